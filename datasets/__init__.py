@@ -1,0 +1,1 @@
+"""Data sets: files as their owners distribute them, turned into client data."""

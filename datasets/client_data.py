@@ -1,0 +1,80 @@
+"""What every data set of this package gives: labelled client data.
+
+`LabelledClientData` is a `tff.simulation.datasets.ClientData` with two more
+questions that federated extreme classification asks all the time: which labels
+does a client hold (without decoding its examples), and what are its examples as
+two arrays.
+"""
+
+import abc
+import collections
+import dataclasses
+from collections.abc import Callable, Sequence
+from typing import NamedTuple
+
+import numpy as np
+import tensorflow as tf
+import tensorflow_federated as tff
+
+
+class Examples(NamedTuple):
+  """Some examples: `x` [k, ...] as stored (images uint8), `y` int32 [k]."""
+
+  x: np.ndarray
+  y: np.ndarray
+
+
+class LabelledClientData(tff.simulation.datasets.ClientData, abc.ABC):
+  """Client data whose labels are known without decoding an example.
+
+  Elements of a client's data set are `OrderedDict(x=..., y=int32[])`.
+  """
+
+  def __init__(self, client_ids: Sequence[str], example_spec: tf.TensorSpec):
+    """Args: the clients' ids, in their order, and the spec of one `x`."""
+    self._client_ids = list(client_ids)
+    self._example_spec = example_spec
+
+  @abc.abstractmethod
+  def labels(self, client_id: str) -> np.ndarray:
+    """Returns int32 [n_k], the client's labels, in the order of `examples`."""
+
+  @abc.abstractmethod
+  def examples(self, client_id: str) -> Examples:
+    """Returns the client's decoded examples."""
+
+  @property
+  def client_ids(self) -> list[str]:
+    return self._client_ids
+
+  @property
+  def element_type_structure(self):
+    return collections.OrderedDict(
+        x=self._example_spec, y=tf.TensorSpec([], tf.int32)
+    )
+
+  def create_tf_dataset_for_client(self, client_id: str) -> tf.data.Dataset:
+    examples = self.examples(client_id)
+    return tf.data.Dataset.from_tensor_slices(
+        collections.OrderedDict(x=examples.x, y=examples.y)
+    )
+
+
+@dataclasses.dataclass(frozen=True)
+class FederatedDataset:
+  """A data set as the round and its measurements see it.
+
+  Attributes:
+    name: the name a user asks for.
+    num_classes: n; labels of `train` and `test` lie in [0, n).
+    train: the clients.
+    test: loads the examples for top-1 over all n classes, or None.
+    retrieval: loads the examples of classes that are not trained on, for
+      MAP@10 and MAP@R, or None.
+  """
+
+  name: str
+  num_classes: int
+  train: LabelledClientData
+  test: Callable[[], Examples] | None = None
+  retrieval: Callable[[], Examples] | None = None

@@ -1,0 +1,1 @@
+"""Commands that people run: flags in, files out."""

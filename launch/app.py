@@ -1,0 +1,40 @@
+"""Runs a command: parses its flags, and turns bad input into one sentence.
+
+TensorFlow is imported by the commands themselves, after their flags have been
+read, so that `--help` and flag errors answer at once.
+"""
+
+import os
+import sys
+from collections.abc import Callable, Sequence
+
+from absl import flags
+
+from datasets import errors
+
+
+def run(main: Callable[[Sequence[str]], None], usage: str) -> None:
+  """Parses `sys.argv`, calls `main` with what is left of it, and exits.
+
+  Exit status: 0 done, 2 bad input (one sentence on stderr), 130 interrupted.
+
+  Args:
+    main: the command; raises `errors.InputError` on bad input.
+    usage: what `--help` prints above the flags, the command's docstring.
+  """
+  os.environ.setdefault('TF_CPP_MIN_LOG_LEVEL', '2')
+  if any(arg in ('--help', '-h', '-help') for arg in sys.argv[1:]):
+    print(usage.strip() + '\n' + flags.FLAGS.main_module_help())
+    sys.exit(0)
+  try:
+    try:
+      rest = flags.FLAGS(sys.argv)[1:]
+    except flags.Error as e:
+      raise errors.InputError(f'{e} (--help lists the flags)') from e
+    main(rest)
+  except errors.InputError as e:
+    print(f'error: {e}', file=sys.stderr)
+    sys.exit(2)
+  except KeyboardInterrupt:
+    print('interrupted', file=sys.stderr)
+    sys.exit(130)
