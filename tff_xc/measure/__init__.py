@@ -1,0 +1,1 @@
+"""Measurements: ranking metrics, bytes on the wire, and reports of runs."""
