@@ -50,13 +50,35 @@ class LabelledClientData(tff.simulation.datasets.ClientData, abc.ABC):
   @property
   def element_type_structure(self):
     return collections.OrderedDict(
-        x=self._example_spec, y=tf.TensorSpec([], tf.int32)
+      x=self._example_spec, y=tf.TensorSpec([], tf.int32)
     )
+
+  @property
+  def serializable_dataset_fn(self) -> Callable[[str], tf.data.Dataset]:
+    """A traceable function from a client's id to its data set.
+
+    It calls back into this process, so it serves `tf.data` here (TFF's
+    `preprocess`, `create_tf_dataset_from_all_clients`) and not TFF's worker.
+    """
+
+    def dataset_fn(client_id):
+      x, y = tf.numpy_function(
+        lambda name: tuple(self.examples(name.decode())),
+        [client_id],
+        [self._example_spec.dtype, tf.int32],
+      )
+      x.set_shape([None, *self._example_spec.shape])
+      y.set_shape([None])
+      return tf.data.Dataset.from_tensor_slices(
+        collections.OrderedDict(x=x, y=y)
+      )
+
+    return dataset_fn
 
   def create_tf_dataset_for_client(self, client_id: str) -> tf.data.Dataset:
     examples = self.examples(client_id)
     return tf.data.Dataset.from_tensor_slices(
-        collections.OrderedDict(x=examples.x, y=examples.y)
+      collections.OrderedDict(x=examples.x, y=examples.y)
     )
 
 
