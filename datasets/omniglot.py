@@ -1,0 +1,150 @@
+"""Omniglot, with every drawer of every alphabet as a client.
+
+Lake, Salakhutdinov, Tenenbaum: Human-level concept learning through
+probabilistic program induction, Science 350 (2015). 1,623 characters of 50
+alphabets, each drawn once by 20 people. A drawer's number counts within the
+alphabet, so 'Greek/07' and 'Latin/07' are two people.
+
+The 964 background classes are the n classes: the first drawers of each
+background alphabet are the training clients (480 with the default 16), the
+other drawers' images the top-1 test (3,856 with the default). The 659
+evaluation classes are never trained on; their 13,180 images, labelled 0 to 658
+of their own, are the retrieval test.
+"""
+
+import os
+
+import numpy as np
+import tensorflow as tf
+
+from datasets import client_data, errors, omniglot_files
+
+# Decoding this many drawings at a time takes 60 MB, whatever is asked for.
+_CHUNK = 1024
+
+
+def load(
+  data_dir: str | os.PathLike,
+  *,
+  image_size: int = 28,
+  train_drawers: int = 16,
+  expected: omniglot_files.Counts = omniglot_files.OFFICIAL,
+) -> client_data.FederatedDataset:
+  """Loads Omniglot; images are decoded when they are asked for.
+
+  Args:
+    data_dir: holds `omniglot_1623.npz`, or `images_background` and
+      `images_evaluation` as folders or zips, or a folder `omniglot` with them.
+    image_size: pixels of an image's side, 1 to 105.
+    train_drawers: drawers 1 to this one of each alphabet train, the rest test.
+    expected: the counts to insist on.
+
+  Returns:
+    The data set; `x` is uint8 [image_size, image_size], ink 255 on 0.
+
+  Raises:
+    InputError: a bad argument; data that are missing, damaged or incomplete.
+  """
+  if not 1 <= image_size <= omniglot_files.SIDE:
+    raise errors.InputError(
+      f'image_size is {image_size}; Omniglot takes 1 to {omniglot_files.SIDE}'
+    )
+  if not 1 <= train_drawers < expected.drawers:
+    raise errors.InputError(
+      f'train_drawers is {train_drawers}; Omniglot has {expected.drawers} '
+      f'drawers of each alphabet, take 1 to {expected.drawers - 1}'
+    )
+  drawings = omniglot_files.find(data_dir, expected)
+  num_classes, drawers = expected.background, expected.drawers
+
+  def test() -> client_data.Examples:
+    numbers = np.arange(num_classes * drawers)
+    numbers = numbers[numbers % drawers >= train_drawers]
+    return _examples(drawings, numbers, image_size)
+
+  def retrieval() -> client_data.Examples:
+    numbers = np.arange(num_classes * drawers, expected.images)
+    x, y = _examples(drawings, numbers, image_size)
+    return client_data.Examples(x, y - num_classes)
+
+  return client_data.FederatedDataset(
+    name='omniglot',
+    num_classes=num_classes,
+    train=Drawers(drawings, train_drawers, image_size),
+    test=test,
+    retrieval=retrieval,
+  )
+
+
+class Drawers(client_data.LabelledClientData):
+  """The first drawers of each background alphabet, one client each."""
+
+  def __init__(
+    self,
+    drawings: omniglot_files.Drawings,
+    train_drawers: int,
+    image_size: int,
+  ):
+    self._drawings = drawings
+    self._image_size = image_size
+    alphabets = {}
+    for label in range(drawings.counts.background):
+      alphabet = drawings.class_names[label].split('/')[0]
+      alphabets.setdefault(alphabet, []).append(label)
+    self._numbers = {
+      f'{alphabet}/{drawer:02d}': np.array(labels) * drawings.counts.drawers
+      + drawer
+      - 1
+      for alphabet, labels in alphabets.items()
+      for drawer in range(1, train_drawers + 1)
+    }
+    super().__init__(
+      list(self._numbers), tf.TensorSpec([image_size, image_size], tf.uint8)
+    )
+
+  def labels(self, client_id: str) -> np.ndarray:
+    return _labels(self._drawings, self._numbers[client_id])
+
+  def examples(self, client_id: str) -> client_data.Examples:
+    return _examples(self._drawings, self._numbers[client_id], self._image_size)
+
+
+def _labels(
+  drawings: omniglot_files.Drawings, numbers: np.ndarray
+) -> np.ndarray:
+  return (numbers // drawings.counts.drawers).astype(np.int32)
+
+
+def _examples(
+  drawings: omniglot_files.Drawings, numbers: np.ndarray, image_size: int
+) -> client_data.Examples:
+  """Decodes, shrinks and labels some drawings."""
+  x = np.empty([len(numbers), image_size, image_size], np.uint8)
+  for start in range(0, len(numbers), _CHUNK):
+    chunk = slice(start, start + _CHUNK)
+    x[chunk] = shrink(drawings.read(numbers[chunk]), image_size)
+  return client_data.Examples(x, _labels(drawings, numbers))
+
+
+def shrink(ink: np.ndarray, size: int) -> np.ndarray:
+  """Resizes by area averaging, exactly.
+
+  A new pixel is the mean of the area of the old image that it covers, old
+  pixels at its border counting with the part covered (what OpenCV calls
+  INTER_AREA). In units of 1/size of an old pixel the parts are whole numbers,
+  and so are all sums below, which float32 holds exactly: the result does not
+  depend on the machine, nor on how images are batched.
+
+  Args:
+    ink: uint8 [k, side, side] of 0 and 1.
+    size: the new side, at most the old.
+
+  Returns:
+    uint8 [k, size, size]: 255 times the share of ink, rounded.
+  """
+  side = ink.shape[-1]
+  new, old = np.arange(size)[:, None] * side, np.arange(side) * size
+  parts = np.minimum(new + side, old + size) - np.maximum(new, old)
+  parts = np.maximum(parts, 0).astype(np.float32)  # [size, side]
+  area = (parts @ ink.astype(np.float32) @ parts.T).astype(np.int64)
+  return ((255 * area + side * side // 2) // (side * side)).astype(np.uint8)
