@@ -1,0 +1,206 @@
+"""The worker computes, and nothing of it outlives its owner."""
+
+import gc
+import os
+import pathlib
+import signal
+import subprocess
+import sys
+import threading
+import time
+
+import numpy as np
+import pytest
+import tensorflow_federated as tff
+
+from datasets import errors
+from tff_xc.runtime import registry, worker
+
+_ROOT = pathlib.Path(__file__).parents[2]
+_CHILD = """
+import sys, time
+import numpy as np
+import tensorflow_federated as tff
+from tff_xc.runtime import worker
+
+@tff.federated_computation(tff.FederatedType(np.int32, tff.CLIENTS))
+def total(x):
+  return tff.federated_sum(x)
+
+context = worker.create_context()
+with tff.framework.get_context_stack().install(context):
+  for i in range(30):  # enough for TFF to release values in batches
+    result = total([1, 2, i])
+print(context.pid, result, flush=True)
+time.sleep(float(sys.argv[1]))
+"""
+
+
+@tff.federated_computation(tff.FederatedType(np.int32, tff.CLIENTS))
+def _total(x):
+  return tff.federated_sum(x)
+
+
+def _total_in(context, values):
+  with tff.framework.get_context_stack().install(context):
+    return _total(values)
+
+
+def _is_running(pid):
+  try:
+    with open(f'/proc/{pid}/stat') as f:
+      return f.read().rsplit(')', 1)[1].split()[0] != 'Z'
+  except OSError:
+    return False
+
+
+def _ends(pid, seconds=10.0):
+  deadline = time.monotonic() + seconds
+  while _is_running(pid) and time.monotonic() < deadline:
+    time.sleep(0.05)
+  return not _is_running(pid)
+
+
+def _fake_worker(monkeypatch, tmp_path, script):
+  path = tmp_path / 'worker'
+  path.write_text(f'#!/bin/sh\n{script}\n')
+  path.chmod(0o755)
+  monkeypatch.setattr(worker, '_find_binary', lambda: str(path))
+
+
+def test_sums_and_ends_when_closed():
+  with worker.create_context() as context:
+    assert _total_in(context, [1, 2, 39]) == 42
+    assert _total_in(context, list(range(100))) == 4950
+    assert _is_running(context.pid)
+  assert not _is_running(context.pid)
+  context.close()
+  with pytest.raises(RuntimeError, match='closed'):
+    _total_in(context, [1, 2, 3, 4])
+
+
+def test_uses_the_default_number_of_clients():
+  @tff.federated_computation
+  def count():
+    return tff.federated_sum(tff.federated_value(1, tff.CLIENTS))
+
+  with (
+    worker.create_context(default_num_clients=5) as context,
+    tff.framework.get_context_stack().install(context),
+  ):
+    assert count() == 5
+
+
+def test_two_contexts_have_workers_of_their_own():
+  with worker.create_context() as one, worker.create_context() as other:
+    assert one.pid != other.pid
+    one.close()
+    assert _total_in(other, [1, 2]) == 3
+
+
+def test_ends_when_collected():
+  context = worker.create_context()
+  pid = context.pid
+  _total_in(context, [1, 2])
+  del context
+  gc.collect()
+  assert _ends(pid)
+
+
+def test_a_killed_worker_is_an_error_and_no_endless_retry():
+  with worker.create_context() as context:
+    _total_in(context, [1, 2])
+    os.kill(context.pid, signal.SIGKILL)
+    with pytest.raises(errors.InputError, match='signal 9'):
+      _total_in(context, [1, 2])
+
+
+def test_a_child_piped_through_cat_returns_quietly():
+  done = subprocess.run(
+    ['bash', '-c', '"$0" -c "$1" 0 2>&1 | cat', sys.executable, _CHILD],
+    cwd=_ROOT,
+    env={**os.environ, 'TF_CPP_MIN_LOG_LEVEL': '3'},
+    stdout=subprocess.PIPE,
+    text=True,
+    timeout=120,
+  )
+  pid, result = done.stdout.split()  # no traceback, no other line
+  assert result == '32'
+  assert _ends(int(pid), seconds=1)
+
+
+def test_a_killed_child_leaves_no_worker():
+  child = subprocess.Popen(
+    [sys.executable, '-c', _CHILD, '600'],
+    cwd=_ROOT,
+    env={**os.environ, 'TF_CPP_MIN_LOG_LEVEL': '3'},
+    stdout=subprocess.PIPE,
+    text=True,
+  )
+  try:
+    pid = int(child.stdout.readline().split()[0])
+    assert _is_running(pid)
+    assert _is_running(child.pid)
+  finally:
+    child.kill()
+    child.communicate()
+  assert _ends(pid)
+
+
+def test_missing_worker_says_what_to_do(monkeypatch, tmp_path):
+  monkeypatch.setattr(worker.tff, '__file__', str(tmp_path / '__init__.py'))
+  with pytest.raises(errors.InputError, match='make clean venv'):
+    worker.create_context()
+
+
+def test_worker_that_ends_at_once_shows_its_last_words(monkeypatch, tmp_path):
+  _fake_worker(monkeypatch, tmp_path, 'echo no such luck >&2; exit 7')
+  with pytest.raises(errors.InputError, match=r'exit status 7[\s\S]*no such'):
+    worker.create_context()
+
+
+def test_worker_that_does_not_answer_is_given_up(monkeypatch, tmp_path):
+  pid_file = tmp_path / 'pid'
+  _fake_worker(monkeypatch, tmp_path, f'echo $$ > {pid_file}; exec sleep 60')
+  with pytest.raises(errors.InputError, match='within 1 seconds'):
+    worker.create_context(start_timeout_seconds=1)
+  assert _ends(int(pid_file.read_text()))
+
+
+def test_is_refused_outside_the_main_thread():
+  raised = []
+
+  def create():
+    try:
+      worker.create_context()
+    except RuntimeError as e:
+      raised.append(str(e))
+
+  thread = threading.Thread(target=create)
+  thread.start()
+  thread.join()
+  assert raised == ['a worker context is created in the main thread only']
+
+
+def test_installed_by_name_it_is_the_default():
+  stack = tff.framework.get_context_stack()
+  before = stack.current
+  try:
+    with registry.install('worker') as context:
+      assert stack.current is context
+      assert _total([20, 22]) == 42
+  finally:
+    tff.framework.set_default_context(before)
+
+
+def test_unknown_runtime_lists_the_known_ones():
+  with pytest.raises(errors.InputError, match=r'wroker.*worker'):
+    registry.install('wroker')
+
+
+def test_registry_does_not_import_tensorflow():
+  code = (
+    'import sys, tff_xc.runtime.registry; '
+    'assert not {"tensorflow", "tensorflow_federated"} & set(sys.modules)'
+  )
+  subprocess.run([sys.executable, '-c', code], cwd=_ROOT, check=True)

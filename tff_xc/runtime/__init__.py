@@ -1,0 +1,1 @@
+"""Where TFF computations run; `registry.install` chooses by name."""

@@ -1,0 +1,267 @@
+"""TFF's own worker as a runtime that ends when its owner ends.
+
+TFF's default context starts the same `worker_binary`, but leaves it running
+behind an interpreter that has exited, holding the terminal or pipe that it
+inherited. Here the process belongs to a context of ours: it inherits no stream,
+and it goes when the context is closed or collected, when the interpreter exits,
+and, through the kernel, when this process is killed.
+
+Importing this module imports TFF (seconds). Whatever of TFF is not its public
+API is used here and nowhere else.
+"""
+
+import atexit
+import os
+import signal
+import socket
+import subprocess
+import sys
+import tempfile
+import threading
+import time
+import weakref
+
+import grpc
+import tensorflow_federated as tff
+from tensorflow_federated.python.core.environments.tensorflow_frontend import (
+  tensorflow_computation,
+)
+from tensorflow_federated.python.core.impl.context_stack import (
+  runtime_error_context,
+)
+
+from datasets import errors
+
+# TFF's own limit for one message, in bytes.
+_MAX_MESSAGE_BYTES = 2 * 1000 * 1000 * 1000
+_CHANNEL_OPTIONS = (
+  ('grpc.max_message_length', _MAX_MESSAGE_BYTES),
+  ('grpc.max_receive_message_length', _MAX_MESSAGE_BYTES),
+  ('grpc.max_send_message_length', _MAX_MESSAGE_BYTES),
+  # The worker is on this machine: a proxy of the environment cannot reach it.
+  ('grpc.enable_http_proxy', 0),
+  # It needs a moment to listen: ask again sooner than after gRPC's second.
+  ('grpc.initial_reconnect_backoff_ms', 100),
+  ('grpc.min_reconnect_backoff_ms', 100),
+)
+_POLL_SECONDS = 0.1
+_LOG_TAIL_BYTES = 2000
+
+# Runs in a small interpreter of its own, which then becomes the worker, because
+# a `preexec_fn` would run Python between fork and exec of a process full of
+# TensorFlow's and gRPC's threads. 1 is PR_SET_PDEATHSIG of <sys/prctl.h>; the
+# owner may have died before the call, so its id is compared afterwards.
+_BECOME_WORKER = """
+import ctypes, os, signal, sys
+ctypes.CDLL(None).prctl(1, signal.SIGKILL)
+if os.getppid() == int(sys.argv[1]):
+  os.execv(sys.argv[2], sys.argv[2:])
+"""
+
+
+class _Stub(tff.framework.RemoteExecutorGrpcStub):
+  """A stub that releases nothing once its worker has been ended.
+
+  The values of an ended worker are gone with it; asking for their release would
+  only print tracebacks while the interpreter exits.
+  """
+
+  def __init__(self, channel: grpc.Channel):
+    super().__init__(channel)
+    self._ended = False
+
+  def end(self) -> None:
+    self._ended = True
+
+  def dispose(self, request):
+    return None if self._ended else super().dispose(request)
+
+  def dispose_executor(self, request):
+    return None if self._ended else super().dispose_executor(request)
+
+
+class _Process:
+  """One running `worker_binary` and the connection to it."""
+
+  def __init__(self, max_concurrent_calls: int, timeout_seconds: float):
+    binary = _find_binary()
+    self._owner_pid = os.getpid()
+    self._log = tempfile.TemporaryFile()  # noqa: SIM115 lives with the process
+    # Several workers can listen on one port without an error (gRPC shares
+    # ports), so the port is reserved by a socket that never listens.
+    self._reservation = socket.socket()
+    self._reservation.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEPORT, 1)
+    self._reservation.bind(('', 0))
+    port = self._reservation.getsockname()[1]
+    self._process = subprocess.Popen(
+      [
+        *(sys.executable, '-I', '-S', '-c', _BECOME_WORKER),
+        *(str(self._owner_pid), binary, f'--port={port}'),
+        f'--max_concurrent_computation_calls={max_concurrent_calls}',
+      ],
+      stdin=subprocess.DEVNULL,
+      stdout=subprocess.DEVNULL,
+      stderr=self._log,
+      start_new_session=True,
+    )
+    self._channel = grpc.insecure_channel(f'127.0.0.1:{port}', _CHANNEL_OPTIONS)
+    self.stub = _Stub(self._channel)
+    try:
+      self._wait_until_ready(timeout_seconds)
+    except BaseException:
+      self.end()
+      raise
+
+  @property
+  def pid(self) -> int:
+    return self._process.pid
+
+  def _wait_until_ready(self, timeout_seconds: float) -> None:
+    deadline = time.monotonic() + timeout_seconds
+    ready = grpc.channel_ready_future(self._channel)
+    while True:
+      try:
+        ready.result(timeout=_POLL_SECONDS)
+        return
+      except grpc.FutureTimeoutError:
+        pass
+      if self._process.poll() is not None:
+        raise errors.InputError(
+          f"TFF's worker ended ({self._how_it_ended()}) while starting: run "
+          f'`python -m launch.doctor` and mend what it names{self._log_tail()}'
+        )
+      if time.monotonic() > deadline:
+        raise errors.InputError(
+          f"TFF's worker did not answer within {timeout_seconds:g} seconds: "
+          f'free the machine of other work and start again{self._log_tail()}'
+        )
+
+  def _how_it_ended(self) -> str:
+    code = self._process.poll()
+    if code < 0:
+      return f'signal {-code}, {signal.strsignal(-code)}'
+    return f'exit status {code}'
+
+  def _log_tail(self) -> str:
+    size = self._log.seek(0, os.SEEK_END)
+    self._log.seek(max(0, size - _LOG_TAIL_BYTES))
+    text = self._log.read().decode(errors='replace').strip()
+    return f'; its last words:\n{text}' if text else ''
+
+  def check_running(self) -> None:
+    """Raises `InputError` if the process is gone."""
+    if self._process.poll() is not None:
+      raise errors.InputError(
+        f"TFF's worker ended ({self._how_it_ended()}) during a computation, "
+        'most often because memory ran out: free memory, or take fewer clients '
+        'a round'
+      )
+
+  def end(self) -> None:
+    """Ends the process and waits for it; does nothing the second time."""
+    if os.getpid() != self._owner_pid:
+      return  # A forked child holds a copy of the handle, not the worker.
+    self.stub.end()
+    self._channel.close()
+    self._process.kill()
+    self._process.wait()
+    self._reservation.close()
+    self._log.close()
+
+
+class WorkerContext(tff.framework.SyncExecutionContext):
+  """A synchronous execution context with a worker process of its own."""
+
+  def __init__(self, process: _Process, default_num_clients: int):
+    self._process = process
+    self._is_open = True
+    # Also runs when the context is collected and when the interpreter exits.
+    self._end = weakref.finalize(self, process.end)
+    end = self._end
+
+    def executor_stack(cardinalities):
+      if not end.alive:
+        raise RuntimeError('this worker context has been closed')
+      # TFF retries for ever when a connection breaks: say why instead.
+      process.check_running()
+      cardinalities.setdefault(tff.CLIENTS, default_num_clients)
+      executor = tff.framework.RemoteExecutor(process.stub)
+      executor.set_cardinalities(cardinalities)
+      return executor
+
+    super().__init__(
+      executor_fn=tff.framework.ResourceManagingExecutorFactory(executor_stack),
+      compiler_fn=tff.backends.native.desugar_and_transform_to_native,
+      transform_args=tensorflow_computation.transform_args,
+      transform_result=tensorflow_computation.transform_result,
+    )
+
+  @property
+  def pid(self) -> int:
+    """The worker's process id."""
+    return self._process.pid
+
+  def close(self) -> None:
+    """Ends the worker; the context cannot be used afterwards."""
+    self._end()
+
+  def __enter__(self) -> 'WorkerContext':
+    return self
+
+  def __exit__(self, *_) -> None:
+    self.close()
+
+
+def create_context(
+  *,
+  default_num_clients: int = 0,
+  max_concurrent_calls: int = -1,
+  start_timeout_seconds: float = 60.0,
+) -> WorkerContext:
+  """Starts TFF's worker and returns a context that computes in it.
+
+  Call it from the main thread: the kernel ends the worker when the thread that
+  started it ends.
+
+  Args:
+    default_num_clients: the number of clients of a computation whose arguments
+      do not tell it.
+    max_concurrent_calls: how many calls of one computation the worker runs at a
+      time, for example how many clients train side by side; zero or less is
+      no limit.
+    start_timeout_seconds: how long to wait for the worker's first answer.
+
+  Returns:
+    A context for `tff.framework.set_default_context`, or for
+    `tff.framework.get_context_stack().install`. It ends its worker when it is
+    closed, collected, or left as a `with` block.
+
+  Raises:
+    errors.InputError: the worker is missing, ends while starting, or does not
+      answer in time; the message says what to do.
+    RuntimeError: called from a thread other than the main one.
+  """
+  if threading.current_thread() is not threading.main_thread():
+    raise RuntimeError('a worker context is created in the main thread only')
+  process = _Process(max_concurrent_calls, start_timeout_seconds)
+  return WorkerContext(process, default_num_clients)
+
+
+def _find_binary() -> str:
+  path = os.path.join(os.path.dirname(tff.__file__), 'data', 'worker_binary')
+  if not os.access(path, os.X_OK):
+    raise errors.InputError(
+      f"TFF's worker is not there or not executable ({path}): install the "
+      'pinned tensorflow-federated again, with `make clean venv`'
+    )
+  return path
+
+
+@atexit.register
+def _drop_default_context() -> None:
+  """Frees the default context while what it needs to be freed is still there.
+
+  TFF's own default, never used here, would otherwise print an ignored exception
+  from its destructor during the interpreter's last steps.
+  """
+  tff.framework.set_default_context(runtime_error_context.RuntimeErrorContext())
