@@ -1,0 +1,109 @@
+"""A small convolutional encoder for handwriting, 28x28 to a few hundred pixels.
+
+Four 3x3 convolutions with GroupNorm and ReLU, the first three followed by 2x2
+max pooling, then one dense layer to the embedding. GroupNorm and not BatchNorm:
+batch statistics of a client's few classes do not survive averaging (FedSS and
+FedVC replace BatchNorm for this reason).
+"""
+
+import collections
+
+import tensorflow as tf
+
+from tff_xc.encoders import encoder as encoder_lib
+from tff_xc.encoders import initializers
+
+_POOLED = (True, True, True, False)
+
+
+def group_norm(
+  x: tf.Tensor, scale: tf.Tensor, offset: tf.Tensor, groups: int
+) -> tf.Tensor:
+  """GroupNorm (Wu and He, 2018) of `x` [B, H, W, C].
+
+  Reduces over space first and over a group's channels last: the reductions then
+  run along contiguous memory, several times faster on a CPU than moments of a
+  five-dimensional view.
+
+  Args:
+    x: activations, float32 [B, H, W, C].
+    scale: float32 [C].
+    offset: float32 [C].
+    groups: divides C.
+
+  Returns:
+    float32 [B, H, W, C].
+  """
+  channels = x.shape[-1]
+  batch = tf.shape(x)[0]
+
+  def over_group(per_channel):  # [B, C] -> [B, C], averaged in each group
+    grouped = tf.reshape(per_channel, [batch, groups, channels // groups])
+    mean = tf.reduce_mean(grouped, axis=2, keepdims=True)
+    return tf.reshape(
+      tf.broadcast_to(mean, tf.shape(grouped)), [batch, channels]
+    )
+
+  mean = over_group(tf.reduce_mean(x, axis=[1, 2]))
+  centred = x - mean[:, None, None, :]
+  variance = over_group(tf.reduce_mean(tf.square(centred), axis=[1, 2]))
+  gain = scale * tf.math.rsqrt(variance + 1e-5)
+  return centred * gain[:, None, None, :] + offset
+
+
+def build_conv_encoder(
+  *,
+  image_size: int = 28,
+  filters: int = 32,
+  groups: int = 8,
+  embedding_dim: int = 64,
+) -> encoder_lib.Encoder:
+  """Returns the encoder; examples are uint8 [image_size, image_size], ink 255.
+
+  Args:
+    image_size: pixels a side; at least 8.
+    filters: channels of every convolution; a multiple of `groups`.
+    groups: groups of the normalisation.
+    embedding_dim: d.
+  """
+  side = image_size // 8
+  flat = side * side * filters
+
+  def init(seed):
+    weights = collections.OrderedDict()
+    channels = 1
+    for i in range(len(_POOLED)):
+      weights[f'conv{i}/kernel'] = initializers.he_normal(
+        initializers.fold(seed, i), [3, 3, channels, filters]
+      )
+      weights[f'conv{i}/scale'] = tf.ones([filters])
+      weights[f'conv{i}/offset'] = tf.zeros([filters])
+      channels = filters
+    weights['dense/kernel'] = initializers.he_normal(
+      initializers.fold(seed, len(_POOLED)), [flat, embedding_dim]
+    )
+    weights['dense/bias'] = tf.zeros([embedding_dim])
+    return weights
+
+  def apply(trainable, non_trainable, x, training, seed):
+    del training, seed  # Nothing here is random or differs in training.
+    h = tf.cast(x, tf.float32)[..., None] / 255.0
+    for i, pooled in enumerate(_POOLED):
+      h = tf.nn.conv2d(h, trainable[f'conv{i}/kernel'], 1, 'SAME')
+      h = group_norm(
+        h, trainable[f'conv{i}/scale'], trainable[f'conv{i}/offset'], groups
+      )
+      h = tf.nn.relu(h)
+      if pooled:
+        h = tf.nn.max_pool2d(h, 2, 2, 'VALID')
+    h = tf.reshape(h, [-1, flat])
+    return h @ trainable['dense/kernel'] + trainable[
+      'dense/bias'
+    ], non_trainable
+
+  return encoder_lib.Encoder(
+    example_spec=tf.TensorSpec([image_size, image_size], tf.uint8),
+    embedding_dim=embedding_dim,
+    init=init,
+    apply=apply,
+  )

@@ -1,0 +1,70 @@
+"""Server optimizers in the form the papers' code uses.
+
+TFF's own Adam adds epsilon before the bias correction and has no AMSGrad; these
+follow PyTorch: w <- w - lr * m_hat / (sqrt(v_hat) + epsilon).
+"""
+
+import collections
+
+import tensorflow as tf
+import tensorflow_federated as tff
+
+
+class TorchAdam(tff.learning.optimizers.Optimizer):
+  """Adam (Kingma and Ba, 2015, Algorithm 1), optionally AMSGrad, as PyTorch."""
+
+  def __init__(
+    self,
+    learning_rate: float,
+    beta_1: float = 0.9,
+    beta_2: float = 0.999,
+    epsilon: float = 1e-8,
+    amsgrad: bool = False,
+  ):
+    self._learning_rate = learning_rate
+    self._beta_1 = beta_1
+    self._beta_2 = beta_2
+    self._epsilon = epsilon
+    self._amsgrad = amsgrad
+
+  def initialize(self, specs):
+    zeros = lambda: tf.nest.map_structure(
+      lambda s: tf.zeros(s.shape, s.dtype), specs
+    )
+    state = collections.OrderedDict(
+      step=tf.constant(0, tf.int32), mean=zeros(), square=zeros()
+    )
+    if self._amsgrad:
+      state['largest'] = zeros()
+    return state
+
+  def next(self, state, weights, gradients):
+    step = state['step'] + 1
+    decay = lambda beta: lambda old, new: beta * old + (1 - beta) * new
+    each = tf.nest.map_structure
+    mean = each(decay(self._beta_1), state['mean'], gradients)
+    square = each(
+      decay(self._beta_2), state['square'], each(tf.square, gradients)
+    )
+    new_state = collections.OrderedDict(step=step, mean=mean, square=square)
+    scale = square
+    if self._amsgrad:
+      scale = each(tf.maximum, state['largest'], square)
+      new_state['largest'] = scale
+    power = tf.cast(step, tf.float32)
+    mean_correction = 1.0 - tf.pow(self._beta_1, power)
+    square_correction = 1.0 - tf.pow(self._beta_2, power)
+
+    def move(w, m, s):
+      denominator = tf.sqrt(s) / tf.sqrt(square_correction) + self._epsilon
+      return w - self._learning_rate / mean_correction * m / denominator
+
+    return new_state, each(move, weights, mean, scale)
+
+
+def build_sgd(
+  learning_rate: float = 1.0, momentum: float = 0.0
+) -> tff.learning.optimizers.Optimizer:
+  """SGD with momentum, v <- beta v + g, w <- w - lr v (FedAvgM)."""
+  # TFF treats a momentum of None as plain SGD, without a velocity in its state.
+  return tff.learning.optimizers.build_sgdm(learning_rate, momentum or None)

@@ -1,0 +1,313 @@
+"""The one place where a round is composed from its four answers."""
+
+import collections
+from typing import Any
+from typing import NamedTuple
+
+import numpy as np
+import tensorflow as tf
+import tensorflow_federated as tff
+
+from tff_xc import classifier
+from tff_xc.round import client_work as client_work_lib
+from tff_xc.round import merge
+from tff_xc.round import objective as objective_lib
+from tff_xc.round import randomness
+from tff_xc.round import request as request_lib
+from tff_xc.round import server as server_lib
+
+
+class RoundState(NamedTuple):
+  """The server's state between rounds.
+
+  Attributes:
+    weights: the global model.
+    server: states of the server's optimizers.
+    aggregator: state of the encoder's aggregator.
+    round_number: int32, rounds done.
+    seed: int32 [2], the run's; all randomness derives from it.
+  """
+
+  weights: classifier.ModelWeights
+  server: server_lib.ServerState
+  aggregator: Any
+  round_number: tf.Tensor
+  seed: tf.Tensor
+
+
+class ClientExamples(NamedTuple):
+  """A client's value in a round.
+
+  Attributes:
+    x: [n_k, ...], examples as stored; the encoder decodes them.
+    y: int32 [n_k], labels in [0, n).
+    client_id: int64 scalar, stable over rounds; its randomness derives from it.
+  """
+
+  x: tf.Tensor
+  y: tf.Tensor
+  client_id: tf.Tensor
+
+
+def client_type(model: classifier.EmbeddingClassifier) -> tff.Type:
+  """Returns the type of a client's value for this model."""
+  spec = model.encoder.example_spec
+  return tff.to_type(
+    ClientExamples(
+      tff.TensorType(spec.dtype.as_numpy_dtype, [None, *spec.shape]),
+      tff.TensorType(np.int32, [None]),
+      tff.TensorType(np.int64),
+    )
+  )
+
+
+def build_process(
+  *,
+  model: classifier.EmbeddingClassifier,
+  request: request_lib.AllClasses | request_lib.OwnAndSampled,
+  objective: objective_lib.Objective,
+  local_training: client_work_lib.LocalTraining,
+  server: server_lib.Server,
+  model_aggregator: tff.aggregators.AggregationFactory | None = None,
+  seed: int = 0,
+) -> tff.learning.templates.LearningProcess:
+  """Composes a round into a learning process.
+
+  One call of `next`: every client derives its class ids from its labels and
+  (seed, round, client), receives the encoder and the rows of these ids (by
+  `tff.federated_select`, one key a class, or by broadcast where all rows are
+  requested), trains, and returns deltas; the encoder's are joined by
+  `model_aggregator`, the rows' by id; the server steps.
+
+  Args:
+    model: the embedding classifier.
+    request: question 1.
+    objective: question 2.
+    local_training: how the objective is minimised.
+    server: questions 3 (rows) and 4.
+    model_aggregator: question 3 for the encoder: any `tff.aggregators` factory,
+      weighted by examples where it takes weights. Default: the weighted mean.
+    seed: of the initial weights and everything random in the rounds.
+
+  Returns:
+    A process whose `next` takes `ClientExamples` at clients and whose metrics
+    are an ordered dictionary of float32 scalars (see `_measured`).
+  """
+  specs = model.weight_specs()
+  aggregate = _Aggregate(model_aggregator, specs)
+  initialize = _build_initialize(model, server, aggregate, specs, seed)
+  state_type = initialize.type_signature.result.member
+  receive_rows = _build_receive_rows(model, request)
+  merge_rows = _build_merge_rows(model, request)
+  client_update = client_work_lib.build_client_update(
+    model, objective, local_training
+  )
+
+  @tff.tensorflow.computation
+  def request_classes(labels, client_id, seed):
+    return request.held_classes(
+      labels,
+      randomness.client_seed(seed, client_id, randomness.Purpose.NEGATIVES),
+    )
+
+  @tff.tensorflow.computation
+  def train(encoder, encoder_state, rows, held, examples, seed):
+    weights = classifier.ModelWeights(
+      encoder, encoder_state, _as_tensor(rows, request.slots)
+    )
+    return client_update(
+      weights, held, examples.x, examples.y, seed, examples.client_id
+    )
+
+  @tff.federated_computation(
+    tff.FederatedType(state_type, tff.SERVER),
+    tff.FederatedType(client_type(model), tff.CLIENTS),
+  )
+  def next_fn(state, examples):
+    weights = state.weights
+    seed = tff.federated_broadcast(
+      tff.federated_map(_round_seed, (state.seed, state.round_number))
+    )
+    held = tff.federated_map(
+      request_classes, (examples.y, examples.client_id, seed)
+    )
+    update = tff.federated_map(
+      train,
+      (
+        tff.federated_broadcast(weights.encoder),
+        tff.federated_broadcast(weights.encoder_state),
+        receive_rows(weights.class_table, held),
+        held,
+        examples,
+        seed,
+      ),
+    )
+    merged = aggregate(state.aggregator, update.encoder_delta, update.weight)
+    stepped = tff.federated_map(
+      tff.tensorflow.computation(server.next),
+      (
+        state.server,
+        weights,
+        merged.result,
+        merge_rows(held, update),
+        tff.federated_sum(update.weight),
+      ),
+    )
+    new_state = RoundState(
+      weights=stepped[1],
+      server=stepped[0],
+      aggregator=merged.state,
+      round_number=tff.federated_map(_following, state.round_number),
+      seed=state.seed,
+    )
+    measured = tff.federated_sum(update.measured)
+    return tff.learning.templates.LearningProcessOutput(
+      tff.federated_zip(new_state), tff.federated_map(_measured, measured)
+    )
+
+  get_weights = tff.tensorflow.computation(
+    lambda state: state.weights, state_type
+  )
+  set_weights = tff.tensorflow.computation(
+    lambda state, weights: state._replace(weights=weights),
+    [state_type, get_weights.type_signature.result],
+  )
+  return tff.learning.templates.LearningProcess(
+    initialize, next_fn, get_weights, set_weights
+  )
+
+
+class _Aggregate:
+  """Joins the encoder's deltas by any `tff.aggregators` factory."""
+
+  def __init__(self, factory, specs: classifier.ModelWeights):
+    if factory is None:
+      factory = tff.aggregators.MeanFactory(no_nan_division=True)
+    value_type = tff.types.tensorflow_to_type(
+      classifier.merged(specs.encoder, specs.encoder_state)
+    )
+    self._weighted = isinstance(
+      factory, tff.aggregators.WeightedAggregationFactory
+    )
+    extra = [tff.TensorType(np.float32)] if self._weighted else []
+    self._process = factory.create(value_type, *extra)
+
+  @property
+  def initialize(self):
+    return self._process.initialize
+
+  def __call__(self, state, delta, weight):
+    extra = [weight] if self._weighted else []
+    return self._process.next(state, delta, *extra)
+
+
+def _build_initialize(model, server, aggregate, specs, seed: int):
+  """Returns the computation ( -> RoundState@SERVER)."""
+  pair = [seed & 0x7FFFFFFF, (seed >> 31) & 0x7FFFFFFF]
+
+  @tff.tensorflow.computation
+  def initial():
+    run_seed = tf.constant(pair, tf.int32)
+    return (
+      model.init(run_seed),
+      server.initialize(specs),
+      tf.constant(0, tf.int32),
+      run_seed,
+    )
+
+  @tff.federated_computation
+  def initialize():
+    weights, server_state, round_number, run_seed = tff.federated_eval(
+      initial, tff.SERVER
+    )
+    return tff.federated_zip(
+      RoundState(
+        weights,
+        server_state,
+        aggregate.initialize(),
+        round_number,
+        run_seed,
+      )
+    )
+
+  return initialize
+
+
+def _build_receive_rows(model, request):
+  """Returns (table@SERVER, held@CLIENTS) -> rows@CLIENTS."""
+  if not request.selects:
+    return lambda table, held: tff.federated_broadcast(table)
+  table_type = tff.TensorType(np.float32, [model.num_classes, model.row_dim])
+
+  @tff.tensorflow.computation(table_type, np.int32)
+  def select_row(table, class_id):
+    return tf.gather(table, class_id)
+
+  def receive_rows(table, held):
+    max_key = tff.federated_value(model.num_classes, tff.SERVER)
+    return tff.federated_select(held.ids, max_key, table, select_row)
+
+  return receive_rows
+
+
+def _build_merge_rows(model, request):
+  """Returns (held, update)@CLIENTS -> RowSums@SERVER."""
+  if request.selects:
+    row_update = tff.tensorflow.computation(merge.row_update)
+    sparse_sum = merge.build_sparse_sum(model.row_dim)
+    return lambda held, update: sparse_sum(
+      tff.federated_map(row_update, (held, update.row_delta, update.weight))
+    )
+
+  weighted = tff.tensorflow.computation(lambda rows, weight: rows * weight)
+  all_rows = tff.tensorflow.computation(merge.all_rows)
+
+  def dense_sum(held, update):
+    del held  # Every client holds every row.
+    rows = tff.federated_map(weighted, (update.row_delta, update.weight))
+    return tff.federated_map(
+      all_rows, (tff.federated_sum(rows), tff.federated_sum(update.weight))
+    )
+
+  return dense_sum
+
+
+def _as_tensor(rows, slots: int) -> tf.Tensor:
+  """Returns the rows [slots, row_dim] of a select (a sequence) or broadcast."""
+  if isinstance(rows, tf.data.Dataset):
+    rows = tf.data.experimental.get_single_element(rows.batch(slots))
+  return tf.ensure_shape(rows, [slots, rows.shape[-1]])
+
+
+@tff.tensorflow.computation(tff.TensorType(np.int32, [2]), np.int32)
+def _round_seed(seed, round_number):
+  return randomness.round_seed(seed, round_number)
+
+
+@tff.tensorflow.computation(np.int32)
+def _following(round_number):
+  return round_number + 1
+
+
+@tff.tensorflow.computation
+def _measured(sums):
+  """Turns a cohort's sums into the metrics of a round.
+
+  loss: mean over examples of the objective during local training.
+  accuracy: fraction of examples whose best logit among the rows held, at the
+    step that trained on them, was the target's.
+  class_rows: mean number of rows that a client requested.
+  examples, clients, clients_dropped: counts; a dropped client's update was not
+    finite.
+  """
+  over_examples = lambda name: tf.math.divide_no_nan(
+    sums[name], sums['examples']
+  )
+  return collections.OrderedDict(
+    loss=over_examples('loss'),
+    accuracy=over_examples('correct'),
+    class_rows=tf.math.divide_no_nan(sums['rows'], sums['clients']),
+    examples=sums['examples'],
+    clients=sums['clients'],
+    clients_dropped=sums['dropped'],
+  )

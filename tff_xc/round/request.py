@@ -1,0 +1,183 @@
+"""Question 1: which rows of the class table does a client request?
+
+All of them, its own classes, or its own classes and m sampled negatives (FedSS,
+Algorithm 1). A request leaves the client as a shuffled list of class ids that
+does not say which of them are the client's own.
+"""
+
+import dataclasses
+from typing import NamedTuple
+
+import tensorflow as tf
+
+from tff_xc.round import randomness
+
+
+class HeldClasses(NamedTuple):
+  """The classes S_k whose rows a client holds, in N slots.
+
+  Slots beyond |S_k| are padding, because a federated select has a static number
+  of keys: they repeat the first id and are masked everywhere.
+
+  Attributes:
+    ids: int32 [N], class ids in random order.
+    mask: bool [N], False on padding.
+    counts: int32 [N], the client's examples of the class; 0 on negatives and on
+      padding. Positives P_k are the slots with a count. Never leaves a client.
+  """
+
+  ids: tf.Tensor
+  mask: tf.Tensor
+  counts: tf.Tensor
+
+
+def sample_distinct(
+  seed: tf.Tensor, count: int, population: tf.Tensor, max_population: int
+) -> tf.Tensor:
+  """Draws uniformly without replacement from [0, population).
+
+  Costs O(count) however large the population, except where `count` is a large
+  part of it, when a permutation is cheap.
+
+  Args:
+    seed: int32 [2].
+    count: how many to draw, static.
+    population: int32 scalar; where it is below `count`, all of it is drawn.
+    max_population: static upper bound of `population`.
+
+  Returns:
+    int32 [min(count, population)], distinct, in random order.
+  """
+  if max_population <= 4 * count + 1024:
+    everyone = tf.range(population)
+    return tf.random.experimental.stateless_shuffle(everyone, seed)[:count]
+
+  # Rejecting repetitions from a stream of independent draws gives exactly a
+  # sample without replacement. One block almost always suffices.
+  block = 2 * count + 16
+
+  def draw(i, drawn):
+    fresh = tf.random.stateless_uniform(
+      [block],
+      randomness.step_seed(seed, i),
+      maxval=population,
+      dtype=tf.int32,
+    )
+    return i + 1, tf.unique(tf.concat([drawn, fresh], axis=0)).y
+
+  wanted = tf.minimum(count, population)
+  _, drawn = tf.while_loop(
+    lambda i, drawn: tf.size(drawn) < wanted,
+    draw,
+    [tf.constant(0), tf.zeros([0], tf.int32)],
+    shape_invariants=[tf.TensorShape([]), tf.TensorShape([None])],
+  )
+  return drawn[:wanted]
+
+
+def skip(ranks: tf.Tensor, excluded: tf.Tensor) -> tf.Tensor:
+  """Maps ranks in [n] minus `excluded` to the ids that have these ranks.
+
+  Args:
+    ranks: int32 [m], each in [0, n - len(excluded)).
+    excluded: int32 [p], sorted and distinct.
+
+  Returns:
+    int32 [m]: id = rank + number of excluded ids at or below the id.
+  """
+  smaller_kept = excluded - tf.range(tf.size(excluded))
+  return ranks + tf.searchsorted(smaller_kept, ranks, side='right')
+
+
+@dataclasses.dataclass(frozen=True)
+class AllClasses:
+  """Every row (FedAvg and FullSoftmax): nothing to ask for, W is broadcast."""
+
+  num_classes: int
+
+  selects = False
+
+  @property
+  def slots(self) -> int:
+    """N, the number of rows a client holds."""
+    return self.num_classes
+
+  def held_classes(self, labels: tf.Tensor, seed: tf.Tensor) -> HeldClasses:
+    """Returns the classes held by a client with `labels` int32 [n_k]."""
+    del seed
+    return HeldClasses(
+      ids=tf.range(self.num_classes),
+      mask=tf.ones([self.num_classes], tf.bool),
+      counts=tf.math.bincount(
+        labels, minlength=self.num_classes, maxlength=self.num_classes
+      ),
+    )
+
+
+@dataclasses.dataclass(frozen=True)
+class OwnAndSampled:
+  """The client's own classes and m negatives (FedSS: S_k = P_k and N_k).
+
+  Negatives are drawn uniformly without replacement from [n] minus P_k, afresh
+  every round. A client with fewer than m other classes takes all of them.
+
+  Attributes:
+    num_classes: n.
+    max_positives: the largest |P_k| of any client.
+    negatives: m; 0 requests the client's own classes only.
+  """
+
+  num_classes: int
+  max_positives: int
+  negatives: int = 0
+
+  selects = True
+
+  @property
+  def slots(self) -> int:
+    """N, the number of rows a client holds, padding included."""
+    return min(self.max_positives + self.negatives, self.num_classes)
+
+  def held_classes(self, labels: tf.Tensor, seed: tf.Tensor) -> HeldClasses:
+    """Returns the classes held by a client with `labels` int32 [n_k]."""
+    own, _, counts = tf.unique_with_counts(tf.sort(labels))
+    ids = own
+    if self.negatives:
+      ranks = sample_distinct(
+        randomness.step_seed(seed, 0),
+        self.negatives,
+        self.num_classes - tf.size(own),
+        self.num_classes,
+      )
+      ids = tf.concat([own, skip(ranks, own)], axis=0)
+    held = tf.size(ids)
+    counts = tf.pad(counts, [[0, held - tf.size(own)]])
+    order = tf.random.experimental.stateless_shuffle(
+      tf.range(held), randomness.step_seed(seed, 1)
+    )
+    ids, counts = tf.gather(ids, order), tf.gather(counts, order)
+    return self._padded(ids, counts, held)
+
+  def _padded(self, ids, counts, held) -> HeldClasses:
+    padding = self.slots - held
+    # A client without examples holds nothing; its padding repeats class 0.
+    first = tf.concat([ids, [0]], axis=0)[0]
+    return HeldClasses(
+      ids=tf.ensure_shape(
+        tf.pad(ids, [[0, padding]], constant_values=first), [self.slots]
+      ),
+      mask=tf.range(self.slots) < held,
+      counts=tf.ensure_shape(tf.pad(counts, [[0, padding]]), [self.slots]),
+    )
+
+
+def positions(held: HeldClasses, labels: tf.Tensor) -> tf.Tensor:
+  """Returns int32 [B], the slot of each of `labels` int32 [B] in `held`.
+
+  Every label must be held. O((N + B) log N); no table of n entries.
+  """
+  # Padding repeats a held id, so the search must not find it.
+  ids = tf.where(held.mask, held.ids, held.ids.dtype.max)
+  order = tf.argsort(ids, stable=True)
+  ranks = tf.searchsorted(tf.gather(ids, order), labels)
+  return tf.gather(order, ranks)

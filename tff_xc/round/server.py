@@ -1,0 +1,123 @@
+"""Question 4: what does the server do last?
+
+An optimizer step on the encoder and one on the class table, each on the
+pseudo-gradient (minus the mean delta), then any number of steps on the table
+alone (spreadout, SVM aggregation).
+"""
+
+import dataclasses
+from typing import Any
+from typing import NamedTuple
+from typing import Protocol
+
+import tensorflow as tf
+import tensorflow_federated as tff
+
+from tff_xc import classifier
+from tff_xc.round import merge
+from tff_xc.round import optimizers
+
+
+class TableStep(Protocol):
+  """A step of the server on the class table alone, after the optimizer."""
+
+  def initialize(self, table_spec: tf.TensorSpec) -> Any:
+    """Returns the step's state (a structure of tensors, possibly empty)."""
+
+  def next(self, state: Any, table: tf.Tensor, class_ids: tf.Tensor):
+    """Returns (state, table).
+
+    Args:
+      state: as returned before.
+      table: float32 [n, row_dim].
+      class_ids: int32 [U], the classes that this round's clients sent.
+    """
+
+
+class ServerState(NamedTuple):
+  """Optimizer states: of the encoder, of the table, and of the table steps."""
+
+  encoder: Any
+  table: Any
+  table_steps: tuple[Any, ...]
+
+
+@dataclasses.dataclass(frozen=True)
+class Server:
+  """The server's step at the end of a round.
+
+  Attributes:
+    encoder_optimizer: on the encoder's trainable weights.
+    table_optimizer: on the class table, dense: rows that nobody sent still move
+      by their momentum (FedSS, Algorithm 1, line 8).
+    rows: how summed row deltas become a mean.
+    table_steps: applied in order after the optimizer.
+  """
+
+  encoder_optimizer: tff.learning.optimizers.Optimizer = dataclasses.field(
+    default_factory=lambda: optimizers.build_sgd(1.0, 0.9)
+  )
+  table_optimizer: tff.learning.optimizers.Optimizer = dataclasses.field(
+    default_factory=lambda: optimizers.build_sgd(1.0, 0.9)
+  )
+  rows: merge.MeanOfRows = dataclasses.field(default_factory=merge.MeanOfRows)
+  table_steps: tuple[TableStep, ...] = ()
+
+  def initialize(self, specs: classifier.ModelWeights) -> ServerState:
+    """Returns the initial state for weights of these specs."""
+    return ServerState(
+      self.encoder_optimizer.initialize(specs.encoder),
+      self.table_optimizer.initialize(specs.class_table),
+      tuple(s.initialize(specs.class_table) for s in self.table_steps),
+    )
+
+  def next(
+    self,
+    state: ServerState,
+    weights: classifier.ModelWeights,
+    encoder_delta,
+    sums: merge.RowSums,
+    total_weight: tf.Tensor,
+  ) -> tuple[ServerState, classifier.ModelWeights]:
+    """Returns the state and weights after the round.
+
+    Args:
+      state: as returned before.
+      weights: the weights that the round began with.
+      encoder_delta: mean delta of all encoder weights, by name.
+      sums: weighted sums of row deltas.
+      total_weight: float32 scalar, the cohort's weight. Where it is zero no
+        client was left, and everything stays as it was.
+    """
+    return tf.cond(
+      total_weight > 0,
+      lambda: self._step(state, weights, encoder_delta, sums, total_weight),
+      lambda: (state, weights),
+    )
+
+  def _step(self, state, weights, encoder_delta, sums, total_weight):
+    like = lambda names, value: type(names)((k, value(k)) for k in names)
+    encoder_state, encoder = self.encoder_optimizer.next(
+      state.encoder,
+      weights.encoder,
+      like(weights.encoder, lambda name: -encoder_delta[name]),
+    )
+    averaged = like(
+      weights.encoder_state,
+      lambda name: weights.encoder_state[name] + encoder_delta[name],
+    )
+    table = weights.class_table
+    table_delta = tf.scatter_nd(
+      sums.ids[:, None], self.rows.delta(sums, total_weight), table.shape
+    )
+    table_state, table = self.table_optimizer.next(
+      state.table, table, -table_delta
+    )
+    step_states = []
+    for step, old in zip(self.table_steps, state.table_steps, strict=True):
+      new, table = step.next(old, table, sums.ids)
+      step_states.append(new)
+    return (
+      ServerState(encoder_state, table_state, tuple(step_states)),
+      classifier.ModelWeights(encoder, averaged, table),
+    )
