@@ -1,0 +1,198 @@
+"""The files that a run leaves behind, read and written without TensorFlow.
+
+A run directory holds
+  config.json: every resolved setting, one flat object: `task`, `algorithm`,
+    `seed`, ..., and `hyperparameters`, `versions`, `git_revision`;
+  metrics.csv: one row a round, first column `round`, the same columns
+    throughout; a cell that was not measured in a round is empty or `nan`;
+  summary.json, once the run has finished: `final` and `best` metrics, `rounds`,
+    and totals.
+"""
+
+import contextlib
+import csv
+import dataclasses
+import json
+import math
+import os
+import pathlib
+from collections.abc import Iterator
+from typing import TYPE_CHECKING, Any
+
+from datasets import errors
+
+if TYPE_CHECKING:
+  import pandas as pd
+
+CONFIG = 'config.json'
+METRICS = 'metrics.csv'
+SUMMARY = 'summary.json'
+
+# The metrics of `summary.json`'s "final" and "best", fractions in [0, 1].
+SCORES = ('top1', 'map@10', 'map@r', 'train_top1')
+
+
+@dataclasses.dataclass(frozen=True)
+class Run:
+  """One run directory, read.
+
+  Attributes:
+    path: the directory.
+    config: config.json.
+    metrics: float64 columns, one row a round, `round` among the columns; nan
+      where a cell was not measured.
+    summary: summary.json, or None for a run that has not finished.
+  """
+
+  path: pathlib.Path
+  config: dict[str, Any]
+  metrics: 'pd.DataFrame'
+  summary: dict[str, Any] | None
+
+  @property
+  def task(self) -> str:
+    return self.config['task']
+
+  @property
+  def algorithm(self) -> str:
+    return self.config['algorithm']
+
+  @property
+  def seed(self) -> int:
+    return self.config['seed']
+
+  @property
+  def hyperparameters(self) -> dict[str, Any]:
+    return self.config.get('hyperparameters', {})
+
+
+def is_run(path: str | os.PathLike) -> bool:
+  """Whether `path` is a run directory: it has a config.json."""
+  return (pathlib.Path(path) / CONFIG).is_file()
+
+
+def read_run(path: str | os.PathLike) -> Run:
+  """Reads a run directory, finished or not.
+
+  Raises:
+    errors.InputError: if `path` is no run directory, or one of its files is
+      damaged or lacks what it must hold.
+  """
+  path = pathlib.Path(path)
+  if not path.is_dir():
+    raise errors.InputError(
+      f'{path} is no directory; give the --run_dir of a launch.train.'
+    )
+  if not is_run(path):
+    raise errors.InputError(
+      f'{path} is no run directory, it has no {CONFIG}; give the --run_dir '
+      'of a launch.train.'
+    )
+  config = _read_object(
+    path / CONFIG, {'task': str, 'algorithm': str, 'seed': int}
+  )
+  if not isinstance(config.get('hyperparameters', {}), dict):
+    raise _damaged(path / CONFIG, '"hyperparameters" is no object')
+  summary = None
+  if (path / SUMMARY).is_file():
+    summary = _read_object(path / SUMMARY, {'final': dict, 'rounds': int})
+    _check_scores(path / SUMMARY, summary)
+  return Run(path, config, _read_metrics(path / METRICS), summary)
+
+
+@contextlib.contextmanager
+def replacing(path: str | os.PathLike) -> Iterator[pathlib.Path]:
+  """Gives a temporary path that becomes `path` if the block ends well.
+
+  The temporary file keeps the ending of `path`, is in its directory, and is
+  gone if the block raises, leaving what was at `path` as it was.
+  """
+  path = pathlib.Path(path)
+  temporary = path.with_name(f'.{path.stem}.{os.getpid()}.tmp{path.suffix}')
+  try:
+    yield temporary
+    os.replace(temporary, path)
+  finally:
+    temporary.unlink(missing_ok=True)
+
+
+def write_json(path: str | os.PathLike, obj: Any) -> None:
+  """Writes `obj` as JSON, atomically: sorted keys, a newline at the end.
+
+  NumPy scalars and arrays become numbers and lists, paths strings, and numbers
+  that are not finite null, which is what JSON has for them.
+  """
+  text = json.dumps(_plain(obj), sort_keys=True, indent=2, allow_nan=False)
+  with replacing(path) as temporary:
+    temporary.write_text(text + '\n', encoding='utf-8')
+
+
+def _plain(obj):
+  if hasattr(obj, 'tolist'):  # NumPy's, without importing it.
+    obj = obj.tolist()
+  if isinstance(obj, dict):
+    return {str(key): _plain(value) for key, value in obj.items()}
+  if isinstance(obj, list | tuple):
+    return [_plain(value) for value in obj]
+  if isinstance(obj, float) and not math.isfinite(obj):
+    return None
+  return str(obj) if isinstance(obj, os.PathLike) else obj
+
+
+def _damaged(path, what):
+  return errors.InputError(
+    f'{path} is damaged ({what}); restore it, or delete {path.parent} and '
+    'train again.'
+  )
+
+
+def _read_object(path, required):
+  """Reads a JSON object and checks the types of its `required` keys."""
+  try:
+    obj = json.loads(path.read_text(encoding='utf-8'))
+  except (OSError, ValueError) as e:
+    raise _damaged(path, str(e)) from e
+  if not isinstance(obj, dict):
+    raise _damaged(path, 'expected a JSON object')
+  for key, kind in required.items():
+    value = obj.get(key)
+    if not isinstance(value, kind) or isinstance(value, bool):
+      raise _damaged(path, f'expected "{key}" to be of type {kind.__name__}')
+  return obj
+
+
+def _check_scores(path, summary):
+  for name in ('final', 'best'):
+    for key, value in (summary.get(name) or {}).items():
+      if value is None or isinstance(value, int | float):
+        continue
+      raise _damaged(path, f'"{name}": "{key}" is no number')
+
+
+def _read_metrics(path):
+  import pandas as pd  # Late: training checks its run directory before a start.
+
+  try:
+    with open(path, newline='', encoding='utf-8') as f:
+      rows = list(csv.reader(f))
+  except FileNotFoundError as e:
+    raise errors.InputError(
+      f'{path} is missing; delete {path.parent} and train again.'
+    ) from e
+  except (OSError, ValueError, csv.Error) as e:
+    raise _damaged(path, str(e)) from e
+  if not rows or rows[0][:1] != ['round'] or len(set(rows[0])) < len(rows[0]):
+    raise _damaged(path, 'expected a header of distinct columns, "round" first')
+  header, values = rows[0], []
+  for line, row in enumerate(rows[1:], 2):
+    if len(row) != len(header):
+      raise _damaged(
+        path, f'line {line} has {len(row)} cells, the header {len(header)}'
+      )
+    try:
+      values.append([float(cell) if cell.strip() else math.nan for cell in row])
+    except ValueError as e:
+      raise _damaged(path, f'line {line}: {e}') from e
+    if not values[-1][0] > (values[-2][0] if len(values) > 1 else -math.inf):
+      raise _damaged(path, f'line {line}: rounds must ascend')
+  return pd.DataFrame(values, columns=header, dtype='float64')
