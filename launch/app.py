@@ -6,7 +6,8 @@ read, so that `--help` and flag errors answer at once.
 
 import os
 import sys
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
+from collections.abc import Sequence
 
 from absl import flags
 
@@ -24,7 +25,7 @@ def run(main: Callable[[Sequence[str]], None], usage: str) -> None:
   """
   os.environ.setdefault('TF_CPP_MIN_LOG_LEVEL', '2')
   if any(arg in ('--help', '-h', '-help') for arg in sys.argv[1:]):
-    print(usage.strip() + '\n' + flags.FLAGS.main_module_help())
+    print(usage.strip() + '\n' + _flags_help())
     sys.exit(0)
   try:
     try:
@@ -38,3 +39,13 @@ def run(main: Callable[[Sequence[str]], None], usage: str) -> None:
   except KeyboardInterrupt:
     print('interrupted', file=sys.stderr)
     sys.exit(130)
+
+
+def _flags_help() -> str:
+  """Describes the flags of the command and of what it shares with others."""
+  main = sys.argv[0]
+  modules = [m for m in flags.FLAGS.flags_by_module_dict() if m == main]
+  modules += [
+    m for m in flags.FLAGS.flags_by_module_dict() if m.startswith('launch.')
+  ]
+  return '\n'.join(flags.FLAGS.module_help(m) for m in modules)

@@ -44,6 +44,12 @@ class Head(Protocol):
   def logits(self, embeddings: tf.Tensor, rows: tf.Tensor) -> tf.Tensor:
     """Returns float32 [B, N]."""
 
+  def scoring_rows(self, table: tf.Tensor):
+    """Returns (rows [n, d], bias [n] or None) to rank classes by.
+
+    For any embedding e, the order of e . rows + bias is that of its logits.
+    """
+
 
 def unit_norm(x: tf.Tensor) -> tf.Tensor:
   """Divides by the l2 norm along the last axis, plus 1e-12 (spec: FedSS 1.1)."""
@@ -72,6 +78,9 @@ class CosineHead:
       unit_norm(embeddings), unit_norm(rows), transpose_b=True
     )
 
+  def scoring_rows(self, table):
+    return unit_norm(table), None
+
 
 @dataclasses.dataclass(frozen=True)
 class LinearHead:
@@ -91,6 +100,9 @@ class LinearHead:
     if not self.bias:
       return tf.matmul(embeddings, rows, transpose_b=True)
     return tf.matmul(embeddings, rows[:, :-1], transpose_b=True) + rows[:, -1]
+
+  def scoring_rows(self, table):
+    return (table[:, :-1], table[:, -1]) if self.bias else (table, None)
 
 
 @dataclasses.dataclass(frozen=True)

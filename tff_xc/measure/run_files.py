@@ -17,7 +17,8 @@ import math
 import os
 import pathlib
 from collections.abc import Iterator
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
+from typing import Any
 
 from datasets import errors
 
@@ -89,10 +90,11 @@ def read_run(path: str | os.PathLike) -> Run:
       'of a launch.train.'
     )
   config = _read_object(
-    path / CONFIG, {'task': str, 'algorithm': str, 'seed': int}
+    path / CONFIG, {'task': str, 'algorithm': str, 'seed': int, 'rounds': int}
   )
-  if not isinstance(config.get('hyperparameters', {}), dict):
-    raise _damaged(path / CONFIG, '"hyperparameters" is no object')
+  for key in ('hyperparameters', 'options'):
+    if not isinstance(config.get(key, {}), dict):
+      raise _damaged(path / CONFIG, f'expected "{key}" to be an object')
   summary = None
   if (path / SUMMARY).is_file():
     summary = _read_object(path / SUMMARY, {'final': dict, 'rounds': int})

@@ -160,9 +160,15 @@ def build_process(
       round_number=tff.federated_map(_following, state.round_number),
       seed=state.seed,
     )
-    measured = tff.federated_sum(update.measured)
+    measured = tff.federated_map(
+      _measured,
+      (
+        tff.federated_sum(update.measured),
+        tff.federated_max(update.measured['rows']),
+      ),
+    )
     return tff.learning.templates.LearningProcessOutput(
-      tff.federated_zip(new_state), tff.federated_map(_measured, measured)
+      tff.federated_zip(new_state), measured
     )
 
   get_weights = tff.tensorflow.computation(
@@ -275,7 +281,7 @@ def _build_merge_rows(model, request):
 def _as_tensor(rows, slots: int) -> tf.Tensor:
   """Returns the rows [slots, row_dim] of a select (a sequence) or broadcast."""
   if isinstance(rows, tf.data.Dataset):
-    rows = tf.data.experimental.get_single_element(rows.batch(slots))
+    rows = rows.batch(slots).get_single_element()
   return tf.ensure_shape(rows, [slots, rows.shape[-1]])
 
 
@@ -290,13 +296,14 @@ def _following(round_number):
 
 
 @tff.tensorflow.computation
-def _measured(sums):
+def _measured(sums, largest):
   """Turns a cohort's sums into the metrics of a round.
 
   loss: mean over examples of the objective during local training.
   accuracy: fraction of examples whose best logit among the rows held, at the
     step that trained on them, was the target's.
-  class_rows: mean number of rows that a client requested.
+  class_rows, class_rows_largest: mean and largest number of rows that a client
+    requested.
   examples, clients, clients_dropped: counts; a dropped client's update was not
     finite.
   """
@@ -307,6 +314,7 @@ def _measured(sums):
     loss=over_examples('loss'),
     accuracy=over_examples('correct'),
     class_rows=tf.math.divide_no_nan(sums['rows'], sums['clients']),
+    class_rows_largest=largest,
     examples=sums['examples'],
     clients=sums['clients'],
     clients_dropped=sums['dropped'],

@@ -1,0 +1,147 @@
+"""Flags of a run, checked and resolved without importing TensorFlow."""
+
+import os
+import platform
+import subprocess
+from importlib import metadata
+from typing import Any
+
+from absl import flags
+
+from datasets import errors
+from tasks import registry as tasks
+from tasks import task as task_lib
+from tff_xc.algorithms import hyperparameters as hp
+from tff_xc.algorithms import registry as algorithms
+
+DEFAULT_DATA_DIR = os.path.join('..', 'shared', 'data')
+_PACKAGES = (
+  'tensorflow-cpu',
+  'tensorflow',
+  'tensorflow-federated',
+  'numpy',
+  'scikit-learn',
+)
+
+
+def define_parameter_flags() -> None:
+  """Defines a flag for every hyper-parameter and task option."""
+  for parameter in (*hp.HYPERPARAMETERS.values(), *task_lib.OPTIONS.values()):
+    kind = type(parameter.default)
+    define = {
+      bool: flags.DEFINE_bool,
+      int: flags.DEFINE_integer,
+      float: flags.DEFINE_float,
+      str: flags.DEFINE_string,
+    }[kind]
+    text = parameter.help
+    if parameter.choices:
+      text += ' (' + '|'.join(parameter.choices) + ')'
+    define(parameter.name, None, text)
+
+
+def _given(names) -> dict[str, Any]:
+  values = {name: flags.FLAGS[name].value for name in names}
+  return {name: v for name, v in values.items() if v is not None}
+
+
+def _task_options(task: task_lib.Task) -> dict[str, Any]:
+  given = _given(task_lib.OPTIONS)
+  for name in given:
+    if name not in task.options:
+      raise errors.InputError(
+        f'--{name} is not an option of task {task.name}, which takes: '
+        + (', '.join(f'--{n}' for n in task.options) or 'none')
+      )
+  options = {n: task_lib.OPTIONS[n].default for n in task.options} | given
+  for name, value in options.items():
+    task_lib.OPTIONS[name].check(value)
+  return options
+
+
+def _at_least(name: str, value: int, least: int) -> int:
+  if value < least:
+    raise errors.InputError(f'--{name}={value}: expected at least {least}')
+  return value
+
+
+def resolve() -> dict[str, Any]:
+  """Returns config.json's content from the parsed flags of `launch.train`.
+
+  Raises:
+    errors.InputError: for anything unknown, not taken or out of bounds.
+  """
+  values = flags.FLAGS
+  for name in ('task', 'algorithm'):
+    if values[name].value is None:
+      known = tasks.TASKS if name == 'task' else algorithms.ALGORITHMS
+      raise errors.InputError(f'--{name} is missing: ' + ', '.join(known))
+  task = tasks.get(values.task)
+  algorithm = algorithms.get(values.algorithm)
+  rounds = _at_least('rounds', _or(values.rounds, task.rounds), 1)
+  eval_every = _at_least(
+    'eval_every', _or(values.eval_every, task.eval_every), 1
+  )
+  config = {
+    'task': task.name,
+    'algorithm': values.algorithm,
+    'seed': _at_least('seed', values.seed, 0),
+    'rounds': rounds,
+    'eval_every': eval_every,
+    'checkpoint_every': _at_least(
+      'checkpoint_every', _or(values.checkpoint_every, eval_every), 1
+    ),
+    'clients_per_round': _clients_per_round(task, algorithm, values),
+    'runtime': values.runtime,
+    'data_dir': values.data_dir,
+    'options': _task_options(task),
+    'hyperparameters': hp.resolve(
+      algorithm.hyperparameters,
+      _given(hp.HYPERPARAMETERS),
+      task.hyperparameters(values.algorithm),
+      values.algorithm,
+    ),
+  }
+  return {**config, **environment()}
+
+
+def _clients_per_round(task, algorithm, values) -> int | None:
+  if algorithm.cohort == 'pooled':
+    if values.clients_per_round is not None:
+      raise errors.InputError(
+        f'--clients_per_round does not apply to {values.algorithm}, which has'
+        ' no clients'
+      )
+    return None
+  chosen = _or(values.clients_per_round, task.clients_per_round)
+  return _at_least('clients_per_round', chosen, 1)
+
+
+def _or(value, default):
+  return default if value is None else value
+
+
+def environment() -> dict[str, Any]:
+  """Returns versions and the git revision, for the record."""
+  versions = {'python': platform.python_version()}
+  for package in _PACKAGES:
+    try:
+      versions[package] = metadata.version(package)
+    except metadata.PackageNotFoundError:
+      continue
+  return {'versions': versions, 'git_revision': _git_revision()}
+
+
+def _git_revision() -> str | None:
+  try:
+    found = subprocess.run(
+      ['git', 'describe', '--always', '--dirty', '--abbrev=12'],
+      cwd=os.path.dirname(os.path.abspath(__file__)),
+      capture_output=True,
+      text=True,
+      timeout=10,
+      check=False,
+    )
+  except OSError:
+    return None
+  return found.stdout.strip() or None

@@ -1,0 +1,70 @@
+"""Trains a federated classifier and writes everything about the run.
+
+  python -m launch.train --task=glyphs --algorithm=fedss --run_dir=runs/demo
+
+Starting it again with the same --run_dir goes on where it stopped.
+"""
+
+import os
+
+from absl import flags
+
+from datasets import errors
+from launch import app
+from launch import settings
+from tasks import registry as tasks
+from tff_xc.algorithms import registry as algorithms
+from tff_xc.runtime import registry as runtimes
+
+
+def _listed(entries) -> str:
+  return '; '.join(f'{name}: {e.summary}' for name, e in entries.items())
+
+
+flags.DEFINE_string('task', None, _listed(tasks.TASKS))
+flags.DEFINE_string('algorithm', None, _listed(algorithms.ALGORITHMS))
+flags.DEFINE_string(
+  'run_dir',
+  None,
+  'where the run is written; default runs/TASK_ALGORITHM_seedS',
+)
+flags.DEFINE_string(
+  'data_dir',
+  os.environ.get('TFF_XC_DATA', settings.DEFAULT_DATA_DIR),
+  'where data sets lie, one folder each; default $TFF_XC_DATA',
+)
+flags.DEFINE_integer('rounds', None, "rounds; default: the task's")
+flags.DEFINE_integer(
+  'clients_per_round', None, "K, clients in a round; default: the task's"
+)
+flags.DEFINE_integer('seed', 0, 'of everything random in the run')
+flags.DEFINE_integer(
+  'eval_every', None, "rounds between evaluations; default: the task's"
+)
+flags.DEFINE_integer(
+  'checkpoint_every', None, 'rounds between checkpoints; default: eval_every'
+)
+flags.DEFINE_enum(
+  'runtime',
+  runtimes.names()[0],
+  runtimes.names(),
+  'where TFF computations run',
+)
+settings.define_parameter_flags()
+
+
+def main(arguments) -> None:
+  if arguments:
+    raise errors.InputError(f'{arguments[0]!r} is no flag; flags begin with --')
+  config = settings.resolve()
+  values = flags.FLAGS
+  run_dir = values.run_dir or os.path.join(
+    'runs', f'{config["task"]}_{config["algorithm"]}_seed{config["seed"]}'
+  )
+  from launch import training
+
+  training.run(config, run_dir)
+
+
+if __name__ == '__main__':
+  app.run(main, __doc__)

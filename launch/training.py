@@ -1,0 +1,77 @@
+"""From a resolved configuration to a finished run. Imports TensorFlow."""
+
+import math
+from collections.abc import Mapping
+from typing import Any
+
+import tensorflow as tf
+
+from tasks import registry as tasks
+from tasks import task as task_lib
+from tff_xc import cohort
+from tff_xc import experiment
+from tff_xc import run_directory
+from tff_xc.algorithms import build
+from tff_xc.algorithms import registry as algorithms
+from tff_xc.measure import communication
+
+from tff_xc.measure import evaluation
+from tff_xc.measure import run_files
+
+from tff_xc.runtime import registry as runtimes
+
+
+def _cohorts(config: Mapping, loaded: task_lib.Loaded):
+  values, seed = config['hyperparameters'], config['seed']
+  if algorithms.get(config['algorithm']).cohort == 'uniform':
+    return cohort.uniform(loaded.dataset, config['clients_per_round'], seed)
+  batch = values['batch_size']
+  steps = values['steps_per_round'] or math.ceil(
+    cohort.mean_examples(loaded.dataset) / batch
+  )
+  return cohort.pooled(loaded.dataset, steps * batch, seed)
+
+
+def _messages(config: Mapping, model) -> experiment.Messages:
+  algorithm = algorithms.get(config['algorithm'])
+  row_bytes = model.row_dim * tf.float32.size
+  return experiment.Messages(
+    sizes=communication.MessageSizes(model.encoder_bytes(), row_bytes),
+    requests_all='row_renormalise' not in algorithm.hyperparameters,
+    num_classes=model.num_classes,
+    row_dim=model.row_dim,
+    crosses=algorithm.cohort != 'pooled',
+  )
+
+
+def build_process(config: Mapping, loaded: task_lib.Loaded):
+  """Returns the learning process of a configuration."""
+  return build.build(
+    config['algorithm'],
+    config['hyperparameters'],
+    model=loaded.model,
+    max_positives=cohort.largest_label_set(loaded.dataset),
+    seed=config['seed'],
+  )
+
+
+def run(config: Mapping[str, Any], run_dir: str) -> dict[str, Any]:
+  """Trains as configured, in `run_dir`; prints and returns the summary."""
+  directory = run_directory.RunDirectory(run_dir, config)
+  task = tasks.get(config['task'])
+  loaded = task.load(config['data_dir'], config['options'])
+  process = build_process(config, loaded)
+  runtimes.install(config['runtime'])
+  summary = experiment.run(
+    process=process,
+    cohorts=_cohorts(config, loaded),
+    evaluate=evaluation.Evaluator(loaded.model, loaded.dataset, task.metrics),
+    metrics=task.metrics,
+    messages=_messages(config, loaded.model),
+    schedule=experiment.Schedule(
+      config['rounds'], config['eval_every'], config['checkpoint_every']
+    ),
+    directory=directory,
+  )
+  finished = run_files.read_run(run_dir)
+  return summary

@@ -1,0 +1,1 @@
+"""Experiments: data, encoder, head, hyper-parameters, published numbers."""

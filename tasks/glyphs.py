@@ -1,0 +1,76 @@
+"""Procedural handwriting: any number of classes and clients, nothing stored.
+
+`glyphs` is small enough for a first run; the others have the shape (classes,
+clients, examples and classes a client) of the data sets of the FedSS paper.
+"""
+
+import functools
+
+from tasks import task
+
+_FROM_SCRATCH = {
+  'client_learning_rate': 0.1,
+  'server_optimizer': 'adam',
+  'server_learning_rate': 0.003,
+}
+
+
+def _load(preset, data_dir, options):
+  del data_dir  # Drawn, not read.
+  from datasets import glyphs
+
+  dataset = glyphs.load_preset(preset)
+  return task.Loaded(dataset, task.build_handwriting_model(dataset, options))
+
+
+def _task(
+  name, summary, metrics, rounds, clients_per_round, eval_every, **more
+):
+  return task.Task(
+    name=name,
+    summary=summary,
+    load=functools.partial(_load, name),
+    metrics=metrics,
+    rounds=rounds,
+    clients_per_round=clients_per_round,
+    eval_every=eval_every,
+    defaults={**_FROM_SCRATCH, **more},
+  )
+
+
+TASKS = (
+  _task(
+    'glyphs',
+    'a small set of procedural handwriting, for a first run',
+    ('top1', 'train_top1'),
+    rounds=150,
+    clients_per_round=16,
+    eval_every=10,
+    negatives=40,
+  ),
+  _task(
+    'glyphs-landmarks',
+    'the shape of Landmarks-User-160k: 2,028 classes, 1,262 skewed clients',
+    ('top1', 'train_top1'),
+    rounds=5000,
+    clients_per_round=64,
+    eval_every=50,
+  ),
+  _task(
+    'glyphs-sop',
+    'the shape of SOP: 11,318 classes, 596 clients, unseen classes to retrieve',
+    ('map@10', 'map@r', 'train_top1'),
+    rounds=2000,
+    clients_per_round=32,
+    eval_every=100,
+  ),
+  _task(
+    'glyphs-imagenet21k',
+    'the shape of ImageNet-21k: 21,841 classes, 25,691 clients',
+    ('top1', 'train_top1'),
+    rounds=25000,
+    clients_per_round=64,
+    eval_every=500,
+    negatives=800,
+  ),
+)

@@ -1,0 +1,37 @@
+"""Omniglot: 964 characters, 480 drawers, and 659 unseen characters.
+
+Not an experiment of the papers, but one with real clients that fits any
+machine: from scratch, where the papers start from pretrained encoders. Server
+SGD with momentum does not move within hundreds of rounds; Adam does.
+"""
+
+from tasks import task
+
+
+def _load(data_dir, options):
+  from datasets import omniglot
+
+  dataset = omniglot.load(data_dir)
+  return task.Loaded(dataset, task.build_handwriting_model(dataset, options))
+
+
+TASKS = (
+  task.Task(
+    name='omniglot',
+    summary='964 handwritten characters, 480 real drawers as clients',
+    load=_load,
+    metrics=('top1', 'map@10', 'map@r', 'train_top1'),
+    rounds=1000,
+    clients_per_round=32,
+    eval_every=50,
+    defaults={
+      'client_learning_rate': 0.1,
+      'server_optimizer': 'adam',
+      'server_learning_rate': 0.003,
+    },
+    # As many examples as a federated round sees, 32 clients of 32 on average.
+    by_algorithm={'centralized': {'steps_per_round': 32}},
+    data='omniglot/omniglot_1623.npz or images_background and'
+    ' images_evaluation, as folders or zips',
+  ),
+)

@@ -1,0 +1,17 @@
+"""The tasks by name. Free of TensorFlow."""
+
+from datasets import errors
+from tasks import glyphs
+from tasks import omniglot
+from tasks import task
+
+TASKS = {t.name: t for t in (*glyphs.TASKS, *omniglot.TASKS)}
+
+
+def get(name: str) -> task.Task:
+  """Returns the task; `errors.InputError` names the known ones."""
+  if name not in TASKS:
+    raise errors.InputError(
+      f'unknown task {name!r}: choose one of ' + ', '.join(TASKS)
+    )
+  return TASKS[name]

@@ -1,0 +1,86 @@
+"""What a task is. Free of TensorFlow: data and networks load when asked for."""
+
+import dataclasses
+from collections.abc import Callable
+from collections.abc import Mapping
+from typing import Any
+from typing import NamedTuple
+
+from tff_xc.algorithms import hyperparameters as hp
+
+OPTIONS: Mapping[str, hp.Hyperparameter] = {
+  option.name: option
+  for option in (
+    hp.Hyperparameter(
+      'embedding_dim', 64, 'd, length of an embedding', least=1
+    ),
+    hp.Hyperparameter(
+      'logit_scale', 20.0, 'scale of the cosine logits (FedSS: 20)', above=0
+    ),
+  )
+}
+
+
+class Loaded(NamedTuple):
+  """A task's parts that need TensorFlow.
+
+  Attributes:
+    dataset: a `datasets.client_data.FederatedDataset`.
+    model: a `tff_xc.classifier.EmbeddingClassifier`.
+  """
+
+  dataset: Any
+  model: Any
+
+
+@dataclasses.dataclass(frozen=True)
+class Task:
+  """An experiment that algorithms can be run on.
+
+  Attributes:
+    name: for `--task`.
+    summary: one line for `--help`.
+    load: (data_dir, options by name) -> `Loaded`. The data do not depend on
+      a run's seed.
+    metrics: what is measured, the headline metric first.
+    rounds: default number of rounds.
+    clients_per_round: default K.
+    eval_every: default rounds between evaluations.
+    defaults: hyper-parameters of algorithms on this task, by name.
+    by_algorithm: the same for single algorithms, over `defaults`.
+    options: names of `OPTIONS` that it takes.
+    data: what to put into --data_dir; empty where the data are generated.
+  """
+
+  name: str
+  summary: str
+  load: Callable[[str, Mapping], Loaded]
+  metrics: tuple[str, ...]
+  rounds: int
+  clients_per_round: int
+  eval_every: int
+  defaults: Mapping[str, Any]
+  by_algorithm: Mapping[str, Mapping[str, Any]] = dataclasses.field(
+    default_factory=dict
+  )
+  options: tuple[str, ...] = ('embedding_dim', 'logit_scale')
+  data: str = ''
+
+  def hyperparameters(self, algorithm: str) -> dict[str, Any]:
+    """Returns this task's defaults for `algorithm`."""
+    return {**self.defaults, **self.by_algorithm.get(algorithm, {})}
+
+
+def build_handwriting_model(dataset, options: Mapping):
+  """Returns the conv encoder with cosine head for a handwriting data set."""
+  from tff_xc import classifier
+  from tff_xc.encoders import conv
+
+  spec = dataset.train.element_type_structure['x']
+  return classifier.EmbeddingClassifier(
+    encoder=conv.build_conv_encoder(
+      image_size=spec.shape[0], embedding_dim=options['embedding_dim']
+    ),
+    head=classifier.CosineHead(options['logit_scale']),
+    num_classes=dataset.num_classes,
+  )

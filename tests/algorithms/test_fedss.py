@@ -1,0 +1,275 @@
+"""FedSS and its reference methods against NumPy, and at their limits."""
+
+import collections
+
+import numpy as np
+import pytest
+import tensorflow as tf
+
+from datasets import errors
+from tests import tiny
+from tests.algorithms import numpy_fedss
+from tff_xc.algorithms import fedss
+from tff_xc.round import client_work
+from tff_xc.round import randomness
+from tff_xc.round import request
+from tff_xc.round import server
+
+pytestmark = pytest.mark.usefixtures('tff_worker')
+
+N = 12
+COHORTS = (
+  tiny.cohort([[0, 0, 3, 5], [7, 3], [11, 11, 11]], seed=1),
+  tiny.cohort([[1, 2, 2], [3, 4, 5, 9, 9]], seed=2),
+  tiny.cohort([[10], [0, 1, 2, 3], [6, 6]], seed=3),
+)
+FULL_BATCH = client_work.LocalTraining(0.1, 64, 2)
+
+
+def cohort_of(round_number):
+  return COHORTS[round_number]
+
+
+def held_ids(negatives, client, round_number, seed=0):
+  """The ids that a client requests, drawn as the round draws them."""
+  chosen = request.OwnAndSampled(N, 4, negatives).held_classes(
+    tf.constant(client.y),
+    randomness.client_seed(
+      randomness.round_seed(tf.constant([seed, 0]), round_number),
+      client.client_id,
+      randomness.Purpose.NEGATIVES,
+    ),
+  )
+  return chosen.ids.numpy()[chosen.mask.numpy()]
+
+
+@pytest.mark.parametrize(
+  ('method', 'negatives', 'correction'),
+  [
+    ('fedss', 4, 'negatives'),
+    ('fedss', 4, 'none'),
+    ('negonly', 4, 'negatives'),
+    ('posonly', 0, 'none'),
+  ],
+)
+def test_three_rounds_equal_the_numpy_reference(method, negatives, correction):
+  build = getattr(fedss, f'build_{method}')
+  own = {'negatives': negatives, 'correction': correction} if negatives else {}
+  process = build(
+    model=tiny.model(N),
+    max_positives=4,
+    **own,
+    **tiny.settings(local_training=FULL_BATCH),
+  )
+  state = process.initialize()
+  weights = [
+    np.array(w, np.float64)
+    for w in (
+      state.weights.encoder['kernel'],
+      state.weights.encoder['bias'],
+      state.weights.class_table,
+    )
+  ]
+  velocity = [np.zeros_like(w) for w in weights]
+  for round_number, cohort in enumerate(COHORTS):
+    clients = []
+    for client in cohort:
+      held = held_ids(negatives, client, round_number)
+      deltas = numpy_fedss.train_client(
+        method,
+        weights,
+        held,
+        client.x,
+        client.y,
+        n=N,
+        rate=0.1,
+        epochs=2,
+        scale=4.0,
+        correct=correction == 'negatives',
+      )
+      clients.append((held, deltas, len(client.y)))
+    weights, velocity = numpy_fedss.server_round(
+      weights, velocity, clients, learning_rate=1.0, momentum=0.9
+    )
+    state = process.next(state, cohort).state
+  np.testing.assert_allclose(
+    state.weights.encoder['kernel'], weights[0], atol=2e-5
+  )
+  np.testing.assert_allclose(
+    state.weights.encoder['bias'], weights[1], atol=2e-5
+  )
+  np.testing.assert_allclose(state.weights.class_table, weights[2], atol=2e-5)
+
+
+@pytest.mark.parametrize('correction', ['negatives', 'none'])
+def test_all_other_classes_as_negatives_is_full_softmax(correction):
+  sampled = fedss.build_fedss(
+    model=tiny.model(N),
+    max_positives=4,
+    negatives=N - 1,
+    correction=correction,
+    **tiny.settings(),
+  )
+  full = fedss.build_fullsoftmax(model=tiny.model(N), **tiny.settings())
+  a, metrics = tiny.run(sampled, 3, cohort_of)
+  b, _ = tiny.run(full, 3, cohort_of)
+  assert metrics['class_rows'] == N
+  tiny.assert_same_weights(a.weights, b.weights, 1e-5)
+
+
+def test_one_constant_on_all_terms_cancels():
+  random = np.random.default_rng(0)
+  kernel, bias = random.normal(size=(5, 3)), random.normal(size=3)
+  rows, x = random.normal(size=(6, 3)), random.normal(size=(2, 5))
+  terms = np.ones([2, 6], bool)
+  compared = [
+    numpy_fedss.loss_and_gradients(
+      kernel, bias, rows, x, [0, 4], terms, np.full(6, shift), 4.0
+    )
+    for shift in (0.0, 3.7)
+  ]
+  for plain, shifted in zip(*compared, strict=True):
+    np.testing.assert_allclose(plain, shifted, atol=1e-12)
+
+
+def test_posonly_is_fedss_without_negatives():
+  shared = {'model': tiny.model(N), 'max_positives': 4, **tiny.settings()}
+  a, _ = tiny.run(fedss.build_posonly(**shared), 3, cohort_of)
+  b, _ = tiny.run(fedss.build_fedss(negatives=0, **shared), 3, cohort_of)
+  tiny.assert_same_weights(a.weights, b.weights, 0)
+
+
+def test_rows_that_nobody_requested_do_not_move_without_momentum():
+  process = fedss.build_fedss(
+    model=tiny.model(N),
+    max_positives=4,
+    negatives=2,
+    **tiny.settings(server=server.Server(*_plain_sgd())),
+  )
+  before = process.initialize()
+  after = process.next(before, COHORTS[0]).state
+  requested = {int(i) for c in COHORTS[0] for i in held_ids(2, c, 0)}
+  moved = np.any(
+    np.asarray(after.weights.class_table) != before.weights.class_table, axis=1
+  )
+  assert requested < set(range(N))
+  assert set(np.flatnonzero(moved)) == requested
+
+
+def test_padding_is_inert():
+  states = [
+    tiny.run(
+      fedss.build_fedss(
+        model=tiny.model(N), max_positives=slots, negatives=3, **tiny.settings()
+      ),
+      3,
+      cohort_of,
+    )[0]
+    for slots in (4, 9)
+  ]
+  tiny.assert_same_weights(states[0].weights, states[1].weights, 1e-6)
+
+
+def test_one_seed_is_one_run_and_another_seed_another():
+  def table(seed):
+    process = fedss.build_fedss(
+      model=tiny.model(N), max_positives=4, negatives=3, seed=seed
+    )
+    return np.asarray(tiny.run(process, 3, cohort_of)[0].weights.class_table)
+
+  np.testing.assert_array_equal(table(5), table(5))
+  assert not np.allclose(table(5), table(6))
+
+
+def test_centralized_is_one_client_on_sgd():
+  process = fedss.build_centralized(
+    model=tiny.model(N), local_training=FULL_BATCH
+  )
+  client = tiny.cohort([[0, 4, 4, 7, 9]])[0]
+  before = process.initialize().weights
+  weights = [
+    before.encoder['kernel'],
+    before.encoder['bias'],
+    before.class_table,
+  ]
+  deltas = numpy_fedss.train_client(
+    'fedss', weights, np.arange(N), client.x, client.y,
+    n=N, rate=0.1, epochs=2, scale=4.0, correct=False,
+  )  # fmt: skip
+  after = tiny.run(process, 1, lambda _: [client])[0].weights
+  np.testing.assert_allclose(
+    after.class_table, weights[2] + deltas[2], atol=1e-5
+  )
+
+
+def test_as_many_negatives_as_classes_is_refused():
+  with pytest.raises(errors.InputError, match=r'--negatives=12.*fullsoftmax'):
+    fedss.build_fedss(model=tiny.model(N), max_positives=4, negatives=N)
+
+
+def test_a_client_whose_update_is_not_finite_is_dropped_and_counted():
+  sound = COHORTS[0]
+  broken = sound[0]._replace(x=np.full_like(sound[0].x, np.nan))
+  process = fedss.build_fedss(
+    model=tiny.model(N), max_positives=4, negatives=3, **tiny.settings()
+  )
+  a, metrics = tiny.run(process, 1, lambda _: [broken, *sound[1:]])
+  b, _ = tiny.run(process, 1, lambda _: sound[1:])
+  assert metrics['clients_dropped'] == 1
+  assert np.isfinite(metrics['loss'])
+  tiny.assert_same_weights(a.weights, b.weights, 1e-6)
+
+
+@pytest.mark.parametrize('full', [False, True])
+def test_a_round_with_nobody_left_keeps_the_state(full):
+  shared = {'model': tiny.model(N), **tiny.settings()}
+  if full:
+    process = fedss.build_fullsoftmax(**shared)
+  else:
+    process = fedss.build_fedss(max_positives=4, negatives=3, **shared)
+  state = tiny.run(process, 1, cohort_of)[0]
+  nobody = tiny.cohort([[]])
+  broken = [c._replace(x=np.full_like(c.x, np.inf)) for c in COHORTS[0]]
+  for cohort in (nobody, broken):
+    after = process.next(state, cohort).state
+    tiny.assert_same_weights(
+      (after.weights, after.server), (state.weights, state.server), 0
+    )
+    assert after.round_number == state.round_number + 1
+
+
+def _plain_sgd():
+  from tff_xc.round import optimizers
+
+  return optimizers.build_sgd(1.0), optimizers.build_sgd(1.0)
+
+
+def test_any_aggregator_of_the_encoder_plugs_in():
+  import tensorflow_federated as tff
+
+  shared = {'model': tiny.model(N), **tiny.settings()}
+  clipped = fedss.build_fullsoftmax(
+    model_aggregator=tff.aggregators.clipping_factory(
+      1e-12, tff.aggregators.MeanFactory()
+    ),
+    **shared,
+  )
+  unweighted = fedss.build_fullsoftmax(
+    model_aggregator=tff.aggregators.UnweightedMeanFactory(), **shared
+  )
+  start = clipped.initialize().weights
+  end = tiny.run(clipped, 1, cohort_of)[0].weights
+  tiny.assert_same_weights(end.encoder, start.encoder, 1e-6)
+  assert not np.allclose(end.class_table, start.class_table)
+  mean = tiny.run(unweighted, 1, cohort_of)[0].weights
+  weighted = tiny.run(fedss.build_fullsoftmax(**shared), 1, cohort_of)[
+    0
+  ].weights
+  assert not np.allclose(mean.encoder['kernel'], weighted.encoder['kernel'])
+  tiny.assert_same_weights(mean.class_table, weighted.class_table, 1e-6)
+
+
+def test_the_state_is_a_structure_of_named_weights():
+  weights = fedss.build_fullsoftmax(model=tiny.model(N)).initialize().weights
+  assert isinstance(weights.encoder, collections.OrderedDict)
+  assert list(weights.encoder) == ['kernel', 'bias']

@@ -1,0 +1,77 @@
+"""A tiny embedding classifier and client data, for tests of the round."""
+
+import collections
+
+import numpy as np
+import tensorflow as tf
+
+from tff_xc import classifier
+from tff_xc.encoders import encoder
+from tff_xc.round import client_work
+from tff_xc.round import process
+from tff_xc.round import server
+
+FEATURES, DIM = 5, 3
+
+
+def linear_encoder() -> encoder.Encoder:
+  """g(x) = x A + b, examples float32 [5]."""
+
+  def init(seed):
+    return collections.OrderedDict(
+      kernel=tf.random.stateless_normal([FEATURES, DIM], seed),
+      bias=tf.zeros([DIM]),
+    )
+
+  def apply(trainable, non_trainable, x, training, seed):
+    del training, seed
+    return x @ trainable['kernel'] + trainable['bias'], non_trainable
+
+  return encoder.Encoder(
+    example_spec=tf.TensorSpec([FEATURES], tf.float32),
+    embedding_dim=DIM,
+    init=init,
+    apply=apply,
+  )
+
+
+def model(num_classes: int = 12, head=None) -> classifier.EmbeddingClassifier:
+  return classifier.EmbeddingClassifier(
+    linear_encoder(), head or classifier.CosineHead(4.0), num_classes
+  )
+
+
+def cohort(label_lists, seed: int = 0) -> list[process.ClientExamples]:
+  """One client for each list of labels, with random examples."""
+  random = np.random.default_rng(seed)
+  return [
+    process.ClientExamples(
+      random.normal(size=[len(labels), FEATURES]).astype(np.float32),
+      np.asarray(labels, np.int32),
+      np.int64(index),
+    )
+    for index, labels in enumerate(label_lists)
+  ]
+
+
+def settings(**changes) -> dict:
+  """Local training and server of the paper, at a rate that shows in 3 rounds."""
+  return {
+    'local_training': client_work.LocalTraining(0.1, 4, 2),
+    'server': server.Server(),
+    **changes,
+  }
+
+
+def run(learning_process, rounds: int, cohort_of):
+  """Returns the state after `rounds` rounds, and the metrics of the last."""
+  state, metrics = learning_process.initialize(), None
+  for round_number in range(rounds):
+    output = learning_process.next(state, cohort_of(round_number))
+    state, metrics = output.state, output.metrics
+  return state, metrics
+
+
+def assert_same_weights(a, b, tolerance: float) -> None:
+  for left, right in zip(tf.nest.flatten(a), tf.nest.flatten(b), strict=True):
+    np.testing.assert_allclose(left, right, atol=tolerance, rtol=tolerance)

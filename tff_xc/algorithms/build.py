@@ -1,0 +1,69 @@
+"""From resolved hyper-parameters to a learning process."""
+
+from collections.abc import Mapping
+
+import tensorflow_federated as tff
+
+from tff_xc import classifier
+from tff_xc.algorithms import hyperparameters as hp
+from tff_xc.algorithms import registry
+from tff_xc.round import client_work
+from tff_xc.round import merge
+from tff_xc.round import optimizers
+from tff_xc.round import server as server_lib
+
+# Settings that the driver of a run uses, and no builder takes.
+_OF_THE_COHORT = ('steps_per_round',)
+
+
+def _local_training(values: Mapping) -> client_work.LocalTraining:
+  return client_work.LocalTraining(
+    learning_rate=values['client_learning_rate'],
+    batch_size=values['batch_size'],
+    epochs=values.get('local_epochs', 1),
+  )
+
+
+def _server_optimizer(values: Mapping) -> tff.learning.optimizers.Optimizer:
+  rate = values['server_learning_rate']
+  if values['server_optimizer'] == 'sgd':
+    return optimizers.build_sgd(rate, values['server_momentum'])
+  return optimizers.TorchAdam(
+    rate,
+    values['server_beta_1'],
+    values['server_beta_2'],
+    values['server_epsilon'],
+  )
+
+
+def build(
+  name: str,
+  values: Mapping,
+  *,
+  model: classifier.EmbeddingClassifier,
+  max_positives: int,
+  seed: int,
+) -> tff.learning.templates.LearningProcess:
+  """Builds the algorithm `name` with resolved hyper-parameters.
+
+  Args:
+    name: as registered.
+    values: every hyper-parameter that applies, from `hyperparameters.resolve`.
+    model: the embedding classifier.
+    max_positives: the largest number of classes that any client holds.
+    seed: of everything random.
+  """
+  builder = registry.get(name).load_builder()
+  arguments = {'model': model, 'seed': seed}
+  arguments['local_training'] = _local_training(values)
+  if 'server_optimizer' in values:
+    arguments['server'] = server_lib.Server(
+      encoder_optimizer=_server_optimizer(values),
+      table_optimizer=_server_optimizer(values),
+      rows=merge.MeanOfRows(values.get('row_renormalise', False)),
+    )
+  if 'row_renormalise' in registry.get(name).hyperparameters:
+    arguments['max_positives'] = max_positives
+  shared = (*hp.LOCAL_TRAINING, *hp.SERVER, *hp.SAMPLED_ROWS, *_OF_THE_COHORT)
+  arguments.update({k: v for k, v in values.items() if k not in shared})
+  return builder(**arguments)

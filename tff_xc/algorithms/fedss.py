@@ -1,0 +1,138 @@
+"""FedSS, federated sampled softmax, and the methods it is compared with.
+
+Waghmare, Qi, Chen, Sirotenko, Meron: "Efficient Image Representation Learning
+with Federated Sampled Softmax", 2022, arXiv:2203.04888.
+
+A client asks for the rows of its own classes P_k and of m sampled negatives
+N_k, trains a sampled softmax on them, and sends the rows back; the server adds
+row deltas by class and takes a momentum step. The reference methods differ in
+the rows requested and in the terms of the softmax's denominator:
+
+  FedSS         S_k = P_k and N_k   eq. (5), (6)
+  NegOnly       {t} and N_k         eq. (7)
+  PosOnly       P_k                 eq. (8)
+  FullSoftmax   all n               eq. (2)
+  Centralized   all n, IID minibatches, no clients
+
+Server sign: the paper's Algorithm 1 defines a delta as after minus before and
+then subtracts it; here, as convergence demands, it is added.
+
+All builders share these arguments:
+  model: the embedding classifier; the paper's head is cosine with scale 20.
+  max_positives: the largest number of classes that any client holds; a select
+    has a static number of keys, 'max_positives + negatives', padded and masked.
+  local_training: the clients' SGD (paper: batch 32, one epoch, rate 0.01).
+  server: the server's step (paper: SGD, rate 1, momentum 0.9, dense).
+  model_aggregator: joins the encoder's deltas, any `tff.aggregators` factory.
+  seed: of everything random.
+and return a `tff.learning.templates.LearningProcess` (see
+`tff_xc.round.process.build_process`).
+"""
+
+import tensorflow_federated as tff
+
+from datasets import errors
+from tff_xc import classifier
+from tff_xc.round import client_work
+from tff_xc.round import objective
+from tff_xc.round import optimizers
+from tff_xc.round import process
+from tff_xc.round import request
+from tff_xc.round import server as server_lib
+
+
+def _build_sampled(
+  denominator: str,
+  negatives: int,
+  correction: str,
+  *,
+  model: classifier.EmbeddingClassifier,
+  max_positives: int,
+  local_training: client_work.LocalTraining | None = None,
+  server: server_lib.Server | None = None,
+  model_aggregator: tff.aggregators.AggregationFactory | None = None,
+  seed: int = 0,
+) -> tff.learning.templates.LearningProcess:
+  if negatives >= model.num_classes:
+    raise errors.InputError(
+      f'--negatives={negatives}: expected fewer than the {model.num_classes}'
+      ' classes; use --algorithm=fullsoftmax to train on all of them'
+    )
+  return process.build_process(
+    model=model,
+    request=request.OwnAndSampled(model.num_classes, max_positives, negatives),
+    objective=objective.HeldSoftmax(model.num_classes, correction, denominator),
+    local_training=local_training or client_work.LocalTraining(),
+    server=server or server_lib.Server(),
+    model_aggregator=model_aggregator,
+    seed=seed,
+  )
+
+
+def build_fedss(
+  *, negatives: int = 80, correction: str = 'negatives', **shared
+) -> tff.learning.templates.LearningProcess:
+  """Builds FedSS (Algorithm 1).
+
+  With m = n - |P_k| it is FullSoftmax, with m = 0 PosOnly.
+
+  Args:
+    negatives: m.
+    correction: 'negatives' adds log((n - |P_k|) / m) to the negatives' logits
+      (eq. 6); 'none' leaves them. The paper does not say which of the two its
+      tables used; a constant on all terms would cancel.
+    **shared: see the module.
+  """
+  return _build_sampled('held', negatives, correction, **shared)
+
+
+def build_negonly(
+  *, negatives: int = 80, correction: str = 'negatives', **shared
+) -> tff.learning.templates.LearningProcess:
+  """Builds NegOnly (eq. 7): arguments as `build_fedss`."""
+  return _build_sampled('negatives', negatives, correction, **shared)
+
+
+def build_posonly(**shared) -> tff.learning.templates.LearningProcess:
+  """Builds PosOnly (eq. 8): only a client's own classes, no correction."""
+  return _build_sampled('positives', 0, 'none', **shared)
+
+
+def build_fullsoftmax(
+  *,
+  model: classifier.EmbeddingClassifier,
+  local_training: client_work.LocalTraining | None = None,
+  server: server_lib.Server | None = None,
+  model_aggregator: tff.aggregators.AggregationFactory | None = None,
+  seed: int = 0,
+) -> tff.learning.templates.LearningProcess:
+  """Builds FullSoftmax (eq. 2): every client receives and returns all rows."""
+  return process.build_process(
+    model=model,
+    request=request.AllClasses(model.num_classes),
+    objective=objective.HeldSoftmax(model.num_classes),
+    local_training=local_training or client_work.LocalTraining(),
+    server=server or server_lib.Server(),
+    model_aggregator=model_aggregator,
+    seed=seed,
+  )
+
+
+def build_centralized(
+  *,
+  model: classifier.EmbeddingClassifier,
+  local_training: client_work.LocalTraining | None = None,
+  seed: int = 0,
+) -> tff.learning.templates.LearningProcess:
+  """Builds centralised SGD with softmax over all classes.
+
+  It is the round with one virtual client, whose examples are IID minibatches of
+  all data, and a server that takes over the client's weights.
+  """
+  sgd = optimizers.build_sgd(1.0)
+  return build_fullsoftmax(
+    model=model,
+    local_training=local_training,
+    server=server_lib.Server(encoder_optimizer=sgd, table_optimizer=sgd),
+    seed=seed,
+  )

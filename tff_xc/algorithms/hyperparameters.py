@@ -1,0 +1,187 @@
+"""The hyper-parameters that algorithms take: name, type, bounds, meaning.
+
+Free of TensorFlow, so that a command can check its flags before it imports
+anything large. Each name is the builder's argument and the command's flag.
+"""
+
+import dataclasses
+import math
+from collections.abc import Mapping
+
+from datasets import errors
+
+
+@dataclasses.dataclass(frozen=True)
+class Hyperparameter:
+  """One hyper-parameter.
+
+  Attributes:
+    name: the builder's argument and the flag.
+    default: its value where neither user nor task says otherwise; its type is
+      the hyper-parameter's type.
+    help: one sentence, with unit or source.
+    least: smallest value allowed, or None.
+    above: exclusive lower bound, or None.
+    below: exclusive upper bound, or None.
+    choices: the values allowed, where there are few.
+  """
+
+  name: str
+  default: bool | int | float | str
+  help: str
+  least: float | None = None
+  above: float | None = None
+  below: float | None = None
+  choices: tuple[str, ...] = ()
+
+  def check(self, value) -> None:
+    """Raises `errors.InputError` where `value` is not allowed."""
+    if self.choices:
+      if value not in self.choices:
+        self._refuse(value, 'one of ' + ', '.join(self.choices))
+      return
+    if isinstance(value, bool | str):
+      return
+    if not math.isfinite(value):
+      self._refuse(value, 'a finite number')
+    if self.least is not None and value < self.least:
+      self._refuse(value, f'at least {self.least}')
+    if self.above is not None and value <= self.above:
+      self._refuse(value, f'more than {self.above}')
+    if self.below is not None and value >= self.below:
+      self._refuse(value, f'less than {self.below}')
+
+  def _refuse(self, value, expected: str) -> None:
+    raise errors.InputError(
+      f'--{self.name}={value}: expected {expected} ({self.help})'
+    )
+
+
+_ALL = (
+  Hyperparameter(
+    'client_learning_rate', 0.01, "learning rate of a client's SGD", above=0
+  ),
+  Hyperparameter('batch_size', 32, 'examples in a minibatch', least=1),
+  Hyperparameter('local_epochs', 1, "passes over a client's data", least=1),
+  Hyperparameter(
+    'server_optimizer',
+    'sgd',
+    "the server's optimizer, on encoder and class table",
+    choices=('sgd', 'adam'),
+  ),
+  Hyperparameter(
+    'server_learning_rate', 1.0, "the server's learning rate", above=0
+  ),
+  Hyperparameter(
+    'server_momentum', 0.9, "momentum of the server's SGD", least=0, below=1
+  ),
+  Hyperparameter(
+    'server_beta_1',
+    0.9,
+    "decay of the mean in the server's Adam",
+    least=0,
+    below=1,
+  ),
+  Hyperparameter(
+    'server_beta_2',
+    0.999,
+    "decay of the square in the server's Adam",
+    least=0,
+    below=1,
+  ),
+  Hyperparameter(
+    'server_epsilon',
+    1e-8,
+    "added to the root in the server's Adam, as PyTorch does",
+    above=0,
+  ),
+  Hyperparameter(
+    'row_renormalise',
+    False,
+    'average a row over the examples of the clients that hold it, not of'
+    ' the whole cohort (not in the FedSS paper)',
+  ),
+  Hyperparameter(
+    'negatives', 80, 'm, negatives that a client samples in a round', least=1
+  ),
+  Hyperparameter(
+    'correction',
+    'negatives',
+    'which logits carry the sampled-softmax correction',
+    choices=('negatives', 'none'),
+  ),
+  Hyperparameter(
+    'steps_per_round',
+    0,
+    'minibatches that centralised training takes in what counts as a round;'
+    ' 0: as many as the average client, ceil(mean n_k / batch_size)',
+    least=0,
+  ),
+)
+
+HYPERPARAMETERS: Mapping[str, Hyperparameter] = {h.name: h for h in _ALL}
+
+LOCAL_TRAINING = ('client_learning_rate', 'batch_size', 'local_epochs')
+SERVER = (
+  'server_optimizer',
+  'server_learning_rate',
+  'server_momentum',
+  'server_beta_1',
+  'server_beta_2',
+  'server_epsilon',
+)
+SAMPLED_ROWS = ('row_renormalise',)
+
+# What only one server optimizer takes, and where its learning rate starts.
+_ONLY_WITH = {
+  'server_momentum': 'sgd',
+  'server_beta_1': 'adam',
+  'server_beta_2': 'adam',
+  'server_epsilon': 'adam',
+}
+_SERVER_LEARNING_RATES = {'sgd': 1.0, 'adam': 1e-3}
+
+
+def resolve(
+  taken: tuple[str, ...], given: Mapping, task_defaults: Mapping, who: str
+) -> dict:
+  """Returns the value of every hyper-parameter that applies.
+
+  Args:
+    taken: names that the algorithm takes.
+    given: what the user set, by name.
+    task_defaults: the task's defaults; those of another algorithm are ignored,
+      and its server settings only count for its own server optimizer.
+    who: the algorithm's name, for messages.
+
+  Raises:
+    errors.InputError: for a name not taken, or a value not allowed.
+  """
+  for name in given:
+    if name not in taken:
+      raise errors.InputError(
+        f'--{name} is not a hyper-parameter of {who}, which takes: '
+        + ', '.join(f'--{n}' for n in taken)
+      )
+  values = {n: HYPERPARAMETERS[n].default for n in taken}
+  optimizer = given.get(
+    'server_optimizer', task_defaults.get('server_optimizer', 'sgd')
+  )
+  if 'server_learning_rate' in values and optimizer in _SERVER_LEARNING_RATES:
+    values['server_learning_rate'] = _SERVER_LEARNING_RATES[optimizer]
+  other_optimizer = optimizer != task_defaults.get('server_optimizer')
+  for name, value in task_defaults.items():
+    if name in values and not (other_optimizer and name in SERVER):
+      values[name] = value
+  values.update(given)
+  for name, value in values.items():
+    HYPERPARAMETERS[name].check(value)
+  for name, needed in _ONLY_WITH.items():
+    if name in given and optimizer != needed:
+      raise errors.InputError(
+        f'--{name} only applies with --server_optimizer={needed}, and it is'
+        f' {optimizer} here'
+      )
+    if optimizer != needed:
+      values.pop(name, None)
+  return values

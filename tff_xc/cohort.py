@@ -1,0 +1,160 @@
+"""Whose data takes part in a round: clients, or IID minibatches of all data.
+
+Both are functions of (seed, round) alone, so a resumed run draws what the
+uninterrupted one would have drawn.
+"""
+
+import collections
+from collections.abc import Callable
+from typing import NamedTuple
+
+import numpy as np
+import tensorflow_federated as tff
+
+from datasets import checks
+from datasets import client_data as client_data_lib
+from datasets import errors
+from tff_xc.round import process
+
+_CACHE_BYTES = 2**28
+
+
+class Cohort(NamedTuple):
+  """The clients of one round.
+
+  Attributes:
+    examples: one value a client, for `LearningProcess.next`.
+    skipped: clients drawn that have no examples, and so do not take part.
+  """
+
+  examples: list[process.ClientExamples]
+  skipped: int
+
+
+class ExampleCache:
+  """Decoded examples of the clients used last, up to a bound in bytes."""
+
+  def __init__(
+    self,
+    clients: client_data_lib.LabelledClientData,
+    num_classes: int,
+    max_bytes: int = _CACHE_BYTES,
+  ):
+    """Args: the clients, n (their labels are checked), and the bound."""
+    self._clients = clients
+    self._num_classes = num_classes
+    self._left = max_bytes
+    self._held = collections.OrderedDict()
+
+  def __call__(self, client_id: str) -> client_data_lib.Examples:
+    """Returns the client's examples.
+
+    Raises:
+      errors.InputError: for a label outside [0, n).
+    """
+    if client_id in self._held:
+      self._held.move_to_end(client_id)
+      return self._held[client_id]
+    examples = self._clients.examples(client_id)
+    checks.check_labels(examples.y, self._num_classes, f'client {client_id}')
+    self._held[client_id] = examples
+    self._left -= examples.x.nbytes
+    while self._left < 0 and len(self._held) > 1:
+      _, oldest = self._held.popitem(last=False)
+      self._left += oldest.x.nbytes
+    return examples
+
+
+def uniform(
+  dataset: client_data_lib.FederatedDataset, clients_per_round: int, seed: int
+) -> Callable[[int], Cohort]:
+  """Returns round -> cohort: K clients, uniformly without replacement.
+
+  Raises:
+    errors.InputError: where there are fewer than K clients.
+  """
+  client_ids = dataset.train.client_ids
+  if clients_per_round > len(client_ids):
+    raise errors.InputError(
+      f'--clients_per_round={clients_per_round}: {dataset.name} has only'
+      f' {len(client_ids)} clients'
+    )
+  sample = tff.simulation.build_uniform_sampling_fn(
+    range(len(client_ids)), random_seed=seed
+  )
+  examples_of = ExampleCache(dataset.train, dataset.num_classes)
+
+  def cohort(round_number: int) -> Cohort:
+    chosen = sample(round_number, clients_per_round)
+    values = []
+    for index in chosen:
+      x, y = examples_of(client_ids[index])
+      if len(y):
+        values.append(process.ClientExamples(x, y, np.int64(index)))
+    return Cohort(values or [_nobody(dataset)], len(chosen) - len(values))
+
+  return cohort
+
+
+def _nobody(dataset: client_data_lib.FederatedDataset):
+  """A client without examples: TFF wants one, and the round changes nothing."""
+  spec = dataset.train.element_type_structure['x']
+  return process.ClientExamples(
+    np.zeros([0, *spec.shape], spec.dtype.as_numpy_dtype),
+    np.zeros([0], np.int32),
+    np.int64(0),
+  )
+
+
+def pooled(
+  dataset: client_data_lib.FederatedDataset, examples_per_round: int, seed: int
+) -> Callable[[int], Cohort]:
+  """Returns round -> cohort of one virtual client with IID examples.
+
+  The rounds walk through shuffled passes over all examples of all clients.
+  """
+  client_ids = dataset.train.client_ids
+  ends = np.cumsum([len(dataset.train.labels(c)) for c in client_ids])
+  total = int(ends[-1])
+  examples_of = ExampleCache(dataset.train, dataset.num_classes)
+
+  def cohort(round_number: int) -> Cohort:
+    first = round_number * examples_per_round
+    places = np.arange(first, first + examples_per_round)
+    numbers = np.empty(examples_per_round, np.int64)
+    for epoch in np.unique(places // total):
+      order = np.random.default_rng([seed, int(epoch)]).permutation(total)
+      here = places // total == epoch
+      numbers[here] = order[places[here] % total]
+    owners = np.searchsorted(ends, numbers, side='right')
+    x, y = [None] * len(numbers), np.empty(len(numbers), np.int32)
+    for place in np.argsort(owners, kind='stable'):
+      examples = examples_of(client_ids[owners[place]])
+      within = numbers[place] - ends[owners[place]]  # Negative: from the end.
+      x[place], y[place] = examples.x[within], examples.y[within]
+    value = process.ClientExamples(np.stack(x), y, np.int64(0))
+    return Cohort([value], 0)
+
+  return cohort
+
+
+def largest_label_set(dataset: client_data_lib.FederatedDataset) -> int:
+  """Returns the largest number of distinct classes that a client holds.
+
+  Raises:
+    errors.InputError: for a label outside [0, n), or where no client has any.
+  """
+  largest = 0
+  for client_id in dataset.train.client_ids:
+    labels = dataset.train.labels(client_id)
+    checks.check_labels(labels, dataset.num_classes, f'client {client_id}')
+    largest = max(largest, len(np.unique(labels)))
+  if not largest:
+    raise errors.InputError(f'{dataset.name}: no client has any examples')
+  return largest
+
+
+def mean_examples(dataset: client_data_lib.FederatedDataset) -> float:
+  """Returns the mean number of examples of a client."""
+  clients = dataset.train
+  return float(np.mean([len(clients.labels(c)) for c in clients.client_ids]))

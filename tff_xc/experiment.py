@@ -1,0 +1,178 @@
+"""The loop: cohort, round, evaluation, metrics, checkpoint; and resuming it."""
+
+import dataclasses
+import statistics
+import sys
+import time
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+import tqdm
+
+from tff_xc import cohort as cohort_lib
+from tff_xc import run_directory
+from tff_xc.measure import communication
+from tff_xc.measure import run_files
+
+
+@dataclasses.dataclass(frozen=True)
+class Schedule:
+  """How long, and how often what.
+
+  Attributes:
+    rounds: rounds of the whole run.
+    eval_every: rounds between evaluations; the last round is evaluated too.
+    checkpoint_every: rounds between checkpoints; likewise.
+  """
+
+  rounds: int
+  eval_every: int
+  checkpoint_every: int
+
+  def due(self, every: int, round_number: int) -> bool:
+    """Whether something that happens every `every` rounds is due after it."""
+    return round_number % every == 0 or round_number == self.rounds
+
+
+@dataclasses.dataclass(frozen=True)
+class Messages:
+  """Turns rows requested into bytes.
+
+  Attributes:
+    sizes: of what messages are made of.
+    requests_all: whether every client requests every row.
+    num_classes: n.
+    row_dim: length of a class row.
+    crosses: False for centralised training, where nothing travels.
+  """
+
+  sizes: communication.MessageSizes
+  requests_all: bool
+  num_classes: int
+  row_dim: int
+  crosses: bool = True
+
+  def of_round(self, rows: float, largest: float) -> dict[str, float]:
+    """Returns the bytes columns for a mean and a largest number of rows."""
+    down = communication.bytes_down(self.sizes, rows)
+    up = communication.bytes_up(self.sizes, rows, self.requests_all)
+    parameters = self.sizes.encoder_bytes // 4 + largest * self.row_dim
+    return {
+      'bytes_down_per_client': down if self.crosses else 0.0,
+      'bytes_up_per_client': up if self.crosses else 0.0,
+      'client_parameters_peak': parameters,
+    }
+
+  def saving(self, rows: float) -> float:
+    """Returns the fraction of FullSoftmax's bytes that is not sent."""
+    if not self.crosses:
+      return 1.0
+    return communication.byte_saving(
+      self.sizes, rows, self.num_classes, self.requests_all
+    )
+
+
+def run(
+  *,
+  process,
+  cohorts: Callable[[int], cohort_lib.Cohort],
+  evaluate: Callable[[Any], dict[str, float]],
+  metrics: tuple[str, ...],
+  messages: Messages,
+  schedule: Schedule,
+  directory: run_directory.RunDirectory,
+) -> dict[str, Any]:
+  """Runs or resumes an experiment.
+
+  Args:
+    process: a `tff.learning.templates.LearningProcess`.
+    cohorts: round (from 0) -> its cohort.
+    evaluate: global weights -> metrics by name.
+    metrics: the names that `evaluate` returns, the headline metric first.
+    messages: how rows requested become bytes.
+    schedule: rounds, evaluations, checkpoints.
+    directory: where everything is written.
+
+  Returns:
+    The summary, as in summary.json.
+  """
+  state, done = directory.load_checkpoint(process.initialize())
+  directory.start_metrics(done)
+  bar = tqdm.tqdm(
+    total=schedule.rounds, initial=done, unit='round', disable=None
+  )
+  latest = dict.fromkeys(metrics, float('nan'))
+  try:
+    while done < schedule.rounds:
+      started = time.perf_counter()
+      cohort = cohorts(done)
+      output = process.next(state, cohort.examples)
+      state, done = output.state, done + 1
+      row = _row(output.metrics, cohort, messages)
+      row['seconds'] = time.perf_counter() - started
+      measured = dict.fromkeys(metrics, float('nan'))
+      if schedule.due(schedule.eval_every, done):
+        latest = measured = evaluate(state.weights)
+        if bar.disable:
+          _print_progress(done, schedule.rounds, row, measured)
+      directory.release({**row, **measured}, done)
+      if schedule.due(schedule.checkpoint_every, done):
+        directory.save_checkpoint(state, done)
+      bar.set_postfix_str(_postfix(row, metrics[0], latest), refresh=False)
+      bar.update()
+  except KeyboardInterrupt:
+    directory.save_checkpoint(state, done)
+    print(
+      f'\nstopped after round {done}; the same command goes on from there',
+      file=sys.stderr,
+    )
+    raise
+  finally:
+    bar.close()
+  summary = summarise(run_files.read_run(directory.path), metrics, messages)
+  run_files.write_json(directory.path / run_files.SUMMARY, summary)
+  return summary
+
+
+def _row(measured, cohort, messages: Messages) -> dict[str, float]:
+  row = {name: float(value) for name, value in measured.items()}
+  largest = row.pop('class_rows_largest')
+  row['clients_skipped'] = float(cohort.skipped)
+  return {**row, **messages.of_round(row['class_rows'], largest)}
+
+
+def _postfix(row, headline: str, latest) -> str:
+  total = row['bytes_down_per_client'] + row['bytes_up_per_client']
+  return (
+    f'loss {row["loss"]:.3f}, {headline} {latest[headline]:.3f},'
+    f' {total / 2**20:.2f} MiB/client'
+  )
+
+
+def _print_progress(done, rounds, row, measured) -> None:
+  scores = ', '.join(f'{k} {v:.4f}' for k, v in measured.items())
+  print(f'round {done}/{rounds}: loss {row["loss"]:.4f}, {scores}', flush=True)
+
+
+def summarise(
+  finished: run_files.Run, metrics: tuple[str, ...], messages: Messages
+) -> dict[str, Any]:
+  """Returns the summary of a run from its metrics.csv."""
+  table = finished.metrics
+  rows = float(np.mean(table['class_rows']))
+  scores = {name: table[name].dropna() for name in metrics}
+  return {
+    'final': {name: float(s.iloc[-1]) for name, s in scores.items()},
+    'best': {name: float(s.max()) for name, s in scores.items()},
+    'rounds': int(table['round'].iloc[-1]),
+    'bytes_down_per_client_round': float(
+      np.mean(table['bytes_down_per_client'])
+    ),
+    'bytes_up_per_client_round': float(np.mean(table['bytes_up_per_client'])),
+    'bytes_saving_vs_fullsoftmax': messages.saving(rows),
+    'class_rows_requested_mean': rows,
+    'clients_dropped_total': float(np.sum(table['clients_dropped'])),
+    'clients_skipped_total': float(np.sum(table['clients_skipped'])),
+    'seconds_per_round_median': statistics.median(table['seconds']),
+  }

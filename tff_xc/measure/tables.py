@@ -1,0 +1,229 @@
+"""Tables of several runs: one row a configuration, mean ± std over its seeds.
+
+Runs that agree in every setting but the seed are one row. The std is the
+sample's (n - 1 in the denominator); one seed has none. A value that one of the
+seeds lacks is left out: a mean over fewer seeds would pass for one over all.
+"""
+
+import csv
+import dataclasses
+import io
+import statistics
+from collections.abc import Callable
+from collections.abc import Sequence
+from typing import Any
+
+from datasets import errors
+from tff_xc.measure import groups as groups_lib
+from tff_xc.measure import run_files
+
+
+@dataclasses.dataclass(frozen=True)
+class Value:
+  """A mean over seeds and its sample std, None with one seed."""
+
+  mean: float
+  std: float | None
+
+
+@dataclasses.dataclass(frozen=True)
+class Row:
+  """One configuration's row; values by column name, None where unmeasured."""
+
+  label: str
+  seeds: tuple[int, ...]
+  values: dict[str, Value | None]
+
+
+@dataclasses.dataclass(frozen=True)
+class _Column:
+  """Name in CSV, heading for people, where it is read, how it is printed."""
+
+  name: str
+  heading: str
+  read: Callable[[dict[str, Any]], float | None]
+  show: Callable[[Value], str]
+
+
+def human_bytes(size: float) -> str:
+  """Returns `size` in bytes with three digits and a decimal unit: '1.09 MB'."""
+  for unit in ('B', 'kB', 'MB', 'GB', 'TB'):
+    # 999.5 would print as 1000.
+    if abs(size) < 999.5 or unit == 'TB':
+      break
+    size /= 1000
+  digits = 0 if unit == 'B' or abs(size) >= 99.95 else 1
+  digits = 2 if unit != 'B' and abs(size) < 9.995 else digits
+  return f'{size:.{digits}f} {unit}'
+
+
+def build_rows(
+  groups: Sequence[groups_lib.Group], metric: str | None = None
+) -> list[Row]:
+  """Returns a row for each group, the best `metric` first.
+
+  Args:
+    groups: from `groups.group_runs`.
+    metric: one of `run_files.SCORES`; None takes the first that a group has.
+
+  Raises:
+    errors.InputError: for a metric that none of the runs has.
+  """
+  rows = [_row(group) for group in groups]
+  present = [
+    name
+    for name in run_files.SCORES
+    if any(row.values[name] is not None for row in rows)
+  ]
+  if metric is None:
+    metric = present[0] if present else run_files.SCORES[0]
+  elif metric not in present:
+    raise errors.InputError(
+      f'none of the runs has a final {metric} of all its seeds; they have '
+      f'{", ".join(present) or "no metric"}.'
+    )
+
+  def place(row):
+    value = row.values[metric]
+    return (0, -value.mean) if value else (1, 0.0)
+
+  return sorted(rows, key=place)
+
+
+def to_text(rows: Sequence[Row]) -> str:
+  """Returns an aligned table for a terminal, ending in a newline."""
+  cells = _cells(rows)
+  widths = [max(map(len, column)) for column in zip(*cells, strict=True)]
+  lines = []
+  for row in cells:
+    padded = [
+      cell.ljust(width) if i == 0 else cell.rjust(width)
+      for i, (cell, width) in enumerate(zip(row, widths, strict=True))
+    ]
+    lines.append('  '.join(padded).rstrip())
+  rule = '  '.join('-' * width for width in widths)
+  return '\n'.join([lines[0], rule, *lines[1:]]) + '\n'
+
+
+def to_markdown(rows: Sequence[Row]) -> str:
+  """Returns a Markdown table, ending in a newline."""
+  heading, *cells = [
+    [cell.replace('|', '\\|') for cell in row] for row in _cells(rows)
+  ]
+  rule = ['---'] + ['---:'] * (len(heading) - 1)
+  return ''.join(f'| {" | ".join(row)} |\n' for row in [heading, rule, *cells])
+
+
+def to_csv(rows: Sequence[Row]) -> str:
+  """Returns CSV with exact numbers: fractions, bytes; a mean and a std each.
+
+  Seeds are separated by spaces; what was not measured is an empty cell.
+  """
+  out = io.StringIO()
+  writer = csv.writer(out, lineterminator='\n')
+  names = [column.name for column in _COLUMNS]
+  parts = [f'{name}_{part}' for name in names for part in ('mean', 'std')]
+  writer.writerow(['algorithm', 'seeds', *parts])
+  for row in rows:
+    cells = []
+    for name in names:
+      value = row.values[name]
+      std = value.std if value else None
+      cells += [
+        repr(value.mean) if value else '',
+        repr(std) if std is not None else '',
+      ]
+    writer.writerow([row.label, ' '.join(map(str, row.seeds)), *cells])
+  return out.getvalue()
+
+
+def _row(group: groups_lib.Group) -> Row:
+  values = {}
+  for column in _COLUMNS:
+    found = [column.read(run.summary) for run in group.runs]
+    if any(value is None for value in found):
+      values[column.name] = None
+      continue
+    std = statistics.stdev(found) if len(found) > 1 else None
+    values[column.name] = Value(statistics.fmean(found), std)
+  return Row(group.label, tuple(run.seed for run in group.runs), values)
+
+
+def _cells(rows: Sequence[Row]) -> list[list[str]]:
+  """Returns the heading and the rows as printed; unmeasured columns dropped."""
+  columns = [
+    column
+    for column in _COLUMNS
+    if any(row.values[column.name] is not None for row in rows)
+  ]
+  cells = [['algorithm', 'seeds', *(column.heading for column in columns)]]
+  for row in rows:
+    values = [(column, row.values[column.name]) for column in columns]
+    cells.append(
+      [row.label, str(len(row.seeds))]
+      + [column.show(value) if value else '–' for column, value in values]
+    )
+  return cells
+
+
+def _with_std(digits: int, factor: float = 1.0) -> Callable[[Value], str]:
+  def show(value):
+    text = f'{value.mean * factor:.{digits}f}'
+    if value.std is not None:
+      text += f' ± {value.std * factor:.{digits}f}'
+    return text
+
+  return show
+
+
+def _mean_only(show: Callable[[float], str]) -> Callable[[Value], str]:
+  return lambda value: show(value.mean)
+
+
+def _final(name):
+  return lambda summary: summary['final'].get(name)
+
+
+def _total(name):
+  return lambda summary: summary.get(name)
+
+
+_COLUMNS = (
+  _Column('rounds', 'rounds', _total('rounds'), _mean_only('{:.0f}'.format)),
+  _Column('top1', 'top-1 %', _final('top1'), _with_std(1, 100)),
+  _Column('map@10', 'MAP@10 %', _final('map@10'), _with_std(1, 100)),
+  _Column('map@r', 'MAP@R %', _final('map@r'), _with_std(1, 100)),
+  _Column(
+    'train_top1', 'train top-1 %', _final('train_top1'), _with_std(1, 100)
+  ),
+  _Column(
+    'class_rows',
+    'rows requested',
+    _total('class_rows_requested_mean'),
+    _mean_only('{:.1f}'.format),
+  ),
+  _Column(
+    'bytes_down',
+    'down / client',
+    _total('bytes_down_per_client_round'),
+    _mean_only(human_bytes),
+  ),
+  _Column(
+    'bytes_up',
+    'up / client',
+    _total('bytes_up_per_client_round'),
+    _mean_only(human_bytes),
+  ),
+  _Column(
+    'bytes_saving',
+    'saved %',
+    _total('bytes_saving_vs_fullsoftmax'),
+    _mean_only(lambda saving: f'{100 * saving:.1f}'),
+  ),
+  _Column(
+    'seconds_per_round',
+    's / round',
+    _total('seconds_per_round_median'),
+    _mean_only('{:.3g}'.format),
+  ),
+)
