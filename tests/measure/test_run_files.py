@@ -51,8 +51,9 @@ def test_an_unfinished_run_has_no_summary(tmp_path):
     ),
     (
       'config.json',
-      '{"task": "a", "algorithm": "b", "seed": 0, "hyperparameters": 1}',
-      '"hyperparameters" is no object',
+      '{"task": "a", "algorithm": "b", "seed": 0, "rounds": 1,'
+      ' "hyperparameters": 1}',
+      '"hyperparameters" to be an object',
     ),
     ('summary.json', '{"rounds": 3}', '"final" to be of type dict'),
     (

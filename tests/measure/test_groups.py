@@ -1,0 +1,105 @@
+"""Grouping over seeds, labels, and runs that do not belong together."""
+
+import pytest
+
+from datasets import errors
+from tests.measure import fake_runs
+from tff_xc.measure import groups as groups_lib
+from tff_xc.measure import run_files
+
+
+def test_groups_are_everything_but_the_seed(runs):
+  groups = groups_lib.group_runs(runs[::-1])
+  assert [group.label for group in groups] == [
+    'centralized',
+    'fullsoftmax',
+    'posonly',
+    'fedss negatives=80 correction=none',
+    'fedss negatives=80 correction=negatives',
+  ]
+  assert [run.seed for run in groups[-1].runs] == [0, 1, 2]
+
+
+def test_label_names_only_what_distinguishes(tmp_path):
+  def label_of(*runs):
+    return [
+      group.label
+      for group in groups_lib.group_runs(
+        [
+          run_files.read_run(fake_runs.write_run(tmp_path / name, **keys))
+          for name, keys in runs
+        ]
+      )
+    ]
+
+  assert label_of(('a', {'negatives': 80})) == ['fedss']
+  assert label_of(
+    ('b', {'negatives': 5}), ('c', {'negatives': 80, 'rounds': 40})
+  ) == ['fedss rounds=20 negatives=5', 'fedss rounds=40 negatives=80']
+  assert label_of(
+    ('d', {'negatives': 80}), ('e', {'algorithm': 'fullsoftmax'})
+  ) == ['fedss negatives=80', 'fullsoftmax']
+  # A setting that both have is named as soon as they differ in it.
+  assert label_of(
+    ('f', {'algorithm': 'posonly', 'client_learning_rate': 0.01}),
+    ('g', {'algorithm': 'fullsoftmax'}),
+  ) == [
+    'posonly client_learning_rate=0.01',
+    'fullsoftmax client_learning_rate=0.1',
+  ]
+  # Without the key is another configuration than with any value of it.
+  assert label_of(('h', {'row_renormalise': True}), ('i', {})) == [
+    'fedss row_renormalise=true',
+    'fedss',
+  ]
+
+
+def test_runs_that_do_not_compare_are_refused(tmp_path, runs):
+  other = run_files.read_run(
+    fake_runs.write_run(tmp_path / 'g', settings={'task': 'glyphs'})
+  )
+  with pytest.raises(
+    errors.InputError, match=r'f0 is .* omniglot and .*g of task glyphs'
+  ):
+    groups_lib.group_runs([runs[0], other])
+  unfinished = run_files.read_run(
+    fake_runs.write_run(tmp_path / 'u', finished=False)
+  )
+  with pytest.raises(
+    errors.InputError, match=r'u has not finished.*launch.train'
+  ):
+    groups_lib.group_runs([runs[0], unfinished])
+  twice = run_files.read_run(
+    fake_runs.write_run(
+      tmp_path / 'again', negatives=80, correction='negatives'
+    )
+  )
+  with pytest.raises(errors.InputError, match=r'same configuration and seed 0'):
+    groups_lib.group_runs([*runs, twice])
+
+
+def test_a_run_that_was_extended_has_not_finished(runs):
+  runs[0].config['rounds'] = 30  # summary.json is that of 20 rounds.
+  with pytest.raises(
+    errors.InputError, match='f0 has not finished its 30 rounds'
+  ):
+    groups_lib.group_runs(runs)
+
+
+def test_settings_leave_out_what_does_not_decide_the_numbers(tmp_path):
+  paths = [
+    fake_runs.write_run(
+      tmp_path / str(seed),
+      seed=seed,
+      settings={'checkpoint_every': seed + 1, 'data_dir': str(seed)},
+    )
+    for seed in range(2)
+  ]
+  runs = [run_files.read_run(path) for path in paths]
+  assert len(groups_lib.group_runs(runs)) == 1
+  assert groups_lib.settings_of(runs[0]) == {
+    'rounds': 20,
+    'clients_per_round': 32,
+    'embedding_dim': 64,
+    'client_learning_rate': 0.1,
+  }
