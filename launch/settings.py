@@ -40,6 +40,14 @@ def define_parameter_flags() -> None:
     define(parameter.name, None, text)
 
 
+def refuse_arguments(arguments) -> None:
+  """Refuses what is left of a command line beside its flags."""
+  if arguments:
+    raise errors.InputError(
+      f'{arguments[0]!r} is no flag; flags are written --name=value'
+    )
+
+
 def _given(names) -> dict[str, Any]:
   values = {name: flags.FLAGS[name].value for name in names}
   return {name: v for name, v in values.items() if v is not None}

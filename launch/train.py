@@ -9,7 +9,6 @@ import os
 
 from absl import flags
 
-from datasets import errors
 from launch import app
 from launch import settings
 from tasks import registry as tasks
@@ -54,8 +53,7 @@ settings.define_parameter_flags()
 
 
 def main(arguments) -> None:
-  if arguments:
-    raise errors.InputError(f'{arguments[0]!r} is no flag; flags begin with --')
+  settings.refuse_arguments(arguments)
   config = settings.resolve()
   values = flags.FLAGS
   run_dir = values.run_dir or os.path.join(

@@ -14,10 +14,10 @@ from tff_xc import run_directory
 from tff_xc.algorithms import build
 from tff_xc.algorithms import registry as algorithms
 from tff_xc.measure import communication
-
+from tff_xc.measure import curves
 from tff_xc.measure import evaluation
 from tff_xc.measure import run_files
-
+from tff_xc.measure import tables
 from tff_xc.runtime import registry as runtimes
 
 
@@ -74,4 +74,7 @@ def run(config: Mapping[str, Any], run_dir: str) -> dict[str, Any]:
     directory=directory,
   )
   finished = run_files.read_run(run_dir)
+  curves.plot_run(finished, directory.path / 'curves.png')
+  print(tables.as_text([finished]))
+  print(f'curves: {directory.path / "curves.png"}')
   return summary

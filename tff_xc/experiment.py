@@ -97,7 +97,7 @@ def run(
   Returns:
     The summary, as in summary.json.
   """
-  state, done = directory.load_checkpoint(process.initialize())
+  state, done = directory.checkpoints.load(process.initialize())
   directory.start_metrics(done)
   bar = tqdm.tqdm(
     total=schedule.rounds, initial=done, unit='round', disable=None
@@ -118,11 +118,11 @@ def run(
           _print_progress(done, schedule.rounds, row, measured)
       directory.release({**row, **measured}, done)
       if schedule.due(schedule.checkpoint_every, done):
-        directory.save_checkpoint(state, done)
+        directory.checkpoints.save(state, done)
       bar.set_postfix_str(_postfix(row, metrics[0], latest), refresh=False)
       bar.update()
   except KeyboardInterrupt:
-    directory.save_checkpoint(state, done)
+    directory.checkpoints.save(state, done)
     print(
       f'\nstopped after round {done}; the same command goes on from there',
       file=sys.stderr,

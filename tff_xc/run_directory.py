@@ -61,8 +61,65 @@ def check_config(path: str | os.PathLike, config: Mapping) -> None:
     )
 
 
+class Checkpoints:
+  """The newest few states of a run, written atomically."""
+
+  def __init__(self, run_dir: str | os.PathLike):
+    """Args: the run's directory; nothing is written before `save`."""
+    self._root = pathlib.Path(run_dir) / 'checkpoints'
+    self._manager = tff.program.FileProgramStateManager(
+      str(self._root), prefix='round_', keep_total=3, keep_first=False
+    )
+
+  def _versions(self) -> list[int]:
+    return asyncio.run(self._manager.get_versions()) or []
+
+  def load(self, like):
+    """Returns (state, rounds done) of the newest sound checkpoint.
+
+    A damaged one is reported on stderr and deleted, and the one before taken.
+
+    Args:
+      like: a state of the same structure, shapes and dtypes.
+
+    Returns:
+      (`like`, 0) where there is no sound checkpoint.
+    """
+    for version in reversed(self._versions()):
+      try:
+        return self._read(version, like), version
+      except Exception as e:  # Whatever a damaged SavedModel makes TF raise.
+        reason = (str(e).strip() or repr(e)).splitlines()[0][:120]
+        print(
+          f'warning: the checkpoint of round {version} is damaged ({reason});'
+          ' going back to the one before',
+          file=sys.stderr,
+        )
+        tf.io.gfile.rmtree(str(self._root / f'round_{version}'))
+    return like, 0
+
+  def _read(self, version: int, like):
+    expected = tf.nest.flatten(like)
+    flat = asyncio.run(self._manager.load(version, [0] * len(expected)))
+    for new, old in zip(flat, expected, strict=True):
+      new, old = tf.convert_to_tensor(new), tf.convert_to_tensor(old)
+      if new.shape != old.shape or new.dtype != old.dtype:
+        raise ValueError(f'holds {new.shape} where {old.shape} was expected')
+    return tf.nest.pack_sequence_as(like, flat)
+
+  def save(self, state, rounds_done: int) -> None:
+    """Saves the state after `rounds_done` rounds, unless it is there already."""
+    if rounds_done not in self._versions():
+      asyncio.run(self._manager.save(tf.nest.flatten(state), rounds_done))
+
+
 class RunDirectory:
-  """A run's files: config, checkpoints, metrics, TensorBoard events."""
+  """A run's files: config, checkpoints, metrics, TensorBoard events.
+
+  Attributes:
+    path: the directory.
+    checkpoints: its states.
+  """
 
   def __init__(self, path: str | os.PathLike, config: Mapping[str, Any]):
     """Opens or creates the directory, and locks it against a second process.
@@ -92,55 +149,9 @@ class RunDirectory:
       ) from e
     check_config(self.path, config)
     run_files.write_json(self.path / run_files.CONFIG, config)
-    self._checkpoints = tff.program.FileProgramStateManager(
-      str(self.path / 'checkpoints'),
-      prefix='round_',
-      keep_total=3,
-      keep_first=False,
-    )
+    self.checkpoints = Checkpoints(self.path)
     self._metrics = None
     self._events = None
-
-  def load_checkpoint(self, like):
-    """Returns (state, rounds done) of the newest sound checkpoint.
-
-    A damaged one is reported on stderr, deleted, and the one before is taken.
-
-    Args:
-      like: a state of the same structure, shapes and dtypes.
-
-    Returns:
-      (`like`, 0) where there is no sound checkpoint.
-    """
-    versions = asyncio.run(self._checkpoints.get_versions()) or []
-    for version in reversed(versions):
-      try:
-        return self._read_checkpoint(version, like), version
-      except Exception as e:  # Whatever a damaged SavedModel makes TF raise.
-        reason = str(e).strip().splitlines()[0][:120] if str(e) else repr(e)
-        print(
-          f'warning: the checkpoint of round {version} is damaged ({reason});'
-          ' going back to the one before',
-          file=sys.stderr,
-        )
-        tf.io.gfile.rmtree(str(self.path / 'checkpoints' / f'round_{version}'))
-    return like, 0
-
-  def _read_checkpoint(self, version: int, like):
-    expected = tf.nest.flatten(like)
-    flat = asyncio.run(self._checkpoints.load(version, [0] * len(expected)))
-    for new, old in zip(flat, expected, strict=True):
-      new, old = tf.convert_to_tensor(new), tf.convert_to_tensor(old)
-      if new.shape != old.shape or new.dtype != old.dtype:
-        raise ValueError(f'holds {new.shape} where {old.shape} was expected')
-    return tf.nest.pack_sequence_as(like, flat)
-
-  def save_checkpoint(self, state, rounds_done: int) -> None:
-    """Saves the state after `rounds_done` rounds, unless it is there already."""
-    versions = asyncio.run(self._checkpoints.get_versions()) or []
-    if rounds_done not in versions:
-      flat = tf.nest.flatten(state)
-      asyncio.run(self._checkpoints.save(flat, rounds_done))
 
   def start_metrics(self, rounds_done: int) -> None:
     """Opens metrics.csv and TensorBoard, forgetting what came later."""

@@ -1,0 +1,37 @@
+"""Evaluates the newest checkpoint of a run.
+
+  python -m launch.evaluate --run_dir=runs/demo
+
+Prints every metric of the run's task, writes evaluation.json, and the confusion
+matrix of one client's training examples as confusion.png and confusion.csv.
+"""
+
+from absl import flags
+
+from datasets import errors
+from launch import app
+from launch import settings
+
+flags.DEFINE_string('run_dir', None, 'the directory of a run')
+flags.DEFINE_string(
+  'data_dir', None, 'where data sets lie; default: where the run found them'
+)
+flags.DEFINE_string(
+  'client',
+  None,
+  'id of the client whose confusion matrix is drawn; default: the client with'
+  ' the most examples among the first hundred',
+)
+
+
+def main(arguments) -> None:
+  settings.refuse_arguments(arguments)
+  if not flags.FLAGS.run_dir:
+    raise errors.InputError('--run_dir is missing: the directory of a run')
+  from launch import evaluation
+
+  evaluation.run(flags.FLAGS.run_dir, flags.FLAGS.data_dir, flags.FLAGS.client)
+
+
+if __name__ == '__main__':
+  app.run(main, __doc__)

@@ -1,0 +1,92 @@
+"""Evaluates a run's newest checkpoint. Imports TensorFlow."""
+
+import pathlib
+
+import numpy as np
+
+from datasets import client_data as client_data_lib
+from datasets import errors
+from launch import training
+from tasks import registry as tasks
+from tff_xc import run_directory
+from tff_xc.measure import curves
+from tff_xc.measure import evaluation
+from tff_xc.measure import ranking
+from tff_xc.measure import run_files
+from tff_xc.runtime import registry as runtimes
+
+
+def run(run_dir: str, data_dir: str | None, client: str | None) -> dict:
+  """Evaluates, prints and writes; returns what evaluation.json holds.
+
+  Args:
+    run_dir: the run.
+    data_dir: where its data lie now, or None where they were.
+    client: the client of the confusion matrix, or None for a large one.
+
+  Raises:
+    errors.InputError: for no run, no checkpoint or no such client.
+  """
+  config = run_files.read_run(run_dir).config
+  task = tasks.get(config['task'])
+  loaded = task.load(data_dir or config['data_dir'], config['options'])
+  clients = loaded.dataset.train
+  client = _choose_client(clients, client)
+  runtimes.install(config['runtime'])
+  process = training.build_process(config, loaded)
+  state, rounds = run_directory.Checkpoints(run_dir).load(process.initialize())
+  if not rounds:
+    raise errors.InputError(
+      f'{run_dir} has no checkpoint yet; start launch.train on it again'
+    )
+  evaluator = evaluation.Evaluator(loaded.model, loaded.dataset, task.metrics)
+  measured = evaluator(state.weights)
+  x, y = clients.examples(client)
+  predictions = evaluator.predict(state.weights, x)
+  result = {
+    'rounds': rounds,
+    'metrics': measured,
+    'client': client,
+    'client_top1': ranking.accuracy(predictions, y),
+  }
+  path = pathlib.Path(run_dir)
+  run_files.write_json(path / 'evaluation.json', result)
+  _write_confusion(predictions, y, path)
+  for name, value in [
+    *measured.items(),
+    ('client_top1', result['client_top1']),
+  ]:
+    print(f'{name:12s} {value:.4f}')
+  print(f'after {rounds} rounds; confusion of client {client}:')
+  print(path / 'confusion.png')
+  return result
+
+
+def _choose_client(
+  clients: client_data_lib.LabelledClientData, wanted: str | None
+) -> str:
+  if wanted is None:
+    return max(clients.client_ids[:100], key=lambda c: len(clients.labels(c)))
+  if wanted not in clients.client_ids:
+    some = ', '.join(clients.client_ids[:3])
+    raise errors.InputError(
+      f'--client={wanted}: there is no such client; ids look like {some}'
+    )
+  return wanted
+
+
+def _write_confusion(predictions, labels, path: pathlib.Path) -> None:
+  """Writes the client's confusion matrix (FedSS, fig. 7) as table and picture."""
+  class_ids = np.unique(labels)
+  matrix = ranking.confusion(predictions, labels, class_ids)
+  header = ','.join(['class', *map(str, class_ids), 'other'])
+  with run_files.replacing(path / 'confusion.csv') as temporary:
+    np.savetxt(
+      temporary,
+      np.column_stack([class_ids, matrix]),
+      fmt='%d',
+      delimiter=',',
+      header=header,
+      comments='',
+    )
+  curves.plot_confusion(matrix, class_ids, path / 'confusion.png')

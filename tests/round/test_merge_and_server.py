@@ -1,0 +1,138 @@
+"""Joining rows by id, and the server's step on them."""
+
+import collections
+
+import numpy as np
+import pytest
+import tensorflow as tf
+
+from tff_xc import classifier
+from tff_xc.round import merge
+from tff_xc.round import optimizers
+from tff_xc.round import request
+from tff_xc.round import server
+
+SUMS = merge.RowSums(
+  ids=tf.constant([4, 1, 4, 0, 1, 4]),
+  rows=tf.reshape(tf.range(12.0), [6, 2]),
+  weights=tf.constant([1.0, 2, 3, 4, 5, 6]),
+)
+
+
+def test_entries_of_one_id_are_added():
+  added = merge.add_by_id(SUMS)
+  np.testing.assert_array_equal(added.ids, [0, 1, 4])
+  np.testing.assert_allclose(added.rows, [[6, 7], [10, 12], [14, 17]])
+  np.testing.assert_allclose(added.weights, [4, 7, 10])
+
+
+def test_a_clients_message_has_no_padding():
+  held = request.HeldClasses(
+    tf.constant([5, 3, 5]), tf.constant([True, True, False]), tf.zeros([3])
+  )
+  delta = tf.constant([[1.0, 2], [3, 4], [9, 9]])
+  update = merge.row_update(held, delta, tf.constant(2.0))
+  np.testing.assert_array_equal(update.ids, [5, 3])
+  np.testing.assert_array_equal(update.rows, [[1, 2], [3, 4]])
+  assert tf.size(merge.row_update(held, delta, tf.constant(0.0)).ids) == 0
+
+
+def test_rows_average_over_the_cohort_or_over_their_holders():
+  added = merge.add_by_id(SUMS)
+  np.testing.assert_allclose(
+    merge.MeanOfRows().delta(added, tf.constant(100.0))[2], [0.14, 0.17]
+  )
+  renormalised = merge.MeanOfRows(row_renormalise=True)
+  np.testing.assert_allclose(
+    renormalised.delta(added, tf.constant(100.0))[2], [1.4, 1.7]
+  )
+
+
+@pytest.mark.usefixtures('tff_worker')
+def test_the_sparse_sum_weighs_and_adds_over_clients():
+  update = lambda ids, rows, weight: merge.RowUpdate(
+    np.array(ids, np.int32), np.array(rows, np.float32), np.float32(weight)
+  )
+  sums = merge.build_sparse_sum(2)([
+    update([7, 2], [[1, 1], [2, 2]], 3),
+    update([], np.zeros([0, 2]), 0),
+    update([2], [[10, 20]], 0.5),
+  ])  # fmt: skip
+  np.testing.assert_array_equal(sums.ids, [2, 7])
+  np.testing.assert_allclose(sums.rows, [[11, 16], [3, 3]])
+  np.testing.assert_allclose(sums.weights, [3.5, 3])
+
+
+WEIGHTS = classifier.ModelWeights(
+  collections.OrderedDict(a=tf.constant([1.0, 2.0])),
+  collections.OrderedDict(mean=tf.constant(5.0)),
+  tf.reshape(tf.range(6.0), [3, 2]),
+)
+DELTA = collections.OrderedDict(
+  a=tf.constant([0.5, 0.0]), mean=tf.constant(1.0)
+)
+ROWS = merge.RowSums(
+  tf.constant([1]), tf.constant([[2.0, 4.0]]), tf.constant([2.0])
+)
+
+
+class _Halve:
+  """A table step: halves the table, and counts its calls."""
+
+  def initialize(self, table_spec):
+    return tf.zeros([], tf.int32)
+
+  def next(self, state, table, class_ids):
+    return state + tf.size(class_ids), table / 2
+
+
+def one_step(of_server, total=4.0):
+  specs = tf.nest.map_structure(
+    lambda t: tf.TensorSpec(t.shape, t.dtype), WEIGHTS
+  )
+  return of_server.next(
+    of_server.initialize(specs), WEIGHTS, DELTA, ROWS, tf.constant(total)
+  )
+
+
+def plain(**changes):
+  sgd = optimizers.build_sgd(1.0)
+  return server.Server(encoder_optimizer=sgd, table_optimizer=sgd, **changes)
+
+
+def test_plain_sgd_adds_the_mean_delta():
+  _, weights = one_step(plain())
+  np.testing.assert_allclose(weights.encoder['a'], [1.5, 2.0])
+  np.testing.assert_allclose(weights.class_table, [[0, 1], [2.5, 4], [4, 5]])
+
+
+def test_weights_without_gradient_are_averaged():
+  _, weights = one_step(plain())
+  np.testing.assert_allclose(weights.encoder_state['mean'], 6.0)
+
+
+def test_momentum_moves_rows_that_nobody_sent():
+  momentum = server.Server()
+  state, weights = one_step(momentum)
+  empty = merge.RowSums(
+    tf.zeros([0], tf.int32), tf.zeros([0, 2]), tf.zeros([0])
+  )
+  _, later = momentum.next(state, weights, DELTA, empty, tf.constant(4.0))
+  np.testing.assert_allclose(
+    later.class_table - weights.class_table, [[0, 0], [0.45, 0.9], [0, 0]],
+    rtol=1e-5,
+  )  # fmt: skip
+
+
+def test_table_steps_come_last_and_keep_their_state():
+  state, weights = one_step(plain(table_steps=(_Halve(),)))
+  np.testing.assert_allclose(weights.class_table[1], [1.25, 2])
+  assert state.table_steps[0] == 1
+
+
+def test_without_weight_nothing_changes():
+  _, weights = one_step(server.Server(), total=0.0)
+  for new, old in zip(
+    tf.nest.flatten(weights), tf.nest.flatten(WEIGHTS), strict=True
+  ):
+    np.testing.assert_array_equal(new, old)

@@ -1,0 +1,139 @@
+"""Requests: what is drawn, what is padded, and where labels are found."""
+
+import collections
+
+import numpy as np
+import pytest
+import tensorflow as tf
+
+from tff_xc.round import request
+
+SEED = tf.constant([3, 4])
+
+
+def many(draw, times, spec):
+  """Returns draw(0), ..., draw(times - 1), stacked."""
+  run = tf.function(
+    lambda: tf.map_fn(draw, tf.range(times), fn_output_signature=spec)
+  )
+  return run().numpy()
+
+
+def real_ids(held):
+  return held.ids.numpy()[held.mask.numpy()]
+
+
+@pytest.mark.parametrize(
+  ('count', 'population'), [(5, 5), (5, 4), (3, 100), (50, 10**7)]
+)
+def test_a_sample_is_distinct_and_within_bounds(count, population):
+  drawn = request.sample_distinct(SEED, count, population, population).numpy()
+  assert len(drawn) == min(count, population) == len(set(drawn))
+  assert drawn.min() >= 0
+  assert drawn.max() < population
+
+
+@pytest.mark.parametrize('max_population', [30, 10**6])
+def test_samples_are_uniform_without_replacement(max_population):
+  """Both ways of drawing: a permutation, and rejection from a stream."""
+
+  def draw(i):
+    return request.sample_distinct(
+      tf.stack([i, 0]), 3, tf.constant(30), max_population
+    )
+
+  rounds = 4000
+  drawn = many(draw, rounds, tf.TensorSpec([3], tf.int32))
+  counts = np.bincount(drawn.ravel(), minlength=30)
+  expected = rounds * 3 / 30
+  # Four standard deviations of a count of 3/30 each; and of an ordered pair.
+  assert np.abs(counts - expected).max() < 4 * np.sqrt(expected * 27 / 30)
+  firsts = np.bincount(drawn[:, 0], minlength=30)
+  assert np.abs(firsts - rounds / 30).max() < 4 * np.sqrt(rounds / 30)
+
+
+def test_rejection_goes_on_until_enough_are_distinct():
+  """A stream bounded by 6 holds 6 distinct values, however long it takes."""
+  drawn = request.sample_distinct(SEED, 6, tf.constant(6), 10**6).numpy()
+  assert sorted(drawn) == list(range(6))
+
+
+def test_ranks_skip_the_excluded_ids():
+  excluded = np.array([0, 3, 4, 9], np.int32)
+  kept = [i for i in range(12) if i not in excluded]
+  ids = request.skip(tf.range(len(kept)), tf.constant(excluded))
+  np.testing.assert_array_equal(ids, kept)
+
+
+@pytest.mark.parametrize('num_classes', [60, 10**6])
+def test_own_and_sampled_holds_all_own_and_m_others(num_classes):
+  labels = tf.constant([7, 2, 7, 59, 2, 7])
+  chosen = request.OwnAndSampled(num_classes, max_positives=5, negatives=9)
+  held = chosen.held_classes(labels, SEED)
+  ids = real_ids(held)
+  assert chosen.slots == 14 == held.ids.shape[0]
+  assert len(ids) == len(set(ids)) == 3 + 9
+  counts = collections.Counter(
+    dict(zip(ids, held.counts.numpy()[: len(ids)], strict=True))
+  )
+  assert {k: v for k, v in counts.items() if v} == {7: 3, 2: 2, 59: 1}
+  assert ids.min() >= 0
+  assert ids.max() < num_classes
+
+
+def test_padding_repeats_the_first_id_and_is_masked():
+  held = request.OwnAndSampled(50, max_positives=8, negatives=2).held_classes(
+    tf.constant([5, 6]), SEED
+  )
+  mask = held.mask.numpy()
+  np.testing.assert_array_equal(mask, [True] * 4 + [False] * 6)
+  assert set(held.ids.numpy()[~mask]) == {held.ids.numpy()[0]}
+  assert not held.counts.numpy()[~mask].any()
+
+
+def test_more_negatives_than_other_classes_takes_all_of_them():
+  held = request.OwnAndSampled(10, max_positives=4, negatives=8).held_classes(
+    tf.constant([1, 2, 3, 4]), SEED
+  )
+  np.testing.assert_array_equal(sorted(real_ids(held)), range(10))
+
+
+def test_order_does_not_tell_own_classes_from_negatives():
+  """Own classes come first as often as their share says."""
+  chosen = request.OwnAndSampled(1000, max_positives=5, negatives=15)
+  labels = tf.constant([1, 2, 3, 4, 5])
+  draw = lambda i: chosen.held_classes(labels, tf.stack([i, 1])).counts[0]
+  first_is_own = (many(draw, 2000, tf.TensorSpec([], tf.int32)) > 0).mean()
+  assert abs(first_is_own - 0.25) < 0.04
+
+
+def test_negatives_differ_by_seed_and_repeat_with_it():
+  chosen = request.OwnAndSampled(1000, max_positives=2, negatives=20)
+  labels = tf.constant([1, 2])
+  a, b = (chosen.held_classes(labels, SEED).ids.numpy() for _ in range(2))
+  c = chosen.held_classes(labels, SEED + 1).ids.numpy()
+  np.testing.assert_array_equal(a, b)
+  assert set(a) != set(c)
+
+
+def test_a_client_without_examples_holds_nothing_of_its_own():
+  held = request.OwnAndSampled(50, max_positives=3).held_classes(
+    tf.zeros([0], tf.int32), SEED
+  )
+  assert not held.mask.numpy().any()
+
+
+def test_all_classes_counts_every_class():
+  held = request.AllClasses(4).held_classes(tf.constant([2, 2, 0]), SEED)
+  np.testing.assert_array_equal(held.counts, [1, 0, 2, 0])
+  np.testing.assert_array_equal(held.ids, range(4))
+
+
+def test_positions_find_labels_and_never_padding():
+  labels = tf.constant([9, 4, 4, 30])
+  held = request.OwnAndSampled(40, max_positives=12, negatives=6).held_classes(
+    labels, SEED
+  )
+  slots = request.positions(held, labels).numpy()
+  np.testing.assert_array_equal(held.ids.numpy()[slots], labels)
+  assert held.mask.numpy()[slots].all()
