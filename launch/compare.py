@@ -1,0 +1,121 @@
+"""Compares finished runs of one task: one table and one picture.
+
+  python -m launch.compare RUN_DIR... [--output=DIR] [--metric=top1]
+
+Runs that differ in their seed alone are one row, mean ± sample std. A directory
+that holds several runs stands for all of them. Prints the table, and writes
+compare.md, compare.csv and compare.png.
+"""
+
+import os
+import pathlib
+from collections.abc import Sequence
+
+from absl import flags
+
+from datasets import errors
+from launch import app
+from tff_xc.measure import run_files
+
+
+def compare(
+  directories: Sequence[str | os.PathLike],
+  output: str | os.PathLike | None = None,
+  metric: str | None = None,
+) -> str:
+  """Compares runs and writes compare.md, compare.csv and compare.png.
+
+  Args:
+    directories: run directories, or directories with such below them.
+    output: where to write, made if need be; None for what the runs' parents
+      have in common.
+    metric: the final score to sort by; None takes the first that a run has.
+
+  Returns:
+    The table as text.
+
+  Raises:
+    errors.InputError: for a directory that is no run and holds none, and for
+      runs that are damaged, unfinished, or of different tasks.
+  """
+  from tff_xc.measure import groups as groups_lib
+  from tff_xc.measure import tables
+
+  paths = find_runs(directories)
+  groups = groups_lib.group_runs([run_files.read_run(path) for path in paths])
+  rows = tables.build_rows(groups, metric)
+  if output is None:
+    output = os.path.commonpath([path.resolve().parent for path in paths])
+  output = pathlib.Path(output)
+
+  from tff_xc.measure import curves  # Matplotlib, once the input is sound.
+
+  try:
+    output.mkdir(parents=True, exist_ok=True)
+    for name, text in (
+      ('compare.md', tables.to_markdown(rows)),
+      ('compare.csv', tables.to_csv(rows)),
+    ):
+      with run_files.replacing(output / name) as temporary:
+        temporary.write_text(text, encoding='utf-8')
+    curves.plot_compare(groups, output / 'compare.png')
+  except OSError as e:
+    raise errors.InputError(
+      f'{output} cannot be written ({e.strerror}); name another --output.'
+    ) from e
+  return (
+    f'task {groups[0].runs[0].task}, final scores\n{tables.to_text(rows)}'
+    f'written to {output}: compare.md, compare.csv, compare.png\n'
+  )
+
+
+def find_runs(directories: Sequence[str | os.PathLike]) -> list[pathlib.Path]:
+  """Returns the run directories among and below `directories`, each once.
+
+  Raises:
+    errors.InputError: for a directory without any.
+  """
+  found: dict[pathlib.Path, pathlib.Path] = {}
+  for directory in map(pathlib.Path, directories):
+    runs = []
+    for folder, below, _ in os.walk(directory):
+      if run_files.is_run(folder):
+        runs.append(pathlib.Path(folder))
+        below.clear()  # A run's own folders hold no other.
+      else:
+        below[:] = sorted(name for name in below if not name.startswith('.'))
+    if not runs:
+      what = 'no run lies in it' if directory.is_dir() else 'it does not exist'
+      raise errors.InputError(
+        f'{directory} is no run directory, {what}; give the --run_dir of a '
+        'launch.train, or a directory of several.'
+      )
+    for run in runs:
+      found.setdefault(run.resolve(), run)
+  return list(found.values())
+
+
+def main(arguments: Sequence[str]) -> None:
+  """Compares the runs named on the command line."""
+  if not arguments:
+    raise errors.InputError(
+      'no run was named; give run directories: launch.compare RUN_DIR...'
+    )
+  print(compare(arguments, flags.FLAGS.output, flags.FLAGS.metric), end='')
+
+
+if __name__ == '__main__':
+  # Here and not above: other commands have flags of these names.
+  flags.DEFINE_string(
+    'output',
+    None,
+    'where the table and the picture are written; default: the directory that '
+    'the runs have in common',
+  )
+  flags.DEFINE_enum(
+    'metric',
+    None,
+    run_files.SCORES,
+    'final score to sort by; default: the first of these that the runs have',
+  )
+  app.run(main, __doc__)

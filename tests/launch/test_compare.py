@@ -1,0 +1,140 @@
+"""`launch.compare`, as a function and as a user types it."""
+
+import csv
+import os
+import resource
+import subprocess
+import sys
+
+import pytest
+
+from datasets import errors
+from launch import compare
+from tests.measure import fake_runs
+
+
+@pytest.fixture
+def sweep(tmp_path):
+  """runs/fedss/seed_{0,1,2}, runs/full, and a folder that is no run."""
+  root = tmp_path / 'runs'
+  for seed, top1 in enumerate((0.50, 0.53, 0.47)):
+    fake_runs.write_run(
+      root / 'fedss' / f'seed_{seed}', seed=seed, top1=top1, negatives=80
+    )
+  fake_runs.write_run(root / 'full', 'fullsoftmax', top1=0.6, rows=964.0)
+  (root / 'notes').mkdir()
+  (root / 'full' / 'checkpoints').mkdir()
+  return root
+
+
+def run_command(*arguments):
+  return subprocess.run(
+    [sys.executable, '-m', 'launch.compare', *map(str, arguments)],
+    capture_output=True,
+    text=True,
+    timeout=120,
+    check=False,
+  )
+
+
+def test_command_prints_the_table_and_writes_three_files(sweep):
+  done = run_command(sweep)
+  assert done.returncode == 0, done.stderr
+  assert done.stderr == ''
+  lines = done.stdout.splitlines()
+  assert lines[0] == 'task omniglot, final scores'
+  assert lines[3].split()[0] == 'fullsoftmax'
+  assert 'fedss negatives=80' in lines[4]
+  assert '50.0 ± 3.0' in lines[4]
+  assert str(sweep) in lines[-1]
+  written = {p.name for p in sweep.iterdir() if p.is_file()}
+  assert written == {'compare.md', 'compare.csv', 'compare.png'}
+  assert '| fedss negatives=80 | 3 |' in (sweep / 'compare.md').read_text()
+  with open(sweep / 'compare.csv', newline='') as f:
+    assert [row['seeds'] for row in csv.DictReader(f)] == ['0', '0 1 2']
+  assert (sweep / 'compare.png').read_bytes().startswith(b'\x89PNG')
+
+
+def test_help_answers_within_a_second_without_the_large_imports():
+  before = resource.getrusage(resource.RUSAGE_CHILDREN)
+  done = run_command('--help')
+  after = resource.getrusage(resource.RUSAGE_CHILDREN)
+  assert done.returncode == 0
+  assert '--output' in done.stdout
+  assert '--metric' in done.stdout
+  # Processor time: what else the machine is doing does not count.
+  used = after.ru_utime + after.ru_stime - before.ru_utime - before.ru_stime
+  assert used < 1.0
+  code = (
+    'import sys, launch.compare; '
+    'print({"pandas", "matplotlib", "tensorflow", "numpy"} & set(sys.modules))'
+  )
+  loaded = subprocess.run(
+    [sys.executable, '-c', code], capture_output=True, text=True, check=True
+  )
+  assert loaded.stdout == 'set()\n'
+
+
+@pytest.mark.parametrize(
+  ('arguments', 'message'),
+  [
+    ((), 'no run was named'),
+    (('absent',), 'absent is no run directory, it does not exist'),
+    (('absent', '--metric=f1'), 'value should be one of'),
+    (('absent', '--colour=red'), 'Unknown command line flag'),
+  ],
+)
+def test_bad_input_is_one_sentence_and_status_2(arguments, message):
+  done = run_command(*arguments)
+  assert done.returncode == 2
+  assert done.stdout == ''
+  assert done.stderr.startswith('error: ')
+  assert message in done.stderr
+  assert 'Traceback' not in done.stderr
+
+
+def test_runs_are_found_below_and_counted_once(sweep):
+  found = compare.find_runs(
+    [sweep / 'fedss' / 'seed_1', sweep, sweep / 'full' / '..' / 'full']
+  )
+  assert [str(path.relative_to(sweep)) for path in found] == [
+    'fedss/seed_1',
+    'fedss/seed_0',
+    'fedss/seed_2',
+    'full',
+  ]
+
+
+def test_output_and_metric_are_honoured(sweep, tmp_path):
+  output = tmp_path / 'new' / 'out'
+  text = compare.compare([sweep], output, 'map@10')
+  assert sorted(p.name for p in output.iterdir()) == [
+    'compare.csv',
+    'compare.md',
+    'compare.png',
+  ]
+  assert str(output) in text
+  assert not (sweep / 'compare.md').exists()
+  with pytest.raises(errors.InputError, match='none of the runs has a final'):
+    compare.compare([sweep], output, 'train_top1')
+
+
+def test_a_single_run_is_written_beside_it(sweep):
+  compare.compare([sweep / 'full'])
+  assert (sweep / 'compare.png').is_file()
+
+
+def test_what_cannot_be_compared_is_refused(sweep, tmp_path):
+  with pytest.raises(errors.InputError, match='notes is no run directory, no'):
+    compare.compare([sweep / 'notes'])
+  other = fake_runs.write_run(tmp_path / 'g', settings={'task': 'glyphs'})
+  with pytest.raises(errors.InputError, match=r'task omniglot and .* glyphs'):
+    compare.compare([sweep, other])
+  unfinished = fake_runs.write_run(tmp_path / 'u', finished=False)
+  with pytest.raises(errors.InputError, match=r'u has not finished.*launch\.t'):
+    compare.compare([sweep, unfinished])
+  file = tmp_path / 'file'
+  file.write_text('')
+  with pytest.raises(errors.InputError, match=r'cannot be written.*--output'):
+    compare.compare([sweep], file / 'below')
+  assert os.listdir(sweep / 'notes') == []
