@@ -14,7 +14,8 @@ import pytest
 import tensorflow_federated as tff
 
 from datasets import errors
-from tff_xc.runtime import registry, worker
+from tff_xc.runtime import registry
+from tff_xc.runtime import worker
 
 _ROOT = pathlib.Path(__file__).parents[2]
 _CHILD = """
