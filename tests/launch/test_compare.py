@@ -94,6 +94,7 @@ def test_bad_input_is_one_sentence_and_status_2(arguments, message):
 
 
 def test_runs_are_found_below_and_counted_once(sweep):
+  fake_runs.write_run(sweep / 'full' / 'backup')  # Part of that run.
   found = compare.find_runs(
     [sweep / 'fedss' / 'seed_1', sweep, sweep / 'full' / '..' / 'full']
   )
