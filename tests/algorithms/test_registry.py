@@ -1,0 +1,99 @@
+"""Registry, hyper-parameters and builders agree, and bad values are refused."""
+
+import inspect
+
+import pytest
+
+from datasets import errors
+from tests import tiny
+from tff_xc.algorithms import build
+from tff_xc.algorithms import hyperparameters as hp
+from tff_xc.algorithms import registry
+
+ADAM = {
+  'server_optimizer': 'adam',
+  'server_learning_rate': 0.003,
+  'negatives': 40,
+}
+
+
+def resolve(name, given=None, defaults=None):
+  taken = registry.get(name).hyperparameters
+  return hp.resolve(taken, given or {}, defaults or {}, name)
+
+
+@pytest.mark.parametrize('name', registry.ALGORITHMS)
+def test_every_algorithm_builds_with_its_hyperparameters(name):
+  process = build.build(
+    name,
+    resolve(name, defaults={'negatives': 3}),
+    model=tiny.model(),
+    max_positives=4,
+    seed=0,
+  )
+  assert process.initialize.type_signature.result is not None
+
+
+@pytest.mark.parametrize('name', ['fedss', 'negonly'])
+def test_builder_arguments_are_registered_hyperparameters(name):
+  builder = registry.get(name).load_builder()
+  own = [
+    p.name
+    for p in inspect.signature(builder).parameters.values()
+    if p.kind is p.KEYWORD_ONLY
+  ]
+  for parameter in own:
+    assert parameter in registry.get(name).hyperparameters
+    default = inspect.signature(builder).parameters[parameter].default
+    assert hp.HYPERPARAMETERS[parameter].default == default
+
+
+def test_every_registered_name_is_a_hyperparameter():
+  for algorithm in registry.ALGORITHMS.values():
+    assert set(algorithm.hyperparameters) <= set(hp.HYPERPARAMETERS)
+
+
+def test_user_over_task_over_default():
+  values = resolve('fedss', {'negatives': 7}, ADAM)
+  assert values['negatives'] == 7
+  assert values['server_learning_rate'] == 0.003
+  assert values['batch_size'] == 32
+  assert 'server_momentum' not in values
+
+
+def test_another_server_optimizer_does_not_inherit_the_tasks_rate():
+  values = resolve('fedss', {'server_optimizer': 'sgd'}, ADAM)
+  assert values['server_learning_rate'] == 1.0
+  assert values['server_momentum'] == 0.9
+  assert 'server_epsilon' not in values
+
+
+def test_task_defaults_of_other_algorithms_do_not_apply():
+  assert 'negatives' not in resolve('posonly', defaults=ADAM)
+
+
+@pytest.mark.parametrize(
+  ('name', 'given', 'message'),
+  [
+    (
+      'posonly',
+      {'negatives': 3},
+      'not a hyper-parameter of posonly.*--batch_size',
+    ),
+    ('fedss', {'negatives': 0}, 'at least 1'),
+    ('fedss', {'client_learning_rate': -1.0}, 'more than 0'),
+    ('fedss', {'client_learning_rate': float('inf')}, 'finite'),
+    ('fedss', {'server_momentum': 1.0}, 'less than 1'),
+    ('fedss', {'correction': 'all'}, 'one of negatives, none'),
+    ('fedss', {'server_beta_1': 0.5}, 'only applies with.*adam'),
+    ('centralized', {'server_momentum': 0.5}, 'not a hyper-parameter'),
+  ],
+)
+def test_bad_values_are_refused(name, given, message):
+  with pytest.raises(errors.InputError, match=message):
+    resolve(name, given)
+
+
+def test_an_unknown_algorithm_names_the_known_ones():
+  with pytest.raises(errors.InputError, match='fedss, negonly'):
+    registry.get('fedsss')

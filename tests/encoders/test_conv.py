@@ -1,0 +1,52 @@
+"""The small convolutional encoder."""
+
+import numpy as np
+import pytest
+import tensorflow as tf
+
+from tff_xc.encoders import conv
+
+RANDOM = np.random.default_rng(0)
+
+
+def test_group_norm_equals_a_naive_loop():
+  x = RANDOM.normal(2.0, 3.0, size=(2, 3, 4, 6)).astype(np.float32)
+  scale, offset = RANDOM.normal(size=(2, 6)).astype(np.float32)
+  expected = np.empty_like(x)
+  for image in range(2):
+    for group in range(3):
+      part = x[image, :, :, 2 * group : 2 * group + 2]
+      expected[image, :, :, 2 * group : 2 * group + 2] = (
+        part - part.mean()
+      ) / np.sqrt(part.var() + 1e-5)
+  expected = expected * scale + offset
+  np.testing.assert_allclose(
+    conv.group_norm(tf.constant(x), scale, offset, 3), expected, atol=1e-5
+  )
+
+
+@pytest.mark.parametrize('image_size', [8, 28, 32])
+def test_the_embedding_has_the_dimension_asked_for(image_size):
+  encoder = conv.build_conv_encoder(image_size=image_size, embedding_dim=7)
+  weights = encoder.init(tf.constant([0, 1]))
+  x = RANDOM.integers(0, 256, size=(3, image_size, image_size), dtype=np.uint8)
+  embeddings, state = encoder.apply(
+    weights, {}, tf.constant(x), training=True, seed=tf.constant([0, 0])
+  )
+  assert embeddings.shape == [3, 7]
+  assert np.isfinite(embeddings).all()
+  assert state == {}
+
+
+def test_every_weight_gets_a_gradient():
+  encoder = conv.build_conv_encoder()
+  weights = encoder.init(tf.constant([0, 1]))
+  x = RANDOM.integers(0, 256, size=(4, 28, 28), dtype=np.uint8)
+  with tf.GradientTape() as tape:
+    tape.watch(weights)
+    embeddings, _ = encoder.apply(
+      weights, {}, tf.constant(x), training=True, seed=tf.constant([0, 0])
+    )
+    loss = tf.reduce_sum(embeddings**2)
+  for name, gradient in tape.gradient(loss, weights).items():
+    assert np.any(gradient.numpy() != 0), name

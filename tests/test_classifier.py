@@ -1,0 +1,81 @@
+"""Heads, and the weights of an embedding classifier."""
+
+import numpy as np
+import pytest
+import tensorflow as tf
+
+from tests import tiny
+from tff_xc import classifier
+from tff_xc.encoders import conv
+
+RANDOM = np.random.default_rng(0)
+E, W = (RANDOM.normal(size=s).astype(np.float32) for s in ((4, 3), (6, 3)))
+
+
+def test_cosine_logits():
+  logits = classifier.CosineHead(20.0).logits(E, W)
+  for i, e in enumerate(E):
+    for j, w in enumerate(W):
+      cosine = e @ w / np.linalg.norm(e) / np.linalg.norm(w)
+      np.testing.assert_allclose(logits[i, j], 20 * cosine, rtol=1e-5)
+
+
+def test_linear_logits_take_the_bias_from_the_rows_end():
+  rows = np.concatenate([W, np.arange(6)[:, None]], axis=1).astype(np.float32)
+  logits = classifier.LinearHead(bias=True).logits(E, rows)
+  np.testing.assert_allclose(logits, E @ W.T + np.arange(6), rtol=1e-5)
+  np.testing.assert_allclose(
+    classifier.LinearHead(bias=False).logits(E, W), E @ W.T, rtol=1e-5
+  )
+
+
+@pytest.mark.parametrize(
+  'head',
+  [
+    classifier.CosineHead(20.0),
+    classifier.LinearHead(True),
+    classifier.LinearHead(False),
+  ],
+)
+def test_scoring_rows_rank_as_the_logits_do(head):
+  table = head.init(tf.constant([1, 2]), 6, 3)
+  assert table.shape == [6, head.row_dim(3)]
+  rows, bias = head.scoring_rows(table)
+  scores = E @ np.asarray(rows).T + (0 if bias is None else np.asarray(bias))
+  logits = head.logits(E, table)
+  np.testing.assert_array_equal(scores.argsort(1), np.argsort(logits, 1))
+
+
+def test_a_zero_vector_stays_zero_with_a_finite_gradient():
+  zero = tf.zeros([2, 3])
+  with tf.GradientTape() as tape:
+    tape.watch(zero)
+    unit = classifier.unit_norm(zero)
+  assert np.isfinite(tape.gradient(unit, zero)).all()
+  np.testing.assert_array_equal(unit, 0)
+
+
+def test_the_cosine_table_has_variance_one_over_d():
+  table = classifier.CosineHead().init(tf.constant([0, 1]), 2000, 64)
+  np.testing.assert_allclose(np.var(table), 1 / 64, rtol=0.02)
+
+
+def test_weights_are_a_function_of_the_seed():
+  model = tiny.model()
+  a, b, c = (model.init(tf.constant([0, s])) for s in (1, 1, 2))
+  np.testing.assert_array_equal(a.class_table, b.class_table)
+  np.testing.assert_array_equal(a.encoder['kernel'], b.encoder['kernel'])
+  assert not np.allclose(a.class_table, c.class_table)
+
+
+def test_specs_and_bytes_count_every_weight():
+  model = classifier.EmbeddingClassifier(
+    conv.build_conv_encoder(), classifier.CosineHead(), 964
+  )
+  specs, weights = model.weight_specs(), model.init(tf.constant([0, 0]))
+  for spec, value in zip(
+    tf.nest.flatten(specs), tf.nest.flatten(weights), strict=True
+  ):
+    assert (spec.shape, spec.dtype) == (value.shape, value.dtype)
+  # Convolutions 288 + 3 * 9216, scales and offsets 8 * 32, dense 288 * 64 + 64.
+  assert model.encoder_bytes() == 4 * (288 + 3 * 9216 + 256 + 288 * 64 + 64)

@@ -1,0 +1,123 @@
+"""Cohorts: functions of (seed, round), with empty and broken clients."""
+
+import numpy as np
+import pytest
+import tensorflow as tf
+
+from datasets import client_data
+from datasets import errors
+from tff_xc import cohort
+
+LABELS = {'a': [0, 1, 1], 'b': [], 'c': [2], 'd': [3, 3, 3, 3], 'e': [0, 4]}
+
+
+class Clients(client_data.LabelledClientData):
+  """Example k of client i is the number 10 i + k."""
+
+  def __init__(self, labels):
+    super().__init__(list(labels), tf.TensorSpec([], tf.int32))
+    self._labels = labels
+    self.decoded = []
+
+  def labels(self, client_id):
+    return np.array(self._labels[client_id], np.int32)
+
+  def examples(self, client_id):
+    self.decoded.append(client_id)
+    y = self.labels(client_id)
+    first = 10 * self.client_ids.index(client_id)
+    x = np.arange(first, first + len(y), dtype=np.int32)
+    return client_data.Examples(x, y)
+
+
+def dataset(labels=None, num_classes=5):
+  return client_data.FederatedDataset(
+    'letters', num_classes, Clients(labels or LABELS)
+  )
+
+
+def test_uniform_cohorts_depend_on_seed_and_round_alone():
+  one, two = (cohort.uniform(dataset(), 3, seed=7) for _ in range(2))
+  ids = lambda c: [int(e.client_id) for e in c.examples]
+  assert ids(one(5)) == ids(two(5))
+  assert ids(one(4)) == ids(two(4))
+  assert len({tuple(ids(one(r))) for r in range(20)}) > 3
+
+
+def test_every_client_takes_part_about_equally():
+  draw = cohort.uniform(dataset(), 2, seed=0)
+  seen = np.zeros(5)
+  for round_number in range(500):
+    for value in draw(round_number).examples:
+      seen[int(value.client_id)] += 1
+  assert seen[1] == 0  # No examples, never sent.
+  assert np.abs(seen[[0, 2, 3, 4]] - 200).max() < 45
+
+
+def test_clients_without_examples_are_skipped_and_counted():
+  everyone = cohort.uniform(dataset(), 5, seed=0)(0)
+  assert everyone.skipped == 1
+  assert len(everyone.examples) == 4
+
+
+def test_a_cohort_of_nobody_is_one_empty_client():
+  nobody = cohort.uniform(dataset({'a': [], 'b': []}), 2, seed=0)(0)
+  assert nobody.skipped == 2
+  assert len(nobody.examples) == 1
+  assert len(nobody.examples[0].y) == 0
+
+
+def test_more_clients_than_there_are_is_refused():
+  with pytest.raises(errors.InputError, match=r'--clients_per_round=6.*5'):
+    cohort.uniform(dataset(), 6, seed=0)
+
+
+def test_a_label_out_of_range_names_the_client():
+  with pytest.raises(errors.InputError, match=r'client e.*label 4'):
+    cohort.largest_label_set(dataset(num_classes=4))
+  draw = cohort.uniform(dataset(num_classes=4), 5, seed=0)
+  with pytest.raises(errors.InputError, match=r'client e.*label 4'):
+    draw(0)
+
+
+def test_the_largest_label_set_and_the_mean_are_found_without_decoding():
+  data = dataset()
+  assert cohort.largest_label_set(data) == 2
+  assert cohort.mean_examples(data) == 2.0
+  assert data.train.decoded == []
+
+
+def test_no_examples_at_all_is_refused():
+  with pytest.raises(errors.InputError, match='no client has any examples'):
+    cohort.largest_label_set(dataset({'a': []}))
+
+
+def test_pooled_rounds_walk_through_shuffled_passes():
+  draw = cohort.pooled(dataset(), 4, seed=3)
+  everything = sorted([0, 1, 2, 20, 30, 31, 32, 33, 40, 41])
+  seen = np.concatenate([draw(r).examples[0].x for r in range(5)])
+  assert sorted(seen[:10]) == everything
+  assert sorted(seen[10:]) == everything
+  assert list(seen[:10]) != list(seen[10:])
+  labels = np.concatenate([draw(r).examples[0].y for r in range(5)])
+  by_example = dict(zip(seen, labels, strict=True))
+  assert by_example[0] == 0
+  assert by_example[2] == 1
+  assert by_example[33] == 3
+  assert by_example[41] == 4
+
+
+def test_a_pooled_round_longer_than_a_pass():
+  value = cohort.pooled(dataset(), 25, seed=3)(1).examples[0]
+  counts = np.bincount(value.x)
+  assert counts[counts > 0].sum() == 25
+  assert set(counts[counts > 0]) <= {2, 3}
+
+
+def test_the_cache_forgets_the_client_used_longest_ago():
+  clients = Clients(LABELS)
+  cache = cohort.ExampleCache(clients, 5, max_bytes=4 * 6)
+  for client_id in 'acadcea':
+    cache(client_id)
+  # 'd' (16 bytes) drops 'c'; then 'c' and 'e' drop 'a'.
+  assert ''.join(clients.decoded) == 'acdcea'
