@@ -47,6 +47,10 @@ def test_label_names_only_what_distinguishes(tmp_path):
     'posonly client_learning_rate=0.01',
     'fullsoftmax client_learning_rate=0.1',
   ]
+  # An option that is off everywhere is not worth a word.
+  assert label_of(
+    ('j', {'row_renormalise': False}), ('k', {'algorithm': 'fullsoftmax'})
+  ) == ['fedss', 'fullsoftmax']
   # Without the key is another configuration than with any value of it.
   assert label_of(('h', {'row_renormalise': True}), ('i', {})) == [
     'fedss row_renormalise=true',

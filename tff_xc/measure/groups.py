@@ -112,7 +112,7 @@ def _labels(runs: Sequence[run_files.Run]) -> list[str]:
 
   A setting is named where the runs that have it differ in it, or where at most
   half of the algorithms have it, such as FedSS's `negatives` next to
-  FullSoftmax.
+  FullSoftmax, unless it is an option that is off everywhere.
   """
   settings = [settings_of(run) for run in runs]
   algorithms = {run.algorithm for run in runs}
@@ -131,7 +131,9 @@ def _labels(runs: Sequence[run_files.Run]) -> list[str]:
       run.algorithm in takers and key not in each
       for run, each in zip(runs, settings, strict=True)
     )
-    if len(values) > 1 or uneven or 2 * len(takers) <= len(algorithms):
+    # An option that only few have says nothing while all leave it off.
+    rare = 2 * len(takers) <= len(algorithms) and values != {'false'}
+    if len(values) > 1 or uneven or rare:
       named.append(key)
   return [
     ' '.join(
