@@ -1,0 +1,114 @@
+"""`make venv` without the network: what it refuses, and what it takes for done."""
+
+import os
+import pathlib
+import shutil
+import subprocess
+import sys
+
+import pytest
+
+_ROOT = pathlib.Path(__file__).parents[2]
+
+
+@pytest.fixture(name='tree')
+def _tree(tmp_path):
+  """A copy of the script, beside a requirements file that asks for nothing."""
+  (tmp_path / 'tools').mkdir()
+  shutil.copy(_ROOT / 'tools' / 'setup_venv.sh', tmp_path / 'tools')
+  shutil.copy(_ROOT / 'Makefile', tmp_path)
+  (tmp_path / 'requirements.txt').write_text('# nothing\n')
+  return tmp_path
+
+
+def _write_program(path, script):
+  path.parent.mkdir(exist_ok=True)
+  path.write_text(f'#!/bin/sh\n{script}\n')
+  path.chmod(0o755)
+
+
+def _with_bin(tree):
+  return f'{tree / "bin"}:{os.environ["PATH"]}'
+
+
+def _set_up(tree, **env):
+  env = {**os.environ, 'PYTHON': sys.executable, 'PIP_NO_INDEX': '1', **env}
+  env.pop('REQUIREMENTS', None)
+  return subprocess.run(
+    ['sh', 'tools/setup_venv.sh'],
+    cwd=tree,
+    env=env,
+    capture_output=True,
+    text=True,
+    timeout=300,
+  )
+
+
+def _assert_refuses(done, *words):
+  assert done.returncode == 2
+  assert done.stdout == ''
+  assert done.stderr.count('\n') == 1
+  for word in ('error: ', *words):
+    assert word in done.stderr
+
+
+def test_other_platforms_are_refused_in_one_sentence(tree):
+  _write_program(
+    tree / 'bin' / 'uname',
+    'test "$1" = -s && echo Darwin || echo arm64',
+  )
+  done = _set_up(tree, PATH=_with_bin(tree))
+  _assert_refuses(done, 'Linux x86-64', 'Darwin arm64')
+  assert not (tree / '.venv').exists()
+
+
+def test_other_pythons_are_refused_with_what_they_are(tree):
+  # A version manager's shim is there and fails.
+  _write_program(
+    tree / 'bin' / 'python3.11', 'echo no such version >&2; exit 1'
+  )
+  _write_program(tree / 'bin' / 'python3', 'echo is Python 3.13')
+  done = _set_up(tree, PYTHON='python3.11 python3', PATH=_with_bin(tree))
+  _assert_refuses(done, 'python3 is Python 3.13', 'Python 3.10 or 3.11')
+
+
+def test_a_missing_python_is_refused(tree):
+  _assert_refuses(_set_up(tree, PYTHON='no-such-python'), 'no-such-python')
+
+
+def test_make_stops_with_status_2_and_adds_only_its_own_line(tree):
+  done = subprocess.run(
+    ['make', 'venv', 'PYTHON=no-such-python'],
+    cwd=tree,
+    # Not a sub-make of the `make test` that runs this.
+    env={k: v for k, v in os.environ.items() if not k.startswith('MAKE')},
+    capture_output=True,
+    text=True,
+  )
+  assert done.returncode == 2
+  assert done.stdout == ''
+  error, make = done.stderr.splitlines()
+  assert error.startswith('error: no usable Python')
+  assert make.startswith('make: ***')
+
+
+def test_the_second_call_does_nothing_until_the_requirements_change(tree):
+  done = _set_up(tree)
+  assert (done.returncode, done.stderr) == (0, '')
+  assert 'Installing requirements.txt' in done.stdout
+  mark = tree / '.venv' / 'mark'
+  mark.touch()
+
+  done = _set_up(tree)
+  assert (done.returncode, done.stdout, done.stderr) == (0, '', '')
+  assert mark.exists()
+
+  # A package that cannot be had stands for an install that was cut short.
+  (tree / 'requirements.txt').write_text(
+    f'no-such-package==1.0 --hash=sha256:{"0" * 64}\n'
+  )
+  done = _set_up(tree)
+  assert done.returncode == 2
+  assert done.stderr.splitlines()[-1].startswith('error: the install failed')
+  assert not mark.exists()
+  assert not (tree / '.venv' / 'installed.sha256').exists()

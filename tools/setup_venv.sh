@@ -1,0 +1,73 @@
+#!/bin/sh
+# Creates .venv with what a requirements file pins; returns at once where that
+# has been done. Called by `make venv`. REQUIREMENTS names the file (by default
+# the one that .venv was made from, else requirements.txt), PYTHON the
+# interpreter. Exit status 2 after one sentence where it cannot be done.
+set -eu
+cd "$(dirname "$0")/.."
+stamp=.venv/installed.sha256  # sha256sum's line for the requirements file
+installed=$(sed 's/^[^ ]*  //' "$stamp" 2>/dev/null || true)
+requirements=${REQUIREMENTS:-${installed:-requirements.txt}}
+
+fail() {
+  echo "error: $1" >&2
+  exit 2
+}
+
+if [ "$(uname -s) $(uname -m)" != 'Linux x86_64' ]; then
+  fail "TensorFlow Federated runs on Linux x86-64 only and this is $(uname -s) $(uname -m): use such a machine, a virtual one or a container"
+fi
+
+# Written last, so that an install which was cut short is not taken for done.
+if [ "$installed" = "$requirements" ] &&
+  sha256sum --check --status "$stamp" 2>/dev/null &&
+  .venv/bin/python -c '' 2>/dev/null; then
+  exit 0
+fi
+
+# Prints nothing if the interpreter will do, else what is wrong with it.
+check='
+import os, sys
+version = "%d.%d" % sys.version_info[:2]
+try:
+  libc = os.confstr("CS_GNU_LIBC_VERSION").split()[1]
+  old = [int(x) for x in libc.split(".")[:2]] < [2, 31]
+except (AttributeError, IndexError, OSError, ValueError):
+  libc, old = "none", True
+if version not in ("3.10", "3.11"):
+  print("is Python " + version)
+elif sys.maxsize < 2**32:
+  print("is a 32-bit program")
+elif old:
+  print("has the C library glibc " + libc + ", and 2.31 or newer is needed")
+else:
+  try:
+    import ensurepip, venv
+  except ImportError:
+    print("lacks its venv module: apt install python" + version + "-venv")
+'
+python=
+seen=
+for candidate in ${PYTHON:-python3.11 python3.10 python3 python}; do
+  # Found on PATH is not enough: a version manager's shim may only print a hint.
+  if reason=$("$candidate" -c "$check" 2>/dev/null); then
+    if [ -z "$reason" ]; then
+      python=$candidate
+      break
+    fi
+    seen="$seen${seen:+; }$candidate $reason"
+  fi
+done
+if [ -z "$python" ]; then
+  fail "no usable Python 3.10 or 3.11 (${seen:-${PYTHON:-none on PATH}}): install one (Ubuntu 22.04, Debian 12: apt install python3 python3-venv), or name it as in 'make venv PYTHON=/path/to/python3.11'"
+fi
+
+echo "Installing $requirements into .venv with $("$python" --version)" \
+  '(some minutes, 2.5 GB on disk) ...'
+rm -f "$stamp"
+"$python" -m venv --clear .venv ||
+  fail "$python could not create .venv: see above, and check the free disk space"
+.venv/bin/python -m pip install --quiet --disable-pip-version-check --no-input \
+  --no-deps --require-hashes -r "$requirements" ||
+  fail 'the install failed: see above, check the network and the free disk space, and run the same command again'
+sha256sum "$requirements" > "$stamp"
