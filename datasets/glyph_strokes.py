@@ -1,0 +1,241 @@
+"""Draws glyphs: stroke programs, hands that distort them, and pixels.
+
+Everything follows from 64-bit keys by hashing, so a drawing needs no state, is
+the same in whatever batch and order it is asked for, and any number of classes
+and hands costs nothing until one is drawn.
+
+A program is 2 to 4 strokes between points of a 4×4 grid, most of them starting
+at an end of an earlier stroke; a stroke is a straight line, a corner, an arc
+(quadratic Bézier curve), a wave (cubic), an ellipse or a line with an eyelet. A hand slants,
+turns, stretches and scales all it draws, has a pen of some width, its own form
+of each class, and never draws the same thing twice.
+"""
+
+import numpy as np
+
+MAX_STROKES = 4
+_GRID = 4  # points a side
+_SEGMENTS = 48  # of each stroke; even, so that a corner falls between two
+_CHUNK = 64  # drawings whose work arrays stay in a core's cache
+_GOLDEN = np.uint64(0x9E3779B97F4A7C15)
+
+
+def mix(*parts: int | np.ndarray) -> np.ndarray:
+  """Hashes integers to keys: broadcast of all parts -> uint64."""
+  key = np.zeros(1, np.uint64)
+  for part in parts:
+    key = _splitmix(key ^ _splitmix(np.asarray(part).astype(np.uint64)))
+  return key
+
+
+def _splitmix(x: np.ndarray) -> np.ndarray:
+  """The step of SplitMix64 (Steele, Lea, Flood, 2014): uint64 -> uint64."""
+  z = np.atleast_1d(x) + _GOLDEN
+  z = (z ^ (z >> np.uint64(30))) * np.uint64(0xBF58476D1CE4E5B9)
+  z = (z ^ (z >> np.uint64(27))) * np.uint64(0x94D049BB133111EB)
+  return z ^ (z >> np.uint64(31))
+
+
+def uniforms(key: np.ndarray, *shape: int) -> np.ndarray:
+  """Numbers of a key: uint64 [B] -> float32 [B, *shape] in [0, 1)."""
+  count = int(np.prod(shape))
+  steps = np.arange(1, count + 1, dtype=np.uint64) * _GOLDEN
+  bits = _splitmix(key[:, None] + steps) >> np.uint64(40)
+  return (bits.astype(np.float32) * np.float32(2**-24)).reshape(-1, *shape)
+
+
+def draw(
+  class_key: np.ndarray,
+  hand_key: np.ndarray,
+  drawing_key: np.ndarray,
+  *,
+  image_size: int,
+  variation: float,
+) -> np.ndarray:
+  """Draws one glyph for each triple of keys.
+
+  Args:
+    class_key: uint64 [B], what is drawn.
+    hand_key: uint64 [B], who draws.
+    drawing_key: uint64 [B], which drawing of that hand it is.
+    image_size: pixels of a side.
+    variation: how much hands and drawings differ; 0 makes all of a class equal.
+
+  Returns:
+    uint8 [B, image_size, image_size], ink 255 on 0.
+  """
+  images = np.empty([len(class_key), image_size, image_size], np.uint8)
+  for start in range(0, len(class_key), _CHUNK):
+    part = slice(start, start + _CHUNK)
+    keys = class_key[part], hand_key[part], drawing_key[part]
+    edges, present, pen = _place(*keys, variation)
+    images[part] = _ink(edges * image_size, present, pen, image_size)
+  return images
+
+
+def _place(class_key, hand_key, drawing_key, variation):
+  """Lays the strokes out on a page of side 1.
+
+  Returns:
+    float32 [B, strokes, _SEGMENTS + 1, 2], points (x, y) along each stroke;
+    bool [B, strokes], which strokes there are; float32 [B], the pen's width as
+    a standard deviation on a page of 28 pixels.
+  """
+  control, kind, present = program(class_key)
+  hand = uniforms(hand_key, 6) * 2 - 1
+  own = uniforms(mix(class_key, hand_key), MAX_STROKES, 4, 2) * 2 - 1
+  once = uniforms(drawing_key, MAX_STROKES, 4, 2) * 2 - 1
+  whole = uniforms(mix(drawing_key, 1), 4) * 2 - 1
+
+  basis = _BASES[kind]  # [B, strokes, _SEGMENTS + 1, 4]
+  ideal = basis @ control
+  seen = present[..., None, None]
+  low = np.where(seen, ideal, np.inf).min(axis=(1, 2))[:, None, None]
+  high = np.where(seen, ideal, -np.inf).max(axis=(1, 2))[:, None, None]
+  extent = (high - low).max(axis=-1, keepdims=True)
+  shake = variation * (0.035 + 0.015 * hand[:, :1, None, None])
+  moved = (control - (low + high) / 2) / extent + shake * (
+    1.2 * own + 0.8 * once
+  )
+
+  turn = variation * (0.12 * hand[:, 1] + 0.06 * whole[:, 0])
+  slant = variation * 0.3 * hand[:, 2]
+  stretch = np.exp(variation * 0.16 * hand[:, 3])
+  scale = 0.68 * np.exp(variation * (0.13 * hand[:, 4] + 0.05 * whole[:, 1]))
+  cos, sin = np.cos(turn) * scale, np.sin(turn) * scale
+  # Stretched, slanted, turned: row vectors times the product of the three.
+  matrix = np.stack(
+    [
+      np.stack([cos * stretch, sin * stretch], axis=-1),
+      np.stack([slant * cos - sin, slant * sin + cos], axis=-1)
+      / stretch[:, None],
+    ],
+    axis=1,
+  )
+  shift = 0.5 + variation * 0.035 * whole[:, None, None, 2:]
+  edges = basis @ (moved @ matrix[:, None]) + shift
+  pen = 0.78 * np.exp(variation * 0.25 * hand[:, 5])
+  return edges.astype(np.float32), present, pen.astype(np.float32)
+
+
+def program(
+  class_key: np.ndarray,
+) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+  """The stroke programs of classes: uint64 [B] -> three arrays.
+
+  Returns:
+    float32 [B, strokes, 4, 2], the control points (x, y) of each stroke;
+    int64 [B, strokes], each stroke's kind, a row of `_BASES`;
+    bool [B, strokes], which strokes there are.
+  """
+  u = uniforms(class_key, MAX_STROKES, 6)
+  ends = np.zeros([len(class_key), MAX_STROKES, 2], np.int64)
+  rows = np.arange(len(class_key))
+  for s in range(MAX_STROKES):
+    start = (u[:, s, 0] * _GRID**2).astype(np.int64)
+    if s:
+      earlier = (u[:, s, 1] * 2 * s).astype(np.int64)
+      anchor = ends[rows, earlier // 2, earlier % 2]
+      start = np.where(u[:, s, 2] < 0.7, anchor, start)
+    step = 1 + (u[:, s, 3] * (_GRID**2 - 1)).astype(np.int64)
+    ends[:, s] = np.stack([start, (start + step) % _GRID**2], axis=-1)
+  points = np.stack([ends % _GRID, ends // _GRID], axis=-1) / (_GRID - 1)
+  first, last = points[:, :, 0], points[:, :, 1]
+  kind = _KINDS[(u[:, :, 4] * len(_KINDS)).astype(np.int64)]
+  bend = u[:, :, 5] * 2 - 1
+  bend = np.sign(bend) * (0.35 + 0.35 * np.abs(bend))
+  along = last - first
+  across = np.stack([-along[..., 1], along[..., 0]], axis=-1) * bend[..., None]
+  # [kinds, 2 inner points, (along, across)]
+  inner = _INNER[kind][..., None, :]
+  inner = inner[..., 0] * along[:, :, None] + inner[..., 1] * across[:, :, None]
+  control = np.stack(
+    [first, first + inner[:, :, 0], first + inner[:, :, 1], last], axis=2
+  )
+  strokes = 2 + (uniforms(mix(class_key, 1), 1) * 3).astype(np.int64)
+  present = np.arange(MAX_STROKES) < strokes
+  return control.astype(np.float32), kind, present
+
+
+def _ink(edges, present, pen, size):
+  """Fills pixels: an antialiased line around each stroke.
+
+  A pixel's darkness is the integral over all strokes of a Gaussian around
+  them, which is separable and so a product of two small matrices: across a long
+  stroke at distance r it is exp(−r² / 2s²). It is then steepened so that an
+  edge, at half that, takes about one pixel.
+
+  Args:
+    edges: float32 [B, strokes, segments + 1, 2], in pixels.
+    present: bool [B, strokes].
+    pen: float32 [B], s on a page of 28 pixels.
+    size: pixels of a side.
+
+  Returns:
+    uint8 [B, size, size].
+  """
+  count = len(edges)
+  s = pen * np.float32(size / 28)
+  middles = ((edges[:, :, 1:] + edges[:, :, :-1]) / 2).reshape(count, -1, 2)
+  lengths = np.sqrt(np.square(np.diff(edges, axis=2)).sum(-1))
+  weights = (lengths * present[..., None]).reshape(count, -1)
+  weights /= np.float32(np.sqrt(2 * np.pi)) * s[:, None]
+  scale = np.float32(np.sqrt(0.5)) / s[:, None, None]
+  pixels = np.arange(size, dtype=np.float32) + np.float32(0.5)
+  gauss = []
+  for axis in (1, 0):
+    distance = pixels[:, None] - middles[:, None, :, axis]
+    distance *= scale
+    np.square(distance, out=distance)
+    np.negative(distance, out=distance)
+    gauss.append(np.exp(distance, out=distance))
+  rows, columns = gauss  # each [B, size, points]
+  rows *= weights[:, None]
+  dark = rows @ columns.transpose(0, 2, 1)
+  # The slope at half the height is −d/dr exp(−r²/2s²) = 0.59 / s; a pen thinner
+  # than a pixel is left as it is, the ground must stay empty.
+  steepen = np.maximum(s / np.float32(0.59), 1)[:, None, None]
+  dark = (dark - 0.5) * steepen + 0.5
+  return (np.clip(dark, 0, 1) * 255 + np.float32(0.5)).astype(np.uint8)
+
+
+def _bases() -> np.ndarray:
+  """Weights of 4 control points along a stroke, float32 [kinds, points, 4]."""
+  t = np.linspace(0, 1, _SEGMENTS + 1)
+  r, zero = 1 - t, np.zeros_like(t)
+  to, fro = np.maximum(2 * t - 1, 0), np.maximum(1 - 2 * t, 0)  # by halves
+  cos, sin = np.cos(2 * np.pi * t), np.sin(2 * np.pi * t)
+  # An eyelet beyond the start in the first half, then the line.
+  turn = np.minimum(2 * t, 1) * 2 * np.pi
+  eye_cos, eye_sin = np.cos(turn) - 1, np.sin(turn)
+  kinds = (
+    (r, zero, zero, t),  # line
+    (fro, 1 - to - fro, zero, to),  # corner
+    (r * r, 2 * t * r, zero, t * t),  # arc
+    (r**3, 3 * r * r * t, 3 * r * t * t, t**3),  # wave
+    ((1 + cos - sin) / 2, sin, zero, (1 - cos - sin) / 2),  # ellipse
+    (
+      1 - to - 0.25 * eye_cos - 1.25 * eye_sin,
+      eye_sin,
+      zero,
+      to + 0.25 * eye_cos + 0.25 * eye_sin,
+    ),
+  )
+  return np.stack([np.stack(k, axis=-1) for k in kinds]).astype(np.float32)
+
+
+_BASES = _bases()
+# How often each kind is drawn: ellipses half as often as lines and arcs.
+_KINDS = np.array([0, 0, 1, 2, 2, 3, 4, 5])
+# Where the two inner control points lie, per kind: (along, across) the stroke.
+_INNER = np.array(
+  [
+    [[0.3, 0], [0.7, 0]],
+    [[0.5, 1], [0.5, 1]],
+    [[0.5, 2], [0.5, 2]],
+    [[0.3, 2.5], [0.7, -2.5]],
+    [[0.5, 1], [0.5, 1]],
+    [[-0.25, 0.7], [0.5, 0]],
+  ],
+  np.float32,
+)
