@@ -9,7 +9,8 @@ two arrays.
 import abc
 import collections
 import dataclasses
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
+from collections.abc import Sequence
 from typing import NamedTuple
 
 import numpy as np

@@ -17,7 +17,9 @@ import os
 import numpy as np
 import tensorflow as tf
 
-from datasets import client_data, errors, omniglot_files
+from datasets import client_data
+from datasets import errors
+from datasets import omniglot_files
 
 # Decoding this many drawings at a time takes 60 MB, whatever is asked for.
 _CHUNK = 1024

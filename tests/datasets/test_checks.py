@@ -3,7 +3,8 @@
 import numpy as np
 import pytest
 
-from datasets import checks, errors
+from datasets import checks
+from datasets import errors
 
 
 def test_labels_in_range_pass():

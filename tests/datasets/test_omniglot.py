@@ -10,7 +10,9 @@ import numpy as np
 import pytest
 from PIL import Image
 
-from datasets import errors, omniglot, omniglot_files
+from datasets import errors
+from datasets import omniglot
+from datasets import omniglot_files
 
 COUNTS = omniglot_files.Counts(
   background=3, evaluation=2, alphabets=3, drawers=4
