@@ -16,6 +16,7 @@ from tff_xc.algorithms import registry as algorithms
 from tff_xc.measure import communication
 from tff_xc.measure import curves
 from tff_xc.measure import evaluation
+from tff_xc.measure import groups
 from tff_xc.measure import run_files
 from tff_xc.measure import tables
 from tff_xc.runtime import registry as runtimes
@@ -57,14 +58,17 @@ def build_process(config: Mapping, loaded: task_lib.Loaded):
 
 def run(config: Mapping[str, Any], run_dir: str) -> dict[str, Any]:
   """Trains as configured, in `run_dir`; prints and returns the summary."""
-  directory = run_directory.RunDirectory(run_dir, config)
+  # Everything that may refuse its input comes before the first write.
+  run_directory.check_config(run_dir, config)
   task = tasks.get(config['task'])
   loaded = task.load(config['data_dir'], config['options'])
   process = build_process(config, loaded)
+  cohorts = _cohorts(config, loaded)
   runtimes.install(config['runtime'])
+  directory = run_directory.RunDirectory(run_dir, config)
   summary = experiment.run(
     process=process,
-    cohorts=_cohorts(config, loaded),
+    cohorts=cohorts,
     evaluate=evaluation.Evaluator(loaded.model, loaded.dataset, task.metrics),
     metrics=task.metrics,
     messages=_messages(config, loaded.model),
@@ -75,6 +79,6 @@ def run(config: Mapping[str, Any], run_dir: str) -> dict[str, Any]:
   )
   finished = run_files.read_run(run_dir)
   curves.plot_run(finished, directory.path / 'curves.png')
-  print(tables.as_text([finished]))
+  print(tables.to_text(tables.build_rows(groups.group_runs([finished]))))
   print(f'curves: {directory.path / "curves.png"}')
   return summary

@@ -202,6 +202,44 @@ def test_centralized_is_one_client_on_sgd():
   )
 
 
+def test_the_rounds_metrics_are_means_over_the_cohort():
+  """A rate so small that nothing moves: what is measured is the first model."""
+  process = fedss.build_fedss(
+    model=tiny.model(N),
+    max_positives=4,
+    negatives=4,
+    local_training=client_work.LocalTraining(1e-9, 64),
+  )
+  weights = process.initialize().weights
+  kernel, bias = (weights.encoder[name] for name in ('kernel', 'bias'))
+  losses, correct = [], []
+  for client in COHORTS[0]:
+    held = held_ids(4, client, 0)
+    own = np.unique(client.y)
+    terms, shift = numpy_fedss.terms_and_shift(
+      'fedss', held, own, client.y, N, True
+    )
+    target = [int(np.flatnonzero(held == label)[0]) for label in client.y]
+    rows = np.asarray(weights.class_table)[held]
+    loss, *_ = numpy_fedss.loss_and_gradients(
+      kernel, bias, rows, client.x, np.array(target), terms, shift, 4.0
+    )
+    unit = numpy_fedss.normalised(client.x @ np.asarray(kernel) + bias)
+    best = (unit @ numpy_fedss.normalised(rows).T).argmax(axis=1)
+    losses.append(loss * len(client.y))
+    correct.append((best == target).sum())
+  _, metrics = tiny.run(process, 1, cohort_of)
+  examples = sum(len(c.y) for c in COHORTS[0])
+  assert sum(correct) > 0
+  np.testing.assert_allclose(metrics['loss'], sum(losses) / examples, rtol=1e-5)
+  np.testing.assert_allclose(metrics['accuracy'], sum(correct) / examples)
+  rows = [len(np.unique(c.y)) + 4 for c in COHORTS[0]]
+  np.testing.assert_allclose(metrics['class_rows'], np.mean(rows), rtol=1e-6)
+  assert metrics['class_rows_largest'] == max(rows)
+  assert metrics['examples'] == examples
+  assert metrics['clients'] == len(COHORTS[0])
+
+
 def test_as_many_negatives_as_classes_is_refused():
   with pytest.raises(errors.InputError, match=r'--negatives=12.*fullsoftmax'):
     fedss.build_fedss(model=tiny.model(N), max_positives=4, negatives=N)

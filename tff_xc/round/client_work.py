@@ -101,7 +101,7 @@ def build_client_update(
       axis=1,
       output_type=tf.int32,
     )
-    correct = tf.reduce_sum(tf.cast(best == targets, tf.float32))
+    correct = tf.reduce_sum(tf.cast(tf.equal(best, targets), tf.float32))
     # An objective may leave a weight alone; its gradient is then zero.
     grads = tape.gradient(loss, params, unconnected_gradients='zero')
     return loss, correct, grads, encoder_state

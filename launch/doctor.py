@@ -1,0 +1,132 @@
+"""Is this machine able to run the project, and if not, what is to be done?
+
+  python -m launch.doctor
+
+Exit status: 0 all is well, 1 a problem was found.
+"""
+
+import os
+import pathlib
+import platform
+import sys
+from importlib import metadata
+
+try:
+  from absl import flags
+
+  from launch import app
+  from launch import machine
+  from launch import settings
+except ModuleNotFoundError as e:
+  sys.exit(
+    f'error: {e.name} is not installed for {sys.executable}: run `make venv`, '
+    'then `.venv/bin/python -m launch.doctor`'
+  )
+
+_ROOT = pathlib.Path(__file__).resolve().parents[1]
+_DATA_VARIABLE = 'TFF_XC_DATA'
+
+flags.DEFINE_string(
+  'data_dir',
+  None,
+  f'where data sets lie, one folder each; default ${_DATA_VARIABLE}, then '
+  f'{settings.DEFAULT_DATA_DIR}',
+)
+flags.DEFINE_float(
+  'worker_timeout_seconds',
+  60.0,
+  "how long TFF's worker may take to start",
+  lower_bound=1.0,
+)
+
+
+def _read(path: str) -> str:
+  try:
+    return pathlib.Path(path).read_text(encoding='utf-8')
+  except OSError:
+    return ''
+
+
+def _quick_checks() -> list[machine.Check]:
+  """What can be said without TensorFlow."""
+  chosen = flags.FLAGS.data_dir or os.environ.get(_DATA_VARIABLE)
+  return [
+    machine.check_python(sys.version_info[:3]),
+    machine.check_platform(
+      platform.system(), platform.machine(), _read('/proc/cpuinfo')
+    ),
+    machine.check_packages(
+      {d.metadata['Name']: d.version for d in metadata.distributions()},
+      machine.read_pins(_ROOT / 'requirements.txt'),
+    ),
+    machine.Check(
+      'revision', settings.environment()['git_revision'] or 'not a git checkout'
+    ),
+    machine.check_memory(
+      _read('/proc/meminfo'), pathlib.Path('/sys/fs/cgroup')
+    ),
+    machine.check_disk(pathlib.Path.cwd()),
+    machine.check_data(
+      pathlib.Path(chosen or settings.DEFAULT_DATA_DIR), chosen is not None
+    ),
+  ]
+
+
+def _tensorflow_checks() -> list[machine.Check]:
+  """What needs TensorFlow and TFF, which take seconds to import."""
+  try:
+    import tensorflow as tf
+    import tensorflow_federated as tff
+
+    from tff_xc.runtime import worker
+  except ImportError as e:
+    return [
+      machine.Check(
+        'import', str(e), 'install the packages anew with `make clean venv`'
+      )
+    ]
+
+  @tff.federated_computation(
+    tff.FederatedType(tf.int32.as_numpy_dtype, tff.CLIENTS)
+  )
+  def total(values):
+    return tff.federated_sum(values)
+
+  def add_up(seconds: float) -> int:
+    with (
+      worker.create_context(start_timeout_seconds=seconds) as context,
+      tff.framework.get_context_stack().install(context),
+    ):
+      return int(total([1, 2, 3]))
+
+  return [
+    machine.check_devices(
+      tf.config.list_physical_devices,
+      os.path.exists('/proc/driver/nvidia/version'),
+    ),
+    machine.check_worker(add_up, flags.FLAGS.worker_timeout_seconds),
+  ]
+
+
+def _print(check: machine.Check) -> None:
+  state = 'PROBLEM' if check.is_problem else 'ok'
+  print(f'{check.name:<12}{state:<9}{check.found}', flush=True)
+  if check.is_problem:
+    print(f'{"":<12}{"cure":<9}{check.cure}', flush=True)
+
+
+def main(arguments) -> None:
+  settings.refuse_arguments(arguments)
+  problems = 0
+  for find in (_quick_checks, _tensorflow_checks):
+    for check in find():
+      _print(check)
+      problems += check.is_problem
+  if problems:
+    print(f'{problems} problem{"s" if problems > 1 else ""} found')
+    sys.exit(1)
+  print('all is well')
+
+
+if __name__ == '__main__':
+  app.run(main, __doc__)

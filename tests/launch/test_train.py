@@ -1,0 +1,226 @@
+"""The commands as a person types them: runs, resumes, and refuses bad input."""
+
+import csv
+import json
+import os
+import pathlib
+import signal
+import subprocess
+import sys
+import time
+
+import pytest
+
+ROOT = pathlib.Path(__file__).parents[2]
+SMALL = (
+  '--task=glyphs',
+  '--clients_per_round=3',
+  '--eval_every=4',
+  '--checkpoint_every=3',
+  '--negatives=5',
+  '--algorithm=fedss',
+)
+
+
+def command(module, *flags):
+  return [sys.executable, '-m', f'launch.{module}', *map(str, flags)]
+
+
+def call(module, *flags, **more):
+  return subprocess.run(
+    command(module, *flags),
+    cwd=ROOT,
+    capture_output=True,
+    text=True,
+    timeout=300,
+    check=False,
+    **more,
+  )
+
+
+def metrics(run_dir):
+  with open(run_dir / 'metrics.csv') as file:
+    return [
+      {k: v for k, v in row.items() if k != 'seconds'}
+      for row in csv.DictReader(file)
+    ]
+
+
+@pytest.fixture(scope='module')
+def finished(tmp_path_factory):
+  """An uninterrupted run of ten rounds."""
+  run_dir = tmp_path_factory.mktemp('runs') / 'finished'
+  done = call('train', *SMALL, '--rounds=10', f'--run_dir={run_dir}')
+  assert done.returncode == 0, done.stderr
+  return run_dir, done
+
+
+def test_a_run_leaves_its_files(finished):
+  run_dir, done = finished
+  for name in ('config.json', 'metrics.csv', 'summary.json', 'curves.png'):
+    assert (run_dir / name).stat().st_size > 0
+  assert any((run_dir / 'tensorboard').iterdir())
+  assert 'Traceback' not in done.stderr
+  assert str(run_dir / 'curves.png') in done.stdout
+
+
+def test_metrics_have_constant_columns_and_every_round(finished):
+  rows = metrics(finished[0])
+  assert [int(r['round']) for r in rows] == list(range(1, 11))
+  assert all(None not in r and None not in r.values() for r in rows)
+  evaluated = [int(r['round']) for r in rows if r['top1'] != 'nan']
+  assert evaluated == [4, 8, 10]
+
+
+def test_the_summary_is_machine_readable(finished):
+  summary = json.loads((finished[0] / 'summary.json').read_text())
+  rows = metrics(finished[0])
+  assert summary['rounds'] == 10
+  assert summary['final']['top1'] == float(rows[-1]['top1'])
+  assert summary['best']['top1'] == max(
+    float(r['top1']) for r in rows if r['top1'] != 'nan'
+  )
+  assert 0 <= summary['final']['train_top1'] <= 1
+  assert summary['seconds_per_round_median'] > 0
+  # Own classes and five negatives; 64 floats a row, ids twice, one weight.
+  held = summary['class_rows_requested_mean']
+  encoder_bytes = 4 * (288 + 3 * 9216 + 256 + 288 * 64 + 64)
+  down = summary['bytes_down_per_client_round']
+  assert down == pytest.approx(encoder_bytes + held * 64 * 4)
+  assert summary['bytes_up_per_client_round'] == pytest.approx(
+    down + 4 + held * 8
+  )
+
+
+def test_kill_9_and_resume_gives_the_same_metrics(finished, tmp_path):
+  run_dir = tmp_path / 'killed'
+  flags = (*SMALL, '--rounds=10', f'--run_dir={run_dir}')
+  running = subprocess.Popen(
+    command('train', *flags),
+    cwd=ROOT,
+    stdout=subprocess.DEVNULL,
+    stderr=subprocess.DEVNULL,
+  )
+  deadline = time.monotonic() + 200
+  while time.monotonic() < deadline and running.poll() is None:
+    if (run_dir / 'metrics.csv').exists() and len(metrics(run_dir)) >= 5:
+      break
+    time.sleep(0.02)
+  running.send_signal(signal.SIGKILL)
+  running.wait()
+  assert len(metrics(run_dir)) < 10, 'it was not killed in time'
+  with open(run_dir / 'metrics.csv', 'a') as file:
+    file.write('9,0.5,0')  # As if the kill had cut a line short.
+  done = call('train', *flags)
+  assert done.returncode == 0, done.stderr
+  assert metrics(run_dir) == metrics(finished[0])
+
+
+def test_a_damaged_newest_checkpoint_falls_back(finished, tmp_path):
+  run_dir = tmp_path / 'damaged'
+  flags = (*SMALL, f'--run_dir={run_dir}')
+  assert call('train', *flags, '--rounds=8').returncode == 0
+  checkpoints = run_dir / 'checkpoints'
+  newest = max(checkpoints.iterdir(), key=lambda p: int(p.name.split('_')[1]))
+  assert newest.name == 'round_8'
+  for file in newest.rglob('*'):
+    if file.is_file():
+      os.truncate(file, file.stat().st_size // 2)
+  done = call('train', *flags, '--rounds=10')
+  assert done.returncode == 0, done.stderr
+  assert 'round 8 is damaged' in done.stderr
+  # The run of 8 rounds evaluated its last round too, as the one of 10 did.
+  assert metrics(run_dir) == metrics(finished[0])
+
+
+def test_another_configuration_is_refused_and_nothing_changes(finished):
+  run_dir, _ = finished
+  before = (run_dir / 'config.json').read_bytes()
+  refused = call(
+    'train', *SMALL, '--rounds=10', '--seed=1', f'--run_dir={run_dir}'
+  )
+  assert_one_sentence(refused, 'seed was 0 and is 1')
+  assert (run_dir / 'config.json').read_bytes() == before
+
+
+def test_evaluate_gives_the_final_metrics_and_a_confusion_matrix(finished):
+  run_dir, _ = finished
+  done = call('evaluate', f'--run_dir={run_dir}')
+  assert done.returncode == 0, done.stderr
+  evaluation = json.loads((run_dir / 'evaluation.json').read_text())
+  summary = json.loads((run_dir / 'summary.json').read_text())
+  assert evaluation['metrics'] == summary['final']
+  lines = (run_dir / 'confusion.csv').read_text().splitlines()
+  assert lines[0].startswith('class,')
+  counts = [list(map(int, line.split(',')[1:])) for line in lines[1:]]
+  correct = sum(counts[i][i] for i in range(len(counts)))
+  total = sum(map(sum, counts))
+  assert evaluation['client_top1'] == pytest.approx(correct / total)
+  assert (run_dir / 'confusion.png').stat().st_size > 0
+  refused = call('evaluate', f'--run_dir={run_dir}', '--client=nobody')
+  assert_one_sentence(refused, 'no such client')
+
+
+def assert_one_sentence(done, expected):
+  assert done.returncode == 2, done.stderr
+  assert 'Traceback' not in done.stderr
+  message = [line for line in done.stderr.splitlines() if line]
+  assert len(message) == 1, done.stderr
+  assert message[0].startswith('error: ')
+  assert expected in message[0]
+
+
+@pytest.mark.parametrize(
+  ('flags', 'expected'),
+  [
+    (['--algorithm=fedss'], '--task is missing: glyphs'),
+    (['--task=glyphs'], '--algorithm is missing: fedss'),
+    (['--task=mnist', '--algorithm=fedss'], "unknown task 'mnist'"),
+    (['--task=glyphs', '--algorithm=x'], "unknown algorithm 'x'"),
+    (
+      ['--task=glyphs', '--algorithm=posonly', '--negatives=5'],
+      'posonly, which',
+    ),
+    ([*SMALL, '--nonsense=1'], "Unknown command line flag 'nonsense'"),
+    ([*SMALL, '--batch_size=many'], '--batch_size=many'),
+    ([*SMALL, '--batch_size=0'], 'at least 1'),
+    ([*SMALL, '--rounds=0'], '--rounds=0'),
+    ([*SMALL, '--seed=-1'], '--seed=-1'),
+    ([*SMALL, 'extra'], "'extra' is no flag"),
+    ([*SMALL, '--runtime=cloud'], 'worker'),
+    (
+      ['--task=glyphs', '--algorithm=centralized', '--clients_per_round=2'],
+      'has no clients',
+    ),
+  ],
+)
+def test_bad_flags_answer_in_one_sentence_without_tensorflow(flags, expected):
+  started = time.monotonic()
+  done = call('train', *flags)
+  assert_one_sentence(done, expected)
+  assert time.monotonic() - started < 3  # TensorFlow alone takes longer.
+
+
+def test_help_names_every_hyperparameter():
+  done = call('train', '--help')
+  assert done.returncode == 0
+  for name in ('--negatives', '--server_beta_1', '--logit_scale', '--task'):
+    assert name in done.stdout
+
+
+@pytest.mark.parametrize(
+  ('flags', 'expected'),
+  [
+    (['--task=omniglot', '--algorithm=fedss', '--data_dir=/nowhere'], 'nowhere'),
+    ([*SMALL[1:-2], '--task=glyphs', '--algorithm=fedss', '--negatives=200'],
+     '--negatives=200'),
+    ([*SMALL, '--clients_per_round=1000'], 'has only 100 clients'),
+  ],
+)  # fmt: skip
+def test_bad_input_found_with_the_data_leaves_nothing(
+  flags, expected, tmp_path
+):
+  run_dir = tmp_path / 'refused'
+  done = call('train', *flags, f'--run_dir={run_dir}')
+  assert_one_sentence(done, expected)
+  assert not run_dir.exists()
