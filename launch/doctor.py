@@ -8,6 +8,7 @@ Exit status: 0 all is well, 1 a problem was found.
 import os
 import pathlib
 import platform
+import re
 import sys
 from importlib import metadata
 
@@ -47,6 +48,11 @@ def _read(path: str) -> str:
     return ''
 
 
+def _canonical(name: str) -> str:
+  """A distribution's name as requirements files write it (PEP 503)."""
+  return re.sub(r'[-_.]+', '-', name).lower()
+
+
 def _quick_checks() -> list[machine.Check]:
   """What can be said without TensorFlow."""
   chosen = flags.FLAGS.data_dir or os.environ.get(_DATA_VARIABLE)
@@ -56,7 +62,7 @@ def _quick_checks() -> list[machine.Check]:
       platform.system(), platform.machine(), _read('/proc/cpuinfo')
     ),
     machine.check_packages(
-      {d.metadata['Name']: d.version for d in metadata.distributions()},
+      {_canonical(d.name): d.version for d in metadata.distributions()},
       machine.read_pins(_ROOT / 'requirements.txt'),
     ),
     machine.Check(
@@ -75,6 +81,7 @@ def _quick_checks() -> list[machine.Check]:
 def _tensorflow_checks() -> list[machine.Check]:
   """What needs TensorFlow and TFF, which take seconds to import."""
   try:
+    import numpy as np
     import tensorflow as tf
     import tensorflow_federated as tff
 
@@ -86,9 +93,7 @@ def _tensorflow_checks() -> list[machine.Check]:
       )
     ]
 
-  @tff.federated_computation(
-    tff.FederatedType(tf.int32.as_numpy_dtype, tff.CLIENTS)
-  )
+  @tff.federated_computation(tff.FederatedType(np.int32, tff.CLIENTS))
   def total(values):
     return tff.federated_sum(values)
 

@@ -1,0 +1,219 @@
+"""The doctor finds what is wrong with a machine and names the cure."""
+
+import os
+import pathlib
+import shutil
+import subprocess
+import sys
+import time
+import types
+
+import pytest
+
+from datasets import errors
+from launch import machine
+
+_ROOT = pathlib.Path(__file__).parents[2]
+_AVX = 'model name: x\nflags\t\t: fpu avx avx2\n'
+_PINS = {'tensorflow-cpu': '2.14.1', 'tensorflow': '2.14.1', 'numpy': '1.25.2'}
+_INSTALLED = {
+  'tensorflow-cpu': '2.14.1',
+  'numpy': '1.25.2',
+  **dict.fromkeys(
+    (
+      'tensorflow-federated',
+      'tensorflow-addons',
+      'tensorflow-datasets',
+      'scikit-learn',
+      'pandas',
+    ),
+    '1',
+  ),
+}
+
+
+def _doctor(*flags, **env):
+  return subprocess.run(
+    [sys.executable, '-m', 'launch.doctor', *flags],
+    cwd=_ROOT,
+    env={**os.environ, **env},
+    stdin=subprocess.DEVNULL,
+    capture_output=True,
+    text=True,
+    timeout=300,
+  )
+
+
+def _rows(text):
+  return {line[:12].strip(): line[12:].split(None, 1) for line in text}
+
+
+def test_names_a_problem_and_still_checks_the_rest(tmp_path):
+  done = _doctor(f'--data_dir={tmp_path}')
+  assert done.stderr == ''
+  *lines, last = done.stdout.splitlines()
+  rows = _rows(lines)
+  assert done.returncode == 1
+  assert rows['data'][0] == 'PROBLEM'
+  assert last.endswith('found')
+  state, found = rows['TFF worker']
+  assert state == 'ok'
+  assert found.startswith('answers after')
+  version = '.'.join(map(str, sys.version_info[:3]))
+  assert rows['Python'] == ['ok', version]
+  assert 'tensorflow-federated 0.87.0' in rows['packages'][1]
+
+
+@pytest.mark.parametrize(
+  ('flag', 'status', 'word'),
+  [
+    ('--help', 0, '--data_dir'),
+    ('--worker_timeout_seconds=0', 2, 'error: '),
+    ('--no_such_flag', 2, 'error: '),
+    ('stray', 2, 'error: '),
+  ],
+)
+def test_help_and_flag_errors_answer_without_tensorflow(flag, status, word):
+  code = (
+    'import runpy, sys; sys.argv = ["doctor", sys.argv[1]]\n'
+    'try: runpy.run_module("launch.doctor", run_name="__main__")\n'
+    'finally: assert "tensorflow" not in sys.modules'
+  )
+  done = subprocess.run(
+    [sys.executable, '-c', code, flag],
+    cwd=_ROOT,
+    capture_output=True,
+    text=True,
+  )
+  assert done.returncode == status
+  assert word in done.stdout + done.stderr
+  assert 'Traceback' not in done.stderr
+  assert done.stderr.count('\n') == (status == 2)
+
+
+def test_without_the_packages_it_says_how_to_get_them():
+  done = subprocess.run(
+    [sys.executable, '-S', '-m', 'launch.doctor'],
+    cwd=_ROOT,
+    env={k: v for k, v in os.environ.items() if k != 'PYTHONPATH'},
+    capture_output=True,
+    text=True,
+  )
+  assert done.returncode == 1
+  assert done.stderr.startswith('error: absl is not installed')
+  assert done.stderr.count('\n') == 1
+
+
+@pytest.mark.parametrize(
+  ('version', 'is_problem'),
+  [
+    ((3, 9, 18), True),
+    ((3, 10, 0), False),
+    ((3, 11, 7), False),
+    ((3, 12, 1), True),
+  ],
+)
+def test_python(version, is_problem):
+  assert machine.check_python(version).is_problem == is_problem
+
+
+@pytest.mark.parametrize(
+  ('system', 'processor', 'cpuinfo', 'cure'),
+  [
+    ('Linux', 'x86_64', _AVX, ''),
+    ('Linux', 'x86_64', 'flags : fpu avxes\n', 'AVX'),
+    ('Linux', 'aarch64', '', 'Linux on x86-64'),
+    ('Darwin', 'x86_64', '', 'Linux on x86-64'),
+  ],
+)
+def test_platform(system, processor, cpuinfo, cure):
+  check = machine.check_platform(system, processor, cpuinfo)
+  assert check.is_problem == bool(cure)
+  assert cure in check.cure
+
+
+def test_packages_are_compared_with_the_pins():
+  assert not machine.check_packages(_INSTALLED, _PINS).is_problem
+  wrong = machine.check_packages({**_INSTALLED, 'numpy': '2.0.0'}, _PINS)
+  assert wrong.cure.endswith('expected numpy 1.25.2')
+  assert 'numpy 2.0.0' in wrong.found
+  missing = machine.check_packages(
+    {k: v for k, v in _INSTALLED.items() if k != 'tensorflow-cpu'}, _PINS
+  )
+  assert missing.cure.endswith('expected tensorflow-cpu 2.14.1')
+
+
+def test_the_full_tensorflow_stands_in_for_the_small_one():
+  installed = {**_INSTALLED, 'tensorflow': '2.14.1'}
+  del installed['tensorflow-cpu']
+  assert not machine.check_packages(installed, _PINS).is_problem
+
+
+def test_pins_are_read_from_the_requirements_file(tmp_path):
+  file = tmp_path / 'requirements.txt'
+  file.write_text(
+    '# numpy==0\nnumpy==1.25.2 \\\n    --hash=sha256:00\n    # via x\n'
+    'jaxlib==0.4.20 ; python_version > "3"\n'
+  )
+  assert machine.read_pins(file) == {'numpy': '1.25.2', 'jaxlib': '0.4.20'}
+
+
+def test_memory_is_what_machine_and_container_leave(tmp_path):
+  plenty = 'MemTotal: 9 kB\nMemAvailable:    8388608 kB\n'
+  check = machine.check_memory(plenty, tmp_path)
+  assert (check.found, check.is_problem) == ('8.0 GiB free', False)
+  assert machine.check_memory('MemAvailable: 1048576 kB', tmp_path).is_problem
+  assert not machine.check_memory('', tmp_path).is_problem
+
+  (tmp_path / 'memory.max').write_text('max\n')
+  assert machine.check_memory(plenty, tmp_path).found == '8.0 GiB free'
+  (tmp_path / 'memory.max').write_text(f'{4 * machine.GIB}\n')
+  (tmp_path / 'memory.current').write_text(f'{3 * machine.GIB}\n')
+  check = machine.check_memory(plenty, tmp_path)
+  assert (check.found, check.is_problem) == ('1.0 GiB free', True)
+
+
+def test_disk(monkeypatch, tmp_path):
+  for gib, is_problem in ((0.5, True), (10, False)):
+    usage = types.SimpleNamespace(free=int(gib * machine.GIB))
+    monkeypatch.setattr(shutil, 'disk_usage', lambda _, usage=usage: usage)
+    check = machine.check_disk(tmp_path)
+    assert check.found.startswith(f'{gib:.1f} GiB')
+    assert check.is_problem == is_problem
+
+
+def test_data_is_a_problem_only_where_someone_chose_the_directory(tmp_path):
+  assert not machine.check_data(tmp_path / 'no', is_chosen=False).is_problem
+  assert machine.check_data(tmp_path / 'no', is_chosen=True).is_problem
+  (tmp_path / 'omniglot').mkdir()
+  assert machine.check_data(tmp_path, is_chosen=True).is_problem
+  (tmp_path / 'omniglot' / 'x.npz').touch()
+  check = machine.check_data(tmp_path, is_chosen=True)
+  assert check.found == f'omniglot in {tmp_path}'
+  assert not check.is_problem
+
+
+def test_devices():
+  two = {'GPU': ['a', 'b'], 'CPU': ['c']}.__getitem__
+  assert machine.check_devices(two, True).found == 'CPU and 2 GPU'
+  assert 'venv-gpu' in machine.check_devices(lambda _: [], True).found
+  assert machine.check_devices(lambda _: [], False).found == 'CPU; no GPU'
+
+
+def test_worker():
+  def fails(seconds):
+    raise errors.InputError(f'no answer in {seconds:g}: do this')
+
+  assert not machine.check_worker(lambda _: 6, 1).is_problem
+  assert machine.check_worker(lambda _: 5, 1).is_problem
+  assert machine.check_worker(fails, 3).cure == 'no answer in 3: do this'
+
+
+def test_help_takes_less_than_a_second():
+  def seconds():
+    start = time.monotonic()
+    assert _doctor('--help').returncode == 0
+    return time.monotonic() - start
+
+  # The best of several, because other work may hold the cores.
+  assert min(seconds() for _ in range(5)) < 1
