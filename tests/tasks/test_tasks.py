@@ -1,0 +1,47 @@
+"""Tasks: defaults that algorithms take, and data that models fit."""
+
+import pytest
+
+from datasets import errors
+from tasks import registry
+from tasks import task as task_lib
+from tff_xc.algorithms import hyperparameters as hp
+from tff_xc.algorithms import registry as algorithms
+
+OPTIONS = {name: option.default for name, option in task_lib.OPTIONS.items()}
+
+
+@pytest.mark.parametrize('name', registry.TASKS)
+@pytest.mark.parametrize('algorithm', algorithms.ALGORITHMS)
+def test_defaults_resolve_for_every_algorithm(name, algorithm):
+  task = registry.get(name)
+  taken = algorithms.get(algorithm).hyperparameters
+  values = hp.resolve(taken, {}, task.hyperparameters(algorithm), algorithm)
+  assert values['client_learning_rate'] == 0.1
+  for defaults in (task.defaults, *task.by_algorithm.values()):
+    assert set(defaults) <= set(hp.HYPERPARAMETERS)
+
+
+@pytest.mark.parametrize('name', [n for n in registry.TASKS if n != 'omniglot'])
+def test_glyph_tasks_load_what_they_say(name):
+  task = registry.get(name)
+  dataset, model = task.load('', OPTIONS)
+  assert dataset.name == name
+  assert model.num_classes == dataset.num_classes
+  assert model.encoder.example_spec == dataset.train.element_type_structure['x']
+  if 'top1' in task.metrics:
+    assert dataset.test is not None
+  if 'map@10' in task.metrics:
+    assert dataset.retrieval is not None
+  assert task.clients_per_round <= len(dataset.train.client_ids)
+
+
+def test_omniglot_from_the_real_file(data_dir):
+  dataset, model = registry.get('omniglot').load(str(data_dir), OPTIONS)
+  assert len(dataset.train.client_ids) == 480
+  assert model.num_classes == 964
+
+
+def test_an_unknown_task_names_the_known_ones():
+  with pytest.raises(errors.InputError, match='glyphs-landmarks'):
+    registry.get('glyph')
