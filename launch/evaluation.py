@@ -39,7 +39,9 @@ def run(run_dir: str, data_dir: str | None, client: str | None) -> dict:
     raise errors.InputError(
       f'{run_dir} has no checkpoint yet; start launch.train on it again'
     )
-  evaluator = evaluation.Evaluator(loaded.model, loaded.dataset, task.metrics)
+  evaluator = evaluation.Evaluator(
+    loaded.model, loaded.dataset, task.metrics_of(loaded.dataset)
+  )
   measured = evaluator(state.weights)
   x, y = clients.examples(client)
   predictions = evaluator.predict(state.weights, x)

@@ -64,13 +64,14 @@ def run(config: Mapping[str, Any], run_dir: str) -> dict[str, Any]:
   loaded = task.load(config['data_dir'], config['options'])
   process = build_process(config, loaded)
   cohorts = _cohorts(config, loaded)
+  metrics = task.metrics_of(loaded.dataset)
   runtimes.install(config['runtime'])
   directory = run_directory.RunDirectory(run_dir, config)
   summary = experiment.run(
     process=process,
     cohorts=cohorts,
-    evaluate=evaluation.Evaluator(loaded.model, loaded.dataset, task.metrics),
-    metrics=task.metrics,
+    evaluate=evaluation.Evaluator(loaded.model, loaded.dataset, metrics),
+    metrics=metrics,
     messages=_messages(config, loaded.model),
     schedule=experiment.Schedule(
       config['rounds'], config['eval_every'], config['checkpoint_every']

@@ -8,12 +8,6 @@ import functools
 
 from tasks import task
 
-_FROM_SCRATCH = {
-  'client_learning_rate': 0.1,
-  'server_optimizer': 'adam',
-  'server_learning_rate': 0.003,
-}
-
 
 def _load(preset, data_dir, options):
   del data_dir  # Drawn, not read.
@@ -34,7 +28,7 @@ def _task(
     rounds=rounds,
     clients_per_round=clients_per_round,
     eval_every=eval_every,
-    defaults={**_FROM_SCRATCH, **more},
+    defaults={**task.FROM_SCRATCH, **more},
   )
 
 

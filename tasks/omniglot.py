@@ -24,11 +24,7 @@ TASKS = (
     rounds=1000,
     clients_per_round=32,
     eval_every=50,
-    defaults={
-      'client_learning_rate': 0.1,
-      'server_optimizer': 'adam',
-      'server_learning_rate': 0.003,
-    },
+    defaults=task.FROM_SCRATCH,
     # As many examples as a federated round sees, 32 clients of 32 on average.
     by_algorithm={'centralized': {'steps_per_round': 32}},
     data='omniglot/omniglot_1623.npz or images_background and'

@@ -1,11 +1,12 @@
 """The tasks by name. Free of TensorFlow."""
 
 from datasets import errors
+from tasks import arrays
 from tasks import glyphs
 from tasks import omniglot
 from tasks import task
 
-TASKS = {t.name: t for t in (*glyphs.TASKS, *omniglot.TASKS)}
+TASKS = {t.name: t for t in (*glyphs.TASKS, *omniglot.TASKS, *arrays.TASKS)}
 
 
 def get(name: str) -> task.Task:

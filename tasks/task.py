@@ -20,6 +20,14 @@ OPTIONS: Mapping[str, hp.Hyperparameter] = {
   )
 }
 
+# Hyper-parameters that train the small encoder from scratch within hundreds of
+# rounds; the papers start from pretrained encoders, with SGD and momentum.
+FROM_SCRATCH: Mapping[str, Any] = {
+  'client_learning_rate': 0.1,
+  'server_optimizer': 'adam',
+  'server_learning_rate': 0.003,
+}
+
 
 class Loaded(NamedTuple):
   """A task's parts that need TensorFlow.
@@ -42,7 +50,8 @@ class Task:
     summary: one line for `--help`.
     load: (data_dir, options by name) -> `Loaded`. The data do not depend on
       a run's seed.
-    metrics: what is measured, the headline metric first.
+    metrics: what is measured where the data set has examples for it, the
+      headline metric first.
     rounds: default number of rounds.
     clients_per_round: default K.
     eval_every: default rounds between evaluations.
@@ -66,20 +75,28 @@ class Task:
   options: tuple[str, ...] = ('embedding_dim', 'logit_scale')
   data: str = ''
 
+  def metrics_of(self, dataset) -> tuple[str, ...]:
+    """Returns the metrics that `dataset` has examples for."""
+    missing = set() if dataset.test else {'top1'}
+    missing |= set() if dataset.retrieval else {'map@10', 'map@r'}
+    return tuple(m for m in self.metrics if m not in missing)
+
   def hyperparameters(self, algorithm: str) -> dict[str, Any]:
     """Returns this task's defaults for `algorithm`."""
     return {**self.defaults, **self.by_algorithm.get(algorithm, {})}
 
 
 def build_handwriting_model(dataset, options: Mapping):
-  """Returns the conv encoder with cosine head for a handwriting data set."""
+  """Returns the small conv encoder with cosine head for a set of images."""
   from tff_xc import classifier
   from tff_xc.encoders import conv
 
   spec = dataset.train.element_type_structure['x']
   return classifier.EmbeddingClassifier(
     encoder=conv.build_conv_encoder(
-      image_size=spec.shape[0], embedding_dim=options['embedding_dim']
+      image_size=spec.shape[0],
+      channels=spec.shape[2] if spec.shape.rank == 3 else None,
+      embedding_dim=options['embedding_dim'],
     ),
     head=classifier.CosineHead(options['logit_scale']),
     num_classes=dataset.num_classes,

@@ -38,6 +38,18 @@ def test_the_embedding_has_the_dimension_asked_for(image_size):
   assert state == {}
 
 
+def test_channels_are_the_last_axis():
+  grey, colour = (
+    conv.build_conv_encoder(image_size=8, channels=c) for c in (None, 3)
+  )
+  assert grey.example_spec.shape == [8, 8]
+  assert colour.example_spec.shape == [8, 8, 3]
+  weights = colour.init(tf.constant([0, 1]))
+  x = RANDOM.integers(0, 256, size=(2, 8, 8, 3), dtype=np.uint8)
+  embeddings, _ = colour.apply(weights, {}, x, training=False, seed=None)
+  assert embeddings.shape == [2, 64]
+
+
 def test_every_weight_gets_a_gradient():
   encoder = conv.build_conv_encoder()
   weights = encoder.init(tf.constant([0, 1]))

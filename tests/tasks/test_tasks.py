@@ -1,5 +1,6 @@
 """Tasks: defaults that algorithms take, and data that models fit."""
 
+import numpy as np
 import pytest
 
 from datasets import errors
@@ -22,7 +23,9 @@ def test_defaults_resolve_for_every_algorithm(name, algorithm):
     assert set(defaults) <= set(hp.HYPERPARAMETERS)
 
 
-@pytest.mark.parametrize('name', [n for n in registry.TASKS if n != 'omniglot'])
+@pytest.mark.parametrize(
+  'name', [n for n in registry.TASKS if n.startswith('glyphs')]
+)
 def test_glyph_tasks_load_what_they_say(name):
   task = registry.get(name)
   dataset, model = task.load('', OPTIONS)
@@ -40,6 +43,20 @@ def test_omniglot_from_the_real_file(data_dir):
   dataset, model = registry.get('omniglot').load(str(data_dir), OPTIONS)
   assert len(dataset.train.client_ids) == 480
   assert model.num_classes == 964
+
+
+def test_arrays_measures_what_the_file_has_examples_for(tmp_path):
+  random = np.random.default_rng(0)
+  content = {
+    'x': random.integers(0, 256, (9, 16, 16, 3), dtype=np.uint8),
+    'y': np.arange(9) % 4,
+    'client': np.arange(9) % 2,
+  }
+  np.savez(tmp_path / 'mine.npz', **content)
+  task = registry.get('arrays')
+  dataset, model = task.load(str(tmp_path / 'mine.npz'), OPTIONS)
+  assert model.num_classes == 4
+  assert task.metrics_of(dataset) == ('train_top1',)
 
 
 def test_an_unknown_task_names_the_known_ones():

@@ -55,31 +55,35 @@ def group_norm(
 def build_conv_encoder(
   *,
   image_size: int = 28,
+  channels: int | None = None,
   filters: int = 32,
   groups: int = 8,
   embedding_dim: int = 64,
 ) -> encoder_lib.Encoder:
-  """Returns the encoder; examples are uint8 [image_size, image_size], ink 255.
+  """Returns the encoder; examples are uint8 images.
 
   Args:
     image_size: pixels a side; at least 8.
+    channels: None for examples [image_size, image_size], else
+      [image_size, image_size, channels].
     filters: channels of every convolution; a multiple of `groups`.
     groups: groups of the normalisation.
     embedding_dim: d.
   """
   side = image_size // 8
+  shape = [image_size, image_size, *([channels] if channels else [])]
   flat = side * side * filters
 
   def init(seed):
     weights = collections.OrderedDict()
-    channels = 1
+    inputs = channels or 1
     for i in range(len(_POOLED)):
       weights[f'conv{i}/kernel'] = initializers.he_normal(
-        initializers.fold(seed, i), [3, 3, channels, filters]
+        initializers.fold(seed, i), [3, 3, inputs, filters]
       )
       weights[f'conv{i}/scale'] = tf.ones([filters])
       weights[f'conv{i}/offset'] = tf.zeros([filters])
-      channels = filters
+      inputs = filters
     weights['dense/kernel'] = initializers.he_normal(
       initializers.fold(seed, len(_POOLED)), [flat, embedding_dim]
     )
@@ -88,7 +92,8 @@ def build_conv_encoder(
 
   def apply(trainable, non_trainable, x, training, seed):
     del training, seed  # Nothing here is random or differs in training.
-    h = tf.cast(x, tf.float32)[..., None] / 255.0
+    h = tf.cast(x, tf.float32) / 255.0
+    h = h if channels else h[..., None]
     for i, pooled in enumerate(_POOLED):
       h = tf.nn.conv2d(h, trainable[f'conv{i}/kernel'], 1, 'SAME')
       if pooled:
@@ -101,7 +106,7 @@ def build_conv_encoder(
     ], non_trainable
 
   return encoder_lib.Encoder(
-    example_spec=tf.TensorSpec([image_size, image_size], tf.uint8),
+    example_spec=tf.TensorSpec(shape, tf.uint8),
     embedding_dim=embedding_dim,
     init=init,
     apply=apply,

@@ -1,0 +1,26 @@
+"""One's own images, from a `.npz` file: see `datasets.arrays` for its form."""
+
+from tasks import task
+
+
+def _load(data_dir, options):
+  from datasets import arrays
+
+  dataset = arrays.load(data_dir)
+  return task.Loaded(dataset, task.build_handwriting_model(dataset, options))
+
+
+TASKS = (
+  task.Task(
+    name='arrays',
+    summary='your own images: --data_dir is a .npz with arrays x, y, client',
+    load=_load,
+    metrics=('top1', 'map@10', 'map@r', 'train_top1'),
+    rounds=300,
+    clients_per_round=16,
+    eval_every=20,
+    defaults=task.FROM_SCRATCH,
+    data='the path of a .npz with x uint8 [N, side, side(, channels)], y [N],'
+    ' client [N], and optionally test_x, test_y, retrieval_x, retrieval_y',
+  ),
+)
