@@ -101,10 +101,10 @@ class Checkpoints:
   def _read(self, version: int, like):
     expected = tf.nest.flatten(like)
     flat = asyncio.run(self._manager.load(version, [0] * len(expected)))
-    for new, old in zip(flat, expected, strict=True):
-      new, old = tf.convert_to_tensor(new), tf.convert_to_tensor(old)
-      if new.shape != old.shape or new.dtype != old.dtype:
-        raise ValueError(f'holds {new.shape} where {old.shape} was expected')
+    spec = lambda t: tf.TensorSpec.from_tensor(tf.convert_to_tensor(t))
+    for new, old in zip(map(spec, flat), map(spec, expected), strict=True):
+      if new != old:
+        raise ValueError(f'it holds {new} where {old} was expected')
     return tf.nest.pack_sequence_as(like, flat)
 
   def save(self, state, rounds_done: int) -> None:
