@@ -40,9 +40,9 @@ def test_a_clients_message_has_no_padding():
 def test_rows_average_over_the_cohort_or_over_their_holders():
   added = merge.add_by_id(SUMS)
   np.testing.assert_allclose(
-    merge.MeanOfRows().delta(added, tf.constant(100.0))[2], [0.14, 0.17]
+    merge.AddRows().delta(added, tf.constant(100.0))[2], [0.14, 0.17]
   )
-  renormalised = merge.MeanOfRows(row_renormalise=True)
+  renormalised = merge.AddRows(row_renormalise=True)
   np.testing.assert_allclose(
     renormalised.delta(added, tf.constant(100.0))[2], [1.4, 1.7]
   )
@@ -82,8 +82,8 @@ class _Halve:
   def initialize(self, table_spec):
     return tf.zeros([], tf.int32)
 
-  def next(self, state, table, class_ids):
-    return state + tf.size(class_ids), table / 2
+  def next(self, state, table, merged):
+    return state + tf.size(merged.ids), table / 2
 
 
 def one_step(of_server, total=4.0):
@@ -91,7 +91,12 @@ def one_step(of_server, total=4.0):
     lambda t: tf.TensorSpec(t.shape, t.dtype), WEIGHTS
   )
   return of_server.next(
-    of_server.initialize(specs), WEIGHTS, DELTA, ROWS, tf.constant(total)
+    of_server.initialize(specs),
+    WEIGHTS,
+    DELTA,
+    merge.AddRows().delta(ROWS, tf.constant(total)),
+    ROWS,
+    tf.constant(total),
   )
 
 
@@ -117,7 +122,9 @@ def test_momentum_moves_rows_that_nobody_sent():
   empty = merge.RowSums(
     tf.zeros([0], tf.int32), tf.zeros([0, 2]), tf.zeros([0])
   )
-  _, later = momentum.next(state, weights, DELTA, empty, tf.constant(4.0))
+  _, later = momentum.next(
+    state, weights, DELTA, empty.rows, empty, tf.constant(4.0)
+  )
   np.testing.assert_allclose(
     later.class_table - weights.class_table, [[0, 0], [0.45, 0.9], [0, 0]],
     rtol=1e-5,

@@ -60,9 +60,9 @@ def build(
     arguments['server'] = server_lib.Server(
       encoder_optimizer=_server_optimizer(values),
       table_optimizer=_server_optimizer(values),
-      rows=merge.MeanOfRows(values.get('row_renormalise', False)),
     )
-  if 'row_renormalise' in registry.get(name).hyperparameters:
+  if 'row_renormalise' in values:
+    arguments['row_merge'] = merge.AddRows(values['row_renormalise'])
     arguments['max_positives'] = max_positives
   shared = (*hp.LOCAL_TRAINING, *hp.SERVER, *hp.SAMPLED_ROWS, *_OF_THE_COHORT)
   arguments.update({k: v for k, v in values.items() if k not in shared})

@@ -23,6 +23,7 @@ All builders share these arguments:
     has a static number of keys, 'max_positives + negatives', padded and masked.
   local_training: the clients' SGD (paper: batch 32, one epoch, rate 0.01).
   server: the server's step (paper: SGD, rate 1, momentum 0.9, dense).
+  row_merge: joins the rows (`tff_xc.round.merge.AddRows`).
   model_aggregator: joins the encoder's deltas, any `tff.aggregators` factory.
   seed: of everything random.
 and return a `tff.learning.templates.LearningProcess` (see
@@ -34,6 +35,7 @@ import tensorflow_federated as tff
 from datasets import errors
 from tff_xc import classifier
 from tff_xc.round import client_work
+from tff_xc.round import merge
 from tff_xc.round import objective
 from tff_xc.round import optimizers
 from tff_xc.round import process
@@ -50,6 +52,7 @@ def _build_sampled(
   max_positives: int,
   local_training: client_work.LocalTraining | None = None,
   server: server_lib.Server | None = None,
+  row_merge: merge.AddRows | None = None,
   model_aggregator: tff.aggregators.AggregationFactory | None = None,
   seed: int = 0,
 ) -> tff.learning.templates.LearningProcess:
@@ -64,6 +67,7 @@ def _build_sampled(
     objective=objective.HeldSoftmax(model.num_classes, correction, denominator),
     local_training=local_training or client_work.LocalTraining(),
     server=server or server_lib.Server(),
+    row_merge=row_merge,
     model_aggregator=model_aggregator,
     seed=seed,
   )

@@ -132,11 +132,14 @@ def build_sparse_sum(row_dim: int):
 
 
 @dataclasses.dataclass(frozen=True)
-class MeanOfRows:
-  """The mean row delta, averaged over the examples of the whole cohort.
+class AddRows:
+  """Row deltas are added up, and averaged over the whole cohort's examples.
 
   A client that does not hold a class counts as a zero delta (FedSS, Algorithm
   1, line 7, with n_tot over all K clients).
+
+  Another merge (one that keeps every client's rows side by side, say) gives the
+  same two methods; what it merges reaches the server's table steps.
 
   Attributes:
     row_renormalise: divide by the examples of the clients that hold the class
@@ -145,8 +148,35 @@ class MeanOfRows:
 
   row_renormalise: bool = False
 
+  def build(self, row_dim: int, selects: bool):
+    """Returns a function of (held, update)@CLIENTS that gives RowSums@SERVER.
+
+    Call it within a federated computation.
+
+    Args:
+      row_dim: length of a class row.
+      selects: whether clients hold a selection of the rows, or all of them.
+    """
+    if selects:
+      message = tff.tensorflow.computation(row_update)
+      sparse_sum = build_sparse_sum(row_dim)
+      return lambda held, update: sparse_sum(
+        tff.federated_map(message, (held, update.row_delta, update.weight))
+      )
+    weighted = tff.tensorflow.computation(lambda rows, weight: rows * weight)
+    as_sums = tff.tensorflow.computation(all_rows)
+
+    def dense_sum(held, update):
+      del held  # Every client holds every row.
+      rows = tff.federated_map(weighted, (update.row_delta, update.weight))
+      return tff.federated_map(
+        as_sums, (tff.federated_sum(rows), tff.federated_sum(update.weight))
+      )
+
+    return dense_sum
+
   def delta(self, sums: RowSums, total_weight: tf.Tensor) -> tf.Tensor:
-    """Returns float32 [U, row_dim]."""
+    """Returns float32 [U, row_dim], the mean deltas of `sums.ids`."""
     if self.row_renormalise:
       return tf.math.divide_no_nan(sums.rows, sums.weights[:, None])
     return tf.math.divide_no_nan(sums.rows, total_weight)

@@ -68,6 +68,7 @@ def build_process(
   objective: objective_lib.Objective,
   local_training: client_work_lib.LocalTraining,
   server: server_lib.Server,
+  row_merge: merge.AddRows | None = None,
   model_aggregator: tff.aggregators.AggregationFactory | None = None,
   seed: int = 0,
 ) -> tff.learning.templates.LearningProcess:
@@ -84,7 +85,8 @@ def build_process(
     request: question 1.
     objective: question 2.
     local_training: how the objective is minimised.
-    server: questions 3 (rows) and 4.
+    server: question 4.
+    row_merge: question 3 for the rows. Default: `merge.AddRows()`.
     model_aggregator: question 3 for the encoder: any `tff.aggregators` factory,
       weighted by examples where it takes weights. Default: the weighted mean.
     seed: of the initial weights and everything random in the rounds.
@@ -94,11 +96,12 @@ def build_process(
     are an ordered dictionary of float32 scalars (see `_measured`).
   """
   specs = model.weight_specs()
+  row_merge = row_merge or merge.AddRows()
   aggregate = _Aggregate(model_aggregator, specs)
   initialize = _build_initialize(model, server, aggregate, specs, seed)
   state_type = initialize.type_signature.result.member
   receive_rows = _build_receive_rows(model, request)
-  merge_rows = _build_merge_rows(model, request)
+  merge_rows = row_merge.build(model.row_dim, request.selects)
   client_update = client_work_lib.build_client_update(
     model, objective, local_training
   )
@@ -117,6 +120,13 @@ def build_process(
     )
     return client_update(
       weights, held, examples.x, examples.y, seed, examples.client_id
+    )
+
+  @tff.tensorflow.computation
+  def server_step(state, weights, encoder_delta, merged, total_weight):
+    row_delta = row_merge.delta(merged, total_weight)
+    return server.next(
+      state, weights, encoder_delta, row_delta, merged, total_weight
     )
 
   @tff.federated_computation(
@@ -144,7 +154,7 @@ def build_process(
     )
     merged = aggregate(state.aggregator, update.encoder_delta, update.weight)
     stepped = tff.federated_map(
-      tff.tensorflow.computation(server.next),
+      server_step,
       (
         state.server,
         weights,
@@ -254,28 +264,6 @@ def _build_receive_rows(model, request):
     return tff.federated_select(held.ids, max_key, table, select_row)
 
   return receive_rows
-
-
-def _build_merge_rows(model, request):
-  """Returns (held, update)@CLIENTS -> RowSums@SERVER."""
-  if request.selects:
-    row_update = tff.tensorflow.computation(merge.row_update)
-    sparse_sum = merge.build_sparse_sum(model.row_dim)
-    return lambda held, update: sparse_sum(
-      tff.federated_map(row_update, (held, update.row_delta, update.weight))
-    )
-
-  weighted = tff.tensorflow.computation(lambda rows, weight: rows * weight)
-  all_rows = tff.tensorflow.computation(merge.all_rows)
-
-  def dense_sum(held, update):
-    del held  # Every client holds every row.
-    rows = tff.federated_map(weighted, (update.row_delta, update.weight))
-    return tff.federated_map(
-      all_rows, (tff.federated_sum(rows), tff.federated_sum(update.weight))
-    )
-
-  return dense_sum
 
 
 def _as_tensor(rows, slots: int) -> tf.Tensor:

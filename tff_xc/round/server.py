@@ -24,13 +24,13 @@ class TableStep(Protocol):
   def initialize(self, table_spec: tf.TensorSpec) -> Any:
     """Returns the step's state (a structure of tensors, possibly empty)."""
 
-  def next(self, state: Any, table: tf.Tensor, class_ids: tf.Tensor):
+  def next(self, state: Any, table: tf.Tensor, merged: merge.RowSums):
     """Returns (state, table).
 
     Args:
       state: as returned before.
       table: float32 [n, row_dim].
-      class_ids: int32 [U], the classes that this round's clients sent.
+      merged: the clients' rows as merged; its `ids` are this round's classes.
     """
 
 
@@ -50,7 +50,6 @@ class Server:
     encoder_optimizer: on the encoder's trainable weights.
     table_optimizer: on the class table, dense: rows that nobody sent still move
       by their momentum (FedSS, Algorithm 1, line 8).
-    rows: how summed row deltas become a mean.
     table_steps: applied in order after the optimizer.
   """
 
@@ -60,7 +59,6 @@ class Server:
   table_optimizer: tff.learning.optimizers.Optimizer = dataclasses.field(
     default_factory=lambda: optimizers.build_sgd(1.0, 0.9)
   )
-  rows: merge.MeanOfRows = dataclasses.field(default_factory=merge.MeanOfRows)
   table_steps: tuple[TableStep, ...] = ()
 
   def initialize(self, specs: classifier.ModelWeights) -> ServerState:
@@ -76,7 +74,8 @@ class Server:
     state: ServerState,
     weights: classifier.ModelWeights,
     encoder_delta,
-    sums: merge.RowSums,
+    row_delta: tf.Tensor,
+    merged: merge.RowSums,
     total_weight: tf.Tensor,
   ) -> tuple[ServerState, classifier.ModelWeights]:
     """Returns the state and weights after the round.
@@ -85,17 +84,18 @@ class Server:
       state: as returned before.
       weights: the weights that the round began with.
       encoder_delta: mean delta of all encoder weights, by name.
-      sums: weighted sums of row deltas.
+      row_delta: float32 [U, row_dim], mean deltas of the rows `merged.ids`.
+      merged: the clients' rows as merged, for the table steps.
       total_weight: float32 scalar, the cohort's weight. Where it is zero no
         client was left, and everything stays as it was.
     """
     return tf.cond(
       total_weight > 0,
-      lambda: self._step(state, weights, encoder_delta, sums, total_weight),
+      lambda: self._step(state, weights, encoder_delta, row_delta, merged),
       lambda: (state, weights),
     )
 
-  def _step(self, state, weights, encoder_delta, sums, total_weight):
+  def _step(self, state, weights, encoder_delta, row_delta, merged):
     like = lambda names, value: type(names)((k, value(k)) for k in names)
     encoder_state, encoder = self.encoder_optimizer.next(
       state.encoder,
@@ -107,15 +107,13 @@ class Server:
       lambda name: weights.encoder_state[name] + encoder_delta[name],
     )
     table = weights.class_table
-    table_delta = tf.scatter_nd(
-      sums.ids[:, None], self.rows.delta(sums, total_weight), table.shape
-    )
+    table_delta = tf.scatter_nd(merged.ids[:, None], row_delta, table.shape)
     table_state, table = self.table_optimizer.next(
       state.table, table, -table_delta
     )
     step_states = []
     for step, old in zip(self.table_steps, state.table_steps, strict=True):
-      new, table = step.next(old, table, sums.ids)
+      new, table = step.next(old, table, merged)
       step_states.append(new)
     return (
       ServerState(encoder_state, table_state, tuple(step_states)),
