@@ -1,6 +1,7 @@
 """Procedural handwriting: any number of classes and clients, nothing stored.
 
-`glyphs` is small enough for a first run; the others have the shape (classes,
+`glyphs` has any shape one likes, by default one small enough for a first run;
+the others have the shape (classes,
 clients, examples and classes a client) of the data sets of the FedSS paper.
 """
 
@@ -8,17 +9,34 @@ import functools
 
 from tasks import task
 
+_SHAPE = (
+  'num_classes',
+  'num_clients',
+  'classes_per_client',
+  'examples_per_client',
+)
+
 
 def _load(preset, data_dir, options):
   del data_dir  # Drawn, not read.
   from datasets import glyphs
 
-  dataset = glyphs.load_preset(preset)
+  changes = {k: options[k] for k in _SHAPE if k in options}
+  if 'data_seed' in options:
+    changes['seed'] = options['data_seed']
+  dataset = glyphs.load_preset(preset, **changes)
   return task.Loaded(dataset, task.build_handwriting_model(dataset, options))
 
 
 def _task(
-  name, summary, metrics, rounds, clients_per_round, eval_every, **more
+  name,
+  summary,
+  metrics,
+  rounds,
+  clients_per_round,
+  eval_every,
+  options=(),
+  **more,
 ):
   return task.Task(
     name=name,
@@ -29,17 +47,19 @@ def _task(
     clients_per_round=clients_per_round,
     eval_every=eval_every,
     defaults={**task.FROM_SCRATCH, **more},
+    options=(*task.Task.options, *options),
   )
 
 
 TASKS = (
   _task(
     'glyphs',
-    'a small set of procedural handwriting, for a first run',
+    'procedural handwriting of any size; small by default, for a first run',
     ('top1', 'train_top1'),
     rounds=150,
     clients_per_round=16,
     eval_every=10,
+    options=(*_SHAPE, 'data_seed'),
     negatives=40,
   ),
   _task(

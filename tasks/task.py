@@ -17,6 +17,30 @@ OPTIONS: Mapping[str, hp.Hyperparameter] = {
     hp.Hyperparameter(
       'logit_scale', 20.0, 'scale of the cosine logits (FedSS: 20)', above=0
     ),
+    hp.Hyperparameter(
+      'num_classes', 200, 'n, classes of the glyphs task (10 to 10^7)', least=2
+    ),
+    hp.Hyperparameter(
+      'num_clients', 100, 'clients of the glyphs task', least=1
+    ),
+    hp.Hyperparameter(
+      'classes_per_client',
+      10,
+      'classes of a client of the glyphs task',
+      least=1,
+    ),
+    hp.Hyperparameter(
+      'examples_per_client',
+      60,
+      'examples of a client of the glyphs task',
+      least=1,
+    ),
+    hp.Hyperparameter(
+      'data_seed',
+      0,
+      'of the data of the glyphs task; --seed does not change them',
+      least=0,
+    ),
   )
 }
 

@@ -9,7 +9,9 @@ from tasks import task as task_lib
 from tff_xc.algorithms import hyperparameters as hp
 from tff_xc.algorithms import registry as algorithms
 
-OPTIONS = {name: option.default for name, option in task_lib.OPTIONS.items()}
+
+def options_of(task, **changes):
+  return {n: task_lib.OPTIONS[n].default for n in task.options} | changes
 
 
 @pytest.mark.parametrize('name', registry.TASKS)
@@ -28,7 +30,7 @@ def test_defaults_resolve_for_every_algorithm(name, algorithm):
 )
 def test_glyph_tasks_load_what_they_say(name):
   task = registry.get(name)
-  dataset, model = task.load('', OPTIONS)
+  dataset, model = task.load('', options_of(task))
   assert dataset.name == name
   assert model.num_classes == dataset.num_classes
   assert model.encoder.example_spec == dataset.train.element_type_structure['x']
@@ -39,8 +41,27 @@ def test_glyph_tasks_load_what_they_say(name):
   assert task.clients_per_round <= len(dataset.train.client_ids)
 
 
+def test_the_glyphs_task_has_any_shape():
+  task = registry.get('glyphs')
+  shape = {
+    'num_classes': 10**6,
+    'num_clients': 7,
+    'classes_per_client': 4,
+    'examples_per_client': 9,
+  }
+  dataset, model = task.load('', options_of(task, **shape, data_seed=3))
+  assert model.num_classes == 10**6
+  assert len(dataset.train.client_ids) == 7
+  labels = dataset.train.labels(dataset.train.client_ids[0])
+  assert (len(labels), len(set(labels))) == (9, 4)
+  other, _ = task.load('', options_of(task, **shape))
+  assert set(labels) != set(other.train.labels(other.train.client_ids[0]))
+  assert 'num_classes' not in registry.get('glyphs-sop').options
+
+
 def test_omniglot_from_the_real_file(data_dir):
-  dataset, model = registry.get('omniglot').load(str(data_dir), OPTIONS)
+  task = registry.get('omniglot')
+  dataset, model = task.load(str(data_dir), options_of(task))
   assert len(dataset.train.client_ids) == 480
   assert model.num_classes == 964
 
@@ -54,7 +75,7 @@ def test_arrays_measures_what_the_file_has_examples_for(tmp_path):
   }
   np.savez(tmp_path / 'mine.npz', **content)
   task = registry.get('arrays')
-  dataset, model = task.load(str(tmp_path / 'mine.npz'), OPTIONS)
+  dataset, model = task.load(str(tmp_path / 'mine.npz'), options_of(task))
   assert model.num_classes == 4
   assert task.metrics_of(dataset) == ('train_top1',)
 

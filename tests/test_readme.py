@@ -1,0 +1,72 @@
+"""The README's code and commands are the package's."""
+
+import os
+import pathlib
+import re
+import subprocess
+import sys
+
+import numpy as np
+import pytest
+
+ROOT = pathlib.Path(__file__).parents[1]
+README = (ROOT / 'README.md').read_text()
+
+
+@pytest.mark.usefixtures('tff_worker')
+def test_the_python_example_runs():
+  from tff_xc.round import process
+  from tff_xc.runtime import registry
+
+  [example] = [
+    block
+    for block in re.findall(r'```python\n(.*?)```', README, re.DOTALL)
+    if 'learning.next' in block
+  ]
+  # The worker of this test process is installed already.
+  assert "registry.install('worker')\n" in example
+  assert registry.names()
+  client = process.ClientExamples(
+    np.zeros([3, 28, 28], np.uint8),
+    np.array([0, 963, 5], np.int32),
+    np.int64(0),
+  )
+  names = {'cohorts': [[client]]}
+  exec(example.replace("registry.install('worker')\n", ''), names)
+  assert names['state'].round_number == 1
+  assert names['metrics']['class_rows'] == 83
+
+
+def test_every_command_named_exists():
+  modules = set(re.findall(r'python -m (launch\.\w+)', README))
+  assert len(modules) >= 4
+  for module in modules:
+    done = subprocess.run(
+      [sys.executable, '-m', module, '--help'],
+      cwd=ROOT,
+      capture_output=True,
+      text=True,
+      timeout=60,
+      check=False,
+    )
+    assert done.returncode == 0, done.stderr
+
+
+def test_every_file_and_flag_named_exists():
+  for path in re.findall(r'`((?:tff_xc|tasks|launch|docs)/[\w/.]+\w)`', README):
+    assert (ROOT / path).exists(), path
+  help_text = subprocess.run(
+    [sys.executable, '-m', 'launch.train', '--help'],
+    cwd=ROOT,
+    capture_output=True,
+    text=True,
+    env={**os.environ, 'COLUMNS': '200'},
+    timeout=60,
+    check=False,
+  ).stdout
+  for flag in re.findall(r'--(\w+)=', README):
+    assert f'--{flag}' in help_text or flag in ('flagfile', 'run_dir'), flag
+
+
+def test_no_placeholder_is_left():
+  assert not re.search(r'@[A-Z]+@', README)
