@@ -38,7 +38,7 @@ def _messages(config: Mapping, model) -> experiment.Messages:
   row_bytes = model.row_dim * tf.float32.size
   return experiment.Messages(
     sizes=communication.MessageSizes(model.encoder_bytes(), row_bytes),
-    requests_all='row_renormalise' not in algorithm.hyperparameters,
+    requests_all=not algorithm.selects_rows,
     num_classes=model.num_classes,
     row_dim=model.row_dim,
     crosses=algorithm.cohort != 'pooled',

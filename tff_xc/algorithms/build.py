@@ -53,7 +53,7 @@ def build(
     max_positives: the largest number of classes that any client holds.
     seed: of everything random.
   """
-  builder = registry.get(name).load_builder()
+  algorithm = registry.get(name)
   arguments = {'model': model, 'seed': seed}
   arguments['local_training'] = _local_training(values)
   if 'server_optimizer' in values:
@@ -61,9 +61,9 @@ def build(
       encoder_optimizer=_server_optimizer(values),
       table_optimizer=_server_optimizer(values),
     )
-  if 'row_renormalise' in values:
+  if algorithm.selects_rows:
     arguments['row_merge'] = merge.AddRows(values['row_renormalise'])
     arguments['max_positives'] = max_positives
   shared = (*hp.LOCAL_TRAINING, *hp.SERVER, *hp.SAMPLED_ROWS, *_OF_THE_COHORT)
   arguments.update({k: v for k, v in values.items() if k not in shared})
-  return builder(**arguments)
+  return algorithm.load_builder()(**arguments)

@@ -21,12 +21,14 @@ class Algorithm:
     summary: one line for `--help`.
     cohort: 'uniform' (clients drawn uniformly) or 'pooled' (one virtual client
       with IID minibatches of all data).
+    selects_rows: whether a client holds a selection of the class rows, or all.
   """
 
   builder: str
   hyperparameters: tuple[str, ...]
   summary: str
   cohort: str = 'uniform'
+  selects_rows: bool = True
 
   def load_builder(self) -> Callable:
     """Imports and returns the builder."""
@@ -56,12 +58,14 @@ ALGORITHMS = {
     'fedss:build_fullsoftmax',
     _FEDERATED,
     'softmax over all classes: FedAvg with a server optimizer',
+    selects_rows=False,
   ),
   'centralized': Algorithm(
     'fedss:build_centralized',
     ('client_learning_rate', 'batch_size', 'steps_per_round'),
     'SGD on IID minibatches of all data, without clients',
     cohort='pooled',
+    selects_rows=False,
   ),
 }
 

@@ -176,8 +176,8 @@ def positions(held: HeldClasses, labels: tf.Tensor) -> tf.Tensor:
 
   Every label must be held. O((N + B) log N); no table of n entries.
   """
-  # Padding repeats a held id, so the search must not find it.
-  ids = tf.where(held.mask, held.ids, held.ids.dtype.max)
-  order = tf.argsort(ids, stable=True)
-  ranks = tf.searchsorted(tf.gather(ids, order), labels)
+  # Padding repeats the id of slot 0, which a stable sort keeps before it, and
+  # the search finds the first.
+  order = tf.argsort(held.ids, stable=True)
+  ranks = tf.searchsorted(tf.gather(held.ids, order), labels)
   return tf.gather(order, ranks)
