@@ -59,6 +59,7 @@ def main(arguments) -> None:
   run_dir = values.run_dir or os.path.join(
     'runs', f'{config["task"]}_{config["algorithm"]}_seed{config["seed"]}'
   )
+  print(f'run directory: {run_dir}; loading TensorFlow ...', flush=True)
   from launch import training
 
   training.run(config, run_dir)

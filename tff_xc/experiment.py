@@ -144,8 +144,10 @@ def _row(measured, cohort, messages: Messages) -> dict[str, float]:
 
 def _postfix(row, headline: str, latest) -> str:
   total = row['bytes_down_per_client'] + row['bytes_up_per_client']
+  score = latest[headline]
+  shown = f'{score:.3f}' if score == score else '-'  # nan: not measured yet.
   return (
-    f'loss {row["loss"]:.3f}, {headline} {latest[headline]:.3f},'
+    f'loss {row["loss"]:.3f}, {headline} {shown},'
     f' {total / 2**20:.2f} MiB/client'
   )
 

@@ -9,6 +9,7 @@ import subprocess
 import sys
 import time
 
+import numpy as np
 import pytest
 
 ROOT = pathlib.Path(__file__).parents[2]
@@ -159,6 +160,31 @@ def test_evaluate_gives_the_final_metrics_and_a_confusion_matrix(finished):
   assert (run_dir / 'confusion.png').stat().st_size > 0
   refused = call('evaluate', f'--run_dir={run_dir}', '--client=nobody')
   assert_one_sentence(refused, 'no such client')
+
+
+def test_ones_own_arrays_train_and_are_measured(tmp_path):
+  random = np.random.default_rng(0)
+  np.savez(
+    tmp_path / 'mine.npz',
+    x=random.integers(0, 256, (40, 16, 16), dtype=np.uint8),
+    y=np.arange(40) % 8,
+    client=np.arange(40) // 10,
+    test_x=random.integers(0, 256, (8, 16, 16), dtype=np.uint8),
+    test_y=np.arange(8),
+  )
+  done = call(
+    'train',
+    '--task=arrays',
+    f'--data_dir={tmp_path / "mine.npz"}',
+    '--algorithm=negonly',
+    '--negatives=3',
+    '--rounds=2',
+    '--clients_per_round=4',
+    f'--run_dir={tmp_path / "run"}',
+  )
+  assert done.returncode == 0, done.stderr
+  summary = json.loads((tmp_path / 'run' / 'summary.json').read_text())
+  assert set(summary['final']) == {'top1', 'train_top1'}
 
 
 def assert_one_sentence(done, expected):
