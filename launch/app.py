@@ -24,6 +24,8 @@ def run(main: Callable[[Sequence[str]], None], usage: str) -> None:
     usage: what `--help` prints above the flags, the command's docstring.
   """
   os.environ.setdefault('TF_CPP_MIN_LOG_LEVEL', '2')
+  # `bazel run` starts elsewhere; paths are meant from where the person stands.
+  os.chdir(os.environ.get('BUILD_WORKING_DIRECTORY', '.'))
   if any(arg in ('--help', '-h', '-help') for arg in sys.argv[1:]):
     print(usage.strip() + '\n' + _flags_help())
     sys.exit(0)
