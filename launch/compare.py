@@ -1,6 +1,6 @@
 """Compares finished runs of one task: one table and one picture.
 
-  python -m launch.compare RUN_DIR... [--output=DIR] [--metric=top1]
+  python -m launch.compare RUN_DIR... [--output=DIR] [--metric=top1] [--rounds=N]
 
 Runs that differ in their seed alone are one row, mean ± sample std. A directory
 that holds several runs stands for all of them. Prints the table, and writes
@@ -22,6 +22,7 @@ def compare(
   directories: Sequence[str | os.PathLike],
   output: str | os.PathLike | None = None,
   metric: str | None = None,
+  rounds: int | None = None,
 ) -> str:
   """Compares runs and writes compare.md, compare.csv and compare.png.
 
@@ -30,6 +31,8 @@ def compare(
     output: where to write, made if need be; None for what the runs' parents
       have in common.
     metric: the final score to sort by; None takes the first that a run has.
+    rounds: compare the runs as they stood after so many rounds; None: as they
+      ended.
 
   Returns:
     The table as text.
@@ -42,7 +45,10 @@ def compare(
   from tff_xc.measure import tables
 
   paths = find_runs(directories)
-  groups = groups_lib.group_runs([run_files.read_run(path) for path in paths])
+  runs = [run_files.read_run(path) for path in paths]
+  if rounds is not None:
+    runs = [run_files.first_rounds(run, rounds) for run in runs]
+  groups = groups_lib.group_runs(runs)
   rows = tables.build_rows(groups, metric)
   if output is None:
     output = os.path.commonpath([path.resolve().parent for path in paths])
@@ -63,8 +69,9 @@ def compare(
     raise errors.InputError(
       f'{output} cannot be written ({e.strerror}); name another --output.'
     ) from e
+  when = 'final scores' if rounds is None else f'after {rounds} rounds'
   return (
-    f'task {groups[0].runs[0].task}, final scores\n{tables.to_text(rows)}'
+    f'task {groups[0].runs[0].task}, {when}\n{tables.to_text(rows)}'
     f'written to {output}: compare.md, compare.csv, compare.png\n'
   )
 
@@ -101,7 +108,12 @@ def main(arguments: Sequence[str]) -> None:
     raise errors.InputError(
       'no run was named; give run directories: launch.compare RUN_DIR...'
     )
-  print(compare(arguments, flags.FLAGS.output, flags.FLAGS.metric), end='')
+  print(
+    compare(
+      arguments, flags.FLAGS.output, flags.FLAGS.metric, flags.FLAGS.rounds
+    ),
+    end='',
+  )
 
 
 if __name__ == '__main__':
@@ -117,5 +129,12 @@ if __name__ == '__main__':
     None,
     run_files.SCORES,
     'final score to sort by; default: the first of these that the runs have',
+  )
+  flags.DEFINE_integer(
+    'rounds',
+    None,
+    'compare the runs as they stood after so many rounds; default: as they '
+    'ended',
+    lower_bound=1,
   )
   app.run(main, __doc__)

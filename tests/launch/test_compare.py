@@ -139,3 +139,20 @@ def test_what_cannot_be_compared_is_refused(sweep, tmp_path):
   with pytest.raises(errors.InputError, match=r'cannot be written.*--output'):
     compare.compare([sweep], file / 'below')
   assert os.listdir(sweep / 'notes') == []
+
+
+def test_runs_of_different_lengths_compare_after_the_same_rounds(tmp_path):
+  short = fake_runs.write_run(tmp_path / 'short', rounds=10)
+  long = fake_runs.write_run(tmp_path / 'long', 'fullsoftmax', rounds=20)
+  text = compare.compare([short, long], tmp_path / 'out', rounds=10)
+  with open(tmp_path / 'out' / 'compare.csv', newline='') as f:
+    rows = {row['algorithm']: row for row in csv.DictReader(f)}
+  with open(long / 'metrics.csv', newline='') as f:
+    tenth = list(csv.DictReader(f))[9]
+  assert set(rows) == {'fedss', 'fullsoftmax'}
+  final = float(rows['fullsoftmax']['top1_mean'])
+  assert final == pytest.approx(float(tenth['top1']))
+  assert {float(row['rounds_mean']) for row in rows.values()} == {10}
+  assert 'after 10 rounds' in text
+  with pytest.raises(errors.InputError, match=r'no scores of round 9.*2, 4, 6'):
+    compare.compare([long], tmp_path / 'out', rounds=9)

@@ -102,6 +102,33 @@ def read_run(path: str | os.PathLike) -> Run:
   return Run(path, config, _read_metrics(path / METRICS), summary)
 
 
+def first_rounds(run: Run, rounds: int) -> Run:
+  """Returns a run as it stood after its first `rounds` rounds.
+
+  Its metrics end there and its final scores are those measured there; means of
+  bytes, rows and seconds stay those of the whole run, if it has finished.
+
+  Raises:
+    errors.InputError: if the run was not evaluated after that round.
+  """
+  metrics = run.metrics[run.metrics['round'] <= rounds]
+  scores = [name for name in SCORES if name in metrics]
+  measured = metrics.dropna(subset=scores, how='all')
+  if measured.empty or measured['round'].iloc[-1] != rounds:
+    known = run.metrics.dropna(subset=scores, how='all')['round'].astype(int)
+    raise errors.InputError(
+      f'{run.path} has no scores of round {rounds}; it was evaluated after '
+      f'rounds {", ".join(map(str, known))}.'
+    )
+  final = {name: float(measured[name].iloc[-1]) for name in scores}
+  return dataclasses.replace(
+    run,
+    config=run.config | {'rounds': rounds},
+    metrics=metrics,
+    summary=(run.summary or {}) | {'final': final, 'rounds': rounds},
+  )
+
+
 @contextlib.contextmanager
 def replacing(path: str | os.PathLike) -> Iterator[pathlib.Path]:
   """Gives a temporary path that becomes `path` if the block ends well.
