@@ -45,7 +45,7 @@ flags.DEFINE_integer(
 )
 flags.DEFINE_enum(
   'runtime',
-  runtimes.names()[0],
+  runtimes.DEFAULT,
   runtimes.names(),
   'where TFF computations run',
 )

@@ -15,6 +15,7 @@ def _worker() -> Any:
   return worker.create_context()
 
 
+DEFAULT = 'worker'
 _CONTEXTS: dict[str, Callable[[], Any]] = {'worker': _worker}
 
 
