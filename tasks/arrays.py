@@ -6,8 +6,7 @@ from tasks import task
 def _load(data_dir, options):
   from datasets import arrays
 
-  dataset = arrays.load(data_dir)
-  return task.Loaded(dataset, task.build_handwriting_model(dataset, options))
+  return task.with_small_encoder(arrays.load(data_dir), options)
 
 
 TASKS = (

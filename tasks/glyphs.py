@@ -24,8 +24,7 @@ def _load(preset, data_dir, options):
   changes = {k: options[k] for k in _SHAPE if k in options}
   if 'data_seed' in options:
     changes['seed'] = options['data_seed']
-  dataset = glyphs.load_preset(preset, **changes)
-  return task.Loaded(dataset, task.build_handwriting_model(dataset, options))
+  return task.with_small_encoder(glyphs.load_preset(preset, **changes), options)
 
 
 def _task(

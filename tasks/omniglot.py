@@ -11,8 +11,7 @@ from tasks import task
 def _load(data_dir, options):
   from datasets import omniglot
 
-  dataset = omniglot.load(data_dir)
-  return task.Loaded(dataset, task.build_handwriting_model(dataset, options))
+  return task.with_small_encoder(omniglot.load(data_dir), options)
 
 
 TASKS = (

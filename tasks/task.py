@@ -110,13 +110,13 @@ class Task:
     return {**self.defaults, **self.by_algorithm.get(algorithm, {})}
 
 
-def build_handwriting_model(dataset, options: Mapping):
-  """Returns the small conv encoder with cosine head for a set of images."""
+def with_small_encoder(dataset, options: Mapping) -> Loaded:
+  """Returns a set of images with the small conv encoder and a cosine head."""
   from tff_xc import classifier
   from tff_xc.encoders import conv
 
   spec = dataset.train.element_type_structure['x']
-  return classifier.EmbeddingClassifier(
+  model = classifier.EmbeddingClassifier(
     encoder=conv.build_conv_encoder(
       image_size=spec.shape[0],
       channels=spec.shape[2] if spec.shape.rank == 3 else None,
@@ -125,3 +125,4 @@ def build_handwriting_model(dataset, options: Mapping):
     head=classifier.CosineHead(options['logit_scale']),
     num_classes=dataset.num_classes,
   )
+  return Loaded(dataset, model)
