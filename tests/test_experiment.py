@@ -52,11 +52,15 @@ class Doubling:
     return types.SimpleNamespace(state=after, metrics=metrics)
 
 
-def run(path, rounds=10, process=None):
+def score(weights):
+  return {'top1': 1 - 1 / float(weights)}
+
+
+def run(path, rounds=10, process=None, evaluate=score):
   return experiment.run(
     process=process or Doubling(),
     cohorts=lambda r: cohort.Cohort([], skipped=1),
-    evaluate=lambda weights: {'top1': 1 - 1 / float(weights)},
+    evaluate=evaluate,
     metrics=('top1',),
     messages=MESSAGES,
     schedule=experiment.Schedule(rounds, eval_every=4, checkpoint_every=3),
@@ -94,6 +98,17 @@ def test_an_interrupt_saves_and_the_same_call_goes_on(tmp_path, capsys):
   assert 'stopped after round 7' in capsys.readouterr().err
   # Round 7 is no multiple of 3: the interrupt itself wrote the checkpoint.
   run(tmp_path / 'cut', process=Doubling(interrupt_at=5))
+  assert rows(tmp_path / 'cut') == rows(tmp_path / 'whole')
+
+
+def test_an_interrupt_while_evaluating_loses_no_row(tmp_path):
+  def interrupted(weights):
+    raise KeyboardInterrupt
+
+  run(tmp_path / 'whole')
+  with pytest.raises(KeyboardInterrupt):
+    run(tmp_path / 'cut', evaluate=interrupted)
+  run(tmp_path / 'cut')
   assert rows(tmp_path / 'cut') == rows(tmp_path / 'whole')
 
 

@@ -108,15 +108,16 @@ def run(
       started = time.perf_counter()
       cohort = cohorts(done)
       output = process.next(state, cohort.examples)
-      state, done = output.state, done + 1
       row = _row(output.metrics, cohort, messages)
       row['seconds'] = time.perf_counter() - started
       measured = dict.fromkeys(metrics, float('nan'))
-      if schedule.due(schedule.eval_every, done):
-        latest = measured = evaluate(state.weights)
+      if schedule.due(schedule.eval_every, done + 1):
+        latest = measured = evaluate(output.state.weights)
         if bar.disable:
-          _print_progress(done, schedule.rounds, row, measured)
-      directory.release({**row, **measured}, done)
+          _print_progress(done + 1, schedule.rounds, row, measured)
+      directory.release({**row, **measured}, done + 1)
+      # Only now is the round done: an interrupt before this repeats it whole.
+      state, done = output.state, done + 1
       if schedule.due(schedule.checkpoint_every, done):
         directory.checkpoints.save(state, done)
       bar.set_postfix_str(_postfix(row, metrics[0], latest), refresh=False)

@@ -65,7 +65,7 @@ class Checkpoints:
   """The newest few states of a run, written atomically."""
 
   def __init__(self, run_dir: str | os.PathLike):
-    """Args: the run's directory; nothing is written before `save`."""
+    """Args: the run's directory; a folder `checkpoints` is made in it."""
     self._root = pathlib.Path(run_dir) / 'checkpoints'
     self._manager = tff.program.FileProgramStateManager(
       str(self._root), prefix='round_', keep_total=3, keep_first=False
