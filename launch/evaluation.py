@@ -42,9 +42,10 @@ def run(run_dir: str, data_dir: str | None, client: str | None) -> dict:
   evaluator = evaluation.Evaluator(
     loaded.model, loaded.dataset, task.metrics_of(loaded.dataset)
   )
-  measured = evaluator(state.weights)
+  weights = process.get_model_weights(state)
+  measured = evaluator(weights)
   x, y = clients.examples(client)
-  predictions = evaluator.predict(state.weights, x)
+  predictions = evaluator.predict(weights, x)
   result = {
     'rounds': rounds,
     'metrics': measured,

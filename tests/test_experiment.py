@@ -37,6 +37,9 @@ class Doubling:
   def initialize(self):
     return State(np.float32(1.0), np.int32(0))
 
+  def get_model_weights(self, state):
+    return state.weights
+
   def next(self, state, examples):
     del examples
     if state.round_number == self._interrupt_at:

@@ -9,7 +9,6 @@ from tff_xc import classifier
 from tff_xc.encoders import encoder
 from tff_xc.round import client_work
 from tff_xc.round import process
-from tff_xc.round import server
 
 FEATURES, DIM = 5, 3
 
@@ -55,12 +54,8 @@ def cohort(label_lists, seed: int = 0) -> list[process.ClientExamples]:
 
 
 def settings(**changes) -> dict:
-  """Local training and server of the paper, at a rate that shows in 3 rounds."""
-  return {
-    'local_training': client_work.LocalTraining(0.1, 4, 2),
-    'server': server.Server(),
-    **changes,
-  }
+  """Local training at a rate that shows in 3 rounds; the paper's server."""
+  return {'local_training': client_work.LocalTraining(0.1, 4, 2), **changes}
 
 
 def run(learning_process, rounds: int, cohort_of):
@@ -70,6 +65,12 @@ def run(learning_process, rounds: int, cohort_of):
     output = learning_process.next(state, cohort_of(round_number))
     state, metrics = output.state, output.metrics
   return state, metrics
+
+
+def weights_after(learning_process, rounds: int, cohort_of):
+  """Returns the global model after `rounds` rounds."""
+  state, _ = run(learning_process, rounds, cohort_of)
+  return learning_process.get_model_weights(state)
 
 
 def assert_same_weights(a, b, tolerance: float) -> None:

@@ -112,7 +112,8 @@ def run(
       row['seconds'] = time.perf_counter() - started
       measured = dict.fromkeys(metrics, float('nan'))
       if schedule.due(schedule.eval_every, done + 1):
-        latest = measured = evaluate(output.state.weights)
+        weights = process.get_model_weights(output.state)
+        latest = measured = evaluate(weights)
         if bar.disable:
           _print_progress(done + 1, schedule.rounds, row, measured)
       directory.release({**row, **measured}, done + 1)

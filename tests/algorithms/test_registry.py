@@ -9,6 +9,7 @@ from tests import tiny
 from tff_xc.algorithms import build
 from tff_xc.algorithms import hyperparameters as hp
 from tff_xc.algorithms import registry
+from tff_xc.round import table_optimizers
 
 ADAM = {
   'server_optimizer': 'adam',
@@ -32,6 +33,33 @@ def test_every_algorithm_builds_with_its_hyperparameters(name):
     seed=0,
   )
   assert process.initialize.type_signature.result is not None
+
+
+@pytest.mark.parametrize(
+  ('given', 'expected'),
+  [
+    ({}, table_optimizers.RowMomentum(1.0, 0.9)),
+    ({'server_momentum': 0.0}, table_optimizers.RowMomentum(1.0, 0.0)),
+    ({'server_optimizer': 'adam'}, table_optimizers.Dense),
+    (
+      {'server_optimizer': 'adam', 'server_adam_rows': 'requested'},
+      table_optimizers.RowAdam,
+    ),
+  ],
+)
+def test_the_tables_optimizer_where_rows_are_selected(
+  given, expected, monkeypatch
+):
+  built = {}
+  monkeypatch.setattr(
+    registry.Algorithm, 'load_builder', lambda _: built.update
+  )
+  build.build(
+    'fedss', resolve('fedss', given), model=None, max_positives=4, seed=0
+  )
+  chosen = built['server'].table_optimizer
+  assert expected in (chosen, type(chosen))
+  assert 'server_adam_rows' not in built
 
 
 @pytest.mark.parametrize('name', ['fedss', 'negonly'])
@@ -86,6 +114,17 @@ def test_task_defaults_of_other_algorithms_do_not_apply():
     ('fedss', {'server_momentum': 1.0}, 'less than 1'),
     ('fedss', {'correction': 'all'}, 'one of negatives, none'),
     ('fedss', {'server_beta_1': 0.5}, 'only applies with.*adam'),
+    ('fedss', {'server_adam_rows': 'requested'}, 'only applies with.*adam'),
+    (
+      'fedss',
+      {'server_optimizer': 'adam', 'server_adam_rows': 'some'},
+      'one of all, requested',
+    ),
+    (
+      'fullsoftmax',
+      {'server_optimizer': 'adam', 'server_adam_rows': 'all'},
+      'not a hyper-parameter of fullsoftmax',
+    ),
     ('centralized', {'server_momentum': 0.5}, 'not a hyper-parameter'),
   ],
 )

@@ -6,11 +6,13 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
+from tests import graphs
 from tff_xc import classifier
 from tff_xc.round import merge
 from tff_xc.round import optimizers
 from tff_xc.round import request
 from tff_xc.round import server
+from tff_xc.round import table_optimizers
 
 SUMS = merge.RowSums(
   ids=tf.constant([4, 1, 4, 0, 1, 4]),
@@ -116,25 +118,75 @@ def test_weights_without_gradient_are_averaged():
   np.testing.assert_allclose(weights.encoder_state['mean'], 6.0)
 
 
-def test_momentum_moves_rows_that_nobody_sent():
-  momentum = server.Server()
+ROW_MOMENTUM = table_optimizers.RowMomentum(1.0, 0.9)
+EMPTY = merge.RowSums(tf.zeros([0], tf.int32), tf.zeros([0, 2]), tf.zeros([0]))
+
+
+@pytest.mark.parametrize('changes', [{}, {'table_optimizer': ROW_MOMENTUM}])
+def test_momentum_moves_rows_that_nobody_sent(changes):
+  momentum = server.Server(**changes)
   state, weights = one_step(momentum)
-  empty = merge.RowSums(
-    tf.zeros([0], tf.int32), tf.zeros([0, 2]), tf.zeros([0])
+  later_state, later = momentum.next(
+    state, weights, DELTA, EMPTY.rows, EMPTY, tf.constant(4.0)
   )
-  _, later = momentum.next(
-    state, weights, DELTA, empty.rows, empty, tf.constant(4.0)
-  )
-  np.testing.assert_allclose(
-    later.class_table - weights.class_table, [[0, 0], [0.45, 0.9], [0, 0]],
-    rtol=1e-5,
-  )  # fmt: skip
+  read_all = momentum.table_optimizer.read_all
+  moved = read_all(later_state.table, later.class_table) - weights.class_table
+  np.testing.assert_allclose(moved, [[0, 0], [0.45, 0.9], [0, 0]], rtol=1e-5)
+
+
+def test_an_optimizer_of_tff_steps_on_all_rows():
+  sgd = optimizers.build_sgd(1.0)
+  made = server.Server(table_optimizer=sgd).table_optimizer
+  assert made == table_optimizers.Dense(sgd)
 
 
 def test_table_steps_come_last_and_keep_their_state():
   state, weights = one_step(plain(table_steps=(_Halve(),)))
   np.testing.assert_allclose(weights.class_table[1], [1.25, 2])
   assert state.table_steps[0] == 1
+
+
+def test_table_steps_find_every_row_up_to_date():
+  """Each round halves the rows, also what momentum moved unasked."""
+  tables = []
+  for optimizer in (optimizers.build_sgd(1.0, 0.9), ROW_MOMENTUM):
+    halving = server.Server(table_optimizer=optimizer, table_steps=(_Halve(),))
+    state, weights = one_step(halving)
+    for sums, total in ((EMPTY, 4.0), (EMPTY, 0.0), (ROWS, 4.0), (EMPTY, 4.0)):
+      state, weights = halving.next(
+        state, weights, DELTA, sums.rows, sums, tf.constant(total)
+      )
+    tables.append(weights.class_table)
+  np.testing.assert_allclose(tables[1], tables[0], rtol=1e-5)
+  np.testing.assert_allclose(tables[0][0], WEIGHTS.class_table[0] / 2**4)
+
+
+def test_a_server_without_table_steps_costs_the_requested_rows_alone():
+  row_dim, many = 2, 100_000
+  of_rows = server.Server(table_optimizer=ROW_MOMENTUM)
+  spec = lambda t: tf.TensorSpec(t.shape, t.dtype)
+  specs = tf.nest.map_structure(spec, WEIGHTS)._replace(
+    class_table=tf.TensorSpec([many, row_dim])
+  )
+  state = tf.nest.map_structure(
+    lambda t: spec(tf.convert_to_tensor(t)), of_rows.initialize(specs)
+  )
+  sums = merge.RowSums(
+    tf.TensorSpec([None], tf.int32),
+    tf.TensorSpec([None, row_dim]),
+    tf.TensorSpec([None]),
+  )
+  concrete = tf.function(of_rows.next).get_concrete_function(
+    state,
+    specs,
+    tf.nest.map_structure(spec, DELTA),
+    sums.rows,
+    sums,
+    tf.TensorSpec([]),
+  )
+  assert not graphs.work_on_all_rows(concrete, many)
+  scatters = map(graphs.is_scatter, concrete.graph.get_operations())
+  assert sum(scatters) == 3  # Table, velocity, last step; within no condition.
 
 
 def test_without_weight_nothing_changes():

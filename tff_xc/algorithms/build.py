@@ -11,6 +11,7 @@ from tff_xc.round import client_work
 from tff_xc.round import merge
 from tff_xc.round import optimizers
 from tff_xc.round import server as server_lib
+from tff_xc.round import table_optimizers
 
 # Settings that the driver of a run uses, and no builder takes.
 _OF_THE_COHORT = ('steps_per_round',)
@@ -24,16 +25,22 @@ def _local_training(values: Mapping) -> client_work.LocalTraining:
   )
 
 
-def _server_optimizer(values: Mapping) -> tff.learning.optimizers.Optimizer:
+def _server(values: Mapping, selects_rows: bool) -> server_lib.Server:
   rate = values['server_learning_rate']
   if values['server_optimizer'] == 'sgd':
-    return optimizers.build_sgd(rate, values['server_momentum'])
-  return optimizers.TorchAdam(
+    momentum = values['server_momentum']
+    optimizer = optimizers.build_sgd(rate, momentum)
+    of_rows = table_optimizers.RowMomentum(rate, momentum)
+    return server_lib.Server(optimizer, of_rows if selects_rows else optimizer)
+  optimizer = optimizers.TorchAdam(
     rate,
     values['server_beta_1'],
     values['server_beta_2'],
     values['server_epsilon'],
   )
+  if values.get('server_adam_rows') == 'requested':
+    return server_lib.Server(optimizer, table_optimizers.RowAdam(optimizer))
+  return server_lib.Server(optimizer, optimizer)
 
 
 def build(
@@ -57,10 +64,7 @@ def build(
   arguments = {'model': model, 'seed': seed}
   arguments['local_training'] = _local_training(values)
   if 'server_optimizer' in values:
-    arguments['server'] = server_lib.Server(
-      encoder_optimizer=_server_optimizer(values),
-      table_optimizer=_server_optimizer(values),
-    )
+    arguments['server'] = _server(values, algorithm.selects_rows)
   if algorithm.selects_rows:
     arguments['row_merge'] = merge.AddRows(values['row_renormalise'])
     arguments['max_positives'] = max_positives

@@ -22,7 +22,8 @@ All builders share these arguments:
   max_positives: the largest number of classes that any client holds; a select
     has a static number of keys, 'max_positives + negatives', padded and masked.
   local_training: the clients' SGD (paper: batch 32, one epoch, rate 0.01).
-  server: the server's step (paper: SGD, rate 1, momentum 0.9, dense).
+  server: the server's step (paper: SGD, rate 1, momentum 0.9, dense; where rows
+    are selected, the same is computed on the requested rows alone).
   row_merge: joins the rows (`tff_xc.round.merge.AddRows`).
   model_aggregator: joins the encoder's deltas, any `tff.aggregators` factory.
   seed: of everything random.
@@ -41,6 +42,7 @@ from tff_xc.round import optimizers
 from tff_xc.round import process
 from tff_xc.round import request
 from tff_xc.round import server as server_lib
+from tff_xc.round import table_optimizers
 
 
 def _build_sampled(
@@ -66,7 +68,10 @@ def _build_sampled(
     request=request.OwnAndSampled(model.num_classes, max_positives, negatives),
     objective=objective.HeldSoftmax(model.num_classes, correction, denominator),
     local_training=local_training or client_work.LocalTraining(),
-    server=server or server_lib.Server(),
+    server=server
+    or server_lib.Server(
+      table_optimizer=table_optimizers.RowMomentum(1.0, 0.9)
+    ),
     row_merge=row_merge,
     model_aggregator=model_aggregator,
     seed=seed,

@@ -96,6 +96,14 @@ _ALL = (
     above=0,
   ),
   Hyperparameter(
+    'server_adam_rows',
+    'all',
+    "class rows that the server's Adam moves in a round; 'requested' is cheaper"
+    ' where classes are many, and leaves the moments of the other rows as they'
+    ' are, which is not the same as Adam',
+    choices=('all', 'requested'),
+  ),
+  Hyperparameter(
     'row_renormalise',
     False,
     'average a row over the examples of the clients that hold it, not of'
@@ -130,7 +138,7 @@ SERVER = (
   'server_beta_2',
   'server_epsilon',
 )
-SAMPLED_ROWS = ('row_renormalise',)
+SAMPLED_ROWS = ('server_adam_rows', 'row_renormalise')
 
 # What only one server optimizer takes, and where its learning rate starts.
 _ONLY_WITH = {
@@ -138,6 +146,7 @@ _ONLY_WITH = {
   'server_beta_1': 'adam',
   'server_beta_2': 'adam',
   'server_epsilon': 'adam',
+  'server_adam_rows': 'adam',
 }
 _SERVER_LEARNING_RATES = {'sgd': 1.0, 'adam': 1e-3}
 

@@ -21,7 +21,8 @@ class RoundState(NamedTuple):
   """The server's state between rounds.
 
   Attributes:
-    weights: the global model.
+    weights: the global model, but that rows of its class table may lack some
+      movement, which `LearningProcess.get_model_weights` adds.
     server: states of the server's optimizers.
     aggregator: state of the encoder's aggregator.
     round_number: int32, rounds done.
@@ -100,7 +101,9 @@ def build_process(
   aggregate = _Aggregate(model_aggregator, specs)
   initialize = _build_initialize(model, server, aggregate, specs, seed)
   state_type = initialize.type_signature.result.member
-  receive_rows = _build_receive_rows(model, request)
+  receive_rows = _build_receive_rows(
+    request, server.table_optimizer, state_type
+  )
   merge_rows = row_merge.build(model.row_dim, request.selects)
   client_update = client_work_lib.build_client_update(
     model, objective, local_training
@@ -146,7 +149,7 @@ def build_process(
       (
         tff.federated_broadcast(weights.encoder),
         tff.federated_broadcast(weights.encoder_state),
-        receive_rows(weights.class_table, held),
+        receive_rows(state.server.table, weights.class_table, held),
         held,
         examples,
         seed,
@@ -181,12 +184,8 @@ def build_process(
       tff.federated_zip(new_state), measured
     )
 
-  get_weights = tff.tensorflow.computation(
-    lambda state: state.weights, state_type
-  )
-  set_weights = tff.tensorflow.computation(
-    lambda state, weights: state._replace(weights=weights),
-    [state_type, get_weights.type_signature.result],
+  get_weights, set_weights = _build_weights_access(
+    server.table_optimizer, state_type
   )
   return tff.learning.templates.LearningProcess(
     initialize, next_fn, get_weights, set_weights
@@ -249,21 +248,55 @@ def _build_initialize(model, server, aggregate, specs, seed: int):
   return initialize
 
 
-def _build_receive_rows(model, request):
-  """Returns (table@SERVER, held@CLIENTS) -> rows@CLIENTS."""
-  if not request.selects:
-    return lambda table, held: tff.federated_broadcast(table)
-  table_type = tff.TensorType(np.float32, [model.num_classes, model.row_dim])
+def _build_receive_rows(request, optimizer, state_type):
+  """Returns (table_state, table)@SERVER, held@CLIENTS -> rows@CLIENTS."""
+  # What rows are read from: the table, with the optimizer's state if need be.
+  lazy = optimizer.reads_state
+  table_type = state_type.weights.class_table
+  source_type = (
+    tff.to_type((state_type.server.table, table_type)) if lazy else table_type
+  )
+  parts = lambda source: source if lazy else ((), source)
 
-  @tff.tensorflow.computation(table_type, np.int32)
-  def select_row(table, class_id):
-    return tf.gather(table, class_id)
+  @tff.tensorflow.computation(source_type, np.int32)
+  def select_row(source, class_id):
+    return optimizer.read(*parts(source), class_id)
 
-  def receive_rows(table, held):
-    max_key = tff.federated_value(model.num_classes, tff.SERVER)
-    return tff.federated_select(held.ids, max_key, table, select_row)
+  @tff.tensorflow.computation(source_type)
+  def read_all(source):
+    return optimizer.read_all(*parts(source))
+
+  def receive_rows(table_state, table, held):
+    source = tff.federated_zip((table_state, table)) if lazy else table
+    if request.selects:
+      max_key = tff.federated_value(request.num_classes, tff.SERVER)
+      return tff.federated_select(held.ids, max_key, source, select_row)
+    if lazy:
+      source = tff.federated_map(read_all, source)
+    return tff.federated_broadcast(source)
 
   return receive_rows
+
+
+def _build_weights_access(optimizer, state_type):
+  """Returns the computations (state -> weights), (state, weights -> state)."""
+
+  @tff.tensorflow.computation(state_type)
+  def get_weights(state):
+    table = optimizer.read_all(state.server.table, state.weights.class_table)
+    return state.weights._replace(class_table=table)
+
+  @tff.tensorflow.computation(state_type, get_weights.type_signature.result)
+  def set_weights(state, weights):
+    # What the old rows still lack is not to move the new ones.
+    table_state, _ = optimizer.settle(
+      state.server.table, state.weights.class_table
+    )
+    return state._replace(
+      weights=weights, server=state.server._replace(table=table_state)
+    )
+
+  return get_weights, set_weights
 
 
 def _as_tensor(rows, slots: int) -> tf.Tensor:

@@ -16,6 +16,7 @@ import tensorflow_federated as tff
 from tff_xc import classifier
 from tff_xc.round import merge
 from tff_xc.round import optimizers
+from tff_xc.round import table_optimizers
 
 
 class TableStep(Protocol):
@@ -48,18 +49,24 @@ class Server:
 
   Attributes:
     encoder_optimizer: on the encoder's trainable weights.
-    table_optimizer: on the class table, dense: rows that nobody sent still move
-      by their momentum (FedSS, Algorithm 1, line 8).
-    table_steps: applied in order after the optimizer.
+    table_optimizer: on the class table. Default: momentum on all rows; where
+      clients request few, `table_optimizers.RowMomentum` gives the same for the
+      price of these. An optimizer of TFF is taken as `table_optimizers.Dense`.
+    table_steps: applied in order after the optimizer, to all rows.
   """
 
   encoder_optimizer: tff.learning.optimizers.Optimizer = dataclasses.field(
     default_factory=lambda: optimizers.build_sgd(1.0, 0.9)
   )
-  table_optimizer: tff.learning.optimizers.Optimizer = dataclasses.field(
-    default_factory=lambda: optimizers.build_sgd(1.0, 0.9)
-  )
+  table_optimizer: (
+    table_optimizers.TableOptimizer | tff.learning.optimizers.Optimizer
+  ) = dataclasses.field(default_factory=lambda: optimizers.build_sgd(1.0, 0.9))
   table_steps: tuple[TableStep, ...] = ()
+
+  def __post_init__(self):
+    if isinstance(self.table_optimizer, tff.learning.optimizers.Optimizer):
+      dense = table_optimizers.Dense(self.table_optimizer)
+      object.__setattr__(self, 'table_optimizer', dense)
 
   def initialize(self, specs: classifier.ModelWeights) -> ServerState:
     """Returns the initial state for weights of these specs."""
@@ -89,33 +96,42 @@ class Server:
       total_weight: float32 scalar, the cohort's weight. Where it is zero no
         client was left, and everything stays as it was.
     """
-    return tf.cond(
-      total_weight > 0,
-      lambda: self._step(state, weights, encoder_delta, row_delta, merged),
-      lambda: (state, weights),
+    counts = total_weight > 0
+    encoder_state, encoder, averaged = tf.cond(
+      counts,
+      lambda: self._encoder_step(state.encoder, weights, encoder_delta),
+      lambda: (state.encoder, weights.encoder, weights.encoder_state),
     )
+    # Not within a condition: see `table_optimizers`.
+    table_state, table = self.table_optimizer.next(
+      state.table, weights.class_table, merged.ids, -row_delta, counts
+    )
+    new_state = ServerState(encoder_state, table_state, state.table_steps)
+    if self.table_steps:
+      new_state, table = tf.cond(
+        counts,
+        lambda: self._table_steps(new_state, table, merged),
+        lambda: (new_state, table),
+      )
+    return new_state, classifier.ModelWeights(encoder, averaged, table)
 
-  def _step(self, state, weights, encoder_delta, row_delta, merged):
+  def _encoder_step(self, optimizer_state, weights, delta):
     like = lambda names, value: type(names)((k, value(k)) for k in names)
-    encoder_state, encoder = self.encoder_optimizer.next(
-      state.encoder,
+    optimizer_state, encoder = self.encoder_optimizer.next(
+      optimizer_state,
       weights.encoder,
-      like(weights.encoder, lambda name: -encoder_delta[name]),
+      like(weights.encoder, lambda name: -delta[name]),
     )
     averaged = like(
       weights.encoder_state,
-      lambda name: weights.encoder_state[name] + encoder_delta[name],
+      lambda name: weights.encoder_state[name] + delta[name],
     )
-    table = weights.class_table
-    table_delta = tf.scatter_nd(merged.ids[:, None], row_delta, table.shape)
-    table_state, table = self.table_optimizer.next(
-      state.table, table, -table_delta
-    )
+    return optimizer_state, encoder, averaged
+
+  def _table_steps(self, state: ServerState, table, merged):
+    table_state, table = self.table_optimizer.settle(state.table, table)
     step_states = []
     for step, old in zip(self.table_steps, state.table_steps, strict=True):
       new, table = step.next(old, table, merged)
       step_states.append(new)
-    return (
-      ServerState(encoder_state, table_state, tuple(step_states)),
-      classifier.ModelWeights(encoder, averaged, table),
-    )
+    return ServerState(state.encoder, table_state, tuple(step_states)), table

@@ -1,0 +1,37 @@
+"""What a graph computes on a tensor of all rows, by the shapes of its ops."""
+
+# These move nothing: an argument, and a name for a tensor.
+_FREE = ('Placeholder', 'Identity', 'NoOp')
+
+
+def is_scatter(op) -> bool:
+  """Whether the op writes rows into a tensor, which may be done in place."""
+  return op.type == 'TensorScatterUpdate'
+
+
+def work_on_all_rows(concrete, num_rows: int) -> list[str]:
+  """Returns the ops whose cost grows with the number of rows.
+
+  Args:
+    concrete: a concrete function of tensors that have `num_rows` rows.
+    num_rows: a length that no other axis has.
+
+  Returns:
+    Descriptions of the ops that take or give a tensor with such an axis, but
+    for those that gather rows from it or scatter rows into it.
+  """
+  has_all_rows = lambda tensors: any(
+    t.shape.rank is None or num_rows in t.shape for t in tensors
+  )
+  found = []
+  for op in concrete.graph.get_operations():
+    if op.type in _FREE:
+      continue
+    given, taken = op.outputs, list(op.inputs)
+    if is_scatter(op):
+      given, taken = [], taken[1:]
+    elif op.type == 'GatherV2':
+      taken = taken[1:]
+    if has_all_rows(given) or has_all_rows(taken):
+      found.append(f'{op.type} {op.name}')
+  return found

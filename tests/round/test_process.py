@@ -1,0 +1,104 @@
+"""A whole process whose server steps on the requested rows alone."""
+
+import numpy as np
+import pytest
+import tensorflow as tf
+
+from tests import tiny
+from tff_xc.algorithms import fedss
+from tff_xc.round import optimizers
+from tff_xc.round import server
+from tff_xc.round import table_optimizers
+
+pytestmark = pytest.mark.usefixtures('tff_worker')
+
+N = 12
+COHORTS = (
+  tiny.cohort([[0, 0, 3, 5], [7, 3], [11, 11, 11]], seed=1),
+  tiny.cohort([[1, 2, 2], [3, 4, 5, 9, 9]], seed=2),
+  tiny.cohort([[]]),
+  tiny.cohort([[10], [0, 1, 2, 3], [6, 6]], seed=3),
+)
+
+
+def cohort_of(round_number):
+  return COHORTS[round_number]
+
+
+def build(table_optimizer, full=False):
+  shared = tiny.settings(
+    model=tiny.model(N), server=server.Server(table_optimizer=table_optimizer)
+  )
+  if full:
+    return fedss.build_fullsoftmax(**shared)
+  return fedss.build_fedss(max_positives=4, negatives=2, **shared)
+
+
+def momentum(full=False):
+  """The same process in two ways: step on all rows, or on those requested."""
+  return (
+    build(optimizers.build_sgd(1.0, 0.9), full),
+    build(table_optimizers.RowMomentum(1.0, 0.9), full),
+  )
+
+
+@pytest.mark.parametrize('full', [False, True])
+def test_momentum_on_requested_rows_is_momentum_on_all(full):
+  dense, of_rows = momentum(full)
+  expected = tiny.weights_after(dense, 4, cohort_of)
+  state, _ = tiny.run(of_rows, 4, cohort_of)
+  weights = of_rows.get_model_weights(state)
+  tiny.assert_same_weights(weights, expected, 1e-5)
+  behind = np.any(state.weights.class_table != weights.class_table, axis=1)
+  assert np.any(behind) != full
+  assert state.server.table['step'] == 3  # Nobody took part in one of four.
+
+
+def test_without_momentum_the_state_has_no_table():
+  dense = build(optimizers.build_sgd(1.0))
+  of_rows = build(table_optimizers.RowMomentum(1.0, 0.0))
+  state, _ = tiny.run(of_rows, 4, cohort_of)
+  assert not tf.nest.flatten(state.server.table)
+  tiny.assert_same_weights(
+    state.weights, tiny.weights_after(dense, 4, cohort_of), 1e-5
+  )
+
+
+def test_weights_that_are_got_and_set_again_change_nothing():
+  _, process = momentum()
+  state, _ = tiny.run(process, 3, cohort_of)
+  weights = process.get_model_weights(state)
+  again = process.set_model_weights(state, weights)
+  tiny.assert_same_weights(process.get_model_weights(again), weights, 0)
+  tiny.assert_same_weights(again.weights, weights, 0)
+  a, b = (process.next(s, COHORTS[3]).state for s in (state, again))
+  tiny.assert_same_weights(
+    process.get_model_weights(a), process.get_model_weights(b), 1e-6
+  )
+
+
+def test_weights_that_are_set_keep_the_velocity_and_nothing_else():
+  after = []
+  for process in momentum():
+    state, _ = tiny.run(process, 2, cohort_of)
+    fresh = process.initialize().weights
+    state = process.set_model_weights(state, fresh)
+    tiny.assert_same_weights(process.get_model_weights(state), fresh, 0)
+    state = process.next(state, COHORTS[3]).state
+    after.append(process.get_model_weights(state))
+  tiny.assert_same_weights(*after, 1e-5)
+
+
+def test_adam_on_requested_rows_leaves_the_others_alone():
+  process = build(table_optimizers.RowAdam(optimizers.TorchAdam(0.01)))
+  before = process.initialize()
+  output = process.next(before, COHORTS[0])
+  moved = np.any(
+    np.asarray(output.state.weights.class_table) != before.weights.class_table,
+    axis=1,
+  )
+  own = {int(label) for client in COHORTS[0] for label in client.y}
+  assert own <= set(np.flatnonzero(moved))
+  assert np.any(~moved)
+  square = np.asarray(output.state.server.table['square'])
+  np.testing.assert_array_equal(np.any(square > 0, axis=1), moved)

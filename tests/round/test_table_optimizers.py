@@ -1,0 +1,233 @@
+"""Row by row against the same step on all rows, in NumPy; and what it costs."""
+
+import numpy as np
+import pytest
+import tensorflow as tf
+
+from tests import graphs
+from tff_xc.round import optimizers
+from tff_xc.round import table_optimizers
+
+N, DIM, STEPS = 9, 2, 14
+TABLE = np.random.default_rng(0).normal(size=(N, DIM)).astype(np.float32)
+
+
+def steps(every_row=False):
+  """Yields (ids [U], gradients [U, DIM], counts) of random steps."""
+  random = np.random.default_rng(1)
+  for index in range(STEPS):
+    size = 0 if index in (4, 9) else random.integers(1, 5)
+    # The last row is never among them.
+    ids = random.choice(N - 1, size, replace=False).astype(np.int32)
+    if every_row:
+      ids = np.arange(N, dtype=np.int32)
+    gradients = random.normal(size=(len(ids), DIM)).astype(np.float32)
+    yield ids, gradients, index not in (3, 9)
+
+
+def initial(optimizer):
+  state = optimizer.initialize(tf.TensorSpec(TABLE.shape))
+  as_tensors = tf.nest.map_structure(tf.convert_to_tensor, state)
+  return as_tensors, tf.constant(TABLE)
+
+
+def step(optimizer, state, table, ids, gradients, counts):
+  """One step, in a graph, as in a computation."""
+  return tf.function(optimizer.next)(
+    state, table, tf.constant(ids), tf.constant(gradients), tf.constant(counts)
+  )
+
+
+class NumpyMomentum:
+  """Momentum on all rows, in float64."""
+
+  def __init__(self, rate, momentum):
+    self.rate, self.momentum = rate, momentum
+    self.table = TABLE.astype(np.float64)
+    self.velocity = np.zeros_like(self.table)
+
+  def next(self, ids, gradients, counts):
+    if counts:
+      dense = np.zeros_like(self.table)
+      dense[ids] = gradients
+      self.velocity = self.momentum * self.velocity + dense
+      self.table = self.table - self.rate * self.velocity
+
+
+def assert_reads(optimizer, state, table, expected):
+  close = lambda a, b: np.testing.assert_allclose(a, b, rtol=2e-5, atol=2e-5)
+  some = tf.constant([7, 0, 8, 3])
+  close(optimizer.read_all(state, table), expected)
+  close(optimizer.read(state, table, some), expected[some])
+  close(optimizer.read(state, table, tf.constant(5)), expected[5])
+  settled_state, settled = optimizer.settle(state, table)
+  close(settled, expected)
+  close(optimizer.read_all(settled_state, settled), expected)
+  return settled_state, settled
+
+
+@pytest.mark.parametrize('momentum', [0.0, 0.5, 0.9, 0.999])
+@pytest.mark.parametrize('settle_at', [None, 6])
+def test_row_momentum_is_momentum_on_all_rows(momentum, settle_at):
+  optimizer = table_optimizers.RowMomentum(0.5, momentum)
+  reference = NumpyMomentum(0.5, momentum)
+  state, table = initial(optimizer)
+  for index, (ids, gradients, counts) in enumerate(steps()):
+    state, table = step(optimizer, state, table, ids, gradients, counts)
+    reference.next(ids, gradients, counts)
+    settled = assert_reads(optimizer, state, table, reference.table)
+    if momentum:
+      np.testing.assert_allclose(
+        settled[0]['velocity'], reference.velocity, rtol=2e-5, atol=2e-5
+      )
+    if index == settle_at:
+      state, table = settled
+  assert np.any(reference.table[-2] != TABLE[-2])
+
+
+def test_row_momentum_in_numbers():
+  """One gradient of 1 and two empty steps, at rate 1 and momentum 1/2."""
+  optimizer = table_optimizers.RowMomentum(1.0, 0.5)
+  state = optimizer.initialize(tf.TensorSpec([2, 1]))
+  table, counts = tf.zeros([2, 1]), tf.constant(True)
+  nothing = (tf.zeros([0], tf.int32), tf.zeros([0, 1]), counts)
+  state, table = optimizer.next(
+    state, table, tf.constant([1]), tf.ones([1, 1]), counts
+  )
+  for _ in range(2):
+    state, table = optimizer.next(state, table, *nothing)
+  np.testing.assert_array_equal(table, [[0], [-1]])
+  np.testing.assert_array_equal(
+    optimizer.read_all(state, table), [[0], [-1.75]]
+  )
+  settled, _ = optimizer.settle(state, table)
+  np.testing.assert_array_equal(settled['velocity'], [[0], [0.25]])
+  np.testing.assert_array_equal(settled['last_step'], [3, 3])
+
+
+def test_without_momentum_there_is_no_state():
+  optimizer = table_optimizers.RowMomentum(1.0, 0.0)
+  assert optimizer.initialize(tf.TensorSpec([N, DIM])) == ()
+  assert not optimizer.reads_state
+
+
+@pytest.mark.parametrize(
+  'optimizer',
+  [
+    table_optimizers.Dense(optimizers.build_sgd(0.5, 0.9)),
+    table_optimizers.RowMomentum(0.5, 0.9),
+    table_optimizers.RowMomentum(0.5, 0.0),
+    table_optimizers.RowAdam(optimizers.TorchAdam(0.5)),
+  ],
+)
+def test_a_step_that_does_not_count_changes_nothing(optimizer):
+  state, table = initial(optimizer)
+  for counts in (False, True, False):
+    gradients = np.ones([2, DIM], np.float32)
+    new = step(optimizer, state, table, np.int32([1, 4]), gradients, counts)
+    changed = [
+      np.any(np.asarray(a) != np.asarray(b))
+      for a, b in zip(
+        tf.nest.flatten(new), tf.nest.flatten((state, table)), strict=True
+      )
+    ]
+    assert any(changed) == counts
+    state, table = new
+
+
+def adam_on_requested_rows(rate, epsilon, amsgrad):
+  """Returns the table after `steps`, in float64, one row after the other."""
+  table = TABLE.astype(np.float64)
+  mean, square, largest = np.zeros([3, *TABLE.shape])
+  t = 0
+  for ids, gradients, counts in steps():
+    t += counts
+    for row, g in zip(ids, gradients, strict=True) if counts else ():
+      mean[row] = 0.9 * mean[row] + 0.1 * g
+      square[row] = 0.999 * square[row] + 0.001 * g.astype(np.float64) ** 2
+      largest[row] = np.maximum(largest[row], square[row])
+      second = (largest if amsgrad else square)[row] / (1 - 0.999**t)
+      first = mean[row] / (1 - 0.9**t)
+      table[row] -= rate * first / (np.sqrt(second) + epsilon)
+  return table
+
+
+@pytest.mark.parametrize('amsgrad', [False, True])
+def test_row_adam_moves_the_requested_rows_alone(amsgrad):
+  adam = optimizers.TorchAdam(0.1, epsilon=1e-3, amsgrad=amsgrad)
+  optimizer = table_optimizers.RowAdam(adam)
+  state, table = initial(optimizer)
+  for ids, gradients, counts in steps():
+    state, table = step(optimizer, state, table, ids, gradients, counts)
+  expected = adam_on_requested_rows(0.1, 1e-3, amsgrad)
+  assert_reads(optimizer, state, table, expected)
+  np.testing.assert_array_equal(table[-1], TABLE[-1])
+
+
+@pytest.mark.parametrize('amsgrad', [False, True])
+def test_row_adam_on_every_row_is_adam(amsgrad):
+  adam = optimizers.TorchAdam(0.1, amsgrad=amsgrad)
+  of_rows = table_optimizers.RowAdam(adam)
+  dense = table_optimizers.Dense(adam)
+  a, b = initial(of_rows), initial(dense)
+  for arguments in steps(every_row=True):
+    a, b = step(of_rows, *a, *arguments), step(dense, *b, *arguments)
+  for left, right in zip(tf.nest.flatten(a), tf.nest.flatten(b), strict=True):
+    np.testing.assert_allclose(left, right, rtol=1e-6, atol=1e-7)
+
+
+MANY = 100_000
+ON_ROWS = (
+  table_optimizers.RowMomentum(1.0, 0.9),
+  table_optimizers.RowMomentum(1.0, 0.0),
+  table_optimizers.RowAdam(optimizers.TorchAdam(0.1, amsgrad=True)),
+)
+
+
+def graph_of(function, optimizer, *others):
+  table = tf.TensorSpec([MANY, DIM])
+  state = tf.nest.map_structure(
+    lambda t: tf.TensorSpec.from_tensor(tf.convert_to_tensor(t)),
+    optimizer.initialize(table),
+  )
+  return tf.function(function).get_concrete_function(state, table, *others)
+
+
+@pytest.mark.parametrize('optimizer', ON_ROWS)
+def test_a_step_costs_the_requested_rows_alone(optimizer):
+  concrete = graph_of(
+    optimizer.next,
+    optimizer,
+    tf.TensorSpec([None], tf.int32),
+    tf.TensorSpec([None, DIM]),
+    tf.TensorSpec([], tf.bool),
+  )
+  assert not graphs.work_on_all_rows(concrete, MANY)
+  scatters = [
+    op for op in concrete.graph.get_operations() if graphs.is_scatter(op)
+  ]
+  large = [t for t in concrete.inputs if MANY in t.shape]
+  # One for each large tensor, on the tensor that came in.
+  assert {s.inputs[0].ref() for s in scatters} == {t.ref() for t in large}
+  assert len(scatters) == len(large)
+
+
+@pytest.mark.parametrize('optimizer', ON_ROWS)
+@pytest.mark.parametrize('shape', [[], [None]])
+def test_reading_costs_the_rows_read_alone(optimizer, shape):
+  concrete = graph_of(optimizer.read, optimizer, tf.TensorSpec(shape, tf.int32))
+  assert not graphs.work_on_all_rows(concrete, MANY)
+
+
+def test_the_check_of_cost_finds_a_dense_step():
+  dense = table_optimizers.Dense(optimizers.build_sgd(1.0, 0.9))
+  concrete = graph_of(
+    dense.next,
+    dense,
+    tf.TensorSpec([None], tf.int32),
+    tf.TensorSpec([None, DIM]),
+    tf.TensorSpec([], tf.bool),
+  )
+  assert graphs.work_on_all_rows(concrete, MANY)
+  whole = table_optimizers.RowMomentum(1.0, 0.9)
+  assert graphs.work_on_all_rows(graph_of(whole.read_all, whole), MANY)

@@ -1,0 +1,242 @@
+"""Optimizers of the class table that take the gradients of requested rows only.
+
+A round touches the U rows that its clients requested, out of n. `Dense` steps
+on all n rows all the same. The others read and write only the U: each large
+tensor among their results is one `tf.tensor_scatter_nd_update` of the tensor
+that came in, outside any `tf.cond`, so that a runtime can do it in place.
+"""
+
+import collections
+import dataclasses
+import math
+from typing import Any
+from typing import Protocol
+
+import tensorflow as tf
+import tensorflow_federated as tff
+
+from tff_xc.round import optimizers
+
+
+class TableOptimizer(Protocol):
+  """An optimizer of the class table, which may leave rows behind.
+
+  A row's value is what `read` returns. The table kept between rounds may lack
+  movement of rows that were not requested; the state then says how much.
+
+  Attributes:
+    reads_state: whether `read` and `read_all` look at the state. Where they do
+      not, the table is up to date by itself, and `()` will do for the state.
+  """
+
+  reads_state: bool
+
+  def initialize(self, table_spec: tf.TensorSpec) -> Any:
+    """Returns the initial state for a table [n, row_dim] of this spec."""
+
+  def read(
+    self, state: Any, table: tf.Tensor, class_ids: tf.Tensor
+  ) -> tf.Tensor:
+    """Returns rows, up to date.
+
+    Args:
+      state: as returned before.
+      table: float32 [n, row_dim].
+      class_ids: int32 [U], or a scalar.
+
+    Returns:
+      float32 [U, row_dim], or [row_dim].
+    """
+
+  def read_all(self, state: Any, table: tf.Tensor) -> tf.Tensor:
+    """Returns the table float32 [n, row_dim], up to date."""
+
+  def next(
+    self,
+    state: Any,
+    table: tf.Tensor,
+    class_ids: tf.Tensor,
+    gradients: tf.Tensor,
+    counts: tf.Tensor,
+  ) -> tuple[Any, tf.Tensor]:
+    """Returns (state, table) after a step.
+
+    Args:
+      state: as returned before.
+      table: float32 [n, row_dim].
+      class_ids: int32 [U], distinct.
+      gradients: float32 [U, row_dim], at the values that `read` returns; those
+        of all other rows are zero.
+      counts: bool scalar; where it is False, nothing changes.
+    """
+
+  def settle(self, state: Any, table: tf.Tensor) -> tuple[Any, tf.Tensor]:
+    """Returns (state, table) of the same values, every row up to date."""
+
+
+class _UpToDate:
+  """The part of a table optimizer that leaves no row behind."""
+
+  reads_state = False
+
+  def read(self, state, table, class_ids):
+    return tf.gather(table, class_ids)
+
+  def read_all(self, state, table):
+    return table
+
+  def settle(self, state, table):
+    return state, table
+
+
+@dataclasses.dataclass(frozen=True)
+class Dense(_UpToDate):
+  """Any optimizer, on all rows; those not requested have a zero gradient.
+
+  Attributes:
+    optimizer: its state is the state here.
+  """
+
+  optimizer: tff.learning.optimizers.Optimizer
+
+  def initialize(self, table_spec):
+    return self.optimizer.initialize(table_spec)
+
+  def next(self, state, table, class_ids, gradients, counts):
+    def step():
+      scattered = tf.scatter_nd(class_ids[:, None], gradients, table.shape)
+      return self.optimizer.next(state, table, scattered)
+
+    return tf.cond(counts, step, lambda: (state, table))
+
+
+def _where_it_counts(class_ids, gradients, counts):
+  """Returns (class_ids, gradients), none of them where `counts` is False."""
+  size = tf.where(counts, tf.size(class_ids), 0)
+  return class_ids[:size], gradients[:size]
+
+
+def _put(old: tf.Tensor, class_ids: tf.Tensor, new: tf.Tensor) -> tf.Tensor:
+  """Returns `old` [n, ...] with rows `class_ids` [U] from `new` [U, ...]."""
+  return tf.tensor_scatter_nd_update(old, class_ids[:, None], new)
+
+
+@dataclasses.dataclass(frozen=True)
+class RowMomentum:
+  """SGD with dense momentum, v <- beta v + g, w <- w - lr v, row by row.
+
+  Rows that nobody requested still move by their momentum (FedSS, Algorithm 1,
+  line 8). That movement is made up for when a row is read: j steps after its
+  last one, with no gradient since, its velocity is beta^j v and its value
+  w - lr v beta (1 - beta^j) / (1 - beta).
+
+  The state has, by name, `step` (int32, steps that counted), `last_step` (int32
+  [n], the step up to which a row is up to date) and `velocity` (float32 [n,
+  row_dim], as of then). Without momentum it is empty.
+
+  Attributes:
+    learning_rate: lr.
+    momentum: beta, in [0, 1).
+  """
+
+  learning_rate: float = 1.0
+  momentum: float = 0.0
+
+  @property
+  def reads_state(self) -> bool:
+    return self.momentum > 0
+
+  def initialize(self, table_spec):
+    if not self.momentum:
+      return ()
+    return collections.OrderedDict(
+      step=tf.constant(0, tf.int32),
+      last_step=tf.zeros(table_spec.shape[:1], tf.int32),
+      velocity=tf.zeros(table_spec.shape, table_spec.dtype),
+    )
+
+  def read(self, state, table, class_ids):
+    at = lambda t: tf.gather(t, class_ids)
+    if not self.momentum:
+      return at(table)
+    waited = state['step'] - at(state['last_step'])
+    return self._moved(at(table), at(state['velocity']), waited)[0]
+
+  def read_all(self, state, table):
+    return self.settle(state, table)[1]
+
+  def next(self, state, table, class_ids, gradients, counts):
+    ids, gradients = _where_it_counts(class_ids, gradients, counts)
+    at = lambda t: tf.gather(t, ids)
+    if not self.momentum:
+      rows = at(table) - self.learning_rate * gradients
+      return state, _put(table, ids, rows)
+    waited = state['step'] - at(state['last_step'])
+    rows, velocity = self._moved(at(table), at(state['velocity']), waited)
+    velocity = self.momentum * velocity + gradients
+    rows -= self.learning_rate * velocity
+    step = state['step'] + tf.cast(counts, tf.int32)
+    new_state = collections.OrderedDict(
+      step=step,
+      last_step=_put(state['last_step'], ids, tf.fill([tf.size(ids)], step)),
+      velocity=_put(state['velocity'], ids, velocity),
+    )
+    return new_state, _put(table, ids, rows)
+
+  def settle(self, state, table):
+    if not self.momentum:
+      return state, table
+    waited = state['step'] - state['last_step']
+    table, velocity = self._moved(table, state['velocity'], waited)
+    last_step = tf.fill(state['last_step'].shape, state['step'])
+    return (
+      collections.OrderedDict(
+        step=state['step'], last_step=last_step, velocity=velocity
+      ),
+      table,
+    )
+
+  def _moved(self, rows, velocity, waited):
+    """Returns (rows, velocity) [..., row_dim] after `waited` [...] steps."""
+    # expm1, because 1 - beta^j cancels where beta is near one.
+    exponent = math.log(self.momentum) * tf.cast(waited, tf.float32)[..., None]
+    factor = self.learning_rate * self.momentum / (1.0 - self.momentum)
+    moved = rows + factor * tf.math.expm1(exponent) * velocity
+    return moved, tf.exp(exponent) * velocity
+
+
+@dataclasses.dataclass(frozen=True)
+class RowAdam(_UpToDate):
+  """Adam on the requested rows alone.
+
+  Where every row is requested in every step, it is `TorchAdam`. It differs from
+  `TorchAdam` with zero gradients in the other rows: there the moments of a row
+  that is not requested decay and the row moves by them; here both stay as they
+  are until it is requested again. The bias correction takes the number of all
+  steps, not of those that requested the row. TensorFlow Addons' LazyAdam and
+  PyTorch's SparseAdam do the same, but add epsilon before the bias correction.
+
+  The state is that of `TorchAdam`.
+
+  Attributes:
+    adam: the step on a row.
+  """
+
+  adam: optimizers.TorchAdam
+
+  def initialize(self, table_spec):
+    return self.adam.initialize(table_spec)
+
+  def next(self, state, table, class_ids, gradients, counts):
+    ids, gradients = _where_it_counts(class_ids, gradients, counts)
+    of_rows = collections.OrderedDict(
+      (name, value if name == 'step' else tf.gather(value, ids))
+      for name, value in state.items()
+    )
+    new, rows = self.adam.next(of_rows, tf.gather(table, ids), gradients)
+    step = state['step'] + tf.cast(counts, tf.int32)
+    new_state = collections.OrderedDict(
+      (name, step if name == 'step' else _put(value, ids, new[name]))
+      for name, value in state.items()
+    )
+    return new_state, _put(table, ids, rows)
