@@ -13,7 +13,6 @@ from tff_xc.measure import curves
 from tff_xc.measure import evaluation
 from tff_xc.measure import ranking
 from tff_xc.measure import run_files
-from tff_xc.runtime import registry as runtimes
 
 
 def run(run_dir: str, data_dir: str | None, client: str | None) -> dict:
@@ -28,11 +27,11 @@ def run(run_dir: str, data_dir: str | None, client: str | None) -> dict:
     errors.InputError: for no run, no checkpoint or no such client.
   """
   config = run_files.read_run(run_dir).config
+  training.install_runtime(config)
   task = tasks.get(config['task'])
   loaded = task.load(data_dir or config['data_dir'], config['options'])
   clients = loaded.dataset.train
   client = _choose_client(clients, client)
-  runtimes.install(config['runtime'])
   process = training.build_process(config, loaded)
   state, rounds = run_directory.Checkpoints(run_dir).load(process.initialize())
   if not rounds:

@@ -101,6 +101,8 @@ def resolve() -> dict[str, Any]:
     ),
     'clients_per_round': _clients_per_round(task, algorithm, values),
     'runtime': values.runtime,
+    'client_threads': _at_least('client_threads', values.client_threads, 0),
+    'device': values.device,
     'data_dir': values.data_dir,
     'options': _task_options(task),
     'hyperparameters': hp.resolve(

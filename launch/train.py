@@ -49,6 +49,15 @@ flags.DEFINE_enum(
   runtimes.names(),
   'where TFF computations run',
 )
+flags.DEFINE_integer(
+  'client_threads', 0, 'clients that train at a time; 0: one for each core'
+)
+flags.DEFINE_string(
+  'device',
+  '',
+  "where clients train: 'cpu', 'gpu', or names such as 'gpu:0,gpu:1'; default:"
+  ' the GPUs that TensorFlow sees, else the CPU',
+)
 settings.define_parameter_flags()
 
 

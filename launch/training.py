@@ -45,6 +45,15 @@ def _messages(config: Mapping, model) -> experiment.Messages:
   )
 
 
+def install_runtime(config: Mapping) -> None:
+  """Installs a configuration's runtime; to be done before TensorFlow is used."""
+  runtimes.install(
+    config['runtime'],
+    client_threads=config.get('client_threads', 0),
+    device=config.get('device', ''),
+  )
+
+
 def build_process(config: Mapping, loaded: task_lib.Loaded):
   """Returns the learning process of a configuration."""
   return build.build(
@@ -60,12 +69,12 @@ def run(config: Mapping[str, Any], run_dir: str) -> dict[str, Any]:
   """Trains as configured, in `run_dir`; prints and returns the summary."""
   # Everything that may refuse its input comes before the first write.
   run_directory.check_config(run_dir, config)
+  install_runtime(config)
   task = tasks.get(config['task'])
   loaded = task.load(config['data_dir'], config['options'])
   process = build_process(config, loaded)
   cohorts = _cohorts(config, loaded)
   metrics = task.metrics_of(loaded.dataset)
-  runtimes.install(config['runtime'])
   directory = run_directory.RunDirectory(run_dir, config)
   summary = experiment.run(
     process=process,

@@ -17,6 +17,7 @@ from tff_xc.measure import communication
 from tff_xc.round import merge
 from tff_xc.round import randomness
 from tff_xc.round import request
+from tff_xc.runtime import client_error
 
 CONFIG = {'task': 't', 'algorithm': 'a', 'seed': 0, 'rounds': 10, 'lr': 0.1}
 MESSAGES = experiment.Messages(
@@ -62,7 +63,7 @@ def score(weights):
 def run(path, rounds=10, process=None, evaluate=score):
   return experiment.run(
     process=process or Doubling(),
-    cohorts=lambda r: cohort.Cohort([], skipped=1),
+    cohorts=lambda r: cohort.Cohort([], 1, ('reader', 'writer')),
     evaluate=evaluate,
     metrics=('top1',),
     messages=MESSAGES,
@@ -112,6 +113,35 @@ def test_an_interrupt_while_evaluating_loses_no_row(tmp_path):
   with pytest.raises(KeyboardInterrupt):
     run(tmp_path / 'cut', evaluate=interrupted)
   run(tmp_path / 'cut')
+  assert rows(tmp_path / 'cut') == rows(tmp_path / 'whole')
+
+
+def test_a_state_that_a_round_used_up_is_not_saved(
+  tmp_path, capsys, monkeypatch
+):
+  def used_up(state):
+    raise ValueError('given up')
+
+  run(tmp_path / 'whole')
+  with monkeypatch.context() as patched, pytest.raises(KeyboardInterrupt):
+    patched.setattr(experiment.runtimes, 'keep', used_up)
+    run(tmp_path / 'cut', process=Doubling(interrupt_at=7))
+  assert 'goes on from the checkpoint before' in capsys.readouterr().err
+  run(tmp_path / 'cut', process=Doubling(interrupt_at=1))  # It resumes at 6.
+  assert rows(tmp_path / 'cut') == rows(tmp_path / 'whole')
+
+
+def test_a_failing_client_is_named_and_the_run_goes_on_after_it(tmp_path):
+  class Failing(Doubling):
+    def next(self, state, examples):
+      if state.round_number == 5:
+        raise client_error.ClientError(1, 2, ValueError('no memory'))
+      return super().next(state, examples)
+
+  run(tmp_path / 'whole')
+  with pytest.raises(errors.InputError, match="'writer' failed in round 6: no"):
+    run(tmp_path / 'cut', process=Failing())
+  run(tmp_path / 'cut', process=Doubling(interrupt_at=4))
   assert rows(tmp_path / 'cut') == rows(tmp_path / 'whole')
 
 

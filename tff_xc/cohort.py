@@ -25,10 +25,12 @@ class Cohort(NamedTuple):
   Attributes:
     examples: one value a client, for `LearningProcess.next`.
     skipped: clients drawn that have no examples, and so do not take part.
+    client_ids: whose examples they are, to name a client in a message.
   """
 
   examples: list[process.ClientExamples]
   skipped: int
+  client_ids: tuple[str, ...] = ()
 
 
 class ExampleCache:
@@ -86,12 +88,14 @@ def uniform(
 
   def cohort(round_number: int) -> Cohort:
     chosen = sample(round_number, clients_per_round)
-    values = []
+    values, names = [], []
     for index in chosen:
       x, y = examples_of(client_ids[index])
       if len(y):
         values.append(process.ClientExamples(x, y, np.int64(index)))
-    return Cohort(values or [_nobody(dataset)], len(chosen) - len(values))
+        names.append(client_ids[index])
+    skipped = len(chosen) - len(values)
+    return Cohort(values or [_nobody(dataset)], skipped, tuple(names))
 
   return cohort
 

@@ -10,10 +10,13 @@ from typing import Any
 import numpy as np
 import tqdm
 
+from datasets import errors
 from tff_xc import cohort as cohort_lib
 from tff_xc import run_directory
 from tff_xc.measure import communication
 from tff_xc.measure import run_files
+from tff_xc.runtime import client_error
+from tff_xc.runtime import registry as runtimes
 
 
 @dataclasses.dataclass(frozen=True)
@@ -96,6 +99,10 @@ def run(
 
   Returns:
     The summary, as in summary.json.
+
+  Raises:
+    errors.InputError: where a client fails; the message says which. What was
+      done before is saved then, as after an interrupt.
   """
   state, done = directory.checkpoints.load(process.initialize())
   directory.start_metrics(done)
@@ -107,34 +114,62 @@ def run(
     while done < schedule.rounds:
       started = time.perf_counter()
       cohort = cohorts(done)
+      # A state is needed once: what can be is done to it in place.
+      state = runtimes.give_up(state)
       output = process.next(state, cohort.examples)
       row = _row(output.metrics, cohort, messages)
       row['seconds'] = time.perf_counter() - started
       measured = dict.fromkeys(metrics, float('nan'))
       if schedule.due(schedule.eval_every, done + 1):
-        weights = process.get_model_weights(output.state)
-        latest = measured = evaluate(weights)
+        latest = measured = evaluate(process.get_model_weights(output.state))
         if bar.disable:
           _print_progress(done + 1, schedule.rounds, row, measured)
       directory.release({**row, **measured}, done + 1)
       # Only now is the round done: an interrupt before this repeats it whole.
       state, done = output.state, done + 1
+      del output  # Else the state would have two owners, and be copied.
       if schedule.due(schedule.checkpoint_every, done):
         directory.checkpoints.save(state, done)
       bar.set_postfix_str(_postfix(row, metrics[0], latest), refresh=False)
       bar.update()
   except KeyboardInterrupt:
-    directory.checkpoints.save(state, done)
-    print(
-      f'\nstopped after round {done}; the same command goes on from there',
-      file=sys.stderr,
-    )
+    _save_interrupted(directory, state, done)
     raise
+  except client_error.ClientError as e:
+    _save_interrupted(directory, state, done)
+    raise errors.InputError(_explained(e, cohort, done + 1)) from e
   finally:
     bar.close()
   summary = summarise(run_files.read_run(directory.path), metrics, messages)
   run_files.write_json(directory.path / run_files.SUMMARY, summary)
   return summary
+
+
+def _explained(error, cohort: cohort_lib.Cohort, round_number: int) -> str:
+  index = error.client_index
+  name = cohort.client_ids[index] if index < len(cohort.client_ids) else index
+  return (
+    f'client {name!r} failed in round {round_number}: {error.reason}; mend its'
+    ' data or what ran out, and start the same command again'
+  )
+
+
+def _save_interrupted(directory, state, done: int) -> None:
+  """Saves what an interrupted run has, and says from where it goes on."""
+  try:
+    state = runtimes.keep(state)
+  except ValueError:  # The round that followed had used it up.
+    print(
+      f'\nstopped before round {done + 1} was evaluated; the same command goes'
+      ' on from the checkpoint before',
+      file=sys.stderr,
+    )
+    return
+  directory.checkpoints.save(state, done)
+  print(
+    f'\nstopped after round {done}; the same command goes on from there',
+    file=sys.stderr,
+  )
 
 
 def _row(measured, cohort, messages: Messages) -> dict[str, float]:

@@ -21,7 +21,13 @@ from datasets import errors
 from tff_xc.measure import run_files
 
 # What may differ between the run that is resumed and the one that resumes it.
-_MAY_DIFFER = ('rounds', 'data_dir', 'versions', 'git_revision')
+_MAY_DIFFER = (
+  'rounds',
+  'data_dir',
+  'client_threads',
+  'versions',
+  'git_revision',
+)
 
 
 def check_config(path: str | os.PathLike, config: Mapping) -> None:

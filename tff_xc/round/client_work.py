@@ -181,7 +181,8 @@ def _update(encoder_delta, row_delta, size, measured) -> ClientUpdate:
       for t in [*tf.nest.flatten(encoder_delta), row_delta]
     ]
   )
-  kept = lambda t: tf.where(finite, t, tf.zeros_like(t))
+  one = tf.cast(finite, tf.float32)
+  kept = lambda t: tf.math.multiply_no_nan(t, one)
   examples = tf.cast(size, tf.float32)
   measured = collections.OrderedDict(
     loss=kept(measured['loss']),

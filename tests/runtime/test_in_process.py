@@ -1,0 +1,389 @@
+"""The in-process runtime by itself: values, errors, order, memory, placement."""
+
+import collections
+import gc
+import threading
+
+import numpy as np
+import pytest
+import tensorflow as tf
+import tensorflow_federated as tff
+
+from tff_xc.runtime import client_error
+from tff_xc.runtime import registry
+from tff_xc.runtime.in_process import context as context_lib
+from tff_xc.runtime.in_process import execution
+from tff_xc.runtime.in_process import expressions
+from tff_xc.runtime.in_process import phase_graphs
+
+_FLOATS = tff.FederatedType(np.float32, tff.CLIENTS)
+_TABLE = tff.TensorType(np.float32, [6, 2])
+
+
+@pytest.fixture(autouse=True)
+def in_process(tff_worker):
+  yield registry.install('in_process')
+  tff.framework.set_default_context(tff_worker)
+
+
+def _pointer(tensor) -> int:
+  return np.asarray(memoryview(tensor)).__array_interface__['data'][0]
+
+
+# -- values --
+
+
+def test_unplaced_computation_with_a_nested_argument():
+  @tff.tensorflow.computation(
+    collections.OrderedDict(z=np.float32, a=[np.int32, np.int32])
+  )
+  def swap(value):
+    return collections.OrderedDict(b=value['a'][1], z=value['z'] * 2)
+
+  result = swap(collections.OrderedDict(z=1.5, a=[3, 4]))
+  assert list(result) == ['b', 'z']
+  assert result['b'] == 4 and result['z'] == 3.0
+
+
+def test_a_value_of_another_type_or_structure_is_refused():
+  @tff.tensorflow.computation(collections.OrderedDict(a=np.float32, b=np.int32))
+  def first(value):
+    return value['a']
+
+  with pytest.raises(TypeError, match='float32'):
+    first(collections.OrderedDict(a=tf.constant(1), b=2))
+  with pytest.raises(TypeError):
+    first(collections.OrderedDict(a=1.0, c=2))
+
+
+def test_client_values_come_back_as_a_list_in_order():
+  @tff.federated_computation(_FLOATS)
+  def doubled(x):
+    double = tff.tensorflow.computation(lambda v: v * 2)
+    return tff.federated_map(double, x), x, tff.federated_sum(x)
+
+  found, given, total = doubled([float(i) for i in range(9)])
+  assert [float(v) for v in found] == [2.0 * i for i in range(9)]
+  assert [float(v) for v in given] == [float(i) for i in range(9)]
+  assert total == 36.0
+
+
+def test_one_value_for_all_clients_and_structures():
+  @tff.federated_computation(
+    tff.FederatedType(np.float32, tff.SERVER),
+    tff.FederatedType(np.float32, tff.CLIENTS, all_equal=True),
+    _FLOATS,
+  )
+  def run(server, shared, own):
+    sent = tff.federated_broadcast(server)
+    zipped = tff.federated_zip(
+      collections.OrderedDict(own=own, sent=sent, shared=shared)
+    )
+    add = tff.tensorflow.computation(
+      lambda v: v['own'] + v['sent'] * v['shared']
+    )
+    return sent, tff.federated_sum(tff.federated_map(add, zipped))
+
+  sent, total = run(2.0, 3.0, [1.0, 1.0])
+  assert sent == 2.0
+  assert total == 14.0
+
+
+def test_two_phases_keep_what_the_second_needs():
+  @tff.federated_computation(_FLOATS)
+  def spread(x):
+    mean = tff.federated_broadcast(tff.federated_mean(x))
+    far = tff.tensorflow.computation(lambda a, b: tf.abs(a - b))
+    distance = tff.federated_map(far, (x, mean))
+    return tff.federated_max(distance), distance
+
+  largest, each = spread([1.0, 2.0, 6.0])
+  assert largest == 3.0
+  assert [float(v) for v in each] == [2.0, 1.0, 3.0]
+
+
+def test_sequences_as_data_sets_lists_and_of_nothing():
+  pairs = collections.OrderedDict(y=np.int32, x=np.float32)
+
+  @tff.tensorflow.computation(tff.SequenceType(pairs))
+  def total(elements):
+    return elements.reduce(
+      tf.constant(0.0), lambda s, e: s + e['x'] * tf.cast(e['y'], tf.float32)
+    )
+
+  @tff.federated_computation(
+    tff.FederatedType(tff.SequenceType(pairs), tff.CLIENTS)
+  )
+  def totals(data):
+    return tff.federated_map(total, data)
+
+  given = collections.OrderedDict(
+    y=np.array([1, 2], np.int32), x=np.array([3, 4], np.float32)
+  )
+  as_dataset = tf.data.Dataset.from_tensor_slices(given)
+  as_list = [collections.OrderedDict(y=1, x=3.0)]
+  found = totals([as_dataset, as_list, []])
+  assert [float(v) for v in found] == [11.0, 3.0, 0.0]
+
+
+def test_sequence_intrinsics():
+  numbers = tff.SequenceType(np.float32)
+  add = tff.tensorflow.computation(lambda a, b: a + b, [np.float32, np.float32])
+  square = tff.tensorflow.computation(lambda v: v * v, np.float32)
+
+  @tff.federated_computation(tff.FederatedType(numbers, tff.CLIENTS))
+  def run(data):
+    @tff.federated_computation(numbers)
+    def local(each):
+      squares = tff.sequence_map(square, each)
+      return (
+        tff.sequence_sum(squares),
+        tff.sequence_reduce(squares, np.float32(10.0), add),
+      )
+
+    return tff.federated_map(local, data)
+
+  (first, second) = run([[1.0, 2.0], []])
+  assert [float(v) for v in first] == [5.0, 15.0]
+  assert [float(v) for v in second] == [0.0, 10.0]
+
+
+def test_variables_and_tables_belong_to_one_call():
+  @tff.tensorflow.computation(np.float32)
+  def counted(x):
+    total = tf.Variable(1.0)
+    keys = tf.constant([b'a'])
+    table = tf.lookup.StaticHashTable(
+      tf.lookup.KeyValueTensorInitializer(keys, tf.constant([5.0])), 0.0
+    )
+    with tf.control_dependencies([total.assign_add(x)]):
+      return total.read_value() + table.lookup(tf.constant(b'a'))
+
+  @tff.federated_computation(_FLOATS)
+  def run(x):
+    return tff.federated_map(counted, x)
+
+  for _ in range(2):
+    found = run([float(i) for i in range(16)])
+    assert [float(v) for v in found] == [6.0 + i for i in range(16)]
+
+
+# -- select --
+
+
+def _select(function):
+  @tff.federated_computation(
+    tff.FederatedType(_TABLE, tff.SERVER),
+    tff.FederatedType(tff.TensorType(np.int32, [3]), tff.CLIENTS),
+  )
+  def run(table, keys):
+    slices = tff.federated_select(
+      keys, tff.federated_value(6, tff.SERVER), table, function
+    )
+    together = tff.tensorflow.computation(
+      lambda data: data.batch(3).get_single_element()
+    )
+    return tff.federated_map(together, slices)
+
+  return run
+
+
+def test_select_is_a_gather_in_the_order_of_the_keys():
+  row = tff.tensorflow.computation(lambda t, k: t[k], [_TABLE, np.int32])
+  table = np.arange(12, dtype=np.float32).reshape(6, 2)
+  keys = [np.array(k, np.int32) for k in ([5, 0, 5], [1, 2, 3])]
+  for found, wanted in zip(_select(row)(table, keys), keys, strict=True):
+    np.testing.assert_array_equal(found, table[wanted])
+
+
+def test_select_by_a_function_that_is_no_lookup():
+  @tff.tensorflow.computation(_TABLE, np.int32)
+  def row_sums(table, key):
+    # As many steps as the key says: nothing that vectorises.
+    return tf.while_loop(
+      lambda i, _: i < key, lambda i, s: (i + 1, s + table[i]), [0, table[0]]
+    )[1]
+
+  table = np.arange(12, dtype=np.float32).reshape(6, 2)
+  (found,) = _select(row_sums)(table, [np.array([3, 0, 1], np.int32)])
+  sums = [table[:k].sum(axis=0) + table[0] for k in (3, 0, 1)]
+  np.testing.assert_array_equal(found, sums)
+
+
+def test_a_key_out_of_range_is_an_error():
+  row = tff.tensorflow.computation(lambda t, k: t[k], [_TABLE, np.int32])
+  with pytest.raises(client_error.ClientError, match=r'client 1 .*max_key'):
+    _select(row)(
+      np.zeros([6, 2], np.float32),
+      [np.array(k, np.int32) for k in ([0, 1, 2], [0, 6, 1])],
+    )
+
+
+# -- updates in place --
+
+
+def _put_rows():
+  @tff.tensorflow.computation(_TABLE, np.int32)
+  def put(table, row):
+    return tf.tensor_scatter_nd_update(
+      table, row[None, None], tf.gather(table, [row]) + 1.0
+    )
+
+  @tff.federated_computation(
+    tff.FederatedType(_TABLE, tff.SERVER),
+    tff.FederatedType(np.int32, tff.SERVER),
+  )
+  def run(table, row):
+    return tff.federated_map(put, (table, row))
+
+  return run
+
+
+def test_rows_of_a_table_given_up_are_written_in_place():
+  table = tf.Variable(tf.zeros([6, 2])).read_value() + 0.0
+  run, where = _put_rows(), _pointer(table)
+  for row in range(3):
+    given = registry.give_up(table)
+    del table
+    table = run(given, row)
+    assert _pointer(table) == where
+    with pytest.raises(ValueError, match='given up'):
+      registry.keep(given)
+  np.testing.assert_array_equal(table[:, 0], [1, 1, 1, 0, 0, 0])
+
+
+def test_a_table_that_somebody_holds_is_copied():
+  table = tf.zeros([6, 2]) + 0.0
+  run = _put_rows()
+  changed = run(registry.give_up(table), 1)  # `table` still refers to it.
+  np.testing.assert_array_equal(table, np.zeros([6, 2]))
+  np.testing.assert_array_equal(changed[:, 0], [0, 1, 0, 0, 0, 0])
+  again = run(table, 2)  # Not given up.
+  np.testing.assert_array_equal(table, np.zeros([6, 2]))
+  np.testing.assert_array_equal(again[:, 0], [0, 0, 1, 0, 0, 0])
+
+
+def test_a_state_given_up_to_a_round_that_fails_is_kept():
+  @tff.tensorflow.computation(np.float32)
+  def picky(x):
+    with tf.control_dependencies([tf.debugging.Assert(x > 0, ['negative', x])]):
+      return tf.identity(x)
+
+  @tff.federated_computation(tff.FederatedType(_TABLE, tff.SERVER), _FLOATS)
+  def run(table, x):
+    put = tff.tensorflow.computation(
+      lambda t, s: tf.tensor_scatter_nd_update(t, [[0]], [[s, s]])
+    )
+    total = tff.federated_sum(tff.federated_map(picky, x))
+    return tff.federated_map(put, (table, total))
+
+  state = registry.give_up(tf.ones([6, 2]))
+  with pytest.raises(
+    client_error.ClientError, match=r'client 2 .*negative'
+  ) as e:
+    run(state, [1.0, 2.0, -3.0, 4.0, -5.0])
+  assert e.value.client_index == 2
+  state = registry.keep(state)
+  np.testing.assert_array_equal(state, np.ones([6, 2]))
+  assert run(state, [1.0, 2.0])[0, 0] == 3.0
+
+
+# -- order, memory, retracing --
+
+
+def test_sums_are_folded_in_the_order_of_the_clients():
+  values = np.random.default_rng(0).normal(size=200).astype(np.float32)
+
+  @tff.federated_computation(_FLOATS)
+  def total(x):
+    return tff.federated_sum(x)
+
+  expected = np.float32(0.0)
+  for value in values:
+    expected = np.float32(expected + value)
+  for threads in (1, 2, 5):
+    tff.framework.set_default_context(
+      context_lib.create_context(client_threads=threads)
+    )
+    assert float(total(list(values))) == expected
+
+
+def test_few_clients_are_under_way_at_a_time():
+  started, lock, folded = [], threading.Lock(), []
+  clients = execution.Clients([''], 2)
+
+  def work(index, place):
+    with lock:
+      started.append(index)
+      assert len(started) - len(folded) <= 5
+    return index
+
+  clients.run(50, False, work, folded.extend)
+  assert folded == list(range(50))
+
+
+def test_cohorts_of_any_size_take_the_same_graphs(monkeypatch):
+  @tff.federated_computation(_FLOATS)
+  def mean(x):
+    return tff.federated_mean(x)
+
+  traced = []
+  trace = phase_graphs.GraphCall._trace
+  monkeypatch.setattr(
+    phase_graphs.GraphCall,
+    '_trace',
+    lambda self, place: traced.append(place) or trace(self, place),
+  )
+  mean([1.0] * 20)  # Enough to fold one by one, and several at once.
+  first = len(traced)
+  for size in (1, 3, 7, 31, 2):
+    assert mean([2.0] * size) == 2.0
+  assert len(traced) == first
+
+
+def test_rounds_leave_nothing_behind():
+  @tff.federated_computation(
+    tff.FederatedType(tff.TensorType(np.float32, [1000]), tff.SERVER), _FLOATS
+  )
+  def run(state, x):
+    add = tff.tensorflow.computation(lambda s, v: s + v)
+    return tff.federated_map(add, (state, tff.federated_sum(x)))
+
+  state = run(tf.zeros([1000]), [1.0, 2.0])
+  gc.collect()
+  before = len(gc.get_objects())
+  for _ in range(30):
+    state = run(registry.give_up(state), [1.0, 2.0])
+  gc.collect()
+  assert len(gc.get_objects()) - before < 100
+
+
+# -- what cannot be run --
+
+
+def test_what_cannot_be_run_is_named_before_any_work(monkeypatch):
+  monkeypatch.delitem(expressions._SEQUENCES, 'sequence_sum')
+  worked = []
+  monkeypatch.setattr(execution, 'run', lambda *_: worked.append(1))
+
+  @tff.federated_computation(
+    tff.FederatedType(tff.SequenceType(np.float32), tff.CLIENTS)
+  )
+  def run(data):
+    local = tff.federated_computation(
+      tff.sequence_sum, tff.SequenceType(np.float32)
+    )
+    return tff.federated_map(local, data)
+
+  with pytest.raises(expressions.UnsupportedError, match='sequence_sum'):
+    run([[1.0]])
+  assert not worked
+
+
+def test_different_numbers_of_clients_are_refused():
+  @tff.federated_computation(_FLOATS, _FLOATS)
+  def both(x, y):
+    return tff.federated_sum(x), tff.federated_sum(y)
+
+  with pytest.raises(ValueError, match='2 and for 3'):
+    both([1.0, 2.0], [1.0, 2.0, 3.0])

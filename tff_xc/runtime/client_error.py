@@ -1,0 +1,33 @@
+"""The error of a client's computation."""
+
+import tensorflow as tf
+
+
+class ClientError(RuntimeError):
+  """A client's computation failed; the message says which and why.
+
+  Attributes:
+    client_index: the client's position in the cohort.
+    reason: what happened.
+    cancelled: whether it was stopped, because of another client's error.
+  """
+
+  def __init__(self, client_index: int, num_clients: int, cause: Exception):
+    self.reason = _reason(cause)
+    super().__init__(
+      f'client {client_index} (from 0) of the {num_clients} in the cohort'
+      f' failed: {self.reason}'
+    )
+    self.client_index = client_index
+    self.cancelled = isinstance(cause, tf.errors.CancelledError)
+
+
+def _reason(error: Exception) -> str:
+  """Returns an error's message, without the stack TensorFlow puts into it."""
+  message = str(error)
+  if not isinstance(error, tf.errors.OpError):
+    return message
+  frames = ('File "', 'Detected at node', 'Graph execution error', '[[{{node')
+  lines = [line.strip() for line in message.splitlines()]
+  told = [x for x in lines if x and not x.startswith(frames)]
+  return ' '.join(told) or message

@@ -1,0 +1,272 @@
+"""The execution context: TFF computations in this process.
+
+It runs the computations that TFF's worker runs, without serialization: values
+stay tensors between calls, clients run side by side on threads, and sums are
+folded in the clients' order, so that the same seed gives the same numbers.
+"""
+
+import collections
+import os
+import threading
+from typing import Any
+
+import tensorflow as tf
+import tensorflow_federated as tff
+from absl import logging
+
+from datasets import errors
+from tff_xc.runtime.in_process import execution
+from tff_xc.runtime.in_process import imported
+from tff_xc.runtime.in_process import phase_graphs
+from tff_xc.runtime.in_process import program as program_lib
+from tff_xc.runtime.in_process import updates
+from tff_xc.runtime.in_process import values
+
+
+class InProcessContext(tff.framework.SyncContext):
+  """A synchronous context that needs no other process."""
+
+  def __init__(self, clients: execution.Clients, default_num_clients: int):
+    self._clients = clients
+    self._default_num_clients = default_num_clients
+    self._compiled = {}
+    self._in_place = updates.InPlace()
+    self._lock = threading.Lock()
+
+  give_up = staticmethod(updates.give_up)
+  keep = staticmethod(updates.keep)
+
+  def invoke(self, comp: tff.Computation, arg: Any):
+    """Runs `comp` on `arg`; see `tff.framework.SyncContext`.
+
+    Raises:
+      expressions.UnsupportedError: where the computation has a part that this
+        runtime cannot run; nothing has been run then.
+      client_error.ClientError: where a client's computation fails.
+      TypeError, ValueError: where the argument does not fit.
+    """
+    program, phases = self._compile(comp)
+    argument = _Argument(arg, program.parameter_type)
+    num_clients = argument.num_clients
+    found = execution.run(
+      program,
+      phases,
+      argument.of_server(),
+      argument.of_client,
+      self._default_num_clients if num_clients is None else num_clients,
+      self._clients,
+    )
+    if program.parameter is not None:
+      found[program.parameter] = argument.whole()
+    result_type = comp.type_signature.result
+    result = program.result(found, imported.Place())
+    result = self._finish(result, result_type)
+    argument.release()
+    return tff.types.type_to_py_container(
+      values.to_python(result, result_type), result_type
+    )
+
+  def _compile(self, comp):
+    with self._lock:
+      if id(comp) not in self._compiled:
+        program = program_lib.Program(comp)
+        phases = [phase_graphs.Phase(program, i) for i in range(program.phases)]
+        # The computation is kept too: its id must not be given to another.
+        self._compiled[id(comp)] = program, phases, comp
+      return self._compiled[id(comp)][:2]
+
+  def _finish(self, result, type_spec: tff.Type):
+    """Turns row updates and tensors given up into tensors."""
+    uses = collections.Counter()
+
+    def count(leaf):
+      base = leaf.base if isinstance(leaf, updates.RowUpdate) else leaf
+      uses[id(base)] += 1
+      return leaf
+
+    def finish(leaf):
+      if isinstance(leaf, updates.RowUpdate):
+        given_up = isinstance(leaf.base, updates.GivenUp)
+        if given_up and uses[id(leaf.base)] == 1:
+          return self._in_place(leaf.base, leaf.ids, leaf.rows)
+      return phase_graphs.readable(leaf)
+
+    _map_placed(count, result, type_spec)
+    return _map_placed(finish, result, type_spec)
+
+
+class _Argument:
+  """An argument's parts: what the server holds, and what each client.
+
+  Attributes:
+    num_clients: how many clients' values it has, None if it has none.
+  """
+
+  def __init__(self, argument, type_spec: tff.Type | None):
+    """Raises: TypeError, ValueError: where the argument is not of the type."""
+    self.num_clients = None
+    self._type = type_spec
+    self._value = None
+    if type_spec is not None:
+      self._value = self._take(argument, type_spec)
+
+  def _take(self, value, type_spec):
+    """Returns a tree of the server's values and lists of the clients' own."""
+    if values.at_clients(type_spec):
+      return self._take_clients(value)
+    if isinstance(type_spec, tff.FederatedType):
+      return values.from_python(value, type_spec.member)
+    if values.contains_placement(type_spec):
+      parts = values.parts_of(value, type_spec)
+      pairs = zip(parts, values.members(type_spec), strict=True)
+      return tuple([self._take(part, member) for part, member in pairs])
+    return values.from_python(value, type_spec)
+
+  def _take_clients(self, given):
+    if not isinstance(given, list | tuple):
+      raise TypeError(
+        f'expected a list with a value for each client, got {type(given)}'
+      )
+    if self.num_clients not in (None, len(given)):
+      raise ValueError(
+        f'arguments for {self.num_clients} and for {len(given)} clients'
+      )
+    self.num_clients = len(given)
+    return given
+
+  def of_server(self):
+    """The argument as the server sees it."""
+    return self._view(lambda value, _: value, lambda given, _: ())
+
+  def of_client(self, index: int):
+    """The argument as a client sees it; made when it is asked for."""
+
+    def shared(value, type_spec):
+      is_placed = isinstance(type_spec, tff.FederatedType)
+      at_clients = is_placed and type_spec.placement is tff.CLIENTS
+      return value if at_clients else ()
+
+    return self._view(
+      shared,
+      lambda given, member: values.from_python(given[index], member),
+    )
+
+  def whole(self):
+    """The argument with a list of what the clients hold."""
+    return self._view(
+      lambda value, _: value,
+      lambda given, member: [values.from_python(v, member) for v in given],
+    )
+
+  def release(self) -> None:
+    """Lets go of tensors that were given up."""
+
+    def drop(value, type_spec):
+      values.map_leaves(
+        lambda leaf, _: isinstance(leaf, updates.GivenUp) and leaf.drop(),
+        value,
+        type_spec,
+      )
+
+    self._view(drop, lambda given, _: None)
+
+  def _view(self, of_server, of_clients):
+    def view(value, type_spec):
+      if values.at_clients(type_spec):
+        return of_clients(value, type_spec.member)
+      is_struct = isinstance(type_spec, tff.StructType)
+      if is_struct and values.contains_placement(type_spec):
+        pairs = zip(value, values.members(type_spec), strict=True)
+        return tuple([view(part, member) for part, member in pairs])
+      return of_server(value, type_spec)
+
+    return None if self._type is None else view(self._value, self._type)
+
+
+def _map_placed(function, value, type_spec: tff.Type):
+  """Applies `function` to all leaves, those in the lists of clients too."""
+  if values.at_clients(type_spec):
+    member = type_spec.member
+    return [
+      values.map_leaves(lambda v, _: function(v), v, member) for v in value
+    ]
+  if isinstance(type_spec, tff.StructType):
+    pairs = zip(value, values.members(type_spec), strict=True)
+    return tuple(
+      [_map_placed(function, part, member) for part, member in pairs]
+    )
+  return values.map_leaves(lambda leaf, _: function(leaf), value, type_spec)
+
+
+def visible_devices(wanted: str = '') -> list[str]:
+  """Returns TensorFlow's names of the devices that clients are spread over.
+
+  Args:
+    wanted: such as 'cpu', 'gpu', or 'gpu:0,gpu:1'; '': the GPUs that TensorFlow
+      sees, else the CPU ('', TensorFlow's own choice).
+
+  Raises:
+    errors.InputError: where TensorFlow does not see one of them.
+  """
+  kinds = {'cpu': [], 'gpu': []}
+  for kind, found in kinds.items():
+    for device in tf.config.list_logical_devices(kind.upper()):
+      found.append(device.name)  # '/device:CPU:0'
+  if not wanted:
+    return kinds['gpu'] or ['']
+  chosen = []
+  for name in wanted.lower().split(','):
+    matching = [d for found in kinds.values() for d in found]
+    if name in kinds:
+      matching = kinds[name]
+    else:
+      matching = [d for d in matching if _short(d) == name]
+    if not matching:
+      known = ', '.join(_short(d) for found in kinds.values() for d in found)
+      raise errors.InputError(
+        f'--device={wanted}: TensorFlow sees no {name!r}; it sees {known}'
+      )
+    chosen += matching
+  return chosen
+
+
+def _short(device: str) -> str:
+  return device.removeprefix('/device:').lower()
+
+
+def create_context(
+  *,
+  client_threads: int = 0,
+  device: str = '',
+  default_num_clients: int = 0,
+) -> InProcessContext:
+  """Returns a context that runs computations in this process.
+
+  Create it before TensorFlow has run anything: it lets every op use one thread
+  (of `client_threads` clients at a time), which TensorFlow takes once only.
+
+  Args:
+    client_threads: clients to run at a time; 0: as many as there are cores for
+      this process.
+    device: see `visible_devices`.
+    default_num_clients: the number of clients of a computation whose arguments
+      do not tell it.
+
+  Raises:
+    errors.InputError: for a device that TensorFlow does not see.
+  """
+  threads = client_threads or len(os.sched_getaffinity(0))
+  if threads > 1:
+    _use_one_thread_for_an_op()
+  tf.config.set_soft_device_placement(True)
+  clients = execution.Clients(visible_devices(device), threads)
+  return InProcessContext(clients, default_num_clients)
+
+
+def _use_one_thread_for_an_op() -> None:
+  """Lets clients share the cores, and not each of their ops all cores."""
+  try:
+    tf.config.threading.set_intra_op_parallelism_threads(1)
+  except RuntimeError:
+    # TensorFlow has run something already, and keeps its threads.
+    logging.info('TensorFlow has started: its ops keep their threads')

@@ -1,0 +1,185 @@
+"""Runs a program: several clients at a time, folded in their order."""
+
+import collections
+import concurrent.futures
+import math
+import queue
+from collections.abc import Callable
+from collections.abc import Sequence
+from typing import Any
+
+import tensorflow as tf
+from tensorflow.python.eager import cancellation
+
+from tff_xc.runtime import client_error
+from tff_xc.runtime.in_process import imported
+from tff_xc.runtime.in_process import phase_graphs
+from tff_xc.runtime.in_process import program as program_lib
+
+
+class Clients:
+  """Threads that run clients, each in a place of its own.
+
+  A thread takes one client after another, or several at once where what they
+  give is small. At most twice as many such tasks as threads are under way or
+  waiting to be folded, so that memory does not grow with the cohort.
+  """
+
+  def __init__(self, devices: Sequence[str], threads: int):
+    """Args: devices of clients, and clients at a time, spread over them."""
+    self._devices = devices
+    self._threads = threads
+    self._pool = None
+    if threads > 1:
+      self._pool = concurrent.futures.ThreadPoolExecutor(
+        threads, thread_name_prefix='tff_xc_client'
+      )
+
+  @property
+  def home(self) -> imported.Place:
+    """Where the server's steps run."""
+    return imported.Place(-1, self._devices[0], self._devices[0])
+
+  def _places(self, stateful: bool) -> list[imported.Place]:
+    """Places of the threads; graphs without state can share a slot."""
+    return [
+      imported.Place(
+        slot if stateful else 0,
+        self._devices[slot % len(self._devices)],
+        self._devices[0],
+      )
+      for slot in range(self._threads)
+    ]
+
+  def run(
+    self,
+    num_clients: int,
+    stateful: bool,
+    work: Callable[[int, imported.Place], Any],
+    fold: Callable[[list], None],
+    at_once: Callable[[Any], int] = lambda found: 1,
+  ) -> None:
+    """Calls `work` for every client, and `fold` with what it gives, in order.
+
+    Args:
+      num_clients: how many.
+      stateful: whether `work` calls graphs with variables or tables.
+      work: (client's index, place) -> what there is to fold.
+      fold: called in the caller's thread, with what consecutive clients gave.
+      at_once: what a client gave -> how many may wait to be folded at once.
+
+    Raises:
+      client_error.ClientError: for the first client, in order, whose work fails. What is
+        under way then, or when the caller is interrupted, is cancelled.
+    """
+    free = queue.SimpleQueue()
+    for place in self._places(stateful):
+      free.put(place)
+
+    def run_one(index: int):
+      place = free.get()
+      try:
+        return work(index, place)
+      except Exception as e:
+        raise client_error.ClientError(index, num_clients, e) from e
+      finally:
+        free.put(place)
+
+    if self._pool is None or num_clients == 1:
+      for index in range(num_clients):
+        fold([run_one(index)])
+      return
+    self._run_on_threads(num_clients, run_one, fold, at_once)
+
+  def _run_on_threads(self, num_clients: int, run_one, fold, at_once) -> None:
+    manager = cancellation.CancellationManager()
+    pending = collections.deque()
+    first, most = 0, 1  # The next client to start, and how many in one task.
+
+    def run_some(indices: range) -> list:
+      return [run_one(index) for index in indices]
+
+    def refill() -> None:
+      nonlocal first
+      while first < num_clients and len(pending) < 2 * self._threads:
+        # Fewer towards the end, so that the threads end together.
+        fair = math.ceil((num_clients - first) / (2 * self._threads))
+        indices = range(first, first + min(most, fair))
+        pending.append(self._pool.submit(run_some, indices))
+        first = indices.stop
+
+    try:
+      with cancellation.CancellationManagerContext(manager):
+        refill()
+        while pending:
+          found = pending.popleft().result()
+          most = at_once(found[0])
+          refill()
+          fold(found)
+          del found
+    except BaseException as e:
+      for future in pending:
+        future.cancel()
+      manager.start_cancel()
+      concurrent.futures.wait(pending)
+      raise _first_error(e, pending) from e.__cause__
+
+
+def _first_error(error: BaseException, pending) -> BaseException:
+  """Returns the error to report: TensorFlow stops all calls when one fails."""
+  stopped = isinstance(error, tf.errors.CancelledError)
+  if not (stopped or getattr(error, 'cancelled', False)):
+    return error
+  for future in pending:
+    found = None if future.cancelled() else future.exception()
+    if isinstance(found, client_error.ClientError) and not found.cancelled:
+      return found
+  return error
+
+
+def run(
+  program: program_lib.Program,
+  phases: list[phase_graphs.Phase],
+  server_argument,
+  client_argument: Callable[[int], Any],
+  num_clients: int,
+  clients: Clients,
+):
+  """Runs a program.
+
+  Args:
+    program: compiled.
+    phases: its phases.
+    server_argument: the parameter as the server sees it.
+    client_argument: index -> the parameter as that client sees it.
+    num_clients: how many clients take part.
+    clients: the threads.
+
+  Returns:
+    Values by name; values at clients as lists.
+  """
+  server = {program.parameter: server_argument}
+  kept = [{} for _ in range(num_clients)]
+  for phase in phases:
+    server.update(phase.server(server, clients.home))
+    if not (phase.kept or phase.totals):
+      continue
+
+    def work(index, place, phase=phase):
+      environment = {**server, **kept[index]}
+      environment[program.parameter] = client_argument(index)
+      return phase.client(environment, place)
+
+    totals = {name: server.pop(name) for name in phase.totals}
+    indices = iter(range(num_clients))
+
+    def fold(group, phase=phase, totals=totals, indices=indices):
+      for found, index in zip(group, indices, strict=False):
+        kept[index].update({name: found[name] for name in phase.kept})
+      totals.update(phase.fold(totals, group, clients.home))
+
+    clients.run(num_clients, program.stateful, work, fold, phase.at_once)
+    server.update(totals)
+  for name in {name for phase in phases for name in phase.kept}:
+    server[name] = [values[name] for values in kept]
+  return server

@@ -1,0 +1,204 @@
+"""What a client or the server computes: building blocks as Python functions.
+
+These are TensorFlow graphs, and lambdas that select, pack and call them. A
+building block becomes a function of an environment (names to values) and a place
+once, when a computation is compiled; the functions run while a phase's graph is
+traced.
+"""
+
+from collections.abc import Callable
+from typing import Any
+
+import tensorflow as tf
+import tensorflow_federated as tff
+
+from tff_xc.runtime.in_process import imported
+from tff_xc.runtime.in_process import values
+
+_blocks = tff.framework
+# (environment, place) -> value
+Expression = Callable[[dict, imported.Place], Any]
+
+
+class UnsupportedError(NotImplementedError):
+  """A computation has a part that this runtime cannot run, named here."""
+
+
+def compile_function(block) -> Callable[[Any, imported.Place], Any]:
+  """Returns (argument, place) -> result for a functional building block."""
+  expression = compile_expression(block)
+  return lambda argument, place: expression({}, place)(argument, place)
+
+
+def compile_expression(block) -> Expression:
+  """Compiles an unplaced building block.
+
+  Raises:
+    UnsupportedError: for an intrinsic or kind of block that is not known.
+  """
+  for kind, build in _BUILDERS:
+    if isinstance(block, kind):
+      return build(block)
+  raise UnsupportedError(
+    f'the in-process runtime cannot run {type(block).__name__}'
+    f' {block!r:.200}; use --runtime=worker'
+  )
+
+
+def intrinsic_of(block) -> str | None:
+  """Returns the intrinsic's name where the block calls one."""
+  is_call = isinstance(block, _blocks.Call)
+  if is_call and isinstance(block.function, _blocks.Intrinsic):
+    return block.function.uri
+  return None
+
+
+def unknown(uri: str) -> UnsupportedError:
+  """The error for an intrinsic that is not known."""
+  return UnsupportedError(
+    f'the in-process runtime cannot run the intrinsic {uri!r}; use'
+    ' --runtime=worker'
+  )
+
+
+def _compiled_computation(block) -> Expression:
+  try:
+    call = imported.GraphFunction(block.proto, block.type_signature)
+  except NotImplementedError as e:
+    raise UnsupportedError(f'the in-process runtime cannot run {e}') from e
+  return lambda environment, place: call
+
+
+def _lambda(block) -> Expression:
+  body, name = compile_expression(block.result), block.parameter_name
+
+  def make(environment, place):
+    del place
+    return lambda argument, place: body({**environment, name: argument}, place)
+
+  return make
+
+
+def _reference(block) -> Expression:
+  name = block.name
+  return lambda environment, place: environment[name]
+
+
+def _selection(block) -> Expression:
+  source = compile_expression(block.source)
+  index = block.index
+  if index is None:
+    index = values.names(_unplaced(block.source.type_signature)).index(
+      block.name
+    )
+  return lambda environment, place: source(environment, place)[index]
+
+
+def _unplaced(type_spec: tff.Type) -> tff.Type:
+  is_placed = isinstance(type_spec, tff.FederatedType)
+  return type_spec.member if is_placed else type_spec
+
+
+def _struct(block) -> Expression:
+  parts = [compile_expression(p) for _, p in tff.structure.iter_elements(block)]
+  return lambda environment, place: tuple(
+    [p(environment, place) for p in parts]
+  )
+
+
+def _block(block) -> Expression:
+  bindings = [(name, compile_expression(value)) for name, value in block.locals]
+  result = compile_expression(block.result)
+
+  def run(environment, place):
+    environment = dict(environment)
+    for name, value in bindings:
+      environment[name] = value(environment, place)
+    return result(environment, place)
+
+  return run
+
+
+def _call(block) -> Expression:
+  argument = block.argument and compile_expression(block.argument)
+  uri = intrinsic_of(block)
+  if uri is not None:
+    if uri not in _SEQUENCES:
+      raise unknown(uri)
+    run, types = _SEQUENCES[uri], block.argument.type_signature
+    return lambda environment, place: run(
+      argument(environment, place), place, types
+    )
+  function = compile_expression(block.function)
+
+  def call(environment, place):
+    given = argument(environment, place) if argument else None
+    return function(environment, place)(given, place)
+
+  return call
+
+
+def _literal(block) -> Expression:
+  value, type_spec = block.value, block.type_signature
+  return lambda environment, place: values.from_python(value, type_spec)
+
+
+def _sequence_reduce(argument, place, types):
+  sequence, zero, step = argument
+  element = types[0].element
+  return values.as_dataset(sequence).reduce(
+    zero,
+    lambda total, each: step(
+      (total, values.from_element(each, element)), place
+    ),
+  )
+
+
+def _sequence_map(argument, place, types):
+  function, sequence = argument
+  element, mapped = types[1].element, types[0].result
+  return values.as_dataset(sequence).map(
+    lambda *parts: values.to_element(
+      function(_element(parts, element), place), mapped
+    )
+  )
+
+
+def _element(parts: tuple, element: tff.Type):
+  """An element as `tf.data.Dataset.map` gives it: tuples come unpacked."""
+  whole = parts[0] if len(parts) == 1 else parts
+  spec = values.element_spec(element)
+  if isinstance(spec, tuple) and len(spec) == 1:
+    whole = parts
+  return values.from_element(whole, element)
+
+
+def _sequence_sum(argument, place, types):
+  del place
+  element = types.element
+  specs = values.leaf_specs(element)
+  zeros = tuple([tf.zeros(spec.shape, spec.dtype) for spec in specs])
+
+  def add(total, each):
+    flat = values.flatten(values.from_element(each, element), element)
+    return tuple([a + b for a, b in zip(total, flat, strict=True)])
+
+  total = values.as_dataset(argument).reduce(zeros, add)
+  return values.unflatten(total, element)
+
+
+_SEQUENCES = {
+  'sequence_reduce': _sequence_reduce,
+  'sequence_map': _sequence_map,
+  'sequence_sum': _sequence_sum,
+}
+_BUILDERS = (
+  (_blocks.CompiledComputation, _compiled_computation),
+  (_blocks.Lambda, _lambda),
+  (_blocks.Reference, _reference),
+  (_blocks.Selection, _selection),
+  (_blocks.Struct, _struct),
+  (_blocks.Block, _block),
+  (_blocks.Call, _call),
+  (_blocks.Literal, _literal),
+)

@@ -1,0 +1,97 @@
+"""Changes to a serialized graph before it is imported into this process."""
+
+
+def prepare(graph_def, suffix: str, device: str) -> None:
+  """Makes a graph's functions and state its own, and places its ops, in place.
+
+  Args:
+    graph_def: a `tf.compat.v1.GraphDef`.
+    suffix: of the names of functions and of shared state.
+    device: for ops that have none, except those on data sets; '': none.
+  """
+  _keep_pooling_loops_acyclic(graph_def)
+  _rename(graph_def, suffix)
+  if device:
+    for node in _nodes(graph_def):
+      node.device = node.device or _device_of(node.op, device)
+
+
+def _nodes(graph_def) -> list:
+  """Returns the nodes of a graph and of its functions."""
+  nodes = list(graph_def.node)
+  for function in graph_def.library.function:
+    nodes.extend(function.node_def)
+  return nodes
+
+
+def _device_of(op: str, device: str) -> str:
+  on_cpu = any(kind in op for kind in ('Dataset', 'Iterator', 'Optional'))
+  return '/device:CPU:0' if on_cpu else device
+
+
+def _keep_pooling_loops_acyclic(graph_def) -> None:
+  """Makes the body of a loop that trains on max pooling one call.
+
+  TensorFlow merges a loop's body into the graph around it, with edges back to
+  its start. Its oneDNN pass then meets a MaxPoolGrad before or after its MaxPool
+  by chance, and in the former case leaves it to a kernel that takes ten times as
+  long. In a function of its own the order is right.
+  """
+  functions = {f.signature.name: f for f in graph_def.library.function}
+  for loop in _nodes(graph_def):
+    if loop.op not in ('While', 'StatelessWhile'):
+      continue
+    body = functions[loop.attr['body'].func.name]
+    if not any(node.op == 'MaxPoolGrad' for node in body.node_def):
+      continue
+    body.attr['_noinline'].b = True
+    caller = graph_def.library.function.add()
+    _call_only(caller, body)
+    loop.attr['body'].func.name = caller.signature.name
+
+
+def _call_only(caller, callee) -> None:
+  """Fills `caller` with a call of `callee`, of the same signature."""
+  caller.signature.CopyFrom(callee.signature)
+  caller.signature.name = f'{callee.signature.name}_call'
+  for index, attributes in callee.arg_attr.items():
+    caller.arg_attr[index].CopyFrom(attributes)
+  call = caller.node_def.add(name='call', op='StatefulPartitionedCall')
+  call.attr['f'].func.name = callee.signature.name
+  call.input.extend(arg.name for arg in callee.signature.input_arg)
+  for name, args in (
+    ('Tin', callee.signature.input_arg),
+    ('Tout', callee.signature.output_arg),
+  ):
+    call.attr[name].list.type.extend(arg.type for arg in args)
+  for index, arg in enumerate(callee.signature.output_arg):
+    caller.ret[arg.name] = f'call:output:{index}'
+  if callee.signature.is_stateful:
+    caller.control_ret['call'] = 'call'
+    caller.signature.control_output.append('call')
+
+
+def _rename(graph_def, suffix: str) -> None:
+  """Gives functions and shared state names that nothing else has.
+
+  Functions of one name with different bodies cannot be in one process, and a
+  variable or table is found by its shared name.
+  """
+  library = graph_def.library
+  renamed = {
+    f.signature.name: f.signature.name + suffix for f in library.function
+  }
+  for function in library.function:
+    function.signature.name = renamed[function.signature.name]
+  for gradient in library.gradient:
+    gradient.function_name = renamed[gradient.function_name]
+    gradient.gradient_func = renamed[gradient.gradient_func]
+  for node in _nodes(graph_def):
+    node.op = renamed.get(node.op, node.op)
+    for value in node.attr.values():
+      called = [value.func] if value.HasField('func') else value.list.func
+      for each in called:
+        each.name = renamed.get(each.name, each.name)
+    if 'shared_name' in node.attr:
+      name = node.attr['shared_name'].s or node.name.encode()
+      node.attr['shared_name'].s = name + suffix.encode()

@@ -1,0 +1,263 @@
+"""TFF's TensorFlow computations as functions of this process.
+
+A computation is a serialized graph with names of its inputs and outputs. It is
+imported once for every place that calls it: variables and tables in a graph
+belong to one call at a time, and ops belong to a device.
+"""
+
+import functools
+import itertools
+import threading
+from typing import NamedTuple
+
+import tensorflow as tf
+import tensorflow_federated as tff
+
+from tff_xc.runtime.in_process import graph_rewrites
+from tff_xc.runtime.in_process import updates
+from tff_xc.runtime.in_process import values
+
+_imports = itertools.count()
+
+
+class Place(NamedTuple):
+  """Where a graph runs.
+
+  Attributes:
+    slot: calls at the same time must be in different slots.
+    device: such as '/device:GPU:0'; '' for TensorFlow's own choice.
+    home: the device of the server and what it holds.
+  """
+
+  slot: int = 0
+  device: str = ''
+  home: str = ''
+
+  def at_home(self) -> 'Place':
+    """Returns the same slot on the server's device."""
+    return self._replace(device=self.home)
+
+
+class GraphFunction:
+  """A callable for one TensorFlow computation."""
+
+  def __init__(self, proto, type_signature: tff.FunctionType):
+    """Args: the computation's protocol buffer and type.
+
+    Raises:
+      NotImplementedError: where it is no TensorFlow graph.
+    """
+    if proto.WhichOneof('computation') != 'tensorflow':
+      kind = proto.WhichOneof('computation')
+      raise NotImplementedError(f'a computation compiled for {kind}')
+    self._proto = proto.tensorflow
+    self._parameter = type_signature.parameter
+    self._result = type_signature.result
+    self._imports: dict[Place, _Import] = {}
+    self._lock = threading.RLock()
+
+  def __call__(self, argument, place: Place):
+    """Calls the graph, now or within a function that is being traced.
+
+    Args:
+      argument: a value of the parameter's type, or None.
+      place: where.
+
+    Returns:
+      A value of the result's type. A leaf that is the argument's is passed on;
+      a row update of the argument's leaf is an `updates.RowUpdate`.
+    """
+    held = []
+    if self._parameter is not None:
+      held = values.leaves(argument, self._parameter)
+    with self._lock, tf.init_scope():
+      if place not in self._imports:
+        self._imports[place] = _Import(self._proto, place)
+    return values.unflatten(self._imports[place](held), self._result)
+
+
+class _Import:
+  """A graph in this process, for one place.
+
+  Args:
+    proto: the TensorFlow computation.
+    place: where.
+  """
+
+  def __init__(self, proto, place: Place):
+    graph_def = tf.compat.v1.GraphDef()
+    proto.graph_def.Unpack(graph_def)
+    graph_rewrites.prepare(graph_def, f'_{next(_imports)}', place.device)
+    self._graph = tf.compat.v1.wrap_function(
+      lambda: tf.graph_util.import_graph_def(graph_def, name=''), []
+    )
+    get = self._graph.graph.as_graph_element
+    self._feeds = [get(name) for name in _names(proto, 'parameter')]
+    fetches = [get(name) for name in _names(proto, 'result')]
+    self._fetched, self._recipe = _recipe(self._feeds, fetches)
+    self._batches = {
+      i: batch
+      for i, feed in enumerate(self._feeds)
+      if (batch := _only_batch(feed)) is not None
+    }
+    self._initialize = None
+    if proto.initialize_op:
+      self._initialize = self._graph.prune([], [get(proto.initialize_op)])
+    self._pruned = {}
+
+  def __call__(self, held: list) -> list:
+    """Returns the result's leaves for the argument's."""
+    whole = frozenset(
+      i for i, leaf in enumerate(held) if self._is_batch(i, leaf)
+    )
+    with tf.init_scope():
+      if whole not in self._pruned:
+        self._pruned[whole] = self._prune(whole)
+    if self._initialize is not None:
+      self._initialize()
+    fed = []
+    for i, leaf in enumerate(held):
+      leaf = materialised(leaf)
+      fed += leaf.tensors() if i in whole else [values.as_tensor(leaf)]
+    fetched = self._pruned[whole](*fed)
+    return [make(held, fetched) for make in self._recipe]
+
+  def _is_batch(self, i: int, leaf) -> bool:
+    """Whether the graph's only use of slices is to put them together again."""
+    if i not in self._batches or not isinstance(leaf, values.Slices):
+      return False
+    return self._batches[i].takes(leaf.size)
+
+  def _prune(self, whole: frozenset[int]):
+    feeds = []
+    for i, feed in enumerate(self._feeds):
+      feeds += self._batches[i].tensors if i in whole else [feed]
+    return self._graph.prune(feeds, self._fetched)
+
+
+class _Batch(NamedTuple):
+  """A sequence that a graph reads as one batch, `get_single_element(batch(N))`.
+
+  Attributes:
+    tensors: the batch's components.
+    size: N.
+    drop_remainder: whether fewer than N elements give no batch.
+  """
+
+  tensors: list[tf.Tensor]
+  size: int
+  drop_remainder: bool
+
+  def takes(self, elements: int) -> bool:
+    """Whether that many elements are one batch."""
+    if self.drop_remainder:
+      return elements == self.size
+    return 0 < elements <= self.size
+
+
+def _only_batch(feed: tf.Tensor) -> _Batch | None:
+  """Returns the batch that a sequence is read as, if that is its only use."""
+  consumers = feed.consumers()
+  if len(consumers) != 1 or consumers[0].type != 'BatchDatasetV2':
+    return None
+  size, drop = map(tf.get_static_value, consumers[0].inputs[1:3])
+  readers = consumers[0].outputs[0].consumers()
+  if len(readers) != 1 or readers[0].type != 'DatasetToSingleElement':
+    return None
+  if size is None or drop is None:
+    return None
+  return _Batch(list(readers[0].outputs), int(size), bool(drop))
+
+
+def is_stateful(proto) -> bool:
+  """Whether a graph has variables or tables, which calls must not share."""
+  return bool(proto.tensorflow.initialize_op)
+
+
+def materialised(leaf):
+  """Returns the tensor for a leaf that may be a row update."""
+  return leaf.materialise() if isinstance(leaf, updates.RowUpdate) else leaf
+
+
+def pass_on(i: int, held: list, fetched: list):
+  """The recipe of a result leaf that is the argument's leaf `i`."""
+  del fetched
+  return held[i]
+
+
+def take(i: int, held: list, fetched: list):
+  """The recipe of a result leaf that is the tensor fetched as number `i`."""
+  del held
+  return fetched[i]
+
+
+def update_rows(base: int, ids: int, rows: int, held: list, fetched: list):
+  """The recipe of a row update of the argument's leaf `base`."""
+  return updates.RowUpdate(held[base], fetched[ids], fetched[rows])
+
+
+def _recipe(feeds: list, fetches: list):
+  """Says how to make a graph's results from what it is fed and fetched.
+
+  Returns:
+    (fetched: the tensors to fetch; recipe: for each of `fetches` a function of
+    the argument's leaves and the values fetched).
+  """
+  places = {feed.ref(): i for i, feed in enumerate(feeds)}
+  fetched, recipe = [], []
+
+  def fetch(tensor) -> int:
+    fetched.append(tensor)
+    return len(fetched) - 1
+
+  for tensor in fetches:
+    source = _origin(tensor).ref()
+    base, ids, rows = _row_update(source.deref().op)
+    if source in places:
+      make = functools.partial(pass_on, places[source])
+    elif base is not None and base.ref() in places:
+      make = functools.partial(
+        update_rows, places[base.ref()], fetch(ids), fetch(rows)
+      )
+    else:
+      make = functools.partial(take, fetch(tensor))
+    recipe.append(make)
+  return fetched, recipe
+
+
+def _row_update(operation):
+  """Returns (base, ids [U, 1], rows) if it replaces rows, else Nones."""
+  if operation.type == 'TensorScatterUpdate':
+    base, ids, rows = operation.inputs
+    if ids.shape.rank == 2 and ids.shape[1] == 1:
+      return _origin(base), ids, rows
+  return None, None, None
+
+
+def _origin(tensor: tf.Tensor) -> tf.Tensor:
+  """Returns what a chain of identities begins with."""
+  while tensor.op.type == 'Identity' and not tensor.op.control_inputs:
+    tensor = tensor.op.inputs[0]
+  return tensor
+
+
+def _names(proto, which: str) -> list[str]:
+  """Returns the tensor names of a binding, in order."""
+  if which == 'parameter' and not proto.HasField('parameter'):
+    return []
+  found = []
+
+  def collect(binding):
+    kind = binding.WhichOneof('binding')
+    if kind == 'struct':
+      for element in binding.struct.element:
+        collect(element)
+    elif kind == 'tensor':
+      found.append(binding.tensor.tensor_name)
+    elif kind == 'sequence':
+      found.append(binding.sequence.variant_tensor_name)
+    else:
+      raise NotImplementedError(f'a TensorFlow binding of kind {kind}')
+
+  collect(getattr(proto, which))
+  return found

@@ -1,0 +1,316 @@
+"""The steps of a phase as a few graph calls.
+
+Python's part of a call costs more than most steps do, so all that the server
+does in a phase is one graph, all that one client does another, and folding a
+client's values a third.
+"""
+
+import functools
+import threading
+from collections.abc import Callable
+
+import tensorflow as tf
+import tensorflow_federated as tff
+
+from tff_xc.runtime.in_process import imported
+from tff_xc.runtime.in_process import program as program_lib
+from tff_xc.runtime.in_process import updates
+from tff_xc.runtime.in_process import values
+
+Types = dict[str, tff.Type]
+# Clients that are folded in one call, where what each gives is small.
+_GROUP = 4
+_SMALL_BYTES = 2**20
+
+
+def readable(leaf):
+  """Returns the tensor of a leaf as it is held between graph calls."""
+  leaf = leaf.read() if isinstance(leaf, updates.GivenUp) else leaf
+  if isinstance(leaf, updates.RowUpdate):
+    return leaf._replace(base=readable(leaf.base)).materialise()
+  return leaf
+
+
+class GraphCall:
+  """A function of named values, traced once for every place that runs it."""
+
+  def __init__(self, inputs: Types, outputs: Types, body: Callable):
+    """Args: types by name, and (environment, place) -> values by name."""
+    self._inputs = inputs
+    self._outputs = outputs
+    self._body = body
+    self._traced = {}
+    self._lock = threading.Lock()
+
+  def __call__(self, environment: dict, place: imported.Place) -> dict:
+    """Returns the outputs by name.
+
+    A leaf that is an input's is passed on, and a row update of an input's leaf
+    stays a `updates.RowUpdate` of it: large tensors pass by untouched.
+    """
+    if not self._outputs:
+      return {}
+    with self._lock:
+      if place not in self._traced:
+        self._traced[place] = self._trace(place)
+    function, recipe = self._traced[place]
+    held = self._flat(self._inputs, environment)
+    found = function(*[readable(leaf) for leaf in held])
+    leaves = iter([make(held, found) for make in recipe])
+    return {
+      name: values.unflatten(
+        [next(leaves) for _ in values.leaf_specs(type_spec)], type_spec
+      )
+      for name, type_spec in self._outputs.items()
+    }
+
+  def _flat(self, types: Types, environment: dict) -> list:
+    return [
+      leaf
+      for name, type_spec in types.items()
+      for leaf in values.flatten(environment[name], type_spec)
+    ]
+
+  def _trace(self, place: imported.Place):
+    specs = [s for t in self._inputs.values() for s in values.leaf_specs(t)]
+    recipe = []
+
+    @tf.function(input_signature=specs, autograph=False)
+    def run(*given):
+      recipe.clear()
+      leaves = iter(given)
+      environment = {
+        name: values.unflatten(
+          [next(leaves) for _ in values.leaf_specs(type_spec)], type_spec
+        )
+        for name, type_spec in self._inputs.items()
+      }
+      with tf.device(place.device):
+        results = self._body(environment, place)
+      return _fetched(given, self._flat(self._outputs, results), recipe)
+
+    concrete = run.get_concrete_function()
+    if not concrete.outputs:
+      return (lambda *_: []), recipe
+    # Without matching arguments to a signature, half the time of a small call.
+    call, captured = concrete._inference_function, concrete.captured_inputs
+    return (lambda *flat: call(*flat, *captured)), recipe
+
+
+def _fetched(given, leaves, recipe: list) -> list[tf.Tensor]:
+  """Returns what a graph gives out; `recipe` says how leaves come of it."""
+  places = {id(leaf): i for i, leaf in enumerate(given)}
+  fetched = []
+
+  def fetch(tensor) -> int:
+    fetched.append(tensor)
+    return len(fetched) - 1
+
+  for leaf in leaves:
+    is_update = isinstance(leaf, updates.RowUpdate)
+    if id(leaf) in places:
+      make = functools.partial(imported.pass_on, places[id(leaf)])
+    elif is_update and id(leaf.base) in places:
+      make = functools.partial(
+        imported.update_rows,
+        places[id(leaf.base)],
+        fetch(leaf.ids),
+        fetch(leaf.rows),
+      )
+    else:
+      make = functools.partial(
+        imported.take, fetch(imported.materialised(leaf))
+      )
+    recipe.append(make)
+  return fetched
+
+
+class Phase:
+  """The graph calls of one phase.
+
+  Attributes:
+    server: values for later, and the zeros of the phase's folds (named as the
+      folds), from what was there before and the last accumulators.
+    client: what a client has to fold (named as the folds), and values of its
+      own that later phases read (`kept`).
+    kept: names of client values that later phases read.
+    totals: names of the accumulators of the phase's folds.
+  """
+
+  def __init__(self, program: program_lib.Program, number: int):
+    steps = program.steps.values()
+    self._program = program
+    self._number = number
+    self._folding = [s for s in steps if s.fold and s.phase == number + 1]
+    self._reporting = [s for s in steps if s.fold and s.phase == number]
+    here = [s for s in steps if not s.fold and s.phase == number]
+    self._served = [s for s in here if not s.at_clients]
+    self._mapped = [s for s in here if s.at_clients]
+    self.totals = [_total(s.name) for s in self._folding]
+    self.kept = self._outliving()
+    self.server = self._server()
+    self.client = self._client()
+    self._folds = {size: self._fold(size) for size in (1, _GROUP)}
+
+  def _view(self, of_clients: bool) -> Types:
+    """The parameter as the server or a client sees it."""
+    if self._program.parameter is None:
+      return {}
+    view = seen_by(of_clients, self._program.parameter_type)
+    return {self._program.parameter: view}
+
+  def _types(self, names, at_clients: bool) -> Types:
+    return {
+      name: step.type
+      for name, step in self._program.steps.items()
+      if name in names and step.at_clients == at_clients
+    }
+
+  def _reading_phase(self, step) -> int:
+    return step.phase - 1 if step.fold else step.phase
+
+  def _outliving(self) -> list[str]:
+    later = set(self._program.result_reads)
+    for step in self._program.steps.values():
+      if self._reading_phase(step) > self._number:
+        later |= step.reads
+    return [s.name for s in self._mapped if s.name in later]
+
+  def _server(self) -> GraphCall:
+    made = [*self._reporting, *self._served]
+    names = {s.name for s in made}
+    reads = set().union(*[s.reads for s in [*self._served, *self._folding]])
+    inputs = (
+      self._view(of_clients=False) if self._reads_parameter(reads) else {}
+    )
+    inputs |= self._types(reads - names, at_clients=False)
+    inputs |= {_total(s.name): s.fold.zero_type for s in self._reporting}
+    needed = set(self._program.result_reads)
+    for step in self._program.steps.values():
+      reads_later = self._reading_phase(step) > self._number
+      at_clients = step.at_clients or step.fold
+      if reads_later or (
+        self._reading_phase(step) == self._number and at_clients
+      ):
+        needed |= step.reads
+    outputs = self._types(names & needed, at_clients=False)
+    outputs |= {_total(s.name): s.fold.zero_type for s in self._folding}
+
+    def body(environment, place):
+      environment = dict(environment)
+      for step in self._reporting:
+        total = environment[_total(step.name)]
+        environment[step.name] = step.fold.report(total, place)
+      for step in self._served:
+        environment[step.name] = step.run(environment, place)
+      for step in self._folding:
+        environment[_total(step.name)] = step.fold.zero(environment, place)
+      return environment
+
+    return GraphCall(inputs, outputs, body)
+
+  def _reads_parameter(self, reads) -> bool:
+    return self._program.parameter in reads
+
+  def _client(self) -> GraphCall:
+    reads = set().union(*[s.reads for s in [*self._mapped, *self._folding]])
+    names = {s.name for s in self._mapped}
+    inputs = self._view(of_clients=True) if self._reads_parameter(reads) else {}
+    inputs |= self._types(reads, at_clients=False)
+    inputs |= self._types(reads - names, at_clients=True)
+    outputs = self._types(self.kept, at_clients=True)
+    outputs |= {_value(s.name): s.fold.value_type for s in self._folding}
+
+    def body(environment, place):
+      environment = dict(environment)
+      for step in self._mapped:
+        environment[step.name] = step.run(environment, place)
+      for step in self._folding:
+        environment[_value(step.name)] = step.fold.value(environment, place)
+      return environment
+
+    return GraphCall(inputs, outputs, body)
+
+  def fold(
+    self, totals: dict, group: list[dict], place: imported.Place
+  ) -> dict:
+    """Returns the accumulators after the clients of `group`, in their order.
+
+    Args:
+      totals: accumulators by name.
+      group: what each client gave, from `client`.
+      place: where.
+    """
+    group = list(group)
+    while group:
+      size = _GROUP if len(group) >= _GROUP else 1
+      environment = dict(totals)
+      for i, found in enumerate(group[:size]):
+        environment |= {_numbered(name, i): v for name, v in found.items()}
+      totals = self._folds[size](environment, place)
+      del group[:size]
+    return totals
+
+  def at_once(self, found: dict) -> int:
+    """Returns how many clients may wait to be folded, if one gave `found`.
+
+    Only what is small can wait for others without filling the memory.
+    """
+    size = sum(
+      leaf.shape.num_elements() * leaf.dtype.size
+      for step in self._folding
+      for leaf in values.leaves(found[_value(step.name)], step.fold.value_type)
+      if isinstance(leaf, tf.Tensor)
+    )
+    return 2 * _GROUP if size <= _SMALL_BYTES else 1
+
+  def _fold(self, size: int) -> GraphCall:
+    totals = {_total(s.name): s.fold.zero_type for s in self._folding}
+    folded = {
+      _numbered(_value(s.name), i): s.fold.value_type
+      for i in range(size)
+      for s in self._folding
+    }
+
+    def body(environment, place):
+      found = {name: environment[name] for name in totals}
+      for i in range(size):
+        for step in self._folding:
+          total, value = _total(step.name), _value(step.name)
+          found[total] = step.fold.accumulate(
+            (found[total], environment[_numbered(value, i)]), place
+          )
+      return found
+
+    return GraphCall(totals | folded, totals, body)
+
+
+def _numbered(name: str, i: int) -> str:
+  return f'{name}/{i}'
+
+
+def _total(fold: str) -> str:
+  return f'{fold}/total'
+
+
+def _value(fold: str) -> str:
+  return f'{fold}/value'
+
+
+def seen_by(clients: bool, type_spec: tff.Type) -> tff.Type:
+  """Returns the parameter's type with what the other placement holds left out.
+
+  What is left out is an empty structure. Values without placement are the
+  server's; one value for all clients is the server's and the clients'.
+  """
+  if isinstance(type_spec, tff.FederatedType):
+    if clients:
+      seen = type_spec.placement is tff.CLIENTS
+    else:
+      seen = not values.at_clients(type_spec)
+    return type_spec.member if seen else tff.StructType([])
+  if values.contains_placement(type_spec):
+    return tff.StructType(
+      [seen_by(clients, member) for member in values.members(type_spec)]
+    )
+  return tff.StructType([]) if clients else type_spec

@@ -1,0 +1,249 @@
+"""A compiled federated computation: phases of server and client steps.
+
+After TFF's desugaring and transformation to call-dominant form, a federated
+computation is a flat list of bindings. A binding lives at the server or at the
+clients; an aggregation leads from the clients of one phase to the server of the
+next. So a phase is: what the server can do, then, client after client, all that
+clients can do, with every aggregation folded as the clients come. A client's
+values are gone when it has been folded, unless a later phase needs them.
+"""
+
+import dataclasses
+from collections.abc import Callable
+
+import tensorflow_federated as tff
+
+from tff_xc.runtime.in_process import expressions
+from tff_xc.runtime.in_process import imported
+from tff_xc.runtime.in_process import select
+from tff_xc.runtime.in_process import values
+
+_blocks = tff.framework
+_RESULT = '_result'
+
+
+@dataclasses.dataclass(frozen=True)
+class Step:
+  """One binding, or the server's half of one.
+
+  Attributes:
+    name: what it binds.
+    type: of its value: one client's, if it is at the clients.
+    at_clients: whether its value is one for each client.
+    phase: the first phase in which it can run.
+    reads: the names that it reads.
+    run: (environment, place) -> value; None for an aggregation.
+    fold: an aggregation's functions, or None.
+  """
+
+  name: str
+  type: tff.Type
+  at_clients: bool
+  phase: int
+  reads: frozenset[str]
+  run: Callable | None = None
+  fold: 'Fold | None' = None
+
+
+@dataclasses.dataclass(frozen=True)
+class Fold:
+  """An aggregation: zero, accumulate over clients in order, report.
+
+  Its value and zero are read one phase before its result is there.
+
+  Attributes:
+    value: (environment, place) -> a client's value to fold.
+    value_type: its type.
+    zero: (environment, place) -> the first accumulator.
+    zero_type: the type of accumulators.
+    accumulate: ((accumulator, value), place) -> accumulator.
+    report: (accumulator, place) -> result.
+  """
+
+  value: Callable
+  value_type: tff.Type
+  zero: Callable
+  zero_type: tff.Type
+  accumulate: Callable
+  report: Callable
+
+
+class Program:
+  """The steps of a computation, its parameter and its result.
+
+  Attributes:
+    parameter: the name of the parameter, or None.
+    parameter_type: its type, or None.
+    steps: by name, in an order in which they can run.
+    result: (environment, place) -> result; values at clients are lists.
+    result_reads: the names that the result reads.
+    phases: how many there are.
+    stateful: whether a graph in it has variables or tables.
+  """
+
+  def __init__(self, computation: tff.Computation):
+    """Compiles a computation.
+
+    Raises:
+      expressions.UnsupportedError: where that is impossible.
+    """
+    self.parameter_type = computation.type_signature.parameter
+    self.parameter, bindings, result = _bindings(computation)
+    self.stateful = any(_is_stateful(block) for _, block in bindings)
+    self.steps: dict[str, Step] = {}
+    for name, block in bindings:
+      for step in self._compile(name, block):
+        self.steps[step.name] = step
+    self.result = expressions.compile_expression(result)
+    self.result_reads = frozenset(_names_in(result))
+    self.phases = 1 + max([s.phase for s in self.steps.values()], default=0)
+
+  def _phase(self, reads) -> int:
+    return max(
+      [self.steps[name].phase for name in reads if name in self.steps],
+      default=0,
+    )
+
+  def _compile(self, name: str, block) -> list[Step]:
+    reads = frozenset(_names_in(block))
+    type_spec = block.type_signature
+    at_clients = values.at_clients(type_spec)
+    if isinstance(type_spec, tff.FederatedType):
+      type_spec = type_spec.member
+    phase = self._phase(reads)
+    uri = expressions.intrinsic_of(block)
+    if uri == 'federated_aggregate':
+      fold = _compile_fold(block.argument)
+      return [Step(name, type_spec, False, phase + 1, reads, fold=fold)]
+    if uri in _SELECTS:
+      return self._compile_select(name, type_spec, block)
+    if uri and uri.startswith('federated') and uri not in _LOCAL:
+      raise expressions.unknown(uri)
+    build = _LOCAL.get(uri, expressions.compile_expression)
+    return [Step(name, type_spec, at_clients, phase, reads, build(block))]
+
+  def _compile_select(self, name, type_spec, block) -> list[Step]:
+    """The server's half makes its value, the client's half selects from it."""
+    keys, max_key, server_value, function = _parts(block.argument)
+    offered = _blocks.Struct([max_key, server_value])
+    offer = Step(
+      name=f'{name}/offer',
+      type=tff.StructType(
+        [max_key.type_signature.member, server_value.type_signature.member]
+      ),
+      at_clients=False,
+      phase=self._phase(_names_in(offered)),
+      reads=frozenset(_names_in(offered)),
+      run=expressions.compile_expression(offered),
+    )
+    keys_of = expressions.compile_expression(keys)
+    function = expressions.compile_function(function)
+
+    def run(environment, place):
+      max_key, server_value = environment[offer.name]
+      return select.slices(
+        keys_of(environment, place),
+        max_key,
+        server_value,
+        lambda argument: function(argument, place.at_home()),
+        type_spec.element,
+        place.home,
+      )
+
+    reads = frozenset({offer.name, *_names_in(keys)})
+    phase = max(offer.phase, self._phase(reads))
+    return [offer, Step(name, type_spec, True, phase, reads, run)]
+
+
+def _bindings(computation: tff.Computation):
+  """Returns (parameter name, [(name, block)], result block)."""
+  body, _ = tff.tensorflow.replace_intrinsics_with_bodies(
+    tff.backends.test.replace_secure_intrinsics_with_bodies(
+      computation
+    ).to_building_block()
+  )
+  body = tff.framework.to_call_dominant(body)
+  parameter = None
+  if isinstance(body, _blocks.Lambda):
+    parameter, body = body.parameter_name, body.result
+  elif isinstance(body.type_signature, tff.FunctionType):  # A bare graph.
+    given = None
+    if body.type_signature.parameter is not None:
+      parameter = '_argument'
+      given = _blocks.Reference(parameter, body.type_signature.parameter)
+    body = _blocks.Call(body, given)
+  bindings, result = [], body
+  if isinstance(body, _blocks.Block):
+    bindings, result = list(body.locals), body.result
+  if not isinstance(result, _blocks.Reference | _blocks.Struct):
+    bindings.append((_RESULT, result))
+    result = _blocks.Reference(_RESULT, result.type_signature)
+  return parameter, bindings, result
+
+
+def _names_in(block) -> set[str]:
+  """Returns the names that a block refers to, its own parameters included."""
+  if isinstance(block, _blocks.Reference):
+    return {block.name}
+  return set().union(*[_names_in(child) for child in block.children()])
+
+
+def _is_stateful(block) -> bool:
+  if isinstance(block, _blocks.CompiledComputation):
+    return imported.is_stateful(block.proto)
+  return any(_is_stateful(child) for child in block.children())
+
+
+def _parts(block) -> list:
+  """Returns the blocks of an intrinsic's arguments."""
+  if isinstance(block, _blocks.Struct):
+    return [part for _, part in tff.structure.iter_elements(block)]
+  return [
+    _blocks.Selection(block, index=i) for i in range(len(block.type_signature))
+  ]
+
+
+def _compile_fold(argument) -> Fold:
+  value, zero, accumulate, _, report = _parts(argument)
+  return Fold(
+    value=expressions.compile_expression(value),
+    value_type=value.type_signature.member,
+    zero=expressions.compile_expression(zero),
+    zero_type=accumulate.type_signature.parameter[0],
+    accumulate=expressions.compile_function(accumulate),
+    report=expressions.compile_function(report),
+  )
+
+
+def _apply(block) -> expressions.Expression:
+  function, argument = _parts(block.argument)
+  function = expressions.compile_function(function)
+  argument = expressions.compile_expression(argument)
+  return lambda environment, place: function(
+    argument(environment, place), place
+  )
+
+
+def _same(block) -> expressions.Expression:
+  return expressions.compile_expression(block.argument)
+
+
+def _evaluate(block) -> expressions.Expression:
+  function = expressions.compile_function(block.argument)
+  return lambda environment, place: function(None, place)
+
+
+_SELECTS = ('federated_select', 'federated_secure_select')
+# Values are held without their placement: placing and zipping change nothing.
+_LOCAL = {
+  'federated_apply': _apply,
+  'federated_broadcast': _same,
+  'federated_eval_at_clients': _evaluate,
+  'federated_eval_at_server': _evaluate,
+  'federated_map': _apply,
+  'federated_map_all_equal': _apply,
+  'federated_value_at_clients': _same,
+  'federated_value_at_server': _same,
+  'federated_zip_at_clients': _same,
+  'federated_zip_at_server': _same,
+}

@@ -1,0 +1,62 @@
+"""`federated_select`: a client's keys become a sequence of slices."""
+
+from collections.abc import Callable
+
+import tensorflow as tf
+import tensorflow_federated as tff
+from absl import logging
+
+from tff_xc.runtime.in_process import values
+
+_OUT_OF_RANGE = (
+  'federated_select: a key is outside [0, max_key); keys, max_key:'
+)
+
+
+def slices(
+  keys: tf.Tensor,
+  max_key: tf.Tensor,
+  server_value,
+  select: Callable,
+  element: tff.Type,
+  home: str,
+) -> values.Slices:
+  """Returns the slices of one client, in the order of its keys.
+
+  All are made by one vectorised call of the selection, which for a row lookup is
+  one gather. A selection that TensorFlow cannot vectorise runs once for each
+  key.
+
+  Args:
+    keys: int32 [N].
+    max_key: int32 scalar; keys lie in [0, max_key).
+    server_value: what to select from.
+    select: (server value, key) -> slice.
+    element: the slice's type.
+    home: the device of the server's value, where slices are made.
+  """
+  in_range = tf.logical_and(keys >= 0, keys < max_key)
+  check = tf.debugging.Assert(
+    tf.reduce_all(in_range),
+    [_OUT_OF_RANGE, keys, max_key],
+  )
+  with tf.device(home), tf.control_dependencies([check]):
+    found = _for_each(
+      lambda key: select((server_value, key)), tf.identity(keys), element
+    )
+  return values.Slices(found, element, keys.shape[0])
+
+
+def _for_each(function: Callable, keys: tf.Tensor, element: tff.Type):
+  try:
+    return tf.vectorized_map(function, keys, fallback_to_while_loop=False)
+  except (
+    Exception
+  ) as e:  # It raises whatever the first op it fails on makes it.
+    logging.info('federated_select runs once for each key: %s', e)
+  flat = tf.map_fn(
+    lambda key: values.flatten(function(key), element),
+    keys,
+    fn_output_signature=values.leaf_specs(element),
+  )
+  return values.unflatten(flat, element)

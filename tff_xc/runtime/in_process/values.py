@@ -1,0 +1,236 @@
+"""Values of TFF types as this runtime holds them.
+
+A tensor is a `tf.Tensor`, a sequence a `tf.data.Dataset`, a structure a tuple
+(its names are in the type). Values at the server are held bare, values at
+clients as a list with one value a client. Graph calls take and give flat lists,
+where a data set is a variant tensor.
+"""
+
+from collections.abc import Callable
+from collections.abc import Sequence
+from typing import Any
+
+import attrs
+import numpy as np
+import tensorflow as tf
+import tensorflow_federated as tff
+
+from tff_xc.runtime.in_process import updates
+
+
+def members(type_spec: tff.StructType) -> list[tff.Type]:
+  """Returns the types of a structure's parts, in order."""
+  return [member for _, member in tff.structure.iter_elements(type_spec)]
+
+
+def names(type_spec: tff.StructType) -> list[str | None]:
+  """Returns the names of a structure's parts, None where there is none."""
+  return [name for name, _ in tff.structure.iter_elements(type_spec)]
+
+
+def at_clients(type_spec: tff.Type) -> bool:
+  """Whether a value of this type is one for each client, not one for all."""
+  return (
+    isinstance(type_spec, tff.FederatedType)
+    and type_spec.placement is tff.CLIENTS
+    and not type_spec.all_equal
+  )
+
+
+def from_python(value, type_spec: tff.Type):
+  """Returns an unplaced value, given in any container TFF takes, as ours.
+
+  Raises:
+    TypeError: where the value does not fit the type.
+  """
+  if isinstance(type_spec, tff.StructType):
+    parts = zip(parts_of(value, type_spec), members(type_spec), strict=True)
+    return tuple(from_python(part, member) for part, member in parts)
+  if isinstance(type_spec, tff.SequenceType):
+    return _to_dataset(value, type_spec.element)
+  if isinstance(type_spec, tff.TensorType):
+    return _to_tensor(value, type_spec)
+  raise TypeError(f'a value of type {type_spec} cannot be an argument')
+
+
+def _to_tensor(value, type_spec: tff.TensorType):
+  if isinstance(value, updates.GivenUp):
+    _to_tensor(value.read(), type_spec)
+    return value
+  if isinstance(value, tf.Tensor):
+    tensor = value  # Its dtype is checked below: TFF does not cast either.
+  else:
+    tensor = tf.convert_to_tensor(value, tf.as_dtype(type_spec.dtype))
+  if tensor.dtype != tf.as_dtype(type_spec.dtype):
+    raise TypeError(f'expected {type_spec}, got a tensor of {tensor.dtype}')
+  if not tensor.shape.is_compatible_with(tf.TensorShape(type_spec.shape)):
+    raise TypeError(f'expected {type_spec}, got a tensor of {tensor.shape}')
+  return tensor
+
+
+def parts_of(value, type_spec: tff.StructType) -> list:
+  """Returns the parts of a structure in any container, in the type's order.
+
+  Raises:
+    TypeError: where the container has other parts than the type.
+  """
+  if isinstance(value, tff.structure.Struct):
+    return [part for _, part in tff.structure.iter_elements(value)]
+  if attrs.has(type(value)):
+    value = attrs.asdict(value, recurse=False)
+  expected = names(type_spec)
+  if hasattr(value, 'items'):
+    if set(value) != set(expected):
+      raise TypeError(f'expected the names {expected}, got {list(value)}')
+    return [value[name] for name in expected]
+  if isinstance(value, Sequence | np.ndarray) and len(value) == len(expected):
+    return list(value)
+  raise TypeError(
+    f'expected a structure of {len(expected)} parts, got a {type(value)}'
+  )
+
+
+def to_python(value, type_spec: tff.Type):
+  """Returns `tff.structure.Struct`s for our tuples: what TFF containers want.
+
+  Args:
+    value: ours; a list with one value a client where the type says so.
+    type_spec: its type.
+  """
+  if isinstance(type_spec, tff.FederatedType):
+    if at_clients(type_spec):
+      return [to_python(each, type_spec.member) for each in value]
+    return to_python(value, type_spec.member)
+  if not isinstance(type_spec, tff.StructType):
+    return value
+  pairs = zip(value, tff.structure.iter_elements(type_spec), strict=True)
+  return tff.structure.Struct(
+    [(name, to_python(part, member)) for part, (name, member) in pairs]
+  )
+
+
+def element_spec(element: tff.Type):
+  """Returns the `tf.TensorSpec`s of a sequence's elements, in TFF's containers."""
+  return tff.types.type_to_tf_tensor_specs(element)
+
+
+def from_element(value, element: tff.Type):
+  """Returns an element that a data set gave as a value of ours."""
+  if not isinstance(element, tff.StructType):
+    return value
+  parts = zip(parts_of(value, element), members(element), strict=True)
+  return tuple(from_element(part, member) for part, member in parts)
+
+
+def to_element(value, element: tff.Type):
+  """Returns a value of ours in the containers of `element_spec`."""
+  return tff.types.type_to_py_container(to_python(value, element), element)
+
+
+def _to_dataset(value, element: tff.Type) -> tf.data.Dataset:
+  if isinstance(value, tf.data.Dataset):
+    return value
+  spec = element_spec(element)
+  elements = [to_element(from_python(e, element), element) for e in value]
+  if not elements:
+    nothing = lambda s: tf.zeros([0, *(d or 0 for d in s.shape)], s.dtype)
+    return tf.data.Dataset.from_tensor_slices(
+      tf.nest.map_structure(nothing, spec)
+    )
+  dataset = tf.data.Dataset.from_tensors(elements[0])
+  for each in elements[1:]:
+    dataset = dataset.concatenate(tf.data.Dataset.from_tensors(each))
+  return dataset
+
+
+def map_leaves(function: Callable[[Any, tff.Type], Any], value, type_spec):
+  """Applies `function` to every tensor and sequence of an unplaced value."""
+  if isinstance(type_spec, tff.FederatedType):
+    return map_leaves(function, value, type_spec.member)
+  if isinstance(type_spec, tff.StructType):
+    parts = zip(value, members(type_spec), strict=True)
+    return tuple(map_leaves(function, part, member) for part, member in parts)
+  return function(value, type_spec)
+
+
+def leaf_specs(type_spec: tff.Type) -> list[tf.TensorSpec]:
+  """Returns the specs of the flat tensors of a value of this type."""
+  if isinstance(type_spec, tff.FederatedType):
+    return leaf_specs(type_spec.member)
+  if isinstance(type_spec, tff.StructType):
+    return [
+      spec for member in members(type_spec) for spec in leaf_specs(member)
+    ]
+  if isinstance(type_spec, tff.SequenceType):
+    return [tf.TensorSpec([], tf.variant)]
+  return [tf.TensorSpec(type_spec.shape, tf.as_dtype(type_spec.dtype))]
+
+
+class Slices:
+  """A sequence whose elements lie side by side in tensors.
+
+  Attributes:
+    size: how many elements, static.
+  """
+
+  def __init__(self, stacked, element: tff.Type, size: int):
+    """Args: a value of ours, every tensor with a first axis more; its type."""
+    self._stacked = to_element(stacked, element)
+    self.size = size
+
+  def tensors(self) -> list[tf.Tensor]:
+    """Returns the components of a batch of all elements, as TensorFlow's."""
+    return tf.nest.flatten(self._stacked)
+
+  def dataset(self) -> tf.data.Dataset:
+    """Returns the data set of the elements."""
+    with tf.device('CPU:0'):
+      return tf.data.Dataset.from_tensor_slices(self._stacked)
+
+
+def as_dataset(sequence) -> tf.data.Dataset:
+  """Returns a sequence as a data set."""
+  return sequence.dataset() if isinstance(sequence, Slices) else sequence
+
+
+def as_tensor(leaf):
+  """Returns a leaf as graph calls take it: a sequence as a variant."""
+  if isinstance(leaf, tf.data.Dataset | Slices):
+    return tf.data.experimental.to_variant(as_dataset(leaf))
+  return leaf
+
+
+def leaves(value, type_spec: tff.Type) -> list:
+  """Returns the tensors and sequences of an unplaced value, in order."""
+  found = []
+  map_leaves(lambda leaf, _: found.append(leaf), value, type_spec)
+  return found
+
+
+def flatten(value, type_spec: tff.Type) -> list:
+  """Returns the leaves of an unplaced value, sequences as variants."""
+  return [as_tensor(leaf) for leaf in leaves(value, type_spec)]
+
+
+def unflatten(flat: Sequence, type_spec: tff.Type):
+  """The inverse of `flatten`."""
+  leaves = iter(flat)
+
+  def build(spec):
+    if isinstance(spec, tff.FederatedType):
+      return build(spec.member)
+    if isinstance(spec, tff.StructType):
+      return tuple([build(member) for member in members(spec)])
+    leaf = next(leaves)
+    if isinstance(spec, tff.SequenceType):
+      return tf.data.experimental.from_variant(leaf, element_spec(spec.element))
+    return leaf
+
+  return build(type_spec)
+
+
+def contains_placement(type_spec: tff.Type) -> bool:
+  """Whether any part of a value of this type is placed."""
+  return tff.types.contains(
+    type_spec, lambda part: isinstance(part, tff.FederatedType)
+  )
