@@ -1,0 +1,202 @@
+"""Measures what a round costs, as ratios inside one interleaved run.
+
+  python -m launch.benchmark NAME [--output=F.json] [--contenders=a,b] [sizes]
+
+NAME is round, classes, select, small or start. Every contender lives in a
+process of its own; in every pass each runs one round, in shuffled order, and
+ratios are taken within a pass. Passes in which something else used the cores
+are dropped and repeated. Exit status: 0 done, 1 done with warnings (too few
+undisturbed passes, or a contender that computes something else), 2 bad input.
+"""
+
+import dataclasses
+import os
+import pathlib
+import sys
+import tempfile
+from collections.abc import Sequence
+from typing import Any
+
+from absl import flags
+
+from datasets import errors
+from launch import app
+from launch import settings as settings_lib
+from launch.benchmarks import catalog
+from launch.benchmarks import harness
+from launch.benchmarks import report
+from launch.benchmarks import spec
+from launch.benchmarks import starting
+from tff_xc.measure import run_files
+
+
+def _size_fields() -> dict[str, list[str]]:
+  """The benchmarks that have a size, by the name of the size."""
+  fields: dict[str, list[str]] = {}
+  for benchmark in catalog.BENCHMARKS.values():
+    for field in dataclasses.fields(benchmark.settings):
+      fields.setdefault(field.name, []).append(benchmark.name)
+  return fields
+
+
+def resolve_settings(benchmark: spec.Benchmark) -> Any:
+  """Returns the sizes of a benchmark from the flags.
+
+  Raises:
+    errors.InputError: for a size that the benchmark does not have, or that is
+      no number from 1.
+  """
+  own = {f.name: f.default for f in dataclasses.fields(benchmark.settings)}
+  values = dict(benchmark.small) if flags.FLAGS.small else {}
+  for name in _size_fields():
+    words = flags.FLAGS[name].value
+    if words is None:
+      continue
+    if name not in own:
+      raise errors.InputError(
+        f'--{name} is not a size of {benchmark.name}, which takes: '
+        + ', '.join(f'--{n}' for n in own)
+      )
+    many = isinstance(own[name], tuple)
+    values[name] = _numbers(name, words, many)
+  return benchmark.settings(**values)
+
+
+def _numbers(name: str, words: Sequence[str], many: bool):
+  expected = (
+    'numbers from 1, separated by commas' if many else 'a number from 1'
+  )
+  try:
+    numbers = tuple(int(word) for word in words if word)
+  except ValueError:
+    numbers = (0,)
+  if any(n < 1 for n in numbers) or (not many and len(numbers) != 1):
+    raise errors.InputError(f'--{name}={",".join(words)}: expected {expected}')
+  return numbers if many else numbers[0]
+
+
+def benchmark(
+  found: spec.Benchmark,
+  settings: Any,
+  names: Sequence[str],
+  peers: Sequence[str],
+  plan: harness.Plan,
+  timeout_seconds: float,
+) -> dict[str, Any]:
+  """Measures the contenders and returns the report.
+
+  Args:
+    found: the benchmark.
+    settings: its sizes.
+    names: contenders of ours.
+    peers: NAME=INTERPRETER words.
+    plan: how to measure.
+    timeout_seconds: how long building, or a round, may take.
+
+  Raises:
+    errors.InputError: for names that are not there, a contender that fails, or
+      a machine that is never free.
+  """
+  starting.check_names(found, settings, names)
+  interpreters = starting.parse_peers(peers)
+  if interpreters and not found.write_arrays:
+    raise errors.InputError(f'{found.name} has no peers; leave --peers out')
+  contenders = {
+    name: starting.our_contender(found, settings, name, timeout_seconds)
+    for name in names
+  }
+  with tempfile.TemporaryDirectory(prefix='benchmark_') as folder:
+    if interpreters:
+      path = os.path.join(folder, 'arrays.npz')
+      found.write_arrays(settings, path)
+      contenders |= starting.peer_contenders(
+        interpreters, path, timeout_seconds
+      )
+    measured = harness.measure(
+      contenders, plan, say=lambda text: print(text, flush=True)
+    )
+  result = report.build(found, settings, measured, plan)
+  return result | settings_lib.environment()
+
+
+def _check_output(path: str | None) -> None:
+  """Refuses, before minutes of work, a file that could not be written."""
+  if path and not pathlib.Path(path).resolve().parent.is_dir():
+    raise errors.InputError(
+      f'--output={path}: the folder does not exist; make it first'
+    )
+
+
+def main(arguments: Sequence[str]) -> None:
+  """Runs the benchmark named on the command line."""
+  if len(arguments) != 1:
+    raise errors.InputError(
+      'name one benchmark: ' + ', '.join(catalog.BENCHMARKS)
+    )
+  found = catalog.get(arguments[0])
+  settings = resolve_settings(found)
+  values = flags.FLAGS
+  names = values.contenders
+  _check_output(values.output)
+  result = benchmark(
+    found,
+    settings,
+    found.contenders(settings) if names is None else names,
+    values.peers,
+    harness.Plan(
+      values.passes, values.warm_up, values.max_foreign, values.seed
+    ),
+    values.timeout_seconds,
+  )
+  print('\n' + report.to_text(result), end='')
+  if values.output:
+    try:
+      run_files.write_json(values.output, result)
+    except OSError as e:
+      raise errors.InputError(
+        f'--output={values.output} cannot be written ({e.strerror})'
+      ) from e
+    print(f'\nwritten to {values.output}')
+  for warning in result['warnings']:
+    print(f'warning: {warning}', file=sys.stderr)
+  if result['warnings']:
+    sys.exit(1)
+
+
+def _define_flags() -> None:
+  flags.DEFINE_string('output', None, 'a JSON file to write')
+  flags.DEFINE_list(
+    'contenders', None, "contenders to run; default: the benchmark's"
+  )
+  flags.DEFINE_list(
+    'peers',
+    [],
+    'round: further contenders NAME=INTERPRETER, the python of an environment '
+    'that has them; the names are ' + ', '.join(starting.peer_names()),
+  )
+  flags.DEFINE_integer('passes', 9, 'undisturbed passes wanted', lower_bound=1)
+  flags.DEFINE_integer(
+    'warm_up', 2, 'rounds of each contender before the passes', lower_bound=0
+  )
+  flags.DEFINE_float(
+    'max_foreign',
+    0.15,
+    "the part of a pass's core time that others may use",
+    lower_bound=0.0,
+  )
+  flags.DEFINE_integer('seed', 0, 'of the order of the contenders')
+  flags.DEFINE_bool('small', False, 'tiny sizes, to try a benchmark in seconds')
+  flags.DEFINE_float(
+    'timeout_seconds',
+    1800.0,
+    'how long building a contender, or a round, may take',
+    lower_bound=0.1,
+  )
+  for name, benchmarks in _size_fields().items():
+    flags.DEFINE_list(name, None, f'a size of {", ".join(benchmarks)}')
+
+
+if __name__ == '__main__':
+  # Here and not above: other commands have flags of these names.
+  _define_flags()
+  app.run(main, __doc__)

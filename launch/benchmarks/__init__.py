@@ -1,0 +1,1 @@
+"""The benchmarks: what each compares, and how a ratio is measured."""

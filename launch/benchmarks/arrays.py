@@ -1,0 +1,75 @@
+"""Synthetic clients and initial weights, the same for every contender."""
+
+from collections.abc import Mapping
+from collections.abc import Sequence
+from typing import NamedTuple
+
+import numpy as np
+
+
+class Client(NamedTuple):
+  """A client's images, float32 [n_k, 28, 28] in [0, 1], and labels int32."""
+
+  x: np.ndarray
+  y: np.ndarray
+
+
+def femnist_like(
+  clients: int, examples: int, num_classes: int, seed: int = 0
+) -> list[Client]:
+  """Images of 28x28 pixels that are half their class's pattern, half noise."""
+  random = np.random.default_rng(seed)
+  patterns = random.random([num_classes, 28, 28], np.float32)
+  made = []
+  for _ in range(clients):
+    y = random.integers(0, num_classes, examples, dtype=np.int32)
+    noise = random.random([examples, 28, 28], np.float32)
+    made.append(Client((patterns[y] + noise) / 2, y))
+  return made
+
+
+def torch_uniform(
+  shapes: Mapping[str, Sequence[int]], seed: int = 0
+) -> dict[str, np.ndarray]:
+  """Initial weights as PyTorch's: U(-1, 1) / sqrt(fan_in), biases too.
+
+  Args:
+    shapes: by name, 'LAYER/kernel' before 'LAYER/bias'; the last axis of a
+      kernel is the output.
+    seed: of the draws.
+  """
+  random = np.random.default_rng(seed)
+  weights, fan_in = {}, 1
+  for name, shape in shapes.items():
+    if name.endswith('/kernel'):
+      fan_in = int(np.prod(shape[:-1]))
+    values = random.uniform(-1.0, 1.0, shape) * fan_in**-0.5
+    weights[name] = values.astype(np.float32)
+  return weights
+
+
+def count(weights: Mapping[str, np.ndarray]) -> int:
+  """Returns the number of parameters."""
+  return sum(value.size for value in weights.values())
+
+
+def class_table(weights: Mapping[str, np.ndarray]) -> np.ndarray:
+  """Returns rows [n, d + 1] of a `LinearHead(bias=True)`."""
+  kernel, bias = weights['class/kernel'], weights['class/bias']
+  return np.concatenate([kernel.T, bias[:, None]], axis=1)
+
+
+def distance(
+  after: Sequence[np.ndarray], before: Sequence[np.ndarray]
+) -> float:
+  """Returns the l2 norm of the difference of two lists of arrays.
+
+  It takes pieces of them, because a contender's peak memory is measured.
+  """
+  total, piece = 0.0, 1 << 18
+  for a, b in zip(after, before, strict=True):
+    a, b = np.ravel(np.asarray(a)), np.ravel(np.asarray(b))
+    for start in range(0, a.size, piece):
+      end = start + piece
+      total += float(np.sum(np.square(a[start:end] - b[start:end])))
+  return total**0.5

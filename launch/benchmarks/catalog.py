@@ -1,0 +1,33 @@
+"""The benchmarks by name. Importing this does not import TensorFlow."""
+
+from datasets import errors
+from launch.benchmarks import class_count
+from launch.benchmarks import cold_start
+from launch.benchmarks import femnist_round
+from launch.benchmarks import row_select
+from launch.benchmarks import small_clients
+from launch.benchmarks import spec
+
+BENCHMARKS: dict[str, spec.Benchmark] = {
+  module.BENCHMARK.name: module.BENCHMARK
+  for module in (
+    femnist_round,
+    class_count,
+    row_select,
+    small_clients,
+    cold_start,
+  )
+}
+
+
+def get(name: str) -> spec.Benchmark:
+  """Returns a benchmark.
+
+  Raises:
+    errors.InputError: there is none of that name.
+  """
+  if name not in BENCHMARKS:
+    raise errors.InputError(
+      f'unknown benchmark {name!r}: the benchmarks are {", ".join(BENCHMARKS)}'
+    )
+  return BENCHMARKS[name]

@@ -1,0 +1,141 @@
+"""FedSS with more and more classes: does a round's time depend on n?"""
+
+import dataclasses
+from collections.abc import Sequence
+from typing import Any
+
+from launch.benchmarks import spec
+
+OWN_CLASSES = 20
+_NEGATIVES = 80
+_SIDE = 28
+
+
+@dataclasses.dataclass(frozen=True)
+class Settings:
+  """Sizes of a round.
+
+  Attributes:
+    clients: clients of a round.
+    batch_size: of local training on 20 examples, one epoch.
+    num_classes: n, for the in-process runtime.
+    worker_num_classes: n, for TFF's worker; messages stop at 2 GB.
+  """
+
+  clients: int = 32
+  batch_size: int = 32
+  num_classes: tuple[int, ...] = (10_000, 100_000, 1_000_000)
+  worker_num_classes: tuple[int, ...] = (10_000, 100_000, 1_000_000)
+
+
+def make_clients(clients: int, num_classes: int):
+  """Returns a cohort whose clients have one image of each of 20 classes."""
+  import numpy as np
+
+  from tff_xc.round import process
+
+  random = np.random.default_rng(0)
+  return [
+    process.ClientExamples(
+      random.integers(0, 256, [OWN_CLASSES, _SIDE, _SIDE], np.uint8),
+      random.choice(
+        num_classes, OWN_CLASSES, replace=False, shuffle=False
+      ).astype(np.int32),
+      np.int64(client),
+    )
+    for client in range(clients)
+  ]
+
+
+def make_process(num_classes: int, batch_size: int):
+  """Returns FedSS with a 64-d cosine head on the small conv encoder."""
+  from tff_xc import classifier
+  from tff_xc.algorithms import fedss
+  from tff_xc.encoders import conv
+  from tff_xc.round import client_work
+
+  model = classifier.EmbeddingClassifier(
+    conv.build_conv_encoder(embedding_dim=64),
+    classifier.CosineHead(20.0),
+    num_classes,
+  )
+  return fedss.build_fedss(
+    model=model,
+    max_positives=OWN_CLASSES,
+    negatives=_NEGATIVES,
+    local_training=client_work.LocalTraining(0.1, batch_size, 1),
+  )
+
+
+def build(contender: str, settings: Settings) -> Any:
+  """Builds a contender 'RUNTIME@N', in its own process."""
+  from launch.benchmarks import learning
+  from tff_xc.runtime import registry
+
+  runtime, num_classes = _split(contender)
+  registry.install(runtime)
+  process = make_process(num_classes, settings.batch_size)
+  return learning.LearningRounds(
+    process,
+    process.initialize(),
+    make_clients(settings.clients, num_classes),
+    lambda state, metrics: {
+      'loss': float(metrics['loss']),
+      'class_rows': float(metrics['class_rows']),
+    },
+  )
+
+
+def _split(contender: str) -> tuple[str, int]:
+  runtime, _, num_classes = contender.partition('@')
+  return runtime, int(num_classes)
+
+
+def _contenders(settings: Settings) -> list[str]:
+  return [f'in_process@{n}' for n in settings.num_classes] + [
+    f'worker@{n}' for n in settings.worker_num_classes
+  ]
+
+
+def _pairs(names: Sequence[str]) -> list[spec.Pair]:
+  pairs = []
+  for runtime, prefix in (('in_process', ''), ('worker', 'worker ')):
+    sizes = sorted(_split(n)[1] for n in names if _split(n)[0] == runtime)
+    pairs += [
+      spec.Pair(
+        f'{prefix}n={size}/n={sizes[0]}',
+        f'{runtime}@{size}',
+        f'{runtime}@{sizes[0]}',
+      )
+      for size in sizes[1:]
+    ]
+  return pairs + [
+    spec.Pair(f'worker/in_process n={group[0].split("@")[1]}', *group[::-1])
+    for group in _groups(names)
+  ]
+
+
+def _groups(names: Sequence[str]) -> list[list[str]]:
+  sizes = [_split(n)[1] for n in names if _split(n)[0] == 'in_process']
+  return [
+    [f'in_process@{size}', f'worker@{size}']
+    for size in sizes
+    if f'worker@{size}' in names
+  ]
+
+
+BENCHMARK = spec.Benchmark(
+  name='classes',
+  summary='FedSS, 32 clients x 100 rows of n = 10,000 to 1,000,000',
+  settings=Settings,
+  small={
+    'clients': 2,
+    'num_classes': (200, 400),
+    'worker_num_classes': (200, 400),
+  },
+  contenders=_contenders,
+  pairs=_pairs,
+  groups=_groups,
+  tolerances={'loss': 1e-3, 'class_rows': 1e-6},
+  build=build,
+)

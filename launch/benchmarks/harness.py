@@ -1,0 +1,209 @@
+"""Measures contenders against one another on a machine that is not quiet.
+
+In every pass each contender runs one round, one at a time, in a shuffled order;
+ratios are taken within a pass. A pass in which something else used the cores is
+dropped and repeated.
+"""
+
+import dataclasses
+import os
+import random
+import statistics
+import time
+from collections.abc import Callable
+from collections.abc import Mapping
+from collections.abc import Sequence
+from typing import Protocol
+
+from datasets import errors
+from launch.benchmarks import contender as contender_lib
+from launch.benchmarks import cpu
+
+# As many passes are tried at most, for each that is wanted.
+_ATTEMPTS = 3
+
+
+class Runs(Protocol):
+  """A contender as the harness sees it."""
+
+  def start(self) -> None: ...
+
+  def round(self) -> contender_lib.Reply: ...
+
+  def end(self) -> None: ...
+
+
+@dataclasses.dataclass(frozen=True)
+class Plan:
+  """How to measure.
+
+  Attributes:
+    passes: how many undisturbed passes are wanted.
+    warm_up: rounds of each contender before the first pass.
+    max_foreign: the part of a pass's core time that others may use.
+    seed: of the orders.
+  """
+
+  passes: int = 9
+  warm_up: int = 2
+  max_foreign: float = 0.15
+  seed: int = 0
+
+
+@dataclasses.dataclass(frozen=True)
+class Measured:
+  """What was measured.
+
+  Attributes:
+    passes: the replies of the undisturbed passes, by contender.
+    dropped: how many passes were disturbed.
+    first: each contender's reply to its very first round.
+    peak_bytes: each contender's largest peak memory.
+  """
+
+  passes: Sequence[Mapping[str, contender_lib.Reply]]
+  dropped: int
+  first: Mapping[str, contender_lib.Reply]
+  peak_bytes: Mapping[str, int]
+
+
+@dataclasses.dataclass(frozen=True)
+class Ratio:
+  """A ratio of two contenders' times: median and range over passes."""
+
+  median: float
+  least: float
+  largest: float
+
+
+def foreign_part(before: cpu.Usage, after: cpu.Usage, core_seconds: float):
+  """Returns the part of `core_seconds` that something else used."""
+  foreign = (after.busy - before.busy) - (after.own - before.own)
+  return max(0.0, foreign) / core_seconds if core_seconds > 0 else 0.0
+
+
+def measure(
+  contenders: Mapping[str, Runs],
+  plan: Plan,
+  *,
+  usage: Callable[[], cpu.Usage] = cpu.usage,
+  clock: Callable[[], float] = time.perf_counter,
+  say: Callable[[str], None] = lambda text: None,
+) -> Measured:
+  """Starts the contenders, warms them up, runs the passes, and ends them.
+
+  Args:
+    contenders: by name.
+    plan: how.
+    usage: the processor time used so far.
+    clock: the time in seconds.
+    say: is told what is going on.
+
+  Raises:
+    errors.InputError: where a contender fails, or no pass was undisturbed.
+  """
+  try:
+    first = {}
+    for name, contender in contenders.items():
+      say(f'{name}: starting')
+      contender.start()
+      warm = [contender.round() for _ in range(plan.warm_up)]
+      first[name] = warm[0] if warm else None
+      if warm:
+        say(f'{name}: first round {warm[0].seconds:.3g} s')
+    return _passes(contenders, plan, first, usage, clock, say)
+  finally:
+    for contender in contenders.values():
+      contender.end()
+
+
+def _passes(contenders, plan, first, usage, clock, say) -> Measured:
+  order, shuffle = list(contenders), random.Random(plan.seed).shuffle
+  kept, dropped = [], 0
+  peaks = {n: r.peak_bytes for n, r in first.items() if r}
+  while len(kept) < plan.passes and len(kept) + dropped < (
+    _ATTEMPTS * plan.passes
+  ):
+    shuffle(order)
+    used, started = usage(), clock()
+    replies = {name: contenders[name].round() for name in order}
+    cores = os.cpu_count() or 1
+    foreign = foreign_part(used, usage(), cores * (clock() - started))
+    for name, reply in replies.items():
+      first[name] = first[name] or reply
+      peaks[name] = max(peaks.get(name, 0), reply.peak_bytes)
+    disturbed = foreign > plan.max_foreign
+    say(
+      f'pass {len(kept) + dropped + 1}: '
+      + ', '.join(f'{n} {replies[n].seconds:.3g} s' for n in contenders)
+      + (f'; dropped, others used {foreign:.0%}' if disturbed else '')
+    )
+    if disturbed:
+      dropped += 1
+    else:
+      kept.append(replies)
+  if not kept:
+    raise errors.InputError(
+      f'all {dropped} passes were disturbed: others used more than '
+      f'{plan.max_foreign:.0%} of the core time; free the machine, or allow '
+      'more with --max_foreign'
+    )
+  return Measured(kept, dropped, first, peaks)
+
+
+def ratio(measured: Measured, numerator: str, denominator: str) -> Ratio:
+  """Returns the ratio of two contenders' seconds, taken within each pass."""
+  ratios = [
+    replies[numerator].seconds / replies[denominator].seconds
+    for replies in measured.passes
+  ]
+  return Ratio(statistics.median(ratios), min(ratios), max(ratios))
+
+
+def median_seconds(measured: Measured, name: str) -> float:
+  """Returns the median over passes of a contender's seconds."""
+  return statistics.median(p[name].seconds for p in measured.passes)
+
+
+def median_parts(measured: Measured, name: str) -> dict[str, float]:
+  """Returns the median over passes of each part of a contender's round."""
+  names = measured.passes[0][name].parts
+  return {
+    part: statistics.median(p[name].parts[part] for p in measured.passes)
+    for part in names
+  }
+
+
+def disagreeing(
+  first: Mapping[str, contender_lib.Reply],
+  group: Sequence[str],
+  tolerances: Mapping[str, float],
+) -> dict[str, str]:
+  """Finds the contenders that computed something else than the first.
+
+  Args:
+    first: replies of each contender's first round.
+    group: contenders that should compute the same; the first is the measure.
+    tolerances: relative, by name of the check.
+
+  Returns:
+    A sentence for each contender that disagrees, by name.
+  """
+  wrong = {}
+  base = first[group[0]].check
+  for name in group[1:]:
+    check = first[name].check
+    shared = [key for key in tolerances if key in base and key in check]
+    if not shared:
+      wrong[name] = (
+        f'{name} reported nothing that tells whether it computes what '
+        f'{group[0]} does'
+      )
+    for key in shared:
+      # Written so that a nan disagrees.
+      if not abs(check[key] - base[key]) <= tolerances[key] * abs(base[key]):
+        wrong[name] = (
+          f'{name} does not compute what {group[0]} does: {key} '
+          f'{check[key]:.6g} instead of {base[key]:.6g} after one round'
+        )
+  return wrong

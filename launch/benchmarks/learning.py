@@ -1,0 +1,178 @@
+"""Learning processes as contenders, on any runtime. Imports TensorFlow."""
+
+from collections.abc import Callable
+from collections.abc import Mapping
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+import tensorflow as tf
+import tensorflow_federated as tff
+
+from launch.benchmarks import arrays
+from tff_xc import classifier
+from tff_xc.algorithms import fedss
+from tff_xc.encoders import encoder as encoder_lib
+from tff_xc.round import client_work
+from tff_xc.round import optimizers
+from tff_xc.round import process as process_lib
+from tff_xc.round import server as server_lib
+from tff_xc.runtime import registry
+
+
+class LearningRounds:
+  """Rounds of a learning process with the same cohort."""
+
+  def __init__(
+    self,
+    process: tff.learning.templates.LearningProcess,
+    state: Any,
+    cohort: Sequence[Any],
+    check: Callable[[Any, Any], Mapping[str, float]],
+  ):
+    """Keeps the arguments.
+
+    Args:
+      process: the learning process.
+      state: what the first round starts from.
+      cohort: the clients' values, the same in every round.
+      check: (state, metrics) after the first round -> the numbers to compare.
+    """
+    self._process = process
+    self._state = state
+    self._cohort = cohort
+    self._check = check
+    self._report = {}
+
+  def run(self) -> None:
+    # As a run does (`tff_xc.experiment`): the state before is not needed again.
+    self._state = registry.give_up(self._state)
+    self._state, self._metrics = self._process.next(self._state, self._cohort)
+    _materialise((self._state, self._metrics))
+
+  def report(self) -> dict:
+    if not self._report:
+      self._report = {'check': dict(self._check(self._state, self._metrics))}
+    return self._report
+
+
+def _materialise(structure) -> None:
+  """Waits for every result; eager tensors on a CPU are there already."""
+  for leaf in tf.nest.flatten(structure):
+    if isinstance(leaf, tf.Tensor) and leaf.shape.rank == 0:
+      leaf.numpy()
+
+
+def as_clients(clients: Sequence[arrays.Client]):
+  """Returns the clients as a cohort of `process.build_process`."""
+  return [
+    process_lib.ClientExamples(c.x, c.y, np.int64(i))
+    for i, c in enumerate(clients)
+  ]
+
+
+def fullsoftmax_rounds(
+  encoder: encoder_lib.Encoder,
+  weights: Mapping[str, np.ndarray],
+  clients: Sequence[arrays.Client],
+  batch_size: int,
+  learning_rate: float,
+) -> LearningRounds:
+  """FedAvg as this package has it, from the given weights.
+
+  Args:
+    encoder: the encoder; `weights` has its weights under their names.
+    weights: also 'class/kernel' [d, n] and 'class/bias' [n].
+    clients: the cohort.
+    batch_size: of the clients' SGD, one epoch.
+    learning_rate: of the clients' SGD; the server's is 1, without momentum.
+  """
+  model = classifier.EmbeddingClassifier(
+    encoder, classifier.LinearHead(bias=True), weights['class/bias'].size
+  )
+  process = fedss.build_fullsoftmax(
+    model=model,
+    local_training=client_work.LocalTraining(learning_rate, batch_size, 1),
+    server=server_lib.Server(
+      encoder_optimizer=optimizers.build_sgd(1.0),
+      table_optimizer=optimizers.build_sgd(1.0),
+    ),
+  )
+  state = process.initialize()
+  initial = process.get_model_weights(state)
+  start = classifier.ModelWeights(
+    type(initial.encoder)((name, weights[name]) for name in initial.encoder),
+    initial.encoder_state,
+    arrays.class_table(weights),
+  )
+  expected, given = tf.nest.flatten(initial), tf.nest.flatten(start)
+  if [w.shape for w in expected] != [w.shape for w in given]:
+    raise ValueError('the weights given are not the shapes of the model')
+
+  def check(state, metrics):
+    after = tf.nest.flatten(process.get_model_weights(state))
+    norm = arrays.distance(after, tf.nest.flatten(start))
+    return {'loss': float(metrics['loss']), 'update_norm': norm}
+
+  return LearningRounds(
+    process,
+    process.set_model_weights(state, start),
+    as_clients(clients),
+    check,
+  )
+
+
+def tff_fedavg_rounds(
+  build_keras: Callable[[], tf.keras.Model],
+  weights: Mapping[str, np.ndarray],
+  clients: Sequence[arrays.Client],
+  batch_size: int,
+  learning_rate: float,
+) -> LearningRounds:
+  """TFF's own weighted federated averaging of a Keras model.
+
+  Args:
+    build_keras: the model; its weights come in the order of `weights`.
+    weights: the initial weights.
+    clients: the cohort.
+    batch_size: of the clients' SGD, one epoch.
+    learning_rate: of the clients' SGD; the server's is 1, without momentum.
+  """
+  spec = (
+    tf.TensorSpec([None, 28, 28], tf.float32),
+    tf.TensorSpec([None], tf.int32),
+  )
+
+  def model_fn():
+    return tff.learning.models.from_keras_model(
+      build_keras(),
+      loss=tf.keras.losses.SparseCategoricalCrossentropy(from_logits=True),
+      input_spec=spec,
+    )
+
+  process = tff.learning.algorithms.build_weighted_fed_avg(
+    model_fn,
+    client_optimizer_fn=tff.learning.optimizers.build_sgdm(learning_rate),
+    server_optimizer_fn=tff.learning.optimizers.build_sgdm(1.0),
+  )
+  start = list(weights.values())
+  state = process.set_model_weights(
+    process.initialize(), tff.learning.models.ModelWeights(start, [])
+  )
+  cohort = [
+    tf.data.Dataset.from_tensor_slices((c.x, c.y))
+    .shuffle(len(c.y), seed=0)
+    .batch(batch_size)
+    for c in clients
+  ]
+
+  def check(state, metrics):
+    after = list(state.global_model_weights.trainable)
+    if arrays.count(weights) != sum(np.size(w) for w in after):
+      raise ValueError('TFF does not train all parameters')
+    return {
+      'loss': float(metrics['client_work']['train']['loss']),
+      'update_norm': arrays.distance(after, start),
+    }
+
+  return LearningRounds(process, state, cohort, check)

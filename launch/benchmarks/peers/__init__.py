@@ -1,0 +1,1 @@
+"""Contenders that run under other interpreters, without this package."""

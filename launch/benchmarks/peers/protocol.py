@@ -1,0 +1,76 @@
+"""A contender's side of the conversation, for any Python 3.8 or later.
+
+It imports the standard library only, so that a program in another virtual
+environment can import it from this folder. Commands come as lines on stdin,
+'round' or 'stop'; answers go as JSON lines to the file descriptor named in the
+environment, so that prints of libraries cannot damage them:
+
+  {"ready": true}                                 once, when it is built
+  {"seconds": 1.2, "check": {...}, "parts": {...}}  after each round
+  {"error": "...", "input": false}                then the process ends
+"""
+
+import ctypes
+import gc
+import json
+import os
+import signal
+import sys
+import time
+import traceback
+
+FD_VARIABLE = 'BENCHMARK_REPLY_FD'
+PARENT_VARIABLE = 'BENCHMARK_PARENT'
+_PR_SET_PDEATHSIG = 1  # <sys/prctl.h>
+
+
+def _die_with_parent():
+  """Has the kernel end this process when the one that measures is gone."""
+  ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)
+  if os.getppid() != int(os.environ[PARENT_VARIABLE]):
+    os._exit(1)  # It went before the call.
+
+
+def _describe(error):
+  text = str(error).strip().split('\n')[0]
+  return '%s: %s' % (type(error).__name__, text)  # noqa: UP031 old Pythons
+
+
+def serve(build):
+  """Builds a contender and runs its rounds as commanded, until stdin ends.
+
+  Args:
+    build: () -> an object with `run()`, one round, which is timed, and
+      `report()`, called after each round and not timed, which returns a
+      dictionary that may have
+        check: numbers by name, that contenders must agree on; those of the
+          first round are compared;
+        parts: seconds by name, a breakdown of the round;
+        seconds: the round's own time, where `run` knows better.
+  """
+  _die_with_parent()
+  fd = int(os.environ[FD_VARIABLE])
+  os.set_inheritable(fd, False)
+  replies = os.fdopen(fd, 'w')
+
+  def reply(message):
+    replies.write(json.dumps(message) + '\n')
+    replies.flush()
+
+  try:
+    contender = build()
+    gc.collect()
+    reply({'ready': True})
+    for line in sys.stdin:
+      if line.strip() == 'stop':
+        return
+      started = time.perf_counter()
+      contender.run()
+      seconds = time.perf_counter() - started
+      reply(dict({'seconds': seconds}, **contender.report()))
+  except Exception as error:
+    traceback.print_exc()
+    is_input = type(error).__name__ == 'InputError'
+    text = str(error) if is_input else _describe(error)
+    reply({'error': text, 'input': is_input})
+    sys.exit(1)

@@ -1,0 +1,66 @@
+"""What a benchmark is. Importing this imports neither NumPy nor TensorFlow."""
+
+import dataclasses
+from collections.abc import Callable
+from collections.abc import Mapping
+from collections.abc import Sequence
+from typing import Any
+from typing import NamedTuple
+
+
+class Pair(NamedTuple):
+  """A ratio to report: its label, and the contenders that it compares."""
+
+  label: str
+  numerator: str
+  denominator: str
+
+
+def pairs_of(names: Sequence[str], *wanted: tuple[str, str]) -> list[Pair]:
+  """Returns the wanted ratios (numerator, denominator) among `names`."""
+  return [
+    Pair(f'{above}/{below}', above, below)
+    for above, below in wanted
+    if above in names and below in names
+  ]
+
+
+@dataclasses.dataclass(frozen=True)
+class Benchmark:
+  """A benchmark.
+
+  Attributes:
+    name: on the command line.
+    summary: one line for people.
+    settings: a frozen dataclass of ints and tuples of ints with defaults; its
+      fields are flags.
+    small: the values of `--small`, for trying a benchmark in seconds.
+    contenders: settings -> the contenders run by default.
+    optional: settings -> further contenders that may be named.
+    pairs: contenders -> the ratios to report.
+    groups: contenders -> lists of those that should compute the same.
+    tolerances: relative, of the checks of contenders in a group, by name.
+    build: (contender, settings) -> an object for `protocol.serve`; called in
+      the contender's own process.
+    fresh: whether every round is a new process.
+    write_arrays: (settings, path) -> None, writes what peers train on as .npz;
+      None where there are no peers.
+  """
+
+  name: str
+  summary: str
+  settings: type
+  small: Mapping[str, Any]
+  contenders: Callable[[Any], Sequence[str]]
+  pairs: Callable[[Sequence[str]], list[Pair]]
+  groups: Callable[[Sequence[str]], list[list[str]]]
+  tolerances: Mapping[str, float]
+  build: Callable[[str, Any], Any]
+  optional: Callable[[Any], Sequence[str]] = lambda settings: ()
+  fresh: bool = False
+  write_arrays: Callable[[Any, str], None] | None = None
+
+
+def all_together(names: Sequence[str]) -> list[list[str]]:
+  """The group where all contenders should compute the same."""
+  return [list(names)]

@@ -1,0 +1,132 @@
+"""The contenders compute the same, each built and run at tiny sizes."""
+
+import pytest
+import tensorflow as tf
+import tensorflow_federated as tff
+
+from launch.benchmarks import arrays
+from launch.benchmarks import catalog
+from launch.benchmarks import class_count
+from launch.benchmarks import harness
+from launch.benchmarks import plain
+from launch.benchmarks import small_clients
+from tff_xc.runtime import registry
+
+
+@pytest.fixture(params=['in_process', 'worker'])
+def runtime(request, monkeypatch):
+  """A runtime's name; installed already, and `install` leaves it so."""
+  if request.param not in registry.names():
+    pytest.skip(f'there is no runtime {request.param}')
+  worker = request.getfixturevalue('tff_worker')
+  if request.param != 'worker':
+    registry.install(request.param)
+  monkeypatch.setattr(registry, 'install', lambda name: None)
+  yield request.param
+  tff.framework.set_default_context(worker)
+
+
+def checked(name, contender, **sizes):
+  """The check of a contender's first round; runs a second one, too."""
+  benchmark = catalog.get(name)
+  built = benchmark.build(
+    contender, benchmark.settings(**{**benchmark.small, **sizes})
+  )
+  built.run()
+  report = built.report()
+  built.run()
+  assert built.report().get('check') == report['check']
+  return report['check']
+
+
+def assert_agree(name, base, other):
+  tolerances = catalog.get(name).tolerances
+  for key in tolerances:
+    assert other[key] == pytest.approx(base[key], rel=tolerances[key]), key
+
+
+def test_a_round_of_the_cnn_is_the_plain_loops(runtime):
+  base = checked('round', 'plain')
+  assert_agree('round', base, checked('round', runtime))
+
+
+def test_tffs_own_averaging_of_the_cnn_is_the_plain_loops(runtime):
+  name = {'worker': 'tff_fedavg_worker', 'in_process': 'tff_fedavg'}[runtime]
+  assert_agree('round', checked('round', 'plain'), checked('round', name))
+
+
+def test_small_clients_compute_what_the_plain_loop_does(runtime):
+  base = checked('small', 'plain')
+  assert base['update_norm'] > 0.01
+  assert_agree('small', base, checked('small', runtime))
+
+
+def test_side_by_side_is_exactly_one_after_another(monkeypatch):
+  # TensorFlow runs already, so its threads cannot be set here.
+  monkeypatch.setattr(
+    tf.config.threading, 'set_intra_op_parallelism_threads', lambda n: None
+  )
+  base = checked('round', 'plain')
+  other = checked('round', 'plain_side_by_side')
+  assert other == pytest.approx(base, rel=1e-4)
+
+
+def test_plain_averages_by_examples():
+  encoder = small_clients.build_encoder()
+  weights = arrays.torch_uniform(small_clients._SHAPES)
+  few, many = (arrays.femnist_like(1, n, 62, seed=n)[0] for n in (1, 3))
+
+  def moved(clients):
+    rounds = plain.PlainRounds(
+      plain.with_class_layer(encoder), weights, clients, 10, 0.1
+    )
+    rounds.run()
+    return [
+      v.numpy() - w
+      for v, w in zip(rounds._snapshot, weights.values(), strict=True)
+    ]
+
+  for a, b, both in zip(
+    moved([few]), moved([many]), moved([few, many]), strict=True
+  ):
+    assert both == pytest.approx(a / 4 + 3 * b / 4, abs=1e-6)
+
+
+def test_select_sums_the_rows_asked_for(runtime):
+  assert_agree('select', checked('select', 'floor'), checked('select', runtime))
+
+
+def test_fedss_takes_own_classes_and_negatives(runtime):
+  check = checked('classes', f'{runtime}@200')
+  assert check['class_rows'] == 100
+  assert check['loss'] > 0
+
+
+def test_a_cohort_has_its_own_classes_however_many_there_are():
+  cohort = class_count.make_clients(2, 10**7)
+  for client in cohort:
+    assert len(set(client.y)) == 20
+    assert client.x.shape == (20, 28, 28)
+  assert list(cohort[0].y) != list(cohort[1].y)
+
+
+def test_the_ratios_of_classes_are_named_by_their_sizes():
+  names = ['in_process@10', 'in_process@1000', 'worker@10', 'worker@20']
+  benchmark = catalog.get('classes')
+  assert [tuple(pair) for pair in benchmark.pairs(names)] == [
+    ('n=1000/n=10', 'in_process@1000', 'in_process@10'),
+    ('worker n=20/n=10', 'worker@20', 'worker@10'),
+    ('worker/in_process n=10', 'worker@10', 'in_process@10'),
+  ]
+  assert benchmark.groups(names) == [['in_process@10', 'worker@10']]
+
+
+@pytest.mark.parametrize('name', catalog.BENCHMARKS)
+def test_every_default_contender_is_in_a_ratio(name):
+  benchmark = catalog.get(name)
+  settings = benchmark.settings()
+  names = [*benchmark.contenders(settings), *benchmark.optional(settings)]
+  pairs = benchmark.pairs(names)
+  assert {n for p in pairs for n in p[1:]} == set(names)
+  assert len({p.label for p in pairs}) == len(pairs)
+  assert harness.Plan().passes >= 7

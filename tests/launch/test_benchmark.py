@@ -1,0 +1,150 @@
+"""`launch.benchmark` as a person types it."""
+
+import json
+import os
+import pathlib
+import resource
+import subprocess
+import sys
+
+import pytest
+
+from launch.benchmarks import starting
+from tff_xc.runtime import registry
+
+ROOT = pathlib.Path(__file__).parents[2]
+QUICK = ('--small', '--passes=2', '--warm_up=1', '--max_foreign=100')
+
+
+def call(*arguments):
+  return subprocess.run(
+    [sys.executable, '-m', 'launch.benchmark', *map(str, arguments)],
+    cwd=ROOT,
+    capture_output=True,
+    text=True,
+    timeout=300,
+    check=False,
+  )
+
+
+def test_help_answers_within_a_second_without_the_large_imports():
+  before = resource.getrusage(resource.RUSAGE_CHILDREN)
+  done = call('--help')
+  after = resource.getrusage(resource.RUSAGE_CHILDREN)
+  assert done.returncode == 0
+  for word in ('round', '--contenders', '--num_classes', '--peers', 'pfl_tf'):
+    assert word in done.stdout
+  used = after.ru_utime + after.ru_stime - before.ru_utime - before.ru_stime
+  assert used < 1.0
+  code = (
+    'import sys, launch.benchmark; '
+    'print({"numpy", "pandas", "tensorflow"} & set(sys.modules))'
+  )
+  loaded = subprocess.run(
+    [sys.executable, '-c', code],
+    cwd=ROOT,
+    capture_output=True,
+    text=True,
+    check=True,
+  )
+  assert loaded.stdout == 'set()\n'
+
+
+@pytest.mark.parametrize(
+  ('arguments', 'message'),
+  [
+    ((), 'name one benchmark: round, classes, select, small, start'),
+    (('rounds',), "unknown benchmark 'rounds': the benchmarks are round, cl"),
+    (('round', '--contenders=plian'), 'those of round are plain, in_process,'),
+    (('round', '--contenders=plain,plain'), 'name each contender once'),
+    (('round', '--contenders='), 'name each contender once'),
+    (('select', '--num_classes=10'), 'not a size of select, which takes: --cl'),
+    (('round', '--clients=many'), '--clients=many: expected a number from 1'),
+    (('round', '--clients=0'), 'expected a number from 1'),
+    (('classes', '--num_classes=10,x'), 'expected numbers from 1, separated'),
+    (('round', '--output=/nowhere/x.json'), 'the folder does not exist'),
+    (('small', f'--peers=pfl_tf={sys.executable}'), 'small has no peers'),
+    (('round', '--peers=pfl_jax=python'), 'the names are pfl_tf, pfl_torch'),
+    (('round', '--peers=pfl_tf=/nowhere'), '/nowhere is no program'),
+    (('round', '--passes=0'), '--passes'),
+  ],
+)
+def test_bad_input_is_one_sentence_and_status_2(arguments, message):
+  done = call(*arguments)
+  assert done.returncode == 2
+  assert done.stdout == ''
+  assert done.stderr.startswith('error: ')
+  assert done.stderr.count('\n') == 1
+  assert message in done.stderr
+
+
+def test_a_round_is_measured_and_written(tmp_path):
+  output = tmp_path / 'round.json'
+  done = call(
+    'round', *QUICK, '--contenders=plain,worker', f'--output={output}'
+  )
+  assert done.returncode == 0, done.stderr
+  assert done.stderr == ''
+  assert [path.name for path in tmp_path.iterdir()] == ['round.json']
+  found = json.loads(output.read_text())
+  assert list(found['ratios']) == ['worker/plain'] == list(found['ranges'])
+  least, largest = found['ranges']['worker/plain']
+  assert 0 < least <= found['ratios']['worker/plain'] <= largest
+  assert set(found['median_seconds']) == {'plain', 'worker'}
+  # The worker's process counts.
+  assert 50 < found['peak_mb']['plain'] < found['peak_mb']['worker'] < 5000
+  assert (found['name'], found['passes'], found['dropped']) == ('round', 2, 0)
+  assert found['settings']['embedding_dim'] == 32
+  assert found['versions']['tensorflow-federated']
+  assert found['machine']['cores'] >= 1
+  assert 'worker/plain' in done.stdout
+  assert str(output) in done.stdout
+
+
+def test_a_start_is_measured_part_by_part(tmp_path):
+  output = tmp_path / 'start.json'
+  runtimes = [n for n in ('in_process', 'worker') if n in registry.names()]
+  done = call(
+    *('start', '--small', '--passes=1', '--warm_up=0', '--max_foreign=100'),
+    f'--contenders={",".join(runtimes)}',
+    f'--output={output}',
+  )
+  assert done.returncode == 0, done.stderr
+  found = json.loads(output.read_text())
+  parts = found['parts']['worker']
+  assert set(parts) == {
+    *('interpreter', 'import tensorflow', 'import tff', 'build process'),
+    *('install runtime', 'initialize', 'first round', 'second round'),
+  }
+  assert all(seconds > 0 for seconds in parts.values())
+  # Its time is that of all parts but the second round.
+  assert found['median_seconds']['worker'] == pytest.approx(
+    sum(parts.values()) - parts['second round']
+  )
+  assert 'import tensorflow' in done.stdout
+
+
+def test_a_contender_that_fails_is_one_sentence(tmp_path):
+  done = call(
+    *('select', *QUICK, '--contenders=floor', '--timeout_seconds=0.1'),
+    f'--output={tmp_path / "x.json"}',
+  )
+  assert done.returncode == 2
+  assert done.stderr.startswith(
+    'error: contender floor did not answer within 0.1 seconds while starting'
+  )
+  assert os.listdir(tmp_path) == []
+
+
+def test_the_programs_of_the_peers_run_by_their_path():
+  # Without pfl they fail at its import, and not before.
+  for name in starting.peer_names():
+    path = ROOT / 'launch' / 'benchmarks' / 'peers' / f'{name}.py'
+    done = subprocess.run(
+      [sys.executable, '-S', str(path)],
+      env={'PATH': os.environ['PATH']},
+      capture_output=True,
+      text=True,
+      check=False,
+    )
+    assert 'ModuleNotFoundError' in done.stderr
