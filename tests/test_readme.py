@@ -7,32 +7,31 @@ import subprocess
 import sys
 
 import numpy as np
-import pytest
 
 ROOT = pathlib.Path(__file__).parents[1]
 README = (ROOT / 'README.md').read_text()
 
 
-@pytest.mark.usefixtures('tff_worker')
-def test_the_python_example_runs():
+def test_the_python_example_runs(tff_worker):
+  import tensorflow_federated as tff
+
   from tff_xc.round import process
-  from tff_xc.runtime import registry
 
   [example] = [
     block
     for block in re.findall(r'```python\n(.*?)```', README, re.DOTALL)
     if 'learning.next' in block
   ]
-  # The worker of this test process is installed already.
-  assert "registry.install('worker')\n" in example
-  assert registry.names()
   client = process.ClientExamples(
     np.zeros([3, 28, 28], np.uint8),
     np.array([0, 963, 5], np.int32),
     np.int64(0),
   )
   names = {'cohorts': [[client]]}
-  exec(example.replace("registry.install('worker')\n", ''), names)
+  try:
+    exec(example, names)
+  finally:
+    tff.framework.set_default_context(tff_worker)
   assert names['state'].round_number == 1
   assert names['metrics']['class_rows'] == 83
 

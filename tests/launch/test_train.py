@@ -93,27 +93,47 @@ def test_the_summary_is_machine_readable(finished):
   )
 
 
-def test_kill_9_and_resume_gives_the_same_metrics(finished, tmp_path):
-  run_dir = tmp_path / 'killed'
-  flags = (*SMALL, '--rounds=10', f'--run_dir={run_dir}')
+def stopped_by(signal_number, flags, run_dir):
+  """Starts a run, sends it a signal after five rounds, and gives what it said."""
   running = subprocess.Popen(
     command('train', *flags),
     cwd=ROOT,
     stdout=subprocess.DEVNULL,
-    stderr=subprocess.DEVNULL,
+    stderr=subprocess.PIPE,
+    text=True,
   )
   deadline = time.monotonic() + 200
   while time.monotonic() < deadline and running.poll() is None:
     if (run_dir / 'metrics.csv').exists() and len(metrics(run_dir)) >= 5:
       break
     time.sleep(0.02)
-  running.send_signal(signal.SIGKILL)
-  running.wait()
-  assert len(metrics(run_dir)) < 10, 'it was not killed in time'
+  running.send_signal(signal_number)
+  _, said = running.communicate(timeout=60)
+  assert len(metrics(run_dir)) < 10, 'it was not stopped in time'
+  return running.returncode, said
+
+
+def test_kill_9_and_resume_gives_the_same_metrics(finished, tmp_path):
+  run_dir = tmp_path / 'killed'
+  flags = (*SMALL, '--rounds=10', f'--run_dir={run_dir}')
+  stopped_by(signal.SIGKILL, flags, run_dir)
   with open(run_dir / 'metrics.csv', 'a') as file:
     file.write('9,0.5,0')  # As if the kill had cut a line short.
   done = call('train', *flags)
   assert done.returncode == 0, done.stderr
+  assert metrics(run_dir) == metrics(finished[0])
+
+
+def test_ctrl_c_ends_cleanly_and_the_run_resumes(finished, tmp_path):
+  run_dir = tmp_path / 'interrupted'
+  flags = (*SMALL, '--rounds=10', f'--run_dir={run_dir}')
+  status, said = stopped_by(signal.SIGINT, flags, run_dir)
+  assert status == 130
+  assert 'stopped' in said
+  assert 'Traceback' not in said
+  done = call('train', *flags, '--client_threads=1')
+  assert done.returncode == 0, done.stderr
+  # To the same digits, by another number of threads.
   assert metrics(run_dir) == metrics(finished[0])
 
 

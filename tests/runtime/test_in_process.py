@@ -2,6 +2,8 @@
 
 import collections
 import gc
+import os
+import signal
 import threading
 
 import numpy as np
@@ -14,7 +16,7 @@ from tff_xc.runtime import registry
 from tff_xc.runtime.in_process import context as context_lib
 from tff_xc.runtime.in_process import execution
 from tff_xc.runtime.in_process import expressions
-from tff_xc.runtime.in_process import phase_graphs
+from tff_xc.runtime.in_process import graph_call
 
 _FLOATS = tff.FederatedType(np.float32, tff.CLIENTS)
 _TABLE = tff.TensorType(np.float32, [6, 2])
@@ -328,9 +330,9 @@ def test_cohorts_of_any_size_take_the_same_graphs(monkeypatch):
     return tff.federated_mean(x)
 
   traced = []
-  trace = phase_graphs.GraphCall._trace
+  trace = graph_call.GraphCall._trace
   monkeypatch.setattr(
-    phase_graphs.GraphCall,
+    graph_call.GraphCall,
     '_trace',
     lambda self, place: traced.append(place) or trace(self, place),
   )
@@ -349,13 +351,48 @@ def test_rounds_leave_nothing_behind():
     add = tff.tensorflow.computation(lambda s, v: s + v)
     return tff.federated_map(add, (state, tff.federated_sum(x)))
 
-  state = run(tf.zeros([1000]), [1.0, 2.0])
+  def objects_after(rounds, state):
+    for _ in range(rounds):
+      state = run(registry.give_up(state), [1.0, 2.0])
+    gc.collect()
+    return len(gc.get_objects())
+
+  before = objects_after(5, tf.zeros([1000]))
+  assert objects_after(40, tf.zeros([1000])) - before < 40
+
+
+def test_a_computation_that_is_gone_is_forgotten(in_process):
+  def use_one():
+    tff.tensorflow.computation(lambda: tf.constant(1))()
+
+  use_one()
   gc.collect()
-  before = len(gc.get_objects())
-  for _ in range(30):
-    state = run(registry.give_up(state), [1.0, 2.0])
-  gc.collect()
-  assert len(gc.get_objects()) - before < 100
+  assert not in_process._compiled
+
+
+@pytest.mark.parametrize('number', [1, 3])
+def test_an_interrupt_stops_clients_that_compute(number):
+  """It need not wait for the end of a long local training."""
+
+  @tff.tensorflow.computation(np.float32)
+  def endless(x):
+    def step(v):
+      for _ in range(100):  # As many ops as a training step has.
+        v *= 1.0
+      return v
+
+    return tf.while_loop(lambda v: v < 1e9, step, [x])[0]
+
+  @tff.federated_computation(_FLOATS)
+  def run(x):
+    return tff.federated_sum(tff.federated_map(endless, x))
+
+  timer = threading.Timer(2.0, os.kill, [os.getpid(), signal.SIGINT])
+  timer.start()
+  with pytest.raises(KeyboardInterrupt):
+    run([1.0] * number)
+  # And the next computation is not affected.
+  assert run([2e9] * number) == 2e9 * number
 
 
 # -- what cannot be run --

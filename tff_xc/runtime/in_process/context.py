@@ -8,6 +8,7 @@ folded in the clients' order, so that the same seed gives the same numbers.
 import collections
 import os
 import threading
+import weakref
 from typing import Any
 
 import tensorflow as tf
@@ -16,8 +17,9 @@ from absl import logging
 
 from datasets import errors
 from tff_xc.runtime.in_process import execution
+from tff_xc.runtime.in_process import graph_call
 from tff_xc.runtime.in_process import imported
-from tff_xc.runtime.in_process import phase_graphs
+from tff_xc.runtime.in_process import phases as phases_lib
 from tff_xc.runtime.in_process import program as program_lib
 from tff_xc.runtime.in_process import updates
 from tff_xc.runtime.in_process import values
@@ -56,7 +58,7 @@ class InProcessContext(tff.framework.SyncContext):
       self._default_num_clients if num_clients is None else num_clients,
       self._clients,
     )
-    if program.parameter is not None:
+    if program.parameter in program.result_reads:
       found[program.parameter] = argument.whole()
     result_type = comp.type_signature.result
     result = program.result(found, imported.Place())
@@ -70,10 +72,11 @@ class InProcessContext(tff.framework.SyncContext):
     with self._lock:
       if id(comp) not in self._compiled:
         program = program_lib.Program(comp)
-        phases = [phase_graphs.Phase(program, i) for i in range(program.phases)]
-        # The computation is kept too: its id must not be given to another.
-        self._compiled[id(comp)] = program, phases, comp
-      return self._compiled[id(comp)][:2]
+        phases = [phases_lib.Phase(program, i) for i in range(program.phases)]
+        self._compiled[id(comp)] = program, phases
+        # An id is given to another object once its own is gone.
+        weakref.finalize(comp, self._compiled.pop, id(comp), None)
+      return self._compiled[id(comp)]
 
   def _finish(self, result, type_spec: tff.Type):
     """Turns row updates and tensors given up into tensors."""
@@ -89,7 +92,7 @@ class InProcessContext(tff.framework.SyncContext):
         given_up = isinstance(leaf.base, updates.GivenUp)
         if given_up and uses[id(leaf.base)] == 1:
           return self._in_place(leaf.base, leaf.ids, leaf.rows)
-      return phase_graphs.readable(leaf)
+      return graph_call.readable(leaf)
 
     _map_placed(count, result, type_spec)
     return _map_placed(finish, result, type_spec)

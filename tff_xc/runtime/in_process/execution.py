@@ -13,7 +13,7 @@ from tensorflow.python.eager import cancellation
 
 from tff_xc.runtime import client_error
 from tff_xc.runtime.in_process import imported
-from tff_xc.runtime.in_process import phase_graphs
+from tff_xc.runtime.in_process import phases as phases_lib
 from tff_xc.runtime.in_process import program as program_lib
 
 
@@ -21,19 +21,19 @@ class Clients:
   """Threads that run clients, each in a place of its own.
 
   A thread takes one client after another, or several at once where what they
-  give is small. At most twice as many such tasks as threads are under way or
-  waiting to be folded, so that memory does not grow with the cohort.
+  give is small. At most one such task more than threads is under way or waiting
+  to be folded, so that memory does not grow with the cohort.
   """
 
   def __init__(self, devices: Sequence[str], threads: int):
     """Args: devices of clients, and clients at a time, spread over them."""
     self._devices = devices
     self._threads = threads
-    self._pool = None
-    if threads > 1:
-      self._pool = concurrent.futures.ThreadPoolExecutor(
-        threads, thread_name_prefix='tff_xc_client'
-      )
+    # Also for one client at a time: an interrupt is seen by the main thread,
+    # which a call of TensorFlow would keep from seeing it.
+    self._pool = concurrent.futures.ThreadPoolExecutor(
+      threads, thread_name_prefix='tff_xc_client'
+    )
 
   @property
   def home(self) -> imported.Place:
@@ -69,8 +69,8 @@ class Clients:
       at_once: what a client gave -> how many may wait to be folded at once.
 
     Raises:
-      client_error.ClientError: for the first client, in order, whose work fails. What is
-        under way then, or when the caller is interrupted, is cancelled.
+      client_error.ClientError: where a client's work fails. What is under way
+        then, or when the caller is interrupted, is cancelled.
     """
     free = queue.SimpleQueue()
     for place in self._places(stateful):
@@ -85,10 +85,6 @@ class Clients:
       finally:
         free.put(place)
 
-    if self._pool is None or num_clients == 1:
-      for index in range(num_clients):
-        fold([run_one(index)])
-      return
     self._run_on_threads(num_clients, run_one, fold, at_once)
 
   def _run_on_threads(self, num_clients: int, run_one, fold, at_once) -> None:
@@ -101,7 +97,7 @@ class Clients:
 
     def refill() -> None:
       nonlocal first
-      while first < num_clients and len(pending) < 2 * self._threads:
+      while first < num_clients and len(pending) <= self._threads:
         # Fewer towards the end, so that the threads end together.
         fair = math.ceil((num_clients - first) / (2 * self._threads))
         indices = range(first, first + min(most, fair))
@@ -139,7 +135,7 @@ def _first_error(error: BaseException, pending) -> BaseException:
 
 def run(
   program: program_lib.Program,
-  phases: list[phase_graphs.Phase],
+  phases: list[phases_lib.Phase],
   server_argument,
   client_argument: Callable[[int], Any],
   num_clients: int,

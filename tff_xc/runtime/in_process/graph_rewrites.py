@@ -1,5 +1,8 @@
 """Changes to a serialized graph before it is imported into this process."""
 
+# Nodes. A step of SGD on a linear model has more; a call costs 0.1 ms.
+_LONG_BODY = 50
+
 
 def prepare(graph_def, suffix: str, device: str) -> None:
   """Makes a graph's functions and state its own, and places its ops, in place.
@@ -9,7 +12,7 @@ def prepare(graph_def, suffix: str, device: str) -> None:
     suffix: of the names of functions and of shared state.
     device: for ops that have none, except those on data sets; '': none.
   """
-  _keep_pooling_loops_acyclic(graph_def)
+  _call_long_bodies(graph_def)
   _rename(graph_def, suffix)
   if device:
     for node in _nodes(graph_def):
@@ -29,25 +32,29 @@ def _device_of(op: str, device: str) -> str:
   return '/device:CPU:0' if on_cpu else device
 
 
-def _keep_pooling_loops_acyclic(graph_def) -> None:
-  """Makes the body of a loop that trains on max pooling one call.
+def _call_long_bodies(graph_def) -> None:
+  """Makes the body of a loop one call, if it is as long as a training step.
 
-  TensorFlow merges a loop's body into the graph around it, with edges back to
-  its start. Its oneDNN pass then meets a MaxPoolGrad before or after its MaxPool
-  by chance, and in the former case leaves it to a kernel that takes ten times as
-  long. In a function of its own the order is right.
+  TensorFlow otherwise merges it into the graph around it, with two drawbacks. A
+  loop of plain ops cannot be stopped, while a call is refused once its caller
+  has been cancelled. And in a graph with edges back to its start, TensorFlow's
+  oneDNN pass meets a MaxPoolGrad before or after its MaxPool by chance; in the
+  former case it leaves it to a kernel that takes ten times as long.
   """
   functions = {f.signature.name: f for f in graph_def.library.function}
+  callers = {}
   for loop in _nodes(graph_def):
     if loop.op not in ('While', 'StatelessWhile'):
       continue
     body = functions[loop.attr['body'].func.name]
-    if not any(node.op == 'MaxPoolGrad' for node in body.node_def):
+    name = body.signature.name
+    if len(body.node_def) < _LONG_BODY:
       continue
-    body.attr['_noinline'].b = True
-    caller = graph_def.library.function.add()
-    _call_only(caller, body)
-    loop.attr['body'].func.name = caller.signature.name
+    if name not in callers:
+      body.attr['_noinline'].b = True
+      callers[name] = graph_def.library.function.add()
+      _call_only(callers[name], body)
+    loop.attr['body'].func.name = callers[name].signature.name
 
 
 def _call_only(caller, callee) -> None:

@@ -1,128 +1,21 @@
 """The steps of a phase as a few graph calls.
 
 Python's part of a call costs more than most steps do, so all that the server
-does in a phase is one graph, all that one client does another, and folding a
-client's values a third.
+does in a phase is one graph, all that one client does another, and folding the
+clients' values a third.
 """
-
-import functools
-import threading
-from collections.abc import Callable
 
 import tensorflow as tf
 import tensorflow_federated as tff
 
+from tff_xc.runtime.in_process import graph_call
 from tff_xc.runtime.in_process import imported
 from tff_xc.runtime.in_process import program as program_lib
-from tff_xc.runtime.in_process import updates
 from tff_xc.runtime.in_process import values
 
-Types = dict[str, tff.Type]
 # Clients that are folded in one call, where what each gives is small.
 _GROUP = 4
 _SMALL_BYTES = 2**20
-
-
-def readable(leaf):
-  """Returns the tensor of a leaf as it is held between graph calls."""
-  leaf = leaf.read() if isinstance(leaf, updates.GivenUp) else leaf
-  if isinstance(leaf, updates.RowUpdate):
-    return leaf._replace(base=readable(leaf.base)).materialise()
-  return leaf
-
-
-class GraphCall:
-  """A function of named values, traced once for every place that runs it."""
-
-  def __init__(self, inputs: Types, outputs: Types, body: Callable):
-    """Args: types by name, and (environment, place) -> values by name."""
-    self._inputs = inputs
-    self._outputs = outputs
-    self._body = body
-    self._traced = {}
-    self._lock = threading.Lock()
-
-  def __call__(self, environment: dict, place: imported.Place) -> dict:
-    """Returns the outputs by name.
-
-    A leaf that is an input's is passed on, and a row update of an input's leaf
-    stays a `updates.RowUpdate` of it: large tensors pass by untouched.
-    """
-    if not self._outputs:
-      return {}
-    with self._lock:
-      if place not in self._traced:
-        self._traced[place] = self._trace(place)
-    function, recipe = self._traced[place]
-    held = self._flat(self._inputs, environment)
-    found = function(*[readable(leaf) for leaf in held])
-    leaves = iter([make(held, found) for make in recipe])
-    return {
-      name: values.unflatten(
-        [next(leaves) for _ in values.leaf_specs(type_spec)], type_spec
-      )
-      for name, type_spec in self._outputs.items()
-    }
-
-  def _flat(self, types: Types, environment: dict) -> list:
-    return [
-      leaf
-      for name, type_spec in types.items()
-      for leaf in values.flatten(environment[name], type_spec)
-    ]
-
-  def _trace(self, place: imported.Place):
-    specs = [s for t in self._inputs.values() for s in values.leaf_specs(t)]
-    recipe = []
-
-    @tf.function(input_signature=specs, autograph=False)
-    def run(*given):
-      recipe.clear()
-      leaves = iter(given)
-      environment = {
-        name: values.unflatten(
-          [next(leaves) for _ in values.leaf_specs(type_spec)], type_spec
-        )
-        for name, type_spec in self._inputs.items()
-      }
-      with tf.device(place.device):
-        results = self._body(environment, place)
-      return _fetched(given, self._flat(self._outputs, results), recipe)
-
-    concrete = run.get_concrete_function()
-    if not concrete.outputs:
-      return (lambda *_: []), recipe
-    # Without matching arguments to a signature, half the time of a small call.
-    call, captured = concrete._inference_function, concrete.captured_inputs
-    return (lambda *flat: call(*flat, *captured)), recipe
-
-
-def _fetched(given, leaves, recipe: list) -> list[tf.Tensor]:
-  """Returns what a graph gives out; `recipe` says how leaves come of it."""
-  places = {id(leaf): i for i, leaf in enumerate(given)}
-  fetched = []
-
-  def fetch(tensor) -> int:
-    fetched.append(tensor)
-    return len(fetched) - 1
-
-  for leaf in leaves:
-    is_update = isinstance(leaf, updates.RowUpdate)
-    if id(leaf) in places:
-      make = functools.partial(imported.pass_on, places[id(leaf)])
-    elif is_update and id(leaf.base) in places:
-      make = functools.partial(
-        imported.update_rows,
-        places[id(leaf.base)],
-        fetch(leaf.ids),
-        fetch(leaf.rows),
-      )
-    else:
-      make = functools.partial(
-        imported.take, fetch(imported.materialised(leaf))
-      )
-    recipe.append(make)
-  return fetched
 
 
 class Phase:
@@ -152,14 +45,14 @@ class Phase:
     self.client = self._client()
     self._folds = {size: self._fold(size) for size in (1, _GROUP)}
 
-  def _view(self, of_clients: bool) -> Types:
-    """The parameter as the server or a client sees it."""
-    if self._program.parameter is None:
+  def _view(self, reads, of_clients: bool) -> graph_call.Types:
+    """The parameter as the server or a client sees it, if it is read."""
+    if self._program.parameter not in reads:
       return {}
     view = seen_by(of_clients, self._program.parameter_type)
     return {self._program.parameter: view}
 
-  def _types(self, names, at_clients: bool) -> Types:
+  def _types(self, names, at_clients: bool) -> graph_call.Types:
     return {
       name: step.type
       for name, step in self._program.steps.items()
@@ -176,13 +69,11 @@ class Phase:
         later |= step.reads
     return [s.name for s in self._mapped if s.name in later]
 
-  def _server(self) -> GraphCall:
+  def _server(self) -> graph_call.GraphCall:
     made = [*self._reporting, *self._served]
     names = {s.name for s in made}
     reads = set().union(*[s.reads for s in [*self._served, *self._folding]])
-    inputs = (
-      self._view(of_clients=False) if self._reads_parameter(reads) else {}
-    )
+    inputs = self._view(reads, of_clients=False)
     inputs |= self._types(reads - names, at_clients=False)
     inputs |= {_total(s.name): s.fold.zero_type for s in self._reporting}
     needed = set(self._program.result_reads)
@@ -207,15 +98,12 @@ class Phase:
         environment[_total(step.name)] = step.fold.zero(environment, place)
       return environment
 
-    return GraphCall(inputs, outputs, body)
+    return graph_call.GraphCall(inputs, outputs, body)
 
-  def _reads_parameter(self, reads) -> bool:
-    return self._program.parameter in reads
-
-  def _client(self) -> GraphCall:
+  def _client(self) -> graph_call.GraphCall:
     reads = set().union(*[s.reads for s in [*self._mapped, *self._folding]])
     names = {s.name for s in self._mapped}
-    inputs = self._view(of_clients=True) if self._reads_parameter(reads) else {}
+    inputs = self._view(reads, of_clients=True)
     inputs |= self._types(reads, at_clients=False)
     inputs |= self._types(reads - names, at_clients=True)
     outputs = self._types(self.kept, at_clients=True)
@@ -229,7 +117,7 @@ class Phase:
         environment[_value(step.name)] = step.fold.value(environment, place)
       return environment
 
-    return GraphCall(inputs, outputs, body)
+    return graph_call.GraphCall(inputs, outputs, body)
 
   def fold(
     self, totals: dict, group: list[dict], place: imported.Place
@@ -264,7 +152,7 @@ class Phase:
     )
     return 2 * _GROUP if size <= _SMALL_BYTES else 1
 
-  def _fold(self, size: int) -> GraphCall:
+  def _fold(self, size: int) -> graph_call.GraphCall:
     totals = {_total(s.name): s.fold.zero_type for s in self._folding}
     folded = {
       _numbered(_value(s.name), i): s.fold.value_type
@@ -282,7 +170,7 @@ class Phase:
           )
       return found
 
-    return GraphCall(totals | folded, totals, body)
+    return graph_call.GraphCall(totals | folded, totals, body)
 
 
 def _numbered(name: str, i: int) -> str:

@@ -1,0 +1,116 @@
+"""A function of named values as one graph call."""
+
+import functools
+import threading
+from collections.abc import Callable
+
+import tensorflow as tf
+import tensorflow_federated as tff
+
+from tff_xc.runtime.in_process import imported
+from tff_xc.runtime.in_process import updates
+from tff_xc.runtime.in_process import values
+
+Types = dict[str, tff.Type]
+
+
+def readable(leaf):
+  """Returns the tensor of a leaf as it is held between graph calls."""
+  leaf = leaf.read() if isinstance(leaf, updates.GivenUp) else leaf
+  if isinstance(leaf, updates.RowUpdate):
+    return leaf._replace(base=readable(leaf.base)).materialise()
+  return leaf
+
+
+class GraphCall:
+  """A function of named values, traced once for every place that runs it."""
+
+  def __init__(self, inputs: Types, outputs: Types, body: Callable):
+    """Args: types by name, and (environment, place) -> values by name."""
+    self._inputs = inputs
+    self._outputs = outputs
+    self._body = body
+    self._traced = {}
+    self._lock = threading.Lock()
+
+  def __call__(self, environment: dict, place: imported.Place) -> dict:
+    """Returns the outputs by name.
+
+    A leaf that is an input's is passed on, and a row update of an input's leaf
+    stays a `updates.RowUpdate` of it: large tensors pass by untouched.
+    """
+    if not self._outputs:
+      return {}
+    with self._lock:
+      if place not in self._traced:
+        self._traced[place] = self._trace(place)
+    function, recipe = self._traced[place]
+    held = self._flat(self._inputs, environment)
+    found = function(*[readable(leaf) for leaf in held])
+    leaves = iter([make(held, found) for make in recipe])
+    return {
+      name: values.unflatten(
+        [next(leaves) for _ in values.leaf_specs(type_spec)], type_spec
+      )
+      for name, type_spec in self._outputs.items()
+    }
+
+  def _flat(self, types: Types, environment: dict) -> list:
+    return [
+      leaf
+      for name, type_spec in types.items()
+      for leaf in values.flatten(environment[name], type_spec)
+    ]
+
+  def _trace(self, place: imported.Place):
+    specs = [s for t in self._inputs.values() for s in values.leaf_specs(t)]
+    recipe = []
+
+    @tf.function(input_signature=specs, autograph=False)
+    def run(*given):
+      recipe.clear()
+      leaves = iter(given)
+      environment = {
+        name: values.unflatten(
+          [next(leaves) for _ in values.leaf_specs(type_spec)], type_spec
+        )
+        for name, type_spec in self._inputs.items()
+      }
+      with tf.device(place.device):
+        results = self._body(environment, place)
+      return _fetched(given, self._flat(self._outputs, results), recipe)
+
+    concrete = run.get_concrete_function()
+    if not concrete.outputs:
+      return (lambda *_: []), recipe
+    # Without matching arguments to a signature, half the time of a small call.
+    call, captured = concrete._inference_function, concrete.captured_inputs
+    return (lambda *flat: call(*flat, *captured)), recipe
+
+
+def _fetched(given, leaves, recipe: list) -> list[tf.Tensor]:
+  """Returns what a graph gives out; `recipe` says how leaves come of it."""
+  places = {id(leaf): i for i, leaf in enumerate(given)}
+  fetched = []
+
+  def fetch(tensor) -> int:
+    fetched.append(tensor)
+    return len(fetched) - 1
+
+  for leaf in leaves:
+    is_update = isinstance(leaf, updates.RowUpdate)
+    if id(leaf) in places:
+      make = functools.partial(imported.pass_on, places[id(leaf)])
+    elif is_update and id(leaf.base) in places:
+      make = functools.partial(
+        imported.update_rows,
+        places[id(leaf.base)],
+        fetch(leaf.ids),
+        fetch(leaf.rows),
+      )
+    else:
+      make = functools.partial(
+        imported.take, fetch(imported.materialised(leaf))
+      )
+    recipe.append(make)
+  return fetched
