@@ -54,15 +54,18 @@ def test_every_command_named_exists():
 def test_every_file_and_flag_named_exists():
   for path in re.findall(r'`((?:tff_xc|tasks|launch|docs)/[\w/.]+\w)`', README):
     assert (ROOT / path).exists(), path
-  help_text = subprocess.run(
-    [sys.executable, '-m', 'launch.train', '--help'],
-    cwd=ROOT,
-    capture_output=True,
-    text=True,
-    env={**os.environ, 'COLUMNS': '200'},
-    timeout=60,
-    check=False,
-  ).stdout
+  help_text = ''.join(
+    subprocess.run(
+      [sys.executable, '-m', f'launch.{command}', '--help'],
+      cwd=ROOT,
+      capture_output=True,
+      text=True,
+      env={**os.environ, 'COLUMNS': '200'},
+      timeout=60,
+      check=False,
+    ).stdout
+    for command in ('train', 'benchmark')
+  )
   for flag in re.findall(r'--(\w+)=', README):
     assert f'--{flag}' in help_text or flag in ('flagfile', 'run_dir'), flag
 

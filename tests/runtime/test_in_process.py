@@ -265,6 +265,16 @@ def test_a_table_that_somebody_holds_is_copied():
   np.testing.assert_array_equal(again[:, 0], [0, 0, 1, 0, 0, 0])
 
 
+def test_a_numpy_view_of_a_table_given_up_keeps_its_numbers():
+  table = tf.zeros([6, 2]) + 0.0
+  view = table.numpy()
+  given = registry.give_up(table)
+  del table
+  changed = _put_rows()(given, 1)
+  np.testing.assert_array_equal(view, np.zeros([6, 2]))
+  np.testing.assert_array_equal(changed[:, 0], [0, 1, 0, 0, 0, 0])
+
+
 def test_a_state_given_up_to_a_round_that_fails_is_kept():
   @tff.tensorflow.computation(np.float32)
   def picky(x):
