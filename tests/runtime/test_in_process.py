@@ -11,7 +11,6 @@ import pytest
 import tensorflow as tf
 import tensorflow_federated as tff
 
-from tff_xc.runtime import client_error
 from tff_xc.runtime import registry
 from tff_xc.runtime.in_process import context as context_lib
 from tff_xc.runtime.in_process import execution
@@ -19,17 +18,9 @@ from tff_xc.runtime.in_process import expressions
 from tff_xc.runtime.in_process import graph_call
 
 _FLOATS = tff.FederatedType(np.float32, tff.CLIENTS)
-_TABLE = tff.TensorType(np.float32, [6, 2])
 
 
-@pytest.fixture(autouse=True)
-def in_process(tff_worker):
-  yield registry.install('in_process')
-  tff.framework.set_default_context(tff_worker)
-
-
-def _pointer(tensor) -> int:
-  return np.asarray(memoryview(tensor)).__array_interface__['data'][0]
+pytestmark = pytest.mark.usefixtures('in_process')
 
 
 # -- values --
@@ -168,136 +159,6 @@ def test_variables_and_tables_belong_to_one_call():
   for _ in range(2):
     found = run([float(i) for i in range(16)])
     assert [float(v) for v in found] == [6.0 + i for i in range(16)]
-
-
-# -- select --
-
-
-def _select(function):
-  @tff.federated_computation(
-    tff.FederatedType(_TABLE, tff.SERVER),
-    tff.FederatedType(tff.TensorType(np.int32, [3]), tff.CLIENTS),
-  )
-  def run(table, keys):
-    slices = tff.federated_select(
-      keys, tff.federated_value(6, tff.SERVER), table, function
-    )
-    together = tff.tensorflow.computation(
-      lambda data: data.batch(3).get_single_element()
-    )
-    return tff.federated_map(together, slices)
-
-  return run
-
-
-def test_select_is_a_gather_in_the_order_of_the_keys():
-  row = tff.tensorflow.computation(lambda t, k: t[k], [_TABLE, np.int32])
-  table = np.arange(12, dtype=np.float32).reshape(6, 2)
-  keys = [np.array(k, np.int32) for k in ([5, 0, 5], [1, 2, 3])]
-  for found, wanted in zip(_select(row)(table, keys), keys, strict=True):
-    np.testing.assert_array_equal(found, table[wanted])
-
-
-def test_select_by_a_function_that_is_no_lookup():
-  @tff.tensorflow.computation(_TABLE, np.int32)
-  def row_sums(table, key):
-    # As many steps as the key says: nothing that vectorises.
-    return tf.while_loop(
-      lambda i, _: i < key, lambda i, s: (i + 1, s + table[i]), [0, table[0]]
-    )[1]
-
-  table = np.arange(12, dtype=np.float32).reshape(6, 2)
-  (found,) = _select(row_sums)(table, [np.array([3, 0, 1], np.int32)])
-  sums = [table[:k].sum(axis=0) + table[0] for k in (3, 0, 1)]
-  np.testing.assert_array_equal(found, sums)
-
-
-def test_a_key_out_of_range_is_an_error():
-  row = tff.tensorflow.computation(lambda t, k: t[k], [_TABLE, np.int32])
-  with pytest.raises(client_error.ClientError, match=r'client 1 .*max_key'):
-    _select(row)(
-      np.zeros([6, 2], np.float32),
-      [np.array(k, np.int32) for k in ([0, 1, 2], [0, 6, 1])],
-    )
-
-
-# -- updates in place --
-
-
-def _put_rows():
-  @tff.tensorflow.computation(_TABLE, np.int32)
-  def put(table, row):
-    return tf.tensor_scatter_nd_update(
-      table, row[None, None], tf.gather(table, [row]) + 1.0
-    )
-
-  @tff.federated_computation(
-    tff.FederatedType(_TABLE, tff.SERVER),
-    tff.FederatedType(np.int32, tff.SERVER),
-  )
-  def run(table, row):
-    return tff.federated_map(put, (table, row))
-
-  return run
-
-
-def test_rows_of_a_table_given_up_are_written_in_place():
-  table = tf.Variable(tf.zeros([6, 2])).read_value() + 0.0
-  run, where = _put_rows(), _pointer(table)
-  for row in range(3):
-    given = registry.give_up(table)
-    del table
-    table = run(given, row)
-    assert _pointer(table) == where
-    with pytest.raises(ValueError, match='given up'):
-      registry.keep(given)
-  np.testing.assert_array_equal(table[:, 0], [1, 1, 1, 0, 0, 0])
-
-
-def test_a_table_that_somebody_holds_is_copied():
-  table = tf.zeros([6, 2]) + 0.0
-  run = _put_rows()
-  changed = run(registry.give_up(table), 1)  # `table` still refers to it.
-  np.testing.assert_array_equal(table, np.zeros([6, 2]))
-  np.testing.assert_array_equal(changed[:, 0], [0, 1, 0, 0, 0, 0])
-  again = run(table, 2)  # Not given up.
-  np.testing.assert_array_equal(table, np.zeros([6, 2]))
-  np.testing.assert_array_equal(again[:, 0], [0, 0, 1, 0, 0, 0])
-
-
-def test_a_numpy_view_of_a_table_given_up_keeps_its_numbers():
-  table = tf.zeros([6, 2]) + 0.0
-  view = table.numpy()
-  given = registry.give_up(table)
-  del table
-  changed = _put_rows()(given, 1)
-  np.testing.assert_array_equal(view, np.zeros([6, 2]))
-  np.testing.assert_array_equal(changed[:, 0], [0, 1, 0, 0, 0, 0])
-
-
-def test_a_state_given_up_to_a_round_that_fails_is_kept():
-  @tff.tensorflow.computation(np.float32)
-  def picky(x):
-    with tf.control_dependencies([tf.debugging.Assert(x > 0, ['negative', x])]):
-      return tf.identity(x)
-
-  @tff.federated_computation(tff.FederatedType(_TABLE, tff.SERVER), _FLOATS)
-  def run(table, x):
-    put = tff.tensorflow.computation(
-      lambda t, s: tf.tensor_scatter_nd_update(t, [[0]], [[s, s]])
-    )
-    total = tff.federated_sum(tff.federated_map(picky, x))
-    return tff.federated_map(put, (table, total))
-
-  state = registry.give_up(tf.ones([6, 2]))
-  with pytest.raises(
-    client_error.ClientError, match=r'client 2 .*negative'
-  ) as e:
-    run(state, [1.0, 2.0, -3.0, 4.0, -5.0])
-  assert e.value.client_index == 2
-  state = registry.keep(state)
-  np.testing.assert_array_equal(state, np.ones([6, 2]))
-  assert run(state, [1.0, 2.0])[0, 0] == 3.0
 
 
 # -- order, memory, retracing --

@@ -196,6 +196,12 @@ def update_rows(base: int, ids: int, rows: int, held: list, fetched: list):
   return updates.RowUpdate(held[base], fetched[ids], fetched[rows])
 
 
+def _update_rows(base: int, ids: int, rows: int, held: list, fetched: list):
+  """As `update_rows`; what is updated for the second time is a tensor first."""
+  update = update_rows(base, ids, rows, held, fetched)
+  return update._replace(base=materialised(update.base))
+
+
 def _recipe(feeds: list, fetches: list):
   """Says how to make a graph's results from what it is fed and fetched.
 
@@ -217,7 +223,7 @@ def _recipe(feeds: list, fetches: list):
       make = functools.partial(pass_on, places[source])
     elif base is not None and base.ref() in places:
       make = functools.partial(
-        update_rows, places[base.ref()], fetch(ids), fetch(rows)
+        _update_rows, places[base.ref()], fetch(ids), fetch(rows)
       )
     else:
       make = functools.partial(take, fetch(tensor))

@@ -1,0 +1,63 @@
+"""What is changed in a graph before it is imported."""
+
+import tensorflow as tf
+
+from tff_xc.runtime.in_process import graph_rewrites
+
+
+def _graph(loop_body_ops: int) -> tf.compat.v1.GraphDef:
+  with tf.Graph().as_default() as graph:
+    variable = tf.raw_ops.VarHandleOp(
+      dtype=tf.float32, shape=[], shared_name='v'
+    )
+    tf.raw_ops.AssignVariableOp(resource=variable, value=1.0)
+
+    def body(x):
+      for _ in range(loop_body_ops):
+        x *= 1.5
+      return x
+
+    tf.while_loop(lambda x: x < 9.0, body, [tf.constant(1.0)])
+    tf.raw_ops.AnonymousIteratorV3(output_types=[tf.int32], output_shapes=[[]])
+  return graph.as_graph_def()
+
+
+def _prepared(loop_body_ops: int = 1, device: str = ''):
+  graph_def = _graph(loop_body_ops)
+  graph_rewrites.prepare(graph_def, '_7', device)
+  return graph_def, {node.op: node for node in graph_def.node}
+
+
+def test_variables_and_functions_have_names_of_their_own():
+  graph_def, by_op = _prepared()
+  assert by_op['VarHandleOp'].attr['shared_name'].s == b'v_7'
+  loop = by_op['While'] if 'While' in by_op else by_op['StatelessWhile']
+  names = {f.signature.name for f in graph_def.library.function}
+  assert names and all(name.endswith('_7') for name in names)
+  assert {loop.attr['cond'].func.name, loop.attr['body'].func.name} == names
+
+
+def test_ops_are_placed_and_those_on_data_sets_stay_on_the_cpu():
+  _, by_op = _prepared(device='/device:GPU:1')
+  assert by_op['VarHandleOp'].device == '/device:GPU:1'
+  assert by_op['AnonymousIteratorV3'].device == '/device:CPU:0'
+  assert not _prepared()[1]['VarHandleOp'].device
+
+
+def test_a_long_body_is_called_and_gives_the_same():
+  for ops, is_called in ((3, False), (80, True)):
+    graph_def, by_op = _prepared(ops)
+    loop = by_op['While'] if 'While' in by_op else by_op['StatelessWhile']
+    functions = {f.signature.name: f for f in graph_def.library.function}
+    body = functions[loop.attr['body'].func.name]
+    called = [n for n in body.node_def if n.op == 'StatefulPartitionedCall']
+    assert bool(called) == is_called
+    run = tf.compat.v1.wrap_function(
+      lambda g=graph_def: tf.graph_util.import_graph_def(g, name=''), []
+    )
+    output = run.graph.as_graph_element(f'{loop.name}:2')
+    expected = 1.0
+    while expected < 9.0:
+      expected *= 1.5**ops
+    found = run.prune([], [output])()[0]
+    tf.debugging.assert_near(found, tf.constant(expected), rtol=1e-4)

@@ -1,0 +1,91 @@
+"""`federated_select` in the in-process runtime."""
+
+import numpy as np
+import pytest
+import tensorflow as tf
+import tensorflow_federated as tff
+
+from tff_xc.runtime import client_error
+
+_FLOATS = tff.FederatedType(np.float32, tff.CLIENTS)
+_TABLE = tff.TensorType(np.float32, [6, 2])
+pytestmark = pytest.mark.usefixtures('in_process')
+
+
+def _select(function):
+  @tff.federated_computation(
+    tff.FederatedType(_TABLE, tff.SERVER),
+    tff.FederatedType(tff.TensorType(np.int32, [3]), tff.CLIENTS),
+  )
+  def run(table, keys):
+    slices = tff.federated_select(
+      keys, tff.federated_value(6, tff.SERVER), table, function
+    )
+    together = tff.tensorflow.computation(
+      lambda data: data.batch(3).get_single_element()
+    )
+    return tff.federated_map(together, slices)
+
+  return run
+
+
+def test_select_is_a_gather_in_the_order_of_the_keys():
+  row = tff.tensorflow.computation(lambda t, k: t[k], [_TABLE, np.int32])
+  table = np.arange(12, dtype=np.float32).reshape(6, 2)
+  keys = [np.array(k, np.int32) for k in ([5, 0, 5], [1, 2, 3])]
+  for found, wanted in zip(_select(row)(table, keys), keys, strict=True):
+    np.testing.assert_array_equal(found, table[wanted])
+
+
+def test_select_by_a_function_that_is_no_lookup():
+  @tff.tensorflow.computation(_TABLE, np.int32)
+  def row_sums(table, key):
+    # As many steps as the key says: nothing that vectorises.
+    return tf.while_loop(
+      lambda i, _: i < key, lambda i, s: (i + 1, s + table[i]), [0, table[0]]
+    )[1]
+
+  table = np.arange(12, dtype=np.float32).reshape(6, 2)
+  (found,) = _select(row_sums)(table, [np.array([3, 0, 1], np.int32)])
+  sums = [table[:k].sum(axis=0) + table[0] for k in (3, 0, 1)]
+  np.testing.assert_array_equal(found, sums)
+
+
+def test_a_key_out_of_range_is_an_error():
+  row = tff.tensorflow.computation(lambda t, k: t[k], [_TABLE, np.int32])
+  with pytest.raises(client_error.ClientError, match=r'client 1 .*max_key'):
+    _select(row)(
+      np.zeros([6, 2], np.float32),
+      [np.array(k, np.int32) for k in ([0, 1, 2], [0, 6, 1])],
+    )
+
+
+def test_slices_that_a_client_batches_otherwise_are_still_its_slices():
+  row = tff.tensorflow.computation(lambda t, k: t[k], [_TABLE, np.int32])
+  table = np.arange(12, dtype=np.float32).reshape(6, 2)
+  keys = np.array([4, 0, 5], np.int32)
+
+  @tff.tensorflow.computation(tff.SequenceType(tff.TensorType(np.float32, [2])))
+  def first_two(slices):
+    return slices.take(2).batch(2).get_single_element()
+
+  @tff.tensorflow.computation(tff.SequenceType(tff.TensorType(np.float32, [2])))
+  def too_small(slices):
+    return slices.batch(2).get_single_element()
+
+  def use(function):
+    @tff.federated_computation(
+      tff.FederatedType(_TABLE, tff.SERVER),
+      tff.FederatedType(tff.TensorType(np.int32, [3]), tff.CLIENTS),
+    )
+    def run(table, keys):
+      slices = tff.federated_select(
+        keys, tff.federated_value(6, tff.SERVER), table, row
+      )
+      return tff.federated_map(function, slices)
+
+    return run(table, [keys])[0]
+
+  np.testing.assert_array_equal(use(first_two), table[[4, 0]])
+  with pytest.raises(client_error.ClientError, match='more than one element'):
+    use(too_small)
