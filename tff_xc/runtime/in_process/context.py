@@ -246,7 +246,7 @@ def create_context(
   """Returns a context that runs computations in this process.
 
   Create it before TensorFlow has run anything: it lets every op use one thread
-  (of `client_threads` clients at a time), which TensorFlow takes once only.
+  only, which TensorFlow cannot change later.
 
   Args:
     client_threads: clients to run at a time; 0: as many as there are cores for
@@ -259,15 +259,19 @@ def create_context(
     errors.InputError: for a device that TensorFlow does not see.
   """
   threads = client_threads or len(os.sched_getaffinity(0))
-  if threads > 1:
-    _use_one_thread_for_an_op()
+  _use_one_thread_for_an_op()
   tf.config.set_soft_device_placement(True)
   clients = execution.Clients(visible_devices(device), threads)
   return InProcessContext(clients, default_num_clients)
 
 
 def _use_one_thread_for_an_op() -> None:
-  """Lets clients share the cores, and not each of their ops all cores."""
+  """Lets clients share the cores, and not each of their ops all cores.
+
+  Also for one client at a time: an op that is split over threads adds up in
+  another order, and a run could not go on with another number of clients at a
+  time to the same digits.
+  """
   try:
     tf.config.threading.set_intra_op_parallelism_threads(1)
   except RuntimeError:
