@@ -7,12 +7,15 @@ import tensorflow_federated as tff
 
 from tff_xc.runtime import client_error
 
-_FLOATS = tff.FederatedType(np.float32, tff.CLIENTS)
 _TABLE = tff.TensorType(np.float32, [6, 2])
 pytestmark = pytest.mark.usefixtures('in_process')
 
 
-def _select(function):
+def _together(slices):
+  return slices.batch(3).get_single_element()
+
+
+def _select(function, use=_together):
   @tff.federated_computation(
     tff.FederatedType(_TABLE, tff.SERVER),
     tff.FederatedType(tff.TensorType(np.int32, [3]), tff.CLIENTS),
@@ -21,10 +24,7 @@ def _select(function):
     slices = tff.federated_select(
       keys, tff.federated_value(6, tff.SERVER), table, function
     )
-    together = tff.tensorflow.computation(
-      lambda data: data.batch(3).get_single_element()
-    )
-    return tff.federated_map(together, slices)
+    return tff.federated_map(tff.tensorflow.computation(use), slices)
 
   return run
 
@@ -65,27 +65,13 @@ def test_slices_that_a_client_batches_otherwise_are_still_its_slices():
   table = np.arange(12, dtype=np.float32).reshape(6, 2)
   keys = np.array([4, 0, 5], np.int32)
 
-  @tff.tensorflow.computation(tff.SequenceType(tff.TensorType(np.float32, [2])))
   def first_two(slices):
     return slices.take(2).batch(2).get_single_element()
 
-  @tff.tensorflow.computation(tff.SequenceType(tff.TensorType(np.float32, [2])))
   def too_small(slices):
     return slices.batch(2).get_single_element()
 
-  def use(function):
-    @tff.federated_computation(
-      tff.FederatedType(_TABLE, tff.SERVER),
-      tff.FederatedType(tff.TensorType(np.int32, [3]), tff.CLIENTS),
-    )
-    def run(table, keys):
-      slices = tff.federated_select(
-        keys, tff.federated_value(6, tff.SERVER), table, row
-      )
-      return tff.federated_map(function, slices)
-
-    return run(table, [keys])[0]
-
-  np.testing.assert_array_equal(use(first_two), table[[4, 0]])
+  (found,) = _select(row, first_two)(table, [keys])
+  np.testing.assert_array_equal(found, table[[4, 0]])
   with pytest.raises(client_error.ClientError, match='more than one element'):
-    use(too_small)
+    _select(row, too_small)(table, [keys])

@@ -181,7 +181,7 @@ def _update(encoder_delta, row_delta, size, measured) -> ClientUpdate:
       for t in [*tf.nest.flatten(encoder_delta), row_delta]
     ]
   )
-  one = tf.cast(finite, tf.float32)
+  one = tf.cast(finite, tf.float32)  # Zero turns even a NaN into zero.
   kept = lambda t: tf.math.multiply_no_nan(t, one)
   examples = tf.cast(size, tf.float32)
   measured = collections.OrderedDict(
