@@ -2,10 +2,15 @@
 
 import os
 import pathlib
+import signal
 
 import pytest
 
 os.environ.setdefault('TF_CPP_MIN_LOG_LEVEL', '2')
+
+# A shell starts what it puts into the background with this signal ignored, and
+# children inherit that: tests that interrupt would wait for ever.
+signal.signal(signal.SIGINT, signal.default_int_handler)
 
 
 @pytest.fixture(scope='session')

@@ -1,0 +1,247 @@
+"""The residual networks for CIFAR."""
+
+import numpy as np
+import pytest
+import tensorflow as tf
+
+from datasets import errors
+from tff_xc.encoders import conv
+from tff_xc.encoders import resnet
+
+RANDOM = np.random.default_rng(0)
+SEED = tf.constant([3, 4])
+IMAGES = RANDOM.integers(0, 256, size=(5, 32, 32, 3), dtype=np.uint8)
+
+
+def initial(encoder, seed=1):
+  return encoder.init(tf.constant([0, seed]))
+
+
+def embed(encoder, weights, x=IMAGES, training=False, seed=SEED):
+  z, _ = encoder.apply(weights, {}, tf.constant(x), training, seed)
+  return z.numpy()
+
+
+# A second network in numpy, and in float64.
+
+
+def naive_conv(x, kernel, stride):
+  side = -(-x.shape[1] // stride)
+  before = max((side - 1) * stride + 3 - x.shape[1], 0) // 2
+  x = np.pad(x, [[0, 0], [before, 2], [before, 2], [0, 0]])
+  out = np.zeros([len(x), side, side, kernel.shape[-1]])
+  for i in range(side):
+    for j in range(side):
+      row, column = i * stride, j * stride
+      window = x[:, row : row + 3, column : column + 3]
+      out[:, i, j] = np.tensordot(window, kernel, 3)
+  return out
+
+
+def naive_norm(x, scale, offset, groups):
+  out = np.empty_like(x)
+  width = x.shape[-1] // groups
+  for image in range(len(x)):
+    for start in range(0, x.shape[-1], width):
+      part = x[image, :, :, start : start + width]
+      out[image, :, :, start : start + width] = (part - part.mean()) / np.sqrt(
+        part.var() + 1e-5
+      )
+  return out * scale + offset
+
+
+def naive_layer(weights, layer, x, stride, groups):
+  x = naive_conv(x, weights[f'{layer}/kernel'], stride)
+  scale, offset = weights[f'{layer}/scale'], weights[f'{layer}/offset']
+  return naive_norm(x, scale, offset, groups)
+
+
+def naive_resnet(weights, x, depth, groups):
+  mean = np.array([125.3, 123.0, 113.9])
+  h = (x - mean) / np.array([63.0, 62.1, 66.7])
+  h = np.maximum(naive_layer(weights, 'conv', h, 1, groups), 0)
+  for stage in (1, 2, 3):
+    for block in range((depth - 2) // 6):
+      name, halve = f'stage{stage}/block{block}', stage > 1 and block == 0
+      stride = 2 if halve else 1
+      inner = naive_layer(weights, f'{name}/conv0', h, stride, groups)
+      inner = np.maximum(inner, 0)
+      inner = naive_layer(weights, f'{name}/conv1', inner, 1, groups)
+      if halve:
+        zeros = np.zeros_like(h[:, ::2, ::2])
+        h = np.concatenate([h[:, ::2, ::2], zeros], axis=-1)
+      h = np.maximum(inner + h, 0)
+  return h.mean((1, 2)) @ weights['dense/kernel'] + weights['dense/bias']
+
+
+@pytest.mark.parametrize(('depth', 'groups'), [(8, 8), (14, 2)])
+def test_the_network_equals_one_in_numpy(depth, groups):
+  encoder = resnet.build_resnet_encoder(
+    depth=depth, embedding_dim=7, image_size=8, groups=groups
+  )
+  weights = {
+    name: w.numpy() + RANDOM.normal(0, 0.1, w.shape)
+    for name, w in initial(encoder).items()
+  }
+  x = IMAGES[:, :8, :8]
+  single = {k: w.astype(np.float32) for k, w in weights.items()}
+  np.testing.assert_allclose(
+    embed(encoder, single, x),
+    naive_resnet(weights, x, depth, groups),
+    atol=1e-4,
+  )
+
+
+@pytest.mark.parametrize('channels', [16, 32, 64])
+def test_group_norm_equals_a_naive_formula(channels):
+  x = RANDOM.normal(3, 2, size=(2, 4, 4, channels))
+  scale, offset = RANDOM.normal(size=(2, channels))
+  actual = conv.group_norm(
+    *(tf.constant(a, tf.float32) for a in (x, scale, offset)), 8
+  )
+  expected = naive_norm(x, scale, offset, 8)
+  np.testing.assert_allclose(actual, expected, atol=2e-5)
+
+
+@pytest.mark.parametrize(
+  ('depth', 'parameters'),
+  [(8, 78_800), (20, 273_232), (32, 467_664), (44, 662_096), (56, 856_528)],
+)
+def test_the_number_of_parameters_is_as_counted_by_hand(depth, parameters):
+  # 9 * 3 * 16 of the first kernel; per stage 2n kernels of 9 * c * c, of which
+  # the first of stages 2 and 3 has half the inputs; scale and offset 2c each.
+  n = (depth - 2) // 6
+  by_hand = 432 + 32 + 64 * 64 + 64
+  by_hand += sum(2 * n * (9 * c * c + 2 * c) for c in (16, 32, 64))
+  by_hand -= 9 * 16 * 32 + 9 * 32 * 64
+  assert by_hand == parameters
+  encoder = resnet.build_resnet_encoder(depth=depth)
+  weights = initial(encoder)
+  assert sum(w.shape.num_elements() for w in weights.values()) == parameters
+  assert len(weights) == 3 * (1 + 6 * n) + 2
+
+
+def test_initial_kernels_have_hes_variance_and_differ():
+  encoder = resnet.build_resnet_encoder()
+  weights = initial(encoder)
+  kernel = weights['stage3/block0/conv1/kernel'].numpy()
+  assert kernel.std() == pytest.approx((2 / (9 * 64)) ** 0.5, rel=0.02)
+  kernels = [w.numpy() for k, w in weights.items() if k.endswith('kernel')]
+  assert len({k.ravel()[0].item() for k in kernels}) == len(kernels) == 8
+  again, other = initial(encoder), initial(encoder, seed=2)
+  for name, w in weights.items():
+    np.testing.assert_array_equal(w, again[name])
+  assert not np.array_equal(weights['conv/kernel'], other['conv/kernel'])
+
+
+def test_the_embedding_has_the_dimension_asked_for_and_both_signs():
+  for dim, side in ((64, 32), (5, 9)):
+    encoder = resnet.build_resnet_encoder(embedding_dim=dim, image_size=side)
+    assert encoder.example_spec == tf.TensorSpec([side, side, 3], tf.uint8)
+    assert encoder.embedding_dim == dim
+    z = embed(encoder, initial(encoder), IMAGES[:, :side, :side])
+    assert z.shape == (5, dim)
+    assert z.min() < 0 < z.max()
+
+
+def test_images_are_augmented_in_training_only_and_by_the_seed():
+  encoder = resnet.build_resnet_encoder()
+  plain = resnet.build_resnet_encoder(augment=False)
+  weights = initial(encoder)
+  test = embed(encoder, weights)
+  first = embed(encoder, weights, training=True)
+  other = embed(encoder, weights, training=True, seed=tf.constant([3, 5]))
+  np.testing.assert_array_equal(test, embed(encoder, weights, seed=None))
+  np.testing.assert_array_equal(test, embed(plain, weights, training=True))
+  np.testing.assert_array_equal(first, embed(encoder, weights, training=True))
+  assert np.abs(first - test).max() > 1e-3
+  assert np.abs(first - other).max() > 1e-3
+
+
+def test_a_shift_is_one_of_the_162_crops_and_each_image_has_its_own():
+  image = RANDOM.normal(size=(6, 6, 2)).astype(np.float32)
+  padded = np.pad(image, [[4, 4], [4, 4], [0, 0]])
+  crops = {
+    crop[:, ::flip].tobytes(): (i, j, flip)
+    for i in range(9)
+    for j in range(9)
+    for crop in [padded[i : i + 6, j : j + 6]]
+    for flip in (1, -1)
+  }
+  batch = tf.constant(np.repeat(image[None], 4000, axis=0))
+  shifted = resnet.shift(batch, SEED).numpy()
+  drawn = [crops[x.tobytes()] for x in shifted]
+  assert len(set(drawn)) == len(crops) == 162
+  # Down, right and the mirror are drawn evenly and apart from each other.
+  down, right, flip = np.array(drawn).T
+  for draw in (down, right):
+    assert np.bincount(draw) == pytest.approx(np.full(9, 4000 / 9), rel=0.25)
+  assert np.mean(flip == 1) == pytest.approx(0.5, abs=0.04)
+  assert np.abs(np.corrcoef([down, right, flip]) - np.eye(3)).max() < 0.06
+
+
+def test_shifting_pads_with_the_mean_colour():
+  encoder = resnet.build_resnet_encoder(image_size=8)
+  mean = np.broadcast_to(np.float32([125.3, 123.0, 113.9]), [3, 8, 8, 3])
+  weights = initial(encoder)
+  np.testing.assert_allclose(
+    embed(encoder, weights, mean, training=True),
+    embed(encoder, weights, mean),
+    atol=1e-4,
+  )
+
+
+def test_every_weight_gets_a_gradient_in_a_loop():
+  encoder = resnet.build_resnet_encoder(image_size=16)
+  x = tf.constant(IMAGES[:, :16, :16])
+
+  @tf.function
+  def train(weights):
+    total = {name: tf.zeros_like(w) for name, w in weights.items()}
+    for step in tf.range(2):
+      with tf.GradientTape() as tape:
+        tape.watch(weights)
+        z, state = encoder.apply(weights, {}, x, True, tf.stack([0, step]))
+        loss = tf.reduce_sum(z**2)
+      assert state == {}
+      gradients = tape.gradient(loss, weights)
+      total = {name: total[name] + gradients[name] for name in total}
+    return total
+
+  for name, gradient in train(dict(initial(encoder))).items():
+    assert np.isfinite(gradient).all(), name
+    assert np.any(gradient.numpy() != 0), name
+
+
+def test_gradients_equal_finite_differences_of_the_numpy_network():
+  encoder = resnet.build_resnet_encoder(image_size=8, augment=False)
+  weights = {k: w.numpy() for k, w in initial(encoder).items()}
+  x, name = IMAGES[:2, :8, :8], 'stage2/block0/conv0/kernel'
+  direction = RANDOM.normal(size=weights[name].shape)
+  with tf.GradientTape() as tape:
+    kernel = tf.constant(weights[name])
+    tape.watch(kernel)
+    z, _ = encoder.apply({**weights, name: kernel}, {}, x, True, SEED)
+    loss = tf.reduce_sum(z[:, :3])
+  slope = np.sum(tape.gradient(loss, kernel).numpy() * direction)
+
+  def moved(by):
+    shifted = {**weights, name: weights[name] + by * direction}
+    return naive_resnet(shifted, x, 8, 8)[:, :3].sum()
+
+  assert slope == pytest.approx((moved(1e-6) - moved(-1e-6)) / 2e-6, rel=1e-3)
+
+
+@pytest.mark.parametrize(
+  ('argument', 'message'),
+  [
+    ({'depth': 10}, '6n'),
+    ({'depth': 2}, '6n'),
+    ({'groups': 3}, 'divide 16'),
+    ({'groups': 0}, 'divide 16'),
+    ({'image_size': 3}, 'at least 4'),
+  ],
+)
+def test_bad_arguments_are_refused(argument, message):
+  with pytest.raises(errors.InputError, match=message):
+    resnet.build_resnet_encoder(**argument)

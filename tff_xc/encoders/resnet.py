@@ -1,0 +1,166 @@
+"""The residual networks of He et al. (2016) for CIFAR, with GroupNorm.
+
+Deep Residual Learning for Image Recognition, section 4.2: a 3x3 convolution of
+16 filters, then three stages of n blocks with 16, 32 and 64 filters, 6n + 2
+layers in all. A block is two 3x3 convolutions and a shortcut around them; the
+first block of stages 2 and 3 halves the side, and its shortcut takes every
+second pixel and pads the new channels with zeros (the paper's option A, without
+parameters).
+
+What differs from the paper: GroupNorm in place of BatchNorm, because batch
+statistics of a client with one class do not survive averaging, and a linear
+layer after the average pooling. The pooled features come out of a ReLU and are
+never negative, so no two of them would be further than 90 degrees apart; the
+layer, kept where the embedding has the 64 dimensions of the pooled features as
+well, lets embeddings cover the sphere.
+"""
+
+import collections
+import itertools
+
+import tensorflow as tf
+
+from datasets import errors
+from tff_xc.encoders import conv
+from tff_xc.encoders import encoder as encoder_lib
+from tff_xc.encoders import initializers
+
+_FILTERS = (16, 32, 64)
+# Of the 50,000 training images of CIFAR-10, in units of a pixel's 0 to 255.
+_MEAN = (125.3, 123.0, 113.9)
+_DEVIATION = (63.0, 62.1, 66.7)
+_MARGIN = 4
+
+
+def build_resnet_encoder(
+  *,
+  depth: int = 8,
+  embedding_dim: int = 64,
+  image_size: int = 32,
+  groups: int = 8,
+  augment: bool = True,
+) -> encoder_lib.Encoder:
+  """Returns the encoder; examples are uint8 [image_size, image_size, 3].
+
+  Its weights are named 'conv', 'stage1/block0/conv0' and so on, and 'dense',
+  each followed by '/kernel', '/scale', '/offset' or '/bias'.
+
+  Args:
+    depth: 6n + 2 layers: 8, 14, 20, 32, 44, 56, ...
+    embedding_dim: d.
+    image_size: pixels a side; at least 4.
+    groups: groups of the normalisation; 1, 2, 4, 8 or 16.
+    augment: mirror and shift every image at random in training; see `shift`.
+
+  Raises:
+    errors.InputError: another depth, a smaller image or other groups.
+  """
+  _check(depth, image_size, groups)
+  blocks = list(_blocks((depth - 2) // 6))
+
+  def init(seed):
+    weights = collections.OrderedDict()
+    seeds = (initializers.fold(seed, i) for i in itertools.count())
+
+    def add(layer, inputs, filters):
+      weights[f'{layer}/kernel'] = initializers.he_normal(
+        next(seeds), [3, 3, inputs, filters]
+      )
+      weights[f'{layer}/scale'] = tf.ones([filters])
+      weights[f'{layer}/offset'] = tf.zeros([filters])
+
+    add('conv', 3, _FILTERS[0])
+    for name, inputs, filters in blocks:
+      add(f'{name}/conv0', inputs, filters)
+      add(f'{name}/conv1', filters, filters)
+    weights['dense/kernel'] = initializers.he_normal(
+      next(seeds), [_FILTERS[-1], embedding_dim]
+    )
+    weights['dense/bias'] = tf.zeros([embedding_dim])
+    return weights
+
+  def apply(trainable, non_trainable, x, training, seed):
+    h = (tf.cast(x, tf.float32) - _MEAN) / _DEVIATION
+    if augment and training:
+      h = shift(h, seed)
+    h = tf.nn.relu(_conv_norm(trainable, 'conv', h, 1, groups))
+    for name, inputs, filters in blocks:
+      stride = 1 if inputs == filters else 2
+      h = _block(trainable, name, h, stride, groups)
+    h = tf.reduce_mean(h, axis=[1, 2])
+    h = h @ trainable['dense/kernel'] + trainable['dense/bias']
+    return h, non_trainable
+
+  return encoder_lib.Encoder(
+    example_spec=tf.TensorSpec([image_size, image_size, 3], tf.uint8),
+    embedding_dim=embedding_dim,
+    init=init,
+    apply=apply,
+  )
+
+
+def shift(x: tf.Tensor, seed: tf.Tensor) -> tf.Tensor:
+  """Mirrors each image or not, and shifts it by up to 4 pixels a side.
+
+  This is the paper's augmentation: 4 zeros on each side, of which a random crop
+  of the old size is taken. An image is drawn by its place in the batch.
+
+  Args:
+    x: images, float32 [B, side, side, channels]; 0 is the mean colour.
+    seed: int32 [2].
+
+  Returns:
+    float32, of the shape of `x`.
+  """
+  batch, side = tf.shape(x)[0], x.shape[1]
+  draws = tf.random.stateless_uniform(
+    [3, batch], seed, 0, 2 * (2 * _MARGIN + 1), tf.int32
+  )
+  down, right = draws[0] // 2, draws[1] // 2
+  mirrored = draws[2, :, None] % 2 == 1
+  pixels = tf.range(side)
+  rows = down[:, None] + pixels
+  columns = right[:, None] + tf.where(mirrored, side - 1 - pixels, pixels)
+  margin = [_MARGIN, _MARGIN]
+  x = tf.pad(x, [[0, 0], margin, margin, [0, 0]])
+  x = tf.gather(x, rows, axis=1, batch_dims=1)
+  return tf.gather(x, columns, axis=2, batch_dims=1)
+
+
+def _check(depth: int, image_size: int, groups: int) -> None:
+  if depth < 8 or (depth - 2) % 6:
+    raise errors.InputError(
+      f'depth is {depth}; a CIFAR ResNet has 6n + 2 layers, such as 8, 20 or 32'
+    )
+  if image_size < 4:
+    raise errors.InputError(f'image_size is {image_size}; give at least 4')
+  if groups < 1 or _FILTERS[0] % groups:
+    raise errors.InputError(
+      f'groups is {groups}; it must divide {_FILTERS[0]}, take 1, 2, 4, 8 or 16'
+    )
+
+
+def _blocks(count: int):
+  """Yields the name, the inputs and the filters of each block, in order."""
+  inputs = _FILTERS[0]
+  for stage, filters in enumerate(_FILTERS, start=1):
+    for block in range(count):
+      yield f'stage{stage}/block{block}', inputs, filters
+      inputs = filters
+
+
+def _conv_norm(weights, layer: str, x, stride: int, groups: int):
+  x = tf.nn.conv2d(x, weights[f'{layer}/kernel'], stride, 'SAME')
+  scale, offset = weights[f'{layer}/scale'], weights[f'{layer}/offset']
+  return conv.group_norm(x, scale, offset, groups)
+
+
+def _block(weights, name: str, x, stride: int, groups: int):
+  """Two convolutions and the shortcut around them."""
+  h = tf.nn.relu(_conv_norm(weights, f'{name}/conv0', x, stride, groups))
+  h = _conv_norm(weights, f'{name}/conv1', h, 1, groups)
+  if stride > 1:
+    new_channels = h.shape[-1] - x.shape[-1]
+    x = x[:, ::stride, ::stride]
+    x = tf.pad(x, [[0, 0], [0, 0], [0, 0], [0, new_channels]])
+  return tf.nn.relu(h + x)
