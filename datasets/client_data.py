@@ -17,12 +17,18 @@ import numpy as np
 import tensorflow as tf
 import tensorflow_federated as tff
 
+from datasets import sparse
+
 
 class Examples(NamedTuple):
-  """Some examples: `x` [k, ...] as stored (images uint8), `y` int32 [k]."""
+  """Some examples: `x` [k, ...] as stored (images uint8), `y` int32 [k].
 
-  x: np.ndarray
-  y: np.ndarray
+  Sparse examples are `sparse.SparseFeatures`; multi-label examples, which only
+  tests have, `sparse.LabelSets`.
+  """
+
+  x: np.ndarray | sparse.SparseFeatures
+  y: np.ndarray | sparse.LabelSets
 
 
 class LabelledClientData(tff.simulation.datasets.ClientData, abc.ABC):
@@ -94,6 +100,7 @@ class FederatedDataset:
     test: loads the examples for top-1 over all n classes, or None.
     retrieval: loads the examples of classes that are not trained on, for
       MAP@10 and MAP@R, or None.
+    propensity: of the labels of a multi-label set, for PSP@k, or None.
   """
 
   name: str
@@ -101,3 +108,4 @@ class FederatedDataset:
   train: LabelledClientData
   test: Callable[[], Examples] | None = None
   retrieval: Callable[[], Examples] | None = None
+  propensity: sparse.Propensity | None = None

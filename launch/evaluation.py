@@ -58,7 +58,7 @@ def run(run_dir: str, data_dir: str | None, client: str | None) -> dict:
     *measured.items(),
     ('client_top1', result['client_top1']),
   ]:
-    print(f'{name:12s} {value:.4f}')
+    print(f'{name:19s} {value:.4f}')
   print(f'after {rounds} rounds; confusion of client {client}:')
   print(path / 'confusion.png')
   return result

@@ -5,6 +5,7 @@ uninterrupted one would have drawn.
 """
 
 import collections
+import itertools
 from collections.abc import Callable
 from typing import NamedTuple
 
@@ -14,6 +15,8 @@ import tensorflow_federated as tff
 from datasets import checks
 from datasets import client_data as client_data_lib
 from datasets import errors
+from datasets import example_blocks
+from datasets import sparse
 from tff_xc.round import process
 
 _CACHE_BYTES = 2**28
@@ -60,11 +63,16 @@ class ExampleCache:
     examples = self._clients.examples(client_id)
     checks.check_labels(examples.y, self._num_classes, f'client {client_id}')
     self._held[client_id] = examples
-    self._left -= examples.x.nbytes
+    self._left -= _nbytes(examples.x)
     while self._left < 0 and len(self._held) > 1:
       _, oldest = self._held.popitem(last=False)
-      self._left += oldest.x.nbytes
+      self._left += _nbytes(oldest.x)
     return examples
+
+
+def _nbytes(x) -> int:
+  parts = x if isinstance(x, sparse.SparseFeatures) else [x]
+  return sum(p.nbytes for p in parts)
 
 
 def uniform(
@@ -102,12 +110,8 @@ def uniform(
 
 def _nobody(dataset: client_data_lib.FederatedDataset):
   """A client without examples: TFF wants one, and the round changes nothing."""
-  spec = dataset.train.element_type_structure['x']
-  return process.ClientExamples(
-    np.zeros([0, *spec.shape], spec.dtype.as_numpy_dtype),
-    np.zeros([0], np.int32),
-    np.int64(0),
-  )
+  x, y = dataset.train.examples(dataset.train.client_ids[0])
+  return process.ClientExamples(example_blocks.cut(x, 0, 0), y[:0], np.int64(0))
 
 
 def pooled(
@@ -131,12 +135,16 @@ def pooled(
       here = places // total == epoch
       numbers[here] = order[places[here] % total]
     owners = np.searchsorted(ends, numbers, side='right')
-    x, y = [None] * len(numbers), np.empty(len(numbers), np.int32)
-    for place in np.argsort(owners, kind='stable'):
-      examples = examples_of(client_ids[owners[place]])
-      within = numbers[place] - ends[owners[place]]  # Negative: from the end.
-      x[place], y[place] = examples.x[within], examples.y[within]
-    value = process.ClientExamples(np.stack(x), y, np.int64(0))
+    order = np.argsort(owners, kind='stable')
+    xs, ys = [], []
+    for owner, places in itertools.groupby(order, key=lambda p: owners[p]):
+      x, y = examples_of(client_ids[owner])
+      within = numbers[list(places)] - ends[owner] + len(y)
+      xs.append(example_blocks.at(x, within))
+      ys.append(y[within])
+    back = np.argsort(order)
+    x = example_blocks.at(example_blocks.join(xs), back)
+    value = process.ClientExamples(x, np.concatenate(ys)[back], np.int64(0))
     return Cohort([value], 0)
 
   return cohort
@@ -156,6 +164,16 @@ def largest_label_set(dataset: client_data_lib.FederatedDataset) -> int:
   if not largest:
     raise errors.InputError(f'{dataset.name}: no client has any examples')
   return largest
+
+
+def largest_feature_set(dataset: client_data_lib.FederatedDataset) -> int:
+  """Returns the largest number of distinct features that a client's examples use.
+
+  At least 1, as a select wants a key.
+  """
+  clients = dataset.train
+  each = (clients.examples(c).x.ids for c in clients.client_ids)
+  return max([1, *(len(np.unique(ids)) for ids in each)])
 
 
 def mean_examples(dataset: client_data_lib.FederatedDataset) -> float:

@@ -94,3 +94,19 @@ def test_confusion_is_drawn_and_its_shape_checked(tmp_path, count):
   with pytest.raises(ValueError, match='Expected a matrix of shape'):
     curves.plot_confusion(matrix[:, :-1], range(count), tmp_path / 'd.png')
   assert not (tmp_path / 'd.png').exists()
+
+
+def test_label_set_metrics_and_distances_are_drawn(tmp_path, runs, recwarn):
+  """Distances have a panel of their own, which makes the picture higher."""
+  curves.plot_run(runs[0], tmp_path / 'without.png')
+  for run in runs[:3]:
+    for name in ('p@1', 'p@5', 'psp@1', 'ndcg@5', 'class_distance_min'):
+      run.metrics[name] = run.metrics['top1'] / 2
+    run.metrics.drop(columns='top1', inplace=True)
+  curves.plot_run(runs[0], tmp_path / 'with.png')
+  heights = [read(tmp_path / f'{n}.png').shape[0] for n in ('without', 'with')]
+  assert heights[1] == pytest.approx(heights[0] * 4 / 3, abs=2)
+  band = curves._band(groups_lib.group_runs(runs[:3])[0], 'p@1')
+  assert len(band) == 10
+  curves.plot_compare(groups_lib.group_runs(runs[:3]), tmp_path / 'c.png')
+  assert not recwarn.list

@@ -73,6 +73,18 @@ def test_text_is_aligned(runs):
   assert centralized.count('–') == 4
 
 
+def test_distances_are_no_percentages(runs):
+  for run in runs:
+    run.summary['final'] |= {'p@1': 0.25, 'class_distance_min': 0.0125}
+  rows = tables.build_rows(groups_lib.group_runs(runs[:3]), 'p@1')
+  lines = tables.to_text(rows).splitlines()
+  assert 'P@1 %' in lines[0]
+  assert 'least class distance ' in lines[0]
+  assert 'distance %' not in lines[0]
+  assert '25.0 ± 0.0' in lines[2]
+  assert ' 0.0125 ± 0.0000' in lines[2]
+
+
 def test_markdown_has_the_same_cells_as_the_text(runs):
   rows = tables.build_rows(groups_lib.group_runs(runs))
   lines = tables.to_markdown(rows).splitlines()

@@ -5,7 +5,9 @@ One client and round (spec of the messages: FedSS, Algorithm 1 and section 3):
   up:   the ids requested, then the encoder's delta, the updated rows with their
         ids, and the client's weight.
 An algorithm that requests every row sends no ids in either message: row c is
-at place c. Rows padded to a static length do not count.
+at place c. Rows padded to a static length do not count. Where clients select
+from the table of sparse features, its rows travel likewise, and the encoder is
+what is left of it.
 """
 
 import dataclasses
@@ -16,16 +18,21 @@ class MessageSizes:
   """Sizes in bytes of what messages are made of.
 
   Attributes:
-    encoder_bytes: the encoder's weights; its delta is as large.
+    encoder_bytes: the encoder's weights that travel whole; their delta is as
+      large.
     row_bytes: one row of the class table: 4 d, and 4 more with a bias.
     id_bytes: one class id (int32).
     weight_bytes: the weight of a client's update (float32).
+    feature_row_bytes: one row of the feature table, where it goes by rows.
+    feature_table_bytes: all of that table.
   """
 
   encoder_bytes: int
   row_bytes: int
   id_bytes: int = 4
   weight_bytes: int = 4
+  feature_row_bytes: int = 0
+  feature_table_bytes: int = 0
 
   def __post_init__(self):
     for field in dataclasses.fields(self):
@@ -33,18 +40,39 @@ class MessageSizes:
         raise ValueError(f'{field.name} is negative.')
 
 
-def bytes_down(sizes: MessageSizes, rows: float) -> float:
+def with_feature_rows(
+  sizes: MessageSizes, num_features: int, dim: int
+) -> MessageSizes:
+  """Returns the sizes where the float32 feature table goes by rows."""
+  table = 4 * num_features * dim
+  return dataclasses.replace(
+    sizes,
+    encoder_bytes=sizes.encoder_bytes - table,
+    feature_row_bytes=4 * dim,
+    feature_table_bytes=table,
+  )
+
+
+def bytes_down(
+  sizes: MessageSizes, rows: float, feature_rows: float = 0.0
+) -> float:
   """Returns the bytes that a client receives in a round.
 
   Args:
     sizes: of the message's parts.
     rows: class rows requested, |S_k|; a mean over clients gives mean bytes.
+    feature_rows: rows of the feature table requested, where it goes by rows.
   """
-  return sizes.encoder_bytes + rows * sizes.row_bytes
+  features = feature_rows * sizes.feature_row_bytes
+  return sizes.encoder_bytes + rows * sizes.row_bytes + features
 
 
 def bytes_up(
-  sizes: MessageSizes, rows: float, requests_all: bool = False
+  sizes: MessageSizes,
+  rows: float,
+  requests_all: bool = False,
+  feature_rows: float = 0.0,
+  sends_rows: bool = True,
 ) -> float:
   """Returns the bytes that a client sends in a round.
 
@@ -52,26 +80,33 @@ def bytes_up(
     sizes: of the message's parts.
     rows: class rows requested, |S_k|, or n where all are.
     requests_all: whether the algorithm requests all rows, so sends no ids.
+    feature_rows: rows of the feature table requested, where it goes by rows.
+    sends_rows: whether class rows are sent back (FedAwS's Baseline-2 keeps them
+      as they are).
   """
-  ids = 0 if requests_all else 2 * rows * sizes.id_bytes
-  update = sizes.encoder_bytes + rows * sizes.row_bytes + sizes.weight_bytes
-  return ids + update
+  ids = 0 if requests_all else rows * sizes.id_bytes
+  sent = ids + rows * sizes.row_bytes if sends_rows else 0
+  features = feature_rows * (sizes.feature_row_bytes + 2 * sizes.id_bytes)
+  return ids + sent + features + sizes.encoder_bytes + sizes.weight_bytes
 
 
 def byte_saving(
   sizes: MessageSizes,
-  rows: float,
+  sent: float,
   num_classes: int,
-  requests_all: bool = False,
 ) -> float:
   """Returns which fraction of FullSoftmax's bytes, down and up, is saved.
+
+  Args:
+    sizes: of the message's parts.
+    sent: bytes down and up of a client and round.
+    num_classes: n.
 
   Negative where ids cost more than the rows that stay away, as with
   |S_k| = n.
   """
-  sent = bytes_down(sizes, rows) + bytes_up(sizes, rows, requests_all)
   full = bytes_down(sizes, num_classes) + bytes_up(sizes, num_classes, True)
-  return 1 - sent / full
+  return 1 - sent / (full + 2 * sizes.feature_table_bytes)
 
 
 def last_layer_share(

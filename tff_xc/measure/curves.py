@@ -30,10 +30,7 @@ _COLOURS = (
 )
 _LINES = ('-', '--', '-.', ':')
 _MARKERS = ('o', 's', '^', 'D', 'v', 'P', 'X')
-_NAMES = {
-  'top1': 'top-1',
-  'map@10': 'MAP@10',
-  'map@r': 'MAP@R',
+_NAMES = run_files.SCORES | {
   'train_top1': 'training examples, all classes',
   'accuracy': 'during local training, rows held',
   'loss': 'loss',
@@ -43,6 +40,14 @@ _NAMES = {
   'clients': 'clients with an update',
   'clients_dropped': 'clients dropped',
 }
+_TRAINING = ('accuracy', 'train_top1')
+_HELD_OUT = tuple(
+  name
+  for name in run_files.SCORES
+  if name not in (*_TRAINING, *run_files.DISTANCES)
+)
+# Configurations are compared by these.
+_COMPARED = ('top1', 'p@1', 'map@10')
 
 
 def plot_run(run: run_files.Run, path: str | os.PathLike) -> None:
@@ -54,12 +59,10 @@ def plot_run(run: run_files.Run, path: str | os.PathLike) -> None:
     run: with or without a summary.
     path: of the picture, a .png.
   """
-  figure = matplotlib.figure.Figure(figsize=(11, 7.5), layout='constrained')
-  axes = figure.subplots(3, 2)
-  panels = (
+  panels = [
     ('Training loss', 'loss', ('loss',)),
-    ('Training accuracy', 'fraction', ('accuracy', 'train_top1')),
-    ('Held-out examples', 'fraction', ('top1', 'map@10', 'map@r')),
+    ('Training accuracy', 'fraction', _TRAINING),
+    ('Held-out examples', 'fraction', _HELD_OUT),
     (
       'Bytes of one client and round',
       'bytes',
@@ -67,8 +70,17 @@ def plot_run(run: run_files.Run, path: str | os.PathLike) -> None:
     ),
     ('Class rows', 'rows', ('class_rows',)),
     ('Cohort', 'clients', ('clients', 'clients_dropped')),
+  ]
+  if set(run_files.DISTANCES) & set(run.metrics):
+    panels.append(('Class rows of length 1', 'distance', run_files.DISTANCES))
+  lines = -(-len(panels) // 2)
+  figure = matplotlib.figure.Figure(
+    figsize=(11, 2.5 * lines), layout='constrained'
   )
-  for ax, (title, unit, columns) in zip(axes.flat, panels, strict=True):
+  axes = figure.subplots(lines, 2)
+  for ax in axes.flat[len(panels) :]:
+    ax.set_axis_off()
+  for ax, (title, unit, columns) in zip(axes.flat, panels, strict=False):
     for style, column in zip(_styles(), columns, strict=False):
       if column in run.metrics:
         measured = run.metrics[['round', column]].dropna()
@@ -83,19 +95,17 @@ def plot_compare(
 ) -> None:
   """Draws several configurations in one picture.
 
-  Top-1 and MAP@10 over rounds, each the mean over seeds in a band of one
-  sample std; and final top-1 (MAP@10 where there is none) against the class
-  parameters that a client is sent (FedSS, figs 5 and 10), where configurations
-  differ in them. Rounds that not every seed has measured are left out of a
-  line.
+  Top-1, P@1 and MAP@10 over rounds, each the mean over seeds in a band of one
+  sample std; and the final value of the first of them that there is against
+  the class parameters that a client is sent (FedSS, figs 5 and 10), where
+  configurations differ in them. Rounds that not every seed has measured are
+  left out of a line.
 
   Args:
     groups: from `groups.group_runs`, at least one.
     path: of the picture, a .png.
   """
-  measured = [
-    m for m in ('top1', 'map@10') if any(len(_band(g, m)) for g in groups)
-  ]
+  measured = [m for m in _COMPARED if any(len(_band(g, m)) for g in groups)]
   points = _sent_against_score(groups)
   panels = [*measured, *(['sent'] if points else [])] or ['top1']
   figure = matplotlib.figure.Figure(
@@ -219,11 +229,16 @@ def _finish_over_rounds(ax, title, unit):
     return
   if unit == 'bytes':
     ax.yaxis.set_major_formatter(ticker.EngFormatter('B', sep=' '))
-  if unit in ('bytes', 'rows', 'clients'):
+  if unit in ('bytes', 'rows', 'clients', 'distance'):
     ax.set_ylim(bottom=0)
     low, high = ax.get_ylim()
     ax.set_ylim(low, 1.1 * high)
-  if len(ax.get_legend_handles_labels()[0]) > 1:
+  lines = len(ax.get_legend_handles_labels()[0])
+  if lines > 4:  # Would cover the lines.
+    ax.legend(
+      frameon=False, fontsize=8, loc='center left', bbox_to_anchor=(1, 0.5)
+    )
+  elif lines > 1:
     ax.legend(frameon=False, fontsize=9)
 
 
@@ -259,7 +274,7 @@ def _sent_against_score(groups):
 
   None where fewer than two different numbers of rows are requested.
   """
-  for metric in ('top1', 'map@10'):
+  for metric in _COMPARED:
     points = []
     for group in groups:
       rows = [r.summary.get('class_rows_requested_mean') for r in group.runs]

@@ -6,16 +6,30 @@ import numpy as np
 import tensorflow as tf
 
 from datasets import client_data as client_data_lib
+from datasets import example_blocks
+from datasets import sparse
 from tff_xc import classifier
+from tff_xc.measure import collapse
+from tff_xc.measure import multilabel
 from tff_xc.measure import ranking
+from tff_xc.measure import run_files
+from tff_xc.measure import top_classes
 
 # Training examples that 'train_top1' looks at, at most.
 _TRAIN_EXAMPLES = 5_000
-_BATCH = 512
+_AT = (1, 3, 5)
+_RETRIEVAL = ('map@10', 'map@r')
+_DISTANCES = ('class_distance_min', 'class_distance_mean')
 
 
 class Evaluator:
-  """Measures top-1, MAP@10, MAP@R and top-1 on training examples.
+  """Measures a model by the metrics of `run_files.SCORES`.
+
+  top1, p@k, ndcg@k and psp@k on test examples, among all classes (a single
+  label is a set of one for the latter three, `multilabel.scores`); map@10 and
+  map@r on retrieval examples; train_top1 on some training examples;
+  class_distance_min and _mean among the classes that training clients hold
+  (`collapse.class_distances`).
 
   Test examples are decoded once, at the first call.
   """
@@ -26,43 +40,105 @@ class Evaluator:
     dataset: client_data_lib.FederatedDataset,
     metrics: Sequence[str],
   ):
-    """Args: the model, the data, and the metrics wanted, by name."""
+    """Args: the model, the data, and the metrics wanted, by name.
+
+    Raises:
+      ValueError: for a metric that there is not.
+    """
+    unknown = set(metrics) - set(run_files.SCORES)
+    if unknown:
+      raise ValueError(f'there is no metric {", ".join(sorted(unknown))}.')
     self.metrics = tuple(metrics)
     self._model = model
     self._dataset = dataset
     self._loaded = {}
     self._embed = tf.function(model.embed, reduce_retracing=True)
+    self._embed_sparse = None
 
   def __call__(self, weights: classifier.ModelWeights) -> dict[str, float]:
-    """Returns every metric by name, fractions between 0 and 1."""
+    """Returns every metric by name: fractions, and Euclidean distances.
+
+    Raises:
+      ValueError: for 'top1' where test examples have sets of labels.
+    """
+    wanted = set(self.metrics)
     measured = {}
-    if 'top1' in self.metrics:
-      measured['top1'] = self._top1(weights, 'test')
-    if 'map@10' in self.metrics or 'map@r' in self.metrics:
+    if wanted & set(_RETRIEVAL):
       x, y = self._examples('retrieval')
-      scores = ranking.retrieval_scores(self.embeddings(weights, x), y)
-      measured['map@10'] = scores.map_at_10
-      measured['map@r'] = scores.map_at_r
-    if 'train_top1' in self.metrics:
-      measured['train_top1'] = self._top1(weights, 'train')
+      found = ranking.retrieval_scores(self.embeddings(weights, x), y)
+      measured |= dict(zip(_RETRIEVAL, found, strict=True))
+    if wanted - set(_RETRIEVAL):
+      scoring = self._scoring_rows(weights)
+      measured |= self._ranked(weights, scoring, wanted)
+      if 'train_top1' in wanted:
+        x, y = self._examples('train')
+        top = self._top(weights, scoring, x, 1)
+        measured['train_top1'] = ranking.accuracy(top[:, 0], y)
+      if wanted & set(_DISTANCES):
+        found = collapse.class_distances(scoring[0], self._training_classes())
+        measured |= dict(zip(_DISTANCES, found, strict=True))
     return {name: measured[name] for name in self.metrics}
 
-  def embeddings(self, weights, x: np.ndarray) -> np.ndarray:
-    """Returns float32 [len(x), d]."""
-    blocks = np.array_split(x, max(1, -(-len(x) // _BATCH)))
-    return np.concatenate([self._embed(weights, b).numpy() for b in blocks])
-
-  def predict(self, weights, x: np.ndarray) -> np.ndarray:
-    """Returns int32 [len(x)], the best class among all n."""
-    rows, bias = self._model.head.scoring_rows(weights.class_table)
-    bias = None if bias is None else np.asarray(bias)
-    return ranking.predict_top1(
-      self.embeddings(weights, x), np.asarray(rows), bias
+  def embeddings(
+    self, weights, x: np.ndarray | sparse.SparseFeatures
+  ) -> np.ndarray:
+    """Returns float32 [k, d] of the k examples `x`."""
+    # An encoder has no use for the class table, which may be large.
+    weights = weights._replace(class_table=tf.zeros([0, self._model.row_dim]))
+    weights = tf.nest.map_structure(tf.convert_to_tensor, weights)
+    embed = self._embed
+    if isinstance(x, sparse.SparseFeatures):
+      embed = self._embedding_of_sparse(weights)
+    return np.concatenate(
+      [embed(weights, block).numpy() for block in example_blocks.blocks(x)]
     )
 
-  def _top1(self, weights, split: str) -> float:
-    x, y = self._examples(split)
-    return ranking.accuracy(self.predict(weights, x), y)
+  def predict(
+    self, weights, x: np.ndarray | sparse.SparseFeatures
+  ) -> np.ndarray:
+    """Returns int32 [k], the best class among all n for the k examples `x`."""
+    return self._top(weights, self._scoring_rows(weights), x, 1)[:, 0]
+
+  def _ranked(self, weights, scoring, wanted) -> dict[str, float]:
+    """Returns the metrics of test examples that a ranking of classes gives."""
+    ranked = {f'{name}@{k}' for name in ('p', 'ndcg', 'psp') for k in _AT}
+    if not wanted & (ranked | {'top1'}):
+      return {}
+    x, y = self._examples('test')
+    sets = isinstance(y, sparse.LabelSets)
+    if sets and 'top1' in wanted:
+      raise ValueError('top1 is not defined for sets of labels; see p@1.')
+    k = max(_AT) if wanted & ranked else 1
+    top = self._top(weights, scoring, x, k)
+    measured = {} if sets else {'top1': ranking.accuracy(top[:, 0], y)}
+    if wanted & ranked:
+      labels = y if sets else multilabel.single_labels(y)
+      measured |= multilabel.scores(top, labels, self._dataset.propensity, _AT)
+    return measured
+
+  def _top(self, weights, scoring, x, k: int) -> np.ndarray:
+    rows, bias = scoring
+    return top_classes.top_k(self.embeddings(weights, x), rows, k, bias)
+
+  def _scoring_rows(self, weights):
+    rows, bias = self._model.head.scoring_rows(weights.class_table)
+    return np.asarray(rows), None if bias is None else np.asarray(bias)
+
+  def _embedding_of_sparse(self, weights):
+    """Returns the function for sparse examples, traced once for any sizes."""
+    if self._embed_sparse is None:
+      specs = tf.nest.map_structure(
+        lambda t: tf.TensorSpec(t.shape, t.dtype), weights
+      )
+      entries = [
+        tf.TensorSpec([None], dtype)
+        for dtype in (tf.int32, tf.int32, tf.float32)
+      ]
+      self._embed_sparse = tf.function(
+        self._model.embed,
+        input_signature=(specs, sparse.SparseFeatures(*entries)),
+      )
+    return self._embed_sparse
 
   def _examples(self, split: str) -> client_data_lib.Examples:
     if split not in self._loaded:
@@ -82,7 +158,16 @@ class Evaluator:
       if left <= 0:
         break
       x, y = clients.examples(clients.client_ids[index])
-      xs.append(x[:left])
+      xs.append(example_blocks.cut(x, 0, min(left, len(y))))
       ys.append(y[:left])
       left -= len(y)
-    return client_data_lib.Examples(np.concatenate(xs), np.concatenate(ys))
+    return client_data_lib.Examples(example_blocks.join(xs), np.concatenate(ys))
+
+  def _training_classes(self) -> np.ndarray:
+    """Returns int32 [c], the classes that training clients hold, ascending."""
+    if 'classes' not in self._loaded:
+      clients = self._dataset.train
+      self._loaded['classes'] = np.unique(
+        np.concatenate([clients.labels(c) for c in clients.client_ids])
+      )
+    return self._loaded['classes']

@@ -1,24 +1,22 @@
 """Exact ranking metrics: top-1 over all classes, MAP@10 and MAP@R.
 
 No examples x classes (or gallery) matrix is ever held: scores are formed block
-by block. They are formed **exactly**: vectors are rounded once to fixed point,
-so that every product and every partial sum of a float64 matrix product is an
-integer below 2^53. Equal vectors therefore tie exactly, and no result depends
-on the block size, the BLAS or its threads. A plain float32 product gives two
-equal columns scores that differ in the last bit, which silently reorders ties.
+by block. They are formed **exactly**, in fixed point (`fixed_point`): equal
+vectors tie exactly, and no result depends on the block size, the BLAS or its
+threads. A plain float32 product gives two equal columns scores that differ in
+the last bit, which silently reorders ties.
 """
 
 from typing import NamedTuple
 
 import numpy as np
 
+from tff_xc.measure import fixed_point
+from tff_xc.measure import top_classes
+
 # 2^25 per unit and unit norms: a squared distance is at most 2^52, exact in a
 # float64; a rounding moves a component by 1.5e-8, under float32's own.
 _RETRIEVAL_BITS = 25
-# Products of an example (norm up to 1) and a class row (norm up to 1 of the
-# largest's): 2^24 * 2^28 = 2^52.
-_EXAMPLE_BITS = 24
-_CLASS_BITS = 28
 
 
 class RetrievalScores(NamedTuple):
@@ -41,57 +39,14 @@ def predict_top1(
   embeddings: np.ndarray,
   class_table: np.ndarray,
   bias: np.ndarray | None = None,
-  block: int = 2**22,
+  block: int = 2**23,
 ) -> np.ndarray:
   """Returns int32 [e]: each example's best class among all n, ties the lowest.
 
-  The score is <embedding, row> + bias. For a cosine head pass the table through
-  `normalise` (an example's own norm does not change its argmax).
-
-  Scores resolve 2^-28 of the largest row's norm. A class whose score is not
-  finite is never predicted; an example without any finite score gets -1, which
-  no label equals.
-
-  Args:
-    embeddings: float [e, d].
-    class_table: float [n, d].
-    bias: float [n], or None.
-    block: the most scores to hold at once, 8 bytes each.
-
-  Raises:
-    ValueError: for shapes that do not fit each other.
+  `top_classes.top_k` of one class: see there for the score, the arguments and
+  errors. An example without any finite score gets -1, which no label equals.
   """
-  embeddings, class_table = np.asarray(embeddings), np.asarray(class_table)
-  _check_table(embeddings, class_table, bias)
-  table_scale = _power_of_two(_finite_norms(class_table).max(initial=0.0))
-  predictions = np.full(len(embeddings), -1, np.int32)
-  rows_at_once = max(1, min(len(embeddings), 1024, block))
-  classes_at_once = max(1, block // rows_at_once)
-  for first in range(0, len(embeddings), rows_at_once):
-    examples = np.asarray(embeddings[first : first + rows_at_once], np.float64)
-    scale = _power_of_two(_finite_norms(examples))[:, None]
-    examples = np.rint(examples / scale * 2.0**_EXAMPLE_BITS)
-    unit = scale * table_scale * 2.0 ** -(_EXAMPLE_BITS + _CLASS_BITS)
-    best = np.full(len(examples), -np.inf)
-    into = predictions[first : first + rows_at_once]
-    for start in range(0, len(class_table), classes_at_once):
-      rows = np.asarray(
-        class_table[start : start + classes_at_once], np.float64
-      )
-      rows = np.rint(rows / table_scale * 2.0**_CLASS_BITS)
-      with np.errstate(invalid='ignore', over='ignore'):
-        scores = (examples @ rows.T) * unit
-        if bias is not None:
-          scores += np.asarray(
-            bias[start : start + classes_at_once], np.float64
-          )
-      scores[~np.isfinite(scores)] = -np.inf
-      index = scores.argmax(axis=1)
-      value = scores[np.arange(len(scores)), index]
-      better = value > best  # An equal score in a later block loses: > not >=.
-      best[better] = value[better]
-      into[better] = (start + index[better]).astype(np.int32)
-  return predictions
+  return top_classes.top_k(embeddings, class_table, 1, bias, block)[:, 0]
 
 
 def accuracy(predictions: np.ndarray, labels: np.ndarray) -> float:
@@ -242,49 +197,5 @@ def _neighbour_blocks(embeddings, k, block):
     distances[~finite[first : first + len(queries)]] = np.inf
     found = np.full((len(queries), k), -1, np.int64)
     kept = min(k, len(vectors))
-    found[:, :kept] = _smallest(distances, kept)
+    found[:, :kept] = fixed_point.smallest(distances, kept)
     yield first, found
-
-
-def _smallest(values: np.ndarray, k: int) -> np.ndarray:
-  """Returns int64 [q, k]: columns of each row's k smallest, in stable order.
-
-  Columns of infinite values come out as -1.
-  """
-  kth = np.partition(values, k - 1, axis=1)[:, k - 1 : k]
-  chosen = values <= kth
-  surplus = np.flatnonzero(chosen.sum(axis=1) > k)
-  if len(surplus):  # Several columns tie for the last places: the lowest win.
-    tied = values[surplus] == kth[surplus]
-    places = k - (values[surplus] < kth[surplus]).sum(axis=1, keepdims=True)
-    tied_rank = tied.cumsum(axis=1, dtype=np.int32)
-    chosen[surplus] &= ~tied | (tied_rank <= places)
-  columns = np.nonzero(chosen)[1].reshape(len(values), k)
-  picked = np.take_along_axis(values, columns, axis=1)
-  order = np.argsort(picked, axis=1, kind='stable')
-  columns = np.take_along_axis(columns, order, axis=1)
-  columns[np.isinf(np.take_along_axis(picked, order, axis=1))] = -1
-  return columns
-
-
-def _check_table(embeddings, class_table, bias):
-  if embeddings.ndim != 2 or class_table.ndim != 2:
-    raise ValueError('embeddings and class_table must be matrices.')
-  if embeddings.shape[1] != class_table.shape[1]:
-    raise ValueError(
-      f'embeddings have {embeddings.shape[1]} dimensions, the class table '
-      f'{class_table.shape[1]}.'
-    )
-  if bias is not None and len(bias) != len(class_table):
-    raise ValueError(f'{len(bias)} biases for {len(class_table)} classes.')
-
-
-def _finite_norms(rows: np.ndarray) -> np.ndarray:
-  """Returns float64 [k]: Euclidean norms, 0 where a row is not finite."""
-  norms = np.sqrt(np.einsum('kd,kd->k', rows, rows, dtype=np.float64))
-  return np.where(np.isfinite(norms), norms, 0.0)
-
-
-def _power_of_two(norm):
-  """Returns the least power of two above `norm`; 1 for a norm of 0."""
-  return np.where(norm > 0, np.exp2(np.frexp(norm)[1]), 1.0)

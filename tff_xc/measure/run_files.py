@@ -29,8 +29,26 @@ CONFIG = 'config.json'
 METRICS = 'metrics.csv'
 SUMMARY = 'summary.json'
 
-# The metrics of `summary.json`'s "final" and "best", fractions in [0, 1].
-SCORES = ('top1', 'map@10', 'map@r', 'train_top1')
+# The metrics of `summary.json`'s "final" and "best", by the names that people
+# read. They are fractions in [0, 1], but for `DISTANCES`.
+SCORES = {
+  'top1': 'top-1',
+  'p@1': 'P@1',
+  'p@3': 'P@3',
+  'p@5': 'P@5',
+  'ndcg@1': 'nDCG@1',
+  'ndcg@3': 'nDCG@3',
+  'ndcg@5': 'nDCG@5',
+  'psp@1': 'PSP@1',
+  'psp@3': 'PSP@3',
+  'psp@5': 'PSP@5',
+  'map@10': 'MAP@10',
+  'map@r': 'MAP@R',
+  'train_top1': 'train top-1',
+  'class_distance_min': 'least class distance',
+  'class_distance_mean': 'mean class distance',
+}
+DISTANCES = ('class_distance_min', 'class_distance_mean')
 
 
 @dataclasses.dataclass(frozen=True)

@@ -76,7 +76,7 @@ def build_rows(
     if any(row.values[name] is not None for row in rows)
   ]
   if metric is None:
-    metric = present[0] if present else run_files.SCORES[0]
+    metric = present[0] if present else next(iter(run_files.SCORES))
   elif metric not in present:
     raise errors.InputError(
       f'none of the runs has a final {metric} of all its seeds; they have '
@@ -188,14 +188,17 @@ def _total(name):
   return lambda summary: summary.get(name)
 
 
+def _score_column(name):
+  if name in run_files.DISTANCES:
+    show = _with_std(4)
+    return _Column(name, run_files.SCORES[name], _final(name), show)
+  heading = f'{run_files.SCORES[name]} %'
+  return _Column(name, heading, _final(name), _with_std(1, 100))
+
+
 _COLUMNS = (
   _Column('rounds', 'rounds', _total('rounds'), _mean_only('{:.0f}'.format)),
-  _Column('top1', 'top-1 %', _final('top1'), _with_std(1, 100)),
-  _Column('map@10', 'MAP@10 %', _final('map@10'), _with_std(1, 100)),
-  _Column('map@r', 'MAP@R %', _final('map@r'), _with_std(1, 100)),
-  _Column(
-    'train_top1', 'train top-1 %', _final('train_top1'), _with_std(1, 100)
-  ),
+  *map(_score_column, run_files.SCORES),
   _Column(
     'class_rows',
     'rows requested',

@@ -1,0 +1,118 @@
+"""Metrics of multi-label examples: P@k, nDCG@k and PSP@k, from top-k ids.
+
+Examples without any label are skipped: no ranking could score on them.
+"""
+
+from collections.abc import Sequence
+
+import numpy as np
+
+from datasets import sparse
+
+
+def scores(
+  top: np.ndarray,
+  labels: sparse.LabelSets,
+  propensity: sparse.Propensity | None = None,
+  ks: Sequence[int] = (1, 3, 5),
+  capped: bool = False,
+) -> dict[str, float]:
+  """Returns p@k, ndcg@k and, with a propensity, psp@k, fractions.
+
+  With Y_i the labels of example i, of N that have any, and rank from 1:
+    p@k: 1/N sum_i |top_k(i) & Y_i| / k.
+    ndcg@k: 1/N sum_i of the sum of 1 / log2(rank + 1) over the ranks up to k
+      that hit, by the same sum over the first min(k, |Y_i|) ranks.
+    psp@k: the sum over all examples and hits of 1 / p_l, by that of the best
+      ranking, which has each example's k labels of the largest 1 / p_l: one
+      ratio of sums, not a mean of ratios.
+    p@k_capped: 1/N sum_i |top_k(i) & Y_i| / min(k, |Y_i|).
+
+  Args:
+    top: int [e, k or more], the best class of an example first, each at most
+      once, or -1.
+    labels: of the e examples.
+    propensity: of the labels, or None.
+    ks: each at most the number of columns of `top`.
+    capped: whether p@k_capped is wanted.
+
+  Raises:
+    ValueError: for numbers of examples that differ, a k above the columns of
+      `top`, or without an example with a label.
+  """
+  counts = np.diff(labels.row_splits)
+  if len(top) != len(counts) or not counts.any():
+    raise ValueError(
+      f'Expected as many rankings as label sets, and one that is not empty; '
+      f'got {len(top)} and {len(counts)}.'
+    )
+  if max(ks) > top.shape[1]:
+    raise ValueError(f'{top.shape[1]} ranks do not tell of {max(ks)}.')
+  top = np.asarray(top)[:, : max(ks)]
+  hits = _hits(top, labels)[counts > 0]
+  top, full = top[counts > 0], counts[counts > 0]
+  measured = {}
+  for k in ks:
+    measured[f'p@{k}'] = hits[:, :k].mean()
+    measured[f'ndcg@{k}'] = _ndcg(hits[:, :k], full)
+    if capped:
+      share = hits[:, :k].sum(axis=1) / np.minimum(full, k)
+      measured[f'p@{k}_capped'] = share.mean()
+  if propensity is not None:
+    weights = inverse_propensities(propensity)
+    gains = np.where(hits, weights[top], 0.0).sum(axis=0)
+    ideal = _largest_by_rank(weights[labels.ids], labels.row_splits, max(ks))
+    for k in ks:
+      measured[f'psp@{k}'] = gains[:k].sum() / ideal[:k].sum()
+  return {name: float(value) for name, value in measured.items()}
+
+
+def inverse_propensities(propensity: sparse.Propensity) -> np.ndarray:
+  """Returns float64 [n], 1 / p_l = 1 + C (N_l + B)^-A, C = (ln N - 1)(B + 1)^A.
+
+  Jain, Prabhu, Varma: "Extreme Multi-label Loss Functions", KDD 2016.
+
+  Raises:
+    ValueError: for fewer than 3 training examples, for which C is negative.
+  """
+  if propensity.num_examples < 3:
+    raise ValueError('propensities need at least 3 training examples.')
+  a, b = propensity.a, propensity.b
+  c = (np.log(propensity.num_examples) - 1) * (b + 1) ** a
+  return 1 + c * (np.asarray(propensity.label_counts, np.float64) + b) ** -a
+
+
+def single_labels(labels: np.ndarray) -> sparse.LabelSets:
+  """Returns `labels` int [e] as sets of one label each."""
+  labels = np.asarray(labels, np.int32)
+  return sparse.LabelSets(np.arange(len(labels) + 1, dtype=np.int64), labels)
+
+
+def _hits(top, labels):
+  """Returns bool [e, k]: whether a class is among its example's labels."""
+  stride = 1 + max(int(top.max(initial=0)), int(labels.ids.max(initial=0)))
+  keys = stride * _examples_of(labels.row_splits) + labels.ids
+  wanted = stride * np.arange(len(top), dtype=np.int64)[:, None] + top
+  at = np.minimum(np.searchsorted(keys, wanted), len(keys) - 1)
+  return (keys[at] == wanted) & (top >= 0)
+
+
+def _examples_of(row_splits):
+  """Returns int64 [labels]: the example that a label belongs to."""
+  counts = np.diff(row_splits)
+  return np.repeat(np.arange(len(counts), dtype=np.int64), counts)
+
+
+def _ndcg(hits, counts):
+  discounts = 1 / np.log2(np.arange(2, hits.shape[1] + 2))
+  ideal = discounts.cumsum()[np.minimum(counts, hits.shape[1]) - 1]
+  return ((hits * discounts).sum(axis=1) / ideal).mean()
+
+
+def _largest_by_rank(values, row_splits, k):
+  """Returns float64 [k]: sums over examples of the largest, second, ..."""
+  examples = _examples_of(row_splits)
+  order = np.lexsort((-values, examples))
+  ranks = np.arange(len(values)) - row_splits[:-1][examples]
+  kept = ranks < k
+  return np.bincount(ranks[kept], values[order][kept], minlength=k)
