@@ -61,7 +61,7 @@ def _task_options(task: task_lib.Task) -> dict[str, Any]:
         f'--{name} is not an option of task {task.name}, which takes: '
         + (', '.join(f'--{n}' for n in task.options) or 'none')
       )
-  options = {n: task_lib.OPTIONS[n].default for n in task.options} | given
+  options = task.option_values() | given
   for name, value in options.items():
     task_lib.OPTIONS[name].check(value)
   return options
@@ -110,6 +110,7 @@ def resolve() -> dict[str, Any]:
       _given(hp.HYPERPARAMETERS),
       task.hyperparameters(values.algorithm),
       values.algorithm,
+      algorithm.defaults,
     ),
   }
   return {**config, **environment()}

@@ -35,10 +35,16 @@ def _cohorts(config: Mapping, loaded: task_lib.Loaded):
 
 def _messages(config: Mapping, model) -> experiment.Messages:
   algorithm = algorithms.get(config['algorithm'])
-  row_bytes = model.row_dim * tf.float32.size
+  sizes = communication.MessageSizes(
+    model.encoder_bytes(), model.row_dim * tf.float32.size
+  )
+  if _selects_features(config):
+    table = model.weight_specs().encoder[model.encoder.feature_table]
+    sizes = communication.with_feature_rows(sizes, *table.shape)
   return experiment.Messages(
-    sizes=communication.MessageSizes(model.encoder_bytes(), row_bytes),
+    sizes=sizes,
     requests_all=not algorithm.selects_rows,
+    sends_rows=algorithm.sends_rows,
     num_classes=model.num_classes,
     row_dim=model.row_dim,
     crosses=algorithm.cohort != 'pooled',
@@ -56,13 +62,23 @@ def install_runtime(config: Mapping) -> None:
 
 def build_process(config: Mapping, loaded: task_lib.Loaded):
   """Returns the learning process of a configuration."""
+  options = config['options']
   return build.build(
     config['algorithm'],
     config['hyperparameters'],
     model=loaded.model,
     max_positives=cohort.largest_label_set(loaded.dataset),
+    max_features=cohort.largest_feature_set(loaded.dataset)
+    if _selects_features(config)
+    else 0,
+    feature_learning_rate=options.get('feature_learning_rate', 1.0),
     seed=config['seed'],
   )
+
+
+def _selects_features(config: Mapping) -> bool:
+  clients = algorithms.get(config['algorithm']).cohort != 'pooled'
+  return clients and config['options'].get('select_features', False)
 
 
 def run(config: Mapping[str, Any], run_dir: str) -> dict[str, Any]:

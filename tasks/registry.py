@@ -2,11 +2,16 @@
 
 from datasets import errors
 from tasks import arrays
+from tasks import cifar
 from tasks import glyphs
 from tasks import omniglot
 from tasks import task
 
-TASKS = {t.name: t for t in (*glyphs.TASKS, *omniglot.TASKS, *arrays.TASKS)}
+TASKS = {
+  t.name: t
+  for module in (glyphs, omniglot, cifar, arrays)
+  for t in module.TASKS
+}
 
 
 def get(name: str) -> task.Task:

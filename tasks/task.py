@@ -7,6 +7,7 @@ from typing import Any
 from typing import NamedTuple
 
 from tff_xc.algorithms import hyperparameters as hp
+from tff_xc.algorithms import registry as algorithms
 
 OPTIONS: Mapping[str, hp.Hyperparameter] = {
   option.name: option
@@ -36,6 +37,34 @@ OPTIONS: Mapping[str, hp.Hyperparameter] = {
       least=1,
     ),
     hp.Hyperparameter(
+      'depth', 8, 'layers of the residual network, 6n + 2 (8, 32, 56)', least=8
+    ),
+    hp.Hyperparameter(
+      'partition',
+      'class',
+      "'class', or a CSV user_id,image_id,class that says whose an image is",
+    ),
+    hp.Hyperparameter(
+      'clients_per_class', 1, 'clients that share a class', least=1
+    ),
+    hp.Hyperparameter(
+      'feature_dim', 512, "length of a sparse feature's row", least=1
+    ),
+    hp.Hyperparameter(
+      'hidden_dim', 1024, 'width of the two hidden layers', least=1
+    ),
+    hp.Hyperparameter(
+      'select_features',
+      True,
+      'clients receive and send only the feature rows that their examples use',
+    ),
+    hp.Hyperparameter(
+      'feature_learning_rate',
+      1.0,
+      "learning rate of the server's SGD on the feature table",
+      above=0,
+    ),
+    hp.Hyperparameter(
       'data_seed',
       0,
       'of the data of the glyphs task; --seed does not change them',
@@ -51,6 +80,10 @@ FROM_SCRATCH: Mapping[str, Any] = {
   'server_optimizer': 'adam',
   'server_learning_rate': 0.003,
 }
+
+
+# Smallest and mean distance of class rows: do the classes collapse?
+COLLAPSE = ('class_distance_min', 'class_distance_mean')
 
 
 class Loaded(NamedTuple):
@@ -82,6 +115,7 @@ class Task:
     defaults: hyper-parameters of algorithms on this task, by name.
     by_algorithm: the same for single algorithms, over `defaults`.
     options: names of `OPTIONS` that it takes.
+    option_defaults: their defaults where they differ from the general ones.
     data: what to put into --data_dir; empty where the data are generated.
   """
 
@@ -97,17 +131,34 @@ class Task:
     default_factory=dict
   )
   options: tuple[str, ...] = ('embedding_dim', 'logit_scale')
+  option_defaults: Mapping[str, Any] = dataclasses.field(default_factory=dict)
   data: str = ''
+
+  def option_values(self) -> dict[str, Any]:
+    """Returns the default of every option."""
+    general = {n: OPTIONS[n].default for n in self.options}
+    return general | dict(self.option_defaults)
 
   def metrics_of(self, dataset) -> tuple[str, ...]:
     """Returns the metrics that `dataset` has examples for."""
-    missing = set() if dataset.test else {'top1'}
-    missing |= set() if dataset.retrieval else {'map@10', 'map@r'}
-    return tuple(m for m in self.metrics if m not in missing)
+    missing = []
+    if not dataset.test:
+      missing += ['top1', 'p@', 'ndcg@', 'psp@']
+    if not dataset.propensity:
+      missing.append('psp@')
+    if not dataset.retrieval:
+      missing.append('map@')
+    return tuple(m for m in self.metrics if not m.startswith(tuple(missing)))
 
   def hyperparameters(self, algorithm: str) -> dict[str, Any]:
-    """Returns this task's defaults for `algorithm`."""
-    return {**self.defaults, **self.by_algorithm.get(algorithm, {})}
+    """Returns this task's defaults for `algorithm`.
+
+    Without clients, the defaults for a server do not apply.
+    """
+    shared = dict(self.defaults)
+    if algorithms.get(algorithm).cohort == 'pooled':
+      shared = {k: v for k, v in shared.items() if k not in hp.SERVER}
+    return {**shared, **self.by_algorithm.get(algorithm, {})}
 
 
 def with_small_encoder(dataset, options: Mapping) -> Loaded:

@@ -231,6 +231,6 @@ def test_bytes_are_those_of_the_tensors_that_cross():
 def test_full_softmax_sends_no_ids_and_centralised_training_nothing():
   full = experiment.Messages(MESSAGES.sizes, True, 50, 4)
   assert full.of_round(50, 50)['bytes_up_per_client'] == 400 + 50 * 16 + 4
-  assert full.saving(50) == 0
+  assert full.saving(2 * (400 + 50 * 16) + 4) == 0
   nobody = experiment.Messages(MESSAGES.sizes, True, 50, 4, crosses=False)
   assert nobody.of_round(50, 50)['bytes_down_per_client'] == 0

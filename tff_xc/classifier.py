@@ -61,17 +61,24 @@ def unit_norm(x: tf.Tensor) -> tf.Tensor:
 
 @dataclasses.dataclass(frozen=True)
 class CosineHead:
-  """Logits scale * cos(g(x), w_c), without bias (FedSS: scale 20)."""
+  """Logits scale * cos(g(x), w_c), without bias (FedSS: scale 20).
+
+  Attributes:
+    scale: of the logits.
+    unit_rows: whether fresh rows have norm 1 and not only nearly so (FedAwS).
+  """
 
   scale: float = 20.0
+  unit_rows: bool = False
 
   def row_dim(self, embedding_dim: int) -> int:
     return embedding_dim
 
   def init(self, seed, num_classes, embedding_dim):
-    return tf.random.stateless_normal(
+    table = tf.random.stateless_normal(
       [num_classes, embedding_dim], seed, stddev=embedding_dim**-0.5
     )
+    return unit_norm(table) if self.unit_rows else table
 
   def logits(self, embeddings, rows):
     return self.scale * tf.matmul(

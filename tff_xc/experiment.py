@@ -48,6 +48,7 @@ class Messages:
     num_classes: n.
     row_dim: length of a class row.
     crosses: False for centralised training, where nothing travels.
+    sends_rows: whether class rows are sent back.
   """
 
   sizes: communication.MessageSizes
@@ -55,25 +56,38 @@ class Messages:
   num_classes: int
   row_dim: int
   crosses: bool = True
+  sends_rows: bool = True
 
-  def of_round(self, rows: float, largest: float) -> dict[str, float]:
-    """Returns the bytes columns for a mean and a largest number of rows."""
-    down = communication.bytes_down(self.sizes, rows)
-    up = communication.bytes_up(self.sizes, rows, self.requests_all)
-    parameters = self.sizes.encoder_bytes // 4 + largest * self.row_dim
+  def of_round(
+    self,
+    rows: float,
+    largest: float,
+    feature_rows: float = 0.0,
+    largest_features: float = 0.0,
+  ) -> dict[str, float]:
+    """Returns the bytes columns for mean and largest numbers of rows."""
+    by_rows = feature_rows if self.sizes.feature_row_bytes else 0.0
+    down = communication.bytes_down(self.sizes, rows, by_rows)
+    up = communication.bytes_up(
+      self.sizes, rows, self.requests_all, by_rows, self.sends_rows
+    )
+    held = largest_features * self.sizes.feature_row_bytes
+    parameters = (self.sizes.encoder_bytes + held) // 4 + largest * self.row_dim
     return {
       'bytes_down_per_client': down if self.crosses else 0.0,
       'bytes_up_per_client': up if self.crosses else 0.0,
       'client_parameters_peak': parameters,
     }
 
-  def saving(self, rows: float) -> float:
-    """Returns the fraction of FullSoftmax's bytes that is not sent."""
+  def saving(self, sent: float) -> float:
+    """Returns the fraction of FullSoftmax's bytes that is not sent.
+
+    Args:
+      sent: bytes down and up of a client and round.
+    """
     if not self.crosses:
       return 1.0
-    return communication.byte_saving(
-      self.sizes, rows, self.num_classes, self.requests_all
-    )
+    return communication.byte_saving(self.sizes, sent, self.num_classes)
 
 
 def run(
@@ -175,8 +189,9 @@ def _save_interrupted(directory, state, done: int) -> None:
 def _row(measured, cohort, messages: Messages) -> dict[str, float]:
   row = {name: float(value) for name, value in measured.items()}
   largest = row.pop('class_rows_largest')
+  features = row.get('feature_rows', 0.0), row.pop('feature_rows_largest', 0.0)
   row['clients_skipped'] = float(cohort.skipped)
-  return {**row, **messages.of_round(row['class_rows'], largest)}
+  return {**row, **messages.of_round(row['class_rows'], largest, *features)}
 
 
 def _postfix(row, headline: str, latest) -> str:
@@ -201,15 +216,16 @@ def summarise(
   table = finished.metrics
   rows = float(np.mean(table['class_rows']))
   scores = {name: table[name].dropna() for name in metrics}
+  down, up = (
+    float(np.mean(table[f'bytes_{way}_per_client'])) for way in ('down', 'up')
+  )
   return {
     'final': {name: float(s.iloc[-1]) for name, s in scores.items()},
     'best': {name: float(s.max()) for name, s in scores.items()},
     'rounds': int(table['round'].iloc[-1]),
-    'bytes_down_per_client_round': float(
-      np.mean(table['bytes_down_per_client'])
-    ),
-    'bytes_up_per_client_round': float(np.mean(table['bytes_up_per_client'])),
-    'bytes_saving_vs_fullsoftmax': messages.saving(rows),
+    'bytes_down_per_client_round': down,
+    'bytes_up_per_client_round': up,
+    'bytes_saving_vs_fullsoftmax': messages.saving(down + up),
     'class_rows_requested_mean': rows,
     'clients_dropped_total': float(np.sum(table['clients_dropped'])),
     'clients_skipped_total': float(np.sum(table['clients_skipped'])),

@@ -19,8 +19,14 @@ ADAM = {
 
 
 def resolve(name, given=None, defaults=None):
-  taken = registry.get(name).hyperparameters
-  return hp.resolve(taken, given or {}, defaults or {}, name)
+  algorithm = registry.get(name)
+  return hp.resolve(
+    algorithm.hyperparameters,
+    given or {},
+    defaults or {},
+    name,
+    algorithm.defaults,
+  )
 
 
 @pytest.mark.parametrize('name', registry.ALGORITHMS)
@@ -43,7 +49,7 @@ def test_every_algorithm_builds_with_its_hyperparameters(name):
     ({'server_optimizer': 'adam'}, table_optimizers.Dense),
     (
       {'server_optimizer': 'adam', 'server_adam_rows': 'requested'},
-      table_optimizers.RowAdam,
+      table_optimizers.RequestedRows,
     ),
   ],
 )
@@ -125,7 +131,7 @@ def test_task_defaults_of_other_algorithms_do_not_apply():
       {'server_optimizer': 'adam', 'server_adam_rows': 'all'},
       'not a hyper-parameter of fullsoftmax',
     ),
-    ('centralized', {'server_momentum': 0.5}, 'not a hyper-parameter'),
+    ('centralized', {'local_epochs': 2}, 'not a hyper-parameter'),
   ],
 )
 def test_bad_values_are_refused(name, given, message):

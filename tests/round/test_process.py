@@ -90,7 +90,7 @@ def test_weights_that_are_set_keep_the_velocity_and_nothing_else():
 
 
 def test_adam_on_requested_rows_leaves_the_others_alone():
-  process = build(table_optimizers.RowAdam(optimizers.TorchAdam(0.01)))
+  process = build(table_optimizers.RequestedRows(optimizers.TorchAdam(0.01)))
   before = process.initialize()
   output = process.next(before, COHORTS[0])
   moved = np.any(

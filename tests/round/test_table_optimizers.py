@@ -117,7 +117,7 @@ def test_without_momentum_there_is_no_state():
     table_optimizers.Dense(optimizers.build_sgd(0.5, 0.9)),
     table_optimizers.RowMomentum(0.5, 0.9),
     table_optimizers.RowMomentum(0.5, 0.0),
-    table_optimizers.RowAdam(optimizers.TorchAdam(0.5)),
+    table_optimizers.RequestedRows(optimizers.TorchAdam(0.5)),
   ],
 )
 def test_a_step_that_does_not_count_changes_nothing(optimizer):
@@ -155,7 +155,7 @@ def adam_on_requested_rows(rate, epsilon, amsgrad):
 @pytest.mark.parametrize('amsgrad', [False, True])
 def test_row_adam_moves_the_requested_rows_alone(amsgrad):
   adam = optimizers.TorchAdam(0.1, epsilon=1e-3, amsgrad=amsgrad)
-  optimizer = table_optimizers.RowAdam(adam)
+  optimizer = table_optimizers.RequestedRows(adam)
   state, table = initial(optimizer)
   for ids, gradients, counts in steps():
     state, table = step(optimizer, state, table, ids, gradients, counts)
@@ -167,7 +167,7 @@ def test_row_adam_moves_the_requested_rows_alone(amsgrad):
 @pytest.mark.parametrize('amsgrad', [False, True])
 def test_row_adam_on_every_row_is_adam(amsgrad):
   adam = optimizers.TorchAdam(0.1, amsgrad=amsgrad)
-  of_rows = table_optimizers.RowAdam(adam)
+  of_rows = table_optimizers.RequestedRows(adam)
   dense = table_optimizers.Dense(adam)
   a, b = initial(of_rows), initial(dense)
   for arguments in steps(every_row=True):
@@ -180,7 +180,7 @@ MANY = 100_000
 ON_ROWS = (
   table_optimizers.RowMomentum(1.0, 0.9),
   table_optimizers.RowMomentum(1.0, 0.0),
-  table_optimizers.RowAdam(optimizers.TorchAdam(0.1, amsgrad=True)),
+  table_optimizers.RequestedRows(optimizers.TorchAdam(0.1, amsgrad=True)),
 )
 
 

@@ -74,7 +74,7 @@ def test_every_registered_algorithm(contexts, name, optimizer):
     given['negatives'] = 4
   if 'server_optimizer' in taken:
     given['server_optimizer'] = optimizer
-  values = hp.resolve(taken, given, {}, name)
+  values = hp.resolve(taken, given, {}, name, algorithms.get(name).defaults)
   process = build.build(
     name, values, model=tiny.model(), max_positives=3, seed=5
   )

@@ -5,13 +5,12 @@ import pytest
 
 from datasets import errors
 from tasks import registry
-from tasks import task as task_lib
 from tff_xc.algorithms import hyperparameters as hp
 from tff_xc.algorithms import registry as algorithms
 
 
 def options_of(task, **changes):
-  return {n: task_lib.OPTIONS[n].default for n in task.options} | changes
+  return task.option_values() | changes
 
 
 @pytest.mark.parametrize('name', registry.TASKS)
@@ -19,8 +18,14 @@ def options_of(task, **changes):
 def test_defaults_resolve_for_every_algorithm(name, algorithm):
   task = registry.get(name)
   taken = algorithms.get(algorithm).hyperparameters
-  values = hp.resolve(taken, {}, task.hyperparameters(algorithm), algorithm)
-  assert values['client_learning_rate'] == 0.1
+  values = hp.resolve(
+    taken,
+    {},
+    task.hyperparameters(algorithm),
+    algorithm,
+    algorithms.get(algorithm).defaults,
+  )
+  assert values['client_learning_rate'] > 0
   for defaults in (task.defaults, *task.by_algorithm.values()):
     assert set(defaults) <= set(hp.HYPERPARAMETERS)
 

@@ -1,5 +1,6 @@
 """From resolved hyper-parameters to a learning process."""
 
+import dataclasses
 from collections.abc import Mapping
 
 import tensorflow_federated as tff
@@ -22,6 +23,7 @@ def _local_training(values: Mapping) -> client_work.LocalTraining:
     learning_rate=values['client_learning_rate'],
     batch_size=values['batch_size'],
     epochs=values.get('local_epochs', 1),
+    steps=values.get('local_steps', 0),
   )
 
 
@@ -32,6 +34,13 @@ def _server(values: Mapping, selects_rows: bool) -> server_lib.Server:
     optimizer = optimizers.build_sgd(rate, momentum)
     of_rows = table_optimizers.RowMomentum(rate, momentum)
     return server_lib.Server(optimizer, of_rows if selects_rows else optimizer)
+  if values['server_optimizer'] == 'adagrad':
+    optimizer = tff.learning.optimizers.build_adagrad(
+      rate, values['server_initial_accumulator']
+    )
+    # A row without a gradient does not move: it is the same on all rows.
+    of_rows = table_optimizers.RequestedRows(optimizer)
+    return server_lib.Server(optimizer, of_rows if selects_rows else optimizer)
   optimizer = optimizers.TorchAdam(
     rate,
     values['server_beta_1'],
@@ -39,7 +48,9 @@ def _server(values: Mapping, selects_rows: bool) -> server_lib.Server:
     values['server_epsilon'],
   )
   if values.get('server_adam_rows') == 'requested':
-    return server_lib.Server(optimizer, table_optimizers.RowAdam(optimizer))
+    return server_lib.Server(
+      optimizer, table_optimizers.RequestedRows(optimizer)
+    )
   return server_lib.Server(optimizer, optimizer)
 
 
@@ -49,6 +60,8 @@ def build(
   *,
   model: classifier.EmbeddingClassifier,
   max_positives: int,
+  max_features: int = 0,
+  feature_learning_rate: float = 1.0,
   seed: int,
 ) -> tff.learning.templates.LearningProcess:
   """Builds the algorithm `name` with resolved hyper-parameters.
@@ -58,16 +71,25 @@ def build(
     values: every hyper-parameter that applies, from `hyperparameters.resolve`.
     model: the embedding classifier.
     max_positives: the largest number of classes that any client holds.
+    max_features: the largest number of features that any client's examples use,
+      where clients select the rows of these; 0: they receive all.
+    feature_learning_rate: of the server's SGD on a table of features.
     seed: of everything random.
   """
   algorithm = registry.get(name)
   arguments = {'model': model, 'seed': seed}
   arguments['local_training'] = _local_training(values)
   if 'server_optimizer' in values:
-    arguments['server'] = _server(values, algorithm.selects_rows)
+    arguments['server'] = dataclasses.replace(
+      _server(values, algorithm.selects_rows),
+      feature_optimizer=table_optimizers.RowMomentum(feature_learning_rate),
+    )
   if algorithm.selects_rows:
-    arguments['row_merge'] = merge.AddRows(values['row_renormalise'])
     arguments['max_positives'] = max_positives
+  if max_features:
+    arguments['max_features'] = max_features
+  if 'row_renormalise' in values:
+    arguments['row_merge'] = merge.AddRows(values['row_renormalise'])
   shared = (*hp.LOCAL_TRAINING, *hp.SERVER, *hp.SAMPLED_ROWS, *_OF_THE_COHORT)
   arguments.update({k: v for k, v in values.items() if k not in shared})
   return algorithm.load_builder()(**arguments)

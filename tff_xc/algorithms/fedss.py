@@ -26,6 +26,8 @@ All builders share these arguments:
     are selected, the same is computed on the requested rows alone).
   row_merge: joins the rows (`tff_xc.round.merge.AddRows`).
   model_aggregator: joins the encoder's deltas, any `tff.aggregators` factory.
+  max_features: of sparse examples: the largest number of distinct features of a
+    client, which then receives and sends the feature rows it uses; 0: all rows.
   seed: of everything random.
 and return a `tff.learning.templates.LearningProcess` (see
 `tff_xc.round.process.build_process`).
@@ -56,6 +58,7 @@ def _build_sampled(
   server: server_lib.Server | None = None,
   row_merge: merge.AddRows | None = None,
   model_aggregator: tff.aggregators.AggregationFactory | None = None,
+  max_features: int = 0,
   seed: int = 0,
 ) -> tff.learning.templates.LearningProcess:
   if negatives >= model.num_classes:
@@ -74,6 +77,7 @@ def _build_sampled(
     ),
     row_merge=row_merge,
     model_aggregator=model_aggregator,
+    max_features=max_features,
     seed=seed,
   )
 
@@ -113,6 +117,7 @@ def build_fullsoftmax(
   local_training: client_work.LocalTraining | None = None,
   server: server_lib.Server | None = None,
   model_aggregator: tff.aggregators.AggregationFactory | None = None,
+  max_features: int = 0,
   seed: int = 0,
 ) -> tff.learning.templates.LearningProcess:
   """Builds FullSoftmax (eq. 2): every client receives and returns all rows."""
@@ -123,6 +128,7 @@ def build_fullsoftmax(
     local_training=local_training or client_work.LocalTraining(),
     server=server or server_lib.Server(),
     model_aggregator=model_aggregator,
+    max_features=max_features,
     seed=seed,
   )
 
@@ -131,17 +137,26 @@ def build_centralized(
   *,
   model: classifier.EmbeddingClassifier,
   local_training: client_work.LocalTraining | None = None,
+  server: server_lib.Server | None = None,
   seed: int = 0,
 ) -> tff.learning.templates.LearningProcess:
-  """Builds centralised SGD with softmax over all classes.
+  """Builds centralised training with softmax over all classes.
 
   It is the round with one virtual client, whose examples are IID minibatches of
-  all data, and a server that takes over the client's weights.
+  all data, and a server that takes over the client's weights: SGD. With one
+  minibatch a round and a learning rate of 1 there, the server's optimizer sees
+  the gradient itself: any optimizer, with its state.
+
+  Args:
+    model: the embedding classifier.
+    local_training: SGD on the round's minibatches.
+    server: the server's optimizers. Default: SGD of rate 1.
+    seed: of everything random.
   """
   sgd = optimizers.build_sgd(1.0)
   return build_fullsoftmax(
     model=model,
     local_training=local_training,
-    server=server_lib.Server(encoder_optimizer=sgd, table_optimizer=sgd),
+    server=server or server_lib.Server(sgd, sgd),
     seed=seed,
   )

@@ -64,10 +64,16 @@ _ALL = (
   Hyperparameter('batch_size', 32, 'examples in a minibatch', least=1),
   Hyperparameter('local_epochs', 1, "passes over a client's data", least=1),
   Hyperparameter(
+    'local_steps',
+    0,
+    'minibatches that a client takes in a round; 0: whole local epochs',
+    least=0,
+  ),
+  Hyperparameter(
     'server_optimizer',
     'sgd',
     "the server's optimizer, on encoder and class table",
-    choices=('sgd', 'adam'),
+    choices=('sgd', 'adam', 'adagrad'),
   ),
   Hyperparameter(
     'server_learning_rate', 1.0, "the server's learning rate", above=0
@@ -96,6 +102,12 @@ _ALL = (
     above=0,
   ),
   Hyperparameter(
+    'server_initial_accumulator',
+    0.1,
+    "initial sum of squares in the server's Adagrad",
+    least=0,
+  ),
+  Hyperparameter(
     'server_adam_rows',
     'all',
     "class rows that the server's Adam moves in a round; 'requested' is cheaper"
@@ -119,6 +131,57 @@ _ALL = (
     choices=('negatives', 'none'),
   ),
   Hyperparameter(
+    'client_weighting',
+    'uniform',
+    "whether clients count alike in the encoder's mean, or by their examples",
+    choices=('uniform', 'examples'),
+  ),
+  Hyperparameter(
+    'hinge_margin',
+    0.9,
+    'cosine of an embedding and its class row that costs nothing (FedAwS: 0.9)',
+    above=0,
+    least=0,
+  ),
+  Hyperparameter(
+    'spreadout_weight',
+    10.0,
+    'lambda, weight of the spreadout step (FedAwS: 10)',
+    least=0,
+  ),
+  Hyperparameter(
+    'spreadout_learning_rate',
+    0.0,
+    'eta of the spreadout step, whose size is lambda eta; 0:'
+    ' client_learning_rate',
+    least=0,
+  ),
+  Hyperparameter(
+    'k',
+    10,
+    'nearest classes that a class is driven away from; 0: all others',
+    least=0,
+  ),
+  Hyperparameter(
+    'distance',
+    'sq_euclidean',
+    'of two class rows in the spreadout step',
+    choices=('sq_euclidean', 'cosine'),
+  ),
+  Hyperparameter(
+    'spreadout_margin',
+    0.0,
+    'nu: if positive, classes nearer than this are driven apart (eq. 7), not'
+    ' the k nearest (eq. 8)',
+    least=0,
+  ),
+  Hyperparameter(
+    'spreadout_classes',
+    'round',
+    "classes in the spreadout step: those of the round's clients, or all",
+    choices=('round', 'all'),
+  ),
+  Hyperparameter(
     'steps_per_round',
     0,
     'minibatches that centralised training takes in what counts as a round;'
@@ -129,7 +192,12 @@ _ALL = (
 
 HYPERPARAMETERS: Mapping[str, Hyperparameter] = {h.name: h for h in _ALL}
 
-LOCAL_TRAINING = ('client_learning_rate', 'batch_size', 'local_epochs')
+LOCAL_TRAINING = (
+  'client_learning_rate',
+  'batch_size',
+  'local_epochs',
+  'local_steps',
+)
 SERVER = (
   'server_optimizer',
   'server_learning_rate',
@@ -137,6 +205,7 @@ SERVER = (
   'server_beta_1',
   'server_beta_2',
   'server_epsilon',
+  'server_initial_accumulator',
 )
 SAMPLED_ROWS = ('server_adam_rows', 'row_renormalise')
 
@@ -146,13 +215,18 @@ _ONLY_WITH = {
   'server_beta_1': 'adam',
   'server_beta_2': 'adam',
   'server_epsilon': 'adam',
+  'server_initial_accumulator': 'adagrad',
   'server_adam_rows': 'adam',
 }
-_SERVER_LEARNING_RATES = {'sgd': 1.0, 'adam': 1e-3}
+_SERVER_LEARNING_RATES = {'sgd': 1.0, 'adam': 1e-3, 'adagrad': 1e-2}
 
 
 def resolve(
-  taken: tuple[str, ...], given: Mapping, task_defaults: Mapping, who: str
+  taken: tuple[str, ...],
+  given: Mapping,
+  task_defaults: Mapping,
+  who: str,
+  own_defaults: Mapping | None = None,
 ) -> dict:
   """Returns the value of every hyper-parameter that applies.
 
@@ -162,6 +236,7 @@ def resolve(
     task_defaults: the task's defaults; those of another algorithm are ignored,
       and its server settings only count for its own server optimizer.
     who: the algorithm's name, for messages.
+    own_defaults: the algorithm's own defaults.
 
   Raises:
     errors.InputError: for a name not taken, or a value not allowed.
@@ -172,17 +247,21 @@ def resolve(
         f'--{name} is not a hyper-parameter of {who}, which takes: '
         + ', '.join(f'--{n}' for n in taken)
       )
-  values = {n: HYPERPARAMETERS[n].default for n in taken}
+  values = {n: HYPERPARAMETERS[n].default for n in taken} | (own_defaults or {})
   optimizer = given.get(
     'server_optimizer', task_defaults.get('server_optimizer', 'sgd')
   )
   if 'server_learning_rate' in values and optimizer in _SERVER_LEARNING_RATES:
     values['server_learning_rate'] = _SERVER_LEARNING_RATES[optimizer]
-  other_optimizer = optimizer != task_defaults.get('server_optimizer')
+  other_optimizer = optimizer != task_defaults.get('server_optimizer', 'sgd')
   for name, value in task_defaults.items():
     if name in values and not (other_optimizer and name in SERVER):
       values[name] = value
   values.update(given)
+  if given.get('local_steps') and 'local_epochs' in given:
+    raise errors.InputError(
+      '--local_epochs does not apply with --local_steps; give one of them'
+    )
   for name, value in values.items():
     HYPERPARAMETERS[name].check(value)
   for name, needed in _ONLY_WITH.items():

@@ -9,10 +9,19 @@ import collections
 import dataclasses
 from collections.abc import Callable
 from collections.abc import Mapping
+from typing import NamedTuple
 
 import tensorflow as tf
 
+from datasets import sparse
+
 Weights = Mapping[str, tf.Tensor]
+
+
+class SparseSpec(NamedTuple):
+  """Examples are `sparse.SparseFeatures` with ids in [0, num_features)."""
+
+  num_features: int
 
 
 @dataclasses.dataclass(frozen=True)
@@ -27,12 +36,41 @@ class Encoder:
       (embeddings float32 [B, d], updated non_trainable).
     init_non_trainable: `seed` -> weights that no gradient moves, such as
       batch statistics. They are averaged over clients like the others.
+    feature_table: of sparse examples: the name of the trainable weight
+      [num_features, ...] of which `apply` reads the rows `x.ids` only, or None.
   """
 
-  example_spec: tf.TensorSpec
+  example_spec: tf.TensorSpec | SparseSpec
   embedding_dim: int
   init: Callable[[tf.Tensor], Weights]
   apply: Callable[..., tuple[tf.Tensor, Weights]]
   init_non_trainable: Callable[[tf.Tensor], Weights] = lambda seed: (
     collections.OrderedDict()
+  )
+  feature_table: str | None = None
+
+  def batch_spec(self) -> tf.TensorSpec | sparse.SparseFeatures:
+    """Returns the specs of any number of examples."""
+    spec = self.example_spec
+    if not isinstance(spec, SparseSpec):
+      return tf.TensorSpec([None, *spec.shape], spec.dtype)
+    return sparse.SparseFeatures(
+      tf.TensorSpec([None], tf.int32),
+      tf.TensorSpec([None], tf.int32),
+      tf.TensorSpec([None], tf.float32),
+    )
+
+
+def take(x, places: tf.Tensor):
+  """Returns the examples at `places` int32 [B] of x, dense or sparse."""
+  if not isinstance(x, sparse.SparseFeatures):
+    return tf.gather(x, places)
+  ids, values = [
+    tf.gather(
+      tf.RaggedTensor.from_row_splits(t, x.row_splits, validate=False), places
+    )
+    for t in (x.ids, x.values)
+  ]
+  return sparse.SparseFeatures(
+    ids.row_splits, ids.flat_values, values.flat_values
   )

@@ -13,6 +13,8 @@ from tff_xc.round import objective as objective_lib
 from tff_xc.round import randomness
 from tff_xc.round import request
 
+WEIGHTINGS = ('examples', 'uniform')
+
 
 class ClientUpdate(NamedTuple):
   """What a client sends back.
@@ -21,15 +23,19 @@ class ClientUpdate(NamedTuple):
     encoder_delta: by name, weights after minus weights before; zeros where the
       client is dropped.
     row_delta: float32 [N, row_dim], likewise; exactly zero on padding.
-    weight: float32 scalar, the number of examples; 0 where the client has none
-      or its update is not finite.
+    weight: float32 scalar, of the client in every mean: its number of examples,
+      or 1 where clients count alike; 0 where the client has no examples or its
+      update is not finite.
     measured: sums over the client's examples, by name (see `measure`).
+    feature_delta: as `row_delta`, of the encoder's feature table where it goes
+      by rows (`tff_xc.round.features`), and then not in `encoder_delta`.
   """
 
   encoder_delta: encoder_lib.Weights
   row_delta: tf.Tensor
   weight: tf.Tensor
   measured: collections.OrderedDict
+  feature_delta: tf.Tensor | tuple = ()
 
 
 @dataclasses.dataclass(frozen=True)
@@ -43,14 +49,27 @@ class LocalTraining:
     learning_rate: eta.
     batch_size: B.
     epochs: E.
+    steps: if positive, this many minibatches are taken and not whole epochs.
   """
 
   learning_rate: float = 0.01
   batch_size: int = 32
   epochs: int = 1
+  steps: int = 0
 
   def optimizer(self) -> tff.learning.optimizers.Optimizer:
     return tff.learning.optimizers.build_sgdm(self.learning_rate)
+
+
+def _steps_and_visits(size, training: LocalTraining):
+  """Returns (steps to take, examples that they visit, repetitions counted)."""
+  per_epoch = -(-size // training.batch_size)
+  if not training.steps:
+    return training.epochs * per_epoch, training.epochs * size
+  steps = tf.where(size > 0, training.steps, 0)
+  epochs = steps // tf.maximum(per_epoch, 1)
+  rest = (steps - epochs * per_epoch) * training.batch_size
+  return steps, epochs * size + tf.minimum(rest, size)
 
 
 class _Parameters(NamedTuple):
@@ -75,13 +94,23 @@ def build_client_update(
   model: classifier.EmbeddingClassifier,
   objective: objective_lib.Objective,
   training: LocalTraining,
+  weighting: str = 'examples',
 ):
   """Returns a function of tensors that trains on one client.
 
   The function takes (weights: `ModelWeights` whose `class_table` is the rows
   held, float32 [N, row_dim]; held: `HeldClasses`; x [n_k, ...]; y int32 [n_k];
   round_seed int32 [2]; client_id int64) and returns a `ClientUpdate`.
+
+  Args:
+    model: the embedding classifier.
+    objective: what is minimised.
+    training: how.
+    weighting: one of `WEIGHTINGS`: whether a client counts by its examples, or
+      as any other.
   """
+  if weighting not in WEIGHTINGS:
+    raise ValueError(f'unknown weighting {weighting!r}')
   optimizer = training.optimizer()
 
   def gradients(params, encoder_state, initial, held, x, targets, seed):
@@ -116,7 +145,11 @@ def build_client_update(
     encoder_seed = randomness.client_seed(
       round_seed, client_id, randomness.Purpose.ENCODER
     )
-    steps = training.epochs * -(-size // training.batch_size)
+    steps, visits = _steps_and_visits(size, training)
+    # Sums over visits become sums over the client's examples.
+    share = tf.math.divide_no_nan(
+      tf.cast(size, tf.float32), tf.cast(visits, tf.float32)
+    )
 
     def body(
       step, params, encoder_state, optimizer_state, loss_sum, correct_sum
@@ -127,7 +160,7 @@ def build_client_update(
         encoder_state,
         initial,
         held,
-        tf.gather(x, batch),
+        encoder_lib.take(x, batch),
         tf.gather(targets, batch),
         randomness.step_seed(encoder_seed, step),
       )
@@ -163,9 +196,10 @@ def build_client_update(
       tf.nest.map_structure(tf.subtract, after, before),
       tf.where(held.mask[:, None], params.rows - initial.rows, 0.0),
       size,
+      weighting,
       collections.OrderedDict(
-        loss=loss_sum / training.epochs,
-        correct=correct_sum / training.epochs,
+        loss=loss_sum * share,
+        correct=correct_sum * share,
         rows=tf.reduce_sum(tf.cast(held.mask, tf.float32)),
       ),
     )
@@ -173,7 +207,9 @@ def build_client_update(
   return train
 
 
-def _update(encoder_delta, row_delta, size, measured) -> ClientUpdate:
+def _update(
+  encoder_delta, row_delta, size, weighting, measured
+) -> ClientUpdate:
   """Drops an update that is not finite: zeros with weight 0, and counted."""
   finite = tf.reduce_all(
     [
@@ -192,9 +228,10 @@ def _update(encoder_delta, row_delta, size, measured) -> ClientUpdate:
     clients=tf.constant(1.0),
     dropped=1.0 - tf.cast(finite, tf.float32),
   )
+  counted = tf.minimum(examples, 1.0) if weighting == 'uniform' else examples
   return ClientUpdate(
     tf.nest.map_structure(kept, encoder_delta),
     kept(row_delta),
-    kept(examples),
+    kept(counted),
     measured,
   )

@@ -148,8 +148,14 @@ class AddRows:
 
   row_renormalise: bool = False
 
+  def _weight(self, update):
+    """Returns the weight@CLIENTS that a client's rows are added with."""
+    return update.weight
+
   def build(self, row_dim: int, selects: bool):
-    """Returns a function of (held, update)@CLIENTS that gives RowSums@SERVER.
+    """Returns a function of values at clients that gives RowSums@SERVER.
+
+    It takes (held: `HeldClasses`, row_delta, update: `ClientUpdate`).
 
     Call it within a federated computation.
 
@@ -160,17 +166,18 @@ class AddRows:
     if selects:
       message = tff.tensorflow.computation(row_update)
       sparse_sum = build_sparse_sum(row_dim)
-      return lambda held, update: sparse_sum(
-        tff.federated_map(message, (held, update.row_delta, update.weight))
+      return lambda held, row_delta, update: sparse_sum(
+        tff.federated_map(message, (held, row_delta, self._weight(update)))
       )
     weighted = tff.tensorflow.computation(lambda rows, weight: rows * weight)
     as_sums = tff.tensorflow.computation(all_rows)
 
-    def dense_sum(held, update):
+    def dense_sum(held, row_delta, update):
       del held  # Every client holds every row.
-      rows = tff.federated_map(weighted, (update.row_delta, update.weight))
+      weight = self._weight(update)
+      rows = tff.federated_map(weighted, (row_delta, weight))
       return tff.federated_map(
-        as_sums, (tff.federated_sum(rows), tff.federated_sum(update.weight))
+        as_sums, (tff.federated_sum(rows), tff.federated_sum(weight))
       )
 
     return dense_sum
@@ -180,3 +187,19 @@ class AddRows:
     if self.row_renormalise:
       return tf.math.divide_no_nan(sums.rows, sums.weights[:, None])
     return tf.math.divide_no_nan(sums.rows, total_weight)
+
+
+@dataclasses.dataclass(frozen=True)
+class ReplaceRows(AddRows):
+  """A row becomes the mean of the rows that its class's clients sent (FedAwS).
+
+  The mean is weighted by the clients' examples, however the clients count in
+  the mean of the encoder. With one client a class its row takes the place of
+  the old one (FedAwS, Algorithm 1, line 13); rows of absent classes stay. The
+  server's optimizer is to be SGD of rate 1 without momentum for that.
+  """
+
+  row_renormalise: bool = True
+
+  def _weight(self, update):
+    return update.measured['examples']

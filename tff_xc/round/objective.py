@@ -3,6 +3,9 @@
 Softmax cross entropy whose denominator runs over a set T of held classes:
 everything held (FedSS, FullSoftmax), the target and the negatives (NegOnly), or
 the client's own classes (PosOnly). FedSS, equations (2) and (5) to (8).
+
+Or a squared hinge on the target's cosine alone, which nothing pushes away from
+other classes (FedAwS, equation (23)).
 """
 
 import dataclasses
@@ -11,6 +14,7 @@ from typing import Protocol
 
 import tensorflow as tf
 
+from tff_xc import classifier
 from tff_xc.encoders import encoder as encoder_lib
 from tff_xc.round import request
 
@@ -112,3 +116,27 @@ class HeldSoftmax:
       step.targets, tf.shape(held.ids)[0], on_value=True, off_value=False
     )
     return tf.logical_and(mask, tf.logical_or(target, tf.logical_not(positive)))
+
+
+@dataclasses.dataclass(frozen=True)
+class PositiveHinge:
+  """max(0, margin - cos(g(x), w_y))^2, FedAwS's loss (eq. 23).
+
+  An example whose cosine has reached the margin has no gradient.
+
+  Attributes:
+    margin: 0.9 in the paper.
+    fixed_rows: no gradient for the rows (the paper's Baseline-2).
+  """
+
+  margin: float = 0.9
+  fixed_rows: bool = False
+
+  def __call__(self, step: LocalStep) -> tf.Tensor:
+    rows = tf.gather(step.parameters.rows, step.targets)
+    if self.fixed_rows:
+      rows = tf.stop_gradient(rows)
+    cosines = tf.reduce_sum(
+      classifier.unit_norm(step.embeddings) * classifier.unit_norm(rows), axis=1
+    )
+    return tf.reduce_mean(tf.square(tf.nn.relu(self.margin - cosines)))

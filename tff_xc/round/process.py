@@ -8,8 +8,11 @@ import numpy as np
 import tensorflow as tf
 import tensorflow_federated as tff
 
+from datasets import sparse
 from tff_xc import classifier
 from tff_xc.round import client_work as client_work_lib
+from tff_xc.round import exchange
+from tff_xc.round import features
 from tff_xc.round import merge
 from tff_xc.round import objective as objective_lib
 from tff_xc.round import randomness
@@ -40,22 +43,21 @@ class ClientExamples(NamedTuple):
   """A client's value in a round.
 
   Attributes:
-    x: [n_k, ...], examples as stored; the encoder decodes them.
+    x: [n_k, ...], examples as stored; the encoder decodes them. Or sparse ones.
     y: int32 [n_k], labels in [0, n).
     client_id: int64 scalar, stable over rounds; its randomness derives from it.
   """
 
-  x: tf.Tensor
+  x: tf.Tensor | sparse.SparseFeatures
   y: tf.Tensor
   client_id: tf.Tensor
 
 
 def client_type(model: classifier.EmbeddingClassifier) -> tff.Type:
   """Returns the type of a client's value for this model."""
-  spec = model.encoder.example_spec
   return tff.to_type(
     ClientExamples(
-      tff.TensorType(spec.dtype.as_numpy_dtype, [None, *spec.shape]),
+      tff.types.tensorflow_to_type(model.encoder.batch_spec()),
       tff.TensorType(np.int32, [None]),
       tff.TensorType(np.int64),
     )
@@ -71,6 +73,8 @@ def build_process(
   server: server_lib.Server,
   row_merge: merge.AddRows | None = None,
   model_aggregator: tff.aggregators.AggregationFactory | None = None,
+  weighting: str = 'examples',
+  max_features: int = 0,
   seed: int = 0,
 ) -> tff.learning.templates.LearningProcess:
   """Composes a round into a learning process.
@@ -89,7 +93,11 @@ def build_process(
     server: question 4.
     row_merge: question 3 for the rows. Default: `merge.AddRows()`.
     model_aggregator: question 3 for the encoder: any `tff.aggregators` factory,
-      weighted by examples where it takes weights. Default: the weighted mean.
+      weighted where it takes weights. Default: the weighted mean.
+    weighting: what a client weighs, one of `client_work.WEIGHTINGS`.
+    max_features: of an encoder with a feature table: if positive, a client
+      receives and sends the rows of its own features only, by the same select,
+      and has at most so many.
     seed: of the initial weights and everything random in the rounds.
 
   Returns:
@@ -98,15 +106,23 @@ def build_process(
   """
   specs = model.weight_specs()
   row_merge = row_merge or merge.AddRows()
-  aggregate = _Aggregate(model_aggregator, specs)
+  aggregate = _Aggregate(model_aggregator, specs, model.encoder.feature_table)
   initialize = _build_initialize(model, server, aggregate, specs, seed)
   state_type = initialize.type_signature.result.member
-  receive_rows = _build_receive_rows(
-    request, server.table_optimizer, state_type
+  encoder = features.WholeEncoder()
+  if model.encoder.feature_table:
+    encoder = features.EncoderByRows(
+      model, max_features, server.feature_optimizer, state_type
+    )
+  class_rows = exchange.RowExchange(
+    request,
+    server.table_optimizer,
+    row_merge,
+    state_type.weights.class_table,
+    state_type.server.table,
   )
-  merge_rows = row_merge.build(model.row_dim, request.selects)
   client_update = client_work_lib.build_client_update(
-    model, objective, local_training
+    model, objective, local_training, weighting
   )
 
   @tff.tensorflow.computation
@@ -117,19 +133,27 @@ def build_process(
     )
 
   @tff.tensorflow.computation
-  def train(encoder, encoder_state, rows, held, examples, seed):
+  def train(received, encoder_state, rows, held, examples, seed):
+    trainable, x = encoder.unpack(received, examples.x)
     weights = classifier.ModelWeights(
-      encoder, encoder_state, _as_tensor(rows, request.slots)
+      trainable, encoder_state, exchange.as_tensor(rows, request.slots)
     )
-    return client_update(
-      weights, held, examples.x, examples.y, seed, examples.client_id
+    update = client_update(
+      weights, held, x, examples.y, seed, examples.client_id
     )
+    return encoder.pack(received, update)
 
   @tff.tensorflow.computation
-  def server_step(state, weights, encoder_delta, merged, total_weight):
-    row_delta = row_merge.delta(merged, total_weight)
+  def server_step(state, weights, encoder_delta, sums, total_weight):
+    merged = sums[0]
     return server.next(
-      state, weights, encoder_delta, row_delta, merged, total_weight
+      state,
+      weights,
+      encoder_delta,
+      row_merge.delta(merged, total_weight),
+      merged,
+      total_weight,
+      encoder.server_update(sums[-1], total_weight),
     )
 
   @tff.federated_computation(
@@ -144,12 +168,13 @@ def build_process(
     held = tff.federated_map(
       request_classes, (examples.y, examples.client_id, seed)
     )
+    received = encoder.receive(state, examples, seed)
     update = tff.federated_map(
       train,
       (
-        tff.federated_broadcast(weights.encoder),
+        received,
         tff.federated_broadcast(weights.encoder_state),
-        receive_rows(state.server.table, weights.class_table, held),
+        class_rows.receive(state.server.table, weights.class_table, held),
         held,
         examples,
         seed,
@@ -162,7 +187,12 @@ def build_process(
         state.server,
         weights,
         merged.result,
-        merge_rows(held, update),
+        tff.federated_zip(
+          (
+            class_rows.merge(held, update.row_delta, update),
+            *encoder.merge(received, update),
+          )
+        ),
         tff.federated_sum(update.weight),
       ),
     )
@@ -177,7 +207,7 @@ def build_process(
       _measured,
       (
         tff.federated_sum(update.measured),
-        tff.federated_max(update.measured['rows']),
+        tff.federated_max(update.measured),
       ),
     )
     return tff.learning.templates.LearningProcessOutput(
@@ -195,11 +225,18 @@ def build_process(
 class _Aggregate:
   """Joins the encoder's deltas by any `tff.aggregators` factory."""
 
-  def __init__(self, factory, specs: classifier.ModelWeights):
+  def __init__(self, factory, specs: classifier.ModelWeights, but: str | None):
+    """Args: the factory, the weights' specs, and the one that goes by rows."""
     if factory is None:
       factory = tff.aggregators.MeanFactory(no_nan_division=True)
     value_type = tff.types.tensorflow_to_type(
-      classifier.merged(specs.encoder, specs.encoder_state)
+      collections.OrderedDict(
+        (name, spec)
+        for name, spec in classifier.merged(
+          specs.encoder, specs.encoder_state
+        ).items()
+        if name != but
+      )
     )
     self._weighted = isinstance(
       factory, tff.aggregators.WeightedAggregationFactory
@@ -225,7 +262,7 @@ def _build_initialize(model, server, aggregate, specs, seed: int):
     run_seed = tf.constant(pair, tf.int32)
     return (
       model.init(run_seed),
-      server.initialize(specs),
+      server.initialize(specs, model.encoder.feature_table),
       tf.constant(0, tf.int32),
       run_seed,
     )
@@ -246,36 +283,6 @@ def _build_initialize(model, server, aggregate, specs, seed: int):
     )
 
   return initialize
-
-
-def _build_receive_rows(request, optimizer, state_type):
-  """Returns (table_state, table)@SERVER, held@CLIENTS -> rows@CLIENTS."""
-  # What rows are read from: the table, with the optimizer's state if need be.
-  lazy = optimizer.reads_state
-  table_type = state_type.weights.class_table
-  source_type = (
-    tff.to_type((state_type.server.table, table_type)) if lazy else table_type
-  )
-  parts = lambda source: source if lazy else ((), source)
-
-  @tff.tensorflow.computation(source_type, np.int32)
-  def select_row(source, class_id):
-    return optimizer.read(*parts(source), class_id)
-
-  @tff.tensorflow.computation(source_type)
-  def read_all(source):
-    return optimizer.read_all(*parts(source))
-
-  def receive_rows(table_state, table, held):
-    source = tff.federated_zip((table_state, table)) if lazy else table
-    if request.selects:
-      max_key = tff.federated_value(request.num_classes, tff.SERVER)
-      return tff.federated_select(held.ids, max_key, source, select_row)
-    if lazy:
-      source = tff.federated_map(read_all, source)
-    return tff.federated_broadcast(source)
-
-  return receive_rows
 
 
 def _build_weights_access(optimizer, state_type):
@@ -299,13 +306,6 @@ def _build_weights_access(optimizer, state_type):
   return get_weights, set_weights
 
 
-def _as_tensor(rows, slots: int) -> tf.Tensor:
-  """Returns the rows [slots, row_dim] of a select (a sequence) or broadcast."""
-  if isinstance(rows, tf.data.Dataset):
-    rows = rows.batch(slots).get_single_element()
-  return tf.ensure_shape(rows, [slots, rows.shape[-1]])
-
-
 @tff.tensorflow.computation(tff.TensorType(np.int32, [2]), np.int32)
 def _round_seed(seed, round_number):
   return randomness.round_seed(seed, round_number)
@@ -327,16 +327,23 @@ def _measured(sums, largest):
     requested.
   examples, clients, clients_dropped: counts; a dropped client's update was not
     finite.
+  feature_rows, feature_rows_largest: as class_rows, of the feature table, where
+    the encoder has one.
   """
   over_examples = lambda name: tf.math.divide_no_nan(
     sums[name], sums['examples']
   )
-  return collections.OrderedDict(
+  over_clients = lambda name: tf.math.divide_no_nan(sums[name], sums['clients'])
+  measured = collections.OrderedDict(
     loss=over_examples('loss'),
     accuracy=over_examples('correct'),
-    class_rows=tf.math.divide_no_nan(sums['rows'], sums['clients']),
-    class_rows_largest=largest,
+    class_rows=over_clients('rows'),
+    class_rows_largest=largest['rows'],
     examples=sums['examples'],
     clients=sums['clients'],
     clients_dropped=sums['dropped'],
   )
+  if 'feature_rows' in sums:
+    measured['feature_rows'] = over_clients('feature_rows')
+    measured['feature_rows_largest'] = largest['feature_rows']
+  return measured

@@ -11,6 +11,7 @@ class Purpose(enum.IntEnum):
   NEGATIVES = 0
   ORDER = 1
   ENCODER = 2
+  FEATURES = 3
 
 
 def _fold(seed: tf.Tensor, data) -> tf.Tensor:

@@ -1,11 +1,12 @@
 """Question 4: what does the server do last?
 
 An optimizer step on the encoder and one on the class table, each on the
-pseudo-gradient (minus the mean delta), then any number of steps on the table
-alone (spreadout, SVM aggregation).
+pseudo-gradient (minus the mean delta), then any number of steps on the round's
+rows, and on the table, alone (spreadout, SVM aggregation).
 """
 
 import dataclasses
+from collections.abc import Callable
 from typing import Any
 from typing import NamedTuple
 from typing import Protocol
@@ -35,12 +36,39 @@ class TableStep(Protocol):
     """
 
 
+@dataclasses.dataclass(frozen=True)
+class OnAllRows:
+  """Row steps on all n rows, as a table step."""
+
+  steps: tuple[Callable[[tf.Tensor], tf.Tensor], ...]
+
+  def initialize(self, table_spec: tf.TensorSpec) -> tuple:
+    del table_spec
+    return ()
+
+  def next(self, state: tuple, table: tf.Tensor, merged: merge.RowSums):
+    del merged
+    for step in self.steps:
+      table = step(table)
+    return state, table
+
+
+class FeatureUpdate(NamedTuple):
+  """Mean deltas [U, feature_dim] of the rows `ids` of the weight `name`."""
+
+  name: str
+  ids: tf.Tensor
+  delta: tf.Tensor
+
+
 class ServerState(NamedTuple):
-  """Optimizer states: of the encoder, of the table, and of the table steps."""
+  """States of the optimizers: of the encoder, its feature table, the class
+  table; and of the table steps."""
 
   encoder: Any
   table: Any
   table_steps: tuple[Any, ...]
+  features: Any = ()
 
 
 @dataclasses.dataclass(frozen=True)
@@ -49,10 +77,13 @@ class Server:
 
   Attributes:
     encoder_optimizer: on the encoder's trainable weights.
+    feature_optimizer: on the encoder's feature table, if it has one.
     table_optimizer: on the class table. Default: momentum on all rows; where
       clients request few, `table_optimizers.RowMomentum` gives the same for the
       price of these. An optimizer of TFF is taken as `table_optimizers.Dense`.
-    table_steps: applied in order after the optimizer, to all rows.
+    row_steps: applied in order after the optimizer to the rows of the classes
+      that the round's clients held, float32 [U, row_dim] -> the same.
+    table_steps: applied in order after these, to all rows.
   """
 
   encoder_optimizer: tff.learning.optimizers.Optimizer = dataclasses.field(
@@ -61,6 +92,10 @@ class Server:
   table_optimizer: (
     table_optimizers.TableOptimizer | tff.learning.optimizers.Optimizer
   ) = dataclasses.field(default_factory=lambda: optimizers.build_sgd(1.0, 0.9))
+  feature_optimizer: table_optimizers.TableOptimizer = dataclasses.field(
+    default_factory=table_optimizers.RowMomentum
+  )
+  row_steps: tuple[Callable[[tf.Tensor], tf.Tensor], ...] = ()
   table_steps: tuple[TableStep, ...] = ()
 
   def __post_init__(self):
@@ -68,12 +103,22 @@ class Server:
       dense = table_optimizers.Dense(self.table_optimizer)
       object.__setattr__(self, 'table_optimizer', dense)
 
-  def initialize(self, specs: classifier.ModelWeights) -> ServerState:
-    """Returns the initial state for weights of these specs."""
+  def initialize(
+    self, specs: classifier.ModelWeights, feature_table: str | None = None
+  ) -> ServerState:
+    """Returns the initial state for weights of these specs.
+
+    Args:
+      specs: of all weights.
+      feature_table: the encoder weight that goes by rows, if any.
+    """
     return ServerState(
-      self.encoder_optimizer.initialize(specs.encoder),
+      self.encoder_optimizer.initialize(_without(specs.encoder, feature_table)),
       self.table_optimizer.initialize(specs.class_table),
       tuple(s.initialize(specs.class_table) for s in self.table_steps),
+      self.feature_optimizer.initialize(specs.encoder[feature_table])
+      if feature_table
+      else (),
     )
 
   def next(
@@ -84,29 +129,47 @@ class Server:
     row_delta: tf.Tensor,
     merged: merge.RowSums,
     total_weight: tf.Tensor,
+    features: FeatureUpdate | None = None,
   ) -> tuple[ServerState, classifier.ModelWeights]:
     """Returns the state and weights after the round.
 
     Args:
       state: as returned before.
       weights: the weights that the round began with.
-      encoder_delta: mean delta of all encoder weights, by name.
+      encoder_delta: mean delta of all encoder weights, by name, but of its
+        feature table if that goes by rows.
       row_delta: float32 [U, row_dim], mean deltas of the rows `merged.ids`.
       merged: the clients' rows as merged, for the table steps.
       total_weight: float32 scalar, the cohort's weight. Where it is zero no
         client was left, and everything stays as it was.
+      features: mean deltas of the feature table's rows, if it goes by rows.
     """
     counts = total_weight > 0
+    name = features.name if features else None
+    others = weights._replace(encoder=_without(weights.encoder, name))
     encoder_state, encoder, averaged = tf.cond(
       counts,
-      lambda: self._encoder_step(state.encoder, weights, encoder_delta),
-      lambda: (state.encoder, weights.encoder, weights.encoder_state),
+      lambda: self._encoder_step(state.encoder, others, encoder_delta),
+      lambda: (state.encoder, others.encoder, weights.encoder_state),
     )
     # Not within a condition: see `table_optimizers`.
+    feature_state = state.features
+    if features:
+      feature_state, encoder[name] = self.feature_optimizer.next(
+        feature_state,
+        weights.encoder[name],
+        features.ids,
+        -features.delta,
+        counts,
+      )
+      encoder = type(encoder)((n, encoder[n]) for n in weights.encoder)
     table_state, table = self.table_optimizer.next(
       state.table, weights.class_table, merged.ids, -row_delta, counts
     )
-    new_state = ServerState(encoder_state, table_state, state.table_steps)
+    table = self._row_steps(table, merged.ids, counts)
+    new_state = ServerState(
+      encoder_state, table_state, state.table_steps, feature_state
+    )
     if self.table_steps:
       new_state, table = tf.cond(
         counts,
@@ -128,10 +191,29 @@ class Server:
     )
     return optimizer_state, encoder, averaged
 
+  def _row_steps(self, table, class_ids, counts):
+    if not self.row_steps:
+      return table
+    # The optimizer has brought these rows up to date.
+    class_ids = class_ids[: tf.where(counts, tf.size(class_ids), 0)]
+    rows = tf.gather(table, class_ids)
+    for step in self.row_steps:
+      rows = step(rows)
+    # Not within a condition: see `table_optimizers`.
+    return tf.tensor_scatter_nd_update(table, class_ids[:, None], rows)
+
   def _table_steps(self, state: ServerState, table, merged):
     table_state, table = self.table_optimizer.settle(state.table, table)
     step_states = []
     for step, old in zip(self.table_steps, state.table_steps, strict=True):
       new, table = step.next(old, table, merged)
       step_states.append(new)
-    return ServerState(state.encoder, table_state, tuple(step_states)), table
+    new_state = state._replace(
+      table=table_state, table_steps=tuple(step_states)
+    )
+    return new_state, table
+
+
+def _without(weights, name: str | None):
+  """Returns the weights, by name, but for one."""
+  return type(weights)((n, weights[n]) for n in weights if n != name)

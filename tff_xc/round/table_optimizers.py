@@ -15,8 +15,6 @@ from typing import Protocol
 import tensorflow as tf
 import tensorflow_federated as tff
 
-from tff_xc.round import optimizers
-
 
 class TableOptimizer(Protocol):
   """An optimizer of the class table, which may leave rows behind.
@@ -206,37 +204,44 @@ class RowMomentum:
 
 
 @dataclasses.dataclass(frozen=True)
-class RowAdam(_UpToDate):
-  """Adam on the requested rows alone.
+class RequestedRows(_UpToDate):
+  """An optimizer that steps on the requested rows alone.
 
-  Where every row is requested in every step, it is `TorchAdam`. It differs from
-  `TorchAdam` with zero gradients in the other rows: there the moments of a row
-  that is not requested decay and the row moves by them; here both stay as they
-  are until it is requested again. The bias correction takes the number of all
-  steps, not of those that requested the row. TensorFlow Addons' LazyAdam and
-  PyTorch's SparseAdam do the same, but add epsilon before the bias correction.
+  Where every row is requested in every step, and with Adagrad always, it is the
+  optimizer itself. Adam differs with zero gradients in the other rows: there
+  the moments of a row that is not requested decay and the row moves by them;
+  here both stay as they are until it is requested again. The bias correction
+  takes the number of all steps, not of those that requested the row. TensorFlow
+  Addons' LazyAdam and PyTorch's SparseAdam do the same, but add epsilon before
+  the bias correction.
 
-  The state is that of `TorchAdam`.
+  The state is that of the optimizer on the table.
 
   Attributes:
-    adam: the step on a row.
+    optimizer: the step on a row, coordinate by coordinate; its state has, by
+      name, scalars and tensors of the table's shape.
   """
 
-  adam: optimizers.TorchAdam
+  optimizer: tff.learning.optimizers.Optimizer
 
   def initialize(self, table_spec):
-    return self.adam.initialize(table_spec)
+    return self.optimizer.initialize(table_spec)
 
   def next(self, state, table, class_ids, gradients, counts):
     ids, gradients = _where_it_counts(class_ids, gradients, counts)
+    of_table = lambda value: tf.convert_to_tensor(value).shape.rank > 0
     of_rows = collections.OrderedDict(
-      (name, value if name == 'step' else tf.gather(value, ids))
+      (name, tf.gather(value, ids) if of_table(value) else value)
       for name, value in state.items()
     )
-    new, rows = self.adam.next(of_rows, tf.gather(table, ids), gradients)
-    step = state['step'] + tf.cast(counts, tf.int32)
+    new, rows = self.optimizer.next(of_rows, tf.gather(table, ids), gradients)
     new_state = collections.OrderedDict(
-      (name, step if name == 'step' else _put(value, ids, new[name]))
+      (
+        name,
+        _put(value, ids, new[name])
+        if of_table(value)
+        else tf.where(counts, new[name], value),
+      )
       for name, value in state.items()
     )
     return new_state, _put(table, ids, rows)

@@ -1,0 +1,72 @@
+"""CIFAR-10 and CIFAR-100 with residual networks: FedAwS, Table 1.
+
+One class a client by default, so that a client sees nothing but positive
+labels; or any partition given.
+"""
+
+import functools
+
+from tasks import task
+
+# One minibatch a client and round: together the clients' gradients are that of
+# one minibatch of all classes. Adam on the server, because SGD stays longer
+# where all embeddings point the same way.
+_ADAM = {'server_optimizer': 'adam', 'server_learning_rate': 0.003}
+_DEFAULTS = {
+  'client_learning_rate': 0.1,
+  'batch_size': 50,
+  'local_steps': 1,
+  **_ADAM,
+  'spreadout_weight': 10.0,
+  'spreadout_learning_rate': 0.002,
+  'k': 10,
+}
+
+
+def _load(name, data_dir, options):
+  from datasets import cifar
+  from tff_xc import classifier
+  from tff_xc.encoders import resnet
+
+  dataset = cifar.load(
+    data_dir,
+    name,
+    partition=options['partition'],
+    clients_per_class=options['clients_per_class'],
+  )
+  model = classifier.EmbeddingClassifier(
+    encoder=resnet.build_resnet_encoder(
+      depth=options['depth'], embedding_dim=options['embedding_dim']
+    ),
+    head=classifier.CosineHead(options['logit_scale']),
+    num_classes=dataset.num_classes,
+  )
+  return task.Loaded(dataset, model)
+
+
+def _task(name: str, num_classes: int) -> task.Task:
+  return task.Task(
+    name=name,
+    summary=f'{num_classes} classes of images, one class a client; ResNet',
+    load=functools.partial(_load, name),
+    metrics=('top1', *task.COLLAPSE),
+    rounds=3000,
+    clients_per_round=num_classes,
+    eval_every=100,
+    defaults=_DEFAULTS,
+    by_algorithm={
+      'centralized': {'steps_per_round': 1, 'batch_size': 500, **_ADAM}
+    },
+    options=(
+      'embedding_dim',
+      'logit_scale',
+      'depth',
+      'partition',
+      'clients_per_class',
+    ),
+    data=f'{name}: the official binary or Python batches, or their archive,'
+    " or TFDS's folder",
+  )
+
+
+TASKS = (_task('cifar10', 10), _task('cifar100', 100))

@@ -1,0 +1,42 @@
+"""A tiny classifier of sparse examples, and clients, for tests of the round."""
+
+import numpy as np
+
+from datasets import sparse
+from tff_xc import classifier
+from tff_xc.encoders import bag
+from tff_xc.round import process
+
+NUM_FEATURES, DIM = 9, 4
+
+
+def model(num_classes: int = 12) -> classifier.EmbeddingClassifier:
+  encoder = bag.build_bag_encoder(
+    num_features=NUM_FEATURES,
+    feature_dim=6,
+    hidden_dims=(5, 5),
+    embedding_dim=DIM,
+  )
+  return classifier.EmbeddingClassifier(
+    encoder, classifier.CosineHead(4.0), num_classes
+  )
+
+
+def features(feature_lists, seed: int = 0) -> sparse.SparseFeatures:
+  """One example for each list of feature ids, with random positive values."""
+  ids = np.concatenate([np.zeros(0), *feature_lists]).astype(np.int32)
+  splits = np.cumsum([0, *map(len, feature_lists)]).astype(np.int32)
+  values = np.random.default_rng(seed).uniform(0.5, 2.0, len(ids))
+  return sparse.SparseFeatures(splits, ids, values.astype(np.float32))
+
+
+def cohort(clients, seed: int = 0) -> list[process.ClientExamples]:
+  """One client for each dictionary from a label to lists of feature ids."""
+  values = []
+  for index, examples in enumerate(clients):
+    labels = [y for y, lists in examples for _ in lists]
+    x = features([f for _, lists in examples for f in lists], seed + index)
+    values.append(
+      process.ClientExamples(x, np.asarray(labels, np.int32), np.int64(index))
+    )
+  return values

@@ -1,0 +1,179 @@
+"""FedAwS, federated averaging with spreadout, and what it is compared with.
+
+Yu, Rawat, Menon, Kumar: "Federated Learning with Only Positive Labels", ICML
+2020, arXiv:2004.10342.
+
+A client holds examples of one class (or of few) and sees the rows of its own
+classes only. It pulls embeddings and rows together (eq. 23); nothing on it
+pushes classes apart. The server does: it averages the encoder, puts the
+clients' rows into the table, takes a spreadout step on the rows of the round's
+classes (eq. 7 or 8) and brings them back to unit norm (Algorithm 1).
+
+  FedAwS            positive hinge, spreadout
+  Baseline-1        positive hinge, no spreadout: all classes collapse
+  Baseline-2        positive hinge, the table stays as it was drawn
+  FedAwS (FedSS)    PosOnly softmax, server momentum, spreadout on all n rows:
+                    what the FedSS paper compares with under this name
+  softmax oracle    'centralized' of `tff_xc.algorithms.fedss`
+
+Several classes a client and several clients a class are fine: a client sends
+all its rows, and a class's row is the mean of those sent, by examples.
+
+Not said in the paper, and chosen here: the classes of eq. (8) are those of the
+round's participants ('spreadout_classes'); which distance eq. (8) means
+('distance', see `tff_xc.round.spreadout`); the learning rate of the spreadout
+step ('spreadout_learning_rate').
+
+All builders share these arguments:
+  model: the embedding classifier, with a cosine head; the loss ignores its
+    scale.
+  max_positives: the largest number of classes that any client holds.
+  local_training: the clients' SGD.
+  server: gives the encoder's optimizer. Default: SGD of rate 1, the mean.
+  model_aggregator: joins the encoder's deltas, any `tff.aggregators` factory.
+  max_features: as in `tff_xc.algorithms.fedss`.
+  client_weighting: 'uniform' (the paper's) or 'examples' (its footnote's).
+  seed: of everything random.
+and return a `tff.learning.templates.LearningProcess` (see
+`tff_xc.round.process.build_process`).
+"""
+
+import dataclasses
+
+import tensorflow_federated as tff
+
+from tff_xc import classifier
+from tff_xc.algorithms import fedss
+from tff_xc.round import client_work
+from tff_xc.round import merge
+from tff_xc.round import objective
+from tff_xc.round import optimizers
+from tff_xc.round import process
+from tff_xc.round import request
+from tff_xc.round import server as server_lib
+from tff_xc.round import spreadout as spreadout_lib
+from tff_xc.round import table_optimizers
+
+
+def _build(
+  row_steps: tuple = (),
+  table_steps: tuple = (),
+  *,
+  model: classifier.EmbeddingClassifier,
+  max_positives: int,
+  hinge_margin: float = 0.9,
+  fixed_rows: bool = False,
+  local_training: client_work.LocalTraining | None = None,
+  server: server_lib.Server | None = None,
+  model_aggregator: tff.aggregators.AggregationFactory | None = None,
+  client_weighting: str = 'uniform',
+  max_features: int = 0,
+  seed: int = 0,
+) -> tff.learning.templates.LearningProcess:
+  if not isinstance(model.head, classifier.CosineHead):
+    raise ValueError('FedAwS compares by cosine: give the model a CosineHead')
+  server = server or server_lib.Server(optimizers.build_sgd())
+  return process.build_process(
+    model=dataclasses.replace(
+      model, head=dataclasses.replace(model.head, unit_rows=True)
+    ),
+    request=request.OwnAndSampled(model.num_classes, max_positives),
+    objective=objective.PositiveHinge(hinge_margin, fixed_rows),
+    local_training=local_training or client_work.LocalTraining(),
+    server=dataclasses.replace(
+      server,
+      table_optimizer=table_optimizers.RowMomentum(),
+      row_steps=row_steps,
+      table_steps=table_steps,
+    ),
+    row_merge=merge.ReplaceRows(),
+    model_aggregator=model_aggregator,
+    weighting=client_weighting,
+    max_features=max_features,
+    seed=seed,
+  )
+
+
+def build_fedaws(
+  *,
+  spreadout_weight: float = 10.0,
+  spreadout_learning_rate: float = 0.0,
+  k: int = 10,
+  distance: str = 'sq_euclidean',
+  spreadout_margin: float = 0.0,
+  spreadout_classes: str = 'round',
+  local_training: client_work.LocalTraining | None = None,
+  **shared,
+) -> tff.learning.templates.LearningProcess:
+  """Builds FedAwS (Algorithm 1).
+
+  With a spreadout weight of 0 it is Baseline-1.
+
+  Args:
+    spreadout_weight: lambda.
+    spreadout_learning_rate: eta of line 14; 0 takes that of the clients.
+    k: neighbours of a class in eq. (8); 0: all other classes.
+    distance: 'sq_euclidean' or 'cosine'.
+    spreadout_margin: nu; if positive, eq. (7) takes the place of eq. (8).
+    spreadout_classes: 'round', the classes that the round's clients hold, or
+      'all', all n in every round.
+    local_training: the clients' SGD.
+    **shared: see the module.
+  """
+  local_training = local_training or client_work.LocalTraining()
+  rate = spreadout_learning_rate or local_training.learning_rate
+  spread = spreadout_lib.Spreadout(
+    spreadout_weight * rate, k, distance, spreadout_margin
+  )
+  steps = {
+    'round': {'row_steps': (spread, classifier.unit_norm)},
+    'all': {
+      'table_steps': (server_lib.OnAllRows((spread, classifier.unit_norm)),)
+    },
+  }
+  return _build(
+    **steps[spreadout_classes], local_training=local_training, **shared
+  )
+
+
+def build_baseline1(**shared) -> tff.learning.templates.LearningProcess:
+  """Builds Baseline-1: no spreadout, rows are brought to unit norm."""
+  return _build(row_steps=(classifier.unit_norm,), **shared)
+
+
+def build_baseline2(**shared) -> tff.learning.templates.LearningProcess:
+  """Builds Baseline-2: random unit rows that nothing moves."""
+  return _build(fixed_rows=True, **shared)
+
+
+def build_fedaws_posonly(
+  *,
+  spreadout_weight: float = 0.1,
+  k: int = 10,
+  distance: str = 'sq_euclidean',
+  server: server_lib.Server | None = None,
+  **shared,
+) -> tff.learning.templates.LearningProcess:
+  """Builds FedAwS as the FedSS paper's tables have it.
+
+  Clients train PosOnly and the server takes its momentum step; then one
+  spreadout step on all n rows, of size lambda (the learning rate is within),
+  through the rows' normalisation, because the logits are cosines.
+
+  Args:
+    spreadout_weight: lambda, to be searched for; the paper says no more.
+    k: neighbours of a class in eq. (8); 0: all other classes.
+    distance: 'sq_euclidean' or 'cosine'.
+    server: the optimizers of encoder and table. Default: rate 1, momentum 0.9.
+    **shared: as `fedss.build_posonly`.
+  """
+  spread = spreadout_lib.Spreadout(spreadout_weight, k, distance, tangent=True)
+  server = server or server_lib.Server(
+    table_optimizer=table_optimizers.RowMomentum(1.0, 0.9)
+  )
+  return fedss.build_posonly(
+    server=dataclasses.replace(
+      server, table_steps=(server_lib.OnAllRows((spread,)),)
+    ),
+    **shared,
+  )

@@ -1,0 +1,95 @@
+"""A bag of weighted features: FedAwS's encoder for sparse text.
+
+The weighted mean of the features' rows in a table, two hidden layers with ReLU,
+a linear layer, and unit norm (FedAwS, section 5: 512, 1024, 1024, 512). The
+mean is that of `tf.nn.safe_embedding_lookup_sparse`: features without a
+positive value do not count, and an example without features has a mean of zero.
+"""
+
+import collections
+import itertools
+
+import tensorflow as tf
+
+from datasets import sparse
+from tff_xc import classifier
+from tff_xc.encoders import encoder as encoder_lib
+from tff_xc.encoders import initializers
+
+FEATURES = 'features'
+
+
+def build_bag_encoder(
+  *,
+  num_features: int,
+  feature_dim: int = 512,
+  hidden_dims: tuple[int, ...] = (1024, 1024),
+  embedding_dim: int = 512,
+) -> encoder_lib.Encoder:
+  """Returns the encoder; examples are `sparse.SparseFeatures`.
+
+  Its weights are 'features', the table with one row a feature, and
+  'dense0/kernel', 'dense0/bias' and so on.
+
+  Args:
+    num_features: rows of the table.
+    feature_dim: their length.
+    hidden_dims: widths of the hidden layers.
+    embedding_dim: d.
+  """
+  widths = (feature_dim, *hidden_dims, embedding_dim)
+  layers = list(itertools.pairwise(widths))
+
+  def init(seed):
+    weights = collections.OrderedDict()
+    weights[FEATURES] = tf.random.stateless_normal(
+      [num_features, feature_dim],
+      initializers.fold(seed, 0),
+      stddev=feature_dim**-0.5,
+    )
+    for i, shape in enumerate(layers):
+      weights[f'dense{i}/kernel'] = initializers.he_normal(
+        initializers.fold(seed, i + 1), list(shape)
+      )
+      weights[f'dense{i}/bias'] = tf.zeros(shape[1:])
+    return weights
+
+  def apply(trainable, non_trainable, x, training, seed):
+    del training, seed  # Nothing here is random or differs in training.
+    h = weighted_mean(trainable[FEATURES], x)
+    for i in range(len(layers)):
+      h = h @ trainable[f'dense{i}/kernel'] + trainable[f'dense{i}/bias']
+      h = tf.nn.relu(h) if i + 1 < len(layers) else h
+    return classifier.unit_norm(h), non_trainable
+
+  return encoder_lib.Encoder(
+    example_spec=encoder_lib.SparseSpec(num_features),
+    embedding_dim=embedding_dim,
+    init=init,
+    apply=apply,
+    feature_table=FEATURES,
+  )
+
+
+def weighted_mean(table: tf.Tensor, x: sparse.SparseFeatures) -> tf.Tensor:
+  """Returns the means of the examples' rows, weighted by their values.
+
+  Args:
+    table: float32 [F, feature_dim].
+    x: b examples whose ids are rows of `table`.
+
+  Returns:
+    float32 [b, feature_dim].
+  """
+  size = tf.size(x.row_splits) - 1
+  example = tf.ragged.row_splits_to_segment_ids(x.row_splits, out_type=tf.int32)
+  values = tf.nn.relu(x.values)
+  sums = tf.math.unsorted_segment_sum(values, example, size)
+  places = tf.stack([example, x.ids], axis=1)
+  # The product's gradient is one, too: no row a feature of an example is held.
+  weights = tf.SparseTensor(
+    tf.cast(places, tf.int64),
+    tf.math.divide_no_nan(values, tf.gather(sums, example)),
+    tf.stack([tf.cast(size, tf.int64), tf.shape(table, tf.int64)[0]]),
+  )
+  return tf.sparse.sparse_dense_matmul(weights, table)

@@ -1,0 +1,168 @@
+"""How the encoder travels: whole, or with a feature table that goes by rows.
+
+An encoder of sparse examples has a table with a row for each of very many
+features, of which a client's examples use few. Like the class table it is
+received by rows, all of them or those that the client's examples use, and
+stepped on by an optimizer of its own (FedAwS: SGD for this table, Adagrad for
+the other weights).
+"""
+
+import collections
+from typing import NamedTuple
+
+import tensorflow as tf
+import tensorflow_federated as tff
+
+from tff_xc import classifier
+from tff_xc.encoders import encoder as encoder_lib
+from tff_xc.round import client_work
+from tff_xc.round import exchange
+from tff_xc.round import merge
+from tff_xc.round import randomness
+from tff_xc.round import request as request_lib
+from tff_xc.round import server as server_lib
+
+
+class WholeEncoder:
+  """Every client receives all of the encoder."""
+
+  table_name = None
+
+  def receive(self, state, examples, seed):
+    """Returns what clients receive, @CLIENTS; within a federated computation.
+
+    Args:
+      state: the server's `RoundState`.
+      examples: `ClientExamples`@CLIENTS.
+      seed: the round's, @CLIENTS.
+    """
+    del examples, seed
+    return tff.federated_broadcast(state.weights.encoder)
+
+  def unpack(self, received, x):
+    """Returns a client's (encoder weights, examples as its rows want them)."""
+    return received, x
+
+  def pack(self, received, update: client_work.ClientUpdate):
+    """Returns the update as it is sent, given what was received."""
+    del received
+    return update
+
+  def merge(self, received, update) -> tuple:
+    """Returns sums of rows@SERVER beside those of the class rows."""
+    del received, update
+    return ()
+
+  def others(self, weights):
+    """Returns those of the weights, by name, that travel whole."""
+    return weights
+
+  def server_update(self, sums, total_weight):
+    """Returns the server's `FeatureUpdate` from `merge`'s sums, or None."""
+    del sums, total_weight
+
+
+class Received(NamedTuple):
+  """An encoder whose feature table goes by rows, at a client.
+
+  Attributes:
+    others: the other weights, by name.
+    rows: rows of the table, a sequence where they are selected.
+    held: which rows.
+  """
+
+  others: encoder_lib.Weights
+  rows: tf.Tensor
+  held: request_lib.HeldClasses
+
+
+class EncoderByRows(WholeEncoder):
+  """Clients receive and send rows of the feature table."""
+
+  def __init__(
+    self,
+    model: classifier.EmbeddingClassifier,
+    max_features: int,
+    optimizer,
+    state_type: tff.StructType,
+  ):
+    """Describes the exchange.
+
+    Args:
+      model: with an encoder that has a feature table.
+      max_features: the largest number of distinct features of any client, which
+        receives the rows of its own ones; 0: everybody receives all rows.
+      optimizer: of the table, a `table_optimizers.TableOptimizer`.
+      state_type: the server's type, of a `RoundState`.
+    """
+    self.table_name = model.encoder.feature_table
+    self._names = list(model.weight_specs().encoder)
+    number = model.encoder.example_spec.num_features
+    self._request = (
+      request_lib.OwnAndSampled(number, max_features)
+      if max_features
+      else request_lib.AllClasses(number)
+    )
+    self._merge = merge.AddRows()
+    self._exchange = exchange.RowExchange(
+      self._request,
+      optimizer,
+      self._merge,
+      getattr(state_type.weights.encoder, self.table_name),
+      state_type.server.features,
+    )
+
+  def receive(self, state, examples, seed):
+    @tff.tensorflow.computation
+    def request_features(x, client_id, seed):
+      purpose = randomness.Purpose.FEATURES
+      return self._request.held_classes(
+        x.ids, randomness.client_seed(seed, client_id, purpose)
+      )
+
+    weights = state.weights.encoder
+    held = tff.federated_map(
+      request_features, (examples.x, examples.client_id, seed)
+    )
+    rows = self._exchange.receive(
+      state.server.features, getattr(weights, self.table_name), held
+    )
+    others = collections.OrderedDict(
+      (n, getattr(weights, n)) for n in self._names if n != self.table_name
+    )
+    others = tff.federated_broadcast(tff.federated_zip(others))
+    return tff.federated_zip(Received(others, rows, held))
+
+  def unpack(self, received, x):
+    rows = exchange.as_tensor(received.rows, self._request.slots)
+    weights = collections.OrderedDict(
+      (n, rows if n == self.table_name else received.others[n])
+      for n in self._names
+    )
+    if self._request.selects:
+      x = x._replace(ids=request_lib.positions(received.held, x.ids))
+    return weights, x
+
+  def pack(self, received, update):
+    # No example refers to a padded row: its delta is zero.
+    used = tf.cast(received.held.mask, tf.float32)
+    return update._replace(
+      encoder_delta=self.others(update.encoder_delta),
+      feature_delta=update.encoder_delta[self.table_name],
+      measured=collections.OrderedDict(
+        **update.measured, feature_rows=tf.reduce_sum(used)
+      ),
+    )
+
+  def merge(self, received, update):
+    sums = self._exchange.merge(received.held, update.feature_delta, update)
+    return (sums,)
+
+  def others(self, weights):
+    return collections.OrderedDict(
+      (name, weights[name]) for name in weights if name != self.table_name
+    )
+
+  def server_update(self, sums, total_weight):
+    delta = self._merge.delta(sums, total_weight)
+    return server_lib.FeatureUpdate(self.table_name, sums.ids, delta)
