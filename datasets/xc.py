@@ -1,0 +1,159 @@
+"""Sets of the Extreme Classification Repository as federated data.
+
+Training examples keep one of their labels, drawn uniformly once, and those
+without a label are left out; clients are classes (`sparse_clients`). The test
+keeps whole label sets. That is how FedAwS (Yu et al., ICML 2020) and FedSS use
+these sets. A class that no example drew has no client.
+
+Files: see `xc_text` for their form and `xc_sets.find` for where they lie. They
+are parsed once and then mapped from a cache beside them (`xc_cache`).
+"""
+
+import functools
+import os
+import pathlib
+
+import numpy as np
+
+from datasets import client_data
+from datasets import errors
+from datasets import sparse
+from datasets import sparse_clients
+from datasets import xc_cache
+from datasets import xc_sets
+from datasets import xc_text
+
+# Streams of numpy generators: [label_seed, stream].
+_LABELS, _GROUPS = range(2)
+
+
+def load(
+  name: str,
+  data_dir: str | os.PathLike,
+  *,
+  label_seed: int = 0,
+  classes_per_client: int = 1,
+  clients_per_class: int = 1,
+  counts: xc_sets.Counts | None = None,
+) -> client_data.FederatedDataset:
+  """Loads a set: the training examples now, the test when it is asked for.
+
+  Args:
+    name: one of `xc_sets.SETS`.
+    data_dir: where the files lie, see `xc_sets.find`.
+    label_seed: of the label that a training example keeps, and of the classes
+      that a client holds; not the seed of a run.
+    classes_per_client: random classes of each client.
+    clients_per_class: clients that share each class.
+    counts: the counts to insist on; None: those of the set.
+
+  Returns:
+    The data set; x is `sparse.SparseFeatures`, and y of the test
+    `sparse.LabelSets`, empty where a test example has no label. Propensities
+    count all labels and all training examples, those without labels too.
+
+  Raises:
+    errors.InputError: files that are missing, damaged, or of other counts; an
+      argument out of its range.
+  """
+  files = xc_sets.find(name, data_dir)
+  known = xc_sets.SETS[name]
+  counts = counts or known.counts
+  _check_counts(files, counts)
+  features, label_sets = _read(files.train)
+  labels = sample_labels(label_sets, label_seed)
+  grouping = sparse_clients.group(
+    labels,
+    counts.labels,
+    classes_per_client=classes_per_client,
+    clients_per_class=clients_per_class,
+    seed=[label_seed, _GROUPS],
+  )
+
+  @functools.cache
+  def test() -> client_data.Examples:
+    return client_data.Examples(*_read(files.test))
+
+  return client_data.FederatedDataset(
+    name=name,
+    num_classes=counts.labels,
+    train=Points(features, labels, grouping),
+    test=test,
+    propensity=sparse.Propensity(
+      np.bincount(label_sets.ids, minlength=counts.labels),
+      counts.train,
+      known.a,
+      known.b,
+    ),
+  )
+
+
+class Points(sparse_clients.SparseClientData):
+  """The training examples, which lie in memory (or a cache) once."""
+
+  def __init__(
+    self,
+    features: sparse.SparseFeatures,
+    labels: np.ndarray,
+    grouping: sparse_clients.Grouping,
+  ):
+    self._features = features
+    super().__init__(grouping, labels)
+
+  def examples(self, client_id: str) -> client_data.Examples:
+    numbers = self.numbers(client_id)
+    return client_data.Examples(
+      sparse.take(self._features, numbers), self.labels(client_id)
+    )
+
+
+def sample_labels(label_sets: sparse.LabelSets, seed: int) -> np.ndarray:
+  """Draws one of each example's labels uniformly.
+
+  Returns:
+    int32 [N]; -1 for an example without labels.
+  """
+  sizes = np.diff(label_sets.row_splits)
+  random = np.random.default_rng([seed, _LABELS])
+  chosen = random.integers(0, np.maximum(sizes, 1))
+  labels = np.full(len(sizes), -1, np.int32)
+  some = np.flatnonzero(sizes)
+  places = label_sets.row_splits[some] + chosen[some]
+  labels[some] = label_sets.ids[places]
+  return labels
+
+
+def _check_counts(files: xc_sets.Files, expected: xc_sets.Counts) -> None:
+  """Compares the headers, before anything is parsed."""
+  for part in ('train', 'test'):
+    wanted = xc_text.Header(
+      getattr(expected, part), expected.features, expected.labels
+    )
+    paths = getattr(files, part)
+    for path, form in _forms(paths):
+      header = xc_text.read_header(path, form)
+      for what, found, want in zip(
+        ('examples', 'features', 'labels'), header, wanted, strict=True
+      ):
+        absent = {'features': 'labels', 'labels': 'features'}.get(form)
+        if found != want and what != absent:
+          raise errors.InputError(
+            f'{path}, line 1: found {found:,} {what}, expected {want:,}; this '
+            'is another version of the set, get the one of these counts'
+          )
+
+
+def _forms(paths: tuple[pathlib.Path, ...]):
+  """The form of each file of a part."""
+  return zip(
+    paths,
+    xc_text.FORMS[:1] if len(paths) == 1 else xc_text.FORMS[1:],
+    strict=True,
+  )
+
+
+def _read(
+  paths: tuple[pathlib.Path, ...],
+) -> tuple[sparse.SparseFeatures, sparse.LabelSets]:
+  tables = [xc_cache.read(path, form) for path, form in _forms(paths)]
+  return tables[0].features, tables[-1].labels

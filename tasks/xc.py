@@ -1,0 +1,152 @@
+"""Extreme multi-label classification with one class a client: FedAwS, Table 3.
+
+The sets of the Extreme Classification Repository, and procedural text of any
+size. A training example keeps one of its labels; tests keep all.
+"""
+
+import functools
+
+from tasks import task
+
+_METRICS = (
+  *(f'p@{k}' for k in (1, 3, 5)),
+  *(f'ndcg@{k}' for k in (3, 5)),
+  *(f'psp@{k}' for k in (1, 3, 5)),
+  *task.COLLAPSE,
+)
+_ENCODER = ('embedding_dim', 'logit_scale', 'feature_dim', 'hidden_dim')
+_CLIENTS = ('classes_per_client', 'clients_per_class')
+_FEATURES = ('select_features', 'feature_learning_rate')
+# The encoder of the paper, and a smaller one for sets of some thousand points.
+_PAPER = {'classes_per_client': 1, 'embedding_dim': 512}
+_SMALL = {
+  'classes_per_client': 1,
+  'embedding_dim': 128,
+  'feature_dim': 128,
+  'hidden_dim': 256,
+}
+
+# One minibatch a client and a rate of 1: what the server averages is gradients,
+# and Adagrad on the server is Adagrad on the loss (FedAwS, section 5).
+_ADAGRAD = {
+  'client_learning_rate': 1.0,
+  'batch_size': 32,
+  'server_optimizer': 'adagrad',
+  'server_learning_rate': 0.03,
+  'server_initial_accumulator': 1e-6,
+}
+_DEFAULTS = {
+  **_ADAGRAD,
+  'local_steps': 1,
+  'spreadout_weight': 10.0,
+  'spreadout_learning_rate': 0.002,
+  'k': 10,
+}
+_ORACLE = {'centralized': {**_ADAGRAD, 'batch_size': 128, 'steps_per_round': 1}}
+
+
+def _with_bag_encoder(dataset, num_features: int, options) -> task.Loaded:
+  from tff_xc import classifier
+  from tff_xc.encoders import bag
+
+  model = classifier.EmbeddingClassifier(
+    encoder=bag.build_bag_encoder(
+      num_features=num_features,
+      feature_dim=options['feature_dim'],
+      hidden_dims=(options['hidden_dim'],) * 2,
+      embedding_dim=options['embedding_dim'],
+    ),
+    head=classifier.CosineHead(options['logit_scale']),
+    num_classes=dataset.num_classes,
+  )
+  return task.Loaded(dataset, model)
+
+
+def _load(name, data_dir, options):
+  from datasets import xc
+  from datasets import xc_sets
+
+  clients = {option: options[option] for option in _CLIENTS}
+  dataset = xc.load(name, data_dir, **clients)
+  return _with_bag_encoder(dataset, xc_sets.SETS[name].counts.features, options)
+
+
+def _load_words(data_dir, options):
+  del data_dir  # Drawn, not read.
+  from datasets import sparse_words
+
+  shape = {n: options[n] for n in (*_CLIENTS, 'num_classes', 'num_features')}
+  dataset = sparse_words.load(**shape, seed=options['data_seed'])
+  return _with_bag_encoder(dataset, options['num_features'], options)
+
+
+def _task(name, summary, k=10, sizes=_PAPER, **schedule) -> task.Task:
+  return task.Task(
+    name=name,
+    summary=summary,
+    load=functools.partial(_load, name),
+    metrics=_METRICS,
+    defaults={**_DEFAULTS, 'k': k},
+    by_algorithm=_ORACLE,
+    options=(*_ENCODER, *_CLIENTS, *_FEATURES),
+    option_defaults=sizes,
+    data=f"{name}: the repository's train and test files, in a folder of this"
+    ' name or in xc',
+    **{
+      'rounds': 5000,
+      'clients_per_round': 4096,
+      'eval_every': 100,
+      **schedule,
+    },
+  )
+
+
+TASKS = (
+  _task(
+    'delicious',
+    'bookmarks: 983 labels, 500 features, 12,920 points',
+    sizes=_SMALL,
+    rounds=1000,
+    clients_per_round=256,
+  ),
+  _task(
+    'bibtex',
+    'publications: 159 labels, 1,836 features, 4,880 points',
+    sizes=_SMALL,
+    rounds=1000,
+    clients_per_round=128,
+  ),
+  _task(
+    'eurlex-4k',
+    'laws: 3,993 labels, 5,000 features',
+    clients_per_round=1024,
+  ),
+  _task('wiki10-31k', 'Wikipedia tags: 30,938 labels, 101,938 features'),
+  _task(
+    'amazoncat-13k', 'product categories: 13,330 labels, 203,882 features', 100
+  ),
+  _task('amazon-670k', 'related products: 670,091 labels, 135,909 features'),
+  _task('wikilshtc-325k', 'Wikipedia: 325,056 labels, 1,617,899 features'),
+  _task('lf-amazontitles-131k', 'product titles: 131,073 labels'),
+  _task('lf-wikiseealsotitles-320k', 'Wikipedia titles: 312,330 labels'),
+  task.Task(
+    name='sparse-words',
+    summary='procedural bags of words of any size, power-law labels',
+    load=_load_words,
+    metrics=_METRICS,
+    rounds=500,
+    clients_per_round=256,
+    eval_every=50,
+    defaults=_DEFAULTS,
+    by_algorithm=_ORACLE,
+    options=(
+      *_ENCODER,
+      *_CLIENTS,
+      *_FEATURES,
+      'num_classes',
+      'num_features',
+      'data_seed',
+    ),
+    option_defaults={**_SMALL, 'num_classes': 1000},
+  ),
+)
