@@ -18,7 +18,7 @@ _DEFAULTS = {
   'local_steps': 1,
   **_ADAM,
   'spreadout_weight': 10.0,
-  'spreadout_learning_rate': 0.002,
+  'spreadout_learning_rate': 0.005,
   'k': 10,
 }
 

@@ -6,10 +6,11 @@ from tasks import cifar
 from tasks import glyphs
 from tasks import omniglot
 from tasks import task
+from tasks import xc
 
 TASKS = {
   t.name: t
-  for module in (glyphs, omniglot, cifar, arrays)
+  for module in (glyphs, omniglot, cifar, xc, arrays)
   for t in module.TASKS
 }
 

@@ -19,7 +19,7 @@ OPTIONS: Mapping[str, hp.Hyperparameter] = {
       'logit_scale', 20.0, 'scale of the cosine logits (FedSS: 20)', above=0
     ),
     hp.Hyperparameter(
-      'num_classes', 200, 'n, classes of the glyphs task (10 to 10^7)', least=2
+      'num_classes', 200, 'n, classes of procedural data (10 to 10^7)', least=2
     ),
     hp.Hyperparameter(
       'num_clients', 100, 'clients of the glyphs task', least=1
@@ -27,7 +27,7 @@ OPTIONS: Mapping[str, hp.Hyperparameter] = {
     hp.Hyperparameter(
       'classes_per_client',
       10,
-      'classes of a client of the glyphs task',
+      'classes of a client, where they are dealt out by class',
       least=1,
     ),
     hp.Hyperparameter(
@@ -51,6 +51,12 @@ OPTIONS: Mapping[str, hp.Hyperparameter] = {
       'feature_dim', 512, "length of a sparse feature's row", least=1
     ),
     hp.Hyperparameter(
+      'num_features',
+      50_000,
+      'features of the sparse-words task',
+      least=16,
+    ),
+    hp.Hyperparameter(
       'hidden_dim', 1024, 'width of the two hidden layers', least=1
     ),
     hp.Hyperparameter(
@@ -67,7 +73,7 @@ OPTIONS: Mapping[str, hp.Hyperparameter] = {
     hp.Hyperparameter(
       'data_seed',
       0,
-      'of the data of the glyphs task; --seed does not change them',
+      'of procedural data; --seed does not change them',
       least=0,
     ),
   )
