@@ -85,6 +85,52 @@ def test_more_epochs_report_their_mean_loss():
   np.testing.assert_allclose(once, twice, rtol=1e-5)
 
 
+@pytest.mark.parametrize(
+  ('steps', 'sizes'),
+  [(1, [4]), (3, [4, 4, 2]), (5, [4, 4, 2, 4, 4])],
+)
+def test_a_number_of_steps_takes_the_place_of_epochs(steps, sizes):
+  recorder = _Recorder()
+  training = client_work.LocalTraining(0.1, 4, 7, steps)
+  train(recorder, training, list(range(10)))
+  np.testing.assert_array_equal(recorder.sizes, sizes)
+  assert len(set(recorder.targets.numpy()[:10])) == min(sum(sizes), 10)
+
+
+@pytest.mark.parametrize('steps', [1, 2, 5])
+def test_the_measured_loss_is_a_mean_over_what_the_steps_visit(steps):
+  one = lambda step: tf.constant(2.0) + 0.0 * tf.reduce_sum(step.logits)
+  update = train(one, client_work.LocalTraining(0.1, 2, steps=steps), [0, 1, 2])
+  np.testing.assert_allclose(update.measured['loss'], 2.0 * 3, rtol=1e-6)
+  assert update.weight == 3
+
+
+def test_clients_may_weigh_alike():
+  build = lambda labels: client_work.build_client_update(
+    tiny.model(),
+    objective.HeldSoftmax(12),
+    client_work.LocalTraining(steps=1),
+    'uniform',
+  )
+  for labels, weight in (([0, 1, 2], 1.0), ([], 0.0)):
+    client = tiny.cohort([labels])[0]
+    held = request.AllClasses(12).held_classes(tf.constant(client.y), SEED)
+    update = build(labels)(
+      tiny.model().init(SEED),
+      held,
+      tf.constant(client.x),
+      tf.constant(client.y),
+      SEED,
+      tf.constant(0, tf.int64),
+    )
+    assert update.weight == weight
+    assert update.measured['examples'] == len(labels)
+  with pytest.raises(ValueError, match='unknown weighting'):
+    client_work.build_client_update(
+      tiny.model(), None, client_work.LocalTraining(), 'by age'
+    )
+
+
 def test_an_update_that_is_not_finite_is_all_zero():
   diverges = lambda step: tf.reduce_sum(step.logits) * float('nan')
   update = train(diverges, client_work.LocalTraining(), [0, 1])

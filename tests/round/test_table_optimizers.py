@@ -3,6 +3,7 @@
 import numpy as np
 import pytest
 import tensorflow as tf
+import tensorflow_federated as tff
 
 from tests import graphs
 from tff_xc.round import optimizers
@@ -176,11 +177,23 @@ def test_row_adam_on_every_row_is_adam(amsgrad):
     np.testing.assert_allclose(left, right, rtol=1e-6, atol=1e-7)
 
 
+def test_adagrad_on_requested_rows_is_adagrad():
+  adagrad = tff.learning.optimizers.build_adagrad(0.1, 0.01)
+  of_rows = table_optimizers.RequestedRows(adagrad)
+  dense = table_optimizers.Dense(adagrad)
+  a, b = initial(of_rows), initial(dense)
+  for arguments in steps():
+    a, b = step(of_rows, *a, *arguments), step(dense, *b, *arguments)
+  for left, right in zip(tf.nest.flatten(a), tf.nest.flatten(b), strict=True):
+    np.testing.assert_allclose(left, right, rtol=1e-5, atol=1e-7)
+
+
 MANY = 100_000
 ON_ROWS = (
   table_optimizers.RowMomentum(1.0, 0.9),
   table_optimizers.RowMomentum(1.0, 0.0),
   table_optimizers.RequestedRows(optimizers.TorchAdam(0.1, amsgrad=True)),
+  table_optimizers.RequestedRows(tff.learning.optimizers.build_adagrad(0.1)),
 )
 
 

@@ -215,7 +215,7 @@ def build_process(
     )
 
   get_weights, set_weights = _build_weights_access(
-    server.table_optimizer, state_type
+    server, encoder.table_name, state_type
   )
   return tff.learning.templates.LearningProcess(
     initialize, next_fn, get_weights, set_weights
@@ -285,23 +285,18 @@ def _build_initialize(model, server, aggregate, specs, seed: int):
   return initialize
 
 
-def _build_weights_access(optimizer, state_type):
+def _build_weights_access(server, feature_table: str | None, state_type):
   """Returns the computations (state -> weights), (state, weights -> state)."""
 
   @tff.tensorflow.computation(state_type)
   def get_weights(state):
-    table = optimizer.read_all(state.server.table, state.weights.class_table)
-    return state.weights._replace(class_table=table)
+    return server.settle(state.server, state.weights, feature_table)[1]
 
   @tff.tensorflow.computation(state_type, get_weights.type_signature.result)
   def set_weights(state, weights):
     # What the old rows still lack is not to move the new ones.
-    table_state, _ = optimizer.settle(
-      state.server.table, state.weights.class_table
-    )
-    return state._replace(
-      weights=weights, server=state.server._replace(table=table_state)
-    )
+    settled, _ = server.settle(state.server, state.weights, feature_table)
+    return state._replace(weights=weights, server=settled)
 
   return get_weights, set_weights
 

@@ -178,6 +178,33 @@ class Server:
       )
     return new_state, classifier.ModelWeights(encoder, averaged, table)
 
+  def settle(
+    self,
+    state: ServerState,
+    weights: classifier.ModelWeights,
+    feature_table: str | None = None,
+  ) -> tuple[ServerState, classifier.ModelWeights]:
+    """Returns (state, weights) of the same values, every row up to date.
+
+    Args:
+      state: as returned before.
+      weights: likewise.
+      feature_table: the encoder weight that goes by rows, if any.
+    """
+    table_state, table = self.table_optimizer.settle(
+      state.table, weights.class_table
+    )
+    state, encoder = state._replace(table=table_state), weights.encoder
+    if feature_table:
+      feature_state, rows = self.feature_optimizer.settle(
+        state.features, encoder[feature_table]
+      )
+      state = state._replace(features=feature_state)
+      encoder = type(encoder)(
+        (n, rows if n == feature_table else encoder[n]) for n in encoder
+      )
+    return state, weights._replace(encoder=encoder, class_table=table)
+
   def _encoder_step(self, optimizer_state, weights, delta):
     like = lambda names, value: type(names)((k, value(k)) for k in names)
     optimizer_state, encoder = self.encoder_optimizer.next(

@@ -128,14 +128,13 @@ class Spreadout:
     """Returns the regulariser's gradient, float32 [U, d], at `rows` [U, d]."""
     units = classifier.unit_norm(rows)
     others = tf.shape(rows)[0] - 1
-    if self.margin or not self.nearest:
-      gradient = self._of_all(units)
-    else:
-      gradient = tf.cond(
-        others > self.nearest,
-        lambda: self._of_nearest(units),
-        lambda: self._of_all(units),
+    of_all = lambda: self._of_all(units)
+    if not self.margin and self.nearest:
+      few = others <= self.nearest
+      of_all = lambda: tf.cond(
+        few, lambda: self._of_all(units), lambda: self._of_nearest(units)
       )
+    gradient = tf.cond(others > 0, of_all, lambda: tf.zeros_like(rows))
     if not self.tangent:
       return gradient
     along = tf.reduce_sum(gradient * units, axis=1, keepdims=True)

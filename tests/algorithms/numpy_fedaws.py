@@ -1,0 +1,103 @@
+"""FedAwS in NumPy, written from the paper, independent of the package.
+
+Linear encoder e = x A + b, unit rows. float64 throughout.
+"""
+
+import numpy as np
+
+from tests.algorithms import numpy_fedss
+
+normalised = numpy_fedss.normalised
+
+
+def hinge_and_gradients(kernel, bias, rows, x, target, margin=0.9):
+  """max(0, margin - cos)^2, eq. (23), averaged over the batch."""
+  e = x @ kernel + bias
+  u, v = normalised(e), normalised(rows[target])
+  short = np.maximum(0.0, margin - (u * v).sum(1))
+  grad_cosine = -2 * short / len(x)
+  grad_e = numpy_fedss.back_through_norm(e, grad_cosine[:, None] * v)
+  of_rows = numpy_fedss.back_through_norm(
+    rows[target], grad_cosine[:, None] * u
+  )
+  grad_rows = np.zeros_like(rows)
+  np.add.at(grad_rows, target, of_rows)
+  return (short**2).mean(), x.T @ grad_e, grad_e.sum(0), grad_rows
+
+
+def train_client(weights, held, x, y, *, rate, epochs, fixed_rows=False):
+  """Full-batch SGD on one client. Returns the deltas of kernel, bias, rows."""
+  kernel, bias, table = (np.array(w, np.float64) for w in weights)
+  start = kernel, bias, table[held]
+  rows = table[held]
+  target = np.array([int(np.flatnonzero(held == label)[0]) for label in y])
+  for _ in range(epochs):
+    _, *grads = hinge_and_gradients(kernel, bias, rows, x, target)
+    kernel, bias = kernel - rate * grads[0], bias - rate * grads[1]
+    if not fixed_rows:
+      rows = rows - rate * grads[2]
+  return kernel - start[0], bias - start[1], rows - start[2]
+
+
+def neighbours(rows, k):
+  """The k nearest of each row, itself excluded, ties to the smaller place."""
+  similar = rows @ rows.T
+  np.fill_diagonal(similar, -np.inf)
+  return np.argsort(-similar, axis=1, kind='stable')[:, :k]
+
+
+def regulariser(rows, pairs, distance, margin=0.0):
+  """Eq. (8) on the pairs (c, y) given, or eq. (7) where there is a margin."""
+  total = 0.0
+  for c, y in pairs:
+    s = rows[c] @ rows[y]
+    squared = 2 - 2 * s if distance == 'sq_euclidean' else (1 - s) ** 2
+    total += max(0.0, margin - squared**0.5) ** 2 if margin else -squared
+  return total
+
+
+def numeric_gradient(function, rows, step=1e-6):
+  """Central differences."""
+  gradient = np.zeros_like(rows)
+  for place in np.ndindex(rows.shape):
+    moved = [rows.copy(), rows.copy()]
+    moved[0][place] += step
+    moved[1][place] -= step
+    gradient[place] = (function(moved[0]) - function(moved[1])) / (2 * step)
+  return gradient
+
+
+def spread_gradient(rows, k, distance, margin=0.0):
+  """The gradient by the rows, with the neighbours held constant."""
+  count = len(rows)
+  k = count - 1 if margin or not k else min(k, count - 1)
+  near = neighbours(normalised(rows), k)
+  pairs = [(c, y) for c in range(count) for y in near[c]]
+  return numeric_gradient(
+    lambda r: regulariser(r, pairs, distance, margin), rows
+  )
+
+
+def server_round(weights, clients, spread=None, normalise=True):
+  """Algorithm 1's server: uniform mean, rows replaced, spreadout, unit norm.
+
+  Args:
+    weights: (kernel, bias, table).
+    clients: (held ids, deltas, number of examples) of each.
+    spread: rows of the round's classes -> the same after a step, or None.
+    normalise: whether these rows come back to unit norm.
+  """
+  kernel, bias, table = (np.array(w, np.float64) for w in weights)
+  kernel = kernel + np.mean([d[0] for _, d, _ in clients], axis=0)
+  bias = bias + np.mean([d[1] for _, d, _ in clients], axis=0)
+  new = {}
+  for held, deltas, count in clients:
+    for class_id, delta in zip(held, deltas[2], strict=True):
+      new.setdefault(class_id, []).append((count, table[class_id] + delta))
+  ids = np.array(sorted(new))
+  rows = np.stack(
+    [sum(n * row for n, row in new[c]) / sum(n for n, _ in new[c]) for c in ids]
+  )
+  rows = spread(rows) if spread else rows
+  table[ids] = normalised(rows) if normalise else rows
+  return kernel, bias, table

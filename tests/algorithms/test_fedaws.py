@@ -1,0 +1,232 @@
+"""FedAwS and its baselines against NumPy, and at their limits."""
+
+import numpy as np
+import pytest
+import tensorflow as tf
+
+from tests import tiny
+from tests.algorithms import numpy_fedaws
+from tff_xc import classifier
+from tff_xc.algorithms import fedaws
+from tff_xc.algorithms import fedss
+from tff_xc.measure import collapse
+from tff_xc.round import client_work
+from tff_xc.runtime import registry
+
+N = 12
+# One class a client; several of a class; several classes a client.
+COHORTS = (
+  tiny.cohort([[0, 0], [3, 3, 3], [5], [7], [8, 8]], seed=1),
+  tiny.cohort([[1, 1, 1], [1], [2, 2], [4]], seed=2),
+  tiny.cohort([[9, 10, 10], [10, 11], [0]], seed=3),
+)
+FULL_BATCH = client_work.LocalTraining(0.2, 64, 2)
+
+
+@pytest.fixture(autouse=True, scope='module')
+def runtime():
+  return registry.install('in_process')
+
+
+def cohort_of(round_number):
+  return COHORTS[round_number]
+
+
+def build(name='fedaws', **changes):
+  return getattr(fedaws, f'build_{name}')(
+    model=tiny.model(N),
+    max_positives=3,
+    **{'local_training': FULL_BATCH, **changes},
+  )
+
+
+def numpy_weights(weights):
+  return [
+    np.array(w, np.float64)
+    for w in (
+      weights.encoder['kernel'],
+      weights.encoder['bias'],
+      weights.class_table,
+    )
+  ]
+
+
+def in_numpy(weights, **server):
+  fixed = server.pop('fixed_rows', False)
+  for cohort in COHORTS:
+    clients = []
+    for client in cohort:
+      held = np.unique(client.y)
+      deltas = numpy_fedaws.train_client(
+        weights, held, client.x, client.y, rate=0.2, epochs=2, fixed_rows=fixed
+      )
+      clients.append((held, deltas, len(client.y)))
+    weights = numpy_fedaws.server_round(weights, clients, **server)
+  return weights
+
+
+def assert_equal(weights, expected):
+  for actual, wanted in zip(numpy_weights(weights), expected, strict=True):
+    np.testing.assert_allclose(actual, wanted, atol=3e-5)
+
+
+# -- whole rounds --
+
+
+@pytest.mark.parametrize(
+  ('settings', 'k', 'distance', 'margin'),
+  [
+    ({'k': 2}, 2, 'sq_euclidean', 0.0),
+    ({'k': 2, 'distance': 'cosine'}, 2, 'cosine', 0.0),
+    ({'k': 0}, 0, 'sq_euclidean', 0.0),
+    ({'k': 100}, 0, 'sq_euclidean', 0.0),
+    ({'spreadout_margin': 1.2}, 0, 'sq_euclidean', 1.2),
+    ({'spreadout_margin': 0.8, 'distance': 'cosine'}, 0, 'cosine', 0.8),
+  ],
+)
+def test_three_rounds_equal_the_numpy_reference(settings, k, distance, margin):
+  process = build(
+    spreadout_weight=0.5, spreadout_learning_rate=0.04, **settings
+  )
+
+  def spread(rows):
+    # The similarities are those of unit rows, as the rows are in FedAwS.
+    units = numpy_fedaws.normalised(rows)
+    gradient = numpy_fedaws.spread_gradient(units, k, distance, margin)
+    return rows - 0.02 * gradient
+
+  start = numpy_weights(process.get_model_weights(process.initialize()))
+  np.testing.assert_allclose(np.linalg.norm(start[2], axis=1), 1, atol=1e-6)
+  assert_equal(
+    tiny.weights_after(process, 3, cohort_of), in_numpy(start, spread=spread)
+  )
+
+
+@pytest.mark.parametrize(
+  ('name', 'server'),
+  [
+    ('baseline1', {}),
+    ('baseline2', {'fixed_rows': True, 'normalise': False}),
+  ],
+)
+def test_the_baselines_equal_the_numpy_reference(name, server):
+  process = build(name)
+  start = numpy_weights(process.get_model_weights(process.initialize()))
+  assert_equal(
+    tiny.weights_after(process, 3, cohort_of), in_numpy(start, **server)
+  )
+
+
+def test_without_weight_fedaws_is_baseline_1():
+  tiny.assert_same_weights(
+    tiny.weights_after(build(spreadout_weight=0.0), 3, cohort_of),
+    tiny.weights_after(build('baseline1'), 3, cohort_of),
+    1e-6,
+  )
+
+
+def test_the_rate_of_the_spreadout_step_is_the_clients_unless_given():
+  tiny.assert_same_weights(
+    tiny.weights_after(build(spreadout_weight=0.1), 2, cohort_of),
+    tiny.weights_after(
+      build(spreadout_weight=1.0, spreadout_learning_rate=0.02), 2, cohort_of
+    ),
+    1e-6,
+  )
+
+
+def test_baseline_2_never_moves_a_row():
+  process = build('baseline2')
+  before = process.get_model_weights(process.initialize()).class_table
+  after = tiny.weights_after(process, 3, cohort_of).class_table
+  np.testing.assert_array_equal(before, after)
+
+
+def test_absent_classes_move_only_where_all_are_spread():
+  absent = [6]
+  for classes, moves in (('round', False), ('all', True)):
+    process = build(spreadout_weight=0.1, spreadout_classes=classes)
+    before = process.get_model_weights(process.initialize()).class_table
+    after = tiny.weights_after(process, 3, cohort_of).class_table
+    moved = np.abs(tf.gather(after, absent) - tf.gather(before, absent)).max()
+    assert (moved > 1e-3) == moves
+    np.testing.assert_allclose(np.linalg.norm(after, axis=1), 1, atol=1e-5)
+
+
+def test_clients_count_alike_or_by_their_examples():
+  cohort = tiny.cohort([[0] * 9, [1]], seed=5)
+  kernels = [
+    tiny.weights_after(
+      build('baseline2', client_weighting=weighting), 1, lambda _: cohort
+    ).encoder['kernel']
+    for weighting in ('uniform', 'examples')
+  ]
+  alone = [
+    tiny.weights_after(build('baseline2'), 1, lambda _, c=c: [c]).encoder[
+      'kernel'
+    ]
+    for c in cohort
+  ]
+  np.testing.assert_allclose(kernels[0], (alone[0] + alone[1]) / 2, atol=1e-6)
+  np.testing.assert_allclose(
+    kernels[1], 0.9 * alone[0] + 0.1 * alone[1], atol=1e-6
+  )
+
+
+def test_baseline_1_collapses_and_fedaws_does_not():
+  # Examples that differ little, as untrained embeddings do.
+  cohort = [
+    client._replace(x=1 + 0.1 * client.x)
+    for client in tiny.cohort([[c] * 4 for c in range(N)], seed=6)
+  ]
+  distances = {
+    name: collapse.class_distances(
+      tiny.weights_after(
+        build(name, **more), 60, lambda _: cohort
+      ).class_table.numpy()
+    )
+    for name, more in (
+      ('baseline1', {}),
+      ('fedaws', {'spreadout_weight': 0.2, 'k': 3}),
+    )
+  }
+  assert distances['baseline1'][1] < 0.7 < 1.0 < distances['fedaws'][1]
+
+
+# -- as FedSS compares with it --
+
+
+def test_the_fedss_variant_is_posonly_with_a_spreadout_step():
+  settings = tiny.settings(max_positives=3)
+  plain = fedss.build_posonly(model=tiny.model(N), **settings)
+  without = fedaws.build_fedaws_posonly(
+    model=tiny.model(N), spreadout_weight=0.0, **settings
+  )
+  tiny.assert_same_weights(
+    tiny.weights_after(plain, 3, cohort_of),
+    tiny.weights_after(without, 3, cohort_of),
+    1e-6,
+  )
+  spread = fedaws.build_fedaws_posonly(
+    model=tiny.model(N), spreadout_weight=0.05, k=2, **settings
+  )
+  after = tiny.weights_after(plain, 1, cohort_of).class_table.numpy()
+  moved = tiny.weights_after(spread, 1, cohort_of).class_table.numpy()
+
+  # The step is on all rows, by the rows themselves and not their directions.
+  near = numpy_fedaws.neighbours(numpy_fedaws.normalised(after), 2)
+  pairs = [(c, y) for c in range(N) for y in near[c]]
+  gradient = numpy_fedaws.numeric_gradient(
+    lambda rows: numpy_fedaws.regulariser(
+      numpy_fedaws.normalised(rows), pairs, 'sq_euclidean'
+    ),
+    after.astype(np.float64),
+  )
+  np.testing.assert_allclose(moved, after - 0.05 * gradient, atol=1e-5)
+
+
+def test_a_head_without_cosines_is_refused():
+  with pytest.raises(ValueError, match='CosineHead'):
+    fedaws.build_fedaws(
+      model=tiny.model(N, classifier.LinearHead()), max_positives=3
+    )

@@ -1,0 +1,118 @@
+"""A feature table that travels by rows is the same table."""
+
+import numpy as np
+import pytest
+import tensorflow_federated as tff
+
+from tests import tiny
+from tests import tiny_sparse
+from tff_xc.round import client_work
+from tff_xc.round import merge
+from tff_xc.round import objective
+from tff_xc.round import optimizers
+from tff_xc.round import process
+from tff_xc.round import request
+from tff_xc.round import server
+from tff_xc.round import table_optimizers
+
+N = 12
+# Clients as lists of (label, feature lists); one has an example without any.
+COHORTS = (
+  [[(3, [[0, 1], [2]]), (5, [[]])], [(7, [[8, 1, 0]])]],
+  [[(1, [[4, 5, 6, 7]])], [(3, [[0], [1]]), (2, [[3]])], [(0, [[8]])]],
+  [[(6, [[1, 2], [1, 8]])], [(3, [[]])]],
+)
+pytestmark = pytest.mark.usefixtures('in_process')
+
+
+@pytest.fixture(autouse=True, scope='module')
+def in_process():
+  from tff_xc.runtime import registry
+
+  return registry.install('in_process')
+
+
+def cohort_of(round_number):
+  return tiny_sparse.cohort(COHORTS[round_number])
+
+
+def build(max_features, feature_optimizer=None, encoder_optimizer=None):
+  return process.build_process(
+    model=tiny_sparse.model(N),
+    request=request.OwnAndSampled(N, 3, 2),
+    objective=objective.HeldSoftmax(N),
+    local_training=client_work.LocalTraining(0.5, 2, 2),
+    server=server.Server(
+      encoder_optimizer or optimizers.build_sgd(1.0),
+      table_optimizers.RowMomentum(),
+      feature_optimizer or table_optimizers.RowMomentum(),
+    ),
+    row_merge=merge.AddRows(),
+    max_features=max_features,
+    seed=4,
+  )
+
+
+@pytest.mark.parametrize(
+  'feature_optimizer',
+  [
+    table_optimizers.RowMomentum(2.0),
+    table_optimizers.RowMomentum(1.0, 0.9),
+    table_optimizers.Dense(optimizers.TorchAdam(0.01)),
+  ],
+)
+@pytest.mark.parametrize('max_features', [5, 9])
+def test_selected_rows_train_as_all_rows_do(feature_optimizer, max_features):
+  adagrad = tff.learning.optimizers.build_adagrad(0.1)
+  tiny.assert_same_weights(
+    *(
+      tiny.weights_after(build(m, feature_optimizer, adagrad), 3, cohort_of)
+      for m in (0, max_features)
+    ),
+    1e-5,
+  )
+
+
+def test_sgd_of_rate_1_on_both_parts_is_plain_averaging():
+  """The table by rows is then as good as one weight among others."""
+  by_rows = build(5)
+  state = by_rows.initialize()
+  before = by_rows.get_model_weights(state)
+  clients = cohort_of(0)
+  after = by_rows.get_model_weights(by_rows.next(state, clients).state)
+  alone = [
+    by_rows.get_model_weights(by_rows.next(state, [c]).state) for c in clients
+  ]
+  sizes = np.array([len(c.y) for c in clients])
+  for name, old in before.encoder.items():
+    deltas = [w.encoder[name] - old for w in alone]
+    mean = np.tensordot(sizes / sizes.sum(), np.stack(deltas), 1)
+    np.testing.assert_allclose(after.encoder[name], old + mean, atol=1e-6)
+    assert np.abs(mean).max() > 0
+
+
+def test_rows_that_no_example_uses_stay():
+  learning = build(5)
+  state = learning.initialize()
+  before = learning.get_model_weights(state).encoder['features']
+  output = learning.next(state, cohort_of(0))
+  after = learning.get_model_weights(output.state).encoder['features']
+  moved = np.flatnonzero(np.any(after != before, axis=1))
+  np.testing.assert_array_equal(moved, [0, 1, 2, 8])
+  assert output.metrics['feature_rows'] == 3
+  assert output.metrics['feature_rows_largest'] == 3
+
+
+def test_without_selection_everybody_holds_all_rows():
+  learning = build(0)
+  metrics = learning.next(learning.initialize(), cohort_of(0)).metrics
+  assert metrics['feature_rows'] == tiny_sparse.NUM_FEATURES
+
+
+def test_weights_are_got_and_set_with_the_table():
+  learning = build(5, table_optimizers.RowMomentum(1.0, 0.9))
+  state, _ = tiny.run(learning, 2, cohort_of)
+  weights = learning.get_model_weights(state)
+  assert next(iter(weights.encoder)) == 'features'
+  again = learning.set_model_weights(state, weights)
+  tiny.assert_same_weights(learning.get_model_weights(again), weights, 0)
