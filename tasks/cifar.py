@@ -13,7 +13,7 @@ from tasks import task
 # where all embeddings point the same way.
 _ADAM = {'server_optimizer': 'adam', 'server_learning_rate': 0.003}
 _DEFAULTS = {
-  'client_learning_rate': 0.1,
+  'client_learning_rate': 0.01,
   'batch_size': 50,
   'local_steps': 1,
   **_ADAM,

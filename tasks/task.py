@@ -85,6 +85,7 @@ FROM_SCRATCH: Mapping[str, Any] = {
   'client_learning_rate': 0.1,
   'server_optimizer': 'adam',
   'server_learning_rate': 0.003,
+  'spreadout_learning_rate': 0.001,
 }
 
 

@@ -18,28 +18,30 @@ _ENCODER = ('embedding_dim', 'logit_scale', 'feature_dim', 'hidden_dim')
 _CLIENTS = ('classes_per_client', 'clients_per_class')
 _FEATURES = ('select_features', 'feature_learning_rate')
 # The encoder of the paper, and a smaller one for sets of some thousand points.
-_PAPER = {'classes_per_client': 1, 'embedding_dim': 512}
+_CLIENTS_OF_ONE = {'classes_per_client': 1, 'feature_learning_rate': 10.0}
+_PAPER = {**_CLIENTS_OF_ONE, 'embedding_dim': 512}
 _SMALL = {
-  'classes_per_client': 1,
+  **_CLIENTS_OF_ONE,
   'embedding_dim': 128,
   'feature_dim': 128,
   'hidden_dim': 256,
 }
 
-# One minibatch a client and a rate of 1: what the server averages is gradients,
-# and Adagrad on the server is Adagrad on the loss (FedAwS, section 5).
+# One minibatch a client: what the server averages is gradients, and Adagrad on
+# the server is Adagrad on the loss, whatever the clients' rate (FedAwS, section
+# 5, names Adagrad and SGD with a large rate for the feature table, no values).
 _ADAGRAD = {
-  'client_learning_rate': 1.0,
+  'client_learning_rate': 0.1,
   'batch_size': 32,
   'server_optimizer': 'adagrad',
   'server_learning_rate': 0.03,
-  'server_initial_accumulator': 1e-6,
+  'server_initial_accumulator': 1e-8,
 }
 _DEFAULTS = {
   **_ADAGRAD,
   'local_steps': 1,
   'spreadout_weight': 10.0,
-  'spreadout_learning_rate': 0.002,
+  'spreadout_learning_rate': 0.001,
   'k': 10,
 }
 _ORACLE = {'centralized': {**_ADAGRAD, 'batch_size': 128, 'steps_per_round': 1}}

@@ -3,10 +3,12 @@
 from datasets import errors
 from launch.benchmarks import class_count
 from launch.benchmarks import cold_start
+from launch.benchmarks import exact_ranking
 from launch.benchmarks import femnist_round
 from launch.benchmarks import row_select
 from launch.benchmarks import small_clients
 from launch.benchmarks import spec
+from launch.benchmarks import spreadout_step
 
 BENCHMARKS: dict[str, spec.Benchmark] = {
   module.BENCHMARK.name: module.BENCHMARK
@@ -15,6 +17,8 @@ BENCHMARKS: dict[str, spec.Benchmark] = {
     class_count,
     row_select,
     small_clients,
+    spreadout_step,
+    exact_ranking,
     cold_start,
   )
 }

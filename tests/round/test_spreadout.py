@@ -28,8 +28,9 @@ def in_closed_form(rows, k, distance):
 
 @pytest.fixture
 def small_blocks(monkeypatch):
-  monkeypatch.setattr(spreadout, '_QUERIES', 7)
-  monkeypatch.setattr(spreadout, '_BLOCK', 7 * 11)
+  monkeypatch.setattr(spreadout, '_ROWS', 7)
+  monkeypatch.setattr(spreadout, '_LEAST_ROWS', 2)
+  monkeypatch.setattr(spreadout, '_SIMILARITIES', 100)
 
 
 # -- neighbours --

@@ -8,6 +8,7 @@ import tensorflow as tf
 import tensorflow_federated as tff
 
 from tests import tiny
+from tests import tiny_sparse
 from tff_xc.algorithms import build
 from tff_xc.algorithms import hyperparameters as hp
 from tff_xc.algorithms import registry as algorithms
@@ -86,6 +87,33 @@ def test_every_registered_algorithm(contexts, name, optimizer):
       state = output.state
       metrics.append(output.metrics)
     return state, metrics, process.get_model_weights(state)
+
+  assert_equal(*_on_both(contexts, run))
+
+
+@pytest.mark.parametrize('max_features', [0, 4])
+@pytest.mark.parametrize('name', ['fedaws', 'fedss', 'fullsoftmax'])
+def test_feature_tables_by_rows(contexts, name, max_features):
+  given = {'batch_size': 2, 'server_optimizer': 'adagrad'}
+  if name == 'fedss':
+    given['negatives'] = 4
+  algorithm = algorithms.get(name)
+  process = build.build(
+    name,
+    hp.resolve(algorithm.hyperparameters, given, {}, name, algorithm.defaults),
+    model=tiny_sparse.model(),
+    max_positives=3,
+    max_features=max_features,
+    seed=5,
+  )
+  clients = [[(3, [[0, 1], [2]]), (5, [[]])], [(7, [[8, 1, 0]])]]
+
+  def run():
+    state = process.initialize()
+    for seed in range(2):
+      output = process.next(state, tiny_sparse.cohort(clients, seed))
+      state = output.state
+    return state, output.metrics, process.get_model_weights(state)
 
   assert_equal(*_on_both(contexts, run))
 

@@ -148,7 +148,7 @@ def build_baseline2(**shared) -> tff.learning.templates.LearningProcess:
 
 def build_fedaws_posonly(
   *,
-  spreadout_weight: float = 0.1,
+  spreadout_weight: float = 0.01,
   k: int = 10,
   distance: str = 'sq_euclidean',
   server: server_lib.Server | None = None,

@@ -99,7 +99,7 @@ ALGORITHMS = {
     'fedaws:build_fedaws_posonly',
     (*_SAMPLED, 'spreadout_weight', 'k', 'distance'),
     "FedAwS in FedSS's comparison: PosOnly, then spreadout on all rows",
-    defaults={'spreadout_weight': 0.1},
+    defaults={'spreadout_weight': 0.01},
   ),
   'centralized': Algorithm(
     'fedss:build_centralized',

@@ -15,6 +15,10 @@ two rows at a small angle t are driven apart by 2 sin t with the Euclidean one,
 and by 2 (1 - cos t) sin t, about t^3, with the cosine one: it does not part rows
 that have almost collapsed. Rows exactly equal stay together with both.
 
+With every class driven away from k others by a step of size lambda eta, what
+rows have in common grows by 4 k lambda eta - 1 a round, and with alternating
+sign: keep lambda eta below 1 / (2 k).
+
 A row's gradient is a sum of rows times the derivative by s, so no more than a
 block of similarities is ever held.
 """
@@ -27,72 +31,76 @@ from tff_xc import classifier
 
 DISTANCES = ('sq_euclidean', 'cosine')
 
-# Similarities held at once by each of the blocks that are worked on.
-_BLOCK = 2**22
-_QUERIES = 512
+# Rows whose similarities to all others are held at once: at most so many, fewer
+# where there are so many others that this would be more similarities than that.
+_ROWS, _LEAST_ROWS = 512, 16
+_SIMILARITIES = 2**25
 # Blocks worked on at a time, where there are threads for them.
 _PARALLEL = 8
 
 
+def _in_blocks(function, count: tf.Tensor, others: tf.Tensor, width):
+  """Applies a function to blocks of the numbers in [0, count).
+
+  One flat loop, without a condition around it: Grappler aborts on more.
+
+  Args:
+    function: int32 [b] -> float32 [b, width], or a structure of such tensors.
+    count: int32 scalar, may be 0.
+    others: int32 scalar, similarities that a number needs.
+    width: a structure of the dtypes and widths of the results: specs [width].
+
+  Returns:
+    The results [count, width].
+  """
+  at_once = tf.clip_by_value(
+    _SIMILARITIES // tf.maximum(others, 1), _LEAST_ROWS, _ROWS
+  )
+  # Numbers beyond the last repeat it, and even without any there is a block.
+  last = tf.maximum(count - 1, 0)
+  blocks = tf.map_fn(
+    lambda first: function(tf.minimum(tf.range(first, first + at_once), last)),
+    tf.range(0, last + 1, at_once),
+    parallel_iterations=_PARALLEL,
+    fn_output_signature=tf.nest.map_structure(
+      lambda spec: tf.TensorSpec([None, *spec.shape], spec.dtype), width
+    ),
+  )
+  join = lambda t: tf.reshape(t, tf.concat([[-1], tf.shape(t)[2:]], 0))[:count]
+  return tf.nest.map_structure(join, blocks)
+
+
 def nearest(
-  queries: tf.Tensor, query_ids: tf.Tensor, rows: tf.Tensor, k: int
+  queries: tf.Tensor, query_ids: tf.Tensor, rows: tf.Tensor, k
 ) -> tuple[tf.Tensor, tf.Tensor]:
   """Finds each query's k most similar rows, itself excluded.
 
   Args:
     queries: float32 [q, d].
     query_ids: int32 [q], their places in `rows`; -1 for one that is not there.
-    rows: float32 [n, d], n > k.
-    k: static, at least 1.
+    rows: float32 [n, d], n > k, but for q = 0.
+    k: an int or int32 scalar.
 
   Returns:
     (similarities float32 [q, k], places int32 [q, k]), the most similar first,
     equal ones by place.
   """
   size, count = tf.shape(rows)[0], tf.shape(queries)[0]
-  width = _BLOCK // _QUERIES
+  # So that there is something to look at.
+  queries = tf.pad(queries, [[0, 1], [0, 0]])
+  query_ids = tf.pad(query_ids, [[0, 1]])
 
-  def merged(best, first):
-    """Merges the best k + 1 so far with those of a block of rows."""
-    block = rows[first : first + width]
-    found = tf.math.top_k(
-      tf.matmul(mine, block, transpose_b=True),
-      tf.minimum(k + 1, tf.shape(block)[0]),
-    )
-    values = tf.concat([best[0], found.values], axis=1)
-    places = tf.concat([best[1], found.indices + first], axis=1)
-    return _first_of(values, places, k + 1)
+  def of_block(at):
+    similarities = tf.matmul(tf.gather(queries, at), rows, transpose_b=True)
+    # One more, for the query itself is most often among them.
+    best = tf.math.top_k(similarities, tf.minimum(k + 1, size))
+    itself = tf.equal(best.indices, tf.gather(query_ids, at)[:, None])
+    values = tf.where(itself, -float('inf'), best.values)
+    kept = tf.math.top_k(values, tf.minimum(k, size))
+    return kept.values, tf.gather(best.indices, kept.indices, batch_dims=1)
 
-  def of_block(first):
-    nonlocal mine
-    at = tf.minimum(tf.range(first, first + _QUERIES), count - 1)
-    mine = tf.gather(queries, at)
-    empty = tf.fill([_QUERIES, k + 1], -float('inf'))
-    _, values, places = tf.while_loop(
-      lambda start, *_: start < size,
-      lambda start, *best: (start + width, *merged(best, start)),
-      [tf.constant(0), empty, tf.zeros([_QUERIES, k + 1], tf.int32)],
-    )
-    itself = tf.equal(places, tf.gather(query_ids, at)[:, None])
-    return _first_of(tf.where(itself, -float('inf'), values), places, k)
-
-  mine = None
-  values, places = tf.map_fn(
-    of_block,
-    tf.range(0, count, _QUERIES),
-    parallel_iterations=_PARALLEL,
-    fn_output_signature=(
-      tf.TensorSpec([_QUERIES, k], tf.float32),
-      tf.TensorSpec([_QUERIES, k], tf.int32),
-    ),
-  )
-  joined = lambda t: tf.reshape(t, [-1, k])[:count]
-  return joined(values), joined(places)
-
-
-def _first_of(values, places, k: int):
-  found = tf.math.top_k(values, k)
-  return found.values, tf.gather(places, found.indices, batch_dims=1)
+  specs = (tf.TensorSpec([None], tf.float32), tf.TensorSpec([None], tf.int32))
+  return _in_blocks(of_block, count, size, specs)
 
 
 @dataclasses.dataclass(frozen=True)
@@ -127,14 +135,10 @@ class Spreadout:
   def gradient(self, rows: tf.Tensor) -> tf.Tensor:
     """Returns the regulariser's gradient, float32 [U, d], at `rows` [U, d]."""
     units = classifier.unit_norm(rows)
-    others = tf.shape(rows)[0] - 1
-    of_all = lambda: self._of_all(units)
-    if not self.margin and self.nearest:
-      few = others <= self.nearest
-      of_all = lambda: tf.cond(
-        few, lambda: self._of_all(units), lambda: self._of_nearest(units)
-      )
-    gradient = tf.cond(others > 0, of_all, lambda: tf.zeros_like(rows))
+    if self.margin or not self.nearest:
+      gradient = self._of_all(units)
+    else:
+      gradient = self._of_nearest(units)
     if not self.tangent:
       return gradient
     along = tf.reduce_sum(gradient * units, axis=1, keepdims=True)
@@ -154,8 +158,9 @@ class Spreadout:
 
   def _of_nearest(self, units):
     size = tf.shape(units)[0]
-    similarities, places = nearest(units, tf.range(size), units, self.nearest)
-    each = tf.repeat(tf.range(size), self.nearest)
+    k = tf.clip_by_value(size - 1, 0, self.nearest)
+    similarities, places = nearest(units, tf.range(size), units, k)
+    each = tf.repeat(tf.range(size), k)
     pairs = tf.stack([each, tf.reshape(places, [-1])], axis=1)
     factors = tf.SparseTensor(
       tf.cast(pairs, tf.int64),
@@ -169,20 +174,15 @@ class Spreadout:
 
   def _of_all(self, units):
     size = tf.shape(units)[0]
-    at_once = tf.clip_by_value(_BLOCK // tf.maximum(size, 1), 1, _QUERIES)
+    padded = tf.pad(units, [[0, 1], [0, 0]])
 
-    def of_block(first):
-      at = tf.range(first, first + at_once)
-      mine = tf.gather(units, tf.minimum(at, size - 1))
+    def of_block(at):
+      mine = tf.gather(padded, at)
       factors = self._by_similarity(tf.matmul(mine, units, transpose_b=True))
       itself = tf.equal(at[:, None], tf.range(size)[None, :])
       # The pair stands in the sum twice, (c, y) and (y, c).
       return tf.matmul(tf.where(itself, 0.0, 2.0 * factors), units)
 
-    blocks = tf.map_fn(
-      of_block,
-      tf.range(0, size, at_once),
-      parallel_iterations=_PARALLEL,
-      fn_output_signature=tf.TensorSpec([None, units.shape[1]], tf.float32),
-    )
-    return tf.reshape(blocks, [-1, units.shape[1]])[:size]
+    spec = tf.TensorSpec(units.shape[1:], tf.float32)
+    gradient = _in_blocks(of_block, size, size, spec)
+    return tf.ensure_shape(gradient, units.shape)

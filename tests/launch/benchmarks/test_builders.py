@@ -96,6 +96,30 @@ def test_select_sums_the_rows_asked_for(runtime):
   assert_agree('select', checked('select', 'floor'), checked('select', runtime))
 
 
+@pytest.mark.parametrize(
+  ('contender', 'expected'), [('k=10', True), ('all', True), ('product', False)]
+)
+def test_the_spreadout_step_moves_rows(contender, expected, monkeypatch):
+  monkeypatch.setattr(registry, 'install', lambda name: None)
+  total = checked('spreadout', contender, classes=9)['sum']
+  moved = checked('spreadout', 'k=100', classes=9)['sum']
+  assert (total == pytest.approx(moved, rel=1e-5)) == expected
+
+
+def test_neighbours_in_all_rows_are_at_most_as_near_as_a_row_itself(
+  monkeypatch,
+):
+  monkeypatch.setattr(registry, 'install', lambda name: None)
+  itself = checked('spreadout', 'product_in_all')['sum']
+  nearest = checked('spreadout', 'k=10_in_all')['sum']
+  assert itself == pytest.approx(1.0, rel=1e-5)
+  assert 0.0 < nearest < 1.0
+
+
+def test_the_best_of_an_exact_ranking_is_the_products():
+  assert_agree('rank', checked('rank', 'product'), checked('rank', 'exact'))
+
+
 def test_fedss_takes_own_classes_and_negatives(runtime):
   check = checked('classes', f'{runtime}@200')
   assert check['class_rows'] == 100
