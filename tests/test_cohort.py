@@ -6,6 +6,7 @@ import tensorflow as tf
 
 from datasets import client_data
 from datasets import errors
+from datasets import sparse
 from tff_xc import cohort
 
 LABELS = {'a': [0, 1, 1], 'b': [], 'c': [2], 'd': [3, 3, 3, 3], 'e': [0, 4]}
@@ -52,6 +53,45 @@ def test_every_client_takes_part_about_equally():
       seen[int(value.client_id)] += 1
   assert seen[1] == 0  # No examples, never sent.
   assert np.abs(seen[[0, 2, 3, 4]] - 200).max() < 45
+
+
+class Bags(Clients):
+  """Example k of client i has the features i and 10 i + k."""
+
+  def examples(self, client_id):
+    x, y = super().examples(client_id)
+    ids = np.stack([np.full_like(x, x[0] // 10 if len(x) else 0), x + 100], 1)
+    splits = np.arange(0, 2 * len(x) + 1, 2, dtype=np.int32)
+    values = np.ones(2 * len(x), np.float32)
+    return client_data.Examples(
+      sparse.SparseFeatures(splits, ids.ravel(), values), y
+    )
+
+
+def bags(labels=None):
+  return client_data.FederatedDataset('bags', 5, Bags(labels or LABELS))
+
+
+def test_pooled_sparse_examples_are_those_that_dense_ones_would_be():
+  draw, dense = (cohort.pooled(d, 6, seed=3) for d in (bags(), dataset()))
+  for round_number in range(4):
+    [found], [expected] = (d(round_number).examples for d in (draw, dense))
+    np.testing.assert_array_equal(found.y, expected.y)
+    np.testing.assert_array_equal(found.x.ids[1::2] - 100, expected.x)
+    np.testing.assert_array_equal(found.x.row_splits, np.arange(0, 13, 2))
+
+
+def test_nobody_has_no_sparse_examples():
+  [nobody] = cohort.uniform(bags({'b': [], 'c': [2]}), 1, seed=1)(0).examples
+  if len(nobody.y):  # The draw of the client that has some.
+    [nobody] = cohort.uniform(bags({'b': []}), 1, seed=1)(0).examples
+  np.testing.assert_array_equal(nobody.x.row_splits, [0])
+  assert not len(nobody.x.ids)
+
+
+def test_the_largest_set_of_features_is_that_of_one_client():
+  assert cohort.largest_feature_set(bags()) == 5
+  assert cohort.largest_feature_set(bags({'b': []})) == 1
 
 
 def test_clients_without_examples_are_skipped_and_counted():

@@ -68,6 +68,27 @@ def test_the_tables_optimizer_where_rows_are_selected(
   assert 'server_adam_rows' not in built
 
 
+def test_adagrad_moves_requested_rows():
+  process = build.build(
+    'posonly',
+    resolve('posonly', {'server_optimizer': 'adagrad'}),
+    model=tiny.model(),
+    max_positives=4,
+    seed=0,
+  )
+  state_type = process.initialize.type_signature.result.member
+  assert list(state_type.server.table.preconditioner.shape) == [12, 3]
+
+
+def test_an_algorithms_own_defaults_are_below_the_tasks():
+  assert resolve('fedaws')['server_momentum'] == 0.0
+  assert resolve('posonly')['server_momentum'] == 0.9
+  task = {'server_momentum': 0.5}
+  assert resolve('fedaws', defaults=task)['server_momentum'] == 0.5
+  given = {'server_momentum': 0.7}
+  assert resolve('fedaws', given, task)['server_momentum'] == 0.7
+
+
 @pytest.mark.parametrize('name', ['fedss', 'negonly'])
 def test_builder_arguments_are_registered_hyperparameters(name):
   builder = registry.get(name).load_builder()
@@ -119,6 +140,15 @@ def test_task_defaults_of_other_algorithms_do_not_apply():
     ('fedss', {'client_learning_rate': float('inf')}, 'finite'),
     ('fedss', {'server_momentum': 1.0}, 'less than 1'),
     ('fedss', {'correction': 'all'}, 'one of negatives, none'),
+    (
+      'fedss',
+      {'server_initial_accumulator': 1.0},
+      'only applies with.*adagrad',
+    ),
+    ('fedaws', {'local_steps': 1, 'local_epochs': 2}, 'give one of them'),
+    ('fedaws', {'k': -1}, 'at least 0'),
+    ('fedaws', {'distance': 'manhattan'}, 'one of sq_euclidean, cosine'),
+    ('fedaws_baseline1', {'k': 3}, 'not a hyper-parameter'),
     ('fedss', {'server_beta_1': 0.5}, 'only applies with.*adam'),
     ('fedss', {'server_adam_rows': 'requested'}, 'only applies with.*adam'),
     (

@@ -50,6 +50,14 @@ def test_rows_average_over_the_cohort_or_over_their_holders():
   )
 
 
+def test_replaced_rows_are_means_over_the_examples_of_their_holders():
+  """Whatever the clients weigh in the mean of the encoder."""
+  added = merge.add_by_id(SUMS)
+  np.testing.assert_allclose(
+    merge.ReplaceRows().delta(added, tf.constant(3.0))[2], [1.4, 1.7]
+  )
+
+
 @pytest.mark.usefixtures('tff_worker')
 def test_the_sparse_sum_weighs_and_adds_over_clients():
   update = lambda ids, rows, weight: merge.RowUpdate(
@@ -116,6 +124,28 @@ def test_plain_sgd_adds_the_mean_delta():
 def test_weights_without_gradient_are_averaged():
   _, weights = one_step(plain())
   np.testing.assert_allclose(weights.encoder_state['mean'], 6.0)
+
+
+def test_row_steps_see_the_rounds_rows_after_the_optimizer():
+  seen = []
+  step = lambda rows: seen.append(rows.numpy()) or rows * 10.0
+  again = lambda rows: rows + 1.0
+  _, weights = one_step(plain(row_steps=(step, again)))
+  np.testing.assert_allclose(seen, [[[2.5, 4.0]]])
+  np.testing.assert_allclose(
+    weights.class_table, [[0, 1], [26.0, 41.0], [4, 5]]
+  )
+
+
+def test_row_steps_change_nothing_where_no_client_was_left():
+  _, weights = one_step(plain(row_steps=(lambda r: r * 10,)), total=0.0)
+  np.testing.assert_array_equal(weights.class_table, WEIGHTS.class_table)
+
+
+def test_steps_on_all_rows_are_table_steps():
+  steps = server.OnAllRows((lambda rows: rows * 2.0,))
+  _, weights = one_step(plain(table_steps=(steps,)))
+  np.testing.assert_allclose(weights.class_table, [[0, 2], [5, 8], [8, 10]])
 
 
 ROW_MOMENTUM = table_optimizers.RowMomentum(1.0, 0.9)

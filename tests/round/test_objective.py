@@ -104,3 +104,42 @@ def test_unknown_settings_are_refused():
     objective.HeldSoftmax(20, 'all')
   with pytest.raises(ValueError, match='denominator'):
     objective.HeldSoftmax(20, denominator='none')
+
+
+def hinge_step(rows, embeddings):
+  return step()._replace(
+    embeddings=tf.constant(embeddings, tf.float32),
+    parameters=_Parameters(((), rows)),
+  )
+
+
+class _Parameters(tuple):
+  """Encoder weights and rows, as a step has them."""
+
+  rows = property(lambda self: self[1])
+
+
+def test_the_hinge_is_of_the_targets_cosine_alone():
+  """Eq. (23): slots 0 and 3 are the targets of two examples."""
+  rows = np.array([[2.0, 0], [9, 9], [9, 9], [1, 1], [9, 9], [9, 9]])
+  embeddings = [[3.0, 0], [0, 0.1]]  # Cosines 1, past the margin, and 0.7071.
+  for margin in (0.9, 0.5):
+    loss = objective.PositiveHinge(margin)(
+      hinge_step(tf.constant(rows, tf.float32), embeddings)
+    )
+    expected = max(0.0, margin - 0.5**0.5) ** 2 / 2
+    np.testing.assert_allclose(loss, expected, rtol=1e-5)
+
+
+@pytest.mark.parametrize('fixed', [False, True])
+def test_fixed_rows_have_no_gradient_and_others_only_the_targets(fixed):
+  rows = tf.constant(np.random.default_rng(0).normal(size=[6, 2]), tf.float32)
+  with tf.GradientTape() as tape:
+    tape.watch(rows)
+    loss = objective.PositiveHinge(fixed_rows=fixed)(
+      hinge_step(rows, [[-1.0, 1], [-2, 1]])
+    )
+  gradient = tape.gradient(loss, rows, unconnected_gradients='zero')
+  moved = np.any(tf.convert_to_tensor(gradient).numpy() != 0, axis=1)
+  expected = [False] * 6 if fixed else [True, False, False, True, False, False]
+  np.testing.assert_array_equal(moved, expected)

@@ -8,6 +8,8 @@ from tasks import registry
 from tff_xc.algorithms import hyperparameters as hp
 from tff_xc.algorithms import registry as algorithms
 
+CLIENTS = lambda dataset: dataset.train.client_ids
+
 
 def options_of(task, **changes):
   return task.option_values() | changes
@@ -83,6 +85,45 @@ def test_arrays_measures_what_the_file_has_examples_for(tmp_path):
   dataset, model = task.load(str(tmp_path / 'mine.npz'), options_of(task))
   assert model.num_classes == 4
   assert task.metrics_of(dataset) == ('train_top1',)
+
+
+@pytest.mark.parametrize(
+  ('name', 'classes', 'features'),
+  [('delicious', 983, 500), ('bibtex', 159, 1836)],
+)
+def test_multi_label_sets_from_the_real_files(
+  data_dir, name, classes, features
+):
+  task = registry.get(name)
+  dataset, model = task.load(str(data_dir), options_of(task))
+  assert model.num_classes == classes
+  assert model.encoder.example_spec.num_features == features
+  assert task.metrics_of(dataset)[:3] == ('p@1', 'p@3', 'p@5')
+  assert all(len(set(dataset.train.labels(c))) == 1 for c in CLIENTS(dataset))
+
+
+def test_several_classes_a_client():
+  task = registry.get('sparse-words')
+  shape = {'num_classes': 60, 'classes_per_client': 5, 'num_features': 200}
+  dataset, _ = task.load('', options_of(task, **shape))
+  held = [len(set(dataset.train.labels(c))) for c in CLIENTS(dataset)]
+  assert len(held) <= 12
+  assert max(held) == 5
+
+
+def test_all_sets_of_the_repository_have_a_task():
+  from datasets import xc_sets
+
+  for name in xc_sets.SETS:
+    assert registry.get(name).option_values()['select_features'] is True
+
+
+def test_without_clients_a_tasks_server_does_not_apply():
+  task = registry.get('omniglot')
+  assert 'server_optimizer' not in task.hyperparameters('centralized')
+  assert task.hyperparameters('fedss')['server_optimizer'] == 'adam'
+  oracle = registry.get('cifar10').hyperparameters('centralized')
+  assert oracle['server_optimizer'] == 'adam'
 
 
 def test_an_unknown_task_names_the_known_ones():
