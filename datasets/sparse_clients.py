@@ -120,6 +120,10 @@ class SparseClientData(client_data.LabelledClientData, abc.ABC):
   def labels(self, client_id: str) -> np.ndarray:
     return self._label_of[self.numbers(client_id)].astype(np.int32)
 
+  @abc.abstractmethod
+  def feature_counts(self, client_id: str) -> np.ndarray:
+    """Returns int [n_k], at least the features of each of its examples."""
+
   @property
   def serializable_dataset_fn(self):
     def dataset_fn(client_id):

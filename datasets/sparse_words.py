@@ -140,6 +140,10 @@ class Bags(sparse_clients.SparseClientData):
     self._words = words
     super().__init__(grouping, words.train_labels)
 
+  def feature_counts(self, client_id: str) -> np.ndarray:
+    words = self._words.options.words_per_example
+    return np.full(len(self.numbers(client_id)), words + words // 2 + 1)
+
   def examples(self, client_id: str) -> client_data.Examples:
     x, _ = self._words.train_examples(self.numbers(client_id))
     return client_data.Examples(x, self.labels(client_id))

@@ -100,6 +100,10 @@ class Points(sparse_clients.SparseClientData):
     self._features = features
     super().__init__(grouping, labels)
 
+  def feature_counts(self, client_id: str) -> np.ndarray:
+    numbers, splits = self.numbers(client_id), self._features.row_splits
+    return splits[numbers + 1] - splits[numbers]
+
   def examples(self, client_id: str) -> client_data.Examples:
     numbers = self.numbers(client_id)
     return client_data.Examples(

@@ -25,7 +25,12 @@ from tff_xc.runtime import registry as runtimes
 def _cohorts(config: Mapping, loaded: task_lib.Loaded):
   values, seed = config['hyperparameters'], config['seed']
   if algorithms.get(config['algorithm']).cohort == 'uniform':
-    return cohort.uniform(loaded.dataset, config['clients_per_round'], seed)
+    return cohort.uniform(
+      loaded.dataset,
+      config['clients_per_round'],
+      seed,
+      config['options'].get('examples_per_round', 0),
+    )
   batch = values['batch_size']
   steps = values['steps_per_round'] or math.ceil(
     cohort.mean_examples(loaded.dataset) / batch
@@ -62,15 +67,20 @@ def install_runtime(config: Mapping) -> None:
 
 def build_process(config: Mapping, loaded: task_lib.Loaded):
   """Returns the learning process of a configuration."""
-  options = config['options']
+  options, encoder = config['options'], loaded.model.encoder
+  max_features = 0
+  if _selects_features(config):
+    drawn = options['examples_per_round']
+    max_features = min(
+      cohort.largest_feature_set(loaded.dataset, drawn),
+      encoder.example_spec.num_features,
+    )
   return build.build(
     config['algorithm'],
     config['hyperparameters'],
     model=loaded.model,
     max_positives=cohort.largest_label_set(loaded.dataset),
-    max_features=cohort.largest_feature_set(loaded.dataset)
-    if _selects_features(config)
-    else 0,
+    max_features=max_features,
     feature_learning_rate=options.get('feature_learning_rate', 1.0),
     seed=config['seed'],
   )

@@ -19,7 +19,9 @@ _DEFAULTS = {
   **_ADAM,
   'spreadout_weight': 10.0,
   'spreadout_learning_rate': 0.005,
-  'k': 10,
+  # Eq. (7): with few classes all others are neighbours in eq. (8), which then
+  # asks of the rows no more than that their sum be zero.
+  'spreadout_margin': 1.4,
 }
 
 

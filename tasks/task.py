@@ -65,6 +65,13 @@ OPTIONS: Mapping[str, hp.Hyperparameter] = {
       'clients receive and send only the feature rows that their examples use',
     ),
     hp.Hyperparameter(
+      'examples_per_round',
+      32,
+      'examples that a client draws for a round, and whose features it selects;'
+      ' 0: all it has',
+      least=0,
+    ),
+    hp.Hyperparameter(
       'feature_learning_rate',
       1.0,
       "learning rate of the server's SGD on the feature table",

@@ -16,7 +16,7 @@ _METRICS = (
 )
 _ENCODER = ('embedding_dim', 'logit_scale', 'feature_dim', 'hidden_dim')
 _CLIENTS = ('classes_per_client', 'clients_per_class')
-_FEATURES = ('select_features', 'feature_learning_rate')
+_FEATURES = ('select_features', 'examples_per_round', 'feature_learning_rate')
 # The encoder of the paper, and a smaller one for sets of some thousand points.
 _CLIENTS_OF_ONE = {'classes_per_client': 1, 'feature_learning_rate': 10.0}
 _PAPER = {**_CLIENTS_OF_ONE, 'embedding_dim': 512}

@@ -21,6 +21,17 @@ def tff_worker():
   return registry.install('worker')
 
 
+@pytest.fixture
+def in_process(tff_worker):
+  """Installs the in-process runtime for one test."""
+  import tensorflow_federated as tff
+
+  from tff_xc.runtime import registry
+
+  yield registry.install('in_process')
+  tff.framework.set_default_context(tff_worker)
+
+
 @pytest.fixture(scope='session')
 def data_dir() -> pathlib.Path:
   """The real data sets; skips where they are absent."""

@@ -7,6 +7,7 @@ import tensorflow as tf
 from datasets import client_data
 from datasets import errors
 from datasets import sparse
+from datasets import sparse_words
 from tff_xc import cohort
 
 LABELS = {'a': [0, 1, 1], 'b': [], 'c': [2], 'd': [3, 3, 3, 3], 'e': [0, 4]}
@@ -92,6 +93,31 @@ def test_nobody_has_no_sparse_examples():
 def test_the_largest_set_of_features_is_that_of_one_client():
   assert cohort.largest_feature_set(bags()) == 5
   assert cohort.largest_feature_set(bags({'b': []})) == 1
+
+
+def test_a_client_may_draw_some_of_its_examples_for_a_round():
+  draw = cohort.uniform(dataset({'d': [3, 3, 4, 4], 'e': [0, 4]}), 2, 5, 3)
+  seen = set()
+  for round_number in range(30):
+    few, many = sorted(draw(round_number).examples, key=lambda e: len(e.y))
+    np.testing.assert_array_equal(few.x, [10, 11])
+    assert len(set(many.x)) == 3
+    np.testing.assert_array_equal(many.y, np.where(many.x < 2, 3, 4))
+    seen.add(tuple(sorted(many.x)))
+  assert len(seen) == 4
+  again = cohort.uniform(dataset({'d': [3, 3, 4, 4], 'e': [0, 4]}), 2, 5, 3)
+  for a, b in zip(again(7).examples, draw(7).examples, strict=True):
+    np.testing.assert_array_equal(a.x, b.x)
+
+
+@pytest.mark.parametrize('drawn', [1, 3, 100])
+def test_no_draw_of_examples_uses_more_features_than_foreseen(drawn):
+  words = sparse_words.load(num_classes=30, num_features=500, test_examples=1)
+  most = cohort.largest_feature_set(words, drawn)
+  draw = cohort.uniform(words, len(words.train.client_ids), 0, drawn)
+  used = [len(np.unique(e.x.ids)) for e in draw(0).examples]
+  assert max(used) <= most
+  assert most <= drawn * 61
 
 
 def test_clients_without_examples_are_skipped_and_counted():

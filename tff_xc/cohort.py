@@ -76,9 +76,19 @@ def _nbytes(x) -> int:
 
 
 def uniform(
-  dataset: client_data_lib.FederatedDataset, clients_per_round: int, seed: int
+  dataset: client_data_lib.FederatedDataset,
+  clients_per_round: int,
+  seed: int,
+  examples_per_round: int = 0,
 ) -> Callable[[int], Cohort]:
   """Returns round -> cohort: K clients, uniformly without replacement.
+
+  Args:
+    dataset: whose clients.
+    clients_per_round: K.
+    seed: of the draws.
+    examples_per_round: if positive, a client that has more examples takes part
+      with so many of them, drawn afresh without replacement.
 
   Raises:
     errors.InputError: where there are fewer than K clients.
@@ -99,6 +109,10 @@ def uniform(
     values, names = [], []
     for index in chosen:
       x, y = examples_of(client_ids[index])
+      if 0 < examples_per_round < len(y):
+        random = np.random.default_rng([seed, round_number, index])
+        some = random.choice(len(y), examples_per_round, replace=False)
+        x, y = example_blocks.at(x, some), y[some]
       if len(y):
         values.append(process.ClientExamples(x, y, np.int64(index)))
         names.append(client_ids[index])
@@ -166,14 +180,28 @@ def largest_label_set(dataset: client_data_lib.FederatedDataset) -> int:
   return largest
 
 
-def largest_feature_set(dataset: client_data_lib.FederatedDataset) -> int:
-  """Returns the largest number of distinct features that a client's examples use.
+def largest_feature_set(
+  dataset: client_data_lib.FederatedDataset, examples_per_round: int = 0
+) -> int:
+  """Returns at least the number of distinct features that any client uses.
 
-  At least 1, as a select wants a key.
+  Exact where clients take part with all of their examples. Where they draw
+  some, the features of the longest are counted, without looking at any. At
+  least 1, as a select wants a key.
+
+  Args:
+    dataset: of sparse examples.
+    examples_per_round: as in `uniform`.
   """
-  clients = dataset.train
-  each = (clients.examples(c).x.ids for c in clients.client_ids)
-  return max([1, *(len(np.unique(ids)) for ids in each)])
+  clients, largest = dataset.train, 1
+  for client_id in clients.client_ids:
+    if examples_per_round:
+      counts = np.sort(clients.feature_counts(client_id))
+      largest = max(largest, int(counts[-examples_per_round:].sum()))
+    else:
+      ids = clients.examples(client_id).x.ids
+      largest = max(largest, len(np.unique(ids)))
+  return largest
 
 
 def mean_examples(dataset: client_data_lib.FederatedDataset) -> float:

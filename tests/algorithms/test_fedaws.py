@@ -11,7 +11,8 @@ from tff_xc.algorithms import fedaws
 from tff_xc.algorithms import fedss
 from tff_xc.measure import collapse
 from tff_xc.round import client_work
-from tff_xc.runtime import registry
+
+pytestmark = pytest.mark.usefixtures('in_process')
 
 N = 12
 # One class a client; several of a class; several classes a client.
@@ -21,11 +22,6 @@ COHORTS = (
   tiny.cohort([[9, 10, 10], [10, 11], [0]], seed=3),
 )
 FULL_BATCH = client_work.LocalTraining(0.2, 64, 2)
-
-
-@pytest.fixture(autouse=True, scope='module')
-def runtime():
-  return registry.install('in_process')
 
 
 def cohort_of(round_number):

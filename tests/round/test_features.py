@@ -25,13 +25,6 @@ COHORTS = (
 pytestmark = pytest.mark.usefixtures('in_process')
 
 
-@pytest.fixture(autouse=True, scope='module')
-def in_process():
-  from tff_xc.runtime import registry
-
-  return registry.install('in_process')
-
-
 def cohort_of(round_number):
   return tiny_sparse.cohort(COHORTS[round_number])
 

@@ -121,6 +121,19 @@ def test_rows_that_nearly_collapsed(distance, parted):
   np.testing.assert_allclose(np.abs(pull[0, 1]), parted, rtol=0.1, atol=1e-7)
 
 
+def test_all_pairs_of_eq_8_only_ask_for_a_sum_of_zero():
+  """Pairs of rows that almost collapsed stay so, but with eq. (7) or small k."""
+  angles = np.radians([0, 2, 180, 182])
+  rows = np.stack([np.cos(angles), np.sin(angles)], axis=1).astype(np.float32)
+  force = lambda *settings, **more: np.linalg.norm(
+    spreadout.Spreadout(1.0, *settings, tangent=True, **more).gradient(rows),
+    axis=1,
+  )
+  np.testing.assert_allclose(force(0), np.zeros(4), atol=1e-5)
+  assert (force(1) > 0.1).all()
+  assert (force(0, margin=1.4) > 1.0).all()
+
+
 @pytest.mark.parametrize('count', [0, 1, 2])
 @pytest.mark.parametrize('k', [0, 5])
 def test_few_rows_or_none(count, k):

@@ -15,6 +15,10 @@ two rows at a small angle t are driven apart by 2 sin t with the Euclidean one,
 and by 2 (1 - cos t) sin t, about t^3, with the cosine one: it does not part rows
 that have almost collapsed. Rows exactly equal stay together with both.
 
+Over all pairs, eq. (8) with Euclidean distances is 2 |sum_c v_c|^2 and a
+constant: rows whose sum is zero satisfy it, however close some of them are. Take
+a k well below the number of classes, or eq. (7).
+
 With every class driven away from k others by a step of size lambda eta, what
 rows have in common grows by 4 k lambda eta - 1 a round, and with alternating
 sign: keep lambda eta below 1 / (2 k).
