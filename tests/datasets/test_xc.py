@@ -41,6 +41,14 @@ def load(data_dir, name='eurlex-4k', **options):
   return xc.load(name, data_dir, **{'counts': COUNTS, **options})
 
 
+def test_feature_counts_are_those_of_the_examples(tiny):
+  clients = load(tiny).train
+  for client_id in clients.client_ids:
+    x, _ = clients.examples(client_id)
+    counts = clients.feature_counts(client_id)
+    np.testing.assert_array_equal(counts, np.diff(x.row_splits))
+
+
 def test_clients_are_classes_and_examples_keep_one_label(tiny):
   dataset = load(tiny)
   assert (dataset.name, dataset.num_classes) == ('eurlex-4k', 5)
