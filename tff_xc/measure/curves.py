@@ -7,6 +7,7 @@ line styles and markers change with them.
 
 import itertools
 import os
+import textwrap
 from collections.abc import Sequence
 
 import matplotlib.figure
@@ -46,7 +47,6 @@ _HELD_OUT = tuple(
   for name in run_files.SCORES
   if name not in (*_TRAINING, *run_files.DISTANCES)
 )
-# Configurations are compared by these.
 _COMPARED = ('top1', 'p@1', 'map@10')
 
 
@@ -330,6 +330,7 @@ def _draw_sent(ax, metric, label, points):
 def _handle(group, style):
   colour, line, marker = style
   seeds = len(group.runs)
+  more = f' ({seeds} seeds, mean ± std)' if seeds > 1 else ''
   return matplotlib.lines.Line2D(
     [],
     [],
@@ -337,7 +338,7 @@ def _handle(group, style):
     linestyle=line,
     marker=marker,
     markersize=5,
-    label=group.label + (f' ({seeds} seeds, mean ± std)' if seeds > 1 else ''),
+    label=textwrap.fill(group.label + more, 90, subsequent_indent='  '),
   )
 
 
