@@ -67,7 +67,8 @@ def test_every_file_and_flag_named_exists():
     for command in ('train', 'benchmark')
   )
   for flag in re.findall(r'--(\w+)=', README):
-    assert f'--{flag}' in help_text or flag in ('flagfile', 'run_dir'), flag
+    known = f'--{flag}' in help_text or f'--[no]{flag}' in help_text
+    assert known or flag in ('flagfile', 'run_dir'), flag
 
 
 def test_no_placeholder_is_left():

@@ -53,7 +53,10 @@ def test_help_answers_within_a_second_without_the_large_imports():
 @pytest.mark.parametrize(
   ('arguments', 'message'),
   [
-    ((), 'name one benchmark: round, classes, select, small, start'),
+    (
+      (),
+      'name one benchmark: round, classes, select, small, spreadout, rank, start',
+    ),
     (('rounds',), "unknown benchmark 'rounds': the benchmarks are round, cl"),
     (('round', '--contenders=plian'), 'those of round are plain, in_process,'),
     (('round', '--contenders=plain,plain'), 'name each contender once'),
