@@ -11,6 +11,7 @@ from tff_xc.algorithms import fedaws
 from tff_xc.algorithms import fedss
 from tff_xc.measure import collapse
 from tff_xc.round import client_work
+from tff_xc.runtime import registry
 
 pytestmark = pytest.mark.usefixtures('in_process')
 
@@ -219,6 +220,17 @@ def test_the_fedss_variant_is_posonly_with_a_spreadout_step():
     after.astype(np.float64),
   )
   np.testing.assert_allclose(moved, after - 0.05 * gradient, atol=1e-5)
+
+
+def test_a_round_writes_its_rows_in_place():
+  pointer = lambda t: np.asarray(memoryview(t)).__array_interface__['data'][0]
+  process = build(k=2)
+  state = process.next(process.initialize(), COHORTS[0]).state
+  where = pointer(state.weights.class_table)
+  for cohort in COHORTS:
+    state = registry.give_up(state)
+    state = process.next(state, cohort).state
+    assert pointer(state.weights.class_table) == where
 
 
 def test_a_head_without_cosines_is_refused():

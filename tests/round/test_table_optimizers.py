@@ -188,6 +188,28 @@ def test_adagrad_on_requested_rows_is_adagrad():
     np.testing.assert_allclose(left, right, rtol=1e-5, atol=1e-7)
 
 
+@pytest.mark.parametrize(
+  'optimizer',
+  [
+    table_optimizers.Dense(optimizers.build_sgd(0.5, 0.9)),
+    table_optimizers.RowMomentum(0.5, 0.9),
+    table_optimizers.RowMomentum(0.5),
+    table_optimizers.RequestedRows(optimizers.TorchAdam(0.5)),
+  ],
+)
+def test_what_comes_after_a_step_is_done_to_its_rows(optimizer):
+  state, table = initial(optimizer)
+  ids, gradients = np.int32([4, 1]), np.ones([2, DIM], np.float32)
+  arguments = (state, table, ids, gradients)
+  _, plain = optimizer.next(*arguments, tf.constant(True))
+  _, after = optimizer.next(*arguments, tf.constant(True), lambda r: 3 * r)
+  expected = plain.numpy()
+  expected[ids] *= 3
+  np.testing.assert_allclose(after, expected, rtol=1e-6)
+  _, same = optimizer.next(*arguments, tf.constant(False), lambda r: 3 * r)
+  np.testing.assert_array_equal(same, table)
+
+
 MANY = 100_000
 ON_ROWS = (
   table_optimizers.RowMomentum(1.0, 0.9),

@@ -164,9 +164,13 @@ class Server:
       )
       encoder = type(encoder)((n, encoder[n]) for n in weights.encoder)
     table_state, table = self.table_optimizer.next(
-      state.table, weights.class_table, merged.ids, -row_delta, counts
+      state.table,
+      weights.class_table,
+      merged.ids,
+      -row_delta,
+      counts,
+      after=self._row_steps if self.row_steps else table_optimizers.unchanged,
     )
-    table = self._row_steps(table, merged.ids, counts)
     new_state = ServerState(
       encoder_state, table_state, state.table_steps, feature_state
     )
@@ -218,16 +222,10 @@ class Server:
     )
     return optimizer_state, encoder, averaged
 
-  def _row_steps(self, table, class_ids, counts):
-    if not self.row_steps:
-      return table
-    # The optimizer has brought these rows up to date.
-    class_ids = class_ids[: tf.where(counts, tf.size(class_ids), 0)]
-    rows = tf.gather(table, class_ids)
+  def _row_steps(self, rows: tf.Tensor) -> tf.Tensor:
     for step in self.row_steps:
       rows = step(rows)
-    # Not within a condition: see `table_optimizers`.
-    return tf.tensor_scatter_nd_update(table, class_ids[:, None], rows)
+    return rows
 
   def _table_steps(self, state: ServerState, table, merged):
     table_state, table = self.table_optimizer.settle(state.table, table)

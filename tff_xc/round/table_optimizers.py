@@ -9,11 +9,17 @@ that came in, outside any `tf.cond`, so that a runtime can do it in place.
 import collections
 import dataclasses
 import math
+from collections.abc import Callable
 from typing import Any
 from typing import Protocol
 
 import tensorflow as tf
 import tensorflow_federated as tff
+
+
+def unchanged(rows: tf.Tensor) -> tf.Tensor:
+  """Returns `rows`."""
+  return rows
 
 
 class TableOptimizer(Protocol):
@@ -56,6 +62,7 @@ class TableOptimizer(Protocol):
     class_ids: tf.Tensor,
     gradients: tf.Tensor,
     counts: tf.Tensor,
+    after: Callable[[tf.Tensor], tf.Tensor] = unchanged,
   ) -> tuple[Any, tf.Tensor]:
     """Returns (state, table) after a step.
 
@@ -66,6 +73,8 @@ class TableOptimizer(Protocol):
       gradients: float32 [U, row_dim], at the values that `read` returns; those
         of all other rows are zero.
       counts: bool scalar; where it is False, nothing changes.
+      after: applied to the new rows `class_ids` before they are written, so
+        that they are written once.
     """
 
   def settle(self, state: Any, table: tf.Tensor) -> tuple[Any, tf.Tensor]:
@@ -100,10 +109,14 @@ class Dense(_UpToDate):
   def initialize(self, table_spec):
     return self.optimizer.initialize(table_spec)
 
-  def next(self, state, table, class_ids, gradients, counts):
+  def next(self, state, table, class_ids, gradients, counts, after=unchanged):
     def step():
       scattered = tf.scatter_nd(class_ids[:, None], gradients, table.shape)
-      return self.optimizer.next(state, table, scattered)
+      new_state, moved = self.optimizer.next(state, table, scattered)
+      if after is not unchanged:
+        rows = after(tf.gather(moved, class_ids))
+        moved = _put(moved, class_ids, rows)
+      return new_state, moved
 
     return tf.cond(counts, step, lambda: (state, table))
 
@@ -163,12 +176,12 @@ class RowMomentum:
   def read_all(self, state, table):
     return self.settle(state, table)[1]
 
-  def next(self, state, table, class_ids, gradients, counts):
+  def next(self, state, table, class_ids, gradients, counts, after=unchanged):
     ids, gradients = _where_it_counts(class_ids, gradients, counts)
     at = lambda t: tf.gather(t, ids)
     if not self.momentum:
       rows = at(table) - self.learning_rate * gradients
-      return state, _put(table, ids, rows)
+      return state, _put(table, ids, after(rows))
     waited = state['step'] - at(state['last_step'])
     rows, velocity = self._moved(at(table), at(state['velocity']), waited)
     velocity = self.momentum * velocity + gradients
@@ -179,7 +192,7 @@ class RowMomentum:
       last_step=_put(state['last_step'], ids, tf.fill([tf.size(ids)], step)),
       velocity=_put(state['velocity'], ids, velocity),
     )
-    return new_state, _put(table, ids, rows)
+    return new_state, _put(table, ids, after(rows))
 
   def settle(self, state, table):
     if not self.momentum:
@@ -227,7 +240,7 @@ class RequestedRows(_UpToDate):
   def initialize(self, table_spec):
     return self.optimizer.initialize(table_spec)
 
-  def next(self, state, table, class_ids, gradients, counts):
+  def next(self, state, table, class_ids, gradients, counts, after=unchanged):
     ids, gradients = _where_it_counts(class_ids, gradients, counts)
     of_table = lambda value: tf.convert_to_tensor(value).shape.rank > 0
     of_rows = collections.OrderedDict(
@@ -244,4 +257,4 @@ class RequestedRows(_UpToDate):
       )
       for name, value in state.items()
     )
-    return new_state, _put(table, ids, rows)
+    return new_state, _put(table, ids, after(rows))
