@@ -146,9 +146,7 @@ def bag_encoder(traces):
     )
     return embeddings, non_trainable
 
-  return encoder.Encoder(
-    tf.TensorSpec([VOCABULARY], tf.float32), tiny.DIM, init, apply
-  )
+  return encoder.Encoder(encoder.SparseSpec(VOCABULARY), tiny.DIM, init, apply)
 
 
 def bags(count):

@@ -19,7 +19,6 @@ from tff_xc.measure import top_classes
 _TRAIN_EXAMPLES = 5_000
 _AT = (1, 3, 5)
 _RETRIEVAL = ('map@10', 'map@r')
-_DISTANCES = ('class_distance_min', 'class_distance_mean')
 
 
 class Evaluator:
@@ -74,9 +73,9 @@ class Evaluator:
         x, y = self._examples('train')
         top = self._top(weights, scoring, x, 1)
         measured['train_top1'] = ranking.accuracy(top[:, 0], y)
-      if wanted & set(_DISTANCES):
+      if wanted & set(run_files.DISTANCES):
         found = collapse.class_distances(scoring[0], self._training_classes())
-        measured |= dict(zip(_DISTANCES, found, strict=True))
+        measured |= dict(zip(run_files.DISTANCES, found, strict=True))
     return {name: measured[name] for name in self.metrics}
 
   def embeddings(
@@ -130,13 +129,9 @@ class Evaluator:
       specs = tf.nest.map_structure(
         lambda t: tf.TensorSpec(t.shape, t.dtype), weights
       )
-      entries = [
-        tf.TensorSpec([None], dtype)
-        for dtype in (tf.int32, tf.int32, tf.float32)
-      ]
       self._embed_sparse = tf.function(
         self._model.embed,
-        input_signature=(specs, sparse.SparseFeatures(*entries)),
+        input_signature=(specs, self._model.encoder.batch_spec()),
       )
     return self._embed_sparse
 

@@ -53,10 +53,6 @@ class WholeEncoder:
     del received, update
     return ()
 
-  def others(self, weights):
-    """Returns those of the weights, by name, that travel whole."""
-    return weights
-
   def server_update(self, sums, total_weight):
     """Returns the server's `FeatureUpdate` from `merge`'s sums, or None."""
     del sums, total_weight
@@ -147,7 +143,7 @@ class EncoderByRows(WholeEncoder):
     # No example refers to a padded row: its delta is zero.
     used = tf.cast(received.held.mask, tf.float32)
     return update._replace(
-      encoder_delta=self.others(update.encoder_delta),
+      encoder_delta=server_lib.without(update.encoder_delta, self.table_name),
       feature_delta=update.encoder_delta[self.table_name],
       measured=collections.OrderedDict(
         **update.measured, feature_rows=tf.reduce_sum(used)
@@ -157,11 +153,6 @@ class EncoderByRows(WholeEncoder):
   def merge(self, received, update):
     sums = self._exchange.merge(received.held, update.feature_delta, update)
     return (sums,)
-
-  def others(self, weights):
-    return collections.OrderedDict(
-      (name, weights[name]) for name in weights if name != self.table_name
-    )
 
   def server_update(self, sums, total_weight):
     delta = self._merge.delta(sums, total_weight)

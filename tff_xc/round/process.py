@@ -230,12 +230,8 @@ class _Aggregate:
     if factory is None:
       factory = tff.aggregators.MeanFactory(no_nan_division=True)
     value_type = tff.types.tensorflow_to_type(
-      collections.OrderedDict(
-        (name, spec)
-        for name, spec in classifier.merged(
-          specs.encoder, specs.encoder_state
-        ).items()
-        if name != but
+      server_lib.without(
+        classifier.merged(specs.encoder, specs.encoder_state), but
       )
     )
     self._weighted = isinstance(

@@ -113,7 +113,7 @@ class Server:
       feature_table: the encoder weight that goes by rows, if any.
     """
     return ServerState(
-      self.encoder_optimizer.initialize(_without(specs.encoder, feature_table)),
+      self.encoder_optimizer.initialize(without(specs.encoder, feature_table)),
       self.table_optimizer.initialize(specs.class_table),
       tuple(s.initialize(specs.class_table) for s in self.table_steps),
       self.feature_optimizer.initialize(specs.encoder[feature_table])
@@ -146,7 +146,7 @@ class Server:
     """
     counts = total_weight > 0
     name = features.name if features else None
-    others = weights._replace(encoder=_without(weights.encoder, name))
+    others = weights._replace(encoder=without(weights.encoder, name))
     encoder_state, encoder, averaged = tf.cond(
       counts,
       lambda: self._encoder_step(state.encoder, others, encoder_delta),
@@ -239,6 +239,6 @@ class Server:
     return new_state, table
 
 
-def _without(weights, name: str | None):
-  """Returns the weights, by name, but for one."""
+def without(weights, name: str | None):
+  """Returns the weights, by name, but for one (or none, if `name` is None)."""
   return type(weights)((n, weights[n]) for n in weights if n != name)
