@@ -187,3 +187,12 @@ def test_the_cache_forgets_the_client_used_longest_ago():
     cache(client_id)
   # 'd' (16 bytes) drops 'c'; then 'c' and 'e' drop 'a'.
   assert ''.join(clients.decoded) == 'acdcea'
+
+
+def test_a_draw_of_examples_keeps_the_labels_of_all_of_them():
+  draw = cohort.uniform(dataset(), 5, seed=1, examples_per_round=1)
+  for value in draw(0).examples:
+    held = LABELS['abcde'[int(value.client_id)]]
+    np.testing.assert_array_equal(value.all_y, held)
+    assert len(value.y) == 1
+    assert value.y[0] in held

@@ -22,11 +22,8 @@ def test_the_python_example_runs(tff_worker):
     for block in re.findall(r'```python\n(.*?)```', README, re.DOTALL)
     if 'learning.next' in block
   ]
-  client = process.ClientExamples(
-    np.zeros([3, 28, 28], np.uint8),
-    np.array([0, 963, 5], np.int32),
-    np.int64(0),
-  )
+  x, y = np.zeros([3, 28, 28], np.uint8), np.array([0, 963, 5], np.int32)
+  client = process.ClientExamples(x, y, np.int64(0), y)
   names = {'cohorts': [[client]]}
   try:
     exec(example, names)

@@ -43,14 +43,13 @@ def model(num_classes: int = 12, head=None) -> classifier.EmbeddingClassifier:
 def cohort(label_lists, seed: int = 0) -> list[process.ClientExamples]:
   """One client for each list of labels, with random examples."""
   random = np.random.default_rng(seed)
-  return [
-    process.ClientExamples(
-      random.normal(size=[len(labels), FEATURES]).astype(np.float32),
-      np.asarray(labels, np.int32),
-      np.int64(index),
-    )
-    for index, labels in enumerate(label_lists)
-  ]
+
+  def client(index, labels):
+    x = random.normal(size=[len(labels), FEATURES]).astype(np.float32)
+    y = np.asarray(labels, np.int32)
+    return process.ClientExamples(x, y, np.int64(index), y)
+
+  return [client(index, labels) for index, labels in enumerate(label_lists)]
 
 
 def settings(**changes) -> dict:

@@ -36,7 +36,6 @@ def cohort(clients, seed: int = 0) -> list[process.ClientExamples]:
   for index, examples in enumerate(clients):
     labels = [y for y, lists in examples for _ in lists]
     x = features([f for _, lists in examples for f in lists], seed + index)
-    values.append(
-      process.ClientExamples(x, np.asarray(labels, np.int32), np.int64(index))
-    )
+    y = np.asarray(labels, np.int32)
+    values.append(process.ClientExamples(x, y, np.int64(index), y))
   return values

@@ -108,13 +108,14 @@ def uniform(
     chosen = sample(round_number, clients_per_round)
     values, names = [], []
     for index in chosen:
-      x, y = examples_of(client_ids[index])
+      x, all_y = examples_of(client_ids[index])
+      y = all_y
       if 0 < examples_per_round < len(y):
         random = np.random.default_rng([seed, round_number, index])
         some = random.choice(len(y), examples_per_round, replace=False)
         x, y = example_blocks.at(x, some), y[some]
       if len(y):
-        values.append(process.ClientExamples(x, y, np.int64(index)))
+        values.append(process.ClientExamples(x, y, np.int64(index), all_y))
         names.append(client_ids[index])
     skipped = len(chosen) - len(values)
     return Cohort(values or [_nobody(dataset)], skipped, tuple(names))
@@ -125,7 +126,8 @@ def uniform(
 def _nobody(dataset: client_data_lib.FederatedDataset):
   """A client without examples: TFF wants one, and the round changes nothing."""
   x, y = dataset.train.examples(dataset.train.client_ids[0])
-  return process.ClientExamples(example_blocks.cut(x, 0, 0), y[:0], np.int64(0))
+  x, y = example_blocks.cut(x, 0, 0), y[:0]
+  return process.ClientExamples(x, y, np.int64(0), y)
 
 
 def pooled(
@@ -158,8 +160,8 @@ def pooled(
       ys.append(y[within])
     back = np.argsort(order)
     x = example_blocks.at(example_blocks.join(xs), back)
-    value = process.ClientExamples(x, np.concatenate(ys)[back], np.int64(0))
-    return Cohort([value], 0)
+    y = np.concatenate(ys)[back]
+    return Cohort([process.ClientExamples(x, y, np.int64(0), y)], 0)
 
   return cohort
 

@@ -35,16 +35,14 @@ def make_clients(clients: int, num_classes: int):
   from tff_xc.round import process
 
   random = np.random.default_rng(0)
-  return [
-    process.ClientExamples(
-      random.integers(0, 256, [OWN_CLASSES, _SIDE, _SIDE], np.uint8),
-      random.choice(
-        num_classes, OWN_CLASSES, replace=False, shuffle=False
-      ).astype(np.int32),
-      np.int64(client),
-    )
-    for client in range(clients)
-  ]
+
+  def make(client):
+    x = random.integers(0, 256, [OWN_CLASSES, _SIDE, _SIDE], np.uint8)
+    y = random.choice(num_classes, OWN_CLASSES, replace=False, shuffle=False)
+    y = y.astype(np.int32)
+    return process.ClientExamples(x, y, np.int64(client), y)
+
+  return [make(client) for client in range(clients)]
 
 
 def make_process(num_classes: int, batch_size: int):

@@ -66,7 +66,7 @@ def _materialise(structure) -> None:
 def as_clients(clients: Sequence[arrays.Client]):
   """Returns the clients as a cohort of `process.build_process`."""
   return [
-    process_lib.ClientExamples(c.x, c.y, np.int64(i))
+    process_lib.ClientExamples(c.x, c.y, np.int64(i), c.y)
     for i, c in enumerate(clients)
   ]
 

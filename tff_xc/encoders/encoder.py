@@ -61,6 +61,13 @@ class Encoder:
     )
 
 
+def count(x) -> tf.Tensor:
+  """Returns the number of examples of x, dense or sparse, int32 scalar."""
+  if isinstance(x, sparse.SparseFeatures):
+    return tf.size(x.row_splits) - 1
+  return tf.shape(x)[0]
+
+
 def take(x, places: tf.Tensor):
   """Returns the examples at `places` int32 [B] of x, dense or sparse."""
   if not isinstance(x, sparse.SparseFeatures):

@@ -26,7 +26,8 @@ class ClientUpdate(NamedTuple):
     weight: float32 scalar, of the client in every mean: its number of examples,
       or 1 where clients count alike; 0 where the client has no examples or its
       update is not finite.
-    measured: sums over the client's examples, by name (see `measure`).
+    measured: sums over the client's examples, by name (see
+      `tff_xc.round.process`); all zero for a client without examples.
     feature_delta: as `row_delta`, of the encoder's feature table where it goes
       by rows (`tff_xc.round.features`), and then not in `encoder_delta`.
   """
@@ -138,7 +139,14 @@ def build_client_update(
   def train(weights, held, x, y, round_seed, client_id):
     initial = _Parameters(weights.encoder, weights.class_table)
     size = tf.size(y)
-    targets = request.positions(held, y)
+    one_each = request.fail_unless(
+      tf.equal(encoder_lib.count(x), size),
+      'it has {} examples x and {} labels y',
+      (encoder_lib.count(x), size),
+      client_id,
+    )
+    with tf.control_dependencies([one_each]):
+      targets = request.positions(held, y, client_id)
     order_seed = randomness.client_seed(
       round_seed, client_id, randomness.Purpose.ORDER
     )
@@ -220,15 +228,16 @@ def _update(
   one = tf.cast(finite, tf.float32)  # Zero turns even a NaN into zero.
   kept = lambda t: tf.math.multiply_no_nan(t, one)
   examples = tf.cast(size, tf.float32)
+  takes_part = tf.minimum(examples, 1.0)
   measured = collections.OrderedDict(
     loss=kept(measured['loss']),
     correct=kept(measured['correct']),
     examples=kept(examples),
-    rows=measured['rows'],
-    clients=tf.constant(1.0),
-    dropped=1.0 - tf.cast(finite, tf.float32),
+    rows=measured['rows'] * takes_part,
+    clients=takes_part,
+    dropped=takes_part - kept(takes_part),
   )
-  counted = tf.minimum(examples, 1.0) if weighting == 'uniform' else examples
+  counted = takes_part if weighting == 'uniform' else examples
   return ClientUpdate(
     tf.nest.map_structure(kept, encoder_delta),
     kept(row_delta),

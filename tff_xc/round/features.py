@@ -95,9 +95,9 @@ class EncoderByRows(WholeEncoder):
     self._names = list(model.weight_specs().encoder)
     number = model.encoder.example_spec.num_features
     self._request = (
-      request_lib.OwnAndSampled(number, max_features)
+      request_lib.OwnAndSampled(number, max_features, noun='feature')
       if max_features
-      else request_lib.AllClasses(number)
+      else request_lib.AllClasses(number, noun='feature')
     )
     self._merge = merge.AddRows()
     self._exchange = exchange.RowExchange(
@@ -113,7 +113,7 @@ class EncoderByRows(WholeEncoder):
     def request_features(x, client_id, seed):
       purpose = randomness.Purpose.FEATURES
       return self._request.held_classes(
-        x.ids, randomness.client_seed(seed, client_id, purpose)
+        x.ids, randomness.client_seed(seed, client_id, purpose), client_id
       )
 
     weights = state.weights.encoder
@@ -146,7 +146,8 @@ class EncoderByRows(WholeEncoder):
       encoder_delta=server_lib.without(update.encoder_delta, self.table_name),
       feature_delta=update.encoder_delta[self.table_name],
       measured=collections.OrderedDict(
-        **update.measured, feature_rows=tf.reduce_sum(used)
+        **update.measured,
+        feature_rows=tf.reduce_sum(used) * update.measured['clients'],
       ),
     )
 

@@ -46,11 +46,15 @@ class ClientExamples(NamedTuple):
     x: [n_k, ...], examples as stored; the encoder decodes them. Or sparse ones.
     y: int32 [n_k], labels in [0, n).
     client_id: int64 scalar, stable over rounds; its randomness derives from it.
+    all_y: int32 [m_k], the labels of all examples that the client has, of which
+      `x` and `y` are those that it uses this round. They decide which rows it
+      requests: `y` itself where it uses all.
   """
 
   x: tf.Tensor | sparse.SparseFeatures
   y: tf.Tensor
   client_id: tf.Tensor
+  all_y: tf.Tensor
 
 
 def client_type(model: classifier.EmbeddingClassifier) -> tff.Type:
@@ -60,6 +64,7 @@ def client_type(model: classifier.EmbeddingClassifier) -> tff.Type:
       tff.types.tensorflow_to_type(model.encoder.batch_spec()),
       tff.TensorType(np.int32, [None]),
       tff.TensorType(np.int64),
+      tff.TensorType(np.int32, [None]),
     )
   )
 
@@ -126,10 +131,13 @@ def build_process(
   )
 
   @tff.tensorflow.computation
-  def request_classes(labels, client_id, seed):
+  def request_classes(y, client_id, all_y, seed):
+    # Who takes no example along asks for nothing.
+    labels = all_y[: tf.where(tf.size(y) > 0, tf.size(all_y), 0)]
     return request.held_classes(
       labels,
       randomness.client_seed(seed, client_id, randomness.Purpose.NEGATIVES),
+      client_id,
     )
 
   @tff.tensorflow.computation
@@ -166,7 +174,8 @@ def build_process(
       tff.federated_map(_round_seed, (state.seed, state.round_number))
     )
     held = tff.federated_map(
-      request_classes, (examples.y, examples.client_id, seed)
+      request_classes,
+      (examples.y, examples.client_id, examples.all_y, seed),
     )
     received = encoder.receive(state, examples, seed)
     update = tff.federated_map(
@@ -180,7 +189,7 @@ def build_process(
         seed,
       ),
     )
-    merged = aggregate(state.aggregator, update.encoder_delta, update.weight)
+    merged = aggregate(state.aggregator, update)
     stepped = tff.federated_map(
       server_step,
       (
@@ -223,7 +232,13 @@ def build_process(
 
 
 class _Aggregate:
-  """Joins the encoder's deltas by any `tff.aggregators` factory."""
+  """Joins the encoder's deltas by any `tff.aggregators` factory.
+
+  A factory without weights gives a mean over all clients, and so averages in
+  the zeros of those who have no examples or whose update was dropped. What it
+  gives is therefore scaled by (clients / clients that count). A factory of sums
+  does not fit here: the server wants a mean.
+  """
 
   def __init__(self, factory, specs: classifier.ModelWeights, but: str | None):
     """Args: the factory, the weights' specs, and the one that goes by rows."""
@@ -240,13 +255,34 @@ class _Aggregate:
     extra = [tff.TensorType(np.float32)] if self._weighted else []
     self._process = factory.create(value_type, *extra)
 
+    @tff.tensorflow.computation(value_type, np.float32, np.float32)
+    def over_those_who_count(mean, clients, counted):
+      scale = tf.math.divide_no_nan(clients, counted)
+      return tf.nest.map_structure(
+        lambda t: tf.math.multiply_no_nan(t, scale), mean
+      )
+
+    self._over_those_who_count = over_those_who_count
+
   @property
   def initialize(self):
     return self._process.initialize
 
-  def __call__(self, state, delta, weight):
-    extra = [weight] if self._weighted else []
-    return self._process.next(state, delta, *extra)
+  def __call__(self, state, update):
+    """Returns the aggregator's output for `ClientUpdate`s@CLIENTS."""
+    delta, weight = update.encoder_delta, update.weight
+    if self._weighted:
+      return self._process.next(state, delta, weight)
+    output = self._process.next(state, delta)
+    counts = tff.federated_map(_counts, weight)
+    everybody = tff.federated_value(1.0, tff.CLIENTS)
+    result = tff.federated_map(
+      self._over_those_who_count,
+      (output.result, tff.federated_sum(everybody), tff.federated_sum(counts)),
+    )
+    return tff.templates.MeasuredProcessOutput(
+      output.state, result, output.measurements
+    )
 
 
 def _build_initialize(model, server, aggregate, specs, seed: int):
@@ -302,6 +338,11 @@ def _round_seed(seed, round_number):
   return randomness.round_seed(seed, round_number)
 
 
+@tff.tensorflow.computation(np.float32)
+def _counts(weight):
+  return tf.cast(weight > 0, tf.float32)
+
+
 @tff.tensorflow.computation(np.int32)
 def _following(round_number):
   return round_number + 1
@@ -316,25 +357,28 @@ def _measured(sums, largest):
     step that trained on them, was the target's.
   class_rows, class_rows_largest: mean and largest number of rows that a client
     requested.
-  examples, clients, clients_dropped: counts; a dropped client's update was not
-    finite.
+  examples, clients, clients_dropped: counts. Clients without examples do not
+    count; the update of a dropped client was not finite.
   feature_rows, feature_rows_largest: as class_rows, of the feature table, where
     the encoder has one.
+
+  A mean or maximum over nobody is nan.
   """
-  over_examples = lambda name: tf.math.divide_no_nan(
-    sums[name], sums['examples']
+  over_examples = lambda name: sums[name] / sums['examples']
+  over_clients = lambda name: sums[name] / sums['clients']
+  of_clients = lambda name: tf.where(
+    sums['clients'] > 0, largest[name], float('nan')
   )
-  over_clients = lambda name: tf.math.divide_no_nan(sums[name], sums['clients'])
   measured = collections.OrderedDict(
     loss=over_examples('loss'),
     accuracy=over_examples('correct'),
     class_rows=over_clients('rows'),
-    class_rows_largest=largest['rows'],
+    class_rows_largest=of_clients('rows'),
     examples=sums['examples'],
     clients=sums['clients'],
     clients_dropped=sums['dropped'],
   )
   if 'feature_rows' in sums:
     measured['feature_rows'] = over_clients('feature_rows')
-    measured['feature_rows_largest'] = largest['feature_rows']
+    measured['feature_rows_largest'] = of_clients('feature_rows')
   return measured

@@ -89,11 +89,51 @@ def skip(ranks: tf.Tensor, excluded: tf.Tensor) -> tf.Tensor:
   return ranks + tf.searchsorted(smaller_kept, ranks, side='right')
 
 
+def fail_unless(
+  holds: tf.Tensor, template: str, values: tuple, client_id: tf.Tensor
+) -> tf.Operation:
+  """Returns an op that fails where `holds`, bool scalar, is False.
+
+  Args:
+    holds: the condition.
+    template: what is wrong; each `{}` stands for one of `values`.
+    values: tensors.
+    client_id: int64 scalar, whose data they are; the message names it.
+  """
+  message = tf.strings.format('client {}: ' + template, (client_id, *values))
+  # Not `tf.debugging.Assert`, which needs a condition within the graph.
+  return tf.raw_ops.Assert(condition=holds, data=[message])
+
+
+def checked_ids(
+  ids: tf.Tensor, bound: int, noun: str, client_id: tf.Tensor
+) -> tf.Tensor:
+  """Returns `ids` int32 [k]; fails where one of them is outside [0, bound)."""
+  outside = tf.logical_or(ids < 0, ids >= bound)
+  check = fail_unless(
+    tf.logical_not(tf.reduce_any(outside)),
+    f'{noun} {{}} is outside [0, {bound})',
+    (tf.boolean_mask(ids, outside)[:1],),
+    client_id,
+  )
+  with tf.control_dependencies([check]):
+    return tf.identity(ids)
+
+
+_UNKNOWN = -1
+
+
 @dataclasses.dataclass(frozen=True)
 class AllClasses:
-  """Every row (FedAvg and FullSoftmax): nothing to ask for, W is broadcast."""
+  """Every row (FedAvg and FullSoftmax): nothing to ask for, W is broadcast.
+
+  Attributes:
+    num_classes: n.
+    noun: what a row stands for, for messages.
+  """
 
   num_classes: int
+  noun: str = 'class'
 
   selects = False
 
@@ -102,11 +142,16 @@ class AllClasses:
     """N, the number of rows a client holds."""
     return self.num_classes
 
-  def held_classes(self, labels: tf.Tensor, seed: tf.Tensor) -> HeldClasses:
-    """Returns the classes held by a client with `labels` int32 [n_k]."""
+  def held_classes(
+    self, labels: tf.Tensor, seed: tf.Tensor, client_id=_UNKNOWN
+  ) -> HeldClasses:
+    """Returns the classes held; arguments as `OwnAndSampled.held_classes`."""
     del seed
+    labels = checked_ids(labels, self.num_classes, self.noun, client_id)
+    with tf.control_dependencies([labels]):  # Whoever reads only the ids.
+      ids = tf.identity(tf.range(self.num_classes))
     return HeldClasses(
-      ids=tf.range(self.num_classes),
+      ids=ids,
       mask=tf.ones([self.num_classes], tf.bool),
       counts=tf.math.bincount(
         labels, minlength=self.num_classes, maxlength=self.num_classes
@@ -119,17 +164,20 @@ class OwnAndSampled:
   """The client's own classes and m negatives (FedSS: S_k = P_k and N_k).
 
   Negatives are drawn uniformly without replacement from [n] minus P_k, afresh
-  every round. A client with fewer than m other classes takes all of them.
+  every round. A client with fewer than m other classes takes all of them. A
+  client without examples requests nothing.
 
   Attributes:
     num_classes: n.
     max_positives: the largest |P_k| of any client.
     negatives: m; 0 requests the client's own classes only.
+    noun: what a row stands for, for messages.
   """
 
   num_classes: int
   max_positives: int
   negatives: int = 0
+  noun: str = 'class'
 
   selects = True
 
@@ -138,9 +186,30 @@ class OwnAndSampled:
     """N, the number of rows a client holds, padding included."""
     return min(self.max_positives + self.negatives, self.num_classes)
 
-  def held_classes(self, labels: tf.Tensor, seed: tf.Tensor) -> HeldClasses:
-    """Returns the classes held by a client with `labels` int32 [n_k]."""
+  def held_classes(
+    self, labels: tf.Tensor, seed: tf.Tensor, client_id=_UNKNOWN
+  ) -> HeldClasses:
+    """Returns the classes whose rows a client holds.
+
+    Fails, and names the client, for a label outside [0, n) and for more than
+    `max_positives` classes.
+
+    Args:
+      labels: int32 [n_k], of all examples that the client has.
+      seed: int32 [2], of its negatives and of the order of its ids.
+      client_id: int64 scalar, for messages.
+    """
+    labels = checked_ids(labels, self.num_classes, self.noun, client_id)
     own, _, counts = tf.unique_with_counts(tf.sort(labels))
+    fits = fail_unless(
+      tf.size(own) <= self.max_positives,
+      f'it has {{}} distinct {self.noun} ids, and this process was built for'
+      f' clients with at most {self.max_positives}',
+      (tf.size(own),),
+      client_id,
+    )
+    with tf.control_dependencies([fits]):
+      own = tf.identity(own)
     ids = own
     if self.negatives:
       ranks = sample_distinct(
@@ -149,6 +218,7 @@ class OwnAndSampled:
         self.num_classes - tf.size(own),
         self.num_classes,
       )
+      ranks = ranks[: tf.where(tf.size(own) > 0, tf.size(ranks), 0)]
       ids = tf.concat([own, skip(ranks, own)], axis=0)
     held = tf.size(ids)
     counts = tf.pad(counts, [[0, held - tf.size(own)]])
@@ -171,13 +241,24 @@ class OwnAndSampled:
     )
 
 
-def positions(held: HeldClasses, labels: tf.Tensor) -> tf.Tensor:
+def positions(
+  held: HeldClasses, labels: tf.Tensor, client_id=_UNKNOWN
+) -> tf.Tensor:
   """Returns int32 [B], the slot of each of `labels` int32 [B] in `held`.
 
-  Every label must be held. O((N + B) log N); no table of n entries.
+  Fails where a label is not held. O((N + B) log N); no table of n entries.
   """
   # Padding repeats the id of slot 0, which a stable sort keeps before it, and
   # the search finds the first.
   order = tf.argsort(held.ids, stable=True)
-  ranks = tf.searchsorted(tf.gather(held.ids, order), labels)
-  return tf.gather(order, ranks)
+  ascending = tf.gather(held.ids, order)
+  ranks = tf.minimum(tf.searchsorted(ascending, labels), tf.size(order) - 1)
+  strange = tf.not_equal(tf.gather(ascending, ranks), labels)
+  check = fail_unless(
+    tf.logical_not(tf.reduce_any(strange)),
+    'its examples have {}, which is not among the ids that it holds',
+    (tf.boolean_mask(labels, strange)[:1],),
+    client_id,
+  )
+  with tf.control_dependencies([check]):
+    return tf.gather(order, ranks)

@@ -1,0 +1,157 @@
+"""Clients that do not fit, have no examples, or whose update is dropped."""
+
+import math
+
+import numpy as np
+import pytest
+import tensorflow_federated as tff
+
+from tests import tiny
+from tests import tiny_sparse
+from tff_xc.algorithms import fedaws
+from tff_xc.algorithms import fedss
+from tff_xc.runtime import client_error
+
+pytestmark = pytest.mark.usefixtures('in_process')
+
+N = 12
+SOUND, OTHER = tiny.cohort([[0, 0, 3, 5], [7, 3]], seed=1)
+EMPTY = tiny.cohort([[], []])[1]
+
+
+def build(method='fedss', max_positives=4, **changes):
+  own = {'fedss': {'negatives': 3, 'max_positives': max_positives}}
+  return getattr(fedss, f'build_{method}')(
+    model=tiny.model(N), **own.get(method, {}), **tiny.settings(**changes)
+  )
+
+
+def broken(client):
+  return client._replace(x=np.full_like(client.x, np.nan))
+
+
+def labelled(client, labels):
+  y = np.asarray(labels, np.int32)
+  return client._replace(y=y, all_y=y)
+
+
+@pytest.mark.parametrize('method', ['fedss', 'fullsoftmax'])
+@pytest.mark.parametrize('label', [12, -1])
+def test_a_label_outside_the_classes_fails_and_names_the_client(method, label):
+  bad = labelled(OTHER, [7, label])
+  with pytest.raises(
+    client_error.ClientError,
+    match=rf'client 1: class \[{label}\] is outside \[0, 12\)',
+  ):
+    tiny.run(build(method), 1, lambda _: [SOUND, bad])
+
+
+def test_examples_without_a_label_each_fail():
+  bad = SOUND._replace(x=SOUND.x[:3])
+  with pytest.raises(
+    client_error.ClientError, match='3 examples x and 4 label'
+  ):
+    tiny.run(build('fullsoftmax'), 1, lambda _: [OTHER, bad])
+
+
+def test_a_label_that_all_y_lacks_fails():
+  bad = SOUND._replace(all_y=SOUND.y[:3])  # Without 5.
+  with pytest.raises(client_error.ClientError, match=r'examples have \[5\]'):
+    tiny.run(build(), 1, lambda _: [bad])
+
+
+def test_more_classes_than_announced_fail_and_name_client_and_number():
+  with pytest.raises(
+    client_error.ClientError, match=r'client 0: it has 3 distinct class.*most 2'
+  ):
+    tiny.run(build(max_positives=2), 1, lambda _: [SOUND])
+
+
+def test_more_features_than_announced_fail_likewise():
+  process = fedss.build_fedss(
+    model=tiny_sparse.model(N), max_positives=2, negatives=2, max_features=2
+  )
+  [client] = tiny_sparse.cohort([[(3, [[0, 1], [2]])]])
+  with pytest.raises(
+    client_error.ClientError, match=r'3 distinct feature ids.*most 2'
+  ):
+    process.next(process.initialize(), [client])
+
+
+def test_own_classes_of_examples_not_drawn_are_no_negatives():
+  """P_k is what the client holds: then three negatives are all others."""
+  process = fedss.build_fedss(
+    model=tiny.model(6), max_positives=3, negatives=3, **tiny.settings()
+  )
+  client = labelled(SOUND, [0, 0, 1, 2])
+  drawn = client._replace(x=client.x[:2], y=client.y[:2])
+  metrics = tiny.run(process, 1, lambda _: [drawn])[1]
+  assert metrics['class_rows'] == 6
+  assert metrics['examples'] == 2
+
+
+def test_fedaws_sends_the_rows_of_classes_that_were_not_drawn():
+  process = fedaws.build_fedaws(
+    model=tiny.model(N), max_positives=4, k=1, **tiny.settings()
+  )
+  state = process.initialize()
+  drawn = SOUND._replace(x=SOUND.x[:2], y=SOUND.y[:2])  # Class 0 alone.
+  output = process.next(state, [drawn])
+  assert output.metrics['class_rows'] == 3
+  moved = np.any(
+    np.abs(output.state.weights.class_table - state.weights.class_table) > 1e-6,
+    axis=1,
+  )
+  np.testing.assert_array_equal(np.flatnonzero(moved), [0, 3, 5])
+
+
+@pytest.mark.parametrize('method', ['fedss', 'fullsoftmax'])
+def test_clients_without_examples_request_and_count_nothing(method):
+  process = build(method)
+  a, with_empty = tiny.run(process, 1, lambda _: [SOUND, EMPTY])
+  b, without = tiny.run(process, 1, lambda _: [SOUND])
+  assert dict(with_empty) == dict(without)
+  assert with_empty['clients'] == 1
+  tiny.assert_same_weights(a.weights, b.weights, 0)
+
+
+def test_a_round_of_nobody_measures_nothing():
+  process = build()
+  state = process.initialize()
+  for cohort in ([], [EMPTY], [broken(SOUND)]):
+    output = process.next(state, cohort)
+    measured = {k: float(v) for k, v in output.metrics.items()}
+    assert math.isnan(measured['loss'])
+    assert math.isnan(measured['accuracy'])
+    tiny.assert_same_weights(output.state.weights, state.weights, 0)
+    nobody = cohort != [broken] and not measured['clients']
+    for name in ('class_rows', 'class_rows_largest'):
+      assert math.isnan(measured[name]) == nobody
+  assert measured['clients_dropped'] == measured['clients'] == 1
+
+
+def zero_noise(clients):
+  return tff.aggregators.DifferentiallyPrivateFactory.gaussian_fixed(
+    noise_multiplier=0.0, clients_per_round=clients, clip=1e3
+  )
+
+
+@pytest.mark.parametrize(
+  'factory',
+  [
+    lambda clients: tff.aggregators.UnweightedMeanFactory(),
+    lambda clients: tff.learning.robust_aggregator(weighted=False),
+    zero_noise,
+  ],
+)
+def test_means_without_weights_are_of_the_clients_that_count(factory):
+  after = [
+    tiny.run(
+      build('fullsoftmax', model_aggregator=factory(len(cohort))),
+      1,
+      lambda _, cohort=cohort: cohort,
+    )[0].weights
+    for cohort in ([SOUND], [SOUND, broken(OTHER)], [EMPTY, SOUND])
+  ]
+  for weights in after[1:]:
+    tiny.assert_same_weights(weights.encoder, after[0].encoder, 1e-6)
