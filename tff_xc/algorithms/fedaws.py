@@ -86,7 +86,7 @@ def _build(
       row_steps=row_steps,
       table_steps=table_steps,
     ),
-    row_merge=merge.ReplaceRows(),
+    row_merge=merge.KeepRows() if fixed_rows else merge.ReplaceRows(),
     model_aggregator=model_aggregator,
     weighting=client_weighting,
     max_features=max_features,

@@ -1,13 +1,17 @@
 """What crosses the wire in a round, and what FullSoftmax would have sent.
 
-One client and round (spec of the messages: FedSS, Algorithm 1 and section 3):
+The rule: bytes are those of the payload of one client and round, without
+padding (messages: FedSS, Algorithm 1 and section 3).
   down: the encoder and the class rows requested;
   up:   the ids requested, then the encoder's delta, the updated rows with their
-        ids, and the client's weight.
+        ids, and the client's weight, one float.
 An algorithm that requests every row sends no ids in either message: row c is
-at place c. Rows padded to a static length do not count. Where clients select
-from the table of sparse features, its rows travel likewise, and the encoder is
-what is left of it.
+at place c. Where clients select from the table of sparse features, its rows
+travel likewise, and the encoder is what is left of it. The round's seed and the
+sums behind its metrics, some 50 bytes, do not count.
+
+`tests/measure/test_crossing.py` holds these formulas against the values that a
+round feeds to its clients and folds from them.
 """
 
 import dataclasses

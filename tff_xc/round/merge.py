@@ -203,3 +203,21 @@ class ReplaceRows(AddRows):
 
   def _weight(self, update):
     return update.measured['examples']
+
+
+@dataclasses.dataclass(frozen=True)
+class KeepRows(AddRows):
+  """Clients send no rows, and the table stays as it is (Baseline-2 of FedAwS)."""
+
+  def build(self, row_dim: int, selects: bool):
+    del selects
+
+    @tff.tensorflow.computation
+    def nothing():
+      return RowSums(
+        tf.zeros([0], tf.int32), tf.zeros([0, row_dim]), tf.zeros([0])
+      )
+
+    return lambda held, row_delta, update: tff.federated_eval(
+      nothing, tff.SERVER
+    )

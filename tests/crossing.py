@@ -1,0 +1,149 @@
+"""What crosses between server and clients in a compiled round, and in a real one.
+
+Read from the computation that the runtimes run: its broadcasts, selects and
+aggregations, and the values that clients were fed and gave.
+"""
+
+import dataclasses
+
+import numpy as np
+import tensorflow as tf
+import tensorflow_federated as tff
+
+from tff_xc.runtime.in_process import context
+from tff_xc.runtime.in_process import execution
+from tff_xc.runtime.in_process import expressions
+from tff_xc.runtime.in_process import phases
+from tff_xc.runtime.in_process import program as program_lib
+from tff_xc.runtime.in_process import values
+
+_BROADCASTS = ('federated_broadcast', 'federated_value_at_clients')
+
+
+@dataclasses.dataclass(frozen=True)
+class Crossings:
+  """The bindings of a computation that lead from one placement to the other.
+
+  Attributes:
+    broadcasts: types by name, of what every client receives.
+    selects: (name of the request that holds the keys, keys' type) by name.
+    aggregates: (value type, accumulator type) by name.
+  """
+
+  broadcasts: dict
+  selects: dict
+  aggregates: dict
+
+
+def of(computation: tff.Computation) -> Crossings:
+  """Reads a computation as the runtimes run it."""
+  return _of(program_lib._bindings(computation)[1])
+
+
+def _of(bindings) -> Crossings:
+  found = Crossings({}, {}, {})
+  for name, block in bindings:
+    uri = expressions.intrinsic_of(block)
+    if uri in _BROADCASTS:
+      found.broadcasts[name] = block.type_signature.member
+    elif uri == 'federated_select':
+      keys = program_lib._parts(block.argument)[0]
+      [request] = program_lib._names_in(keys)
+      found.selects[name] = request, keys.type_signature.member
+    elif uri == 'federated_aggregate':
+      value, _, accumulate, *_ = program_lib._parts(block.argument)
+      found.aggregates[name] = (
+        value.type_signature.member,
+        accumulate.type_signature.parameter[0],
+      )
+  return found
+
+
+def tensors(type_spec: tff.Type) -> list[tff.TensorType]:
+  """Returns the types of all tensors in a type, sequences' elements too."""
+  if isinstance(type_spec, tff.SequenceType):
+    return tensors(type_spec.element)
+  if isinstance(type_spec, tff.StructType):
+    return [t for m in values.members(type_spec) for t in tensors(m)]
+  return [type_spec]
+
+
+def run(computation: tff.Computation, state, cohort, monkeypatch) -> dict:
+  """Runs a round in this process and keeps what crossed.
+
+  Args:
+    computation: `next` of a process, called with `state` and `cohort`.
+    state: the server's.
+    cohort: the clients'.
+    monkeypatch: pytest's.
+
+  Returns:
+    NumPy arrays: `broadcast`, all tensors that every client received;
+    `ids` and `selected` [select][client], what was asked for and received,
+    without padding; `folded` [client], the tensors given to aggregations.
+  """
+  bindings = program_lib._bindings(computation)
+  monkeypatch.setattr(program_lib, '_bindings', lambda _: bindings)
+  # Every binding at the clients is kept, so that it can be read afterwards.
+  monkeypatch.setattr(
+    phases.Phase, '_outliving', lambda self: [s.name for s in self._mapped]
+  )
+  program = program_lib.Program(computation)
+  made, folded = [phases.Phase(program, i) for i in range(program.phases)], []
+  for phase in made:
+    phase.client = _recording(phase, phase.client, folded)
+  argument = context._Argument(
+    tff.structure.Struct([(None, state), (None, cohort)]),
+    program.parameter_type,
+  )
+  found = execution.run(
+    program,
+    made,
+    argument.of_server(),
+    argument.of_client,
+    len(cohort),
+    execution.Clients([''], 1),
+  )
+  crossings = _of(bindings[1])
+  received = [found[name] for name in crossings.broadcasts if name in found]
+  each = range(len(cohort))
+  asked = [
+    [_arrays(found[request][i])[0] for i in each]
+    for request, _ in crossings.selects.values()
+  ]
+  # Padding repeats an id.
+  first = [[np.unique(k, return_index=True)[1] for k in a] for a in asked]
+  selected = [
+    [_elements(found[name][i])[first[s][i]] for i in each]
+    for s, name in enumerate(crossings.selects)
+  ]
+  return {
+    'broadcast': _arrays(received),
+    'ids': [
+      [k[at] for k, at in zip(a, f, strict=True)]
+      for a, f in zip(asked, first, strict=True)
+    ],
+    'selected': selected,
+    'folded': folded,
+  }
+
+
+def _recording(phase, call, folded: list):
+  """Returns `call`, which also appends the tensors that a client gives."""
+  names = [phases._value(step.name) for step in phase._folding]
+
+  def record(environment, place):
+    given = call(environment, place)
+    if names:
+      folded.append(_arrays([given[name] for name in names]))
+    return given
+
+  return record
+
+
+def _elements(dataset) -> np.ndarray:
+  return np.stack([np.asarray(row) for row in values.as_dataset(dataset)])
+
+
+def _arrays(leaves) -> list[np.ndarray]:
+  return [np.asarray(t) for t in tf.nest.flatten(leaves)]

@@ -1,0 +1,128 @@
+"""What crosses: no table of n rows where rows are selected, and the bytes."""
+
+import numpy as np
+import pytest
+import tensorflow as tf
+
+from launch import training
+from tests import crossing
+from tests import tiny
+from tests import tiny_sparse
+from tff_xc.algorithms import build
+from tff_xc.algorithms import hyperparameters as hp
+from tff_xc.algorithms import registry as algorithms
+
+pytestmark = pytest.mark.usefixtures('in_process')
+
+N = 29  # No other axis is that long.
+FEDERATED = [
+  name for name, a in algorithms.ALGORITHMS.items() if a.cohort == 'uniform'
+]
+SELECTING = [n for n in FEDERATED if algorithms.get(n).selects_rows]
+LABELS = [[0, 0, 3, 5], [7, 3]]
+SPARSE = [
+  [(3, [[0, 1], [2]]), (5, [[]]), (1, [[2]])],
+  [(7, [[8, 1, 0]]), (9, [[3]])],
+]
+
+
+def build_process(name, model, max_features=0):
+  algorithm = algorithms.get(name)
+  given = {'client_learning_rate': 0.1}
+  if 'negatives' in algorithm.hyperparameters:
+    given['negatives'] = 4
+  values = hp.resolve(
+    algorithm.hyperparameters, given, {}, name, algorithm.defaults
+  )
+  return build.build(
+    name,
+    values,
+    model=model,
+    max_positives=4,
+    max_features=max_features,
+    seed=3,
+  )
+
+
+@pytest.mark.parametrize('name', SELECTING)
+def test_nothing_of_n_rows_crosses_where_rows_are_selected(name):
+  """Read from the computation that is run, whatever it was written as."""
+  for model, features in ((tiny.model(N), 0), (tiny_sparse.model(N), 5)):
+    found = crossing.of(build_process(name, model, features).next)
+    lengths = {N, tiny_sparse.NUM_FEATURES} if features else {N}
+    crossed = [
+      *found.broadcasts.values(),
+      *(t for pair in found.aggregates.values() for t in pair),
+    ]
+    for type_spec in crossed:
+      for tensor in crossing.tensors(type_spec):
+        assert not lengths & set(tensor.shape)
+    assert len(found.selects) == 1 + bool(features)
+    for _, keys in found.selects.values():
+      assert keys.dtype == np.int32
+      assert keys.shape[0] in (8, 4, 5)  # Static: positives, negatives.
+
+
+def test_the_reading_sees_a_whole_table():
+  """The test above can fail: this computation broadcasts all n rows."""
+  found = crossing.of(build_process('fullsoftmax', tiny.model(N)).next)
+  shapes = [
+    tuple(tensor.shape)
+    for type_spec in found.broadcasts.values()
+    for tensor in crossing.tensors(type_spec)
+  ]
+  assert (N, tiny.DIM) in shapes
+  assert not found.selects
+
+
+@pytest.mark.parametrize(
+  ('name', 'max_features'),
+  [(n, None) for n in FEDERATED]
+  + [(n, f) for n in ('fedss', 'fullsoftmax', 'fedaws_baseline2') for f in (0, 5)],
+)  # fmt: skip
+def test_the_bytes_are_those_that_a_round_fed_and_folded(
+  name, max_features, monkeypatch
+):
+  dense = max_features is None
+  model = (tiny if dense else tiny_sparse).model(N)
+  process = build_process(name, model, max_features or 0)
+  cohort = tiny.cohort(LABELS) if dense else tiny_sparse.cohort(SPARSE)
+  state = process.initialize()
+  metrics = process.next(state, cohort).metrics
+  crossed = crossing.run(process.next, state, cohort, monkeypatch)
+
+  config = {
+    'algorithm': name,
+    'options': {'select_features': bool(max_features)},
+  }
+  columns = training._messages(config, model).of_round(
+    *(
+      float(metrics.get(f'{rows}{which}', 0.0))
+      for rows in ('class_rows', 'feature_rows')
+      for which in ('', '_largest')
+    )
+  )
+  size = lambda arrays: sum(a.nbytes for a in arrays)
+  # All that counts: tensors and one weight; not the seed, nor other scalars.
+  tensors = lambda arrays: [a for a in arrays if a.ndim]
+  seeds = [a for a in crossed['broadcast'] if a.dtype == np.int32]
+  assert [a.shape for a in seeds] == [(2,)]
+  down = (
+    size(crossed['broadcast'])
+    - size(seeds)
+    + np.mean(
+      [size(client) for client in zip(*crossed['selected'], strict=True)] or [0]
+    )
+  )
+  asked = [size(client) for client in zip(*crossed['ids'], strict=True)]
+  sent = [size(tensors(folded)) for folded in crossed['folded']]
+  up = np.mean(asked or [0]) + np.mean(sent) + tf.float32.size
+  assert columns['bytes_down_per_client'] == pytest.approx(down)
+  assert columns['bytes_up_per_client'] == pytest.approx(up)
+
+
+def test_baseline_2_sends_no_rows():
+  found = crossing.of(build_process('fedaws_baseline2', tiny.model(N)).next)
+  for value, _ in found.aggregates.values():
+    for tensor in crossing.tensors(value):
+      assert tuple(tensor.shape) != (None, tiny.DIM)
