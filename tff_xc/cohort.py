@@ -185,24 +185,26 @@ def largest_label_set(dataset: client_data_lib.FederatedDataset) -> int:
 def largest_feature_set(
   dataset: client_data_lib.FederatedDataset, examples_per_round: int = 0
 ) -> int:
-  """Returns at least the number of distinct features that any client uses.
+  """Returns a bound of the distinct features that a client uses in a round.
 
-  Exact where clients take part with all of their examples. Where they draw
-  some, the features of the longest are counted, without looking at any. At
-  least 1, as a select wants a key.
+  Exact where clients take part with all of their examples. A client that draws
+  some uses at most the features of its longest ones, and at most those of all:
+  the smaller of the two counts. At least 1, as a select wants a key.
 
   Args:
     dataset: of sparse examples.
     examples_per_round: as in `uniform`.
   """
-  clients, largest = dataset.train, 1
+  clients, longest = dataset.train, {}
   for client_id in clients.client_ids:
-    if examples_per_round:
-      counts = np.sort(clients.feature_counts(client_id))
-      largest = max(largest, int(counts[-examples_per_round:].sum()))
-    else:
-      ids = clients.examples(client_id).x.ids
-      largest = max(largest, len(np.unique(ids)))
+    counts = np.sort(clients.feature_counts(client_id))
+    longest[client_id] = int(counts[-examples_per_round:].sum())
+  largest = 1
+  for client_id in sorted(longest, key=longest.get, reverse=True):
+    if longest[client_id] <= largest:
+      break  # So are those of all others.
+    distinct = len(np.unique(clients.examples(client_id).x.ids))
+    largest = max(largest, min(longest[client_id], distinct))
   return largest
 
 

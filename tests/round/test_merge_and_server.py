@@ -73,6 +73,54 @@ def test_the_sparse_sum_weighs_and_adds_over_clients():
   np.testing.assert_allclose(sums.weights, [3.5, 3])
 
 
+def _updates(clients=60, distinct=100):
+  random = np.random.default_rng(0)
+
+  def update():
+    size = random.integers(0, 9)
+    return merge.RowUpdate(
+      random.choice(distinct, size, replace=False).astype(np.int32),
+      random.normal(size=[size, 3]).astype(np.float32),
+      np.float32(random.integers(1, 5)),
+    )
+
+  return [update() for _ in range(clients)]
+
+
+@pytest.mark.parametrize('runtime', ['in_process', 'tff_worker'])
+def test_a_sum_over_full_stacks_is_the_sum(runtime, request, monkeypatch):
+  request.getfixturevalue(runtime)
+  monkeypatch.setattr(merge, '_STACK_ROWS', (8, 16, 32))
+  updates = _updates()
+  expected, weights = np.zeros([100, 3]), np.zeros(100)
+  for update in updates:
+    expected[update.ids] += update.rows * update.weight
+    weights[update.ids] += update.weight
+  sums = merge.build_sparse_sum(3)(updates)
+  ids = np.flatnonzero(weights)
+  np.testing.assert_array_equal(sums.ids, ids)
+  np.testing.assert_allclose(sums.rows, expected[ids], atol=1e-5)
+  np.testing.assert_allclose(sums.weights, weights[ids])
+
+
+def test_an_accumulator_holds_few_more_rows_than_there_are_ids(monkeypatch):
+  """However many clients there are: here 600, with 2,400 rows."""
+  bounds = (8, 16, 32)
+  monkeypatch.setattr(merge, '_STACK_ROWS', bounds)
+  empty = merge.RowSums(
+    tf.zeros([0], tf.int32), tf.zeros([0, 3]), tf.zeros([0])
+  )
+  stacks, held = [empty] * 4, []
+  for update in _updates(600, 40):
+    new = merge.RowSums(
+      update.ids, update.rows, tf.fill([len(update.ids)], update.weight)
+    )
+    stacks = merge._folded([merge._joined(stacks[0], new), *stacks[1:]])
+    held.append([int(tf.size(stack.ids)) for stack in stacks])
+  assert np.max(held, axis=0)[3] == 40  # Every id, once.
+  assert (np.max(held, axis=0)[:3] <= bounds).all()
+
+
 WEIGHTS = classifier.ModelWeights(
   collections.OrderedDict(a=tf.constant([1.0, 2.0])),
   collections.OrderedDict(mean=tf.constant(5.0)),

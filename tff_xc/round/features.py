@@ -131,6 +131,11 @@ class EncoderByRows(WholeEncoder):
 
   def unpack(self, received, x):
     rows = exchange.as_tensor(received.rows, self._request.slots)
+    if self._request.selects:
+      # Few clients use nearly as many features as there are slots: training
+      # does not touch the padding, which comes last.
+      used = tf.reduce_sum(tf.cast(received.held.mask, tf.int32))
+      rows = rows[: tf.maximum(used, 1)]
     weights = collections.OrderedDict(
       (n, rows if n == self.table_name else received.others[n])
       for n in self._names
@@ -140,7 +145,6 @@ class EncoderByRows(WholeEncoder):
     return weights, x
 
   def pack(self, received, update):
-    # No example refers to a padded row: its delta is zero.
     used = tf.cast(received.held.mask, tf.float32)
     return update._replace(
       encoder_delta=server_lib.without(update.encoder_delta, self.table_name),

@@ -1,8 +1,11 @@
 """Question 3: how are the clients' row updates joined?
 
 Rows travel as (ids, rows) and are added up on the server by id, so that neither
-a client nor an accumulator ever holds n rows because of them. Where every row
-is requested there are no ids, and rows are summed in place.
+a client nor an accumulator ever holds n rows because of them. The accumulator is
+a few stacks of growing size: a full stack is added up by id into the next, so
+that it holds hardly more rows than the cohort has distinct ids, and no row is
+copied more than a few times. Where every row is requested there are no ids, and
+rows are summed in place.
 """
 
 import dataclasses
@@ -11,6 +14,9 @@ from typing import NamedTuple
 import numpy as np
 import tensorflow as tf
 import tensorflow_federated as tff
+
+# Rows that the stacks of an accumulator hold; the last one has no bound.
+_STACK_ROWS = (2**12, 2**14, 2**16)
 
 
 class RowSums(NamedTuple):
@@ -46,22 +52,46 @@ def row_update(held, row_delta: tf.Tensor, weight: tf.Tensor) -> RowUpdate:
   """Returns the message of a client that holds `held`, padding removed.
 
   A client of weight zero sends no rows.
+
+  Args:
+    held: the classes held, in N slots.
+    row_delta: float32 [N, row_dim], or of the first slots, if no others are in
+      use.
+    weight: float32 scalar.
   """
-  sent = tf.logical_and(held.mask, weight > 0)
-  return RowUpdate(
-    tf.boolean_mask(held.ids, sent), tf.boolean_mask(row_delta, sent), weight
-  )
+  slots = tf.shape(row_delta)[0]
+  sent = tf.logical_and(held.mask[:slots], weight > 0)
+  ids = tf.boolean_mask(held.ids[:slots], sent)
+  return RowUpdate(ids, tf.boolean_mask(row_delta, sent), weight)
 
 
 def add_by_id(sums: RowSums) -> RowSums:
-  """Adds up entries of the same id; ids come out ascending."""
-  order = tf.argsort(sums.ids, stable=True)
-  ids, segment = tf.unique(tf.gather(sums.ids, order))
-  count = tf.size(ids)
-  add = lambda t: tf.math.unsorted_segment_sum(
-    tf.gather(t, order), segment, count
-  )
-  return RowSums(ids, add(sums.rows), add(sums.weights))
+  """Adds up entries of the same id in their order; ids come out ascending."""
+  ids, segment = tf.unique(sums.ids)
+  order, count = tf.argsort(ids), tf.size(ids)
+  segment = tf.gather(tf.math.invert_permutation(order), segment)
+  add = lambda t: tf.math.unsorted_segment_sum(t, segment, count)
+  return RowSums(tf.gather(ids, order), add(sums.rows), add(sums.weights))
+
+
+def _joined(*sums: RowSums) -> RowSums:
+  parts = zip(*sums, strict=True)
+  return RowSums(*[tf.concat(part, axis=0) for part in parts])
+
+
+def _folded(stacks: list[RowSums], level: int = 0) -> list[RowSums]:
+  """Returns the stacks of an accumulator, none above its bound."""
+  if level == len(_STACK_ROWS):
+    return stacks
+
+  def into_the_next():
+    following = add_by_id(_joined(stacks[level + 1], stacks[level]))
+    empty = tf.nest.map_structure(lambda t: t[:0], stacks[level])
+    changed = [*stacks[:level], empty, following, *stacks[level + 2 :]]
+    return _folded(changed, level + 1)
+
+  full = tf.size(stacks[level].ids) > _STACK_ROWS[level]
+  return tf.cond(full, into_the_next, lambda: stacks)
 
 
 def all_rows(rows: tf.Tensor, total_weight: tf.Tensor) -> RowSums:
@@ -99,30 +129,28 @@ def build_sparse_sum(row_dim: int):
 
   @tff.tensorflow.computation
   def zero():
-    return RowSums(
+    empty = RowSums(
       of_any_length(tf.zeros([0], tf.int32)),
       of_any_length(tf.zeros([0, row_dim])),
       of_any_length(tf.zeros([0])),
     )
+    return [empty] * (len(_STACK_ROWS) + 1)
 
-  def joined(a, b):
-    parts = zip(a, b, strict=True)
-    return RowSums(*[tf.concat(pair, axis=0) for pair in parts])
+  accumulator_type = tff.to_type([sums_type] * (len(_STACK_ROWS) + 1))
 
-  @tff.tensorflow.computation(sums_type, update_type)
-  def accumulate(sums, update):
+  @tff.tensorflow.computation(accumulator_type, update_type)
+  def accumulate(stacks, update):
     weights = tf.fill([tf.size(update.ids)], update.weight)
-    return joined(
-      sums, RowSums(update.ids, update.rows * update.weight, weights)
-    )
+    new = RowSums(update.ids, update.rows * update.weight, weights)
+    return _folded([_joined(stacks[0], new), *stacks[1:]])
 
-  @tff.tensorflow.computation(sums_type, sums_type)
+  @tff.tensorflow.computation(accumulator_type, accumulator_type)
   def merge(a, b):
-    return joined(a, b)
+    return _folded([_joined(*pair) for pair in zip(a, b, strict=True)])
 
-  @tff.tensorflow.computation(sums_type)
-  def report(sums):
-    return add_by_id(sums)
+  @tff.tensorflow.computation(accumulator_type)
+  def report(stacks):
+    return add_by_id(_joined(*reversed(stacks)))
 
   @tff.federated_computation(tff.FederatedType(update_type, tff.CLIENTS))
   def sparse_sum(updates):
