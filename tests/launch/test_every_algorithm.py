@@ -1,0 +1,153 @@
+"""Every algorithm on every kind of task that it fits: two rounds, as launched.
+
+A line in a registry is covered by being there.
+"""
+
+import functools
+import json
+
+import numpy as np
+import pytest
+import tensorflow as tf
+import tensorflow_federated as tff
+from absl import flags
+
+from datasets import cifar
+from datasets import sparse
+from datasets import xc_sets
+from datasets import xc_text
+from datasets import xc_write
+from launch import settings
+from launch import train  # noqa: F401  It defines the flags.
+from launch import training
+from tests import tiny_sparse
+from tests.datasets import cifar_on_disk
+from tff_xc.algorithms import registry as algorithms
+from tff_xc.runtime import registry as runtimes
+
+_TINY = {
+  'embedding_dim': 4,
+  'feature_dim': 4,
+  'hidden_dim': 4,
+  'batch_size': 4,
+  'negatives': 3,
+  'k': 2,
+}
+_XC = xc_sets.Counts(train=30, test=8, features=20, labels=10)
+
+
+def _arrays(root, monkeypatch):
+  """One's own images of 8 classes."""
+  del monkeypatch
+  random = np.random.default_rng(0)
+  images = lambda k: random.integers(0, 256, (k, 16, 16), dtype=np.uint8)
+  np.savez(
+    root / 'mine.npz',
+    x=images(40),
+    y=np.arange(40) % 8,
+    client=np.arange(40) // 10,
+    test_x=images(8),
+    test_y=np.arange(8),
+    retrieval_x=images(6),
+    retrieval_y=np.arange(6) // 2,
+  )
+  return root / 'mine.npz'
+
+
+def _cifar10(root, monkeypatch):
+  """The official binary batches, five images a class."""
+  load = functools.partial(cifar.load, expected=cifar_on_disk.COUNTS['cifar10'])
+  monkeypatch.setattr(cifar, 'load', load)
+  content = cifar_on_disk.files('cifar10', 'binary')
+  return cifar_on_disk.write(root, content)
+
+
+def _bibtex(root, monkeypatch):
+  """Text of the Extreme Classification Repository, 10 labels."""
+  known = xc_sets.SETS['bibtex']
+  monkeypatch.setitem(
+    xc_sets.SETS, 'bibtex', xc_sets.KnownSet(_XC, known.names)
+  )
+  random = np.random.default_rng(0)
+  for part in ('train', 'test'):
+    count = getattr(_XC, part)
+    features = [sorted(random.choice(20, 3, False)) for _ in range(count)]
+    labels = [sorted({i % 10, (3 * i) % 10}) for i in range(count)]
+    y = sparse.LabelSets(
+      np.cumsum([0, *map(len, labels)]), np.concatenate(labels)
+    )
+    x = tiny_sparse.features(features)
+    header = xc_text.Header(count, _XC.features, _XC.labels)
+    xc_write.write(root / f'bibtex_{part}.txt', header, [(x, y)])
+  return root
+
+
+_KINDS = {'arrays': _arrays, 'cifar10': _cifar10, 'bibtex': _bibtex}
+
+
+def _config(task, algorithm, data_dir, **changes):
+  """What `launch.train` resolves for these and tiny sizes."""
+  names = (
+    *algorithms.get(algorithm).hyperparameters,
+    *settings.tasks.get(task).options,
+  )
+  given = {k: v for k, v in _TINY.items() if k in names}
+  given |= {'data_dir': data_dir, 'rounds': 2, **changes}
+  if algorithms.get(algorithm).cohort == 'uniform':
+    given['clients_per_round'] = 3
+  flags.FLAGS.unparse_flags()
+  argv = [f'--{k}={v}' for k, v in given.items()]
+  flags.FLAGS(['train', f'--task={task}', f'--algorithm={algorithm}', *argv])
+  try:
+    return settings.resolve()
+  finally:
+    for name in given:
+      flags.FLAGS[name].unparse()
+
+
+@pytest.fixture
+def launched(in_process, tmp_path, monkeypatch):
+  """(task, algorithm, changes) -> (summary, its run directory)."""
+  contexts = {'in_process': in_process}
+
+  def install(name, **_):
+    if name not in contexts:
+      contexts[name] = runtimes_install(name)
+    tff.framework.set_default_context(contexts[name])
+
+  runtimes_install = runtimes.install
+  monkeypatch.setattr(training.runtimes, 'install', install)
+
+  def launch(task, algorithm, **changes):
+    data_dir = _KINDS[task](tmp_path, monkeypatch)
+    config = _config(task, algorithm, data_dir, **changes)
+    return training.run(config, str(tmp_path / 'run')), tmp_path / 'run'
+
+  return launch
+
+
+@pytest.mark.parametrize('task', _KINDS)
+@pytest.mark.parametrize('algorithm', algorithms.ALGORITHMS)
+def test_two_rounds(task, algorithm, launched, capsys):
+  summary, run_dir = launched(task, algorithm)
+  assert summary['rounds'] == 2
+  assert summary['clients_dropped_total'] == 0
+  scores = summary['final'].values()
+  assert len(scores) >= 3
+  assert np.isfinite(list(scores)).all()
+  assert json.loads((run_dir / 'summary.json').read_text()) == summary
+  assert algorithm in capsys.readouterr().out
+  crosses = algorithms.get(algorithm).cohort == 'uniform'
+  assert (summary['bytes_down_per_client_round'] > 0) == crosses
+
+
+def test_the_worker_gives_what_the_process_gives(launched):
+  found = []
+  for runtime in ('in_process', 'worker'):
+    summary, run_dir = launched('arrays', 'fedss', runtime=runtime)
+    summary.pop('seconds_per_round_median')
+    found.append(summary)
+    run_dir.rename(run_dir.with_name(runtime))
+  tf.nest.map_structure(
+    lambda a, b: np.testing.assert_allclose(a, b, rtol=1e-4), *found
+  )
