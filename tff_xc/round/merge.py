@@ -65,13 +65,22 @@ def row_update(held, row_delta: tf.Tensor, weight: tf.Tensor) -> RowUpdate:
   return RowUpdate(ids, tf.boolean_mask(row_delta, sent), weight)
 
 
-def add_by_id(sums: RowSums) -> RowSums:
+def add_by_id(*sums: RowSums) -> RowSums:
   """Adds up entries of the same id in their order; ids come out ascending."""
-  ids, segment = tf.unique(sums.ids)
-  order, count = tf.argsort(ids), tf.size(ids)
-  segment = tf.gather(tf.math.invert_permutation(order), segment)
-  add = lambda t: tf.math.unsorted_segment_sum(t, segment, count)
-  return RowSums(tf.gather(ids, order), add(sums.rows), add(sums.weights))
+  ids, place = tf.unique(tf.concat([s.ids for s in sums], axis=0))
+  order = tf.argsort(ids)
+  place = tf.gather(tf.math.invert_permutation(order), place)
+  places = tf.split(place[:, None], [tf.size(s.ids) for s in sums])
+
+  def add(name: str):
+    first = getattr(sums[0], name)
+    total = tf.zeros([tf.size(ids), *first.shape[1:]], first.dtype)
+    # Added in place: not even the sums are held side by side.
+    for at, each in zip(places, sums, strict=True):
+      total = tf.tensor_scatter_nd_add(total, at, getattr(each, name))
+    return total
+
+  return RowSums(tf.gather(ids, order), add('rows'), add('weights'))
 
 
 def _joined(*sums: RowSums) -> RowSums:
@@ -85,7 +94,7 @@ def _folded(stacks: list[RowSums], level: int = 0) -> list[RowSums]:
     return stacks
 
   def into_the_next():
-    following = add_by_id(_joined(stacks[level + 1], stacks[level]))
+    following = add_by_id(stacks[level + 1], stacks[level])
     empty = tf.nest.map_structure(lambda t: t[:0], stacks[level])
     changed = [*stacks[:level], empty, following, *stacks[level + 2 :]]
     return _folded(changed, level + 1)
@@ -150,7 +159,7 @@ def build_sparse_sum(row_dim: int):
 
   @tff.tensorflow.computation(accumulator_type)
   def report(stacks):
-    return add_by_id(_joined(*reversed(stacks)))
+    return add_by_id(*reversed(stacks))
 
   @tff.federated_computation(tff.FederatedType(update_type, tff.CLIENTS))
   def sparse_sum(updates):
