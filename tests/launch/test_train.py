@@ -150,6 +150,7 @@ def test_a_damaged_newest_checkpoint_falls_back(finished, tmp_path):
   done = call('train', *flags, '--rounds=10')
   assert done.returncode == 0, done.stderr
   assert 'round 8 is damaged' in done.stderr
+  assert (checkpoints / 'damaged' / 'round_8').is_dir()
   # The run of 8 rounds evaluated its last round too, as the one of 10 did.
   assert metrics(run_dir) == metrics(finished[0])
 
