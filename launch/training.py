@@ -124,6 +124,7 @@ def run(config: Mapping[str, Any], run_dir: str) -> dict[str, Any]:
       config['rounds'], config['eval_every'], config['checkpoint_every']
     ),
     directory=directory,
+    warnings=(),
   )
   finished = run_files.read_run(run_dir)
   curves.plot_run(finished, directory.path / run_directory.CURVES)

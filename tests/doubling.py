@@ -52,7 +52,7 @@ def score(weights):
   return {'top1': 1 - 1 / float(weights)}
 
 
-def run(path, rounds=10, process=None, evaluate=score):
+def run(path, rounds=10, process=None, evaluate=score, warnings=()):
   return experiment.run(
     process=process or Doubling(),
     cohorts=lambda r: cohort.Cohort([], 1, ('reader', 'writer')),
@@ -61,6 +61,7 @@ def run(path, rounds=10, process=None, evaluate=score):
     messages=MESSAGES,
     schedule=experiment.Schedule(rounds, eval_every=4, checkpoint_every=3),
     directory=run_directory.RunDirectory(path, {**CONFIG, 'rounds': rounds}),
+    warnings=warnings,
   )
 
 

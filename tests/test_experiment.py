@@ -147,6 +147,83 @@ def test_a_directory_in_use_a_file_and_a_damaged_config_are_refused(tmp_path):
     run_directory.check_config(held.path, doubling.CONFIG)
 
 
+class Dropping(doubling.Doubling):
+  """Drops every update in some rounds, and has no examples in others."""
+
+  def __init__(self, dropped, empty=()):
+    super().__init__()
+    self._dropped, self._empty = dropped, empty
+
+  def next(self, state, examples):
+    output = super().next(state, examples)
+    round_number = state.round_number + 1
+    if round_number in {*self._dropped, *self._empty}:
+      unmeasured = ('loss', 'class_rows', 'class_rows_largest')
+      output.metrics.update(dict.fromkeys(unmeasured, float('nan')))
+      dropped = round_number in self._dropped
+      output.metrics['clients_dropped'] = 2.0 if dropped else 0.0
+    return output
+
+
+def test_rounds_that_measured_nothing_are_told_and_left_out(tmp_path, capsys):
+  process = Dropping(dropped=[2, 9], empty=[5])
+  summary = doubling.run(tmp_path / 'run', process=process)
+  said = capsys.readouterr()
+  assert said.err.splitlines() == [
+    f"warning: round {n} dropped every client's update, since none was finite"
+    for n in (2, 9)
+  ]
+  assert 'loss 0.0000' not in said.out
+  assert [r['round'] for r in doubling.rows(tmp_path / 'run')
+          if r['loss'] == r['bytes_up_per_client'] == 'nan'] == ['2', '5', '9']  # fmt: skip
+  assert summary['class_rows_requested_mean'] == 10
+  assert summary['bytes_down_per_client_round'] == 400 + 10 * 16
+  assert summary['warnings'] == ["2 rounds dropped every client's update"]
+
+
+def test_five_lost_rounds_in_a_row_stop_the_run(tmp_path, capsys):
+  path = tmp_path / 'run'
+  # Four; then five, with a round without examples among them.
+  process = Dropping(dropped=[1, 2, 3, 4, 6, 7, 9, 10, 11], empty=[8])
+  message = r'last 5 rounds, up to round 11, .* --client_learning_rate'
+  with pytest.raises(errors.InputError, match=message):
+    doubling.run(path, rounds=20, process=process)
+  assert capsys.readouterr().err.count('warning: ') == 9
+  assert (path / 'checkpoints' / 'round_11').is_dir()
+  assert len(doubling.rows(path)) == 11
+  # The same command says the same, and trains nothing.
+  with pytest.raises(errors.InputError, match=message):
+    doubling.run(path, rounds=20, process=Dropping([]))
+  assert len(doubling.rows(path)) == 11
+
+
+def test_warnings_of_the_configuration_are_printed_and_kept(tmp_path, capsys):
+  summary = doubling.run(tmp_path / 'run', warnings=['the bound is broken'])
+  assert capsys.readouterr().err == 'warning: the bound is broken\n'
+  assert summary['warnings'] == ['the bound is broken']
+  assert doubling.run(tmp_path / 'other')['warnings'] == []
+
+
+def test_a_metric_that_is_never_measured_is_null(tmp_path):
+  path = tmp_path / 'run'
+  summary = doubling.run(path, evaluate=lambda weights: {'top1': float('nan')})
+  assert np.isnan(summary['final']['top1'])
+  assert np.isnan(summary['best']['top1'])
+  written = json.loads((path / 'summary.json').read_text())
+  assert written['final'] == written['best'] == {'top1': None}
+
+
+def test_the_final_score_is_that_of_the_last_round(tmp_path):
+  """An earlier one would pass for it where the last is nan."""
+
+  def evaluate(weights):
+    return {'top1': 0.5 if weights < 2**10 else float('nan')}
+
+  summary = doubling.run(tmp_path / 'run', evaluate=evaluate)
+  assert np.isnan(summary['final']['top1'])
+  assert summary['best']['top1'] == 0.5
+
+
 def test_bytes_are_those_of_the_tensors_that_cross():
   """The formulas against the tensors of one client, request to update."""
   model = tiny.model(12)
