@@ -29,7 +29,7 @@ def fingerprint(
 
   Returns:
     By name, in this order where they apply: `classes`, `clients`, `examples`
-    (of the clients looked at), `test_examples`, `retrieval_examples`; then
+    (or `examples_of_10000_clients`), `test_examples`, `retrieval_examples`; then
     checksums of 16 hexadecimal digits: `labels_checksum` (with the client ids),
     `train_checksum`, `test_checksum`, `retrieval_checksum`,
     `propensity_checksum`.
@@ -38,10 +38,11 @@ def fingerprint(
   looked_at = _spread(ids, _CLIENTS)
   labels = [clients.labels(client_id) for client_id in looked_at]
   examples = sum(map(len, labels))
+  some = '' if looked_at is ids else f'_of_{len(looked_at)}_clients'
   counts = {
     'classes': dataset.num_classes,
     'clients': len(ids),
-    'examples': examples,
+    f'examples{some}': examples,
   }
   checksums = {'labels_checksum': _checksum(['\0'.join(ids), *labels])}
   if dataset.exact:
@@ -80,9 +81,9 @@ def _add(found, value) -> None:
     found.update(f'{len(value)};'.encode())
     for part in value:
       _add(found, part)
-    return
-  if isinstance(value, str):
-    value = np.array(list(value.encode()), np.uint8)
-  array = np.ascontiguousarray(value)
-  found.update(f'{array.dtype.str}{array.shape};'.encode())
-  found.update(array.data.cast('B') if array.size else b'')
+  elif isinstance(value, str):
+    found.update(f'{len(value)};{value}'.encode())
+  else:
+    array = np.ascontiguousarray(value)
+    found.update(f'{array.dtype.str}{array.shape};'.encode())
+    found.update(array.data.cast('B') if array.size else b'')

@@ -99,12 +99,21 @@ def test_more_rounds_go_on_and_fewer_are_refused(tmp_path):
   [
     ({'lr': 0.2}, 'lr was 0.1 and is 0.2'),
     ({'extra': 1}, 'extra was None and is 1'),
+    (
+      {'hyperparameters': {'batch': 2, 'steps': 4}, 'options': {'depth': 8}},
+      'configuration: depth was 56 and is 8, steps was 3 and is 4; choose',
+    ),
   ],
 )
 def test_another_configuration_is_refused(tmp_path, change, message):
-  run_directory.RunDirectory(tmp_path / 'run', doubling.CONFIG)
+  config = {
+    **doubling.CONFIG,
+    'hyperparameters': {'batch': 2, 'steps': 3},
+    'options': {'depth': 56},
+  }
+  run_directory.RunDirectory(tmp_path / 'run', config)
   with pytest.raises(errors.InputError, match=message):
-    run_directory.check_config(tmp_path / 'run', {**doubling.CONFIG, **change})
+    run_directory.check_config(tmp_path / 'run', {**config, **change})
 
 
 def test_other_data_are_refused_wherever_they_lie(tmp_path):

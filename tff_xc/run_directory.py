@@ -62,14 +62,8 @@ def check_config(path: str | os.PathLike, config: Mapping) -> None:
       f'{file} is damaged ({e}); choose another --run_dir or delete this one'
     ) from e
   wanted = json.loads(json.dumps(config))
-  names = sorted(
-    {*found, *wanted} - {*run_files.NOT_CONFIGURATION, 'rounds', 'data'}
-  )
-  different = [n for n in names if found.get(n) != wanted.get(n)]
-  if different:
-    told = ', '.join(
-      f'{n} was {found.get(n)} and is {wanted.get(n)}' for n in different
-    )
+  told = _differences(_settings(found), _settings(wanted))
+  if told:
     raise errors.InputError(
       f'{path} holds a run of another configuration: {told}; choose another'
       ' --run_dir, or give the same flags to go on with that run'
@@ -94,17 +88,30 @@ def check_data(path: str | os.PathLike, config: Mapping, data: Mapping) -> None:
   Raises:
     errors.InputError: naming what differs.
   """
-  known = config.get('data', data)
-  told = ', '.join(
-    f'{name} was {known.get(name)} and is {data.get(name)}'
-    for name in {**data, **known}
-    if known.get(name) != data.get(name)
-  )
+  told = _differences(config.get('data', data), data)
   if told:
     raise errors.InputError(
       f'{path} holds a run on other data: {told}; give the data of that run,'
       ' or choose another --run_dir'
     )
+
+
+def _settings(config: Mapping) -> dict[str, Any]:
+  """Returns what must be equal, as one flat dictionary in order of the names."""
+  groups = ('options', 'hyperparameters')
+  left_out = {*run_files.NOT_CONFIGURATION, 'rounds', 'data', *groups}
+  settings = {k: v for k, v in config.items() if k not in left_out}
+  for group in groups:
+    settings |= config.get(group, {})
+  return dict(sorted(settings.items()))
+
+
+def _differences(found: Mapping, wanted: Mapping) -> str:
+  return ', '.join(
+    f'{name} was {found.get(name)} and is {wanted.get(name)}'
+    for name in {**wanted, **found}
+    if found.get(name) != wanted.get(name)
+  )
 
 
 class RunDirectory:

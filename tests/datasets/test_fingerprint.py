@@ -95,6 +95,14 @@ def test_examples_are_taken_from_clients_all_over_the_set(tmp_path):
     assert differing(of(path), found) == ['train_checksum']
 
 
+def test_many_clients_are_sampled_for_their_labels():
+  found = fingerprint.fingerprint(
+    sparse_words.load(num_classes=12_000, num_features=100, skew=0.0)
+  )
+  assert 11_000 < found['clients'] < 12_001
+  assert 50_000 < found['examples_of_10000_clients'] < 120_000
+
+
 def test_procedural_sets_are_told_apart_by_their_labels():
   """Glyphs' pixels depend on the machine, so they are not looked at."""
   drawn = []
