@@ -133,7 +133,7 @@ def test_other_data_are_refused_wherever_they_lie(tmp_path):
 def test_a_run_from_before_data_were_recorded_goes_on(tmp_path):
   run_directory.RunDirectory(tmp_path, doubling.CONFIG)
   config = {**doubling.CONFIG, 'data': {'examples': 40}}
-  run_directory.RunDirectory(tmp_path, config)
+  run_directory.RunDirectory(tmp_path, config).start_metrics(0)
   found = json.loads((tmp_path / 'config.json').read_text())
   assert found['data'] == {'examples': 40}
 
@@ -151,9 +151,10 @@ def test_a_directory_in_use_a_file_and_a_damaged_config_are_refused(tmp_path):
   (tmp_path / 'file').write_text('')
   with pytest.raises(errors.InputError, match='is a file'):
     run_directory.check_config(tmp_path / 'file', doubling.CONFIG)
-  (held.path / 'config.json').write_text('{')
-  with pytest.raises(errors.InputError, match=r'config.json is damaged'):
-    run_directory.check_config(held.path, doubling.CONFIG)
+  for text in ('{', '[]', '{"rounds": 10}'):
+    (held.path / 'config.json').write_text(text)
+    with pytest.raises(errors.InputError, match=r'config.json is damaged'):
+      run_directory.check_config(held.path, doubling.CONFIG)
 
 
 class Dropping(doubling.Doubling):

@@ -55,12 +55,7 @@ def check_config(path: str | os.PathLike, config: Mapping) -> None:
     raise errors.InputError(f'--run_dir={path} is a file; name a directory')
   if not file.exists():
     return
-  try:
-    found = json.loads(file.read_text())
-  except ValueError as e:
-    raise errors.InputError(
-      f'{file} is damaged ({e}); choose another --run_dir or delete this one'
-    ) from e
+  found = run_files.read_config(file)
   wanted = json.loads(json.dumps(config))
   told = _differences(_settings(found), _settings(wanted))
   if told:
@@ -70,7 +65,7 @@ def check_config(path: str | os.PathLike, config: Mapping) -> None:
     )
   if 'data' in wanted:
     check_data(path, found, wanted['data'])
-  if wanted['rounds'] < found.get('rounds', 0):
+  if wanted['rounds'] < found['rounds']:
     raise errors.InputError(
       f'{path} holds a run of {found["rounds"]} rounds; give at least as many'
     )
@@ -129,11 +124,13 @@ class RunDirectory:
 
     Args:
       path: the directory.
-      config: every resolved setting; written to config.json.
+      config: every resolved setting. A new run's config.json is written here;
+        `start_metrics` updates that of a run that goes on, after its checkpoint
+        was accepted.
 
     Raises:
       errors.InputError: where `path` holds a run of another configuration, is
-        in use by another process, or cannot be written.
+        of other data, in use by another process, or cannot be written.
     """
     self.path = pathlib.Path(path)
     try:
@@ -152,7 +149,9 @@ class RunDirectory:
       ) from e
     check_config(self.path, config)
     self._remove_leftovers()
-    run_files.write_json(self.path / run_files.CONFIG, config)
+    self._config = config
+    if not run_files.is_run(self.path):
+      run_files.write_json(self.path / run_files.CONFIG, config)
     self.checkpoints = checkpoints.Checkpoints(self.path)
     self._metrics = None
     self._events = None
@@ -168,6 +167,8 @@ class RunDirectory:
   def start_metrics(self, rounds_done: int) -> list[dict[str, float]]:
     """Opens metrics.csv and TensorBoard, forgetting what came later.
 
+    Updates config.json, whose rounds, versions and paths may be new.
+
     Returns:
       The rows of the rounds done; nan where a cell was not measured.
 
@@ -175,6 +176,7 @@ class RunDirectory:
       errors.InputError: for a metrics.csv that is damaged.
     """
     file = self.path / run_files.METRICS
+    run_files.write_json(self.path / run_files.CONFIG, self._config)
     rows = []
     if file.exists():
       _keep_rounds(file, rounds_done)

@@ -91,6 +91,8 @@ def test_other_data_are_refused_and_nothing_changes(in_process, tmp_path):
   before = contents(run_dir)
   with pytest.raises(errors.InputError, match=message):
     evaluation.run(str(run_dir), other, None)
+  with pytest.raises(errors.InputError, match=message):
+    training.run(configuration(other, rounds=2), str(run_dir))
   assert contents(run_dir) == before
 
   # An evaluation writes its own files, and leaves a damaged checkpoint alone.

@@ -122,17 +122,27 @@ def read_run(path: str | os.PathLike) -> Run:
       f'{path} is no run directory, it has no {CONFIG}; give the --run_dir '
       'of a launch.train.'
     )
-  config = _read_object(
-    path / CONFIG, {'task': str, 'algorithm': str, 'seed': int, 'rounds': int}
-  )
-  for key in ('hyperparameters', 'options', 'data'):
-    if not isinstance(config.get(key, {}), dict):
-      raise _damaged(path / CONFIG, f'expected "{key}" to be an object')
+  config = read_config(path / CONFIG)
   summary = None
   if (path / SUMMARY).is_file():
     summary = _read_object(path / SUMMARY, {'final': dict, 'rounds': int})
     _check_scores(path / SUMMARY, summary)
   return Run(path, config, read_metrics(path / METRICS), summary)
+
+
+def read_config(path: pathlib.Path) -> dict[str, Any]:
+  """Reads a config.json.
+
+  Raises:
+    errors.InputError: for a file that is damaged or lacks what it must hold.
+  """
+  config = _read_object(
+    path, {'task': str, 'algorithm': str, 'seed': int, 'rounds': int}
+  )
+  for key in ('hyperparameters', 'options', 'data'):
+    if not isinstance(config.get(key, {}), dict):
+      raise _damaged(path, f'expected "{key}" to be an object')
+  return config
 
 
 def first_rounds(run: Run, rounds: int) -> Run:
