@@ -9,6 +9,7 @@ two arrays.
 import abc
 import collections
 import dataclasses
+import functools
 from collections.abc import Callable
 from collections.abc import Sequence
 from typing import NamedTuple
@@ -101,6 +102,8 @@ class FederatedDataset:
     retrieval: loads the examples of classes that are not trained on, for
       MAP@10 and MAP@R, or None.
     propensity: of the labels of a multi-label set, for PSP@k, or None.
+    exact: whether examples are the same to the bit on every machine. Those that
+      floating-point arithmetic draws are not.
   """
 
   name: str
@@ -109,3 +112,12 @@ class FederatedDataset:
   test: Callable[[], Examples] | None = None
   retrieval: Callable[[], Examples] | None = None
   propensity: sparse.Propensity | None = None
+  exact: bool = True
+
+
+def held_out_once(dataset: FederatedDataset) -> FederatedDataset:
+  """Returns the data set with held-out examples that are decoded only once."""
+  once = lambda load: load and functools.cache(load)
+  return dataclasses.replace(
+    dataset, test=once(dataset.test), retrieval=once(dataset.retrieval)
+  )

@@ -8,6 +8,7 @@ from datasets import client_data as client_data_lib
 from datasets import errors
 from launch import training
 from tasks import registry as tasks
+from tff_xc import checkpoints
 from tff_xc import run_directory
 from tff_xc.measure import curves
 from tff_xc.measure import evaluation
@@ -18,29 +19,32 @@ from tff_xc.measure import run_files
 def run(run_dir: str, data_dir: str | None, client: str | None) -> dict:
   """Evaluates, prints and writes; returns what evaluation.json holds.
 
+  Writes evaluation.json, confusion.csv and confusion.png into the run's
+  directory, and changes nothing else there: the run may be training.
+
   Args:
     run_dir: the run.
     data_dir: where its data lie now, or None where they were.
     client: the client of the confusion matrix, or None for a large one.
 
   Raises:
-    errors.InputError: for no run, no checkpoint or no such client.
+    errors.InputError: for no run, other data, no checkpoint, one of another
+      model, or no such client.
   """
   config = run_files.read_run(run_dir).config
   training.install_runtime(config)
-  task = tasks.get(config['task'])
-  loaded = task.load(data_dir or config['data_dir'], config['options'])
+  loaded, data = training.load(config, data_dir or config['data_dir'])
+  run_directory.check_data(run_dir, config, data)
   clients = loaded.dataset.train
   client = _choose_client(clients, client)
   process = training.build_process(config, loaded)
-  state, rounds = run_directory.Checkpoints(run_dir).load(process.initialize())
+  state, rounds = checkpoints.load_newest(run_dir, process.initialize())
   if not rounds:
     raise errors.InputError(
-      f'{run_dir} has no checkpoint yet; start launch.train on it again'
+      f'{run_dir} has no sound checkpoint; start launch.train on it again'
     )
-  evaluator = evaluation.Evaluator(
-    loaded.model, loaded.dataset, task.metrics_of(loaded.dataset)
-  )
+  metrics = tasks.get(config['task']).metrics_of(loaded.dataset)
+  evaluator = evaluation.Evaluator(loaded.model, loaded.dataset, metrics)
   weights = process.get_model_weights(state)
   measured = evaluator(weights)
   x, y = clients.examples(client)

@@ -6,6 +6,8 @@ from typing import Any
 
 import tensorflow as tf
 
+from datasets import client_data
+from datasets import fingerprint
 from tasks import registry as tasks
 from tasks import task as task_lib
 from tff_xc import cohort
@@ -91,16 +93,26 @@ def _selects_features(config: Mapping) -> bool:
   return clients and config['options'].get('select_features', False)
 
 
+def load(
+  config: Mapping, data_dir: str
+) -> tuple[task_lib.Loaded, dict[str, Any]]:
+  """Returns a configuration's data and model, and the data's fingerprint."""
+  loaded = tasks.get(config['task']).load(data_dir, config['options'])
+  dataset = client_data.held_out_once(loaded.dataset)
+  return loaded._replace(dataset=dataset), fingerprint.fingerprint(dataset)
+
+
 def run(config: Mapping[str, Any], run_dir: str) -> dict[str, Any]:
   """Trains as configured, in `run_dir`; prints and returns the summary."""
   # Everything that may refuse its input comes before the first write.
   run_directory.check_config(run_dir, config)
   install_runtime(config)
-  task = tasks.get(config['task'])
-  loaded = task.load(config['data_dir'], config['options'])
+  loaded, data = load(config, config['data_dir'])
+  config = {**config, 'data': data}
+  run_directory.check_config(run_dir, config)
   process = build_process(config, loaded)
   cohorts = _cohorts(config, loaded)
-  metrics = task.metrics_of(loaded.dataset)
+  metrics = tasks.get(config['task']).metrics_of(loaded.dataset)
   directory = run_directory.RunDirectory(run_dir, config)
   summary = experiment.run(
     process=process,
@@ -112,9 +124,10 @@ def run(config: Mapping[str, Any], run_dir: str) -> dict[str, Any]:
       config['rounds'], config['eval_every'], config['checkpoint_every']
     ),
     directory=directory,
+    warnings=(),
   )
   finished = run_files.read_run(run_dir)
-  curves.plot_run(finished, directory.path / 'curves.png')
+  curves.plot_run(finished, directory.path / run_directory.CURVES)
   print(tables.to_text(tables.build_rows(groups.group_runs([finished]))))
-  print(f'curves: {directory.path / "curves.png"}')
+  print(f'curves: {directory.path / run_directory.CURVES}')
   return summary

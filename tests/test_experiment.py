@@ -1,87 +1,25 @@
 """The loop on a process made of plain numbers: fast, and every case reachable."""
 
-import collections
-import csv
 import json
-import types
 
 import numpy as np
 import pytest
 
 from datasets import errors
+from tests import doubling
 from tests import tiny
-from tff_xc import cohort
 from tff_xc import experiment
 from tff_xc import run_directory
 from tff_xc.measure import communication
+from tff_xc.measure import run_files
 from tff_xc.round import merge
 from tff_xc.round import randomness
 from tff_xc.round import request
 from tff_xc.runtime import client_error
 
-CONFIG = {'task': 't', 'algorithm': 'a', 'seed': 0, 'rounds': 10, 'lr': 0.1}
-MESSAGES = experiment.Messages(
-  communication.MessageSizes(encoder_bytes=400, row_bytes=16),
-  requests_all=False,
-  num_classes=50,
-  row_dim=4,
-)
-State = collections.namedtuple('State', 'weights round_number')
-
-
-class Doubling:
-  """A process whose weights double, and that can be interrupted."""
-
-  def __init__(self, interrupt_at=None):
-    self._interrupt_at = interrupt_at
-
-  def initialize(self):
-    return State(np.float32(1.0), np.int32(0))
-
-  def get_model_weights(self, state):
-    return state.weights
-
-  def next(self, state, examples):
-    del examples
-    if state.round_number == self._interrupt_at:
-      raise KeyboardInterrupt
-    metrics = {
-      'loss': np.float32(1 / state.weights),
-      'class_rows': 10.0,
-      'class_rows_largest': 12.0,
-      'clients_dropped': 0.0,
-    }
-    round_number = np.int32(state.round_number + 1)
-    after = State(np.float32(state.weights * 2), round_number)
-    return types.SimpleNamespace(state=after, metrics=metrics)
-
-
-def score(weights):
-  return {'top1': 1 - 1 / float(weights)}
-
-
-def run(path, rounds=10, process=None, evaluate=score):
-  return experiment.run(
-    process=process or Doubling(),
-    cohorts=lambda r: cohort.Cohort([], 1, ('reader', 'writer')),
-    evaluate=evaluate,
-    metrics=('top1',),
-    messages=MESSAGES,
-    schedule=experiment.Schedule(rounds, eval_every=4, checkpoint_every=3),
-    directory=run_directory.RunDirectory(path, {**CONFIG, 'rounds': rounds}),
-  )
-
-
-def rows(path):
-  with open(path / 'metrics.csv') as file:
-    return [
-      {k: v for k, v in row.items() if k != 'seconds'}
-      for row in csv.DictReader(file)
-    ]
-
 
 def test_the_summary_has_final_best_bytes_and_totals(tmp_path):
-  summary = run(tmp_path / 'run')
+  summary = doubling.run(tmp_path / 'run')
   assert summary['final'] == {'top1': 1 - 2.0**-10}
   assert summary['best'] == summary['final']
   assert summary['rounds'] == 10
@@ -92,28 +30,28 @@ def test_the_summary_has_final_best_bytes_and_totals(tmp_path):
   saved = 1 - (2 * (400 + 10 * 16) + 4 + 80) / full
   assert summary['bytes_saving_vs_fullsoftmax'] == pytest.approx(saved)
   assert json.loads((tmp_path / 'run' / 'summary.json').read_text()) == summary
-  assert rows(tmp_path / 'run')[0]['client_parameters_peak'] == '148.0'
+  assert doubling.rows(tmp_path / 'run')[0]['client_parameters_peak'] == '148.0'
 
 
 def test_an_interrupt_saves_and_the_same_call_goes_on(tmp_path, capsys):
-  run(tmp_path / 'whole')
+  doubling.run(tmp_path / 'whole')
   with pytest.raises(KeyboardInterrupt):
-    run(tmp_path / 'cut', process=Doubling(interrupt_at=7))
+    doubling.run(tmp_path / 'cut', process=doubling.Doubling(interrupt_at=7))
   assert 'stopped after round 7' in capsys.readouterr().err
   # Round 7 is no multiple of 3: the interrupt itself wrote the checkpoint.
-  run(tmp_path / 'cut', process=Doubling(interrupt_at=5))
-  assert rows(tmp_path / 'cut') == rows(tmp_path / 'whole')
+  doubling.run(tmp_path / 'cut', process=doubling.Doubling(interrupt_at=5))
+  assert doubling.rows(tmp_path / 'cut') == doubling.rows(tmp_path / 'whole')
 
 
 def test_an_interrupt_while_evaluating_loses_no_row(tmp_path):
   def interrupted(weights):
     raise KeyboardInterrupt
 
-  run(tmp_path / 'whole')
+  doubling.run(tmp_path / 'whole')
   with pytest.raises(KeyboardInterrupt):
-    run(tmp_path / 'cut', evaluate=interrupted)
-  run(tmp_path / 'cut')
-  assert rows(tmp_path / 'cut') == rows(tmp_path / 'whole')
+    doubling.run(tmp_path / 'cut', evaluate=interrupted)
+  doubling.run(tmp_path / 'cut')
+  assert doubling.rows(tmp_path / 'cut') == doubling.rows(tmp_path / 'whole')
 
 
 def test_a_state_that_a_round_used_up_is_not_saved(
@@ -122,57 +60,38 @@ def test_a_state_that_a_round_used_up_is_not_saved(
   def used_up(state):
     raise ValueError('given up')
 
-  run(tmp_path / 'whole')
+  doubling.run(tmp_path / 'whole')
   with monkeypatch.context() as patched, pytest.raises(KeyboardInterrupt):
     patched.setattr(experiment.runtimes, 'keep', used_up)
-    run(tmp_path / 'cut', process=Doubling(interrupt_at=7))
+    doubling.run(tmp_path / 'cut', process=doubling.Doubling(interrupt_at=7))
   assert 'goes on from the checkpoint before' in capsys.readouterr().err
-  run(tmp_path / 'cut', process=Doubling(interrupt_at=1))  # It resumes at 6.
-  assert rows(tmp_path / 'cut') == rows(tmp_path / 'whole')
+  doubling.run(
+    tmp_path / 'cut', process=doubling.Doubling(interrupt_at=1)
+  )  # It resumes at 6.
+  assert doubling.rows(tmp_path / 'cut') == doubling.rows(tmp_path / 'whole')
 
 
 def test_a_failing_client_is_named_and_the_run_goes_on_after_it(tmp_path):
-  class Failing(Doubling):
+  class Failing(doubling.Doubling):
     def next(self, state, examples):
       if state.round_number == 5:
         raise client_error.ClientError(1, 2, ValueError('no memory'))
       return super().next(state, examples)
 
-  run(tmp_path / 'whole')
+  doubling.run(tmp_path / 'whole')
   with pytest.raises(errors.InputError, match="'writer' failed in round 6: no"):
-    run(tmp_path / 'cut', process=Failing())
-  run(tmp_path / 'cut', process=Doubling(interrupt_at=4))
-  assert rows(tmp_path / 'cut') == rows(tmp_path / 'whole')
+    doubling.run(tmp_path / 'cut', process=Failing())
+  doubling.run(tmp_path / 'cut', process=doubling.Doubling(interrupt_at=4))
+  assert doubling.rows(tmp_path / 'cut') == doubling.rows(tmp_path / 'whole')
 
 
 def test_more_rounds_go_on_and_fewer_are_refused(tmp_path):
-  run(tmp_path / 'long', rounds=12)
-  run(tmp_path / 'grown', rounds=8)
-  run(tmp_path / 'grown', rounds=12)
-  assert rows(tmp_path / 'grown') == rows(tmp_path / 'long')
+  doubling.run(tmp_path / 'long', rounds=12)
+  doubling.run(tmp_path / 'grown', rounds=8)
+  doubling.run(tmp_path / 'grown', rounds=12)
+  assert doubling.rows(tmp_path / 'grown') == doubling.rows(tmp_path / 'long')
   with pytest.raises(errors.InputError, match='12 rounds; give at least'):
-    run(tmp_path / 'grown', rounds=8)
-
-
-def test_all_checkpoints_damaged_starts_again(tmp_path, capsys):
-  path = tmp_path / 'run'
-  run(path)
-  for file in (path / 'checkpoints').rglob('*'):
-    if file.is_file():
-      file.write_bytes(b'')
-  before = rows(path)
-  run(path)
-  assert capsys.readouterr().err.count('is damaged') == 3
-  assert rows(path) == before
-
-
-def test_a_checkpoint_of_another_shape_counts_as_damaged(tmp_path, capsys):
-  saved = run_directory.Checkpoints(tmp_path)
-  saved.save([np.zeros(3)], 4)
-  state, done = run_directory.Checkpoints(tmp_path).load([np.zeros(2)])
-  assert done == 0
-  np.testing.assert_array_equal(state[0], np.zeros(2))
-  assert 'round 4 is damaged' in capsys.readouterr().err
+    doubling.run(tmp_path / 'grown', rounds=8)
 
 
 @pytest.mark.parametrize(
@@ -180,24 +99,139 @@ def test_a_checkpoint_of_another_shape_counts_as_damaged(tmp_path, capsys):
   [
     ({'lr': 0.2}, 'lr was 0.1 and is 0.2'),
     ({'extra': 1}, 'extra was None and is 1'),
+    (
+      {'hyperparameters': {'batch': 2, 'steps': 4}, 'options': {'depth': 8}},
+      'configuration: depth was 56 and is 8, steps was 3 and is 4; choose',
+    ),
   ],
 )
 def test_another_configuration_is_refused(tmp_path, change, message):
-  run_directory.RunDirectory(tmp_path / 'run', CONFIG)
+  config = {
+    **doubling.CONFIG,
+    'hyperparameters': {'batch': 2, 'steps': 3},
+    'options': {'depth': 56},
+  }
+  run_directory.RunDirectory(tmp_path / 'run', config)
   with pytest.raises(errors.InputError, match=message):
-    run_directory.check_config(tmp_path / 'run', {**CONFIG, **change})
+    run_directory.check_config(tmp_path / 'run', {**config, **change})
+
+
+def test_other_data_are_refused_wherever_they_lie(tmp_path):
+  config = {**doubling.CONFIG, 'data_dir': 'a', 'data': {'examples': 40}}
+  run_directory.RunDirectory(tmp_path, config)
+  # Before the data are loaded nobody knows what they are.
+  run_directory.check_config(tmp_path, doubling.CONFIG)
+  run_directory.check_config(tmp_path, {**config, 'data_dir': 'b'})
+  other = {'examples': 60, 'test_examples': 5}
+  with pytest.raises(errors.InputError) as e:
+    run_directory.check_config(tmp_path, {**config, 'data': other})
+  assert 'other data: examples was 40 and is 60, test_examples was None' in str(
+    e.value
+  )
+
+
+def test_a_run_from_before_data_were_recorded_goes_on(tmp_path):
+  run_directory.RunDirectory(tmp_path, doubling.CONFIG)
+  config = {**doubling.CONFIG, 'data': {'examples': 40}}
+  run_directory.RunDirectory(tmp_path, config).start_metrics(0)
+  found = json.loads((tmp_path / 'config.json').read_text())
+  assert found['data'] == {'examples': 40}
+
+
+def test_settings_that_do_not_matter_may_change(tmp_path):
+  for value in ('a', 'b'):
+    free = dict.fromkeys(run_files.NOT_CONFIGURATION, value)
+    run_directory.RunDirectory(tmp_path, {**doubling.CONFIG, **free})
 
 
 def test_a_directory_in_use_a_file_and_a_damaged_config_are_refused(tmp_path):
-  held = run_directory.RunDirectory(tmp_path / 'run', CONFIG)
+  held = run_directory.RunDirectory(tmp_path / 'run', doubling.CONFIG)
   with pytest.raises(errors.InputError, match='another process is running'):
-    run_directory.RunDirectory(held.path, CONFIG)
+    run_directory.RunDirectory(held.path, doubling.CONFIG)
   (tmp_path / 'file').write_text('')
   with pytest.raises(errors.InputError, match='is a file'):
-    run_directory.check_config(tmp_path / 'file', CONFIG)
-  (held.path / 'config.json').write_text('{')
-  with pytest.raises(errors.InputError, match=r'config.json is damaged'):
-    run_directory.check_config(held.path, CONFIG)
+    run_directory.check_config(tmp_path / 'file', doubling.CONFIG)
+  for text in ('{', '[]', '{"rounds": 10}'):
+    (held.path / 'config.json').write_text(text)
+    with pytest.raises(errors.InputError, match=r'config.json is damaged'):
+      run_directory.check_config(held.path, doubling.CONFIG)
+
+
+class Dropping(doubling.Doubling):
+  """Drops every update in some rounds, and has no examples in others."""
+
+  def __init__(self, dropped, empty=()):
+    super().__init__()
+    self._dropped, self._empty = dropped, empty
+
+  def next(self, state, examples):
+    output = super().next(state, examples)
+    round_number = state.round_number + 1
+    if round_number in {*self._dropped, *self._empty}:
+      unmeasured = ('loss', 'class_rows', 'class_rows_largest')
+      output.metrics.update(dict.fromkeys(unmeasured, float('nan')))
+      dropped = round_number in self._dropped
+      output.metrics['clients_dropped'] = 2.0 if dropped else 0.0
+    return output
+
+
+def test_rounds_that_measured_nothing_are_told_and_left_out(tmp_path, capsys):
+  process = Dropping(dropped=[2, 9], empty=[5])
+  summary = doubling.run(tmp_path / 'run', process=process)
+  said = capsys.readouterr()
+  assert said.err.splitlines() == [
+    f"warning: round {n} dropped every client's update, since none was finite"
+    for n in (2, 9)
+  ]
+  assert 'loss 0.0000' not in said.out
+  assert [r['round'] for r in doubling.rows(tmp_path / 'run')
+          if r['loss'] == r['bytes_up_per_client'] == 'nan'] == ['2', '5', '9']  # fmt: skip
+  assert summary['class_rows_requested_mean'] == 10
+  assert summary['bytes_down_per_client_round'] == 400 + 10 * 16
+  assert summary['warnings'] == ["2 rounds dropped every client's update"]
+
+
+def test_five_lost_rounds_in_a_row_stop_the_run(tmp_path, capsys):
+  path = tmp_path / 'run'
+  # Four; then five, with a round without examples among them.
+  process = Dropping(dropped=[1, 2, 3, 4, 6, 7, 9, 10, 11], empty=[8])
+  message = r'last 5 rounds, up to round 11, .* --client_learning_rate'
+  with pytest.raises(errors.InputError, match=message):
+    doubling.run(path, rounds=20, process=process)
+  assert capsys.readouterr().err.count('warning: ') == 9
+  assert (path / 'checkpoints' / 'round_11').is_dir()
+  assert len(doubling.rows(path)) == 11
+  # The same command says the same, and trains nothing.
+  with pytest.raises(errors.InputError, match=message):
+    doubling.run(path, rounds=20, process=Dropping([]))
+  assert len(doubling.rows(path)) == 11
+
+
+def test_warnings_of_the_configuration_are_printed_and_kept(tmp_path, capsys):
+  summary = doubling.run(tmp_path / 'run', warnings=['the bound is broken'])
+  assert capsys.readouterr().err == 'warning: the bound is broken\n'
+  assert summary['warnings'] == ['the bound is broken']
+  assert doubling.run(tmp_path / 'other')['warnings'] == []
+
+
+def test_a_metric_that_is_never_measured_is_null(tmp_path):
+  path = tmp_path / 'run'
+  summary = doubling.run(path, evaluate=lambda weights: {'top1': float('nan')})
+  assert np.isnan(summary['final']['top1'])
+  assert np.isnan(summary['best']['top1'])
+  written = json.loads((path / 'summary.json').read_text())
+  assert written['final'] == written['best'] == {'top1': None}
+
+
+def test_the_final_score_is_that_of_the_last_round(tmp_path):
+  """An earlier one would pass for it where the last is nan."""
+
+  def evaluate(weights):
+    return {'top1': 0.5 if weights < 2**10 else float('nan')}
+
+  summary = doubling.run(tmp_path / 'run', evaluate=evaluate)
+  assert np.isnan(summary['final']['top1'])
+  assert summary['best']['top1'] == 0.5
 
 
 def test_bytes_are_those_of_the_tensors_that_cross():
@@ -229,8 +263,10 @@ def test_bytes_are_those_of_the_tensors_that_cross():
 
 
 def test_full_softmax_sends_no_ids_and_centralised_training_nothing():
-  full = experiment.Messages(MESSAGES.sizes, True, 50, 4)
+  full = experiment.Messages(doubling.MESSAGES.sizes, True, 50, 4)
   assert full.of_round(50, 50)['bytes_up_per_client'] == 400 + 50 * 16 + 4
   assert full.saving(2 * (400 + 50 * 16) + 4) == 0
-  nobody = experiment.Messages(MESSAGES.sizes, True, 50, 4, crosses=False)
+  nobody = experiment.Messages(
+    doubling.MESSAGES.sizes, True, 50, 4, crosses=False
+  )
   assert nobody.of_round(50, 50)['bytes_down_per_client'] == 0

@@ -1,13 +1,14 @@
 """The loop: cohort, round, evaluation, metrics, checkpoint; and resuming it."""
 
 import dataclasses
+import math
 import statistics
 import sys
 import time
 from collections.abc import Callable
+from collections.abc import Sequence
 from typing import Any
 
-import numpy as np
 import tqdm
 
 from datasets import errors
@@ -17,6 +18,9 @@ from tff_xc.measure import communication
 from tff_xc.measure import run_files
 from tff_xc.runtime import client_error
 from tff_xc.runtime import registry as runtimes
+
+# A run stops after so many rounds in a row that dropped every update.
+_MOST_LOST = 5
 
 
 @dataclasses.dataclass(frozen=True)
@@ -99,6 +103,7 @@ def run(
   messages: Messages,
   schedule: Schedule,
   directory: run_directory.RunDirectory,
+  warnings: Sequence[str] = (),
 ) -> dict[str, Any]:
   """Runs or resumes an experiment.
 
@@ -110,16 +115,24 @@ def run(
     messages: how rows requested become bytes.
     schedule: rounds, evaluations, checkpoints.
     directory: where everything is written.
+    warnings: of the configuration; printed, and kept in the summary.
 
   Returns:
-    The summary, as in summary.json.
+    The summary, as in summary.json; nan where that has null.
 
   Raises:
-    errors.InputError: where a client fails; the message says which. What was
-      done before is saved then, as after an interrupt.
+    errors.InputError: where a client fails; the message says which. Also where
+      every client's update was dropped in five rounds in a row. What was done
+      before is saved then, as after an interrupt.
   """
+  for warning in warnings:
+    print(f'warning: {warning}', file=sys.stderr)
   state, done = directory.checkpoints.load(process.initialize())
-  directory.start_metrics(done)
+  rows = directory.start_metrics(done)
+  lost = 0  # Rounds in a row that dropped every update.
+  for row in rows:
+    lost = _lost_in_a_row(lost, row)
+  _check_lost(lost, done)
   bar = tqdm.tqdm(
     total=schedule.rounds, initial=done, unit='round', disable=None
   )
@@ -142,8 +155,16 @@ def run(
       # Only now is the round done: an interrupt before this repeats it whole.
       state, done = output.state, done + 1
       del output  # Else the state would have two owners, and be copied.
-      if schedule.due(schedule.checkpoint_every, done):
+      lost = _lost_in_a_row(lost, row)
+      if schedule.due(schedule.checkpoint_every, done) or lost == _MOST_LOST:
         directory.checkpoints.save(state, done)
+      if lost and _dropped_all(row):
+        bar.write(
+          f"warning: round {done} dropped every client's update, since none was"
+          ' finite',
+          file=sys.stderr,
+        )
+      _check_lost(lost, done)
       bar.set_postfix_str(_postfix(row, metrics[0], latest), refresh=False)
       bar.update()
   except KeyboardInterrupt:
@@ -154,9 +175,36 @@ def run(
     raise errors.InputError(_explained(e, cohort, done + 1)) from e
   finally:
     bar.close()
-  summary = summarise(run_files.read_run(directory.path), metrics, messages)
+  summary = summarise(
+    run_files.read_run(directory.path), metrics, messages, warnings
+  )
   run_files.write_json(directory.path / run_files.SUMMARY, summary)
   return summary
+
+
+def _dropped_all(row) -> bool:
+  """Whether a round dropped every client's update, and so measured nothing."""
+  return row['clients_dropped'] > 0 and math.isnan(row['loss'])
+
+
+def _lost_in_a_row(lost: int, row) -> int:
+  """Returns how many rounds in a row were lost, up to the one of `row`.
+
+  A round whose clients had no examples neither counts nor interrupts.
+  """
+  if _dropped_all(row):
+    return lost + 1
+  return lost if math.isnan(row['loss']) else 0
+
+
+def _check_lost(lost: int, done: int) -> None:
+  if lost >= _MOST_LOST:
+    raise errors.InputError(
+      f"the last {lost} rounds, up to round {done}, dropped every client's"
+      ' update, since none was finite; a learning rate is probably too large:'
+      ' start a new run with a smaller --client_learning_rate or'
+      ' --server_learning_rate'
+    )
 
 
 def _explained(error, cohort: cohort_lib.Cohort, round_number: int) -> str:
@@ -210,24 +258,40 @@ def _print_progress(done, rounds, row, measured) -> None:
 
 
 def summarise(
-  finished: run_files.Run, metrics: tuple[str, ...], messages: Messages
+  finished: run_files.Run,
+  metrics: tuple[str, ...],
+  messages: Messages,
+  warnings: Sequence[str] = (),
 ) -> dict[str, Any]:
-  """Returns the summary of a run from its metrics.csv."""
+  """Returns the summary of a run from its metrics.csv.
+
+  Means are over the rounds that measured something; nan where none did. Final
+  scores are those of the last round, which is always evaluated.
+
+  Args:
+    finished: the run, with one round at least.
+    metrics: names of the scores.
+    messages: for the bytes saved.
+    warnings: of the configuration; `warnings` of the summary has those of the
+      rounds too.
+  """
   table = finished.metrics
-  rows = float(np.mean(table['class_rows']))
-  scores = {name: table[name].dropna() for name in metrics}
-  down, up = (
-    float(np.mean(table[f'bytes_{way}_per_client'])) for way in ('down', 'up')
-  )
+  mean = lambda name: float(table[name].mean())
+  down, up = (mean(f'bytes_{way}_per_client') for way in ('down', 'up'))
+  warnings = list(warnings)
+  if lost := sum(_dropped_all(row) for row in table.to_dict('records')):
+    rounds = 'round' if lost == 1 else 'rounds'
+    warnings.append(f"{lost} {rounds} dropped every client's update")
   return {
-    'final': {name: float(s.iloc[-1]) for name, s in scores.items()},
-    'best': {name: float(s.max()) for name, s in scores.items()},
+    'final': {name: float(table[name].iloc[-1]) for name in metrics},
+    'best': {name: float(table[name].max()) for name in metrics},
     'rounds': int(table['round'].iloc[-1]),
     'bytes_down_per_client_round': down,
     'bytes_up_per_client_round': up,
     'bytes_saving_vs_fullsoftmax': messages.saving(down + up),
-    'class_rows_requested_mean': rows,
-    'clients_dropped_total': float(np.sum(table['clients_dropped'])),
-    'clients_skipped_total': float(np.sum(table['clients_skipped'])),
+    'class_rows_requested_mean': mean('class_rows'),
+    'clients_dropped_total': float(table['clients_dropped'].sum()),
+    'clients_skipped_total': float(table['clients_skipped'].sum()),
     'seconds_per_round_median': statistics.median(table['seconds']),
+    'warnings': warnings,
   }

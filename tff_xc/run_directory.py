@@ -3,6 +3,7 @@
 Checkpoints and metrics are written by `tff.program`'s managers; this module
 keeps them consistent with each other across a kill: whatever was written after
 the last sound checkpoint is forgotten, and computed again to the same digits.
+metrics.csv is the truth; TensorBoard's events are written anew from it.
 """
 
 import asyncio
@@ -10,7 +11,8 @@ import fcntl
 import json
 import os
 import pathlib
-import sys
+import re
+import time
 from collections.abc import Mapping
 from typing import Any
 
@@ -18,25 +20,34 @@ import tensorflow as tf
 import tensorflow_federated as tff
 
 from datasets import errors
+from tff_xc import checkpoints
 from tff_xc.measure import run_files
 
-# What may differ between the run that is resumed and the one that resumes it.
-_MAY_DIFFER = (
-  'rounds',
-  'data_dir',
-  'client_threads',
-  'versions',
-  'git_revision',
+CURVES = 'curves.png'
+_TENSORBOARD = 'tensorboard'
+# Sorts before the files that TensorFlow names by the time.
+_KEPT_EVENTS = 'events.out.tfevents.0000000000.kept'
+# What training writes by `run_files.replacing`.
+_REPLACED = (
+  run_files.CONFIG,
+  run_files.METRICS,
+  run_files.SUMMARY,
+  CURVES,
+  f'{_TENSORBOARD}/{_KEPT_EVENTS}',
 )
 
 
 def check_config(path: str | os.PathLike, config: Mapping) -> None:
-  """Refuses a directory that holds a run of another configuration.
+  """Refuses a directory that holds a run of another configuration or data.
 
   A larger number of rounds goes on with the run; a smaller one is refused.
 
+  Args:
+    path: the directory; may be absent.
+    config: every resolved setting; `data` too once the data are loaded.
+
   Raises:
-    errors.InputError: naming the first settings that differ.
+    errors.InputError: naming the settings that differ.
   """
   path = pathlib.Path(path)
   file = path / run_files.CONFIG
@@ -44,79 +55,58 @@ def check_config(path: str | os.PathLike, config: Mapping) -> None:
     raise errors.InputError(f'--run_dir={path} is a file; name a directory')
   if not file.exists():
     return
-  try:
-    found = json.loads(file.read_text())
-  except ValueError as e:
-    raise errors.InputError(
-      f'{file} is damaged ({e}); choose another --run_dir or delete this one'
-    ) from e
+  found = run_files.read_config(file)
   wanted = json.loads(json.dumps(config))
-  names = sorted({*found, *wanted} - {*_MAY_DIFFER})
-  different = [n for n in names if found.get(n) != wanted.get(n)]
-  if different:
-    told = ', '.join(
-      f'{n} was {found.get(n)} and is {wanted.get(n)}' for n in different
-    )
+  told = _differences(_settings(found), _settings(wanted))
+  if told:
     raise errors.InputError(
       f'{path} holds a run of another configuration: {told}; choose another'
       ' --run_dir, or give the same flags to go on with that run'
     )
-  if wanted['rounds'] < found.get('rounds', 0):
+  if 'data' in wanted:
+    check_data(path, found, wanted['data'])
+  if wanted['rounds'] < found['rounds']:
     raise errors.InputError(
       f'{path} holds a run of {found["rounds"]} rounds; give at least as many'
     )
 
 
-class Checkpoints:
-  """The newest few states of a run, written atomically."""
+def check_data(path: str | os.PathLike, config: Mapping, data: Mapping) -> None:
+  """Refuses other data than those of a run.
 
-  def __init__(self, run_dir: str | os.PathLike):
-    """Args: the run's directory; a folder `checkpoints` is made in it."""
-    self._root = pathlib.Path(run_dir) / 'checkpoints'
-    self._manager = tff.program.FileProgramStateManager(
-      str(self._root), prefix='round_', keep_total=3, keep_first=False
+  Args:
+    path: the run's directory.
+    config: its config.json. Without `data`, it is of a version that did not
+      look at them, and any data are taken.
+    data: the fingerprint of the data at hand.
+
+  Raises:
+    errors.InputError: naming what differs.
+  """
+  told = _differences(config.get('data', data), data)
+  if told:
+    raise errors.InputError(
+      f'{path} holds a run on other data: {told}; give the data of that run,'
+      ' or choose another --run_dir'
     )
 
-  def _versions(self) -> list[int]:
-    return asyncio.run(self._manager.get_versions()) or []
 
-  def load(self, like):
-    """Returns (state, rounds done) of the newest sound checkpoint.
+def _settings(config: Mapping) -> dict[str, Any]:
+  """Returns what must be equal, as one flat dictionary in order of the names."""
+  groups = ('options', 'hyperparameters')
+  left_out = {*run_files.NOT_CONFIGURATION, 'rounds', 'data', *groups}
+  settings = {k: v for k, v in config.items() if k not in left_out}
+  for group in groups:
+    settings |= config.get(group, {})
+  return dict(sorted(settings.items()))
 
-    A damaged one is reported on stderr and deleted, and the one before taken.
 
-    Args:
-      like: a state of the same structure, shapes and dtypes.
-
-    Returns:
-      (`like`, 0) where there is no sound checkpoint.
-    """
-    for version in reversed(self._versions()):
-      try:
-        return self._read(version, like), version
-      except Exception as e:  # Whatever a damaged SavedModel makes TF raise.
-        reason = (str(e).strip() or repr(e)).splitlines()[0][:120]
-        print(
-          f'warning: the checkpoint of round {version} is damaged ({reason});'
-          ' going back to the one before',
-          file=sys.stderr,
-        )
-        tf.io.gfile.rmtree(str(self._root / f'round_{version}'))
-    return like, 0
-
-  def _read(self, version: int, like):
-    expected = tf.nest.flatten(like)
-    flat = asyncio.run(self._manager.load(version, [0] * len(expected)))
-    spec = lambda t: tf.TensorSpec.from_tensor(tf.convert_to_tensor(t))
-    for new, old in zip(map(spec, flat), map(spec, expected), strict=True):
-      if new != old:
-        raise ValueError(f'it holds {new} where {old} was expected')
-    return tf.nest.pack_sequence_as(like, flat)
-
-  def save(self, state, rounds_done: int) -> None:
-    """Saves the state after `rounds_done` rounds, unless it is there already."""
-    if rounds_done not in self._versions():
-      asyncio.run(self._manager.save(tf.nest.flatten(state), rounds_done))
+def _differences(found: Mapping, wanted: Mapping) -> str:
+  return ', '.join(
+    f'{name} was {found.get(name)} and is {wanted.get(name)}'
+    for name in {**wanted, **found}
+    if found.get(name) != wanted.get(name)
+  )
 
 
 class RunDirectory:
@@ -130,13 +120,17 @@ class RunDirectory:
   def __init__(self, path: str | os.PathLike, config: Mapping[str, Any]):
     """Opens or creates the directory, and locks it against a second process.
 
+    Removes the temporary files that a kill left there.
+
     Args:
       path: the directory.
-      config: every resolved setting; written to config.json.
+      config: every resolved setting. A new run's config.json is written here;
+        `start_metrics` updates that of a run that goes on, after its checkpoint
+        was accepted.
 
     Raises:
       errors.InputError: where `path` holds a run of another configuration, is
-        in use by another process, or cannot be written.
+        of other data, in use by another process, or cannot be written.
     """
     self.path = pathlib.Path(path)
     try:
@@ -154,22 +148,47 @@ class RunDirectory:
         ' --run_dir'
       ) from e
     check_config(self.path, config)
-    run_files.write_json(self.path / run_files.CONFIG, config)
-    self.checkpoints = Checkpoints(self.path)
+    self._remove_leftovers()
+    self._config = config
+    if not run_files.is_run(self.path):
+      run_files.write_json(self.path / run_files.CONFIG, config)
+    self.checkpoints = checkpoints.Checkpoints(self.path)
     self._metrics = None
     self._events = None
 
-  def start_metrics(self, rounds_done: int) -> None:
-    """Opens metrics.csv and TensorBoard, forgetting what came later."""
+  def _remove_leftovers(self) -> None:
+    for name in _REPLACED:
+      if (self.path / name).parent.is_dir():
+        run_files.remove_leftovers(self.path / name)
+    for file in self.path.iterdir():
+      if re.fullmatch(rf'{run_files.METRICS}_temp\d{{4}}', file.name):
+        file.unlink()
+
+  def start_metrics(self, rounds_done: int) -> list[dict[str, float]]:
+    """Opens metrics.csv and TensorBoard, forgetting what came later.
+
+    Updates config.json, whose rounds, versions and paths may be new.
+
+    Returns:
+      The rows of the rounds done; nan where a cell was not measured.
+
+    Raises:
+      errors.InputError: for a metrics.csv that is damaged.
+    """
     file = self.path / run_files.METRICS
+    run_files.write_json(self.path / run_files.CONFIG, self._config)
+    rows = []
     if file.exists():
       _keep_rounds(file, rounds_done)
+      rows = run_files.read_metrics(file).to_dict('records')
+    _rewrite_events(self.path / _TENSORBOARD, rows)
     self._metrics = tff.program.CSVFileReleaseManager(
       str(file), key_fieldname='round'
     )
     self._events = tff.program.TensorBoardReleaseManager(
-      str(self.path / 'tensorboard')
+      str(self.path / _TENSORBOARD)
     )
+    return rows
 
   def release(self, row: Mapping[str, float], round_number: int) -> None:
     """Appends one round's row; every row has the same columns."""
@@ -189,3 +208,40 @@ def _keep_rounds(file: pathlib.Path, rounds_done: int) -> None:
 
   with run_files.replacing(file) as temporary:
     temporary.write_text(''.join(header + [r for r in rows if kept(r)]))
+
+
+def _rewrite_events(folder: pathlib.Path, rows: list[dict[str, float]]) -> None:
+  """Replaces TensorBoard's events by those of `rows`, each round once.
+
+  A kill in between leaves rounds twice, until the run is opened again.
+  """
+  old = list(folder.glob('events.out.tfevents.*'))
+  kept = folder / _KEPT_EVENTS
+  if rows:
+    folder.mkdir(exist_ok=True)
+    with (
+      run_files.replacing(kept) as temporary,
+      tf.io.TFRecordWriter(str(temporary)) as writer,
+    ):
+      ended = time.time() - sum(row['seconds'] for row in rows)
+      start = tf.compat.v1.Event(wall_time=ended, file_version='brain.Event:2')
+      writer.write(start.SerializeToString())
+      for row in rows:
+        ended += row['seconds']
+        writer.write(_event(row, ended).SerializeToString())
+  for file in old:
+    if file != kept or not rows:
+      file.unlink()
+
+
+def _event(row: Mapping[str, float], ended: float) -> tf.compat.v1.Event:
+  values = [
+    tf.compat.v1.Summary.Value(tag=name, simple_value=value)
+    for name, value in row.items()
+    if name != 'round' and value == value
+  ]
+  return tf.compat.v1.Event(
+    wall_time=ended,
+    step=int(row['round']),
+    summary=tf.compat.v1.Summary(value=values),
+  )

@@ -8,6 +8,7 @@ from tests.measure import fake_runs
 from tff_xc.measure import curves
 from tff_xc.measure import groups as groups_lib
 from tff_xc.measure import run_files
+from tff_xc.measure import tables
 
 
 def read(path):
@@ -110,3 +111,28 @@ def test_label_set_metrics_and_distances_are_drawn(tmp_path, runs, recwarn):
   assert len(band) == 10
   curves.plot_compare(groups_lib.group_runs(runs[:3]), tmp_path / 'c.png')
   assert not recwarn.list
+
+
+def test_a_run_without_any_score_is_shown(tmp_path, recwarn):
+  """As where every evaluation gave nan: the summary has null."""
+  path = fake_runs.write_run(tmp_path / 'a')
+  run = run_files.read_run(path)
+  nothing = dict.fromkeys(run.summary['final'])
+  run.summary.update(final=nothing, best=nothing)
+  run.metrics[['top1', 'map@10', 'map@r']] = np.nan
+  groups = groups_lib.group_runs([run])
+  text = tables.to_text(tables.build_rows(groups))
+  assert 'fedss' in text
+  assert 'nan' not in text
+  curves.plot_run(run, tmp_path / 'run.png')
+  curves.plot_compare(groups, tmp_path / 'compare.png')
+  assert not recwarn.list
+
+
+def test_a_score_that_was_nan_after_some_rounds_is_left_out(tmp_path):
+  run = run_files.read_run(fake_runs.write_run(tmp_path / 'a'))
+  run.metrics['map@10'] = np.nan
+  earlier = run_files.first_rounds(run, 10)
+  row = tables.build_rows(groups_lib.group_runs([earlier]))[0]
+  assert row.values['map@10'] is None
+  assert row.values['top1'].mean < 0.6

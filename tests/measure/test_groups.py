@@ -95,7 +95,11 @@ def test_settings_leave_out_what_does_not_decide_the_numbers(tmp_path):
     fake_runs.write_run(
       tmp_path / str(seed),
       seed=seed,
-      settings={'checkpoint_every': seed + 1, 'data_dir': str(seed)},
+      settings={
+        'checkpoint_every': seed + 1,
+        'data_dir': str(seed),
+        'client_threads': seed,
+      },
     )
     for seed in range(2)
   ]
@@ -107,3 +111,42 @@ def test_settings_leave_out_what_does_not_decide_the_numbers(tmp_path):
     'embedding_dim': 64,
     'client_learning_rate': 0.1,
   }
+
+
+def test_runs_on_other_data_are_another_configuration(tmp_path):
+  def group(*runs):
+    found = []
+    for name, algorithm, seed, data, options in runs:
+      settings = {'options': options} | ({'data': data} if data else {})
+      path = tmp_path / name
+      if not path.exists():
+        fake_runs.write_run(path, algorithm, seed, settings=settings)
+      found.append(run_files.read_run(path))
+    return [(g.label, len(g.runs)) for g in groups_lib.group_runs(found)]
+
+  a = {'examples': 40, 'labels': 'aa', 'train': 'bb'}
+  first = ('a', 'fedss', 0, a, {})
+  # More seeds on the same data, and on data of other labels.
+  other = ('c', 'fedss', 2, a | {'labels': 'cc'}, {})
+  assert group(first, ('b', 'fedss', 1, a, {}), other) == [
+    ('fedss data.labels=aa', 2),
+    ('fedss data.labels=cc', 1),
+  ]
+  # The first difference is named, also between algorithms.
+  b = a | {'examples': 60, 'labels': 'dd'}
+  assert group(first, ('d', 'posonly', 0, b, {})) == [
+    ('fedss data.examples=40', 1),
+    ('posonly data.examples=60', 1),
+  ]
+  # Other options have other data: saying so once is enough.
+  assert group(first, ('e', 'fedss', 1, b, {'num_classes': 9})) == [
+    ('fedss', 1),
+    ('fedss num_classes=9', 1),
+  ]
+  # A run of a version that did not look at the data.
+  old = ('f', 'fedss', 1, None, {})
+  assert group(first, old) == [('fedss data.examples=40', 1), ('fedss', 1)]
+  assert group(old, ('g', 'posonly', 0, b, {})) == [
+    ('fedss', 1),
+    ('posonly', 1),
+  ]

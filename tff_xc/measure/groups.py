@@ -13,21 +13,19 @@ from typing import Any
 from datasets import errors
 from tff_xc.measure import run_files
 
-# Settings in which runs of one configuration may differ.
-_NOT_CONFIGURATION = frozenset(
+# Settings that are not named by themselves: they identify a run, or hold others.
+_NOT_SETTINGS = frozenset(
   {
+    *run_files.NOT_CONFIGURATION,
     'task',
     'algorithm',
     'hyperparameters',
     'options',
+    'data',
     'seed',
-    'versions',
-    'git_revision',
-    'run_dir',
-    'data_dir',
-    'checkpoint_every',
   }
 )
+_DATA = 'data.'
 
 
 @dataclasses.dataclass(frozen=True)
@@ -95,15 +93,16 @@ def _check_comparable(runs):
 def settings_of(run: run_files.Run) -> dict[str, Any]:
   """Returns what decides a run's numbers besides its algorithm and seed.
 
-  One flat dictionary of settings, task options and hyper-parameters; what is
-  null does not apply to the run and is left out.
+  One flat dictionary of settings, task options, hyper-parameters and what is
+  known of the data (`data.examples`); what is null does not apply to the run
+  and is left out.
   """
   settings = {
-    key: value
-    for key, value in run.config.items()
-    if key not in _NOT_CONFIGURATION
+    key: value for key, value in run.config.items() if key not in _NOT_SETTINGS
   }
   settings |= run.config.get('options', {}) | run.hyperparameters
+  data = run.config.get('data', {})
+  settings |= {f'{_DATA}{key}': value for key, value in data.items()}
   return {key: value for key, value in settings.items() if value is not None}
 
 
@@ -112,12 +111,16 @@ def _labels(runs: Sequence[run_files.Run]) -> list[str]:
 
   A setting is named where the runs that have it differ in it, or where at most
   half of the algorithms have it, such as FedSS's `negatives` next to
-  FullSoftmax, unless it is an option that is off everywhere.
+  FullSoftmax, unless it is an option that is off everywhere. Of the data as
+  much is named as tells apart runs whose options are equal.
   """
   settings = [settings_of(run) for run in runs]
   algorithms = {run.algorithm for run in runs}
   named = []
-  for key in dict.fromkeys(key for each in settings for key in each):
+  keys = list(dict.fromkeys(key for each in settings for key in each))
+  for key in keys:
+    if key.startswith(_DATA):
+      continue
     values = {
       json.dumps(each[key], sort_keys=True) for each in settings if key in each
     }
@@ -135,13 +138,43 @@ def _labels(runs: Sequence[run_files.Run]) -> list[str]:
     rare = 2 * len(takers) <= len(algorithms) and values != {'false'}
     if len(values) > 1 or uneven or rare:
       named.append(key)
+  named += _names_of_data(runs, settings, named)
   return [
-    ' '.join(
-      [run.algorithm]
-      + [f'{key}={_show(each[key])}' for key in named if key in each]
-    )
-    for run, each in zip(runs, settings, strict=True)
+    _label(run, each, named) for run, each in zip(runs, settings, strict=True)
   ]
+
+
+def _label(run, settings, named) -> str:
+  return ' '.join(
+    [run.algorithm]
+    + [f'{key}={_show(settings[key])}' for key in named if key in settings]
+  )
+
+
+def _names_of_data(runs, settings, named) -> list[str]:
+  """Returns the settings that tell runs on different data apart.
+
+  Runs of other options have other data, as their labels say already.
+  """
+  part = lambda each: {k: v for k, v in each.items() if k.startswith(_DATA)}
+  data = [part(each) for each in settings]
+  labels = [
+    _label(run, each, named) for run, each in zip(runs, settings, strict=True)
+  ]
+  alike = [
+    (a, b)
+    for (i, a), (j, b) in itertools.combinations(enumerate(data), 2)
+    if a != b
+    and runs[i].config.get('options') == runs[j].config.get('options')
+    and (labels[i] == labels[j] or (a and b))
+  ]
+  found = []
+  for key in dict.fromkeys(key for each in data for key in each):
+    left = [(a, b) for a, b in alike if a.get(key) == b.get(key)]
+    if len(left) < len(alike):
+      found.append(key)
+    alike = left
+  return found
 
 
 def _show(value) -> str:

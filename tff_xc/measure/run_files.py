@@ -2,7 +2,8 @@
 
 A run directory holds
   config.json: every resolved setting, one flat object: `task`, `algorithm`,
-    `seed`, ..., and `hyperparameters`, `versions`, `git_revision`;
+    `seed`, ..., and `hyperparameters`, `versions`, `git_revision`, and `data`,
+    the fingerprint of the data (`datasets.fingerprint`);
   metrics.csv: one row a round, first column `round`, the same columns
     throughout; a cell that was not measured in a round is empty or `nan`;
   summary.json, once the run has finished: `final` and `best` metrics, `rounds`,
@@ -16,6 +17,7 @@ import json
 import math
 import os
 import pathlib
+import re
 from collections.abc import Iterator
 from typing import TYPE_CHECKING
 from typing import Any
@@ -28,6 +30,19 @@ if TYPE_CHECKING:
 CONFIG = 'config.json'
 METRICS = 'metrics.csv'
 SUMMARY = 'summary.json'
+
+# Settings of config.json that do not change a run's numbers: a run may go on
+# with other values of them, and runs of several seeds may differ in them.
+# Numbers depend on the data, not on where they lie; on the runtime and device
+# in their last digits; and `eval_every` decides what `best` is the best of.
+NOT_CONFIGURATION = (
+  'checkpoint_every',
+  'client_threads',
+  'data_dir',
+  'git_revision',
+  'run_dir',
+  'versions',
+)
 
 # The metrics of `summary.json`'s "final" and "best", by the names that people
 # read. They are fractions in [0, 1], but for `DISTANCES`.
@@ -107,17 +122,27 @@ def read_run(path: str | os.PathLike) -> Run:
       f'{path} is no run directory, it has no {CONFIG}; give the --run_dir '
       'of a launch.train.'
     )
-  config = _read_object(
-    path / CONFIG, {'task': str, 'algorithm': str, 'seed': int, 'rounds': int}
-  )
-  for key in ('hyperparameters', 'options'):
-    if not isinstance(config.get(key, {}), dict):
-      raise _damaged(path / CONFIG, f'expected "{key}" to be an object')
+  config = read_config(path / CONFIG)
   summary = None
   if (path / SUMMARY).is_file():
     summary = _read_object(path / SUMMARY, {'final': dict, 'rounds': int})
     _check_scores(path / SUMMARY, summary)
-  return Run(path, config, _read_metrics(path / METRICS), summary)
+  return Run(path, config, read_metrics(path / METRICS), summary)
+
+
+def read_config(path: pathlib.Path) -> dict[str, Any]:
+  """Reads a config.json.
+
+  Raises:
+    errors.InputError: for a file that is damaged or lacks what it must hold.
+  """
+  config = _read_object(
+    path, {'task': str, 'algorithm': str, 'seed': int, 'rounds': int}
+  )
+  for key in ('hyperparameters', 'options', 'data'):
+    if not isinstance(config.get(key, {}), dict):
+      raise _damaged(path, f'expected "{key}" to be an object')
+  return config
 
 
 def first_rounds(run: Run, rounds: int) -> Run:
@@ -138,7 +163,11 @@ def first_rounds(run: Run, rounds: int) -> Run:
       f'{run.path} has no scores of round {rounds}; it was evaluated after '
       f'rounds {", ".join(map(str, known))}.'
     )
-  final = {name: float(measured[name].iloc[-1]) for name in scores}
+  # None where a metric was nan, as in summary.json.
+  final = {
+    name: None if math.isnan(value) else value
+    for name, value in measured[scores].iloc[-1].astype(float).items()
+  }
   return dataclasses.replace(
     run,
     config=run.config | {'rounds': rounds},
@@ -161,6 +190,15 @@ def replacing(path: str | os.PathLike) -> Iterator[pathlib.Path]:
     os.replace(temporary, path)
   finally:
     temporary.unlink(missing_ok=True)
+
+
+def remove_leftovers(path: str | os.PathLike) -> None:
+  """Removes what a kill inside `replacing(path)` left; nobody may be there."""
+  path = pathlib.Path(path)
+  start, end = (re.escape(t) for t in (f'.{path.stem}.', f'.tmp{path.suffix}'))
+  for other in path.parent.iterdir():
+    if re.fullmatch(rf'{start}\d+{end}', other.name):
+      other.unlink()
 
 
 def write_json(path: str | os.PathLike, obj: Any) -> None:
@@ -216,7 +254,12 @@ def _check_scores(path, summary):
       raise _damaged(path, f'"{name}": "{key}" is no number')
 
 
-def _read_metrics(path):
+def read_metrics(path: pathlib.Path) -> 'pd.DataFrame':
+  """Reads a metrics.csv, as `Run.metrics`.
+
+  Raises:
+    errors.InputError: for a file that is missing or damaged.
+  """
   import pandas as pd  # Late: training checks its run directory before a start.
 
   try:

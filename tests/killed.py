@@ -1,0 +1,148 @@
+"""Runs that kill themselves: python -m tests.killed DIRECTORY.
+
+Makes a run below the directory for every moment of `MOMENTS`, which ends there
+by kill -9. Each is a fork of this process, so that TensorFlow, which forks
+badly once it has computed something, is imported once. A last one finds
+DIRECTORY/held in use by another process.
+"""
+
+import contextlib
+import os
+import pathlib
+import signal
+import sys
+
+import tensorflow as tf
+
+from datasets import errors
+from tests import doubling
+from tff_xc import checkpoints
+from tff_xc.measure import run_files
+
+
+def kill():
+  os.kill(os.getpid(), signal.SIGKILL)
+
+
+def killing(function, is_it):
+  """Returns `function`, or kill -9 where it is called with such arguments."""
+
+  def wrapped(*args, **kwargs):
+    if is_it(*args):
+      kill()
+    return function(*args, **kwargs)
+
+  return wrapped
+
+
+def at_the_start(path):
+  process = doubling.Doubling()
+  process.initialize = kill
+  doubling.run(path, process=process)
+
+
+def in_the_first_round(path):
+  process = doubling.Doubling()
+  process.next = lambda state, examples: kill()
+  doubling.run(path, process=process)
+
+
+def in_an_evaluation(path):
+  score = killing(doubling.score, lambda weights: weights == 2**8)
+  doubling.run(path, evaluate=score)
+
+
+def between_row_and_checkpoint(path):
+  save = checkpoints.Checkpoints.save
+  checkpoints.Checkpoints.save = killing(save, lambda _, state, done: done == 6)
+  doubling.run(path)
+
+
+def before_a_checkpoint_is_written(path):
+  is_it = lambda model, path: 'round_6_temp' in path
+  tf.saved_model.save = killing(tf.saved_model.save, is_it)
+  doubling.run(path)
+
+
+def before_a_checkpoint_is_in_place(path):
+  is_it = lambda old, new: os.fspath(new).endswith('round_6')
+  tf.io.gfile.rename = killing(tf.io.gfile.rename, is_it)
+  doubling.run(path)
+
+
+def before_the_columns_are_written(path):
+  is_it = lambda old, new: os.fspath(new).endswith(run_files.METRICS)
+  rename = tf.io.gfile.rename
+  first = []
+
+  def second_time(old, new):
+    if is_it(old, new):
+      first.append(old)
+    return len(first) == 2
+
+  tf.io.gfile.rename = killing(rename, second_time)
+  doubling.run(path)
+
+
+def before_the_summary_is_in_place(path):
+  is_it = lambda old, new: new.name == run_files.SUMMARY
+  os.replace = killing(os.replace, is_it)
+  doubling.run(path)
+
+
+def while_metrics_are_cut(path):
+  _resume_after_six_rounds(path, run_files.METRICS)
+
+
+def while_events_are_written_anew(path):
+  _resume_after_six_rounds(path, 'events.out.tfevents.0000000000.kept')
+
+
+def while_old_events_are_removed(path):
+  is_it = lambda file: file.name.startswith('events.out.')
+  pathlib.Path.unlink = killing(pathlib.Path.unlink, is_it)
+  _resume_after_six_rounds(path, 'nothing')
+
+
+def _resume_after_six_rounds(path, name):
+  with contextlib.suppress(KeyboardInterrupt):
+    doubling.run(path, process=doubling.Doubling(interrupt_at=6))
+  os.replace = killing(os.replace, lambda old, new: new.name == name)
+  doubling.run(path)
+
+
+MOMENTS = (
+  at_the_start,
+  in_the_first_round,
+  in_an_evaluation,
+  between_row_and_checkpoint,
+  before_a_checkpoint_is_written,
+  before_a_checkpoint_is_in_place,
+  before_the_columns_are_written,
+  before_the_summary_is_in_place,
+  while_metrics_are_cut,
+  while_events_are_written_anew,
+  while_old_events_are_removed,
+)
+
+
+def in_a_fork(function, path) -> int:
+  """Returns the exit status; negative for a signal."""
+  child = os.fork()
+  if not child:
+    try:
+      function(path)
+    except errors.InputError as e:
+      print(e, flush=True)
+      os._exit(2)
+    os._exit(0)
+  return os.waitstatus_to_exitcode(os.waitpid(child, 0)[1])
+
+
+if __name__ == '__main__':
+  root = pathlib.Path(sys.argv[1])
+  for moment in MOMENTS:
+    status = in_a_fork(moment, root / moment.__name__)
+    if status != -signal.SIGKILL:
+      sys.exit(f'{moment.__name__} ended with status {status}')
+  sys.exit(in_a_fork(doubling.run, root / 'held'))

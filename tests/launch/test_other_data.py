@@ -1,0 +1,108 @@
+"""A run and its evaluation take the data of the run, wherever they lie."""
+
+import json
+
+import numpy as np
+import pytest
+
+from datasets import errors
+from launch import evaluation
+from launch import training
+from tasks import registry as tasks
+from tff_xc.algorithms import hyperparameters as hp
+from tff_xc.algorithms import registry as algorithms
+
+
+def write(path, classes=8, seed=0):
+  random = np.random.default_rng(seed)
+  images = lambda count: random.integers(0, 256, (count, 16, 16), np.uint8)
+  np.savez(
+    path,
+    x=images(40),
+    y=np.arange(40) % classes,
+    client=np.arange(40) // 10,
+    test_x=images(8),
+    test_y=np.arange(8),
+  )
+  return str(path)
+
+
+def configuration(data_dir, rounds, algorithm='posonly'):
+  task, known = tasks.get('arrays'), algorithms.get(algorithm)
+  return {
+    'task': 'arrays',
+    'algorithm': algorithm,
+    'seed': 0,
+    'rounds': rounds,
+    'eval_every': 1,
+    'checkpoint_every': 1,
+    'clients_per_round': 2,
+    'runtime': 'in_process',
+    'client_threads': 0,
+    'device': 'cpu',
+    'data_dir': data_dir,
+    'options': task.option_values(),
+    'hyperparameters': hp.resolve(
+      known.hyperparameters,
+      {},
+      task.hyperparameters(algorithm),
+      algorithm,
+      known.defaults,
+    ),
+  }
+
+
+def contents(path):
+  return {
+    str(p.relative_to(path)): p.is_file() and p.read_bytes()
+    for p in path.rglob('*')
+  }
+
+
+def test_other_data_are_refused_and_nothing_changes(in_process, tmp_path):
+  run_dir, moved = tmp_path / 'run', tmp_path / 'moved'
+  first = write(tmp_path / 'a.npz')
+  training.run(configuration(first, rounds=1), str(run_dir))
+  moved.mkdir()
+  again = write(moved / 'b.npz')
+  training.run(configuration(again, rounds=1), str(run_dir))
+  config = json.loads((run_dir / 'config.json').read_text())
+  assert config['data_dir'] == again
+  del config['data']
+
+  before = contents(run_dir)
+  for name, changes, told in (
+    ('pixels', {'seed': 1}, 'train_checksum was '),
+    ('classes', {'classes': 10}, 'classes was 8 and is 10, '),
+  ):
+    other = write(tmp_path / f'{name}.npz', **changes)
+    with pytest.raises(errors.InputError, match=f'other data: {told}'):
+      training.run(configuration(other, rounds=2), str(run_dir))
+    with pytest.raises(errors.InputError, match=f'other data: {told}'):
+      evaluation.run(str(run_dir), other, None)
+    assert contents(run_dir) == before
+
+  # A run from before data were recorded has a second guard.
+  (run_dir / 'config.json').write_text(json.dumps(config))
+  message = (
+    r'round_1 is of another model: weights/class_table is float32 \[8, 64\]'
+    r' there and float32 \[10, 64\] is expected'
+  )
+  before = contents(run_dir)
+  with pytest.raises(errors.InputError, match=message):
+    evaluation.run(str(run_dir), other, None)
+  with pytest.raises(errors.InputError, match=message):
+    training.run(configuration(other, rounds=2), str(run_dir))
+  assert contents(run_dir) == before
+
+  # An evaluation writes its own files, and leaves a damaged checkpoint alone.
+  assert evaluation.run(str(run_dir), None, None)['rounds'] == 1
+  after = contents(run_dir)
+  outputs = {'evaluation.json', 'confusion.csv', 'confusion.png'}
+  assert {n: v for n, v in after.items() if n not in outputs} == before
+  assert outputs <= set(after)
+  (run_dir / 'checkpoints' / 'round_1' / 'saved_model.pb').write_bytes(b'')
+  before = contents(run_dir)
+  with pytest.raises(errors.InputError, match='has no sound checkpoint'):
+    evaluation.run(str(run_dir), None, None)
+  assert contents(run_dir) == before

@@ -1,0 +1,141 @@
+"""Checkpoints that are damaged, of another model, or only looked at."""
+
+import collections
+
+import numpy as np
+import pytest
+import tensorflow as tf
+
+from datasets import errors
+from tests import doubling
+from tff_xc import checkpoints
+
+State = collections.namedtuple('State', 'weights round_number')
+
+
+def state(rows=3, kernel=(5, 2)):
+  encoder = collections.OrderedDict(
+    kernel=np.zeros(kernel, np.float32), bias=np.ones(2, np.float32)
+  )
+  weights = {'encoder': encoder, 'class_table': np.zeros([rows, 2], np.float32)}
+  return State(weights, np.int32(4))
+
+
+def contents(path):
+  return {
+    str(p.relative_to(path)): p.is_file() and p.read_bytes()
+    for p in path.rglob('*')
+  }
+
+
+def damage(path):
+  for file in path.rglob('*'):
+    if file.is_file():
+      file.write_bytes(file.read_bytes()[: file.stat().st_size // 2])
+
+
+def test_the_newest_state_comes_back(tmp_path):
+  saved = checkpoints.Checkpoints(tmp_path)
+  assert saved.load(state())[1] == 0
+  for rounds_done in (4, 12):
+    saved.save(state(), rounds_done)
+  found, done = checkpoints.load_newest(tmp_path, state())
+  assert done == 12
+  tf.nest.map_structure(np.testing.assert_array_equal, found, state())
+  assert found.weights['encoder']['bias'].dtype == np.float32
+
+
+@pytest.mark.parametrize(
+  ('like', 'message'),
+  [
+    (
+      state(rows=4),
+      r'weights/class_table is float32 \[3, 2\] there and float32 \[4, 2\] is',
+    ),
+    (state(kernel=(5, 1)), r'weights/encoder/kernel is float32 \[5, 2\] there'),
+    (State({}, np.int64(0)), r'round_number is float32 \[3, 2\] there and int64'),
+    (
+      state()._replace(round_number=[np.int32(4), np.int32(0)]),
+      'it ends before round_number/1',
+    ),
+    (state().weights, 'it has 4 tensors and 3 are expected'),
+  ],
+)  # fmt: skip
+def test_another_model_is_refused_and_nothing_is_lost(tmp_path, like, message):
+  saved = checkpoints.Checkpoints(tmp_path)
+  saved.save(state(), 8)
+  before = contents(tmp_path)
+  for load in (
+    saved.load,
+    lambda like: checkpoints.load_newest(tmp_path, like),
+  ):
+    with pytest.raises(errors.InputError, match=message) as e:
+      load(like)
+    assert 'round_8 is of another model' in str(e.value)
+  assert contents(tmp_path) == before
+
+
+def test_damaged_checkpoints_are_moved_aside_and_kept(tmp_path, capsys):
+  saved = checkpoints.Checkpoints(tmp_path)
+  folder = tmp_path / 'checkpoints'
+  for turn in ('', '_2', '_3'):
+    for rounds_done in (4, 8):
+      saved.save(state(), rounds_done)
+    damage(folder / 'round_8')
+    before = contents(folder / 'round_8')
+    assert saved.load(state())[1] == 4
+    said = capsys.readouterr().err
+    assert 'the checkpoint of round 8 is damaged' in said
+    assert f'it is now {folder / "damaged" / "round_8"}{turn}, and' in said
+    assert contents(folder / 'damaged' / f'round_8{turn}') == before
+  assert {p.name for p in folder.iterdir()} == {'round_4', 'damaged'}
+
+
+def test_looking_writes_nothing(tmp_path, capsys):
+  assert checkpoints.load_newest(tmp_path, state())[1] == 0
+  assert not list(tmp_path.iterdir())
+  saved = checkpoints.Checkpoints(tmp_path)
+  for rounds_done in (4, 8):
+    saved.save(state(), rounds_done)
+  damage(tmp_path / 'checkpoints' / 'round_8')
+  (tmp_path / 'checkpoints' / 'round_12_temp1234').mkdir()
+  before = contents(tmp_path)
+  assert checkpoints.load_newest(tmp_path, state())[1] == 4
+  assert 'round 8 is damaged' in capsys.readouterr().err
+  assert contents(tmp_path) == before
+
+
+def test_memory_that_runs_out_is_no_damage(tmp_path, monkeypatch):
+  saved = checkpoints.Checkpoints(tmp_path)
+  saved.save(state(), 8)
+
+  def load(path):
+    raise tf.errors.ResourceExhaustedError(None, None, 'no memory')
+
+  monkeypatch.setattr(tf.saved_model, 'load', load)
+  with pytest.raises(errors.InputError, match=r'cannot be read .no memory'):
+    saved.load(state())
+  assert (tmp_path / 'checkpoints' / 'round_8').is_dir()
+
+
+def test_only_what_a_kill_leaves_is_removed(tmp_path):
+  folder = tmp_path / 'checkpoints'
+  for name in ('round_8_temp1234', 'round_8_temp', 'mine', 'round_8_old'):
+    (folder / name).mkdir(parents=True)
+  checkpoints.Checkpoints(tmp_path)
+  assert {p.name for p in folder.iterdir()} == {
+    'round_8_temp',
+    'mine',
+    'round_8_old',
+  }
+
+
+def test_all_checkpoints_damaged_starts_again(tmp_path, capsys):
+  path = tmp_path / 'run'
+  doubling.run(path)
+  damage(path / 'checkpoints')
+  before = doubling.rows(path)
+  doubling.run(path)
+  assert capsys.readouterr().err.count('is damaged') == 3
+  assert doubling.rows(path) == before
+  assert len(list((path / 'checkpoints' / 'damaged').iterdir())) == 3
