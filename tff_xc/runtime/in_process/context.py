@@ -45,7 +45,8 @@ class InProcessContext(tff.framework.SyncContext):
       expressions.UnsupportedError: where the computation has a part that this
         runtime cannot run; nothing has been run then.
       client_error.ClientError: where a client's computation fails.
-      TypeError, ValueError: where the argument does not fit.
+      TypeError, ValueError, NotImplementedError: where the argument does not
+        fit, as TFF's worker raises them.
     """
     program, phases = self._compile(comp)
     argument = _Argument(arg, program.parameter_type)
@@ -149,10 +150,13 @@ class _Argument:
       at_clients = is_placed and type_spec.placement is tff.CLIENTS
       return value if at_clients else ()
 
-    return self._view(
-      shared,
-      lambda given, member: values.from_python(given[index], member),
-    )
+    def own(given, member):
+      try:
+        return values.from_python(given[index], member)
+      except (TypeError, NotImplementedError) as e:
+        raise type(e)(f'client {index} (from 0): {e}') from e
+
+    return self._view(shared, own)
 
   def whole(self):
     """The argument with a list of what the clients hold."""

@@ -55,16 +55,19 @@ class Clients:
     self,
     num_clients: int,
     stateful: bool,
-    work: Callable[[int, imported.Place], Any],
+    read: Callable[[int], Any],
+    work: Callable[[int, Any, imported.Place], Any],
     fold: Callable[[list], None],
     at_once: Callable[[Any], int] = lambda found: 1,
   ) -> None:
-    """Calls `work` for every client, and `fold` with what it gives, in order.
+    """Reads and works for every client, and folds the results in order.
 
     Args:
       num_clients: how many.
       stateful: whether `work` calls graphs with variables or tables.
-      work: (client's index, place) -> what there is to fold.
+      read: client's index -> the client's value. Its errors are raised as they
+        are.
+      work: (client's index, its value, place) -> what there is to fold.
       fold: called in the caller's thread, with what consecutive clients gave.
       at_once: what a client gave -> how many may wait to be folded at once.
 
@@ -77,9 +80,10 @@ class Clients:
       free.put(place)
 
     def run_one(index: int):
+      value = read(index)
       place = free.get()
       try:
-        return work(index, place)
+        return work(index, value, place)
       except Exception as e:
         raise client_error.ClientError(index, num_clients, e) from e
       finally:
@@ -161,9 +165,8 @@ def run(
     if not (phase.kept or phase.totals):
       continue
 
-    def work(index, place, phase=phase):
-      environment = {**server, **kept[index]}
-      environment[program.parameter] = client_argument(index)
+    def work(index, argument, place, phase=phase):
+      environment = {**server, **kept[index], program.parameter: argument}
       return phase.client(environment, place)
 
     totals = {name: server.pop(name) for name in phase.totals}
@@ -174,7 +177,14 @@ def run(
         kept[index].update({name: found[name] for name in phase.kept})
       totals.update(phase.fold(totals, group, clients.home))
 
-    clients.run(num_clients, program.stateful, work, fold, phase.at_once)
+    clients.run(
+      num_clients,
+      program.stateful,
+      client_argument,
+      work,
+      fold,
+      phase.at_once,
+    )
     server.update(totals)
   for name in {name for phase in phases for name in phase.kept}:
     server[name] = [values[name] for values in kept]
