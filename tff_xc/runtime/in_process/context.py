@@ -6,9 +6,13 @@ folded in the clients' order, so that the same seed gives the same numbers.
 """
 
 import collections
+import contextlib
+import functools
+import itertools
 import os
 import threading
 import weakref
+from collections.abc import Callable
 from typing import Any
 
 import tensorflow as tf
@@ -26,10 +30,20 @@ from tff_xc.runtime.in_process import values
 
 
 class InProcessContext(tff.framework.SyncContext):
-  """A synchronous context that needs no other process."""
+  """A synchronous context that needs no other process.
 
-  def __init__(self, clients: execution.Clients, default_num_clients: int):
-    self._clients = clients
+  Several threads may invoke computations at once, also one and the same: each
+  invocation has client threads of its own.
+  """
+
+  def __init__(
+    self,
+    new_clients: Callable[[int], execution.Clients],
+    default_num_clients: int,
+  ):
+    self._new_clients = new_clients
+    self._numbers = itertools.count()
+    self._idle = []
     self._default_num_clients = default_num_clients
     self._compiled = {}
     self._in_place = updates.InPlace()
@@ -51,14 +65,15 @@ class InProcessContext(tff.framework.SyncContext):
     program, phases = self._compile(comp)
     argument = _Argument(arg, program.parameter_type)
     num_clients = argument.num_clients
-    found = execution.run(
-      program,
-      phases,
-      argument.of_server(),
-      argument.of_client,
-      self._default_num_clients if num_clients is None else num_clients,
-      self._clients,
-    )
+    with self._clients() as clients:
+      found = execution.run(
+        program,
+        phases,
+        argument.of_server(),
+        argument.of_client,
+        self._default_num_clients if num_clients is None else num_clients,
+        clients,
+      )
     if program.parameter in program.result_reads:
       found[program.parameter] = argument.whole()
     result_type = comp.type_signature.result
@@ -68,6 +83,18 @@ class InProcessContext(tff.framework.SyncContext):
     return tff.types.type_to_py_container(
       values.to_python(result, result_type), result_type
     )
+
+  @contextlib.contextmanager
+  def _clients(self):
+    """Lends client threads that no other invocation uses meanwhile."""
+    try:
+      clients = self._idle.pop()
+    except IndexError:
+      clients = self._new_clients(next(self._numbers))
+    try:
+      yield clients
+    finally:
+      self._idle.append(clients)
 
   def _compile(self, comp):
     with self._lock:
@@ -253,8 +280,8 @@ def create_context(
   only, which TensorFlow cannot change later.
 
   Args:
-    client_threads: clients to run at a time; 0: as many as there are cores for
-      this process.
+    client_threads: clients that one invocation runs at a time; 0: as many as
+      there are cores for this process.
     device: see `visible_devices`.
     default_num_clients: the number of clients of a computation whose arguments
       do not tell it.
@@ -265,8 +292,10 @@ def create_context(
   threads = client_threads or len(os.sched_getaffinity(0))
   _use_one_thread_for_an_op()
   tf.config.set_soft_device_placement(True)
-  clients = execution.Clients(visible_devices(device), threads)
-  return InProcessContext(clients, default_num_clients)
+  new_clients = functools.partial(
+    execution.Clients, visible_devices(device), threads
+  )
+  return InProcessContext(new_clients, default_num_clients)
 
 
 def _use_one_thread_for_an_op() -> None:

@@ -12,6 +12,7 @@ import tensorflow as tf
 from tensorflow.python.eager import cancellation
 
 from tff_xc.runtime import client_error
+from tff_xc.runtime.in_process import graph_call
 from tff_xc.runtime.in_process import imported
 from tff_xc.runtime.in_process import phases as phases_lib
 from tff_xc.runtime.in_process import program as program_lib
@@ -25,30 +26,39 @@ class Clients:
   to be folded, so that memory does not grow with the cohort.
   """
 
-  def __init__(self, devices: Sequence[str], threads: int):
-    """Args: devices of clients, and clients at a time, spread over them."""
+  def __init__(self, devices: Sequence[str], threads: int, number: int = 0):
+    """Creates the threads of one computation at a time.
+
+    Args:
+      devices: of the clients.
+      threads: clients at a time, spread over the devices.
+      number: from 0. `Clients` with other numbers can run the same computation
+        at the same time.
+    """
     self._devices = devices
     self._threads = threads
+    self._number = number
     # Also for one client at a time: an interrupt is seen by the main thread,
     # which a call of TensorFlow would keep from seeing it.
     self._pool = concurrent.futures.ThreadPoolExecutor(
       threads, thread_name_prefix='tff_xc_client'
     )
 
-  @property
-  def home(self) -> imported.Place:
-    """Where the server's steps run."""
-    return imported.Place(-1, self._devices[0], self._devices[0])
+  def home(self, stateful: bool) -> imported.Place:
+    """Returns where the server's steps run."""
+    slot = -1 - (self._number if stateful else 0)
+    return imported.Place(slot, self._devices[0], self._devices[0])
 
   def _places(self, stateful: bool) -> list[imported.Place]:
     """Places of the threads; graphs without state can share a slot."""
+    first = self._number * self._threads
     return [
       imported.Place(
-        slot if stateful else 0,
-        self._devices[slot % len(self._devices)],
+        first + i if stateful else 0,
+        self._devices[i % len(self._devices)],
         self._devices[0],
       )
-      for slot in range(self._threads)
+      for i in range(self._threads)
     ]
 
   def run(
@@ -97,7 +107,8 @@ class Clients:
     first, most = 0, 1  # The next client to start, and how many in one task.
 
     def run_some(indices: range) -> list:
-      return [run_one(index) for index in indices]
+      with graph_call.cancelled_by(manager):
+        return [run_one(index) for index in indices]
 
     def refill() -> None:
       nonlocal first
@@ -109,14 +120,13 @@ class Clients:
         first = indices.stop
 
     try:
-      with cancellation.CancellationManagerContext(manager):
+      refill()
+      while pending:
+        found = pending.popleft().result()
+        most = at_once(found[0])
         refill()
-        while pending:
-          found = pending.popleft().result()
-          most = at_once(found[0])
-          refill()
-          fold(found)
-          del found
+        fold(found)
+        del found
     except BaseException as e:
       for future in pending:
         future.cancel()
@@ -158,10 +168,11 @@ def run(
   Returns:
     Values by name; values at clients as lists.
   """
+  home = clients.home(program.stateful)
   server = {program.parameter: server_argument}
   kept = [{} for _ in range(num_clients)]
   for phase in phases:
-    server.update(phase.server(server, clients.home))
+    server.update(phase.server(server, home))
     if not (phase.kept or phase.totals):
       continue
 
@@ -175,7 +186,7 @@ def run(
     def fold(group, phase=phase, totals=totals, indices=indices):
       for found, index in zip(group, indices, strict=False):
         kept[index].update({name: found[name] for name in phase.kept})
-      totals.update(phase.fold(totals, group, clients.home))
+      totals.update(phase.fold(totals, group, home))
 
     clients.run(
       num_clients,
