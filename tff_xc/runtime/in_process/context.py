@@ -13,6 +13,7 @@ import os
 import threading
 import weakref
 from collections.abc import Callable
+from collections.abc import Sequence
 from typing import Any
 
 import tensorflow as tf
@@ -55,6 +56,10 @@ class InProcessContext(tff.framework.SyncContext):
   def invoke(self, comp: tff.Computation, arg: Any):
     """Runs `comp` on `arg`; see `tff.framework.SyncContext`.
 
+    The clients' values are a list, or a sequence that makes them when asked:
+    it is asked in a thread, for a client's value shortly before the client
+    starts.
+
     Raises:
       expressions.UnsupportedError: where the computation has a part that this
         runtime cannot run; nothing has been run then.
@@ -73,6 +78,7 @@ class InProcessContext(tff.framework.SyncContext):
         argument.of_client,
         self._default_num_clients if num_clients is None else num_clients,
         clients,
+        argument.is_lazy,
       )
     if program.parameter in program.result_reads:
       found[program.parameter] = argument.whole()
@@ -131,11 +137,13 @@ class _Argument:
 
   Attributes:
     num_clients: how many clients' values it has, None if it has none.
+    is_lazy: whether a sequence makes some of them when it is asked.
   """
 
   def __init__(self, argument, type_spec: tff.Type | None):
     """Raises: TypeError, ValueError: where the argument is not of the type."""
     self.num_clients = None
+    self.is_lazy = False
     self._type = type_spec
     self._value = None
     if type_spec is not None:
@@ -154,7 +162,8 @@ class _Argument:
     return values.from_python(value, type_spec)
 
   def _take_clients(self, given):
-    if not isinstance(given, list | tuple):
+    text = str | bytes | range  # TFF refuses these.
+    if isinstance(given, text) or not isinstance(given, Sequence):
       raise TypeError(
         f'expected a list with a value for each client, got {type(given)}'
       )
@@ -163,6 +172,7 @@ class _Argument:
         f'arguments for {self.num_clients} and for {len(given)} clients'
       )
     self.num_clients = len(given)
+    self.is_lazy |= not isinstance(given, list | tuple)
     return given
 
   def of_server(self):

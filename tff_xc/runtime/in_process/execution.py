@@ -16,6 +16,7 @@ from tff_xc.runtime.in_process import graph_call
 from tff_xc.runtime.in_process import imported
 from tff_xc.runtime.in_process import phases as phases_lib
 from tff_xc.runtime.in_process import program as program_lib
+from tff_xc.runtime.in_process import reading
 
 
 class Clients:
@@ -23,7 +24,8 @@ class Clients:
 
   A thread takes one client after another, or several at once where what they
   give is small. At most one such task more than threads is under way or waiting
-  to be folded, so that memory does not grow with the cohort.
+  to be folded, so that memory does not grow with the cohort. Where clients'
+  values are read ahead, at most two for each thread and one more are held.
   """
 
   def __init__(self, devices: Sequence[str], threads: int, number: int = 0):
@@ -69,6 +71,7 @@ class Clients:
     work: Callable[[int, Any, imported.Place], Any],
     fold: Callable[[list], None],
     at_once: Callable[[Any], int] = lambda found: 1,
+    ahead: bool = False,
   ) -> None:
     """Reads and works for every client, and folds the results in order.
 
@@ -80,6 +83,7 @@ class Clients:
       work: (client's index, its value, place) -> what there is to fold.
       fold: called in the caller's thread, with what consecutive clients gave.
       at_once: what a client gave -> how many may wait to be folded at once.
+      ahead: whether a thread reads values before they are needed.
 
     Raises:
       client_error.ClientError: where a client's work fails. What is under way
@@ -89,8 +93,7 @@ class Clients:
     for place in self._places(stateful):
       free.put(place)
 
-    def run_one(index: int):
-      value = read(index)
+    def run_one(index: int, value):
       place = free.get()
       try:
         return work(index, value, place)
@@ -99,16 +102,28 @@ class Clients:
       finally:
         free.put(place)
 
-    self._run_on_threads(num_clients, run_one, fold, at_once)
+    reader = reading.Reader(read, ahead)
+    try:
+      self._run_on_threads(num_clients, reader, run_one, fold, at_once)
+    finally:
+      reader.close()
 
-  def _run_on_threads(self, num_clients: int, run_one, fold, at_once) -> None:
+  def _run_on_threads(
+    self, num_clients: int, reader, run_one, fold, at_once
+  ) -> None:
     manager = cancellation.CancellationManager()
     pending = collections.deque()
     first, most = 0, 1  # The next client to start, and how many in one task.
 
+    def read_and_run(index: int, indices: range):
+      value = reader.take(index)
+      if index + 1 in indices:
+        reader.start(index + 1)
+      return run_one(index, value)
+
     def run_some(indices: range) -> list:
       with graph_call.cancelled_by(manager):
-        return [run_one(index) for index in indices]
+        return [read_and_run(index, indices) for index in indices]
 
     def refill() -> None:
       nonlocal first
@@ -116,13 +131,16 @@ class Clients:
         # Fewer towards the end, so that the threads end together.
         fair = math.ceil((num_clients - first) / (2 * self._threads))
         indices = range(first, first + min(most, fair))
+        reader.start(first)
         pending.append(self._pool.submit(run_some, indices))
         first = indices.stop
 
     try:
       refill()
       while pending:
-        found = pending.popleft().result()
+        # Only then, since an interrupt waits for all that is pending.
+        found = pending[0].result()
+        pending.popleft()
         most = at_once(found[0])
         refill()
         fold(found)
@@ -131,6 +149,7 @@ class Clients:
       for future in pending:
         future.cancel()
       manager.start_cancel()
+      reader.close()
       concurrent.futures.wait(pending)
       raise _first_error(e, pending) from e.__cause__
 
@@ -154,6 +173,7 @@ def run(
   client_argument: Callable[[int], Any],
   num_clients: int,
   clients: Clients,
+  ahead: bool,
 ):
   """Runs a program.
 
@@ -164,6 +184,7 @@ def run(
     client_argument: index -> the parameter as that client sees it.
     num_clients: how many clients take part.
     clients: the threads.
+    ahead: whether a thread makes what clients see before they need it.
 
   Returns:
     Values by name; values at clients as lists.
@@ -180,6 +201,7 @@ def run(
       environment = {**server, **kept[index], program.parameter: argument}
       return phase.client(environment, place)
 
+    reads_argument = phase.client.reads(program.parameter)
     totals = {name: server.pop(name) for name in phase.totals}
     indices = iter(range(num_clients))
 
@@ -191,10 +213,11 @@ def run(
     clients.run(
       num_clients,
       program.stateful,
-      client_argument,
+      client_argument if reads_argument else lambda index: (),
       work,
       fold,
       phase.at_once,
+      ahead and reads_argument,
     )
     server.update(totals)
   for name in {name for phase in phases for name in phase.kept}:

@@ -52,6 +52,10 @@ class GraphCall:
     self._traced = {}
     self._lock = threading.Lock()
 
+  def reads(self, name: str) -> bool:
+    """Whether `name` is among its inputs."""
+    return name in self._inputs
+
   def __call__(self, environment: dict, place: imported.Place) -> dict:
     """Returns the outputs by name.
 
