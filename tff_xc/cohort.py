@@ -83,20 +83,23 @@ class ExampleCache:
       errors.InputError: for a label outside [0, n).
     """
     with self._lock:
-      return self._get(client_id)
-
-  def _get(self, client_id: str) -> client_data_lib.Examples:
-    if client_id in self._held:
-      self._held.move_to_end(client_id)
-      return self._held[client_id]
+      if client_id in self._held:
+        self._held.move_to_end(client_id)
+        return self._held[client_id]
     examples = self._clients.examples(client_id)
     checks.check_labels(examples.y, self._num_classes, f'client {client_id}')
+    with self._lock:
+      self._keep(client_id, examples)
+    return examples
+
+  def _keep(self, client_id: str, examples: client_data_lib.Examples) -> None:
+    if client_id in self._held:  # Another thread was faster.
+      return
     self._held[client_id] = examples
     self._left -= _nbytes(examples.x)
     while self._left < 0 and len(self._held) > 1:
       _, oldest = self._held.popitem(last=False)
       self._left += _nbytes(oldest.x)
-    return examples
 
 
 def _nbytes(x) -> int:

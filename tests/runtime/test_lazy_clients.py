@@ -79,7 +79,7 @@ def test_few_values_are_held_at_a_time_and_each_is_read_once(process):
   output = process.next(state, lazy)
   assert sorted(lazy.asked) == list(range(_CLIENTS))
   assert 1 < lazy.most_held <= 2 * _THREADS + 1
-  assert all(name.startswith('tff_xc_reader') for name in lazy.threads)
+  assert all(name.startswith('tff_xc_') for name in lazy.threads)
   assert not _readers()
   expected = process.next(state, _values())
   tiny.assert_same_weights(output.state, expected.state, tolerance=0)

@@ -188,8 +188,9 @@ class _Argument:
       return value if at_clients else ()
 
     def own(given, member):
+      value = given[index]
       try:
-        return values.from_python(given[index], member)
+        return values.from_python(value, member)
       except (TypeError, NotImplementedError) as e:
         raise type(e)(f'client {index} (from 0): {e}') from e
 

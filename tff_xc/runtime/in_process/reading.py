@@ -31,7 +31,10 @@ class Reader:
   def take(self, index: int) -> Any:
     """Returns a value, and raises what reading it raised."""
     started = self._started.pop(index, None)
-    return started.result() if started else self._read(index)
+    # Where the thread has not come to it, the caller need not wait for it.
+    if started is None or started.cancel():
+      return self._read(index)
+    return started.result()
 
   def close(self) -> None:
     """Gives up what has been started but not read, and ends the thread."""
