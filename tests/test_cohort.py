@@ -146,7 +146,7 @@ def test_a_label_out_of_range_names_the_client():
     cohort.largest_label_set(dataset(num_classes=4))
   draw = cohort.uniform(dataset(num_classes=4), 5, seed=0)
   with pytest.raises(errors.InputError, match=r'client e.*label 4'):
-    draw(0)
+    list(draw(0).examples)
 
 
 def test_the_largest_label_set_and_the_mean_are_found_without_decoding():
@@ -199,3 +199,27 @@ def test_a_draw_of_examples_keeps_the_labels_of_all_of_them():
     np.testing.assert_array_equal(value.all_y, held)
     assert len(value.y) == 1
     assert value.y[0] in held
+
+
+def test_examples_are_decoded_when_they_are_asked_for():
+  data = dataset()
+  drawn = cohort.uniform(data, 5, seed=0)(0)
+  assert data.train.decoded == []
+  assert len(drawn.examples) == 4
+  third = drawn.examples[2]
+  assert data.train.decoded == [drawn.client_ids[2]]
+  assert data.train.client_ids[int(third.client_id)] == drawn.client_ids[2]
+
+
+def test_a_pooled_pass_is_shuffled_once(monkeypatch):
+  shuffled, shuffle = [], np.random.default_rng
+
+  def counted(seed):
+    shuffled.append(seed[1])
+    return shuffle(seed)
+
+  monkeypatch.setattr(np.random, 'default_rng', counted)
+  draw = cohort.pooled(dataset(), 4, seed=3)  # Of ten examples.
+  for round_number in range(6):
+    draw(round_number)
+  assert shuffled == [0, 1, 2]

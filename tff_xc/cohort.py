@@ -5,8 +5,11 @@ uninterrupted one would have drawn.
 """
 
 import collections
+import functools
 import itertools
+import threading
 from collections.abc import Callable
+from collections.abc import Sequence
 from typing import NamedTuple
 
 import numpy as np
@@ -26,18 +29,39 @@ class Cohort(NamedTuple):
   """The clients of one round.
 
   Attributes:
-    examples: one value a client, for `LearningProcess.next`.
+    examples: one value a client, for `LearningProcess.next`. Of `uniform`, a
+      client's examples are decoded when its value is asked for, each time.
     skipped: clients drawn that have no examples, and so do not take part.
     client_ids: whose examples they are, to name a client in a message.
   """
 
-  examples: list[process.ClientExamples]
+  examples: Sequence[process.ClientExamples]
   skipped: int
   client_ids: tuple[str, ...] = ()
 
 
+class _Decoded(Sequence):
+  """Clients' values, each decoded when it is asked for."""
+
+  def __init__(
+    self, decode: Callable[[int], process.ClientExamples], clients: list[int]
+  ):
+    """Args: number of a client -> its value, and the clients' numbers."""
+    self._decode = decode
+    self._clients = clients
+
+  def __len__(self) -> int:
+    return len(self._clients)
+
+  def __getitem__(self, place: int) -> process.ClientExamples:
+    return self._decode(self._clients[place])
+
+
 class ExampleCache:
-  """Decoded examples of the clients used last, up to a bound in bytes."""
+  """Decoded examples of the clients used last, up to a bound in bytes.
+
+  Several threads may use one.
+  """
 
   def __init__(
     self,
@@ -50,6 +74,7 @@ class ExampleCache:
     self._num_classes = num_classes
     self._left = max_bytes
     self._held = collections.OrderedDict()
+    self._lock = threading.Lock()
 
   def __call__(self, client_id: str) -> client_data_lib.Examples:
     """Returns the client's examples.
@@ -57,17 +82,24 @@ class ExampleCache:
     Raises:
       errors.InputError: for a label outside [0, n).
     """
-    if client_id in self._held:
-      self._held.move_to_end(client_id)
-      return self._held[client_id]
+    with self._lock:
+      if client_id in self._held:
+        self._held.move_to_end(client_id)
+        return self._held[client_id]
     examples = self._clients.examples(client_id)
     checks.check_labels(examples.y, self._num_classes, f'client {client_id}')
+    with self._lock:
+      self._keep(client_id, examples)
+    return examples
+
+  def _keep(self, client_id: str, examples: client_data_lib.Examples) -> None:
+    if client_id in self._held:  # Another thread was faster.
+      return
     self._held[client_id] = examples
     self._left -= _nbytes(examples.x)
     while self._left < 0 and len(self._held) > 1:
       _, oldest = self._held.popitem(last=False)
       self._left += _nbytes(oldest.x)
-    return examples
 
 
 def _nbytes(x) -> int:
@@ -105,20 +137,22 @@ def uniform(
   examples_of = ExampleCache(dataset.train, dataset.num_classes)
 
   def cohort(round_number: int) -> Cohort:
-    chosen = sample(round_number, clients_per_round)
-    values, names = [], []
-    for index in chosen:
+    def value(index: int) -> process.ClientExamples:
       x, all_y = examples_of(client_ids[index])
       y = all_y
       if 0 < examples_per_round < len(y):
         random = np.random.default_rng([seed, round_number, index])
         some = random.choice(len(y), examples_per_round, replace=False)
         x, y = example_blocks.at(x, some), y[some]
-      if len(y):
-        values.append(process.ClientExamples(x, y, np.int64(index), all_y))
-        names.append(client_ids[index])
-    skipped = len(chosen) - len(values)
-    return Cohort(values or [_nobody(dataset)], skipped, tuple(names))
+      return process.ClientExamples(x, y, np.int64(index), all_y)
+
+    drawn = sample(round_number, clients_per_round)
+    chosen = [i for i in drawn if len(dataset.train.labels(client_ids[i]))]
+    return Cohort(
+      _Decoded(value, chosen) if chosen else [_nobody(dataset)],
+      len(drawn) - len(chosen),
+      tuple(client_ids[i] for i in chosen),
+    )
 
   return cohort
 
@@ -142,14 +176,18 @@ def pooled(
   total = int(ends[-1])
   examples_of = ExampleCache(dataset.train, dataset.num_classes)
 
+  # A round ends in the pass in which the next one begins.
+  @functools.lru_cache(maxsize=1)
+  def order_of(epoch: int) -> np.ndarray:
+    return np.random.default_rng([seed, epoch]).permutation(total)
+
   def cohort(round_number: int) -> Cohort:
     first = round_number * examples_per_round
     places = np.arange(first, first + examples_per_round)
     numbers = np.empty(examples_per_round, np.int64)
     for epoch in np.unique(places // total):
-      order = np.random.default_rng([seed, int(epoch)]).permutation(total)
       here = places // total == epoch
-      numbers[here] = order[places[here] % total]
+      numbers[here] = order_of(int(epoch))[places[here] % total]
     owners = np.searchsorted(ends, numbers, side='right')
     order = np.argsort(owners, kind='stable')
     xs, ys = [], []

@@ -185,13 +185,14 @@ def test_few_clients_are_under_way_at_a_time():
   started, lock, folded = [], threading.Lock(), []
   clients = execution.Clients([''], 2)
 
-  def work(index, place):
+  def work(index, value, place):
+    assert value == -index
     with lock:
       started.append(index)
       assert len(started) - len(folded) <= 5
     return index
 
-  clients.run(50, False, work, folded.extend)
+  clients.run(50, False, lambda i: -i, work, folded.extend)
   assert folded == list(range(50))
 
 

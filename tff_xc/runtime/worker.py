@@ -20,6 +20,7 @@ import tempfile
 import threading
 import time
 import weakref
+from collections.abc import Sequence
 
 import grpc
 import tensorflow_federated as tff
@@ -46,6 +47,8 @@ _CHANNEL_OPTIONS = (
 )
 _POLL_SECONDS = 0.1
 _LOG_TAIL_BYTES = 2000
+
+_NO_LAZY_SEQUENCES = (list, tuple, str, bytes, range)
 
 # Runs in a small interpreter of its own, which then becomes the worker, because
 # a `preexec_fn` would run Python between fork and exec of a process full of
@@ -196,6 +199,10 @@ class WorkerContext(tff.framework.SyncExecutionContext):
       transform_result=tensorflow_computation.transform_result,
     )
 
+  def invoke(self, comp, arg):
+    """As TFF's, also for sequences that make clients' values when asked."""
+    return super().invoke(comp, _listed(arg, comp.type_signature.parameter))
+
   @property
   def pid(self) -> int:
     """The worker's process id."""
@@ -210,6 +217,25 @@ class WorkerContext(tff.framework.SyncExecutionContext):
 
   def __exit__(self, *_) -> None:
     self.close()
+
+
+def _listed(arg, type_spec: tff.Type | None):
+  """Returns an argument with lists where it has other sequences for clients."""
+  if isinstance(arg, tff.structure.Struct):
+    types = [part for _, part in tff.structure.iter_elements(type_spec)]
+    parts = tff.structure.to_elements(arg)
+    return tff.structure.Struct(
+      [
+        (name, _listed(value, part))
+        for (name, value), part in zip(parts, types, strict=True)
+      ]
+    )
+  of_clients = isinstance(type_spec, tff.FederatedType)
+  of_clients = of_clients and not type_spec.all_equal
+  # Whatever else TFF refuses is left for it to refuse.
+  if of_clients and isinstance(arg, Sequence):
+    return arg if isinstance(arg, _NO_LAZY_SEQUENCES) else list(arg)
+  return arg
 
 
 def create_context(

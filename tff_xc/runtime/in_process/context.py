@@ -6,9 +6,14 @@ folded in the clients' order, so that the same seed gives the same numbers.
 """
 
 import collections
+import contextlib
+import functools
+import itertools
 import os
 import threading
 import weakref
+from collections.abc import Callable
+from collections.abc import Sequence
 from typing import Any
 
 import tensorflow as tf
@@ -26,10 +31,20 @@ from tff_xc.runtime.in_process import values
 
 
 class InProcessContext(tff.framework.SyncContext):
-  """A synchronous context that needs no other process."""
+  """A synchronous context that needs no other process.
 
-  def __init__(self, clients: execution.Clients, default_num_clients: int):
-    self._clients = clients
+  Several threads may invoke computations at once, also one and the same: each
+  invocation has client threads of its own.
+  """
+
+  def __init__(
+    self,
+    new_clients: Callable[[int], execution.Clients],
+    default_num_clients: int,
+  ):
+    self._new_clients = new_clients
+    self._numbers = itertools.count()
+    self._idle = []
     self._default_num_clients = default_num_clients
     self._compiled = {}
     self._in_place = updates.InPlace()
@@ -41,23 +56,30 @@ class InProcessContext(tff.framework.SyncContext):
   def invoke(self, comp: tff.Computation, arg: Any):
     """Runs `comp` on `arg`; see `tff.framework.SyncContext`.
 
+    The clients' values are a list, or a sequence that makes them when asked:
+    it is asked in a thread, for a client's value shortly before the client
+    starts.
+
     Raises:
       expressions.UnsupportedError: where the computation has a part that this
         runtime cannot run; nothing has been run then.
       client_error.ClientError: where a client's computation fails.
-      TypeError, ValueError: where the argument does not fit.
+      TypeError, ValueError, NotImplementedError: where the argument does not
+        fit, as TFF's worker raises them.
     """
     program, phases = self._compile(comp)
     argument = _Argument(arg, program.parameter_type)
     num_clients = argument.num_clients
-    found = execution.run(
-      program,
-      phases,
-      argument.of_server(),
-      argument.of_client,
-      self._default_num_clients if num_clients is None else num_clients,
-      self._clients,
-    )
+    with self._clients() as clients:
+      found = execution.run(
+        program,
+        phases,
+        argument.of_server(),
+        argument.of_client,
+        self._default_num_clients if num_clients is None else num_clients,
+        clients,
+        argument.is_lazy,
+      )
     if program.parameter in program.result_reads:
       found[program.parameter] = argument.whole()
     result_type = comp.type_signature.result
@@ -67,6 +89,18 @@ class InProcessContext(tff.framework.SyncContext):
     return tff.types.type_to_py_container(
       values.to_python(result, result_type), result_type
     )
+
+  @contextlib.contextmanager
+  def _clients(self):
+    """Lends client threads that no other invocation uses meanwhile."""
+    try:
+      clients = self._idle.pop()
+    except IndexError:
+      clients = self._new_clients(next(self._numbers))
+    try:
+      yield clients
+    finally:
+      self._idle.append(clients)
 
   def _compile(self, comp):
     with self._lock:
@@ -103,11 +137,13 @@ class _Argument:
 
   Attributes:
     num_clients: how many clients' values it has, None if it has none.
+    is_lazy: whether a sequence makes some of them when it is asked.
   """
 
   def __init__(self, argument, type_spec: tff.Type | None):
     """Raises: TypeError, ValueError: where the argument is not of the type."""
     self.num_clients = None
+    self.is_lazy = False
     self._type = type_spec
     self._value = None
     if type_spec is not None:
@@ -126,7 +162,8 @@ class _Argument:
     return values.from_python(value, type_spec)
 
   def _take_clients(self, given):
-    if not isinstance(given, list | tuple):
+    text = str | bytes | range  # TFF refuses these.
+    if isinstance(given, text) or not isinstance(given, Sequence):
       raise TypeError(
         f'expected a list with a value for each client, got {type(given)}'
       )
@@ -135,6 +172,7 @@ class _Argument:
         f'arguments for {self.num_clients} and for {len(given)} clients'
       )
     self.num_clients = len(given)
+    self.is_lazy |= not isinstance(given, list | tuple)
     return given
 
   def of_server(self):
@@ -149,10 +187,14 @@ class _Argument:
       at_clients = is_placed and type_spec.placement is tff.CLIENTS
       return value if at_clients else ()
 
-    return self._view(
-      shared,
-      lambda given, member: values.from_python(given[index], member),
-    )
+    def own(given, member):
+      value = given[index]
+      try:
+        return values.from_python(value, member)
+      except (TypeError, NotImplementedError) as e:
+        raise type(e)(f'client {index} (from 0): {e}') from e
+
+    return self._view(shared, own)
 
   def whole(self):
     """The argument with a list of what the clients hold."""
@@ -249,8 +291,8 @@ def create_context(
   only, which TensorFlow cannot change later.
 
   Args:
-    client_threads: clients to run at a time; 0: as many as there are cores for
-      this process.
+    client_threads: clients that one invocation runs at a time; 0: as many as
+      there are cores for this process.
     device: see `visible_devices`.
     default_num_clients: the number of clients of a computation whose arguments
       do not tell it.
@@ -261,8 +303,10 @@ def create_context(
   threads = client_threads or len(os.sched_getaffinity(0))
   _use_one_thread_for_an_op()
   tf.config.set_soft_device_placement(True)
-  clients = execution.Clients(visible_devices(device), threads)
-  return InProcessContext(clients, default_num_clients)
+  new_clients = functools.partial(
+    execution.Clients, visible_devices(device), threads
+  )
+  return InProcessContext(new_clients, default_num_clients)
 
 
 def _use_one_thread_for_an_op() -> None:

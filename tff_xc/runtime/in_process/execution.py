@@ -12,9 +12,11 @@ import tensorflow as tf
 from tensorflow.python.eager import cancellation
 
 from tff_xc.runtime import client_error
+from tff_xc.runtime.in_process import graph_call
 from tff_xc.runtime.in_process import imported
 from tff_xc.runtime.in_process import phases as phases_lib
 from tff_xc.runtime.in_process import program as program_lib
+from tff_xc.runtime.in_process import reading
 
 
 class Clients:
@@ -22,51 +24,66 @@ class Clients:
 
   A thread takes one client after another, or several at once where what they
   give is small. At most one such task more than threads is under way or waiting
-  to be folded, so that memory does not grow with the cohort.
+  to be folded, so that memory does not grow with the cohort. Where clients'
+  values are read ahead, at most two for each thread and one more are held.
   """
 
-  def __init__(self, devices: Sequence[str], threads: int):
-    """Args: devices of clients, and clients at a time, spread over them."""
+  def __init__(self, devices: Sequence[str], threads: int, number: int = 0):
+    """Creates the threads of one computation at a time.
+
+    Args:
+      devices: of the clients.
+      threads: clients at a time, spread over the devices.
+      number: from 0. `Clients` with other numbers can run the same computation
+        at the same time.
+    """
     self._devices = devices
     self._threads = threads
+    self._number = number
     # Also for one client at a time: an interrupt is seen by the main thread,
     # which a call of TensorFlow would keep from seeing it.
     self._pool = concurrent.futures.ThreadPoolExecutor(
       threads, thread_name_prefix='tff_xc_client'
     )
 
-  @property
-  def home(self) -> imported.Place:
-    """Where the server's steps run."""
-    return imported.Place(-1, self._devices[0], self._devices[0])
+  def home(self, stateful: bool) -> imported.Place:
+    """Returns where the server's steps run."""
+    slot = -1 - (self._number if stateful else 0)
+    return imported.Place(slot, self._devices[0], self._devices[0])
 
   def _places(self, stateful: bool) -> list[imported.Place]:
     """Places of the threads; graphs without state can share a slot."""
+    first = self._number * self._threads
     return [
       imported.Place(
-        slot if stateful else 0,
-        self._devices[slot % len(self._devices)],
+        first + i if stateful else 0,
+        self._devices[i % len(self._devices)],
         self._devices[0],
       )
-      for slot in range(self._threads)
+      for i in range(self._threads)
     ]
 
   def run(
     self,
     num_clients: int,
     stateful: bool,
-    work: Callable[[int, imported.Place], Any],
+    read: Callable[[int], Any],
+    work: Callable[[int, Any, imported.Place], Any],
     fold: Callable[[list], None],
     at_once: Callable[[Any], int] = lambda found: 1,
+    ahead: bool = False,
   ) -> None:
-    """Calls `work` for every client, and `fold` with what it gives, in order.
+    """Reads and works for every client, and folds the results in order.
 
     Args:
       num_clients: how many.
       stateful: whether `work` calls graphs with variables or tables.
-      work: (client's index, place) -> what there is to fold.
+      read: client's index -> the client's value. Its errors are raised as they
+        are.
+      work: (client's index, its value, place) -> what there is to fold.
       fold: called in the caller's thread, with what consecutive clients gave.
       at_once: what a client gave -> how many may wait to be folded at once.
+      ahead: whether a thread reads values before they are needed.
 
     Raises:
       client_error.ClientError: where a client's work fails. What is under way
@@ -76,24 +93,37 @@ class Clients:
     for place in self._places(stateful):
       free.put(place)
 
-    def run_one(index: int):
+    def run_one(index: int, value):
       place = free.get()
       try:
-        return work(index, place)
+        return work(index, value, place)
       except Exception as e:
         raise client_error.ClientError(index, num_clients, e) from e
       finally:
         free.put(place)
 
-    self._run_on_threads(num_clients, run_one, fold, at_once)
+    reader = reading.Reader(read, ahead)
+    try:
+      self._run_on_threads(num_clients, reader, run_one, fold, at_once)
+    finally:
+      reader.close()
 
-  def _run_on_threads(self, num_clients: int, run_one, fold, at_once) -> None:
+  def _run_on_threads(
+    self, num_clients: int, reader, run_one, fold, at_once
+  ) -> None:
     manager = cancellation.CancellationManager()
     pending = collections.deque()
     first, most = 0, 1  # The next client to start, and how many in one task.
 
+    def read_and_run(index: int, indices: range):
+      value = reader.take(index)
+      if index + 1 in indices:
+        reader.start(index + 1)
+      return run_one(index, value)
+
     def run_some(indices: range) -> list:
-      return [run_one(index) for index in indices]
+      with graph_call.cancelled_by(manager):
+        return [read_and_run(index, indices) for index in indices]
 
     def refill() -> None:
       nonlocal first
@@ -101,22 +131,25 @@ class Clients:
         # Fewer towards the end, so that the threads end together.
         fair = math.ceil((num_clients - first) / (2 * self._threads))
         indices = range(first, first + min(most, fair))
+        reader.start(first)
         pending.append(self._pool.submit(run_some, indices))
         first = indices.stop
 
     try:
-      with cancellation.CancellationManagerContext(manager):
+      refill()
+      while pending:
+        # Only then, since an interrupt waits for all that is pending.
+        found = pending[0].result()
+        pending.popleft()
+        most = at_once(found[0])
         refill()
-        while pending:
-          found = pending.popleft().result()
-          most = at_once(found[0])
-          refill()
-          fold(found)
-          del found
+        fold(found)
+        del found
     except BaseException as e:
       for future in pending:
         future.cancel()
       manager.start_cancel()
+      reader.close()
       concurrent.futures.wait(pending)
       raise _first_error(e, pending) from e.__cause__
 
@@ -140,6 +173,7 @@ def run(
   client_argument: Callable[[int], Any],
   num_clients: int,
   clients: Clients,
+  ahead: bool,
 ):
   """Runs a program.
 
@@ -150,31 +184,41 @@ def run(
     client_argument: index -> the parameter as that client sees it.
     num_clients: how many clients take part.
     clients: the threads.
+    ahead: whether a thread makes what clients see before they need it.
 
   Returns:
     Values by name; values at clients as lists.
   """
+  home = clients.home(program.stateful)
   server = {program.parameter: server_argument}
   kept = [{} for _ in range(num_clients)]
   for phase in phases:
-    server.update(phase.server(server, clients.home))
+    server.update(phase.server(server, home))
     if not (phase.kept or phase.totals):
       continue
 
-    def work(index, place, phase=phase):
-      environment = {**server, **kept[index]}
-      environment[program.parameter] = client_argument(index)
+    def work(index, argument, place, phase=phase):
+      environment = {**server, **kept[index], program.parameter: argument}
       return phase.client(environment, place)
 
+    reads_argument = phase.client.reads(program.parameter)
     totals = {name: server.pop(name) for name in phase.totals}
     indices = iter(range(num_clients))
 
     def fold(group, phase=phase, totals=totals, indices=indices):
       for found, index in zip(group, indices, strict=False):
         kept[index].update({name: found[name] for name in phase.kept})
-      totals.update(phase.fold(totals, group, clients.home))
+      totals.update(phase.fold(totals, group, home))
 
-    clients.run(num_clients, program.stateful, work, fold, phase.at_once)
+    clients.run(
+      num_clients,
+      program.stateful,
+      client_argument if reads_argument else lambda index: (),
+      work,
+      fold,
+      phase.at_once,
+      ahead and reads_argument,
+    )
     server.update(totals)
   for name in {name for phase in phases for name in phase.kept}:
     server[name] = [values[name] for values in kept]

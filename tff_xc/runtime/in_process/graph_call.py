@@ -1,17 +1,36 @@
 """A function of named values as one graph call."""
 
+import contextlib
 import functools
+import itertools
 import threading
 from collections.abc import Callable
 
 import tensorflow as tf
 import tensorflow_federated as tff
+from tensorflow.python.eager import cancellation
+from tensorflow.python.eager import context
+from tensorflow.python.eager import execute
 
 from tff_xc.runtime.in_process import imported
 from tff_xc.runtime.in_process import updates
 from tff_xc.runtime.in_process import values
 
 Types = dict[str, tff.Type]
+_thread = threading.local()
+
+
+@contextlib.contextmanager
+def cancelled_by(manager: cancellation.CancellationManager):
+  """Lets a manager cancel the graph calls that this thread makes meanwhile.
+
+  TensorFlow's own context manager for this holds one manager for all threads.
+  """
+  _thread.manager = manager
+  try:
+    yield
+  finally:
+    _thread.manager = None
 
 
 def readable(leaf):
@@ -32,6 +51,10 @@ class GraphCall:
     self._body = body
     self._traced = {}
     self._lock = threading.Lock()
+
+  def reads(self, name: str) -> bool:
+    """Whether `name` is among its inputs."""
+    return name in self._inputs
 
   def __call__(self, environment: dict, place: imported.Place) -> dict:
     """Returns the outputs by name.
@@ -83,9 +106,29 @@ class GraphCall:
     concrete = run.get_concrete_function()
     if not concrete.outputs:
       return (lambda *_: []), recipe
-    # Without matching arguments to a signature, half the time of a small call.
-    call, captured = concrete._inference_function, concrete.captured_inputs
-    return (lambda *flat: call(*flat, *captured)), recipe
+    return functools.partial(_call, concrete), recipe
+
+
+def _call(concrete, *flat) -> list[tf.Tensor]:
+  """Calls a concrete function that has outputs.
+
+  Without matching arguments to a signature, half the time of a small call.
+  """
+  function = concrete._inference_function
+  inputs = [*flat, *concrete.captured_inputs]
+  manager = getattr(_thread, 'manager', None)
+  if manager is None:
+    return function(*inputs)
+  current = context.context()
+  options = current.function_call_options.as_attrs()
+  return execute.execute_with_cancellation(
+    function.name.decode(),
+    num_outputs=len(concrete.outputs),
+    inputs=inputs,
+    attrs=tuple(itertools.chain(*options.items())),
+    ctx=current,
+    cancellation_manager=manager,
+  )
 
 
 def _fetched(given, leaves, recipe: list) -> list[tf.Tensor]:

@@ -8,6 +8,7 @@ written into it; otherwise it is copied first, and nobody sees the difference.
 """
 
 import itertools
+import threading
 from typing import Any
 from typing import NamedTuple
 
@@ -89,6 +90,7 @@ class InPlace:
 
   def __init__(self):
     self._functions = {}
+    self._lock = threading.Lock()
 
   def __call__(
     self, given_up: GivenUp, ids: tf.Tensor, rows: tf.Tensor
@@ -100,13 +102,15 @@ class InPlace:
     """
     tensor = given_up.read()
     key = (tensor.dtype, tuple(tensor.shape), tensor.backing_device)
-    if key not in self._functions:
-      self._functions[key] = _build(tensor, ids.dtype)
-    put, update = self._functions[key]
-    put(tensor)
-    del tensor
-    given_up.drop()
-    return update(ids, rows)
+    # Tensors of one key share a staging area: one at a time.
+    with self._lock:
+      if key not in self._functions:
+        self._functions[key] = _build(tensor, ids.dtype)
+      put, update = self._functions[key]
+      put(tensor)
+      del tensor
+      given_up.drop()
+      return update(ids, rows)
 
 
 def _build(tensor: tf.Tensor, ids_dtype: tf.DType):

@@ -11,10 +11,10 @@ from collections.abc import Sequence
 from typing import Any
 
 import attrs
-import numpy as np
 import tensorflow as tf
 import tensorflow_federated as tff
 
+from tff_xc.runtime.in_process import tensors
 from tff_xc.runtime.in_process import updates
 
 
@@ -41,31 +41,26 @@ def from_python(value, type_spec: tff.Type):
   """Returns an unplaced value, given in any container TFF takes, as ours.
 
   Raises:
-    TypeError: where the value does not fit the type.
+    TypeError: where the value does not fit the type; as TFF's worker, this
+      casts next to nothing (see `tensors.to_tensor`).
+    NotImplementedError: for values that can never be a tensor.
   """
   if isinstance(type_spec, tff.StructType):
     parts = zip(parts_of(value, type_spec), members(type_spec), strict=True)
     return tuple(from_python(part, member) for part, member in parts)
   if isinstance(type_spec, tff.SequenceType):
-    return _to_dataset(value, type_spec.element)
+    return _to_dataset(value, type_spec)
   if isinstance(type_spec, tff.TensorType):
     return _to_tensor(value, type_spec)
   raise TypeError(f'a value of type {type_spec} cannot be an argument')
 
 
 def _to_tensor(value, type_spec: tff.TensorType):
-  if isinstance(value, updates.GivenUp):
-    _to_tensor(value.read(), type_spec)
-    return value
-  if isinstance(value, tf.Tensor):
-    tensor = value  # Its dtype is checked below: TFF does not cast either.
-  else:
-    tensor = tf.convert_to_tensor(value, tf.as_dtype(type_spec.dtype))
-  if tensor.dtype != tf.as_dtype(type_spec.dtype):
-    raise TypeError(f'expected {type_spec}, got a tensor of {tensor.dtype}')
-  if not tensor.shape.is_compatible_with(tf.TensorShape(type_spec.shape)):
-    raise TypeError(f'expected {type_spec}, got a tensor of {tensor.shape}')
-  return tensor
+  if not isinstance(value, updates.GivenUp):
+    return tensors.to_tensor(value, type_spec)
+  held = value.read()
+  tensor = tensors.to_tensor(held, type_spec)
+  return value if tensor is held else tensor
 
 
 def parts_of(value, type_spec: tff.StructType) -> list:
@@ -74,16 +69,22 @@ def parts_of(value, type_spec: tff.StructType) -> list:
   Raises:
     TypeError: where the container has other parts than the type.
   """
+  expected = names(type_spec)
   if isinstance(value, tff.structure.Struct):
-    return [part for _, part in tff.structure.iter_elements(value)]
+    given = tff.structure.to_elements(value)
+    if len(given) != len(expected) or any(
+      name not in (None, want)
+      for (name, _), want in zip(given, expected, strict=True)
+    ):
+      raise TypeError(f'expected the names {expected}, got {value}')
+    return [part for _, part in given]
   if attrs.has(type(value)):
     value = attrs.asdict(value, recurse=False)
-  expected = names(type_spec)
   if hasattr(value, 'items'):
     if set(value) != set(expected):
       raise TypeError(f'expected the names {expected}, got {list(value)}')
     return [value[name] for name in expected]
-  if isinstance(value, Sequence | np.ndarray) and len(value) == len(expected):
+  if isinstance(value, list | tuple) and len(value) == len(expected):
     return list(value)
   raise TypeError(
     f'expected a structure of {len(expected)} parts, got a {type(value)}'
@@ -127,11 +128,17 @@ def to_element(value, element: tff.Type):
   return tff.types.type_to_py_container(to_python(value, element), element)
 
 
-def _to_dataset(value, element: tff.Type) -> tf.data.Dataset:
+def _to_dataset(value, type_spec: tff.SequenceType) -> tf.data.Dataset:
+  element = type_spec.element
   if isinstance(value, tf.data.Dataset):
+    given = tff.SequenceType(tff.types.tensorflow_to_type(value.element_spec))
+    if not type_spec.is_assignable_from(given):
+      raise TypeError(f'expected {type_spec}, got a data set of {given}')
     return value
+  if not isinstance(value, list):
+    raise TypeError(f'expected a list or a data set, got {type(value)}')
   spec = element_spec(element)
-  elements = [to_element(from_python(e, element), element) for e in value]
+  elements = [to_element(_from_listed(e, element), element) for e in value]
   if not elements:
     nothing = lambda s: tf.zeros([0, *(d or 0 for d in s.shape)], s.dtype)
     return tf.data.Dataset.from_tensor_slices(
@@ -141,6 +148,22 @@ def _to_dataset(value, element: tff.Type) -> tf.data.Dataset:
   for each in elements[1:]:
     dataset = dataset.concatenate(tf.data.Dataset.from_tensors(each))
   return dataset
+
+
+def _from_listed(value, type_spec: tff.Type):
+  """Returns an element of a list as a value of ours.
+
+  TFF leaves these to TensorFlow, which casts more than `from_python` does.
+  """
+  if isinstance(type_spec, tff.StructType):
+    parts = zip(parts_of(value, type_spec), members(type_spec), strict=True)
+    return tuple(_from_listed(part, member) for part, member in parts)
+  if isinstance(value, tf.Tensor | tf.Variable):
+    value = value.numpy()
+  tensor = tf.convert_to_tensor(value, tf.as_dtype(type_spec.dtype))
+  if not tensor.shape.is_compatible_with(tf.TensorShape(type_spec.shape)):
+    raise TypeError(f'expected {type_spec}, got a tensor of {tensor.shape}')
+  return tensor
 
 
 def map_leaves(function: Callable[[Any, tff.Type], Any], value, type_spec):
