@@ -6,7 +6,7 @@ keeps whole label sets. That is how FedAwS (Yu et al., ICML 2020) and FedSS use
 these sets. A class that no example drew has no client.
 
 Files: see `xc_text` for their form and `xc_sets.find` for where they lie. They
-are parsed once and then mapped from a cache beside them (`xc_cache`).
+are parsed once and then mapped from a cache of the user's (`xc_cache`).
 """
 
 import functools

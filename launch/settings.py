@@ -8,6 +8,7 @@ from typing import Any
 
 from absl import flags
 
+from datasets import cache_folder
 from datasets import errors
 from tasks import registry as tasks
 from tasks import task as task_lib
@@ -38,6 +39,24 @@ def define_parameter_flags() -> None:
     if parameter.choices:
       text += ' (' + '|'.join(parameter.choices) + ')'
     define(parameter.name, None, text)
+
+
+def define_cache_flag() -> None:
+  """Defines `--cache_dir`; `use_cache_dir` makes it take effect."""
+  flags.DEFINE_string(
+    'cache_dir',
+    None,
+    'where parsed text files are kept for the next run; default '
+    f'${cache_folder.VARIABLE}, then $XDG_CACHE_HOME/tff_xc, then '
+    '~/.cache/tff_xc. May be deleted at any time.',
+  )
+
+
+def use_cache_dir() -> None:
+  """Lets this process and its children use `--cache_dir`, if it is given."""
+  if flags.FLAGS.cache_dir:
+    chosen = os.path.abspath(flags.FLAGS.cache_dir)
+    os.environ[cache_folder.VARIABLE] = chosen
 
 
 def refuse_arguments(arguments) -> None:

@@ -32,6 +32,7 @@ flags.DEFINE_string(
   os.environ.get('TFF_XC_DATA', settings.DEFAULT_DATA_DIR),
   'where data sets lie, one folder each; default $TFF_XC_DATA',
 )
+settings.define_cache_flag()
 flags.DEFINE_integer('rounds', None, "rounds; default: the task's")
 flags.DEFINE_integer(
   'clients_per_round', None, "K, clients in a round; default: the task's"
@@ -64,6 +65,7 @@ settings.define_parameter_flags()
 def main(arguments) -> None:
   settings.refuse_arguments(arguments)
   config = settings.resolve()
+  settings.use_cache_dir()
   values = flags.FLAGS
   run_dir = values.run_dir or os.path.join(
     'runs', f'{config["task"]}_{config["algorithm"]}_seed{config["seed"]}'

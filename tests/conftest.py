@@ -13,6 +13,15 @@ os.environ.setdefault('TF_CPP_MIN_LOG_LEVEL', '2')
 signal.signal(signal.SIGINT, signal.default_int_handler)
 
 
+@pytest.fixture(scope='session', autouse=True)
+def cache_folder(tmp_path_factory):
+  """Parsed files go here, in this process and those it starts."""
+  with pytest.MonkeyPatch.context() as patch:
+    folder = tmp_path_factory.mktemp('cache')
+    patch.setenv('TFF_XC_CACHE', str(folder))
+    yield folder
+
+
 @pytest.fixture(scope='session')
 def tff_worker():
   """Installs TFF's own worker as the default context of this process."""
