@@ -4,6 +4,7 @@ TensorFlow is imported by the commands themselves, after their flags have been
 read, so that `--help` and flag errors answer at once.
 """
 
+import math
 import os
 import sys
 from collections.abc import Callable
@@ -41,6 +42,16 @@ def run(main: Callable[[Sequence[str]], None], usage: str) -> None:
   except KeyboardInterrupt:
     print('interrupted', file=sys.stderr)
     sys.exit(130)
+
+
+def define_float(
+  name: str, default: float, text: str, least: float, most: float
+) -> None:
+  """Defines a flag that takes numbers from `least` to `most`, and no nan."""
+  flags.DEFINE_float(name, default, text, lower_bound=least, upper_bound=most)
+  flags.register_validator(
+    name, math.isfinite, message='expected a finite number'
+  )
 
 
 def _flags_help() -> str:

@@ -15,6 +15,7 @@ from absl import flags
 
 from datasets import errors
 from launch import app
+from tff_xc.algorithms import hyperparameters as hp
 from tff_xc.measure import run_files
 
 
@@ -136,5 +137,6 @@ if __name__ == '__main__':
     'compare the runs as they stood after so many rounds; default: as they '
     'ended',
     lower_bound=1,
+    upper_bound=hp.INT32_MAX,
   )
   app.run(main, __doc__)

@@ -33,11 +33,12 @@ flags.DEFINE_string(
   f'where data sets lie, one folder each; default ${_DATA_VARIABLE}, then '
   f'{settings.DEFAULT_DATA_DIR}',
 )
-flags.DEFINE_float(
+app.define_float(
   'worker_timeout_seconds',
   60.0,
   "how long TFF's worker may take to start",
-  lower_bound=1.0,
+  least=1.0,
+  most=86_400.0,
 )
 
 

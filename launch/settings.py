@@ -86,12 +86,6 @@ def _task_options(task: task_lib.Task) -> dict[str, Any]:
   return options
 
 
-def _at_least(name: str, value: int, least: int) -> int:
-  if value < least:
-    raise errors.InputError(f'--{name}={value}: expected at least {least}')
-  return value
-
-
 def resolve() -> dict[str, Any]:
   """Returns config.json's content from the parsed flags of `launch.train`.
 
@@ -105,22 +99,17 @@ def resolve() -> dict[str, Any]:
       raise errors.InputError(f'--{name} is missing: ' + ', '.join(known))
   task = tasks.get(values.task)
   algorithm = algorithms.get(values.algorithm)
-  rounds = _at_least('rounds', _or(values.rounds, task.rounds), 1)
-  eval_every = _at_least(
-    'eval_every', _or(values.eval_every, task.eval_every), 1
-  )
+  eval_every = _or(values.eval_every, task.eval_every)
   config = {
     'task': task.name,
     'algorithm': values.algorithm,
-    'seed': _at_least('seed', values.seed, 0),
-    'rounds': rounds,
+    'seed': values.seed,
+    'rounds': _or(values.rounds, task.rounds),
     'eval_every': eval_every,
-    'checkpoint_every': _at_least(
-      'checkpoint_every', _or(values.checkpoint_every, eval_every), 1
-    ),
+    'checkpoint_every': _or(values.checkpoint_every, eval_every),
     'clients_per_round': _clients_per_round(task, algorithm, values),
     'runtime': values.runtime,
-    'client_threads': _at_least('client_threads', values.client_threads, 0),
+    'client_threads': values.client_threads,
     'device': values.device,
     'data_dir': values.data_dir,
     'options': _task_options(task),
@@ -143,8 +132,7 @@ def _clients_per_round(task, algorithm, values) -> int | None:
         ' no clients'
       )
     return None
-  chosen = _or(values.clients_per_round, task.clients_per_round)
-  return _at_least('clients_per_round', chosen, 1)
+  return _or(values.clients_per_round, task.clients_per_round)
 
 
 def _or(value, default):

@@ -12,12 +12,17 @@ from absl import flags
 from launch import app
 from launch import settings
 from tasks import registry as tasks
+from tff_xc.algorithms import hyperparameters as hp
 from tff_xc.algorithms import registry as algorithms
 from tff_xc.runtime import registry as runtimes
 
 
 def _listed(entries) -> str:
   return '; '.join(f'{name}: {e.summary}' for name, e in entries.items())
+
+
+def _define_integer(name, default, text, least=0, most=hp.INT32_MAX):
+  flags.DEFINE_integer(name, default, text, lower_bound=least, upper_bound=most)
 
 
 flags.DEFINE_string('task', None, _listed(tasks.TASKS))
@@ -33,16 +38,23 @@ flags.DEFINE_string(
   'where data sets lie, one folder each; default $TFF_XC_DATA',
 )
 settings.define_cache_flag()
-flags.DEFINE_integer('rounds', None, "rounds; default: the task's")
-flags.DEFINE_integer(
-  'clients_per_round', None, "K, clients in a round; default: the task's"
+_define_integer('rounds', None, "rounds; default: the task's", least=1)
+_define_integer(
+  'clients_per_round',
+  None,
+  "K, clients in a round; default: the task's",
+  least=1,
 )
-flags.DEFINE_integer('seed', 0, 'of everything random in the run')
-flags.DEFINE_integer(
-  'eval_every', None, "rounds between evaluations; default: the task's"
+# NumPy's generators take seeds below 2³².
+_define_integer('seed', 0, 'of everything random in the run', most=2**32 - 1)
+_define_integer(
+  'eval_every', None, "rounds between evaluations; default: the task's", least=1
 )
-flags.DEFINE_integer(
-  'checkpoint_every', None, 'rounds between checkpoints; default: eval_every'
+_define_integer(
+  'checkpoint_every',
+  None,
+  'rounds between checkpoints; default: eval_every',
+  least=1,
 )
 flags.DEFINE_enum(
   'runtime',
@@ -50,8 +62,11 @@ flags.DEFINE_enum(
   runtimes.names(),
   'where TFF computations run',
 )
-flags.DEFINE_integer(
-  'client_threads', 0, 'clients that train at a time; 0: one for each core'
+_define_integer(
+  'client_threads',
+  0,
+  'clients that train at a time; 0: one for each core',
+  most=1024,
 )
 flags.DEFINE_string(
   'device',

@@ -13,16 +13,20 @@ OPTIONS: Mapping[str, hp.Hyperparameter] = {
   option.name: option
   for option in (
     hp.Hyperparameter(
-      'embedding_dim', 64, 'd, length of an embedding', least=1
+      'embedding_dim', 64, 'd, length of an embedding', least=1, most=65_536
     ),
     hp.Hyperparameter(
       'logit_scale', 20.0, 'scale of the cosine logits (FedSS: 20)', above=0
     ),
     hp.Hyperparameter(
-      'num_classes', 200, 'n, classes of procedural data (10 to 10^7)', least=2
+      'num_classes',
+      200,
+      'n, classes of procedural data (2 to 10^7)',
+      least=2,
+      most=10**7,
     ),
     hp.Hyperparameter(
-      'num_clients', 100, 'clients of the glyphs task', least=1
+      'num_clients', 100, 'clients of the glyphs task', least=1, most=10**8
     ),
     hp.Hyperparameter(
       'classes_per_client',
@@ -35,9 +39,14 @@ OPTIONS: Mapping[str, hp.Hyperparameter] = {
       60,
       'examples of a client of the glyphs task',
       least=1,
+      most=10**7,
     ),
     hp.Hyperparameter(
-      'depth', 8, 'layers of the residual network, 6n + 2 (8, 32, 56)', least=8
+      'depth',
+      8,
+      'layers of the residual network, 6n + 2 (8, 32, 56)',
+      least=8,
+      most=1202,
     ),
     hp.Hyperparameter(
       'partition',
@@ -48,7 +57,11 @@ OPTIONS: Mapping[str, hp.Hyperparameter] = {
       'clients_per_class', 1, 'clients that share a class', least=1
     ),
     hp.Hyperparameter(
-      'feature_dim', 512, "length of a sparse feature's row", least=1
+      'feature_dim',
+      512,
+      "length of a sparse feature's row",
+      least=1,
+      most=65_536,
     ),
     hp.Hyperparameter(
       'num_features',
@@ -57,7 +70,11 @@ OPTIONS: Mapping[str, hp.Hyperparameter] = {
       least=16,
     ),
     hp.Hyperparameter(
-      'hidden_dim', 1024, 'width of the two hidden layers', least=1
+      'hidden_dim',
+      1024,
+      'width of the two hidden layers',
+      least=1,
+      most=65_536,
     ),
     hp.Hyperparameter(
       'select_features',
@@ -82,6 +99,7 @@ OPTIONS: Mapping[str, hp.Hyperparameter] = {
       0,
       'of procedural data; --seed does not change them',
       least=0,
+      most=2**63 - 1,
     ),
   )
 }

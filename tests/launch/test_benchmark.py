@@ -64,7 +64,10 @@ def test_help_answers_within_a_second_without_the_large_imports():
     (('select', '--num_classes=10'), 'not a size of select, which takes: --cl'),
     (('round', '--clients=many'), '--clients=many: expected a number from 1'),
     (('round', '--clients=0'), 'expected a number from 1'),
-    (('classes', '--num_classes=10,x'), 'expected numbers from 1, separated'),
+    (
+      ('classes', '--num_classes=10,x'),
+      'expected numbers from 1 to 2147483647, sep',
+    ),
     (('round', '--output=/nowhere/x.json'), 'the folder does not exist'),
     (('small', f'--peers=pfl_tf={sys.executable}'), 'small has no peers'),
     (('round', '--peers=pfl_jax=python'), 'the names are pfl_tf, pfl_torch'),
