@@ -99,6 +99,17 @@ def resolve() -> dict[str, Any]:
       raise errors.InputError(f'--{name} is missing: ' + ', '.join(known))
   task = tasks.get(values.task)
   algorithm = algorithms.get(values.algorithm)
+  options = _task_options(task)
+  hyperparameters = hp.resolve(
+    algorithm.hyperparameters,
+    _given(hp.HYPERPARAMETERS),
+    task.hyperparameters(values.algorithm),
+    values.algorithm,
+    algorithm.defaults,
+  )
+  num_classes = task.known_classes(options)
+  if num_classes is not None:
+    hp.check_negatives(hyperparameters.get('negatives', 0), num_classes)
   eval_every = _or(values.eval_every, task.eval_every)
   config = {
     'task': task.name,
@@ -112,14 +123,8 @@ def resolve() -> dict[str, Any]:
     'client_threads': values.client_threads,
     'device': values.device,
     'data_dir': values.data_dir,
-    'options': _task_options(task),
-    'hyperparameters': hp.resolve(
-      algorithm.hyperparameters,
-      _given(hp.HYPERPARAMETERS),
-      task.hyperparameters(values.algorithm),
-      values.algorithm,
-      algorithm.defaults,
-    ),
+    'options': options,
+    'hyperparameters': hyperparameters,
   }
   return {**config, **environment()}
 

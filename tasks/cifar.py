@@ -46,7 +46,7 @@ def _load(name, data_dir, options):
   return task.Loaded(dataset, model)
 
 
-def _task(name: str, num_classes: int) -> task.Task:
+def _task(name: str, num_classes: int, **more) -> task.Task:
   return task.Task(
     name=name,
     summary=f'{num_classes} classes of images, one class a client; ResNet',
@@ -55,7 +55,8 @@ def _task(name: str, num_classes: int) -> task.Task:
     rounds=3000,
     clients_per_round=num_classes,
     eval_every=100,
-    defaults=_DEFAULTS,
+    defaults={**_DEFAULTS, **more},
+    num_classes=num_classes,
     by_algorithm={
       'centralized': {'steps_per_round': 1, 'batch_size': 500, **_ADAM}
     },
@@ -71,4 +72,4 @@ def _task(name: str, num_classes: int) -> task.Task:
   )
 
 
-TASKS = (_task('cifar10', 10), _task('cifar100', 100))
+TASKS = (_task('cifar10', 10, negatives=5), _task('cifar100', 100))

@@ -34,6 +34,7 @@ def _task(
   rounds,
   clients_per_round,
   eval_every,
+  num_classes=None,
   options=(),
   **more,
 ):
@@ -46,6 +47,7 @@ def _task(
     clients_per_round=clients_per_round,
     eval_every=eval_every,
     defaults={**task.FROM_SCRATCH, **more},
+    num_classes=num_classes,
     options=(*task.Task.options, *options),
   )
 
@@ -65,6 +67,7 @@ TASKS = (
     'glyphs-landmarks',
     'the shape of Landmarks-User-160k: 2,028 classes, 1,262 skewed clients',
     ('top1', 'train_top1'),
+    num_classes=2_028,
     rounds=5000,
     clients_per_round=64,
     eval_every=50,
@@ -73,6 +76,7 @@ TASKS = (
     'glyphs-sop',
     'the shape of SOP: 11,318 classes, 596 clients, unseen classes to retrieve',
     ('map@10', 'map@r', 'train_top1'),
+    num_classes=11_318,
     rounds=2000,
     clients_per_round=32,
     eval_every=100,
@@ -81,6 +85,7 @@ TASKS = (
     'glyphs-imagenet21k',
     'the shape of ImageNet-21k: 21,841 classes, 25,691 clients',
     ('top1', 'train_top1'),
+    num_classes=21_841,
     rounds=25000,
     clients_per_round=64,
     eval_every=500,

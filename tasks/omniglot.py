@@ -24,6 +24,7 @@ TASKS = (
     clients_per_round=32,
     eval_every=50,
     defaults=task.FROM_SCRATCH,
+    num_classes=964,
     # As many examples as a federated round sees, 32 clients of 32 on average.
     by_algorithm={'centralized': {'steps_per_round': 32}},
     data='omniglot/omniglot_1623.npz or images_background and'

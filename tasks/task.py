@@ -146,6 +146,7 @@ class Task:
     eval_every: default rounds between evaluations.
     defaults: hyper-parameters of algorithms on this task, by name.
     by_algorithm: the same for single algorithms, over `defaults`.
+    num_classes: n, None where the data or an option say it.
     options: names of `OPTIONS` that it takes.
     option_defaults: their defaults where they differ from the general ones.
     data: what to put into --data_dir; empty where the data are generated.
@@ -162,6 +163,7 @@ class Task:
   by_algorithm: Mapping[str, Mapping[str, Any]] = dataclasses.field(
     default_factory=dict
   )
+  num_classes: int | None = None
   options: tuple[str, ...] = ('embedding_dim', 'logit_scale')
   option_defaults: Mapping[str, Any] = dataclasses.field(default_factory=dict)
   data: str = ''
@@ -170,6 +172,10 @@ class Task:
     """Returns the default of every option."""
     general = {n: OPTIONS[n].default for n in self.options}
     return general | dict(self.option_defaults)
+
+  def known_classes(self, options: Mapping[str, Any]) -> int | None:
+    """Returns n without loading the data; None if only the data tell."""
+    return options.get('num_classes', self.num_classes)
 
   def metrics_of(self, dataset) -> tuple[str, ...]:
     """Returns the metrics that `dataset` has examples for."""

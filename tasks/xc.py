@@ -6,6 +6,7 @@ size. A training example keeps one of its labels; tests keep all.
 
 import functools
 
+from datasets import xc_sets
 from tasks import task
 
 _METRICS = (
@@ -66,7 +67,6 @@ def _with_bag_encoder(dataset, num_features: int, options) -> task.Loaded:
 
 def _load(name, data_dir, options):
   from datasets import xc
-  from datasets import xc_sets
 
   clients = {option: options[option] for option in _CLIENTS}
   dataset = xc.load(name, data_dir, **clients)
@@ -90,6 +90,7 @@ def _task(name, summary, k=10, sizes=_PAPER, **schedule) -> task.Task:
     metrics=_METRICS,
     defaults={**_DEFAULTS, 'k': k},
     by_algorithm=_ORACLE,
+    num_classes=xc_sets.SETS[name].counts.labels,
     options=(*_ENCODER, *_CLIENTS, *_FEATURES),
     option_defaults=sizes,
     data=f"{name}: the repository's train and test files, in a folder of this"

@@ -154,3 +154,45 @@ def test_every_number_of_a_run_has_bounds():
   for flag, answer in answers.items():
     assert flag.split('=')[0] in answer
     assert '\n' not in answer
+
+
+@pytest.mark.parametrize(
+  ('arguments', 'limit'),
+  [
+    (('--task=cifar10', '--negatives=10'), 10),
+    (('--task=bibtex', '--negatives=159'), 159),
+    (('--task=omniglot', '--negatives=964'), 964),
+    (('--task=glyphs-landmarks', '--negatives=2028'), 2028),
+    (('--task=glyphs', '--num_classes=20', '--negatives=30'), 20),
+  ],
+)
+def test_as_many_negatives_as_classes_are_refused(arguments, limit):
+  done = stubbed('train', '--algorithm=fedss', *arguments)
+  assert done.returncode == 2, done.stderr
+  assert done.stderr.count('\n') == 1
+  assert f'expected fewer than the {limit} classes' in done.stderr
+
+
+def test_defaults_fit_every_algorithm_on_every_task():
+  cases = [
+    [
+      f'--task={task}',
+      f'--algorithm={algorithm}',
+      f'--run_dir={task}/{algorithm}',
+    ]
+    for task in tasks.TASKS
+    for algorithm in algorithms.ALGORITHMS
+  ]
+  done = subprocess.run(
+    [sys.executable, '-c', RESOLVE_EACH],
+    input=json.dumps(cases),
+    cwd=ROOT,
+    capture_output=True,
+    text=True,
+    timeout=60,
+    check=False,
+  )
+  assert done.returncode == 0, done.stderr
+  answers = json.loads(done.stdout)
+  assert len(answers) == len(cases)
+  assert {flag: a for flag, a in answers.items() if a} == {}

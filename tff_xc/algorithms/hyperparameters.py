@@ -285,6 +285,15 @@ def resolve(
   return values
 
 
+def check_negatives(negatives: int, num_classes: int) -> None:
+  """Raises `errors.InputError` unless there are more classes than negatives."""
+  if negatives >= num_classes:
+    raise errors.InputError(
+      f'--negatives={negatives}: expected fewer than the {num_classes}'
+      ' classes; use --algorithm=fullsoftmax to train on all of them'
+    )
+
+
 def _check_examples(values: Mapping) -> None:
   """Refuses more examples in a round than an int32 counts."""
   for name in ('local_steps', 'steps_per_round'):
