@@ -55,6 +55,18 @@ def test_command_prints_the_table_and_writes_three_files(sweep):
   assert (sweep / 'compare.png').read_bytes().startswith(b'\x89PNG')
 
 
+def test_the_table_fits_the_terminal_and_the_files_hold_all(sweep, monkeypatch):
+  monkeypatch.setenv('COLUMNS', '60')
+  done = run_command(sweep, '--metric=map@r')
+  lines = done.stdout.splitlines()
+  assert max(map(len, lines[:-1])) <= 60
+  assert 'MAP@R %' in lines[1]
+  assert any(line.startswith('more columns in compare.csv: ') for line in lines)
+  heading = (sweep / 'compare.md').read_text().splitlines()[0]
+  assert 's / round' in heading
+  assert 's / round' not in lines[1]
+
+
 def test_help_answers_within_a_second_without_the_large_imports():
   before = resource.getrusage(resource.RUSAGE_CHILDREN)
   done = run_command('--help')
