@@ -17,16 +17,19 @@ from tff_xc.algorithms import registry as algorithms
 from tff_xc.runtime import registry as runtimes
 
 
-def _listed(entries) -> str:
-  return '; '.join(f'{name}: {e.summary}' for name, e in entries.items())
+def _names(kind, entries) -> str:
+  names = ', '.join(entries)
+  return f'{names}; `python -m launch.list {kind}` describes them'
 
 
 def _define_integer(name, default, text, least=0, most=hp.INT32_MAX):
   flags.DEFINE_integer(name, default, text, lower_bound=least, upper_bound=most)
 
 
-flags.DEFINE_string('task', None, _listed(tasks.TASKS))
-flags.DEFINE_string('algorithm', None, _listed(algorithms.ALGORITHMS))
+flags.DEFINE_string('task', None, _names('tasks', tasks.TASKS))
+flags.DEFINE_string(
+  'algorithm', None, _names('algorithms', algorithms.ALGORITHMS)
+)
 flags.DEFINE_string(
   'run_dir',
   None,

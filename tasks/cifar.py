@@ -46,7 +46,7 @@ def _load(name, data_dir, options):
   return task.Loaded(dataset, model)
 
 
-def _task(name: str, num_classes: int, **more) -> task.Task:
+def _task(name: str, num_classes: int, published: str, **more) -> task.Task:
   return task.Task(
     name=name,
     summary=f'{num_classes} classes of images, one class a client; ResNet',
@@ -69,7 +69,21 @@ def _task(name: str, num_classes: int, **more) -> task.Task:
     ),
     data=f'{name}: the official binary or Python batches, or their archive,'
     " or TFDS's folder",
+    paper='FedAwS, Table 1',
+    published=f'top-1, {published}',
   )
 
 
-TASKS = (_task('cifar10', 10, negatives=5), _task('cifar100', 100))
+TASKS = (
+  _task(
+    'cifar10',
+    10,
+    'ResNet-8: Baseline-1 10.7 %, Baseline-2 83.3, FedAwS 86.3, softmax 88.4',
+    negatives=5,
+  ),
+  _task(
+    'cifar100',
+    100,
+    'ResNet-32: Baseline-1 1.0 %, Baseline-2 65.1, FedAwS 67.9, softmax 68.0',
+  ),
+)

@@ -27,7 +27,7 @@ TASKS = (
     num_classes=964,
     # As many examples as a federated round sees, 32 clients of 32 on average.
     by_algorithm={'centralized': {'steps_per_round': 32}},
-    data='omniglot/omniglot_1623.npz or images_background and'
-    ' images_evaluation, as folders or zips',
+    data='omniglot: omniglot_1623.npz, or images_background and'
+    ' images_evaluation as folders or zips',
   ),
 )

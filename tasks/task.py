@@ -136,7 +136,7 @@ class Task:
 
   Attributes:
     name: for `--task`.
-    summary: one line for `--help`.
+    summary: one line for people, with the set's size.
     load: (data_dir, options by name) -> `Loaded`. The data do not depend on
       a run's seed.
     metrics: what is measured where the data set has examples for it, the
@@ -150,6 +150,9 @@ class Task:
     options: names of `OPTIONS` that it takes.
     option_defaults: their defaults where they differ from the general ones.
     data: what to put into --data_dir; empty where the data are generated.
+    paper: the paper and the table that has results on it, or on the set that it
+      takes after; empty where there are none.
+    published: these results.
   """
 
   name: str
@@ -167,6 +170,8 @@ class Task:
   options: tuple[str, ...] = ('embedding_dim', 'logit_scale')
   option_defaults: Mapping[str, Any] = dataclasses.field(default_factory=dict)
   data: str = ''
+  paper: str = ''
+  published: str = ''
 
   def option_values(self) -> dict[str, Any]:
     """Returns the default of every option."""
