@@ -27,6 +27,24 @@ from datasets import xc_text
 _LABELS, _GROUPS = range(2)
 
 
+def find(
+  name: str, data_dir: str | os.PathLike, counts: xc_sets.Counts | None = None
+) -> xc_sets.Files:
+  """Finds the files of a set and reads their first lines.
+
+  Args:
+    name: as in `load`.
+    data_dir: as in `load`.
+    counts: as in `load`.
+
+  Raises:
+    errors.InputError: files that are missing, or of other counts.
+  """
+  files = xc_sets.find(name, data_dir)
+  _check_counts(files, counts or xc_sets.SETS[name].counts)
+  return files
+
+
 def load(
   name: str,
   data_dir: str | os.PathLike,
@@ -56,10 +74,9 @@ def load(
     errors.InputError: files that are missing, damaged, or of other counts; an
       argument out of its range.
   """
-  files = xc_sets.find(name, data_dir)
+  files = find(name, data_dir, counts)
   known = xc_sets.SETS[name]
   counts = counts or known.counts
-  _check_counts(files, counts)
   features, label_sets = _read(files.train)
   labels = sample_labels(label_sets, label_seed)
   grouping = sparse_clients.group(

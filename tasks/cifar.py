@@ -46,6 +46,12 @@ def _load(name, data_dir, options):
   return task.Loaded(dataset, model)
 
 
+def _find(name, data_dir):
+  from datasets import cifar_files
+
+  return cifar_files.find(data_dir, name)
+
+
 def _task(name: str, num_classes: int, published: str, **more) -> task.Task:
   return task.Task(
     name=name,
@@ -67,6 +73,7 @@ def _task(name: str, num_classes: int, published: str, **more) -> task.Task:
       'partition',
       'clients_per_class',
     ),
+    find=functools.partial(_find, name),
     data=f'{name}: the official binary or Python batches, or their archive,'
     " or TFDS's folder",
     paper='FedAwS, Table 1',

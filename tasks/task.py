@@ -150,6 +150,8 @@ class Task:
     options: names of `OPTIONS` that it takes.
     option_defaults: their defaults where they differ from the general ones.
     data: what to put into --data_dir; empty where the data are generated.
+    find: (data_dir) -> anything, without reading the data; raises
+      `errors.InputError` where `data` are not there. None without such.
     paper: the paper and the table that has results on it, or on the set that it
       takes after; empty where there are none.
     published: these results.
@@ -170,6 +172,7 @@ class Task:
   options: tuple[str, ...] = ('embedding_dim', 'logit_scale')
   option_defaults: Mapping[str, Any] = dataclasses.field(default_factory=dict)
   data: str = ''
+  find: Callable[[str], Any] | None = None
   paper: str = ''
   published: str = ''
 

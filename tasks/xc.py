@@ -73,6 +73,12 @@ def _load(name, data_dir, options):
   return _with_bag_encoder(dataset, xc_sets.SETS[name].counts.features, options)
 
 
+def _find(name, data_dir):
+  from datasets import xc
+
+  return xc.find(name, data_dir)
+
+
 def _load_words(data_dir, options):
   del data_dir  # Drawn, not read.
   from datasets import sparse_words
@@ -93,6 +99,7 @@ def _task(name, summary, k=10, sizes=_PAPER, **more) -> task.Task:
     num_classes=xc_sets.SETS[name].counts.labels,
     options=(*_ENCODER, *_CLIENTS, *_FEATURES),
     option_defaults=sizes,
+    find=functools.partial(_find, name),
     data="the repository's train and test files, in a folder of the set's name"
     ' or in xc',
     **{
