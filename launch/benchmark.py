@@ -2,11 +2,11 @@
 
   python -m launch.benchmark NAME [--output=F.json] [--contenders=a,b] [sizes]
 
-NAME is round, classes, select, small or start. Every contender lives in a
-process of its own; in every pass each runs one round, in shuffled order, and
-ratios are taken within a pass. Passes in which something else used the cores
-are dropped and repeated. Exit status: 0 done, 1 done with warnings (too few
-undisturbed passes, or a contender that computes something else), 2 bad input.
+Every contender lives in a process of its own; in every pass each runs one
+round, in shuffled order, and ratios are taken within a pass. Passes in which
+something else used the cores are dropped and repeated. Exit status: 0 done, 1
+done with warnings (too few undisturbed passes, or a contender that computes
+something else), 2 bad input.
 """
 
 import dataclasses
@@ -167,6 +167,16 @@ def main(arguments: Sequence[str]) -> None:
     sys.exit(1)
 
 
+def _usage() -> str:
+  """Returns what `--help` says above the flags: the benchmarks by name."""
+  width = max(map(len, catalog.BENCHMARKS))
+  lines = [
+    f'  {name:{width}}  {found.summary}'
+    for name, found in catalog.BENCHMARKS.items()
+  ]
+  return '\n'.join([__doc__, 'NAME is one of', *lines, ''])
+
+
 def _define_flags() -> None:
   flags.DEFINE_string('output', None, 'a JSON file to write')
   flags.DEFINE_list(
@@ -221,4 +231,4 @@ def _define_flags() -> None:
 if __name__ == '__main__':
   # Here and not above: other commands have flags of these names.
   _define_flags()
-  app.run(main, __doc__)
+  app.run(main, _usage())

@@ -1,7 +1,6 @@
 """Flags are checked and take effect before TensorFlow is imported."""
 
 import json
-import pathlib
 import subprocess
 import sys
 
@@ -9,34 +8,9 @@ import pytest
 
 from tasks import registry as tasks
 from tasks import task as task_lib
+from tests.launch import light
 from tff_xc.algorithms import hyperparameters as hp
 from tff_xc.algorithms import registry as algorithms
-
-ROOT = pathlib.Path(__file__).parents[2]
-
-# Runs a command up to the module that would import TensorFlow.
-STUBBED = """
-import os, runpy, sys, types
-say = lambda *_: print(os.environ.get('TFF_XC_CACHE'))
-for name in ('training', 'evaluation'):
-  sys.modules[f'launch.{name}'] = types.SimpleNamespace(run=say)
-command = sys.argv.pop(1)
-try:
-  runpy.run_module(f'launch.{command}', run_name='__main__')
-finally:
-  assert 'tensorflow' not in sys.modules
-"""
-
-
-def stubbed(*arguments):
-  return subprocess.run(
-    [sys.executable, '-c', STUBBED, *map(str, arguments)],
-    cwd=ROOT,
-    capture_output=True,
-    text=True,
-    timeout=60,
-    check=False,
-  )
 
 
 @pytest.mark.parametrize(
@@ -47,9 +21,9 @@ def stubbed(*arguments):
   ],
 )
 def test_the_cache_folder_may_be_chosen(arguments, tmp_path, cache_folder):
-  chosen = stubbed(*arguments, f'--cache_dir={tmp_path}')
+  chosen = light.call(*arguments, f'--cache_dir={tmp_path}')
   assert chosen.stdout.splitlines()[-1] == str(tmp_path), chosen.stderr
-  default = stubbed(*arguments)
+  default = light.call(*arguments)
   assert default.stdout.splitlines()[-1] == str(cache_folder)
 
 
@@ -76,11 +50,7 @@ def test_numbers_that_are_too_large_are_one_sentence(arguments, expected):
   if arguments[0] == 'train':
     algorithm = 'centralized' if 'steps_per_round' in arguments[1] else 'fedaws'
     arguments = (*arguments, '--task=glyphs', f'--algorithm={algorithm}')
-  done = stubbed(*arguments)
-  assert done.returncode == 2, done.stderr
-  assert done.stderr.startswith('error: ')
-  assert done.stderr.count('\n') == 1
-  assert expected in done.stderr
+  light.assert_one_sentence(light.call(*arguments), expected)
 
 
 RESOLVE_EACH = """
@@ -141,7 +111,7 @@ def test_every_number_of_a_run_has_bounds():
   done = subprocess.run(
     [sys.executable, '-c', RESOLVE_EACH],
     input=json.dumps(cases),
-    cwd=ROOT,
+    cwd=light.ROOT,
     capture_output=True,
     text=True,
     timeout=60,
@@ -167,10 +137,8 @@ def test_every_number_of_a_run_has_bounds():
   ],
 )
 def test_as_many_negatives_as_classes_are_refused(arguments, limit):
-  done = stubbed('train', '--algorithm=fedss', *arguments)
-  assert done.returncode == 2, done.stderr
-  assert done.stderr.count('\n') == 1
-  assert f'expected fewer than the {limit} classes' in done.stderr
+  done = light.call('train', '--algorithm=fedss', *arguments)
+  light.assert_one_sentence(done, f'expected fewer than the {limit} classes')
 
 
 def test_defaults_fit_every_algorithm_on_every_task():
@@ -186,7 +154,7 @@ def test_defaults_fit_every_algorithm_on_every_task():
   done = subprocess.run(
     [sys.executable, '-c', RESOLVE_EACH],
     input=json.dumps(cases),
-    cwd=ROOT,
+    cwd=light.ROOT,
     capture_output=True,
     text=True,
     timeout=60,
