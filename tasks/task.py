@@ -150,8 +150,8 @@ class Task:
     options: names of `OPTIONS` that it takes.
     option_defaults: their defaults where they differ from the general ones.
     data: what to put into --data_dir; empty where the data are generated.
-    find: (data_dir) -> anything, without reading the data; raises
-      `errors.InputError` where `data` are not there. None without such.
+    find: (data_dir) -> anything, within seconds; raises `errors.InputError`
+      if the files of `data` are not there. None if it needs no files.
     paper: the paper and the table that has results on it, or on the set that it
       takes after; empty where there are none.
     published: these results.

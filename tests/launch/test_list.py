@@ -85,6 +85,22 @@ def test_bad_input_is_one_sentence(arguments, message):
   assert message in done.stderr
 
 
+def test_a_reader_that_goes_away_is_no_error():
+  """As `python -m launch.list tasks | head -1`."""
+  for command in ('list tasks', 'train --help'):
+    module, *arguments = command.split()
+    process = subprocess.Popen(
+      [sys.executable, '-m', f'launch.{module}', *arguments],
+      cwd=ROOT,
+      stdout=subprocess.PIPE,
+      stderr=subprocess.PIPE,
+    )
+    process.stdout.close()
+    with process.stderr:
+      assert process.stderr.read() == b''
+    assert process.wait() == 141
+
+
 def test_the_help_of_train_is_no_wall():
   text = call('train', '--help', columns=80).stdout
   for flag, kind in (('task', 'tasks'), ('algorithm', 'algorithms')):

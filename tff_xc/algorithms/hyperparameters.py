@@ -70,7 +70,7 @@ _ALL = (
   ),
   Hyperparameter('batch_size', 32, 'examples in a minibatch', least=1),
   Hyperparameter(
-    'local_epochs', 1, "passes over a client's data", least=1, most=10_000
+    'local_epochs', 1, "passes over a client's data", least=1, most=1000
   ),
   Hyperparameter(
     'local_steps',
