@@ -6,9 +6,11 @@ has prepared. Nothing is downloaded and nothing is written.
 """
 
 import dataclasses
+import functools
 import os
 import pathlib
 import tarfile
+from collections.abc import Callable
 from typing import NamedTuple
 
 import numpy as np
@@ -104,6 +106,19 @@ def read(
   Raises:
     errors.InputError: nothing is found, or it is damaged or incomplete.
   """
+  return find(data_dir, name)(expected)
+
+
+def find(data_dir: str | os.PathLike, name: str) -> Callable[[Counts], Splits]:
+  """Finds what `read` reads and returns the function that reads it.
+
+  Args:
+    data_dir: as in `read`.
+    name: as in `read`.
+
+  Raises:
+    errors.InputError: nothing is found.
+  """
   data_dir, layout = pathlib.Path(data_dir), LAYOUTS[name]
   places = [data_dir, data_dir / name]
   for place in places:
@@ -113,10 +128,10 @@ def read(
       binary = folder == layout.binary
       for path in (place, place / folder, place / archive):
         if path.name in (folder, archive) and path.exists():
-          return _official(path, layout, binary, expected)
+          return functools.partial(_official, path, layout, binary)
     prepared = cifar_tfds.find(place, name)
     if prepared:
-      return _prepared(prepared, layout, expected)
+      return functools.partial(_prepared, prepared, layout)
   raise errors.InputError(_not_found(places, name, layout))
 
 

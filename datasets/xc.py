@@ -6,7 +6,7 @@ keeps whole label sets. That is how FedAwS (Yu et al., ICML 2020) and FedSS use
 these sets. A class that no example drew has no client.
 
 Files: see `xc_text` for their form and `xc_sets.find` for where they lie. They
-are parsed once and then mapped from a cache beside them (`xc_cache`).
+are parsed once and then mapped from a cache of the user's (`xc_cache`).
 """
 
 import functools
@@ -25,6 +25,24 @@ from datasets import xc_text
 
 # Streams of numpy generators: [label_seed, stream].
 _LABELS, _GROUPS = range(2)
+
+
+def find(
+  name: str, data_dir: str | os.PathLike, counts: xc_sets.Counts | None = None
+) -> xc_sets.Files:
+  """Finds the files of a set and reads their first lines.
+
+  Args:
+    name: as in `load`.
+    data_dir: as in `load`.
+    counts: as in `load`.
+
+  Raises:
+    errors.InputError: files that are missing, or of other counts.
+  """
+  files = xc_sets.find(name, data_dir)
+  _check_counts(files, counts or xc_sets.SETS[name].counts)
+  return files
 
 
 def load(
@@ -56,10 +74,9 @@ def load(
     errors.InputError: files that are missing, damaged, or of other counts; an
       argument out of its range.
   """
-  files = xc_sets.find(name, data_dir)
+  files = find(name, data_dir, counts)
   known = xc_sets.SETS[name]
   counts = counts or known.counts
-  _check_counts(files, counts)
   features, label_sets = _read(files.train)
   labels = sample_labels(label_sets, label_seed)
   grouping = sparse_clients.group(

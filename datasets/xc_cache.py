@@ -1,11 +1,14 @@
 """Parsed files of the Extreme Classification Repository, kept for next time.
 
-Beside `NAME` lies `NAME.<form>.xc-cache`: the arrays of `xc_text.Table`. It
-holds for one size and modification time of its file and is made anew otherwise,
-or where it is damaged. It may be deleted at any time. Features are mapped from
-it, not read: processes that load the same file share the memory.
+The arrays of `xc_text.Table` are kept in the user's cache folder
+(`cache_folder`), one file for each path and form. A cache is valid for one size
+and modification time of the text; otherwise, or if it is damaged, the text is
+parsed again and its cache replaced. Caches may be deleted at any time. Features
+are mapped from the cache, not read: processes that load the same file share the
+memory.
 """
 
+import hashlib
 import json
 import os
 import pathlib
@@ -16,11 +19,12 @@ from typing import BinaryIO
 
 import numpy as np
 
+from datasets import cache_folder
 from datasets import sparse
 from datasets import xc_text
 
 # Increase when the layout below, or what `xc_text` reads, changes.
-VERSION = 1
+VERSION = 2
 
 # The layout: MAGIC, the description's length in 8 bytes, the description (JSON,
 # see `_describe`), then each array, all from offsets that are multiples of 64.
@@ -31,10 +35,10 @@ _WRITABLE = stat.S_IWUSR | stat.S_IWGRP | stat.S_IWOTH
 
 
 def read(path: str | os.PathLike, form: str = 'examples') -> xc_text.Table:
-  """Reads a file through its cache; writes the cache where that is missing.
+  """Reads a file through its cache; writes the cache if that is missing.
 
-  A directory that cannot be written to is no error: there the text is parsed
-  each time. Nor is one written to, by root, whose mode lets nobody write.
+  If the cache folder cannot be written to, the text is parsed each time. Root
+  does not write to a folder whose mode lets nobody write.
 
   Args:
     path: the text file.
@@ -62,9 +66,10 @@ def read(path: str | os.PathLike, form: str = 'examples') -> xc_text.Table:
 
 
 def cache_path(path: str | os.PathLike, form: str = 'examples') -> pathlib.Path:
-  """Returns where a file's cache lies."""
-  path = pathlib.Path(path)
-  return path.with_name(f'{path.name}.{form}.xc-cache')
+  """Returns where a file's cache lies, by the file's absolute path."""
+  path = pathlib.Path(path).resolve()
+  key = hashlib.sha256(os.fsencode(path)).hexdigest()[:16]
+  return cache_folder.folder() / f'{path.name}.{key}.{form}.xc-cache'
 
 
 def _source(path: pathlib.Path, form: str) -> dict:
@@ -72,6 +77,7 @@ def _source(path: pathlib.Path, form: str) -> dict:
   status = path.stat()
   return {
     'version': VERSION,
+    'path': str(path.resolve()),
     'form': form,
     'size': status.st_size,
     'mtime_ns': status.st_mtime_ns,
@@ -88,9 +94,10 @@ def _arrays(table: xc_text.Table) -> dict[str, np.ndarray]:
 
 
 def _save(cache: pathlib.Path, source: dict, table: xc_text.Table) -> None:
-  """Writes a cache in one step; leaves it where that cannot be."""
+  """Writes a cache in one step; does nothing if that is not possible."""
   temporary = None
   try:
+    cache.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
     if not cache.parent.stat().st_mode & _WRITABLE:
       return
     with tempfile.NamedTemporaryFile(

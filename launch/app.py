@@ -4,6 +4,7 @@ TensorFlow is imported by the commands themselves, after their flags have been
 read, so that `--help` and flag errors answer at once.
 """
 
+import math
 import os
 import sys
 from collections.abc import Callable
@@ -17,7 +18,8 @@ from datasets import errors
 def run(main: Callable[[Sequence[str]], None], usage: str) -> None:
   """Parses `sys.argv`, calls `main` with what is left of it, and exits.
 
-  Exit status: 0 done, 2 bad input (one sentence on stderr), 130 interrupted.
+  Exit status: 0 done, 2 bad input (one sentence on stderr), 130 interrupted,
+  141 if nobody reads the output any more (`| head`).
 
   Args:
     main: the command; raises `errors.InputError` on bad input.
@@ -26,21 +28,40 @@ def run(main: Callable[[Sequence[str]], None], usage: str) -> None:
   os.environ.setdefault('TF_CPP_MIN_LOG_LEVEL', '2')
   # `bazel run` starts elsewhere; paths are meant from where the person stands.
   os.chdir(os.environ.get('BUILD_WORKING_DIRECTORY', '.'))
-  if any(arg in ('--help', '-h', '-help') for arg in sys.argv[1:]):
-    print(usage.strip() + '\n' + _flags_help())
-    sys.exit(0)
   try:
-    try:
-      rest = flags.FLAGS(sys.argv)[1:]
-    except flags.Error as e:
-      raise errors.InputError(f'{e} (--help lists the flags)') from e
-    main(rest)
+    if any(arg in ('--help', '-h', '-help') for arg in sys.argv[1:]):
+      print(usage.strip() + '\n' + _flags_help())
+    else:
+      main(_parse())
+    sys.stdout.flush()
+  except BrokenPipeError:
+    # Python flushes once more at its exit, and would complain.
+    os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+    sys.exit(141)
   except errors.InputError as e:
     print(f'error: {e}', file=sys.stderr)
     sys.exit(2)
   except KeyboardInterrupt:
     print('interrupted', file=sys.stderr)
     sys.exit(130)
+
+
+def _parse() -> Sequence[str]:
+  """Parses the flags and returns the other arguments."""
+  try:
+    return flags.FLAGS(sys.argv)[1:]
+  except flags.Error as e:
+    raise errors.InputError(f'{e} (--help lists the flags)') from e
+
+
+def define_float(
+  name: str, default: float, text: str, least: float, most: float
+) -> None:
+  """Defines a flag that takes numbers from `least` to `most`, and no nan."""
+  flags.DEFINE_float(name, default, text, lower_bound=least, upper_bound=most)
+  flags.register_validator(
+    name, math.isfinite, message='expected a finite number'
+  )
 
 
 def _flags_help() -> str:

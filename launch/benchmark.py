@@ -2,11 +2,11 @@
 
   python -m launch.benchmark NAME [--output=F.json] [--contenders=a,b] [sizes]
 
-NAME is round, classes, select, small or start. Every contender lives in a
-process of its own; in every pass each runs one round, in shuffled order, and
-ratios are taken within a pass. Passes in which something else used the cores
-are dropped and repeated. Exit status: 0 done, 1 done with warnings (too few
-undisturbed passes, or a contender that computes something else), 2 bad input.
+Every contender lives in a process of its own; in every pass each runs one
+round, in shuffled order, and ratios are taken within a pass. Passes in which
+something else used the cores are dropped and repeated. Exit status: 0 done, 1
+done with warnings (too few undisturbed passes, or a contender that computes
+something else), 2 bad input.
 """
 
 import dataclasses
@@ -27,6 +27,7 @@ from launch.benchmarks import harness
 from launch.benchmarks import report
 from launch.benchmarks import spec
 from launch.benchmarks import starting
+from tff_xc.algorithms import hyperparameters as hp
 from tff_xc.measure import run_files
 
 
@@ -44,7 +45,7 @@ def resolve_settings(benchmark: spec.Benchmark) -> Any:
 
   Raises:
     errors.InputError: for a size that the benchmark does not have, or that is
-      no number from 1.
+      no number from 1 to 2³¹ - 1.
   """
   own = {f.name: f.default for f in dataclasses.fields(benchmark.settings)}
   values = dict(benchmark.small) if flags.FLAGS.small else {}
@@ -63,14 +64,17 @@ def resolve_settings(benchmark: spec.Benchmark) -> Any:
 
 
 def _numbers(name: str, words: Sequence[str], many: bool):
+  bounds = f'from 1 to {hp.INT32_MAX}'
   expected = (
-    'numbers from 1, separated by commas' if many else 'a number from 1'
+    f'numbers {bounds}, separated by commas' if many else f'a number {bounds}'
   )
   try:
     numbers = tuple(int(word) for word in words if word)
   except ValueError:
     numbers = (0,)
-  if any(n < 1 for n in numbers) or (not many and len(numbers) != 1):
+  if any(not 1 <= n <= hp.INT32_MAX for n in numbers) or (
+    not many and len(numbers) != 1
+  ):
     raise errors.InputError(f'--{name}={",".join(words)}: expected {expected}')
   return numbers if many else numbers[0]
 
@@ -163,6 +167,16 @@ def main(arguments: Sequence[str]) -> None:
     sys.exit(1)
 
 
+def _usage() -> str:
+  """Returns what `--help` says above the flags: the benchmarks by name."""
+  width = max(map(len, catalog.BENCHMARKS))
+  lines = [
+    f'  {name:{width}}  {found.summary}'
+    for name, found in catalog.BENCHMARKS.items()
+  ]
+  return '\n'.join([__doc__, 'NAME is one of', *lines, ''])
+
+
 def _define_flags() -> None:
   flags.DEFINE_string('output', None, 'a JSON file to write')
   flags.DEFINE_list(
@@ -174,23 +188,41 @@ def _define_flags() -> None:
     'round: further contenders NAME=INTERPRETER, the python of an environment '
     'that has them; the names are ' + ', '.join(starting.peer_names()),
   )
-  flags.DEFINE_integer('passes', 9, 'undisturbed passes wanted', lower_bound=1)
   flags.DEFINE_integer(
-    'warm_up', 2, 'rounds of each contender before the passes', lower_bound=0
+    'passes',
+    9,
+    'undisturbed passes wanted',
+    lower_bound=1,
+    upper_bound=hp.INT32_MAX,
   )
-  flags.DEFINE_float(
+  flags.DEFINE_integer(
+    'warm_up',
+    2,
+    'rounds of each contender before the passes',
+    lower_bound=0,
+    upper_bound=hp.INT32_MAX,
+  )
+  app.define_float(
     'max_foreign',
     0.15,
     "the part of a pass's core time that others may use",
-    lower_bound=0.0,
+    least=0.0,
+    most=1e6,
   )
-  flags.DEFINE_integer('seed', 0, 'of the order of the contenders')
+  flags.DEFINE_integer(
+    'seed',
+    0,
+    'of the order of the contenders',
+    lower_bound=0,
+    upper_bound=hp.INT32_MAX,
+  )
   flags.DEFINE_bool('small', False, 'tiny sizes, to try a benchmark in seconds')
-  flags.DEFINE_float(
+  app.define_float(
     'timeout_seconds',
     1800.0,
     'how long building a contender, or a round, may take',
-    lower_bound=0.1,
+    least=0.1,
+    most=86_400.0,
   )
   for name, benchmarks in _size_fields().items():
     flags.DEFINE_list(name, None, f'a size of {", ".join(benchmarks)}')
@@ -199,4 +231,4 @@ def _define_flags() -> None:
 if __name__ == '__main__':
   # Here and not above: other commands have flags of these names.
   _define_flags()
-  app.run(main, __doc__)
+  app.run(main, _usage())

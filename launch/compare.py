@@ -4,7 +4,8 @@
 
 Runs that differ in their seed alone are one row, mean ± sample std. A directory
 that holds several runs stands for all of them. Prints the table, and writes
-compare.md, compare.csv and compare.png.
+compare.md, compare.csv and compare.png. What does not fit the terminal, or 100
+columns without one, is left out of the table that is printed.
 """
 
 import os
@@ -15,6 +16,7 @@ from absl import flags
 
 from datasets import errors
 from launch import app
+from tff_xc.algorithms import hyperparameters as hp
 from tff_xc.measure import run_files
 
 
@@ -35,7 +37,7 @@ def compare(
       ended.
 
   Returns:
-    The table as text.
+    The table as text that fits the terminal, or 100 columns without one.
 
   Raises:
     errors.InputError: for a directory that is no run and holds none, and for
@@ -43,6 +45,7 @@ def compare(
   """
   from tff_xc.measure import groups as groups_lib
   from tff_xc.measure import tables
+  from tff_xc.measure import text_table
 
   paths = find_runs(directories)
   runs = [run_files.read_run(path) for path in paths]
@@ -70,8 +73,11 @@ def compare(
       f'{output} cannot be written ({e.strerror}); name another --output.'
     ) from e
   when = 'final scores' if rounds is None else f'after {rounds} rounds'
+  table = tables.to_text(
+    rows, text_table.terminal_width(), metric, 'compare.csv'
+  )
   return (
-    f'task {groups[0].runs[0].task}, {when}\n{tables.to_text(rows)}'
+    f'task {groups[0].runs[0].task}, {when}\n{table}'
     f'written to {output}: compare.md, compare.csv, compare.png\n'
   )
 
@@ -136,5 +142,6 @@ if __name__ == '__main__':
     'compare the runs as they stood after so many rounds; default: as they '
     'ended',
     lower_bound=1,
+    upper_bound=hp.INT32_MAX,
   )
   app.run(main, __doc__)

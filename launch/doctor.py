@@ -1,7 +1,8 @@
 """Is this machine able to run the project, and if not, what is to be done?
 
-  python -m launch.doctor
+  python -m launch.doctor [--task=T]
 
+Looks for the data of every task, or of the one named.
 Exit status: 0 all is well, 1 a problem was found.
 """
 
@@ -10,6 +11,7 @@ import pathlib
 import platform
 import re
 import sys
+import textwrap
 from importlib import metadata
 
 try:
@@ -18,6 +20,9 @@ try:
   from launch import app
   from launch import machine
   from launch import settings
+  from tasks import registry as tasks
+  from tff_xc.measure import text_table
+  from tff_xc.runtime import registry as runtimes
 except ModuleNotFoundError as e:
   sys.exit(
     f'error: {e.name} is not installed for {sys.executable}: run `make venv`, '
@@ -28,16 +33,20 @@ _ROOT = pathlib.Path(__file__).resolve().parents[1]
 _DATA_VARIABLE = 'TFF_XC_DATA'
 
 flags.DEFINE_string(
+  'task', None, 'the task whose data are looked for; default: all tasks'
+)
+flags.DEFINE_string(
   'data_dir',
   None,
   f'where data sets lie, one folder each; default ${_DATA_VARIABLE}, then '
   f'{settings.DEFAULT_DATA_DIR}',
 )
-flags.DEFINE_float(
+app.define_float(
   'worker_timeout_seconds',
   60.0,
   "how long TFF's worker may take to start",
-  lower_bound=1.0,
+  least=1.0,
+  most=86_400.0,
 )
 
 
@@ -55,7 +64,6 @@ def _canonical(name: str) -> str:
 
 def _quick_checks() -> list[machine.Check]:
   """What can be said without TensorFlow."""
-  chosen = flags.FLAGS.data_dir or os.environ.get(_DATA_VARIABLE)
   return [
     machine.check_python(sys.version_info[:3]),
     machine.check_platform(
@@ -72,9 +80,6 @@ def _quick_checks() -> list[machine.Check]:
       _read('/proc/meminfo'), pathlib.Path('/sys/fs/cgroup')
     ),
     machine.check_disk(pathlib.Path.cwd()),
-    machine.check_data(
-      pathlib.Path(chosen or settings.DEFAULT_DATA_DIR), chosen is not None
-    ),
   ]
 
 
@@ -97,7 +102,12 @@ def _tensorflow_checks() -> list[machine.Check]:
   def total(values):
     return tff.federated_sum(values)
 
-  def add_up(seconds: float) -> int:
+  def in_default_runtime() -> int:
+    runtimes.install(runtimes.DEFAULT)
+    return int(total([1, 2, 3]))
+
+  def in_worker() -> int:
+    seconds = flags.FLAGS.worker_timeout_seconds
     with (
       worker.create_context(start_timeout_seconds=seconds) as context,
       tff.framework.get_context_stack().install(context),
@@ -109,8 +119,25 @@ def _tensorflow_checks() -> list[machine.Check]:
       tf.config.list_physical_devices,
       os.path.exists('/proc/driver/nvidia/version'),
     ),
-    machine.check_worker(add_up, flags.FLAGS.worker_timeout_seconds),
+    machine.check_runtime(runtimes.DEFAULT, in_default_runtime),
+    machine.check_runtime('TFF worker', in_worker),
+    _check_data(),
   ]
+
+
+def _check_data() -> machine.Check:
+  chosen = flags.FLAGS.data_dir or os.environ.get(_DATA_VARIABLE)
+  directory = chosen or settings.DEFAULT_DATA_DIR
+  name = flags.FLAGS.task
+  if name is not None:
+    return machine.check_task_data(name, directory, tasks.get(name).find)
+  with_data = {n: t for n, t in tasks.TASKS.items() if t.find is not None}
+  return machine.check_data(
+    directory,
+    chosen is not None,
+    {n: t.find for n, t in with_data.items()},
+    {n: t.data for n, t in with_data.items()},
+  )
 
 
 def _print(check: machine.Check) -> None:
@@ -118,10 +145,16 @@ def _print(check: machine.Check) -> None:
   print(f'{check.name:<12}{state:<9}{check.found}', flush=True)
   if check.is_problem:
     print(f'{"":<12}{"cure":<9}{check.cure}', flush=True)
+  if check.table:
+    width = text_table.terminal_width() - 2
+    text = text_table.to_text(check.table, range(3), width)
+    print(textwrap.indent(text, '  '), end='', flush=True)
 
 
 def main(arguments) -> None:
   settings.refuse_arguments(arguments)
+  if flags.FLAGS.task is not None:
+    tasks.get(flags.FLAGS.task)  # Refuses an unknown one.
   problems = 0
   for find in (_quick_checks, _tensorflow_checks):
     for check in find():

@@ -17,6 +17,7 @@ flags.DEFINE_string('run_dir', None, 'the directory of a run')
 flags.DEFINE_string(
   'data_dir', None, 'where data sets lie; default: where the run found them'
 )
+settings.define_cache_flag()
 flags.DEFINE_string(
   'client',
   None,
@@ -29,6 +30,7 @@ def main(arguments) -> None:
   settings.refuse_arguments(arguments)
   if not flags.FLAGS.run_dir:
     raise errors.InputError('--run_dir is missing: the directory of a run')
+  settings.use_cache_dir()
   from launch import evaluation
 
   evaluation.run(flags.FLAGS.run_dir, flags.FLAGS.data_dir, flags.FLAGS.client)

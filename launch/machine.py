@@ -12,6 +12,8 @@ import shutil
 import time
 from collections.abc import Callable
 from collections.abc import Mapping
+from collections.abc import Sequence
+from typing import Any
 
 from datasets import errors
 
@@ -29,24 +31,20 @@ _PINNED = (
 )
 # Either of the two is TensorFlow.
 _TENSORFLOW = ('tensorflow-cpu', 'tensorflow')
-# A folder of the data directory, and a file that is in it.
-_DATA_SETS = {
-  'omniglot': ('*.npz', 'images_background*'),
-  'shakespeare': ('*.h5',),
-  'cifar10': ('*.webp', '*.bin'),
-  'leaf': ('*.json',),
-  'xc': ('*.txt',),
-}
 _REINSTALL = 'install the pinned packages anew with `make clean venv`'
 
 
 @dataclasses.dataclass(frozen=True)
 class Check:
-  """What was looked at, what was found, and the cure if that is a problem."""
+  """What was looked at, what was found, and the cure if that is a problem.
+
+  Details, if any, are the rows of a table, a heading first.
+  """
 
   name: str
   found: str
   cure: str = ''
+  table: Sequence[Sequence[str]] = ()
 
   @property
   def is_problem(self) -> bool:
@@ -154,30 +152,53 @@ def check_disk(directory: pathlib.Path) -> Check:
   )
 
 
-def check_data(directory: pathlib.Path, is_chosen: bool) -> Check:
-  """Known data sets in the data directory.
+def check_data(
+  directory: str,
+  is_chosen: bool,
+  find: Mapping[str, Callable[[str], Any]],
+  needs: Mapping[str, str],
+) -> Check:
+  """Whose data are in the data directory.
 
   Args:
-    directory: the data directory, one folder a data set.
+    directory: the data directory.
     is_chosen: whether someone named it, by flag or environment; the default
       one may be absent, since the `glyphs` tasks need no data.
+    find: by task, raises `errors.InputError` unless its data are there.
+    needs: by task, what it needs.
   """
-  known = [
-    name
-    for name, patterns in _DATA_SETS.items()
-    if any(any((directory / name).glob(p)) for p in patterns)
+  missing = {n for n in find if _missing(find[n], directory) is not None}
+  rows = [['task', 'data', 'needs']] + [
+    [name, '–' if name in missing else 'found', needs[name]] for name in find
   ]
+  known = [name for name in find if name not in missing]
   if known:
-    return Check('data', f'{", ".join(known)} in {directory}')
-  found = f'no known data set in {directory}'
+    return Check('data', f'{", ".join(known)} in {directory}', table=rows)
+  found = f'no data of a task in {directory}'
+  cure = 'point --data_dir or $TFF_XC_DATA to the directory that holds them'
   if not is_chosen:
-    return Check('data', f'{found}; the glyphs tasks need none')
-  return Check(
-    'data',
-    found,
-    'point --data_dir or TFF_XC_DATA to the directory that holds the folder '
-    + ' or '.join(_DATA_SETS),
-  )
+    return Check('data', f'{found}; the glyphs tasks need none', table=rows)
+  return Check('data', found, cure, rows)
+
+
+def check_task_data(
+  name: str, directory: str, find: Callable[[str], Any] | None
+) -> Check:
+  """The data of one task; None for `find` where it needs none."""
+  if find is None:
+    return Check('data', f'{name} needs none')
+  missing = _missing(find, directory)
+  if missing is None:
+    return Check('data', f'{name} in {directory}')
+  return Check('data', f'no {name} in {directory}', missing)
+
+
+def _missing(find: Callable[[str], Any], directory: str) -> str | None:
+  try:
+    find(directory)
+  except (errors.InputError, OSError) as e:
+    return str(e)
+  return None
 
 
 def check_devices(
@@ -199,21 +220,22 @@ def check_devices(
   return Check('devices', 'CPU; no GPU')
 
 
-def check_worker(add_up: Callable[[float], int], seconds: float) -> Check:
-  """TFF's worker starts within `seconds` and adds 1, 2 and 3.
+def check_runtime(name: str, add_up: Callable[[], int]) -> Check:
+  """A runtime starts, and adds 1, 2 and 3.
 
   Args:
-    add_up: computes the sum in a new worker that it gives so many seconds to
-      start; `errors.InputError` says why it did not.
-    seconds: the time limit.
+    name: of the runtime.
+    add_up: starts it and computes the sum; `errors.InputError` says why it did
+      not.
   """
   start = time.monotonic()
   try:
-    total = add_up(seconds)
+    total = add_up()
   except errors.InputError as e:
-    return Check('TFF worker', 'does not run', str(e))
+    return Check(name, 'does not run', str(e))
+  except Exception as e:
+    first = str(e).split('\n')[0]
+    return Check(name, f'does not run: {type(e).__name__}: {first}', _REINSTALL)
   if total != 6:
-    return Check('TFF worker', f'adds 1, 2 and 3 up to {total}', _REINSTALL)
-  return Check(
-    'TFF worker', f'answers after {time.monotonic() - start:.1f} seconds'
-  )
+    return Check(name, f'adds 1, 2 and 3 up to {total}', _REINSTALL)
+  return Check(name, f'answers after {time.monotonic() - start:.1f} seconds')

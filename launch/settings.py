@@ -8,6 +8,7 @@ from typing import Any
 
 from absl import flags
 
+from datasets import cache_folder
 from datasets import errors
 from tasks import registry as tasks
 from tasks import task as task_lib
@@ -40,6 +41,24 @@ def define_parameter_flags() -> None:
     define(parameter.name, None, text)
 
 
+def define_cache_flag() -> None:
+  """Defines `--cache_dir`; `use_cache_dir` makes it take effect."""
+  flags.DEFINE_string(
+    'cache_dir',
+    None,
+    'where parsed text files are kept for the next run; default '
+    f'${cache_folder.VARIABLE}, then $XDG_CACHE_HOME/tff_xc, then '
+    '~/.cache/tff_xc. May be deleted at any time.',
+  )
+
+
+def use_cache_dir() -> None:
+  """Lets this process and its children use `--cache_dir`, if it is given."""
+  if flags.FLAGS.cache_dir:
+    chosen = os.path.abspath(flags.FLAGS.cache_dir)
+    os.environ[cache_folder.VARIABLE] = chosen
+
+
 def refuse_arguments(arguments) -> None:
   """Refuses what is left of a command line beside its flags."""
   if arguments:
@@ -67,12 +86,6 @@ def _task_options(task: task_lib.Task) -> dict[str, Any]:
   return options
 
 
-def _at_least(name: str, value: int, least: int) -> int:
-  if value < least:
-    raise errors.InputError(f'--{name}={value}: expected at least {least}')
-  return value
-
-
 def resolve() -> dict[str, Any]:
   """Returns config.json's content from the parsed flags of `launch.train`.
 
@@ -86,32 +99,32 @@ def resolve() -> dict[str, Any]:
       raise errors.InputError(f'--{name} is missing: ' + ', '.join(known))
   task = tasks.get(values.task)
   algorithm = algorithms.get(values.algorithm)
-  rounds = _at_least('rounds', _or(values.rounds, task.rounds), 1)
-  eval_every = _at_least(
-    'eval_every', _or(values.eval_every, task.eval_every), 1
+  options = _task_options(task)
+  hyperparameters = hp.resolve(
+    algorithm.hyperparameters,
+    _given(hp.HYPERPARAMETERS),
+    task.hyperparameters(values.algorithm),
+    values.algorithm,
+    algorithm.defaults,
   )
+  num_classes = task.known_classes(options)
+  if num_classes is not None:
+    hp.check_negatives(hyperparameters.get('negatives', 0), num_classes)
+  eval_every = _or(values.eval_every, task.eval_every)
   config = {
     'task': task.name,
     'algorithm': values.algorithm,
-    'seed': _at_least('seed', values.seed, 0),
-    'rounds': rounds,
+    'seed': values.seed,
+    'rounds': _or(values.rounds, task.rounds),
     'eval_every': eval_every,
-    'checkpoint_every': _at_least(
-      'checkpoint_every', _or(values.checkpoint_every, eval_every), 1
-    ),
+    'checkpoint_every': _or(values.checkpoint_every, eval_every),
     'clients_per_round': _clients_per_round(task, algorithm, values),
     'runtime': values.runtime,
-    'client_threads': _at_least('client_threads', values.client_threads, 0),
+    'client_threads': values.client_threads,
     'device': values.device,
     'data_dir': values.data_dir,
-    'options': _task_options(task),
-    'hyperparameters': hp.resolve(
-      algorithm.hyperparameters,
-      _given(hp.HYPERPARAMETERS),
-      task.hyperparameters(values.algorithm),
-      values.algorithm,
-      algorithm.defaults,
-    ),
+    'options': options,
+    'hyperparameters': hyperparameters,
   }
   return {**config, **environment()}
 
@@ -124,8 +137,7 @@ def _clients_per_round(task, algorithm, values) -> int | None:
         ' no clients'
       )
     return None
-  chosen = _or(values.clients_per_round, task.clients_per_round)
-  return _at_least('clients_per_round', chosen, 1)
+  return _or(values.clients_per_round, task.clients_per_round)
 
 
 def _or(value, default):

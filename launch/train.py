@@ -12,16 +12,24 @@ from absl import flags
 from launch import app
 from launch import settings
 from tasks import registry as tasks
+from tff_xc.algorithms import hyperparameters as hp
 from tff_xc.algorithms import registry as algorithms
 from tff_xc.runtime import registry as runtimes
 
 
-def _listed(entries) -> str:
-  return '; '.join(f'{name}: {e.summary}' for name, e in entries.items())
+def _names(kind, entries) -> str:
+  names = ', '.join(entries)
+  return f'{names}; `python -m launch.list {kind}` describes them'
 
 
-flags.DEFINE_string('task', None, _listed(tasks.TASKS))
-flags.DEFINE_string('algorithm', None, _listed(algorithms.ALGORITHMS))
+def _define_integer(name, default, text, least=0, most=hp.INT32_MAX):
+  flags.DEFINE_integer(name, default, text, lower_bound=least, upper_bound=most)
+
+
+flags.DEFINE_string('task', None, _names('tasks', tasks.TASKS))
+flags.DEFINE_string(
+  'algorithm', None, _names('algorithms', algorithms.ALGORITHMS)
+)
 flags.DEFINE_string(
   'run_dir',
   None,
@@ -32,16 +40,24 @@ flags.DEFINE_string(
   os.environ.get('TFF_XC_DATA', settings.DEFAULT_DATA_DIR),
   'where data sets lie, one folder each; default $TFF_XC_DATA',
 )
-flags.DEFINE_integer('rounds', None, "rounds; default: the task's")
-flags.DEFINE_integer(
-  'clients_per_round', None, "K, clients in a round; default: the task's"
+settings.define_cache_flag()
+_define_integer('rounds', None, "rounds; default: the task's", least=1)
+_define_integer(
+  'clients_per_round',
+  None,
+  "K, clients in a round; default: the task's",
+  least=1,
 )
-flags.DEFINE_integer('seed', 0, 'of everything random in the run')
-flags.DEFINE_integer(
-  'eval_every', None, "rounds between evaluations; default: the task's"
+# NumPy's generators take seeds below 2³².
+_define_integer('seed', 0, 'of everything random in the run', most=2**32 - 1)
+_define_integer(
+  'eval_every', None, "rounds between evaluations; default: the task's", least=1
 )
-flags.DEFINE_integer(
-  'checkpoint_every', None, 'rounds between checkpoints; default: eval_every'
+_define_integer(
+  'checkpoint_every',
+  None,
+  'rounds between checkpoints; default: eval_every',
+  least=1,
 )
 flags.DEFINE_enum(
   'runtime',
@@ -49,8 +65,11 @@ flags.DEFINE_enum(
   runtimes.names(),
   'where TFF computations run',
 )
-flags.DEFINE_integer(
-  'client_threads', 0, 'clients that train at a time; 0: one for each core'
+_define_integer(
+  'client_threads',
+  0,
+  'clients that train at a time; 0: one for each core',
+  most=1024,
 )
 flags.DEFINE_string(
   'device',
@@ -64,6 +83,7 @@ settings.define_parameter_flags()
 def main(arguments) -> None:
   settings.refuse_arguments(arguments)
   config = settings.resolve()
+  settings.use_cache_dir()
   values = flags.FLAGS
   run_dir = values.run_dir or os.path.join(
     'runs', f'{config["task"]}_{config["algorithm"]}_seed{config["seed"]}'

@@ -21,6 +21,7 @@ from tff_xc.measure import evaluation
 from tff_xc.measure import groups
 from tff_xc.measure import run_files
 from tff_xc.measure import tables
+from tff_xc.measure import text_table
 from tff_xc.runtime import registry as runtimes
 
 
@@ -128,6 +129,8 @@ def run(config: Mapping[str, Any], run_dir: str) -> dict[str, Any]:
   )
   finished = run_files.read_run(run_dir)
   curves.plot_run(finished, directory.path / run_directory.CURVES)
-  print(tables.to_text(tables.build_rows(groups.group_runs([finished]))))
+  rows = tables.build_rows(groups.group_runs([finished]))
+  width = text_table.terminal_width()
+  print(tables.to_text(rows, width, elsewhere='summary.json'))
   print(f'curves: {directory.path / run_directory.CURVES}')
   return summary

@@ -9,6 +9,12 @@ def _load(data_dir, options):
   return task.with_small_encoder(arrays.load(data_dir), options)
 
 
+def _find(data_dir):
+  from datasets import arrays
+
+  return arrays.load(data_dir)
+
+
 TASKS = (
   task.Task(
     name='arrays',
@@ -19,6 +25,7 @@ TASKS = (
     clients_per_round=16,
     eval_every=20,
     defaults=task.FROM_SCRATCH,
+    find=_find,
     data='the path of a .npz with x uint8 [N, side, side(, channels)], y [N],'
     ' client [N], and optionally test_x, test_y, retrieval_x, retrieval_y',
   ),

@@ -14,6 +14,12 @@ def _load(data_dir, options):
   return task.with_small_encoder(omniglot.load(data_dir), options)
 
 
+def _find(data_dir):
+  from datasets import omniglot_files
+
+  return omniglot_files.find(data_dir)
+
+
 TASKS = (
   task.Task(
     name='omniglot',
@@ -24,9 +30,11 @@ TASKS = (
     clients_per_round=32,
     eval_every=50,
     defaults=task.FROM_SCRATCH,
+    num_classes=964,
     # As many examples as a federated round sees, 32 clients of 32 on average.
     by_algorithm={'centralized': {'steps_per_round': 32}},
-    data='omniglot/omniglot_1623.npz or images_background and'
-    ' images_evaluation, as folders or zips',
+    find=_find,
+    data='omniglot: omniglot_1623.npz, or images_background and'
+    ' images_evaluation as folders or zips',
   ),
 )

@@ -13,16 +13,20 @@ OPTIONS: Mapping[str, hp.Hyperparameter] = {
   option.name: option
   for option in (
     hp.Hyperparameter(
-      'embedding_dim', 64, 'd, length of an embedding', least=1
+      'embedding_dim', 64, 'd, length of an embedding', least=1, most=65_536
     ),
     hp.Hyperparameter(
       'logit_scale', 20.0, 'scale of the cosine logits (FedSS: 20)', above=0
     ),
     hp.Hyperparameter(
-      'num_classes', 200, 'n, classes of procedural data (10 to 10^7)', least=2
+      'num_classes',
+      200,
+      'n, classes of procedural data (2 to 10^7)',
+      least=2,
+      most=10**7,
     ),
     hp.Hyperparameter(
-      'num_clients', 100, 'clients of the glyphs task', least=1
+      'num_clients', 100, 'clients of the glyphs task', least=1, most=10**8
     ),
     hp.Hyperparameter(
       'classes_per_client',
@@ -35,9 +39,14 @@ OPTIONS: Mapping[str, hp.Hyperparameter] = {
       60,
       'examples of a client of the glyphs task',
       least=1,
+      most=10**7,
     ),
     hp.Hyperparameter(
-      'depth', 8, 'layers of the residual network, 6n + 2 (8, 32, 56)', least=8
+      'depth',
+      8,
+      'layers of the residual network, 6n + 2 (8, 32, 56)',
+      least=8,
+      most=1202,
     ),
     hp.Hyperparameter(
       'partition',
@@ -48,7 +57,11 @@ OPTIONS: Mapping[str, hp.Hyperparameter] = {
       'clients_per_class', 1, 'clients that share a class', least=1
     ),
     hp.Hyperparameter(
-      'feature_dim', 512, "length of a sparse feature's row", least=1
+      'feature_dim',
+      512,
+      "length of a sparse feature's row",
+      least=1,
+      most=65_536,
     ),
     hp.Hyperparameter(
       'num_features',
@@ -57,7 +70,11 @@ OPTIONS: Mapping[str, hp.Hyperparameter] = {
       least=16,
     ),
     hp.Hyperparameter(
-      'hidden_dim', 1024, 'width of the two hidden layers', least=1
+      'hidden_dim',
+      1024,
+      'width of the two hidden layers',
+      least=1,
+      most=65_536,
     ),
     hp.Hyperparameter(
       'select_features',
@@ -82,6 +99,7 @@ OPTIONS: Mapping[str, hp.Hyperparameter] = {
       0,
       'of procedural data; --seed does not change them',
       least=0,
+      most=2**63 - 1,
     ),
   )
 }
@@ -118,7 +136,7 @@ class Task:
 
   Attributes:
     name: for `--task`.
-    summary: one line for `--help`.
+    summary: one line for people, with the set's size.
     load: (data_dir, options by name) -> `Loaded`. The data do not depend on
       a run's seed.
     metrics: what is measured where the data set has examples for it, the
@@ -128,9 +146,15 @@ class Task:
     eval_every: default rounds between evaluations.
     defaults: hyper-parameters of algorithms on this task, by name.
     by_algorithm: the same for single algorithms, over `defaults`.
+    num_classes: n, None where the data or an option say it.
     options: names of `OPTIONS` that it takes.
     option_defaults: their defaults where they differ from the general ones.
     data: what to put into --data_dir; empty where the data are generated.
+    find: (data_dir) -> anything, within seconds; raises `errors.InputError`
+      if the files of `data` are not there. None if it needs no files.
+    paper: the paper and the table that has results on it, or on the set that it
+      takes after; empty where there are none.
+    published: these results.
   """
 
   name: str
@@ -144,14 +168,22 @@ class Task:
   by_algorithm: Mapping[str, Mapping[str, Any]] = dataclasses.field(
     default_factory=dict
   )
+  num_classes: int | None = None
   options: tuple[str, ...] = ('embedding_dim', 'logit_scale')
   option_defaults: Mapping[str, Any] = dataclasses.field(default_factory=dict)
   data: str = ''
+  find: Callable[[str], Any] | None = None
+  paper: str = ''
+  published: str = ''
 
   def option_values(self) -> dict[str, Any]:
     """Returns the default of every option."""
     general = {n: OPTIONS[n].default for n in self.options}
     return general | dict(self.option_defaults)
+
+  def known_classes(self, options: Mapping[str, Any]) -> int | None:
+    """Returns n without loading the data; None if only the data tell."""
+    return options.get('num_classes', self.num_classes)
 
   def metrics_of(self, dataset) -> tuple[str, ...]:
     """Returns the metrics that `dataset` has examples for."""

@@ -6,11 +6,22 @@ import signal
 
 import pytest
 
+from datasets import cache_folder as cache_folder_lib
+
 os.environ.setdefault('TF_CPP_MIN_LOG_LEVEL', '2')
 
 # A shell starts what it puts into the background with this signal ignored, and
 # children inherit that: tests that interrupt would wait for ever.
 signal.signal(signal.SIGINT, signal.default_int_handler)
+
+
+@pytest.fixture(scope='session', autouse=True)
+def cache_folder(tmp_path_factory):
+  """Parsed files go here, in this process and those it starts."""
+  with pytest.MonkeyPatch.context() as patch:
+    folder = tmp_path_factory.mktemp('cache')
+    patch.setenv(cache_folder_lib.VARIABLE, str(folder))
+    yield folder
 
 
 @pytest.fixture(scope='session')

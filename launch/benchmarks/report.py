@@ -3,11 +3,11 @@
 import dataclasses
 import os
 from collections.abc import Mapping
-from collections.abc import Sequence
 from typing import Any
 
 from launch.benchmarks import harness
 from launch.benchmarks import spec
+from tff_xc.measure import text_table
 
 
 def build(
@@ -84,7 +84,7 @@ def machine() -> dict[str, Any]:
 def to_text(found: Mapping[str, Any]) -> str:
   """Returns the tables, ending in a newline."""
   blocks = [_contenders(found), _ratios(found), _parts(found)]
-  tables = [_aligned(block) for block in blocks if len(block) > 1]
+  tables = [text_table.to_text(block) for block in blocks if len(block) > 1]
   sizes = ', '.join(f'{k}={_value(v)}' for k, v in found['settings'].items())
   machine_ = found['machine']
   head = (
@@ -121,17 +121,3 @@ def _parts(found) -> list[list[str]]:
     [part] + [f'{c[part]:.3g}' if part in c else '–' for c in columns.values()]
     for part in names
   ]
-
-
-def _aligned(rows: Sequence[Sequence[str]]) -> str:
-  """Returns rows as text: the first a heading, the first column to the left."""
-  widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
-  rule = ['-' * width for width in widths]
-  lines = [
-    '  '.join(
-      cell.rjust(width) if i else cell.ljust(width)
-      for i, (cell, width) in enumerate(zip(row, widths, strict=True))
-    ).rstrip()
-    for row in [rows[0], rule, *rows[1:]]
-  ]
-  return '\n'.join(lines) + '\n'

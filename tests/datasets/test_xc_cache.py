@@ -1,10 +1,12 @@
 """Parsed files of the Extreme Classification Repository, kept."""
 
 import os
+import pathlib
 
 import numpy as np
 import pytest
 
+from datasets import cache_folder
 from datasets import errors
 from datasets import xc_cache
 from datasets import xc_text
@@ -17,6 +19,14 @@ def path(tmp_path):
   path = tmp_path / 'some.txt'
   path.write_text(TEXT)
   return path
+
+
+@pytest.fixture(autouse=True)
+def folder(tmp_path, monkeypatch):
+  """An empty cache folder, not made yet."""
+  folder = tmp_path / 'user' / 'caches'
+  monkeypatch.setenv(cache_folder.VARIABLE, str(folder))
+  return folder
 
 
 @pytest.fixture
@@ -51,7 +61,7 @@ def same(a, b):
     ('examples', '2 7 5\n \n \n'),
   ],
 )
-def test_the_second_time_nothing_is_parsed(path, parses, form, text):
+def test_the_second_time_nothing_is_parsed(path, parses, folder, form, text):
   path.write_text(text)
   first = xc_cache.read(path, form)
   second = xc_cache.read(path, form)
@@ -59,8 +69,52 @@ def test_the_second_time_nothing_is_parsed(path, parses, form, text):
   same(first, second)
   same(first, xc_text.read(path, form))
   assert isinstance(second.header, xc_text.Header)
-  names = {path.name, xc_cache.cache_path(path, form).name}
-  assert {p.name for p in path.parent.iterdir()} == names
+  assert list(folder.iterdir()) == [xc_cache.cache_path(path, form)]
+
+
+def test_nothing_is_written_beside_the_data(tmp_path):
+  data = tmp_path / 'data'
+  data.mkdir()
+  path = data / 'some.txt'
+  path.write_text(TEXT)
+  xc_cache.read(path)
+  assert list(data.iterdir()) == [path]
+
+
+def test_files_of_one_name_have_caches_of_their_own(tmp_path, parses):
+  paths = [tmp_path / name / 'train.txt' for name in 'ab']
+  for path, value in zip(paths, ('6:2', '6:3'), strict=True):
+    path.parent.mkdir()
+    path.write_text(TEXT.replace('6:2', value))
+    os.utime(path, ns=(0, 0))
+  for _ in range(2):
+    assert [xc_cache.read(p).features.values[1] for p in paths] == [2, 3]
+  assert len(parses) == 2
+
+
+def test_a_path_is_the_same_however_it_is_written(path, parses, monkeypatch):
+  monkeypatch.chdir(path.parent)
+  xc_cache.read(path)
+  xc_cache.read(path.name)
+  assert len(parses) == 1
+
+
+@pytest.mark.parametrize(
+  ('variables', 'expected'),
+  [
+    ({'TFF_XC_CACHE': '/c', 'XDG_CACHE_HOME': '/x', 'HOME': '/h'}, '/c'),
+    ({'XDG_CACHE_HOME': '/x', 'HOME': '/h'}, '/x/tff_xc'),
+    ({'XDG_CACHE_HOME': 'relative', 'HOME': '/h'}, '/h/.cache/tff_xc'),
+    ({'HOME': '/h'}, '/h/.cache/tff_xc'),
+    ({'TFF_XC_CACHE': '', 'HOME': '/h'}, '/h/.cache/tff_xc'),
+  ],
+)
+def test_the_folder_is_the_users(variables, expected, monkeypatch):
+  for name in ('TFF_XC_CACHE', 'XDG_CACHE_HOME', 'HOME'):
+    monkeypatch.delenv(name, raising=False)
+  for name, value in variables.items():
+    monkeypatch.setenv(name, value)
+  assert cache_folder.folder() == pathlib.Path(expected)
 
 
 def test_arrays_are_read_only_at_either_time(path):
@@ -69,7 +123,7 @@ def test_arrays_are_read_only_at_either_time(path):
       table.features.values[0] = 1
 
 
-def test_another_file_of_the_same_size_and_another_time(path, parses):
+def test_another_file_of_the_same_size_and_another_time(path, parses, folder):
   xc_cache.read(path)
   status = path.stat()
   path.write_text(TEXT.replace('6:2', '6:3'))
@@ -77,6 +131,7 @@ def test_another_file_of_the_same_size_and_another_time(path, parses):
   assert xc_cache.read(path).features.values[1] == 3
   assert xc_cache.read(path).features.values[1] == 3
   assert len(parses) == 2
+  assert len(list(folder.iterdir())) == 1  # The stale one is replaced.
 
 
 def test_another_size_and_the_same_time(path, parses):
@@ -110,32 +165,36 @@ def test_damage_anywhere_is_mended(path, parses):
   assert len(parses) == 1 + len(damaged)
 
 
-def test_a_directory_in_the_place_of_the_cache(path, parses):
-  xc_cache.cache_path(path).mkdir()
+def test_a_directory_in_the_place_of_the_cache(path, parses, folder):
+  xc_cache.cache_path(path).mkdir(parents=True)
   xc_cache.read(path)
   xc_cache.read(path)
   assert len(parses) == 2
-  assert len(list(path.parent.iterdir())) == 2
+  assert len(list(folder.iterdir())) == 1
 
 
-def test_a_directory_that_nobody_may_write_to(path, parses):
-  path.parent.chmod(0o555)
-  try:
-    table = xc_cache.read(path)
-    same(table, xc_cache.read(path))
-  finally:
-    path.parent.chmod(0o755)
+def test_a_folder_that_nobody_may_write_to(path, parses, folder):
+  folder.mkdir(parents=True)
+  folder.chmod(0o555)
+  table = xc_cache.read(path)
+  same(table, xc_cache.read(path))
   assert len(parses) == 2
-  assert [p.name for p in path.parent.iterdir()] == [path.name]
+  assert list(folder.iterdir()) == []
 
 
-def test_a_full_disk(path, parses, monkeypatch):
+def test_a_folder_that_cannot_be_made(path, parses, folder):
+  folder.parent.write_text('a file in its place')
+  same(xc_cache.read(path), xc_cache.read(path))
+  assert len(parses) == 2
+
+
+def test_a_full_disk(path, parses, folder, monkeypatch):
   def full(*_):
     raise OSError(28, 'No space left on device')
 
   monkeypatch.setattr(xc_cache, '_write', full)
   same(xc_cache.read(path), xc_text.read(path))
-  assert [p.name for p in path.parent.iterdir()] == [path.name]
+  assert list(folder.iterdir()) == []
 
 
 def test_what_is_wrong_with_the_text_is_told_each_time(path):

@@ -12,6 +12,8 @@ import time
 import numpy as np
 import pytest
 
+from tests.launch import light
+
 ROOT = pathlib.Path(__file__).parents[2]
 SMALL = (
   '--task=glyphs',
@@ -236,10 +238,7 @@ def assert_one_sentence(done, expected):
   ],
 )
 def test_bad_flags_answer_in_one_sentence_without_tensorflow(flags, expected):
-  started = time.monotonic()
-  done = call('train', *flags)
-  assert_one_sentence(done, expected)
-  assert time.monotonic() - started < 3  # TensorFlow alone takes longer.
+  light.assert_one_sentence(light.call('train', *flags), expected)
 
 
 def test_help_names_every_hyperparameter():

@@ -9,6 +9,7 @@ import pytest
 from datasets import errors
 from tests.measure import fake_runs
 from tff_xc.measure import groups as groups_lib
+from tff_xc.measure import run_files
 from tff_xc.measure import tables
 
 
@@ -71,6 +72,41 @@ def test_text_is_aligned(runs):
   assert '97.0' in posonly  # 1 - 29/964.
   centralized = next(line for line in lines if line.startswith('centralized'))
   assert centralized.count('–') == 4
+
+
+def wide(runs):
+  """Gives runs all scores, as a multi-label task has them."""
+  for run in runs:
+    for i, name in enumerate(run_files.SCORES):
+      run.summary['final'][name] = (i + 1) / 100
+  return tables.build_rows(groups_lib.group_runs(runs))
+
+
+@pytest.mark.parametrize('width', [60, 80, 100, 140])
+def test_text_fits_a_width_and_says_what_it_leaves_out(runs, width):
+  rows = wide(runs)
+  whole = tables.to_text(rows).splitlines()
+  assert len(whole[0]) > 190
+  text = tables.to_text(rows, width=width, elsewhere='compare.csv')
+  assert max(map(len, text.splitlines())) <= width
+  table, _, rest = text.partition('more columns in compare.csv: ')
+  kept = [c.strip() for c in table.splitlines()[0].split('  ') if c.strip()]
+  left_out = [c.strip() for c in ' '.join(rest.split()).rstrip('.').split(',')]
+  every = [c.strip() for c in whole[0].split('  ') if c.strip()]
+  assert [c for c in every if c in kept] == kept
+  assert sorted(kept + left_out) == sorted(every)
+  assert kept[:1] == ['algorithm']
+  assert 'top-1 %' in kept
+
+
+def test_the_metric_sorted_by_is_the_last_to_be_left_out(runs):
+  text = tables.to_text(wide(runs), width=60, metric='ndcg@5')
+  assert 'nDCG@5 %' in text.splitlines()[0]
+
+
+def test_nothing_is_said_where_everything_fits(runs):
+  rows = wide(runs)
+  assert tables.to_text(rows, width=400) == tables.to_text(rows)
 
 
 def test_distances_are_no_percentages(runs):

@@ -48,6 +48,16 @@ def test_glyph_tasks_load_what_they_say(name):
   assert task.clients_per_round <= len(dataset.train.client_ids)
 
 
+@pytest.mark.parametrize('name', registry.TASKS)
+def test_the_number_of_classes_is_known_without_the_data(name):
+  task = registry.get(name)
+  known = task.known_classes(options_of(task))
+  if name.startswith('glyphs') or name == 'sparse-words':
+    assert known == task.load('', options_of(task))[0].num_classes
+  else:
+    assert (known is None) == (name == 'arrays')
+
+
 def test_the_glyphs_task_has_any_shape():
   task = registry.get('glyphs')
   shape = {
@@ -70,7 +80,7 @@ def test_omniglot_from_the_real_file(data_dir):
   task = registry.get('omniglot')
   dataset, model = task.load(str(data_dir), options_of(task))
   assert len(dataset.train.client_ids) == 480
-  assert model.num_classes == 964
+  assert model.num_classes == task.known_classes(options_of(task)) == 964
 
 
 def test_arrays_measures_what_the_file_has_examples_for(tmp_path):

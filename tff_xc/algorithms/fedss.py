@@ -35,8 +35,8 @@ and return a `tff.learning.templates.LearningProcess` (see
 
 import tensorflow_federated as tff
 
-from datasets import errors
 from tff_xc import classifier
+from tff_xc.algorithms import hyperparameters as hp
 from tff_xc.round import client_work
 from tff_xc.round import merge
 from tff_xc.round import objective
@@ -61,11 +61,7 @@ def _build_sampled(
   max_features: int = 0,
   seed: int = 0,
 ) -> tff.learning.templates.LearningProcess:
-  if negatives >= model.num_classes:
-    raise errors.InputError(
-      f'--negatives={negatives}: expected fewer than the {model.num_classes}'
-      ' classes; use --algorithm=fullsoftmax to train on all of them'
-    )
+  hp.check_negatives(negatives, model.num_classes)
   return process.build_process(
     model=model,
     request=request.OwnAndSampled(model.num_classes, max_positives, negatives),

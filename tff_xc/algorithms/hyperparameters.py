@@ -10,6 +10,9 @@ from collections.abc import Mapping
 
 from datasets import errors
 
+# TensorFlow counts steps, examples and classes in int32; larger numbers wrap.
+INT32_MAX = 2**31 - 1
+
 
 @dataclasses.dataclass(frozen=True)
 class Hyperparameter:
@@ -21,6 +24,7 @@ class Hyperparameter:
       the hyper-parameter's type.
     help: one sentence, with unit or source.
     least: smallest value allowed, or None.
+    most: largest value allowed, of any number.
     above: exclusive lower bound, or None.
     below: exclusive upper bound, or None.
     choices: the values allowed, where there are few.
@@ -30,6 +34,7 @@ class Hyperparameter:
   default: bool | int | float | str
   help: str
   least: float | None = None
+  most: float = INT32_MAX
   above: float | None = None
   below: float | None = None
   choices: tuple[str, ...] = ()
@@ -46,6 +51,8 @@ class Hyperparameter:
       self._refuse(value, 'a finite number')
     if self.least is not None and value < self.least:
       self._refuse(value, f'at least {self.least}')
+    if value > self.most:
+      self._refuse(value, f'at most {self.most}')
     if self.above is not None and value <= self.above:
       self._refuse(value, f'more than {self.above}')
     if self.below is not None and value >= self.below:
@@ -62,7 +69,9 @@ _ALL = (
     'client_learning_rate', 0.01, "learning rate of a client's SGD", above=0
   ),
   Hyperparameter('batch_size', 32, 'examples in a minibatch', least=1),
-  Hyperparameter('local_epochs', 1, "passes over a client's data", least=1),
+  Hyperparameter(
+    'local_epochs', 1, "passes over a client's data", least=1, most=1000
+  ),
   Hyperparameter(
     'local_steps',
     0,
@@ -264,6 +273,7 @@ def resolve(
     )
   for name, value in values.items():
     HYPERPARAMETERS[name].check(value)
+  _check_examples(values)
   for name, needed in _ONLY_WITH.items():
     if name in given and optimizer != needed:
       raise errors.InputError(
@@ -273,3 +283,23 @@ def resolve(
     if optimizer != needed:
       values.pop(name, None)
   return values
+
+
+def check_negatives(negatives: int, num_classes: int) -> None:
+  """Raises `errors.InputError` unless there are more classes than negatives."""
+  if negatives >= num_classes:
+    raise errors.InputError(
+      f'--negatives={negatives}: expected fewer than the {num_classes}'
+      ' classes; use --algorithm=fullsoftmax to train on all of them'
+    )
+
+
+def _check_examples(values: Mapping) -> None:
+  """Refuses more examples in a round than an int32 counts."""
+  for name in ('local_steps', 'steps_per_round'):
+    steps, size = values.get(name, 0), values['batch_size']
+    if steps * size > INT32_MAX:
+      raise errors.InputError(
+        f'--{name}={steps} and --batch_size={size}: expected a product of at'
+        f' most {INT32_MAX} examples in a round; lower one of them'
+      )

@@ -5,6 +5,7 @@ import importlib
 from collections.abc import Callable
 from collections.abc import Mapping
 from typing import Any
+from typing import NamedTuple
 
 from datasets import errors
 from tff_xc.algorithms import hyperparameters as hp
@@ -13,6 +14,28 @@ _FEDERATED = hp.LOCAL_TRAINING + hp.SERVER
 _SAMPLED = _FEDERATED + hp.SAMPLED_ROWS
 _POSITIVE = (*_FEDERATED, 'client_weighting', 'hinge_margin')
 _MEAN = {'server_momentum': 0.0}
+_OWN = 'own classes'
+_OWN_SOFTMAX = 'softmax over own classes'
+_HINGE = 'hinge of the positive cosine'
+_ADDED = 'deltas added by class'
+_REPLACED = 'rows replaced by their mean'
+_STEP = 'optimizer step'
+
+
+class Answers(NamedTuple):
+  """An algorithm's answers to the four questions of a round, for people.
+
+  Attributes:
+    request: the class rows that a client receives.
+    minimise: what it minimises on them.
+    merge: how the server merges what clients send of them.
+    server: what the server does last.
+  """
+
+  request: str
+  minimise: str
+  merge: str
+  server: str
 
 
 @dataclasses.dataclass(frozen=True)
@@ -22,7 +45,9 @@ class Algorithm:
   Attributes:
     builder: 'module:function' of its builder, below `tff_xc.algorithms`.
     hyperparameters: the names that it takes.
-    summary: one line for `--help`.
+    summary: one line for people.
+    paper: whose it is.
+    answers: to the four questions.
     cohort: 'uniform' (clients drawn uniformly) or 'pooled' (one virtual client
       with IID minibatches of all data).
     selects_rows: whether a client holds a selection of the class rows, or all.
@@ -33,6 +58,8 @@ class Algorithm:
   builder: str
   hyperparameters: tuple[str, ...]
   summary: str
+  paper: str
+  answers: Answers
   cohort: str = 'uniform'
   selects_rows: bool = True
   sends_rows: bool = True
@@ -51,21 +78,34 @@ ALGORITHMS = {
     'fedss:build_fedss',
     (*_SAMPLED, 'negatives', 'correction'),
     'federated sampled softmax: own classes and m sampled negatives',
+    'FedSS',
+    Answers('own classes, m negatives', 'sampled softmax', _ADDED, _STEP),
   ),
   'negonly': Algorithm(
     'fedss:build_negonly',
     (*_SAMPLED, 'negatives', 'correction'),
     "FedSS's NegOnly: the target against the sampled negatives",
+    'FedSS',
+    Answers(
+      'own classes, m negatives',
+      'softmax of the target and the negatives',
+      _ADDED,
+      _STEP,
+    ),
   ),
   'posonly': Algorithm(
     'fedss:build_posonly',
     _SAMPLED,
     "FedSS's PosOnly: softmax over the client's own classes",
+    'FedSS',
+    Answers(_OWN, _OWN_SOFTMAX, _ADDED, _STEP),
   ),
   'fullsoftmax': Algorithm(
     'fedss:build_fullsoftmax',
     _FEDERATED,
     'softmax over all classes: FedAvg with a server optimizer',
+    'FedSS',
+    Answers('all classes', 'softmax', 'mean delta of the table', _STEP),
     selects_rows=False,
   ),
   'fedaws': Algorithm(
@@ -80,18 +120,24 @@ ALGORITHMS = {
       'spreadout_classes',
     ),
     'only positive labels on clients; the server drives classes apart',
+    'FedAwS',
+    Answers(_OWN, _HINGE, _REPLACED, 'spreadout, then unit rows'),
     defaults=_MEAN,
   ),
   'fedaws_baseline1': Algorithm(
     'fedaws:build_baseline1',
     _POSITIVE,
     "FedAwS's Baseline-1: no spreadout, which collapses",
+    'FedAwS',
+    Answers(_OWN, _HINGE, _REPLACED, 'unit rows'),
     defaults=_MEAN,
   ),
   'fedaws_baseline2': Algorithm(
     'fedaws:build_baseline2',
     _POSITIVE,
     "FedAwS's Baseline-2: class rows stay as they were drawn",
+    'FedAwS',
+    Answers(_OWN, _HINGE, 'no rows are sent', 'rows stay as drawn'),
     sends_rows=False,
     defaults=_MEAN,
   ),
@@ -99,12 +145,18 @@ ALGORITHMS = {
     'fedaws:build_fedaws_posonly',
     (*_SAMPLED, 'spreadout_weight', 'k', 'distance'),
     "FedAwS in FedSS's comparison: PosOnly, then spreadout on all rows",
+    'FedSS',
+    Answers(
+      _OWN, _OWN_SOFTMAX, _ADDED, 'optimizer step, spreadout on all rows'
+    ),
     defaults={'spreadout_weight': 0.01},
   ),
   'centralized': Algorithm(
     'fedss:build_centralized',
     ('client_learning_rate', 'batch_size', 'steps_per_round', *hp.SERVER),
     'softmax on IID minibatches of all data, without clients (the oracle)',
+    'both',
+    Answers('all classes, no clients', 'softmax', 'nothing', _STEP),
     cohort='pooled',
     selects_rows=False,
     defaults=_MEAN,

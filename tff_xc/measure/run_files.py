@@ -19,8 +19,10 @@ import os
 import pathlib
 import re
 from collections.abc import Iterator
+from collections.abc import Mapping
 from typing import TYPE_CHECKING
 from typing import Any
+from typing import NamedTuple
 
 from datasets import errors
 
@@ -44,26 +46,66 @@ NOT_CONFIGURATION = (
   'versions',
 )
 
-# The metrics of `summary.json`'s "final" and "best", by the names that people
-# read. They are fractions in [0, 1], but for `DISTANCES`.
-SCORES = {
-  'top1': 'top-1',
-  'p@1': 'P@1',
-  'p@3': 'P@3',
-  'p@5': 'P@5',
-  'ndcg@1': 'nDCG@1',
-  'ndcg@3': 'nDCG@3',
-  'ndcg@5': 'nDCG@5',
-  'psp@1': 'PSP@1',
-  'psp@3': 'PSP@3',
-  'psp@5': 'PSP@5',
-  'map@10': 'MAP@10',
-  'map@r': 'MAP@R',
-  'train_top1': 'train top-1',
-  'class_distance_min': 'least class distance',
-  'class_distance_mean': 'mean class distance',
+
+class Metric(NamedTuple):
+  """A metric of `summary.json`'s "final" and "best".
+
+  Attributes:
+    heading: its name for people.
+    meaning: what it is, in one line.
+    is_fraction: whether it is in [0, 1] and printed in percent; else it is a
+      distance of unit vectors, in [0, 2].
+    better: 'higher' or 'lower'.
+  """
+
+  heading: str
+  meaning: str
+  is_fraction: bool = True
+  better: str = 'higher'
+
+
+NAMED_METRICS: Mapping[str, Metric] = {
+  'top1': Metric('top-1', 'test examples whose class is ranked first'),
+  **{
+    f'p@{k}': Metric(f'P@{k}', f'labels among the {k} ranked first')
+    for k in (1, 3, 5)
+  },
+  **{
+    f'ndcg@{k}': Metric(
+      f'nDCG@{k}', f'gain of the {k} ranked first, discounted by their place'
+    )
+    for k in (1, 3, 5)
+  },
+  **{
+    f'psp@{k}': Metric(
+      f'PSP@{k}', f'P@{k} with rare labels weighted by their propensity'
+    )
+    for k in (1, 3, 5)
+  },
+  'map@10': Metric(
+    'MAP@10', 'mean precision of retrieval among unseen classes, 10 nearest'
+  ),
+  'map@r': Metric(
+    'MAP@R', 'the same among the R nearest of a class with R others'
+  ),
+  'train_top1': Metric(
+    'train top-1', 'training examples whose class is ranked first'
+  ),
+  'class_distance_min': Metric(
+    'least class distance',
+    'smallest distance of two class rows of length 1',
+    is_fraction=False,
+  ),
+  'class_distance_mean': Metric(
+    'mean class distance',
+    'mean distance of two class rows of length 1; 0: collapsed',
+    is_fraction=False,
+  ),
 }
-DISTANCES = ('class_distance_min', 'class_distance_mean')
+SCORES = {name: metric.heading for name, metric in NAMED_METRICS.items()}
+DISTANCES = tuple(
+  n for n, metric in NAMED_METRICS.items() if not metric.is_fraction
+)
 
 
 @dataclasses.dataclass(frozen=True)

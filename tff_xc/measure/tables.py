@@ -9,6 +9,7 @@ import csv
 import dataclasses
 import io
 import statistics
+import textwrap
 from collections.abc import Callable
 from collections.abc import Sequence
 from typing import Any
@@ -16,6 +17,7 @@ from typing import Any
 from datasets import errors
 from tff_xc.measure import groups as groups_lib
 from tff_xc.measure import run_files
+from tff_xc.measure import text_table
 
 
 @dataclasses.dataclass(frozen=True)
@@ -90,25 +92,50 @@ def build_rows(
   return sorted(rows, key=place)
 
 
-def to_text(rows: Sequence[Row]) -> str:
-  """Returns an aligned table for a terminal, ending in a newline."""
-  cells = _cells(rows)
-  widths = [max(map(len, column)) for column in zip(*cells, strict=True)]
-  lines = []
-  for row in cells:
-    padded = [
-      cell.ljust(width) if i == 0 else cell.rjust(width)
-      for i, (cell, width) in enumerate(zip(row, widths, strict=True))
-    ]
-    lines.append('  '.join(padded).rstrip())
-  rule = '  '.join('-' * width for width in widths)
-  return '\n'.join([lines[0], rule, *lines[1:]]) + '\n'
+def to_text(
+  rows: Sequence[Row],
+  width: int | None = None,
+  metric: str | None = None,
+  elsewhere: str = 'the CSV',
+) -> str:
+  """Returns an aligned table for a terminal, ending in a newline.
+
+  Args:
+    rows: from `build_rows`.
+    width: characters of a line. The most telling columns that fit are printed,
+      and a line below the table names the others; long labels are wrapped.
+      None: no limit.
+    metric: the score that is printed in any case.
+    elsewhere: where the other columns are, for that line.
+  """
+  columns = _measured(rows)
+  if width is None:
+    return text_table.to_text(_cells(rows, columns))
+  rows = [
+    dataclasses.replace(
+      row, label=textwrap.fill(row.label, max(width // 2, 20))
+    )
+    for row in rows
+  ]
+  order = [metric, *_TELLING, *(column.name for column in columns)]
+  kept, text = [], ''
+  for column in sorted(columns, key=lambda c: order.index(c.name)):
+    more = [c for c in columns if c in kept or c is column]
+    wider = text_table.to_text(_cells(rows, more))
+    if not kept or max(map(len, wider.splitlines())) <= width:
+      kept, text = more, wider
+  others = ', '.join(c.heading for c in columns if c not in kept)
+  if others:
+    others = f'more columns in {elsewhere}: {others}'
+    text += textwrap.fill(others, width) + '\n'
+  return text
 
 
 def to_markdown(rows: Sequence[Row]) -> str:
   """Returns a Markdown table, ending in a newline."""
   heading, *cells = [
-    [cell.replace('|', '\\|') for cell in row] for row in _cells(rows)
+    [cell.replace('|', '\\|') for cell in row]
+    for row in _cells(rows, _measured(rows))
   ]
   rule = ['---'] + ['---:'] * (len(heading) - 1)
   return ''.join(f'| {" | ".join(row)} |\n' for row in [heading, rule, *cells])
@@ -149,13 +176,17 @@ def _row(group: groups_lib.Group) -> Row:
   return Row(group.label, tuple(run.seed for run in group.runs), values)
 
 
-def _cells(rows: Sequence[Row]) -> list[list[str]]:
-  """Returns the heading and the rows as printed; unmeasured columns dropped."""
-  columns = [
+def _measured(rows: Sequence[Row]) -> list[_Column]:
+  """Returns the columns that one of the rows has a value for."""
+  return [
     column
     for column in _COLUMNS
     if any(row.values[column.name] is not None for row in rows)
   ]
+
+
+def _cells(rows: Sequence[Row], columns: Sequence[_Column]) -> list[list[str]]:
+  """Returns the heading and the rows as printed."""
   cells = [['algorithm', 'seeds', *(column.heading for column in columns)]]
   for row in rows:
     values = [(column, row.values[column.name]) for column in columns]
@@ -229,4 +260,10 @@ _COLUMNS = (
     _total('seconds_per_round_median'),
     _mean_only('{:.3g}'.format),
   ),
+)
+
+# The columns that a narrow table has first; others follow in their own order.
+_TELLING = (
+  *('top1', 'p@1', 'map@10', 'class_rows', 'bytes_saving'),
+  *('seconds_per_round', 'p@5', 'train_top1', 'class_distance_mean'),
 )

@@ -7,9 +7,11 @@ import tensorflow_federated as tff
 from launch.benchmarks import arrays
 from launch.benchmarks import catalog
 from launch.benchmarks import class_count
+from launch.benchmarks import contender
 from launch.benchmarks import harness
 from launch.benchmarks import plain
 from launch.benchmarks import small_clients
+from tff_xc.round import spreadout
 from tff_xc.runtime import registry
 
 
@@ -26,11 +28,11 @@ def runtime(request, monkeypatch):
   tff.framework.set_default_context(worker)
 
 
-def checked(name, contender, **sizes):
+def checked(name, who, **sizes):
   """The check of a contender's first round; runs a second one, too."""
   benchmark = catalog.get(name)
   built = benchmark.build(
-    contender, benchmark.settings(**{**benchmark.small, **sizes})
+    who, benchmark.settings(**{**benchmark.small, **sizes})
   )
   built.run()
   report = built.report()
@@ -96,24 +98,46 @@ def test_select_sums_the_rows_asked_for(runtime):
   assert_agree('select', checked('select', 'floor'), checked('select', runtime))
 
 
-@pytest.mark.parametrize(
-  ('contender', 'expected'), [('k=10', True), ('all', True), ('product', False)]
-)
-def test_the_spreadout_step_moves_rows(contender, expected, monkeypatch):
+def spreadout_checks(monkeypatch):
+  """First replies of all contenders, for `harness.disagreeing`."""
   monkeypatch.setattr(registry, 'install', lambda name: None)
-  total = checked('spreadout', contender, classes=9)['sum']
-  moved = checked('spreadout', 'k=100', classes=9)['sum']
-  assert (total == pytest.approx(moved, rel=1e-5)) == expected
+  benchmark = catalog.get('spreadout')
+  sizes = {'classes': 40, 'num_classes': 150}
+  return {
+    name: contender.Reply(1.0, checked('spreadout', name, **sizes))
+    for name in benchmark.contenders(benchmark.settings())
+  }
 
 
-def test_neighbours_in_all_rows_are_at_most_as_near_as_a_row_itself(
-  monkeypatch,
-):
-  monkeypatch.setattr(registry, 'install', lambda name: None)
-  itself = checked('spreadout', 'product_in_all')['sum']
-  nearest = checked('spreadout', 'k=10_in_all')['sum']
-  assert itself == pytest.approx(1.0, rel=1e-5)
-  assert 0.0 < nearest < 1.0
+def spreadout_disagreeing(first):
+  benchmark = catalog.get('spreadout')
+  wrong = {}
+  for group in benchmark.groups(list(first)):
+    wrong |= harness.disagreeing(first, group, benchmark.tolerances)
+  return set(wrong)
+
+
+def test_spreadout_contenders_agree_with_the_plain_definition(monkeypatch):
+  first = spreadout_checks(monkeypatch)
+  groups = catalog.get('spreadout').groups(list(first))
+  assert {name for group in groups for name in group} == set(first)
+  assert spreadout_disagreeing(first) == set()
+  moved = [first[f'k={k}'].check[f'k={k}'] for k in (10, 100, 500)]
+  assert moved[1] == pytest.approx(moved[2])  # There are 39 others.
+  assert moved[0] != pytest.approx(moved[1], rel=0.1)
+  assert catalog.get('spreadout').groups(['all', 'k=10']) == []
+
+
+def test_a_spreadout_step_that_is_wrong_is_found(monkeypatch):
+  nearest = spreadout.nearest
+
+  def farthest(queries, query_ids, rows, k):
+    similarities, places = nearest(-queries, query_ids, rows, k)
+    return -similarities, places
+
+  monkeypatch.setattr(spreadout, 'nearest', farthest)
+  wrong = spreadout_disagreeing(spreadout_checks(monkeypatch))
+  assert wrong == {'k=10', 'k=10_in_all'}
 
 
 def test_the_best_of_an_exact_ranking_is_the_products():

@@ -1,0 +1,22 @@
+"""Where parsed data files are kept: a folder of the user's, not of the data."""
+
+import os
+import pathlib
+
+# Names the folder; commands set it from `--cache_dir`.
+VARIABLE = 'TFF_XC_CACHE'
+
+
+def folder() -> pathlib.Path:
+  """Returns $TFF_XC_CACHE, $XDG_CACHE_HOME/tff_xc or ~/.cache/tff_xc.
+
+  It need not exist. As the XDG specification asks, a relative $XDG_CACHE_HOME
+  is ignored.
+  """
+  chosen = os.environ.get(VARIABLE)
+  if chosen:
+    return pathlib.Path(chosen)
+  caches = os.environ.get('XDG_CACHE_HOME', '')
+  if not os.path.isabs(caches):
+    caches = os.path.expanduser(os.path.join('~', '.cache'))
+  return pathlib.Path(caches) / 'tff_xc'

@@ -1,0 +1,101 @@
+"""Lists what there is, as tables.
+
+  python -m launch.list tasks|algorithms|metrics|benchmarks
+
+tasks: classes, size, the files that they need, and published results;
+algorithms: their answers to the four questions of a round, and their
+hyper-parameters; metrics: their unit and which values are better; benchmarks:
+what they measure, their contenders and their sizes.
+"""
+
+import dataclasses
+from collections.abc import Sequence
+
+from datasets import errors
+from launch import app
+from launch.benchmarks import catalog
+from tasks import registry as tasks
+from tff_xc.algorithms import registry as algorithms
+from tff_xc.measure import run_files
+from tff_xc.measure import text_table
+
+
+def _tasks(width: int) -> str:
+  found = [['task', 'classes', 'what', 'needs']]
+  published = [['task', 'paper', 'published']]
+  for task in tasks.TASKS.values():
+    classes = task.known_classes(task.option_values())
+    shown = f'{classes:,}' if classes else '–'
+    found.append([task.name, shown, task.summary, task.data or 'no files'])
+    if task.paper:
+      published.append([task.name, task.paper, task.published])
+  return _blocks(found, published, width=width)
+
+
+def _blocks(*tables: Sequence[Sequence[str]], width: int) -> str:
+  """Returns tables with an empty line between them."""
+  return '\n'.join(
+    text_table.to_text(rows, range(len(rows[0])), width) for rows in tables
+  )
+
+
+def _algorithms(width: int) -> str:
+  answers = [['algorithm', 'paper', *algorithms.Answers._fields]]
+  taken = [['algorithm', 'hyper-parameters']]
+  for name, algorithm in algorithms.ALGORITHMS.items():
+    answers.append([name, algorithm.paper, *algorithm.answers])
+    taken.append([name, ', '.join(algorithm.hyperparameters)])
+  return _blocks(answers, taken, width=width)
+
+
+def _metrics(width: int) -> str:
+  rows = [['metric', 'heading', 'unit', 'better', 'meaning']]
+  for name, metric in run_files.NAMED_METRICS.items():
+    unit = '%' if metric.is_fraction else 'distance'
+    rows.append([name, metric.heading, unit, metric.better, metric.meaning])
+  return _blocks(rows, width=width)
+
+
+def _benchmarks(width: int) -> str:
+  measured = [['benchmark', 'measures']]
+  rows = [['benchmark', 'contenders', 'sizes']]
+  for benchmark in catalog.BENCHMARKS.values():
+    settings = benchmark.settings()
+    names = [*benchmark.contenders(settings), *benchmark.optional(settings)]
+    sizes = dataclasses.asdict(settings).items()
+    measured.append([benchmark.name, benchmark.summary])
+    rows.append(
+      [
+        benchmark.name,
+        ', '.join(names),
+        ', '.join(f'{name}={_size(value)}' for name, value in sizes),
+      ]
+    )
+  return _blocks(measured, rows, width=width)
+
+
+def _size(value: int | tuple[int, ...]) -> str:
+  return ','.join(map(str, value)) if isinstance(value, tuple) else str(value)
+
+
+_LISTS = {
+  'tasks': _tasks,
+  'algorithms': _algorithms,
+  'metrics': _metrics,
+  'benchmarks': _benchmarks,
+}
+
+
+def main(arguments: Sequence[str]) -> None:
+  """Prints the list that is named."""
+  if len(arguments) != 1 or arguments[0] not in _LISTS:
+    *first, last = _LISTS
+    given = f'{" ".join(arguments)!r}: ' if arguments else ''
+    raise errors.InputError(
+      f'{given}name what to list: {", ".join(first)} or {last}'
+    )
+  print(_LISTS[arguments[0]](text_table.terminal_width()), end='')
+
+
+if __name__ == '__main__':
+  app.run(main, __doc__)

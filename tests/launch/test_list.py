@@ -1,0 +1,111 @@
+"""`launch.list` prints what there is, from where it is declared."""
+
+import os
+import pathlib
+import subprocess
+import sys
+
+import pytest
+
+from launch.benchmarks import catalog
+from tasks import registry as tasks
+from tff_xc.algorithms import registry as algorithms
+from tff_xc.measure import run_files
+
+ROOT = pathlib.Path(__file__).parents[2]
+NAMES = {
+  'tasks': tasks.TASKS,
+  'algorithms': algorithms.ALGORITHMS,
+  'metrics': run_files.NAMED_METRICS,
+  'benchmarks': catalog.BENCHMARKS,
+}
+
+
+def call(command, *arguments, columns=80):
+  return subprocess.run(
+    [sys.executable, '-m', f'launch.{command}', *arguments],
+    cwd=ROOT,
+    env={**os.environ, 'COLUMNS': str(columns)},
+    capture_output=True,
+    text=True,
+    timeout=60,
+    check=False,
+  )
+
+
+@pytest.mark.parametrize('kind', NAMES)
+@pytest.mark.parametrize('columns', [80, 160])
+def test_every_name_is_listed_within_the_width(kind, columns):
+  done = call('list', kind, columns=columns)
+  assert done.returncode == 0, done.stderr
+  lines = done.stdout.splitlines()
+  assert max(map(len, lines)) <= columns
+  assert set(NAMES[kind]) <= {line.split(' ')[0] for line in lines}
+
+
+def words(text):
+  return ' '.join(text.split())
+
+
+def test_the_tables_tell_what_they_should():
+  shown = {
+    kind: words(call('list', kind, columns=999).stdout) for kind in NAMES
+  }
+  for task in tasks.TASKS.values():
+    for part in (task.summary, task.data, task.paper, task.published):
+      assert words(part) in shown['tasks']
+    if task.num_classes:
+      assert f'{task.num_classes:,}' in shown['tasks']
+    assert bool(task.paper) == bool(task.published)
+  for name, algorithm in algorithms.ALGORITHMS.items():
+    assert algorithm.paper, name
+    for part in (*algorithm.answers, *algorithm.hyperparameters):
+      assert part, name
+      assert words(part) in shown['algorithms']
+  for metric in run_files.NAMED_METRICS.values():
+    assert metric.heading in shown['metrics']
+    assert metric.meaning in shown['metrics']
+  for benchmark in catalog.BENCHMARKS.values():
+    assert benchmark.summary in shown['benchmarks']
+
+
+@pytest.mark.parametrize(
+  ('arguments', 'message'),
+  [
+    ((), 'name what to list: tasks, algorithms, metrics or benchmarks'),
+    (('task',), "'task': name what to list: tasks, algorithms, metrics or"),
+    (('tasks', 'metrics'), 'name what to list'),
+  ],
+)
+def test_bad_input_is_one_sentence(arguments, message):
+  done = call('list', *arguments)
+  assert (done.returncode, done.stdout) == (2, '')
+  assert done.stderr.startswith('error: ')
+  assert done.stderr.count('\n') == 1
+  assert message in done.stderr
+
+
+def test_a_reader_that_goes_away_is_no_error():
+  """As `python -m launch.list tasks | head -1`."""
+  for command in ('list tasks', 'train --help'):
+    module, *arguments = command.split()
+    process = subprocess.Popen(
+      [sys.executable, '-m', f'launch.{module}', *arguments],
+      cwd=ROOT,
+      stdout=subprocess.PIPE,
+      stderr=subprocess.PIPE,
+    )
+    process.stdout.close()
+    with process.stderr:
+      assert process.stderr.read() == b''
+    assert process.wait() == 141
+
+
+def test_the_help_of_train_is_no_wall():
+  text = call('train', '--help', columns=80).stdout
+  for flag, kind in (('task', 'tasks'), ('algorithm', 'algorithms')):
+    [part] = [p for p in text.split('\n  --') if p.startswith(f'{flag}: ')]
+    assert len(part.splitlines()) <= 7
+    assert f'launch.list {kind}' in words(part)
+    for name in NAMES[kind]:
+      assert name in words(part).replace('- ', '-')  # Broken at hyphens.

@@ -1,0 +1,77 @@
+"""`--help` and flag errors of every command answer within one second."""
+
+import os
+import re
+import subprocess
+import sys
+import time
+
+import pytest
+
+from tests.launch import light
+
+COMMANDS = sorted(
+  path.stem
+  for path in (light.ROOT / 'launch').glob('*.py')
+  if 'app.run(' in path.read_text() and path.stem != 'app'
+)
+ERRORS = {
+  'benchmark': ('round', '--passes=0'),
+  'compare': ('runs/a', '--rounds=0'),
+  'doctor': ('--worker_timeout_seconds=0',),
+  'evaluate': (),
+  'list': ('nothing',),
+  'train': ('--task=glyphs', '--algorithm=fedss', '--negatives=200'),
+}
+TRIES = 5
+
+
+def test_every_command_is_here():
+  build = (light.ROOT / 'launch' / 'BUILD.bazel').read_text()
+  [listed] = re.findall(r'COMMANDS = \[(.*?)\]', build, re.DOTALL)
+  assert sorted(ERRORS) == COMMANDS == re.findall(r'"(\w+)"', listed)
+
+
+@pytest.mark.parametrize('command', COMMANDS)
+@pytest.mark.parametrize('what', ['--help', '--no_such_flag', 'error'])
+def test_nothing_large_is_imported(command, what):
+  if what == '--help':
+    done = light.call(command, what)
+    assert (done.returncode, done.stderr) == (0, '')
+    assert f'python -m launch.{command}' in done.stdout
+    return
+  arguments = ERRORS[command] if what == 'error' else (what,)
+  light.assert_one_sentence(light.call(command, *arguments), '')
+
+
+def seconds(*arguments):
+  """Returns (wall-clock time, processor time) of a Python process."""
+  started = time.monotonic()
+  process = subprocess.Popen(
+    [sys.executable, *arguments],
+    cwd=light.ROOT,
+    stdout=subprocess.DEVNULL,
+    stderr=subprocess.DEVNULL,
+  )
+  _, _, usage = os.wait4(process.pid, 0)
+  process.returncode = 0  # It has been waited for.
+  return time.monotonic() - started, usage.ru_utime + usage.ru_stime
+
+
+@pytest.mark.parametrize('command', COMMANDS)
+@pytest.mark.parametrize('is_error', [False, True])
+def test_a_second_is_enough(command, is_error):
+  """The best of five tries; on a busy machine, where Python itself is slow to
+  start, twenty times as long as that."""
+  arguments = ERRORS[command] if is_error else ('--help',)
+  wall, processor, bare = [], [], []
+  for _ in range(TRIES):
+    times = seconds('-m', f'launch.{command}', *arguments)
+    wall.append(times[0])
+    processor.append(times[1])
+    bare.append(seconds('-c', 'pass')[0])
+    limit = max(1.0, 20 * min(bare))
+    if min(wall) < limit and min(processor) < 1:
+      break
+  assert min(processor) < 1
+  assert min(wall) < limit

@@ -1,0 +1,166 @@
+"""Flags are checked and take effect before TensorFlow is imported."""
+
+import json
+import subprocess
+import sys
+
+import pytest
+
+from tasks import registry as tasks
+from tasks import task as task_lib
+from tests.launch import light
+from tff_xc.algorithms import hyperparameters as hp
+from tff_xc.algorithms import registry as algorithms
+
+
+@pytest.mark.parametrize(
+  'arguments',
+  [
+    ('train', '--task=bibtex', '--algorithm=fedaws'),
+    ('evaluate', '--run_dir=somewhere'),
+  ],
+)
+def test_the_cache_folder_may_be_chosen(arguments, tmp_path, cache_folder):
+  chosen = light.call(*arguments, f'--cache_dir={tmp_path}')
+  assert chosen.stdout.splitlines()[-1] == str(tmp_path), chosen.stderr
+  default = light.call(*arguments)
+  assert default.stdout.splitlines()[-1] == str(cache_folder)
+
+
+@pytest.mark.parametrize(
+  ('arguments', 'expected'),
+  [
+    (('train', '--batch_size=3000000000'), '--batch_size=3000000000: expected'),
+    (('train', '--seed=4294967296'), '--seed=4294967296'),
+    (('train', '--steps_per_round=10000000000'), 'at most 2147483647'),
+    (('train', '--local_steps=65536', '--batch_size=65536'), 'product'),
+    (('train', '--client_threads=1000000'), '--client_threads=1000000'),
+    (('train', '--client_learning_rate=nan'), 'a finite number'),
+    (('compare', 'x', '--rounds=99999999999'), '--rounds=99999999999'),
+    (('doctor', '--worker_timeout_seconds=nan'), 'a finite number'),
+    (('doctor', '--worker_timeout_seconds=1e9'), '1000000000.0'),
+    (('benchmark', 'round', '--timeout_seconds=nan'), 'a finite number'),
+    (('benchmark', 'round', '--timeout_seconds=1e9'), '1000000000.0'),
+    (('benchmark', 'round', '--max_foreign=inf'), '--max_foreign=inf'),
+    (('benchmark', 'round', '--clients=3000000000'), 'from 1 to 2147483647'),
+    (('benchmark', 'round', '--passes=3000000000'), '--passes=3000000000'),
+  ],
+)
+def test_numbers_that_are_too_large_are_one_sentence(arguments, expected):
+  if arguments[0] == 'train':
+    algorithm = 'centralized' if 'steps_per_round' in arguments[1] else 'fedaws'
+    arguments = (*arguments, '--task=glyphs', f'--algorithm={algorithm}')
+  light.assert_one_sentence(light.call(*arguments), expected)
+
+
+RESOLVE_EACH = """
+import json, sys
+from absl import flags
+from absl.testing import flagsaver
+from datasets import errors
+from launch import settings
+from launch import train
+answers = {}
+for arguments in json.load(sys.stdin):
+  saved = flagsaver.save_flag_values()
+  try:
+    flags.FLAGS(['train', *arguments])
+    settings.resolve()
+    answers[arguments[-1]] = None
+  except (flags.Error, errors.InputError) as e:
+    answers[arguments[-1]] = str(e)
+  flagsaver.restore_flag_values(saved)
+assert 'tensorflow' not in sys.modules
+json.dump(answers, sys.stdout)
+"""
+
+
+def test_every_number_of_a_run_has_bounds():
+  """No value that wraps in an int32, overflows a float32, or is no number."""
+  cases = [
+    ['--task=glyphs', '--algorithm=fedaws', f'--{name}={value}']
+    for name in (
+      *('rounds', 'clients_per_round', 'eval_every', 'checkpoint_every'),
+      *('client_threads', 'seed'),
+    )
+    for value in (-1, 2**63, 10**30)
+  ]
+  parameters = [*hp.HYPERPARAMETERS.values(), *task_lib.OPTIONS.values()]
+  for parameter in parameters:
+    algorithm = next(
+      (
+        name
+        for name, found in algorithms.ALGORITHMS.items()
+        if parameter.name in found.hyperparameters
+      ),
+      'fedaws',
+    )
+    task = next(
+      (
+        name
+        for name, found in tasks.TASKS.items()
+        if parameter.name in found.options
+      ),
+      'glyphs',
+    )
+    bad = {int: (-1, 2**63, 10**30), float: ('nan', 'inf', '-inf', 1e39)}
+    cases += [
+      [f'--task={task}', f'--algorithm={algorithm}', f'--{parameter.name}={v}']
+      for v in bad.get(type(parameter.default), ())
+    ]
+  done = subprocess.run(
+    [sys.executable, '-c', RESOLVE_EACH],
+    input=json.dumps(cases),
+    cwd=light.ROOT,
+    capture_output=True,
+    text=True,
+    timeout=60,
+    check=False,
+  )
+  assert done.returncode == 0, done.stderr
+  answers = json.loads(done.stdout)
+  assert len(answers) == len(cases)
+  assert [flag for flag, answer in answers.items() if not answer] == []
+  for flag, answer in answers.items():
+    assert flag.split('=')[0] in answer
+    assert '\n' not in answer
+
+
+@pytest.mark.parametrize(
+  ('arguments', 'limit'),
+  [
+    (('--task=cifar10', '--negatives=10'), 10),
+    (('--task=bibtex', '--negatives=159'), 159),
+    (('--task=omniglot', '--negatives=964'), 964),
+    (('--task=glyphs-landmarks', '--negatives=2028'), 2028),
+    (('--task=glyphs', '--num_classes=20', '--negatives=30'), 20),
+  ],
+)
+def test_as_many_negatives_as_classes_are_refused(arguments, limit):
+  done = light.call('train', '--algorithm=fedss', *arguments)
+  light.assert_one_sentence(done, f'expected fewer than the {limit} classes')
+
+
+def test_defaults_fit_every_algorithm_on_every_task():
+  cases = [
+    [
+      f'--task={task}',
+      f'--algorithm={algorithm}',
+      f'--run_dir={task}/{algorithm}',
+    ]
+    for task in tasks.TASKS
+    for algorithm in algorithms.ALGORITHMS
+  ]
+  done = subprocess.run(
+    [sys.executable, '-c', RESOLVE_EACH],
+    input=json.dumps(cases),
+    cwd=light.ROOT,
+    capture_output=True,
+    text=True,
+    timeout=60,
+    check=False,
+  )
+  assert done.returncode == 0, done.stderr
+  answers = json.loads(done.stdout)
+  assert len(answers) == len(cases)
+  assert {flag: a for flag, a in answers.items() if a} == {}

@@ -1,0 +1,86 @@
+"""The BUILD files name what is in the tree and what its files import.
+
+Bazel copies into a target's sandbox only what its BUILD file names, so a package
+that is imported and not named is a test that fails under Bazel alone.
+"""
+
+import ast
+import pathlib
+import re
+
+import pytest
+
+ROOT = pathlib.Path(__file__).parents[1]
+PACKAGES = ('datasets', 'launch', 'tasks', 'tests', 'tff_xc')
+# What of tests/ drives the checkout itself; see tests/BUILD.bazel.
+CHECKOUT_ONLY = {'launch', 'tools', 'test_readme', 'test_bazel'}
+
+
+def calls(package):
+  """Returns the rules of a BUILD file: name of the rule, its arguments."""
+  tree = ast.parse((ROOT / package / 'BUILD.bazel').read_text())
+  return [
+    (node.func.id, {word.arg: word.value for word in node.keywords})
+    for node in ast.walk(tree)
+    if isinstance(node, ast.Call) and isinstance(node.func, ast.Name)
+  ]
+
+
+def strings(node):
+  return [
+    found.value
+    for found in ast.walk(node)
+    if isinstance(found, ast.Constant) and isinstance(found.value, str)
+  ]
+
+
+def library(package):
+  [rule] = [words for name, words in calls(package) if name == 'py_library']
+  return rule
+
+
+def files_of(package):
+  """The Python files that a package's library holds."""
+  found = set()
+  for pattern in strings(library(package)['srcs']):
+    found |= set((ROOT / package).glob(pattern))
+  return found
+
+
+def imported(path):
+  """Packages of ours that a file imports, inside functions too."""
+  found = set()
+  for node in ast.walk(ast.parse(path.read_text())):
+    if isinstance(node, ast.Import):
+      found |= {name.name.split('.')[0] for name in node.names}
+    elif isinstance(node, ast.ImportFrom) and not node.level:
+      found.add(node.module.split('.')[0])
+  return found & set(PACKAGES)
+
+
+@pytest.mark.parametrize('package', PACKAGES)
+def test_a_library_holds_every_file_of_its_package(package):
+  files = files_of(package)
+  assert files == set((ROOT / package).rglob('*.py'))
+
+
+@pytest.mark.parametrize('package', PACKAGES)
+def test_a_library_depends_on_every_package_that_it_imports(package):
+  needed = set().union(*map(imported, files_of(package))) - {package}
+  deps = library(package).get('deps')
+  assert {f'//{name}' for name in needed} == set(strings(deps) if deps else [])
+
+
+@pytest.mark.parametrize(
+  ('name', 'pattern'), [('FOLDERS', '*/test_*.py'), ('FILES', 'test_*.py')]
+)
+def test_every_test_has_a_target_or_drives_the_checkout(name, pattern):
+  tests = ROOT / 'tests'
+  text = (tests / 'BUILD.bazel').read_text()
+  [listed] = re.findall(rf'^{name} = \[(.*?)\]', text, re.DOTALL | re.MULTILINE)
+  found = {
+    path.relative_to(tests).parts[0].removesuffix('.py')
+    for path in tests.glob(pattern)
+  }
+  expected = {part.removeprefix('test_') for part in found - CHECKOUT_ONLY}
+  assert sorted(expected) == re.findall(r'"(\w+)"', listed)

@@ -1,0 +1,80 @@
+"""Plain tables for a terminal: aligned columns, and cells wrapped to a width."""
+
+import shutil
+import textwrap
+from collections.abc import Collection
+from collections.abc import Sequence
+
+_GAP = 2
+# The width where nobody says one: a pipe or a file has none.
+_WIDTH_WITHOUT_TERMINAL = 100
+
+
+def terminal_width() -> int:
+  """Returns $COLUMNS, the terminal's columns, or 100 without a terminal."""
+  return shutil.get_terminal_size((_WIDTH_WITHOUT_TERMINAL, 24)).columns
+
+
+def to_text(
+  rows: Sequence[Sequence[str]],
+  left: Collection[int] = (0,),
+  width: int | None = None,
+) -> str:
+  """Returns rows as text with a rule below the first, ending in a newline.
+
+  Args:
+    rows: cells; the first row is the heading, all rows have its length.
+    left: numbers of the columns that are aligned to the left. Their cells may
+      hold line breaks, and may be wrapped between words. The other columns are
+      aligned to the right.
+    width: columns to fit into; None: no limit. A table whose longest words do
+      not fit is wider.
+  """
+  widths = _widths(rows, left, width)
+  lines = []
+  for row in [rows[0], ['-' * w for w in widths], *rows[1:]]:
+    cells = [
+      _wrap(cell, widths[i]) if i in left else [cell]
+      for i, cell in enumerate(row)
+    ]
+    for k in range(max(map(len, cells))):
+      parts = [cell[k] if k < len(cell) else '' for cell in cells]
+      padded = [
+        part.ljust(w) if i in left else part.rjust(w)
+        for i, (part, w) in enumerate(zip(parts, widths, strict=True))
+      ]
+      lines.append((' ' * _GAP).join(padded).rstrip())
+  return '\n'.join(lines) + '\n'
+
+
+def _wrap(text: str, width: int) -> list[str]:
+  lines = []
+  for line in text.split('\n'):
+    lines += textwrap.wrap(
+      line, width, break_long_words=False, break_on_hyphens=False
+    ) or ['']
+  return lines
+
+
+def _widths(rows, left, width: int | None) -> list[int]:
+  """Returns the columns' widths; the widest that may wrap give way first."""
+  columns = list(zip(*rows, strict=True))
+  widths = [
+    max(len(line) for cell in column for line in cell.split('\n'))
+    for column in columns
+  ]
+  if width is None:
+    return widths
+  least = [
+    max(len(word) for cell in column for word in cell.split() or [''])
+    if i in left
+    else widths[i]
+    for i, column in enumerate(columns)
+  ]
+  room = width - _GAP * (len(columns) - 1)
+  while sum(widths) > room:
+    shrinkable = [i for i in range(len(widths)) if widths[i] > least[i]]
+    if not shrinkable:
+      break
+    widths[max(shrinkable, key=lambda i: widths[i])] -= 1
+  return widths
