@@ -17,8 +17,6 @@ _DEFAULTS = {
   'batch_size': 50,
   'local_steps': 1,
   **_ADAM,
-  'spreadout_weight': 10.0,
-  'spreadout_learning_rate': 0.005,
   # Eq. (7): with few classes all others are neighbours in eq. (8), which then
   # asks of the rows no more than that their sum be zero.
   'spreadout_margin': 1.4,
@@ -46,7 +44,7 @@ def _load(name, data_dir, options):
   return task.Loaded(dataset, model)
 
 
-def _task(name: str, num_classes: int) -> task.Task:
+def _task(name: str, num_classes: int, spreadout_learning_rate) -> task.Task:
   return task.Task(
     name=name,
     summary=f'{num_classes} classes of images, one class a client; ResNet',
@@ -55,7 +53,10 @@ def _task(name: str, num_classes: int) -> task.Task:
     rounds=3000,
     clients_per_round=num_classes,
     eval_every=100,
-    defaults=_DEFAULTS,
+    defaults={
+      **_DEFAULTS,
+      'spreadout_learning_rate': spreadout_learning_rate,
+    },
     by_algorithm={
       'centralized': {'steps_per_round': 1, 'batch_size': 500, **_ADAM}
     },
@@ -71,4 +72,5 @@ def _task(name: str, num_classes: int) -> task.Task:
   )
 
 
-TASKS = (_task('cifar10', 10), _task('cifar100', 100))
+# Lambda eta at 0.9 and 0.8 of 1 / (2 k), where k is all the other classes.
+TASKS = (_task('cifar10', 10, 0.005), _task('cifar100', 100, 0.0004))

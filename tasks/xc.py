@@ -40,9 +40,6 @@ _ADAGRAD = {
 _DEFAULTS = {
   **_ADAGRAD,
   'local_steps': 1,
-  'spreadout_weight': 10.0,
-  'spreadout_learning_rate': 0.001,
-  'k': 10,
 }
 _ORACLE = {'centralized': {**_ADAGRAD, 'batch_size': 128, 'steps_per_round': 1}}
 
@@ -82,14 +79,19 @@ def _load_words(data_dir, options):
   return _with_bag_encoder(dataset, options['num_features'], options)
 
 
+def _spreadout(k: int) -> dict:
+  """Returns eq. (8) on k neighbours, lambda eta at a fifth of 1 / (2 k)."""
+  return {'k': k, 'spreadout_learning_rate': 0.01 / k}
+
+
 def _task(name, summary, k=10, sizes=_PAPER, **schedule) -> task.Task:
   return task.Task(
     name=name,
     summary=summary,
     load=functools.partial(_load, name),
     metrics=_METRICS,
-    defaults={**_DEFAULTS, 'k': k},
-    by_algorithm=_ORACLE,
+    defaults=_DEFAULTS,
+    by_algorithm={**_ORACLE, 'fedaws': _spreadout(k)},
     options=(*_ENCODER, *_CLIENTS, *_FEATURES),
     option_defaults=sizes,
     data=f"{name}: the repository's train and test files, in a folder of this"

@@ -5,6 +5,7 @@ import statistics
 import sys
 import time
 from collections.abc import Callable
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
@@ -99,6 +100,7 @@ def run(
   messages: Messages,
   schedule: Schedule,
   directory: run_directory.RunDirectory,
+  warnings: Sequence[str] = (),
 ) -> dict[str, Any]:
   """Runs or resumes an experiment.
 
@@ -110,6 +112,7 @@ def run(
     messages: how rows requested become bytes.
     schedule: rounds, evaluations, checkpoints.
     directory: where everything is written.
+    warnings: sentences for the terminal and the summary.
 
   Returns:
     The summary, as in summary.json.
@@ -118,6 +121,8 @@ def run(
     errors.InputError: where a client fails; the message says which. What was
       done before is saved then, as after an interrupt.
   """
+  for warning in warnings:
+    print(f'warning: {warning}', file=sys.stderr)
   state, done = directory.checkpoints.load(process.initialize())
   directory.start_metrics(done)
   bar = tqdm.tqdm(
@@ -155,6 +160,7 @@ def run(
   finally:
     bar.close()
   summary = summarise(run_files.read_run(directory.path), metrics, messages)
+  summary['warnings'] = list(warnings)
   run_files.write_json(directory.path / run_files.SUMMARY, summary)
   return summary
 

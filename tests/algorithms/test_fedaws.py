@@ -153,9 +153,11 @@ def test_without_weight_fedaws_is_baseline_1():
   )
 
 
-def test_the_rate_of_the_spreadout_step_is_the_clients_unless_given():
+def test_a_spreadout_rate_of_0_is_that_of_the_clients():
   tiny.assert_same_weights(
-    tiny.weights_after(build(spreadout_weight=0.1), 2, cohort_of),
+    tiny.weights_after(
+      build(spreadout_weight=0.1, spreadout_learning_rate=0.0), 2, cohort_of
+    ),
     tiny.weights_after(
       build(spreadout_weight=1.0, spreadout_learning_rate=0.02), 2, cohort_of
     ),
@@ -173,7 +175,7 @@ def test_baseline_2_never_moves_a_row():
 def test_absent_classes_move_only_where_all_are_spread():
   absent = [6]
   for classes, moves in (('round', False), ('all', True)):
-    process = build(spreadout_weight=0.1, spreadout_classes=classes)
+    process = build(spreadout_classes=classes)
     before = process.get_model_weights(process.initialize()).class_table
     after = tiny.weights_after(process, 3, cohort_of).class_table
     moved = np.abs(tf.gather(after, absent) - tf.gather(before, absent)).max()
@@ -215,7 +217,7 @@ def test_baseline_1_collapses_and_fedaws_does_not():
     )
     for name, more in (
       ('baseline1', {}),
-      ('fedaws', {'spreadout_weight': 0.2, 'k': 3}),
+      ('fedaws', {'spreadout_learning_rate': 0.004, 'k': 3}),
     )
   }
   assert distances['baseline1'][1] < 0.7 < 1.0 < distances['fedaws'][1]

@@ -97,7 +97,7 @@ def _build(
 def build_fedaws(
   *,
   spreadout_weight: float = 10.0,
-  spreadout_learning_rate: float = 0.0,
+  spreadout_learning_rate: float = 0.001,
   k: int = 10,
   distance: str = 'sq_euclidean',
   spreadout_margin: float = 0.0,
@@ -107,7 +107,8 @@ def build_fedaws(
 ) -> tff.learning.templates.LearningProcess:
   """Builds FedAwS (Algorithm 1).
 
-  With a spreadout weight of 0 it is Baseline-1.
+  With a spreadout weight of 0 it is Baseline-1. The step size lambda eta must
+  stay below 1 / (2 k) (see `tff_xc.round.spreadout`).
 
   Args:
     spreadout_weight: lambda.

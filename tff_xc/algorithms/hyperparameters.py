@@ -151,9 +151,9 @@ _ALL = (
   ),
   Hyperparameter(
     'spreadout_learning_rate',
-    0.0,
-    'eta of the spreadout step, whose size is lambda eta; 0:'
-    ' client_learning_rate',
+    0.001,
+    'eta of the spreadout step, whose size lambda eta must stay below 1 / (2 k);'
+    ' 0: client_learning_rate',
     least=0,
   ),
   Hyperparameter(
