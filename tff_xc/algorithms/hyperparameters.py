@@ -125,6 +125,12 @@ _ALL = (
     'negatives', 80, 'm, negatives that a client samples in a round', least=1
   ),
   Hyperparameter(
+    'equal_negatives',
+    False,
+    'NegOnly samples m + |P_k| - 1 negatives: as many classes push a target'
+    ' away as in FedSS with m (FedSS, fig. 6)',
+  ),
+  Hyperparameter(
     'correction',
     'negatives',
     'which logits carry the sampled-softmax correction',

@@ -54,7 +54,7 @@ ALGORITHMS = {
   ),
   'negonly': Algorithm(
     'fedss:build_negonly',
-    (*_SAMPLED, 'negatives', 'correction'),
+    (*_SAMPLED, 'negatives', 'correction', 'equal_negatives'),
     "FedSS's NegOnly: the target against the sampled negatives",
   ),
   'posonly': Algorithm(
