@@ -106,6 +106,23 @@ def test_three_rounds_equal_the_numpy_reference(settings, k, distance, margin):
   )
 
 
+def test_rows_that_follow_the_mean_equal_the_numpy_reference():
+  """Rows that move as the encoder does, by n_i / n of their client's delta."""
+  process = build(
+    spreadout_weight=0.5,
+    spreadout_learning_rate=0.04,
+    k=2,
+    client_weighting='examples',
+    row_update='mean',
+  )
+  start = numpy_weights(process.get_model_weights(process.initialize()))
+  spread = numpy_spread(0.02, 2, 'sq_euclidean', 0.0)
+  assert_equal(
+    tiny.weights_after(process, 3, cohort_of),
+    in_numpy(start, spread=spread, average=True),
+  )
+
+
 @pytest.mark.parametrize('margin', [0.0, 1.2])
 def test_line_14_steps_from_normalised_rows(margin):
   """At this rate clients send rows whose norms are far from 1."""

@@ -143,6 +143,13 @@ _ALL = (
     choices=('uniform', 'examples'),
   ),
   Hyperparameter(
+    'row_update',
+    'replace',
+    "whether a class's row is replaced by its client's (FedAwS, Algorithm 1),"
+    ' or moves by the mean delta of the cohort, as the encoder does',
+    choices=('replace', 'mean'),
+  ),
+  Hyperparameter(
     'hinge_margin',
     0.9,
     'cosine of an embedding and its class row that costs nothing (FedAwS: 0.9)',

@@ -72,6 +72,7 @@ ALGORITHMS = {
     'fedaws:build_fedaws',
     (
       *_POSITIVE,
+      'row_update',
       'spreadout_weight',
       'spreadout_learning_rate',
       'k',
@@ -84,7 +85,7 @@ ALGORITHMS = {
   ),
   'fedaws_baseline1': Algorithm(
     'fedaws:build_baseline1',
-    _POSITIVE,
+    (*_POSITIVE, 'row_update'),
     "FedAwS's Baseline-1: no spreadout, which collapses",
     defaults=_MEAN,
   ),
