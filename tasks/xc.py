@@ -97,7 +97,7 @@ def _load_words(data_dir, options):
 
 
 def _spreadout(k: int) -> dict:
-  """Returns eq. (8) on k neighbours, lambda eta at a fifth of 1 / (2 k)."""
+  """Returns k and eta: lambda = 10 makes lambda eta a fifth of 1 / (2 k)."""
   return {'k': k, 'spreadout_learning_rate': 0.01 / k}
 
 
