@@ -113,6 +113,12 @@ def run(config: Mapping[str, Any], run_dir: str) -> dict[str, Any]:
   run_directory.check_config(run_dir, config)
   process = build_process(config, loaded)
   cohorts = _cohorts(config, loaded)
+  warnings = build.warnings(
+    config['hyperparameters'],
+    num_classes=loaded.model.num_classes,
+    clients_per_round=config['clients_per_round'],
+    max_positives=cohort.largest_label_set(loaded.dataset),
+  )
   metrics = tasks.get(config['task']).metrics_of(loaded.dataset)
   directory = run_directory.RunDirectory(run_dir, config)
   summary = experiment.run(
@@ -125,7 +131,7 @@ def run(config: Mapping[str, Any], run_dir: str) -> dict[str, Any]:
       config['rounds'], config['eval_every'], config['checkpoint_every']
     ),
     directory=directory,
-    warnings=(),
+    warnings=warnings,
   )
   finished = run_files.read_run(run_dir)
   curves.plot_run(finished, directory.path / run_directory.CURVES)

@@ -78,8 +78,11 @@ def spread_gradient(rows, k, distance, margin=0.0):
   )
 
 
-def server_round(weights, clients, spread=None, normalise=True):
+def server_round(weights, clients, spread=None, normalise=True, average=False):
   """Algorithm 1's server: uniform mean, rows replaced, spreadout, unit norm.
+
+  With `average`, the mean of all deltas by examples: of the encoder, and of
+  rows, where a client without the class counts as zero.
 
   Args:
     weights: (kernel, bias, table).
@@ -88,15 +91,26 @@ def server_round(weights, clients, spread=None, normalise=True):
     normalise: whether these rows come back to unit norm.
   """
   kernel, bias, table = (np.array(w, np.float64) for w in weights)
-  kernel = kernel + np.mean([d[0] for _, d, _ in clients], axis=0)
-  bias = bias + np.mean([d[1] for _, d, _ in clients], axis=0)
+  counts = np.array([n for _, _, n in clients], np.float64)
+  shares = counts / counts.sum() if average else np.full(len(counts), 1.0)
+  shares /= shares.sum()
+  kernel = kernel + sum(
+    s * d[0] for s, (_, d, _) in zip(shares, clients, strict=True)
+  )
+  bias = bias + sum(
+    s * d[1] for s, (_, d, _) in zip(shares, clients, strict=True)
+  )
   new = {}
   for held, deltas, count in clients:
     for class_id, delta in zip(held, deltas[2], strict=True):
       new.setdefault(class_id, []).append((count, table[class_id] + delta))
   ids = np.array(sorted(new))
+  total = lambda c: counts.sum() if average else sum(n for n, _ in new[c])
   rows = np.stack(
-    [sum(n * row for n, row in new[c]) / sum(n for n, _ in new[c]) for c in ids]
+    [
+      table[c] + sum(n * (row - table[c]) for n, row in new[c]) / total(c)
+      for c in ids
+    ]
   )
   rows = spread(rows) if spread else rows
   table[ids] = normalised(rows) if normalise else rows

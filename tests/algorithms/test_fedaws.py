@@ -1,5 +1,7 @@
 """FedAwS and its baselines against NumPy, and at their limits."""
 
+import dataclasses
+
 import numpy as np
 import pytest
 import tensorflow as tf
@@ -48,14 +50,25 @@ def numpy_weights(weights):
   ]
 
 
-def in_numpy(weights, **server):
+def numpy_spread(step_size, k, distance, margin):
+  """Line 14 in NumPy: W is normalised, so the step starts at unit rows."""
+
+  def spread(rows):
+    units = numpy_fedaws.normalised(rows)
+    gradient = numpy_fedaws.spread_gradient(units, k, distance, margin)
+    return units - step_size * gradient
+
+  return spread
+
+
+def in_numpy(weights, rate=0.2, **server):
   fixed = server.pop('fixed_rows', False)
   for cohort in COHORTS:
     clients = []
     for client in cohort:
       held = np.unique(client.y)
       deltas = numpy_fedaws.train_client(
-        weights, held, client.x, client.y, rate=0.2, epochs=2, fixed_rows=fixed
+        weights, held, client.x, client.y, rate=rate, epochs=2, fixed_rows=fixed
       )
       clients.append((held, deltas, len(client.y)))
     weights = numpy_fedaws.server_round(weights, clients, **server)
@@ -85,18 +98,53 @@ def test_three_rounds_equal_the_numpy_reference(settings, k, distance, margin):
   process = build(
     spreadout_weight=0.5, spreadout_learning_rate=0.04, **settings
   )
-
-  def spread(rows):
-    # The similarities are those of unit rows, as the rows are in FedAwS.
-    units = numpy_fedaws.normalised(rows)
-    gradient = numpy_fedaws.spread_gradient(units, k, distance, margin)
-    return rows - 0.02 * gradient
-
   start = numpy_weights(process.get_model_weights(process.initialize()))
   np.testing.assert_allclose(np.linalg.norm(start[2], axis=1), 1, atol=1e-6)
+  spread = numpy_spread(0.02, k, distance, margin)
   assert_equal(
     tiny.weights_after(process, 3, cohort_of), in_numpy(start, spread=spread)
   )
+
+
+def test_rows_that_follow_the_mean_equal_the_numpy_reference():
+  """Rows that move as the encoder does, by n_i / n of their client's delta."""
+  process = build(
+    spreadout_weight=0.5,
+    spreadout_learning_rate=0.04,
+    k=2,
+    client_weighting='examples',
+    row_update='mean',
+  )
+  start = numpy_weights(process.get_model_weights(process.initialize()))
+  spread = numpy_spread(0.02, 2, 'sq_euclidean', 0.0)
+  assert_equal(
+    tiny.weights_after(process, 3, cohort_of),
+    in_numpy(start, spread=spread, average=True),
+  )
+
+
+@pytest.mark.parametrize('margin', [0.0, 1.2])
+def test_line_14_steps_from_normalised_rows(margin):
+  """At this rate clients send rows whose norms are far from 1."""
+  training = dataclasses.replace(FULL_BATCH, learning_rate=2.0)
+  process = build(
+    spreadout_weight=0.5,
+    spreadout_learning_rate=0.1,
+    k=2,
+    spreadout_margin=margin,
+    local_training=training,
+  )
+  start = numpy_weights(process.get_model_weights(process.initialize()))
+  spread = numpy_spread(0.05, 0 if margin else 2, 'sq_euclidean', margin)
+  norms = []
+
+  def spread_and_note(rows):
+    norms.extend(np.linalg.norm(rows, axis=1))
+    return spread(rows)
+
+  expected = in_numpy(start, rate=2.0, spread=spread_and_note)
+  assert max(norms) > 1.2
+  assert_equal(tiny.weights_after(process, 3, cohort_of), expected)
 
 
 @pytest.mark.parametrize(
@@ -122,9 +170,11 @@ def test_without_weight_fedaws_is_baseline_1():
   )
 
 
-def test_the_rate_of_the_spreadout_step_is_the_clients_unless_given():
+def test_a_spreadout_rate_of_0_is_that_of_the_clients():
   tiny.assert_same_weights(
-    tiny.weights_after(build(spreadout_weight=0.1), 2, cohort_of),
+    tiny.weights_after(
+      build(spreadout_weight=0.1, spreadout_learning_rate=0.0), 2, cohort_of
+    ),
     tiny.weights_after(
       build(spreadout_weight=1.0, spreadout_learning_rate=0.02), 2, cohort_of
     ),
@@ -142,7 +192,7 @@ def test_baseline_2_never_moves_a_row():
 def test_absent_classes_move_only_where_all_are_spread():
   absent = [6]
   for classes, moves in (('round', False), ('all', True)):
-    process = build(spreadout_weight=0.1, spreadout_classes=classes)
+    process = build(spreadout_classes=classes)
     before = process.get_model_weights(process.initialize()).class_table
     after = tiny.weights_after(process, 3, cohort_of).class_table
     moved = np.abs(tf.gather(after, absent) - tf.gather(before, absent)).max()
@@ -184,7 +234,7 @@ def test_baseline_1_collapses_and_fedaws_does_not():
     )
     for name, more in (
       ('baseline1', {}),
-      ('fedaws', {'spreadout_weight': 0.2, 'k': 3}),
+      ('fedaws', {'spreadout_learning_rate': 0.004, 'k': 3}),
     )
   }
   assert distances['baseline1'][1] < 0.7 < 1.0 < distances['fedaws'][1]

@@ -30,9 +30,9 @@ def cohort_of(round_number):
   return COHORTS[round_number]
 
 
-def held_ids(negatives, client, round_number, seed=0):
+def held_ids(negatives, client, round_number, seed=0, equal_negatives=False):
   """The ids that a client requests, drawn as the round draws them."""
-  chosen = request.OwnAndSampled(N, 4, negatives).held_classes(
+  chosen = request.OwnAndSampled(N, 4, negatives, equal_negatives).held_classes(
     tf.constant(client.y),
     randomness.client_seed(
       randomness.round_seed(tf.constant([seed, 0]), round_number),
@@ -44,21 +44,26 @@ def held_ids(negatives, client, round_number, seed=0):
 
 
 @pytest.mark.parametrize(
-  ('method', 'negatives', 'correction'),
+  ('method', 'negatives', 'correction', 'more'),
   [
-    ('fedss', 4, 'negatives'),
-    ('fedss', 4, 'none'),
-    ('negonly', 4, 'negatives'),
-    ('posonly', 0, 'none'),
+    ('fedss', 4, 'negatives', {}),
+    ('fedss', 4, 'none', {}),
+    ('negonly', 4, 'negatives', {}),
+    ('negonly', 2, 'negatives', {'equal_negatives': True}),
+    ('negonly', 10, 'negatives', {'equal_negatives': True}),
+    ('posonly', 0, 'none', {}),
   ],
 )
-def test_three_rounds_equal_the_numpy_reference(method, negatives, correction):
+def test_three_rounds_equal_the_numpy_reference(
+  method, negatives, correction, more
+):
   build = getattr(fedss, f'build_{method}')
   own = {'negatives': negatives, 'correction': correction} if negatives else {}
   process = build(
     model=tiny.model(N),
     max_positives=4,
     **own,
+    **more,
     **tiny.settings(local_training=FULL_BATCH),
   )
   state = process.initialize()
@@ -74,7 +79,10 @@ def test_three_rounds_equal_the_numpy_reference(method, negatives, correction):
   for round_number, cohort in enumerate(COHORTS):
     clients = []
     for client in cohort:
-      held = held_ids(negatives, client, round_number)
+      held = held_ids(negatives, client, round_number, **more)
+      own_classes = len(np.unique(client.y))
+      drawn = negatives + (own_classes - 1 if more else 0)
+      assert len(held) == min(own_classes + drawn, N)
       deltas = numpy_fedss.train_client(
         method,
         weights,
@@ -96,6 +104,25 @@ def test_three_rounds_equal_the_numpy_reference(method, negatives, correction):
   np.testing.assert_allclose(after.encoder['kernel'], weights[0], atol=2e-5)
   np.testing.assert_allclose(after.encoder['bias'], weights[1], atol=2e-5)
   np.testing.assert_allclose(after.class_table, weights[2], atol=2e-5)
+
+
+def test_equal_negatives_of_clients_of_one_class_are_m():
+  cohort = tiny.cohort([[0, 0], [7], [11, 11, 11]], seed=4)
+  plain, equal = (
+    fedss.build_negonly(
+      model=tiny.model(N),
+      max_positives=1,
+      negatives=4,
+      equal_negatives=equal,
+      **tiny.settings(),
+    )
+    for equal in (False, True)
+  )
+  tiny.assert_same_weights(
+    tiny.weights_after(plain, 3, lambda _: cohort),
+    tiny.weights_after(equal, 3, lambda _: cohort),
+    0.0,
+  )
 
 
 @pytest.mark.parametrize('correction', ['negatives', 'none'])

@@ -42,6 +42,61 @@ def test_every_algorithm_builds_with_its_hyperparameters(name):
 
 
 @pytest.mark.parametrize(
+  ('name', 'given', 'limit'),
+  [
+    ('fedaws', {}, None),
+    ('fedaws', {'spreadout_learning_rate': 0.005}, '0.05'),
+    # The 20 clients hold at most 40 classes: 39 others.
+    ('fedaws', {'k': 50, 'spreadout_learning_rate': 0.00125}, None),
+    ('fedaws', {'k': 50, 'spreadout_learning_rate': 0.0013}, '0.0128'),
+    ('fedaws', {'k': 0, 'spreadout_learning_rate': 0.002}, '0.0128'),
+    ('fedaws', {'k': 1, 'spreadout_learning_rate': 0.002}, None),
+    ('fedaws', {'k': 1, 'spreadout_margin': 1.4}, None),
+    (
+      'fedaws',
+      {'k': 1, 'spreadout_margin': 1.4, 'spreadout_learning_rate': 0.002},
+      '0.0128',
+    ),
+    ('fedaws', {'k': 0, 'spreadout_classes': 'all'}, '0.0005'),
+    # A rate of 0 is the clients' one.
+    (
+      'fedaws',
+      {'spreadout_learning_rate': 0.0, 'client_learning_rate': 0.1},
+      '0.05',
+    ),
+    ('fedaws', {'spreadout_weight': 0.0, 'k': 0}, None),
+    ('fedaws_posonly', {'spreadout_weight': 0.04}, None),
+    ('fedaws_posonly', {'spreadout_weight': 0.05}, '0.05'),
+    ('fedaws_posonly', {'k': 0}, '0.0005'),
+    ('fedaws_baseline1', {}, None),
+    ('fedss', {}, None),
+  ],
+)
+def test_a_spreadout_step_beyond_its_bound_is_warned_of(name, given, limit):
+  warnings = build.warnings(
+    resolve(name, given),
+    num_classes=1001,
+    clients_per_round=20,
+    max_positives=2,
+  )
+  if limit is None:
+    assert not warnings
+  else:
+    (warning,) = warnings
+    assert f'from {limit} = 1 / (2 k)' in warning
+
+
+def test_the_defaults_of_the_builder_are_those_of_the_flags():
+  for name in ('fedaws', 'fedaws_posonly'):
+    algorithm = registry.get(name)
+    taken = inspect.signature(algorithm.load_builder()).parameters
+    values = resolve(name)
+    for argument in ('spreadout_weight', 'spreadout_learning_rate', 'k'):
+      if argument in taken:
+        assert taken[argument].default == values[argument], argument
+
+
+@pytest.mark.parametrize(
   ('given', 'expected'),
   [
     ({}, table_optimizers.RowMomentum(1.0, 0.9)),

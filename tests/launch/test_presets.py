@@ -1,21 +1,25 @@
 """Every preset resolves: its flags exist, and fit its task and algorithm."""
 
+import json
 import pathlib
 import subprocess
 import sys
 
 import pytest
 
+from tff_xc.algorithms import build
+
 ROOT = pathlib.Path(__file__).parents[2]
 PRESETS = sorted((ROOT / 'launch' / 'presets').glob('*.flags'))
 
 RESOLVE = """
+import json
 import sys
 from absl import flags
 from launch import settings
 from launch import train
 flags.FLAGS(sys.argv)
-print(settings.resolve()['hyperparameters'])
+print(json.dumps(settings.resolve()))
 """
 
 
@@ -34,6 +38,13 @@ def test_the_preset_resolves_and_its_head_tells_the_command(preset):
   assert f'--flagfile=launch/presets/{preset.name}' in text
   assert 'python -m launch.train' in text
   assert '@' not in text.replace('MAP@10', '')
+  config = json.loads(done.stdout)
+  assert not build.warnings(
+    config['hyperparameters'],
+    num_classes=10**6,
+    clients_per_round=config['clients_per_round'],
+    max_positives=1,
+  )
 
 
 def test_there_are_presets():

@@ -264,3 +264,20 @@ def test_bad_input_found_with_the_data_leaves_nothing(
   done = call('train', *flags, f'--run_dir={run_dir}')
   assert_one_sentence(done, expected)
   assert not run_dir.exists()
+
+
+def test_a_step_that_may_diverge_is_warned_of(tmp_path):
+  done = call(
+    'train',
+    '--task=glyphs',
+    '--algorithm=fedaws',
+    '--clients_per_round=2',
+    '--rounds=1',
+    '--spreadout_learning_rate=0.01',
+    f'--run_dir={tmp_path / "run"}',
+  )
+  assert done.returncode == 0, done.stderr
+  assert 'warning: the spreadout step' in done.stderr
+  summary = json.loads((tmp_path / 'run' / 'summary.json').read_text())
+  (warning,) = summary['warnings']
+  assert '0.05 = 1 / (2 k)' in warning

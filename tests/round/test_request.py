@@ -98,6 +98,17 @@ def test_more_negatives_than_other_classes_takes_all_of_them():
   np.testing.assert_array_equal(sorted(real_ids(held)), range(10))
 
 
+@pytest.mark.parametrize('num_classes', [60, 10**6])
+def test_equal_negatives_grow_with_a_clients_own_classes(num_classes):
+  chosen = request.OwnAndSampled(num_classes, 5, 9, equal_negatives=True)
+  assert chosen.slots == 5 + 9 + 4
+  for own in (1, 3, 5):
+    held = chosen.held_classes(tf.range(7, 7 + own), SEED)
+    ids = real_ids(held)
+    assert len(set(ids)) == len(ids) == own + 9 + own - 1
+    assert (held.counts.numpy() > 0).sum() == own
+
+
 def test_order_does_not_tell_own_classes_from_negatives():
   """Own classes come first as often as their share says."""
   chosen = request.OwnAndSampled(1000, max_positives=5, negatives=15)

@@ -5,6 +5,7 @@ import pytest
 
 from datasets import errors
 from tasks import registry
+from tff_xc.algorithms import build
 from tff_xc.algorithms import hyperparameters as hp
 from tff_xc.algorithms import registry as algorithms
 
@@ -30,6 +31,25 @@ def test_defaults_resolve_for_every_algorithm(name, algorithm):
   assert values['client_learning_rate'] > 0
   for defaults in (task.defaults, *task.by_algorithm.values()):
     assert set(defaults) <= set(hp.HYPERPARAMETERS)
+
+
+@pytest.mark.parametrize('name', registry.TASKS)
+@pytest.mark.parametrize('algorithm', ['fedaws', 'fedaws_posonly'])
+def test_the_spreadout_step_is_within_its_bound(name, algorithm):
+  task, taken = registry.get(name), algorithms.get(algorithm)
+  values = hp.resolve(
+    taken.hyperparameters,
+    {},
+    task.hyperparameters(algorithm),
+    algorithm,
+    taken.defaults,
+  )
+  assert not build.warnings(
+    values,
+    num_classes=10**6,
+    clients_per_round=task.clients_per_round,
+    max_positives=1,
+  )
 
 
 @pytest.mark.parametrize(

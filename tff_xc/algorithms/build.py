@@ -12,6 +12,7 @@ from tff_xc.round import client_work
 from tff_xc.round import merge
 from tff_xc.round import optimizers
 from tff_xc.round import server as server_lib
+from tff_xc.round import spreadout
 from tff_xc.round import table_optimizers
 
 # Settings that the driver of a run uses, and no builder takes.
@@ -52,6 +53,42 @@ def _server(values: Mapping, selects_rows: bool) -> server_lib.Server:
       optimizer, table_optimizers.RequestedRows(optimizer)
     )
   return server_lib.Server(optimizer, optimizer)
+
+
+def warnings(
+  values: Mapping,
+  *,
+  num_classes: int,
+  clients_per_round: int | None,
+  max_positives: int,
+) -> list[str]:
+  """Returns what is allowed and likely to fail, one sentence each.
+
+  Args:
+    values: the hyper-parameters of an algorithm, from `hyperparameters.resolve`.
+    num_classes: n.
+    clients_per_round: K; None where there are no clients.
+    max_positives: the largest number of classes that any client holds.
+  """
+  if not values.get('spreadout_weight'):
+    return []
+  step, factors = values['spreadout_weight'], ['--spreadout_weight']
+  if 'spreadout_learning_rate' in values:
+    rate = values['spreadout_learning_rate'] or values['client_learning_rate']
+    step, factors = step * rate, [*factors, '--spreadout_learning_rate']
+  rows = num_classes
+  if values.get('spreadout_classes') == 'round':
+    rows = min(rows, clients_per_round * max_positives)
+  limit = spreadout.Spreadout(
+    step, values['k'], margin=values.get('spreadout_margin', 0.0)
+  ).step_limit(rows)
+  if step < limit:
+    return []
+  return [
+    f'the spreadout step {" times ".join(factors)} is {step:.3g}, and from'
+    f' {limit:.3g} = 1 / (2 k) on class rows may collapse: lower one of'
+    ' them, or --k'
+  ]
 
 
 def build(

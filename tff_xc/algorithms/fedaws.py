@@ -19,6 +19,14 @@ classes (eq. 7 or 8) and brings them back to unit norm (Algorithm 1).
 Several classes a client and several clients a class are fine: a client sends
 all its rows, and a class's row is the mean of those sent, by examples.
 
+Algorithm 1 replaces a class's row by its client's, so that the row of a rare
+class moves as fast as that of a frequent one. Where classes differ much in size
+and P@1 asks for the likely ones, rare rows then end up closest to every
+embedding. 'row_update' = 'mean' averages rows as the paper's footnote averages
+the encoder: a row moves by n_i / n of its client's delta. With 'examples', one
+local step and all of a client's examples in it, a round is then one step on the
+positive loss of all examples of its clients. This is not in the paper.
+
 Not said in the paper, and chosen here: the classes of eq. (8) are those of the
 round's participants ('spreadout_classes'); which distance eq. (8) means
 ('distance', see `tff_xc.round.spreadout`); the learning rate of the spreadout
@@ -33,6 +41,9 @@ All builders share these arguments:
   model_aggregator: joins the encoder's deltas, any `tff.aggregators` factory.
   max_features: as in `tff_xc.algorithms.fedss`.
   client_weighting: 'uniform' (the paper's) or 'examples' (its footnote's).
+  row_update: 'replace' (the paper's) or 'mean': rows move by the mean of the
+    cohort's deltas, in which a client without the class counts as zero.
+    Baseline-2 has no use for it.
   seed: of everything random.
 and return a `tff.learning.templates.LearningProcess` (see
 `tff_xc.round.process.build_process`).
@@ -54,6 +65,8 @@ from tff_xc.round import server as server_lib
 from tff_xc.round import spreadout as spreadout_lib
 from tff_xc.round import table_optimizers
 
+_ROW_MERGES = {'replace': merge.ReplaceRows(), 'mean': merge.AddRows()}
+
 
 def _build(
   row_steps: tuple = (),
@@ -62,6 +75,7 @@ def _build(
   model: classifier.EmbeddingClassifier,
   max_positives: int,
   hinge_margin: float = 0.9,
+  row_update: str = 'replace',
   fixed_rows: bool = False,
   local_training: client_work.LocalTraining | None = None,
   server: server_lib.Server | None = None,
@@ -86,7 +100,7 @@ def _build(
       row_steps=row_steps,
       table_steps=table_steps,
     ),
-    row_merge=merge.KeepRows() if fixed_rows else merge.ReplaceRows(),
+    row_merge=merge.KeepRows() if fixed_rows else _ROW_MERGES[row_update],
     model_aggregator=model_aggregator,
     weighting=client_weighting,
     max_features=max_features,
@@ -97,7 +111,7 @@ def _build(
 def build_fedaws(
   *,
   spreadout_weight: float = 10.0,
-  spreadout_learning_rate: float = 0.0,
+  spreadout_learning_rate: float = 0.001,
   k: int = 10,
   distance: str = 'sq_euclidean',
   spreadout_margin: float = 0.0,
@@ -107,7 +121,8 @@ def build_fedaws(
 ) -> tff.learning.templates.LearningProcess:
   """Builds FedAwS (Algorithm 1).
 
-  With a spreadout weight of 0 it is Baseline-1.
+  With a spreadout weight of 0 it is Baseline-1. The step size lambda eta must
+  stay below 1 / (2 k) (see `tff_xc.round.spreadout`).
 
   Args:
     spreadout_weight: lambda.

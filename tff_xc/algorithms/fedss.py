@@ -51,6 +51,7 @@ def _build_sampled(
   denominator: str,
   negatives: int,
   correction: str,
+  equal_negatives: bool = False,
   *,
   model: classifier.EmbeddingClassifier,
   max_positives: int,
@@ -64,7 +65,9 @@ def _build_sampled(
   hp.check_negatives(negatives, model.num_classes)
   return process.build_process(
     model=model,
-    request=request.OwnAndSampled(model.num_classes, max_positives, negatives),
+    request=request.OwnAndSampled(
+      model.num_classes, max_positives, negatives, equal_negatives
+    ),
     objective=objective.HeldSoftmax(model.num_classes, correction, denominator),
     local_training=local_training or client_work.LocalTraining(),
     server=server
@@ -96,10 +99,24 @@ def build_fedss(
 
 
 def build_negonly(
-  *, negatives: int = 80, correction: str = 'negatives', **shared
+  *,
+  negatives: int = 80,
+  correction: str = 'negatives',
+  equal_negatives: bool = False,
+  **shared,
 ) -> tff.learning.templates.LearningProcess:
-  """Builds NegOnly (eq. 7): arguments as `build_fedss`."""
-  return _build_sampled('negatives', negatives, correction, **shared)
+  """Builds NegOnly (eq. 7).
+
+  Args:
+    negatives: m.
+    correction: as in `build_fedss`.
+    equal_negatives: draw m' = m + |P_k| - 1 negatives, as many as classes push
+      a target away in FedSS with m: the fair comparison of figure 6.
+    **shared: see the module.
+  """
+  return _build_sampled(
+    'negatives', negatives, correction, equal_negatives, **shared
+  )
 
 
 def build_posonly(**shared) -> tff.learning.templates.LearningProcess:

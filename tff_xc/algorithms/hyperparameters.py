@@ -134,6 +134,12 @@ _ALL = (
     'negatives', 80, 'm, negatives that a client samples in a round', least=1
   ),
   Hyperparameter(
+    'equal_negatives',
+    False,
+    'NegOnly samples m + |P_k| - 1 negatives: as many classes push a target'
+    ' away as in FedSS with m (FedSS, fig. 6)',
+  ),
+  Hyperparameter(
     'correction',
     'negatives',
     'which logits carry the sampled-softmax correction',
@@ -144,6 +150,13 @@ _ALL = (
     'uniform',
     "whether clients count alike in the encoder's mean, or by their examples",
     choices=('uniform', 'examples'),
+  ),
+  Hyperparameter(
+    'row_update',
+    'replace',
+    "whether a class's row is replaced by its client's (FedAwS, Algorithm 1),"
+    ' or moves by the mean delta of the cohort, as the encoder does',
+    choices=('replace', 'mean'),
   ),
   Hyperparameter(
     'hinge_margin',
@@ -160,9 +173,9 @@ _ALL = (
   ),
   Hyperparameter(
     'spreadout_learning_rate',
-    0.0,
-    'eta of the spreadout step, whose size is lambda eta; 0:'
-    ' client_learning_rate',
+    0.001,
+    'eta of the spreadout step, whose size lambda eta must stay below 1 / (2 k);'
+    ' 0: client_learning_rate',
     least=0,
   ),
   Hyperparameter(

@@ -83,7 +83,7 @@ ALGORITHMS = {
   ),
   'negonly': Algorithm(
     'fedss:build_negonly',
-    (*_SAMPLED, 'negatives', 'correction'),
+    (*_SAMPLED, 'negatives', 'correction', 'equal_negatives'),
     "FedSS's NegOnly: the target against the sampled negatives",
     'FedSS',
     Answers(
@@ -112,6 +112,7 @@ ALGORITHMS = {
     'fedaws:build_fedaws',
     (
       *_POSITIVE,
+      'row_update',
       'spreadout_weight',
       'spreadout_learning_rate',
       'k',
@@ -126,7 +127,7 @@ ALGORITHMS = {
   ),
   'fedaws_baseline1': Algorithm(
     'fedaws:build_baseline1',
-    _POSITIVE,
+    (*_POSITIVE, 'row_update'),
     "FedAwS's Baseline-1: no spreadout, which collapses",
     'FedAwS',
     Answers(_OWN, _HINGE, _REPLACED, 'unit rows'),

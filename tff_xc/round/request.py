@@ -172,19 +172,27 @@ class OwnAndSampled:
     max_positives: the largest |P_k| of any client.
     negatives: m; 0 requests the client's own classes only.
     noun: what a row stands for, for messages.
+    equal_negatives: draw m + |P_k| - 1 negatives in place of m: as many as push
+      a target away in FedSS, where a client's other classes do so too.
   """
 
   num_classes: int
   max_positives: int
   negatives: int = 0
   noun: str = 'class'
+  equal_negatives: bool = False
 
   selects = True
 
   @property
   def slots(self) -> int:
     """N, the number of rows a client holds, padding included."""
-    return min(self.max_positives + self.negatives, self.num_classes)
+    return min(self.max_positives + self._most_negatives, self.num_classes)
+
+  @property
+  def _most_negatives(self) -> int:
+    more = self.max_positives - 1 if self.equal_negatives else 0
+    return self.negatives + more
 
   def held_classes(
     self, labels: tf.Tensor, seed: tf.Tensor, client_id=_UNKNOWN
@@ -214,11 +222,15 @@ class OwnAndSampled:
     if self.negatives:
       ranks = sample_distinct(
         randomness.step_seed(seed, 0),
-        self.negatives,
+        self._most_negatives,
         self.num_classes - tf.size(own),
         self.num_classes,
       )
-      ranks = ranks[: tf.where(tf.size(own) > 0, tf.size(ranks), 0)]
+      wanted = tf.size(ranks)
+      if self.equal_negatives:
+        # The first of a uniform sample are a uniform sample.
+        wanted = self.negatives + tf.size(own) - 1
+      ranks = ranks[: tf.where(tf.size(own) > 0, wanted, 0)]
       ids = tf.concat([own, skip(ranks, own)], axis=0)
     held = tf.size(ids)
     counts = tf.pad(counts, [[0, held - tf.size(own)]])

@@ -19,9 +19,12 @@ Over all pairs, eq. (8) with Euclidean distances is 2 |sum_c v_c|^2 and a
 constant: rows whose sum is zero satisfy it, however close some of them are. Take
 a k well below the number of classes, or eq. (7).
 
-With every class driven away from k others by a step of size lambda eta, what
-rows have in common grows by 4 k lambda eta - 1 a round, and with alternating
-sign: keep lambda eta below 1 / (2 k).
+A step on unit rows that drives every class away from k others multiplies the
+component that all rows share by about 1 - 4 k lambda eta. From lambda eta = 1 /
+(2 k) on its magnitude grows and its sign alternates: the rows collapse. Eq. (7)
+pushes rows at half its margin as hard as eq. (8) pushes them, and pushes all
+other rows at once: the same bound holds for it with k = U - 1, as long as rows
+are no nearer than half the margin (see `Spreadout.step_limit`).
 
 A row's gradient is a sum of rows times the derivative by s, so no more than a
 block of similarities is ever held.
@@ -109,7 +112,10 @@ def nearest(
 
 @dataclasses.dataclass(frozen=True)
 class Spreadout:
-  """One gradient step, W <- W - lambda eta grad reg(W) (Algorithm 1, line 14).
+  """One gradient step, W <- W~ - lambda eta grad reg(W~) (Algorithm 1, line 14).
+
+  The rows of W are normalised, so the step starts at the normalised rows of W~:
+  what a client's SGD adds to a row's length does not weaken the step.
 
   Attributes:
     step_size: lambda eta.
@@ -117,9 +123,8 @@ class Spreadout:
       rows, takes all others.
     distance: one of `DISTANCES`.
     margin: nu; if positive, eq. (7) takes the place of eq. (8).
-    tangent: differentiate by the rows themselves, through their normalisation:
-      the step then has no part along a row. Else the rows are taken for the
-      unit rows that they are in FedAwS.
+    tangent: step from the rows as they are, of any length, and differentiate
+      through their normalisation: the step then has no part along a row.
   """
 
   step_size: float
@@ -132,12 +137,30 @@ class Spreadout:
     if self.distance not in DISTANCES:
       raise ValueError(f'unknown distance {self.distance!r}')
 
+  def step_limit(self, num_rows: int) -> float:
+    """Returns 1 / (2 k), which lambda eta must stay below, on `num_rows` rows.
+
+    With `tangent`, it is the limit at rows of norm 1.
+    """
+    others = max(num_rows - 1, 1)
+    pushed = min(self.nearest, others)
+    return 1 / (2 * (others if self.margin or not pushed else pushed))
+
   def __call__(self, rows: tf.Tensor) -> tf.Tensor:
-    """Returns `rows` float32 [U, d] after the step."""
-    return rows - self.step_size * self.gradient(rows)
+    """Returns float32 [U, d], the rows after the step, not normalised again.
+
+    Args:
+      rows: float32 [U, d], of any length.
+    """
+    start = rows if self.tangent else classifier.unit_norm(rows)
+    return start - self.step_size * self.gradient(rows)
 
   def gradient(self, rows: tf.Tensor) -> tf.Tensor:
-    """Returns the regulariser's gradient, float32 [U, d], at `rows` [U, d]."""
+    """Returns the regulariser's gradient, float32 [U, d].
+
+    Args:
+      rows: float32 [U, d]. The gradient is taken at their directions.
+    """
     units = classifier.unit_norm(rows)
     if self.margin or not self.nearest:
       gradient = self._of_all(units)
