@@ -12,6 +12,7 @@ import pathlib
 import signal
 import sys
 
+import numpy as np
 import tensorflow as tf
 
 from datasets import errors
@@ -59,14 +60,14 @@ def between_row_and_checkpoint(path):
 
 
 def before_a_checkpoint_is_written(path):
-  is_it = lambda model, path: 'round_6_temp' in path
-  tf.saved_model.save = killing(tf.saved_model.save, is_it)
+  is_it = lambda path: path.name.startswith('.round_6.')
+  np.savez = killing(np.savez, is_it)
   doubling.run(path)
 
 
 def before_a_checkpoint_is_in_place(path):
-  is_it = lambda old, new: os.fspath(new).endswith('round_6')
-  tf.io.gfile.rename = killing(tf.io.gfile.rename, is_it)
+  is_it = lambda old, new: new.name == 'round_6.npz'
+  os.replace = killing(os.replace, is_it)
   doubling.run(path)
 
 

@@ -199,7 +199,7 @@ def test_five_lost_rounds_in_a_row_stop_the_run(tmp_path, capsys):
   with pytest.raises(errors.InputError, match=message):
     doubling.run(path, rounds=20, process=process)
   assert capsys.readouterr().err.count('warning: ') == 9
-  assert (path / 'checkpoints' / 'round_11').is_dir()
+  assert (path / 'checkpoints' / 'round_11.npz').is_file()
   assert len(doubling.rows(path)) == 11
   # The same command says the same, and trains nothing.
   with pytest.raises(errors.InputError, match=message):

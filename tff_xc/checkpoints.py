@@ -1,30 +1,32 @@
 """The newest few states of a run: saved atomically, never lost by reading.
 
-A state is a SavedModel `checkpoints/round_N`, which holds its tensors in the
-order of `tf.nest.flatten`.
+A state is a file `checkpoints/round_N.npz`, which holds its tensors in order,
+under their paths in the state, such as `weights/class_table`. (A SavedModel, as
+`tff.program` writes it, leaves some of its graph in the memory of the process
+with every save.)
 """
 
-import asyncio
 import os
 import pathlib
 import re
 import sys
 
+import numpy as np
 import tensorflow as tf
-import tensorflow_federated as tff
 import tree
 
 from datasets import errors
+from tff_xc.measure import run_files
 
-_PREFIX = 'round_'
+_NAME = re.compile(r'round_(\d+)\.npz')
+# See `run_files.replacing`.
+_LEFTOVER = re.compile(r'\.round_(\d+)\.\d+\.tmp\.npz')
+# Earlier versions of this package saved a directory for each state.
+_OLD_NAME = re.compile(r'round_\d+')
 _DAMAGED = 'damaged'
+_KEPT = 3
 # What keeps a sound file from being read.
-_NOT_DAMAGE = (
-  MemoryError,
-  PermissionError,
-  tf.errors.PermissionDeniedError,
-  tf.errors.ResourceExhaustedError,
-)
+_NOT_DAMAGE = (MemoryError, PermissionError)
 
 
 def load_newest(run_dir: str | os.PathLike, like):
@@ -60,12 +62,10 @@ class Checkpoints:
     lock, so that nobody else is saving.
     """
     self._root = _root(run_dir)
-    self._manager = tff.program.FileProgramStateManager(
-      str(self._root), prefix=_PREFIX, keep_total=3, keep_first=False
-    )
-    for path in self._root.iterdir():
-      if re.fullmatch(rf'{_PREFIX}\d+_temp\d{{4}}', path.name):
-        tf.io.gfile.rmtree(str(path))
+    self._root.mkdir(exist_ok=True)
+    for path in list(self._root.iterdir()):
+      if match := _LEFTOVER.fullmatch(path.name):
+        run_files.remove_leftovers(_path(self._root, int(match[1])))
 
   def load(self, like):
     """As `load_newest`; moves damaged checkpoints into `checkpoints/damaged`."""
@@ -73,8 +73,14 @@ class Checkpoints:
 
   def save(self, state, rounds_done: int) -> None:
     """Saves the state after `rounds_done` rounds, unless it is there already."""
-    if rounds_done not in _versions(self._root):
-      asyncio.run(self._manager.save(tf.nest.flatten(state), rounds_done))
+    path = _path(self._root, rounds_done)
+    if path.exists():
+      return
+    named = {name: np.asarray(leaf) for name, leaf in _named(state)}
+    with run_files.replacing(path) as temporary:
+      np.savez(temporary, **named)
+    for version in _versions(self._root)[:-_KEPT]:
+      _path(self._root, version).unlink()
 
   def _move_aside(self, path: pathlib.Path) -> str:
     folder = self._root / _DAMAGED
@@ -82,34 +88,51 @@ class Checkpoints:
     target, number = folder / path.name, 1
     while target.exists():
       number += 1
-      target = folder / f'{path.name}_{number}'
+      target = folder / f'{path.stem}_{number}{path.suffix}'
     path.rename(target)
     return f'it is now {target}'
+
+
+def _path(root: pathlib.Path, version: int) -> pathlib.Path:
+  return root / f'round_{version}.npz'
+
+
+def _named(state) -> list:
+  """Returns the leaves of a state in order, with their paths as names."""
+  return [
+    ('/'.join(map(str, path)), leaf)
+    for path, leaf in tree.flatten_with_path(state)
+  ]
 
 
 def _versions(root: pathlib.Path) -> list[int]:
   """Returns the rounds that have a checkpoint, ascending."""
   if not root.is_dir():
     return []
-  names = [path.name for path in root.iterdir()]
-  return sorted(
-    int(name.removeprefix(_PREFIX))
-    for name in names
-    if re.fullmatch(rf'{_PREFIX}\d+', name)
-  )
+  found = [_NAME.fullmatch(path.name) for path in root.iterdir()]
+  return sorted(int(match[1]) for match in found if match)
+
+
+def _check_old(root: pathlib.Path) -> None:
+  if root.is_dir() and any(_OLD_NAME.fullmatch(p.name) for p in root.iterdir()):
+    raise errors.InputError(
+      f'{root} holds checkpoints of an earlier version of this program; choose'
+      ' another --run_dir, or go on with that version'
+    )
 
 
 def _load_newest(root: pathlib.Path, like, on_damage):
+  _check_old(root)
   for version in reversed(_versions(root)):
-    path = root / f'{_PREFIX}{version}'
+    path = _path(root, version)
     try:
-      tensors = _read(path)
+      named = _read(path)
     except _NOT_DAMAGE as e:
       raise errors.InputError(
         f'{path} cannot be read ({_first_line(e)}); mend that, and start the'
         ' same command again'
       ) from e
-    except Exception as e:  # Whatever a damaged SavedModel makes TF raise.
+    except Exception as e:  # Whatever a damaged file makes NumPy raise.
       if not path.exists():  # The run that trains there has removed it.
         continue
       print(
@@ -118,11 +141,12 @@ def _load_newest(root: pathlib.Path, like, on_damage):
         file=sys.stderr,
       )
       continue
-    if difference := _first_difference(tensors, like):
+    if difference := _first_difference(named, _named(like)):
       raise errors.InputError(
         f'{path} is of another model: {difference}; choose another --run_dir,'
         ' or the version of this program that wrote it'
       )
+    tensors = [tf.convert_to_tensor(array) for array in named.values()]
     return tf.nest.pack_sequence_as(like, tensors), version
   return like, 0
 
@@ -131,27 +155,22 @@ def _first_line(error) -> str:
   return (str(error).strip() or repr(error)).splitlines()[0][:120]
 
 
-def _read(path: pathlib.Path) -> list:
-  module = tf.saved_model.load(str(path))
-  return [tf.convert_to_tensor(t).numpy() for t in tf.nest.flatten(module())]
+def _read(path: pathlib.Path) -> dict[str, np.ndarray]:
+  with np.load(path, allow_pickle=False) as file:
+    return {name: file[name] for name in file.files}
 
 
-def _first_difference(tensors: list, like) -> str:
-  """Says where the tensors differ from those of `like`; '' where nowhere."""
-  expected = tree.flatten_with_path(like)
-  for (path, old), new in zip(expected, tensors, strict=False):
-    old, new = map(_described, (old, new))
-    if old != new:
-      name = '/'.join(map(str, path))
-      return f'{name} is {new} there and {old} is expected'
-  if len(tensors) < len(expected):
-    name = '/'.join(map(str, expected[len(tensors)][0]))
-    return f'it ends before {name}'
-  if len(tensors) > len(expected):
-    return f'it has {len(tensors)} tensors and {len(expected)} are expected'
-  return ''
+def _first_difference(named: dict[str, np.ndarray], expected: list) -> str:
+  """Says where arrays differ from leaves expected; '' where nowhere."""
+  for name, leaf in expected:
+    if name not in named:
+      return f'it has no {name}'
+    found, wanted = _described(named[name]), _described(np.asarray(leaf))
+    if found != wanted:
+      return f'{name} is {found} there and {wanted} is expected'
+  more = list(named.keys() - dict(expected).keys())
+  return f'it has {more[0]}, which is not expected' if more else ''
 
 
-def _described(value) -> str:
-  tensor = tf.convert_to_tensor(value)
-  return f'{tensor.dtype.name} {tensor.shape.as_list()}'
+def _described(array: np.ndarray) -> str:
+  return f'{array.dtype.name} {list(array.shape)}'

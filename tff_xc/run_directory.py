@@ -1,7 +1,7 @@
 """What a run leaves behind, and how it goes on where it was stopped.
 
-Checkpoints and metrics are written by `tff.program`'s managers; this module
-keeps them consistent with each other across a kill: whatever was written after
+`tff.program`'s managers write metrics and events. This module keeps checkpoints
+and metrics consistent with each other across a kill: whatever was written after
 the last sound checkpoint is forgotten, and computed again to the same digits.
 metrics.csv is the truth; TensorBoard's events are written anew from it.
 """

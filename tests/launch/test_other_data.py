@@ -85,7 +85,7 @@ def test_other_data_are_refused_and_nothing_changes(in_process, tmp_path):
   # A run from before data were recorded has a second guard.
   (run_dir / 'config.json').write_text(json.dumps(config))
   message = (
-    r'round_1 is of another model: weights/class_table is float32 \[8, 64\]'
+    r'round_1.npz is of another model: weights/class_table is float32 \[8, 64\]'
     r' there and float32 \[10, 64\] is expected'
   )
   before = contents(run_dir)
@@ -101,7 +101,7 @@ def test_other_data_are_refused_and_nothing_changes(in_process, tmp_path):
   outputs = {'evaluation.json', 'confusion.csv', 'confusion.png'}
   assert {n: v for n, v in after.items() if n not in outputs} == before
   assert outputs <= set(after)
-  (run_dir / 'checkpoints' / 'round_1' / 'saved_model.pb').write_bytes(b'')
+  (run_dir / 'checkpoints' / 'round_1.npz').write_bytes(b'')
   before = contents(run_dir)
   with pytest.raises(errors.InputError, match='has no sound checkpoint'):
     evaluation.run(str(run_dir), None, None)
