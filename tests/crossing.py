@@ -103,6 +103,7 @@ def run(computation: tff.Computation, state, cohort, monkeypatch) -> dict:
     argument.of_client,
     len(cohort),
     execution.Clients([''], 1),
+    ahead=False,
   )
   crossings = _of(bindings[1])
   received = [found[name] for name in crossings.broadcasts if name in found]
@@ -138,6 +139,7 @@ def _recording(phase, call, folded: list):
       folded.append(_arrays([given[name] for name in names]))
     return given
 
+  record.reads = call.reads
   return record
 
 
