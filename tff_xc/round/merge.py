@@ -244,7 +244,7 @@ class ReplaceRows(AddRows):
 
 @dataclasses.dataclass(frozen=True)
 class KeepRows(AddRows):
-  """Clients send no rows, and the table does not change (FedAwS's Baseline-2)."""
+  """Clients send no rows; the table does not change (FedAwS's Baseline-2)."""
 
   def build(self, row_dim: int, selects: bool):
     del selects

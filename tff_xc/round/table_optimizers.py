@@ -137,8 +137,8 @@ class RowMomentum:
   """SGD with dense momentum, v <- beta v + g, w <- w - lr v, row by row.
 
   Rows that no client requested still move by their momentum (FedSS, Algorithm
-  1, line 8). These updates are applied when a row is read: j steps after its last
-  update, with no gradient since, its velocity is beta^j v and its value
+  1, line 8). These updates are applied when a row is read: j steps after its
+  last update, with no gradient since, its velocity is beta^j v and its value
   w - lr v beta (1 - beta^j) / (1 - beta).
 
   The state has, by name, `step` (int32, steps taken), `last_step` (int32 [n],
