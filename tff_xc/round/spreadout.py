@@ -22,9 +22,10 @@ close. Use a k well below the number of classes, or eq. (7).
 A step on unit rows that drives every class away from k others multiplies the
 component that all rows share by about 1 - 4 k lambda eta. Its magnitude grows
 and its sign alternates beyond lambda eta = 1 / (2 k): the rows collapse.
-Eq. (7) pushes two rows at half its margin as hard as eq. (8) does, and it pushes a row
-from all others at once. The same bound therefore holds for it with k = U - 1,
-unless rows are nearer than half the margin (see `Spreadout.step_limit`).
+Eq. (7) pushes two rows at half its margin as hard as eq. (8) does, and it
+pushes a row from all others at once. The same bound therefore holds for it with
+k = U - 1, unless rows are nearer than half the margin (see
+`Spreadout.step_limit`).
 
 A row's gradient is a sum of rows times the derivative by s. It is computed in
 blocks, so that the full matrix of similarities is never in memory.
