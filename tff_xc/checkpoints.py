@@ -1,7 +1,7 @@
-"""The newest few states of a run: saved atomically, never lost by reading.
+"""Keeps the newest states of a run: saves atomically, never deletes on loading.
 
-A state is a SavedModel `checkpoints/round_N`, which holds its tensors in the
-order of `tf.nest.flatten`.
+A checkpoint is a SavedModel `checkpoints/round_N` with the state's tensors in
+the order of `tf.nest.flatten`.
 """
 
 import asyncio
@@ -18,7 +18,7 @@ from datasets import errors
 
 _PREFIX = 'round_'
 _DAMAGED = 'damaged'
-# What keeps a sound file from being read.
+# Errors that prevent reading a sound file.
 _NOT_DAMAGE = (
   MemoryError,
   PermissionError,
@@ -30,14 +30,15 @@ _NOT_DAMAGE = (
 def load_newest(run_dir: str | os.PathLike, like):
   """Returns (state, rounds done) of a run's newest sound checkpoint.
 
-  Reports damaged ones on stderr and takes the one before. Writes nothing.
+  It reports damaged checkpoints on stderr and tries older ones. It writes
+  nothing.
 
   Args:
     run_dir: the run's directory.
     like: a state of the same structure, shapes and dtypes.
 
   Returns:
-    (`like`, 0) where there is no sound checkpoint.
+    (`like`, 0) if there is no sound checkpoint.
 
   Raises:
     errors.InputError: for a checkpoint of another structure, shape or dtype,
@@ -51,13 +52,13 @@ def _root(run_dir) -> pathlib.Path:
 
 
 class Checkpoints:
-  """The checkpoints of a run that trains."""
+  """The checkpoints of a training run."""
 
   def __init__(self, run_dir: str | os.PathLike):
     """Makes a folder `checkpoints` in the run's directory.
 
-    Removes what a kill left there during a save. The caller holds the run's
-    lock, so that nobody else is saving.
+    It removes files left by a kill during a save. The caller holds the run's
+    lock, so no other process is saving.
     """
     self._root = _root(run_dir)
     self._manager = tff.program.FileProgramStateManager(
@@ -68,11 +69,11 @@ class Checkpoints:
         tf.io.gfile.rmtree(str(path))
 
   def load(self, like):
-    """As `load_newest`; moves damaged checkpoints into `checkpoints/damaged`."""
+    """As `load_newest`; moves damaged checkpoints to `checkpoints/damaged`."""
     return _load_newest(self._root, like, self._move_aside)
 
   def save(self, state, rounds_done: int) -> None:
-    """Saves the state after `rounds_done` rounds, unless it is there already."""
+    """Saves the state after `rounds_done` rounds, unless already saved."""
     if rounds_done not in _versions(self._root):
       asyncio.run(self._manager.save(tf.nest.flatten(state), rounds_done))
 
@@ -109,8 +110,8 @@ def _load_newest(root: pathlib.Path, like, on_damage):
         f'{path} cannot be read ({_first_line(e)}); mend that, and start the'
         ' same command again'
       ) from e
-    except Exception as e:  # Whatever a damaged SavedModel makes TF raise.
-      if not path.exists():  # The run that trains there has removed it.
+    except Exception as e:  # TF raises many types for a damaged SavedModel.
+      if not path.exists():  # The training run has removed it.
         continue
       print(
         f'warning: the checkpoint of round {version} is damaged'
@@ -137,7 +138,7 @@ def _read(path: pathlib.Path) -> list:
 
 
 def _first_difference(tensors: list, like) -> str:
-  """Says where the tensors differ from those of `like`; '' where nowhere."""
+  """Describes the first difference of the tensors from `like`; '' if none."""
   expected = tree.flatten_with_path(like)
   for (path, old), new in zip(expected, tensors, strict=False):
     old, new = map(_described, (old, new))

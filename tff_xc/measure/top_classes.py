@@ -137,7 +137,7 @@ class _Best:
 def _search(examples, table, classes, best):
   """Adds the classes of a slice that are among the best to `best`."""
   rows = table.rows[classes]
-  with np.errstate(all='ignore'):  # Rows and biases may be nan.
+  with np.errstate(all='ignore'):  # Rows and biases may not be finite.
     bounds = examples.float32 @ np.asarray(rows, np.float32).T
     if table.bias is not None:
       bounds += _upper_bias(table.bias[classes])
@@ -254,8 +254,8 @@ def _slack(examples, table, classes):
   """Returns float64 [b]: by how much a score may exceed its float32 value.
 
   With u the unit roundoff, the error of a sum in any order is at most
-  d u / (1 - d u) times the product of the norms. Three more u cover rows rounded to
-  float32, the addition of a bias, and second-order terms. Two more terms cover
+  d u / (1 - d u) times the product of the norms. Three more u cover rows
+  rounded to float32, the addition of a bias, and second-order terms. Two more terms cover
   the rounding of rows to fixed point and products that underflow.
   """
   dims = table.rows.shape[1]
