@@ -53,7 +53,7 @@ class Head(Protocol):
 
 
 def unit_norm(x: tf.Tensor) -> tf.Tensor:
-  """Divides by the l2 norm along the last axis plus 1e-12 (as FedSS's head)."""
+  """Divides by the l2 norm along the last axis plus 1e-12."""
   squared = tf.reduce_sum(tf.square(x), axis=-1, keepdims=True)
   # The gradient of sqrt at zero is infinite, so a zero vector avoids sqrt: it
   # stays zero, with zero gradient.
