@@ -63,7 +63,7 @@ def class_distances(
 
 def _pair_distances(rows):
   """Yields int, int and float64 arrays: pairs, each once, and distances."""
-  # Similar rows are small relative to their mean, so little cancels.
+  # Similar rows are small after subtracting their mean, so little cancels.
   centred = rows - rows.mean(axis=0)
   norms = np.einsum('kd,kd->k', centred, centred)
   at_once = max(1, _BLOCK // len(rows))

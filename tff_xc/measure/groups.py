@@ -13,7 +13,7 @@ from typing import Any
 from datasets import errors
 from tff_xc.measure import run_files
 
-# Keys of config.json that are not settings: they identify a run or hold others.
+# Keys that are not settings: they identify a run, or hold settings.
 _NOT_SETTINGS = frozenset(
   {
     *run_files.NOT_CONFIGURATION,
@@ -91,7 +91,7 @@ def _check_comparable(runs):
 
 
 def settings_of(run: run_files.Run) -> dict[str, Any]:
-  """Returns the settings that decide a run's results, except algorithm, seed.
+  """Returns the settings that decide results, except algorithm and seed.
 
   It is one flat dictionary of settings, task options, hyper-parameters and the
   data's fingerprint (`data.examples`, ...). It omits null settings, which do
@@ -107,7 +107,7 @@ def settings_of(run: run_files.Run) -> dict[str, Any]:
 
 
 def _labels(runs: Sequence[run_files.Run]) -> list[str]:
-  """Returns a label for each of `runs`, one a configuration.
+  """Returns labels for `runs`, each run being one configuration.
 
   A label contains a setting if the runs that have it differ in it. It also
   contains a setting that at most half of the algorithms have, such as FedSS's

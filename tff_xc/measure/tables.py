@@ -107,7 +107,7 @@ def to_text(
       printed, and a line below the table names the others. Long labels are
       wrapped. None: no limit.
     metric: the score that is always printed.
-    elsewhere: where that line says that the other columns are.
+    elsewhere: the place of the other columns, for that line.
   """
   columns = _measured(rows)
   if width is None:

@@ -255,8 +255,8 @@ def _slack(examples, table, classes):
 
   With u the unit roundoff, the error of a sum in any order is at most
   d u / (1 - d u) times the product of the norms. Three more u cover rows
-  rounded to float32, the addition of a bias, and second-order terms. Two more terms cover
-  the rounding of rows to fixed point and products that underflow.
+  rounded to float32, the addition of a bias, and second-order terms. Two more
+  terms cover the rounding of rows to fixed point and products that underflow.
   """
   dims = table.rows.shape[1]
   norm = np.nanmax(table.norms[classes], initial=0.0) * (1 + 1e-6)

@@ -97,7 +97,7 @@ def fail_unless(
 
   Args:
     holds: the condition.
-    template: what is wrong; each `{}` stands for one of `values`.
+    template: the error message; each `{}` stands for one of `values`.
     values: tensors.
     client_id: int64 scalar, the client that the message names.
   """

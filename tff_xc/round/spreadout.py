@@ -64,7 +64,7 @@ def _in_blocks(function, count: tf.Tensor, others: tf.Tensor, width):
   at_once = tf.clip_by_value(
     _SIMILARITIES // tf.maximum(others, 1), _LEAST_ROWS, _ROWS
   )
-  # The last number pads the last block. One block runs even if count is 0.
+  # The last number pads the last block; one block runs even if count is 0.
   last = tf.maximum(count - 1, 0)
   blocks = tf.map_fn(
     lambda first: function(tf.minimum(tf.range(first, first + at_once), last)),

@@ -8,7 +8,7 @@ class ClientError(RuntimeError):
 
   Attributes:
     client_index: the client's position in the cohort.
-    reason: what happened.
+    reason: the error's message.
     cancelled: whether another client's error stopped this client.
   """
 
