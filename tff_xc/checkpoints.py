@@ -1,4 +1,4 @@
-"""The newest few states of a run: saved atomically, never lost by reading.
+"""Keeps the newest states of a run: saves atomically, never deletes on loading.
 
 A state is a file `checkpoints/round_N.npz`, which holds its tensors in order,
 under their paths in the state, such as `weights/class_table`. (A SavedModel, as
@@ -25,7 +25,7 @@ _LEFTOVER = re.compile(r'\.round_(\d+)\.\d+\.tmp\.npz')
 _OLD_NAME = re.compile(r'round_\d+')
 _DAMAGED = 'damaged'
 _KEPT = 3
-# What keeps a sound file from being read.
+# Errors that prevent reading a sound file.
 _NOT_DAMAGE = (MemoryError, PermissionError)
 
 
@@ -58,8 +58,8 @@ class Checkpoints:
   def __init__(self, run_dir: str | os.PathLike):
     """Makes a folder `checkpoints` in the run's directory.
 
-    Removes what a kill left there during a save. The caller holds the run's
-    lock, so that nobody else is saving.
+    It removes files left by a kill during a save. The caller holds the run's
+    lock, so no other process is saving.
     """
     self._root = _root(run_dir)
     self._root.mkdir(exist_ok=True)
@@ -72,7 +72,7 @@ class Checkpoints:
     return _load_newest(self._root, like, self._move_aside)
 
   def save(self, state, rounds_done: int) -> None:
-    """Saves the state after `rounds_done` rounds, unless it is there already."""
+    """Saves the state after `rounds_done` rounds, unless already saved."""
     path = _path(self._root, rounds_done)
     if path.exists():
       return
@@ -132,8 +132,8 @@ def _load_newest(root: pathlib.Path, like, on_damage):
         f'{path} cannot be read ({_first_line(e)}); mend that, and start the'
         ' same command again'
       ) from e
-    except Exception as e:  # Whatever a damaged file makes NumPy raise.
-      if not path.exists():  # The run that trains there has removed it.
+    except Exception as e:  # NumPy raises many types for a damaged file.
+      if not path.exists():  # The training run has removed it.
         continue
       print(
         f'warning: the checkpoint of round {version} is damaged'

@@ -1,8 +1,9 @@
-"""The embedding classifier that all algorithms here train.
+"""The embedding classifier that all algorithms train.
 
-Encoder g(x; phi) in R^d, class table W with one row per class, and a head that
-turns an embedding and rows into logits. Row c of the table is w_c, followed by
-the class's bias where the head has one: a row is what travels.
+It consists of an encoder g(x; phi) in R^d, a class table W with one row per
+class, and a head that turns embeddings and rows into logits. Row c of the table
+is w_c, followed by the class's bias if the head has one. Clients receive and
+send rows.
 """
 
 import collections
@@ -23,7 +24,7 @@ class ModelWeights(NamedTuple):
 
   Attributes:
     encoder: trainable encoder weights by name.
-    encoder_state: encoder weights that no gradient moves, by name.
+    encoder_state: encoder weights without gradients, by name.
     class_table: float32 [n, row_dim].
   """
 
@@ -36,7 +37,7 @@ class Head(Protocol):
   """Turns embeddings [B, d] and class rows [N, row_dim] into logits [B, N]."""
 
   def row_dim(self, embedding_dim: int) -> int:
-    """Length of a class row."""
+    """Returns the length of a class row."""
 
   def init(self, seed: tf.Tensor, num_classes: int, embedding_dim: int):
     """Returns a fresh class table, float32 [num_classes, row_dim]."""
@@ -45,16 +46,17 @@ class Head(Protocol):
     """Returns float32 [B, N]."""
 
   def scoring_rows(self, table: tf.Tensor):
-    """Returns (rows [n, d], bias [n] or None) to rank classes by.
+    """Returns (rows [n, d], bias [n] or None) that rank classes.
 
-    For any embedding e, the order of e . rows + bias is that of its logits.
+    For any embedding e, e . rows + bias orders classes as its logits do.
     """
 
 
 def unit_norm(x: tf.Tensor) -> tf.Tensor:
-  """Divides by the l2 norm along the last axis, plus 1e-12 (spec: FedSS 1.1)."""
+  """Divides by the l2 norm along the last axis plus 1e-12."""
   squared = tf.reduce_sum(tf.square(x), axis=-1, keepdims=True)
-  # The gradient of sqrt at zero is infinite: a zero vector stays zero, inert.
+  # The gradient of sqrt at zero is infinite, so a zero vector avoids sqrt: it
+  # stays zero, with zero gradient.
   safe = tf.where(squared > 0, squared, 1.0)
   return x / (tf.where(squared > 0, tf.sqrt(safe), 0.0) + _NORM_FLOOR)
 
@@ -64,8 +66,8 @@ class CosineHead:
   """Logits scale * cos(g(x), w_c), without bias (FedSS: scale 20).
 
   Attributes:
-    scale: of the logits.
-    unit_rows: whether fresh rows have norm 1 and not only nearly so (FedAwS).
+    scale: factor of the logits.
+    unit_rows: whether initial rows have norm exactly 1 (FedAwS).
   """
 
   scale: float = 20.0
@@ -91,7 +93,7 @@ class CosineHead:
 
 @dataclasses.dataclass(frozen=True)
 class LinearHead:
-  """Logits g(x) . w_c, plus b_c where `bias` (the last entry of the row)."""
+  """Logits g(x) . w_c, plus b_c (the row's last entry) if `bias`."""
 
   bias: bool = True
 
@@ -122,7 +124,7 @@ class EmbeddingClassifier:
 
   @property
   def row_dim(self) -> int:
-    """Length of a class row: d, or d + 1 with a bias."""
+    """Returns the length of a class row: d, or d + 1 with a bias."""
     return self.head.row_dim(self.encoder.embedding_dim)
 
   def init(self, seed: tf.Tensor) -> ModelWeights:
@@ -168,7 +170,7 @@ def merged(*parts: encoder_lib.Weights) -> collections.OrderedDict:
   """Joins weights by name.
 
   Raises:
-    ValueError: where a name repeats, which would lose a weight.
+    ValueError: for a repeated name, which would lose a weight.
   """
   joined = collections.OrderedDict()
   for part in parts:

@@ -1,7 +1,7 @@
-"""Whose data takes part in a round: clients, or IID minibatches of all data.
+"""Chooses a round's data: clients, or IID minibatches of all data.
 
-Both are functions of (seed, round) alone, so a resumed run draws what the
-uninterrupted one would have drawn.
+Both depend only on (seed, round), so a resumed run draws the same data as an
+uninterrupted one.
 """
 
 import collections
@@ -29,10 +29,10 @@ class Cohort(NamedTuple):
   """The clients of one round.
 
   Attributes:
-    examples: one value a client, for `LearningProcess.next`. Of `uniform`, a
-      client's examples are decoded when its value is asked for, each time.
-    skipped: clients drawn that have no examples, and so do not take part.
-    client_ids: whose examples they are, to name a client in a message.
+    examples: one value per client, for `LearningProcess.next`. With `uniform`,
+      each access to a client's value decodes its examples.
+    skipped: number of drawn clients without examples, which do not take part.
+    client_ids: the clients' ids, for messages.
   """
 
   examples: Sequence[process.ClientExamples]
@@ -41,12 +41,12 @@ class Cohort(NamedTuple):
 
 
 class _Decoded(Sequence):
-  """Clients' values, each decoded when it is asked for."""
+  """Clients' values, decoded at each access."""
 
   def __init__(
     self, decode: Callable[[int], process.ClientExamples], clients: list[int]
   ):
-    """Args: number of a client -> its value, and the clients' numbers."""
+    """Args: a function from client number to value, and the numbers."""
     self._decode = decode
     self._clients = clients
 
@@ -58,9 +58,9 @@ class _Decoded(Sequence):
 
 
 class ExampleCache:
-  """Decoded examples of the clients used last, up to a bound in bytes.
+  """Decoded examples of recently used clients, up to a bound in bytes.
 
-  Several threads may use one.
+  It is thread-safe.
   """
 
   def __init__(
@@ -69,7 +69,7 @@ class ExampleCache:
     num_classes: int,
     max_bytes: int = _CACHE_BYTES,
   ):
-    """Args: the clients, n (their labels are checked), and the bound."""
+    """Args: the clients, n (to check their labels), and the bound."""
     self._clients = clients
     self._num_classes = num_classes
     self._left = max_bytes
@@ -113,17 +113,17 @@ def uniform(
   seed: int,
   examples_per_round: int = 0,
 ) -> Callable[[int], Cohort]:
-  """Returns round -> cohort: K clients, uniformly without replacement.
+  """Returns round -> cohort: K clients drawn uniformly without replacement.
 
   Args:
-    dataset: whose clients.
+    dataset: the data set of the clients.
     clients_per_round: K.
-    seed: of the draws.
-    examples_per_round: if positive, a client that has more examples takes part
-      with so many of them, drawn afresh without replacement.
+    seed: seeds the draws.
+    examples_per_round: if positive, a client with more examples uses this many
+      of them, drawn without replacement in every round.
 
   Raises:
-    errors.InputError: where there are fewer than K clients.
+    errors.InputError: if there are fewer than K clients.
   """
   client_ids = dataset.train.client_ids
   if clients_per_round > len(client_ids):
@@ -158,7 +158,7 @@ def uniform(
 
 
 def _nobody(dataset: client_data_lib.FederatedDataset):
-  """A client without examples: TFF wants one, and the round changes nothing."""
+  """Returns a client without examples: TFF needs one; nothing changes."""
   x, y = dataset.train.examples(dataset.train.client_ids[0])
   x, y = example_blocks.cut(x, 0, 0), y[:0]
   return process.ClientExamples(x, y, np.int64(0), y)
@@ -169,14 +169,14 @@ def pooled(
 ) -> Callable[[int], Cohort]:
   """Returns round -> cohort of one virtual client with IID examples.
 
-  The rounds walk through shuffled passes over all examples of all clients.
+  The rounds take successive parts of shuffled passes over all examples.
   """
   client_ids = dataset.train.client_ids
   ends = np.cumsum([len(dataset.train.labels(c)) for c in client_ids])
   total = int(ends[-1])
   examples_of = ExampleCache(dataset.train, dataset.num_classes)
 
-  # A round ends in the pass in which the next one begins.
+  # One pass suffices: a round ends in the pass in which the next one begins.
   @functools.lru_cache(maxsize=1)
   def order_of(epoch: int) -> np.ndarray:
     return np.random.default_rng([seed, epoch]).permutation(total)
@@ -208,7 +208,7 @@ def largest_label_set(dataset: client_data_lib.FederatedDataset) -> int:
   """Returns the largest number of distinct classes that a client holds.
 
   Raises:
-    errors.InputError: for a label outside [0, n), or where no client has any.
+    errors.InputError: for a label outside [0, n), or if no client has labels.
   """
   largest = 0
   for client_id in dataset.train.client_ids:
@@ -223,14 +223,15 @@ def largest_label_set(dataset: client_data_lib.FederatedDataset) -> int:
 def largest_feature_set(
   dataset: client_data_lib.FederatedDataset, examples_per_round: int = 0
 ) -> int:
-  """Returns a bound of the distinct features that a client uses in a round.
+  """Returns a bound on the distinct features that a client uses in a round.
 
-  Exact where clients take part with all of their examples. A client that draws
-  some uses at most the features of its longest ones, and at most those of all:
-  the smaller of the two counts. At least 1, as a select wants a key.
+  The bound is exact if clients use all of their examples. Otherwise a client
+  uses at most the features of its longest examples, and at most the features of
+  all its examples: the bound takes the smaller number. It is at least 1,
+  because a select needs a key.
 
   Args:
-    dataset: of sparse examples.
+    dataset: a data set of sparse examples.
     examples_per_round: as in `uniform`.
   """
   clients, longest = dataset.train, {}
@@ -247,6 +248,6 @@ def largest_feature_set(
 
 
 def mean_examples(dataset: client_data_lib.FederatedDataset) -> float:
-  """Returns the mean number of examples of a client."""
+  """Returns the mean number of examples per client."""
   clients = dataset.train
   return float(np.mean([len(clients.labels(c)) for c in clients.client_ids]))

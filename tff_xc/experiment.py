@@ -1,4 +1,4 @@
-"""The loop: cohort, round, evaluation, metrics, checkpoint; and resuming it."""
+"""The training loop: cohort, round, evaluation, metrics, checkpoint, resume."""
 
 import dataclasses
 import math
@@ -19,13 +19,13 @@ from tff_xc.measure import run_files
 from tff_xc.runtime import client_error
 from tff_xc.runtime import registry as runtimes
 
-# A run stops after so many rounds in a row that dropped every update.
+# A run stops after this many consecutive rounds that dropped every update.
 _MOST_LOST = 5
 
 
 @dataclasses.dataclass(frozen=True)
 class Schedule:
-  """How long, and how often what.
+  """The number of rounds, evaluations and checkpoints.
 
   Attributes:
     rounds: rounds of the whole run.
@@ -38,20 +38,20 @@ class Schedule:
   checkpoint_every: int
 
   def due(self, every: int, round_number: int) -> bool:
-    """Whether something that happens every `every` rounds is due after it."""
+    """Whether an action of period `every` is due after the round."""
     return round_number % every == 0 or round_number == self.rounds
 
 
 @dataclasses.dataclass(frozen=True)
 class Messages:
-  """Turns rows requested into bytes.
+  """Converts numbers of requested rows into bytes.
 
   Attributes:
-    sizes: of what messages are made of.
+    sizes: sizes of the parts of messages.
     requests_all: whether every client requests every row.
     num_classes: n.
     row_dim: length of a class row.
-    crosses: False for centralised training, where nothing travels.
+    crosses: False for centralised training, which sends no messages.
     sends_rows: whether class rows are sent back.
   """
 
@@ -69,7 +69,7 @@ class Messages:
     feature_rows: float = 0.0,
     largest_features: float = 0.0,
   ) -> dict[str, float]:
-    """Returns the bytes columns for mean and largest numbers of rows."""
+    """Returns the columns of bytes, from mean and largest numbers of rows."""
     by_rows = feature_rows if self.sizes.feature_row_bytes else 0.0
     down = communication.bytes_down(self.sizes, rows, by_rows)
     up = communication.bytes_up(
@@ -84,10 +84,10 @@ class Messages:
     }
 
   def saving(self, sent: float) -> float:
-    """Returns the fraction of FullSoftmax's bytes that is not sent.
+    """Returns the saved fraction of FullSoftmax's bytes.
 
     Args:
-      sent: bytes down and up of a client and round.
+      sent: bytes down and up, per client and round.
     """
     if not self.crosses:
       return 1.0
@@ -112,24 +112,24 @@ def run(
     cohorts: round (from 0) -> its cohort.
     evaluate: global weights -> metrics by name.
     metrics: the names that `evaluate` returns, the headline metric first.
-    messages: how rows requested become bytes.
+    messages: converts requested rows into bytes.
     schedule: rounds, evaluations, checkpoints.
-    directory: where everything is written.
-    warnings: of the configuration; printed, and kept in the summary.
+    directory: receives all files of the run.
+    warnings: about the configuration; printed, and kept in the summary.
 
   Returns:
-    The summary, as in summary.json; nan where that has null.
+    The summary, as in summary.json, with nan in place of null.
 
   Raises:
-    errors.InputError: where a client fails; the message says which. Also where
-      every client's update was dropped in five rounds in a row. What was done
-      before is saved then, as after an interrupt.
+    errors.InputError: if a client fails; the message names it. Also if five
+      consecutive rounds dropped every client's update. The rounds done are
+      saved first, as after an interrupt.
   """
   for warning in warnings:
     print(f'warning: {warning}', file=sys.stderr)
   state, done = directory.checkpoints.load(process.initialize())
   rows = directory.start_metrics(done)
-  lost = 0  # Rounds in a row that dropped every update.
+  lost = 0  # Consecutive rounds that dropped every update.
   for row in rows:
     lost = _lost_in_a_row(lost, row)
   _check_lost(lost, done)
@@ -141,7 +141,8 @@ def run(
     while done < schedule.rounds:
       started = time.perf_counter()
       cohort = cohorts(done)
-      # A state is needed once: what can be is done to it in place.
+      # The old state is not needed again, so the runtime may update it in
+      # place.
       state = runtimes.give_up(state)
       output = process.next(state, cohort.examples)
       row = _row(output.metrics, cohort, messages)
@@ -152,9 +153,9 @@ def run(
         if bar.disable:
           _print_progress(done + 1, schedule.rounds, row, measured)
       directory.release({**row, **measured}, done + 1)
-      # Only now is the round done: an interrupt before this repeats it whole.
+      # Only now is the round done: an interrupt before this line repeats it.
       state, done = output.state, done + 1
-      del output  # Else the state would have two owners, and be copied.
+      del output  # A second reference would force a copy.
       lost = _lost_in_a_row(lost, row)
       if schedule.due(schedule.checkpoint_every, done) or lost == _MOST_LOST:
         directory.checkpoints.save(state, done)
@@ -183,14 +184,14 @@ def run(
 
 
 def _dropped_all(row) -> bool:
-  """Whether a round dropped every client's update, and so measured nothing."""
+  """Whether a round dropped every client's update and so measured nothing."""
   return row['clients_dropped'] > 0 and math.isnan(row['loss'])
 
 
 def _lost_in_a_row(lost: int, row) -> int:
-  """Returns how many rounds in a row were lost, up to the one of `row`.
+  """Returns the number of consecutive lost rounds, up to the round of `row`.
 
-  A round whose clients had no examples neither counts nor interrupts.
+  A round whose clients had no examples does not change the number.
   """
   if _dropped_all(row):
     return lost + 1
@@ -217,10 +218,10 @@ def _explained(error, cohort: cohort_lib.Cohort, round_number: int) -> str:
 
 
 def _save_interrupted(directory, state, done: int) -> None:
-  """Saves what an interrupted run has, and says from where it goes on."""
+  """Saves an interrupted run's state and says where the run will resume."""
   try:
     state = runtimes.keep(state)
-  except ValueError:  # The round that followed had used it up.
+  except ValueError:  # The interrupted round has overwritten it.
     print(
       f'\nstopped before round {done + 1} was evaluated; the same command goes'
       ' on from the checkpoint before',
@@ -265,15 +266,15 @@ def summarise(
 ) -> dict[str, Any]:
   """Returns the summary of a run from its metrics.csv.
 
-  Means are over the rounds that measured something; nan where none did. Final
-  scores are those of the last round, which is always evaluated.
+  Means are over the rounds that measured something, or nan if no round did.
+  Final scores are those of the last round, which is always evaluated.
 
   Args:
-    finished: the run, with one round at least.
+    finished: the run, with at least one round.
     metrics: names of the scores.
-    messages: for the bytes saved.
-    warnings: of the configuration; `warnings` of the summary has those of the
-      rounds too.
+    messages: computes the saved bytes.
+    warnings: about the configuration. `warnings` of the summary also has those
+      about the rounds.
   """
   table = finished.metrics
   mean = lambda name: float(table[name].mean())

@@ -1,9 +1,9 @@
-"""What a run leaves behind, and how it goes on where it was stopped.
+"""The directory of a run: its files, and how a stopped run resumes.
 
 `tff.program`'s managers write metrics and events. This module keeps checkpoints
-and metrics consistent with each other across a kill: whatever was written after
-the last sound checkpoint is forgotten, and computed again to the same digits.
-metrics.csv is the truth; TensorBoard's events are written anew from it.
+and metrics consistent with each other across a kill: it drops everything written
+after the last sound checkpoint, and the run computes it again to the same digits.
+metrics.csv is authoritative; TensorBoard's events are rewritten from it.
 """
 
 import asyncio
@@ -25,9 +25,9 @@ from tff_xc.measure import run_files
 
 CURVES = 'curves.png'
 _TENSORBOARD = 'tensorboard'
-# Sorts before the files that TensorFlow names by the time.
+# Sorts before the event files that TensorFlow names by time.
 _KEPT_EVENTS = 'events.out.tfevents.0000000000.kept'
-# What training writes by `run_files.replacing`.
+# Files that training writes with `run_files.replacing`.
 _REPLACED = (
   run_files.CONFIG,
   run_files.METRICS,
@@ -40,11 +40,11 @@ _REPLACED = (
 def check_config(path: str | os.PathLike, config: Mapping) -> None:
   """Refuses a directory that holds a run of another configuration or data.
 
-  A larger number of rounds goes on with the run; a smaller one is refused.
+  A larger number of rounds continues the run; a smaller one is refused.
 
   Args:
     path: the directory; may be absent.
-    config: every resolved setting; `data` too once the data are loaded.
+    config: every resolved setting, and `data` once the data are loaded.
 
   Raises:
     errors.InputError: naming the settings that differ.
@@ -72,16 +72,16 @@ def check_config(path: str | os.PathLike, config: Mapping) -> None:
 
 
 def check_data(path: str | os.PathLike, config: Mapping, data: Mapping) -> None:
-  """Refuses other data than those of a run.
+  """Refuses data that differ from a run's data.
 
   Args:
     path: the run's directory.
-    config: its config.json. Without `data`, it is of a version that did not
-      look at them, and any data are taken.
-    data: the fingerprint of the data at hand.
+    config: its config.json. If it lacks `data`, an older version wrote it, and
+      any data are accepted.
+    data: the fingerprint of the present data.
 
   Raises:
-    errors.InputError: naming what differs.
+    errors.InputError: naming the differences.
   """
   told = _differences(config.get('data', data), data)
   if told:
@@ -92,7 +92,7 @@ def check_data(path: str | os.PathLike, config: Mapping, data: Mapping) -> None:
 
 
 def _settings(config: Mapping) -> dict[str, Any]:
-  """Returns what must be equal, as one flat dictionary in order of the names."""
+  """Returns the settings that must be equal: one flat dictionary, by name."""
   groups = ('options', 'hyperparameters')
   left_out = {*run_files.NOT_CONFIGURATION, 'rounds', 'data', *groups}
   settings = {k: v for k, v in config.items() if k not in left_out}
@@ -120,17 +120,17 @@ class RunDirectory:
   def __init__(self, path: str | os.PathLike, config: Mapping[str, Any]):
     """Opens or creates the directory, and locks it against a second process.
 
-    Removes the temporary files that a kill left there.
+    It removes temporary files left by a kill.
 
     Args:
       path: the directory.
-      config: every resolved setting. A new run's config.json is written here;
-        `start_metrics` updates that of a run that goes on, after its checkpoint
-        was accepted.
+      config: every resolved setting. For a new run, config.json is written
+        here. For a resumed run, `start_metrics` updates it after the checkpoint
+        has been accepted.
 
     Raises:
-      errors.InputError: where `path` holds a run of another configuration, is
-        of other data, in use by another process, or cannot be written.
+      errors.InputError: if `path` holds a run of another configuration or
+        other data, is in use by another process, or cannot be written.
     """
     self.path = pathlib.Path(path)
     try:
@@ -165,12 +165,12 @@ class RunDirectory:
         file.unlink()
 
   def start_metrics(self, rounds_done: int) -> list[dict[str, float]]:
-    """Opens metrics.csv and TensorBoard, forgetting what came later.
+    """Opens metrics.csv and TensorBoard, and drops rounds after `rounds_done`.
 
-    Updates config.json, whose rounds, versions and paths may be new.
+    It updates config.json, whose rounds, versions and paths may be new.
 
     Returns:
-      The rows of the rounds done; nan where a cell was not measured.
+      The rows of the rounds done; nan if a cell was not measured.
 
     Raises:
       errors.InputError: for a metrics.csv that is damaged.
@@ -191,14 +191,14 @@ class RunDirectory:
     return rows
 
   def release(self, row: Mapping[str, float], round_number: int) -> None:
-    """Appends one round's row; every row has the same columns."""
+    """Appends one round's row; all rows have the same columns."""
     asyncio.run(self._metrics.release(dict(row), round_number))
     measured = {k: float(v) for k, v in row.items() if v == v}
     asyncio.run(self._events.release(measured, round_number))
 
 
 def _keep_rounds(file: pathlib.Path, rounds_done: int) -> None:
-  """Drops rows after `rounds_done`, and a last line that a kill cut short."""
+  """Drops rows after `rounds_done`, and a last line truncated by a kill."""
   lines = file.read_text().splitlines(keepends=True)
   header, rows = lines[:1], lines[1:]
 
@@ -213,7 +213,7 @@ def _keep_rounds(file: pathlib.Path, rounds_done: int) -> None:
 def _rewrite_events(folder: pathlib.Path, rows: list[dict[str, float]]) -> None:
   """Replaces TensorBoard's events by those of `rows`, each round once.
 
-  A kill in between leaves rounds twice, until the run is opened again.
+  After a kill in between, rounds occur twice until the run is opened again.
   """
   old = list(folder.glob('events.out.tfevents.*'))
   kept = folder / _KEPT_EVENTS

@@ -1,1 +1,1 @@
-"""One file per paper's family of algorithms, and the registry that names them."""
+"""One file for each paper's algorithms, and the registry of all names."""

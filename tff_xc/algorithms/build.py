@@ -1,4 +1,4 @@
-"""From resolved hyper-parameters to a learning process."""
+"""Builds a learning process from resolved hyper-parameters."""
 
 import dataclasses
 from collections.abc import Mapping
@@ -15,7 +15,7 @@ from tff_xc.round import server as server_lib
 from tff_xc.round import spreadout
 from tff_xc.round import table_optimizers
 
-# Settings that the driver of a run uses, and no builder takes.
+# Settings that the training loop uses and no builder takes.
 _OF_THE_COHORT = ('steps_per_round',)
 
 
@@ -39,7 +39,8 @@ def _server(values: Mapping, selects_rows: bool) -> server_lib.Server:
     optimizer = tff.learning.optimizers.build_adagrad(
       rate, values['server_initial_accumulator']
     )
-    # A row without a gradient does not move: it is the same on all rows.
+    # Adagrad does not move a row without a gradient, so updating only the
+    # requested rows gives the same result.
     of_rows = table_optimizers.RequestedRows(optimizer)
     return server_lib.Server(optimizer, of_rows if selects_rows else optimizer)
   optimizer = optimizers.TorchAdam(
@@ -62,10 +63,10 @@ def warnings(
   clients_per_round: int | None,
   max_positives: int,
 ) -> list[str]:
-  """Returns what is allowed and likely to fail, one sentence each.
+  """Returns a sentence for each allowed setting that is likely to fail.
 
   Args:
-    values: the hyper-parameters of an algorithm, from `hyperparameters.resolve`.
+    values: an algorithm's hyper-parameters, from `hyperparameters.resolve`.
     num_classes: n.
     clients_per_round: K; None where there are no clients.
     max_positives: the largest number of classes that any client holds.
@@ -108,10 +109,10 @@ def build(
     values: every hyper-parameter that applies, from `hyperparameters.resolve`.
     model: the embedding classifier.
     max_positives: the largest number of classes that any client holds.
-    max_features: the largest number of features that any client's examples use,
-      where clients select the rows of these; 0: they receive all.
-    feature_learning_rate: of the server's SGD on a table of features.
-    seed: of everything random.
+    max_features: the largest number of features that any client's examples use.
+      Clients then select the rows of their features; 0: they receive all rows.
+    feature_learning_rate: learning rate of the server's SGD on feature rows.
+    seed: seeds all randomness.
   """
   algorithm = registry.get(name)
   arguments = {'model': model, 'seed': seed}

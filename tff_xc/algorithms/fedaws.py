@@ -1,50 +1,52 @@
-"""FedAwS, federated averaging with spreadout, and what it is compared with.
+"""FedAwS, federated averaging with spreadout, and its reference methods.
 
 Yu, Rawat, Menon, Kumar: "Federated Learning with Only Positive Labels", ICML
 2020, arXiv:2004.10342.
 
 A client holds examples of one class (or of few) and sees the rows of its own
-classes only. It pulls embeddings and rows together (eq. 23); nothing on it
-pushes classes apart. The server does: it averages the encoder, puts the
-clients' rows into the table, takes a spreadout step on the rows of the round's
-classes (eq. 7 or 8) and brings them back to unit norm (Algorithm 1).
+classes only. It pulls embeddings and rows together (eq. 23) and does not push
+classes apart. The server does: it averages the encoder, writes the clients'
+rows into the table, takes a spreadout step on the rows of the round's classes
+(eq. 7 or 8) and normalises them (Algorithm 1).
 
   FedAwS            positive hinge, spreadout
   Baseline-1        positive hinge, no spreadout: all classes collapse
-  Baseline-2        positive hinge, the table stays as it was drawn
+  Baseline-2        positive hinge, the initial random table never changes
   FedAwS (FedSS)    PosOnly softmax, server momentum, spreadout on all n rows:
-                    what the FedSS paper compares with under this name
+                    the method that the FedSS paper calls FedAwS
   softmax oracle    'centralized' of `tff_xc.algorithms.fedss`
 
-Several classes a client and several clients a class are fine: a client sends
-all its rows, and a class's row is the mean of those sent, by examples.
+A client may have several classes, and a class several clients: a client sends
+all its rows, and a class's new row is the mean of the rows sent, weighted by
+examples.
 
-Algorithm 1 replaces a class's row by its client's, so that the row of a rare
-class moves as fast as that of a frequent one. Where classes differ much in size
-and P@1 asks for the likely ones, rare rows then end up closest to every
-embedding. 'row_update' = 'mean' averages rows as the paper's footnote averages
-the encoder: a row moves by n_i / n of its client's delta. With 'examples', one
-local step and all of a client's examples in it, a round is then one step on the
-positive loss of all examples of its clients. This is not in the paper.
+Algorithm 1 replaces a class's row by its client's row, so the row of a rare
+class moves as fast as that of a frequent one. If class sizes differ much, rare
+rows then end up closest to every embedding, and P@1, which rewards frequent
+classes, suffers. 'row_update' = 'mean' averages rows as the paper's footnote
+averages the encoder: a row moves by n_i / n of its client's delta. With the
+weighting 'examples' and one local step on all of a client's examples, a round
+then is one step on the positive loss of all its clients' examples. This is not
+in the paper.
 
-Not said in the paper, and chosen here: the classes of eq. (8) are those of the
-round's participants ('spreadout_classes'); which distance eq. (8) means
-('distance', see `tff_xc.round.spreadout`); the learning rate of the spreadout
-step ('spreadout_learning_rate').
+The paper leaves three choices open: the classes of eq. (8), here those of the
+round's participants ('spreadout_classes'); the distance in eq. (8) ('distance',
+see `tff_xc.round.spreadout`); the learning rate of the spreadout step
+('spreadout_learning_rate').
 
 All builders share these arguments:
   model: the embedding classifier, with a cosine head; the loss ignores its
     scale.
   max_positives: the largest number of classes that any client holds.
   local_training: the clients' SGD.
-  server: gives the encoder's optimizer. Default: SGD of rate 1, the mean.
+  server: its encoder optimizer is used. Default: SGD of rate 1, the mean.
   model_aggregator: joins the encoder's deltas, any `tff.aggregators` factory.
   max_features: as in `tff_xc.algorithms.fedss`.
   client_weighting: 'uniform' (the paper's) or 'examples' (its footnote's).
   row_update: 'replace' (the paper's) or 'mean': rows move by the mean of the
     cohort's deltas, in which a client without the class counts as zero.
-    Baseline-2 has no use for it.
-  seed: of everything random.
+    Baseline-2 does not use it.
+  seed: seeds all randomness.
 and return a `tff.learning.templates.LearningProcess` (see
 `tff_xc.round.process.build_process`).
 """
@@ -126,10 +128,10 @@ def build_fedaws(
 
   Args:
     spreadout_weight: lambda.
-    spreadout_learning_rate: eta of line 14; 0 takes that of the clients.
+    spreadout_learning_rate: eta of line 14; 0 takes the clients' rate.
     k: neighbours of a class in eq. (8); 0: all other classes.
     distance: 'sq_euclidean' or 'cosine'.
-    spreadout_margin: nu; if positive, eq. (7) takes the place of eq. (8).
+    spreadout_margin: nu; if positive, eq. (7) replaces eq. (8).
     spreadout_classes: 'round', the classes that the round's clients hold, or
       'all', all n in every round.
     local_training: the clients' SGD.
@@ -152,12 +154,12 @@ def build_fedaws(
 
 
 def build_baseline1(**shared) -> tff.learning.templates.LearningProcess:
-  """Builds Baseline-1: no spreadout, rows are brought to unit norm."""
+  """Builds Baseline-1: no spreadout; rows are normalised."""
   return _build(row_steps=(classifier.unit_norm,), **shared)
 
 
 def build_baseline2(**shared) -> tff.learning.templates.LearningProcess:
-  """Builds Baseline-2: random unit rows that nothing moves."""
+  """Builds Baseline-2: random unit rows that never change."""
   return _build(fixed_rows=True, **shared)
 
 
@@ -169,14 +171,15 @@ def build_fedaws_posonly(
   server: server_lib.Server | None = None,
   **shared,
 ) -> tff.learning.templates.LearningProcess:
-  """Builds FedAwS as the FedSS paper's tables have it.
+  """Builds FedAwS as in the FedSS paper's tables.
 
-  Clients train PosOnly and the server takes its momentum step; then one
-  spreadout step on all n rows, of size lambda (the learning rate is within),
-  through the rows' normalisation, because the logits are cosines.
+  Clients train PosOnly, and the server takes its momentum step. Then it takes
+  one spreadout step on all n rows. Its size is lambda, which includes the
+  learning rate. Its gradient goes through the rows' normalisation, because the
+  logits are cosines.
 
   Args:
-    spreadout_weight: lambda, to be searched for; the paper says no more.
+    spreadout_weight: lambda; needs a search, as the paper gives no value.
     k: neighbours of a class in eq. (8); 0: all other classes.
     distance: 'sq_euclidean' or 'cosine'.
     server: the optimizers of encoder and table. Default: rate 1, momentum 0.9.

@@ -1,12 +1,12 @@
-"""FedSS, federated sampled softmax, and the methods it is compared with.
+"""FedSS, federated sampled softmax, and its reference methods.
 
 Waghmare, Qi, Chen, Sirotenko, Meron: "Efficient Image Representation Learning
 with Federated Sampled Softmax", 2022, arXiv:2203.04888.
 
-A client asks for the rows of its own classes P_k and of m sampled negatives
-N_k, trains a sampled softmax on them, and sends the rows back; the server adds
-row deltas by class and takes a momentum step. The reference methods differ in
-the rows requested and in the terms of the softmax's denominator:
+A client requests the rows of its own classes P_k and of m sampled negatives
+N_k, trains a sampled softmax on them, and sends row deltas back. The server
+adds row deltas by class and takes a momentum step. The reference methods differ
+in the requested rows and in the terms of the softmax's denominator:
 
   FedSS         S_k = P_k and N_k   eq. (5), (6)
   NegOnly       {t} and N_k         eq. (7)
@@ -14,21 +14,23 @@ the rows requested and in the terms of the softmax's denominator:
   FullSoftmax   all n               eq. (2)
   Centralized   all n, IID minibatches, no clients
 
-Server sign: the paper's Algorithm 1 defines a delta as after minus before and
-then subtracts it; here, as convergence demands, it is added.
+Sign on the server: the paper's Algorithm 1 defines a delta as after minus
+before and then subtracts it. Here it is added, because subtracting would
+diverge.
 
 All builders share these arguments:
   model: the embedding classifier; the paper's head is cosine with scale 20.
   max_positives: the largest number of classes that any client holds; a select
     has a static number of keys, 'max_positives + negatives', padded and masked.
   local_training: the clients' SGD (paper: batch 32, one epoch, rate 0.01).
-  server: the server's step (paper: SGD, rate 1, momentum 0.9, dense; where rows
-    are selected, the same is computed on the requested rows alone).
+  server: the server's step (paper: SGD, rate 1, momentum 0.9, dense; if rows
+    are selected, only the requested rows are computed, with equal results).
   row_merge: joins the rows (`tff_xc.round.merge.AddRows`).
   model_aggregator: joins the encoder's deltas, any `tff.aggregators` factory.
-  max_features: of sparse examples: the largest number of distinct features of a
-    client, which then receives and sends the feature rows it uses; 0: all rows.
-  seed: of everything random.
+  max_features: for sparse examples, the largest number of distinct features of
+    a client. It then receives and sends only the feature rows that it uses; 0:
+    all rows.
+  seed: seeds all randomness.
 and return a `tff.learning.templates.LearningProcess` (see
 `tff_xc.round.process.build_process`).
 """
@@ -110,8 +112,8 @@ def build_negonly(
   Args:
     negatives: m.
     correction: as in `build_fedss`.
-    equal_negatives: draw m' = m + |P_k| - 1 negatives, as many as classes push
-      a target away in FedSS with m: the fair comparison of figure 6.
+    equal_negatives: draw m' = m + |P_k| - 1 negatives. In FedSS with m, this
+      many classes push a target away: the fair comparison of figure 6.
     **shared: see the module.
   """
   return _build_sampled(
@@ -155,16 +157,17 @@ def build_centralized(
 ) -> tff.learning.templates.LearningProcess:
   """Builds centralised training with softmax over all classes.
 
-  It is the round with one virtual client, whose examples are IID minibatches of
-  all data, and a server that takes over the client's weights: SGD. With one
-  minibatch a round and a learning rate of 1 there, the server's optimizer sees
-  the gradient itself: any optimizer, with its state.
+  A round has one virtual client, whose examples are IID minibatches of all
+  data. By default the server takes over the client's weights, which is SGD.
+  With one minibatch a round and a local learning rate of 1, the server's
+  optimizer receives the gradient itself, so that any optimizer works as in
+  centralised training.
 
   Args:
     model: the embedding classifier.
     local_training: SGD on the round's minibatches.
     server: the server's optimizers. Default: SGD of rate 1.
-    seed: of everything random.
+    seed: seeds all randomness.
   """
   sgd = optimizers.build_sgd(1.0)
   return build_fullsoftmax(

@@ -1,7 +1,8 @@
 """The hyper-parameters that algorithms take: name, type, bounds, meaning.
 
-Free of TensorFlow, so that a command can check its flags before it imports
-anything large. Each name is the builder's argument and the command's flag.
+This module does not import TensorFlow, so that a command can check its flags
+before any large import. Each name is the builder's argument and the command's
+flag.
 """
 
 import dataclasses
@@ -20,14 +21,14 @@ class Hyperparameter:
 
   Attributes:
     name: the builder's argument and the flag.
-    default: its value where neither user nor task says otherwise; its type is
-      the hyper-parameter's type.
+    default: its value if neither user nor task sets it; its type is the
+      hyper-parameter's type.
     help: one sentence, with unit or source.
     least: smallest value allowed, or None.
-    most: largest value allowed, of any number.
+    most: largest value allowed, for numbers.
     above: exclusive lower bound, or None.
     below: exclusive upper bound, or None.
-    choices: the values allowed, where there are few.
+    choices: the allowed values, if there are few.
   """
 
   name: str
@@ -231,7 +232,7 @@ SERVER = (
 )
 SAMPLED_ROWS = ('server_adam_rows', 'row_renormalise')
 
-# What only one server optimizer takes, and where its learning rate starts.
+# The server optimizer that a hyper-parameter needs, and default learning rates.
 _ONLY_WITH = {
   'server_momentum': 'sgd',
   'server_beta_1': 'adam',
@@ -254,9 +255,9 @@ def resolve(
 
   Args:
     taken: names that the algorithm takes.
-    given: what the user set, by name.
-    task_defaults: the task's defaults; those of another algorithm are ignored,
-      and its server settings only count for its own server optimizer.
+    given: the user's values, by name.
+    task_defaults: the task's defaults. Those that the algorithm does not take
+      are ignored. Server settings apply only with the task's server optimizer.
     who: the algorithm's name, for messages.
     own_defaults: the algorithm's own defaults.
 
@@ -308,7 +309,7 @@ def check_negatives(negatives: int, num_classes: int) -> None:
 
 
 def _check_examples(values: Mapping) -> None:
-  """Refuses more examples in a round than an int32 counts."""
+  """Raises `errors.InputError` if a round has more than INT32_MAX examples."""
   for name in ('local_steps', 'steps_per_round'):
     steps, size = values.get(name, 0), values['batch_size']
     if steps * size > INT32_MAX:

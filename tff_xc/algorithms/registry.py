@@ -1,4 +1,4 @@
-"""The algorithms by name. Free of TensorFlow: a builder is imported when used."""
+"""The algorithms by name. Builders, and TensorFlow, are imported when used."""
 
 import dataclasses
 import importlib
@@ -23,12 +23,12 @@ _STEP = 'optimizer step'
 
 
 class Answers(NamedTuple):
-  """An algorithm's answers to the four questions of a round, for people.
+  """An algorithm's answers to the four questions of a round, as text.
 
   Attributes:
     request: the class rows that a client receives.
-    minimise: what it minimises on them.
-    merge: how the server merges what clients send of them.
+    minimise: the loss that it minimises on them.
+    merge: how the server merges the clients' row updates.
     server: what the server does last.
   """
 
@@ -40,19 +40,19 @@ class Answers(NamedTuple):
 
 @dataclasses.dataclass(frozen=True)
 class Algorithm:
-  """An algorithm's line in the registry.
+  """An algorithm's entry in the registry.
 
   Attributes:
     builder: 'module:function' of its builder, below `tff_xc.algorithms`.
     hyperparameters: the names that it takes.
-    summary: one line for people.
-    paper: whose it is.
+    summary: one line for users.
+    paper: its source.
     answers: to the four questions.
     cohort: 'uniform' (clients drawn uniformly) or 'pooled' (one virtual client
       with IID minibatches of all data).
-    selects_rows: whether a client holds a selection of the class rows, or all.
-    sends_rows: whether it sends rows back.
-    defaults: hyper-parameters' defaults that differ from the general ones.
+    selects_rows: whether a client holds selected class rows instead of all.
+    sends_rows: whether a client sends class rows back.
+    defaults: values of hyper-parameters that replace the general defaults.
   """
 
   builder: str
@@ -166,7 +166,7 @@ ALGORITHMS = {
 
 
 def get(name: str) -> Algorithm:
-  """Returns the algorithm; `errors.InputError` names the known ones."""
+  """Returns the algorithm; raises `errors.InputError` for an unknown name."""
   if name not in ALGORITHMS:
     raise errors.InputError(
       f'unknown algorithm {name!r}: choose one of ' + ', '.join(ALGORITHMS)

@@ -1,9 +1,9 @@
 """A bag of weighted features: FedAwS's encoder for sparse text.
 
-The weighted mean of the features' rows in a table, two hidden layers with ReLU,
-a linear layer, and unit norm (FedAwS, section 5: 512, 1024, 1024, 512). The
-mean is that of `tf.nn.safe_embedding_lookup_sparse`: features without a
-positive value do not count, and an example without features has a mean of zero.
+It computes the weighted mean of the features' rows in a table, two hidden
+layers with ReLU, a linear layer, and unit norm (FedAwS, section 5: 512, 1024,
+1024, 512). The mean is that of `tf.nn.safe_embedding_lookup_sparse`: it ignores
+features without a positive value, and is zero for an example without features.
 """
 
 import collections
@@ -28,12 +28,12 @@ def build_bag_encoder(
 ) -> encoder_lib.Encoder:
   """Returns the encoder; examples are `sparse.SparseFeatures`.
 
-  Its weights are 'features', the table with one row a feature, and
+  Its weights are 'features', the table with one row per feature, and
   'dense0/kernel', 'dense0/bias' and so on.
 
   Args:
     num_features: rows of the table.
-    feature_dim: their length.
+    feature_dim: length of a row.
     hidden_dims: widths of the hidden layers.
     embedding_dim: d.
   """
@@ -76,7 +76,7 @@ def weighted_mean(table: tf.Tensor, x: sparse.SparseFeatures) -> tf.Tensor:
 
   Args:
     table: float32 [F, feature_dim].
-    x: b examples whose ids are rows of `table`.
+    x: b examples whose ids index rows of `table`.
 
   Returns:
     float32 [b, feature_dim].
@@ -86,7 +86,8 @@ def weighted_mean(table: tf.Tensor, x: sparse.SparseFeatures) -> tf.Tensor:
   values = tf.nn.relu(x.values)
   sums = tf.math.unsorted_segment_sum(values, example, size)
   places = tf.stack([example, x.ids], axis=1)
-  # The product's gradient is one, too: no row a feature of an example is held.
+  # A sparse product, whose gradient is one too: no row is copied for each
+  # feature of each example.
   weights = tf.SparseTensor(
     tf.cast(places, tf.int64),
     tf.math.divide_no_nan(values, tf.gather(sums, example)),

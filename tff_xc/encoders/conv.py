@@ -1,10 +1,10 @@
 """A small convolutional encoder for handwriting, 28x28 to a few hundred pixels.
 
-Four 3x3 convolutions, the first three followed by 2x2 max pooling, each by
-GroupNorm and ReLU, then one dense layer to the embedding. GroupNorm and not
-BatchNorm: batch statistics of a client's few classes do not survive averaging
-(FedSS and FedVC replace BatchNorm for this reason). Pooling before normalising
-saves a third of the time.
+It has four 3x3 convolutions, each followed by GroupNorm and ReLU, and one dense
+layer to the embedding. After the first three convolutions, 2x2 max pooling
+comes before GroupNorm, which saves a third of the time. GroupNorm replaces
+BatchNorm because averaging spoils the batch statistics of clients with few
+classes (FedSS and FedVC replace BatchNorm for this reason).
 """
 
 import collections
@@ -22,9 +22,9 @@ def group_norm(
 ) -> tf.Tensor:
   """GroupNorm (Wu and He, 2018) of `x` [B, H, W, C].
 
-  Reduces over space first and over a group's channels last: the reductions then
-  run along contiguous memory, several times faster on a CPU than moments of a
-  five-dimensional view.
+  Reduces over space first and over a group's channels last. The reductions then
+  run along contiguous memory, which on a CPU is several times faster than the
+  moments of a five-dimensional view.
 
   Args:
     x: activations, float32 [B, H, W, C].

@@ -1,8 +1,8 @@
-"""What an encoder is: named weights and a pure function of them.
+"""The form of an encoder: named weights and a pure function of them.
 
-Weights are ordered dictionaries from a unique name to a tensor, so that a
-weight can neither be lost nor trained twice (a federated learner that keys
-variables by a name that repeats trains only the last of them).
+Weights are ordered dictionaries from unique names to tensors, so that no weight
+is lost or trained twice. (A federated learner that keys variables by repeated
+names trains only the last variable of each name.)
 """
 
 import collections
@@ -34,10 +34,10 @@ class Encoder:
     init: `seed` int32 [2] -> trainable weights, by name.
     apply: (trainable, non_trainable, x [B, ...], training, seed int32 [2]) ->
       (embeddings float32 [B, d], updated non_trainable).
-    init_non_trainable: `seed` -> weights that no gradient moves, such as
-      batch statistics. They are averaged over clients like the others.
-    feature_table: of sparse examples: the name of the trainable weight
-      [num_features, ...] of which `apply` reads the rows `x.ids` only, or None.
+    init_non_trainable: `seed` -> weights without gradients, such as batch
+      statistics. They are averaged over clients like the others.
+    feature_table: for sparse examples, the name of the trainable weight
+      [num_features, ...] of which `apply` reads only the rows `x.ids`; or None.
   """
 
   example_spec: tf.TensorSpec | SparseSpec
@@ -50,7 +50,7 @@ class Encoder:
   feature_table: str | None = None
 
   def batch_spec(self) -> tf.TensorSpec | sparse.SparseFeatures:
-    """Returns the specs of any number of examples."""
+    """Returns the specs of a batch of any size."""
     spec = self.example_spec
     if not isinstance(spec, SparseSpec):
       return tf.TensorSpec([None, *spec.shape], spec.dtype)

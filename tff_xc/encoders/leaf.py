@@ -24,10 +24,10 @@ def build_femnist_encoder(*, embedding_dim: int = 2048) -> encoder_lib.Encoder:
   """Returns the FEMNIST CNN without its class layer.
 
   Two 5x5 convolutions, 32 and 64 filters, each followed by ReLU and 2x2 max
-  pooling, then a dense layer with ReLU. Initialised as PyTorch does.
+  pooling, then a dense layer with ReLU. Weights are initialised as in PyTorch.
 
-  Examples are float32 [28, 28] in [0, 1], white 1.0; a batch of LEAF's flat 784
-  floats is taken as well.
+  Examples are float32 [28, 28] in [0, 1], white 1.0; LEAF's flat 784 floats
+  also work.
 
   Args:
     embedding_dim: d, the width of the dense layer.

@@ -7,12 +7,12 @@ first block of stages 2 and 3 halves the side, and its shortcut takes every
 second pixel and pads the new channels with zeros (the paper's option A, without
 parameters).
 
-What differs from the paper: GroupNorm in place of BatchNorm, because batch
-statistics of a client with one class do not survive averaging, and a linear
-layer after the average pooling. The pooled features come out of a ReLU and are
-never negative, so no two of them would be further than 90 degrees apart; the
-layer, kept where the embedding has the 64 dimensions of the pooled features as
-well, lets embeddings cover the sphere.
+Two things differ from the paper. GroupNorm replaces BatchNorm, because
+averaging spoils the batch statistics of clients with one class. And a linear
+layer follows the average pooling: pooled ReLU features are never negative, so
+two of them are at most 90 degrees apart, and the layer lets embeddings cover
+the sphere. The layer exists even if the embedding has 64 dimensions, as the
+pooled features.
 """
 
 import collections
@@ -26,7 +26,7 @@ from tff_xc.encoders import encoder as encoder_lib
 from tff_xc.encoders import initializers
 
 _FILTERS = (16, 32, 64)
-# Of the 50,000 training images of CIFAR-10, in units of a pixel's 0 to 255.
+# Over the 50,000 training images of CIFAR-10, for pixels from 0 to 255.
 _MEAN = (125.3, 123.0, 113.9)
 _DEVIATION = (63.0, 62.1, 66.7)
 _MARGIN = 4
@@ -43,7 +43,7 @@ def build_resnet_encoder(
   """Returns the encoder; examples are uint8 [image_size, image_size, 3].
 
   Its weights are named 'conv', 'stage1/block0/conv0' and so on, and 'dense',
-  each followed by '/kernel', '/scale', '/offset' or '/bias'.
+  each with the suffix '/kernel', '/scale', '/offset' or '/bias'.
 
   Args:
     depth: 6n + 2 layers: 8, 14, 20, 32, 44, 56, ...
@@ -53,7 +53,7 @@ def build_resnet_encoder(
     augment: mirror and shift every image at random in training; see `shift`.
 
   Raises:
-    errors.InputError: another depth, a smaller image or other groups.
+    errors.InputError: for another depth, a smaller image or other groups.
   """
   _check(depth, image_size, groups)
   blocks = list(_blocks((depth - 2) // 6))
@@ -102,8 +102,9 @@ def build_resnet_encoder(
 def shift(x: tf.Tensor, seed: tf.Tensor) -> tf.Tensor:
   """Mirrors each image or not, and shifts it by up to 4 pixels a side.
 
-  This is the paper's augmentation: 4 zeros on each side, of which a random crop
-  of the old size is taken. An image is drawn by its place in the batch.
+  This is the paper's augmentation: it pads 4 zeros on each side and takes a
+  random crop of the old size. An image's draw depends on its place in the
+  batch.
 
   Args:
     x: images, float32 [B, side, side, channels]; 0 is the mean colour.

@@ -1,13 +1,14 @@
-"""Whether class rows have collapsed into one: distances between them."""
+"""Distances between class rows, which show whether the rows have collapsed."""
 
 import numpy as np
 
 from tff_xc.measure import ranking
 
-# Squared distances below this share of the squared norms are formed again from
-# the differences; above, cancellation costs less than 1e-7 of them.
+# Squared distances below this share of the squared norms are recomputed from
+# the rows' differences. Above, the relative error by cancellation is below
+# 1e-7.
 _CANCELLED = 1e-8
-# Distances to hold at once, and entries of differences.
+# Most distances, or entries of differences, in memory at once.
 _BLOCK = 2**21
 _ENTRIES = 2**16
 
@@ -20,23 +21,23 @@ def class_distances(
 ) -> tuple[float, float]:
   """Returns the smallest and the mean distance between two class rows.
 
-  Euclidean, between l2-normalised rows, over all pairs of different classes of
-  a sample: all classes where there are at most `sample`, else so many drawn
-  uniformly without replacement, the same for the same seed and classes. The
-  smallest distance is thus that within the sample. In float64, also for rows
-  that are nearly equal.
+  Distances are Euclidean, between l2-normalised rows, over all pairs of
+  different classes in a sample. The sample is all classes if there are at most
+  `sample`. Otherwise it is `sample` classes drawn uniformly without
+  replacement, the same for the same seed and classes. Distances have float64
+  precision even between nearly equal rows.
 
-  FedAwS without its regulariser lets the rows collapse, and both go to 0;
-  independent directions are sqrt(2) apart on average.
+  Without its regulariser, FedAwS lets the rows collapse, and both distances go
+  to 0. Independent directions are sqrt(2) apart on average.
 
   Args:
     class_rows: float [n, d]; a zero row stays zero.
-    class_ids: int [c], the classes to look at, repeats once; None for all n.
+    class_ids: int [c], classes to compare, repeats count once; None: all n.
     sample: the most rows to compare, at least 2.
-    seed: of the sample.
+    seed: seeds the sample.
 
   Returns:
-    Two floats; nan with fewer than two classes, or where a row is not finite.
+    Two floats; nan with fewer than two classes, or if a row is not finite.
   """
   class_rows = np.asarray(class_rows)
   if class_ids is None:
@@ -50,8 +51,8 @@ def class_distances(
   if len(rows) < 2 or not np.isfinite(rows).all():
     return float('nan'), float('nan')
   pairs = len(rows) * (len(rows) - 1) / 2
-  # Rows that are equal bit by bit, as in a table that has collapsed, count for
-  # one, many times: their own distances are 0.
+  # Identical rows, as in a collapsed table, become one row with a count: their
+  # distances to each other are 0.
   rows, counts = np.unique(rows, axis=0, return_counts=True)
   smallest, total = 0.0 if (counts > 1).any() else np.inf, 0.0
   for one, other, distances in _pair_distances(rows):
@@ -62,7 +63,7 @@ def class_distances(
 
 def _pair_distances(rows):
   """Yields int, int and float64 arrays: pairs, each once, and distances."""
-  # About their mean, rows that are all alike are small: little cancels.
+  # Similar rows are small after subtracting their mean, so little cancels.
   centred = rows - rows.mean(axis=0)
   norms = np.einsum('kd,kd->k', centred, centred)
   at_once = max(1, _BLOCK // len(rows))

@@ -1,16 +1,16 @@
-"""What crosses the wire in a round, and what FullSoftmax would have sent.
+"""Bytes that a client receives and sends in a round, and FullSoftmax's bytes.
 
 The rule: bytes are those of the payload of one client and round, without
 padding (messages: FedSS, Algorithm 1 and section 3).
-  down: the encoder and the class rows requested;
-  up:   the ids requested, then the encoder's delta, the updated rows with their
+  down: the encoder and the requested class rows;
+  up:   the requested ids, then the encoder's delta, the updated rows with their
         ids, and the client's weight, one float.
 An algorithm that requests every row sends no ids in either message: row c is
-at place c. Where clients select from the table of sparse features, its rows
-travel likewise, and the encoder is what is left of it. The round's seed and the
-sums behind its metrics, some 50 bytes, do not count.
+at place c. If clients select from the table of sparse features, its rows are
+sent in the same way, and the encoder's bytes are those without this table. The
+round's seed and the sums behind its metrics, some 50 bytes, are not counted.
 
-`tests/measure/test_crossing.py` holds these formulas against the values that a
+`tests/measure/test_crossing.py` compares these formulas with the values that a
 round feeds to its clients and folds from them.
 """
 
@@ -19,16 +19,16 @@ import dataclasses
 
 @dataclasses.dataclass(frozen=True)
 class MessageSizes:
-  """Sizes in bytes of what messages are made of.
+  """Sizes of the parts of messages, in bytes.
 
   Attributes:
-    encoder_bytes: the encoder's weights that travel whole; their delta is as
-      large.
+    encoder_bytes: the encoder's weights, except a feature table whose rows are
+      sent separately; their delta has as many bytes.
     row_bytes: one row of the class table: 4 d, and 4 more with a bias.
     id_bytes: one class id (int32).
     weight_bytes: the weight of a client's update (float32).
-    feature_row_bytes: one row of the feature table, where it goes by rows.
-    feature_table_bytes: all of that table.
+    feature_row_bytes: one row of the feature table, if its rows are selected.
+    feature_table_bytes: all of this table.
   """
 
   encoder_bytes: int
@@ -47,7 +47,7 @@ class MessageSizes:
 def with_feature_rows(
   sizes: MessageSizes, num_features: int, dim: int
 ) -> MessageSizes:
-  """Returns the sizes where the float32 feature table goes by rows."""
+  """Returns the sizes if clients select rows of the float32 feature table."""
   table = 4 * num_features * dim
   return dataclasses.replace(
     sizes,
@@ -64,8 +64,8 @@ def bytes_down(
 
   Args:
     sizes: of the message's parts.
-    rows: class rows requested, |S_k|; a mean over clients gives mean bytes.
-    feature_rows: rows of the feature table requested, where it goes by rows.
+    rows: requested class rows, |S_k|; a mean over clients gives mean bytes.
+    feature_rows: requested rows of the feature table, if they are selected.
   """
   features = feature_rows * sizes.feature_row_bytes
   return sizes.encoder_bytes + rows * sizes.row_bytes + features
@@ -82,11 +82,11 @@ def bytes_up(
 
   Args:
     sizes: of the message's parts.
-    rows: class rows requested, |S_k|, or n where all are.
-    requests_all: whether the algorithm requests all rows, so sends no ids.
-    feature_rows: rows of the feature table requested, where it goes by rows.
-    sends_rows: whether class rows are sent back (FedAwS's Baseline-2 keeps them
-      as they are).
+    rows: requested class rows, |S_k|; n if all are requested.
+    requests_all: whether the algorithm requests all rows and so sends no ids.
+    feature_rows: requested rows of the feature table, if they are selected.
+    sends_rows: whether class rows are sent back (FedAwS's Baseline-2 does not
+      change them).
   """
   ids = 0 if requests_all else rows * sizes.id_bytes
   sent = ids + rows * sizes.row_bytes if sends_rows else 0
@@ -99,14 +99,14 @@ def byte_saving(
   sent: float,
   num_classes: int,
 ) -> float:
-  """Returns which fraction of FullSoftmax's bytes, down and up, is saved.
+  """Returns the saved fraction of FullSoftmax's bytes, down and up.
 
   Args:
     sizes: of the message's parts.
     sent: bytes down and up of a client and round.
     num_classes: n.
 
-  Negative where ids cost more than the rows that stay away, as with
+  The result is negative if the ids cost more than the omitted rows save, as for
   |S_k| = n.
   """
   full = bytes_down(sizes, num_classes) + bytes_up(sizes, num_classes, True)
@@ -118,7 +118,7 @@ def last_layer_share(
 ) -> float:
   """Returns the class table's share of the model's parameters (FedSS, fig. 8).
 
-  n d / (n d + the encoder's parameters), a fraction.
+  This fraction is n d / (n d + the encoder's parameters).
   """
   table = num_classes * dim
   return table / (table + encoder_parameters)
@@ -129,8 +129,9 @@ def parameter_saving(
 ) -> float:
   """Returns the fraction of parameters that a sub-model of `rows` rows saves.
 
-  The papers' figure: parameters only, one direction, no ids. It is the class
-  table's share times the part of the table left out, (1 - |S_k| / n).
+  This is the papers' figure: it counts parameters in one direction, without
+  ids. It is the class table's share times the omitted part of the table,
+  (1 - |S_k| / n).
   """
   share = last_layer_share(num_classes, dim, encoder_parameters)
   return share * (1 - rows / num_classes)

@@ -1,6 +1,6 @@
 """Pictures of runs, drawn without a display. Importing this imports Matplotlib.
 
-Pictures are written atomically and hold no date, so the same runs give the same
+Pictures are written atomically and contain no date: equal runs give equal
 bytes. Colours are Okabe and Ito's, which colour-blind readers can tell apart;
 line styles and markers change with them.
 """
@@ -53,11 +53,11 @@ _COMPARED = ('top1', 'p@1', 'map@10')
 def plot_run(run: run_files.Run, path: str | os.PathLike) -> None:
   """Draws one run: loss, accuracies, bytes, and the cohort, over rounds.
 
-  Columns of metrics.csv that the run does not have are left out.
+  It omits columns that the run's metrics.csv lacks.
 
   Args:
     run: with or without a summary.
-    path: of the picture, a .png.
+    path: the file to write, a .png.
   """
   panels = [
     ('Training loss', 'loss', ('loss',)),
@@ -95,15 +95,14 @@ def plot_compare(
 ) -> None:
   """Draws several configurations in one picture.
 
-  Top-1, P@1 and MAP@10 over rounds, each the mean over seeds in a band of one
-  sample std; and the final value of the first of them that there is against
-  the class parameters that a client is sent (FedSS, figs 5 and 10), where
-  configurations differ in them. Rounds that not every seed has measured are
-  left out of a line.
+  It draws top-1, P@1 and MAP@10 over rounds: the mean over seeds in a band of
+  one sample std, without rounds that a seed did not measure. If configurations
+  differ in the class parameters that a client receives (FedSS, figs 5 and 10),
+  it also draws the final value of the first of these metrics against them.
 
   Args:
     groups: from `groups.group_runs`, at least one.
-    path: of the picture, a .png.
+    path: the file to write, a .png.
   """
   measured = [m for m in _COMPARED if any(len(_band(g, m)) for g in groups)]
   points = _sent_against_score(groups)
@@ -140,14 +139,14 @@ def plot_confusion(
 ) -> None:
   """Draws a confusion matrix of one client (FedSS, fig. 7).
 
-  Cells are shares of their row; the last column is every class that the client
+  Cells are shares of their row. The last column is all classes that the client
   does not hold.
 
   Args:
     matrix: int [c, c + 1], from `ranking.confusion`.
-    class_ids: int [c], of its rows.
-    path: of the picture, a .png.
-    title: above the picture.
+    class_ids: int [c], the classes of its rows.
+    path: the file to write, a .png.
+    title: text above the picture.
 
   Raises:
     ValueError: for a matrix of another shape.
@@ -170,7 +169,7 @@ def plot_confusion(
   places = list(range(0, count, every))
   names = [str(class_ids[place]) for place in places]
   ax.set_yticks(places, names, fontsize=8)
-  if places and count - places[-1] < every:  # Would collide with 'another'.
+  if places and count - places[-1] < every:  # It would touch 'another'.
     places, names = places[:-1], names[:-1]
   ax.set_xticks([*places, count], [*names, 'another'], rotation=90, fontsize=8)
   if count <= 12:
@@ -218,7 +217,7 @@ def _draw_line(ax, rounds, values, column, style):
 
 
 def _finish_over_rounds(ax, title, unit):
-  """Labels an axis over rounds, and says so where nothing was measured."""
+  """Labels an axis over rounds, also if nothing was measured."""
   ax.set_title(title)
   ax.set_xlabel('round')
   ax.set_ylabel(unit)
@@ -234,7 +233,7 @@ def _finish_over_rounds(ax, title, unit):
     low, high = ax.get_ylim()
     ax.set_ylim(low, 1.1 * high)
   lines = len(ax.get_legend_handles_labels()[0])
-  if lines > 4:  # Would cover the lines.
+  if lines > 4:  # It would cover the lines.
     ax.legend(
       frameon=False, fontsize=8, loc='center left', bbox_to_anchor=(1, 0.5)
     )
@@ -243,7 +242,7 @@ def _finish_over_rounds(ax, title, unit):
 
 
 def _band(group, metric) -> pd.DataFrame:
-  """Returns round, mean, std where every seed has measured `metric`."""
+  """Returns round, mean, std, for rounds measured by every seed."""
   if any(metric not in run.metrics for run in group.runs):
     return pd.DataFrame(columns=['round', 'mean', 'std'])
   rows = pd.concat([run.metrics[['round', metric]] for run in group.runs])
@@ -272,7 +271,7 @@ def _draw_band(ax, band, style):
 def _sent_against_score(groups):
   """Returns (metric, axis label, [(x, mean, std)]), or None.
 
-  None where fewer than two different numbers of rows are requested.
+  It returns None if all runs request the same number of rows.
   """
   for metric in _COMPARED:
     points = []
@@ -344,7 +343,7 @@ def _handle(group, style):
 
 def _save(figure, path):
   with run_files.replacing(path) as temporary:
-    # Without the version, for the same picture gives the same bytes.
+    # No version in the file, so that equal pictures have equal bytes.
     figure.savefig(
       temporary, dpi=120, format='png', metadata={'Software': None}
     )

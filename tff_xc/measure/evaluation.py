@@ -15,7 +15,7 @@ from tff_xc.measure import ranking
 from tff_xc.measure import run_files
 from tff_xc.measure import top_classes
 
-# Training examples that 'train_top1' looks at, at most.
+# Most training examples for 'train_top1'.
 _TRAIN_EXAMPLES = 5_000
 _AT = (1, 3, 5)
 _RETRIEVAL = ('map@10', 'map@r')
@@ -24,10 +24,10 @@ _RETRIEVAL = ('map@10', 'map@r')
 class Evaluator:
   """Measures a model by the metrics of `run_files.SCORES`.
 
-  top1, p@k, ndcg@k and psp@k on test examples, among all classes (a single
-  label is a set of one for the latter three, `multilabel.scores`); map@10 and
-  map@r on retrieval examples; train_top1 on some training examples;
-  class_distance_min and _mean among the classes that training clients hold
+  It measures top1, p@k, ndcg@k and psp@k on test examples, among all classes (a
+  single label is a set of one for the latter three, `multilabel.scores`);
+  map@10 and map@r on retrieval examples; train_top1 on some training examples;
+  and class_distance_min and _mean of the classes that training clients hold
   (`collapse.class_distances`).
 
   Test examples are decoded once, at the first call.
@@ -39,10 +39,10 @@ class Evaluator:
     dataset: client_data_lib.FederatedDataset,
     metrics: Sequence[str],
   ):
-    """Args: the model, the data, and the metrics wanted, by name.
+    """Args: the model, the data, and the names of the metrics to measure.
 
     Raises:
-      ValueError: for a metric that there is not.
+      ValueError: for an unknown metric.
     """
     unknown = set(metrics) - set(run_files.SCORES)
     if unknown:
@@ -58,7 +58,7 @@ class Evaluator:
     """Returns every metric by name: fractions, and Euclidean distances.
 
     Raises:
-      ValueError: for 'top1' where test examples have sets of labels.
+      ValueError: for 'top1' if test examples have sets of labels.
     """
     wanted = set(self.metrics)
     measured = {}
@@ -82,7 +82,7 @@ class Evaluator:
     self, weights, x: np.ndarray | sparse.SparseFeatures
   ) -> np.ndarray:
     """Returns float32 [k, d] of the k examples `x`."""
-    # An encoder has no use for the class table, which may be large.
+    # The encoder does not use the class table, which may be large.
     weights = weights._replace(class_table=tf.zeros([0, self._model.row_dim]))
     weights = tf.nest.map_structure(tf.convert_to_tensor, weights)
     embed = self._embed
@@ -99,7 +99,7 @@ class Evaluator:
     return self._top(weights, self._scoring_rows(weights), x, 1)[:, 0]
 
   def _ranked(self, weights, scoring, wanted) -> dict[str, float]:
-    """Returns the metrics of test examples that a ranking of classes gives."""
+    """Returns the test examples' metrics that need a ranking of classes."""
     ranked = {f'{name}@{k}' for name in ('p', 'ndcg', 'psp') for k in _AT}
     if not wanted & (ranked | {'top1'}):
       return {}
@@ -146,7 +146,7 @@ class Evaluator:
     return self._loaded[split]
 
   def _some_training_examples(self) -> client_data_lib.Examples:
-    """Whole clients in a fixed random order, until there are enough examples."""
+    """Returns whole clients' examples in a fixed random order, until enough."""
     clients = self._dataset.train
     xs, ys, left = [], [], _TRAIN_EXAMPLES
     for index in np.random.default_rng(0).permutation(len(clients.client_ids)):

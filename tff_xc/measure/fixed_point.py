@@ -8,14 +8,14 @@ BLAS or its threads.
 
 import numpy as np
 
-# Products of an example (norm up to 1) and a class row (norm up to 1 of the
-# largest's): 2^24 * 2^28 = 2^52.
+# The product of an example (norm up to 1) and a class row (norm up to 1 in
+# units of the largest norm) is at most 2^24 * 2^28 = 2^52.
 EXAMPLE_BITS = 24
 CLASS_BITS = 28
 
 
 def finite_norms(rows: np.ndarray, block: int = 2**16) -> np.ndarray:
-  """Returns float64 [k]: Euclidean norms of `rows`, nan where not finite."""
+  """Returns float64 [k]: Euclidean norms of `rows`, nan if not finite."""
   norms = np.empty(len(rows))
   at_once = max(1, block // max(1, rows.shape[1]))
   for start in range(0, len(rows), at_once):
@@ -46,7 +46,7 @@ def smallest(values: np.ndarray, k: int) -> np.ndarray:
   kth = np.partition(values, k - 1, axis=1)[:, k - 1 : k]
   chosen = values <= kth
   surplus = np.flatnonzero(chosen.sum(axis=1) > k)
-  if len(surplus):  # Several columns tie for the last places: the lowest win.
+  if len(surplus):  # Of columns that tie for the last places, the lowest win.
     tied = values[surplus] == kth[surplus]
     places = k - (values[surplus] < kth[surplus]).sum(axis=1, keepdims=True)
     tied_rank = tied.cumsum(axis=1, dtype=np.int32)

@@ -1,7 +1,7 @@
-"""Which runs belong together: all settings equal but the seed.
+"""Groups runs whose settings are all equal, except the seed.
 
-A configuration is named by its algorithm and by what tells it from the other
-configurations that it is shown with.
+A configuration's label is its algorithm and the settings that distinguish it
+from the other configurations shown with it.
 """
 
 import dataclasses
@@ -13,7 +13,7 @@ from typing import Any
 from datasets import errors
 from tff_xc.measure import run_files
 
-# Settings that are not named by themselves: they identify a run, or hold others.
+# Keys that are not settings: they identify a run, or hold settings.
 _NOT_SETTINGS = frozenset(
   {
     *run_files.NOT_CONFIGURATION,
@@ -33,7 +33,7 @@ class Group:
   """Finished runs of one configuration.
 
   Attributes:
-    label: the algorithm and the settings that tell it from the other groups.
+    label: the algorithm and the settings that differ from other groups.
     algorithm: its name.
     runs: by ascending seed, at least one, seeds distinct.
   """
@@ -44,7 +44,7 @@ class Group:
 
 
 def group_runs(runs: Sequence[run_files.Run]) -> list[Group]:
-  """Groups finished runs of one task by everything but their seed.
+  """Groups finished runs of one task by all settings except the seed.
 
   Returns:
     Groups in the order of their first runs.
@@ -91,11 +91,11 @@ def _check_comparable(runs):
 
 
 def settings_of(run: run_files.Run) -> dict[str, Any]:
-  """Returns what decides a run's numbers besides its algorithm and seed.
+  """Returns the settings that decide results, except algorithm and seed.
 
-  One flat dictionary of settings, task options, hyper-parameters and what is
-  known of the data (`data.examples`); what is null does not apply to the run
-  and is left out.
+  It is one flat dictionary of settings, task options, hyper-parameters and the
+  data's fingerprint (`data.examples`, ...). It omits null settings, which do
+  not apply to the run.
   """
   settings = {
     key: value for key, value in run.config.items() if key not in _NOT_SETTINGS
@@ -107,12 +107,13 @@ def settings_of(run: run_files.Run) -> dict[str, Any]:
 
 
 def _labels(runs: Sequence[run_files.Run]) -> list[str]:
-  """Returns a label for each of `runs`, one a configuration.
+  """Returns labels for `runs`, each run being one configuration.
 
-  A setting is named where the runs that have it differ in it, or where at most
-  half of the algorithms have it, such as FedSS's `negatives` next to
-  FullSoftmax, unless it is an option that is off everywhere. Of the data as
-  much is named as tells apart runs whose options are equal.
+  A label contains a setting if the runs that have it differ in it. It also
+  contains a setting that at most half of the algorithms have, such as FedSS's
+  `negatives` next to FullSoftmax, unless it is an option that is off
+  everywhere. It contains those facts of the data that distinguish runs of equal
+  options.
   """
   settings = [settings_of(run) for run in runs]
   algorithms = {run.algorithm for run in runs}
@@ -129,12 +130,12 @@ def _labels(runs: Sequence[run_files.Run]) -> list[str]:
       for run, each in zip(runs, settings, strict=True)
       if key in each
     }
-    # Runs of one algorithm may differ in whether they have the key at all.
+    # Among the runs of one algorithm, some may lack the key.
     uneven = any(
       run.algorithm in takers and key not in each
       for run, each in zip(runs, settings, strict=True)
     )
-    # An option that only few have says nothing while all leave it off.
+    # An option of few algorithms says nothing if it is off in all runs.
     rare = 2 * len(takers) <= len(algorithms) and values != {'false'}
     if len(values) > 1 or uneven or rare:
       named.append(key)
@@ -152,9 +153,9 @@ def _label(run, settings, named) -> str:
 
 
 def _names_of_data(runs, settings, named) -> list[str]:
-  """Returns the settings that tell runs on different data apart.
+  """Returns the settings that distinguish runs on different data.
 
-  Runs of other options have other data, as their labels say already.
+  It skips runs with different options, whose labels already differ.
   """
   part = lambda each: {k: v for k, v in each.items() if k.startswith(_DATA)}
   data = [part(each) for each in settings]

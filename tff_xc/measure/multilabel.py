@@ -1,6 +1,6 @@
 """Metrics of multi-label examples: P@k, nDCG@k and PSP@k, from top-k ids.
 
-Examples without any label are skipped: no ranking could score on them.
+Examples without a label are skipped, because no ranking can score on them.
 """
 
 from collections.abc import Sequence
@@ -19,26 +19,26 @@ def scores(
 ) -> dict[str, float]:
   """Returns p@k, ndcg@k and, with a propensity, psp@k, fractions.
 
-  With Y_i the labels of example i, of N that have any, and rank from 1:
+  N examples have labels, Y_i are the labels of example i, and ranks start at 1:
     p@k: 1/N sum_i |top_k(i) & Y_i| / k.
     ndcg@k: 1/N sum_i of the sum of 1 / log2(rank + 1) over the ranks up to k
-      that hit, by the same sum over the first min(k, |Y_i|) ranks.
-    psp@k: the sum over all examples and hits of 1 / p_l, by that of the best
-      ranking, which has each example's k labels of the largest 1 / p_l: one
-      ratio of sums, not a mean of ratios.
+      that hit, divided by the same sum over the first min(k, |Y_i|) ranks.
+    psp@k: the sum of 1 / p_l over all examples and hits, divided by that of the
+      best ranking, which has each example's k labels of largest 1 / p_l. It is
+      one ratio of sums, not a mean of ratios.
     p@k_capped: 1/N sum_i |top_k(i) & Y_i| / min(k, |Y_i|).
 
   Args:
     top: int [e, k or more], the best class of an example first, each at most
       once, or -1.
-    labels: of the e examples.
-    propensity: of the labels, or None.
+    labels: the e examples' labels.
+    propensity: the labels' propensities, or None.
     ks: each at most the number of columns of `top`.
-    capped: whether p@k_capped is wanted.
+    capped: whether to return p@k_capped.
 
   Raises:
-    ValueError: for numbers of examples that differ, a k above the columns of
-      `top`, or without an example with a label.
+    ValueError: for different numbers of examples, a k above the number of
+      columns of `top`, or if no example has a label.
   """
   counts = np.diff(labels.row_splits)
   if len(top) != len(counts) or not counts.any():
@@ -73,7 +73,7 @@ def inverse_propensities(propensity: sparse.Propensity) -> np.ndarray:
   Jain, Prabhu, Varma: "Extreme Multi-label Loss Functions", KDD 2016.
 
   Raises:
-    ValueError: for fewer than 3 training examples, for which C is negative.
+    ValueError: for fewer than 3 training examples, which make C negative.
   """
   if propensity.num_examples < 3:
     raise ValueError('propensities need at least 3 training examples.')
@@ -98,7 +98,7 @@ def _hits(top, labels):
 
 
 def _examples_of(row_splits):
-  """Returns int64 [labels]: the example that a label belongs to."""
+  """Returns int64 [labels]: the example of each label."""
   counts = np.diff(row_splits)
   return np.repeat(np.arange(len(counts), dtype=np.int64), counts)
 

@@ -1,10 +1,10 @@
 """Exact ranking metrics: top-1 over all classes, MAP@10 and MAP@R.
 
-No examples x classes (or gallery) matrix is ever held: scores are formed block
-by block. They are formed **exactly**, in fixed point (`fixed_point`): equal
-vectors tie exactly, and no result depends on the block size, the BLAS or its
-threads. A plain float32 product gives two equal columns scores that differ in
-the last bit, which silently reorders ties.
+Scores are computed block by block, so the whole matrix of examples by classes
+(or gallery) is never in memory. They are computed **exactly**, in fixed point
+(`fixed_point`): equal vectors tie exactly, and no result depends on the block
+size, the BLAS or its threads. In a plain float32 product, the scores of two
+equal columns may differ in the last bit, which silently reorders ties.
 """
 
 from typing import NamedTuple
@@ -14,8 +14,9 @@ import numpy as np
 from tff_xc.measure import fixed_point
 from tff_xc.measure import top_classes
 
-# 2^25 per unit and unit norms: a squared distance is at most 2^52, exact in a
-# float64; a rounding moves a component by 1.5e-8, under float32's own.
+# With 2^25 per unit and unit norms, a squared distance is at most 2^52, which a
+# float64 holds exactly. Rounding moves a component by at most 1.5e-8, less than
+# float32 does.
 _RETRIEVAL_BITS = 25
 
 
@@ -29,7 +30,7 @@ class RetrievalScores(NamedTuple):
 def normalise(rows: np.ndarray) -> np.ndarray:
   """Returns `rows` [k, d] with unit Euclidean norm, float64; zero stays zero.
 
-  1e-12 is added to the norms, as the cosine head does.
+  It adds 1e-12 to the norms, as the cosine head does.
   """
   rows = np.asarray(rows, np.float64)
   return rows / (np.linalg.norm(rows, axis=1, keepdims=True) + 1e-12)
@@ -43,8 +44,9 @@ def predict_top1(
 ) -> np.ndarray:
   """Returns int32 [e]: each example's best class among all n, ties the lowest.
 
-  `top_classes.top_k` of one class: see there for the score, the arguments and
-  errors. An example without any finite score gets -1, which no label equals.
+  This is `top_classes.top_k` with k = 1; see there for the score, the arguments
+  and errors. An example without any finite score gets -1, which equals no
+  label.
   """
   return top_classes.top_k(embeddings, class_table, 1, bias, block)[:, 0]
 
@@ -53,7 +55,7 @@ def accuracy(predictions: np.ndarray, labels: np.ndarray) -> float:
   """Returns the share of `predictions` int [e] equal to `labels` int [e].
 
   Raises:
-    ValueError: without examples, or for lengths that differ.
+    ValueError: without examples, or for different lengths.
   """
   predictions, labels = np.asarray(predictions), np.asarray(labels)
   if predictions.shape != labels.shape or not len(labels):
@@ -69,8 +71,8 @@ def confusion(
 ) -> np.ndarray:
   """Returns one client's confusion matrix (FedSS, fig. 7), int64 [c, c + 1].
 
-  Row i counts the examples of class `class_ids[i]`; column j < c those of them
-  predicted as `class_ids[j]`, column c those predicted as a class that the
+  Row i counts the examples of class `class_ids[i]`. Column j < c counts those
+  predicted as `class_ids[j]`, and column c those predicted as a class that the
   client does not hold.
 
   Args:
@@ -79,7 +81,7 @@ def confusion(
     class_ids: int [c], distinct.
 
   Raises:
-    ValueError: for ids that repeat, or a label that is not among them.
+    ValueError: for repeated ids, or a label that is not among them.
   """
   class_ids = np.asarray(class_ids)
   order = np.argsort(class_ids, kind='stable')
@@ -114,23 +116,23 @@ def retrieval_scores(
 ) -> RetrievalScores:
   """Returns MAP@10 and MAP@R from one nearest-neighbour search.
 
-  Every example is a query against all others (`nearest_neighbours`). With P(i)
-  the precision among the i nearest and rel(i) whether the i-th is of the
-  query's class, of which R_q other examples exist:
-    MAP@10: mean over all queries of 1/10 sum_{i<=10} P(i) rel(i): R and the
-      denominator are 10 for every query (FedSS, eq. 9); a query without a
+  Every example is a query against all others (`nearest_neighbours`). P(i) is
+  the precision among the i nearest. rel(i) is 1 if the i-th has the query's
+  class, and 0 otherwise. R_q other examples have this class.
+    MAP@10: mean over all queries of 1/10 sum_{i<=10} P(i) rel(i). R and the
+      denominator are 10 for every query (FedSS, eq. 9). A query without a
       relevant example scores 0 and is kept. Perfect retrieval of a class of c
-      examples reaches min(c - 1, 10) / 10 only.
+      examples therefore reaches only min(c - 1, 10) / 10.
     MAP@R: mean over the queries with R_q > 0 of 1/R_q sum_{i<=R_q} P(i) rel(i)
-      (Musgrave et al., 2020); nan where no query is left.
+      (Musgrave et al., 2020); nan if there is no such query.
 
   Args:
     embeddings: float [e, d], of any norm.
     labels: int [e].
-    block: the most distances to hold at once, 8 bytes each.
+    block: the most distances in memory at once, 8 bytes each.
 
   Raises:
-    ValueError: without examples, or for lengths that differ.
+    ValueError: without examples, or for different lengths.
   """
   labels = np.asarray(labels)
   if len(labels) != len(embeddings) or not len(labels):
@@ -165,14 +167,15 @@ def nearest_neighbours(
 ) -> np.ndarray:
   """Returns int64 [e, k]: each example's k nearest others, nearest first.
 
-  Euclidean distance between l2-normalised embeddings; the query itself is
-  removed by its index; ties go to the lower index. Where fewer than k others
-  exist, or are finite, the row ends in -1; a query that is not finite has none.
+  The distance is Euclidean, between l2-normalised embeddings. The query itself
+  is excluded by its index, and ties go to the lower index. If fewer than k
+  other finite examples exist, the row ends in -1. A query that is not finite
+  has no neighbours.
 
   Args:
     embeddings: float [e, d].
-    k: how many, at least 1.
-    block: the most distances to hold at once, 8 bytes each.
+    k: number of neighbours, at least 1.
+    block: the most distances in memory at once, 8 bytes each.
   """
   blocks = [found for _, found in _neighbour_blocks(embeddings, k, block)]
   return np.concatenate(blocks or [np.zeros((0, k), np.int64)])
@@ -188,7 +191,8 @@ def _neighbour_blocks(embeddings, k, block):
   queries_at_once = max(1, block // len(vectors))
   for first in range(0, len(vectors), queries_at_once):
     queries = vectors[first : first + queries_at_once]
-    # The squared distance but for the query's own norm, which orders nothing.
+    # The squared distance, except for the query's norm, which does not change
+    # the order.
     distances = queries @ vectors.T
     distances *= -2.0
     distances += squared_norms

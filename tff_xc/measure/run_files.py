@@ -4,8 +4,8 @@ A run directory holds
   config.json: every resolved setting, one flat object: `task`, `algorithm`,
     `seed`, ..., and `hyperparameters`, `versions`, `git_revision`, and `data`,
     the fingerprint of the data (`datasets.fingerprint`);
-  metrics.csv: one row a round, first column `round`, the same columns
-    throughout; a cell that was not measured in a round is empty or `nan`;
+  metrics.csv: one row per round with the same columns, `round` first; a cell
+    without a measurement is empty or `nan`;
   summary.json, once the run has finished: `final` and `best` metrics, `rounds`,
     and totals.
 """
@@ -33,10 +33,10 @@ CONFIG = 'config.json'
 METRICS = 'metrics.csv'
 SUMMARY = 'summary.json'
 
-# Settings of config.json that do not change a run's numbers: a run may go on
-# with other values of them, and runs of several seeds may differ in them.
-# Numbers depend on the data, not on where they lie; on the runtime and device
-# in their last digits; and `eval_every` decides what `best` is the best of.
+# Settings of config.json that do not change a run's results: a resumed run, and
+# runs of several seeds, may differ in them. Results depend on the data, not on
+# their path. The runtime and the device change results in their last digits,
+# and `eval_every` decides among which rounds `best` is the best.
 NOT_CONFIGURATION = (
   'checkpoint_every',
   'client_threads',
@@ -51,10 +51,10 @@ class Metric(NamedTuple):
   """A metric of `summary.json`'s "final" and "best".
 
   Attributes:
-    heading: its name for people.
-    meaning: what it is, in one line.
-    is_fraction: whether it is in [0, 1] and printed in percent; else it is a
-      distance of unit vectors, in [0, 2].
+    heading: its name in tables.
+    meaning: its definition, in one line.
+    is_fraction: whether it is in [0, 1] and printed in percent; otherwise it is
+      a distance of unit vectors, in [0, 2].
     better: 'higher' or 'lower'.
   """
 
@@ -110,12 +110,12 @@ DISTANCES = tuple(
 
 @dataclasses.dataclass(frozen=True)
 class Run:
-  """One run directory, read.
+  """The contents of one run directory.
 
   Attributes:
     path: the directory.
     config: config.json.
-    metrics: float64 columns, one row a round, `round` among the columns; nan
+    metrics: float64 columns, one row per round, `round` among the columns; nan
       where a cell was not measured.
     summary: summary.json, or None for a run that has not finished.
   """
@@ -151,8 +151,8 @@ def read_run(path: str | os.PathLike) -> Run:
   """Reads a run directory, finished or not.
 
   Raises:
-    errors.InputError: if `path` is no run directory, or one of its files is
-      damaged or lacks what it must hold.
+    errors.InputError: if `path` is not a run directory, or one of its files is
+      damaged or lacks a required key.
   """
   path = pathlib.Path(path)
   if not path.is_dir():
@@ -176,7 +176,7 @@ def read_config(path: pathlib.Path) -> dict[str, Any]:
   """Reads a config.json.
 
   Raises:
-    errors.InputError: for a file that is damaged or lacks what it must hold.
+    errors.InputError: for a file that is damaged or lacks a required key.
   """
   config = _read_object(
     path, {'task': str, 'algorithm': str, 'seed': int, 'rounds': int}
@@ -190,8 +190,9 @@ def read_config(path: pathlib.Path) -> dict[str, Any]:
 def first_rounds(run: Run, rounds: int) -> Run:
   """Returns a run as it stood after its first `rounds` rounds.
 
-  Its metrics end there and its final scores are those measured there; means of
-  bytes, rows and seconds stay those of the whole run, if it has finished.
+  Its metrics end with that round, and its final scores are those of that round.
+  If the run has finished, means of bytes, rows and seconds are still those of
+  the whole run.
 
   Raises:
     errors.InputError: if the run was not evaluated after that round.
@@ -205,7 +206,7 @@ def first_rounds(run: Run, rounds: int) -> Run:
       f'{run.path} has no scores of round {rounds}; it was evaluated after '
       f'rounds {", ".join(map(str, known))}.'
     )
-  # None where a metric was nan, as in summary.json.
+  # None for nan, as in summary.json.
   final = {
     name: None if math.isnan(value) else value
     for name, value in measured[scores].iloc[-1].astype(float).items()
@@ -220,10 +221,10 @@ def first_rounds(run: Run, rounds: int) -> Run:
 
 @contextlib.contextmanager
 def replacing(path: str | os.PathLike) -> Iterator[pathlib.Path]:
-  """Gives a temporary path that becomes `path` if the block ends well.
+  """Yields a temporary path that becomes `path` if the block succeeds.
 
-  The temporary file keeps the ending of `path`, is in its directory, and is
-  gone if the block raises, leaving what was at `path` as it was.
+  The temporary file has the suffix of `path` and is in its directory. If the
+  block raises, the temporary file is removed and `path` is unchanged.
   """
   path = pathlib.Path(path)
   temporary = path.with_name(f'.{path.stem}.{os.getpid()}.tmp{path.suffix}')
@@ -235,7 +236,7 @@ def replacing(path: str | os.PathLike) -> Iterator[pathlib.Path]:
 
 
 def remove_leftovers(path: str | os.PathLike) -> None:
-  """Removes what a kill inside `replacing(path)` left; nobody may be there."""
+  """Removes files that a kill in `replacing(path)` left; none may be active."""
   path = pathlib.Path(path)
   start, end = (re.escape(t) for t in (f'.{path.stem}.', f'.tmp{path.suffix}'))
   for other in path.parent.iterdir():
@@ -244,10 +245,10 @@ def remove_leftovers(path: str | os.PathLike) -> None:
 
 
 def write_json(path: str | os.PathLike, obj: Any) -> None:
-  """Writes `obj` as JSON, atomically: sorted keys, a newline at the end.
+  """Writes `obj` as JSON, atomically, with sorted keys and a final newline.
 
-  NumPy scalars and arrays become numbers and lists, paths strings, and numbers
-  that are not finite null, which is what JSON has for them.
+  NumPy scalars and arrays become numbers and lists, and paths become strings.
+  Numbers that are not finite become null, because JSON has no such numbers.
   """
   text = json.dumps(_plain(obj), sort_keys=True, indent=2, allow_nan=False)
   with replacing(path) as temporary:
@@ -255,7 +256,7 @@ def write_json(path: str | os.PathLike, obj: Any) -> None:
 
 
 def _plain(obj):
-  if hasattr(obj, 'tolist'):  # NumPy's, without importing it.
+  if hasattr(obj, 'tolist'):  # NumPy values, without importing NumPy.
     obj = obj.tolist()
   if isinstance(obj, dict):
     return {str(key): _plain(value) for key, value in obj.items()}
@@ -302,7 +303,7 @@ def read_metrics(path: pathlib.Path) -> 'pd.DataFrame':
   Raises:
     errors.InputError: for a file that is missing or damaged.
   """
-  import pandas as pd  # Late: training checks its run directory before a start.
+  import pandas as pd  # Late: training checks directories first.
 
   try:
     with open(path, newline='', encoding='utf-8') as f:

@@ -1,8 +1,9 @@
-"""Tables of several runs: one row a configuration, mean ± std over its seeds.
+"""Tables of several runs: one row per configuration, mean ± std over seeds.
 
-Runs that agree in every setting but the seed are one row. The std is the
-sample's (n - 1 in the denominator); one seed has none. A value that one of the
-seeds lacks is left out: a mean over fewer seeds would pass for one over all.
+Runs with equal settings, except the seed, are one row. The std is the sample's
+(n - 1 in the denominator); one seed has no std. A value that one of the seeds
+lacks is omitted, because readers would take a mean over fewer seeds for one
+over all.
 """
 
 import csv
@@ -39,7 +40,7 @@ class Row:
 
 @dataclasses.dataclass(frozen=True)
 class _Column:
-  """Name in CSV, heading for people, where it is read, how it is printed."""
+  """A column's name in CSV, its heading, its source and its printed form."""
 
   name: str
   heading: str
@@ -66,10 +67,10 @@ def build_rows(
 
   Args:
     groups: from `groups.group_runs`.
-    metric: one of `run_files.SCORES`; None takes the first that a group has.
+    metric: one of `run_files.SCORES`; None takes the first that any group has.
 
   Raises:
-    errors.InputError: for a metric that none of the runs has.
+    errors.InputError: for a metric that no run has.
   """
   rows = [_row(group) for group in groups]
   present = [
@@ -102,11 +103,11 @@ def to_text(
 
   Args:
     rows: from `build_rows`.
-    width: characters of a line. The most telling columns that fit are printed,
-      and a line below the table names the others; long labels are wrapped.
-      None: no limit.
-    metric: the score that is printed in any case.
-    elsewhere: where the other columns are, for that line.
+    width: characters per line. The most informative columns that fit are
+      printed, and a line below the table names the others. Long labels are
+      wrapped. None: no limit.
+    metric: the score that is always printed.
+    elsewhere: the place of the other columns, for that line.
   """
   columns = _measured(rows)
   if width is None:
@@ -142,9 +143,9 @@ def to_markdown(rows: Sequence[Row]) -> str:
 
 
 def to_csv(rows: Sequence[Row]) -> str:
-  """Returns CSV with exact numbers: fractions, bytes; a mean and a std each.
+  """Returns CSV with exact numbers (fractions, bytes), each as mean and std.
 
-  Seeds are separated by spaces; what was not measured is an empty cell.
+  Spaces separate seeds. A value that was not measured is an empty cell.
   """
   out = io.StringIO()
   writer = csv.writer(out, lineterminator='\n')
@@ -177,7 +178,7 @@ def _row(group: groups_lib.Group) -> Row:
 
 
 def _measured(rows: Sequence[Row]) -> list[_Column]:
-  """Returns the columns that one of the rows has a value for."""
+  """Returns the columns in which at least one row has a value."""
   return [
     column
     for column in _COLUMNS
@@ -262,7 +263,7 @@ _COLUMNS = (
   ),
 )
 
-# The columns that a narrow table has first; others follow in their own order.
+# The first columns of a narrow table; the others follow in their own order.
 _TELLING = (
   *('top1', 'p@1', 'map@10', 'class_rows', 'bytes_saving'),
   *('seconds_per_round', 'p@5', 'train_top1', 'class_distance_mean'),

@@ -1,4 +1,4 @@
-"""Plain tables for a terminal: aligned columns, and cells wrapped to a width."""
+"""Plain tables for a terminal, with aligned columns and wrapped cells."""
 
 import shutil
 import textwrap
@@ -6,7 +6,7 @@ from collections.abc import Collection
 from collections.abc import Sequence
 
 _GAP = 2
-# The width where nobody says one: a pipe or a file has none.
+# The default width for a pipe or a file, which have none.
 _WIDTH_WITHOUT_TERMINAL = 100
 
 
@@ -27,8 +27,8 @@ def to_text(
     left: numbers of the columns that are aligned to the left. Their cells may
       hold line breaks, and may be wrapped between words. The other columns are
       aligned to the right.
-    width: columns to fit into; None: no limit. A table whose longest words do
-      not fit is wider.
+    width: characters that the table may take; None: no limit. A table whose
+      longest words do not fit is wider.
   """
   widths = _widths(rows, left, width)
   lines = []
@@ -57,7 +57,7 @@ def _wrap(text: str, width: int) -> list[str]:
 
 
 def _widths(rows, left, width: int | None) -> list[int]:
-  """Returns the columns' widths; the widest that may wrap give way first."""
+  """Returns the columns' widths; the widest wrappable ones shrink first."""
   columns = list(zip(*rows, strict=True))
   widths = [
     max(len(line) for cell in column for line in cell.split('\n'))

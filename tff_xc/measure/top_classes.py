@@ -1,10 +1,10 @@
-"""The k best of very many classes for each example, exactly.
+"""Finds the exact k best of very many classes for each example.
 
-What a class scores is defined in fixed point (`fixed_point`), which needs
-float64 products. Few classes need them: a float32 product of a block of classes
-bounds every score from above, and only a class whose bound passes the k-th best
-exact score so far is scored exactly. Where too many classes of a block pass, as
-in a table whose rows are all alike, the block is scored exactly as a whole.
+Scores are defined in fixed point (`fixed_point`), which needs float64 products.
+Few classes need these: a float32 product of a block of classes bounds every
+score from above, and only a class whose bound exceeds the k-th best exact score
+so far is scored exactly. If too many classes of a block do so, as in a table of
+similar rows, the whole block is scored exactly.
 """
 
 import math
@@ -16,27 +16,27 @@ from tff_xc.measure import fixed_point
 
 # Unit roundoff of float32.
 _ROUNDOFF = 2.0**-24
-# Beyond these norms float32 might overflow or lose small products.
+# Outside these norms, float32 might overflow or lose small products.
 _FLOAT32_NORMS = (2.0**-40, 2.0**40)
 _EXAMPLES_AT_ONCE = 2048
 _CLASSES_AT_ONCE = 8192
-# The first block is scored exactly as a whole, for nothing bounds it yet.
+# The whole first block is scored exactly, because there is no k-th best yet.
 _FIRST_CLASSES = 1024
-# A block is scored exactly as a whole for an example that this share of its
-# classes may be of interest to: single classes cost that much more each.
+# If more than this share of a block's classes passes for an example, the whole
+# block is scored exactly: classes scored singly cost so much more each.
 _CROWDED_SHARE = 1 / 32
-# Entries of the vectors that are gathered at once.
+# Most entries of vectors that are gathered at once.
 _GATHERED = 2**21
 
 
 class _Examples(NamedTuple):
-  """Some examples in fixed point.
+  """A batch of examples in fixed point.
 
   Attributes:
     fixed: float64 [b, d], integers.
     scale: float64 [b], powers of two; `fixed` * scale * 2^-24 are the examples.
-    norms: float64 [b], at least those of the rounded examples.
-    float32: [b, d], the rounded examples, exactly.
+    norms: float64 [b], upper bounds of the rounded examples' norms.
+    float32: [b, d], exactly the rounded examples.
   """
 
   fixed: np.ndarray
@@ -51,7 +51,7 @@ class _Table(NamedTuple):
   Attributes:
     rows: float [n, d].
     bias: float64 [n], or None.
-    norms: float64 [n], nan where a row is not finite.
+    norms: float64 [n], nan if a row is not finite.
     scale: a power of two above all norms.
   """
 
@@ -71,21 +71,21 @@ def top_k(
   """Returns int32 [e, k]: each example's k best of all n classes, best first.
 
   The score is <embedding, row> + bias; ties go to the lower id. For a cosine
-  head pass a table of unit rows (an example's own norm changes no order).
+  head pass a table of unit rows. (An example's norm does not change the order.)
 
   Scores resolve 2^-28 of the largest row's norm. A class without a finite
-  norm or score is never returned; where fewer than k are left, the row ends in
-  -1, which no label equals.
+  norm or score is never returned. If fewer than k classes remain, the row ends
+  in -1, which equals no label.
 
   Args:
     embeddings: float [e, d].
     class_table: float [n, d]; float32 is not copied.
-    k: how many, at least 1; more than n is allowed.
+    k: number of classes, at least 1; may exceed n.
     bias: float [n], or None.
-    block: the most float32 scores to hold at once.
+    block: the most float32 scores in memory at once.
 
   Raises:
-    ValueError: for shapes that do not fit each other, or k below 1.
+    ValueError: for inconsistent shapes, or k below 1.
   """
   embeddings, class_table = np.asarray(embeddings), np.asarray(class_table)
   _check(embeddings, class_table, bias, k)
@@ -118,7 +118,7 @@ class _Best:
     self.scores = np.full((count, k), -np.inf)
 
   def add(self, examples, ids, scores) -> None:
-    """Takes in scored classes, each once: int, int and float64 [pairs]."""
+    """Adds scored classes, each once: int, int and float64 [pairs]."""
     finite = np.isfinite(scores)
     examples, ids, scores = examples[finite], ids[finite], scores[finite]
     if not len(examples):
@@ -135,15 +135,15 @@ class _Best:
 
 
 def _search(examples, table, classes, best):
-  """Takes the classes of a slice that are among the best into `best`."""
+  """Adds the classes of a slice that are among the best to `best`."""
   rows = table.rows[classes]
-  with np.errstate(all='ignore'):  # Rows and biases may hold anything.
+  with np.errstate(all='ignore'):  # Rows and biases may not be finite.
     bounds = examples.float32 @ np.asarray(rows, np.float32).T
     if table.bias is not None:
       bounds += _upper_bias(table.bias[classes])
     slack = _slack(examples, table, classes)
     floor = (best.scores[:, -1] - slack).astype(np.float32)
-    # A class with the k-th best's score comes later, and loses: > not >=.
+    # A class of equal score comes later and loses the tie: > not >=.
     passes = bounds > np.nextafter(floor, np.float32(-np.inf))[:, None]
   del bounds
   low, high = _FLOAT32_NORMS
@@ -160,11 +160,11 @@ def _search(examples, table, classes, best):
 
 
 def _search_whole(examples, table, classes, best, crowded):
-  """Scores all of a slice for some examples; returns what `best.add` takes."""
+  """Scores a whole slice for some examples; returns arguments of `best.add`."""
   rows = _fixed_rows(table, classes)
   k = min(best.ids.shape[1], len(rows))
   parts = []
-  # Half as many as there were float32 scores, in twice the bytes.
+  # In parts, so that float64 scores take no more memory than the float32 ones.
   for which in np.array_split(np.flatnonzero(crowded), 4):
     with np.errstate(invalid='ignore', over='ignore'):
       scores = examples.fixed[which] @ rows.T
@@ -182,8 +182,8 @@ def _search_whole(examples, table, classes, best, crowded):
 def _above(scores, floor, k):
   """Returns rows and columns of the scores that may be among the k best.
 
-  Those above `floor` float64 [q], but no more than the k best of a row that has
-  many of them.
+  These are the scores above `floor` float64 [q]. Of a row with many such
+  scores, only the k best are returned.
   """
   passes = scores > floor[:, None]
   many = passes.sum(axis=1) > max(k, scores.shape[1] * _CROWDED_SHARE)
@@ -193,10 +193,10 @@ def _above(scores, floor, k):
     return row, column
   many = np.flatnonzero(many)
   if k == 1:
-    best = scores[many].argmax(axis=1)[:, None]  # Of equal ones, the lowest.
+    best = scores[many].argmax(axis=1)[:, None]  # Of ties, the lowest.
   else:
     best = fixed_point.smallest(-scores[many], k)
-  place, rank = np.nonzero(best >= 0)  # -1 stands for what is not finite.
+  place, rank = np.nonzero(best >= 0)  # -1 marks a value that is not finite.
   return (
     np.concatenate([row, many[place]]),
     np.concatenate([column, best[place, rank]]),
@@ -204,7 +204,7 @@ def _above(scores, floor, k):
 
 
 def _score_pairs(examples, table, example, ids):
-  """Returns float64 [pairs], exact scores, -inf where not finite."""
+  """Returns float64 [pairs], exact scores, -inf if not finite."""
   scores = np.empty(len(ids))
   at_once = max(1, _GATHERED // max(1, table.rows.shape[1]))
   for first in range(0, len(ids), at_once):
@@ -221,7 +221,7 @@ def _score_pairs(examples, table, example, ids):
 
 
 def _finish(dots, scale, bias):
-  """Returns the scores of fixed-point products, -inf where not finite."""
+  """Returns the scores of fixed-point products, -inf if not finite."""
   bits = fixed_point.EXAMPLE_BITS + fixed_point.CLASS_BITS
   scores = dots * (scale * 2.0**-bits)
   if bias is not None:
@@ -251,12 +251,12 @@ def _rounded(embeddings) -> _Examples:
 
 
 def _slack(examples, table, classes):
-  """Returns float64 [b]: by how much a score may exceed its float32 bound.
+  """Returns float64 [b]: by how much a score may exceed its float32 value.
 
-  With u the unit roundoff, any order of summation errs by at most
-  d u / (1 - d u) of the product of the norms. Three more u are for rows
-  rounded to float32, for adding a bias, and for what is of second order; then
-  come the rounding of rows to fixed point, and products that underflow.
+  With u the unit roundoff, the error of a sum in any order is at most
+  d u / (1 - d u) times the product of the norms. Three more u cover rows
+  rounded to float32, the addition of a bias, and second-order terms. Two more
+  terms cover the rounding of rows to fixed point and products that underflow.
   """
   dims = table.rows.shape[1]
   norm = np.nanmax(table.norms[classes], initial=0.0) * (1 + 1e-6)
@@ -268,7 +268,7 @@ def _slack(examples, table, classes):
 
 
 def _upper_bias(bias):
-  """Returns float32 [m]: above `bias` by more than adding it can round off."""
+  """Returns float32 [m]: `bias` plus more than adding it can round off."""
   above = (bias + 4 * _ROUNDOFF * np.abs(bias)).astype(np.float32)
   above = np.maximum(above, np.finfo(np.float32).min)
   above[~np.isfinite(bias)] = -np.inf

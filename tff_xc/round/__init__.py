@@ -1,6 +1,7 @@
-"""One round of federated extreme classification: four questions, one place.
+"""One round of federated extreme classification, as answers to four questions.
 
-`request` (which class rows), `objective` and `client_work` (what is minimised
-on them), `merge` (how updates are joined), `server` (what the server does last)
-and `process`, which composes them into a `tff.learning` process.
+`request`: which class rows does a client request? `objective` and
+`client_work`: what does it minimise on them? `merge`: how are updates joined?
+`server`: what does the server do last? `process` composes the answers into a
+`tff.learning` process.
 """

@@ -17,19 +17,20 @@ WEIGHTINGS = ('examples', 'uniform')
 
 
 class ClientUpdate(NamedTuple):
-  """What a client sends back.
+  """The update that a client sends to the server.
 
   Attributes:
-    encoder_delta: by name, weights after minus weights before; zeros where the
-      client is dropped.
+    encoder_delta: by name, weights after minus weights before; zeros if the
+      update is dropped.
     row_delta: float32 [N, row_dim], likewise; exactly zero on padding.
-    weight: float32 scalar, of the client in every mean: its number of examples,
-      or 1 where clients count alike; 0 where the client has no examples or its
-      update is not finite.
+    weight: float32 scalar, the client's weight in means: its number of
+      examples, or 1 with 'uniform' weighting; 0 if the client has no examples
+      or its update is not finite.
     measured: sums over the client's examples, by name (see
       `tff_xc.round.process`); all zero for a client without examples.
-    feature_delta: as `row_delta`, of the encoder's feature table where it goes
-      by rows (`tff_xc.round.features`), and then not in `encoder_delta`.
+    feature_delta: as `row_delta`, for the encoder's feature table when its rows
+      are sent separately (`tff_xc.round.features`). `encoder_delta` then lacks
+      this table.
   """
 
   encoder_delta: encoder_lib.Weights
@@ -50,7 +51,7 @@ class LocalTraining:
     learning_rate: eta.
     batch_size: B.
     epochs: E.
-    steps: if positive, this many minibatches are taken and not whole epochs.
+    steps: if positive, the number of minibatches to take, instead of epochs.
   """
 
   learning_rate: float = 0.01
@@ -63,7 +64,7 @@ class LocalTraining:
 
 
 def _steps_and_visits(size, training: LocalTraining):
-  """Returns (steps to take, examples that they visit, repetitions counted)."""
+  """Returns (steps to take, examples visited, counting repetitions)."""
   per_epoch = -(-size // training.batch_size)
   if not training.steps:
     return training.epochs * per_epoch, training.epochs * size
@@ -74,7 +75,7 @@ def _steps_and_visits(size, training: LocalTraining):
 
 
 class _Parameters(NamedTuple):
-  """What the gradient moves: encoder weights by name, and rows held."""
+  """The trained parameters: encoder weights by name, and the held rows."""
 
   encoder: encoder_lib.Weights
   rows: tf.Tensor
@@ -105,10 +106,10 @@ def build_client_update(
 
   Args:
     model: the embedding classifier.
-    objective: what is minimised.
-    training: how.
-    weighting: one of `WEIGHTINGS`: whether a client counts by its examples, or
-      as any other.
+    objective: the loss to minimise.
+    training: settings of the local SGD.
+    weighting: one of `WEIGHTINGS`: a client's weight is its number of examples,
+      or 1.
   """
   if weighting not in WEIGHTINGS:
     raise ValueError(f'unknown weighting {weighting!r}')
@@ -132,7 +133,7 @@ def build_client_update(
       output_type=tf.int32,
     )
     correct = tf.reduce_sum(tf.cast(tf.equal(best, targets), tf.float32))
-    # An objective may leave a weight alone; its gradient is then zero.
+    # A weight that the objective does not depend on has a zero gradient.
     grads = tape.gradient(loss, params, unconnected_gradients='zero')
     return loss, correct, grads, encoder_state
 
@@ -154,7 +155,7 @@ def build_client_update(
       round_seed, client_id, randomness.Purpose.ENCODER
     )
     steps, visits = _steps_and_visits(size, training)
-    # Sums over visits become sums over the client's examples.
+    # Turns sums over visits into sums over the client's examples.
     share = tf.math.divide_no_nan(
       tf.cast(size, tf.float32), tf.cast(visits, tf.float32)
     )
@@ -218,14 +219,15 @@ def build_client_update(
 def _update(
   encoder_delta, row_delta, size, weighting, measured
 ) -> ClientUpdate:
-  """Drops an update that is not finite: zeros with weight 0, and counted."""
+  """Replaces an update that is not finite by zeros of weight 0; counts it."""
   finite = tf.reduce_all(
     [
       tf.reduce_all(tf.math.is_finite(t))
       for t in [*tf.nest.flatten(encoder_delta), row_delta]
     ]
   )
-  one = tf.cast(finite, tf.float32)  # Zero turns even a NaN into zero.
+  # `multiply_no_nan` by zero gives zero even for NaN.
+  one = tf.cast(finite, tf.float32)
   kept = lambda t: tf.math.multiply_no_nan(t, one)
   examples = tf.cast(size, tf.float32)
   takes_part = tf.minimum(examples, 1.0)

@@ -1,7 +1,7 @@
-"""How rows of a large table travel: requested, received, trained, merged.
+"""Sends rows of a large table to clients and merges their row updates.
 
-The class table does so in every algorithm (one key a class), and the table of
-sparse features where clients select from it (one key a feature).
+Every algorithm exchanges the class table in this way (one key per class), and
+an encoder of sparse examples its feature table (one key per feature).
 """
 
 from typing import Any
@@ -16,7 +16,7 @@ from tff_xc.round import table_optimizers
 
 
 class RowExchange:
-  """The way of one table's rows to the clients and back.
+  """Exchanges the rows of one table with the clients.
 
   Call its methods within a federated computation.
   """
@@ -29,9 +29,10 @@ class RowExchange:
     table_type: tff.TensorType,
     state_type: tff.Type,
   ):
-    """Args: the answers, and the types of the table and its optimizer's state."""
+    """Args: the round's answers, and types of table and optimizer state."""
     self._request = request
-    # What rows are read from: the table, with the optimizer's state if need be.
+    # The value that rows are read from: the table, or a lazy optimizer's state
+    # and the table.
     self._lazy = optimizer.reads_state
     source_type = (
       tff.to_type((state_type, table_type)) if self._lazy else table_type
@@ -52,7 +53,7 @@ class RowExchange:
   def receive(self, table_state, table, held):
     """Returns the rows@CLIENTS for (state, table)@SERVER and held@CLIENTS.
 
-    They are a sequence of rows where rows are selected, else the whole table.
+    If rows are selected they are a sequence, otherwise the whole table.
     """
     source = tff.federated_zip((table_state, table)) if self._lazy else table
     if self._request.selects:

@@ -1,10 +1,10 @@
-"""How the encoder travels: whole, or with a feature table that goes by rows.
+"""Exchanges the encoder with clients: whole, or its feature table separately.
 
-An encoder of sparse examples has a table with a row for each of very many
-features, of which a client's examples use few. Like the class table it is
-received by rows, all of them or those that the client's examples use, and
-stepped on by an optimizer of its own (FedAwS: SGD for this table, Adagrad for
-the other weights).
+An encoder of sparse examples has a table with one row per feature. There are
+very many features, and a client's examples use few of them. As with the class
+table, a client receives either all rows or only those that its examples use,
+and the table has its own server optimizer (FedAwS: SGD for this table, Adagrad
+for the other weights).
 """
 
 import collections
@@ -24,32 +24,34 @@ from tff_xc.round import server as server_lib
 
 
 class WholeEncoder:
-  """Every client receives all of the encoder."""
+  """Sends every client all encoder weights."""
 
   table_name = None
 
   def receive(self, state, examples, seed):
-    """Returns what clients receive, @CLIENTS; within a federated computation.
+    """Returns the encoder as clients receive it, @CLIENTS.
+
+    Call it within a federated computation.
 
     Args:
       state: the server's `RoundState`.
       examples: `ClientExamples`@CLIENTS.
-      seed: the round's, @CLIENTS.
+      seed: the round's seed@CLIENTS.
     """
     del examples, seed
     return tff.federated_broadcast(state.weights.encoder)
 
   def unpack(self, received, x):
-    """Returns a client's (encoder weights, examples as its rows want them)."""
+    """Returns (encoder weights, examples whose ids index their rows)."""
     return received, x
 
   def pack(self, received, update: client_work.ClientUpdate):
-    """Returns the update as it is sent, given what was received."""
+    """Returns the update in the form that the client sends."""
     del received
     return update
 
   def merge(self, received, update) -> tuple:
-    """Returns sums of rows@SERVER beside those of the class rows."""
+    """Returns further `RowSums`@SERVER, besides those of the class rows."""
     del received, update
     return ()
 
@@ -59,12 +61,12 @@ class WholeEncoder:
 
 
 class Received(NamedTuple):
-  """An encoder whose feature table goes by rows, at a client.
+  """An encoder at a client, its feature rows apart from the other weights.
 
   Attributes:
-    others: the other weights, by name.
-    rows: rows of the table, a sequence where they are selected.
-    held: which rows.
+    others: the weights by name, except the feature table.
+    rows: rows of the feature table; a sequence if they are selected.
+    held: the features whose rows these are.
   """
 
   others: encoder_lib.Weights
@@ -73,7 +75,7 @@ class Received(NamedTuple):
 
 
 class EncoderByRows(WholeEncoder):
-  """Clients receive and send rows of the feature table."""
+  """Sends the rows of the feature table separately from the other weights."""
 
   def __init__(
     self,
@@ -85,11 +87,11 @@ class EncoderByRows(WholeEncoder):
     """Describes the exchange.
 
     Args:
-      model: with an encoder that has a feature table.
-      max_features: the largest number of distinct features of any client, which
-        receives the rows of its own ones; 0: everybody receives all rows.
-      optimizer: of the table, a `table_optimizers.TableOptimizer`.
-      state_type: the server's type, of a `RoundState`.
+      model: its encoder has a feature table.
+      max_features: the largest number of distinct features of any client. A
+        client then receives the rows of its own features; 0: all rows.
+      optimizer: the table's `table_optimizers.TableOptimizer`.
+      state_type: the type of the server's `RoundState`.
     """
     self.table_name = model.encoder.feature_table
     self._names = list(model.weight_specs().encoder)
@@ -132,8 +134,8 @@ class EncoderByRows(WholeEncoder):
   def unpack(self, received, x):
     rows = exchange.as_tensor(received.rows, self._request.slots)
     if self._request.selects:
-      # Few clients use nearly as many features as there are slots: training
-      # does not touch the padding, which comes last.
+      # Most clients use far fewer features than there are slots. Padding
+      # comes last and is cut off before training.
       used = tf.reduce_sum(tf.cast(received.held.mask, tf.int32))
       rows = rows[: tf.maximum(used, 1)]
     weights = collections.OrderedDict(

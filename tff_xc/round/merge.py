@@ -1,11 +1,11 @@
 """Question 3: how are the clients' row updates joined?
 
-Rows travel as (ids, rows) and are added up on the server by id, so that neither
-a client nor an accumulator ever holds n rows because of them. The accumulator is
-a few stacks of growing size: a full stack is added up by id into the next, so
-that it holds hardly more rows than the cohort has distinct ids, and no row is
-copied more than a few times. Where every row is requested there are no ids, and
-rows are summed in place.
+Clients send (ids, rows), and the server adds rows of the same id. Merging thus
+never needs all n rows, neither on a client nor in an accumulator. The
+accumulator is a few stacks of growing size. A full stack is added by id to the
+next one, so the accumulator holds few more rows than the cohort has distinct
+ids, and copies each row only a few times. If every row is requested, clients
+send no ids, and the server sums the rows in place.
 """
 
 import dataclasses
@@ -15,7 +15,7 @@ import numpy as np
 import tensorflow as tf
 import tensorflow_federated as tff
 
-# Rows that the stacks of an accumulator hold; the last one has no bound.
+# Most rows in each stack of an accumulator; the last stack has no bound.
 _STACK_ROWS = (2**12, 2**14, 2**16)
 
 
@@ -24,8 +24,8 @@ class RowSums(NamedTuple):
 
   Attributes:
     ids: int32 [U], distinct class ids, ascending.
-    rows: float32 [U, row_dim], sum over the clients that hold the class of
-      weight times delta.
+    rows: float32 [U, row_dim], sum of weight times delta over the clients that
+      hold the class.
     weights: float32 [U], sum of the weights of these clients.
   """
 
@@ -35,7 +35,7 @@ class RowSums(NamedTuple):
 
 
 class RowUpdate(NamedTuple):
-  """One client's rows, without padding.
+  """One client's row deltas, without padding.
 
   Attributes:
     ids: int32 [S].
@@ -49,14 +49,14 @@ class RowUpdate(NamedTuple):
 
 
 def row_update(held, row_delta: tf.Tensor, weight: tf.Tensor) -> RowUpdate:
-  """Returns the message of a client that holds `held`, padding removed.
+  """Returns a client's row update for the classes `held`, padding removed.
 
   A client of weight zero sends no rows.
 
   Args:
     held: the classes held, in N slots.
-    row_delta: float32 [N, row_dim], or of the first slots, if no others are in
-      use.
+    row_delta: float32 [N, row_dim], or only the rows of the first slots, if all
+      other slots are padding.
     weight: float32 scalar.
   """
   slots = tf.shape(row_delta)[0]
@@ -66,7 +66,7 @@ def row_update(held, row_delta: tf.Tensor, weight: tf.Tensor) -> RowUpdate:
 
 
 def add_by_id(*sums: RowSums) -> RowSums:
-  """Adds up entries of the same id in their order; ids come out ascending."""
+  """Adds entries of the same id in argument order; the result's ids ascend."""
   ids, place = tf.unique(tf.concat([s.ids for s in sums], axis=0))
   order = tf.argsort(ids)
   place = tf.gather(tf.math.invert_permutation(order), place)
@@ -75,7 +75,7 @@ def add_by_id(*sums: RowSums) -> RowSums:
   def add(name: str):
     first = getattr(sums[0], name)
     total = tf.zeros([tf.size(ids), *first.shape[1:]], first.dtype)
-    # Added in place: not even the sums are held side by side.
+    # Added one by one and in place: concatenated rows would be one more copy.
     for at, each in zip(places, sums, strict=True):
       total = tf.tensor_scatter_nd_add(total, at, getattr(each, name))
     return total
@@ -104,7 +104,7 @@ def _folded(stacks: list[RowSums], level: int = 0) -> list[RowSums]:
 
 
 def all_rows(rows: tf.Tensor, total_weight: tf.Tensor) -> RowSums:
-  """Returns the sums of a cohort in which everybody holds every row.
+  """Returns the sums of a cohort in which every client holds every row.
 
   Args:
     rows: float32 [n, row_dim], the weighted sum of deltas.
@@ -131,7 +131,7 @@ def build_sparse_sum(row_dim: int):
     )
   )
 
-  def of_any_length(tensor):  # Forgets the static length, as the type asks.
+  def of_any_length(tensor):  # Drops the static length: the type has none.
     return tf.raw_ops.PlaceholderWithDefault(
       input=tensor, shape=[None, *tensor.shape[1:]]
     )
@@ -170,35 +170,34 @@ def build_sparse_sum(row_dim: int):
 
 @dataclasses.dataclass(frozen=True)
 class AddRows:
-  """Row deltas are added up, and averaged over the whole cohort's examples.
+  """Averages row deltas over the weight of the whole cohort.
 
   A client that does not hold a class counts as a zero delta (FedSS, Algorithm
   1, line 7, with n_tot over all K clients).
 
-  Another merge (one that keeps every client's rows side by side, say) gives the
-  same two methods; what it merges reaches the server's table steps.
+  Another merge (such as one that keeps every client's rows separately) defines
+  the same two methods. The server's table steps receive its result.
 
   Attributes:
-    row_renormalise: divide by the examples of the clients that hold the class
-      instead; not in the paper.
+    row_renormalise: divide by the weight of only those clients that hold the
+      class; not in the paper.
   """
 
   row_renormalise: bool = False
 
   def _weight(self, update):
-    """Returns the weight@CLIENTS that a client's rows are added with."""
+    """Returns the weight@CLIENTS of a client's rows in the sums."""
     return update.weight
 
   def build(self, row_dim: int, selects: bool):
-    """Returns a function of values at clients that gives RowSums@SERVER.
+    """Returns a function from values at clients to RowSums@SERVER.
 
-    It takes (held: `HeldClasses`, row_delta, update: `ClientUpdate`).
-
-    Call it within a federated computation.
+    It takes (held: `HeldClasses`, row_delta, update: `ClientUpdate`). Call it
+    within a federated computation.
 
     Args:
       row_dim: length of a class row.
-      selects: whether clients hold a selection of the rows, or all of them.
+      selects: whether clients hold selected rows; otherwise they hold all.
     """
     if selects:
       message = tff.tensorflow.computation(row_update)
@@ -230,10 +229,11 @@ class AddRows:
 class ReplaceRows(AddRows):
   """A row becomes the mean of the rows that its class's clients sent (FedAwS).
 
-  The mean is weighted by the clients' examples, however the clients count in
-  the mean of the encoder. With one client a class its row takes the place of
-  the old one (FedAwS, Algorithm 1, line 13); rows of absent classes stay. The
-  server's optimizer is to be SGD of rate 1 without momentum for that.
+  Rows are averaged with the clients' example counts as weights, whatever
+  `weighting` the encoder uses. If a single client holds a class, its row
+  replaces the old one (FedAwS, Algorithm 1, line 13). Rows of absent classes
+  do not change. The server's table optimizer must be SGD of rate 1 without
+  momentum.
   """
 
   row_renormalise: bool = True
@@ -244,7 +244,7 @@ class ReplaceRows(AddRows):
 
 @dataclasses.dataclass(frozen=True)
 class KeepRows(AddRows):
-  """Clients send no rows, and the table stays as it is (Baseline-2 of FedAwS)."""
+  """Clients send no rows; the table does not change (FedAwS's Baseline-2)."""
 
   def build(self, row_dim: int, selects: bool):
     del selects

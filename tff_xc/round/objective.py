@@ -1,11 +1,12 @@
 """Question 2: what does a client minimise on the rows it holds?
 
-Softmax cross entropy whose denominator runs over a set T of held classes:
-everything held (FedSS, FullSoftmax), the target and the negatives (NegOnly), or
-the client's own classes (PosOnly). FedSS, equations (2) and (5) to (8).
+Either softmax cross entropy whose denominator runs over a set T of held
+classes: all held classes (FedSS, FullSoftmax), the target and the negatives
+(NegOnly), or the client's own classes (PosOnly). FedSS, equations (2) and (5)
+to (8).
 
-Or a squared hinge on the target's cosine alone, which nothing pushes away from
-other classes (FedAwS, equation (23)).
+Or a squared hinge on the target's cosine, which does not push an embedding away
+from other classes (FedAwS, equation (23)).
 """
 
 import dataclasses
@@ -18,22 +19,22 @@ from tff_xc import classifier
 from tff_xc.encoders import encoder as encoder_lib
 from tff_xc.round import request
 
-# A logit that no float32 softmax can tell from minus infinity, whose gradient is
-# zero and not NaN.
+# A float32 softmax gives this logit probability zero, like minus infinity,
+# except that its gradient is zero instead of NaN.
 _EXCLUDED = -1e9
 
 CORRECTIONS = ('negatives', 'none')
 
 
 class LocalStep(NamedTuple):
-  """What an objective may look at in one step of local training.
+  """The inputs of an objective in one step of local training.
 
   Attributes:
-    logits: float32 [B, N], of the batch on the rows held.
+    logits: float32 [B, N], the batch's logits for the held rows.
     targets: int32 [B], slots of the labels.
     held: the classes held.
     embeddings: float32 [B, d].
-    parameters: (encoder weights by name, rows [N, row_dim]), as they are now.
+    parameters: the current (encoder weights by name, rows [N, row_dim]).
     initial_parameters: the same, as the server sent them this round.
   """
 
@@ -55,12 +56,12 @@ class Objective(Protocol):
 def negative_correction(
   held: request.HeldClasses, num_classes: int
 ) -> tf.Tensor:
-  """Returns float32 [N], added to the logits: FedSS's correction term.
+  """Returns FedSS's correction, float32 [N], to be added to the logits.
 
   A negative j is held with probability m / (n - |P_k|); its corrected logit is
   o'_j = o_j - log(m q_j) = o_j + log((n - |P_k|) / m), which makes the sampled
-  partition function unbiased. Positives are always held: no correction. (One
-  constant on every term would cancel in the softmax.)
+  partition function unbiased. Positives are always held and need no
+  correction. (A constant on every term would cancel in the softmax.)
   """
   positive = held.counts > 0
   negative = tf.logical_and(held.mask, tf.logical_not(positive))
@@ -72,7 +73,7 @@ def negative_correction(
 
 @dataclasses.dataclass(frozen=True)
 class HeldSoftmax:
-  """Softmax over every row held, or over a part of them.
+  """Softmax over all held rows, or over some of them.
 
   Attributes:
     num_classes: n.

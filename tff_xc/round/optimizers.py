@@ -1,4 +1,4 @@
-"""Server optimizers in the form the papers' code uses.
+"""Server optimizers in the form that the papers' code uses.
 
 TFF's own Adam adds epsilon before the bias correction and has no AMSGrad; these
 follow PyTorch: w <- w - lr * m_hat / (sqrt(v_hat) + epsilon).
@@ -11,7 +11,7 @@ import tensorflow_federated as tff
 
 
 class TorchAdam(tff.learning.optimizers.Optimizer):
-  """Adam (Kingma and Ba, 2015, Algorithm 1), optionally AMSGrad, as PyTorch."""
+  """Adam (Kingma and Ba, 2015, Algorithm 1) or AMSGrad, as in PyTorch."""
 
   def __init__(
     self,

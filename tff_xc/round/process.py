@@ -1,4 +1,4 @@
-"""The one place where a round is composed from its four answers."""
+"""Composes a round from the answers to its four questions."""
 
 import collections
 from typing import Any
@@ -24,12 +24,12 @@ class RoundState(NamedTuple):
   """The server's state between rounds.
 
   Attributes:
-    weights: the global model, but that rows of its class table may lack some
-      movement, which `LearningProcess.get_model_weights` adds.
+    weights: the global model. Rows that were not requested lately may still
+      lack momentum updates; `LearningProcess.get_model_weights` applies them.
     server: states of the server's optimizers.
     aggregator: state of the encoder's aggregator.
     round_number: int32, rounds done.
-    seed: int32 [2], the run's; all randomness derives from it.
+    seed: int32 [2], the run's seed; all randomness derives from it.
   """
 
   weights: classifier.ModelWeights
@@ -43,12 +43,12 @@ class ClientExamples(NamedTuple):
   """A client's value in a round.
 
   Attributes:
-    x: [n_k, ...], examples as stored; the encoder decodes them. Or sparse ones.
+    x: [n_k, ...], stored examples, which the encoder decodes, or sparse ones.
     y: int32 [n_k], labels in [0, n).
-    client_id: int64 scalar, stable over rounds; its randomness derives from it.
-    all_y: int32 [m_k], the labels of all examples that the client has, of which
-      `x` and `y` are those that it uses this round. They decide which rows it
-      requests: `y` itself where it uses all.
+    client_id: int64 scalar, stable over rounds; seeds the client's randomness.
+    all_y: int32 [m_k], the labels of all of the client's examples. They decide
+      which rows it requests. `x` and `y` are the examples that it uses this
+      round; `all_y` equals `y` if it uses all.
   """
 
   x: tf.Tensor | sparse.SparseFeatures
@@ -84,26 +84,26 @@ def build_process(
 ) -> tff.learning.templates.LearningProcess:
   """Composes a round into a learning process.
 
-  One call of `next`: every client derives its class ids from its labels and
-  (seed, round, client), receives the encoder and the rows of these ids (by
-  `tff.federated_select`, one key a class, or by broadcast where all rows are
-  requested), trains, and returns deltas; the encoder's are joined by
-  `model_aggregator`, the rows' by id; the server steps.
+  In one call of `next`, every client derives its class ids from its labels and
+  (seed, round, client). It receives the encoder and the rows of these ids, by
+  `tff.federated_select` (one key a class) or, if all rows are requested, by
+  broadcast. It trains and returns deltas. `model_aggregator` joins the encoder
+  deltas, `row_merge` the row deltas by id. Then the server takes its step.
 
   Args:
     model: the embedding classifier.
-    request: question 1.
-    objective: question 2.
-    local_training: how the objective is minimised.
-    server: question 4.
-    row_merge: question 3 for the rows. Default: `merge.AddRows()`.
-    model_aggregator: question 3 for the encoder: any `tff.aggregators` factory,
-      weighted where it takes weights. Default: the weighted mean.
-    weighting: what a client weighs, one of `client_work.WEIGHTINGS`.
-    max_features: of an encoder with a feature table: if positive, a client
-      receives and sends the rows of its own features only, by the same select,
-      and has at most so many.
-    seed: of the initial weights and everything random in the rounds.
+    request: which class rows a client requests (question 1).
+    objective: the loss that a client minimises on them (question 2).
+    local_training: the SGD that minimises it.
+    server: the server's step (question 4).
+    row_merge: joins the rows (question 3). Default: `merge.AddRows()`.
+    model_aggregator: joins the encoder (question 3): any `tff.aggregators`
+      factory, weighted if it takes weights. Default: the weighted mean.
+    weighting: a client's weight, one of `client_work.WEIGHTINGS`.
+    max_features: for an encoder with a feature table. If positive, a client
+      selects and sends only the rows of its own features, of which it has at
+      most this many.
+    seed: seeds the initial weights and all randomness in the rounds.
 
   Returns:
     A process whose `next` takes `ClientExamples` at clients and whose metrics
@@ -132,7 +132,7 @@ def build_process(
 
   @tff.tensorflow.computation
   def request_classes(y, client_id, all_y, seed):
-    # Who takes no example along asks for nothing.
+    # A client without examples in this round requests nothing.
     labels = all_y[: tf.where(tf.size(y) > 0, tf.size(all_y), 0)]
     return request.held_classes(
       labels,
@@ -234,14 +234,14 @@ def build_process(
 class _Aggregate:
   """Joins the encoder's deltas by any `tff.aggregators` factory.
 
-  A factory without weights gives a mean over all clients, and so averages in
-  the zeros of those who have no examples or whose update was dropped. What it
-  gives is therefore scaled by (clients / clients that count). A factory of sums
-  does not fit here: the server wants a mean.
+  An unweighted factory averages over all clients, including the zeros of those
+  that have no examples or whose update was dropped. Its result is therefore
+  scaled by (clients / clients of positive weight). A factory of sums does not
+  fit here: the server needs a mean.
   """
 
   def __init__(self, factory, specs: classifier.ModelWeights, but: str | None):
-    """Args: the factory, the weights' specs, and the one that goes by rows."""
+    """Args: the factory, the weights' specs, and the weight to leave out."""
     if factory is None:
       factory = tff.aggregators.MeanFactory(no_nan_division=True)
     value_type = tff.types.tensorflow_to_type(
@@ -326,7 +326,7 @@ def _build_weights_access(server, feature_table: str | None, state_type):
 
   @tff.tensorflow.computation(state_type, get_weights.type_signature.result)
   def set_weights(state, weights):
-    # What the old rows still lack is not to move the new ones.
+    # Pending momentum updates of the old rows must not move the new ones.
     settled, _ = server.settle(state.server, state.weights, feature_table)
     return state._replace(weights=weights, server=settled)
 
@@ -353,16 +353,16 @@ def _measured(sums, largest):
   """Turns a cohort's sums into the metrics of a round.
 
   loss: mean over examples of the objective during local training.
-  accuracy: fraction of examples whose best logit among the rows held, at the
-    step that trained on them, was the target's.
+  accuracy: fraction of examples whose target had the largest logit among the
+    held rows, in the step that trained on them.
   class_rows, class_rows_largest: mean and largest number of rows that a client
     requested.
-  examples, clients, clients_dropped: counts. Clients without examples do not
-    count; the update of a dropped client was not finite.
-  feature_rows, feature_rows_largest: as class_rows, of the feature table, where
+  examples, clients, clients_dropped: counts. Clients without examples are left
+    out; the update of a dropped client was not finite.
+  feature_rows, feature_rows_largest: as class_rows, for the feature table, if
     the encoder has one.
 
-  A mean or maximum over nobody is nan.
+  A mean or maximum over no clients is nan.
   """
   over_examples = lambda name: sums[name] / sums['examples']
   over_clients = lambda name: sums[name] / sums['clients']

@@ -1,4 +1,4 @@
-"""Randomness as a function of (seed, round, client, purpose) and nothing else."""
+"""Random numbers that depend only on (seed, round, client, purpose)."""
 
 import enum
 
@@ -6,7 +6,7 @@ import tensorflow as tf
 
 
 class Purpose(enum.IntEnum):
-  """What a client's random numbers are for; each has a stream of its own."""
+  """The uses of a client's random numbers; each has its own stream."""
 
   NEGATIVES = 0
   ORDER = 1
@@ -24,7 +24,7 @@ def round_seed(seed: tf.Tensor, round_number: tf.Tensor) -> tf.Tensor:
 
 
 def client_seed(seed: tf.Tensor, client_id: tf.Tensor, purpose: Purpose):
-  """Returns a client's seed int32 [2] in the round that `seed` stands for."""
+  """Returns a client's seed int32 [2] in the round whose seed is `seed`."""
   return _fold(_fold(seed, client_id), int(purpose))
 
 

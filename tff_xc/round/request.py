@@ -16,14 +16,15 @@ from tff_xc.round import randomness
 class HeldClasses(NamedTuple):
   """The classes S_k whose rows a client holds, in N slots.
 
-  Slots beyond |S_k| are padding, because a federated select has a static number
-  of keys: they repeat the first id and are masked everywhere.
+  A federated select has a static number of keys, so slots beyond |S_k| are
+  padding: they repeat the first id and are masked everywhere.
 
   Attributes:
     ids: int32 [N], class ids in random order.
     mask: bool [N], False on padding.
-    counts: int32 [N], the client's examples of the class; 0 on negatives and on
-      padding. Positives P_k are the slots with a count. Never leaves a client.
+    counts: int32 [N], number of the client's examples of the class; 0 for
+      negatives and padding. The positives P_k are the slots with a positive
+      count. Counts never leave the client.
   """
 
   ids: tf.Tensor
@@ -36,13 +37,13 @@ def sample_distinct(
 ) -> tf.Tensor:
   """Draws uniformly without replacement from [0, population).
 
-  Costs O(count) however large the population, except where `count` is a large
-  part of it, when a permutation is cheap.
+  Costs O(count) for any population. If `count` is a large part of the
+  population, it permutes the whole population, which is then cheap.
 
   Args:
     seed: int32 [2].
-    count: how many to draw, static.
-    population: int32 scalar; where it is below `count`, all of it is drawn.
+    count: number to draw, static.
+    population: int32 scalar; if it is below `count`, all of it is drawn.
     max_population: static upper bound of `population`.
 
   Returns:
@@ -96,12 +97,12 @@ def fail_unless(
 
   Args:
     holds: the condition.
-    template: what is wrong; each `{}` stands for one of `values`.
+    template: the error message; each `{}` stands for one of `values`.
     values: tensors.
-    client_id: int64 scalar, whose data they are; the message names it.
+    client_id: int64 scalar, the client that the message names.
   """
   message = tf.strings.format('client {}: ' + template, (client_id, *values))
-  # Not `tf.debugging.Assert`, which needs a condition within the graph.
+  # Not `tf.debugging.Assert`, which would add a `tf.cond` to the graph.
   return tf.raw_ops.Assert(condition=holds, data=[message])
 
 
@@ -125,11 +126,11 @@ _UNKNOWN = -1
 
 @dataclasses.dataclass(frozen=True)
 class AllClasses:
-  """Every row (FedAvg and FullSoftmax): nothing to ask for, W is broadcast.
+  """All rows (FedAvg and FullSoftmax): clients send no ids, W is broadcast.
 
   Attributes:
     num_classes: n.
-    noun: what a row stands for, for messages.
+    noun: the word for a row's item in error messages.
   """
 
   num_classes: int
@@ -148,7 +149,7 @@ class AllClasses:
     """Returns the classes held; arguments as `OwnAndSampled.held_classes`."""
     del seed
     labels = checked_ids(labels, self.num_classes, self.noun, client_id)
-    with tf.control_dependencies([labels]):  # Whoever reads only the ids.
+    with tf.control_dependencies([labels]):  # Ids need the check too.
       ids = tf.identity(tf.range(self.num_classes))
     return HeldClasses(
       ids=ids,
@@ -171,9 +172,9 @@ class OwnAndSampled:
     num_classes: n.
     max_positives: the largest |P_k| of any client.
     negatives: m; 0 requests the client's own classes only.
-    noun: what a row stands for, for messages.
-    equal_negatives: draw m + |P_k| - 1 negatives in place of m: as many as push
-      a target away in FedSS, where a client's other classes do so too.
+    noun: the word for a row's item in error messages.
+    equal_negatives: draw m + |P_k| - 1 negatives instead of m. In FedSS, this
+      many classes push a target away: m negatives and the other own classes.
   """
 
   num_classes: int
@@ -199,12 +200,12 @@ class OwnAndSampled:
   ) -> HeldClasses:
     """Returns the classes whose rows a client holds.
 
-    Fails, and names the client, for a label outside [0, n) and for more than
+    Fails, naming the client, for a label outside [0, n) or for more than
     `max_positives` classes.
 
     Args:
-      labels: int32 [n_k], of all examples that the client has.
-      seed: int32 [2], of its negatives and of the order of its ids.
+      labels: int32 [n_k], the labels of all of the client's examples.
+      seed: int32 [2], for its negatives and the order of its ids.
       client_id: int64 scalar, for messages.
     """
     labels = checked_ids(labels, self.num_classes, self.noun, client_id)
@@ -228,7 +229,7 @@ class OwnAndSampled:
       )
       wanted = tf.size(ranks)
       if self.equal_negatives:
-        # The first of a uniform sample are a uniform sample.
+        # A prefix of a uniform sample is a uniform sample.
         wanted = self.negatives + tf.size(own) - 1
       ranks = ranks[: tf.where(tf.size(own) > 0, wanted, 0)]
       ids = tf.concat([own, skip(ranks, own)], axis=0)
@@ -258,10 +259,11 @@ def positions(
 ) -> tf.Tensor:
   """Returns int32 [B], the slot of each of `labels` int32 [B] in `held`.
 
-  Fails where a label is not held. O((N + B) log N); no table of n entries.
+  Fails if a label is not held. Costs O((N + B) log N), without an n-sized
+  table.
   """
-  # Padding repeats the id of slot 0, which a stable sort keeps before it, and
-  # the search finds the first.
+  # Padding repeats the id of slot 0. A stable sort keeps slot 0 before the
+  # padding, and the search finds the first match.
   order = tf.argsort(held.ids, stable=True)
   ascending = tf.gather(held.ids, order)
   ranks = tf.minimum(tf.searchsorted(ascending, labels), tf.size(order) - 1)

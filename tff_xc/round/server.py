@@ -1,8 +1,9 @@
 """Question 4: what does the server do last?
 
-An optimizer step on the encoder and one on the class table, each on the
-pseudo-gradient (minus the mean delta), then any number of steps on the round's
-rows, and on the table, alone (spreadout, SVM aggregation).
+It takes an optimizer step on the encoder and one on the class table, each with
+the pseudo-gradient (minus the mean delta). Then it takes any number of further
+steps on the round's class rows and on the class table (spreadout, SVM
+aggregation).
 """
 
 import dataclasses
@@ -38,7 +39,7 @@ class TableStep(Protocol):
 
 @dataclasses.dataclass(frozen=True)
 class OnAllRows:
-  """Row steps on all n rows, as a table step."""
+  """A table step that applies row steps to all n rows."""
 
   steps: tuple[Callable[[tf.Tensor], tf.Tensor], ...]
 
@@ -62,8 +63,8 @@ class FeatureUpdate(NamedTuple):
 
 
 class ServerState(NamedTuple):
-  """States of the optimizers: of the encoder, its feature table, the class
-  table; and of the table steps."""
+  """States of the optimizers (of the encoder, the class table and the feature
+  table) and of the table steps."""
 
   encoder: Any
   table: Any
@@ -76,11 +77,12 @@ class Server:
   """The server's step at the end of a round.
 
   Attributes:
-    encoder_optimizer: on the encoder's trainable weights.
-    feature_optimizer: on the encoder's feature table, if it has one.
-    table_optimizer: on the class table. Default: momentum on all rows; where
-      clients request few, `table_optimizers.RowMomentum` gives the same for the
-      price of these. An optimizer of TFF is taken as `table_optimizers.Dense`.
+    encoder_optimizer: updates the encoder's trainable weights.
+    feature_optimizer: updates the encoder's feature table, if it has one.
+    table_optimizer: updates the class table. Default: momentum on all rows. If
+      clients request few rows, `table_optimizers.RowMomentum` computes the same
+      at the cost of these rows. An optimizer of TFF is wrapped in
+      `table_optimizers.Dense`.
     row_steps: applied in order after the optimizer to the rows of the classes
       that the round's clients held, float32 [U, row_dim] -> the same.
     table_steps: applied in order after these, to all rows.
@@ -109,8 +111,8 @@ class Server:
     """Returns the initial state for weights of these specs.
 
     Args:
-      specs: of all weights.
-      feature_table: the encoder weight that goes by rows, if any.
+      specs: the specs of all weights.
+      feature_table: the encoder weight whose rows are sent separately, if any.
     """
     return ServerState(
       self.encoder_optimizer.initialize(without(specs.encoder, feature_table)),
@@ -136,13 +138,13 @@ class Server:
     Args:
       state: as returned before.
       weights: the weights that the round began with.
-      encoder_delta: mean delta of all encoder weights, by name, but of its
-        feature table if that goes by rows.
+      encoder_delta: mean delta of every encoder weight by name, except the
+        feature table when its rows are sent separately.
       row_delta: float32 [U, row_dim], mean deltas of the rows `merged.ids`.
       merged: the clients' rows as merged, for the table steps.
-      total_weight: float32 scalar, the cohort's weight. Where it is zero no
-        client was left, and everything stays as it was.
-      features: mean deltas of the feature table's rows, if it goes by rows.
+      total_weight: float32 scalar, the sum of the cohort's weights. If it is
+        zero, no client's update is left, and nothing changes.
+      features: mean deltas of the feature rows, when sent separately.
     """
     counts = total_weight > 0
     name = features.name if features else None
@@ -152,7 +154,7 @@ class Server:
       lambda: self._encoder_step(state.encoder, others, encoder_delta),
       lambda: (state.encoder, others.encoder, weights.encoder_state),
     )
-    # Not within a condition: see `table_optimizers`.
+    # Outside any `tf.cond`: see `table_optimizers`.
     feature_state = state.features
     if features:
       feature_state, encoder[name] = self.feature_optimizer.next(
@@ -188,12 +190,12 @@ class Server:
     weights: classifier.ModelWeights,
     feature_table: str | None = None,
   ) -> tuple[ServerState, classifier.ModelWeights]:
-    """Returns (state, weights) of the same values, every row up to date.
+    """Returns (state, weights) with all pending row updates applied.
 
     Args:
       state: as returned before.
       weights: likewise.
-      feature_table: the encoder weight that goes by rows, if any.
+      feature_table: the encoder weight whose rows are sent separately, if any.
     """
     table_state, table = self.table_optimizer.settle(
       state.table, weights.class_table
@@ -240,5 +242,5 @@ class Server:
 
 
 def without(weights, name: str | None):
-  """Returns the weights, by name, but for one (or none, if `name` is None)."""
+  """Returns the weights by name, except `name` (all of them if it is None)."""
   return type(weights)((n, weights[n]) for n in weights if n != name)

@@ -1,4 +1,4 @@
-"""Spreadout: a server's step that keeps the rows of classes apart (FedAwS).
+"""Spreadout: a server step that pushes class rows apart (FedAwS).
 
 Yu, Rawat, Menon, Kumar: "Federated Learning with Only Positive Labels", ICML
 2020, arXiv:2004.10342.
@@ -9,25 +9,26 @@ For unit rows v and similarities s_cy = v_c . v_y the regularisers are
   eq. (8)  reg_top(W) = sum_c sum_{y in N_k(c)} -d(v_c, v_y)^2
 
 with N_k(c) the k classes nearest to c, c itself excluded, held constant in the
-gradient. The distance is Euclidean, d^2 = 2 - 2 s, or cosine, d = 1 - s. Which
-one eq. (8) means, the paper does not say. They act alike at right angles; but
-two rows at a small angle t are driven apart by 2 sin t with the Euclidean one,
-and by 2 (1 - cos t) sin t, about t^3, with the cosine one: it does not part rows
-that have almost collapsed. Rows exactly equal stay together with both.
+gradient. The distance is Euclidean, d^2 = 2 - 2 s, or cosine, d = 1 - s. The
+paper does not say which one eq. (8) means. They act alike at right angles. At a
+small angle t, the Euclidean distance drives two rows apart by 2 sin t, and the
+cosine distance by 2 (1 - cos t) sin t, about t^3: it does not separate rows
+that have almost collapsed. Neither separates rows that are exactly equal.
 
-Over all pairs, eq. (8) with Euclidean distances is 2 |sum_c v_c|^2 and a
-constant: rows whose sum is zero satisfy it, however close some of them are. Take
-a k well below the number of classes, or eq. (7).
+Over all pairs, eq. (8) with Euclidean distances is 2 |sum_c v_c|^2 plus a
+constant. Any rows whose sum is zero minimise it, even if some of them are
+close. Use a k well below the number of classes, or eq. (7).
 
 A step on unit rows that drives every class away from k others multiplies the
-component that all rows share by about 1 - 4 k lambda eta. From lambda eta = 1 /
-(2 k) on its magnitude grows and its sign alternates: the rows collapse. Eq. (7)
-pushes rows at half its margin as hard as eq. (8) pushes them, and pushes all
-other rows at once: the same bound holds for it with k = U - 1, as long as rows
-are no nearer than half the margin (see `Spreadout.step_limit`).
+component that all rows share by about 1 - 4 k lambda eta. Its magnitude grows
+and its sign alternates beyond lambda eta = 1 / (2 k): the rows collapse.
+Eq. (7) pushes two rows at half its margin as hard as eq. (8) does, and it
+pushes a row from all others at once. The same bound therefore holds for it with
+k = U - 1, unless rows are nearer than half the margin (see
+`Spreadout.step_limit`).
 
-A row's gradient is a sum of rows times the derivative by s, so no more than a
-block of similarities is ever held.
+A row's gradient is a sum of rows times the derivative by s. It is computed in
+blocks, so that the full matrix of similarities is never in memory.
 """
 
 import dataclasses
@@ -38,24 +39,24 @@ from tff_xc import classifier
 
 DISTANCES = ('sq_euclidean', 'cosine')
 
-# Rows whose similarities to all others are held at once: at most so many, fewer
-# where there are so many others that this would be more similarities than that.
+# A block has at most _ROWS rows. It has fewer, down to _LEAST_ROWS, if their
+# similarities to all other rows would exceed _SIMILARITIES.
 _ROWS, _LEAST_ROWS = 512, 16
 _SIMILARITIES = 2**25
-# Blocks worked on at a time, where there are threads for them.
+# Most blocks computed in parallel, if there are threads for them.
 _PARALLEL = 8
 
 
 def _in_blocks(function, count: tf.Tensor, others: tf.Tensor, width):
   """Applies a function to blocks of the numbers in [0, count).
 
-  One flat loop, without a condition around it: Grappler aborts on more.
+  It is one flat loop outside any condition: Grappler aborts on nested ones.
 
   Args:
     function: int32 [b] -> float32 [b, width], or a structure of such tensors.
     count: int32 scalar, may be 0.
-    others: int32 scalar, similarities that a number needs.
-    width: a structure of the dtypes and widths of the results: specs [width].
+    others: int32 scalar, similarities that each number needs.
+    width: a structure of specs [width]: the results' dtypes and widths.
 
   Returns:
     The results [count, width].
@@ -63,7 +64,7 @@ def _in_blocks(function, count: tf.Tensor, others: tf.Tensor, width):
   at_once = tf.clip_by_value(
     _SIMILARITIES // tf.maximum(others, 1), _LEAST_ROWS, _ROWS
   )
-  # Numbers beyond the last repeat it, and even without any there is a block.
+  # The last number pads the last block; one block runs even if count is 0.
   last = tf.maximum(count - 1, 0)
   blocks = tf.map_fn(
     lambda first: function(tf.minimum(tf.range(first, first + at_once), last)),
@@ -84,22 +85,22 @@ def nearest(
 
   Args:
     queries: float32 [q, d].
-    query_ids: int32 [q], their places in `rows`; -1 for one that is not there.
-    rows: float32 [n, d], n > k, but for q = 0.
+    query_ids: int32 [q], their places in `rows`; -1 for a query not in `rows`.
+    rows: float32 [n, d], n > k, except if q = 0.
     k: an int or int32 scalar.
 
   Returns:
     (similarities float32 [q, k], places int32 [q, k]), the most similar first,
-    equal ones by place.
+    ties by place.
   """
   size, count = tf.shape(rows)[0], tf.shape(queries)[0]
-  # So that there is something to look at.
+  # One more query, because one block runs even without queries.
   queries = tf.pad(queries, [[0, 1], [0, 0]])
   query_ids = tf.pad(query_ids, [[0, 1]])
 
   def of_block(at):
     similarities = tf.matmul(tf.gather(queries, at), rows, transpose_b=True)
-    # One more, for the query itself is most often among them.
+    # One more than k, because the query itself is usually among them.
     best = tf.math.top_k(similarities, tf.minimum(k + 1, size))
     itself = tf.equal(best.indices, tf.gather(query_ids, at)[:, None])
     values = tf.where(itself, -float('inf'), best.values)
@@ -112,19 +113,19 @@ def nearest(
 
 @dataclasses.dataclass(frozen=True)
 class Spreadout:
-  """One gradient step, W <- W~ - lambda eta grad reg(W~) (Algorithm 1, line 14).
+  """One gradient step W <- W~ - lambda eta grad reg(W~) (Algorithm 1, line 14).
 
-  The rows of W are normalised, so the step starts at the normalised rows of W~:
-  what a client's SGD adds to a row's length does not weaken the step.
+  The rows of W are normalised, so the step starts at the normalised rows of W~.
+  A row that grew longer in a client's SGD thus does not weaken the step.
 
   Attributes:
     step_size: lambda eta.
-    nearest: k of eq. (8); 0, or one that is no smaller than the number of other
-      rows, takes all others.
+    nearest: k of eq. (8); 0, or a k of at least the number of other rows, takes
+      all other rows.
     distance: one of `DISTANCES`.
-    margin: nu; if positive, eq. (7) takes the place of eq. (8).
-    tangent: step from the rows as they are, of any length, and differentiate
-      through their normalisation: the step then has no part along a row.
+    margin: nu; if positive, eq. (7) replaces eq. (8).
+    tangent: start at the rows without normalising them, and differentiate
+      through their normalisation. The step then has no component along a row.
   """
 
   step_size: float
@@ -138,9 +139,9 @@ class Spreadout:
       raise ValueError(f'unknown distance {self.distance!r}')
 
   def step_limit(self, num_rows: int) -> float:
-    """Returns 1 / (2 k), which lambda eta must stay below, on `num_rows` rows.
+    """Returns 1 / (2 k), the bound of lambda eta for `num_rows` rows.
 
-    With `tangent`, it is the limit at rows of norm 1.
+    With `tangent`, the bound holds for rows of norm 1.
     """
     others = max(num_rows - 1, 1)
     pushed = min(self.nearest, others)
@@ -159,7 +160,7 @@ class Spreadout:
     """Returns the regulariser's gradient, float32 [U, d].
 
     Args:
-      rows: float32 [U, d]. The gradient is taken at their directions.
+      rows: float32 [U, d]. The gradient is taken at the normalised rows.
     """
     units = classifier.unit_norm(rows)
     if self.margin or not self.nearest:
@@ -207,7 +208,7 @@ class Spreadout:
       mine = tf.gather(padded, at)
       factors = self._by_similarity(tf.matmul(mine, units, transpose_b=True))
       itself = tf.equal(at[:, None], tf.range(size)[None, :])
-      # The pair stands in the sum twice, (c, y) and (y, c).
+      # The sum contains the pair twice, as (c, y) and (y, c).
       return tf.matmul(tf.where(itself, 0.0, 2.0 * factors), units)
 
     spec = tf.TensorSpec(units.shape[1:], tf.float32)

@@ -1,9 +1,9 @@
 """Optimizers of the class table that take the gradients of requested rows only.
 
-A round touches the U rows that its clients requested, out of n. `Dense` steps
-on all n rows all the same. The others read and write only the U: each large
-tensor among their results is one `tf.tensor_scatter_nd_update` of the tensor
-that came in, outside any `tf.cond`, so that a runtime can do it in place.
+A round's clients request U of the n rows. `Dense` updates all n rows. The other
+optimizers touch only the U requested rows: they return each large tensor as one
+`tf.tensor_scatter_nd_update` of their input, never inside `tf.cond`, so that a
+runtime may apply it in place.
 """
 
 import collections
@@ -23,14 +23,14 @@ def unchanged(rows: tf.Tensor) -> tf.Tensor:
 
 
 class TableOptimizer(Protocol):
-  """An optimizer of the class table, which may leave rows behind.
+  """An optimizer of the class table, which may update rows lazily.
 
-  A row's value is what `read` returns. The table kept between rounds may lack
-  movement of rows that were not requested; the state then says how much.
+  `read` returns a row's current value. The table kept between rounds may lack
+  updates of rows that were not requested. The state then determines these.
 
   Attributes:
-    reads_state: whether `read` and `read_all` look at the state. Where they do
-      not, the table is up to date by itself, and `()` will do for the state.
+    reads_state: whether `read` and `read_all` use the state. If not, the table
+      is always up to date, and callers may pass `()` as the state.
   """
 
   reads_state: bool
@@ -70,19 +70,19 @@ class TableOptimizer(Protocol):
       state: as returned before.
       table: float32 [n, row_dim].
       class_ids: int32 [U], distinct.
-      gradients: float32 [U, row_dim], at the values that `read` returns; those
-        of all other rows are zero.
-      counts: bool scalar; where it is False, nothing changes.
+      gradients: float32 [U, row_dim], at the values that `read` returns. All
+        other rows have a zero gradient.
+      counts: bool scalar; if it is False, nothing changes.
       after: applied to the new rows `class_ids` before they are written, so
         that they are written once.
     """
 
   def settle(self, state: Any, table: tf.Tensor) -> tuple[Any, tf.Tensor]:
-    """Returns (state, table) of the same values, every row up to date."""
+    """Returns (state, table) with all pending row updates applied."""
 
 
 class _UpToDate:
-  """The part of a table optimizer that leaves no row behind."""
+  """Base of the table optimizers whose table is always up to date."""
 
   reads_state = False
 
@@ -98,10 +98,10 @@ class _UpToDate:
 
 @dataclasses.dataclass(frozen=True)
 class Dense(_UpToDate):
-  """Any optimizer, on all rows; those not requested have a zero gradient.
+  """Any optimizer, on all rows; rows not requested have a zero gradient.
 
   Attributes:
-    optimizer: its state is the state here.
+    optimizer: its state is the state of this optimizer.
   """
 
   optimizer: tff.learning.optimizers.Optimizer
@@ -122,7 +122,7 @@ class Dense(_UpToDate):
 
 
 def _where_it_counts(class_ids, gradients, counts):
-  """Returns (class_ids, gradients), none of them where `counts` is False."""
+  """Returns (class_ids, gradients), both empty if `counts` is False."""
   size = tf.where(counts, tf.size(class_ids), 0)
   return class_ids[:size], gradients[:size]
 
@@ -136,14 +136,14 @@ def _put(old: tf.Tensor, class_ids: tf.Tensor, new: tf.Tensor) -> tf.Tensor:
 class RowMomentum:
   """SGD with dense momentum, v <- beta v + g, w <- w - lr v, row by row.
 
-  Rows that nobody requested still move by their momentum (FedSS, Algorithm 1,
-  line 8). That movement is made up for when a row is read: j steps after its
-  last one, with no gradient since, its velocity is beta^j v and its value
+  Rows that no client requested still move by their momentum (FedSS, Algorithm
+  1, line 8). These updates are applied when a row is read: j steps after its
+  last update, with no gradient since, its velocity is beta^j v and its value
   w - lr v beta (1 - beta^j) / (1 - beta).
 
-  The state has, by name, `step` (int32, steps that counted), `last_step` (int32
-  [n], the step up to which a row is up to date) and `velocity` (float32 [n,
-  row_dim], as of then). Without momentum it is empty.
+  The state has, by name, `step` (int32, steps taken), `last_step` (int32 [n],
+  the step up to which a row is up to date) and `velocity` (float32 [n,
+  row_dim], at `last_step`). Without momentum the state is empty.
 
   Attributes:
     learning_rate: lr.
@@ -209,7 +209,7 @@ class RowMomentum:
 
   def _moved(self, rows, velocity, waited):
     """Returns (rows, velocity) [..., row_dim] after `waited` [...] steps."""
-    # expm1, because 1 - beta^j cancels where beta is near one.
+    # expm1, because 1 - beta^j loses digits if beta is near one.
     exponent = math.log(self.momentum) * tf.cast(waited, tf.float32)[..., None]
     factor = self.learning_rate * self.momentum / (1.0 - self.momentum)
     moved = rows + factor * tf.math.expm1(exponent) * velocity
@@ -218,21 +218,21 @@ class RowMomentum:
 
 @dataclasses.dataclass(frozen=True)
 class RequestedRows(_UpToDate):
-  """An optimizer that steps on the requested rows alone.
+  """Updates only the requested rows, with any optimizer (lazy updates).
 
-  Where every row is requested in every step, and with Adagrad always, it is the
-  optimizer itself. Adam differs with zero gradients in the other rows: there
-  the moments of a row that is not requested decay and the row moves by them;
-  here both stay as they are until it is requested again. The bias correction
-  takes the number of all steps, not of those that requested the row. TensorFlow
-  Addons' LazyAdam and PyTorch's SparseAdam do the same, but add epsilon before
-  the bias correction.
+  If every row is requested in every step, and with Adagrad always, this equals
+  the optimizer on the whole table. Adam differs: on the whole table, the
+  moments of a row not requested decay, and they move the row. Here, moments and
+  row do not change until the row is requested again. The bias correction counts
+  all steps, not only those that requested the row. TensorFlow Addons' LazyAdam
+  and PyTorch's SparseAdam do the same, except that they add epsilon before the
+  bias correction.
 
   The state is that of the optimizer on the table.
 
   Attributes:
-    optimizer: the step on a row, coordinate by coordinate; its state has, by
-      name, scalars and tensors of the table's shape.
+    optimizer: a coordinate-wise optimizer; its state has, by name, scalars and
+      tensors of the table's shape.
   """
 
   optimizer: tff.learning.optimizers.Optimizer

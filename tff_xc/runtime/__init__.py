@@ -1,1 +1,1 @@
-"""Where TFF computations run; `registry.install` chooses by name."""
+"""The runtimes of TFF computations; `registry.install` chooses one by name."""

@@ -8,8 +8,8 @@ class ClientError(RuntimeError):
 
   Attributes:
     client_index: the client's position in the cohort.
-    reason: what happened.
-    cancelled: whether it was stopped, because of another client's error.
+    reason: the error's message.
+    cancelled: whether another client's error stopped this client.
   """
 
   def __init__(self, client_index: int, num_clients: int, cause: Exception):
@@ -23,7 +23,7 @@ class ClientError(RuntimeError):
 
 
 def _reason(error: Exception) -> str:
-  """Returns an error's message, without the stack TensorFlow puts into it."""
+  """Returns an error's message without TensorFlow's stack."""
   message = str(error)
   if not isinstance(error, tf.errors.OpError):
     return message

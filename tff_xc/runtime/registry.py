@@ -1,4 +1,4 @@
-"""The runtimes by name, and the one place that makes one TFF's default.
+"""The runtimes by name; `install` makes one of them TFF's default.
 
 Importing this module does not import TensorFlow; `install` does.
 """
@@ -34,7 +34,7 @@ _CONTEXTS: dict[str, Callable[[int, str], Any]] = {
 
 
 def names() -> tuple[str, ...]:
-  """The names that `install` takes, in alphabetical order."""
+  """Returns the names that `install` takes, in alphabetical order."""
   return tuple(sorted(_CONTEXTS))
 
 
@@ -43,15 +43,15 @@ def install(name: str, *, client_threads: int = 0, device: str = '') -> Any:
 
   Args:
     name: one of `names()`.
-    client_threads: clients that compute at a time; 0: the runtime's choice.
-    device: where; '': the GPUs that TensorFlow sees, else the CPU. Otherwise
-      'cpu', 'gpu', or names such as 'gpu:0,gpu:1'.
+    client_threads: clients that compute in parallel; 0: the runtime's choice.
+    device: 'cpu', 'gpu', or names such as 'gpu:0,gpu:1'; '': the GPUs that
+      TensorFlow sees, or the CPU if it sees none.
 
   Returns:
-    The context that was installed, a `tff.framework.SyncContext`.
+    The installed context, a `tff.framework.SyncContext`.
 
   Raises:
-    errors.InputError: no runtime has that name, or it could not be started.
+    errors.InputError: if no runtime has that name, or it cannot start.
   """
   if name not in _CONTEXTS:
     raise errors.InputError(
@@ -65,12 +65,12 @@ def install(name: str, *, client_threads: int = 0, device: str = '') -> Any:
 
 
 def give_up(structure: Any) -> Any:
-  """Lets the installed runtime write into the tensors of a computation's argument.
+  """Lets the installed runtime write into tensors of a computation's argument.
 
-  Use what is returned as an argument of one computation, and nothing else of it
-  afterwards; where nobody else refers to a tensor, a runtime that can changes
-  rows of it in place. Until the computation has finished, and where it fails,
-  `keep` gives the structure back.
+  Pass the returned structure to exactly one computation and do not use it
+  again. If no other reference to a tensor exists, the runtime may update it in
+  place. Until the computation has finished, or if it fails, `keep` returns the
+  original structure.
   """
   import tensorflow_federated as tff
 
@@ -81,10 +81,10 @@ def give_up(structure: Any) -> Any:
 
 
 def keep(structure: Any) -> Any:
-  """Returns what `give_up` was given.
+  """Returns the structure that was passed to `give_up`.
 
   Raises:
-    ValueError: where a computation has finished with it.
+    ValueError: if a computation has already consumed it.
   """
   import tensorflow_federated as tff
 

@@ -1,13 +1,13 @@
 """TFF's own worker as a runtime that ends when its owner ends.
 
 TFF's default context starts the same `worker_binary`, but leaves it running
-behind an interpreter that has exited, holding the terminal or pipe that it
-inherited. Here the process belongs to a context of ours: it inherits no stream,
-and it goes when the context is closed or collected, when the interpreter exits,
-and, through the kernel, when this process is killed.
+after the interpreter has exited, holding the terminal or pipe that it
+inherited. Here, a context owns the process, which inherits no stream. It ends
+when the context is closed or collected, when the interpreter exits, and,
+through the kernel, when this process is killed.
 
-Importing this module imports TFF (seconds). Whatever of TFF is not its public
-API is used here and nowhere else.
+Importing this module imports TFF (seconds). Only this module uses parts of TFF
+outside its public API.
 """
 
 import atexit
@@ -39,9 +39,10 @@ _CHANNEL_OPTIONS = (
   ('grpc.max_message_length', _MAX_MESSAGE_BYTES),
   ('grpc.max_receive_message_length', _MAX_MESSAGE_BYTES),
   ('grpc.max_send_message_length', _MAX_MESSAGE_BYTES),
-  # The worker is on this machine: a proxy of the environment cannot reach it.
+  # The worker is on this machine, which a proxy of the environment cannot
+  # reach.
   ('grpc.enable_http_proxy', 0),
-  # It needs a moment to listen: ask again sooner than after gRPC's second.
+  # The worker needs a moment to listen: retry sooner than gRPC's one second.
   ('grpc.initial_reconnect_backoff_ms', 100),
   ('grpc.min_reconnect_backoff_ms', 100),
 )
@@ -50,10 +51,10 @@ _LOG_TAIL_BYTES = 2000
 
 _NO_LAZY_SEQUENCES = (list, tuple, str, bytes, range)
 
-# Runs in a small interpreter of its own, which then becomes the worker, because
-# a `preexec_fn` would run Python between fork and exec of a process full of
-# TensorFlow's and gRPC's threads. 1 is PR_SET_PDEATHSIG of <sys/prctl.h>; the
-# owner may have died before the call, so its id is compared afterwards.
+# This code runs in a small interpreter of its own, which then becomes the
+# worker. A `preexec_fn` would run Python between fork and exec of a process
+# with threads of TensorFlow and gRPC. 1 is PR_SET_PDEATHSIG of <sys/prctl.h>.
+# The owner may have died before the call, so its id is compared afterwards.
 _BECOME_WORKER = """
 import ctypes, os, signal, sys
 ctypes.CDLL(None).prctl(1, signal.SIGKILL)
@@ -63,10 +64,10 @@ if os.getppid() == int(sys.argv[1]):
 
 
 class _Stub(tff.framework.RemoteExecutorGrpcStub):
-  """A stub that releases nothing once its worker has been ended.
+  """A stub that releases no values after its worker has ended.
 
-  The values of an ended worker are gone with it; asking for their release would
-  only print tracebacks while the interpreter exits.
+  The values have ended with the worker. Requests to release them would only
+  print tracebacks while the interpreter exits.
   """
 
   def __init__(self, channel: grpc.Channel):
@@ -91,7 +92,7 @@ class _Process:
     self._owner_pid = os.getpid()
     self._log = tempfile.TemporaryFile()  # noqa: SIM115 lives with the process
     # Several workers can listen on one port without an error (gRPC shares
-    # ports), so the port is reserved by a socket that never listens.
+    # ports), so a socket that never listens reserves the port.
     self._reservation = socket.socket()
     self._reservation.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEPORT, 1)
     self._reservation.bind(('', 0))
@@ -152,7 +153,7 @@ class _Process:
     return f'; its last words:\n{text}' if text else ''
 
   def check_running(self) -> None:
-    """Raises `InputError` if the process is gone."""
+    """Raises `InputError` if the process has ended."""
     if self._process.poll() is not None:
       raise errors.InputError(
         f"TFF's worker ended ({self._how_it_ended()}) during a computation, "
@@ -185,7 +186,7 @@ class WorkerContext(tff.framework.SyncExecutionContext):
     def executor_stack(cardinalities):
       if not end.alive:
         raise RuntimeError('this worker context has been closed')
-      # TFF retries for ever when a connection breaks: say why instead.
+      # If a connection breaks, TFF retries for ever: report the cause instead.
       process.check_running()
       cardinalities.setdefault(tff.CLIENTS, default_num_clients)
       executor = tff.framework.RemoteExecutor(process.stub)
@@ -200,7 +201,7 @@ class WorkerContext(tff.framework.SyncExecutionContext):
     )
 
   def invoke(self, comp, arg):
-    """As TFF's, also for sequences that make clients' values when asked."""
+    """As TFF's `invoke`; also accepts sequences that make values on access."""
     return super().invoke(comp, _listed(arg, comp.type_signature.parameter))
 
   @property
@@ -220,7 +221,7 @@ class WorkerContext(tff.framework.SyncExecutionContext):
 
 
 def _listed(arg, type_spec: tff.Type | None):
-  """Returns an argument with lists where it has other sequences for clients."""
+  """Returns an argument with other sequences of clients' values as lists."""
   if isinstance(arg, tff.structure.Struct):
     types = [part for _, part in tff.structure.iter_elements(type_spec)]
     parts = tff.structure.to_elements(arg)
@@ -232,7 +233,7 @@ def _listed(arg, type_spec: tff.Type | None):
     )
   of_clients = isinstance(type_spec, tff.FederatedType)
   of_clients = of_clients and not type_spec.all_equal
-  # Whatever else TFF refuses is left for it to refuse.
+  # TFF checks all other values.
   if of_clients and isinstance(arg, Sequence):
     return arg if isinstance(arg, _NO_LAZY_SEQUENCES) else list(arg)
   return arg
@@ -250,12 +251,11 @@ def create_context(
   started it ends.
 
   Args:
-    default_num_clients: the number of clients of a computation whose arguments
-      do not tell it.
-    max_concurrent_calls: how many calls of one computation the worker runs at a
-      time, for example how many clients train side by side; zero or less is
-      no limit.
-    start_timeout_seconds: how long to wait for the worker's first answer.
+    default_num_clients: the number of clients if a computation's arguments do
+      not determine it.
+    max_concurrent_calls: most parallel calls of one computation in the worker,
+      for example clients that train in parallel; zero or less: no limit.
+    start_timeout_seconds: longest wait for the worker's first answer.
 
   Returns:
     A context for `tff.framework.set_default_context`, or for
@@ -263,9 +263,9 @@ def create_context(
     closed, collected, or left as a `with` block.
 
   Raises:
-    errors.InputError: the worker is missing, ends while starting, or does not
-      answer in time; the message says what to do.
-    RuntimeError: called from a thread other than the main one.
+    errors.InputError: if the worker is missing, ends while starting, or does
+      not answer in time; the message says what to do.
+    RuntimeError: if called from a thread other than the main one.
   """
   if threading.current_thread() is not threading.main_thread():
     raise RuntimeError('a worker context is created in the main thread only')
@@ -285,9 +285,9 @@ def _find_binary() -> str:
 
 @atexit.register
 def _drop_default_context() -> None:
-  """Frees the default context while what it needs to be freed is still there.
+  """Frees the default context while its dependencies still exist.
 
-  TFF's own default, never used here, would otherwise print an ignored exception
-  from its destructor during the interpreter's last steps.
+  The destructor of TFF's own default, which is never used here, would otherwise
+  print an ignored exception while the interpreter ends.
   """
   tff.framework.set_default_context(runtime_error_context.RuntimeErrorContext())

@@ -1,8 +1,8 @@
 """The execution context: TFF computations in this process.
 
-It runs the computations that TFF's worker runs, without serialization: values
-stay tensors between calls, clients run side by side on threads, and sums are
-folded in the clients' order, so that the same seed gives the same numbers.
+It runs the computations that TFF's worker runs, without serialization. Values
+stay tensors between calls. Clients run in parallel on threads. Sums are folded
+in the clients' order, so that equal seeds give equal results.
 """
 
 import collections
@@ -33,8 +33,8 @@ from tff_xc.runtime.in_process import values
 class InProcessContext(tff.framework.SyncContext):
   """A synchronous context that needs no other process.
 
-  Several threads may invoke computations at once, also one and the same: each
-  invocation has client threads of its own.
+  Several threads may invoke computations at once, even the same computation.
+  Each invocation has its own client threads.
   """
 
   def __init__(
@@ -56,16 +56,15 @@ class InProcessContext(tff.framework.SyncContext):
   def invoke(self, comp: tff.Computation, arg: Any):
     """Runs `comp` on `arg`; see `tff.framework.SyncContext`.
 
-    The clients' values are a list, or a sequence that makes them when asked:
-    it is asked in a thread, for a client's value shortly before the client
-    starts.
+    The clients' values are a list, or a sequence that makes them on access. A
+    thread then accesses a client's value shortly before the client starts.
 
     Raises:
-      expressions.UnsupportedError: where the computation has a part that this
-        runtime cannot run; nothing has been run then.
-      client_error.ClientError: where a client's computation fails.
-      TypeError, ValueError, NotImplementedError: where the argument does not
-        fit, as TFF's worker raises them.
+      expressions.UnsupportedError: if this runtime cannot run a part of the
+        computation; nothing has run then.
+      client_error.ClientError: if a client's computation fails.
+      TypeError, ValueError, NotImplementedError: if the argument does not fit
+        its type, as with TFF's worker.
     """
     program, phases = self._compile(comp)
     argument = _Argument(arg, program.parameter_type)
@@ -92,7 +91,7 @@ class InProcessContext(tff.framework.SyncContext):
 
   @contextlib.contextmanager
   def _clients(self):
-    """Lends client threads that no other invocation uses meanwhile."""
+    """Yields client threads that no other invocation uses meanwhile."""
     try:
       clients = self._idle.pop()
     except IndexError:
@@ -108,12 +107,12 @@ class InProcessContext(tff.framework.SyncContext):
         program = program_lib.Program(comp)
         phases = [phases_lib.Phase(program, i) for i in range(program.phases)]
         self._compiled[id(comp)] = program, phases
-        # An id is given to another object once its own is gone.
+        # Python reuses the id of a freed object.
         weakref.finalize(comp, self._compiled.pop, id(comp), None)
       return self._compiled[id(comp)]
 
   def _finish(self, result, type_spec: tff.Type):
-    """Turns row updates and tensors given up into tensors."""
+    """Converts row updates and given-up tensors to tensors."""
     uses = collections.Counter()
 
     def count(leaf):
@@ -133,15 +132,16 @@ class InProcessContext(tff.framework.SyncContext):
 
 
 class _Argument:
-  """An argument's parts: what the server holds, and what each client.
+  """An argument, split into the server's values and each client's.
 
   Attributes:
-    num_clients: how many clients' values it has, None if it has none.
-    is_lazy: whether a sequence makes some of them when it is asked.
+    num_clients: the number of clients with values, None if it has no such
+      values.
+    is_lazy: whether a sequence makes some of these values on access.
   """
 
   def __init__(self, argument, type_spec: tff.Type | None):
-    """Raises: TypeError, ValueError: where the argument is not of the type."""
+    """Raises: TypeError, ValueError: if the argument is not of the type."""
     self.num_clients = None
     self.is_lazy = False
     self._type = type_spec
@@ -150,7 +150,7 @@ class _Argument:
       self._value = self._take(argument, type_spec)
 
   def _take(self, value, type_spec):
-    """Returns a tree of the server's values and lists of the clients' own."""
+    """Returns a tree of the server's values and lists of clients' values."""
     if values.at_clients(type_spec):
       return self._take_clients(value)
     if isinstance(type_spec, tff.FederatedType):
@@ -176,11 +176,11 @@ class _Argument:
     return given
 
   def of_server(self):
-    """The argument as the server sees it."""
+    """Returns the argument as the server sees it."""
     return self._view(lambda value, _: value, lambda given, _: ())
 
   def of_client(self, index: int):
-    """The argument as a client sees it; made when it is asked for."""
+    """Returns the argument as a client sees it, made on access."""
 
     def shared(value, type_spec):
       is_placed = isinstance(type_spec, tff.FederatedType)
@@ -197,14 +197,14 @@ class _Argument:
     return self._view(shared, own)
 
   def whole(self):
-    """The argument with a list of what the clients hold."""
+    """Returns the argument with lists of all clients' values."""
     return self._view(
       lambda value, _: value,
       lambda given, member: [values.from_python(v, member) for v in given],
     )
 
   def release(self) -> None:
-    """Lets go of tensors that were given up."""
+    """Drops the given-up tensors."""
 
     def drop(value, type_spec):
       values.map_leaves(
@@ -229,7 +229,7 @@ class _Argument:
 
 
 def _map_placed(function, value, type_spec: tff.Type):
-  """Applies `function` to all leaves, those in the lists of clients too."""
+  """Applies `function` to all leaves, including those in clients' lists."""
   if values.at_clients(type_spec):
     member = type_spec.member
     return [
@@ -244,14 +244,14 @@ def _map_placed(function, value, type_spec: tff.Type):
 
 
 def visible_devices(wanted: str = '') -> list[str]:
-  """Returns TensorFlow's names of the devices that clients are spread over.
+  """Returns TensorFlow's names of the devices that run clients.
 
   Args:
     wanted: such as 'cpu', 'gpu', or 'gpu:0,gpu:1'; '': the GPUs that TensorFlow
-      sees, else the CPU ('', TensorFlow's own choice).
+      sees, or the CPU ('', TensorFlow's own choice) if it sees none.
 
   Raises:
-    errors.InputError: where TensorFlow does not see one of them.
+    errors.InputError: if TensorFlow does not see one of them.
   """
   kinds = {'cpu': [], 'gpu': []}
   for kind, found in kinds.items():
@@ -287,15 +287,15 @@ def create_context(
 ) -> InProcessContext:
   """Returns a context that runs computations in this process.
 
-  Create it before TensorFlow has run anything: it lets every op use one thread
-  only, which TensorFlow cannot change later.
+  Create it before TensorFlow has run anything: it limits every op to one
+  thread, which TensorFlow cannot change later.
 
   Args:
-    client_threads: clients that one invocation runs at a time; 0: as many as
-      there are cores for this process.
+    client_threads: clients that one invocation runs in parallel; 0: the number
+      of cores of this process.
     device: see `visible_devices`.
-    default_num_clients: the number of clients of a computation whose arguments
-      do not tell it.
+    default_num_clients: the number of clients if a computation's arguments do
+      not determine it.
 
   Raises:
     errors.InputError: for a device that TensorFlow does not see.
@@ -310,14 +310,14 @@ def create_context(
 
 
 def _use_one_thread_for_an_op() -> None:
-  """Lets clients share the cores, and not each of their ops all cores.
+  """Limits ops to one thread each, so that clients share the cores.
 
-  Also for one client at a time: an op that is split over threads adds up in
-  another order, and a run could not go on with another number of clients at a
-  time to the same digits.
+  This is needed even for one client at a time: an op on several threads sums in
+  another order, so a run resumed with another number of client threads would
+  not reproduce the same digits.
   """
   try:
     tf.config.threading.set_intra_op_parallelism_threads(1)
   except RuntimeError:
-    # TensorFlow has run something already, and keeps its threads.
+    # TensorFlow has already run an op, and keeps its threads.
     logging.info('TensorFlow has started: its ops keep their threads')

@@ -1,4 +1,4 @@
-"""Runs a program: several clients at a time, folded in their order."""
+"""Runs a program: several clients in parallel, folded in their order."""
 
 import collections
 import concurrent.futures
@@ -20,28 +20,28 @@ from tff_xc.runtime.in_process import reading
 
 
 class Clients:
-  """Threads that run clients, each in a place of its own.
+  """Threads that run clients, each in its own place.
 
-  A thread takes one client after another, or several at once where what they
-  give is small. At most one such task more than threads is under way or waiting
-  to be folded, so that memory does not grow with the cohort. Where clients'
-  values are read ahead, at most two for each thread and one more are held.
+  A task of a thread is one client, or several clients if their results are
+  small. At most one task more than there are threads is running or waiting to
+  be folded, so memory does not grow with the cohort. If clients' values are
+  read ahead, at most two values per thread and one more are in memory.
   """
 
   def __init__(self, devices: Sequence[str], threads: int, number: int = 0):
     """Creates the threads of one computation at a time.
 
     Args:
-      devices: of the clients.
-      threads: clients at a time, spread over the devices.
-      number: from 0. `Clients` with other numbers can run the same computation
-        at the same time.
+      devices: devices of the clients.
+      threads: clients in parallel, spread over the devices.
+      number: from 0. `Clients` with different numbers can run the same
+        computation at the same time.
     """
     self._devices = devices
     self._threads = threads
     self._number = number
-    # Also for one client at a time: an interrupt is seen by the main thread,
-    # which a call of TensorFlow would keep from seeing it.
+    # Also for one client at a time: only the main thread receives an interrupt,
+    # and a TensorFlow call in it would delay that.
     self._pool = concurrent.futures.ThreadPoolExecutor(
       threads, thread_name_prefix='tff_xc_client'
     )
@@ -52,7 +52,7 @@ class Clients:
     return imported.Place(slot, self._devices[0], self._devices[0])
 
   def _places(self, stateful: bool) -> list[imported.Place]:
-    """Places of the threads; graphs without state can share a slot."""
+    """Returns the threads' places; stateless graphs can share a slot."""
     first = self._number * self._threads
     return [
       imported.Place(
@@ -76,18 +76,18 @@ class Clients:
     """Reads and works for every client, and folds the results in order.
 
     Args:
-      num_clients: how many.
+      num_clients: the number of clients.
       stateful: whether `work` calls graphs with variables or tables.
-      read: client's index -> the client's value. Its errors are raised as they
-        are.
-      work: (client's index, its value, place) -> what there is to fold.
-      fold: called in the caller's thread, with what consecutive clients gave.
-      at_once: what a client gave -> how many may wait to be folded at once.
+      read: client's index -> the client's value. Its errors pass through
+        unchanged.
+      work: (client's index, its value, place) -> the client's result.
+      fold: called in the caller's thread with consecutive clients' results.
+      at_once: a client's result -> most clients in one task.
       ahead: whether a thread reads values before they are needed.
 
     Raises:
-      client_error.ClientError: where a client's work fails. What is under way
-        then, or when the caller is interrupted, is cancelled.
+      client_error.ClientError: if a client's work fails. A failure, or an
+        interrupt of the caller, cancels all running clients.
     """
     free = queue.SimpleQueue()
     for place in self._places(stateful):
@@ -113,7 +113,7 @@ class Clients:
   ) -> None:
     manager = cancellation.CancellationManager()
     pending = collections.deque()
-    first, most = 0, 1  # The next client to start, and how many in one task.
+    first, most = 0, 1  # The next client to start; most clients in one task.
 
     def read_and_run(index: int, indices: range):
       value = reader.take(index)
@@ -128,7 +128,7 @@ class Clients:
     def refill() -> None:
       nonlocal first
       while first < num_clients and len(pending) <= self._threads:
-        # Fewer towards the end, so that the threads end together.
+        # Smaller tasks towards the end, so that the threads end together.
         fair = math.ceil((num_clients - first) / (2 * self._threads))
         indices = range(first, first + min(most, fair))
         reader.start(first)
@@ -138,7 +138,7 @@ class Clients:
     try:
       refill()
       while pending:
-        # Only then, since an interrupt waits for all that is pending.
+        # Pop only after `result`: an interrupt waits for all pending tasks.
         found = pending[0].result()
         pending.popleft()
         most = at_once(found[0])
@@ -178,13 +178,13 @@ def run(
   """Runs a program.
 
   Args:
-    program: compiled.
+    program: the compiled program.
     phases: its phases.
     server_argument: the parameter as the server sees it.
     client_argument: index -> the parameter as that client sees it.
-    num_clients: how many clients take part.
-    clients: the threads.
-    ahead: whether a thread makes what clients see before they need it.
+    num_clients: the number of clients that take part.
+    clients: the client threads.
+    ahead: whether a thread makes clients' values before they are needed.
 
   Returns:
     Values by name; values at clients as lists.

@@ -1,9 +1,9 @@
-"""What a client or the server computes: building blocks as Python functions.
+"""Building blocks of clients' and server's computations as Python functions.
 
-These are TensorFlow graphs, and lambdas that select, pack and call them. A
-building block becomes a function of an environment (names to values) and a place
-once, when a computation is compiled; the functions run while a phase's graph is
-traced.
+These are TensorFlow graphs, and lambdas that select, pack and call them. When a
+computation is compiled, each building block becomes a function of an
+environment (names to values) and a place. These functions run while a phase's
+graph is traced.
 """
 
 from collections.abc import Callable
@@ -21,7 +21,7 @@ Expression = Callable[[dict, imported.Place], Any]
 
 
 class UnsupportedError(NotImplementedError):
-  """A computation has a part that this runtime cannot run, named here."""
+  """This runtime cannot run a part of a computation; the message names it."""
 
 
 def compile_function(block) -> Callable[[Any, imported.Place], Any]:
@@ -34,7 +34,7 @@ def compile_expression(block) -> Expression:
   """Compiles an unplaced building block.
 
   Raises:
-    UnsupportedError: for an intrinsic or kind of block that is not known.
+    UnsupportedError: for an unknown intrinsic or kind of block.
   """
   for kind, build in _BUILDERS:
     if isinstance(block, kind):
@@ -46,7 +46,7 @@ def compile_expression(block) -> Expression:
 
 
 def intrinsic_of(block) -> str | None:
-  """Returns the intrinsic's name where the block calls one."""
+  """Returns the intrinsic's name if the block calls one."""
   is_call = isinstance(block, _blocks.Call)
   if is_call and isinstance(block.function, _blocks.Intrinsic):
     return block.function.uri
@@ -54,7 +54,7 @@ def intrinsic_of(block) -> str | None:
 
 
 def unknown(uri: str) -> UnsupportedError:
-  """The error for an intrinsic that is not known."""
+  """Returns the error for an unknown intrinsic."""
   return UnsupportedError(
     f'the in-process runtime cannot run the intrinsic {uri!r}; use'
     ' --runtime=worker'
@@ -165,7 +165,7 @@ def _sequence_map(argument, place, types):
 
 
 def _element(parts: tuple, element: tff.Type):
-  """An element as `tf.data.Dataset.map` gives it: tuples come unpacked."""
+  """Returns an element from the arguments of `Dataset.map`: tuples unpacked."""
   whole = parts[0] if len(parts) == 1 else parts
   spec = values.element_spec(element)
   if isinstance(spec, tuple) and len(spec) == 1:

@@ -24,7 +24,7 @@ _thread = threading.local()
 def cancelled_by(manager: cancellation.CancellationManager):
   """Lets a manager cancel the graph calls that this thread makes meanwhile.
 
-  TensorFlow's own context manager for this holds one manager for all threads.
+  TensorFlow's own context manager shares one manager among all threads.
   """
   _thread.manager = manager
   try:
@@ -34,7 +34,7 @@ def cancelled_by(manager: cancellation.CancellationManager):
 
 
 def readable(leaf):
-  """Returns the tensor of a leaf as it is held between graph calls."""
+  """Returns the tensor of a leaf in the form held between graph calls."""
   leaf = leaf.read() if isinstance(leaf, updates.GivenUp) else leaf
   if isinstance(leaf, updates.RowUpdate):
     return leaf._replace(base=readable(leaf.base)).materialise()
@@ -42,7 +42,7 @@ def readable(leaf):
 
 
 class GraphCall:
-  """A function of named values, traced once for every place that runs it."""
+  """A function of named values, traced once per place."""
 
   def __init__(self, inputs: Types, outputs: Types, body: Callable):
     """Args: types by name, and (environment, place) -> values by name."""
@@ -59,8 +59,8 @@ class GraphCall:
   def __call__(self, environment: dict, place: imported.Place) -> dict:
     """Returns the outputs by name.
 
-    A leaf that is an input's is passed on, and a row update of an input's leaf
-    stays a `updates.RowUpdate` of it: large tensors pass by untouched.
+    A leaf of an input is forwarded, and a row update of an input's leaf stays
+    an `updates.RowUpdate` of it. Large tensors are therefore not copied.
     """
     if not self._outputs:
       return {}
@@ -112,7 +112,7 @@ class GraphCall:
 def _call(concrete, *flat) -> list[tf.Tensor]:
   """Calls a concrete function that has outputs.
 
-  Without matching arguments to a signature, half the time of a small call.
+  It skips matching arguments to a signature, which takes half of a small call.
   """
   function = concrete._inference_function
   inputs = [*flat, *concrete.captured_inputs]
@@ -132,7 +132,7 @@ def _call(concrete, *flat) -> list[tf.Tensor]:
 
 
 def _fetched(given, leaves, recipe: list) -> list[tf.Tensor]:
-  """Returns what a graph gives out; `recipe` says how leaves come of it."""
+  """Returns the tensors to fetch; `recipe` then builds leaves from them."""
   places = {id(leaf): i for i, leaf in enumerate(given)}
   fetched = []
 

@@ -1,16 +1,16 @@
 """Changes to a serialized graph before it is imported into this process."""
 
-# Nodes. A step of SGD on a linear model has more; a call costs 0.1 ms.
+# In nodes. An SGD step of a linear model has more; a call costs 0.1 ms.
 _LONG_BODY = 50
 
 
 def prepare(graph_def, suffix: str, device: str) -> None:
-  """Makes a graph's functions and state its own, and places its ops, in place.
+  """Gives a graph its own functions and state, and places its ops, in place.
 
   Args:
     graph_def: a `tf.compat.v1.GraphDef`.
-    suffix: of the names of functions and of shared state.
-    device: for ops that have none, except those on data sets; '': none.
+    suffix: suffix for the names of functions and shared state.
+    device: device of ops without one, except ops on data sets; '': none.
   """
   _call_long_bodies(graph_def)
   _rename(graph_def, suffix)
@@ -35,11 +35,11 @@ def _device_of(op: str, device: str) -> str:
 def _call_long_bodies(graph_def) -> None:
   """Makes the body of a loop one call, if it is as long as a training step.
 
-  TensorFlow otherwise merges it into the graph around it, with two drawbacks. A
-  loop of plain ops cannot be stopped, while a call is refused once its caller
-  has been cancelled. And in a graph with edges back to its start, TensorFlow's
-  oneDNN pass meets a MaxPoolGrad before or after its MaxPool by chance; in the
-  former case it leaves it to a kernel that takes ten times as long.
+  TensorFlow otherwise inlines the body into the graph around it, with two
+  drawbacks. A loop of plain ops cannot be stopped, while TensorFlow refuses a
+  call whose caller has been cancelled. And in a graph with cycles, TensorFlow's
+  oneDNN pass visits a MaxPoolGrad before or after its MaxPool by chance. If
+  before, the MaxPoolGrad keeps a kernel that takes ten times as long.
   """
   functions = {f.signature.name: f for f in graph_def.library.function}
   callers = {}
@@ -79,10 +79,10 @@ def _call_only(caller, callee) -> None:
 
 
 def _rename(graph_def, suffix: str) -> None:
-  """Gives functions and shared state names that nothing else has.
+  """Gives functions and shared state unique names.
 
-  Functions of one name with different bodies cannot be in one process, and a
-  variable or table is found by its shared name.
+  One process cannot have functions of one name with different bodies, and
+  TensorFlow finds a variable or table by its shared name.
   """
   library = graph_def.library
   renamed = {

@@ -1,8 +1,8 @@
 """TFF's TensorFlow computations as functions of this process.
 
 A computation is a serialized graph with names of its inputs and outputs. It is
-imported once for every place that calls it: variables and tables in a graph
-belong to one call at a time, and ops belong to a device.
+imported once for every place that calls it, because calls at the same time must
+not share its variables and tables, and because ops belong to a device.
 """
 
 import functools
@@ -24,9 +24,9 @@ class Place(NamedTuple):
   """Where a graph runs.
 
   Attributes:
-    slot: calls at the same time must be in different slots.
+    slot: simultaneous calls must be in different slots.
     device: such as '/device:GPU:0'; '' for TensorFlow's own choice.
-    home: the device of the server and what it holds.
+    home: the device of the server and its values.
   """
 
   slot: int = 0
@@ -45,7 +45,7 @@ class GraphFunction:
     """Args: the computation's protocol buffer and type.
 
     Raises:
-      NotImplementedError: where it is no TensorFlow graph.
+      NotImplementedError: if it is not a TensorFlow graph.
     """
     if proto.WhichOneof('computation') != 'tensorflow':
       kind = proto.WhichOneof('computation')
@@ -61,11 +61,11 @@ class GraphFunction:
 
     Args:
       argument: a value of the parameter's type, or None.
-      place: where.
+      place: where the graph runs.
 
     Returns:
-      A value of the result's type. A leaf that is the argument's is passed on;
-      a row update of the argument's leaf is an `updates.RowUpdate`.
+      A value of the result's type. A leaf of the argument is forwarded; a row
+      update of an argument's leaf is an `updates.RowUpdate`.
     """
     held = []
     if self._parameter is not None:
@@ -77,11 +77,11 @@ class GraphFunction:
 
 
 class _Import:
-  """A graph in this process, for one place.
+  """A graph imported into this process for one place.
 
   Args:
     proto: the TensorFlow computation.
-    place: where.
+    place: where the graph runs.
   """
 
   def __init__(self, proto, place: Place):
@@ -123,7 +123,7 @@ class _Import:
     return [make(held, fetched) for make in self._recipe]
 
   def _is_batch(self, i: int, leaf) -> bool:
-    """Whether the graph's only use of slices is to put them together again."""
+    """Whether the graph only batches these slices."""
     if i not in self._batches or not isinstance(leaf, values.Slices):
       return False
     return self._batches[i].takes(leaf.size)
@@ -141,7 +141,7 @@ class _Batch(NamedTuple):
   Attributes:
     tensors: the batch's components.
     size: N.
-    drop_remainder: whether fewer than N elements give no batch.
+    drop_remainder: whether fewer than N elements form no batch.
   """
 
   tensors: list[tf.Tensor]
@@ -149,14 +149,14 @@ class _Batch(NamedTuple):
   drop_remainder: bool
 
   def takes(self, elements: int) -> bool:
-    """Whether that many elements are one batch."""
+    """Whether this number of elements is one batch."""
     if self.drop_remainder:
       return elements == self.size
     return 0 < elements <= self.size
 
 
 def _only_batch(feed: tf.Tensor) -> _Batch | None:
-  """Returns the batch that a sequence is read as, if that is its only use."""
+  """Returns a sequence's batch if the graph reads it only as one batch."""
   consumers = feed.consumers()
   if len(consumers) != 1 or consumers[0].type != 'BatchDatasetV2':
     return None
@@ -175,35 +175,35 @@ def is_stateful(proto) -> bool:
 
 
 def materialised(leaf):
-  """Returns the tensor for a leaf that may be a row update."""
+  """Returns the tensor of a leaf that may be a row update."""
   return leaf.materialise() if isinstance(leaf, updates.RowUpdate) else leaf
 
 
 def pass_on(i: int, held: list, fetched: list):
-  """The recipe of a result leaf that is the argument's leaf `i`."""
+  """Makes a result leaf that is the argument's leaf `i`."""
   del fetched
   return held[i]
 
 
 def take(i: int, held: list, fetched: list):
-  """The recipe of a result leaf that is the tensor fetched as number `i`."""
+  """Makes a result leaf that is the `i`-th fetched tensor."""
   del held
   return fetched[i]
 
 
 def update_rows(base: int, ids: int, rows: int, held: list, fetched: list):
-  """The recipe of a row update of the argument's leaf `base`."""
+  """Makes a row update of the argument's leaf `base`."""
   return updates.RowUpdate(held[base], fetched[ids], fetched[rows])
 
 
 def _update_rows(base: int, ids: int, rows: int, held: list, fetched: list):
-  """As `update_rows`; what is updated for the second time is a tensor first."""
+  """As `update_rows`, after materialising a base that is a row update."""
   update = update_rows(base, ids, rows, held, fetched)
   return update._replace(base=materialised(update.base))
 
 
 def _recipe(feeds: list, fetches: list):
-  """Says how to make a graph's results from what it is fed and fetched.
+  """Returns the recipe of a graph's results from its feeds and fetches.
 
   Returns:
     (fetched: the tensors to fetch; recipe: for each of `fetches` a function of
@@ -232,7 +232,7 @@ def _recipe(feeds: list, fetches: list):
 
 
 def _row_update(operation):
-  """Returns (base, ids [U, 1], rows) if it replaces rows, else Nones."""
+  """Returns (base, ids [U, 1], rows) if it replaces rows, otherwise Nones."""
   if operation.type == 'TensorScatterUpdate':
     base, ids, rows = operation.inputs
     if ids.shape.rank == 2 and ids.shape[1] == 1:
@@ -241,7 +241,7 @@ def _row_update(operation):
 
 
 def _origin(tensor: tf.Tensor) -> tf.Tensor:
-  """Returns what a chain of identities begins with."""
+  """Returns the first tensor of a chain of identities."""
   while tensor.op.type == 'Identity' and not tensor.op.control_inputs:
     tensor = tensor.op.inputs[0]
   return tensor

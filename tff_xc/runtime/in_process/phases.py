@@ -1,8 +1,8 @@
 """The steps of a phase as a few graph calls.
 
-Python's part of a call costs more than most steps do, so all that the server
-does in a phase is one graph, all that one client does another, and folding the
-clients' values a third.
+The Python overhead of a call exceeds the time of most steps. Therefore all
+server steps of a phase are one graph, all steps of one client another, and the
+fold of clients' values a third.
 """
 
 import tensorflow as tf
@@ -13,7 +13,7 @@ from tff_xc.runtime.in_process import imported
 from tff_xc.runtime.in_process import program as program_lib
 from tff_xc.runtime.in_process import values
 
-# Clients that are folded in one call, where what each gives is small.
+# Clients folded in one call, if their results are small.
 _GROUP = 4
 _SMALL_BYTES = 2**20
 
@@ -22,10 +22,11 @@ class Phase:
   """The graph calls of one phase.
 
   Attributes:
-    server: values for later, and the zeros of the phase's folds (named as the
-      folds), from what was there before and the last accumulators.
-    client: what a client has to fold (named as the folds), and values of its
-      own that later phases read (`kept`).
+    server: computes the server's part of this phase: reports of the last
+      phase's aggregations, values that later steps read, and initial
+      accumulators for this phase's (named as the folds).
+    client: computes a client's values to fold (named as the folds), and its
+      values that later phases read (`kept`).
     kept: names of client values that later phases read.
     totals: names of the accumulators of the phase's folds.
   """
@@ -46,7 +47,7 @@ class Phase:
     self._folds = {size: self._fold(size) for size in (1, _GROUP)}
 
   def _view(self, reads, of_clients: bool) -> graph_call.Types:
-    """The parameter as the server or a client sees it, if it is read."""
+    """Returns the parameter as server or client sees it, if it is read."""
     if self._program.parameter not in reads:
       return {}
     view = seen_by(of_clients, self._program.parameter_type)
@@ -126,8 +127,8 @@ class Phase:
 
     Args:
       totals: accumulators by name.
-      group: what each client gave, from `client`.
-      place: where.
+      group: each client's result, from `client`.
+      place: where the fold runs.
     """
     group = list(group)
     while group:
@@ -140,9 +141,9 @@ class Phase:
     return totals
 
   def at_once(self, found: dict) -> int:
-    """Returns how many clients may wait to be folded, if one gave `found`.
+    """Returns how many clients may form one task, given one's result `found`.
 
-    Only what is small can wait for others without filling the memory.
+    Only small results can wait for others without filling the memory.
     """
     size = sum(
       leaf.shape.num_elements() * leaf.dtype.size
@@ -186,10 +187,11 @@ def _value(fold: str) -> str:
 
 
 def seen_by(clients: bool, type_spec: tff.Type) -> tff.Type:
-  """Returns the parameter's type with what the other placement holds left out.
+  """Returns the parameter's type without values of the other placement.
 
-  What is left out is an empty structure. Values without placement are the
-  server's; one value for all clients is the server's and the clients'.
+  An empty structure replaces these values. Values without placement belong to
+  the server. A value equal for all clients belongs to both the server and
+  clients.
   """
   if isinstance(type_spec, tff.FederatedType):
     if clients:

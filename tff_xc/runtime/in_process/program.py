@@ -1,11 +1,12 @@
 """A compiled federated computation: phases of server and client steps.
 
 After TFF's desugaring and transformation to call-dominant form, a federated
-computation is a flat list of bindings. A binding lives at the server or at the
-clients; an aggregation leads from the clients of one phase to the server of the
-next. So a phase is: what the server can do, then, client after client, all that
-clients can do, with every aggregation folded as the clients come. A client's
-values are gone when it has been folded, unless a later phase needs them.
+computation is a flat list of bindings. A binding is placed at the server or at
+the clients. An aggregation leads from the clients of one phase to the server of
+the next. A phase therefore consists of all server steps that can run, then, for
+each client, all client steps that can run. Every aggregation is folded as
+clients finish. A client's values are dropped after its fold, unless a later
+phase reads them.
 """
 
 import dataclasses
@@ -27,9 +28,9 @@ class Step:
   """One binding, or the server's half of one.
 
   Attributes:
-    name: what it binds.
-    type: of its value: one client's, if it is at the clients.
-    at_clients: whether its value is one for each client.
+    name: the name that it binds.
+    type: the type of its value, of one client if it is at the clients.
+    at_clients: whether each client has a value of it.
     phase: the first phase in which it can run.
     reads: the names that it reads.
     run: (environment, place) -> value; None for an aggregation.
@@ -49,7 +50,7 @@ class Step:
 class Fold:
   """An aggregation: zero, accumulate over clients in order, report.
 
-  Its value and zero are read one phase before its result is there.
+  Its value and zero are read one phase before its result is available.
 
   Attributes:
     value: (environment, place) -> a client's value to fold.
@@ -74,10 +75,10 @@ class Program:
   Attributes:
     parameter: the name of the parameter, or None.
     parameter_type: its type, or None.
-    steps: by name, in an order in which they can run.
+    steps: steps by name, in an order in which they can run.
     result: (environment, place) -> result; values at clients are lists.
     result_reads: the names that the result reads.
-    phases: how many there are.
+    phases: the number of phases.
     stateful: whether a graph in it has variables or tables.
   """
 
@@ -85,7 +86,7 @@ class Program:
     """Compiles a computation.
 
     Raises:
-      expressions.UnsupportedError: where that is impossible.
+      expressions.UnsupportedError: if this runtime cannot run it.
     """
     self.parameter_type = computation.type_signature.parameter
     self.parameter, bindings, result = _bindings(computation)
@@ -123,7 +124,7 @@ class Program:
     return [Step(name, type_spec, at_clients, phase, reads, build(block))]
 
   def _compile_select(self, name, type_spec, block) -> list[Step]:
-    """The server's half makes its value, the client's half selects from it."""
+    """Returns the server's half (the value) and the client's (its slices)."""
     keys, max_key, server_value, function = _parts(block.argument)
     offered = _blocks.Struct([max_key, server_value])
     offer = Step(
@@ -234,7 +235,7 @@ def _evaluate(block) -> expressions.Expression:
 
 
 _SELECTS = ('federated_select', 'federated_secure_select')
-# Values are held without their placement: placing and zipping change nothing.
+# Values have no placement here, so placing and zipping change nothing.
 _LOCAL = {
   'federated_apply': _apply,
   'federated_broadcast': _same,

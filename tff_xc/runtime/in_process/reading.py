@@ -1,4 +1,4 @@
-"""Reads clients' values, in a thread before they are asked for if that helps."""
+"""Reads clients' values, optionally ahead of their use in a thread."""
 
 import concurrent.futures
 from collections.abc import Callable
@@ -6,14 +6,14 @@ from typing import Any
 
 
 class Reader:
-  """Gives clients' values, one read for each call of `take`."""
+  """Provides clients' values, with one read per call of `take`."""
 
   def __init__(self, read: Callable[[int], Any], ahead: bool):
     """Starts no thread yet.
 
     Args:
       read: client's index -> the client's value.
-      ahead: whether reading takes time, so that a thread does it.
+      ahead: whether a thread reads, because reading takes time.
     """
     self._read = read
     self._started = {}
@@ -24,19 +24,19 @@ class Reader:
       )
 
   def start(self, index: int) -> None:
-    """Starts to read a value that will be taken."""
+    """Starts to read a value that `take` will return."""
     if self._thread:
       self._started[index] = self._thread.submit(self._read, index)
 
   def take(self, index: int) -> Any:
-    """Returns a value, and raises what reading it raised."""
+    """Returns a value, or raises the error of reading it."""
     started = self._started.pop(index, None)
-    # Where the thread has not come to it, the caller need not wait for it.
+    # If the thread has not started this read, the caller reads at once.
     if started is None or started.cancel():
       return self._read(index)
     return started.result()
 
   def close(self) -> None:
-    """Gives up what has been started but not read, and ends the thread."""
+    """Cancels reads that have not begun, and ends the thread."""
     if self._thread:
       self._thread.shutdown(cancel_futures=True)

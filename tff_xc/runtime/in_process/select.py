@@ -23,14 +23,13 @@ def slices(
 ) -> values.Slices:
   """Returns the slices of one client, in the order of its keys.
 
-  All are made by one vectorised call of the selection, which for a row lookup is
-  one gather. A selection that TensorFlow cannot vectorise runs once for each
-  key.
+  One vectorised call of the selection makes all slices; for a row lookup it is
+  one gather. A selection that TensorFlow cannot vectorise runs once per key.
 
   Args:
     keys: int32 [N].
     max_key: int32 scalar; keys lie in [0, max_key).
-    server_value: what to select from.
+    server_value: the value to select from.
     select: (server value, key) -> slice.
     element: the slice's type.
     home: the device of the server's value, where slices are made.
@@ -52,7 +51,7 @@ def _for_each(function: Callable, keys: tf.Tensor, element: tff.Type):
     return tf.vectorized_map(function, keys, fallback_to_while_loop=False)
   except (
     Exception
-  ) as e:  # It raises whatever the first op it fails on makes it.
+  ) as e:  # The type of error depends on the first op that fails.
     logging.info('federated_select runs once for each key: %s', e)
   flat = tf.map_fn(
     lambda key: values.flatten(function(key), element),

@@ -1,4 +1,4 @@
-"""The tensor of an argument, cast no further than TFF's worker casts it."""
+"""Converts arguments to tensors, with only the casts of TFF's worker."""
 
 from collections.abc import Sequence
 
@@ -13,8 +13,8 @@ _STRINGS = (np.character, np.object_)
 def to_tensor(value, type_spec: tff.TensorType) -> tf.Tensor:
   """Returns the tensor of the type for a value given from Python.
 
-  The dtype of an array or tensor may be widened, but its kind (integer, float,
-  complex) stays. A Python number has to fit into the type's dtype.
+  The dtype of an array or tensor may be widened within its kind (integer,
+  float, complex). A Python number must fit into the type's dtype.
 
   Args:
     value: a Python scalar, a NumPy array or scalar, a tensor, a variable, or
@@ -22,7 +22,7 @@ def to_tensor(value, type_spec: tff.TensorType) -> tf.Tensor:
     type_spec: the type.
 
   Raises:
-    TypeError: where dtype or shape do not fit.
+    TypeError: if dtype or shape do not fit.
     ValueError: for nested lists of unequal lengths.
     NotImplementedError: for values that can never be a tensor.
   """
@@ -73,9 +73,9 @@ def _from_numpy(value, type_spec: tff.TensorType) -> tf.Tensor:
 
 
 def _fits(value, dtype: type[np.generic]) -> bool:
-  """Whether a NumPy value or a Python scalar becomes one of `dtype` as it is."""
+  """Whether a NumPy value or Python scalar fits into `dtype` unchanged."""
   if isinstance(value, np.generic | np.ndarray):
-    if value.dtype == np.object_:  # Strings, if anything.
+    if value.dtype == np.object_:  # Only strings can fit.
       return dtype is np.str_ and all(
         isinstance(item, str | bytes) for item in np.asarray(value).flat
       )
@@ -86,7 +86,7 @@ def _fits(value, dtype: type[np.generic]) -> bool:
     return dtype is np.str_
   if not isinstance(value, int | float | complex):
     return False
-  # Of a Python number, NumPy asks whether the number fits, not its type.
+  # For a Python number, NumPy checks whether its value fits, not its type.
   return _same_kind(type(value), dtype) and np.can_cast(value, dtype)
 
 

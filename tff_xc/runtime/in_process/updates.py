@@ -1,10 +1,10 @@
-"""Row updates of large tensors, in place where nobody else holds the tensor.
+"""Row updates of large tensors, in place if no other reference exists.
 
-A step on a class table of n rows that changes a few of them is, in TFF's value
-semantics, `tf.tensor_scatter_nd_update(table, ids, rows)`: a new table. Here its
-result is kept as a `RowUpdate` until it is needed. If the caller has given the
-old table up (`give_up`) and nothing else refers to its memory, the rows are then
-written into it; otherwise it is copied first, and nobody sees the difference.
+In TFF's value semantics, a step that changes a few of the n rows of a class
+table is `tf.tensor_scatter_nd_update(table, ids, rows)`: a new table. Here the
+result stays a `RowUpdate` until it is needed. If the caller has given up the
+old table (`give_up`) and no other reference to its memory exists, the rows are
+then written into it. Otherwise the table is copied first, with the same result.
 """
 
 import itertools
@@ -18,7 +18,7 @@ _stages = itertools.count()
 
 
 class RowUpdate(NamedTuple):
-  """The tensor that `base` becomes with some of its rows replaced.
+  """The tensor `base` with some of its rows replaced.
 
   Attributes:
     base: the old tensor [n, ...].
@@ -38,8 +38,8 @@ class RowUpdate(NamedTuple):
 class GivenUp:
   """Holds a tensor for the computation that may write into it.
 
-  Until a computation has taken the tensor it can be read, so that a computation
-  that fails leaves its argument usable.
+  The tensor can be read until a computation has taken it, so a failed
+  computation leaves its argument usable.
   """
 
   def __init__(self, tensor: tf.Tensor):
@@ -49,7 +49,7 @@ class GivenUp:
     """Returns the tensor.
 
     Raises:
-      ValueError: where a computation has already taken it.
+      ValueError: if a computation has already taken it.
     """
     if self._tensor is None:
       raise ValueError(
@@ -59,34 +59,34 @@ class GivenUp:
     return self._tensor
 
   def drop(self) -> None:
-    """Holds the tensor no longer."""
+    """Drops the reference to the tensor."""
     self._tensor = None
 
 
 def give_up(structure):
-  """Gives the memory of a structure's tensors to the computation it is used in.
+  """Gives the memory of a structure's tensors to the computation that uses it.
 
   Use the returned structure in one call, and drop every other reference to the
-  tensors: `state = give_up(state)`, then `process.next(state, ...)`. Afterwards
-  neither can be read again; until then, or where the call fails, `keep` gives
-  the tensors back.
+  tensors: `state = give_up(state)`, then `process.next(state, ...)`. After the
+  call, neither structure can be read again. Before it, or if it fails, `keep`
+  returns the tensors.
   """
   wrap = lambda leaf: GivenUp(leaf) if isinstance(leaf, tf.Tensor) else leaf
   return tf.nest.map_structure(wrap, structure)
 
 
 def keep(structure):
-  """The inverse of `give_up`, while no computation has taken the tensors.
+  """Inverts `give_up`, as long as no computation has taken the tensors.
 
   Raises:
-    ValueError: where one has.
+    ValueError: if a computation has taken one.
   """
   unwrap = lambda leaf: leaf.read() if isinstance(leaf, GivenUp) else leaf
   return tf.nest.map_structure(unwrap, structure)
 
 
 class InPlace:
-  """Writes rows into a tensor whose only reference it is given."""
+  """Writes rows into a tensor of which it receives the only reference."""
 
   def __init__(self):
     self._functions = {}
@@ -95,14 +95,14 @@ class InPlace:
   def __call__(
     self, given_up: GivenUp, ids: tf.Tensor, rows: tf.Tensor
   ) -> tf.Tensor:
-    """Returns what `given_up` holds with `rows` at `ids`.
+    """Returns the tensor of `given_up` with `rows` at `ids`.
 
-    The time is that of writing the rows, unless somebody else refers to the
-    tensor's memory, when it is copied first.
+    It takes the time of writing the rows. If another reference to the tensor's
+    memory exists, it also copies the tensor.
     """
     tensor = given_up.read()
     key = (tensor.dtype, tuple(tensor.shape), tensor.backing_device)
-    # Tensors of one key share a staging area: one at a time.
+    # Tensors of one key share a staging area, so only one may be in it.
     with self._lock:
       if key not in self._functions:
         self._functions[key] = _build(tensor, ids.dtype)
@@ -116,11 +116,11 @@ class InPlace:
 def _build(tensor: tf.Tensor, ids_dtype: tf.DType):
   """Returns (put: tensor -> None, update: (ids, rows) -> new tensor).
 
-  `put` leaves the tensor in a staging area of the runtime, from which `update`
-  moves it out: a graph call would otherwise hold its argument, and a tensor with
-  two references is not written into. An assignment of no rows passes the tensor
-  on if it is the only reference, and copies it if not, whatever its size; what it
-  gives belongs to nobody else, so that writing in place is safe.
+  `put` leaves the tensor in a staging area of the runtime, and `update` moves
+  it out. As an argument of a graph call, the tensor would have a second
+  reference, and TensorFlow would not write into it. Assigning an empty slice
+  forwards the buffer if this is its only reference, and copies it otherwise,
+  whatever its size. The result is therefore ours alone, and safe to write into.
   """
   name = f'tff_xc_rows_{next(_stages)}'
   dtype, shape, device = tensor.dtype, tensor.shape, tensor.backing_device
@@ -128,7 +128,7 @@ def _build(tensor: tf.Tensor, ids_dtype: tf.DType):
 
   def put(value):
     with tf.device(device):
-      # An interrupt may have left something between `put` and `update`.
+      # An interrupt between `put` and `update` may have left a tensor.
       tf.raw_ops.StageClear(dtypes=[dtype], shared_name=name)
       tf.raw_ops.Stage(values=[value], shared_name=name)
 

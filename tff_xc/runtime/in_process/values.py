@@ -1,9 +1,9 @@
 """Values of TFF types as this runtime holds them.
 
-A tensor is a `tf.Tensor`, a sequence a `tf.data.Dataset`, a structure a tuple
-(its names are in the type). Values at the server are held bare, values at
-clients as a list with one value a client. Graph calls take and give flat lists,
-where a data set is a variant tensor.
+A tensor is a `tf.Tensor`, a sequence a `tf.data.Dataset`, and a structure a
+tuple (the type has its names). A value at the server is held as it is, a value
+at clients as a list with one value per client. Graph calls take and return flat
+lists, in which a data set is a variant tensor.
 """
 
 from collections.abc import Callable
@@ -24,12 +24,12 @@ def members(type_spec: tff.StructType) -> list[tff.Type]:
 
 
 def names(type_spec: tff.StructType) -> list[str | None]:
-  """Returns the names of a structure's parts, None where there is none."""
+  """Returns the names of a structure's parts, None for a part without name."""
   return [name for name, _ in tff.structure.iter_elements(type_spec)]
 
 
 def at_clients(type_spec: tff.Type) -> bool:
-  """Whether a value of this type is one for each client, not one for all."""
+  """Whether each client has its own value of this type."""
   return (
     isinstance(type_spec, tff.FederatedType)
     and type_spec.placement is tff.CLIENTS
@@ -38,11 +38,11 @@ def at_clients(type_spec: tff.Type) -> bool:
 
 
 def from_python(value, type_spec: tff.Type):
-  """Returns an unplaced value, given in any container TFF takes, as ours.
+  """Converts an unplaced value, in any container that TFF accepts, to ours.
 
   Raises:
-    TypeError: where the value does not fit the type; as TFF's worker, this
-      casts next to nothing (see `tensors.to_tensor`).
+    TypeError: if the value does not fit the type. Like TFF's worker, this
+      function casts almost nothing (see `tensors.to_tensor`).
     NotImplementedError: for values that can never be a tensor.
   """
   if isinstance(type_spec, tff.StructType):
@@ -67,7 +67,7 @@ def parts_of(value, type_spec: tff.StructType) -> list:
   """Returns the parts of a structure in any container, in the type's order.
 
   Raises:
-    TypeError: where the container has other parts than the type.
+    TypeError: if container and type have different parts.
   """
   expected = names(type_spec)
   if isinstance(value, tff.structure.Struct):
@@ -92,10 +92,10 @@ def parts_of(value, type_spec: tff.StructType) -> list:
 
 
 def to_python(value, type_spec: tff.Type):
-  """Returns `tff.structure.Struct`s for our tuples: what TFF containers want.
+  """Returns `tff.structure.Struct`s for our tuples, as TFF's containers need.
 
   Args:
-    value: ours; a list with one value a client where the type says so.
+    value: ours; a list with one value per client if the type says so.
     type_spec: its type.
   """
   if isinstance(type_spec, tff.FederatedType):
@@ -111,12 +111,12 @@ def to_python(value, type_spec: tff.Type):
 
 
 def element_spec(element: tff.Type):
-  """Returns the `tf.TensorSpec`s of a sequence's elements, in TFF's containers."""
+  """Returns the specs of a sequence's elements, in TFF's containers."""
   return tff.types.type_to_tf_tensor_specs(element)
 
 
 def from_element(value, element: tff.Type):
-  """Returns an element that a data set gave as a value of ours."""
+  """Converts an element of a data set to a value of ours."""
   if not isinstance(element, tff.StructType):
     return value
   parts = zip(parts_of(value, element), members(element), strict=True)
@@ -124,7 +124,7 @@ def from_element(value, element: tff.Type):
 
 
 def to_element(value, element: tff.Type):
-  """Returns a value of ours in the containers of `element_spec`."""
+  """Converts a value of ours to the containers of `element_spec`."""
   return tff.types.type_to_py_container(to_python(value, element), element)
 
 
@@ -151,9 +151,9 @@ def _to_dataset(value, type_spec: tff.SequenceType) -> tf.data.Dataset:
 
 
 def _from_listed(value, type_spec: tff.Type):
-  """Returns an element of a list as a value of ours.
+  """Converts an element of a list to a value of ours.
 
-  TFF leaves these to TensorFlow, which casts more than `from_python` does.
+  TFF passes these to TensorFlow, which casts more than `from_python` does.
   """
   if isinstance(type_spec, tff.StructType):
     parts = zip(parts_of(value, type_spec), members(type_spec), strict=True)
@@ -190,19 +190,19 @@ def leaf_specs(type_spec: tff.Type) -> list[tf.TensorSpec]:
 
 
 class Slices:
-  """A sequence whose elements lie side by side in tensors.
+  """A sequence whose elements are stacked in tensors.
 
   Attributes:
-    size: how many elements, static.
+    size: the number of elements, static.
   """
 
   def __init__(self, stacked, element: tff.Type, size: int):
-    """Args: a value of ours, every tensor with a first axis more; its type."""
+    """Args: a value of ours with stacked tensors, the element type, size."""
     self._stacked = to_element(stacked, element)
     self.size = size
 
   def tensors(self) -> list[tf.Tensor]:
-    """Returns the components of a batch of all elements, as TensorFlow's."""
+    """Returns the components of a batch of all elements."""
     return tf.nest.flatten(self._stacked)
 
   def dataset(self) -> tf.data.Dataset:
@@ -212,12 +212,12 @@ class Slices:
 
 
 def as_dataset(sequence) -> tf.data.Dataset:
-  """Returns a sequence as a data set."""
+  """Converts a sequence to a data set."""
   return sequence.dataset() if isinstance(sequence, Slices) else sequence
 
 
 def as_tensor(leaf):
-  """Returns a leaf as graph calls take it: a sequence as a variant."""
+  """Converts a leaf for graph calls: a sequence becomes a variant."""
   if isinstance(leaf, tf.data.Dataset | Slices):
     return tf.data.experimental.to_variant(as_dataset(leaf))
   return leaf
