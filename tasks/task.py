@@ -1,4 +1,7 @@
-"""What a task is. Free of TensorFlow: data and networks load when asked for."""
+"""The definition of a task. Importing this does not import TensorFlow.
+
+Data and networks are loaded on demand.
+"""
 
 import dataclasses
 from collections.abc import Callable
@@ -114,7 +117,7 @@ FROM_SCRATCH: Mapping[str, Any] = {
 }
 
 
-# Smallest and mean distance of class rows: do the classes collapse?
+# Metrics that show whether classes collapse: distances between class rows.
 COLLAPSE = ('class_distance_min', 'class_distance_mean')
 
 
@@ -132,28 +135,29 @@ class Loaded(NamedTuple):
 
 @dataclasses.dataclass(frozen=True)
 class Task:
-  """An experiment that algorithms can be run on.
+  """An experiment for any algorithm.
 
   Attributes:
     name: for `--task`.
     summary: one line for people, with the set's size.
     load: (data_dir, options by name) -> `Loaded`. The data do not depend on
       a run's seed.
-    metrics: what is measured where the data set has examples for it, the
+    metrics: the metrics to compute if the data set has examples for them, the
       headline metric first.
     rounds: default number of rounds.
     clients_per_round: default K.
     eval_every: default rounds between evaluations.
-    defaults: hyper-parameters of algorithms on this task, by name.
-    by_algorithm: the same for single algorithms, over `defaults`.
-    num_classes: n, None where the data or an option say it.
-    options: names of `OPTIONS` that it takes.
+    defaults: hyper-parameters of all algorithms on this task, by name.
+    by_algorithm: hyper-parameters of single algorithms; they override
+      `defaults`.
+    num_classes: n; None if the data or an option determine it.
+    options: names of the `OPTIONS` that it takes.
     option_defaults: their defaults where they differ from the general ones.
-    data: what to put into --data_dir; empty where the data are generated.
+    data: the files that --data_dir must hold; empty if the data are generated.
     find: (data_dir) -> anything, within seconds; raises `errors.InputError`
       if the files of `data` are not there. None if it needs no files.
-    paper: the paper and the table that has results on it, or on the set that it
-      takes after; empty where there are none.
+    paper: the paper and table with results on this task, or on the set that the
+      task imitates; empty if there are none.
     published: these results.
   """
 
@@ -182,7 +186,7 @@ class Task:
     return general | dict(self.option_defaults)
 
   def known_classes(self, options: Mapping[str, Any]) -> int | None:
-    """Returns n without loading the data; None if only the data tell."""
+    """Returns n without loading the data; None if only the data determine n."""
     return options.get('num_classes', self.num_classes)
 
   def metrics_of(self, dataset) -> tuple[str, ...]:
@@ -199,7 +203,7 @@ class Task:
   def hyperparameters(self, algorithm: str) -> dict[str, Any]:
     """Returns this task's defaults for `algorithm`.
 
-    Without clients, the defaults for a server do not apply.
+    The defaults for a server do not apply to algorithms without clients.
     """
     shared = dict(self.defaults)
     if algorithms.get(algorithm).cohort == 'pooled':
