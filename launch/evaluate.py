@@ -2,9 +2,9 @@
 
   python -m launch.evaluate --run_dir=runs/demo
 
-Prints every metric of the run's task, writes evaluation.json, and the confusion
-matrix of one client's training examples as confusion.png and confusion.csv, and
-changes nothing else in the directory. The data must be those of the run.
+Prints every metric of the run's task. Writes evaluation.json, and the confusion
+matrix of one client's training examples as confusion.png and confusion.csv.
+Changes nothing else in the directory. The data must be those of the run.
 """
 
 from absl import flags

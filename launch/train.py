@@ -2,7 +2,7 @@
 
   python -m launch.train --task=glyphs --algorithm=fedss --run_dir=runs/demo
 
-Starting it again with the same --run_dir goes on where it stopped.
+The same command with the same --run_dir resumes a run that stopped.
 """
 
 import os
@@ -48,7 +48,7 @@ _define_integer(
   "K, clients in a round; default: the task's",
   least=1,
 )
-# NumPy's generators take seeds below 2³².
+# NumPy's generators accept only seeds below 2³².
 _define_integer('seed', 0, 'of everything random in the run', most=2**32 - 1)
 _define_integer(
   'eval_every', None, "rounds between evaluations; default: the task's", least=1
