@@ -34,7 +34,7 @@ OPTIONS: Mapping[str, hp.Hyperparameter] = {
     hp.Hyperparameter(
       'classes_per_client',
       10,
-      'classes of a client, where they are dealt out by class',
+      'classes of a client, for data that are dealt out by class',
       least=1,
     ),
     hp.Hyperparameter(
@@ -54,7 +54,7 @@ OPTIONS: Mapping[str, hp.Hyperparameter] = {
     hp.Hyperparameter(
       'partition',
       'class',
-      "'class', or a CSV user_id,image_id,class that says whose an image is",
+      "'class', or a CSV user_id,image_id,class that assigns images to clients",
     ),
     hp.Hyperparameter(
       'clients_per_class', 1, 'clients that share a class', least=1
@@ -62,7 +62,7 @@ OPTIONS: Mapping[str, hp.Hyperparameter] = {
     hp.Hyperparameter(
       'feature_dim',
       512,
-      "length of a sparse feature's row",
+      "length of a sparse feature's row in the feature table",
       least=1,
       most=65_536,
     ),
@@ -82,13 +82,14 @@ OPTIONS: Mapping[str, hp.Hyperparameter] = {
     hp.Hyperparameter(
       'select_features',
       True,
-      'clients receive and send only the feature rows that their examples use',
+      'clients download and upload only the feature rows that their examples'
+      ' use',
     ),
     hp.Hyperparameter(
       'examples_per_round',
       32,
-      'examples that a client draws for a round, and whose features it selects;'
-      ' 0: all it has',
+      'examples that a client draws for a round; it requests only their'
+      ' features; 0: all its examples',
       least=0,
     ),
     hp.Hyperparameter(
@@ -100,7 +101,7 @@ OPTIONS: Mapping[str, hp.Hyperparameter] = {
     hp.Hyperparameter(
       'data_seed',
       0,
-      'of procedural data; --seed does not change them',
+      'seed of procedural data, which do not depend on --seed',
       least=0,
       most=2**63 - 1,
     ),
