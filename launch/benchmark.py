@@ -186,12 +186,12 @@ def _define_flags() -> None:
     'peers',
     [],
     'round: further contenders NAME=INTERPRETER, the python of an environment '
-    'that has them; the names are ' + ', '.join(starting.peer_names()),
+    'with the package; the names are ' + ', '.join(starting.peer_names()),
   )
   flags.DEFINE_integer(
     'passes',
     9,
-    'undisturbed passes wanted',
+    'number of undisturbed passes',
     lower_bound=1,
     upper_bound=hp.INT32_MAX,
   )
@@ -212,7 +212,7 @@ def _define_flags() -> None:
   flags.DEFINE_integer(
     'seed',
     0,
-    'of the order of the contenders',
+    "seed of the contenders' order",
     lower_bound=0,
     upper_bound=hp.INT32_MAX,
   )
@@ -220,7 +220,7 @@ def _define_flags() -> None:
   app.define_float(
     'timeout_seconds',
     1800.0,
-    'how long building a contender, or a round, may take',
+    'longest time for building a contender, and for one round',
     least=0.1,
     most=86_400.0,
   )

@@ -126,8 +126,8 @@ if __name__ == '__main__':
   flags.DEFINE_string(
     'output',
     None,
-    'where the table and the picture are written; default: the directory that '
-    'the runs have in common',
+    'directory for the table and the picture; default: the directory that the '
+    'runs have in common',
   )
   flags.DEFINE_enum(
     'metric',
@@ -138,8 +138,7 @@ if __name__ == '__main__':
   flags.DEFINE_integer(
     'rounds',
     None,
-    'compare the runs as they stood after so many rounds; default: as they '
-    'ended',
+    'compare the runs after this number of rounds; default: at their ends',
     lower_bound=1,
     upper_bound=hp.INT32_MAX,
   )

@@ -33,18 +33,18 @@ _ROOT = pathlib.Path(__file__).resolve().parents[1]
 _DATA_VARIABLE = 'TFF_XC_DATA'
 
 flags.DEFINE_string(
-  'task', None, 'the task whose data are looked for; default: all tasks'
+  'task', None, 'the task whose data to look for; default: all tasks'
 )
 flags.DEFINE_string(
   'data_dir',
   None,
-  f'where data sets lie, one folder each; default ${_DATA_VARIABLE}, then '
-  f'{settings.DEFAULT_DATA_DIR}',
+  'directory of the data sets, one folder each; default '
+  f'${_DATA_VARIABLE}, then {settings.DEFAULT_DATA_DIR}',
 )
 app.define_float(
   'worker_timeout_seconds',
   60.0,
-  "how long TFF's worker may take to start",
+  "longest time for the start of TFF's worker",
   least=1.0,
   most=86_400.0,
 )

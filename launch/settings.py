@@ -46,7 +46,7 @@ def define_cache_flag() -> None:
   flags.DEFINE_string(
     'cache_dir',
     None,
-    'where parsed text files are kept for the next run; default '
+    'directory that keeps parsed text files for the next run; default '
     f'${cache_folder.VARIABLE}, then $XDG_CACHE_HOME/tff_xc, then '
     '~/.cache/tff_xc. May be deleted at any time.',
   )

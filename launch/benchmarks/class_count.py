@@ -125,7 +125,7 @@ def _groups(names: Sequence[str]) -> list[list[str]]:
 
 BENCHMARK = spec.Benchmark(
   name='classes',
-  summary='FedSS, 32 clients x 100 rows of n = 10,000 to 1,000,000',
+  summary='FedSS, 32 clients with 100 rows each, n = 10,000 to 1,000,000',
   settings=Settings,
   small={
     'clients': 2,

@@ -85,7 +85,7 @@ def _pairs(names: Sequence[str]) -> list[spec.Pair]:
 
 BENCHMARK = spec.Benchmark(
   name='rank',
-  summary='exact P@k of 1,024 examples over 670,091 classes of 512',
+  summary='exact P@k of 1,024 examples over 670,091 classes, rows of 512',
   settings=Settings,
   small={'examples': 4, 'num_classes': 50, 'dim': 4},
   contenders=lambda settings: ('product', 'exact'),

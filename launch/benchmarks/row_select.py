@@ -114,7 +114,7 @@ def _pairs(names: Sequence[str]) -> list[spec.Pair]:
 
 BENCHMARK = spec.Benchmark(
   name='select',
-  summary='federated_select of 64 x 1,000 rows of a 1,000,000 x 64 table',
+  summary='federated_select of 1,000 rows for 64 clients, 1,000,000 x 64 table',
   settings=Settings,
   small={'clients': 2, 'keys': 5, 'rows': 100, 'dim': 4},
   contenders=lambda settings: ('floor', 'in_process', 'worker'),
