@@ -1,1 +1,1 @@
-"""Data sets: files as their owners distribute them, turned into client data."""
+"""Data sets: turns files as their owners distribute them into client data."""

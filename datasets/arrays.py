@@ -1,8 +1,8 @@
-"""One's own data: images, labels and owners as arrays in one `.npz` file.
+"""The user's own data: images, labels and owners as arrays in one `.npz` file.
 
 x       uint8 [N, side, side] or [N, side, side, channels]
 y       integers [N], labels in [0, n)
-client  integers or strings [N], whose example it is
+client  integers or strings [N], the client that owns each example
 test_x, test_y            optional: held-out examples of the same classes
 retrieval_x, retrieval_y  optional: examples of other classes, for MAP
 
@@ -24,7 +24,7 @@ _SPLITS = ('', 'test_', 'retrieval_')
 
 
 def load(path: str | os.PathLike) -> client_data.FederatedDataset:
-  """Loads a file of the form above, whole; n is the largest label plus one.
+  """Loads a whole file of the form above; n is the largest label plus one.
 
   Raises:
     errors.InputError: for a file that is missing, damaged, or lacks an array,

@@ -1,9 +1,10 @@
-"""Where parsed data files are kept: a folder of the user's, not of the data."""
+"""The cache of parsed data files: a folder of the user's, not of the data."""
 
 import os
 import pathlib
 
-# Names the folder; commands set it from `--cache_dir`.
+# The environment variable that names the folder; commands set it from
+# `--cache_dir`.
 VARIABLE = 'TFF_XC_CACHE'
 
 

@@ -1,4 +1,4 @@
-"""Checks of data that every loop makes, whatever the data set."""
+"""Checks of data that every training loop makes, for every data set."""
 
 import numpy as np
 

@@ -1,10 +1,10 @@
 """CIFAR-10 and CIFAR-100 over clients: by class, or by a published split.
 
 Krizhevsky: Learning multiple layers of features from tiny images, 2009. 50,000
-training and 10,000 test images of 10 or 100 classes, 32x32 in colour. With one
-class per client it is the setting of FedAwS; the files
-`federated_train_alpha_*.csv` of Hsu, Qi and Brown (FedVC, FedIR) deal the
-images to 100 clients by a Dirichlet distribution.
+training and 10,000 test images of 10 or 100 classes, 32x32 in colour. FedAwS
+uses one class per client. The files `federated_train_alpha_*.csv` of Hsu, Qi
+and Brown (FedVC, FedIR) deal the images to 100 clients by a Dirichlet
+distribution.
 """
 
 import csv
@@ -33,21 +33,21 @@ def load(
   """Loads the set into memory, 180 MB, and deals its images to clients.
 
   Args:
-    data_dir: what holds `cifar-10-batches-bin`, `cifar-10-batches-py`, one of
-      their archives, or TFDS's `cifar10/3.0.2`; for CIFAR-100
-      `cifar-100-binary` and so on.
+    data_dir: the directory that holds `cifar-10-batches-bin`,
+      `cifar-10-batches-py`, one of their archives, or TFDS's `cifar10/3.0.2`;
+      for CIFAR-100 `cifar-100-binary` and so on.
     name: 'cifar10', or 'cifar100' with its 100 fine classes.
     partition: 'class' for clients of one class each, or the path of a CSV
       `user_id,image_id,class` with image ids in the official order.
-    clients_per_class: clients among whom a class is dealt out evenly, always in
-      the same way.
-    expected: the counts to insist on.
+    clients_per_class: clients that share each class evenly; the same images go
+      to the same client in every run.
+    expected: the numbers of images that the files must have.
 
   Returns:
     The data set; `x` is uint8 [32, 32, 3], `test` the official test images.
     Clients by class are 'class/0' to 'class/9' (CIFAR-100: 'class/00' and so
-    on), or 'class/0/0', 'class/0/1' where several share a class; those of a CSV
-    bear its user ids.
+    on), or 'class/0/0', 'class/0/1' if several share a class. With a CSV, its
+    user ids name the clients.
 
   Raises:
     errors.InputError: a bad argument; data that are missing, damaged or
@@ -86,7 +86,7 @@ def load(
 
 
 def _by_class(y: np.ndarray, n: int, clients: int) -> np.ndarray:
-  """Returns the owner of each image; names sort in the order of the classes."""
+  """Returns each image's owner; the owners' names sort in class order."""
   random = np.random.default_rng(_SHARDS_SEED)
   owners = np.empty(len(y), object)
   for label in range(n):
@@ -131,7 +131,7 @@ def _by_file(path: pathlib.Path, y: np.ndarray):
     raise errors.InputError(f'{path} has no images; give a line for each')
   owners = np.array(users)
   if all(user.isdecimal() and user == str(int(user)) for user in set(users)):
-    owners = owners.astype(np.int64)  # Users 2 and 10 come in this order.
+    owners = owners.astype(np.int64)  # As numbers, 2 sorts before 10.
   return np.array(images), owners
 
 

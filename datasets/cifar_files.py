@@ -25,7 +25,7 @@ _PIXELS = 3 * SIDE * SIDE
 
 
 class Counts(NamedTuple):
-  """How many images to insist on; every class has its even share."""
+  """The required numbers of images; each class has an equal share of them."""
 
   train: int = 50_000
   test: int = 10_000
@@ -36,7 +36,7 @@ OFFICIAL = Counts()
 
 @dataclasses.dataclass(frozen=True)
 class Layout:
-  """What differs between the two sets.
+  """The differences between the files of the two sets.
 
   Attributes:
     num_classes: n.
@@ -44,8 +44,8 @@ class Layout:
     test: the name of the test file.
     binary: the folder of the binary version.
     python: the folder of the Python version.
-    archives: the distributed archives of the two.
-    label_bytes: label bytes of a binary record; the last of them is the class.
+    archives: the distributed archives of these two versions.
+    label_bytes: label bytes of a binary record; the last one is the class.
     labels_key: the key of the classes in a pickle.
   """
 
@@ -99,9 +99,9 @@ def read(
   """Reads the first form found in `data_dir` or `data_dir`/`name`.
 
   Args:
-    data_dir: the folder, archive or prepared directory, or what holds it.
+    data_dir: the folder, archive or prepared directory, or its parent.
     name: 'cifar10' or 'cifar100'.
-    expected: the counts to insist on.
+    expected: the numbers of images that the files must have.
 
   Raises:
     errors.InputError: nothing is found, or it is damaged or incomplete.
@@ -110,7 +110,7 @@ def read(
 
 
 def find(data_dir: str | os.PathLike, name: str) -> Callable[[Counts], Splits]:
-  """Finds what `read` reads and returns the function that reads it.
+  """Finds the files for `read` and returns the function that reads them.
 
   Args:
     data_dir: as in `read`.
@@ -182,7 +182,7 @@ def _from_folder(path, names) -> dict[str, bytes]:
 
 
 def _from_archive(path, names) -> dict[str, bytes]:
-  """Reads an archive from its start to its end; seeking unpacks it again."""
+  """Reads an archive in its own order, since seeking back unpacks it again."""
   contents = {}
   try:
     with tarfile.open(path, 'r:gz') as archive:
@@ -232,7 +232,7 @@ def _prepared(path, layout: Layout, expected: Counts) -> Splits:
 
 
 def _splits(path, layout: Layout, *parts) -> Splits:
-  """Checks the share of each class; rows become images."""
+  """Checks that classes have equal shares; reshapes rows to images."""
   splits = []
   for split, (x, y) in zip(('training', 'test'), parts, strict=True):
     counts = np.bincount(y, minlength=layout.num_classes)

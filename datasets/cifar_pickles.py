@@ -1,7 +1,7 @@
-"""Reads a pickle of CIFAR's Python version without running what is in it.
+"""Reads a pickle of CIFAR's Python version without running code from it.
 
-A pickle may name any function for its reader to call. This reader knows three
-names, which numpy arrays need, and refuses all others.
+A pickle may name any function, and a reader would call it. This reader allows
+only the functions that numpy arrays need, and refuses all others.
 """
 
 import io
@@ -13,7 +13,10 @@ from datasets import errors
 
 
 def _encode(text: str, encoding: str = 'latin1') -> bytes:
-  """What Python 3 writes for bytes in the old protocols; latin1 alone."""
+  """Makes bytes from text as Python 3's old pickle protocols store them.
+
+  Such pickles use latin1 only; another encoding is refused.
+  """
   if encoding != 'latin1':
     raise pickle.UnpicklingError(f'bytes encoded as {encoding}')
   return text.encode('latin1')
@@ -49,8 +52,8 @@ def parse(content: bytes, where: str, layout, size: int):
     uint8 [size, 3072] and int64 [size].
 
   Raises:
-    errors.InputError: the pickle is damaged, calls for anything but arrays, or
-      has other arrays.
+    errors.InputError: the pickle is damaged, needs any function except those of
+      arrays, or has arrays of other shapes or dtypes.
   """
   try:
     batch = _ArraysOnly(io.BytesIO(content), encoding='bytes').load()
@@ -87,7 +90,7 @@ def parse(content: bytes, where: str, layout, size: int):
 
 
 def _entry(batch, key: str, where: str):
-  """Python 2 wrote keys that Python 3 reads as bytes."""
+  """Returns the entry of a key, which is bytes where Python 2 wrote it."""
   if isinstance(batch, dict):
     for form in (key.encode(), key):
       if form in batch:

@@ -11,7 +11,7 @@ _BATCH = 1000
 
 def find(place: pathlib.Path, name: str) -> pathlib.Path | None:
   """Returns the newest prepared version: `place`, or a folder in it."""
-  place = place.absolute()  # Its name matters.
+  place = place.absolute()  # A relative path such as `.` has no useful name.
   versions = [place, *sorted(place.glob('*'), key=_version, reverse=True)]
   for path in versions:
     if (path / 'dataset_info.json').is_file() and name in (
@@ -30,14 +30,14 @@ def _version(path: pathlib.Path) -> list[int]:
 def read(path: pathlib.Path, split: str, size: int, side: int):
   """Reads one split, in the official order where the examples carry an id.
 
-  TFDS shuffles what it writes. Its ids, 'train_00000' and so on, count in the
-  official order; versions before 3.0.1 have none, and keep TFDS's order.
+  TFDS shuffles the examples. Their ids, 'train_00000' and so on, count in the
+  official order. Versions before 3.0.1 have no ids; they keep TFDS's order.
 
   Args:
     path: the version's directory.
     split: 'train' or 'test'.
     size: the number of images expected.
-    side: of an image.
+    side: pixels of an image's side.
 
   Returns:
     uint8 [size, side, side, 3] and int64 [size].
@@ -85,7 +85,7 @@ def _batches(path: pathlib.Path, split: str) -> list[dict[str, np.ndarray]]:
 
 
 def _official_order(ids: np.ndarray, where: str) -> np.ndarray:
-  """Returns where each image is, in the order of the numbers of their ids."""
+  """Returns the images' positions, sorted by the numbers in their ids."""
   ends = [name.decode(errors='replace').rpartition('_')[2] for name in ids]
   numbers = [int(end) if end.isdecimal() else -1 for end in ends]
   order = np.argsort(numbers, kind='stable')

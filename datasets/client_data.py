@@ -1,9 +1,9 @@
-"""What every data set of this package gives: labelled client data.
+"""Labelled client data, the form of every data set of this package.
 
 `LabelledClientData` is a `tff.simulation.datasets.ClientData` with two more
-questions that federated extreme classification asks all the time: which labels
-does a client hold (without decoding its examples), and what are its examples as
-two arrays.
+methods. `labels` returns a client's labels without decoding its examples, and
+`examples` returns its examples as two arrays. Federated extreme classification
+needs both all the time.
 """
 
 import abc
@@ -24,8 +24,8 @@ from datasets import sparse
 class Examples(NamedTuple):
   """Some examples: `x` [k, ...] as stored (images uint8), `y` int32 [k].
 
-  Sparse examples are `sparse.SparseFeatures`; multi-label examples, which only
-  tests have, `sparse.LabelSets`.
+  Of sparse examples, `x` is `sparse.SparseFeatures`. Of multi-label examples,
+  which occur only in test sets, `y` is `sparse.LabelSets`.
   """
 
   x: np.ndarray | sparse.SparseFeatures
@@ -65,8 +65,9 @@ class LabelledClientData(tff.simulation.datasets.ClientData, abc.ABC):
   def serializable_dataset_fn(self) -> Callable[[str], tf.data.Dataset]:
     """A traceable function from a client's id to its data set.
 
-    It calls back into this process, so it serves `tf.data` here (TFF's
-    `preprocess`, `create_tf_dataset_from_all_clients`) and not TFF's worker.
+    It calls back into this process. It therefore works with `tf.data` here
+    (TFF's `preprocess`, `create_tf_dataset_from_all_clients`), not in TFF's
+    worker.
     """
 
     def dataset_fn(client_id):
@@ -92,18 +93,19 @@ class LabelledClientData(tff.simulation.datasets.ClientData, abc.ABC):
 
 @dataclasses.dataclass(frozen=True)
 class FederatedDataset:
-  """A data set as the round and its measurements see it.
+  """A data set in the form that training and evaluation use.
 
   Attributes:
-    name: the name a user asks for.
+    name: the name by which a user selects it.
     num_classes: n; labels of `train` and `test` lie in [0, n).
     train: the clients.
     test: loads the examples for top-1 over all n classes, or None.
     retrieval: loads the examples of classes that are not trained on, for
       MAP@10 and MAP@R, or None.
-    propensity: of the labels of a multi-label set, for PSP@k, or None.
-    exact: whether examples are the same to the bit on every machine. Those that
-      floating-point arithmetic draws are not.
+    propensity: the labels' propensities in a multi-label set, for PSP@k, or
+      None.
+    exact: whether examples are the same to the bit on every machine. Examples
+      drawn with floating-point arithmetic are not.
   """
 
   name: str
@@ -116,7 +118,7 @@ class FederatedDataset:
 
 
 def held_out_once(dataset: FederatedDataset) -> FederatedDataset:
-  """Returns the data set with held-out examples that are decoded only once."""
+  """Returns the data set such that held-out examples are decoded only once."""
   once = lambda load: load and functools.cache(load)
   return dataclasses.replace(
     dataset, test=once(dataset.test), retrieval=once(dataset.retrieval)

@@ -1,7 +1,7 @@
-"""The one exception for input that a person can mend.
+"""The exception for input that the user can correct.
 
-It lives at the bottom of the import order, imports nothing, and is what the
-commands in `launch/` turn into one sentence and exit status 2.
+The commands in `launch/` turn it into one sentence and exit status 2. This
+module imports nothing, so that every other module can import it.
 """
 
 

@@ -1,4 +1,4 @@
-"""Examples in blocks, dense and sparse ones alike."""
+"""Operations on examples, dense or sparse: count, cut, select, join, blocks."""
 
 from collections.abc import Iterator
 from collections.abc import Sequence
@@ -8,7 +8,8 @@ import numpy as np
 from datasets import sparse
 
 _EXAMPLES = 512
-# Features of a block of sparse examples, but one example is never cut.
+# The most features of a block of sparse examples. A single example may have
+# more, since it is never cut.
 _FEATURES = 2**20
 
 
@@ -19,7 +20,7 @@ def count(x: np.ndarray | sparse.SparseFeatures) -> int:
 
 
 def cut(x, start: int, stop: int):
-  """Returns the examples from `start` up to `stop`, `stop` at most the count."""
+  """Returns examples [start, stop); `stop` is at most the count."""
   if isinstance(x, sparse.SparseFeatures):
     return sparse.take(x, np.arange(start, stop))
   return x[start:stop]
@@ -35,16 +36,16 @@ def at(x, places: np.ndarray):
 
 
 def join(parts: Sequence):
-  """Returns the examples of all parts, at least one, one after the other."""
+  """Concatenates the examples of all parts, of which there is at least one."""
   if isinstance(parts[0], sparse.SparseFeatures):
     return sparse.concatenate(parts)
   return np.concatenate(parts)
 
 
 def blocks(x) -> Iterator:
-  """Yields `x` in blocks, at least one, of at most 512 examples each.
+  """Yields `x` in one or more blocks of at most 512 examples each.
 
-  A block of sparse examples has at most 2^20 features, or one example.
+  A block of sparse examples has at most 2^20 features, or is a single example.
   """
   if not isinstance(x, sparse.SparseFeatures):
     yield from np.array_split(x, max(1, -(-len(x) // _EXAMPLES)))

@@ -1,4 +1,4 @@
-"""Tells one data set from another by its content, wherever its files lie."""
+"""Identifies a data set by its content, wherever its files lie."""
 
 import hashlib
 
@@ -6,10 +6,11 @@ import numpy as np
 
 from datasets import client_data
 
-# Clients whose labels are looked at; drawing the labels of a procedural client
-# takes 0.1 ms.
+# The most clients whose labels are read; drawing the labels of one procedural
+# client takes 0.1 ms.
 _CLIENTS = 10_000
-# Training examples that are decoded, in whole clients; clients, at least.
+# The least numbers of training examples, and of clients, that are decoded.
+# Clients are decoded whole.
 _EXAMPLES, _DECODED_CLIENTS = 500, 3
 
 
@@ -18,17 +19,17 @@ def fingerprint(
 ) -> dict[str, int | str]:
   """Returns counts and checksums of a data set's content.
 
-  Looks at every client's id, and at the labels of every client, or of 10,000
-  evenly spread ones where there are more. Decodes about 500 training examples
-  of evenly spread clients, and the held-out examples, unless the data set is
-  not `exact`: then its examples are left out.
+  Reads every client's id. Reads the labels of every client, or of 10,000 evenly
+  spread ones if there are more. If the data set is `exact`, it also decodes
+  about 500 training examples of evenly spread clients, and all held-out
+  examples.
 
   Args:
-    dataset: give one of `client_data.held_out_once`, so that the held-out
+    dataset: pass a result of `client_data.held_out_once`, so that the held-out
       examples are not decoded a second time.
 
   Returns:
-    By name, in this order where they apply: `classes`, `clients`, `examples`
+    By name, in this order if they apply: `classes`, `clients`, `examples`
     (or `examples_of_10000_clients`), `test_examples`, `retrieval_examples`; then
     checksums of 16 hexadecimal digits: `labels_checksum` (with the client ids),
     `train_checksum`, `test_checksum`, `retrieval_checksum`,
@@ -76,7 +77,7 @@ def _checksum(parts) -> str:
 
 
 def _add(found, value) -> None:
-  """Adds text, arrays with their shapes, and lists of them of any depth."""
+  """Hashes text, arrays with their shapes, and nested lists of them."""
   if isinstance(value, list | tuple):
     found.update(f'{len(value)};'.encode())
     for part in value:

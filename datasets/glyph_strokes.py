@@ -1,14 +1,14 @@
 """Draws glyphs: stroke programs, hands that distort them, and pixels.
 
-Everything follows from 64-bit keys by hashing, so a drawing needs no state, is
-the same in whatever batch and order it is asked for, and any number of classes
-and hands costs nothing until one is drawn.
+Hashes of 64-bit keys determine everything, so a drawing needs no state. It is
+the same in every batch and order. Classes and hands cost nothing until they are
+drawn, however many there are.
 
-A program is 2 to 4 strokes between points of a 4×4 grid, most of them starting
-at an end of an earlier stroke; a stroke is a straight line, a corner, an arc
-(quadratic Bézier curve), a wave (cubic), an ellipse or a line with an eyelet. A hand slants,
-turns, stretches and scales all it draws, has a pen of some width, its own form
-of each class, and never draws the same thing twice.
+A program is 2 to 4 strokes between points of a 4×4 grid; most of them start at
+an end of an earlier stroke. A stroke is a straight line, a corner, an arc
+(quadratic Bézier curve), a wave (cubic), an ellipse or a line with an eyelet. A
+hand slants, turns, stretches and scales all its drawings. It has its own pen
+width and its own form of each class, and no two of its drawings are the same.
 """
 
 import numpy as np
@@ -21,7 +21,7 @@ _GOLDEN = np.uint64(0x9E3779B97F4A7C15)
 
 
 def mix(*parts: int | np.ndarray) -> np.ndarray:
-  """Hashes integers to keys: broadcast of all parts -> uint64."""
+  """Hashes integers to uint64 keys; the parts are broadcast together."""
   key = np.zeros(1, np.uint64)
   for part in parts:
     key = _splitmix(key ^ _splitmix(np.asarray(part).astype(np.uint64)))
@@ -29,7 +29,7 @@ def mix(*parts: int | np.ndarray) -> np.ndarray:
 
 
 def _splitmix(x: np.ndarray) -> np.ndarray:
-  """The step of SplitMix64 (Steele, Lea, Flood, 2014): uint64 -> uint64."""
+  """One step of SplitMix64 (Steele, Lea, Flood, 2014): uint64 -> uint64."""
   z = np.atleast_1d(x) + _GOLDEN
   z = (z ^ (z >> np.uint64(30))) * np.uint64(0xBF58476D1CE4E5B9)
   z = (z ^ (z >> np.uint64(27))) * np.uint64(0x94D049BB133111EB)
@@ -37,7 +37,7 @@ def _splitmix(x: np.ndarray) -> np.ndarray:
 
 
 def uniforms(key: np.ndarray, *shape: int) -> np.ndarray:
-  """Numbers of a key: uint64 [B] -> float32 [B, *shape] in [0, 1)."""
+  """Random numbers of each key: uint64 [B] -> float32 [B, *shape] in [0, 1)."""
   count = int(np.prod(shape))
   steps = np.arange(1, count + 1, dtype=np.uint64) * _GOLDEN
   bits = _splitmix(key[:, None] + steps) >> np.uint64(40)
@@ -55,11 +55,12 @@ def draw(
   """Draws one glyph for each triple of keys.
 
   Args:
-    class_key: uint64 [B], what is drawn.
-    hand_key: uint64 [B], who draws.
-    drawing_key: uint64 [B], which drawing of that hand it is.
+    class_key: uint64 [B], the classes to draw.
+    hand_key: uint64 [B], the hands that draw them.
+    drawing_key: uint64 [B], one key for each drawing of a hand.
     image_size: pixels of a side.
-    variation: how much hands and drawings differ; 0 makes all of a class equal.
+    variation: how much hands and drawings differ; with 0 all drawings of a
+      class are equal.
 
   Returns:
     uint8 [B, image_size, image_size], ink 255 on 0.
@@ -78,8 +79,8 @@ def _place(class_key, hand_key, drawing_key, variation):
 
   Returns:
     float32 [B, strokes, _SEGMENTS + 1, 2], points (x, y) along each stroke;
-    bool [B, strokes], which strokes there are; float32 [B], the pen's width as
-    a standard deviation on a page of 28 pixels.
+    bool [B, strokes], whether the stroke exists; float32 [B], the pen's width
+    as a standard deviation on a page of 28 pixels.
   """
   control, kind, present = program(class_key)
   hand = uniforms(hand_key, 6) * 2 - 1
@@ -103,7 +104,7 @@ def _place(class_key, hand_key, drawing_key, variation):
   stretch = np.exp(variation * 0.16 * hand[:, 3])
   scale = 0.68 * np.exp(variation * (0.13 * hand[:, 4] + 0.05 * whole[:, 1]))
   cos, sin = np.cos(turn) * scale, np.sin(turn) * scale
-  # Stretched, slanted, turned: row vectors times the product of the three.
+  # The product of three matrices, for row vectors: stretch, slant, turn.
   matrix = np.stack(
     [
       np.stack([cos * stretch, sin * stretch], axis=-1),
@@ -121,12 +122,15 @@ def _place(class_key, hand_key, drawing_key, variation):
 def program(
   class_key: np.ndarray,
 ) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-  """The stroke programs of classes: uint64 [B] -> three arrays.
+  """Returns the stroke programs of classes.
+
+  Args:
+    class_key: uint64 [B].
 
   Returns:
     float32 [B, strokes, 4, 2], the control points (x, y) of each stroke;
     int64 [B, strokes], each stroke's kind, a row of `_BASES`;
-    bool [B, strokes], which strokes there are.
+    bool [B, strokes], whether the stroke exists.
   """
   u = uniforms(class_key, MAX_STROKES, 6)
   ends = np.zeros([len(class_key), MAX_STROKES, 2], np.int64)
@@ -160,10 +164,10 @@ def program(
 def _ink(edges, present, pen, size):
   """Fills pixels: an antialiased line around each stroke.
 
-  A pixel's darkness is the integral over all strokes of a Gaussian around
-  them, which is separable and so a product of two small matrices: across a long
-  stroke at distance r it is exp(−r² / 2s²). It is then steepened so that an
-  edge, at half that, takes about one pixel.
+  A pixel's darkness is the integral of a Gaussian along all strokes. The
+  Gaussian is separable, so the integral is a product of two small matrices. At
+  distance r from a long stroke the darkness is exp(−r² / 2s²). It is then
+  steepened, so that the edge at half height is about one pixel wide.
 
   Args:
     edges: float32 [B, strokes, segments + 1, 2], in pixels.
@@ -192,8 +196,8 @@ def _ink(edges, present, pen, size):
   rows, columns = gauss  # each [B, size, points]
   rows *= weights[:, None]
   dark = rows @ columns.transpose(0, 2, 1)
-  # The slope at half the height is −d/dr exp(−r²/2s²) = 0.59 / s; a pen thinner
-  # than a pixel is left as it is, the ground must stay empty.
+  # The slope at half the height is −d/dr exp(−r²/2s²) = 0.59 / s. A pen thinner
+  # than a pixel is not flattened, since the background must stay empty.
   steepen = np.maximum(s / np.float32(0.59), 1)[:, None, None]
   dark = (dark - 0.5) * steepen + 0.5
   return (np.clip(dark, 0, 1) * 255 + np.float32(0.5)).astype(np.uint8)
@@ -205,7 +209,7 @@ def _bases() -> np.ndarray:
   r, zero = 1 - t, np.zeros_like(t)
   to, fro = np.maximum(2 * t - 1, 0), np.maximum(1 - 2 * t, 0)  # by halves
   cos, sin = np.cos(2 * np.pi * t), np.sin(2 * np.pi * t)
-  # An eyelet beyond the start in the first half, then the line.
+  # The first half draws an eyelet beyond the start; the second half, the line.
   turn = np.minimum(2 * t, 1) * 2 * np.pi
   eye_cos, eye_sin = np.cos(turn) - 1, np.sin(turn)
   kinds = (

@@ -1,10 +1,10 @@
 """Procedural handwriting: any number of classes, clients and examples.
 
 The embedded data set: nothing is stored or downloaded. A class is a seeded
-stroke program, a client a seeded hand (`glyph_strokes`), and an image follows
-from (seed, client, class, number of the example) alone: the same for the same
-seed, in whatever order clients are asked. Asking for a client costs what that
-client holds, whatever the number of classes.
+stroke program and a client is a seeded hand (`glyph_strokes`). An image depends
+only on (seed, client, class, number of the example), not on the order in which
+clients are loaded. The cost of loading a client depends on its number of
+examples, not on the number of classes.
 """
 
 import math
@@ -18,13 +18,13 @@ from datasets import client_data
 from datasets import errors
 from datasets import glyph_strokes
 
-# What a key is for; the first part after the seed of every hash.
+# The purpose of a key: the first part after the seed of every hash.
 _CLASS, _HAND, _DRAWING, _TEST_HAND, _TEST_DRAWING = range(5)
 # Streams of numpy generators: [seed, stream, ...].
 _SIZES, _LABELS, _SAMPLE = range(3)
 
-# The shapes of the papers' sets (FedSS, §4.1; client sizes of the Landmarks set
-# as `Hands` describes), and a small one that is learnt in minutes.
+# Sets shaped like those of the papers (FedSS, §4.1; `Hands` describes the
+# client sizes of the Landmarks set), and a small set that is learnt in minutes.
 PRESETS: Mapping[str, Mapping[str, Any]] = {
   'glyphs': {},
   'glyphs-landmarks': {
@@ -54,7 +54,7 @@ PRESETS: Mapping[str, Mapping[str, Any]] = {
 
 
 def load_preset(name: str, **changes) -> client_data.FederatedDataset:
-  """Loads one of `PRESETS`, with `load`'s arguments in `changes` over it."""
+  """Loads one of `PRESETS`; `changes` override its arguments of `load`."""
   if name not in PRESETS:
     raise errors.InputError(
       f'no glyphs preset is named {name!r}; there are {", ".join(PRESETS)}'
@@ -79,32 +79,33 @@ def load(
   variation: float = 1.0,
   seed: int = 0,
 ) -> client_data.FederatedDataset:
-  """Makes a data set; images are drawn when they are asked for.
+  """Makes a data set; images are drawn on demand.
 
   Args:
     name: the data set's name.
     num_classes: n, 2 to 2³¹ − 1.
-    num_clients: how many hands train.
-    classes_per_client: classes of each client, or their mean.
-    classes_range: smallest and largest number of classes of a client when they
-      differ; None: all have `classes_per_client`.
-    consecutive_classes: client k has the classes from ⌊k·n / clients⌋ on, as
-      when a list sorted by class is cut into clients (SOP); else each client's
-      classes are a sample from all.
-    examples_per_client: examples of each client; where clients differ, their
-      mean, and proportional to the client's classes. At least one of each
-      class, the others of classes drawn at random.
-    test_examples_per_class: images of each class in the test, each by a hand of
-      its own that is no client.
-    max_test_examples: the test is a seeded sample of this many images where all
-      classes would make more.
-    retrieval_classes: further classes, which are not trained on and whose
-      labels count from 0 again; 0: no retrieval test.
-    retrieval_examples_per_class: their images' mean number; a class has it
-      rounded down or up.
+    num_clients: the number of hands that train.
+    classes_per_client: the number of classes of each client, or its mean.
+    classes_range: the smallest and largest number of classes of a client; None:
+      all clients have `classes_per_client`.
+    consecutive_classes: True: client k has the classes from ⌊k·n / clients⌋ on,
+      as if a list sorted by class were cut into clients (SOP). False: each
+      client's classes are a random sample of all classes.
+    examples_per_client: the number of examples of each client. With
+      `classes_range` it is the mean, and a client's number is proportional to
+      its number of classes. A client has at least one example of each of its
+      classes; the classes of the others are drawn at random.
+    test_examples_per_class: test images of each class, each by its own hand
+      that is no client.
+    max_test_examples: if all classes together have more test images than this,
+      the test set is a seeded sample of this size.
+    retrieval_classes: the number of further classes, which are not trained on
+      and have labels of their own from 0; 0: no retrieval test.
+    retrieval_examples_per_class: the mean number of images of these classes; a
+      class has this number rounded down or up.
     image_size: pixels of a side.
-    variation: how much hands differ; 0 not at all, 1 as people, about.
-    seed: everything follows from it.
+    variation: how much hands differ: 0 not at all, 1 about as much as people.
+    seed: determines everything.
 
   Returns:
     The data set; `x` is uint8 [image_size, image_size], ink 255 on 0.
@@ -138,7 +139,7 @@ def load(
     return client_data.Examples(pages.by_strangers(y, numbers % each), y)
 
   def retrieval() -> client_data.Examples:
-    # Bresenham's steps: class c has the images up to ⌊(c + 1)·mean⌋.
+    # As in Bresenham's algorithm, class c's images end at ⌊(c + 1)·mean⌋.
     upto = np.arange(retrieval_classes + 1) * retrieval_examples_per_class
     upto = np.floor(upto + 1e-6).astype(np.int64)
     y = np.repeat(np.arange(retrieval_classes, dtype=np.int32), np.diff(upto))
@@ -160,7 +161,7 @@ def load(
     ),
     test=test if test_examples_per_class else None,
     retrieval=retrieval if retrieval_classes else None,
-    exact=False,  # The pen is drawn in float32, by the machine's BLAS.
+    exact=False,  # The machine's BLAS draws the pen, in float32.
   )
 
 
@@ -172,14 +173,14 @@ def _check(name: str, value: float, low: float, high: float) -> None:
 
 
 def _sample(random: np.random.Generator, n: int, k: int) -> np.ndarray:
-  """k different numbers below n, in O(k) time and memory."""
-  # Without a shuffle numpy permutes the numbers below n only where n is at most
-  # 10,000 or 50·k; beyond, it draws into a hash table (Floyd).
+  """Draws k different numbers below n, in O(k) time and memory."""
+  # With shuffle=False, numpy permutes all numbers below n only if n is at most
+  # 10,000 or 50·k. Otherwise it uses Floyd's algorithm with a hash table.
   return random.choice(n, size=k, replace=False, shuffle=False)
 
 
 class _Pages:
-  """Draws images from who, what and which."""
+  """Draws images, given their hands, classes and numbers."""
 
   def __init__(self, seed: int, image_size: int, variation: float):
     self.seed = seed
@@ -187,7 +188,7 @@ class _Pages:
     self._variation = variation
 
   def by_client(self, client: int, classes: np.ndarray) -> np.ndarray:
-    """Client's examples 0, 1, … of these classes: uint8 [k, side, side]."""
+    """Returns a client's examples 0, 1, … of classes, uint8 [k, side, side]."""
     number = np.arange(len(classes))
     hand = glyph_strokes.mix(self.seed, _HAND, client)
     return self._draw(
@@ -197,7 +198,7 @@ class _Pages:
     )
 
   def by_strangers(self, classes: np.ndarray, number: np.ndarray) -> np.ndarray:
-    """The number-th test image of each class, every one by its own hand."""
+    """Draws test image `number` of each class, every one by its own hand."""
     return self._draw(
       classes,
       glyph_strokes.mix(self.seed, _TEST_HAND, classes, number),
@@ -217,10 +218,10 @@ class _Pages:
 class Hands(client_data.LabelledClientData):
   """The training clients: one hand each.
 
-  Where clients differ, the client of rank r among K has
-  low + (high − low)·((r + ½) / K)^p classes, with p such that the mean is as
-  asked: few clients hold many classes, most hold few. For the Landmarks set
-  (mean 90, largest 399, at least 30 images) that gives a median of 38.
+  With a range of classes, the client of rank r among K has
+  low + (high − low)·((r + ½) / K)^p classes, and p is chosen to reach the
+  required mean. Few clients hold many classes; most hold few. For the Landmarks
+  set (mean 90, largest 399, at least 30 images) the median is 38.
   """
 
   def __init__(
@@ -264,7 +265,7 @@ class Hands(client_data.LabelledClientData):
       classes = _sample(random, self._num_classes, size)
     count = max(size, math.floor(size * self._examples_per_class + 0.5))
     more = classes[random.integers(size, size=count - size)]
-    # Shuffled, so that the first batches do not hold each class once.
+    # Shuffled, or the first batches would hold each class exactly once.
     labels = random.permutation(np.concatenate([classes, more]))
     return labels.astype(np.int32)
 

@@ -1,15 +1,15 @@
-"""Omniglot, with every drawer of every alphabet as a client.
+"""Omniglot, with the drawers of each alphabet as clients.
 
 Lake, Salakhutdinov, Tenenbaum: Human-level concept learning through
 probabilistic program induction, Science 350 (2015). 1,623 characters of 50
-alphabets, each drawn once by 20 people. A drawer's number counts within the
+alphabets, each drawn once by 20 people. Drawers are numbered within their
 alphabet, so 'Greek/07' and 'Latin/07' are two people.
 
-The 964 background classes are the n classes: the first drawers of each
-background alphabet are the training clients (480 with the default 16), the
-other drawers' images the top-1 test (3,856 with the default). The 659
-evaluation classes are never trained on; their 13,180 images, labelled 0 to 658
-of their own, are the retrieval test.
+The 964 background classes are the n classes. The first drawers of each
+background alphabet are the training clients (480 with the default 16); the
+other drawers' images are the top-1 test (3,856 with the default). The 659
+evaluation classes are never trained on. Their 13,180 images are the retrieval
+test, with labels of their own from 0 to 658.
 """
 
 import os
@@ -21,7 +21,7 @@ from datasets import client_data
 from datasets import errors
 from datasets import omniglot_files
 
-# Decoding this many drawings at a time takes 60 MB, whatever is asked for.
+# Drawings are decoded in chunks of this size, which limits memory to 60 MB.
 _CHUNK = 1024
 
 
@@ -32,14 +32,16 @@ def load(
   train_drawers: int = 16,
   expected: omniglot_files.Counts = omniglot_files.OFFICIAL,
 ) -> client_data.FederatedDataset:
-  """Loads Omniglot; images are decoded when they are asked for.
+  """Loads Omniglot; images are decoded on demand.
 
   Args:
-    data_dir: holds `omniglot_1623.npz`, or `images_background` and
-      `images_evaluation` as folders or zips, or a folder `omniglot` with them.
+    data_dir: the directory that holds `omniglot_1623.npz`, or
+      `images_background` and `images_evaluation` as folders or zips, or a
+      folder `omniglot` with these files.
     image_size: pixels of an image's side, 1 to 105.
-    train_drawers: drawers 1 to this one of each alphabet train, the rest test.
-    expected: the counts to insist on.
+    train_drawers: the number of drawers of each alphabet that train; the other
+      drawers are for the test.
+    expected: the counts that the files must have.
 
   Returns:
     The data set; `x` is uint8 [image_size, image_size], ink 255 on 0.
@@ -131,11 +133,11 @@ def _examples(
 def shrink(ink: np.ndarray, size: int) -> np.ndarray:
   """Resizes by area averaging, exactly.
 
-  A new pixel is the mean of the area of the old image that it covers, old
-  pixels at its border counting with the part covered (what OpenCV calls
-  INTER_AREA). In units of 1/size of an old pixel the parts are whole numbers,
-  and so are all sums below, which float32 holds exactly: the result does not
-  depend on the machine, nor on how images are batched.
+  A new pixel is the mean of the area of the old image that it covers. An old
+  pixel at its border counts with its covered part (OpenCV calls this
+  INTER_AREA). In units of 1/size of an old pixel these parts are whole numbers,
+  and so are all sums below, which float32 holds exactly. The result therefore
+  depends neither on the machine nor on the batches.
 
   Args:
     ink: uint8 [k, side, side] of 0 and 1.

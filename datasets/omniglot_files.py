@@ -1,14 +1,14 @@
-"""Omniglot's 32,460 drawings as they lie on a disk, checked and undecoded.
+"""Finds and checks Omniglot's 32,460 drawings on disk, without decoding them.
 
-Two sources give the same drawings under the same numbers:
+Two sources have the same drawings under the same numbers:
 
 - `omniglot_1623.npz`: one file of packed bits (see `_from_npz`);
-- the official `images_background` and `images_evaluation`, each a folder or the
-  `.zip` it came in: `<Alphabet>/character<NN>/<id>_<drawer>.png`, 105×105, one
+- the official `images_background` and `images_evaluation`, each a folder or a
+  `.zip`, with files `<Alphabet>/character<NN>/<id>_<drawer>.png`: 105×105, one
   bit, black ink on white.
 
-Classes are numbered with the background ones first, and within each part by
-alphabet, then character, both sorted as strings: the order of the `.npz`.
+Background classes have the first numbers. Within each part, classes are sorted
+by alphabet, then by character, both as strings: the order of the `.npz`.
 """
 
 import collections
@@ -30,8 +30,8 @@ SIDE = 105  # pixels, of every drawing
 NPZ = 'omniglot_1623.npz'
 PARTS = ('images_background', 'images_evaluation')
 _DRAWING = re.compile(r'(?:^|/)([^/]+/character\d+)/\d+_(\d+)\.png$')
-# What reading a damaged archive or file raises; zipfile answers a damaged
-# header with the last two.
+# The exceptions that readers raise for a damaged archive or file. The last two
+# come from zipfile, for a damaged header.
 _DAMAGE = (
   OSError,
   zipfile.BadZipFile,
@@ -47,7 +47,7 @@ _GET_IT = (
 
 @dataclasses.dataclass(frozen=True)
 class Counts:
-  """What a complete copy holds; anything else is refused."""
+  """The counts of a complete copy; a copy with other counts is refused."""
 
   background: int = 964
   evaluation: int = 659
@@ -68,12 +68,12 @@ OFFICIAL = Counts()
 
 @dataclasses.dataclass(frozen=True)
 class Drawings:
-  """All drawings; number `class · drawers + drawer − 1` is one of them.
+  """All drawings, numbered `class · drawers + drawer − 1`.
 
   Attributes:
     class_names: 'Alphabet/characterNN' of each class, background first.
-    counts: how many there are of everything.
-    read: decodes drawings: int [k] of numbers -> uint8 [k, 105, 105], ink 1;
+    counts: the numbers of classes, drawers and so on.
+    read: decodes drawings: numbers, int [k] -> uint8 [k, 105, 105], ink 1;
       raises InputError for a file that cannot be decoded.
   """
 
@@ -85,14 +85,15 @@ class Drawings:
 def find(data_dir: str | os.PathLike, expected: Counts = OFFICIAL) -> Drawings:
   """Finds Omniglot in `<data_dir>/omniglot` or `<data_dir>`; decodes nothing.
 
-  The `.npz` is taken before folders, and folders before zips.
+  The `.npz` has precedence over folders, and folders over zips.
 
   Args:
     data_dir: the directory of all data.
     expected: the counts a complete copy has.
 
   Raises:
-    InputError: nothing found, a damaged file, or other counts than expected.
+    InputError: nothing is found, a file is damaged, or counts differ from
+      `expected`.
   """
   places = [pathlib.Path(data_dir) / 'omniglot', pathlib.Path(data_dir)]
   for place in places:
@@ -116,7 +117,7 @@ def find(data_dir: str | os.PathLike, expected: Counts = OFFICIAL) -> Drawings:
 
 
 def _part(place: pathlib.Path, part: str) -> pathlib.Path | None:
-  """The folder or the zip of one part, or None."""
+  """Returns the folder or the zip of one part, or None."""
   if (place / part).is_dir():
     return place / part
   zipped = place / f'{part}.zip'
@@ -124,7 +125,7 @@ def _part(place: pathlib.Path, part: str) -> pathlib.Path | None:
 
 
 def _from_npz(path: pathlib.Path, expected: Counts) -> Drawings:
-  """Reads the packed file: about 45 MB, and stays packed.
+  """Reads the packed file, about 45 MB, and keeps it packed in memory.
 
   Its arrays: `bits` uint8 [N, 105, 14] (ink 1, rows padded to whole bytes),
   `label` [N] into `class_names` [classes], `drawer` [N] from 1,
@@ -170,7 +171,7 @@ def _from_npz(path: pathlib.Path, expected: Counts) -> Drawings:
 
 
 def _from_pngs(parts: list[pathlib.Path], expected: Counts) -> Drawings:
-  """Lists both parts; a PNG is read when it is asked for."""
+  """Lists both parts; a PNG is read on demand."""
   keys, files = [], []
   for is_evaluation, part in enumerate(parts):
     names, read_bytes = (_list_zip if part.is_file() else _list_folder)(part)
@@ -188,13 +189,13 @@ def _from_pngs(parts: list[pathlib.Path], expected: Counts) -> Drawings:
 
 
 def _list_folder(part: pathlib.Path):
-  """Names of the PNGs of a folder, and a function from a name to its bytes."""
+  """Returns the names of a folder's PNGs, and a function: name to bytes."""
   names = sorted(p.relative_to(part).as_posix() for p in part.glob('*/*/*.png'))
   return names, lambda name: (part / name).read_bytes()
 
 
 def _list_zip(part: pathlib.Path):
-  """As `_list_folder`, of a zip; its 10 MB stay in memory, no handle open."""
+  """As `_list_folder`, for a zip; keeps its 10 MB in memory, no file open."""
   try:
     archive = zipfile.ZipFile(io.BytesIO(part.read_bytes()))
   except _DAMAGE as e:
@@ -230,15 +231,15 @@ def _number(
 
   Args:
     source: the file or folders, for the error.
-    keys: (is_evaluation, class name, drawer) of each drawing as found.
-    expected: the counts to find.
+    keys: (is_evaluation, class name, drawer) of each drawing that was found.
+    expected: the counts that must be found.
 
   Returns:
-    The classes' names in their order, and int64 [images]: which drawing as
-    found is drawing `class · drawers + drawer − 1`.
+    The classes' names in their order, and int64 [images]: for each number
+    `class · drawers + drawer − 1`, the drawing's position in `keys`.
 
   Raises:
-    InputError: other counts than expected.
+    InputError: the counts differ from `expected`.
   """
   classes = sorted({key[:2] for key in keys})
   found = {

@@ -1,7 +1,7 @@
 """Sparse examples as arrays: bags of weighted features, and sets of labels.
 
-Both are in compressed row form, as `scipy.sparse.csr_matrix` has it: what
-belongs to example i lies at row_splits[i]:row_splits[i + 1].
+Both are in compressed row form, as in `scipy.sparse.csr_matrix`: the entries of
+example i lie at row_splits[i]:row_splits[i + 1].
 """
 
 from collections.abc import Sequence
@@ -11,7 +11,7 @@ import numpy as np
 
 
 class SparseFeatures(NamedTuple):
-  """Examples with few of very many features.
+  """Examples, each with a few of very many features.
 
   Attributes:
     row_splits: int32 [k + 1], from 0 to the number of entries.
@@ -25,7 +25,7 @@ class SparseFeatures(NamedTuple):
 
 
 class LabelSets(NamedTuple):
-  """The labels of multi-label examples, any number each.
+  """The labels of multi-label examples, any number of labels each.
 
   Attributes:
     row_splits: int64 [k + 1], from 0 to the number of labels.
@@ -37,15 +37,15 @@ class LabelSets(NamedTuple):
 
 
 class Propensity(NamedTuple):
-  """What propensity-scored metrics need to know of the training set.
+  """The statistics of the training set that propensity-scored metrics use.
 
   Jain, Prabhu, Varma: "Extreme Multi-label Loss Functions", KDD 2016.
 
   Attributes:
-    label_counts: int64 [n], N_l, training examples with the label.
-    num_examples: N, training examples.
-    a, b: constants, (0.55, 1.5) but (0.5, 0.4) on Wikipedia and (0.6, 2.6) on
-      Amazon.
+    label_counts: int64 [n], N_l, the number of training examples with label l.
+    num_examples: N, the number of training examples.
+    a, b: constants, (0.55, 1.5) except on Wikipedia (0.5, 0.4) and Amazon (0.6,
+      2.6).
   """
 
   label_counts: np.ndarray
@@ -55,7 +55,7 @@ class Propensity(NamedTuple):
 
 
 def take(x: SparseFeatures, rows: np.ndarray) -> SparseFeatures:
-  """Returns the examples `rows` int [r] of `x`, in that order."""
+  """Returns the examples of `x` numbered `rows`, int [r], in that order."""
   starts = x.row_splits[:-1][rows].astype(np.int64)
   lengths = np.diff(x.row_splits)[rows].astype(np.int64)
   splits = np.concatenate([[0], np.cumsum(lengths)])

@@ -1,8 +1,8 @@
 """Clients that hold sparse examples, grouped by class.
 
-The shape that federated extreme classification gives a multi-label set (Yu et
-al., FedAwS, ICML 2020, section 5.3): every training example has one label, and
-each class is a client.
+Federated extreme classification uses a multi-label set in this form (Yu et al.,
+FedAwS, ICML 2020, section 5.3): every training example has one label, and each
+class is a client.
 """
 
 import abc
@@ -17,11 +17,11 @@ from datasets import errors
 
 
 class Grouping(NamedTuple):
-  """Which client has which examples.
+  """The assignment of examples to clients.
 
   Attributes:
     client_ids: [K], all different.
-    order: int64 [examples], the examples' numbers, client after client.
+    order: int64 [examples], the examples' numbers, sorted by client.
     splits: int64 [K + 1]; client k has order[splits[k]:splits[k + 1]].
   """
 
@@ -38,19 +38,20 @@ def group(
   clients_per_class: int = 1,
   seed: int = 0,
 ) -> Grouping:
-  """Makes clients of classes; each has an example at least.
+  """Groups classes into clients; each client has at least one example.
 
   A client is a class, `class/0012`; or several random classes, `classes/0012`;
-  or a share of a class, `class/0012/3`, whose examples are dealt out in turn.
-  Within a client examples keep their order. O(examples · log examples).
+  or a share of a class, `class/0012/3`. Shares are dealt out example by example
+  in turn. Within a client examples keep their order. Takes O(examples · log
+  examples).
 
   Args:
     labels: int [N]; an example with a label below 0 goes to no client.
     num_classes: n.
     classes_per_client: classes of a client (the last may have fewer).
     clients_per_class: clients that share a class (fewer if it has fewer
-      examples); more than 1 only where classes_per_client is 1.
-    seed: of the choice which classes go together.
+      examples); must be 1 unless classes_per_client is 1.
+    seed: determines which classes share a client.
 
   Raises:
     errors.InputError: numbers of classes and clients out of range.
@@ -97,7 +98,7 @@ class SparseClientData(client_data.LabelledClientData, abc.ABC):
   """Clients of a `Grouping`.
 
   Elements of a client's data set are `OrderedDict(x=OrderedDict(ids=int32[f],
-  values=float32[f]), y=int32[])`, f differing from one to the next.
+  values=float32[f]), y=int32[])`, where f differs between elements.
   """
 
   def __init__(self, grouping: Grouping, labels: np.ndarray):
@@ -122,7 +123,7 @@ class SparseClientData(client_data.LabelledClientData, abc.ABC):
 
   @abc.abstractmethod
   def feature_counts(self, client_id: str) -> np.ndarray:
-    """Returns int [n_k], at least the features of each of its examples."""
+    """Returns int [n_k], upper bounds of its examples' numbers of features."""
 
   @property
   def serializable_dataset_fn(self):
@@ -147,7 +148,7 @@ class SparseClientData(client_data.LabelledClientData, abc.ABC):
 
 
 def _dataset(row_splits, ids, values, y) -> tf.data.Dataset:
-  """One element an example."""
+  """Makes a data set with one element for each example."""
 
   def ragged(array):
     return tf.RaggedTensor.from_row_splits(array, row_splits)

@@ -1,10 +1,10 @@
 """Procedural bags of words with many labels: nothing is stored or downloaded.
 
 The embedded counterpart of the sets of `xc`, for any number of classes. A class
-is a small set of words, an example a mixture of the words of its labels with
-common words, and how frequent labels and common words are falls with their rank
-by Zipf's law. An example follows from (seed, number of the example) alone, so
-that asking for a client costs what the client holds.
+is a small set of words. An example mixes the words of its labels with common
+words. The frequencies of labels and of common words follow Zipf's law. An
+example depends only on (seed, number of the example), so that loading a client
+costs time in proportion to its number of examples.
 """
 
 import os
@@ -22,14 +22,14 @@ from datasets import sparse_clients
 from datasets import xc_text
 from datasets import xc_write
 
-# What a key is for; the first part after the seed of every hash.
+# The purpose of a key: the first part after the seed of every hash.
 _CLASS, _TRAIN, _TEST = range(3)
 # Streams of numpy generators: [seed, stream].
 _RANKS, _GROUPS = range(2)
-# What an example's key is for.
+# The purposes of an example's key.
 _SIZE, _NUM_LABELS, _LABEL, _WORD = range(4)
 
-# Drawing this many examples at a time takes 50 MB, whatever is asked for.
+# Examples are drawn in chunks of this size, which limits memory to 50 MB.
 _CHUNK = 8192
 
 
@@ -38,17 +38,18 @@ class Options(NamedTuple):
 
   Attributes:
     num_classes: n, 2 to 10^7.
-    num_features: D, words there are, 16 to 2^31 - 1.
+    num_features: D, the number of words of the vocabulary, 16 to 2^31 - 1.
     examples_per_class: mean number of training examples of a class.
-    test_examples: examples of the test.
-    labels_per_example: mean number of labels, about; an example has 1 to twice
-      this number less 1.
-    words_per_example: mean number of words; an example has half to one and a
-      half times as many, of which it may have the same more than once.
-    words_per_class: words that tell a class from others.
-    own_words: share of an example's words that are of its labels.
-    skew: a label of rank r is as frequent as r^-skew; 0: all alike.
-    seed: everything follows from it.
+    test_examples: number of test examples.
+    labels_per_example: k, about the mean number of labels of an example; an
+      example has 1 to 2 k - 1.
+    words_per_example: mean number of words of an example; an example has half
+      to one and a half times as many, repeated words counted each time.
+    words_per_class: number of words that distinguish a class from others.
+    own_words: share of an example's words that come from its labels.
+    skew: the frequency of the label of rank r is proportional to r^-skew; 0:
+      all labels are equally frequent.
+    seed: determines everything.
   """
 
   num_classes: int = 1_000
@@ -70,7 +71,7 @@ def load(
   clients_per_class: int = 1,
   **options,
 ) -> client_data.FederatedDataset:
-  """Makes a data set; examples are drawn when they are asked for.
+  """Makes a data set; examples are drawn on demand.
 
   Args:
     name: the data set's name.
@@ -79,10 +80,10 @@ def load(
     **options: fields of `Options`.
 
   Returns:
-    The data set, of the same form as `xc.load` gives: training examples have
-    one of their labels, those of the test all; a class that has no training
-    example has no client. Values are the words' counts, divided by the square
-    root of the sum of their squares.
+    The data set, in the form of `xc.load`. Training examples have one of their
+    labels; test examples have all. A class without a training example has no
+    client. Values are the words' counts, divided by the square root of the sum
+    of their squares.
 
   Raises:
     errors.InputError: an argument out of its range.
@@ -113,11 +114,11 @@ def load(
 def write(folder: str | os.PathLike, name: str, **options) -> None:
   """Writes `<name>_train.txt` and `<name>_test.txt` for `xc_text` to read.
 
-  Training examples have all their labels there.
+  In these files training examples have all their labels.
 
   Args:
-    folder: an existing one.
-    name: what the files' names begin with.
+    folder: an existing folder.
+    name: the beginning of the files' names.
     **options: fields of `Options`.
   """
   words = Words(Options(**options))
@@ -164,7 +165,7 @@ class Words:
     share = np.arange(1, n + 1, dtype=np.float64) ** -options.skew
     share = np.cumsum(share) / share.sum()
     total = max(round(n * options.examples_per_class), 1)
-    # The class of rank r has the examples up to ⌊total · share[r]⌋.
+    # The examples of the class of rank r end at ⌊total · share[r]⌋.
     upto = np.floor(share * total + 1e-6).astype(np.int64)
     random = np.random.default_rng([options.seed, _RANKS])
     classes = random.permutation(n).astype(np.int32)
@@ -173,17 +174,17 @@ class Words:
   def train_examples(
     self, numbers: np.ndarray
   ) -> tuple[sparse.SparseFeatures, sparse.LabelSets]:
-    """Features, and whole label sets, of training examples, int [k] below N."""
+    """Returns features and whole label sets; numbers are int [k], below N."""
     return self._examples(_TRAIN, np.asarray(numbers))
 
   def test_examples(
     self, numbers: np.ndarray
   ) -> tuple[sparse.SparseFeatures, sparse.LabelSets]:
-    """The same of test examples; there is no last one."""
+    """As `train_examples`, for test examples, whose numbers have no limit."""
     return self._examples(_TEST, np.asarray(numbers))
 
   def label_counts(self) -> np.ndarray:
-    """Training examples with each label: int64 [n]."""
+    """Returns the number of training examples with each label, int64 [n]."""
     n = self.options.num_classes
     counts = np.zeros(n, np.int64)
     for numbers in _chunks(np.arange(len(self.train_labels))):
@@ -207,11 +208,11 @@ class Words:
     return sparse.concatenate(features), sparse.LabelSets(splits, labels)
 
   def _labels(self, part: int, numbers: np.ndarray) -> np.ndarray:
-    """int32 [k, most]: different labels from the left, then -1."""
+    """Returns int32 [k, most]: each example's distinct labels, then -1."""
     key = self._keys(part, numbers)
     most = 2 * self.options.labels_per_example - 1
     draws = glyph_strokes.mix(key[:, None], _LABEL, np.arange(most))
-    # A random training example's label has the labels' frequencies.
+    # The label of a random training example is distributed like the labels.
     labels = self.train_labels[_below(draws, len(self.train_labels))]
     if part == _TRAIN:
       labels[:, 0] = self.train_labels[numbers]
@@ -224,7 +225,7 @@ class Words:
     return np.take_along_axis(labels, first, 1)
 
   def _bags(self, part, numbers, labels) -> sparse.SparseFeatures:
-    """The words of examples with these labels, counted."""
+    """Returns the words, with counts, of examples with these labels."""
     key = self._keys(part, numbers)
     mean, d = self.options.words_per_example, self.options.num_features
     size = mean // 2 + _below(glyph_strokes.mix(key, _SIZE), mean + mean % 2)
@@ -247,7 +248,7 @@ class Words:
     )
 
   def _own_words(self, draw: np.ndarray, labels: np.ndarray) -> np.ndarray:
-    """A word of one of the labels for each draw: uint64 [k, w] -> int64."""
+    """Draws a word of one of the labels per key: uint64 [k, w] -> int64."""
     which = _below(draw, (labels >= 0).sum(1)[:, None])
     label = np.take_along_axis(labels, which, 1)
     word = _below(_again(draw), self.options.words_per_class)
@@ -259,18 +260,18 @@ class Words:
 
 
 def _uniform(key: np.ndarray) -> np.ndarray:
-  """float64 in [0, 1) of a key."""
+  """Maps a key to float64 in [0, 1)."""
   return (key >> np.uint64(11)) * 2.0**-53
 
 
 def _below(key: np.ndarray, limit) -> np.ndarray:
-  """int64 in [0, limit) of a key; limit at most 2^31."""
+  """Maps a key to int64 in [0, limit); limit is at most 2^31."""
   high = (key >> np.uint64(32)) * np.asarray(limit).astype(np.uint64)
   return (high >> np.uint64(32)).astype(np.int64)
 
 
 def _again(key: np.ndarray) -> np.ndarray:
-  """Another key of a key."""
+  """Derives a second key from a key."""
   return glyph_strokes.mix(key)
 
 

@@ -1,12 +1,12 @@
 """Sets of the Extreme Classification Repository as federated data.
 
-Training examples keep one of their labels, drawn uniformly once, and those
-without a label are left out; clients are classes (`sparse_clients`). The test
-keeps whole label sets. That is how FedAwS (Yu et al., ICML 2020) and FedSS use
-these sets. A class that no example drew has no client.
+A training example keeps one of its labels, drawn uniformly once; examples
+without a label are left out. Clients are classes (`sparse_clients`). A class
+that no example drew has no client. Test examples keep all their labels. FedAwS
+(Yu et al., ICML 2020) and FedSS use these sets in this way.
 
-Files: see `xc_text` for their form and `xc_sets.find` for where they lie. They
-are parsed once and then mapped from a cache of the user's (`xc_cache`).
+`xc_text` describes the files' form, and `xc_sets.find` their places. They are
+parsed once and then mapped from the user's cache (`xc_cache`).
 """
 
 import functools
@@ -38,7 +38,7 @@ def find(
     counts: as in `load`.
 
   Raises:
-    errors.InputError: files that are missing, or of other counts.
+    errors.InputError: files are missing or have other counts.
   """
   files = xc_sets.find(name, data_dir)
   _check_counts(files, counts or xc_sets.SETS[name].counts)
@@ -54,25 +54,25 @@ def load(
   clients_per_class: int = 1,
   counts: xc_sets.Counts | None = None,
 ) -> client_data.FederatedDataset:
-  """Loads a set: the training examples now, the test when it is asked for.
+  """Loads a set: the training examples now, the test set on demand.
 
   Args:
     name: one of `xc_sets.SETS`.
-    data_dir: where the files lie, see `xc_sets.find`.
-    label_seed: of the label that a training example keeps, and of the classes
-      that a client holds; not the seed of a run.
+    data_dir: the directory of the files, see `xc_sets.find`.
+    label_seed: determines the label that a training example keeps, and the
+      classes of a client. It is not the seed of a run.
     classes_per_client: random classes of each client.
     clients_per_class: clients that share each class.
-    counts: the counts to insist on; None: those of the set.
+    counts: the counts that the files must have; None: those of the set.
 
   Returns:
-    The data set; x is `sparse.SparseFeatures`, and y of the test
-    `sparse.LabelSets`, empty where a test example has no label. Propensities
-    count all labels and all training examples, those without labels too.
+    The data set. `x` is `sparse.SparseFeatures`; `y` of the test set is
+    `sparse.LabelSets`, empty for a test example without labels. Propensities
+    count all labels and all training examples, including those without labels.
 
   Raises:
-    errors.InputError: files that are missing, damaged, or of other counts; an
-      argument out of its range.
+    errors.InputError: files are missing, damaged, or have other counts; an
+      argument is out of its range.
   """
   files = find(name, data_dir, counts)
   known = xc_sets.SETS[name]
@@ -106,7 +106,7 @@ def load(
 
 
 class Points(sparse_clients.SparseClientData):
-  """The training examples, which lie in memory (or a cache) once."""
+  """The training examples; all clients share one copy, in memory or a cache."""
 
   def __init__(
     self,
@@ -129,7 +129,7 @@ class Points(sparse_clients.SparseClientData):
 
 
 def sample_labels(label_sets: sparse.LabelSets, seed: int) -> np.ndarray:
-  """Draws one of each example's labels uniformly.
+  """Draws one label of each example, uniformly.
 
   Returns:
     int32 [N]; -1 for an example without labels.
@@ -165,7 +165,7 @@ def _check_counts(files: xc_sets.Files, expected: xc_sets.Counts) -> None:
 
 
 def _forms(paths: tuple[pathlib.Path, ...]):
-  """The form of each file of a part."""
+  """Returns the form of each file of a part."""
   return zip(
     paths,
     xc_text.FORMS[:1] if len(paths) == 1 else xc_text.FORMS[1:],

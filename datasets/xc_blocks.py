@@ -1,10 +1,10 @@
-"""Many lines of the Extreme Classification Repository's format at once.
+"""Parses many lines of the Extreme Classification Repository's format at once.
 
-Everything is arithmetic on arrays of bytes. All bytes but digits are marks, and
-a line is a list of steps: from a mark over any digits to the next mark. What a
-step means follows from its two marks and whether there are digits between, so
-a table tells the steps of good lines from others. Lines with any other step are
-left to `xc_lines`, which reads them or says what is wrong.
+All work is arithmetic on arrays of bytes. All bytes except digits are marks. A
+line is a list of steps; a step goes from a mark over any digits to the next
+mark. Its two marks, and whether there are digits between them, determine its
+meaning, which a table holds. A line with a step that the table does not know is
+left to `xc_lines`, which parses it or reports the error.
 """
 
 from typing import NamedTuple
@@ -15,15 +15,16 @@ from datasets import xc_lines
 
 # Marks.
 _END, _SPACE, _COMMA, _COLON, _POINT, _MINUS, _OTHER = range(7)
-# What the digits of a step are.
+# Meanings of a step: the role of its digits.
 _BAD, _NOTHING, _LABEL, _ID, _INTEGER, _WHOLE, _FRACTION = range(7)
 
-_PAD = 8  # bytes before the first line, so that each mark has 8 before it
+_PAD = 8  # bytes before the first line, so that 8 bytes precede each mark
 _MAX_DIGITS = 22  # 10^22 is the last power of ten that float64 holds
 _MAX_NUMBER = 10**18
 _TENS = 10 ** np.arange(19, dtype=np.int64)
 _FLOAT_TENS = np.array([float(f'1e{k}') for k in range(_MAX_DIGITS + 1)])
-# Of 8 bytes, the low halves of the last k: digits, others 0.
+# Masks of 8 bytes, for k = 0, 1, …: keep the low halves of the last k bytes,
+# which are the digits' values.
 _LAST = np.array(
   [0x0F0F0F0F0F0F0F0F >> 8 * (8 - k) << 8 * (8 - k) for k in range(9)],
   np.uint64,
@@ -31,12 +32,12 @@ _LAST = np.array(
 
 
 class Rows(NamedTuple):
-  """Some numbers for each line.
+  """The ids, and perhaps values, of each line.
 
   Attributes:
     counts: int64 [lines].
     ids: int32 [sum of counts], ascending within a line.
-    values: float32, one for each id; None where ids have no values.
+    values: float32, one for each id; None if ids have no values.
   """
 
   counts: np.ndarray
@@ -47,20 +48,20 @@ class Rows(NamedTuple):
 def parse(
   lines: bytes, layout: xc_lines.Layout
 ) -> tuple[Rows, Rows, np.ndarray]:
-  """Reads lines, each of which ends with a newline.
+  """Parses lines, each of which ends with a newline.
 
-  A value becomes what `np.float32(float(text))` is, bit for bit.
+  A value equals `np.float32(float(text))`, bit for bit.
 
   Args:
     lines: the text.
-    layout: what the lines hold.
+    layout: the fields of the lines.
 
   Returns:
-    The features, and the labels, of each line; and int64, ascending, the lines
-    that are left out (with a count of 0) since they need more care.
+    The features and the labels of each line; and int64, ascending, the lines
+    that `xc_lines` must parse. These have a count of 0 here.
   """
   data = np.frombuffer(b'\n' * _PAD + lines, np.uint8)
-  # uint8 arithmetic: what comes before '0' wraps round.
+  # uint8 arithmetic: bytes below '0' wrap round to large numbers.
   at = np.flatnonzero(data - np.uint8(ord('0')) > 9)[_PAD - 1 :]
   mark = _MARKS[data[at]]
   digits = at[1:] - at[:-1] - 1
@@ -91,7 +92,7 @@ def parse(
 
 
 def _step(before, after, has_digits):
-  """The number of a step, for `_table`."""
+  """Returns the index of a step in `_table`."""
   return (before * np.uint8(7) + after) * np.uint8(2) + has_digits
 
 
@@ -102,7 +103,7 @@ def _make_marks() -> np.ndarray:
 
 
 def _make_table(has_labels: bool) -> np.ndarray:
-  """What each step means: uint8 [98]."""
+  """Returns the meaning of each step, uint8 [98]."""
   table = np.full(98, _BAD, np.uint8)
 
   def put(before, after, has_digits, meaning):
@@ -137,12 +138,13 @@ def _table(layout: xc_lines.Layout) -> np.ndarray:
 def _numbers(
   data: np.ndarray, ends: np.ndarray, digits: np.ndarray
 ) -> np.ndarray:
-  """The numbers that end before `ends`: int64, `_MAX_NUMBER` if not below it.
+  """Returns the numbers that end before `ends`, int64, at most `_MAX_NUMBER`.
 
   Args:
     data: uint8, the text.
-    ends: int64 [k], where the byte after each number lies.
-    digits: int64 [k], how many digits each has; right up to `_MAX_DIGITS`.
+    ends: int64 [k], the position of the byte after each number.
+    digits: int64 [k], the numbers' lengths; results are correct for lengths up
+      to `_MAX_DIGITS`.
   """
   words = np.ndarray([len(data) - 7], '<u8', data, strides=[1])
   number = _last_digits(words[ends - 8], np.minimum(digits, 8))
@@ -159,10 +161,10 @@ def _numbers(
 
 
 def _last_digits(word: np.ndarray, count: np.ndarray) -> np.ndarray:
-  """The number that the last `count` bytes, 0 to 8, of 8 bytes of text make.
+  """Parses the last `count` bytes, 0 to 8, of 8 bytes of text as a number.
 
-  Adds neighbours in parallel within the word: digits to pairs, pairs to fours,
-  fours to the number.
+  Combines neighbours in parallel within the word: digits into pairs, pairs into
+  fours, fours into the number.
   """
   word &= _LAST[count]
   word *= np.uint64(1 + (10 << 8))
@@ -177,10 +179,10 @@ def _last_digits(word: np.ndarray, count: np.ndarray) -> np.ndarray:
 
 
 def _values(mark, meaning, digits, number, place):
-  """The values of the ids at the steps `place`.
+  """Returns the values of the ids at the steps `place`.
 
   Returns:
-    float32 [k], and bool [k] where the value needs more care.
+    float32 [k]; and bool [k], whether `xc_lines` must parse the value.
   """
   at = place + 1
   # mark[i + 1] ends step i.
@@ -196,8 +198,8 @@ def _values(mark, meaning, digits, number, place):
   exact = whole * scale + number[after] * has_fraction
   values = exact / _FLOAT_TENS[decimals]
   # A number up to 2^53 and the power are exact, so the quotient is rounded
-  # once. Beyond, the last bits may be wrong, which matters to float32 only next
-  # to the middle of two.
+  # once. For larger numbers the last bits may be wrong; this matters to float32
+  # only near the midpoint of two of its numbers.
   large = np.flatnonzero(exact > 2**53)
   if large.size:
     low = values[large].view(np.int64) & (2**29 - 1)
@@ -213,20 +215,20 @@ def _of_good_lines(place, ends, good):
 
 
 def _counts(place: np.ndarray, ends: np.ndarray) -> np.ndarray:
-  """How many of the ascending steps `place` each line has."""
+  """Counts the steps `place`, which ascend, in each line."""
   return np.diff(np.searchsorted(place, ends, side='right'), prepend=0)
 
 
 def _rows(number, values, counts, limit: int) -> tuple[Rows, np.ndarray]:
-  """Rows, unsorted, and the lines that have a number of `limit` or more."""
+  """Returns unsorted rows, and the lines with a number of `limit` or more."""
   wrong = np.flatnonzero(number >= limit)
-  number[wrong] = 0  # so that sorting keeps to lines
+  number[wrong] = 0  # so that sorting does not mix lines
   lines = np.searchsorted(np.cumsum(counts), wrong, side='right')
   return Rows(counts, number.astype(np.int32), values), lines
 
 
 def _sorted(rows: Rows, wrong: np.ndarray) -> tuple[Rows, np.ndarray]:
-  """Sorts within lines; adds the lines that have an id twice to `wrong`."""
+  """Sorts within lines; adds lines with a repeated id to `wrong`."""
   counts, ids, values = rows
   falls = ids[1:] <= ids[:-1]
   starts = np.cumsum(counts)[:-1]

@@ -1,11 +1,10 @@
-"""Parsed files of the Extreme Classification Repository, kept for next time.
+"""A cache of parsed files of the Extreme Classification Repository.
 
-The arrays of `xc_text.Table` are kept in the user's cache folder
-(`cache_folder`), one file for each path and form. A cache is valid for one size
-and modification time of the text; otherwise, or if it is damaged, the text is
-parsed again and its cache replaced. Caches may be deleted at any time. Features
-are mapped from the cache, not read: processes that load the same file share the
-memory.
+The user's cache folder (`cache_folder`) holds the arrays of `xc_text.Table`,
+one file for each path and form. A cache is valid for one size and modification
+time of the text. If it is invalid or damaged, the text is parsed again and the
+cache replaced. Caches may be deleted at any time. Features are mapped from the
+cache, not read, so that processes that load the same file share the memory.
 """
 
 import hashlib
@@ -23,11 +22,11 @@ from datasets import cache_folder
 from datasets import sparse
 from datasets import xc_text
 
-# Increase when the layout below, or what `xc_text` reads, changes.
+# Increase this when the layout below or the result of `xc_text` changes.
 VERSION = 2
 
 # The layout: MAGIC, the description's length in 8 bytes, the description (JSON,
-# see `_describe`), then each array, all from offsets that are multiples of 64.
+# see `_describe`), then each array at an offset that is a multiple of 64.
 _MAGIC = b'tff_xc\r\n'
 _ALIGN = 64
 
@@ -37,7 +36,7 @@ _WRITABLE = stat.S_IWUSR | stat.S_IWGRP | stat.S_IWOTH
 def read(path: str | os.PathLike, form: str = 'examples') -> xc_text.Table:
   """Reads a file through its cache; writes the cache if that is missing.
 
-  If the cache folder cannot be written to, the text is parsed each time. Root
+  If the cache folder is not writable, the text is parsed each time. Even root
   does not write to a folder whose mode lets nobody write.
 
   Args:
@@ -54,7 +53,7 @@ def read(path: str | os.PathLike, form: str = 'examples') -> xc_text.Table:
   try:
     source = _source(path, form)
   except OSError:
-    return xc_text.read(path, form)  # says what is wrong
+    return xc_text.read(path, form)  # reports the error
   cache = cache_path(path, form)
   table = _load(cache, source)
   if table is None:
@@ -66,14 +65,14 @@ def read(path: str | os.PathLike, form: str = 'examples') -> xc_text.Table:
 
 
 def cache_path(path: str | os.PathLike, form: str = 'examples') -> pathlib.Path:
-  """Returns where a file's cache lies, by the file's absolute path."""
+  """Returns the path of a file's cache, named by the file's absolute path."""
   path = pathlib.Path(path).resolve()
   key = hashlib.sha256(os.fsencode(path)).hexdigest()[:16]
   return cache_folder.folder() / f'{path.name}.{key}.{form}.xc-cache'
 
 
 def _source(path: pathlib.Path, form: str) -> dict:
-  """What a cache must have been made from."""
+  """Describes the file and form that a valid cache was made from."""
   status = path.stat()
   return {
     'version': VERSION,
@@ -94,7 +93,7 @@ def _arrays(table: xc_text.Table) -> dict[str, np.ndarray]:
 
 
 def _save(cache: pathlib.Path, source: dict, table: xc_text.Table) -> None:
-  """Writes a cache in one step; does nothing if that is not possible."""
+  """Writes a cache in one step, or nothing if that is not possible."""
   temporary = None
   try:
     cache.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
@@ -108,7 +107,7 @@ def _save(cache: pathlib.Path, source: dict, table: xc_text.Table) -> None:
     temporary.chmod(0o644)
     os.replace(temporary, cache)
   except OSError:
-    pass  # read-only or full: the text is there
+    pass  # The disk is read-only or full; the text can be parsed again.
   finally:
     if temporary is not None:
       temporary.unlink(missing_ok=True)
@@ -142,7 +141,7 @@ def _describe(array: np.ndarray) -> dict:
 
 
 def _load(cache: pathlib.Path, source: dict) -> xc_text.Table | None:
-  """The content of a cache, or None if there is none that holds."""
+  """Returns the content of a cache, or None if there is no valid one."""
   try:
     size = cache.stat().st_size
     with open(cache, 'rb') as file:
@@ -164,7 +163,7 @@ def _load(cache: pathlib.Path, source: dict) -> xc_text.Table | None:
 
 
 def _map(file: BinaryIO, descriptions: dict) -> dict | None:
-  """Maps the arrays, which follow; None where one is damaged."""
+  """Maps the arrays behind the description; None if one is damaged."""
   arrays, offset = {}, file.tell()
   for name, wanted in descriptions.items():
     offset += -offset % _ALIGN

@@ -1,7 +1,7 @@
-"""One line of a file of the Extreme Classification Repository, with care.
+"""Parses one line of a file of the Extreme Classification Repository.
 
-The plain parser: it takes what `xc_blocks` leaves, lines that are unusual or
-wrong, and its errors are those of the format.
+This plain parser reads the unusual or wrong lines that `xc_blocks` leaves. It
+reports all errors of the format.
 """
 
 import dataclasses
@@ -16,19 +16,19 @@ from datasets import errors
 _NUMBER = re.compile(rb'[+-]?(?:\d+\.?\d*|\.\d+)(?:[eE][+-]?\d+)?')
 _PAIR = re.compile(rb'(\d{1,18}):(%b)' % _NUMBER.pattern)
 _WHOLE = re.compile(rb'\d+')
-_INFINITE = 2.0**128 - 2.0**103  # what float32 rounds to infinity, from here on
+_INFINITE = 2.0**128 - 2.0**103  # float32 rounds this and more to infinity
 _NOT_FINITE = re.compile(rb'[+-]?(inf|infinity|nan)', re.IGNORECASE)
 
 
 @dataclasses.dataclass(frozen=True)
 class Layout:
-  """What the lines of a file hold.
+  """The fields of a file's lines.
 
   Attributes:
-    has_labels: lines are `l1,l2 f:v f:v`; else `i:v i:v`.
+    has_labels: True: lines are `l1,l2 f:v f:v`. False: `i:v i:v`.
     num_ids: i or f lies in [0, num_ids).
     num_labels: l lies in [0, num_labels).
-    noun: what i or f is, for errors: 'feature' or 'label'.
+    noun: the noun for i or f in errors: 'feature' or 'label'.
   """
 
   has_labels: bool
@@ -43,7 +43,7 @@ class Layout:
 
 
 class Line(NamedTuple):
-  """A line's content: ids and labels ascending, `values` float32 of the ids."""
+  """A line's content: ascending ids and labels; the ids' values, float32."""
 
   ids: np.ndarray
   values: np.ndarray
@@ -55,12 +55,12 @@ def parse(line: bytes, layout: Layout, where: str) -> Line:
 
   Args:
     line: without its end.
-    layout: what to expect.
+    layout: the expected fields.
     where: `<file>, line <number>`, for errors.
 
   Raises:
-    errors.InputError: for a token that is none, an id out of range, a value
-      that float32 cannot hold, or an id given twice.
+    errors.InputError: for a malformed token, an id out of range, a value that
+      float32 cannot hold, or a repeated id.
   """
   fields = line.split()
   labels = []
@@ -100,7 +100,7 @@ def _labels(field: bytes, layout: Layout, where: str) -> list[int]:
 
 
 def _pair(field: bytes, layout: Layout, where: str) -> tuple[int, float]:
-  """`id:value`."""
+  """Parses `id:value`."""
   match = _PAIR.fullmatch(field)
   if match:
     i, value = int(match[1]), float(match[2])
@@ -111,7 +111,7 @@ def _pair(field: bytes, layout: Layout, where: str) -> tuple[int, float]:
 
 
 def _odd_pair(field: bytes, layout: Layout, where: str) -> tuple[int, float]:
-  """As `_pair`, slowly: says what is wrong."""
+  """As `_pair`, for unusual forms: slower, and reports errors."""
   noun = layout.noun
   token, colon, number = field.partition(b':')
   if not colon or not _WHOLE.fullmatch(token):
@@ -140,7 +140,7 @@ def _odd_pair(field: bytes, layout: Layout, where: str) -> tuple[int, float]:
 
 
 def _below(token: bytes, limit: int, noun: str, where: str) -> int:
-  # Beyond 20 digits it is too large anyway, and int() may refuse.
+  # 20 digits are too large in any case; int() may refuse longer numbers.
   number = int(token.lstrip(b'0')[:20] or b'0')
   if number >= limit:
     raise errors.InputError(

@@ -15,10 +15,10 @@ from datasets import errors
 
 @dataclasses.dataclass(frozen=True)
 class Counts:
-  """What a complete copy holds; anything else is refused.
+  """The counts of a complete copy; a copy with other counts is refused.
 
   Attributes:
-    train, test: examples, with those that have no label.
+    train, test: numbers of examples, including those without labels.
     features: D.
     labels: L.
   """
@@ -34,14 +34,14 @@ class KnownSet:
   """A set as its owners distribute it.
 
   Attributes:
-    counts: of the version that the papers use.
-    names: of its folder, and what its files' names begin with; upper or lower
-      case does not matter.
+    counts: the counts of the version that the papers use.
+    names: names of its folder, with which its files' names begin too; upper or
+      lower case does not matter.
     a, b: constants of the propensities. The KDD 2016 paper fits them on
-      Wikipedia (0.5, 0.4) and Amazon (0.6, 2.6) and takes their mean (0.55,
-      1.5) elsewhere. By custom, which published PSP@k follow, WikiLSHTC counts
-      as Wikipedia, product-to-product sets as Amazon, all others as elsewhere:
-      AmazonCat, Wiki10 and WikiSeeAlso among them.
+      Wikipedia (0.5, 0.4) and Amazon (0.6, 2.6) and uses their mean (0.55, 1.5)
+      for other sets. Published PSP@k follow a custom: WikiLSHTC uses the
+      constants of Wikipedia, product-to-product sets those of Amazon. All
+      others, including AmazonCat, Wiki10 and WikiSeeAlso, use the mean.
   """
 
   counts: Counts
@@ -105,20 +105,20 @@ _PAIRS = tuple(
 
 
 def find(name: str, data_dir: str | os.PathLike) -> Files:
-  """Finds the files of a set; opens none.
+  """Finds the files of a set without opening them.
 
-  They lie in `data_dir`, `data_dir/xc`, or a folder in one of these that is
-  called like the set. There are `<set>_train.txt` and `<set>_test.txt`; or, in
-  a folder called like the set only, `train.txt` and `test.txt`, or
-  `trn_X_Xf.txt`, `trn_X_Y.txt`, `tst_X_Xf.txt` and `tst_X_Y.txt`. Each may be
-  packed, with `.gz` after its name. `filter_labels_*.txt` are not read.
+  They lie in `data_dir`, in `data_dir/xc`, or in a folder of one of these with
+  the name of the set. They are `<set>_train.txt` and `<set>_test.txt`. In a
+  folder with the name of the set they may also be `train.txt` and `test.txt`,
+  or `trn_X_Xf.txt`, `trn_X_Y.txt`, `tst_X_Xf.txt` and `tst_X_Y.txt`. Each may
+  be compressed, with `.gz` after its name. `filter_labels_*.txt` are not read.
 
   Args:
-    name: of `SETS`.
+    name: a key of `SETS`.
     data_dir: the directory of all data.
 
   Raises:
-    errors.InputError: no set of that name; a file that is missing.
+    errors.InputError: there is no set of that name; a file is missing.
   """
   if name not in SETS:
     raise errors.InputError(
@@ -160,7 +160,7 @@ def find(name: str, data_dir: str | os.PathLike) -> Files:
 
 
 def _wanted(own, shared, names) -> Iterator:
-  """Folders, and the names of the train and the test files to look for."""
+  """Yields folders with the names of train and test files to look for."""
   for folder in own:
     yield folder, _PAIRS
     yield folder, (('train.txt',), ('test.txt',))
@@ -178,7 +178,7 @@ def _folders(place: pathlib.Path, names) -> list[pathlib.Path]:
 
 
 def _files(folder: pathlib.Path) -> dict[str, pathlib.Path]:
-  """Files by their names in lower case."""
+  """Returns the folder's files by their names in lower case."""
   if not folder.is_dir():
     return {}
   return {p.name.lower(): p for p in folder.iterdir() if p.is_file()}

@@ -1,16 +1,17 @@
-"""The text files of the Extreme Classification Repository.
+"""Reads the text files of the Extreme Classification Repository.
 
-Three forms, all with a header and then one line for each example, ids from 0:
+There are three forms. Each has a header, then one line for each example; ids
+count from 0:
 
 examples  header `N D L`, lines `l1,l2 f:v f:v`; the line of an example without
           labels starts with a space
 features  header `N D`, lines `f:v f:v` (`trn_X_Xf.txt`)
 labels    header `N L`, lines `l:1 l:1` (`trn_X_Y.txt`)
 
-Also read are: `.gz` of these, Windows line ends, tabs or several spaces between
-fields, spaces at a line's end, no newline at the file's end, blank lines after
-the last example, ids in any order, signs and exponents. A label given twice
-counts once. Reading takes up to twice the memory of the result.
+The reader also accepts: `.gz` of these, Windows line ends, tabs or several
+spaces between fields, spaces at a line's end, no newline at the file's end,
+blank lines after the last example, ids in any order, signs and exponents. A
+repeated label counts once. Reading takes up to twice the memory of the result.
 """
 
 import gzip
@@ -29,7 +30,7 @@ from datasets import xc_lines
 
 FORMS = ('examples', 'features', 'labels')
 
-# Larger blocks leave the processor's cache, and malloc's free lists.
+# Larger blocks fit neither the processor's cache nor malloc's free lists.
 _BLOCK = 1 << 18
 _LONGEST_LINE = 1 << 28
 _LARGEST = 2**31 - 1
@@ -54,8 +55,8 @@ class Table(NamedTuple):
 
   Attributes:
     header: its first line.
-    features: of all examples; None from a file of labels.
-    labels: of all examples; None from a file of features.
+    features: the features of all examples; None for a file of labels.
+    labels: the labels of all examples; None for a file of features.
   """
 
   header: Header
@@ -72,17 +73,17 @@ def read_header(path: str | os.PathLike, form: str = 'examples') -> Header:
 def read(path: str | os.PathLike, form: str = 'examples') -> Table:
   """Reads and checks a whole file.
 
-  A value becomes what `np.float32(float(text))` is, bit for bit.
+  A value equals `np.float32(float(text))`, bit for bit.
 
   Args:
-    path: the file; one that ends in `.gz` is unpacked on the way.
+    path: the file; a file whose name ends in `.gz` is decompressed.
     form: one of `FORMS`.
 
   Raises:
-    errors.InputError: a file that is missing or cannot be read; a header of
-      other than the form's numbers; more or fewer lines than N; a line that is
-      not of the form; an id that is not below D or L; a feature given twice; a
-      value that is not a finite float32. The message names the line.
+    errors.InputError: the file is missing or cannot be read; the header does
+      not have the numbers of the form; there are more or fewer than N lines; a
+      line does not have the form; an id is not below D or L; a feature is
+      repeated; a value is not a finite float32. The message names the line.
   """
   path = pathlib.Path(path)
   with _opened(path) as file:
@@ -111,7 +112,7 @@ def read(path: str | os.PathLike, form: str = 'examples') -> Table:
 
 
 class _opened:
-  """Opens a file to read; what goes wrong becomes an InputError."""
+  """Opens a file to read; turns any error into an InputError."""
 
   def __init__(self, path: pathlib.Path):
     self._path = path
@@ -174,7 +175,7 @@ def _layout(header: Header, form: str) -> xc_lines.Layout:
 
 
 def _lines(file: BinaryIO, path, number: int) -> bytes:
-  """The next lines, all whole; empty at the file's end."""
+  """Returns the next whole lines; empty at the file's end."""
   rest = b''
   text = file.read(_BLOCK)
   if text and not text.endswith(b'\n'):
@@ -195,7 +196,7 @@ def _lines(file: BinaryIO, path, number: int) -> bytes:
 def _block(
   text: bytes, layout: xc_lines.Layout, header: Header, first: int, path
 ) -> tuple[xc_blocks.Rows, xc_blocks.Rows]:
-  """Features and labels of whole lines, which follow on `first` others."""
+  """Parses whole lines, which follow `first` other lines of the file."""
   features, labels, left_out = xc_blocks.parse(text, layout)
   too_many = first + len(features.counts) - header.num_examples
   if too_many <= 0 and not len(left_out):
@@ -223,14 +224,14 @@ def _block(
 
 
 def _head(rows: xc_blocks.Rows, count: int) -> xc_blocks.Rows:
-  """The first lines; further ones are empty or of no concern."""
+  """Returns the first `count` lines; the others are empty or not needed."""
   end = int(rows.counts[:count].sum())
   values = None if rows.values is None else rows.values[:end]
   return xc_blocks.Rows(rows.counts[:count], rows.ids[:end], values)
 
 
 def _insert(rows: xc_blocks.Rows, lines, ids, mended=None) -> xc_blocks.Rows:
-  """Fills lines that are empty so far."""
+  """Fills lines that were empty."""
   if not len(lines):
     return rows
   counts = rows.counts.copy()

@@ -1,6 +1,6 @@
 """Writes the text files of the Extreme Classification Repository.
 
-The forms are those of `xc_text`; what one writes the other reads.
+The forms are those of `xc_text`, which can read these files.
 """
 
 import itertools
@@ -28,15 +28,15 @@ def write(
   *,
   digits: int = 9,
 ) -> None:
-  """Writes a file in one step: it is there whole, or as it was before.
+  """Writes a file in one step: after an error the old file is unchanged.
 
   Args:
     path: the file.
     header: its first line; not compared with `parts`.
     parts: the examples' features and labels, one part after the other, so that
-      a file may be larger than memory; what the form does not hold is ignored.
+      a file may be larger than memory. Ignored if the form does not hold them.
     form: one of `xc_text.FORMS`.
-    digits: significant digits of values; 9 give the same float32 again.
+    digits: significant digits of values; 9 restore the same float32.
   """
   path = pathlib.Path(path)
   pair = f'%d:%.{digits}g'.__mod__
@@ -79,6 +79,6 @@ def _write_lines(file: TextIO, features, labels, form: str, pair) -> None:
 
 
 def _rows(rows) -> list[list]:
-  """The ids of each row."""
+  """Returns the ids of each row."""
   ids, splits = rows.ids.tolist(), rows.row_splits.tolist()
   return [ids[start:end] for start, end in itertools.pairwise(splits)]

@@ -1,1 +1,1 @@
-"""Commands that people run: flags in, files out."""
+"""The commands: they take flags and write files."""

@@ -1,7 +1,7 @@
-"""Runs a command: parses its flags, and turns bad input into one sentence.
+"""Runs a command: parses its flags and reports bad input in one sentence.
 
-TensorFlow is imported by the commands themselves, after their flags have been
-read, so that `--help` and flag errors answer at once.
+The commands import TensorFlow after parsing their flags, so that `--help` and
+flag errors answer at once.
 """
 
 import math
@@ -16,17 +16,18 @@ from datasets import errors
 
 
 def run(main: Callable[[Sequence[str]], None], usage: str) -> None:
-  """Parses `sys.argv`, calls `main` with what is left of it, and exits.
+  """Parses `sys.argv`, calls `main` with the arguments left, and exits.
 
   Exit status: 0 done, 2 bad input (one sentence on stderr), 130 interrupted,
   141 if nobody reads the output any more (`| head`).
 
   Args:
     main: the command; raises `errors.InputError` on bad input.
-    usage: what `--help` prints above the flags, the command's docstring.
+    usage: the text that `--help` prints above the flags: the command's
+      docstring.
   """
   os.environ.setdefault('TF_CPP_MIN_LOG_LEVEL', '2')
-  # `bazel run` starts elsewhere; paths are meant from where the person stands.
+  # `bazel run` starts elsewhere; paths are relative to the user's directory.
   os.chdir(os.environ.get('BUILD_WORKING_DIRECTORY', '.'))
   try:
     if any(arg in ('--help', '-h', '-help') for arg in sys.argv[1:]):
@@ -35,7 +36,7 @@ def run(main: Callable[[Sequence[str]], None], usage: str) -> None:
       main(_parse())
     sys.stdout.flush()
   except BrokenPipeError:
-    # Python flushes once more at its exit, and would complain.
+    # Python flushes stdout once more at its exit, which would fail.
     os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
     sys.exit(141)
   except errors.InputError as e:
@@ -65,7 +66,7 @@ def define_float(
 
 
 def _flags_help() -> str:
-  """Describes the flags of the command and of what it shares with others."""
+  """Describes the command's flags and those it shares with other commands."""
   main = sys.argv[0]
   modules = [m for m in flags.FLAGS.flags_by_module_dict() if m == main]
   modules += [

@@ -1,12 +1,12 @@
-"""Measures what a round costs, as ratios inside one interleaved run.
+"""Measures the cost of a round, as time ratios from one interleaved run.
 
   python -m launch.benchmark NAME [--output=F.json] [--contenders=a,b] [sizes]
 
-Every contender lives in a process of its own; in every pass each runs one
-round, in shuffled order, and ratios are taken within a pass. Passes in which
-something else used the cores are dropped and repeated. Exit status: 0 done, 1
-done with warnings (too few undisturbed passes, or a contender that computes
-something else), 2 bad input.
+Every contender has its own process. In every pass each contender runs one
+round, in shuffled order, and ratios are taken within a pass. A pass in which
+other processes used the cores is dropped and repeated. Exit status: 0 done, 1
+done with warnings (too few undisturbed passes, or a contender with different
+results), 2 bad input.
 """
 
 import dataclasses
@@ -32,7 +32,7 @@ from tff_xc.measure import run_files
 
 
 def _size_fields() -> dict[str, list[str]]:
-  """The benchmarks that have a size, by the name of the size."""
+  """Returns the names of the benchmarks that have a size, by size."""
   fields: dict[str, list[str]] = {}
   for benchmark in catalog.BENCHMARKS.values():
     for field in dataclasses.fields(benchmark.settings):
@@ -44,8 +44,8 @@ def resolve_settings(benchmark: spec.Benchmark) -> Any:
   """Returns the sizes of a benchmark from the flags.
 
   Raises:
-    errors.InputError: for a size that the benchmark does not have, or that is
-      no number from 1 to 2³¹ - 1.
+    errors.InputError: the benchmark does not have a given size, or a size is no
+      number from 1 to 2³¹ - 1.
   """
   own = {f.name: f.default for f in dataclasses.fields(benchmark.settings)}
   values = dict(benchmark.small) if flags.FLAGS.small else {}
@@ -92,14 +92,14 @@ def benchmark(
   Args:
     found: the benchmark.
     settings: its sizes.
-    names: contenders of ours.
+    names: contenders of this package.
     peers: NAME=INTERPRETER words.
-    plan: how to measure.
-    timeout_seconds: how long building, or a round, may take.
+    plan: the plan of the measurement.
+    timeout_seconds: the longest time for building, and for one round.
 
   Raises:
-    errors.InputError: for names that are not there, a contender that fails, or
-      a machine that is never free.
+    errors.InputError: a name is unknown, a contender fails, or the machine is
+      never free.
   """
   starting.check_names(found, settings, names)
   interpreters = starting.parse_peers(peers)
@@ -124,7 +124,7 @@ def benchmark(
 
 
 def _check_output(path: str | None) -> None:
-  """Refuses, before minutes of work, a file that could not be written."""
+  """Refuses a file that cannot be written, before minutes of work."""
   if path and not pathlib.Path(path).resolve().parent.is_dir():
     raise errors.InputError(
       f'--output={path}: the folder does not exist; make it first'
@@ -168,7 +168,7 @@ def main(arguments: Sequence[str]) -> None:
 
 
 def _usage() -> str:
-  """Returns what `--help` says above the flags: the benchmarks by name."""
+  """Returns the text of `--help` above the flags: the benchmarks by name."""
   width = max(map(len, catalog.BENCHMARKS))
   lines = [
     f'  {name:{width}}  {found.summary}'
@@ -186,12 +186,12 @@ def _define_flags() -> None:
     'peers',
     [],
     'round: further contenders NAME=INTERPRETER, the python of an environment '
-    'that has them; the names are ' + ', '.join(starting.peer_names()),
+    'with the package; the names are ' + ', '.join(starting.peer_names()),
   )
   flags.DEFINE_integer(
     'passes',
     9,
-    'undisturbed passes wanted',
+    'number of undisturbed passes',
     lower_bound=1,
     upper_bound=hp.INT32_MAX,
   )
@@ -212,7 +212,7 @@ def _define_flags() -> None:
   flags.DEFINE_integer(
     'seed',
     0,
-    'of the order of the contenders',
+    "seed of the contenders' order",
     lower_bound=0,
     upper_bound=hp.INT32_MAX,
   )
@@ -220,7 +220,7 @@ def _define_flags() -> None:
   app.define_float(
     'timeout_seconds',
     1800.0,
-    'how long building a contender, or a round, may take',
+    'longest time for building a contender, and for one round',
     least=0.1,
     most=86_400.0,
   )
@@ -229,6 +229,6 @@ def _define_flags() -> None:
 
 
 if __name__ == '__main__':
-  # Here and not above: other commands have flags of these names.
+  # Not at import, since other commands have flags of these names.
   _define_flags()
   app.run(main, _usage())

@@ -2,10 +2,10 @@
 
   python -m launch.compare RUN_DIR... [--output=DIR] [--metric=top1] [--rounds=N]
 
-Runs that differ in their seed alone are one row, mean ± sample std. A directory
-that holds several runs stands for all of them. Prints the table, and writes
-compare.md, compare.csv and compare.png. What does not fit the terminal, or 100
-columns without one, is left out of the table that is printed.
+Runs that differ only in their seed form one row, mean ± sample std. A directory
+with several runs stands for all of them. Prints the table and writes
+compare.md, compare.csv and compare.png. The printed table leaves out columns
+that do not fit the terminal, or 100 characters without a terminal.
 """
 
 import os
@@ -29,19 +29,18 @@ def compare(
   """Compares runs and writes compare.md, compare.csv and compare.png.
 
   Args:
-    directories: run directories, or directories with such below them.
-    output: where to write, made if need be; None for what the runs' parents
-      have in common.
-    metric: the final score to sort by; None takes the first that a run has.
-    rounds: compare the runs as they stood after so many rounds; None: as they
-      ended.
+    directories: run directories, or directories that contain some.
+    output: the directory for the files, created if necessary; None: the common
+      path of the runs' parents.
+    metric: the final score to sort by; None: the first that a run has.
+    rounds: compare the runs after this number of rounds; None: at their ends.
 
   Returns:
     The table as text that fits the terminal, or 100 columns without one.
 
   Raises:
-    errors.InputError: for a directory that is no run and holds none, and for
-      runs that are damaged, unfinished, or of different tasks.
+    errors.InputError: a directory is no run and holds none; or runs are
+      damaged, unfinished, or of different tasks.
   """
   from tff_xc.measure import groups as groups_lib
   from tff_xc.measure import tables
@@ -57,7 +56,7 @@ def compare(
     output = os.path.commonpath([path.resolve().parent for path in paths])
   output = pathlib.Path(output)
 
-  from tff_xc.measure import curves  # Matplotlib, once the input is sound.
+  from tff_xc.measure import curves  # Imports Matplotlib: after the checks.
 
   try:
     output.mkdir(parents=True, exist_ok=True)
@@ -86,7 +85,7 @@ def find_runs(directories: Sequence[str | os.PathLike]) -> list[pathlib.Path]:
   """Returns the run directories among and below `directories`, each once.
 
   Raises:
-    errors.InputError: for a directory without any.
+    errors.InputError: a directory has none.
   """
   found: dict[pathlib.Path, pathlib.Path] = {}
   for directory in map(pathlib.Path, directories):
@@ -94,7 +93,7 @@ def find_runs(directories: Sequence[str | os.PathLike]) -> list[pathlib.Path]:
     for folder, below, _ in os.walk(directory):
       if run_files.is_run(folder):
         runs.append(pathlib.Path(folder))
-        below.clear()  # A run's own folders hold no other.
+        below.clear()  # A run's own folders hold no further runs.
       else:
         below[:] = sorted(name for name in below if not name.startswith('.'))
     if not runs:
@@ -123,12 +122,12 @@ def main(arguments: Sequence[str]) -> None:
 
 
 if __name__ == '__main__':
-  # Here and not above: other commands have flags of these names.
+  # Not at import, since other commands have flags of these names.
   flags.DEFINE_string(
     'output',
     None,
-    'where the table and the picture are written; default: the directory that '
-    'the runs have in common',
+    'directory for the table and the picture; default: the directory that the '
+    'runs have in common',
   )
   flags.DEFINE_enum(
     'metric',
@@ -139,8 +138,7 @@ if __name__ == '__main__':
   flags.DEFINE_integer(
     'rounds',
     None,
-    'compare the runs as they stood after so many rounds; default: as they '
-    'ended',
+    'compare the runs after this number of rounds; default: at their ends',
     lower_bound=1,
     upper_bound=hp.INT32_MAX,
   )

@@ -1,8 +1,8 @@
-"""Is this machine able to run the project, and if not, what is to be done?
+"""Checks whether this machine can run the project, and how to make it so.
 
   python -m launch.doctor [--task=T]
 
-Looks for the data of every task, or of the one named.
+Looks for the data of every task, or of the given one.
 Exit status: 0 all is well, 1 a problem was found.
 """
 
@@ -33,18 +33,18 @@ _ROOT = pathlib.Path(__file__).resolve().parents[1]
 _DATA_VARIABLE = 'TFF_XC_DATA'
 
 flags.DEFINE_string(
-  'task', None, 'the task whose data are looked for; default: all tasks'
+  'task', None, 'the task whose data to look for; default: all tasks'
 )
 flags.DEFINE_string(
   'data_dir',
   None,
-  f'where data sets lie, one folder each; default ${_DATA_VARIABLE}, then '
-  f'{settings.DEFAULT_DATA_DIR}',
+  'directory of the data sets, one folder each; default '
+  f'${_DATA_VARIABLE}, then {settings.DEFAULT_DATA_DIR}',
 )
 app.define_float(
   'worker_timeout_seconds',
   60.0,
-  "how long TFF's worker may take to start",
+  "longest time for the start of TFF's worker",
   least=1.0,
   most=86_400.0,
 )
@@ -58,12 +58,12 @@ def _read(path: str) -> str:
 
 
 def _canonical(name: str) -> str:
-  """A distribution's name as requirements files write it (PEP 503)."""
+  """Returns a distribution's name as requirements files write it (PEP 503)."""
   return re.sub(r'[-_.]+', '-', name).lower()
 
 
 def _quick_checks() -> list[machine.Check]:
-  """What can be said without TensorFlow."""
+  """Makes the checks that need no TensorFlow."""
   return [
     machine.check_python(sys.version_info[:3]),
     machine.check_platform(
@@ -84,7 +84,7 @@ def _quick_checks() -> list[machine.Check]:
 
 
 def _tensorflow_checks() -> list[machine.Check]:
-  """What needs TensorFlow and TFF, which take seconds to import."""
+  """Makes the checks that need TensorFlow and TFF, after seconds of import."""
   try:
     import numpy as np
     import tensorflow as tf
@@ -154,7 +154,7 @@ def _print(check: machine.Check) -> None:
 def main(arguments) -> None:
   settings.refuse_arguments(arguments)
   if flags.FLAGS.task is not None:
-    tasks.get(flags.FLAGS.task)  # Refuses an unknown one.
+    tasks.get(flags.FLAGS.task)  # Refuses an unknown task.
   problems = 0
   for find in (_quick_checks, _tensorflow_checks):
     for check in find():

@@ -2,9 +2,9 @@
 
   python -m launch.evaluate --run_dir=runs/demo
 
-Prints every metric of the run's task, writes evaluation.json, and the confusion
-matrix of one client's training examples as confusion.png and confusion.csv, and
-changes nothing else in the directory. The data must be those of the run.
+Prints every metric of the run's task. Writes evaluation.json, and the confusion
+matrix of one client's training examples as confusion.png and confusion.csv.
+Changes nothing else in the directory. The data must be those of the run.
 """
 
 from absl import flags
@@ -15,14 +15,14 @@ from launch import settings
 
 flags.DEFINE_string('run_dir', None, 'the directory of a run')
 flags.DEFINE_string(
-  'data_dir', None, 'where data sets lie; default: where the run found them'
+  'data_dir', None, 'directory of the data sets; default: that of the run'
 )
 settings.define_cache_flag()
 flags.DEFINE_string(
   'client',
   None,
-  'id of the client whose confusion matrix is drawn; default: the client with'
-  ' the most examples among the first hundred',
+  'id of the client for the confusion matrix; default: among the first hundred'
+  ' clients, the one with the most examples',
 )
 
 

@@ -17,19 +17,19 @@ from tff_xc.measure import run_files
 
 
 def run(run_dir: str, data_dir: str | None, client: str | None) -> dict:
-  """Evaluates, prints and writes; returns what evaluation.json holds.
+  """Evaluates, prints and writes; returns the content of evaluation.json.
 
   Writes evaluation.json, confusion.csv and confusion.png into the run's
-  directory, and changes nothing else there: the run may be training.
+  directory. It changes nothing else there, since the run may be training.
 
   Args:
-    run_dir: the run.
-    data_dir: where its data lie now, or None where they were.
-    client: the client of the confusion matrix, or None for a large one.
+    run_dir: the run's directory.
+    data_dir: the present directory of its data; None: the run's own.
+    client: the client of the confusion matrix; None: a large client.
 
   Raises:
-    errors.InputError: for no run, other data, no checkpoint, one of another
-      model, or no such client.
+    errors.InputError: there is no run, no checkpoint or no such client; or the
+      data or the checkpoint's model are not those of the run.
   """
   config = run_files.read_run(run_dir).config
   training.install_runtime(config)

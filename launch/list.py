@@ -1,11 +1,11 @@
-"""Lists what there is, as tables.
+"""Lists the tasks, algorithms, metrics or benchmarks, as tables.
 
   python -m launch.list tasks|algorithms|metrics|benchmarks
 
 tasks: classes, size, the files that they need, and published results;
 algorithms: their answers to the four questions of a round, and their
-hyper-parameters; metrics: their unit and which values are better; benchmarks:
-what they measure, their contenders and their sizes.
+hyper-parameters; metrics: their unit, and whether higher or lower values are
+better; benchmarks: their measurement, contenders and sizes.
 """
 
 import dataclasses
@@ -87,7 +87,7 @@ _LISTS = {
 
 
 def main(arguments: Sequence[str]) -> None:
-  """Prints the list that is named."""
+  """Prints the list named on the command line."""
   if len(arguments) != 1 or arguments[0] not in _LISTS:
     *first, last = _LISTS
     given = f'{" ".join(arguments)!r}: ' if arguments else ''

@@ -1,7 +1,8 @@
-"""What this machine offers, checked piece by piece. Used by `launch.doctor`.
+"""The checks of this machine, for `launch.doctor`.
 
-Each check returns what it found and, where that is a problem, its cure. They
-take what they read as arguments, so that tests can give them another machine.
+Each check returns its finding and, if that is a problem, the cure. The checks
+take the machine's properties as arguments, so that tests can describe another
+machine.
 """
 
 import dataclasses
@@ -18,7 +19,8 @@ from typing import Any
 from datasets import errors
 
 GIB = 2**30
-# The demo peaks below this; TFF's worker holds a copy of what it computes with.
+# The demo's peak is below this, although TFF's worker holds a second copy of
+# the values of its computations.
 LEAST_MEMORY_BYTES = 2 * GIB
 LEAST_DISK_BYTES = 1 * GIB
 _PINNED = (
@@ -29,16 +31,16 @@ _PINNED = (
   'scikit-learn',
   'pandas',
 )
-# Either of the two is TensorFlow.
+# TensorFlow is either of these two distributions.
 _TENSORFLOW = ('tensorflow-cpu', 'tensorflow')
 _REINSTALL = 'install the pinned packages anew with `make clean venv`'
 
 
 @dataclasses.dataclass(frozen=True)
 class Check:
-  """What was looked at, what was found, and the cure if that is a problem.
+  """A check's name, its finding, and the cure if that is a problem.
 
-  Details, if any, are the rows of a table, a heading first.
+  Details, if any, are the rows of a table; the first row is the heading.
   """
 
   name: str
@@ -52,7 +54,7 @@ class Check:
 
 
 def check_python(version: tuple[int, int, int]) -> Check:
-  """Python 3.10 or 3.11, for which the packages are pinned."""
+  """Checks for Python 3.10 or 3.11, for which the packages are pinned."""
   found = '.'.join(map(str, version))
   if version[:2] in ((3, 10), (3, 11)):
     return Check('Python', found)
@@ -62,7 +64,7 @@ def check_python(version: tuple[int, int, int]) -> Check:
 
 
 def check_platform(system: str, machine: str, cpuinfo: str) -> Check:
-  """Linux on x86-64 with AVX, for which TFF and TensorFlow are built."""
+  """Checks for Linux on x86-64 with AVX, as TFF and TensorFlow need."""
   found = f'{system} {machine}, {len(os.sched_getaffinity(0))} cores'
   if (system, machine) != ('Linux', 'x86_64'):
     return Check(
@@ -81,11 +83,11 @@ def check_platform(system: str, machine: str, cpuinfo: str) -> Check:
 def check_packages(
   installed: Mapping[str, str], pinned: Mapping[str, str]
 ) -> Check:
-  """The versions that requirements.txt pins.
+  """Checks for the versions that requirements.txt pins.
 
   Args:
-    installed: version by distribution name.
-    pinned: likewise, of requirements.txt; a name it lacks is not compared.
+    installed: versions by distribution name.
+    pinned: versions by name in requirements.txt; other names are not compared.
   """
   tensorflow = [n for n in _TENSORFLOW if n in installed][:1]
   names = [*(tensorflow or _TENSORFLOW[:1]), *_PINNED]
@@ -103,7 +105,7 @@ def check_packages(
 
 
 def read_pins(requirements: pathlib.Path) -> dict[str, str]:
-  """Versions by name that a resolved requirements file pins."""
+  """Returns the versions, by name, that a resolved requirements file pins."""
   return dict(
     re.findall(
       r'^([\w.-]+)==(\S+)', requirements.read_text(encoding='utf-8'), re.M
@@ -112,11 +114,11 @@ def read_pins(requirements: pathlib.Path) -> dict[str, str]:
 
 
 def check_memory(meminfo: str, cgroup: pathlib.Path) -> Check:
-  """Free memory: the machine's, or what its container may still take.
+  """Checks free memory: the machine's, or the rest of its container's limit.
 
   Args:
     meminfo: the content of /proc/meminfo.
-    cgroup: the directory of the control group, where a container's limit is.
+    cgroup: the directory of the control group, which has a container's limit.
   """
   match = re.search(r'^MemAvailable:\s+(\d+) kB', meminfo, re.MULTILINE)
   if match is None:
@@ -126,7 +128,7 @@ def check_memory(meminfo: str, cgroup: pathlib.Path) -> Check:
     limit = int((cgroup / 'memory.max').read_text())
     free = min(free, limit - int((cgroup / 'memory.current').read_text()))
   except (OSError, ValueError):
-    pass  # No control group, or 'max': no limit.
+    pass  # There is no control group, or its limit is 'max'.
   found = f'{free / GIB:.1f} GiB free'
   if free >= LEAST_MEMORY_BYTES:
     return Check('memory', found)
@@ -139,7 +141,7 @@ def check_memory(meminfo: str, cgroup: pathlib.Path) -> Check:
 
 
 def check_disk(directory: pathlib.Path) -> Check:
-  """Free space where runs are written."""
+  """Checks free space in the directory of runs."""
   free = shutil.disk_usage(directory).free
   found = f'{free / GIB:.1f} GiB free for runs'
   if free >= LEAST_DISK_BYTES:
@@ -158,14 +160,15 @@ def check_data(
   find: Mapping[str, Callable[[str], Any]],
   needs: Mapping[str, str],
 ) -> Check:
-  """Whose data are in the data directory.
+  """Checks which tasks' data are in the data directory.
 
   Args:
     directory: the data directory.
-    is_chosen: whether someone named it, by flag or environment; the default
-      one may be absent, since the `glyphs` tasks need no data.
-    find: by task, raises `errors.InputError` unless its data are there.
-    needs: by task, what it needs.
+    is_chosen: whether a flag or the environment named it. The default directory
+      may be absent, since the `glyphs` tasks need no data.
+    find: by task, a function that raises `errors.InputError` unless the task's
+      data are there.
+    needs: by task, the files that it needs.
   """
   missing = {n for n in find if _missing(find[n], directory) is not None}
   rows = [['task', 'data', 'needs']] + [
@@ -184,7 +187,7 @@ def check_data(
 def check_task_data(
   name: str, directory: str, find: Callable[[str], Any] | None
 ) -> Check:
-  """The data of one task; None for `find` where it needs none."""
+  """Checks the data of one task; `find` is None if the task needs none."""
   if find is None:
     return Check('data', f'{name} needs none')
   missing = _missing(find, directory)
@@ -204,7 +207,7 @@ def _missing(find: Callable[[str], Any], directory: str) -> str | None:
 def check_devices(
   list_devices: Callable[[str], list], has_nvidia: bool
 ) -> Check:
-  """What TensorFlow computes on; a GPU is used where there is one.
+  """Checks TensorFlow's devices; it uses a GPU if there is one.
 
   Args:
     list_devices: `tf.config.list_physical_devices`.
@@ -221,12 +224,12 @@ def check_devices(
 
 
 def check_runtime(name: str, add_up: Callable[[], int]) -> Check:
-  """A runtime starts, and adds 1, 2 and 3.
+  """Checks that a runtime starts and adds 1, 2 and 3.
 
   Args:
-    name: of the runtime.
-    add_up: starts it and computes the sum; `errors.InputError` says why it did
-      not.
+    name: the runtime's name.
+    add_up: starts the runtime and returns the sum; raises `errors.InputError`
+      with the reason if the runtime fails.
   """
   start = time.monotonic()
   try:

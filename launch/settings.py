@@ -46,21 +46,21 @@ def define_cache_flag() -> None:
   flags.DEFINE_string(
     'cache_dir',
     None,
-    'where parsed text files are kept for the next run; default '
+    'directory that keeps parsed text files for the next run; default '
     f'${cache_folder.VARIABLE}, then $XDG_CACHE_HOME/tff_xc, then '
     '~/.cache/tff_xc. May be deleted at any time.',
   )
 
 
 def use_cache_dir() -> None:
-  """Lets this process and its children use `--cache_dir`, if it is given."""
+  """Makes this process and its children use `--cache_dir`, if it is given."""
   if flags.FLAGS.cache_dir:
     chosen = os.path.abspath(flags.FLAGS.cache_dir)
     os.environ[cache_folder.VARIABLE] = chosen
 
 
 def refuse_arguments(arguments) -> None:
-  """Refuses what is left of a command line beside its flags."""
+  """Refuses arguments of a command line that are not flags."""
   if arguments:
     raise errors.InputError(
       f'{arguments[0]!r} is no flag; flags are written --name=value'
@@ -90,7 +90,8 @@ def resolve() -> dict[str, Any]:
   """Returns config.json's content from the parsed flags of `launch.train`.
 
   Raises:
-    errors.InputError: for anything unknown, not taken or out of bounds.
+    errors.InputError: a name is unknown, a flag does not apply, or a value is
+      out of bounds.
   """
   values = flags.FLAGS
   for name in ('task', 'algorithm'):

@@ -2,7 +2,7 @@
 
   python -m launch.train --task=glyphs --algorithm=fedss --run_dir=runs/demo
 
-Starting it again with the same --run_dir goes on where it stopped.
+The same command with the same --run_dir resumes a run that stopped.
 """
 
 import os
@@ -33,12 +33,12 @@ flags.DEFINE_string(
 flags.DEFINE_string(
   'run_dir',
   None,
-  'where the run is written; default runs/TASK_ALGORITHM_seedS',
+  'directory of the run; default runs/TASK_ALGORITHM_seedS',
 )
 flags.DEFINE_string(
   'data_dir',
   os.environ.get('TFF_XC_DATA', settings.DEFAULT_DATA_DIR),
-  'where data sets lie, one folder each; default $TFF_XC_DATA',
+  'directory of the data sets, one folder each; default $TFF_XC_DATA',
 )
 settings.define_cache_flag()
 _define_integer('rounds', None, "rounds; default: the task's", least=1)
@@ -48,8 +48,8 @@ _define_integer(
   "K, clients in a round; default: the task's",
   least=1,
 )
-# NumPy's generators take seeds below 2³².
-_define_integer('seed', 0, 'of everything random in the run', most=2**32 - 1)
+# NumPy's generators accept only seeds below 2³².
+_define_integer('seed', 0, 'seed of all random draws', most=2**32 - 1)
 _define_integer(
   'eval_every', None, "rounds between evaluations; default: the task's", least=1
 )
@@ -63,7 +63,7 @@ flags.DEFINE_enum(
   'runtime',
   runtimes.DEFAULT,
   runtimes.names(),
-  'where TFF computations run',
+  'runtime of TFF computations',
 )
 _define_integer(
   'client_threads',
@@ -74,8 +74,8 @@ _define_integer(
 flags.DEFINE_string(
   'device',
   '',
-  "where clients train: 'cpu', 'gpu', or names such as 'gpu:0,gpu:1'; default:"
-  ' the GPUs that TensorFlow sees, else the CPU',
+  "devices that train clients: 'cpu', 'gpu', or names such as 'gpu:0,gpu:1';"
+  ' default: the GPUs that TensorFlow sees, else the CPU',
 )
 settings.define_parameter_flags()
 

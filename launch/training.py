@@ -1,4 +1,4 @@
-"""From a resolved configuration to a finished run. Imports TensorFlow."""
+"""Trains a run from its resolved configuration. Imports TensorFlow."""
 
 import math
 from collections.abc import Mapping
@@ -60,7 +60,7 @@ def _messages(config: Mapping, model) -> experiment.Messages:
 
 
 def install_runtime(config: Mapping) -> None:
-  """Installs a configuration's runtime; to be done before TensorFlow is used."""
+  """Installs a configuration's runtime; call this before TensorFlow is used."""
   runtimes.install(
     config['runtime'],
     client_threads=config.get('client_threads', 0),
@@ -105,7 +105,7 @@ def load(
 
 def run(config: Mapping[str, Any], run_dir: str) -> dict[str, Any]:
   """Trains as configured, in `run_dir`; prints and returns the summary."""
-  # Everything that may refuse its input comes before the first write.
+  # Every check of the input precedes the first write.
   run_directory.check_config(run_dir, config)
   install_runtime(config)
   loaded, data = load(config, config['data_dir'])

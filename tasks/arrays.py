@@ -1,4 +1,4 @@
-"""One's own images, from a `.npz` file: see `datasets.arrays` for its form."""
+"""The user's own images in a `.npz` file, as `datasets.arrays` describes it."""
 
 from tasks import task
 

@@ -1,24 +1,25 @@
 """CIFAR-10 and CIFAR-100 with residual networks: FedAwS, Table 1.
 
-One class a client by default, so that a client sees nothing but positive
-labels; or any partition given.
+By default each client has one class and therefore only positive labels. An
+option takes any other partition.
 """
 
 import functools
 
 from tasks import task
 
-# One minibatch a client and round: together the clients' gradients are that of
-# one minibatch of all classes. Adam on the server, because SGD stays longer
-# where all embeddings point the same way.
+# Each client takes one minibatch a round, so the mean of the clients' gradients
+# is the gradient of one minibatch of all classes. The server uses Adam: with
+# SGD, training stays much longer in the initial state in which all embeddings
+# are parallel.
 _ADAM = {'server_optimizer': 'adam', 'server_learning_rate': 0.003}
 _DEFAULTS = {
   'client_learning_rate': 0.01,
   'batch_size': 50,
   'local_steps': 1,
   **_ADAM,
-  # Eq. (7): with few classes all others are neighbours in eq. (8), which then
-  # asks of the rows no more than that their sum be zero.
+  # A margin selects eq. (7). With few classes all others are neighbours in
+  # eq. (8), which is then minimal whenever the rows' sum is zero.
   'spreadout_margin': 1.4,
 }
 
@@ -79,7 +80,7 @@ def _task(name: str, num_classes: int, published: str, **more) -> task.Task:
   )
 
 
-# Lambda eta at 0.9 and 0.8 of 1 / (2 k), where k is all the other classes.
+# Lambda eta is 0.9 and 0.8 times 1 / (2 k), with all other classes as the k.
 TASKS = (
   _task(
     'cifar10',

@@ -1,8 +1,8 @@
 """Procedural handwriting: any number of classes and clients, nothing stored.
 
-`glyphs` has any shape one likes, by default one small enough for a first run;
-the others have the shape (classes,
-clients, examples and classes a client) of the data sets of the FedSS paper.
+`glyphs` takes any shape; its default is small enough for a first run. The other
+tasks have the shapes of the FedSS paper's data sets: numbers of classes and
+clients, and of examples and classes of a client.
 """
 
 import functools
@@ -18,7 +18,7 @@ _SHAPE = (
 
 
 def _load(preset, data_dir, options):
-  del data_dir  # Drawn, not read.
+  del data_dir  # The examples are drawn, not read.
   from datasets import glyphs
 
   changes = {k: options[k] for k in _SHAPE if k in options}

@@ -1,8 +1,9 @@
 """Omniglot: 964 characters, 480 drawers, and 659 unseen characters.
 
-Not an experiment of the papers, but one with real clients that fits any
-machine: from scratch, where the papers start from pretrained encoders. Server
-SGD with momentum does not move within hundreds of rounds; Adam does.
+This is no experiment of the papers. It has real clients and fits any machine.
+It trains from scratch, whereas the papers start from pretrained encoders. With
+SGD and momentum on the server the model does not move within hundreds of
+rounds; with Adam it does.
 """
 
 from tasks import task
@@ -31,7 +32,7 @@ TASKS = (
     eval_every=50,
     defaults=task.FROM_SCRATCH,
     num_classes=964,
-    # As many examples as a federated round sees, 32 clients of 32 on average.
+    # A federated round has as many examples: 32 clients with 32 on average.
     by_algorithm={'centralized': {'steps_per_round': 32}},
     find=_find,
     data='omniglot: omniglot_1623.npz, or images_background and'

@@ -1,4 +1,4 @@
-"""The tasks by name. Free of TensorFlow."""
+"""The tasks by name. Importing this does not import TensorFlow."""
 
 from datasets import errors
 from tasks import arrays
@@ -16,7 +16,7 @@ TASKS = {
 
 
 def get(name: str) -> task.Task:
-  """Returns the task; `errors.InputError` names the known ones."""
+  """Returns the task of a name; `errors.InputError` lists the known names."""
   if name not in TASKS:
     raise errors.InputError(
       f'unknown task {name!r}: choose one of ' + ', '.join(TASKS)

@@ -1,4 +1,7 @@
-"""What a task is. Free of TensorFlow: data and networks load when asked for."""
+"""The definition of a task. Importing this does not import TensorFlow.
+
+Data and networks are loaded on demand.
+"""
 
 import dataclasses
 from collections.abc import Callable
@@ -31,7 +34,7 @@ OPTIONS: Mapping[str, hp.Hyperparameter] = {
     hp.Hyperparameter(
       'classes_per_client',
       10,
-      'classes of a client, where they are dealt out by class',
+      'classes of a client, for data that are dealt out by class',
       least=1,
     ),
     hp.Hyperparameter(
@@ -51,7 +54,7 @@ OPTIONS: Mapping[str, hp.Hyperparameter] = {
     hp.Hyperparameter(
       'partition',
       'class',
-      "'class', or a CSV user_id,image_id,class that says whose an image is",
+      "'class', or a CSV user_id,image_id,class that assigns images to clients",
     ),
     hp.Hyperparameter(
       'clients_per_class', 1, 'clients that share a class', least=1
@@ -59,7 +62,7 @@ OPTIONS: Mapping[str, hp.Hyperparameter] = {
     hp.Hyperparameter(
       'feature_dim',
       512,
-      "length of a sparse feature's row",
+      "length of a sparse feature's row in the feature table",
       least=1,
       most=65_536,
     ),
@@ -79,13 +82,14 @@ OPTIONS: Mapping[str, hp.Hyperparameter] = {
     hp.Hyperparameter(
       'select_features',
       True,
-      'clients receive and send only the feature rows that their examples use',
+      'clients download and upload only the feature rows that their examples'
+      ' use',
     ),
     hp.Hyperparameter(
       'examples_per_round',
       32,
-      'examples that a client draws for a round, and whose features it selects;'
-      ' 0: all it has',
+      'examples that a client draws for a round; it requests only their'
+      ' features; 0: all its examples',
       least=0,
     ),
     hp.Hyperparameter(
@@ -97,7 +101,7 @@ OPTIONS: Mapping[str, hp.Hyperparameter] = {
     hp.Hyperparameter(
       'data_seed',
       0,
-      'of procedural data; --seed does not change them',
+      'seed of procedural data, which do not depend on --seed',
       least=0,
       most=2**63 - 1,
     ),
@@ -114,7 +118,7 @@ FROM_SCRATCH: Mapping[str, Any] = {
 }
 
 
-# Smallest and mean distance of class rows: do the classes collapse?
+# Metrics that show whether classes collapse: distances between class rows.
 COLLAPSE = ('class_distance_min', 'class_distance_mean')
 
 
@@ -132,28 +136,29 @@ class Loaded(NamedTuple):
 
 @dataclasses.dataclass(frozen=True)
 class Task:
-  """An experiment that algorithms can be run on.
+  """An experiment for any algorithm.
 
   Attributes:
     name: for `--task`.
     summary: one line for people, with the set's size.
     load: (data_dir, options by name) -> `Loaded`. The data do not depend on
       a run's seed.
-    metrics: what is measured where the data set has examples for it, the
+    metrics: the metrics to compute if the data set has examples for them, the
       headline metric first.
     rounds: default number of rounds.
     clients_per_round: default K.
     eval_every: default rounds between evaluations.
-    defaults: hyper-parameters of algorithms on this task, by name.
-    by_algorithm: the same for single algorithms, over `defaults`.
-    num_classes: n, None where the data or an option say it.
-    options: names of `OPTIONS` that it takes.
+    defaults: hyper-parameters of all algorithms on this task, by name.
+    by_algorithm: hyper-parameters of single algorithms; they override
+      `defaults`.
+    num_classes: n; None if the data or an option determine it.
+    options: names of the `OPTIONS` that it takes.
     option_defaults: their defaults where they differ from the general ones.
-    data: what to put into --data_dir; empty where the data are generated.
+    data: the files that --data_dir must hold; empty if the data are generated.
     find: (data_dir) -> anything, within seconds; raises `errors.InputError`
       if the files of `data` are not there. None if it needs no files.
-    paper: the paper and the table that has results on it, or on the set that it
-      takes after; empty where there are none.
+    paper: the paper and table with results on this task, or on the set that the
+      task imitates; empty if there are none.
     published: these results.
   """
 
@@ -182,7 +187,7 @@ class Task:
     return general | dict(self.option_defaults)
 
   def known_classes(self, options: Mapping[str, Any]) -> int | None:
-    """Returns n without loading the data; None if only the data tell."""
+    """Returns n without loading the data; None if only the data determine n."""
     return options.get('num_classes', self.num_classes)
 
   def metrics_of(self, dataset) -> tuple[str, ...]:
@@ -199,7 +204,7 @@ class Task:
   def hyperparameters(self, algorithm: str) -> dict[str, Any]:
     """Returns this task's defaults for `algorithm`.
 
-    Without clients, the defaults for a server do not apply.
+    The defaults for a server do not apply to algorithms without clients.
     """
     shared = dict(self.defaults)
     if algorithms.get(algorithm).cohort == 'pooled':

@@ -1,7 +1,7 @@
 """Extreme multi-label classification with one class a client: FedAwS, Table 3.
 
 The sets of the Extreme Classification Repository, and procedural text of any
-size. A training example keeps one of its labels; tests keep all.
+size. A training example keeps one of its labels; a test example keeps all.
 """
 
 import functools
@@ -18,7 +18,7 @@ _METRICS = (
 _ENCODER = ('embedding_dim', 'logit_scale', 'feature_dim', 'hidden_dim')
 _CLIENTS = ('classes_per_client', 'clients_per_class')
 _FEATURES = ('select_features', 'examples_per_round', 'feature_learning_rate')
-# The encoder of the paper, and a smaller one for sets of some thousand points.
+# The paper's encoder, and a smaller one for sets of some thousand examples.
 _CLIENTS_OF_ONE = {'classes_per_client': 1, 'feature_learning_rate': 10.0}
 _PAPER = {**_CLIENTS_OF_ONE, 'embedding_dim': 512}
 _SMALL = {
@@ -29,9 +29,9 @@ _SMALL = {
 }
 _SMALL_SETS = {**_SMALL, 'feature_learning_rate': 1.0, 'examples_per_round': 0}
 
-# One minibatch a client: what the server averages is gradients, and Adagrad on
-# the server is Adagrad on the loss, whatever the clients' rate (FedAwS, section
-# 5, names Adagrad and SGD with a large rate for the feature table, no values).
+# Each client takes one minibatch, so the averaged delta is a gradient times the
+# client's rate. Adagrad does not depend on that scale. FedAwS, section 5, names
+# Adagrad, and SGD with a large rate for the feature table, without values.
 _ADAGRAD = {
   'client_learning_rate': 0.1,
   'batch_size': 32,
@@ -45,12 +45,13 @@ _DEFAULTS = {
 }
 _ORACLE = {**_ADAGRAD, 'batch_size': 128, 'steps_per_round': 1}
 
-# Every client takes one step on all its examples, and deltas of encoder and rows
-# are averaged by examples: a round is one step on the loss of all its examples.
-# A row moves by 10 n_i / n times its gradient: by 0.8 for the commonest label
-# of Delicious (271 of a round's 3,500 examples), by 0.003 for a label of one
-# example. Where clients count alike and rows are replaced, rare labels' rows
-# come as close to the embeddings as common ones, and P@1 is low.
+# Every client takes one step on all its examples, and the deltas of encoder and
+# rows are averaged with example counts as weights. A round is therefore one
+# step on the loss of all its examples. A row moves by 10 n_i / n times its
+# gradient: 0.8 for the commonest label of Delicious (271 of a round's 3,500
+# examples), 0.003 for a label with one example. With equal weights and replaced
+# rows, the rows of rare labels come as close to the embeddings as those of
+# common labels, and P@1 is low.
 _BY_EXAMPLES = {
   **_ADAGRAD,
   'client_learning_rate': 10.0,
@@ -94,7 +95,7 @@ def _find(name, data_dir):
 
 
 def _load_words(data_dir, options):
-  del data_dir  # Drawn, not read.
+  del data_dir  # The examples are drawn, not read.
   from datasets import sparse_words
 
   shape = {n: options[n] for n in (*_CLIENTS, 'num_classes', 'num_features')}
@@ -103,7 +104,7 @@ def _load_words(data_dir, options):
 
 
 def _spreadout(k: int) -> dict:
-  """Returns k and eta: lambda = 10 makes lambda eta a fifth of 1 / (2 k)."""
+  """Returns k and eta; with lambda = 10, lambda eta is 1/5 of 1 / (2 k)."""
   return {'k': k, 'spreadout_learning_rate': 0.01 / k}
 
 

@@ -1,4 +1,4 @@
-"""Runs pytest on the folders named, for Bazel's test targets."""
+"""Runs pytest on the given folders, for Bazel's test targets."""
 
 import sys
 

@@ -1,4 +1,4 @@
-"""Shared by all tests: one TFF worker a test process, and the real data."""
+"""Fixtures of all tests: one TFF worker a test process, and the real data."""
 
 import os
 import pathlib
@@ -10,14 +10,14 @@ from datasets import cache_folder as cache_folder_lib
 
 os.environ.setdefault('TF_CPP_MIN_LOG_LEVEL', '2')
 
-# A shell starts what it puts into the background with this signal ignored, and
-# children inherit that: tests that interrupt would wait for ever.
+# A shell starts background processes with this signal ignored, and their
+# children inherit that. Tests that interrupt a process would wait for ever.
 signal.signal(signal.SIGINT, signal.default_int_handler)
 
 
 @pytest.fixture(scope='session', autouse=True)
 def cache_folder(tmp_path_factory):
-  """Parsed files go here, in this process and those it starts."""
+  """Caches parsed files here, for this process and those that it starts."""
   with pytest.MonkeyPatch.context() as patch:
     folder = tmp_path_factory.mktemp('cache')
     patch.setenv(cache_folder_lib.VARIABLE, str(folder))
@@ -45,7 +45,7 @@ def in_process(tff_worker):
 
 @pytest.fixture(scope='session')
 def data_dir() -> pathlib.Path:
-  """The real data sets; skips where they are absent."""
+  """Returns the directory of the real data sets; skips if it is absent."""
   root = pathlib.Path(__file__).parents[1]
   path = pathlib.Path(
     os.environ.get('TFF_XC_DATA', root / '..' / 'shared' / 'data')

@@ -1,7 +1,7 @@
-"""What crosses between server and clients in a compiled round, and in a real one.
+"""The values sent between server and clients, in a compiled and a real round.
 
-Read from the computation that the runtimes run: its broadcasts, selects and
-aggregations, and the values that clients were fed and gave.
+They are read from the computation that the runtimes run: its broadcasts,
+selects and aggregations, and the clients' inputs and outputs.
 """
 
 import dataclasses
@@ -22,12 +22,12 @@ _BROADCASTS = ('federated_broadcast', 'federated_value_at_clients')
 
 @dataclasses.dataclass(frozen=True)
 class Crossings:
-  """The bindings of a computation that lead from one placement to the other.
+  """The bindings of a computation that send values between placements.
 
   Attributes:
-    broadcasts: types by name, of what every client receives.
-    selects: (name of the request that holds the keys, keys' type) by name.
-    aggregates: (value type, accumulator type) by name.
+    broadcasts: by name, the type of a value that every client receives.
+    selects: by name, (name of the request that holds the keys, keys' type).
+    aggregates: by name, (value type, accumulator type).
   """
 
   broadcasts: dict
@@ -36,7 +36,7 @@ class Crossings:
 
 
 def of(computation: tff.Computation) -> Crossings:
-  """Reads a computation as the runtimes run it."""
+  """Finds the crossings of a computation, in the form that runtimes run."""
   return _of(program_lib._bindings(computation)[1])
 
 
@@ -60,7 +60,7 @@ def _of(bindings) -> Crossings:
 
 
 def tensors(type_spec: tff.Type) -> list[tff.TensorType]:
-  """Returns the types of all tensors in a type, sequences' elements too."""
+  """Returns the types of all tensors in a type and in sequences' elements."""
   if isinstance(type_spec, tff.SequenceType):
     return tensors(type_spec.element)
   if isinstance(type_spec, tff.StructType):
@@ -69,22 +69,22 @@ def tensors(type_spec: tff.Type) -> list[tff.TensorType]:
 
 
 def run(computation: tff.Computation, state, cohort, monkeypatch) -> dict:
-  """Runs a round in this process and keeps what crossed.
+  """Runs a round in this process and records the values that crossed.
 
   Args:
     computation: `next` of a process, called with `state` and `cohort`.
-    state: the server's.
-    cohort: the clients'.
-    monkeypatch: pytest's.
+    state: the server's state.
+    cohort: the clients' values.
+    monkeypatch: pytest's fixture.
 
   Returns:
-    NumPy arrays: `broadcast`, all tensors that every client received;
-    `ids` and `selected` [select][client], what was asked for and received,
-    without padding; `folded` [client], the tensors given to aggregations.
+    NumPy arrays: `broadcast`, all tensors that every client received; `ids` and
+    `selected` [select][client], the requested ids and received rows, without
+    padding; `folded` [client], the tensors that entered aggregations.
   """
   bindings = program_lib._bindings(computation)
   monkeypatch.setattr(program_lib, '_bindings', lambda _: bindings)
-  # Every binding at the clients is kept, so that it can be read afterwards.
+  # Keeps every binding at the clients, so that it can be read afterwards.
   monkeypatch.setattr(
     phases.Phase, '_outliving', lambda self: [s.name for s in self._mapped]
   )
@@ -130,7 +130,7 @@ def run(computation: tff.Computation, state, cohort, monkeypatch) -> dict:
 
 
 def _recording(phase, call, folded: list):
-  """Returns `call`, which also appends the tensors that a client gives."""
+  """Wraps `call`: also appends the tensors of a client's output to `folded`."""
   names = [phases._value(step.name) for step in phase._folding]
 
   def record(environment, place):

@@ -1,4 +1,4 @@
-"""Runs of a process made of plain numbers: fast, and every case reachable."""
+"""Runs of a process of plain numbers, which are fast and reach every case."""
 
 import collections
 import csv
@@ -22,7 +22,7 @@ State = collections.namedtuple('State', 'weights round_number')
 
 
 class Doubling:
-  """A process whose weights double, and that can be interrupted."""
+  """A process that doubles its weights, and that can be interrupted."""
 
   def __init__(self, interrupt_at=None):
     self._interrupt_at = interrupt_at

@@ -1,11 +1,11 @@
-"""What a graph computes on a tensor of all rows, by the shapes of its ops."""
+"""Finds a graph's ops on tensors of all rows, by their shapes."""
 
-# These move nothing: an argument, and a name for a tensor.
+# These ops copy nothing: they are an argument, or a name for a tensor.
 _FREE = ('Placeholder', 'Identity', 'NoOp')
 
 
 def is_scatter(op) -> bool:
-  """Whether the op writes rows into a tensor, which may be done in place."""
+  """Whether the op writes rows into a tensor, perhaps in place."""
   return op.type == 'TensorScatterUpdate'
 
 
@@ -14,11 +14,11 @@ def work_on_all_rows(concrete, num_rows: int) -> list[str]:
 
   Args:
     concrete: a concrete function of tensors that have `num_rows` rows.
-    num_rows: a length that no other axis has.
+    num_rows: the number of rows, which no other axis has as its length.
 
   Returns:
-    Descriptions of the ops that take or give a tensor with such an axis, but
-    for those that gather rows from it or scatter rows into it.
+    Descriptions of the ops with such a tensor as input or output, except those
+    that gather rows from it or scatter rows into it.
   """
   has_all_rows = lambda tensors: any(
     t.shape.rank is None or num_rows in t.shape for t in tensors

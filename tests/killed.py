@@ -1,9 +1,10 @@
 """Runs that kill themselves: python -m tests.killed DIRECTORY.
 
-Makes a run below the directory for every moment of `MOMENTS`, which ends there
-by kill -9. Each is a fork of this process, so that TensorFlow, which forks
-badly once it has computed something, is imported once. A last one finds
-DIRECTORY/held in use by another process.
+Makes a run below the directory for every moment of `MOMENTS`; kill -9 ends it
+at that moment. Each run is a fork of this process, so that TensorFlow is
+imported once. This process computes nothing, since TensorFlow forks badly after
+it has computed something. A last run finds DIRECTORY/held in use by another
+process.
 """
 
 import contextlib
@@ -26,7 +27,7 @@ def kill():
 
 
 def killing(function, is_it):
-  """Returns `function`, or kill -9 where it is called with such arguments."""
+  """Wraps `function`: kill -9 if `is_it` is true of its arguments."""
 
   def wrapped(*args, **kwargs):
     if is_it(*args):
@@ -128,7 +129,7 @@ MOMENTS = (
 
 
 def in_a_fork(function, path) -> int:
-  """Returns the exit status; negative for a signal."""
+  """Runs `function` in a fork; returns its status, negative for a signal."""
   child = os.fork()
   if not child:
     try:

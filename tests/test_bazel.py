@@ -1,7 +1,7 @@
-"""The BUILD files name what is in the tree and what its files import.
+"""The BUILD files name the files of the tree and the packages they import.
 
-Bazel copies into a target's sandbox only what its BUILD file names, so a package
-that is imported and not named is a test that fails under Bazel alone.
+Bazel copies into a target's sandbox only the files that its BUILD file names. A
+test of a package that is imported and not named fails only under Bazel.
 """
 
 import ast
@@ -12,12 +12,12 @@ import pytest
 
 ROOT = pathlib.Path(__file__).parents[1]
 PACKAGES = ('datasets', 'launch', 'tasks', 'tests', 'tff_xc')
-# What of tests/ drives the checkout itself; see tests/BUILD.bazel.
+# The parts of tests/ that run commands of the checkout; see tests/BUILD.bazel.
 CHECKOUT_ONLY = {'launch', 'tools', 'test_readme', 'test_bazel'}
 
 
 def calls(package):
-  """Returns the rules of a BUILD file: name of the rule, its arguments."""
+  """Returns the rules of a BUILD file: the rules' names and arguments."""
   tree = ast.parse((ROOT / package / 'BUILD.bazel').read_text())
   return [
     (node.func.id, {word.arg: word.value for word in node.keywords})
@@ -40,7 +40,7 @@ def library(package):
 
 
 def files_of(package):
-  """The Python files that a package's library holds."""
+  """Returns the Python files of a package's library."""
   found = set()
   for pattern in strings(library(package)['srcs']):
     found |= set((ROOT / package).glob(pattern))
@@ -48,7 +48,7 @@ def files_of(package):
 
 
 def imported(path):
-  """Packages of ours that a file imports, inside functions too."""
+  """Returns this project's packages that a file imports, in functions too."""
   found = set()
   for node in ast.walk(ast.parse(path.read_text())):
     if isinstance(node, ast.Import):

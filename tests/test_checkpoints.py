@@ -1,4 +1,4 @@
-"""Checkpoints that are damaged, of another model, or only looked at."""
+"""Checkpoints that are damaged, of another model, or opened only to read."""
 
 import collections
 

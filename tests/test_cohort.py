@@ -1,4 +1,4 @@
-"""Cohorts: functions of (seed, round), with empty and broken clients."""
+"""Cohorts are functions of (seed, round), also with empty or broken clients."""
 
 import numpy as np
 import pytest
@@ -52,7 +52,7 @@ def test_every_client_takes_part_about_equally():
   for round_number in range(500):
     for value in draw(round_number).examples:
       seen[int(value.client_id)] += 1
-  assert seen[1] == 0  # No examples, never sent.
+  assert seen[1] == 0  # It has no examples and is never drawn.
   assert np.abs(seen[[0, 2, 3, 4]] - 200).max() < 45
 
 
@@ -87,7 +87,7 @@ def test_pooled_sparse_examples_are_those_that_dense_ones_would_be():
 
 def test_nobody_has_no_sparse_examples():
   [nobody] = cohort.uniform(bags({'b': [], 'c': [2]}), 1, seed=1)(0).examples
-  if len(nobody.y):  # The draw of the client that has some.
+  if len(nobody.y):  # This was the draw of the client with examples.
     [nobody] = cohort.uniform(bags({'b': []}), 1, seed=1)(0).examples
   np.testing.assert_array_equal(nobody.x.row_splits, [0])
   assert not len(nobody.x.ids)

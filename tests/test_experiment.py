@@ -1,4 +1,4 @@
-"""The loop on a process made of plain numbers: fast, and every case reachable."""
+"""The loop on a process of plain numbers: it is fast and reaches every case."""
 
 import json
 
@@ -67,7 +67,7 @@ def test_a_state_that_a_round_used_up_is_not_saved(
   assert 'goes on from the checkpoint before' in capsys.readouterr().err
   doubling.run(
     tmp_path / 'cut', process=doubling.Doubling(interrupt_at=1)
-  )  # It resumes at 6.
+  )  # The run resumes at round 6.
   assert doubling.rows(tmp_path / 'cut') == doubling.rows(tmp_path / 'whole')
 
 
@@ -119,7 +119,7 @@ def test_another_configuration_is_refused(tmp_path, change, message):
 def test_other_data_are_refused_wherever_they_lie(tmp_path):
   config = {**doubling.CONFIG, 'data_dir': 'a', 'data': {'examples': 40}}
   run_directory.RunDirectory(tmp_path, config)
-  # Before the data are loaded nobody knows what they are.
+  # Before the data are loaded their fingerprint is unknown.
   run_directory.check_config(tmp_path, doubling.CONFIG)
   run_directory.check_config(tmp_path, {**config, 'data_dir': 'b'})
   other = {'examples': 60, 'test_examples': 5}
@@ -193,7 +193,7 @@ def test_rounds_that_measured_nothing_are_told_and_left_out(tmp_path, capsys):
 
 def test_five_lost_rounds_in_a_row_stop_the_run(tmp_path, capsys):
   path = tmp_path / 'run'
-  # Four; then five, with a round without examples among them.
+  # Four lost rounds in a row; then five, around a round without examples.
   process = Dropping(dropped=[1, 2, 3, 4, 6, 7, 9, 10, 11], empty=[8])
   message = r'last 5 rounds, up to round 11, .* --client_learning_rate'
   with pytest.raises(errors.InputError, match=message):
@@ -201,7 +201,7 @@ def test_five_lost_rounds_in_a_row_stop_the_run(tmp_path, capsys):
   assert capsys.readouterr().err.count('warning: ') == 9
   assert (path / 'checkpoints' / 'round_11.npz').is_file()
   assert len(doubling.rows(path)) == 11
-  # The same command says the same, and trains nothing.
+  # The same command reports the same error and trains nothing.
   with pytest.raises(errors.InputError, match=message):
     doubling.run(path, rounds=20, process=Dropping([]))
   assert len(doubling.rows(path)) == 11
@@ -224,7 +224,7 @@ def test_a_metric_that_is_never_measured_is_null(tmp_path):
 
 
 def test_the_final_score_is_that_of_the_last_round(tmp_path):
-  """An earlier one would pass for it where the last is nan."""
+  """An earlier score must not replace it where the last one is nan."""
 
   def evaluate(weights):
     return {'top1': 0.5 if weights < 2**10 else float('nan')}
@@ -235,7 +235,7 @@ def test_the_final_score_is_that_of_the_last_round(tmp_path):
 
 
 def test_bytes_are_those_of_the_tensors_that_cross():
-  """The formulas against the tensors of one client, request to update."""
+  """Compares the formulas with one client's tensors, from request to update."""
   model = tiny.model(12)
   client = tiny.cohort([[0, 0, 3, 5]])[0]
   seed = randomness.client_seed(

@@ -1,4 +1,4 @@
-"""Runs that were killed at any moment end as if nobody had touched them."""
+"""Runs that are killed at any moment and resumed end like undisturbed runs."""
 
 import json
 import pathlib
@@ -18,7 +18,7 @@ ROOT = pathlib.Path(__file__).parents[1]
 
 @pytest.fixture(scope='module')
 def root(tmp_path_factory):
-  """A whole run, one killed at each moment, and a refused one."""
+  """Makes a whole run, a run killed at each moment, and a refused run."""
   root = tmp_path_factory.mktemp('killed')
   doubling.run(root / 'whole')
   held = run_directory.RunDirectory(root / 'held', doubling.CONFIG)
@@ -36,7 +36,7 @@ def root(tmp_path_factory):
 
 
 def tree_of(path):
-  """What lies in a run's directory; event files are named by the time."""
+  """Lists a run's directory without event files, whose names have the time."""
   found = {str(p.relative_to(path)) for p in path.rglob('*')}
   return {name for name in found if 'tfevents.1' not in name}
 

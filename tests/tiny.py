@@ -14,7 +14,7 @@ FEATURES, DIM = 5, 3
 
 
 def linear_encoder() -> encoder.Encoder:
-  """g(x) = x A + b, examples float32 [5]."""
+  """Returns the encoder g(x) = x A + b, examples float32 [5]."""
 
   def init(seed):
     return collections.OrderedDict(
@@ -41,7 +41,7 @@ def model(num_classes: int = 12, head=None) -> classifier.EmbeddingClassifier:
 
 
 def cohort(label_lists, seed: int = 0) -> list[process.ClientExamples]:
-  """One client for each list of labels, with random examples."""
+  """Makes one client for each list of labels, with random examples."""
   random = np.random.default_rng(seed)
 
   def client(index, labels):
@@ -53,7 +53,7 @@ def cohort(label_lists, seed: int = 0) -> list[process.ClientExamples]:
 
 
 def settings(**changes) -> dict:
-  """Local training at a rate that shows in 3 rounds; the paper's server."""
+  """Returns local training that shows in 3 rounds, and the paper's server."""
   return {'local_training': client_work.LocalTraining(0.1, 4, 2), **changes}
 
 

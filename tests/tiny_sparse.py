@@ -23,7 +23,7 @@ def model(num_classes: int = 12) -> classifier.EmbeddingClassifier:
 
 
 def features(feature_lists, seed: int = 0) -> sparse.SparseFeatures:
-  """One example for each list of feature ids, with random positive values."""
+  """Makes one example for each list of feature ids, with random values > 0."""
   ids = np.concatenate([np.zeros(0), *feature_lists]).astype(np.int32)
   splits = np.cumsum([0, *map(len, feature_lists)]).astype(np.int32)
   values = np.random.default_rng(seed).uniform(0.5, 2.0, len(ids))
@@ -31,7 +31,7 @@ def features(feature_lists, seed: int = 0) -> sparse.SparseFeatures:
 
 
 def cohort(clients, seed: int = 0) -> list[process.ClientExamples]:
-  """One client for each dictionary from a label to lists of feature ids."""
+  """Makes one client for each dictionary: label to lists of feature ids."""
   values = []
   for index, examples in enumerate(clients):
     labels = [y for y, lists in examples for _ in lists]

@@ -1,7 +1,7 @@
 #!/bin/sh
 # Resolves requirements.in into requirements.txt, and the GPU variant, anew.
-# Called by `make requirements`; needs .venv's Python and PyPI, and keeps uv, the
-# one resolver that knows overrides, in a directory that goes away again.
+# `make requirements` calls it. It needs .venv's Python and PyPI. It installs
+# uv, the only resolver with overrides, in a temporary directory.
 set -eu
 cd "$(dirname "$0")/.."
 work=$(mktemp -d)
@@ -9,7 +9,7 @@ trap 'rm -rf "$work"' EXIT
 .venv/bin/python -m venv "$work/uv"
 "$work/uv/bin/python" -m pip install --quiet --disable-pip-version-check uv
 
-# resolve OUT PYTHON_VERSION IN [OPTION...]; TFF's wheel asks for glibc 2.31.
+# resolve OUT PYTHON_VERSION IN [OPTION...]; TFF's wheel requires glibc 2.31.
 resolve() {
   out=$1 version=$2 in=$3
   shift 3
@@ -20,8 +20,8 @@ resolve() {
     --custom-compile-command 'make requirements' --output-file "$out"
 }
 
-# Resolved for 3.10 it serves 3.11 as well, which the second resolution proves:
-# under the first's versions it finds a solution that adds no package.
+# The file is resolved for 3.10 and is valid for 3.11, too. The second
+# resolution checks this: with the first's versions it must add no package.
 both() {
   target=$1 source=$2
   shift 2

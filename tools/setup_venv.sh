@@ -1,8 +1,8 @@
 #!/bin/sh
-# Creates .venv with what a requirements file pins; returns at once where that
-# has been done. Called by `make venv`. REQUIREMENTS names the file (by default
-# the one that .venv was made from, else requirements.txt), PYTHON the
-# interpreter. Exit status 2 after one sentence where it cannot be done.
+# Creates .venv with the packages that a requirements file pins. Returns at once
+# if this has been done. `make venv` calls it. REQUIREMENTS names the file (by
+# default the one that .venv was made from, else requirements.txt); PYTHON names
+# the interpreter. If it fails, it prints one sentence; the exit status is 2.
 set -eu
 cd "$(dirname "$0")/.."
 stamp=.venv/installed.sha256  # sha256sum's line for the requirements file
@@ -18,14 +18,14 @@ if [ "$(uname -s) $(uname -m)" != 'Linux x86_64' ]; then
   fail "TensorFlow Federated runs on Linux x86-64 only and this is $(uname -s) $(uname -m): use such a machine, a virtual one or a container"
 fi
 
-# Written last, so that an install which was cut short is not taken for done.
+# The stamp is written last, so that an interrupted install is repeated.
 if [ "$installed" = "$requirements" ] &&
   sha256sum --check --status "$stamp" 2>/dev/null &&
   .venv/bin/python -c '' 2>/dev/null; then
   exit 0
 fi
 
-# Prints nothing if the interpreter will do, else what is wrong with it.
+# Prints nothing if the interpreter is suitable, else the reason why not.
 check='
 import os, sys
 version = "%d.%d" % sys.version_info[:2]
@@ -49,7 +49,7 @@ else:
 python=
 seen=
 for candidate in ${PYTHON:-python3.11 python3.10 python3 python}; do
-  # Found on PATH is not enough: a version manager's shim may only print a hint.
+  # To be on PATH is not enough: a version manager's shim may only print a hint.
   if reason=$("$candidate" -c "$check" 2>/dev/null); then
     if [ -z "$reason" ]; then
       python=$candidate

@@ -1,1 +1,1 @@
-"""The benchmarks: what each compares, and how a ratio is measured."""
+"""The benchmarks: their contenders, and the measurement of time ratios."""

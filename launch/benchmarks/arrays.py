@@ -17,7 +17,7 @@ class Client(NamedTuple):
 def femnist_like(
   clients: int, examples: int, num_classes: int, seed: int = 0
 ) -> list[Client]:
-  """Images of 28x28 pixels that are half their class's pattern, half noise."""
+  """Returns clients with 28x28 images: half class pattern, half noise."""
   random = np.random.default_rng(seed)
   patterns = random.random([num_classes, 28, 28], np.float32)
   made = []
@@ -31,12 +31,12 @@ def femnist_like(
 def torch_uniform(
   shapes: Mapping[str, Sequence[int]], seed: int = 0
 ) -> dict[str, np.ndarray]:
-  """Initial weights as PyTorch's: U(-1, 1) / sqrt(fan_in), biases too.
+  """Draws initial weights as PyTorch: U(-1, 1) / sqrt(fan_in), biases too.
 
   Args:
-    shapes: by name, 'LAYER/kernel' before 'LAYER/bias'; the last axis of a
-      kernel is the output.
-    seed: of the draws.
+    shapes: shapes by name, 'LAYER/kernel' before 'LAYER/bias'; the last axis of
+      a kernel is the output.
+    seed: the seed of the draws.
   """
   random = np.random.default_rng(seed)
   weights, fan_in = {}, 1
@@ -54,7 +54,7 @@ def count(weights: Mapping[str, np.ndarray]) -> int:
 
 
 def class_table(weights: Mapping[str, np.ndarray]) -> np.ndarray:
-  """Returns rows [n, d + 1] of a `LinearHead(bias=True)`."""
+  """Returns the rows [n, d + 1] of a `LinearHead(bias=True)`."""
   kernel, bias = weights['class/kernel'], weights['class/bias']
   return np.concatenate([kernel.T, bias[:, None]], axis=1)
 
@@ -64,7 +64,7 @@ def distance(
 ) -> float:
   """Returns the l2 norm of the difference of two lists of arrays.
 
-  It takes pieces of them, because a contender's peak memory is measured.
+  It works in pieces, because a contender's peak memory is measured.
   """
   total, piece = 0.0, 1 << 18
   for a, b in zip(after, before, strict=True):

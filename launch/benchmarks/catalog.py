@@ -28,7 +28,7 @@ def get(name: str) -> spec.Benchmark:
   """Returns a benchmark.
 
   Raises:
-    errors.InputError: there is none of that name.
+    errors.InputError: there is no benchmark of that name.
   """
   if name not in BENCHMARKS:
     raise errors.InputError(

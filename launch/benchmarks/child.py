@@ -1,4 +1,4 @@
-"""The process of one of our contenders; `launch.benchmark` starts it.
+"""The process of a contender of this package; `launch.benchmark` starts it.
 
 python -m launch.benchmarks.child BENCHMARK CONTENDER SETTINGS_AS_JSON
 """

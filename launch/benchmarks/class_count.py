@@ -1,4 +1,4 @@
-"""FedSS with more and more classes: does a round's time depend on n?"""
+"""Measures how a round's time depends on n, the number of classes, in FedSS."""
 
 import dataclasses
 from collections.abc import Sequence
@@ -17,9 +17,10 @@ class Settings:
 
   Attributes:
     clients: clients of a round.
-    batch_size: of local training on 20 examples, one epoch.
-    num_classes: n, for the in-process runtime.
-    worker_num_classes: n, for TFF's worker; messages stop at 2 GB.
+    batch_size: batch size of local training on 20 examples, one epoch.
+    num_classes: values of n for the in-process runtime.
+    worker_num_classes: values of n for TFF's worker, whose messages are limited
+      to 2 GB.
   """
 
   clients: int = 32
@@ -124,7 +125,7 @@ def _groups(names: Sequence[str]) -> list[list[str]]:
 
 BENCHMARK = spec.Benchmark(
   name='classes',
-  summary='FedSS, 32 clients x 100 rows of n = 10,000 to 1,000,000',
+  summary='FedSS, 32 clients with 100 rows each, n = 10,000 to 1,000,000',
   settings=Settings,
   small={
     'clients': 2,

@@ -1,7 +1,7 @@
-"""From the start of a process to the end of its first round, part by part.
+"""Measures a process from its start to the end of its first round, by parts.
 
-Every round of this benchmark is a new process. Its second round is among the
-parts and not in its time.
+Every round of this benchmark is a new process. The process also runs a second
+round, which is reported as a part and does not count in the total time.
 """
 
 import dataclasses
@@ -22,7 +22,7 @@ class Settings:
 
   Attributes:
     clients: clients of a round, each with 20 examples; FedSS with n = 200.
-    batch_size: of local training, one epoch.
+    batch_size: batch size of local training, one epoch.
   """
 
   clients: int = 16
@@ -30,12 +30,12 @@ class Settings:
 
 
 class ColdStart:
-  """Everything from the interpreter's start; `run` may be called once."""
+  """Times all steps since the interpreter's start; call `run` only once."""
 
   def __init__(self, runtime: str, settings: Settings):
     self._runtime, self._settings = runtime, settings
     self._parts: dict[str, float] = {}
-    # The clock is the machine's, the same in all processes.
+    # This clock is the same in all processes of the machine.
     self._last = float(os.environ[contender_lib.STARTED_VARIABLE])
     self._started = self._last
 

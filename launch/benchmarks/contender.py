@@ -25,7 +25,7 @@ _GRACE_SECONDS = 10.0
 
 @dataclasses.dataclass(frozen=True)
 class Reply:
-  """What a contender says about one round.
+  """A contender's report of one round.
 
   Attributes:
     seconds: wall-clock time of the round.
@@ -41,7 +41,7 @@ class Reply:
 
 
 class Contender:
-  """One contender's process: it is started once and runs many rounds."""
+  """A contender's process, which is started once and runs many rounds."""
 
   def __init__(
     self,
@@ -53,10 +53,10 @@ class Contender:
     """Keeps the arguments; `start` starts the process.
 
     Args:
-      name: what messages call it.
-      command: the program and its arguments; it speaks `protocol`.
-      environment: all of its environment.
-      timeout_seconds: how long one answer may take.
+      name: the contender's name in messages.
+      command: the program and its arguments; it must follow `protocol`.
+      environment: the program's whole environment.
+      timeout_seconds: the longest time for one answer.
     """
     self.name = name
     self._command = list(command)
@@ -78,7 +78,7 @@ class Contender:
         stdout=self._log,
         stderr=self._log,
         pass_fds=(writing,),
-        start_new_session=True,  # Ctrl-C is the parent's; it ends its children.
+        start_new_session=True,  # Only the parent handles Ctrl-C.
         env={
           **self._environment,
           protocol.FD_VARIABLE: str(writing),
@@ -97,7 +97,7 @@ class Contender:
 
   def round(self) -> Reply:
     """Runs one round."""
-    with contextlib.suppress(BrokenPipeError):  # `_answer` says why.
+    with contextlib.suppress(BrokenPipeError):  # `_answer` reports the cause.
       self._process.stdin.write(b'round\n')
       self._process.stdin.flush()
     answer = self._answer('during a round')
@@ -109,7 +109,7 @@ class Contender:
     )
 
   def end(self) -> None:
-    """Ends the process; does nothing where none runs."""
+    """Ends the process; does nothing if none runs."""
     process, self._process = self._process, None
     if process is None:
       return
@@ -145,7 +145,7 @@ class Contender:
     return answer
 
   def _read_line(self, when: str) -> bytes:
-    """Returns a whole line, or nothing where the process has ended."""
+    """Returns a whole line, or b'' if the process has ended."""
     deadline = time.monotonic() + self._timeout
     poll = select.poll()
     poll.register(self._replies, select.POLLIN)
@@ -178,10 +178,10 @@ class FreshContender:
     self._running: Contender | None = None
 
   def start(self) -> None:
-    """Does nothing: every round starts a process."""
+    """Does nothing, since every round starts its own process."""
 
   def round(self) -> Reply:
-    """Starts a process, takes its report of one round, and ends it."""
+    """Starts a process, returns its report of one round, and ends it."""
     self._running = self._make()
     try:
       self._running.start()
@@ -190,7 +190,7 @@ class FreshContender:
       self.end()
 
   def end(self) -> None:
-    """Ends the process where one runs."""
+    """Ends the process if one runs."""
     running, self._running = self._running, None
     if running is not None:
       running.end()

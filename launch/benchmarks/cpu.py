@@ -12,8 +12,8 @@ class Usage(NamedTuple):
   """Processor seconds so far.
 
   Attributes:
-    busy: of all cores, whatever used them; what a hypervisor took included.
-    own: of a process tree, the children it has waited for included.
+    busy: of all cores, by any process, including time that a hypervisor took.
+    own: of a process tree, including children that have ended.
   """
 
   busy: float
@@ -21,7 +21,7 @@ class Usage(NamedTuple):
 
 
 def _stat(pid: int) -> list[str] | None:
-  """Fields of /proc/PID/stat from the state on; None where it is gone."""
+  """Returns the fields of /proc/PID/stat from the state on; None if absent."""
   try:
     text = (_PROC / str(pid) / 'stat').read_text()
   except OSError:
@@ -30,7 +30,7 @@ def _stat(pid: int) -> list[str] | None:
 
 
 def tree(root: int) -> dict[int, list[str]]:
-  """Returns the processes at and below `root`: their stat fields by id."""
+  """Returns the stat fields of the processes at and below `root`, by id."""
   stats = {}
   for entry in os.listdir(_PROC):
     if entry.isdigit() and (stat := _stat(int(entry))):
@@ -48,10 +48,10 @@ def tree(root: int) -> dict[int, list[str]]:
 
 
 def busy_seconds() -> float:
-  """Seconds that all cores together were not idle, since the machine's start.
+  """Returns the non-idle seconds of all cores since the machine's start.
 
-  user, nice, system, irq, softirq and steal: what a hypervisor gave to others
-  is as much a disturbance as another process.
+  Sums user, nice, system, irq, softirq and steal. Steal, the time that a
+  hypervisor gave to others, disturbs a measurement like another process.
   """
   fields = (_PROC / 'stat').read_text().splitlines()[0].split()[1:]
   ticks = [int(field) for field in fields]
@@ -59,7 +59,7 @@ def busy_seconds() -> float:
 
 
 def tree_seconds(root: int) -> float:
-  """Processor seconds of the tree at `root`, ended children included."""
+  """Returns processor seconds of the tree at `root`, with ended children."""
   # utime, stime, cutime and cstime are fields 14 to 17 of the line.
   return sum(
     sum(int(field) for field in stat[11:15]) / _TICKS
@@ -68,14 +68,15 @@ def tree_seconds(root: int) -> float:
 
 
 def usage() -> Usage:
-  """Returns what was used so far; own is this process and all below it."""
+  """Returns the usage so far; `own` is of this process and all below it."""
   return Usage(busy_seconds(), tree_seconds(os.getpid()))
 
 
 def peak_bytes(root: int) -> int:
-  """Sum of the peak resident sizes (VmHWM) of the processes at and below `root`.
+  """Returns the sum of peak resident sizes (VmHWM) at and below `root`.
 
-  An upper bound where the processes peaked at different times or share pages.
+  It is an upper bound if the processes peaked at different times or share
+  pages.
   """
   return sum(_peak(pid) for pid in tree(root))
 

@@ -1,4 +1,4 @@
-"""Exact P@k, nDCG@k and PSP@k over very many classes beside a plain product."""
+"""Compares exact P@k, nDCG@k and PSP@k over many classes to a plain product."""
 
 import dataclasses
 from collections.abc import Sequence
@@ -14,9 +14,9 @@ class Settings:
   """Sizes of an evaluation.
 
   Attributes:
-    examples: test examples, with label sets of the sparse-words set.
+    examples: test examples, with the label sets of the sparse-words set.
     num_classes: n.
-    dim: floats of a row.
+    dim: the length of a row.
   """
 
   examples: int = 1024
@@ -25,7 +25,7 @@ class Settings:
 
 
 class Evaluations:
-  """Rounds of a function of embeddings and table."""
+  """Runs a function of embeddings and table as its rounds."""
 
   def __init__(self, function, settings: Settings):
     import numpy as np
@@ -48,7 +48,7 @@ class Evaluations:
 
 
 def _product(embeddings, table):
-  """The best score, from a float32 product in blocks."""
+  """Returns the best score of a float32 product, computed in blocks."""
   best = -float('inf')
   for first in range(0, len(table), _BLOCK):
     best = max(best, (embeddings @ table[first : first + _BLOCK].T).max())
@@ -85,7 +85,7 @@ def _pairs(names: Sequence[str]) -> list[spec.Pair]:
 
 BENCHMARK = spec.Benchmark(
   name='rank',
-  summary='exact P@k of 1,024 examples over 670,091 classes of 512',
+  summary='exact P@k of 1,024 examples over 670,091 classes, rows of 512',
   settings=Settings,
   small={'examples': 4, 'num_classes': 50, 'dim': 4},
   contenders=lambda settings: ('product', 'exact'),

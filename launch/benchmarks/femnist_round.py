@@ -1,7 +1,7 @@
 """A round of federated averaging of LEAF's FEMNIST CNN, 6.6 M parameters.
 
-How much a round costs over a plain TensorFlow loop that computes the same, and
-what TFF's own process and other frameworks take for it.
+Compares a round to a plain TensorFlow loop with the same results, to TFF's own
+process and to other frameworks.
 """
 
 import dataclasses
@@ -22,8 +22,8 @@ class Settings:
   Attributes:
     clients: clients of a round.
     examples: images of each client.
-    batch_size: of local training, one epoch.
-    embedding_dim: width of the dense layer; 2,048 is LEAF's.
+    batch_size: batch size of local training, one epoch.
+    embedding_dim: width of the dense layer; LEAF has 2,048.
   """
 
   clients: int = 8
@@ -139,7 +139,7 @@ BENCHMARK = spec.Benchmark(
   optional=lambda settings: ('plain_side_by_side',),
   pairs=_pairs,
   groups=spec.all_together,
-  # Every contender draws its own order of the examples.
+  # Results differ since every contender draws its own order of the examples.
   tolerances={'loss': 0.05, 'update_norm': 0.15},
   build=build,
   write_arrays=write_arrays,

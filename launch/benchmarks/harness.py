@@ -1,8 +1,8 @@
-"""Measures contenders against one another on a machine that is not quiet.
+"""Compares contenders' times on a machine that other processes use, too.
 
 In every pass each contender runs one round, one at a time, in a shuffled order;
-ratios are taken within a pass. A pass in which something else used the cores is
-dropped and repeated.
+ratios are taken within a pass. A pass in which other processes used the cores
+is dropped and repeated.
 """
 
 import dataclasses
@@ -19,12 +19,12 @@ from datasets import errors
 from launch.benchmarks import contender as contender_lib
 from launch.benchmarks import cpu
 
-# As many passes are tried at most, for each that is wanted.
+# The most passes that are tried for each undisturbed pass of the plan.
 _ATTEMPTS = 3
 
 
 class Runs(Protocol):
-  """A contender as the harness sees it."""
+  """The methods of a contender that the harness uses."""
 
   def start(self) -> None: ...
 
@@ -35,13 +35,14 @@ class Runs(Protocol):
 
 @dataclasses.dataclass(frozen=True)
 class Plan:
-  """How to measure.
+  """The plan of a measurement.
 
   Attributes:
-    passes: how many undisturbed passes are wanted.
+    passes: the number of undisturbed passes to measure.
     warm_up: rounds of each contender before the first pass.
-    max_foreign: the part of a pass's core time that others may use.
-    seed: of the orders.
+    max_foreign: the largest part of a pass's core time that other processes may
+      use.
+    seed: the seed of the contenders' orders.
   """
 
   passes: int = 9
@@ -52,11 +53,11 @@ class Plan:
 
 @dataclasses.dataclass(frozen=True)
 class Measured:
-  """What was measured.
+  """The results of a measurement.
 
   Attributes:
     passes: the replies of the undisturbed passes, by contender.
-    dropped: how many passes were disturbed.
+    dropped: the number of disturbed passes.
     first: each contender's reply to its very first round.
     peak_bytes: each contender's largest peak memory.
   """
@@ -77,7 +78,7 @@ class Ratio:
 
 
 def foreign_part(before: cpu.Usage, after: cpu.Usage, core_seconds: float):
-  """Returns the part of `core_seconds` that something else used."""
+  """Returns the part of `core_seconds` that other processes used."""
   foreign = (after.busy - before.busy) - (after.own - before.own)
   return max(0.0, foreign) / core_seconds if core_seconds > 0 else 0.0
 
@@ -93,14 +94,14 @@ def measure(
   """Starts the contenders, warms them up, runs the passes, and ends them.
 
   Args:
-    contenders: by name.
-    plan: how.
-    usage: the processor time used so far.
-    clock: the time in seconds.
-    say: is told what is going on.
+    contenders: contenders by name.
+    plan: the plan.
+    usage: returns the processor time used so far.
+    clock: returns the time in seconds.
+    say: receives messages about the progress.
 
   Raises:
-    errors.InputError: where a contender fails, or no pass was undisturbed.
+    errors.InputError: a contender fails, or no pass was undisturbed.
   """
   try:
     first = {}
@@ -179,12 +180,13 @@ def disagreeing(
   group: Sequence[str],
   tolerances: Mapping[str, float],
 ) -> dict[str, str]:
-  """Finds the contenders that computed something else than the first.
+  """Finds the contenders whose results differ from those of the first.
 
   Args:
-    first: replies of each contender's first round.
-    group: contenders that should compute the same; the first is the measure.
-    tolerances: relative, by name of the check.
+    first: the reply of each contender's first round.
+    group: contenders that should have the same results; the first one is the
+      reference.
+    tolerances: relative tolerances by name of the check.
 
   Returns:
     A sentence for each contender that disagrees, by name.
@@ -200,7 +202,7 @@ def disagreeing(
         f'{group[0]} does'
       )
     for key in shared:
-      # Written so that a nan disagrees.
+      # `not <=` instead of `>`, so that a nan disagrees.
       if not abs(check[key] - base[key]) <= tolerances[key] * abs(base[key]):
         wrong[name] = (
           f'{name} does not compute what {group[0]} does: {key} '

@@ -21,7 +21,7 @@ from tff_xc.runtime import registry
 
 
 class LearningRounds:
-  """Rounds of a learning process with the same cohort."""
+  """Runs rounds of a learning process, always with the same cohort."""
 
   def __init__(
     self,
@@ -34,7 +34,7 @@ class LearningRounds:
 
     Args:
       process: the learning process.
-      state: what the first round starts from.
+      state: the state before the first round.
       cohort: the clients' values, the same in every round.
       check: (state, metrics) after the first round -> the numbers to compare.
     """
@@ -45,7 +45,8 @@ class LearningRounds:
     self._report = {}
 
   def run(self) -> None:
-    # As a run does (`tff_xc.experiment`): the state before is not needed again.
+    # As in `tff_xc.experiment`: the old state is not needed again, so the
+    # runtime may update it in place.
     self._state = registry.give_up(self._state)
     self._state, self._metrics = self._process.next(self._state, self._cohort)
     _materialise((self._state, self._metrics))
@@ -57,7 +58,7 @@ class LearningRounds:
 
 
 def _materialise(structure) -> None:
-  """Waits for every result; eager tensors on a CPU are there already."""
+  """Waits for every result; eager tensors on a CPU are complete already."""
   for leaf in tf.nest.flatten(structure):
     if isinstance(leaf, tf.Tensor) and leaf.shape.rank == 0:
       leaf.numpy()
@@ -78,11 +79,12 @@ def fullsoftmax_rounds(
   batch_size: int,
   learning_rate: float,
 ) -> LearningRounds:
-  """FedAvg as this package has it, from the given weights.
+  """Returns this package's FedAvg, started from the given weights.
 
   Args:
-    encoder: the encoder; `weights` has its weights under their names.
-    weights: also 'class/kernel' [d, n] and 'class/bias' [n].
+    encoder: the encoder.
+    weights: the encoder's weights by name, 'class/kernel' [d, n] and
+      'class/bias' [n].
     clients: the cohort.
     batch_size: of the clients' SGD, one epoch.
     learning_rate: of the clients' SGD; the server's is 1, without momentum.
@@ -129,10 +131,10 @@ def tff_fedavg_rounds(
   batch_size: int,
   learning_rate: float,
 ) -> LearningRounds:
-  """TFF's own weighted federated averaging of a Keras model.
+  """Returns TFF's own weighted federated averaging of a Keras model.
 
   Args:
-    build_keras: the model; its weights come in the order of `weights`.
+    build_keras: builds the model; its weights have the order of `weights`.
     weights: the initial weights.
     clients: the cohort.
     batch_size: of the clients' SGD, one epoch.

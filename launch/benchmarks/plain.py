@@ -1,7 +1,7 @@
-"""Federated averaging in plain TensorFlow: what a round costs without TFF.
+"""Federated averaging in plain TensorFlow: the cost of a round without TFF.
 
-Both contenders take the same clients, weights and batch sizes as the others and
-average deltas by examples.
+Both contenders use the same clients, weights and batch sizes as the others, and
+average deltas with example counts as weights.
 """
 
 import concurrent.futures
@@ -35,9 +35,9 @@ def _mean_loss(logits, y):
 
 
 class PlainRounds:
-  """One client after another, on one model that is trained in place.
+  """Trains one client after another, in place on one model.
 
-  A train step is one graph call; TensorFlow's default threads.
+  A training step is one graph call. TensorFlow has its default threads.
   """
 
   def __init__(
@@ -114,7 +114,7 @@ class PlainRounds:
 
 
 class SideBySideRounds:
-  """Two clients at a time, with one thread each: how fast two cores can be.
+  """Trains two clients at a time, one thread each: a bound for two cores.
 
   A client's whole training is one graph call, a loop whose variables are the
   weights. The process must not have used TensorFlow before.
@@ -187,7 +187,7 @@ class SideBySideRounds:
     ]
     sums, loss_sum = None, 0.0
     for future in concurrent.futures.as_completed(trained):
-      trained.remove(future)  # With it goes its delta.
+      trained.remove(future)  # This frees its delta.
       deltas, loss = future.result()
       sums = self._add(sums, deltas) if sums else deltas
       loss_sum += float(loss)

@@ -1,4 +1,4 @@
-"""What a benchmark leaves: a JSON object, and tables for a terminal."""
+"""The report of a benchmark: a JSON object, and tables for a terminal."""
 
 import dataclasses
 import os
@@ -16,16 +16,16 @@ def build(
   measured: harness.Measured,
   plan: harness.Plan,
 ) -> dict[str, Any]:
-  """Returns what was found, ready for JSON.
+  """Returns the report, ready for JSON.
 
-  Contenders that compute something else than they should are left out of the
-  ratios and named among the warnings.
+  Contenders with wrong results are left out of the ratios and named in the
+  warnings.
 
   Keys: name; ratios, by label, medians over passes of the ratio within a pass;
   ranges, [least, largest]; median_seconds; peak_mb, the sum over a contender's
   processes of their peak resident sizes (VmHWM), in 10^6 bytes; parts, median
-  seconds; check, of the first round; passes, those kept; dropped; warnings;
-  settings; plan; machine.
+  seconds; check, of the first round; passes, the number kept; dropped;
+  warnings; settings; plan; machine.
   """
   names = list(measured.peak_bytes)
   wrong: dict[str, str] = {}
@@ -114,7 +114,7 @@ def _ratios(found) -> list[list[str]]:
 
 
 def _parts(found) -> list[list[str]]:
-  """One row a part, one column a contender that told its parts."""
+  """Returns a table: one row a part, one column a contender with parts."""
   columns = found['parts']
   names = list(dict.fromkeys(part for c in columns.values() for part in c))
   return [['part, median s', *columns]] + [

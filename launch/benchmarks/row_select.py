@@ -13,9 +13,9 @@ class Settings:
 
   Attributes:
     clients: clients of a round.
-    keys: rows that each client asks for.
-    rows: rows of the table.
-    dim: floats of a row.
+    keys: number of rows that each client requests.
+    rows: number of rows of the table.
+    dim: the length of a row.
   """
 
   clients: int = 64
@@ -25,7 +25,7 @@ class Settings:
 
 
 class Selects:
-  """Rounds of a function of the table and everybody's keys."""
+  """Runs a function of the table and all clients' keys as its rounds."""
 
   def __init__(self, function, table, keys):
     self._function, self._table, self._keys = function, table, keys
@@ -54,7 +54,7 @@ def _make_arrays(settings: Settings):
 
 
 def _floor(table, keys):
-  """What has to be computed in any case, client after client."""
+  """Does the work that no runtime can avoid, one client after another."""
   import tensorflow as tf
 
   total = 0.0
@@ -64,7 +64,7 @@ def _floor(table, keys):
 
 
 def _build_computation(settings: Settings):
-  """Returns (table@SERVER, keys@CLIENTS) -> the sum of all rows asked for."""
+  """Returns (table@SERVER, keys@CLIENTS) -> the sum of all requested rows."""
   import numpy as np
   import tensorflow as tf
   import tensorflow_federated as tff
@@ -99,7 +99,7 @@ def build(contender: str, settings: Settings) -> Any:
 
   if contender == 'floor':
     return Selects(_floor, *_make_arrays(settings))
-  registry.install(contender)  # First: it may choose TensorFlow's threads.
+  registry.install(contender)  # First, since it may set TensorFlow's threads.
   return Selects(_build_computation(settings), *_make_arrays(settings))
 
 
@@ -114,7 +114,7 @@ def _pairs(names: Sequence[str]) -> list[spec.Pair]:
 
 BENCHMARK = spec.Benchmark(
   name='select',
-  summary='federated_select of 64 x 1,000 rows of a 1,000,000 x 64 table',
+  summary='federated_select of 1,000 rows for 64 clients, 1,000,000 x 64 table',
   settings=Settings,
   small={'clients': 2, 'keys': 5, 'rows': 100, 'dim': 4},
   contenders=lambda settings: ('floor', 'in_process', 'worker'),

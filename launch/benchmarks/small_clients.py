@@ -1,4 +1,4 @@
-"""Many clients with few examples: what a client costs beside its training.
+"""Many clients with few examples: a client's cost beyond its training.
 
 The model is a perceptron, 784 to 128 to 62 classes.
 """
@@ -29,7 +29,7 @@ class Settings:
   Attributes:
     clients: clients of a round.
     examples: images of each client.
-    batch_size: of local training, one epoch.
+    batch_size: batch size of local training, one epoch.
   """
 
   clients: int = 256
@@ -38,7 +38,7 @@ class Settings:
 
 
 def build_encoder():
-  """Returns a dense layer with ReLU on the pixels of float32 [28, 28]."""
+  """Returns a dense layer with ReLU on images float32 [28, 28]."""
   import tensorflow as tf
 
   from tff_xc.encoders import encoder

@@ -1,4 +1,4 @@
-"""What a benchmark is. Importing this imports neither NumPy nor TensorFlow."""
+"""The definition of a benchmark. Imports neither NumPy nor TensorFlow."""
 
 import dataclasses
 from collections.abc import Callable
@@ -30,21 +30,21 @@ class Benchmark:
   """A benchmark.
 
   Attributes:
-    name: on the command line.
+    name: its name on the command line.
     summary: one line for people.
     settings: a frozen dataclass of ints and tuples of ints with defaults; its
       fields are flags.
-    small: the values of `--small`, for trying a benchmark in seconds.
+    small: the sizes for `--small`, which tries a benchmark in seconds.
     contenders: settings -> the contenders run by default.
-    optional: settings -> further contenders that may be named.
+    optional: settings -> further contenders, which run only if named.
     pairs: contenders -> the ratios to report.
-    groups: contenders -> lists of those that should compute the same.
-    tolerances: relative, of the checks of contenders in a group, by name.
+    groups: contenders -> lists of those that should have the same results.
+    tolerances: relative tolerances of the checks within a group, by name.
     build: (contender, settings) -> an object for `protocol.serve`; called in
       the contender's own process.
     fresh: whether every round is a new process.
-    write_arrays: (settings, path) -> None, writes what peers train on as .npz;
-      None where there are no peers.
+    write_arrays: (settings, path) -> None, writes the peers' training data as
+      .npz; None if there are no peers.
   """
 
   name: str
@@ -62,5 +62,5 @@ class Benchmark:
 
 
 def all_together(names: Sequence[str]) -> list[list[str]]:
-  """The group where all contenders should compute the same."""
+  """Returns one group: all contenders should have the same results."""
   return [list(names)]

@@ -1,4 +1,4 @@
-"""FedAwS's spreadout step beside the matrix product that it rests on."""
+"""Compares FedAwS's spreadout step to the matrix product that dominates it."""
 
 import dataclasses
 from collections.abc import Sequence
@@ -8,7 +8,7 @@ from launch.benchmarks import spec
 
 _NEIGHBOURS = (10, 100, 500)
 _STEP_SIZE = 0.01
-# Neighbours in all rows are looked up again, by definition, for so many rows.
+# For this number of rows, neighbours among all rows are also found in NumPy.
 _CHECKED_ROWS = 64
 
 
@@ -17,9 +17,9 @@ class Settings:
   """Sizes of a step.
 
   Attributes:
-    classes: of the round's participants, C'.
-    dim: floats of a row.
-    num_classes: n; neighbours among all of them are searched, too.
+    classes: C', the number of classes of the round's participants.
+    dim: the length of a row.
+    num_classes: n; a further contender searches neighbours among all n classes.
   """
 
   classes: int = 4096
@@ -28,16 +28,17 @@ class Settings:
 
 
 class Calls:
-  """Rounds of a graph of the rows of classes, in one call."""
+  """Runs a graph of the class rows in one call, as its rounds."""
 
   def __init__(self, function, *arguments, check=None, expected=None):
     """Keeps the arguments.
 
     Args:
-      function: what a round computes, a scalar.
-      *arguments: of the function.
-      check: what the scalar is called in the report; None: it is not in it.
-      expected: () -> the numbers that others report, computed by definition.
+      function: computes a round's result, a scalar.
+      *arguments: arguments of the function.
+      check: the scalar's name in the report; None: it is not reported.
+      expected: () -> the numbers that the other contenders report, computed
+        from their definitions.
     """
     import tensorflow as tf
 
@@ -51,7 +52,7 @@ class Calls:
     self._result = float(np.asarray(self._function(*self._arguments)))
 
   def report(self) -> dict:
-    if self._expected and not self._report:  # After a round: it is not timed.
+    if self._expected and not self._report:  # Outside a round's measured time.
       self._report = {'check': self._expected()}
     if self._check:
       self._report = {'check': {self._check: self._result}}
@@ -59,7 +60,7 @@ class Calls:
 
 
 def _product(rows, table):
-  """Every similarity once, in blocks, and nothing done with them."""
+  """Computes every similarity once, in blocks, and does not use them."""
   import tensorflow as tf
 
   def of_block(first):
@@ -73,7 +74,10 @@ def _product(rows, table):
 
 
 def _nearest(rows, table, k: int):
-  """NumPy: similarities and places [q, k] of the nearest; row i is itself i."""
+  """Finds the nearest rows in NumPy: similarities and places, both [q, k].
+
+  Row i is row i of the table and no neighbour of itself.
+  """
   import numpy as np
 
   values, places = [], []
@@ -88,7 +92,7 @@ def _nearest(rows, table, k: int):
 
 
 def _length_of_step(rows, k: int) -> float:
-  """NumPy: the length of the step of eq. (8), from its definition."""
+  """Computes the length of eq. (8)'s step in NumPy, from its definition."""
   import numpy as np
   from scipy import sparse
 
@@ -109,7 +113,7 @@ def build(contender: str, settings: Settings) -> Any:
   from tff_xc.runtime import registry
 
   if not contender.startswith('product'):
-    registry.install('in_process')  # Its threads: one an op.
+    registry.install('in_process')  # Sets one thread for each op.
   import tensorflow as tf
 
   from tff_xc import classifier
@@ -171,7 +175,7 @@ def _build_in_all(contender: str, rows, table) -> Calls:
 
 
 def _groups(names: Sequence[str]) -> list[list[str]]:
-  """The products, and the contenders whose results they tell."""
+  """Groups the plain products with the contenders whose results they check."""
   of_all = [name for name in names if name.endswith('_in_all')]
   of_round = [name for name in names if name not in of_all]
   return [

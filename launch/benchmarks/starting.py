@@ -1,4 +1,4 @@
-"""From names and settings to the commands of the contenders' processes."""
+"""Makes the commands of the contenders' processes from names and settings."""
 
 import dataclasses
 import json
@@ -15,7 +15,7 @@ from launch.benchmarks import harness
 from launch.benchmarks import spec
 
 _PEERS = pathlib.Path(__file__).parent / 'peers'
-# Would make another interpreter find this one's packages.
+# These variables would make another interpreter find this one's packages.
 _OURS = ('PYTHONPATH', 'PYTHONHOME', 'VIRTUAL_ENV')
 
 
@@ -28,8 +28,7 @@ def parse_peers(given: Sequence[str]) -> dict[str, str]:
   """Parses NAME=INTERPRETER words.
 
   Raises:
-    errors.InputError: for a name that is not there or an interpreter that
-      cannot be run.
+    errors.InputError: a name is unknown, or an interpreter cannot be run.
   """
   peers = {}
   for word in given:
@@ -54,7 +53,7 @@ def check_names(
   """Refuses contenders that the benchmark does not have, and repetitions.
 
   Raises:
-    errors.InputError: naming what there is.
+    errors.InputError: a name is unknown or repeated; it lists the known names.
   """
   known = [*benchmark.contenders(settings), *benchmark.optional(settings)]
   for name in names:
@@ -72,7 +71,7 @@ def check_names(
 def our_contender(
   benchmark: spec.Benchmark, settings: Any, name: str, timeout_seconds: float
 ) -> harness.Runs:
-  """Returns the handle of one of our contenders."""
+  """Returns the handle of a contender of this package."""
   command = [
     *(sys.executable, '-m', 'launch.benchmarks.child', benchmark.name, name),
     json.dumps(dataclasses.asdict(settings)),

@@ -11,7 +11,7 @@ normalised = numpy_fedss.normalised
 
 
 def hinge_and_gradients(kernel, bias, rows, x, target, margin=0.9):
-  """max(0, margin - cos)^2, eq. (23), averaged over the batch."""
+  """Returns eq. (23), the mean of max(0, margin - cos)^2, and its gradients."""
   e = x @ kernel + bias
   u, v = normalised(e), normalised(rows[target])
   short = np.maximum(0.0, margin - (u * v).sum(1))
@@ -26,7 +26,7 @@ def hinge_and_gradients(kernel, bias, rows, x, target, margin=0.9):
 
 
 def train_client(weights, held, x, y, *, rate, epochs, fixed_rows=False):
-  """Full-batch SGD on one client. Returns the deltas of kernel, bias, rows."""
+  """Runs full-batch SGD on one client; returns deltas of kernel, bias, rows."""
   kernel, bias, table = (np.array(w, np.float64) for w in weights)
   start = kernel, bias, table[held]
   rows = table[held]
@@ -40,14 +40,14 @@ def train_client(weights, held, x, y, *, rate, epochs, fixed_rows=False):
 
 
 def neighbours(rows, k):
-  """The k nearest of each row, itself excluded, ties to the smaller place."""
+  """Returns each row's k nearest others; ties go to the smaller place."""
   similar = rows @ rows.T
   np.fill_diagonal(similar, -np.inf)
   return np.argsort(-similar, axis=1, kind='stable')[:, :k]
 
 
 def regulariser(rows, pairs, distance, margin=0.0):
-  """Eq. (8) on the pairs (c, y) given, or eq. (7) where there is a margin."""
+  """Returns eq. (8) on the given pairs (c, y), or eq. (7) if margin > 0."""
   total = 0.0
   for c, y in pairs:
     s = rows[c] @ rows[y]
@@ -57,7 +57,7 @@ def regulariser(rows, pairs, distance, margin=0.0):
 
 
 def numeric_gradient(function, rows, step=1e-6):
-  """Central differences."""
+  """Returns the gradient by central differences."""
   gradient = np.zeros_like(rows)
   for place in np.ndindex(rows.shape):
     moved = [rows.copy(), rows.copy()]
@@ -68,7 +68,7 @@ def numeric_gradient(function, rows, step=1e-6):
 
 
 def spread_gradient(rows, k, distance, margin=0.0):
-  """The gradient by the rows, with the neighbours held constant."""
+  """Returns the gradient by the rows, with the neighbours held constant."""
   count = len(rows)
   k = count - 1 if margin or not k else min(k, count - 1)
   near = neighbours(normalised(rows), k)
@@ -79,16 +79,17 @@ def spread_gradient(rows, k, distance, margin=0.0):
 
 
 def server_round(weights, clients, spread=None, normalise=True, average=False):
-  """Algorithm 1's server: uniform mean, rows replaced, spreadout, unit norm.
+  """Runs Algorithm 1's server: uniform mean, replaced rows, spreadout, norm.
 
-  With `average`, the mean of all deltas by examples: of the encoder, and of
-  rows, where a client without the class counts as zero.
+  With `average`, encoder and rows move by the mean of all deltas, weighted by
+  example counts. In the mean of a row, a client without the class has a zero
+  delta.
 
   Args:
     weights: (kernel, bias, table).
-    clients: (held ids, deltas, number of examples) of each.
-    spread: rows of the round's classes -> the same after a step, or None.
-    normalise: whether these rows come back to unit norm.
+    clients: (held ids, deltas, number of examples) of each client.
+    spread: rows of the round's classes -> these rows after a step; or None.
+    normalise: whether to normalise these rows.
   """
   kernel, bias, table = (np.array(w, np.float64) for w in weights)
   counts = np.array([n for _, _, n in clients], np.float64)

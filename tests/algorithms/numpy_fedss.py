@@ -11,14 +11,14 @@ def normalised(v):
 
 
 def back_through_norm(v, grad):
-  """Gradient with respect to v, given the one with respect to v / |v|."""
+  """Returns the gradient by v, given the gradient by v / |v|."""
   norm = np.linalg.norm(v, axis=-1, keepdims=True)
   unit = v / norm
   return (grad - unit * (grad * unit).sum(-1, keepdims=True)) / norm
 
 
 def loss_and_gradients(kernel, bias, rows, x, target, terms, shift, scale):
-  """Softmax cross entropy over `terms` [B, S], with `shift` [S] on the logits."""
+  """Softmax cross entropy over `terms` [B, S]; `shift` [S] adds to logits."""
   e = x @ kernel + bias
   u, v = normalised(e), normalised(rows)
   logits = np.where(terms, scale * u @ v.T + shift, -np.inf)
@@ -34,7 +34,7 @@ def loss_and_gradients(kernel, bias, rows, x, target, terms, shift, scale):
 
 
 def terms_and_shift(method, held, own, labels, num_classes, correct):
-  """The set T of each example, [B, S], and the correction term, [S]."""
+  """Returns the set T of each example, [B, S], and the correction, [S]."""
   positive = np.isin(held, own)
   target = held[None, :] == labels[:, None]
   terms = {
@@ -52,7 +52,7 @@ def terms_and_shift(method, held, own, labels, num_classes, correct):
 def train_client(
   method, weights, held, x, y, *, n, rate, epochs, scale, correct
 ):
-  """Full-batch SGD on one client. Returns the deltas of kernel, bias, rows."""
+  """Runs full-batch SGD on one client; returns deltas of kernel, bias, rows."""
   kernel, bias, table = (np.array(w, np.float64) for w in weights)
   start = kernel, bias, table[held]
   rows = table[held]
@@ -70,12 +70,12 @@ def train_client(
 
 
 def server_round(weights, velocity, clients, *, learning_rate, momentum):
-  """Algorithm 1's server: scatter, divide by all examples, momentum step.
+  """Runs Algorithm 1's server: scatter, divide by all examples, momentum step.
 
   Args:
     weights: (kernel, bias, table).
-    velocity: the same shapes.
-    clients: (held ids, deltas, number of examples) of each.
+    velocity: arrays of the same shapes.
+    clients: (held ids, deltas, number of examples) of each client.
 
   Returns:
     (weights, velocity).

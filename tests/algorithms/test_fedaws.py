@@ -1,4 +1,4 @@
-"""FedAwS and its baselines against NumPy, and at their limits."""
+"""Compares FedAwS and its baselines with NumPy, and tests limiting cases."""
 
 import dataclasses
 
@@ -18,7 +18,7 @@ from tff_xc.runtime import registry
 pytestmark = pytest.mark.usefixtures('in_process')
 
 N = 12
-# One class a client; several of a class; several classes a client.
+# One class a client; several clients of a class; several classes a client.
 COHORTS = (
   tiny.cohort([[0, 0], [3, 3, 3], [5], [7], [8, 8]], seed=1),
   tiny.cohort([[1, 1, 1], [1], [2, 2], [4]], seed=2),
@@ -51,7 +51,7 @@ def numpy_weights(weights):
 
 
 def numpy_spread(step_size, k, distance, margin):
-  """Line 14 in NumPy: W is normalised, so the step starts at unit rows."""
+  """Returns line 14 in NumPy: W is normalised, so it steps from unit rows."""
 
   def spread(rows):
     units = numpy_fedaws.normalised(rows)
@@ -107,7 +107,7 @@ def test_three_rounds_equal_the_numpy_reference(settings, k, distance, margin):
 
 
 def test_rows_that_follow_the_mean_equal_the_numpy_reference():
-  """Rows that move as the encoder does, by n_i / n of their client's delta."""
+  """Rows move like the encoder: by n_i / n times their client's delta."""
   process = build(
     spreadout_weight=0.5,
     spreadout_learning_rate=0.04,
@@ -221,7 +221,7 @@ def test_clients_count_alike_or_by_their_examples():
 
 
 def test_baseline_1_collapses_and_fedaws_does_not():
-  # Examples that differ little, as untrained embeddings do.
+  # The examples differ little, like untrained embeddings.
   cohort = [
     client._replace(x=1 + 0.1 * client.x)
     for client in tiny.cohort([[c] * 4 for c in range(N)], seed=6)
@@ -240,7 +240,7 @@ def test_baseline_1_collapses_and_fedaws_does_not():
   assert distances['baseline1'][1] < 0.7 < 1.0 < distances['fedaws'][1]
 
 
-# -- as FedSS compares with it --
+# -- the form that FedSS compares with --
 
 
 def test_the_fedss_variant_is_posonly_with_a_spreadout_step():
@@ -260,7 +260,7 @@ def test_the_fedss_variant_is_posonly_with_a_spreadout_step():
   after = tiny.weights_after(plain, 1, cohort_of).class_table.numpy()
   moved = tiny.weights_after(spread, 1, cohort_of).class_table.numpy()
 
-  # The step is on all rows, by the rows themselves and not their directions.
+  # The step is on all rows, and uses the rows themselves, not their directions.
   near = numpy_fedaws.neighbours(numpy_fedaws.normalised(after), 2)
   pairs = [(c, y) for c in range(N) for y in near[c]]
   gradient = numpy_fedaws.numeric_gradient(

@@ -1,4 +1,4 @@
-"""FedSS and its reference methods against NumPy, and at their limits."""
+"""Compares FedSS and its baselines with NumPy, and tests limiting cases."""
 
 import collections
 
@@ -31,7 +31,7 @@ def cohort_of(round_number):
 
 
 def held_ids(negatives, client, round_number, seed=0, equal_negatives=False):
-  """The ids that a client requests, drawn as the round draws them."""
+  """Returns the ids that a client requests, drawn as in the round."""
   chosen = request.OwnAndSampled(N, 4, negatives, equal_negatives).held_classes(
     tf.constant(client.y),
     randomness.client_seed(
@@ -235,7 +235,7 @@ def test_centralized_is_one_client_on_sgd():
 
 
 def test_the_rounds_metrics_are_means_over_the_cohort():
-  """A rate so small that nothing moves: what is measured is the first model."""
+  """The rate is too small to move the model, so metrics are of the first."""
   process = fedss.build_fedss(
     model=tiny.model(N),
     max_positives=4,

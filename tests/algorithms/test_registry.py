@@ -46,7 +46,7 @@ def test_every_algorithm_builds_with_its_hyperparameters(name):
   [
     ('fedaws', {}, None),
     ('fedaws', {'spreadout_learning_rate': 0.005}, '0.05'),
-    # The 20 clients hold at most 40 classes: 39 others.
+    # The 20 clients hold at most 40 classes, so a class has 39 others.
     ('fedaws', {'k': 50, 'spreadout_learning_rate': 0.00125}, None),
     ('fedaws', {'k': 50, 'spreadout_learning_rate': 0.0013}, '0.0128'),
     ('fedaws', {'k': 0, 'spreadout_learning_rate': 0.002}, '0.0128'),
@@ -58,7 +58,7 @@ def test_every_algorithm_builds_with_its_hyperparameters(name):
       '0.0128',
     ),
     ('fedaws', {'k': 0, 'spreadout_classes': 'all'}, '0.0005'),
-    # A rate of 0 is the clients' one.
+    # A rate of 0 means the clients' rate.
     (
       'fedaws',
       {'spreadout_learning_rate': 0.0, 'client_learning_rate': 0.1},

@@ -13,7 +13,7 @@ from datasets import cifar
 from datasets import cifar_files
 from datasets import errors
 
-# Per class 5 and 2 images of CIFAR-10, 2 and 1 of CIFAR-100.
+# Training and test images per class: 5 and 2 of CIFAR-10, 2 and 1 of CIFAR-100.
 COUNTS = {
   'cifar10': cifar_files.Counts(50, 20),
   'cifar100': cifar_files.Counts(200, 100),
@@ -22,7 +22,7 @@ FORMS = ['binary', 'python']
 
 
 class Python2Pickler(pickle._Pickler):
-  """Writes strings as Python 2 did, whose pickles the official files are."""
+  """Writes strings like Python 2, which wrote the official files."""
 
   dispatch: typing.ClassVar = dict(pickle._Pickler.dispatch)
 
@@ -105,7 +105,7 @@ def load(root, name='cifar10', **arguments):
 
 
 def check_equal(dataset, name='cifar10'):
-  """The training images by class, in their order, and the test images."""
+  """Checks the training images by class, in order, and the test images."""
   (x, y), (test_x, test_y) = tiny(name)
   n = cifar_files.LAYOUTS[name].num_classes
   assert dataset.num_classes == n == len(dataset.train.client_ids)

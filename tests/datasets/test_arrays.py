@@ -1,4 +1,4 @@
-"""One's own data as arrays in a file."""
+"""The user's own data as arrays in a file."""
 
 import numpy as np
 import pytest

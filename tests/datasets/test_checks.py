@@ -1,4 +1,4 @@
-"""Labels outside [0, n) are told with their client."""
+"""The error for labels outside [0, n) names their client."""
 
 import numpy as np
 import pytest

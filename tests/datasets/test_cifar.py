@@ -51,7 +51,7 @@ def test_shards_of_a_class_are_even_whole_and_always_the_same(root):
 
 
 def split_file(root, change=None, header='user_id,image_id,class'):
-  """Writes a split of all images over 12 users; `change` mends its lines."""
+  """Writes a split of all images over 12 users; `change` edits its lines."""
   _, y = cifar_on_disk.tiny('cifar10')[0]
   lines = [f'{i % 12},{i},{label}' for i, label in enumerate(y)]
   if change:
@@ -166,18 +166,18 @@ def test_the_real_set_is_complete(data_dir):
   script = data_dir / 'cifar10' / 'unpack.py'
   if not script.is_file():
     pytest.skip(f'{script} is absent')
-  with tempfile.TemporaryDirectory() as folder:  # 184 MB, not to be kept.
+  with tempfile.TemporaryDirectory() as folder:  # pytest would keep its 184 MB.
     subprocess.run([sys.executable, script, folder], check=True)
     dataset = cifar.load(folder)
   sizes = [len(dataset.train.labels(c)) for c in dataset.train.client_ids]
   assert sizes == [5000] * 10
   assert dataset.test().x.shape == (10_000, 32, 32, 3)
   assert np.bincount(dataset.test().y).tolist() == [1000] * 10
-  # The means of the three colours are well known; their order shows in them.
+  # The means of the three colours are well known and show the colours' order.
   x = np.concatenate(
     [dataset.train.examples(c).x for c in dataset.train.client_ids]
   )
   means = x.mean((0, 1, 2))
   np.testing.assert_allclose(means, [125.3, 123.0, 113.9], atol=0.06)
-  # Planes that are read in a wrong order have no smooth rows.
+  # If planes were read in a wrong order, rows would not be smooth.
   assert np.abs(np.diff(x[:500].astype(int), axis=2)).mean() < 15

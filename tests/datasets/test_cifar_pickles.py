@@ -23,7 +23,7 @@ def test_pickles_of_python_3_are_read_too(tmp_path, protocol):
 
 
 class Call:
-  """Pickles as a call of `function`."""
+  """An object whose pickle calls `function`."""
 
   def __init__(self, function, *arguments):
     self.call = function, arguments

@@ -1,4 +1,4 @@
-"""Which data sets count as the same."""
+"""Fingerprints are equal for equal data sets and differ for others."""
 
 import dataclasses
 
@@ -13,7 +13,7 @@ from datasets import sparse_words
 
 
 def write(path, **changes):
-  """Writes 40 images of 8 classes and 4 clients, and a test, as an npz."""
+  """Writes 40 images of 8 classes and 4 clients, and a test set, as .npz."""
   random = np.random.default_rng(0)
   content = {
     'x': random.integers(0, 256, (40, 16, 16), dtype=np.uint8),
@@ -79,7 +79,7 @@ def test_what_differs_is_named(tmp_path):
 
 
 def test_examples_are_taken_from_clients_all_over_the_set(tmp_path):
-  """Where a set is large, a few whole clients, the first and last included."""
+  """Of a large set a few whole clients, including the first and the last."""
   x = np.zeros([2000, 8, 8], np.uint8)
   more = {
     'x': x,
@@ -104,7 +104,7 @@ def test_many_clients_are_sampled_for_their_labels():
 
 
 def test_procedural_sets_are_told_apart_by_their_labels():
-  """Glyphs' pixels depend on the machine, so they are not looked at."""
+  """Glyphs' pixels depend on the machine, so the fingerprint ignores them."""
   drawn = []
 
   def test():

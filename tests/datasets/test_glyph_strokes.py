@@ -1,4 +1,4 @@
-"""Stroke programs, hands and pixels against naive references."""
+"""Compares stroke programs, hands and pixels with naive references."""
 
 import numpy as np
 
@@ -53,7 +53,7 @@ def test_uniforms_are_uniform_and_of_their_key_alone():
 
 
 def _naive_line(start, end, pen, size):
-  """A long straight line by the distance of each pixel's middle to it."""
+  """Draws a long straight line by the distance of each pixel's middle to it."""
   out = np.zeros([size, size])
   along = (end - start) / np.linalg.norm(end - start)
   for row in range(size):
@@ -105,7 +105,7 @@ def test_every_kind_of_stroke_starts_and_ends_where_its_program_says():
     ellipse = kind == 4
     end = [1, 0, 0, 0] if ellipse else [0, 0, 0, 1]
     np.testing.assert_allclose(basis[-1], end, atol=1e-6)
-    if ellipse:  # and passes the other point half way
+    if ellipse:  # It passes the other point half way.
       np.testing.assert_allclose(
         basis[len(basis) // 2], [0, 0, 0, 1], atol=1e-6
       )

@@ -17,7 +17,7 @@ from datasets import omniglot_files
 COUNTS = omniglot_files.Counts(
   background=3, evaluation=2, alphabets=3, drawers=4
 )
-# In no order, as a file system lists them; the second part holds Angelic.
+# Unsorted, like a file system's list; the second part holds Angelic.
 CLASSES = [
   (False, 'Greek/character02'),
   (True, 'Angelic/character02'),
@@ -35,7 +35,7 @@ SORTED = [
 
 
 def _ink(name, drawer):
-  """A drawing of one's own for each class and drawer, bool [105, 105]."""
+  """Returns a different drawing for each class and drawer, bool [105, 105]."""
   seed = [*name.encode(), drawer]
   return np.random.default_rng(seed).random([105, 105]) < 0.1
 
@@ -97,7 +97,7 @@ def dataset(request, tmp_path):
 
 
 def _naive_area_mean(ink, size):
-  """Every old pixel split into size × size equal parts, then block means."""
+  """Splits every old pixel into size × size equal parts; takes block means."""
   fine = np.repeat(np.repeat(ink, size, axis=0), size, axis=1)
   side = ink.shape[0]
   out = np.zeros([size, size])
@@ -296,7 +296,7 @@ def test_wrong_counts(tmp_path):
   assert str(tmp_path) in str(e.value)
   assert 'found 19 images' in str(e.value)
   assert 'expected 20 images' in str(e.value)
-  # As many images, but one drawer twice.
+  # The number of images is the same, and one drawer occurs twice.
   path.with_name('0709_04b.png').rename(path.with_name('0800_04.png'))
   with pytest.raises(errors.InputError, match=r'character02 .* \[1, 2, 4, 4\]'):
     _load(tmp_path)

@@ -29,7 +29,7 @@ def test_the_nearest_mean_of_a_class_is_nearly_always_right():
   means = [matrix(train.examples(c).x).mean(0) for c in train.client_ids]
   means = scipy.sparse.csr_matrix(np.concatenate(means))
   classes = np.array([train.labels(c)[0] for c in train.client_ids])
-  # Words that many classes have tell nothing.
+  # Words that many classes share carry no information.
   known = np.bincount(means.indices, minlength=D)
   means = means.multiply(np.log(len(classes) / np.maximum(known, 1))).tocsr()
   norm = np.sqrt(means.multiply(means).sum(1))

@@ -1,4 +1,4 @@
-"""Parsed files of the Extreme Classification Repository, kept."""
+"""The cache of parsed files of the Extreme Classification Repository."""
 
 import os
 import pathlib
@@ -23,7 +23,7 @@ def path(tmp_path):
 
 @pytest.fixture(autouse=True)
 def folder(tmp_path, monkeypatch):
-  """An empty cache folder, not made yet."""
+  """Returns the path of a cache folder that does not exist yet."""
   folder = tmp_path / 'user' / 'caches'
   monkeypatch.setenv(cache_folder.VARIABLE, str(folder))
   return folder
@@ -156,7 +156,7 @@ def test_damage_anywhere_is_mended(path, parses):
   good = cache.read_bytes()
   damaged = [good[:k] for k in (0, 5, 12, 200, len(good) - 1)]
   for k in range(len(good)):
-    if good[k]:  # between two arrays are zeros, which nobody reads
+    if good[k]:  # The zeros between two arrays are never read.
       damaged.append(good[:k] + bytes([good[k] ^ 0x41]) + good[k + 1 :])
   for content in damaged:
     cache.write_bytes(content)

@@ -24,7 +24,7 @@ def written(folder, text, name='some.txt'):
 
 
 def naive(text):
-  """Rows of (labels, {id: value}) by the plainest reading."""
+  """Returns rows of (labels, {id: value}), parsed in the simplest way."""
   rows = []
   for line in text.split('\n')[1:]:
     labels, _, rest = line.partition(' ')
@@ -108,7 +108,7 @@ def test_values_are_rounded_as_python_and_numpy_do(tmp_path):
   low = rng.random(2000).astype(np.float32)
   middles = (low.astype(float) + np.nextafter(low, np.float32(2))) / 2
   texts += [f'{v:.{k}f}' for v in middles for k in (17, 18)]
-  # One more middle of two float32, and a hair beside it, in all lengths.
+  # Another midpoint of two float32, and numbers just beside it, of all lengths.
   middle = '1.000000059604644775390625'
   texts += [middle[:k] for k in range(3, 27)] + [middle + '1', '-0.0', '1e-46']
   texts += ['16777217', '16777219', '9007199254740993', '123456789012345678']
@@ -121,7 +121,8 @@ def test_values_are_rounded_as_python_and_numpy_do(tmp_path):
     '1E5',
     '1e-05',
   ]
-  # One bad neighbour must not decide how a value is read: many lines and one.
+  # An unusual value sends its whole line to the slow parser, so each value is
+  # also parsed in a line of its own.
   for per_line in (1, len(texts)):
     lines = [
       ' ' + ' '.join(f'{i}:{v}' for i, v in enumerate(texts[k : k + per_line]))

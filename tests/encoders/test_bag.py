@@ -1,4 +1,4 @@
-"""The bag-of-features encoder against TensorFlow's lookup and NumPy."""
+"""Compares the bag-of-features encoder with TensorFlow's lookup and NumPy."""
 
 import numpy as np
 import pytest
@@ -13,7 +13,7 @@ LISTS = [[0, 3, 8], [], [5], [2, 3]]
 
 
 def lookup(table, x):
-  """The paper's: a weighted mean, and zeros for an example without features."""
+  """Returns the paper's embeddings: weighted means; zeros without features."""
   values = tf.RaggedTensor.from_row_splits(x.values, x.row_splits).to_sparse()
   ids = tf.RaggedTensor.from_row_splits(x.ids, x.row_splits).to_sparse()
   return tf.nn.safe_embedding_lookup_sparse(table, ids, values, combiner='mean')
@@ -73,7 +73,7 @@ def test_the_encoder_is_layers_and_unit_norm():
 
 
 def test_the_papers_sizes():
-  """FedAwS on AmazonCat-13K: a table of 104 M and layers of 2.1 M."""
+  """FedAwS on AmazonCat-13K has 104 M table and 2.1 M layer parameters."""
   built = bag.build_bag_encoder(num_features=203_882)
   specs = tf.function(built.init).get_concrete_function(
     tf.TensorSpec([2], tf.int32)

@@ -14,7 +14,7 @@ NO_SEED = tf.constant([0, 0])
 
 
 def _conv_relu_pool(x, kernel, bias):
-  """A naive 5x5 'same' convolution, ReLU and 2x2 max pooling."""
+  """Computes a naive 5x5 'same' convolution, ReLU and 2x2 max pooling."""
   side = x.shape[1]
   padded = np.pad(x, [[0, 0], [2, 2], [2, 2], [0, 0]])
   out = np.zeros([*x.shape[:3], kernel.shape[-1]]) + bias

@@ -22,7 +22,7 @@ def embed(encoder, weights, x=IMAGES, training=False, seed=SEED):
   return z.numpy()
 
 
-# A second network in numpy, and in float64.
+# A reference network in NumPy and float64.
 
 
 def naive_conv(x, kernel, stride):
@@ -108,8 +108,9 @@ def test_group_norm_equals_a_naive_formula(channels):
   [(8, 78_800), (20, 273_232), (32, 467_664), (44, 662_096), (56, 856_528)],
 )
 def test_the_number_of_parameters_is_as_counted_by_hand(depth, parameters):
-  # 9 * 3 * 16 of the first kernel; per stage 2n kernels of 9 * c * c, of which
-  # the first of stages 2 and 3 has half the inputs; scale and offset 2c each.
+  # The first kernel has 9 * 3 * 16 parameters. Each stage has 2n kernels of
+  # 9 * c * c; the first kernel of stages 2 and 3 has half the inputs. Scale and
+  # offset have 2c together.
   n = (depth - 2) // 6
   by_hand = 432 + 32 + 64 * 64 + 64
   by_hand += sum(2 * n * (9 * c * c + 2 * c) for c in (16, 32, 64))
@@ -172,7 +173,7 @@ def test_a_shift_is_one_of_the_162_crops_and_each_image_has_its_own():
   shifted = resnet.shift(batch, SEED).numpy()
   drawn = [crops[x.tobytes()] for x in shifted]
   assert len(set(drawn)) == len(crops) == 162
-  # Down, right and the mirror are drawn evenly and apart from each other.
+  # Down, right and the mirror are drawn uniformly and independently.
   down, right, flip = np.array(drawn).T
   for draw in (down, right):
     assert np.bincount(draw) == pytest.approx(np.full(9, 4000 / 9), rel=0.25)

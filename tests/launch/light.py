@@ -7,8 +7,8 @@ import sys
 
 ROOT = pathlib.Path(__file__).parents[2]
 
-# Stubs the modules that would import TensorFlow, so that a command whose flags
-# are sound ends there.
+# Stubs the modules that would import TensorFlow, so that a command with valid
+# flags ends there.
 _CODE = """
 import os, runpy, sys, types
 say = lambda *_: print(os.environ.get('TFF_XC_CACHE'))
@@ -27,7 +27,7 @@ finally:
 
 
 def call(command, *arguments):
-  """Returns what a command said; a stack trace where it imported too much."""
+  """Returns a command's output; a stack trace if it imported too much."""
   return subprocess.run(
     [sys.executable, '-c', _CODE, command, *map(str, arguments)],
     cwd=ROOT,

@@ -1,4 +1,4 @@
-"""`launch.benchmark` as a person types it."""
+"""`launch.benchmark` from the command line."""
 
 import json
 import os
@@ -79,7 +79,7 @@ def test_a_round_is_measured_and_written(tmp_path):
   least, largest = found['ranges']['worker/plain']
   assert 0 < least <= found['ratios']['worker/plain'] <= largest
   assert set(found['median_seconds']) == {'plain', 'worker'}
-  # The worker's process counts.
+  # The peak includes the worker's process.
   assert 50 < found['peak_mb']['plain'] < found['peak_mb']['worker'] < 5000
   assert (found['name'], found['passes'], found['dropped']) == ('round', 2, 0)
   assert found['settings']['embedding_dim'] == 32
@@ -105,7 +105,7 @@ def test_a_start_is_measured_part_by_part(tmp_path):
     *('install runtime', 'initialize', 'first round', 'second round'),
   }
   assert all(seconds > 0 for seconds in parts.values())
-  # Its time is that of all parts but the second round.
+  # Its time is the sum of all parts except the second round.
   assert found['median_seconds']['worker'] == pytest.approx(
     sum(parts.values()) - parts['second round']
   )
@@ -125,7 +125,7 @@ def test_a_contender_that_fails_is_one_sentence(tmp_path):
 
 
 def test_the_programs_of_the_peers_run_by_their_path():
-  # Without pfl they fail at its import, and not before.
+  # Without pfl, peers must fail at its import and not earlier.
   for name in starting.peer_names():
     path = ROOT / 'launch' / 'benchmarks' / 'peers' / f'{name}.py'
     done = subprocess.run(

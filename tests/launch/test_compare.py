@@ -1,4 +1,4 @@
-"""`launch.compare`, as a function and as a user types it."""
+"""`launch.compare`, as a function and from the command line."""
 
 import csv
 import os
@@ -15,7 +15,7 @@ from tests.measure import fake_runs
 
 @pytest.fixture
 def sweep(tmp_path):
-  """runs/fedss/seed_{0,1,2}, runs/full, and a folder that is no run."""
+  """Makes runs/fedss/seed_{0,1,2}, runs/full, and a folder that is no run."""
   root = tmp_path / 'runs'
   for seed, top1 in enumerate((0.50, 0.53, 0.47)):
     fake_runs.write_run(
@@ -87,7 +87,7 @@ def test_bad_input_is_one_sentence_and_status_2(arguments, message):
 
 
 def test_runs_are_found_below_and_counted_once(sweep):
-  fake_runs.write_run(sweep / 'full' / 'backup')  # Part of that run.
+  fake_runs.write_run(sweep / 'full' / 'backup')  # Inside another run.
   found = compare.find_runs(
     [sweep / 'fedss' / 'seed_1', sweep, sweep / 'full' / '..' / 'full']
   )

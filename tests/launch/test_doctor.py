@@ -193,7 +193,7 @@ def test_each_task_says_what_it_needs_and_whether_it_is_there(tmp_path):
   (tmp_path / 'shakespeare').mkdir()
   (tmp_path / 'shakespeare' / 'train.h5').touch()  # No task loads it.
   (tmp_path / 'cifar10').mkdir()
-  (tmp_path / 'cifar10' / 'a.webp').touch()  # Not a form that is loaded.
+  (tmp_path / 'cifar10' / 'a.webp').touch()  # No task loads this form.
   put_eurlex(tmp_path)
   done = _doctor(f'--data_dir={tmp_path}', COLUMNS='100')
   assert done.returncode == 0, done.stdout
@@ -207,7 +207,7 @@ def test_each_task_says_what_it_needs_and_whether_it_is_there(tmp_path):
 
 
 def put_eurlex(folder):
-  """The two headers of Eurlex-4K, which is what is looked at."""
+  """Writes the two headers of Eurlex-4K; the check reads only these."""
   for part, size in (('train', 15539), ('test', 3809)):
     path = folder / 'xc' / f'eurlex_{part}.txt'
     path.parent.mkdir(exist_ok=True)

@@ -1,6 +1,6 @@
-"""Every algorithm on every kind of task that it fits: two rounds, as launched.
+"""Runs every algorithm on every kind of task that it fits, for two rounds.
 
-A line in a registry is covered by being there.
+A new line in a registry is tested without further code.
 """
 
 import functools
@@ -18,7 +18,7 @@ from datasets import xc_sets
 from datasets import xc_text
 from datasets import xc_write
 from launch import settings
-from launch import train  # noqa: F401  It defines the flags.
+from launch import train  # noqa: F401  The import defines the flags.
 from launch import training
 from tests import tiny_sparse
 from tests.datasets import cifar_on_disk
@@ -37,7 +37,7 @@ _XC = xc_sets.Counts(train=30, test=8, features=20, labels=10)
 
 
 def _arrays(root, monkeypatch):
-  """One's own images of 8 classes."""
+  """Writes a user's own images of 8 classes."""
   del monkeypatch
   random = np.random.default_rng(0)
   images = lambda k: random.integers(0, 256, (k, 16, 16), dtype=np.uint8)
@@ -55,7 +55,7 @@ def _arrays(root, monkeypatch):
 
 
 def _cifar10(root, monkeypatch):
-  """The official binary batches, five images a class."""
+  """Writes the official binary batches, with five images a class."""
   load = functools.partial(cifar.load, expected=cifar_on_disk.COUNTS['cifar10'])
   monkeypatch.setattr(cifar, 'load', load)
   content = cifar_on_disk.files('cifar10', 'binary')
@@ -63,7 +63,7 @@ def _cifar10(root, monkeypatch):
 
 
 def _bibtex(root, monkeypatch):
-  """Text of the Extreme Classification Repository, 10 labels."""
+  """Writes text of the Extreme Classification Repository, 10 labels."""
   known = xc_sets.SETS['bibtex']
   monkeypatch.setitem(
     xc_sets.SETS, 'bibtex', xc_sets.KnownSet(_XC, known.names)
@@ -86,7 +86,7 @@ _KINDS = {'arrays': _arrays, 'cifar10': _cifar10, 'bibtex': _bibtex}
 
 
 def _config(task, algorithm, data_dir, **changes):
-  """What `launch.train` resolves for these and tiny sizes."""
+  """Returns the resolved configuration of `launch.train`, with tiny sizes."""
   names = (
     *algorithms.get(algorithm).hyperparameters,
     *settings.tasks.get(task).options,

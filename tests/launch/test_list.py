@@ -1,4 +1,4 @@
-"""`launch.list` prints what there is, from where it is declared."""
+"""`launch.list` prints every registered entry."""
 
 import os
 import pathlib
@@ -86,7 +86,7 @@ def test_bad_input_is_one_sentence(arguments, message):
 
 
 def test_a_reader_that_goes_away_is_no_error():
-  """As `python -m launch.list tasks | head -1`."""
+  """Like `python -m launch.list tasks | head -1`."""
   for command in ('list tasks', 'train --help'):
     module, *arguments = command.split()
     process = subprocess.Popen(

@@ -61,8 +61,11 @@ def seconds(*arguments):
 @pytest.mark.parametrize('command', COMMANDS)
 @pytest.mark.parametrize('is_error', [False, True])
 def test_a_second_is_enough(command, is_error):
-  """The best of five tries; on a busy machine, where Python itself is slow to
-  start, twenty times as long as that."""
+  """The best of five tries counts.
+
+  On a busy machine, where Python itself starts slowly, the limit is twenty
+  times Python's start.
+  """
   arguments = ERRORS[command] if is_error else ('--help',)
   wall, processor, bare = [], [], []
   for _ in range(TRIES):

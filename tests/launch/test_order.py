@@ -1,4 +1,4 @@
-"""The methods' order, trained for real: minutes, so marked slow."""
+"""The order of the methods' scores, in real training: slow, takes minutes."""
 
 import json
 import pathlib
@@ -48,7 +48,7 @@ def test_fedss_is_near_full_softmax_and_above_the_rest(tmp_path):
 
 @pytest.mark.slow
 def test_fedaws_is_near_the_oracle_on_delicious(tmp_path, data_dir):
-  """P@1 after 100 rounds of one label a client; softmax has 53.7 %."""
+  """P@1 after 100 rounds with one label a client; softmax has 53.7 %."""
   p1 = {
     name: train(
       tmp_path / name,

@@ -1,4 +1,4 @@
-"""A run and its evaluation take the data of the run, wherever they lie."""
+"""A run and its evaluation accept only the run's data, in any directory."""
 
 import json
 
@@ -82,7 +82,7 @@ def test_other_data_are_refused_and_nothing_changes(in_process, tmp_path):
       evaluation.run(str(run_dir), other, None)
     assert contents(run_dir) == before
 
-  # A run from before data were recorded has a second guard.
+  # A second check protects runs of versions that did not record their data.
   (run_dir / 'config.json').write_text(json.dumps(config))
   message = (
     r'round_1.npz is of another model: weights/class_table is float32 \[8, 64\]'
@@ -95,7 +95,7 @@ def test_other_data_are_refused_and_nothing_changes(in_process, tmp_path):
     training.run(configuration(other, rounds=2), str(run_dir))
   assert contents(run_dir) == before
 
-  # An evaluation writes its own files, and leaves a damaged checkpoint alone.
+  # An evaluation writes only its own files; it keeps a damaged checkpoint.
   assert evaluation.run(str(run_dir), None, None)['rounds'] == 1
   after = contents(run_dir)
   outputs = {'evaluation.json', 'confusion.csv', 'confusion.png'}

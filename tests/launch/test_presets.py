@@ -1,4 +1,4 @@
-"""Every preset resolves: its flags exist, and fit its task and algorithm."""
+"""Every preset resolves: its flags exist and fit its task and algorithm."""
 
 import json
 import pathlib

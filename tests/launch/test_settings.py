@@ -76,7 +76,7 @@ json.dump(answers, sys.stdout)
 
 
 def test_every_number_of_a_run_has_bounds():
-  """No value that wraps in an int32, overflows a float32, or is no number."""
+  """Values that wrap an int32, overflow a float32, or are nan are refused."""
   cases = [
     ['--task=glyphs', '--algorithm=fedaws', f'--{name}={value}']
     for name in (

@@ -1,4 +1,4 @@
-"""The commands as a person types them: runs, resumes, and refuses bad input."""
+"""The commands from the command line: they run, resume and refuse bad input."""
 
 import csv
 import json
@@ -85,7 +85,8 @@ def test_the_summary_is_machine_readable(finished):
   )
   assert 0 <= summary['final']['train_top1'] <= 1
   assert summary['seconds_per_round_median'] > 0
-  # Own classes and five negatives; 64 floats a row, ids twice, one weight.
+  # A client holds its own classes and five negatives. A row has 64 floats; ids
+  # are sent twice, and one weight once.
   held = summary['class_rows_requested_mean']
   encoder_bytes = 4 * (288 + 3 * 9216 + 256 + 288 * 64 + 64)
   down = summary['bytes_down_per_client_round']
@@ -96,7 +97,7 @@ def test_the_summary_is_machine_readable(finished):
 
 
 def stopped_by(signal_number, flags, run_dir):
-  """Starts a run, sends it a signal after five rounds, and gives what it said."""
+  """Starts a run, sends it a signal after five rounds; returns its output."""
   running = subprocess.Popen(
     command('train', *flags),
     cwd=ROOT,
@@ -116,7 +117,7 @@ def stopped_by(signal_number, flags, run_dir):
 
 
 def test_kill_9_and_resume_gives_the_same_metrics(finished, tmp_path):
-  """Also where the kill cut a line short, and damaged the newest checkpoint."""
+  """Also if the kill cut a line short and damaged the newest checkpoint."""
   run_dir = tmp_path / 'killed'
   flags = (*SMALL, '--rounds=10', f'--run_dir={run_dir}')
   stopped_by(signal.SIGKILL, (*flags, '--checkpoint_every=2'), run_dir)
@@ -145,7 +146,7 @@ def test_ctrl_c_ends_cleanly_and_the_run_resumes(finished, tmp_path):
   assert 'Traceback' not in said
   done = call('train', *flags, '--client_threads=1')
   assert done.returncode == 0, done.stderr
-  # To the same digits, by another number of threads.
+  # All digits are equal although the number of threads differs.
   assert metrics(run_dir) == metrics(finished[0])
 
 

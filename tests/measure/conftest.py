@@ -8,7 +8,7 @@ from tff_xc.measure import run_files
 
 @pytest.fixture
 def runs(tmp_path):
-  """Three seeds of FedSS with 80 negatives, and one run of four others."""
+  """Writes three seeds of FedSS with 80 negatives, and four other runs."""
   paths = [
     fake_runs.write_run(
       tmp_path / f'f{seed}',

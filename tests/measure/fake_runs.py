@@ -1,4 +1,4 @@
-"""Writes small run directories, as `launch.train` leaves them."""
+"""Writes small run directories in the form of `launch.train`."""
 
 import json
 import pathlib
@@ -36,7 +36,7 @@ def write_run(
   settings: dict[str, Any] | None = None,
   **hyperparameters: Any,
 ) -> pathlib.Path:
-  """Writes a run that climbs to `top1`, evaluated every second round."""
+  """Writes a run that rises to `top1` and is evaluated every second round."""
   path.mkdir(parents=True)
   config = {
     'task': 'omniglot',

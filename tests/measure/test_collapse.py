@@ -1,4 +1,4 @@
-"""Distances between class rows against a naive loop."""
+"""Compares distances between class rows with a naive loop."""
 
 import itertools
 import math
@@ -34,7 +34,7 @@ def test_nearly_equal_rows_keep_their_digits(spread, clusters):
   rows += spread * random.normal(size=rows.shape)
   expected = naive(rows)
   smallest, mean = collapse.class_distances(rows)
-  # The rows themselves carry 1e-16, which is 1e-7 of the least spread.
+  # The rows are accurate to 1e-16, which is 1e-7 of the least spread.
   assert smallest == pytest.approx(min(expected), rel=1e-5)
   assert mean == pytest.approx(np.mean(expected), rel=1e-6)
   assert smallest < 10 * spread

@@ -1,4 +1,4 @@
-"""Bytes on the wire against tensors, and against the papers' figures."""
+"""Compares the bytes sent with tensors' sizes and with the papers' figures."""
 
 import numpy as np
 import pytest
@@ -61,7 +61,7 @@ def test_feature_rows_travel_with_ids_like_class_rows():
   assert down - communication.bytes_down(sizes, 3) == rows.nbytes
   up = communication.bytes_up(sizes, 3, feature_rows=7)
   assert up - communication.bytes_up(sizes, 3) == rows.nbytes + 2 * ids.nbytes
-  # What is saved, is saved of the table as well.
+  # The saving applies to the table, too.
   all_sent = communication.bytes_down(whole, 9) + communication.bytes_up(
     whole, 9, True
   )

@@ -1,4 +1,4 @@
-"""Pictures: what they are drawn from, and that they are drawn at all."""
+"""Pictures: their data, and that they are drawn at all."""
 
 import matplotlib.image
 import numpy as np
@@ -98,7 +98,7 @@ def test_confusion_is_drawn_and_its_shape_checked(tmp_path, count):
 
 
 def test_label_set_metrics_and_distances_are_drawn(tmp_path, runs, recwarn):
-  """Distances have a panel of their own, which makes the picture higher."""
+  """Distances have their own panel, which makes the picture higher."""
   curves.plot_run(runs[0], tmp_path / 'without.png')
   for run in runs[:3]:
     for name in ('p@1', 'p@5', 'psp@1', 'ndcg@5', 'class_distance_min'):
@@ -114,7 +114,7 @@ def test_label_set_metrics_and_distances_are_drawn(tmp_path, runs, recwarn):
 
 
 def test_a_run_without_any_score_is_shown(tmp_path, recwarn):
-  """As where every evaluation gave nan: the summary has null."""
+  """The summary has null scores if every evaluation gave nan."""
   path = fake_runs.write_run(tmp_path / 'a')
   run = run_files.read_run(path)
   nothing = dict.fromkeys(run.summary['final'])

@@ -42,7 +42,7 @@ def some(count, classes):
 
 @pytest.fixture
 def setting():
-  """A model, its weights, and a data set with all three splits."""
+  """Returns a model, its weights, and a data set with all three splits."""
   model = tiny.model(12)
   parts = [some(count, 12) for count in (700, 0, 900)]
   test, retrieval = some(1300, 12), some(60, 4)
@@ -129,7 +129,7 @@ VOCABULARY, CLASSES = 40, 12
 
 
 def bag_encoder(traces):
-  """g(x) = sum of value * row over an example's features."""
+  """Returns g(x) = sum of value * row over an example's features."""
 
   def init(seed):
     shape = [VOCABULARY, tiny.DIM]
@@ -169,7 +169,7 @@ def dense(x):
 
 @pytest.fixture
 def sparse_setting():
-  """A model of sparse examples, its weights, data, label sets and traces."""
+  """Returns a sparse examples' model, weights, data, label sets and traces."""
   traces = []
   model = classifier.EmbeddingClassifier(
     bag_encoder(traces), classifier.CosineHead(4.0), CLASSES
@@ -223,7 +223,7 @@ def test_sparse_examples_with_label_sets(sparse_setting):
   ]
   together = np.concatenate(hits).mean()
   assert measured['train_top1'] == pytest.approx(together)
-  assert len(traces) == 1  # Whatever the sizes of a block.
+  assert len(traces) == 1  # Block sizes do not cause retracing.
 
 
 def test_propensities_are_not_needed_for_precision(sparse_setting):

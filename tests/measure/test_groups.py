@@ -1,4 +1,4 @@
-"""Grouping over seeds, labels, and runs that do not belong together."""
+"""Groups of runs over seeds, their labels, and runs that do not compare."""
 
 import pytest
 
@@ -39,7 +39,7 @@ def test_label_names_only_what_distinguishes(tmp_path):
   assert label_of(
     ('d', {'negatives': 80}), ('e', {'algorithm': 'fullsoftmax'})
   ) == ['fedss negatives=80', 'fullsoftmax']
-  # A setting that both have is named as soon as they differ in it.
+  # A setting that both runs have is named if its values differ.
   assert label_of(
     ('f', {'algorithm': 'posonly', 'client_learning_rate': 0.01}),
     ('g', {'algorithm': 'fullsoftmax'}),
@@ -47,11 +47,11 @@ def test_label_names_only_what_distinguishes(tmp_path):
     'posonly client_learning_rate=0.01',
     'fullsoftmax client_learning_rate=0.1',
   ]
-  # An option that is off everywhere is not worth a word.
+  # An option that is off in all runs is not named.
   assert label_of(
     ('j', {'row_renormalise': False}), ('k', {'algorithm': 'fullsoftmax'})
   ) == ['fedss', 'fullsoftmax']
-  # Without the key is another configuration than with any value of it.
+  # A configuration without the key differs from one with any value of it.
   assert label_of(('h', {'row_renormalise': True}), ('i', {})) == [
     'fedss row_renormalise=true',
     'fedss',
@@ -83,7 +83,7 @@ def test_runs_that_do_not_compare_are_refused(tmp_path, runs):
 
 
 def test_a_run_that_was_extended_has_not_finished(runs):
-  runs[0].config['rounds'] = 30  # summary.json is that of 20 rounds.
+  runs[0].config['rounds'] = 30  # summary.json is of 20 rounds.
   with pytest.raises(
     errors.InputError, match='f0 has not finished its 30 rounds'
   ):
@@ -126,24 +126,24 @@ def test_runs_on_other_data_are_another_configuration(tmp_path):
 
   a = {'examples': 40, 'labels': 'aa', 'train': 'bb'}
   first = ('a', 'fedss', 0, a, {})
-  # More seeds on the same data, and on data of other labels.
+  # More seeds on the same data, and on data with other labels.
   other = ('c', 'fedss', 2, a | {'labels': 'cc'}, {})
   assert group(first, ('b', 'fedss', 1, a, {}), other) == [
     ('fedss data.labels=aa', 2),
     ('fedss data.labels=cc', 1),
   ]
-  # The first difference is named, also between algorithms.
+  # The message names the first difference, also between algorithms.
   b = a | {'examples': 60, 'labels': 'dd'}
   assert group(first, ('d', 'posonly', 0, b, {})) == [
     ('fedss data.examples=40', 1),
     ('posonly data.examples=60', 1),
   ]
-  # Other options have other data: saying so once is enough.
+  # Other options imply other data; one message is enough.
   assert group(first, ('e', 'fedss', 1, b, {'num_classes': 9})) == [
     ('fedss', 1),
     ('fedss num_classes=9', 1),
   ]
-  # A run of a version that did not look at the data.
+  # A run of a version that did not record the data.
   old = ('f', 'fedss', 1, None, {})
   assert group(first, old) == [('fedss data.examples=40', 1), ('fedss', 1)]
   assert group(old, ('g', 'posonly', 0, b, {})) == [

@@ -1,4 +1,4 @@
-"""Metrics of label sets against hand-worked examples and naive loops."""
+"""Compares label-set metrics with hand-worked examples and naive loops."""
 
 import math
 
@@ -35,7 +35,7 @@ def test_worked_by_hand():
 
 
 def naive(top, sets, weights, k):
-  """One example after the other, and a sum over ranks for each."""
+  """Computes a metric by loops over examples and ranks."""
   precision, gain, gained, possible, kept = 0.0, 0.0, 0.0, 0.0, 0
   for ranked, labels in zip(top, sets, strict=True):
     if not labels:
@@ -102,7 +102,7 @@ def test_equal_counts_make_psp_a_ratio_of_hits():
 
 
 def test_ids_that_are_missing_hit_nothing():
-  """-1 must not reach the last class of the example before."""
+  """An id of -1 must not count as the previous example's last class."""
   top = np.array([[9, -1, -1], [8, -1, -1]])
   got = multilabel.scores(top, label_sets({9}, {9}), ks=(1, 3))
   assert got == pytest.approx(

@@ -1,4 +1,4 @@
-"""Ranking metrics against naive loops, ties included."""
+"""Compares ranking metrics with naive loops, including ties."""
 
 import fractions
 
@@ -21,7 +21,7 @@ def naive_top1(embeddings, table, bias):
 
 
 def naive_order(points, query):
-  """Other points by exact squared distance, then index; `points` integers."""
+  """Sorts other integer points by exact squared distance, then by index."""
 
   def key(other):
     return (
@@ -81,7 +81,7 @@ def test_top1_equals_the_naive_loop(block, with_bias):
 
 @pytest.mark.parametrize('block', [1, 100, 2**22])
 def test_top1_of_equal_rows_is_the_lowest(block):
-  """A BLAS gives equal columns different last bits; the tie must not break."""
+  """A BLAS may give equal columns different last bits; they must still tie."""
   rng = np.random.default_rng(1)
   x = rng.normal(size=(50, 67)).astype(np.float32)
   distinct = rng.normal(size=(13, 67)).astype(np.float32)
@@ -123,7 +123,7 @@ def test_accuracy():
 
 @pytest.mark.parametrize('block', [1, 150, 2**22])
 def test_maps_equal_the_naive_loop_with_ties(block):
-  """60 points on few directions: nearly every neighbour list has ties."""
+  """60 points have few directions, so nearly every neighbour list has ties."""
   rng = np.random.default_rng(2)
   x = sign_vectors(rng, 60)
   x[7] = 0  # A zero embedding stays zero and lies 1 from every unit vector.
@@ -142,7 +142,7 @@ def test_maps_equal_the_naive_loop_with_ties(block):
 
 
 def test_maps_equal_the_naive_loop_on_random_data():
-  """The order is that of true distances, not of the fixed-point form."""
+  """The order follows true distances, not the fixed-point form."""
   rng = np.random.default_rng(3)
   x = rng.normal(size=(80, 16)).astype(np.float32) * 7
   labels = rng.integers(0, 5, 80)  # About 15 relevant: R above 10.
@@ -155,7 +155,7 @@ def test_maps_equal_the_naive_loop_on_random_data():
 
 
 def test_equal_embeddings_tie_whatever_their_place():
-  """Copies of a point are at distance 0 each, lowest index first."""
+  """Copies of a point are all at distance 0; the lowest index comes first."""
   rng = np.random.default_rng(4)
   x = np.concatenate([rng.normal(size=(17, 67)).astype(np.float32)] * 5)
   neighbours = ranking.nearest_neighbours(x, 4)

@@ -1,4 +1,4 @@
-"""Grouping over seeds, labels, and the three forms of a table."""
+"""Rows of tables over seeds, their labels, and the three forms of a table."""
 
 import csv
 import io
@@ -75,7 +75,7 @@ def test_text_is_aligned(runs):
 
 
 def wide(runs):
-  """Gives runs all scores, as a multi-label task has them."""
+  """Gives the runs all scores of a multi-label task."""
   for run in runs:
     for i, name in enumerate(run_files.SCORES):
       run.summary['final'][name] = (i + 1) / 100

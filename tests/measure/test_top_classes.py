@@ -1,4 +1,4 @@
-"""The k best classes against exact rational arithmetic."""
+"""Compares the k best classes with exact rational arithmetic."""
 
 import fractions
 
@@ -35,7 +35,7 @@ def naive_top(embeddings, table, k, bias=None):
 
 @pytest.fixture
 def small_blocks(monkeypatch):
-  """Blocks of 16 classes, the first of 4, so that bounds are put to use."""
+  """Sets blocks of 16 classes, the first of 4, so that bounds are used."""
   monkeypatch.setattr(top_classes, '_FIRST_CLASSES', 4)
   monkeypatch.setattr(top_classes, '_CLASSES_AT_ONCE', 16)
   monkeypatch.setattr(top_classes, '_CROWDED_SHARE', 1 / 4)
@@ -65,7 +65,7 @@ def test_equals_the_naive_sort(small_blocks, block, k, with_bias):
 
 @pytest.mark.parametrize('copies', [2, 30])
 def test_equal_rows_tie_and_the_lowest_wins(small_blocks, copies):
-  """Few copies are scored one by one, many make every block crowded."""
+  """A few copies are scored one by one; many copies crowd every block."""
   x, table, _ = some(1, dims=67)
   table = np.concatenate([table[: 150 // copies]] * copies)
   got = top_classes.top_k(x, table, 7)
@@ -75,7 +75,7 @@ def test_equal_rows_tie_and_the_lowest_wins(small_blocks, copies):
 
 
 def test_near_ties_that_float32_gets_wrong(small_blocks):
-  """Rows that differ by less than a float32 product resolves."""
+  """The rows differ by less than a float32 product can resolve."""
   x, table, _ = some(2, classes=1, dims=200)
   random = np.random.default_rng(0)
   table = table.astype(np.float64) * (1 + 1e-8 * random.normal(size=(150, 200)))
@@ -95,7 +95,7 @@ def test_a_collapsed_table_gives_the_lowest_ids():
 
 
 def test_no_class_is_lost_to_the_bound():
-  """At the real block sizes: random rows, and best classes that come last."""
+  """Real block sizes, random rows, and the best classes in the last block."""
   random = np.random.default_rng(4)
   x = random.normal(size=(40, 32)).astype(np.float32)
   table = random.normal(size=(30_000, 32)).astype(np.float32)
@@ -127,7 +127,7 @@ def test_what_is_not_finite_is_never_returned(small_blocks):
   assert got.tolist() == expected
   assert not np.isin([3, 60, 61, 80, 7, 70, 71], got).any()
   table = table.astype(np.float64)
-  table[80] = x[0] * 1e200  # Has no norm in float64.
+  table[80] = x[0] * 1e200  # Its norm overflows float64.
   assert top_classes.top_k(x, table, 5, bias).tolist() == expected
 
 
@@ -142,7 +142,7 @@ def test_sizes_that_float32_cannot_multiply(small_blocks, size):
 
 @pytest.mark.parametrize('sign', [1, -1])
 def test_biases_that_float32_cannot_tell_apart(small_blocks, sign):
-  """Float32 numbers are 1/16 apart there."""
+  """Float32 numbers of this size are 1/16 apart."""
   x, table, bias = some(10)
   x, bias = x / 100, sign * 1e6 + bias.astype(np.float64) / 100
   got = top_classes.top_k(x, table, 5, bias)
@@ -150,7 +150,7 @@ def test_biases_that_float32_cannot_tell_apart(small_blocks, sign):
 
 
 def test_biases_that_dwarf_scores(small_blocks):
-  """Masked classes, and a bias beyond float32, come last but do come."""
+  """Masked classes, and a bias beyond float32, come last but are returned."""
   x, table, bias = some(8)
   bias = bias.astype(np.float64)
   bias[5:] = -1e9

@@ -1,4 +1,4 @@
-"""Local training: batches, epochs, and what it sends back."""
+"""Local training: its batches, epochs and update."""
 
 import collections
 
@@ -15,7 +15,7 @@ SEED = tf.constant([1, 2])
 
 
 class _Recorder:
-  """An objective of zero gradient that records the size of every batch."""
+  """An objective with zero gradient that records the size of every batch."""
 
   def __init__(self):
     self.targets = tf.Variable(
@@ -149,7 +149,7 @@ def test_without_examples_nothing_happens():
 
 
 def test_encoder_state_travels_with_the_encoder():
-  """A weight that no gradient moves is updated by the encoder and sent."""
+  """The encoder updates a weight without gradient, and the client sends it."""
   plain = tiny.linear_encoder()
 
   def apply(trainable, non_trainable, x, training, seed):

@@ -1,4 +1,4 @@
-"""What crosses: no table of n rows where rows are selected, and the bytes."""
+"""Values sent: no table of n rows where rows are selected; numbers of bytes."""
 
 import numpy as np
 import pytest
@@ -14,7 +14,7 @@ from tff_xc.algorithms import registry as algorithms
 
 pytestmark = pytest.mark.usefixtures('in_process')
 
-N = 29  # No other axis is that long.
+N = 29  # No other axis has this length.
 FEDERATED = [
   name for name, a in algorithms.ALGORITHMS.items() if a.cohort == 'uniform'
 ]
@@ -46,7 +46,7 @@ def build_process(name, model, max_features=0):
 
 @pytest.mark.parametrize('name', SELECTING)
 def test_nothing_of_n_rows_crosses_where_rows_are_selected(name):
-  """Read from the computation that is run, whatever it was written as."""
+  """Reads the computation that runs, not its source."""
   for model, features in ((tiny.model(N), 0), (tiny_sparse.model(N), 5)):
     found = crossing.of(build_process(name, model, features).next)
     lengths = {N, tiny_sparse.NUM_FEATURES} if features else {N}
@@ -60,7 +60,7 @@ def test_nothing_of_n_rows_crosses_where_rows_are_selected(name):
     assert len(found.selects) == 1 + bool(features)
     for _, keys in found.selects.values():
       assert keys.dtype == np.int32
-      assert keys.shape[0] in (8, 4, 5)  # Static: positives, negatives.
+      assert keys.shape[0] in (8, 4, 5)  # Static: positives plus negatives.
 
 
 def test_the_reading_sees_a_whole_table():
@@ -103,7 +103,7 @@ def test_the_bytes_are_those_that_a_round_fed_and_folded(
     )
   )
   size = lambda arrays: sum(a.nbytes for a in arrays)
-  # All that counts: tensors and one weight; not the seed, nor other scalars.
+  # Tensors and one weight are counted; the seed and other scalars are not.
   tensors = lambda arrays: [a for a in arrays if a.ndim]
   seeds = [a for a in crossed['broadcast'] if a.dtype == np.int32]
   assert [a.shape for a in seeds] == [(2,)]

@@ -1,4 +1,4 @@
-"""A feature table that travels by rows is the same table."""
+"""A feature table whose rows are sent separately has the same values."""
 
 import numpy as np
 import pytest
@@ -67,7 +67,7 @@ def test_selected_rows_train_as_all_rows_do(feature_optimizer, max_features):
 
 
 def test_sgd_of_rate_1_on_both_parts_is_plain_averaging():
-  """The table by rows is then as good as one weight among others."""
+  """The separately sent table then equals an ordinary encoder weight."""
   by_rows = build(5)
   state = by_rows.initialize()
   before = by_rows.get_model_weights(state)

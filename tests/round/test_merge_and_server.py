@@ -1,4 +1,4 @@
-"""Joining rows by id, and the server's step on them."""
+"""The union of rows by id, and the server's step on them."""
 
 import collections
 
@@ -51,7 +51,7 @@ def test_rows_average_over_the_cohort_or_over_their_holders():
 
 
 def test_replaced_rows_are_means_over_the_examples_of_their_holders():
-  """Whatever the clients weigh in the mean of the encoder."""
+  """Whatever weights the clients have in the mean of the encoder."""
   added = merge.add_by_id(SUMS)
   np.testing.assert_allclose(
     merge.ReplaceRows().delta(added, tf.constant(3.0))[2], [1.4, 1.7]
@@ -104,7 +104,7 @@ def test_a_sum_over_full_stacks_is_the_sum(runtime, request, monkeypatch):
 
 
 def test_an_accumulator_holds_few_more_rows_than_there_are_ids(monkeypatch):
-  """However many clients there are: here 600, with 2,400 rows."""
+  """The bound does not depend on the clients: here 600, with 2,400 rows."""
   bounds = (8, 16, 32)
   monkeypatch.setattr(merge, '_STACK_ROWS', bounds)
   empty = merge.RowSums(
@@ -117,7 +117,7 @@ def test_an_accumulator_holds_few_more_rows_than_there_are_ids(monkeypatch):
     )
     stacks = merge._folded([merge._joined(stacks[0], new), *stacks[1:]])
     held.append([int(tf.size(stack.ids)) for stack in stacks])
-  assert np.max(held, axis=0)[3] == 40  # Every id, once.
+  assert np.max(held, axis=0)[3] == 40  # Every id occurs once.
   assert (np.max(held, axis=0)[:3] <= bounds).all()
 
 
@@ -135,7 +135,7 @@ ROWS = merge.RowSums(
 
 
 class _Halve:
-  """A table step: halves the table, and counts its calls."""
+  """A table step that halves the table and counts its calls."""
 
   def initialize(self, table_spec):
     return tf.zeros([], tf.int32)
@@ -225,7 +225,7 @@ def test_table_steps_come_last_and_keep_their_state():
 
 
 def test_table_steps_find_every_row_up_to_date():
-  """Each round halves the rows, also what momentum moved unasked."""
+  """Each round halves all rows, also unrequested ones that momentum moved."""
   tables = []
   for optimizer in (optimizers.build_sgd(1.0, 0.9), ROW_MOMENTUM):
     halving = server.Server(table_optimizer=optimizer, table_steps=(_Halve(),))
@@ -264,7 +264,7 @@ def test_a_server_without_table_steps_costs_the_requested_rows_alone():
   )
   assert not graphs.work_on_all_rows(concrete, many)
   scatters = map(graphs.is_scatter, concrete.graph.get_operations())
-  assert sum(scatters) == 3  # Table, velocity, last step; within no condition.
+  assert sum(scatters) == 3  # Table, velocity, last step; in no tf.cond.
 
 
 def test_without_weight_nothing_changes():

@@ -9,7 +9,7 @@ import tensorflow as tf
 from tff_xc.round import objective
 from tff_xc.round import request
 
-# Six slots: own classes in slots 0 and 3, negatives in 1, 2 and 4, padding in 5.
+# Six slots: own classes in 0 and 3, negatives in 1, 2 and 4, padding in 5.
 HELD = request.HeldClasses(
   ids=tf.constant([8, 2, 5, 1, 7, 8]),
   mask=tf.constant([True] * 5 + [False]),
@@ -60,7 +60,7 @@ def test_losses_equal_naive_loops(denominator, terms_of, correction):
 
 
 def test_the_correction_makes_the_partition_function_unbiased():
-  """Averaged over all draws of N_k, sum exp(o') is the sum over all classes."""
+  """The mean of sum exp(o') over draws of N_k is the sum over all classes."""
   n, own, m = 7, (1, 4), 3
   logits = np.random.default_rng(0).normal(size=n)
   others = [c for c in range(n) if c not in own]
@@ -114,13 +114,13 @@ def hinge_step(rows, embeddings):
 
 
 class _Parameters(tuple):
-  """Encoder weights and rows, as a step has them."""
+  """Encoder weights and rows, in the form of a training step."""
 
   rows = property(lambda self: self[1])
 
 
 def test_the_hinge_is_of_the_targets_cosine_alone():
-  """Eq. (23): slots 0 and 3 are the targets of two examples."""
+  """Eq. (23), where slots 0 and 3 are the targets of two examples."""
   rows = np.array([[2.0, 0], [9, 9], [9, 9], [1, 1], [9, 9], [9, 9]])
   embeddings = [[3.0, 0], [0, 0.1]]  # Cosines 1, past the margin, and 0.7071.
   for margin in (0.9, 0.5):

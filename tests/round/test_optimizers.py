@@ -1,4 +1,4 @@
-"""The server's optimizers against their formulas."""
+"""Compares the server's optimizers with their formulas."""
 
 import numpy as np
 import pytest

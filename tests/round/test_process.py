@@ -1,4 +1,4 @@
-"""A whole process whose server steps on the requested rows alone."""
+"""A whole process whose server updates only the requested rows."""
 
 import numpy as np
 import pytest
@@ -35,7 +35,7 @@ def build(table_optimizer, full=False):
 
 
 def momentum(full=False):
-  """The same process in two ways: step on all rows, or on those requested."""
+  """Returns two equal processes: updates of all rows, or of requested rows."""
   return (
     build(optimizers.build_sgd(1.0, 0.9), full),
     build(table_optimizers.RowMomentum(1.0, 0.9), full),
@@ -51,7 +51,7 @@ def test_momentum_on_requested_rows_is_momentum_on_all(full):
   tiny.assert_same_weights(weights, expected, 1e-5)
   behind = np.any(state.weights.class_table != weights.class_table, axis=1)
   assert np.any(behind) != full
-  assert state.server.table['step'] == 3  # Nobody took part in one of four.
+  assert state.server.table['step'] == 3  # One of four rounds had no client.
 
 
 def test_without_momentum_the_state_has_no_table():

@@ -1,4 +1,4 @@
-"""Seeds: a function of (seed, round, client, purpose), and all different."""
+"""Seeds are a function of (seed, round, client, purpose), and all differ."""
 
 import itertools
 

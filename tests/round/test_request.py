@@ -1,4 +1,4 @@
-"""Requests: what is drawn, what is padded, and where labels are found."""
+"""Requests: their draws, their padding, and the slots of labels."""
 
 import collections
 
@@ -35,7 +35,7 @@ def test_a_sample_is_distinct_and_within_bounds(count, population):
 
 @pytest.mark.parametrize('max_population', [30, 10**6])
 def test_samples_are_uniform_without_replacement(max_population):
-  """Both ways of drawing: a permutation, and rejection from a stream."""
+  """Tests both ways of drawing: a permutation, and rejection from a stream."""
 
   def draw(i):
     return request.sample_distinct(
@@ -46,14 +46,15 @@ def test_samples_are_uniform_without_replacement(max_population):
   drawn = many(draw, rounds, tf.TensorSpec([3], tf.int32))
   counts = np.bincount(drawn.ravel(), minlength=30)
   expected = rounds * 3 / 30
-  # Four standard deviations of a count of 3/30 each; and of an ordered pair.
+  # Four standard deviations, for counts with probability 3/30 each, and then
+  # for ordered pairs.
   assert np.abs(counts - expected).max() < 4 * np.sqrt(expected * 27 / 30)
   firsts = np.bincount(drawn[:, 0], minlength=30)
   assert np.abs(firsts - rounds / 30).max() < 4 * np.sqrt(rounds / 30)
 
 
 def test_rejection_goes_on_until_enough_are_distinct():
-  """A stream bounded by 6 holds 6 distinct values, however long it takes."""
+  """From a stream bounded by 6 it draws 6 distinct values in the end."""
   drawn = request.sample_distinct(SEED, 6, tf.constant(6), 10**6).numpy()
   assert sorted(drawn) == list(range(6))
 
@@ -110,7 +111,7 @@ def test_equal_negatives_grow_with_a_clients_own_classes(num_classes):
 
 
 def test_order_does_not_tell_own_classes_from_negatives():
-  """Own classes come first as often as their share says."""
+  """Own classes come first in proportion to their share."""
   chosen = request.OwnAndSampled(1000, max_positives=5, negatives=15)
   labels = tf.constant([1, 2, 3, 4, 5])
   draw = lambda i: chosen.held_classes(labels, tf.stack([i, 1])).counts[0]

@@ -1,4 +1,4 @@
-"""The spreadout step against NumPy, block by block, and its cost in a graph."""
+"""Compares the spreadout step with NumPy, and tests its cost in a graph."""
 
 import numpy as np
 import pytest
@@ -14,7 +14,7 @@ def unit_rows(count, dim=5, seed=0):
 
 
 def in_closed_form(rows, k, distance):
-  """Eq. (8)'s gradient as spelt out in the docstring, pair by pair."""
+  """Returns eq. (8)'s gradient by the docstring's formula, pair by pair."""
   rows = rows.astype(np.float64)
   gradient = np.zeros_like(rows)
   for c, near in enumerate(numpy_fedaws.neighbours(rows, k)):
@@ -113,7 +113,7 @@ def test_a_tangent_step_goes_across_the_rows():
   ('distance', 'parted'), [('sq_euclidean', 2e-2), ('cosine', 1e-6)]
 )
 def test_rows_that_nearly_collapsed(distance, parted):
-  """The cosine distance hardly parts them (see the module's docstring)."""
+  """The cosine distance hardly separates them (see the module's docstring)."""
   angle = 0.01
   rows = np.float32([[1, 0], [np.cos(angle), np.sin(angle)]])
   # A pair counts twice, (c, y) and (y, c).
@@ -122,7 +122,7 @@ def test_rows_that_nearly_collapsed(distance, parted):
 
 
 def test_all_pairs_of_eq_8_only_ask_for_a_sum_of_zero():
-  """Pairs of rows that almost collapsed stay so, but with eq. (7) or small k."""
+  """Rows that nearly collapsed in pairs part only with eq. (7) or a small k."""
   angles = np.radians([0, 2, 180, 182])
   rows = np.stack([np.cos(angles), np.sin(angles)], axis=1).astype(np.float32)
   force = lambda *settings, **more: np.linalg.norm(

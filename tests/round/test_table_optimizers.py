@@ -1,4 +1,4 @@
-"""Row by row against the same step on all rows, in NumPy; and what it costs."""
+"""Compares row updates with a NumPy step on all rows, and tests their cost."""
 
 import numpy as np
 import pytest
@@ -18,7 +18,7 @@ def steps(every_row=False):
   random = np.random.default_rng(1)
   for index in range(STEPS):
     size = 0 if index in (4, 9) else random.integers(1, 5)
-    # The last row is never among them.
+    # The last row is never requested.
     ids = random.choice(N - 1, size, replace=False).astype(np.int32)
     if every_row:
       ids = np.arange(N, dtype=np.int32)
@@ -33,7 +33,7 @@ def initial(optimizer):
 
 
 def step(optimizer, state, table, ids, gradients, counts):
-  """One step, in a graph, as in a computation."""
+  """Runs one step in a graph, as in a computation."""
   return tf.function(optimizer.next)(
     state, table, tf.constant(ids), tf.constant(gradients), tf.constant(counts)
   )
@@ -87,7 +87,7 @@ def test_row_momentum_is_momentum_on_all_rows(momentum, settle_at):
 
 
 def test_row_momentum_in_numbers():
-  """One gradient of 1 and two empty steps, at rate 1 and momentum 1/2."""
+  """A gradient of 1, then two empty steps, with rate 1 and momentum 1/2."""
   optimizer = table_optimizers.RowMomentum(1.0, 0.5)
   state = optimizer.initialize(tf.TensorSpec([2, 1]))
   table, counts = tf.zeros([2, 1]), tf.constant(True)
@@ -242,7 +242,7 @@ def test_a_step_costs_the_requested_rows_alone(optimizer):
     op for op in concrete.graph.get_operations() if graphs.is_scatter(op)
   ]
   large = [t for t in concrete.inputs if MANY in t.shape]
-  # One for each large tensor, on the tensor that came in.
+  # There is one scatter for each large tensor, and it writes into the input.
   assert {s.inputs[0].ref() for s in scatters} == {t.ref() for t in large}
   assert len(scatters) == len(large)
 

@@ -55,7 +55,7 @@ def test_examples_without_a_label_each_fail():
 
 
 def test_a_label_that_all_y_lacks_fails():
-  bad = SOUND._replace(all_y=SOUND.y[:3])  # Without 5.
+  bad = SOUND._replace(all_y=SOUND.y[:3])  # Class 5 is missing.
   with pytest.raises(client_error.ClientError, match=r'examples have \[5\]'):
     tiny.run(build(), 1, lambda _: [bad])
 
@@ -79,7 +79,7 @@ def test_more_features_than_announced_fail_likewise():
 
 
 def test_own_classes_of_examples_not_drawn_are_no_negatives():
-  """P_k is what the client holds: then three negatives are all others."""
+  """P_k is all classes of the client, so the three negatives are all others."""
   process = fedss.build_fedss(
     model=tiny.model(6), max_positives=3, negatives=3, **tiny.settings()
   )
@@ -95,7 +95,7 @@ def test_fedaws_sends_the_rows_of_classes_that_were_not_drawn():
     model=tiny.model(N), max_positives=4, k=1, **tiny.settings()
   )
   state = process.initialize()
-  drawn = SOUND._replace(x=SOUND.x[:2], y=SOUND.y[:2])  # Class 0 alone.
+  drawn = SOUND._replace(x=SOUND.x[:2], y=SOUND.y[:2])  # Only class 0.
   output = process.next(state, [drawn])
   assert output.metrics['class_rows'] == 3
   moved = np.any(

@@ -1,4 +1,4 @@
-"""Both runtimes take the same arguments, and refuse the same with one error."""
+"""Both runtimes accept the same arguments and refuse others with one error."""
 
 import collections
 
@@ -83,13 +83,13 @@ _TYPES = {
 
 @pytest.fixture(scope='module')
 def contexts(tff_worker):
-  """Both runtimes by name; the worker is the default again afterwards."""
+  """Yields both runtimes by name; restores the worker as the default."""
   yield {'in_process': registry.install('in_process'), 'worker': tff_worker}
   tff.framework.set_default_context(tff_worker)
 
 
 def _outcome(context, computation, argument):
-  """The numbers that a computation gives, or the class of its error."""
+  """Returns the numbers that a computation returns, or its error's class."""
   tff.framework.set_default_context(context)
   try:
     found = computation(argument)
@@ -105,7 +105,7 @@ def _differences(contexts, computation, arguments) -> dict:
       _outcome(contexts[runtime], computation, argument)
       for runtime in ('in_process', 'worker')
     )
-    # The worker has subclasses of its own for some.
+    # The worker raises its own subclasses of some errors.
     both = isinstance(ours, type) and isinstance(theirs, type)
     if not (issubclass(theirs, ours) if both else ours == theirs):
       found[name] = ours, theirs
@@ -181,7 +181,7 @@ def test_values_of_clients(contexts):
     lambda x: tff.federated_map(tff.tensorflow.computation(lambda v: -v), x),
     tff.FederatedType(np.int32, tff.CLIENTS),
   )
-  # Tuples are taken here only, and so are the clients of nobody.
+  # Only this runtime accepts tuples, and an empty list of clients.
   assert not _differences(
     contexts,
     run,

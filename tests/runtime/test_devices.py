@@ -1,4 +1,4 @@
-"""Placement on devices, shown on several logical CPUs in place of GPUs."""
+"""Placement on devices, tested on several logical CPUs in place of GPUs."""
 
 import json
 import subprocess
@@ -10,7 +10,8 @@ import pytest
 from datasets import errors
 from tff_xc.runtime import registry
 
-# A process of its own: logical devices are fixed before TensorFlow starts.
+# Runs in its own process, since logical devices are set before TensorFlow
+# starts.
 _PROGRAM = """
 import json
 import sys

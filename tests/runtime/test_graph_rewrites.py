@@ -1,4 +1,4 @@
-"""What is changed in a graph before it is imported."""
+"""The changes of a graph before its import."""
 
 import tensorflow as tf
 

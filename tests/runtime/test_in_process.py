@@ -208,7 +208,7 @@ def test_cohorts_of_any_size_take_the_same_graphs(monkeypatch):
     '_trace',
     lambda self, place: traced.append(place) or trace(self, place),
   )
-  mean([1.0] * 20)  # Enough to fold one by one, and several at once.
+  mean([1.0] * 20)  # Enough to fold values one by one, and several at once.
   first = len(traced)
   for size in (1, 3, 7, 31, 2):
     assert mean([2.0] * size) == 2.0
@@ -244,12 +244,12 @@ def test_a_computation_that_is_gone_is_forgotten(in_process):
 
 @pytest.mark.parametrize('number', [1, 3])
 def test_an_interrupt_stops_clients_that_compute(number):
-  """It need not wait for the end of a long local training."""
+  """The interrupt does not wait for the end of a long local training."""
 
   @tff.tensorflow.computation(np.float32)
   def endless(x):
     def step(v):
-      for _ in range(100):  # As many ops as a training step has.
+      for _ in range(100):  # A training step has about as many ops.
         v *= 1.0
       return v
 
@@ -263,11 +263,11 @@ def test_an_interrupt_stops_clients_that_compute(number):
   timer.start()
   with pytest.raises(KeyboardInterrupt):
     run([1.0] * number)
-  # And the next computation is not affected.
+  # The next computation is not affected.
   assert run([2e9] * number) == 2e9 * number
 
 
-# -- what cannot be run --
+# -- computations that cannot run --
 
 
 def test_what_cannot_be_run_is_named_before_any_work(monkeypatch):

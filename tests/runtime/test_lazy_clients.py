@@ -1,4 +1,4 @@
-"""Clients' values that a sequence makes when the runtime asks for them."""
+"""Clients' values that a sequence makes on the runtime's demand."""
 
 import collections.abc
 import os
@@ -21,7 +21,7 @@ _CLIENTS, _THREADS = 40, 2
 
 
 class _Lazy(collections.abc.Sequence):
-  """Makes values anew, and counts those that somebody still holds."""
+  """A sequence that makes new values and counts those still referenced."""
 
   def __init__(self, values, fail_at=None):
     self._values, self._fail_at = values, fail_at
@@ -35,7 +35,7 @@ class _Lazy(collections.abc.Sequence):
     if index == self._fail_at:
       raise errors.InputError(f'file {index} is damaged')
     value = self._values[index]
-    # A tensor, since the runtime takes these as they are and copies arrays.
+    # A tensor, since the runtime copies arrays and passes tensors on.
     value = value._replace(x=tf.constant(value.x))
     weakref.finalize(value.x, self._count, -1)
     self._count(1)

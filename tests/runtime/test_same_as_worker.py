@@ -1,4 +1,4 @@
-"""The in-process runtime gives what TFF's own worker gives."""
+"""The in-process runtime returns the same results as TFF's own worker."""
 
 import collections
 
@@ -15,7 +15,7 @@ from tff_xc.algorithms import registry as algorithms
 from tff_xc.runtime import registry
 
 _ROUNDS = 3
-# Cohorts of one size and of others: a round must not depend on the last one's.
+# Cohorts' sizes repeat and change: a round must not depend on the last cohort.
 _COHORTS = (
   [[0, 1], [2, 3, 3], [4, 5, 6, 6]],
   [[7, 7, 8]],
@@ -25,7 +25,7 @@ _COHORTS = (
 
 @pytest.fixture(scope='module')
 def contexts(tff_worker):
-  """Both runtimes by name; the worker is the default again afterwards."""
+  """Yields both runtimes by name; restores the worker as the default."""
   yield {'in_process': registry.install('in_process'), 'worker': tff_worker}
   tff.framework.set_default_context(tff_worker)
 
@@ -39,7 +39,7 @@ def _on_both(contexts, run):
 
 
 def _numbers(value) -> list[np.ndarray]:
-  """The leaves of a state or of metrics, in order."""
+  """Returns the leaves of a state or of metrics, in order."""
   if isinstance(value, tf.data.Dataset):
     value = list(value)
   arrays = [np.asarray(leaf) for leaf in tf.nest.flatten(value)]
@@ -252,7 +252,7 @@ def test_aggregators_of_tff(contexts, name):
     lambda: builder(_linear_model(), _SGD(0.1), model_aggregator=aggregator)
   )
   if name == 'secure_sum':
-    # TFF's native worker cannot run it: its test runtime is the oracle.
+    # TFF's native worker cannot run it, so TFF's test runtime is the reference.
     contexts = {
       'in_process': contexts['in_process'],
       'worker': tff.backends.test.create_sync_test_cpp_execution_context(),
@@ -264,7 +264,7 @@ def _linear(factory):
   return tff.aggregators.UnweightedMeanFactory(factory)
 
 
-# Their seeds come from the clock: what can be compared is what they estimate.
+# Their seeds come from the clock, so only their estimates can be compared.
 _RANDOM_AGGREGATORS = {
   'hadamard': lambda: _linear(
     tff.aggregators.HadamardTransformFactory(tff.aggregators.SumFactory())

@@ -40,7 +40,7 @@ def test_select_is_a_gather_in_the_order_of_the_keys():
 def test_select_by_a_function_that_is_no_lookup():
   @tff.tensorflow.computation(_TABLE, np.int32)
   def row_sums(table, key):
-    # As many steps as the key says: nothing that vectorises.
+    # The number of steps depends on the key, so this cannot be vectorised.
     return tf.while_loop(
       lambda i, _: i < key, lambda i, s: (i + 1, s + table[i]), [0, table[0]]
     )[1]

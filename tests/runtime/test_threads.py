@@ -1,4 +1,4 @@
-"""Computations invoked from several threads at once give each its own result."""
+"""Each of several threads that compute at once gets its own result."""
 
 import threading
 
@@ -17,7 +17,7 @@ _THREADS = 4
 
 
 def _in_threads(context, work) -> list:
-  """Calls `work` with 0, 1, ... in threads of their own, and returns all."""
+  """Calls `work` with 0, 1, ..., each in a thread of its own."""
   found, start = [None] * _THREADS, threading.Barrier(_THREADS)
 
   def run(index):

@@ -1,4 +1,4 @@
-"""Rows of a state that was given up are written in place, and safely so."""
+"""A donated state's rows are updated in place, and nobody else sees it."""
 
 import numpy as np
 import pytest
@@ -53,7 +53,7 @@ def test_a_table_that_somebody_holds_is_copied():
   changed = run(registry.give_up(table), 1)  # `table` still refers to it.
   np.testing.assert_array_equal(table, np.zeros([6, 2]))
   np.testing.assert_array_equal(changed[:, 0], [0, 1, 0, 0, 0, 0])
-  again = run(table, 2)  # Not given up.
+  again = run(table, 2)  # This table is not donated.
   np.testing.assert_array_equal(table, np.zeros([6, 2]))
   np.testing.assert_array_equal(again[:, 0], [0, 0, 1, 0, 0, 0])
 

@@ -1,4 +1,4 @@
-"""The worker computes, and nothing of it outlives its owner."""
+"""The worker computes, and its process does not outlive its owner."""
 
 import gc
 import os

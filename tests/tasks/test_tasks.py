@@ -1,4 +1,4 @@
-"""Tasks: defaults that algorithms take, and data that models fit."""
+"""Tasks: algorithms accept their defaults, and models fit their data."""
 
 import numpy as np
 import pytest

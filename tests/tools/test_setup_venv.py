@@ -1,4 +1,4 @@
-"""`make venv` without the network: what it refuses, and what it takes for done."""
+"""`make venv` without the network: inputs it refuses, installs it accepts."""
 
 import os
 import pathlib
@@ -13,7 +13,7 @@ _ROOT = pathlib.Path(__file__).parents[2]
 
 @pytest.fixture(name='tree')
 def _tree(tmp_path):
-  """A copy of the script, beside a requirements file that asks for nothing."""
+  """Copies the script beside an empty requirements file."""
   (tmp_path / 'tools').mkdir()
   shutil.copy(_ROOT / 'tools' / 'setup_venv.sh', tmp_path / 'tools')
   shutil.copy(_ROOT / 'Makefile', tmp_path)
@@ -63,7 +63,7 @@ def test_other_platforms_are_refused_in_one_sentence(tree):
 
 
 def test_other_pythons_are_refused_with_what_they_are(tree):
-  # A version manager's shim is there and fails.
+  # A version manager's shim exists and fails.
   _write_program(
     tree / 'bin' / 'python3.11', 'echo no such version >&2; exit 1'
   )
@@ -80,7 +80,7 @@ def test_make_stops_with_status_2_and_adds_only_its_own_line(tree):
   done = subprocess.run(
     ['make', 'venv', 'PYTHON=no-such-python'],
     cwd=tree,
-    # Not a sub-make of the `make test` that runs this.
+    # It must not be a sub-make of the `make test` that runs this test.
     env={k: v for k, v in os.environ.items() if not k.startswith('MAKE')},
     capture_output=True,
     text=True,
@@ -103,7 +103,7 @@ def test_the_second_call_does_nothing_until_the_requirements_change(tree):
   assert (done.returncode, done.stdout, done.stderr) == (0, '', '')
   assert mark.exists()
 
-  # A package that cannot be had stands for an install that was cut short.
+  # A package that does not exist stands for an interrupted install.
   (tree / 'requirements.txt').write_text(
     f'no-such-package==1.0 --hash=sha256:{"0" * 64}\n'
   )

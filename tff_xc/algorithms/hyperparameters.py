@@ -108,7 +108,7 @@ _ALL = (
   Hyperparameter(
     'server_epsilon',
     1e-8,
-    "added to the root in the server's Adam, as PyTorch does",
+    "epsilon of the server's Adam, added to the root as in PyTorch",
     above=0,
   ),
   Hyperparameter(
@@ -120,16 +120,16 @@ _ALL = (
   Hyperparameter(
     'server_adam_rows',
     'all',
-    "class rows that the server's Adam moves in a round; 'requested' is cheaper"
-    ' where classes are many, and leaves the moments of the other rows as they'
-    ' are, which is not the same as Adam',
+    "rows that the server's Adam updates: 'all', or only those requested this"
+    " round, 'requested' (lazy Adam: cheaper for many classes, not identical to"
+    ' Adam)',
     choices=('all', 'requested'),
   ),
   Hyperparameter(
     'row_renormalise',
     False,
-    'average a row over the examples of the clients that hold it, not of'
-    ' the whole cohort (not in the FedSS paper)',
+    'average a row over the examples of the clients that hold it, not over'
+    ' those of the whole cohort (not in the FedSS paper)',
   ),
   Hyperparameter(
     'negatives', 80, 'm, negatives that a client samples in a round', least=1
@@ -137,32 +137,34 @@ _ALL = (
   Hyperparameter(
     'equal_negatives',
     False,
-    'NegOnly samples m + |P_k| - 1 negatives: as many classes push a target'
-    ' away as in FedSS with m (FedSS, fig. 6)',
+    'NegOnly samples m + |P_k| - 1 negatives, so that each example has as many'
+    ' classes besides its target as in FedSS with m (FedSS, fig. 6)',
   ),
   Hyperparameter(
     'correction',
     'negatives',
-    'which logits carry the sampled-softmax correction',
+    'the logits that get the sampled-softmax correction',
     choices=('negatives', 'none'),
   ),
   Hyperparameter(
     'client_weighting',
     'uniform',
-    "whether clients count alike in the encoder's mean, or by their examples",
+    "clients' weights in the encoder's mean: equal, or example counts",
     choices=('uniform', 'examples'),
   ),
   Hyperparameter(
     'row_update',
     'replace',
-    "whether a class's row is replaced by its client's (FedAwS, Algorithm 1),"
-    ' or moves by the mean delta of the cohort, as the encoder does',
+    "'replace' sets a class's row to the mean of its clients' rows (FedAwS,"
+    " Algorithm 1); 'mean' moves it by the cohort's mean delta, like the"
+    ' encoder',
     choices=('replace', 'mean'),
   ),
   Hyperparameter(
     'hinge_margin',
     0.9,
-    'cosine of an embedding and its class row that costs nothing (FedAwS: 0.9)',
+    'cosine of an embedding and its class row from which on the loss is 0'
+    ' (FedAwS: 0.9)',
     above=0,
     least=0,
   ),
@@ -175,40 +177,41 @@ _ALL = (
   Hyperparameter(
     'spreadout_learning_rate',
     0.001,
-    'eta of the spreadout step, whose size lambda eta must stay below 1 / (2 k);'
-    ' 0: client_learning_rate',
+    'eta of the spreadout step; its size lambda eta must be below 1 / (2 k); 0:'
+    ' client_learning_rate',
     least=0,
   ),
   Hyperparameter(
     'k',
     10,
-    'nearest classes that a class is driven away from; 0: all others',
+    'number of nearest classes from which the spreadout step separates a class;'
+    ' 0: all others',
     least=0,
   ),
   Hyperparameter(
     'distance',
     'sq_euclidean',
-    'of two class rows in the spreadout step',
+    'distance of two class rows in the spreadout step',
     choices=('sq_euclidean', 'cosine'),
   ),
   Hyperparameter(
     'spreadout_margin',
     0.0,
-    'nu: if positive, classes nearer than this are driven apart (eq. 7), not'
-    ' the k nearest (eq. 8)',
+    'nu: if positive, the spreadout step separates all classes nearer than nu'
+    ' (eq. 7), not the k nearest (eq. 8)',
     least=0,
   ),
   Hyperparameter(
     'spreadout_classes',
     'round',
-    "classes in the spreadout step: those of the round's clients, or all",
+    "classes of the spreadout step: those of the round's clients, or all",
     choices=('round', 'all'),
   ),
   Hyperparameter(
     'steps_per_round',
     0,
-    'minibatches that centralised training takes in what counts as a round;'
-    ' 0: as many as the average client, ceil(mean n_k / batch_size)',
+    'minibatches in a round of centralised training; 0: as many as the average'
+    ' client has, ceil(mean n_k / batch_size)',
     least=0,
   ),
 )

@@ -84,7 +84,7 @@ ALGORITHMS = {
   'negonly': Algorithm(
     'fedss:build_negonly',
     (*_SAMPLED, 'negatives', 'correction', 'equal_negatives'),
-    "FedSS's NegOnly: the target against the sampled negatives",
+    "FedSS's NegOnly: softmax over the target and the sampled negatives",
     'FedSS',
     Answers(
       'own classes, m negatives',
@@ -120,7 +120,7 @@ ALGORITHMS = {
       'spreadout_margin',
       'spreadout_classes',
     ),
-    'only positive labels on clients; the server drives classes apart',
+    'clients with only positive labels; the server spreads classes apart',
     'FedAwS',
     Answers(_OWN, _HINGE, _REPLACED, 'spreadout, then unit rows'),
     defaults=_MEAN,
@@ -128,7 +128,7 @@ ALGORITHMS = {
   'fedaws_baseline1': Algorithm(
     'fedaws:build_baseline1',
     (*_POSITIVE, 'row_update'),
-    "FedAwS's Baseline-1: no spreadout, which collapses",
+    "FedAwS's Baseline-1: no spreadout, so that classes collapse",
     'FedAwS',
     Answers(_OWN, _HINGE, _REPLACED, 'unit rows'),
     defaults=_MEAN,
@@ -136,9 +136,9 @@ ALGORITHMS = {
   'fedaws_baseline2': Algorithm(
     'fedaws:build_baseline2',
     _POSITIVE,
-    "FedAwS's Baseline-2: class rows stay as they were drawn",
+    "FedAwS's Baseline-2: class rows keep their initial values",
     'FedAwS',
-    Answers(_OWN, _HINGE, 'no rows are sent', 'rows stay as drawn'),
+    Answers(_OWN, _HINGE, 'no rows are sent', 'rows keep their values'),
     sends_rows=False,
     defaults=_MEAN,
   ),

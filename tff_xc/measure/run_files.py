@@ -67,26 +67,31 @@ class Metric(NamedTuple):
 NAMED_METRICS: Mapping[str, Metric] = {
   'top1': Metric('top-1', 'test examples whose class is ranked first'),
   **{
-    f'p@{k}': Metric(f'P@{k}', f'labels among the {k} ranked first')
+    f'p@{k}': Metric(f'P@{k}', f'share of labels among the {k} ranked first')
     for k in (1, 3, 5)
   },
   **{
     f'ndcg@{k}': Metric(
-      f'nDCG@{k}', f'gain of the {k} ranked first, discounted by their place'
+      f'nDCG@{k}',
+      f'labels among the {k} ranked first, discounted by rank, over the best'
+      ' possible',
     )
     for k in (1, 3, 5)
   },
   **{
     f'psp@{k}': Metric(
-      f'PSP@{k}', f'P@{k} with rare labels weighted by their propensity'
+      f'PSP@{k}',
+      f'P@{k} with labels weighted by 1 / propensity, over the best possible',
     )
     for k in (1, 3, 5)
   },
   'map@10': Metric(
-    'MAP@10', 'mean precision of retrieval among unseen classes, 10 nearest'
+    'MAP@10',
+    'mean average precision among the 10 nearest examples of unseen classes',
   ),
   'map@r': Metric(
-    'MAP@R', 'the same among the R nearest of a class with R others'
+    'MAP@R',
+    'as MAP@10 among the R nearest; R: number of other examples of the class',
   ),
   'train_top1': Metric(
     'train top-1', 'training examples whose class is ranked first'

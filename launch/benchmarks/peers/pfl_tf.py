@@ -8,8 +8,8 @@ own `FederatedAveraging` and `SimulatedBackend`.
 import os
 import sys
 
-# Under Keras 3 pfl federates only the last layer: it keys variables by a name
-# that repeats.
+# Under Keras 3 pfl federates only the last layer, because it keys variables by
+# name and Keras 3 repeats names.
 os.environ['TF_USE_LEGACY_KERAS'] = '1'
 os.environ.setdefault('TF_CPP_MIN_LOG_LEVEL', '2')
 

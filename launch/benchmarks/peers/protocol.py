@@ -1,9 +1,9 @@
-"""A contender's side of the conversation, for any Python 3.8 or later.
+"""A contender's side of the protocol, for any Python 3.8 or later.
 
 It imports the standard library only, so that a program in another virtual
-environment can import it from this folder. Commands come as lines on stdin,
-'round' or 'stop'; answers go as JSON lines to the file descriptor named in the
-environment, so that prints of libraries cannot damage them:
+environment can import it from this folder. It reads commands as lines on stdin,
+'round' or 'stop'. It writes answers as JSON lines to the file descriptor named
+in the environment, so that prints of libraries cannot damage them:
 
   {"ready": true}                                 once, when it is built
   {"seconds": 1.2, "check": {...}, "parts": {...}}  after each round
@@ -25,10 +25,10 @@ _PR_SET_PDEATHSIG = 1  # <sys/prctl.h>
 
 
 def _die_with_parent():
-  """Has the kernel end this process when the one that measures is gone."""
+  """Makes the kernel end this process when its parent ends."""
   ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)
   if os.getppid() != int(os.environ[PARENT_VARIABLE]):
-    os._exit(1)  # It went before the call.
+    os._exit(1)  # The parent ended before the call.
 
 
 def _describe(error):
@@ -40,13 +40,13 @@ def serve(build):
   """Builds a contender and runs its rounds as commanded, until stdin ends.
 
   Args:
-    build: () -> an object with `run()`, one round, which is timed, and
-      `report()`, called after each round and not timed, which returns a
+    build: () -> an object with two methods. `run()` runs one round and is
+      timed. `report()` is called after each round and not timed; it returns a
       dictionary that may have
-        check: numbers by name, that contenders must agree on; those of the
-          first round are compared;
+        check: numbers by name that contenders must agree on; those of the first
+          round are compared;
         parts: seconds by name, a breakdown of the round;
-        seconds: the round's own time, where `run` knows better.
+        seconds: the round's time, in place of the time of `run`.
   """
   _die_with_parent()
   fd = int(os.environ[FD_VARIABLE])

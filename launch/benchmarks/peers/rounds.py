@@ -1,4 +1,4 @@
-"""Rounds of pfl-research's federated averaging, of either framework."""
+"""Rounds of pfl-research's federated averaging, with either framework."""
 
 import numpy as np
 from pfl.aggregate.simulate import SimulatedBackend
@@ -30,10 +30,10 @@ class Rounds:
     Args:
       model: pfl's model.
       datasets: pfl's datasets of all clients, by user id.
-      arrays: the file: x, y, batch_size, learning_rate and the weights.
+      arrays: the file's arrays: x, y, batch_size, learning_rate and weights.
       before: the initial weights, in the order and layout of `weights`.
-      weights: () -> the weights now.
-      loss: () -> the mean training loss so far, where the model keeps it.
+      weights: () -> the current weights.
+      loss: () -> the mean training loss so far, if the model keeps it.
     """
     self._model = model
     self._before = [np.array(value) for value in before]
@@ -61,9 +61,9 @@ class Rounds:
 
   def run(self):
     self._rounds += 1
-    # It goes on from the round it has reached, and stops before this one. No
-    # round is evaluated: a round number is never a multiple of the frequency
-    # but for 0, where there are no metrics to compute.
+    # The algorithm resumes at its current round and stops before this one. No
+    # round is evaluated: only round 0 is a multiple of the frequency, and it
+    # has no metrics to compute.
     params = NNAlgorithmParams(
       central_num_iterations=self._rounds,
       evaluation_frequency=10**9,
