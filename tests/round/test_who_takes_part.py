@@ -155,3 +155,8 @@ def test_means_without_weights_are_of_the_clients_that_count(factory):
   ]
   for weights in after[1:]:
     tiny.assert_same_weights(weights.encoder, after[0].encoder, 1e-6)
+
+
+def test_a_factory_of_sums_is_refused():
+  with pytest.raises(ValueError, match='SumFactory gives a sum'):
+    build('fullsoftmax', model_aggregator=tff.aggregators.SumFactory())

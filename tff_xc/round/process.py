@@ -11,6 +11,7 @@ import tensorflow_federated as tff
 from datasets import sparse
 from tff_xc import classifier
 from tff_xc.round import client_work as client_work_lib
+from tff_xc.round import encoder_mean
 from tff_xc.round import exchange
 from tff_xc.round import features
 from tff_xc.round import merge
@@ -111,7 +112,9 @@ def build_process(
   """
   specs = model.weight_specs()
   row_merge = row_merge or merge.AddRows()
-  aggregate = _Aggregate(model_aggregator, specs, model.encoder.feature_table)
+  aggregate = encoder_mean.EncoderMean(
+    model_aggregator, specs, model.encoder.feature_table
+  )
   initialize = _build_initialize(model, server, aggregate, specs, seed)
   state_type = initialize.type_signature.result.member
   encoder = features.WholeEncoder()
@@ -231,60 +234,6 @@ def build_process(
   )
 
 
-class _Aggregate:
-  """Joins the encoder's deltas by any `tff.aggregators` factory.
-
-  An unweighted factory averages over all clients, including the zeros of those
-  that have no examples or whose update was dropped. Its result is therefore
-  scaled by (clients / clients of positive weight). A factory of sums does not
-  fit here: the server needs a mean.
-  """
-
-  def __init__(self, factory, specs: classifier.ModelWeights, but: str | None):
-    """Args: the factory, the weights' specs, and the weight to leave out."""
-    if factory is None:
-      factory = tff.aggregators.MeanFactory(no_nan_division=True)
-    value_type = tff.types.tensorflow_to_type(
-      server_lib.without(
-        classifier.merged(specs.encoder, specs.encoder_state), but
-      )
-    )
-    self._weighted = isinstance(
-      factory, tff.aggregators.WeightedAggregationFactory
-    )
-    extra = [tff.TensorType(np.float32)] if self._weighted else []
-    self._process = factory.create(value_type, *extra)
-
-    @tff.tensorflow.computation(value_type, np.float32, np.float32)
-    def over_those_who_count(mean, clients, counted):
-      scale = tf.math.divide_no_nan(clients, counted)
-      return tf.nest.map_structure(
-        lambda t: tf.math.multiply_no_nan(t, scale), mean
-      )
-
-    self._over_those_who_count = over_those_who_count
-
-  @property
-  def initialize(self):
-    return self._process.initialize
-
-  def __call__(self, state, update):
-    """Returns the aggregator's output for `ClientUpdate`s@CLIENTS."""
-    delta, weight = update.encoder_delta, update.weight
-    if self._weighted:
-      return self._process.next(state, delta, weight)
-    output = self._process.next(state, delta)
-    counts = tff.federated_map(_counts, weight)
-    everybody = tff.federated_value(1.0, tff.CLIENTS)
-    result = tff.federated_map(
-      self._over_those_who_count,
-      (output.result, tff.federated_sum(everybody), tff.federated_sum(counts)),
-    )
-    return tff.templates.MeasuredProcessOutput(
-      output.state, result, output.measurements
-    )
-
-
 def _build_initialize(model, server, aggregate, specs, seed: int):
   """Returns the computation ( -> RoundState@SERVER)."""
   pair = [seed & 0x7FFFFFFF, (seed >> 31) & 0x7FFFFFFF]
@@ -336,11 +285,6 @@ def _build_weights_access(server, feature_table: str | None, state_type):
 @tff.tensorflow.computation(tff.TensorType(np.int32, [2]), np.int32)
 def _round_seed(seed, round_number):
   return randomness.round_seed(seed, round_number)
-
-
-@tff.tensorflow.computation(np.float32)
-def _counts(weight):
-  return tf.cast(weight > 0, tf.float32)
 
 
 @tff.tensorflow.computation(np.int32)
