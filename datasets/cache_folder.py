@@ -16,7 +16,7 @@ def folder() -> pathlib.Path:
   """
   chosen = os.environ.get(VARIABLE)
   if chosen:
-    return pathlib.Path(chosen)
+    return pathlib.Path(chosen).expanduser()
   caches = os.environ.get('XDG_CACHE_HOME', '')
   if not os.path.isabs(caches):
     caches = os.path.expanduser(os.path.join('~', '.cache'))

@@ -55,14 +55,19 @@ def run(run_dir: str, data_dir: str | None, client: str | None) -> dict:
     'client': client,
     'client_top1': ranking.accuracy(predictions, y),
   }
-  path = pathlib.Path(run_dir)
-  run_files.write_json(path / 'evaluation.json', result)
-  _write_confusion(predictions, y, path)
   for name, value in [
     *measured.items(),
     ('client_top1', result['client_top1']),
   ]:
     print(f'{name:19s} {value:.4f}')
+  path = pathlib.Path(run_dir)
+  try:
+    run_files.write_json(path / 'evaluation.json', result)
+    _write_confusion(predictions, y, path)
+  except OSError as e:
+    raise errors.InputError(
+      f'{path} cannot be written ({e.strerror}); the results above are all'
+    ) from e
   print(f'after {rounds} rounds; confusion of client {client}:')
   print(path / 'confusion.png')
   return result

@@ -16,6 +16,8 @@ from tff_xc.algorithms import hyperparameters as hp
 from tff_xc.algorithms import registry as algorithms
 
 DEFAULT_DATA_DIR = os.path.join('..', 'shared', 'data')
+# Floats of a class table, 8 GiB.
+_MOST_TABLE_FLOATS = 2**31
 _PACKAGES = (
   'tensorflow-cpu',
   'tensorflow',
@@ -53,10 +55,25 @@ def define_cache_flag() -> None:
 
 
 def use_cache_dir() -> None:
-  """Makes this process and its children use `--cache_dir`, if it is given."""
-  if flags.FLAGS.cache_dir:
-    chosen = os.path.abspath(flags.FLAGS.cache_dir)
-    os.environ[cache_folder.VARIABLE] = chosen
+  """Makes this process and its children use `--cache_dir`, if it is given.
+
+  Raises:
+    errors.InputError: the directory cannot be written.
+  """
+  if not flags.FLAGS.cache_dir:
+    return
+  chosen = os.path.abspath(os.path.expanduser(flags.FLAGS.cache_dir))
+  try:
+    os.makedirs(chosen, exist_ok=True)
+  except OSError as e:
+    raise errors.InputError(
+      f'--cache_dir={chosen} cannot be made ({e.strerror}); name another'
+    ) from e
+  if not os.access(chosen, os.W_OK):
+    raise errors.InputError(
+      f'--cache_dir={chosen} cannot be written; name another'
+    )
+  os.environ[cache_folder.VARIABLE] = chosen
 
 
 def refuse_arguments(arguments) -> None:
@@ -72,7 +89,7 @@ def _given(names) -> dict[str, Any]:
   return {name: v for name, v in values.items() if v is not None}
 
 
-def _task_options(task: task_lib.Task) -> dict[str, Any]:
+def _task_options(task: task_lib.Task, algorithm, who: str) -> dict[str, Any]:
   given = _given(task_lib.OPTIONS)
   for name in given:
     if name not in task.options:
@@ -80,9 +97,22 @@ def _task_options(task: task_lib.Task) -> dict[str, Any]:
         f'--{name} is not an option of task {task.name}, which takes: '
         + (', '.join(f'--{n}' for n in task.options) or 'none')
       )
+  if algorithm.cohort == 'pooled':
+    for name in task_lib.OF_CLIENTS:
+      if name in given:
+        raise errors.InputError(
+          f'--{name} does not apply to {who}, which has no clients'
+        )
   options = task.option_values() | given
   for name, value in options.items():
     task_lib.OPTIONS[name].check(value)
+  classes, dim = task.known_classes(options), options.get('embedding_dim', 1)
+  if classes and classes * dim > _MOST_TABLE_FLOATS:
+    raise errors.InputError(
+      f'--embedding_dim={dim}: a table of {classes:,} classes with rows of'
+      f' this length has more than {_MOST_TABLE_FLOATS:,} numbers (8 GiB); lower'
+      ' it, or the number of classes'
+    )
   return options
 
 
@@ -100,7 +130,7 @@ def resolve() -> dict[str, Any]:
       raise errors.InputError(f'--{name} is missing: ' + ', '.join(known))
   task = tasks.get(values.task)
   algorithm = algorithms.get(values.algorithm)
-  options = _task_options(task)
+  options = _task_options(task, algorithm, values.algorithm)
   hyperparameters = hp.resolve(
     algorithm.hyperparameters,
     _given(hp.HYPERPARAMETERS),
@@ -108,9 +138,7 @@ def resolve() -> dict[str, Any]:
     values.algorithm,
     algorithm.defaults,
   )
-  num_classes = task.known_classes(options)
-  if num_classes is not None:
-    hp.check_negatives(hyperparameters.get('negatives', 0), num_classes)
+  _fit_negatives(hyperparameters, task.known_classes(options, values.data_dir))
   eval_every = _or(values.eval_every, task.eval_every)
   config = {
     'task': task.name,
@@ -128,6 +156,16 @@ def resolve() -> dict[str, Any]:
     'hyperparameters': hyperparameters,
   }
   return {**config, **environment()}
+
+
+def _fit_negatives(hyperparameters: dict, num_classes: int | None) -> None:
+  """Refuses too many negatives; lowers a default to the other classes."""
+  if num_classes is None or 'negatives' not in hyperparameters:
+    return
+  if flags.FLAGS.negatives is None:
+    most = max(num_classes - 1, 1)
+    hyperparameters['negatives'] = min(hyperparameters['negatives'], most)
+  hp.check_negatives(hyperparameters['negatives'], num_classes)
 
 
 def _clients_per_round(task, algorithm, values) -> int | None:

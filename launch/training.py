@@ -114,6 +114,7 @@ def run(config: Mapping[str, Any], run_dir: str) -> dict[str, Any]:
   process = build_process(config, loaded)
   cohorts = _cohorts(config, loaded)
   warnings = build.warnings(
+    config['algorithm'],
     config['hyperparameters'],
     num_classes=loaded.model.num_classes,
     clients_per_round=config['clients_per_round'],

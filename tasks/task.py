@@ -118,6 +118,9 @@ FROM_SCRATCH: Mapping[str, Any] = {
 }
 
 
+# Options that say what clients do: they do not apply without clients.
+OF_CLIENTS = ('select_features', 'examples_per_round')
+
 # Metrics that show whether classes collapse: distances between class rows.
 COLLAPSE = ('class_distance_min', 'class_distance_mean')
 
@@ -152,6 +155,8 @@ class Task:
     by_algorithm: hyper-parameters of single algorithms; they override
       `defaults`.
     num_classes: n; None if the data or an option determine it.
+    count_classes: (data_dir) -> n, read from the data without TensorFlow, or
+      None where that fails; None if the data do not determine n.
     options: names of the `OPTIONS` that it takes.
     option_defaults: their defaults where they differ from the general ones.
     data: the files that --data_dir must hold; empty if the data are generated.
@@ -174,6 +179,7 @@ class Task:
     default_factory=dict
   )
   num_classes: int | None = None
+  count_classes: Callable[[str], int | None] | None = None
   options: tuple[str, ...] = ('embedding_dim', 'logit_scale')
   option_defaults: Mapping[str, Any] = dataclasses.field(default_factory=dict)
   data: str = ''
@@ -186,8 +192,12 @@ class Task:
     general = {n: OPTIONS[n].default for n in self.options}
     return general | dict(self.option_defaults)
 
-  def known_classes(self, options: Mapping[str, Any]) -> int | None:
-    """Returns n without loading the data; None if only the data determine n."""
+  def known_classes(
+    self, options: Mapping[str, Any], data_dir: str = ''
+  ) -> int | None:
+    """Returns n without loading the data; None if that is impossible."""
+    if self.count_classes:
+      return self.count_classes(data_dir)
     return options.get('num_classes', self.num_classes)
 
   def metrics_of(self, dataset) -> tuple[str, ...]:

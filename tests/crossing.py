@@ -26,7 +26,8 @@ class Crossings:
 
   Attributes:
     broadcasts: by name, the type of a value that every client receives.
-    selects: by name, (name of the request that holds the keys, keys' type).
+    selects: by name, (name of the request that holds the keys, keys' type,
+      type of a slice).
     aggregates: by name, (value type, accumulator type).
   """
 
@@ -49,7 +50,8 @@ def _of(bindings) -> Crossings:
     elif uri == 'federated_select':
       keys = program_lib._parts(block.argument)[0]
       [request] = program_lib._names_in(keys)
-      found.selects[name] = request, keys.type_signature.member
+      element = block.type_signature.member.element
+      found.selects[name] = request, keys.type_signature.member, element
     elif uri == 'federated_aggregate':
       value, _, accumulate, *_ = program_lib._parts(block.argument)
       found.aggregates[name] = (
@@ -110,7 +112,7 @@ def run(computation: tff.Computation, state, cohort, monkeypatch) -> dict:
   each = range(len(cohort))
   asked = [
     [_arrays(found[request][i])[0] for i in each]
-    for request, _ in crossings.selects.values()
+    for request, *_ in crossings.selects.values()
   ]
   # Padding repeats an id.
   first = [[np.unique(k, return_index=True)[1] for k in a] for a in asked]

@@ -173,6 +173,26 @@ def test_all_checkpoints_damaged_starts_again(tmp_path, capsys):
     damage(file)
   before = doubling.rows(path)
   doubling.run(path)
-  assert capsys.readouterr().err.count('is damaged') == 3
+  said = capsys.readouterr().err
+  assert said.count('is damaged') == 3
+  assert said.count('there is none before it') == 1
   assert doubling.rows(path) == before
-  assert len(list((path / 'checkpoints' / 'damaged').iterdir())) == 3
+  # The rows that were measured, too.
+  aside = {p.name for p in (path / 'checkpoints' / 'damaged').iterdir()}
+  assert len(aside) == 4
+  assert 'metrics.csv' in aside
+
+
+def test_a_full_disk_is_one_sentence(tmp_path, monkeypatch):
+  saved = checkpoints.Checkpoints(tmp_path)
+  saved.save(state(), 4)
+
+  def full(*_, **__):
+    raise OSError(28, 'No space left on device')
+
+  monkeypatch.setattr(np, 'savez', full)
+  with pytest.raises(errors.InputError, match='No space left on device'):
+    saved.save(state(), 8)
+  assert [p.name for p in (tmp_path / 'checkpoints').iterdir()] == [
+    'round_4.npz'
+  ]

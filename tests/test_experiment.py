@@ -1,6 +1,7 @@
 """The loop on a process of plain numbers: it is fast and reaches every case."""
 
 import json
+import shutil
 
 import numpy as np
 import pytest
@@ -270,3 +271,46 @@ def test_full_softmax_sends_no_ids_and_centralised_training_nothing():
     doubling.MESSAGES.sizes, True, 50, 4, crosses=False
   )
   assert nobody.of_round(50, 50)['bytes_down_per_client'] == 0
+
+
+@pytest.mark.parametrize('kept', [['checkpoints'], ['metrics.csv']])
+def test_what_is_left_of_a_run_without_config_is_refused(tmp_path, kept):
+  path = tmp_path / 'run'
+  doubling.run(path)
+  for file in path.iterdir():
+    if file.name not in kept:
+      shutil.rmtree(file) if file.is_dir() else file.unlink()
+  with pytest.raises(errors.InputError, match=r'of a run, but no config\.json'):
+    doubling.run(path)
+  assert [p.name for p in path.iterdir() if p.name != '.lock'] == kept
+
+
+@pytest.mark.parametrize(
+  ('change', 'message'),
+  [
+    (lambda file: file.unlink(), 'no row of round 1'),
+    (lambda file: _drop_lines(file, 3, 5), 'no row of round 3'),
+    (lambda file: file.write_bytes(b'\xff\xfe\x00'), 'is damaged'),
+  ],
+)
+def test_a_resume_wants_every_row_of_metrics(tmp_path, change, message):
+  path = tmp_path / 'run'
+  doubling.run(path, rounds=6)
+  change(path / 'metrics.csv')
+  before = contents(path)
+  with pytest.raises(errors.InputError, match=message):
+    doubling.run(path, rounds=8)
+  assert contents(path) == before
+
+
+def _drop_lines(file, first, last):
+  lines = file.read_text().splitlines(keepends=True)
+  file.write_text(''.join(lines[:first] + lines[last:]))
+
+
+def contents(path):
+  return {
+    p: p.read_bytes()
+    for p in path.rglob('*')
+    if p.is_file() and p.name != '.lock'
+  }

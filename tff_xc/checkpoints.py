@@ -9,6 +9,7 @@ with every save.)
 import os
 import pathlib
 import re
+import shutil
 import sys
 
 import numpy as np
@@ -77,20 +78,35 @@ class Checkpoints:
     if path.exists():
       return
     named = {name: np.asarray(leaf) for name, leaf in _named(state)}
-    with run_files.replacing(path) as temporary:
-      np.savez(temporary, **named)
+    try:
+      with run_files.replacing(path) as temporary:
+        np.savez(temporary, **named)
+    except OSError as e:
+      raise errors.InputError(
+        f'{path} cannot be written ({e.strerror}); mend that, and the same'
+        ' command goes on from the checkpoint before'
+      ) from e
     for version in _versions(self._root)[:-_KEPT]:
       _path(self._root, version).unlink()
 
+  def keep_aside(self, file: pathlib.Path) -> None:
+    """Copies a file to the damaged checkpoints, if there are any."""
+    if file.exists() and (self._root / _DAMAGED).is_dir():
+      shutil.copyfile(file, self._aside(file))
+
   def _move_aside(self, path: pathlib.Path) -> str:
+    (self._root / _DAMAGED).mkdir(exist_ok=True)
+    target = self._aside(path)
+    path.rename(target)
+    return f'it is now {target}'
+
+  def _aside(self, path: pathlib.Path) -> pathlib.Path:
     folder = self._root / _DAMAGED
-    folder.mkdir(exist_ok=True)
     target, number = folder / path.name, 1
     while target.exists():
       number += 1
       target = folder / f'{path.stem}_{number}{path.suffix}'
-    path.rename(target)
-    return f'it is now {target}'
+    return target
 
 
 def _path(root: pathlib.Path, version: int) -> pathlib.Path:
@@ -123,7 +139,8 @@ def _check_old(root: pathlib.Path) -> None:
 
 def _load_newest(root: pathlib.Path, like, on_damage):
   _check_old(root)
-  for version in reversed(_versions(root)):
+  versions = _versions(root)
+  for version in reversed(versions):
     path = _path(root, version)
     try:
       named = _read(path)
@@ -137,7 +154,12 @@ def _load_newest(root: pathlib.Path, like, on_damage):
         continue
       print(
         f'warning: the checkpoint of round {version} is damaged'
-        f' ({_first_line(e)}); {on_damage(path)}, and the one before is taken',
+        f' ({_first_line(e)}); {on_damage(path)}, and'
+        + (
+          ' there is none before it'
+          if version == versions[0]
+          else ' the one before is taken'
+        ),
         file=sys.stderr,
       )
       continue

@@ -23,6 +23,8 @@ from datasets import sparse
 from tff_xc.round import process
 
 _CACHE_BYTES = 2**28
+# Examples of a round without clients.
+_MOST_POOLED = 10_000_000
 
 
 class Cohort(NamedTuple):
@@ -171,6 +173,11 @@ def pooled(
 
   The rounds take successive parts of shuffled passes over all examples.
   """
+  if examples_per_round > _MOST_POOLED:
+    raise errors.InputError(
+      f'--batch_size times the steps of a round is {examples_per_round:,}'
+      f' examples: expected at most {_MOST_POOLED:,}'
+    )
   client_ids = dataset.train.client_ids
   ends = np.cumsum([len(dataset.train.labels(c)) for c in client_ids])
   total = int(ends[-1])

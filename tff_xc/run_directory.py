@@ -54,6 +54,14 @@ def check_config(path: str | os.PathLike, config: Mapping) -> None:
   if path.exists() and not path.is_dir():
     raise errors.InputError(f'--run_dir={path} is a file; name a directory')
   if not file.exists():
+    left = [
+      n for n in (run_files.METRICS, 'checkpoints') if (path / n).exists()
+    ]
+    if left:
+      raise errors.InputError(
+        f'{path} has {" and ".join(left)} of a run, but no {run_files.CONFIG};'
+        ' restore it, or choose another --run_dir'
+      )
     return
   found = run_files.read_config(file)
   wanted = json.loads(json.dumps(config))
@@ -176,10 +184,14 @@ class RunDirectory:
       errors.InputError: for a metrics.csv that is damaged.
     """
     file = self.path / run_files.METRICS
+    kept = _rounds(file, rounds_done)
     run_files.write_json(self.path / run_files.CONFIG, self._config)
+    if not rounds_done:
+      self.checkpoints.keep_aside(file)
     rows = []
     if file.exists():
-      _keep_rounds(file, rounds_done)
+      with run_files.replacing(file) as temporary:
+        temporary.write_text(kept)
       rows = run_files.read_metrics(file).to_dict('records')
     _rewrite_events(self.path / _TENSORBOARD, rows)
     self._metrics = tff.program.CSVFileReleaseManager(
@@ -197,17 +209,32 @@ class RunDirectory:
     asyncio.run(self._events.release(measured, round_number))
 
 
-def _keep_rounds(file: pathlib.Path, rounds_done: int) -> None:
-  """Drops rows after `rounds_done`, and a last line truncated by a kill."""
-  lines = file.read_text().splitlines(keepends=True)
-  header, rows = lines[:1], lines[1:]
+def _rounds(file: pathlib.Path, rounds_done: int) -> str:
+  """Returns metrics.csv without later rounds and without a line cut by a kill.
 
-  def kept(line):
+  Raises:
+    errors.InputError: unless it has all rounds up to `rounds_done`.
+  """
+  try:
+    lines = file.read_text().splitlines(keepends=True) if file.exists() else []
+  except ValueError as e:
+    raise run_files.damaged(file, str(e)) from e
+
+  def number(line):
     key = line.split(',', 1)[0]
-    return line.endswith('\n') and key.isdigit() and int(key) <= rounds_done
+    return int(key) if line.endswith('\n') and key.isdigit() else None
 
-  with run_files.replacing(file) as temporary:
-    temporary.write_text(''.join(header + [r for r in rows if kept(r)]))
+  kept = [
+    line for line in lines[1:] if number(line) in range(1, rounds_done + 1)
+  ]
+  for wanted in range(1, rounds_done + 1):
+    if wanted > len(kept) or number(kept[wanted - 1]) != wanted:
+      raise run_files.damaged(
+        file,
+        f'there is a checkpoint of round {rounds_done}, and no row of round'
+        f' {wanted}',
+      )
+  return ''.join(lines[:1] + kept)
 
 
 def _rewrite_events(folder: pathlib.Path, rows: list[dict[str, float]]) -> None:

@@ -32,7 +32,9 @@ def cohort_of(round_number):
 
 def held_ids(negatives, client, round_number, seed=0, equal_negatives=False):
   """Returns the ids that a client requests, drawn as in the round."""
-  chosen = request.OwnAndSampled(N, 4, negatives, equal_negatives).held_classes(
+  chosen = request.OwnAndSampled(
+    N, 4, negatives, equal_negatives=equal_negatives
+  ).held_classes(
     tf.constant(client.y),
     randomness.client_seed(
       randomness.round_seed(tf.constant([seed, 0]), round_number),

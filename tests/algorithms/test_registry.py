@@ -51,10 +51,10 @@ def test_every_algorithm_builds_with_its_hyperparameters(name):
     ('fedaws', {'k': 50, 'spreadout_learning_rate': 0.0013}, '0.0128'),
     ('fedaws', {'k': 0, 'spreadout_learning_rate': 0.002}, '0.0128'),
     ('fedaws', {'k': 1, 'spreadout_learning_rate': 0.002}, None),
-    ('fedaws', {'k': 1, 'spreadout_margin': 1.4}, None),
+    ('fedaws', {'spreadout_margin': 1.4}, None),
     (
       'fedaws',
-      {'k': 1, 'spreadout_margin': 1.4, 'spreadout_learning_rate': 0.002},
+      {'spreadout_margin': 1.4, 'spreadout_learning_rate': 0.002},
       '0.0128',
     ),
     ('fedaws', {'k': 0, 'spreadout_classes': 'all'}, '0.0005'),
@@ -74,6 +74,7 @@ def test_every_algorithm_builds_with_its_hyperparameters(name):
 )
 def test_a_spreadout_step_beyond_its_bound_is_warned_of(name, given, limit):
   warnings = build.warnings(
+    name,
     resolve(name, given),
     num_classes=1001,
     clients_per_round=20,
@@ -84,6 +85,37 @@ def test_a_spreadout_step_beyond_its_bound_is_warned_of(name, given, limit):
   else:
     (warning,) = warnings
     assert f'from {limit} = 1 / (2 k)' in warning
+
+
+@pytest.mark.parametrize('name', ['posonly', 'fedaws_posonly'])
+def test_a_softmax_over_one_class_is_warned_of(name):
+  of = lambda max_positives: build.warnings(
+    name,
+    resolve(name),
+    num_classes=100,
+    clients_per_round=20,
+    max_positives=max_positives,
+  )
+  assert not of(2)
+  (warning,) = of(1)
+  assert 'nothing is learned' in warning
+
+
+def test_epochs_that_are_asked_for_replace_the_tasks_steps():
+  task = {'local_steps': 1}
+  resolved = lambda given: hp.resolve(
+    registry.get('fedss').hyperparameters, given, task, 'fedss'
+  )
+  assert resolved({})['local_steps'] == 1
+  values = resolved({'local_epochs': 5})
+  assert (values['local_steps'], values['local_epochs']) == (0, 5)
+
+
+def test_neighbours_do_not_apply_with_a_margin():
+  with pytest.raises(
+    errors.InputError, match='only applies with --spreadout_m'
+  ):
+    resolve('fedaws', {'k': 3, 'spreadout_margin': 1.4})
 
 
 def test_the_defaults_of_the_builder_are_those_of_the_flags():

@@ -40,6 +40,7 @@ def test_the_preset_resolves_and_its_head_tells_the_command(preset):
   assert '@' not in text.replace('MAP@10', '')
   config = json.loads(done.stdout)
   assert not build.warnings(
+    config['algorithm'],
     config['hyperparameters'],
     num_classes=10**6,
     clients_per_round=config['clients_per_round'],

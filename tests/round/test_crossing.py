@@ -49,16 +49,21 @@ def test_nothing_of_n_rows_crosses_where_rows_are_selected(name):
   """Reads the computation that runs, not its source."""
   for model, features in ((tiny.model(N), 0), (tiny_sparse.model(N), 5)):
     found = crossing.of(build_process(name, model, features).next)
-    lengths = {N, tiny_sparse.NUM_FEATURES} if features else {N}
+    forbidden = (N, tiny_sparse.NUM_FEATURES) if features else (N,)
     crossed = [
       *found.broadcasts.values(),
       *(t for pair in found.aggregates.values() for t in pair),
     ]
     for type_spec in crossed:
       for tensor in crossing.tensors(type_spec):
-        assert not lengths & set(tensor.shape)
+        # Also not flattened.
+        assert not any(
+          d and d % n == 0 for d in tensor.shape for n in forbidden
+        )
     assert len(found.selects) == 1 + bool(features)
-    for _, keys in found.selects.values():
+    for _, keys, row in found.selects.values():
+      assert len(crossing.tensors(row)) == 1  # A row of a table, and no more.
+      assert tuple(row.shape) in ((tiny.DIM,), (tiny_sparse.DIM,), (6,))
       assert keys.dtype == np.int32
       assert keys.shape[0] in (8, 4, 5)  # Static: positives plus negatives.
 

@@ -46,6 +46,16 @@ def test_a_label_outside_the_classes_fails_and_names_the_client(method, label):
     tiny.run(build(method), 1, lambda _: [SOUND, bad])
 
 
+@pytest.mark.parametrize('name', ['fedss', 'negonly', 'posonly'])
+def test_messages_name_the_classes(name):
+  own = {} if name == 'posonly' else {'negatives': 3}
+  process = getattr(fedss, f'build_{name}')(
+    model=tiny.model(N), max_positives=2, **own
+  )
+  with pytest.raises(client_error.ClientError, match='3 distinct class ids'):
+    tiny.run(process, 1, lambda _: [SOUND])
+
+
 def test_examples_without_a_label_each_fail():
   bad = SOUND._replace(x=SOUND.x[:3])
   with pytest.raises(

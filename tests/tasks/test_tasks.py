@@ -45,6 +45,7 @@ def test_the_spreadout_step_is_within_its_bound(name, algorithm):
     taken.defaults,
   )
   assert not build.warnings(
+    'fedaws',
     values,
     num_classes=10**6,
     clients_per_round=task.clients_per_round,

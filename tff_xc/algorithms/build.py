@@ -15,6 +15,7 @@ from tff_xc.round import server as server_lib
 from tff_xc.round import spreadout
 from tff_xc.round import table_optimizers
 
+_SOFTMAX_OVER_OWN = ('posonly', 'fedaws_posonly')
 # Settings that the training loop uses and no builder takes.
 _OF_THE_COHORT = ('steps_per_round',)
 
@@ -57,6 +58,7 @@ def _server(values: Mapping, selects_rows: bool) -> server_lib.Server:
 
 
 def warnings(
+  name: str,
   values: Mapping,
   *,
   num_classes: int,
@@ -66,11 +68,27 @@ def warnings(
   """Returns a sentence for each allowed setting that is likely to fail.
 
   Args:
-    values: an algorithm's hyper-parameters, from `hyperparameters.resolve`.
+    name: of the algorithm, as registered.
+    values: its hyper-parameters, from `hyperparameters.resolve`.
     num_classes: n.
     clients_per_round: K; None where there are no clients.
     max_positives: the largest number of classes that any client holds.
   """
+  found = []
+  if name in _SOFTMAX_OVER_OWN and max_positives == 1:
+    found.append(
+      f"{name} trains a softmax over a client's own classes, and no client has"
+      ' more than one: its loss is 0 and nothing is learned; use'
+      ' --algorithm=fedaws'
+    )
+  return found + _spreadout_warnings(
+    values, num_classes, clients_per_round, max_positives
+  )
+
+
+def _spreadout_warnings(
+  values: Mapping, num_classes, clients_per_round, max_positives
+) -> list[str]:
   if not values.get('spreadout_weight'):
     return []
   step, factors = values['spreadout_weight'], ['--spreadout_weight']
@@ -85,10 +103,11 @@ def warnings(
   ).step_limit(rows)
   if step < limit:
     return []
+  or_k = '' if values.get('spreadout_margin') else ', or --k'
   return [
     f'the spreadout step {" times ".join(factors)} is {step:.3g}, and from'
     f' {limit:.3g} = 1 / (2 k) on class rows may collapse: lower one of'
-    ' them, or --k'
+    f' them{or_k}'
   ]
 
 

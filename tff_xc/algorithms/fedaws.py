@@ -24,7 +24,8 @@ Algorithm 1 replaces a class's row by its client's row, so the row of a rare
 class moves as fast as that of a frequent one. If class sizes differ much, rare
 rows then end up closest to every embedding, and P@1, which rewards frequent
 classes, suffers. 'row_update' = 'mean' averages rows as the paper's footnote
-averages the encoder: a row moves by n_i / n of its client's delta. With the
+averages the encoder: a row moves by n_i / n of its client's delta (by 1 / K with
+uniform weights). With the
 weighting 'examples' and one local step on all of a client's examples, a round
 then is one step on the positive loss of all its clients' examples. This is not
 in the paper.
@@ -40,7 +41,8 @@ All builders share these arguments:
   max_positives: the largest number of classes that any client holds.
   local_training: the clients' SGD.
   server: its encoder optimizer is used. Default: SGD of rate 1, the mean.
-  model_aggregator: joins the encoder's deltas, any `tff.aggregators` factory.
+  model_aggregator: joins the encoder's deltas, a `tff.aggregators` factory of
+    means.
   max_features: as in `tff_xc.algorithms.fedss`.
   client_weighting: 'uniform' (the paper's) or 'examples' (its footnote's).
   row_update: 'replace' (the paper's) or 'mean': rows move by the mean of the

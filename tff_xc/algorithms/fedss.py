@@ -26,7 +26,8 @@ All builders share these arguments:
   server: the server's step (paper: SGD, rate 1, momentum 0.9, dense; if rows
     are selected, only the requested rows are computed, with equal results).
   row_merge: joins the rows (`tff_xc.round.merge.AddRows`).
-  model_aggregator: joins the encoder's deltas, any `tff.aggregators` factory.
+  model_aggregator: joins the encoder's deltas, a `tff.aggregators` factory of
+    means.
   max_features: for sparse examples, the largest number of distinct features of
     a client. It then receives and sends only the feature rows that it uses; 0:
     all rows.
@@ -68,7 +69,10 @@ def _build_sampled(
   return process.build_process(
     model=model,
     request=request.OwnAndSampled(
-      model.num_classes, max_positives, negatives, equal_negatives
+      model.num_classes,
+      max_positives,
+      negatives,
+      equal_negatives=equal_negatives,
     ),
     objective=objective.HeldSoftmax(model.num_classes, correction, denominator),
     local_training=local_training or client_work.LocalTraining(),

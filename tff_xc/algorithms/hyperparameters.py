@@ -82,7 +82,8 @@ _ALL = (
   Hyperparameter(
     'server_optimizer',
     'sgd',
-    "the server's optimizer, on encoder and class table",
+    "the server's optimizer, on the encoder and, except in FedAwS, on the class"
+    ' table',
     choices=('sgd', 'adam', 'adagrad'),
   ),
   Hyperparameter(
@@ -283,6 +284,8 @@ def resolve(
   for name, value in task_defaults.items():
     if name in values and not (other_optimizer and name in SERVER):
       values[name] = value
+  if 'local_epochs' in given and 'local_steps' in values:
+    values['local_steps'] = 0  # Not the task's steps, but these epochs.
   values.update(given)
   if given.get('local_steps') and 'local_epochs' in given:
     raise errors.InputError(
@@ -291,6 +294,11 @@ def resolve(
   for name, value in values.items():
     HYPERPARAMETERS[name].check(value)
   _check_examples(values)
+  if 'k' in given and values.get('spreadout_margin'):
+    raise errors.InputError(
+      f'--k only applies with --spreadout_margin=0, and it is'
+      f' {values["spreadout_margin"]:g} here: eq. (7) takes all other classes'
+    )
   for name, needed in _ONLY_WITH.items():
     if name in given and optimizer != needed:
       raise errors.InputError(

@@ -18,7 +18,7 @@ _OWN = 'own classes'
 _OWN_SOFTMAX = 'softmax over own classes'
 _HINGE = 'hinge of the positive cosine'
 _ADDED = 'deltas added by class'
-_REPLACED = 'rows replaced by their mean'
+_REPLACED = 'rows replaced, or moved by the mean (--row_update)'
 _STEP = 'optimizer step'
 
 

@@ -8,9 +8,10 @@ padding (messages: FedSS, Algorithm 1 and section 3).
 An algorithm that requests every row sends no ids in either message: row c is
 at place c. If clients select from the table of sparse features, its rows are
 sent in the same way, and the encoder's bytes are those without this table. The
-round's seed and the sums behind its metrics, some 50 bytes, are not counted.
+round's seed and the sums behind its metrics, some 50 bytes, are not counted. A
+client whose update is dropped is counted like any other.
 
-`tests/measure/test_crossing.py` compares these formulas with the values that a
+`tests/round/test_crossing.py` compares these formulas with the values that a
 round feeds to its clients and folds from them.
 """
 

@@ -188,7 +188,7 @@ def read_config(path: pathlib.Path) -> dict[str, Any]:
   )
   for key in ('hyperparameters', 'options', 'data'):
     if not isinstance(config.get(key, {}), dict):
-      raise _damaged(path, f'expected "{key}" to be an object')
+      raise damaged(path, f'expected "{key}" to be an object')
   return config
 
 
@@ -272,7 +272,8 @@ def _plain(obj):
   return str(obj) if isinstance(obj, os.PathLike) else obj
 
 
-def _damaged(path, what):
+def damaged(path: pathlib.Path, what: str) -> errors.InputError:
+  """Returns the error for a damaged file of a run."""
   return errors.InputError(
     f'{path} is damaged ({what}); restore it, or delete {path.parent} and '
     'train again.'
@@ -284,13 +285,13 @@ def _read_object(path, required):
   try:
     obj = json.loads(path.read_text(encoding='utf-8'))
   except (OSError, ValueError) as e:
-    raise _damaged(path, str(e)) from e
+    raise damaged(path, str(e)) from e
   if not isinstance(obj, dict):
-    raise _damaged(path, 'expected a JSON object')
+    raise damaged(path, 'expected a JSON object')
   for key, kind in required.items():
     value = obj.get(key)
     if not isinstance(value, kind) or isinstance(value, bool):
-      raise _damaged(path, f'expected "{key}" to be of type {kind.__name__}')
+      raise damaged(path, f'expected "{key}" to be of type {kind.__name__}')
   return obj
 
 
@@ -299,7 +300,7 @@ def _check_scores(path, summary):
     for key, value in (summary.get(name) or {}).items():
       if value is None or isinstance(value, int | float):
         continue
-      raise _damaged(path, f'"{name}": "{key}" is no number')
+      raise damaged(path, f'"{name}": "{key}" is no number')
 
 
 def read_metrics(path: pathlib.Path) -> 'pd.DataFrame':
@@ -318,19 +319,19 @@ def read_metrics(path: pathlib.Path) -> 'pd.DataFrame':
       f'{path} is missing; delete {path.parent} and train again.'
     ) from e
   except (OSError, ValueError, csv.Error) as e:
-    raise _damaged(path, str(e)) from e
+    raise damaged(path, str(e)) from e
   if not rows or rows[0][:1] != ['round'] or len(set(rows[0])) < len(rows[0]):
-    raise _damaged(path, 'expected a header of distinct columns, "round" first')
+    raise damaged(path, 'expected a header of distinct columns, "round" first')
   header, values = rows[0], []
   for line, row in enumerate(rows[1:], 2):
     if len(row) != len(header):
-      raise _damaged(
+      raise damaged(
         path, f'line {line} has {len(row)} cells, the header {len(header)}'
       )
     try:
       values.append([float(cell) if cell.strip() else math.nan for cell in row])
     except ValueError as e:
-      raise _damaged(path, f'line {line}: {e}') from e
+      raise damaged(path, f'line {line}: {e}') from e
     if not values[-1][0] > (values[-2][0] if len(values) > 1 else -math.inf):
-      raise _damaged(path, f'line {line}: rounds must ascend')
+      raise damaged(path, f'line {line}: rounds must ascend')
   return pd.DataFrame(values, columns=header, dtype='float64')

@@ -16,7 +16,7 @@ def _counts(weight):
 
 
 class EncoderMean:
-  """Averages the encoder's deltas by any `tff.aggregators` factory.
+  """Averages the encoder's deltas by a `tff.aggregators` factory of means.
 
   An unweighted factory averages over all clients, including the zeros of those
   that have no examples or whose update was dropped. Its result is therefore

@@ -155,7 +155,10 @@ def build_sparse_sum(row_dim: int):
 
   @tff.tensorflow.computation(accumulator_type, accumulator_type)
   def merge(a, b):
-    return _folded([_joined(*pair) for pair in zip(a, b, strict=True)])
+    stacks = [_joined(*pair) for pair in zip(a, b, strict=True)]
+    for level in range(len(_STACK_ROWS)):
+      stacks = _folded(stacks, level)
+    return stacks
 
   @tff.tensorflow.computation(accumulator_type)
   def report(stacks):

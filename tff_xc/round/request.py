@@ -134,6 +134,7 @@ class AllClasses:
   """
 
   num_classes: int
+  _: dataclasses.KW_ONLY
   noun: str = 'class'
 
   selects = False
@@ -180,6 +181,7 @@ class OwnAndSampled:
   num_classes: int
   max_positives: int
   negatives: int = 0
+  _: dataclasses.KW_ONLY
   noun: str = 'class'
   equal_negatives: bool = False
 
@@ -220,7 +222,7 @@ class OwnAndSampled:
     with tf.control_dependencies([fits]):
       own = tf.identity(own)
     ids = own
-    if self.negatives:
+    if self._most_negatives:
       ranks = sample_distinct(
         randomness.step_seed(seed, 0),
         self._most_negatives,
