@@ -13,6 +13,7 @@ import tensorflow_federated as tff
 from tff_xc.runtime.in_process import context
 from tff_xc.runtime.in_process import execution
 from tff_xc.runtime.in_process import expressions
+from tff_xc.runtime.in_process import imported
 from tff_xc.runtime.in_process import phases
 from tff_xc.runtime.in_process import program as program_lib
 from tff_xc.runtime.in_process import values
@@ -128,7 +129,18 @@ def run(computation: tff.Computation, state, cohort, monkeypatch) -> dict:
     ],
     'selected': selected,
     'folded': folded,
+    'metrics': _metrics(program, found, computation),
   }
+
+
+def _metrics(program, found, computation) -> dict[str, float]:
+  """Returns the round's metrics by name."""
+  _, metrics = program.result(found, imported.Place())
+  [_, (_, spec)] = tff.structure.iter_elements(
+    computation.type_signature.result
+  )
+  names = values.names(spec.member)
+  return dict(zip(names, map(float, metrics), strict=True))
 
 
 def _recording(phase, call, folded: list):

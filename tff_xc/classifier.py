@@ -8,6 +8,7 @@ send rows.
 
 import collections
 import dataclasses
+import functools
 from typing import NamedTuple
 from typing import Protocol
 
@@ -151,6 +152,10 @@ class EmbeddingClassifier:
 
   def weight_specs(self) -> ModelWeights:
     """Returns the `tf.TensorSpec`s of the weights, without computing any."""
+    return self._weight_specs
+
+  @functools.cached_property
+  def _weight_specs(self) -> ModelWeights:
     function = tf.function(lambda: self.init(tf.zeros([2], tf.int32)))
     outputs = function.get_concrete_function().structured_outputs
     return tf.nest.map_structure(

@@ -89,6 +89,7 @@ def test_a_round_is_measured_and_written(tmp_path):
   assert str(output) in done.stdout
 
 
+@pytest.mark.slow
 def test_a_start_is_measured_part_by_part(tmp_path):
   output = tmp_path / 'start.json'
   runtimes = [n for n in ('in_process', 'worker') if n in registry.names()]

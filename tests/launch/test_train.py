@@ -9,9 +9,10 @@ import subprocess
 import sys
 import time
 
-import numpy as np
 import pytest
 
+from launch import evaluation as evaluation_lib
+from launch import training
 from tests.launch import light
 
 ROOT = pathlib.Path(__file__).parents[2]
@@ -160,10 +161,12 @@ def test_another_configuration_is_refused_and_nothing_changes(finished):
   assert (run_dir / 'config.json').read_bytes() == before
 
 
-def test_evaluate_gives_the_final_metrics_and_a_confusion_matrix(finished):
+def test_evaluate_gives_the_final_metrics_and_a_confusion_matrix(
+  finished, in_process, monkeypatch
+):
   run_dir, _ = finished
-  done = call('evaluate', f'--run_dir={run_dir}')
-  assert done.returncode == 0, done.stderr
+  monkeypatch.setattr(training, 'install_runtime', lambda config: None)
+  evaluation_lib.run(str(run_dir), None, None)
   evaluation = json.loads((run_dir / 'evaluation.json').read_text())
   summary = json.loads((run_dir / 'summary.json').read_text())
   assert evaluation['metrics'] == summary['final']
@@ -174,33 +177,11 @@ def test_evaluate_gives_the_final_metrics_and_a_confusion_matrix(finished):
   total = sum(map(sum, counts))
   assert evaluation['client_top1'] == pytest.approx(correct / total)
   assert (run_dir / 'confusion.png').stat().st_size > 0
-  refused = call('evaluate', f'--run_dir={run_dir}', '--client=nobody')
+
+
+def test_evaluate_refuses_a_client_that_is_not_there(finished):
+  refused = call('evaluate', f'--run_dir={finished[0]}', '--client=nobody')
   assert_one_sentence(refused, 'no such client')
-
-
-def test_ones_own_arrays_train_and_are_measured(tmp_path):
-  random = np.random.default_rng(0)
-  np.savez(
-    tmp_path / 'mine.npz',
-    x=random.integers(0, 256, (40, 16, 16), dtype=np.uint8),
-    y=np.arange(40) % 8,
-    client=np.arange(40) // 10,
-    test_x=random.integers(0, 256, (8, 16, 16), dtype=np.uint8),
-    test_y=np.arange(8),
-  )
-  done = call(
-    'train',
-    '--task=arrays',
-    f'--data_dir={tmp_path / "mine.npz"}',
-    '--algorithm=negonly',
-    '--negatives=3',
-    '--rounds=2',
-    '--clients_per_round=4',
-    f'--run_dir={tmp_path / "run"}',
-  )
-  assert done.returncode == 0, done.stderr
-  summary = json.loads((tmp_path / 'run' / 'summary.json').read_text())
-  assert set(summary['final']) == {'top1', 'train_top1'}
 
 
 def assert_one_sentence(done, expected):
@@ -263,20 +244,3 @@ def test_bad_input_found_with_the_data_leaves_nothing(
   done = call('train', *flags, f'--run_dir={run_dir}')
   assert_one_sentence(done, expected)
   assert not run_dir.exists()
-
-
-def test_a_step_that_may_diverge_is_warned_of(tmp_path):
-  done = call(
-    'train',
-    '--task=glyphs',
-    '--algorithm=fedaws',
-    '--clients_per_round=2',
-    '--rounds=1',
-    '--spreadout_learning_rate=0.01',
-    f'--run_dir={tmp_path / "run"}',
-  )
-  assert done.returncode == 0, done.stderr
-  assert 'warning: the spreadout step' in done.stderr
-  summary = json.loads((tmp_path / 'run' / 'summary.json').read_text())
-  (warning,) = summary['warnings']
-  assert '0.05 = 1 / (2 k)' in warning

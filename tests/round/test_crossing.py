@@ -1,5 +1,7 @@
 """Values sent: no table of n rows where rows are selected; numbers of bytes."""
 
+import functools
+
 import numpy as np
 import pytest
 import tensorflow as tf
@@ -19,6 +21,7 @@ FEDERATED = [
   name for name, a in algorithms.ALGORITHMS.items() if a.cohort == 'uniform'
 ]
 SELECTING = [n for n in FEDERATED if algorithms.get(n).selects_rows]
+DENSE, SPARSE_MODEL = tiny.model(N), tiny_sparse.model(N)
 LABELS = [[0, 0, 3, 5], [7, 3]]
 SPARSE = [
   [(3, [[0, 1], [2]]), (5, [[]]), (1, [[2]])],
@@ -26,6 +29,7 @@ SPARSE = [
 ]
 
 
+@functools.cache
 def build_process(name, model, max_features=0):
   algorithm = algorithms.get(name)
   given = {'client_learning_rate': 0.1}
@@ -47,7 +51,7 @@ def build_process(name, model, max_features=0):
 @pytest.mark.parametrize('name', SELECTING)
 def test_nothing_of_n_rows_crosses_where_rows_are_selected(name):
   """Reads the computation that runs, not its source."""
-  for model, features in ((tiny.model(N), 0), (tiny_sparse.model(N), 5)):
+  for model, features in ((DENSE, 0), (SPARSE_MODEL, 5)):
     found = crossing.of(build_process(name, model, features).next)
     forbidden = (N, tiny_sparse.NUM_FEATURES) if features else (N,)
     crossed = [
@@ -70,7 +74,7 @@ def test_nothing_of_n_rows_crosses_where_rows_are_selected(name):
 
 def test_the_reading_sees_a_whole_table():
   """The test above can fail: this computation broadcasts all n rows."""
-  found = crossing.of(build_process('fullsoftmax', tiny.model(N)).next)
+  found = crossing.of(build_process('fullsoftmax', DENSE).next)
   shapes = [
     tuple(tensor.shape)
     for type_spec in found.broadcasts.values()
@@ -89,12 +93,12 @@ def test_the_bytes_are_those_that_a_round_fed_and_folded(
   name, max_features, monkeypatch
 ):
   dense = max_features is None
-  model = (tiny if dense else tiny_sparse).model(N)
+  model = DENSE if dense else SPARSE_MODEL
   process = build_process(name, model, max_features or 0)
   cohort = tiny.cohort(LABELS) if dense else tiny_sparse.cohort(SPARSE)
   state = process.initialize()
-  metrics = process.next(state, cohort).metrics
   crossed = crossing.run(process.next, state, cohort, monkeypatch)
+  metrics = crossed['metrics']
 
   config = {
     'algorithm': name,
@@ -127,7 +131,7 @@ def test_the_bytes_are_those_that_a_round_fed_and_folded(
 
 
 def test_baseline_2_sends_no_rows():
-  found = crossing.of(build_process('fedaws_baseline2', tiny.model(N)).next)
+  found = crossing.of(build_process('fedaws_baseline2', DENSE).next)
   for value, _ in found.aggregates.values():
     for tensor in crossing.tensors(value):
       assert tuple(tensor.shape) != (None, tiny.DIM)

@@ -96,7 +96,7 @@ def test_a_sum_over_full_stacks_is_the_sum(runtime, request, monkeypatch):
   for update in updates:
     expected[update.ids] += update.rows * update.weight
     weights[update.ids] += update.weight
-  sums = merge.build_sparse_sum(3)(updates)
+  sums = merge.build_sparse_sum.__wrapped__(3)(updates)
   ids = np.flatnonzero(weights)
   np.testing.assert_array_equal(sums.ids, ids)
   np.testing.assert_allclose(sums.rows, expected[ids], atol=1e-5)

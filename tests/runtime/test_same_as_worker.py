@@ -60,7 +60,11 @@ def assert_equal(ours, theirs, relative: float = 1e-4) -> None:
 
 
 _WITH_OPTIMIZERS = [
-  (name, optimizer)
+  pytest.param(
+    name,
+    optimizer,
+    marks=[pytest.mark.slow] if optimizer == 'adam' and name != 'fedss' else [],
+  )
   for name, algorithm in algorithms.ALGORITHMS.items()
   for optimizer in ('sgd', 'adam')
   if optimizer == 'sgd' or 'server_optimizer' in algorithm.hyperparameters
