@@ -129,11 +129,14 @@ def launched(in_process, tmp_path, monkeypatch):
   return launch
 
 
+_QUICK = {'bibtex': ('fedss', 'fedaws', 'centralized'), 'cifar10': ('fedaws',)}
+
+
 def _combinations():
-  """Residual networks compile slowly: their task's own methods go first."""
+  """All combinations; those that another one nearly covers are slow."""
   for algorithm in algorithms.ALGORITHMS:
     for task in _KINDS:
-      quick = task != 'cifar10' or algorithm in ('fedaws', 'centralized')
+      quick = task == 'arrays' or algorithm in _QUICK[task]
       marks = [] if quick else [pytest.mark.slow]
       yield pytest.param(task, algorithm, marks=marks)
 

@@ -2,6 +2,7 @@
 
 import os
 import pathlib
+import resource
 import subprocess
 import sys
 import time
@@ -53,3 +54,19 @@ def test_500_rounds_add_nothing_to_the_memory(tmp_path, algorithm):
   grown = max(late) - max(early)
   print(f'{algorithm}: {max(early):.0f} MiB, then {grown:+.1f} MiB')
   assert grown < _MOST_GROWTH_MIB
+
+
+@pytest.mark.slow
+def test_a_round_of_the_size_of_amazoncat_fits_4_gb(tmp_path):
+  """13,330 labels, 203,882 features, 4,096 clients, 512 numbers a row."""
+  command = [
+    *(sys.executable, '-m', 'launch.train', '--task=sparse-words'),
+    *('--algorithm=fedaws', '--num_classes=13330', '--num_features=203882'),
+    *('--embedding_dim=512', '--feature_dim=512', '--hidden_dim=1024'),
+    *('--clients_per_round=4096', '--rounds=1', f'--run_dir={tmp_path / "r"}'),
+    *('--k=100', '--spreadout_learning_rate=0.0001'),
+  ]
+  subprocess.run(command, cwd=_ROOT, check=True, stdout=subprocess.DEVNULL)
+  peak = resource.getrusage(resource.RUSAGE_CHILDREN).ru_maxrss * 1024
+  print(f'{peak / 1e9:.2f} GB')
+  assert peak < 4e9

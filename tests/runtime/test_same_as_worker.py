@@ -95,8 +95,17 @@ def test_every_registered_algorithm(contexts, name, optimizer):
   assert_equal(*_on_both(contexts, run))
 
 
-@pytest.mark.parametrize('max_features', [0, 4])
-@pytest.mark.parametrize('name', ['fedaws', 'fedss', 'fullsoftmax'])
+@pytest.mark.parametrize(
+  ('name', 'max_features'),
+  [
+    ('fedaws', 4),
+    ('fullsoftmax', 0),
+    pytest.param('fedaws', 0, marks=pytest.mark.slow),
+    pytest.param('fedss', 0, marks=pytest.mark.slow),
+    pytest.param('fedss', 4, marks=pytest.mark.slow),
+    pytest.param('fullsoftmax', 4, marks=pytest.mark.slow),
+  ],
+)
 def test_feature_tables_by_rows(contexts, name, max_features):
   given = {'batch_size': 2, 'server_optimizer': 'adagrad'}
   if name == 'fedss':

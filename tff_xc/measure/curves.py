@@ -337,7 +337,7 @@ def _handle(group, style):
     linestyle=line,
     marker=marker,
     markersize=5,
-    label=textwrap.fill(group.label + more, 90, subsequent_indent='  '),
+    label=textwrap.fill(group.label + more, 76, subsequent_indent='  '),
   )
 
 
