@@ -214,6 +214,7 @@ def put_eurlex(folder):
     path.write_text(f'{size} 5000 3993\n')
 
 
+@pytest.mark.slow
 def test_one_task_is_asked_for(tmp_path):
   done = _doctor('--task=omniglot', f'--data_dir={tmp_path}')
   rows = _rows(done.stdout.splitlines())

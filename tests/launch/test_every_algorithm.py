@@ -13,6 +13,7 @@ import tensorflow_federated as tff
 from absl import flags
 
 from datasets import cifar
+from datasets import errors
 from datasets import sparse
 from datasets import xc_sets
 from datasets import xc_text
@@ -94,9 +95,10 @@ def _config(task, algorithm, data_dir, **changes):
   given = {k: v for k, v in _TINY.items() if k in names}
   if task == 'cifar10':
     given.pop('k', None)  # The task has a margin, which takes all others.
-  given |= {'data_dir': data_dir, 'rounds': 2, **changes}
+  given |= {'data_dir': data_dir, 'rounds': 2}
   if algorithms.get(algorithm).cohort == 'uniform':
     given['clients_per_round'] = 3
+  given |= changes
   flags.FLAGS.unparse_flags()
   argv = [f'--{k}={v}' for k, v in given.items()]
   flags.FLAGS(['train', f'--task={task}', f'--algorithm={algorithm}', *argv])
@@ -129,14 +131,20 @@ def launched(in_process, tmp_path, monkeypatch):
   return launch
 
 
-_QUICK = {'bibtex': ('fedss', 'fedaws', 'centralized'), 'cifar10': ('fedaws',)}
+# Every algorithm once, and every task; the other combinations are slow.
+_ON_ARRAYS = {'fedss', 'fullsoftmax', 'fedaws_posonly', 'centralized'}
+_QUICK = {
+  'arrays': _ON_ARRAYS,
+  'bibtex': set(algorithms.ALGORITHMS) - _ON_ARRAYS,
+  'cifar10': {'fedaws'},
+}
 
 
 def _combinations():
   """All combinations; those that another one nearly covers are slow."""
   for algorithm in algorithms.ALGORITHMS:
     for task in _KINDS:
-      quick = task == 'arrays' or algorithm in _QUICK[task]
+      quick = algorithm in _QUICK[task]
       marks = [] if quick else [pytest.mark.slow]
       yield pytest.param(task, algorithm, marks=marks)
 
@@ -176,3 +184,18 @@ def test_a_step_that_may_diverge_is_warned_of(launched, capsys):
   assert json.loads((run_dir / 'summary.json').read_text())['warnings'] == [
     warning
   ]
+
+
+@pytest.mark.parametrize(
+  ('changes', 'expected'),
+  [
+    ({'data_dir': '/nowhere.npz'}, 'nowhere'),
+    ({'clients_per_round': 1000}, 'has only 4 clients'),
+  ],
+)
+def test_bad_input_found_with_the_data_leaves_nothing(
+  changes, expected, launched, tmp_path
+):
+  with pytest.raises(errors.InputError, match=expected):
+    launched('arrays', 'fedss', **changes)
+  assert not (tmp_path / 'run').exists()

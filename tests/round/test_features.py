@@ -56,7 +56,9 @@ def build(max_features, feature_optimizer=None, encoder_optimizer=None):
     table_optimizers.Dense(optimizers.TorchAdam(0.01)),
   ],
 )
-@pytest.mark.parametrize('max_features', [5, 9])
+@pytest.mark.parametrize(
+  'max_features', [5, pytest.param(9, marks=pytest.mark.slow)]
+)
 def test_selected_rows_train_as_all_rows_do(feature_optimizer, max_features):
   tiny.assert_same_weights(
     trained(max_features, feature_optimizer),

@@ -151,7 +151,10 @@ def zero_noise(clients):
   'factory',
   [
     lambda clients: tff.aggregators.UnweightedMeanFactory(),
-    lambda clients: tff.learning.robust_aggregator(weighted=False),
+    pytest.param(
+      lambda clients: tff.learning.robust_aggregator(weighted=False),
+      marks=pytest.mark.slow,
+    ),
     zero_noise,
   ],
 )

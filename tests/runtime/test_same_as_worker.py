@@ -252,7 +252,13 @@ _AGGREGATORS = {
 }
 
 
-@pytest.mark.parametrize('name', list(_AGGREGATORS))
+@pytest.mark.parametrize(
+  'name',
+  [
+    pytest.param(n, marks=[pytest.mark.slow] if n == 'robust' else [])
+    for n in _AGGREGATORS
+  ],
+)
 def test_aggregators_of_tff(contexts, name):
   aggregator = _AGGREGATORS[name]()
   weighted = isinstance(aggregator, tff.aggregators.WeightedAggregationFactory)
