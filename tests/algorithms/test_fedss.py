@@ -52,7 +52,13 @@ def held_ids(negatives, client, round_number, seed=0, equal_negatives=False):
     ('fedss', 4, 'none', {}),
     ('negonly', 4, 'negatives', {}),
     ('negonly', 2, 'negatives', {'equal_negatives': True}),
-    ('negonly', 10, 'negatives', {'equal_negatives': True}),
+    pytest.param(
+      'negonly',
+      10,
+      'negatives',
+      {'equal_negatives': True},
+      marks=pytest.mark.slow,
+    ),
     ('posonly', 0, 'none', {}),
   ],
 )

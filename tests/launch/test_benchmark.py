@@ -66,6 +66,7 @@ def test_bad_input_is_one_sentence_and_status_2(arguments, message):
   light.assert_one_sentence(light.call('benchmark', *arguments), message)
 
 
+@pytest.mark.slow
 def test_a_round_is_measured_and_written(tmp_path):
   output = tmp_path / 'round.json'
   done = call(

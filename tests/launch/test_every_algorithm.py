@@ -86,7 +86,7 @@ def _bibtex(root, monkeypatch):
 _KINDS = {'arrays': _arrays, 'cifar10': _cifar10, 'bibtex': _bibtex}
 
 
-def _config(task, algorithm, data_dir, **changes):
+def _config(task, algorithm, **changes):
   """Returns the resolved configuration of `launch.train`, with tiny sizes."""
   names = (
     *algorithms.get(algorithm).hyperparameters,
@@ -95,7 +95,7 @@ def _config(task, algorithm, data_dir, **changes):
   given = {k: v for k, v in _TINY.items() if k in names}
   if task == 'cifar10':
     given.pop('k', None)  # The task has a margin, which takes all others.
-  given |= {'data_dir': data_dir, 'rounds': 2}
+  given['rounds'] = 2
   if algorithms.get(algorithm).cohort == 'uniform':
     given['clients_per_round'] = 3
   given |= changes
@@ -124,8 +124,8 @@ def launched(in_process, tmp_path, monkeypatch):
   monkeypatch.setattr(training.curves, 'plot_run', lambda *_: None)
 
   def launch(task, algorithm, **changes):
-    data_dir = _KINDS[task](tmp_path, monkeypatch)
-    config = _config(task, algorithm, data_dir, **changes)
+    made = _KINDS[task](tmp_path, monkeypatch)
+    config = _config(task, algorithm, **{'data_dir': made, **changes})
     return training.run(config, str(tmp_path / 'run')), tmp_path / 'run'
 
   return launch

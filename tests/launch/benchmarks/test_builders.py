@@ -52,6 +52,7 @@ def test_a_round_of_the_cnn_is_the_plain_loops(runtime):
   assert_agree('round', base, checked('round', runtime))
 
 
+@pytest.mark.slow
 def test_tffs_own_averaging_of_the_cnn_is_the_plain_loops(runtime):
   name = {'worker': 'tff_fedavg_worker', 'in_process': 'tff_fedavg'}[runtime]
   assert_agree('round', checked('round', 'plain'), checked('round', name))
@@ -63,6 +64,7 @@ def test_small_clients_compute_what_the_plain_loop_does(runtime):
   assert_agree('small', base, checked('small', runtime))
 
 
+@pytest.mark.slow
 def test_side_by_side_is_exactly_one_after_another(monkeypatch):
   # TensorFlow runs already, so its threads cannot be set here.
   monkeypatch.setattr(
