@@ -75,6 +75,23 @@ json.dump(answers, sys.stdout)
 """
 
 
+def resolve_each(cases):
+  """Returns the answer of `RESOLVE_EACH` to each command line."""
+  done = subprocess.run(
+    [sys.executable, '-c', RESOLVE_EACH],
+    input=json.dumps(cases),
+    cwd=light.ROOT,
+    capture_output=True,
+    text=True,
+    timeout=60,
+    check=False,
+  )
+  assert done.returncode == 0, done.stderr
+  answers = json.loads(done.stdout)
+  assert len(answers) == len(cases)
+  return answers
+
+
 def test_every_number_of_a_run_has_bounds():
   """Values that wrap an int32, overflow a float32, or are nan are refused."""
   cases = [
@@ -108,18 +125,7 @@ def test_every_number_of_a_run_has_bounds():
       [f'--task={task}', f'--algorithm={algorithm}', f'--{parameter.name}={v}']
       for v in bad.get(type(parameter.default), ())
     ]
-  done = subprocess.run(
-    [sys.executable, '-c', RESOLVE_EACH],
-    input=json.dumps(cases),
-    cwd=light.ROOT,
-    capture_output=True,
-    text=True,
-    timeout=60,
-    check=False,
-  )
-  assert done.returncode == 0, done.stderr
-  answers = json.loads(done.stdout)
-  assert len(answers) == len(cases)
+  answers = resolve_each(cases)
   assert [flag for flag, answer in answers.items() if not answer] == []
   for flag, answer in answers.items():
     assert flag.split('=')[0] in answer
@@ -151,16 +157,5 @@ def test_defaults_fit_every_algorithm_on_every_task():
     for task in tasks.TASKS
     for algorithm in algorithms.ALGORITHMS
   ]
-  done = subprocess.run(
-    [sys.executable, '-c', RESOLVE_EACH],
-    input=json.dumps(cases),
-    cwd=light.ROOT,
-    capture_output=True,
-    text=True,
-    timeout=60,
-    check=False,
-  )
-  assert done.returncode == 0, done.stderr
-  answers = json.loads(done.stdout)
-  assert len(answers) == len(cases)
+  answers = resolve_each(cases)
   assert {flag: a for flag, a in answers.items() if a} == {}
