@@ -16,9 +16,9 @@ import zipfile
 import numpy as np
 import tensorflow as tf
 
-from datasets import checks
-from datasets import client_data
-from datasets import errors
+from tff_xc import errors
+from tff_xc.data import checks
+from tff_xc.data import client_data
 
 _SPLITS = ('', 'test_', 'retrieval_')
 

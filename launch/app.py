@@ -12,7 +12,7 @@ from collections.abc import Sequence
 
 from absl import flags
 
-from datasets import errors
+from tff_xc import errors
 
 
 def run(main: Callable[[Sequence[str]], None], usage: str) -> None:

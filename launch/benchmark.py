@@ -19,7 +19,6 @@ from typing import Any
 
 from absl import flags
 
-from datasets import errors
 from launch import app
 from launch import settings as settings_lib
 from launch.benchmarks import catalog
@@ -27,8 +26,9 @@ from launch.benchmarks import harness
 from launch.benchmarks import report
 from launch.benchmarks import spec
 from launch.benchmarks import starting
+from tff_xc import errors
 from tff_xc.algorithms import hyperparameters as hp
-from tff_xc.measure import run_files
+from tff_xc.report import run_files
 
 
 def _size_fields() -> dict[str, list[str]]:

@@ -14,10 +14,10 @@ from collections.abc import Sequence
 
 from absl import flags
 
-from datasets import errors
 from launch import app
+from tff_xc import errors
 from tff_xc.algorithms import hyperparameters as hp
-from tff_xc.measure import run_files
+from tff_xc.report import run_files
 
 
 def compare(
@@ -42,9 +42,9 @@ def compare(
     errors.InputError: a directory is no run and holds none; or runs are
       damaged, unfinished, or of different tasks.
   """
-  from tff_xc.measure import groups as groups_lib
-  from tff_xc.measure import tables
-  from tff_xc.measure import text_table
+  from tff_xc.report import groups as groups_lib
+  from tff_xc.report import tables
+  from tff_xc.report import text_table
 
   paths = find_runs(directories)
   runs = [run_files.read_run(path) for path in paths]
@@ -56,7 +56,7 @@ def compare(
     output = os.path.commonpath([path.resolve().parent for path in paths])
   output = pathlib.Path(output)
 
-  from tff_xc.measure import curves  # Imports Matplotlib: after the checks.
+  from tff_xc.report import curves  # Imports Matplotlib: after the checks.
 
   try:
     output.mkdir(parents=True, exist_ok=True)

@@ -21,7 +21,7 @@ try:
   from launch import machine
   from launch import settings
   from tasks import registry as tasks
-  from tff_xc.measure import text_table
+  from tff_xc.report import text_table
   from tff_xc.runtime import registry as runtimes
 except ModuleNotFoundError as e:
   sys.exit(

@@ -9,9 +9,9 @@ Changes nothing else in the directory. The data must be those of the run.
 
 from absl import flags
 
-from datasets import errors
 from launch import app
 from launch import settings
+from tff_xc import errors
 
 flags.DEFINE_string('run_dir', None, 'the directory of a run')
 flags.DEFINE_string(

@@ -4,16 +4,16 @@ import pathlib
 
 import numpy as np
 
-from datasets import client_data as client_data_lib
-from datasets import errors
 from launch import training
 from tasks import registry as tasks
-from tff_xc import checkpoints
-from tff_xc import run_directory
-from tff_xc.measure import curves
+from tff_xc import errors
+from tff_xc.data import client_data as client_data_lib
+from tff_xc.experiment import checkpoints
+from tff_xc.experiment import run_directory
 from tff_xc.measure import evaluation
 from tff_xc.measure import ranking
-from tff_xc.measure import run_files
+from tff_xc.report import curves
+from tff_xc.report import run_files
 
 
 def run(run_dir: str, data_dir: str | None, client: str | None) -> dict:

@@ -11,13 +11,13 @@ better; benchmarks: their measurement, contenders and sizes.
 import dataclasses
 from collections.abc import Sequence
 
-from datasets import errors
 from launch import app
 from launch.benchmarks import catalog
 from tasks import registry as tasks
+from tff_xc import errors
 from tff_xc.algorithms import registry as algorithms
-from tff_xc.measure import run_files
-from tff_xc.measure import text_table
+from tff_xc.report import run_files
+from tff_xc.report import text_table
 
 
 def _tasks(width: int) -> str:

@@ -16,7 +16,7 @@ from collections.abc import Mapping
 from collections.abc import Sequence
 from typing import Any
 
-from datasets import errors
+from tff_xc import errors
 
 GIB = 2**30
 # The demo's peak is below this, although TFF's worker holds a second copy of

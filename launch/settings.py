@@ -9,9 +9,9 @@ from typing import Any
 from absl import flags
 
 from datasets import cache_folder
-from datasets import errors
 from tasks import registry as tasks
 from tasks import task as task_lib
+from tff_xc import errors
 from tff_xc.algorithms import hyperparameters as hp
 from tff_xc.algorithms import registry as algorithms
 

@@ -6,22 +6,22 @@ from typing import Any
 
 import tensorflow as tf
 
-from datasets import client_data
-from datasets import fingerprint
 from tasks import registry as tasks
 from tasks import task as task_lib
-from tff_xc import cohort
-from tff_xc import experiment
-from tff_xc import run_directory
 from tff_xc.algorithms import build
 from tff_xc.algorithms import registry as algorithms
+from tff_xc.data import client_data
+from tff_xc.data import fingerprint
+from tff_xc.experiment import cohort
+from tff_xc.experiment import loop as experiment
+from tff_xc.experiment import run_directory
 from tff_xc.measure import communication
-from tff_xc.measure import curves
 from tff_xc.measure import evaluation
-from tff_xc.measure import groups
-from tff_xc.measure import run_files
-from tff_xc.measure import tables
-from tff_xc.measure import text_table
+from tff_xc.report import curves
+from tff_xc.report import groups
+from tff_xc.report import run_files
+from tff_xc.report import tables
+from tff_xc.report import text_table
 from tff_xc.runtime import registry as runtimes
 
 

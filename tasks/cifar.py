@@ -25,7 +25,7 @@ _DEFAULTS = {
 
 
 def _load(name, data_dir, options):
-  from datasets import cifar
+  from datasets.cifar import clients as cifar
   from tff_xc import classifier
   from tff_xc.encoders import resnet
 
@@ -46,7 +46,7 @@ def _load(name, data_dir, options):
 
 
 def _find(name, data_dir):
-  from datasets import cifar_files
+  from datasets.cifar import files as cifar_files
 
   return cifar_files.find(data_dir, name)
 

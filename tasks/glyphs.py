@@ -19,7 +19,7 @@ _SHAPE = (
 
 def _load(preset, data_dir, options):
   del data_dir  # The examples are drawn, not read.
-  from datasets import glyphs
+  from datasets.procedural import glyphs
 
   changes = {k: options[k] for k in _SHAPE if k in options}
   if 'data_seed' in options:

@@ -10,13 +10,13 @@ from tasks import task
 
 
 def _load(data_dir, options):
-  from datasets import omniglot
+  from datasets.omniglot import clients as omniglot
 
   return task.with_small_encoder(omniglot.load(data_dir), options)
 
 
 def _find(data_dir):
-  from datasets import omniglot_files
+  from datasets.omniglot import files as omniglot_files
 
   return omniglot_files.find(data_dir)
 

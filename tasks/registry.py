@@ -1,12 +1,12 @@
 """The tasks by name. Importing this does not import TensorFlow."""
 
-from datasets import errors
 from tasks import arrays
 from tasks import cifar
 from tasks import glyphs
 from tasks import omniglot
 from tasks import task
 from tasks import xc
+from tff_xc import errors
 
 TASKS = {
   t.name: t

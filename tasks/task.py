@@ -129,7 +129,7 @@ class Loaded(NamedTuple):
   """A task's parts that need TensorFlow.
 
   Attributes:
-    dataset: a `datasets.client_data.FederatedDataset`.
+    dataset: a `tff_xc.data.client_data.FederatedDataset`.
     model: a `tff_xc.classifier.EmbeddingClassifier`.
   """
 

@@ -6,7 +6,7 @@ size. A training example keeps one of its labels; a test example keeps all.
 
 import functools
 
-from datasets import xc_sets
+from datasets.xc import sets as xc_sets
 from tasks import task
 
 _METRICS = (
@@ -81,7 +81,7 @@ def _with_bag_encoder(dataset, num_features: int, options) -> task.Loaded:
 
 
 def _load(name, data_dir, options):
-  from datasets import xc
+  from datasets.xc import clients as xc
 
   clients = {option: options[option] for option in _CLIENTS}
   dataset = xc.load(name, data_dir, **clients)
@@ -89,14 +89,14 @@ def _load(name, data_dir, options):
 
 
 def _find(name, data_dir):
-  from datasets import xc
+  from datasets.xc import clients as xc
 
   return xc.find(name, data_dir)
 
 
 def _load_words(data_dir, options):
   del data_dir  # The examples are drawn, not read.
-  from datasets import sparse_words
+  from datasets.procedural import words as sparse_words
 
   shape = {n: options[n] for n in (*_CLIENTS, 'num_classes', 'num_features')}
   dataset = sparse_words.load(**shape, seed=options['data_seed'])

@@ -6,9 +6,9 @@ import types
 
 import numpy as np
 
-from tff_xc import cohort
-from tff_xc import experiment
-from tff_xc import run_directory
+from tff_xc.experiment import cohort
+from tff_xc.experiment import loop as experiment
+from tff_xc.experiment import run_directory
 from tff_xc.measure import communication
 
 CONFIG = {'task': 't', 'algorithm': 'a', 'seed': 0, 'rounds': 10, 'lr': 0.1}

@@ -16,10 +16,10 @@ import sys
 import numpy as np
 import tensorflow as tf
 
-from datasets import errors
 from tests import doubling
-from tff_xc import checkpoints
-from tff_xc.measure import run_files
+from tff_xc import errors
+from tff_xc.experiment import checkpoints
+from tff_xc.report import run_files
 
 
 def kill():

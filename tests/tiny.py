@@ -7,7 +7,7 @@ import tensorflow as tf
 
 from tff_xc import classifier
 from tff_xc.encoders import encoder
-from tff_xc.round import client_work
+from tff_xc.round import local_training as client_work
 from tff_xc.round import process
 
 FEATURES, DIM = 5, 3

@@ -2,8 +2,8 @@
 
 import numpy as np
 
-from datasets import sparse
 from tff_xc import classifier
+from tff_xc.data import sparse
 from tff_xc.encoders import bag
 from tff_xc.round import process
 

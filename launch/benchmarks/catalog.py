@@ -1,6 +1,5 @@
 """The benchmarks by name. Importing this does not import TensorFlow."""
 
-from datasets import errors
 from launch.benchmarks import class_count
 from launch.benchmarks import cold_start
 from launch.benchmarks import exact_ranking
@@ -9,6 +8,7 @@ from launch.benchmarks import row_select
 from launch.benchmarks import small_clients
 from launch.benchmarks import spec
 from launch.benchmarks import spreadout_step
+from tff_xc import errors
 
 BENCHMARKS: dict[str, spec.Benchmark] = {
   module.BENCHMARK.name: module.BENCHMARK

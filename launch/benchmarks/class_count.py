@@ -51,7 +51,7 @@ def make_process(num_classes: int, batch_size: int):
   from tff_xc import classifier
   from tff_xc.algorithms import fedss
   from tff_xc.encoders import conv
-  from tff_xc.round import client_work
+  from tff_xc.round import local_training as client_work
 
   model = classifier.EmbeddingClassifier(
     conv.build_conv_encoder(embedding_dim=64),

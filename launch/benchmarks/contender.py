@@ -14,9 +14,9 @@ from collections.abc import Mapping
 from collections.abc import Sequence
 from typing import Any
 
-from datasets import errors
 from launch.benchmarks import cpu
 from launch.benchmarks.peers import protocol
+from tff_xc import errors
 
 STARTED_VARIABLE = 'BENCHMARK_STARTED'
 _TAIL_BYTES = 1500

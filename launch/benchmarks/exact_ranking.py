@@ -59,7 +59,7 @@ def build(contender: str, settings: Settings) -> Any:
   """Builds a contender, in its own process."""
   if contender == 'product':
     return Evaluations(_product, settings)
-  from datasets import sparse_words
+  from datasets.procedural import words as sparse_words
   from tff_xc.measure import multilabel
   from tff_xc.measure import top_classes
 

@@ -15,9 +15,9 @@ from collections.abc import Mapping
 from collections.abc import Sequence
 from typing import Protocol
 
-from datasets import errors
 from launch.benchmarks import contender as contender_lib
 from launch.benchmarks import cpu
+from tff_xc import errors
 
 # The most passes that are tried for each undisturbed pass of the plan.
 _ATTEMPTS = 3

@@ -13,7 +13,7 @@ from launch.benchmarks import arrays
 from tff_xc import classifier
 from tff_xc.algorithms import fedss
 from tff_xc.encoders import encoder as encoder_lib
-from tff_xc.round import client_work
+from tff_xc.round import local_training as client_work
 from tff_xc.round import optimizers
 from tff_xc.round import process as process_lib
 from tff_xc.round import server as server_lib
@@ -45,7 +45,7 @@ class LearningRounds:
     self._report = {}
 
   def run(self) -> None:
-    # As in `tff_xc.experiment`: the old state is not needed again, so the
+    # As in `tff_xc.experiment.loop`: the old state is not needed again, so the
     # runtime may update it in place.
     self._state = registry.give_up(self._state)
     self._state, self._metrics = self._process.next(self._state, self._cohort)

@@ -7,7 +7,7 @@ from typing import Any
 
 from launch.benchmarks import harness
 from launch.benchmarks import spec
-from tff_xc.measure import text_table
+from tff_xc.report import text_table
 
 
 def build(

@@ -131,7 +131,7 @@ def build(contender: str, settings: Settings) -> Any:
 def _build_step(contender: str, rows) -> Calls:
   import tensorflow as tf
 
-  from tff_xc.round import spreadout
+  from tff_xc.algorithms import spreadout
 
   if contender == 'product':
     neighbours = {'all': 0, **{f'k={k}': k for k in _NEIGHBOURS}}
@@ -151,7 +151,7 @@ def _build_step(contender: str, rows) -> Calls:
 def _build_in_all(contender: str, rows, table) -> Calls:
   import tensorflow as tf
 
-  from tff_xc.round import spreadout
+  from tff_xc.algorithms import spreadout
 
   if contender == 'product_in_all':
     some = rows[:_CHECKED_ROWS].numpy()

@@ -9,10 +9,10 @@ from collections.abc import Mapping
 from collections.abc import Sequence
 from typing import Any
 
-from datasets import errors
 from launch.benchmarks import contender as contender_lib
 from launch.benchmarks import harness
 from launch.benchmarks import spec
+from tff_xc import errors
 
 _PEERS = pathlib.Path(__file__).parent / 'peers'
 # These variables would make another interpreter find this one's packages.

@@ -12,7 +12,7 @@ from tff_xc import classifier
 from tff_xc.algorithms import fedaws
 from tff_xc.algorithms import fedss
 from tff_xc.measure import collapse
-from tff_xc.round import client_work
+from tff_xc.round import local_training as client_work
 from tff_xc.runtime import registry
 
 pytestmark = pytest.mark.usefixtures('in_process')

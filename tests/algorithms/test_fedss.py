@@ -6,11 +6,11 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
-from datasets import errors
 from tests import tiny
 from tests.algorithms import numpy_fedss
+from tff_xc import errors
 from tff_xc.algorithms import fedss
-from tff_xc.round import client_work
+from tff_xc.round import local_training as client_work
 from tff_xc.round import randomness
 from tff_xc.round import request
 from tff_xc.round import server

@@ -4,8 +4,8 @@ import inspect
 
 import pytest
 
-from datasets import errors
 from tests import tiny
+from tff_xc import errors
 from tff_xc.algorithms import build
 from tff_xc.algorithms import hyperparameters as hp
 from tff_xc.algorithms import registry

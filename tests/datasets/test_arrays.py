@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from datasets import arrays
-from datasets import errors
+from tff_xc import errors
 
 X = np.arange(6 * 8 * 8, dtype=np.uint8).reshape(6, 8, 8)
 GOOD = {

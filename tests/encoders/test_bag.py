@@ -4,8 +4,8 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
-from datasets import sparse
 from tests import tiny_sparse
+from tff_xc.data import sparse
 from tff_xc.encoders import bag
 from tff_xc.encoders import encoder
 

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
-from datasets import errors
+from tff_xc import errors
 from tff_xc.encoders import conv
 from tff_xc.encoders import resnet
 

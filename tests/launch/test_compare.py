@@ -7,10 +7,10 @@ import sys
 
 import pytest
 
-from datasets import errors
 from launch import compare
 from tests.launch import light
-from tests.measure import fake_runs
+from tests.report import fake_runs
+from tff_xc import errors
 
 
 @pytest.fixture

@@ -9,9 +9,9 @@ import types
 
 import pytest
 
-from datasets import errors
 from launch import machine
 from tests.launch import light
+from tff_xc import errors
 
 _ROOT = pathlib.Path(__file__).parents[2]
 _AVX = 'model name: x\nflags\t\t: fpu avx avx2\n'

@@ -12,18 +12,18 @@ import tensorflow as tf
 import tensorflow_federated as tff
 from absl import flags
 
-from datasets import cifar
-from datasets import errors
-from datasets import sparse
-from datasets import xc_sets
-from datasets import xc_text
-from datasets import xc_write
+from datasets.cifar import clients as cifar
+from datasets.xc import sets as xc_sets
+from datasets.xc import text as xc_text
+from datasets.xc import write as xc_write
 from launch import settings
 from launch import train  # noqa: F401  The import defines the flags.
 from launch import training
 from tests import tiny_sparse
-from tests.datasets import cifar_on_disk
+from tests.datasets.cifar import on_disk as cifar_on_disk
+from tff_xc import errors
 from tff_xc.algorithms import registry as algorithms
+from tff_xc.data import sparse
 from tff_xc.runtime import registry as runtimes
 
 _TINY = {

@@ -10,7 +10,7 @@ import pytest
 from launch.benchmarks import catalog
 from tasks import registry as tasks
 from tff_xc.algorithms import registry as algorithms
-from tff_xc.measure import run_files
+from tff_xc.report import run_files
 
 ROOT = pathlib.Path(__file__).parents[2]
 NAMES = {

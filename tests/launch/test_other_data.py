@@ -5,10 +5,10 @@ import json
 import numpy as np
 import pytest
 
-from datasets import errors
 from launch import evaluation
 from launch import training
 from tasks import registry as tasks
+from tff_xc import errors
 from tff_xc.algorithms import hyperparameters as hp
 from tff_xc.algorithms import registry as algorithms
 

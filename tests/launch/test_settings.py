@@ -57,7 +57,7 @@ RESOLVE_EACH = """
 import json, sys
 from absl import flags
 from absl.testing import flagsaver
-from datasets import errors
+from tff_xc import errors
 from launch import settings
 from launch import train
 answers = {}

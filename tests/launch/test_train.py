@@ -11,10 +11,10 @@ import time
 
 import pytest
 
-from datasets import errors
 from launch import evaluation as evaluation_lib
 from launch import training
 from tests.launch import light
+from tff_xc import errors
 
 ROOT = pathlib.Path(__file__).parents[2]
 SMALL = (

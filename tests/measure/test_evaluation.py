@@ -7,12 +7,12 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
-from datasets import client_data
-from datasets import example_blocks
-from datasets import sparse
 from tasks import task as task_lib
 from tests import tiny
 from tff_xc import classifier
+from tff_xc.data import client_data
+from tff_xc.data import example_blocks
+from tff_xc.data import sparse
 from tff_xc.encoders import encoder
 from tff_xc.measure import collapse
 from tff_xc.measure import evaluation

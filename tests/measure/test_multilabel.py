@@ -5,7 +5,7 @@ import math
 import numpy as np
 import pytest
 
-from datasets import sparse
+from tff_xc.data import sparse
 from tff_xc.measure import multilabel
 
 

@@ -8,9 +8,9 @@ import tensorflow_federated as tff
 
 from tests import tiny
 from tests import tiny_sparse
-from tff_xc.round import client_work
+from tff_xc.round import local_training as client_work
+from tff_xc.round import losses as objective
 from tff_xc.round import merge
-from tff_xc.round import objective
 from tff_xc.round import optimizers
 from tff_xc.round import process
 from tff_xc.round import request

@@ -7,7 +7,7 @@ import textwrap
 
 import pytest
 
-from datasets import errors
+from tff_xc import errors
 from tff_xc.runtime import registry
 
 # Runs in its own process, since logical devices are set before TensorFlow

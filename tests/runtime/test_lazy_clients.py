@@ -11,8 +11,8 @@ import pytest
 import tensorflow as tf
 import tensorflow_federated as tff
 
-from datasets import errors
 from tests import tiny
+from tff_xc import errors
 from tff_xc.algorithms import fedss
 from tff_xc.runtime import client_error
 from tff_xc.runtime.in_process import context as context_lib

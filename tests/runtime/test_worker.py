@@ -13,7 +13,7 @@ import numpy as np
 import pytest
 import tensorflow_federated as tff
 
-from datasets import errors
+from tff_xc import errors
 from tff_xc.runtime import registry
 from tff_xc.runtime import worker
 

@@ -3,8 +3,8 @@
 import numpy as np
 import pytest
 
-from datasets import errors
 from tasks import registry
+from tff_xc import errors
 from tff_xc.algorithms import build
 from tff_xc.algorithms import hyperparameters as hp
 from tff_xc.algorithms import registry as algorithms
@@ -143,7 +143,7 @@ def test_several_classes_a_client():
 
 
 def test_all_sets_of_the_repository_have_a_task():
-  from datasets import xc_sets
+  from datasets.xc import sets as xc_sets
 
   for name in xc_sets.SETS:
     assert registry.get(name).option_values()['select_features'] is True

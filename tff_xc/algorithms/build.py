@@ -8,11 +8,11 @@ import tensorflow_federated as tff
 from tff_xc import classifier
 from tff_xc.algorithms import hyperparameters as hp
 from tff_xc.algorithms import registry
-from tff_xc.round import client_work
+from tff_xc.algorithms import spreadout
+from tff_xc.round import local_training as client_work
 from tff_xc.round import merge
 from tff_xc.round import optimizers
 from tff_xc.round import server as server_lib
-from tff_xc.round import spreadout
 from tff_xc.round import table_optimizers
 
 _SOFTMAX_OVER_OWN = ('posonly', 'fedaws_posonly')

@@ -32,7 +32,7 @@ in the paper.
 
 The paper leaves three choices open: the classes of eq. (8), here those of the
 round's participants ('spreadout_classes'); the distance in eq. (8) ('distance',
-see `tff_xc.round.spreadout`); the learning rate of the spreadout step
+see `tff_xc.algorithms.spreadout`); the learning rate of the spreadout step
 ('spreadout_learning_rate').
 
 All builders share these arguments:
@@ -59,14 +59,14 @@ import tensorflow_federated as tff
 
 from tff_xc import classifier
 from tff_xc.algorithms import fedss
-from tff_xc.round import client_work
+from tff_xc.algorithms import spreadout as spreadout_lib
+from tff_xc.round import local_training as client_work
+from tff_xc.round import losses as objective
 from tff_xc.round import merge
-from tff_xc.round import objective
 from tff_xc.round import optimizers
 from tff_xc.round import process
 from tff_xc.round import request
 from tff_xc.round import server as server_lib
-from tff_xc.round import spreadout as spreadout_lib
 from tff_xc.round import table_optimizers
 
 _ROW_MERGES = {'replace': merge.ReplaceRows(), 'mean': merge.AddRows()}
@@ -126,7 +126,7 @@ def build_fedaws(
   """Builds FedAwS (Algorithm 1).
 
   With a spreadout weight of 0 it is Baseline-1. The step size lambda eta must
-  stay below 1 / (2 k) (see `tff_xc.round.spreadout`).
+  stay below 1 / (2 k) (see `tff_xc.algorithms.spreadout`).
 
   Args:
     spreadout_weight: lambda.

@@ -40,9 +40,9 @@ import tensorflow_federated as tff
 
 from tff_xc import classifier
 from tff_xc.algorithms import hyperparameters as hp
-from tff_xc.round import client_work
+from tff_xc.round import local_training as client_work
+from tff_xc.round import losses as objective
 from tff_xc.round import merge
-from tff_xc.round import objective
 from tff_xc.round import optimizers
 from tff_xc.round import process
 from tff_xc.round import request

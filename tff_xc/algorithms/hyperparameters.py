@@ -9,7 +9,7 @@ import dataclasses
 import math
 from collections.abc import Mapping
 
-from datasets import errors
+from tff_xc import errors
 
 # TensorFlow counts steps, examples and classes in int32; larger numbers wrap.
 INT32_MAX = 2**31 - 1

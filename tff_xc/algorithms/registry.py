@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from typing import Any
 from typing import NamedTuple
 
-from datasets import errors
+from tff_xc import errors
 from tff_xc.algorithms import hyperparameters as hp
 
 _FEDERATED = hp.LOCAL_TRAINING + hp.SERVER

@@ -11,8 +11,8 @@ import itertools
 
 import tensorflow as tf
 
-from datasets import sparse
 from tff_xc import classifier
+from tff_xc.data import sparse
 from tff_xc.encoders import encoder as encoder_lib
 from tff_xc.encoders import initializers
 

@@ -13,7 +13,7 @@ from typing import NamedTuple
 
 import tensorflow as tf
 
-from datasets import sparse
+from tff_xc.data import sparse
 
 Weights = Mapping[str, tf.Tensor]
 

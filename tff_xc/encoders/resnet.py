@@ -20,7 +20,7 @@ import itertools
 
 import tensorflow as tf
 
-from datasets import errors
+from tff_xc import errors
 from tff_xc.encoders import conv
 from tff_xc.encoders import encoder as encoder_lib
 from tff_xc.encoders import initializers

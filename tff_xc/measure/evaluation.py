@@ -5,15 +5,15 @@ from collections.abc import Sequence
 import numpy as np
 import tensorflow as tf
 
-from datasets import client_data as client_data_lib
-from datasets import example_blocks
-from datasets import sparse
 from tff_xc import classifier
+from tff_xc.data import client_data as client_data_lib
+from tff_xc.data import example_blocks
+from tff_xc.data import sparse
 from tff_xc.measure import collapse
 from tff_xc.measure import multilabel
 from tff_xc.measure import ranking
-from tff_xc.measure import run_files
 from tff_xc.measure import top_classes
+from tff_xc.report import run_files
 
 # Most training examples for 'train_top1'.
 _TRAIN_EXAMPLES = 5_000

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from datasets import sparse
+from tff_xc.data import sparse
 
 
 def scores(

@@ -15,8 +15,8 @@ import tensorflow_federated as tff
 
 from tff_xc import classifier
 from tff_xc.encoders import encoder as encoder_lib
-from tff_xc.round import client_work
 from tff_xc.round import exchange
+from tff_xc.round import local_training as client_work
 from tff_xc.round import merge
 from tff_xc.round import randomness
 from tff_xc.round import request as request_lib

@@ -8,14 +8,14 @@ import numpy as np
 import tensorflow as tf
 import tensorflow_federated as tff
 
-from datasets import sparse
 from tff_xc import classifier
-from tff_xc.round import client_work as client_work_lib
+from tff_xc.data import sparse
 from tff_xc.round import encoder_mean
 from tff_xc.round import exchange
 from tff_xc.round import features
+from tff_xc.round import local_training as client_work_lib
+from tff_xc.round import losses as objective_lib
 from tff_xc.round import merge
-from tff_xc.round import objective as objective_lib
 from tff_xc.round import randomness
 from tff_xc.round import request as request_lib
 from tff_xc.round import server as server_lib

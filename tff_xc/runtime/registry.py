@@ -6,7 +6,7 @@ Importing this module does not import TensorFlow; `install` does.
 from collections.abc import Callable
 from typing import Any
 
-from datasets import errors
+from tff_xc import errors
 
 
 def _in_process(client_threads: int, device: str) -> Any:

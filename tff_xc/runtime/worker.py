@@ -31,7 +31,7 @@ from tensorflow_federated.python.core.impl.context_stack import (
   runtime_error_context,
 )
 
-from datasets import errors
+from tff_xc import errors
 
 # TFF's own limit for one message, in bytes.
 _MAX_MESSAGE_BYTES = 2 * 1000 * 1000 * 1000

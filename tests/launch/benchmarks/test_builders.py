@@ -11,7 +11,7 @@ from launch.benchmarks import contender
 from launch.benchmarks import harness
 from launch.benchmarks import plain
 from launch.benchmarks import small_clients
-from tff_xc.round import spreadout
+from tff_xc.algorithms import spreadout
 from tff_xc.runtime import registry
 
 

@@ -9,10 +9,10 @@ import time
 
 import pytest
 
-from datasets import errors
 from launch.benchmarks import contender as contender_lib
 from launch.benchmarks import cpu
 from launch.benchmarks.peers import protocol
+from tff_xc import errors
 
 _PEERS = pathlib.Path(protocol.__file__).parent
 _ROOT = pathlib.Path(__file__).parents[3]

@@ -4,11 +4,11 @@ import os
 
 import pytest
 
-from datasets import errors
 from launch.benchmarks import contender
 from launch.benchmarks import cpu
 from launch.benchmarks import harness
 from tests.launch.benchmarks import fakes
+from tff_xc import errors
 
 
 @pytest.fixture

@@ -20,7 +20,7 @@ import tensorflow as tf
 import tensorflow_federated as tff
 from absl import logging
 
-from datasets import errors
+from tff_xc import errors
 from tff_xc.runtime.in_process import execution
 from tff_xc.runtime.in_process import graph_call
 from tff_xc.runtime.in_process import imported

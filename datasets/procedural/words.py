@@ -1,0 +1,308 @@
+"""Procedural bags of words with many labels: nothing is stored or downloaded.
+
+The embedded counterpart of the sets of `xc`, for any number of classes. A class
+is a small set of words. An example mixes the words of its labels with common
+words. The frequencies of labels and of common words follow Zipf's law. An
+example depends only on (seed, number of the example), so that loading a client
+costs time in proportion to its number of examples.
+"""
+
+import os
+import pathlib
+from collections.abc import Iterator
+from typing import NamedTuple
+
+import numpy as np
+
+from datasets.procedural import glyph_strokes
+from datasets.splits import by_class as sparse_clients
+from datasets.xc import text as xc_text
+from datasets.xc import write as xc_write
+from tff_xc import errors
+from tff_xc.data import client_data
+from tff_xc.data import sparse
+
+# The purpose of a key: the first part after the seed of every hash.
+_CLASS, _TRAIN, _TEST = range(3)
+# Streams of numpy generators: [seed, stream].
+_RANKS, _GROUPS = range(2)
+# The purposes of an example's key.
+_SIZE, _NUM_LABELS, _LABEL, _WORD = range(4)
+
+# Examples are drawn in chunks of this size, which limits memory to 50 MB.
+_CHUNK = 8192
+
+
+class Options(NamedTuple):
+  """The shape of a set.
+
+  Attributes:
+    num_classes: n, 2 to 10^7.
+    num_features: D, the number of words of the vocabulary, 16 to 2^31 - 1.
+    examples_per_class: mean number of training examples of a class.
+    test_examples: number of test examples.
+    labels_per_example: k, about the mean number of labels of an example; an
+      example has 1 to 2 k - 1.
+    words_per_example: mean number of words of an example; an example has half
+      to one and a half times as many, repeated words counted each time.
+    words_per_class: number of words that distinguish a class from others.
+    own_words: share of an example's words that come from its labels.
+    skew: the frequency of the label of rank r is proportional to r^-skew; 0:
+      all labels are equally frequent.
+    seed: determines everything.
+  """
+
+  num_classes: int = 1_000
+  num_features: int = 50_000
+  examples_per_class: float = 10.0
+  test_examples: int = 2_000
+  labels_per_example: int = 3
+  words_per_example: int = 40
+  words_per_class: int = 12
+  own_words: float = 0.5
+  skew: float = 1.0
+  seed: int = 0
+
+
+def load(
+  *,
+  name: str = 'sparse-words',
+  classes_per_client: int = 1,
+  clients_per_class: int = 1,
+  **options,
+) -> client_data.FederatedDataset:
+  """Makes a data set; examples are drawn on demand.
+
+  Args:
+    name: the data set's name.
+    classes_per_client: random classes of each client.
+    clients_per_class: clients that share each class.
+    **options: fields of `Options`.
+
+  Returns:
+    The data set, in the form of `xc.load`. Training examples have one of their
+    labels; test examples have all. A class without a training example has no
+    client. Values are the words' counts, divided by the square root of the sum
+    of their squares.
+
+  Raises:
+    errors.InputError: an argument out of its range.
+  """
+  words = Words(Options(**options))
+  grouping = sparse_clients.group(
+    words.train_labels,
+    words.options.num_classes,
+    classes_per_client=classes_per_client,
+    clients_per_class=clients_per_class,
+    seed=[words.options.seed, _GROUPS],
+  )
+
+  def test() -> client_data.Examples:
+    return client_data.Examples(
+      *words.test_examples(np.arange(words.options.test_examples))
+    )
+
+  return client_data.FederatedDataset(
+    name=name,
+    num_classes=words.options.num_classes,
+    train=Bags(words, grouping),
+    test=test if words.options.test_examples else None,
+    propensity=sparse.Propensity(words.label_counts(), len(words.train_labels)),
+  )
+
+
+def write(folder: str | os.PathLike, name: str, **options) -> None:
+  """Writes `<name>_train.txt` and `<name>_test.txt` for `xc_text` to read.
+
+  In these files training examples have all their labels.
+
+  Args:
+    folder: an existing folder.
+    name: the beginning of the files' names.
+    **options: fields of `Options`.
+  """
+  words = Words(Options(**options))
+  for part, total, draw in (
+    ('train', len(words.train_labels), words.train_examples),
+    ('test', words.options.test_examples, words.test_examples),
+  ):
+    header = xc_text.Header(
+      total, words.options.num_features, words.options.num_classes
+    )
+    parts = (draw(numbers) for numbers in _chunks(np.arange(total)))
+    path = pathlib.Path(folder) / f'{name}_{part}.txt'
+    xc_write.write(path, header, parts, digits=6)
+
+
+class Bags(sparse_clients.SparseClientData):
+  """The training clients."""
+
+  def __init__(self, words: 'Words', grouping: sparse_clients.Grouping):
+    self._words = words
+    super().__init__(grouping, words.train_labels)
+
+  def feature_counts(self, client_id: str) -> np.ndarray:
+    words = self._words.options.words_per_example
+    return np.full(len(self.numbers(client_id)), words + words // 2 + 1)
+
+  def examples(self, client_id: str) -> client_data.Examples:
+    x, _ = self._words.train_examples(self.numbers(client_id))
+    return client_data.Examples(x, self.labels(client_id))
+
+
+class Words:
+  """Draws examples by their numbers.
+
+  Attributes:
+    options: the set's shape.
+    train_labels: int32 [N], the label that each training example keeps.
+  """
+
+  def __init__(self, options: Options):
+    _check(options)
+    self.options = options
+    n = options.num_classes
+    share = np.arange(1, n + 1, dtype=np.float64) ** -options.skew
+    share = np.cumsum(share) / share.sum()
+    total = max(round(n * options.examples_per_class), 1)
+    # The examples of the class of rank r end at ⌊total · share[r]⌋.
+    upto = np.floor(share * total + 1e-6).astype(np.int64)
+    random = np.random.default_rng([options.seed, _RANKS])
+    classes = random.permutation(n).astype(np.int32)
+    self.train_labels = np.repeat(classes, np.diff(upto, prepend=0))
+
+  def train_examples(
+    self, numbers: np.ndarray
+  ) -> tuple[sparse.SparseFeatures, sparse.LabelSets]:
+    """Returns features and whole label sets; numbers are int [k], below N."""
+    return self._examples(_TRAIN, np.asarray(numbers))
+
+  def test_examples(
+    self, numbers: np.ndarray
+  ) -> tuple[sparse.SparseFeatures, sparse.LabelSets]:
+    """As `train_examples`, for test examples, whose numbers have no limit."""
+    return self._examples(_TEST, np.asarray(numbers))
+
+  def label_counts(self) -> np.ndarray:
+    """Returns the number of training examples with each label, int64 [n]."""
+    n = self.options.num_classes
+    counts = np.zeros(n, np.int64)
+    for numbers in _chunks(np.arange(len(self.train_labels))):
+      labels = self._labels(_TRAIN, numbers)
+      counts += np.bincount(labels[labels >= 0], minlength=n)
+    return counts
+
+  def _examples(self, part: int, numbers: np.ndarray):
+    features, sizes, ids = [], [np.zeros(1, np.int64)], []
+    for chunk in _chunks(numbers):
+      labels = self._labels(part, chunk)
+      features.append(self._bags(part, chunk, labels))
+      ordered = np.sort(labels, axis=1)
+      ids.append(ordered[ordered >= 0])
+      sizes.append((labels >= 0).sum(1))
+    splits = np.cumsum(np.concatenate(sizes))
+    labels = np.concatenate(ids) if ids else np.zeros(0, np.int32)
+    if not features:
+      empty = np.zeros(1, np.int32), labels, np.zeros(0, np.float32)
+      return sparse.SparseFeatures(*empty), sparse.LabelSets(splits, labels)
+    return sparse.concatenate(features), sparse.LabelSets(splits, labels)
+
+  def _labels(self, part: int, numbers: np.ndarray) -> np.ndarray:
+    """Returns int32 [k, most]: each example's distinct labels, then -1."""
+    key = self._keys(part, numbers)
+    most = 2 * self.options.labels_per_example - 1
+    draws = glyph_strokes.mix(key[:, None], _LABEL, np.arange(most))
+    # The label of a random training example is distributed like the labels.
+    labels = self.train_labels[_below(draws, len(self.train_labels))]
+    if part == _TRAIN:
+      labels[:, 0] = self.train_labels[numbers]
+    count = 1 + _below(glyph_strokes.mix(key, _NUM_LABELS), most)
+    labels[np.arange(most) >= count[:, None]] = -1
+    for i in range(1, most):
+      seen = (labels[:, :i] == labels[:, i : i + 1]).any(1)
+      labels[seen, i] = -1
+    first = np.argsort(labels < 0, axis=1, kind='stable')
+    return np.take_along_axis(labels, first, 1)
+
+  def _bags(self, part, numbers, labels) -> sparse.SparseFeatures:
+    """Returns the words, with counts, of examples with these labels."""
+    key = self._keys(part, numbers)
+    mean, d = self.options.words_per_example, self.options.num_features
+    size = mean // 2 + _below(glyph_strokes.mix(key, _SIZE), mean + mean % 2)
+    size = np.maximum(size, 1)
+    draw = glyph_strokes.mix(key[:, None], _WORD, np.arange(size.max()))
+    words = np.where(
+      _uniform(draw) < self.options.own_words,
+      self._own_words(_again(draw), labels),
+      np.minimum(d ** _uniform(_again(draw)) - 1, d - 1).astype(np.int64),
+    )
+    row, place = np.nonzero(np.arange(size.max()) < size[:, None])
+    pairs, count = np.unique(row * d + words[row, place], return_counts=True)
+    row = pairs // d
+    norm = np.sqrt(np.bincount(row, count.astype(np.float64) ** 2, len(key)))
+    splits = np.append(0, np.cumsum(np.bincount(row, minlength=len(key))))
+    return sparse.SparseFeatures(
+      splits.astype(np.int32),
+      (pairs % d).astype(np.int32),
+      (count / norm[row]).astype(np.float32),
+    )
+
+  def _own_words(self, draw: np.ndarray, labels: np.ndarray) -> np.ndarray:
+    """Draws a word of one of the labels per key: uint64 [k, w] -> int64."""
+    which = _below(draw, (labels >= 0).sum(1)[:, None])
+    label = np.take_along_axis(labels, which, 1)
+    word = _below(_again(draw), self.options.words_per_class)
+    key = glyph_strokes.mix(self.options.seed, _CLASS, label, word)
+    return _below(key, self.options.num_features)
+
+  def _keys(self, part: int, numbers: np.ndarray) -> np.ndarray:
+    return glyph_strokes.mix(self.options.seed, part, numbers)
+
+
+def _uniform(key: np.ndarray) -> np.ndarray:
+  """Maps a key to float64 in [0, 1)."""
+  return (key >> np.uint64(11)) * 2.0**-53
+
+
+def _below(key: np.ndarray, limit) -> np.ndarray:
+  """Maps a key to int64 in [0, limit); limit is at most 2^31."""
+  high = (key >> np.uint64(32)) * np.asarray(limit).astype(np.uint64)
+  return (high >> np.uint64(32)).astype(np.int64)
+
+
+def _again(key: np.ndarray) -> np.ndarray:
+  """Derives a second key from a key."""
+  return glyph_strokes.mix(key)
+
+
+def _chunks(numbers: np.ndarray) -> Iterator[np.ndarray]:
+  for start in range(0, len(numbers), _CHUNK):
+    yield numbers[start : start + _CHUNK]
+
+
+_RANGES = {
+  'num_classes': (2, 10**7),
+  'num_features': (16, 2**31 - 1),
+  'examples_per_class': (0.001, 10**6),
+  'test_examples': (0, 10**8),
+  'labels_per_example': (1, 20),
+  'words_per_example': (1, 10_000),
+  'words_per_class': (1, 10_000),
+  'own_words': (0, 1),
+  'skew': (0, 3),
+  'seed': (0, 2**63 - 1),
+}
+
+
+def _check(options: Options) -> None:
+  for name, (low, high) in _RANGES.items():
+    value = getattr(options, name)
+    if not low <= value <= high:
+      raise errors.InputError(
+        f'{name} is {value}; sparse-words takes {low} to {high} here'
+      )
+  if options.num_classes * options.examples_per_class > 10**9:
+    raise errors.InputError(
+      f'num_classes is {options.num_classes} and examples_per_class '
+      f'{options.examples_per_class}; sparse-words takes 10^9 examples at most'
+    )

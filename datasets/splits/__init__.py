@@ -1,0 +1,1 @@
+"""Split rules: which client has which examples."""

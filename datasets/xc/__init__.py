@@ -1,0 +1,1 @@
+"""The Extreme Classification Repository."""

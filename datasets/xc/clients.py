@@ -1,0 +1,180 @@
+"""Sets of the Extreme Classification Repository as federated data.
+
+A training example keeps one of its labels, drawn uniformly once; examples
+without a label are left out. Clients are classes (`sparse_clients`). A class
+that no example drew has no client. Test examples keep all their labels. FedAwS
+(Yu et al., ICML 2020) and FedSS use these sets in this way.
+
+`xc_text` describes the files' form, and `xc_sets.find` their places. They are
+parsed once and then mapped from the user's cache (`xc_cache`).
+"""
+
+import functools
+import os
+import pathlib
+
+import numpy as np
+
+from datasets.splits import by_class as sparse_clients
+from datasets.xc import cache as xc_cache
+from datasets.xc import sets as xc_sets
+from datasets.xc import text as xc_text
+from tff_xc import errors
+from tff_xc.data import client_data
+from tff_xc.data import sparse
+
+# Streams of numpy generators: [label_seed, stream].
+_LABELS, _GROUPS = range(2)
+
+
+def find(
+  name: str, data_dir: str | os.PathLike, counts: xc_sets.Counts | None = None
+) -> xc_sets.Files:
+  """Finds the files of a set and reads their first lines.
+
+  Args:
+    name: as in `load`.
+    data_dir: as in `load`.
+    counts: as in `load`.
+
+  Raises:
+    errors.InputError: files are missing or have other counts.
+  """
+  files = xc_sets.find(name, data_dir)
+  _check_counts(files, counts or xc_sets.SETS[name].counts)
+  return files
+
+
+def load(
+  name: str,
+  data_dir: str | os.PathLike,
+  *,
+  label_seed: int = 0,
+  classes_per_client: int = 1,
+  clients_per_class: int = 1,
+  counts: xc_sets.Counts | None = None,
+) -> client_data.FederatedDataset:
+  """Loads a set: the training examples now, the test set on demand.
+
+  Args:
+    name: one of `xc_sets.SETS`.
+    data_dir: the directory of the files, see `xc_sets.find`.
+    label_seed: determines the label that a training example keeps, and the
+      classes of a client. It is not the seed of a run.
+    classes_per_client: random classes of each client.
+    clients_per_class: clients that share each class.
+    counts: the counts that the files must have; None: those of the set.
+
+  Returns:
+    The data set. `x` is `sparse.SparseFeatures`; `y` of the test set is
+    `sparse.LabelSets`, empty for a test example without labels. Propensities
+    count all labels and all training examples, including those without labels.
+
+  Raises:
+    errors.InputError: files are missing, damaged, or have other counts; an
+      argument is out of its range.
+  """
+  files = find(name, data_dir, counts)
+  known = xc_sets.SETS[name]
+  counts = counts or known.counts
+  features, label_sets = _read(files.train)
+  labels = sample_labels(label_sets, label_seed)
+  grouping = sparse_clients.group(
+    labels,
+    counts.labels,
+    classes_per_client=classes_per_client,
+    clients_per_class=clients_per_class,
+    seed=[label_seed, _GROUPS],
+  )
+
+  @functools.cache
+  def test() -> client_data.Examples:
+    return client_data.Examples(*_read(files.test))
+
+  return client_data.FederatedDataset(
+    name=name,
+    num_classes=counts.labels,
+    train=Points(features, labels, grouping),
+    test=test,
+    propensity=sparse.Propensity(
+      np.bincount(label_sets.ids, minlength=counts.labels),
+      counts.train,
+      known.a,
+      known.b,
+    ),
+  )
+
+
+class Points(sparse_clients.SparseClientData):
+  """The training examples; all clients share one copy, in memory or a cache."""
+
+  def __init__(
+    self,
+    features: sparse.SparseFeatures,
+    labels: np.ndarray,
+    grouping: sparse_clients.Grouping,
+  ):
+    self._features = features
+    super().__init__(grouping, labels)
+
+  def feature_counts(self, client_id: str) -> np.ndarray:
+    numbers, splits = self.numbers(client_id), self._features.row_splits
+    return splits[numbers + 1] - splits[numbers]
+
+  def examples(self, client_id: str) -> client_data.Examples:
+    numbers = self.numbers(client_id)
+    return client_data.Examples(
+      sparse.take(self._features, numbers), self.labels(client_id)
+    )
+
+
+def sample_labels(label_sets: sparse.LabelSets, seed: int) -> np.ndarray:
+  """Draws one label of each example, uniformly.
+
+  Returns:
+    int32 [N]; -1 for an example without labels.
+  """
+  sizes = np.diff(label_sets.row_splits)
+  random = np.random.default_rng([seed, _LABELS])
+  chosen = random.integers(0, np.maximum(sizes, 1))
+  labels = np.full(len(sizes), -1, np.int32)
+  some = np.flatnonzero(sizes)
+  places = label_sets.row_splits[some] + chosen[some]
+  labels[some] = label_sets.ids[places]
+  return labels
+
+
+def _check_counts(files: xc_sets.Files, expected: xc_sets.Counts) -> None:
+  """Compares the headers, before anything is parsed."""
+  for part in ('train', 'test'):
+    wanted = xc_text.Header(
+      getattr(expected, part), expected.features, expected.labels
+    )
+    paths = getattr(files, part)
+    for path, form in _forms(paths):
+      header = xc_text.read_header(path, form)
+      for what, found, want in zip(
+        ('examples', 'features', 'labels'), header, wanted, strict=True
+      ):
+        absent = {'features': 'labels', 'labels': 'features'}.get(form)
+        if found != want and what != absent:
+          raise errors.InputError(
+            f'{path}, line 1: found {found:,} {what}, expected {want:,}; this '
+            'is another version of the set, get the one of these counts'
+          )
+
+
+def _forms(paths: tuple[pathlib.Path, ...]):
+  """Returns the form of each file of a part."""
+  return zip(
+    paths,
+    xc_text.FORMS[:1] if len(paths) == 1 else xc_text.FORMS[1:],
+    strict=True,
+  )
+
+
+def _read(
+  paths: tuple[pathlib.Path, ...],
+) -> tuple[sparse.SparseFeatures, sparse.LabelSets]:
+  tables = [xc_cache.read(path, form) for path, form in _forms(paths)]
+  return tables[0].features, tables[-1].labels

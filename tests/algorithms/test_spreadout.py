@@ -1,0 +1,152 @@
+"""Compares the spreadout step with NumPy, and tests its cost in a graph."""
+
+import numpy as np
+import pytest
+import tensorflow as tf
+
+from tests.algorithms import numpy_fedaws
+from tff_xc.algorithms import spreadout
+
+
+def unit_rows(count, dim=5, seed=0):
+  rows = np.random.default_rng(seed).normal(size=[count, dim])
+  return numpy_fedaws.normalised(rows).astype(np.float32)
+
+
+def in_closed_form(rows, k, distance):
+  """Returns eq. (8)'s gradient by the docstring's formula, pair by pair."""
+  rows = rows.astype(np.float64)
+  gradient = np.zeros_like(rows)
+  for c, near in enumerate(numpy_fedaws.neighbours(rows, k)):
+    for y in near:
+      s = rows[c] @ rows[y]
+      factor = 2.0 if distance == 'sq_euclidean' else 2 * (1 - s)
+      gradient[c] += factor * rows[y]
+      gradient[y] += factor * rows[c]
+  return gradient
+
+
+@pytest.fixture
+def small_blocks(monkeypatch):
+  monkeypatch.setattr(spreadout, '_ROWS', 7)
+  monkeypatch.setattr(spreadout, '_LEAST_ROWS', 2)
+  monkeypatch.setattr(spreadout, '_SIMILARITIES', 100)
+
+
+# -- neighbours --
+
+
+@pytest.mark.parametrize('count', [4, 11, 12, 40])
+def test_nearest_finds_the_same_in_blocks_of_any_size(small_blocks, count):
+  rows = unit_rows(count)
+  similarities, places = spreadout.nearest(rows, tf.range(count), rows, 3)
+  expected = numpy_fedaws.neighbours(rows.astype(np.float64), 3)
+  np.testing.assert_array_equal(places, expected)
+  np.testing.assert_allclose(
+    similarities, np.take_along_axis(rows @ rows.T, expected, 1), atol=1e-6
+  )
+
+
+def test_queries_may_be_a_part_of_the_rows_or_none_of_them(small_blocks):
+  rows = unit_rows(30)
+  part = np.array([29, 3, 17], np.int32)
+  _, places = spreadout.nearest(rows[part], part, rows, 2)
+  expected = numpy_fedaws.neighbours(rows.astype(np.float64), 2)
+  np.testing.assert_array_equal(places, expected[part])
+  _, places = spreadout.nearest(rows[part], np.int32([-1, -1, -1]), rows, 1)
+  np.testing.assert_array_equal(places[:, 0], part)
+
+
+def test_equal_rows_are_neighbours_by_their_place(small_blocks):
+  rows = np.repeat(unit_rows(2), 12, axis=0)
+  _, places = spreadout.nearest(rows, tf.range(24), rows, 3)
+  np.testing.assert_array_equal(places[0], [1, 2, 3])
+  np.testing.assert_array_equal(places[2], [0, 1, 3])
+  np.testing.assert_array_equal(places[11], [0, 1, 2])
+  np.testing.assert_array_equal(places[23], [12, 13, 14])
+
+
+# -- gradients --
+
+
+@pytest.mark.parametrize('distance', spreadout.DISTANCES)
+@pytest.mark.parametrize('k', [1, 4, 40])
+def test_the_gradient_of_eq_8(small_blocks, distance, k):
+  rows = unit_rows(33)
+  step = spreadout.Spreadout(1.0, k, distance)
+  expected = in_closed_form(rows, min(k, 32), distance)
+  np.testing.assert_allclose(step.gradient(rows), expected, atol=1e-4)
+
+
+@pytest.mark.parametrize('distance', spreadout.DISTANCES)
+def test_the_gradient_of_eq_7(small_blocks, distance):
+  rows = unit_rows(12)
+  step = spreadout.Spreadout(1.0, 3, distance, margin=0.9)
+  expected = numpy_fedaws.spread_gradient(
+    rows.astype(np.float64), 0, distance, 0.9
+  )
+  np.testing.assert_allclose(step.gradient(rows), expected, atol=1e-3)
+
+
+def test_the_closed_form_is_the_regularisers_derivative():
+  rows = unit_rows(9).astype(np.float64)
+  for distance in spreadout.DISTANCES:
+    np.testing.assert_allclose(
+      in_closed_form(rows, 2, distance),
+      numpy_fedaws.spread_gradient(rows, 2, distance),
+      atol=1e-6,
+    )
+
+
+def test_a_tangent_step_goes_across_the_rows():
+  rows = 3.0 * unit_rows(20)
+  plain = spreadout.Spreadout(1.0, 2).gradient(rows)
+  tangent = spreadout.Spreadout(1.0, 2, tangent=True).gradient(rows)
+  along = tf.reduce_sum(tangent * rows, axis=1)
+  np.testing.assert_allclose(along, np.zeros(20), atol=1e-5)
+  units = rows / 3.0
+  across = plain - tf.reduce_sum(plain * units, 1, keepdims=True) * units
+  np.testing.assert_allclose(tangent, across / 3.0, atol=1e-5)
+
+
+@pytest.mark.parametrize(
+  ('distance', 'parted'), [('sq_euclidean', 2e-2), ('cosine', 1e-6)]
+)
+def test_rows_that_nearly_collapsed(distance, parted):
+  """The cosine distance hardly separates them (see the module's docstring)."""
+  angle = 0.01
+  rows = np.float32([[1, 0], [np.cos(angle), np.sin(angle)]])
+  # A pair counts twice, (c, y) and (y, c).
+  pull = spreadout.Spreadout(1.0, 1, distance, tangent=True).gradient(rows) / 2
+  np.testing.assert_allclose(np.abs(pull[0, 1]), parted, rtol=0.1, atol=1e-7)
+
+
+def test_all_pairs_of_eq_8_only_ask_for_a_sum_of_zero():
+  """Rows that nearly collapsed in pairs part only with eq. (7) or a small k."""
+  angles = np.radians([0, 2, 180, 182])
+  rows = np.stack([np.cos(angles), np.sin(angles)], axis=1).astype(np.float32)
+  force = lambda *settings, **more: np.linalg.norm(
+    spreadout.Spreadout(1.0, *settings, tangent=True, **more).gradient(rows),
+    axis=1,
+  )
+  np.testing.assert_allclose(force(0), np.zeros(4), atol=1e-5)
+  assert (force(1) > 0.1).all()
+  assert (force(0, margin=1.4) > 1.0).all()
+
+
+@pytest.mark.parametrize('count', [0, 1, 2])
+@pytest.mark.parametrize('k', [0, 5])
+def test_few_rows_or_none(count, k):
+  rows = tf.constant(unit_rows(count))
+  for margin in (0.0, 0.5):
+    step = spreadout.Spreadout(0.1, k, margin=margin)
+    after = tf.function(step)(rows)
+    assert after.shape == rows.shape
+    assert np.isfinite(after).all()
+    if count == 1:
+      np.testing.assert_array_equal(after, rows)
+
+
+def test_an_unknown_distance_is_refused():
+  with pytest.raises(ValueError, match='unknown distance'):
+    spreadout.Spreadout(1.0, 1, 'manhattan')

@@ -1,0 +1,166 @@
+"""Compares stroke programs, hands and pixels with naive references."""
+
+import numpy as np
+
+from datasets.procedural import glyph_strokes
+
+
+def _splitmix(x):
+  """SplitMix64's step in Python's own integers."""
+  word = 2**64 - 1
+  z = (x + 0x9E3779B97F4A7C15) & word
+  z = ((z ^ (z >> 30)) * 0xBF58476D1CE4E5B9) & word
+  z = ((z ^ (z >> 27)) * 0x94D049BB133111EB) & word
+  return z ^ (z >> 31)
+
+
+def _keys(count, kind):
+  return glyph_strokes.mix(kind, np.arange(count))
+
+
+def _draw(classes, hands, drawings, variation=1.0, image_size=28):
+  return glyph_strokes.draw(
+    glyph_strokes.mix(1, classes),
+    glyph_strokes.mix(2, hands),
+    glyph_strokes.mix(3, drawings),
+    image_size=image_size,
+    variation=variation,
+  )
+
+
+def test_hash_is_splitmix():
+  # The generator's first outputs from state 0, as published.
+  first = [0xE220A8397B1DCDAF, 0x6E789E6AA1B965F4, 0x06C45D188009454F]
+  assert [_splitmix(i * 0x9E3779B97F4A7C15 % 2**64) for i in range(3)] == first
+  expected = _splitmix(_splitmix(_splitmix(7)) ^ _splitmix(2**40))
+  assert glyph_strokes.mix(7, 2**40)[0] == expected
+
+
+def test_uniforms_are_uniform_and_of_their_key_alone():
+  keys = _keys(4000, 0)
+  u = glyph_strokes.uniforms(keys, 3, 2)
+  assert u.shape == (4000, 3, 2)
+  assert u.min() >= 0
+  assert u.max() < 1
+  counts = np.stack(
+    [np.histogram(c, 10, (0, 1))[0] for c in u.reshape(-1, 6).T]
+  )
+  # Binomial(4000, 0.1) has a standard deviation of 19.
+  assert np.abs(counts - 400).max() < 5 * 19
+  corr = np.corrcoef(u.reshape(4000, 6).T) - np.eye(6)
+  assert np.abs(corr).max() < 5 / np.sqrt(4000)
+  np.testing.assert_array_equal(glyph_strokes.uniforms(keys[7:8], 3, 2), u[7:8])
+
+
+def _naive_line(start, end, pen, size):
+  """Draws a long straight line by the distance of each pixel's middle to it."""
+  out = np.zeros([size, size])
+  along = (end - start) / np.linalg.norm(end - start)
+  for row in range(size):
+    for column in range(size):
+      offset = np.array([column + 0.5, row + 0.5]) - start
+      distance = offset[0] * along[1] - offset[1] * along[0]
+      dark = np.exp(-(distance**2) / (2 * pen**2))
+      out[row, column] = np.clip((dark - 0.5) * pen / 0.59 + 0.5, 0, 1)
+  return 255 * out
+
+
+def test_ink_of_a_line_follows_the_distance_to_it():
+  t = np.linspace(0, 1, 97)[:, None]
+  for start, end, pen in (
+    ([-10.0, 3.0], [40.0, 20.0], 0.8),
+    ([14.0, -20.0], [9.0, 50.0], 1.1),
+  ):
+    start, end = np.array(start), np.array(end)
+    edges = (start + t * (end - start))[None, None].astype(np.float32)
+    got = glyph_strokes._ink(
+      edges, np.array([[True]]), np.array([pen], np.float32), 28
+    )
+    expected = _naive_line(start, end, pen, 28)
+    assert np.abs(got[0] - expected).max() < 2
+    absent = glyph_strokes._ink(
+      edges, np.array([[False]]), np.array([pen], np.float32), 28
+    )
+    assert absent.max() == 0
+
+
+def test_programs_have_two_to_four_strokes_that_often_meet():
+  control, kind, present = glyph_strokes.program(_keys(3000, 1))
+  strokes = present.sum(axis=1)
+  np.testing.assert_array_equal(np.unique(strokes), [2, 3, 4])
+  np.testing.assert_array_equal(np.unique(kind), np.arange(6))
+  ends = control[:, :, [0, 3]]
+  assert ends.min() >= 0
+  assert ends.max() <= 1
+  assert (np.abs(ends[:, :, 0] - ends[:, :, 1]).max(-1) > 0.3).all()
+  meets = (ends[:, :1] == ends[:, 1:2, :1]).all(-1).any(-1).mean()
+  assert 0.65 < meets < 0.85
+
+
+def test_every_kind_of_stroke_starts_and_ends_where_its_program_says():
+  bases = glyph_strokes._BASES
+  np.testing.assert_allclose(bases.sum(-1), 1, atol=1e-6)
+  for kind, basis in enumerate(bases):
+    np.testing.assert_allclose(basis[0], [1, 0, 0, 0], atol=1e-6)
+    ellipse = kind == 4
+    end = [1, 0, 0, 0] if ellipse else [0, 0, 0, 1]
+    np.testing.assert_allclose(basis[-1], end, atol=1e-6)
+    if ellipse:  # It passes the other point half way.
+      np.testing.assert_allclose(
+        basis[len(basis) // 2], [0, 0, 0, 1], atol=1e-6
+      )
+
+
+def test_an_image_is_the_same_in_any_batch():
+  classes, hands = np.arange(200) % 37, np.arange(200) % 11
+  whole = _draw(classes, hands, np.arange(200))
+  assert whole.dtype == np.uint8
+  order = np.random.default_rng(0).permutation(200)
+  np.testing.assert_array_equal(
+    _draw(classes[order], hands[order], order), whole[order]
+  )
+  for i in (0, 63, 64, 199):
+    one = _draw(classes[i : i + 1], hands[i : i + 1], np.array([i]))
+    np.testing.assert_array_equal(one[0], whole[i])
+
+
+def test_without_variation_only_the_class_counts():
+  images = _draw(np.repeat([0, 1], 5), np.arange(10), np.arange(10), 0.0)
+  assert (images[:5] == images[0]).all()
+  assert (images[5:] == images[5]).all()
+  assert (images[0] != images[5]).any()
+
+
+def _distance(a, b):
+  return np.abs(a.astype(float) - b).mean(axis=(1, 2))
+
+
+def test_classes_differ_more_than_hands_and_hands_more_than_drawings():
+  one = np.arange(300)
+  image = _draw(one, one, one)
+  drawing = _distance(image, _draw(one, one, one + 1000)).mean()
+  hand = _distance(image, _draw(one, one + 1000, one)).mean()
+  other = _distance(image, _draw(one + 1000, one, one)).mean()
+  assert 1 < drawing < 0.95 * hand
+  assert hand < 0.9 * other
+
+
+def test_a_hand_is_known_by_its_pen():
+  classes, hands = (a.ravel() for a in np.mgrid[:20, :30])
+  number = np.arange(600)
+  first = _draw(classes, hands, number).mean(axis=(1, 2)).reshape(20, 30)
+  again = _draw(classes, hands, number + 600).mean(axis=(1, 2)).reshape(20, 30)
+  by_hand = first.mean(axis=0), again.mean(axis=0)
+  assert np.corrcoef(*by_hand)[0, 1] > 0.97
+  assert by_hand[0].max() > 1.5 * by_hand[0].min()
+
+
+def test_images_have_ink_on_most_of_their_width_and_an_empty_ground():
+  for size in (16, 28, 56):
+    images = _draw(np.arange(200), np.arange(200), np.arange(200), 1.0, size)
+    assert images.shape == (200, size, size)
+    ink = images / 255
+    assert (ink.max(axis=(1, 2)) > 0.7).all()
+    assert np.median(ink) == 0
+    assert 0.04 < ink.mean() < 0.25
+    assert np.median((ink.max(axis=1) > 0.5).mean(axis=1)) > 0.4

@@ -1,0 +1,223 @@
+"""The procedural data set: sizes, labels, determinism, bounds."""
+
+import tracemalloc
+
+import numpy as np
+import pytest
+
+from datasets.procedural import glyph_strokes
+from datasets.procedural import glyphs
+from tff_xc import errors
+
+SMALL = {
+  'num_classes': 30,
+  'num_clients': 12,
+  'classes_per_client': 6,
+  'examples_per_client': 15,
+  'test_examples_per_class': 3,
+}
+
+
+def _sizes(dataset):
+  labels = [dataset.train.labels(c) for c in dataset.train.client_ids]
+  return (
+    np.array([len(y) for y in labels]),
+    np.array([len(np.unique(y)) for y in labels]),
+    np.concatenate(labels),
+  )
+
+
+def test_clients_hold_what_was_asked():
+  dataset = glyphs.load(**SMALL)
+  assert dataset.num_classes == 30
+  assert len(dataset.train.client_ids) == 12
+  examples, classes, labels = _sizes(dataset)
+  np.testing.assert_array_equal(examples, np.full(12, 15))
+  np.testing.assert_array_equal(classes, np.full(12, 6))
+  assert 0 <= labels.min() <= labels.max() < 30
+  x, y = dataset.train.examples('hand03')
+  assert x.shape == (15, 28, 28)
+  assert x.dtype == np.uint8
+  assert y.dtype == np.int32
+  np.testing.assert_array_equal(y, dataset.train.labels('hand03'))
+
+
+def test_test_has_every_class_and_retrieval_others():
+  dataset = glyphs.load(
+    **SMALL, retrieval_classes=8, retrieval_examples_per_class=2.5
+  )
+  x, y = dataset.test()
+  np.testing.assert_array_equal(y, np.repeat(np.arange(30), 3))
+  rx, ry = dataset.retrieval()
+  np.testing.assert_array_equal(np.bincount(ry), [2, 3] * 4)
+  everything = np.concatenate([x, rx]).reshape(len(x) + len(rx), -1)
+  assert len(np.unique(everything, axis=0)) == len(everything)
+  assert glyphs.load(**SMALL).retrieval is None
+  none = glyphs.load(**{**SMALL, 'test_examples_per_class': 0})
+  assert none.test is None
+
+
+def test_retrieval_classes_are_not_the_trained_ones():
+  still = {**SMALL, 'variation': 0}
+  dataset = glyphs.load(**still, retrieval_classes=30)
+  x, y = dataset.test()
+  rx, _ = dataset.retrieval()
+  trained = {x[y == c][0].tobytes() for c in range(30)}
+  assert len(trained) == 30
+  assert not trained & {image.tobytes() for image in rx}
+
+
+def test_label_names_what_is_drawn():
+  dataset = glyphs.load(**{**SMALL, 'variation': 0})
+  x, y = dataset.test()
+  for client_id in dataset.train.client_ids:
+    for image, label in zip(*dataset.train.examples(client_id), strict=True):
+      np.testing.assert_array_equal(image, x[y == label][0])
+
+
+def test_the_same_for_the_same_seed_whatever_the_order():
+  a, b = glyphs.load(**SMALL, seed=3), glyphs.load(**SMALL, seed=3)
+  ids = a.train.client_ids
+  first = {c: a.train.examples(c) for c in ids}
+  b.test()
+  for c in reversed(ids):
+    np.testing.assert_array_equal(b.train.labels(c), first[c].y)
+    np.testing.assert_array_equal(b.train.examples(c).x, first[c].x)
+  np.testing.assert_array_equal(a.test().x, b.test().x)
+
+
+def test_another_seed_is_another_set():
+  a, b = glyphs.load(**SMALL, seed=0), glyphs.load(**SMALL, seed=1)
+  c = a.train.client_ids[0]
+  assert (a.train.labels(c) != b.train.labels(c)).any()
+  assert (a.test().x != b.test().x).any(axis=(1, 2)).all()
+
+
+def test_every_image_is_its_own():
+  dataset = glyphs.load(**SMALL)
+  images = [dataset.train.examples(c).x for c in dataset.train.client_ids]
+  images = np.concatenate([*images, dataset.test().x]).reshape(180 + 90, -1)
+  assert len(np.unique(images, axis=0)) == len(images)
+
+
+def test_no_drawing_and_no_hand_serves_twice(monkeypatch):
+  calls = []
+  draw = glyph_strokes.draw
+  monkeypatch.setattr(
+    glyph_strokes, 'draw', lambda *k, **kw: calls.append(k) or draw(*k, **kw)
+  )
+  dataset = glyphs.load(**SMALL, retrieval_classes=5)
+  for client_id in dataset.train.client_ids:
+    dataset.train.examples(client_id)
+  dataset.test()
+  dataset.retrieval()
+  classes, hands, drawings = (
+    np.concatenate(k) for k in zip(*calls, strict=True)
+  )
+  assert len(classes) == 12 * 15 + 30 * 3 + 5 * 5
+  assert len(np.unique(classes)) == 30 + 5
+  assert len(np.unique(hands)) == 12 + 30 * 3 + 5 * 5
+  assert len(np.unique(drawings)) == len(drawings)
+
+
+def test_a_bounded_test_is_a_sample():
+  whole = glyphs.load(**SMALL).test()
+  x, y = glyphs.load(**SMALL, max_test_examples=40).test()
+  assert len(y) == 40
+  assert (np.diff(y) >= 0).all()
+  assert len(np.unique(y)) > 20
+  known = {image.tobytes(): label for image, label in zip(*whole, strict=True)}
+  assert [known[image.tobytes()] for image in x] == y.tolist()
+
+
+def test_landmarks_has_the_shape_of_the_paper():
+  dataset = glyphs.load_preset('glyphs-landmarks')
+  examples, classes, labels = _sizes(dataset)
+  assert dataset.num_classes == 2028
+  assert len(examples) == 1262
+  assert abs(examples.sum() - 164_172) < 500
+  assert abs(classes.mean() - 90) < 0.5
+  assert examples.min() == 30
+  assert 390 < classes.max() <= 399
+  assert np.median(classes) < 50
+  assert len(np.unique(labels)) == 2028
+
+
+def test_sop_has_the_shape_of_the_paper():
+  dataset = glyphs.load_preset('glyphs-sop', retrieval_classes=200)
+  examples, classes, labels = _sizes(dataset)
+  assert dataset.num_classes == 11_318
+  np.testing.assert_array_equal(examples, np.full(596, 100))
+  np.testing.assert_array_equal(classes, np.full(596, 20))
+  assert len(np.unique(labels)) == 11_318
+  assert abs(len(dataset.retrieval().y) / 200 - 5.35) < 0.01
+  assert glyphs.PRESETS['glyphs-sop']['retrieval_classes'] == 11_316
+
+
+def test_imagenet21k_has_the_shape_of_the_paper():
+  dataset = glyphs.load_preset('glyphs-imagenet21k', max_test_examples=50)
+  assert dataset.num_classes == 21_841
+  assert len(dataset.train.client_ids) == 25_691
+  y = dataset.train.labels('hand25690')
+  assert len(y) == 400
+  assert len(np.unique(y)) == 20
+  assert dataset.test().x.shape == (50, 28, 28)
+
+
+def test_nothing_grows_with_the_number_of_classes():
+  dataset = glyphs.load(num_classes=10**7, num_clients=50, max_test_examples=20)
+  tracemalloc.start()
+  labels = [dataset.train.labels(c) for c in dataset.train.client_ids]
+  dataset.train.examples('hand07')
+  y = dataset.test().y
+  _, peak = tracemalloc.get_traced_memory()
+  tracemalloc.stop()
+  assert peak < 10**7
+  assert len(np.unique(labels)) == 50 * 10
+  assert len(y) == 20
+  assert y.max() > 10**6
+
+
+@pytest.mark.parametrize('n', [2, 10, 11])
+def test_few_classes(n):
+  dataset = glyphs.load(
+    num_classes=n, num_clients=3, classes_per_client=n, examples_per_client=n
+  )
+  for c in dataset.train.client_ids:
+    np.testing.assert_array_equal(
+      np.sort(dataset.train.labels(c)), np.arange(n)
+    )
+
+
+@pytest.mark.parametrize(
+  'bad',
+  [
+    {'num_classes': 1},
+    {'num_classes': -5},
+    {'num_classes': 2**31},
+    {'num_clients': 0},
+    {'classes_per_client': 31},
+    {'classes_per_client': 0},
+    {'classes_range': (7, 9)},
+    {'classes_range': (0, 9)},
+    {'classes_range': (2, 31)},
+    {'examples_per_client': 5},
+    {'test_examples_per_class': -1},
+    {'max_test_examples': 0},
+    {'retrieval_classes': -1},
+    {'retrieval_examples_per_class': 0.5},
+    {'image_size': 4},
+    {'variation': -0.1},
+    {'variation': float('nan')},
+    {'seed': -1},
+  ],
+)
+def test_absurd_numbers(bad):
+  with pytest.raises(errors.InputError) as e:
+    glyphs.load(**{**SMALL, **bad})
+  assert next(iter(bad)) in str(e.value)
+
+
+def test_unknown_preset():
+  with pytest.raises(errors.InputError, match='glyphs-sop'):
+    glyphs.load_preset('glyphs-mnist')

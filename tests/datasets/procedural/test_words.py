@@ -1,0 +1,179 @@
+"""Procedural bags of words."""
+
+import numpy as np
+import pytest
+import scipy.sparse
+import tensorflow as tf
+
+from datasets.procedural import words as sparse_words
+from datasets.xc import text as xc_text
+from tff_xc import errors
+
+D = 50_000
+
+
+def matrix(x, num_features=D):
+  shape = len(x.row_splits) - 1, num_features
+  return scipy.sparse.csr_matrix((x.values, x.ids, x.row_splits), shape)
+
+
+def same(a, b):
+  for x, y in zip(tf.nest.flatten(a), tf.nest.flatten(b), strict=True):
+    np.testing.assert_array_equal(x, y)
+    assert x.dtype == y.dtype
+
+
+def test_the_nearest_mean_of_a_class_is_nearly_always_right():
+  dataset = sparse_words.load(num_classes=300, test_examples=500)
+  train = dataset.train
+  means = [matrix(train.examples(c).x).mean(0) for c in train.client_ids]
+  means = scipy.sparse.csr_matrix(np.concatenate(means))
+  classes = np.array([train.labels(c)[0] for c in train.client_ids])
+  # Words that many classes share carry no information.
+  known = np.bincount(means.indices, minlength=D)
+  means = means.multiply(np.log(len(classes) / np.maximum(known, 1))).tocsr()
+  norm = np.sqrt(means.multiply(means).sum(1))
+  x, y = dataset.test()
+  score = (matrix(x) @ means.T).toarray() / np.asarray(norm).T
+  top = classes[score.argmax(1)]
+  hits = [
+    top[i] in y.ids[slice(*y.row_splits[i : i + 2])] for i in range(len(top))
+  ]
+  assert np.mean(hits) > 0.9
+  assert np.bincount(y.ids).max() < 500 * 0.6
+
+
+def test_examples_have_the_shape_asked_for():
+  words = sparse_words.Words(
+    sparse_words.Options(words_per_example=20, labels_per_example=4)
+  )
+  x, y = words.train_examples(np.arange(2000))
+  dtypes = [array.dtype for array in (*x, *y)]
+  assert dtypes == [np.int32, np.int32, np.float32, np.int64, np.int32]
+  sizes = np.diff(x.row_splits)
+  assert sizes.min() >= 5
+  assert sizes.max() <= 30
+  labels = np.diff(y.row_splits)
+  assert labels.min() == 1
+  assert labels.max() == 7
+  assert 3 < labels.mean() < 4
+  for splits, ids, limit in ((x[0], x[1], D), (y[0], y[1], 1000)):
+    assert ids.min() >= 0
+    assert ids.max() < limit
+    falls = np.flatnonzero(np.diff(ids) <= 0) + 1
+    assert np.isin(falls, splits).all()
+  np.testing.assert_allclose(matrix(x).multiply(matrix(x)).sum(1), 1, rtol=1e-6)
+  kept = words.train_labels[:2000]
+  for i in range(2000):
+    assert kept[i] in y.ids[slice(*y.row_splits[i : i + 2])]
+
+
+def test_an_example_follows_from_its_number_alone():
+  words, again = (
+    sparse_words.Words(sparse_words.Options(seed=4)) for _ in range(2)
+  )
+  numbers = np.array([17, 3, 9000, 17])
+  x, y = words.train_examples(numbers)
+  for i, number in enumerate(numbers):
+    one, labels = again.train_examples([number])
+    row = slice(*x.row_splits[i : i + 2])
+    np.testing.assert_array_equal(one.ids, x.ids[row])
+    np.testing.assert_array_equal(one.values, x.values[row])
+    np.testing.assert_array_equal(
+      labels.ids, y.ids[slice(*y.row_splits[i : i + 2])]
+    )
+  other = sparse_words.Words(sparse_words.Options(seed=5))
+  assert other.train_examples(numbers)[0].ids.tolist() != x.ids.tolist()
+  assert words.test_examples(numbers)[0].ids.tolist() != x.ids.tolist()
+
+
+def test_chunks_do_not_show(monkeypatch):
+  words = sparse_words.Words(sparse_words.Options(num_classes=50))
+  whole, counts = words.train_examples(np.arange(100)), words.label_counts()
+  monkeypatch.setattr(sparse_words, '_CHUNK', 7)
+  same(whole, words.train_examples(np.arange(100)))
+  same([counts], [words.label_counts()])
+  x, y = words.train_examples([])
+  np.testing.assert_array_equal(x.row_splits, [0])
+  np.testing.assert_array_equal(y.row_splits, [0])
+
+
+def test_labels_are_as_frequent_as_their_rank_says():
+  words = sparse_words.Words(
+    sparse_words.Options(num_classes=500, examples_per_class=100)
+  )
+  kept = np.sort(np.bincount(words.train_labels, minlength=500))[::-1]
+  assert kept.sum() == len(words.train_labels) == 50_000
+  expected = 50_000 / np.arange(1, 501)
+  expected *= 50_000 / expected.sum()
+  assert np.abs(kept - expected).max() <= 1
+  counts = words.label_counts()
+  _, y = words.train_examples(np.arange(50_000))
+  np.testing.assert_array_equal(counts, np.bincount(y.ids, minlength=500))
+  rank = np.argsort(-np.bincount(words.train_labels, minlength=500))
+  assert (np.diff(counts[rank[[0, 3, 20, 100, 400]]]) < 0).all()
+  _, test = words.test_examples(np.arange(10_000))
+  share = np.bincount(test.ids, minlength=500)[rank[:5]] / 10_000
+  np.testing.assert_allclose(share, counts[rank[:5]] / 50_000, rtol=0.1)
+
+
+def test_a_million_classes_cost_what_their_examples_do():
+  dataset = sparse_words.load(
+    num_classes=10**6, examples_per_class=0.1, num_features=300_000
+  )
+  train = dataset.train
+  held = np.unique(np.concatenate([train.labels(c) for c in train.client_ids]))
+  assert len(held) == len(train.client_ids) < 60_000
+  x, y = train.examples(train.client_ids[-1])
+  assert len(x.row_splits) == len(y) + 1
+  assert dataset.propensity.label_counts.shape == (10**6,)
+  assert dataset.propensity.num_examples == 100_000
+
+
+def test_clients_of_several_classes_and_shares_of_a_class():
+  def total(**options):
+    train = sparse_words.load(num_classes=100, **options).train
+    parts = [train.numbers(c) for c in train.client_ids]
+    np.testing.assert_array_equal(np.sort(np.concatenate(parts)), range(1000))
+    return len(parts)
+
+  assert total() == 100
+  assert total(classes_per_client=7) == 15
+  assert 200 < total(clients_per_class=4) <= 400
+
+
+def test_the_text_files_hold_the_same(tmp_path):
+  options = {'num_classes': 40, 'num_features': 900, 'test_examples': 30}
+  sparse_words.write(tmp_path, 'mine', **options)
+  table = xc_text.read(tmp_path / 'mine_test.txt')
+  assert table.header == (30, 900, 40)
+  x, y = sparse_words.load(**options).test()
+  same(table.labels, y)
+  same(table.features[:2], x[:2])
+  np.testing.assert_allclose(table.features.values, x.values, rtol=1e-5)
+  table = xc_text.read(tmp_path / 'mine_train.txt')
+  assert table.header == (400, 900, 40)
+  counts = sparse_words.load(**options).propensity.label_counts
+  np.testing.assert_array_equal(np.bincount(table.labels.ids), counts)
+
+
+@pytest.mark.parametrize(
+  'change',
+  [
+    {'num_classes': 1},
+    {'num_features': 3},
+    {'examples_per_class': 0},
+    {'test_examples': -1},
+    {'labels_per_example': 0},
+    {'words_per_example': 0},
+    {'words_per_class': 0},
+    {'own_words': 1.5},
+    {'skew': float('nan')},
+    {'seed': -1},
+    {'num_classes': 10**7, 'examples_per_class': 1000},
+  ],
+)
+def test_arguments_are_checked(change):
+  with pytest.raises(errors.InputError, match=f'{next(iter(change))} is'):
+    sparse_words.load(**change)
+  assert sparse_words.load(num_classes=2, test_examples=0).test is None

@@ -1,0 +1,344 @@
+"""The text files of the Extreme Classification Repository."""
+
+import gzip
+
+import numpy as np
+import pytest
+import sklearn.datasets
+
+from datasets.procedural import words as sparse_words
+from datasets.xc import blocks as xc_blocks
+from datasets.xc import lines as xc_lines
+from datasets.xc import text as xc_text
+from datasets.xc import write as xc_write
+from tff_xc import errors
+
+# An example without labels, one without features, one with neither.
+EXAMPLES = '4 7 5\n0,3 1:0.5 6:2\n 2:0.123456 3:1\n4 \n \n'
+
+
+def written(folder, text, name='some.txt'):
+  path = folder / name
+  path.write_bytes(text if isinstance(text, bytes) else text.encode())
+  return path
+
+
+def naive(text):
+  """Returns rows of (labels, {id: value}), parsed in the simplest way."""
+  rows = []
+  for line in text.split('\n')[1:]:
+    labels, _, rest = line.partition(' ')
+    pairs = (pair.split(':') for pair in rest.split())
+    rows.append(
+      (
+        sorted(int(i) for i in labels.split(',') if i),
+        dict(sorted((int(i), np.float32(float(v))) for i, v in pairs)),
+      )
+    )
+  return rows
+
+
+def rows_of(table):
+  features, labels = table.features, table.labels
+  rows = []
+  for i in range(table.header.num_examples):
+    a, b = features.row_splits[i : i + 2]
+    c, d = labels.row_splits[i : i + 2]
+    pairs = zip(features.ids[a:b], features.values[a:b], strict=True)
+    rows.append((labels.ids[c:d].tolist(), dict(pairs)))
+  return rows
+
+
+def test_examples_with_and_without_labels_and_features(tmp_path):
+  table = xc_text.read(written(tmp_path, EXAMPLES))
+  assert table.header == (4, 7, 5)
+  np.testing.assert_array_equal(table.labels.row_splits, [0, 2, 2, 3, 3])
+  np.testing.assert_array_equal(table.labels.ids, [0, 3, 4])
+  np.testing.assert_array_equal(table.features.row_splits, [0, 2, 4, 4, 4])
+  np.testing.assert_array_equal(table.features.ids, [1, 6, 2, 3])
+  values = np.array([0.5, 2, 0.123456, 1], np.float32)
+  np.testing.assert_array_equal(table.features.values, values)
+  dtypes = [array.dtype for array in (*table.features, *table.labels)]
+  assert dtypes == [np.int32, np.int32, np.float32, np.int64, np.int32]
+
+
+def test_pair_of_files(tmp_path):
+  x = written(tmp_path, '3 7\n1:0.5 6:2\n\n0:1.000000\n', 'trn_X_Xf.txt')
+  y = written(tmp_path, '3 5\n\n4:1 2:1.0\n0:1\n', 'trn_X_Y.txt')
+  features = xc_text.read(x, 'features')
+  assert features.header == (3, 7, 0)
+  assert features.labels is None
+  np.testing.assert_array_equal(features.features.row_splits, [0, 2, 2, 3])
+  np.testing.assert_array_equal(features.features.ids, [1, 6, 0])
+  labels = xc_text.read(y, 'labels')
+  assert labels.header == (3, 0, 5)
+  assert labels.features is None
+  np.testing.assert_array_equal(labels.labels.row_splits, [0, 0, 2, 3])
+  np.testing.assert_array_equal(labels.labels.ids, [2, 4, 0])
+
+
+@pytest.mark.parametrize(
+  'text',
+  [
+    EXAMPLES.replace('\n', '\r\n'),
+    EXAMPLES.replace(' 6:2', '\t6:2\t'),
+    EXAMPLES.replace(' 6:2', '   6:2  ').replace(' 7', '  7 '),
+    EXAMPLES.replace('0,3 1:0.5 6:2', '3,0,3 6:2 1:0.5'),
+    EXAMPLES.replace('0.5', '+5e-1').replace('6:2', '6:2.'),
+    EXAMPLES.replace('0,3', '00000000000000000000000000,3'),
+    EXAMPLES[:-1],
+    EXAMPLES + '\n\n  \n',
+    EXAMPLES.replace(' 2:0.1', '2:0.1'),
+    EXAMPLES.replace('4 \n \n', '4\n\n'),
+  ],
+)
+def test_same_content_in_other_clothes(tmp_path, text):
+  table = xc_text.read(written(tmp_path, text))
+  plain = xc_text.read(written(tmp_path, EXAMPLES, 'plain.txt'))
+  assert rows_of(table) == rows_of(plain)
+
+
+def test_values_are_rounded_as_python_and_numpy_do(tmp_path):
+  rng = np.random.default_rng(0)
+  doubles = rng.random(4000) * 10.0 ** rng.integers(-12, 12, 4000)
+  texts = [repr(float(v)) for v in doubles]
+  texts += [f'{v:.6f}' for v in rng.random(1000)]
+  texts += [f'-{v:.{k}f}' for v in rng.random(200) for k in range(7, 26, 3)]
+  texts += [f'{v:.{k}f}' for v in 1e5 * rng.random(200) for k in range(7, 24)]
+  low = rng.random(2000).astype(np.float32)
+  middles = (low.astype(float) + np.nextafter(low, np.float32(2))) / 2
+  texts += [f'{v:.{k}f}' for v in middles for k in (17, 18)]
+  # Another midpoint of two float32, and numbers just beside it, of all lengths.
+  middle = '1.000000059604644775390625'
+  texts += [middle[:k] for k in range(3, 27)] + [middle + '1', '-0.0', '1e-46']
+  texts += ['16777217', '16777219', '9007199254740993', '123456789012345678']
+  texts += [
+    '3.4028235e38',
+    '-3.4028235677973362e38',
+    '0' * 30 + '7.5',
+    '.5',
+    '5.',
+    '1E5',
+    '1e-05',
+  ]
+  # An unusual value sends its whole line to the slow parser, so each value is
+  # also parsed in a line of its own.
+  for per_line in (1, len(texts)):
+    lines = [
+      ' ' + ' '.join(f'{i}:{v}' for i, v in enumerate(texts[k : k + per_line]))
+      for k in range(0, len(texts), per_line)
+    ]
+    text = '\n'.join([f'{len(lines)} {len(texts)} 1', *lines, ''])
+    values = xc_text.read(written(tmp_path, text)).features.values
+    expected = np.array([np.float32(float(v)) for v in texts])
+    np.testing.assert_array_equal(values.view('i4'), expected.view('i4'))
+
+
+@pytest.mark.parametrize('block', [7, 64, 1 << 18])
+def test_equals_a_naive_parser_wherever_blocks_end(
+  tmp_path, monkeypatch, block
+):
+  monkeypatch.setattr(xc_text, '_BLOCK', block)
+  rng = np.random.default_rng(1)
+  lines = ['300 90000 40']
+  for i in range(300):
+    labels = rng.permutation(40)[: rng.integers(0, 5)]
+    ids = rng.permutation(90000)[: rng.integers(0, 9)]
+    odd = '{}:{:.3e}' if i % 7 == 0 else '{}:{:.6f}'
+    pairs = [odd.format(f, rng.normal()) for f in ids]
+    lines.append(','.join(map(str, labels)) + ' ' + ' '.join(pairs))
+  text = '\n'.join(lines)
+  assert rows_of(xc_text.read(written(tmp_path, text))) == naive(text)
+
+
+TOKENS = (
+  *('0', '7', '12', '99', ':', ',', '.', '-', ' ', '  ', '0.5', '3:1', 'e'),
+  *('4:0.25', '5:-1.5', '+', '1e5', '2:1 3:2', '1,2 ', '9' * 21, '\0', 'é'),
+)
+
+
+def random_lines(rng, count):
+  lines = []
+  for _ in range(count):
+    labels = np.sort(rng.permutation(50)[: rng.integers(4)])
+    ids = np.sort(rng.permutation(100)[: rng.integers(6)])
+    line = ','.join(map(str, labels)) + ' '
+    line += ' '.join(f'{i}:{rng.choice(["1", "0.50", "1.25"])}' for i in ids)
+    for _ in range(rng.choice([0, 0, 1, 4])):
+      k = rng.integers(len(line) + 1)
+      line = line[:k] + rng.choice(TOKENS) + line[k + rng.integers(2) :]
+    lines.append(line.encode())
+  return lines
+
+
+@pytest.mark.parametrize(
+  'layout',
+  [
+    xc_lines.Layout(True, 100, 50),
+    xc_lines.Layout(False, 100),
+    xc_lines.Layout(False, 100, noun='label'),
+  ],
+)
+def test_blocks_take_only_lines_that_are_right_and_read_them_alike(layout):
+  rng = np.random.default_rng(2)
+  taken = 0
+  for _ in range(5):
+    lines = random_lines(rng, 200)
+    if not layout.has_labels:
+      lines = [line.partition(b' ')[2] for line in lines]
+    *parts, left_out = xc_blocks.parse(b'\n'.join(lines) + b'\n', layout)
+    ends = [np.cumsum(part.counts) for part in parts]
+    for i in set(range(200)) - set(left_out.tolist()):
+      plain = xc_lines.parse(lines[i], layout, 'here')
+      rows = [
+        slice(e[i] - p.counts[i], e[i])
+        for e, p in zip(ends, parts, strict=True)
+      ]
+      assert parts[0].ids[rows[0]].tolist() == plain.ids.tolist(), lines[i]
+      assert parts[0].values[rows[0]].tolist() == plain.values.tolist()
+      assert parts[1].ids[rows[1]].tolist() == plain.labels.tolist(), lines[i]
+      taken += 1
+  assert taken > 100
+
+
+def test_equals_scikit_learn(tmp_path):
+  sparse_words.write(
+    tmp_path, 'words', num_classes=50, num_features=3000, test_examples=5
+  )
+  table = xc_text.read(tmp_path / 'words_train.txt')
+  body = (tmp_path / 'words_train.txt').read_text().split('\n', 1)[1]
+  x, y = sklearn.datasets.load_svmlight_file(
+    str(written(tmp_path, body, 'body.txt')),
+    n_features=3000,
+    dtype=np.float32,
+    multilabel=True,
+    zero_based=True,
+  )
+  assert len(table.features.ids) > 5000
+  np.testing.assert_array_equal(table.features.row_splits, x.indptr)
+  np.testing.assert_array_equal(table.features.ids, x.indices)
+  np.testing.assert_array_equal(table.features.values, x.data)
+  assert [labels for labels, _ in rows_of(table)] == [
+    [int(label) for label in labels] for labels in y
+  ]
+
+
+@pytest.mark.parametrize('form', xc_text.FORMS)
+def test_what_is_written_is_read(tmp_path, form):
+  words = sparse_words.Words(sparse_words.Options(num_classes=30))
+  x, y = words.train_examples(np.arange(60))
+  header = xc_text.Header(60, 50_000, 30)
+  path = tmp_path / 'some.txt'
+  xc_write.write(path, header, [(x, y)], form)
+  table = xc_text.read(path, form)
+  if form != 'labels':
+    for array, again in zip(x, table.features, strict=True):
+      np.testing.assert_array_equal(array, again)
+  if form != 'features':
+    for array, again in zip(y, table.labels, strict=True):
+      np.testing.assert_array_equal(array, again)
+  assert [p.name for p in tmp_path.iterdir()] == ['some.txt']
+
+
+def test_packed_and_truncated_gz(tmp_path):
+  path = written(tmp_path, gzip.compress(EXAMPLES.encode()), 'some.txt.gz')
+  assert rows_of(xc_text.read(path))[0] == ([0, 3], {1: 0.5, 6: 2})
+  path.write_bytes(path.read_bytes()[:-12])
+  with pytest.raises(errors.InputError, match='cannot be read'):
+    xc_text.read(path)
+  path.write_bytes(EXAMPLES.encode())
+  with pytest.raises(errors.InputError, match='cannot be read'):
+    xc_text.read_header(path)
+
+
+@pytest.mark.parametrize(
+  ('old', 'new', 'message'),
+  [
+    ('4 7 5', '4 7', r"line 1: expected the header 'N D L'.*found '4 7'"),
+    ('4 7 5', '4 7 x', 'line 1: expected the header'),
+    ('4 7 5', '4 7 9999999999', 'line 1: expected the header'),
+    ('4 7 5\n', '', 'line 1: expected the header'),
+    ('4 7 5', '5 7 5', 'promises 5 lines after it, found 4'),
+    ('4 7 5', '2 7 5', 'line 4: .* promises 2 lines after it, and here is one'),
+    ('6:2', '7:2', r'line 2: feature 7 is outside \[0, 7\)'),
+    ('6:2', '9' * 30 + ':2', r'line 2: feature 99999999999999999999 is outs'),
+    ('3:1', '-3:1', "line 3: expected feature:value, found '-3:1'"),
+    ('4 \n', '5 \n', r'line 4: label 5 is outside \[0, 5\)'),
+    ('0,3', '0,-3', "line 2: expected labels such as 3,17, found '0,-3'"),
+    ('0,3', '0,,3', "line 2: expected labels such as 3,17, found '0,,3'"),
+    ('0,3', '0, 3', "line 2: expected labels such as 3,17, found '0,'"),
+    ('0,3', '0 3', "line 2: expected feature:value, found '3'"),
+    ('6:2', '6:2:3', "line 2: expected a number.*feature 6, found '2:3'"),
+    ('6:2', '6:', "line 2: expected a number.*feature 6, found ''"),
+    ('6:2', '6:1.2.3', "line 2: expected a number.*found '1.2.3'"),
+    ('6:2', '6:0x1', "line 2: expected a number.*found '0x1'"),
+    ('6:2', '6:1_0', "line 2: expected a number.*found '1_0'"),
+    ('6:2', '6:--2', "line 2: expected a number.*found '--2'"),
+    ('6:2', '6:nan', "line 2: the value of feature 6 is 'nan', not a finite"),
+    ('6:2', '6:-inf', "line 2: the value of feature 6 is '-inf', not a fin"),
+    ('6:2', '6:1e39', "line 2: the value of feature 6 is '1e39', not a fin"),
+    ('6:2', '6:3.4028235677973367e38', 'line 2: the value of .* not a fin'),
+    ('6:2', '6:' + '9' * 40, 'line 2: the value of feature 6 is .* not a fin'),
+    ('6:2', '1:2', 'line 2: feature 1 is given twice'),
+    ('3:1', '3:1 2:1', 'line 3: feature 2 is given twice'),
+    ('6:2', '6:\0\0', r"line 2: expected a number.*found '\\x00\\x00'"),
+    ('6:2', '6:2\0', 'line 2: expected a number'),
+    ('4 \n', '\0\0\0\n', 'line 4: expected labels'),
+    ('4 \n', 'é \n', 'line 4: expected labels'),
+  ],
+)
+def test_what_is_wrong_is_told_with_its_line(tmp_path, old, new, message):
+  assert EXAMPLES.count(old) == 1
+  path = written(tmp_path, EXAMPLES.replace(old, new))
+  with pytest.raises(errors.InputError, match=message) as caught:
+    xc_text.read(path)
+  assert str(path) in str(caught.value)
+  assert '\n' not in str(caught.value)
+
+
+@pytest.mark.parametrize(
+  ('form', 'text', 'message'),
+  [
+    ('features', '1 7 5\n1:1\n', "expected the header 'N D'"),
+    ('features', '1 7\n3 1:1\n', "line 2: expected feature:value, found '3'"),
+    ('features', '2 7\n1:1\n', 'promises 2 lines'),
+    ('labels', '1 5\n7:1\n', r'line 2: label 7 is outside \[0, 5\)'),
+    ('labels', '1 5\n3:0.5\n', 'line 2: label 3 has the value .0.5., expec'),
+    ('labels', '1 5\n3,4\n', 'line 2: expected label:value, found .3,4.'),
+  ],
+)
+def test_what_is_wrong_in_one_of_a_pair(tmp_path, form, text, message):
+  with pytest.raises(errors.InputError, match=message):
+    xc_text.read(written(tmp_path, text), form)
+
+
+def test_lines_are_counted_over_blocks(tmp_path, monkeypatch):
+  monkeypatch.setattr(xc_text, '_BLOCK', 50)
+  text = '500 9 9\n' + '3 1:0.5 2:1\n' * 399 + '3 1:0.5 9:1\n' * 101
+  path = written(tmp_path, text)
+  with pytest.raises(errors.InputError, match=r'line 401: feature 9 is'):
+    xc_text.read(path)
+
+
+def test_a_missing_file(tmp_path):
+  with pytest.raises(errors.InputError, match='is no file'):
+    xc_text.read(tmp_path / 'absent.txt')
+  with pytest.raises(errors.InputError, match='is no file'):
+    xc_text.read(tmp_path)
+
+
+def test_an_empty_file_and_one_without_examples(tmp_path):
+  with pytest.raises(errors.InputError, match=r"line 1.*found ''"):
+    xc_text.read(written(tmp_path, ''))
+  table = xc_text.read(written(tmp_path, '0 7 5\n'))
+  np.testing.assert_array_equal(table.features.row_splits, [0])
+  np.testing.assert_array_equal(table.labels.row_splits, [0])
+
+
+@pytest.mark.parametrize('name', ['delicious', 'bibtex'])
+def test_real_files_equal_a_naive_parser(data_dir, name):
+  path = data_dir / 'xc' / f'{name}_test.txt'
+  if not path.is_file():
+    pytest.skip(f'no {path}')
+  text = path.read_text().rstrip('\n')
+  assert rows_of(xc_text.read(path)) == naive(text)

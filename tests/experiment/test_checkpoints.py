@@ -1,0 +1,198 @@
+"""Checkpoints that are damaged, of another model, or opened only to read."""
+
+import collections
+
+import numpy as np
+import pytest
+import tensorflow as tf
+
+from tests import doubling
+from tff_xc import errors
+from tff_xc.experiment import checkpoints
+
+State = collections.namedtuple('State', 'weights round_number')
+
+
+def state(rows=3, kernel=(5, 2)):
+  encoder = collections.OrderedDict(
+    kernel=np.zeros(kernel, np.float32), bias=np.ones(2, np.float32)
+  )
+  weights = {'encoder': encoder, 'class_table': np.zeros([rows, 2], np.float32)}
+  return State(weights, np.int32(4))
+
+
+def contents(path):
+  return {
+    str(p.relative_to(path)): p.is_file() and p.read_bytes()
+    for p in path.rglob('*')
+  }
+
+
+def damage(file):
+  file.write_bytes(file.read_bytes()[: file.stat().st_size // 2])
+
+
+def test_the_newest_state_comes_back(tmp_path):
+  saved = checkpoints.Checkpoints(tmp_path)
+  assert saved.load(state())[1] == 0
+  for rounds_done in (4, 12):
+    saved.save(state(), rounds_done)
+  found, done = checkpoints.load_newest(tmp_path, state())
+  assert done == 12
+  tf.nest.map_structure(np.testing.assert_array_equal, found, state())
+  assert found.weights['encoder']['bias'].dtype == np.float32
+
+
+@pytest.mark.parametrize(
+  ('like', 'message'),
+  [
+    (
+      state(rows=4),
+      r'weights/class_table is float32 \[3, 2\] there and float32 \[4, 2\] is',
+    ),
+    (state(kernel=(5, 1)), r'weights/encoder/kernel is float32 \[5, 2\] there'),
+    (State({}, np.int64(4)), r'round_number is int32 \[\] there and int64'),
+    (
+      state()._replace(round_number=[np.int32(4), np.int32(0)]),
+      'it has no round_number/0',
+    ),
+    (
+      state()._replace(weights={}),
+      r'it has weights/\S+, which is not expected',
+    ),
+  ],
+)  # fmt: skip
+def test_another_model_is_refused_and_nothing_is_lost(tmp_path, like, message):
+  saved = checkpoints.Checkpoints(tmp_path)
+  saved.save(state(), 8)
+  before = contents(tmp_path)
+  for load in (
+    saved.load,
+    lambda like: checkpoints.load_newest(tmp_path, like),
+  ):
+    with pytest.raises(errors.InputError, match=message) as e:
+      load(like)
+    assert 'round_8.npz is of another model' in str(e.value)
+  assert contents(tmp_path) == before
+
+
+def test_damaged_checkpoints_are_moved_aside_and_kept(tmp_path, capsys):
+  saved = checkpoints.Checkpoints(tmp_path)
+  folder = tmp_path / 'checkpoints'
+  for turn in ('', '_2', '_3'):
+    for rounds_done in (4, 8):
+      saved.save(state(), rounds_done)
+    damage(folder / 'round_8.npz')
+    before = (folder / 'round_8.npz').read_bytes()
+    assert saved.load(state())[1] == 4
+    said = capsys.readouterr().err
+    assert 'the checkpoint of round 8 is damaged' in said
+    aside = folder / 'damaged' / f'round_8{turn}.npz'
+    assert f'it is now {aside}, and' in said
+    assert aside.read_bytes() == before
+  assert {p.name for p in folder.iterdir()} == {'round_4.npz', 'damaged'}
+
+
+def test_a_flipped_bit_is_damage(tmp_path, capsys):
+  saved = checkpoints.Checkpoints(tmp_path)
+  for rounds_done in (4, 8):
+    saved.save(state(), rounds_done)
+  file = tmp_path / 'checkpoints' / 'round_8.npz'
+  content = bytearray(file.read_bytes())
+  content[content.index(np.ones(2, np.float32).tobytes())] ^= 1
+  file.write_bytes(content)
+  assert saved.load(state())[1] == 4
+  assert 'round 8 is damaged' in capsys.readouterr().err
+
+
+def test_the_newest_three_are_kept(tmp_path):
+  saved = checkpoints.Checkpoints(tmp_path)
+  for rounds_done in (2, 9, 10, 11, 100):
+    saved.save(state(), rounds_done)
+  found = {p.name for p in (tmp_path / 'checkpoints').iterdir()}
+  assert found == {'round_10.npz', 'round_11.npz', 'round_100.npz'}
+
+
+def test_checkpoints_of_an_earlier_version_are_refused_and_kept(tmp_path):
+  (tmp_path / 'checkpoints' / 'round_8').mkdir(parents=True)
+  for load in (
+    checkpoints.Checkpoints(tmp_path).load,
+    lambda like: checkpoints.load_newest(tmp_path, like),
+  ):
+    with pytest.raises(errors.InputError, match='of an earlier version'):
+      load(state())
+  assert (tmp_path / 'checkpoints' / 'round_8').is_dir()
+
+
+def test_looking_writes_nothing(tmp_path, capsys):
+  assert checkpoints.load_newest(tmp_path, state())[1] == 0
+  assert not list(tmp_path.iterdir())
+  saved = checkpoints.Checkpoints(tmp_path)
+  for rounds_done in (4, 8):
+    saved.save(state(), rounds_done)
+  damage(tmp_path / 'checkpoints' / 'round_8.npz')
+  (tmp_path / 'checkpoints' / '.round_12.7.tmp.npz').write_bytes(b'')
+  before = contents(tmp_path)
+  assert checkpoints.load_newest(tmp_path, state())[1] == 4
+  assert 'round 8 is damaged' in capsys.readouterr().err
+  assert contents(tmp_path) == before
+
+
+def test_memory_that_runs_out_is_no_damage(tmp_path, monkeypatch):
+  saved = checkpoints.Checkpoints(tmp_path)
+  saved.save(state(), 8)
+
+  def load(path, **_):
+    raise MemoryError('no memory')
+
+  monkeypatch.setattr(np, 'load', load)
+  with pytest.raises(errors.InputError, match=r'cannot be read .no memory'):
+    saved.load(state())
+  assert (tmp_path / 'checkpoints' / 'round_8.npz').is_file()
+
+
+def test_only_what_a_kill_leaves_is_removed(tmp_path):
+  folder = tmp_path / 'checkpoints'
+  folder.mkdir()
+  kept = {
+    '.round_8.tmp.npz',
+    'round_8.tmp.npz',
+    'mine.npz',
+    '.round_x.1.tmp.npz',
+  }
+  for name in ('.round_8.1234.tmp.npz', *kept):
+    (folder / name).write_bytes(b'')
+  checkpoints.Checkpoints(tmp_path)
+  assert {p.name for p in folder.iterdir()} == kept
+
+
+def test_all_checkpoints_damaged_starts_again(tmp_path, capsys):
+  path = tmp_path / 'run'
+  doubling.run(path)
+  for file in (path / 'checkpoints').iterdir():
+    damage(file)
+  before = doubling.rows(path)
+  doubling.run(path)
+  said = capsys.readouterr().err
+  assert said.count('is damaged') == 3
+  assert said.count('there is none before it') == 1
+  assert doubling.rows(path) == before
+  # The rows that were measured, too.
+  aside = {p.name for p in (path / 'checkpoints' / 'damaged').iterdir()}
+  assert len(aside) == 4
+  assert 'metrics.csv' in aside
+
+
+def test_a_full_disk_is_one_sentence(tmp_path, monkeypatch):
+  saved = checkpoints.Checkpoints(tmp_path)
+  saved.save(state(), 4)
+
+  def full(*_, **__):
+    raise OSError(28, 'No space left on device')
+
+  monkeypatch.setattr(np, 'savez', full)
+  with pytest.raises(errors.InputError, match='No space left on device'):
+    saved.save(state(), 8)
+  assert [p.name for p in (tmp_path / 'checkpoints').iterdir()] == [
+    'round_4.npz'
+  ]

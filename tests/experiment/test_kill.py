@@ -1,0 +1,90 @@
+"""Runs that are killed at any moment and resumed end like undisturbed runs."""
+
+import json
+import pathlib
+import subprocess
+import sys
+
+import pytest
+import tensorflow as tf
+from tensorboard.backend.event_processing import plugin_event_accumulator
+
+from tests import doubling
+from tests import killed
+from tff_xc.experiment import run_directory
+
+ROOT = pathlib.Path(__file__).parents[2]
+
+
+@pytest.fixture(scope='module')
+def root(tmp_path_factory):
+  """Makes a whole run, a run killed at each moment, and a refused run."""
+  root = tmp_path_factory.mktemp('killed')
+  doubling.run(root / 'whole')
+  held = run_directory.RunDirectory(root / 'held', doubling.CONFIG)
+  done = subprocess.run(
+    [sys.executable, '-m', 'tests.killed', str(root)],
+    cwd=ROOT,
+    capture_output=True,
+    text=True,
+    timeout=120,
+    check=False,
+  )
+  (root / 'status').write_text(f'{done.returncode}\n{done.stdout}{done.stderr}')
+  del held
+  return root
+
+
+def tree_of(path):
+  """Lists a run's directory without event files, whose names have the time."""
+  found = {str(p.relative_to(path)) for p in path.rglob('*')}
+  return {name for name in found if 'tfevents.1' not in name}
+
+
+def events(path):
+  """Returns column -> [(step, value)] as TensorBoard reads it."""
+  accumulator = plugin_event_accumulator.EventAccumulator(
+    str(path / 'tensorboard'), size_guidance={'tensors': 0}
+  )
+  accumulator.Reload()
+  return {
+    tag: [
+      (e.step, float(tf.make_ndarray(e.tensor_proto)))
+      for e in accumulator.Tensors(tag)
+    ]
+    for tag in accumulator.Tags()['tensors']
+  }
+
+
+@pytest.mark.parametrize('moment', [m.__name__ for m in killed.MOMENTS])
+def test_a_killed_run_ends_like_one_that_was_not(root, moment):
+  path, whole = root / moment, root / 'whole'
+  assert path.is_dir(), (root / 'status').read_text()
+  doubling.run(path)
+  assert doubling.rows(path) == doubling.rows(whole)
+  unlike = {'tensorboard/events.out.tfevents.0000000000.kept'}
+  assert tree_of(path) - unlike == tree_of(whole)
+  ends = [json.loads((p / 'summary.json').read_text()) for p in (path, whole)]
+  for end in ends:
+    del end['seconds_per_round_median']
+  assert ends[0] == ends[1]
+  found = events(path)
+  del found['seconds']
+  for column, values in found.items():
+    expected = [
+      (int(row['round']), pytest.approx(float(row[column])))
+      for row in doubling.rows(whole)
+      if row[column] != 'nan'
+    ]
+    assert values == expected, column
+
+
+def test_a_second_process_is_refused_before_it_trains(root):
+  said = (root / 'status').read_text()
+  assert said.startswith('2\n'), said
+  assert f'another process is running in {root / "held"}' in said
+  assert {p.name for p in (root / 'held').iterdir()} == {
+    '.lock',
+    'checkpoints',
+    'config.json',
+  }

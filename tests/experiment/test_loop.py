@@ -1,0 +1,316 @@
+"""The loop on a process of plain numbers: it is fast and reaches every case."""
+
+import json
+import shutil
+
+import numpy as np
+import pytest
+
+from tests import doubling
+from tests import tiny
+from tff_xc import errors
+from tff_xc.experiment import loop as experiment
+from tff_xc.experiment import run_directory
+from tff_xc.measure import communication
+from tff_xc.report import run_files
+from tff_xc.round import merge
+from tff_xc.round import randomness
+from tff_xc.round import request
+from tff_xc.runtime import client_error
+
+
+def test_the_summary_has_final_best_bytes_and_totals(tmp_path):
+  summary = doubling.run(tmp_path / 'run')
+  assert summary['final'] == {'top1': 1 - 2.0**-10}
+  assert summary['best'] == summary['final']
+  assert summary['rounds'] == 10
+  assert summary['bytes_down_per_client_round'] == 400 + 10 * 16
+  assert summary['bytes_up_per_client_round'] == 400 + 10 * 16 + 4 + 80
+  assert summary['clients_skipped_total'] == 10
+  full = 2 * (400 + 50 * 16) + 4
+  saved = 1 - (2 * (400 + 10 * 16) + 4 + 80) / full
+  assert summary['bytes_saving_vs_fullsoftmax'] == pytest.approx(saved)
+  assert json.loads((tmp_path / 'run' / 'summary.json').read_text()) == summary
+  assert doubling.rows(tmp_path / 'run')[0]['client_parameters_peak'] == '148.0'
+
+
+def test_an_interrupt_saves_and_the_same_call_goes_on(tmp_path, capsys):
+  doubling.run(tmp_path / 'whole')
+  with pytest.raises(KeyboardInterrupt):
+    doubling.run(tmp_path / 'cut', process=doubling.Doubling(interrupt_at=7))
+  assert 'stopped after round 7' in capsys.readouterr().err
+  # Round 7 is no multiple of 3: the interrupt itself wrote the checkpoint.
+  doubling.run(tmp_path / 'cut', process=doubling.Doubling(interrupt_at=5))
+  assert doubling.rows(tmp_path / 'cut') == doubling.rows(tmp_path / 'whole')
+
+
+def test_an_interrupt_while_evaluating_loses_no_row(tmp_path):
+  def interrupted(weights):
+    raise KeyboardInterrupt
+
+  doubling.run(tmp_path / 'whole')
+  with pytest.raises(KeyboardInterrupt):
+    doubling.run(tmp_path / 'cut', evaluate=interrupted)
+  doubling.run(tmp_path / 'cut')
+  assert doubling.rows(tmp_path / 'cut') == doubling.rows(tmp_path / 'whole')
+
+
+def test_a_state_that_a_round_used_up_is_not_saved(
+  tmp_path, capsys, monkeypatch
+):
+  def used_up(state):
+    raise ValueError('given up')
+
+  doubling.run(tmp_path / 'whole')
+  with monkeypatch.context() as patched, pytest.raises(KeyboardInterrupt):
+    patched.setattr(experiment.runtimes, 'keep', used_up)
+    doubling.run(tmp_path / 'cut', process=doubling.Doubling(interrupt_at=7))
+  assert 'goes on from the checkpoint before' in capsys.readouterr().err
+  doubling.run(
+    tmp_path / 'cut', process=doubling.Doubling(interrupt_at=1)
+  )  # The run resumes at round 6.
+  assert doubling.rows(tmp_path / 'cut') == doubling.rows(tmp_path / 'whole')
+
+
+def test_a_failing_client_is_named_and_the_run_goes_on_after_it(tmp_path):
+  class Failing(doubling.Doubling):
+    def next(self, state, examples):
+      if state.round_number == 5:
+        raise client_error.ClientError(1, 2, ValueError('no memory'))
+      return super().next(state, examples)
+
+  doubling.run(tmp_path / 'whole')
+  with pytest.raises(errors.InputError, match="'writer' failed in round 6: no"):
+    doubling.run(tmp_path / 'cut', process=Failing())
+  doubling.run(tmp_path / 'cut', process=doubling.Doubling(interrupt_at=4))
+  assert doubling.rows(tmp_path / 'cut') == doubling.rows(tmp_path / 'whole')
+
+
+def test_more_rounds_go_on_and_fewer_are_refused(tmp_path):
+  doubling.run(tmp_path / 'long', rounds=12)
+  doubling.run(tmp_path / 'grown', rounds=8)
+  doubling.run(tmp_path / 'grown', rounds=12)
+  assert doubling.rows(tmp_path / 'grown') == doubling.rows(tmp_path / 'long')
+  with pytest.raises(errors.InputError, match='12 rounds; give at least'):
+    doubling.run(tmp_path / 'grown', rounds=8)
+
+
+@pytest.mark.parametrize(
+  ('change', 'message'),
+  [
+    ({'lr': 0.2}, 'lr was 0.1 and is 0.2'),
+    ({'extra': 1}, 'extra was None and is 1'),
+    (
+      {'hyperparameters': {'batch': 2, 'steps': 4}, 'options': {'depth': 8}},
+      'configuration: depth was 56 and is 8, steps was 3 and is 4; choose',
+    ),
+  ],
+)
+def test_another_configuration_is_refused(tmp_path, change, message):
+  config = {
+    **doubling.CONFIG,
+    'hyperparameters': {'batch': 2, 'steps': 3},
+    'options': {'depth': 56},
+  }
+  run_directory.RunDirectory(tmp_path / 'run', config)
+  with pytest.raises(errors.InputError, match=message):
+    run_directory.check_config(tmp_path / 'run', {**config, **change})
+
+
+def test_other_data_are_refused_wherever_they_lie(tmp_path):
+  config = {**doubling.CONFIG, 'data_dir': 'a', 'data': {'examples': 40}}
+  run_directory.RunDirectory(tmp_path, config)
+  # Before the data are loaded their fingerprint is unknown.
+  run_directory.check_config(tmp_path, doubling.CONFIG)
+  run_directory.check_config(tmp_path, {**config, 'data_dir': 'b'})
+  other = {'examples': 60, 'test_examples': 5}
+  with pytest.raises(errors.InputError) as e:
+    run_directory.check_config(tmp_path, {**config, 'data': other})
+  assert 'other data: examples was 40 and is 60, test_examples was None' in str(
+    e.value
+  )
+
+
+def test_a_run_from_before_data_were_recorded_goes_on(tmp_path):
+  run_directory.RunDirectory(tmp_path, doubling.CONFIG)
+  config = {**doubling.CONFIG, 'data': {'examples': 40}}
+  run_directory.RunDirectory(tmp_path, config).start_metrics(0)
+  found = json.loads((tmp_path / 'config.json').read_text())
+  assert found['data'] == {'examples': 40}
+
+
+def test_settings_that_do_not_matter_may_change(tmp_path):
+  for value in ('a', 'b'):
+    free = dict.fromkeys(run_files.NOT_CONFIGURATION, value)
+    run_directory.RunDirectory(tmp_path, {**doubling.CONFIG, **free})
+
+
+def test_a_directory_in_use_a_file_and_a_damaged_config_are_refused(tmp_path):
+  held = run_directory.RunDirectory(tmp_path / 'run', doubling.CONFIG)
+  with pytest.raises(errors.InputError, match='another process is running'):
+    run_directory.RunDirectory(held.path, doubling.CONFIG)
+  (tmp_path / 'file').write_text('')
+  with pytest.raises(errors.InputError, match='is a file'):
+    run_directory.check_config(tmp_path / 'file', doubling.CONFIG)
+  for text in ('{', '[]', '{"rounds": 10}'):
+    (held.path / 'config.json').write_text(text)
+    with pytest.raises(errors.InputError, match=r'config.json is damaged'):
+      run_directory.check_config(held.path, doubling.CONFIG)
+
+
+class Dropping(doubling.Doubling):
+  """Drops every update in some rounds, and has no examples in others."""
+
+  def __init__(self, dropped, empty=()):
+    super().__init__()
+    self._dropped, self._empty = dropped, empty
+
+  def next(self, state, examples):
+    output = super().next(state, examples)
+    round_number = state.round_number + 1
+    if round_number in {*self._dropped, *self._empty}:
+      unmeasured = ('loss', 'class_rows', 'class_rows_largest')
+      output.metrics.update(dict.fromkeys(unmeasured, float('nan')))
+      dropped = round_number in self._dropped
+      output.metrics['clients_dropped'] = 2.0 if dropped else 0.0
+    return output
+
+
+def test_rounds_that_measured_nothing_are_told_and_left_out(tmp_path, capsys):
+  process = Dropping(dropped=[2, 9], empty=[5])
+  summary = doubling.run(tmp_path / 'run', process=process)
+  said = capsys.readouterr()
+  assert said.err.splitlines() == [
+    f"warning: round {n} dropped every client's update, since none was finite"
+    for n in (2, 9)
+  ]
+  assert 'loss 0.0000' not in said.out
+  assert [r['round'] for r in doubling.rows(tmp_path / 'run')
+          if r['loss'] == r['bytes_up_per_client'] == 'nan'] == ['2', '5', '9']  # fmt: skip
+  assert summary['class_rows_requested_mean'] == 10
+  assert summary['bytes_down_per_client_round'] == 400 + 10 * 16
+  assert summary['warnings'] == ["2 rounds dropped every client's update"]
+
+
+def test_five_lost_rounds_in_a_row_stop_the_run(tmp_path, capsys):
+  path = tmp_path / 'run'
+  # Four lost rounds in a row; then five, around a round without examples.
+  process = Dropping(dropped=[1, 2, 3, 4, 6, 7, 9, 10, 11], empty=[8])
+  message = r'last 5 rounds, up to round 11, .* --client_learning_rate'
+  with pytest.raises(errors.InputError, match=message):
+    doubling.run(path, rounds=20, process=process)
+  assert capsys.readouterr().err.count('warning: ') == 9
+  assert (path / 'checkpoints' / 'round_11.npz').is_file()
+  assert len(doubling.rows(path)) == 11
+  # The same command reports the same error and trains nothing.
+  with pytest.raises(errors.InputError, match=message):
+    doubling.run(path, rounds=20, process=Dropping([]))
+  assert len(doubling.rows(path)) == 11
+
+
+def test_warnings_of_the_configuration_are_printed_and_kept(tmp_path, capsys):
+  summary = doubling.run(tmp_path / 'run', warnings=['the bound is broken'])
+  assert capsys.readouterr().err == 'warning: the bound is broken\n'
+  assert summary['warnings'] == ['the bound is broken']
+  assert doubling.run(tmp_path / 'other')['warnings'] == []
+
+
+def test_a_metric_that_is_never_measured_is_null(tmp_path):
+  path = tmp_path / 'run'
+  summary = doubling.run(path, evaluate=lambda weights: {'top1': float('nan')})
+  assert np.isnan(summary['final']['top1'])
+  assert np.isnan(summary['best']['top1'])
+  written = json.loads((path / 'summary.json').read_text())
+  assert written['final'] == written['best'] == {'top1': None}
+
+
+def test_the_final_score_is_that_of_the_last_round(tmp_path):
+  """An earlier score must not replace it where the last one is nan."""
+
+  def evaluate(weights):
+    return {'top1': 0.5 if weights < 2**10 else float('nan')}
+
+  summary = doubling.run(tmp_path / 'run', evaluate=evaluate)
+  assert np.isnan(summary['final']['top1'])
+  assert summary['best']['top1'] == 0.5
+
+
+def test_bytes_are_those_of_the_tensors_that_cross():
+  """Compares the formulas with one client's tensors, from request to update."""
+  model = tiny.model(12)
+  client = tiny.cohort([[0, 0, 3, 5]])[0]
+  seed = randomness.client_seed(
+    np.array([0, 0], np.int32), client.client_id, randomness.Purpose.NEGATIVES
+  )
+  held = request.OwnAndSampled(12, 6, 4).held_classes(client.y, seed)
+  weights = model.init(np.array([0, 0], np.int32))
+  asked = held.ids.numpy()[held.mask.numpy()]
+  received = [*weights.encoder.values(), weights.class_table.numpy()[asked]]
+  update = merge.row_update(
+    held, np.zeros([held.ids.shape[0], model.row_dim], np.float32), 4.0
+  )
+  sent = [asked, *weights.encoder.values(), *update[:2], np.float32(4.0)]
+  size = lambda tensors: sum(np.asarray(t).nbytes for t in tensors)
+  messages = experiment.Messages(
+    communication.MessageSizes(model.encoder_bytes(), 4 * model.row_dim),
+    requests_all=False,
+    num_classes=12,
+    row_dim=model.row_dim,
+  )
+  assert len(asked) == 7
+  columns = messages.of_round(7, 7)
+  assert columns['bytes_down_per_client'] == size(received)
+  assert columns['bytes_up_per_client'] == size(sent)
+
+
+def test_full_softmax_sends_no_ids_and_centralised_training_nothing():
+  full = experiment.Messages(doubling.MESSAGES.sizes, True, 50, 4)
+  assert full.of_round(50, 50)['bytes_up_per_client'] == 400 + 50 * 16 + 4
+  assert full.saving(2 * (400 + 50 * 16) + 4) == 0
+  nobody = experiment.Messages(
+    doubling.MESSAGES.sizes, True, 50, 4, crosses=False
+  )
+  assert nobody.of_round(50, 50)['bytes_down_per_client'] == 0
+
+
+@pytest.mark.parametrize('kept', [['checkpoints'], ['metrics.csv']])
+def test_what_is_left_of_a_run_without_config_is_refused(tmp_path, kept):
+  path = tmp_path / 'run'
+  doubling.run(path)
+  for file in path.iterdir():
+    if file.name not in kept:
+      shutil.rmtree(file) if file.is_dir() else file.unlink()
+  with pytest.raises(errors.InputError, match=r'of a run, but no config\.json'):
+    doubling.run(path)
+  assert [p.name for p in path.iterdir() if p.name != '.lock'] == kept
+
+
+@pytest.mark.parametrize(
+  ('change', 'message'),
+  [
+    (lambda file: file.unlink(), 'no row of round 1'),
+    (lambda file: _drop_lines(file, 3, 5), 'no row of round 3'),
+    (lambda file: file.write_bytes(b'\xff\xfe\x00'), 'is damaged'),
+  ],
+)
+def test_a_resume_wants_every_row_of_metrics(tmp_path, change, message):
+  path = tmp_path / 'run'
+  doubling.run(path, rounds=6)
+  change(path / 'metrics.csv')
+  before = contents(path)
+  with pytest.raises(errors.InputError, match=message):
+    doubling.run(path, rounds=8)
+  assert contents(path) == before
+
+
+def _drop_lines(file, first, last):
+  lines = file.read_text().splitlines(keepends=True)
+  file.write_text(''.join(lines[:first] + lines[last:]))
+
+
+def contents(path):
+  return {
+    p: p.read_bytes()
+    for p in path.rglob('*')
+    if p.is_file() and p.name != '.lock'
+  }

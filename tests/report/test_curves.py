@@ -1,0 +1,138 @@
+"""Pictures: their data, and that they are drawn at all."""
+
+import matplotlib.image
+import numpy as np
+import pytest
+
+from tests.report import fake_runs
+from tff_xc.report import curves
+from tff_xc.report import groups as groups_lib
+from tff_xc.report import run_files
+from tff_xc.report import tables
+
+
+def read(path):
+  return matplotlib.image.imread(path)
+
+
+def test_band_is_mean_and_sample_std_where_every_seed_measured(runs):
+  group = next(g for g in groups_lib.group_runs(runs) if len(g.runs) == 3)
+  group.runs[1].metrics.loc[3, 'top1'] = np.nan  # Round 4.
+  band = curves._band(group, 'top1')
+  assert band['round'].tolist() == [2, *range(6, 21, 2)]
+  values = [run.metrics.set_index('round')['top1'] for run in group.runs]
+  for _, row in band.iterrows():
+    at = [series[row['round']] for series in values]
+    assert row['mean'] == pytest.approx(np.mean(at))
+    assert row['std'] == pytest.approx(np.std(at, ddof=1))
+
+
+def test_what_a_client_is_sent_is_rows_times_dimensions(runs):
+  groups = groups_lib.group_runs(runs)
+  metric, label, points = curves._sent_against_score(groups)
+  assert metric == 'top1'
+  assert '|S| · d' in label
+  by_label = dict(zip([g.label for g in groups], points, strict=True))
+  assert by_label['fullsoftmax'] == (964 * 64, 0.6, None)
+  assert by_label['centralized'] is None  # Nothing is sent.
+  x, mean, std = by_label['fedss negatives=80 correction=negatives']
+  assert x == 109 * 64
+  assert mean == pytest.approx(np.mean(fake_runs.TOP1))
+  assert std == pytest.approx(np.std(fake_runs.TOP1, ddof=1))
+
+
+def test_nothing_is_scattered_where_all_are_sent_the_same(runs):
+  assert curves._sent_against_score(groups_lib.group_runs(runs[:4])) is None
+
+
+def test_styles_differ_for_four_times_the_colours():
+  styles = [s for s, _ in zip(curves._styles(), range(28), strict=False)]
+  assert len({(colour, line) for colour, line, _ in styles}) == 28
+  assert len({(colour, marker) for colour, _, marker in styles}) == 28
+
+
+def test_pictures_are_drawn_again_to_the_same_bytes(tmp_path, runs):
+  groups = groups_lib.group_runs(runs)
+  for name in ('a.png', 'b.png'):
+    curves.plot_compare(groups, tmp_path / name)
+  assert (tmp_path / 'a.png').read_bytes() == (tmp_path / 'b.png').read_bytes()
+  # Three panels side by side, and not a blank picture.
+  height, width, _ = read(tmp_path / 'a.png').shape
+  assert width > 2 * height
+  assert read(tmp_path / 'a.png').std() > 0.01
+  assert not list(tmp_path.glob('.*'))  # No temporary file is left.
+
+
+def test_panels_without_data_are_left_out_or_say_so(tmp_path, runs, recwarn):
+  run = runs[0]
+  run.metrics.drop(columns=['top1', 'map@10', 'map@r', 'loss'], inplace=True)
+  curves.plot_run(run, tmp_path / 'run.png')
+  curves.plot_compare(groups_lib.group_runs([run]), tmp_path / 'none.png')
+  unfinished = run_files.read_run(
+    fake_runs.write_run(tmp_path / 'u', finished=False)
+  )
+  curves.plot_run(unfinished, tmp_path / 'u.png')
+  assert {p.name for p in tmp_path.glob('*.png')} == {
+    'run.png',
+    'none.png',
+    'u.png',
+  }
+  assert not recwarn.list
+
+
+def test_run_picture_follows_its_metrics(tmp_path, runs):
+  curves.plot_run(runs[0], tmp_path / 'a.png')
+  runs[0].metrics['loss'] *= np.linspace(1, 2, 20)
+  curves.plot_run(runs[0], tmp_path / 'b.png')
+  assert (read(tmp_path / 'a.png') != read(tmp_path / 'b.png')).any()
+
+
+@pytest.mark.parametrize('count', [1, 6, 40])
+def test_confusion_is_drawn_and_its_shape_checked(tmp_path, count):
+  matrix = np.eye(count, count + 1, dtype=np.int64) * 3
+  curves.plot_confusion(matrix, range(count), tmp_path / 'c.png')
+  assert read(tmp_path / 'c.png').std() > 0.01
+  with pytest.raises(ValueError, match='Expected a matrix of shape'):
+    curves.plot_confusion(matrix[:, :-1], range(count), tmp_path / 'd.png')
+  assert not (tmp_path / 'd.png').exists()
+
+
+def test_label_set_metrics_and_distances_are_drawn(tmp_path, runs, recwarn):
+  """Distances have their own panel, which makes the picture higher."""
+  curves.plot_run(runs[0], tmp_path / 'without.png')
+  for run in runs[:3]:
+    for name in ('p@1', 'p@5', 'psp@1', 'ndcg@5', 'class_distance_min'):
+      run.metrics[name] = run.metrics['top1'] / 2
+    run.metrics.drop(columns='top1', inplace=True)
+  curves.plot_run(runs[0], tmp_path / 'with.png')
+  heights = [read(tmp_path / f'{n}.png').shape[0] for n in ('without', 'with')]
+  assert heights[1] == pytest.approx(heights[0] * 4 / 3, abs=2)
+  band = curves._band(groups_lib.group_runs(runs[:3])[0], 'p@1')
+  assert len(band) == 10
+  curves.plot_compare(groups_lib.group_runs(runs[:3]), tmp_path / 'c.png')
+  assert not recwarn.list
+
+
+def test_a_run_without_any_score_is_shown(tmp_path, recwarn):
+  """The summary has null scores if every evaluation gave nan."""
+  path = fake_runs.write_run(tmp_path / 'a')
+  run = run_files.read_run(path)
+  nothing = dict.fromkeys(run.summary['final'])
+  run.summary.update(final=nothing, best=nothing)
+  run.metrics[['top1', 'map@10', 'map@r']] = np.nan
+  groups = groups_lib.group_runs([run])
+  text = tables.to_text(tables.build_rows(groups))
+  assert 'fedss' in text
+  assert 'nan' not in text
+  curves.plot_run(run, tmp_path / 'run.png')
+  curves.plot_compare(groups, tmp_path / 'compare.png')
+  assert not recwarn.list
+
+
+def test_a_score_that_was_nan_after_some_rounds_is_left_out(tmp_path):
+  run = run_files.read_run(fake_runs.write_run(tmp_path / 'a'))
+  run.metrics['map@10'] = np.nan
+  earlier = run_files.first_rounds(run, 10)
+  row = tables.build_rows(groups_lib.group_runs([earlier]))[0]
+  assert row.values['map@10'] is None
+  assert row.values['top1'].mean < 0.6

@@ -1,0 +1,129 @@
+"""Reading and writing a run's files."""
+
+import json
+import math
+import pathlib
+
+import numpy as np
+import pytest
+
+from tests.report import fake_runs
+from tff_xc import errors
+from tff_xc.report import run_files
+
+
+def test_reads_a_finished_run(tmp_path):
+  path = fake_runs.write_run(tmp_path / 'a', seed=3, top1=0.4, negatives=80)
+  run = run_files.read_run(path)
+  assert (run.task, run.algorithm, run.seed) == ('omniglot', 'fedss', 3)
+  assert run.hyperparameters == {'client_learning_rate': 0.1, 'negatives': 80}
+  assert run.summary['final']['top1'] == 0.4
+  assert run.metrics.columns.tolist() == list(fake_runs.COLUMNS)
+  assert (run.metrics.dtypes == 'float64').all()
+  assert run.metrics['round'].tolist() == list(range(1, 21))
+  top1 = run.metrics['top1'].to_numpy()
+  assert np.isnan(top1[::2]).all()
+  assert np.isfinite(top1[1::2]).all()
+  assert np.isnan(run.metrics['map@10'].to_numpy()[::2]).all()
+  line = (path / 'metrics.csv').read_text().splitlines()[2].split(',')
+  assert [run.metrics.loc[1, c] for c in fake_runs.COLUMNS] == [
+    float(cell) for cell in line
+  ]
+
+
+def test_an_unfinished_run_has_no_summary(tmp_path):
+  run = run_files.read_run(fake_runs.write_run(tmp_path / 'a', finished=False))
+  assert run.summary is None
+  header = (run.path / 'metrics.csv').read_text().splitlines()[0]
+  (run.path / 'metrics.csv').write_text(header + '\n')
+  assert run_files.read_run(run.path).metrics.empty
+
+
+@pytest.mark.parametrize(
+  ('file', 'text', 'message'),
+  [
+    ('config.json', '{"task": ', r'config.json is damaged.*train again'),
+    ('config.json', '[]', 'expected a JSON object'),
+    (
+      'config.json',
+      '{"task": "a", "algorithm": "b"}',
+      '"seed" to be of type int',
+    ),
+    (
+      'config.json',
+      '{"task": "a", "algorithm": "b", "seed": 0, "rounds": 1,'
+      ' "hyperparameters": 1}',
+      '"hyperparameters" to be an object',
+    ),
+    ('summary.json', '{"rounds": 3}', '"final" to be of type dict'),
+    (
+      'summary.json',
+      '{"rounds": 3, "final": {"top1": "x"}}',
+      '"final": "top1" is no number',
+    ),
+    ('metrics.csv', '', 'expected a header'),
+    ('metrics.csv', 'loss,round\n1,2\n', 'expected a header'),
+    ('metrics.csv', 'round,a,a\n', 'expected a header'),
+    ('metrics.csv', 'round,a\n1,2\n2\n', 'line 3 has 1 cells, the header 2'),
+    ('metrics.csv', 'round,a\n1,x\n', "line 2: could not convert.*'x'"),
+    ('metrics.csv', 'round,a\n2,1\n2,1\n', 'line 3: rounds must ascend'),
+    ('metrics.csv', 'round,a\n,1\n', 'line 2: rounds must ascend'),
+  ],
+)
+def test_a_damaged_file_is_named_with_its_cure(tmp_path, file, text, message):
+  path = fake_runs.write_run(tmp_path / 'a')
+  (path / file).write_text(text)
+  with pytest.raises(errors.InputError, match=message) as error:
+    run_files.read_run(path)
+  assert str(path / file) in str(error.value)
+  assert 'train again' in str(error.value)
+
+
+def test_a_binary_metrics_file_is_an_input_error(tmp_path):
+  path = fake_runs.write_run(tmp_path / 'a')
+  (path / 'metrics.csv').write_bytes(b'\x89PNG\xff\x00')
+  with pytest.raises(errors.InputError, match=r'metrics.csv is damaged'):
+    run_files.read_run(path)
+
+
+def test_what_is_no_run_is_refused(tmp_path):
+  with pytest.raises(errors.InputError, match='is no directory'):
+    run_files.read_run(tmp_path / 'absent')
+  with pytest.raises(errors.InputError, match=r'no config\.json'):
+    run_files.read_run(tmp_path)
+  path = fake_runs.write_run(tmp_path / 'a')
+  (path / 'metrics.csv').unlink()
+  with pytest.raises(errors.InputError, match=r'metrics\.csv is missing'):
+    run_files.read_run(path)
+
+
+def test_json_is_plain_sorted_and_without_nan(tmp_path):
+  path = tmp_path / 'x.json'
+  run_files.write_json(
+    path,
+    {
+      'b': np.float32(0.5),
+      'a': [math.nan, math.inf, np.int64(3), (1, True)],
+      'c': {'p': pathlib.Path('q'), 'n': None, 'v': np.array([1.0, np.nan])},
+    },
+  )
+  text = path.read_text()
+  assert text.endswith('}\n')
+  assert text.index('"a"') < text.index('"b"')
+  assert json.loads(text) == {
+    'a': [None, None, 3, [1, True]],
+    'b': 0.5,
+    'c': {'p': 'q', 'n': None, 'v': [1.0, None]},
+  }
+
+
+def test_a_failed_write_leaves_the_old_file_and_nothing_else(tmp_path):
+  path = tmp_path / 'x.json'
+  run_files.write_json(path, {'old': 1})
+  with pytest.raises(TypeError):
+    run_files.write_json(path, {'new': object()})
+  with pytest.raises(RuntimeError), run_files.replacing(path) as temporary:
+    temporary.write_text('half')
+    raise RuntimeError
+  assert json.loads(path.read_text()) == {'old': 1}
+  assert [p.name for p in tmp_path.iterdir()] == ['x.json']

@@ -1,0 +1,166 @@
+"""Rows of tables over seeds, their labels, and the three forms of a table."""
+
+import csv
+import io
+
+import numpy as np
+import pytest
+
+from tests.report import fake_runs
+from tff_xc import errors
+from tff_xc.report import groups as groups_lib
+from tff_xc.report import run_files
+from tff_xc.report import tables
+
+
+def test_means_and_sample_std(runs):
+  rows = tables.build_rows(groups_lib.group_runs(runs))
+  row = next(row for row in rows if len(row.seeds) == 3)
+  assert row.seeds == (0, 1, 2)
+  assert row.values['top1'].mean == pytest.approx(np.mean(fake_runs.TOP1))
+  assert row.values['top1'].std == pytest.approx(np.std(fake_runs.TOP1, ddof=1))
+  assert row.values['map@10'].mean == pytest.approx(np.mean(fake_runs.TOP1) / 3)
+  assert row.values['seconds_per_round'].mean == pytest.approx(0.6)
+  assert row.values['bytes_down'] == tables.Value(100_000 + 256 * 109, 0.0)
+  assert row.values['train_top1'] is None
+  alone = next(row for row in rows if row.label == 'posonly')
+  assert alone.values['top1'] == tables.Value(0.09, None)
+
+
+def test_a_value_that_one_seed_lacks_is_left_out(runs):
+  del runs[1].summary['final']['map@10']
+  row = tables.build_rows(groups_lib.group_runs(runs[:3]))[0]
+  assert row.values['map@10'] is None
+  assert row.values['map@r'] is not None
+
+
+def test_sorted_by_the_metric_chosen_and_unmeasured_last(runs):
+  runs[5].summary['final']['map@10'] = None
+  groups = groups_lib.group_runs(runs)
+  names = lambda rows: [row.label.split()[0] for row in rows]
+  assert names(tables.build_rows(groups)) == [
+    'centralized',
+    'fullsoftmax',
+    'fedss',
+    'fedss',
+    'posonly',
+  ]
+  assert names(tables.build_rows(groups, 'map@10'))[-1] == 'fullsoftmax'
+  with pytest.raises(
+    errors.InputError, match=r'train_top1.*they have top1, map'
+  ):
+    tables.build_rows(groups, 'train_top1')
+  for run in runs:
+    run.summary['final']['top1'] = None
+  assert (
+    names(tables.build_rows(groups_lib.group_runs(runs)))[-1] == 'fullsoftmax'
+  )
+
+
+def test_text_is_aligned(runs):
+  text = tables.to_text(tables.build_rows(groups_lib.group_runs(runs)))
+  lines = text.splitlines()
+  assert len(lines) == 2 + 5
+  assert len({len(line) for line in lines}) == 1
+  assert lines[0].split()[:3] == ['algorithm', 'seeds', 'rounds']
+  fedss = next(line for line in lines if 'correction=negatives' in line)
+  assert '50.0 ± 3.0' in fedss
+  assert '128 kB' in fedss
+  assert 'train top-1' not in text  # No run has it.
+  posonly = next(line for line in lines if line.startswith('posonly'))
+  assert '±' not in posonly
+  assert '97.0' in posonly  # 1 - 29/964.
+  centralized = next(line for line in lines if line.startswith('centralized'))
+  assert centralized.count('–') == 4
+
+
+def wide(runs):
+  """Gives the runs all scores of a multi-label task."""
+  for run in runs:
+    for i, name in enumerate(run_files.SCORES):
+      run.summary['final'][name] = (i + 1) / 100
+  return tables.build_rows(groups_lib.group_runs(runs))
+
+
+@pytest.mark.parametrize('width', [60, 80, 100, 140])
+def test_text_fits_a_width_and_says_what_it_leaves_out(runs, width):
+  rows = wide(runs)
+  whole = tables.to_text(rows).splitlines()
+  assert len(whole[0]) > 190
+  text = tables.to_text(rows, width=width, elsewhere='compare.csv')
+  assert max(map(len, text.splitlines())) <= width
+  table, _, rest = text.partition('more columns in compare.csv: ')
+  kept = [c.strip() for c in table.splitlines()[0].split('  ') if c.strip()]
+  left_out = [c.strip() for c in ' '.join(rest.split()).rstrip('.').split(',')]
+  every = [c.strip() for c in whole[0].split('  ') if c.strip()]
+  assert [c for c in every if c in kept] == kept
+  assert sorted(kept + left_out) == sorted(every)
+  assert kept[:1] == ['algorithm']
+  assert 'top-1 %' in kept
+
+
+def test_the_metric_sorted_by_is_the_last_to_be_left_out(runs):
+  text = tables.to_text(wide(runs), width=60, metric='ndcg@5')
+  assert 'nDCG@5 %' in text.splitlines()[0]
+
+
+def test_nothing_is_said_where_everything_fits(runs):
+  rows = wide(runs)
+  assert tables.to_text(rows, width=400) == tables.to_text(rows)
+
+
+def test_distances_are_no_percentages(runs):
+  for run in runs:
+    run.summary['final'] |= {'p@1': 0.25, 'class_distance_min': 0.0125}
+  rows = tables.build_rows(groups_lib.group_runs(runs[:3]), 'p@1')
+  lines = tables.to_text(rows).splitlines()
+  assert 'P@1 %' in lines[0]
+  assert 'least class distance ' in lines[0]
+  assert 'distance %' not in lines[0]
+  assert '25.0 ± 0.0' in lines[2]
+  assert ' 0.0125 ± 0.0000' in lines[2]
+
+
+def test_markdown_has_the_same_cells_as_the_text(runs):
+  rows = tables.build_rows(groups_lib.group_runs(runs))
+  lines = tables.to_markdown(rows).splitlines()
+  assert len({line.count('|') for line in lines}) == 1
+  assert lines[1].startswith('| --- | ---: |')
+  text = tables.to_text(rows).splitlines()
+  for line, other in zip(lines[2:], text[2:], strict=True):
+    cells = [cell.strip() for cell in line.strip('|').split('|')]
+    assert ' '.join(other.split()) == ' '.join(cells)
+
+
+def test_csv_is_exact(runs):
+  rows = tables.build_rows(groups_lib.group_runs(runs))
+  read = list(csv.DictReader(io.StringIO(tables.to_csv(rows))))
+  fedss = read[2]
+  assert fedss['algorithm'] == 'fedss negatives=80 correction=negatives'
+  assert fedss['seeds'] == '0 1 2'
+  assert float(fedss['top1_mean']) == rows[2].values['top1'].mean
+  assert float(fedss['top1_std']) == rows[2].values['top1'].std
+  assert float(fedss['bytes_down_mean']) == 100_000 + 256 * 109
+  assert float(fedss['bytes_up_mean']) == 100_004 + 264 * 109
+  assert fedss['train_top1_mean'] == ''
+  assert read[4]['top1_std'] == ''
+
+
+@pytest.mark.parametrize(
+  ('size', 'text'),
+  [
+    (0, '0 B'),
+    (999, '999 B'),
+    (999.6, '1.00 kB'),
+    (1000, '1.00 kB'),
+    (9_994, '9.99 kB'),
+    (9_996, '10.0 kB'),
+    (128_224, '128 kB'),
+    (999_600, '1.00 MB'),
+    (6_600_000, '6.60 MB'),
+    (53_400_000_000, '53.4 GB'),
+    (2.5e15, '2500 TB'),
+  ],
+)
+def test_human_bytes(size, text):
+  assert tables.human_bytes(size) == text

@@ -1,0 +1,184 @@
+"""Local training: its batches, epochs and update."""
+
+import collections
+
+import numpy as np
+import pytest
+import tensorflow as tf
+
+from tests import tiny
+from tff_xc.round import local_training as client_work
+from tff_xc.round import losses as objective
+from tff_xc.round import request
+
+SEED = tf.constant([1, 2])
+
+
+class _Recorder:
+  """An objective with zero gradient that records the size of every batch."""
+
+  def __init__(self):
+    self.targets = tf.Variable(
+      tf.zeros([0], tf.int32), shape=[None], trainable=False
+    )
+    self.sizes = tf.Variable(
+      tf.zeros([0], tf.int32), shape=[None], trainable=False
+    )
+
+  def __call__(self, step):
+    self.targets.assign(tf.concat([self.targets, step.targets], 0))
+    self.sizes.assign(tf.concat([self.sizes, [tf.size(step.targets)]], 0))
+    return 0.0 * tf.reduce_sum(step.logits)
+
+
+def train(loss, training, labels, model=None, seed=SEED):
+  model = model or tiny.model()
+  client = tiny.cohort([labels])[0]
+  held = request.AllClasses(model.num_classes).held_classes(
+    tf.constant(client.y), SEED
+  )
+  update = client_work.build_client_update(model, loss, training)
+  return update(
+    model.init(SEED),
+    held,
+    tf.constant(client.x),
+    tf.constant(client.y),
+    seed,
+    tf.constant(0, tf.int64),
+  )
+
+
+def test_every_epoch_visits_all_examples_once_in_another_order():
+  recorder = _Recorder()
+  train(recorder, client_work.LocalTraining(0.1, 4, 3), list(range(10)))
+  np.testing.assert_array_equal(recorder.sizes, [4, 4, 2] * 3)
+  epochs = recorder.targets.numpy().reshape(3, 10)
+  for epoch in epochs:
+    assert sorted(epoch) == list(range(10))
+  assert len({tuple(e) for e in epochs}) == 3
+
+
+def test_the_update_counts_and_measures():
+  update = train(
+    objective.HeldSoftmax(12),
+    client_work.LocalTraining(0.1, 4),
+    [0, 1, 2, 3, 4],
+  )
+  assert update.weight == 5
+  measured = {k: float(v) for k, v in update.measured.items()}
+  assert measured['examples'] == 5
+  assert measured['rows'] == 12
+  assert measured['clients'] == 1
+  assert measured['dropped'] == 0
+  assert 0 <= measured['correct'] <= 5
+
+
+def test_more_epochs_report_their_mean_loss():
+  once, twice = (
+    train(
+      objective.HeldSoftmax(12),
+      client_work.LocalTraining(1e-9, 64, e),
+      [0, 1, 2],
+    ).measured['loss']
+    for e in (1, 2)
+  )
+  np.testing.assert_allclose(once, twice, rtol=1e-5)
+
+
+@pytest.mark.parametrize(
+  ('steps', 'sizes'),
+  [(1, [4]), (3, [4, 4, 2]), (5, [4, 4, 2, 4, 4])],
+)
+def test_a_number_of_steps_takes_the_place_of_epochs(steps, sizes):
+  recorder = _Recorder()
+  training = client_work.LocalTraining(0.1, 4, 7, steps)
+  train(recorder, training, list(range(10)))
+  np.testing.assert_array_equal(recorder.sizes, sizes)
+  assert len(set(recorder.targets.numpy()[:10])) == min(sum(sizes), 10)
+
+
+@pytest.mark.parametrize('steps', [1, 2, 5])
+def test_the_measured_loss_is_a_mean_over_what_the_steps_visit(steps):
+  one = lambda step: tf.constant(2.0) + 0.0 * tf.reduce_sum(step.logits)
+  update = train(one, client_work.LocalTraining(0.1, 2, steps=steps), [0, 1, 2])
+  np.testing.assert_allclose(update.measured['loss'], 2.0 * 3, rtol=1e-6)
+  assert update.weight == 3
+
+
+def test_clients_may_weigh_alike():
+  build = lambda labels: client_work.build_client_update(
+    tiny.model(),
+    objective.HeldSoftmax(12),
+    client_work.LocalTraining(steps=1),
+    'uniform',
+  )
+  for labels, weight in (([0, 1, 2], 1.0), ([], 0.0)):
+    client = tiny.cohort([labels])[0]
+    held = request.AllClasses(12).held_classes(tf.constant(client.y), SEED)
+    update = build(labels)(
+      tiny.model().init(SEED),
+      held,
+      tf.constant(client.x),
+      tf.constant(client.y),
+      SEED,
+      tf.constant(0, tf.int64),
+    )
+    assert update.weight == weight
+    assert update.measured['examples'] == len(labels)
+  with pytest.raises(ValueError, match='unknown weighting'):
+    client_work.build_client_update(
+      tiny.model(), None, client_work.LocalTraining(), 'by age'
+    )
+
+
+def test_an_update_that_is_not_finite_is_all_zero():
+  diverges = lambda step: tf.reduce_sum(step.logits) * float('nan')
+  update = train(diverges, client_work.LocalTraining(), [0, 1])
+  assert update.weight == 0
+  assert update.measured['dropped'] == 1
+  assert update.measured['examples'] == 0
+  for delta in [*update.encoder_delta.values(), update.row_delta]:
+    np.testing.assert_array_equal(delta, 0)
+
+
+def test_without_examples_nothing_happens():
+  update = train(objective.HeldSoftmax(12), client_work.LocalTraining(), [])
+  assert update.weight == 0
+  assert update.measured['dropped'] == 0
+  np.testing.assert_array_equal(update.row_delta, 0)
+
+
+def test_encoder_state_travels_with_the_encoder():
+  """The encoder updates a weight without gradient, and the client sends it."""
+  plain = tiny.linear_encoder()
+
+  def apply(trainable, non_trainable, x, training, seed):
+    embeddings, _ = plain.apply(trainable, non_trainable, x, training, seed)
+    return embeddings, collections.OrderedDict(
+      batches=non_trainable['batches'] + 1.0
+    )
+
+  counting = tiny.model()
+  encoder = type(plain)(
+    plain.example_spec,
+    plain.embedding_dim,
+    plain.init,
+    apply,
+    lambda seed: collections.OrderedDict(batches=tf.constant(0.0)),
+  )
+  counting = type(counting)(encoder, counting.head, counting.num_classes)
+  update = train(
+    objective.HeldSoftmax(12),
+    client_work.LocalTraining(0.1, 2),
+    [0, 1, 2],
+    model=counting,
+  )
+  assert update.encoder_delta['batches'] == 2
+  assert set(update.encoder_delta) == {'kernel', 'bias', 'batches'}
+
+
+def test_a_weight_name_that_repeats_is_refused():
+  from tff_xc import classifier
+
+  with pytest.raises(ValueError, match='repeats'):
+    classifier.merged({'a': 1}, {'a': 2})

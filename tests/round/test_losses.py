@@ -1,0 +1,145 @@
+"""The denominators and the correction of FedSS's losses."""
+
+import itertools
+
+import numpy as np
+import pytest
+import tensorflow as tf
+
+from tff_xc.round import losses as objective
+from tff_xc.round import request
+
+# Six slots: own classes in 0 and 3, negatives in 1, 2 and 4, padding in 5.
+HELD = request.HeldClasses(
+  ids=tf.constant([8, 2, 5, 1, 7, 8]),
+  mask=tf.constant([True] * 5 + [False]),
+  counts=tf.constant([2, 0, 0, 1, 0, 0]),
+)
+LOGITS = np.array([[1.0, 0.5, -2, 3, 0.1, 50], [0, 2, 1, -1, 0.3, 50]])
+TARGETS = [0, 3]
+
+
+def step(logits=LOGITS):
+  return objective.LocalStep(
+    logits=tf.constant(logits, tf.float32),
+    targets=tf.constant(TARGETS),
+    held=HELD,
+    embeddings=None,
+    parameters=None,
+    initial_parameters=None,
+  )
+
+
+def naive(terms_of, shift):
+  losses = []
+  for logits, target in zip(LOGITS, TARGETS, strict=True):
+    terms = [
+      np.exp(logits[j] + (shift if j in (1, 2, 4) else 0))
+      for j in terms_of(target)
+    ]
+    losses.append(-logits[target] + np.log(sum(terms)))
+  return np.mean(losses)
+
+
+SHIFT = np.log((20 - 2) / 3)  # n = 20, two own classes, three negatives.
+
+
+@pytest.mark.parametrize(
+  ('denominator', 'terms_of'),
+  [
+    ('held', lambda t: range(5)),
+    ('negatives', lambda t: [t, 1, 2, 4]),
+    ('positives', lambda t: [0, 3]),
+  ],
+)
+@pytest.mark.parametrize('correction', ['negatives', 'none'])
+def test_losses_equal_naive_loops(denominator, terms_of, correction):
+  loss = objective.HeldSoftmax(20, correction, denominator)(step())
+  shift = SHIFT if correction == 'negatives' else 0.0
+  np.testing.assert_allclose(loss, naive(terms_of, shift), rtol=1e-6)
+
+
+def test_the_correction_makes_the_partition_function_unbiased():
+  """The mean of sum exp(o') over draws of N_k is the sum over all classes."""
+  n, own, m = 7, (1, 4), 3
+  logits = np.random.default_rng(0).normal(size=n)
+  others = [c for c in range(n) if c not in own]
+  sums = []
+  for negatives in itertools.combinations(others, m):
+    held = request.HeldClasses(
+      ids=tf.constant([*own, *negatives]),
+      mask=tf.fill([5], True),
+      counts=tf.constant([1, 1, 0, 0, 0]),
+    )
+    corrected = logits[[*own, *negatives]] + objective.negative_correction(
+      held, n
+    )
+    sums.append(np.exp(corrected).sum())
+  np.testing.assert_allclose(np.mean(sums), np.exp(logits).sum(), rtol=1e-6)
+
+
+@pytest.mark.parametrize('denominator', ['held', 'negatives', 'positives'])
+def test_one_correction_on_all_terms_equals_none(denominator):
+  loss = objective.HeldSoftmax(20, 'none', denominator)
+  np.testing.assert_allclose(
+    loss(step(LOGITS + SHIFT)), loss(step()), rtol=1e-5
+  )
+
+
+def test_excluded_logits_have_no_gradient():
+  logits = tf.constant(LOGITS, tf.float32)
+  with tf.GradientTape() as tape:
+    tape.watch(logits)
+    loss = objective.HeldSoftmax(20, 'none', 'negatives')(
+      step()._replace(logits=logits)
+    )
+  gradient = tape.gradient(loss, logits).numpy()
+  np.testing.assert_array_equal(gradient[0, [3, 5]], 0)
+  np.testing.assert_array_equal(gradient[1, [0, 5]], 0)
+  assert (gradient[:, [1, 2, 4]] != 0).all()
+
+
+def test_unknown_settings_are_refused():
+  with pytest.raises(ValueError, match='correction'):
+    objective.HeldSoftmax(20, 'all')
+  with pytest.raises(ValueError, match='denominator'):
+    objective.HeldSoftmax(20, denominator='none')
+
+
+def hinge_step(rows, embeddings):
+  return step()._replace(
+    embeddings=tf.constant(embeddings, tf.float32),
+    parameters=_Parameters(((), rows)),
+  )
+
+
+class _Parameters(tuple):
+  """Encoder weights and rows, in the form of a training step."""
+
+  rows = property(lambda self: self[1])
+
+
+def test_the_hinge_is_of_the_targets_cosine_alone():
+  """Eq. (23), where slots 0 and 3 are the targets of two examples."""
+  rows = np.array([[2.0, 0], [9, 9], [9, 9], [1, 1], [9, 9], [9, 9]])
+  embeddings = [[3.0, 0], [0, 0.1]]  # Cosines 1, past the margin, and 0.7071.
+  for margin in (0.9, 0.5):
+    loss = objective.PositiveHinge(margin)(
+      hinge_step(tf.constant(rows, tf.float32), embeddings)
+    )
+    expected = max(0.0, margin - 0.5**0.5) ** 2 / 2
+    np.testing.assert_allclose(loss, expected, rtol=1e-5)
+
+
+@pytest.mark.parametrize('fixed', [False, True])
+def test_fixed_rows_have_no_gradient_and_others_only_the_targets(fixed):
+  rows = tf.constant(np.random.default_rng(0).normal(size=[6, 2]), tf.float32)
+  with tf.GradientTape() as tape:
+    tape.watch(rows)
+    loss = objective.PositiveHinge(fixed_rows=fixed)(
+      hinge_step(rows, [[-1.0, 1], [-2, 1]])
+    )
+  gradient = tape.gradient(loss, rows, unconnected_gradients='zero')
+  moved = np.any(tf.convert_to_tensor(gradient).numpy() != 0, axis=1)
+  expected = [False] * 6 if fixed else [True, False, False, True, False, False]
+  np.testing.assert_array_equal(moved, expected)

@@ -1,0 +1,1 @@
+"""Examples, and which client has which."""

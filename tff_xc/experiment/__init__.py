@@ -1,0 +1,1 @@
+"""The training loop, its cohorts, and the directory of a run."""

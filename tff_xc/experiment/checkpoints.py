@@ -1,0 +1,198 @@
+"""Keeps the newest states of a run: saves atomically, never deletes on loading.
+
+A state is a file `checkpoints/round_N.npz`, which holds its tensors in order,
+under their paths in the state, such as `weights/class_table`. (A SavedModel, as
+`tff.program` writes it, leaves some of its graph in the memory of the process
+with every save.)
+"""
+
+import os
+import pathlib
+import re
+import shutil
+import sys
+
+import numpy as np
+import tensorflow as tf
+import tree
+
+from tff_xc import errors
+from tff_xc.report import run_files
+
+_NAME = re.compile(r'round_(\d+)\.npz')
+# See `run_files.replacing`.
+_LEFTOVER = re.compile(r'\.round_(\d+)\.\d+\.tmp\.npz')
+# Earlier versions of this package saved a directory for each state.
+_OLD_NAME = re.compile(r'round_\d+')
+_DAMAGED = 'damaged'
+_KEPT = 3
+# Errors that prevent reading a sound file.
+_NOT_DAMAGE = (MemoryError, PermissionError)
+
+
+def load_newest(run_dir: str | os.PathLike, like):
+  """Returns (state, rounds done) of a run's newest sound checkpoint.
+
+  Reports damaged ones on stderr and takes the one before. Writes nothing.
+
+  Args:
+    run_dir: the run's directory.
+    like: a state of the same structure, shapes and dtypes.
+
+  Returns:
+    (`like`, 0) where there is no sound checkpoint.
+
+  Raises:
+    errors.InputError: for a checkpoint of another structure, shape or dtype,
+      naming the first difference, and for one that cannot be read.
+  """
+  return _load_newest(_root(run_dir), like, lambda path: 'it stays in place')
+
+
+def _root(run_dir) -> pathlib.Path:
+  return pathlib.Path(run_dir) / 'checkpoints'
+
+
+class Checkpoints:
+  """The checkpoints of a run that trains."""
+
+  def __init__(self, run_dir: str | os.PathLike):
+    """Makes a folder `checkpoints` in the run's directory.
+
+    It removes files left by a kill during a save. The caller holds the run's
+    lock, so no other process is saving.
+    """
+    self._root = _root(run_dir)
+    self._root.mkdir(exist_ok=True)
+    for path in list(self._root.iterdir()):
+      if match := _LEFTOVER.fullmatch(path.name):
+        run_files.remove_leftovers(_path(self._root, int(match[1])))
+
+  def load(self, like):
+    """As `load_newest`; moves damaged checkpoints into `checkpoints/damaged`."""
+    return _load_newest(self._root, like, self._move_aside)
+
+  def save(self, state, rounds_done: int) -> None:
+    """Saves the state after `rounds_done` rounds, unless already saved."""
+    path = _path(self._root, rounds_done)
+    if path.exists():
+      return
+    named = {name: np.asarray(leaf) for name, leaf in _named(state)}
+    try:
+      with run_files.replacing(path) as temporary:
+        np.savez(temporary, **named)
+    except OSError as e:
+      raise errors.InputError(
+        f'{path} cannot be written ({e.strerror}); mend that, and the same'
+        ' command goes on from the checkpoint before'
+      ) from e
+    for version in _versions(self._root)[:-_KEPT]:
+      _path(self._root, version).unlink()
+
+  def keep_aside(self, file: pathlib.Path) -> None:
+    """Copies a file to the damaged checkpoints, if there are any."""
+    if file.exists() and (self._root / _DAMAGED).is_dir():
+      shutil.copyfile(file, self._aside(file))
+
+  def _move_aside(self, path: pathlib.Path) -> str:
+    (self._root / _DAMAGED).mkdir(exist_ok=True)
+    target = self._aside(path)
+    path.rename(target)
+    return f'it is now {target}'
+
+  def _aside(self, path: pathlib.Path) -> pathlib.Path:
+    folder = self._root / _DAMAGED
+    target, number = folder / path.name, 1
+    while target.exists():
+      number += 1
+      target = folder / f'{path.stem}_{number}{path.suffix}'
+    return target
+
+
+def _path(root: pathlib.Path, version: int) -> pathlib.Path:
+  return root / f'round_{version}.npz'
+
+
+def _named(state) -> list:
+  """Returns the leaves of a state in order, with their paths as names."""
+  return [
+    ('/'.join(map(str, path)), leaf)
+    for path, leaf in tree.flatten_with_path(state)
+  ]
+
+
+def _versions(root: pathlib.Path) -> list[int]:
+  """Returns the rounds that have a checkpoint, ascending."""
+  if not root.is_dir():
+    return []
+  found = [_NAME.fullmatch(path.name) for path in root.iterdir()]
+  return sorted(int(match[1]) for match in found if match)
+
+
+def _check_old(root: pathlib.Path) -> None:
+  if root.is_dir() and any(_OLD_NAME.fullmatch(p.name) for p in root.iterdir()):
+    raise errors.InputError(
+      f'{root} holds checkpoints of an earlier version of this program; choose'
+      ' another --run_dir, or go on with that version'
+    )
+
+
+def _load_newest(root: pathlib.Path, like, on_damage):
+  _check_old(root)
+  versions = _versions(root)
+  for version in reversed(versions):
+    path = _path(root, version)
+    try:
+      named = _read(path)
+    except _NOT_DAMAGE as e:
+      raise errors.InputError(
+        f'{path} cannot be read ({_first_line(e)}); mend that, and start the'
+        ' same command again'
+      ) from e
+    except Exception as e:  # NumPy raises many types for a damaged file.
+      if not path.exists():  # The training run has removed it.
+        continue
+      print(
+        f'warning: the checkpoint of round {version} is damaged'
+        f' ({_first_line(e)}); {on_damage(path)}, and'
+        + (
+          ' there is none before it'
+          if version == versions[0]
+          else ' the one before is taken'
+        ),
+        file=sys.stderr,
+      )
+      continue
+    if difference := _first_difference(named, _named(like)):
+      raise errors.InputError(
+        f'{path} is of another model: {difference}; choose another --run_dir,'
+        ' or the version of this program that wrote it'
+      )
+    tensors = [tf.convert_to_tensor(array) for array in named.values()]
+    return tf.nest.pack_sequence_as(like, tensors), version
+  return like, 0
+
+
+def _first_line(error) -> str:
+  return (str(error).strip() or repr(error)).splitlines()[0][:120]
+
+
+def _read(path: pathlib.Path) -> dict[str, np.ndarray]:
+  with np.load(path, allow_pickle=False) as file:
+    return {name: file[name] for name in file.files}
+
+
+def _first_difference(named: dict[str, np.ndarray], expected: list) -> str:
+  """Says where arrays differ from leaves expected; '' where nowhere."""
+  for name, leaf in expected:
+    if name not in named:
+      return f'it has no {name}'
+    found, wanted = _described(named[name]), _described(np.asarray(leaf))
+    if found != wanted:
+      return f'{name} is {found} there and {wanted} is expected'
+  more = list(named.keys() - dict(expected).keys())
+  return f'it has {more[0]}, which is not expected' if more else ''
+
+
+def _described(array: np.ndarray) -> str:
+  return f'{array.dtype.name} {list(array.shape)}'

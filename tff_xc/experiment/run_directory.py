@@ -1,0 +1,274 @@
+"""The directory of a run: its files, and how a stopped run resumes.
+
+`tff.program`'s managers write metrics and events. This module keeps checkpoints
+and metrics consistent with each other across a kill: it drops everything written
+after the last sound checkpoint, and the run computes it again to the same digits.
+metrics.csv is authoritative; TensorBoard's events are rewritten from it.
+"""
+
+import asyncio
+import fcntl
+import json
+import os
+import pathlib
+import re
+import time
+from collections.abc import Mapping
+from typing import Any
+
+import tensorflow as tf
+import tensorflow_federated as tff
+
+from tff_xc import errors
+from tff_xc.experiment import checkpoints
+from tff_xc.report import run_files
+
+CURVES = 'curves.png'
+_TENSORBOARD = 'tensorboard'
+# Sorts before the event files that TensorFlow names by time.
+_KEPT_EVENTS = 'events.out.tfevents.0000000000.kept'
+# Files that training writes with `run_files.replacing`.
+_REPLACED = (
+  run_files.CONFIG,
+  run_files.METRICS,
+  run_files.SUMMARY,
+  CURVES,
+  f'{_TENSORBOARD}/{_KEPT_EVENTS}',
+)
+
+
+def check_config(path: str | os.PathLike, config: Mapping) -> None:
+  """Refuses a directory that holds a run of another configuration or data.
+
+  A larger number of rounds continues the run; a smaller one is refused.
+
+  Args:
+    path: the directory; may be absent.
+    config: every resolved setting, and `data` once the data are loaded.
+
+  Raises:
+    errors.InputError: naming the settings that differ.
+  """
+  path = pathlib.Path(path)
+  file = path / run_files.CONFIG
+  if path.exists() and not path.is_dir():
+    raise errors.InputError(f'--run_dir={path} is a file; name a directory')
+  if not file.exists():
+    left = [
+      n for n in (run_files.METRICS, 'checkpoints') if (path / n).exists()
+    ]
+    if left:
+      raise errors.InputError(
+        f'{path} has {" and ".join(left)} of a run, but no {run_files.CONFIG};'
+        ' restore it, or choose another --run_dir'
+      )
+    return
+  found = run_files.read_config(file)
+  wanted = json.loads(json.dumps(config))
+  told = _differences(_settings(found), _settings(wanted))
+  if told:
+    raise errors.InputError(
+      f'{path} holds a run of another configuration: {told}; choose another'
+      ' --run_dir, or give the same flags to go on with that run'
+    )
+  if 'data' in wanted:
+    check_data(path, found, wanted['data'])
+  if wanted['rounds'] < found['rounds']:
+    raise errors.InputError(
+      f'{path} holds a run of {found["rounds"]} rounds; give at least as many'
+    )
+
+
+def check_data(path: str | os.PathLike, config: Mapping, data: Mapping) -> None:
+  """Refuses data that differ from a run's data.
+
+  Args:
+    path: the run's directory.
+    config: its config.json. If it lacks `data`, an older version wrote it, and
+      any data are accepted.
+    data: the fingerprint of the present data.
+
+  Raises:
+    errors.InputError: naming the differences.
+  """
+  told = _differences(config.get('data', data), data)
+  if told:
+    raise errors.InputError(
+      f'{path} holds a run on other data: {told}; give the data of that run,'
+      ' or choose another --run_dir'
+    )
+
+
+def _settings(config: Mapping) -> dict[str, Any]:
+  """Returns the settings that must be equal: one flat dictionary, by name."""
+  groups = ('options', 'hyperparameters')
+  left_out = {*run_files.NOT_CONFIGURATION, 'rounds', 'data', *groups}
+  settings = {k: v for k, v in config.items() if k not in left_out}
+  for group in groups:
+    settings |= config.get(group, {})
+  return dict(sorted(settings.items()))
+
+
+def _differences(found: Mapping, wanted: Mapping) -> str:
+  return ', '.join(
+    f'{name} was {found.get(name)} and is {wanted.get(name)}'
+    for name in {**wanted, **found}
+    if found.get(name) != wanted.get(name)
+  )
+
+
+class RunDirectory:
+  """A run's files: config, checkpoints, metrics, TensorBoard events.
+
+  Attributes:
+    path: the directory.
+    checkpoints: its states.
+  """
+
+  def __init__(self, path: str | os.PathLike, config: Mapping[str, Any]):
+    """Opens or creates the directory, and locks it against a second process.
+
+    It removes temporary files left by a kill.
+
+    Args:
+      path: the directory.
+      config: every resolved setting. For a new run, config.json is written
+        here. For a resumed run, `start_metrics` updates it after the checkpoint
+        has been accepted.
+
+    Raises:
+      errors.InputError: if `path` holds a run of another configuration or
+        other data, is in use by another process, or cannot be written.
+    """
+    self.path = pathlib.Path(path)
+    try:
+      self.path.mkdir(parents=True, exist_ok=True)
+      self._lock = open(self.path / '.lock', 'w')  # noqa: SIM115
+    except OSError as e:
+      raise errors.InputError(
+        f'--run_dir={path} cannot be written ({e.strerror}); choose another'
+      ) from e
+    try:
+      fcntl.flock(self._lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError as e:
+      raise errors.InputError(
+        f'another process is running in {path}; wait for it, or choose another'
+        ' --run_dir'
+      ) from e
+    check_config(self.path, config)
+    self._remove_leftovers()
+    self._config = config
+    if not run_files.is_run(self.path):
+      run_files.write_json(self.path / run_files.CONFIG, config)
+    self.checkpoints = checkpoints.Checkpoints(self.path)
+    self._metrics = None
+    self._events = None
+
+  def _remove_leftovers(self) -> None:
+    for name in _REPLACED:
+      if (self.path / name).parent.is_dir():
+        run_files.remove_leftovers(self.path / name)
+    for file in self.path.iterdir():
+      if re.fullmatch(rf'{run_files.METRICS}_temp\d{{4}}', file.name):
+        file.unlink()
+
+  def start_metrics(self, rounds_done: int) -> list[dict[str, float]]:
+    """Opens metrics.csv and TensorBoard, and drops rounds after `rounds_done`.
+
+    It updates config.json, whose rounds, versions and paths may be new.
+
+    Returns:
+      The rows of the rounds done; nan if a cell was not measured.
+
+    Raises:
+      errors.InputError: for a metrics.csv that is damaged.
+    """
+    file = self.path / run_files.METRICS
+    kept = _rounds(file, rounds_done)
+    run_files.write_json(self.path / run_files.CONFIG, self._config)
+    if not rounds_done:
+      self.checkpoints.keep_aside(file)
+    rows = []
+    if file.exists():
+      with run_files.replacing(file) as temporary:
+        temporary.write_text(kept)
+      rows = run_files.read_metrics(file).to_dict('records')
+    _rewrite_events(self.path / _TENSORBOARD, rows)
+    self._metrics = tff.program.CSVFileReleaseManager(
+      str(file), key_fieldname='round'
+    )
+    self._events = tff.program.TensorBoardReleaseManager(
+      str(self.path / _TENSORBOARD)
+    )
+    return rows
+
+  def release(self, row: Mapping[str, float], round_number: int) -> None:
+    """Appends one round's row; all rows have the same columns."""
+    asyncio.run(self._metrics.release(dict(row), round_number))
+    measured = {k: float(v) for k, v in row.items() if v == v}
+    asyncio.run(self._events.release(measured, round_number))
+
+
+def _rounds(file: pathlib.Path, rounds_done: int) -> str:
+  """Returns metrics.csv without later rounds and without a line cut by a kill.
+
+  Raises:
+    errors.InputError: unless it has all rounds up to `rounds_done`.
+  """
+  try:
+    lines = file.read_text().splitlines(keepends=True) if file.exists() else []
+  except ValueError as e:
+    raise run_files.damaged(file, str(e)) from e
+
+  def number(line):
+    key = line.split(',', 1)[0]
+    return int(key) if line.endswith('\n') and key.isdigit() else None
+
+  kept = [
+    line for line in lines[1:] if number(line) in range(1, rounds_done + 1)
+  ]
+  for wanted in range(1, rounds_done + 1):
+    if wanted > len(kept) or number(kept[wanted - 1]) != wanted:
+      raise run_files.damaged(
+        file,
+        f'there is a checkpoint of round {rounds_done}, and no row of round'
+        f' {wanted}',
+      )
+  return ''.join(lines[:1] + kept)
+
+
+def _rewrite_events(folder: pathlib.Path, rows: list[dict[str, float]]) -> None:
+  """Replaces TensorBoard's events by those of `rows`, each round once.
+
+  After a kill in between, rounds occur twice until the run is opened again.
+  """
+  old = list(folder.glob('events.out.tfevents.*'))
+  kept = folder / _KEPT_EVENTS
+  if rows:
+    folder.mkdir(exist_ok=True)
+    with (
+      run_files.replacing(kept) as temporary,
+      tf.io.TFRecordWriter(str(temporary)) as writer,
+    ):
+      ended = time.time() - sum(row['seconds'] for row in rows)
+      start = tf.compat.v1.Event(wall_time=ended, file_version='brain.Event:2')
+      writer.write(start.SerializeToString())
+      for row in rows:
+        ended += row['seconds']
+        writer.write(_event(row, ended).SerializeToString())
+  for file in old:
+    if file != kept or not rows:
+      file.unlink()
+
+
+def _event(row: Mapping[str, float], ended: float) -> tf.compat.v1.Event:
+  values = [
+    tf.compat.v1.Summary.Value(tag=name, simple_value=value)
+    for name, value in row.items()
+    if name != 'round' and value == value
+  ]
+  return tf.compat.v1.Event(
+    wall_time=ended,
+    step=int(row['round']),
+    summary=tf.compat.v1.Summary(value=values),
+  )

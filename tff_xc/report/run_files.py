@@ -1,0 +1,337 @@
+"""The files that a run leaves behind, read and written without TensorFlow.
+
+A run directory holds
+  config.json: every resolved setting, one flat object: `task`, `algorithm`,
+    `seed`, ..., and `hyperparameters`, `versions`, `git_revision`, and `data`,
+    the fingerprint of the data (`tff_xc.data.fingerprint`);
+  metrics.csv: one row per round with the same columns, `round` first; a cell
+    without a measurement is empty or `nan`;
+  summary.json, once the run has finished: `final` and `best` metrics, `rounds`,
+    and totals.
+"""
+
+import contextlib
+import csv
+import dataclasses
+import json
+import math
+import os
+import pathlib
+import re
+from collections.abc import Iterator
+from collections.abc import Mapping
+from typing import TYPE_CHECKING
+from typing import Any
+from typing import NamedTuple
+
+from tff_xc import errors
+
+if TYPE_CHECKING:
+  import pandas as pd
+
+CONFIG = 'config.json'
+METRICS = 'metrics.csv'
+SUMMARY = 'summary.json'
+
+# Settings of config.json that do not change a run's results: a resumed run, and
+# runs of several seeds, may differ in them. Results depend on the data, not on
+# their path. The runtime and the device change results in their last digits,
+# and `eval_every` decides among which rounds `best` is the best.
+NOT_CONFIGURATION = (
+  'checkpoint_every',
+  'client_threads',
+  'data_dir',
+  'git_revision',
+  'run_dir',
+  'versions',
+)
+
+
+class Metric(NamedTuple):
+  """A metric of `summary.json`'s "final" and "best".
+
+  Attributes:
+    heading: its name in tables.
+    meaning: its definition, in one line.
+    is_fraction: whether it is in [0, 1] and printed in percent; otherwise it is
+      a distance of unit vectors, in [0, 2].
+    better: 'higher' or 'lower'.
+  """
+
+  heading: str
+  meaning: str
+  is_fraction: bool = True
+  better: str = 'higher'
+
+
+NAMED_METRICS: Mapping[str, Metric] = {
+  'top1': Metric('top-1', 'test examples whose class is ranked first'),
+  **{
+    f'p@{k}': Metric(f'P@{k}', f'share of labels among the {k} ranked first')
+    for k in (1, 3, 5)
+  },
+  **{
+    f'ndcg@{k}': Metric(
+      f'nDCG@{k}',
+      f'labels among the {k} ranked first, discounted by rank, over the best'
+      ' possible',
+    )
+    for k in (1, 3, 5)
+  },
+  **{
+    f'psp@{k}': Metric(
+      f'PSP@{k}',
+      f'P@{k} with labels weighted by 1 / propensity, over the best possible',
+    )
+    for k in (1, 3, 5)
+  },
+  'map@10': Metric(
+    'MAP@10',
+    'mean average precision among the 10 nearest examples of unseen classes',
+  ),
+  'map@r': Metric(
+    'MAP@R',
+    'as MAP@10 among the R nearest; R: number of other examples of the class',
+  ),
+  'train_top1': Metric(
+    'train top-1', 'training examples whose class is ranked first'
+  ),
+  'class_distance_min': Metric(
+    'least class distance',
+    'smallest distance of two class rows of length 1',
+    is_fraction=False,
+  ),
+  'class_distance_mean': Metric(
+    'mean class distance',
+    'mean distance of two class rows of length 1; 0: collapsed',
+    is_fraction=False,
+  ),
+}
+SCORES = {name: metric.heading for name, metric in NAMED_METRICS.items()}
+DISTANCES = tuple(
+  n for n, metric in NAMED_METRICS.items() if not metric.is_fraction
+)
+
+
+@dataclasses.dataclass(frozen=True)
+class Run:
+  """The contents of one run directory.
+
+  Attributes:
+    path: the directory.
+    config: config.json.
+    metrics: float64 columns, one row per round, `round` among the columns; nan
+      where a cell was not measured.
+    summary: summary.json, or None for a run that has not finished.
+  """
+
+  path: pathlib.Path
+  config: dict[str, Any]
+  metrics: 'pd.DataFrame'
+  summary: dict[str, Any] | None
+
+  @property
+  def task(self) -> str:
+    return self.config['task']
+
+  @property
+  def algorithm(self) -> str:
+    return self.config['algorithm']
+
+  @property
+  def seed(self) -> int:
+    return self.config['seed']
+
+  @property
+  def hyperparameters(self) -> dict[str, Any]:
+    return self.config.get('hyperparameters', {})
+
+
+def is_run(path: str | os.PathLike) -> bool:
+  """Whether `path` is a run directory: it has a config.json."""
+  return (pathlib.Path(path) / CONFIG).is_file()
+
+
+def read_run(path: str | os.PathLike) -> Run:
+  """Reads a run directory, finished or not.
+
+  Raises:
+    errors.InputError: if `path` is not a run directory, or one of its files is
+      damaged or lacks a required key.
+  """
+  path = pathlib.Path(path)
+  if not path.is_dir():
+    raise errors.InputError(
+      f'{path} is no directory; give the --run_dir of a launch.train.'
+    )
+  if not is_run(path):
+    raise errors.InputError(
+      f'{path} is no run directory, it has no {CONFIG}; give the --run_dir '
+      'of a launch.train.'
+    )
+  config = read_config(path / CONFIG)
+  summary = None
+  if (path / SUMMARY).is_file():
+    summary = _read_object(path / SUMMARY, {'final': dict, 'rounds': int})
+    _check_scores(path / SUMMARY, summary)
+  return Run(path, config, read_metrics(path / METRICS), summary)
+
+
+def read_config(path: pathlib.Path) -> dict[str, Any]:
+  """Reads a config.json.
+
+  Raises:
+    errors.InputError: for a file that is damaged or lacks a required key.
+  """
+  config = _read_object(
+    path, {'task': str, 'algorithm': str, 'seed': int, 'rounds': int}
+  )
+  for key in ('hyperparameters', 'options', 'data'):
+    if not isinstance(config.get(key, {}), dict):
+      raise damaged(path, f'expected "{key}" to be an object')
+  return config
+
+
+def first_rounds(run: Run, rounds: int) -> Run:
+  """Returns a run as it stood after its first `rounds` rounds.
+
+  Its metrics end with that round, and its final scores are those of that round.
+  If the run has finished, means of bytes, rows and seconds are still those of
+  the whole run.
+
+  Raises:
+    errors.InputError: if the run was not evaluated after that round.
+  """
+  metrics = run.metrics[run.metrics['round'] <= rounds]
+  scores = [name for name in SCORES if name in metrics]
+  measured = metrics.dropna(subset=scores, how='all')
+  if measured.empty or measured['round'].iloc[-1] != rounds:
+    known = run.metrics.dropna(subset=scores, how='all')['round'].astype(int)
+    raise errors.InputError(
+      f'{run.path} has no scores of round {rounds}; it was evaluated after '
+      f'rounds {", ".join(map(str, known))}.'
+    )
+  # None for nan, as in summary.json.
+  final = {
+    name: None if math.isnan(value) else value
+    for name, value in measured[scores].iloc[-1].astype(float).items()
+  }
+  return dataclasses.replace(
+    run,
+    config=run.config | {'rounds': rounds},
+    metrics=metrics,
+    summary=(run.summary or {}) | {'final': final, 'rounds': rounds},
+  )
+
+
+@contextlib.contextmanager
+def replacing(path: str | os.PathLike) -> Iterator[pathlib.Path]:
+  """Yields a temporary path that becomes `path` if the block succeeds.
+
+  The temporary file has the suffix of `path` and is in its directory. If the
+  block raises, the temporary file is removed and `path` is unchanged.
+  """
+  path = pathlib.Path(path)
+  temporary = path.with_name(f'.{path.stem}.{os.getpid()}.tmp{path.suffix}')
+  try:
+    yield temporary
+    os.replace(temporary, path)
+  finally:
+    temporary.unlink(missing_ok=True)
+
+
+def remove_leftovers(path: str | os.PathLike) -> None:
+  """Removes files that a kill in `replacing(path)` left; none may be active."""
+  path = pathlib.Path(path)
+  start, end = (re.escape(t) for t in (f'.{path.stem}.', f'.tmp{path.suffix}'))
+  for other in path.parent.iterdir():
+    if re.fullmatch(rf'{start}\d+{end}', other.name):
+      other.unlink()
+
+
+def write_json(path: str | os.PathLike, obj: Any) -> None:
+  """Writes `obj` as JSON, atomically, with sorted keys and a final newline.
+
+  NumPy scalars and arrays become numbers and lists, and paths become strings.
+  Numbers that are not finite become null, because JSON has no such numbers.
+  """
+  text = json.dumps(_plain(obj), sort_keys=True, indent=2, allow_nan=False)
+  with replacing(path) as temporary:
+    temporary.write_text(text + '\n', encoding='utf-8')
+
+
+def _plain(obj):
+  if hasattr(obj, 'tolist'):  # NumPy values, without importing NumPy.
+    obj = obj.tolist()
+  if isinstance(obj, dict):
+    return {str(key): _plain(value) for key, value in obj.items()}
+  if isinstance(obj, list | tuple):
+    return [_plain(value) for value in obj]
+  if isinstance(obj, float) and not math.isfinite(obj):
+    return None
+  return str(obj) if isinstance(obj, os.PathLike) else obj
+
+
+def damaged(path: pathlib.Path, what: str) -> errors.InputError:
+  """Returns the error for a damaged file of a run."""
+  return errors.InputError(
+    f'{path} is damaged ({what}); restore it, or delete {path.parent} and '
+    'train again.'
+  )
+
+
+def _read_object(path, required):
+  """Reads a JSON object and checks the types of its `required` keys."""
+  try:
+    obj = json.loads(path.read_text(encoding='utf-8'))
+  except (OSError, ValueError) as e:
+    raise damaged(path, str(e)) from e
+  if not isinstance(obj, dict):
+    raise damaged(path, 'expected a JSON object')
+  for key, kind in required.items():
+    value = obj.get(key)
+    if not isinstance(value, kind) or isinstance(value, bool):
+      raise damaged(path, f'expected "{key}" to be of type {kind.__name__}')
+  return obj
+
+
+def _check_scores(path, summary):
+  for name in ('final', 'best'):
+    for key, value in (summary.get(name) or {}).items():
+      if value is None or isinstance(value, int | float):
+        continue
+      raise damaged(path, f'"{name}": "{key}" is no number')
+
+
+def read_metrics(path: pathlib.Path) -> 'pd.DataFrame':
+  """Reads a metrics.csv, as `Run.metrics`.
+
+  Raises:
+    errors.InputError: for a file that is missing or damaged.
+  """
+  import pandas as pd  # Late: training checks directories first.
+
+  try:
+    with open(path, newline='', encoding='utf-8') as f:
+      rows = list(csv.reader(f))
+  except FileNotFoundError as e:
+    raise errors.InputError(
+      f'{path} is missing; delete {path.parent} and train again.'
+    ) from e
+  except (OSError, ValueError, csv.Error) as e:
+    raise damaged(path, str(e)) from e
+  if not rows or rows[0][:1] != ['round'] or len(set(rows[0])) < len(rows[0]):
+    raise damaged(path, 'expected a header of distinct columns, "round" first')
+  header, values = rows[0], []
+  for line, row in enumerate(rows[1:], 2):
+    if len(row) != len(header):
+      raise damaged(
+        path, f'line {line} has {len(row)} cells, the header {len(header)}'
+      )
+    try:
+      values.append([float(cell) if cell.strip() else math.nan for cell in row])
+    except ValueError as e:
+      raise damaged(path, f'line {line}: {e}') from e
+    if not values[-1][0] > (values[-2][0] if len(values) > 1 else -math.inf):
+      raise damaged(path, f'line {line}: rounds must ascend')
+  return pd.DataFrame(values, columns=header, dtype='float64')
