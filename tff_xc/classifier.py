@@ -1,154 +1,108 @@
 """The embedding classifier that all algorithms train.
 
-It consists of an encoder g(x; phi) in R^d, a class table W with one row per
-class, and a head that turns embeddings and rows into logits. Row c of the table
-is w_c, followed by the class's bias if the head has one. Clients receive and
-send rows.
+It consists of an encoder g(x; phi), a table of class rows, and a head that
+turns embeddings and rows into logits. An encoder of sparse examples has a table
+of its own. Clients receive and send rows of tables.
 """
 
 import collections
 import dataclasses
 import functools
 from typing import NamedTuple
-from typing import Protocol
 
 import tensorflow as tf
 
+from tff_xc import heads
 from tff_xc.encoders import encoder as encoder_lib
 from tff_xc.encoders import initializers
 
-_NORM_FLOOR = 1e-12
+# The name of the table of class rows.
+CLASS = 'class'
 
 
 class ModelWeights(NamedTuple):
   """All weights of an embedding classifier.
 
   Attributes:
-    encoder: trainable encoder weights by name.
+    encoder: trainable encoder weights by name, except tables.
     encoder_state: encoder weights without gradients, by name.
-    class_table: float32 [n, row_dim].
+    tables: by name, float32 [rows, row_dim]: first the class rows ('class'),
+      then the encoder's tables.
   """
 
   encoder: encoder_lib.Weights
   encoder_state: encoder_lib.Weights
-  class_table: tf.Tensor
+  tables: encoder_lib.Weights
 
-
-class Head(Protocol):
-  """Turns embeddings [B, d] and class rows [N, row_dim] into logits [B, N]."""
-
-  def row_dim(self, embedding_dim: int) -> int:
-    """Returns the length of a class row."""
-
-  def init(self, seed: tf.Tensor, num_classes: int, embedding_dim: int):
-    """Returns a fresh class table, float32 [num_classes, row_dim]."""
-
-  def logits(self, embeddings: tf.Tensor, rows: tf.Tensor) -> tf.Tensor:
-    """Returns float32 [B, N]."""
-
-  def scoring_rows(self, table: tf.Tensor):
-    """Returns (rows [n, d], bias [n] or None) that rank classes.
-
-    For any embedding e, e . rows + bias orders classes as its logits do.
-    """
-
-
-def unit_norm(x: tf.Tensor) -> tf.Tensor:
-  """Divides by the l2 norm along the last axis plus 1e-12."""
-  squared = tf.reduce_sum(tf.square(x), axis=-1, keepdims=True)
-  # The gradient of sqrt at zero is infinite, so a zero vector avoids sqrt: it
-  # stays zero, with zero gradient.
-  safe = tf.where(squared > 0, squared, 1.0)
-  return x / (tf.where(squared > 0, tf.sqrt(safe), 0.0) + _NORM_FLOOR)
-
-
-@dataclasses.dataclass(frozen=True)
-class CosineHead:
-  """Logits scale * cos(g(x), w_c), without bias (FedSS: scale 20).
-
-  Attributes:
-    scale: factor of the logits.
-    unit_rows: whether initial rows have norm exactly 1 (FedAwS).
-  """
-
-  scale: float = 20.0
-  unit_rows: bool = False
-
-  def row_dim(self, embedding_dim: int) -> int:
-    return embedding_dim
-
-  def init(self, seed, num_classes, embedding_dim):
-    table = tf.random.stateless_normal(
-      [num_classes, embedding_dim], seed, stddev=embedding_dim**-0.5
-    )
-    return unit_norm(table) if self.unit_rows else table
-
-  def logits(self, embeddings, rows):
-    return self.scale * tf.matmul(
-      unit_norm(embeddings), unit_norm(rows), transpose_b=True
-    )
-
-  def scoring_rows(self, table):
-    return unit_norm(table), None
-
-
-@dataclasses.dataclass(frozen=True)
-class LinearHead:
-  """Logits g(x) . w_c, plus b_c (the row's last entry) if `bias`."""
-
-  bias: bool = True
-
-  def row_dim(self, embedding_dim: int) -> int:
-    return embedding_dim + int(self.bias)
-
-  def init(self, seed, num_classes, embedding_dim):
-    return initializers.torch_uniform(
-      seed, [num_classes, self.row_dim(embedding_dim)], embedding_dim
-    )
-
-  def logits(self, embeddings, rows):
-    if not self.bias:
-      return tf.matmul(embeddings, rows, transpose_b=True)
-    return tf.matmul(embeddings, rows[:, :-1], transpose_b=True) + rows[:, -1]
-
-  def scoring_rows(self, table):
-    return (table[:, :-1], table[:, -1]) if self.bias else (table, None)
+  @property
+  def class_table(self) -> tf.Tensor:
+    """The class rows, float32 [rows, row_dim]."""
+    return self.tables[CLASS]
 
 
 @dataclasses.dataclass(frozen=True)
 class EmbeddingClassifier:
-  """Encoder, head and the number of classes n."""
+  """Encoder, head and labels.
+
+  Attributes:
+    encoder: g(x; phi).
+    head: scores labels by embeddings and class rows.
+    num_classes: n, the number of labels.
+    label_sets: whether a training example has a set of labels, not one.
+  """
 
   encoder: encoder_lib.Encoder
-  head: Head
+  head: heads.Head
   num_classes: int
+  label_sets: bool = False
+
+  @property
+  def num_rows(self) -> int:
+    """The number of class rows; n if each label has one."""
+    return self.head.num_rows(self.num_classes)
 
   @property
   def row_dim(self) -> int:
-    """Returns the length of a class row: d, or d + 1 with a bias."""
+    """The length of a class row: d, or d + 1 with a bias."""
     return self.head.row_dim(self.encoder.embedding_dim)
 
   def init(self, seed: tf.Tensor) -> ModelWeights:
     """Returns fresh weights; `seed` is int32 [2]."""
     fold = initializers.fold
+    encoder = collections.OrderedDict(self.encoder.init(fold(seed, 0)))
+    tables = collections.OrderedDict()
+    tables[CLASS] = self.head.init(
+      fold(seed, 2), self.num_classes, self.encoder.embedding_dim
+    )
+    for name in self.encoder.tables:
+      tables[name] = encoder.pop(name)
     return ModelWeights(
-      encoder=self.encoder.init(fold(seed, 0)),
-      encoder_state=self.encoder.init_non_trainable(fold(seed, 1)),
-      class_table=self.head.init(
-        fold(seed, 2), self.num_classes, self.encoder.embedding_dim
-      ),
+      encoder, self.encoder.init_non_trainable(fold(seed, 1)), tables
     )
 
-  def embed(self, weights: ModelWeights, x: tf.Tensor) -> tf.Tensor:
-    """Returns the embeddings [B, d] of `x` [B, ...], as at test time."""
-    embeddings, _ = self.encoder.apply(
-      weights.encoder,
+  def encode(
+    self, weights: ModelWeights, x, training: bool, seed: tf.Tensor
+  ) -> tuple[tf.Tensor, encoder_lib.Weights]:
+    """Returns (embeddings of `x`, the updated encoder state).
+
+    Args:
+      weights: the class rows are not used.
+      x: a batch; with rows of the encoder's tables, its ids index these rows.
+      training: whether the encoder acts as in training.
+      seed: int32 [2], for encoders that draw random numbers.
+    """
+    own = {n: t for n, t in weights.tables.items() if n != CLASS}
+    return self.encoder.apply(
+      union(weights.encoder, own),
       weights.encoder_state,
       x,
-      training=False,
-      seed=tf.zeros([2], tf.int32),
+      training=training,
+      seed=seed,
     )
-    return embeddings
+
+  def embed(self, weights: ModelWeights, x) -> tf.Tensor:
+    """Returns the embeddings [B, ...] of `x` [B, ...], as at test time."""
+    return self.encode(weights, x, False, tf.zeros([2], tf.int32))[0]
 
   def weight_specs(self) -> ModelWeights:
     """Returns the `tf.TensorSpec`s of the weights, without computing any."""
@@ -163,7 +117,7 @@ class EmbeddingClassifier:
     )
 
   def encoder_bytes(self) -> int:
-    """Bytes of the encoder's weights, trainable and not."""
+    """Bytes of the encoder's weights except tables, trainable and not."""
     specs = self.weight_specs()
     return sum(
       s.shape.num_elements() * s.dtype.size
@@ -171,7 +125,7 @@ class EmbeddingClassifier:
     )
 
 
-def merged(*parts: encoder_lib.Weights) -> collections.OrderedDict:
+def union(*parts: encoder_lib.Weights) -> collections.OrderedDict:
   """Joins weights by name.
 
   Raises:

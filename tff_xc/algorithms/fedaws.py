@@ -31,169 +31,108 @@ then is one step on the positive loss of all its clients' examples. This is not
 in the paper.
 
 The paper leaves three choices open: the classes of eq. (8), here those of the
-round's participants ('spreadout_classes'); the distance in eq. (8) ('distance',
-see `tff_xc.algorithms.spreadout`); the learning rate of the spreadout step
+round's participants ('spreadout_classes'); the distance in eq. (8)
+('spreadout_distance', see `tff_xc.algorithms.spreadout`); the learning rate of the spreadout step
 ('spreadout_learning_rate').
 
-All builders share these arguments:
-  model: the embedding classifier, with a cosine head; the loss ignores its
-    scale.
-  max_positives: the largest number of classes that any client holds.
-  local_training: the clients' SGD.
-  server: its encoder optimizer is used. Default: SGD of rate 1, the mean.
-  model_aggregator: joins the encoder's deltas, a `tff.aggregators` factory of
-    means.
-  max_features: as in `tff_xc.algorithms.fedss`.
-  client_weighting: 'uniform' (the paper's) or 'examples' (its footnote's).
-  row_update: 'replace' (the paper's) or 'mean': rows move by the mean of the
-    cohort's deltas, in which a client without the class counts as zero.
-    Baseline-2 does not use it.
-  seed: seeds all randomness.
-and return a `tff.learning.templates.LearningProcess` (see
-`tff_xc.round.process.build_process`).
+All algorithms take `model` (with a cosine head; the hinge ignores its scale),
+`max_positives` (the largest number of classes that any client holds) and
+`local_training` (the clients' SGD).
 """
 
-import dataclasses
+from __future__ import annotations
 
-import tensorflow_federated as tff
+from typing import TYPE_CHECKING
 
-from tff_xc import classifier
-from tff_xc.algorithms import fedss
-from tff_xc.algorithms import spreadout as spreadout_lib
-from tff_xc.round import local_training as client_work
-from tff_xc.round import losses as objective
-from tff_xc.round import merge
-from tff_xc.round import optimizers
-from tff_xc.round import process
-from tff_xc.round import request
-from tff_xc.round import server as server_lib
-from tff_xc.round import table_optimizers
+from tff_xc.algorithms import entry
+from tff_xc.algorithms import positive
+from tff_xc.algorithms import settings
+from tff_xc.algorithms import spreadout_settings
 
-_ROW_MERGES = {'replace': merge.ReplaceRows(), 'mean': merge.AddRows()}
+if TYPE_CHECKING:
+  from tff_xc import classifier
+  from tff_xc.round import algorithm as algorithm_lib
+  from tff_xc.round import local_training as local_training_lib
 
 
-def _build(
-  row_steps: tuple = (),
-  table_steps: tuple = (),
+def fedaws(
   *,
   model: classifier.EmbeddingClassifier,
   max_positives: int,
-  hinge_margin: float = 0.9,
-  row_update: str = 'replace',
-  fixed_rows: bool = False,
-  local_training: client_work.LocalTraining | None = None,
-  server: server_lib.Server | None = None,
-  model_aggregator: tff.aggregators.AggregationFactory | None = None,
-  client_weighting: str = 'uniform',
-  max_features: int = 0,
-  seed: int = 0,
-) -> tff.learning.templates.LearningProcess:
-  if not isinstance(model.head, classifier.CosineHead):
-    raise ValueError('FedAwS compares by cosine: give the model a CosineHead')
-  server = server or server_lib.Server(optimizers.build_sgd())
-  return process.build_process(
-    model=dataclasses.replace(
-      model, head=dataclasses.replace(model.head, unit_rows=True)
-    ),
-    request=request.OwnAndSampled(model.num_classes, max_positives),
-    objective=objective.PositiveHinge(hinge_margin, fixed_rows),
-    local_training=local_training or client_work.LocalTraining(),
-    server=dataclasses.replace(
-      server,
-      table_optimizer=table_optimizers.RowMomentum(),
-      row_steps=row_steps,
-      table_steps=table_steps,
-    ),
-    row_merge=merge.KeepRows() if fixed_rows else _ROW_MERGES[row_update],
-    model_aggregator=model_aggregator,
-    weighting=client_weighting,
-    max_features=max_features,
-    seed=seed,
-  )
-
-
-def build_fedaws(
-  *,
   spreadout_weight: float = 10.0,
   spreadout_learning_rate: float = 0.001,
-  k: int = 10,
-  distance: str = 'sq_euclidean',
+  spreadout_neighbours: int = 10,
+  spreadout_distance: str = 'sq_euclidean',
   spreadout_margin: float = 0.0,
   spreadout_classes: str = 'round',
-  local_training: client_work.LocalTraining | None = None,
-  **shared,
-) -> tff.learning.templates.LearningProcess:
-  """Builds FedAwS (Algorithm 1).
+  hinge_margin: float = 0.9,
+  client_weighting: str = 'uniform',
+  row_update: str = 'replace',
+  local_training: local_training_lib.LocalTraining | None = None,
+) -> algorithm_lib.Algorithm:
+  """Returns FedAwS (Algorithm 1).
 
   With a spreadout weight of 0 it is Baseline-1. The step size lambda eta must
   stay below 1 / (2 k) (see `tff_xc.algorithms.spreadout`).
 
   Args:
+    model: see the module.
+    max_positives: see the module.
     spreadout_weight: lambda.
     spreadout_learning_rate: eta of line 14; 0 takes the clients' rate.
-    k: neighbours of a class in eq. (8); 0: all other classes.
-    distance: 'sq_euclidean' or 'cosine'.
+    spreadout_neighbours: k of eq. (8); 0: all other classes.
+    spreadout_distance: 'sq_euclidean' or 'cosine'.
     spreadout_margin: nu; if positive, eq. (7) replaces eq. (8).
     spreadout_classes: 'round', the classes that the round's clients hold, or
       'all', all n in every round.
-    local_training: the clients' SGD.
-    **shared: see the module.
+    hinge_margin: 0.9 in eq. (23).
+    client_weighting: 'uniform' (the paper's) or 'examples' (its footnote's).
+    row_update: 'replace' (the paper's) or 'mean': rows move by the mean of the
+      cohort's deltas, in which a client without the class counts as zero.
+    local_training: see the module.
   """
-  local_training = local_training or client_work.LocalTraining()
-  rate = spreadout_learning_rate or local_training.learning_rate
-  spread = spreadout_lib.Spreadout(
-    spreadout_weight * rate, k, distance, spreadout_margin
+  from tff_xc.algorithms import spreadout
+  from tff_xc.encoders import normalization
+
+  made = positive.algorithm(
+    model,
+    max_positives,
+    local_training,
+    hinge_margin,
+    client_weighting,
+    positive.merge_of(row_update),
   )
-  steps = {
-    'round': {'row_steps': (spread, classifier.unit_norm)},
-    'all': {
-      'table_steps': (server_lib.OnAllRows((spread, classifier.unit_norm)),)
-    },
-  }
-  return _build(
-    **steps[spreadout_classes], local_training=local_training, **shared
+  rate = spreadout_learning_rate or made.local_training.learning_rate
+  spread = spreadout.Spreadout(
+    spreadout_weight * rate,
+    spreadout_neighbours,
+    spreadout_distance,
+    spreadout_margin,
+  )
+  return positive.with_steps(
+    made, spread, normalization.unit_norm, on_all=spreadout_classes == 'all'
   )
 
 
-def build_baseline1(**shared) -> tff.learning.templates.LearningProcess:
-  """Builds Baseline-1: no spreadout; rows are normalised."""
-  return _build(row_steps=(classifier.unit_norm,), **shared)
+ENTRY = entry.Entry(
+  'fedaws',
+  fedaws,
+  'clients with only positive labels; the server spreads classes apart',
+  'FedAwS',
+  entry.Answers(
+    'own classes',
+    'hinge of the positive cosine',
+    'rows replaced, or moved by the mean (--row_update)',
+    'spreadout, then unit rows',
+  ),
+  (
+    *settings.FEDERATED,
+    *positive.POSITIVE,
+    positive.ROW_UPDATE,
+    *spreadout_settings.SPREADOUT,
+  ),
+  {'server_momentum': 0.0},
+  spreadout_settings.warn,
+)
 
-
-def build_baseline2(**shared) -> tff.learning.templates.LearningProcess:
-  """Builds Baseline-2: random unit rows that never change."""
-  return _build(fixed_rows=True, **shared)
-
-
-def build_fedaws_posonly(
-  *,
-  spreadout_weight: float = 0.01,
-  k: int = 10,
-  distance: str = 'sq_euclidean',
-  server: server_lib.Server | None = None,
-  **shared,
-) -> tff.learning.templates.LearningProcess:
-  """Builds FedAwS as in the FedSS paper's tables.
-
-  Clients train PosOnly, and the server takes its momentum step. Then it takes
-  one spreadout step on all n rows. Its size is lambda, which includes the
-  learning rate. Its gradient goes through the rows' normalisation, because the
-  logits are cosines.
-
-  Args:
-    spreadout_weight: lambda; needs a search, as the paper gives no value.
-    k: neighbours of a class in eq. (8); 0: all other classes.
-    distance: 'sq_euclidean' or 'cosine'.
-    server: the optimizers of encoder and table. Default: rate 1, momentum 0.9.
-    **shared: as `fedss.build_posonly`.
-  """
-  spread = spreadout_lib.Spreadout(spreadout_weight, k, distance, tangent=True)
-  server = server or server_lib.Server(
-    table_optimizer=table_optimizers.RowMomentum(1.0, 0.9)
-  )
-  return fedss.build_posonly(
-    server=dataclasses.replace(
-      server, table_steps=(server_lib.OnAllRows((spread,)),)
-    ),
-    **shared,
-  )
+build_fedaws = entry.builder(fedaws)

@@ -18,165 +18,130 @@ Sign on the server: the paper's Algorithm 1 defines a delta as after minus
 before and then subtracts it. Here it is added, because subtracting would
 diverge.
 
-All builders share these arguments:
-  model: the embedding classifier; the paper's head is cosine with scale 20.
-  max_positives: the largest number of classes that any client holds; a select
-    has a static number of keys, 'max_positives + negatives', padded and masked.
-  local_training: the clients' SGD (paper: batch 32, one epoch, rate 0.01).
-  server: the server's step (paper: SGD, rate 1, momentum 0.9, dense; if rows
-    are selected, only the requested rows are computed, with equal results).
-  row_merge: joins the rows (`tff_xc.round.merge.AddRows`).
-  model_aggregator: joins the encoder's deltas, a `tff.aggregators` factory of
-    means.
-  max_features: for sparse examples, the largest number of distinct features of
-    a client. It then receives and sends only the feature rows that it uses; 0:
-    all rows.
-  seed: seeds all randomness.
-and return a `tff.learning.templates.LearningProcess` (see
-`tff_xc.round.process.build_process`).
+All algorithms take `model`, the embedding classifier (the paper's head is cosine
+with scale 20), and `local_training`, the clients' SGD (paper: batch 32, one
+epoch, rate 0.01). Those that select rows take `max_positives`, the largest
+number of classes that any client holds: a select has a static number of keys,
+'max_positives + negatives', padded and masked. The server takes the paper's
+step: SGD of rate 1 and momentum 0.9, dense; if rows are selected, only the
+requested rows are computed, with equal results.
 """
 
-import tensorflow_federated as tff
+from __future__ import annotations
 
-from tff_xc import classifier
+from typing import TYPE_CHECKING
+
+from tff_xc import errors
+from tff_xc.algorithms import entry
+from tff_xc.algorithms import fullsoftmax
 from tff_xc.algorithms import hyperparameters as hp
-from tff_xc.round import local_training as client_work
-from tff_xc.round import losses as objective
-from tff_xc.round import merge
-from tff_xc.round import optimizers
-from tff_xc.round import process
-from tff_xc.round import request
-from tff_xc.round import server as server_lib
-from tff_xc.round import table_optimizers
+from tff_xc.algorithms import settings
+
+if TYPE_CHECKING:
+  from tff_xc import classifier
+  from tff_xc.round import algorithm as algorithm_lib
+  from tff_xc.round import local_training as local_training_lib
+
+NEGATIVES = hp.Hyperparameter(
+  'negatives', 80, 'm, negatives that a client samples in a round', least=1
+)
+CORRECTION = hp.Hyperparameter(
+  'softmax_correction',
+  'negatives',
+  'the logits that get the sampled-softmax correction',
+  choices=('negatives', 'none'),
+)
 
 
-def _build_sampled(
-  denominator: str,
-  negatives: int,
-  correction: str,
-  equal_negatives: bool = False,
+def check_negatives(negatives: int, num_classes: int) -> None:
+  """Raises `errors.InputError` unless there are more classes than negatives."""
+  if negatives >= num_classes:
+    raise errors.InputError(
+      f'--negatives={negatives}: expected fewer than the {num_classes}'
+      ' classes; use --algorithm=fullsoftmax to train on all of them'
+    )
+
+
+def fedss(
   *,
   model: classifier.EmbeddingClassifier,
   max_positives: int,
-  local_training: client_work.LocalTraining | None = None,
-  server: server_lib.Server | None = None,
-  row_merge: merge.AddRows | None = None,
-  model_aggregator: tff.aggregators.AggregationFactory | None = None,
-  max_features: int = 0,
-  seed: int = 0,
-) -> tff.learning.templates.LearningProcess:
-  hp.check_negatives(negatives, model.num_classes)
-  return process.build_process(
-    model=model,
-    request=request.OwnAndSampled(
-      model.num_classes,
-      max_positives,
-      negatives,
-      equal_negatives=equal_negatives,
-    ),
-    objective=objective.HeldSoftmax(model.num_classes, correction, denominator),
-    local_training=local_training or client_work.LocalTraining(),
-    server=server
-    or server_lib.Server(
-      table_optimizer=table_optimizers.RowMomentum(1.0, 0.9)
-    ),
-    row_merge=row_merge,
-    model_aggregator=model_aggregator,
-    max_features=max_features,
-    seed=seed,
-  )
-
-
-def build_fedss(
-  *, negatives: int = 80, correction: str = 'negatives', **shared
-) -> tff.learning.templates.LearningProcess:
-  """Builds FedSS (Algorithm 1).
+  negatives: int = 80,
+  softmax_correction: str = 'negatives',
+  local_training: local_training_lib.LocalTraining | None = None,
+) -> algorithm_lib.Algorithm:
+  """Returns FedSS (Algorithm 1).
 
   With m = n - |P_k| it is FullSoftmax, with m = 0 PosOnly.
 
   Args:
+    model: see the module.
+    max_positives: see the module.
     negatives: m.
-    correction: 'negatives' adds log((n - |P_k|) / m) to the negatives' logits
-      (eq. 6); 'none' leaves them. The paper does not say which of the two its
-      tables used; a constant on all terms would cancel.
-    **shared: see the module.
+    softmax_correction: 'negatives' adds log((n - |P_k|) / m) to the negatives'
+      logits (eq. 6); 'none' leaves them. The paper does not say which of the
+      two its tables used; a constant on all terms would cancel.
+    local_training: see the module.
   """
-  return _build_sampled('held', negatives, correction, **shared)
+  return sampled(
+    model,
+    local_training,
+    'held',
+    max_positives,
+    negatives,
+    softmax_correction,
+  )
 
 
-def build_negonly(
-  *,
-  negatives: int = 80,
-  correction: str = 'negatives',
+def sampled(
+  model,
+  local_training,
+  denominator: str,
+  max_positives: int,
+  negatives: int = 0,
+  correction: str = 'none',
   equal_negatives: bool = False,
-  **shared,
-) -> tff.learning.templates.LearningProcess:
-  """Builds NegOnly (eq. 7).
-
-  Args:
-    negatives: m.
-    correction: as in `build_fedss`.
-    equal_negatives: draw m' = m + |P_k| - 1 negatives. In FedSS with m, this
-      many classes push a target away: the fair comparison of figure 6.
-    **shared: see the module.
-  """
-  return _build_sampled(
-    'negatives', negatives, correction, equal_negatives, **shared
-  )
-
-
-def build_posonly(**shared) -> tff.learning.templates.LearningProcess:
-  """Builds PosOnly (eq. 8): only a client's own classes, no correction."""
-  return _build_sampled('positives', 0, 'none', **shared)
-
-
-def build_fullsoftmax(
-  *,
-  model: classifier.EmbeddingClassifier,
-  local_training: client_work.LocalTraining | None = None,
-  server: server_lib.Server | None = None,
-  model_aggregator: tff.aggregators.AggregationFactory | None = None,
-  max_features: int = 0,
-  seed: int = 0,
-) -> tff.learning.templates.LearningProcess:
-  """Builds FullSoftmax (eq. 2): every client receives and returns all rows."""
-  return process.build_process(
-    model=model,
-    request=request.AllClasses(model.num_classes),
-    objective=objective.HeldSoftmax(model.num_classes),
-    local_training=local_training or client_work.LocalTraining(),
-    server=server or server_lib.Server(),
-    model_aggregator=model_aggregator,
-    max_features=max_features,
-    seed=seed,
-  )
-
-
-def build_centralized(
-  *,
-  model: classifier.EmbeddingClassifier,
-  local_training: client_work.LocalTraining | None = None,
-  server: server_lib.Server | None = None,
-  seed: int = 0,
-) -> tff.learning.templates.LearningProcess:
-  """Builds centralised training with softmax over all classes.
-
-  A round has one virtual client, whose examples are IID minibatches of all
-  data. By default the server takes over the client's weights, which is SGD.
-  With one minibatch a round and a local learning rate of 1, the server's
-  optimizer receives the gradient itself, so that any optimizer works as in
-  centralised training.
+) -> algorithm_lib.Algorithm:
+  """Returns sampled softmax training.
 
   Args:
     model: the embedding classifier.
-    local_training: SGD on the round's minibatches.
-    server: the server's optimizers. Default: SGD of rate 1.
-    seed: seeds all randomness.
+    local_training: the clients' SGD, or None.
+    denominator: see `losses.HeldSoftmax`.
+    max_positives: the largest number of classes that any client holds.
+    negatives: m.
+    correction: see `losses.HeldSoftmax`.
+    equal_negatives: see `request.OwnAndSampled`.
   """
-  sgd = optimizers.build_sgd(1.0)
-  return build_fullsoftmax(
-    model=model,
-    local_training=local_training,
-    server=server or server_lib.Server(sgd, sgd),
-    seed=seed,
+  from tff_xc.round import losses
+  from tff_xc.round import request
+
+  check_negatives(negatives, model.num_rows)
+  return fullsoftmax.softmax(
+    model,
+    local_training,
+    request.OwnAndSampled(
+      model.num_rows,
+      max_positives,
+      negatives,
+      equal_negatives=equal_negatives,
+    ),
+    losses.HeldSoftmax(model.num_rows, correction, denominator),
   )
+
+
+ENTRY = entry.Entry(
+  'fedss',
+  fedss,
+  'federated sampled softmax: own classes and m sampled negatives',
+  'FedSS',
+  entry.Answers(
+    'own classes, m negatives',
+    'sampled softmax',
+    'deltas added by class',
+    'optimizer step',
+  ),
+  (*settings.SAMPLED, NEGATIVES, CORRECTION),
+)
+
+build_fedss = entry.builder(fedss)

@@ -35,7 +35,7 @@ import dataclasses
 
 import tensorflow as tf
 
-from tff_xc import classifier
+from tff_xc.encoders import normalization
 
 DISTANCES = ('sq_euclidean', 'cosine')
 
@@ -153,7 +153,7 @@ class Spreadout:
     Args:
       rows: float32 [U, d], of any length.
     """
-    start = rows if self.tangent else classifier.unit_norm(rows)
+    start = rows if self.tangent else normalization.unit_norm(rows)
     return start - self.step_size * self.gradient(rows)
 
   def gradient(self, rows: tf.Tensor) -> tf.Tensor:
@@ -162,7 +162,7 @@ class Spreadout:
     Args:
       rows: float32 [U, d]. The gradient is taken at the normalised rows.
     """
-    units = classifier.unit_norm(rows)
+    units = normalization.unit_norm(rows)
     if self.margin or not self.nearest:
       gradient = self._of_all(units)
     else:

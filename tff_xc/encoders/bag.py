@@ -11,12 +11,12 @@ import itertools
 
 import tensorflow as tf
 
-from tff_xc import classifier
 from tff_xc.data import sparse
 from tff_xc.encoders import encoder as encoder_lib
 from tff_xc.encoders import initializers
+from tff_xc.encoders import normalization
 
-FEATURES = 'features'
+FEATURE = 'feature'
 
 
 def build_bag_encoder(
@@ -28,7 +28,7 @@ def build_bag_encoder(
 ) -> encoder_lib.Encoder:
   """Returns the encoder; examples are `sparse.SparseFeatures`.
 
-  Its weights are 'features', the table with one row per feature, and
+  Its weights are 'feature', the table with one row per feature, and
   'dense0/kernel', 'dense0/bias' and so on.
 
   Args:
@@ -42,7 +42,7 @@ def build_bag_encoder(
 
   def init(seed):
     weights = collections.OrderedDict()
-    weights[FEATURES] = tf.random.stateless_normal(
+    weights[FEATURE] = tf.random.stateless_normal(
       [num_features, feature_dim],
       initializers.fold(seed, 0),
       stddev=feature_dim**-0.5,
@@ -56,18 +56,18 @@ def build_bag_encoder(
 
   def apply(trainable, non_trainable, x, training, seed):
     del training, seed  # Nothing here is random or differs in training.
-    h = weighted_mean(trainable[FEATURES], x)
+    h = weighted_mean(trainable[FEATURE], x)
     for i in range(len(layers)):
       h = h @ trainable[f'dense{i}/kernel'] + trainable[f'dense{i}/bias']
       h = tf.nn.relu(h) if i + 1 < len(layers) else h
-    return classifier.unit_norm(h), non_trainable
+    return normalization.unit_norm(h), non_trainable
 
   return encoder_lib.Encoder(
     example_spec=encoder_lib.SparseSpec(num_features),
     embedding_dim=embedding_dim,
     init=init,
     apply=apply,
-    feature_table=FEATURES,
+    tables={FEATURE: encoder_lib.sparse_features(num_features)},
   )
 
 

@@ -9,6 +9,7 @@ import collections
 import dataclasses
 from collections.abc import Callable
 from collections.abc import Mapping
+from typing import Any
 from typing import NamedTuple
 
 import tensorflow as tf
@@ -24,6 +25,29 @@ class SparseSpec(NamedTuple):
   num_features: int
 
 
+class Table(NamedTuple):
+  """A trainable weight [num_rows, dim] of which examples name the rows.
+
+  Attributes:
+    num_rows: its number of rows.
+    ids: x -> int32 [k], the rows that examples use.
+    with_ids: (x, ids int32 [k]) -> x with other ids, in the same order.
+  """
+
+  num_rows: int
+  ids: Callable[..., tf.Tensor]
+  with_ids: Callable[..., Any]
+
+
+def sparse_features(num_features: int) -> Table:
+  """Returns the table of `sparse.SparseFeatures`: one row for each feature."""
+  return Table(
+    num_features,
+    ids=lambda x: x.ids,
+    with_ids=lambda x, ids: x._replace(ids=ids),
+  )
+
+
 @dataclasses.dataclass(frozen=True)
 class Encoder:
   """An encoder g(x; phi) in functional form.
@@ -36,8 +60,7 @@ class Encoder:
       (embeddings float32 [B, d], updated non_trainable).
     init_non_trainable: `seed` -> weights without gradients, such as batch
       statistics. They are averaged over clients like the others.
-    feature_table: for sparse examples, the name of the trainable weight
-      [num_features, ...] of which `apply` reads only the rows `x.ids`; or None.
+    tables: by name, the trainable weights of which `apply` reads few rows.
   """
 
   example_spec: tf.TensorSpec | SparseSpec
@@ -47,7 +70,7 @@ class Encoder:
   init_non_trainable: Callable[[tf.Tensor], Weights] = lambda seed: (
     collections.OrderedDict()
   )
-  feature_table: str | None = None
+  tables: Mapping[str, 'Table'] = dataclasses.field(default_factory=dict)
 
   def batch_spec(self) -> tf.TensorSpec | sparse.SparseFeatures:
     """Returns the specs of a batch of any size."""
@@ -62,22 +85,25 @@ class Encoder:
 
 
 def count(x) -> tf.Tensor:
-  """Returns the number of examples of x, dense or sparse, int32 scalar."""
-  if isinstance(x, sparse.SparseFeatures):
+  """Returns the number of examples of x, int32 scalar.
+
+  Args:
+    x: a tensor, or a tuple in compressed row form: `row_splits`, then values.
+  """
+  if isinstance(x, tuple):
     return tf.size(x.row_splits) - 1
   return tf.shape(x)[0]
 
 
 def take(x, places: tf.Tensor):
-  """Returns the examples at `places` int32 [B] of x, dense or sparse."""
-  if not isinstance(x, sparse.SparseFeatures):
+  """Returns the examples of x at `places` int32 [B]; x as in `count`."""
+  if not isinstance(x, tuple):
     return tf.gather(x, places)
-  ids, values = [
+  _, *values = x
+  rows = [
     tf.gather(
-      tf.RaggedTensor.from_row_splits(t, x.row_splits, validate=False), places
+      tf.RaggedTensor.from_row_splits(v, x.row_splits, validate=False), places
     )
-    for t in (x.ids, x.values)
+    for v in values
   ]
-  return sparse.SparseFeatures(
-    ids.row_splits, ids.flat_values, values.flat_values
-  )
+  return type(x)(rows[0].row_splits, *(r.flat_values for r in rows))

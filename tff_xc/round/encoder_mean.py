@@ -5,7 +5,6 @@ import tensorflow as tf
 import tensorflow_federated as tff
 
 from tff_xc import classifier
-from tff_xc.round import server as server_lib
 
 _SUMS = (tff.aggregators.SumFactory, tff.aggregators.SecureSumFactory)
 
@@ -23,13 +22,12 @@ class EncoderMean:
   scaled by (clients / clients of positive weight).
   """
 
-  def __init__(self, factory, specs: classifier.ModelWeights, but: str | None):
+  def __init__(self, factory, specs: classifier.ModelWeights):
     """Describes the aggregation.
 
     Args:
       factory: gives a mean; None: the weighted mean.
       specs: of the model's weights.
-      but: the name of the encoder weight to leave out, or None.
 
     Raises:
       ValueError: for a factory of sums. One that is nested in another factory
@@ -43,9 +41,7 @@ class EncoderMean:
         ' needs a mean: give a factory of means, such as UnweightedMeanFactory'
       )
     value_type = tff.types.tensorflow_to_type(
-      server_lib.without(
-        classifier.merged(specs.encoder, specs.encoder_state), but
-      )
+      classifier.union(specs.encoder, specs.encoder_state)
     )
     self._weighted = isinstance(
       factory, tff.aggregators.WeightedAggregationFactory

@@ -10,13 +10,15 @@ from other classes (FedAwS, equation (23)).
 """
 
 import dataclasses
+from typing import Any
 from typing import NamedTuple
 from typing import Protocol
 
 import tensorflow as tf
 
 from tff_xc import classifier
-from tff_xc.encoders import encoder as encoder_lib
+from tff_xc.data import sparse
+from tff_xc.encoders import normalization
 from tff_xc.round import request
 
 # A float32 softmax gives this logit probability zero, like minus infinity,
@@ -27,35 +29,47 @@ CORRECTIONS = ('negatives', 'none')
 
 
 class LocalStep(NamedTuple):
-  """The inputs of an objective in one step of local training.
+  """One step of local training, as losses and penalties see it.
 
   Attributes:
-    logits: float32 [B, N], the batch's logits for the held rows.
-    targets: int32 [B], slots of the labels.
-    held: the classes held.
-    embeddings: float32 [B, d].
-    parameters: the current (encoder weights by name, rows [N, row_dim]).
-    initial_parameters: the same, as the server sent them this round.
+    logits: float32 [B, N], the batch's logits for the held class rows.
+    targets: int32 [B], slots of the labels; or `sparse.LabelSets` of slots, for
+      sets of labels or several rows for a label.
+    held: the class rows held.
+    embeddings: float32 [B, ...].
+    x: the batch's examples.
+    seed: int32 [2], the seed that the encoder got.
+    weights: the current weights; its tables have the rows held.
+    initial_weights: the same, as the server sent them this round.
+    state: `KeptState` of the client, or ().
   """
 
   logits: tf.Tensor
-  targets: tf.Tensor
-  held: request.HeldClasses
+  targets: tf.Tensor | sparse.LabelSets
+  held: request.SelectedRows
   embeddings: tf.Tensor
-  parameters: tuple[encoder_lib.Weights, tf.Tensor]
-  initial_parameters: tuple[encoder_lib.Weights, tf.Tensor]
+  x: Any = ()
+  seed: Any = ()
+  weights: classifier.ModelWeights | tuple = ()
+  initial_weights: classifier.ModelWeights | tuple = ()
+  state: Any = ()
 
 
-class Objective(Protocol):
-  """Scores one step of local training."""
+class Loss(Protocol):
+  """Scores the examples of one step of local training."""
 
   def __call__(self, step: LocalStep) -> tf.Tensor:
-    """Returns the loss, float32 scalar: the mean over the batch."""
+    """Returns float32 [B], the loss of each example."""
 
 
-def negative_correction(
-  held: request.HeldClasses, num_classes: int
-) -> tf.Tensor:
+class Penalty(Protocol):
+  """A term of the objective that is no mean over examples."""
+
+  def __call__(self, step: LocalStep) -> tf.Tensor:
+    """Returns a float32 scalar, added to the mean loss."""
+
+
+def negative_correction(held: request.SelectedRows, num_rows: int) -> tf.Tensor:
   """Returns FedSS's correction, float32 [N], to be added to the logits.
 
   A negative j is held with probability m / (n - |P_k|); its corrected logit is
@@ -67,8 +81,19 @@ def negative_correction(
   negative = tf.logical_and(held.mask, tf.logical_not(positive))
   num_positives = tf.reduce_sum(tf.cast(positive, tf.float32))
   drawn = tf.reduce_sum(tf.cast(negative, tf.float32))
-  shift = tf.math.log((num_classes - num_positives) / tf.maximum(drawn, 1.0))
+  shift = tf.math.log((num_rows - num_positives) / tf.maximum(drawn, 1.0))
   return tf.where(negative, shift, 0.0)
+
+
+def one_each(step: LocalStep) -> tf.Tensor:
+  """Returns the targets int32 [B] of a loss that needs one for each example.
+
+  Raises:
+    ValueError: for sets of labels.
+  """
+  if isinstance(step.targets, sparse.LabelSets):
+    raise ValueError('this loss takes one label for each example, not a set')
+  return step.targets
 
 
 @dataclasses.dataclass(frozen=True)
@@ -76,14 +101,14 @@ class HeldSoftmax:
   """Softmax over all held rows, or over some of them.
 
   Attributes:
-    num_classes: n.
+    num_rows: n.
     correction: 'negatives' or 'none'.
     denominator: 'held' (FedSS eq. 5/6; FullSoftmax eq. 2 where all n rows are
       held), 'negatives' ({t} and N_k, NegOnly eq. 7) or 'positives' (P_k,
       PosOnly eq. 8).
   """
 
-  num_classes: int
+  num_rows: int
   correction: str = 'none'
   denominator: str = 'held'
 
@@ -96,12 +121,10 @@ class HeldSoftmax:
   def __call__(self, step: LocalStep) -> tf.Tensor:
     logits = step.logits
     if self.correction == 'negatives':
-      logits += negative_correction(step.held, self.num_classes)
+      logits += negative_correction(step.held, self.num_rows)
     logits = tf.where(self._terms(step), logits, _EXCLUDED)
-    return tf.reduce_mean(
-      tf.nn.sparse_softmax_cross_entropy_with_logits(
-        labels=step.targets, logits=logits
-      )
+    return tf.nn.sparse_softmax_cross_entropy_with_logits(
+      labels=one_each(step), logits=logits
     )
 
   def _terms(self, step: LocalStep) -> tf.Tensor:
@@ -114,7 +137,7 @@ class HeldSoftmax:
     if self.denominator == 'positives':
       return positive
     target = tf.one_hot(
-      step.targets, tf.shape(held.ids)[0], on_value=True, off_value=False
+      one_each(step), tf.shape(held.ids)[0], on_value=True, off_value=False
     )
     return tf.logical_and(mask, tf.logical_or(target, tf.logical_not(positive)))
 
@@ -134,10 +157,11 @@ class PositiveHinge:
   fixed_rows: bool = False
 
   def __call__(self, step: LocalStep) -> tf.Tensor:
-    rows = tf.gather(step.parameters.rows, step.targets)
+    rows = tf.gather(step.weights.class_table, one_each(step))
     if self.fixed_rows:
       rows = tf.stop_gradient(rows)
     cosines = tf.reduce_sum(
-      classifier.unit_norm(step.embeddings) * classifier.unit_norm(rows), axis=1
+      normalization.unit_norm(step.embeddings) * normalization.unit_norm(rows),
+      axis=1,
     )
-    return tf.reduce_mean(tf.square(tf.nn.relu(self.margin - cosines)))
+    return tf.square(tf.nn.relu(self.margin - cosines))

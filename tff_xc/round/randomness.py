@@ -6,12 +6,15 @@ import tensorflow as tf
 
 
 class Purpose(enum.IntEnum):
-  """The uses of a client's random numbers; each has its own stream."""
+  """The uses of a client's random numbers; each has its own stream.
+
+  The numbers from TABLES on are those of the tables after the first.
+  """
 
   NEGATIVES = 0
   ORDER = 1
   ENCODER = 2
-  FEATURES = 3
+  TABLES = 3
 
 
 def _fold(seed: tf.Tensor, data) -> tf.Tensor:
@@ -23,7 +26,7 @@ def round_seed(seed: tf.Tensor, round_number: tf.Tensor) -> tf.Tensor:
   return _fold(seed, round_number)
 
 
-def client_seed(seed: tf.Tensor, client_id: tf.Tensor, purpose: Purpose):
+def client_seed(seed: tf.Tensor, client_id: tf.Tensor, purpose: int):
   """Returns a client's seed int32 [2] in the round whose seed is `seed`."""
   return _fold(_fold(seed, client_id), int(purpose))
 

@@ -1,8 +1,8 @@
-"""Question 1: which rows of the class table does a client request?
+"""Question 1: which rows of a table does a client request?
 
-All of them, its own classes, or its own classes and m sampled negatives (FedSS,
-Algorithm 1). A request leaves the client as a shuffled list of class ids that
-does not say which of them are the client's own.
+All of them, its own, or its own and m sampled negatives (FedSS, Algorithm 1). A
+request leaves the client as a shuffled list of ids that does not say which of
+them are the client's own.
 """
 
 import dataclasses
@@ -13,16 +13,16 @@ import tensorflow as tf
 from tff_xc.round import randomness
 
 
-class HeldClasses(NamedTuple):
-  """The classes S_k whose rows a client holds, in N slots.
+class SelectedRows(NamedTuple):
+  """The rows S_k that a client holds, in N slots.
 
   A federated select has a static number of keys, so slots beyond |S_k| are
   padding: they repeat the first id and are masked everywhere.
 
   Attributes:
-    ids: int32 [N], class ids in random order.
+    ids: int32 [N], numbers of rows in random order.
     mask: bool [N], False on padding.
-    counts: int32 [N], number of the client's examples of the class; 0 for
+    counts: int32 [N], how often the client's examples name the row; 0 for
       negatives and padding. The positives P_k are the slots with a positive
       count. Counts never leave the client.
   """
@@ -125,64 +125,70 @@ _UNKNOWN = -1
 
 
 @dataclasses.dataclass(frozen=True)
-class AllClasses:
+class AllRows:
   """All rows (FedAvg and FullSoftmax): clients send no ids, W is broadcast.
 
   Attributes:
-    num_classes: n.
-    noun: the word for a row's item in error messages.
+    num_rows: n.
   """
 
-  num_classes: int
-  _: dataclasses.KW_ONLY
-  noun: str = 'class'
+  num_rows: int
 
   selects = False
 
   @property
   def slots(self) -> int:
     """N, the number of rows a client holds."""
-    return self.num_classes
+    return self.num_rows
 
-  def held_classes(
-    self, labels: tf.Tensor, seed: tf.Tensor, client_id=_UNKNOWN
-  ) -> HeldClasses:
-    """Returns the classes held; arguments as `OwnAndSampled.held_classes`."""
+  def held_rows(
+    self, ids: tf.Tensor, seed: tf.Tensor, client_id=_UNKNOWN, noun='class'
+  ) -> SelectedRows:
+    """Returns the rows held; arguments as `OwnAndSampled.held_rows`."""
     del seed
-    labels = checked_ids(labels, self.num_classes, self.noun, client_id)
-    with tf.control_dependencies([labels]):  # Ids need the check too.
-      ids = tf.identity(tf.range(self.num_classes))
-    return HeldClasses(
-      ids=ids,
-      mask=tf.ones([self.num_classes], tf.bool),
+    own = checked_ids(ids, self.num_rows, noun, client_id)
+    with tf.control_dependencies([own]):  # Ids need the check too.
+      everything = tf.identity(tf.range(self.num_rows))
+    return SelectedRows(
+      ids=everything,
+      mask=tf.ones([self.num_rows], tf.bool),
       counts=tf.math.bincount(
-        labels, minlength=self.num_classes, maxlength=self.num_classes
+        own, minlength=self.num_rows, maxlength=self.num_rows
       ),
     )
+
+  def positions(
+    self,
+    held: SelectedRows,
+    ids: tf.Tensor,
+    client_id=_UNKNOWN,
+    noun='class',
+  ) -> tf.Tensor:
+    """Returns the slots of `ids`, as `OwnAndSampled.positions`."""
+    del held  # Row i is in slot i.
+    return checked_ids(ids, self.num_rows, noun, client_id)
 
 
 @dataclasses.dataclass(frozen=True)
 class OwnAndSampled:
-  """The client's own classes and m negatives (FedSS: S_k = P_k and N_k).
+  """The client's own rows and m negatives (FedSS: S_k = P_k and N_k).
 
   Negatives are drawn uniformly without replacement from [n] minus P_k, afresh
-  every round. A client with fewer than m other classes takes all of them. A
-  client without examples requests nothing.
+  every round. A client with fewer than m other rows takes all of them. A client
+  without examples requests nothing.
 
   Attributes:
-    num_classes: n.
+    num_rows: n.
     max_positives: the largest |P_k| of any client.
-    negatives: m; 0 requests the client's own classes only.
-    noun: the word for a row's item in error messages.
+    negatives: m; 0 requests the client's own rows only.
     equal_negatives: draw m + |P_k| - 1 negatives instead of m. In FedSS, this
       many classes push a target away: m negatives and the other own classes.
   """
 
-  num_classes: int
+  num_rows: int
   max_positives: int
   negatives: int = 0
   _: dataclasses.KW_ONLY
-  noun: str = 'class'
   equal_negatives: bool = False
 
   selects = True
@@ -190,51 +196,39 @@ class OwnAndSampled:
   @property
   def slots(self) -> int:
     """N, the number of rows a client holds, padding included."""
-    return min(self.max_positives + self._most_negatives, self.num_classes)
+    return min(self.max_positives + self._most_negatives, self.num_rows)
 
   @property
   def _most_negatives(self) -> int:
     more = self.max_positives - 1 if self.equal_negatives else 0
     return self.negatives + more
 
-  def held_classes(
-    self, labels: tf.Tensor, seed: tf.Tensor, client_id=_UNKNOWN
-  ) -> HeldClasses:
-    """Returns the classes whose rows a client holds.
+  def held_rows(
+    self, ids: tf.Tensor, seed: tf.Tensor, client_id=_UNKNOWN, noun='class'
+  ) -> SelectedRows:
+    """Returns the rows that a client holds.
 
-    Fails, naming the client, for a label outside [0, n) or for more than
-    `max_positives` classes.
+    Fails, naming the client, for an id outside [0, n) or for more than
+    `max_positives` distinct ids.
 
     Args:
-      labels: int32 [n_k], the labels of all of the client's examples.
+      ids: int32 [k], the rows that all of the client's examples name.
       seed: int32 [2], for its negatives and the order of its ids.
       client_id: int64 scalar, for messages.
+      noun: the word for a row's item in messages.
     """
-    labels = checked_ids(labels, self.num_classes, self.noun, client_id)
-    own, _, counts = tf.unique_with_counts(tf.sort(labels))
+    ids = checked_ids(ids, self.num_rows, noun, client_id)
+    own, _, counts = tf.unique_with_counts(tf.sort(ids))
     fits = fail_unless(
       tf.size(own) <= self.max_positives,
-      f'it has {{}} distinct {self.noun} ids, and this process was built for'
+      f'it has {{}} distinct {noun} ids, and this process was built for'
       f' clients with at most {self.max_positives}',
       (tf.size(own),),
       client_id,
     )
     with tf.control_dependencies([fits]):
       own = tf.identity(own)
-    ids = own
-    if self._most_negatives:
-      ranks = sample_distinct(
-        randomness.step_seed(seed, 0),
-        self._most_negatives,
-        self.num_classes - tf.size(own),
-        self.num_classes,
-      )
-      wanted = tf.size(ranks)
-      if self.equal_negatives:
-        # A prefix of a uniform sample is a uniform sample.
-        wanted = self.negatives + tf.size(own) - 1
-      ranks = ranks[: tf.where(tf.size(own) > 0, wanted, 0)]
-      ids = tf.concat([own, skip(ranks, own)], axis=0)
+    ids = tf.concat([own, self._sampled(own, seed)], axis=0)
     held = tf.size(ids)
     counts = tf.pad(counts, [[0, held - tf.size(own)]])
     order = tf.random.experimental.stateless_shuffle(
@@ -243,11 +237,27 @@ class OwnAndSampled:
     ids, counts = tf.gather(ids, order), tf.gather(counts, order)
     return self._padded(ids, counts, held)
 
-  def _padded(self, ids, counts, held) -> HeldClasses:
+  def _sampled(self, own, seed) -> tf.Tensor:
+    if not self._most_negatives:
+      return own[:0]
+    ranks = sample_distinct(
+      randomness.step_seed(seed, 0),
+      self._most_negatives,
+      self.num_rows - tf.size(own),
+      self.num_rows,
+    )
+    wanted = tf.size(ranks)
+    if self.equal_negatives:
+      # A prefix of a uniform sample is a uniform sample.
+      wanted = self.negatives + tf.size(own) - 1
+    ranks = ranks[: tf.where(tf.size(own) > 0, wanted, 0)]
+    return skip(ranks, own)
+
+  def _padded(self, ids, counts, held) -> SelectedRows:
     padding = self.slots - held
-    # A client without examples holds nothing; its padding repeats class 0.
+    # A client without examples holds nothing; its padding repeats row 0.
     first = tf.concat([ids, [0]], axis=0)[0]
-    return HeldClasses(
+    return SelectedRows(
       ids=tf.ensure_shape(
         tf.pad(ids, [[0, padding]], constant_values=first), [self.slots]
       ),
@@ -255,26 +265,29 @@ class OwnAndSampled:
       counts=tf.ensure_shape(tf.pad(counts, [[0, padding]]), [self.slots]),
     )
 
+  def positions(
+    self,
+    held: SelectedRows,
+    ids: tf.Tensor,
+    client_id=_UNKNOWN,
+    noun='class',
+  ) -> tf.Tensor:
+    """Returns int32 [B], the slot of each of `ids` int32 [B] in `held`.
 
-def positions(
-  held: HeldClasses, labels: tf.Tensor, client_id=_UNKNOWN
-) -> tf.Tensor:
-  """Returns int32 [B], the slot of each of `labels` int32 [B] in `held`.
-
-  Fails if a label is not held. Costs O((N + B) log N), without an n-sized
-  table.
-  """
-  # Padding repeats the id of slot 0. A stable sort keeps slot 0 before the
-  # padding, and the search finds the first match.
-  order = tf.argsort(held.ids, stable=True)
-  ascending = tf.gather(held.ids, order)
-  ranks = tf.minimum(tf.searchsorted(ascending, labels), tf.size(order) - 1)
-  strange = tf.not_equal(tf.gather(ascending, ranks), labels)
-  check = fail_unless(
-    tf.logical_not(tf.reduce_any(strange)),
-    'its examples have {}, which is not among the ids that it holds',
-    (tf.boolean_mask(labels, strange)[:1],),
-    client_id,
-  )
-  with tf.control_dependencies([check]):
-    return tf.gather(order, ranks)
+    Fails if an id is not held. Costs O((N + B) log N), without an n-sized
+    table.
+    """
+    # Padding repeats the id of slot 0. A stable sort keeps slot 0 before the
+    # padding, and the search finds the first match.
+    order = tf.argsort(held.ids, stable=True)
+    ascending = tf.gather(held.ids, order)
+    ranks = tf.minimum(tf.searchsorted(ascending, ids), tf.size(order) - 1)
+    strange = tf.not_equal(tf.gather(ascending, ranks), ids)
+    check = fail_unless(
+      tf.logical_not(tf.reduce_any(strange)),
+      f'its examples have {noun} {{}}, which is not among the ids that it holds',
+      (tf.boolean_mask(ids, strange)[:1],),
+      client_id,
+    )
+    with tf.control_dependencies([check]):
+      return tf.gather(order, ranks)

@@ -1,4 +1,4 @@
-"""Optimizers of the class table that take the gradients of requested rows only.
+"""Optimizers of a table that take the gradients of requested rows only.
 
 A round's clients request U of the n rows. `Dense` updates all n rows. The other
 optimizers touch only the U requested rows: they return each large tensor as one
@@ -16,14 +16,12 @@ from typing import Protocol
 import tensorflow as tf
 import tensorflow_federated as tff
 
-
-def unchanged(rows: tf.Tensor) -> tf.Tensor:
-  """Returns `rows`."""
-  return rows
+# (ids int32 [U], new rows [U, row_dim]) -> (rows to write, anything else).
+After = Callable[[tf.Tensor, tf.Tensor], tuple[tf.Tensor, Any]]
 
 
 class TableOptimizer(Protocol):
-  """An optimizer of the class table, which may update rows lazily.
+  """An optimizer of a table, which may update rows lazily.
 
   `read` returns a row's current value. The table kept between rounds may lack
   updates of rows that were not requested. The state then determines these.
@@ -38,15 +36,13 @@ class TableOptimizer(Protocol):
   def initialize(self, table_spec: tf.TensorSpec) -> Any:
     """Returns the initial state for a table [n, row_dim] of this spec."""
 
-  def read(
-    self, state: Any, table: tf.Tensor, class_ids: tf.Tensor
-  ) -> tf.Tensor:
+  def read(self, state: Any, table: tf.Tensor, ids: tf.Tensor) -> tf.Tensor:
     """Returns rows, up to date.
 
     Args:
       state: as returned before.
       table: float32 [n, row_dim].
-      class_ids: int32 [U], or a scalar.
+      ids: int32 [U], or a scalar.
 
     Returns:
       float32 [U, row_dim], or [row_dim].
@@ -59,25 +55,25 @@ class TableOptimizer(Protocol):
     self,
     state: Any,
     table: tf.Tensor,
-    class_ids: tf.Tensor,
+    ids: tf.Tensor,
     gradients: tf.Tensor,
-    counts: tf.Tensor,
-    after: Callable[[tf.Tensor], tf.Tensor] = unchanged,
-  ) -> tuple[Any, tf.Tensor]:
-    """Returns (state, table) after a step.
+    has_update: tf.Tensor,
+    after: After | None = None,
+  ) -> tuple[Any, tf.Tensor, Any]:
+    """Returns (state, table, what else `after` returned) after a step.
 
     Args:
       state: as returned before.
       table: float32 [n, row_dim].
-      class_ids: int32 [U], distinct.
+      ids: int32 [U], distinct.
       gradients: float32 [U, row_dim], at the values that `read` returns. All
         other rows have a zero gradient.
-      counts: bool scalar; if it is False, nothing changes.
-      after: applied to the new rows `class_ids` before they are written, so
-        that they are written once.
+      has_update: bool scalar; if it is False, nothing changes.
+      after: changes the new rows `ids` before they are written, so that they
+        are written once. It gets no rows if there is no update.
     """
 
-  def settle(self, state: Any, table: tf.Tensor) -> tuple[Any, tf.Tensor]:
+  def catch_up(self, state: Any, table: tf.Tensor) -> tuple[Any, tf.Tensor]:
     """Returns (state, table) with all pending row updates applied."""
 
 
@@ -86,13 +82,13 @@ class _UpToDate:
 
   reads_state = False
 
-  def read(self, state, table, class_ids):
-    return tf.gather(table, class_ids)
+  def read(self, state, table, ids):
+    return tf.gather(table, ids)
 
   def read_all(self, state, table):
     return table
 
-  def settle(self, state, table):
+  def catch_up(self, state, table):
     return state, table
 
 
@@ -109,27 +105,32 @@ class Dense(_UpToDate):
   def initialize(self, table_spec):
     return self.optimizer.initialize(table_spec)
 
-  def next(self, state, table, class_ids, gradients, counts, after=unchanged):
+  def next(self, state, table, ids, gradients, has_update, after=None):
     def step():
-      scattered = tf.scatter_nd(class_ids[:, None], gradients, table.shape)
-      new_state, moved = self.optimizer.next(state, table, scattered)
-      if after is not unchanged:
-        rows = after(tf.gather(moved, class_ids))
-        moved = _put(moved, class_ids, rows)
-      return new_state, moved
+      scattered = tf.scatter_nd(ids[:, None], gradients, table.shape)
+      return self.optimizer.next(state, table, scattered)
 
-    return tf.cond(counts, step, lambda: (state, table))
-
-
-def _where_it_counts(class_ids, gradients, counts):
-  """Returns (class_ids, gradients), both empty if `counts` is False."""
-  size = tf.where(counts, tf.size(class_ids), 0)
-  return class_ids[:size], gradients[:size]
+    new_state, moved = tf.cond(has_update, step, lambda: (state, table))
+    if after is None:
+      return new_state, moved, ()
+    ids = none_without(has_update, ids)
+    rows, more = after(ids, tf.gather(moved, ids))
+    return new_state, put(moved, ids, rows), more
 
 
-def _put(old: tf.Tensor, class_ids: tf.Tensor, new: tf.Tensor) -> tf.Tensor:
-  """Returns `old` [n, ...] with rows `class_ids` [U] from `new` [U, ...]."""
-  return tf.tensor_scatter_nd_update(old, class_ids[:, None], new)
+def none_without(has_update: tf.Tensor, values: tf.Tensor) -> tf.Tensor:
+  """Returns `values` [U, ...], or none of them if `has_update` is False."""
+  return values[: tf.where(has_update, tf.shape(values)[0], 0)]
+
+
+def changed(after: After | None, ids: tf.Tensor, rows: tf.Tensor):
+  """Returns (rows to write, what else `after` returned)."""
+  return (rows, ()) if after is None else after(ids, rows)
+
+
+def put(old: tf.Tensor, ids: tf.Tensor, new: tf.Tensor) -> tf.Tensor:
+  """Returns `old` [n, ...] with rows `ids` [U] from `new` [U, ...]."""
+  return tf.tensor_scatter_nd_update(old, ids[:, None], new)
 
 
 @dataclasses.dataclass(frozen=True)
@@ -166,35 +167,37 @@ class RowMomentum:
       velocity=tf.zeros(table_spec.shape, table_spec.dtype),
     )
 
-  def read(self, state, table, class_ids):
-    at = lambda t: tf.gather(t, class_ids)
+  def read(self, state, table, ids):
+    at = lambda t: tf.gather(t, ids)
     if not self.momentum:
       return at(table)
     waited = state['step'] - at(state['last_step'])
     return self._moved(at(table), at(state['velocity']), waited)[0]
 
   def read_all(self, state, table):
-    return self.settle(state, table)[1]
+    return self.catch_up(state, table)[1]
 
-  def next(self, state, table, class_ids, gradients, counts, after=unchanged):
-    ids, gradients = _where_it_counts(class_ids, gradients, counts)
+  def next(self, state, table, ids, gradients, has_update, after=None):
+    ids, gradients = (none_without(has_update, t) for t in (ids, gradients))
     at = lambda t: tf.gather(t, ids)
     if not self.momentum:
       rows = at(table) - self.learning_rate * gradients
-      return state, _put(table, ids, after(rows))
+      rows, more = changed(after, ids, rows)
+      return state, put(table, ids, rows), more
     waited = state['step'] - at(state['last_step'])
     rows, velocity = self._moved(at(table), at(state['velocity']), waited)
     velocity = self.momentum * velocity + gradients
     rows -= self.learning_rate * velocity
-    step = state['step'] + tf.cast(counts, tf.int32)
+    rows, more = changed(after, ids, rows)
+    step = state['step'] + tf.cast(has_update, tf.int32)
     new_state = collections.OrderedDict(
       step=step,
-      last_step=_put(state['last_step'], ids, tf.fill([tf.size(ids)], step)),
-      velocity=_put(state['velocity'], ids, velocity),
+      last_step=put(state['last_step'], ids, tf.fill([tf.size(ids)], step)),
+      velocity=put(state['velocity'], ids, velocity),
     )
-    return new_state, _put(table, ids, after(rows))
+    return new_state, put(table, ids, rows), more
 
-  def settle(self, state, table):
+  def catch_up(self, state, table):
     if not self.momentum:
       return state, table
     waited = state['step'] - state['last_step']
@@ -217,7 +220,7 @@ class RowMomentum:
 
 
 @dataclasses.dataclass(frozen=True)
-class RequestedRows(_UpToDate):
+class LazyRows(_UpToDate):
   """Updates only the requested rows, with any optimizer (lazy updates).
 
   If every row is requested in every step, and with Adagrad always, this equals
@@ -240,21 +243,22 @@ class RequestedRows(_UpToDate):
   def initialize(self, table_spec):
     return self.optimizer.initialize(table_spec)
 
-  def next(self, state, table, class_ids, gradients, counts, after=unchanged):
-    ids, gradients = _where_it_counts(class_ids, gradients, counts)
+  def next(self, state, table, ids, gradients, has_update, after=None):
+    ids, gradients = (none_without(has_update, t) for t in (ids, gradients))
     of_table = lambda value: tf.convert_to_tensor(value).shape.rank > 0
     of_rows = collections.OrderedDict(
       (name, tf.gather(value, ids) if of_table(value) else value)
       for name, value in state.items()
     )
     new, rows = self.optimizer.next(of_rows, tf.gather(table, ids), gradients)
+    rows, more = changed(after, ids, rows)
     new_state = collections.OrderedDict(
       (
         name,
-        _put(value, ids, new[name])
+        put(value, ids, new[name])
         if of_table(value)
-        else tf.where(counts, new[name], value),
+        else tf.where(has_update, new[name], value),
       )
       for name, value in state.items()
     )
-    return new_state, _put(table, ids, after(rows))
+    return new_state, put(table, ids, rows), more

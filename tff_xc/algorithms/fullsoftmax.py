@@ -1,0 +1,72 @@
+"""FullSoftmax: softmax over all classes, FedAvg with a server optimizer.
+
+FedSS, eq. (2): every client receives and sends all rows.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from tff_xc.algorithms import entry
+from tff_xc.algorithms import settings
+
+if TYPE_CHECKING:
+  from tff_xc import classifier
+  from tff_xc.round import algorithm as algorithm_lib
+  from tff_xc.round import local_training as local_training_lib
+
+
+def fullsoftmax(
+  *,
+  model: classifier.EmbeddingClassifier,
+  local_training: local_training_lib.LocalTraining | None = None,
+) -> algorithm_lib.Algorithm:
+  """Returns FullSoftmax (eq. 2): every client receives and sends all rows."""
+  from tff_xc.round import losses
+  from tff_xc.round import request
+
+  return softmax(
+    model,
+    local_training,
+    request.AllRows(model.num_rows),
+    losses.HeldSoftmax(model.num_rows),
+  )
+
+
+def softmax(model, local_training, requested, loss):
+  """Returns softmax training with FedSS's server: SGD, rate 1, momentum 0.9."""
+  from tff_xc import classifier
+  from tff_xc.round import algorithm
+  from tff_xc.round import local_training as local_training_lib
+  from tff_xc.round import optimizers
+  from tff_xc.round import table_optimizers
+  from tff_xc.round import tables
+
+  momentum = optimizers.build_sgd(1.0, 0.9)
+  of_rows = table_optimizers.RowMomentum(1.0, 0.9)
+  table = tables.Table(
+    classifier.CLASS,
+    requested,
+    optimizer=of_rows if requested.selects else momentum,
+  )
+  return algorithm.Algorithm(
+    model,
+    (table,),
+    loss,
+    local_training=local_training or local_training_lib.LocalTraining(),
+    encoder_optimizer=momentum,
+  )
+
+
+ENTRY = entry.Entry(
+  'fullsoftmax',
+  fullsoftmax,
+  'softmax over all classes: FedAvg with a server optimizer',
+  'FedSS',
+  entry.Answers(
+    'all classes', 'softmax', 'mean delta of the table', 'optimizer step'
+  ),
+  settings.FEDERATED,
+)
+
+build_fullsoftmax = entry.builder(fullsoftmax)

@@ -1,0 +1,155 @@
+"""An algorithm is its answers to the four questions of a round."""
+
+import dataclasses
+from collections.abc import Callable
+from typing import Any
+from typing import Protocol
+
+import tensorflow_federated as tff
+
+from tff_xc import classifier
+from tff_xc.round import local_training as local_training_lib
+from tff_xc.round import losses
+from tff_xc.round import optimizers
+from tff_xc.round import request
+from tff_xc.round import tables as tables_lib
+
+WEIGHTINGS = ('examples', 'uniform')
+
+
+class Sampling(Protocol):
+  """Who takes part in a round.
+
+  Attributes:
+    has_clients: False for training without clients, where nothing is sent.
+  """
+
+  has_clients: bool
+
+  def cohorts(self, dataset: Any, seed: int) -> Callable[[int], Any]:
+    """Returns a function: round, from 0 -> its cohort."""
+
+
+class ClientState(Protocol):
+  """What a client keeps from one round to its next.
+
+  Attributes:
+    spec: a structure of `tf.TensorSpec`s.
+  """
+
+  spec: Any
+
+  def next(
+    self,
+    state: Any,
+    before: classifier.ModelWeights,
+    after: classifier.ModelWeights,
+  ) -> Any:
+    """Returns what the client keeps, as `spec`.
+
+    Args:
+      state: `examples.KeptState`, what it kept from its last round.
+      before: the weights that it received; tables have the rows held.
+      after: the same weights after local training.
+    """
+
+
+@dataclasses.dataclass(frozen=True)
+class Algorithm:
+  """An algorithm: all that distinguishes its rounds from those of another.
+
+  An option is a function from one algorithm to another that changes some of
+  these answers, such as `own_rows`.
+
+  Attributes:
+    model: the embedding classifier.
+    tables: how the rows of each table are requested (question 1), merged
+      (question 3) and updated (question 4). The first one is 'class'. A table
+      of the encoder that is not named is sent whole, and moves by its mean
+      delta.
+    loss: what a client minimises (question 2), a value for each example.
+    penalties: terms added to the mean loss.
+    local_training: the SGD that minimises it.
+    model_aggregator: joins the encoder (question 3): any `tff.aggregators`
+      factory of means, weighted if it takes weights. None: the weighted mean.
+    weighting: a client's weight in means, one of `WEIGHTINGS`: its number of
+      examples, or 1.
+    encoder_optimizer: the server's, on the encoder (question 4).
+    sampling: who takes part; None where the caller chooses.
+    example_weights: whether examples have weights in the loss.
+    client_state: what clients keep between rounds, or None.
+  """
+
+  model: classifier.EmbeddingClassifier
+  tables: tuple[tables_lib.Table, ...]
+  loss: losses.Loss
+  penalties: tuple[losses.Penalty, ...] = ()
+  local_training: local_training_lib.LocalTraining = dataclasses.field(
+    default_factory=local_training_lib.LocalTraining
+  )
+  model_aggregator: tff.aggregators.AggregationFactory | None = None
+  weighting: str = 'examples'
+  encoder_optimizer: tff.learning.optimizers.Optimizer = dataclasses.field(
+    default_factory=optimizers.build_sgd
+  )
+  sampling: Sampling | None = None
+  example_weights: bool = False
+  client_state: ClientState | None = None
+
+  def __post_init__(self):
+    if self.weighting not in WEIGHTINGS:
+      raise ValueError(f'unknown weighting {self.weighting!r}')
+    named = tables_lib.by_name(self.tables)
+    unknown = set(named) - {classifier.CLASS, *self.model.encoder.tables}
+    if unknown or next(iter(named), None) != classifier.CLASS:
+      raise ValueError(
+        f'tables are {list(named)}: expected {classifier.CLASS!r} first, then'
+        f' some of {list(self.model.encoder.tables)}'
+      )
+    whole = tuple(
+      tables_lib.Table(name, request.AllRows(table.num_rows))
+      for name, table in self.model.encoder.tables.items()
+      if name not in named
+    )
+    object.__setattr__(self, 'tables', self.tables + whole)
+
+  @property
+  def has_clients(self) -> bool:
+    """Whether there are clients, to which something is sent."""
+    return self.sampling is None or self.sampling.has_clients
+
+  def with_table(self, table: tables_lib.Table) -> 'Algorithm':
+    """Returns the algorithm with `table` in place of that of its name."""
+    return dataclasses.replace(
+      self,
+      tables=tuple(table if t.name == table.name else t for t in self.tables),
+    )
+
+
+def own_rows(
+  algorithm: Algorithm,
+  name: str,
+  most: int,
+  optimizer: Any = None,
+) -> Algorithm:
+  """Returns the algorithm whose clients request only their own rows of a table.
+
+  Args:
+    algorithm: its model's encoder has the table.
+    name: of the table.
+    most: the largest number of distinct rows that a client's examples name; 0:
+      clients still receive the whole table.
+    optimizer: the server's optimizer of the table; None: that of `algorithm`.
+
+  Raises:
+    ValueError: the encoder has no such table.
+  """
+  table = tables_lib.by_name(algorithm.tables).get(name)
+  if table is None or name == classifier.CLASS:
+    raise ValueError(f'the encoder has no table {name!r}')
+  if most:
+    own = request.OwnAndSampled(table.request.num_rows, most)
+    table = dataclasses.replace(table, request=own)
+  if optimizer is not None:
+    table = dataclasses.replace(table, optimizer=optimizer)
+  return algorithm.with_table(table)

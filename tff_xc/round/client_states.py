@@ -1,0 +1,86 @@
+"""What clients keep between rounds, collected for the caller.
+
+A client keeps its state; the server does not use it. TFF's learning processes
+return values of the server only, so a round returns the states of its clients
+side by side, among its metrics. The caller gives a client its own state back.
+"""
+
+import collections
+from collections.abc import Callable
+from typing import Any
+from typing import NamedTuple
+
+import numpy as np
+import tensorflow as tf
+import tensorflow_federated as tff
+
+# The metric that holds the states.
+NAME = 'client_states'
+
+
+class KeptStates(NamedTuple):
+  """The states of a round's clients.
+
+  Attributes:
+    ids: int64 [K], the clients' ids.
+    value: as the algorithm's `ClientState.spec`, with K first.
+  """
+
+  ids: tf.Tensor
+  value: Any
+
+
+def build_collect(spec: Any) -> Callable:
+  """Returns a function that adds the clients' states to the metrics.
+
+  It takes (metrics@SERVER, ids@CLIENTS, `KeptState`s@CLIENTS). A client that
+  keeps nothing yet is left out. Call it within a federated computation.
+
+  Args:
+    spec: a structure of `tf.TensorSpec`s.
+  """
+  stacked = lambda t: tff.TensorType(t.dtype.as_numpy_dtype, [None, *t.shape])
+  kept_type = tff.to_type(
+    KeptStates(
+      tff.TensorType(np.int64, [None]), tf.nest.map_structure(stacked, spec)
+    )
+  )
+
+  @tff.tensorflow.computation
+  def message(client_id, state):
+    count = tf.cast(state.known, tf.int32)
+    alone = lambda t: tf.repeat(t[None], count, axis=0)
+    return tf.nest.map_structure(alone, KeptStates(client_id, state.value))
+
+  @tff.tensorflow.computation
+  def zero():
+    empty = lambda t: tf.raw_ops.PlaceholderWithDefault(
+      input=tf.zeros([0, *t.shape], t.dtype), shape=[None, *t.shape]
+    )
+    return tf.nest.map_structure(
+      empty, KeptStates(tf.TensorSpec([], tf.int64), spec)
+    )
+
+  @tff.tensorflow.computation(kept_type, kept_type)
+  def join(a, b):
+    return tf.nest.map_structure(lambda *t: tf.concat(t, 0), a, b)
+
+  @tff.tensorflow.computation(kept_type)
+  def report(kept):
+    return kept
+
+  @tff.tensorflow.computation
+  def added(measured, kept):
+    return collections.OrderedDict(**measured, **{NAME: kept})
+
+  def collect(measured, client_ids, states):
+    kept = tff.federated_aggregate(
+      tff.federated_map(message, (client_ids, states)),
+      zero(),
+      join,
+      join,
+      report,
+    )
+    return tff.federated_map(added, (measured, kept))
+
+  return collect

@@ -1,0 +1,266 @@
+"""What a client computes: SGD on the encoder and the rows that it holds."""
+
+import collections
+from collections.abc import Mapping
+from typing import Any
+from typing import NamedTuple
+
+import tensorflow as tf
+
+from tff_xc import classifier
+from tff_xc.data import sparse
+from tff_xc.encoders import encoder as encoder_lib
+from tff_xc.round import algorithm as algorithm_lib
+from tff_xc.round import examples as examples_lib
+from tff_xc.round import losses
+from tff_xc.round import randomness
+from tff_xc.round import request
+from tff_xc.round import tables
+
+
+class ClientUpdate(NamedTuple):
+  """What a client sends to the server.
+
+  Attributes:
+    encoder_delta: by name, weights after minus weights before; zeros if the
+      update is dropped.
+    rows: by table, float32 [N, row_dim], as its merge says; exactly zero on
+      padding.
+    weight: float32 scalar, the client's weight in means: its number of
+      examples, or 1 with 'uniform' weighting; 0 if the client has no examples
+      or its update is not finite.
+    measured: sums over the client's examples, by name (see
+      `tff_xc.round.process`); all zero for a client without examples.
+    state: what it keeps, if the algorithm has client state; not sent.
+  """
+
+  encoder_delta: encoder_lib.Weights
+  rows: Mapping[str, tf.Tensor]
+  weight: tf.Tensor
+  measured: collections.OrderedDict
+  state: Any = ()
+
+
+class _Trained(NamedTuple):
+  """The trained weights: of the encoder, and the held rows of each table."""
+
+  encoder: encoder_lib.Weights
+  tables: Mapping[str, tf.Tensor]
+
+
+def build(algorithm: algorithm_lib.Algorithm):
+  """Returns a function of tensors that trains on one client.
+
+  It takes (weights: `ModelWeights` whose tables are the rows held; held: by
+  table, `SelectedRows`; examples: `ClientExamples`; round_seed int32 [2]) and
+  returns a `ClientUpdate`.
+  """
+  training = algorithm.local_training
+  optimizer = training.optimizer()
+
+  def update(weights, held, examples, round_seed):
+    initial = _Trained(weights.encoder, weights.tables)
+    size = encoder_lib.count(examples.y)
+    local = _localised(algorithm, held, examples)
+    order_seed, encoder_seed = (
+      randomness.client_seed(round_seed, examples.client_id, purpose)
+      for purpose in (randomness.Purpose.ORDER, randomness.Purpose.ENCODER)
+    )
+    steps, visits = training.steps_and_visits(size)
+
+    def body(step, trained, encoder_state, optimizer_state, losses_, correct):
+      batch = training.batch(order_seed, step, size)
+      count = tf.cast(tf.size(batch), tf.float32)
+      of_step = _StepExamples(
+        *_taken(local, batch), randomness.step_seed(encoder_seed, step)
+      )
+      now = classifier.ModelWeights(
+        trained.encoder, encoder_state, trained.tables
+      )
+      loss, hits, gradients, encoder_state = _gradients(
+        algorithm, now, weights, held[classifier.CLASS], of_step, local.state
+      )
+      optimizer_state, trained = optimizer.next(
+        optimizer_state, trained, gradients
+      )
+      sums = losses_ + loss * count, correct + hits
+      return step + 1, trained, encoder_state, optimizer_state, *sums
+
+    specs = tf.nest.map_structure(
+      lambda t: tf.TensorSpec(t.shape, t.dtype), initial
+    )
+    _, trained, encoder_state, _, loss, correct = tf.while_loop(
+      lambda step, *_: step < steps,
+      body,
+      [
+        tf.constant(0),
+        initial,
+        weights.encoder_state,
+        optimizer.initialize(specs),
+        tf.constant(0.0),
+        tf.constant(0.0),
+      ],
+    )
+    # Turns sums over visits into sums over the client's examples.
+    share = tf.math.divide_no_nan(
+      tf.cast(size, tf.float32), tf.cast(visits, tf.float32)
+    )
+    after = classifier.ModelWeights(
+      trained.encoder, encoder_state, trained.tables
+    )
+    measured = {'loss': loss * share, 'correct': correct * share}
+    return _update(algorithm, weights, after, held, examples, measured)
+
+  return update
+
+
+class _StepExamples(NamedTuple):
+  """The examples of one step: x, slots y, weights or (), encoder's seed."""
+
+  x: Any
+  y: Any
+  weights: Any
+  seed: tf.Tensor
+
+
+def _localised(algorithm, held, examples) -> examples_lib.ClientExamples:
+  """Returns the examples with slots in place of the rows that they name."""
+  client_id = examples.client_id
+  size, count = encoder_lib.count(examples.y), encoder_lib.count(examples.x)
+  one_each = request.fail_unless(
+    tf.equal(count, size),
+    'it has {} examples x and {} labels y',
+    (count, size),
+    client_id,
+  )
+  for table in algorithm.tables:
+
+    def slots_of(ids, table=table):
+      return table.request.positions(
+        held[table.name], ids, client_id, table.name
+      )
+
+    with tf.control_dependencies([one_each]):
+      examples = tables.keys(algorithm.model, table.name).localised(
+        examples, slots_of
+      )
+  return examples
+
+
+def _taken(examples, batch):
+  """Returns (x, y, weights) of the examples numbered `batch` int32 [B]."""
+  weights = examples.weights
+  return (
+    encoder_lib.take(examples.x, batch),
+    encoder_lib.take(examples.y, batch),
+    weights if isinstance(weights, tuple) else tf.gather(weights, batch),
+  )
+
+
+def _gradients(algorithm, weights, initial, held, examples, state):
+  """Returns (loss, hits, gradients, encoder state) of one step.
+
+  The loss is the mean over the batch, sum w l / sum w with example weights,
+  plus the penalties.
+  """
+  model = algorithm.model
+  trained = _Trained(weights.encoder, weights.tables)
+  with tf.GradientTape() as tape:
+    tape.watch(trained)
+    embeddings, encoder_state = model.encode(
+      weights, examples.x, True, examples.seed
+    )
+    logits = model.head.logits(embeddings, weights.class_table, held.ids)
+    step = losses.LocalStep(
+      logits,
+      examples.y,
+      held,
+      embeddings,
+      examples.x,
+      examples.seed,
+      weights,
+      initial,
+      state,
+    )
+    each = algorithm.loss(step)
+    if isinstance(examples.weights, tuple):
+      loss = tf.reduce_mean(each)
+    else:
+      loss = tf.math.divide_no_nan(
+        tf.reduce_sum(examples.weights * each), tf.reduce_sum(examples.weights)
+      )
+    for penalty in algorithm.penalties:
+      loss += penalty(step)
+  best = tf.argmax(
+    tf.where(held.mask, logits, logits.dtype.min), axis=1, output_type=tf.int32
+  )
+  # A weight that the loss does not depend on has a zero gradient.
+  gradients = tape.gradient(loss, trained, unconnected_gradients='zero')
+  return loss, _hits(best, examples.y), gradients, encoder_state
+
+
+def _hits(best: tf.Tensor, targets) -> tf.Tensor:
+  """Returns the number of examples whose best slot int32 [B] is a target."""
+  if not isinstance(targets, sparse.LabelSets):
+    return tf.reduce_sum(tf.cast(tf.equal(best, targets), tf.float32))
+  example = tf.ragged.row_splits_to_segment_ids(
+    targets.row_splits, out_type=tf.int32
+  )
+  hit = tf.cast(tf.equal(tf.gather(best, example), targets.ids), tf.float32)
+  each = tf.math.unsorted_segment_sum(hit, example, tf.size(best))
+  return tf.reduce_sum(tf.minimum(each, 1.0))
+
+
+def _update(algorithm, before, after, held, examples, measured) -> ClientUpdate:
+  """Makes an update; one that is not finite is zeros of weight 0, counted."""
+  delta = tf.nest.map_structure(
+    tf.subtract,
+    classifier.union(after.encoder, after.encoder_state),
+    classifier.union(before.encoder, before.encoder_state),
+  )
+  rows, used = collections.OrderedDict(), {}
+  for table in algorithm.tables:
+    name, mask = table.name, held[table.name].mask
+    sent = table.merge.sent(before.tables[name], after.tables[name])
+    rows[name] = tf.where(mask[: tf.shape(sent)[0], None], sent, 0.0)
+    used[name] = tf.reduce_sum(tf.cast(mask, tf.float32))
+  finite = tf.reduce_all(
+    [
+      tf.reduce_all(tf.math.is_finite(t))
+      for t in [*tf.nest.flatten(delta), *rows.values()]
+    ]
+  )
+  # `multiply_no_nan` by zero gives zero even for NaN.
+  one = tf.cast(finite, tf.float32)
+  kept = lambda t: tf.math.multiply_no_nan(t, one)
+  count = tf.cast(encoder_lib.count(examples.y), tf.float32)
+  takes_part = tf.minimum(count, 1.0)
+  measured = collections.OrderedDict(
+    loss=kept(measured['loss']),
+    correct=kept(measured['correct']),
+    examples=kept(count),
+    clients=takes_part,
+    dropped=takes_part - kept(takes_part),
+    **{f'{name}_rows': k * takes_part for name, k in used.items()},
+  )
+  uniform = algorithm.weighting == 'uniform'
+  return ClientUpdate(
+    tf.nest.map_structure(kept, delta),
+    tf.nest.map_structure(kept, rows),
+    kept(takes_part if uniform else count),
+    measured,
+    _next_state(algorithm, before, after, examples, finite),
+  )
+
+
+def _next_state(algorithm, before, after, examples, finite):
+  """Returns what the client keeps: its old state if the update is dropped."""
+  if algorithm.client_state is None:
+    return ()
+  new = algorithm.client_state.next(examples.state, before, after)
+  old = examples.state
+  keeps = tf.logical_and(finite, encoder_lib.count(examples.y) > 0)
+  return examples_lib.KeptState(
+    tf.logical_or(keeps, old.known),
+    tf.nest.map_structure(lambda a, b: tf.where(keeps, a, b), new, old.value),
+  )

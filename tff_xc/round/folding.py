@@ -1,0 +1,197 @@
+"""Folds the rows of a cohort's clients into one accumulator.
+
+Rows of the same id are added, or all rows are kept side by side. The
+accumulator is a few stacks of growing size. A full stack is joined to the next
+one, so each row is copied only a few times. If rows are added, the accumulator
+holds few more rows than the cohort has distinct ids.
+"""
+
+import functools
+from collections.abc import Callable
+from typing import NamedTuple
+
+import numpy as np
+import tensorflow as tf
+import tensorflow_federated as tff
+
+# Most rows in each stack of an accumulator; the last stack has no bound.
+_STACK_ROWS = (2**12, 2**14, 2**16)
+
+
+class RowSums(NamedTuple):
+  """Weighted sums of rows over a cohort.
+
+  Attributes:
+    ids: int32 [U], distinct numbers of rows, ascending.
+    rows: float32 [U, row_dim], sum of weight times row over the clients that
+      sent the row.
+    weights: float32 [U], sum of the weights of these clients.
+  """
+
+  ids: tf.Tensor
+  rows: tf.Tensor
+  weights: tf.Tensor
+
+
+class StackedRows(NamedTuple):
+  """All clients' rows, side by side.
+
+  Attributes:
+    ids: int32 [R], the rows' numbers; a number repeats for each client.
+    rows: float32 [R, row_dim], as the clients sent them.
+    weights: float32 [R], the weight of the client that sent the row.
+  """
+
+  ids: tf.Tensor
+  rows: tf.Tensor
+  weights: tf.Tensor
+
+
+class RowUpdate(NamedTuple):
+  """One client's rows, without padding.
+
+  Attributes:
+    ids: int32 [S].
+    rows: float32 [S, row_dim], not yet weighted.
+    weight: float32 scalar.
+  """
+
+  ids: tf.Tensor
+  rows: tf.Tensor
+  weight: tf.Tensor
+
+
+def row_update(held, rows: tf.Tensor, weight: tf.Tensor) -> RowUpdate:
+  """Returns a client's update of the rows `held`, padding removed.
+
+  A client of weight zero sends no rows.
+
+  Args:
+    held: the rows held, in N slots.
+    rows: float32 [N, row_dim], or only the rows of the first slots, if all
+      other slots are padding.
+    weight: float32 scalar.
+  """
+  slots = tf.shape(rows)[0]
+  sent = tf.logical_and(held.mask[:slots], weight > 0)
+  ids = tf.boolean_mask(held.ids[:slots], sent)
+  return RowUpdate(ids, tf.boolean_mask(rows, sent), weight)
+
+
+def add_by_id(*sums: RowSums) -> RowSums:
+  """Adds entries of the same id in argument order; the result's ids ascend."""
+  ids, place = tf.unique(tf.concat([s.ids for s in sums], axis=0))
+  order = tf.argsort(ids)
+  place = tf.gather(tf.math.invert_permutation(order), place)
+  places = tf.split(place[:, None], [tf.size(s.ids) for s in sums])
+
+  def add(name: str):
+    first = getattr(sums[0], name)
+    total = tf.zeros([tf.size(ids), *first.shape[1:]], first.dtype)
+    # Added one by one and in place: concatenated rows would be one more copy.
+    for at, each in zip(places, sums, strict=True):
+      total = tf.tensor_scatter_nd_add(total, at, getattr(each, name))
+    return total
+
+  return RowSums(tf.gather(ids, order), add('rows'), add('weights'))
+
+
+def side_by_side(*stacks):
+  """Returns the entries of all stacks, one after the other."""
+  parts = zip(*stacks, strict=True)
+  return type(stacks[0])(*[tf.concat(part, axis=0) for part in parts])
+
+
+def _folded(stacks: list, join: Callable, level: int = 0) -> list:
+  """Returns the stacks of an accumulator, none above its bound."""
+  if level == len(_STACK_ROWS):
+    return stacks
+
+  def into_the_next():
+    following = join(stacks[level + 1], stacks[level])
+    empty = tf.nest.map_structure(lambda t: t[:0], stacks[level])
+    changed = [*stacks[:level], empty, following, *stacks[level + 2 :]]
+    return _folded(changed, join, level + 1)
+
+  full = tf.size(stacks[level].ids) > _STACK_ROWS[level]
+  return tf.cond(full, into_the_next, lambda: stacks)
+
+
+def all_rows(rows: tf.Tensor, total_weight: tf.Tensor) -> RowSums:
+  """Returns the sums of a cohort in which every client holds every row.
+
+  Args:
+    rows: float32 [n, row_dim], the weighted sum of rows.
+    total_weight: float32 scalar.
+  """
+  count = rows.shape[0]
+  return RowSums(tf.range(count), rows, tf.fill([count], total_weight))
+
+
+@functools.cache  # Building it takes half a second.
+def build(row_dim: int, stacked: bool = False, num_rows: int | None = None):
+  """Returns a federated computation: {RowUpdate}@CLIENTS -> joined@SERVER.
+
+  Args:
+    row_dim: length of a row.
+    stacked: `StackedRows` of rows as they come, not `RowSums` of weighted rows.
+    num_rows: if given, clients send all rows, and `()` in place of ids.
+  """
+  kind = StackedRows if stacked else RowSums
+  join = side_by_side if stacked else add_by_id
+  update_type = tff.to_type(
+    RowUpdate(
+      () if num_rows else tff.TensorType(np.int32, [None]),
+      tff.TensorType(np.float32, [num_rows, row_dim]),
+      tff.TensorType(np.float32),
+    )
+  )
+  joined_type = tff.to_type(
+    kind(
+      tff.TensorType(np.int32, [None]),
+      tff.TensorType(np.float32, [None, row_dim]),
+      tff.TensorType(np.float32, [None]),
+    )
+  )
+
+  def of_any_length(tensor):  # Drops the static length: the type has none.
+    return tf.raw_ops.PlaceholderWithDefault(
+      input=tensor, shape=[None, *tensor.shape[1:]]
+    )
+
+  @tff.tensorflow.computation
+  def zero():
+    empty = kind(
+      of_any_length(tf.zeros([0], tf.int32)),
+      of_any_length(tf.zeros([0, row_dim])),
+      of_any_length(tf.zeros([0])),
+    )
+    return [empty] * (len(_STACK_ROWS) + 1)
+
+  accumulator_type = tff.to_type([joined_type] * (len(_STACK_ROWS) + 1))
+
+  @tff.tensorflow.computation(accumulator_type, update_type)
+  def accumulate(stacks, update):
+    ids, rows, weight = update.ids, update.rows, update.weight
+    if num_rows:
+      size = tf.where(weight > 0, num_rows, 0)
+      ids, rows = tf.range(size), rows[:size]
+    weights = tf.fill([tf.size(ids)], weight)
+    new = kind(ids, rows if stacked else rows * weight, weights)
+    return _folded([side_by_side(stacks[0], new), *stacks[1:]], join)
+
+  @tff.tensorflow.computation(accumulator_type, accumulator_type)
+  def merge(a, b):
+    empty = tf.nest.map_structure(lambda t: of_any_length(t[:0]), a[0])
+    total = join(*reversed(a), *reversed(b))
+    return [empty] * len(_STACK_ROWS) + [total]
+
+  @tff.tensorflow.computation(accumulator_type)
+  def report(stacks):
+    return join(*reversed(stacks))
+
+  @tff.federated_computation(tff.FederatedType(update_type, tff.CLIENTS))
+  def fold(updates):
+    return tff.federated_aggregate(updates, zero(), accumulate, merge, report)
+
+  return fold

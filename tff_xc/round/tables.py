@@ -1,0 +1,338 @@
+"""Tables: rows that travel between server and clients.
+
+Class rows and the feature rows of a sparse encoder are both tables. A client's
+examples name rows; the client requests these rows (question 1) by a federated
+select with one key a row, or receives the whole table by broadcast. It sends
+rows back, the server merges them (question 3) and updates the table (question
+4). The round loops over tables and treats all alike.
+"""
+
+import collections
+import dataclasses
+from collections.abc import Callable
+from collections.abc import Mapping
+from typing import Any
+from typing import NamedTuple
+from typing import Protocol
+
+import numpy as np
+import tensorflow as tf
+import tensorflow_federated as tff
+
+from tff_xc import classifier
+from tff_xc.data import sparse
+from tff_xc.encoders import encoder as encoder_lib
+from tff_xc.round import examples as examples_lib
+from tff_xc.round import merge as merge_lib
+from tff_xc.round import request as request_lib
+from tff_xc.round import server
+from tff_xc.round import table_optimizers
+
+# Row deltas are added to the table: SGD of rate 1 on their mean.
+_SUM, _PLAIN = merge_lib.SumRows(), table_optimizers.RowMomentum()
+
+
+class TableState(NamedTuple):
+  """The server's state of one table: of its optimizer and of its steps."""
+
+  optimizer: Any
+  steps: tuple
+
+
+@dataclasses.dataclass(frozen=True)
+class Table:
+  """How the rows of one table are requested, merged and updated.
+
+  Attributes:
+    name: 'class', or a name in the encoder's `tables`. Also the word for a
+      row's item in messages and metrics.
+    request: which rows a client requests (question 1).
+    merge: how the server joins the rows that clients send (question 3).
+    optimizer: the server's optimizer of the rows (question 4), if the merge
+      takes one. An optimizer of TFF is wrapped in `table_optimizers.Dense`.
+    steps: the server's further steps, in order, after the optimizer.
+  """
+
+  name: str
+  request: request_lib.AllRows | request_lib.OwnAndSampled
+  merge: merge_lib.Merge = _SUM
+  optimizer: (
+    table_optimizers.TableOptimizer | tff.learning.optimizers.Optimizer
+  ) = _PLAIN
+  steps: tuple[server.ServerStep, ...] = ()
+
+  def __post_init__(self):
+    if isinstance(self.optimizer, tff.learning.optimizers.Optimizer):
+      dense = table_optimizers.Dense(self.optimizer)
+      object.__setattr__(self, 'optimizer', dense)
+    plain = self.optimizer == _PLAIN
+    if not plain and not self.merge.takes_optimizer:
+      raise ValueError(
+        f'{type(self.merge).__name__} takes no optimizer; table {self.name!r}'
+        ' has one'
+      )
+    on_all_rows = [step.on_all_rows for step in self.steps]
+    if on_all_rows != sorted(on_all_rows):
+      raise ValueError("steps on all rows come after those on the round's rows")
+
+  @property
+  def metrics(self) -> tuple[str, ...]:
+    """Names of the numbers that the steps measure."""
+    return tuple(name for step in self.steps for name in step.metrics)
+
+  def initialize(self, spec: tf.TensorSpec) -> TableState:
+    """Returns the initial state for a table [n, row_dim] of this spec."""
+    steps = tuple(step.initialize(spec) for step in self.steps)
+    return TableState(self.optimizer.initialize(spec), steps)
+
+  def next(
+    self,
+    state: TableState,
+    value: tf.Tensor,
+    merged: Any,
+    total_weight: tf.Tensor,
+    seed: tf.Tensor,
+    round_number: tf.Tensor,
+  ) -> tuple[TableState, tf.Tensor, dict[str, tf.Tensor]]:
+    """Returns (state, table, metrics by name) after a round.
+
+    Args:
+      state: as returned before.
+      value: float32 [n, row_dim].
+      merged: the clients' rows, as `merge` gives them.
+      total_weight: float32 scalar, the sum of the cohort's weights. If it is
+        zero, no client's update is left, and nothing changes.
+      seed: int32 [2], the round's.
+      round_number: int32 scalar.
+    """
+    has_update = total_weight > 0
+    first = sum(not step.on_all_rows for step in self.steps)
+    context = lambda rows_before: server.StepContext(
+      seed, round_number, merged, rows_before
+    )
+
+    def after(ids, rows):
+      before = lambda: self.optimizer.read(state.optimizer, value, ids)
+      return server.run_steps(
+        self.steps[:first], state.steps[:first], rows, context(before)
+      )
+
+    optimizer_state, new, (states, measured) = self.merge.next(
+      self.optimizer, state.optimizer, value, merged, total_weight, after
+    )
+    kept = lambda a, b: tf.where(has_update, a, b)
+    states = tf.nest.map_structure(kept, states, state.steps[:first])
+    if first == len(self.steps):
+      return TableState(optimizer_state, states), new, measured
+
+    def on_all_rows():
+      before = lambda: self.optimizer.read_all(state.optimizer, value)
+      caught_up, rows = self.optimizer.catch_up(optimizer_state, new)
+      rows, (later, found) = server.run_steps(
+        self.steps[first:], state.steps[first:], rows, context(before)
+      )
+      return TableState(caught_up, (*states, *later)), rows, found
+
+    def unchanged():
+      nothing = {
+        name: tf.constant(float('nan'))
+        for step in self.steps[first:]
+        for name in step.metrics
+      }
+      later = state.steps[first:]
+      return TableState(optimizer_state, (*states, *later)), new, nothing
+
+    after_all, new, found = tf.cond(has_update, on_all_rows, unchanged)
+    return after_all, new, measured | found
+
+  def catch_up(self, state: TableState, value: tf.Tensor):
+    """Returns (state, table) with all pending row updates applied."""
+    optimizer_state, value = self.optimizer.catch_up(state.optimizer, value)
+    return state._replace(optimizer=optimizer_state), value
+
+
+class Keys(Protocol):
+  """The rows of a table that a client's examples name."""
+
+  def of(self, examples: examples_lib.ClientExamples) -> tf.Tensor:
+    """Returns int32 [k], the rows that the client needs."""
+
+  def localised(
+    self,
+    examples: examples_lib.ClientExamples,
+    slots_of: Callable[[tf.Tensor], tf.Tensor],
+  ) -> examples_lib.ClientExamples:
+    """Returns the examples with slots in place of rows.
+
+    Args:
+      examples: a client's examples.
+      slots_of: rows int32 [k] -> int32 [k], their slots among the rows held.
+    """
+
+
+@dataclasses.dataclass(frozen=True)
+class ClassKeys:
+  """The class rows of the labels.
+
+  A localised `y` has slots in place of labels: int32 [n_k] if each example has
+  one row, else `sparse.LabelSets` with all rows of an example's labels.
+  """
+
+  model: classifier.EmbeddingClassifier
+
+  def of(self, examples):
+    # A client without examples in this round requests nothing.
+    some = encoder_lib.count(examples.y) > 0
+    size = tf.where(some, tf.size(examples.all_y), 0)
+    rows = self.model.head.rows_of(examples.all_y[:size])
+    return tf.reshape(rows, [-1])
+
+  def localised(self, examples, slots_of):
+    y = examples.y
+    sets = isinstance(y, sparse.LabelSets)
+    rows = self.model.head.rows_of(y.ids if sets else y)
+    slots = slots_of(tf.reshape(rows, [-1]))
+    if rows.shape.rank > 1 or sets:
+      each = rows.shape[1] if rows.shape.rank > 1 else 1
+      splits = y.row_splits if sets else tf.range(tf.size(y) + 1)
+      slots = sparse.LabelSets(splits * each, slots)
+    return examples._replace(y=slots)
+
+
+@dataclasses.dataclass(frozen=True)
+class EncoderKeys:
+  """The rows of an encoder's table that the examples `x` name."""
+
+  table: encoder_lib.Table
+
+  def of(self, examples):
+    return self.table.ids(examples.x)
+
+  def localised(self, examples, slots_of):
+    x = examples.x
+    x = self.table.with_ids(x, slots_of(self.table.ids(x)))
+    return examples._replace(x=x)
+
+
+def keys(model: classifier.EmbeddingClassifier, name: str) -> Keys:
+  """Returns the keys of the model's table `name`."""
+  if name == classifier.CLASS:
+    return ClassKeys(model)
+  return EncoderKeys(model.encoder.tables[name])
+
+
+class Exchange:
+  """Exchanges the rows of one table with the clients.
+
+  Call its methods within a federated computation.
+  """
+
+  def __init__(
+    self, table: Table, value_type: tff.TensorType, state_type: tff.Type
+  ):
+    """Args: the table, and the types of its value and `TableState`."""
+    optimizer = table.optimizer
+    self._request = table.request
+    # The value that rows are read from: the table, or a lazy optimizer's state
+    # and the table.
+    self._lazy = optimizer.reads_state
+    source_type = value_type
+    if self._lazy:
+      source_type = tff.to_type((state_type.optimizer, value_type))
+    parts = lambda source: source if self._lazy else ((), source)
+
+    @tff.tensorflow.computation(source_type, np.int32)
+    def select_row(source, row_id):
+      return optimizer.read(*parts(source), row_id)
+
+    @tff.tensorflow.computation(source_type)
+    def read_all(source):
+      return optimizer.read_all(*parts(source))
+
+    self._select_row, self._read_all = select_row, read_all
+    self.merge = table.merge.build(
+      *value_type.shape, selects=table.request.selects
+    )
+
+  def receive(self, state, value, held):
+    """Returns the rows@CLIENTS for (state, table)@SERVER and held@CLIENTS.
+
+    If rows are selected they are a sequence, otherwise the whole table.
+    """
+    source = value
+    if self._lazy:
+      source = tff.federated_zip((state.optimizer, value))
+    if self._request.selects:
+      max_key = tff.federated_value(self._request.num_rows, tff.SERVER)
+      return tff.federated_select(held.ids, max_key, source, self._select_row)
+    if self._lazy:
+      source = tff.federated_map(self._read_all, source)
+    return tff.federated_broadcast(source)
+
+
+class Exchanges:
+  """Exchanges the rows of all tables of an algorithm.
+
+  Call its methods within a federated computation.
+  """
+
+  def __init__(self, tables: tuple[Table, ...], state_type: tff.StructType):
+    """Args: the tables, and the type of the server's `RoundState`."""
+    self._of = collections.OrderedDict(
+      (
+        table.name,
+        Exchange(
+          table, state_type.weights.tables[i], state_type.server.tables[i]
+        ),
+      )
+      for i, table in enumerate(tables)
+    )
+
+  def receive(self, state, held):
+    """Returns by table the rows@CLIENTS of `RoundState`@SERVER."""
+    tables, values = state.server.tables, state.weights.tables
+    return tff.federated_zip(
+      collections.OrderedDict(
+        (name, of.receive(tables[name], values[name], held[name]))
+        for name, of in self._of.items()
+      )
+    )
+
+  def merge(self, held, update):
+    """Returns by table the merged rows@SERVER of `ClientUpdate`@CLIENTS."""
+    return tff.federated_zip(
+      collections.OrderedDict(
+        (name, of.merge(held[name], update.rows[name], update))
+        for name, of in self._of.items()
+      )
+    )
+
+
+def as_tensor(
+  table: Table, rows: Any, held: request_lib.SelectedRows
+) -> tf.Tensor:
+  """Returns received rows as float32 [N, row_dim].
+
+  Rows of an encoder's table lack the padding, if rows are selected: most
+  clients use far fewer rows than there are slots, and padding comes last.
+  """
+  slots = table.request.slots
+  if isinstance(rows, tf.data.Dataset):
+    rows = rows.batch(slots).get_single_element()
+  rows = tf.ensure_shape(rows, [slots, rows.shape[-1]])
+  if table.request.selects and table.name != classifier.CLASS:
+    used = tf.reduce_sum(tf.cast(held.mask, tf.int32))
+    rows = rows[: tf.maximum(used, 1)]
+  return rows
+
+
+def by_name(tables: tuple[Table, ...]) -> Mapping[str, Table]:
+  """Returns the tables by name.
+
+  Raises:
+    ValueError: for a repeated name.
+  """
+  found = {table.name: table for table in tables}
+  if len(found) < len(tables):
+    raise ValueError(f'a table name repeats among {[t.name for t in tables]}')
+  return found
