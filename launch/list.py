@@ -9,14 +9,15 @@ better; benchmarks: their measurement, contenders and sizes.
 """
 
 import dataclasses
+from collections.abc import Mapping
 from collections.abc import Sequence
 
 from launch import app
-from launch.benchmarks import catalog
+from launch.benchmarks import catalog as benchmarks
 from tasks import registry as tasks
 from tff_xc import errors
 from tff_xc.algorithms import registry as algorithms
-from tff_xc.report import run_files
+from tff_xc.measure import catalog as metrics
 from tff_xc.report import text_table
 
 
@@ -49,17 +50,26 @@ def _algorithms(width: int) -> str:
 
 
 def _metrics(width: int) -> str:
-  rows = [['metric', 'heading', 'unit', 'better', 'meaning']]
-  for name, metric in run_files.NAMED_METRICS.items():
-    unit = '%' if metric.is_fraction else 'distance'
-    rows.append([name, metric.heading, unit, metric.better, metric.meaning])
-  return _blocks(rows, width=width)
+  def table(first: str, named: Mapping[str, metrics.Metric]):
+    return [
+      [first, 'heading', 'unit', 'better', 'meaning'],
+      *(
+        [name, metric.heading, metric.unit, metric.better, metric.meaning]
+        for name, metric in named.items()
+      ),
+    ]
+
+  return _blocks(
+    table('metric', metrics.SCORES),
+    table('of every round', metrics.ROUND),
+    width=width,
+  )
 
 
 def _benchmarks(width: int) -> str:
   measured = [['benchmark', 'measures']]
   rows = [['benchmark', 'contenders', 'sizes']]
-  for benchmark in catalog.BENCHMARKS.values():
+  for benchmark in benchmarks.BENCHMARKS.values():
     settings = benchmark.settings()
     names = [*benchmark.contenders(settings), *benchmark.optional(settings)]
     sizes = dataclasses.asdict(settings).items()

@@ -7,6 +7,7 @@ option takes any other partition.
 import functools
 
 from tasks import task
+from tff_xc.measure import catalog
 
 # Each client takes one minibatch a round, so the mean of the clients' gradients
 # is the gradient of one minibatch of all classes. The server uses Adam: with
@@ -56,7 +57,7 @@ def _task(name: str, num_classes: int, published: str, **more) -> task.Task:
     name=name,
     summary=f'{num_classes} classes of images, one class a client; ResNet',
     load=functools.partial(_load, name),
-    metrics=('top1', *task.COLLAPSE),
+    metrics=('top1', *catalog.DISTANCES),
     rounds=3000,
     clients_per_round=num_classes,
     eval_every=100,

@@ -11,6 +11,7 @@ from typing import NamedTuple
 
 from tff_xc.algorithms import hyperparameters as hp
 from tff_xc.algorithms import registry as algorithms
+from tff_xc.measure import catalog
 
 OPTIONS: Mapping[str, hp.Hyperparameter] = {
   option.name: option
@@ -121,9 +122,6 @@ FROM_SCRATCH: Mapping[str, Any] = {
 # Options that say what clients do: they do not apply without clients.
 OF_CLIENTS = ('select_features', 'examples_per_round')
 
-# Metrics that show whether classes collapse: distances between class rows.
-COLLAPSE = ('class_distance_min', 'class_distance_mean')
-
 
 class Loaded(NamedTuple):
   """A task's parts that need TensorFlow.
@@ -202,14 +200,9 @@ class Task:
 
   def metrics_of(self, dataset) -> tuple[str, ...]:
     """Returns the metrics that `dataset` has examples for."""
-    missing = []
-    if not dataset.test:
-      missing += ['top1', 'p@', 'ndcg@', 'psp@']
-    if not dataset.propensity:
-      missing.append('psp@')
-    if not dataset.retrieval:
-      missing.append('map@')
-    return tuple(m for m in self.metrics if not m.startswith(tuple(missing)))
+    held_out = ('test', 'retrieval', 'propensity')
+    present = {part for part in held_out if getattr(dataset, part)}
+    return catalog.measurable(self.metrics, {*present, 'train', 'class rows'})
 
   def hyperparameters(self, algorithm: str) -> dict[str, Any]:
     """Returns this task's defaults for `algorithm`.

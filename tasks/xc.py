@@ -8,12 +8,13 @@ import functools
 
 from datasets.xc import sets as xc_sets
 from tasks import task
+from tff_xc.measure import catalog
 
 _METRICS = (
-  *(f'p@{k}' for k in (1, 3, 5)),
+  *(f'p@{k}' for k in catalog.AT),
   *(f'ndcg@{k}' for k in (3, 5)),
-  *(f'psp@{k}' for k in (1, 3, 5)),
-  *task.COLLAPSE,
+  *(f'psp@{k}' for k in catalog.AT),
+  *catalog.DISTANCES,
 )
 _ENCODER = ('embedding_dim', 'logit_scale', 'feature_dim', 'hidden_dim')
 _CLIENTS = ('classes_per_client', 'clients_per_class')

@@ -7,17 +7,17 @@ import sys
 
 import pytest
 
-from launch.benchmarks import catalog
+from launch.benchmarks import catalog as benchmarks
 from tasks import registry as tasks
 from tff_xc.algorithms import registry as algorithms
-from tff_xc.report import run_files
+from tff_xc.measure import catalog as metrics
 
 ROOT = pathlib.Path(__file__).parents[2]
 NAMES = {
   'tasks': tasks.TASKS,
   'algorithms': algorithms.ALGORITHMS,
-  'metrics': run_files.NAMED_METRICS,
-  'benchmarks': catalog.BENCHMARKS,
+  'metrics': metrics.METRICS,
+  'benchmarks': benchmarks.BENCHMARKS,
 }
 
 
@@ -62,10 +62,10 @@ def test_the_tables_tell_what_they_should():
     for part in (*algorithm.answers, *algorithm.hyperparameters):
       assert part, name
       assert words(part) in shown['algorithms']
-  for metric in run_files.NAMED_METRICS.values():
+  for metric in metrics.METRICS.values():
     assert metric.heading in shown['metrics']
     assert metric.meaning in shown['metrics']
-  for benchmark in catalog.BENCHMARKS.values():
+  for benchmark in benchmarks.BENCHMARKS.values():
     assert benchmark.summary in shown['benchmarks']
 
 
