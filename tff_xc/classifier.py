@@ -17,7 +17,8 @@ import tensorflow as tf
 from tff_xc.encoders import encoder as encoder_lib
 from tff_xc.encoders import initializers
 
-_NORM_FLOOR = 1e-12
+# Rows are normalised as the encoders normalise embeddings.
+unit_norm = encoder_lib.unit_norm
 
 
 class ModelWeights(NamedTuple):
@@ -51,15 +52,6 @@ class Head(Protocol):
 
     For any embedding e, e . rows + bias orders classes as its logits do.
     """
-
-
-def unit_norm(x: tf.Tensor) -> tf.Tensor:
-  """Divides by the l2 norm along the last axis plus 1e-12."""
-  squared = tf.reduce_sum(tf.square(x), axis=-1, keepdims=True)
-  # The gradient of sqrt at zero is infinite, so a zero vector avoids sqrt: it
-  # stays zero, with zero gradient.
-  safe = tf.where(squared > 0, squared, 1.0)
-  return x / (tf.where(squared > 0, tf.sqrt(safe), 0.0) + _NORM_FLOOR)
 
 
 @dataclasses.dataclass(frozen=True)

@@ -11,7 +11,6 @@ import itertools
 
 import tensorflow as tf
 
-from tff_xc import classifier
 from tff_xc.data import sparse
 from tff_xc.encoders import encoder as encoder_lib
 from tff_xc.encoders import initializers
@@ -60,7 +59,7 @@ def build_bag_encoder(
     for i in range(len(layers)):
       h = h @ trainable[f'dense{i}/kernel'] + trainable[f'dense{i}/bias']
       h = tf.nn.relu(h) if i + 1 < len(layers) else h
-    return classifier.unit_norm(h), non_trainable
+    return encoder_lib.unit_norm(h), non_trainable
 
   return encoder_lib.Encoder(
     example_spec=encoder_lib.SparseSpec(num_features),
