@@ -160,9 +160,6 @@ class Task:
     data: the files that --data_dir must hold; empty if the data are generated.
     find: (data_dir) -> anything, within seconds; raises `errors.InputError`
       if the files of `data` are not there. None if it needs no files.
-    paper: the paper and table with results on this task, or on the set that the
-      task imitates; empty if there are none.
-    published: these results.
   """
 
   name: str
@@ -182,8 +179,6 @@ class Task:
   option_defaults: Mapping[str, Any] = dataclasses.field(default_factory=dict)
   data: str = ''
   find: Callable[[str], Any] | None = None
-  paper: str = ''
-  published: str = ''
 
   def option_values(self) -> dict[str, Any]:
     """Returns the default of every option."""
