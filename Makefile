@@ -5,7 +5,7 @@ PYTHON_BIN := .venv/bin/python
 DEMO := -m launch.train --task=glyphs --algorithm=fedss --run_dir=runs/demo
 
 .DEFAULT_GOAL := help
-.PHONY: help venv venv-gpu demo test test-slow requirements clean
+.PHONY: help venv venv-gpu demo test test-slow requirements presets clean
 
 help:  ## print this list
 	@sed -n 's/^\([a-z-]*\):.*## /make \1	/p' $(MAKEFILE_LIST) | expand -t 20
@@ -29,6 +29,9 @@ test-slow: venv  ## run the tests that take minutes
 
 requirements: venv  ## resolve requirements*.in into requirements*.txt again
 	sh tools/compile_requirements.sh
+
+presets: venv  ## write launch/presets/*.flags
+	$(PYTHON_BIN) -m launch.preset_files
 
 clean:  ## remove .venv and the tools' caches, but not runs/
 	rm -rf .venv .pytest_cache .ruff_cache
