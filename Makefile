@@ -5,7 +5,7 @@ PYTHON_BIN := .venv/bin/python
 DEMO := -m launch.train --task=glyphs --algorithm=fedss --run_dir=runs/demo
 
 .DEFAULT_GOAL := help
-.PHONY: help venv venv-gpu demo test test-slow requirements clean
+.PHONY: help venv venv-gpu demo test test-slow requirements presets wheel clean
 
 help:  ## print this list
 	@sed -n 's/^\([a-z-]*\):.*## /make \1	/p' $(MAKEFILE_LIST) | expand -t 20
@@ -30,6 +30,16 @@ test-slow: venv  ## run the tests that take minutes
 requirements: venv  ## resolve requirements*.in into requirements*.txt again
 	sh tools/compile_requirements.sh
 
+presets: venv  ## write launch/presets/*.flags
+	$(PYTHON_BIN) -m launch.preset_files
+
+# A build folder that is left would put deleted modules into the next wheel.
+wheel: venv  ## build the library tff_xc as a wheel, in dist/
+	rm -rf build
+	$(PYTHON_BIN) -m pip --disable-pip-version-check wheel --no-deps \
+	  --no-build-isolation --wheel-dir dist .
+	rm -rf build tff_xc.egg-info
+
 clean:  ## remove .venv and the tools' caches, but not runs/
-	rm -rf .venv .pytest_cache .ruff_cache
+	rm -rf .venv .pytest_cache .ruff_cache build dist tff_xc.egg-info
 	find . -name __pycache__ -not -path './.git/*' -prune -exec rm -rf {} +

@@ -17,6 +17,7 @@ from absl import flags
 from launch import app
 from tff_xc import errors
 from tff_xc.algorithms import hyperparameters as hp
+from tff_xc.measure import catalog
 from tff_xc.report import run_files
 
 
@@ -132,7 +133,7 @@ if __name__ == '__main__':
   flags.DEFINE_enum(
     'metric',
     None,
-    run_files.SCORES,
+    list(catalog.SCORES),
     'final score to sort by; default: the first of these that the runs have',
   )
   flags.DEFINE_integer(

@@ -1,22 +1,26 @@
-"""Lists the tasks, algorithms, metrics or benchmarks, as tables.
+"""Lists the tasks, algorithms, metrics, benchmarks or published tables.
 
-  python -m launch.list tasks|algorithms|metrics|benchmarks
+  python -m launch.list tasks|algorithms|metrics|benchmarks|tables
 
 tasks: classes, size, the files that they need, and published results;
 algorithms: their answers to the four questions of a round, and their
 hyper-parameters; metrics: their unit, and whether higher or lower values are
-better; benchmarks: their measurement, contenders and sizes.
+better; benchmarks: their measurement, contenders and sizes; tables: their
+experiments, with published results.
 """
 
 import dataclasses
+import textwrap
+from collections.abc import Mapping
 from collections.abc import Sequence
 
 from launch import app
-from launch.benchmarks import catalog
+from launch.benchmarks import catalog as benchmarks
 from tasks import registry as tasks
+from tasks.papers import registry as papers
 from tff_xc import errors
 from tff_xc.algorithms import registry as algorithms
-from tff_xc.report import run_files
+from tff_xc.measure import catalog as metrics
 from tff_xc.report import text_table
 
 
@@ -27,8 +31,8 @@ def _tasks(width: int) -> str:
     classes = task.known_classes(task.option_values())
     shown = f'{classes:,}' if classes else '–'
     found.append([task.name, shown, task.summary, task.data or 'no files'])
-    if task.paper:
-      published.append([task.name, task.paper, task.published])
+    for table in papers.of_task(task.name):
+      published.append([task.name, table.title, table.summary(task.name)])
   return _blocks(found, published, width=width)
 
 
@@ -49,17 +53,26 @@ def _algorithms(width: int) -> str:
 
 
 def _metrics(width: int) -> str:
-  rows = [['metric', 'heading', 'unit', 'better', 'meaning']]
-  for name, metric in run_files.NAMED_METRICS.items():
-    unit = '%' if metric.is_fraction else 'distance'
-    rows.append([name, metric.heading, unit, metric.better, metric.meaning])
-  return _blocks(rows, width=width)
+  def table(first: str, named: Mapping[str, metrics.Metric]):
+    return [
+      [first, 'heading', 'unit', 'better', 'meaning'],
+      *(
+        [name, metric.heading, metric.unit, metric.better, metric.meaning]
+        for name, metric in named.items()
+      ),
+    ]
+
+  return _blocks(
+    table('metric', metrics.SCORES),
+    table('of every round', metrics.ROUND),
+    width=width,
+  )
 
 
 def _benchmarks(width: int) -> str:
   measured = [['benchmark', 'measures']]
   rows = [['benchmark', 'contenders', 'sizes']]
-  for benchmark in catalog.BENCHMARKS.values():
+  for benchmark in benchmarks.BENCHMARKS.values():
     settings = benchmark.settings()
     names = [*benchmark.contenders(settings), *benchmark.optional(settings)]
     sizes = dataclasses.asdict(settings).items()
@@ -74,6 +87,19 @@ def _benchmarks(width: int) -> str:
   return _blocks(measured, rows, width=width)
 
 
+def _tables(width: int) -> str:
+  blocks = []
+  for name, table in papers.TABLES.items():
+    head = f'{name}  {table.title}, {table.source}. {table.caption}.'
+    rows = [['task', 'algorithm', 'changes', 'published']]
+    for row in table.rows:
+      changes = ' '.join(f'{n}={value}' for n, value in row.changes.items())
+      rows.append([row.task, row.algorithm, changes, row.results() or '–'])
+    about = textwrap.fill(f'{head} {table.notes}'.strip(), width)
+    blocks.append(f'{about}\n\n{_blocks(rows, width=width)}')
+  return '\n'.join(blocks)
+
+
 def _size(value: int | tuple[int, ...]) -> str:
   return ','.join(map(str, value)) if isinstance(value, tuple) else str(value)
 
@@ -83,6 +109,7 @@ _LISTS = {
   'algorithms': _algorithms,
   'metrics': _metrics,
   'benchmarks': _benchmarks,
+  'tables': _tables,
 }
 
 

@@ -7,6 +7,7 @@ option takes any other partition.
 import functools
 
 from tasks import task
+from tff_xc.measure import catalog
 
 # Each client takes one minibatch a round, so the mean of the clients' gradients
 # is the gradient of one minibatch of all classes. The server uses Adam: with
@@ -51,12 +52,12 @@ def _find(name, data_dir):
   return cifar_files.find(data_dir, name)
 
 
-def _task(name: str, num_classes: int, published: str, **more) -> task.Task:
+def _task(name: str, num_classes: int, **more) -> task.Task:
   return task.Task(
     name=name,
     summary=f'{num_classes} classes of images, one class a client; ResNet',
     load=functools.partial(_load, name),
-    metrics=('top1', *task.COLLAPSE),
+    metrics=('top1', *catalog.DISTANCES),
     rounds=3000,
     clients_per_round=num_classes,
     eval_every=100,
@@ -75,8 +76,6 @@ def _task(name: str, num_classes: int, published: str, **more) -> task.Task:
     find=functools.partial(_find, name),
     data=f'{name}: the official binary or Python batches, or their archive,'
     " or TFDS's folder",
-    paper='FedAwS, Table 1',
-    published=f'top-1, {published}',
   )
 
 
@@ -85,14 +84,12 @@ TASKS = (
   _task(
     'cifar10',
     10,
-    'ResNet-8: Baseline-1 10.7 %, Baseline-2 83.3, FedAwS 86.3, softmax 88.4',
     spreadout_learning_rate=0.005,
     negatives=5,
   ),
   _task(
     'cifar100',
     100,
-    'ResNet-32: Baseline-1 1.0 %, Baseline-2 65.1, FedAwS 67.9, softmax 68.0',
     spreadout_learning_rate=0.0004,
   ),
 )

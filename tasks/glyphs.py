@@ -36,8 +36,6 @@ def _task(
   eval_every,
   num_classes=None,
   options=(),
-  paper='',
-  published='',
   **more,
 ):
   return task.Task(
@@ -51,8 +49,6 @@ def _task(
     defaults={**task.FROM_SCRATCH, **more},
     num_classes=num_classes,
     options=(*task.Task.options, *options),
-    paper=paper,
-    published=published,
   )
 
 
@@ -72,9 +68,6 @@ TASKS = (
     'the shape of Landmarks-User-160k: 2,028 classes, 1,262 skewed clients',
     ('top1', 'train_top1'),
     num_classes=2_028,
-    paper='FedSS, Table 1',
-    published='top-1 on the photographs: FedSS 51.7 to 56.0 %, NegOnly 7.1 to'
-    ' 26.5, PosOnly 18.7, FedAwS 43.1, FullSoftmax 56.8, centralised 59.5',
     rounds=5000,
     clients_per_round=64,
     eval_every=50,
@@ -84,9 +77,6 @@ TASKS = (
     'the shape of SOP: 11,318 classes, 596 clients, unseen classes to retrieve',
     ('map@10', 'map@r', 'train_top1'),
     num_classes=11_318,
-    paper='FedSS, Table 2',
-    published='MAP@10 on the photographs: FedSS 26.5 %, NegOnly 16.5, PosOnly'
-    ' 16.2, FedAwS 19.7, FullSoftmax 25.7, centralised 25.4',
     rounds=2000,
     clients_per_round=32,
     eval_every=100,
@@ -96,9 +86,6 @@ TASKS = (
     'the shape of ImageNet-21k: 21,841 classes, 25,691 clients',
     ('top1', 'train_top1'),
     num_classes=21_841,
-    paper='FedSS, Table 3',
-    published='top-1 on the photographs: FedSS 9.1 to 10.0 %, NegOnly 3.9 to'
-    ' 4.7, PosOnly 4.2, FedAwS 5.1, FullSoftmax 11.3, centralised 15.4',
     rounds=25000,
     clients_per_round=64,
     eval_every=500,

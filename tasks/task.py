@@ -11,6 +11,7 @@ from typing import NamedTuple
 
 from tff_xc.algorithms import hyperparameters as hp
 from tff_xc.algorithms import registry as algorithms
+from tff_xc.measure import catalog
 
 OPTIONS: Mapping[str, hp.Hyperparameter] = {
   option.name: option
@@ -121,9 +122,6 @@ FROM_SCRATCH: Mapping[str, Any] = {
 # Options that say what clients do: they do not apply without clients.
 OF_CLIENTS = ('select_features', 'examples_per_round')
 
-# Metrics that show whether classes collapse: distances between class rows.
-COLLAPSE = ('class_distance_min', 'class_distance_mean')
-
 
 class Loaded(NamedTuple):
   """A task's parts that need TensorFlow.
@@ -162,9 +160,6 @@ class Task:
     data: the files that --data_dir must hold; empty if the data are generated.
     find: (data_dir) -> anything, within seconds; raises `errors.InputError`
       if the files of `data` are not there. None if it needs no files.
-    paper: the paper and table with results on this task, or on the set that the
-      task imitates; empty if there are none.
-    published: these results.
   """
 
   name: str
@@ -184,8 +179,6 @@ class Task:
   option_defaults: Mapping[str, Any] = dataclasses.field(default_factory=dict)
   data: str = ''
   find: Callable[[str], Any] | None = None
-  paper: str = ''
-  published: str = ''
 
   def option_values(self) -> dict[str, Any]:
     """Returns the default of every option."""
@@ -202,14 +195,9 @@ class Task:
 
   def metrics_of(self, dataset) -> tuple[str, ...]:
     """Returns the metrics that `dataset` has examples for."""
-    missing = []
-    if not dataset.test:
-      missing += ['top1', 'p@', 'ndcg@', 'psp@']
-    if not dataset.propensity:
-      missing.append('psp@')
-    if not dataset.retrieval:
-      missing.append('map@')
-    return tuple(m for m in self.metrics if not m.startswith(tuple(missing)))
+    held_out = ('test', 'retrieval', 'propensity')
+    present = {part for part in held_out if getattr(dataset, part)}
+    return catalog.measurable(self.metrics, {*present, 'train', 'class rows'})
 
   def hyperparameters(self, algorithm: str) -> dict[str, Any]:
     """Returns this task's defaults for `algorithm`.

@@ -8,12 +8,13 @@ import functools
 
 from datasets.xc import sets as xc_sets
 from tasks import task
+from tff_xc.measure import catalog
 
 _METRICS = (
-  *(f'p@{k}' for k in (1, 3, 5)),
+  *(f'p@{k}' for k in catalog.AT),
   *(f'ndcg@{k}' for k in (3, 5)),
-  *(f'psp@{k}' for k in (1, 3, 5)),
-  *task.COLLAPSE,
+  *(f'psp@{k}' for k in catalog.AT),
+  *catalog.DISTANCES,
 )
 _ENCODER = ('embedding_dim', 'logit_scale', 'feature_dim', 'hidden_dim')
 _CLIENTS = ('classes_per_client', 'clients_per_class')
@@ -169,22 +170,14 @@ TASKS = (
     'amazoncat-13k',
     'product categories: 13,330 labels, 203,882 features',
     100,
-    paper='FedAwS, Table 3',
-    published='P@1: Baseline-1 3.4 %, Baseline-2 64.1, FedAwS 92.1, softmax'
-    ' 92.1',
   ),
   _task(
     'amazon-670k',
     'related products: 670,091 labels, 135,909 features',
-    paper='FedAwS, Table 3',
-    published='P@1: Baseline-1 0 %, Baseline-2 4.3, FedAwS 33.1, softmax 35.2',
   ),
   _task(
     'wikilshtc-325k',
     'Wikipedia: 325,056 labels, 1,617,899 features',
-    paper='FedAwS, Table 3',
-    published='P@1: Baseline-1 7.6 %, Baseline-2 7.9, FedAwS 37.2, softmax'
-    ' 54.1',
   ),
   _task('lf-amazontitles-131k', 'product titles: 131,073 labels'),
   _task('lf-wikiseealsotitles-320k', 'Wikipedia titles: 312,330 labels'),

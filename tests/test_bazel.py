@@ -13,7 +13,14 @@ import pytest
 ROOT = pathlib.Path(__file__).parents[1]
 PACKAGES = ('datasets', 'launch', 'tasks', 'tests', 'tff_xc')
 # The parts of tests/ that run commands of the checkout; see tests/BUILD.bazel.
-CHECKOUT_ONLY = {'launch', 'tools', 'test_readme', 'test_bazel'}
+CHECKOUT_ONLY = {
+  'launch',
+  'tools',
+  'test_readme',
+  'test_bazel',
+  'test_imports',
+  'test_wheel',
+}
 
 
 def calls(package):

@@ -7,17 +7,19 @@ import sys
 
 import pytest
 
-from launch.benchmarks import catalog
+from launch.benchmarks import catalog as benchmarks
 from tasks import registry as tasks
+from tasks.papers import registry as papers
 from tff_xc.algorithms import registry as algorithms
-from tff_xc.report import run_files
+from tff_xc.measure import catalog as metrics
 
 ROOT = pathlib.Path(__file__).parents[2]
 NAMES = {
   'tasks': tasks.TASKS,
   'algorithms': algorithms.ALGORITHMS,
-  'metrics': run_files.NAMED_METRICS,
-  'benchmarks': catalog.BENCHMARKS,
+  'metrics': metrics.METRICS,
+  'benchmarks': benchmarks.BENCHMARKS,
+  'tables': papers.TABLES,
 }
 
 
@@ -52,28 +54,38 @@ def test_the_tables_tell_what_they_should():
     kind: words(call('list', kind, columns=999).stdout) for kind in NAMES
   }
   for task in tasks.TASKS.values():
-    for part in (task.summary, task.data, task.paper, task.published):
+    for part in (task.summary, task.data):
       assert words(part) in shown['tasks']
     if task.num_classes:
       assert f'{task.num_classes:,}' in shown['tasks']
-    assert bool(task.paper) == bool(task.published)
   for name, algorithm in algorithms.ALGORITHMS.items():
     assert algorithm.paper, name
     for part in (*algorithm.answers, *algorithm.hyperparameters):
       assert part, name
       assert words(part) in shown['algorithms']
-  for metric in run_files.NAMED_METRICS.values():
+  for metric in metrics.METRICS.values():
     assert metric.heading in shown['metrics']
     assert metric.meaning in shown['metrics']
-  for benchmark in catalog.BENCHMARKS.values():
+  for benchmark in benchmarks.BENCHMARKS.values():
     assert benchmark.summary in shown['benchmarks']
+
+
+def test_published_results_are_listed_with_their_experiments():
+  text = call('list', 'tables', columns=200).stdout
+  lines = [line.split() for line in text.splitlines()]
+  row = ['glyphs-landmarks', 'fedss', 'negatives=5']
+  assert [*row, 'top-1', '51.7', '±', '0.4', '%'] in lines
+  # The paper's number is not known.
+  assert ['glyphs-landmarks', 'fedss', 'negatives=10', '–'] in lines
+  text = words(call('list', 'tasks', columns=999).stdout)
+  assert 'top-1 %: fedss 51.7 to 56.0, negonly 7.1 to 26.5, posonly' in text
 
 
 @pytest.mark.parametrize(
   ('arguments', 'message'),
   [
-    ((), 'name what to list: tasks, algorithms, metrics or benchmarks'),
-    (('task',), "'task': name what to list: tasks, algorithms, metrics or"),
+    ((), 'name what to list: tasks, algorithms, metrics, benchmarks or'),
+    (('task',), "'task': name what to list: tasks, algorithms, metrics,"),
     (('tasks', 'metrics'), 'name what to list'),
   ],
 )

@@ -7,6 +7,7 @@ import sys
 
 import pytest
 
+from launch import preset_files
 from tff_xc.algorithms import build
 
 ROOT = pathlib.Path(__file__).parents[2]
@@ -48,5 +49,13 @@ def test_the_preset_resolves_and_its_head_tells_the_command(preset):
   )
 
 
-def test_there_are_presets():
-  assert PRESETS
+def test_the_files_are_what_the_tables_say():
+  assert {p.stem for p in PRESETS} == set(preset_files.PRESETS)
+  for preset in PRESETS:
+    expected = preset_files.text_of(preset.stem)
+    assert preset.read_text() == expected, 'run `make presets`'
+
+
+def test_a_preset_of_a_table_tells_what_was_published():
+  text = ' '.join(preset_files.text_of('fedss_landmarks').split())
+  assert 'fedss top-1 51.7 ± 0.4 %, negonly top-1 7.1 ± 3.7 %.' in text

@@ -8,8 +8,8 @@ import pytest
 
 from tests.report import fake_runs
 from tff_xc import errors
+from tff_xc.measure import catalog
 from tff_xc.report import groups as groups_lib
-from tff_xc.report import run_files
 from tff_xc.report import tables
 
 
@@ -57,6 +57,15 @@ def test_sorted_by_the_metric_chosen_and_unmeasured_last(runs):
   )
 
 
+def test_less_is_better_of_some_metrics(runs, monkeypatch):
+  lower = catalog.SCORES['top1']._replace(better='lower')
+  monkeypatch.setitem(catalog.SCORES, 'top1', lower)
+  rows = tables.build_rows(groups_lib.group_runs(runs))
+  values = [row.values['top1'].mean for row in rows]
+  assert values == sorted(values)
+  assert len(set(values)) > 1
+
+
 def test_text_is_aligned(runs):
   text = tables.to_text(tables.build_rows(groups_lib.group_runs(runs)))
   lines = text.splitlines()
@@ -77,7 +86,7 @@ def test_text_is_aligned(runs):
 def wide(runs):
   """Gives the runs all scores of a multi-label task."""
   for run in runs:
-    for i, name in enumerate(run_files.SCORES):
+    for i, name in enumerate(catalog.SCORES):
       run.summary['final'][name] = (i + 1) / 100
   return tables.build_rows(groups_lib.group_runs(runs))
 

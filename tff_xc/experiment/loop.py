@@ -14,6 +14,7 @@ import tqdm
 from tff_xc import errors
 from tff_xc.experiment import cohort as cohort_lib
 from tff_xc.experiment import run_directory
+from tff_xc.measure import catalog
 from tff_xc.measure import communication
 from tff_xc.report import run_files
 from tff_xc.runtime import client_error
@@ -285,7 +286,7 @@ def summarise(
     warnings.append(f"{lost} {rounds} dropped every client's update")
   return {
     'final': {name: float(table[name].iloc[-1]) for name in metrics},
-    'best': {name: float(table[name].max()) for name in metrics},
+    'best': {name: catalog.SCORES[name].best(table[name]) for name in metrics},
     'rounds': int(table['round'].iloc[-1]),
     'bytes_down_per_client_round': down,
     'bytes_up_per_client_round': up,

@@ -9,20 +9,19 @@ from tff_xc import classifier
 from tff_xc.data import client_data as client_data_lib
 from tff_xc.data import example_blocks
 from tff_xc.data import sparse
+from tff_xc.measure import catalog
 from tff_xc.measure import collapse
 from tff_xc.measure import multilabel
 from tff_xc.measure import ranking
 from tff_xc.measure import top_classes
-from tff_xc.report import run_files
 
 # Most training examples for 'train_top1'.
 _TRAIN_EXAMPLES = 5_000
-_AT = (1, 3, 5)
 _RETRIEVAL = ('map@10', 'map@r')
 
 
 class Evaluator:
-  """Measures a model by the metrics of `run_files.SCORES`.
+  """Measures a model by the metrics of `catalog.SCORES`.
 
   It measures top1, p@k, ndcg@k and psp@k on test examples, among all classes (a
   single label is a set of one for the latter three, `multilabel.scores`);
@@ -44,7 +43,7 @@ class Evaluator:
     Raises:
       ValueError: for an unknown metric.
     """
-    unknown = set(metrics) - set(run_files.SCORES)
+    unknown = set(metrics) - set(catalog.SCORES)
     if unknown:
       raise ValueError(f'there is no metric {", ".join(sorted(unknown))}.')
     self.metrics = tuple(metrics)
@@ -73,9 +72,9 @@ class Evaluator:
         x, y = self._examples('train')
         top = self._top(weights, scoring, x, 1)
         measured['train_top1'] = ranking.accuracy(top[:, 0], y)
-      if wanted & set(run_files.DISTANCES):
+      if wanted & set(catalog.DISTANCES):
         found = collapse.class_distances(scoring[0], self._training_classes())
-        measured |= dict(zip(run_files.DISTANCES, found, strict=True))
+        measured |= dict(zip(catalog.DISTANCES, found, strict=True))
     return {name: measured[name] for name in self.metrics}
 
   def embeddings(
@@ -100,19 +99,23 @@ class Evaluator:
 
   def _ranked(self, weights, scoring, wanted) -> dict[str, float]:
     """Returns the test examples' metrics that need a ranking of classes."""
-    ranked = {f'{name}@{k}' for name in ('p', 'ndcg', 'psp') for k in _AT}
+    ranked = {
+      f'{name}@{k}' for name in ('p', 'ndcg', 'psp') for k in catalog.AT
+    }
     if not wanted & (ranked | {'top1'}):
       return {}
     x, y = self._examples('test')
     sets = isinstance(y, sparse.LabelSets)
     if sets and 'top1' in wanted:
       raise ValueError('top1 is not defined for sets of labels; see p@1.')
-    k = max(_AT) if wanted & ranked else 1
+    k = max(catalog.AT) if wanted & ranked else 1
     top = self._top(weights, scoring, x, k)
     measured = {} if sets else {'top1': ranking.accuracy(top[:, 0], y)}
     if wanted & ranked:
       labels = y if sets else multilabel.single_labels(y)
-      measured |= multilabel.scores(top, labels, self._dataset.propensity, _AT)
+      measured |= multilabel.scores(
+        top, labels, self._dataset.propensity, catalog.AT
+      )
     return measured
 
   def _top(self, weights, scoring, x, k: int) -> np.ndarray:

@@ -16,6 +16,7 @@ import numpy as np
 import pandas as pd
 from matplotlib import ticker
 
+from tff_xc.measure import catalog
 from tff_xc.measure import communication
 from tff_xc.report import groups as groups_lib
 from tff_xc.report import run_files
@@ -31,23 +32,7 @@ _COLOURS = (
 )
 _LINES = ('-', '--', '-.', ':')
 _MARKERS = ('o', 's', '^', 'D', 'v', 'P', 'X')
-_NAMES = run_files.SCORES | {
-  'train_top1': 'training examples, all classes',
-  'accuracy': 'during local training, rows held',
-  'loss': 'loss',
-  'bytes_down_per_client': 'down',
-  'bytes_up_per_client': 'up',
-  'class_rows': 'rows requested (mean)',
-  'clients': 'clients with an update',
-  'clients_dropped': 'clients dropped',
-}
 _TRAINING = ('accuracy', 'train_top1')
-_HELD_OUT = tuple(
-  name
-  for name in run_files.SCORES
-  if name not in (*_TRAINING, *run_files.DISTANCES)
-)
-_COMPARED = ('top1', 'p@1', 'map@10')
 
 
 def plot_run(run: run_files.Run, path: str | os.PathLike) -> None:
@@ -62,7 +47,7 @@ def plot_run(run: run_files.Run, path: str | os.PathLike) -> None:
   panels = [
     ('Training loss', 'loss', ('loss',)),
     ('Training accuracy', 'fraction', _TRAINING),
-    ('Held-out examples', 'fraction', _HELD_OUT),
+    ('Held-out examples', 'fraction', catalog.HELD_OUT),
     (
       'Bytes of one client and round',
       'bytes',
@@ -71,8 +56,8 @@ def plot_run(run: run_files.Run, path: str | os.PathLike) -> None:
     ('Class rows', 'rows', ('class_rows',)),
     ('Cohort', 'clients', ('clients', 'clients_dropped')),
   ]
-  if set(run_files.DISTANCES) & set(run.metrics):
-    panels.append(('Class rows of length 1', 'distance', run_files.DISTANCES))
+  if set(catalog.DISTANCES) & set(run.metrics):
+    panels.append(('Class rows of length 1', 'distance', catalog.DISTANCES))
   lines = -(-len(panels) // 2)
   figure = matplotlib.figure.Figure(
     figsize=(11, 2.5 * lines), layout='constrained'
@@ -104,7 +89,11 @@ def plot_compare(
     groups: from `groups.group_runs`, at least one.
     path: the file to write, a .png.
   """
-  measured = [m for m in _COMPARED if any(len(_band(g, m)) for g in groups)]
+  measured = [
+    metric
+    for metric in catalog.HEADLINES
+    if any(len(_band(group, metric)) for group in groups)
+  ]
   points = _sent_against_score(groups)
   panels = [*measured, *(['sent'] if points else [])] or ['top1']
   figure = matplotlib.figure.Figure(
@@ -118,10 +107,9 @@ def plot_compare(
     else:
       for group, style in zip(groups, _styles(), strict=False):
         _draw_band(ax, _band(group, panel), style)
-      _finish_over_rounds(
-        ax, f'{_NAMES[panel]} on {groups[0].runs[0].task}', ''
-      )
-      ax.set_ylabel(_NAMES[panel])
+      heading = catalog.SCORES[panel].heading
+      _finish_over_rounds(ax, f'{heading} on {groups[0].runs[0].task}', '')
+      ax.set_ylabel(heading)
   figure.legend(
     handles=[_handle(g, s) for g, s in zip(groups, _styles(), strict=False)],
     loc='outside lower center',
@@ -212,7 +200,7 @@ def _draw_line(ax, rounds, values, column, style):
     linestyle=line,
     marker=marker if few else None,
     markersize=4,
-    label=_NAMES[column],
+    label=catalog.METRICS[column].heading,
   )
 
 
@@ -273,7 +261,7 @@ def _sent_against_score(groups):
 
   It returns None if all runs request the same number of rows.
   """
-  for metric in _COMPARED:
+  for metric in catalog.HEADLINES:
     points = []
     for group in groups:
       rows = [r.summary.get('class_rows_requested_mean') for r in group.runs]
@@ -321,8 +309,9 @@ def _draw_sent(ax, metric, label, points):
     ax.xaxis.set_minor_formatter(ticker.NullFormatter())
   ax.xaxis.set_major_formatter(ticker.EngFormatter(sep=' '))
   ax.set_xlabel(label)
-  ax.set_ylabel(f'final {_NAMES[metric]}')
-  ax.set_title(f'{_NAMES[metric]} for what a client is sent')
+  heading = catalog.SCORES[metric].heading
+  ax.set_ylabel(f'final {heading}')
+  ax.set_title(f'{heading} for what a client is sent')
   ax.grid(alpha=0.3)
 
 

@@ -19,12 +19,11 @@ import os
 import pathlib
 import re
 from collections.abc import Iterator
-from collections.abc import Mapping
 from typing import TYPE_CHECKING
 from typing import Any
-from typing import NamedTuple
 
 from tff_xc import errors
+from tff_xc.measure import catalog
 
 if TYPE_CHECKING:
   import pandas as pd
@@ -44,72 +43,6 @@ NOT_CONFIGURATION = (
   'git_revision',
   'run_dir',
   'versions',
-)
-
-
-class Metric(NamedTuple):
-  """A metric of `summary.json`'s "final" and "best".
-
-  Attributes:
-    heading: its name in tables.
-    meaning: its definition, in one line.
-    is_fraction: whether it is in [0, 1] and printed in percent; otherwise it is
-      a distance of unit vectors, in [0, 2].
-    better: 'higher' or 'lower'.
-  """
-
-  heading: str
-  meaning: str
-  is_fraction: bool = True
-  better: str = 'higher'
-
-
-NAMED_METRICS: Mapping[str, Metric] = {
-  'top1': Metric('top-1', 'test examples whose class is ranked first'),
-  **{
-    f'p@{k}': Metric(f'P@{k}', f'share of labels among the {k} ranked first')
-    for k in (1, 3, 5)
-  },
-  **{
-    f'ndcg@{k}': Metric(
-      f'nDCG@{k}',
-      f'labels among the {k} ranked first, discounted by rank, over the best'
-      ' possible',
-    )
-    for k in (1, 3, 5)
-  },
-  **{
-    f'psp@{k}': Metric(
-      f'PSP@{k}',
-      f'P@{k} with labels weighted by 1 / propensity, over the best possible',
-    )
-    for k in (1, 3, 5)
-  },
-  'map@10': Metric(
-    'MAP@10',
-    'mean average precision among the 10 nearest examples of unseen classes',
-  ),
-  'map@r': Metric(
-    'MAP@R',
-    'as MAP@10 among the R nearest; R: number of other examples of the class',
-  ),
-  'train_top1': Metric(
-    'train top-1', 'training examples whose class is ranked first'
-  ),
-  'class_distance_min': Metric(
-    'least class distance',
-    'smallest distance of two class rows of length 1',
-    is_fraction=False,
-  ),
-  'class_distance_mean': Metric(
-    'mean class distance',
-    'mean distance of two class rows of length 1; 0: collapsed',
-    is_fraction=False,
-  ),
-}
-SCORES = {name: metric.heading for name, metric in NAMED_METRICS.items()}
-DISTANCES = tuple(
-  n for n, metric in NAMED_METRICS.items() if not metric.is_fraction
 )
 
 
@@ -203,7 +136,7 @@ def first_rounds(run: Run, rounds: int) -> Run:
     errors.InputError: if the run was not evaluated after that round.
   """
   metrics = run.metrics[run.metrics['round'] <= rounds]
-  scores = [name for name in SCORES if name in metrics]
+  scores = [name for name in catalog.SCORES if name in metrics]
   measured = metrics.dropna(subset=scores, how='all')
   if measured.empty or measured['round'].iloc[-1] != rounds:
     known = run.metrics.dropna(subset=scores, how='all')['round'].astype(int)

@@ -16,8 +16,8 @@ from collections.abc import Sequence
 from typing import Any
 
 from tff_xc import errors
+from tff_xc.measure import catalog
 from tff_xc.report import groups as groups_lib
-from tff_xc.report import run_files
 from tff_xc.report import text_table
 
 
@@ -67,7 +67,7 @@ def build_rows(
 
   Args:
     groups: from `groups.group_runs`.
-    metric: one of `run_files.SCORES`; None takes the first that any group has.
+    metric: one of `catalog.SCORES`; None takes the first that any group has.
 
   Raises:
     errors.InputError: for a metric that no run has.
@@ -75,20 +75,22 @@ def build_rows(
   rows = [_row(group) for group in groups]
   present = [
     name
-    for name in run_files.SCORES
+    for name in catalog.SCORES
     if any(row.values[name] is not None for row in rows)
   ]
   if metric is None:
-    metric = present[0] if present else next(iter(run_files.SCORES))
+    metric = present[0] if present else next(iter(catalog.SCORES))
   elif metric not in present:
     raise errors.InputError(
       f'none of the runs has a final {metric} of all its seeds; they have '
       f'{", ".join(present) or "no metric"}.'
     )
 
+  sign = 1 if catalog.SCORES[metric].better == 'lower' else -1
+
   def place(row):
     value = row.values[metric]
-    return (0, -value.mean) if value else (1, 0.0)
+    return (0, sign * value.mean) if value else (1, 0.0)
 
   return sorted(rows, key=place)
 
@@ -221,33 +223,38 @@ def _total(name):
 
 
 def _score_column(name):
-  if name in run_files.DISTANCES:
-    show = _with_std(4)
-    return _Column(name, run_files.SCORES[name], _final(name), show)
-  heading = f'{run_files.SCORES[name]} %'
-  return _Column(name, heading, _final(name), _with_std(1, 100))
+  metric = catalog.SCORES[name]
+  if metric.unit == 'fraction':
+    show = _with_std(1, 100)
+    return _Column(name, f'{metric.heading} %', _final(name), show)
+  return _Column(name, metric.heading, _final(name), _with_std(4))
+
+
+def _round_column(name, metric, total, show):
+  heading = catalog.ROUND[metric].heading
+  return _Column(name, heading, _total(total), _mean_only(show))
 
 
 _COLUMNS = (
   _Column('rounds', 'rounds', _total('rounds'), _mean_only('{:.0f}'.format)),
-  *map(_score_column, run_files.SCORES),
-  _Column(
+  *map(_score_column, catalog.SCORES),
+  _round_column(
     'class_rows',
-    'rows requested',
-    _total('class_rows_requested_mean'),
-    _mean_only('{:.1f}'.format),
+    'class_rows',
+    'class_rows_requested_mean',
+    '{:.1f}'.format,
   ),
-  _Column(
+  _round_column(
     'bytes_down',
-    'down / client',
-    _total('bytes_down_per_client_round'),
-    _mean_only(human_bytes),
+    'bytes_down_per_client',
+    'bytes_down_per_client_round',
+    human_bytes,
   ),
-  _Column(
+  _round_column(
     'bytes_up',
-    'up / client',
-    _total('bytes_up_per_client_round'),
-    _mean_only(human_bytes),
+    'bytes_up_per_client',
+    'bytes_up_per_client_round',
+    human_bytes,
   ),
   _Column(
     'bytes_saving',
@@ -255,16 +262,17 @@ _COLUMNS = (
     _total('bytes_saving_vs_fullsoftmax'),
     _mean_only(lambda saving: f'{100 * saving:.1f}'),
   ),
-  _Column(
+  _round_column(
     'seconds_per_round',
-    's / round',
-    _total('seconds_per_round_median'),
-    _mean_only('{:.3g}'.format),
+    'seconds',
+    'seconds_per_round_median',
+    '{:.3g}'.format,
   ),
 )
 
 # The first columns of a narrow table; the others follow in their own order.
 _TELLING = (
-  *('top1', 'p@1', 'map@10', 'class_rows', 'bytes_saving'),
+  *catalog.HEADLINES,
+  *('class_rows', 'bytes_saving'),
   *('seconds_per_round', 'p@5', 'train_top1', 'class_distance_mean'),
 )

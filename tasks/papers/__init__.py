@@ -1,0 +1,1 @@
+"""Published tables as data: one file a paper."""

@@ -1,0 +1,120 @@
+"""Imports run downwards only, inside functions too.
+
+A layer of the library may import the layers above it in `LAYERS`; `launch` may
+import everything, `tff_xc` nothing but itself.
+"""
+
+import ast
+import pathlib
+
+import pytest
+
+ROOT = pathlib.Path(__file__).parents[1]
+PACKAGES = ('tff_xc', 'datasets', 'tasks', 'launch')  # The lowest first.
+# The lowest first. Layers of one line do not import each other.
+LAYERS = (
+  ('errors',),
+  ('data',),
+  ('encoders',),
+  ('classifier', 'heads'),
+  ('round',),
+  ('measure', 'algorithms'),
+  ('report',),
+  ('experiment',),
+)
+# Runs computations of any kind: it knows nothing of what is above `errors`, and
+# only what runs computations imports it.
+RUNTIME = 'runtime'
+# `heads` is beside `classifier` and is used by it.
+BESIDE = {('classifier', 'heads')}
+
+
+def rank(layer):
+  [found] = [i for i, names in enumerate(LAYERS) if layer in names]
+  return found
+
+
+def is_allowed(importer, imported):
+  """Whether a module may import another; both as tuples of names."""
+  if importer[0] != imported[0]:
+    return PACKAGES.index(importer[0]) > PACKAGES.index(imported[0]) and (
+      imported[:2] != ('tff_xc', RUNTIME) or importer[0] == 'launch'
+    )
+  if importer[0] != 'tff_xc' or imported[1:2] == importer[1:2]:
+    return True
+  if len(imported) == 1:
+    return True  # The package itself, which imports nothing.
+  upper, lower = importer[1], imported[1]
+  if lower == RUNTIME:
+    return upper == 'experiment'
+  if upper == RUNTIME:
+    return lower == 'errors'
+  return rank(upper) > rank(lower) or (upper, lower) in BESIDE
+
+
+def imports(tree):
+  """Yields what a parsed module imports, as tuples of names."""
+  for node in ast.walk(tree):
+    if isinstance(node, ast.Import):
+      names = [name.name for name in node.names]
+    elif isinstance(node, ast.ImportFrom):
+      assert not node.level, 'modules are imported by their full names'
+      names = [f'{node.module}.{name.name}' for name in node.names]
+    else:
+      continue
+    yield from (
+      parts
+      for parts in (tuple(n.split('.')) for n in names)
+      if parts[0] in PACKAGES
+    )
+
+
+def modules():
+  for package in PACKAGES:
+    for path in (ROOT / package).rglob('*.py'):
+      parts = path.relative_to(ROOT).with_suffix('').parts
+      yield path, parts[:-1] if parts[-1] == '__init__' else parts
+
+
+def test_imports_run_downwards_only():
+  upwards = [
+    f'{path.relative_to(ROOT)} imports {".".join(imported)}'
+    for path, importer in modules()
+    for imported in imports(ast.parse(path.read_text()))
+    if not is_allowed(importer, imported)
+  ]
+  assert not upwards, '\n'.join(upwards)
+
+
+def test_every_part_of_the_library_has_its_layer():
+  parts = {path.stem for path in (ROOT / 'tff_xc').iterdir()}
+  known = {name for names in LAYERS for name in names} | {RUNTIME}
+  assert parts - {'__init__', '__pycache__', 'BUILD'} <= known
+
+
+@pytest.mark.parametrize(
+  ('importer', 'code', 'allowed'),
+  [
+    ('tff_xc.data.x', 'from tff_xc import errors', True),
+    ('tff_xc.data.x', 'from tff_xc.encoders import bag', False),
+    ('tff_xc.encoders.bag', 'from tff_xc import classifier', False),
+    ('tff_xc.classifier', 'from tff_xc import heads', True),
+    ('tff_xc.heads', 'from tff_xc import classifier', False),
+    ('tff_xc.round.x', 'from tff_xc.algorithms import fedss', False),
+    ('tff_xc.round.x', 'def f():\n  import tff_xc.runtime.registry', False),
+    ('tff_xc.measure.x', 'from tff_xc.report import run_files', False),
+    ('tff_xc.measure.x', 'from tff_xc.algorithms import fedss', False),
+    ('tff_xc.report.x', 'from tff_xc.measure import catalog', True),
+    ('tff_xc.experiment.x', 'from tff_xc.runtime import registry', True),
+    ('tff_xc.runtime.x', 'from tff_xc.data import sparse', False),
+    ('tff_xc.x', 'from datasets import arrays', False),
+    ('datasets.x', 'from tff_xc.data import sparse', True),
+    ('datasets.x', 'from tasks import task', False),
+    ('tasks.x', 'from tff_xc.runtime import registry', False),
+    ('tasks.x', 'from launch import settings', False),
+    ('launch.x', 'from tff_xc.runtime import registry', True),
+  ],
+)
+def test_the_rule_itself(importer, code, allowed):
+  [imported] = imports(ast.parse(code))
+  assert is_allowed(tuple(importer.split('.')), imported) == allowed

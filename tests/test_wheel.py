@@ -1,0 +1,123 @@
+"""The wheel: the library alone, installed and used outside the checkout."""
+
+import ast
+import os
+import pathlib
+import re
+import shutil
+import subprocess
+import sys
+import zipfile
+
+import pytest
+
+ROOT = pathlib.Path(__file__).parents[1]
+# TensorFlow, TFF, and packages that these need: requirements.txt installs them.
+WITH_TFF = {
+  'absl',
+  'attrs',
+  'grpc',
+  'tensorflow',
+  'tensorflow_federated',
+  'tree',
+}
+# Names that README's example expects, and checks of where it ran.
+BEFORE = """
+import importlib.util
+import numpy as np
+from tff_xc.round import process
+x, y = np.zeros([3, 28, 28], np.uint8), np.array([0, 963, 5], np.int32)
+cohorts = [[process.ClientExamples(x, y, np.int64(0), y)]]
+"""
+AFTER = """
+import tff_xc
+import datasets
+assert state.round_number == 1
+assert datasets.OWNER == 'somebody else'
+for name in ('launch', 'tasks', 'tests'):
+  assert importlib.util.find_spec(name) is None, name
+print(tff_xc.__file__)
+"""
+
+
+def call(command, folder, **env):
+  done = subprocess.run(
+    [*map(str, command)],
+    cwd=folder,
+    env={**os.environ, **env},
+    capture_output=True,
+    text=True,
+    timeout=300,
+    check=False,
+  )
+  assert done.returncode == 0, done.stderr
+  return done.stdout
+
+
+@pytest.fixture(name='wheel', scope='module')
+def _wheel(tmp_path_factory):
+  """Builds the wheel from a copy of the tree, as `make wheel` does."""
+  source = tmp_path_factory.mktemp('source')
+  for folder in ('tff_xc', 'datasets', 'tasks'):
+    shutil.copytree(
+      ROOT / folder,
+      source / folder,
+      ignore=shutil.ignore_patterns('__pycache__'),
+    )
+  for file in ('pyproject.toml', 'README.md', 'Makefile'):
+    shutil.copy(ROOT / file, source)
+  [recipe] = re.findall(
+    r'^\t\$\(PYTHON_BIN\) -m (pip .*?) \.$',
+    (ROOT / 'Makefile').read_text().replace('\\\n\t', ''),
+    re.MULTILINE,
+  )
+  call([sys.executable, '-m', *recipe.split(), '.'], source, PIP_NO_INDEX='1')
+  [wheel] = (source / 'dist').iterdir()
+  return wheel
+
+
+@pytest.mark.slow
+def test_the_wheel_holds_the_library_alone(wheel):
+  files = [
+    name
+    for name in zipfile.ZipFile(wheel).namelist()
+    if '.dist-info/' not in name
+  ]
+  expected = [
+    path.relative_to(ROOT).as_posix() for path in ROOT.glob('tff_xc/**/*.py')
+  ]
+  assert sorted(files) == sorted(expected)
+
+
+@pytest.mark.slow
+def test_readmes_example_runs_from_the_wheel_outside_the_checkout(
+  wheel, tmp_path
+):
+  installed = tmp_path / 'installed'
+  pip = [sys.executable, '-m', 'pip', 'install', '--no-deps', '--quiet']
+  call([*pip, '--target', installed, wheel], tmp_path, PIP_NO_INDEX='1')
+  # The popular package of this name may be installed, too.
+  (installed / 'datasets.py').write_text("OWNER = 'somebody else'\n")
+  blocks = re.findall(
+    r'```python\n(.*?)```', (ROOT / 'README.md').read_text(), re.DOTALL
+  )
+  [example] = [block for block in blocks if 'learning.next' in block]
+  (tmp_path / 'example.py').write_text(BEFORE + example + AFTER)
+  printed = call(
+    [sys.executable, 'example.py'], tmp_path, PYTHONPATH=str(installed)
+  )
+  assert printed.split()[-1] == str(installed / 'tff_xc' / '__init__.py')
+
+
+def test_dependencies_name_what_the_library_imports():
+  text = (ROOT / 'pyproject.toml').read_text()
+  [listed] = re.findall(r'^dependencies = (\[.*?\])', text, re.M | re.DOTALL)
+  found = set()
+  for path in (ROOT / 'tff_xc').rglob('*.py'):
+    for node in ast.walk(ast.parse(path.read_text())):
+      if isinstance(node, ast.Import):
+        found |= {name.name.split('.')[0] for name in node.names}
+      elif isinstance(node, ast.ImportFrom):
+        found.add(node.module.split('.')[0])
+  others = found - set(sys.stdlib_module_names) - {'tff_xc'} - WITH_TFF
+  assert others <= set(ast.literal_eval(listed))

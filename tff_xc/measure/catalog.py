@@ -1,0 +1,181 @@
+"""Every metric, named once, without importing TensorFlow or NumPy.
+
+`SCORES` are measured by evaluations; they are the columns of "final" and "best"
+in summary.json. `ROUND` are measured in every round. A file of metrics may have
+more columns: a round's algorithm adds its own.
+"""
+
+from collections.abc import Collection
+from collections.abc import Mapping
+from typing import TYPE_CHECKING
+from typing import NamedTuple
+
+if TYPE_CHECKING:
+  import pandas as pd
+
+# The k of P@k, nDCG@k and PSP@k.
+AT = (1, 3, 5)
+
+
+class Metric(NamedTuple):
+  """A metric.
+
+  Attributes:
+    heading: its name in tables and legends.
+    meaning: its definition, in one line.
+    needs: the parts of a data set or model that it is computed from: 'test',
+      'retrieval', 'propensity', 'train', 'class rows'. Empty for `ROUND`.
+    unit: 'fraction', printed in percent; 'distance' of unit vectors, in [0, 2];
+      'bytes', 'rows', 'examples', 'clients', 'parameters', 'seconds' or 'loss'.
+    better: 'higher', 'lower', or 'neither'.
+  """
+
+  heading: str
+  meaning: str
+  needs: tuple[str, ...] = ()
+  unit: str = 'fraction'
+  better: str = 'higher'
+
+  def best(self, values: 'pd.Series') -> float:
+    """Returns the best of a column's values; nan if it has none but nan."""
+    return float(values.min() if self.better == 'lower' else values.max())
+
+
+def _at_each_k(
+  name: str, heading: str, meaning: str, needs: tuple[str, ...]
+) -> dict[str, Metric]:
+  return {
+    f'{name}@{k}': Metric(f'{heading}@{k}', meaning.format(k=k), needs)
+    for k in AT
+  }
+
+
+SCORES: Mapping[str, Metric] = {
+  'top1': Metric(
+    'top-1', 'test examples whose class is ranked first', ('test',)
+  ),
+  **_at_each_k(
+    'p', 'P', 'share of labels among the {k} ranked first', ('test',)
+  ),
+  **_at_each_k(
+    'ndcg',
+    'nDCG',
+    'labels among the {k} ranked first, discounted by rank, over the best'
+    ' possible',
+    ('test',),
+  ),
+  **_at_each_k(
+    'psp',
+    'PSP',
+    'P@{k} with labels weighted by 1 / propensity, over the best possible',
+    ('test', 'propensity'),
+  ),
+  'map@10': Metric(
+    'MAP@10',
+    'mean average precision among the 10 nearest examples of unseen classes',
+    ('retrieval',),
+  ),
+  'map@r': Metric(
+    'MAP@R',
+    'as MAP@10 among the R nearest; R: number of other examples of the class',
+    ('retrieval',),
+  ),
+  'train_top1': Metric(
+    'train top-1', 'training examples whose class is ranked first', ('train',)
+  ),
+  'class_distance_min': Metric(
+    'least class distance',
+    'smallest distance of two class rows of length 1',
+    ('train', 'class rows'),
+    'distance',
+  ),
+  'class_distance_mean': Metric(
+    'mean class distance',
+    'mean distance of two class rows of length 1; 0: collapsed',
+    ('train', 'class rows'),
+    'distance',
+  ),
+}
+
+ROUND: Mapping[str, Metric] = {
+  'loss': Metric(
+    'loss',
+    'training loss, mean over the examples of the round',
+    unit='loss',
+    better='lower',
+  ),
+  'accuracy': Metric(
+    'local top-1',
+    'training examples whose class is ranked first among the rows that their'
+    ' client holds, during local training',
+  ),
+  'bytes_down_per_client': Metric(
+    'down / client',
+    'bytes that a client receives, mean',
+    unit='bytes',
+    better='lower',
+  ),
+  'bytes_up_per_client': Metric(
+    'up / client',
+    'bytes that a client sends, mean',
+    unit='bytes',
+    better='lower',
+  ),
+  'class_rows': Metric(
+    'rows requested',
+    'class rows that a client requests, mean',
+    unit='rows',
+    better='lower',
+  ),
+  'feature_rows': Metric(
+    'feature rows requested',
+    'rows of the feature table that a client requests, mean',
+    unit='rows',
+    better='lower',
+  ),
+  'examples': Metric(
+    'examples', 'examples of the round', unit='examples', better='neither'
+  ),
+  'clients': Metric(
+    'clients',
+    'clients with an update',
+    unit='clients',
+    better='neither',
+  ),
+  'clients_dropped': Metric(
+    'clients dropped',
+    'clients whose update was not finite',
+    unit='clients',
+    better='lower',
+  ),
+  'clients_skipped': Metric(
+    'clients skipped',
+    'clients without examples',
+    unit='clients',
+    better='neither',
+  ),
+  'client_parameters_peak': Metric(
+    'parameters held',
+    'most parameters that a client holds',
+    unit='parameters',
+    better='lower',
+  ),
+  'seconds': Metric(
+    's / round', 'seconds of a round', unit='seconds', better='lower'
+  ),
+}
+
+METRICS: Mapping[str, Metric] = {**SCORES, **ROUND}
+# Scores of test or retrieval examples; of these, the ones that tell most.
+HELD_OUT = tuple(
+  name for name, m in SCORES.items() if {'test', 'retrieval'} & set(m.needs)
+)
+HEADLINES = ('top1', 'p@1', 'map@10')
+DISTANCES = tuple(n for n, m in SCORES.items() if m.unit == 'distance')
+
+
+def measurable(
+  names: Collection[str], present: Collection[str]
+) -> tuple[str, ...]:
+  """Returns those of the scores `names` whose needs are all `present`."""
+  return tuple(n for n in names if set(SCORES[n].needs) <= set(present))
