@@ -20,7 +20,9 @@ try:
   from launch import app
   from launch import machine
   from launch import settings
+  from tasks import experiment
   from tasks import registry as tasks
+  from tff_xc.experiment import environment
   from tff_xc.report import text_table
   from tff_xc.runtime import registry as runtimes
 except ModuleNotFoundError as e:
@@ -30,7 +32,6 @@ except ModuleNotFoundError as e:
   )
 
 _ROOT = pathlib.Path(__file__).resolve().parents[1]
-_DATA_VARIABLE = 'TFF_XC_DATA'
 
 flags.DEFINE_string(
   'task', None, 'the task whose data to look for; default: all tasks'
@@ -39,7 +40,7 @@ flags.DEFINE_string(
   'data_dir',
   None,
   'directory of the data sets, one folder each; default '
-  f'${_DATA_VARIABLE}, then {settings.DEFAULT_DATA_DIR}',
+  f'${experiment.DATA_VARIABLE}, then {experiment.DEFAULT_DATA_DIR}',
 )
 app.define_float(
   'worker_timeout_seconds',
@@ -74,7 +75,7 @@ def _quick_checks() -> list[machine.Check]:
       machine.read_pins(_ROOT / 'requirements.txt'),
     ),
     machine.Check(
-      'revision', settings.environment()['git_revision'] or 'not a git checkout'
+      'revision', environment.describe()['git_revision'] or 'not a git checkout'
     ),
     machine.check_memory(
       _read('/proc/meminfo'), pathlib.Path('/sys/fs/cgroup')
@@ -126,8 +127,8 @@ def _tensorflow_checks() -> list[machine.Check]:
 
 
 def _check_data() -> machine.Check:
-  chosen = flags.FLAGS.data_dir or os.environ.get(_DATA_VARIABLE)
-  directory = chosen or settings.DEFAULT_DATA_DIR
+  chosen = flags.FLAGS.data_dir or os.environ.get(experiment.DATA_VARIABLE)
+  directory = chosen or experiment.DEFAULT_DATA_DIR
   name = flags.FLAGS.task
   if name is not None:
     return machine.check_task_data(name, directory, tasks.get(name).find)

@@ -4,13 +4,11 @@ import pathlib
 
 import numpy as np
 
-from launch import training
-from tasks import registry as tasks
+from tasks import experiment
 from tff_xc import errors
 from tff_xc.data import client_data as client_data_lib
 from tff_xc.experiment import checkpoints
 from tff_xc.experiment import run_directory
-from tff_xc.measure import evaluation
 from tff_xc.measure import ranking
 from tff_xc.report import curves
 from tff_xc.report import run_files
@@ -32,19 +30,18 @@ def run(run_dir: str, data_dir: str | None, client: str | None) -> dict:
       data or the checkpoint's model are not those of the run.
   """
   config = run_files.read_run(run_dir).config
-  training.install_runtime(config)
-  loaded, data = training.load(config, data_dir or config['data_dir'])
-  run_directory.check_data(run_dir, config, data)
-  clients = loaded.dataset.train
+  experiment.install_runtime(config)
+  assembled = experiment.assemble(config, data_dir)
+  run_directory.check_data(run_dir, config, assembled.config['data'])
+  clients = assembled.dataset.train
   client = _choose_client(clients, client)
-  process = training.build_process(config, loaded)
-  state, rounds = checkpoints.load_newest(run_dir, process.initialize())
+  process = assembled.process()
+  state, rounds, _ = checkpoints.load_newest(run_dir, process.initialize())
   if not rounds:
     raise errors.InputError(
       f'{run_dir} has no sound checkpoint; start launch.train on it again'
     )
-  metrics = tasks.get(config['task']).metrics_of(loaded.dataset)
-  evaluator = evaluation.Evaluator(loaded.model, loaded.dataset, metrics)
+  evaluator = assembled.evaluator()
   weights = process.get_model_weights(state)
   measured = evaluator(weights)
   x, y = clients.examples(client)

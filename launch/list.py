@@ -19,6 +19,7 @@ from launch.benchmarks import catalog as benchmarks
 from tasks import registry as tasks
 from tasks.papers import registry as papers
 from tff_xc import errors
+from tff_xc.algorithms import entry
 from tff_xc.algorithms import registry as algorithms
 from tff_xc.measure import catalog as metrics
 from tff_xc.report import text_table
@@ -44,11 +45,11 @@ def _blocks(*tables: Sequence[Sequence[str]], width: int) -> str:
 
 
 def _algorithms(width: int) -> str:
-  answers = [['algorithm', 'paper', *algorithms.Answers._fields]]
+  answers = [['algorithm', 'paper', *entry.Answers._fields]]
   taken = [['algorithm', 'hyper-parameters']]
   for name, algorithm in algorithms.ALGORITHMS.items():
     answers.append([name, algorithm.paper, *algorithm.answers])
-    taken.append([name, ', '.join(algorithm.hyperparameters)])
+    taken.append([name, ', '.join(algorithm.names)])
   return _blocks(answers, taken, width=width)
 
 

@@ -28,6 +28,7 @@ _DEFAULTS = {
 def _load(name, data_dir, options):
   from datasets.cifar import clients as cifar
   from tff_xc import classifier
+  from tff_xc import heads
   from tff_xc.encoders import resnet
 
   dataset = cifar.load(
@@ -40,7 +41,7 @@ def _load(name, data_dir, options):
     encoder=resnet.build_resnet_encoder(
       depth=options['depth'], embedding_dim=options['embedding_dim']
     ),
-    head=classifier.CosineHead(options['logit_scale']),
+    head=heads.CosineHead(options['logit_scale']),
     num_classes=dataset.num_classes,
   )
   return task.Loaded(dataset, model)

@@ -9,8 +9,9 @@ from collections.abc import Mapping
 from typing import Any
 from typing import NamedTuple
 
+from tff_xc.algorithms import entry as entry_lib
 from tff_xc.algorithms import hyperparameters as hp
-from tff_xc.algorithms import registry as algorithms
+from tff_xc.algorithms import settings
 from tff_xc.measure import catalog
 
 OPTIONS: Mapping[str, hp.Hyperparameter] = {
@@ -199,20 +200,22 @@ class Task:
     present = {part for part in held_out if getattr(dataset, part)}
     return catalog.measurable(self.metrics, {*present, 'train', 'class rows'})
 
-  def hyperparameters(self, algorithm: str) -> dict[str, Any]:
-    """Returns this task's defaults for `algorithm`.
+  def hyperparameters(self, entry: entry_lib.Entry) -> dict[str, Any]:
+    """Returns this task's defaults for an algorithm.
 
     The defaults for a server do not apply to algorithms without clients.
     """
-    shared = dict(self.defaults)
-    if algorithms.get(algorithm).cohort == 'pooled':
-      shared = {k: v for k, v in shared.items() if k not in hp.SERVER}
-    return {**shared, **self.by_algorithm.get(algorithm, {})}
+    shared = {**self.defaults, 'clients_per_round': self.clients_per_round}
+    if not entry.has_clients:
+      of_server = {h.name for h in settings.SERVER}
+      shared = {k: v for k, v in shared.items() if k not in of_server}
+    return {**shared, **self.by_algorithm.get(entry.name, {})}
 
 
 def with_small_encoder(dataset, options: Mapping) -> Loaded:
   """Returns a set of images with the small conv encoder and a cosine head."""
   from tff_xc import classifier
+  from tff_xc import heads
   from tff_xc.encoders import conv
 
   spec = dataset.train.element_type_structure['x']
@@ -222,7 +225,7 @@ def with_small_encoder(dataset, options: Mapping) -> Loaded:
       channels=spec.shape[2] if spec.shape.rank == 3 else None,
       embedding_dim=options['embedding_dim'],
     ),
-    head=classifier.CosineHead(options['logit_scale']),
+    head=heads.CosineHead(options['logit_scale']),
     num_classes=dataset.num_classes,
   )
   return Loaded(dataset, model)

@@ -66,6 +66,7 @@ _BY_EXAMPLES = {
 
 def _with_bag_encoder(dataset, num_features: int, options) -> task.Loaded:
   from tff_xc import classifier
+  from tff_xc import heads
   from tff_xc.encoders import bag
 
   model = classifier.EmbeddingClassifier(
@@ -75,7 +76,7 @@ def _with_bag_encoder(dataset, num_features: int, options) -> task.Loaded:
       hidden_dims=(options['hidden_dim'],) * 2,
       embedding_dim=options['embedding_dim'],
     ),
-    head=classifier.CosineHead(options['logit_scale']),
+    head=heads.CosineHead(options['logit_scale']),
     num_classes=dataset.num_classes,
   )
   return task.Loaded(dataset, model)
@@ -106,7 +107,7 @@ def _load_words(data_dir, options):
 
 def _spreadout(k: int) -> dict:
   """Returns k and eta; with lambda = 10, lambda eta is 1/5 of 1 / (2 k)."""
-  return {'k': k, 'spreadout_learning_rate': 0.01 / k}
+  return {'spreadout_neighbours': k, 'spreadout_learning_rate': 0.01 / k}
 
 
 def _task(

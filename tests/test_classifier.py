@@ -6,14 +6,16 @@ import tensorflow as tf
 
 from tests import tiny
 from tff_xc import classifier
+from tff_xc import heads
 from tff_xc.encoders import conv
+from tff_xc.encoders import normalization
 
 RANDOM = np.random.default_rng(0)
 E, W = (RANDOM.normal(size=s).astype(np.float32) for s in ((4, 3), (6, 3)))
 
 
 def test_cosine_logits():
-  logits = classifier.CosineHead(20.0).logits(E, W)
+  logits = heads.CosineHead(20.0).logits(E, W)
   for i, e in enumerate(E):
     for j, w in enumerate(W):
       cosine = e @ w / np.linalg.norm(e) / np.linalg.norm(w)
@@ -22,19 +24,19 @@ def test_cosine_logits():
 
 def test_linear_logits_take_the_bias_from_the_rows_end():
   rows = np.concatenate([W, np.arange(6)[:, None]], axis=1).astype(np.float32)
-  logits = classifier.LinearHead(bias=True).logits(E, rows)
+  logits = heads.LinearHead(bias=True).logits(E, rows)
   np.testing.assert_allclose(logits, E @ W.T + np.arange(6), rtol=1e-5)
   np.testing.assert_allclose(
-    classifier.LinearHead(bias=False).logits(E, W), E @ W.T, rtol=1e-5
+    heads.LinearHead(bias=False).logits(E, W), E @ W.T, rtol=1e-5
   )
 
 
 @pytest.mark.parametrize(
   'head',
   [
-    classifier.CosineHead(20.0),
-    classifier.LinearHead(True),
-    classifier.LinearHead(False),
+    heads.CosineHead(20.0),
+    heads.LinearHead(True),
+    heads.LinearHead(False),
   ],
 )
 def test_scoring_rows_rank_as_the_logits_do(head):
@@ -50,13 +52,13 @@ def test_a_zero_vector_stays_zero_with_a_finite_gradient():
   zero = tf.zeros([2, 3])
   with tf.GradientTape() as tape:
     tape.watch(zero)
-    unit = classifier.unit_norm(zero)
+    unit = normalization.unit_norm(zero)
   assert np.isfinite(tape.gradient(unit, zero)).all()
   np.testing.assert_array_equal(unit, 0)
 
 
 def test_the_cosine_table_has_variance_one_over_d():
-  table = classifier.CosineHead().init(tf.constant([0, 1]), 2000, 64)
+  table = heads.CosineHead().init(tf.constant([0, 1]), 2000, 64)
   np.testing.assert_allclose(np.var(table), 1 / 64, rtol=0.02)
 
 
@@ -70,7 +72,7 @@ def test_weights_are_a_function_of_the_seed():
 
 def test_specs_and_bytes_count_every_weight():
   model = classifier.EmbeddingClassifier(
-    conv.build_conv_encoder(), classifier.CosineHead(), 964
+    conv.build_conv_encoder(), heads.CosineHead(), 964
   )
   specs, weights = model.weight_specs(), model.init(tf.constant([0, 0]))
   for spec, value in zip(

@@ -15,7 +15,7 @@ README = (ROOT / 'README.md').read_text()
 def test_the_python_example_runs(tff_worker):
   import tensorflow_federated as tff
 
-  from tff_xc.round import process
+  from tff_xc.round import examples as examples_lib
 
   [example] = [
     block
@@ -23,7 +23,7 @@ def test_the_python_example_runs(tff_worker):
     if 'learning.next' in block
   ]
   x, y = np.zeros([3, 28, 28], np.uint8), np.array([0, 963, 5], np.int32)
-  client = process.ClientExamples(x, y, np.int64(0), y)
+  client = examples_lib.ClientExamples(x, y, np.int64(0), y)
   names = {'cohorts': [[client]]}
   try:
     exec(example, names)

@@ -25,9 +25,10 @@ WITH_TFF = {
 BEFORE = """
 import importlib.util
 import numpy as np
+from tff_xc.round import examples as examples_lib
 from tff_xc.round import process
 x, y = np.zeros([3, 28, 28], np.uint8), np.array([0, 963, 5], np.int32)
-cohorts = [[process.ClientExamples(x, y, np.int64(0), y)]]
+cohorts = [[examples_lib.ClientExamples(x, y, np.int64(0), y)]]
 """
 AFTER = """
 import tff_xc

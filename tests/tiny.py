@@ -6,9 +6,10 @@ import numpy as np
 import tensorflow as tf
 
 from tff_xc import classifier
+from tff_xc import heads
 from tff_xc.encoders import encoder
-from tff_xc.round import local_training as client_work
-from tff_xc.round import process
+from tff_xc.round import examples as examples_lib
+from tff_xc.round import local_training
 
 FEATURES, DIM = 5, 3
 
@@ -36,25 +37,25 @@ def linear_encoder() -> encoder.Encoder:
 
 def model(num_classes: int = 12, head=None) -> classifier.EmbeddingClassifier:
   return classifier.EmbeddingClassifier(
-    linear_encoder(), head or classifier.CosineHead(4.0), num_classes
+    linear_encoder(), head or heads.CosineHead(4.0), num_classes
   )
 
 
-def cohort(label_lists, seed: int = 0) -> list[process.ClientExamples]:
+def cohort(label_lists, seed: int = 0) -> list[examples_lib.ClientExamples]:
   """Makes one client for each list of labels, with random examples."""
   random = np.random.default_rng(seed)
 
   def client(index, labels):
     x = random.normal(size=[len(labels), FEATURES]).astype(np.float32)
     y = np.asarray(labels, np.int32)
-    return process.ClientExamples(x, y, np.int64(index), y)
+    return examples_lib.ClientExamples(x, y, np.int64(index), y)
 
   return [client(index, labels) for index, labels in enumerate(label_lists)]
 
 
 def settings(**changes) -> dict:
   """Returns local training that shows in 3 rounds, and the paper's server."""
-  return {'local_training': client_work.LocalTraining(0.1, 4, 2), **changes}
+  return {'local_training': local_training.LocalTraining(0.1, 4, 2), **changes}
 
 
 def run(learning_process, rounds: int, cohort_of):

@@ -3,9 +3,10 @@
 import numpy as np
 
 from tff_xc import classifier
+from tff_xc import heads
 from tff_xc.data import sparse
 from tff_xc.encoders import bag
-from tff_xc.round import process
+from tff_xc.round import examples as examples_lib
 
 NUM_FEATURES, DIM = 9, 4
 
@@ -18,7 +19,7 @@ def model(num_classes: int = 12) -> classifier.EmbeddingClassifier:
     embedding_dim=DIM,
   )
   return classifier.EmbeddingClassifier(
-    encoder, classifier.CosineHead(4.0), num_classes
+    encoder, heads.CosineHead(4.0), num_classes
   )
 
 
@@ -30,12 +31,12 @@ def features(feature_lists, seed: int = 0) -> sparse.SparseFeatures:
   return sparse.SparseFeatures(splits, ids, values.astype(np.float32))
 
 
-def cohort(clients, seed: int = 0) -> list[process.ClientExamples]:
+def cohort(clients, seed: int = 0) -> list[examples_lib.ClientExamples]:
   """Makes one client for each dictionary: label to lists of feature ids."""
   values = []
   for index, examples in enumerate(clients):
     labels = [y for y, lists in examples for _ in lists]
     x = features([f for _, lists in examples for f in lists], seed + index)
     y = np.asarray(labels, np.int32)
-    values.append(process.ClientExamples(x, y, np.int64(index), y))
+    values.append(examples_lib.ClientExamples(x, y, np.int64(index), y))
   return values

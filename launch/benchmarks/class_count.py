@@ -33,7 +33,7 @@ def make_clients(clients: int, num_classes: int):
   """Returns a cohort whose clients have one image of each of 20 classes."""
   import numpy as np
 
-  from tff_xc.round import process
+  from tff_xc.round import examples as examples_lib
 
   random = np.random.default_rng(0)
 
@@ -41,7 +41,7 @@ def make_clients(clients: int, num_classes: int):
     x = random.integers(0, 256, [OWN_CLASSES, _SIDE, _SIDE], np.uint8)
     y = random.choice(num_classes, OWN_CLASSES, replace=False, shuffle=False)
     y = y.astype(np.int32)
-    return process.ClientExamples(x, y, np.int64(client), y)
+    return examples_lib.ClientExamples(x, y, np.int64(client), y)
 
   return [make(client) for client in range(clients)]
 
@@ -49,20 +49,21 @@ def make_clients(clients: int, num_classes: int):
 def make_process(num_classes: int, batch_size: int):
   """Returns FedSS with a 64-d cosine head on the small conv encoder."""
   from tff_xc import classifier
+  from tff_xc import heads
   from tff_xc.algorithms import fedss
   from tff_xc.encoders import conv
-  from tff_xc.round import local_training as client_work
+  from tff_xc.round import local_training
 
   model = classifier.EmbeddingClassifier(
     conv.build_conv_encoder(embedding_dim=64),
-    classifier.CosineHead(20.0),
+    heads.CosineHead(20.0),
     num_classes,
   )
   return fedss.build_fedss(
     model=model,
     max_positives=OWN_CLASSES,
     negatives=_NEGATIVES,
-    local_training=client_work.LocalTraining(0.1, batch_size, 1),
+    local_training=local_training.LocalTraining(0.1, batch_size, 1),
   )
 
 

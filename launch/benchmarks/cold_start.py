@@ -66,7 +66,7 @@ class ColdStart:
     self._loss = float(metrics['loss'])
     self._end_of('first round')
     self._seconds = self._last - self._started
-    state, metrics = process.next(registry.give_up(state), cohort)
+    state, metrics = process.next(registry.donate(state), cohort)
     float(metrics['loss'])
     self._end_of('second round')
 

@@ -1,5 +1,6 @@
 """Learning processes as contenders, on any runtime. Imports TensorFlow."""
 
+import collections
 from collections.abc import Callable
 from collections.abc import Mapping
 from collections.abc import Sequence
@@ -11,12 +12,12 @@ import tensorflow_federated as tff
 
 from launch.benchmarks import arrays
 from tff_xc import classifier
-from tff_xc.algorithms import fedss
+from tff_xc import heads
+from tff_xc.algorithms import fullsoftmax
 from tff_xc.encoders import encoder as encoder_lib
-from tff_xc.round import local_training as client_work
+from tff_xc.round import examples as examples_lib
+from tff_xc.round import local_training
 from tff_xc.round import optimizers
-from tff_xc.round import process as process_lib
-from tff_xc.round import server as server_lib
 from tff_xc.runtime import registry
 
 
@@ -47,7 +48,7 @@ class LearningRounds:
   def run(self) -> None:
     # As in `tff_xc.experiment.loop`: the old state is not needed again, so the
     # runtime may update it in place.
-    self._state = registry.give_up(self._state)
+    self._state = registry.donate(self._state)
     self._state, self._metrics = self._process.next(self._state, self._cohort)
     _materialise((self._state, self._metrics))
 
@@ -67,7 +68,7 @@ def _materialise(structure) -> None:
 def as_clients(clients: Sequence[arrays.Client]):
   """Returns the clients as a cohort of `process.build_process`."""
   return [
-    process_lib.ClientExamples(c.x, c.y, np.int64(i), c.y)
+    examples_lib.ClientExamples(c.x, c.y, np.int64(i), c.y)
     for i, c in enumerate(clients)
   ]
 
@@ -90,22 +91,20 @@ def fullsoftmax_rounds(
     learning_rate: of the clients' SGD; the server's is 1, without momentum.
   """
   model = classifier.EmbeddingClassifier(
-    encoder, classifier.LinearHead(bias=True), weights['class/bias'].size
+    encoder, heads.LinearHead(bias=True), weights['class/bias'].size
   )
-  process = fedss.build_fullsoftmax(
+  process = fullsoftmax.build_fullsoftmax(
     model=model,
-    local_training=client_work.LocalTraining(learning_rate, batch_size, 1),
-    server=server_lib.Server(
-      encoder_optimizer=optimizers.build_sgd(1.0),
-      table_optimizer=optimizers.build_sgd(1.0),
-    ),
+    local_training=local_training.LocalTraining(learning_rate, batch_size, 1),
+    encoder_optimizer=optimizers.build_sgd(1.0),
+    table_optimizer=optimizers.build_sgd(1.0),
   )
   state = process.initialize()
   initial = process.get_model_weights(state)
   start = classifier.ModelWeights(
     type(initial.encoder)((name, weights[name]) for name in initial.encoder),
     initial.encoder_state,
-    arrays.class_table(weights),
+    collections.OrderedDict([(classifier.CLASS, arrays.class_table(weights))]),
   )
   expected, given = tf.nest.flatten(initial), tf.nest.flatten(start)
   if [w.shape for w in expected] != [w.shape for w in given]:

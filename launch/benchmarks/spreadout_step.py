@@ -110,15 +110,14 @@ def _length_of_step(rows, k: int) -> float:
 
 def build(contender: str, settings: Settings) -> Any:
   """Builds a contender, in its own process."""
+  from tff_xc.encoders import normalization
   from tff_xc.runtime import registry
 
   if not contender.startswith('product'):
     registry.install('in_process')  # Sets one thread for each op.
   import tensorflow as tf
 
-  from tff_xc import classifier
-
-  draw = lambda count: classifier.unit_norm(
+  draw = lambda count: normalization.unit_norm(
     tf.random.stateless_normal([count, settings.dim], seed=[0, 0])
   )
   rows = draw(settings.classes)

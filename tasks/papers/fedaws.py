@@ -38,7 +38,13 @@ def _table3(task, *means, **changes):
 
 
 def _table4(means, k=_K_OF_AMAZONCAT, weight=10.0):
-  return _labels('amazoncat-13k', 'fedaws', means, k=k, spreadout_weight=weight)
+  return _labels(
+    'amazoncat-13k',
+    'fedaws',
+    means,
+    spreadout_neighbours=k,
+    spreadout_weight=weight,
+  )
 
 
 def _table(number, caption, rows, notes):
@@ -74,7 +80,7 @@ TABLES = (
         (64.1, 46.8, 32.6),
         (92.1, 70.8, 58.7),
         (92.1, 77.9, 62.3),
-        k=_K_OF_AMAZONCAT,
+        spreadout_neighbours=_K_OF_AMAZONCAT,
       ),
       *_table3(
         'amazon-670k',

@@ -8,11 +8,12 @@ import tensorflow as tf
 
 from tests import tiny
 from tests.algorithms import numpy_fedaws
-from tff_xc import classifier
+from tff_xc import heads
 from tff_xc.algorithms import fedaws
-from tff_xc.algorithms import fedss
+from tff_xc.algorithms import fedaws_posonly
+from tff_xc.algorithms import posonly
 from tff_xc.measure import collapse
-from tff_xc.round import local_training as client_work
+from tff_xc.round import local_training
 from tff_xc.runtime import registry
 
 pytestmark = pytest.mark.usefixtures('in_process')
@@ -24,7 +25,7 @@ COHORTS = (
   tiny.cohort([[1, 1, 1], [1], [2, 2], [4]], seed=2),
   tiny.cohort([[9, 10, 10], [10, 11], [0]], seed=3),
 )
-FULL_BATCH = client_work.LocalTraining(0.2, 64, 2)
+FULL_BATCH = local_training.LocalTraining(0.2, 64, 2)
 
 
 def cohort_of(round_number):
@@ -245,8 +246,8 @@ def test_baseline_1_collapses_and_fedaws_does_not():
 
 def test_the_fedss_variant_is_posonly_with_a_spreadout_step():
   settings = tiny.settings(max_positives=3)
-  plain = fedss.build_posonly(model=tiny.model(N), **settings)
-  without = fedaws.build_fedaws_posonly(
+  plain = posonly.build_posonly(model=tiny.model(N), **settings)
+  without = fedaws_posonly.build_fedaws_posonly(
     model=tiny.model(N), spreadout_weight=0.0, **settings
   )
   tiny.assert_same_weights(
@@ -254,7 +255,7 @@ def test_the_fedss_variant_is_posonly_with_a_spreadout_step():
     tiny.weights_after(without, 3, cohort_of),
     1e-6,
   )
-  spread = fedaws.build_fedaws_posonly(
+  spread = fedaws_posonly.build_fedaws_posonly(
     model=tiny.model(N), spreadout_weight=0.05, k=2, **settings
   )
   after = tiny.weights_after(plain, 1, cohort_of).class_table.numpy()
@@ -278,7 +279,7 @@ def test_a_round_writes_its_rows_in_place():
   state = process.next(process.initialize(), COHORTS[0]).state
   where = pointer(state.weights.class_table)
   for cohort in COHORTS:
-    state = registry.give_up(state)
+    state = registry.donate(state)
     state = process.next(state, cohort).state
     assert pointer(state.weights.class_table) == where
 
@@ -286,5 +287,5 @@ def test_a_round_writes_its_rows_in_place():
 def test_a_head_without_cosines_is_refused():
   with pytest.raises(ValueError, match='CosineHead'):
     fedaws.build_fedaws(
-      model=tiny.model(N, classifier.LinearHead()), max_positives=3
+      model=tiny.model(N, heads.LinearHead()), max_positives=3
     )

@@ -9,8 +9,12 @@ import tensorflow as tf
 from tests import tiny
 from tests.algorithms import numpy_fedss
 from tff_xc import errors
+from tff_xc.algorithms import centralized
 from tff_xc.algorithms import fedss
-from tff_xc.round import local_training as client_work
+from tff_xc.algorithms import fullsoftmax
+from tff_xc.algorithms import negonly
+from tff_xc.algorithms import posonly
+from tff_xc.round import local_training
 from tff_xc.round import randomness
 from tff_xc.round import request
 from tff_xc.round import server
@@ -23,7 +27,7 @@ COHORTS = (
   tiny.cohort([[1, 2, 2], [3, 4, 5, 9, 9]], seed=2),
   tiny.cohort([[10], [0, 1, 2, 3], [6, 6]], seed=3),
 )
-FULL_BATCH = client_work.LocalTraining(0.1, 64, 2)
+FULL_BATCH = local_training.LocalTraining(0.1, 64, 2)
 
 
 def cohort_of(round_number):
@@ -34,7 +38,7 @@ def held_ids(negatives, client, round_number, seed=0, equal_negatives=False):
   """Returns the ids that a client requests, drawn as in the round."""
   chosen = request.OwnAndSampled(
     N, 4, negatives, equal_negatives=equal_negatives
-  ).held_classes(
+  ).held_rows(
     tf.constant(client.y),
     randomness.client_seed(
       randomness.round_seed(tf.constant([seed, 0]), round_number),
@@ -117,7 +121,7 @@ def test_three_rounds_equal_the_numpy_reference(
 def test_equal_negatives_of_clients_of_one_class_are_m():
   cohort = tiny.cohort([[0, 0], [7], [11, 11, 11]], seed=4)
   plain, equal = (
-    fedss.build_negonly(
+    negonly.build_negonly(
       model=tiny.model(N),
       max_positives=1,
       negatives=4,
@@ -142,7 +146,7 @@ def test_all_other_classes_as_negatives_is_full_softmax(correction):
     correction=correction,
     **tiny.settings(),
   )
-  full = fedss.build_fullsoftmax(model=tiny.model(N), **tiny.settings())
+  full = fullsoftmax.build_fullsoftmax(model=tiny.model(N), **tiny.settings())
   state, metrics = tiny.run(sampled, 3, cohort_of)
   assert metrics['class_rows'] == N
   tiny.assert_same_weights(
@@ -172,7 +176,7 @@ def test_posonly_is_fedss_without_negatives():
   a, b = (
     tiny.weights_after(process, 3, cohort_of)
     for process in (
-      fedss.build_posonly(**shared),
+      posonly.build_posonly(**shared),
       fedss.build_fedss(negatives=0, **shared),
     )
   )
@@ -222,7 +226,7 @@ def test_one_seed_is_one_run_and_another_seed_another():
 
 
 def test_centralized_is_one_client_on_sgd():
-  process = fedss.build_centralized(
+  process = centralized.build_centralized(
     model=tiny.model(N), local_training=FULL_BATCH
   )
   client = tiny.cohort([[0, 4, 4, 7, 9]])[0]
@@ -248,7 +252,7 @@ def test_the_rounds_metrics_are_means_over_the_cohort():
     model=tiny.model(N),
     max_positives=4,
     negatives=4,
-    local_training=client_work.LocalTraining(1e-9, 64),
+    local_training=local_training.LocalTraining(1e-9, 64),
   )
   weights = process.initialize().weights
   kernel, bias = (weights.encoder[name] for name in ('kernel', 'bias'))
@@ -302,7 +306,7 @@ def test_a_client_whose_update_is_not_finite_is_dropped_and_counted():
 def test_a_round_with_nobody_left_keeps_the_state(full):
   shared = {'model': tiny.model(N), **tiny.settings()}
   if full:
-    process = fedss.build_fullsoftmax(**shared)
+    process = fullsoftmax.build_fullsoftmax(**shared)
   else:
     process = fedss.build_fedss(max_positives=4, negatives=3, **shared)
   state = tiny.run(process, 1, cohort_of)[0]
@@ -326,13 +330,13 @@ def test_any_aggregator_of_the_encoder_plugs_in():
   import tensorflow_federated as tff
 
   shared = {'model': tiny.model(N), **tiny.settings()}
-  clipped = fedss.build_fullsoftmax(
+  clipped = fullsoftmax.build_fullsoftmax(
     model_aggregator=tff.aggregators.clipping_factory(
       1e-12, tff.aggregators.MeanFactory()
     ),
     **shared,
   )
-  unweighted = fedss.build_fullsoftmax(
+  unweighted = fullsoftmax.build_fullsoftmax(
     model_aggregator=tff.aggregators.UnweightedMeanFactory(), **shared
   )
   start = clipped.initialize().weights
@@ -340,7 +344,7 @@ def test_any_aggregator_of_the_encoder_plugs_in():
   tiny.assert_same_weights(end.encoder, start.encoder, 1e-6)
   assert not np.allclose(end.class_table, start.class_table)
   mean = tiny.run(unweighted, 1, cohort_of)[0].weights
-  weighted = tiny.run(fedss.build_fullsoftmax(**shared), 1, cohort_of)[
+  weighted = tiny.run(fullsoftmax.build_fullsoftmax(**shared), 1, cohort_of)[
     0
   ].weights
   assert not np.allclose(mean.encoder['kernel'], weighted.encoder['kernel'])
@@ -348,6 +352,8 @@ def test_any_aggregator_of_the_encoder_plugs_in():
 
 
 def test_the_state_is_a_structure_of_named_weights():
-  weights = fedss.build_fullsoftmax(model=tiny.model(N)).initialize().weights
+  weights = (
+    fullsoftmax.build_fullsoftmax(model=tiny.model(N)).initialize().weights
+  )
   assert isinstance(weights.encoder, collections.OrderedDict)
   assert list(weights.encoder) == ['kernel', 'bias']

@@ -136,7 +136,7 @@ def test_the_defaults_of_the_builder_are_those_of_the_flags():
     ({'server_optimizer': 'adam'}, table_optimizers.Dense),
     (
       {'server_optimizer': 'adam', 'server_adam_rows': 'requested'},
-      table_optimizers.RequestedRows,
+      table_optimizers.LazyRows,
     ),
   ],
 )

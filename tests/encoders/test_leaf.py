@@ -7,6 +7,7 @@ import tensorflow as tf
 from launch.benchmarks import arrays
 from launch.benchmarks import femnist_round
 from tff_xc import classifier
+from tff_xc import heads
 from tff_xc.encoders import leaf
 
 RANDOM = np.random.default_rng(0)
@@ -46,7 +47,7 @@ def test_the_embedding_is_the_papers_network_in_numpy():
 
 def test_with_62_classes_it_has_the_published_number_of_parameters():
   model = classifier.EmbeddingClassifier(
-    leaf.build_femnist_encoder(), classifier.LinearHead(bias=True), 62
+    leaf.build_femnist_encoder(), heads.LinearHead(bias=True), 62
   )
   specs = model.weight_specs()
   sizes = [s.shape.num_elements() for s in tf.nest.flatten(specs)]
@@ -64,7 +65,7 @@ def test_the_keras_model_of_the_benchmark_computes_the_same():
   keras.set_weights(list(weights.values()))
   model = classifier.EmbeddingClassifier(
     leaf.build_femnist_encoder(embedding_dim=16),
-    classifier.LinearHead(bias=True),
+    heads.LinearHead(bias=True),
     62,
   )
   embeddings, _ = model.encoder.apply(

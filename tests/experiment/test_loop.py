@@ -242,7 +242,7 @@ def test_bytes_are_those_of_the_tensors_that_cross():
   seed = randomness.client_seed(
     np.array([0, 0], np.int32), client.client_id, randomness.Purpose.NEGATIVES
   )
-  held = request.OwnAndSampled(12, 6, 4).held_classes(client.y, seed)
+  held = request.OwnAndSampled(12, 6, 4).held_rows(client.y, seed)
   weights = model.init(np.array([0, 0], np.int32))
   asked = held.ids.numpy()[held.mask.numpy()]
   received = [*weights.encoder.values(), weights.class_table.numpy()[asked]]

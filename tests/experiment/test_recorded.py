@@ -27,7 +27,7 @@ _SHARED = {
   'embedding_dim': 6,
   'batch_size': 8,
   'negatives': 4,
-  'k': 3,
+  'spreadout_neighbours': 3,
   'clients_per_round': 5,
   'steps_per_round': 3,
 }
@@ -56,10 +56,8 @@ def _measured(task: str, algorithm: str, run_dir: str) -> pd.DataFrame:
   """Trains five rounds; returns metrics.csv without times."""
   found = algorithms.get(algorithm)
   given = {**_SHARED, **_TASKS[task]}
-  taken = (*found.hyperparameters, *settings.tasks.get(task).options)
-  if found.cohort == 'uniform':
-    taken = (*taken, 'clients_per_round')
-  else:
+  taken = (*found.names, *settings.tasks.get(task).options)
+  if not found.has_clients:
     taken = set(taken) - {'examples_per_round'}
   argv = [f'--{k}={v}' for k, v in given.items() if k in taken]
   argv += [f'--task={task}', f'--algorithm={algorithm}']
@@ -78,7 +76,7 @@ def _measured(task: str, algorithm: str, run_dir: str) -> pd.DataFrame:
 @pytest.mark.slow
 @pytest.mark.parametrize(('task', 'algorithm'), _CASES)
 def test_the_recorded_numbers(task, algorithm, tmp_path, tff_worker):
-  recorded = pd.read_csv(_FOLDER / f'{task}.csv')
+  recorded = pd.read_csv(_FOLDER / f'{task}.csv', float_precision='round_trip')
   wanted = recorded[recorded['algorithm'] == algorithm]
   wanted = wanted.dropna(axis='columns', how='all')
   found = _measured(task, algorithm, str(tmp_path / 'run'))

@@ -10,6 +10,7 @@ import tensorflow as tf
 from tasks import task as task_lib
 from tests import tiny
 from tff_xc import classifier
+from tff_xc import heads
 from tff_xc.data import client_data
 from tff_xc.data import example_blocks
 from tff_xc.data import sparse
@@ -172,7 +173,7 @@ def sparse_setting():
   """Returns a sparse examples' model, weights, data, label sets and traces."""
   traces = []
   model = classifier.EmbeddingClassifier(
-    bag_encoder(traces), classifier.CosineHead(4.0), CLASSES
+    bag_encoder(traces), heads.CosineHead(4.0), CLASSES
   )
   parts = [
     client_data.Examples(

@@ -8,8 +8,8 @@ import tensorflow_federated as tff
 
 from tests import tiny
 from tests import tiny_sparse
-from tff_xc.round import local_training as client_work
-from tff_xc.round import losses as objective
+from tff_xc.round import local_training
+from tff_xc.round import losses
 from tff_xc.round import merge
 from tff_xc.round import optimizers
 from tff_xc.round import process
@@ -35,8 +35,8 @@ def build(max_features, feature_optimizer=None, encoder_optimizer=None):
   return process.build_process(
     model=tiny_sparse.model(N),
     request=request.OwnAndSampled(N, 3, 2),
-    objective=objective.HeldSoftmax(N),
-    local_training=client_work.LocalTraining(0.5, 2, 2),
+    objective=losses.HeldSoftmax(N),
+    local_training=local_training.LocalTraining(0.5, 2, 2),
     server=server.Server(
       encoder_optimizer or optimizers.build_sgd(1.0),
       table_optimizers.RowMomentum(),

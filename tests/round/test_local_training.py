@@ -7,8 +7,8 @@ import pytest
 import tensorflow as tf
 
 from tests import tiny
-from tff_xc.round import local_training as client_work
-from tff_xc.round import losses as objective
+from tff_xc.round import local_training
+from tff_xc.round import losses
 from tff_xc.round import request
 
 SEED = tf.constant([1, 2])
@@ -34,7 +34,7 @@ class _Recorder:
 def train(loss, training, labels, model=None, seed=SEED):
   model = model or tiny.model()
   client = tiny.cohort([labels])[0]
-  held = request.AllClasses(model.num_classes).held_classes(
+  held = request.AllRows(model.num_classes).held_rows(
     tf.constant(client.y), SEED
   )
   update = client_work.build_client_update(model, loss, training)
@@ -50,7 +50,7 @@ def train(loss, training, labels, model=None, seed=SEED):
 
 def test_every_epoch_visits_all_examples_once_in_another_order():
   recorder = _Recorder()
-  train(recorder, client_work.LocalTraining(0.1, 4, 3), list(range(10)))
+  train(recorder, local_training.LocalTraining(0.1, 4, 3), list(range(10)))
   np.testing.assert_array_equal(recorder.sizes, [4, 4, 2] * 3)
   epochs = recorder.targets.numpy().reshape(3, 10)
   for epoch in epochs:
@@ -60,8 +60,8 @@ def test_every_epoch_visits_all_examples_once_in_another_order():
 
 def test_the_update_counts_and_measures():
   update = train(
-    objective.HeldSoftmax(12),
-    client_work.LocalTraining(0.1, 4),
+    losses.HeldSoftmax(12),
+    local_training.LocalTraining(0.1, 4),
     [0, 1, 2, 3, 4],
   )
   assert update.weight == 5
@@ -76,8 +76,8 @@ def test_the_update_counts_and_measures():
 def test_more_epochs_report_their_mean_loss():
   once, twice = (
     train(
-      objective.HeldSoftmax(12),
-      client_work.LocalTraining(1e-9, 64, e),
+      losses.HeldSoftmax(12),
+      local_training.LocalTraining(1e-9, 64, e),
       [0, 1, 2],
     ).measured['loss']
     for e in (1, 2)
@@ -91,7 +91,7 @@ def test_more_epochs_report_their_mean_loss():
 )
 def test_a_number_of_steps_takes_the_place_of_epochs(steps, sizes):
   recorder = _Recorder()
-  training = client_work.LocalTraining(0.1, 4, 7, steps)
+  training = local_training.LocalTraining(0.1, 4, 7, steps)
   train(recorder, training, list(range(10)))
   np.testing.assert_array_equal(recorder.sizes, sizes)
   assert len(set(recorder.targets.numpy()[:10])) == min(sum(sizes), 10)
@@ -100,7 +100,9 @@ def test_a_number_of_steps_takes_the_place_of_epochs(steps, sizes):
 @pytest.mark.parametrize('steps', [1, 2, 5])
 def test_the_measured_loss_is_a_mean_over_what_the_steps_visit(steps):
   one = lambda step: tf.constant(2.0) + 0.0 * tf.reduce_sum(step.logits)
-  update = train(one, client_work.LocalTraining(0.1, 2, steps=steps), [0, 1, 2])
+  update = train(
+    one, local_training.LocalTraining(0.1, 2, steps=steps), [0, 1, 2]
+  )
   np.testing.assert_allclose(update.measured['loss'], 2.0 * 3, rtol=1e-6)
   assert update.weight == 3
 
@@ -108,13 +110,13 @@ def test_the_measured_loss_is_a_mean_over_what_the_steps_visit(steps):
 def test_clients_may_weigh_alike():
   build = lambda labels: client_work.build_client_update(
     tiny.model(),
-    objective.HeldSoftmax(12),
-    client_work.LocalTraining(steps=1),
+    losses.HeldSoftmax(12),
+    local_training.LocalTraining(steps=1),
     'uniform',
   )
   for labels, weight in (([0, 1, 2], 1.0), ([], 0.0)):
     client = tiny.cohort([labels])[0]
-    held = request.AllClasses(12).held_classes(tf.constant(client.y), SEED)
+    held = request.AllRows(12).held_rows(tf.constant(client.y), SEED)
     update = build(labels)(
       tiny.model().init(SEED),
       held,
@@ -127,13 +129,13 @@ def test_clients_may_weigh_alike():
     assert update.measured['examples'] == len(labels)
   with pytest.raises(ValueError, match='unknown weighting'):
     client_work.build_client_update(
-      tiny.model(), None, client_work.LocalTraining(), 'by age'
+      tiny.model(), None, local_training.LocalTraining(), 'by age'
     )
 
 
 def test_an_update_that_is_not_finite_is_all_zero():
   diverges = lambda step: tf.reduce_sum(step.logits) * float('nan')
-  update = train(diverges, client_work.LocalTraining(), [0, 1])
+  update = train(diverges, local_training.LocalTraining(), [0, 1])
   assert update.weight == 0
   assert update.measured['dropped'] == 1
   assert update.measured['examples'] == 0
@@ -142,7 +144,7 @@ def test_an_update_that_is_not_finite_is_all_zero():
 
 
 def test_without_examples_nothing_happens():
-  update = train(objective.HeldSoftmax(12), client_work.LocalTraining(), [])
+  update = train(losses.HeldSoftmax(12), local_training.LocalTraining(), [])
   assert update.weight == 0
   assert update.measured['dropped'] == 0
   np.testing.assert_array_equal(update.row_delta, 0)
@@ -168,8 +170,8 @@ def test_encoder_state_travels_with_the_encoder():
   )
   counting = type(counting)(encoder, counting.head, counting.num_classes)
   update = train(
-    objective.HeldSoftmax(12),
-    client_work.LocalTraining(0.1, 2),
+    losses.HeldSoftmax(12),
+    local_training.LocalTraining(0.1, 2),
     [0, 1, 2],
     model=counting,
   )
@@ -181,4 +183,4 @@ def test_a_weight_name_that_repeats_is_refused():
   from tff_xc import classifier
 
   with pytest.raises(ValueError, match='repeats'):
-    classifier.merged({'a': 1}, {'a': 2})
+    classifier.union({'a': 1}, {'a': 2})

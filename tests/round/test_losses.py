@@ -6,11 +6,11 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
-from tff_xc.round import losses as objective
+from tff_xc.round import losses
 from tff_xc.round import request
 
 # Six slots: own classes in 0 and 3, negatives in 1, 2 and 4, padding in 5.
-HELD = request.HeldClasses(
+HELD = request.SelectedRows(
   ids=tf.constant([8, 2, 5, 1, 7, 8]),
   mask=tf.constant([True] * 5 + [False]),
   counts=tf.constant([2, 0, 0, 1, 0, 0]),
@@ -20,7 +20,7 @@ TARGETS = [0, 3]
 
 
 def step(logits=LOGITS):
-  return objective.LocalStep(
+  return losses.LocalStep(
     logits=tf.constant(logits, tf.float32),
     targets=tf.constant(TARGETS),
     held=HELD,
@@ -54,7 +54,7 @@ SHIFT = np.log((20 - 2) / 3)  # n = 20, two own classes, three negatives.
 )
 @pytest.mark.parametrize('correction', ['negatives', 'none'])
 def test_losses_equal_naive_loops(denominator, terms_of, correction):
-  loss = objective.HeldSoftmax(20, correction, denominator)(step())
+  loss = losses.HeldSoftmax(20, correction, denominator)(step())
   shift = SHIFT if correction == 'negatives' else 0.0
   np.testing.assert_allclose(loss, naive(terms_of, shift), rtol=1e-6)
 
@@ -66,21 +66,19 @@ def test_the_correction_makes_the_partition_function_unbiased():
   others = [c for c in range(n) if c not in own]
   sums = []
   for negatives in itertools.combinations(others, m):
-    held = request.HeldClasses(
+    held = request.SelectedRows(
       ids=tf.constant([*own, *negatives]),
       mask=tf.fill([5], True),
       counts=tf.constant([1, 1, 0, 0, 0]),
     )
-    corrected = logits[[*own, *negatives]] + objective.negative_correction(
-      held, n
-    )
+    corrected = logits[[*own, *negatives]] + losses.negative_correction(held, n)
     sums.append(np.exp(corrected).sum())
   np.testing.assert_allclose(np.mean(sums), np.exp(logits).sum(), rtol=1e-6)
 
 
 @pytest.mark.parametrize('denominator', ['held', 'negatives', 'positives'])
 def test_one_correction_on_all_terms_equals_none(denominator):
-  loss = objective.HeldSoftmax(20, 'none', denominator)
+  loss = losses.HeldSoftmax(20, 'none', denominator)
   np.testing.assert_allclose(
     loss(step(LOGITS + SHIFT)), loss(step()), rtol=1e-5
   )
@@ -90,7 +88,7 @@ def test_excluded_logits_have_no_gradient():
   logits = tf.constant(LOGITS, tf.float32)
   with tf.GradientTape() as tape:
     tape.watch(logits)
-    loss = objective.HeldSoftmax(20, 'none', 'negatives')(
+    loss = losses.HeldSoftmax(20, 'none', 'negatives')(
       step()._replace(logits=logits)
     )
   gradient = tape.gradient(loss, logits).numpy()
@@ -101,9 +99,9 @@ def test_excluded_logits_have_no_gradient():
 
 def test_unknown_settings_are_refused():
   with pytest.raises(ValueError, match='correction'):
-    objective.HeldSoftmax(20, 'all')
+    losses.HeldSoftmax(20, 'all')
   with pytest.raises(ValueError, match='denominator'):
-    objective.HeldSoftmax(20, denominator='none')
+    losses.HeldSoftmax(20, denominator='none')
 
 
 def hinge_step(rows, embeddings):
@@ -124,7 +122,7 @@ def test_the_hinge_is_of_the_targets_cosine_alone():
   rows = np.array([[2.0, 0], [9, 9], [9, 9], [1, 1], [9, 9], [9, 9]])
   embeddings = [[3.0, 0], [0, 0.1]]  # Cosines 1, past the margin, and 0.7071.
   for margin in (0.9, 0.5):
-    loss = objective.PositiveHinge(margin)(
+    loss = losses.PositiveHinge(margin)(
       hinge_step(tf.constant(rows, tf.float32), embeddings)
     )
     expected = max(0.0, margin - 0.5**0.5) ** 2 / 2
@@ -136,7 +134,7 @@ def test_fixed_rows_have_no_gradient_and_others_only_the_targets(fixed):
   rows = tf.constant(np.random.default_rng(0).normal(size=[6, 2]), tf.float32)
   with tf.GradientTape() as tape:
     tape.watch(rows)
-    loss = objective.PositiveHinge(fixed_rows=fixed)(
+    loss = losses.PositiveHinge(fixed_rows=fixed)(
       hinge_step(rows, [[-1.0, 1], [-2, 1]])
     )
   gradient = tape.gradient(loss, rows, unconnected_gradients='zero')

@@ -29,7 +29,7 @@ def test_entries_of_one_id_are_added():
 
 
 def test_a_clients_message_has_no_padding():
-  held = request.HeldClasses(
+  held = request.SelectedRows(
     tf.constant([5, 3, 5]), tf.constant([True, True, False]), tf.zeros([3])
   )
   delta = tf.constant([[1.0, 2], [3, 4], [9, 9]])

@@ -6,6 +6,7 @@ import tensorflow as tf
 
 from tests import tiny
 from tff_xc.algorithms import fedss
+from tff_xc.algorithms import fullsoftmax
 from tff_xc.round import optimizers
 from tff_xc.round import server
 from tff_xc.round import table_optimizers
@@ -30,7 +31,7 @@ def build(table_optimizer, full=False):
     model=tiny.model(N), server=server.Server(table_optimizer=table_optimizer)
   )
   if full:
-    return fedss.build_fullsoftmax(**shared)
+    return fullsoftmax.build_fullsoftmax(**shared)
   return fedss.build_fedss(max_positives=4, negatives=2, **shared)
 
 
@@ -90,7 +91,7 @@ def test_weights_that_are_set_keep_the_velocity_and_nothing_else():
 
 
 def test_adam_on_requested_rows_leaves_the_others_alone():
-  process = build(table_optimizers.RequestedRows(optimizers.TorchAdam(0.01)))
+  process = build(table_optimizers.LazyRows(optimizers.TorchAdam(0.01)))
   before = process.initialize()
   output = process.next(before, COHORTS[0])
   moved = np.any(

@@ -70,7 +70,7 @@ def test_ranks_skip_the_excluded_ids():
 def test_own_and_sampled_holds_all_own_and_m_others(num_classes):
   labels = tf.constant([7, 2, 7, 59, 2, 7])
   chosen = request.OwnAndSampled(num_classes, max_positives=5, negatives=9)
-  held = chosen.held_classes(labels, SEED)
+  held = chosen.held_rows(labels, SEED)
   ids = real_ids(held)
   assert chosen.slots == 14 == held.ids.shape[0]
   assert len(ids) == len(set(ids)) == 3 + 9
@@ -83,7 +83,7 @@ def test_own_and_sampled_holds_all_own_and_m_others(num_classes):
 
 
 def test_padding_repeats_the_first_id_and_is_masked():
-  held = request.OwnAndSampled(50, max_positives=8, negatives=2).held_classes(
+  held = request.OwnAndSampled(50, max_positives=8, negatives=2).held_rows(
     tf.constant([5, 6]), SEED
   )
   mask = held.mask.numpy()
@@ -93,7 +93,7 @@ def test_padding_repeats_the_first_id_and_is_masked():
 
 
 def test_more_negatives_than_other_classes_takes_all_of_them():
-  held = request.OwnAndSampled(10, max_positives=4, negatives=8).held_classes(
+  held = request.OwnAndSampled(10, max_positives=4, negatives=8).held_rows(
     tf.constant([1, 2, 3, 4]), SEED
   )
   np.testing.assert_array_equal(sorted(real_ids(held)), range(10))
@@ -104,7 +104,7 @@ def test_equal_negatives_grow_with_a_clients_own_classes(num_classes):
   chosen = request.OwnAndSampled(num_classes, 5, 9, equal_negatives=True)
   assert chosen.slots == 5 + 9 + 4
   for own in (1, 3, 5):
-    held = chosen.held_classes(tf.range(7, 7 + own), SEED)
+    held = chosen.held_rows(tf.range(7, 7 + own), SEED)
     ids = real_ids(held)
     assert len(set(ids)) == len(ids) == own + 9 + own - 1
     assert (held.counts.numpy() > 0).sum() == own
@@ -114,7 +114,7 @@ def test_order_does_not_tell_own_classes_from_negatives():
   """Own classes come first in proportion to their share."""
   chosen = request.OwnAndSampled(1000, max_positives=5, negatives=15)
   labels = tf.constant([1, 2, 3, 4, 5])
-  draw = lambda i: chosen.held_classes(labels, tf.stack([i, 1])).counts[0]
+  draw = lambda i: chosen.held_rows(labels, tf.stack([i, 1])).counts[0]
   first_is_own = (many(draw, 2000, tf.TensorSpec([], tf.int32)) > 0).mean()
   assert abs(first_is_own - 0.25) < 0.04
 
@@ -122,28 +122,28 @@ def test_order_does_not_tell_own_classes_from_negatives():
 def test_negatives_differ_by_seed_and_repeat_with_it():
   chosen = request.OwnAndSampled(1000, max_positives=2, negatives=20)
   labels = tf.constant([1, 2])
-  a, b = (chosen.held_classes(labels, SEED).ids.numpy() for _ in range(2))
-  c = chosen.held_classes(labels, SEED + 1).ids.numpy()
+  a, b = (chosen.held_rows(labels, SEED).ids.numpy() for _ in range(2))
+  c = chosen.held_rows(labels, SEED + 1).ids.numpy()
   np.testing.assert_array_equal(a, b)
   assert set(a) != set(c)
 
 
 def test_a_client_without_examples_holds_nothing_of_its_own():
-  held = request.OwnAndSampled(50, max_positives=3).held_classes(
+  held = request.OwnAndSampled(50, max_positives=3).held_rows(
     tf.zeros([0], tf.int32), SEED
   )
   assert not held.mask.numpy().any()
 
 
 def test_all_classes_counts_every_class():
-  held = request.AllClasses(4).held_classes(tf.constant([2, 2, 0]), SEED)
+  held = request.AllRows(4).held_rows(tf.constant([2, 2, 0]), SEED)
   np.testing.assert_array_equal(held.counts, [1, 0, 2, 0])
   np.testing.assert_array_equal(held.ids, range(4))
 
 
 def test_positions_find_labels_and_never_padding():
   labels = tf.constant([9, 4, 4, 30])
-  held = request.OwnAndSampled(40, max_positives=12, negatives=6).held_classes(
+  held = request.OwnAndSampled(40, max_positives=12, negatives=6).held_rows(
     labels, SEED
   )
   slots = request.positions(held, labels).numpy()

@@ -118,7 +118,7 @@ def test_without_momentum_there_is_no_state():
     table_optimizers.Dense(optimizers.build_sgd(0.5, 0.9)),
     table_optimizers.RowMomentum(0.5, 0.9),
     table_optimizers.RowMomentum(0.5, 0.0),
-    table_optimizers.RequestedRows(optimizers.TorchAdam(0.5)),
+    table_optimizers.LazyRows(optimizers.TorchAdam(0.5)),
   ],
 )
 def test_a_step_that_does_not_count_changes_nothing(optimizer):
@@ -156,7 +156,7 @@ def adam_on_requested_rows(rate, epsilon, amsgrad):
 @pytest.mark.parametrize('amsgrad', [False, True])
 def test_row_adam_moves_the_requested_rows_alone(amsgrad):
   adam = optimizers.TorchAdam(0.1, epsilon=1e-3, amsgrad=amsgrad)
-  optimizer = table_optimizers.RequestedRows(adam)
+  optimizer = table_optimizers.LazyRows(adam)
   state, table = initial(optimizer)
   for ids, gradients, counts in steps():
     state, table = step(optimizer, state, table, ids, gradients, counts)
@@ -168,7 +168,7 @@ def test_row_adam_moves_the_requested_rows_alone(amsgrad):
 @pytest.mark.parametrize('amsgrad', [False, True])
 def test_row_adam_on_every_row_is_adam(amsgrad):
   adam = optimizers.TorchAdam(0.1, amsgrad=amsgrad)
-  of_rows = table_optimizers.RequestedRows(adam)
+  of_rows = table_optimizers.LazyRows(adam)
   dense = table_optimizers.Dense(adam)
   a, b = initial(of_rows), initial(dense)
   for arguments in steps(every_row=True):
@@ -179,7 +179,7 @@ def test_row_adam_on_every_row_is_adam(amsgrad):
 
 def test_adagrad_on_requested_rows_is_adagrad():
   adagrad = tff.learning.optimizers.build_adagrad(0.1, 0.01)
-  of_rows = table_optimizers.RequestedRows(adagrad)
+  of_rows = table_optimizers.LazyRows(adagrad)
   dense = table_optimizers.Dense(adagrad)
   a, b = initial(of_rows), initial(dense)
   for arguments in steps():
@@ -194,7 +194,7 @@ def test_adagrad_on_requested_rows_is_adagrad():
     table_optimizers.Dense(optimizers.build_sgd(0.5, 0.9)),
     table_optimizers.RowMomentum(0.5, 0.9),
     table_optimizers.RowMomentum(0.5),
-    table_optimizers.RequestedRows(optimizers.TorchAdam(0.5)),
+    table_optimizers.LazyRows(optimizers.TorchAdam(0.5)),
   ],
 )
 def test_what_comes_after_a_step_is_done_to_its_rows(optimizer):
@@ -214,8 +214,8 @@ MANY = 100_000
 ON_ROWS = (
   table_optimizers.RowMomentum(1.0, 0.9),
   table_optimizers.RowMomentum(1.0, 0.0),
-  table_optimizers.RequestedRows(optimizers.TorchAdam(0.1, amsgrad=True)),
-  table_optimizers.RequestedRows(tff.learning.optimizers.build_adagrad(0.1)),
+  table_optimizers.LazyRows(optimizers.TorchAdam(0.1, amsgrad=True)),
+  table_optimizers.LazyRows(tff.learning.optimizers.build_adagrad(0.1)),
 )
 
 

@@ -225,7 +225,7 @@ def test_rounds_leave_nothing_behind():
 
   def objects_after(rounds, state):
     for _ in range(rounds):
-      state = run(registry.give_up(state), [1.0, 2.0])
+      state = run(registry.donate(state), [1.0, 2.0])
     gc.collect()
     return len(gc.get_objects())
 

@@ -51,7 +51,7 @@ def test_tables_of_one_shape_that_are_given_up_are_not_exchanged(in_process):
   def work(index):
     table = tf.fill([500, 20], float(1000 * index))
     for row in range(100):
-      given = registry.give_up(table)
+      given = registry.donate(table)
       del table
       table = put(given, row)
     return table.numpy()
@@ -115,7 +115,7 @@ def test_rounds_of_one_process_in_threads_are_those_of_one_thread(in_process):
     state = process.initialize()
     for r in range(4):
       state = process.next(
-        registry.give_up(state), cohort_of(10 * index + r)
+        registry.donate(state), cohort_of(10 * index + r)
       ).state
     return process.get_model_weights(state)
 

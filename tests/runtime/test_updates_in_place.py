@@ -38,7 +38,7 @@ def test_rows_of_a_table_given_up_are_written_in_place():
   table = tf.Variable(tf.zeros([6, 2])).read_value() + 0.0
   run, where = _put_rows(), _pointer(table)
   for row in range(3):
-    given = registry.give_up(table)
+    given = registry.donate(table)
     del table
     table = run(given, row)
     assert _pointer(table) == where
@@ -50,7 +50,7 @@ def test_rows_of_a_table_given_up_are_written_in_place():
 def test_a_table_that_somebody_holds_is_copied():
   table = tf.zeros([6, 2]) + 0.0
   run = _put_rows()
-  changed = run(registry.give_up(table), 1)  # `table` still refers to it.
+  changed = run(registry.donate(table), 1)  # `table` still refers to it.
   np.testing.assert_array_equal(table, np.zeros([6, 2]))
   np.testing.assert_array_equal(changed[:, 0], [0, 1, 0, 0, 0, 0])
   again = run(table, 2)  # This table is not donated.
@@ -61,7 +61,7 @@ def test_a_table_that_somebody_holds_is_copied():
 def test_a_numpy_view_of_a_table_given_up_keeps_its_numbers():
   table = tf.zeros([6, 2]) + 0.0
   view = table.numpy()
-  given = registry.give_up(table)
+  given = registry.donate(table)
   del table
   changed = _put_rows()(given, 1)
   np.testing.assert_array_equal(view, np.zeros([6, 2]))
@@ -82,7 +82,7 @@ def test_a_state_given_up_to_a_round_that_fails_is_kept():
     total = tff.federated_sum(tff.federated_map(picky, x))
     return tff.federated_map(put, (table, total))
 
-  state = registry.give_up(tf.ones([6, 2]))
+  state = registry.donate(tf.ones([6, 2]))
   with pytest.raises(
     client_error.ClientError, match=r'client 2 .*negative'
   ) as e:
@@ -107,7 +107,7 @@ def test_a_table_that_is_a_result_as_well_is_copied():
     return table, changed, twice, tff.federated_map(other, table)
 
   table = tf.zeros([6, 2]) + 0.0
-  given = registry.give_up(table)
+  given = registry.donate(table)
   del table
   same, changed, twice, apart = run(given)
   np.testing.assert_array_equal(same, np.zeros([6, 2]))

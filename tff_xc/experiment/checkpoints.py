@@ -11,6 +11,7 @@ import pathlib
 import re
 import shutil
 import sys
+from collections.abc import Mapping
 
 import numpy as np
 import tensorflow as tf
@@ -26,12 +27,14 @@ _LEFTOVER = re.compile(r'\.round_(\d+)\.\d+\.tmp\.npz')
 _OLD_NAME = re.compile(r'round_\d+')
 _DAMAGED = 'damaged'
 _KEPT = 3
+# Before the names of arrays that are saved with a state.
+_MORE = 'more:'
 # Errors that prevent reading a sound file.
 _NOT_DAMAGE = (MemoryError, PermissionError)
 
 
 def load_newest(run_dir: str | os.PathLike, like):
-  """Returns (state, rounds done) of a run's newest sound checkpoint.
+  """Returns (state, rounds done, more) of a run's newest sound checkpoint.
 
   Reports damaged ones on stderr and takes the one before. Writes nothing.
 
@@ -40,7 +43,8 @@ def load_newest(run_dir: str | os.PathLike, like):
     like: a state of the same structure, shapes and dtypes.
 
   Returns:
-    (`like`, 0) where there is no sound checkpoint.
+    The state; the round; and the arrays that were saved with it, by name.
+    (`like`, 0, {}) where there is no sound checkpoint.
 
   Raises:
     errors.InputError: for a checkpoint of another structure, shape or dtype,
@@ -72,12 +76,24 @@ class Checkpoints:
     """As `load_newest`; moves damaged checkpoints into `checkpoints/damaged`."""
     return _load_newest(self._root, like, self._move_aside)
 
-  def save(self, state, rounds_done: int) -> None:
-    """Saves the state after `rounds_done` rounds, unless already saved."""
+  def save(
+    self,
+    state,
+    rounds_done: int,
+    more: Mapping[str, np.ndarray] | None = None,
+  ) -> None:
+    """Saves the state after `rounds_done` rounds, unless already saved.
+
+    Args:
+      state: a structure of tensors.
+      rounds_done: names the file.
+      more: arrays of any shape, by names that are in no state.
+    """
     path = _path(self._root, rounds_done)
     if path.exists():
       return
     named = {name: np.asarray(leaf) for name, leaf in _named(state)}
+    named |= {_MORE + name: array for name, array in (more or {}).items()}
     try:
       with run_files.replacing(path) as temporary:
         np.savez(temporary, **named)
@@ -163,14 +179,19 @@ def _load_newest(root: pathlib.Path, like, on_damage):
         file=sys.stderr,
       )
       continue
+    more = {
+      name.removeprefix(_MORE): named.pop(name)
+      for name in list(named)
+      if name.startswith(_MORE)
+    }
     if difference := _first_difference(named, _named(like)):
       raise errors.InputError(
         f'{path} is of another model: {difference}; choose another --run_dir,'
         ' or the version of this program that wrote it'
       )
     tensors = [tf.convert_to_tensor(array) for array in named.values()]
-    return tf.nest.pack_sequence_as(like, tensors), version
-  return like, 0
+    return tf.nest.pack_sequence_as(like, tensors), version, more
+  return like, 0, {}
 
 
 def _first_line(error) -> str:

@@ -5,8 +5,10 @@ uninterrupted one.
 """
 
 import collections
+import dataclasses
 import functools
 import itertools
+import math
 import threading
 from collections.abc import Callable
 from collections.abc import Sequence
@@ -20,7 +22,7 @@ from tff_xc.data import checks
 from tff_xc.data import client_data as client_data_lib
 from tff_xc.data import example_blocks
 from tff_xc.data import sparse
-from tff_xc.round import process
+from tff_xc.round import examples as process
 
 _CACHE_BYTES = 2**28
 # Examples of a round without clients.
@@ -258,3 +260,26 @@ def mean_examples(dataset: client_data_lib.FederatedDataset) -> float:
   """Returns the mean number of examples per client."""
   clients = dataset.train
   return float(np.mean([len(clients.labels(c)) for c in clients.client_ids]))
+
+
+@dataclasses.dataclass(frozen=True)
+class UniformClients:
+  clients_per_round: int
+  examples_per_round: int = 0
+  has_clients = True
+
+  def cohorts(self, dataset, seed):
+    return uniform(
+      dataset, self.clients_per_round, seed, self.examples_per_round
+    )
+
+
+@dataclasses.dataclass(frozen=True)
+class IidBatches:
+  batch_size: int
+  steps: int = 0
+  has_clients = False
+
+  def cohorts(self, dataset, seed):
+    steps = self.steps or math.ceil(mean_examples(dataset) / self.batch_size)
+    return pooled(dataset, steps * self.batch_size, seed)

@@ -12,11 +12,13 @@ from typing import Any
 import tqdm
 
 from tff_xc import errors
+from tff_xc.experiment import client_states as client_states_lib
 from tff_xc.experiment import cohort as cohort_lib
 from tff_xc.experiment import run_directory
 from tff_xc.measure import catalog
 from tff_xc.measure import communication
 from tff_xc.report import run_files
+from tff_xc.round import client_states as states_lib
 from tff_xc.runtime import client_error
 from tff_xc.runtime import registry as runtimes
 
@@ -43,68 +45,17 @@ class Schedule:
     return round_number % every == 0 or round_number == self.rounds
 
 
-@dataclasses.dataclass(frozen=True)
-class Messages:
-  """Converts numbers of requested rows into bytes.
-
-  Attributes:
-    sizes: sizes of the parts of messages.
-    requests_all: whether every client requests every row.
-    num_classes: n.
-    row_dim: length of a class row.
-    crosses: False for centralised training, which sends no messages.
-    sends_rows: whether class rows are sent back.
-  """
-
-  sizes: communication.MessageSizes
-  requests_all: bool
-  num_classes: int
-  row_dim: int
-  crosses: bool = True
-  sends_rows: bool = True
-
-  def of_round(
-    self,
-    rows: float,
-    largest: float,
-    feature_rows: float = 0.0,
-    largest_features: float = 0.0,
-  ) -> dict[str, float]:
-    """Returns the columns of bytes, from mean and largest numbers of rows."""
-    by_rows = feature_rows if self.sizes.feature_row_bytes else 0.0
-    down = communication.bytes_down(self.sizes, rows, by_rows)
-    up = communication.bytes_up(
-      self.sizes, rows, self.requests_all, by_rows, self.sends_rows
-    )
-    held = largest_features * self.sizes.feature_row_bytes
-    parameters = (self.sizes.encoder_bytes + held) // 4 + largest * self.row_dim
-    return {
-      'bytes_down_per_client': down if self.crosses else 0.0,
-      'bytes_up_per_client': up if self.crosses else 0.0,
-      'client_parameters_peak': parameters,
-    }
-
-  def saving(self, sent: float) -> float:
-    """Returns the saved fraction of FullSoftmax's bytes.
-
-    Args:
-      sent: bytes down and up, per client and round.
-    """
-    if not self.crosses:
-      return 1.0
-    return communication.byte_saving(self.sizes, sent, self.num_classes)
-
-
 def run(
   *,
   process,
   cohorts: Callable[[int], cohort_lib.Cohort],
   evaluate: Callable[[Any], dict[str, float]],
   metrics: tuple[str, ...],
-  messages: Messages,
+  messages: communication.Messages,
   schedule: Schedule,
   directory: run_directory.RunDirectory,
   warnings: Sequence[str] = (),
+  client_states: client_states_lib.ClientStates | None = None,
 ) -> dict[str, Any]:
   """Runs or resumes an experiment.
 
@@ -117,6 +68,7 @@ def run(
     schedule: rounds, evaluations, checkpoints.
     directory: receives all files of the run.
     warnings: about the configuration; printed, and kept in the summary.
+    client_states: keeps what clients keep between rounds, if they do.
 
   Returns:
     The summary, as in summary.json, with nan in place of null.
@@ -128,53 +80,46 @@ def run(
   """
   for warning in warnings:
     print(f'warning: {warning}', file=sys.stderr)
-  state, done = directory.checkpoints.load(process.initialize())
-  rows = directory.start_metrics(done)
-  lost = 0  # Consecutive rounds that dropped every update.
-  for row in rows:
-    lost = _lost_in_a_row(lost, row)
-  _check_lost(lost, done)
+  held = _Held(process, directory, client_states)
+  for row in directory.start_metrics(held.done):
+    held.count_lost(row)
+  held.check_lost()
   bar = tqdm.tqdm(
-    total=schedule.rounds, initial=done, unit='round', disable=None
+    total=schedule.rounds, initial=held.done, unit='round', disable=None
   )
   latest = dict.fromkeys(metrics, float('nan'))
   try:
-    while done < schedule.rounds:
+    while held.done < schedule.rounds:
       started = time.perf_counter()
-      cohort = cohorts(done)
-      # The old state is not needed again, so the runtime may update it in
-      # place.
-      state = runtimes.give_up(state)
-      output = process.next(state, cohort.examples)
-      row = _row(output.metrics, cohort, messages)
+      cohort = cohorts(held.done)
+      output, row = held.next(cohort, messages)
       row['seconds'] = time.perf_counter() - started
       measured = dict.fromkeys(metrics, float('nan'))
-      if schedule.due(schedule.eval_every, done + 1):
+      if schedule.due(schedule.eval_every, held.done + 1):
         latest = measured = evaluate(process.get_model_weights(output.state))
         if bar.disable:
-          _print_progress(done + 1, schedule.rounds, row, measured)
-      directory.release({**row, **measured}, done + 1)
+          _print_progress(held.done + 1, schedule.rounds, row, measured)
+      directory.release({**row, **measured}, held.done + 1)
       # Only now is the round done: an interrupt before this line repeats it.
-      state, done = output.state, done + 1
+      held.take(output, row)
       del output  # A second reference would force a copy.
-      lost = _lost_in_a_row(lost, row)
-      if schedule.due(schedule.checkpoint_every, done) or lost == _MOST_LOST:
-        directory.checkpoints.save(state, done)
-      if lost and _dropped_all(row):
+      if schedule.due(schedule.checkpoint_every, held.done) or held.lost_all:
+        held.save()
+      if held.lost and _dropped_all(row):
         bar.write(
-          f"warning: round {done} dropped every client's update, since none was"
-          ' finite',
+          f"warning: round {held.done} dropped every client's update, since none"
+          ' was finite',
           file=sys.stderr,
         )
-      _check_lost(lost, done)
+      held.check_lost()
       bar.set_postfix_str(_postfix(row, metrics[0], latest), refresh=False)
       bar.update()
   except KeyboardInterrupt:
-    _save_interrupted(directory, state, done)
+    held.save_interrupted()
     raise
   except client_error.ClientError as e:
-    _save_interrupted(directory, state, done)
-    raise errors.InputError(_explained(e, cohort, done + 1)) from e
+    held.save_interrupted()
+    raise errors.InputError(_explained(e, cohort, held.done + 1)) from e
   finally:
     bar.close()
   summary = summarise(
@@ -184,29 +129,89 @@ def run(
   return summary
 
 
+class _Held:
+  """What a run holds between rounds.
+
+  Attributes:
+    done: rounds done.
+    lost: consecutive rounds that dropped every update.
+  """
+
+  def __init__(self, process, directory, client_states):
+    self._process = process
+    self._checkpoints = directory.checkpoints
+    self._clients = client_states
+    self._state, self.done, more = self._checkpoints.load(process.initialize())
+    if client_states:
+      client_states.restore(more)
+    self.lost = 0
+
+  @property
+  def lost_all(self) -> bool:
+    """Whether the run must stop because updates are lost."""
+    return self.lost >= _MOST_LOST
+
+  def next(self, cohort: cohort_lib.Cohort, messages):
+    """Returns (output, row of metrics.csv) of the next round."""
+    examples = cohort.examples
+    if self._clients:
+      examples = self._clients.attach(examples)
+    # The old state is not needed again, so the runtime may update it in place.
+    self._state = runtimes.donate(self._state)
+    output = self._process.next(self._state, examples)
+    return output, _row(output.metrics, cohort, messages)
+
+  def take(self, output, row) -> None:
+    """Takes over a round that is done, and its row."""
+    self._state, self.done = output.state, self.done + 1
+    if self._clients:
+      self._clients.keep(output.metrics[states_lib.NAME])
+    self.count_lost(row)
+
+  def count_lost(self, row) -> None:
+    """Counts a round that dropped every client's update.
+
+    A round whose clients had no examples does not change the number.
+    """
+    if _dropped_all(row):
+      self.lost += 1
+    elif not math.isnan(row['loss']):
+      self.lost = 0
+
+  def check_lost(self) -> None:
+    if self.lost_all:
+      raise errors.InputError(
+        f'the last {self.lost} rounds, up to round {self.done}, dropped every'
+        " client's update, since none was finite; a learning rate is probably"
+        ' too large: start a new run with a smaller --client_learning_rate or'
+        ' --server_learning_rate'
+      )
+
+  def save(self) -> None:
+    more = self._clients.arrays() if self._clients else {}
+    self._checkpoints.save(self._state, self.done, more)
+
+  def save_interrupted(self) -> None:
+    """Saves an interrupted run's state and says where the run will resume."""
+    try:
+      self._state = runtimes.keep(self._state)
+    except ValueError:  # The interrupted round has overwritten it.
+      print(
+        f'\nstopped before round {self.done + 1} was evaluated; the same command'
+        ' goes on from the checkpoint before',
+        file=sys.stderr,
+      )
+      return
+    self.save()
+    print(
+      f'\nstopped after round {self.done}; the same command goes on from there',
+      file=sys.stderr,
+    )
+
+
 def _dropped_all(row) -> bool:
   """Whether a round dropped every client's update and so measured nothing."""
   return row['clients_dropped'] > 0 and math.isnan(row['loss'])
-
-
-def _lost_in_a_row(lost: int, row) -> int:
-  """Returns the number of consecutive lost rounds, up to the round of `row`.
-
-  A round whose clients had no examples does not change the number.
-  """
-  if _dropped_all(row):
-    return lost + 1
-  return lost if math.isnan(row['loss']) else 0
-
-
-def _check_lost(lost: int, done: int) -> None:
-  if lost >= _MOST_LOST:
-    raise errors.InputError(
-      f"the last {lost} rounds, up to round {done}, dropped every client's"
-      ' update, since none was finite; a learning rate is probably too large:'
-      ' start a new run with a smaller --client_learning_rate or'
-      ' --server_learning_rate'
-    )
 
 
 def _explained(error, cohort: cohort_lib.Cohort, round_number: int) -> str:
@@ -218,30 +223,18 @@ def _explained(error, cohort: cohort_lib.Cohort, round_number: int) -> str:
   )
 
 
-def _save_interrupted(directory, state, done: int) -> None:
-  """Saves an interrupted run's state and says where the run will resume."""
-  try:
-    state = runtimes.keep(state)
-  except ValueError:  # The interrupted round has overwritten it.
-    print(
-      f'\nstopped before round {done + 1} was evaluated; the same command goes'
-      ' on from the checkpoint before',
-      file=sys.stderr,
-    )
-    return
-  directory.checkpoints.save(state, done)
-  print(
-    f'\nstopped after round {done}; the same command goes on from there',
-    file=sys.stderr,
-  )
-
-
-def _row(measured, cohort, messages: Messages) -> dict[str, float]:
-  row = {name: float(value) for name, value in measured.items()}
-  largest = row.pop('class_rows_largest')
-  features = row.get('feature_rows', 0.0), row.pop('feature_rows_largest', 0.0)
+def _row(
+  measured, cohort, messages: communication.Messages
+) -> dict[str, float]:
+  row = {
+    name: float(value)
+    for name, value in measured.items()
+    if name != states_lib.NAME
+  }
+  rows = {name: row[f'{name}_rows'] for name in messages.tables}
+  largest = {n: row.pop(f'{n}_rows_largest') for n in messages.tables}
   row['clients_skipped'] = float(cohort.skipped)
-  return {**row, **messages.of_round(row['class_rows'], largest, *features)}
+  return {**row, **messages.of_round(rows, largest)}
 
 
 def _postfix(row, headline: str, latest) -> str:
@@ -262,7 +255,7 @@ def _print_progress(done, rounds, row, measured) -> None:
 def summarise(
   finished: run_files.Run,
   metrics: tuple[str, ...],
-  messages: Messages,
+  messages: communication.Messages,
   warnings: Sequence[str] = (),
 ) -> dict[str, Any]:
   """Returns the summary of a run from its metrics.csv.

@@ -2,116 +2,118 @@
 
 The rule: bytes are those of the payload of one client and round, without
 padding (messages: FedSS, Algorithm 1 and section 3).
-  down: the encoder and the requested class rows;
+  down: the encoder and the requested rows of every table;
   up:   the requested ids, then the encoder's delta, the updated rows with their
         ids, and the client's weight, one float.
-An algorithm that requests every row sends no ids in either message: row c is
-at place c. If clients select from the table of sparse features, its rows are
-sent in the same way, and the encoder's bytes are those without this table. The
-round's seed and the sums behind its metrics, some 50 bytes, are not counted. A
-client whose update is dropped is counted like any other.
+A table of which every row is requested has no ids in either message: row c is
+at place c. The round's seed and the sums behind its metrics, some 50 bytes, are
+not counted. A client whose update is dropped is counted like any other.
 
 `tests/round/test_crossing.py` compares these formulas with the values that a
 round feeds to its clients and folds from them.
 """
 
+from __future__ import annotations
+
 import dataclasses
+from collections.abc import Mapping
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+  from tff_xc.round import algorithm as algorithm_lib
+
+_ID, _FLOAT = 4, 4
 
 
 @dataclasses.dataclass(frozen=True)
-class MessageSizes:
-  """Sizes of the parts of messages, in bytes.
+class TableSizes:
+  """Sizes of a table's messages.
 
   Attributes:
-    encoder_bytes: the encoder's weights, except a feature table whose rows are
-      sent separately; their delta has as many bytes.
-    row_bytes: one row of the class table: 4 d, and 4 more with a bias.
-    id_bytes: one class id (int32).
-    weight_bytes: the weight of a client's update (float32).
-    feature_row_bytes: one row of the feature table, if its rows are selected.
-    feature_table_bytes: all of this table.
+    num_rows: all rows of the table.
+    row_bytes: one row: 4 d, and 4 more with a bias.
+    selects: whether clients request some rows by their ids.
+    sends_rows: whether clients send rows back.
+  """
+
+  num_rows: int
+  row_bytes: int
+  selects: bool = True
+  sends_rows: bool = True
+
+  def up(self, rows: float) -> float:
+    """Returns the bytes that a client sends if it requests `rows` rows."""
+    ids = rows * _ID if self.selects else 0
+    return ids + (ids + rows * self.row_bytes if self.sends_rows else 0)
+
+
+@dataclasses.dataclass(frozen=True)
+class Messages:
+  """Converts numbers of requested rows into bytes.
+
+  Attributes:
+    encoder_bytes: the encoder's weights, except tables; their delta has as many
+      bytes.
+    tables: the sizes by name of table.
+    has_clients: False for training without clients, which sends no messages.
   """
 
   encoder_bytes: int
-  row_bytes: int
-  id_bytes: int = 4
-  weight_bytes: int = 4
-  feature_row_bytes: int = 0
-  feature_table_bytes: int = 0
+  tables: Mapping[str, TableSizes]
+  has_clients: bool = True
 
-  def __post_init__(self):
-    for field in dataclasses.fields(self):
-      if getattr(self, field.name) < 0:
-        raise ValueError(f'{field.name} is negative.')
+  def of_round(
+    self, rows: Mapping[str, float], largest: Mapping[str, float]
+  ) -> dict[str, float]:
+    """Returns the columns of bytes of a round.
+
+    Args:
+      rows: by table, the mean number of rows that a client requested.
+      largest: by table, the largest.
+    """
+    down = up = held = 0.0
+    for name, table in self.tables.items():
+      down += rows[name] * table.row_bytes
+      up += table.up(rows[name])
+      held += largest[name] * table.row_bytes
+    encoder = self.encoder_bytes
+    down, up = encoder + down, encoder + up + _FLOAT
+    return {
+      'bytes_down_per_client': down if self.has_clients else 0.0,
+      'bytes_up_per_client': up if self.has_clients else 0.0,
+      'client_parameters_peak': (encoder + held) // _FLOAT,
+    }
+
+  def saving(self, sent: float) -> float:
+    """Returns the saved fraction of FullSoftmax's bytes, down and up.
+
+    It is negative if the ids cost more than the omitted rows save.
+
+    Args:
+      sent: bytes down and up, per client and round.
+    """
+    if not self.has_clients:
+      return 1.0
+    rows = sum(t.num_rows * t.row_bytes for t in self.tables.values())
+    return 1 - sent / (2 * (self.encoder_bytes + rows) + _FLOAT)
 
 
-def with_feature_rows(
-  sizes: MessageSizes, num_features: int, dim: int
-) -> MessageSizes:
-  """Returns the sizes if clients select rows of the float32 feature table."""
-  table = 4 * num_features * dim
-  return dataclasses.replace(
-    sizes,
-    encoder_bytes=sizes.encoder_bytes - table,
-    feature_row_bytes=4 * dim,
-    feature_table_bytes=table,
+def messages(algorithm: algorithm_lib.Algorithm) -> Messages:
+  """Returns the sizes of an algorithm's messages."""
+  specs = algorithm.model.weight_specs().tables
+  return Messages(
+    algorithm.model.encoder_bytes(),
+    {
+      table.name: TableSizes(
+        specs[table.name].shape[0],
+        _FLOAT * specs[table.name].shape[1],
+        table.request.selects,
+        table.merge.sends_rows,
+      )
+      for table in algorithm.tables
+    },
+    algorithm.has_clients,
   )
-
-
-def bytes_down(
-  sizes: MessageSizes, rows: float, feature_rows: float = 0.0
-) -> float:
-  """Returns the bytes that a client receives in a round.
-
-  Args:
-    sizes: of the message's parts.
-    rows: requested class rows, |S_k|; a mean over clients gives mean bytes.
-    feature_rows: requested rows of the feature table, if they are selected.
-  """
-  features = feature_rows * sizes.feature_row_bytes
-  return sizes.encoder_bytes + rows * sizes.row_bytes + features
-
-
-def bytes_up(
-  sizes: MessageSizes,
-  rows: float,
-  requests_all: bool = False,
-  feature_rows: float = 0.0,
-  sends_rows: bool = True,
-) -> float:
-  """Returns the bytes that a client sends in a round.
-
-  Args:
-    sizes: of the message's parts.
-    rows: requested class rows, |S_k|; n if all are requested.
-    requests_all: whether the algorithm requests all rows and so sends no ids.
-    feature_rows: requested rows of the feature table, if they are selected.
-    sends_rows: whether class rows are sent back (FedAwS's Baseline-2 does not
-      change them).
-  """
-  ids = 0 if requests_all else rows * sizes.id_bytes
-  sent = ids + rows * sizes.row_bytes if sends_rows else 0
-  features = feature_rows * (sizes.feature_row_bytes + 2 * sizes.id_bytes)
-  return ids + sent + features + sizes.encoder_bytes + sizes.weight_bytes
-
-
-def byte_saving(
-  sizes: MessageSizes,
-  sent: float,
-  num_classes: int,
-) -> float:
-  """Returns the saved fraction of FullSoftmax's bytes, down and up.
-
-  Args:
-    sizes: of the message's parts.
-    sent: bytes down and up of a client and round.
-    num_classes: n.
-
-  The result is negative if the ids cost more than the omitted rows save, as for
-  |S_k| = n.
-  """
-  full = bytes_down(sizes, num_classes) + bytes_up(sizes, num_classes, True)
-  return 1 - sent / (full + 2 * sizes.feature_table_bytes)
 
 
 def last_layer_share(

@@ -82,7 +82,11 @@ class Evaluator:
   ) -> np.ndarray:
     """Returns float32 [k, d] of the k examples `x`."""
     # The encoder does not use the class table, which may be large.
-    weights = weights._replace(class_table=tf.zeros([0, self._model.row_dim]))
+    tables = {
+      **weights.tables,
+      classifier.CLASS: tf.zeros([0, self._model.row_dim]),
+    }
+    weights = weights._replace(tables=type(weights.tables)(tables))
     weights = tf.nest.map_structure(tf.convert_to_tensor, weights)
     embed = self._embed
     if isinstance(x, sparse.SparseFeatures):

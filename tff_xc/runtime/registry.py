@@ -64,7 +64,7 @@ def install(name: str, *, client_threads: int = 0, device: str = '') -> Any:
   return context
 
 
-def give_up(structure: Any) -> Any:
+def donate(structure: Any) -> Any:
   """Lets the installed runtime write into tensors of a computation's argument.
 
   Pass the returned structure to exactly one computation and do not use it
@@ -75,13 +75,11 @@ def give_up(structure: Any) -> Any:
   import tensorflow_federated as tff
 
   context = tff.framework.get_context_stack().current
-  return (
-    context.give_up(structure) if hasattr(context, 'give_up') else structure
-  )
+  return context.donate(structure) if hasattr(context, 'donate') else structure
 
 
 def keep(structure: Any) -> Any:
-  """Returns the structure that was passed to `give_up`.
+  """Returns the structure that was passed to `donate`.
 
   Raises:
     ValueError: if a computation has already consumed it.

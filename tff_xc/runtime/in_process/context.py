@@ -50,7 +50,7 @@ class InProcessContext(tff.framework.SyncContext):
     self._in_place = updates.InPlace()
     self._lock = threading.Lock()
 
-  give_up = staticmethod(updates.give_up)
+  donate = staticmethod(updates.donate)
   keep = staticmethod(updates.keep)
 
   def invoke(self, comp: tff.Computation, arg: Any):

@@ -3,7 +3,7 @@
 In TFF's value semantics, a step that changes a few of the n rows of a class
 table is `tf.tensor_scatter_nd_update(table, ids, rows)`: a new table. Here the
 result stays a `RowUpdate` until it is needed. If the caller has given up the
-old table (`give_up`) and no other reference to its memory exists, the rows are
+old table (`donate`) and no other reference to its memory exists, the rows are
 then written into it. Otherwise the table is copied first, with the same result.
 """
 
@@ -63,11 +63,11 @@ class GivenUp:
     self._tensor = None
 
 
-def give_up(structure):
+def donate(structure):
   """Gives the memory of a structure's tensors to the computation that uses it.
 
   Use the returned structure in one call, and drop every other reference to the
-  tensors: `state = give_up(state)`, then `process.next(state, ...)`. After the
+  tensors: `state = donate(state)`, then `process.next(state, ...)`. After the
   call, neither structure can be read again. Before it, or if it fails, `keep`
   returns the tensors.
   """
@@ -76,7 +76,7 @@ def give_up(structure):
 
 
 def keep(structure):
-  """Inverts `give_up`, as long as no computation has taken the tensors.
+  """Inverts `donate`, as long as no computation has taken the tensors.
 
   Raises:
     ValueError: if a computation has taken one.

@@ -1,0 +1,310 @@
+"""Experiments: a task, an algorithm and changes, resolved and assembled.
+
+  config = experiment.resolve('omniglot', 'fedss', {'negatives': 40})
+  summary = experiment.run(config, 'runs/mine')
+
+`launch.train` does the same with flags as the changes. Only `assemble` and `run`
+import TensorFlow.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import os
+from collections.abc import Callable
+from collections.abc import Mapping
+from typing import TYPE_CHECKING
+from typing import Any
+
+from tasks import registry as tasks
+from tasks import task as task_lib
+from tff_xc import errors
+from tff_xc.algorithms import fedss
+from tff_xc.algorithms import hyperparameters as hp
+from tff_xc.algorithms import registry as algorithms
+from tff_xc.experiment import environment
+from tff_xc.runtime import registry as runtimes
+
+if TYPE_CHECKING:
+  from tff_xc import classifier
+  from tff_xc.data import client_data
+  from tff_xc.round import algorithm as algorithm_lib
+
+DATA_VARIABLE = 'TFF_XC_DATA'
+DEFAULT_DATA_DIR = os.path.join('..', 'shared', 'data')
+# Floats of a class table, 8 GiB.
+_MOST_TABLE_FLOATS = 2**31
+
+
+def _setting(name, default, text, least=0, most=hp.INT32_MAX):
+  return hp.Hyperparameter(name, default, text, least=least, most=most)
+
+
+# Settings of a run that are neither of its task nor of its algorithm. The default
+# 0 stands for that of the task.
+SETTINGS: Mapping[str, hp.Hyperparameter] = {
+  setting.name: setting
+  for setting in (
+    # NumPy's generators accept only seeds below 2³².
+    _setting('seed', 0, 'seed of all random draws', most=2**32 - 1),
+    _setting('rounds', 0, "rounds; default: the task's", least=1),
+    _setting(
+      'eval_every',
+      0,
+      "rounds between evaluations; default: the task's",
+      least=1,
+    ),
+    _setting(
+      'checkpoint_every',
+      0,
+      'rounds between checkpoints; default: eval_every',
+      least=1,
+    ),
+    _setting(
+      'client_threads',
+      0,
+      'clients that train at a time; 0: one for each core',
+      most=1024,
+    ),
+    hp.Hyperparameter(
+      'runtime',
+      runtimes.DEFAULT,
+      'runtime of TFF computations',
+      choices=runtimes.names(),
+    ),
+    hp.Hyperparameter(
+      'device',
+      '',
+      "devices that train clients: 'cpu', 'gpu', or names such as 'gpu:0,gpu:1';"
+      ' default: the GPUs that TensorFlow sees, else the CPU',
+    ),
+    hp.Hyperparameter(
+      'data_dir',
+      os.environ.get(DATA_VARIABLE, DEFAULT_DATA_DIR),
+      f'directory of the data sets, one folder each; default ${DATA_VARIABLE}',
+    ),
+  )
+}
+
+
+def resolve(
+  task: str, algorithm: str, changes: Mapping[str, Any] | None = None
+) -> dict[str, Any]:
+  """Returns a run's configuration: every setting, as in config.json.
+
+  Args:
+    task: its name.
+    algorithm: its name.
+    changes: values by name of `SETTINGS`, of the task's options and of the
+      algorithm's hyper-parameters; others get their defaults.
+
+  Raises:
+    errors.InputError: a name is unknown or does not apply, or a value is out of
+      bounds.
+  """
+  found, entry = tasks.get(task), algorithms.get(algorithm)
+  given = dict(changes or {})
+  settings = {n: given.pop(n) for n in list(given) if n in SETTINGS}
+  settings = _settings(settings, found)
+  options = {n: given.pop(n) for n in list(given) if n in task_lib.OPTIONS}
+  options = _options(found, entry, options)
+  values = entry.resolve(given, found.hyperparameters(entry))
+  _fit_negatives(
+    values, given, found.known_classes(options, settings['data_dir'])
+  )
+  return {
+    'task': task,
+    'algorithm': algorithm,
+    **settings,
+    'options': options,
+    'hyperparameters': values,
+    **environment.describe(),
+  }
+
+
+def _settings(given: Mapping, task: task_lib.Task) -> dict[str, Any]:
+  for name, value in given.items():
+    SETTINGS[name].check(value)
+  values = {name: setting.default for name, setting in SETTINGS.items()}
+  values |= {'rounds': task.rounds, 'eval_every': task.eval_every, **given}
+  values['checkpoint_every'] = given.get(
+    'checkpoint_every', values['eval_every']
+  )
+  return values
+
+
+def _options(task: task_lib.Task, entry, given: Mapping) -> dict[str, Any]:
+  for name in given:
+    if name not in task.options:
+      raise errors.InputError(
+        f'--{name} is not an option of task {task.name}, which takes: '
+        + (', '.join(f'--{n}' for n in task.options) or 'none')
+      )
+    if name in task_lib.OF_CLIENTS and not entry.has_clients:
+      raise errors.InputError(
+        f'--{name} does not apply to {entry.name}, which has no clients'
+      )
+  options = task.option_values() | given
+  for name, value in options.items():
+    task_lib.OPTIONS[name].check(value)
+  classes, dim = task.known_classes(options), options.get('embedding_dim', 1)
+  if classes and classes * dim > _MOST_TABLE_FLOATS:
+    raise errors.InputError(
+      f'--embedding_dim={dim}: a table of {classes:,} classes with rows of'
+      f' this length has more than {_MOST_TABLE_FLOATS:,} numbers (8 GiB); lower'
+      ' it, or the number of classes'
+    )
+  return options
+
+
+def _fit_negatives(values: dict, given: Mapping, num_classes: int | None):
+  """Refuses too many negatives; lowers a default to the other classes."""
+  if num_classes is None or 'negatives' not in values:
+    return
+  if 'negatives' not in given:
+    values['negatives'] = min(values['negatives'], max(num_classes - 1, 1))
+  fedss.check_negatives(values['negatives'], num_classes)
+
+
+@dataclasses.dataclass(frozen=True)
+class Experiment:
+  """A configuration with its data and its algorithm.
+
+  Attributes:
+    config: from `resolve`, and `data`, the fingerprint of the data.
+    dataset: the clients and the held-out examples.
+    algorithm: the answers to the four questions.
+    metrics: names of the metrics that it can measure, the headline first.
+    warnings: sentences about settings that are likely to fail.
+  """
+
+  config: Mapping[str, Any]
+  dataset: client_data.FederatedDataset
+  algorithm: algorithm_lib.Algorithm
+  metrics: tuple[str, ...]
+  warnings: tuple[str, ...]
+
+  @property
+  def model(self) -> classifier.EmbeddingClassifier:
+    """The model that is trained and evaluated."""
+    return self.algorithm.model
+
+  def process(self):
+    """Returns its `tff.learning.templates.LearningProcess`."""
+    from tff_xc.round import process
+
+    return process.build_process(self.algorithm, self.config['seed'])
+
+  def evaluator(self):
+    """Returns a function: global weights -> metrics by name."""
+    from tff_xc.measure import evaluation
+
+    return evaluation.Evaluator(self.model, self.dataset, self.metrics)
+
+
+def install_runtime(config: Mapping) -> None:
+  """Installs a configuration's runtime; call this before TensorFlow is used."""
+  runtimes.install(
+    config['runtime'],
+    client_threads=config['client_threads'],
+    device=config['device'],
+  )
+
+
+def assemble(config: Mapping, data_dir: str | None = None) -> Experiment:
+  """Loads a configuration's data and model, and asks the algorithm.
+
+  Args:
+    config: from `resolve`, or config.json.
+    data_dir: where the data are; None: as configured.
+
+  Raises:
+    errors.InputError: the data are missing or damaged, or do not fit.
+  """
+  from tff_xc.data import fingerprint
+  from tff_xc.experiment import cohort
+
+  task, entry = tasks.get(config['task']), algorithms.get(config['algorithm'])
+  options, values = config['options'], config['hyperparameters']
+  dataset, model = task.load(
+    config['data_dir'] if data_dir is None else data_dir, options
+  )
+  most = cohort.largest_label_set(dataset)
+  algorithm = entry.algorithm(values, model=model, max_positives=most)
+  algorithm = _with_feature_rows(algorithm, dataset, options, entry.has_clients)
+  if entry.has_clients:
+    sampling = cohort.UniformClients(
+      values['clients_per_round'], options.get('examples_per_round', 0)
+    )
+    algorithm = dataclasses.replace(algorithm, sampling=sampling)
+  return Experiment(
+    {**config, 'data': fingerprint.fingerprint(dataset)},
+    dataset,
+    algorithm,
+    task.metrics_of(dataset),
+    tuple(entry.warn(values, dataset.num_classes, most)),
+  )
+
+
+def _with_feature_rows(algorithm, dataset, options: Mapping, selects: bool):
+  """Returns the algorithm with the task's options of feature tables."""
+  from tff_xc.experiment import cohort
+  from tff_xc.round import algorithm as algorithm_lib
+  from tff_xc.round import table_optimizers
+
+  for name, table in algorithm.model.encoder.tables.items():
+    most = 0
+    if selects and options['select_features']:
+      most = cohort.largest_feature_set(dataset, options['examples_per_round'])
+    algorithm = algorithm_lib.own_rows(
+      algorithm,
+      name,
+      min(most, table.num_rows),
+      table_optimizers.RowMomentum(options['feature_learning_rate']),
+    )
+  return algorithm
+
+
+def run(
+  config: Mapping[str, Any],
+  run_dir: str,
+  finished: Callable[[Any], None] = lambda run: None,
+) -> dict[str, Any]:
+  """Trains as configured, or resumes; returns the summary.
+
+  Args:
+    config: from `resolve`.
+    run_dir: the directory of the run.
+    finished: is called with the finished `run_files.Run`.
+
+  Raises:
+    errors.InputError: for bad data, or a directory of another run.
+  """
+  from tff_xc.experiment import client_states
+  from tff_xc.experiment import loop
+  from tff_xc.experiment import run_directory
+  from tff_xc.measure import communication
+  from tff_xc.report import run_files
+
+  # Every check of the input precedes the first write.
+  run_directory.check_config(run_dir, config)
+  install_runtime(config)
+  experiment = assemble(config)
+  config, algorithm = experiment.config, experiment.algorithm
+  run_directory.check_config(run_dir, config)
+  kept = algorithm.client_state
+  summary = loop.run(
+    process=experiment.process(),
+    cohorts=algorithm.sampling.cohorts(experiment.dataset, config['seed']),
+    evaluate=experiment.evaluator(),
+    metrics=experiment.metrics,
+    messages=communication.messages(algorithm),
+    schedule=loop.Schedule(
+      config['rounds'], config['eval_every'], config['checkpoint_every']
+    ),
+    directory=run_directory.RunDirectory(run_dir, config),
+    warnings=experiment.warnings,
+    client_states=kept and client_states.ClientStates(kept.spec),
+  )
+  finished(run_files.read_run(run_dir))
+  return summary

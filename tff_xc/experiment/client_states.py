@@ -1,0 +1,86 @@
+"""What clients keep between the rounds of a run, saved with its checkpoints."""
+
+from collections.abc import Callable
+from collections.abc import Mapping
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+import tensorflow as tf
+
+from tff_xc.round import client_states as states_lib
+from tff_xc.round import examples as examples_lib
+
+_IDS = 'client_ids'
+
+
+class ClientStates:
+  """The states of all clients that have taken part, in memory."""
+
+  def __init__(self, spec: Any):
+    """Args: a structure of `tf.TensorSpec`s, the algorithm's."""
+    self._spec = spec
+    self._unknown = examples_lib.KeptState(
+      np.bool_(False),
+      tf.nest.map_structure(
+        lambda s: np.zeros(s.shape, s.dtype.as_numpy_dtype), spec
+      ),
+    )
+    self._kept: dict[int, list[np.ndarray]] = {}
+
+  def __len__(self) -> int:
+    return len(self._kept)
+
+  def of(self, client_id: int) -> examples_lib.KeptState:
+    """Returns what the client kept; zeros, not known, for a new client."""
+    if client_id not in self._kept:
+      return self._unknown
+    value = tf.nest.pack_sequence_as(self._spec, self._kept[client_id])
+    return examples_lib.KeptState(np.bool_(True), value)
+
+  def attach(
+    self, examples: Sequence[examples_lib.ClientExamples]
+  ) -> Sequence[examples_lib.ClientExamples]:
+    """Returns a cohort's examples with the clients' states, as they are read."""
+    with_state = lambda client: client._replace(
+      state=self.of(int(client.client_id))
+    )
+    return _Mapped(with_state, examples)
+
+  def keep(self, kept: states_lib.KeptStates) -> None:
+    """Keeps what a round's clients returned."""
+    leaves = [np.asarray(t) for t in tf.nest.flatten(kept.value)]
+    for i, client_id in enumerate(np.asarray(kept.ids).tolist()):
+      # Copied, so that no view keeps the whole round in memory.
+      self._kept[client_id] = [leaf[i].copy() for leaf in leaves]
+
+  def arrays(self) -> dict[str, np.ndarray]:
+    """Returns everything by name, for a checkpoint."""
+    ids = sorted(self._kept)
+    found = {_IDS: np.array(ids, np.int64)}
+    for i, spec in enumerate(tf.nest.flatten(self._spec)):
+      each = [self._kept[client_id][i] for client_id in ids]
+      empty = np.zeros([0, *spec.shape], spec.dtype.as_numpy_dtype)
+      found[f'client_state_{i}'] = np.stack(each) if each else empty
+    return found
+
+  def restore(self, arrays: Mapping[str, np.ndarray]) -> None:
+    """Takes over what `arrays` returned, or nothing from an empty mapping."""
+    leaves = [arrays[f'client_state_{i}'] for i in range(len(arrays) - 1)]
+    self._kept = {
+      client_id: [leaf[i].copy() for leaf in leaves]
+      for i, client_id in enumerate(arrays.get(_IDS, np.zeros(0)).tolist())
+    }
+
+
+class _Mapped(Sequence):
+  """A sequence whose elements are changed at each access."""
+
+  def __init__(self, function: Callable, elements: Sequence):
+    self._function, self._elements = function, elements
+
+  def __len__(self) -> int:
+    return len(self._elements)
+
+  def __getitem__(self, place: int):
+    return self._function(self._elements[place])

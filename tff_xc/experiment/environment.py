@@ -1,0 +1,41 @@
+"""Versions of the packages and of the code, for the record of a run."""
+
+import os
+import platform
+import subprocess
+from importlib import metadata
+from typing import Any
+
+_PACKAGES = (
+  'tensorflow-cpu',
+  'tensorflow',
+  'tensorflow-federated',
+  'numpy',
+  'scikit-learn',
+)
+
+
+def describe() -> dict[str, Any]:
+  """Returns `versions` by package, and `git_revision`, None outside git."""
+  versions = {'python': platform.python_version()}
+  for package in _PACKAGES:
+    try:
+      versions[package] = metadata.version(package)
+    except metadata.PackageNotFoundError:
+      continue
+  return {'versions': versions, 'git_revision': _git_revision()}
+
+
+def _git_revision() -> str | None:
+  try:
+    found = subprocess.run(
+      ['git', 'describe', '--always', '--dirty', '--abbrev=12'],
+      cwd=os.path.dirname(os.path.abspath(__file__)),
+      capture_output=True,
+      text=True,
+      timeout=10,
+      check=False,
+    )
+  except OSError:
+    return None
+  return found.stdout.strip() or None
