@@ -12,11 +12,8 @@ from tff_xc.experiment import run_directory
 from tff_xc.measure import communication
 
 CONFIG = {'task': 't', 'algorithm': 'a', 'seed': 0, 'rounds': 10, 'lr': 0.1}
-MESSAGES = experiment.Messages(
-  communication.MessageSizes(encoder_bytes=400, row_bytes=16),
-  requests_all=False,
-  num_classes=50,
-  row_dim=4,
+MESSAGES = communication.Messages(
+  400, {'class': communication.TableSizes(num_rows=50, row_bytes=16)}
 )
 State = collections.namedtuple('State', 'weights round_number')
 

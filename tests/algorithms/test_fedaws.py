@@ -9,10 +9,13 @@ import tensorflow as tf
 from tests import tiny
 from tests.algorithms import numpy_fedaws
 from tff_xc import heads
-from tff_xc.algorithms import fedaws
+from tff_xc.algorithms import entry
+from tff_xc.algorithms import fedaws as fedaws_lib
 from tff_xc.algorithms import fedaws_posonly
 from tff_xc.algorithms import posonly
+from tff_xc.algorithms import registry as algorithms
 from tff_xc.measure import collapse
+from tff_xc.round import folding
 from tff_xc.round import local_training
 from tff_xc.runtime import registry
 
@@ -33,7 +36,8 @@ def cohort_of(round_number):
 
 
 def build(name='fedaws', **changes):
-  return getattr(fedaws, f'build_{name}')(
+  name = name.replace('baseline', 'fedaws_baseline')
+  return entry.builder(algorithms.get(name).function)(
     model=tiny.model(N),
     max_positives=3,
     **{'local_training': FULL_BATCH, **changes},
@@ -87,12 +91,22 @@ def assert_equal(weights, expected):
 @pytest.mark.parametrize(
   ('settings', 'k', 'distance', 'margin'),
   [
-    ({'k': 2}, 2, 'sq_euclidean', 0.0),
-    ({'k': 2, 'distance': 'cosine'}, 2, 'cosine', 0.0),
-    ({'k': 0}, 0, 'sq_euclidean', 0.0),
-    ({'k': 100}, 0, 'sq_euclidean', 0.0),
+    ({'spreadout_neighbours': 2}, 2, 'sq_euclidean', 0.0),
+    (
+      {'spreadout_neighbours': 2, 'spreadout_distance': 'cosine'},
+      2,
+      'cosine',
+      0.0,
+    ),
+    ({'spreadout_neighbours': 0}, 0, 'sq_euclidean', 0.0),
+    ({'spreadout_neighbours': 100}, 0, 'sq_euclidean', 0.0),
     ({'spreadout_margin': 1.2}, 0, 'sq_euclidean', 1.2),
-    ({'spreadout_margin': 0.8, 'distance': 'cosine'}, 0, 'cosine', 0.8),
+    (
+      {'spreadout_margin': 0.8, 'spreadout_distance': 'cosine'},
+      0,
+      'cosine',
+      0.8,
+    ),
   ],
 )
 def test_three_rounds_equal_the_numpy_reference(settings, k, distance, margin):
@@ -112,7 +126,7 @@ def test_rows_that_follow_the_mean_equal_the_numpy_reference():
   process = build(
     spreadout_weight=0.5,
     spreadout_learning_rate=0.04,
-    k=2,
+    spreadout_neighbours=2,
     client_weighting='examples',
     row_update='mean',
   )
@@ -131,7 +145,7 @@ def test_line_14_steps_from_normalised_rows(margin):
   process = build(
     spreadout_weight=0.5,
     spreadout_learning_rate=0.1,
-    k=2,
+    spreadout_neighbours=2,
     spreadout_margin=margin,
     local_training=training,
   )
@@ -235,7 +249,7 @@ def test_baseline_1_collapses_and_fedaws_does_not():
     )
     for name, more in (
       ('baseline1', {}),
-      ('fedaws', {'spreadout_learning_rate': 0.004, 'k': 3}),
+      ('fedaws', {'spreadout_learning_rate': 0.004, 'spreadout_neighbours': 3}),
     )
   }
   assert distances['baseline1'][1] < 0.7 < 1.0 < distances['fedaws'][1]
@@ -256,7 +270,10 @@ def test_the_fedss_variant_is_posonly_with_a_spreadout_step():
     1e-6,
   )
   spread = fedaws_posonly.build_fedaws_posonly(
-    model=tiny.model(N), spreadout_weight=0.05, k=2, **settings
+    model=tiny.model(N),
+    spreadout_weight=0.05,
+    spreadout_neighbours=2,
+    **settings,
   )
   after = tiny.weights_after(plain, 1, cohort_of).class_table.numpy()
   moved = tiny.weights_after(spread, 1, cohort_of).class_table.numpy()
@@ -275,7 +292,7 @@ def test_the_fedss_variant_is_posonly_with_a_spreadout_step():
 
 def test_a_round_writes_its_rows_in_place():
   pointer = lambda t: np.asarray(memoryview(t)).__array_interface__['data'][0]
-  process = build(k=2)
+  process = build(spreadout_neighbours=2)
   state = process.next(process.initialize(), COHORTS[0]).state
   where = pointer(state.weights.class_table)
   for cohort in COHORTS:
@@ -286,6 +303,20 @@ def test_a_round_writes_its_rows_in_place():
 
 def test_a_head_without_cosines_is_refused():
   with pytest.raises(ValueError, match='CosineHead'):
-    fedaws.build_fedaws(
+    fedaws_lib.build_fedaws(
       model=tiny.model(N, heads.LinearHead()), max_positives=3
     )
+
+
+def test_a_class_of_one_client_gets_exactly_its_row():
+  """Line 13 replaces the row; it adds no delta, which would be rounded."""
+  algorithm = algorithms.get('fedaws_baseline1').function(
+    model=tiny.model(N), max_positives=3, local_training=FULL_BATCH
+  )
+  rows, table = tf.random.normal([4, 3], seed=1), algorithm.tables[0]
+  sent = table.merge.sent(rows * 0.1, rows)
+  sums = folding.RowSums(tf.range(4), sent * 7.0, tf.fill([4], 7.0))
+  _, replaced, _ = table.merge.next(
+    table.optimizer, (), tf.zeros([4, 3]), sums, tf.constant(7.0)
+  )
+  np.testing.assert_allclose(replaced, rows, rtol=1e-6)

@@ -10,14 +10,15 @@ from tests import tiny
 from tests.algorithms import numpy_fedss
 from tff_xc import errors
 from tff_xc.algorithms import centralized
+from tff_xc.algorithms import entry
 from tff_xc.algorithms import fedss
 from tff_xc.algorithms import fullsoftmax
 from tff_xc.algorithms import negonly
 from tff_xc.algorithms import posonly
+from tff_xc.algorithms import registry
 from tff_xc.round import local_training
 from tff_xc.round import randomness
 from tff_xc.round import request
-from tff_xc.round import server
 
 pytestmark = pytest.mark.usefixtures('tff_worker')
 
@@ -69,12 +70,12 @@ def held_ids(negatives, client, round_number, seed=0, equal_negatives=False):
 def test_three_rounds_equal_the_numpy_reference(
   method, negatives, correction, more
 ):
-  build = getattr(fedss, f'build_{method}')
-  own = {'negatives': negatives, 'correction': correction} if negatives else {}
+  build = entry.builder(registry.get(method).function)
+  own = {'negatives': negatives, 'softmax_correction': correction}
   process = build(
     model=tiny.model(N),
     max_positives=4,
-    **own,
+    **(own if negatives else {}),
     **more,
     **tiny.settings(local_training=FULL_BATCH),
   )
@@ -143,7 +144,7 @@ def test_all_other_classes_as_negatives_is_full_softmax(correction):
     model=tiny.model(N),
     max_positives=4,
     negatives=N - 1,
-    correction=correction,
+    softmax_correction=correction,
     **tiny.settings(),
   )
   full = fullsoftmax.build_fullsoftmax(model=tiny.model(N), **tiny.settings())
@@ -188,7 +189,7 @@ def test_rows_that_nobody_requested_do_not_move_without_momentum():
     model=tiny.model(N),
     max_positives=4,
     negatives=2,
-    **tiny.settings(server=server.Server(*_plain_sgd())),
+    **tiny.settings(**_plain_sgd()),
   )
   before = process.initialize()
   after = process.next(before, COHORTS[0]).state
@@ -323,7 +324,8 @@ def test_a_round_with_nobody_left_keeps_the_state(full):
 def _plain_sgd():
   from tff_xc.round import optimizers
 
-  return optimizers.build_sgd(1.0), optimizers.build_sgd(1.0)
+  sgd = optimizers.build_sgd(1.0)
+  return {'encoder_optimizer': sgd, 'table_optimizer': sgd}
 
 
 def test_any_aggregator_of_the_encoder_plugs_in():

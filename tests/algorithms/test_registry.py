@@ -6,9 +6,9 @@ import pytest
 
 from tests import tiny
 from tff_xc import errors
-from tff_xc.algorithms import build
-from tff_xc.algorithms import hyperparameters as hp
 from tff_xc.algorithms import registry
+from tff_xc.algorithms import settings
+from tff_xc.round import process
 from tff_xc.round import table_optimizers
 
 ADAM = {
@@ -19,26 +19,21 @@ ADAM = {
 
 
 def resolve(name, given=None, defaults=None):
-  algorithm = registry.get(name)
-  return hp.resolve(
-    algorithm.hyperparameters,
-    given or {},
-    defaults or {},
-    name,
-    algorithm.defaults,
+  return registry.get(name).resolve(given or {}, defaults or {})
+
+
+def algorithm_of(name, values, model=None, max_positives=4):
+  return registry.get(name).algorithm(
+    values, model=model or tiny.model(), max_positives=max_positives
   )
 
 
 @pytest.mark.parametrize('name', registry.ALGORITHMS)
 def test_every_algorithm_builds_with_its_hyperparameters(name):
-  process = build.build(
-    name,
-    resolve(name, defaults={'negatives': 3}),
-    model=tiny.model(),
-    max_positives=4,
-    seed=0,
+  made = algorithm_of(name, resolve(name, defaults={'negatives': 3}))
+  assert (
+    process.build_process(made).initialize.type_signature.result is not None
   )
-  assert process.initialize.type_signature.result is not None
 
 
 @pytest.mark.parametrize(
@@ -47,39 +42,54 @@ def test_every_algorithm_builds_with_its_hyperparameters(name):
     ('fedaws', {}, None),
     ('fedaws', {'spreadout_learning_rate': 0.005}, '0.05'),
     # The 20 clients hold at most 40 classes, so a class has 39 others.
-    ('fedaws', {'k': 50, 'spreadout_learning_rate': 0.00125}, None),
-    ('fedaws', {'k': 50, 'spreadout_learning_rate': 0.0013}, '0.0128'),
-    ('fedaws', {'k': 0, 'spreadout_learning_rate': 0.002}, '0.0128'),
-    ('fedaws', {'k': 1, 'spreadout_learning_rate': 0.002}, None),
+    (
+      'fedaws',
+      {'spreadout_neighbours': 50, 'spreadout_learning_rate': 0.00125},
+      None,
+    ),
+    (
+      'fedaws',
+      {'spreadout_neighbours': 50, 'spreadout_learning_rate': 0.0013},
+      '0.0128',
+    ),
+    (
+      'fedaws',
+      {'spreadout_neighbours': 0, 'spreadout_learning_rate': 0.002},
+      '0.0128',
+    ),
+    (
+      'fedaws',
+      {'spreadout_neighbours': 1, 'spreadout_learning_rate': 0.002},
+      None,
+    ),
     ('fedaws', {'spreadout_margin': 1.4}, None),
     (
       'fedaws',
       {'spreadout_margin': 1.4, 'spreadout_learning_rate': 0.002},
       '0.0128',
     ),
-    ('fedaws', {'k': 0, 'spreadout_classes': 'all'}, '0.0005'),
+    (
+      'fedaws',
+      {'spreadout_neighbours': 0, 'spreadout_classes': 'all'},
+      '0.0005',
+    ),
     # A rate of 0 means the clients' rate.
     (
       'fedaws',
       {'spreadout_learning_rate': 0.0, 'client_learning_rate': 0.1},
       '0.05',
     ),
-    ('fedaws', {'spreadout_weight': 0.0, 'k': 0}, None),
+    ('fedaws', {'spreadout_weight': 0.0, 'spreadout_neighbours': 0}, None),
     ('fedaws_posonly', {'spreadout_weight': 0.04}, None),
     ('fedaws_posonly', {'spreadout_weight': 0.05}, '0.05'),
-    ('fedaws_posonly', {'k': 0}, '0.0005'),
+    ('fedaws_posonly', {'spreadout_neighbours': 0}, '0.0005'),
     ('fedaws_baseline1', {}, None),
     ('fedss', {}, None),
   ],
 )
 def test_a_spreadout_step_beyond_its_bound_is_warned_of(name, given, limit):
-  warnings = build.warnings(
-    name,
-    resolve(name, given),
-    num_classes=1001,
-    clients_per_round=20,
-    max_positives=2,
-  )
+  values = resolve(name, {'clients_per_round': 20, **given})
+  warnings = registry.get(name).warn(values, 1001, 2)
   if limit is None:
     assert not warnings
   else:
@@ -89,23 +99,14 @@ def test_a_spreadout_step_beyond_its_bound_is_warned_of(name, given, limit):
 
 @pytest.mark.parametrize('name', ['posonly', 'fedaws_posonly'])
 def test_a_softmax_over_one_class_is_warned_of(name):
-  of = lambda max_positives: build.warnings(
-    name,
-    resolve(name),
-    num_classes=100,
-    clients_per_round=20,
-    max_positives=max_positives,
-  )
+  of = lambda most: registry.get(name).warn(resolve(name), 100, most)
   assert not of(2)
   (warning,) = of(1)
   assert 'nothing is learned' in warning
 
 
 def test_epochs_that_are_asked_for_replace_the_tasks_steps():
-  task = {'local_steps': 1}
-  resolved = lambda given: hp.resolve(
-    registry.get('fedss').hyperparameters, given, task, 'fedss'
-  )
+  resolved = lambda given: resolve('fedss', given, {'local_steps': 1})
   assert resolved({})['local_steps'] == 1
   values = resolved({'local_epochs': 5})
   assert (values['local_steps'], values['local_epochs']) == (0, 5)
@@ -115,17 +116,23 @@ def test_neighbours_do_not_apply_with_a_margin():
   with pytest.raises(
     errors.InputError, match='only applies with --spreadout_m'
   ):
-    resolve('fedaws', {'k': 3, 'spreadout_margin': 1.4})
+    resolve('fedaws', {'spreadout_neighbours': 3, 'spreadout_margin': 1.4})
 
 
-def test_the_defaults_of_the_builder_are_those_of_the_flags():
-  for name in ('fedaws', 'fedaws_posonly'):
-    algorithm = registry.get(name)
-    taken = inspect.signature(algorithm.load_builder()).parameters
-    values = resolve(name)
-    for argument in ('spreadout_weight', 'spreadout_learning_rate', 'k'):
-      if argument in taken:
-        assert taken[argument].default == values[argument], argument
+@pytest.mark.parametrize('name', registry.ALGORITHMS)
+def test_arguments_are_hyperparameters_with_the_same_defaults(name):
+  entry = registry.get(name)
+  taken = inspect.signature(entry.function).parameters
+  shared = ('model', 'max_positives', 'local_training')
+  values = {h.name: h.default for h in entry.hyperparameters} | {
+    **entry.defaults
+  }
+  for argument in taken.values():
+    if argument.name not in shared:
+      assert argument.default == values[argument.name], argument.name
+  families = (settings.FEDERATED, settings.SAMPLED_ROWS)
+  of_all = {h.name for family in families for h in family}
+  assert set(values) - of_all <= set(taken)
 
 
 @pytest.mark.parametrize(
@@ -140,31 +147,30 @@ def test_the_defaults_of_the_builder_are_those_of_the_flags():
     ),
   ],
 )
-def test_the_tables_optimizer_where_rows_are_selected(
-  given, expected, monkeypatch
-):
-  built = {}
-  monkeypatch.setattr(
-    registry.Algorithm, 'load_builder', lambda _: built.update
-  )
-  build.build(
-    'fedss', resolve('fedss', given), model=None, max_positives=4, seed=0
-  )
-  chosen = built['server'].table_optimizer
+def test_the_tables_optimizer_where_rows_are_selected(given, expected):
+  values = resolve('fedss', {'negatives': 4, **given})
+  chosen = algorithm_of('fedss', values).tables[0].optimizer
   assert expected in (chosen, type(chosen))
-  assert 'server_adam_rows' not in built
 
 
 def test_adagrad_moves_requested_rows():
-  process = build.build(
-    'posonly',
-    resolve('posonly', {'server_optimizer': 'adagrad'}),
-    model=tiny.model(),
-    max_positives=4,
-    seed=0,
-  )
-  state_type = process.initialize.type_signature.result.member
-  assert list(state_type.server.table.preconditioner.shape) == [12, 3]
+  values = resolve('posonly', {'server_optimizer': 'adagrad'})
+  learning = process.build_process(algorithm_of('posonly', values))
+  state = learning.initialize.type_signature.result.member
+  optimizer = state.server.tables[0].optimizer
+  assert list(optimizer.preconditioner.shape) == [12, 3]
+
+
+def test_the_servers_optimizer_is_not_of_fedaws_rows():
+  given = {'server_optimizer': 'adam', 'row_update': 'mean'}
+  [table] = algorithm_of('fedaws', resolve('fedaws', given)).tables
+  assert table.optimizer == table_optimizers.RowMomentum()
+
+
+def test_rows_are_averaged_over_their_holders_if_asked():
+  given = {'row_renormalise': True, 'negatives': 4}
+  [table] = algorithm_of('fedss', resolve('fedss', given)).tables
+  assert table.merge.row_renormalise
 
 
 def test_an_algorithms_own_defaults_are_below_the_tasks():
@@ -174,25 +180,6 @@ def test_an_algorithms_own_defaults_are_below_the_tasks():
   assert resolve('fedaws', defaults=task)['server_momentum'] == 0.5
   given = {'server_momentum': 0.7}
   assert resolve('fedaws', given, task)['server_momentum'] == 0.7
-
-
-@pytest.mark.parametrize('name', ['fedss', 'negonly'])
-def test_builder_arguments_are_registered_hyperparameters(name):
-  builder = registry.get(name).load_builder()
-  own = [
-    p.name
-    for p in inspect.signature(builder).parameters.values()
-    if p.kind is p.KEYWORD_ONLY
-  ]
-  for parameter in own:
-    assert parameter in registry.get(name).hyperparameters
-    default = inspect.signature(builder).parameters[parameter].default
-    assert hp.HYPERPARAMETERS[parameter].default == default
-
-
-def test_every_registered_name_is_a_hyperparameter():
-  for algorithm in registry.ALGORITHMS.values():
-    assert set(algorithm.hyperparameters) <= set(hp.HYPERPARAMETERS)
 
 
 def test_user_over_task_over_default():
@@ -226,16 +213,20 @@ def test_task_defaults_of_other_algorithms_do_not_apply():
     ('fedss', {'client_learning_rate': -1.0}, 'more than 0'),
     ('fedss', {'client_learning_rate': float('inf')}, 'finite'),
     ('fedss', {'server_momentum': 1.0}, 'less than 1'),
-    ('fedss', {'correction': 'all'}, 'one of negatives, none'),
+    ('fedss', {'softmax_correction': 'all'}, 'one of negatives, none'),
     (
       'fedss',
       {'server_initial_accumulator': 1.0},
       'only applies with.*adagrad',
     ),
     ('fedaws', {'local_steps': 1, 'local_epochs': 2}, 'give one of them'),
-    ('fedaws', {'k': -1}, 'at least 0'),
-    ('fedaws', {'distance': 'manhattan'}, 'one of sq_euclidean, cosine'),
-    ('fedaws_baseline1', {'k': 3}, 'not a hyper-parameter'),
+    ('fedaws', {'spreadout_neighbours': -1}, 'at least 0'),
+    (
+      'fedaws',
+      {'spreadout_distance': 'manhattan'},
+      'one of sq_euclidean, cosine',
+    ),
+    ('fedaws_baseline1', {'spreadout_neighbours': 3}, 'not a hyper-parameter'),
     ('fedss', {'server_beta_1': 0.5}, 'only applies with.*adam'),
     ('fedss', {'server_adam_rows': 'requested'}, 'only applies with.*adam'),
     (

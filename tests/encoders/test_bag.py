@@ -60,7 +60,7 @@ def test_the_encoder_is_layers_and_unit_norm():
   model = tiny_sparse.model()
   weights = model.init(tf.constant([1, 2]))
   x = tensors(tiny_sparse.features(LISTS))
-  h = lookup(weights.encoder['features'], x).numpy()
+  h = lookup(weights.encoder['feature'], x).numpy()
   for i in range(3):
     kernel, bias = (
       weights.encoder[f'dense{i}/{part}'].numpy() for part in ('kernel', 'bias')
@@ -82,7 +82,7 @@ def test_the_papers_sizes():
     name: spec.shape.num_elements()
     for name, spec in specs.structured_outputs.items()
   }
-  assert sizes.pop('features') == 203_882 * 512
+  assert sizes.pop('feature') == 203_882 * 512
   layers = 512 * 1024 + 1024 + 1024 * 1024 + 1024 + 1024 * 512 + 512
   assert sum(sizes.values()) == layers
 

@@ -7,15 +7,10 @@ import numpy as np
 import pytest
 
 from tests import doubling
-from tests import tiny
 from tff_xc import errors
 from tff_xc.experiment import loop as experiment
 from tff_xc.experiment import run_directory
-from tff_xc.measure import communication
 from tff_xc.report import run_files
-from tff_xc.round import merge
-from tff_xc.round import randomness
-from tff_xc.round import request
 from tff_xc.runtime import client_error
 
 
@@ -233,44 +228,6 @@ def test_the_final_score_is_that_of_the_last_round(tmp_path):
   summary = doubling.run(tmp_path / 'run', evaluate=evaluate)
   assert np.isnan(summary['final']['top1'])
   assert summary['best']['top1'] == 0.5
-
-
-def test_bytes_are_those_of_the_tensors_that_cross():
-  """Compares the formulas with one client's tensors, from request to update."""
-  model = tiny.model(12)
-  client = tiny.cohort([[0, 0, 3, 5]])[0]
-  seed = randomness.client_seed(
-    np.array([0, 0], np.int32), client.client_id, randomness.Purpose.NEGATIVES
-  )
-  held = request.OwnAndSampled(12, 6, 4).held_rows(client.y, seed)
-  weights = model.init(np.array([0, 0], np.int32))
-  asked = held.ids.numpy()[held.mask.numpy()]
-  received = [*weights.encoder.values(), weights.class_table.numpy()[asked]]
-  update = merge.row_update(
-    held, np.zeros([held.ids.shape[0], model.row_dim], np.float32), 4.0
-  )
-  sent = [asked, *weights.encoder.values(), *update[:2], np.float32(4.0)]
-  size = lambda tensors: sum(np.asarray(t).nbytes for t in tensors)
-  messages = experiment.Messages(
-    communication.MessageSizes(model.encoder_bytes(), 4 * model.row_dim),
-    requests_all=False,
-    num_classes=12,
-    row_dim=model.row_dim,
-  )
-  assert len(asked) == 7
-  columns = messages.of_round(7, 7)
-  assert columns['bytes_down_per_client'] == size(received)
-  assert columns['bytes_up_per_client'] == size(sent)
-
-
-def test_full_softmax_sends_no_ids_and_centralised_training_nothing():
-  full = experiment.Messages(doubling.MESSAGES.sizes, True, 50, 4)
-  assert full.of_round(50, 50)['bytes_up_per_client'] == 400 + 50 * 16 + 4
-  assert full.saving(2 * (400 + 50 * 16) + 4) == 0
-  nobody = experiment.Messages(
-    doubling.MESSAGES.sizes, True, 50, 4, crosses=False
-  )
-  assert nobody.of_round(50, 50)['bytes_down_per_client'] == 0
 
 
 @pytest.mark.parametrize('kept', [['checkpoints'], ['metrics.csv']])

@@ -15,10 +15,19 @@ def tensor_bytes(*tensors):
   return sum(t.nbytes for t in tensors)
 
 
-def both_ways(sizes, *rows):
-  return communication.bytes_down(sizes, rows[0]) + communication.bytes_up(
-    sizes, *rows
-  )
+def messages(encoder_bytes, row_bytes, num_rows, feature=None, **of_classes):
+  tables = {
+    'class': communication.TableSizes(num_rows, row_bytes, **of_classes)
+  }
+  if feature:
+    tables['feature'] = feature
+  return communication.Messages(encoder_bytes, tables)
+
+
+def down_and_up(sizes, **rows):
+  rows = {'class': 0, **rows}
+  columns = sizes.of_round(rows, rows)
+  return columns['bytes_down_per_client'], columns['bytes_up_per_client']
 
 
 def test_bytes_are_those_of_the_tensors_that_cross():
@@ -27,51 +36,55 @@ def test_bytes_are_those_of_the_tensors_that_cross():
   rows = np.zeros((109, 64), np.float32)
   biases = np.zeros(109, np.float32)
   weight = np.float32(20)
-  sizes = communication.MessageSizes(tensor_bytes(*encoder), 64 * 4 + 4)
-  assert communication.bytes_down(sizes, 109) == tensor_bytes(
-    *encoder, rows, biases
-  )
-  assert communication.bytes_up(sizes, 109) == tensor_bytes(
-    ids, *encoder, ids, rows, biases, weight
-  )
+  sizes = messages(tensor_bytes(*encoder), 64 * 4 + 4, 964)
+  down, up = down_and_up(sizes, **{'class': 109})
+  assert down == tensor_bytes(*encoder, rows, biases)
+  assert up == tensor_bytes(ids, *encoder, ids, rows, biases, weight)
+  peak = sizes.of_round({'class': 9}, {'class': 109})['client_parameters_peak']
+  assert peak == tensor_bytes(*encoder, rows, biases) / 4
 
 
 def test_all_rows_travel_without_ids():
   table = np.zeros((964, 64), np.float32)
-  sizes = communication.MessageSizes(1000, 64 * 4)
-  assert communication.bytes_down(sizes, 964) == 1000 + table.nbytes
-  assert communication.bytes_up(sizes, 964, True) == 1000 + table.nbytes + 4
-  assert communication.byte_saving(sizes, both_ways(sizes, 964, True), 964) == 0
-  assert communication.byte_saving(sizes, both_ways(sizes, 964), 964) < 0
+  sizes = messages(1000, 64 * 4, 964, selects=False)
+  sent = down_and_up(sizes, **{'class': 964})
+  assert sent == (1000 + table.nbytes, 1000 + table.nbytes + 4)
+  assert sizes.saving(sum(sent)) == 0
+  selecting = messages(1000, 64 * 4, 964)
+  assert selecting.saving(sum(down_and_up(selecting, **{'class': 964}))) < 0
 
 
-def test_byte_saving_counts_both_directions():
-  sizes = communication.MessageSizes(encoder_bytes=100, row_bytes=40)
+def test_the_saving_counts_both_directions():
+  sizes = messages(100, 40, 10)
   # 5 of 10 rows: down 100 + 200; up 20 + 100 + 20 + 200 + 4. All: 500 + 504.
-  saving = communication.byte_saving(sizes, both_ways(sizes, 5), 10)
+  saving = sizes.saving(sum(down_and_up(sizes, **{'class': 5})))
   assert saving == pytest.approx(1 - (300 + 344) / (500 + 504))
 
 
 def test_feature_rows_travel_with_ids_like_class_rows():
-  table = np.zeros((50, 8), np.float32)
-  whole = communication.MessageSizes(1000 + table.nbytes, 64 * 4)
-  sizes = communication.with_feature_rows(whole, *table.shape)
+  feature = communication.TableSizes(50, 32)
+  sizes = messages(1000, 64 * 4, 9, feature)
   ids, rows = np.zeros(7, np.int32), np.zeros((7, 8), np.float32)
-  down = communication.bytes_down(sizes, 3, feature_rows=7)
-  assert down - communication.bytes_down(sizes, 3) == rows.nbytes
-  up = communication.bytes_up(sizes, 3, feature_rows=7)
-  assert up - communication.bytes_up(sizes, 3) == rows.nbytes + 2 * ids.nbytes
-  # The saving applies to the table, too.
-  all_sent = communication.bytes_down(whole, 9) + communication.bytes_up(
-    whole, 9, True
-  )
-  saving = communication.byte_saving(sizes, down + up, 9)
-  assert saving == pytest.approx(1 - (down + up) / all_sent)
+  without = down_and_up(sizes, **{'class': 3}, feature=0)
+  down, up = down_and_up(sizes, **{'class': 3}, feature=7)
+  assert down - without[0] == rows.nbytes
+  assert up - without[1] == rows.nbytes + 2 * ids.nbytes
+  # FullSoftmax sends the table, too.
+  all_sent = 2 * (1000 + 9 * 64 * 4 + 50 * 32) + 4
+  assert sizes.saving(down + up) == pytest.approx(1 - (down + up) / all_sent)
 
 
 def test_rows_that_stay_fixed_are_asked_for_but_not_sent():
-  sizes = communication.MessageSizes(encoder_bytes=100, row_bytes=40)
-  assert communication.bytes_up(sizes, 5, sends_rows=False) == 20 + 100 + 4
+  sizes = messages(100, 40, 10, sends_rows=False)
+  assert down_and_up(sizes, **{'class': 5})[1] == 20 + 100 + 4
+
+
+def test_without_clients_nothing_is_sent():
+  sizes = communication.Messages(
+    100, {'class': communication.TableSizes(10, 40, selects=False)}, False
+  )
+  assert down_and_up(sizes, **{'class': 10}) == (0, 0)
+  assert sizes.saving(0) == 1
 
 
 @pytest.mark.parametrize(
@@ -98,8 +111,8 @@ def test_parameter_savings_of_section_5(rows, num_classes, dim, published):
 
 
 def test_saving_in_bytes_approaches_the_papers_where_ids_are_small():
-  sizes = communication.MessageSizes(BACKBONE * 4, 1280 * 4)
-  in_bytes = communication.byte_saving(sizes, both_ways(sizes, 100), SOP)
+  sizes = messages(BACKBONE * 4, 1280 * 4, SOP)
+  in_bytes = sizes.saving(sum(down_and_up(sizes, **{'class': 100})))
   in_parameters = communication.parameter_saving(100, SOP, 1280, BACKBONE)
   assert in_parameters - 1e-4 < in_bytes < in_parameters
 
@@ -107,8 +120,3 @@ def test_saving_in_bytes_approaches_the_papers_where_ids_are_small():
 def test_class_parameters_sent():
   assert communication.class_parameters_sent(95, 64) == 6080
   assert communication.class_parameters_sent(109.5, 64) == 7008
-
-
-def test_negative_sizes_are_refused():
-  with pytest.raises(ValueError, match='row_bytes is negative'):
-    communication.MessageSizes(1, -4)

@@ -6,21 +6,21 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
-from launch import training
 from tests import crossing
 from tests import tiny
 from tests import tiny_sparse
-from tff_xc.algorithms import build
-from tff_xc.algorithms import hyperparameters as hp
 from tff_xc.algorithms import registry as algorithms
+from tff_xc.measure import communication
+from tff_xc.round import algorithm
+from tff_xc.round import process
 
 pytestmark = pytest.mark.usefixtures('in_process')
 
 N = 29  # No other axis has this length.
 FEDERATED = [
-  name for name, a in algorithms.ALGORITHMS.items() if a.cohort == 'uniform'
+  n for n, found in algorithms.ALGORITHMS.items() if found.has_clients
 ]
-SELECTING = [n for n in FEDERATED if algorithms.get(n).selects_rows]
+SELECTING = [n for n in FEDERATED if n != 'fullsoftmax']
 DENSE, SPARSE_MODEL = tiny.model(N), tiny_sparse.model(N)
 LABELS = [[0, 0, 3, 5], [7, 3]]
 SPARSE = [
@@ -30,22 +30,20 @@ SPARSE = [
 
 
 @functools.cache
-def build_process(name, model, max_features=0):
-  algorithm = algorithms.get(name)
+def algorithm_of(name, model, max_features=0):
+  entry = algorithms.get(name)
   given = {'client_learning_rate': 0.1}
-  if 'negatives' in algorithm.hyperparameters:
+  if 'negatives' in entry.names:
     given['negatives'] = 4
-  values = hp.resolve(
-    algorithm.hyperparameters, given, {}, name, algorithm.defaults
-  )
-  return build.build(
-    name,
-    values,
-    model=model,
-    max_positives=4,
-    max_features=max_features,
-    seed=3,
-  )
+  made = entry.algorithm(entry.resolve(given, {}), model=model, max_positives=4)
+  for table in model.encoder.tables:
+    made = algorithm.own_rows(made, table, max_features)
+  return made
+
+
+@functools.cache
+def build_process(name, model, max_features=0):
+  return process.build_process(algorithm_of(name, model, max_features), 3)
 
 
 @pytest.mark.parametrize('name', SELECTING)
@@ -98,23 +96,19 @@ def test_the_bytes_are_those_that_a_round_fed_and_folded(
 ):
   dense = max_features is None
   model = DENSE if dense else SPARSE_MODEL
-  process = build_process(name, model, max_features or 0)
+  learning = build_process(name, model, max_features or 0)
   cohort = tiny.cohort(LABELS) if dense else tiny_sparse.cohort(SPARSE)
-  state = process.initialize()
-  crossed = crossing.run(process.next, state, cohort, monkeypatch)
+  state = learning.initialize()
+  crossed = crossing.run(learning.next, state, cohort, monkeypatch)
   metrics = crossed['metrics']
 
-  config = {
-    'algorithm': name,
-    'options': {'select_features': bool(max_features)},
-  }
-  columns = training._messages(config, model).of_round(
-    *(
-      float(metrics.get(f'{rows}{which}', 0.0))
-      for rows in ('class_rows', 'feature_rows')
-      for which in ('', '_largest')
-    )
+  messages = communication.messages(
+    algorithm_of(name, model, max_features or 0)
   )
+  of = lambda which: {
+    table: float(metrics[f'{table}_rows{which}']) for table in messages.tables
+  }
+  columns = messages.of_round(of(''), of('_largest'))
   size = lambda arrays: sum(a.nbytes for a in arrays)
   # Tensors and one weight are counted; the seed and other scalars are not.
   tensors = lambda arrays: [a for a in arrays if a.ndim]

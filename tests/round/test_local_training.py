@@ -7,9 +7,12 @@ import pytest
 import tensorflow as tf
 
 from tests import tiny
+from tff_xc.round import algorithm
+from tff_xc.round import client_update
 from tff_xc.round import local_training
 from tff_xc.round import losses
 from tff_xc.round import request
+from tff_xc.round import tables
 
 SEED = tf.constant([1, 2])
 
@@ -28,24 +31,27 @@ class _Recorder:
   def __call__(self, step):
     self.targets.assign(tf.concat([self.targets, step.targets], 0))
     self.sizes.assign(tf.concat([self.sizes, [tf.size(step.targets)]], 0))
-    return 0.0 * tf.reduce_sum(step.logits)
+    return 0.0 * tf.reduce_sum(step.logits, axis=1)
 
 
-def train(loss, training, labels, model=None, seed=SEED):
+def update(algorithm_, client, seed=SEED):
+  """Returns a client's update in the first round."""
+  held = {
+    table.name: table.request.held_rows(tf.constant(client.y), SEED)
+    for table in algorithm_.tables
+  }
+  client = tf.nest.map_structure(tf.constant, client)
+  weights = algorithm_.model.init(SEED)
+  return client_update.build(algorithm_)(weights, held, client, seed)
+
+
+def train(loss, training, labels, model=None, seed=SEED, **answers):
   model = model or tiny.model()
-  client = tiny.cohort([labels])[0]
-  held = request.AllRows(model.num_classes).held_rows(
-    tf.constant(client.y), SEED
+  table = tables.Table('class', request.AllRows(model.num_rows))
+  made = algorithm.Algorithm(
+    model, (table,), loss, local_training=training, **answers
   )
-  update = client_work.build_client_update(model, loss, training)
-  return update(
-    model.init(SEED),
-    held,
-    tf.constant(client.x),
-    tf.constant(client.y),
-    seed,
-    tf.constant(0, tf.int64),
-  )
+  return update(made, tiny.cohort([labels])[0], seed)
 
 
 def test_every_epoch_visits_all_examples_once_in_another_order():
@@ -67,7 +73,7 @@ def test_the_update_counts_and_measures():
   assert update.weight == 5
   measured = {k: float(v) for k, v in update.measured.items()}
   assert measured['examples'] == 5
-  assert measured['rows'] == 12
+  assert measured['class_rows'] == 12
   assert measured['clients'] == 1
   assert measured['dropped'] == 0
   assert 0 <= measured['correct'] <= 5
@@ -99,7 +105,7 @@ def test_a_number_of_steps_takes_the_place_of_epochs(steps, sizes):
 
 @pytest.mark.parametrize('steps', [1, 2, 5])
 def test_the_measured_loss_is_a_mean_over_what_the_steps_visit(steps):
-  one = lambda step: tf.constant(2.0) + 0.0 * tf.reduce_sum(step.logits)
+  one = lambda step: 2.0 + 0.0 * tf.reduce_sum(step.logits, axis=1)
   update = train(
     one, local_training.LocalTraining(0.1, 2, steps=steps), [0, 1, 2]
   )
@@ -108,38 +114,24 @@ def test_the_measured_loss_is_a_mean_over_what_the_steps_visit(steps):
 
 
 def test_clients_may_weigh_alike():
-  build = lambda labels: client_work.build_client_update(
-    tiny.model(),
-    losses.HeldSoftmax(12),
-    local_training.LocalTraining(steps=1),
-    'uniform',
-  )
   for labels, weight in (([0, 1, 2], 1.0), ([], 0.0)):
-    client = tiny.cohort([labels])[0]
-    held = request.AllRows(12).held_rows(tf.constant(client.y), SEED)
-    update = build(labels)(
-      tiny.model().init(SEED),
-      held,
-      tf.constant(client.x),
-      tf.constant(client.y),
-      SEED,
-      tf.constant(0, tf.int64),
+    update = train(
+      losses.HeldSoftmax(12),
+      local_training.LocalTraining(steps=1),
+      labels,
+      weighting='uniform',
     )
     assert update.weight == weight
     assert update.measured['examples'] == len(labels)
-  with pytest.raises(ValueError, match='unknown weighting'):
-    client_work.build_client_update(
-      tiny.model(), None, local_training.LocalTraining(), 'by age'
-    )
 
 
 def test_an_update_that_is_not_finite_is_all_zero():
-  diverges = lambda step: tf.reduce_sum(step.logits) * float('nan')
+  diverges = lambda step: tf.reduce_sum(step.logits, axis=1) * float('nan')
   update = train(diverges, local_training.LocalTraining(), [0, 1])
   assert update.weight == 0
   assert update.measured['dropped'] == 1
   assert update.measured['examples'] == 0
-  for delta in [*update.encoder_delta.values(), update.row_delta]:
+  for delta in [*update.encoder_delta.values(), update.rows['class']]:
     np.testing.assert_array_equal(delta, 0)
 
 
@@ -147,7 +139,7 @@ def test_without_examples_nothing_happens():
   update = train(losses.HeldSoftmax(12), local_training.LocalTraining(), [])
   assert update.weight == 0
   assert update.measured['dropped'] == 0
-  np.testing.assert_array_equal(update.row_delta, 0)
+  np.testing.assert_array_equal(update.rows['class'], 0)
 
 
 def test_encoder_state_travels_with_the_encoder():

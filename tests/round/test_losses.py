@@ -6,6 +6,8 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
+from tff_xc import classifier
+from tff_xc.data import sparse
 from tff_xc.round import losses
 from tff_xc.round import request
 
@@ -25,20 +27,18 @@ def step(logits=LOGITS):
     targets=tf.constant(TARGETS),
     held=HELD,
     embeddings=None,
-    parameters=None,
-    initial_parameters=None,
   )
 
 
 def naive(terms_of, shift):
-  losses = []
+  each = []
   for logits, target in zip(LOGITS, TARGETS, strict=True):
     terms = [
       np.exp(logits[j] + (shift if j in (1, 2, 4) else 0))
       for j in terms_of(target)
     ]
-    losses.append(-logits[target] + np.log(sum(terms)))
-  return np.mean(losses)
+    each.append(-logits[target] + np.log(sum(terms)))
+  return each
 
 
 SHIFT = np.log((20 - 2) / 3)  # n = 20, two own classes, three negatives.
@@ -107,14 +107,8 @@ def test_unknown_settings_are_refused():
 def hinge_step(rows, embeddings):
   return step()._replace(
     embeddings=tf.constant(embeddings, tf.float32),
-    parameters=_Parameters(((), rows)),
+    weights=classifier.ModelWeights({}, {}, {'class': rows}),
   )
-
-
-class _Parameters(tuple):
-  """Encoder weights and rows, in the form of a training step."""
-
-  rows = property(lambda self: self[1])
 
 
 def test_the_hinge_is_of_the_targets_cosine_alone():
@@ -125,7 +119,7 @@ def test_the_hinge_is_of_the_targets_cosine_alone():
     loss = losses.PositiveHinge(margin)(
       hinge_step(tf.constant(rows, tf.float32), embeddings)
     )
-    expected = max(0.0, margin - 0.5**0.5) ** 2 / 2
+    expected = [0.0, max(0.0, margin - 0.5**0.5) ** 2]
     np.testing.assert_allclose(loss, expected, rtol=1e-5)
 
 
@@ -141,3 +135,13 @@ def test_fixed_rows_have_no_gradient_and_others_only_the_targets(fixed):
   moved = np.any(tf.convert_to_tensor(gradient).numpy() != 0, axis=1)
   expected = [False] * 6 if fixed else [True, False, False, True, False, False]
   np.testing.assert_array_equal(moved, expected)
+
+
+@pytest.mark.parametrize(
+  'loss', [losses.HeldSoftmax(20), losses.PositiveHinge()]
+)
+def test_sets_of_labels_are_refused(loss):
+  sets = sparse.LabelSets(tf.constant([0, 2, 3]), tf.constant([0, 3, 3]))
+  rows = tf.zeros([6, 2])
+  with pytest.raises(ValueError, match='not a set'):
+    loss(hinge_step(rows, [[0, 0]])._replace(targets=sets))

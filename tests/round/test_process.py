@@ -8,7 +8,6 @@ from tests import tiny
 from tff_xc.algorithms import fedss
 from tff_xc.algorithms import fullsoftmax
 from tff_xc.round import optimizers
-from tff_xc.round import server
 from tff_xc.round import table_optimizers
 
 pytestmark = pytest.mark.usefixtures('tff_worker')
@@ -27,9 +26,7 @@ def cohort_of(round_number):
 
 
 def build(table_optimizer, full=False):
-  shared = tiny.settings(
-    model=tiny.model(N), server=server.Server(table_optimizer=table_optimizer)
-  )
+  shared = tiny.settings(model=tiny.model(N), table_optimizer=table_optimizer)
   if full:
     return fullsoftmax.build_fullsoftmax(**shared)
   return fedss.build_fedss(max_positives=4, negatives=2, **shared)
@@ -52,14 +49,16 @@ def test_momentum_on_requested_rows_is_momentum_on_all(full):
   tiny.assert_same_weights(weights, expected, 1e-5)
   behind = np.any(state.weights.class_table != weights.class_table, axis=1)
   assert np.any(behind) != full
-  assert state.server.table['step'] == 3  # One of four rounds had no client.
+  assert (
+    state.server.tables['class'].optimizer['step'] == 3
+  )  # One of four rounds had no client.
 
 
 def test_without_momentum_the_state_has_no_table():
   dense = build(optimizers.build_sgd(1.0))
   of_rows = build(table_optimizers.RowMomentum(1.0, 0.0))
   state, _ = tiny.run(of_rows, 4, cohort_of)
-  assert not tf.nest.flatten(state.server.table)
+  assert not tf.nest.flatten(state.server.tables)
   tiny.assert_same_weights(
     state.weights, tiny.weights_after(dense, 4, cohort_of), 1e-5
   )
@@ -101,5 +100,5 @@ def test_adam_on_requested_rows_leaves_the_others_alone():
   own = {int(label) for client in COHORTS[0] for label in client.y}
   assert own <= set(np.flatnonzero(moved))
   assert np.any(~moved)
-  square = np.asarray(output.state.server.table['square'])
+  square = np.asarray(output.state.server.tables['class'].optimizer['square'])
   np.testing.assert_array_equal(np.any(square > 0, axis=1), moved)

@@ -143,9 +143,8 @@ def test_all_classes_counts_every_class():
 
 def test_positions_find_labels_and_never_padding():
   labels = tf.constant([9, 4, 4, 30])
-  held = request.OwnAndSampled(40, max_positives=12, negatives=6).held_rows(
-    labels, SEED
-  )
-  slots = request.positions(held, labels).numpy()
+  chosen = request.OwnAndSampled(40, max_positives=12, negatives=6)
+  held = chosen.held_rows(labels, SEED)
+  slots = chosen.positions(held, labels).numpy()
   np.testing.assert_array_equal(held.ids.numpy()[slots], labels)
   assert held.mask.numpy()[slots].all()

@@ -36,7 +36,7 @@ def step(optimizer, state, table, ids, gradients, counts):
   """Runs one step in a graph, as in a computation."""
   return tf.function(optimizer.next)(
     state, table, tf.constant(ids), tf.constant(gradients), tf.constant(counts)
-  )
+  )[:2]
 
 
 class NumpyMomentum:
@@ -61,28 +61,28 @@ def assert_reads(optimizer, state, table, expected):
   close(optimizer.read_all(state, table), expected)
   close(optimizer.read(state, table, some), expected[some])
   close(optimizer.read(state, table, tf.constant(5)), expected[5])
-  settled_state, settled = optimizer.settle(state, table)
-  close(settled, expected)
-  close(optimizer.read_all(settled_state, settled), expected)
-  return settled_state, settled
+  caught_up_state, caught_up = optimizer.catch_up(state, table)
+  close(caught_up, expected)
+  close(optimizer.read_all(caught_up_state, caught_up), expected)
+  return caught_up_state, caught_up
 
 
 @pytest.mark.parametrize('momentum', [0.0, 0.5, 0.9, 0.999])
-@pytest.mark.parametrize('settle_at', [None, 6])
-def test_row_momentum_is_momentum_on_all_rows(momentum, settle_at):
+@pytest.mark.parametrize('catch_up_at', [None, 6])
+def test_row_momentum_is_momentum_on_all_rows(momentum, catch_up_at):
   optimizer = table_optimizers.RowMomentum(0.5, momentum)
   reference = NumpyMomentum(0.5, momentum)
   state, table = initial(optimizer)
   for index, (ids, gradients, counts) in enumerate(steps()):
     state, table = step(optimizer, state, table, ids, gradients, counts)
     reference.next(ids, gradients, counts)
-    settled = assert_reads(optimizer, state, table, reference.table)
+    caught_up = assert_reads(optimizer, state, table, reference.table)
     if momentum:
       np.testing.assert_allclose(
-        settled[0]['velocity'], reference.velocity, rtol=2e-5, atol=2e-5
+        caught_up[0]['velocity'], reference.velocity, rtol=2e-5, atol=2e-5
       )
-    if index == settle_at:
-      state, table = settled
+    if index == catch_up_at:
+      state, table = caught_up
   assert np.any(reference.table[-2] != TABLE[-2])
 
 
@@ -92,18 +92,18 @@ def test_row_momentum_in_numbers():
   state = optimizer.initialize(tf.TensorSpec([2, 1]))
   table, counts = tf.zeros([2, 1]), tf.constant(True)
   nothing = (tf.zeros([0], tf.int32), tf.zeros([0, 1]), counts)
-  state, table = optimizer.next(
+  state, table, _ = optimizer.next(
     state, table, tf.constant([1]), tf.ones([1, 1]), counts
   )
   for _ in range(2):
-    state, table = optimizer.next(state, table, *nothing)
+    state, table, _ = optimizer.next(state, table, *nothing)
   np.testing.assert_array_equal(table, [[0], [-1]])
   np.testing.assert_array_equal(
     optimizer.read_all(state, table), [[0], [-1.75]]
   )
-  settled, _ = optimizer.settle(state, table)
-  np.testing.assert_array_equal(settled['velocity'], [[0], [0.25]])
-  np.testing.assert_array_equal(settled['last_step'], [3, 3])
+  caught_up, _ = optimizer.catch_up(state, table)
+  np.testing.assert_array_equal(caught_up['velocity'], [[0], [0.25]])
+  np.testing.assert_array_equal(caught_up['last_step'], [3, 3])
 
 
 def test_without_momentum_there_is_no_state():
@@ -201,12 +201,15 @@ def test_what_comes_after_a_step_is_done_to_its_rows(optimizer):
   state, table = initial(optimizer)
   ids, gradients = np.int32([4, 1]), np.ones([2, DIM], np.float32)
   arguments = (state, table, ids, gradients)
-  _, plain = optimizer.next(*arguments, tf.constant(True))
-  _, after = optimizer.next(*arguments, tf.constant(True), lambda r: 3 * r)
+  thrice = lambda ids, rows: (3 * rows, tf.size(ids))
+  _, plain, _ = optimizer.next(*arguments, tf.constant(True))
+  _, after, count = optimizer.next(*arguments, tf.constant(True), thrice)
+  assert count == 2
   expected = plain.numpy()
   expected[ids] *= 3
   np.testing.assert_allclose(after, expected, rtol=1e-6)
-  _, same = optimizer.next(*arguments, tf.constant(False), lambda r: 3 * r)
+  _, same, count = optimizer.next(*arguments, tf.constant(False), thrice)
+  assert count == 0
   np.testing.assert_array_equal(same, table)
 
 

@@ -9,8 +9,12 @@ import tensorflow_federated as tff
 
 from tests import tiny
 from tests import tiny_sparse
+from tff_xc.algorithms import entry
 from tff_xc.algorithms import fedaws
 from tff_xc.algorithms import fedss
+from tff_xc.algorithms import registry as algorithms
+from tff_xc.round import algorithm
+from tff_xc.round import process as process_lib
 from tff_xc.runtime import client_error
 
 pytestmark = pytest.mark.usefixtures('in_process')
@@ -22,7 +26,8 @@ EMPTY = tiny.cohort([[], []])[1]
 
 def build(method='fedss', max_positives=4, **changes):
   own = {'fedss': {'negatives': 3, 'max_positives': max_positives}}
-  return getattr(fedss, f'build_{method}')(
+  function = algorithms.get(method).function
+  return entry.builder(function)(
     model=tiny.model(N), **own.get(method, {}), **tiny.settings(**changes)
   )
 
@@ -50,7 +55,7 @@ def test_a_label_outside_the_classes_fails_and_names_the_client(method, label):
 @pytest.mark.parametrize('name', ['fedss', 'negonly', 'posonly'])
 def test_messages_name_the_classes(name):
   own = {} if name == 'posonly' else {'negatives': 3}
-  process = getattr(fedss, f'build_{name}')(
+  process = entry.builder(algorithms.get(name).function)(
     model=tiny.model(N), max_positives=2, **own
   )
   with pytest.raises(client_error.ClientError, match='3 distinct class ids'):
@@ -67,7 +72,9 @@ def test_examples_without_a_label_each_fail():
 
 def test_a_label_that_all_y_lacks_fails():
   bad = SOUND._replace(all_y=SOUND.y[:3])  # Class 5 is missing.
-  with pytest.raises(client_error.ClientError, match=r'examples have \[5\]'):
+  with pytest.raises(
+    client_error.ClientError, match=r'examples have class \[5\]'
+  ):
     tiny.run(build(), 1, lambda _: [bad])
 
 
@@ -79,9 +86,8 @@ def test_more_classes_than_announced_fail_and_name_client_and_number():
 
 
 def test_more_features_than_announced_fail_likewise():
-  process = fedss.build_fedss(
-    model=tiny_sparse.model(N), max_positives=2, negatives=2, max_features=2
-  )
+  made = fedss.fedss(model=tiny_sparse.model(N), max_positives=2, negatives=2)
+  process = process_lib.build_process(algorithm.own_rows(made, 'feature', 2))
   [client] = tiny_sparse.cohort([[(3, [[0, 1], [2]])]])
   with pytest.raises(
     client_error.ClientError, match=r'3 distinct feature ids.*most 2'
@@ -103,7 +109,10 @@ def test_own_classes_of_examples_not_drawn_are_no_negatives():
 
 def test_fedaws_sends_the_rows_of_classes_that_were_not_drawn():
   process = fedaws.build_fedaws(
-    model=tiny.model(N), max_positives=4, k=1, **tiny.settings()
+    model=tiny.model(N),
+    max_positives=4,
+    spreadout_neighbours=1,
+    **tiny.settings(),
   )
   state = process.initialize()
   drawn = SOUND._replace(x=SOUND.x[:2], y=SOUND.y[:2])  # Only class 0.

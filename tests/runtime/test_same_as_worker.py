@@ -9,9 +9,9 @@ import tensorflow_federated as tff
 
 from tests import tiny
 from tests import tiny_sparse
-from tff_xc.algorithms import build
-from tff_xc.algorithms import hyperparameters as hp
 from tff_xc.algorithms import registry as algorithms
+from tff_xc.round import algorithm as algorithm_lib
+from tff_xc.round import process as process_lib
 from tff_xc.runtime import registry
 
 _ROUNDS = 3
@@ -67,22 +67,23 @@ _WITH_OPTIMIZERS = [
   )
   for name, algorithm in algorithms.ALGORITHMS.items()
   for optimizer in ('sgd', 'adam')
-  if optimizer == 'sgd' or 'server_optimizer' in algorithm.hyperparameters
+  if optimizer == 'sgd' or 'server_optimizer' in algorithm.names
 ]
+
+
+def _algorithm(name, given, model):
+  """Returns an algorithm with the given hyper-parameters, if it takes them."""
+  entry = algorithms.get(name)
+  given = {k: v for k, v in given.items() if k in entry.names}
+  values = entry.resolve(given, {})
+  return entry.algorithm(values, model=model, max_positives=3)
 
 
 @pytest.mark.parametrize(('name', 'optimizer'), _WITH_OPTIMIZERS)
 def test_every_registered_algorithm(contexts, name, optimizer):
-  taken = algorithms.get(name).hyperparameters
   given = {'client_learning_rate': 0.1, 'batch_size': 2}
-  if 'negatives' in taken:
-    given['negatives'] = 4
-  if 'server_optimizer' in taken:
-    given['server_optimizer'] = optimizer
-  values = hp.resolve(taken, given, {}, name, algorithms.get(name).defaults)
-  process = build.build(
-    name, values, model=tiny.model(), max_positives=3, seed=5
-  )
+  given |= {'negatives': 4, 'server_optimizer': optimizer}
+  process = process_lib.build_process(_algorithm(name, given, tiny.model()), 5)
 
   def run():
     state, metrics = process.initialize(), []
@@ -107,18 +108,10 @@ def test_every_registered_algorithm(contexts, name, optimizer):
   ],
 )
 def test_feature_tables_by_rows(contexts, name, max_features):
-  given = {'batch_size': 2, 'server_optimizer': 'adagrad'}
-  if name == 'fedss':
-    given['negatives'] = 4
-  algorithm = algorithms.get(name)
-  process = build.build(
-    name,
-    hp.resolve(algorithm.hyperparameters, given, {}, name, algorithm.defaults),
-    model=tiny_sparse.model(),
-    max_positives=3,
-    max_features=max_features,
-    seed=5,
-  )
+  given = {'batch_size': 2, 'server_optimizer': 'adagrad', 'negatives': 4}
+  made = _algorithm(name, given, tiny_sparse.model())
+  made = algorithm_lib.own_rows(made, 'feature', max_features)
+  process = process_lib.build_process(made, 5)
   clients = [[(3, [[0, 1], [2]]), (5, [[]])], [(7, [[8, 1, 0]])]]
 
   def run():

@@ -70,7 +70,9 @@ class Encoder:
   init_non_trainable: Callable[[tf.Tensor], Weights] = lambda seed: (
     collections.OrderedDict()
   )
-  tables: Mapping[str, 'Table'] = dataclasses.field(default_factory=dict)
+  tables: Mapping[str, 'Table'] = dataclasses.field(
+    default_factory=dict, hash=False
+  )
 
   def batch_spec(self) -> tf.TensorSpec | sparse.SparseFeatures:
     """Returns the specs of a batch of any size."""

@@ -1,5 +1,6 @@
 """A feature table whose rows are sent separately has the same values."""
 
+import dataclasses
 import functools
 
 import numpy as np
@@ -8,14 +9,14 @@ import tensorflow_federated as tff
 
 from tests import tiny
 from tests import tiny_sparse
+from tff_xc.round import algorithm
 from tff_xc.round import local_training
 from tff_xc.round import losses
-from tff_xc.round import merge
 from tff_xc.round import optimizers
 from tff_xc.round import process
 from tff_xc.round import request
-from tff_xc.round import server
 from tff_xc.round import table_optimizers
+from tff_xc.round import tables
 
 N = 12
 # Clients as lists of (label, feature lists); one has an example without any.
@@ -32,20 +33,15 @@ def cohort_of(round_number):
 
 
 def build(max_features, feature_optimizer=None, encoder_optimizer=None):
-  return process.build_process(
-    model=tiny_sparse.model(N),
-    request=request.OwnAndSampled(N, 3, 2),
-    objective=losses.HeldSoftmax(N),
+  made = algorithm.Algorithm(
+    tiny_sparse.model(N),
+    (tables.Table('class', request.OwnAndSampled(N, 3, 2)),),
+    losses.HeldSoftmax(N),
     local_training=local_training.LocalTraining(0.5, 2, 2),
-    server=server.Server(
-      encoder_optimizer or optimizers.build_sgd(1.0),
-      table_optimizers.RowMomentum(),
-      feature_optimizer or table_optimizers.RowMomentum(),
-    ),
-    row_merge=merge.AddRows(),
-    max_features=max_features,
-    seed=4,
+    encoder_optimizer=encoder_optimizer or optimizers.build_sgd(1.0),
   )
+  made = algorithm.own_rows(made, 'feature', max_features, feature_optimizer)
+  return process.build_process(made, seed=4)
 
 
 @pytest.mark.parametrize(
@@ -85,19 +81,25 @@ def test_sgd_of_rate_1_on_both_parts_is_plain_averaging():
     by_rows.get_model_weights(by_rows.next(state, [c]).state) for c in clients
   ]
   sizes = np.array([len(c.y) for c in clients])
-  for name, old in before.encoder.items():
-    deltas = [w.encoder[name] - old for w in alone]
+
+  def assert_averaged(weights, name):
+    old = weights(before)[name]
+    deltas = [weights(w)[name] - old for w in alone]
     mean = np.tensordot(sizes / sizes.sum(), np.stack(deltas), 1)
-    np.testing.assert_allclose(after.encoder[name], old + mean, atol=1e-6)
+    np.testing.assert_allclose(weights(after)[name], old + mean, atol=1e-6)
     assert np.abs(mean).max() > 0
+
+  for name in before.encoder:
+    assert_averaged(lambda weights: weights.encoder, name)
+  assert_averaged(lambda weights: weights.tables, 'feature')
 
 
 def test_rows_that_no_example_uses_stay():
   learning = build(5)
   state = learning.initialize()
-  before = learning.get_model_weights(state).encoder['features']
+  before = learning.get_model_weights(state).tables['feature']
   output = learning.next(state, cohort_of(0))
-  after = learning.get_model_weights(output.state).encoder['features']
+  after = learning.get_model_weights(output.state).tables['feature']
   moved = np.flatnonzero(np.any(after != before, axis=1))
   np.testing.assert_array_equal(moved, [0, 1, 2, 8])
   assert output.metrics['feature_rows'] == 3
@@ -114,6 +116,23 @@ def test_weights_are_got_and_set_with_the_table():
   learning = build(5, table_optimizers.RowMomentum(1.0, 0.9))
   state, _ = tiny.run(learning, 2, cohort_of)
   weights = learning.get_model_weights(state)
-  assert next(iter(weights.encoder)) == 'features'
+  assert list(weights.tables) == ['class', 'feature']
   again = learning.set_model_weights(state, weights)
   tiny.assert_same_weights(learning.get_model_weights(again), weights, 0)
+
+
+def test_a_table_that_the_encoder_lacks_is_refused():
+  table = tables.Table('class', request.AllRows(N))
+  made = algorithm.Algorithm(
+    tiny_sparse.model(N), (table,), losses.HeldSoftmax(N)
+  )
+  assert [t.name for t in made.tables] == ['class', 'feature']
+  with pytest.raises(ValueError, match="no table 'pixel'"):
+    algorithm.own_rows(made, 'pixel', 3)
+  for wrong in ((), (tables.Table('feature', request.AllRows(9)), table)):
+    with pytest.raises(ValueError, match="expected 'class' first"):
+      dataclasses.replace(made, tables=wrong)
+  with pytest.raises(ValueError, match='name repeats'):
+    dataclasses.replace(made, tables=(table, table))
+  with pytest.raises(ValueError, match='unknown weighting'):
+    dataclasses.replace(made, weighting='by age')

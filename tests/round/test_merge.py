@@ -1,0 +1,201 @@
+"""How clients' rows are merged, by id or side by side."""
+
+import numpy as np
+import pytest
+import tensorflow as tf
+
+from tff_xc.round import folding
+from tff_xc.round import merge
+from tff_xc.round import request
+from tff_xc.round import table_optimizers
+
+SUMS = folding.RowSums(
+  ids=tf.constant([4, 1, 4, 0, 1, 4]),
+  rows=tf.reshape(tf.range(12.0), [6, 2]),
+  weights=tf.constant([1.0, 2, 3, 4, 5, 6]),
+)
+
+
+def test_entries_of_one_id_are_added():
+  added = folding.add_by_id(SUMS)
+  np.testing.assert_array_equal(added.ids, [0, 1, 4])
+  np.testing.assert_allclose(added.rows, [[6, 7], [10, 12], [14, 17]])
+  np.testing.assert_allclose(added.weights, [4, 7, 10])
+
+
+def test_a_clients_message_has_no_padding():
+  held = request.SelectedRows(
+    tf.constant([5, 3, 5]), tf.constant([True, True, False]), tf.zeros([3])
+  )
+  delta = tf.constant([[1.0, 2], [3, 4], [9, 9]])
+  update = folding.row_update(held, delta, tf.constant(2.0))
+  np.testing.assert_array_equal(update.ids, [5, 3])
+  np.testing.assert_array_equal(update.rows, [[1, 2], [3, 4]])
+  assert tf.size(folding.row_update(held, delta, tf.constant(0.0)).ids) == 0
+
+
+def test_rows_average_over_the_cohort_or_over_their_holders():
+  added = folding.add_by_id(SUMS)
+  np.testing.assert_allclose(
+    merge.SumRows().mean(added, tf.constant(100.0))[2], [0.14, 0.17]
+  )
+  renormalised = merge.SumRows(row_renormalise=True)
+  np.testing.assert_allclose(
+    renormalised.mean(added, tf.constant(100.0))[2], [1.4, 1.7]
+  )
+
+
+def test_replaced_rows_are_means_over_the_examples_of_their_holders():
+  """Whatever weights the clients have in the mean of the encoder."""
+  added = folding.add_by_id(SUMS)
+  np.testing.assert_allclose(
+    merge.ReplaceRows().mean(added, tf.constant(3.0))[2], [1.4, 1.7]
+  )
+
+
+@pytest.mark.usefixtures('tff_worker')
+def test_the_sparse_sum_weighs_and_adds_over_clients():
+  update = lambda ids, rows, weight: folding.RowUpdate(
+    np.array(ids, np.int32), np.array(rows, np.float32), np.float32(weight)
+  )
+  sums = folding.build(2)([
+    update([7, 2], [[1, 1], [2, 2]], 3),
+    update([], np.zeros([0, 2]), 0),
+    update([2], [[10, 20]], 0.5),
+  ])  # fmt: skip
+  np.testing.assert_array_equal(sums.ids, [2, 7])
+  np.testing.assert_allclose(sums.rows, [[11, 16], [3, 3]])
+  np.testing.assert_allclose(sums.weights, [3.5, 3])
+
+
+def _updates(clients=60, distinct=100):
+  random = np.random.default_rng(0)
+
+  def update():
+    size = random.integers(0, 9)
+    return folding.RowUpdate(
+      random.choice(distinct, size, replace=False).astype(np.int32),
+      random.normal(size=[size, 3]).astype(np.float32),
+      np.float32(random.integers(1, 5)),
+    )
+
+  return [update() for _ in range(clients)]
+
+
+@pytest.mark.parametrize('runtime', ['in_process', 'tff_worker'])
+def test_a_sum_over_full_stacks_is_the_sum(runtime, request, monkeypatch):
+  request.getfixturevalue(runtime)
+  monkeypatch.setattr(folding, '_STACK_ROWS', (8, 16, 32))
+  updates = _updates()
+  expected, weights = np.zeros([100, 3]), np.zeros(100)
+  for update in updates:
+    expected[update.ids] += update.rows * update.weight
+    weights[update.ids] += update.weight
+  sums = folding.build.__wrapped__(3)(updates)
+  ids = np.flatnonzero(weights)
+  np.testing.assert_array_equal(sums.ids, ids)
+  np.testing.assert_allclose(sums.rows, expected[ids], atol=1e-5)
+  np.testing.assert_allclose(sums.weights, weights[ids])
+
+
+def test_an_accumulator_holds_few_more_rows_than_there_are_ids(monkeypatch):
+  """The bound does not depend on the clients: here 600, with 2,400 rows."""
+  bounds = (8, 16, 32)
+  monkeypatch.setattr(folding, '_STACK_ROWS', bounds)
+  empty = folding.RowSums(
+    tf.zeros([0], tf.int32), tf.zeros([0, 3]), tf.zeros([0])
+  )
+  stacks, held = [empty] * 4, []
+  for update in _updates(600, 40):
+    new = folding.RowSums(
+      update.ids, update.rows, tf.fill([len(update.ids)], update.weight)
+    )
+    stacks = folding._folded(
+      [folding.side_by_side(stacks[0], new), *stacks[1:]], folding.add_by_id
+    )
+    held.append([int(tf.size(stack.ids)) for stack in stacks])
+  assert np.max(held, axis=0)[3] == 40  # Every id occurs once.
+  assert (np.max(held, axis=0)[:3] <= bounds).all()
+
+
+@pytest.mark.parametrize('all_rows', [False, True])
+@pytest.mark.parametrize('runtime', ['in_process', 'tff_worker'])
+def test_stacked_rows_are_those_of_all_clients(
+  all_rows, runtime, request, monkeypatch
+):
+  request.getfixturevalue(runtime)
+  monkeypatch.setattr(folding, '_STACK_ROWS', (8, 16, 32))
+  updates = _updates(20, 12)
+  if all_rows:
+    random = np.random.default_rng(1)
+    updates = [
+      folding.RowUpdate(
+        (), random.normal(size=[12, 3]).astype(np.float32), update.weight
+      )
+      for update in updates
+    ]
+    updates[3] = updates[3]._replace(weight=np.float32(0))  # It is dropped.
+  fold = folding.build.__wrapped__(3, True, 12 if all_rows else None)
+  stacked = fold(updates)
+  kept = [u for u in updates if u.weight > 0]
+  ids = [np.arange(12) if all_rows else u.ids for u in kept]
+  expected = np.concatenate([u.rows for u in kept])
+  found = np.argsort(stacked.rows[:, 0])
+  order = np.argsort(expected[:, 0])
+  for name, values in (
+    ('rows', expected),
+    ('ids', np.concatenate(ids)),
+    ('weights', np.repeat([u.weight for u in kept], [len(i) for i in ids])),
+  ):
+    got = np.asarray(getattr(stacked, name))
+    np.testing.assert_array_equal(got[found], values[order], name)
+
+
+TABLE = tf.reshape(tf.range(6.0), [3, 2])
+PLAIN = table_optimizers.RowMomentum()
+SENT = folding.RowSums(
+  tf.constant([1]), tf.constant([[20.0, 40.0]]), tf.constant([4.0])
+)
+
+
+@pytest.mark.parametrize(
+  ('merged', 'row'),
+  [
+    (merge.SumRows(), [2 + 2, 3 + 4]),
+    (merge.SumRows(row_renormalise=True), [2 + 5, 3 + 10]),
+    (merge.ReplaceRows(), [5, 10]),
+    (merge.KeepRows(), [2, 3]),
+    (merge.StackRows(), [2, 3]),
+  ],
+)
+@pytest.mark.parametrize('total', [10.0, 0.0])
+def test_what_a_merge_does_to_the_table(merged, row, total):
+  state, table, more = merged.next(PLAIN, (), TABLE, SENT, tf.constant(total))
+  changed = row if total else [2, 3]
+  np.testing.assert_allclose(table, [[0, 1], changed, [4, 5]])
+  assert state == more == ()
+
+
+@pytest.mark.parametrize(
+  'merged', [merge.SumRows(), merge.ReplaceRows(), merge.StackRows()]
+)
+def test_what_follows_a_merge_changes_its_rows(merged):
+  seen = []
+
+  def after(ids, rows):
+    seen.append(ids.numpy())
+    return rows * 0, 'more'
+
+  total = tf.constant(10.0)
+  _, table, more = merged.next(PLAIN, (), TABLE, SENT, total, after)
+  np.testing.assert_array_equal(seen, [[1]])
+  np.testing.assert_array_equal(table, [[0, 1], [0, 0], [4, 5]])
+  assert more == 'more'
+
+
+def test_what_clients_send():
+  before, after = tf.zeros([3, 2]), tf.ones([3, 2])
+  np.testing.assert_array_equal(merge.SumRows().sent(before, after), after)
+  for replaces in (merge.ReplaceRows(), merge.StackRows()):
+    np.testing.assert_array_equal(replaces.sent(after, before), before)
+  assert merge.KeepRows().sent(before, after).shape == [0, 2]
