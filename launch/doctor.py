@@ -15,6 +15,7 @@ import textwrap
 from importlib import metadata
 
 try:
+  import psutil
   from absl import flags
 
   from launch import app
@@ -78,7 +79,7 @@ def _quick_checks() -> list[machine.Check]:
       'revision', environment.describe()['git_revision'] or 'not a git checkout'
     ),
     machine.check_memory(
-      _read('/proc/meminfo'), pathlib.Path('/sys/fs/cgroup')
+      psutil.virtual_memory().available, pathlib.Path('/sys/fs/cgroup')
     ),
     machine.check_disk(pathlib.Path.cwd()),
   ]

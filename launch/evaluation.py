@@ -3,6 +3,7 @@
 import pathlib
 
 import numpy as np
+import pandas as pd
 
 from tasks import experiment
 from tff_xc import errors
@@ -87,14 +88,7 @@ def _write_confusion(predictions, labels, path: pathlib.Path) -> None:
   """Writes the client's confusion matrix (FedSS, fig. 7) as table and picture."""
   class_ids = np.unique(labels)
   matrix = ranking.confusion(predictions, labels, class_ids)
-  header = ','.join(['class', *map(str, class_ids), 'other'])
+  table = pd.DataFrame(matrix, class_ids, [*class_ids, 'other'])
   with run_files.replacing(path / 'confusion.csv') as temporary:
-    np.savetxt(
-      temporary,
-      np.column_stack([class_ids, matrix]),
-      fmt='%d',
-      delimiter=',',
-      header=header,
-      comments='',
-    )
+    table.to_csv(temporary, index_label='class')
   curves.plot_confusion(matrix, class_ids, path / 'confusion.png')

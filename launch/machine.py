@@ -113,17 +113,13 @@ def read_pins(requirements: pathlib.Path) -> dict[str, str]:
   )
 
 
-def check_memory(meminfo: str, cgroup: pathlib.Path) -> Check:
+def check_memory(free: int, cgroup: pathlib.Path) -> Check:
   """Checks free memory: the machine's, or the rest of its container's limit.
 
   Args:
-    meminfo: the content of /proc/meminfo.
+    free: the machine's available memory, in bytes.
     cgroup: the directory of the control group, which has a container's limit.
   """
-  match = re.search(r'^MemAvailable:\s+(\d+) kB', meminfo, re.MULTILINE)
-  if match is None:
-    return Check('memory', 'not told by the kernel')
-  free = int(match[1]) * 1024
   try:
     limit = int((cgroup / 'memory.max').read_text())
     free = min(free, limit - int((cgroup / 'memory.current').read_text()))

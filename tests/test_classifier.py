@@ -15,7 +15,7 @@ E, W = (RANDOM.normal(size=s).astype(np.float32) for s in ((4, 3), (6, 3)))
 
 
 def test_cosine_logits():
-  logits = heads.CosineHead(20.0).logits(E, W)
+  logits = heads.CosineHead(20.0).logits(E, W, None)
   for i, e in enumerate(E):
     for j, w in enumerate(W):
       cosine = e @ w / np.linalg.norm(e) / np.linalg.norm(w)
@@ -24,10 +24,10 @@ def test_cosine_logits():
 
 def test_linear_logits_take_the_bias_from_the_rows_end():
   rows = np.concatenate([W, np.arange(6)[:, None]], axis=1).astype(np.float32)
-  logits = heads.LinearHead(bias=True).logits(E, rows)
+  logits = heads.LinearHead(bias=True).logits(E, rows, None)
   np.testing.assert_allclose(logits, E @ W.T + np.arange(6), rtol=1e-5)
   np.testing.assert_allclose(
-    heads.LinearHead(bias=False).logits(E, W), E @ W.T, rtol=1e-5
+    heads.LinearHead(bias=False).logits(E, W, None), E @ W.T, rtol=1e-5
   )
 
 
@@ -44,7 +44,7 @@ def test_scoring_rows_rank_as_the_logits_do(head):
   assert table.shape == [6, head.row_dim(3)]
   rows, bias = head.scoring_rows(table)
   scores = E @ np.asarray(rows).T + (0 if bias is None else np.asarray(bias))
-  logits = head.logits(E, table)
+  logits = head.logits(E, table, None)
   np.testing.assert_array_equal(scores.argsort(1), np.argsort(logits, 1))
 
 

@@ -1,11 +1,12 @@
-"""Processor time and peak memory of a process tree, from Linux's /proc."""
+"""Processor time and peak memory of a process tree."""
 
+import contextlib
 import os
 import pathlib
+import re
 from typing import NamedTuple
 
-_PROC = pathlib.Path('/proc')
-_TICKS = os.sysconf('SC_CLK_TCK')
+import psutil
 
 
 class Usage(NamedTuple):
@@ -20,31 +21,13 @@ class Usage(NamedTuple):
   own: float
 
 
-def _stat(pid: int) -> list[str] | None:
-  """Returns the fields of /proc/PID/stat from the state on; None if absent."""
+def tree(root: int) -> list[psutil.Process]:
+  """Returns the processes at and below `root`; none if it has ended."""
   try:
-    text = (_PROC / str(pid) / 'stat').read_text()
-  except OSError:
-    return None
-  return text.rpartition(')')[2].split()
-
-
-def tree(root: int) -> dict[int, list[str]]:
-  """Returns the stat fields of the processes at and below `root`, by id."""
-  stats = {}
-  for entry in os.listdir(_PROC):
-    if entry.isdigit() and (stat := _stat(int(entry))):
-      stats[int(entry)] = stat
-  children: dict[int, list[int]] = {}
-  for pid, stat in stats.items():
-    children.setdefault(int(stat[1]), []).append(pid)
-  found, todo = {}, [root]
-  while todo:
-    pid = todo.pop()
-    if pid in stats:
-      found[pid] = stats[pid]
-      todo += children.get(pid, [])
-  return found
+    process = psutil.Process(root)
+    return [process, *process.children(recursive=True)]
+  except psutil.NoSuchProcess:
+    return []
 
 
 def busy_seconds() -> float:
@@ -53,18 +36,20 @@ def busy_seconds() -> float:
   Sums user, nice, system, irq, softirq and steal. Steal, the time that a
   hypervisor gave to others, disturbs a measurement like another process.
   """
-  fields = (_PROC / 'stat').read_text().splitlines()[0].split()[1:]
-  ticks = [int(field) for field in fields]
-  return (sum(ticks[:3]) + sum(ticks[5:8])) / _TICKS
+  now = psutil.cpu_times()
+  running = now.user + now.nice + now.system
+  return running + now.irq + now.softirq + now.steal
 
 
 def tree_seconds(root: int) -> float:
   """Returns processor seconds of the tree at `root`, with ended children."""
-  # utime, stime, cutime and cstime are fields 14 to 17 of the line.
-  return sum(
-    sum(int(field) for field in stat[11:15]) / _TICKS
-    for stat in tree(root).values()
-  )
+  total = 0.0
+  for process in tree(root):
+    with contextlib.suppress(psutil.NoSuchProcess):
+      used = process.cpu_times()
+      ended = used.children_user + used.children_system
+      total += used.user + used.system + ended
+  return total
 
 
 def usage() -> Usage:
@@ -78,15 +63,14 @@ def peak_bytes(root: int) -> int:
   It is an upper bound if the processes peaked at different times or share
   pages.
   """
-  return sum(_peak(pid) for pid in tree(root))
+  return sum(_peak(process.pid) for process in tree(root))
 
 
 def _peak(pid: int) -> int:
+  # psutil knows no peaks of other processes.
   try:
-    lines = (_PROC / str(pid) / 'status').read_text().splitlines()
+    status = pathlib.Path(f'/proc/{pid}/status').read_text()
   except OSError:
     return 0
-  for line in lines:
-    if line.startswith('VmHWM:'):
-      return 1024 * int(line.split()[1])
-  return 0
+  found = re.search(r'^VmHWM:\s+(\d+) kB', status, re.MULTILINE)
+  return 1024 * int(found[1]) if found else 0

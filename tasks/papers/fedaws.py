@@ -12,36 +12,33 @@ _ALGORITHMS = ('fedaws_baseline1', 'fedaws_baseline2', 'fedaws', 'centralized')
 _K_OF_AMAZONCAT = 100
 
 
-def _images(task, depth, *means):
+def _images(task, depth, printed):
   """Returns Table 1's rows of one network, top-1 by `_ALGORITHMS`."""
   return tuple(
-    table.Row(
-      task, algorithm, {'top1': table.Published(mean)}, {'depth': depth}
-    )
-    for algorithm, mean in zip(_ALGORITHMS, means, strict=True)
+    table.Row(task, algorithm, {'top1': value}, {'depth': depth})
+    for algorithm, value in zip(_ALGORITHMS, table.read(printed), strict=True)
   )
 
 
-def _labels(task, algorithm, means, **changes):
+def _labels(task, algorithm, printed, **changes):
   """Returns a row of P@1, P@3 and P@5."""
-  values = map(table.Published, means)
-  published = dict(zip(_PRECISION, values, strict=True))
+  published = dict(zip(_PRECISION, table.read(printed), strict=True))
   return table.Row(task, algorithm, published, changes)
 
 
-def _table3(task, *means, **changes):
+def _table3(task, *printed, **changes):
   """Returns the rows of a data set; `changes` are of its FedAwS."""
   return tuple(
     _labels(task, algorithm, each, **(changes if algorithm == 'fedaws' else {}))
-    for algorithm, each in zip(_ALGORITHMS, means, strict=True)
+    for algorithm, each in zip(_ALGORITHMS, printed, strict=True)
   )
 
 
-def _table4(means, k=_K_OF_AMAZONCAT, weight=10.0):
+def _table4(printed, k=_K_OF_AMAZONCAT, weight=10.0):
   return _labels(
     'amazoncat-13k',
     'fedaws',
-    means,
+    printed,
     spreadout_neighbours=k,
     spreadout_weight=weight,
   )
@@ -63,10 +60,10 @@ TABLES = (
     1,
     'CIFAR-10 and CIFAR-100, one class a client; ResNet-8, -32, -56',
     (
-      *_images('cifar10', 8, 10.7, 83.3, 86.3, 88.4),
-      *_images('cifar10', 32, 9.8, 92.1, 92.4, 92.4),
-      *_images('cifar100', 32, 1.0, 65.1, 67.9, 68.0),
-      *_images('cifar100', 56, 1.1, 67.5, 69.6, 70.0),
+      *_images('cifar10', 8, '10.7 83.3 86.3 88.4'),
+      *_images('cifar10', 32, '9.8 92.1 92.4 92.4'),
+      *_images('cifar100', 32, '1.0 65.1 67.9 68.0'),
+      *_images('cifar100', 56, '1.1 67.5 69.6 70.0'),
     ),
     'The paper calls top-1 P@1. Numbers are at convergence.',
   ),
@@ -76,25 +73,25 @@ TABLES = (
     (
       *_table3(
         'amazoncat-13k',
-        (3.4, 3.2, 3.1),
-        (64.1, 46.8, 32.6),
-        (92.1, 70.8, 58.7),
-        (92.1, 77.9, 62.3),
+        '3.4 3.2 3.1',
+        '64.1 46.8 32.6',
+        '92.1 70.8 58.7',
+        '92.1 77.9 62.3',
         spreadout_neighbours=_K_OF_AMAZONCAT,
       ),
       *_table3(
         'amazon-670k',
-        (0.0, 0.0, 0.0),
-        (4.3, 2.8, 2.2),
-        (33.1, 29.6, 27.4),
-        (35.2, 31.6, 29.5),
+        '0.0 0.0 0.0',
+        '4.3 2.8 2.2',
+        '33.1 29.6 27.4',
+        '35.2 31.6 29.5',
       ),
       *_table3(
         'wikilshtc-325k',
-        (7.6, 4.5, 2.8),
-        (7.9, 3.4, 2.6),
-        (37.2, 22.6, 16.2),
-        (54.1, 38.8, 29.9),
+        '7.6 4.5 2.8',
+        '7.9 3.4 2.6',
+        '37.2 22.6 16.2',
+        '54.1 38.8 29.9',
       ),
     ),
     'The text says k = 10 for the whole table, but the row of AmazonCat equals'
@@ -106,13 +103,13 @@ TABLES = (
     4,
     'AmazonCat: k with lambda = 10, and lambda with k = 100',
     (
-      _table4((26.3, 21.5, 18.2), k=10),
-      _table4((92.1, 70.8, 58.7), k=100),
-      _table4((86.9, 66.1, 49.3), k=500),
-      _table4((87.7, 69.7, 52.2), k=0),
-      _table4((73.2, 50.2, 40.4), weight=1.0),
-      _table4((92.1, 70.8, 58.7), weight=10.0),
-      _table4((92.2, 71.7, 57.9), weight=100.0),
+      _table4('26.3 21.5 18.2', k=10),
+      _table4('92.1 70.8 58.7', k=100),
+      _table4('86.9 66.1 49.3', k=500),
+      _table4('87.7 69.7 52.2', k=0),
+      _table4('73.2 50.2 40.4', weight=1.0),
+      _table4('92.1 70.8 58.7', weight=10.0),
+      _table4('92.2 71.7 57.9', weight=100.0),
     ),
     'k = 0 stands for all others. The sweep of lambda is taken to be with k ='
     ' 100, because its column lambda = 10 equals the column k = 100.',

@@ -19,31 +19,29 @@ _ASSIGNED = (
 _NOT_KNOWN = ' Rows without a number: it is not known here.'
 
 
-def _rows(task, metric, sampled, others):
+def _rows(task, metric, negatives, printed):
   """Returns a table's rows.
 
   Args:
     task: the task's name.
     metric: the name of the metric.
-    sampled: algorithm -> {m: (mean, std) or None}.
-    others: algorithm -> (mean, std) or (mean,), without negatives.
+    negatives: the table's m.
+    printed: algorithm -> its values; one for each m if it takes negatives.
   """
   found = []
-  for algorithm, by_negatives in sampled.items():
-    for m, value in by_negatives.items():
-      published = {metric: table.Published(*value)} if value else {}
-      found.append(table.Row(task, algorithm, published, {'negatives': m}))
-  for algorithm, value in others.items():
-    published = {metric: table.Published(*value)}
-    found.append(table.Row(task, algorithm, published))
+  for algorithm, text in printed.items():
+    values = table.read(text)
+    changes = [{'negatives': m} for m in negatives] if len(values) > 1 else [{}]
+    for value, each in zip(values, changes, strict=True):
+      published = {metric: value} if value else {}
+      found.append(table.Row(task, algorithm, published, each))
   return tuple(found)
 
 
-def _retrieval(algorithm, train_top1, map_at_10, changes):
-  published = {
-    'map@10': table.Published(*map_at_10),
-    'train_top1': table.Published(*train_top1),
-  }
+def _retrieval(algorithm, printed, **changes):
+  published = dict(
+    zip(('train_top1', 'map@10'), table.read(printed), strict=True)
+  )
   return table.Row('glyphs-sop', algorithm, published, changes)
 
 
@@ -54,7 +52,7 @@ def _table(number, caption, rows, notes):
     source='arXiv:2203.04888',
     caption=caption,
     rows=rows,
-    notes=notes,
+    notes=(_PHOTOGRAPHS + notes).strip(),
   )
 
 
@@ -65,30 +63,17 @@ TABLES = (
     _rows(
       'glyphs-landmarks',
       'top1',
+      (5, 10, 20, 40, 80),
       {
-        'fedss': {
-          5: (51.7, 0.4),
-          10: None,
-          20: None,
-          40: (55.3, 0.6),
-          80: (56.0, 0.06),
-        },
-        'negonly': {
-          5: (7.1, 3.7),
-          10: None,
-          20: None,
-          40: (25.0, 0.4),
-          80: (26.5, 1.4),
-        },
-      },
-      {
-        'posonly': (18.7, 0.4),
-        'fedaws_posonly': (43.1,),
-        'fullsoftmax': (56.8,),
-        'centralized': (59.5,),
+        'fedss': '51.7±0.4 – – 55.3±0.6 56.0±0.06',
+        'negonly': '7.1±3.7 – – 25.0±0.4 26.5±1.4',
+        'posonly': '18.7±0.4',
+        'fedaws_posonly': '43.1',
+        'fullsoftmax': '56.8',
+        'centralized': '59.5',
       },
     ),
-    _PHOTOGRAPHS + _ASSIGNED + _NOT_KNOWN,
+    _ASSIGNED + _NOT_KNOWN,
   ),
   _table(
     2,
@@ -96,31 +81,17 @@ TABLES = (
     _rows(
       'glyphs-sop',
       'map@10',
+      (5, 10, 20, 40, 80),
       {
-        'fedss': {
-          5: None,
-          10: None,
-          20: None,
-          40: (26.4, 0.12),
-          80: (26.5, 0.03),
-        },
-        'negonly': {
-          5: None,
-          10: None,
-          20: None,
-          40: (16.5, 0.04),
-          80: None,
-        },
-      },
-      {
-        'posonly': (16.2, 0.1),
-        'fedaws_posonly': (19.7,),
-        'fullsoftmax': (25.7,),
-        'centralized': (25.4,),
+        'fedss': '– – – 26.4±0.12 26.5±0.03',
+        'negonly': '– – – 16.5±0.04 –',
+        'posonly': '16.2±0.1',
+        'fedaws_posonly': '19.7',
+        'fullsoftmax': '25.7',
+        'centralized': '25.4',
       },
     ),
-    _PHOTOGRAPHS
-    + _ASSIGNED
+    _ASSIGNED
     + ' The number of fedss with 80 negatives is from Table 4.'
     + _NOT_KNOWN,
   ),
@@ -130,31 +101,17 @@ TABLES = (
     _rows(
       'glyphs-imagenet21k',
       'top1',
+      (50, 100, 200, 400, 800),
       {
-        'fedss': {
-          50: (9.1, 0.4),
-          100: None,
-          200: None,
-          400: (10.0, 0.5),
-          800: (9.8, 0.5),
-        },
-        'negonly': {
-          50: (3.9, 0.1),
-          100: None,
-          200: None,
-          400: (4.4, 0.1),
-          800: (4.7, 0.2),
-        },
-      },
-      {
-        'posonly': (4.2, 0.1),
-        'fedaws_posonly': (5.1,),
-        'fullsoftmax': (11.3,),
-        'centralized': (15.4,),
+        'fedss': '9.1±0.4 – – 10.0±0.5 9.8±0.5',
+        'negonly': '3.9±0.1 – – 4.4±0.1 4.7±0.2',
+        'posonly': '4.2±0.1',
+        'fedaws_posonly': '5.1',
+        'fullsoftmax': '11.3',
+        'centralized': '15.4',
       },
     ),
-    _PHOTOGRAPHS
-    + 'The paper does not state the clients of a round. '
+    'The paper does not state the clients of a round. '
     + _ASSIGNED
     + _NOT_KNOWN,
   ),
@@ -162,10 +119,10 @@ TABLES = (
     4,
     'SOP: training and retrieval, |S| = 100',
     (
-      _retrieval('fedss', (97.6, 0.2), (26.5, 0.03), {'negatives': 80}),
-      _retrieval('fullsoftmax', (99.9,), (25.7,), {}),
-      _retrieval('centralized', (99.9,), (25.4,), {}),
+      _retrieval('fedss', '97.6±0.2 26.5±0.03', negatives=80),
+      _retrieval('fullsoftmax', '99.9 25.7'),
+      _retrieval('centralized', '99.9 25.4'),
     ),
-    _PHOTOGRAPHS.strip(),
+    '',
   ),
 )

@@ -18,6 +18,14 @@ class Published(NamedTuple):
     return f'{self.mean}' + (f' ± {self.std}' if self.std else '')
 
 
+def read(printed: str) -> list[Published | None]:
+  """Returns values as the paper prints them, '51.7±0.4 – 18.7': None for –."""
+  return [
+    None if value == '–' else Published(*map(float, value.split('±')))
+    for value in printed.split()
+  ]
+
+
 class Row(NamedTuple):
   """One experiment of a table.
 

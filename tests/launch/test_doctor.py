@@ -2,6 +2,7 @@
 
 import os
 import pathlib
+import re
 import shutil
 import subprocess
 import sys
@@ -81,7 +82,7 @@ def test_without_the_packages_it_says_how_to_get_them():
     text=True,
   )
   assert done.returncode == 1
-  assert done.stderr.startswith('error: absl is not installed')
+  assert re.match(r'error: \w+ is not installed', done.stderr)
   assert done.stderr.count('\n') == 1
 
 
@@ -140,11 +141,10 @@ def test_pins_are_read_from_the_requirements_file(tmp_path):
 
 
 def test_memory_is_what_machine_and_container_leave(tmp_path):
-  plenty = 'MemTotal: 9 kB\nMemAvailable:    8388608 kB\n'
+  plenty = 8 * machine.GIB
   check = machine.check_memory(plenty, tmp_path)
   assert (check.found, check.is_problem) == ('8.0 GiB free', False)
-  assert machine.check_memory('MemAvailable: 1048576 kB', tmp_path).is_problem
-  assert not machine.check_memory('', tmp_path).is_problem
+  assert machine.check_memory(machine.GIB, tmp_path).is_problem
 
   (tmp_path / 'memory.max').write_text('max\n')
   assert machine.check_memory(plenty, tmp_path).found == '8.0 GiB free'

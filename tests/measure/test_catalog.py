@@ -1,5 +1,7 @@
 """The catalog of metrics: what they need, and which of two values is better."""
 
+import pathlib
+
 import pandas as pd
 import pytest
 
@@ -39,3 +41,11 @@ def test_groups_of_scores():
   assert set(catalog.HEADLINES) <= set(catalog.HELD_OUT)
   assert 'train_top1' not in catalog.HELD_OUT
   assert catalog.DISTANCES == ('class_distance_min', 'class_distance_mean')
+
+
+@pytest.mark.parametrize('task', ['glyphs', 'sparse-words'])
+def test_it_names_every_column_of_a_run(task):
+  """A run's metrics.csv has these columns, and `seconds`."""
+  folder = pathlib.Path(__file__).parents[1] / 'experiment' / 'recorded'
+  columns = pd.read_csv(folder / f'{task}.csv', nrows=0).columns
+  assert set(columns) - {'algorithm', 'round'} <= set(catalog.METRICS)

@@ -7,12 +7,12 @@ import signal
 import subprocess
 import sys
 import threading
-import time
 
 import numpy as np
 import pytest
 import tensorflow_federated as tff
 
+from tests import processes
 from tff_xc import errors
 from tff_xc.runtime import registry
 from tff_xc.runtime import worker
@@ -47,21 +47,6 @@ def _total_in(context, values):
     return _total(values)
 
 
-def _is_running(pid):
-  try:
-    with open(f'/proc/{pid}/stat') as f:
-      return f.read().rsplit(')', 1)[1].split()[0] != 'Z'
-  except OSError:
-    return False
-
-
-def _ends(pid, seconds=10.0):
-  deadline = time.monotonic() + seconds
-  while _is_running(pid) and time.monotonic() < deadline:
-    time.sleep(0.05)
-  return not _is_running(pid)
-
-
 def _fake_worker(monkeypatch, tmp_path, script):
   path = tmp_path / 'worker'
   path.write_text(f'#!/bin/sh\n{script}\n')
@@ -73,8 +58,8 @@ def test_sums_and_ends_when_closed():
   with worker.create_context() as context:
     assert _total_in(context, [1, 2, 39]) == 42
     assert _total_in(context, list(range(100))) == 4950
-    assert _is_running(context.pid)
-  assert not _is_running(context.pid)
+    assert processes.is_running(context.pid)
+  assert not processes.is_running(context.pid)
   context.close()
   with pytest.raises(RuntimeError, match='closed'):
     _total_in(context, [1, 2, 3, 4])
@@ -105,7 +90,7 @@ def test_ends_when_collected():
   _total_in(context, [1, 2])
   del context
   gc.collect()
-  assert _ends(pid)
+  assert processes.ends(pid)
 
 
 def test_a_killed_worker_is_an_error_and_no_endless_retry():
@@ -127,7 +112,7 @@ def test_a_child_piped_through_cat_returns_quietly():
   )
   pid, result = done.stdout.split()  # no traceback, no other line
   assert result == '32'
-  assert _ends(int(pid), seconds=1)
+  assert processes.ends(int(pid), seconds=1)
 
 
 def test_a_killed_child_leaves_no_worker():
@@ -140,12 +125,12 @@ def test_a_killed_child_leaves_no_worker():
   )
   try:
     pid = int(child.stdout.readline().split()[0])
-    assert _is_running(pid)
-    assert _is_running(child.pid)
+    assert processes.is_running(pid)
+    assert processes.is_running(child.pid)
   finally:
     child.kill()
     child.communicate()
-  assert _ends(pid)
+  assert processes.ends(pid)
 
 
 def test_missing_worker_says_what_to_do(monkeypatch, tmp_path):
@@ -165,7 +150,7 @@ def test_worker_that_does_not_answer_is_given_up(monkeypatch, tmp_path):
   _fake_worker(monkeypatch, tmp_path, f'echo $$ > {pid_file}; exec sleep 60')
   with pytest.raises(errors.InputError, match='within 1 seconds'):
     worker.create_context(start_timeout_seconds=1)
-  assert _ends(int(pid_file.read_text()))
+  assert processes.ends(int(pid_file.read_text()))
 
 
 def test_is_refused_outside_the_main_thread():

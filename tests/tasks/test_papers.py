@@ -63,6 +63,11 @@ def test_a_tables_summary_is_of_one_task_and_its_first_metric():
   assert str(table.Published(51.7, 0.06)) == '51.7 ± 0.06'
 
 
+def test_values_are_read_as_printed():
+  first, second = table.Published(51.7, 0.4), table.Published(18.0)
+  assert table.read('51.7±0.4 – 18.0') == [first, None, second]
+
+
 def test_every_task_of_a_table_is_listed_with_it():
   assert [t.name for t in registry.of_task('amazoncat-13k')] == [
     'fedaws/table3',

@@ -6,9 +6,7 @@ lacks is omitted, because readers would take a mean over fewer seeds for one
 over all.
 """
 
-import csv
 import dataclasses
-import io
 import statistics
 import textwrap
 from collections.abc import Callable
@@ -149,22 +147,21 @@ def to_csv(rows: Sequence[Row]) -> str:
 
   Spaces separate seeds. A value that was not measured is an empty cell.
   """
-  out = io.StringIO()
-  writer = csv.writer(out, lineterminator='\n')
-  names = [column.name for column in _COLUMNS]
-  parts = [f'{name}_{part}' for name in names for part in ('mean', 'std')]
-  writer.writerow(['algorithm', 'seeds', *parts])
-  for row in rows:
-    cells = []
-    for name in names:
-      value = row.values[name]
-      std = value.std if value else None
-      cells += [
-        repr(value.mean) if value else '',
-        repr(std) if std is not None else '',
-      ]
-    writer.writerow([row.label, ' '.join(map(str, row.seeds)), *cells])
-  return out.getvalue()
+  import pandas as pd  # Late: `launch.compare` checks directories first.
+
+  table = pd.DataFrame(
+    {
+      'algorithm': row.label,
+      'seeds': ' '.join(map(str, row.seeds)),
+      **{
+        f'{column.name}_{part}': getattr(row.values[column.name], part, None)
+        for column in _COLUMNS
+        for part in ('mean', 'std')
+      },
+    }
+    for row in rows
+  )
+  return table.to_csv(index=False, lineterminator='\n')
 
 
 def _row(group: groups_lib.Group) -> Row:

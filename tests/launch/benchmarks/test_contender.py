@@ -12,6 +12,7 @@ import pytest
 from launch.benchmarks import contender as contender_lib
 from launch.benchmarks import cpu
 from launch.benchmarks.peers import protocol
+from tests import processes
 from tff_xc import errors
 
 _PEERS = pathlib.Path(protocol.__file__).parent
@@ -57,21 +58,6 @@ def started(request):
   contender.end()
 
 
-def _is_running(pid):
-  try:
-    with open(f'/proc/{pid}/stat') as f:
-      return f.read().rsplit(')', 1)[1].split()[0] != 'Z'
-  except OSError:
-    return False
-
-
-def _ends(pid, seconds=10.0):
-  deadline = time.monotonic() + seconds
-  while _is_running(pid) and time.monotonic() < deadline:
-    time.sleep(0.02)
-  return not _is_running(pid)
-
-
 def test_it_answers_round_after_round_whatever_is_printed(started):
   replies = [started.round() for _ in range(3)]
   assert [r.check for r in replies] == [{'rounds': i} for i in (1, 2, 3)]
@@ -82,12 +68,13 @@ def test_it_answers_round_after_round_whatever_is_printed(started):
 
 def test_it_uses_no_processor_while_idle_and_ends_when_told(started):
   started.round()
-  [pid] = [p for p in cpu.tree(os.getpid()) if p == started._process.pid]
+  pid = started._process.pid
+  assert pid in [process.pid for process in cpu.tree(os.getpid())]
   before = cpu.tree_seconds(pid)
   time.sleep(0.3)
   assert cpu.tree_seconds(pid) - before < 0.05
   started.end()
-  assert not _is_running(pid)
+  assert not processes.is_running(pid)
   started.end()
 
 
@@ -133,7 +120,7 @@ def test_a_child_that_hangs_is_given_up_and_killed_at_once():
   before = time.monotonic()
   contender.end()
   assert time.monotonic() - before < 5
-  assert not _is_running(pid)
+  assert not processes.is_running(pid)
 
 
 def test_a_program_that_is_not_there_is_one_sentence():
@@ -177,11 +164,11 @@ def test_children_end_with_their_parent(number):
     text=True,
   )
   pid = int(parent.stdout.readline())
-  assert _is_running(pid)
+  assert processes.is_running(pid)
   time.sleep(0.2)
   parent.send_signal(number)
   parent.communicate(timeout=30)
-  assert _ends(pid)
+  assert processes.ends(pid)
 
 
 def test_a_tree_has_the_children_and_their_time():
@@ -192,7 +179,7 @@ def test_a_tree_has_the_children_and_their_time():
     before = cpu.usage()
     time.sleep(0.5)
     after = cpu.usage()
-    assert child.pid in cpu.tree(os.getpid())
+    assert child.pid in [process.pid for process in cpu.tree(os.getpid())]
     assert after.own - before.own > 0.1
     assert after.busy - before.busy > 0.1
     assert cpu.peak_bytes(os.getpid()) > cpu.peak_bytes(child.pid) > 1e6
