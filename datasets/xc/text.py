@@ -11,12 +11,13 @@ labels    header `N L`, lines `l:1 l:1` (`trn_X_Y.txt`)
 The reader also accepts: `.gz` of these, Windows line ends, tabs or several
 spaces between fields, spaces at a line's end, no newline at the file's end,
 blank lines after the last example, ids in any order, signs and exponents. A
-repeated label counts once. Reading takes up to twice the memory of the result.
+repeated label counts once. Reading takes about twice the memory of the result.
 
 scikit-learn's svmlight reader parses blocks of lines. Where a block has a line
 that this reader may not or cannot read, `xc_lines` parses it line by line.
 """
 
+import contextlib
 import gzip
 import io
 import itertools
@@ -113,35 +114,22 @@ def read(path: str | os.PathLike, form: str = 'examples') -> Table:
   return Table(header, pairs, labels.astype(bool, copy=False))
 
 
-class _opened:
-  """Opens a file to read; turns any error into an InputError."""
-
-  def __init__(self, path: pathlib.Path):
-    self._path = path
-
-  def __enter__(self) -> BinaryIO:
-    if not self._path.is_file():
-      raise errors.InputError(
-        f'{self._path} is no file; give a text file of the Extreme '
-        'Classification Repository'
-      )
-    try:
-      is_gzip = self._path.suffix == '.gz'
-      self._file = (gzip.open if is_gzip else open)(self._path, 'rb')
-    except OSError as e:
-      raise self._error(e) from e
-    return self._file
-
-  def __exit__(self, kind, error, traceback):
-    self._file.close()
-    if isinstance(error, OSError | EOFError | zlib.error):
-      raise self._error(error) from error
-
-  def _error(self, error):
-    return errors.InputError(
-      f'{self._path} cannot be read ({error}); check its permissions, or '
-      'download it again'
+@contextlib.contextmanager
+def _opened(path: pathlib.Path) -> Iterator[BinaryIO]:
+  """Opens a file to read; turns any error of reading into an InputError."""
+  if not path.is_file():
+    raise errors.InputError(
+      f'{path} is no file; give a text file of the Extreme Classification '
+      'Repository'
     )
+  try:
+    with (gzip.open if path.suffix == '.gz' else open)(path, 'rb') as file:
+      yield file
+  except (OSError, EOFError, zlib.error) as e:
+    raise errors.InputError(
+      f'{path} cannot be read ({e}); check its permissions, or download it '
+      'again'
+    ) from e
 
 
 def _header(file: BinaryIO, path, form: str) -> Header:
