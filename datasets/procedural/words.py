@@ -13,6 +13,7 @@ from collections.abc import Iterator
 from typing import NamedTuple
 
 import numpy as np
+import scipy.sparse
 
 from datasets.procedural import glyph_strokes
 from datasets.splits import by_class as sparse_clients
@@ -129,9 +130,25 @@ def write(folder: str | os.PathLike, name: str, **options) -> None:
     header = xc_text.Header(
       total, words.options.num_features, words.options.num_classes
     )
-    parts = (draw(numbers) for numbers in _chunks(np.arange(total)))
+    parts = (
+      _matrices(*draw(numbers), header) for numbers in _chunks(np.arange(total))
+    )
     path = pathlib.Path(folder) / f'{name}_{part}.txt'
     xc_write.write(path, header, parts, digits=6)
+
+
+def _matrices(x, y, header: xc_text.Header):
+  """Returns features and label sets as csr_matrix."""
+  rows = len(y.row_splits) - 1
+  return (
+    scipy.sparse.csr_matrix(
+      (x.values, x.ids, x.row_splits), (rows, header.num_features)
+    ),
+    scipy.sparse.csr_matrix(
+      (np.ones(len(y.ids), bool), y.ids, y.row_splits),
+      (rows, header.num_labels),
+    ),
+  )
 
 
 class Bags(sparse_clients.SparseClientData):

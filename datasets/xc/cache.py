@@ -1,35 +1,32 @@
 """A cache of parsed files of the Extreme Classification Repository.
 
-The user's cache folder (`cache_folder`) holds the arrays of `xc_text.Table`,
-one file for each path and form. A cache is valid for one size and modification
-time of the text. If it is invalid or damaged, the text is parsed again and the
-cache replaced. Caches may be deleted at any time. Features are mapped from the
-cache, not read, so that processes that load the same file share the memory.
+The user's cache folder (`cache_folder`) holds one folder for each path and
+form: the arrays of `xc_text.Table` as `.npy` files, and `about.json`. A cache
+is valid for one size and modification time of the text. If it is invalid or
+damaged, the text is parsed again and the cache replaced. Caches may be deleted
+at any time. Arrays are mapped from the cache, not read, so that processes that
+load the same file share the memory.
 """
 
 import hashlib
 import json
 import os
 import pathlib
+import shutil
 import stat
 import tempfile
 import zlib
-from typing import BinaryIO
 
 import numpy as np
+import scipy.sparse
 
 from datasets import cache_folder
 from datasets.xc import text as xc_text
-from tff_xc.data import sparse
 
-# Increase this when the layout below or the result of `xc_text` changes.
-VERSION = 2
+# Increase this when the files of a cache or the result of `xc_text` change.
+VERSION = 3
 
-# The layout: MAGIC, the description's length in 8 bytes, the description (JSON,
-# see `_describe`), then each array at an offset that is a multiple of 64.
-_MAGIC = b'tff_xc\r\n'
-_ALIGN = 64
-
+_ARRAYS = ('data', 'indices', 'indptr')  # the arguments of a csr_matrix
 _WRITABLE = stat.S_IWUSR | stat.S_IWGRP | stat.S_IWOTH
 
 
@@ -50,12 +47,10 @@ def read(path: str | os.PathLike, form: str = 'examples') -> xc_text.Table:
     errors.InputError: as `xc_text.read`.
   """
   path = pathlib.Path(path)
-  try:
-    source = _source(path, form)
-  except OSError:
-    return xc_text.read(path, form)  # reports the error
+  header = xc_text.read_header(path, form)
+  source = _source(path, form, header)
   cache = cache_path(path, form)
-  table = _load(cache, source)
+  table = _load(cache, source, header)
   if table is None:
     table = xc_text.read(path, form)
     _save(cache, source, table)
@@ -65,13 +60,13 @@ def read(path: str | os.PathLike, form: str = 'examples') -> xc_text.Table:
 
 
 def cache_path(path: str | os.PathLike, form: str = 'examples') -> pathlib.Path:
-  """Returns the path of a file's cache, named by the file's absolute path."""
+  """Returns the folder of a file's cache, named by the file's absolute path."""
   path = pathlib.Path(path).resolve()
   key = hashlib.sha256(os.fsencode(path)).hexdigest()[:16]
-  return cache_folder.folder() / f'{path.name}.{key}.{form}.xc-cache'
+  return cache_folder.folder() / f'{path.name}.{key}.{form}'
 
 
-def _source(path: pathlib.Path, form: str) -> dict:
+def _source(path: pathlib.Path, form: str, header: xc_text.Header) -> dict:
   """Describes the file and form that a valid cache was made from."""
   status = path.stat()
   return {
@@ -80,110 +75,87 @@ def _source(path: pathlib.Path, form: str) -> dict:
     'form': form,
     'size': status.st_size,
     'mtime_ns': status.st_mtime_ns,
+    'header': list(header),
   }
 
 
 def _arrays(table: xc_text.Table) -> dict[str, np.ndarray]:
-  arrays = {}
-  for part in ('features', 'labels'):
-    if getattr(table, part) is not None:
-      for name, array in getattr(table, part)._asdict().items():
-        arrays[f'{part}/{name}'] = array
-  return arrays
+  """Returns the table's arrays by the names of their files."""
+  return {
+    f'{part}.{name}.npy': getattr(getattr(table, part), name)
+    for part in ('features', 'labels')
+    for name in _ARRAYS
+    if getattr(table, part) is not None
+  }
 
 
 def _save(cache: pathlib.Path, source: dict, table: xc_text.Table) -> None:
   """Writes a cache in one step, or nothing if that is not possible."""
-  temporary = None
+  work = None
   try:
     cache.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
     if not cache.parent.stat().st_mode & _WRITABLE:
       return
-    with tempfile.NamedTemporaryFile(
-      dir=cache.parent, prefix=f'.{cache.name}.', delete=False
-    ) as file:
-      temporary = pathlib.Path(file.name)
-      _write(file, source, table)
-    temporary.chmod(0o644)
-    os.replace(temporary, cache)
+    prefix = f'.{cache.name}.'
+    work = pathlib.Path(tempfile.mkdtemp(dir=cache.parent, prefix=prefix))
+    _write(work / 'new', source, table)
+    # A folder can only replace an empty one. If another process comes between
+    # these two steps, its cache stays, and this one is removed.
+    if cache.exists():
+      cache.rename(work / 'old')
+    (work / 'new').rename(cache)
   except OSError:
     pass  # The disk is read-only or full; the text can be parsed again.
   finally:
-    if temporary is not None:
-      temporary.unlink(missing_ok=True)
+    if work is not None:
+      shutil.rmtree(work, ignore_errors=True)
 
 
-def _write(file: BinaryIO, source: dict, table: xc_text.Table) -> None:
-  arrays = {
-    name: array.astype(array.dtype.newbyteorder('<'), copy=False)
-    for name, array in _arrays(table).items()
-  }
-  text = json.dumps(
-    {
-      'source': source,
-      'header': list(table.header),
-      'arrays': {name: _describe(array) for name, array in arrays.items()},
-    }
-  ).encode()
-  file.write(_MAGIC + len(text).to_bytes(8, 'little') + text)
-  file.write(zlib.crc32(text).to_bytes(4, 'little'))
-  for array in arrays.values():
-    file.write(bytes(-file.tell() % _ALIGN))
-    file.write(memoryview(array).cast('B'))
+def _write(folder: pathlib.Path, source: dict, table: xc_text.Table) -> None:
+  folder.mkdir()
+  for name, array in _arrays(table).items():
+    np.save(folder / name, array)
+  about = json.dumps(_describe(folder, source), indent=2)
+  (folder / 'about.json').write_text(about, encoding='ascii')
 
 
-def _describe(array: np.ndarray) -> dict:
+def _describe(folder: pathlib.Path, source: dict) -> dict:
+  """Returns what `about.json` must hold beside the folder's present arrays."""
   return {
-    'dtype': array.dtype.str,
-    'length': len(array),
-    'crc32': zlib.crc32(array),
+    'source': source,
+    'crc32': {
+      path.name: zlib.crc32(np.memmap(path, np.uint8, 'r'))
+      for path in sorted(folder.glob('*.npy'))
+    },
   }
 
 
-def _load(cache: pathlib.Path, source: dict) -> xc_text.Table | None:
+def _load(
+  cache: pathlib.Path, source: dict, header: xc_text.Header
+) -> xc_text.Table | None:
   """Returns the content of a cache, or None if there is no valid one."""
   try:
-    size = cache.stat().st_size
-    with open(cache, 'rb') as file:
-      if file.read(len(_MAGIC)) != _MAGIC:
-        return None
-      length = int.from_bytes(file.read(8), 'little')
-      text = file.read(min(length, size))
-      if file.read(4) != zlib.crc32(text).to_bytes(4, 'little'):
-        return None
-      description = json.loads(text)
-      if description['source'] != source:
-        return None
-      arrays = _map(file, description['arrays'])
-  except (OSError, ValueError, KeyError, TypeError):
-    return None
-  if arrays is None:
-    return None
-  return _table(description['header'], arrays)
-
-
-def _map(file: BinaryIO, descriptions: dict) -> dict | None:
-  """Maps the arrays behind the description; None if one is damaged."""
-  arrays, offset = {}, file.tell()
-  for name, wanted in descriptions.items():
-    offset += -offset % _ALIGN
-    if wanted['length']:
-      array = np.memmap(
-        file, wanted['dtype'], 'r', offset, (wanted['length'],)
-      ).view(np.ndarray)
-    else:
-      array = np.zeros(0, wanted['dtype'])
-    if _describe(array) != wanted:
+    folder = cache.stat().st_ino
+    about = json.loads((cache / 'about.json').read_text(encoding='ascii'))
+    if about != _describe(cache, source):
       return None
-    arrays[name] = array
-    offset += array.nbytes
-  return arrays
+    table = xc_text.Table(
+      header,
+      _matrix(cache, 'features', (header.num_examples, header.num_features)),
+      _matrix(cache, 'labels', (header.num_examples, header.num_labels)),
+    )
+    # If another process replaced the folder meanwhile, these are not the files
+    # that were checked.
+    return table if cache.stat().st_ino == folder else None
+  except (OSError, ValueError):
+    return None
 
 
-def _table(header: list[int], arrays: dict) -> xc_text.Table:
-  parts = {}
-  kinds = {'features': sparse.SparseFeatures, 'labels': sparse.LabelSets}
-  for part, kind in kinds.items():
-    found = [arrays.get(f'{part}/{field}') for field in kind._fields]
-    parts[part] = None if found[0] is None else kind(*found)
-  return xc_text.Table(xc_text.Header(*header), **parts)
+def _matrix(
+  cache: pathlib.Path, part: str, shape: tuple[int, int]
+) -> scipy.sparse.csr_matrix | None:
+  paths = [cache / f'{part}.{name}.npy' for name in _ARRAYS]
+  if not paths[0].exists():
+    return None
+  arrays = (np.load(path, mmap_mode='r') for path in paths)
+  return scipy.sparse.csr_matrix(tuple(arrays), shape, copy=False)

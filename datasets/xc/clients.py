@@ -177,4 +177,8 @@ def _read(
   paths: tuple[pathlib.Path, ...],
 ) -> tuple[sparse.SparseFeatures, sparse.LabelSets]:
   tables = [xc_cache.read(path, form) for path, form in _forms(paths)]
-  return tables[0].features, tables[-1].labels
+  x, y = tables[0].features, tables[-1].labels
+  return (
+    sparse.SparseFeatures(x.indptr, x.indices, x.data),
+    sparse.LabelSets(y.indptr.astype(np.int64), y.indices),
+  )

@@ -1,6 +1,9 @@
 """Parses one line of a file of the Extreme Classification Repository.
 
-This plain parser reads the unusual or wrong lines that `xc_blocks` leaves. It
+scikit-learn's svmlight reader, which `xc_text` uses, refuses ids that are
+unsorted or repeated, cannot say which line is wrong, and accepts more than the
+format allows: comments, underscores in numbers, labels such as 1.5, nan. So
+`is_usual` says which lines it may read. This module parses the other lines, and
 reports all errors of the format.
 """
 
@@ -9,13 +12,17 @@ import itertools
 import re
 from typing import NamedTuple
 
-import numpy as np
-
 from tff_xc import errors
 
 _NUMBER = re.compile(rb'[+-]?(?:\d+\.?\d*|\.\d+)(?:[eE][+-]?\d+)?')
 _PAIR = re.compile(rb'(\d{1,18}):(%b)' % _NUMBER.pattern)
 _WHOLE = re.compile(rb'\d+')
+_BARE_PAIR = rb'\d+:%b' % _NUMBER.pattern
+_PAIRS = rb'(?:[ \t]+%b)*+[ \t]*+\r?\n?' % _BARE_PAIR
+_USUAL = {
+  False: re.compile(rb'(?:%b)?%b' % (_BARE_PAIR, _PAIRS)),
+  True: re.compile(rb'(?:%b|\d+(?:,\d+)*)?%b' % (_BARE_PAIR, _PAIRS)),
+}
 _INFINITE = 2.0**128 - 2.0**103  # float32 rounds this and more to infinity
 _NOT_FINITE = re.compile(rb'[+-]?(inf|infinity|nan)', re.IGNORECASE)
 
@@ -43,18 +50,26 @@ class Layout:
 
 
 class Line(NamedTuple):
-  """A line's content: ascending ids and labels; the ids' values, float32."""
+  """A line's content: ascending ids and labels; the ids' values."""
 
-  ids: np.ndarray
-  values: np.ndarray
-  labels: np.ndarray
+  ids: list[int]
+  values: list[float]
+  labels: list[int]
+
+
+def is_usual(line: bytes, layout: Layout) -> bool:
+  """Whether the svmlight reader reads a line as `parse` does, or raises.
+
+  Ids may be out of range, unsorted or repeated, and values infinite.
+  """
+  return _USUAL[layout.has_labels].fullmatch(line) is not None
 
 
 def parse(line: bytes, layout: Layout, where: str) -> Line:
   """Reads one line; accepts signs, exponents, tabs, any order, no labels.
 
   Args:
-    line: without its end.
+    line: with or without its end.
     layout: the expected fields.
     where: `<file>, line <number>`, for errors.
 
@@ -76,11 +91,7 @@ def parse(line: bytes, layout: Layout, where: str) -> Line:
         f'{where}: {layout.noun} {before} is given twice; keep one of its '
         'values'
       )
-  return Line(
-    np.array([i for i, _ in pairs], np.int32),
-    np.array([v for _, v in pairs], np.float32),
-    np.array(sorted(set(labels)), np.int32),
-  )
+  return Line([i for i, _ in pairs], [v for _, v in pairs], sorted(set(labels)))
 
 
 def _begins_with_features(line: bytes, fields: list[bytes]) -> bool:

@@ -11,28 +11,36 @@ labels    header `N L`, lines `l:1 l:1` (`trn_X_Y.txt`)
 The reader also accepts: `.gz` of these, Windows line ends, tabs or several
 spaces between fields, spaces at a line's end, no newline at the file's end,
 blank lines after the last example, ids in any order, signs and exponents. A
-repeated label counts once. Reading takes up to twice the memory of the result.
+repeated label counts once. Reading takes about twice the memory of the result.
+
+scikit-learn's svmlight reader parses blocks of lines. Where a block has a line
+that this reader may not or cannot read, `xc_lines` parses it line by line.
 """
 
+import contextlib
 import gzip
+import io
+import itertools
 import os
 import pathlib
 import zlib
+from collections.abc import Iterator
+from collections.abc import Sequence
 from typing import BinaryIO
 from typing import NamedTuple
 
 import numpy as np
+import scipy.sparse
+import sklearn.datasets
 
-from datasets.xc import blocks as xc_blocks
 from datasets.xc import lines as xc_lines
 from tff_xc import errors
-from tff_xc.data import sparse
 
 FORMS = ('examples', 'features', 'labels')
 
-# Larger blocks fit neither the processor's cache nor malloc's free lists.
+# Bytes of a block. The reader returns labels as tuples of Python's floats,
+# which take far more memory than the result: few of them may live at once.
 _BLOCK = 1 << 18
-_LONGEST_LINE = 1 << 28
 _LARGEST = 2**31 - 1
 
 
@@ -53,15 +61,19 @@ class Header(NamedTuple):
 class Table(NamedTuple):
   """A file's content.
 
+  Indices are int32, sorted and distinct within a row. A feature that the file
+  gives as 0 is an explicit zero.
+
   Attributes:
     header: its first line.
-    features: the features of all examples; None for a file of labels.
-    labels: the labels of all examples; None for a file of features.
+    features: float32 [N, D]; None for a file of labels.
+    labels: bool [N, L], True where an example has the label; None for a file of
+      features.
   """
 
   header: Header
-  features: sparse.SparseFeatures | None
-  labels: sparse.LabelSets | None
+  features: scipy.sparse.csr_matrix | None
+  labels: scipy.sparse.csr_matrix | None
 
 
 def read_header(path: str | os.PathLike, form: str = 'examples') -> Header:
@@ -89,57 +101,35 @@ def read(path: str | os.PathLike, form: str = 'examples') -> Table:
   with _opened(path) as file:
     header = _header(file, path, form)
     layout = _layout(header, form)
-    blocks, lines = [], 0
-    while text := _lines(file, path, lines + 2):
-      features, labels = _block(text, layout, header, lines, path)
-      blocks.append((features, labels))
-      lines += len(features.counts)
-  if lines < header.num_examples:
-    raise errors.InputError(
-      f'{path}: the header promises {header.num_examples} lines after it, '
-      f'found {lines}; the file is cut short, download it again'
-    )
-  features = [features for features, _ in blocks]
+    blocks = [
+      _parse(lines, layout, path, number)
+      for number, lines in _blocks(file, header.num_examples, path)
+    ]
+  pairs = _stacked([pairs for pairs, _ in blocks], layout.num_ids, path)
   if form == 'labels':
-    return Table(header, None, _label_sets(features))
-  labels = [labels for _, labels in blocks]
-  del blocks
-  return Table(
-    header,
-    _sparse_features(features, path),
-    _label_sets(labels) if form == 'examples' else None,
-  )
+    return Table(header, None, pairs.astype(bool))
+  if form == 'features':
+    return Table(header, pairs, None)
+  labels = _stacked([labels for _, labels in blocks], layout.num_labels, path)
+  return Table(header, pairs, labels.astype(bool, copy=False))
 
 
-class _opened:
-  """Opens a file to read; turns any error into an InputError."""
-
-  def __init__(self, path: pathlib.Path):
-    self._path = path
-
-  def __enter__(self) -> BinaryIO:
-    if not self._path.is_file():
-      raise errors.InputError(
-        f'{self._path} is no file; give a text file of the Extreme '
-        'Classification Repository'
-      )
-    try:
-      is_gzip = self._path.suffix == '.gz'
-      self._file = (gzip.open if is_gzip else open)(self._path, 'rb')
-    except OSError as e:
-      raise self._error(e) from e
-    return self._file
-
-  def __exit__(self, kind, error, traceback):
-    self._file.close()
-    if isinstance(error, OSError | EOFError | zlib.error):
-      raise self._error(error) from error
-
-  def _error(self, error):
-    return errors.InputError(
-      f'{self._path} cannot be read ({error}); check its permissions, or '
-      'download it again'
+@contextlib.contextmanager
+def _opened(path: pathlib.Path) -> Iterator[BinaryIO]:
+  """Opens a file to read; turns any error of reading into an InputError."""
+  if not path.is_file():
+    raise errors.InputError(
+      f'{path} is no file; give a text file of the Extreme Classification '
+      'Repository'
     )
+  try:
+    with (gzip.open if path.suffix == '.gz' else open)(path, 'rb') as file:
+      yield file
+  except (OSError, EOFError, zlib.error) as e:
+    raise errors.InputError(
+      f'{path} cannot be read ({e}); check its permissions, or download it '
+      'again'
+    ) from e
 
 
 def _header(file: BinaryIO, path, form: str) -> Header:
@@ -174,99 +164,100 @@ def _layout(header: Header, form: str) -> xc_lines.Layout:
   )
 
 
-def _lines(file: BinaryIO, path, number: int) -> bytes:
-  """Returns the next whole lines; empty at the file's end."""
-  rest = b''
-  text = file.read(_BLOCK)
-  if text and not text.endswith(b'\n'):
-    rest = file.readline(_LONGEST_LINE)
-  if len(rest) == _LONGEST_LINE:
-    raise errors.InputError(
-      f'{path}: a line after line {number - 1} is longer than 256 MiB; give a '
-      'text file of the Extreme Classification Repository'
-    )
-  text += rest
-  if text and not text.endswith(b'\n'):
-    text += b'\n'
-  if b'\r' in text:
-    text = text.replace(b'\r\n', b'\n')
-  return text.replace(b'\t', b' ') if b'\t' in text else text
+def _blocks(
+  file: BinaryIO, expected: int, path
+) -> Iterator[tuple[int, list[bytes]]]:
+  """Yields the file's next `expected` lines in blocks, and their line numbers.
 
-
-def _block(
-  text: bytes, layout: xc_lines.Layout, header: Header, first: int, path
-) -> tuple[xc_blocks.Rows, xc_blocks.Rows]:
-  """Parses whole lines, which follow `first` other lines of the file."""
-  features, labels, left_out = xc_blocks.parse(text, layout)
-  too_many = first + len(features.counts) - header.num_examples
-  if too_many <= 0 and not len(left_out):
-    return features, labels
-  lines = text.split(b'\n')[:-1]
-  if too_many > 0:
-    kept = max(len(lines) - too_many, 0)
-    for number, line in enumerate(lines[kept:], first + kept + 2):
+  Raises:
+    errors.InputError: there are fewer lines, or more that are not blank.
+  """
+  found = 0
+  while lines := file.readlines(_BLOCK):
+    rest = expected - found
+    for number, line in enumerate(lines[rest:], expected + 2):
       if line.strip():
         raise errors.InputError(
-          f'{path}, line {number}: the header promises {header.num_examples} '
-          'lines after it, and here is one more; mend the header, or download '
-          'the file again'
+          f'{path}, line {number}: the header promises {expected} lines after '
+          'it, and here is one more; mend the header, or download the file '
+          'again'
         )
-    features, labels = _head(features, kept), _head(labels, kept)
-    left_out = left_out[left_out < kept]
-  mended = [
-    xc_lines.parse(lines[i], layout, f'{path}, line {first + i + 2}')
-    for i in left_out
-  ]
-  return (
-    _insert(features, left_out, [m.ids for m in mended], mended),
-    _insert(labels, left_out, [m.labels for m in mended]),
-  )
-
-
-def _head(rows: xc_blocks.Rows, count: int) -> xc_blocks.Rows:
-  """Returns the first `count` lines; the others are empty or not needed."""
-  end = int(rows.counts[:count].sum())
-  values = None if rows.values is None else rows.values[:end]
-  return xc_blocks.Rows(rows.counts[:count], rows.ids[:end], values)
-
-
-def _insert(rows: xc_blocks.Rows, lines, ids, mended=None) -> xc_blocks.Rows:
-  """Fills lines that were empty."""
-  if not len(lines):
-    return rows
-  counts = rows.counts.copy()
-  starts = np.cumsum(counts)[lines]
-  counts[lines] = [len(i) for i in ids]
-  places = np.repeat(starts, counts[lines])
-  values = rows.values
-  if mended is not None:
-    more = np.concatenate([m.values for m in mended])
-    values = np.insert(values, places, more)
-  return xc_blocks.Rows(
-    counts, np.insert(rows.ids, places, np.concatenate(ids)), values
-  )
-
-
-def _splits(parts: list[xc_blocks.Rows]) -> np.ndarray:
-  counts = [np.zeros(1, np.int64), *(part.counts for part in parts)]
-  return np.cumsum(np.concatenate(counts))
-
-
-def _label_sets(parts: list[xc_blocks.Rows]) -> sparse.LabelSets:
-  empty = np.zeros(0, np.int32)
-  return sparse.LabelSets(
-    _splits(parts), np.concatenate([empty, *(part.ids for part in parts)])
-  )
-
-
-def _sparse_features(
-  parts: list[xc_blocks.Rows], path
-) -> sparse.SparseFeatures:
-  splits = _splits(parts)
-  if splits[-1] > _LARGEST:
+    yield found + 2, lines[:rest]
+    found += len(lines[:rest])
+  if found < expected:
     raise errors.InputError(
-      f'{path} has {splits[-1]} feature values, more than 2^31 - 1; split it'
+      f'{path}: the header promises {expected} lines after it, found {found}; '
+      'the file is cut short, download it again'
     )
-  ids = np.concatenate([np.zeros(0, np.int32), *(p.ids for p in parts)])
-  values = np.concatenate([np.zeros(0, np.float32), *(p.values for p in parts)])
-  return sparse.SparseFeatures(splits.astype(np.int32), ids, values)
+
+
+def _parse(
+  lines: list[bytes], layout: xc_lines.Layout, path, number: int
+) -> tuple[scipy.sparse.csr_matrix, scipy.sparse.csr_matrix]:
+  """Parses lines of the file, of which the first has this number.
+
+  Returns:
+    float32, the lines' pairs of id and value; and bool, their labels.
+  """
+  try:
+    return _svmlight(lines, layout)
+  except (ValueError, OverflowError):
+    parsed = [
+      xc_lines.parse(line, layout, f'{path}, line {i}')
+      for i, line in enumerate(lines, number)
+    ]
+  pairs = _matrix([line.ids for line in parsed], layout.num_ids)
+  values = itertools.chain.from_iterable(line.values for line in parsed)
+  pairs.data = np.fromiter(values, np.float32, pairs.nnz)
+  return pairs, _matrix([line.labels for line in parsed], layout.num_labels)
+
+
+def _svmlight(lines: list[bytes], layout: xc_lines.Layout):
+  """As `_parse`; ValueError or OverflowError if a line may not be right."""
+  if not all(xc_lines.is_usual(line, layout) for line in lines):
+    raise ValueError('a line is unusual')
+  pairs, labels = sklearn.datasets.load_svmlight_file(
+    io.BytesIO(b''.join(lines)),
+    n_features=layout.num_ids,
+    dtype=np.float32,
+    multilabel=True,
+    zero_based=True,
+  )
+  if not np.isfinite(pairs.data).all():
+    raise ValueError('a value is not finite')
+  if layout.holds_label_pairs and (pairs.data != 1).any():
+    raise ValueError('a label has another value than 1')
+  if max(itertools.chain(*labels), default=-1) >= layout.num_labels:
+    raise ValueError('a label is out of range')
+  # The reader skips blank lines.
+  filled = [bool(line.strip()) for line in lines]
+  ends = pairs.indptr[np.cumsum([0, *filled])]
+  found = iter(labels)
+  return (
+    scipy.sparse.csr_matrix(
+      (pairs.data, pairs.indices, ends), (len(lines), layout.num_ids)
+    ),
+    _matrix([next(found) if f else () for f in filled], layout.num_labels),
+  )
+
+
+def _matrix(ids: list[Sequence], num_columns: int) -> scipy.sparse.csr_matrix:
+  """Returns bool [k, num_columns], True at the ids of each of k rows."""
+  ends = np.cumsum([0, *map(len, ids)])
+  flat = np.fromiter(itertools.chain.from_iterable(ids), np.int32, ends[-1])
+  matrix = scipy.sparse.csr_matrix(
+    (np.ones(len(flat), bool), flat, ends), (len(ids), num_columns)
+  )
+  matrix.sum_duplicates()
+  return matrix
+
+
+def _stacked(blocks, num_columns: int, path) -> scipy.sparse.csr_matrix:
+  entries = sum(block.nnz for block in blocks)
+  if entries > _LARGEST:
+    raise errors.InputError(
+      f'{path} has {entries} values or labels, more than 2^31 - 1; split it'
+    )
+  if not blocks:
+    return scipy.sparse.csr_matrix((0, num_columns), dtype=np.float32)
+  return scipy.sparse.vstack(blocks, 'csr')

@@ -8,10 +8,13 @@ import os
 import pathlib
 import tempfile
 from collections.abc import Iterable
+from collections.abc import Iterator
 from typing import TextIO
 
+import numpy as np
+import scipy.sparse
+
 from datasets.xc import text as xc_text
-from tff_xc.data import sparse
 
 _HEADERS = {
   'examples': ('num_examples', 'num_features', 'num_labels'),
@@ -23,7 +26,9 @@ _HEADERS = {
 def write(
   path: str | os.PathLike,
   header: xc_text.Header,
-  parts: Iterable[tuple[sparse.SparseFeatures | None, sparse.LabelSets | None]],
+  parts: Iterable[
+    tuple[scipy.sparse.csr_matrix | None, scipy.sparse.csr_matrix | None]
+  ],
   form: str = 'examples',
   *,
   digits: int = 9,
@@ -33,8 +38,9 @@ def write(
   Args:
     path: the file.
     header: its first line; not compared with `parts`.
-    parts: the examples' features and labels, one part after the other, so that
-      a file may be larger than memory. Ignored if the form does not hold them.
+    parts: the examples' features and labels, as in `xc_text.Table`, one part
+      after the other, so that a file may be larger than memory. Ignored if the
+      form does not hold them.
     form: one of `xc_text.FORMS`.
     digits: significant digits of values; 9 restore the same float32.
   """
@@ -63,22 +69,17 @@ def write(
 def _write_lines(file: TextIO, features, labels, form: str, pair) -> None:
   columns = []
   if form == 'examples':
-    columns.append([','.join(map(str, row)) for row in _rows(labels)])
+    columns.append(_joined(',', map(str, labels.indices.tolist()), labels))
   if form != 'labels':
-    ids = _rows(features)
-    values = _rows(features._replace(ids=features.values))
-    columns.append(
-      [
-        ' '.join(map(pair, zip(*row, strict=True)))
-        for row in zip(ids, values, strict=True)
-      ]
-    )
+    pairs = zip(features.indices.tolist(), features.data.tolist(), strict=True)
+    columns.append(_joined(' ', map(pair, pairs), features))
   else:
-    columns.append([' '.join(f'{i}:1' for i in row) for row in _rows(labels)])
+    pairs = (f'{i}:1' for i in labels.indices.tolist())
+    columns.append(_joined(' ', pairs, labels))
   file.writelines(' '.join(row) + '\n' for row in zip(*columns, strict=True))
 
 
-def _rows(rows) -> list[list]:
-  """Returns the ids of each row."""
-  ids, splits = rows.ids.tolist(), rows.row_splits.tolist()
-  return [ids[start:end] for start, end in itertools.pairwise(splits)]
+def _joined(separator: str, entries: Iterator[str], rows) -> Iterator[str]:
+  """Joins the entries of each row."""
+  for count in np.diff(rows.indptr).tolist():
+    yield separator.join(itertools.islice(entries, count))

@@ -8,6 +8,7 @@ import json
 
 import numpy as np
 import pytest
+import scipy.sparse
 import tensorflow as tf
 import tensorflow_federated as tff
 from absl import flags
@@ -23,7 +24,6 @@ from tests import tiny_sparse
 from tests.datasets.cifar import on_disk as cifar_on_disk
 from tff_xc import errors
 from tff_xc.algorithms import registry as algorithms
-from tff_xc.data import sparse
 from tff_xc.runtime import registry as runtimes
 
 _TINY = {
@@ -73,13 +73,15 @@ def _bibtex(root, monkeypatch):
   for part in ('train', 'test'):
     count = getattr(_XC, part)
     features = [sorted(random.choice(20, 3, False)) for _ in range(count)]
-    labels = [sorted({i % 10, (3 * i) % 10}) for i in range(count)]
-    y = sparse.LabelSets(
-      np.cumsum([0, *map(len, labels)]), np.concatenate(labels)
-    )
     x = tiny_sparse.features(features)
+    x = scipy.sparse.csr_matrix((x.values, x.ids, x.row_splits))
+    y = np.zeros((count, 10), bool)
+    for i in range(count):
+      y[i, [i % 10, 3 * i % 10]] = True
     header = xc_text.Header(count, _XC.features, _XC.labels)
-    xc_write.write(root / f'bibtex_{part}.txt', header, [(x, y)])
+    xc_write.write(
+      root / f'bibtex_{part}.txt', header, [(x, scipy.sparse.csr_matrix(y))]
+    )
   return root
 
 

@@ -148,13 +148,13 @@ def test_the_text_files_hold_the_same(tmp_path):
   table = xc_text.read(tmp_path / 'mine_test.txt')
   assert table.header == (30, 900, 40)
   x, y = sparse_words.load(**options).test()
-  same(table.labels, y)
-  same(table.features[:2], x[:2])
-  np.testing.assert_allclose(table.features.values, x.values, rtol=1e-5)
+  same((table.labels.indptr.astype(np.int64), table.labels.indices), y)
+  same((table.features.indptr, table.features.indices), x[:2])
+  np.testing.assert_allclose(table.features.data, x.values, rtol=1e-5)
   table = xc_text.read(tmp_path / 'mine_train.txt')
   assert table.header == (400, 900, 40)
   counts = sparse_words.load(**options).propensity.label_counts
-  np.testing.assert_array_equal(np.bincount(table.labels.ids), counts)
+  np.testing.assert_array_equal(np.bincount(table.labels.indices), counts)
 
 
 @pytest.mark.parametrize(

@@ -1,7 +1,10 @@
 """The cache of parsed files of the Extreme Classification Repository."""
 
+import mmap
+import multiprocessing
 import os
 import pathlib
+import shutil
 
 import numpy as np
 import pytest
@@ -46,9 +49,14 @@ def same(a, b):
   assert a.header == b.header
   for part, again in zip(a[1:], b[1:], strict=True):
     assert (part is None) == (again is None)
-    for x, y in zip(part or (), again or (), strict=True):
+    for x, y in zip(arrays(part), arrays(again), strict=True):
       np.testing.assert_array_equal(x, y)
       assert x.dtype == y.dtype
+
+
+def arrays(matrix):
+  names = ('data', 'indices', 'indptr')
+  return [] if matrix is None else [getattr(matrix, name) for name in names]
 
 
 @pytest.mark.parametrize(
@@ -88,7 +96,7 @@ def test_files_of_one_name_have_caches_of_their_own(tmp_path, parses):
     path.write_text(TEXT.replace('6:2', value))
     os.utime(path, ns=(0, 0))
   for _ in range(2):
-    assert [xc_cache.read(p).features.values[1] for p in paths] == [2, 3]
+    assert [xc_cache.read(p).features[0, 6] for p in paths] == [2, 3]
   assert len(parses) == 2
 
 
@@ -119,8 +127,20 @@ def test_the_folder_is_the_users(variables, expected, monkeypatch):
 
 def test_arrays_are_read_only_at_either_time(path):
   for table in (xc_cache.read(path), xc_cache.read(path)):
-    with pytest.raises(ValueError, match='read-only'):
-      table.features.values[0] = 1
+    for array in arrays(table.features) + arrays(table.labels):
+      with pytest.raises(ValueError, match='read-only'):
+        array[0] = 1
+
+
+def test_the_second_time_arrays_are_mapped_and_not_copied(path):
+  xc_cache.read(path)
+  table = xc_cache.read(path)
+  for array in arrays(table.features) + arrays(table.labels):
+    while isinstance(array.base, np.ndarray):
+      array = array.base
+    assert isinstance(array.base, mmap.mmap)
+  assert table.features[[2, 0]].nnz == 2
+  assert table.labels.sum() == 3
 
 
 def test_another_file_of_the_same_size_and_another_time(path, parses, folder):
@@ -128,8 +148,8 @@ def test_another_file_of_the_same_size_and_another_time(path, parses, folder):
   status = path.stat()
   path.write_text(TEXT.replace('6:2', '6:3'))
   os.utime(path, ns=(status.st_atime_ns, status.st_mtime_ns + 1))
-  assert xc_cache.read(path).features.values[1] == 3
-  assert xc_cache.read(path).features.values[1] == 3
+  assert xc_cache.read(path).features[0, 6] == 3
+  assert xc_cache.read(path).features[0, 6] == 3
   assert len(parses) == 2
   assert len(list(folder.iterdir())) == 1  # The stale one is replaced.
 
@@ -139,7 +159,7 @@ def test_another_size_and_the_same_time(path, parses):
   status = path.stat()
   path.write_text(TEXT.replace('6:2', '6:2.5'))
   os.utime(path, ns=(status.st_atime_ns, status.st_mtime_ns))
-  assert xc_cache.read(path).features.values[1] == 2.5
+  assert xc_cache.read(path).features[0, 6] == 2.5
   assert len(parses) == 2
 
 
@@ -150,27 +170,81 @@ def test_another_version(path, parses, monkeypatch):
   assert len(parses) == 2
 
 
+def contents(cache):
+  return {p.name: p.read_bytes() for p in cache.iterdir()}
+
+
+def damage(good):
+  """Yields changed bytes: cut short, and with one byte changed."""
+  yield from (good[:k] for k in (0, 5, len(good) // 2, len(good) - 1))
+  for k in range(0, len(good), 5):
+    yield good[:k] + bytes([good[k] ^ 0x41]) + good[k + 1 :]
+
+
 def test_damage_anywhere_is_mended(path, parses):
   table = xc_cache.read(path)
   cache = xc_cache.cache_path(path)
-  good = cache.read_bytes()
-  damaged = [good[:k] for k in (0, 5, 12, 200, len(good) - 1)]
-  for k in range(len(good)):
-    if good[k]:  # The zeros between two arrays are never read.
-      damaged.append(good[:k] + bytes([good[k] ^ 0x41]) + good[k + 1 :])
-  for content in damaged:
-    cache.write_bytes(content)
-    same(table, xc_cache.read(path))
-    assert cache.read_bytes() == good
-  assert len(parses) == 1 + len(damaged)
+  good = contents(cache)
+  assert len(good) == 7
+  damaged = 0
+  for name, content in good.items():
+    for changed in (None, *damage(content)):
+      (cache / name).unlink()
+      if changed is not None:
+        (cache / name).write_bytes(changed)
+      same(table, xc_cache.read(path))
+      damaged += 1
+      assert len(parses) == 1 + damaged, (name, changed)
+  assert contents(cache) == good
+  assert list(cache.parent.iterdir()) == [cache]
 
 
-def test_a_directory_in_the_place_of_the_cache(path, parses, folder):
-  xc_cache.cache_path(path).mkdir(parents=True)
-  xc_cache.read(path)
-  xc_cache.read(path)
+@pytest.mark.parametrize('make', [pathlib.Path.touch, pathlib.Path.mkdir])
+def test_something_else_in_the_place_of_the_cache(path, parses, folder, make):
+  folder.mkdir(parents=True)
+  cache = xc_cache.cache_path(path)
+  make(cache)
+  same(xc_cache.read(path), xc_cache.read(path))
+  assert len(parses) == 1
+  assert list(folder.iterdir()) == [cache]
+
+
+def test_a_cache_that_is_replaced_while_it_is_loaded(path, parses, monkeypatch):
+  table = xc_cache.read(path)
+  cache = xc_cache.cache_path(path)
+  load = np.load
+
+  def replaced(*args, **options):
+    monkeypatch.setattr(np, 'load', load)
+    shutil.copytree(cache, cache.parent / 'other')
+    cache.rename(cache.parent / 'old')
+    (cache.parent / 'other').rename(cache)
+    return load(*args, **options)
+
+  monkeypatch.setattr(np, 'load', replaced)
+  same(table, xc_cache.read(path))
   assert len(parses) == 2
-  assert len(list(folder.iterdir())) == 1
+
+
+def replace_often(path, seconds):
+  expected = xc_text.read(path)
+  for k in range(200):
+    os.utime(path, (0, seconds + 2 * k))
+    same(expected, xc_cache.read(path))
+
+
+@pytest.mark.slow
+def test_processes_that_replace_a_cache_at_once(path, folder):
+  spawn = multiprocessing.get_context('spawn')
+  processes = [
+    spawn.Process(target=replace_often, args=[path, k]) for k in range(2)
+  ]
+  for process in processes:
+    process.start()
+  for process in processes:
+    process.join()
+    assert process.exitcode == 0
+  assert list(folder.iterdir()) == [xc_cache.cache_path(path)]
 
 
 def test_a_folder_that_nobody_may_write_to(path, parses, folder):

@@ -298,5 +298,5 @@ def test_real_sets(data_dir, name, unlabelled, clients):
   found = dataset.propensity
   assert found.num_examples == counts.train
   table = xc_text.read(data_dir / 'xc' / f'{name}_train.txt')
-  assert found.label_counts.sum() == len(table.labels.ids)
+  assert found.label_counts.sum() == table.labels.nnz
   assert sorted((data_dir / 'xc').iterdir()) == before
