@@ -1,6 +1,5 @@
 """Trains a run from its resolved configuration. Imports TensorFlow."""
 
-import math
 from collections.abc import Mapping
 from typing import Any
 
@@ -10,7 +9,6 @@ from tasks import registry as tasks
 from tasks import task as task_lib
 from tff_xc.algorithms import build
 from tff_xc.algorithms import registry as algorithms
-from tff_xc.data import client_data
 from tff_xc.data import fingerprint
 from tff_xc.experiment import cohort
 from tff_xc.experiment import loop as experiment
@@ -25,20 +23,14 @@ from tff_xc.report import text_table
 from tff_xc.runtime import registry as runtimes
 
 
-def _cohorts(config: Mapping, loaded: task_lib.Loaded):
-  values, seed = config['hyperparameters'], config['seed']
+def _sampling(config: Mapping) -> cohort.UniformClients | cohort.IidBatches:
   if algorithms.get(config['algorithm']).cohort == 'uniform':
-    return cohort.uniform(
-      loaded.dataset,
+    return cohort.UniformClients(
       config['clients_per_round'],
-      seed,
       config['options'].get('examples_per_round', 0),
     )
-  batch = values['batch_size']
-  steps = values['steps_per_round'] or math.ceil(
-    cohort.mean_examples(loaded.dataset) / batch
-  )
-  return cohort.pooled(loaded.dataset, steps * batch, seed)
+  values = config['hyperparameters']
+  return cohort.IidBatches(values['batch_size'], values['steps_per_round'])
 
 
 def _messages(config: Mapping, model) -> experiment.Messages:
@@ -75,14 +67,14 @@ def build_process(config: Mapping, loaded: task_lib.Loaded):
   if _selects_features(config):
     drawn = options['examples_per_round']
     max_features = min(
-      cohort.largest_feature_set(loaded.dataset, drawn),
+      loaded.dataset.train.largest_feature_set(drawn),
       encoder.example_spec.num_features,
     )
   return build.build(
     config['algorithm'],
     config['hyperparameters'],
     model=loaded.model,
-    max_positives=cohort.largest_label_set(loaded.dataset),
+    max_positives=loaded.dataset.train.largest_label_set,
     max_features=max_features,
     feature_learning_rate=options.get('feature_learning_rate', 1.0),
     seed=config['seed'],
@@ -99,8 +91,7 @@ def load(
 ) -> tuple[task_lib.Loaded, dict[str, Any]]:
   """Returns a configuration's data and model, and the data's fingerprint."""
   loaded = tasks.get(config['task']).load(data_dir, config['options'])
-  dataset = client_data.held_out_once(loaded.dataset)
-  return loaded._replace(dataset=dataset), fingerprint.fingerprint(dataset)
+  return loaded, fingerprint.fingerprint(loaded.dataset)
 
 
 def run(config: Mapping[str, Any], run_dir: str) -> dict[str, Any]:
@@ -112,13 +103,13 @@ def run(config: Mapping[str, Any], run_dir: str) -> dict[str, Any]:
   config = {**config, 'data': data}
   run_directory.check_config(run_dir, config)
   process = build_process(config, loaded)
-  cohorts = _cohorts(config, loaded)
+  cohorts = _sampling(config).cohorts(loaded.dataset, config['seed'])
   warnings = build.warnings(
     config['algorithm'],
     config['hyperparameters'],
     num_classes=loaded.model.num_classes,
     clients_per_round=config['clients_per_round'],
-    max_positives=cohort.largest_label_set(loaded.dataset),
+    max_positives=loaded.dataset.train.largest_label_set,
   )
   metrics = tasks.get(config['task']).metrics_of(loaded.dataset)
   directory = run_directory.RunDirectory(run_dir, config)

@@ -12,6 +12,7 @@ from datasets.xc import lines as xc_lines
 from datasets.xc import text as xc_text
 from datasets.xc import write as xc_write
 from tff_xc import errors
+from tff_xc.data import sparse
 
 # An example without labels, one without features, one with neither.
 EXAMPLES = '4 7 5\n0,3 1:0.5 6:2\n 2:0.123456 3:1\n4 \n \n'
@@ -226,7 +227,10 @@ def test_equals_scikit_learn(tmp_path):
 @pytest.mark.parametrize('form', xc_text.FORMS)
 def test_what_is_written_is_read(tmp_path, form):
   words = sparse_words.Words(sparse_words.Options(num_classes=30))
-  x, y = words.train_examples(np.arange(60))
+  x, y = (
+    sparse.as_tensors(draw(sparse_words.TRAIN, np.arange(60)))
+    for draw in (words.features, words.label_sets)
+  )
   header = xc_text.Header(60, 50_000, 30)
   path = tmp_path / 'some.txt'
   xc_write.write(path, header, [(x, y)], form)
