@@ -21,7 +21,6 @@ import tensorflow as tf
 from datasets.omniglot import files as omniglot_files
 from tff_xc import errors
 from tff_xc.data import client_data
-from tff_xc.data import example_cache
 from tff_xc.data import partition
 from tff_xc.data import pool
 
@@ -97,7 +96,7 @@ def _pool(drawings: omniglot_files.Drawings, image_size: int) -> pool.Pool:
     return x
 
   counts = drawings.counts
-  return example_cache.cached(
+  return pool.cached(
     pool.Pool(
       y=np.repeat(np.arange(counts.classes, dtype=np.int32), counts.drawers),
       spec=tf.TensorSpec([image_size, image_size], tf.uint8),

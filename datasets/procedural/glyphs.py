@@ -16,7 +16,6 @@ import tensorflow as tf
 from datasets.procedural import glyph_strokes
 from tff_xc import errors
 from tff_xc.data import client_data
-from tff_xc.data import example_cache
 from tff_xc.data import partition
 from tff_xc.data import pool
 
@@ -240,7 +239,7 @@ class _Pages:
 
     size = self._image_size
     spec = tf.TensorSpec([size, size], tf.uint8)
-    return example_cache.cached(pool.Pool(labels, spec, read))
+    return pool.cached(pool.Pool(labels, spec, read))
 
 
 def _class_counts(

@@ -7,6 +7,7 @@ example depends only on (seed, number of the example), so that loading a client
 costs time in proportion to its number of examples.
 """
 
+import functools
 import os
 import pathlib
 from collections.abc import Iterator
@@ -21,7 +22,6 @@ from datasets.xc import text as xc_text
 from datasets.xc import write as xc_write
 from tff_xc import errors
 from tff_xc.data import client_data
-from tff_xc.data import example_cache
 from tff_xc.data import pool
 from tff_xc.data import sparse
 
@@ -34,6 +34,8 @@ _SIZE, _NUM_LABELS, _LABEL, _WORD = range(4)
 
 # Examples are drawn in chunks of this size, which limits memory to 50 MB.
 _CHUNK = 8192
+# Of at most so many examples, features are kept: 130 MB with 61 words each.
+_KEPT = 2**18
 
 
 class Options(NamedTuple):
@@ -169,39 +171,40 @@ class Words:
     self, part: int, y: np.ndarray | scipy.sparse.csr_matrix
   ) -> pool.Pool:
     """Returns the first examples of a part, as many as there are labels."""
+    read = functools.partial(self.features, part)
+    if y.shape[0] <= _KEPT:
+      numbers = np.arange(y.shape[0])
+      everything = functools.cache(functools.partial(read, numbers))
+      read = lambda numbers: everything()[numbers]
     words = self.options.words_per_example
     most = np.int64(words + words // 2 + 1)
-    return example_cache.cached(
-      pool.Pool(
-        y=y,
-        spec=pool.SPARSE,
-        read=lambda numbers: self.features(part, numbers),
-        entries=np.broadcast_to(most, y.shape[:1]),
-      )
+    return pool.Pool(
+      y, pool.SPARSE, read, entries=np.broadcast_to(most, y.shape[:1])
     )
 
   def features(self, part: int, numbers: np.ndarray) -> scipy.sparse.csr_matrix:
     """Returns float32 [k, D] of the examples of these numbers, int [k]."""
-    shape = 0, self.options.num_features
-    chunks = [scipy.sparse.csr_matrix(shape, dtype=np.float32)]
-    for chunk in _chunks(np.asarray(numbers)):
-      chunks.append(self._bags(part, chunk, self._labels(part, chunk)))
-    return scipy.sparse.vstack(chunks, 'csr')
+    return scipy.sparse.vstack(
+      [
+        self._bags(part, chunk, self._labels(part, chunk))
+        for chunk in _chunks(np.asarray(numbers, np.int64))
+      ],
+      'csr',
+    )
 
   def label_sets(
     self, part: int, numbers: np.ndarray
   ) -> scipy.sparse.csr_matrix:
     """Returns bool [k, n], all labels of these examples."""
-    shape = 0, self.options.num_classes
-    chunks = [scipy.sparse.csr_matrix(shape, dtype=bool)]
-    for chunk in _chunks(np.asarray(numbers)):
+    rows = []
+    for chunk in _chunks(np.asarray(numbers, np.int64)):
       ids = np.sort(self._labels(part, chunk), axis=1)
       has = ids >= 0
       splits = np.cumsum(np.append(0, has.sum(1)))
       row = np.ones(splits[-1], bool), ids[has], splits
       shape = len(chunk), self.options.num_classes
-      chunks.append(scipy.sparse.csr_matrix(row, shape))
-    return scipy.sparse.vstack(chunks, 'csr')
+      rows.append(scipy.sparse.csr_matrix(row, shape))
+    return scipy.sparse.vstack(rows, 'csr')
 
   def label_counts(self) -> np.ndarray:
     """Returns the number of training examples with each label, int64 [n]."""
@@ -250,13 +253,15 @@ class Words:
     mean, d = self.options.words_per_example, self.options.num_features
     size = mean // 2 + _below(glyph_strokes.mix(key, _SIZE), mean + mean % 2)
     size = np.maximum(size, 1)
-    draw = glyph_strokes.mix(key[:, None], _WORD, np.arange(size.max()))
+    draw = glyph_strokes.mix(
+      key[:, None], _WORD, np.arange(size.max(initial=0))
+    )
     words = np.where(
       _uniform(draw) < self.options.own_words,
       self._own_words(_again(draw), labels),
       np.minimum(d ** _uniform(_again(draw)) - 1, d - 1).astype(np.int64),
     )
-    row, place = np.nonzero(np.arange(size.max()) < size[:, None])
+    row, place = np.nonzero(np.arange(size.max(initial=0)) < size[:, None])
     pairs, count = np.unique(row * d + words[row, place], return_counts=True)
     row = pairs // d
     norm = np.sqrt(np.bincount(row, count.astype(np.float64) ** 2, len(key)))
@@ -293,7 +298,8 @@ def _again(key: np.ndarray) -> np.ndarray:
 
 
 def _chunks(numbers: np.ndarray) -> Iterator[np.ndarray]:
-  for start in range(0, len(numbers), _CHUNK):
+  """Yields one chunk or more; without numbers, one without numbers."""
+  for start in range(0, max(len(numbers), 1), _CHUNK):
     yield numbers[start : start + _CHUNK]
 
 

@@ -6,6 +6,7 @@ the clients that train.
 
 import collections
 import dataclasses
+import threading
 from collections.abc import Callable
 from collections.abc import Iterator
 from collections.abc import Mapping
@@ -113,3 +114,47 @@ def in_memory(
     read=lambda numbers: x[numbers],
     entries=np.diff(x.indptr) if is_sparse else None,
   )
+
+
+def cached(pool: Pool, max_bytes: int = 2**28) -> Pool:
+  """Returns a pool of dense examples that reads an example once, if that fits.
+
+  It keeps the examples that are read first, and forgets none.
+  """
+  return dataclasses.replace(pool, read=_Cache(pool, max_bytes))
+
+
+class _Cache:
+  """`Pool.read` of a cached pool."""
+
+  def __init__(self, pool: Pool, max_bytes: int):
+    self._read, self._spec = pool.read, pool.spec
+    row = max(pool.spec.shape.num_elements() * pool.spec.dtype.size, 1)
+    # The system gives memory only as it is written.
+    self._kept = self._empty(min(len(pool), max_bytes // row))
+    self._places = np.full(len(pool), -1, np.int32)
+    self._count = 0
+    self._lock = threading.Lock()
+
+  def __call__(self, numbers: np.ndarray) -> np.ndarray:
+    x, places = self._empty(len(numbers)), self._places[numbers]
+    kept = places >= 0
+    x[kept] = self._kept[places[kept]]
+    if not kept.all():
+      new, back = np.unique(numbers[~kept], return_inverse=True)
+      read = self._read(new)
+      x[~kept] = read[back]
+      with self._lock:
+        self._keep(new, read)
+    return x
+
+  def _keep(self, numbers: np.ndarray, x: np.ndarray) -> None:
+    new = self._places[numbers] < 0  # Another thread may have been faster.
+    end = self._count + np.count_nonzero(new)
+    if end <= len(self._kept):
+      self._kept[self._count : end] = x[new]
+      self._places[numbers[new]] = np.arange(self._count, end)
+      self._count = end
+
+  def _empty(self, rows: int) -> np.ndarray:
+    return np.empty([rows, *self._spec.shape], self._spec.dtype.as_numpy_dtype)

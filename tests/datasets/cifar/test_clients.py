@@ -86,16 +86,16 @@ def replace(number, line):
 @pytest.mark.parametrize(
   ('line', 'message'),
   [
-    ('1,50,0', "has image_id '50'; expected 0 to 49"),
-    ('1,-1,0', "has image_id '-1'"),
-    ('1,x,0', "has image_id 'x'"),
+    ('1,50,0', "image_id is '50'; expected 0 to 49"),
+    ('1,-1,0', "image_id is '-1'"),
+    ('1,x,0', "image_id is 'x'"),
     ('1,5', 'has 2 fields; expected 3'),
     ('1,5,0,0', 'has 4 fields; expected 3'),
-    ('1,5,cat', "gives image 5 the class 'cat'"),
+    ('1,5,cat', "image 5 has class 'cat' here"),
     (f',6,{cifar_on_disk.tiny("cifar10")[0][1][6]}', 'has no user_id'),
     (
       f'1,5,{cifar_on_disk.tiny("cifar10")[0][1][5]}',
-      'has image 5, as line 7 already',
+      'image 5 is in line 7 already',
     ),
   ],
 )
@@ -111,7 +111,9 @@ def test_another_image_order_is_refused_at_its_first_line(root):
   def swap(lines):
     lines[0], lines[other] = f'0,0,{y[other]}', f'0,{other},{y[0]}'
 
-  message = rf'line 2 gives image 0 the class .{y[other]}., and the data {y[0]}'
+  message = (
+    rf'line 2: image 0 has class .{y[other]}. here and {y[0]} in the data'
+  )
   path = split_file(root, swap)
   cifar_on_disk.assert_refused(message, root, partition=path)
   cifar_on_disk.assert_refused(

@@ -1,4 +1,4 @@
-"""Split files: what is accepted, in chunks, and which line is refused."""
+"""Split files: what is accepted, and which line is refused."""
 
 import numpy as np
 import pytest
@@ -36,20 +36,21 @@ def test_quotes_spaces_blank_lines_and_other_columns(tmp_path):
   assert read(tmp_path, text) == {'an, other': [2], 'bo': [3]}
 
 
-@pytest.mark.parametrize('lines', [1, 2, 100])
-def test_lines_are_counted_over_chunks(tmp_path, monkeypatch, lines):
-  monkeypatch.setattr(split_csv, '_LINES', lines)
+@pytest.mark.parametrize(
+  ('line', 'message'),
+  [
+    ('b,0,3', 'line 6: image 0 is in line 2 already'),
+    ('b,4,9', "line 6: image 4 has class '9' here and 2 in the data"),
+    (',4,2', 'line 6 has no user_id'),
+    ('b,5,2', "line 6: image_id is '5'; expected 0 to 4"),
+    ('b,4,2,,x', 'line 6 has 5 fields; expected 3'),
+  ],
+)
+def test_a_bad_line_is_named(tmp_path, line, message):
   text = 'user_id,image_id,class\na,0,3\n\nb,1,1\n"a",2,1\n'
   assert read(tmp_path, text) == {'a': [0, 2], 'b': [1]}
-  for line, message in (
-    ('b,0,3', 'line 6 has image 0, as line 2 already'),
-    ('b,4,9', "line 6 gives image 4 the class '9', and the data 2"),
-    (',4,2', 'line 6 has no user_id'),
-    ('b,5,2', "line 6 has image_id '5'; expected 0 to 4"),
-    ('b,4,2,,x', 'line 6 has 5 fields; expected 3'),
-  ):
-    with pytest.raises(errors.InputError, match=message):
-      read(tmp_path, text + line)
+  with pytest.raises(errors.InputError, match=message):
+    read(tmp_path, text + line)
 
 
 @pytest.mark.parametrize(
