@@ -14,11 +14,11 @@ import pathlib
 import zipfile
 
 import numpy as np
-import tensorflow as tf
 
 from tff_xc import errors
-from tff_xc.data import checks
 from tff_xc.data import client_data
+from tff_xc.data import partition
+from tff_xc.data import pool
 
 _SPLITS = ('', 'test_', 'retrieval_')
 
@@ -47,39 +47,16 @@ def load(path: str | os.PathLike) -> client_data.FederatedDataset:
       f'{path}: y holds one class only; give labels of at least two classes'
     )
   if 'test_y' in arrays:
-    checks.check_labels(arrays['test_y'], num_classes, f'{path}, test_y')
+    errors.check_labels(arrays['test_y'], num_classes, f'{path}, test_y')
   return client_data.FederatedDataset(
     name=path.stem,
     num_classes=num_classes,
-    train=Owners(arrays['x'], arrays['y'], owners),
-    test=_split(arrays, 'test_'),
-    retrieval=_split(arrays, 'retrieval_'),
+    train=client_data.PartitionedClientData(
+      _pool(arrays, ''), partition.of_owners(owners)
+    ),
+    test=_pool(arrays, 'test_'),
+    retrieval=_pool(arrays, 'retrieval_'),
   )
-
-
-class Owners(client_data.LabelledClientData):
-  """Examples in memory, grouped by their owner."""
-
-  def __init__(self, x: np.ndarray, y: np.ndarray, owners: np.ndarray):
-    """Args: x [N, ...], y int [N], and the owner of each, [N]."""
-    names, group = np.unique(owners, return_inverse=True)
-    order = np.argsort(group, kind='stable')
-    ends = np.cumsum(np.bincount(group))
-    self._examples = {
-      str(name): order[end - count : end]
-      for name, end, count in zip(names, ends, np.bincount(group), strict=True)
-    }
-    self._x, self._y = x, y.astype(np.int32)
-    super().__init__(
-      list(self._examples), tf.TensorSpec(x.shape[1:], tf.as_dtype(x.dtype))
-    )
-
-  def labels(self, client_id: str) -> np.ndarray:
-    return self._y[self._examples[client_id]]
-
-  def examples(self, client_id: str) -> client_data.Examples:
-    numbers = self._examples[client_id]
-    return client_data.Examples(self._x[numbers], self._y[numbers])
 
 
 def _read(path: pathlib.Path) -> dict[str, np.ndarray]:
@@ -135,8 +112,7 @@ def _check_examples(path, arrays, split: str) -> None:
     )
 
 
-def _split(arrays, split: str):
+def _pool(arrays, split: str) -> pool.Pool | None:
   if f'{split}x' not in arrays:
     return None
-  y = arrays[f'{split}y'].astype(np.int32)
-  return lambda: client_data.Examples(arrays[f'{split}x'], y)
+  return pool.in_memory(arrays[f'{split}x'], arrays[f'{split}y'])

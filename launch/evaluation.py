@@ -45,8 +45,8 @@ def run(run_dir: str, data_dir: str | None, client: str | None) -> dict:
   evaluator = assembled.evaluator()
   weights = process.get_model_weights(state)
   measured = evaluator(weights)
-  x, y = clients.examples(client)
-  predictions = evaluator.predict(weights, x)
+  y, numbers = clients.labels(client), clients.numbers(client)
+  predictions = evaluator.predict(weights, clients.pool, numbers)
   result = {
     'rounds': rounds,
     'metrics': measured,
@@ -72,10 +72,10 @@ def run(run_dir: str, data_dir: str | None, client: str | None) -> dict:
 
 
 def _choose_client(
-  clients: client_data_lib.LabelledClientData, wanted: str | None
+  clients: client_data_lib.PartitionedClientData, wanted: str | None
 ) -> str:
   if wanted is None:
-    return max(clients.client_ids[:100], key=lambda c: len(clients.labels(c)))
+    return max(clients.client_ids[:100], key=lambda c: len(clients.numbers(c)))
   if wanted not in clients.client_ids:
     some = ', '.join(clients.client_ids[:3])
     raise errors.InputError(

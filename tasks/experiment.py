@@ -229,7 +229,7 @@ def assemble(config: Mapping, data_dir: str | None = None) -> Experiment:
   dataset, model = task.load(
     config['data_dir'] if data_dir is None else data_dir, options
   )
-  most = cohort.largest_label_set(dataset)
+  most = dataset.train.largest_label_set
   algorithm = entry.algorithm(values, model=model, max_positives=most)
   algorithm = _with_feature_rows(algorithm, dataset, options, entry.has_clients)
   if entry.has_clients:
@@ -248,14 +248,13 @@ def assemble(config: Mapping, data_dir: str | None = None) -> Experiment:
 
 def _with_feature_rows(algorithm, dataset, options: Mapping, selects: bool):
   """Returns the algorithm with the task's options of feature tables."""
-  from tff_xc.experiment import cohort
   from tff_xc.round import algorithm as algorithm_lib
   from tff_xc.round import table_optimizers
 
   for name, table in algorithm.model.encoder.tables.items():
     most = 0
     if selects and options['select_features']:
-      most = cohort.largest_feature_set(dataset, options['examples_per_round'])
+      most = dataset.train.largest_feature_set(options['examples_per_round'])
     algorithm = algorithm_lib.own_rows(
       algorithm,
       name,

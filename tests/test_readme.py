@@ -33,6 +33,21 @@ def test_the_python_example_runs(tff_worker):
   assert names['metrics']['class_rows'] == 83
 
 
+def test_the_example_of_own_data_runs():
+  [example] = [
+    block
+    for block in re.findall(r'```python\n(.*?)```', README, re.DOTALL)
+    if 'PartitionedClientData' in block
+  ]
+  y = np.array([0, 1, 1, 1])
+  names = {'x': np.zeros([4, 28, 28], np.uint8), 'y': y, 'client': y + 5}
+  exec(example, names)
+  assert names['dataset'].train.client_ids == ['5', '6']
+  found = names['other_clients'].train
+  assert found.client_ids == ['0/0', '1/0', '1/1']
+  assert found.numbers('1/1').tolist() == [1, 3]
+
+
 def test_every_command_named_exists():
   modules = set(re.findall(r'python -m (launch\.\w+)', README))
   assert len(modules) >= 4

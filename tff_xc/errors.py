@@ -1,4 +1,4 @@
-"""The exception for input that the user can correct.
+"""The exception for input that the user can correct, and a common check.
 
 The commands in `launch/` turn it into one sentence and exit status 2. This
 module imports nothing, so that every other module can import it.
@@ -11,3 +11,20 @@ class InputError(Exception):
   The message is one clear sentence for a person at a terminal. It names the
   file (and line or record), what was expected, and what to do.
   """
+
+
+def check_labels(labels, num_classes: int, where: str) -> None:
+  """Raises InputError unless all labels lie in [0, num_classes).
+
+  Args:
+    labels: an array of integers.
+    num_classes: n.
+    where: whose labels they are, for the error: `client Greek/07`.
+  """
+  bad = labels[(labels < 0) | (labels >= num_classes)]
+  if bad.size:
+    raise InputError(
+      f'{where}: label {bad[0]} is outside [0, {num_classes}) '
+      f'({bad.size} of {labels.size} labels are); '
+      'mend the data, or check the number of classes'
+    )

@@ -7,18 +7,17 @@ and Brown (FedVC, FedIR) deal the images to 100 clients by a Dirichlet
 distribution.
 """
 
-import csv
 import os
-import pathlib
 
 import numpy as np
 
-from datasets import arrays
 from datasets.cifar import files as cifar_files
+from datasets.splits import split_csv
 from tff_xc import errors
 from tff_xc.data import client_data
+from tff_xc.data import partition as partition_lib
+from tff_xc.data import pool
 
-_COLUMNS = ('user_id', 'image_id', 'class')
 _SHARDS_SEED = 20090408
 
 
@@ -71,17 +70,17 @@ def load(
       f' of each class, take 1 to {share:,}'
     )
   splits = cifar_files.read(data_dir, name, expected)
-  x, y = splits.train
+  train = pool.in_memory(*splits.train)
   if by_class:
-    owners = _by_class(y, n, clients_per_class)
+    owners = _by_class(train.y, n, clients_per_class)
+    clients = partition_lib.of_owners(owners)
   else:
-    images, owners = _by_file(pathlib.Path(partition), y)
-    x, y = x[images], y[images]
+    clients = split_csv.read(partition, train.y)
   return client_data.FederatedDataset(
     name=name,
     num_classes=n,
-    train=arrays.Owners(x, y, owners),
-    test=lambda: splits.test,
+    train=client_data.PartitionedClientData(train, clients),
+    test=pool.in_memory(*splits.test),
   )
 
 
@@ -98,71 +97,3 @@ def _by_class(y: np.ndarray, n: int, clients: int) -> np.ndarray:
       for i, part in enumerate(parts):
         owners[part] = f'{client}/{i:0{len(str(clients - 1))}}'
   return owners.astype(str)
-
-
-def _by_file(path: pathlib.Path, y: np.ndarray):
-  """Returns the images of a split file, int [k], and their owners, [k]."""
-  lines = _read_lines(path)
-  images, users, seen = [], [], {}
-  for number, (user, image, label) in lines:
-    where = f'{path}, line {number}'
-    if not image.isdecimal() or int(image) >= len(y):
-      raise errors.InputError(
-        f'{where}: image_id is {image!r}; expected 0 to {len(y) - 1}: mend it'
-      )
-    image = int(image)
-    if label != str(y[image]):
-      raise errors.InputError(
-        f'{where}: image {image} has class {label!r} here and {y[image]} in the'
-        ' data, so the image order differs from the official one (or the file'
-        ' belongs to the other CIFAR); give the official files as --data_dir'
-      )
-    if image in seen:
-      raise errors.InputError(
-        f'{where}: image {image} is in line {seen[image]} already; give each'
-        ' image to one user'
-      )
-    if not user:
-      raise errors.InputError(f'{where} has no user_id; name the user')
-    seen[image] = number
-    images.append(image)
-    users.append(user)
-  if not images:
-    raise errors.InputError(f'{path} has no images; give a line for each')
-  owners = np.array(users)
-  if all(user.isdecimal() and user == str(int(user)) for user in set(users)):
-    owners = owners.astype(np.int64)  # As numbers, 2 sorts before 10.
-  return np.array(images), owners
-
-
-def _read_lines(path: pathlib.Path) -> list[tuple[int, list[str]]]:
-  """Returns (line number, [user_id, image_id, class]) for every line."""
-  if not path.is_file():
-    raise errors.InputError(
-      f"{path} is no file; partition is 'class' or the path of a CSV"
-      f' {",".join(_COLUMNS)}'
-    )
-  try:
-    with path.open(newline='', encoding='utf-8-sig') as file:
-      reader = csv.reader(file)
-      header = next(reader, [])
-      if not set(_COLUMNS) <= set(header):
-        raise errors.InputError(
-          f'{path}, line 1 is {",".join(header)!r}; expected the columns'
-          f' {",".join(_COLUMNS)}: give a split file of CIFAR'
-        )
-      places = [header.index(column) for column in _COLUMNS]
-      lines = []
-      for row in reader:
-        if row and len(row) != len(header):
-          raise errors.InputError(
-            f'{path}, line {reader.line_num} has {len(row)} fields; expected'
-            f' {len(header)}, as in line 1: mend the line'
-          )
-        if row:
-          lines.append((reader.line_num, [row[i].strip() for i in places]))
-      return lines
-  except (UnicodeDecodeError, csv.Error) as e:
-    raise errors.InputError(
-      f'{path} is no CSV text ({e}); give a split file of CIFAR'
-    ) from e

@@ -18,7 +18,7 @@ import numpy as np
 from datasets.cifar import pickles as cifar_pickles
 from datasets.cifar import tfds as cifar_tfds
 from tff_xc import errors
-from tff_xc.data import client_data
+from tff_xc.data import pool
 
 SIDE = 32
 _PIXELS = 3 * SIDE * SIDE
@@ -89,8 +89,8 @@ class Splits(NamedTuple):
   `x` is uint8 [k, 32, 32, 3] and `y` int32 [k].
   """
 
-  train: client_data.Examples
-  test: client_data.Examples
+  train: pool.Examples
+  test: pool.Examples
 
 
 def read(
@@ -245,7 +245,5 @@ def _splits(path, layout: Layout, *parts) -> Splits:
       )
     if x.ndim == 2:  # Red, green and blue planes, one after the other.
       x = x.reshape(-1, 3, SIDE, SIDE).transpose(0, 2, 3, 1)
-    splits.append(
-      client_data.Examples(np.ascontiguousarray(x), y.astype(np.int32))
-    )
+    splits.append(pool.Examples(np.ascontiguousarray(x), y.astype(np.int32)))
   return Splits(*splits)

@@ -12,6 +12,7 @@ evaluation classes are never trained on. Their 13,180 images are the retrieval
 test, with labels of their own from 0 to 658.
 """
 
+import dataclasses
 import os
 
 import numpy as np
@@ -20,6 +21,8 @@ import tensorflow as tf
 from datasets.omniglot import files as omniglot_files
 from tff_xc import errors
 from tff_xc.data import client_data
+from tff_xc.data import partition
+from tff_xc.data import pool
 
 # Drawings are decoded in chunks of this size, which limits memory to 60 MB.
 _CHUNK = 1024
@@ -60,74 +63,46 @@ def load(
     )
   drawings = omniglot_files.find(data_dir, expected)
   num_classes, drawers = expected.background, expected.drawers
-
-  def test() -> client_data.Examples:
-    numbers = np.arange(num_classes * drawers)
-    numbers = numbers[numbers % drawers >= train_drawers]
-    return _examples(drawings, numbers, image_size)
-
-  def retrieval() -> client_data.Examples:
-    numbers = np.arange(num_classes * drawers, expected.images)
-    x, y = _examples(drawings, numbers, image_size)
-    return client_data.Examples(x, y - num_classes)
-
+  everything = _pool(drawings, image_size)
+  numbers = np.arange(expected.images)
+  background = numbers < num_classes * drawers
+  first = numbers % drawers < train_drawers
+  retrieval = everything.subset(numbers[~background])
+  train = numbers[background & first]
+  owners = [
+    f'{drawings.class_names[number // drawers].split("/")[0]}'
+    f'/{number % drawers + 1:02d}'
+    for number in train
+  ]
   return client_data.FederatedDataset(
     name='omniglot',
     num_classes=num_classes,
-    train=Drawers(drawings, train_drawers, image_size),
-    test=test,
-    retrieval=retrieval,
+    train=client_data.PartitionedClientData(
+      everything.subset(train), partition.of_owners(np.array(owners))
+    ),
+    test=everything.subset(numbers[background & ~first]),
+    retrieval=dataclasses.replace(retrieval, y=retrieval.y - num_classes),
   )
 
 
-class Drawers(client_data.LabelledClientData):
-  """The first drawers of each background alphabet, one client each."""
+def _pool(drawings: omniglot_files.Drawings, image_size: int) -> pool.Pool:
+  """Returns all drawings, shrunk, with their characters as labels."""
 
-  def __init__(
-    self,
-    drawings: omniglot_files.Drawings,
-    train_drawers: int,
-    image_size: int,
-  ):
-    self._drawings = drawings
-    self._image_size = image_size
-    alphabets = {}
-    for label in range(drawings.counts.background):
-      alphabet = drawings.class_names[label].split('/')[0]
-      alphabets.setdefault(alphabet, []).append(label)
-    self._numbers = {
-      f'{alphabet}/{drawer:02d}': np.array(labels) * drawings.counts.drawers
-      + drawer
-      - 1
-      for alphabet, labels in alphabets.items()
-      for drawer in range(1, train_drawers + 1)
-    }
-    super().__init__(
-      list(self._numbers), tf.TensorSpec([image_size, image_size], tf.uint8)
+  def read(numbers):
+    x = np.empty([len(numbers), image_size, image_size], np.uint8)
+    for start in range(0, len(numbers), _CHUNK):
+      chunk = slice(start, start + _CHUNK)
+      x[chunk] = shrink(drawings.read(numbers[chunk]), image_size)
+    return x
+
+  counts = drawings.counts
+  return pool.cached(
+    pool.Pool(
+      y=np.repeat(np.arange(counts.classes, dtype=np.int32), counts.drawers),
+      spec=tf.TensorSpec([image_size, image_size], tf.uint8),
+      read=read,
     )
-
-  def labels(self, client_id: str) -> np.ndarray:
-    return _labels(self._drawings, self._numbers[client_id])
-
-  def examples(self, client_id: str) -> client_data.Examples:
-    return _examples(self._drawings, self._numbers[client_id], self._image_size)
-
-
-def _labels(
-  drawings: omniglot_files.Drawings, numbers: np.ndarray
-) -> np.ndarray:
-  return (numbers // drawings.counts.drawers).astype(np.int32)
-
-
-def _examples(
-  drawings: omniglot_files.Drawings, numbers: np.ndarray, image_size: int
-) -> client_data.Examples:
-  """Decodes, shrinks and labels some drawings."""
-  x = np.empty([len(numbers), image_size, image_size], np.uint8)
-  for start in range(0, len(numbers), _CHUNK):
-    chunk = slice(start, start + _CHUNK)
-    x[chunk] = shrink(drawings.read(numbers[chunk]), image_size)
-  return client_data.Examples(x, _labels(drawings, numbers))
+  )
 
 
 def shrink(ink: np.ndarray, size: int) -> np.ndarray:

@@ -7,7 +7,6 @@ clients are loaded. The cost of loading a client depends on its number of
 examples, not on the number of classes.
 """
 
-import math
 from collections.abc import Mapping
 from typing import Any
 
@@ -17,13 +16,18 @@ import tensorflow as tf
 from datasets.procedural import glyph_strokes
 from tff_xc import errors
 from tff_xc.data import client_data
+from tff_xc.data import partition
+from tff_xc.data import pool
 
 # The purpose of a key: the first part after the seed of every hash.
 _CLASS, _HAND, _DRAWING, _TEST_HAND, _TEST_DRAWING = range(5)
 # Streams of numpy generators: [seed, stream, ...].
 _SIZES, _LABELS, _SAMPLE = range(3)
 
-# Sets shaped like those of the papers (FedSS, §4.1; `Hands` describes the
+# Their labels take 2.4 GB with the numbers of the clients' examples.
+_MOST_EXAMPLES = 2 * 10**8
+
+# Sets shaped like those of the papers (FedSS, §4.1; `_class_counts` describes the
 # client sizes of the Landmarks set), and a small set that is learnt in minutes.
 PRESETS: Mapping[str, Mapping[str, Any]] = {
   'glyphs': {},
@@ -127,40 +131,41 @@ def load(
   _check('image_size', image_size, 8, 512)
   _check('variation', variation, 0, 3)
   _check('seed', seed, 0, 2**63 - 1)
+  if num_clients * examples_per_client > _MOST_EXAMPLES:
+    raise errors.InputError(
+      f'num_clients is {num_clients} and examples_per_client'
+      f' {examples_per_client}; glyphs takes {_MOST_EXAMPLES:,} training'
+      ' examples at most, because their labels are held in memory'
+    )
   pages = _Pages(seed, image_size, variation)
-
-  def test() -> client_data.Examples:
+  hands = _hands(
+    seed,
+    num_classes,
+    _class_counts(num_clients, classes_per_client, (low, high), seed),
+    consecutive_classes,
+    examples_per_client / classes_per_client,
+  )
+  test = retrieval = None
+  if test_examples_per_class:
     total, each = num_classes * test_examples_per_class, test_examples_per_class
-    numbers = np.arange(min(total, max_test_examples))
+    drawn = np.arange(min(total, max_test_examples))
     if total > max_test_examples:
       random = np.random.default_rng([seed, _SAMPLE])
-      numbers = np.sort(_sample(random, total, max_test_examples))
-    y = (numbers // each).astype(np.int32)
-    return client_data.Examples(pages.by_strangers(y, numbers % each), y)
-
-  def retrieval() -> client_data.Examples:
+      drawn = np.sort(_sample(random, total, max_test_examples))
+    test = pages.by_strangers(drawn // each, drawn % each)
+  if retrieval_classes:
     # As in Bresenham's algorithm, class c's images end at ⌊(c + 1)·mean⌋.
     upto = np.arange(retrieval_classes + 1) * retrieval_examples_per_class
     upto = np.floor(upto + 1e-6).astype(np.int64)
-    y = np.repeat(np.arange(retrieval_classes, dtype=np.int32), np.diff(upto))
-    number = np.arange(len(y)) - upto[y]
-    x = pages.by_strangers(num_classes + y.astype(np.int64), number)
-    return client_data.Examples(x, y)
-
+    y = np.repeat(np.arange(retrieval_classes), np.diff(upto))
+    drawn = np.arange(len(y)) - upto[y]
+    retrieval = pages.by_strangers(y, drawn, first=num_classes)
   return client_data.FederatedDataset(
     name=name,
     num_classes=num_classes,
-    train=Hands(
-      pages,
-      num_classes=num_classes,
-      num_clients=num_clients,
-      mean_classes=classes_per_client,
-      classes_range=(low, high),
-      consecutive=consecutive_classes,
-      examples_per_class=examples_per_client / classes_per_client,
-    ),
-    test=test if test_examples_per_class else None,
-    retrieval=retrieval if retrieval_classes else None,
+    train=client_data.PartitionedClientData(pages.by_clients(*hands), hands[1]),
+    test=test,
+    retrieval=retrieval,
     exact=False,  # The machine's BLAS draws the pen, in float32.
   )
 
@@ -180,96 +185,107 @@ def _sample(random: np.random.Generator, n: int, k: int) -> np.ndarray:
 
 
 class _Pages:
-  """Draws images, given their hands, classes and numbers."""
+  """Pools of images, given their hands, classes and numbers."""
 
   def __init__(self, seed: int, image_size: int, variation: float):
-    self.seed = seed
-    self.image_size = image_size
+    self._seed = seed
+    self._image_size = image_size
     self._variation = variation
 
-  def by_client(self, client: int, classes: np.ndarray) -> np.ndarray:
-    """Returns a client's examples 0, 1, … of classes, uint8 [k, side, side]."""
-    number = np.arange(len(classes))
-    hand = glyph_strokes.mix(self.seed, _HAND, client)
-    return self._draw(
-      classes,
-      np.broadcast_to(hand, number.shape),
-      glyph_strokes.mix(self.seed, _DRAWING, client, number),
-    )
+  def by_clients(
+    self, labels: np.ndarray, clients: partition.Partition
+  ) -> pool.Pool:
+    """Each client's hand draws its examples 0, 1, …"""
 
-  def by_strangers(self, classes: np.ndarray, number: np.ndarray) -> np.ndarray:
-    """Draws test image `number` of each class, every one by its own hand."""
-    return self._draw(
-      classes,
-      glyph_strokes.mix(self.seed, _TEST_HAND, classes, number),
-      glyph_strokes.mix(self.seed, _TEST_DRAWING, classes, number),
-    )
+    def keys(numbers):
+      client = np.searchsorted(clients.offsets, numbers, side='right') - 1
+      number = numbers - clients.offsets[client]
+      return (
+        glyph_strokes.mix(self._seed, _HAND, client),
+        glyph_strokes.mix(self._seed, _DRAWING, client, number),
+      )
 
-  def _draw(self, classes, hand, drawing):
-    return glyph_strokes.draw(
-      glyph_strokes.mix(self.seed, _CLASS, classes),
-      hand,
-      drawing,
-      image_size=self.image_size,
-      variation=self._variation,
-    )
+    return self._pool(labels, labels, keys)
+
+  def by_strangers(
+    self, labels: np.ndarray, drawing: np.ndarray, first: int = 0
+  ) -> pool.Pool:
+    """Test image `drawing` of each class, every one by its own hand.
+
+    Args:
+      labels: int [k].
+      drawing: int [k].
+      first: the class of label 0.
+    """
+    classes = first + labels.astype(np.int64)
+
+    def keys(numbers):
+      parts = classes[numbers], drawing[numbers]
+      return (
+        glyph_strokes.mix(self._seed, _TEST_HAND, *parts),
+        glyph_strokes.mix(self._seed, _TEST_DRAWING, *parts),
+      )
+
+    return self._pool(labels.astype(np.int32), classes, keys)
+
+  def _pool(self, labels, classes, keys) -> pool.Pool:
+    def read(numbers):
+      return glyph_strokes.draw(
+        glyph_strokes.mix(self._seed, _CLASS, classes[numbers]),
+        *keys(numbers),
+        image_size=self._image_size,
+        variation=self._variation,
+      )
+
+    size = self._image_size
+    spec = tf.TensorSpec([size, size], tf.uint8)
+    return pool.cached(pool.Pool(labels, spec, read))
 
 
-class Hands(client_data.LabelledClientData):
-  """The training clients: one hand each.
+def _class_counts(
+  clients: int, mean: int, bounds: tuple[int, int], seed: int
+) -> np.ndarray:
+  """Returns int [clients], the number of classes of each client.
 
   With a range of classes, the client of rank r among K has
-  low + (high − low)·((r + ½) / K)^p classes, and p is chosen to reach the
-  required mean. Few clients hold many classes; most hold few. For the Landmarks
-  set (mean 90, largest 399, at least 30 images) the median is 38.
+  low + (high − low)·((r + ½) / K)^p classes, and p is chosen to reach the mean.
+  Few clients hold many classes; most hold few. For the Landmarks set (mean 90,
+  largest 399, at least 30 images) the median is 38.
   """
+  low, high = bounds
+  if mean in bounds:
+    return np.full(clients, mean)
+  power = (high - low) / (mean - low) - 1
+  rank = np.random.default_rng([seed, _SIZES]).permutation(clients)
+  share = ((rank + 0.5) / clients) ** power
+  return np.rint(low + (high - low) * share).astype(np.int64)
 
-  def __init__(
-    self,
-    pages: _Pages,
-    *,
-    num_classes: int,
-    num_clients: int,
-    mean_classes: int,
-    classes_range: tuple[int, int],
-    consecutive: bool,
-    examples_per_class: float,
-  ):
-    self._pages = pages
-    self._num_classes = num_classes
-    self._consecutive = consecutive
-    self._examples_per_class = examples_per_class
-    low, high = classes_range
-    if mean_classes in (low, high):
-      self._sizes = np.full(num_clients, mean_classes)
-    else:
-      power = (high - low) / (mean_classes - low) - 1
-      random = np.random.default_rng([pages.seed, _SIZES])
-      rank = random.permutation(num_clients)
-      share = ((rank + 0.5) / num_clients) ** power
-      self._sizes = np.rint(low + (high - low) * share).astype(np.int64)
-    width = len(str(num_clients - 1))
-    ids = [f'hand{client:0{width}d}' for client in range(num_clients)]
-    self._clients = {client_id: i for i, client_id in enumerate(ids)}
-    size = pages.image_size
-    super().__init__(ids, tf.TensorSpec([size, size], tf.uint8))
 
-  def labels(self, client_id: str) -> np.ndarray:
-    client = self._clients[client_id]
-    random = np.random.default_rng([self._pages.seed, _LABELS, client])
-    size = self._sizes[client]
-    if self._consecutive:
-      first = client * self._num_classes // len(self._clients)
-      classes = (first + np.arange(size)) % self._num_classes
+def _hands(
+  seed: int,
+  num_classes: int,
+  class_counts: np.ndarray,
+  consecutive: bool,
+  examples_per_class: float,
+) -> tuple[np.ndarray, partition.Partition]:
+  """Returns the labels of the training examples, int32 [N], and the clients."""
+  clients = len(class_counts)
+  sizes = np.floor(class_counts * examples_per_class + 0.5).astype(np.int64)
+  sizes = np.maximum(sizes, class_counts)
+  offsets = np.cumsum(np.append(0, sizes))
+  labels = np.empty(offsets[-1], np.int32)
+  for client, count in enumerate(class_counts.tolist()):
+    random = np.random.default_rng([seed, _LABELS, client])
+    if consecutive:
+      first = client * num_classes // clients
+      classes = (first + np.arange(count)) % num_classes
     else:
-      classes = _sample(random, self._num_classes, size)
-    count = max(size, math.floor(size * self._examples_per_class + 0.5))
-    more = classes[random.integers(size, size=count - size)]
+      classes = _sample(random, num_classes, count)
+    more = classes[random.integers(count, size=sizes[client] - count)]
     # Shuffled, or the first batches would hold each class exactly once.
-    labels = random.permutation(np.concatenate([classes, more]))
-    return labels.astype(np.int32)
-
-  def examples(self, client_id: str) -> client_data.Examples:
-    labels = self.labels(client_id)
-    x = self._pages.by_client(self._clients[client_id], labels)
-    return client_data.Examples(x, labels)
+    labels[offsets[client] : offsets[client + 1]] = random.permutation(
+      np.concatenate([classes, more])
+    )
+  width = len(str(clients - 1))
+  ids = [f'hand{client:0{width}d}' for client in range(clients)]
+  return labels, partition.Partition(ids, offsets, np.arange(len(labels)))

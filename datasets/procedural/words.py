@@ -7,6 +7,7 @@ example depends only on (seed, number of the example), so that loading a client
 costs time in proportion to its number of examples.
 """
 
+import functools
 import os
 import pathlib
 from collections.abc import Iterator
@@ -16,15 +17,16 @@ import numpy as np
 import scipy.sparse
 
 from datasets.procedural import glyph_strokes
-from datasets.splits import by_class as sparse_clients
+from datasets.splits import by_class
 from datasets.xc import text as xc_text
 from datasets.xc import write as xc_write
 from tff_xc import errors
 from tff_xc.data import client_data
+from tff_xc.data import pool
 from tff_xc.data import sparse
 
 # The purpose of a key: the first part after the seed of every hash.
-_CLASS, _TRAIN, _TEST = range(3)
+_CLASS, TRAIN, TEST = range(3)
 # Streams of numpy generators: [seed, stream].
 _RANKS, _GROUPS = range(2)
 # The purposes of an example's key.
@@ -32,6 +34,8 @@ _SIZE, _NUM_LABELS, _LABEL, _WORD = range(4)
 
 # Examples are drawn in chunks of this size, which limits memory to 50 MB.
 _CHUNK = 8192
+# Of at most so many examples, features are kept: 130 MB with 61 words each.
+_KEPT = 2**18
 
 
 class Options(NamedTuple):
@@ -90,25 +94,25 @@ def load(
     errors.InputError: an argument out of its range.
   """
   words = Words(Options(**options))
-  grouping = sparse_clients.group(
+  n = words.options.num_classes
+  clients = by_class.partition(
     words.train_labels,
-    words.options.num_classes,
+    n,
     classes_per_client=classes_per_client,
     clients_per_class=clients_per_class,
     seed=[words.options.seed, _GROUPS],
   )
-
-  def test() -> client_data.Examples:
-    return client_data.Examples(
-      *words.test_examples(np.arange(words.options.test_examples))
-    )
-
+  test = None
+  if words.options.test_examples:
+    numbers = np.arange(words.options.test_examples)
+    test = words.as_pool(TEST, words.label_sets(TEST, numbers))
+  train = words.as_pool(TRAIN, words.train_labels)
   return client_data.FederatedDataset(
     name=name,
-    num_classes=words.options.num_classes,
-    train=Bags(words, grouping),
-    test=test if words.options.test_examples else None,
-    propensity=sparse.Propensity(words.label_counts(), len(words.train_labels)),
+    num_classes=n,
+    train=client_data.PartitionedClientData(train, clients),
+    test=test,
+    propensity=sparse.Propensity(words.label_counts(), len(train)),
   )
 
 
@@ -123,52 +127,25 @@ def write(folder: str | os.PathLike, name: str, **options) -> None:
     **options: fields of `Options`.
   """
   words = Words(Options(**options))
-  for part, total, draw in (
-    ('train', len(words.train_labels), words.train_examples),
-    ('test', words.options.test_examples, words.test_examples),
+  for name_of_part, part, total in (
+    ('train', TRAIN, len(words.train_labels)),
+    ('test', TEST, words.options.test_examples),
   ):
     header = xc_text.Header(
       total, words.options.num_features, words.options.num_classes
     )
     parts = (
-      _matrices(*draw(numbers), header) for numbers in _chunks(np.arange(total))
+      (words.features(part, numbers), words.label_sets(part, numbers))
+      for numbers in _chunks(np.arange(total))
     )
-    path = pathlib.Path(folder) / f'{name}_{part}.txt'
+    path = pathlib.Path(folder) / f'{name}_{name_of_part}.txt'
     xc_write.write(path, header, parts, digits=6)
 
 
-def _matrices(x, y, header: xc_text.Header):
-  """Returns features and label sets as csr_matrix."""
-  rows = len(y.row_splits) - 1
-  return (
-    scipy.sparse.csr_matrix(
-      (x.values, x.ids, x.row_splits), (rows, header.num_features)
-    ),
-    scipy.sparse.csr_matrix(
-      (np.ones(len(y.ids), bool), y.ids, y.row_splits),
-      (rows, header.num_labels),
-    ),
-  )
-
-
-class Bags(sparse_clients.SparseClientData):
-  """The training clients."""
-
-  def __init__(self, words: 'Words', grouping: sparse_clients.Grouping):
-    self._words = words
-    super().__init__(grouping, words.train_labels)
-
-  def feature_counts(self, client_id: str) -> np.ndarray:
-    words = self._words.options.words_per_example
-    return np.full(len(self.numbers(client_id)), words + words // 2 + 1)
-
-  def examples(self, client_id: str) -> client_data.Examples:
-    x, _ = self._words.train_examples(self.numbers(client_id))
-    return client_data.Examples(x, self.labels(client_id))
-
-
 class Words:
-  """Draws examples by their numbers.
+  """Draws examples by their part, `TRAIN` or `TEST`, and their numbers.
+
+  The numbers of test examples have no limit.
 
   Attributes:
     options: the set's shape.
@@ -188,24 +165,51 @@ class Words:
     classes = random.permutation(n).astype(np.int32)
     self.train_labels = np.repeat(classes, np.diff(upto, prepend=0))
 
-  def train_examples(
-    self, numbers: np.ndarray
-  ) -> tuple[sparse.SparseFeatures, sparse.LabelSets]:
-    """Returns features and whole label sets; numbers are int [k], below N."""
-    return self._examples(_TRAIN, np.asarray(numbers))
+  def as_pool(
+    self, part: int, y: np.ndarray | scipy.sparse.csr_matrix
+  ) -> pool.Pool:
+    """Returns the first examples of a part, as many as there are labels."""
+    read = functools.partial(self.features, part)
+    if y.shape[0] <= _KEPT:
+      numbers = np.arange(y.shape[0])
+      everything = functools.cache(functools.partial(read, numbers))
+      read = lambda numbers: everything()[numbers]
+    words = self.options.words_per_example
+    most = np.int64(words + words // 2 + 1)
+    return pool.Pool(
+      y, pool.SPARSE, read, entries=np.broadcast_to(most, y.shape[:1])
+    )
 
-  def test_examples(
-    self, numbers: np.ndarray
-  ) -> tuple[sparse.SparseFeatures, sparse.LabelSets]:
-    """As `train_examples`, for test examples, whose numbers have no limit."""
-    return self._examples(_TEST, np.asarray(numbers))
+  def features(self, part: int, numbers: np.ndarray) -> scipy.sparse.csr_matrix:
+    """Returns float32 [k, D] of the examples of these numbers, int [k]."""
+    return scipy.sparse.vstack(
+      [
+        self._bags(part, chunk, self._labels(part, chunk))
+        for chunk in _chunks(np.asarray(numbers, np.int64))
+      ],
+      'csr',
+    )
+
+  def label_sets(
+    self, part: int, numbers: np.ndarray
+  ) -> scipy.sparse.csr_matrix:
+    """Returns bool [k, n], all labels of these examples."""
+    rows = []
+    for chunk in _chunks(np.asarray(numbers, np.int64)):
+      ids = np.sort(self._labels(part, chunk), axis=1)
+      has = ids >= 0
+      splits = np.cumsum(np.append(0, has.sum(1)))
+      row = np.ones(splits[-1], bool), ids[has], splits
+      shape = len(chunk), self.options.num_classes
+      rows.append(scipy.sparse.csr_matrix(row, shape))
+    return scipy.sparse.vstack(rows, 'csr')
 
   def label_counts(self) -> np.ndarray:
     """Returns the number of training examples with each label, int64 [n]."""
     n = self.options.num_classes
     counts = np.zeros(n, np.int64)
     for numbers in _chunks(np.arange(len(self.train_labels))):
-      labels = self._labels(_TRAIN, numbers)
+      labels = self._labels(TRAIN, numbers)
       counts += np.bincount(labels[labels >= 0], minlength=n)
     return counts
 
@@ -231,7 +235,7 @@ class Words:
     draws = glyph_strokes.mix(key[:, None], _LABEL, np.arange(most))
     # The label of a random training example is distributed like the labels.
     labels = self.train_labels[_below(draws, len(self.train_labels))]
-    if part == _TRAIN:
+    if part == TRAIN:
       labels[:, 0] = self.train_labels[numbers]
     count = 1 + _below(glyph_strokes.mix(key, _NUM_LABELS), most)
     labels[np.arange(most) >= count[:, None]] = -1
@@ -241,28 +245,27 @@ class Words:
     first = np.argsort(labels < 0, axis=1, kind='stable')
     return np.take_along_axis(labels, first, 1)
 
-  def _bags(self, part, numbers, labels) -> sparse.SparseFeatures:
+  def _bags(self, part, numbers, labels) -> scipy.sparse.csr_matrix:
     """Returns the words, with counts, of examples with these labels."""
     key = self._keys(part, numbers)
     mean, d = self.options.words_per_example, self.options.num_features
     size = mean // 2 + _below(glyph_strokes.mix(key, _SIZE), mean + mean % 2)
     size = np.maximum(size, 1)
-    draw = glyph_strokes.mix(key[:, None], _WORD, np.arange(size.max()))
+    draw = glyph_strokes.mix(
+      key[:, None], _WORD, np.arange(size.max(initial=0))
+    )
     words = np.where(
       _uniform(draw) < self.options.own_words,
       self._own_words(_again(draw), labels),
       np.minimum(d ** _uniform(_again(draw)) - 1, d - 1).astype(np.int64),
     )
-    row, place = np.nonzero(np.arange(size.max()) < size[:, None])
+    row, place = np.nonzero(np.arange(size.max(initial=0)) < size[:, None])
     pairs, count = np.unique(row * d + words[row, place], return_counts=True)
     row = pairs // d
     norm = np.sqrt(np.bincount(row, count.astype(np.float64) ** 2, len(key)))
     splits = np.append(0, np.cumsum(np.bincount(row, minlength=len(key))))
-    return sparse.SparseFeatures(
-      splits.astype(np.int32),
-      (pairs % d).astype(np.int32),
-      (count / norm[row]).astype(np.float32),
-    )
+    values = (count / norm[row]).astype(np.float32)
+    return scipy.sparse.csr_matrix((values, pairs % d, splits), (len(key), d))
 
   def _own_words(self, draw: np.ndarray, labels: np.ndarray) -> np.ndarray:
     """Draws a word of one of the labels per key: uint64 [k, w] -> int64."""
@@ -293,7 +296,8 @@ def _again(key: np.ndarray) -> np.ndarray:
 
 
 def _chunks(numbers: np.ndarray) -> Iterator[np.ndarray]:
-  for start in range(0, len(numbers), _CHUNK):
+  """Yields one chunk or more; without numbers, one without numbers."""
+  for start in range(0, max(len(numbers), 1), _CHUNK):
     yield numbers[start : start + _CHUNK]
 
 

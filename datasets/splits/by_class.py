@@ -1,43 +1,24 @@
-"""Clients that hold sparse examples, grouped by class.
+"""Clients by class.
 
 Federated extreme classification uses a multi-label set in this form (Yu et al.,
 FedAwS, ICML 2020, section 5.3): every training example has one label, and each
 class is a client.
 """
 
-import abc
-import collections
-from typing import NamedTuple
-
 import numpy as np
-import tensorflow as tf
 
 from tff_xc import errors
-from tff_xc.data import client_data
+from tff_xc.data import partition as partition_lib
 
 
-class Grouping(NamedTuple):
-  """The assignment of examples to clients.
-
-  Attributes:
-    client_ids: [K], all different.
-    order: int64 [examples], the examples' numbers, sorted by client.
-    splits: int64 [K + 1]; client k has order[splits[k]:splits[k + 1]].
-  """
-
-  client_ids: list[str]
-  order: np.ndarray
-  splits: np.ndarray
-
-
-def group(
+def partition(
   labels: np.ndarray,
   num_classes: int,
   *,
   classes_per_client: int = 1,
   clients_per_class: int = 1,
   seed: int = 0,
-) -> Grouping:
+) -> partition_lib.Partition:
   """Groups classes into clients; each client has at least one example.
 
   A client is a class, `class/0012`; or several random classes, `classes/0012`;
@@ -87,79 +68,11 @@ def group(
   by_client = np.lexsort([numbers, key])
   key = key[by_client]
   starts = np.flatnonzero(np.diff(key, prepend=-1))
-  return Grouping(
+  return partition_lib.Partition(
     [names(k) for k in key[starts].tolist()],
-    numbers[by_client],
     np.append(starts, len(key)),
+    numbers[by_client],
   )
-
-
-class SparseClientData(client_data.LabelledClientData, abc.ABC):
-  """Clients of a `Grouping`.
-
-  Elements of a client's data set are `OrderedDict(x=OrderedDict(ids=int32[f],
-  values=float32[f]), y=int32[])`, where f differs between elements.
-  """
-
-  def __init__(self, grouping: Grouping, labels: np.ndarray):
-    """Args: the clients, and the label of each example, int [N]."""
-    self._grouping = grouping
-    self._label_of = labels
-    self._places = {name: k for k, name in enumerate(grouping.client_ids)}
-    spec = collections.OrderedDict(
-      ids=tf.TensorSpec([None], tf.int32),
-      values=tf.TensorSpec([None], tf.float32),
-    )
-    super().__init__(grouping.client_ids, spec)
-
-  def numbers(self, client_id: str) -> np.ndarray:
-    """Returns int64 [n_k], the numbers of the client's examples, ascending."""
-    k = self._places[client_id]
-    start, end = self._grouping.splits[k : k + 2]
-    return self._grouping.order[start:end]
-
-  def labels(self, client_id: str) -> np.ndarray:
-    return self._label_of[self.numbers(client_id)].astype(np.int32)
-
-  @abc.abstractmethod
-  def feature_counts(self, client_id: str) -> np.ndarray:
-    """Returns int [n_k], upper bounds of its examples' numbers of features."""
-
-  @property
-  def serializable_dataset_fn(self):
-    def dataset_fn(client_id):
-      arrays = tf.numpy_function(
-        lambda name: self._arrays(tf.compat.as_str(np.asarray(name).item())),
-        [client_id],
-        [tf.int32, tf.int32, tf.float32, tf.int32],
-      )
-      for array in arrays:
-        array.set_shape([None])
-      return _dataset(*arrays)
-
-    return dataset_fn
-
-  def create_tf_dataset_for_client(self, client_id: str) -> tf.data.Dataset:
-    return _dataset(*self._arrays(client_id))
-
-  def _arrays(self, client_id: str) -> tuple[np.ndarray, ...]:
-    (row_splits, ids, values), y = self.examples(client_id)
-    return row_splits, ids, values, y
-
-
-def _dataset(row_splits, ids, values, y) -> tf.data.Dataset:
-  """Makes a data set with one element for each example."""
-
-  def ragged(array):
-    return tf.RaggedTensor.from_row_splits(array, row_splits)
-
-  dataset = tf.data.Dataset.from_tensor_slices((ragged(ids), ragged(values), y))
-
-  def element(ids, values, y):
-    x = collections.OrderedDict(ids=ids, values=values)
-    return collections.OrderedDict(x=x, y=y)
-
-  return dataset.map(element)
 
 
 def _check_range(name: str, value: int, high: int) -> None:

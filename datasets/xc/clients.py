@@ -1,7 +1,7 @@
 """Sets of the Extreme Classification Repository as federated data.
 
 A training example keeps one of its labels, drawn uniformly once; examples
-without a label are left out. Clients are classes (`sparse_clients`). A class
+without a label are left out. Clients are classes (`by_class`). A class
 that no example drew has no client. Test examples keep all their labels. FedAwS
 (Yu et al., ICML 2020) and FedSS use these sets in this way.
 
@@ -9,18 +9,19 @@ that no example drew has no client. Test examples keep all their labels. FedAwS
 parsed once and then mapped from the user's cache (`xc_cache`).
 """
 
-import functools
 import os
 import pathlib
 
 import numpy as np
+import scipy.sparse
 
-from datasets.splits import by_class as sparse_clients
+from datasets.splits import by_class
 from datasets.xc import cache as xc_cache
 from datasets.xc import sets as xc_sets
 from datasets.xc import text as xc_text
 from tff_xc import errors
 from tff_xc.data import client_data
+from tff_xc.data import pool
 from tff_xc.data import sparse
 
 # Streams of numpy generators: [label_seed, stream].
@@ -54,7 +55,7 @@ def load(
   clients_per_class: int = 1,
   counts: xc_sets.Counts | None = None,
 ) -> client_data.FederatedDataset:
-  """Loads a set: the training examples now, the test set on demand.
+  """Loads a set; its features are mapped from the cache.
 
   Args:
     name: one of `xc_sets.SETS`.
@@ -66,9 +67,10 @@ def load(
     counts: the counts that the files must have; None: those of the set.
 
   Returns:
-    The data set. `x` is `sparse.SparseFeatures`; `y` of the test set is
-    `sparse.LabelSets`, empty for a test example without labels. Propensities
-    count all labels and all training examples, including those without labels.
+    The data set. `train` has the training examples that have a label. `y` of
+    the test set is sets of labels, empty for a test example without labels.
+    Propensities count all labels and all training examples, including those
+    without labels.
 
   Raises:
     errors.InputError: files are missing, damaged, or have other counts; an
@@ -79,25 +81,23 @@ def load(
   counts = counts or known.counts
   features, label_sets = _read(files.train)
   labels = sample_labels(label_sets, label_seed)
-  grouping = sparse_clients.group(
-    labels,
+  train = pool.in_memory(features, labels)
+  if labels.min(initial=0) < 0:
+    train = train.subset(np.flatnonzero(labels >= 0))
+  clients = by_class.partition(
+    train.y,
     counts.labels,
     classes_per_client=classes_per_client,
     clients_per_class=clients_per_class,
     seed=[label_seed, _GROUPS],
   )
-
-  @functools.cache
-  def test() -> client_data.Examples:
-    return client_data.Examples(*_read(files.test))
-
   return client_data.FederatedDataset(
     name=name,
     num_classes=counts.labels,
-    train=Points(features, labels, grouping),
-    test=test,
+    train=client_data.PartitionedClientData(train, clients),
+    test=pool.in_memory(*_read(files.test)),
     propensity=sparse.Propensity(
-      np.bincount(label_sets.ids, minlength=counts.labels),
+      np.bincount(label_sets.indices, minlength=counts.labels),
       counts.train,
       known.a,
       known.b,
@@ -105,42 +105,18 @@ def load(
   )
 
 
-class Points(sparse_clients.SparseClientData):
-  """The training examples; all clients share one copy, in memory or a cache."""
-
-  def __init__(
-    self,
-    features: sparse.SparseFeatures,
-    labels: np.ndarray,
-    grouping: sparse_clients.Grouping,
-  ):
-    self._features = features
-    super().__init__(grouping, labels)
-
-  def feature_counts(self, client_id: str) -> np.ndarray:
-    numbers, splits = self.numbers(client_id), self._features.row_splits
-    return splits[numbers + 1] - splits[numbers]
-
-  def examples(self, client_id: str) -> client_data.Examples:
-    numbers = self.numbers(client_id)
-    return client_data.Examples(
-      sparse.take(self._features, numbers), self.labels(client_id)
-    )
-
-
-def sample_labels(label_sets: sparse.LabelSets, seed: int) -> np.ndarray:
+def sample_labels(label_sets: scipy.sparse.csr_matrix, seed: int) -> np.ndarray:
   """Draws one label of each example, uniformly.
 
   Returns:
     int32 [N]; -1 for an example without labels.
   """
-  sizes = np.diff(label_sets.row_splits)
+  sizes = np.diff(label_sets.indptr)
   random = np.random.default_rng([seed, _LABELS])
-  chosen = random.integers(0, np.maximum(sizes, 1))
+  chosen = random.integers(0, np.maximum(sizes.astype(np.int64), 1))
   labels = np.full(len(sizes), -1, np.int32)
   some = np.flatnonzero(sizes)
-  places = label_sets.row_splits[some] + chosen[some]
-  labels[some] = label_sets.ids[places]
+  labels[some] = label_sets.indices[label_sets.indptr[some] + chosen[some]]
   return labels
 
 
@@ -175,10 +151,7 @@ def _forms(paths: tuple[pathlib.Path, ...]):
 
 def _read(
   paths: tuple[pathlib.Path, ...],
-) -> tuple[sparse.SparseFeatures, sparse.LabelSets]:
+) -> tuple[scipy.sparse.csr_matrix, scipy.sparse.csr_matrix]:
+  """Returns the features and the labels of a part."""
   tables = [xc_cache.read(path, form) for path, form in _forms(paths)]
-  x, y = tables[0].features, tables[-1].labels
-  return (
-    sparse.SparseFeatures(x.indptr, x.indices, x.data),
-    sparse.LabelSets(y.indptr.astype(np.int64), y.indices),
-  )
+  return tables[0].features, tables[-1].labels

@@ -68,7 +68,7 @@ def build(contender: str, settings: Settings) -> Any:
     examples_per_class=1.0,
     test_examples=settings.examples,
   )
-  labels, propensity = dataset.test().y, dataset.propensity
+  labels, propensity = dataset.test.y, dataset.propensity
 
   def exact(embeddings, table):
     top = top_classes.top_k(embeddings, table, 5)

@@ -1,45 +1,52 @@
-"""Cohorts are functions of (seed, round), also with empty or broken clients."""
+"""Cohorts are functions of (seed, round), also with empty clients."""
+
+import dataclasses
 
 import numpy as np
 import pytest
-import tensorflow as tf
+import scipy.sparse
 
 from datasets.procedural import words as sparse_words
 from tff_xc import errors
 from tff_xc.data import client_data
+from tff_xc.data import partition
+from tff_xc.data import pool
 from tff_xc.data import sparse
 from tff_xc.experiment import cohort
 
 LABELS = {'a': [0, 1, 1], 'b': [], 'c': [2], 'd': [3, 3, 3, 3], 'e': [0, 4]}
 
 
-class Clients(client_data.LabelledClientData):
-  """Example k of client i is the number 10 i + k."""
-
-  def __init__(self, labels):
-    super().__init__(list(labels), tf.TensorSpec([], tf.int32))
-    self._labels = labels
-    self.decoded = []
-
-  def labels(self, client_id):
-    return np.array(self._labels[client_id], np.int32)
-
-  def examples(self, client_id):
-    self.decoded.append(client_id)
-    y = self.labels(client_id)
-    first = 10 * self.client_ids.index(client_id)
-    x = np.arange(first, first + len(y), dtype=np.int32)
-    return client_data.Examples(x, y)
-
-
-def dataset(labels=None, num_classes=5):
-  return client_data.FederatedDataset(
-    'letters', num_classes, Clients(labels or LABELS)
+def dataset(labels=None, bags=False):
+  """Example k of client i is the number 10 i + k, or a bag of i and this."""
+  labels = labels or LABELS
+  x = [10 * i + k for i, y in enumerate(labels.values()) for k in range(len(y))]
+  x = np.array(x, np.int32)
+  y = np.concatenate([np.zeros(0, int), *labels.values()])
+  owners = np.repeat(np.arange(len(labels)), [len(y) for y in labels.values()])
+  clients = {name: np.flatnonzero(owners == i) for i, name in enumerate(labels)}
+  if bags:
+    ids = np.stack([x // 10, x + 100], 1).ravel()
+    splits = np.arange(0, 2 * len(x) + 1, 2)
+    x = scipy.sparse.csr_matrix(
+      (np.ones(len(ids), np.float32), ids, splits), (len(x), 200)
+    )
+  train = client_data.PartitionedClientData(
+    pool.in_memory(x, y), partition.of_clients(clients)
   )
+  return client_data.FederatedDataset('letters', 5, train)
+
+
+def uniform(data, clients, seed, examples=0):
+  return cohort.UniformClients(clients, examples).cohorts(data, seed)
+
+
+def pooled(data, examples, seed):
+  return cohort.IidBatches(examples, steps=1).cohorts(data, seed)
 
 
 def test_uniform_cohorts_depend_on_seed_and_round_alone():
-  one, two = (cohort.uniform(dataset(), 3, seed=7) for _ in range(2))
+  one, two = (uniform(dataset(), 3, seed=7) for _ in range(2))
   ids = lambda c: [int(e.client_id) for e in c.examples]
   assert ids(one(5)) == ids(two(5))
   assert ids(one(4)) == ids(two(4))
@@ -47,7 +54,7 @@ def test_uniform_cohorts_depend_on_seed_and_round_alone():
 
 
 def test_every_client_takes_part_about_equally():
-  draw = cohort.uniform(dataset(), 2, seed=0)
+  draw = uniform(dataset(), 2, seed=0)
   seen = np.zeros(5)
   for round_number in range(500):
     for value in draw(round_number).examples:
@@ -56,28 +63,8 @@ def test_every_client_takes_part_about_equally():
   assert np.abs(seen[[0, 2, 3, 4]] - 200).max() < 45
 
 
-class Bags(Clients):
-  """Example k of client i has the features i and 10 i + k."""
-
-  def feature_counts(self, client_id):
-    return np.full(len(self.labels(client_id)), 2)
-
-  def examples(self, client_id):
-    x, y = super().examples(client_id)
-    ids = np.stack([np.full_like(x, x[0] // 10 if len(x) else 0), x + 100], 1)
-    splits = np.arange(0, 2 * len(x) + 1, 2, dtype=np.int32)
-    values = np.ones(2 * len(x), np.float32)
-    return client_data.Examples(
-      sparse.SparseFeatures(splits, ids.ravel(), values), y
-    )
-
-
-def bags(labels=None):
-  return client_data.FederatedDataset('bags', 5, Bags(labels or LABELS))
-
-
 def test_pooled_sparse_examples_are_those_that_dense_ones_would_be():
-  draw, dense = (cohort.pooled(d, 6, seed=3) for d in (bags(), dataset()))
+  draw, dense = (pooled(d, 6, seed=3) for d in (dataset(bags=True), dataset()))
   for round_number in range(4):
     [found], [expected] = (d(round_number).examples for d in (draw, dense))
     np.testing.assert_array_equal(found.y, expected.y)
@@ -86,20 +73,13 @@ def test_pooled_sparse_examples_are_those_that_dense_ones_would_be():
 
 
 def test_nobody_has_no_sparse_examples():
-  [nobody] = cohort.uniform(bags({'b': [], 'c': [2]}), 1, seed=1)(0).examples
-  if len(nobody.y):  # This was the draw of the client with examples.
-    [nobody] = cohort.uniform(bags({'b': []}), 1, seed=1)(0).examples
+  [nobody] = uniform(dataset({'b': []}, bags=True), 1, 1)(0).examples
   np.testing.assert_array_equal(nobody.x.row_splits, [0])
   assert not len(nobody.x.ids)
 
 
-def test_the_largest_set_of_features_is_that_of_one_client():
-  assert cohort.largest_feature_set(bags()) == 5
-  assert cohort.largest_feature_set(bags({'b': []})) == 1
-
-
 def test_a_client_may_draw_some_of_its_examples_for_a_round():
-  draw = cohort.uniform(dataset({'d': [3, 3, 4, 4], 'e': [0, 4]}), 2, 5, 3)
+  draw = uniform(dataset({'d': [3, 3, 4, 4], 'e': [0, 4]}), 2, 5, 3)
   seen = set()
   for round_number in range(30):
     few, many = sorted(draw(round_number).examples, key=lambda e: len(e.y))
@@ -108,7 +88,7 @@ def test_a_client_may_draw_some_of_its_examples_for_a_round():
     np.testing.assert_array_equal(many.y, np.where(many.x < 2, 3, 4))
     seen.add(tuple(sorted(many.x)))
   assert len(seen) == 4
-  again = cohort.uniform(dataset({'d': [3, 3, 4, 4], 'e': [0, 4]}), 2, 5, 3)
+  again = uniform(dataset({'d': [3, 3, 4, 4], 'e': [0, 4]}), 2, 5, 3)
   for a, b in zip(again(7).examples, draw(7).examples, strict=True):
     np.testing.assert_array_equal(a.x, b.x)
 
@@ -116,21 +96,21 @@ def test_a_client_may_draw_some_of_its_examples_for_a_round():
 @pytest.mark.parametrize('drawn', [1, 3, 100])
 def test_no_draw_of_examples_uses_more_features_than_foreseen(drawn):
   words = sparse_words.load(num_classes=30, num_features=500, test_examples=1)
-  most = cohort.largest_feature_set(words, drawn)
-  draw = cohort.uniform(words, len(words.train.client_ids), 0, drawn)
+  most = words.train.largest_feature_set(drawn)
+  draw = uniform(words, len(words.train.client_ids), 0, drawn)
   used = [len(np.unique(e.x.ids)) for e in draw(0).examples]
   assert max(used) <= most
   assert most <= drawn * 61
 
 
 def test_clients_without_examples_are_skipped_and_counted():
-  everyone = cohort.uniform(dataset(), 5, seed=0)(0)
+  everyone = uniform(dataset(), 5, seed=0)(0)
   assert everyone.skipped == 1
   assert len(everyone.examples) == 4
 
 
 def test_a_cohort_of_nobody_is_one_empty_client():
-  nobody = cohort.uniform(dataset({'a': [], 'b': []}), 2, seed=0)(0)
+  nobody = uniform(dataset({'a': [], 'b': []}), 2, seed=0)(0)
   assert nobody.skipped == 2
   assert len(nobody.examples) == 1
   assert len(nobody.examples[0].y) == 0
@@ -138,31 +118,11 @@ def test_a_cohort_of_nobody_is_one_empty_client():
 
 def test_more_clients_than_there_are_is_refused():
   with pytest.raises(errors.InputError, match=r'--clients_per_round=6.*5'):
-    cohort.uniform(dataset(), 6, seed=0)
-
-
-def test_a_label_out_of_range_names_the_client():
-  with pytest.raises(errors.InputError, match=r'client e.*label 4'):
-    cohort.largest_label_set(dataset(num_classes=4))
-  draw = cohort.uniform(dataset(num_classes=4), 5, seed=0)
-  with pytest.raises(errors.InputError, match=r'client e.*label 4'):
-    list(draw(0).examples)
-
-
-def test_the_largest_label_set_and_the_mean_are_found_without_decoding():
-  data = dataset()
-  assert cohort.largest_label_set(data) == 2
-  assert cohort.mean_examples(data) == 2.0
-  assert data.train.decoded == []
-
-
-def test_no_examples_at_all_is_refused():
-  with pytest.raises(errors.InputError, match='no client has any examples'):
-    cohort.largest_label_set(dataset({'a': []}))
+    uniform(dataset(), 6, seed=0)
 
 
 def test_pooled_rounds_walk_through_shuffled_passes():
-  draw = cohort.pooled(dataset(), 4, seed=3)
+  draw = pooled(dataset(), 4, seed=3)
   everything = sorted([0, 1, 2, 20, 30, 31, 32, 33, 40, 41])
   seen = np.concatenate([draw(r).examples[0].x for r in range(5)])
   assert sorted(seen[:10]) == everything
@@ -177,23 +137,14 @@ def test_pooled_rounds_walk_through_shuffled_passes():
 
 
 def test_a_pooled_round_longer_than_a_pass():
-  value = cohort.pooled(dataset(), 25, seed=3)(1).examples[0]
+  value = pooled(dataset(), 25, seed=3)(1).examples[0]
   counts = np.bincount(value.x)
   assert counts[counts > 0].sum() == 25
   assert set(counts[counts > 0]) <= {2, 3}
 
 
-def test_the_cache_forgets_the_client_used_longest_ago():
-  clients = Clients(LABELS)
-  cache = cohort.ExampleCache(clients, 5, max_bytes=4 * 6)
-  for client_id in 'acadcea':
-    cache(client_id)
-  # 'd' (16 bytes) drops 'c'; then 'c' and 'e' drop 'a'.
-  assert ''.join(clients.decoded) == 'acdcea'
-
-
 def test_a_draw_of_examples_keeps_the_labels_of_all_of_them():
-  draw = cohort.uniform(dataset(), 5, seed=1, examples_per_round=1)
+  draw = uniform(dataset(), 5, seed=1, examples=1)
   for value in draw(0).examples:
     held = LABELS['abcde'[int(value.client_id)]]
     np.testing.assert_array_equal(value.all_y, held)
@@ -201,14 +152,55 @@ def test_a_draw_of_examples_keeps_the_labels_of_all_of_them():
     assert value.y[0] in held
 
 
-def test_examples_are_decoded_when_they_are_asked_for():
+def counted(data):
+  """Returns the data set, and a list of the numbers that are read of it."""
+  read, train = [], data.train
+
+  def reading(numbers):
+    read.append(numbers.tolist())
+    return train.pool.read(numbers)
+
+  counting = dataclasses.replace(train.pool, read=reading)
+  counted_train = client_data.PartitionedClientData(counting, train.partition)
+  return dataclasses.replace(data, train=counted_train), read
+
+
+@pytest.mark.parametrize(
+  'sampling', [cohort.UniformClients(5), cohort.IidBatches(4, 2)]
+)
+def test_examples_are_read_when_they_are_asked_for(sampling):
+  data, read = counted(dataset())
+  drawn = sampling.cohorts(data, 0)(0)
+  assert read == []
+  last = drawn.examples[len(drawn.examples) - 1]
+  assert len(read) == 1
+  assert len(read[0]) == len(last.y)
+  if drawn.client_ids:
+    name = data.train.client_ids[int(last.client_id)]
+    assert name == drawn.client_ids[-1]
+    assert read[0] == data.train.numbers(name).tolist()
+
+
+def test_without_a_number_of_steps_a_round_is_the_average_client():
+  draw = cohort.IidBatches(3).cohorts(dataset(), 0)
+  assert len(draw(0).examples[0].y) == 3  # Of 10 / 5 examples, rounded up.
+  with pytest.raises(errors.InputError, match='expected at most 10,000,000'):
+    cohort.IidBatches(10**6, 11).cohorts(dataset(), 0)
+
+
+def test_sets_of_labels():
   data = dataset()
-  drawn = cohort.uniform(data, 5, seed=0)(0)
-  assert data.train.decoded == []
-  assert len(drawn.examples) == 4
-  third = drawn.examples[2]
-  assert data.train.decoded == [drawn.client_ids[2]]
-  assert data.train.client_ids[int(third.client_id)] == drawn.client_ids[2]
+  sets = scipy.sparse.csr_matrix(np.random.default_rng(0).random((10, 5)) < 0.4)
+  train = client_data.PartitionedClientData(
+    pool.in_memory(np.arange(10), sets), data.train.partition
+  )
+  data = dataclasses.replace(data, train=train)
+  for value in uniform(data, 5, 0, examples=2)(0).examples:
+    numbers = train.partition.of_client(int(value.client_id))
+    np.testing.assert_array_equal(value.all_y, sets[numbers].indices)
+    assert isinstance(value.y, sparse.LabelSets)
+    np.testing.assert_array_equal(value.y.ids, sets[value.x].indices)
+    assert len(value.y.row_splits) == min(len(numbers), 2) + 1
 
 
 def test_a_pooled_pass_is_shuffled_once(monkeypatch):
@@ -219,7 +211,7 @@ def test_a_pooled_pass_is_shuffled_once(monkeypatch):
     return shuffle(seed)
 
   monkeypatch.setattr(np.random, 'default_rng', counted)
-  draw = cohort.pooled(dataset(), 4, seed=3)  # Of ten examples.
+  draw = pooled(dataset(), 4, seed=3)  # Of ten examples.
   for round_number in range(6):
     draw(round_number)
   assert shuffled == [0, 1, 2]

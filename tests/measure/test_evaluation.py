@@ -5,6 +5,7 @@ import dataclasses
 
 import numpy as np
 import pytest
+import scipy.sparse
 import tensorflow as tf
 
 from tasks import task as task_lib
@@ -12,7 +13,8 @@ from tests import tiny
 from tff_xc import classifier
 from tff_xc import heads
 from tff_xc.data import client_data
-from tff_xc.data import example_blocks
+from tff_xc.data import partition
+from tff_xc.data import pool
 from tff_xc.data import sparse
 from tff_xc.encoders import encoder
 from tff_xc.measure import collapse
@@ -21,24 +23,21 @@ from tff_xc.measure import evaluation
 RANDOM = np.random.default_rng(0)
 
 
-class Clients(client_data.LabelledClientData):
-  def __init__(self, parts):
-    names = [f'c{i}' for i in range(len(parts))]
-    super().__init__(names, tf.TensorSpec([tiny.FEATURES], tf.float32))
-    self._parts = dict(zip(names, parts, strict=True))
-
-  def labels(self, client_id):
-    return self._parts[client_id].y
-
-  def examples(self, client_id):
-    return self._parts[client_id]
+def clients(parts):
+  """Returns clients c0, c1, ... with these examples."""
+  stack = scipy.sparse.vstack if scipy.sparse.issparse(parts[0].x) else None
+  x = (stack or np.concatenate)([part.x for part in parts])
+  y = np.concatenate([part.y for part in parts])
+  ends = np.cumsum([0] + [len(part.y) for part in parts])
+  ids = [f'c{i}' for i in range(len(parts))]
+  return client_data.PartitionedClientData(
+    pool.in_memory(x, y), partition.Partition(ids, ends, np.arange(len(y)))
+  )
 
 
 def some(count, classes):
   x = RANDOM.normal(size=[count, tiny.FEATURES]).astype(np.float32)
-  return client_data.Examples(
-    x, RANDOM.integers(0, classes, count).astype(np.int32)
-  )
+  return pool.Examples(x, RANDOM.integers(0, classes, count).astype(np.int32))
 
 
 @pytest.fixture
@@ -48,9 +47,17 @@ def setting():
   parts = [some(count, 12) for count in (700, 0, 900)]
   test, retrieval = some(1300, 12), some(60, 4)
   dataset = client_data.FederatedDataset(
-    'tiny', 12, Clients(parts), lambda: test, lambda: retrieval
+    'tiny',
+    12,
+    clients(parts),
+    pool.in_memory(*test),
+    pool.in_memory(*retrieval),
   )
   return model, model.init(tf.constant([1, 2])), dataset, parts
+
+
+def everything(examples):
+  return examples.examples(np.arange(len(examples)))
 
 
 def unit(v):
@@ -68,8 +75,10 @@ def test_top1_of_test_and_training_examples(setting):
   evaluate = evaluation.Evaluator(model, dataset, ('top1', 'train_top1'))
   measured = evaluate(weights)
   assert list(measured) == ['top1', 'train_top1']
-  assert measured['top1'] == pytest.approx(naive_top1(weights, dataset.test()))
-  together = client_data.Examples(
+  assert measured['top1'] == pytest.approx(
+    naive_top1(weights, everything(dataset.test))
+  )
+  together = pool.Examples(
     np.concatenate([p.x for p in parts]), np.concatenate([p.y for p in parts])
   )
   assert measured['train_top1'] == pytest.approx(naive_top1(weights, together))
@@ -78,7 +87,7 @@ def test_top1_of_test_and_training_examples(setting):
 def test_retrieval_metrics_by_a_naive_loop(setting):
   model, weights, dataset, _ = setting
   measured = evaluation.Evaluator(model, dataset, ('map@10', 'map@r'))(weights)
-  x, y = dataset.retrieval()
+  x, y = everything(dataset.retrieval)
   e = unit(x @ weights.encoder['kernel'].numpy())
   at_10, at_r = [], []
   for query in range(len(x)):
@@ -97,7 +106,7 @@ def test_no_more_training_examples_than_the_bound(setting, monkeypatch):
   monkeypatch.setattr(evaluation, '_TRAIN_EXAMPLES', 800)
   evaluate = evaluation.Evaluator(model, dataset, ('train_top1',))
   evaluate(weights)
-  assert len(evaluate._examples('train').y) == 800
+  assert len(evaluate._some_training_examples) == 800
 
 
 def test_precision_of_single_labels(setting):
@@ -111,8 +120,8 @@ def test_precision_of_single_labels(setting):
 
 def test_class_distances_of_the_classes_that_clients_hold(setting):
   model, weights, dataset, parts = setting
-  few = client_data.Examples(parts[0].x, parts[0].y % 4)
-  dataset = dataclasses.replace(dataset, train=Clients([few, parts[1]]))
+  few = pool.Examples(parts[0].x, parts[0].y % 4)
+  dataset = dataclasses.replace(dataset, train=clients([few, parts[1]]))
   names = ('class_distance_mean', 'class_distance_min')
   measured = evaluation.Evaluator(model, dataset, names)(weights)
   smallest, mean = collapse.class_distances(weights.class_table.numpy()[:4])
@@ -152,20 +161,11 @@ def bag_encoder(traces):
 
 def bags(count):
   lengths = RANDOM.integers(0, 7, count)
-  splits = np.concatenate([[0], np.cumsum(lengths)]).astype(np.int32)
+  splits = np.cumsum(np.append(0, lengths))
   ids = [np.sort(RANDOM.permutation(VOCABULARY)[:n]) for n in lengths]
-  return sparse.SparseFeatures(
-    splits,
-    np.concatenate([np.zeros(0), *ids]).astype(np.int32),
-    RANDOM.normal(size=splits[-1]).astype(np.float32),
-  )
-
-
-def dense(x):
-  rows = np.zeros([len(x.row_splits) - 1, VOCABULARY], np.float32)
-  owners = np.repeat(np.arange(len(rows)), np.diff(x.row_splits))
-  rows[owners, x.ids] = x.values
-  return rows
+  ids = np.concatenate([np.zeros(0), *ids]).astype(np.int32)
+  values = RANDOM.normal(size=splits[-1]).astype(np.float32)
+  return scipy.sparse.csr_matrix((values, ids, splits), (count, VOCABULARY))
 
 
 @pytest.fixture
@@ -176,32 +176,29 @@ def sparse_setting():
     bag_encoder(traces), heads.CosineHead(4.0), CLASSES
   )
   parts = [
-    client_data.Examples(
-      bags(n), RANDOM.integers(0, CLASSES, n).astype(np.int32)
-    )
+    pool.Examples(bags(n), RANDOM.integers(0, CLASSES, n).astype(np.int32))
     for n in (300, 0, 450)
   ]
   sets = [
     np.sort(RANDOM.permutation(CLASSES)[: RANDOM.integers(0, 4)])
     for _ in range(1300)
   ]
-  y = sparse.LabelSets(
-    np.cumsum([0] + [len(s) for s in sets]),
-    np.concatenate(sets).astype(np.int32),
+  splits, ids = np.cumsum([0] + [len(s) for s in sets]), np.concatenate(sets)
+  y = scipy.sparse.csr_matrix(
+    (np.ones(len(ids), bool), ids, splits), (1300, CLASSES)
   )
-  test = client_data.Examples(bags(1300), y)
   dataset = client_data.FederatedDataset(
     'bags',
     CLASSES,
-    Clients(parts),
-    lambda: test,
+    clients(parts),
+    pool.in_memory(bags(1300), y),
     propensity=sparse.Propensity(np.arange(CLASSES), 750),
   )
   return model, model.init(tf.constant([1, 2])), dataset, sets, traces
 
 
 def naive_order(weights, x):
-  e = dense(x) @ weights.encoder['rows'].numpy()
+  e = x @ weights.encoder['rows'].numpy()
   scores = e @ unit(weights.class_table.numpy()).T
   return np.argsort(-scores, axis=1, kind='stable')
 
@@ -211,7 +208,7 @@ def test_sparse_examples_with_label_sets(sparse_setting):
   names = ('p@1', 'ndcg@1', 'p@5', 'psp@1', 'train_top1')
   measured = evaluation.Evaluator(model, dataset, names)(weights)
   assert list(measured) == list(names)
-  order = naive_order(weights, dataset.test().x)
+  order = naive_order(weights, everything(dataset.test).x)
   labelled = [(o, s) for o, s in zip(order, sets, strict=True) if len(s)]
   p1 = np.mean([o[0] in s for o, s in labelled])
   p5 = np.mean([len(set(o[:5]) & set(s)) / 5 for o, s in labelled])
@@ -242,41 +239,43 @@ def test_top1_is_not_defined_for_label_sets(sparse_setting):
 def test_predictions_of_one_client_and_of_none(sparse_setting):
   model, weights, dataset, *_ = sparse_setting
   evaluate = evaluation.Evaluator(model, dataset, ())
-  x, _ = dataset.train.examples('c0')
-  predictions = evaluate.predict(weights, x)
+  train = dataset.train
+  x, _ = train.examples('c0')
+  predictions = evaluate.predict(weights, train.pool, train.numbers('c0'))
   assert predictions.tolist() == naive_order(weights, x)[:, 0].tolist()
-  x, _ = dataset.train.examples('c1')
-  assert evaluate.predict(weights, x).shape == (0,)
+  predictions = evaluate.predict(weights, train.pool, train.numbers('c1'))
+  assert predictions.shape == (0,)
 
 
-def test_sparse_training_examples_are_cut(sparse_setting, monkeypatch):
-  model, weights, dataset, *_ = sparse_setting
-  monkeypatch.setattr(evaluation, '_TRAIN_EXAMPLES', 500)
-  evaluate = evaluation.Evaluator(model, dataset, ('train_top1',))
-  evaluate(weights)
-  x, y = evaluate._examples('train')
-  assert example_blocks.count(x) == len(y) == 500
+@pytest.mark.parametrize('at_once', [1, 700, 10**6])
+def test_no_more_than_a_block_of_examples_is_read_at_once(
+  setting, monkeypatch, at_once
+):
+  model, weights, dataset, _ = setting
+  names = ('top1', 'p@5', 'map@10', 'train_top1')
+  expected = evaluation.Evaluator(model, dataset, names)(weights)
+  read = []
 
+  def counted(examples):
+    def reading(numbers):
+      read.append(len(numbers))
+      return examples.read(numbers)
 
-def test_blocks_of_sparse_examples_are_bounded(monkeypatch):
-  monkeypatch.setattr(example_blocks, '_FEATURES', 10)
-  monkeypatch.setattr(example_blocks, '_EXAMPLES', 4)
-  lengths = [3, 3, 4, 1, 25, 0, 10, 0, 0, 0, 0, 0, 1]
-  splits = np.concatenate([[0], np.cumsum(lengths)]).astype(np.int32)
-  x = sparse.SparseFeatures(
-    splits, np.arange(splits[-1]), np.arange(splits[-1])
+    return dataclasses.replace(examples, read=reading)
+
+  train = client_data.PartitionedClientData(
+    counted(dataset.train.pool), dataset.train.partition
   )
-  blocks = list(example_blocks.blocks(x))
-  assert [np.diff(b.row_splits).tolist() for b in blocks] == [
-    [3, 3, 4],
-    [1],
-    [25],
-    [0, 10, 0, 0],
-    [0, 0, 0, 1],
-  ]
-  joined = example_blocks.join(blocks)
-  for left, right in zip(joined, x, strict=True):
-    assert left.tolist() == right.tolist()
+  streamed = dataclasses.replace(
+    dataset,
+    train=train,
+    test=counted(dataset.test),
+    retrieval=counted(dataset.retrieval),
+  )
+  monkeypatch.setattr(evaluation, '_RANKED_AT_ONCE', at_once)
+  assert evaluation.Evaluator(model, streamed, names)(weights) == expected
+  assert sum(read) == 1300 + 60 + 1600
+  assert max(read) <= 512
 
 
 def test_a_task_measures_what_its_data_have_examples_for(sparse_setting):

@@ -4,16 +4,17 @@ import math
 
 import numpy as np
 import pytest
+import scipy.sparse
 
 from tff_xc.data import sparse
 from tff_xc.measure import multilabel
 
 
 def label_sets(*sets):
-  return sparse.LabelSets(
-    np.cumsum([0] + [len(s) for s in sets]),
-    np.array([label for s in sets for label in sorted(s)], np.int32),
-  )
+  ids = np.array([label for s in sets for label in sorted(s)], np.int32)
+  splits = np.cumsum([0] + [len(s) for s in sets])
+  shape = len(sets), ids.max(initial=0) + 1
+  return scipy.sparse.csr_matrix((np.ones(len(ids), bool), ids, splits), shape)
 
 
 def test_worked_by_hand():
@@ -112,7 +113,7 @@ def test_ids_that_are_missing_hit_nothing():
 
 def test_single_labels():
   sets = multilabel.single_labels(np.array([3, 0, 3]))
-  assert sets.row_splits.tolist() == [0, 1, 2, 3]
+  assert sets.indptr.tolist() == [0, 1, 2, 3]
   top = np.array([[3, 1, 2], [1, 0, 2], [0, 1, 2]])
   got = multilabel.scores(top, sets, ks=(1, 3))
   assert got['p@1'] == pytest.approx(1 / 3)

@@ -1,64 +1,122 @@
-"""Labelled client data, the form of every data set of this package.
+"""Client data, the form of every data set of this package."""
 
-`LabelledClientData` is a `tff.simulation.datasets.ClientData` with two more
-methods. `labels` returns a client's labels without decoding its examples, and
-`examples` returns its examples as two arrays. Federated extreme classification
-needs both all the time.
-"""
-
-import abc
 import collections
 import dataclasses
 import functools
 from collections.abc import Callable
-from collections.abc import Sequence
-from typing import NamedTuple
 
 import numpy as np
+import scipy.sparse
 import tensorflow as tf
 import tensorflow_federated as tff
 
+from tff_xc import errors
+from tff_xc.data import partition as partition_lib
+from tff_xc.data import pool as pool_lib
 from tff_xc.data import sparse
 
 
-class Examples(NamedTuple):
-  """Some examples: `x` [k, ...] as stored (images uint8), `y` int32 [k].
+class PartitionedClientData(tff.simulation.datasets.ClientData):
+  """A pool whose examples belong to clients.
 
-  Of sparse examples, `x` is `sparse.SparseFeatures`. Of multi-label examples,
-  which occur only in test sets, `y` is `sparse.LabelSets`.
+  Elements of a client's data set are `OrderedDict(x=..., y=int32[])`. A sparse
+  x is `OrderedDict(ids=int32[f], values=float32[f])`, where f differs between
+  elements. Of sets of labels, y is int32[l], an element's labels.
+
+  Attributes:
+    pool: the examples.
+    partition: which client has which.
   """
 
-  x: np.ndarray | sparse.SparseFeatures
-  y: np.ndarray | sparse.LabelSets
+  def __init__(self, pool: pool_lib.Pool, partition: partition_lib.Partition):
+    """Raises ValueError for numbers that the pool does not have."""
+    numbers = partition.numbers
+    if len(numbers) and not 0 <= numbers.min() <= numbers.max() < len(pool):
+      raise ValueError(
+        f'a partition has example {numbers.min()} to {numbers.max()}; the pool'
+        f' has {len(pool)}.'
+      )
+    self.pool = pool
+    self.partition = partition
+    self._index = {name: k for k, name in enumerate(partition.client_ids)}
 
+  def numbers(self, client_id: str) -> np.ndarray:
+    """Returns int64 [n_k], the numbers of the client's examples."""
+    return self.partition.of_client(self._index[client_id])
 
-class LabelledClientData(tff.simulation.datasets.ClientData, abc.ABC):
-  """Client data whose labels are known without decoding an example.
+  def labels(self, client_id: str) -> np.ndarray | scipy.sparse.csr_matrix:
+    """Returns the client's labels, in the order of `examples`."""
+    return self.pool.y[self.numbers(client_id)]
 
-  Elements of a client's data set are `OrderedDict(x=..., y=int32[])`.
-  """
+  def examples(self, client_id: str) -> pool_lib.Examples:
+    """Reads the client's examples."""
+    return self.pool.examples(self.numbers(client_id))
 
-  def __init__(self, client_ids: Sequence[str], example_spec: tf.TensorSpec):
-    """Args: the clients' ids, in their order, and the spec of one `x`."""
-    self._client_ids = list(client_ids)
-    self._example_spec = example_spec
+  def owned_labels(self) -> tuple[np.ndarray, np.ndarray]:
+    """Returns the client's index, and the label, of each label of a client."""
+    owners, y = self.partition.owners(), self.pool.y[self.partition.numbers]
+    if scipy.sparse.issparse(y):
+      return np.repeat(owners, np.diff(y.indptr)), y.indices
+    return owners, y
 
-  @abc.abstractmethod
-  def labels(self, client_id: str) -> np.ndarray:
-    """Returns int32 [n_k], the client's labels, in the order of `examples`."""
+  @functools.cached_property
+  def classes(self) -> np.ndarray:
+    """int32 [c], the classes that clients hold, ascending."""
+    return np.unique(self.owned_labels()[1])
 
-  @abc.abstractmethod
-  def examples(self, client_id: str) -> Examples:
-    """Returns the client's decoded examples."""
+  @functools.cached_property
+  def largest_label_set(self) -> int:
+    """The largest number of distinct classes of a client.
+
+    Raises:
+      errors.InputError: no client has an example with a label.
+    """
+    owners, labels = self.owned_labels()
+    if not len(labels):
+      raise errors.InputError(
+        'no client has any examples; give clients with labelled examples'
+      )
+    stride = int(labels.max()) + 1
+    pairs = np.unique(owners * stride + labels)
+    return int(np.bincount(pairs // stride).max())
+
+  def largest_feature_set(self, examples_per_round: int = 0) -> int:
+    """Returns a bound on the distinct features that a client uses in a round.
+
+    The bound is exact if clients use all of their examples. Otherwise a client
+    uses at most the features of its longest examples, and at most the features
+    of all its examples: the bound takes the smaller number. It is at least 1,
+    because a select needs a key.
+
+    Args:
+      examples_per_round: examples that a client draws for a round; 0: all.
+    """
+    entries = self.pool.entries[self.partition.numbers].astype(np.int64)
+    owners = self.partition.owners()
+    if examples_per_round:
+      order = np.lexsort([-entries, owners])
+      rank = np.arange(len(order)) - self.partition.offsets[owners]
+      kept = order[rank < examples_per_round]
+      owners, entries = owners[kept], entries[kept]
+    longest = np.bincount(owners, entries, len(self.partition)).astype(int)
+    largest = 1
+    for client in np.argsort(-longest, kind='stable'):
+      if longest[client] <= largest:
+        break  # So are those of all others.
+      x = self.pool.read(self.partition.of_client(client))
+      distinct = len(np.unique(x.indices))
+      largest = max(largest, min(int(longest[client]), distinct))
+    return largest
 
   @property
   def client_ids(self) -> list[str]:
-    return self._client_ids
+    return self.partition.client_ids
 
   @property
   def element_type_structure(self):
+    shape = [None] if scipy.sparse.issparse(self.pool.y) else []
     return collections.OrderedDict(
-      x=self._example_spec, y=tf.TensorSpec([], tf.int32)
+      x=self.pool.spec, y=tf.TensorSpec(shape, tf.int32)
     )
 
   @property
@@ -69,29 +127,46 @@ class LabelledClientData(tff.simulation.datasets.ClientData, abc.ABC):
     (TFF's `preprocess`, `create_tf_dataset_from_all_clients`), not in TFF's
     worker.
     """
+    none = self._tensors(np.zeros(0, np.int64))
 
     def dataset_fn(client_id):
-      x, y = tf.numpy_function(
-        lambda name: tuple(self.examples(name.decode())),
+      flat = tf.numpy_function(
+        lambda name: tf.nest.flatten(
+          self._tensors(self.numbers(np.asarray(name).item().decode()))
+        ),
         [client_id],
-        [self._example_spec.dtype, tf.int32],
+        [array.dtype for array in tf.nest.flatten(none)],
       )
-      x.set_shape([None, *self._example_spec.shape])
-      y.set_shape([None])
-      return tf.data.Dataset.from_tensor_slices(
-        collections.OrderedDict(x=x, y=y)
-      )
+      for tensor, array in zip(flat, tf.nest.flatten(none), strict=True):
+        tensor.set_shape([None, *array.shape[1:]])
+      return _dataset(tf.nest.pack_sequence_as(none, flat))
 
     return dataset_fn
 
   def create_tf_dataset_for_client(self, client_id: str) -> tf.data.Dataset:
-    examples = self.examples(client_id)
-    return tf.data.Dataset.from_tensor_slices(
-      collections.OrderedDict(x=examples.x, y=examples.y)
+    return _dataset(self._tensors(self.numbers(client_id)))
+
+  def _tensors(self, numbers: np.ndarray) -> pool_lib.Examples:
+    examples = self.pool.examples(numbers)
+    return pool_lib.Examples(*map(sparse.as_tensors, examples))
+
+
+def _dataset(examples: pool_lib.Examples) -> tf.data.Dataset:
+  """Makes a data set with one element for each example."""
+  x, y = examples
+  row = tf.RaggedTensor.from_row_splits
+  if isinstance(x, sparse.SparseFeatures):
+    x = collections.OrderedDict(
+      ids=row(x.ids, x.row_splits), values=row(x.values, x.row_splits)
     )
+  if isinstance(y, sparse.LabelSets):
+    y = row(y.ids, y.row_splits)
+  return tf.data.Dataset.from_tensor_slices(
+    collections.OrderedDict(x=x, y=y)
+  ).map(lambda element: element)  # Rows of ragged tensors become tensors.
 
 
-@dataclasses.dataclass(frozen=True)
+@dataclasses.dataclass(frozen=True, eq=False)
 class FederatedDataset:
   """A data set in the form that training and evaluation use.
 
@@ -99,9 +174,9 @@ class FederatedDataset:
     name: the name by which a user selects it.
     num_classes: n; labels of `train` and `test` lie in [0, n).
     train: the clients.
-    test: loads the examples for top-1 over all n classes, or None.
-    retrieval: loads the examples of classes that are not trained on, for
-      MAP@10 and MAP@R, or None.
+    test: the examples for top-1 over all n classes, or None.
+    retrieval: examples of classes that are not trained on, for MAP@10 and
+      MAP@R, or None.
     propensity: the labels' propensities in a multi-label set, for PSP@k, or
       None.
     exact: whether examples are the same to the bit on every machine. Examples
@@ -110,16 +185,41 @@ class FederatedDataset:
 
   name: str
   num_classes: int
-  train: LabelledClientData
-  test: Callable[[], Examples] | None = None
-  retrieval: Callable[[], Examples] | None = None
+  train: PartitionedClientData
+  test: pool_lib.Pool | None = None
+  retrieval: pool_lib.Pool | None = None
   propensity: sparse.Propensity | None = None
   exact: bool = True
 
+  def __post_init__(self):
+    """Raises errors.InputError for a label outside [0, n)."""
+    owners, labels = self.train.owned_labels()
+    bad = np.flatnonzero((labels < 0) | (labels >= self.num_classes))
+    if len(bad):
+      client = owners[bad[0]]
+      where = f'client {self.train.client_ids[client]}'
+      errors.check_labels(labels[owners == client], self.num_classes, where)
+    if self.test is not None:
+      y = self.test.y
+      errors.check_labels(
+        y.indices if scipy.sparse.issparse(y) else y,
+        self.num_classes,
+        f'{self.name}, test examples',
+      )
 
-def held_out_once(dataset: FederatedDataset) -> FederatedDataset:
-  """Returns the data set such that held-out examples are decoded only once."""
-  once = lambda load: load and functools.cache(load)
-  return dataclasses.replace(
-    dataset, test=once(dataset.test), retrieval=once(dataset.retrieval)
-  )
+  def repartitioned(
+    self,
+    rule: Callable[
+      [np.ndarray | scipy.sparse.csr_matrix], partition_lib.Partition
+    ],
+  ) -> 'FederatedDataset':
+    """Returns the set with other clients.
+
+    Args:
+      rule: from the labels of all training examples, as in `pool.Examples`, to
+        the clients that hold them.
+    """
+    pool = self.train.pool
+    return dataclasses.replace(
+      self, train=PartitionedClientData(pool, rule(pool.y))
+    )

@@ -1,17 +1,17 @@
 """Identifies a data set by its content, wherever its files lie."""
 
 import hashlib
+from collections.abc import Iterable
 
 import numpy as np
+import scipy.sparse
 
 from tff_xc.data import client_data
+from tff_xc.data import partition as partition_lib
 
-# The most clients whose labels are read; drawing the labels of one procedural
-# client takes 0.1 ms.
-_CLIENTS = 10_000
-# The least numbers of training examples, and of clients, that are decoded.
-# Clients are decoded whole.
-_EXAMPLES, _DECODED_CLIENTS = 500, 3
+# The least numbers of training examples, and of clients, that are read. Clients
+# are read whole.
+_EXAMPLES, _CLIENTS = 500, 3
 
 
 def fingerprint(
@@ -19,71 +19,64 @@ def fingerprint(
 ) -> dict[str, int | str]:
   """Returns counts and checksums of a data set's content.
 
-  Reads every client's id. Reads the labels of every client, or of 10,000 evenly
-  spread ones if there are more. If the data set is `exact`, it also decodes
-  about 500 training examples of evenly spread clients, and all held-out
-  examples.
-
-  Args:
-    dataset: pass a result of `client_data.held_out_once`, so that the held-out
-      examples are not decoded a second time.
+  Every client's id and labels count. If the data set is `exact`, so do about
+  500 training examples of evenly spread clients, and all held-out examples,
+  which are read block by block.
 
   Returns:
-    By name, in this order if they apply: `classes`, `clients`, `examples`
-    (or `examples_of_10000_clients`), `test_examples`, `retrieval_examples`; then
-    checksums of 16 hexadecimal digits: `labels_checksum` (with the client ids),
-    `train_checksum`, `test_checksum`, `retrieval_checksum`,
-    `propensity_checksum`.
+    By name, in this order if they apply: `classes`, `clients`, `examples`,
+    `test_examples`, `retrieval_examples`; then checksums of 16 hexadecimal
+    digits: `labels_checksum` (with the client ids), `train_checksum`,
+    `test_checksum`, `retrieval_checksum`, `propensity_checksum`.
   """
-  clients, ids = dataset.train, dataset.train.client_ids
-  looked_at = _spread(ids, _CLIENTS)
-  labels = [clients.labels(client_id) for client_id in looked_at]
-  examples = sum(map(len, labels))
-  some = '' if looked_at is ids else f'_of_{len(looked_at)}_clients'
+  pool, partition = dataset.train.pool, dataset.train.partition
+  held = partition.numbers
   counts = {
     'classes': dataset.num_classes,
-    'clients': len(ids),
-    f'examples{some}': examples,
+    'clients': len(partition),
+    'examples': len(held),
   }
-  checksums = {'labels_checksum': _checksum(['\0'.join(ids), *labels])}
+  labels = ['\0'.join(partition.client_ids), partition.offsets, pool.y[held]]
+  checksums = {'labels_checksum': _checksum(labels)}
   if dataset.exact:
-    mean = max(examples / len(looked_at), 1) if looked_at else 1
-    wanted = max(int(_EXAMPLES / mean), _DECODED_CLIENTS)
-    checksums['train_checksum'] = _checksum(
-      [clients.examples(client_id) for client_id in _spread(ids, wanted)]
-    )
+    some = map(partition.of_client, _spread(partition))
+    checksums['train_checksum'] = _checksum(map(pool.examples, some))
     for split in ('test', 'retrieval'):
-      if load := getattr(dataset, split):
-        x, y = load()
-        rows = y.row_splits[1:] if isinstance(y, tuple) else y
-        counts[f'{split}_examples'] = len(rows)
-        checksums[f'{split}_checksum'] = _checksum([x, y])
+      held_out = getattr(dataset, split)
+      if held_out is not None:
+        counts[f'{split}_examples'] = len(held_out)
+        checksums[f'{split}_checksum'] = _checksum(held_out.blocks())
   if dataset.propensity:
-    checksums['propensity_checksum'] = _checksum(list(dataset.propensity))
+    checksums['propensity_checksum'] = _checksum(dataset.propensity)
   return counts | checksums
 
 
-def _spread(ids: list[str], wanted: int) -> list[str]:
-  """Returns `wanted` of the ids, or all, evenly spread from first to last."""
-  if wanted >= len(ids):
-    return ids
-  return [ids[k * (len(ids) - 1) // (wanted - 1)] for k in range(wanted)]
+def _spread(partition: partition_lib.Partition) -> np.ndarray:
+  """Returns clients with about 500 examples, from the first to the last."""
+  mean = max(len(partition.numbers) / max(len(partition), 1), 1)
+  wanted = max(int(_EXAMPLES / mean), _CLIENTS)
+  if wanted >= len(partition):
+    return np.arange(len(partition))
+  return np.arange(wanted) * (len(partition) - 1) // (wanted - 1)
 
 
-def _checksum(parts) -> str:
+def _checksum(parts: Iterable) -> str:
   found = hashlib.blake2b(digest_size=8)
-  _add(found, parts)
+  for part in parts:
+    _add(found, part)
   return found.hexdigest()
 
 
 def _add(found, value) -> None:
-  """Hashes text, arrays with their shapes, and nested lists of them."""
-  if isinstance(value, list | tuple):
+  """Hashes text, arrays with their shapes, matrices, and tuples of them."""
+  if isinstance(value, str):
+    found.update(f'{len(value)};{value}'.encode())
+  elif isinstance(value, tuple):
     found.update(f'{len(value)};'.encode())
     for part in value:
       _add(found, part)
-  elif isinstance(value, str):
-    found.update(f'{len(value)};{value}'.encode())
+  elif scipy.sparse.issparse(value):
+    _add(found, (value.indptr, value.indices, value.data))
   else:
     array = np.ascontiguousarray(value)
     found.update(f'{array.dtype.str}{array.shape};'.encode())

@@ -1,13 +1,13 @@
-"""Sparse examples as arrays: bags of weighted features, and sets of labels.
+"""Sparse examples as tensors: bags of weighted features, and sets of labels.
 
-Both are in compressed row form, as in `scipy.sparse.csr_matrix`: the entries of
-example i lie at row_splits[i]:row_splits[i + 1].
+Everywhere else they are `scipy.sparse.csr_matrix`. Both are in compressed row
+form: the entries of example i lie at row_splits[i]:row_splits[i + 1].
 """
 
-from collections.abc import Sequence
 from typing import NamedTuple
 
 import numpy as np
+import scipy.sparse
 
 
 class SparseFeatures(NamedTuple):
@@ -54,22 +54,21 @@ class Propensity(NamedTuple):
   b: float = 1.5
 
 
-def take(x: SparseFeatures, rows: np.ndarray) -> SparseFeatures:
-  """Returns the examples of `x` numbered `rows`, int [r], in that order."""
-  starts = x.row_splits[:-1][rows].astype(np.int64)
-  lengths = np.diff(x.row_splits)[rows].astype(np.int64)
-  splits = np.concatenate([[0], np.cumsum(lengths)])
-  places = np.arange(splits[-1]) + np.repeat(starts - splits[:-1], lengths)
-  return SparseFeatures(
-    splits.astype(np.int32), x.ids[places], x.values[places]
-  )
+def as_tensors(
+  value: np.ndarray | scipy.sparse.csr_matrix,
+) -> np.ndarray | SparseFeatures | LabelSets:
+  """Returns examples or labels in the form that TensorFlow takes.
 
-
-def concatenate(parts: Sequence[SparseFeatures]) -> SparseFeatures:
-  """Returns the examples of all parts, one after the other."""
-  lengths = np.concatenate([np.diff(p.row_splits) for p in parts])
+  A matrix of bool becomes `LabelSets`, another matrix `SparseFeatures`; arrays
+  are returned as they are.
+  """
+  if not scipy.sparse.issparse(value):
+    return value
+  ids = value.indices.astype(np.int32, copy=False)
+  if value.dtype == bool:
+    return LabelSets(value.indptr.astype(np.int64), ids)
   return SparseFeatures(
-    np.concatenate([[0], np.cumsum(lengths)]).astype(np.int32),
-    np.concatenate([p.ids for p in parts]),
-    np.concatenate([p.values for p in parts]),
+    value.indptr.astype(np.int32, copy=False),
+    ids,
+    value.data.astype(np.float32, copy=False),
   )

@@ -1,13 +1,16 @@
 """Evaluates a global model on the held-out examples of a data set."""
 
+import functools
+from collections.abc import Iterator
 from collections.abc import Sequence
 
 import numpy as np
+import scipy.sparse
 import tensorflow as tf
 
 from tff_xc import classifier
 from tff_xc.data import client_data as client_data_lib
-from tff_xc.data import example_blocks
+from tff_xc.data import pool as pool_lib
 from tff_xc.data import sparse
 from tff_xc.measure import catalog
 from tff_xc.measure import collapse
@@ -17,6 +20,8 @@ from tff_xc.measure import top_classes
 
 # Most training examples for 'train_top1'.
 _TRAIN_EXAMPLES = 5_000
+# Embeddings that are ranked at once: each search reads the whole class table.
+_RANKED_AT_ONCE = 2048
 _RETRIEVAL = ('map@10', 'map@r')
 
 
@@ -29,7 +34,7 @@ class Evaluator:
   and class_distance_min and _mean of the classes that training clients hold
   (`collapse.class_distances`).
 
-  Test examples are decoded once, at the first call.
+  Examples are read block by block, and never held together.
   """
 
   def __init__(
@@ -49,7 +54,6 @@ class Evaluator:
     self.metrics = tuple(metrics)
     self._model = model
     self._dataset = dataset
-    self._loaded = {}
     self._embed = tf.function(model.embed, reduce_retracing=True)
     self._embed_sparse = None
 
@@ -62,25 +66,40 @@ class Evaluator:
     wanted = set(self.metrics)
     measured = {}
     if wanted & set(_RETRIEVAL):
-      x, y = self._examples('retrieval')
-      found = ranking.retrieval_scores(self.embeddings(weights, x), y)
+      pool = self._dataset.retrieval
+      found = ranking.retrieval_scores(self.embeddings(weights, pool), pool.y)
       measured |= dict(zip(_RETRIEVAL, found, strict=True))
     if wanted - set(_RETRIEVAL):
       scoring = self._scoring_rows(weights)
       measured |= self._ranked(weights, scoring, wanted)
+      train = self._dataset.train
       if 'train_top1' in wanted:
-        x, y = self._examples('train')
-        top = self._top(weights, scoring, x, 1)
+        some = self._some_training_examples
+        y = train.pool.y[some]
+        if scipy.sparse.issparse(y):
+          raise ValueError('train_top1 is not defined for sets of labels.')
+        top = self._top(weights, scoring, train.pool, some, 1)
         measured['train_top1'] = ranking.accuracy(top[:, 0], y)
       if wanted & set(catalog.DISTANCES):
-        found = collapse.class_distances(scoring[0], self._training_classes())
+        found = collapse.class_distances(scoring[0], train.classes)
         measured |= dict(zip(catalog.DISTANCES, found, strict=True))
     return {name: measured[name] for name in self.metrics}
 
   def embeddings(
-    self, weights, x: np.ndarray | sparse.SparseFeatures
+    self, weights, pool: pool_lib.Pool, numbers: np.ndarray | None = None
   ) -> np.ndarray:
-    """Returns float32 [k, d] of the k examples `x`."""
+    """Returns float32 [k, d] of all k examples, or of those of `numbers`."""
+    return np.concatenate(list(self._embedded(weights, pool, numbers)))
+
+  def predict(
+    self, weights, pool: pool_lib.Pool, numbers: np.ndarray | None = None
+  ) -> np.ndarray:
+    """Returns int32 [k], the best class among all n for each of k examples."""
+    scoring = self._scoring_rows(weights)
+    return self._top(weights, scoring, pool, numbers, 1)[:, 0]
+
+  def _embedded(self, weights, pool, numbers) -> Iterator[np.ndarray]:
+    """Yields the embeddings of blocks of examples."""
     # The encoder does not use the class table, which may be large.
     tables = {
       **weights.tables,
@@ -89,17 +108,10 @@ class Evaluator:
     weights = weights._replace(tables=type(weights.tables)(tables))
     weights = tf.nest.map_structure(tf.convert_to_tensor, weights)
     embed = self._embed
-    if isinstance(x, sparse.SparseFeatures):
+    if pool.entries is not None:
       embed = self._embedding_of_sparse(weights)
-    return np.concatenate(
-      [embed(weights, block).numpy() for block in example_blocks.blocks(x)]
-    )
-
-  def predict(
-    self, weights, x: np.ndarray | sparse.SparseFeatures
-  ) -> np.ndarray:
-    """Returns int32 [k], the best class among all n for the k examples `x`."""
-    return self._top(weights, self._scoring_rows(weights), x, 1)[:, 0]
+    for x, _ in pool.blocks(numbers):
+      yield embed(weights, sparse.as_tensors(x)).numpy()
 
   def _ranked(self, weights, scoring, wanted) -> dict[str, float]:
     """Returns the test examples' metrics that need a ranking of classes."""
@@ -108,23 +120,32 @@ class Evaluator:
     }
     if not wanted & (ranked | {'top1'}):
       return {}
-    x, y = self._examples('test')
-    sets = isinstance(y, sparse.LabelSets)
+    pool = self._dataset.test
+    sets = scipy.sparse.issparse(pool.y)
     if sets and 'top1' in wanted:
       raise ValueError('top1 is not defined for sets of labels; see p@1.')
     k = max(catalog.AT) if wanted & ranked else 1
-    top = self._top(weights, scoring, x, k)
-    measured = {} if sets else {'top1': ranking.accuracy(top[:, 0], y)}
+    top = self._top(weights, scoring, pool, None, k)
+    measured = {} if sets else {'top1': ranking.accuracy(top[:, 0], pool.y)}
     if wanted & ranked:
-      labels = y if sets else multilabel.single_labels(y)
+      labels = pool.y if sets else multilabel.single_labels(pool.y)
       measured |= multilabel.scores(
         top, labels, self._dataset.propensity, catalog.AT
       )
     return measured
 
-  def _top(self, weights, scoring, x, k: int) -> np.ndarray:
+  def _top(self, weights, scoring, pool, numbers, k: int) -> np.ndarray:
+    """Returns int32 [examples, k], the best classes of each example."""
     rows, bias = scoring
-    return top_classes.top_k(self.embeddings(weights, x), rows, k, bias)
+    top, held = [], []
+    for embedded in self._embedded(weights, pool, numbers):
+      held.append(embedded)
+      if sum(map(len, held)) >= _RANKED_AT_ONCE:
+        top.append(top_classes.top_k(np.concatenate(held), rows, k, bias))
+        held = []
+    if held:
+      top.append(top_classes.top_k(np.concatenate(held), rows, k, bias))
+    return np.concatenate(top)
 
   def _scoring_rows(self, weights):
     rows, bias = self._model.head.scoring_rows(weights.class_table)
@@ -142,34 +163,12 @@ class Evaluator:
       )
     return self._embed_sparse
 
-  def _examples(self, split: str) -> client_data_lib.Examples:
-    if split not in self._loaded:
-      load = {
-        'test': self._dataset.test,
-        'retrieval': self._dataset.retrieval,
-        'train': self._some_training_examples,
-      }[split]
-      self._loaded[split] = load()
-    return self._loaded[split]
-
-  def _some_training_examples(self) -> client_data_lib.Examples:
-    """Returns whole clients' examples in a fixed random order, until enough."""
-    clients = self._dataset.train
-    xs, ys, left = [], [], _TRAIN_EXAMPLES
-    for index in np.random.default_rng(0).permutation(len(clients.client_ids)):
-      if left <= 0:
+  @functools.cached_property
+  def _some_training_examples(self) -> np.ndarray:
+    """Numbers of whole clients' examples in a fixed random order, until enough."""
+    partition, some = self._dataset.train.partition, [np.zeros(0, np.int64)]
+    for index in np.random.default_rng(0).permutation(len(partition)):
+      if sum(map(len, some)) >= _TRAIN_EXAMPLES:
         break
-      x, y = clients.examples(clients.client_ids[index])
-      xs.append(example_blocks.cut(x, 0, min(left, len(y))))
-      ys.append(y[:left])
-      left -= len(y)
-    return client_data_lib.Examples(example_blocks.join(xs), np.concatenate(ys))
-
-  def _training_classes(self) -> np.ndarray:
-    """Returns int32 [c], the classes that training clients hold, ascending."""
-    if 'classes' not in self._loaded:
-      clients = self._dataset.train
-      self._loaded['classes'] = np.unique(
-        np.concatenate([clients.labels(c) for c in clients.client_ids])
-      )
-    return self._loaded['classes']
+      some.append(partition.of_client(index))
+    return np.concatenate(some)[:_TRAIN_EXAMPLES]

@@ -6,13 +6,14 @@ Examples without a label are skipped, because no ranking can score on them.
 from collections.abc import Sequence
 
 import numpy as np
+import scipy.sparse
 
 from tff_xc.data import sparse
 
 
 def scores(
   top: np.ndarray,
-  labels: sparse.LabelSets,
+  labels: scipy.sparse.csr_matrix,
   propensity: sparse.Propensity | None = None,
   ks: Sequence[int] = (1, 3, 5),
   capped: bool = False,
@@ -31,7 +32,7 @@ def scores(
   Args:
     top: int [e, k or more], the best class of an example first, each at most
       once, or -1.
-    labels: the e examples' labels.
+    labels: bool [e, n], the e examples' labels, ascending.
     propensity: the labels' propensities, or None.
     ks: each at most the number of columns of `top`.
     capped: whether to return p@k_capped.
@@ -40,7 +41,7 @@ def scores(
     ValueError: for different numbers of examples, a k above the number of
       columns of `top`, or if no example has a label.
   """
-  counts = np.diff(labels.row_splits)
+  counts = np.diff(labels.indptr)
   if len(top) != len(counts) or not counts.any():
     raise ValueError(
       f'Expected as many rankings as label sets, and one that is not empty; '
@@ -61,7 +62,7 @@ def scores(
   if propensity is not None:
     weights = inverse_propensities(propensity)
     gains = np.where(hits, weights[top], 0.0).sum(axis=0)
-    ideal = _largest_by_rank(weights[labels.ids], labels.row_splits, max(ks))
+    ideal = _largest_by_rank(weights[labels.indices], labels.indptr, max(ks))
     for k in ks:
       measured[f'psp@{k}'] = gains[:k].sum() / ideal[:k].sum()
   return {name: float(value) for name, value in measured.items()}
@@ -82,16 +83,19 @@ def inverse_propensities(propensity: sparse.Propensity) -> np.ndarray:
   return 1 + c * (np.asarray(propensity.label_counts, np.float64) + b) ** -a
 
 
-def single_labels(labels: np.ndarray) -> sparse.LabelSets:
+def single_labels(labels: np.ndarray) -> scipy.sparse.csr_matrix:
   """Returns `labels` int [e] as sets of one label each."""
   labels = np.asarray(labels, np.int32)
-  return sparse.LabelSets(np.arange(len(labels) + 1, dtype=np.int64), labels)
+  return scipy.sparse.csr_matrix(
+    (np.ones(len(labels), bool), labels, np.arange(len(labels) + 1)),
+    (len(labels), labels.max(initial=0) + 1),
+  )
 
 
 def _hits(top, labels):
   """Returns bool [e, k]: whether a class is among its example's labels."""
-  stride = 1 + max(int(top.max(initial=0)), int(labels.ids.max(initial=0)))
-  keys = stride * _examples_of(labels.row_splits) + labels.ids
+  stride = 1 + max(int(top.max(initial=0)), int(labels.indices.max(initial=0)))
+  keys = stride * _examples_of(labels.indptr) + labels.indices
   wanted = stride * np.arange(len(top), dtype=np.int64)[:, None] + top
   at = np.minimum(np.searchsorted(keys, wanted), len(keys) - 1)
   return (keys[at] == wanted) & (top >= 0)

@@ -90,6 +90,7 @@ def replace(number, line):
     ('1,-1,0', "image_id is '-1'"),
     ('1,x,0', "image_id is 'x'"),
     ('1,5', 'has 2 fields; expected 3'),
+    ('1,5,0,0', 'has 4 fields; expected 3'),
     ('1,5,cat', "image 5 has class 'cat' here"),
     (f',6,{cifar_on_disk.tiny("cifar10")[0][1][6]}', 'has no user_id'),
     (
@@ -171,8 +172,8 @@ def test_the_real_set_is_complete(data_dir):
     dataset = cifar.load(folder)
   sizes = [len(dataset.train.labels(c)) for c in dataset.train.client_ids]
   assert sizes == [5000] * 10
-  assert dataset.test().x.shape == (10_000, 32, 32, 3)
-  assert np.bincount(dataset.test().y).tolist() == [1000] * 10
+  assert dataset.test.read(np.arange(10_000)).shape == (10_000, 32, 32, 3)
+  assert np.bincount(dataset.test.y).tolist() == [1000] * 10
   # The means of the three colours are well known and show the colours' order.
   x = np.concatenate(
     [dataset.train.examples(c).x for c in dataset.train.client_ids]

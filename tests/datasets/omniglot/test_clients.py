@@ -1,6 +1,5 @@
 """Omniglot from tiny files in the official formats, and the real one."""
 
-import io
 import os
 import pathlib
 import shutil
@@ -8,92 +7,23 @@ import zipfile
 
 import numpy as np
 import pytest
-from PIL import Image
 
 from datasets.omniglot import clients as omniglot
 from datasets.omniglot import files as omniglot_files
+from tests.datasets.omniglot import on_disk
 from tff_xc import errors
 
-COUNTS = omniglot_files.Counts(
-  background=3, evaluation=2, alphabets=3, drawers=4
-)
-# Unsorted, like a file system's list; the second part holds Angelic.
-CLASSES = [
-  (False, 'Greek/character02'),
-  (True, 'Angelic/character02'),
-  (False, 'Greek/character01'),
-  (True, 'Angelic/character01'),
-  (False, 'Braille/character01'),
-]
-SORTED = [
-  'Braille/character01',
-  'Greek/character01',
-  'Greek/character02',
-  'Angelic/character01',
-  'Angelic/character02',
-]
+
+def held_out(pool):
+  return pool.examples(np.arange(len(pool)))
 
 
-def _ink(name, drawer):
-  """Returns a different drawing for each class and drawer, bool [105, 105]."""
-  seed = [*name.encode(), drawer]
-  return np.random.default_rng(seed).random([105, 105]) < 0.1
-
-
-def _png(ink):
-  out = io.BytesIO()
-  Image.fromarray(~ink).convert('1').save(out, 'PNG')  # ink is black
-  return out.getvalue()
-
-
-def _write_folders(place):
-  for number, (evaluation, name) in enumerate(CLASSES):
-    folder = place / omniglot_files.PARTS[evaluation] / name
-    folder.mkdir(parents=True)
-    for drawer in range(1, 5):
-      path = folder / f'{709 + number:04d}_{drawer:02d}.png'
-      path.write_bytes(_png(_ink(name, drawer)))
-
-
-def _write_zips(place):
-  _write_folders(place)
-  for part in omniglot_files.PARTS:
-    shutil.make_archive(str(place / part), 'zip', place, part)
-    shutil.rmtree(place / part)
-
-
-def _write_npz(place):
-  names = [name for _, name in CLASSES]
-  order = np.random.default_rng(0).permutation(20)
-  label, drawer = order // 4, order % 4 + 1
-  bits = [
-    np.packbits(_ink(names[c], d), axis=-1)
-    for c, d in zip(label, drawer, strict=True)
-  ]
-  np.savez_compressed(
-    place / omniglot_files.NPZ,
-    bits=np.array(bits),
-    label=label.astype(np.int16),
-    drawer=drawer.astype(np.int8),
-    is_evaluation=np.array([CLASSES[c][0] for c in label]),
-    class_names=np.array(names),
-  )
-
-
-WRITERS = {'folders': _write_folders, 'zips': _write_zips, 'npz': _write_npz}
-
-
-def _load(data_dir, **kwargs):
-  kwargs = {'train_drawers': 3, 'expected': COUNTS, **kwargs}
-  return omniglot.load(data_dir, **kwargs)
-
-
-@pytest.fixture(params=sorted(WRITERS))
+@pytest.fixture(params=sorted(on_disk.WRITERS))
 def dataset(request, tmp_path):
   place = tmp_path / 'omniglot'
   place.mkdir()
-  WRITERS[request.param](place)
-  return _load(tmp_path)
+  on_disk.WRITERS[request.param](place)
+  return on_disk.load(tmp_path)
 
 
 def _naive_area_mean(ink, size):
@@ -130,20 +60,22 @@ def test_clients_are_alphabet_and_drawer(dataset):
   assert x.dtype == np.uint8
   np.testing.assert_array_equal(y, labels)
   for image, label in zip(x, y, strict=True):
-    expected = _naive_area_mean(_ink(SORTED[label], 2), 28)
+    expected = _naive_area_mean(on_disk.ink(on_disk.SORTED[label], 2), 28)
     np.testing.assert_array_equal(image, expected)
 
 
 def test_held_out_drawers_and_classes(dataset):
-  x, y = dataset.test()
+  x, y = held_out(dataset.test)
   np.testing.assert_array_equal(y, [0, 1, 2])
   for image, label in zip(x, y, strict=True):
-    expected = _naive_area_mean(_ink(SORTED[label], 4), 28)
+    expected = _naive_area_mean(on_disk.ink(on_disk.SORTED[label], 4), 28)
     np.testing.assert_array_equal(image, expected)
-  x, y = dataset.retrieval()
+  x, y = held_out(dataset.retrieval)
   np.testing.assert_array_equal(y, [0, 0, 0, 0, 1, 1, 1, 1])
   for i in range(8):
-    expected = _naive_area_mean(_ink(SORTED[3 + i // 4], i % 4 + 1), 28)
+    expected = _naive_area_mean(
+      on_disk.ink(on_disk.SORTED[3 + i // 4], i % 4 + 1), 28
+    )
     np.testing.assert_array_equal(x[i], expected)
 
 
@@ -163,8 +95,8 @@ def test_as_client_data_of_tff(dataset):
 
 
 def test_labels_do_not_decode_images(tmp_path):
-  _write_folders(tmp_path)
-  dataset = _load(tmp_path)  # without a folder `omniglot`
+  on_disk.write_folders(tmp_path)
+  dataset = on_disk.load(tmp_path)  # without a folder `omniglot`
   shutil.rmtree(tmp_path / omniglot_files.PARTS[0])
   np.testing.assert_array_equal(dataset.train.labels('Greek/01'), [1, 2])
   with pytest.raises(
@@ -179,31 +111,31 @@ def _cut(path, keep):
 
 def test_missing_data_say_where_to_put_them(tmp_path):
   with pytest.raises(errors.InputError) as e:
-    _load(tmp_path)
+    on_disk.load(tmp_path)
   for part in (str(tmp_path / 'omniglot'), 'omniglot_1623.npz', '--data_dir'):
     assert part in str(e.value)
-  _write_folders(tmp_path)
+  on_disk.write_folders(tmp_path)
   shutil.rmtree(tmp_path / 'images_evaluation')
   with pytest.raises(errors.InputError, match='images_evaluation is missing'):
-    _load(tmp_path)
+    on_disk.load(tmp_path)
 
 
 @pytest.mark.parametrize('keep', [0, 100, 2000, -30])
 def test_truncated_npz(tmp_path, keep):
-  _write_npz(tmp_path)
+  on_disk.write_npz(tmp_path)
   _cut(tmp_path / omniglot_files.NPZ, keep)
   with pytest.raises(errors.InputError, match=r'1623\.npz is damaged'):
-    _load(tmp_path)
+    on_disk.load(tmp_path)
 
 
 def test_npz_with_a_flipped_byte(tmp_path):
-  _write_npz(tmp_path)
+  on_disk.write_npz(tmp_path)
   path = tmp_path / omniglot_files.NPZ
   data = bytearray(path.read_bytes())
   data[2000] ^= 0xFF
   path.write_bytes(data)
   with pytest.raises(errors.InputError, match=r'1623\.npz is damaged'):
-    _load(tmp_path)
+    on_disk.load(tmp_path)
 
 
 def _change_npz(place, change):
@@ -237,28 +169,28 @@ def test_npz_of_other_content(tmp_path):
     (shorten, 'drawer has 19 entries, expected 20'),
     (repeat_drawer, r'Greek/character02 has drawings by \[1, 2, 3, 3\]'),
   ):
-    _write_npz(tmp_path)
+    on_disk.write_npz(tmp_path)
     _change_npz(tmp_path, change)
     with pytest.raises(errors.InputError, match=said):
-      _load(tmp_path)
+      on_disk.load(tmp_path)
 
 
 def test_truncated_zip(tmp_path):
-  _write_zips(tmp_path)
+  on_disk.write_zips(tmp_path)
   _cut(tmp_path / 'images_background.zip', -200)
   with pytest.raises(errors.InputError, match=r'background\.zip is damaged'):
-    _load(tmp_path)
+    on_disk.load(tmp_path)
 
 
 def test_zip_with_a_damaged_drawing(tmp_path):
-  _write_zips(tmp_path)
+  on_disk.write_zips(tmp_path)
   path = tmp_path / 'images_background.zip'
   with zipfile.ZipFile(path) as archive:
     info = archive.getinfo('images_background/Greek/character01/0711_02.png')
   data = bytearray(path.read_bytes())
   data[info.header_offset + 300] ^= 0xFF
   path.write_bytes(data)
-  dataset = _load(tmp_path)
+  dataset = on_disk.load(tmp_path)
   dataset.train.examples('Greek/01')
   with pytest.raises(
     errors.InputError, match=r'character01/0711_02\.png is not'
@@ -268,38 +200,38 @@ def test_zip_with_a_damaged_drawing(tmp_path):
 
 @pytest.mark.parametrize('keep', [0, 20, 400, -4])
 def test_truncated_png(tmp_path, keep):
-  _write_folders(tmp_path)
+  on_disk.write_folders(tmp_path)
   path = tmp_path / 'images_background/Greek/character02/0709_03.png'
   _cut(path, keep)
-  dataset = _load(tmp_path)
+  dataset = on_disk.load(tmp_path)
   dataset.train.examples('Greek/02')
   with pytest.raises(errors.InputError, match=f'{path} is not a readable PNG'):
     dataset.train.examples('Greek/03')
 
 
 def test_png_of_another_size(tmp_path):
-  _write_folders(tmp_path)
+  on_disk.write_folders(tmp_path)
   path = tmp_path / 'images_evaluation/Angelic/character01/0712_01.png'
-  path.write_bytes(_png(np.zeros([28, 105], bool)))
+  path.write_bytes(on_disk.png(np.zeros([28, 105], bool)))
   with pytest.raises(
     errors.InputError, match='28×105 pixels, expected 105×105'
   ):
-    _load(tmp_path).retrieval()
+    held_out(on_disk.load(tmp_path).retrieval)
 
 
 def test_wrong_counts(tmp_path):
-  _write_folders(tmp_path)
+  on_disk.write_folders(tmp_path)
   path = tmp_path / 'images_background/Greek/character02/0709_03.png'
   path.rename(path.with_name('0709_04b.png'))
   with pytest.raises(errors.InputError) as e:
-    _load(tmp_path)
+    on_disk.load(tmp_path)
   assert str(tmp_path) in str(e.value)
   assert 'found 19 images' in str(e.value)
   assert 'expected 20 images' in str(e.value)
   # The number of images is the same, and one drawer occurs twice.
   path.with_name('0709_04b.png').rename(path.with_name('0800_04.png'))
   with pytest.raises(errors.InputError, match=r'character02 .* \[1, 2, 4, 4\]'):
-    _load(tmp_path)
+    on_disk.load(tmp_path)
 
 
 @pytest.mark.parametrize(
@@ -313,7 +245,7 @@ def test_wrong_counts(tmp_path):
 )
 def test_absurd_arguments(tmp_path, kwargs):
   with pytest.raises(errors.InputError, match=next(iter(kwargs))):
-    _load(tmp_path, **kwargs)
+    on_disk.load(tmp_path, **kwargs)
 
 
 def _real():
@@ -337,10 +269,10 @@ def test_the_real_one():
   assert max(map(len, labels)) == 55
   counts = np.bincount(np.concatenate(labels), minlength=964)
   np.testing.assert_array_equal(counts, np.full(964, 16))
-  x, y = dataset.test()
+  x, y = held_out(dataset.test)
   assert x.shape == (3856, 28, 28)
   np.testing.assert_array_equal(np.bincount(y), np.full(964, 4))
-  x, y = dataset.retrieval()
+  x, y = held_out(dataset.retrieval)
   assert x.shape == (13180, 28, 28)
   np.testing.assert_array_equal(np.bincount(y), np.full(659, 20))
   assert 15 < x.mean() < 30  # ink is bright, and there is little of it

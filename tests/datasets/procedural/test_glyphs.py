@@ -18,6 +18,10 @@ SMALL = {
 }
 
 
+def everything(pool):
+  return pool.examples(np.arange(len(pool)))
+
+
 def _sizes(dataset):
   labels = [dataset.train.labels(c) for c in dataset.train.client_ids]
   return (
@@ -46,12 +50,12 @@ def test_test_has_every_class_and_retrieval_others():
   dataset = glyphs.load(
     **SMALL, retrieval_classes=8, retrieval_examples_per_class=2.5
   )
-  x, y = dataset.test()
+  x, y = everything(dataset.test)
   np.testing.assert_array_equal(y, np.repeat(np.arange(30), 3))
-  rx, ry = dataset.retrieval()
+  rx, ry = everything(dataset.retrieval)
   np.testing.assert_array_equal(np.bincount(ry), [2, 3] * 4)
-  everything = np.concatenate([x, rx]).reshape(len(x) + len(rx), -1)
-  assert len(np.unique(everything, axis=0)) == len(everything)
+  images = np.concatenate([x, rx]).reshape(len(x) + len(rx), -1)
+  assert len(np.unique(images, axis=0)) == len(images)
   assert glyphs.load(**SMALL).retrieval is None
   none = glyphs.load(**{**SMALL, 'test_examples_per_class': 0})
   assert none.test is None
@@ -60,8 +64,8 @@ def test_test_has_every_class_and_retrieval_others():
 def test_retrieval_classes_are_not_the_trained_ones():
   still = {**SMALL, 'variation': 0}
   dataset = glyphs.load(**still, retrieval_classes=30)
-  x, y = dataset.test()
-  rx, _ = dataset.retrieval()
+  x, y = everything(dataset.test)
+  rx, _ = everything(dataset.retrieval)
   trained = {x[y == c][0].tobytes() for c in range(30)}
   assert len(trained) == 30
   assert not trained & {image.tobytes() for image in rx}
@@ -69,7 +73,7 @@ def test_retrieval_classes_are_not_the_trained_ones():
 
 def test_label_names_what_is_drawn():
   dataset = glyphs.load(**{**SMALL, 'variation': 0})
-  x, y = dataset.test()
+  x, y = everything(dataset.test)
   for client_id in dataset.train.client_ids:
     for image, label in zip(*dataset.train.examples(client_id), strict=True):
       np.testing.assert_array_equal(image, x[y == label][0])
@@ -79,24 +83,26 @@ def test_the_same_for_the_same_seed_whatever_the_order():
   a, b = glyphs.load(**SMALL, seed=3), glyphs.load(**SMALL, seed=3)
   ids = a.train.client_ids
   first = {c: a.train.examples(c) for c in ids}
-  b.test()
+  everything(b.test)
   for c in reversed(ids):
     np.testing.assert_array_equal(b.train.labels(c), first[c].y)
     np.testing.assert_array_equal(b.train.examples(c).x, first[c].x)
-  np.testing.assert_array_equal(a.test().x, b.test().x)
+  np.testing.assert_array_equal(everything(a.test).x, everything(b.test).x)
 
 
 def test_another_seed_is_another_set():
   a, b = glyphs.load(**SMALL, seed=0), glyphs.load(**SMALL, seed=1)
   c = a.train.client_ids[0]
   assert (a.train.labels(c) != b.train.labels(c)).any()
-  assert (a.test().x != b.test().x).any(axis=(1, 2)).all()
+  assert (everything(a.test).x != everything(b.test).x).any(axis=(1, 2)).all()
 
 
 def test_every_image_is_its_own():
   dataset = glyphs.load(**SMALL)
   images = [dataset.train.examples(c).x for c in dataset.train.client_ids]
-  images = np.concatenate([*images, dataset.test().x]).reshape(180 + 90, -1)
+  images = np.concatenate([*images, everything(dataset.test).x]).reshape(
+    180 + 90, -1
+  )
   assert len(np.unique(images, axis=0)) == len(images)
 
 
@@ -109,8 +115,8 @@ def test_no_drawing_and_no_hand_serves_twice(monkeypatch):
   dataset = glyphs.load(**SMALL, retrieval_classes=5)
   for client_id in dataset.train.client_ids:
     dataset.train.examples(client_id)
-  dataset.test()
-  dataset.retrieval()
+  everything(dataset.test)
+  everything(dataset.retrieval)
   classes, hands, drawings = (
     np.concatenate(k) for k in zip(*calls, strict=True)
   )
@@ -121,8 +127,8 @@ def test_no_drawing_and_no_hand_serves_twice(monkeypatch):
 
 
 def test_a_bounded_test_is_a_sample():
-  whole = glyphs.load(**SMALL).test()
-  x, y = glyphs.load(**SMALL, max_test_examples=40).test()
+  whole = everything(glyphs.load(**SMALL).test)
+  x, y = everything(glyphs.load(**SMALL, max_test_examples=40).test)
   assert len(y) == 40
   assert (np.diff(y) >= 0).all()
   assert len(np.unique(y)) > 20
@@ -150,7 +156,7 @@ def test_sop_has_the_shape_of_the_paper():
   np.testing.assert_array_equal(examples, np.full(596, 100))
   np.testing.assert_array_equal(classes, np.full(596, 20))
   assert len(np.unique(labels)) == 11_318
-  assert abs(len(dataset.retrieval().y) / 200 - 5.35) < 0.01
+  assert abs(len(dataset.retrieval.y) / 200 - 5.35) < 0.01
   assert glyphs.PRESETS['glyphs-sop']['retrieval_classes'] == 11_316
 
 
@@ -161,7 +167,7 @@ def test_imagenet21k_has_the_shape_of_the_paper():
   y = dataset.train.labels('hand25690')
   assert len(y) == 400
   assert len(np.unique(y)) == 20
-  assert dataset.test().x.shape == (50, 28, 28)
+  assert everything(dataset.test).x.shape == (50, 28, 28)
 
 
 def test_nothing_grows_with_the_number_of_classes():
@@ -169,7 +175,7 @@ def test_nothing_grows_with_the_number_of_classes():
   tracemalloc.start()
   labels = [dataset.train.labels(c) for c in dataset.train.client_ids]
   dataset.train.examples('hand07')
-  y = dataset.test().y
+  y = dataset.test.y
   _, peak = tracemalloc.get_traced_memory()
   tracemalloc.stop()
   assert peak < 10**7
@@ -210,6 +216,7 @@ def test_few_classes(n):
     {'variation': -0.1},
     {'variation': float('nan')},
     {'seed': -1},
+    {'num_clients': 10**7, 'examples_per_client': 100},
   ],
 )
 def test_absurd_numbers(bad):

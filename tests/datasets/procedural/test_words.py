@@ -3,7 +3,6 @@
 import numpy as np
 import pytest
 import scipy.sparse
-import tensorflow as tf
 
 from datasets.procedural import words as sparse_words
 from datasets.xc import text as xc_text
@@ -12,60 +11,63 @@ from tff_xc import errors
 D = 50_000
 
 
-def matrix(x, num_features=D):
-  shape = len(x.row_splits) - 1, num_features
-  return scipy.sparse.csr_matrix((x.values, x.ids, x.row_splits), shape)
-
-
 def same(a, b):
-  for x, y in zip(tf.nest.flatten(a), tf.nest.flatten(b), strict=True):
-    np.testing.assert_array_equal(x, y)
-    assert x.dtype == y.dtype
+  """Compares matrices, entry by entry."""
+  for name in ('indptr', 'indices', 'data'):
+    np.testing.assert_array_equal(getattr(a, name), getattr(b, name))
+  assert a.dtype == b.dtype
+  assert a.shape == b.shape
+
+
+def everything(pool):
+  return pool.examples(np.arange(len(pool)))
+
+
+def train(words, numbers):
+  part = sparse_words.TRAIN
+  return words.features(part, numbers), words.label_sets(part, numbers)
 
 
 def test_the_nearest_mean_of_a_class_is_nearly_always_right():
   dataset = sparse_words.load(num_classes=300, test_examples=500)
   train = dataset.train
-  means = [matrix(train.examples(c).x).mean(0) for c in train.client_ids]
+  means = [train.examples(c).x.mean(0) for c in train.client_ids]
   means = scipy.sparse.csr_matrix(np.concatenate(means))
   classes = np.array([train.labels(c)[0] for c in train.client_ids])
   # Words that many classes share carry no information.
   known = np.bincount(means.indices, minlength=D)
   means = means.multiply(np.log(len(classes) / np.maximum(known, 1))).tocsr()
   norm = np.sqrt(means.multiply(means).sum(1))
-  x, y = dataset.test()
-  score = (matrix(x) @ means.T).toarray() / np.asarray(norm).T
+  x, y = everything(dataset.test)
+  score = (x @ means.T).toarray() / np.asarray(norm).T
   top = classes[score.argmax(1)]
-  hits = [
-    top[i] in y.ids[slice(*y.row_splits[i : i + 2])] for i in range(len(top))
-  ]
+  hits = y[np.arange(len(top)), top]
   assert np.mean(hits) > 0.9
-  assert np.bincount(y.ids).max() < 500 * 0.6
+  assert np.bincount(y.indices).max() < 500 * 0.6
 
 
 def test_examples_have_the_shape_asked_for():
   words = sparse_words.Words(
     sparse_words.Options(words_per_example=20, labels_per_example=4)
   )
-  x, y = words.train_examples(np.arange(2000))
-  dtypes = [array.dtype for array in (*x, *y)]
-  assert dtypes == [np.int32, np.int32, np.float32, np.int64, np.int32]
-  sizes = np.diff(x.row_splits)
+  x, y = train(words, np.arange(2000))
+  assert (x.dtype, y.dtype) == (np.float32, bool)
+  assert (x.shape, y.shape) == ((2000, D), (2000, 1000))
+  sizes = np.diff(x.indptr)
   assert sizes.min() >= 5
   assert sizes.max() <= 30
-  labels = np.diff(y.row_splits)
+  labels = np.diff(y.indptr)
   assert labels.min() == 1
   assert labels.max() == 7
   assert 3 < labels.mean() < 4
-  for splits, ids, limit in ((x[0], x[1], D), (y[0], y[1], 1000)):
-    assert ids.min() >= 0
-    assert ids.max() < limit
-    falls = np.flatnonzero(np.diff(ids) <= 0) + 1
-    assert np.isin(falls, splits).all()
-  np.testing.assert_allclose(matrix(x).multiply(matrix(x)).sum(1), 1, rtol=1e-6)
+  for found, limit in ((x, D), (y, 1000)):
+    assert found.indices.min() >= 0
+    assert found.indices.max() < limit
+    falls = np.flatnonzero(np.diff(found.indices) <= 0) + 1
+    assert np.isin(falls, found.indptr).all()
+  np.testing.assert_allclose(x.multiply(x).sum(1), 1, rtol=1e-6)
   kept = words.train_labels[:2000]
-  for i in range(2000):
-    assert kept[i] in y.ids[slice(*y.row_splits[i : i + 2])]
+  assert y[np.arange(2000), kept].all()
 
 
 def test_an_example_follows_from_its_number_alone():
@@ -73,29 +75,26 @@ def test_an_example_follows_from_its_number_alone():
     sparse_words.Words(sparse_words.Options(seed=4)) for _ in range(2)
   )
   numbers = np.array([17, 3, 9000, 17])
-  x, y = words.train_examples(numbers)
+  x, y = train(words, numbers)
   for i, number in enumerate(numbers):
-    one, labels = again.train_examples([number])
-    row = slice(*x.row_splits[i : i + 2])
-    np.testing.assert_array_equal(one.ids, x.ids[row])
-    np.testing.assert_array_equal(one.values, x.values[row])
-    np.testing.assert_array_equal(
-      labels.ids, y.ids[slice(*y.row_splits[i : i + 2])]
-    )
+    one, labels = train(again, [number])
+    same(one, x[i])
+    same(labels, y[i])
   other = sparse_words.Words(sparse_words.Options(seed=5))
-  assert other.train_examples(numbers)[0].ids.tolist() != x.ids.tolist()
-  assert words.test_examples(numbers)[0].ids.tolist() != x.ids.tolist()
+  assert train(other, numbers)[0].indices.tolist() != x.indices.tolist()
+  test = words.features(sparse_words.TEST, numbers)
+  assert test.indices.tolist() != x.indices.tolist()
 
 
 def test_chunks_do_not_show(monkeypatch):
   words = sparse_words.Words(sparse_words.Options(num_classes=50))
-  whole, counts = words.train_examples(np.arange(100)), words.label_counts()
+  whole, counts = train(words, np.arange(100)), words.label_counts()
   monkeypatch.setattr(sparse_words, '_CHUNK', 7)
-  same(whole, words.train_examples(np.arange(100)))
-  same([counts], [words.label_counts()])
-  x, y = words.train_examples([])
-  np.testing.assert_array_equal(x.row_splits, [0])
-  np.testing.assert_array_equal(y.row_splits, [0])
+  for a, b in zip(whole, train(words, np.arange(100)), strict=True):
+    same(a, b)
+  np.testing.assert_array_equal(counts, words.label_counts())
+  x, y = train(words, [])
+  assert (x.shape, y.shape) == ((0, D), (0, 50))
 
 
 def test_labels_are_as_frequent_as_their_rank_says():
@@ -108,12 +107,12 @@ def test_labels_are_as_frequent_as_their_rank_says():
   expected *= 50_000 / expected.sum()
   assert np.abs(kept - expected).max() <= 1
   counts = words.label_counts()
-  _, y = words.train_examples(np.arange(50_000))
-  np.testing.assert_array_equal(counts, np.bincount(y.ids, minlength=500))
+  _, y = train(words, np.arange(50_000))
+  np.testing.assert_array_equal(counts, np.bincount(y.indices, minlength=500))
   rank = np.argsort(-np.bincount(words.train_labels, minlength=500))
   assert (np.diff(counts[rank[[0, 3, 20, 100, 400]]]) < 0).all()
-  _, test = words.test_examples(np.arange(10_000))
-  share = np.bincount(test.ids, minlength=500)[rank[:5]] / 10_000
+  test = words.label_sets(sparse_words.TEST, np.arange(10_000))
+  share = np.bincount(test.indices, minlength=500)[rank[:5]] / 10_000
   np.testing.assert_allclose(share, counts[rank[:5]] / 50_000, rtol=0.1)
 
 
@@ -125,7 +124,7 @@ def test_a_million_classes_cost_what_their_examples_do():
   held = np.unique(np.concatenate([train.labels(c) for c in train.client_ids]))
   assert len(held) == len(train.client_ids) < 60_000
   x, y = train.examples(train.client_ids[-1])
-  assert len(x.row_splits) == len(y) + 1
+  assert x.shape[0] == len(y)
   assert dataset.propensity.label_counts.shape == (10**6,)
   assert dataset.propensity.num_examples == 100_000
 
@@ -147,14 +146,14 @@ def test_the_text_files_hold_the_same(tmp_path):
   sparse_words.write(tmp_path, 'mine', **options)
   table = xc_text.read(tmp_path / 'mine_test.txt')
   assert table.header == (30, 900, 40)
-  x, y = sparse_words.load(**options).test()
-  same((table.labels.indptr.astype(np.int64), table.labels.indices), y)
-  same((table.features.indptr, table.features.indices), x[:2])
-  np.testing.assert_allclose(table.features.data, x.values, rtol=1e-5)
+  x, y = everything(sparse_words.load(**options).test)
+  same(table.labels, y)
+  np.testing.assert_allclose(table.features.data, x.data, rtol=1e-5)
+  same(table.features != 0, x != 0)
   table = xc_text.read(tmp_path / 'mine_train.txt')
   assert table.header == (400, 900, 40)
   counts = sparse_words.load(**options).propensity.label_counts
-  np.testing.assert_array_equal(np.bincount(table.labels.indices), counts)
+  np.testing.assert_array_equal(table.labels.sum(0).A1, counts)
 
 
 @pytest.mark.parametrize(

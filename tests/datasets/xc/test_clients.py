@@ -4,9 +4,9 @@ import gzip
 
 import numpy as np
 import pytest
-import tensorflow as tf
+import scipy.sparse
 
-from datasets.splits import by_class as sparse_clients
+from datasets.splits import by_class
 from datasets.xc import clients as xc
 from datasets.xc import sets as xc_sets
 from datasets.xc import text as xc_text
@@ -25,6 +25,10 @@ TEST = '3 7 5\n1,2 1:0.5\n 2:1\n0 3:1\n'
 COUNTS = xc_sets.Counts(6, 3, 7, 5)
 
 
+def everything(pool):
+  return pool.examples(np.arange(len(pool)))
+
+
 def put(folder, **files):
   folder.mkdir(parents=True, exist_ok=True)
   for name, text in files.items():
@@ -41,19 +45,12 @@ def load(data_dir, name='eurlex-4k', **options):
   return xc.load(name, data_dir, **{'counts': COUNTS, **options})
 
 
-def test_feature_counts_are_those_of_the_examples(tiny):
-  clients = load(tiny).train
-  for client_id in clients.client_ids:
-    x, _ = clients.examples(client_id)
-    counts = clients.feature_counts(client_id)
-    np.testing.assert_array_equal(counts, np.diff(x.row_splits))
-
-
 def test_clients_are_classes_and_examples_keep_one_label(tiny):
   dataset = load(tiny)
   assert (dataset.name, dataset.num_classes) == ('eurlex-4k', 5)
   held = 0
-  sets = [{0, 3}, set(), {4}, {3}, {3}, {0, 3, 4}]
+  # Of the examples that have labels.
+  sets = [{0, 3}, {4}, {3}, {3}, {0, 3, 4}]
   for client_id in dataset.train.client_ids:
     numbers = dataset.train.numbers(client_id)
     x, y = dataset.train.examples(client_id)
@@ -61,20 +58,20 @@ def test_clients_are_classes_and_examples_keep_one_label(tiny):
     assert y.dtype == np.int32
     assert set(y) == {int(client_id.removeprefix('class/'))}
     assert all(y[0] in sets[i] for i in numbers)
-    assert len(x.row_splits) == len(y) + 1
+    assert x.shape == (len(y), 7)
     held += len(y)
   assert held == 5
   assert {'class/3'} <= set(dataset.train.client_ids)
   x, _ = dataset.train.examples('class/3')
-  first = list(dataset.train.numbers('class/3')).index(3)
-  np.testing.assert_array_equal(x.ids[x.row_splits[first]], 5)
+  first = list(dataset.train.numbers('class/3')).index(2)
+  assert x[first].indices.tolist() == [5]
 
 
 def test_the_test_keeps_all_labels_and_unlabelled_examples(tiny):
-  x, y = load(tiny).test()
-  np.testing.assert_array_equal(y.row_splits, [0, 2, 2, 3])
-  np.testing.assert_array_equal(y.ids, [1, 2, 0])
-  np.testing.assert_array_equal(x.ids, [1, 2, 3])
+  x, y = everything(load(tiny).test)
+  np.testing.assert_array_equal(y.indptr, [0, 2, 2, 3])
+  np.testing.assert_array_equal(y.indices, [1, 2, 0])
+  np.testing.assert_array_equal(x.indices, [1, 2, 3])
 
 
 def test_propensities_count_all_labels_and_all_examples(tiny):
@@ -86,7 +83,7 @@ def test_propensities_count_all_labels_and_all_examples(tiny):
 def test_labels_are_drawn_uniformly_and_by_their_own_seed():
   splits = np.array([0, 4, 4, 5] + [5 + 3 * i for i in range(1, 3001)])
   ids = np.concatenate([[5, 6, 7, 8], [2], np.tile([1, 4, 9], 3000)])
-  label_sets = xc.sparse.LabelSets(splits, ids.astype(np.int32))
+  label_sets = scipy.sparse.csr_matrix((np.ones(len(ids), bool), ids, splits))
   labels = xc.sample_labels(label_sets, 0)
   assert labels.dtype == np.int32
   np.testing.assert_array_equal(labels[1:3], [-1, 2])
@@ -98,9 +95,8 @@ def test_labels_are_drawn_uniformly_and_by_their_own_seed():
 
 
 def clients_of(grouping):
-  splits = grouping.splits
   return {
-    name: grouping.order[splits[k] : splits[k + 1]].tolist()
+    name: grouping.of_client(k).tolist()
     for k, name in enumerate(grouping.client_ids)
   }
 
@@ -109,7 +105,7 @@ LABELS = np.array([7, 2, -1, 2, 0, 7, 7, 2, 7, 11])
 
 
 def test_grouping_by_class():
-  assert clients_of(sparse_clients.group(LABELS, 12)) == {
+  assert clients_of(by_class.partition(LABELS, 12)) == {
     'class/00': [4],
     'class/02': [1, 3, 7],
     'class/07': [0, 5, 6, 8],
@@ -118,7 +114,7 @@ def test_grouping_by_class():
 
 
 def test_grouping_a_class_in_shares():
-  assert clients_of(sparse_clients.group(LABELS, 12, clients_per_class=3)) == {
+  assert clients_of(by_class.partition(LABELS, 12, clients_per_class=3)) == {
     'class/00/0': [4],
     'class/02/0': [1],
     'class/02/1': [3],
@@ -134,7 +130,7 @@ def test_grouping_several_classes():
   seen = set()
   for seed in range(20):
     clients = clients_of(
-      sparse_clients.group(LABELS, 12, classes_per_client=3, seed=seed)
+      by_class.partition(LABELS, 12, classes_per_client=3, seed=seed)
     )
     assert list(clients) == ['classes/00', 'classes/01']
     first, second = (set(LABELS[n]) for n in clients.values())
@@ -145,16 +141,16 @@ def test_grouping_several_classes():
     seen |= second
   assert len(seen) > 1
   again = [
-    sparse_clients.group(LABELS, 12, classes_per_client=3, seed=5).order
+    by_class.partition(LABELS, 12, classes_per_client=3, seed=5).numbers
     for _ in range(2)
   ]
   np.testing.assert_array_equal(*again)
 
 
 def test_grouping_nothing():
-  grouping = sparse_clients.group(np.array([-1, -1]), 12)
+  grouping = by_class.partition(np.array([-1, -1]), 12)
   assert grouping.client_ids == []
-  np.testing.assert_array_equal(grouping.splits, [0])
+  np.testing.assert_array_equal(grouping.offsets, [0])
 
 
 def test_numbers_of_classes_and_clients_are_checked(tiny):
@@ -164,25 +160,6 @@ def test_numbers_of_classes_and_clients_are_checked(tiny):
   with pytest.raises(errors.InputError, match='set one of them to 1'):
     load(tiny, classes_per_client=2, clients_per_class=2)
   assert len(load(tiny, classes_per_client=5).train.client_ids) == 1
-
-
-def test_tensorflow_data_sets(tiny):
-  train = load(tiny).train
-  for client_id in train.client_ids:
-    x, y = train.examples(client_id)
-    direct = train.create_tf_dataset_for_client(client_id)
-    traced = train.preprocess(lambda d: d).create_tf_dataset_for_client(
-      client_id
-    )
-    called = train.serializable_dataset_fn(tf.constant(client_id))
-    for found in (direct, traced, called):
-      assert found.element_spec == train.element_type_structure
-      elements = list(found.as_numpy_iterator())
-      assert [e['y'] for e in elements] == y.tolist()
-      for i, element in enumerate(elements):
-        row = slice(*x.row_splits[i : i + 2])
-        np.testing.assert_array_equal(element['x']['ids'], x.ids[row])
-        np.testing.assert_array_equal(element['x']['values'], x.values[row])
 
 
 PLACES = [
@@ -206,7 +183,7 @@ def test_files_are_found_as_distributed(tmp_path, name, folder, train, test):
   dataset = load(tmp_path, name)
   assert dataset.name == name
   assert dataset.propensity.a == xc_sets.SETS[name].a
-  assert len(dataset.test().y.row_splits) == 4
+  assert len(dataset.test) == 3
 
 
 def test_a_pair_of_files_gives_the_same(tiny):
@@ -222,16 +199,11 @@ def test_a_pair_of_files_gives_the_same(tiny):
   one, two = load(tiny), load(tiny, 'lf-amazontitles-131k')
   assert one.train.client_ids == two.train.client_ids
   for client_id in one.train.client_ids:
-    for a, b in zip(
-      tf.nest.flatten(one.train.examples(client_id)),
-      tf.nest.flatten(two.train.examples(client_id)),
-      strict=True,
-    ):
-      np.testing.assert_array_equal(a, b)
-  for a, b in zip(
-    tf.nest.flatten(one.test()), tf.nest.flatten(two.test()), strict=True
-  ):
-    np.testing.assert_array_equal(a, b)
+    (x, y), again = (d.train.examples(client_id) for d in (one, two))
+    assert (x != again.x).nnz == 0
+    np.testing.assert_array_equal(y, again.y)
+  for a, b in zip(everything(one.test), everything(two.test), strict=True):
+    assert (a != b).nnz == 0
   (folder / 'tst_X_Y.txt').unlink()
   with pytest.raises(errors.InputError, match=r'tst_X_Y.txt is missing'):
     load(tiny, 'lf-amazontitles-131k')
@@ -292,9 +264,10 @@ def test_real_sets(data_dir, name, unlabelled, clients):
   assert len(dataset.train.client_ids) == clients
   held = [len(dataset.train.labels(c)) for c in dataset.train.client_ids]
   assert sum(held) == counts.train - unlabelled[0]
-  x, y = dataset.test()
-  assert len(x.row_splits) == len(y.row_splits) == counts.test + 1
-  assert (np.diff(y.row_splits) == 0).sum() == unlabelled[1]
+  x, y = everything(dataset.test)
+  assert x.shape == (counts.test, counts.features)
+  assert y.shape == (counts.test, counts.labels)
+  assert (np.diff(y.indptr) == 0).sum() == unlabelled[1]
   found = dataset.propensity
   assert found.num_examples == counts.train
   table = xc_text.read(data_dir / 'xc' / f'{name}_train.txt')

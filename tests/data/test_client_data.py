@@ -1,0 +1,120 @@
+"""A pool and a partition as client data of TFF, and facts of both."""
+
+import dataclasses
+
+import numpy as np
+import pytest
+import scipy.sparse
+import tensorflow as tf
+
+from tff_xc import errors
+from tff_xc.data import client_data
+from tff_xc.data import partition
+from tff_xc.data import pool
+
+X = np.arange(6 * 2 * 2, dtype=np.uint8).reshape(6, 2, 2)
+BAGS = scipy.sparse.csr_matrix(np.triu(np.arange(24).reshape(6, 4)), dtype='f4')
+Y = np.array([2, 0, 1, 1, 2, 0])
+SETS = scipy.sparse.csr_matrix(np.tril(np.ones([6, 3]), -1) > 0)
+CLIENTS = {'bo': [4, 0, 2], 'al': [], 'cy': [1, 5]}
+
+
+def train(x=X, y=Y, clients=CLIENTS):
+  return client_data.PartitionedClientData(
+    pool.in_memory(x, y), partition.of_clients(clients)
+  )
+
+
+def dense(element):
+  """Returns x and y of an element as lists of one row."""
+  x, y = element['x'], element['y']
+  if isinstance(x, dict):
+    row = np.zeros(4, np.float32)
+    row[x['ids']] = x['values']
+    x = row
+  return x.tolist(), y.tolist()
+
+
+@pytest.mark.parametrize('x', [X, BAGS], ids=['dense', 'sparse'])
+@pytest.mark.parametrize('y', [Y, SETS], ids=['labels', 'sets'])
+def test_as_client_data_of_tff(x, y):
+  clients = train(x, y)
+  assert clients.client_ids == ['bo', 'al', 'cy']
+  for client_id, numbers in CLIENTS.items():
+    expected_x = (x.toarray() if x is BAGS else x)[numbers].tolist()
+    expected_y = [
+      SETS[i].indices.tolist() if y is SETS else Y[i] for i in numbers
+    ]
+    for found in (
+      clients.create_tf_dataset_for_client(client_id),
+      clients.serializable_dataset_fn(tf.constant(client_id)),
+      clients.preprocess(lambda d: d).create_tf_dataset_for_client(client_id),
+    ):
+      assert found.element_spec == clients.element_type_structure
+      rows = [dense(element) for element in found.as_numpy_iterator()]
+      assert [x for x, _ in rows] == expected_x
+      assert [y for _, y in rows] == expected_y
+
+
+def test_labels_are_known_without_reading():
+  whole = pool.in_memory(X, Y)
+  clients = client_data.PartitionedClientData(
+    dataclasses.replace(whole, read=None), partition.of_clients(CLIENTS)
+  )
+  dataset = client_data.FederatedDataset('x', 3, clients)
+  assert dataset.train.labels('bo').tolist() == [2, 2, 1]
+  assert clients.largest_label_set == 2
+  assert clients.classes.tolist() == [0, 1, 2]
+  assert train(y=SETS).largest_label_set == 3
+  assert train(y=SETS).classes.tolist() == [0, 1, 2]
+
+
+def test_no_examples_at_all_are_refused():
+  with pytest.raises(errors.InputError, match='no client has any examples'):
+    _ = train(clients={'a': []}).largest_label_set
+
+
+def test_a_label_out_of_range_names_the_client():
+  for y in (Y, SETS):
+    with pytest.raises(errors.InputError) as e:
+      client_data.FederatedDataset('x', 2, train(y=y))
+    for part in ('client bo', 'label 2 ', '[0, 2)'):
+      assert part in str(e.value)
+  client_data.FederatedDataset('x', 2, train(clients={'cy': [1, 5]}))
+  test = pool.in_memory(X, Y - 1)
+  with pytest.raises(errors.InputError, match='x, test examples: label -1'):
+    client_data.FederatedDataset('x', 3, train(), test)
+
+
+def test_the_largest_set_of_features():
+  ids = [[0, 1], [0, 2], [0, 1, 2, 3], [3], [], [1]]
+  splits = np.cumsum([0, *map(len, ids)])
+  flat = np.concatenate(ids).astype(np.int32)
+  x = scipy.sparse.csr_matrix((np.ones(len(flat)), flat, splits))
+  found = train(x, Y, {'a': [0, 1], 'b': [2], 'c': [3, 5], 'd': [4], 'e': []})
+  assert found.largest_feature_set() == 4
+  assert found.largest_feature_set(1) == 4
+  found = train(x, Y, {'a': [0, 1], 'c': [3, 5]})
+  assert found.largest_feature_set() == 3
+  assert found.largest_feature_set(1) == 2
+  assert train(x, Y, {'d': [4]}).largest_feature_set() == 1
+
+
+def test_partitions_are_checked():
+  with pytest.raises(ValueError, match='example 0 to 6; the pool has 6'):
+    train(clients={'a': [0, 6]})
+  with pytest.raises(ValueError, match='one id'):
+    partition.Partition(['a', 'a'], np.zeros(3, int), np.zeros(0, int))
+  with pytest.raises(ValueError, match='2 offsets'):
+    partition.Partition(['a', 'b'], np.zeros(2, int), np.zeros(0, int))
+
+
+def test_owners_are_clients_in_their_order():
+  found = partition.of_owners(np.array([10, 2, 10, 2, 3]))
+  assert found.client_ids == ['2', '3', '10']
+  assert found.of_client(0).tolist() == [1, 3]
+  assert found.of_client(2).tolist() == [0, 2]
+  assert found.sizes.tolist() == [2, 1, 2]
+  assert found.owners().tolist() == [0, 0, 1, 2, 2]
+  some = partition.of_owners(np.array(['b', 'a', 'b']), np.array([7, 5, 1]))
+  assert some.of_client(1).tolist() == [7, 1]

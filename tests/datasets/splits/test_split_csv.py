@@ -1,0 +1,84 @@
+"""Split files: what is accepted, and which line is refused."""
+
+import numpy as np
+import pytest
+
+from datasets.splits import split_csv
+from tff_xc import errors
+from tff_xc.data import partition
+
+LABELS = np.array([3, 1, 1, 0, 2])
+
+
+def read(path, text, labels=LABELS):
+  path = path / 'split.csv'
+  path.write_bytes(text if isinstance(text, bytes) else text.encode())
+  found = split_csv.read(path, labels)
+  return {
+    name: found.of_client(k).tolist() for k, name in enumerate(found.client_ids)
+  }
+
+
+def test_users_that_are_numbers_sort_as_numbers(tmp_path):
+  text = 'user_id,image_id,class\n10,0,3\n2,4,2\n10,1,1\n'
+  assert list(read(tmp_path, text).items()) == [('2', [4]), ('10', [0, 1])]
+  assert list(read(tmp_path, text.replace('2,4', '02,4'))) == ['02', '10']
+
+
+def test_quotes_spaces_blank_lines_and_other_columns(tmp_path):
+  text = (
+    '\ufeff"class",note,image_id,user_id\r\n'
+    '1,"a, b",2,"an, other"\r\n\r\n   \r\n 0 ,, 3 , bo \r\n'
+  )
+  with pytest.raises(errors.InputError, match='line 4'):
+    read(tmp_path, text)  # Spaces are no blank line.
+  text = text.replace('   \r\n', '')
+  assert read(tmp_path, text) == {'an, other': [2], 'bo': [3]}
+
+
+@pytest.mark.parametrize(
+  ('line', 'message'),
+  [
+    ('b,0,3', 'line 6: image 0 is in line 2 already'),
+    ('b,4,9', "line 6: image 4 has class '9' here and 2 in the data"),
+    (',4,2', 'line 6 has no user_id'),
+    ('b,5,2', "line 6: image_id is '5'; expected 0 to 4"),
+    ('b,4,2,,x', 'line 6 has 5 fields; expected 3'),
+  ],
+)
+def test_a_bad_line_is_named(tmp_path, line, message):
+  text = 'user_id,image_id,class\na,0,3\n\nb,1,1\n"a",2,1\n'
+  assert read(tmp_path, text) == {'a': [0, 2], 'b': [1]}
+  with pytest.raises(errors.InputError, match=message):
+    read(tmp_path, text + line)
+
+
+@pytest.mark.parametrize(
+  ('text', 'message'),
+  [
+    ('', "line 1 is ''"),
+    ('user_id,class\na,1\n', "line 1 is 'user_id,class'; expected the columns"),
+    ('user_id,image_id,class\n', 'has no images'),
+    (b'user_id,image_id,class\n\xff,0,3\n', 'is no CSV text'),
+  ],
+)
+def test_files_that_are_no_splits(tmp_path, text, message):
+  with pytest.raises(errors.InputError, match=message):
+    read(tmp_path, text)
+
+
+def test_a_split_is_written_in_one_step(tmp_path):
+  path = tmp_path / 'split.csv'
+  clients = partition.of_clients({'a, "b"': [3, 0], 'c': [], 'd': [2]})
+  split_csv.write(path, clients, LABELS)
+  assert path.read_text().split('\n')[:2] == [
+    'user_id,image_id,class',
+    '"a, ""b""",3,0',
+  ]
+  found = split_csv.read(path, LABELS)
+  assert found.client_ids == ['a, "b"', 'd']
+  assert found.of_client(0).tolist() == [3, 0]
+  with pytest.raises(IndexError):
+    split_csv.write(path, partition.of_clients({'a': [9]}), LABELS)
+  assert [p.name for p in tmp_path.iterdir()] == ['split.csv']
+  assert split_csv.read(path, LABELS).client_ids == found.client_ids

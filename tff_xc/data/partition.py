@@ -1,0 +1,79 @@
+"""Which client has which examples of a pool."""
+
+import dataclasses
+from collections.abc import Mapping
+from collections.abc import Sequence
+
+import numpy as np
+
+
+@dataclasses.dataclass(frozen=True, eq=False)
+class Partition:
+  """The examples of K clients. An example may belong to no client.
+
+  Attributes:
+    client_ids: [K], all different.
+    offsets: int64 [K + 1], from 0 to the number of examples.
+    numbers: int64, the examples' numbers in the pool; client k has
+      numbers[offsets[k]:offsets[k + 1]].
+  """
+
+  client_ids: list[str]
+  offsets: np.ndarray
+  numbers: np.ndarray
+
+  def __post_init__(self):
+    if len(set(self.client_ids)) < len(self.client_ids):
+      raise ValueError('two clients have one id.')
+    if len(self.offsets) != len(self.client_ids) + 1:
+      raise ValueError(
+        f'{len(self.offsets)} offsets do not delimit the examples of'
+        f' {len(self.client_ids)} clients.'
+      )
+
+  def __len__(self) -> int:
+    """Returns K."""
+    return len(self.client_ids)
+
+  def of_client(self, index: int) -> np.ndarray:
+    """Returns int64 [n_k], the numbers of client `index`'s examples."""
+    return self.numbers[self.offsets[index] : self.offsets[index + 1]]
+
+  @property
+  def sizes(self) -> np.ndarray:
+    """int64 [K], the clients' numbers of examples."""
+    return np.diff(self.offsets)
+
+  def owners(self) -> np.ndarray:
+    """Returns int64 [examples], the client's index of each of `numbers`."""
+    return np.repeat(np.arange(len(self)), self.sizes)
+
+
+def of_owners(
+  owners: np.ndarray, numbers: np.ndarray | None = None
+) -> Partition:
+  """Returns one client for each owner, in the owners' order.
+
+  A client's examples keep their order.
+
+  Args:
+    owners: integers or strings [k], the owner of each example.
+    numbers: the examples' numbers; None: 0 to k - 1.
+  """
+  names, group = np.unique(owners, return_inverse=True)
+  order = np.argsort(group, kind='stable')
+  return Partition(
+    [str(name) for name in names],
+    np.cumsum(np.append(0, np.bincount(group, minlength=len(names)))),
+    order if numbers is None else numbers[order],
+  )
+
+
+def of_clients(clients: Mapping[str, Sequence[int]]) -> Partition:
+  """Returns the partition with these clients: id -> numbers of examples."""
+  parts = [np.asarray(part, np.int64) for part in clients.values()]
+  return Partition(
+    list(clients),
+    np.cumsum([0, *map(len, parts)]),
+    np.concatenate([np.zeros(0, np.int64), *parts]),
+  )
