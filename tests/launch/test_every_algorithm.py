@@ -32,7 +32,7 @@ _TINY = {
   'hidden_dim': 4,
   'batch_size': 4,
   'negatives': 3,
-  'k': 2,
+  'spreadout_neighbours': 2,
 }
 _XC = xc_sets.Counts(train=30, test=8, features=20, labels=10)
 
@@ -91,14 +91,16 @@ _KINDS = {'arrays': _arrays, 'cifar10': _cifar10, 'bibtex': _bibtex}
 def _config(task, algorithm, **changes):
   """Returns the resolved configuration of `launch.train`, with tiny sizes."""
   names = (
-    *algorithms.get(algorithm).hyperparameters,
+    *algorithms.get(algorithm).names,
     *settings.tasks.get(task).options,
   )
   given = {k: v for k, v in _TINY.items() if k in names}
   if task == 'cifar10':
-    given.pop('k', None)  # The task has a margin, which takes all others.
+    given.pop(
+      'spreadout_neighbours', None
+    )  # The task has a margin, which takes all others.
   given['rounds'] = 2
-  if algorithms.get(algorithm).cohort == 'uniform':
+  if algorithms.get(algorithm).has_clients:
     given['clients_per_round'] = 3
   given |= changes
   flags.FLAGS.unparse_flags()
@@ -122,7 +124,7 @@ def launched(in_process, tmp_path, monkeypatch):
     tff.framework.set_default_context(contexts[name])
 
   runtimes_install = runtimes.install
-  monkeypatch.setattr(training.runtimes, 'install', install)
+  monkeypatch.setattr(runtimes, 'install', install)
   monkeypatch.setattr(training.curves, 'plot_run', lambda *_: None)
 
   def launch(task, algorithm, **changes):
@@ -161,7 +163,7 @@ def test_two_rounds(task, algorithm, launched, capsys):
   assert np.isfinite(list(scores)).all()
   assert json.loads((run_dir / 'summary.json').read_text()) == summary
   assert algorithm in capsys.readouterr().out
-  crosses = algorithms.get(algorithm).cohort == 'uniform'
+  crosses = algorithms.get(algorithm).has_clients
   assert (summary['bytes_down_per_client_round'] > 0) == crosses
 
 
@@ -178,7 +180,7 @@ def test_the_worker_gives_what_the_process_gives(launched):
 
 
 def test_a_step_that_may_diverge_is_warned_of(launched, capsys):
-  changes = {'k': 0, 'spreadout_learning_rate': 0.05}
+  changes = {'spreadout_neighbours': 0, 'spreadout_learning_rate': 0.05}
   summary, run_dir = launched('arrays', 'fedaws', **changes)
   assert 'warning: the spreadout step' in capsys.readouterr().err
   (warning,) = summary['warnings']

@@ -60,7 +60,7 @@ def test_the_tables_tell_what_they_should():
       assert f'{task.num_classes:,}' in shown['tasks']
   for name, algorithm in algorithms.ALGORITHMS.items():
     assert algorithm.paper, name
-    for part in (*algorithm.answers, *algorithm.hyperparameters):
+    for part in (*algorithm.answers, *algorithm.names):
       assert part, name
       assert words(part) in shown['algorithms']
   for metric in metrics.METRICS.values():

@@ -7,10 +7,8 @@ import pytest
 
 from launch import evaluation
 from launch import training
-from tasks import registry as tasks
+from tasks import experiment
 from tff_xc import errors
-from tff_xc.algorithms import hyperparameters as hp
-from tff_xc.algorithms import registry as algorithms
 
 
 def write(path, classes=8, seed=0):
@@ -28,28 +26,14 @@ def write(path, classes=8, seed=0):
 
 
 def configuration(data_dir, rounds, algorithm='posonly'):
-  task, known = tasks.get('arrays'), algorithms.get(algorithm)
-  return {
-    'task': 'arrays',
-    'algorithm': algorithm,
-    'seed': 0,
+  changes = {
     'rounds': rounds,
     'eval_every': 1,
-    'checkpoint_every': 1,
     'clients_per_round': 2,
-    'runtime': 'in_process',
-    'client_threads': 0,
     'device': 'cpu',
     'data_dir': data_dir,
-    'options': task.option_values(),
-    'hyperparameters': hp.resolve(
-      known.hyperparameters,
-      {},
-      task.hyperparameters(algorithm),
-      algorithm,
-      known.defaults,
-    ),
   }
+  return experiment.resolve('arrays', algorithm, changes)
 
 
 def contents(path):
@@ -85,7 +69,7 @@ def test_other_data_are_refused_and_nothing_changes(in_process, tmp_path):
   # A second check protects runs of versions that did not record their data.
   (run_dir / 'config.json').write_text(json.dumps(config))
   message = (
-    r'round_1.npz is of another model: weights/class_table is float32 \[8, 64\]'
+    r'round_1.npz is of another model: weights/tables/class is float32 \[8, 64\]'
     r' there and float32 \[10, 64\] is expected'
   )
   before = contents(run_dir)

@@ -9,7 +9,6 @@ import pytest
 from tasks import registry as tasks
 from tasks import task as task_lib
 from tests.launch import light
-from tff_xc.algorithms import hyperparameters as hp
 from tff_xc.algorithms import registry as algorithms
 
 
@@ -102,13 +101,16 @@ def test_every_number_of_a_run_has_bounds():
     )
     for value in (-1, 2**63, 10**30)
   ]
-  parameters = [*hp.HYPERPARAMETERS.values(), *task_lib.OPTIONS.values()]
+  parameters = [
+    *algorithms.HYPERPARAMETERS.values(),
+    *task_lib.OPTIONS.values(),
+  ]
   for parameter in parameters:
     algorithm = next(
       (
         name
         for name, found in algorithms.ALGORITHMS.items()
-        if parameter.name in found.hyperparameters
+        if parameter.name in found.names
       ),
       'fedaws',
     )

@@ -5,8 +5,6 @@ import pytest
 
 from tasks import registry
 from tff_xc import errors
-from tff_xc.algorithms import build
-from tff_xc.algorithms import hyperparameters as hp
 from tff_xc.algorithms import registry as algorithms
 
 CLIENTS = lambda dataset: dataset.train.client_ids
@@ -20,37 +18,19 @@ def options_of(task, **changes):
 @pytest.mark.parametrize('algorithm', algorithms.ALGORITHMS)
 def test_defaults_resolve_for_every_algorithm(name, algorithm):
   task = registry.get(name)
-  taken = algorithms.get(algorithm).hyperparameters
-  values = hp.resolve(
-    taken,
-    {},
-    task.hyperparameters(algorithm),
-    algorithm,
-    algorithms.get(algorithm).defaults,
-  )
+  entry = algorithms.get(algorithm)
+  values = entry.resolve({}, task.hyperparameters(entry))
   assert values['client_learning_rate'] > 0
   for defaults in (task.defaults, *task.by_algorithm.values()):
-    assert set(defaults) <= set(hp.HYPERPARAMETERS)
+    assert set(defaults) <= set(algorithms.HYPERPARAMETERS)
 
 
 @pytest.mark.parametrize('name', registry.TASKS)
 @pytest.mark.parametrize('algorithm', ['fedaws', 'fedaws_posonly'])
 def test_the_spreadout_step_is_within_its_bound(name, algorithm):
-  task, taken = registry.get(name), algorithms.get(algorithm)
-  values = hp.resolve(
-    taken.hyperparameters,
-    {},
-    task.hyperparameters(algorithm),
-    algorithm,
-    taken.defaults,
-  )
-  assert not build.warnings(
-    'fedaws',
-    values,
-    num_classes=10**6,
-    clients_per_round=task.clients_per_round,
-    max_positives=1,
-  )
+  task, entry = registry.get(name), algorithms.get(algorithm)
+  values = entry.resolve({}, task.hyperparameters(entry))
+  assert not algorithms.get('fedaws').warn(values, 10**6, 1)
 
 
 @pytest.mark.parametrize(
@@ -150,11 +130,12 @@ def test_all_sets_of_the_repository_have_a_task():
 
 
 def test_without_clients_a_tasks_server_does_not_apply():
-  task = registry.get('omniglot')
-  assert 'server_optimizer' not in task.hyperparameters('centralized')
-  assert task.hyperparameters('fedss')['server_optimizer'] == 'adam'
-  oracle = registry.get('cifar10').hyperparameters('centralized')
-  assert oracle['server_optimizer'] == 'adam'
+  of = lambda task, name: registry.get(task).hyperparameters(
+    algorithms.get(name)
+  )
+  assert 'server_optimizer' not in of('omniglot', 'centralized')
+  assert of('omniglot', 'fedss')['server_optimizer'] == 'adam'
+  assert of('cifar10', 'centralized')['server_optimizer'] == 'adam'
 
 
 def test_an_unknown_task_names_the_known_ones():

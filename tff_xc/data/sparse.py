@@ -28,7 +28,7 @@ class LabelSets(NamedTuple):
   """The labels of multi-label examples, any number of labels each.
 
   Attributes:
-    row_splits: int64 [k + 1], from 0 to the number of labels.
+    row_splits: int32 [k + 1], from 0 to the number of labels.
     ids: int32 [labels], ascending within an example.
   """
 
@@ -66,7 +66,7 @@ def as_tensors(
     return value
   ids = value.indices.astype(np.int32, copy=False)
   if value.dtype == bool:
-    return LabelSets(value.indptr.astype(np.int64), ids)
+    return LabelSets(value.indptr.astype(np.int32, copy=False), ids)
   return SparseFeatures(
     value.indptr.astype(np.int32, copy=False),
     ids,

@@ -1,7 +1,7 @@
 """Keeps the newest states of a run: saves atomically, never deletes on loading.
 
 A state is a file `checkpoints/round_N.npz`, which holds its tensors in order,
-under their paths in the state, such as `weights/class_table`. (A SavedModel, as
+under their paths in the state, such as `weights/tables/class`. (A SavedModel, as
 `tff.program` writes it, leaves some of its graph in the memory of the process
 with every save.)
 """
