@@ -213,21 +213,6 @@ class Words:
       counts += np.bincount(labels[labels >= 0], minlength=n)
     return counts
 
-  def _examples(self, part: int, numbers: np.ndarray):
-    features, sizes, ids = [], [np.zeros(1, np.int64)], []
-    for chunk in _chunks(numbers):
-      labels = self._labels(part, chunk)
-      features.append(self._bags(part, chunk, labels))
-      ordered = np.sort(labels, axis=1)
-      ids.append(ordered[ordered >= 0])
-      sizes.append((labels >= 0).sum(1))
-    splits = np.cumsum(np.concatenate(sizes))
-    labels = np.concatenate(ids) if ids else np.zeros(0, np.int32)
-    if not features:
-      empty = np.zeros(1, np.int32), labels, np.zeros(0, np.float32)
-      return sparse.SparseFeatures(*empty), sparse.LabelSets(splits, labels)
-    return sparse.concatenate(features), sparse.LabelSets(splits, labels)
-
   def _labels(self, part: int, numbers: np.ndarray) -> np.ndarray:
     """Returns int32 [k, most]: each example's distinct labels, then -1."""
     key = self._keys(part, numbers)

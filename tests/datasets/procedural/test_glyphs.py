@@ -217,6 +217,7 @@ def test_few_classes(n):
     {'variation': float('nan')},
     {'seed': -1},
     {'num_clients': 10**7, 'examples_per_client': 100},
+    {'retrieval_classes': 10**7, 'retrieval_examples_per_class': 100},
   ],
 )
 def test_absurd_numbers(bad):
