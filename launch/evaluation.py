@@ -8,11 +8,14 @@ import pandas as pd
 from tasks import experiment
 from tff_xc import errors
 from tff_xc.data import client_data as client_data_lib
+from tff_xc.data import fingerprint
 from tff_xc.experiment import checkpoints
 from tff_xc.experiment import run_directory
+from tff_xc.measure import evaluation
 from tff_xc.measure import ranking
 from tff_xc.report import curves
 from tff_xc.report import run_files
+from tff_xc.round import process as process_lib
 
 
 def run(run_dir: str, data_dir: str | None, client: str | None) -> dict:
@@ -33,16 +36,19 @@ def run(run_dir: str, data_dir: str | None, client: str | None) -> dict:
   config = run_files.read_run(run_dir).config
   experiment.install_runtime(config)
   assembled = experiment.assemble(config, data_dir)
-  run_directory.check_data(run_dir, config, assembled.config['data'])
+  run_directory.check_data(
+    run_dir, config, fingerprint.fingerprint(assembled.dataset)
+  )
   clients = assembled.dataset.train
   client = _choose_client(clients, client)
-  process = assembled.process()
+  model = assembled.algorithm.model
+  process = process_lib.build_process(assembled.algorithm, config['seed'])
   state, rounds, _ = checkpoints.load_newest(run_dir, process.initialize())
   if not rounds:
     raise errors.InputError(
       f'{run_dir} has no sound checkpoint; start launch.train on it again'
     )
-  evaluator = assembled.evaluator()
+  evaluator = evaluation.Evaluator(model, assembled.dataset, assembled.metrics)
   weights = process.get_model_weights(state)
   measured = evaluator(weights)
   y, numbers = clients.labels(client), clients.numbers(client)

@@ -15,13 +15,12 @@ from tff_xc.report import text_table
 
 def run(config: Mapping[str, Any], run_dir: str) -> dict[str, Any]:
   """Trains as configured, in `run_dir`; prints and returns the summary."""
-  return experiment.run(config, run_dir, _show)
-
-
-def _show(finished: run_files.Run) -> None:
-  picture = pathlib.Path(finished.path) / run_directory.CURVES
+  summary = experiment.run(config, run_dir)
+  finished = run_files.read_run(run_dir)
+  picture = pathlib.Path(run_dir) / run_directory.CURVES
   curves.plot_run(finished, picture)
   rows = tables.build_rows(groups.group_runs([finished]))
   width = text_table.terminal_width()
   print(tables.to_text(rows, width, elsewhere='summary.json'))
   print(f'curves: {picture}')
+  return summary

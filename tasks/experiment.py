@@ -11,7 +11,6 @@ from __future__ import annotations
 
 import dataclasses
 import os
-from collections.abc import Callable
 from collections.abc import Mapping
 from typing import TYPE_CHECKING
 from typing import Any
@@ -26,7 +25,6 @@ from tff_xc.experiment import environment
 from tff_xc.runtime import registry as runtimes
 
 if TYPE_CHECKING:
-  from tff_xc import classifier
   from tff_xc.data import client_data
   from tff_xc.round import algorithm as algorithm_lib
 
@@ -86,6 +84,8 @@ SETTINGS: Mapping[str, hp.Hyperparameter] = {
   )
 }
 
+_OF_TRAINING = ('rounds', 'eval_every', 'checkpoint_every', 'seed')
+
 
 def resolve(
   task: str, algorithm: str, changes: Mapping[str, Any] | None = None
@@ -108,6 +108,10 @@ def resolve(
   settings = _settings(settings, found)
   options = {n: given.pop(n) for n in list(given) if n in task_lib.OPTIONS}
   options = _options(found, entry, options)
+  if 'clients_per_round' in given and not entry.has_clients:
+    raise errors.InputError(
+      f'--clients_per_round does not apply to {algorithm}, which has no clients'
+    )
   values = entry.resolve(given, found.hyperparameters(entry))
   _fit_negatives(
     values, given, found.known_classes(options, settings['data_dir'])
@@ -171,7 +175,7 @@ class Experiment:
   """A configuration with its data and its algorithm.
 
   Attributes:
-    config: from `resolve`, and `data`, the fingerprint of the data.
+    config: from `resolve`.
     dataset: the clients and the held-out examples.
     algorithm: the answers to the four questions.
     metrics: names of the metrics that it can measure, the headline first.
@@ -184,22 +188,23 @@ class Experiment:
   metrics: tuple[str, ...]
   warnings: tuple[str, ...]
 
-  @property
-  def model(self) -> classifier.EmbeddingClassifier:
-    """The model that is trained and evaluated."""
-    return self.algorithm.model
+  def run(self, run_dir: str) -> dict[str, Any]:
+    """Trains in `run_dir`, or resumes; returns the summary.
 
-  def process(self):
-    """Returns its `tff.learning.templates.LearningProcess`."""
-    from tff_xc.round import process
+    Raises:
+      errors.InputError: as `tff_xc.experiment.training.train`.
+    """
+    from tff_xc.experiment import training
 
-    return process.build_process(self.algorithm, self.config['seed'])
-
-  def evaluator(self):
-    """Returns a function: global weights -> metrics by name."""
-    from tff_xc.measure import evaluation
-
-    return evaluation.Evaluator(self.model, self.dataset, self.metrics)
+    return training.train(
+      self.algorithm,
+      self.dataset,
+      run_dir,
+      metrics=self.metrics,
+      **{name: self.config[name] for name in _OF_TRAINING},
+      config=self.config,
+      warnings=self.warnings,
+    )
 
 
 def install_runtime(config: Mapping) -> None:
@@ -221,7 +226,6 @@ def assemble(config: Mapping, data_dir: str | None = None) -> Experiment:
   Raises:
     errors.InputError: the data are missing or damaged, or do not fit.
   """
-  from tff_xc.data import fingerprint
   from tff_xc.experiment import cohort
 
   task, entry = tasks.get(config['task']), algorithms.get(config['algorithm'])
@@ -238,7 +242,7 @@ def assemble(config: Mapping, data_dir: str | None = None) -> Experiment:
     )
     algorithm = dataclasses.replace(algorithm, sampling=sampling)
   return Experiment(
-    {**config, 'data': fingerprint.fingerprint(dataset)},
+    config,
     dataset,
     algorithm,
     task.metrics_of(dataset),
@@ -264,46 +268,19 @@ def _with_feature_rows(algorithm, dataset, options: Mapping, selects: bool):
   return algorithm
 
 
-def run(
-  config: Mapping[str, Any],
-  run_dir: str,
-  finished: Callable[[Any], None] = lambda run: None,
-) -> dict[str, Any]:
+def run(config: Mapping[str, Any], run_dir: str) -> dict[str, Any]:
   """Trains as configured, or resumes; returns the summary.
 
   Args:
     config: from `resolve`.
     run_dir: the directory of the run.
-    finished: is called with the finished `run_files.Run`.
 
   Raises:
     errors.InputError: for bad data, or a directory of another run.
   """
-  from tff_xc.experiment import client_states
-  from tff_xc.experiment import loop
   from tff_xc.experiment import run_directory
-  from tff_xc.measure import communication
-  from tff_xc.report import run_files
 
   # Every check of the input precedes the first write.
   run_directory.check_config(run_dir, config)
   install_runtime(config)
-  experiment = assemble(config)
-  config, algorithm = experiment.config, experiment.algorithm
-  run_directory.check_config(run_dir, config)
-  kept = algorithm.client_state
-  summary = loop.run(
-    process=experiment.process(),
-    cohorts=algorithm.sampling.cohorts(experiment.dataset, config['seed']),
-    evaluate=experiment.evaluator(),
-    metrics=experiment.metrics,
-    messages=communication.messages(algorithm),
-    schedule=loop.Schedule(
-      config['rounds'], config['eval_every'], config['checkpoint_every']
-    ),
-    directory=run_directory.RunDirectory(run_dir, config),
-    warnings=experiment.warnings,
-    client_states=kept and client_states.ClientStates(kept.spec),
-  )
-  finished(run_files.read_run(run_dir))
-  return summary
+  return assemble(config).run(run_dir)

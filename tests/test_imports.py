@@ -18,9 +18,10 @@ LAYERS = (
   ('encoders',),
   ('classifier', 'heads'),
   ('round',),
-  ('measure', 'algorithms'),
+  ('measure',),
   ('report',),
   ('experiment',),
+  ('algorithms',),
 )
 # Runs computations of any kind: it knows nothing of what is above `errors`, and
 # only what runs computations imports it.
@@ -38,7 +39,7 @@ def is_allowed(importer, imported):
   """Whether a module may import another; both as tuples of names."""
   if importer[0] != imported[0]:
     return PACKAGES.index(importer[0]) > PACKAGES.index(imported[0]) and (
-      imported[:2] != ('tff_xc', RUNTIME) or importer[0] == 'launch'
+      imported[:2] != ('tff_xc', RUNTIME) or importer[0] in ('tasks', 'launch')
     )
   if importer[0] != 'tff_xc' or imported[1:2] == importer[1:2]:
     return True
@@ -110,7 +111,7 @@ def test_every_part_of_the_library_has_its_layer():
     ('tff_xc.x', 'from datasets import arrays', False),
     ('datasets.x', 'from tff_xc.data import sparse', True),
     ('datasets.x', 'from tasks import task', False),
-    ('tasks.x', 'from tff_xc.runtime import registry', False),
+    ('datasets.x', 'from tff_xc.runtime import registry', False),
     ('tasks.x', 'from launch import settings', False),
     ('launch.x', 'from tff_xc.runtime import registry', True),
   ],

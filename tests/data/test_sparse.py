@@ -13,7 +13,7 @@ def test_a_matrix_becomes_the_tensors_of_its_kind():
   assert isinstance(features, sparse.SparseFeatures)
   assert isinstance(sets, sparse.LabelSets)
   assert [a.dtype for a in features] == [np.int32, np.int32, np.float32]
-  assert [a.dtype for a in sets] == [np.int64, np.int32]
+  assert [a.dtype for a in sets] == [np.int32, np.int32]
   for found in (features, sets):
     np.testing.assert_array_equal(found.row_splits, matrix.indptr)
     np.testing.assert_array_equal(found.ids, matrix.indices)

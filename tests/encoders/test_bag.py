@@ -61,7 +61,7 @@ def test_the_encoder_is_layers_and_unit_norm():
   model = tiny_sparse.model()
   weights = model.init(tf.constant([1, 2]))
   x = tensors(tiny_sparse.features(LISTS))
-  h = lookup(weights.encoder['feature'], x).numpy()
+  h = lookup(weights.tables['feature'], x).numpy()
   for i in range(3):
     kernel, bias = (
       weights.encoder[f'dense{i}/{part}'].numpy() for part in ('kernel', 'bias')

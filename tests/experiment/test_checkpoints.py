@@ -36,9 +36,11 @@ def test_the_newest_state_comes_back(tmp_path):
   saved = checkpoints.Checkpoints(tmp_path)
   assert saved.load(state())[1] == 0
   for rounds_done in (4, 12):
-    saved.save(state(), rounds_done)
-  found, done = checkpoints.load_newest(tmp_path, state())
+    saved.save(state(), rounds_done, {'ids': np.arange(rounds_done)})
+  found, done, more = checkpoints.load_newest(tmp_path, state())
   assert done == 12
+  np.testing.assert_array_equal(more.pop('ids'), np.arange(12))
+  assert not more
   tf.nest.map_structure(np.testing.assert_array_equal, found, state())
   assert found.weights['encoder']['bias'].dtype == np.float32
 

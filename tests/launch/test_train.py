@@ -12,7 +12,7 @@ import time
 import pytest
 
 from launch import evaluation as evaluation_lib
-from launch import training
+from tasks import experiment
 from tests.launch import light
 from tff_xc import errors
 
@@ -162,7 +162,7 @@ def test_evaluate_gives_the_final_metrics_and_a_confusion_matrix(
   finished, in_process, monkeypatch
 ):
   run_dir, _ = finished
-  monkeypatch.setattr(training, 'install_runtime', lambda config: None)
+  monkeypatch.setattr(experiment, 'install_runtime', lambda config: None)
   evaluation_lib.run(str(run_dir), None, None)
   evaluation = json.loads((run_dir / 'evaluation.json').read_text())
   summary = json.loads((run_dir / 'summary.json').read_text())

@@ -7,11 +7,13 @@ from typing import Any
 
 import numpy as np
 import tensorflow as tf
+import tree
 
 from tff_xc.round import client_states as states_lib
 from tff_xc.round import examples as examples_lib
 
 _IDS = 'client_ids'
+_STATE = 'client_states'
 
 
 class ClientStates:
@@ -27,9 +29,6 @@ class ClientStates:
       ),
     )
     self._kept: dict[int, list[np.ndarray]] = {}
-
-  def __len__(self) -> int:
-    return len(self._kept)
 
   def of(self, client_id: int) -> examples_lib.KeptState:
     """Returns what the client kept; zeros, not known, for a new client."""
@@ -58,19 +57,27 @@ class ClientStates:
     """Returns everything by name, for a checkpoint."""
     ids = sorted(self._kept)
     found = {_IDS: np.array(ids, np.int64)}
-    for i, spec in enumerate(tf.nest.flatten(self._spec)):
+    for i, (name, spec) in enumerate(self._named()):
       each = [self._kept[client_id][i] for client_id in ids]
       empty = np.zeros([0, *spec.shape], spec.dtype.as_numpy_dtype)
-      found[f'client_state_{i}'] = np.stack(each) if each else empty
+      found[name] = np.stack(each) if each else empty
     return found
 
   def restore(self, arrays: Mapping[str, np.ndarray]) -> None:
     """Takes over what `arrays` returned, or nothing from an empty mapping."""
-    leaves = [arrays[f'client_state_{i}'] for i in range(len(arrays) - 1)]
+    ids = arrays.get(_IDS, np.zeros(0)).tolist()
+    leaves = [arrays[name] for name, _ in self._named()] if ids else []
     self._kept = {
       client_id: [leaf[i].copy() for leaf in leaves]
-      for i, client_id in enumerate(arrays.get(_IDS, np.zeros(0)).tolist())
+      for i, client_id in enumerate(ids)
     }
+
+  def _named(self):
+    """Returns the specs of a state's leaves in order, by their paths."""
+    return [
+      ('/'.join(map(str, (_STATE, *path))), spec)
+      for path, spec in tree.flatten_with_path(self._spec)
+    ]
 
 
 class _Mapped(Sequence):

@@ -22,6 +22,8 @@ from tff_xc.measure import top_classes
 _TRAIN_EXAMPLES = 5_000
 # Embeddings that are ranked at once: each search reads the whole class table.
 _RANKED_AT_ONCE = 2048
+# The most label scores in memory at once, for heads that are not inner products.
+_SCORES_AT_ONCE = 2**24
 _RETRIEVAL = ('map@10', 'map@r')
 
 
@@ -70,18 +72,19 @@ class Evaluator:
       found = ranking.retrieval_scores(self.embeddings(weights, pool), pool.y)
       measured |= dict(zip(_RETRIEVAL, found, strict=True))
     if wanted - set(_RETRIEVAL):
-      scoring = self._scoring_rows(weights)
-      measured |= self._ranked(weights, scoring, wanted)
+      rank = self._ranker(weights)
+      measured |= self._ranked(weights, rank, wanted)
       train = self._dataset.train
       if 'train_top1' in wanted:
         some = self._some_training_examples
         y = train.pool.y[some]
         if scipy.sparse.issparse(y):
           raise ValueError('train_top1 is not defined for sets of labels.')
-        top = self._top(weights, scoring, train.pool, some, 1)
+        top = self._top(weights, rank, train.pool, some, 1)
         measured['train_top1'] = ranking.accuracy(top[:, 0], y)
       if wanted & set(catalog.DISTANCES):
-        found = collapse.class_distances(scoring[0], train.classes)
+        rows, _ = self._model.head.scoring_rows(weights.class_table)
+        found = collapse.class_distances(np.asarray(rows), train.classes)
         measured |= dict(zip(catalog.DISTANCES, found, strict=True))
     return {name: measured[name] for name in self.metrics}
 
@@ -95,8 +98,8 @@ class Evaluator:
     self, weights, pool: pool_lib.Pool, numbers: np.ndarray | None = None
   ) -> np.ndarray:
     """Returns int32 [k], the best class among all n for each of k examples."""
-    scoring = self._scoring_rows(weights)
-    return self._top(weights, scoring, pool, numbers, 1)[:, 0]
+    rank = self._ranker(weights)
+    return self._top(weights, rank, pool, numbers, 1)[:, 0]
 
   def _embedded(self, weights, pool, numbers) -> Iterator[np.ndarray]:
     """Yields the embeddings of blocks of examples."""
@@ -113,7 +116,7 @@ class Evaluator:
     for x, _ in pool.blocks(numbers):
       yield embed(weights, sparse.as_tensors(x)).numpy()
 
-  def _ranked(self, weights, scoring, wanted) -> dict[str, float]:
+  def _ranked(self, weights, rank, wanted) -> dict[str, float]:
     """Returns the test examples' metrics that need a ranking of classes."""
     ranked = {
       f'{name}@{k}' for name in ('p', 'ndcg', 'psp') for k in catalog.AT
@@ -125,7 +128,7 @@ class Evaluator:
     if sets and 'top1' in wanted:
       raise ValueError('top1 is not defined for sets of labels; see p@1.')
     k = max(catalog.AT) if wanted & ranked else 1
-    top = self._top(weights, scoring, pool, None, k)
+    top = self._top(weights, rank, pool, None, k)
     measured = {} if sets else {'top1': ranking.accuracy(top[:, 0], pool.y)}
     if wanted & ranked:
       labels = pool.y if sets else multilabel.single_labels(pool.y)
@@ -134,22 +137,32 @@ class Evaluator:
       )
     return measured
 
-  def _top(self, weights, scoring, pool, numbers, k: int) -> np.ndarray:
+  def _top(self, weights, rank, pool, numbers, k: int) -> np.ndarray:
     """Returns int32 [examples, k], the best classes of each example."""
-    rows, bias = scoring
     top, held = [], []
     for embedded in self._embedded(weights, pool, numbers):
       held.append(embedded)
       if sum(map(len, held)) >= _RANKED_AT_ONCE:
-        top.append(top_classes.top_k(np.concatenate(held), rows, k, bias))
+        top.append(rank(np.concatenate(held), k))
         held = []
     if held:
-      top.append(top_classes.top_k(np.concatenate(held), rows, k, bias))
+      top.append(rank(np.concatenate(held), k))
     return np.concatenate(top)
 
-  def _scoring_rows(self, weights):
-    rows, bias = self._model.head.scoring_rows(weights.class_table)
-    return np.asarray(rows), None if bias is None else np.asarray(bias)
+  def _ranker(self, weights):
+    """Returns a function: embeddings [e, ...], k -> int32 [e, k], best first."""
+    head, table = self._model.head, weights.class_table
+    scoring = head.scoring_rows(table)
+    if scoring is None:
+      scores = tf.function(head.label_scores, reduce_retracing=True)
+      return lambda embeddings, k: _best(
+        lambda block: scores(block, table),
+        embeddings,
+        k,
+        self._model.num_classes,
+      )
+    rows, bias = (None if t is None else np.asarray(t) for t in scoring)
+    return lambda embeddings, k: top_classes.top_k(embeddings, rows, k, bias)
 
   def _embedding_of_sparse(self, weights):
     """Returns the function for sparse examples, traced once for any sizes."""
@@ -172,3 +185,21 @@ class Evaluator:
         break
       some.append(partition.of_client(index))
     return np.concatenate(some)[:_TRAIN_EXAMPLES]
+
+
+def _best(scores, embeddings, k: int, num_classes: int) -> np.ndarray:
+  """Returns int32 [e, k], the labels of the k largest scores; ties by label.
+
+  Args:
+    scores: embeddings [b, ...] -> float32 [b, n].
+    embeddings: [e, ...].
+    k: number of labels.
+    num_classes: n; it bounds the examples that are scored at once.
+  """
+  at_once = max(1, _SCORES_AT_ONCE // num_classes)
+  return np.concatenate(
+    [
+      tf.math.top_k(scores(embeddings[start : start + at_once]), k).indices
+      for start in range(0, len(embeddings), at_once)
+    ]
+  )

@@ -1,0 +1,148 @@
+"""Your own algorithm, 3: weighted examples, and clients that remember.
+
+Copy the part between the lines. Examples of rare classes weigh more, and a
+client keeps its last local encoder, from which it stays within reach.
+"""
+
+# ---------------------------------------------------------------------------
+import collections
+import csv
+import dataclasses
+
+import numpy as np
+import pytest
+import tensorflow as tf
+
+from tests import small_data
+from tff_xc.algorithms import fedss
+from tff_xc.experiment import cohort
+from tff_xc.experiment import training
+
+
+@dataclasses.dataclass(frozen=True)
+class RareFirst:
+  """Adds weights 1 / (examples of the class at the client) to a sampling."""
+
+  sampling: cohort.UniformClients
+  has_clients = True
+
+  def cohorts(self, dataset, seed):
+    drawn = self.sampling.cohorts(dataset, seed)
+
+    def weighted(client):
+      counts = np.bincount(client.all_y)[client.y]
+      return client._replace(weights=(1 / counts).astype(np.float32))
+
+    def cohort_of(round_number):
+      found = drawn(round_number)
+      return found._replace(examples=[*map(weighted, found.examples)])
+
+    return cohort_of
+
+
+@dataclasses.dataclass(frozen=True)
+class LastEncoder:
+  """A client keeps its encoder after local training, and counts its rounds."""
+
+  spec: collections.OrderedDict
+
+  def next(self, state, before, after):
+    return collections.OrderedDict(
+      rounds=state.value['rounds'] + 1, encoder=after.encoder
+    )
+
+
+def near_its_last(step):
+  """Squared distance to the client's last encoder, if it has one."""
+  now, last = (
+    tf.concat([tf.reshape(t, [-1]) for t in weights.values()], 0)
+    for weights in (step.weights.encoder, step.state.value['encoder'])
+  )
+  known = tf.cast(step.state.known, tf.float32)
+  return 0.5 * known * tf.reduce_sum(tf.square(now - last))
+
+
+def remembering(model, **arguments):
+  spec = collections.OrderedDict(
+    rounds=tf.TensorSpec([], tf.int32), encoder=model.weight_specs().encoder
+  )
+  return dataclasses.replace(
+    fedss.fedss(model=model, **arguments),
+    penalties=(near_its_last,),
+    client_state=LastEncoder(spec),
+    example_weights=True,
+    sampling=RareFirst(cohort.UniformClients(3)),
+  )
+
+
+# ---------------------------------------------------------------------------
+
+
+def rows(path):
+  with open(path / 'metrics.csv') as file:
+    return [
+      {k: v for k, v in row.items() if k != 'seconds'}
+      for row in csv.DictReader(file)
+    ]
+
+
+@pytest.fixture(scope='module')
+def made():
+  dataset, model = small_data.images()
+  return remembering(model, max_positives=4, negatives=3), dataset
+
+
+def train(made, path, rounds, **changes):
+  algorithm, dataset = made
+  training.train(
+    dataclasses.replace(algorithm, **changes),
+    dataset,
+    path,
+    metrics=('top1',),
+    rounds=rounds,
+    eval_every=2,
+  )
+  return rows(path)
+
+
+def test_states_are_kept_over_rounds_and_a_resume(made, in_process, tmp_path):
+  straight = train(made, tmp_path / 'straight', 6)
+  train(made, tmp_path / 'resumed', 4)
+  assert train(made, tmp_path / 'resumed', 6) == straight
+  saved = np.load(tmp_path / 'straight' / 'checkpoints' / 'round_6.npz')
+  ids = saved['more:client_ids']
+  counts = saved['more:client_states/rounds']
+  assert len(ids) == len(counts) > 3
+  assert counts.sum() == 6 * 3  # Three clients a round.
+  forgetful = train(made, tmp_path / 'forgetful', 6, penalties=())
+  assert forgetful[0] == straight[0]  # Nobody has a state yet.
+  assert forgetful[-1]['loss'] != straight[-1]['loss']
+
+
+def test_the_loss_is_weighted(made, in_process):
+  algorithm, dataset = made
+  from tff_xc.round import process
+
+  learning = process.build_process(
+    dataclasses.replace(
+      algorithm,
+      client_state=None,
+      penalties=(),
+      local_training=dataclasses.replace(
+        algorithm.local_training, learning_rate=1e-9, batch_size=64
+      ),
+    )
+  )
+  [client, *_] = algorithm.sampling.cohorts(dataset, 0)(0).examples
+  of = lambda y_weights: float(
+    learning.next(
+      learning.initialize(),
+      [client._replace(weights=np.float32(y_weights))],
+    ).metrics['loss']
+  )
+  ones, only_first = np.ones(10), np.eye(10)
+  each = [of(row) for row in only_first]
+  np.testing.assert_allclose(of(ones), np.mean(each), rtol=1e-5)
+  weights = np.arange(10) / 3
+  expected = np.average(each, weights=weights)
+  np.testing.assert_allclose(of(weights), expected, rtol=1e-5)
