@@ -18,6 +18,7 @@ from tff_xc.experiment import training
 from tff_xc.measure import evaluation
 from tff_xc.round import algorithm
 from tff_xc.round import local_training
+from tff_xc.round import optimizers
 from tff_xc.round import request
 from tff_xc.round import tables
 
@@ -72,15 +73,16 @@ def bucket_loss(step):
   return tf.reduce_sum(losses * held, axis=1) / tf.reduce_sum(held)
 
 
-def hashed_labels(model, max_positives, negatives=20):
+def hashed_labels(model, max_positives, negatives=60):
   """Clients request the rows of their labels, and some others."""
   rows = request.OwnAndSampled(model.num_rows, max_positives, negatives)
   return algorithm.Algorithm(
     model,
-    (tables.Table('class', rows),),
+    (tables.Table('class', rows, optimizer=optimizers.TorchAdam(0.3)),),
     bucket_loss,
-    local_training=local_training.LocalTraining(20.0, 4, epochs=4),
+    local_training=local_training.LocalTraining(1.0, 8),
     weighting='uniform',
+    encoder_optimizer=optimizers.TorchAdam(0.03),
   )
 
 
@@ -100,10 +102,15 @@ def test_it_learns_sets_of_labels(made, in_process, tmp_path):
     algorithm_, sampling=cohort.UniformClients(5)
   )
   summary = training.train(
-    algorithm_, dataset, tmp_path / 'run', metrics=('p@1', 'p@3'), rounds=30
+    algorithm_,
+    dataset,
+    tmp_path / 'run',
+    metrics=('p@1', 'p@3'),
+    rounds=80,
+    eval_every=20,
   )
-  # The commonest label alone is right for one text in ten.
-  assert summary['final']['p@1'] > 0.4
+  shares = np.sort(np.asarray(dataset.test.y.mean(axis=0)).ravel())
+  assert summary['final']['p@3'] > 2 * shares[-3:].mean()
   assert model.num_rows == 200
   assert summary['bytes_saving_vs_fullsoftmax'] > 0
   assert summary['class_rows_requested_mean'] < 150

@@ -58,6 +58,10 @@ class Evaluator:
     self._dataset = dataset
     self._embed = tf.function(model.embed, reduce_retracing=True)
     self._embed_sparse = None
+    # Some heads have no such method; see `heads.Head.scoring_rows`.
+    self._label_scores = tf.function(
+      lambda *args: model.head.label_scores(*args), reduce_retracing=True
+    )
 
   def __call__(self, weights: classifier.ModelWeights) -> dict[str, float]:
     """Returns every metric by name: fractions, and Euclidean distances.
