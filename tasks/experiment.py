@@ -233,7 +233,7 @@ def assemble(config: Mapping, data_dir: str | None = None) -> Experiment:
   dataset, model = task.load(
     config['data_dir'] if data_dir is None else data_dir, options
   )
-  most = dataset.train.largest_label_set
+  most = dataset.train.largest_label_set * model.rows_per_label
   algorithm = entry.algorithm(values, model=model, max_positives=most)
   algorithm = _with_feature_rows(algorithm, dataset, options, entry.has_clients)
   if entry.has_clients:

@@ -33,19 +33,26 @@ def test_the_python_example_runs(tff_worker):
   assert names['metrics']['class_rows'] == 83
 
 
-def test_the_example_of_own_data_runs():
-  [example] = [
-    block
-    for block in re.findall(r'```python\n(.*?)```', README, re.DOTALL)
-    if 'PartitionedClientData' in block
-  ]
+def test_the_examples_of_own_data_network_and_algorithm_run(
+  in_process, tmp_path
+):
+  path = README[README.index('## Your own data') : README.index('## As a')]
+  _, *examples = re.findall(r'```python\n(.*?)```', path, re.DOTALL)
+  assert len(examples) == 3
   y = np.array([0, 1, 1, 1])
-  names = {'x': np.zeros([4, 28, 28], np.uint8), 'y': y, 'client': y + 5}
-  exec(example, names)
+  x = np.random.default_rng(0).integers(0, 256, [4, 28, 28], np.uint8)
+  names = {'x': x, 'y': y, 'client': y + 5, 'run_dir': tmp_path / 'run'}
+  for example in examples:
+    exec(example, names)
   assert names['dataset'].train.client_ids == ['5', '6']
   found = names['other_clients'].train
   assert found.client_ids == ['0/0', '1/0', '1/1']
   assert found.numbers('1/1').tolist() == [1, 3]
+  assert names['summary']['rounds'] == 3
+  [rows, *_] = np.load(tmp_path / 'run' / 'checkpoints' / 'round_3.npz')[
+    'weights/tables/class'
+  ][None]
+  np.testing.assert_allclose(np.linalg.norm(rows, axis=1), 1, rtol=1e-5)
 
 
 def test_every_command_named_exists():

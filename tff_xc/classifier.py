@@ -62,6 +62,12 @@ class EmbeddingClassifier:
     return self.head.num_rows(self.num_classes)
 
   @property
+  def rows_per_label(self) -> int:
+    """The number of class rows that a label has."""
+    rows = self.head.rows_of(tf.zeros([1], tf.int32))
+    return rows.shape.num_elements()
+
+  @property
   def row_dim(self) -> int:
     """The length of a class row: d, or d + 1 with a bias."""
     return self.head.row_dim(self.encoder.embedding_dim)
