@@ -263,7 +263,7 @@ class Exchange:
     if self._lazy:
       source = tff.federated_zip((state.optimizer, value))
     if self._request.selects:
-      max_key = tff.federated_value(self._request.num_rows, tff.SERVER)
+      max_key = tff.federated_value(int(self._request.num_rows), tff.SERVER)
       return tff.federated_select(held.ids, max_key, source, self._select_row)
     if self._lazy:
       source = tff.federated_map(self._read_all, source)
