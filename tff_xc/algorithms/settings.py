@@ -17,7 +17,10 @@ if TYPE_CHECKING:
 
 CLIENTS = (
   hp.Hyperparameter(
-    'clients_per_round', 16, 'K, clients that take part in a round', least=1
+    'clients_per_round',
+    16,
+    "K, clients that take part in a round; default: the task's",
+    least=1,
   ),
 )
 LOCAL_TRAINING = (
