@@ -1,7 +1,7 @@
-"""One round of federated extreme classification, as answers to four questions.
+"""A round: `algorithm` holds the answers to its four questions.
 
-`request`: which class rows does a client request? `objective` and
-`client_work`: what does it minimise on them? `merge`: how are updates joined?
-`server`: what does the server do last? `process` composes the answers into a
-`tff.learning` process.
+`request`: which rows does a client request? `losses` and `local_training`: what
+does it minimise on them? `merge`: how are rows merged? `server`,
+`table_optimizers` and `optimizers`: what does the server do last? `tables` joins
+the answers for one table, and `process` composes a round.
 """
