@@ -43,6 +43,16 @@ def in_process(tff_worker):
   tff.framework.set_default_context(tff_worker)
 
 
+@pytest.fixture
+def small_blocks(monkeypatch):
+  """Lets a few rows already fill several blocks of `round.nearest`."""
+  from tff_xc.round import nearest
+
+  monkeypatch.setattr(nearest, '_ROWS', 7)
+  monkeypatch.setattr(nearest, '_LEAST_ROWS', 2)
+  monkeypatch.setattr(nearest, '_SIMILARITIES', 100)
+
+
 @pytest.fixture(scope='session')
 def data_dir() -> pathlib.Path:
   """Returns the directory of the real data sets; skips if it is absent."""

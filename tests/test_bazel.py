@@ -19,6 +19,7 @@ CHECKOUT_ONLY = {
   'test_readme',
   'test_bazel',
   'test_imports',
+  'test_style',
   'test_wheel',
 }
 

@@ -56,22 +56,11 @@ def load(
     raise errors.InputError(
       f'{name!r} is no CIFAR; take {" or ".join(cifar_files.LAYOUTS)}'
     )
-  by_class = str(partition) == 'class'
-  if not by_class and clients_per_class != 1:
-    raise errors.InputError(
-      f'clients_per_class is {clients_per_class}, but {partition} says whose'
-      " each image is; leave it out, or take partition='class'"
-    )
   n = cifar_files.LAYOUTS[name].num_classes
-  share = expected.train // n
-  if not 1 <= clients_per_class <= share:
-    raise errors.InputError(
-      f'clients_per_class is {clients_per_class}; {name} has {share:,} images'
-      f' of each class, take 1 to {share:,}'
-    )
+  _check_clients(name, partition, clients_per_class, expected.train // n)
   splits = cifar_files.read(data_dir, name, expected)
   train = pool.in_memory(*splits.train)
-  if by_class:
+  if str(partition) == 'class':
     owners = _by_class(train.y, n, clients_per_class)
     clients = partition_lib.of_owners(owners)
   else:
@@ -82,6 +71,20 @@ def load(
     train=client_data.PartitionedClientData(train, clients),
     test=pool.in_memory(*splits.test),
   )
+
+
+def _check_clients(name, partition, clients_per_class: int, share: int) -> None:
+  """Raises InputError unless `share` images of a class go to these clients."""
+  if str(partition) != 'class' and clients_per_class != 1:
+    raise errors.InputError(
+      f'clients_per_class is {clients_per_class}, but {partition} says whose'
+      " each image is; leave it out, or take partition='class'"
+    )
+  if not 1 <= clients_per_class <= share:
+    raise errors.InputError(
+      f'clients_per_class is {clients_per_class}; {name} has {share:,} images'
+      f' of each class, take 1 to {share:,}'
+    )
 
 
 def _by_class(y: np.ndarray, n: int, clients: int) -> np.ndarray:

@@ -7,6 +7,7 @@ clients are loaded. The cost of loading a client depends on its number of
 examples, not on the number of classes.
 """
 
+import dataclasses
 import math
 from collections.abc import Mapping
 from typing import Any
@@ -58,35 +59,11 @@ PRESETS: Mapping[str, Mapping[str, Any]] = {
 }
 
 
-def load_preset(name: str, **changes) -> client_data.FederatedDataset:
-  """Loads one of `PRESETS`; `changes` override its arguments of `load`."""
-  if name not in PRESETS:
-    raise errors.InputError(
-      f'no glyphs preset is named {name!r}; there are {", ".join(PRESETS)}'
-    )
-  return load(**{'name': name, **PRESETS[name], **changes})
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class Settings:
+  """What a data set of glyphs is like.
 
-
-def load(
-  *,
-  name: str = 'glyphs',
-  num_classes: int = 200,
-  num_clients: int = 100,
-  classes_per_client: int = 10,
-  classes_range: tuple[int, int] | None = None,
-  consecutive_classes: bool = False,
-  examples_per_client: int = 60,
-  test_examples_per_class: int = 10,
-  max_test_examples: int = 5_000,
-  retrieval_classes: int = 0,
-  retrieval_examples_per_class: float = 5.0,
-  image_size: int = 28,
-  variation: float = 1.0,
-  seed: int = 0,
-) -> client_data.FederatedDataset:
-  """Makes a data set; images are drawn on demand.
-
-  Args:
+  Attributes:
     name: the data set's name.
     num_classes: n, 2 to 2³¹ − 1.
     num_clients: the number of hands that train.
@@ -112,68 +89,93 @@ def load(
     variation: how much hands differ: 0 not at all, 1 about as much as people.
     seed: determines everything.
 
-  Returns:
-    The data set; `x` is uint8 [image_size, image_size], ink 255 on 0.
-
   Raises:
-    InputError: an argument out of its range.
+    InputError: an attribute out of its range.
   """
-  low, high = classes_range or (classes_per_client, classes_per_client)
-  _check('num_classes', num_classes, 2, 2**31 - 1)
-  _check('num_clients', num_clients, 1, 10**8)
-  _check('classes_per_client', classes_per_client, 1, num_classes)
-  _check('the first of classes_range', low, 1, classes_per_client)
-  _check('the last of classes_range', high, classes_per_client, num_classes)
-  _check('examples_per_client', examples_per_client, classes_per_client, 10**7)
-  _check('test_examples_per_class', test_examples_per_class, 0, 10**6)
-  _check('max_test_examples', max_test_examples, 1, 10**8)
-  _check('retrieval_classes', retrieval_classes, 0, 10**8)
-  _check('retrieval_examples_per_class', retrieval_examples_per_class, 1, 10**6)
-  _check('image_size', image_size, 8, 512)
-  _check('variation', variation, 0, 3)
-  _check('seed', seed, 0, 2**63 - 1)
-  for factors in (
-    {'num_clients': num_clients, 'examples_per_client': examples_per_client},
-    {
-      'retrieval_classes': retrieval_classes,
-      'retrieval_examples_per_class': retrieval_examples_per_class,
-    },
-  ):
+
+  name: str = 'glyphs'
+  num_classes: int = 200
+  num_clients: int = 100
+  classes_per_client: int = 10
+  classes_range: tuple[int, int] | None = None
+  consecutive_classes: bool = False
+  examples_per_client: int = 60
+  test_examples_per_class: int = 10
+  max_test_examples: int = 5_000
+  retrieval_classes: int = 0
+  retrieval_examples_per_class: float = 5.0
+  image_size: int = 28
+  variation: float = 1.0
+  seed: int = 0
+
+  @property
+  def bounds(self) -> tuple[int, int]:
+    """The smallest and largest number of classes of a client."""
+    return self.classes_range or (self.classes_per_client,) * 2
+
+  def __post_init__(self):
+    (low, high), mean = self.bounds, self.classes_per_client
+    self._check('num_classes', 2, 2**31 - 1)
+    self._check('num_clients', 1, 10**8)
+    self._check('classes_per_client', 1, self.num_classes)
+    _check('the first of classes_range', low, 1, mean)
+    _check('the last of classes_range', high, mean, self.num_classes)
+    self._check('examples_per_client', mean, 10**7)
+    self._check('test_examples_per_class', 0, 10**6)
+    self._check('max_test_examples', 1, 10**8)
+    self._check('retrieval_classes', 0, 10**8)
+    self._check('retrieval_examples_per_class', 1, 10**6)
+    self._check('image_size', 8, 512)
+    self._check('variation', 0, 3)
+    self._check('seed', 0, 2**63 - 1)
+    self._check_product('num_clients', 'examples_per_client')
+    self._check_product('retrieval_classes', 'retrieval_examples_per_class')
+
+  def _check(self, name: str, low: float, high: float) -> None:
+    _check(name, getattr(self, name), low, high)
+
+  def _check_product(self, *names: str) -> None:
+    factors = {name: getattr(self, name) for name in names}
     if math.prod(factors.values()) > _MOST_EXAMPLES:
       said = ' and '.join(f'{name} is {n}' for name, n in factors.items())
       raise errors.InputError(
         f'{said}; glyphs takes {_MOST_EXAMPLES:,} such examples at most,'
         ' because their labels are held in memory'
       )
-  pages = _Pages(seed, image_size, variation)
-  hands = _hands(
-    seed,
-    num_classes,
-    _class_counts(num_clients, classes_per_client, (low, high), seed),
-    consecutive_classes,
-    examples_per_client / classes_per_client,
-  )
-  test = retrieval = None
-  if test_examples_per_class:
-    total, each = num_classes * test_examples_per_class, test_examples_per_class
-    drawn = np.arange(min(total, max_test_examples))
-    if total > max_test_examples:
-      random = np.random.default_rng([seed, _SAMPLE])
-      drawn = np.sort(_sample(random, total, max_test_examples))
-    test = pages.by_strangers(drawn // each, drawn % each)
-  if retrieval_classes:
-    # As in Bresenham's algorithm, class c's images end at ⌊(c + 1)·mean⌋.
-    upto = np.arange(retrieval_classes + 1) * retrieval_examples_per_class
-    upto = np.floor(upto + 1e-6).astype(np.int64)
-    y = np.repeat(np.arange(retrieval_classes), np.diff(upto))
-    drawn = np.arange(len(y)) - upto[y]
-    retrieval = pages.by_strangers(y, drawn, first=num_classes)
+
+
+def load_preset(name: str, **changes) -> client_data.FederatedDataset:
+  """Loads one of `PRESETS`; `changes` override its settings."""
+  if name not in PRESETS:
+    raise errors.InputError(
+      f'no glyphs preset is named {name!r}; there are {", ".join(PRESETS)}'
+    )
+  return load(**{'name': name, **PRESETS[name], **changes})
+
+
+def load(**settings) -> client_data.FederatedDataset:
+  """Makes a data set; images are drawn on demand.
+
+  Args:
+    **settings: attributes of `Settings`.
+
+  Returns:
+    The data set; `x` is uint8 [image_size, image_size], ink 255 on 0.
+
+  Raises:
+    InputError: an argument out of its range.
+  """
+  settings = Settings(**settings)
+  pages = _Pages(settings)
+  labels, clients = _hands(settings)
   return client_data.FederatedDataset(
-    name=name,
-    num_classes=num_classes,
-    train=client_data.PartitionedClientData(pages.by_clients(*hands), hands[1]),
-    test=test,
-    retrieval=retrieval,
+    name=settings.name,
+    num_classes=settings.num_classes,
+    train=client_data.PartitionedClientData(
+      pages.by_clients(labels, clients), clients
+    ),
+    test=_test(settings, pages),
+    retrieval=_retrieval(settings, pages),
     exact=False,  # The machine's BLAS draws the pen, in float32.
   )
 
@@ -195,10 +197,10 @@ def _sample(random: np.random.Generator, n: int, k: int) -> np.ndarray:
 class _Pages:
   """Pools of images, given their hands, classes and numbers."""
 
-  def __init__(self, seed: int, image_size: int, variation: float):
-    self._seed = seed
-    self._image_size = image_size
-    self._variation = variation
+  def __init__(self, settings: Settings):
+    self._seed = settings.seed
+    self._image_size = settings.image_size
+    self._variation = settings.variation
 
   def by_clients(
     self, labels: np.ndarray, clients: partition.Partition
@@ -250,9 +252,31 @@ class _Pages:
     return pool.cached(pool.Pool(labels, spec, read))
 
 
-def _class_counts(
-  clients: int, mean: int, bounds: tuple[int, int], seed: int
-) -> np.ndarray:
+def _test(settings: Settings, pages: _Pages) -> pool.Pool | None:
+  each = settings.test_examples_per_class
+  if not each:
+    return None
+  total, most = settings.num_classes * each, settings.max_test_examples
+  drawn = np.arange(min(total, most))
+  if total > most:
+    random = np.random.default_rng([settings.seed, _SAMPLE])
+    drawn = np.sort(_sample(random, total, most))
+  return pages.by_strangers(drawn // each, drawn % each)
+
+
+def _retrieval(settings: Settings, pages: _Pages) -> pool.Pool | None:
+  classes = settings.retrieval_classes
+  if not classes:
+    return None
+  # As in Bresenham's algorithm, class c's images end at ⌊(c + 1)·mean⌋.
+  upto = np.arange(classes + 1) * settings.retrieval_examples_per_class
+  upto = np.floor(upto + 1e-6).astype(np.int64)
+  y = np.repeat(np.arange(classes), np.diff(upto))
+  drawn = np.arange(len(y)) - upto[y]
+  return pages.by_strangers(y, drawn, first=settings.num_classes)
+
+
+def _class_counts(settings: Settings) -> np.ndarray:
   """Returns int [clients], the number of classes of each client.
 
   With a range of classes, the client of rank r among K has
@@ -260,31 +284,28 @@ def _class_counts(
   Few clients hold many classes; most hold few. For the Landmarks set (mean 90,
   largest 399, at least 30 images) the median is 38.
   """
-  low, high = bounds
-  if mean in bounds:
+  (low, high), mean = settings.bounds, settings.classes_per_client
+  clients = settings.num_clients
+  if mean in (low, high):
     return np.full(clients, mean)
   power = (high - low) / (mean - low) - 1
-  rank = np.random.default_rng([seed, _SIZES]).permutation(clients)
+  rank = np.random.default_rng([settings.seed, _SIZES]).permutation(clients)
   share = ((rank + 0.5) / clients) ** power
   return np.rint(low + (high - low) * share).astype(np.int64)
 
 
-def _hands(
-  seed: int,
-  num_classes: int,
-  class_counts: np.ndarray,
-  consecutive: bool,
-  examples_per_class: float,
-) -> tuple[np.ndarray, partition.Partition]:
+def _hands(settings: Settings) -> tuple[np.ndarray, partition.Partition]:
   """Returns the labels of the training examples, int32 [N], and the clients."""
-  clients = len(class_counts)
-  sizes = np.floor(class_counts * examples_per_class + 0.5).astype(np.int64)
+  num_classes, clients = settings.num_classes, settings.num_clients
+  class_counts = _class_counts(settings)
+  per_class = settings.examples_per_client / settings.classes_per_client
+  sizes = np.floor(class_counts * per_class + 0.5).astype(np.int64)
   sizes = np.maximum(sizes, class_counts)
   offsets = np.cumsum(np.append(0, sizes))
   labels = np.empty(offsets[-1], np.int32)
   for client, count in enumerate(class_counts.tolist()):
-    random = np.random.default_rng([seed, _LABELS, client])
-    if consecutive:
+    random = np.random.default_rng([settings.seed, _LABELS, client])
+    if settings.consecutive_classes:
       first = client * num_classes // clients
       classes = (first + np.arange(count)) % num_classes
     else:

@@ -50,10 +50,7 @@ def partition(
   numbers, classes = numbers[by_class], classes[by_class]
   width = len(str(num_classes - 1))
   if classes_per_client > 1:
-    present = np.flatnonzero(np.bincount(classes, minlength=num_classes))
-    place = np.zeros(num_classes, np.int64)
-    random = np.random.default_rng(seed)
-    place[random.permutation(present)] = np.arange(len(present))
+    place = _random_places(classes, num_classes, seed)
     key = place[classes] // classes_per_client
     names = lambda k: f'classes/{k:0{width}d}'
   elif clients_per_class > 1:
@@ -73,6 +70,15 @@ def partition(
     np.append(starts, len(key)),
     numbers[by_client],
   )
+
+
+def _random_places(classes: np.ndarray, num_classes: int, seed: int):
+  """Returns int64 [n]: each class's place in a random order of those present."""
+  present = np.flatnonzero(np.bincount(classes, minlength=num_classes))
+  place = np.zeros(num_classes, np.int64)
+  random = np.random.default_rng(seed)
+  place[random.permutation(present)] = np.arange(len(present))
+  return place
 
 
 def _check_range(name: str, value: int, high: int) -> None:

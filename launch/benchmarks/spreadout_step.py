@@ -150,7 +150,7 @@ def _build_step(contender: str, rows) -> Calls:
 def _build_in_all(contender: str, rows, table) -> Calls:
   import tensorflow as tf
 
-  from tff_xc.algorithms import spreadout
+  from tff_xc.round import nearest
 
   if contender == 'product_in_all':
     some = rows[:_CHECKED_ROWS].numpy()
@@ -165,7 +165,7 @@ def _build_in_all(contender: str, rows, table) -> Calls:
   ids = tf.range(tf.shape(rows)[0])
   return Calls(
     lambda rows, table: tf.reduce_sum(
-      spreadout.nearest(rows, ids, table, 10)[0][:_CHECKED_ROWS]
+      nearest.nearest(rows, ids, table, 10)[0][:_CHECKED_ROWS]
     ),
     rows,
     table,

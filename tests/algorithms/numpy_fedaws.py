@@ -39,6 +39,12 @@ def train_client(weights, held, x, y, *, rate, epochs, fixed_rows=False):
   return kernel - start[0], bias - start[1], rows - start[2]
 
 
+def unit_rows(count, dim=5, seed=0):
+  """Draws rows of length 1, float32 [count, dim]."""
+  rows = np.random.default_rng(seed).normal(size=[count, dim])
+  return normalised(rows).astype(np.float32)
+
+
 def neighbours(rows, k):
   """Returns each row's k nearest others; ties go to the smaller place."""
   similar = rows @ rows.T

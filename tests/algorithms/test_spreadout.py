@@ -8,11 +8,6 @@ from tests.algorithms import numpy_fedaws
 from tff_xc.algorithms import spreadout
 
 
-def unit_rows(count, dim=5, seed=0):
-  rows = np.random.default_rng(seed).normal(size=[count, dim])
-  return numpy_fedaws.normalised(rows).astype(np.float32)
-
-
 def in_closed_form(rows, k, distance):
   """Returns eq. (8)'s gradient by the docstring's formula, pair by pair."""
   rows = rows.astype(np.float64)
@@ -26,53 +21,10 @@ def in_closed_form(rows, k, distance):
   return gradient
 
 
-@pytest.fixture
-def small_blocks(monkeypatch):
-  monkeypatch.setattr(spreadout, '_ROWS', 7)
-  monkeypatch.setattr(spreadout, '_LEAST_ROWS', 2)
-  monkeypatch.setattr(spreadout, '_SIMILARITIES', 100)
-
-
-# -- neighbours --
-
-
-@pytest.mark.parametrize('count', [4, 11, 12, 40])
-def test_nearest_finds_the_same_in_blocks_of_any_size(small_blocks, count):
-  rows = unit_rows(count)
-  similarities, places = spreadout.nearest(rows, tf.range(count), rows, 3)
-  expected = numpy_fedaws.neighbours(rows.astype(np.float64), 3)
-  np.testing.assert_array_equal(places, expected)
-  np.testing.assert_allclose(
-    similarities, np.take_along_axis(rows @ rows.T, expected, 1), atol=1e-6
-  )
-
-
-def test_queries_may_be_a_part_of_the_rows_or_none_of_them(small_blocks):
-  rows = unit_rows(30)
-  part = np.array([29, 3, 17], np.int32)
-  _, places = spreadout.nearest(rows[part], part, rows, 2)
-  expected = numpy_fedaws.neighbours(rows.astype(np.float64), 2)
-  np.testing.assert_array_equal(places, expected[part])
-  _, places = spreadout.nearest(rows[part], np.int32([-1, -1, -1]), rows, 1)
-  np.testing.assert_array_equal(places[:, 0], part)
-
-
-def test_equal_rows_are_neighbours_by_their_place(small_blocks):
-  rows = np.repeat(unit_rows(2), 12, axis=0)
-  _, places = spreadout.nearest(rows, tf.range(24), rows, 3)
-  np.testing.assert_array_equal(places[0], [1, 2, 3])
-  np.testing.assert_array_equal(places[2], [0, 1, 3])
-  np.testing.assert_array_equal(places[11], [0, 1, 2])
-  np.testing.assert_array_equal(places[23], [12, 13, 14])
-
-
-# -- gradients --
-
-
 @pytest.mark.parametrize('distance', spreadout.DISTANCES)
 @pytest.mark.parametrize('k', [1, 4, 40])
 def test_the_gradient_of_eq_8(small_blocks, distance, k):
-  rows = unit_rows(33)
+  rows = numpy_fedaws.unit_rows(33)
   step = spreadout.Spreadout(1.0, k, distance)
   expected = in_closed_form(rows, min(k, 32), distance)
   np.testing.assert_allclose(step.gradient(rows), expected, atol=1e-4)
@@ -80,7 +32,7 @@ def test_the_gradient_of_eq_8(small_blocks, distance, k):
 
 @pytest.mark.parametrize('distance', spreadout.DISTANCES)
 def test_the_gradient_of_eq_7(small_blocks, distance):
-  rows = unit_rows(12)
+  rows = numpy_fedaws.unit_rows(12)
   step = spreadout.Spreadout(1.0, 3, distance, margin=0.9)
   expected = numpy_fedaws.spread_gradient(
     rows.astype(np.float64), 0, distance, 0.9
@@ -89,7 +41,7 @@ def test_the_gradient_of_eq_7(small_blocks, distance):
 
 
 def test_the_closed_form_is_the_regularisers_derivative():
-  rows = unit_rows(9).astype(np.float64)
+  rows = numpy_fedaws.unit_rows(9).astype(np.float64)
   for distance in spreadout.DISTANCES:
     np.testing.assert_allclose(
       in_closed_form(rows, 2, distance),
@@ -99,7 +51,7 @@ def test_the_closed_form_is_the_regularisers_derivative():
 
 
 def test_a_tangent_step_goes_across_the_rows():
-  rows = 3.0 * unit_rows(20)
+  rows = 3.0 * numpy_fedaws.unit_rows(20)
   plain = spreadout.Spreadout(1.0, 2).gradient(rows)
   tangent = spreadout.Spreadout(1.0, 2, tangent=True).gradient(rows)
   along = tf.reduce_sum(tangent * rows, axis=1)
@@ -137,7 +89,7 @@ def test_all_pairs_of_eq_8_only_ask_for_a_sum_of_zero():
 @pytest.mark.parametrize('count', [0, 1, 2])
 @pytest.mark.parametrize('k', [0, 5])
 def test_few_rows_or_none(count, k):
-  rows = tf.constant(unit_rows(count))
+  rows = tf.constant(numpy_fedaws.unit_rows(count))
   for margin in (0.0, 0.5):
     step = spreadout.Spreadout(0.1, k, margin=margin)
     after = tf.function(step)(rows)

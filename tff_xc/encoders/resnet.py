@@ -58,27 +58,6 @@ def build_resnet_encoder(
   _check(depth, image_size, groups)
   blocks = list(_blocks((depth - 2) // 6))
 
-  def init(seed):
-    weights = collections.OrderedDict()
-    seeds = (initializers.fold(seed, i) for i in itertools.count())
-
-    def add(layer, inputs, filters):
-      weights[f'{layer}/kernel'] = initializers.he_normal(
-        next(seeds), [3, 3, inputs, filters]
-      )
-      weights[f'{layer}/scale'] = tf.ones([filters])
-      weights[f'{layer}/offset'] = tf.zeros([filters])
-
-    add('conv', 3, _FILTERS[0])
-    for name, inputs, filters in blocks:
-      add(f'{name}/conv0', inputs, filters)
-      add(f'{name}/conv1', filters, filters)
-    weights['dense/kernel'] = initializers.he_normal(
-      next(seeds), [_FILTERS[-1], embedding_dim]
-    )
-    weights['dense/bias'] = tf.zeros([embedding_dim])
-    return weights
-
   def apply(trainable, non_trainable, x, training, seed):
     h = (tf.cast(x, tf.float32) - _MEAN) / _DEVIATION
     if augment and training:
@@ -94,7 +73,7 @@ def build_resnet_encoder(
   return encoder_lib.Encoder(
     example_spec=tf.TensorSpec([image_size, image_size, 3], tf.uint8),
     embedding_dim=embedding_dim,
-    init=init,
+    init=lambda seed: _initial_weights(blocks, embedding_dim, seed),
     apply=apply,
   )
 
@@ -148,6 +127,29 @@ def _blocks(count: int):
     for block in range(count):
       yield f'stage{stage}/block{block}', inputs, filters
       inputs = filters
+
+
+def _initial_weights(blocks, embedding_dim: int, seed: tf.Tensor):
+  """Returns the weights by name, in the order in which layers come."""
+  weights = collections.OrderedDict()
+  seeds = (initializers.fold(seed, i) for i in itertools.count())
+
+  def add(layer, inputs, filters):
+    weights[f'{layer}/kernel'] = initializers.he_normal(
+      next(seeds), [3, 3, inputs, filters]
+    )
+    weights[f'{layer}/scale'] = tf.ones([filters])
+    weights[f'{layer}/offset'] = tf.zeros([filters])
+
+  add('conv', 3, _FILTERS[0])
+  for name, inputs, filters in blocks:
+    add(f'{name}/conv0', inputs, filters)
+    add(f'{name}/conv1', filters, filters)
+  weights['dense/kernel'] = initializers.he_normal(
+    next(seeds), [_FILTERS[-1], embedding_dim]
+  )
+  weights['dense/bias'] = tf.zeros([embedding_dim])
+  return weights
 
 
 def _conv_norm(weights, layer: str, x, stride: int, groups: int):

@@ -84,6 +84,27 @@ def run(
   for row in directory.start_metrics(held.done):
     held.count_lost(row)
   held.check_lost()
+  _train(
+    held, process, cohorts, evaluate, metrics, messages, schedule, directory
+  )
+  summary = summarise(
+    run_files.read_run(directory.path), metrics, messages, warnings
+  )
+  run_files.write_json(directory.path / run_files.SUMMARY, summary)
+  return summary
+
+
+def _train(
+  held: '_Held',
+  process,
+  cohorts,
+  evaluate,
+  metrics,
+  messages,
+  schedule: Schedule,
+  directory: run_directory.RunDirectory,
+) -> None:
+  """Runs the rounds that are left; the arguments are those of `run`."""
   bar = tqdm.tqdm(
     total=schedule.rounds, initial=held.done, unit='round', disable=None
   )
@@ -122,11 +143,6 @@ def run(
     raise errors.InputError(_explained(e, cohort, held.done + 1)) from e
   finally:
     bar.close()
-  summary = summarise(
-    run_files.read_run(directory.path), metrics, messages, warnings
-  )
-  run_files.write_json(directory.path / run_files.SUMMARY, summary)
-  return summary
 
 
 class _Held:

@@ -1,5 +1,6 @@
 """Trains an algorithm on a data set, in the directory of a run."""
 
+import dataclasses
 import os
 from collections.abc import Mapping
 from collections.abc import Sequence
@@ -59,18 +60,8 @@ def train(
     raise ValueError(
       'the algorithm has no sampling: who takes part in a round?'
     )
-  checkpoint_every = checkpoint_every or eval_every
-  config = {
-    'task': dataset.name,
-    'algorithm': 'own',
-    **environment.describe(),
-    **(config or {}),
-    'seed': seed,
-    'rounds': rounds,
-    'eval_every': eval_every,
-    'checkpoint_every': checkpoint_every,
-    'data': fingerprint.fingerprint(dataset),
-  }
+  schedule = loop.Schedule(rounds, eval_every, checkpoint_every or eval_every)
+  config = _whole_config(config or {}, dataset, seed, schedule)
   run_directory.check_config(run_dir, config)
   kept = algorithm.client_state
   return loop.run(
@@ -79,8 +70,21 @@ def train(
     evaluate=evaluation.Evaluator(algorithm.model, dataset, metrics),
     metrics=tuple(metrics),
     messages=communication.messages(algorithm),
-    schedule=loop.Schedule(rounds, eval_every, checkpoint_every),
+    schedule=schedule,
     directory=run_directory.RunDirectory(run_dir, config),
     warnings=warnings,
     client_states=kept and client_states.ClientStates(kept.spec),
   )
+
+
+def _whole_config(config, dataset, seed, schedule) -> dict[str, Any]:
+  """Returns what config.json records."""
+  return {
+    'task': dataset.name,
+    'algorithm': 'own',
+    **environment.describe(),
+    **config,
+    'seed': seed,
+    **dataclasses.asdict(schedule),
+    'data': fingerprint.fingerprint(dataset),
+  }

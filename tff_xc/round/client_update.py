@@ -55,63 +55,75 @@ def build(algorithm: algorithm_lib.Algorithm):
   table, `SelectedRows`; examples: `ClientExamples`; round_seed int32 [2]) and
   returns a `ClientUpdate`.
   """
-  training = algorithm.local_training
-  optimizer = training.optimizer()
 
   def update(weights, held, examples, round_seed):
-    initial = _Trained(weights.encoder, weights.tables)
-    size = encoder_lib.count(examples.y)
     local = _localised(algorithm, held, examples)
-    order_seed, encoder_seed = (
-      randomness.client_seed(round_seed, examples.client_id, purpose)
-      for purpose in (randomness.Purpose.ORDER, randomness.Purpose.ENCODER)
+    after, measured = _train(
+      algorithm, weights, held[classifier.CLASS], local, round_seed
     )
-    steps, visits = training.steps_and_visits(size)
-
-    def body(step, trained, encoder_state, optimizer_state, losses_, correct):
-      batch = training.batch(order_seed, step, size)
-      count = tf.cast(tf.size(batch), tf.float32)
-      of_step = _StepExamples(
-        *_taken(local, batch), randomness.step_seed(encoder_seed, step)
-      )
-      now = classifier.ModelWeights(
-        trained.encoder, encoder_state, trained.tables
-      )
-      loss, hits, gradients, encoder_state = _gradients(
-        algorithm, now, weights, held[classifier.CLASS], of_step, local.state
-      )
-      optimizer_state, trained = optimizer.next(
-        optimizer_state, trained, gradients
-      )
-      sums = losses_ + loss * count, correct + hits
-      return step + 1, trained, encoder_state, optimizer_state, *sums
-
-    specs = tf.nest.map_structure(
-      lambda t: tf.TensorSpec(t.shape, t.dtype), initial
-    )
-    _, trained, encoder_state, _, loss, correct = tf.while_loop(
-      lambda step, *_: step < steps,
-      body,
-      [
-        tf.constant(0),
-        initial,
-        weights.encoder_state,
-        optimizer.initialize(specs),
-        tf.constant(0.0),
-        tf.constant(0.0),
-      ],
-    )
-    # Turns sums over visits into sums over the client's examples.
-    share = tf.math.divide_no_nan(
-      tf.cast(size, tf.float32), tf.cast(visits, tf.float32)
-    )
-    after = classifier.ModelWeights(
-      trained.encoder, encoder_state, trained.tables
-    )
-    measured = {'loss': loss * share, 'correct': correct * share}
     return _update(algorithm, weights, after, held, examples, measured)
 
   return update
+
+
+def _train(algorithm, weights, held, examples, round_seed):
+  """Trains on the localised examples of a client.
+
+  Returns:
+    (the weights after, the sums of losses and hits over the examples).
+  """
+  training = algorithm.local_training
+  optimizer = training.optimizer()
+  initial = _Trained(weights.encoder, weights.tables)
+  size = encoder_lib.count(examples.y)
+  order_seed, encoder_seed = (
+    randomness.client_seed(round_seed, examples.client_id, purpose)
+    for purpose in (randomness.Purpose.ORDER, randomness.Purpose.ENCODER)
+  )
+  steps, visits = training.steps_and_visits(size)
+
+  def body(step, trained, encoder_state, optimizer_state, losses_, correct):
+    batch = training.batch(order_seed, step, size)
+    count = tf.cast(tf.size(batch), tf.float32)
+    of_step = _StepExamples(
+      *_taken(examples, batch), randomness.step_seed(encoder_seed, step)
+    )
+    now = classifier.ModelWeights(
+      trained.encoder, encoder_state, trained.tables
+    )
+    loss, hits, gradients, encoder_state = _gradients(
+      algorithm, now, weights, held, of_step, examples.state
+    )
+    optimizer_state, trained = optimizer.next(
+      optimizer_state, trained, gradients
+    )
+    sums = losses_ + loss * count, correct + hits
+    return step + 1, trained, encoder_state, optimizer_state, *sums
+
+  specs = tf.nest.map_structure(
+    lambda t: tf.TensorSpec(t.shape, t.dtype), initial
+  )
+  _, trained, encoder_state, _, loss, correct = tf.while_loop(
+    lambda step, *_: step < steps,
+    body,
+    [
+      tf.constant(0),
+      initial,
+      weights.encoder_state,
+      optimizer.initialize(specs),
+      tf.constant(0.0),
+      tf.constant(0.0),
+    ],
+  )
+  # Turns sums over visits into sums over the client's examples.
+  share = tf.math.divide_no_nan(
+    tf.cast(size, tf.float32), tf.cast(visits, tf.float32)
+  )
+  after = classifier.ModelWeights(
+    trained.encoder, encoder_state, trained.tables
+  )
+  measured = {'loss': loss * share, 'correct': correct * share}
+  return after, measured
 
 
 class _StepExamples(NamedTuple):

@@ -128,6 +128,28 @@ def all_rows(rows: tf.Tensor, total_weight: tf.Tensor) -> RowSums:
   return RowSums(tf.range(count), rows, tf.fill([count], total_weight))
 
 
+def _of_any_length(tensor: tf.Tensor) -> tf.Tensor:
+  """Drops the tensor's static length: an accumulator's type has none."""
+  return tf.raw_ops.PlaceholderWithDefault(
+    input=tensor, shape=[None, *tensor.shape[1:]]
+  )
+
+
+def _types(kind, row_dim: int, num_rows: int | None):
+  """Returns the TFF types of a client's update and of joined rows."""
+  update = RowUpdate(
+    () if num_rows else tff.TensorType(np.int32, [None]),
+    tff.TensorType(np.float32, [num_rows, row_dim]),
+    tff.TensorType(np.float32),
+  )
+  joined = kind(
+    tff.TensorType(np.int32, [None]),
+    tff.TensorType(np.float32, [None, row_dim]),
+    tff.TensorType(np.float32, [None]),
+  )
+  return tff.to_type(update), tff.to_type(joined)
+
+
 @functools.cache  # Building it takes half a second.
 def build(row_dim: int, stacked: bool = False, num_rows: int | None = None):
   """Returns a federated computation: {RowUpdate}@CLIENTS -> joined@SERVER.
@@ -139,32 +161,14 @@ def build(row_dim: int, stacked: bool = False, num_rows: int | None = None):
   """
   kind = StackedRows if stacked else RowSums
   join = side_by_side if stacked else add_by_id
-  update_type = tff.to_type(
-    RowUpdate(
-      () if num_rows else tff.TensorType(np.int32, [None]),
-      tff.TensorType(np.float32, [num_rows, row_dim]),
-      tff.TensorType(np.float32),
-    )
-  )
-  joined_type = tff.to_type(
-    kind(
-      tff.TensorType(np.int32, [None]),
-      tff.TensorType(np.float32, [None, row_dim]),
-      tff.TensorType(np.float32, [None]),
-    )
-  )
-
-  def of_any_length(tensor):  # Drops the static length: the type has none.
-    return tf.raw_ops.PlaceholderWithDefault(
-      input=tensor, shape=[None, *tensor.shape[1:]]
-    )
+  update_type, joined_type = _types(kind, row_dim, num_rows)
 
   @tff.tensorflow.computation
   def zero():
     empty = kind(
-      of_any_length(tf.zeros([0], tf.int32)),
-      of_any_length(tf.zeros([0, row_dim])),
-      of_any_length(tf.zeros([0])),
+      _of_any_length(tf.zeros([0], tf.int32)),
+      _of_any_length(tf.zeros([0, row_dim])),
+      _of_any_length(tf.zeros([0])),
     )
     return [empty] * (len(_STACK_ROWS) + 1)
 
@@ -182,7 +186,7 @@ def build(row_dim: int, stacked: bool = False, num_rows: int | None = None):
 
   @tff.tensorflow.computation(accumulator_type, accumulator_type)
   def merge(a, b):
-    empty = tf.nest.map_structure(lambda t: of_any_length(t[:0]), a[0])
+    empty = tf.nest.map_structure(lambda t: _of_any_length(t[:0]), a[0])
     total = join(*reversed(a), *reversed(b))
     return [empty] * len(_STACK_ROWS) + [total]
 

@@ -11,7 +11,7 @@ from launch.benchmarks import contender
 from launch.benchmarks import harness
 from launch.benchmarks import plain
 from launch.benchmarks import small_clients
-from tff_xc.algorithms import spreadout
+from tff_xc.round import nearest
 from tff_xc.runtime import registry
 
 
@@ -131,13 +131,13 @@ def test_spreadout_contenders_agree_with_the_plain_definition(monkeypatch):
 
 
 def test_a_spreadout_step_that_is_wrong_is_found(monkeypatch):
-  nearest = spreadout.nearest
+  search = nearest.nearest
 
   def farthest(queries, query_ids, rows, k):
-    similarities, places = nearest(-queries, query_ids, rows, k)
+    similarities, places = search(-queries, query_ids, rows, k)
     return -similarities, places
 
-  monkeypatch.setattr(spreadout, 'nearest', farthest)
+  monkeypatch.setattr(nearest, 'nearest', farthest)
   wrong = spreadout_disagreeing(spreadout_checks(monkeypatch))
   assert wrong == {'k=10', 'k=10_in_all'}
 
