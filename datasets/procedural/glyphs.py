@@ -60,7 +60,7 @@ PRESETS: Mapping[str, Mapping[str, Any]] = {
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
-class Settings:
+class Options:
   """What a data set of glyphs is like.
 
   Attributes:
@@ -145,7 +145,7 @@ class Settings:
 
 
 def load_preset(name: str, **changes) -> client_data.FederatedDataset:
-  """Loads one of `PRESETS`; `changes` override its settings."""
+  """Loads one of `PRESETS`; `changes` override its options."""
   if name not in PRESETS:
     raise errors.InputError(
       f'no glyphs preset is named {name!r}; there are {", ".join(PRESETS)}'
@@ -153,11 +153,11 @@ def load_preset(name: str, **changes) -> client_data.FederatedDataset:
   return load(**{'name': name, **PRESETS[name], **changes})
 
 
-def load(**settings) -> client_data.FederatedDataset:
+def load(**options) -> client_data.FederatedDataset:
   """Makes a data set; images are drawn on demand.
 
   Args:
-    **settings: attributes of `Settings`.
+    **options: attributes of `Options`.
 
   Returns:
     The data set; `x` is uint8 [image_size, image_size], ink 255 on 0.
@@ -165,17 +165,17 @@ def load(**settings) -> client_data.FederatedDataset:
   Raises:
     InputError: an argument out of its range.
   """
-  settings = Settings(**settings)
-  pages = _Pages(settings)
-  labels, clients = _hands(settings)
+  options = Options(**options)
+  pages = _Pages(options)
+  labels, clients = _hands(options)
   return client_data.FederatedDataset(
-    name=settings.name,
-    num_classes=settings.num_classes,
+    name=options.name,
+    num_classes=options.num_classes,
     train=client_data.PartitionedClientData(
       pages.by_clients(labels, clients), clients
     ),
-    test=_test(settings, pages),
-    retrieval=_retrieval(settings, pages),
+    test=_test(options, pages),
+    retrieval=_retrieval(options, pages),
     exact=False,  # The machine's BLAS draws the pen, in float32.
   )
 
@@ -197,10 +197,10 @@ def _sample(random: np.random.Generator, n: int, k: int) -> np.ndarray:
 class _Pages:
   """Pools of images, given their hands, classes and numbers."""
 
-  def __init__(self, settings: Settings):
-    self._seed = settings.seed
-    self._image_size = settings.image_size
-    self._variation = settings.variation
+  def __init__(self, options: Options):
+    self._seed = options.seed
+    self._image_size = options.image_size
+    self._variation = options.variation
 
   def by_clients(
     self, labels: np.ndarray, clients: partition.Partition
@@ -252,31 +252,31 @@ class _Pages:
     return pool.cached(pool.Pool(labels, spec, read))
 
 
-def _test(settings: Settings, pages: _Pages) -> pool.Pool | None:
-  each = settings.test_examples_per_class
+def _test(options: Options, pages: _Pages) -> pool.Pool | None:
+  each = options.test_examples_per_class
   if not each:
     return None
-  total, most = settings.num_classes * each, settings.max_test_examples
+  total, most = options.num_classes * each, options.max_test_examples
   drawn = np.arange(min(total, most))
   if total > most:
-    random = np.random.default_rng([settings.seed, _SAMPLE])
+    random = np.random.default_rng([options.seed, _SAMPLE])
     drawn = np.sort(_sample(random, total, most))
   return pages.by_strangers(drawn // each, drawn % each)
 
 
-def _retrieval(settings: Settings, pages: _Pages) -> pool.Pool | None:
-  classes = settings.retrieval_classes
+def _retrieval(options: Options, pages: _Pages) -> pool.Pool | None:
+  classes = options.retrieval_classes
   if not classes:
     return None
   # As in Bresenham's algorithm, class c's images end at ⌊(c + 1)·mean⌋.
-  upto = np.arange(classes + 1) * settings.retrieval_examples_per_class
+  upto = np.arange(classes + 1) * options.retrieval_examples_per_class
   upto = np.floor(upto + 1e-6).astype(np.int64)
   y = np.repeat(np.arange(classes), np.diff(upto))
   drawn = np.arange(len(y)) - upto[y]
-  return pages.by_strangers(y, drawn, first=settings.num_classes)
+  return pages.by_strangers(y, drawn, first=options.num_classes)
 
 
-def _class_counts(settings: Settings) -> np.ndarray:
+def _class_counts(options: Options) -> np.ndarray:
   """Returns int [clients], the number of classes of each client.
 
   With a range of classes, the client of rank r among K has
@@ -284,28 +284,28 @@ def _class_counts(settings: Settings) -> np.ndarray:
   Few clients hold many classes; most hold few. For the Landmarks set (mean 90,
   largest 399, at least 30 images) the median is 38.
   """
-  (low, high), mean = settings.bounds, settings.classes_per_client
-  clients = settings.num_clients
+  (low, high), mean = options.bounds, options.classes_per_client
+  clients = options.num_clients
   if mean in (low, high):
     return np.full(clients, mean)
   power = (high - low) / (mean - low) - 1
-  rank = np.random.default_rng([settings.seed, _SIZES]).permutation(clients)
+  rank = np.random.default_rng([options.seed, _SIZES]).permutation(clients)
   share = ((rank + 0.5) / clients) ** power
   return np.rint(low + (high - low) * share).astype(np.int64)
 
 
-def _hands(settings: Settings) -> tuple[np.ndarray, partition.Partition]:
+def _hands(options: Options) -> tuple[np.ndarray, partition.Partition]:
   """Returns the labels of the training examples, int32 [N], and the clients."""
-  num_classes, clients = settings.num_classes, settings.num_clients
-  class_counts = _class_counts(settings)
-  per_class = settings.examples_per_client / settings.classes_per_client
+  num_classes, clients = options.num_classes, options.num_clients
+  class_counts = _class_counts(options)
+  per_class = options.examples_per_client / options.classes_per_client
   sizes = np.floor(class_counts * per_class + 0.5).astype(np.int64)
   sizes = np.maximum(sizes, class_counts)
   offsets = np.cumsum(np.append(0, sizes))
   labels = np.empty(offsets[-1], np.int32)
   for client, count in enumerate(class_counts.tolist()):
-    random = np.random.default_rng([settings.seed, _LABELS, client])
-    if settings.consecutive_classes:
+    random = np.random.default_rng([options.seed, _LABELS, client])
+    if options.consecutive_classes:
       first = client * num_classes // clients
       classes = (first + np.arange(count)) % num_classes
     else:
