@@ -20,7 +20,6 @@ from typing import Any
 from absl import flags
 
 from launch import app
-from launch import settings as settings_lib
 from launch.benchmarks import catalog
 from launch.benchmarks import harness
 from launch.benchmarks import report
@@ -28,6 +27,7 @@ from launch.benchmarks import spec
 from launch.benchmarks import starting
 from tff_xc import errors
 from tff_xc.algorithms import hyperparameters as hp
+from tff_xc.experiment import environment
 from tff_xc.report import run_files
 
 
@@ -120,7 +120,7 @@ def benchmark(
       contenders, plan, say=lambda text: print(text, flush=True)
     )
   result = report.build(found, settings, measured, plan)
-  return result | settings_lib.environment()
+  return result | environment.describe()
 
 
 def _check_output(path: str | None) -> None:
