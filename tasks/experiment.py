@@ -127,8 +127,7 @@ def resolve(
 
 
 def _settings(given: Mapping, task: task_lib.Task) -> dict[str, Any]:
-  for name, value in given.items():
-    SETTINGS[name].check(value)
+  given = {name: SETTINGS[name].checked(v) for name, v in given.items()}
   values = {name: setting.default for name, setting in SETTINGS.items()}
   values |= {'rounds': task.rounds, 'eval_every': task.eval_every, **given}
   values['checkpoint_every'] = given.get(
@@ -148,9 +147,10 @@ def _options(task: task_lib.Task, entry, given: Mapping) -> dict[str, Any]:
       raise errors.InputError(
         f'--{name} does not apply to {entry.name}, which has no clients'
       )
-  options = task.option_values() | given
-  for name, value in options.items():
-    task_lib.OPTIONS[name].check(value)
+  options = {
+    name: task_lib.OPTIONS[name].checked(value)
+    for name, value in (task.option_values() | given).items()
+  }
   classes, dim = task.known_classes(options), options.get('embedding_dim', 1)
   if classes and classes * dim > _MOST_TABLE_FLOATS:
     raise errors.InputError(

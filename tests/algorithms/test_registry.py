@@ -1,11 +1,14 @@
 """Registry, hyper-parameters and builders agree, and bad values are refused."""
 
 import inspect
+import json
 
+import numpy as np
 import pytest
 
 from tests import tiny
 from tff_xc import errors
+from tff_xc.algorithms import fedaws
 from tff_xc.algorithms import registry
 from tff_xc.algorithms import settings
 from tff_xc.round import process
@@ -250,3 +253,51 @@ def test_bad_values_are_refused(name, given, message):
 def test_an_unknown_algorithm_names_the_known_ones():
   with pytest.raises(errors.InputError, match='fedss, negonly'):
     registry.get('fedsss')
+
+
+@pytest.mark.parametrize(
+  ('given', 'message'),
+  [
+    ({'negatives': 2.5}, '--negatives=2.5: expected a whole number'),
+    ({'negatives': '40'}, "--negatives='40': expected a whole number"),
+    ({'negatives': None}, 'expected a whole number'),
+    ({'negatives': True}, 'expected a whole number'),
+    ({'client_learning_rate': '0.1'}, 'expected a number'),
+    ({'row_renormalise': 'no'}, 'expected True or False'),
+    ({'server_optimizer': 3}, 'expected a text'),
+  ],
+)
+def test_values_of_another_type_are_refused(given, message):
+  with pytest.raises(errors.InputError, match=message):
+    resolve('fedss', given)
+
+
+def test_numbers_of_numpy_are_numbers():
+  values = resolve(
+    'fedss',
+    {
+      'negatives': np.int64(5),
+      'client_learning_rate': np.float32(0.5),
+      'row_renormalise': np.bool_(True),
+      'server_learning_rate': 2,
+    },
+  )
+  assert json.loads(json.dumps(values)) == values
+  assert type(values['server_learning_rate']) is float
+
+
+@pytest.mark.parametrize(
+  'misspelt', [{'row_update': 'men'}, {'spreadout_classes': 'al'}]
+)
+def test_a_misspelt_choice_is_refused_from_python_too(misspelt):
+  [name] = misspelt
+  with pytest.raises(errors.InputError, match=f'--{name}=.*expected one of'):
+    fedaws.fedaws(model=tiny.model(), max_positives=3, **misspelt)
+
+
+def test_a_builder_says_what_it_builds():
+  build = fedaws.build_fedaws
+  assert build.__name__ == 'build_fedaws'
+  assert build.__doc__.startswith('Builds the learning process')
+  with pytest.raises(TypeError, match='no_such'):
+    build(model=tiny.model(), max_positives=3, no_such=1)

@@ -9,6 +9,7 @@ import tensorflow as tf
 from tests import tiny
 from tff_xc.round import algorithm
 from tff_xc.round import client_update
+from tff_xc.round import examples
 from tff_xc.round import local_training
 from tff_xc.round import losses
 from tff_xc.round import request
@@ -176,3 +177,67 @@ def test_a_weight_name_that_repeats_is_refused():
 
   with pytest.raises(ValueError, match='repeats'):
     classifier.union({'a': 1}, {'a': 2})
+
+
+@pytest.mark.parametrize(
+  ('weights', 'message'),
+  [
+    ([1.0, 1.0], 'it has 2 example weights and 3 examples'),
+    ([1.0] * 4, 'it has 4 example weights and 3 examples'),
+    ([1.0, -0.5, 1.0], 'an example weight is -0.5'),
+  ],
+)
+def test_example_weights_that_do_not_fit_fail(weights, message):
+  with pytest.raises(tf.errors.InvalidArgumentError, match=message):
+    train_weighted(weights)
+
+
+def train_weighted(weights, **answers):
+  model = tiny.model()
+  made = algorithm.Algorithm(
+    model,
+    (tables.Table('class', request.AllRows(12)),),
+    losses.HeldSoftmax(12),
+    example_weights=True,
+    **answers,
+  )
+  [client] = tiny.cohort([[0, 1, 2]])
+  return update(made, client._replace(weights=np.float32(weights)))
+
+
+def test_examples_of_weight_zero_do_not_count():
+  assert train_weighted([0.0, 0.0, 0.0]).measured['loss'] == 0
+  assert train_weighted([0.0, 2.0, 0.0]).measured['loss'] > 0
+
+
+class Keeps:
+  """Keeps a number."""
+
+  spec = tf.TensorSpec([])
+
+  def __init__(self, new):
+    self.new = new
+
+  def next(self, state, before, after):
+    return state.value + self.new
+
+
+@pytest.mark.parametrize(
+  ('new', 'labels', 'kept'),
+  [
+    (1.0, [0, 1], (True, 6.0)),
+    (float('nan'), [0, 1], (True, 5.0)),
+    (1.0, [], (True, 5.0)),
+  ],
+)
+def test_a_state_that_is_not_finite_is_not_kept(new, labels, kept):
+  [client] = tiny.cohort([labels])
+  state = examples.KeptState(np.bool_(True), np.float32(5))
+  made = algorithm.Algorithm(
+    tiny.model(),
+    (tables.Table('class', request.AllRows(12)),),
+    losses.HeldSoftmax(12),
+    client_state=Keeps(new),
+  )
+  found = update(made, client._replace(state=state)).state
+  assert (bool(found.known), float(found.value)) == kept

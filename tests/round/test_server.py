@@ -7,8 +7,11 @@ import pytest
 import tensorflow as tf
 
 from tests import graphs
+from tests import tiny
 from tff_xc import classifier
+from tff_xc.round import algorithm
 from tff_xc.round import folding
+from tff_xc.round import losses
 from tff_xc.round import merge
 from tff_xc.round import optimizers
 from tff_xc.round import request
@@ -121,7 +124,7 @@ def test_steps_change_nothing_where_no_client_was_left(on_all_rows):
   state, value, measured = one_step(table(*steps), total=0.0)
   np.testing.assert_array_equal(value, VALUE)
   assert state.steps[0] == 0
-  assert not np.isfinite(measured['largest'])
+  assert np.isnan(measured['largest'])
 
 
 def test_steps_on_all_rows_come_last_and_keep_their_state():
@@ -219,3 +222,20 @@ def test_steps_on_the_rounds_rows_cost_these_rows_alone(steps):
   assert not graphs.work_on_all_rows(concrete, many)
   scatters = map(graphs.is_scatter, concrete.graph.get_operations())
   assert sum(scatters) == 3  # Table, velocity, last step; in no tf.cond.
+
+
+def test_a_step_on_rows_that_nobody_sends_is_refused():
+  with pytest.raises(ValueError, match='KeepRows sends no rows'):
+    tables.Table(
+      'class', request.AllRows(3), merge.KeepRows(), steps=(Halve(False),)
+    )
+  tables.Table('class', request.AllRows(3), merge.KeepRows(), steps=(Halve(),))
+
+
+@pytest.mark.parametrize('name', ['loss', 'class_rows', 'largest'])
+def test_a_metric_that_exists_is_refused(name):
+  step, again = Halve(), Halve()
+  step.metrics = (name,)
+  made = table(step, again)
+  with pytest.raises(ValueError, match=f'metric {name!r} already'):
+    algorithm.Algorithm(tiny.model(3), (made,), losses.HeldSoftmax(3))

@@ -136,3 +136,21 @@ def test_a_table_that_the_encoder_lacks_is_refused():
     dataclasses.replace(made, tables=(table, table))
   with pytest.raises(ValueError, match='unknown weighting'):
     dataclasses.replace(made, weighting='by age')
+
+
+def test_tables_have_the_order_of_the_encoder():
+  """Whatever order they are given in; a round goes through them in it."""
+  model = tiny_sparse.model(N)
+  two = dict.fromkeys('ab', model.encoder.tables['feature'])
+  model = dataclasses.replace(
+    model, encoder=dataclasses.replace(model.encoder, tables=two)
+  )
+  given = (
+    tables.Table('class', request.AllRows(N)),
+    tables.Table('b', request.OwnAndSampled(9, 3)),
+  )
+  made = algorithm.Algorithm(model, given, losses.HeldSoftmax(N))
+  assert [t.name for t in made.tables] == ['class', 'a', 'b']
+  assert made.tables[2] == given[1]
+  with pytest.raises(ValueError, match="no table 'c'"):
+    made.with_table(tables.Table('c', request.AllRows(9)))

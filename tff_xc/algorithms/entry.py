@@ -6,7 +6,6 @@ Importing this does not import TensorFlow; its functions do.
 from __future__ import annotations
 
 import dataclasses
-import functools
 import inspect
 from collections.abc import Callable
 from collections.abc import Mapping
@@ -129,7 +128,6 @@ def builder(function: Callable[..., algorithm_lib.Algorithm]) -> Callable:
     function: returns an algorithm.
   """
 
-  @functools.wraps(function)
   def build(*, seed: int = 0, table_optimizer=None, **arguments):
     from tff_xc.round import process
 
@@ -144,4 +142,10 @@ def builder(function: Callable[..., algorithm_lib.Algorithm]) -> Callable:
       )
     return process.build_process(made, seed)
 
+  build.__name__ = f'build_{function.__name__}'
+  build.__doc__ = (
+    f'Builds the learning process of `{function.__name__}`.\n\n'
+    '  Its arguments are those of the function, and those of'
+    ' `entry.builder`.\n  '
+  )
   return build

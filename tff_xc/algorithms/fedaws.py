@@ -109,8 +109,9 @@ def fedaws(
     spreadout_distance,
     spreadout_margin,
   )
+  everywhere = spreadout_settings.CLASSES.checked(spreadout_classes) == 'all'
   return positive.with_steps(
-    made, spread, normalization.unit_norm, on_all=spreadout_classes == 'all'
+    made, spread, normalization.unit_norm, on_all=everywhere
   )
 
 

@@ -8,6 +8,8 @@ any large import.
 
 import dataclasses
 import math
+import numbers
+import os
 from collections.abc import Mapping
 from collections.abc import Sequence
 from typing import Any
@@ -50,14 +52,37 @@ class Hyperparameter:
   only_with: tuple = ()
   defaults: Mapping[Any, Any] = dataclasses.field(default_factory=dict)
 
-  def check(self, value) -> None:
-    """Raises `errors.InputError` where `value` is not allowed."""
+  def checked(self, value) -> bool | int | float | str:
+    """Returns `value` in the hyper-parameter's type.
+
+    Raises:
+      errors.InputError: for a value of another type, or that is not allowed.
+    """
+    value = self._typed(value)
     if self.choices:
       if value not in self.choices:
         self._refuse(value, 'one of ' + ', '.join(self.choices))
-      return
-    if isinstance(value, bool | str):
-      return
+      return value
+    if not isinstance(value, bool | str):
+      self._check_number(value)
+    return value
+
+  def _typed(self, value):
+    kind = type(self.default)
+    if kind is str and isinstance(value, str | os.PathLike):
+      return os.fspath(value)
+    # NumPy's numbers are numbers, too; a bool is none here.
+    is_bool = isinstance(value, bool) or type(value).__name__ == 'bool_'
+    if kind is bool and is_bool:
+      return bool(value)
+    if kind is int and isinstance(value, numbers.Integral) and not is_bool:
+      return int(value)
+    if kind is float and isinstance(value, numbers.Real) and not is_bool:
+      return float(value)
+    nouns = {bool: 'True or False', int: 'a whole number', float: 'a number'}
+    return self._refuse(repr(value), nouns.get(kind, 'a text'))
+
+  def _check_number(self, value) -> None:
     if not math.isfinite(value):
       self._refuse(value, 'a finite number')
     if self.least is not None and value < self.least:
@@ -119,7 +144,7 @@ def resolve(
     ):
       value = task_defaults[h.name]
     values[h.name] = given.get(h.name, value)
-    h.check(values[h.name])
+    values[h.name] = h.checked(values[h.name])
   return values
 
 

@@ -67,7 +67,7 @@ def merge_of(row_update: str):
   """Returns the merge that `ROW_UPDATE` names."""
   from tff_xc.round import merge
 
-  if row_update == 'replace':
+  if ROW_UPDATE.checked(row_update) == 'replace':
     return merge.ReplaceRows()
   # The server's optimizer is that of the encoder alone.
   return merge.SumRows(takes_optimizer=False)

@@ -30,6 +30,12 @@ DISTANCE = hp.Hyperparameter(
   'distance of two class rows in the spreadout step',
   choices=('sq_euclidean', 'cosine'),
 )
+CLASSES = hp.Hyperparameter(
+  'spreadout_classes',
+  'round',
+  "classes of the spreadout step: those of the round's clients, or all",
+  choices=('round', 'all'),
+)
 SPREADOUT = (
   WEIGHT,
   hp.Hyperparameter(
@@ -42,12 +48,7 @@ SPREADOUT = (
   MARGIN,
   NEIGHBOURS,
   DISTANCE,
-  hp.Hyperparameter(
-    'spreadout_classes',
-    'round',
-    "classes of the spreadout step: those of the round's clients, or all",
-    choices=('round', 'all'),
-  ),
+  CLASSES,
 )
 
 

@@ -9,6 +9,7 @@ import numpy as np
 import tensorflow as tf
 import tree
 
+from tff_xc import errors
 from tff_xc.round import client_states as states_lib
 from tff_xc.round import examples as examples_lib
 
@@ -17,7 +18,11 @@ _STATE = 'client_states'
 
 
 class ClientStates:
-  """The states of all clients that have taken part, in memory."""
+  """The states of all clients that have taken part, in memory.
+
+  Attributes:
+    kept: by client, the leaves of its state.
+  """
 
   def __init__(self, spec: Any):
     """Args: a structure of `tf.TensorSpec`s, the algorithm's."""
@@ -28,13 +33,13 @@ class ClientStates:
         lambda s: np.zeros(s.shape, s.dtype.as_numpy_dtype), spec
       ),
     )
-    self._kept: dict[int, list[np.ndarray]] = {}
+    self.kept: dict[int, list[np.ndarray]] = {}
 
   def of(self, client_id: int) -> examples_lib.KeptState:
     """Returns what the client kept; zeros, not known, for a new client."""
-    if client_id not in self._kept:
+    if client_id not in self.kept:
       return self._unknown
-    value = tf.nest.pack_sequence_as(self._spec, self._kept[client_id])
+    value = tf.nest.pack_sequence_as(self._spec, self.kept[client_id])
     return examples_lib.KeptState(np.bool_(True), value)
 
   def attach(
@@ -46,30 +51,57 @@ class ClientStates:
     )
     return _Mapped(with_state, examples)
 
-  def keep(self, kept: states_lib.KeptStates) -> None:
-    """Keeps what a round's clients returned."""
-    leaves = [np.asarray(t) for t in tf.nest.flatten(kept.value)]
-    for i, client_id in enumerate(np.asarray(kept.ids).tolist()):
-      # Copied, so that no view keeps the whole round in memory.
-      self._kept[client_id] = [leaf[i].copy() for leaf in leaves]
+  def with_new(self, new: states_lib.KeptStates) -> dict[int, list[np.ndarray]]:
+    """Returns `kept` with what a round's clients returned."""
+    leaves = [np.asarray(t) for t in tf.nest.flatten(new.value)]
+    # Copied, so that no view keeps the whole round in memory.
+    return self.kept | {
+      client_id: [leaf[i].copy() for leaf in leaves]
+      for i, client_id in enumerate(np.asarray(new.ids).tolist())
+    }
 
   def arrays(self) -> dict[str, np.ndarray]:
     """Returns everything by name, for a checkpoint."""
-    ids = sorted(self._kept)
+    ids = sorted(self.kept)
     found = {_IDS: np.array(ids, np.int64)}
     for i, (name, spec) in enumerate(self._named()):
-      each = [self._kept[client_id][i] for client_id in ids]
+      each = [self.kept[client_id][i] for client_id in ids]
       empty = np.zeros([0, *spec.shape], spec.dtype.as_numpy_dtype)
       found[name] = np.stack(each) if each else empty
     return found
 
-  def restore(self, arrays: Mapping[str, np.ndarray]) -> None:
-    """Takes over what `arrays` returned, or nothing from an empty mapping."""
-    ids = arrays.get(_IDS, np.zeros(0)).tolist()
-    leaves = [arrays[name] for name, _ in self._named()] if ids else []
-    self._kept = {
+  def restore(self, arrays: Mapping[str, np.ndarray], done: int) -> None:
+    """Takes over what `arrays` returned.
+
+    Args:
+      arrays: from a checkpoint; empty before the first.
+      done: the checkpoint's round.
+
+    Raises:
+      errors.InputError: they are not of this algorithm's states.
+    """
+    if not done:
+      return
+    if _IDS not in arrays:
+      raise errors.InputError(
+        f"the checkpoint of round {done} has no clients' states, and this"
+        ' algorithm has them; choose another --run_dir'
+      )
+    ids, leaves = arrays[_IDS], []
+    for name, spec in self._named():
+      found = arrays.get(name, np.zeros(0))
+      dtype = spec.dtype.as_numpy_dtype
+      if found.dtype != dtype or found.shape != (len(ids), *spec.shape):
+        raise errors.InputError(
+          f'the checkpoint of round {done} is of another algorithm: {name} is'
+          f' {found.dtype.name} {list(found.shape)} there, expected'
+          f' {np.dtype(dtype).name} {[len(ids), *spec.shape]}; choose another'
+          ' --run_dir'
+        )
+      leaves.append(found)
+    self.kept = {
       client_id: [leaf[i].copy() for leaf in leaves]
-      for i, client_id in enumerate(ids)
+      for i, client_id in enumerate(ids.tolist())
     }
 
   def _named(self):

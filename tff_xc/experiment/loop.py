@@ -2,6 +2,7 @@
 
 import dataclasses
 import math
+import re
 import statistics
 import sys
 import time
@@ -159,7 +160,12 @@ class _Held:
     self._clients = client_states
     self._state, self.done, more = self._checkpoints.load(process.initialize())
     if client_states:
-      client_states.restore(more)
+      client_states.restore(more, self.done)
+    elif more:
+      raise errors.InputError(
+        f"{directory.path} holds clients' states, which this algorithm does not"
+        ' have; choose another --run_dir'
+      )
     self.lost = 0
 
   @property
@@ -179,9 +185,13 @@ class _Held:
 
   def take(self, output, row) -> None:
     """Takes over a round that is done, and its row."""
+    kept = None
+    if self._clients:
+      kept = self._clients.with_new(output.metrics[states_lib.NAME])
+    # Together, so that an interrupt does not save one without the others.
     self._state, self.done = output.state, self.done + 1
     if self._clients:
-      self._clients.keep(output.metrics[states_lib.NAME])
+      self._clients.kept = kept
     self.count_lost(row)
 
   def count_lost(self, row) -> None:
@@ -233,9 +243,14 @@ def _dropped_all(row) -> bool:
 def _explained(error, cohort: cohort_lib.Cohort, round_number: int) -> str:
   index = error.client_index
   name = cohort.client_ids[index] if index < len(cohort.client_ids) else index
+  # Of TensorFlow's message, the part that a check of ours wrote.
+  said = re.search(
+    r'assertion failed: \[client -?\d+: (.*?)\] ?\[', error.reason
+  )
   return (
-    f'client {name!r} failed in round {round_number}: {error.reason}; mend its'
-    ' data or what ran out, and start the same command again'
+    f'client {name!r} failed in round {round_number}:'
+    f' {said[1] if said else error.reason}; mend its data or what ran out, and'
+    ' start the same command again'
   )
 
 

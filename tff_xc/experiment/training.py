@@ -6,16 +6,24 @@ from collections.abc import Mapping
 from collections.abc import Sequence
 from typing import Any
 
+import numpy as np
+import scipy.sparse
+import tensorflow as tf
+
 from tff_xc.data import client_data
 from tff_xc.data import fingerprint
 from tff_xc.experiment import client_states
 from tff_xc.experiment import environment
 from tff_xc.experiment import loop
 from tff_xc.experiment import run_directory
+from tff_xc.measure import catalog
 from tff_xc.measure import communication
 from tff_xc.measure import evaluation
 from tff_xc.round import algorithm as algorithm_lib
 from tff_xc.round import process
+
+# Attributes of attributes that a description goes into.
+_DEPTH = 6
 
 
 def train(
@@ -44,8 +52,9 @@ def train(
     eval_every: rounds between evaluations.
     checkpoint_every: rounds between checkpoints; 0: `eval_every`.
     seed: of the initial weights and all random draws.
-    config: further settings for config.json. A run is resumed only with the
-      same settings and the same data.
+    config: settings for config.json; `hyperparameters` describe the algorithm.
+      None: a description of `algorithm`. A run is resumed only with the same
+      settings and the same data.
     warnings: about the settings; printed, and kept in the summary.
 
   Returns:
@@ -54,14 +63,14 @@ def train(
   Raises:
     errors.InputError: `run_dir` holds another run or other data; a client
       fails; or no client's update is finite any more.
-    ValueError: the algorithm has no sampling.
+    ValueError: the algorithm has no sampling, or does not fit the data or the
+      metrics.
   """
-  if algorithm.sampling is None:
-    raise ValueError(
-      'the algorithm has no sampling: who takes part in a round?'
-    )
+  _check(algorithm, dataset, metrics, rounds)
   schedule = loop.Schedule(rounds, eval_every, checkpoint_every or eval_every)
-  config = _whole_config(config or {}, dataset, seed, schedule)
+  config = _whole_config(
+    config or _described(algorithm, metrics), dataset, seed, schedule
+  )
   run_directory.check_config(run_dir, config)
   kept = algorithm.client_state
   return loop.run(
@@ -88,3 +97,69 @@ def _whole_config(config, dataset, seed, schedule) -> dict[str, Any]:
     **dataclasses.asdict(schedule),
     'data': fingerprint.fingerprint(dataset),
   }
+
+
+def _check(algorithm, dataset, metrics, rounds) -> None:
+  """Raises ValueError for what would fail only later."""
+  if algorithm.sampling is None:
+    raise ValueError(
+      'the algorithm has no sampling: who takes part in a round?'
+    )
+  if rounds < 1 or not metrics:
+    raise ValueError('give at least one round and one metric')
+  clash = {n for t in algorithm.tables for n in t.metrics} & set(
+    catalog.METRICS
+  )
+  if clash:
+    raise ValueError(f"a run has a metric {min(clash)!r}; rename the step's")
+  model, y = algorithm.model, dataset.train.pool.y
+  if model.label_sets != scipy.sparse.issparse(y):
+    raise ValueError(
+      f'label_sets of the model is {model.label_sets}, and the training examples'
+      f' have {"one label" if model.label_sets else "sets of labels"}'
+    )
+  if model.num_classes != dataset.num_classes:
+    raise ValueError(
+      f'the model has {model.num_classes} classes, the data'
+      f' {dataset.num_classes}'
+    )
+
+
+def _described(algorithm, metrics) -> dict[str, Any]:
+  """Returns the settings of a run that nobody else describes."""
+  answers = {
+    field.name: describe(getattr(algorithm, field.name))
+    for field in dataclasses.fields(algorithm)
+  }
+  return {'hyperparameters': {**answers, 'metrics': ', '.join(metrics)}}
+
+
+def describe(value: Any, depth: int = 0) -> str:
+  """Returns a text that is equal for equal answers, in every process.
+
+  Functions are described by their names and by the values that they captured,
+  objects by their types and attributes.
+  """
+  inner = lambda part: describe(part, depth + 1)
+  if value is None or isinstance(value, bool | int | float | str):
+    return repr(value)
+  if depth > _DEPTH:
+    return type(value).__name__
+  if isinstance(value, Mapping):
+    parts = [f'{key}={inner(part)}' for key, part in value.items()]
+    return f'{{{", ".join(parts)}}}'
+  if isinstance(value, list | tuple):
+    return f'({", ".join(map(inner, value))})'
+  if isinstance(value, np.ndarray | tf.Tensor | tf.TensorSpec):
+    return f'{np.dtype(value.dtype.name)}{list(value.shape)}'
+  if callable(value) and hasattr(value, '__qualname__'):
+    cells = [c.cell_contents for c in getattr(value, '__closure__', None) or ()]
+    return (
+      f'{value.__module__}.{value.__qualname__}({", ".join(map(inner, cells))})'
+    )
+  attributes = sorted(getattr(value, '__dict__', {}).items())
+  if dataclasses.is_dataclass(value):  # Without what it has cached.
+    fields = [field.name for field in dataclasses.fields(value)]
+    attributes = [(name, getattr(value, name)) for name in fields]
+  parts = [f'{name}={inner(part)}' for name, part in attributes]
+  return f'{type(value).__qualname__}({", ".join(parts)})'

@@ -24,6 +24,8 @@ _TRAIN_EXAMPLES = 5_000
 _RANKED_AT_ONCE = 2048
 # The most label scores in memory at once, for heads that are not inner products.
 _SCORES_AT_ONCE = 2**24
+# Parts of a data set that a metric may need and the set may lack.
+_OF_DATA = ('test', 'retrieval', 'propensity')
 _RETRIEVAL = ('map@10', 'map@r')
 
 
@@ -48,11 +50,15 @@ class Evaluator:
     """Args: the model, the data, and the names of the metrics to measure.
 
     Raises:
-      ValueError: for an unknown metric.
+      ValueError: for an unknown metric, or one that the data do not allow.
     """
     unknown = set(metrics) - set(catalog.SCORES)
     if unknown:
       raise ValueError(f'there is no metric {", ".join(sorted(unknown))}.')
+    for name in metrics:
+      for part in catalog.SCORES[name].needs:
+        if part in _OF_DATA and not getattr(dataset, part):
+          raise ValueError(f'{name} needs {part}, which the data set lacks.')
     self.metrics = tuple(metrics)
     self._model = model
     self._dataset = dataset
@@ -87,8 +93,14 @@ class Evaluator:
         top = self._top(weights, rank, train.pool, some, 1)
         measured['train_top1'] = ranking.accuracy(top[:, 0], y)
       if wanted & set(catalog.DISTANCES):
-        rows, _ = self._model.head.scoring_rows(weights.class_table)
-        found = collapse.class_distances(np.asarray(rows), train.classes)
+        scoring = self._model.head.scoring_rows(weights.class_table)
+        if scoring is None:
+          raise ValueError(
+            'distances of classes are those of their rows, and this head has no'
+            ' row for each class'
+          )
+        rows = np.asarray(scoring[0])
+        found = collapse.class_distances(rows, train.classes)
         measured |= dict(zip(catalog.DISTANCES, found, strict=True))
     return {name: measured[name] for name in self.metrics}
 
@@ -158,12 +170,9 @@ class Evaluator:
     head, table = self._model.head, weights.class_table
     scoring = head.scoring_rows(table)
     if scoring is None:
-      scores = tf.function(head.label_scores, reduce_retracing=True)
+      of_block = lambda block: self._label_scores(block, table)
       return lambda embeddings, k: _best(
-        lambda block: scores(block, table),
-        embeddings,
-        k,
-        self._model.num_classes,
+        of_block, embeddings, k, self._model.num_classes
       )
     rows, bias = (None if t is None else np.asarray(t) for t in scoring)
     return lambda embeddings, k: top_classes.top_k(embeddings, rows, k, bias)
@@ -194,6 +203,8 @@ class Evaluator:
 def _best(scores, embeddings, k: int, num_classes: int) -> np.ndarray:
   """Returns int32 [e, k], the labels of the k largest scores; ties by label.
 
+  Beyond n labels, the row ends in -1.
+
   Args:
     scores: embeddings [b, ...] -> float32 [b, n].
     embeddings: [e, ...].
@@ -201,9 +212,9 @@ def _best(scores, embeddings, k: int, num_classes: int) -> np.ndarray:
     num_classes: n; it bounds the examples that are scored at once.
   """
   at_once = max(1, _SCORES_AT_ONCE // num_classes)
-  return np.concatenate(
-    [
-      tf.math.top_k(scores(embeddings[start : start + at_once]), k).indices
-      for start in range(0, len(embeddings), at_once)
-    ]
-  )
+  best = np.full([len(embeddings), k], -1, np.int32)
+  for start in range(0, len(embeddings), at_once):
+    block = slice(start, start + at_once)
+    found = tf.math.top_k(scores(embeddings[block]), min(k, num_classes))
+    best[block, : min(k, num_classes)] = found.indices
+  return best

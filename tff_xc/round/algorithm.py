@@ -10,6 +10,7 @@ import tensorflow_federated as tff
 from tff_xc import classifier
 from tff_xc.round import local_training as local_training_lib
 from tff_xc.round import losses
+from tff_xc.round import metrics
 from tff_xc.round import optimizers
 from tff_xc.round import request
 from tff_xc.round import tables as tables_lib
@@ -106,12 +107,14 @@ class Algorithm:
         f'tables are {list(named)}: expected {classifier.CLASS!r} first, then'
         f' some of {list(self.model.encoder.tables)}'
       )
-    whole = tuple(
-      tables_lib.Table(name, request.AllRows(table.num_rows))
-      for name, table in self.model.encoder.tables.items()
-      if name not in named
+    own = self.model.encoder.tables
+    others = tuple(
+      named.get(name)
+      or tables_lib.Table(name, request.AllRows(own[name].num_rows))
+      for name in own
     )
-    object.__setattr__(self, 'tables', self.tables + whole)
+    object.__setattr__(self, 'tables', (self.tables[0], *others))
+    _check_metrics(self.tables)
 
   @property
   def has_clients(self) -> bool:
@@ -119,11 +122,30 @@ class Algorithm:
     return self.sampling is None or self.sampling.has_clients
 
   def with_table(self, table: tables_lib.Table) -> 'Algorithm':
-    """Returns the algorithm with `table` in place of that of its name."""
+    """Returns the algorithm with `table` in place of that of its name.
+
+    Raises:
+      ValueError: there is no table of this name.
+    """
+    if table.name not in tables_lib.by_name(self.tables):
+      raise ValueError(f'the algorithm has no table {table.name!r}')
     return dataclasses.replace(
       self,
       tables=tuple(table if t.name == table.name else t for t in self.tables),
     )
+
+
+def _check_metrics(tables: tuple[tables_lib.Table, ...]) -> None:
+  """Raises ValueError for a step's metric that another one would replace."""
+  taken = set(metrics.NAMES)
+  for table in tables:
+    taken |= {f'{table.name}_rows', f'{table.name}_rows_largest'}
+  for name in (name for table in tables for name in table.metrics):
+    if name in taken:
+      raise ValueError(
+        f"a round has a metric {name!r} already; rename the step's"
+      )
+    taken.add(name)
 
 
 def own_rows(

@@ -145,6 +145,7 @@ def _localised(algorithm, held, examples) -> examples_lib.ClientExamples:
     (count, size),
     client_id,
   )
+  checks = [one_each, *_weight_checks(examples.weights, size, client_id)]
   for table in algorithm.tables:
 
     def slots_of(ids, table=table):
@@ -152,11 +153,33 @@ def _localised(algorithm, held, examples) -> examples_lib.ClientExamples:
         held[table.name], ids, client_id, table.name
       )
 
-    with tf.control_dependencies([one_each]):
+    with tf.control_dependencies(checks):
       examples = tables.keys(algorithm.model, table.name).localised(
         examples, slots_of
       )
   return examples
+
+
+def _weight_checks(weights, size, client_id) -> list[tf.Operation]:
+  """Returns the checks of a client's example weights, if it has any."""
+  if isinstance(weights, tuple):
+    return []
+  count, least = tf.size(weights), tf.reduce_min(tf.pad(weights, [[0, 1]]))
+  return [
+    request.fail_unless(
+      tf.equal(count, size),
+      'it has {} example weights and {} examples; its sampling must give a'
+      ' weight to each',
+      (count, size),
+      client_id,
+    ),
+    request.fail_unless(
+      least >= 0,
+      'an example weight is {}; expected 0 or more',
+      (least,),
+      client_id,
+    ),
+  ]
 
 
 def _taken(examples, batch):
@@ -266,12 +289,21 @@ def _update(algorithm, before, after, held, examples, measured) -> ClientUpdate:
 
 
 def _next_state(algorithm, before, after, examples, finite):
-  """Returns what the client keeps: its old state if the update is dropped."""
+  """Returns what the client keeps.
+
+  It is the old state if the update is dropped or the new state is not finite.
+  """
   if algorithm.client_state is None:
     return ()
   new = algorithm.client_state.next(examples.state, before, after)
   old = examples.state
-  keeps = tf.logical_and(finite, encoder_lib.count(examples.y) > 0)
+  sound = [
+    tf.reduce_all(tf.math.is_finite(t))
+    for t in tf.nest.flatten(new)
+    if t.dtype.is_floating
+  ]
+  has_examples = encoder_lib.count(examples.y) > 0
+  keeps = tf.reduce_all([finite, has_examples, *sound])
   return examples_lib.KeptState(
     tf.logical_or(keeps, old.known),
     tf.nest.map_structure(lambda a, b: tf.where(keeps, a, b), new, old.value),

@@ -5,6 +5,9 @@ import collections
 import tensorflow as tf
 import tensorflow_federated as tff
 
+# The metrics of every round, besides those of tables and steps.
+NAMES = ('loss', 'accuracy', 'examples', 'clients', 'clients_dropped')
+
 
 def of_round(update, of_steps):
   """Returns the metrics@SERVER of a round, float32 scalars by name.
@@ -41,14 +44,15 @@ def _measured(sums, largest, of_steps):
     loss=sums['loss'] / sums['examples'],
     accuracy=sums['correct'] / sums['examples'],
   )
-  counts = ('examples', 'clients', 'clients_dropped')
   for name in sums:
     if name.endswith('_rows'):
       measured[name] = sums[name] / sums['clients']
       measured[f'{name}_largest'] = tf.where(
         sums['clients'] > 0, largest[name], float('nan')
       )
-  for name, of in zip(counts, ('examples', 'clients', 'dropped'), strict=True):
+  for name, of in zip(
+    NAMES[2:], ('examples', 'clients', 'dropped'), strict=True
+  ):
     measured[name] = sums[of]
   measured.update(of_steps)
   return measured

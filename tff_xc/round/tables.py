@@ -72,6 +72,11 @@ class Table:
         ' has one'
       )
     on_all_rows = [step.on_all_rows for step in self.steps]
+    if not self.merge.sends_rows and not all(on_all_rows):
+      raise ValueError(
+        f'{type(self.merge).__name__} sends no rows, so no step can change the'
+        " round's; a step on all rows can"
+      )
     if on_all_rows != sorted(on_all_rows):
       raise ValueError("steps on all rows come after those on the round's rows")
 
@@ -122,6 +127,7 @@ class Table:
     )
     kept = lambda a, b: tf.where(has_update, a, b)
     states = tf.nest.map_structure(kept, states, state.steps[:first])
+    measured = {n: kept(m, float('nan')) for n, m in measured.items()}
     if first == len(self.steps):
       return TableState(optimizer_state, states), new, measured
 
