@@ -8,6 +8,8 @@ import sys
 
 import numpy as np
 
+from datasets import arrays
+
 ROOT = pathlib.Path(__file__).parents[1]
 README = (ROOT / 'README.md').read_text()
 
@@ -34,17 +36,19 @@ def test_the_python_example_runs(tff_worker):
 
 
 def test_the_examples_of_own_data_network_and_algorithm_run(
-  in_process, tmp_path
+  in_process, tmp_path, monkeypatch
 ):
+  monkeypatch.chdir(tmp_path)
   path = README[README.index('## Your own data') : README.index('## As a')]
-  _, *examples = re.findall(r'```python\n(.*?)```', path, re.DOTALL)
-  assert len(examples) == 3
+  examples = re.findall(r'```python\n(.*?)```', path, re.DOTALL)
+  assert len(examples) == 4
   y = np.array([0, 1, 1, 1])
   x = np.random.default_rng(0).integers(0, 256, [4, 28, 28], np.uint8)
-  names = {'x': x, 'y': y, 'client': y + 5, 'run_dir': tmp_path / 'run'}
+  names = {'np': np, 'x': x, 'y': y, 'client': y + 5, 'run_dir': 'run'}
   for example in examples:
     exec(example, names)
-  assert names['dataset'].train.client_ids == ['5', '6']
+  for dataset in (names['dataset'], arrays.load('mine.npz')):
+    assert dataset.train.client_ids == ['5', '6']
   found = names['other_clients'].train
   assert found.client_ids == ['0/0', '1/0', '1/1']
   assert found.numbers('1/1').tolist() == [1, 3]
