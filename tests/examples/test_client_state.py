@@ -1,10 +1,10 @@
 """Your own algorithm, 3: weighted examples, and clients that remember.
 
-Copy the part between the lines. Examples of rare classes weigh more, and a
-client keeps its last local encoder, from which it stays within reach.
+Copy the part between the lines, and its imports. Examples of rare classes weigh
+more, and a client keeps its last local encoder, from which it stays within
+reach.
 """
 
-# ---------------------------------------------------------------------------
 import collections
 import csv
 import dataclasses
@@ -17,6 +17,8 @@ from tests import small_data
 from tff_xc.algorithms import fedss
 from tff_xc.experiment import cohort
 from tff_xc.experiment import training
+
+# ---------------------------------------------------------------------------
 
 
 @dataclasses.dataclass(frozen=True)

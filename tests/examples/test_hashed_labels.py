@@ -1,11 +1,10 @@
 """Your own algorithm, 2: sets of labels, hashed into 4 tables of 50 rows.
 
-Copy the part between the lines. 120 labels share 200 rows; clients train
-binary cross entropy on the rows that they request, and a label's score is the
-mean of the log probabilities of its rows.
+Copy the part between the lines, and its imports. 120 labels share 200 rows;
+clients train binary cross entropy on the rows that they request, and a label's
+score is the mean of the log probabilities of its rows.
 """
 
-# ---------------------------------------------------------------------------
 import dataclasses
 
 import numpy as np
@@ -21,6 +20,8 @@ from tff_xc.round import local_training
 from tff_xc.round import optimizers
 from tff_xc.round import request
 from tff_xc.round import tables
+
+# ---------------------------------------------------------------------------
 
 TABLES, BUCKETS = 4, 50
 

@@ -1,12 +1,10 @@
 """Your own algorithm, 1: a server step that sees rows before and after.
 
-Copy the part between the lines. It limits how far the server moves a row in a
-round, and measures how many rows it held back.
+Copy the part between the lines, and its imports. It limits how far the server
+moves a row in a round, and measures how many rows it held back.
 """
 
 import csv
-
-# ---------------------------------------------------------------------------
 import dataclasses
 
 import numpy as np
@@ -17,6 +15,8 @@ from tests import small_data
 from tff_xc.algorithms import fedss
 from tff_xc.experiment import cohort
 from tff_xc.experiment import training
+
+# ---------------------------------------------------------------------------
 
 
 @dataclasses.dataclass(frozen=True)
