@@ -22,7 +22,7 @@ def dataset(labels=None, bags=False):
   labels = labels or LABELS
   x = [10 * i + k for i, y in enumerate(labels.values()) for k in range(len(y))]
   x = np.array(x, np.int32)
-  y = np.concatenate([np.zeros(0, int), *labels.values()])
+  y = np.concatenate([np.zeros(0, int), *labels.values()]).astype(int)
   owners = np.repeat(np.arange(len(labels)), [len(y) for y in labels.values()])
   clients = {name: np.flatnonzero(owners == i) for i, name in enumerate(labels)}
   if bags:
