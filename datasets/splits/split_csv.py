@@ -8,15 +8,18 @@ count. An image_id is an example's number.
 import csv
 import os
 import pathlib
+import re
 import tempfile
 from collections.abc import Iterator
 
 import numpy as np
+import scipy.sparse
 
 from tff_xc import errors
 from tff_xc.data import partition as partition_lib
 
 _COLUMNS = ('user_id', 'image_id', 'class')
+_NUMBER = re.compile('0|[1-9][0-9]*')
 
 
 def read(
@@ -24,8 +27,9 @@ def read(
 ) -> partition_lib.Partition:
   """Reads a split; clients are users, in the order of their ids.
 
-  Ids that are integers are sorted as numbers. A client's examples keep the
-  file's order.
+  If all ids are integers, they are sorted as numbers. A client's examples keep
+  the file's order. Spaces around a field do not count: users whose ids differ
+  only in them are one client.
 
   Args:
     path: the file.
@@ -35,14 +39,17 @@ def read(
     errors.InputError: the file is missing, damaged or does not fit the labels.
   """
   path = pathlib.Path(path)
-  users, images = [], []
+  _check_single(labels)
+  clients = {}
   line_of = np.zeros(len(labels), np.int64)  # 0: not seen yet.
   for number, (user, image, label) in _lines(path):
     where = f'{path}, line {number}'
-    if not image.isdecimal() or int(image) >= len(labels):
+    # int() may refuse longer numbers.
+    short = len(image) < 20
+    if not (image.isdecimal() and short and int(image) < len(labels)):
       raise errors.InputError(
-        f'{where}: image_id is {image!r}; expected 0 to {len(labels) - 1}: mend'
-        ' it'
+        f'{where}: image_id is {image[:20]!r}; expected 0 to'
+        f' {len(labels) - 1}: mend it'
       )
     image = int(image)
     if label != str(labels[image]):
@@ -59,14 +66,15 @@ def read(
     if not user:
       raise errors.InputError(f'{where} has no user_id; name the user')
     line_of[image] = number
-    users.append(user)
-    images.append(image)
-  if not images:
+    clients.setdefault(user, []).append(image)
+  if not clients:
     raise errors.InputError(f'{path} has no images; give a line for each')
-  owners = np.array(users)
-  if all(user.isdecimal() and user == str(int(user)) for user in set(users)):
-    owners = owners.astype(np.int64)  # As numbers, 2 sorts before 10.
-  return partition_lib.of_owners(owners, np.array(images))
+  numbers = all(map(_NUMBER.fullmatch, clients))
+  # Of numbers without leading zeros, the longer one is larger.
+  key = (lambda user: (len(user), user)) if numbers else None
+  return partition_lib.of_clients(
+    {u: clients[u] for u in sorted(clients, key=key)}
+  )
 
 
 def write(
@@ -76,12 +84,22 @@ def write(
 ) -> None:
   """Writes a split in one step: after an error the old file is unchanged.
 
+  `read` returns the clients sorted by id, and none without examples.
+
   Args:
     path: the file.
     partition: the clients.
     labels: int [N], the labels of all examples.
+
+  Raises:
+    errors.InputError: the folder is missing, or labels are sets.
   """
   path = pathlib.Path(path)
+  _check_single(labels)
+  if not path.parent.is_dir():
+    raise errors.InputError(
+      f'{path.parent} is no folder; make it, or write the split elsewhere'
+    )
   with tempfile.TemporaryDirectory(dir=path.parent) as folder:
     temporary = pathlib.Path(folder) / path.name
     with temporary.open('w', newline='', encoding='utf-8') as file:
@@ -91,6 +109,14 @@ def write(
         for image in partition.of_client(k):
           writer.writerow((client_id, image, labels[image]))
     os.replace(temporary, path)
+
+
+def _check_single(labels) -> None:
+  if scipy.sparse.issparse(labels):
+    raise errors.InputError(
+      'a split file has one class for each image; examples with sets of labels'
+      ' need other clients'
+    )
 
 
 def _lines(path: pathlib.Path) -> Iterator[tuple[int, list[str]]]:

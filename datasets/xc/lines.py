@@ -14,11 +14,13 @@ from typing import NamedTuple
 
 from tff_xc import errors
 
-_NUMBER = re.compile(rb'[+-]?(?:\d+\.?\d*|\.\d+)(?:[eE][+-]?\d+)?')
+# The patterns match a text in one way at most, so that they refuse a long line in
+# linear time. (Possessive quantifiers need Python 3.11.)
+_NUMBER = re.compile(rb'[+-]?(?:\d+(?:\.\d*)?|\.\d+)(?:[eE][+-]?\d+)?')
 _PAIR = re.compile(rb'(\d{1,18}):(%b)' % _NUMBER.pattern)
 _WHOLE = re.compile(rb'\d+')
 _BARE_PAIR = rb'\d+:%b' % _NUMBER.pattern
-_PAIRS = rb'(?:[ \t]+%b)*+[ \t]*+\r?\n?' % _BARE_PAIR
+_PAIRS = rb'(?:[ \t]+%b)*[ \t]*\r?\n?' % _BARE_PAIR
 _USUAL = {
   False: re.compile(rb'(?:%b)?%b' % (_BARE_PAIR, _PAIRS)),
   True: re.compile(rb'(?:%b|\d+(?:,\d+)*)?%b' % (_BARE_PAIR, _PAIRS)),

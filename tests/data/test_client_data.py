@@ -109,6 +109,33 @@ def test_partitions_are_checked():
     partition.Partition(['a', 'b'], np.zeros(2, int), np.zeros(0, int))
 
 
+@pytest.mark.parametrize(
+  ('offsets', 'numbers', 'message'),
+  [
+    ([1, 2, 3], [0, 1, 2], 'ascend from 0 to the number of examples, 3'),
+    ([0, 2, 5], [0, 1, 2], 'ascend from 0'),
+    ([0, 1, 2], [0, 1, 2], 'ascend from 0'),
+    ([0, 4, 3], [0, 1, 2], 'ascend from 0'),
+    ([0, 1, 3.0], [0, 1, 2], 'offsets is float64'),
+    ([0, 1, 3], [0, 1, 2.0], 'numbers is float64'),
+    ([0, 1, 3], [[0, 1, 2]], r'numbers is int64 \[1, 3\]'),
+  ],
+)
+def test_offsets_and_numbers_are_checked(offsets, numbers, message):
+  with pytest.raises(ValueError, match=message):
+    partition.Partition(['a', 'b'], np.array(offsets), np.array(numbers))
+
+
+def test_numbers_are_int64():
+  made = partition.Partition(['a'], np.array([0, 2], np.int32), [1, 0])
+  assert made.offsets.dtype == made.numbers.dtype == np.int64
+  assert partition.of_clients({'a': []}).numbers.dtype == np.int64
+  with pytest.raises(ValueError, match="'a' is float64"):
+    partition.of_clients({'a': [0.7, 1.2]})
+  with pytest.raises(ValueError, match='3 owners have 2 numbers'):
+    partition.of_owners(np.array(['a', 'b', 'a']), np.array([5, 6]))
+
+
 def test_owners_are_clients_in_their_order():
   found = partition.of_owners(np.array([10, 2, 10, 2, 3]))
   assert found.client_ids == ['2', '3', '10']

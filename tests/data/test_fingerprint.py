@@ -8,7 +8,9 @@ import pytest
 from datasets import arrays
 from datasets.procedural import glyphs
 from datasets.procedural import words as sparse_words
+from tff_xc.data import client_data
 from tff_xc.data import fingerprint
+from tff_xc.data import partition
 
 
 def write(path, **changes):
@@ -48,6 +50,19 @@ def test_equal_content_is_equal_wherever_it_lies(tmp_path):
     'test_checksum',
   ]
   assert [found[name] for name in list(found)[:4]] == [8, 4, 40, 8]
+
+
+def test_integer_dtypes_of_a_partition_do_not_matter(tmp_path):
+  dataset = arrays.load(write(tmp_path / 'a.npz')[0])
+  train, found = dataset.train, fingerprint.fingerprint(dataset)
+  small = partition.Partition(
+    train.partition.client_ids,
+    train.partition.offsets.astype(np.int32),
+    train.partition.numbers.astype(np.int32),
+  )
+  other = client_data.PartitionedClientData(train.pool, small)
+  other = dataclasses.replace(dataset, train=other)
+  assert fingerprint.fingerprint(other) == found
 
 
 def test_what_differs_is_named(tmp_path):

@@ -5,7 +5,9 @@ import pytest
 import scipy.sparse
 import tensorflow as tf
 
+from tff_xc import errors
 from tff_xc.data import pool
+from tff_xc.data import sparse
 
 RANDOM = np.random.default_rng(0)
 
@@ -68,6 +70,59 @@ def test_sets_of_labels_are_put_in_order():
   assert y.indices.tolist() == [1, 4]
 
 
+@pytest.mark.parametrize('form', ['csc', 'coo', 'array', 'dense'])
+def test_other_forms_of_matrices_have_the_same_content(form):
+  x, y = bags([3, 0, 2, 5]), scipy.sparse.csr_matrix(np.eye(4, 6) > 0)
+  numbers = np.array([3, 0])
+  wanted = x[numbers], y[numbers]
+  if form == 'dense':
+    y = y.toarray()
+  elif form == 'array':
+    x, y = map(scipy.sparse.csr_array, (x, y))
+  else:
+    x, y = x.asformat(form), y.asformat(form)
+  found = pool.in_memory(x, y).examples(numbers)
+  same(found.x, wanted[0])
+  same(found.y, wanted[1])
+
+
+def test_features_are_put_in_order_and_never_become_labels():
+  ids, splits = np.array([2, 0, 2, 1]), np.array([0, 3, 4])
+  for values in (np.ones(4), np.ones(4, bool)):
+    given = scipy.sparse.csr_matrix((values, ids, splits), (2, 5))
+    before = given.indices.copy()
+    x = pool.in_memory(given, [0, 1]).read(np.array([0, 1]))
+    found = sparse.as_tensors(x)
+    assert isinstance(found, sparse.SparseFeatures)
+    assert found.row_splits.tolist() == [0, 2, 3]
+    assert found.ids.tolist() == [0, 2, 1]
+    assert found.values.tolist() == [1, 2 - (values.dtype == bool), 1]
+    np.testing.assert_array_equal(given.indices, before)
+
+
+def test_lists_are_arrays():
+  found = pool.in_memory([[1, 2], [3, 4]], [0, 1])
+  assert found.spec.shape == [2]
+  assert found.read(np.array([1])).tolist() == [[3, 4]]
+
+
+@pytest.mark.parametrize(
+  ('y', 'message'),
+  [
+    ([0, 0.5], r'labels are float64 \[2\]; give integers'),
+    ([True, False], r'labels are bool \[2\]; give integers'),
+    ([[0, 1], [1, 0]], r'labels are int64 \[2, 2\]; give integers'),
+    ([0, 2**32 + 1], 'label 4294967297 does not fit int32'),
+    ([0, 1, 2], r'x has the shape \[2, 4\] and y \[3\]; give one y for each'),
+    ([0], r'x has the shape \[2, 4\] and y \[1\]'),
+  ],
+)
+def test_labels_that_would_change_are_refused(y, message):
+  for x in (np.zeros([2, 4]), scipy.sparse.csr_matrix((2, 4))):
+    with pytest.raises(errors.InputError, match=message):
+      pool.in_memory(x, np.array(y))
+
+
 def test_blocks_of_dense_examples():
   x = np.arange(1300)
   found = pool.in_memory(x, x % 7)
@@ -84,7 +139,7 @@ def test_blocks_of_sparse_examples_are_bounded(monkeypatch):
   monkeypatch.setattr(pool, '_FEATURES', 10)
   monkeypatch.setattr(pool, '_EXAMPLES', 4)
   x = bags([3, 3, 4, 1, 25, 0, 10, 0, 0, 0, 0, 0, 1])
-  found = pool.in_memory(x, np.zeros(13))
+  found = pool.in_memory(x, np.zeros(13, int))
   blocks = [block.x for block in found.blocks()]
   assert [np.diff(b.indptr).tolist() for b in blocks] == [
     [3, 3, 4],
@@ -101,7 +156,7 @@ def test_blocks_of_sparse_examples_are_bounded(monkeypatch):
 @pytest.mark.parametrize('kept', [0, 0.4, 1])
 def test_a_cached_pool_reads_what_fits_once(kept):
   x, read = RANDOM.normal(size=[40, 3]).astype(np.float32), []
-  whole = pool.in_memory(x, np.zeros(40))
+  whole = pool.in_memory(x, np.zeros(40, int))
 
   def reading(numbers):
     read.extend(numbers.tolist())

@@ -28,7 +28,13 @@ TABLES, BUCKETS = 4, 50
 
 @dataclasses.dataclass(frozen=True)
 class HashedHead:
-  """Row r B + h_r(l) belongs to label l in table r."""
+  """Row r B + h_r(l) belongs to label l in table r.
+
+  Attributes:
+    num_labels: n.
+  """
+
+  num_labels: int
 
   def num_rows(self, num_labels):
     return TABLES * BUCKETS
@@ -53,7 +59,7 @@ class HashedHead:
 
   def label_scores(self, embeddings, table):
     logits = self.logits(embeddings, table, None)
-    rows = self.rows_of(tf.range(120))
+    rows = self.rows_of(tf.range(self.num_labels))
     return tf.reduce_mean(
       tf.gather(tf.math.log_sigmoid(logits), rows, axis=1), 2
     )
@@ -92,7 +98,7 @@ def hashed_labels(model, max_positives, negatives=60):
 
 @pytest.fixture(scope='module')
 def made():
-  dataset, model = small_data.text(120, HashedHead())
+  dataset, model = small_data.text(120, HashedHead(120))
   most = TABLES * dataset.train.largest_label_set
   return dataset, model, hashed_labels(model, most)
 
@@ -132,3 +138,5 @@ def test_labels_are_ranked_by_the_heads_own_scores(made):
     scores[:, label] = -np.log1p(np.exp(-logits[:, rows])).mean(axis=1)
   best = scores.max(axis=1)
   np.testing.assert_allclose(scores[np.arange(len(found)), found], best)
+  none = np.zeros(0, np.int64)
+  assert evaluator.predict(weights, dataset.test, none).shape == (0,)

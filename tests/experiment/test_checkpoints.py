@@ -115,17 +115,6 @@ def test_the_newest_three_are_kept(tmp_path):
   assert found == {'round_10.npz', 'round_11.npz', 'round_100.npz'}
 
 
-def test_checkpoints_of_an_earlier_version_are_refused_and_kept(tmp_path):
-  (tmp_path / 'checkpoints' / 'round_8').mkdir(parents=True)
-  for load in (
-    checkpoints.Checkpoints(tmp_path).load,
-    lambda like: checkpoints.load_newest(tmp_path, like),
-  ):
-    with pytest.raises(errors.InputError, match='of an earlier version'):
-      load(state())
-  assert (tmp_path / 'checkpoints' / 'round_8').is_dir()
-
-
 def test_looking_writes_nothing(tmp_path, capsys):
   assert checkpoints.load_newest(tmp_path, state())[1] == 0
   assert not list(tmp_path.iterdir())

@@ -22,7 +22,7 @@ def dataset(labels=None, bags=False):
   labels = labels or LABELS
   x = [10 * i + k for i, y in enumerate(labels.values()) for k in range(len(y))]
   x = np.array(x, np.int32)
-  y = np.concatenate([np.zeros(0, int), *labels.values()])
+  y = np.concatenate([np.zeros(0, int), *labels.values()]).astype(int)
   owners = np.repeat(np.arange(len(labels)), [len(y) for y in labels.values()])
   clients = {name: np.flatnonzero(owners == i) for i, name in enumerate(labels)}
   if bags:
@@ -215,3 +215,15 @@ def test_a_pooled_pass_is_shuffled_once(monkeypatch):
   for round_number in range(6):
     draw(round_number)
   assert shuffled == [0, 1, 2]
+
+
+@pytest.mark.parametrize('clients', [{}, {'a': [], 'b': []}])
+@pytest.mark.parametrize('steps', [0, 1])
+def test_batches_of_no_examples_are_refused(clients, steps):
+  train = dataset().train
+  train = client_data.PartitionedClientData(
+    train.pool, partition.of_clients(clients)
+  )
+  data = client_data.FederatedDataset('none', 5, train)
+  with pytest.raises(errors.InputError, match='no client has any examples'):
+    cohort.IidBatches(2, steps).cohorts(data, 0)

@@ -126,12 +126,11 @@ def test_other_data_are_refused_wherever_they_lie(tmp_path):
   )
 
 
-def test_a_run_from_before_data_were_recorded_goes_on(tmp_path):
+def test_a_run_that_does_not_name_its_data_is_refused(tmp_path):
   run_directory.RunDirectory(tmp_path, doubling.CONFIG)
   config = {**doubling.CONFIG, 'data': {'examples': 40}}
-  run_directory.RunDirectory(tmp_path, config).start_metrics(0)
-  found = json.loads((tmp_path / 'config.json').read_text())
-  assert found['data'] == {'examples': 40}
+  with pytest.raises(errors.InputError, match='examples was None and is 40'):
+    run_directory.RunDirectory(tmp_path, config)
 
 
 def test_settings_that_do_not_matter_may_change(tmp_path):

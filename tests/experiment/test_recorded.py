@@ -3,7 +3,7 @@
 A change of structure must not change a number. `recorded/TASK.csv` holds the
 metrics of these runs; write them anew, where a change of numbers is meant, by
 
-  python -m tests.test_recorded
+  python -m tests.experiment.test_recorded
 
 Another CPU adds in another order, hence the tolerances.
 """

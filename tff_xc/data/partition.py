@@ -23,12 +23,22 @@ class Partition:
   numbers: np.ndarray
 
   def __post_init__(self):
+    """Converts both arrays to int64; raises ValueError for other content."""
     if len(set(self.client_ids)) < len(self.client_ids):
       raise ValueError('two clients have one id.')
-    if len(self.offsets) != len(self.client_ids) + 1:
+    for name in ('offsets', 'numbers'):
+      object.__setattr__(self, name, _integers(getattr(self, name), name))
+    offsets = self.offsets
+    if len(offsets) != len(self.client_ids) + 1:
       raise ValueError(
-        f'{len(self.offsets)} offsets do not delimit the examples of'
+        f'{len(offsets)} offsets do not delimit the examples of'
         f' {len(self.client_ids)} clients.'
+      )
+    total = len(self.numbers)
+    if offsets[0] != 0 or offsets[-1] != total or (np.diff(offsets) < 0).any():
+      raise ValueError(
+        f'offsets are {offsets}; they must ascend from 0 to the number of'
+        f' examples, {total}.'
       )
 
   def __len__(self) -> int:
@@ -59,21 +69,43 @@ def of_owners(
   Args:
     owners: integers or strings [k], the owner of each example.
     numbers: the examples' numbers; None: 0 to k - 1.
+
+  Raises:
+    ValueError: there are more or fewer numbers than owners.
   """
+  if numbers is not None and len(numbers) != len(owners):
+    raise ValueError(f'{len(owners)} owners have {len(numbers)} numbers.')
   names, group = np.unique(owners, return_inverse=True)
   order = np.argsort(group, kind='stable')
   return Partition(
     [str(name) for name in names],
     np.cumsum(np.append(0, np.bincount(group, minlength=len(names)))),
-    order if numbers is None else numbers[order],
+    order if numbers is None else np.asarray(numbers)[order],
   )
 
 
 def of_clients(clients: Mapping[str, Sequence[int]]) -> Partition:
-  """Returns the partition with these clients: id -> numbers of examples."""
-  parts = [np.asarray(part, np.int64) for part in clients.values()]
+  """Returns the partition with these clients: id -> numbers of examples.
+
+  Raises:
+    ValueError: numbers are not integers.
+  """
+  parts = [_integers(part, f'{k!r}') for k, part in clients.items()]
   return Partition(
     list(clients),
     np.cumsum([0, *map(len, parts)]),
     np.concatenate([np.zeros(0, np.int64), *parts]),
   )
+
+
+def _integers(values: Sequence[int], name: str) -> np.ndarray:
+  """Returns int64 [k]; an empty list has no dtype of its own."""
+  array = np.asarray(values)
+  if array.ndim != 1 or (
+    array.size and not np.issubdtype(array.dtype, np.integer)
+  ):
+    raise ValueError(
+      f'{name} is {array.dtype} {list(array.shape)}; expected integers in one'
+      ' dimension.'
+    )
+  return array.astype(np.int64, copy=False)

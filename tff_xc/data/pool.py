@@ -16,6 +16,8 @@ import numpy as np
 import scipy.sparse
 import tensorflow as tf
 
+from tff_xc import errors
+
 # The most examples of a block, and the most features of a block of sparse
 # examples. A single example may have more, since it is never cut.
 _EXAMPLES, _FEATURES = 512, 2**20
@@ -96,24 +98,82 @@ class Pool:
 
 
 def in_memory(
-  x: np.ndarray | scipy.sparse.csr_matrix,
-  y: np.ndarray | scipy.sparse.csr_matrix,
+  x: np.ndarray | scipy.sparse.spmatrix,
+  y: np.ndarray | scipy.sparse.spmatrix,
 ) -> Pool:
-  """Returns a pool of arrays or matrices, as in `Examples`, not copied."""
-  if not scipy.sparse.issparse(y):
-    y = np.asarray(y, np.int32)
-  elif not (y.has_canonical_format and y.dtype == bool and y.data.all()):
-    y = y.copy()  # The arrays may be read-only.
-    y.sum_duplicates()
-    y = y.astype(bool)
-    y.eliminate_zeros()
+  """Returns a pool of arrays or matrices, copied only where they must change.
+
+  Args:
+    x: numbers [N, ...]; or a matrix of sparse features [N, D]. Its repeated
+      entries are added.
+    y: integers [N]; or sets of labels, a matrix or bool array [N, n] in which
+      example i has the labels of its nonzero entries.
+
+  Raises:
+    errors.InputError: y has another form, a label does not fit int32, or x and
+      y have different lengths.
+  """
   is_sparse = scipy.sparse.issparse(x)
+  x, y = _features(x) if is_sparse else np.asarray(x), _labels(y)
+  if x.shape[:1] != y.shape[:1]:
+    raise errors.InputError(
+      f'x has the shape {list(x.shape)} and y {list(y.shape)}; give one y for'
+      ' each example of x'
+    )
   return Pool(
     y=y,
     spec=SPARSE if is_sparse else tf.TensorSpec(x.shape[1:], x.dtype),
     read=lambda numbers: x[numbers],
     entries=np.diff(x.indptr) if is_sparse else None,
   )
+
+
+def _features(x: scipy.sparse.spmatrix) -> scipy.sparse.csr_matrix:
+  """Returns a matrix with ascending ids in a row, and not of bool."""
+  x = _canonical(x)
+  # A matrix of bool would be sets of labels.
+  return x.astype(np.float32) if x.dtype == bool else x
+
+
+def _labels(y) -> np.ndarray | scipy.sparse.csr_matrix:
+  """Returns labels as in `Examples`."""
+  if not scipy.sparse.issparse(y):
+    y = np.asarray(y)
+    if y.ndim == 2 and y.dtype == bool:
+      return scipy.sparse.csr_matrix(y)
+    return _single_labels(y)
+  y = _canonical(y)
+  if y.dtype == bool and y.data.all():
+    return y
+  y = y.astype(bool)
+  y.eliminate_zeros()
+  return y
+
+
+def _single_labels(y: np.ndarray) -> np.ndarray:
+  """Returns int32 [N]."""
+  if y.ndim != 1 or (y.size and not np.issubdtype(y.dtype, np.integer)):
+    raise errors.InputError(
+      f'labels are {y.dtype} {list(y.shape)}; give integers [N], or sets of'
+      ' labels as bool [N, n]'
+    )
+  bounds = np.iinfo(np.int32)
+  bad = y[(y < bounds.min) | (y > bounds.max)]
+  if bad.size:
+    raise errors.InputError(
+      f'label {bad[0]} does not fit int32; number the classes from 0'
+    )
+  return y.astype(np.int32, copy=False)
+
+
+def _canonical(matrix: scipy.sparse.spmatrix) -> scipy.sparse.csr_matrix:
+  """Returns the matrix in rows of ascending, distinct ids."""
+  if type(matrix) is not scipy.sparse.csr_matrix:  # csr_array is a subclass.
+    matrix = scipy.sparse.csr_matrix(matrix)
+  if not matrix.has_canonical_format:
+    matrix = matrix.copy()  # The caller's, and its arrays may be read-only.
+    matrix.sum_duplicates()
+  return matrix
 
 
 def cached(pool: Pool, max_bytes: int = 2**28) -> Pool:

@@ -23,8 +23,6 @@ from tff_xc.report import run_files
 _NAME = re.compile(r'round_(\d+)\.npz')
 # See `run_files.replacing`.
 _LEFTOVER = re.compile(r'\.round_(\d+)\.\d+\.tmp\.npz')
-# Earlier versions of this package saved a directory for each state.
-_OLD_NAME = re.compile(r'round_\d+')
 _DAMAGED = 'damaged'
 _KEPT = 3
 # Before the names of arrays that are saved with a state.
@@ -145,16 +143,7 @@ def _versions(root: pathlib.Path) -> list[int]:
   return sorted(int(match[1]) for match in found if match)
 
 
-def _check_old(root: pathlib.Path) -> None:
-  if root.is_dir() and any(_OLD_NAME.fullmatch(p.name) for p in root.iterdir()):
-    raise errors.InputError(
-      f'{root} holds checkpoints of an earlier version of this program; choose'
-      ' another --run_dir, or go on with that version'
-    )
-
-
 def _load_newest(root: pathlib.Path, like, on_damage):
-  _check_old(root)
   versions = _versions(root)
   for version in reversed(versions):
     path = _path(root, version)

@@ -137,10 +137,18 @@ class IidBatches:
   def cohorts(
     self, dataset: client_data.FederatedDataset, seed: int
   ) -> Callable[[int], Cohort]:
-    """Returns round -> cohort of one client; `seed` seeds the draws."""
+    """Returns round -> cohort of one client; `seed` seeds the draws.
+
+    Raises:
+      errors.InputError: if there are no examples, or a round has too many.
+    """
     train = dataset.train
     partition = train.partition
     total = len(partition.numbers)
+    if not total:
+      raise errors.InputError(
+        'no client has any examples; give clients with examples'
+      )
     steps = self.steps or math.ceil(total / len(partition) / self.batch_size)
     each = steps * self.batch_size
     if each > _MOST_POOLED:

@@ -84,14 +84,13 @@ def check_data(path: str | os.PathLike, config: Mapping, data: Mapping) -> None:
 
   Args:
     path: the run's directory.
-    config: its config.json. If it lacks `data`, an older version wrote it, and
-      any data are accepted.
+    config: its config.json.
     data: the fingerprint of the present data.
 
   Raises:
     errors.InputError: naming the differences.
   """
-  told = _differences(config.get('data', data), data)
+  told = _differences(config.get('data', {}), data)
   if told:
     raise errors.InputError(
       f'{path} holds a run on other data: {told}; give the data of that run,'

@@ -138,7 +138,7 @@ ROUND: Mapping[str, Metric] = {
   ),
   'clients': Metric(
     'clients',
-    'clients with an update',
+    'clients that trained, including dropped ones',
     unit='clients',
     better='neither',
   ),

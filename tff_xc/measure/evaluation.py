@@ -161,9 +161,9 @@ class Evaluator:
       if sum(map(len, held)) >= _RANKED_AT_ONCE:
         top.append(rank(np.concatenate(held), k))
         held = []
-    if held:
+    if sum(map(len, held)):
       top.append(rank(np.concatenate(held), k))
-    return np.concatenate(top)
+    return np.concatenate(top) if top else np.zeros([0, k], np.int32)
 
   def _ranker(self, weights):
     """Returns a function: embeddings [e, ...], k -> int32 [e, k], best first."""

@@ -2,6 +2,7 @@
 
 import numpy as np
 import pytest
+import scipy.sparse
 
 from datasets.splits import split_csv
 from tff_xc import errors
@@ -25,6 +26,18 @@ def test_users_that_are_numbers_sort_as_numbers(tmp_path):
   assert list(read(tmp_path, text.replace('2,4', '02,4'))) == ['02', '10']
 
 
+@pytest.mark.parametrize('zeros', [18, 19, 30, 5000])
+def test_numbers_of_any_length_sort_as_numbers(tmp_path, zeros):
+  large = '1' + '0' * zeros
+  text = f'user_id,image_id,class\n{large},0,3\n9,4,2\n0,1,1\n'
+  assert list(read(tmp_path, text)) == ['0', '9', large]
+
+
+def test_users_that_differ_in_spaces_are_one(tmp_path):
+  text = 'user_id,image_id,class\n a ,0,3\na,4,2\n'
+  assert read(tmp_path, text) == {'a': [0, 4]}
+
+
 def test_quotes_spaces_blank_lines_and_other_columns(tmp_path):
   text = (
     '\ufeff"class",note,image_id,user_id\r\n'
@@ -43,6 +56,9 @@ def test_quotes_spaces_blank_lines_and_other_columns(tmp_path):
     ('b,4,9', "line 6: image 4 has class '9' here and 2 in the data"),
     (',4,2', 'line 6 has no user_id'),
     ('b,5,2', "line 6: image_id is '5'; expected 0 to 4"),
+    pytest.param(
+      'b,' + '9' * 5000 + ',2', "line 6: image_id is '9{20}';", id='long'
+    ),
     ('b,4,2,,x', 'line 6 has 5 fields; expected 3'),
   ],
 )
@@ -69,10 +85,11 @@ def test_files_that_are_no_splits(tmp_path, text, message):
 
 def test_a_split_is_written_in_one_step(tmp_path):
   path = tmp_path / 'split.csv'
-  clients = partition.of_clients({'a, "b"': [3, 0], 'c': [], 'd': [2]})
+  clients = partition.of_clients({'d': [2], 'a, "b"': [3, 0], 'c': []})
   split_csv.write(path, clients, LABELS)
-  assert path.read_text().split('\n')[:2] == [
+  assert path.read_text().split('\n')[:3] == [
     'user_id,image_id,class',
+    'd,2,1',
     '"a, ""b""",3,0',
   ]
   found = split_csv.read(path, LABELS)
@@ -82,3 +99,14 @@ def test_a_split_is_written_in_one_step(tmp_path):
     split_csv.write(path, partition.of_clients({'a': [9]}), LABELS)
   assert [p.name for p in tmp_path.iterdir()] == ['split.csv']
   assert split_csv.read(path, LABELS).client_ids == found.client_ids
+
+
+def test_a_split_that_cannot_be_written_is_one_sentence(tmp_path):
+  clients = partition.of_clients({'a': [0]})
+  with pytest.raises(errors.InputError, match='none is no folder; make it'):
+    split_csv.write(tmp_path / 'none' / 'split.csv', clients, LABELS)
+  sets = scipy.sparse.csr_matrix(np.eye(5, dtype=bool))
+  with pytest.raises(errors.InputError, match='one class for each image'):
+    split_csv.write(tmp_path / 'split.csv', clients, sets)
+  with pytest.raises(errors.InputError, match='one class for each image'):
+    read(tmp_path, 'user_id,image_id,class\na,0,0\n', sets)
