@@ -1,7 +1,10 @@
 """Small data sets in memory, and models for them."""
 
+import collections
+
 import numpy as np
 import scipy.sparse
+import tensorflow as tf
 
 from tff_xc import classifier
 from tff_xc import heads
@@ -9,17 +12,14 @@ from tff_xc.data import client_data
 from tff_xc.data import partition
 from tff_xc.data import pool
 from tff_xc.encoders import bag
-from tff_xc.encoders import conv
+from tff_xc.encoders import encoder
 
 
 def images(clients: int = 6, num_classes: int = 8):
   """Returns (data set, model): 10 images a client, of 4 classes."""
   random = np.random.default_rng(0)
-  y = np.concatenate([10 * [0, 1, 2, 3][:10] for _ in range(clients)])[
-    : 10 * clients
-  ]
   owners = np.arange(10 * clients) // 10
-  y = (y + owners) % num_classes
+  y = (np.arange(10 * clients) % 4 + owners) % num_classes
   examples = pool.in_memory(
     random.integers(0, 256, (len(y), 16, 16), np.uint8), y
   )
@@ -32,11 +32,22 @@ def images(clients: int = 6, num_classes: int = 8):
     test=examples.subset(np.arange(12)),
   )
   model = classifier.EmbeddingClassifier(
-    conv.build_conv_encoder(image_size=16, filters=8, embedding_dim=4),
-    heads.CosineHead(4.0),
-    num_classes,
+    _linear_encoder(), heads.CosineHead(4.0), num_classes
   )
   return dataset, model
+
+
+def _linear_encoder() -> encoder.Encoder:
+  def init(seed):
+    kernel = tf.random.stateless_normal([256, 4], seed, stddev=0.1)
+    return collections.OrderedDict(kernel=kernel)
+
+  def apply(weights, state, x, training, seed):
+    pixels = tf.reshape(tf.cast(x, tf.float32) / 255.0, [-1, 256])
+    return tf.matmul(pixels, weights['kernel']), state
+
+  spec = tf.TensorSpec([16, 16], tf.uint8)
+  return encoder.Encoder(spec, 4, init, apply)
 
 
 def text(num_labels: int, head, clients: int = 5):
@@ -54,9 +65,9 @@ def text(num_labels: int, head, clients: int = 5):
     ),
     test=examples,
   )
-  encoder = bag.build_bag_encoder(
+  bags = bag.build_bag_encoder(
     num_features=30, feature_dim=16, hidden_dims=(32,), embedding_dim=16
   )
   return dataset, classifier.EmbeddingClassifier(
-    encoder, head, num_labels, label_sets=True
+    bags, head, num_labels, label_sets=True
   )

@@ -14,9 +14,13 @@ import pytest
 import tensorflow as tf
 
 from tests import small_data
+from tff_xc import classifier
 from tff_xc.algorithms import fedss
 from tff_xc.experiment import cohort
 from tff_xc.experiment import training
+from tff_xc.round import examples
+from tff_xc.round import losses
+from tff_xc.round import process
 
 # ---------------------------------------------------------------------------
 
@@ -108,23 +112,34 @@ def train(made, path, rounds, **changes):
 
 
 def test_states_are_kept_over_rounds_and_a_resume(made, in_process, tmp_path):
-  straight = train(made, tmp_path / 'straight', 6)
-  train(made, tmp_path / 'resumed', 4)
-  assert train(made, tmp_path / 'resumed', 6) == straight
-  saved = np.load(tmp_path / 'straight' / 'checkpoints' / 'round_6.npz')
+  straight = train(made, tmp_path / 'straight', 4)
+  train(made, tmp_path / 'resumed', 2)
+  assert train(made, tmp_path / 'resumed', 4) == straight
+  saved = np.load(tmp_path / 'straight' / 'checkpoints' / 'round_4.npz')
   ids = saved['more:client_ids']
   counts = saved['more:client_states/rounds']
   assert len(ids) == len(counts) > 3
-  assert counts.sum() == 6 * 3  # Three clients a round.
-  forgetful = train(made, tmp_path / 'forgetful', 6, penalties=())
-  assert forgetful[0] == straight[0]  # Nobody has a state yet.
-  assert forgetful[-1]['loss'] != straight[-1]['loss']
+  assert counts.sum() == 4 * 3  # Three clients a round.
+
+
+def test_the_penalty_is_a_distance_from_the_last_encoder():
+  of = lambda *values: {
+    'a': tf.constant(values[:1]),
+    'b': tf.constant(values[1:]),
+  }
+  for known, expected in ((True, 0.5 * (1 + 4)), (False, 0.0)):
+    step = losses.LocalStep(
+      *[()] * 4,
+      weights=classifier.ModelWeights(of(1.0, 2.0, 3.0), {}, {}),
+      state=examples.KeptState(
+        tf.constant(known), {'encoder': of(0.0, 2.0, 5.0)}
+      ),
+    )
+    assert near_its_last(step) == expected
 
 
 def test_the_loss_is_weighted(made, in_process):
   algorithm, dataset = made
-  from tff_xc.round import process
-
   learning = process.build_process(
     dataclasses.replace(
       algorithm,

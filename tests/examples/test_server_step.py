@@ -49,7 +49,9 @@ def leashed(*, length, **arguments):
 # ---------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize('length', [1e-3, 1e3])
+@pytest.mark.parametrize(
+  'length', [1e-3, pytest.param(1e3, marks=pytest.mark.slow)]
+)
 def test_rows_are_held_back(length, in_process, tmp_path):
   dataset, model = small_data.images()
   algorithm = leashed(length=length, model=model, max_positives=4, negatives=3)
