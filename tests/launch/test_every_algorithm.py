@@ -167,6 +167,7 @@ def test_two_rounds(task, algorithm, launched, capsys):
   assert (summary['bytes_down_per_client_round'] > 0) == crosses
 
 
+@pytest.mark.slow  # `test_same_as_worker` compares every algorithm.
 def test_the_worker_gives_what_the_process_gives(launched):
   found = []
   for runtime in ('in_process', 'worker'):

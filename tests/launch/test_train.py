@@ -118,6 +118,7 @@ def stopped_by(signal_number, flags, run_dir, after):
   return running.returncode, said
 
 
+@pytest.mark.slow
 def test_kill_9_and_ctrl_c_and_resumes_give_the_same_metrics(
   finished, tmp_path
 ):

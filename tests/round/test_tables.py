@@ -47,9 +47,11 @@ def build(max_features, feature_optimizer=None, encoder_optimizer=None):
 @pytest.mark.parametrize(
   'feature_optimizer',
   [
-    table_optimizers.RowMomentum(2.0),
+    pytest.param(table_optimizers.RowMomentum(2.0), marks=pytest.mark.slow),
     table_optimizers.RowMomentum(1.0, 0.9),
-    table_optimizers.Dense(optimizers.TorchAdam(0.01)),
+    pytest.param(
+      table_optimizers.Dense(optimizers.TorchAdam(0.01)), marks=pytest.mark.slow
+    ),
   ],
 )
 @pytest.mark.parametrize(

@@ -82,6 +82,7 @@ def _run(device: str) -> dict:
   return json.loads(done.stdout.splitlines()[-1])
 
 
+@pytest.mark.slow
 def test_clients_are_spread_over_devices_and_the_server_has_the_first():
   spread = _run('cpu:1,cpu:2')
   assert spread['clients'] == ['CPU:1', 'CPU:2']

@@ -248,7 +248,9 @@ _AGGREGATORS = {
 @pytest.mark.parametrize(
   'name',
   [
-    pytest.param(n, marks=[pytest.mark.slow] if n == 'robust' else [])
+    pytest.param(
+      n, marks=[pytest.mark.slow] if n in ('robust', 'secure_sum') else []
+    )
     for n in _AGGREGATORS
   ],
 )
@@ -295,7 +297,15 @@ _RANDOM_AGGREGATORS = {
 }
 
 
-@pytest.mark.parametrize('name', list(_RANDOM_AGGREGATORS))
+@pytest.mark.parametrize(
+  'name',
+  [
+    pytest.param(
+      n, marks=[pytest.mark.slow] if n in ('secure', 'compression') else []
+    )
+    for n in _RANDOM_AGGREGATORS
+  ],
+)
 def test_aggregators_with_a_seed_from_the_clock(contexts, name):
   tff.framework.set_default_context(contexts['in_process'])
 
