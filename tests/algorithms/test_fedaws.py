@@ -185,6 +185,7 @@ def test_without_weight_fedaws_is_baseline_1():
   )
 
 
+@pytest.mark.slow
 def test_a_spreadout_rate_of_0_is_that_of_the_clients():
   tiny.assert_same_weights(
     tiny.weights_after(

@@ -180,6 +180,7 @@ def test_the_worker_gives_what_the_process_gives(launched):
   )
 
 
+@pytest.mark.slow
 def test_a_step_that_may_diverge_is_warned_of(launched, capsys):
   changes = {'spreadout_neighbours': 0, 'spreadout_learning_rate': 0.05}
   summary, run_dir = launched('arrays', 'fedaws', **changes)

@@ -114,6 +114,7 @@ def test_without_selection_everybody_holds_all_rows():
   assert metrics['feature_rows'] == tiny_sparse.NUM_FEATURES
 
 
+@pytest.mark.slow
 def test_weights_are_got_and_set_with_the_table():
   learning = build(5, table_optimizers.RowMomentum(1.0, 0.9))
   state, _ = tiny.run(learning, 2, cohort_of)

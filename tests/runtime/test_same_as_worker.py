@@ -100,7 +100,7 @@ def test_every_registered_algorithm(contexts, name, optimizer):
   ('name', 'max_features'),
   [
     ('fedaws', 4),
-    ('fullsoftmax', 0),
+    pytest.param('fullsoftmax', 0, marks=pytest.mark.slow),
     pytest.param('fedaws', 0, marks=pytest.mark.slow),
     pytest.param('fedss', 0, marks=pytest.mark.slow),
     pytest.param('fedss', 4, marks=pytest.mark.slow),
