@@ -29,7 +29,12 @@ def train(made, path, rounds=1, metrics=('train_top1',), **changes):
   algorithm, dataset = made
   algorithm = dataclasses.replace(algorithm, **changes)
   return training.train(
-    algorithm, dataset, path, metrics=metrics, rounds=rounds
+    algorithm,
+    dataset,
+    path,
+    metrics=metrics,
+    rounds=rounds,
+    config={'note': 'does not describe the algorithm'},
   )
 
 

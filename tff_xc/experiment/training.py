@@ -52,9 +52,9 @@ def train(
     eval_every: rounds between evaluations.
     checkpoint_every: rounds between checkpoints; 0: `eval_every`.
     seed: of the initial weights and all random draws.
-    config: settings for config.json; `hyperparameters` describe the algorithm.
-      None: a description of `algorithm`. A run is resumed only with the same
-      settings and the same data.
+    config: further settings for config.json. Without `hyperparameters`, which
+      describe the algorithm, a description of `algorithm` is added. A run is
+      resumed only with the same settings and the same data.
     warnings: about the settings; printed, and kept in the summary.
 
   Returns:
@@ -68,9 +68,10 @@ def train(
   """
   _check(algorithm, dataset, metrics, rounds)
   schedule = loop.Schedule(rounds, eval_every, checkpoint_every or eval_every)
-  config = _whole_config(
-    config or _described(algorithm, metrics), dataset, seed, schedule
-  )
+  config = dict(config or {})
+  if 'hyperparameters' not in config:
+    config |= _described(algorithm, metrics)
+  config = _whole_config(config, dataset, seed, schedule)
   run_directory.check_config(run_dir, config)
   kept = algorithm.client_state
   return loop.run(
@@ -88,10 +89,11 @@ def train(
 
 def _whole_config(config, dataset, seed, schedule) -> dict[str, Any]:
   """Returns what config.json records."""
+  if 'versions' not in config:
+    config |= environment.describe()
   return {
     'task': dataset.name,
     'algorithm': 'own',
-    **environment.describe(),
     **config,
     'seed': seed,
     **dataclasses.asdict(schedule),

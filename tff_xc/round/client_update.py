@@ -30,7 +30,7 @@ class ClientUpdate(NamedTuple):
       examples, or 1 with 'uniform' weighting; 0 if the client has no examples
       or its update is not finite.
     measured: sums over the client's examples, by name (see
-      `tff_xc.round.process`); all zero for a client without examples.
+      `tff_xc.round.metrics`); all zero for a client without examples.
     state: what it keeps, if the algorithm has client state; not sent.
   """
 

@@ -111,14 +111,21 @@ def checked_ids(
 ) -> tf.Tensor:
   """Returns `ids` int32 [k]; fails where one of them is outside [0, bound)."""
   outside = tf.logical_or(ids < 0, ids >= bound)
-  check = fail_unless(
-    tf.logical_not(tf.reduce_any(outside)),
-    f'{noun} {{}} is outside [0, {bound})',
-    (tf.boolean_mask(ids, outside)[:1],),
-    client_id,
+  check = _fail_where(
+    outside, ids, f'{noun} {{}} is outside [0, {bound})', client_id
   )
   with tf.control_dependencies([check]):
     return tf.identity(ids)
+
+
+def _fail_where(bad, ids, template: str, client_id) -> tf.Operation:
+  """Returns an op that fails, naming the first, where `bad` is True for ids."""
+  return fail_unless(
+    tf.logical_not(tf.reduce_any(bad)),
+    template,
+    (tf.boolean_mask(ids, bad)[:1],),
+    client_id,
+  )
 
 
 _UNKNOWN = -1
@@ -283,10 +290,10 @@ class OwnAndSampled:
     ascending = tf.gather(held.ids, order)
     ranks = tf.minimum(tf.searchsorted(ascending, ids), tf.size(order) - 1)
     strange = tf.not_equal(tf.gather(ascending, ranks), ids)
-    check = fail_unless(
-      tf.logical_not(tf.reduce_any(strange)),
+    check = _fail_where(
+      strange,
+      ids,
       f'its examples have {noun} {{}}, which is not among the ids that it holds',
-      (tf.boolean_mask(ids, strange)[:1],),
       client_id,
     )
     with tf.control_dependencies([check]):
