@@ -99,11 +99,9 @@ def build(contender: str, settings: Settings) -> Any:
   local = (clients, settings.batch_size, LEARNING_RATE)
   encoder = leaf.build_femnist_encoder(embedding_dim=settings.embedding_dim)
   if contender == 'plain':
-    return plain.PlainRounds(plain.with_class_layer(encoder), weights, *local)
+    return plain.PlainRounds(plain.femnist_cnn, weights, *local)
   if contender == 'plain_side_by_side':
-    return plain.SideBySideRounds(
-      plain.with_class_layer(encoder), weights, *local
-    )
+    return plain.SideBySideRounds(plain.femnist_cnn, weights, *local)
   registry.install('worker' if 'worker' in contender else 'in_process')
   if contender.startswith('tff_fedavg'):
     return learning.tff_fedavg_rounds(

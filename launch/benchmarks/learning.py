@@ -101,8 +101,9 @@ def fullsoftmax_rounds(
   )
   state = process.initialize()
   initial = process.get_model_weights(state)
+  of_encoder = arrays.of_encoder(weights)
   start = classifier.ModelWeights(
-    type(initial.encoder)((name, weights[name]) for name in initial.encoder),
+    type(initial.encoder)((name, of_encoder[name]) for name in initial.encoder),
     initial.encoder_state,
     collections.OrderedDict([(classifier.CLASS, arrays.class_table(weights))]),
   )

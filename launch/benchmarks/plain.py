@@ -13,19 +13,25 @@ import numpy as np
 import tensorflow as tf
 
 from launch.benchmarks import arrays
-from tff_xc.encoders import encoder as encoder_lib
 
 Logits = Callable[[Mapping[str, tf.Tensor], tf.Tensor], tf.Tensor]
 
 
-def with_class_layer(encoder: encoder_lib.Encoder) -> Logits:
-  """Returns (weights by name, x) -> logits: the encoder and a dense layer."""
+def femnist_cnn(weights: Mapping[str, tf.Tensor], x: tf.Tensor) -> tf.Tensor:
+  """Returns the logits of LEAF's FEMNIST CNN, written as Keras writes it."""
+  h = tf.reshape(x, [-1, 28, 28, 1])
+  for layer in ('conv0', 'conv1'):
+    h = tf.nn.conv2d(h, weights[f'{layer}/kernel'], 1, 'SAME')
+    h = tf.nn.relu(tf.nn.bias_add(h, weights[f'{layer}/bias']))
+    h = tf.nn.max_pool2d(h, 2, 2, 'VALID')
+  return perceptron(weights, h)
 
-  def logits(weights, x):
-    embeddings, _ = encoder.apply(weights, {}, x, training=True, seed=None)
-    return embeddings @ weights['class/kernel'] + weights['class/bias']
 
-  return logits
+def perceptron(weights: Mapping[str, tf.Tensor], x: tf.Tensor) -> tf.Tensor:
+  """Returns the logits of a dense layer with ReLU and a class layer."""
+  h = tf.reshape(x, [-1, weights['dense/kernel'].shape[0]])
+  h = tf.nn.relu(h @ weights['dense/kernel'] + weights['dense/bias'])
+  return h @ weights['class/kernel'] + weights['class/bias']
 
 
 def _mean_loss(logits, y):

@@ -42,23 +42,17 @@ def build_encoder():
   import tensorflow as tf
 
   from tff_xc.encoders import encoder
-  from tff_xc.encoders import initializers
+  from tff_xc.encoders import layers
 
   def init(seed):
     return collections.OrderedDict(
-      (
-        name,
-        initializers.torch_uniform(
-          initializers.fold(seed, i), list(_SHAPES[name]), _PIXELS
-        ),
-      )
-      for i, name in enumerate(('dense/kernel', 'dense/bias'))
+      layers.init_dense('dense', seed, _PIXELS, _HIDDEN)
     )
 
   def apply(trainable, non_trainable, x, training, seed):
     del training, seed
-    h = tf.reshape(x, [-1, _PIXELS]) @ trainable['dense/kernel']
-    return tf.nn.relu(h + trainable['dense/bias']), non_trainable
+    h = layers.dense(tf.reshape(x, [-1, _PIXELS]), trainable, 'dense')
+    return tf.nn.relu(h), non_trainable
 
   return encoder.Encoder(
     example_spec=tf.TensorSpec([28, 28], tf.float32),
@@ -86,7 +80,7 @@ def build(contender: str, settings: Settings) -> Any:
     _LEARNING_RATE,
   )
   if contender == 'plain':
-    return plain.PlainRounds(plain.with_class_layer(encoder), *rest)
+    return plain.PlainRounds(plain.perceptron, *rest)
   registry.install(contender)
   return learning.fullsoftmax_rounds(encoder, *rest)
 

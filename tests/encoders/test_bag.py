@@ -66,7 +66,7 @@ def test_the_encoder_is_layers_and_unit_norm():
     kernel, bias = (
       weights.encoder[f'dense{i}/{part}'].numpy() for part in ('kernel', 'bias')
     )
-    h = h @ kernel + bias
+    h = h @ kernel.T + bias
     h = np.maximum(h, 0) if i < 2 else h
   norms = np.linalg.norm(h, axis=1, keepdims=True)
   expected = np.divide(h, norms, out=np.zeros_like(h), where=norms > 0)

@@ -71,7 +71,7 @@ def naive_resnet(weights, x, depth, groups):
         zeros = np.zeros_like(h[:, ::2, ::2])
         h = np.concatenate([h[:, ::2, ::2], zeros], axis=-1)
       h = np.maximum(inner + h, 0)
-  return h.mean((1, 2)) @ weights['dense/kernel'] + weights['dense/bias']
+  return h.mean((1, 2)) @ weights['dense/kernel'].T + weights['dense/bias']
 
 
 @pytest.mark.parametrize(('depth', 'groups'), [(8, 8), (14, 2)])

@@ -14,6 +14,7 @@ import tensorflow as tf
 from tff_xc.data import sparse
 from tff_xc.encoders import encoder as encoder_lib
 from tff_xc.encoders import initializers
+from tff_xc.encoders import layers
 from tff_xc.encoders import normalization
 
 FEATURE = 'feature'
@@ -38,7 +39,7 @@ def build_bag_encoder(
     embedding_dim: d.
   """
   widths = (feature_dim, *hidden_dims, embedding_dim)
-  layers = list(itertools.pairwise(widths))
+  shapes = list(itertools.pairwise(widths))
 
   def init(seed):
     weights = collections.OrderedDict()
@@ -47,19 +48,17 @@ def build_bag_encoder(
       initializers.fold(seed, 0),
       stddev=feature_dim**-0.5,
     )
-    for i, shape in enumerate(layers):
-      weights[f'dense{i}/kernel'] = initializers.he_normal(
-        initializers.fold(seed, i + 1), list(shape)
-      )
-      weights[f'dense{i}/bias'] = tf.zeros(shape[1:])
+    for i, shape in enumerate(shapes):
+      seed_i = initializers.fold(seed, i + 1)
+      weights |= layers.init_dense(f'dense{i}', seed_i, *shape)
     return weights
 
   def apply(trainable, non_trainable, x, training, seed):
     del training, seed  # Nothing here is random or differs in training.
     h = weighted_mean(trainable[FEATURE], x)
-    for i in range(len(layers)):
-      h = h @ trainable[f'dense{i}/kernel'] + trainable[f'dense{i}/bias']
-      h = tf.nn.relu(h) if i + 1 < len(layers) else h
+    for i in range(len(shapes)):
+      h = layers.dense(h, trainable, f'dense{i}')
+      h = tf.nn.relu(h) if i + 1 < len(shapes) else h
     return normalization.unit_norm(h), non_trainable
 
   return encoder_lib.Encoder(

@@ -13,6 +13,7 @@ import tensorflow as tf
 
 from tff_xc.encoders import encoder as encoder_lib
 from tff_xc.encoders import initializers
+from tff_xc.encoders import layers
 
 _POOLED = (True, True, True, False)
 
@@ -84,10 +85,8 @@ def build_conv_encoder(
       weights[f'conv{i}/scale'] = tf.ones([filters])
       weights[f'conv{i}/offset'] = tf.zeros([filters])
       inputs = filters
-    weights['dense/kernel'] = initializers.he_normal(
-      initializers.fold(seed, len(_POOLED)), [flat, embedding_dim]
-    )
-    weights['dense/bias'] = tf.zeros([embedding_dim])
+    dense_seed = initializers.fold(seed, len(_POOLED))
+    weights |= layers.init_dense('dense', dense_seed, flat, embedding_dim)
     return weights
 
   def apply(trainable, non_trainable, x, training, seed):
@@ -101,9 +100,7 @@ def build_conv_encoder(
       scale, offset = trainable[f'conv{i}/scale'], trainable[f'conv{i}/offset']
       h = tf.nn.relu(group_norm(h, scale, offset, groups))
     h = tf.reshape(h, [-1, flat])
-    return h @ trainable['dense/kernel'] + trainable[
-      'dense/bias'
-    ], non_trainable
+    return layers.dense(h, trainable, 'dense'), non_trainable
 
   return encoder_lib.Encoder(
     example_spec=tf.TensorSpec(shape, tf.uint8),

@@ -24,6 +24,7 @@ from tff_xc import errors
 from tff_xc.encoders import conv
 from tff_xc.encoders import encoder as encoder_lib
 from tff_xc.encoders import initializers
+from tff_xc.encoders import layers
 
 _FILTERS = (16, 32, 64)
 # Over the 50,000 training images of CIFAR-10, for pixels from 0 to 255.
@@ -67,8 +68,7 @@ def build_resnet_encoder(
       stride = 1 if inputs == filters else 2
       h = _block(trainable, name, h, stride, groups)
     h = tf.reduce_mean(h, axis=[1, 2])
-    h = h @ trainable['dense/kernel'] + trainable['dense/bias']
-    return h, non_trainable
+    return layers.dense(h, trainable, 'dense'), non_trainable
 
   return encoder_lib.Encoder(
     example_spec=tf.TensorSpec([image_size, image_size, 3], tf.uint8),
@@ -145,10 +145,9 @@ def _initial_weights(blocks, embedding_dim: int, seed: tf.Tensor):
   for name, inputs, filters in blocks:
     add(f'{name}/conv0', inputs, filters)
     add(f'{name}/conv1', filters, filters)
-  weights['dense/kernel'] = initializers.he_normal(
-    next(seeds), [_FILTERS[-1], embedding_dim]
+  weights |= layers.init_dense(
+    'dense', next(seeds), _FILTERS[-1], embedding_dim
   )
-  weights['dense/bias'] = tf.zeros([embedding_dim])
   return weights
 
 

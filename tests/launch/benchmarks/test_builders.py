@@ -76,14 +76,11 @@ def test_side_by_side_is_exactly_one_after_another(monkeypatch):
 
 
 def test_plain_averages_by_examples():
-  encoder = small_clients.build_encoder()
   weights = arrays.torch_uniform(small_clients._SHAPES)
   few, many = (arrays.femnist_like(1, n, 62, seed=n)[0] for n in (1, 3))
 
   def moved(clients):
-    rounds = plain.PlainRounds(
-      plain.with_class_layer(encoder), weights, clients, 10, 0.1
-    )
+    rounds = plain.PlainRounds(plain.perceptron, weights, clients, 10, 0.1)
     rounds.run()
     return [
       v.numpy() - w
