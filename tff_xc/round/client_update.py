@@ -195,6 +195,7 @@ def _taken(examples, batch):
 def _gradients(algorithm, weights, initial, held, examples, state):
   """Returns (loss, hits, gradients, encoder state) of one step.
 
+  The gradients are those of the loss times its scale in the local training.
   The loss is the mean over the batch, sum w l / sum w with example weights,
   plus the penalties.
   """
@@ -226,11 +227,12 @@ def _gradients(algorithm, weights, initial, held, examples, state):
       )
     for penalty in algorithm.penalties:
       loss += penalty(step)
+    scaled = algorithm.local_training.loss_scale * loss
   best = tf.argmax(
     tf.where(held.mask, logits, logits.dtype.min), axis=1, output_type=tf.int32
   )
   # A weight that the loss does not depend on has a zero gradient.
-  gradients = tape.gradient(loss, trained, unconnected_gradients='zero')
+  gradients = tape.gradient(scaled, trained, unconnected_gradients='zero')
   return loss, _hits(best, examples.y), gradients, encoder_state
 
 
@@ -259,15 +261,15 @@ def _update(algorithm, before, after, held, examples, measured) -> ClientUpdate:
     sent = table.merge.sent(before.tables[name], after.tables[name])
     rows[name] = tf.where(mask[: tf.shape(sent)[0], None], sent, 0.0)
     used[name] = tf.reduce_sum(tf.cast(mask, tf.float32))
-  finite = tf.reduce_all(
-    [
-      tf.reduce_all(tf.math.is_finite(t))
-      for t in [*tf.nest.flatten(delta), *rows.values()]
-    ]
+  finite = _is_finite([*tf.nest.flatten(delta), *rows.values()])
+  # Not a product with 0 or 1, which would be one more pass over the numbers.
+  delta, rows = tf.cond(
+    finite,
+    lambda: (delta, rows),
+    lambda: tf.nest.map_structure(tf.zeros_like, (delta, rows)),
   )
   # `multiply_no_nan` by zero gives zero even for NaN.
-  one = tf.cast(finite, tf.float32)
-  kept = lambda t: tf.math.multiply_no_nan(t, one)
+  kept = lambda t: tf.math.multiply_no_nan(t, tf.cast(finite, tf.float32))
   count = tf.cast(encoder_lib.count(examples.y), tf.float32)
   takes_part = tf.minimum(count, 1.0)
   measured = collections.OrderedDict(
@@ -280,12 +282,22 @@ def _update(algorithm, before, after, held, examples, measured) -> ClientUpdate:
   )
   uniform = algorithm.weighting == 'uniform'
   return ClientUpdate(
-    tf.nest.map_structure(kept, delta),
-    tf.nest.map_structure(kept, rows),
+    delta,
+    rows,
     kept(takes_part if uniform else count),
     measured,
     _next_state(algorithm, before, after, examples, finite),
   )
+
+
+def _is_finite(values: list[tf.Tensor]) -> tf.Tensor:
+  """Whether all numbers are finite, and their sums in float32 as well.
+
+  A tensor's sum is NaN or infinite if one of its numbers is. It is one pass
+  over the numbers, and the test of each of them would be two.
+  """
+  sums = tf.stack([tf.reduce_sum(t) for t in values])
+  return tf.reduce_all(tf.math.is_finite(sums))
 
 
 def _next_state(algorithm, before, after, examples, finite):

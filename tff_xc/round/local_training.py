@@ -5,6 +5,7 @@ import dataclasses
 import tensorflow as tf
 import tensorflow_federated as tff
 
+from tff_xc.round import optimizers
 from tff_xc.round import randomness
 
 
@@ -28,8 +29,19 @@ class LocalTraining:
   steps: int = 0
 
   def optimizer(self) -> tff.learning.optimizers.Optimizer:
-    """Returns the optimizer of the local steps."""
-    return tff.learning.optimizers.build_sgdm(self.learning_rate)
+    """Returns the optimizer of the local steps, w <- w - g.
+
+    Its g is the gradient of `loss_scale` times the loss.
+    """
+    return optimizers.Descent()
+
+  @property
+  def loss_scale(self) -> float:
+    """The factor of the loss: SGD's learning rate.
+
+    Multiplied into a gradient, it would cost a pass over all weights.
+    """
+    return self.learning_rate
 
   def steps_and_visits(self, size: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor]:
     """Returns (steps to take, examples visited, counting repetitions)."""

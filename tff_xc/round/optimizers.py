@@ -1,4 +1,4 @@
-"""Server optimizers in the form that the papers' code uses.
+"""Optimizers in the form that the papers' code uses.
 
 TFF's own Adam adds epsilon before the bias correction and has no AMSGrad; these
 follow PyTorch: w <- w - lr * m_hat / (sqrt(v_hat) + epsilon).
@@ -60,6 +60,17 @@ class TorchAdam(tff.learning.optimizers.Optimizer):
       return w - self._learning_rate / mean_correction * m / denominator
 
     return new_state, each(move, weights, mean, scale)
+
+
+class Descent(tff.learning.optimizers.Optimizer):
+  """SGD for gradients that contain the learning rate: w <- w - g."""
+
+  def initialize(self, specs):
+    del specs
+    return ()
+
+  def next(self, state, weights, gradients):
+    return state, tf.nest.map_structure(tf.subtract, weights, gradients)
 
 
 def build_sgd(
