@@ -1,7 +1,5 @@
 """Changes to a serialized graph before it is imported into this process."""
 
-from tff_xc.runtime.in_process import products
-
 # In nodes. An SGD step of a linear model has more; a call costs 0.1 ms.
 _LONG_BODY = 50
 
@@ -15,8 +13,6 @@ def prepare(graph_def, suffix: str, device: str) -> None:
     device: device of ops without one, except ops on data sets; '': none.
   """
   _call_long_bodies(graph_def)
-  for function in graph_def.library.function:
-    products.rewrite(function)
   _rename(graph_def, suffix)
   if device:
     for node in _nodes(graph_def):
