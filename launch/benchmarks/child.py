@@ -4,8 +4,10 @@ python -m launch.benchmarks.child BENCHMARK CONTENDER SETTINGS_AS_JSON
 """
 
 import json
+import os
 import sys
 
+import tff_xc
 from launch.benchmarks import catalog
 from launch.benchmarks.peers import protocol
 
@@ -17,6 +19,8 @@ def main(benchmark: str, contender: str, settings: str) -> None:
     name: tuple(value) if isinstance(value, list) else value
     for name, value in json.loads(settings).items()
   }
+  if contender.startswith('plain') and tff_xc.ONEDNN_GIVEN is None:
+    del os.environ[tff_xc.ONEDNN]  # Plain TensorFlow, as it comes.
   protocol.serve(lambda: found.build(contender, found.settings(**values)))
 
 
