@@ -23,6 +23,33 @@ _FLOATS = tff.FederatedType(np.float32, tff.CLIENTS)
 pytestmark = pytest.mark.usefixtures('in_process')
 
 
+# -- memory --
+
+
+def test_results_do_not_wait_for_the_garbage_collector():
+  @tff.federated_computation(_FLOATS)
+  def summed(x):
+    grow = tff.tensorflow.computation(
+      lambda v: collections.OrderedDict(a=tf.fill([1000], v), b=v)
+    )
+    return tff.federated_sum(tff.federated_map(grow, x))
+
+  def alive():
+    eager = type(tf.constant(0.0))
+    found = [o for o in gc.get_objects() if isinstance(o, eager)]
+    return sum(tensor.shape == [1000] for tensor in found)
+
+  summed([1.0, 2.0])
+  gc.collect()
+  gc.disable()
+  try:
+    result = summed([1.0, 2.0, 3.0])
+    assert float(result['a'][0]) == 6.0
+    assert alive() == 1
+  finally:
+    gc.enable()
+
+
 # -- values --
 
 

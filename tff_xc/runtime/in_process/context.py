@@ -216,16 +216,22 @@ class _Argument:
     self._view(drop, lambda given, _: None)
 
   def _view(self, of_server, of_clients):
-    def view(value, type_spec):
-      if values.at_clients(type_spec):
-        return of_clients(value, type_spec.member)
-      is_struct = isinstance(type_spec, tff.StructType)
-      if is_struct and values.contains_placement(type_spec):
-        pairs = zip(value, values.members(type_spec), strict=True)
-        return tuple([view(part, member) for part, member in pairs])
-      return of_server(value, type_spec)
+    if self._type is None:
+      return None
+    return _view(self._value, self._type, of_server, of_clients)
 
-    return None if self._type is None else view(self._value, self._type)
+
+def _view(value, type_spec: tff.Type, of_server, of_clients):
+  """Applies `of_server`, `of_clients` to the values of either placement."""
+  if values.at_clients(type_spec):
+    return of_clients(value, type_spec.member)
+  is_struct = isinstance(type_spec, tff.StructType)
+  if is_struct and values.contains_placement(type_spec):
+    pairs = zip(value, values.members(type_spec), strict=True)
+    return tuple(
+      [_view(part, member, of_server, of_clients) for part, member in pairs]
+    )
+  return of_server(value, type_spec)
 
 
 def _map_placed(function, value, type_spec: tff.Type):

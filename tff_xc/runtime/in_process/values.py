@@ -7,6 +7,7 @@ lists, in which a data set is a variant tensor.
 """
 
 from collections.abc import Callable
+from collections.abc import Iterator
 from collections.abc import Sequence
 from typing import Any
 
@@ -237,19 +238,21 @@ def flatten(value, type_spec: tff.Type) -> list:
 
 def unflatten(flat: Sequence, type_spec: tff.Type):
   """The inverse of `flatten`."""
-  leaves = iter(flat)
+  return _build(iter(flat), type_spec)
 
-  def build(spec):
-    if isinstance(spec, tff.FederatedType):
-      return build(spec.member)
-    if isinstance(spec, tff.StructType):
-      return tuple([build(member) for member in members(spec)])
-    leaf = next(leaves)
-    if isinstance(spec, tff.SequenceType):
-      return tf.data.experimental.from_variant(leaf, element_spec(spec.element))
-    return leaf
 
-  return build(type_spec)
+# No function within `unflatten`: one that calls itself is in a reference cycle,
+# which would keep the tensors until Python collects garbage.
+def _build(leaves: Iterator, type_spec: tff.Type):
+  if isinstance(type_spec, tff.FederatedType):
+    return _build(leaves, type_spec.member)
+  if isinstance(type_spec, tff.StructType):
+    return tuple([_build(leaves, member) for member in members(type_spec)])
+  leaf = next(leaves)
+  if isinstance(type_spec, tff.SequenceType):
+    spec = element_spec(type_spec.element)
+    return tf.data.experimental.from_variant(leaf, spec)
+  return leaf
 
 
 def contains_placement(type_spec: tff.Type) -> bool:
