@@ -13,6 +13,7 @@ from collections.abc import Sequence
 from absl import flags
 
 from tff_xc import errors
+from tff_xc import lazy_imports
 
 
 def run(main: Callable[[Sequence[str]], None], usage: str) -> None:
@@ -27,6 +28,7 @@ def run(main: Callable[[Sequence[str]], None], usage: str) -> None:
       docstring.
   """
   os.environ.setdefault('TF_CPP_MIN_LOG_LEVEL', '2')
+  lazy_imports.install()
   # `bazel run` starts elsewhere; paths are relative to the user's directory.
   os.chdir(os.environ.get('BUILD_WORKING_DIRECTORY', '.'))
   try:

@@ -7,8 +7,10 @@ import signal
 import pytest
 
 from datasets import cache_folder as cache_folder_lib
+from tff_xc import lazy_imports
 
 os.environ.setdefault('TF_CPP_MIN_LOG_LEVEL', '2')
+lazy_imports.install()
 
 # A shell starts background processes with this signal ignored, and their
 # children inherit that. Tests that interrupt a process would wait for ever.

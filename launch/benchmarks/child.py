@@ -10,6 +10,7 @@ import sys
 import tff_xc
 from launch.benchmarks import catalog
 from launch.benchmarks.peers import protocol
+from tff_xc import lazy_imports
 
 
 def main(benchmark: str, contender: str, settings: str) -> None:
@@ -21,6 +22,7 @@ def main(benchmark: str, contender: str, settings: str) -> None:
   }
   if contender.startswith('plain') and tff_xc.ONEDNN_GIVEN is None:
     del os.environ[tff_xc.ONEDNN]  # Plain TensorFlow, as it comes.
+  lazy_imports.install()
   protocol.serve(lambda: found.build(contender, found.settings(**values)))
 
 
