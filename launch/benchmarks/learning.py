@@ -11,6 +11,7 @@ import tensorflow as tf
 import tensorflow_federated as tff
 
 from launch.benchmarks import arrays
+from launch.benchmarks.peers import inputs
 from tff_xc import classifier
 from tff_xc import heads
 from tff_xc.algorithms import fullsoftmax
@@ -112,7 +113,7 @@ def fullsoftmax_rounds(
 
   def check(state, metrics):
     after = tf.nest.flatten(process.get_model_weights(state))
-    norm = arrays.distance(after, tf.nest.flatten(start))
+    norm = inputs.distance(after, tf.nest.flatten(start))
     return {'loss': float(metrics['loss']), 'update_norm': norm}
 
   return LearningRounds(
@@ -173,7 +174,7 @@ def tff_fedavg_rounds(
       raise ValueError('TFF does not train all parameters')
     return {
       'loss': float(metrics['client_work']['train']['loss']),
-      'update_norm': arrays.distance(after, start),
+      'update_norm': inputs.distance(after, start),
     }
 
   return LearningRounds(process, state, cohort, check)
