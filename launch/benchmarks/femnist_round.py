@@ -142,6 +142,6 @@ BENCHMARK = spec.Benchmark(
   # Results differ since every contender draws its own order of the examples.
   tolerances={'loss': 0.05, 'update_norm': 0.15},
   build=build,
-  peers=lambda settings: ('pfl_tf', 'pfl_torch'),
+  peers=lambda settings: ('pfl_tf', 'pfl_torch', 'torch_side_by_side'),
   write_arrays=write_arrays,
 )
