@@ -102,9 +102,7 @@ def benchmark(
       never free.
   """
   starting.check_names(found, settings, names)
-  interpreters = starting.parse_peers(peers)
-  if interpreters and not found.write_arrays:
-    raise errors.InputError(f'{found.name} has no peers; leave --peers out')
+  interpreters = starting.parse_peers(found, settings, peers)
   contenders = {
     name: starting.our_contender(found, settings, name, timeout_seconds)
     for name in names
@@ -114,7 +112,7 @@ def benchmark(
       path = os.path.join(folder, 'arrays.npz')
       found.write_arrays(settings, path)
       contenders |= starting.peer_contenders(
-        interpreters, path, timeout_seconds
+        found.peers(settings), interpreters, path, timeout_seconds
       )
     measured = harness.measure(
       contenders, plan, say=lambda text: print(text, flush=True)
@@ -177,6 +175,19 @@ def _usage() -> str:
   return '\n'.join([__doc__, 'NAME is one of', *lines, ''])
 
 
+def _peer_names() -> str:
+  """Returns the peers of each benchmark that has some."""
+  peers = {
+    name: starting.programs(found, found.settings())
+    for name, found in catalog.BENCHMARKS.items()
+  }
+  return '; '.join(
+    f'{name}: {", ".join(programs)}'
+    for name, programs in peers.items()
+    if programs
+  )
+
+
 def _define_flags() -> None:
   flags.DEFINE_string('output', None, 'a JSON file to write')
   flags.DEFINE_list(
@@ -185,8 +196,8 @@ def _define_flags() -> None:
   flags.DEFINE_list(
     'peers',
     [],
-    'round: further contenders NAME=INTERPRETER, the python of an environment '
-    'with the package; the names are ' + ', '.join(starting.peer_names()),
+    'further contenders NAME=INTERPRETER, the python of an environment with the '
+    'package; the names are ' + _peer_names(),
   )
   flags.DEFINE_integer(
     'passes',

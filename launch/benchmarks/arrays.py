@@ -65,19 +65,3 @@ def class_table(weights: Mapping[str, np.ndarray]) -> np.ndarray:
   """Returns the rows [n, d + 1] of a `LinearHead(bias=True)`."""
   kernel, bias = weights['class/kernel'], weights['class/bias']
   return np.concatenate([kernel.T, bias[:, None]], axis=1)
-
-
-def distance(
-  after: Sequence[np.ndarray], before: Sequence[np.ndarray]
-) -> float:
-  """Returns the l2 norm of the difference of two lists of arrays.
-
-  It works in pieces, because a contender's peak memory is measured.
-  """
-  total, piece = 0.0, 1 << 18
-  for a, b in zip(after, before, strict=True):
-    a, b = np.ravel(np.asarray(a)), np.ravel(np.asarray(b))
-    for start in range(0, a.size, piece):
-      end = start + piece
-      total += float(np.sum(np.square(a[start:end] - b[start:end])))
-  return total**0.5

@@ -1,5 +1,6 @@
 """The benchmarks by name. Importing this does not import TensorFlow."""
 
+from launch.benchmarks import bottleneck
 from launch.benchmarks import class_count
 from launch.benchmarks import cold_start
 from launch.benchmarks import exact_ranking
@@ -14,6 +15,7 @@ BENCHMARKS: dict[str, spec.Benchmark] = {
   module.BENCHMARK.name: module.BENCHMARK
   for module in (
     femnist_round,
+    bottleneck,
     class_count,
     row_select,
     small_clients,

@@ -87,7 +87,7 @@ def build(contender: str, settings: Settings) -> Any:
 
 
 def _split(contender: str) -> tuple[str, int]:
-  runtime, _, num_classes = contender.partition('@')
+  runtime, num_classes = spec.name_and_size(contender)
   return runtime, int(num_classes)
 
 

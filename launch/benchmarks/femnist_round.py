@@ -12,7 +12,7 @@ from launch.benchmarks import spec
 
 PARAMETERS = 6_603_710  # with the default embedding_dim
 LEARNING_RATE = 0.1
-_NUM_CLASSES = 62
+NUM_CLASSES = 62
 
 
 @dataclasses.dataclass(frozen=True)
@@ -32,17 +32,17 @@ class Settings:
   embedding_dim: int = 2048
 
 
-def shapes(settings: Settings) -> dict[str, tuple[int, ...]]:
+def shapes(embedding_dim: int, num_classes: int) -> dict[str, tuple[int, ...]]:
   """Returns the weights' shapes by name, in the order of the layers."""
   return {
     'conv0/kernel': (5, 5, 1, 32),
     'conv0/bias': (32,),
     'conv1/kernel': (5, 5, 32, 64),
     'conv1/bias': (64,),
-    'dense/kernel': (3136, settings.embedding_dim),
-    'dense/bias': (settings.embedding_dim,),
-    'class/kernel': (settings.embedding_dim, _NUM_CLASSES),
-    'class/bias': (_NUM_CLASSES,),
+    'dense/kernel': (3136, embedding_dim),
+    'dense/bias': (embedding_dim,),
+    'class/kernel': (embedding_dim, num_classes),
+    'class/bias': (num_classes,),
   }
 
 
@@ -50,11 +50,11 @@ def make_arrays(settings: Settings):
   """Returns (clients, initial weights by name), the same in every process."""
   from launch.benchmarks import arrays
 
-  weights = arrays.torch_uniform(shapes(settings))
+  weights = arrays.torch_uniform(shapes(settings.embedding_dim, NUM_CLASSES))
   if settings.embedding_dim == 2048 and arrays.count(weights) != PARAMETERS:
     raise ValueError(f'{arrays.count(weights)} parameters, not {PARAMETERS}')
   clients = arrays.femnist_like(
-    settings.clients, settings.examples, _NUM_CLASSES
+    settings.clients, settings.examples, NUM_CLASSES
   )
   return clients, weights
 
@@ -85,7 +85,7 @@ def build_keras(settings: Settings):
     x = layers.Conv2D(filters, 5, padding='same', activation='relu')(x)
     x = layers.MaxPool2D()(x)
   x = layers.Dense(settings.embedding_dim, 'relu')(layers.Flatten()(x))
-  return tf.keras.Model(inputs, layers.Dense(_NUM_CLASSES)(x))
+  return tf.keras.Model(inputs, layers.Dense(NUM_CLASSES)(x))
 
 
 def build(contender: str, settings: Settings) -> Any:
@@ -140,5 +140,6 @@ BENCHMARK = spec.Benchmark(
   # Results differ since every contender draws its own order of the examples.
   tolerances={'loss': 0.05, 'update_norm': 0.15},
   build=build,
+  peers=lambda settings: ('pfl_tf', 'pfl_torch', 'torch_side_by_side'),
   write_arrays=write_arrays,
 )

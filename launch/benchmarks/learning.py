@@ -11,13 +11,16 @@ import tensorflow as tf
 import tensorflow_federated as tff
 
 from launch.benchmarks import arrays
+from launch.benchmarks.peers import inputs
 from tff_xc import classifier
 from tff_xc import heads
+from tff_xc.algorithms import fedss
 from tff_xc.algorithms import fullsoftmax
 from tff_xc.encoders import encoder as encoder_lib
 from tff_xc.round import examples as examples_lib
 from tff_xc.round import local_training
 from tff_xc.round import optimizers
+from tff_xc.round import table_optimizers
 from tff_xc.runtime import registry
 
 
@@ -90,15 +93,54 @@ def fullsoftmax_rounds(
     batch_size: of the clients' SGD, one epoch.
     learning_rate: of the clients' SGD; the server's is 1, without momentum.
   """
-  model = classifier.EmbeddingClassifier(
-    encoder, heads.LinearHead(bias=True), weights['class/bias'].size
-  )
   process = fullsoftmax.build_fullsoftmax(
-    model=model,
+    model=_model(encoder, weights),
     local_training=local_training.LocalTraining(learning_rate, batch_size, 1),
     encoder_optimizer=optimizers.build_sgd(1.0),
     table_optimizer=optimizers.build_sgd(1.0),
   )
+  return _rounds_from(weights, process, clients)
+
+
+def fedss_rounds(
+  encoder: encoder_lib.Encoder,
+  weights: Mapping[str, np.ndarray],
+  clients: Sequence[arrays.Client],
+  batch_size: int,
+  learning_rate: float,
+  max_positives: int,
+  negatives: int,
+) -> LearningRounds:
+  """Returns FedSS, started from the given weights.
+
+  Args:
+    encoder: as of `fullsoftmax_rounds`, like the next four.
+    weights: see above.
+    clients: see above.
+    batch_size: see above.
+    learning_rate: see above.
+    max_positives: the largest number of classes of a client.
+    negatives: rows that a client samples.
+  """
+  process = fedss.build_fedss(
+    model=_model(encoder, weights),
+    max_positives=max_positives,
+    negatives=negatives,
+    local_training=local_training.LocalTraining(learning_rate, batch_size, 1),
+    encoder_optimizer=optimizers.build_sgd(1.0),
+    table_optimizer=table_optimizers.RowMomentum(1.0),
+  )
+  return _rounds_from(weights, process, clients)
+
+
+def _model(encoder, weights) -> classifier.EmbeddingClassifier:
+  return classifier.EmbeddingClassifier(
+    encoder, heads.LinearHead(bias=True), weights['class/bias'].size
+  )
+
+
+def _rounds_from(weights, process, clients) -> LearningRounds:
+  """Returns rounds of a process of this package that starts at `weights`."""
   state = process.initialize()
   initial = process.get_model_weights(state)
   of_encoder = arrays.of_encoder(weights)
@@ -113,7 +155,7 @@ def fullsoftmax_rounds(
 
   def check(state, metrics):
     after = tf.nest.flatten(process.get_model_weights(state))
-    norm = arrays.distance(after, tf.nest.flatten(start))
+    norm = inputs.distance(after, tf.nest.flatten(start))
     return {'loss': float(metrics['loss']), 'update_norm': norm}
 
   return LearningRounds(
@@ -174,7 +216,7 @@ def tff_fedavg_rounds(
       raise ValueError('TFF does not train all parameters')
     return {
       'loss': float(metrics['client_work']['train']['loss']),
-      'update_norm': arrays.distance(after, start),
+      'update_norm': inputs.distance(after, start),
     }
 
   return LearningRounds(process, state, cohort, check)

@@ -13,6 +13,7 @@ import numpy as np
 import tensorflow as tf
 
 from launch.benchmarks import arrays
+from launch.benchmarks.peers import inputs
 
 Logits = Callable[[Mapping[str, tf.Tensor], tf.Tensor], tf.Tensor]
 
@@ -208,5 +209,5 @@ class SideBySideRounds:
 
 
 def _first_round(before, after, loss: float) -> dict:
-  norm = arrays.distance(after, list(before.values()))
+  norm = inputs.distance(after, list(before.values()))
   return {'check': {'loss': loss, 'update_norm': norm}}

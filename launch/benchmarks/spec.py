@@ -43,8 +43,10 @@ class Benchmark:
     build: (contender, settings) -> an object for `protocol.serve`; called in
       the contender's own process.
     fresh: whether every round is a new process.
+    peers: settings -> contenders that programs in peers/ run: 'PROGRAM', or
+      'PROGRAM@SIZE'.
     write_arrays: (settings, path) -> None, writes the peers' training data as
-      .npz; None if there are no peers.
+      .npz (`peers.inputs.load` reads it); None if there are no peers.
   """
 
   name: str
@@ -58,7 +60,14 @@ class Benchmark:
   build: Callable[[str, Any], Any]
   optional: Callable[[Any], Sequence[str]] = lambda settings: ()
   fresh: bool = False
+  peers: Callable[[Any], Sequence[str]] = lambda settings: ()
   write_arrays: Callable[[Any, str], None] | None = None
+
+
+def name_and_size(contender: str) -> tuple[str, str]:
+  """Returns the parts of 'NAME@SIZE'; the size of 'NAME' is ''."""
+  name, _, size = contender.partition('@')
+  return name, size
 
 
 def all_together(names: Sequence[str]) -> list[list[str]]:

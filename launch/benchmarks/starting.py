@@ -9,6 +9,7 @@ from collections.abc import Mapping
 from collections.abc import Sequence
 from typing import Any
 
+import tff_xc
 from launch.benchmarks import contender as contender_lib
 from launch.benchmarks import harness
 from launch.benchmarks import spec
@@ -19,29 +20,36 @@ _PEERS = pathlib.Path(__file__).parent / 'peers'
 _OURS = ('PYTHONPATH', 'PYTHONHOME', 'VIRTUAL_ENV')
 
 
-def peer_names() -> tuple[str, ...]:
-  """The names that `--peers` takes: the programs in peers/."""
-  return tuple(sorted(path.stem for path in _PEERS.glob('pfl_*.py')))
+def programs(benchmark: spec.Benchmark, settings: Any) -> list[str]:
+  """Returns the names that `--peers` takes: programs in peers/."""
+  named = map(spec.name_and_size, benchmark.peers(settings))
+  return list(dict.fromkeys(program for program, _ in named))
 
 
-def parse_peers(given: Sequence[str]) -> dict[str, str]:
+def parse_peers(
+  benchmark: spec.Benchmark, settings: Any, given: Sequence[str]
+) -> dict[str, str]:
   """Parses NAME=INTERPRETER words.
 
   Raises:
-    errors.InputError: a name is unknown, or an interpreter cannot be run.
+    errors.InputError: the benchmark has no peer of a name, or an interpreter
+      cannot be run.
   """
+  known = programs(benchmark, settings)
+  if given and not known:
+    raise errors.InputError(f'{benchmark.name} has no peers; leave --peers out')
   peers = {}
   for word in given:
     name, _, interpreter = word.partition('=')
-    if name not in peer_names():
+    if name not in known:
       raise errors.InputError(
-        f'--peers={word}: expected NAME=INTERPRETER, the names are '
-        f'{", ".join(peer_names())}'
+        f'--peers={word}: expected NAME=INTERPRETER, the names of '
+        f'{benchmark.name} are {", ".join(known)}'
       )
     if not os.access(interpreter, os.X_OK) or os.path.isdir(interpreter):
       raise errors.InputError(
         f'--peers={word}: {interpreter or "nothing"} is no program that can be '
-        'run; give the python of an environment that has pfl'
+        f'run; give the python of an environment that has {name.split("_")[0]}'
       )
     peers[name] = interpreter
   return peers
@@ -68,6 +76,12 @@ def check_names(
     )
 
 
+def _given_environment() -> dict[str, str]:
+  """Returns the environment without the setting that this package adds."""
+  added = {tff_xc.ONEDNN} if tff_xc.ONEDNN_GIVEN is None else set()
+  return {k: v for k, v in os.environ.items() if k not in added}
+
+
 def our_contender(
   benchmark: spec.Benchmark, settings: Any, name: str, timeout_seconds: float
 ) -> harness.Runs:
@@ -76,7 +90,7 @@ def our_contender(
     *(sys.executable, '-m', 'launch.benchmarks.child', benchmark.name, name),
     json.dumps(dataclasses.asdict(settings)),
   ]
-  environment = os.environ | {
+  environment = _given_environment() | {
     'PYTHONPATH': os.pathsep.join(path or os.getcwd() for path in sys.path)
   }
   make = lambda: contender_lib.Contender(
@@ -86,16 +100,30 @@ def our_contender(
 
 
 def peer_contenders(
-  peers: Mapping[str, str], arrays_path: str, timeout_seconds: float
+  names: Sequence[str],
+  interpreters: Mapping[str, str],
+  arrays_path: str,
+  timeout_seconds: float,
 ) -> dict[str, harness.Runs]:
-  """Returns the handles of the peers, which read the arrays at the path."""
-  environment = {k: v for k, v in os.environ.items() if k not in _OURS}
-  return {
-    name: contender_lib.Contender(
-      name,
-      [interpreter, str(_PEERS / f'{name}.py'), arrays_path],
-      environment,
-      timeout_seconds,
-    )
-    for name, interpreter in peers.items()
-  }
+  """Returns the handles of the peers whose programs have an interpreter.
+
+  Args:
+    names: PROGRAM or PROGRAM@SIZE.
+    interpreters: by program.
+    arrays_path: of the file that they read.
+    timeout_seconds: the longest time for one answer.
+  """
+  given = _given_environment()
+  environment = {k: v for k, v in given.items() if k not in _OURS}
+  contenders = {}
+  for name in names:
+    program, size = spec.name_and_size(name)
+    if program in interpreters:
+      path = str(_PEERS / f'{program}.py')
+      contenders[name] = contender_lib.Contender(
+        name,
+        [interpreters[program], path, arrays_path, size],
+        environment,
+        timeout_seconds,
+      )
+  return contenders

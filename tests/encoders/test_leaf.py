@@ -55,7 +55,7 @@ def test_with_62_classes_it_has_the_published_number_of_parameters():
   specs = model.weight_specs()
   sizes = [s.shape.num_elements() for s in tf.nest.flatten(specs)]
   assert sum(sizes) == 6_603_710 == femnist_round.PARAMETERS
-  shapes = femnist_round.shapes(femnist_round.Settings())
+  shapes = femnist_round.shapes(2048, 62)
   assert list(specs.encoder) == list(shapes)[:-2]
   for name, spec in specs.encoder.items():
     # The benchmarks write a dense kernel as Keras does, the encoder turns it.

@@ -30,7 +30,13 @@ def call(*arguments):
 
 def test_help_names_flags_sizes_and_every_benchmark():
   text = light.call('benchmark', '--help').stdout
-  for word in ('--contenders', '--num_classes', '--peers', 'pfl_tf'):
+  for word in (
+    '--contenders',
+    '--num_classes',
+    '--peers',
+    'pfl_tf',
+    'torch_submodel',
+  ):
     assert word in text
   for name, benchmark in catalog.BENCHMARKS.items():
     assert f'  {name} ' in text
@@ -42,9 +48,10 @@ def test_help_names_flags_sizes_and_every_benchmark():
   [
     (
       (),
-      'name one benchmark: round, classes, select, small, spreadout, rank, start',
+      'name one benchmark: round, bottleneck, classes, select, small, spreadout,'
+      ' rank, start',
     ),
-    (('rounds',), "unknown benchmark 'rounds': the benchmarks are round, cl"),
+    (('rounds',), "unknown benchmark 'rounds': the benchmarks are round, bo"),
     (('round', '--contenders=plian'), 'those of round are plain, in_process,'),
     (('round', '--contenders=plain,plain'), 'name each contender once'),
     (('round', '--contenders='), 'name each contender once'),
@@ -57,8 +64,11 @@ def test_help_names_flags_sizes_and_every_benchmark():
     ),
     (('round', '--output=/nowhere/x.json'), 'the folder does not exist'),
     (('small', f'--peers=pfl_tf={sys.executable}'), 'small has no peers'),
-    (('round', '--peers=pfl_jax=python'), 'the names are pfl_tf, pfl_torch'),
-    (('round', '--peers=pfl_tf=/nowhere'), '/nowhere is no program'),
+    (
+      ('round', '--peers=torch_submodel=python'),
+      'the names of round are pfl_tf, pfl_torch, torch_side_by_side',
+    ),
+    (('round', '--peers=pfl_tf=/nowhere'), 'of an environment that has pfl'),
     (('round', '--passes=0'), '--passes'),
   ],
 )
@@ -127,9 +137,19 @@ def test_a_contender_that_fails_is_one_sentence(tmp_path):
 
 
 def test_the_programs_of_the_peers_run_by_their_path():
-  # Without pfl, peers must fail at its import and not earlier.
-  for name in starting.peer_names():
-    path = ROOT / 'launch' / 'benchmarks' / 'peers' / f'{name}.py'
+  # Without their packages, peers must fail at an import and not earlier.
+  folder = ROOT / 'launch' / 'benchmarks' / 'peers'
+  programs = {
+    folder / f'{name}.py'
+    for benchmark in catalog.BENCHMARKS.values()
+    for name in starting.programs(benchmark, benchmark.settings())
+  }
+  assert programs == {
+    path
+    for path in folder.glob('*.py')
+    if '\nprotocol.serve(' in path.read_text()
+  }
+  for path in programs:
     done = subprocess.run(
       [sys.executable, '-S', str(path)],
       env={'PATH': os.environ['PATH']},

@@ -13,7 +13,7 @@ import sys
 os.environ['TF_USE_LEGACY_KERAS'] = '1'
 os.environ.setdefault('TF_CPP_MIN_LOG_LEVEL', '2')
 
-import numpy as np
+import inputs
 import protocol
 import rounds
 import tensorflow as tf
@@ -24,13 +24,13 @@ from pfl.model.tensorflow import TFModel
 def _build_network(arrays):
   layers = tf.keras.layers
   width, classes = arrays['class/kernel'].shape
-  x = inputs = tf.keras.Input([28, 28])
+  x = images = tf.keras.Input([28, 28])
   x = layers.Reshape([28, 28, 1])(x)
   for filters in (32, 64):
     x = layers.Conv2D(filters, 5, padding='same', activation='relu')(x)
     x = layers.MaxPool2D()(x)
   x = layers.Dense(width, 'relu')(layers.Flatten()(x))
-  network = tf.keras.Model(inputs, layers.Dense(classes)(x))
+  network = tf.keras.Model(images, layers.Dense(classes)(x))
   network.set_weights([arrays[name] for name in rounds.WEIGHTS])
   network.compile(
     optimizer=tf.keras.optimizers.SGD(float(arrays['learning_rate'])),
@@ -41,7 +41,7 @@ def _build_network(arrays):
 
 def build():
   """Returns the contender."""
-  arrays = dict(np.load(sys.argv[1]))
+  arrays = inputs.load(*sys.argv[1:])
   network = _build_network(arrays)
   model = TFModel(
     model=network, metrics={}, central_optimizer=tf.keras.optimizers.SGD(1.0)

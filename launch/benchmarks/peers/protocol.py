@@ -24,10 +24,10 @@ PARENT_VARIABLE = 'BENCHMARK_PARENT'
 _PR_SET_PDEATHSIG = 1  # <sys/prctl.h>
 
 
-def _die_with_parent():
-  """Makes the kernel end this process when its parent ends."""
+def die_with_parent(parent):
+  """Makes the kernel end this process when its parent, a process id, ends."""
   ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)
-  if os.getppid() != int(os.environ[PARENT_VARIABLE]):
+  if os.getppid() != parent:
     os._exit(1)  # The parent ended before the call.
 
 
@@ -48,7 +48,7 @@ def serve(build):
         parts: seconds by name, a breakdown of the round;
         seconds: the round's time, in place of the time of `run`.
   """
-  _die_with_parent()
+  die_with_parent(int(os.environ[PARENT_VARIABLE]))
   fd = int(os.environ[FD_VARIABLE])
   os.set_inheritable(fd, False)
   replies = os.fdopen(fd, 'w')

@@ -1,5 +1,6 @@
 """Rounds of pfl-research's federated averaging, with either framework."""
 
+import inputs
 import numpy as np
 from pfl.aggregate.simulate import SimulatedBackend
 from pfl.aggregate.weighting import WeightByDatapoints
@@ -74,11 +75,8 @@ class Rounds:
 
   def report(self):
     if not self._report:
-      squares = [
-        float(np.sum(np.square(after - before)))
-        for after, before in zip(self._weights(), self._before)  # noqa: B905
-      ]
-      check = {'update_norm': sum(squares) ** 0.5}
+      norm = inputs.distance(self._weights(), self._before)
+      check = {'update_norm': norm}
       if self._loss:
         check['loss'] = self._loss()
       self._report = {'check': check}

@@ -168,6 +168,34 @@ def test_the_ratios_of_classes_are_named_by_their_sizes():
   assert benchmark.groups(names) == [['in_process@10', 'worker@10']]
 
 
+@pytest.mark.slow
+@pytest.mark.parametrize('runtime', ['in_process'], indirect=True)
+def test_the_bottleneck_contenders_compute_the_same(runtime):
+  base = {n: checked('bottleneck', f'plain@{n}') for n in (62, 400)}
+  for n, expected in base.items():
+    full = checked('bottleneck', f'fullsoftmax@{n}')
+    assert full == pytest.approx(expected, rel=1e-4)
+  # At n = 62 a client of FedSS holds all rows.
+  sampled = checked('bottleneck', 'fedss@62')
+  assert sampled == pytest.approx(base[62], rel=1e-4)
+  # At n = 400 the corrected loss over 120 rows estimates that over all.
+  assert_agree('bottleneck', base[400], checked('bottleneck', 'fedss@400'))
+
+
+def test_the_bottleneck_is_compared_at_each_size():
+  benchmark = catalog.get('bottleneck')
+  names = ['plain@5', 'fullsoftmax@5', 'fedss@5', 'fedss@9', 'torch_submodel@9']
+  assert [pair.label for pair in benchmark.pairs(names)] == [
+    'fullsoftmax@5/plain@5',
+    'fedss@5/fullsoftmax@5',
+    'fedss@9/torch_submodel@9',
+  ]
+  assert [group for group in benchmark.groups(names) if len(group) > 1] == [
+    ['plain@5', 'fullsoftmax@5'],
+    ['fedss@9', 'torch_submodel@9'],
+  ]
+
+
 @pytest.mark.parametrize('name', catalog.BENCHMARKS)
 def test_every_default_contender_is_in_a_ratio(name):
   benchmark = catalog.get(name)

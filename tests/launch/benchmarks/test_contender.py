@@ -137,6 +137,23 @@ def test_a_fresh_contender_is_a_new_process_every_round():
   fresh.end()
 
 
+def test_a_contenders_own_processes_end_with_it():
+  build = (
+    'parent = os.getpid(); child = os.fork(); '
+    'child or (protocol.die_with_parent(parent), time.sleep(20)); '
+    'Contender.report = lambda self: {"check": {"child": child}}'
+  )
+  contender = make(build=build)
+  contender.start()
+  child = contender.round().check['child']
+  assert processes.is_running(child)
+  os.kill(contender._process.pid, signal.SIGKILL)
+  try:
+    assert processes.ends(child)
+  finally:
+    contender.end()
+
+
 _PARENT = """
 import os, signal, sys, time
 # Started in the background, a process inherits that Ctrl-C is ignored.
