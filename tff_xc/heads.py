@@ -110,11 +110,11 @@ class LinearHead(_OneRowPerLabel):
     del ids
     if not self.bias:
       return tf.matmul(embeddings, rows, transpose_b=True)
-    # Not slices: the gradient of a split is a concatenation, that of a slice is
-    # padded with zeros, and two of them are added.
-    weights, bias = tf.split(rows, [rows.shape[1] - 1, 1], axis=1)
-    logits = tf.matmul(embeddings, weights, transpose_b=True)
-    return logits + tf.squeeze(bias, axis=1)
+    # One more coordinate of the embeddings: splitting the rows would copy them,
+    # and their gradient once more.
+    ones = tf.ones_like(embeddings[:, :1])
+    extended = tf.concat([embeddings, ones], axis=1)
+    return tf.matmul(extended, rows, transpose_b=True)
 
   def scoring_rows(self, table):
     return (table[:, :-1], table[:, -1]) if self.bias else (table, None)

@@ -145,3 +145,33 @@ def test_sets_of_labels_are_refused(loss):
   rows = tf.zeros([6, 2])
   with pytest.raises(ValueError, match='not a set'):
     loss(hinge_step(rows, [[0, 0]])._replace(targets=sets))
+
+
+@pytest.mark.parametrize('scale', [1.0, 300.0, 1e9])
+def test_softmax_cross_entropy_is_tensorflows(scale):
+  random = np.random.default_rng(0)
+  logits = (scale * random.normal(size=[5, 7])).astype(np.float32)
+  targets = np.array([0, 6, 3, 3, 2], np.int32)
+  upstream = random.normal(size=5).astype(np.float32)
+  found = []
+  for loss in (
+    losses.softmax_cross_entropy,
+    lambda logits, targets: tf.nn.sparse_softmax_cross_entropy_with_logits(
+      labels=targets, logits=logits
+    ),
+  ):
+    x = tf.constant(logits)
+    with tf.GradientTape() as tape:
+      tape.watch(x)
+      each = loss(x, tf.constant(targets))
+    found.append((each, tape.gradient(each, x, output_gradients=upstream)))
+  for a, b in zip(*found, strict=True):
+    np.testing.assert_allclose(a, b, rtol=1e-6, atol=1e-6)
+
+
+def test_softmax_cross_entropy_of_no_examples():
+  x = tf.zeros([0, 3])
+  with tf.GradientTape() as tape:
+    tape.watch(x)
+    each = losses.softmax_cross_entropy(x, tf.zeros([0], tf.int32))
+  assert each.shape == [0] and tape.gradient(each, x).shape == [0, 3]

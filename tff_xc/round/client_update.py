@@ -199,7 +199,7 @@ def _gradients(algorithm, weights, initial, held, examples, state):
   The loss is the mean over the batch, sum w l / sum w with example weights,
   plus the penalties.
   """
-  model = algorithm.model
+  model, padded = algorithm.model, algorithm.tables[0].request.selects
   trained = _Trained(weights.encoder, weights.tables)
   with tf.GradientTape() as tape:
     tape.watch(trained)
@@ -229,7 +229,9 @@ def _gradients(algorithm, weights, initial, held, examples, state):
       loss += penalty(step)
     scaled = algorithm.local_training.loss_scale * loss
   best = tf.argmax(
-    tf.where(held.mask, logits, logits.dtype.min), axis=1, output_type=tf.int32
+    tf.where(held.mask, logits, logits.dtype.min) if padded else logits,
+    axis=1,
+    output_type=tf.int32,
   )
   # A weight that the loss does not depend on has a zero gradient.
   gradients = tape.gradient(scaled, trained, unconnected_gradients='zero')
@@ -259,7 +261,9 @@ def _update(algorithm, before, after, held, examples, measured) -> ClientUpdate:
   for table in algorithm.tables:
     name, mask = table.name, held[table.name].mask
     sent = table.merge.sent(before.tables[name], after.tables[name])
-    rows[name] = tf.where(mask[: tf.shape(sent)[0], None], sent, 0.0)
+    if table.request.selects:  # Otherwise no slot is padding.
+      sent = tf.where(mask[: tf.shape(sent)[0], None], sent, 0.0)
+    rows[name] = sent
     used[name] = tf.reduce_sum(tf.cast(mask, tf.float32))
   finite = _is_finite([*tf.nest.flatten(delta), *rows.values()])
   # Not a product with 0 or 1, which would be one more pass over the numbers.

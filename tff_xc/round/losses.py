@@ -21,8 +21,7 @@ from tff_xc.data import sparse
 from tff_xc.encoders import normalization
 from tff_xc.round import request
 
-# A float32 softmax gives this logit probability zero, like minus infinity,
-# except that its gradient is zero instead of NaN.
+# A float32 softmax gives a logit plus this probability zero, and no gradient.
 _EXCLUDED = -1e9
 
 CORRECTIONS = ('negatives', 'none')
@@ -85,6 +84,30 @@ def negative_correction(held: request.SelectedRows, num_rows: int) -> tf.Tensor:
   return tf.where(negative, shift, 0.0)
 
 
+@tf.custom_gradient
+def softmax_cross_entropy(logits: tf.Tensor, targets: tf.Tensor):
+  """Returns float32 [B], -log softmax(logits)[target].
+
+  The same as TensorFlow's op of this name for sparse labels, which computes
+  each exponential twice and takes two to three times as long on a CPU.
+
+  Args:
+    logits: float32 [B, N], N at least 1.
+    targets: int32 [B], each in [0, N).
+  """
+  largest = tf.reduce_max(logits, axis=1, keepdims=True)
+  exponentials = tf.exp(logits - largest)
+  sums = tf.reduce_sum(exponentials, axis=1)
+  at_targets = tf.stack([tf.range(tf.size(targets)), targets], axis=1)
+  margin = tf.squeeze(largest, axis=1) - tf.gather_nd(logits, at_targets)
+
+  def gradient(upstream):
+    scaled = exponentials * (upstream / sums)[:, None]
+    return tf.tensor_scatter_nd_sub(scaled, at_targets, upstream), None
+
+  return tf.math.log(sums) + margin, gradient
+
+
 def one_each(step: LocalStep) -> tf.Tensor:
   """Returns the targets int32 [B] of a loss that needs one for each example.
 
@@ -119,13 +142,11 @@ class HeldSoftmax:
       raise ValueError(f'unknown denominator {self.denominator!r}')
 
   def __call__(self, step: LocalStep) -> tf.Tensor:
-    logits = step.logits
+    # One sum over the logits, which are many more than the rows.
+    shift = tf.where(self._terms(step), 0.0, _EXCLUDED)
     if self.correction == 'negatives':
-      logits += negative_correction(step.held, self.num_rows)
-    logits = tf.where(self._terms(step), logits, _EXCLUDED)
-    return tf.nn.sparse_softmax_cross_entropy_with_logits(
-      labels=one_each(step), logits=logits
-    )
+      shift += negative_correction(step.held, self.num_rows)
+    return softmax_cross_entropy(step.logits + shift, one_each(step))
 
   def _terms(self, step: LocalStep) -> tf.Tensor:
     """Returns bool [B, N] or [1, N]: the terms of each denominator."""
