@@ -116,7 +116,10 @@ class EmbeddingClassifier:
 
   @functools.cached_property
   def _weight_specs(self) -> ModelWeights:
-    function = tf.function(lambda: self.init(tf.zeros([2], tf.int32)))
+    # Without autograph, as TFF traces it: conversion would take a second.
+    function = tf.function(
+      lambda: self.init(tf.zeros([2], tf.int32)), autograph=False
+    )
     outputs = function.get_concrete_function().structured_outputs
     return tf.nest.map_structure(
       lambda t: tf.TensorSpec(t.shape, t.dtype), outputs

@@ -62,10 +62,11 @@ class Evaluator:
     self.metrics = tuple(metrics)
     self._model = model
     self._dataset = dataset
-    self._embed = tf.function(model.embed, reduce_retracing=True)
+    function = functools.partial(tf.function, autograph=False)
+    self._embed = function(model.embed, reduce_retracing=True)
     self._embed_sparse = None
     # Some heads have no such method; see `heads.Head.scoring_rows`.
-    self._label_scores = tf.function(
+    self._label_scores = function(
       lambda *args: model.head.label_scores(*args), reduce_retracing=True
     )
 
@@ -186,6 +187,7 @@ class Evaluator:
       self._embed_sparse = tf.function(
         self._model.embed,
         input_signature=(specs, self._model.encoder.batch_spec()),
+        autograph=False,
       )
     return self._embed_sparse
 

@@ -136,7 +136,8 @@ def _build(tensor: tf.Tensor, ids_dtype: tf.DType):
     input_signature=[
       tf.TensorSpec([None, 1], ids_dtype),
       tf.TensorSpec([None, *row], dtype),
-    ]
+    ],
+    autograph=False,
   )
   def update(ids, rows):
     with tf.device(device):
