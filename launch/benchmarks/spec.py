@@ -7,6 +7,8 @@ from collections.abc import Sequence
 from typing import Any
 from typing import NamedTuple
 
+from launch.benchmarks import harness
+
 
 class Pair(NamedTuple):
   """A ratio to report: its label, and the contenders that it compares."""
@@ -42,7 +44,9 @@ class Benchmark:
     tolerances: relative tolerances of the checks within a group, by name.
     build: (contender, settings) -> an object for `protocol.serve`; called in
       the contender's own process.
-    fresh: whether every round is a new process.
+    fresh: whether every round is a new process; only one runs at a time.
+    passes: the default number of undisturbed passes.
+    warm_up: the default number of rounds before the passes.
     write_arrays: (settings, path) -> None, writes the peers' training data as
       .npz; None if there are no peers.
   """
@@ -58,6 +62,8 @@ class Benchmark:
   build: Callable[[str, Any], Any]
   optional: Callable[[Any], Sequence[str]] = lambda settings: ()
   fresh: bool = False
+  passes: int = harness.Plan.passes
+  warm_up: int = harness.Plan.warm_up
   write_arrays: Callable[[Any, str], None] | None = None
 
 

@@ -42,7 +42,7 @@ def test_help_names_flags_sizes_and_every_benchmark():
   [
     (
       (),
-      'name one benchmark: round, classes, select, small, spreadout, rank, start',
+      'name one benchmark: round, classes, select, small, spreadout, rank, paper',
     ),
     (('rounds',), "unknown benchmark 'rounds': the benchmarks are round, cl"),
     (('round', '--contenders=plian'), 'those of round are plain, in_process,'),
