@@ -167,8 +167,11 @@ class Spreadout:
     gradient = []
     for strip, near in zip(strips, found, strict=True):
       terms = near.mask + tf.cast(strip >= least, tf.float32)
-      terms *= self._by_similarity(strip)
-      gradient.append(tf.matmul(terms, units))
+      factors = self._by_similarity(strip)
+      if factors.shape.rank == 0:
+        gradient.append(tf.matmul(terms, factors * units))
+      else:
+        gradient.append(tf.matmul(factors * terms, units))
     rest = tf.where(~tf.concat([near.known for near in found], axis=0))
     return tf.concat(gradient, axis=0), tf.cast(rest[:, 0], tf.int32)
 

@@ -7,7 +7,7 @@ import tensorflow as tf
 
 # The similarities are computed in strips of rows. A strip starts at its own
 # first row, so that about half of all products are left out.
-_STRIPS = 8
+_STRIPS = 16
 # Less than any cosine: a row is no neighbour of itself.
 _ITSELF = -2.0
 
@@ -96,8 +96,8 @@ def _guess(strip, k: int):
   """Returns [b, 1], usually just below the k-th largest, for a normal law."""
   others = tf.cast(tf.shape(strip)[1] - 1, tf.float32)
   total = tf.reduce_sum(strip, axis=1, keepdims=True) - _ITSELF
-  squares = tf.reduce_sum(tf.square(strip), axis=1, keepdims=True) - _ITSELF**2
+  norm = tf.math.reduce_euclidean_norm(strip, axis=1, keepdims=True)
   mean = total / others
-  deviation = tf.sqrt(squares / others - mean**2)
+  deviation = tf.sqrt((norm**2 - _ITSELF**2) / others - mean**2)
   part = tf.minimum((k + k**0.5) / others, 1.0)
   return mean - deviation * tf.math.ndtri(part)
