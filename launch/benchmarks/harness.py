@@ -132,7 +132,7 @@ def _passes(contenders, plan, first, usage, clock, say) -> Measured:
       replies[name] = reply = contenders[name].round()
       if not first[name]:
         first[name] = reply
-        say(f'{name}: first round {reply.seconds:.3g} s')
+        say(f'{name}: {reply.seconds:.3g} s')
     cores = os.cpu_count() or 1
     foreign = foreign_part(used, usage(), cores * (clock() - started))
     for name, reply in replies.items():
