@@ -16,9 +16,10 @@ one; the first one, which also traces, and everything before are parts.
   fedaws_kK@amazon670k   the same with 670,091 classes and 135,909 features
 
 The images are glyphs, and the encoder is the small conv encoder of 28x28
-pixels. It is not the papers' MobileNetV3 of 224x224, which is not here. The text is procedural (`datasets.procedural.words`), with the
-numbers of examples of the sets, and about 74 features in an example. The
-encoder is the paper's, 512-1024-1024-512.
+pixels. It is not the paper's MobileNetV3 of 224x224, which is not here. The
+text is procedural (`datasets.procedural.words`), with the numbers of examples
+of the sets, and about 74 features in an example. The encoder is the paper's,
+512-1024-1024-512.
 """
 
 import dataclasses
