@@ -146,7 +146,10 @@ def main(arguments: Sequence[str]) -> None:
     found.contenders(settings) if names is None else names,
     values.peers,
     harness.Plan(
-      values.passes, values.warm_up, values.max_foreign, values.seed
+      found.passes if values.passes is None else values.passes,
+      found.warm_up if values.warm_up is None else values.warm_up,
+      values.max_foreign,
+      values.seed,
     ),
     values.timeout_seconds,
   )
@@ -201,15 +204,15 @@ def _define_flags() -> None:
   )
   flags.DEFINE_integer(
     'passes',
-    9,
-    'number of undisturbed passes',
+    None,
+    "number of undisturbed passes; default: the benchmark's, 9 or 1",
     lower_bound=1,
     upper_bound=hp.INT32_MAX,
   )
   flags.DEFINE_integer(
     'warm_up',
-    2,
-    'rounds of each contender before the passes',
+    None,
+    "rounds of each contender before the passes; default: the benchmark's",
     lower_bound=0,
     upper_bound=hp.INT32_MAX,
   )

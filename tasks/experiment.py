@@ -226,13 +226,23 @@ def assemble(config: Mapping, data_dir: str | None = None) -> Experiment:
   Raises:
     errors.InputError: the data are missing or damaged, or do not fit.
   """
+  data_dir = config['data_dir'] if data_dir is None else data_dir
+  load = tasks.get(config['task']).load
+  return with_data(config, load(data_dir, config['options']))
+
+
+def with_data(config: Mapping, loaded: task_lib.Loaded) -> Experiment:
+  """Assembles a configuration with data and model that need not be its task's.
+
+  Args:
+    config: from `resolve`.
+    loaded: the data and the model.
+  """
   from tff_xc.experiment import cohort
 
   task, entry = tasks.get(config['task']), algorithms.get(config['algorithm'])
   options, values = config['options'], config['hyperparameters']
-  dataset, model = task.load(
-    config['data_dir'] if data_dir is None else data_dir, options
-  )
+  dataset, model = loaded
   most = dataset.train.largest_label_set * model.rows_per_label
   algorithm = entry.algorithm(values, model=model, max_positives=most)
   algorithm = _with_feature_rows(algorithm, dataset, options, entry.has_clients)

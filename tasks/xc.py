@@ -64,7 +64,8 @@ _BY_EXAMPLES = {
 }
 
 
-def _with_bag_encoder(dataset, num_features: int, options) -> task.Loaded:
+def with_bag_encoder(dataset, num_features: int, options) -> task.Loaded:
+  """Returns a set of sparse text with the bag encoder and a cosine head."""
   from tff_xc import classifier
   from tff_xc import heads
   from tff_xc.encoders import bag
@@ -87,7 +88,7 @@ def _load(name, data_dir, options):
 
   clients = {option: options[option] for option in _CLIENTS}
   dataset = xc.load(name, data_dir, **clients)
-  return _with_bag_encoder(dataset, xc_sets.SETS[name].counts.features, options)
+  return with_bag_encoder(dataset, xc_sets.SETS[name].counts.features, options)
 
 
 def _find(name, data_dir):
@@ -102,7 +103,7 @@ def _load_words(data_dir, options):
 
   shape = {n: options[n] for n in (*_CLIENTS, 'num_classes', 'num_features')}
   dataset = sparse_words.load(**shape, seed=options['data_seed'])
-  return _with_bag_encoder(dataset, options['num_features'], options)
+  return with_bag_encoder(dataset, options['num_features'], options)
 
 
 def _spreadout(k: int) -> dict:

@@ -5,6 +5,7 @@ from launch.benchmarks import class_count
 from launch.benchmarks import cold_start
 from launch.benchmarks import exact_ranking
 from launch.benchmarks import femnist_round
+from launch.benchmarks import paper_sizes
 from launch.benchmarks import row_select
 from launch.benchmarks import small_clients
 from launch.benchmarks import spec
@@ -21,6 +22,7 @@ BENCHMARKS: dict[str, spec.Benchmark] = {
     small_clients,
     spreadout_step,
     exact_ranking,
+    paper_sizes,
     cold_start,
   )
 }

@@ -121,18 +121,22 @@ def measure(
 def _passes(contenders, plan, first, usage, clock, say) -> Measured:
   order, shuffle = list(contenders), random.Random(plan.seed).shuffle
   kept, dropped = [], 0
-  peaks = {n: r.peak_bytes for n, r in first.items() if r}
+  peaks = {n: r.peak_bytes if r else 0 for n, r in first.items()}
   while len(kept) < plan.passes and len(kept) + dropped < (
     _ATTEMPTS * plan.passes
   ):
     shuffle(order)
     used, started = usage(), clock()
-    replies = {name: contenders[name].round() for name in order}
+    replies = {}
+    for name in order:
+      replies[name] = reply = contenders[name].round()
+      if not first[name]:
+        first[name] = reply
+        say(f'{name}: {reply.seconds:.3g} s')
     cores = os.cpu_count() or 1
     foreign = foreign_part(used, usage(), cores * (clock() - started))
     for name, reply in replies.items():
-      first[name] = first[name] or reply
-      peaks[name] = max(peaks.get(name, 0), reply.peak_bytes)
+      peaks[name] = max(peaks[name], reply.peak_bytes)
     disturbed = foreign > plan.max_foreign
     say(
       f'pass {len(kept) + dropped + 1}: '

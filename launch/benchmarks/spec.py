@@ -7,6 +7,8 @@ from collections.abc import Sequence
 from typing import Any
 from typing import NamedTuple
 
+from launch.benchmarks import harness
+
 
 class Pair(NamedTuple):
   """A ratio to report: its label, and the contenders that it compares."""
@@ -42,9 +44,11 @@ class Benchmark:
     tolerances: relative tolerances of the checks within a group, by name.
     build: (contender, settings) -> an object for `protocol.serve`; called in
       the contender's own process.
-    fresh: whether every round is a new process.
     peers: settings -> contenders that programs in peers/ run: 'PROGRAM', or
       'PROGRAM@SIZE'.
+    fresh: whether every round is a new process; only one runs at a time.
+    passes: the default number of undisturbed passes.
+    warm_up: the default number of rounds before the passes.
     write_arrays: (settings, path) -> None, writes the peers' training data as
       .npz (`peers.inputs.load` reads it); None if there are no peers.
   """
@@ -61,6 +65,8 @@ class Benchmark:
   optional: Callable[[Any], Sequence[str]] = lambda settings: ()
   fresh: bool = False
   peers: Callable[[Any], Sequence[str]] = lambda settings: ()
+  passes: int = harness.Plan.passes
+  warm_up: int = harness.Plan.warm_up
   write_arrays: Callable[[Any, str], None] | None = None
 
 

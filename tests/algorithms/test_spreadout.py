@@ -1,11 +1,15 @@
 """Compares the spreadout step with NumPy, and tests its cost in a graph."""
 
+from unittest import mock
+
 import numpy as np
 import pytest
 import tensorflow as tf
+import tensorflow_federated as tff
 
 from tests.algorithms import numpy_fedaws
 from tff_xc.algorithms import spreadout
+from tff_xc.round import nearest
 
 
 def in_closed_form(rows, k, distance):
@@ -22,12 +26,65 @@ def in_closed_form(rows, k, distance):
 
 
 @pytest.mark.parametrize('distance', spreadout.DISTANCES)
-@pytest.mark.parametrize('k', [1, 4, 40])
+@pytest.mark.parametrize('k', [0, 1, 4, 40])
 def test_the_gradient_of_eq_8(small_blocks, distance, k):
   rows = numpy_fedaws.unit_rows(33)
   step = spreadout.Spreadout(1.0, k, distance)
-  expected = in_closed_form(rows, min(k, 32), distance)
+  expected = in_closed_form(rows, min(k or 32, 32), distance)
   np.testing.assert_allclose(step.gradient(rows), expected, atol=1e-4)
+
+
+@pytest.mark.parametrize(
+  ('count', 'distance', 'tangent'),
+  [
+    (0, 'sq_euclidean', False),
+    (1, 'cosine', True),
+    (64, 'sq_euclidean', False),
+    (150, 'sq_euclidean', False),
+    (150, 'cosine', True),
+  ],
+)
+def test_many_neighbours_are_those_of_the_search(count, distance, tangent):
+  """Random rows, of which some are equal, and some opposite to others."""
+  rows = numpy_fedaws.unit_rows(count, dim=24)
+  if count == 150:
+    rows[10:20] = rows[:10]
+    rows[40:60] = rows[40]
+    rows[60:70] = -rows[:10]
+  step = spreadout.Spreadout(1.0, spreadout._MANY, distance, tangent=tangent)
+  found = tf.function(step.gradient)(rows)
+  with mock.patch.object(spreadout, '_MANY', 1000):
+    expected = tf.function(step.gradient)(rows)
+  np.testing.assert_allclose(found, expected, atol=1e-4)
+
+
+def test_many_neighbours_are_found_without_a_search(monkeypatch):
+  searched = []
+  search = nearest.nearest
+
+  def spy(queries, *rest):
+    searched.append(queries.shape[0])
+    return search(queries, *rest)
+
+  monkeypatch.setattr(nearest, 'nearest', spy)
+  monkeypatch.setattr(spreadout, '_MANY', 4)
+  rows = tf.constant(numpy_fedaws.unit_rows(40))
+  spreadout.Spreadout(1.0, 4).gradient(rows)
+  assert searched == [0]
+  monkeypatch.setattr(spreadout, '_SIMILARITIES', 39**2)
+  spreadout.Spreadout(1.0, 4).gradient(rows)
+  assert searched == [0, 40]
+
+
+def test_many_neighbours_run_in_tffs_worker_also_in_a_condition(tff_worker):
+  rows = numpy_fedaws.unit_rows(100, dim=8)
+  step = spreadout.Spreadout(0.01, spreadout._MANY)
+
+  @tff.tensorflow.computation(tff.TensorType(np.float32, [None, 8]), np.bool_)
+  def steps(rows, has_update):
+    return tf.cond(has_update, lambda: step(rows), lambda: rows)
+
+  np.testing.assert_allclose(steps(rows, True), step(rows), atol=1e-5)
 
 
 @pytest.mark.parametrize('distance', spreadout.DISTANCES)

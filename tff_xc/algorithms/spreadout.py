@@ -27,16 +27,25 @@ pushes a row from all others at once. The same bound therefore holds for it with
 k = U - 1, unless rows are nearer than half the margin (see
 `Spreadout.step_limit`).
 
-A row's gradient is a sum of rows times the derivative by s. It is computed in
-blocks, so that the full matrix of similarities is never in memory.
+A row's gradient is a sum of rows times the derivative by s. For few neighbours,
+or many rows, it is computed in blocks, so that the full matrix of similarities
+is never in memory. For many neighbours among a few thousand rows, the products
+are dense (`tff_xc.round.all_pairs`).
 """
 
 import dataclasses
+import math
 
 import tensorflow as tf
 
 from tff_xc.encoders import normalization
+from tff_xc.round import all_pairs
 from tff_xc.round import nearest
+
+# Products are dense if k is at least _MANY and at least one _SHARE-th of the
+# rows, and there are at most _SIMILARITIES: 128 MB, several times.
+_MANY, _SHARE = 64, 64
+_SIMILARITIES = 2**25
 
 DISTANCES = ('sq_euclidean', 'cosine')
 
@@ -105,10 +114,10 @@ class Spreadout:
     )
 
   def _by_similarity(self, s: tf.Tensor) -> tf.Tensor:
-    """Returns the derivative by s of a pair's term in the regulariser."""
+    """Returns the derivative by s of a pair's term, as `s` or a scalar."""
     euclidean = self.distance == 'sq_euclidean'
     if not self.margin:
-      return tf.fill(tf.shape(s), 2.0) if euclidean else 2.0 * (1.0 - s)
+      return tf.constant(2.0) if euclidean else 2.0 * (1.0 - s)
     if not euclidean:
       return 2.0 * tf.nn.relu(self.margin - 1.0 + s)
     d = tf.sqrt(tf.maximum(2.0 - 2.0 * s, 1e-12))
@@ -116,13 +125,28 @@ class Spreadout:
 
   def _of_nearest(self, units):
     size = tf.shape(units)[0]
+    most = min(_SHARE * self.nearest, math.isqrt(_SIMILARITIES))
+    known = most if units.shape[0] is None else units.shape[0]
+    if self.nearest < _MANY or not self.nearest < known <= most:
+      return self._of_rows(units, tf.range(size))
+    gradient, rest = tf.cond(
+      (size > self.nearest) & (size <= most),
+      lambda: self._of_thresholds(units),
+      lambda: (tf.zeros_like(units), tf.range(size)),
+    )
+    return gradient + self._of_rows(units, rest)
+
+  def _of_rows(self, units, places):
+    """Returns the gradient of the terms in which c is one of the places."""
+    size = tf.shape(units)[0]
     k = tf.clip_by_value(size - 1, 0, self.nearest)
-    similarities, places = nearest.nearest(units, tf.range(size), units, k)
-    each = tf.repeat(tf.range(size), k)
-    pairs = tf.stack([each, tf.reshape(places, [-1])], axis=1)
+    mine = tf.gather(units, places)
+    similarities, near = nearest.nearest(mine, places, units, k)
+    pairs = tf.stack([tf.repeat(places, k), tf.reshape(near, [-1])], axis=1)
+    factors = self._by_similarity(similarities)
     factors = tf.SparseTensor(
       tf.cast(pairs, tf.int64),
-      tf.reshape(self._by_similarity(similarities), [-1]),
+      tf.reshape(tf.broadcast_to(factors, tf.shape(similarities)), [-1]),
       tf.cast(tf.stack([size, size]), tf.int64),
     )
     # A term moves both rows of its pair.
@@ -130,7 +154,31 @@ class Spreadout:
     back = tf.sparse.sparse_dense_matmul(factors, units, adjoint_a=True)
     return forth + back
 
+  def _of_thresholds(self, units):
+    """Returns the gradient for many neighbours, and the places of other rows.
+
+    A row's neighbours are those from a similarity on, so the products are
+    dense. Rows in a tie are left out.
+    """
+    strips = all_pairs.similarities(units)
+    found = [all_pairs.neighbours(strip, self.nearest) for strip in strips]
+    # A term moves both rows of its pair.
+    least = tf.concat([near.least for near in found], axis=0)
+    gradient = []
+    for strip, near in zip(strips, found, strict=True):
+      terms = near.mask + tf.cast(strip >= least, tf.float32)
+      factors = self._by_similarity(strip)
+      if factors.shape.rank == 0:
+        gradient.append(tf.matmul(terms, factors * units))
+      else:
+        gradient.append(tf.matmul(factors * terms, units))
+    rest = tf.where(~tf.concat([near.known for near in found], axis=0))
+    return tf.concat(gradient, axis=0), tf.cast(rest[:, 0], tf.int32)
+
   def _of_all(self, units):
+    if not self.margin and self.distance == 'sq_euclidean':
+      # Every pair has the same factor.
+      return 4.0 * (tf.reduce_sum(units, axis=0, keepdims=True) - units)
     size = tf.shape(units)[0]
     padded = tf.pad(units, [[0, 1], [0, 0]])
 

@@ -32,6 +32,7 @@ def in_blocks(function, count: tf.Tensor, others: tf.Tensor, width):
   )
   # The last number pads the last block; one block runs even if count is 0.
   last = tf.maximum(count - 1, 0)
+  at_once = tf.minimum(at_once, last + 1)
   blocks = tf.map_fn(
     lambda first: function(tf.minimum(tf.range(first, first + at_once), last)),
     tf.range(0, last + 1, at_once),

@@ -45,6 +45,21 @@ def test_every_pass_runs_each_contender_once_in_a_seeded_shuffled_order(
   assert orders(1) != found
 
 
+def test_without_warm_up_each_first_round_is_said_as_it_ends(machine):
+  said = []
+  contenders = {n: fakes.Fake(machine, n, [2.0]) for n in 'abc'}
+  measured = harness.measure(
+    contenders,
+    harness.Plan(passes=1, warm_up=0),
+    usage=machine.usage,
+    clock=machine.clock,
+    say=said.append,
+  )
+  assert said[3:6] == [f'{name}: 2 s' for name in machine.order]
+  # The report's order is not the pass's.
+  assert list(measured.peak_bytes) == list('abc') != machine.order
+
+
 def test_ratios_are_taken_within_a_pass(machine):
   # The machine slows down by ten in every second pass; the ratio does not.
   contenders = {

@@ -1,0 +1,161 @@
+"""One round of each method at the sizes of its paper, one case after another.
+
+  python -m launch.benchmark paper_sizes
+
+A case is a whole experiment: its task's encoder, settings and clients. Every
+round is a new process, so the cases never share the memory, and the peak of a
+case is its own. The process runs two rounds. The time is that of the second
+one; the first one, which also traces, and everything before are parts.
+
+  fedss@imagenet21k      FedSS, 21,841 classes of 64, 64 clients of 400 images,
+                         800 negatives
+  fullsoftmax@landmarks  FedAvg, 2,028 classes of 64, 64 clients of about 130
+                         images
+  fedaws_kK@amazoncat    FedAwS, 13,330 classes and 203,882 features of 512,
+                         4,096 clients of one class; spreadout among K
+  fedaws_kK@amazon670k   the same with 670,091 classes and 135,909 features
+
+The images are glyphs, and the encoder is the small conv encoder of 28x28
+pixels. It is not the paper's MobileNetV3 of 224x224, which is not here. The
+text is procedural (`datasets.procedural.words`), with the numbers of examples
+of the sets, and about 74 features in an example. The encoder is the paper's,
+512-1024-1024-512.
+"""
+
+import dataclasses
+import time
+
+from launch.benchmarks import spec
+
+_IMAGES = {
+  'fedss@imagenet21k': ('glyphs-imagenet21k', 'fedss'),
+  'fullsoftmax@landmarks': ('glyphs-landmarks', 'fullsoftmax'),
+}
+_TEXT = {'amazoncat': 'amazoncat-13k', 'amazon670k': 'amazon-670k'}
+_NEIGHBOURS = (10, 500)
+# With these an example has about 74 different words.
+_WORDS = {'words_per_example': 100, 'labels_per_example': 5}
+
+
+@dataclasses.dataclass(frozen=True)
+class Settings:
+  """Sizes of all cases.
+
+  Attributes:
+    shrink: divides clients, negatives, and the classes, features and dimensions
+      of text; 1: the sizes of the papers.
+  """
+
+  shrink: int = 1
+
+
+class TwoRounds:
+  """Two rounds of an experiment; call `run` only once."""
+
+  def __init__(self, build):
+    """Args: a function that returns the experiment, on an installed runtime."""
+    self._build = build
+    self._parts: dict[str, float] = {}
+
+  def run(self) -> None:
+    from tff_xc.round import process as process_lib
+    from tff_xc.runtime import registry
+
+    started = time.perf_counter()
+    experiment = self._build()
+    process = process_lib.build_process(experiment.algorithm, 0)
+    cohorts = experiment.algorithm.sampling.cohorts(experiment.dataset, 0)
+    state = process.initialize()
+    self._parts['data and state'] = time.perf_counter() - started
+    for number, part in enumerate(('first round', 'second round')):
+      started = time.perf_counter()
+      # As in `tff_xc.experiment.loop`.
+      state = registry.donate(state)
+      state, metrics = process.next(state, cohorts(number).examples)
+      self._loss = float(metrics['loss'])
+      self._parts[part] = time.perf_counter() - started
+      self._rows = float(metrics['class_rows'])
+
+  def report(self) -> dict:
+    return {
+      'seconds': self._parts['second round'],
+      'parts': self._parts,
+      'check': {'loss': self._loss, 'class_rows': self._rows},
+    }
+
+
+def build(contender: str, settings: Settings) -> TwoRounds:
+  """Builds a contender, in its own process."""
+  from tff_xc.runtime import registry
+
+  registry.install('in_process')  # Before TensorFlow is used.
+  return TwoRounds(lambda: experiment(contender, settings))
+
+
+def experiment(contender: str, settings: Settings):
+  """Returns the `tasks.experiment.Experiment` of a case."""
+  from tasks import experiment as experiment_lib
+
+  shrink = settings.shrink
+
+  if contender in _IMAGES:
+    task, algorithm = _IMAGES[contender]
+    changes = {'clients_per_round': 64 // shrink or 1}
+    if algorithm == 'fedss':
+      changes['negatives'] = 800 // shrink or 1
+    return experiment_lib.assemble(
+      experiment_lib.resolve(task, algorithm, changes)
+    )
+  k, _, name = contender.removeprefix('fedaws_k').partition('@')
+  config = experiment_lib.resolve(
+    _TEXT[name],
+    'fedaws',
+    {
+      'clients_per_round': 4096 // shrink or 1,
+      'embedding_dim': 512 // shrink or 1,
+      'feature_dim': 512 // shrink or 1,
+      'hidden_dim': 1024 // shrink or 1,
+      'spreadout_neighbours': int(k),
+      'spreadout_learning_rate': 0.01 / int(k),
+    },
+  )
+  return experiment_lib.with_data(config, _text(config, shrink))
+
+
+def _text(config, shrink: int):
+  """Returns procedural text of the set's size, and the task's model."""
+  from datasets.procedural import words
+  from datasets.xc import sets
+  from tasks import xc
+
+  counts = sets.SETS[config['task']].counts
+  features = counts.features // shrink
+  dataset = words.load(
+    num_classes=counts.labels // shrink,
+    num_features=features,
+    examples_per_class=counts.train / counts.labels,
+    test_examples=1,
+    **_WORDS,
+  )
+  return xc.with_bag_encoder(dataset, features, config['options'])
+
+
+def _contenders(settings: Settings) -> list[str]:
+  del settings
+  return [*_IMAGES] + [f'fedaws_k{k}@{n}' for n in _TEXT for k in _NEIGHBOURS]
+
+
+BENCHMARK = spec.Benchmark(
+  name='paper_sizes',
+  summary='one round each at the sizes of the papers: seconds and peak memory',
+  settings=Settings,
+  small={'shrink': 64},
+  contenders=_contenders,
+  pairs=lambda names: [],
+  groups=lambda names: [],
+  tolerances={},
+  build=build,
+  fresh=True,
+  passes=1,
+  warm_up=0,
+)
