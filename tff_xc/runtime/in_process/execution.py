@@ -2,6 +2,8 @@
 
 import collections
 import concurrent.futures
+import contextlib
+import functools
 import math
 import queue
 from collections.abc import Callable
@@ -51,7 +53,7 @@ class Clients:
     slot = -1 - (self._number if stateful else 0)
     return imported.Place(slot, self._devices[0], self._devices[0])
 
-  def _places(self, stateful: bool) -> list[imported.Place]:
+  def places(self, stateful: bool) -> list[imported.Place]:
     """Returns the threads' places; stateless graphs can share a slot."""
     first = self._number * self._threads
     return [
@@ -72,6 +74,7 @@ class Clients:
     fold: Callable[[list], None],
     at_once: Callable[[Any], int] = lambda found: 1,
     ahead: bool = False,
+    meanwhile: Callable[[], None] = lambda: None,
   ) -> None:
     """Reads and works for every client, and folds the results in order.
 
@@ -84,13 +87,14 @@ class Clients:
       fold: called in the caller's thread with consecutive clients' results.
       at_once: a client's result -> most clients in one task.
       ahead: whether a thread reads values before they are needed.
+      meanwhile: called once, while the first clients run.
 
     Raises:
       client_error.ClientError: if a client's work fails. A failure, or an
         interrupt of the caller, cancels all running clients.
     """
     free = queue.SimpleQueue()
-    for place in self._places(stateful):
+    for place in self.places(stateful):
       free.put(place)
 
     def run_one(index: int, value):
@@ -104,12 +108,14 @@ class Clients:
 
     reader = reading.Reader(read, ahead)
     try:
-      self._run_on_threads(num_clients, reader, run_one, fold, at_once)
+      self._run_on_threads(
+        num_clients, reader, run_one, fold, at_once, meanwhile
+      )
     finally:
       reader.close()
 
   def _run_on_threads(
-    self, num_clients: int, reader, run_one, fold, at_once
+    self, num_clients: int, reader, run_one, fold, at_once, meanwhile
   ) -> None:
     manager = cancellation.CancellationManager()
     pending = collections.deque()
@@ -137,6 +143,7 @@ class Clients:
 
     try:
       refill()
+      meanwhile()
       while pending:
         # Pop only after `result`: an interrupt waits for all pending tasks.
         found = pending[0].result()
@@ -166,6 +173,17 @@ def _first_error(error: BaseException, pending) -> BaseException:
   return error
 
 
+def _trace(phase, following, place: imported.Place, home: imported.Place):
+  """Traces the folds of a phase and the server's part of the following one."""
+  # Tracing does not run in parallel, and the clients wait for theirs. A failure
+  # is reported by the client that meets it, too.
+  with contextlib.suppress(Exception):
+    phase.client.traced(place)
+  phase.trace_folds(home)
+  if following:
+    following.server.traced(home)
+
+
 def run(
   program: program_lib.Program,
   phases: list[phases_lib.Phase],
@@ -190,9 +208,10 @@ def run(
     Values by name; values at clients as lists.
   """
   home = clients.home(program.stateful)
+  place = clients.places(program.stateful)[0]
   server = {program.parameter: server_argument}
   kept = [{} for _ in range(num_clients)]
-  for phase in phases:
+  for phase, following in zip(phases, [*phases[1:], None], strict=True):
     server.update(phase.server(server, home))
     if not (phase.kept or phase.totals):
       continue
@@ -218,6 +237,7 @@ def run(
       fold,
       phase.at_once,
       ahead and reads_argument,
+      functools.partial(_trace, phase, following, place, home),
     )
     server.update(totals)
   for name in {name for phase in phases for name in phase.kept}:

@@ -64,10 +64,7 @@ class GraphCall:
     """
     if not self._outputs:
       return {}
-    with self._lock:
-      if place not in self._traced:
-        self._traced[place] = self._trace(place)
-    function, recipe = self._traced[place]
+    function, recipe = self.traced(place)
     held = self._flat(self._inputs, environment)
     found = function(*[readable(leaf) for leaf in held])
     leaves = iter([make(held, found) for make in recipe])
@@ -77,6 +74,13 @@ class GraphCall:
       )
       for name, type_spec in self._outputs.items()
     }
+
+  def traced(self, place: imported.Place):
+    """Traces it for a place, unless that has been done; returns the trace."""
+    with self._lock:
+      if self._outputs and place not in self._traced:
+        self._traced[place] = self._trace(place)
+      return self._traced.get(place)
 
   def _flat(self, types: Types, environment: dict) -> list:
     return [

@@ -140,6 +140,11 @@ class Phase:
       del group[:size]
     return totals
 
+  def trace_folds(self, place: imported.Place) -> None:
+    """Traces what `fold` calls."""
+    for fold in self._folds.values():
+      fold.traced(place)
+
   def at_once(self, found: dict) -> int:
     """Returns how many clients may form one task, given one's result `found`.
 
