@@ -32,6 +32,7 @@ def cohort_of(round_number):
   return tiny_sparse.cohort(COHORTS[round_number])
 
 
+@functools.cache
 def build(max_features, feature_optimizer=None, encoder_optimizer=None):
   made = algorithm.Algorithm(
     tiny_sparse.model(N),
