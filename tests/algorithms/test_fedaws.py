@@ -215,8 +215,11 @@ def test_baseline_2_never_moves_a_row():
 
 def test_absent_classes_move_only_where_all_are_spread():
   absent = [6]
-  for classes, moves in (('round', False), ('all', True)):
-    process = build(spreadout_classes=classes)
+  for changes, moves in (
+    (TWO_NEIGHBOURS, False),  # By default those of the round.
+    ({'spreadout_classes': 'all'}, True),
+  ):
+    process = build(**changes)
     before = process.get_model_weights(process.initialize()).class_table
     after = tiny.weights_after(process, 3, cohort_of).class_table
     moved = np.abs(tf.gather(after, absent) - tf.gather(before, absent)).max()
