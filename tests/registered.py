@@ -39,7 +39,7 @@ def algorithm(name: str, model=DENSE, max_features: int = 0, **given):
   return made
 
 
-@functools.cache
+@functools.lru_cache(maxsize=32)
 def process(name: str, model=DENSE, max_features: int = 0, **given):
   """Returns the process of `algorithm`, built once for all tests."""
   made = algorithm(name, model, max_features, **given)

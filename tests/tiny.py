@@ -80,7 +80,7 @@ def process(name: str, **changes):
   return _process(name, **dict(sorted(arguments.items())))
 
 
-@functools.cache
+@functools.lru_cache(maxsize=32)
 def _process(name, **arguments):
   return entry.builder(registry.get(name).function)(**arguments)
 

@@ -146,7 +146,9 @@ def test_rows_that_follow_the_mean_equal_the_numpy_reference():
   )
 
 
-@pytest.mark.parametrize('margin', [0.0, 1.2])
+@pytest.mark.parametrize(
+  'margin', [0.0, pytest.param(1.2, marks=pytest.mark.slow)]
+)
 def test_line_14_steps_from_normalised_rows(margin):
   """At this rate clients send rows whose norms are far from 1."""
   training = dataclasses.replace(FULL_BATCH, learning_rate=2.0)
@@ -270,7 +272,8 @@ def test_baseline_1_collapses_and_fedaws_does_not():
 # -- the form that FedSS compares with --
 
 
-def test_the_fedss_variant_is_posonly_with_a_spreadout_step():
+@pytest.mark.slow
+def test_the_fedss_variant_without_weight_is_posonly():
   plain = tiny.process('posonly', max_positives=3)
   without = tiny.process(
     'fedaws_posonly', max_positives=3, spreadout_weight=0.0
@@ -280,6 +283,10 @@ def test_the_fedss_variant_is_posonly_with_a_spreadout_step():
     tiny.weights_after(without, 3, cohort_of),
     1e-6,
   )
+
+
+def test_the_fedss_variant_is_posonly_with_a_spreadout_step():
+  plain = tiny.process('posonly', max_positives=3)
   spread = tiny.process(
     'fedaws_posonly',
     max_positives=3,

@@ -125,7 +125,9 @@ def test_equal_negatives_of_clients_of_one_class_are_m():
   )
 
 
-@pytest.mark.parametrize('correction', ['negatives', 'none'])
+@pytest.mark.parametrize(
+  'correction', ['negatives', pytest.param('none', marks=pytest.mark.slow)]
+)
 def test_all_other_classes_as_negatives_is_full_softmax(correction):
   sampled = tiny.process(
     'fedss', max_positives=4, negatives=N - 1, softmax_correction=correction

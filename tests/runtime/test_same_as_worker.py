@@ -206,7 +206,13 @@ def _run_learning(process):
   return run
 
 
-@pytest.mark.parametrize('name', list(_PROCESSES))
+@pytest.mark.parametrize(
+  'name',
+  [
+    pytest.param(n, marks=[pytest.mark.slow] if n == 'fed_prox' else [])
+    for n in _PROCESSES
+  ],
+)
 def test_algorithms_of_tff(contexts, name):
   assert_equal(*_on_both(contexts, _run_learning(_PROCESSES[name]())))
 
