@@ -22,10 +22,10 @@ demo: venv  ## train and evaluate on the embedded data
 test: venv  ## run the linter, the format check and the quick tests
 	$(PYTHON_BIN) -m ruff check
 	$(PYTHON_BIN) -m ruff format --check
-	$(PYTHON_BIN) -m pytest -n 2
+	$(PYTHON_BIN) -m pytest -n 2 --dist worksteal
 
 test-slow: venv  ## run the tests that take minutes
-	$(PYTHON_BIN) -m pytest -n 2 -m slow
+	$(PYTHON_BIN) -m pytest -n 2 --dist worksteal -m slow
 
 requirements: venv  ## resolve requirements*.in into requirements*.txt again
 	sh tools/compile_requirements.sh

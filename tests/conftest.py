@@ -34,15 +34,43 @@ def tff_worker():
   return registry.install('worker')
 
 
-@pytest.fixture
-def in_process(tff_worker):
-  """Installs the in-process runtime for one test."""
+@pytest.fixture(scope='session')
+def in_process_context(tff_worker):
+  """Returns the in-process runtime; it compiles a computation once."""
   import tensorflow_federated as tff
 
   from tff_xc.runtime import registry
 
-  yield registry.install('in_process')
+  context = registry.install('in_process')
   tff.framework.set_default_context(tff_worker)
+  return context
+
+
+@pytest.fixture
+def in_process(in_process_context, tff_worker):
+  """Installs the in-process runtime for one test."""
+  import tensorflow_federated as tff
+
+  tff.framework.set_default_context(in_process_context)
+  yield in_process_context
+  tff.framework.set_default_context(tff_worker)
+
+
+@pytest.fixture
+def built_once(monkeypatch):
+  """Lets runs of one algorithm in a test share its compiled process."""
+  from tff_xc.round import process
+
+  build, built = process.build_process, []
+
+  def once(*algorithm_and_seed):
+    for known, made in built:
+      if known == algorithm_and_seed:
+        return made
+    built.append((algorithm_and_seed, build(*algorithm_and_seed)))
+    return built[-1][1]
+
+  monkeypatch.setattr(process, 'build_process', once)
 
 
 @pytest.fixture

@@ -5,6 +5,7 @@ selects and aggregations, and the clients' inputs and outputs.
 """
 
 import dataclasses
+import functools
 
 import numpy as np
 import tensorflow as tf
@@ -39,7 +40,12 @@ class Crossings:
 
 def of(computation: tff.Computation) -> Crossings:
   """Finds the crossings of a computation, in the form that runtimes run."""
-  return _of(program_lib._bindings(computation)[1])
+  return _of(_bindings(computation)[1])
+
+
+@functools.lru_cache(maxsize=32)
+def _bindings(computation):
+  return program_lib._bindings(computation)
 
 
 def _of(bindings) -> Crossings:
@@ -85,7 +91,7 @@ def run(computation: tff.Computation, state, cohort, monkeypatch) -> dict:
     `selected` [select][client], the requested ids and received rows, without
     padding; `folded` [client], the tensors that entered aggregations.
   """
-  bindings = program_lib._bindings(computation)
+  bindings = _bindings(computation)
   monkeypatch.setattr(program_lib, '_bindings', lambda _: bindings)
   # Keeps every binding at the clients, so that it can be read afterwards.
   monkeypatch.setattr(

@@ -1,12 +1,15 @@
 """A tiny embedding classifier and client data, for tests of the round."""
 
 import collections
+import functools
 
 import numpy as np
 import tensorflow as tf
 
 from tff_xc import classifier
 from tff_xc import heads
+from tff_xc.algorithms import entry
+from tff_xc.algorithms import registry
 from tff_xc.encoders import encoder
 from tff_xc.round import examples as examples_lib
 from tff_xc.round import local_training
@@ -36,9 +39,13 @@ def linear_encoder() -> encoder.Encoder:
 
 
 def model(num_classes: int = 12, head=None) -> classifier.EmbeddingClassifier:
-  return classifier.EmbeddingClassifier(
-    linear_encoder(), head or heads.CosineHead(4.0), num_classes
-  )
+  """Returns the classifier, one object for equal arguments."""
+  return _model(num_classes, head or heads.CosineHead(4.0))
+
+
+@functools.cache
+def _model(num_classes, head):
+  return classifier.EmbeddingClassifier(linear_encoder(), head, num_classes)
 
 
 def cohort(label_lists, seed: int = 0) -> list[examples_lib.ClientExamples]:
@@ -56,6 +63,26 @@ def cohort(label_lists, seed: int = 0) -> list[examples_lib.ClientExamples]:
 def settings(**changes) -> dict:
   """Returns local training that shows in 3 rounds, and the paper's server."""
   return {'local_training': local_training.LocalTraining(0.1, 4, 2), **changes}
+
+
+def process(name: str, **changes):
+  """Returns a registered algorithm's process on `model()`.
+
+  Tests share it: for equal arguments it is built once, and every runtime
+  compiles it once. That takes seconds, and a round milliseconds.
+
+  Args:
+    name: of the algorithm.
+    **changes: what `build_<algorithm>` takes, such as `max_positives`; `model`
+      and `settings()` are the defaults.
+  """
+  arguments = {'model': model(), **settings(), **changes}
+  return _process(name, **dict(sorted(arguments.items())))
+
+
+@functools.lru_cache(maxsize=32)
+def _process(name, **arguments):
+  return entry.builder(registry.get(name).function)(**arguments)
 
 
 def run(learning_process, rounds: int, cohort_of):

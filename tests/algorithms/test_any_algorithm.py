@@ -7,20 +7,15 @@ import pytest
 import tensorflow_federated as tff
 
 from tests import tiny
-from tff_xc.algorithms import fedss
-from tff_xc.algorithms import fullsoftmax
 
 pytestmark = pytest.mark.usefixtures('tff_worker')
 
-N = 12
 COHORT = tiny.cohort([[0, 0, 3, 5], [7, 3], [11, 11, 11]], seed=1)
 
 
 def test_a_client_whose_update_is_not_finite_is_dropped_and_counted():
   broken = COHORT[0]._replace(x=np.full_like(COHORT[0].x, np.nan))
-  process = fedss.build_fedss(
-    model=tiny.model(N), max_positives=4, negatives=3, **tiny.settings()
-  )
+  process = tiny.process('fedss', max_positives=4, negatives=3)
   a, metrics = tiny.run(process, 1, lambda _: [broken, *COHORT[1:]])
   b, _ = tiny.run(process, 1, lambda _: COHORT[1:])
   assert metrics['clients_dropped'] == 1
@@ -28,13 +23,12 @@ def test_a_client_whose_update_is_not_finite_is_dropped_and_counted():
   tiny.assert_same_weights(a.weights, b.weights, 1e-6)
 
 
-@pytest.mark.parametrize('full', [False, True])
-def test_a_round_with_nobody_left_keeps_the_state(full):
-  shared = {'model': tiny.model(N), **tiny.settings()}
-  if full:
-    process = fullsoftmax.build_fullsoftmax(**shared)
-  else:
-    process = fedss.build_fedss(max_positives=4, negatives=3, **shared)
+@pytest.mark.parametrize(
+  ('name', 'own'),
+  [('fedss', {'max_positives': 4, 'negatives': 3}), ('fullsoftmax', {})],
+)
+def test_a_round_with_nobody_left_keeps_the_state(name, own):
+  process = tiny.process(name, **own)
   state = tiny.run(process, 1, lambda _: COHORT)[0]
   nobody = tiny.cohort([[]])
   broken = [c._replace(x=np.full_like(c.x, np.inf)) for c in COHORT]
@@ -47,31 +41,25 @@ def test_a_round_with_nobody_left_keeps_the_state(full):
 
 
 def test_any_aggregator_of_the_encoder_plugs_in():
-  shared = {'model': tiny.model(N), **tiny.settings()}
-  clipped = fullsoftmax.build_fullsoftmax(
-    model_aggregator=tff.aggregators.clipping_factory(
-      1e-12, tff.aggregators.MeanFactory()
-    ),
-    **shared,
-  )
-  unweighted = fullsoftmax.build_fullsoftmax(
-    model_aggregator=tff.aggregators.UnweightedMeanFactory(), **shared
+  plain = tiny.process('fullsoftmax')
+  clipped, unweighted = (
+    tiny.process('fullsoftmax', model_aggregator=factory)
+    for factory in (
+      tff.aggregators.clipping_factory(1e-12, tff.aggregators.MeanFactory()),
+      tff.aggregators.UnweightedMeanFactory(),
+    )
   )
   start = clipped.initialize().weights
   end = tiny.run(clipped, 1, lambda _: COHORT)[0].weights
   tiny.assert_same_weights(end.encoder, start.encoder, 1e-6)
   assert not np.allclose(end.class_table, start.class_table)
   mean = tiny.run(unweighted, 1, lambda _: COHORT)[0].weights
-  weighted = tiny.run(
-    fullsoftmax.build_fullsoftmax(**shared), 1, lambda _: COHORT
-  )[0].weights
+  weighted = tiny.run(plain, 1, lambda _: COHORT)[0].weights
   assert not np.allclose(mean.encoder['kernel'], weighted.encoder['kernel'])
   tiny.assert_same_weights(mean.class_table, weighted.class_table, 1e-6)
 
 
 def test_the_state_is_a_structure_of_named_weights():
-  weights = (
-    fullsoftmax.build_fullsoftmax(model=tiny.model(N)).initialize().weights
-  )
+  weights = tiny.process('fullsoftmax').initialize().weights
   assert isinstance(weights.encoder, collections.OrderedDict)
   assert list(weights.encoder) == ['kernel', 'bias']

@@ -9,10 +9,7 @@ import tensorflow as tf
 from tests import tiny
 from tests.algorithms import numpy_fedaws
 from tff_xc import heads
-from tff_xc.algorithms import entry
 from tff_xc.algorithms import fedaws as fedaws_lib
-from tff_xc.algorithms import fedaws_posonly
-from tff_xc.algorithms import posonly
 from tff_xc.algorithms import registry as algorithms
 from tff_xc.measure import collapse
 from tff_xc.round import folding
@@ -29,6 +26,11 @@ COHORTS = (
   tiny.cohort([[9, 10, 10], [10, 11], [0]], seed=3),
 )
 FULL_BATCH = local_training.LocalTraining(0.2, 64, 2)
+TWO_NEIGHBOURS = {
+  'spreadout_weight': 0.5,
+  'spreadout_learning_rate': 0.04,
+  'spreadout_neighbours': 2,
+}
 
 
 def cohort_of(round_number):
@@ -37,11 +39,8 @@ def cohort_of(round_number):
 
 def build(name='fedaws', **changes):
   name = name.replace('baseline', 'fedaws_baseline')
-  return entry.builder(algorithms.get(name).function)(
-    model=tiny.model(N),
-    max_positives=3,
-    **{'local_training': FULL_BATCH, **changes},
-  )
+  shared = {'max_positives': 3, 'local_training': FULL_BATCH}
+  return tiny.process(name, **{**shared, **changes})
 
 
 def numpy_weights(weights):
@@ -92,15 +91,28 @@ def assert_equal(weights, expected):
   ('settings', 'k', 'distance', 'margin'),
   [
     ({'spreadout_neighbours': 2}, 2, 'sq_euclidean', 0.0),
-    (
+    pytest.param(
       {'spreadout_neighbours': 2, 'spreadout_distance': 'cosine'},
       2,
       'cosine',
       0.0,
+      marks=pytest.mark.slow,
     ),
     ({'spreadout_neighbours': 0}, 0, 'sq_euclidean', 0.0),
-    ({'spreadout_neighbours': 100}, 0, 'sq_euclidean', 0.0),
-    ({'spreadout_margin': 1.2}, 0, 'sq_euclidean', 1.2),
+    pytest.param(
+      {'spreadout_neighbours': 100},
+      0,
+      'sq_euclidean',
+      0.0,
+      marks=pytest.mark.slow,
+    ),
+    pytest.param(
+      {'spreadout_margin': 1.2},
+      0,
+      'sq_euclidean',
+      1.2,
+      marks=pytest.mark.slow,
+    ),
     (
       {'spreadout_margin': 0.8, 'spreadout_distance': 'cosine'},
       0,
@@ -124,11 +136,7 @@ def test_three_rounds_equal_the_numpy_reference(settings, k, distance, margin):
 def test_rows_that_follow_the_mean_equal_the_numpy_reference():
   """Rows move like the encoder: by n_i / n times their client's delta."""
   process = build(
-    spreadout_weight=0.5,
-    spreadout_learning_rate=0.04,
-    spreadout_neighbours=2,
-    client_weighting='examples',
-    row_update='mean',
+    client_weighting='examples', row_update='mean', **TWO_NEIGHBOURS
   )
   start = numpy_weights(process.get_model_weights(process.initialize()))
   spread = numpy_spread(0.02, 2, 'sq_euclidean', 0.0)
@@ -138,7 +146,9 @@ def test_rows_that_follow_the_mean_equal_the_numpy_reference():
   )
 
 
-@pytest.mark.parametrize('margin', [0.0, 1.2])
+@pytest.mark.parametrize(
+  'margin', [0.0, pytest.param(1.2, marks=pytest.mark.slow)]
+)
 def test_line_14_steps_from_normalised_rows(margin):
   """At this rate clients send rows whose norms are far from 1."""
   training = dataclasses.replace(FULL_BATCH, learning_rate=2.0)
@@ -207,8 +217,11 @@ def test_baseline_2_never_moves_a_row():
 
 def test_absent_classes_move_only_where_all_are_spread():
   absent = [6]
-  for classes, moves in (('round', False), ('all', True)):
-    process = build(spreadout_classes=classes)
+  for changes, moves in (
+    (TWO_NEIGHBOURS, False),  # By default those of the round.
+    ({'spreadout_classes': 'all'}, True),
+  ):
+    process = build(**changes)
     before = process.get_model_weights(process.initialize()).class_table
     after = tiny.weights_after(process, 3, cohort_of).class_table
     moved = np.abs(tf.gather(after, absent) - tf.gather(before, absent)).max()
@@ -259,22 +272,26 @@ def test_baseline_1_collapses_and_fedaws_does_not():
 # -- the form that FedSS compares with --
 
 
-def test_the_fedss_variant_is_posonly_with_a_spreadout_step():
-  settings = tiny.settings(max_positives=3)
-  plain = posonly.build_posonly(model=tiny.model(N), **settings)
-  without = fedaws_posonly.build_fedaws_posonly(
-    model=tiny.model(N), spreadout_weight=0.0, **settings
+@pytest.mark.slow
+def test_the_fedss_variant_without_weight_is_posonly():
+  plain = tiny.process('posonly', max_positives=3)
+  without = tiny.process(
+    'fedaws_posonly', max_positives=3, spreadout_weight=0.0
   )
   tiny.assert_same_weights(
     tiny.weights_after(plain, 3, cohort_of),
     tiny.weights_after(without, 3, cohort_of),
     1e-6,
   )
-  spread = fedaws_posonly.build_fedaws_posonly(
-    model=tiny.model(N),
+
+
+def test_the_fedss_variant_is_posonly_with_a_spreadout_step():
+  plain = tiny.process('posonly', max_positives=3)
+  spread = tiny.process(
+    'fedaws_posonly',
+    max_positives=3,
     spreadout_weight=0.05,
     spreadout_neighbours=2,
-    **settings,
   )
   after = tiny.weights_after(plain, 1, cohort_of).class_table.numpy()
   moved = tiny.weights_after(spread, 1, cohort_of).class_table.numpy()
@@ -293,7 +310,7 @@ def test_the_fedss_variant_is_posonly_with_a_spreadout_step():
 
 def test_a_round_writes_its_rows_in_place():
   pointer = lambda t: np.asarray(memoryview(t)).__array_interface__['data'][0]
-  process = build(spreadout_neighbours=2)
+  process = build(**TWO_NEIGHBOURS)
   state = process.next(process.initialize(), COHORTS[0]).state
   where = pointer(state.weights.class_table)
   for cohort in COHORTS:

@@ -8,12 +8,7 @@ from tests import tiny
 from tests.algorithms import numpy_fedss
 from tff_xc import errors
 from tff_xc.algorithms import centralized
-from tff_xc.algorithms import entry
 from tff_xc.algorithms import fedss
-from tff_xc.algorithms import fullsoftmax
-from tff_xc.algorithms import negonly
-from tff_xc.algorithms import posonly
-from tff_xc.algorithms import registry
 from tff_xc.round import local_training
 from tff_xc.round import optimizers
 from tff_xc.round import randomness
@@ -69,14 +64,13 @@ def held_ids(negatives, client, round_number, seed=0, equal_negatives=False):
 def test_three_rounds_equal_the_numpy_reference(
   method, negatives, correction, more
 ):
-  build = entry.builder(registry.get(method).function)
   own = {'negatives': negatives, 'softmax_correction': correction}
-  process = build(
-    model=tiny.model(N),
+  process = tiny.process(
+    method,
     max_positives=4,
+    local_training=FULL_BATCH,
     **(own if negatives else {}),
     **more,
-    **tiny.settings(local_training=FULL_BATCH),
   )
   state = process.initialize()
   weights = [
@@ -121,13 +115,7 @@ def test_three_rounds_equal_the_numpy_reference(
 def test_equal_negatives_of_clients_of_one_class_are_m():
   cohort = tiny.cohort([[0, 0], [7], [11, 11, 11]], seed=4)
   plain, equal = (
-    negonly.build_negonly(
-      model=tiny.model(N),
-      max_positives=1,
-      negatives=4,
-      equal_negatives=equal,
-      **tiny.settings(),
-    )
+    tiny.process('negonly', max_positives=1, negatives=4, equal_negatives=equal)
     for equal in (False, True)
   )
   tiny.assert_same_weights(
@@ -137,16 +125,14 @@ def test_equal_negatives_of_clients_of_one_class_are_m():
   )
 
 
-@pytest.mark.parametrize('correction', ['negatives', 'none'])
+@pytest.mark.parametrize(
+  'correction', ['negatives', pytest.param('none', marks=pytest.mark.slow)]
+)
 def test_all_other_classes_as_negatives_is_full_softmax(correction):
-  sampled = fedss.build_fedss(
-    model=tiny.model(N),
-    max_positives=4,
-    negatives=N - 1,
-    softmax_correction=correction,
-    **tiny.settings(),
+  sampled = tiny.process(
+    'fedss', max_positives=4, negatives=N - 1, softmax_correction=correction
   )
-  full = fullsoftmax.build_fullsoftmax(model=tiny.model(N), **tiny.settings())
+  full = tiny.process('fullsoftmax')
   state, metrics = tiny.run(sampled, 3, cohort_of)
   assert metrics['class_rows'] == N
   tiny.assert_same_weights(
@@ -172,12 +158,12 @@ def test_one_constant_on_all_terms_cancels():
 
 
 def test_posonly_is_fedss_without_negatives():
-  shared = {'model': tiny.model(N), 'max_positives': 4, **tiny.settings()}
+  shared = {'max_positives': 4, 'local_training': FULL_BATCH}
   a, b = (
     tiny.weights_after(process, 3, cohort_of)
     for process in (
-      posonly.build_posonly(**shared),
-      fedss.build_fedss(negatives=0, **shared),
+      tiny.process('posonly', **shared),
+      tiny.process('fedss', negatives=0, **shared),
     )
   )
   tiny.assert_same_weights(a, b, 0)
@@ -204,11 +190,7 @@ def test_rows_that_nobody_requested_do_not_move_without_momentum():
 def test_padding_is_inert():
   weights = [
     tiny.weights_after(
-      fedss.build_fedss(
-        model=tiny.model(N), max_positives=slots, negatives=3, **tiny.settings()
-      ),
-      3,
-      cohort_of,
+      tiny.process('fedss', max_positives=slots, negatives=3), 3, cohort_of
     )
     for slots in (4, 9)
   ]
@@ -222,8 +204,9 @@ def test_one_seed_is_one_run_and_another_seed_another():
     )
     return np.asarray(tiny.weights_after(process, 3, cohort_of).class_table)
 
-  np.testing.assert_array_equal(table(5), table(5))
-  assert not np.allclose(table(5), table(6))
+  of_5 = table(5)
+  np.testing.assert_array_equal(of_5, table(5))
+  assert not np.allclose(of_5, table(6))
 
 
 def test_centralized_is_one_client_on_sgd():

@@ -111,7 +111,9 @@ def train(made, path, rounds, **changes):
   return rows(path)
 
 
-def test_states_are_kept_over_rounds_and_a_resume(made, in_process, tmp_path):
+def test_states_are_kept_over_rounds_and_a_resume(
+  made, in_process, built_once, tmp_path
+):
   straight = train(made, tmp_path / 'straight', 4)
   train(made, tmp_path / 'resumed', 2)
   assert train(made, tmp_path / 'resumed', 4) == straight

@@ -39,7 +39,7 @@ def train(made, path, rounds=1, metrics=('train_top1',), **changes):
 
 
 def test_another_algorithm_is_refused_in_the_same_directory(
-  made, in_process, tmp_path
+  made, in_process, built_once, tmp_path
 ):
   train(made, tmp_path / 'run')
   for changes, told in (

@@ -11,6 +11,7 @@ from launch import training
 from tasks import experiment
 from tff_xc import errors
 from tff_xc.data import fingerprint
+from tff_xc.round import process
 
 
 def write(path, classes=8, seed=0):
@@ -45,7 +46,23 @@ def contents(path):
   }
 
 
-def test_other_data_are_refused_and_nothing_changes(in_process, tmp_path):
+@pytest.fixture
+def built_once(monkeypatch):
+  """Builds one process for each number of classes; all else is equal here."""
+  built, build = {}, process.build_process
+
+  def once(algorithm, seed):
+    key = algorithm.model.num_classes
+    if key not in built:
+      built[key] = build(algorithm, seed)
+    return built[key]
+
+  monkeypatch.setattr(process, 'build_process', once)
+
+
+def test_other_data_are_refused_and_nothing_changes(
+  in_process, built_once, tmp_path
+):
   run_dir, moved = tmp_path / 'run', tmp_path / 'moved'
   first = write(tmp_path / 'a.npz')
   training.run(configuration(first, rounds=1), str(run_dir))

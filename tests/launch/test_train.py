@@ -12,6 +12,7 @@ import time
 import pytest
 
 from launch import evaluation as evaluation_lib
+from launch import training as training_lib
 from tasks import experiment
 from tests.launch import light
 from tff_xc import errors
@@ -149,13 +150,22 @@ def test_kill_9_and_ctrl_c_and_resumes_give_the_same_metrics(
   assert metrics(run_dir) == metrics(finished[0])
 
 
-def test_another_configuration_is_refused_and_nothing_changes(finished):
+def test_another_configuration_is_refused_and_nothing_changes(
+  finished, in_process
+):
   run_dir, _ = finished
   before = (run_dir / 'config.json').read_bytes()
-  refused = call(
-    'train', *SMALL, '--rounds=10', '--seed=1', f'--run_dir={run_dir}'
-  )
-  assert_one_sentence(refused, 'seed was 0 and is 1')
+  changes = {
+    'clients_per_round': 3,
+    'eval_every': 4,
+    'checkpoint_every': 3,
+    'negatives': 5,
+    'rounds': 10,
+    'seed': 1,
+  }
+  config = experiment.resolve('glyphs', 'fedss', changes)
+  with pytest.raises(errors.InputError, match='seed was 0 and is 1'):
+    training_lib.run(config, str(run_dir))
   assert (run_dir / 'config.json').read_bytes() == before
 
 

@@ -1,27 +1,19 @@
 """Values sent: no table of n rows where rows are selected; numbers of bytes."""
 
-import functools
-
 import numpy as np
 import pytest
 import tensorflow as tf
 
 from tests import crossing
+from tests import registered
 from tests import tiny
 from tests import tiny_sparse
-from tff_xc.algorithms import registry as algorithms
 from tff_xc.measure import communication
-from tff_xc.round import algorithm
-from tff_xc.round import process
 
 pytestmark = pytest.mark.usefixtures('in_process')
 
-N = 29  # No other axis has this length.
-FEDERATED = [
-  n for n, found in algorithms.ALGORITHMS.items() if found.has_clients
-]
+N, FEDERATED = registered.N, registered.FEDERATED
 SELECTING = [n for n in FEDERATED if n != 'fullsoftmax']
-DENSE, SPARSE_MODEL = tiny.model(N), tiny_sparse.model(N)
 LABELS = [[0, 0, 3, 5], [7, 3]]
 SPARSE = [
   [(3, [[0, 1], [2]]), (5, [[]]), (1, [[2]])],
@@ -29,50 +21,39 @@ SPARSE = [
 ]
 
 
-@functools.cache
-def algorithm_of(name, model, max_features=0):
-  entry = algorithms.get(name)
-  given = {'client_learning_rate': 0.1}
-  if 'negatives' in entry.names:
-    given['negatives'] = 4
-  made = entry.algorithm(entry.resolve(given, {}), model=model, max_positives=4)
-  for table in model.encoder.tables:
-    made = algorithm.own_rows(made, table, max_features)
-  return made
+def _selecting():
+  """All algorithms, also with selected features; most of these are slow."""
+  for name in SELECTING:
+    yield pytest.param(name, 0)
+    quick = name in ('fedss', 'fedaws_baseline2')
+    yield pytest.param(name, 5, marks=[] if quick else [pytest.mark.slow])
 
 
-@functools.cache
-def build_process(name, model, max_features=0):
-  return process.build_process(algorithm_of(name, model, max_features), 3)
-
-
-@pytest.mark.parametrize('name', SELECTING)
-def test_nothing_of_n_rows_crosses_where_rows_are_selected(name):
+@pytest.mark.parametrize(('name', 'features'), _selecting())
+def test_nothing_of_n_rows_crosses_where_rows_are_selected(name, features):
   """Reads the computation that runs, not its source."""
-  for model, features in ((DENSE, 0), (SPARSE_MODEL, 5)):
-    found = crossing.of(build_process(name, model, features).next)
-    forbidden = (N, tiny_sparse.NUM_FEATURES) if features else (N,)
-    crossed = [
-      *found.broadcasts.values(),
-      *(t for pair in found.aggregates.values() for t in pair),
-    ]
-    for type_spec in crossed:
-      for tensor in crossing.tensors(type_spec):
-        # Also not flattened.
-        assert not any(
-          d and d % n == 0 for d in tensor.shape for n in forbidden
-        )
-    assert len(found.selects) == 1 + bool(features)
-    for _, keys, row in found.selects.values():
-      assert len(crossing.tensors(row)) == 1  # A row of a table, and no more.
-      assert tuple(row.shape) in ((tiny.DIM,), (tiny_sparse.DIM,), (6,))
-      assert keys.dtype == np.int32
-      assert keys.shape[0] in (8, 4, 5)  # Static: positives plus negatives.
+  model = registered.SPARSE if features else registered.DENSE
+  found = crossing.of(registered.process(name, model, features).next)
+  forbidden = (N, tiny_sparse.NUM_FEATURES) if features else (N,)
+  crossed = [
+    *found.broadcasts.values(),
+    *(t for pair in found.aggregates.values() for t in pair),
+  ]
+  for type_spec in crossed:
+    for tensor in crossing.tensors(type_spec):
+      # Also not flattened.
+      assert not any(d and d % n == 0 for d in tensor.shape for n in forbidden)
+  assert len(found.selects) == 1 + bool(features)
+  for _, keys, row in found.selects.values():
+    assert len(crossing.tensors(row)) == 1  # A row of a table, and no more.
+    assert tuple(row.shape) in ((tiny.DIM,), (tiny_sparse.DIM,), (6,))
+    assert keys.dtype == np.int32
+    assert keys.shape[0] in (8, 4, 5)  # Static: positives plus negatives.
 
 
 def test_the_reading_sees_a_whole_table():
   """The test above can fail: this computation broadcasts all n rows."""
-  found = crossing.of(build_process('fullsoftmax', DENSE).next)
+  found = crossing.of(registered.process('fullsoftmax').next)
   shapes = [
     tuple(tensor.shape)
     for type_spec in found.broadcasts.values()
@@ -95,16 +76,15 @@ def test_the_bytes_are_those_that_a_round_fed_and_folded(
   name, max_features, monkeypatch
 ):
   dense = max_features is None
-  model = DENSE if dense else SPARSE_MODEL
-  learning = build_process(name, model, max_features or 0)
+  model = registered.DENSE if dense else registered.SPARSE
+  made = name, model, max_features or 0
+  learning = registered.process(*made)
   cohort = tiny.cohort(LABELS) if dense else tiny_sparse.cohort(SPARSE)
   state = learning.initialize()
   crossed = crossing.run(learning.next, state, cohort, monkeypatch)
   metrics = crossed['metrics']
 
-  messages = communication.messages(
-    algorithm_of(name, model, max_features or 0)
-  )
+  messages = communication.messages(registered.algorithm(*made))
   of = lambda which: {
     table: float(metrics[f'{table}_rows{which}']) for table in messages.tables
   }
@@ -129,7 +109,7 @@ def test_the_bytes_are_those_that_a_round_fed_and_folded(
 
 
 def test_baseline_2_sends_no_rows():
-  found = crossing.of(build_process('fedaws_baseline2', DENSE).next)
+  found = crossing.of(registered.process('fedaws_baseline2').next)
   for value, _ in found.aggregates.values():
     for tensor in crossing.tensors(value):
       assert tuple(tensor.shape) != (None, tiny.DIM)

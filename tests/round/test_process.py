@@ -5,14 +5,11 @@ import pytest
 import tensorflow as tf
 
 from tests import tiny
-from tff_xc.algorithms import fedss
-from tff_xc.algorithms import fullsoftmax
 from tff_xc.round import optimizers
 from tff_xc.round import table_optimizers
 
 pytestmark = pytest.mark.usefixtures('tff_worker')
 
-N = 12
 COHORTS = (
   tiny.cohort([[0, 0, 3, 5], [7, 3], [11, 11, 11]], seed=1),
   tiny.cohort([[1, 2, 2], [3, 4, 5, 9, 9]], seed=2),
@@ -25,17 +22,20 @@ def cohort_of(round_number):
   return COHORTS[round_number]
 
 
+DENSE_MOMENTUM = optimizers.build_sgd(1.0, 0.9)
+
+
 def build(table_optimizer, full=False):
-  shared = tiny.settings(model=tiny.model(N), table_optimizer=table_optimizer)
   if full:
-    return fullsoftmax.build_fullsoftmax(**shared)
-  return fedss.build_fedss(max_positives=4, negatives=2, **shared)
+    return tiny.process('fullsoftmax', table_optimizer=table_optimizer)
+  own = {'max_positives': 4, 'negatives': 2}
+  return tiny.process('fedss', table_optimizer=table_optimizer, **own)
 
 
 def momentum(full=False):
   """Returns two equal processes: updates of all rows, or of requested rows."""
   return (
-    build(optimizers.build_sgd(1.0, 0.9), full),
+    build(DENSE_MOMENTUM, full),
     build(table_optimizers.RowMomentum(1.0, 0.9), full),
   )
 

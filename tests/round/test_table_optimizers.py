@@ -1,5 +1,7 @@
 """Compares row updates with a NumPy step on all rows, and tests their cost."""
 
+import functools
+
 import numpy as np
 import pytest
 import tensorflow as tf
@@ -32,9 +34,15 @@ def initial(optimizer):
   return as_tensors, tf.constant(TABLE)
 
 
+@functools.cache
+def graph(optimizer):
+  """Returns the step as a graph for any number of rows, traced once."""
+  return tf.function(optimizer.next, reduce_retracing=True)
+
+
 def step(optimizer, state, table, ids, gradients, counts):
   """Runs one step in a graph, as in a computation."""
-  return tf.function(optimizer.next)(
+  return graph(optimizer)(
     state, table, tf.constant(ids), tf.constant(gradients), tf.constant(counts)
   )[:2]
 

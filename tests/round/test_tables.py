@@ -25,6 +25,8 @@ COHORTS = (
   [[(1, [[4, 5, 6, 7]])], [(3, [[0], [1]]), (2, [[3]])], [(0, [[8]])]],
   [[(6, [[1, 2], [1, 8]])], [(3, [[]])]],
 )
+ADAGRAD = tff.learning.optimizers.build_adagrad(0.1)
+MOMENTUM = table_optimizers.RowMomentum(1.0, 0.9)
 pytestmark = pytest.mark.usefixtures('in_process')
 
 
@@ -32,6 +34,7 @@ def cohort_of(round_number):
   return tiny_sparse.cohort(COHORTS[round_number])
 
 
+@functools.cache
 def build(max_features, feature_optimizer=None, encoder_optimizer=None):
   made = algorithm.Algorithm(
     tiny_sparse.model(N),
@@ -48,7 +51,7 @@ def build(max_features, feature_optimizer=None, encoder_optimizer=None):
   'feature_optimizer',
   [
     pytest.param(table_optimizers.RowMomentum(2.0), marks=pytest.mark.slow),
-    table_optimizers.RowMomentum(1.0, 0.9),
+    MOMENTUM,
     pytest.param(
       table_optimizers.Dense(optimizers.TorchAdam(0.01)), marks=pytest.mark.slow
     ),
@@ -67,8 +70,7 @@ def test_selected_rows_train_as_all_rows_do(feature_optimizer, max_features):
 
 @functools.cache
 def trained(max_features, feature_optimizer):
-  adagrad = tff.learning.optimizers.build_adagrad(0.1)
-  learning = build(max_features, feature_optimizer, adagrad)
+  learning = build(max_features, feature_optimizer, ADAGRAD)
   return tiny.weights_after(learning, 3, cohort_of)
 
 
@@ -109,7 +111,7 @@ def test_rows_that_no_example_uses_stay():
 
 
 def test_without_selection_everybody_holds_all_rows():
-  learning = build(0)
+  learning = build(0, MOMENTUM, ADAGRAD)
   metrics = learning.next(learning.initialize(), cohort_of(0)).metrics
   assert metrics['feature_rows'] == tiny_sparse.NUM_FEATURES
 

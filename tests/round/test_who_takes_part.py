@@ -9,10 +9,7 @@ import tensorflow_federated as tff
 
 from tests import tiny
 from tests import tiny_sparse
-from tff_xc.algorithms import entry
-from tff_xc.algorithms import fedaws
 from tff_xc.algorithms import fedss
-from tff_xc.algorithms import registry as algorithms
 from tff_xc.round import algorithm
 from tff_xc.round import process as process_lib
 from tff_xc.runtime import client_error
@@ -26,10 +23,7 @@ EMPTY = tiny.cohort([[], []])[1]
 
 def build(method='fedss', max_positives=4, **changes):
   own = {'fedss': {'negatives': 3, 'max_positives': max_positives}}
-  function = algorithms.get(method).function
-  return entry.builder(function)(
-    model=tiny.model(N), **own.get(method, {}), **tiny.settings(**changes)
-  )
+  return tiny.process(method, **own.get(method, {}), **changes)
 
 
 def broken(client):
@@ -55,9 +49,7 @@ def test_a_label_outside_the_classes_fails_and_names_the_client(method, label):
 @pytest.mark.parametrize('name', ['fedss', 'negonly', 'posonly'])
 def test_messages_name_the_classes(name):
   own = {} if name == 'posonly' else {'negatives': 3}
-  process = entry.builder(algorithms.get(name).function)(
-    model=tiny.model(N), max_positives=2, **own
-  )
+  process = tiny.process(name, max_positives=2, **own)
   with pytest.raises(client_error.ClientError, match='3 distinct class ids'):
     tiny.run(process, 1, lambda _: [SOUND])
 
@@ -108,12 +100,7 @@ def test_own_classes_of_examples_not_drawn_are_no_negatives():
 
 
 def test_fedaws_sends_the_rows_of_classes_that_were_not_drawn():
-  process = fedaws.build_fedaws(
-    model=tiny.model(N),
-    max_positives=4,
-    spreadout_neighbours=1,
-    **tiny.settings(),
-  )
+  process = tiny.process('fedaws', max_positives=4, spreadout_neighbours=1)
   state = process.initialize()
   drawn = SOUND._replace(x=SOUND.x[:2], y=SOUND.y[:2])  # Only class 0.
   output = process.next(state, [drawn])
@@ -150,6 +137,9 @@ def test_a_round_of_nobody_measures_nothing():
   assert measured['clients_dropped'] == measured['clients'] == 1
 
 
+UNWEIGHTED = tff.aggregators.UnweightedMeanFactory()
+
+
 def zero_noise(clients):
   return tff.aggregators.DifferentiallyPrivateFactory.gaussian_fixed(
     noise_multiplier=0.0, clients_per_round=clients, clip=1e3
@@ -159,7 +149,7 @@ def zero_noise(clients):
 @pytest.mark.parametrize(
   'factory',
   [
-    lambda clients: tff.aggregators.UnweightedMeanFactory(),
+    lambda clients: UNWEIGHTED,
     pytest.param(
       lambda clients: tff.learning.robust_aggregator(weighted=False),
       marks=pytest.mark.slow,

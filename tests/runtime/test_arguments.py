@@ -9,7 +9,6 @@ import tensorflow_federated as tff
 
 from tests import tiny
 from tff_xc.algorithms import fedss
-from tff_xc.runtime import registry
 
 _SCALARS = {
   '3': 3,
@@ -82,9 +81,9 @@ _TYPES = {
 
 
 @pytest.fixture(scope='module')
-def contexts(tff_worker):
+def contexts(in_process_context, tff_worker):
   """Yields both runtimes by name; restores the worker as the default."""
-  yield {'in_process': registry.install('in_process'), 'worker': tff_worker}
+  yield {'in_process': in_process_context, 'worker': tff_worker}
   tff.framework.set_default_context(tff_worker)
 
 

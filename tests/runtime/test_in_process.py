@@ -262,11 +262,16 @@ def test_rounds_leave_nothing_behind():
 
 def test_a_computation_that_is_gone_is_forgotten(in_process):
   def use_one():
-    tff.tensorflow.computation(lambda: tf.constant(1))()
+    computation = tff.tensorflow.computation(lambda: tf.constant(1))
+    computation()
+    return set(in_process._compiled) - before
 
-  use_one()
   gc.collect()
-  assert not in_process._compiled
+  before = set(in_process._compiled)
+  new = use_one()
+  gc.collect()
+  assert len(new) == 1
+  assert not new & set(in_process._compiled)
 
 
 @pytest.mark.parametrize('number', [1, 3])

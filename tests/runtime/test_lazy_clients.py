@@ -63,12 +63,17 @@ def process():
   return fedss.build_fedss(model=tiny.model(), negatives=4, max_positives=3)
 
 
+@pytest.fixture(scope='module')
+def context_of_two():
+  """A runtime with two client threads; it compiles the process once."""
+  return context_lib.create_context(client_threads=_THREADS)
+
+
 @pytest.fixture
-def two_threads(tff_worker):
-  """A runtime with two client threads, for one test."""
-  context = context_lib.create_context(client_threads=_THREADS)
-  tff.framework.set_default_context(context)
-  yield context
+def two_threads(context_of_two, tff_worker):
+  """Installs the runtime with two client threads for one test."""
+  tff.framework.set_default_context(context_of_two)
+  yield context_of_two
   tff.framework.set_default_context(tff_worker)
 
 

@@ -7,12 +7,10 @@ import pytest
 import tensorflow as tf
 import tensorflow_federated as tff
 
+from tests import registered
 from tests import tiny
 from tests import tiny_sparse
 from tff_xc.algorithms import registry as algorithms
-from tff_xc.round import algorithm as algorithm_lib
-from tff_xc.round import process as process_lib
-from tff_xc.runtime import registry
 
 _ROUNDS = 3
 # Cohorts' sizes repeat and change: a round must not depend on the last cohort.
@@ -24,9 +22,9 @@ _COHORTS = (
 
 
 @pytest.fixture(scope='module')
-def contexts(tff_worker):
+def contexts(in_process_context, tff_worker):
   """Yields both runtimes by name; restores the worker as the default."""
-  yield {'in_process': registry.install('in_process'), 'worker': tff_worker}
+  yield {'in_process': in_process_context, 'worker': tff_worker}
   tff.framework.set_default_context(tff_worker)
 
 
@@ -63,27 +61,18 @@ _WITH_OPTIMIZERS = [
   pytest.param(
     name,
     optimizer,
-    marks=[pytest.mark.slow] if optimizer == 'adam' and name != 'fedss' else [],
+    marks=[pytest.mark.slow] if optimizer and name != 'fedss' else [],
   )
   for name, algorithm in algorithms.ALGORITHMS.items()
-  for optimizer in ('sgd', 'adam')
-  if optimizer == 'sgd' or 'server_optimizer' in algorithm.names
+  for optimizer in ('', 'adam')  # '': the algorithm's own.
+  if not optimizer or 'server_optimizer' in algorithm.names
 ]
-
-
-def _algorithm(name, given, model):
-  """Returns an algorithm with the given hyper-parameters, if it takes them."""
-  entry = algorithms.get(name)
-  given = {k: v for k, v in given.items() if k in entry.names}
-  values = entry.resolve(given, {})
-  return entry.algorithm(values, model=model, max_positives=3)
 
 
 @pytest.mark.parametrize(('name', 'optimizer'), _WITH_OPTIMIZERS)
 def test_every_registered_algorithm(contexts, name, optimizer):
-  given = {'client_learning_rate': 0.1, 'batch_size': 2}
-  given |= {'negatives': 4, 'server_optimizer': optimizer}
-  process = process_lib.build_process(_algorithm(name, given, tiny.model()), 5)
+  changes = {'server_optimizer': optimizer} if optimizer else {}
+  process = registered.process(name, **changes)
 
   def run():
     state, metrics = process.initialize(), []
@@ -108,10 +97,9 @@ def test_every_registered_algorithm(contexts, name, optimizer):
   ],
 )
 def test_feature_tables_by_rows(contexts, name, max_features):
-  given = {'batch_size': 2, 'server_optimizer': 'adagrad', 'negatives': 4}
-  made = _algorithm(name, given, tiny_sparse.model())
-  made = algorithm_lib.own_rows(made, 'feature', max_features)
-  process = process_lib.build_process(made, 5)
+  process = registered.process(
+    name, registered.SPARSE, max_features, server_optimizer='adagrad'
+  )
   clients = [[(3, [[0, 1], [2]]), (5, [[]])], [(7, [[8, 1, 0]])]]
 
   def run():
@@ -206,9 +194,8 @@ _PROCESSES = {
 }
 
 
-def _run_learning(build_process):
+def _run_learning(process):
   def run():
-    process = build_process()
     state, metrics = process.initialize(), []
     for round_number, number in enumerate([3, 1, 4]):
       output = process.next(state, _datasets(number, round_number))
@@ -219,9 +206,15 @@ def _run_learning(build_process):
   return run
 
 
-@pytest.mark.parametrize('name', list(_PROCESSES))
+@pytest.mark.parametrize(
+  'name',
+  [
+    pytest.param(n, marks=[pytest.mark.slow] if n == 'fed_prox' else [])
+    for n in _PROCESSES
+  ],
+)
 def test_algorithms_of_tff(contexts, name):
-  assert_equal(*_on_both(contexts, _run_learning(_PROCESSES[name])))
+  assert_equal(*_on_both(contexts, _run_learning(_PROCESSES[name]())))
 
 
 _AGGREGATORS = {
@@ -263,7 +256,7 @@ def test_aggregators_of_tff(contexts, name):
     else tff.learning.algorithms.build_unweighted_fed_avg
   )
   run = _run_learning(
-    lambda: builder(_linear_model(), _SGD(0.1), model_aggregator=aggregator)
+    builder(_linear_model(), _SGD(0.1), model_aggregator=aggregator)
   )
   if name == 'secure_sum':
     # TFF's native worker cannot run it, so TFF's test runtime is the reference.
@@ -311,7 +304,7 @@ def test_aggregators_with_a_seed_from_the_clock(contexts, name):
 
   def weights(aggregator):
     state, _ = _run_learning(
-      lambda: tff.learning.algorithms.build_unweighted_fed_avg(
+      tff.learning.algorithms.build_unweighted_fed_avg(
         _linear_model(), _SGD(0.1), model_aggregator=aggregator
       )
     )()
@@ -322,10 +315,11 @@ def test_aggregators_with_a_seed_from_the_clock(contexts, name):
 
 
 def test_k_means(contexts):
+  process = tff.learning.algorithms.build_fed_kmeans(
+    2, (3,), random_seed=(1, 2)
+  )
+
   def run():
-    process = tff.learning.algorithms.build_fed_kmeans(
-      2, (3,), random_seed=(1, 2)
-    )
     state = process.initialize()
     random = np.random.default_rng(0)
     for number in (3, 2, 4):

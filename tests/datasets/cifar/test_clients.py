@@ -162,6 +162,7 @@ def test_another_name_is_refused(root):
     cifar.load(root, 'cifar')
 
 
+@pytest.mark.slow
 def test_the_real_set_is_complete(data_dir):
   pytest.importorskip('PIL')
   script = data_dir / 'cifar10' / 'unpack.py'

@@ -17,6 +17,7 @@ from tff_xc import errors
     b'1 1:' + b'1' * 10**5 + b'x',
     b'1 1:1e' + b'1' * 10**5 + b'x',
   ],
+  ids=['pairs', 'spaces', 'labels', 'digits', 'exponent'],
 )
 def test_a_long_bad_line_is_refused_in_linear_time(line):
   """In quadratic time this takes minutes."""
