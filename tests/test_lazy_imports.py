@@ -1,10 +1,10 @@
-"""Deferred imports, on packages made for the test."""
+"""Deferred imports, on packages made for the test and on TFF's own."""
 
 import importlib
+import inspect
 import pathlib
 import subprocess
 import sys
-import threading
 
 import pytest
 
@@ -12,99 +12,121 @@ from tff_xc import lazy_imports
 
 
 @pytest.fixture
-def package(tmp_path, monkeypatch):
-  """A deferred package 'slow_one' with a module; it notes each run."""
-  folder = tmp_path / 'slow_one'
-  folder.mkdir()
-  (folder / '__init__.py').write_text(
-    'import time, sys\n'
-    'from slow_one import part\n'
-    'part.before = "value" in globals()\n'
-    'sys.slow_one_runs = getattr(sys, "slow_one_runs", 0) + 1\n'
-    'time.sleep(0.05)\n'
-    'value = 3\n'
+def packages(tmp_path, monkeypatch):
+  """A package 'heavy' that is deferred while a module 'importer' imports."""
+  (tmp_path / 'heavy').mkdir()
+  (tmp_path / 'heavy' / '__init__.py').write_text(
+    'import sys\nsys.heavy_runs.append(__name__)\nfrom heavy import part\n'
   )
-  (folder / 'part.py').write_text('import slow_one\n')
+  (tmp_path / 'heavy' / 'part.py').write_text(
+    'import sys\nsys.heavy_runs.append(__name__)\nclass Thing: pass\n'
+  )
+  (tmp_path / 'importer.py').write_text(
+    'import heavy\ntry:\n  import no_such_one\n'
+    'except ImportError:\n  no_such_one = None\n'
+  )
   monkeypatch.syspath_prepend(tmp_path)
-  monkeypatch.setattr(lazy_imports, '_DEFERRED', {'slow_one', 'no_such_one'})
-  monkeypatch.setattr(sys, 'meta_path', list(sys.meta_path))
-  monkeypatch.setattr(sys, 'slow_one_runs', 0, raising=False)
+  monkeypatch.setattr(lazy_imports, '_DEFERRED', {'heavy', 'no_such_one'})
+  monkeypatch.setattr(lazy_imports, '_IMPORTERS', {'importer'})
+  others = [f for f in sys.meta_path if type(f) is not lazy_imports._Finder]
+  monkeypatch.setattr(sys, 'meta_path', others)
+  monkeypatch.setattr(sys, 'heavy_runs', [], raising=False)
   lazy_imports.install()
-  yield folder
-  for name in [n for n in sys.modules if n.startswith('slow_one')]:
+  lazy_imports.install()
+  finders = [f for f in sys.meta_path if type(f) is lazy_imports._Finder]
+  assert len(finders) == 1
+  yield tmp_path
+  for name in [n for n in sys.modules if n.split('.')[0] in NAMES]:
     del sys.modules[name]
 
 
-def test_a_deferred_package_runs_at_its_first_use_and_once(package):
-  import slow_one
+NAMES = ('heavy', 'importer')
 
-  assert not sys.slow_one_runs
-  assert slow_one.__file__ == str(package / '__init__.py')
-  assert not hasattr(slow_one, '__wrapped__') and not sys.slow_one_runs
-  found = []
-  threads = [
-    threading.Thread(target=lambda: found.append(slow_one.value))
-    for _ in range(4)
-  ]
-  for thread in threads:
-    thread.start()
-  for thread in threads:
-    thread.join()
-  assert found == [3] * 4 and sys.slow_one_runs == 1
+
+def test_a_deferred_module_runs_at_its_first_use_and_once(packages):
+  importer = importlib.import_module('importer')
+  assert not sys.heavy_runs and 'heavy' not in sys.modules
+  assert importer.no_such_one is None
+  assert not hasattr(importer.heavy, '__wrapped__')
+  assert inspect.getfile(importer.heavy) == str(
+    packages / 'heavy' / '__init__.py'
+  )
+  assert not sys.heavy_runs
+  thing = importer.heavy.part.Thing
+  assert sys.heavy_runs == ['heavy', 'heavy.part']
+  assert importlib.import_module('heavy').part.Thing is thing
   with pytest.raises(AttributeError, match='nothing'):
-    _ = slow_one.nothing
+    _ = importer.heavy.nothing
 
 
-@pytest.mark.parametrize(
-  'statement', ['import slow_one.part', 'from slow_one import value']
-)
-def test_a_part_of_it_or_a_name_from_it_runs_it(package, statement):
-  exec(statement)
-  assert sys.slow_one_runs == 1
+@pytest.mark.parametrize('first', ['heavy', 'heavy.part'])
+def test_everybody_else_gets_the_module_itself(packages, first):
+  importer = importlib.import_module('importer')
+  importlib.import_module(first)
+  heavy = importlib.import_module('heavy')
+  assert sys.heavy_runs == ['heavy', 'heavy.part']
+  assert not isinstance(heavy, lazy_imports._Placeholder)
+  assert importer.heavy.part.Thing is heavy.part.Thing
+  assert importlib.reload(heavy) is heavy
+  assert sys.heavy_runs == ['heavy', 'heavy.part', 'heavy']
 
 
-def test_a_package_that_is_missing_or_fails_says_so(package):
-  with pytest.raises(ModuleNotFoundError, match='no_such_one'):
-    importlib.import_module('no_such_one')
-  (package / '__init__.py').write_text('raise ValueError("broken")')
-  module = importlib.import_module('slow_one')
+def test_a_use_while_the_importer_imports(packages):
+  (packages / 'importer.py').write_text('from heavy import part\n')
+  importer = importlib.import_module('importer')
+  assert sys.heavy_runs == ['heavy', 'heavy.part']
+  assert importer.part is importlib.import_module('heavy').part
+
+
+def test_a_module_that_fails_says_so_each_time(packages):
+  importer = importlib.import_module('importer')
+  (packages / 'heavy' / '__init__.py').write_text('raise ValueError("broken")')
   for _ in range(2):
     with pytest.raises(ValueError, match='broken'):
-      _ = module.value
+      _ = importer.heavy.part
+  assert 'heavy' not in sys.modules
 
 
-def test_installing_twice_is_installing_once(package):
-  finders = len(sys.meta_path)
-  lazy_imports.install()
-  assert len(sys.meta_path) == finders
-
-
-def test_tff_defers_them_and_they_still_work():
-  program = (
-    'import sys\n'
-    'from tff_xc import lazy_imports as lazy\n'
-    'lazy.install()\n'
-    'import tensorflow as tf, tensorflow_federated as tff\n'
-    'deferred = lambda: {n for n, m in sys.modules.items()'
-    ' if isinstance(m, lazy._Module)}\n'
-    'print(sorted(deferred() & {"pandas", "scipy.stats"}),'
-    ' "jax" in sys.modules)\n'
-    'import numpy as np\n'
-    'add = tff.jax.computation(lambda x: x + 1, np.int32)\n'
-    'import pandas as pd, scipy.stats\n'
-    'print(add.type_signature, pd.Series([1, 2]).sum(),'
-    ' scipy.stats.norm.cdf(0), tf.lite.OpsSet.TFLITE_BUILTINS.name)\n'
-  )
+def run(program):
   root = pathlib.Path(__file__).parents[1]
-  run = subprocess.run(
+  found = subprocess.run(
     [sys.executable, '-c', program],
     cwd=root,
     capture_output=True,
     text=True,
     check=False,
   )
-  assert run.returncode == 0, run.stderr
-  assert run.stdout.splitlines() == [
-    "['pandas', 'scipy.stats'] False",
-    '(int32 -> int32) 3 0.5 TFLITE_BUILTINS',
-  ]
+  assert found.returncode == 0, found.stderr
+  return found.stdout.splitlines()
+
+
+def test_tff_defers_them_and_they_still_work():
+  assert run(
+    'import sys\n'
+    'from tff_xc import lazy_imports as lazy\n'
+    'lazy.install()\n'
+    'import tensorflow as tf, tensorflow_federated as tff\n'
+    'print([n for n in ("jax", "pandas", "scipy.stats",'
+    ' "tensorflow_probability") if n in sys.modules])\n'
+    'import numpy as np\n'
+    'add = tff.jax.computation(lambda x: x + 1, np.int32)\n'
+    'import pandas as pd, scipy.stats, importlib.resources\n'
+    'print(add.type_signature, pd.Series([1, 2]).sum(),'
+    ' scipy.stats.norm.cdf(0), tf.lite.OpsSet.TFLITE_BUILTINS.name,'
+    ' importlib.resources.files("tensorflow").name)\n'
+  ) == ['[]', '(int32 -> int32) 3 0.5 TFLITE_BUILTINS tensorflow']
+
+
+@pytest.mark.parametrize('given, expected', [('', '1'), ('0', '0')])
+def test_onednn_is_on_unless_the_user_says_otherwise(given, expected):
+  [found] = run(
+    'import os\n'
+    'os.environ.pop("TF_ENABLE_ONEDNN_OPTS", None)\n'
+    f'if {given!r}: os.environ["TF_ENABLE_ONEDNN_OPTS"] = {given!r}\n'
+    'import datasets\n'
+    'found = os.environ["TF_ENABLE_ONEDNN_OPTS"]\n'
+    'from launch.benchmarks import starting\n'
+    'print(found,'
+    ' starting._given_environment().get("TF_ENABLE_ONEDNN_OPTS", ""))\n'
+  )
+  assert found == f'{expected} {given}'

@@ -1,16 +1,21 @@
 """Leaves out what TensorFlow and TFF import and hardly any program uses.
 
 Such are JAX, pandas, SciPy's statistics, TensorFlow Probability and TensorFlow
-Lite: a third of the import's time, and 160 MB. After `install`, such a module is
-imported when the program first uses it.
+Lite: a third of the import's time, and 160 MB. After `install`, TensorFlow and
+TFF get placeholders of them, which import the module when it is first used. A
+program that imports such a module itself gets the module, as ever. (TFF imports
+no part of a deferred package by itself; it would run without the package.)
 """
 
+import importlib
 import importlib.abc
 import importlib.machinery
 import sys
 import threading
 import types
 
+# While these import, the calling thread gets placeholders.
+_IMPORTERS = frozenset(['tensorflow', 'tensorflow_federated'])
 _DEFERRED = frozenset(
   [
     'h5py',
@@ -29,86 +34,106 @@ _DEFERRED = frozenset(
     'tensorflow._api.v2.lite',
     'tensorflow.compat.v1.lite',
     'tensorflow.compat.v2.lite',
-    'tensorflow_estimator',
     'tensorflow_federated.python.core.environments.jax',
     'tensorflow_federated.python.core.environments.xla_backend'
     '.xla_serialization',
-    'tensorflow_model_optimization',
+    'tensorflow_model_optimization.python.core.api.clustering',
+    'tensorflow_model_optimization.python.core.api.experimental',
+    'tensorflow_model_optimization.python.core.api.quantization',
+    'tensorflow_model_optimization.python.core.api.sparsity',
     'tensorflow_probability',
   ]
 )
-# TFF imports a part of these, which does not need the rest.
-_IN_PARTS = frozenset(['tensorflow_estimator', 'tensorflow_model_optimization'])
 # Python looks for these in every module, also in one that is being created.
 _PROBED = frozenset(
   ['__cached__', '__file__', '__path__', '__warningregistry__', '__wrapped__']
 )
 
-_lock = threading.RLock()
-
 
 def install() -> None:
   """Defers these imports in this process; call it before importing TensorFlow.
 
-  A module that has been imported already stays as it is.
+  It changes nothing for modules that have been imported already.
   """
   if not any(isinstance(finder, _Finder) for finder in sys.meta_path):
     sys.meta_path.insert(0, _Finder())
 
 
-class _Module(types.ModuleType):
-  """A module whose code has not run yet."""
+class _Placeholder(types.ModuleType):
+  """Stands for a module, and imports it when one of its names is read."""
 
   def __getattr__(self, name: str):
-    if name in _PROBED or not load(self):
-      raise AttributeError(f'module {self.__name__!r} has no {name!r}')
-    return getattr(self, name)
+    if name in _PROBED:
+      raise AttributeError(name)
+    if sys.modules.get(self.__name__) is self:  # The window is still open.
+      del sys.modules[self.__name__]
+    return getattr(importlib.import_module(self.__name__), name)
 
 
-def load(module: types.ModuleType) -> bool:
-  """Runs the code of a deferred module, unless that has been done.
-
-  Returns:
-    Whether it has been run; False while this thread runs it.
-  """
-  with _lock:  # Other threads wait for the whole module.
-    if not isinstance(module, _Module):
-      return True
-    loader = module.__spec__.loader
-    if loader.is_loading:
-      return False
-    loader.is_loading = True
-    try:
-      loader.real.exec_module(module)
-    finally:
-      loader.is_loading = False
-    module.__class__ = types.ModuleType
-    return True
-
-
-class _Loader(importlib.abc.Loader):
-  """Creates a module and leaves it to `load` to run its code."""
-
-  def __init__(self, real: importlib.abc.Loader):
-    self.real, self.is_loading = real, False
-
+class _PlaceholderLoader(importlib.abc.Loader):
   def create_module(self, spec):
-    return _Module(spec.name)
+    return _Placeholder(spec.name)
 
   def exec_module(self, module):
     pass
 
 
+class _ImporterLoader(importlib.abc.Loader):
+  """Loads a module of `_IMPORTERS`, for which other modules are deferred."""
+
+  def __init__(self, finder: '_Finder', real: importlib.abc.Loader):
+    self._finder, self._real = finder, real
+
+  def create_module(self, spec):
+    return self._real.create_module(spec)
+
+  def exec_module(self, module):
+    module.__spec__.loader = module.__loader__ = self._real
+    window = self._finder.window
+    window.depth += 1
+    try:
+      self._real.exec_module(module)
+    finally:
+      window.depth -= 1
+      if not window.depth:
+        window.seen.clear()
+        _remove_placeholders()
+
+
+def _remove_placeholders() -> None:
+  """Lets everybody else import the modules themselves."""
+  for name in _DEFERRED:
+    if isinstance(sys.modules.get(name), _Placeholder):
+      del sys.modules[name]
+
+
+class _Window(threading.local):
+  """How deep this thread is in the importers, and what it has deferred."""
+
+  def __init__(self):
+    self.depth = 0
+    self.seen = set()
+
+
 class _Finder(importlib.abc.MetaPathFinder):
-  """Finds deferred modules, and loads the parent of any other module."""
+  """Finds the importers, and placeholders while they import."""
+
+  def __init__(self):
+    self.window = _Window()
 
   def find_spec(self, name, path, target=None):
-    if name not in _DEFERRED:
-      parent = name.rpartition('.')[0]
-      if parent in _DEFERRED and parent not in _IN_PARTS:
-        load(sys.modules[parent])
+    is_deferred = name in _DEFERRED and self.window.depth > 0
+    if name not in _IMPORTERS and not is_deferred:
       return None
     spec = importlib.machinery.PathFinder.find_spec(name, path)
-    if spec is not None:
-      spec.loader = _Loader(spec.loader)
+    if spec is None or spec.loader is None:
+      return None
+    if is_deferred:
+      # A first use within the window imports the module itself.
+      if name in self.window.seen:
+        return None
+      self.window.seen.add(name)
+      spec.loader = _PlaceholderLoader()
+      return spec
+    spec.loader = _ImporterLoader(self, spec.loader)
     return spec

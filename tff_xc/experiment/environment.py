@@ -6,6 +6,8 @@ import subprocess
 from importlib import metadata
 from typing import Any
 
+import tff_xc
+
 _PACKAGES = (
   'tensorflow-cpu',
   'tensorflow',
@@ -23,6 +25,8 @@ def describe() -> dict[str, Any]:
       versions[package] = metadata.version(package)
     except metadata.PackageNotFoundError:
       continue
+  # Other kernels give other last digits.
+  versions[tff_xc.ONEDNN] = os.environ.get(tff_xc.ONEDNN, '')
   return {'versions': versions, 'git_revision': _git_revision()}
 
 

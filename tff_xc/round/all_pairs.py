@@ -98,6 +98,7 @@ def _guess(strip, k: int):
   total = tf.reduce_sum(strip, axis=1, keepdims=True) - _ITSELF
   norm = tf.math.reduce_euclidean_norm(strip, axis=1, keepdims=True)
   mean = total / others
-  deviation = tf.sqrt((norm**2 - _ITSELF**2) / others - mean**2)
+  variance = (norm**2 - _ITSELF**2) / others - mean**2
+  deviation = tf.sqrt(tf.maximum(variance, 0.0))  # Rounding may make it < 0.
   part = tf.minimum((k + k**0.5) / others, 1.0)
   return mean - deviation * tf.math.ndtri(part)

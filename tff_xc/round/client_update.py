@@ -300,8 +300,7 @@ def _is_finite(values: list[tf.Tensor]) -> tf.Tensor:
   A tensor's sum is NaN or infinite if one of its numbers is. It is one pass
   over the numbers, and the test of each of them would be two.
   """
-  sums = tf.stack([tf.reduce_sum(t) for t in values])
-  return tf.reduce_all(tf.math.is_finite(sums))
+  return tf.reduce_all([tf.math.is_finite(tf.reduce_sum(t)) for t in values])
 
 
 def _next_state(algorithm, before, after, examples, finite):

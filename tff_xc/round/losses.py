@@ -123,6 +123,9 @@ def one_each(step: LocalStep) -> tf.Tensor:
 class HeldSoftmax:
   """Softmax over all held rows, or over some of them.
 
+  Logits must be finite, and far below 1e9 in magnitude: rows outside the
+  denominator are shifted by minus that.
+
   Attributes:
     num_rows: n.
     correction: 'negatives' or 'none'.
