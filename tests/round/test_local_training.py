@@ -12,6 +12,7 @@ from tff_xc.round import client_update
 from tff_xc.round import examples
 from tff_xc.round import local_training
 from tff_xc.round import losses
+from tff_xc.round import merge
 from tff_xc.round import request
 from tff_xc.round import tables
 
@@ -43,6 +44,8 @@ def update(algorithm_, client, seed=SEED):
   }
   client = tf.nest.map_structure(tf.constant, client)
   weights = algorithm_.model.init(SEED)
+  rows = {n: tf.gather(weights.tables[n], held[n].ids) for n in held}
+  weights = weights._replace(tables=collections.OrderedDict(rows))
   return client_update.build(algorithm_)(weights, held, client, seed)
 
 
@@ -53,6 +56,19 @@ def train(loss, training, labels, model=None, seed=SEED, **answers):
     model, (table,), loss, local_training=training, **answers
   )
   return update(made, tiny.cohort([labels])[0], seed)
+
+
+def test_rows_of_padding_are_zero_also_where_rows_are_sent_whole():
+  model = tiny.model()
+  requested = request.OwnAndSampled(model.num_rows, 4, 0)
+  table = tables.Table('class', requested, merge=merge.ReplaceRows())
+  training = local_training.LocalTraining(0.1, 4)
+  made = algorithm.Algorithm(
+    model, (table,), losses.HeldSoftmax(12), local_training=training
+  )
+  rows = update(made, tiny.cohort([[3, 5, 3]])[0]).rows['class'].numpy()
+  assert rows.shape[0] == 4
+  assert np.count_nonzero(rows.any(axis=1)) == 2
 
 
 def test_every_epoch_visits_all_examples_once_in_another_order():
