@@ -1,6 +1,8 @@
-"""The encoders of the LEAF experiments (TurboSVM-FL): the FEMNIST CNN.
+"""The encoders of the LEAF experiments (TurboSVM-FL, Tables 5 to 7).
 
-With a class layer of 62 rows and a bias it has 6,603,710 parameters.
+With a linear class layer they have 6,603,710 (FEMNIST, 62 classes), 30,498
+(CelebA, 2 classes; and 256 batch statistics) and 819,920 parameters (Shakespeare,
+80 classes). Weights are initialised as in PyTorch.
 """
 
 import collections
@@ -11,6 +13,8 @@ import tensorflow as tf
 from tff_xc.encoders import encoder as encoder_lib
 from tff_xc.encoders import initializers
 from tff_xc.encoders import layers
+from tff_xc.encoders import lstm as lstm_lib
+from tff_xc.encoders import normalization
 
 _SIDE = 28
 _KERNELS = ([5, 5, 1, 32], [5, 5, 32, 64])
@@ -25,7 +29,7 @@ def build_femnist_encoder(*, embedding_dim: int = 2048) -> encoder_lib.Encoder:
   """Returns the FEMNIST CNN without its class layer.
 
   Two 5x5 convolutions, 32 and 64 filters, each followed by ReLU and 2x2 max
-  pooling, then a dense layer with ReLU. Weights are initialised as in PyTorch.
+  pooling, then a dense layer with ReLU.
 
   Examples are float32 [28, 28] in [0, 1], white 1.0; LEAF's flat 784 floats
   also work.
@@ -63,6 +67,145 @@ def build_femnist_encoder(*, embedding_dim: int = 2048) -> encoder_lib.Encoder:
   return encoder_lib.Encoder(
     example_spec=tf.TensorSpec([_SIDE, _SIDE], tf.float32),
     embedding_dim=embedding_dim,
+    init=init,
+    apply=apply,
+  )
+
+
+_CELEBA_BLOCKS, _CELEBA_FILTERS = 4, 32
+
+
+def build_celeba_encoder(*, side: int = 84) -> encoder_lib.Encoder:
+  """Returns the CelebA CNN without its class layer.
+
+  Four blocks: a 3x3 convolution with 32 filters, BatchNorm, 2x2 max pooling that
+  drops odd borders, ReLU. The embedding is their flat output, 800 numbers for 84
+  pixels a side. The batch statistics are weights without gradients, which the
+  server averages over clients, as the published code does.
+
+  Examples are uint8 [side, side, 3].
+
+  Args:
+    side: pixels a side; at least 16.
+  """
+  left = side // 2**_CELEBA_BLOCKS
+  shapes = [
+    [3, 3, _CELEBA_FILTERS if i else 3, _CELEBA_FILTERS]
+    for i in range(_CELEBA_BLOCKS)
+  ]
+
+  def init(seed):
+    weights = collections.OrderedDict()
+    for i, shape in enumerate(shapes):
+      fan_in = math.prod(shape[:-1])
+      for part, name in enumerate(('kernel', 'bias')):
+        weights[f'conv{i}/{name}'] = initializers.torch_uniform(
+          initializers.fold(seed, 2 * i + part),
+          shape[-1:] if part else shape,
+          fan_in,
+        )
+      weights[f'norm{i}/scale'] = tf.ones(shape[-1:])
+      weights[f'norm{i}/offset'] = tf.zeros(shape[-1:])
+    return weights
+
+  def init_non_trainable(seed):
+    del seed
+    state = collections.OrderedDict()
+    for i, shape in enumerate(shapes):
+      state[f'norm{i}/mean'] = tf.zeros(shape[-1:])
+      state[f'norm{i}/variance'] = tf.ones(shape[-1:])
+    return state
+
+  def apply(trainable, non_trainable, x, training, seed):
+    del seed  # Nothing here is random.
+    h, state = tf.cast(x, tf.float32) / 255.0, collections.OrderedDict()
+    for i in range(_CELEBA_BLOCKS):
+      h = tf.nn.conv2d(h, trainable[f'conv{i}/kernel'], 1, 'SAME')
+      h = tf.nn.bias_add(h, trainable[f'conv{i}/bias'])
+      mean, variance = f'norm{i}/mean', f'norm{i}/variance'
+      h, state[mean], state[variance] = normalization.batch_norm(
+        h,
+        trainable[f'norm{i}/scale'],
+        trainable[f'norm{i}/offset'],
+        non_trainable[mean],
+        non_trainable[variance],
+        training,
+      )
+      h = tf.nn.relu(tf.nn.max_pool2d(h, 2, 2, 'VALID'))
+    return tf.reshape(h, [-1, left * left * _CELEBA_FILTERS]), state
+
+  return encoder_lib.Encoder(
+    example_spec=tf.TensorSpec([side, side, 3], tf.uint8),
+    embedding_dim=left * left * _CELEBA_FILTERS,
+    init=init,
+    apply=apply,
+    init_non_trainable=init_non_trainable,
+  )
+
+
+def build_shakespeare_encoder(
+  *,
+  symbols: int = 80,
+  window: int = 80,
+  character_dim: int = 8,
+  hidden_dim: int = 256,
+) -> encoder_lib.Encoder:
+  """Returns the Shakespeare LSTM without its class layer.
+
+  An embedding of each character, then two LSTM layers; the embedding of a window
+  is the last state of the second one. Each layer has two biases, as in PyTorch.
+
+  Examples are uint8 [window], the characters' numbers.
+
+  Args:
+    symbols: number of characters, at most 256.
+    window: characters of an example.
+    character_dim: length of a character's embedding.
+    hidden_dim: d, length of a layer's state.
+  """
+  inputs = (character_dim, hidden_dim)
+
+  def init(seed):
+    fold = initializers.fold
+    weights = collections.OrderedDict(
+      characters=tf.random.stateless_normal(
+        [symbols, character_dim], fold(seed, 0)
+      )
+    )
+    for i, width in enumerate(inputs):
+      shapes = {
+        'kernel': [4 * hidden_dim, width],
+        'recurrent': [4 * hidden_dim, hidden_dim],
+        'bias': [4 * hidden_dim],
+        'recurrent_bias': [4 * hidden_dim],
+      }
+      for part, (name, shape) in enumerate(shapes.items()):
+        weights[f'lstm{i}/{name}'] = initializers.torch_uniform(
+          fold(seed, 1 + 4 * i + part), shape, hidden_dim
+        )
+    return weights
+
+  def apply(trainable, non_trainable, x, training, seed):
+    del training, seed  # Nothing here is random or differs in training.
+
+    def layer(i, given):
+      of = lambda name: trainable[f'lstm{i}/{name}']
+      rows = tf.matmul(
+        tf.reshape(given, [-1, inputs[i]]), of('kernel'), transpose_b=True
+      )
+      return rows + (of('bias') + of('recurrent_bias')), of('recurrent')
+
+    # The product with the kernel is that of the characters, not of the windows.
+    rows, recurrent = layer(0, trainable['characters'])
+    places = tf.transpose(tf.cast(x, tf.int32))
+    h = lstm_lib.lstm(tf.gather(rows, places), recurrent)
+    rows, recurrent = layer(1, h)
+    rows = tf.reshape(rows, [window, -1, 4 * hidden_dim])
+    return lstm_lib.lstm(rows, recurrent)[-1], non_trainable
+
+  return encoder_lib.Encoder(
+    example_spec=tf.TensorSpec([window], tf.uint8),
+    embedding_dim=hidden_dim,
     init=init,
     apply=apply,
   )

@@ -12,3 +12,40 @@ def unit_norm(x: tf.Tensor) -> tf.Tensor:
   # stays zero, with zero gradient.
   safe = tf.where(squared > 0, squared, 1.0)
   return x / (tf.where(squared > 0, tf.sqrt(safe), 0.0) + _NORM_FLOOR)
+
+
+def batch_norm(
+  x: tf.Tensor,
+  scale: tf.Tensor,
+  offset: tf.Tensor,
+  mean: tf.Tensor,
+  variance: tf.Tensor,
+  training: bool,
+) -> tuple[tf.Tensor, tf.Tensor, tf.Tensor]:
+  """BatchNorm (Ioffe and Szegedy, 2015) as in PyTorch: epsilon 1e-5.
+
+  Args:
+    x: activations, float32 [B, H, W, C].
+    scale: float32 [C].
+    offset: float32 [C].
+    mean: float32 [C], the running mean.
+    variance: float32 [C], the running variance.
+    training: normalise by the moments of the batch, and move the running ones a
+      tenth of the way to them (to the unbiased variance); otherwise normalise
+      by the running ones.
+
+  Returns:
+    (normalised activations, running mean, running variance).
+  """
+  epsilon, momentum = 1e-5, 0.1
+  if not training:
+    gain = scale * tf.math.rsqrt(variance + epsilon)
+    return x * gain + (offset - mean * gain), mean, variance
+  normalised, of_batch, unbiased = tf.compat.v1.nn.fused_batch_norm(
+    x, scale, offset, epsilon=epsilon
+  )
+  return (
+    normalised,
+    mean + momentum * (tf.stop_gradient(of_batch) - mean),
+    variance + momentum * (tf.stop_gradient(unbiased) - variance),
+  )
