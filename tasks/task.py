@@ -203,12 +203,18 @@ class Task:
   def hyperparameters(self, entry: entry_lib.Entry) -> dict[str, Any]:
     """Returns this task's defaults for an algorithm.
 
-    The defaults for a server do not apply to algorithms without clients.
+    The defaults for a server do not apply to algorithms without clients, or
+    with another optimizer of their own.
     """
     shared = {**self.defaults, 'clients_per_round': self.clients_per_round}
-    if not entry.has_clients:
-      of_server = {h.name for h in settings.SERVER}
-      shared = {k: v for k, v in shared.items() if k not in of_server}
+    optimizer = shared.get('server_optimizer', 'sgd')
+    dropped = set(entry.own)
+    if (
+      not entry.has_clients
+      or entry.own.get('server_optimizer', optimizer) != optimizer
+    ):
+      dropped |= {h.name for h in settings.SERVER}
+    shared = {k: v for k, v in shared.items() if k not in dropped}
     return {**shared, **self.by_algorithm.get(entry.name, {})}
 
 

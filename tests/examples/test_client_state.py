@@ -118,10 +118,15 @@ def test_states_are_kept_over_rounds_and_a_resume(
   train(made, tmp_path / 'resumed', 2)
   assert train(made, tmp_path / 'resumed', 4) == straight
   saved = np.load(tmp_path / 'straight' / 'checkpoints' / 'round_4.npz')
-  ids = saved['more:client_ids']
-  counts = saved['more:client_states/rounds']
-  assert len(ids) == len(counts) > 3
-  assert counts.sum() == 4 * 3  # Three clients a round.
+  clients = zip(
+    saved['more:client_ids'], saved['more:client_rounds'], strict=True
+  )
+  counts = [
+    np.load(tmp_path / 'straight' / 'client_states' / f'{client}_{at}.npz')
+    for client, at in clients
+  ]
+  assert len(counts) > 3
+  assert sum(c['rounds'] for c in counts) == 4 * 3  # Three clients a round.
 
 
 def test_the_penalty_is_a_distance_from_the_last_encoder():

@@ -50,11 +50,8 @@ def centralized(
   made = fullsoftmax.fullsoftmax(model=model, local_training=local_training)
   sgd = optimizers.build_sgd(1.0)
   batches = cohort.IidBatches(made.local_training.batch_size, steps_per_round)
-  return dataclasses.replace(
-    made.with_table(dataclasses.replace(made.tables[0], optimizer=sgd)),
-    encoder_optimizer=sgd,
-    sampling=batches,
-  )
+  made = fullsoftmax.with_server(made, sgd)
+  return dataclasses.replace(made, sampling=batches)
 
 
 ENTRY = entry.Entry(

@@ -51,6 +51,7 @@ class Entry:
     answers: to the four questions.
     hyperparameters: those that it takes, in order.
     defaults: values that replace the general defaults.
+    own: likewise, and the defaults of no task replace them: what the name says.
     warn: (values, num_classes, max_positives) -> sentences, for allowed
       settings that are likely to fail.
   """
@@ -63,6 +64,7 @@ class Entry:
   hyperparameters: tuple[hp.Hyperparameter, ...]
   defaults: Mapping[str, Any] = dataclasses.field(default_factory=dict)
   warn: Callable[..., list[str]] = lambda *_: []
+  own: Mapping[str, Any] = dataclasses.field(default_factory=dict)
 
   @property
   def names(self) -> tuple[str, ...]:
@@ -84,7 +86,11 @@ class Entry:
       # Not the task's steps, but these epochs.
       task_defaults = {**task_defaults, 'local_steps': 0}
     values = hp.resolve(
-      self.hyperparameters, given, task_defaults, self.name, self.defaults
+      self.hyperparameters,
+      given,
+      task_defaults,
+      self.name,
+      {**self.defaults, **self.own},
     )
     for name in ('local_steps', 'steps_per_round'):
       steps, size = values.get(name, 0), values['batch_size']
@@ -113,7 +119,8 @@ class Entry:
     arguments |= {**facts, **values}
     taken = inspect.signature(self.function).parameters
     made = self.function(**{k: v for k, v in arguments.items() if k in taken})
-    return settings.with_server(made, values)
+    left = {k: v for k, v in values.items() if k not in taken}
+    return settings.with_server(settings.with_terms(made, left), values)
 
 
 def builder(function: Callable[..., algorithm_lib.Algorithm]) -> Callable:

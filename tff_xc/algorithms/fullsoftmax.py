@@ -1,10 +1,12 @@
-"""FullSoftmax: softmax over all classes, FedAvg with a server optimizer.
+"""FullSoftmax, the name that FedSS gives to FedAvg with server momentum.
 
-FedSS, eq. (2): every client receives and sends all rows.
+FedSS, eq. (2): every client receives and sends all rows. `fedavg` is the same with
+SGD of rate 1 on the server, which is the plain mean of the clients' models.
 """
 
 from __future__ import annotations
 
+import dataclasses
 from typing import TYPE_CHECKING
 
 from tff_xc.algorithms import entry
@@ -55,6 +57,14 @@ def softmax(model, local_training, requested, loss):
     loss,
     local_training=local_training or local_training_lib.LocalTraining(),
     encoder_optimizer=momentum,
+  )
+
+
+def with_server(made, optimizer):
+  """Returns the algorithm with one server optimizer for all its weights."""
+  table = dataclasses.replace(made.tables[0], optimizer=optimizer)
+  return dataclasses.replace(
+    made.with_table(table), encoder_optimizer=optimizer
   )
 
 

@@ -37,6 +37,7 @@ class Hyperparameter:
     of: the name of the hyper-parameter that it belongs to. A task's default
       applies only together with the task's value of that one.
     only_with: the values of `of` with which it applies; empty: all.
+    not_with: the values of `of` with which it does not apply.
     defaults: by value of `of`, defaults that replace `default`.
   """
 
@@ -50,7 +51,14 @@ class Hyperparameter:
   choices: tuple[str, ...] = ()
   of: str = ''
   only_with: tuple = ()
+  not_with: tuple = ()
   defaults: Mapping[Any, Any] = dataclasses.field(default_factory=dict)
+
+  def applies_with(self, chosen) -> bool:
+    """Whether it applies when `of` has the value `chosen`."""
+    return chosen not in self.not_with and (
+      not self.only_with or chosen in self.only_with
+    )
 
   def checked(self, value) -> bool | int | float | str:
     """Returns `value` in the hyper-parameter's type.
@@ -131,11 +139,12 @@ def resolve(
   own, values = own_defaults or {}, {}
   for h in taken:
     chosen = values.get(h.of)
-    if h.only_with and h.of in values and chosen not in h.only_with:
+    if h.of in values and not h.applies_with(chosen):
       if h.name in given:
+        other = f'={h.only_with[0]}' if h.only_with else ''
         raise errors.InputError(
-          f'--{h.name} only applies with --{h.of}={h.only_with[0]}, and it is'
-          f' {chosen} here'
+          f'--{h.name} only applies with --{h.of}{other}, and it is {chosen}'
+          ' here'
         )
       continue
     value = h.defaults.get(chosen, own.get(h.name, h.default))

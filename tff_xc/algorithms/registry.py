@@ -5,17 +5,30 @@ from collections.abc import Mapping
 from tff_xc import errors
 from tff_xc.algorithms import centralized
 from tff_xc.algorithms import entry
+from tff_xc.algorithms import fedadam
+from tff_xc.algorithms import fedams
+from tff_xc.algorithms import fedavg
+from tff_xc.algorithms import fedavgm
 from tff_xc.algorithms import fedaws
 from tff_xc.algorithms import fedaws_baseline1
 from tff_xc.algorithms import fedaws_baseline2
 from tff_xc.algorithms import fedaws_posonly
+from tff_xc.algorithms import fedaws_softmax
+from tff_xc.algorithms import fedprox
 from tff_xc.algorithms import fedss
 from tff_xc.algorithms import fullsoftmax
 from tff_xc.algorithms import hyperparameters as hp
+from tff_xc.algorithms import moon
 from tff_xc.algorithms import negonly
 from tff_xc.algorithms import posonly
 
 _MODULES = (
+  fedavg,
+  fedavgm,
+  fedadam,
+  fedams,
+  fedprox,
+  moon,
   fedss,
   negonly,
   posonly,
@@ -24,6 +37,7 @@ _MODULES = (
   fedaws_baseline1,
   fedaws_baseline2,
   fedaws_posonly,
+  fedaws_softmax,
   centralized,
 )
 ALGORITHMS: Mapping[str, entry.Entry] = {

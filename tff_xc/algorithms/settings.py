@@ -41,23 +41,60 @@ LOCAL_TRAINING = (
     least=1,
     most=1000,
   ),
+  hp.Hyperparameter(
+    'shuffle',
+    True,
+    'whether each local epoch takes the examples in a new order',
+  ),
+  hp.Hyperparameter(
+    'replace_nonfinite',
+    False,
+    'set trained numbers that are not finite to 0.00001 after every local step,'
+    " as TurboSVM-FL's published code does; otherwise the client's update is"
+    ' dropped',
+  ),
 )
-_ADAM = {'of': 'server_optimizer', 'only_with': ('adam',)}
+# Terms that any algorithm with clients may add to what they minimise.
+PROXIMAL_WEIGHT = hp.Hyperparameter(
+  'proximal_weight',
+  0.0,
+  'weight of the squared distance from the weights received (FedProx); no'
+  ' factor of 1/2: mu / 2 in the usual convention',
+  least=0,
+)
+CONTRASTIVE_WEIGHT = hp.Hyperparameter(
+  'contrastive_weight',
+  0.0,
+  "mu, weight of MOON's contrastive term, for which each client keeps its last"
+  ' model',
+  least=0,
+)
+CONTRASTIVE_TEMPERATURE = hp.Hyperparameter(
+  'contrastive_temperature',
+  0.5,
+  "temperature of MOON's contrastive term",
+  above=0,
+  of='contrastive_weight',
+  not_with=(0.0,),
+)
+TERMS = (PROXIMAL_WEIGHT, CONTRASTIVE_WEIGHT, CONTRASTIVE_TEMPERATURE)
+_ADAM = {'of': 'server_optimizer', 'only_with': ('adam', 'amsgrad')}
 SERVER = (
   hp.Hyperparameter(
     'server_optimizer',
     'sgd',
     "the server's optimizer, on the encoder and, except in FedAwS, on the class"
     ' table',
-    choices=('sgd', 'adam', 'adagrad'),
+    choices=('sgd', 'adam', 'amsgrad', 'adagrad'),
   ),
   hp.Hyperparameter(
     'server_learning_rate',
     1.0,
-    "the server's learning rate; default for adam 0.001, for adagrad 0.01",
+    "the server's learning rate; default for adam and amsgrad 0.001, for adagrad"
+    ' 0.01',
     above=0,
     of='server_optimizer',
-    defaults={'adam': 1e-3, 'adagrad': 1e-2},
+    defaults={'adam': 1e-3, 'amsgrad': 1e-3, 'adagrad': 1e-2},
   ),
   hp.Hyperparameter(
     'server_momentum',
@@ -100,6 +137,12 @@ SERVER = (
     only_with=('adagrad',),
   ),
 )
+# The server of FedAvg: the mean of the clients' models.
+PLAIN_SERVER: Mapping = {
+  'server_optimizer': 'sgd',
+  'server_learning_rate': 1.0,
+  'server_momentum': 0.0,
+}
 SAMPLED_ROWS = (
   hp.Hyperparameter(
     'server_adam_rows',
@@ -117,7 +160,7 @@ SAMPLED_ROWS = (
     ' those of the whole cohort (not in the FedSS paper)',
   ),
 )
-FEDERATED = (*CLIENTS, *LOCAL_TRAINING, *SERVER)
+FEDERATED = (*CLIENTS, *LOCAL_TRAINING, *TERMS, *SERVER)
 SAMPLED = (*FEDERATED, *SAMPLED_ROWS)
 
 
@@ -130,7 +173,25 @@ def local_training(values: Mapping) -> local_training_lib.LocalTraining:
     batch_size=values['batch_size'],
     epochs=values.get('local_epochs', 1),
     steps=values.get('local_steps', 0),
+    shuffle=values.get('shuffle', True),
+    replace_nonfinite=values.get('replace_nonfinite', False),
   )
+
+
+def with_terms(
+  made: algorithm_lib.Algorithm, values: Mapping
+) -> algorithm_lib.Algorithm:
+  """Returns the algorithm with those `TERMS` of which values are given."""
+  from tff_xc.algorithms import contrast
+  from tff_xc.round import penalties
+
+  if weight := values.get('proximal_weight', 0.0):
+    made = penalties.proximal(made, weight)
+  if weight := values.get('contrastive_weight', 0.0):
+    made = contrast.contrastive(
+      made, weight, values['contrastive_temperature']
+    )
+  return made
 
 
 def with_server(
@@ -180,6 +241,7 @@ def _optimizers(values: Mapping):
     values['server_beta_1'],
     values['server_beta_2'],
     values['server_epsilon'],
+    amsgrad=kind == 'amsgrad',
   )
   if values.get('server_adam_rows') == 'requested':
     return optimizer, table_optimizers.LazyRows(optimizer)

@@ -47,7 +47,7 @@ from tff_xc.round import nearest
 _MANY, _SHARE = 64, 64
 _SIMILARITIES = 2**25
 
-DISTANCES = ('sq_euclidean', 'cosine')
+DISTANCES = ('sq_euclidean', 'cosine', 'positive_cosine')
 
 
 @dataclasses.dataclass(frozen=True)
@@ -61,7 +61,8 @@ class Spreadout:
     step_size: lambda eta.
     nearest: k of eq. (8); 0, or a k of at least the number of other rows, takes
       all other rows.
-    distance: one of `DISTANCES`.
+    distance: one of `DISTANCES`. 'positive_cosine' is the penalty of
+      TurboSVM-FL's FedAwS, sum_{c < y} max(0, s_cy), over all pairs.
     margin: nu; if positive, eq. (7) replaces eq. (8).
     tangent: start at the rows without normalising them, and differentiate
       through their normalisation. The step then has no component along a row.
@@ -115,6 +116,9 @@ class Spreadout:
 
   def _by_similarity(self, s: tf.Tensor) -> tf.Tensor:
     """Returns the derivative by s of a pair's term, as `s` or a scalar."""
+    if self.distance == 'positive_cosine':
+      # Half, since each pair is two of the terms here.
+      return 0.5 * tf.cast(s > 0, tf.float32)
     euclidean = self.distance == 'sq_euclidean'
     if not self.margin:
       return tf.constant(2.0) if euclidean else 2.0 * (1.0 - s)

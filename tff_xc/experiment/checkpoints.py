@@ -79,8 +79,10 @@ class Checkpoints:
     state,
     rounds_done: int,
     more: Mapping[str, np.ndarray] | None = None,
-  ) -> None:
+  ) -> int:
     """Saves the state after `rounds_done` rounds, unless already saved.
+
+    Returns the round of the oldest checkpoint that is kept.
 
     Args:
       state: a structure of tensors.
@@ -88,10 +90,16 @@ class Checkpoints:
       more: arrays of any shape, by names that are in no state.
     """
     path = _path(self._root, rounds_done)
-    if path.exists():
-      return
+    if not path.exists():
+      self._write(path, state, more or {})
+    *old, oldest = _versions(self._root)[: -_KEPT + 1] or [rounds_done]
+    for version in old:
+      _path(self._root, version).unlink()
+    return oldest
+
+  def _write(self, path: pathlib.Path, state, more) -> None:
     named = {name: np.asarray(leaf) for name, leaf in _named(state)}
-    named |= {_MORE + name: array for name, array in (more or {}).items()}
+    named |= {_MORE + name: array for name, array in more.items()}
     try:
       with run_files.replacing(path) as temporary:
         np.savez(temporary, **named)
@@ -100,8 +108,6 @@ class Checkpoints:
         f'{path} cannot be written ({e.strerror}); mend that, and the same'
         ' command goes on from the checkpoint before'
       ) from e
-    for version in _versions(self._root)[:-_KEPT]:
-      _path(self._root, version).unlink()
 
   def keep_aside(self, file: pathlib.Path) -> None:
     """Copies a file to the damaged checkpoints, if there are any."""

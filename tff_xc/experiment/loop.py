@@ -187,11 +187,12 @@ class _Held:
     """Takes over a round that is done, and its row."""
     kept = None
     if self._clients:
-      kept = self._clients.with_new(output.metrics[states_lib.NAME])
+      new = output.metrics[states_lib.NAME]
+      kept = self._clients.write(new, self.done + 1)
     # Together, so that an interrupt does not save one without the others.
     self._state, self.done = output.state, self.done + 1
     if self._clients:
-      self._clients.kept = kept
+      self._clients.take(kept)
     self.count_lost(row)
 
   def count_lost(self, row) -> None:
@@ -215,7 +216,9 @@ class _Held:
 
   def save(self) -> None:
     more = self._clients.arrays() if self._clients else {}
-    self._checkpoints.save(self._state, self.done, more)
+    oldest = self._checkpoints.save(self._state, self.done, more)
+    if self._clients:
+      self._clients.forget(oldest)
 
   def save_interrupted(self) -> None:
     """Saves an interrupted run's state and says where the run will resume."""

@@ -83,7 +83,7 @@ def train(
     schedule=schedule,
     directory=run_directory.RunDirectory(run_dir, config),
     warnings=warnings,
-    client_states=kept and client_states.ClientStates(kept.spec),
+    client_states=kept and client_states.ClientStates(kept.spec, run_dir),
   )
 
 

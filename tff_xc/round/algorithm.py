@@ -76,6 +76,9 @@ class Algorithm:
     weighting: a client's weight in means, one of `WEIGHTINGS`: its number of
       examples, or 1.
     encoder_optimizer: the server's, on the encoder (question 4).
+    moves_encoder_state: whether encoder weights without gradients, such as batch
+      statistics, move by the clients' mean delta; otherwise they keep their
+      initial values.
     sampling: who takes part; None where the caller chooses.
     example_weights: whether examples have weights in the loss.
     client_state: what clients keep between rounds, or None.
@@ -93,6 +96,7 @@ class Algorithm:
   encoder_optimizer: tff.learning.optimizers.Optimizer = dataclasses.field(
     default_factory=optimizers.build_sgd
   )
+  moves_encoder_state: bool = True
   sampling: Sampling | None = None
   example_weights: bool = False
   client_state: ClientState | None = None

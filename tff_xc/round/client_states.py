@@ -14,8 +14,12 @@ import numpy as np
 import tensorflow as tf
 import tensorflow_federated as tff
 
+from tff_xc.round import folding
+
 # The metric that holds the states.
 NAME = 'client_states'
+# Most states in each stack of an accumulator, as in `folding`.
+_MOST = (4, 16, 64)
 
 
 class KeptStates(NamedTuple):
@@ -52,22 +56,34 @@ def build_collect(spec: Any) -> Callable:
     alone = lambda t: tf.repeat(t[None], count, axis=0)
     return tf.nest.map_structure(alone, KeptStates(client_id, state.value))
 
+  def join(*parts):
+    return tf.nest.map_structure(lambda *t: tf.concat(t, 0), *parts)
+
   @tff.tensorflow.computation
   def zero():
     empty = lambda t: tf.raw_ops.PlaceholderWithDefault(
       input=tf.zeros([0, *t.shape], t.dtype), shape=[None, *t.shape]
     )
-    return tf.nest.map_structure(
+    nothing = tf.nest.map_structure(
       empty, KeptStates(tf.TensorSpec([], tf.int64), spec)
     )
+    return [nothing] * (len(_MOST) + 1)
 
-  @tff.tensorflow.computation(kept_type, kept_type)
-  def join(a, b):
-    return tf.nest.map_structure(lambda *t: tf.concat(t, 0), a, b)
+  stacks_type = tff.to_type([kept_type] * (len(_MOST) + 1))
 
-  @tff.tensorflow.computation(kept_type)
-  def report(kept):
-    return kept
+  @tff.tensorflow.computation(stacks_type, kept_type)
+  def accumulate(stacks, kept):
+    return folding.folded([join(stacks[0], kept), *stacks[1:]], join, _MOST)
+
+  @tff.tensorflow.computation(stacks_type, stacks_type)
+  def merge(a, b):
+    # The last stack has the first clients.
+    nothing = tf.nest.map_structure(lambda t: t[:0], a[0])
+    return [nothing] * len(_MOST) + [join(*reversed(a), *reversed(b))]
+
+  @tff.tensorflow.computation(stacks_type)
+  def report(stacks):
+    return join(*reversed(stacks))
 
   @tff.tensorflow.computation
   def added(measured, kept):
@@ -77,8 +93,8 @@ def build_collect(spec: Any) -> Callable:
     kept = tff.federated_aggregate(
       tff.federated_map(message, (client_ids, states)),
       zero(),
-      join,
-      join,
+      accumulate,
+      merge,
       report,
     )
     return tff.federated_map(added, (measured, kept))

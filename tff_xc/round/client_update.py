@@ -300,7 +300,8 @@ def _is_finite(values: list[tf.Tensor]) -> tf.Tensor:
   A tensor's sum is NaN or infinite if one of its numbers is. It is one pass
   over the numbers, and the test of each of them would be two.
   """
-  return tf.reduce_all([tf.math.is_finite(tf.reduce_sum(t)) for t in values])
+  each = [tf.math.is_finite(tf.reduce_sum(t)) for t in values]
+  return tf.reduce_all([tf.constant(True), *each])
 
 
 def _next_state(algorithm, before, after, examples, finite):
@@ -312,14 +313,9 @@ def _next_state(algorithm, before, after, examples, finite):
     return ()
   new = algorithm.client_state.next(examples.state, before, after)
   old = examples.state
-  sound = [
-    tf.reduce_all(tf.math.is_finite(t))
-    for t in tf.nest.flatten(new)
-    if t.dtype.is_floating
-  ]
+  sound = _is_finite([t for t in tf.nest.flatten(new) if t.dtype.is_floating])
   has_examples = encoder_lib.count(examples.y) > 0
-  keeps = tf.reduce_all([finite, has_examples, *sound])
-  return examples_lib.KeptState(
-    tf.logical_or(keeps, old.known),
-    tf.nest.map_structure(lambda a, b: tf.where(keeps, a, b), new, old.value),
-  )
+  keeps = tf.reduce_all([finite, has_examples, sound])
+  # The branches' tensors are not copied, as `tf.where` would.
+  kept = tf.cond(keeps, lambda: new, lambda: old.value)
+  return examples_lib.KeptState(tf.logical_or(keeps, old.known), kept)

@@ -76,6 +76,7 @@ def build_server_step(algorithm):
       state.weights,
       encoder_delta,
       total_weight > 0,
+      algorithm.moves_encoder_state,
     )
     states, values = collections.OrderedDict(), collections.OrderedDict()
     measured = collections.OrderedDict()

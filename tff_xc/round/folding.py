@@ -8,6 +8,7 @@ holds few more rows than the cohort has distinct ids.
 
 import functools
 from collections.abc import Callable
+from collections.abc import Sequence
 from typing import NamedTuple
 
 import numpy as np
@@ -102,18 +103,27 @@ def side_by_side(*stacks):
   return type(stacks[0])(*[tf.concat(part, axis=0) for part in parts])
 
 
-def _folded(stacks: list, join: Callable, level: int = 0) -> list:
-  """Returns the stacks of an accumulator, none above its bound."""
-  if level == len(_STACK_ROWS):
+def folded(
+  stacks: list, join: Callable, most: Sequence[int] = _STACK_ROWS, level=0
+) -> list:
+  """Returns the stacks of an accumulator, none above its bound.
+
+  Args:
+    stacks: one more than bounds; their `ids` count their entries.
+    join: (stack, stack) -> stack.
+    most: the most entries of each stack but the last.
+    level: of the stack to begin with.
+  """
+  if level == len(most):
     return stacks
 
   def into_the_next():
     following = join(stacks[level + 1], stacks[level])
     empty = tf.nest.map_structure(lambda t: t[:0], stacks[level])
     changed = [*stacks[:level], empty, following, *stacks[level + 2 :]]
-    return _folded(changed, join, level + 1)
+    return folded(changed, join, most, level + 1)
 
-  full = tf.size(stacks[level].ids) > _STACK_ROWS[level]
+  full = tf.size(stacks[level].ids) > most[level]
   return tf.cond(full, into_the_next, lambda: stacks)
 
 
@@ -182,7 +192,7 @@ def build(row_dim: int, stacked: bool = False, num_rows: int | None = None):
       ids, rows = tf.range(size), rows[:size]
     weights = tf.fill([tf.size(ids)], weight)
     new = kind(ids, rows if stacked else rows * weight, weights)
-    return _folded([side_by_side(stacks[0], new), *stacks[1:]], join)
+    return folded([side_by_side(stacks[0], new), *stacks[1:]], join)
 
   @tff.tensorflow.computation(accumulator_type, accumulator_type)
   def merge(a, b):

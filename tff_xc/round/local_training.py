@@ -21,19 +21,25 @@ class LocalTraining:
     batch_size: B.
     epochs: E.
     steps: if positive, the number of minibatches to take, instead of epochs.
+    shuffle: whether an epoch has an order of its own; otherwise the examples
+      come as they are stored.
+    replace_nonfinite: set trained numbers that are not finite to 1e-5 after
+      every step, as TurboSVM-FL's published code does.
   """
 
   learning_rate: float = 0.01
   batch_size: int = 32
   epochs: int = 1
   steps: int = 0
+  shuffle: bool = True
+  replace_nonfinite: bool = False
 
   def optimizer(self) -> tff.learning.optimizers.Optimizer:
     """Returns the optimizer of the local steps, w <- w - g.
 
     Its g is the gradient of `loss_scale` times the loss.
     """
-    return optimizers.Descent()
+    return optimizers.Descent(1e-5 if self.replace_nonfinite else None)
 
   @property
   def loss_scale(self) -> float:
@@ -63,8 +69,10 @@ class LocalTraining:
     """
     per_epoch = -(-size // self.batch_size)
     epoch, number = step // per_epoch, step % per_epoch
-    order = tf.random.experimental.stateless_shuffle(
-      tf.range(size), randomness.step_seed(seed, epoch)
-    )
+    order = tf.range(size)
+    if self.shuffle:
+      order = tf.random.experimental.stateless_shuffle(
+        order, randomness.step_seed(seed, epoch)
+      )
     start = number * self.batch_size
     return order[start : start + self.batch_size]

@@ -65,12 +65,22 @@ class TorchAdam(tff.learning.optimizers.Optimizer):
 class Descent(tff.learning.optimizers.Optimizer):
   """SGD for gradients that contain the learning rate: w <- w - g."""
 
+  def __init__(self, replacement: float | None = None):
+    """Args: a number that replaces those that are not finite, or None."""
+    self._replacement = replacement
+
   def initialize(self, specs):
     del specs
     return ()
 
   def next(self, state, weights, gradients):
-    return state, tf.nest.map_structure(tf.subtract, weights, gradients)
+    return state, tf.nest.map_structure(self._moved, weights, gradients)
+
+  def _moved(self, weight, gradient):
+    moved = weight - gradient
+    if self._replacement is None:
+      return moved
+    return tf.where(tf.math.is_finite(moved), moved, self._replacement)
 
 
 def build_sgd(

@@ -86,6 +86,32 @@ class RowStep:
     return state, self.function(rows), {}
 
 
+@dataclasses.dataclass(frozen=True)
+class DescentStep:
+  """A step of an optimizer down a function of the rows.
+
+  The optimizer's state is kept over rounds, in which other steps move the rows.
+
+  Attributes:
+    gradient: rows float32 [n, row_dim] -> the same.
+    optimizer: of all rows.
+  """
+
+  gradient: Callable[[tf.Tensor], tf.Tensor]
+  optimizer: tff.learning.optimizers.Optimizer
+
+  on_all_rows = True
+  metrics = ()
+
+  def initialize(self, table_spec):
+    return self.optimizer.initialize(table_spec)
+
+  def next(self, state, rows, context):
+    del context
+    state, rows = self.optimizer.next(state, rows, self.gradient(rows))
+    return state, rows, {}
+
+
 def run_steps(
   steps: tuple[ServerStep, ...],
   states: tuple,
@@ -112,6 +138,7 @@ def encoder_step(
   weights: classifier.ModelWeights,
   delta: Mapping[str, tf.Tensor],
   has_update: tf.Tensor,
+  moves_state: bool = True,
 ) -> tuple[Any, Mapping[str, tf.Tensor], Mapping[str, tf.Tensor]]:
   """Returns (optimizer state, encoder, encoder state) after the round.
 
@@ -122,6 +149,7 @@ def encoder_step(
     delta: by name, mean deltas of all encoder weights. Weights without gradient
       move by theirs.
     has_update: bool scalar; if it is False, nothing changes.
+    moves_state: whether weights without gradient move.
   """
   like = lambda names, value: type(names)((k, value(k)) for k in names)
 
@@ -133,7 +161,11 @@ def encoder_step(
     )
     averaged = like(
       weights.encoder_state,
-      lambda name: weights.encoder_state[name] + delta[name],
+      lambda name: (
+        weights.encoder_state[name] + delta[name]
+        if moves_state
+        else weights.encoder_state[name]
+      ),
     )
     return state, encoder, averaged
 

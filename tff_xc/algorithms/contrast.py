@@ -1,0 +1,124 @@
+"""MOON's contrastive term, an option of any algorithm.
+
+Li, He, Song: "Model-Contrastive Federated Learning", CVPR 2021, arXiv:2103.16257.
+"""
+
+import collections
+import dataclasses
+
+import tensorflow as tf
+
+from tff_xc import classifier
+from tff_xc.encoders import normalization
+from tff_xc.round import algorithm as algorithm_lib
+from tff_xc.round import losses
+
+
+@dataclasses.dataclass(frozen=True)
+class Contrastive:
+  """A loss plus weight * l_con (eq. 3).
+
+  l_con = -log(e^(s_G / tau) / (e^(s_G / tau) + e^(s_P / tau))), where s_G is the
+  cosine of an example's embedding and the one that the received global model
+  gives, and s_P likewise for the client's own previous model. The embedding is
+  the projection that the paper compares. Both models act as at test time, and
+  have no gradient.
+
+  A client that takes part for the first time has no previous model, and l_con
+  is zero. (The paper's code starts with the initial model, whose l_con then has
+  no gradient either, where it is the received one.)
+
+  Attributes:
+    loss: of an example.
+    model: the embedding classifier.
+    weight: mu.
+    temperature: tau.
+  """
+
+  loss: losses.Loss
+  model: classifier.EmbeddingClassifier
+  weight: float
+  temperature: float
+
+  def __call__(self, step: losses.LocalStep) -> tf.Tensor:
+    each = self.loss(step)
+    # Without a previous model, two of three forward passes are left out.
+    contrast = tf.cond(
+      step.state.known,
+      lambda: self._contrast(step),
+      lambda: tf.zeros_like(each),
+    )
+    return each + self.weight * contrast
+
+  def _contrast(self, step):
+    """Returns float32 [B], l_con."""
+    kept = step.state.value
+    previous = classifier.ModelWeights(
+      kept['encoder'], kept['encoder_state'], kept['tables']
+    )
+    now = _unit(step.embeddings)
+    to_received, to_previous = (
+      tf.reduce_sum(now * _unit(self._embedded(weights, step)), axis=1)
+      for weights in (step.initial_weights, previous)
+    )
+    return tf.nn.softplus((to_previous - to_received) / self.temperature)
+
+  def _embedded(self, weights, step):
+    embedded, _ = self.model.encode(weights, step.x, False, step.seed)
+    return tf.stop_gradient(embedded)
+
+
+def _unit(embeddings):
+  flat = tf.reshape(embeddings, [tf.shape(embeddings)[0], -1])
+  return normalization.unit_norm(flat)
+
+
+@dataclasses.dataclass(frozen=True)
+class LastModel:
+  """A client keeps its model after local training, without its class rows.
+
+  Attributes:
+    spec: of the encoder's weights.
+  """
+
+  spec: collections.OrderedDict
+
+  def next(self, state, before, after):
+    del state, before
+    return _without_class_rows(after)
+
+
+def _without_class_rows(weights) -> collections.OrderedDict:
+  tables = {k: v for k, v in weights.tables.items() if k != classifier.CLASS}
+  return collections.OrderedDict(
+    encoder=weights.encoder,
+    encoder_state=weights.encoder_state,
+    tables=collections.OrderedDict(tables),
+  )
+
+
+def contrastive(
+  algorithm: algorithm_lib.Algorithm, weight: float, temperature: float
+) -> algorithm_lib.Algorithm:
+  """Returns the algorithm with MOON's term in its loss.
+
+  Raises:
+    ValueError: clients keep another state; or they hold selected rows of a
+      table of the encoder, so that their previous rows do not fit the present
+      examples.
+  """
+  if algorithm.client_state is not None:
+    raise ValueError('clients keep another state already')
+  _, *others = algorithm.tables
+  selected = [table.name for table in others if table.request.selects]
+  if selected:
+    raise ValueError(
+      f"MOON needs clients' whole previous models, and they hold only some rows"
+      f' of the table {selected[0]!r}'
+    )
+  model = algorithm.model
+  return dataclasses.replace(
+    algorithm,
+    loss=Contrastive(algorithm.loss, model, weight, temperature),
+    client_state=LastModel(_without_class_rows(model.weight_specs())),
+  )
