@@ -208,7 +208,8 @@ class Task:
     """
     shared = {**self.defaults, 'clients_per_round': self.clients_per_round}
     optimizer = shared.get('server_optimizer', 'sgd')
-    dropped = set(entry.own)
+    # An optimizer that is the task's, too, comes with the task's rate.
+    dropped = {k for k, v in entry.own.items() if v != shared.get(k)}
     if (
       not entry.has_clients
       or entry.own.get('server_optimizer', optimizer) != optimizer

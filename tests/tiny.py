@@ -48,6 +48,36 @@ def _model(num_classes, head):
   return classifier.EmbeddingClassifier(linear_encoder(), head, num_classes)
 
 
+@functools.cache
+def model_with_statistics() -> classifier.EmbeddingClassifier:
+  """Returns g(x) = (x - mean) A, with the clients' running mean of x."""
+
+  def init(seed):
+    kernel = tf.random.stateless_normal([FEATURES, DIM], seed)
+    return collections.OrderedDict(kernel=kernel)
+
+  def apply(trainable, non_trainable, x, training, seed):
+    del seed
+    mean = non_trainable['mean']
+    if training:
+      mean = 0.5 * mean + 0.5 * tf.reduce_mean(x, axis=0)
+    return (
+      (x - non_trainable['mean']) @ trainable['kernel'],
+      collections.OrderedDict(mean=mean),
+    )
+
+  statistics = encoder.Encoder(
+    example_spec=tf.TensorSpec([FEATURES], tf.float32),
+    embedding_dim=DIM,
+    init=init,
+    apply=apply,
+    init_non_trainable=lambda seed: collections.OrderedDict(
+      mean=tf.zeros([FEATURES])
+    ),
+  )
+  return classifier.EmbeddingClassifier(statistics, heads.CosineHead(4.0), 12)
+
+
 def cohort(label_lists, seed: int = 0) -> list[examples_lib.ClientExamples]:
   """Makes one client for each list of labels, with random examples."""
   random = np.random.default_rng(seed)

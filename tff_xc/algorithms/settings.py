@@ -188,9 +188,7 @@ def with_terms(
   if weight := values.get('proximal_weight', 0.0):
     made = penalties.proximal(made, weight)
   if weight := values.get('contrastive_weight', 0.0):
-    made = contrast.contrastive(
-      made, weight, values['contrastive_temperature']
-    )
+    made = contrast.contrastive(made, weight, values['contrastive_temperature'])
   return made
 
 

@@ -7,6 +7,7 @@ checkpoint says which of them belong to it. A file that no checkpoint needs any
 more is removed.
 """
 
+import itertools
 import pathlib
 import re
 from collections.abc import Callable
@@ -176,7 +177,7 @@ class ClientStates:
     found = []
     for client, each in of_client.items():
       each.sort()
-      found += [(client, a, b) for a, b in zip(each, each[1:], strict=False)]
+      found += [(client, a, b) for a, b in itertools.pairwise(each)]
     return found
 
   def _path(self, client_id: int, round_number: int) -> pathlib.Path:

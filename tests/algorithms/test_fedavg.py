@@ -1,0 +1,174 @@
+"""FedAvg, FedAvgM, FedAdam, FedAMS and FedProx beside NumPy."""
+
+import numpy as np
+import pytest
+import tensorflow as tf
+
+from tests import tiny
+from tests.algorithms import numpy_fedavg
+from tff_xc.algorithms import registry
+from tff_xc.round import computations
+from tff_xc.round import local_training
+
+pytestmark = pytest.mark.usefixtures('tff_worker')
+
+COHORTS = (
+  tiny.cohort([[0, 0, 3, 5], [7, 3], [11, 11, 11]], seed=1),
+  tiny.cohort([[1, 2, 2], [3, 4, 5, 9, 9]], seed=2),
+  tiny.cohort([[10], [0, 1, 2, 3], [6, 6]], seed=3),
+)
+FULL_BATCH = local_training.LocalTraining(0.1, 64, 2)
+
+
+def as_numpy(weights):
+  return [
+    np.array(w, np.float64)
+    for w in (
+      weights.encoder['kernel'],
+      weights.encoder['bias'],
+      weights.class_table,
+    )
+  ]
+
+
+def check_three_rounds(process, server, **on_client):
+  """Asserts that three rounds and their losses are NumPy's."""
+  state = process.initialize()
+  weights = as_numpy(state.weights)
+  for cohort in COHORTS:
+    trained = [
+      numpy_fedavg.train_client(
+        weights, c.x, c.y, rate=0.1, epochs=2, scale=4.0, **on_client
+      )
+      for c in cohort
+    ]
+    counts = [len(c.y) for c in cohort]
+    average = numpy_fedavg.mean([model for model, _ in trained], counts)
+    gradients = [w - a for w, a in zip(weights, average, strict=True)]
+    weights = server(weights, gradients)
+    state = process.next(state, cohort).state
+  found = as_numpy(process.get_model_weights(state))
+  for a, b in zip(found, weights, strict=True):
+    np.testing.assert_allclose(a, b, atol=2e-5)
+  return weights
+
+
+@pytest.mark.parametrize(
+  ('name', 'server'),
+  [
+    ('fedavg', ('sgd', 1.0)),
+    ('fedavgm', ('sgd', 1.0, 0.9)),
+    ('fedadam', ('adam', 1e-3)),
+    ('fedams', ('amsgrad', 1e-3)),
+  ],
+)
+def test_three_rounds_equal_the_numpy_reference(name, server):
+  process = tiny.process(name, local_training=FULL_BATCH)
+  check_three_rounds(process, numpy_fedavg.Server(*server))
+
+
+def test_fedprox_equals_the_numpy_reference():
+  process = tiny.process(
+    'fedprox', local_training=FULL_BATCH, proximal_weight=0.5
+  )
+  server = numpy_fedavg.Server('sgd', 1.0)
+  near = check_three_rounds(process, server, proximal_weight=0.5)
+  far = tiny.weights_after(
+    tiny.process('fedavg', local_training=FULL_BATCH), 3, COHORTS.__getitem__
+  )
+  assert not np.allclose(near[0], far.encoder['kernel'], atol=1e-4)
+
+
+def test_fedprox_measures_its_whole_objective():
+  process = tiny.process(
+    'fedprox', local_training=FULL_BATCH, proximal_weight=0.5
+  )
+  state, [client, *_] = process.initialize(), COHORTS[0]
+  of = lambda epochs: numpy_fedavg.train_client(
+    as_numpy(state.weights),
+    client.x,
+    client.y,
+    rate=0.1,
+    epochs=epochs,
+    scale=4.0,
+    proximal_weight=0.5,
+  )[1]
+  measured = process.next(state, [client]).metrics['loss']
+  np.testing.assert_allclose(measured, (of(1) + of(2)) / 2, rtol=1e-5)
+
+
+def test_fedavg_is_fullsoftmax_with_a_plain_server():
+  of = lambda name, **given: registry.get(name).algorithm(
+    registry.get(name).resolve(given, {}), model=tiny.model(), max_positives=4
+  )
+  a, b = of('fedavg'), of('fullsoftmax', server_momentum=0.0)
+  assert (a.loss, a.penalties, a.weighting) == (
+    b.loss,
+    b.penalties,
+    b.weighting,
+  )
+  assert a.local_training == b.local_training
+  gradient, weight = tf.constant([0.25]), tf.constant([1.0])
+  for made in (a, b):
+    state = made.encoder_optimizer.initialize(tf.TensorSpec([1]))
+    for _ in range(2):
+      state, moved = made.encoder_optimizer.next(state, weight, gradient)
+      assert moved == 0.75
+
+
+@pytest.mark.parametrize(
+  ('name', 'expected'),
+  [
+    ('fedavg', ('sgd', 1.0, 0.0)),
+    ('fedprox', ('sgd', 1.0, 0.0)),
+    ('moon', ('sgd', 1.0, 0.0)),
+    ('fedaws_softmax', ('sgd', 1.0, 0.0)),
+    ('fedavgm', ('sgd', 1.0, 0.9)),
+    ('fedadam', ('adam', 0.003, None)),
+    ('fedams', ('amsgrad', 0.001, None)),
+    ('fullsoftmax', ('adam', 0.003, None)),
+  ],
+)
+def test_the_server_is_what_the_name_says_on_every_task(name, expected):
+  """A task's server, here Adam of rate 0.003, is not that of FedAvg."""
+  from tasks import registry as tasks
+
+  entry = registry.get(name)
+  task = tasks.get('omniglot')
+  values = entry.resolve({}, task.hyperparameters(entry))
+  found = ('server_optimizer', 'server_learning_rate', 'server_momentum')
+  assert tuple(map(values.get, found)) == expected
+
+
+def test_a_user_may_give_fedavg_another_server():
+  from tasks import registry as tasks
+
+  entry, task = registry.get('fedavg'), tasks.get('omniglot')
+  given = {'server_optimizer': 'adam'}
+  values = entry.resolve(given, task.hyperparameters(entry))
+  assert values['server_learning_rate'] == 0.001
+
+
+@pytest.mark.parametrize('frozen', [False, True])
+def test_frozen_statistics_do_not_move(frozen):
+  """The quirk of FedOpt in TurboSVM-FL's code, on the server's computation."""
+  made = registry.get('fedadam').algorithm(
+    registry.get('fedadam').resolve({'frozen_statistics': frozen}, {}),
+    model=tiny.model_with_statistics(),
+    max_positives=4,
+  )
+  assert made.moves_encoder_state is not frozen
+  weights = made.model.init(tf.constant([0, 1]))
+  delta = {'kernel': tf.ones([5, 3]), 'mean': tf.ones([5])}
+  step = computations.server.encoder_step(
+    made.encoder_optimizer,
+    made.encoder_optimizer.initialize(made.model.weight_specs().encoder),
+    weights,
+    delta,
+    tf.constant(True),
+    made.moves_encoder_state,
+  )
+  np.testing.assert_allclose(
+    step[2]['mean'], np.full(5, 0.0 if frozen else 1.0)
+  )
+  assert not np.allclose(step[1]['kernel'], weights.encoder['kernel'])

@@ -1,0 +1,199 @@
+"""MOON beside NumPy, and what its clients keep."""
+
+import numpy as np
+import pytest
+import tensorflow as tf
+
+from tests import tiny
+from tests.algorithms import numpy_fedavg
+from tests.algorithms import test_fedavg
+from tff_xc import errors
+from tff_xc.algorithms import contrast
+from tff_xc.algorithms import moon
+from tff_xc.algorithms import registry
+from tff_xc.round import algorithm
+from tff_xc.round import client_states
+from tff_xc.round import examples
+from tff_xc.round import local_training
+from tff_xc.round import request
+
+pytestmark = pytest.mark.usefixtures('tff_worker')
+
+COHORTS = test_fedavg.COHORTS
+MOON = {
+  'local_training': test_fedavg.FULL_BATCH,
+  'contrastive_weight': 2.0,
+  'contrastive_temperature': 0.5,
+}
+
+
+def with_states(cohort, kept, spec):
+  """Attaches to each client what it kept, as the training loop does."""
+  zeros = tf.nest.map_structure(lambda s: np.zeros(s.shape, np.float32), spec)
+  return [
+    c._replace(
+      state=examples.KeptState(
+        np.bool_(int(c.client_id) in kept), kept.get(int(c.client_id), zeros)
+      )
+    )
+    for c in cohort
+  ]
+
+
+def taken(found):
+  """Returns what each client of a round kept, by its id."""
+  ids = np.asarray(found.ids).tolist()
+  return {
+    client: tf.nest.map_structure(lambda t, i=i: np.asarray(t)[i], found.value)
+    for i, client in enumerate(ids)
+  }
+
+
+def test_three_rounds_equal_the_numpy_reference():
+  process = tiny.process('moon', **MOON)
+  spec = moon.moon(model=tiny.model(), **MOON).client_state.spec
+  state, kept = process.initialize(), {}
+  weights, previous = test_fedavg.as_numpy(state.weights), {}
+  for cohort in COHORTS:
+    trained = {
+      int(c.client_id): numpy_fedavg.train_client(
+        weights,
+        c.x,
+        c.y,
+        rate=0.1,
+        epochs=2,
+        scale=4.0,
+        previous=previous.get(int(c.client_id)),
+        contrastive_weight=2.0,
+        temperature=0.5,
+      )[0]
+      for c in cohort
+    }
+    weights = numpy_fedavg.mean(
+      list(trained.values()), [len(c.y) for c in cohort]
+    )
+    previous |= trained
+    output = process.next(state, with_states(cohort, kept, spec))
+    state = output.state
+    kept |= taken(output.metrics[client_states.NAME])
+  for client, (kernel, bias, _) in previous.items():
+    mine = kept[client]['encoder']
+    np.testing.assert_allclose(mine['kernel'], kernel, atol=2e-5)
+    np.testing.assert_allclose(mine['bias'], bias, atol=2e-5)
+  found = test_fedavg.as_numpy(process.get_model_weights(state))
+  for a, b in zip(found, weights, strict=True):
+    np.testing.assert_allclose(a, b, atol=2e-5)
+  plain = tiny.weights_after(
+    tiny.process('fedavg', local_training=test_fedavg.FULL_BATCH),
+    3,
+    COHORTS.__getitem__,
+  )
+  assert not np.allclose(weights[0], plain.encoder['kernel'], atol=1e-3)
+
+
+def test_without_weight_it_is_fedavg():
+  made = moon.moon(model=tiny.model(), contrastive_weight=0.0)
+  assert made.client_state is None
+  assert made.loss == registry.get('fedavg').function(model=tiny.model()).loss
+
+
+def test_the_published_form_is_fedavg_without_shuffling():
+  stored = local_training.LocalTraining(0.1, 2, shuffle=False)
+  published = moon.moon(
+    model=tiny.model(),
+    moon_published=True,
+    local_training=local_training.LocalTraining(0.1, 2),
+  )
+  assert published.local_training == stored
+  assert published.client_state is None and not published.penalties
+  cohort_of = lambda r: COHORTS[r]
+  a, b, shuffled = (
+    tiny.weights_after(process, 2, cohort_of)
+    for process in (
+      tiny.process(
+        'moon',
+        moon_published=True,
+        local_training=local_training.LocalTraining(0.1, 2),
+      ),
+      tiny.process('fedavg', local_training=stored),
+      tiny.process(
+        'fedavg', local_training=local_training.LocalTraining(0.1, 2)
+      ),
+    )
+  )
+  tiny.assert_same_weights(a, b, 0)
+  assert not np.allclose(a.encoder['kernel'], shuffled.encoder['kernel'])
+
+
+def test_the_published_codes_term_is_zero():
+  """A softmax over one column: the reason that it has no effect there."""
+  logits = tf.random.stateless_normal([5, 1], [0, 1])
+  with tf.GradientTape() as tape:
+    tape.watch(logits)
+    loss = tf.nn.sparse_softmax_cross_entropy_with_logits(
+      tf.zeros([5], tf.int32), logits
+    )
+  assert not np.any(loss) and not np.any(tape.gradient(loss, logits))
+
+
+@pytest.mark.parametrize('given', [{'local_epochs': 2}, {'local_steps': 3}])
+def test_the_published_form_has_one_epoch(given):
+  entry = registry.get('moon')
+  values = entry.resolve({'moon_published': True, **given}, {})
+  with pytest.raises(errors.InputError, match='expected --local_epochs=1'):
+    entry.algorithm(values, model=tiny.model(), max_positives=4)
+
+
+@pytest.mark.parametrize(
+  'given',
+  [
+    {'contrastive_weight': 0.5},
+    {'contrastive_temperature': 0.1},
+    {'shuffle': True},
+  ],
+)
+def test_what_the_published_form_ignores_is_refused(given):
+  with pytest.raises(errors.InputError, match='only applies with --moon_pub'):
+    registry.get('moon').resolve({'moon_published': True, **given}, {})
+
+
+def test_a_client_that_is_new_has_no_contrast():
+  class Loss:
+    def __call__(self, step):
+      return tf.constant([1.0, 2.0])
+
+  loss = contrast.Contrastive(Loss(), tiny.model(), 3.0, 0.5)
+  model = tiny.model().init(tf.constant([0, 1]))
+  spec = contrast.LastModel(None)
+  kept = spec.next((), (), model)
+  assert 'class' not in kept['tables']
+  from tff_xc.round import losses
+
+  step = lambda known: losses.LocalStep(
+    *[()] * 3,
+    embeddings=tf.constant([[1.0, 0, 0], [0, 1.0, 0]]),
+    x=tf.ones([2, 5]),
+    seed=tf.constant([0, 0]),
+    weights=model,
+    initial_weights=model,
+    state=examples.KeptState(tf.constant(known), kept),
+  )
+  np.testing.assert_allclose(loss(step(False)), [1, 2])
+  # Both models are equal, so the term is log 2.
+  expected = np.array([1, 2]) + 3 * np.log(2)
+  np.testing.assert_allclose(loss(step(True)), expected, rtol=1e-6)
+
+
+def test_rows_of_an_encoder_that_are_selected_are_refused():
+  from tests import tiny_sparse
+
+  made = registry.get('fedavg').function(model=tiny_sparse.model(12))
+  [_, table] = made.tables
+  assert contrast.contrastive(made, 1.0, 0.5).client_state is not None
+  selects = algorithm.own_rows(made, table.name, 3)
+  assert isinstance(selects.tables[1].request, request.OwnAndSampled)
+  with pytest.raises(ValueError, match='hold only some rows'):
+    contrast.contrastive(selects, 1.0, 0.5)
+  twice = contrast.contrastive(made, 1.0, 0.5)
+  with pytest.raises(ValueError, match='another state already'):
+    contrast.contrastive(twice, 1.0, 0.5)
