@@ -1,19 +1,14 @@
 """Training from Python: what it refuses, and what it resumes."""
 
-import collections
 import dataclasses
 
-import numpy as np
 import pytest
-import tensorflow as tf
 
 from tests import small_data
 from tff_xc import errors
 from tff_xc.algorithms import fedss
-from tff_xc.experiment import client_states
 from tff_xc.experiment import cohort
 from tff_xc.experiment import training
-from tff_xc.round import client_states as states_lib
 from tff_xc.round import losses
 
 
@@ -78,44 +73,3 @@ def test_a_model_of_other_labels_is_refused(made, tmp_path):
     model = dataclasses.replace(algorithm.model, **changes)
     with pytest.raises(ValueError, match=r'of the model|the model has'):
       train((algorithm, dataset), tmp_path / 'run', model=model)
-
-
-SPEC = collections.OrderedDict(
-  a=tf.TensorSpec([2]), n=tf.TensorSpec([], tf.int32)
-)
-
-
-def states():
-  found = client_states.ClientStates(SPEC)
-  value = collections.OrderedDict(
-    a=np.float32([[1, 2], [3, 4]]), n=np.int32([5, 6])
-  )
-  found.kept = found.with_new(states_lib.KeptStates(np.int64([7, 3]), value))
-  return found
-
-
-def test_states_survive_a_checkpoint():
-  arrays = states().arrays()
-  np.testing.assert_array_equal(arrays['client_ids'], [3, 7])
-  restored = client_states.ClientStates(SPEC)
-  restored.restore(arrays, 4)
-  for client_id in (3, 7, 8):
-    a, b = (s.of(client_id) for s in (states(), restored))
-    assert a.known == b.known == (client_id != 8)
-    tf.nest.map_structure(np.testing.assert_array_equal, a.value, b.value)
-
-
-@pytest.mark.parametrize(
-  ('spec', 'message'),
-  [
-    ({'a': tf.TensorSpec([3]), 'n': SPEC['n']}, r'client_states/a is float32'),
-    ({'a': SPEC['a'], 'n': tf.TensorSpec([])}, 'n is int32.*expected float32'),
-    ({'b': SPEC['a']}, 'client_states/b is'),
-  ],
-)
-def test_states_of_another_algorithm_are_refused(spec, message):
-  with pytest.raises(errors.InputError, match=message):
-    client_states.ClientStates(spec).restore(states().arrays(), 4)
-  with pytest.raises(errors.InputError, match="has no clients' states"):
-    client_states.ClientStates(spec).restore({}, 4)
-  client_states.ClientStates(spec).restore({}, 0)

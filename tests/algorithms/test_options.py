@@ -1,0 +1,103 @@
+"""Options compose: combinations that no algorithm's name stands for train."""
+
+import numpy as np
+import pytest
+import tensorflow as tf
+
+from tests import registered
+from tests import tiny
+from tests.algorithms import test_moon
+from tff_xc import errors
+from tff_xc.algorithms import registry
+from tff_xc.round import client_states
+from tff_xc.round import local_training
+from tff_xc.round import optimizers
+
+pytestmark = pytest.mark.usefixtures('in_process_context')
+
+AMSGRAD = {'server_optimizer': 'amsgrad', 'server_learning_rate': 0.05}
+COHORT = tiny.cohort([[0, 0, 3, 5], [7, 3], [11, 11, 11]], seed=1)
+
+
+@pytest.mark.parametrize(
+  ('name', 'given'),
+  [
+    ('fedss', {'proximal_weight': 0.5}),
+    ('fedaws', {'server_optimizer': 'adam', 'proximal_weight': 0.1}),
+    ('fedss', {'contrastive_weight': 1.0, **AMSGRAD}),
+    ('fedaws_softmax', {'server_optimizer': 'adam', 'contrastive_weight': 1.0}),
+    ('posonly', {**AMSGRAD, 'server_adam_rows': 'requested'}),
+    ('moon', {'proximal_weight': 0.01, 'server_momentum': 0.9}),
+  ],
+)
+def test_a_combination_trains(name, given):
+  given |= {'client_learning_rate': 0.5, 'local_epochs': 2}
+  made = registered.algorithm(name, **given)
+  process = registered.process(name, **given)
+  spec = made.client_state and made.client_state.spec
+  state, kept, losses = process.initialize(), {}, []
+  for _ in range(6):
+    cohort = test_moon.with_states(COHORT, kept, spec) if spec else COHORT
+    output = process.next(state, cohort)
+    state = output.state
+    losses.append(float(output.metrics['loss']))
+    assert output.metrics['clients_dropped'] == 0
+    if spec:
+      kept = test_moon.taken(output.metrics[client_states.NAME])
+  assert np.isfinite(losses).all()
+  # With MOON's term only from the second round on.
+  assert losses[-1] < losses[1 if spec else 0]
+
+
+def test_every_algorithm_with_clients_takes_the_terms():
+  for name in registered.FEDERATED:
+    assert {'proximal_weight', 'contrastive_weight'} <= set(
+      registry.get(name).names
+    )
+
+
+def test_the_terms_change_the_objective():
+  made = registered.algorithm('fedss', proximal_weight=0.5)
+  [penalty] = made.penalties
+  assert penalty.weight == 0.5
+  assert not registered.algorithm('fedss').penalties
+  assert registered.algorithm('fedprox').penalties[0].weight == 0.01
+  # Applied once, also where the algorithm's function takes it.
+  assert (
+    len(registered.algorithm('fedprox', proximal_weight=1.0).penalties) == 1
+  )
+
+
+def test_a_temperature_without_a_contrast_is_refused():
+  with pytest.raises(
+    errors.InputError,
+    match='only applies with --contrastive_weight, and it is 0',
+  ):
+    registry.get('fedss').resolve({'contrastive_temperature': 0.1}, {})
+
+
+def test_numbers_that_are_not_finite_are_replaced_if_asked():
+  descent = local_training.LocalTraining(replace_nonfinite=True).optimizer()
+  gradients = tf.constant([1.0, np.nan, np.inf, -np.inf])
+  _, moved = descent.next((), tf.ones([4]), gradients)
+  np.testing.assert_allclose(moved, [0, 1e-5, 1e-5, 1e-5])
+  _, kept = optimizers.Descent().next((), tf.ones([4]), gradients)
+  assert np.isnan(kept[1])
+
+
+def test_a_client_whose_numbers_are_replaced_is_not_dropped():
+  broken = COHORT[0]._replace(x=np.full_like(COHORT[0].x, np.nan))
+  process = registered.process('fedavg', replace_nonfinite=True)
+  output = process.next(process.initialize(), [broken])
+  assert output.metrics['clients_dropped'] == 0
+  weights = process.get_model_weights(output.state)
+  np.testing.assert_allclose(weights.encoder['kernel'], 1e-5, rtol=1e-2)
+
+
+def test_without_shuffling_examples_come_in_their_order():
+  training = local_training.LocalTraining(0.1, 2, shuffle=False)
+  batches = [
+    training.batch(tf.constant([0, 1]), step, tf.constant(5)).numpy().tolist()
+    for step in range(4)
+  ]
+  assert batches == [[0, 1], [2, 3], [4], [0, 1]]

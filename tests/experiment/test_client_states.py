@@ -1,0 +1,181 @@
+"""What clients keep, in files: resumed, forgotten, damaged, killed."""
+
+import collections
+import csv
+import dataclasses
+import pathlib
+import signal
+import subprocess
+import sys
+
+import numpy as np
+import pytest
+import tensorflow as tf
+
+from tests import small_data
+from tff_xc import errors
+from tff_xc.algorithms import moon
+from tff_xc.experiment import client_states
+from tff_xc.experiment import cohort
+from tff_xc.experiment import training
+from tff_xc.round import client_states as states_lib
+
+ROOT = pathlib.Path(__file__).parents[2]
+SPEC = collections.OrderedDict(
+  a=tf.TensorSpec([2]), n=tf.TensorSpec([], tf.int32)
+)
+
+
+def kept(ids, number):
+  """Returns states of these clients that contain a number."""
+  value = collections.OrderedDict(
+    a=np.full([len(ids), 2], number, np.float32) + np.arange(2),
+    n=np.full([len(ids)], number, np.int32),
+  )
+  return states_lib.KeptStates(np.int64(ids), value)
+
+
+def after(path, rounds, spec=SPEC):
+  """Returns the states after rounds in which clients [[7, 3], [3], ...] train."""
+  states = client_states.ClientStates(spec, path)
+  for number, ids in enumerate(rounds, 1):
+    states.take(states.write(kept(ids, number), number))
+  return states
+
+
+def files(path):
+  return {p.name for p in (path / client_states.FOLDER).iterdir()}
+
+
+def test_states_are_those_of_the_last_round(tmp_path):
+  states = after(tmp_path, [[7, 3], [3]])
+  for client, number in ((7, 1), (3, 2)):
+    found = states.of(client)
+    assert found.known
+    assert found.value['n'] == number
+    np.testing.assert_array_equal(found.value['a'], [number, number + 1])
+  new = states.of(4)
+  assert not new.known
+  assert not new.value['a'].any()
+
+
+def test_a_resumed_run_has_the_states_of_its_checkpoint(tmp_path):
+  saved = after(tmp_path, [[7, 3], [3]]).arrays()
+  after(tmp_path, [[7, 3], [3], [3, 9]])  # Goes on, and is killed.
+  (tmp_path / client_states.FOLDER / '.7_4.123.tmp.npz').write_bytes(b'half')
+  states = client_states.ClientStates(SPEC, tmp_path)
+  states.restore(saved, 2)
+  assert states.of(3).value['n'] == 2
+  assert not states.of(9).known
+  assert '.7_4.123.tmp.npz' not in files(tmp_path)
+
+
+def test_files_that_no_checkpoint_needs_are_removed(tmp_path):
+  states = after(tmp_path, [[7, 3], [3], [3]])
+  states.forget(1)
+  assert files(tmp_path) == {'7_1.npz', '3_1.npz', '3_2.npz', '3_3.npz'}
+  states.forget(2)
+  assert files(tmp_path) == {'7_1.npz', '3_2.npz', '3_3.npz'}
+  resumed = client_states.ClientStates(SPEC, tmp_path)
+  resumed.restore(states.arrays(), 3)
+  resumed.forget(3)
+  assert files(tmp_path) == {'7_1.npz', '3_3.npz'}
+  assert resumed.of(7).value['n'] == 1
+
+
+def test_a_missing_or_damaged_file_is_one_sentence(tmp_path):
+  states = after(tmp_path, [[7, 3]])
+  path = tmp_path / client_states.FOLDER / '7_1.npz'
+  path.write_bytes(path.read_bytes()[:50])
+  with pytest.raises(errors.InputError, match='7_1.npz, cannot be read.*resto'):
+    states.of(7)
+  path.unlink()
+  with pytest.raises(errors.InputError, match='7_1.npz, .*it is missing'):
+    client_states.ClientStates(SPEC, tmp_path).restore(states.arrays(), 1)
+
+
+@pytest.mark.parametrize(
+  'spec',
+  [
+    {'a': tf.TensorSpec([3]), 'n': SPEC['n']},
+    {'a': SPEC['a'], 'n': tf.TensorSpec([])},
+    {'b': SPEC['a']},
+  ],
+)
+def test_states_of_another_algorithm_are_refused(spec, tmp_path):
+  saved = after(tmp_path, [[7, 3]]).arrays()
+  states = client_states.ClientStates(spec, tmp_path)
+  states.restore(saved, 1)
+  with pytest.raises(errors.InputError, match='7_1.npz, cannot be read'):
+    states.of(7)
+
+
+def test_a_checkpoint_without_states_is_refused(tmp_path):
+  states = client_states.ClientStates(SPEC, tmp_path)
+  states.restore({}, 0)
+  with pytest.raises(errors.InputError, match="has no clients' states"):
+    states.restore({}, 4)
+
+
+def train(path, rounds=8):
+  """Trains MOON; python -c calls this in another process, too."""
+  dataset, model = small_data.images()
+  algorithm = dataclasses.replace(
+    moon.moon(model=model, contrastive_weight=5.0),
+    sampling=cohort.UniformClients(3),
+  )
+  training.train(
+    algorithm,
+    dataset,
+    path,
+    metrics=('top1',),
+    rounds=rounds,
+    eval_every=1,
+    checkpoint_every=2,
+  )
+  with open(path / 'metrics.csv') as file:
+    return [
+      {k: v for k, v in row.items() if k != 'seconds'}
+      for row in csv.DictReader(file)
+    ]
+
+
+_KILLED = """
+import os, pathlib, signal
+import numpy as np
+from tests.experiment import test_client_states as tests
+from tff_xc.runtime import registry
+
+save = np.savez
+def killing(path, **arrays):
+  if '_6.' in path.name and 'round' not in path.name:
+    os.kill(os.getpid(), signal.SIGKILL)
+  save(path, **arrays)
+np.savez = killing
+registry.install('in_process')
+tests.train(pathlib.Path({path!r}))
+"""
+
+
+@pytest.mark.slow
+def test_moon_killed_while_it_keeps_a_state_ends_as_if_it_was_not(
+  in_process, tmp_path
+):
+  straight = train(tmp_path / 'straight')
+  done = subprocess.run(
+    [sys.executable, '-c', _KILLED.format(path=str(tmp_path / 'killed'))],
+    cwd=ROOT,
+    capture_output=True,
+    text=True,
+    timeout=300,
+    check=False,
+  )
+  assert done.returncode == -signal.SIGKILL, done.stderr
+  assert train(tmp_path / 'killed') == straight
+  ends = [
+    np.load(tmp_path / name / 'checkpoints' / 'round_8.npz')
+    for name in ('straight', 'killed')
+  ]
+  for name in ends[0].files:
+    np.testing.assert_array_equal(ends[0][name], ends[1][name])
+  assert files(tmp_path / 'straight') == files(tmp_path / 'killed')
