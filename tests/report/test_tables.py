@@ -130,6 +130,16 @@ def test_distances_are_no_percentages(runs):
   assert ' 0.0125 ± 0.0000' in lines[2]
 
 
+def test_a_correlation_below_chance_is_negative(runs):
+  for run, mcc in zip(runs[:3], (-0.125, -0.25, 0.0), strict=True):
+    run.summary['final'] = {'macro_f1': 0.5, 'mcc': mcc}
+  rows = tables.build_rows(groups_lib.group_runs(runs[:3]), 'mcc')
+  lines = tables.to_text(rows).splitlines()
+  assert 'macro F1 %' in lines[0]
+  assert 'MCC %' in lines[0]
+  assert '-12.5 ± 12.5' in lines[2]
+
+
 def test_markdown_has_the_same_cells_as_the_text(runs):
   rows = tables.build_rows(groups_lib.group_runs(runs))
   lines = tables.to_markdown(rows).splitlines()

@@ -270,6 +270,6 @@ _COLUMNS = (
 # The first columns of a narrow table; the others follow in their own order.
 _TELLING = (
   *catalog.HEADLINES,
-  *('class_rows', 'bytes_saving'),
+  *('macro_f1', 'mcc', 'class_rows', 'bytes_saving'),
   *('seconds_per_round', 'p@5', 'train_top1', 'class_distance_mean'),
 )
