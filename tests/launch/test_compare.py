@@ -149,3 +149,17 @@ def test_runs_of_different_lengths_compare_after_the_same_rounds(tmp_path):
   assert 'after 10 rounds' in text
   with pytest.raises(errors.InputError, match=r'no scores of round 9.*2, 4, 6'):
     compare.compare([long], tmp_path / 'out', rounds=9)
+
+
+def test_runs_with_and_without_an_initial_evaluation_compare(tmp_path):
+  """Runs of earlier versions have no row of round 0."""
+  old = fake_runs.write_run(tmp_path / 'old', rounds=10)
+  new = fake_runs.write_run(tmp_path / 'new', seed=1, rounds=10, initial=True)
+  compare.compare([old, new], tmp_path / 'out')
+  with open(tmp_path / 'out' / 'compare.csv', newline='') as f:
+    [row] = csv.DictReader(f)
+  assert (row['seeds'], row['rounds_mean']) == ('0 1', '10.0')
+  text = compare.compare([old, new], tmp_path / 'out', rounds=6)
+  assert 'after 6 rounds' in text
+  with pytest.raises(errors.InputError, match=r'after rounds 0, 2, 4, 6'):
+    compare.compare([new], tmp_path / 'out', rounds=9)

@@ -3,7 +3,6 @@
 import dataclasses
 import math
 import re
-import statistics
 import sys
 import time
 from collections.abc import Callable
@@ -82,11 +81,21 @@ def run(
   for warning in warnings:
     print(f'warning: {warning}', file=sys.stderr)
   held = _Held(process, directory, client_states)
-  for row in directory.start_metrics(held.done):
-    held.count_lost(row)
+  rows = directory.start_metrics(held.done)
+  for row in rows:
+    if row['round']:  # Row 0 is of the initial model.
+      held.count_lost(row)
   held.check_lost()
   _train(
-    held, process, cohorts, evaluate, metrics, messages, schedule, directory
+    held,
+    process,
+    cohorts,
+    evaluate,
+    metrics,
+    messages,
+    schedule,
+    directory,
+    rows,
   )
   summary = summarise(
     run_files.read_run(directory.path), metrics, messages, warnings
@@ -104,13 +113,22 @@ def _train(
   messages,
   schedule: Schedule,
   directory: run_directory.RunDirectory,
+  rows: Sequence,
 ) -> None:
-  """Runs the rounds that are left; the arguments are those of `run`."""
+  """Runs the rounds that are left.
+
+  Args: those of `run`, and the rows of metrics.csv so far.
+  """
   bar = tqdm.tqdm(
     total=schedule.rounds, initial=held.done, unit='round', disable=None
   )
   latest = dict.fromkeys(metrics, float('nan'))
   try:
+    if not rows:
+      latest = evaluate(held.weights())
+      if bar.disable:
+        _print_progress(0, schedule.rounds, latest)
+      directory.release(latest, 0)
     while held.done < schedule.rounds:
       started = time.perf_counter()
       cohort = cohorts(held.done)
@@ -120,7 +138,8 @@ def _train(
       if schedule.due(schedule.eval_every, held.done + 1):
         latest = measured = evaluate(process.get_model_weights(output.state))
         if bar.disable:
-          _print_progress(held.done + 1, schedule.rounds, row, measured)
+          scores = {'loss': row['loss'], **measured}
+          _print_progress(held.done + 1, schedule.rounds, scores)
       directory.release({**row, **measured}, held.done + 1)
       # Only now is the round done: an interrupt before this line repeats it.
       held.take(output, row)
@@ -172,6 +191,10 @@ class _Held:
   def lost_all(self) -> bool:
     """Whether the run must stop because updates are lost."""
     return self.lost >= _MOST_LOST
+
+  def weights(self):
+    """Returns the global weights; drop them before the next round."""
+    return self._process.get_model_weights(self._state)
 
   def next(self, cohort: cohort_lib.Cohort, messages):
     """Returns (output, row of metrics.csv) of the next round."""
@@ -278,9 +301,9 @@ def _postfix(row, headline: str, latest) -> str:
   )
 
 
-def _print_progress(done, rounds, row, measured) -> None:
+def _print_progress(done, rounds, measured) -> None:
   scores = ', '.join(f'{k} {v:.4f}' for k, v in measured.items())
-  print(f'round {done}/{rounds}: loss {row["loss"]:.4f}, {scores}', flush=True)
+  print(f'round {done}/{rounds}: {scores}', flush=True)
 
 
 def summarise(
@@ -292,10 +315,11 @@ def summarise(
   """Returns the summary of a run from its metrics.csv.
 
   Means are over the rounds that measured something, or nan if no round did.
-  Final scores are those of the last round, which is always evaluated.
+  Final scores are those of the last round, which is always evaluated. The best
+  scores may be those of the initial model, round 0.
 
   Args:
-    finished: the run, with at least one round.
+    finished: the run, with at least one round after round 0.
     metrics: names of the scores.
     messages: computes the saved bytes.
     warnings: about the configuration. `warnings` of the summary also has those
@@ -318,6 +342,6 @@ def summarise(
     'class_rows_requested_mean': mean('class_rows'),
     'clients_dropped_total': float(table['clients_dropped'].sum()),
     'clients_skipped_total': float(table['clients_skipped'].sum()),
-    'seconds_per_round_median': statistics.median(table['seconds']),
+    'seconds_per_round_median': float(table['seconds'].median()),
     'warnings': warnings,
   }
