@@ -58,6 +58,20 @@ def test_the_initial_model_is_evaluated_once_as_round_0(tmp_path, capsys):
   assert json.loads((path / 'summary.json').read_text()) == summary
 
 
+def test_rounds_to_targets_and_a_resume_with_others(tmp_path):
+  path = tmp_path / 'run'
+  found = doubling.run(path, 6, target='top1:0.9,top1:0.99')
+  # The model is evaluated after rounds 0, 4 and 6.
+  assert found['rounds_to_target'] == {'top1:0.9': 4, 'top1:0.99': None}
+  text = (path / 'summary.json').read_text()
+  assert json.loads(text)['rounds_to_target'] == found['rounds_to_target']
+  found = doubling.run(path, 10, target='top1:0,top1:0.99')
+  assert found['rounds_to_target'] == {'top1:0': 0, 'top1:0.99': 8}
+  config = json.loads((path / 'config.json').read_text())
+  assert config['target'] == 'top1:0,top1:0.99'
+  assert doubling.run(tmp_path / 'none')['rounds_to_target'] == {}
+
+
 def test_an_interrupt_saves_and_the_same_call_goes_on(tmp_path, capsys):
   doubling.run(tmp_path / 'whole')
   with pytest.raises(KeyboardInterrupt):

@@ -219,6 +219,8 @@ def assert_one_sentence(done, expected):
     ([*SMALL, '--batch_size=0'], 'at least 1'),
     ([*SMALL, '--rounds=0'], '--rounds=0'),
     ([*SMALL, '--seed=-1'], '--seed=-1'),
+    ([*SMALL, '--target=top1=0.7'], 'not of the form METRIC:VALUE'),
+    ([*SMALL, '--target=map@r:0.7'], 'is not measured here; measured are top1'),
     ([*SMALL, 'extra'], "'extra' is no flag"),
     ([*SMALL, '--runtime=cloud'], 'worker'),
     (

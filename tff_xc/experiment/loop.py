@@ -17,6 +17,7 @@ from tff_xc.experiment import cohort as cohort_lib
 from tff_xc.experiment import run_directory
 from tff_xc.measure import catalog
 from tff_xc.measure import communication
+from tff_xc.measure import targets as targets_lib
 from tff_xc.report import run_files
 from tff_xc.round import client_states as states_lib
 from tff_xc.runtime import client_error
@@ -54,6 +55,7 @@ def run(
   messages: communication.Messages,
   schedule: Schedule,
   directory: run_directory.RunDirectory,
+  targets: Sequence[targets_lib.Target] = (),
   warnings: Sequence[str] = (),
   client_states: client_states_lib.ClientStates | None = None,
 ) -> dict[str, Any]:
@@ -67,6 +69,7 @@ def run(
     messages: converts requested rows into bytes.
     schedule: rounds, evaluations, checkpoints.
     directory: receives all files of the run.
+    targets: scores to which the summary counts the rounds.
     warnings: about the configuration; printed, and kept in the summary.
     client_states: keeps what clients keep between rounds, if they do.
 
@@ -98,7 +101,7 @@ def run(
     rows,
   )
   summary = summarise(
-    run_files.read_run(directory.path), metrics, messages, warnings
+    run_files.read_run(directory.path), metrics, messages, targets, warnings
   )
   run_files.write_json(directory.path / run_files.SUMMARY, summary)
   return summary
@@ -310,6 +313,7 @@ def summarise(
   finished: run_files.Run,
   metrics: tuple[str, ...],
   messages: communication.Messages,
+  targets: Sequence[targets_lib.Target] = (),
   warnings: Sequence[str] = (),
 ) -> dict[str, Any]:
   """Returns the summary of a run from its metrics.csv.
@@ -322,6 +326,8 @@ def summarise(
     finished: the run, with at least one round after round 0.
     metrics: names of the scores.
     messages: computes the saved bytes.
+    targets: of these metrics. `rounds_to_target` has the first evaluated round
+      that reaches each, or None.
     warnings: about the configuration. `warnings` of the summary also has those
       about the rounds.
   """
@@ -336,6 +342,7 @@ def summarise(
     'final': {name: float(table[name].iloc[-1]) for name in metrics},
     'best': {name: catalog.SCORES[name].best(table[name]) for name in metrics},
     'rounds': int(table['round'].iloc[-1]),
+    'rounds_to_target': {t.name: t.first_round(table) for t in targets},
     'bytes_down_per_client_round': down,
     'bytes_up_per_client_round': up,
     'bytes_saving_vs_fullsoftmax': messages.saving(down + up),

@@ -19,6 +19,7 @@ from tff_xc.experiment import run_directory
 from tff_xc.measure import catalog
 from tff_xc.measure import communication
 from tff_xc.measure import evaluation
+from tff_xc.measure import targets as targets_lib
 from tff_xc.round import algorithm as algorithm_lib
 from tff_xc.round import process
 
@@ -36,6 +37,7 @@ def train(
   eval_every: int = 10,
   checkpoint_every: int = 0,
   seed: int = 0,
+  target: str = '',
   config: Mapping[str, Any] | None = None,
   warnings: Sequence[str] = (),
 ) -> dict[str, Any]:
@@ -52,6 +54,8 @@ def train(
     eval_every: rounds between evaluations.
     checkpoint_every: rounds between checkpoints; 0: `eval_every`.
     seed: of the initial weights and all random draws.
+    target: scores to which the summary counts the rounds, such as
+      'top1:0.7,mcc:0.5'.
     config: further settings for config.json. Without `hyperparameters`, which
       describe the algorithm, a description of `algorithm` is added. A run is
       resumed only with the same settings and the same data.
@@ -61,14 +65,15 @@ def train(
     The summary, as in summary.json, with nan in place of null.
 
   Raises:
-    errors.InputError: `run_dir` holds another run or other data; a client
-      fails; or no client's update is finite any more.
+    errors.InputError: `run_dir` holds another run or other data; `target` is
+      malformed or of none of the metrics; a client fails; or no client's update is finite any more.
     ValueError: the algorithm has no sampling, or does not fit the data or the
       metrics.
   """
   _check(algorithm, dataset, metrics, rounds)
+  targets = targets_lib.parse(target, metrics)
   schedule = loop.Schedule(rounds, eval_every, checkpoint_every or eval_every)
-  config = dict(config or {})
+  config = {**(config or {}), 'target': target}
   if 'hyperparameters' not in config:
     config |= _described(algorithm, metrics)
   config = _whole_config(config, dataset, seed, schedule)
@@ -82,6 +87,7 @@ def train(
     messages=communication.messages(algorithm),
     schedule=schedule,
     directory=run_directory.RunDirectory(run_dir, config),
+    targets=targets,
     warnings=warnings,
     client_states=kept and client_states.ClientStates(kept.spec),
   )

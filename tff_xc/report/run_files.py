@@ -8,7 +8,7 @@ A run directory holds
     without a measurement is empty or `nan`. Row 0 has the scores of the initial
     model and nothing else (runs of earlier versions do not have it);
   summary.json, once the run has finished: `final` and `best` metrics, `rounds`,
-    and totals.
+    `rounds_to_target`, and totals.
 """
 
 import contextlib
@@ -43,6 +43,7 @@ NOT_CONFIGURATION = (
   'data_dir',
   'git_revision',
   'run_dir',
+  'target',
   'versions',
 )
 
