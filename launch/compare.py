@@ -9,8 +9,10 @@ compare.md, compare.csv and compare.png. The printed table leaves out columns
 that do not fit the terminal, or 100 characters without a terminal.
 """
 
+import functools
 import os
 import pathlib
+from collections.abc import Callable
 from collections.abc import Sequence
 
 from absl import flags
@@ -64,23 +66,14 @@ def compare(
   rows = tables.build_rows(groups, metric, targets)
   if output is None:
     output = os.path.commonpath([path.resolve().parent for path in paths])
-  output = pathlib.Path(output)
-
   from tff_xc.report import curves  # Imports Matplotlib: after the checks.
 
-  try:
-    output.mkdir(parents=True, exist_ok=True)
-    for name, text in (
-      ('compare.md', tables.to_markdown(rows)),
-      ('compare.csv', tables.to_csv(rows)),
-    ):
-      with run_files.replacing(output / name) as temporary:
-        temporary.write_text(text, encoding='utf-8')
-    curves.plot_compare(groups, output / 'compare.png')
-  except OSError as e:
-    raise errors.InputError(
-      f'{output} cannot be written ({e.strerror}); name another --output.'
-    ) from e
+  write_files(
+    pathlib.Path(output) / 'compare',
+    tables.to_markdown(rows),
+    tables.to_csv(rows),
+    functools.partial(curves.plot_compare, groups),
+  )
   when = 'final scores' if rounds is None else f'after {rounds} rounds'
   table = tables.to_text(
     rows, text_table.terminal_width(), metric, 'compare.csv'
@@ -89,6 +82,29 @@ def compare(
     f'task {groups[0].runs[0].task}, {when}\n{table}'
     f'written to {output}: compare.md, compare.csv, compare.png\n'
   )
+
+
+def write_files(
+  path: pathlib.Path,
+  markdown: str,
+  csv: str,
+  plot: Callable[[pathlib.Path], None],
+) -> None:
+  """Writes a table as PATH.md and PATH.csv, and its picture as PATH.png.
+
+  Raises:
+    errors.InputError: the directory cannot be written.
+  """
+  try:
+    path.parent.mkdir(parents=True, exist_ok=True)
+    for suffix, text in (('.md', markdown), ('.csv', csv)):
+      with run_files.replacing(path.with_suffix(suffix)) as temporary:
+        temporary.write_text(text, encoding='utf-8')
+    plot(path.with_suffix('.png'))
+  except OSError as e:
+    raise errors.InputError(
+      f'{path.parent} cannot be written ({e.strerror}); name another --output.'
+    ) from e
 
 
 def check_metric(metric: str) -> str:

@@ -8,6 +8,7 @@ import numpy as np
 
 from tff_xc.experiment import cohort
 from tff_xc.experiment import loop as experiment
+from tff_xc.experiment import progress
 from tff_xc.experiment import run_directory
 from tff_xc.measure import communication
 from tff_xc.measure import targets
@@ -57,7 +58,7 @@ def run(path, rounds=10, process=None, evaluate=score, warnings=(), target=''):
     evaluate=evaluate,
     metrics=('top1',),
     messages=MESSAGES,
-    schedule=experiment.Schedule(rounds, eval_every=4, checkpoint_every=3),
+    schedule=progress.Schedule(rounds, eval_every=4, checkpoint_every=3),
     directory=run_directory.RunDirectory(
       path, {**CONFIG, 'rounds': rounds, 'target': target}
     ),

@@ -1,6 +1,5 @@
 """The training loop: cohort, round, evaluation, metrics, checkpoint, resume."""
 
-import dataclasses
 import math
 import re
 import sys
@@ -9,11 +8,10 @@ from collections.abc import Callable
 from collections.abc import Sequence
 from typing import Any
 
-import tqdm
-
 from tff_xc import errors
 from tff_xc.experiment import client_states as client_states_lib
 from tff_xc.experiment import cohort as cohort_lib
+from tff_xc.experiment import progress as progress_lib
 from tff_xc.experiment import run_directory
 from tff_xc.measure import catalog
 from tff_xc.measure import communication
@@ -27,25 +25,6 @@ from tff_xc.runtime import registry as runtimes
 _MOST_LOST = 5
 
 
-@dataclasses.dataclass(frozen=True)
-class Schedule:
-  """The number of rounds, evaluations and checkpoints.
-
-  Attributes:
-    rounds: rounds of the whole run.
-    eval_every: rounds between evaluations; the last round is evaluated too.
-    checkpoint_every: rounds between checkpoints; likewise.
-  """
-
-  rounds: int
-  eval_every: int
-  checkpoint_every: int
-
-  def due(self, every: int, round_number: int) -> bool:
-    """Whether an action of period `every` is due after the round."""
-    return round_number % every == 0 or round_number == self.rounds
-
-
 def run(
   *,
   process,
@@ -53,7 +32,7 @@ def run(
   evaluate: Callable[[Any], dict[str, float]],
   metrics: tuple[str, ...],
   messages: communication.Messages,
-  schedule: Schedule,
+  schedule: progress_lib.Schedule,
   directory: run_directory.RunDirectory,
   targets: Sequence[targets_lib.Target] = (),
   warnings: Sequence[str] = (),
@@ -114,7 +93,7 @@ def _train(
   evaluate,
   metrics,
   messages,
-  schedule: Schedule,
+  schedule: progress_lib.Schedule,
   directory: run_directory.RunDirectory,
   rows: Sequence,
 ) -> None:
@@ -122,42 +101,38 @@ def _train(
 
   Args: those of `run`, and the rows of metrics.csv so far.
   """
-  bar = tqdm.tqdm(
-    total=schedule.rounds, initial=held.done, unit='round', disable=None
-  )
-  latest = dict.fromkeys(metrics, float('nan'))
+  progress = progress_lib.Progress(schedule, metrics, rows)
+  estimate = progress.estimate
   try:
     if not rows:
-      latest = evaluate(held.weights())
-      if bar.disable:
-        _print_progress(0, schedule.rounds, latest)
-      directory.release(latest, 0)
+      with estimate.timing('evaluation'):
+        measured = evaluate(held.weights())
+      directory.release(measured, 0)
+      progress.start(measured)
     while held.done < schedule.rounds:
       started = time.perf_counter()
       cohort = cohorts(held.done)
       output, row = held.next(cohort, messages)
       row['seconds'] = time.perf_counter() - started
-      measured = dict.fromkeys(metrics, float('nan'))
+      measured = None
       if schedule.due(schedule.eval_every, held.done + 1):
-        latest = measured = evaluate(process.get_model_weights(output.state))
-        if bar.disable:
-          scores = {'loss': row['loss'], **measured}
-          _print_progress(held.done + 1, schedule.rounds, scores)
-      directory.release({**row, **measured}, held.done + 1)
+        with estimate.timing('evaluation'):
+          measured = evaluate(process.get_model_weights(output.state))
+      scores = measured or dict.fromkeys(metrics, math.nan)
+      directory.release({**row, **scores}, held.done + 1)
       # Only now is the round done: an interrupt before this line repeats it.
       held.take(output, row)
       del output  # A second reference would force a copy.
       if schedule.due(schedule.checkpoint_every, held.done) or held.lost_all:
-        held.save()
+        with estimate.timing('checkpoint'):
+          held.save()
       if held.lost and _dropped_all(row):
-        bar.write(
-          f"warning: round {held.done} dropped every client's update, since none"
-          ' was finite',
-          file=sys.stderr,
+        progress.warn(
+          f"round {held.done} dropped every client's update, since none was"
+          ' finite'
         )
       held.check_lost()
-      bar.set_postfix_str(_postfix(row, metrics[0], latest), refresh=False)
-      bar.update()
+      progress.round_done(row, measured)
   except KeyboardInterrupt:
     held.save_interrupted()
     raise
@@ -165,7 +140,7 @@ def _train(
     held.save_interrupted()
     raise errors.InputError(_explained(e, cohort, held.done + 1)) from e
   finally:
-    bar.close()
+    progress.close()
 
 
 class _Held:
@@ -292,21 +267,6 @@ def _row(
   largest = {n: row.pop(f'{n}_rows_largest') for n in messages.tables}
   row['clients_skipped'] = float(cohort.skipped)
   return {**row, **messages.of_round(rows, largest)}
-
-
-def _postfix(row, headline: str, latest) -> str:
-  total = row['bytes_down_per_client'] + row['bytes_up_per_client']
-  score = latest[headline]
-  shown = f'{score:.3f}' if score == score else '-'  # nan: not measured yet.
-  return (
-    f'loss {row["loss"]:.3f}, {headline} {shown},'
-    f' {total / 2**20:.2f} MiB/client'
-  )
-
-
-def _print_progress(done, rounds, measured) -> None:
-  scores = ', '.join(f'{k} {v:.4f}' for k, v in measured.items())
-  print(f'round {done}/{rounds}: {scores}', flush=True)
 
 
 def summarise(
