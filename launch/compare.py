@@ -1,6 +1,7 @@
 """Compares finished runs of one task: one table and one picture.
 
   python -m launch.compare RUN_DIR... [--output=DIR] [--metric=top1] [--rounds=N]
+      [--target=top1:0.7]
 
 Runs that differ only in their seed form one row, mean ± sample std. A directory
 with several runs stands for all of them. Prints the table and writes
@@ -8,8 +9,10 @@ compare.md, compare.csv and compare.png. The printed table leaves out columns
 that do not fit the terminal, or 100 characters without a terminal.
 """
 
+import functools
 import os
 import pathlib
+from collections.abc import Callable
 from collections.abc import Sequence
 
 from absl import flags
@@ -18,6 +21,7 @@ from launch import app
 from tff_xc import errors
 from tff_xc.algorithms import hyperparameters as hp
 from tff_xc.measure import catalog
+from tff_xc.measure import targets as targets_lib
 from tff_xc.report import run_files
 
 
@@ -26,6 +30,7 @@ def compare(
   output: str | os.PathLike | None = None,
   metric: str | None = None,
   rounds: int | None = None,
+  target: str | None = None,
 ) -> str:
   """Compares runs and writes compare.md, compare.csv and compare.png.
 
@@ -33,16 +38,22 @@ def compare(
     directories: run directories, or directories that contain some.
     output: the directory for the files, created if necessary; None: the common
       path of the runs' parents.
-    metric: the final score to sort by; None: the first that a run has.
+    metric: the final score to sort by, or a target, of which fewer rounds are
+      better; None: the first score that a run has.
     rounds: compare the runs after this number of rounds; None: at their ends.
+    target: scores to which to count the rounds, such as 'top1:0.7,mcc:0.5';
+      None: those that the runs were trained with.
 
   Returns:
     The table as text that fits the terminal, or 100 columns without one.
 
   Raises:
     errors.InputError: a directory is no run and holds none; or runs are
-      damaged, unfinished, or of different tasks.
+      damaged, unfinished, or of different tasks; or the metric or the target is
+      unknown.
   """
+  metric = metric and check_metric(metric)
+  targets = None if target is None else targets_lib.parse(target)
   from tff_xc.report import groups as groups_lib
   from tff_xc.report import tables
   from tff_xc.report import text_table
@@ -52,26 +63,17 @@ def compare(
   if rounds is not None:
     runs = [run_files.first_rounds(run, rounds) for run in runs]
   groups = groups_lib.group_runs(runs)
-  rows = tables.build_rows(groups, metric)
+  rows = tables.build_rows(groups, metric, targets)
   if output is None:
     output = os.path.commonpath([path.resolve().parent for path in paths])
-  output = pathlib.Path(output)
-
   from tff_xc.report import curves  # Imports Matplotlib: after the checks.
 
-  try:
-    output.mkdir(parents=True, exist_ok=True)
-    for name, text in (
-      ('compare.md', tables.to_markdown(rows)),
-      ('compare.csv', tables.to_csv(rows)),
-    ):
-      with run_files.replacing(output / name) as temporary:
-        temporary.write_text(text, encoding='utf-8')
-    curves.plot_compare(groups, output / 'compare.png')
-  except OSError as e:
-    raise errors.InputError(
-      f'{output} cannot be written ({e.strerror}); name another --output.'
-    ) from e
+  write_files(
+    pathlib.Path(output) / 'compare',
+    tables.to_markdown(rows),
+    tables.to_csv(rows),
+    functools.partial(curves.plot_compare, groups),
+  )
   when = 'final scores' if rounds is None else f'after {rounds} rounds'
   table = tables.to_text(
     rows, text_table.terminal_width(), metric, 'compare.csv'
@@ -80,6 +82,45 @@ def compare(
     f'task {groups[0].runs[0].task}, {when}\n{table}'
     f'written to {output}: compare.md, compare.csv, compare.png\n'
   )
+
+
+def write_files(
+  path: pathlib.Path,
+  markdown: str,
+  csv: str,
+  plot: Callable[[pathlib.Path], None],
+) -> None:
+  """Writes a table as PATH.md and PATH.csv, and its picture as PATH.png.
+
+  Raises:
+    errors.InputError: the directory cannot be written.
+  """
+  try:
+    path.parent.mkdir(parents=True, exist_ok=True)
+    for suffix, text in (('.md', markdown), ('.csv', csv)):
+      with run_files.replacing(path.with_suffix(suffix)) as temporary:
+        temporary.write_text(text, encoding='utf-8')
+    plot(path.with_suffix('.png'))
+  except OSError as e:
+    raise errors.InputError(
+      f'{path.parent} cannot be written ({e.strerror}); name another --output.'
+    ) from e
+
+
+def check_metric(metric: str) -> str:
+  """Returns the name of a score, or of a target such as 'top1:0.7'.
+
+  Raises:
+    errors.InputError: it is neither.
+  """
+  if ':' in metric:
+    return targets_lib.parse_one(metric).name
+  if metric not in catalog.SCORES:
+    raise errors.InputError(
+      f'--metric={metric}: there is no such metric; there are'
+      f' {", ".join(catalog.SCORES)}, and targets such as top1:0.7'
+    )
+  return metric
 
 
 def find_runs(directories: Sequence[str | os.PathLike]) -> list[pathlib.Path]:
@@ -114,9 +155,10 @@ def main(arguments: Sequence[str]) -> None:
     raise errors.InputError(
       'no run was named; give run directories: launch.compare RUN_DIR...'
     )
+  values = flags.FLAGS
   print(
     compare(
-      arguments, flags.FLAGS.output, flags.FLAGS.metric, flags.FLAGS.rounds
+      arguments, values.output, values.metric, values.rounds, values.target
     ),
     end='',
   )
@@ -130,11 +172,17 @@ if __name__ == '__main__':
     'directory for the table and the picture; default: the directory that the '
     'runs have in common',
   )
-  flags.DEFINE_enum(
+  flags.DEFINE_string(
     'metric',
     None,
-    list(catalog.SCORES),
-    'final score to sort by; default: the first of these that the runs have',
+    f'final score to sort by: {", ".join(catalog.SCORES)}, or a target such as'
+    ' top1:0.7; default: the first of these that the runs have',
+  )
+  flags.DEFINE_string(
+    'target',
+    None,
+    'scores to which to count the rounds, such as top1:0.7,mcc:0.5; default:'
+    ' those that the runs were trained with',
   )
   flags.DEFINE_integer(
     'rounds',

@@ -22,6 +22,7 @@ from tff_xc.algorithms import fedss
 from tff_xc.algorithms import hyperparameters as hp
 from tff_xc.algorithms import registry as algorithms
 from tff_xc.experiment import environment
+from tff_xc.measure import targets as targets_lib
 from tff_xc.runtime import registry as runtimes
 
 if TYPE_CHECKING:
@@ -77,6 +78,12 @@ SETTINGS: Mapping[str, hp.Hyperparameter] = {
       ' default: the GPUs that TensorFlow sees, else the CPU',
     ),
     hp.Hyperparameter(
+      'target',
+      '',
+      'scores to which a run counts its rounds, METRIC:VALUE with commas between'
+      " them, such as top1:0.7,mcc:0.5; default: the task's",
+    ),
+    hp.Hyperparameter(
       'data_dir',
       os.environ.get(DATA_VARIABLE, DEFAULT_DATA_DIR),
       f'directory of the data sets, one folder each; default ${DATA_VARIABLE}',
@@ -84,7 +91,7 @@ SETTINGS: Mapping[str, hp.Hyperparameter] = {
   )
 }
 
-_OF_TRAINING = ('rounds', 'eval_every', 'checkpoint_every', 'seed')
+_OF_TRAINING = ('rounds', 'eval_every', 'checkpoint_every', 'seed', 'target')
 
 
 def resolve(
@@ -129,7 +136,9 @@ def resolve(
 def _settings(given: Mapping, task: task_lib.Task) -> dict[str, Any]:
   given = {name: SETTINGS[name].checked(v) for name, v in given.items()}
   values = {name: setting.default for name, setting in SETTINGS.items()}
-  values |= {'rounds': task.rounds, 'eval_every': task.eval_every, **given}
+  values |= {'rounds': task.rounds, 'eval_every': task.eval_every}
+  values |= {'target': ','.join(task.targets), **given}
+  targets_lib.parse(values['target'], task.metrics)
   values['checkpoint_every'] = given.get(
     'checkpoint_every', values['eval_every']
   )

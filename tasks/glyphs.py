@@ -56,7 +56,7 @@ TASKS = (
   _task(
     'glyphs',
     'procedural handwriting of any size; small by default, for a first run',
-    ('top1', 'train_top1'),
+    ('top1', 'macro_f1', 'mcc', 'train_top1'),
     rounds=150,
     clients_per_round=16,
     eval_every=10,

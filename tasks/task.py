@@ -158,6 +158,8 @@ class Task:
       None where that fails; None if the data do not determine n.
     options: names of the `OPTIONS` that it takes.
     option_defaults: their defaults where they differ from the general ones.
+    targets: default of --target: scores to which a run counts its rounds, such
+      as 'top1:0.7'.
     data: the files that --data_dir must hold; empty if the data are generated.
     find: (data_dir) -> anything, within seconds; raises `errors.InputError`
       if the files of `data` are not there. None if it needs no files.
@@ -178,6 +180,7 @@ class Task:
   count_classes: Callable[[str], int | None] | None = None
   options: tuple[str, ...] = ('embedding_dim', 'logit_scale')
   option_defaults: Mapping[str, Any] = dataclasses.field(default_factory=dict)
+  targets: tuple[str, ...] = ()
   data: str = ''
   find: Callable[[str], Any] | None = None
 

@@ -8,8 +8,10 @@ import numpy as np
 
 from tff_xc.experiment import cohort
 from tff_xc.experiment import loop as experiment
+from tff_xc.experiment import progress
 from tff_xc.experiment import run_directory
 from tff_xc.measure import communication
+from tff_xc.measure import targets
 
 CONFIG = {'task': 't', 'algorithm': 'a', 'seed': 0, 'rounds': 10, 'lr': 0.1}
 MESSAGES = communication.Messages(
@@ -49,15 +51,18 @@ def score(weights):
   return {'top1': 1 - 1 / float(weights)}
 
 
-def run(path, rounds=10, process=None, evaluate=score, warnings=()):
+def run(path, rounds=10, process=None, evaluate=score, warnings=(), target=''):
   return experiment.run(
     process=process or Doubling(),
     cohorts=lambda r: cohort.Cohort([], 1, ('reader', 'writer')),
     evaluate=evaluate,
     metrics=('top1',),
     messages=MESSAGES,
-    schedule=experiment.Schedule(rounds, eval_every=4, checkpoint_every=3),
-    directory=run_directory.RunDirectory(path, {**CONFIG, 'rounds': rounds}),
+    schedule=progress.Schedule(rounds, eval_every=4, checkpoint_every=3),
+    directory=run_directory.RunDirectory(
+      path, {**CONFIG, 'rounds': rounds, 'target': target}
+    ),
+    targets=targets.parse(target),
     warnings=warnings,
   )
 

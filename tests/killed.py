@@ -43,6 +43,11 @@ def at_the_start(path):
   doubling.run(path, process=process)
 
 
+def in_the_evaluation_before_round_1(path):
+  score = killing(doubling.score, lambda weights: weights == 1)
+  doubling.run(path, evaluate=score)
+
+
 def in_the_first_round(path):
   process = doubling.Doubling()
   process.next = lambda state, examples: kill()
@@ -75,16 +80,24 @@ def before_a_checkpoint_is_in_place(path):
 
 
 def before_the_columns_are_written(path):
+  _kill_before_columns(path, 2)
+
+
+def before_the_columns_of_rounds_are_written(path):
+  _kill_before_columns(path, 3)
+
+
+def _kill_before_columns(path, times):
   is_it = lambda old, new: os.fspath(new).endswith(run_files.METRICS)
   rename = tf.io.gfile.rename
-  first = []
+  renamed = []
 
-  def second_time(old, new):
+  def last_time(old, new):
     if is_it(old, new):
-      first.append(old)
-    return len(first) == 2
+      renamed.append(old)
+    return len(renamed) == times
 
-  tf.io.gfile.rename = killing(rename, second_time)
+  tf.io.gfile.rename = killing(rename, last_time)
   doubling.run(path)
 
 
@@ -117,12 +130,14 @@ def _resume_after_six_rounds(path, name):
 
 MOMENTS = (
   at_the_start,
+  in_the_evaluation_before_round_1,
   in_the_first_round,
   in_an_evaluation,
   between_row_and_checkpoint,
   before_a_checkpoint_is_written,
   before_a_checkpoint_is_in_place,
   before_the_columns_are_written,
+  before_the_columns_of_rounds_are_written,
   before_the_summary_is_in_place,
   while_metrics_are_cut,
   while_events_are_written_anew,

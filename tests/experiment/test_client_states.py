@@ -29,7 +29,7 @@ SPEC = collections.OrderedDict(
 def kept(ids, number):
   """Returns states of these clients that contain a number."""
   value = collections.OrderedDict(
-    a=np.full([len(ids), 2], number, np.float32) + np.arange(2),
+    a=np.full([len(ids), 2], number, np.float32) + np.float32([0, 1]),
     n=np.full([len(ids)], number, np.int32),
   )
   return states_lib.KeptStates(np.int64(ids), value)
@@ -87,10 +87,12 @@ def test_a_missing_or_damaged_file_is_one_sentence(tmp_path):
   states = after(tmp_path, [[7, 3]])
   path = tmp_path / client_states.FOLDER / '7_1.npz'
   path.write_bytes(path.read_bytes()[:50])
-  with pytest.raises(errors.InputError, match='7_1.npz, cannot be read.*resto'):
+  with pytest.raises(
+    errors.InputError, match=r'7_1.npz, cannot be read.*resto'
+  ):
     states.of(7)
   path.unlink()
-  with pytest.raises(errors.InputError, match='7_1.npz, .*it is missing'):
+  with pytest.raises(errors.InputError, match=r'7_1.npz, .*it is missing'):
     client_states.ClientStates(SPEC, tmp_path).restore(states.arrays(), 1)
 
 
@@ -106,7 +108,7 @@ def test_states_of_another_algorithm_are_refused(spec, tmp_path):
   saved = after(tmp_path, [[7, 3]]).arrays()
   states = client_states.ClientStates(spec, tmp_path)
   states.restore(saved, 1)
-  with pytest.raises(errors.InputError, match='7_1.npz, cannot be read'):
+  with pytest.raises(errors.InputError, match=r'7_1.npz, cannot be read'):
     states.of(7)
 
 

@@ -26,7 +26,50 @@ def test_the_summary_has_final_best_bytes_and_totals(tmp_path):
   saved = 1 - (2 * (400 + 10 * 16) + 4 + 80) / full
   assert summary['bytes_saving_vs_fullsoftmax'] == pytest.approx(saved)
   assert json.loads((tmp_path / 'run' / 'summary.json').read_text()) == summary
-  assert doubling.rows(tmp_path / 'run')[0]['client_parameters_peak'] == '148.0'
+  assert doubling.rows(tmp_path / 'run')[1]['client_parameters_peak'] == '148.0'
+
+
+def test_the_initial_model_is_evaluated_once_as_round_0(tmp_path, capsys):
+  evaluated = []
+
+  def score(weights):
+    evaluated.append(float(weights))
+    # The initial model is the best, and no mean counts it.
+    return {'top1': 1 / float(weights)}
+
+  path = tmp_path / 'run'
+  with pytest.raises(KeyboardInterrupt):
+    doubling.run(
+      path, process=doubling.Doubling(interrupt_at=0), evaluate=score
+    )
+  assert evaluated == [1]
+  row = {'round': '0', 'top1': '1.0'}
+  assert doubling.rows(path) == [row]
+  assert 'round 0/10: top1 1.0000' in capsys.readouterr().out
+  summary = doubling.run(path, evaluate=score)
+  assert evaluated == [1, 2**4, 2**8, 2**10]
+  first, *others = doubling.rows(path)
+  assert first == {**dict.fromkeys(others[0], ''), **row}
+  assert [int(r['round']) for r in others] == list(range(1, 11))
+  assert '' not in others[0].values()
+  assert summary['best'] == {'top1': 1}
+  assert summary['bytes_down_per_client_round'] == 400 + 10 * 16
+  assert summary['seconds_per_round_median'] > 0
+  assert json.loads((path / 'summary.json').read_text()) == summary
+
+
+def test_rounds_to_targets_and_a_resume_with_others(tmp_path):
+  path = tmp_path / 'run'
+  found = doubling.run(path, 6, target='top1:0.9,top1:0.99')
+  # The model is evaluated after rounds 0, 4 and 6.
+  assert found['rounds_to_target'] == {'top1:0.9': 4, 'top1:0.99': None}
+  text = (path / 'summary.json').read_text()
+  assert json.loads(text)['rounds_to_target'] == found['rounds_to_target']
+  found = doubling.run(path, 10, target='top1:0,top1:0.99')
+  assert found['rounds_to_target'] == {'top1:0': 0, 'top1:0.99': 8}
+  config = json.loads((path / 'config.json').read_text())
+  assert config['target'] == 'top1:0,top1:0.99'
+  assert doubling.run(tmp_path / 'none')['rounds_to_target'] == {}
 
 
 def test_an_interrupt_saves_and_the_same_call_goes_on(tmp_path, capsys):
@@ -195,11 +238,11 @@ def test_five_lost_rounds_in_a_row_stop_the_run(tmp_path, capsys):
     doubling.run(path, rounds=20, process=process)
   assert capsys.readouterr().err.count('warning: ') == 9
   assert (path / 'checkpoints' / 'round_11.npz').is_file()
-  assert len(doubling.rows(path)) == 11
+  assert len(doubling.rows(path)) == 12
   # The same command reports the same error and trains nothing.
   with pytest.raises(errors.InputError, match=message):
     doubling.run(path, rounds=20, process=Dropping([]))
-  assert len(doubling.rows(path)) == 11
+  assert len(doubling.rows(path)) == 12
 
 
 def test_warnings_of_the_configuration_are_printed_and_kept(tmp_path, capsys):
@@ -244,8 +287,9 @@ def test_what_is_left_of_a_run_without_config_is_refused(tmp_path, kept):
 @pytest.mark.parametrize(
   ('change', 'message'),
   [
-    (lambda file: file.unlink(), 'no row of round 1'),
-    (lambda file: _drop_lines(file, 3, 5), 'no row of round 3'),
+    (lambda file: file.unlink(), 'no row of round 0'),
+    (lambda file: _drop_lines(file, 1, 2), 'no row of round 0'),
+    (lambda file: _drop_lines(file, 4, 6), 'no row of round 3'),
     (lambda file: file.write_bytes(b'\xff\xfe\x00'), 'is damaged'),
   ],
 )

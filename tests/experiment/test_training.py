@@ -67,6 +67,22 @@ def test_what_would_fail_later_is_refused_at_once(
   assert not (tmp_path / 'run').exists()
 
 
+def test_a_target_of_another_metric_is_refused(made, in_process, tmp_path):
+  algorithm, dataset = made
+  with pytest.raises(
+    errors.InputError, match='not measured here; measured are'
+  ):
+    training.train(
+      algorithm,
+      dataset,
+      tmp_path / 'run',
+      metrics=('train_top1',),
+      rounds=1,
+      target='top1:0.5',
+    )
+  assert not (tmp_path / 'run').exists()
+
+
 def test_a_model_of_other_labels_is_refused(made, tmp_path):
   algorithm, dataset = made
   for changes in ({'label_sets': True}, {'num_classes': 9}):

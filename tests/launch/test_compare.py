@@ -69,7 +69,7 @@ def test_the_table_fits_the_terminal_and_the_files_hold_all(sweep, monkeypatch):
 
 def test_help_names_the_flags():
   done = light.call('compare', '--help')
-  for flag in ('--output', '--metric', '--rounds'):
+  for flag in ('--output', '--metric', '--rounds', '--target'):
     assert flag in done.stdout
 
 
@@ -78,7 +78,12 @@ def test_help_names_the_flags():
   [
     ((), 'no run was named'),
     (('absent',), 'absent is no run directory, it does not exist'),
-    (('absent', '--metric=f1'), 'value should be one of'),
+    (
+      ('absent', '--metric=f1'),
+      '--metric=f1: there is no such metric; there are top1',
+    ),
+    (('absent', '--metric=top1:x'), 'not of the form METRIC:VALUE'),
+    (('absent', '--target=f1:0.5'), 'names no metric; there are top1'),
     (('absent', '--colour=red'), 'Unknown command line flag'),
   ],
 )
@@ -149,3 +154,35 @@ def test_runs_of_different_lengths_compare_after_the_same_rounds(tmp_path):
   assert 'after 10 rounds' in text
   with pytest.raises(errors.InputError, match=r'no scores of round 9.*2, 4, 6'):
     compare.compare([long], tmp_path / 'out', rounds=9)
+
+
+def test_runs_with_and_without_an_initial_evaluation_compare(tmp_path):
+  """Runs of earlier versions have no row of round 0."""
+  old = fake_runs.write_run(tmp_path / 'old', rounds=10)
+  new = fake_runs.write_run(tmp_path / 'new', seed=1, rounds=10, initial=True)
+  compare.compare([old, new], tmp_path / 'out')
+  with open(tmp_path / 'out' / 'compare.csv', newline='') as f:
+    [row] = csv.DictReader(f)
+  assert (row['seeds'], row['rounds_mean']) == ('0 1', '10.0')
+  text = compare.compare([old, new], tmp_path / 'out', rounds=6)
+  assert 'after 6 rounds' in text
+  with pytest.raises(errors.InputError, match=r'after rounds 0, 2, 4, 6'):
+    compare.compare([new], tmp_path / 'out', rounds=9)
+
+
+def test_rounds_to_targets_are_counted_anew(sweep, tmp_path):
+  text = compare.compare(
+    [sweep], tmp_path / 'out', metric='top1:0.40', target='map@10:0.1,top1:0.9'
+  )
+  heading = text.splitlines()[1]
+  assert 'rounds to top-1 40 %' in heading  # Of `metric`, so it stays.
+  assert '>20' in (tmp_path / 'out' / 'compare.md').read_text()
+  with open(tmp_path / 'out' / 'compare.csv', newline='') as f:
+    rows = list(csv.DictReader(f))
+  assert {row['rounds_to_top1:0.9_mean'] for row in rows} == {''}
+  assert [float(row['rounds_to_top1:0.4_mean']) > 0 for row in rows] == [
+    True
+  ] * 2
+  # After ten rounds a target may not be reached yet.
+  compare.compare([sweep], tmp_path / 'out', rounds=2, target='top1:0.4')
+  assert '>2 ' in (tmp_path / 'out' / 'compare.md').read_text()

@@ -16,6 +16,7 @@ from launch import training as training_lib
 from tasks import experiment
 from tests.launch import light
 from tff_xc import errors
+from tff_xc.measure import catalog
 
 ROOT = pathlib.Path(__file__).parents[2]
 SMALL = (
@@ -72,10 +73,14 @@ def test_a_run_leaves_its_files(finished):
 
 def test_metrics_have_constant_columns_and_every_round(finished):
   rows = metrics(finished[0])
-  assert [int(r['round']) for r in rows] == list(range(1, 11))
+  assert [int(r['round']) for r in rows] == list(range(11))
   assert all(None not in r and None not in r.values() for r in rows)
   evaluated = [int(r['round']) for r in rows if r['top1'] != 'nan']
-  assert evaluated == [4, 8, 10]
+  assert evaluated == [0, 4, 8, 10]
+  # The initial model has scores and no cell of a round.
+  assert {name for name, cell in rows[0].items() if cell == ''} == {
+    name for name in rows[0] if name in catalog.ROUND
+  }
 
 
 def test_the_summary_is_machine_readable(finished):
@@ -115,7 +120,7 @@ def stopped_by(signal_number, flags, run_dir, after):
     time.sleep(0.02)
   running.send_signal(signal_number)
   _, said = running.communicate(timeout=60)
-  assert len(metrics(run_dir)) < 10, 'it was not stopped in time'
+  assert len(metrics(run_dir)) < 11, 'it was not stopped in time'
   return running.returncode, said
 
 
@@ -214,6 +219,8 @@ def assert_one_sentence(done, expected):
     ([*SMALL, '--batch_size=0'], 'at least 1'),
     ([*SMALL, '--rounds=0'], '--rounds=0'),
     ([*SMALL, '--seed=-1'], '--seed=-1'),
+    ([*SMALL, '--target=top1=0.7'], 'not of the form METRIC:VALUE'),
+    ([*SMALL, '--target=map@r:0.7'], 'is not measured here; measured are top1'),
     ([*SMALL, 'extra'], "'extra' is no flag"),
     ([*SMALL, '--runtime=cloud'], 'worker'),
     (

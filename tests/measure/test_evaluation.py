@@ -7,6 +7,7 @@ import numpy as np
 import pytest
 import scipy.sparse
 import tensorflow as tf
+from sklearn import metrics
 
 from tasks import task as task_lib
 from tests import tiny
@@ -82,6 +83,26 @@ def test_top1_of_test_and_training_examples(setting):
     np.concatenate([p.x for p in parts]), np.concatenate([p.y for p in parts])
   )
   assert measured['train_top1'] == pytest.approx(naive_top1(weights, together))
+
+
+def test_f1_and_mcc_take_the_predictions_of_top1(setting, monkeypatch):
+  model, weights, dataset, _ = setting
+  names = ('mcc', 'top1', 'macro_f1')
+  evaluate = evaluation.Evaluator(model, dataset, names)
+  passes = []
+  top = evaluate._top
+  monkeypatch.setattr(
+    evaluate, '_top', lambda *args: passes.append(args) or top(*args)
+  )
+  measured = evaluate(weights)
+  assert list(measured) == list(names)
+  assert len(passes) == 1
+  y = everything(dataset.test).y
+  predictions = evaluate.predict(weights, dataset.test)
+  f1 = metrics.f1_score(y, predictions, average='macro', zero_division=0)
+  assert measured['macro_f1'] == pytest.approx(f1, abs=1e-12)
+  mcc = metrics.matthews_corrcoef(y, predictions)
+  assert measured['mcc'] == pytest.approx(mcc, abs=1e-12)
 
 
 def test_retrieval_metrics_by_a_naive_loop(setting):
@@ -230,10 +251,11 @@ def test_propensities_are_not_needed_for_precision(sparse_setting):
   assert evaluation.Evaluator(model, dataset, ('p@3',))(weights)['p@3'] > 0
 
 
-def test_top1_is_not_defined_for_label_sets(sparse_setting):
+@pytest.mark.parametrize('name', ['top1', 'macro_f1', 'mcc'])
+def test_scores_of_one_label_are_not_defined_for_sets(sparse_setting, name):
   model, weights, dataset, *_ = sparse_setting
-  with pytest.raises(ValueError, match='p@1'):
-    evaluation.Evaluator(model, dataset, ('top1',))(weights)
+  with pytest.raises(ValueError, match=f'{name} is not defined .*p@1'):
+    evaluation.Evaluator(model, dataset, (name,))(weights)
 
 
 def test_predictions_of_one_client_and_of_none(sparse_setting):

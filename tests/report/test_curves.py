@@ -27,6 +27,15 @@ def test_band_is_mean_and_sample_std_where_every_seed_measured(runs):
     assert row['std'] == pytest.approx(np.std(at, ddof=1))
 
 
+def test_the_initial_model_is_the_first_point(tmp_path, recwarn):
+  run = run_files.read_run(fake_runs.write_run(tmp_path / 'a', initial=True))
+  [group] = groups_lib.group_runs([run])
+  assert curves._band(group, 'top1')['round'].tolist() == [*range(0, 21, 2)]
+  curves.plot_run(run, tmp_path / 'run.png')
+  curves.plot_compare([group], tmp_path / 'compare.png')
+  assert not recwarn.list
+
+
 def test_what_a_client_is_sent_is_rows_times_dimensions(runs):
   groups = groups_lib.group_runs(runs)
   metric, label, points = curves._sent_against_score(groups)

@@ -9,6 +9,8 @@ import pytest
 from tests.report import fake_runs
 from tff_xc import errors
 from tff_xc.measure import catalog
+from tff_xc.measure import targets
+from tff_xc.report import columns
 from tff_xc.report import groups as groups_lib
 from tff_xc.report import tables
 
@@ -21,10 +23,10 @@ def test_means_and_sample_std(runs):
   assert row.values['top1'].std == pytest.approx(np.std(fake_runs.TOP1, ddof=1))
   assert row.values['map@10'].mean == pytest.approx(np.mean(fake_runs.TOP1) / 3)
   assert row.values['seconds_per_round'].mean == pytest.approx(0.6)
-  assert row.values['bytes_down'] == tables.Value(100_000 + 256 * 109, 0.0)
+  assert row.values['bytes_down'] == columns.Value(100_000 + 256 * 109, 0.0)
   assert row.values['train_top1'] is None
   alone = next(row for row in rows if row.label == 'posonly')
-  assert alone.values['top1'] == tables.Value(0.09, None)
+  assert alone.values['top1'] == columns.Value(0.09, None)
 
 
 def test_a_value_that_one_seed_lacks_is_left_out(runs):
@@ -130,6 +132,16 @@ def test_distances_are_no_percentages(runs):
   assert ' 0.0125 ± 0.0000' in lines[2]
 
 
+def test_a_correlation_below_chance_is_negative(runs):
+  for run, mcc in zip(runs[:3], (-0.125, -0.25, 0.0), strict=True):
+    run.summary['final'] = {'macro_f1': 0.5, 'mcc': mcc}
+  rows = tables.build_rows(groups_lib.group_runs(runs[:3]), 'mcc')
+  lines = tables.to_text(rows).splitlines()
+  assert 'macro F1 %' in lines[0]
+  assert 'MCC %' in lines[0]
+  assert '-12.5 ± 12.5' in lines[2]
+
+
 def test_markdown_has_the_same_cells_as_the_text(runs):
   rows = tables.build_rows(groups_lib.group_runs(runs))
   lines = tables.to_markdown(rows).splitlines()
@@ -155,21 +167,56 @@ def test_csv_is_exact(runs):
   assert read[4]['top1_std'] == ''
 
 
-@pytest.mark.parametrize(
-  ('size', 'text'),
-  [
-    (0, '0 B'),
-    (999, '999 B'),
-    (999.6, '1.00 kB'),
-    (1000, '1.00 kB'),
-    (9_994, '9.99 kB'),
-    (9_996, '10.0 kB'),
-    (128_224, '128 kB'),
-    (999_600, '1.00 MB'),
-    (6_600_000, '6.60 MB'),
-    (53_400_000_000, '53.4 GB'),
-    (2.5e15, '2500 TB'),
-  ],
-)
-def test_human_bytes(size, text):
-  assert tables.human_bytes(size) == text
+def test_rounds_to_a_target_over_seeds(runs):
+  """Seeds that did not reach it are told; there is no mean without them."""
+  seeds = runs[:3]
+  alone = next(run for run in runs if run.algorithm == 'fullsoftmax')
+  for run, rises in zip(seeds, (8, 12, 20), strict=True):
+    run.metrics['top1'] = np.where(run.metrics['round'] >= rises, 0.5, 0.1)
+    run.metrics['map@10'] = np.where(run.metrics['round'] >= 2 * rises, 0.5, 0)
+  alone.metrics['top1'] = 0.6
+  seeds[0].config['target'] = 'top1:0.4'
+  groups = groups_lib.group_runs([*seeds, alone])
+  found = {r.label.split()[0]: r for r in tables.build_rows(groups)}
+  three, one = found['fedss'], found['fullsoftmax']
+  assert set(three.values) - set(one.values) == set()
+  value = three.values['top1:0.4']
+  assert value.mean == pytest.approx(40 / 3)
+  assert value.std == pytest.approx(np.std([8, 12, 20], ddof=1))
+  assert str(value) == '13.3 ± 6.1'
+  assert str(one.values['top1:0.4']) == '1'
+  rows = tables.build_rows(
+    groups, targets=targets.parse('map@10:0.4,top1:0.55,p@1:0.1')
+  )
+  printed = {
+    row.label.split()[0]: [
+      str(row.values[n]) for n in ('map@10:0.4', 'top1:0.55')
+    ]
+    for row in rows
+  }
+  assert printed == {
+    'fedss': ['>20 in 2 of 3 seeds', '>20'],
+    'fullsoftmax': ['>20', '1'],
+  }
+  assert all(row.values['p@1:0.1'] is None for row in rows)
+  text = tables.to_text(rows, 100)
+  assert 'rounds to MAP@10 40 %' in text.splitlines()[0]
+  assert 'rounds to P@1' not in text
+  read = list(csv.DictReader(io.StringIO(tables.to_csv(rows))))
+  cells = [row for row in read if 'fedss' in row['algorithm']]
+  assert cells[0]['rounds_to_map@10:0.4_by_seed'] == '16 >20 >20'
+  assert cells[0]['rounds_to_map@10:0.4_mean'] == ''
+  assert cells[0]['rounds_to_p@1:0.1_by_seed'] == ''
+
+
+def test_sorted_by_rounds_to_a_target(runs):
+  for run, rises in zip(runs[:6], (8, 12, 40, 40, 40, 18), strict=True):
+    run.metrics['top1'] = np.where(run.metrics['round'] >= rises, 0.5, 0.1)
+  labels = [
+    row.label.split()[0]
+    for row in tables.build_rows(groups_lib.group_runs(runs), 'top1:0.4')
+  ]
+  # FullSoftmax's one seed reached it, and not every seed of FedSS.
+  assert labels.index('fullsoftmax') < labels.index('fedss')
+  with pytest.raises(errors.InputError, match=r'p@1:0.4.*they have top1'):
+    tables.build_rows(groups_lib.group_runs(runs), 'p@1:0.4')

@@ -1,23 +1,21 @@
 """The training loop: cohort, round, evaluation, metrics, checkpoint, resume."""
 
-import dataclasses
 import math
 import re
-import statistics
 import sys
 import time
 from collections.abc import Callable
 from collections.abc import Sequence
 from typing import Any
 
-import tqdm
-
 from tff_xc import errors
 from tff_xc.experiment import client_states as client_states_lib
 from tff_xc.experiment import cohort as cohort_lib
+from tff_xc.experiment import progress as progress_lib
 from tff_xc.experiment import run_directory
 from tff_xc.measure import catalog
 from tff_xc.measure import communication
+from tff_xc.measure import targets as targets_lib
 from tff_xc.report import run_files
 from tff_xc.round import client_states as states_lib
 from tff_xc.runtime import client_error
@@ -27,25 +25,6 @@ from tff_xc.runtime import registry as runtimes
 _MOST_LOST = 5
 
 
-@dataclasses.dataclass(frozen=True)
-class Schedule:
-  """The number of rounds, evaluations and checkpoints.
-
-  Attributes:
-    rounds: rounds of the whole run.
-    eval_every: rounds between evaluations; the last round is evaluated too.
-    checkpoint_every: rounds between checkpoints; likewise.
-  """
-
-  rounds: int
-  eval_every: int
-  checkpoint_every: int
-
-  def due(self, every: int, round_number: int) -> bool:
-    """Whether an action of period `every` is due after the round."""
-    return round_number % every == 0 or round_number == self.rounds
-
-
 def run(
   *,
   process,
@@ -53,8 +32,9 @@ def run(
   evaluate: Callable[[Any], dict[str, float]],
   metrics: tuple[str, ...],
   messages: communication.Messages,
-  schedule: Schedule,
+  schedule: progress_lib.Schedule,
   directory: run_directory.RunDirectory,
+  targets: Sequence[targets_lib.Target] = (),
   warnings: Sequence[str] = (),
   client_states: client_states_lib.ClientStates | None = None,
 ) -> dict[str, Any]:
@@ -68,6 +48,7 @@ def run(
     messages: converts requested rows into bytes.
     schedule: rounds, evaluations, checkpoints.
     directory: receives all files of the run.
+    targets: scores to which the summary counts the rounds.
     warnings: about the configuration; printed, and kept in the summary.
     client_states: keeps what clients keep between rounds, if they do.
 
@@ -82,14 +63,24 @@ def run(
   for warning in warnings:
     print(f'warning: {warning}', file=sys.stderr)
   held = _Held(process, directory, client_states)
-  for row in directory.start_metrics(held.done):
-    held.count_lost(row)
+  rows = directory.start_metrics(held.done)
+  for row in rows:
+    if row['round']:  # Row 0 is of the initial model.
+      held.count_lost(row)
   held.check_lost()
   _train(
-    held, process, cohorts, evaluate, metrics, messages, schedule, directory
+    held,
+    process,
+    cohorts,
+    evaluate,
+    metrics,
+    messages,
+    schedule,
+    directory,
+    rows,
   )
   summary = summarise(
-    run_files.read_run(directory.path), metrics, messages, warnings
+    run_files.read_run(directory.path), metrics, messages, targets, warnings
   )
   run_files.write_json(directory.path / run_files.SUMMARY, summary)
   return summary
@@ -102,40 +93,46 @@ def _train(
   evaluate,
   metrics,
   messages,
-  schedule: Schedule,
+  schedule: progress_lib.Schedule,
   directory: run_directory.RunDirectory,
+  rows: Sequence,
 ) -> None:
-  """Runs the rounds that are left; the arguments are those of `run`."""
-  bar = tqdm.tqdm(
-    total=schedule.rounds, initial=held.done, unit='round', disable=None
-  )
-  latest = dict.fromkeys(metrics, float('nan'))
+  """Runs the rounds that are left.
+
+  Args: those of `run`, and the rows of metrics.csv so far.
+  """
+  progress = progress_lib.Progress(schedule, metrics, rows)
+  estimate = progress.estimate
   try:
+    if not rows:
+      with estimate.timing('evaluation'):
+        measured = evaluate(held.weights())
+      directory.release(measured, 0)
+      progress.start(measured)
     while held.done < schedule.rounds:
       started = time.perf_counter()
       cohort = cohorts(held.done)
       output, row = held.next(cohort, messages)
       row['seconds'] = time.perf_counter() - started
-      measured = dict.fromkeys(metrics, float('nan'))
+      measured = None
       if schedule.due(schedule.eval_every, held.done + 1):
-        latest = measured = evaluate(process.get_model_weights(output.state))
-        if bar.disable:
-          _print_progress(held.done + 1, schedule.rounds, row, measured)
-      directory.release({**row, **measured}, held.done + 1)
+        with estimate.timing('evaluation'):
+          measured = evaluate(process.get_model_weights(output.state))
+      scores = measured or dict.fromkeys(metrics, math.nan)
+      directory.release({**row, **scores}, held.done + 1)
       # Only now is the round done: an interrupt before this line repeats it.
       held.take(output, row)
       del output  # A second reference would force a copy.
       if schedule.due(schedule.checkpoint_every, held.done) or held.lost_all:
-        held.save()
+        with estimate.timing('checkpoint'):
+          held.save()
       if held.lost and _dropped_all(row):
-        bar.write(
-          f"warning: round {held.done} dropped every client's update, since none"
-          ' was finite',
-          file=sys.stderr,
+        progress.warn(
+          f"round {held.done} dropped every client's update, since none was"
+          ' finite'
         )
       held.check_lost()
-      bar.set_postfix_str(_postfix(row, metrics[0], latest), refresh=False)
-      bar.update()
+      progress.round_done(row, measured)
   except KeyboardInterrupt:
     held.save_interrupted()
     raise
@@ -143,7 +140,7 @@ def _train(
     held.save_interrupted()
     raise errors.InputError(_explained(e, cohort, held.done + 1)) from e
   finally:
-    bar.close()
+    progress.close()
 
 
 class _Held:
@@ -172,6 +169,10 @@ class _Held:
   def lost_all(self) -> bool:
     """Whether the run must stop because updates are lost."""
     return self.lost >= _MOST_LOST
+
+  def weights(self):
+    """Returns the global weights; drop them before the next round."""
+    return self._process.get_model_weights(self._state)
 
   def next(self, cohort: cohort_lib.Cohort, messages):
     """Returns (output, row of metrics.csv) of the next round."""
@@ -271,36 +272,25 @@ def _row(
   return {**row, **messages.of_round(rows, largest)}
 
 
-def _postfix(row, headline: str, latest) -> str:
-  total = row['bytes_down_per_client'] + row['bytes_up_per_client']
-  score = latest[headline]
-  shown = f'{score:.3f}' if score == score else '-'  # nan: not measured yet.
-  return (
-    f'loss {row["loss"]:.3f}, {headline} {shown},'
-    f' {total / 2**20:.2f} MiB/client'
-  )
-
-
-def _print_progress(done, rounds, row, measured) -> None:
-  scores = ', '.join(f'{k} {v:.4f}' for k, v in measured.items())
-  print(f'round {done}/{rounds}: loss {row["loss"]:.4f}, {scores}', flush=True)
-
-
 def summarise(
   finished: run_files.Run,
   metrics: tuple[str, ...],
   messages: communication.Messages,
+  targets: Sequence[targets_lib.Target] = (),
   warnings: Sequence[str] = (),
 ) -> dict[str, Any]:
   """Returns the summary of a run from its metrics.csv.
 
   Means are over the rounds that measured something, or nan if no round did.
-  Final scores are those of the last round, which is always evaluated.
+  Final scores are those of the last round, which is always evaluated. The best
+  scores may be those of the initial model, round 0.
 
   Args:
-    finished: the run, with at least one round.
+    finished: the run, with at least one round after round 0.
     metrics: names of the scores.
     messages: computes the saved bytes.
+    targets: of these metrics. `rounds_to_target` has the first evaluated round
+      that reaches each, or None.
     warnings: about the configuration. `warnings` of the summary also has those
       about the rounds.
   """
@@ -315,12 +305,13 @@ def summarise(
     'final': {name: float(table[name].iloc[-1]) for name in metrics},
     'best': {name: catalog.SCORES[name].best(table[name]) for name in metrics},
     'rounds': int(table['round'].iloc[-1]),
+    'rounds_to_target': {t.name: t.first_round(table) for t in targets},
     'bytes_down_per_client_round': down,
     'bytes_up_per_client_round': up,
     'bytes_saving_vs_fullsoftmax': messages.saving(down + up),
     'class_rows_requested_mean': mean('class_rows'),
     'clients_dropped_total': float(table['clients_dropped'].sum()),
     'clients_skipped_total': float(table['clients_skipped'].sum()),
-    'seconds_per_round_median': statistics.median(table['seconds']),
+    'seconds_per_round_median': float(table['seconds'].median()),
     'warnings': warnings,
   }

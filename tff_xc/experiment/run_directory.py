@@ -9,6 +9,7 @@ metrics.csv is authoritative; TensorBoard's events are rewritten from it.
 import asyncio
 import fcntl
 import json
+import math
 import os
 import pathlib
 import re
@@ -177,7 +178,8 @@ class RunDirectory:
     It updates config.json, whose rounds, versions and paths may be new.
 
     Returns:
-      The rows of the rounds done; nan if a cell was not measured.
+      The rows of the rounds done, that of round 0 first if it was evaluated;
+      nan if a cell was not measured.
 
     Raises:
       errors.InputError: for a metrics.csv that is damaged.
@@ -202,7 +204,10 @@ class RunDirectory:
     return rows
 
   def release(self, row: Mapping[str, float], round_number: int) -> None:
-    """Appends one round's row; all rows have the same columns."""
+    """Appends one round's row. All rows have the same columns, except row 0.
+
+    Row 0 comes first and has only scores; its other cells are empty.
+    """
     asyncio.run(self._metrics.release(dict(row), round_number))
     measured = {k: float(v) for k, v in row.items() if v == v}
     asyncio.run(self._events.release(measured, round_number))
@@ -223,11 +228,11 @@ def _rounds(file: pathlib.Path, rounds_done: int) -> str:
     key = line.split(',', 1)[0]
     return int(key) if line.endswith('\n') and key.isdigit() else None
 
-  kept = [
-    line for line in lines[1:] if number(line) in range(1, rounds_done + 1)
-  ]
-  for wanted in range(1, rounds_done + 1):
-    if wanted > len(kept) or number(kept[wanted - 1]) != wanted:
+  expected = range(rounds_done + 1)
+  kept = [line for line in lines[1:] if number(line) in expected]
+  # A run that stopped in its first evaluation has no row, also not of round 0.
+  for wanted in expected if rounds_done else ():
+    if wanted >= len(kept) or number(kept[wanted]) != wanted:
       raise run_files.damaged(
         file,
         f'there is a checkpoint of round {rounds_done}, and no row of round'
@@ -249,11 +254,13 @@ def _rewrite_events(folder: pathlib.Path, rows: list[dict[str, float]]) -> None:
       run_files.replacing(kept) as temporary,
       tf.io.TFRecordWriter(str(temporary)) as writer,
     ):
-      ended = time.time() - sum(row['seconds'] for row in rows)
+      seconds = [row.get('seconds', math.nan) for row in rows]
+      seconds = [0.0 if math.isnan(taken) else taken for taken in seconds]
+      ended = time.time() - sum(seconds)
       start = tf.compat.v1.Event(wall_time=ended, file_version='brain.Event:2')
       writer.write(start.SerializeToString())
-      for row in rows:
-        ended += row['seconds']
+      for row, taken in zip(rows, seconds, strict=True):
+        ended += taken
         writer.write(_event(row, ended).SerializeToString())
   for file in old:
     if file != kept or not rows:

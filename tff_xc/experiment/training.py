@@ -15,10 +15,12 @@ from tff_xc.data import fingerprint
 from tff_xc.experiment import client_states
 from tff_xc.experiment import environment
 from tff_xc.experiment import loop
+from tff_xc.experiment import progress
 from tff_xc.experiment import run_directory
 from tff_xc.measure import catalog
 from tff_xc.measure import communication
 from tff_xc.measure import evaluation
+from tff_xc.measure import targets as targets_lib
 from tff_xc.round import algorithm as algorithm_lib
 from tff_xc.round import process
 
@@ -36,6 +38,7 @@ def train(
   eval_every: int = 10,
   checkpoint_every: int = 0,
   seed: int = 0,
+  target: str = '',
   config: Mapping[str, Any] | None = None,
   warnings: Sequence[str] = (),
 ) -> dict[str, Any]:
@@ -47,33 +50,32 @@ def train(
     algorithm: with its `sampling`.
     dataset: the clients and the held-out examples.
     run_dir: the directory of the run. The same call resumes a run that stopped.
-    metrics: names in `measure.catalog.SCORES`, the headline metric first.
-    rounds: rounds of the whole run.
+    metrics: names in `measure.catalog.SCORES`, the headline first.
+    rounds: of the whole run.
     eval_every: rounds between evaluations.
     checkpoint_every: rounds between checkpoints; 0: `eval_every`.
     seed: of the initial weights and all random draws.
+    target: scores to which the summary counts the rounds: 'top1:0.7,mcc:0.5'.
     config: further settings for config.json. Without `hyperparameters`, which
       describe the algorithm, a description of `algorithm` is added. A run is
       resumed only with the same settings and the same data.
     warnings: about the settings; printed, and kept in the summary.
 
-  Returns:
-    The summary, as in summary.json, with nan in place of null.
+  Returns: the summary, as in summary.json, with nan in place of null.
 
   Raises:
-    errors.InputError: `run_dir` holds another run or other data; a client
-      fails; or no client's update is finite any more.
-    ValueError: the algorithm has no sampling, or does not fit the data or the
-      metrics.
+    errors.InputError: `run_dir` holds another run or other data; `target` is
+      malformed; a client fails; or no client's update is finite any more.
+    ValueError: the algorithm lacks sampling, or does not fit data or metrics.
   """
   _check(algorithm, dataset, metrics, rounds)
-  schedule = loop.Schedule(rounds, eval_every, checkpoint_every or eval_every)
-  config = dict(config or {})
-  if 'hyperparameters' not in config:
-    config |= _described(algorithm, metrics)
-  config = _whole_config(config, dataset, seed, schedule)
+  targets = targets_lib.parse(target, metrics)
+  schedule = progress.Schedule(
+    rounds, eval_every, checkpoint_every or eval_every
+  )
+  config = {**(config or {}), 'seed': seed, 'target': target}
+  config = _whole_config(config, algorithm, dataset, metrics, schedule)
   run_directory.check_config(run_dir, config)
-  kept = algorithm.client_state
   return loop.run(
     process=process.build_process(algorithm, seed),
     cohorts=algorithm.sampling.cohorts(dataset, seed),
@@ -82,20 +84,28 @@ def train(
     messages=communication.messages(algorithm),
     schedule=schedule,
     directory=run_directory.RunDirectory(run_dir, config),
+    targets=targets,
     warnings=warnings,
-    client_states=kept and client_states.ClientStates(kept.spec, run_dir),
+    client_states=_client_states(algorithm.client_state, run_dir),
   )
 
 
-def _whole_config(config, dataset, seed, schedule) -> dict[str, Any]:
+def _client_states(kept, run_dir) -> client_states.ClientStates | None:
+  return kept and client_states.ClientStates(kept.spec, run_dir)
+
+
+def _whole_config(
+  config, algorithm, dataset, metrics, schedule
+) -> dict[str, Any]:
   """Returns what config.json records."""
+  if 'hyperparameters' not in config:
+    config |= _described(algorithm, metrics)
   if 'versions' not in config:
     config |= environment.describe()
   return {
     'task': dataset.name,
     'algorithm': 'own',
     **config,
-    'seed': seed,
     **dataclasses.asdict(schedule),
     'data': fingerprint.fingerprint(dataset),
   }

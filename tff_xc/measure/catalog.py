@@ -25,7 +25,7 @@ class Metric(NamedTuple):
     meaning: its definition, in one line.
     needs: the parts of a data set or model that it is computed from: 'test',
       'retrieval', 'propensity', 'train', 'class rows'. Empty for `ROUND`.
-    unit: 'fraction', printed in percent; 'distance' of unit vectors, in [0, 2];
+    unit: 'fraction', printed in percent ('mcc' may be negative); 'distance' of unit vectors, in [0, 2];
       'bytes', 'rows', 'examples', 'clients', 'parameters', 'seconds' or 'loss'.
     better: 'higher', 'lower', or 'neither'.
   """
@@ -53,6 +53,16 @@ def _at_each_k(
 SCORES: Mapping[str, Metric] = {
   'top1': Metric(
     'top-1', 'test examples whose class is ranked first', ('test',)
+  ),
+  'macro_f1': Metric(
+    'macro F1',
+    'mean F1 of the classes among the test labels or the predictions',
+    ('test',),
+  ),
+  'mcc': Metric(
+    'MCC',
+    'Matthews correlation of predicted and true classes; from -1 to 1, 0: chance',
+    ('test',),
   ),
   **_at_each_k(
     'p', 'P', 'share of labels among the {k} ranked first', ('test',)

@@ -16,6 +16,7 @@ from tff_xc.measure import catalog
 from tff_xc.measure import collapse
 from tff_xc.measure import multilabel
 from tff_xc.measure import ranking
+from tff_xc.measure import single_label
 from tff_xc.measure import top_classes
 
 # Most training examples for 'train_top1'.
@@ -27,13 +28,15 @@ _SCORES_AT_ONCE = 2**24
 # Parts of a data set that a metric may need and the set may lack.
 _OF_DATA = ('test', 'retrieval', 'propensity')
 _RETRIEVAL = ('map@10', 'map@r')
+_OF_ONE_LABEL = ('top1', 'macro_f1', 'mcc')
 
 
 class Evaluator:
   """Measures a model by the metrics of `catalog.SCORES`.
 
-  It measures top1, p@k, ndcg@k and psp@k on test examples, among all classes (a
-  single label is a set of one for the latter three, `multilabel.scores`);
+  It measures top1, macro_f1 and mcc (`single_label.scores`), and p@k, ndcg@k and
+  psp@k (`multilabel.scores`; a single label is a set of one) on test examples,
+  among all classes;
   map@10 and map@r on retrieval examples; train_top1 on some training examples;
   and class_distance_min and _mean of the classes that training clients hold
   (`collapse.class_distances`).
@@ -74,7 +77,8 @@ class Evaluator:
     """Returns every metric by name: fractions, and Euclidean distances.
 
     Raises:
-      ValueError: for 'top1' if test examples have sets of labels.
+      ValueError: for 'top1', 'macro_f1' or 'mcc' if test examples have sets of
+        labels.
     """
     wanted = set(self.metrics)
     measured = {}
@@ -138,15 +142,22 @@ class Evaluator:
     ranked = {
       f'{name}@{k}' for name in ('p', 'ndcg', 'psp') for k in catalog.AT
     }
-    if not wanted & (ranked | {'top1'}):
+    of_one = [name for name in _OF_ONE_LABEL if name in wanted]
+    if not of_one and not wanted & ranked:
       return {}
     pool = self._dataset.test
     sets = scipy.sparse.issparse(pool.y)
-    if sets and 'top1' in wanted:
-      raise ValueError('top1 is not defined for sets of labels; see p@1.')
+    if sets and of_one:
+      raise ValueError(
+        f'{of_one[0]} is not defined for sets of labels; see p@1.'
+      )
     k = max(catalog.AT) if wanted & ranked else 1
     top = self._top(weights, rank, pool, None, k)
-    measured = {} if sets else {'top1': ranking.accuracy(top[:, 0], pool.y)}
+    measured = {}
+    if 'top1' in wanted:
+      measured['top1'] = ranking.accuracy(top[:, 0], pool.y)
+    if set(of_one) - {'top1'}:
+      measured |= single_label.scores(top[:, 0], pool.y)
     if wanted & ranked:
       labels = pool.y if sets else multilabel.single_labels(pool.y)
       measured |= multilabel.scores(

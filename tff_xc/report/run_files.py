@@ -5,9 +5,10 @@ A run directory holds
     `seed`, ..., and `hyperparameters`, `versions`, `git_revision`, and `data`,
     the fingerprint of the data (`tff_xc.data.fingerprint`);
   metrics.csv: one row per round with the same columns, `round` first; a cell
-    without a measurement is empty or `nan`;
+    without a measurement is empty or `nan`. Row 0 has the scores of the initial
+    model and nothing else (runs of earlier versions do not have it);
   summary.json, once the run has finished: `final` and `best` metrics, `rounds`,
-    and totals.
+    `rounds_to_target`, and totals.
 """
 
 import contextlib
@@ -42,6 +43,7 @@ NOT_CONFIGURATION = (
   'data_dir',
   'git_revision',
   'run_dir',
+  'target',
   'versions',
 )
 

@@ -3,78 +3,62 @@
 Runs with equal settings, except the seed, are one row. The std is the sample's
 (n - 1 in the denominator); one seed has no std. A value that one of the seeds
 lacks is omitted, because readers would take a mean over fewer seeds for one
-over all.
+over all. Likewise, rounds to a target have a mean only if every seed reached it.
 """
 
 import dataclasses
-import statistics
+import math
 import textwrap
-from collections.abc import Callable
+from collections.abc import Iterable
 from collections.abc import Sequence
-from typing import Any
 
 from tff_xc import errors
 from tff_xc.measure import catalog
+from tff_xc.measure import targets as targets_lib
+from tff_xc.report import columns as columns_lib
 from tff_xc.report import groups as groups_lib
 from tff_xc.report import text_table
 
 
 @dataclasses.dataclass(frozen=True)
-class Value:
-  """A mean over seeds and its sample std, None with one seed."""
-
-  mean: float
-  std: float | None
-
-
-@dataclasses.dataclass(frozen=True)
 class Row:
-  """One configuration's row; values by column name, None where unmeasured."""
+  """One configuration's row; values by column name, None where unmeasured.
+
+  A target's column has the target's name.
+  """
 
   label: str
   seeds: tuple[int, ...]
-  values: dict[str, Value | None]
-
-
-@dataclasses.dataclass(frozen=True)
-class _Column:
-  """A column's name in CSV, its heading, its source and its printed form."""
-
-  name: str
-  heading: str
-  read: Callable[[dict[str, Any]], float | None]
-  show: Callable[[Value], str]
-
-
-def human_bytes(size: float) -> str:
-  """Returns `size` in bytes with three digits and a decimal unit: '1.09 MB'."""
-  for unit in ('B', 'kB', 'MB', 'GB', 'TB'):
-    # 999.5 would print as 1000.
-    if abs(size) < 999.5 or unit == 'TB':
-      break
-    size /= 1000
-  digits = 0 if unit == 'B' or abs(size) >= 99.95 else 1
-  digits = 2 if unit != 'B' and abs(size) < 9.995 else digits
-  return f'{size:.{digits}f} {unit}'
+  values: dict[str, columns_lib.Value | None]
 
 
 def build_rows(
-  groups: Sequence[groups_lib.Group], metric: str | None = None
+  groups: Sequence[groups_lib.Group],
+  metric: str | None = None,
+  targets: Sequence[targets_lib.Target] | None = None,
 ) -> list[Row]:
   """Returns a row for each group, the best `metric` first.
 
   Args:
     groups: from `groups.group_runs`.
-    metric: one of `catalog.SCORES`; None takes the first that any group has.
+    metric: one of `catalog.SCORES`, or the name of a target, of which fewer
+      rounds are better; None takes the first score that any group has.
+    targets: those to count the rounds to; None: those of the runs.
 
   Raises:
     errors.InputError: for a metric that no run has.
   """
-  rows = [_row(group) for group in groups]
+  if targets is None:
+    targets = _targets_of(groups)
+  if metric is not None and ':' in metric:
+    target = targets_lib.parse_one(metric)
+    metric, targets = target.name, [*targets, target]
+  rows = [_row(group, dict.fromkeys(targets)) for group in groups]
   present = [
     name
-    for name in catalog.SCORES
-    if any(row.values[name] is not None for row in rows)
+    for name in rows[0].values
+    if (name in catalog.SCORES or ':' in name)
+    and any(row.values[name] is not None for row in rows)
   ]
   if metric is None:
     metric = present[0] if present else next(iter(catalog.SCORES))
@@ -84,13 +68,18 @@ def build_rows(
       f'{", ".join(present) or "no metric"}.'
     )
 
+  return sorted(rows, key=lambda row: _place(row.values[metric], metric))
+
+
+def _place(value: columns_lib.Value | None, metric: str) -> tuple:
+  """Returns the key that sorts values of a metric, the best first."""
+  if value is None:
+    return (math.inf,)
+  if isinstance(value, columns_lib.RoundsTo):
+    # Of two that missed it, the one that more seeds reached.
+    return (value.missed, value.mean)
   sign = 1 if catalog.SCORES[metric].better == 'lower' else -1
-
-  def place(row):
-    value = row.values[metric]
-    return (0, sign * value.mean) if value else (1, 0.0)
-
-  return sorted(rows, key=place)
+  return (0, sign * value.mean)
 
 
 def to_text(
@@ -118,7 +107,9 @@ def to_text(
     )
     for row in rows
   ]
-  order = [metric, *_TELLING, *(column.name for column in columns)]
+  targets = [column.name for column in columns if column.read is None]
+  first = [metric, *catalog.HEADLINES, *targets, *columns_lib.TELLING]
+  order = [*first, *(column.name for column in columns)]
   kept, text = [], ''
   for column in sorted(columns, key=lambda c: order.index(c.name)):
     more = [c for c in columns if c in kept or c is column]
@@ -145,7 +136,9 @@ def to_markdown(rows: Sequence[Row]) -> str:
 def to_csv(rows: Sequence[Row]) -> str:
   """Returns CSV with exact numbers (fractions, bytes), each as mean and std.
 
-  Spaces separate seeds. A value that was not measured is an empty cell.
+  Spaces separate seeds. A value that was not measured is an empty cell. Rounds
+  to a target are also there for each seed, as '54 >200'; their mean and std are
+  empty if a seed did not reach it.
   """
   import pandas as pd  # Late: `launch.compare` checks directories first.
 
@@ -154,9 +147,11 @@ def to_csv(rows: Sequence[Row]) -> str:
       'algorithm': row.label,
       'seeds': ' '.join(map(str, row.seeds)),
       **{
-        f'{column.name}_{part}': getattr(row.values[column.name], part, None)
-        for column in _COLUMNS
-        for part in ('mean', 'std')
+        name: cell
+        for column in _columns(rows)
+        for name, cell in columns_lib.csv_cells(
+          column, row.values[column.name]
+        ).items()
       },
     }
     for row in rows
@@ -164,28 +159,47 @@ def to_csv(rows: Sequence[Row]) -> str:
   return table.to_csv(index=False, lineterminator='\n')
 
 
-def _row(group: groups_lib.Group) -> Row:
+def _targets_of(groups) -> list[targets_lib.Target]:
+  """Returns the targets that the runs were trained with."""
+  return [
+    target
+    for group in groups
+    for run in group.runs
+    for target in targets_lib.parse(run.config.get('target', ''))
+  ]
+
+
+def _row(group: groups_lib.Group, targets: Iterable[targets_lib.Target]) -> Row:
   values = {}
-  for column in _COLUMNS:
+  for column in columns_lib.COLUMNS:
     found = [column.read(run.summary) for run in group.runs]
-    if any(value is None for value in found):
-      values[column.name] = None
-      continue
-    std = statistics.stdev(found) if len(found) > 1 else None
-    values[column.name] = Value(statistics.fmean(found), std)
+    values[column.name] = None
+    if all(value is not None for value in found):
+      values[column.name] = columns_lib.Value(*columns_lib.mean_and_std(found))
+  for target in targets:
+    values[target.name] = columns_lib.rounds_to(group, target)
   return Row(group.label, tuple(run.seed for run in group.runs), values)
 
 
-def _measured(rows: Sequence[Row]) -> list[_Column]:
+def _columns(rows: Sequence[Row]) -> list[columns_lib.Column]:
+  names = [name for name in rows[0].values if ':' in name] if rows else []
+  return columns_lib.with_targets(
+    [targets_lib.parse_one(name) for name in names]
+  )
+
+
+def _measured(rows: Sequence[Row]) -> list[columns_lib.Column]:
   """Returns the columns in which at least one row has a value."""
   return [
     column
-    for column in _COLUMNS
+    for column in _columns(rows)
     if any(row.values[column.name] is not None for row in rows)
   ]
 
 
-def _cells(rows: Sequence[Row], columns: Sequence[_Column]) -> list[list[str]]:
+def _cells(
+  rows: Sequence[Row], columns: Sequence[columns_lib.Column]
+) -> list[list[str]]:
   """Returns the heading and the rows as printed."""
   cells = [['algorithm', 'seeds', *(column.heading for column in columns)]]
   for row in rows:
@@ -195,81 +209,3 @@ def _cells(rows: Sequence[Row], columns: Sequence[_Column]) -> list[list[str]]:
       + [column.show(value) if value else '–' for column, value in values]
     )
   return cells
-
-
-def _with_std(digits: int, factor: float = 1.0) -> Callable[[Value], str]:
-  def show(value):
-    text = f'{value.mean * factor:.{digits}f}'
-    if value.std is not None:
-      text += f' ± {value.std * factor:.{digits}f}'
-    return text
-
-  return show
-
-
-def _mean_only(show: Callable[[float], str]) -> Callable[[Value], str]:
-  return lambda value: show(value.mean)
-
-
-def _final(name):
-  return lambda summary: summary['final'].get(name)
-
-
-def _total(name):
-  return lambda summary: summary.get(name)
-
-
-def _score_column(name):
-  metric = catalog.SCORES[name]
-  if metric.unit == 'fraction':
-    show = _with_std(1, 100)
-    return _Column(name, f'{metric.heading} %', _final(name), show)
-  return _Column(name, metric.heading, _final(name), _with_std(4))
-
-
-def _round_column(name, metric, total, show):
-  heading = catalog.ROUND[metric].heading
-  return _Column(name, heading, _total(total), _mean_only(show))
-
-
-_COLUMNS = (
-  _Column('rounds', 'rounds', _total('rounds'), _mean_only('{:.0f}'.format)),
-  *map(_score_column, catalog.SCORES),
-  _round_column(
-    'class_rows',
-    'class_rows',
-    'class_rows_requested_mean',
-    '{:.1f}'.format,
-  ),
-  _round_column(
-    'bytes_down',
-    'bytes_down_per_client',
-    'bytes_down_per_client_round',
-    human_bytes,
-  ),
-  _round_column(
-    'bytes_up',
-    'bytes_up_per_client',
-    'bytes_up_per_client_round',
-    human_bytes,
-  ),
-  _Column(
-    'bytes_saving',
-    'saved %',
-    _total('bytes_saving_vs_fullsoftmax'),
-    _mean_only(lambda saving: f'{100 * saving:.1f}'),
-  ),
-  _round_column(
-    'seconds_per_round',
-    'seconds',
-    'seconds_per_round_median',
-    '{:.3g}'.format,
-  ),
-)
-
-# The first columns of a narrow table; the others follow in their own order.
-_TELLING = (
-  *catalog.HEADLINES,
-  *('class_rows', 'bytes_saving'),
-  *('seconds_per_round', 'p@5', 'train_top1', 'class_distance_mean'),
-)

@@ -1,0 +1,117 @@
+"""The time left and the bytes so far, by a clock that the test moves."""
+
+import pytest
+
+from tff_xc.experiment import progress as progress_lib
+
+ROW = {
+  'round': 1.0,
+  'loss': 0.5,
+  'clients': 8.0,
+  'bytes_down_per_client': 1e6,
+  'bytes_up_per_client': 5e5,
+}
+
+
+class Clock:
+  """A clock that stands still unless it is moved."""
+
+  def __init__(self):
+    self.now = 100.0
+
+  def __call__(self):
+    return self.now
+
+
+@pytest.mark.parametrize('rounds', [10, 11, 12])
+@pytest.mark.parametrize('every', [1, 3, 4, 20])
+def test_the_actions_left_are_those_that_will_be_due(rounds, every):
+  schedule = progress_lib.Schedule(rounds, every, 1)
+  for done in range(rounds + 1):
+    due = [schedule.due(every, r) for r in range(done + 1, rounds + 1)]
+    assert schedule.left(every, done) == sum(due)
+
+
+def one_round(shown, clock, done, schedule, seconds=2.0):
+  """Runs a round; an evaluation takes 30 seconds, a checkpoint 7."""
+  clock.now += seconds
+  scores = None
+  if schedule.due(schedule.eval_every, done):
+    with shown.estimate.timing('evaluation'):
+      clock.now += 30
+    scores = {'top1': 0.25, 'mcc': -0.5}
+  if schedule.due(schedule.checkpoint_every, done):
+    with shown.estimate.timing('checkpoint'):
+      clock.now += 7
+  shown.round_done(ROW, scores)
+
+
+def test_the_time_left_counts_evaluations_and_checkpoints(capsys):
+  clock, schedule = Clock(), progress_lib.Schedule(100, 5, 20)
+  shown = progress_lib.Progress(schedule, ('top1', 'mcc'), [], clock)
+  with shown.estimate.timing('evaluation'):
+    clock.now += 30
+  shown.start({'top1': 0.0, 'mcc': 0.0})
+  for done in range(1, 10):
+    # The first round compiles, and a round is disturbed: neither counts.
+    one_round(shown, clock, done, schedule, 90.0 if done in (1, 7) else 2.0)
+    assert shown.estimate.seconds_left(done) is None
+  for done in range(10, 101):
+    one_round(shown, clock, done, schedule)
+    left = shown.estimate.seconds_left(done)
+    # The checkpoints are not known before the first.
+    checkpoints = 7 * (5 - done // 20) if done >= 20 else 0
+    expected = 2 * (100 - done) + 30 * (20 - done // 5) + checkpoints
+    assert left == expected
+  shown.close()
+  lines = capsys.readouterr().out.splitlines()
+  assert lines[0] == 'round 0/100: top1 0.0000, mcc 0.0000'
+  assert lines[1] == (
+    'round 5/100: loss 0.5000, top1 0.2500, mcc -0.5000, 60.0 MB so far'
+  )
+  # 90 rounds, 18 evaluations.
+  assert lines[2].endswith('mcc -0.5000, 120 MB so far, 12 min left')
+  assert lines[-1].endswith('mcc -0.5000, 1.20 GB so far')
+  assert len(lines) == 21
+
+
+def test_bytes_before_a_resume_count_and_its_times_do_not(capsys):
+  clock, schedule = Clock(), progress_lib.Schedule(40, 10, 10)
+  lost = {**ROW, 'bytes_down_per_client': float('nan')}
+  initial = {'round': 0.0, 'top1': 0.5}
+  rows = [initial, *[{**ROW, 'seconds': 1e6}] * 19, lost]
+  shown = progress_lib.Progress(schedule, ('top1',), rows, clock)
+  for done in range(21, 31):
+    assert shown.estimate.seconds_left(done) is None
+    one_round(shown, clock, done, schedule)
+  shown.close()
+  # 29 rounds of 8 clients, 1.5 MB each; ten rounds, 37 seconds at their end.
+  [line] = capsys.readouterr().out.splitlines()
+  assert line.startswith('round 30/40: loss 0.5000, top1 0.2500')
+  assert line.endswith('348 MB so far, 57 s left')
+
+
+def test_a_terminal_gets_a_bar_with_both(monkeypatch, capsys):
+  monkeypatch.setattr(progress_lib.sys.stderr, 'isatty', lambda: True)
+  clock, schedule = Clock(), progress_lib.Schedule(20, 5, 20)
+  shown = progress_lib.Progress(schedule, ('top1', 'mcc'), [], clock)
+  for done in range(1, 12):
+    one_round(shown, clock, done, schedule)
+  shown._bar.refresh()
+  shown.warn('a warning')
+  shown.close()
+  said = capsys.readouterr()
+  assert said.out == ''
+  assert '11/20 [' in said.err
+  expected = 'loss 0.500, top1 0.250, 1.50 MB/client, 132 MB so far, 78 s left'
+  assert expected in said.err
+  assert 'warning: a warning' in said.err
+
+
+def test_training_without_clients_shows_no_bytes(capsys):
+  clock, schedule = Clock(), progress_lib.Schedule(4, 2, 4)
+  shown = progress_lib.Progress(schedule, ('top1',), [], clock)
+  nothing = dict.fromkeys(('bytes_down_per_client', 'bytes_up_per_client'), 0.0)
+  shown.round_done({**ROW, **nothing}, {'top1': 0.5})
+  shown.close()
+  assert capsys.readouterr().out == 'round 1/4: loss 0.5000, top1 0.5000\n'

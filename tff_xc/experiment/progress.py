@@ -1,0 +1,198 @@
+"""The schedule of a run, and what a run shows while it trains.
+
+A terminal gets a bar; without one, every evaluation is a line. After ten rounds
+of this process, both show the time left. Both show the bytes of all clients so
+far, down and up, those before a resume included.
+"""
+
+import collections
+import contextlib
+import dataclasses
+import math
+import statistics
+import sys
+import time
+from collections.abc import Callable
+from collections.abc import Iterable
+from collections.abc import Iterator
+from collections.abc import Mapping
+
+import tqdm
+
+from tff_xc.report import units
+
+# The time left is shown after this many rounds.
+_ROUNDS_FIRST = 10
+# A part's median is over this many of its last times.
+_RECENT = 50
+# Without tqdm's own estimate, which evaluations disturb.
+_BAR = '{l_bar}{bar}| {n_fmt}/{total_fmt} [{elapsed}, {rate_fmt}{postfix}]'
+
+
+@dataclasses.dataclass(frozen=True)
+class Schedule:
+  """The number of rounds, evaluations and checkpoints.
+
+  Attributes:
+    rounds: rounds of the whole run.
+    eval_every: rounds between evaluations; the last round is evaluated too.
+    checkpoint_every: rounds between checkpoints; likewise.
+  """
+
+  rounds: int
+  eval_every: int
+  checkpoint_every: int
+
+  def due(self, every: int, round_number: int) -> bool:
+    """Whether an action of period `every` is due after the round."""
+    return round_number % every == 0 or round_number == self.rounds
+
+  def left(self, every: int, done: int) -> int:
+    """Returns how often an action of period `every` is due after `done`."""
+    extra = done < self.rounds and self.rounds % every != 0
+    return self.rounds // every - done // every + extra
+
+
+class Estimate:
+  """Estimates the time left.
+
+  The parts of a run are its rounds, evaluations and checkpoints. The time left
+  is the median of a part's recent times, times the number of them to come,
+  summed over the parts: few rounds have an evaluation, so the median round
+  would tell nothing of them.
+  """
+
+  def __init__(
+    self, schedule: Schedule, clock: Callable[[], float] = time.perf_counter
+  ):
+    """Starts now. `clock` returns seconds."""
+    self._clock = clock
+    self._every = {
+      'round': 1,
+      'evaluation': schedule.eval_every,
+      'checkpoint': schedule.checkpoint_every,
+    }
+    self._schedule = schedule
+    self._recent = {
+      part: collections.deque(maxlen=_RECENT) for part in self._every
+    }
+    self._rounds, self._since, self._apart = 0, clock(), 0.0
+
+  @contextlib.contextmanager
+  def timing(self, part: str) -> Iterator[None]:
+    """Times an 'evaluation' or a 'checkpoint'."""
+    started = self._clock()
+    yield
+    taken = self._clock() - started
+    self._recent[part].append(taken)
+    self._apart += taken
+
+  def round_done(self) -> None:
+    """Takes the time since the last round, except that of other parts."""
+    now = self._clock()
+    self._recent['round'].append(now - self._since - self._apart)
+    self._since, self._apart = now, 0.0
+    self._rounds += 1
+
+  def seconds_left(self, done: int) -> float | None:
+    """Returns the seconds left after `done` rounds; None before it can tell."""
+    if self._rounds < _ROUNDS_FIRST:
+      return None
+    return sum(
+      statistics.median(recent) * self._schedule.left(self._every[part], done)
+      for part, recent in self._recent.items()
+      if recent
+    )
+
+
+def bytes_of(row: Mapping[str, float]) -> float:
+  """Returns a round's bytes of all clients, down and up; 0 if not measured."""
+  each = row['bytes_down_per_client'] + row['bytes_up_per_client']
+  total = each * row.get('clients', math.nan)
+  return 0.0 if math.isnan(total) else total
+
+
+class Progress:
+  """Shows the progress of a run.
+
+  Attributes:
+    estimate: the time left.
+  """
+
+  def __init__(
+    self,
+    schedule: Schedule,
+    metrics: Iterable[str],
+    rows: Iterable[Mapping[str, float]],
+    clock: Callable[[], float] = time.perf_counter,
+  ):
+    """Starts to show a run.
+
+    Args:
+      schedule: of the run.
+      metrics: names of the scores, the headline metric first.
+      rows: those of metrics.csv so far.
+      clock: returns seconds.
+    """
+    rounds = [row for row in rows if row['round']]
+    self.estimate = Estimate(schedule, clock)
+    self._schedule, self._done = schedule, len(rounds)
+    self._bytes = sum(map(bytes_of, rounds))
+    self._headline, *_ = metrics
+    self._latest = math.nan
+    self._bar = tqdm.tqdm(
+      total=schedule.rounds,
+      initial=self._done,
+      unit='round',
+      disable=None,
+      bar_format=_BAR,
+    )
+
+  def start(self, scores: Mapping[str, float]) -> None:
+    """Shows the scores of the initial model."""
+    self._show(scores)
+
+  def round_done(
+    self, row: Mapping[str, float], scores: Mapping[str, float] | None
+  ) -> None:
+    """Shows a round.
+
+    Args:
+      row: its columns.
+      scores: those of its evaluation; None without one.
+    """
+    self.estimate.round_done()
+    self._done += 1
+    self._bytes += bytes_of(row)
+    if scores:
+      self._show({'loss': row['loss'], **scores})
+    each = row['bytes_down_per_client'] + row['bytes_up_per_client']
+    score = '-' if math.isnan(self._latest) else f'{self._latest:.3f}'
+    parts = [f'loss {row["loss"]:.3f}', f'{self._headline} {score}']
+    parts += [f'{units.human_bytes(each)}/client', *self._so_far()]
+    self._bar.set_postfix_str(', '.join(parts), refresh=False)
+    self._bar.update()
+
+  def warn(self, text: str) -> None:
+    """Prints a warning on stderr, above the bar."""
+    self._bar.write(f'warning: {text}', file=sys.stderr)
+
+  def close(self) -> None:
+    self._bar.close()
+
+  def _show(self, scores: Mapping[str, float]) -> None:
+    self._latest = scores[self._headline]
+    if self._bar.disable:
+      parts = [f'{name} {value:.4f}' for name, value in scores.items()]
+      shown = ', '.join(parts + self._so_far())
+      print(f'round {self._done}/{self._schedule.rounds}: {shown}', flush=True)
+
+  def _so_far(self) -> list[str]:
+    """Returns the bytes so far and the time left, where they are known."""
+    parts = []
+    if self._bytes:
+      parts.append(f'{units.human_bytes(self._bytes)} so far')
+    left = self.estimate.seconds_left(self._done)
+    if left is not None and self._done < self._schedule.rounds:
+      parts.append(f'{units.human_duration(left)} left')
+    return parts
