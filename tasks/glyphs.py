@@ -1,12 +1,13 @@
 """Procedural handwriting: any number of classes and clients, nothing stored.
 
 `glyphs` takes any shape; its default is small enough for a first run. The other
-tasks have the shapes of the FedSS paper's data sets: numbers of classes and
-clients, and of examples and classes of a client.
+tasks have the shapes of the papers' data sets (FedSS, TurboSVM-FL): numbers of
+classes and clients, and of examples and classes of a client.
 """
 
 import functools
 
+from tasks import leaf
 from tasks import task
 
 _SHAPE = (
@@ -25,6 +26,15 @@ def _load(preset, data_dir, options):
   if 'data_seed' in options:
     changes['seed'] = options['data_seed']
   return task.with_small_encoder(glyphs.load_preset(preset, **changes), options)
+
+
+def _load_femnist(data_dir, options):
+  del data_dir
+  from datasets.procedural import glyphs
+
+  return leaf.with_femnist_network(
+    glyphs.load_preset('glyphs-femnist', seed=options['data_seed']), options
+  )
 
 
 def _task(
@@ -90,5 +100,14 @@ TASKS = (
     clients_per_round=64,
     eval_every=500,
     negatives=800,
+  ),
+  task.Task(
+    name='glyphs-femnist',
+    summary='the shape of FEMNIST: 62 classes, 3,195 writers of any class',
+    load=_load_femnist,
+    **leaf.FEMNIST,
+    num_classes=62,
+    options=('embedding_dim', 'data_seed'),
+    option_defaults={'embedding_dim': 2048},
   ),
 )

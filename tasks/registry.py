@@ -3,6 +3,7 @@
 from tasks import arrays
 from tasks import cifar
 from tasks import glyphs
+from tasks import leaf
 from tasks import omniglot
 from tasks import task
 from tasks import xc
@@ -10,7 +11,7 @@ from tff_xc import errors
 
 TASKS = {
   t.name: t
-  for module in (glyphs, omniglot, cifar, xc, arrays)
+  for module in (glyphs, omniglot, cifar, xc, leaf, arrays)
   for t in module.TASKS
 }
 

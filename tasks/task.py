@@ -101,6 +101,24 @@ OPTIONS: Mapping[str, hp.Hyperparameter] = {
       above=0,
     ),
     hp.Hyperparameter(
+      'min_examples',
+      64,
+      'training and test users with fewer examples are left out',
+      least=1,
+    ),
+    hp.Hyperparameter(
+      'test_examples',
+      0,
+      'size of a random sample of the test, the same in every run; 0: all of it',
+      least=0,
+    ),
+    hp.Hyperparameter(
+      'drop_duplicates',
+      False,
+      "leave out the second copy of a writer's first image, which LEAF's scripts"
+      ' write twice',
+    ),
+    hp.Hyperparameter(
       'data_seed',
       0,
       'seed of procedural data, which do not depend on --seed',

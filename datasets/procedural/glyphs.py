@@ -15,6 +15,7 @@ from typing import Any
 import numpy as np
 import tensorflow as tf
 
+from datasets.procedural import glyph_hands
 from datasets.procedural import glyph_strokes
 from tff_xc import errors
 from tff_xc.data import client_data
@@ -23,13 +24,11 @@ from tff_xc.data import pool
 
 # The purpose of a key: the first part after the seed of every hash.
 _CLASS, _HAND, _DRAWING, _TEST_HAND, _TEST_DRAWING = range(5)
-# Streams of numpy generators: [seed, stream, ...].
-_SIZES, _LABELS, _SAMPLE = range(3)
 
 # Their labels and numbers take 2 GB.
 _MOST_EXAMPLES = 10**8
 
-# Sets shaped like those of the papers (FedSS, §4.1; `_class_counts` describes the
+# Sets shaped like those of the papers (FedSS, §4.1; `glyph_hands` describes the
 # client sizes of the Landmarks set), and a small set that is learnt in minutes.
 PRESETS: Mapping[str, Mapping[str, Any]] = {
   'glyphs': {},
@@ -56,6 +55,16 @@ PRESETS: Mapping[str, Mapping[str, Any]] = {
     'classes_per_client': 20,
     'examples_per_client': 400,
   },
+  # LEAF's numbers of examples; NIST SD 19's shares of digits and letters.
+  'glyphs-femnist': {
+    'num_classes': 62,
+    'num_clients': 3_195,
+    'examples_per_client': 226.8,
+    'examples_deviation': 88.9,
+    'test_examples_per_class': 100,
+    'class_shares': ((10, 0.495), (26, 0.271), (26, 0.234)),
+    'white_paper': True,
+  },
 }
 
 
@@ -77,8 +86,14 @@ class Options:
       `classes_range` it is the mean, and a client's number is proportional to
       its number of classes. A client has at least one example of each of its
       classes; the classes of the others are drawn at random.
+    examples_deviation: the standard deviation of the clients' numbers of
+      examples, which then follow a normal distribution, cut at 1.
+    class_shares: (number of classes, their share of all examples) of groups of
+      successive classes. Each example's class is drawn from these shares, and
+      `classes_per_client` does not apply. Empty: clients differ in classes.
     test_examples_per_class: test images of each class, each by its own hand
       that is no client.
+      With `class_shares`, their mean over the classes.
     max_test_examples: if all classes together have more test images than this,
       the test set is a seeded sample of this size.
     retrieval_classes: the number of further classes, which are not trained on
@@ -86,6 +101,8 @@ class Options:
     retrieval_examples_per_class: the mean number of images of these classes; a
       class has this number rounded down or up.
     image_size: pixels of a side.
+    white_paper: False: x is uint8, ink 255 on 0. True: x is float32, ink 0.0 on
+      1.0, as in FEMNIST.
     variation: how much hands differ: 0 not at all, 1 about as much as people.
     seed: determines everything.
 
@@ -99,12 +116,15 @@ class Options:
   classes_per_client: int = 10
   classes_range: tuple[int, int] | None = None
   consecutive_classes: bool = False
-  examples_per_client: int = 60
+  examples_per_client: float = 60
+  examples_deviation: float = 0.0
+  class_shares: tuple[tuple[int, float], ...] = ()
   test_examples_per_class: int = 10
   max_test_examples: int = 5_000
   retrieval_classes: int = 0
   retrieval_examples_per_class: float = 5.0
   image_size: int = 28
+  white_paper: bool = False
   variation: float = 1.0
   seed: int = 0
 
@@ -116,6 +136,12 @@ class Options:
   def __post_init__(self):
     (low, high), mean = self.bounds, self.classes_per_client
     self._check('num_classes', 2, 2**31 - 1)
+    if self.class_shares:
+      grouped = sum(count for count, _ in self.class_shares)
+      _check(
+        'the number of classes with shares', grouped, *[self.num_classes] * 2
+      )
+    self._check('examples_deviation', 0, 10**7)
     self._check('num_clients', 1, 10**8)
     self._check('classes_per_client', 1, self.num_classes)
     _check('the first of classes_range', low, 1, mean)
@@ -160,14 +186,15 @@ def load(**options) -> client_data.FederatedDataset:
     **options: attributes of `Options`.
 
   Returns:
-    The data set; `x` is uint8 [image_size, image_size], ink 255 on 0.
+    The data set; `x` is uint8 [image_size, image_size], ink 255 on 0, or
+    float32 on white paper.
 
   Raises:
     InputError: an argument out of its range.
   """
   options = Options(**options)
   pages = _Pages(options)
-  labels, clients = _hands(options)
+  labels, clients = glyph_hands.deal(options)
   return client_data.FederatedDataset(
     name=options.name,
     num_classes=options.num_classes,
@@ -187,13 +214,6 @@ def _check(name: str, value: float, low: float, high: float) -> None:
     )
 
 
-def _sample(random: np.random.Generator, n: int, k: int) -> np.ndarray:
-  """Draws k different numbers below n, in O(k) time and memory."""
-  # With shuffle=False, numpy permutes all numbers below n only if n is at most
-  # 10,000 or 50·k. Otherwise it uses Floyd's algorithm with a hash table.
-  return random.choice(n, size=k, replace=False, shuffle=False)
-
-
 class _Pages:
   """Pools of images, given their hands, classes and numbers."""
 
@@ -201,6 +221,7 @@ class _Pages:
     self._seed = options.seed
     self._image_size = options.image_size
     self._variation = options.variation
+    self._white = options.white_paper
 
   def by_clients(
     self, labels: np.ndarray, clients: partition.Partition
@@ -249,19 +270,26 @@ class _Pages:
 
     size = self._image_size
     spec = tf.TensorSpec([size, size], tf.uint8)
-    return pool.cached(pool.Pool(labels, spec, read))
+    images = pool.cached(pool.Pool(labels, spec, read))
+    return _on_white(images) if self._white else images
+
+
+def _on_white(images: pool.Pool) -> pool.Pool:
+  """Returns images with ink 255 on 0 as float32 with ink 0.0 on 1.0."""
+  levels = ((255 - np.arange(256)) / 255).astype(np.float32)
+  return dataclasses.replace(
+    images,
+    spec=tf.TensorSpec(images.spec.shape, tf.float32),
+    read=lambda numbers: levels[images.read(numbers)],
+  )
 
 
 def _test(options: Options, pages: _Pages) -> pool.Pool | None:
   each = options.test_examples_per_class
   if not each:
     return None
-  total, most = options.num_classes * each, options.max_test_examples
-  drawn = np.arange(min(total, most))
-  if total > most:
-    random = np.random.default_rng([options.seed, _SAMPLE])
-    drawn = np.sort(_sample(random, total, most))
-  return pages.by_strangers(drawn // each, drawn % each)
+  labels, drawn = glyph_hands.test(options)
+  return pages.by_strangers(labels, drawn)
 
 
 def _retrieval(options: Options, pages: _Pages) -> pool.Pool | None:
@@ -274,47 +302,3 @@ def _retrieval(options: Options, pages: _Pages) -> pool.Pool | None:
   y = np.repeat(np.arange(classes), np.diff(upto))
   drawn = np.arange(len(y)) - upto[y]
   return pages.by_strangers(y, drawn, first=options.num_classes)
-
-
-def _class_counts(options: Options) -> np.ndarray:
-  """Returns int [clients], the number of classes of each client.
-
-  With a range of classes, the client of rank r among K has
-  low + (high − low)·((r + ½) / K)^p classes, and p is chosen to reach the mean.
-  Few clients hold many classes; most hold few. For the Landmarks set (mean 90,
-  largest 399, at least 30 images) the median is 38.
-  """
-  (low, high), mean = options.bounds, options.classes_per_client
-  clients = options.num_clients
-  if mean in (low, high):
-    return np.full(clients, mean)
-  power = (high - low) / (mean - low) - 1
-  rank = np.random.default_rng([options.seed, _SIZES]).permutation(clients)
-  share = ((rank + 0.5) / clients) ** power
-  return np.rint(low + (high - low) * share).astype(np.int64)
-
-
-def _hands(options: Options) -> tuple[np.ndarray, partition.Partition]:
-  """Returns the labels of the training examples, int32 [N], and the clients."""
-  num_classes, clients = options.num_classes, options.num_clients
-  class_counts = _class_counts(options)
-  per_class = options.examples_per_client / options.classes_per_client
-  sizes = np.floor(class_counts * per_class + 0.5).astype(np.int64)
-  sizes = np.maximum(sizes, class_counts)
-  offsets = np.cumsum(np.append(0, sizes))
-  labels = np.empty(offsets[-1], np.int32)
-  for client, count in enumerate(class_counts.tolist()):
-    random = np.random.default_rng([options.seed, _LABELS, client])
-    if options.consecutive_classes:
-      first = client * num_classes // clients
-      classes = (first + np.arange(count)) % num_classes
-    else:
-      classes = _sample(random, num_classes, count)
-    more = classes[random.integers(count, size=sizes[client] - count)]
-    # Shuffled, or the first batches would hold each class exactly once.
-    labels[offsets[client] : offsets[client + 1]] = random.permutation(
-      np.concatenate([classes, more])
-    )
-  width = len(str(clients - 1))
-  ids = [f'hand{client:0{width}d}' for client in range(clients)]
-  return labels, partition.Partition(ids, offsets, np.arange(len(labels)))

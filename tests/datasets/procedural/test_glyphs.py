@@ -229,3 +229,54 @@ def test_absurd_numbers(bad):
 def test_unknown_preset():
   with pytest.raises(errors.InputError, match='glyphs-sop'):
     glyphs.load_preset('glyphs-mnist')
+
+
+FEMNIST = {
+  **SMALL,
+  'num_classes': 8,
+  'class_shares': ((2, 0.75), (6, 0.25)),
+  'examples_per_client': 500,
+}
+
+
+def test_classes_are_drawn_by_their_shares():
+  dataset = glyphs.load(**FEMNIST)
+  labels = dataset.train.owned_labels()[1]
+  shares = np.bincount(labels, minlength=8) / len(labels)
+  np.testing.assert_allclose(shares[:2], 0.375, atol=0.02)
+  np.testing.assert_allclose(shares[2:], 0.25 / 6, atol=0.01)
+  held = [len(set(dataset.train.labels(c))) for c in dataset.train.client_ids]
+  assert min(held) == 8
+  assert len(np.unique(dataset.test.read(np.arange(24)), axis=0)) == 24
+
+
+def test_paper_may_be_white():
+  ink, white = (
+    everything(glyphs.load(**SMALL, white_paper=w).test).x for w in (0, 1)
+  )
+  assert white.dtype == np.float32
+  np.testing.assert_array_equal(
+    white, ((255 - ink.astype(int)) / 255).astype('f')
+  )
+  assert np.median(white) == 1
+
+
+def test_the_shape_of_femnist():
+  dataset = glyphs.load_preset('glyphs-femnist')
+  sizes = dataset.train.partition.sizes
+  assert len(sizes) == 3195
+  np.testing.assert_allclose([sizes.mean(), sizes.std()], [226.8, 88.9], 0.01)
+  assert sizes.min() >= 1
+  for y in (dataset.train.pool.y, dataset.test.y):
+    counts = np.bincount(y, minlength=62) / len(y)
+    groups = [counts[:10].sum(), counts[10:36].sum(), counts[36:].sum()]
+    np.testing.assert_allclose(groups, [0.495, 0.271, 0.234], atol=0.02)
+  assert len(dataset.test) == 5000
+  x, _ = dataset.train.examples('hand0007')
+  assert x.dtype == np.float32
+  assert (x.min(), x.max()) == (0, 1)
+
+
+def test_shares_are_those_of_all_classes():
+  with pytest.raises(errors.InputError, match='classes with shares is 9'):
+    glyphs.load(**{**FEMNIST, 'class_shares': ((3, 0.5), (6, 0.5))})

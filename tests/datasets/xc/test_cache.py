@@ -10,6 +10,7 @@ import numpy as np
 import pytest
 
 from datasets import cache_folder
+from datasets import parsed_cache
 from datasets.xc import cache as xc_cache
 from datasets.xc import text as xc_text
 from tff_xc import errors
@@ -266,7 +267,7 @@ def test_a_full_disk(path, parses, folder, monkeypatch):
   def full(*_):
     raise OSError(28, 'No space left on device')
 
-  monkeypatch.setattr(xc_cache, '_write', full)
+  monkeypatch.setattr(parsed_cache, '_write', full)
   same(xc_cache.read(path), xc_text.read(path))
   assert list(folder.iterdir()) == []
 

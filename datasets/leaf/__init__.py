@@ -1,0 +1,1 @@
+"""LEAF: FEMNIST, CelebA and Shakespeare, with real people as clients."""

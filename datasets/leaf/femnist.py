@@ -1,0 +1,170 @@
+"""FEMNIST: digits and letters, with their writers as clients.
+
+LEAF's set has 3,550 writers and 805,263 images of 62 classes: 0-9, A-Z, a-z.
+White is 1.0.
+
+LEAF's grouping by writer puts the first image of every writer but the very
+first into the set twice, one after the other. The papers trained on the data
+as they are; `drop_duplicates` leaves the second copy out.
+"""
+
+import os
+
+import numpy as np
+import tensorflow as tf
+
+from datasets.leaf import files as leaf_files
+from datasets.leaf import users as leaf_users
+from tff_xc import errors
+from tff_xc.data import client_data
+from tff_xc.data import pool
+
+NUM_CLASSES = 62
+SIDE = 28
+# LEAF's pixels are k / 255.
+_LEVELS = (np.arange(256) / 255).astype(np.float32)
+
+
+class _OtherLevelsError(Exception):
+  """A pixel is not k / 255."""
+
+
+def find(data_dir: str | os.PathLike) -> leaf_files.Files:
+  """Finds the JSON files; raises `errors.InputError` if there are none."""
+  return leaf_files.find('femnist', data_dir)
+
+
+def load(
+  data_dir: str | os.PathLike,
+  *,
+  min_examples: int = 64,
+  drop_duplicates: bool = False,
+  test_examples: int = 0,
+) -> client_data.FederatedDataset:
+  """Loads FEMNIST from LEAF's JSON; its images are mapped from the cache.
+
+  Args:
+    data_dir: the directory of all data, see `leaf_files.find`.
+    min_examples: users with fewer examples are dropped, see
+      `leaf_users.federated`.
+    drop_duplicates: whether to leave out the second of a writer's first two
+      images where they and their labels are equal.
+    test_examples: the size of a sample of the test; 0: all of it.
+
+  Returns:
+    The data set; `x` is float32 [28, 28], ink 0.0 on white 1.0.
+
+  Raises:
+    errors.InputError: files are missing or malformed, or no user remains.
+  """
+  found = find(data_dir)
+  try:
+    users, arrays = leaf_users.read_json(
+      data_dir, found, 'femnist-uint8', _parse_levels
+    )
+  except _OtherLevelsError:
+    users, arrays = leaf_users.read_json(
+      data_dir, found, 'femnist-float32', _parse_floats
+    )
+  images = pool_of(arrays['x'], arrays['y'])
+  twice = duplicates(users, arrays['x'], arrays['y'])
+  if len(twice):
+    does = 'the second is' if drop_duplicates else 'both are'
+    leaf_users.say(
+      f'femnist: {len(twice):,} of {len(users.names):,} writers have their '
+      f'first image twice, as LEAF writes it; {does} '
+      f'{"left out" if drop_duplicates else "kept"} (--drop_duplicates)'
+    )
+  return leaf_users.federated(
+    'femnist',
+    NUM_CLASSES,
+    images,
+    users,
+    leaf_users.split(users),
+    min_examples=min_examples,
+    test_examples=test_examples,
+    left_out=twice if drop_duplicates else None,
+  )
+
+
+def pool_of(x: np.ndarray, y: np.ndarray) -> pool.Pool:
+  """Returns a pool of float32 [28, 28] in [0, 1].
+
+  Args:
+    x: uint8 k [N, 28, 28] for k / 255, or float32 [N, 28, 28].
+    y: int32 [N].
+  """
+  levels = x.dtype == np.uint8
+  return pool.Pool(
+    y=np.asarray(y),
+    spec=tf.TensorSpec([SIDE, SIDE], tf.float32),
+    read=lambda numbers: _LEVELS[x[numbers]] if levels else x[numbers],
+  )
+
+
+def duplicates(
+  users: leaf_users.Users, x: np.ndarray, y: np.ndarray
+) -> np.ndarray:
+  """Returns the numbers of second images that equal the first, int64."""
+  first = np.asarray(users.starts)[users.sizes >= 2]
+  first = first[y[first] == y[first + 1]]
+  same = [i + 1 for i in first if (x[i] == x[i + 1]).all()]
+  return np.array(same, np.int64)
+
+
+def levels_of(x: np.ndarray) -> np.ndarray | None:
+  """Returns uint8 k if all pixels, in [0, 1], are k / 255 in float32."""
+  k = np.rint(x * 255).astype(np.uint8)
+  return k if (_LEVELS[k] == x.astype(np.float32)).all() else None
+
+
+def _parse_levels(x: list, y: list, where: str) -> dict[str, np.ndarray]:
+  pixels = _pixels(x, where)
+  k = levels_of(pixels)
+  if k is None:
+    raise _OtherLevelsError
+  return {'x': k, 'y': leaf_users.labels(y, NUM_CLASSES, where)}
+
+
+def _parse_floats(x: list, y: list, where: str) -> dict[str, np.ndarray]:
+  return {
+    'x': _pixels(x, where).astype(np.float32),
+    'y': leaf_users.labels(y, NUM_CLASSES, where),
+  }
+
+
+def _pixels(x: list, where: str) -> np.ndarray:
+  """Returns a user's images, float64 [k, 28, 28].
+
+  Raises:
+    errors.InputError: an image is no list of 784 numbers in [0, 1].
+  """
+  size = SIDE * SIDE
+  try:
+    pixels = np.array(x)
+  except ValueError:  # Lists of several lengths.
+    pixels = np.zeros(0)
+  numbers = pixels.dtype.kind in 'if' and pixels.shape == (len(x), size)
+  if numbers and 0 <= pixels.min() <= pixels.max() <= 1:
+    return pixels.astype(np.float64).reshape(-1, SIDE, SIDE)
+  for number, image in enumerate(x, 1):
+    if problem := _problem(image, size):
+      raise errors.InputError(
+        f'{where}, example {number}: {problem}; mend the file'
+      )
+  raise AssertionError(f'{where}: all images are right one by one.')
+
+
+def _problem(image, size: int) -> str:
+  """Says what is wrong with an image, '' if nothing."""
+  if type(image) is not list:
+    return f'x is {leaf_users.shown(image)}, expected a list of {size} numbers'
+  if len(image) != size:
+    return f'x has {len(image)} numbers, expected {size}'
+  for place, value in enumerate(image, 1):
+    if type(value) not in (int, float) or not 0 <= value <= 1:
+      return (
+        f'pixel {place} is {leaf_users.shown(value)}, expected a number from 0 '
+        'to 1'
+      )
+  return ''

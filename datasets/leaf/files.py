@@ -1,0 +1,94 @@
+"""Finds LEAF's JSON files.
+
+LEAF's preprocess.sh leaves `<set>/data/train/*.json` and `test/*.json`, and
+before its split `<set>/data/all_data/*.json`. The files of a folder are taken in
+the order of the numbers in their names. (LEAF takes them in the file system's
+order, which is arbitrary, so its split of several files cannot be repeated.)
+"""
+
+import os
+import pathlib
+import re
+from typing import NamedTuple
+
+from tff_xc import errors
+
+_GET_IT = (
+  'run preprocess.sh of https://github.com/TalwalkarLab/leaf, or name another '
+  'directory with --data_dir'
+)
+
+
+class Files(NamedTuple):
+  """The JSON files of a set.
+
+  Attributes:
+    train: files of training users, or of all users.
+    test: files of test users; empty: the users are not split yet.
+  """
+
+  train: tuple[pathlib.Path, ...]
+  test: tuple[pathlib.Path, ...]
+
+
+def places(name: str, data_dir: str | os.PathLike) -> list[pathlib.Path]:
+  """Returns the folders in which a set may lie, those that exist."""
+  root = pathlib.Path(data_dir)
+  named = [root / 'leaf' / name, root / name]
+  if name == 'femnist':
+    named.append(root / 'leaf')
+  folders = [f for place in [*named, root] for f in (place / 'data', place)]
+  return [folder for folder in folders if folder.is_dir()]
+
+
+def find(name: str, data_dir: str | os.PathLike) -> Files:
+  """Finds the files of a set; opens none.
+
+  Args:
+    name: 'femnist', 'celeba' or 'shakespeare'.
+    data_dir: the directory of all data.
+
+  Raises:
+    errors.InputError: there are none, or only those of one part.
+  """
+  for place in places(name, data_dir):
+    found = _split(place / 'train', place / 'test', _in_folder)
+    found = found or _split(place / 'train.json', place / 'test.json', _file)
+    if found:
+      return found
+    for folder in (place / 'all_data', place):
+      if everything := _in_folder(folder):
+        return Files(everything, ())
+  raise errors.InputError(
+    f'no {name} of LEAF in {data_dir}: looked there and in its folders {name} '
+    f'and {os.path.join("leaf", name)} for train/*.json and test/*.json, for '
+    f'all_data/*.json and for *.json; {_GET_IT}'
+  )
+
+
+def _split(train: pathlib.Path, test: pathlib.Path, files_of) -> Files | None:
+  parts = files_of(train), files_of(test)
+  if any(parts) and not all(parts):
+    there, missing = (train, test) if parts[0] else (test, train)
+    raise errors.InputError(
+      f'{there} has JSON files, and {missing} has none; put both parts there, '
+      f'or {_GET_IT}'
+    )
+  return Files(*parts) if all(parts) else None
+
+
+def _file(path: pathlib.Path) -> tuple[pathlib.Path, ...]:
+  return (path,) if path.is_file() else ()
+
+
+def _in_folder(folder: pathlib.Path) -> tuple[pathlib.Path, ...]:
+  """Returns the JSON files of a folder in their order."""
+  if not folder.is_dir():
+    return ()
+  return tuple(sorted(folder.glob('*.json'), key=_by_numbers))
+
+
+def _by_numbers(path: pathlib.Path) -> list:
+  """A key of the order in which all_data_2 precedes all_data_10."""
+  parts = re.split(r'(\d+)', path.name)
+  return [int(p) if i % 2 else p for i, p in enumerate(parts)]

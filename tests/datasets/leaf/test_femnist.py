@@ -1,0 +1,278 @@
+"""FEMNIST from LEAF's JSON: small files, and five real writers."""
+
+import json
+import random
+import shutil
+
+import numpy as np
+import pytest
+
+from datasets import cache_folder
+from datasets.leaf import femnist
+from datasets.leaf import files as leaf_files
+from datasets.leaf import json_users
+from tests.datasets.leaf import on_disk
+from tff_xc import errors
+
+
+@pytest.fixture(autouse=True)
+def cache(tmp_path, monkeypatch):
+  monkeypatch.setenv(cache_folder.VARIABLE, str(tmp_path / 'cache'))
+
+
+def load(data_dir, **options):
+  return femnist.load(data_dir, **{'min_examples': 1, **options})
+
+
+def all_data(data_dir, sizes, files=1):
+  """Writes users of these sizes, in files that are to be read in order."""
+  users = {f'w{i}': on_disk.writer(i, size) for i, size in enumerate(sizes)}
+  for k, part in enumerate(np.array_split(list(users), files)):
+    on_disk.write(
+      data_dir / 'femnist/data/all_data' / f'all_data_{8 + k}.json',
+      {name: users[name] for name in part},
+    )
+  return users
+
+
+def test_five_real_writers(data_dir):
+  dataset = load(data_dir)
+  train = dataset.train
+  assert train.client_ids == [
+    *('f3797_07', 'f3793_06', 'f3728_28', 'f3687_48', 'f3785_26')
+  ]
+  assert train.partition.sizes.tolist() == [11, 16, 17, 18, 16]
+  assert len(dataset.test) == 89
+  content = json.loads((data_dir / 'leaf/train.json').read_text())
+  for name in train.client_ids:
+    x, y = train.examples(name)
+    expected = content['user_data'][name]
+    assert x.dtype == np.float32
+    np.testing.assert_array_equal(x.reshape(-1, 784), np.float32(expected['x']))
+    np.testing.assert_array_equal(y, expected['y'])
+  assert np.median(x) == 1  # White.
+  tests = json.loads((data_dir / 'leaf/test.json').read_text())['user_data']
+  held_out = dataset.test.examples(np.arange(89))
+  np.testing.assert_array_equal(
+    held_out.y, np.concatenate([tests[name]['y'] for name in train.client_ids])
+  )
+  np.testing.assert_array_equal(
+    held_out.x[-1].reshape(-1), np.float32(tests['f3785_26']['x'][-1])
+  )
+
+
+@pytest.mark.parametrize('files', [1, 3])
+def test_users_are_split_as_leaf_does(tmp_path, files):
+  users = all_data(tmp_path, [3] * 20, files)
+  dataset = load(tmp_path)
+  drawn = random.Random(0).sample(range(20), 18)
+  assert dataset.train.client_ids == [f'w{i}' for i in sorted(drawn)]
+  [a, b] = sorted(set(range(20)) - set(drawn))
+  held_out = dataset.test.examples(np.arange(len(dataset.test)))
+  np.testing.assert_array_equal(
+    held_out.x.reshape(-1, 784),
+    np.float32(users[f'w{a}'][0] + users[f'w{b}'][0]),
+  )
+  np.testing.assert_array_equal(
+    held_out.y, users[f'w{a}'][1] + users[f'w{b}'][1]
+  )
+
+
+def test_users_with_few_examples_are_dropped(tmp_path, capsys):
+  all_data(tmp_path, [1, 2, 3, 4, 5] * 4)
+  dataset = load(tmp_path, min_examples=3)
+  assert dataset.train.partition.sizes.min() == 3
+  drawn = random.Random(0).sample(range(20), 18)
+  few = sum(i % 5 < 2 for i in drawn)
+  said = capsys.readouterr().err.splitlines()
+  assert said == [
+    f'femnist: left out {few} of 18 training users and {8 - few} of 2 test'
+    ' users, who have fewer than 3 examples'
+  ]
+  with pytest.raises(
+    errors.InputError, match='none of 18 training users has 6'
+  ):
+    load(tmp_path, min_examples=6)
+
+
+def test_a_sample_of_the_test(tmp_path):
+  all_data(tmp_path, [30] * 20)
+  whole, some = load(tmp_path).test, load(tmp_path, test_examples=25).test
+  assert (len(whole), len(some)) == (60, 25)
+  np.testing.assert_array_equal(some.y, load(tmp_path, test_examples=25).test.y)
+  rows = {x.tobytes() for x in whole.read(np.arange(60))}
+  assert len({x.tobytes() for x in some.read(np.arange(25))} & rows) == 25
+  assert len(load(tmp_path, test_examples=61).test) == 60
+
+
+def duplicated(data_dir):
+  users = {f'w{i}': on_disk.writer(i, 4) for i in range(10)}
+  for i in range(1, 10):
+    x, y = users[f'w{i}']
+    users[f'w{i}'] = [x[0], *x], [y[0], *y]
+  x, y = users['w3']
+  y[1] += 1  # The same image with another label is no copy.
+  on_disk.write(data_dir / 'femnist/all_data.json', users)
+  return users
+
+
+@pytest.mark.parametrize('drop', [False, True])
+def test_the_first_image_twice(tmp_path, capsys, drop):
+  users = duplicated(tmp_path)
+  dataset = load(tmp_path, drop_duplicates=drop)
+  assert '8 of 10 writers have their first image twice' in (
+    capsys.readouterr().err
+  )
+  for name in dataset.train.client_ids:
+    x, y = users[name]
+    if drop and name not in ('w0', 'w3'):
+      x, y = x[1:], y[1:]
+    found = dataset.train.examples(name)
+    np.testing.assert_array_equal(found.y, y)
+    np.testing.assert_array_equal(found.x.reshape(-1, 784), np.float32(x))
+
+
+def test_the_second_start_parses_nothing(tmp_path, monkeypatch):
+  all_data(tmp_path, [3] * 10)
+  first = load(tmp_path)
+  monkeypatch.setattr(json_users, 'read', None)
+  second = load(tmp_path)
+  assert second.train.client_ids == first.train.client_ids
+  for name in first.train.client_ids:
+    np.testing.assert_array_equal(
+      first.train.examples(name).x, second.train.examples(name).x
+    )
+
+
+@pytest.mark.parametrize('cached', [True, False])
+def test_other_levels_of_grey(tmp_path, monkeypatch, cached):
+  if not cached:
+    (tmp_path / 'cache').write_text('a file in its place')
+  users = {f'w{i}': on_disk.writer(i, 3) for i in range(10)}
+  users['w9'][0][2][5] = 0.123456789
+  on_disk.write(tmp_path / 'femnist/a.json', users)
+  for _ in range(2):
+    dataset = load(tmp_path)
+    pool = dataset.train.pool
+    np.testing.assert_array_equal(
+      pool.read(np.arange(30)).reshape(-1, 784),
+      np.float32([x for xs, _ in users.values() for x in xs]),
+    )
+
+
+def wrong(data_dir, change):
+  users = {f'w{i}': on_disk.writer(i, 3) for i in range(3)}
+  change(users['w1'])
+  on_disk.write(data_dir / 'femnist/all_data.json', users)
+
+
+def put(place, value):
+  part, example, *rest = place
+
+  def change(user):
+    if rest:
+      user[part][example][rest[0]] = value
+    else:
+      user[part][example] = value
+
+  return change
+
+
+@pytest.mark.parametrize(
+  ('place', 'value', 'said'),
+  [
+    ((0, 1), [0.5] * 783, 'x has 783 numbers, expected 784'),
+    ((0, 1), [], 'x has 0 numbers'),
+    ((0, 1), 'abc', "x is 'abc', expected a list"),
+    ((0, 1), None, 'x is None, expected a list'),
+    ((0, 1, 7), '0.5', "pixel 8 is '0.5', expected a number"),
+    ((0, 1, 7), [0.5], r'pixel 8 is \[0.5\], expected'),
+    ((0, 1, 7), None, 'pixel 8 is None, expected'),
+    ((0, 1, 7), 1.001, 'pixel 8 is 1.001, expected'),
+    ((0, 1, 7), -1, 'pixel 8 is -1, expected'),
+    ((0, 1, 7), float('nan'), 'pixel 8 is nan, expected'),
+    ((0, 1, 7), float('inf'), 'pixel 8 is inf, expected'),
+    ((0, 1, 7), 10**30, 'pixel 8 is 1000000'),
+    ((1, 1), 62, 'the label is 62, expected a whole number from 0 to 61'),
+    ((1, 1), -1, 'the label is -1'),
+    ((1, 1), 3.0, 'the label is 3.0'),
+    ((1, 1), '3', "the label is '3'"),
+    ((1, 1), True, 'the label is True'),
+    ((1, 1), None, 'the label is None'),
+    ((1, 1), 10**30, 'the label is 1000000'),
+  ],
+)
+def test_what_is_wrong_is_said(tmp_path, place, value, said):
+  wrong(tmp_path, put(place, value))
+  with pytest.raises(
+    errors.InputError, match=r"all_data.json, user 'w1', example 2: " + said
+  ) as e:
+    load(tmp_path)
+  assert len(str(e.value)) < 300
+
+
+def test_a_user_in_two_files(tmp_path):
+  for name in 'ab':
+    on_disk.write(
+      tmp_path / f'femnist/train/{name}.json', {'w': on_disk.writer(0, 2)}
+    )
+  on_disk.write(tmp_path / 'femnist/test/a.json', {'w': on_disk.writer(1, 2)})
+  with pytest.raises(
+    errors.InputError, match=r"b.json, user 'w' is also in .*a.json"
+  ):
+    load(tmp_path)
+
+
+def test_no_users_at_all(tmp_path):
+  on_disk.write(tmp_path / 'femnist/all_data.json', {})
+  with pytest.raises(errors.InputError, match='no examples of any user'):
+    load(tmp_path)
+  on_disk.write(tmp_path / 'femnist/all_data.json', {'w': ([], [])})
+  with pytest.raises(errors.InputError, match='no examples of any user'):
+    load(tmp_path)
+
+
+def test_where_the_files_may_lie(tmp_path):
+  with pytest.raises(errors.InputError, match='no femnist of LEAF'):
+    femnist.find(tmp_path)
+  for place in (
+    *('femnist', 'femnist/data', 'leaf/femnist', 'leaf/femnist/data'),
+    *('leaf', 'data', '.'),
+  ):
+    for part in ('train', 'test'):
+      for k in (10, 9):
+        path = tmp_path / place / part / f'all_data_{k}.json'
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.touch()
+    found = femnist.find(tmp_path)
+    assert [p.name for p in found.train] == [
+      'all_data_9.json',
+      'all_data_10.json',
+    ]
+    assert len(found.test) == 2
+    shutil.rmtree(tmp_path / place / 'test')
+    with pytest.raises(errors.InputError, match=r'test has none'):
+      femnist.find(tmp_path)
+    shutil.rmtree(tmp_path / place / 'train')
+
+
+def test_folders_of_other_sets_are_not_searched(tmp_path):
+  on_disk.write(tmp_path / 'leaf/train.json', {})
+  on_disk.write(tmp_path / 'leaf/test.json', {})
+  femnist.find(tmp_path)
+  with pytest.raises(errors.InputError, match='no celeba of LEAF'):
+    leaf_files.find('celeba', tmp_path)
+
+
+def test_the_published_numbers_of_users():
+  for users, train, test in (
+    (3550, 3195, 355),
+    (9343, 8408, 935),
+    (1129, 1016, 113),
+  ):
+    parts = femnist.leaf_users.split(
+      femnist.leaf_users.Users(
+        [''] * users, np.zeros(users), np.full(users, 64), None
+      )
+    )
+    assert [len(part) for part in parts] == [train, test]

@@ -1,0 +1,156 @@
+"""LEAF's JSON: any order of keys, small buffers, and everything malformed."""
+
+import json
+import tracemalloc
+
+import numpy as np
+import pytest
+
+from datasets.leaf import json_users
+from tests.datasets.leaf import on_disk
+from tff_xc import errors
+
+DATA = {
+  'ann': ([[0.5, 1], [0.25, 0.0]], [3, 1]),
+  'bob "}{" \\': (['a}b', '"]}'], ['}', '{']),
+  'empty': ([], []),
+}
+
+
+def read(path):
+  found = {}
+  users = json_users.read(path, lambda u, x, y: found.update({u: (x, y)}))
+  return users, found
+
+
+@pytest.mark.parametrize('chunk', [1, 7, 40, 1 << 20])
+@pytest.mark.parametrize(
+  'order',
+  [
+    ('users', 'num_samples', 'user_data'),
+    ('user_data', 'num_samples', 'users'),
+  ],
+)
+@pytest.mark.parametrize('indent', [None, 2])
+def test_reads_what_was_written(tmp_path, monkeypatch, chunk, order, indent):
+  monkeypatch.setattr(json_users, '_CHUNK', chunk)
+  content = on_disk.content(DATA, order)
+  content = {'hierarchies': [['x', {}]], 'version': 12345, **content}
+  path = tmp_path / 'a.json'
+  path.write_text(json.dumps(content, indent=indent))
+  users, found = read(path)
+  assert users == list(DATA)
+  assert found == DATA
+
+
+def test_the_order_is_that_of_users(tmp_path):
+  content = on_disk.content(DATA)
+  content['users'].reverse()
+  content['num_samples'].reverse()
+  (tmp_path / 'a.json').write_text(json.dumps(content))
+  assert read(tmp_path / 'a.json')[0] == list(DATA)[::-1]
+
+
+def test_a_byte_order_mark_and_non_ascii_names(tmp_path):
+  path = tmp_path / 'a.json'
+  text = json.dumps(on_disk.content({'Zoë': ([], [])}), ensure_ascii=False)
+  path.write_text(text, encoding='utf-8-sig')
+  assert read(path)[0] == ['Zoë']
+
+
+def test_any_float_is_the_one_of_json(tmp_path, monkeypatch):
+  monkeypatch.setattr(json_users, '_KNOWN_NUMBERS', 3)
+  values = np.random.default_rng(0).standard_normal(50).tolist() * 2
+  on_disk.write(tmp_path / 'a.json', {'u': ([values], [0])})
+  assert read(tmp_path / 'a.json')[1]['u'] == ([values], [0])
+
+
+def test_one_user_is_in_memory_at_a_time(tmp_path, monkeypatch):
+  monkeypatch.setattr(json_users, '_CHUNK', 1 << 14)
+  path = tmp_path / 'a.json'
+  data = {f'u{i}': ([[0.5] * 784] * 20, [0] * 20) for i in range(60)}
+  on_disk.write(path, data)
+  del data
+  tracemalloc.start()
+  json_users.read(path, lambda *_: None)
+  peak = tracemalloc.get_traced_memory()[1]
+  tracemalloc.stop()
+  assert peak < path.stat().st_size / 8
+
+
+GOOD = json.dumps(on_disk.content({'ann': ([[0.5]] * 9, list(range(9)))}))
+TWO = on_disk.content({'ann': ([[1]], [1]), 'bob': ([[2]], [2])})
+
+
+def changed(**parts):
+  return json.dumps(TWO | parts)
+
+
+MALFORMED = {
+  '': 'a.json is empty',
+  '  \n': 'ends within the file',
+  'hello': 'expected { at character 1',
+  '[1, 2]': 'expected { at character 1',
+  '{}': '"users" is missing',
+  '{users: []}': 'expected a key in double quotes at character 2',
+  GOOD[:40]: 'cut short',
+  GOOD[:-1]: 'ends within the file: it is cut short',
+  GOOD[: len(GOOD) // 2]: "ends within user 'ann': it is cut short",
+  GOOD + ' {}': 'expected nothing after the object',
+  GOOD.replace('[0.5]', '[0.5 0.5]', 1): "user 'ann': expected JSON at char",
+  GOOD.replace('"users"', '"people"'): '"users" is missing',
+  GOOD.replace('"num_samples"', '"sizes"'): '"num_samples" is missing',
+  GOOD.replace('"user_data"', '"data"'): '"user_data" is missing',
+  GOOD.replace('"x"', '"z"'): "'ann': expected an object with the lists",
+  GOOD.replace('"y": [', '"y": [7, '): '"x" has 9 entries and "y" 10',
+  GOOD.replace('0.5', '9' * 5000): 'no JSON that can be read',
+  '[' * 10**6: 'expected {',
+  '{"users": ' + '[' * 10**6: 'no JSON that can be read|cut short',
+  changed(user_data={'ann': TWO['user_data']['ann']}): "'bob' has no data",
+  changed(users=['ann'], num_samples=[1]): "'bob' has data and is not in",
+  changed(
+    num_samples=[1, 3]
+  ): '\'bob\' has 1 examples, and "num_samples" says 3',
+  changed(num_samples=[1]): '2 "users" have 1 "num_samples"',
+  changed(num_samples=[1, '1']): '"num_samples" is not a list of whole numbers',
+  changed(num_samples=[1, True]): '"num_samples" is not a list of whole',
+  changed(users=['ann', 'ann', 'bob'], num_samples=[1, 1, 1]): 'twice',
+  changed(users='ann'): '"users" is not a list of strings',
+  changed(user_data=[]): '"user_data": expected {',
+  changed(
+    user_data={'ann': [], 'bob': []}
+  ): 'expected an object with the lists',
+  GOOD.replace('"user_data": {', '"user_data": {"ann":{"x":[],"y":[]},'): (
+    'in "user_data" twice'
+  ),
+  GOOD[:-1] + ', "users": []}': '"users" is there twice',
+}
+
+
+@pytest.mark.parametrize('number', range(len(MALFORMED)))
+@pytest.mark.parametrize('chunk', [5, 1 << 20])
+def test_what_is_wrong_is_said(tmp_path, monkeypatch, number, chunk):
+  text, said = list(MALFORMED.items())[number]
+  if chunk < len(text) > 10**5:
+    pytest.skip('deep nesting is tried again for every chunk')
+  monkeypatch.setattr(json_users, '_CHUNK', chunk)
+  path = tmp_path / 'a.json'
+  path.write_text(text)
+  with pytest.raises(errors.InputError, match=said) as e:
+    read(path)
+  assert str(path) in str(e.value)
+  assert '\n' not in str(e.value)
+  assert len(str(e.value)) < 400
+
+
+@pytest.mark.parametrize('encoding', ['utf-16', 'latin-1'])
+def test_another_encoding(tmp_path, encoding):
+  path = tmp_path / 'a.json'
+  path.write_bytes('{"users": ["Zoë"], '.encode(encoding))
+  with pytest.raises(errors.InputError, match='not UTF-8'):
+    read(path)
+
+
+def test_no_file(tmp_path):
+  with pytest.raises(errors.InputError, match='cannot be read'):
+    read(tmp_path / 'a.json')
