@@ -9,7 +9,7 @@ import functools
 
 from tasks import task
 
-METRICS = ('top1',)
+METRICS = ('top1', 'macro_f1', 'mcc')
 ROUNDS = 201
 _OF_DATA = ('min_examples', 'test_examples')
 
