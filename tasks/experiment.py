@@ -113,8 +113,8 @@ def resolve(
   given = dict(changes or {})
   settings = {n: given.pop(n) for n in list(given) if n in SETTINGS}
   settings = _settings(settings, found)
-  options = {n: given.pop(n) for n in list(given) if n in task_lib.OPTIONS}
-  options = _options(found, entry, options)
+  chosen = {n: given.pop(n) for n in list(given) if n in task_lib.OPTIONS}
+  options = _options(found, entry, chosen)
   if 'clients_per_round' in given and not entry.has_clients:
     raise errors.InputError(
       f'--clients_per_round does not apply to {algorithm}, which has no clients'
@@ -123,6 +123,8 @@ def resolve(
   _fit_negatives(
     values, given, found.known_classes(options, settings['data_dir'])
   )
+  if values.get('contrastive_weight') and 'select_features' in options:
+    _keep_whole_models(options, chosen)
   return {
     'task': task,
     'algorithm': algorithm,
@@ -177,6 +179,16 @@ def _fit_negatives(values: dict, given: Mapping, num_classes: int | None):
   if 'negatives' not in given:
     values['negatives'] = min(values['negatives'], max(num_classes - 1, 1))
   fedss.check_negatives(values['negatives'], num_classes)
+
+
+def _keep_whole_models(options: dict, chosen: Mapping) -> None:
+  """Lets clients hold all feature rows, unless the user wants them selected."""
+  if chosen.get('select_features'):
+    raise errors.InputError(
+      '--select_features does not go with --contrastive_weight, for which clients'
+      ' keep whole models; leave one of them out'
+    )
+  options['select_features'] = False
 
 
 @dataclasses.dataclass(frozen=True)

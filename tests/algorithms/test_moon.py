@@ -4,6 +4,7 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
+from tests import remembering
 from tests import tiny
 from tests.algorithms import numpy_fedavg
 from tests.algorithms import test_fedavg
@@ -12,7 +13,6 @@ from tff_xc.algorithms import contrast
 from tff_xc.algorithms import moon
 from tff_xc.algorithms import registry
 from tff_xc.round import algorithm
-from tff_xc.round import client_states
 from tff_xc.round import examples
 from tff_xc.round import local_training
 from tff_xc.round import request
@@ -27,32 +27,11 @@ MOON = {
 }
 
 
-def with_states(cohort, kept, spec):
-  """Attaches to each client what it kept, as the training loop does."""
-  zeros = tf.nest.map_structure(lambda s: np.zeros(s.shape, np.float32), spec)
-  return [
-    c._replace(
-      state=examples.KeptState(
-        np.bool_(int(c.client_id) in kept), kept.get(int(c.client_id), zeros)
-      )
-    )
-    for c in cohort
-  ]
-
-
-def taken(found):
-  """Returns what each client of a round kept, by its id."""
-  ids = np.asarray(found.ids).tolist()
-  return {
-    client: tf.nest.map_structure(lambda t, i=i: np.asarray(t)[i], found.value)
-    for i, client in enumerate(ids)
-  }
-
-
 def test_three_rounds_equal_the_numpy_reference():
   process = tiny.process('moon', **MOON)
-  spec = moon.moon(model=tiny.model(), **MOON).client_state.spec
-  state, kept = process.initialize(), {}
+  made = moon.moon(model=tiny.model(), **MOON)
+  clients = remembering.Clients(made.client_state)
+  state = process.initialize()
   weights, previous = test_fedavg.as_numpy(state.weights), {}
   for cohort in COHORTS:
     trained = {
@@ -73,11 +52,11 @@ def test_three_rounds_equal_the_numpy_reference():
       list(trained.values()), [len(c.y) for c in cohort]
     )
     previous |= trained
-    output = process.next(state, with_states(cohort, kept, spec))
+    output = process.next(state, clients.attach(cohort))
     state = output.state
-    kept |= taken(output.metrics[client_states.NAME])
+    clients.take(output.metrics)
   for client, (kernel, bias, _) in previous.items():
-    mine = kept[client]['encoder']
+    mine = clients.kept[client]['encoder']
     np.testing.assert_allclose(mine['kernel'], kernel, atol=2e-5)
     np.testing.assert_allclose(mine['bias'], bias, atol=2e-5)
   found = test_fedavg.as_numpy(process.get_model_weights(state))

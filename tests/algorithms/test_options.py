@@ -5,11 +5,10 @@ import pytest
 import tensorflow as tf
 
 from tests import registered
+from tests import remembering
 from tests import tiny
-from tests.algorithms import test_moon
 from tff_xc import errors
 from tff_xc.algorithms import registry
-from tff_xc.round import client_states
 from tff_xc.round import local_training
 from tff_xc.round import optimizers
 
@@ -34,19 +33,17 @@ def test_a_combination_trains(name, given):
   given |= {'client_learning_rate': 0.5, 'local_epochs': 2}
   made = registered.algorithm(name, **given)
   process = registered.process(name, **given)
-  spec = made.client_state and made.client_state.spec
-  state, kept, losses = process.initialize(), {}, []
+  clients = remembering.Clients(made.client_state)
+  state, losses = process.initialize(), []
   for _ in range(6):
-    cohort = test_moon.with_states(COHORT, kept, spec) if spec else COHORT
-    output = process.next(state, cohort)
+    output = process.next(state, clients.attach(COHORT))
     state = output.state
     losses.append(float(output.metrics['loss']))
     assert output.metrics['clients_dropped'] == 0
-    if spec:
-      kept = test_moon.taken(output.metrics[client_states.NAME])
+    clients.take(output.metrics)
   assert np.isfinite(losses).all()
   # With MOON's term only from the second round on.
-  assert losses[-1] < losses[1 if spec else 0]
+  assert losses[-1] < losses[1 if clients.kept else 0]
 
 
 def test_every_algorithm_with_clients_takes_the_terms():

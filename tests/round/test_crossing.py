@@ -13,7 +13,13 @@ from tff_xc.measure import communication
 pytestmark = pytest.mark.usefixtures('in_process')
 
 N, FEDERATED = registered.N, registered.FEDERATED
-SELECTING = [n for n in FEDERATED if n != 'fullsoftmax']
+SELECTING = [
+  n for n in FEDERATED if registered.algorithm(n).tables[0].request.selects
+]
+# The server's optimizer is all that distinguishes FedAvg's family in a round.
+ALIKE = ('fedavg', 'fedavgm', 'fedadam', 'fedams', 'fedprox')
+# What clients keep does not cross, and a simulation collects it nevertheless.
+REMEMBERING = ('moon',)
 LABELS = [[0, 0, 3, 5], [7, 3]]
 SPARSE = [
   [(3, [[0, 1], [2]]), (5, [[]]), (1, [[2]])],
@@ -65,7 +71,7 @@ def test_the_reading_sees_a_whole_table():
 
 @pytest.mark.parametrize(
   ('name', 'max_features'),
-  [(n, None) for n in FEDERATED]
+  [(n, None) for n in FEDERATED if n not in (*ALIKE, *REMEMBERING)]
   + [(n, 5) for n in ('fedss', 'fullsoftmax', 'fedaws_baseline2')]
   + [
     pytest.param(n, 0, marks=pytest.mark.slow)
@@ -113,3 +119,9 @@ def test_baseline_2_sends_no_rows():
   for value, _ in found.aggregates.values():
     for tensor in crossing.tensors(value):
       assert tuple(tensor.shape) != (None, tiny.DIM)
+
+
+def test_the_bytes_of_fedavgs_family_are_those_of_full_softmax():
+  of = lambda name: communication.messages(registered.algorithm(name))
+  for name in (*ALIKE, *REMEMBERING):
+    assert of(name) == of('fullsoftmax')

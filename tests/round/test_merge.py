@@ -110,8 +110,10 @@ def test_an_accumulator_holds_few_more_rows_than_there_are_ids(monkeypatch):
     new = folding.RowSums(
       update.ids, update.rows, tf.fill([len(update.ids)], update.weight)
     )
-    stacks = folding._folded(
-      [folding.side_by_side(stacks[0], new), *stacks[1:]], folding.add_by_id
+    stacks = folding.folded(
+      [folding.side_by_side(stacks[0], new), *stacks[1:]],
+      folding.add_by_id,
+      bounds,
     )
     held.append([int(tf.size(stack.ids)) for stack in stacks])
   assert np.max(held, axis=0)[3] == 40  # Every id occurs once.

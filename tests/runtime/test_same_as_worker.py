@@ -8,6 +8,7 @@ import tensorflow as tf
 import tensorflow_federated as tff
 
 from tests import registered
+from tests import remembering
 from tests import tiny
 from tests import tiny_sparse
 from tff_xc.algorithms import registry as algorithms
@@ -57,11 +58,15 @@ def assert_equal(ours, theirs, relative: float = 1e-4) -> None:
       np.testing.assert_array_equal(a, b)
 
 
+# They differ from `fullsoftmax` and `fedadam` by the server's optimizer alone.
+_ALIKE = ('fedavg', 'fedavgm', 'fedams')
 _WITH_OPTIMIZERS = [
   pytest.param(
     name,
     optimizer,
-    marks=[pytest.mark.slow] if optimizer and name != 'fedss' else [],
+    marks=[pytest.mark.slow]
+    if (optimizer and name != 'fedss') or name in _ALIKE
+    else [],
   )
   for name, algorithm in algorithms.ALGORITHMS.items()
   for optimizer in ('', 'adam')  # '': the algorithm's own.
@@ -73,11 +78,14 @@ _WITH_OPTIMIZERS = [
 def test_every_registered_algorithm(contexts, name, optimizer):
   changes = {'server_optimizer': optimizer} if optimizer else {}
   process = registered.process(name, **changes)
+  keeps = registered.algorithm(name, **changes).client_state
 
   def run():
+    clients = remembering.Clients(keeps)
     state, metrics = process.initialize(), []
     for labels in _COHORTS:
-      output = process.next(state, tiny.cohort(labels))
+      output = process.next(state, clients.attach(tiny.cohort(labels)))
+      clients.take(output.metrics)
       state = output.state
       metrics.append(output.metrics)
     return state, metrics, process.get_model_weights(state)

@@ -89,31 +89,13 @@ def build_celeba_encoder(*, side: int = 84) -> encoder_lib.Encoder:
     side: pixels a side; at least 16.
   """
   left = side // 2**_CELEBA_BLOCKS
-  shapes = [
-    [3, 3, _CELEBA_FILTERS if i else 3, _CELEBA_FILTERS]
-    for i in range(_CELEBA_BLOCKS)
-  ]
-
-  def init(seed):
-    weights = collections.OrderedDict()
-    for i, shape in enumerate(shapes):
-      fan_in = math.prod(shape[:-1])
-      for part, name in enumerate(('kernel', 'bias')):
-        weights[f'conv{i}/{name}'] = initializers.torch_uniform(
-          initializers.fold(seed, 2 * i + part),
-          shape[-1:] if part else shape,
-          fan_in,
-        )
-      weights[f'norm{i}/scale'] = tf.ones(shape[-1:])
-      weights[f'norm{i}/offset'] = tf.zeros(shape[-1:])
-    return weights
 
   def init_non_trainable(seed):
     del seed
     state = collections.OrderedDict()
-    for i, shape in enumerate(shapes):
-      state[f'norm{i}/mean'] = tf.zeros(shape[-1:])
-      state[f'norm{i}/variance'] = tf.ones(shape[-1:])
+    for i in range(_CELEBA_BLOCKS):
+      state[f'norm{i}/mean'] = tf.zeros([_CELEBA_FILTERS])
+      state[f'norm{i}/variance'] = tf.ones([_CELEBA_FILTERS])
     return state
 
   def apply(trainable, non_trainable, x, training, seed):
@@ -137,10 +119,26 @@ def build_celeba_encoder(*, side: int = 84) -> encoder_lib.Encoder:
   return encoder_lib.Encoder(
     example_spec=tf.TensorSpec([side, side, 3], tf.uint8),
     embedding_dim=left * left * _CELEBA_FILTERS,
-    init=init,
+    init=_init_celeba,
     apply=apply,
     init_non_trainable=init_non_trainable,
   )
+
+
+def _init_celeba(seed):
+  weights = collections.OrderedDict()
+  for i in range(_CELEBA_BLOCKS):
+    shape = [3, 3, _CELEBA_FILTERS if i else 3, _CELEBA_FILTERS]
+    fan_in = math.prod(shape[:-1])
+    for part, name in enumerate(('kernel', 'bias')):
+      weights[f'conv{i}/{name}'] = initializers.torch_uniform(
+        initializers.fold(seed, 2 * i + part),
+        shape[-1:] if part else shape,
+        fan_in,
+      )
+    weights[f'norm{i}/scale'] = tf.ones([_CELEBA_FILTERS])
+    weights[f'norm{i}/offset'] = tf.zeros([_CELEBA_FILTERS])
+  return weights
 
 
 def build_shakespeare_encoder(
@@ -165,26 +163,6 @@ def build_shakespeare_encoder(
   """
   inputs = (character_dim, hidden_dim)
 
-  def init(seed):
-    fold = initializers.fold
-    weights = collections.OrderedDict(
-      characters=tf.random.stateless_normal(
-        [symbols, character_dim], fold(seed, 0)
-      )
-    )
-    for i, width in enumerate(inputs):
-      shapes = {
-        'kernel': [4 * hidden_dim, width],
-        'recurrent': [4 * hidden_dim, hidden_dim],
-        'bias': [4 * hidden_dim],
-        'recurrent_bias': [4 * hidden_dim],
-      }
-      for part, (name, shape) in enumerate(shapes.items()):
-        weights[f'lstm{i}/{name}'] = initializers.torch_uniform(
-          fold(seed, 1 + 4 * i + part), shape, hidden_dim
-        )
-    return weights
-
   def apply(trainable, non_trainable, x, training, seed):
     del training, seed  # Nothing here is random or differs in training.
 
@@ -206,6 +184,26 @@ def build_shakespeare_encoder(
   return encoder_lib.Encoder(
     example_spec=tf.TensorSpec([window], tf.uint8),
     embedding_dim=hidden_dim,
-    init=init,
+    init=lambda seed: _init_shakespeare(seed, symbols, inputs),
     apply=apply,
   )
+
+
+def _init_shakespeare(seed, symbols, inputs):
+  """Returns the weights of layers whose inputs have these lengths."""
+  fold, hidden_dim = initializers.fold, inputs[1]
+  weights = collections.OrderedDict(
+    characters=tf.random.stateless_normal([symbols, inputs[0]], fold(seed, 0))
+  )
+  for i, width in enumerate(inputs):
+    shapes = {
+      'kernel': [4 * hidden_dim, width],
+      'recurrent': [4 * hidden_dim, hidden_dim],
+      'bias': [4 * hidden_dim],
+      'recurrent_bias': [4 * hidden_dim],
+    }
+    for part, (name, shape) in enumerate(shapes.items()):
+      weights[f'lstm{i}/{name}'] = initializers.torch_uniform(
+        fold(seed, 1 + 4 * i + part), shape, hidden_dim
+      )
+  return weights

@@ -23,12 +23,26 @@ def lstm(inputs: tf.Tensor, recurrent: tf.Tensor):
       is known.
     recurrent: R, float32 [4 H, H].
   """
-  steps = inputs.shape[0]
-  transposed = tf.transpose(recurrent)
+  hidden, cells, gates = _forward(inputs, recurrent)
+
+  def gradient(upstream):
+    of_inputs = _backward(upstream, cells, gates, recurrent, inputs.shape[0])
+    flat = lambda t: tf.reshape(t, [-1, t.shape[-1]])
+    of_recurrent = tf.matmul(
+      flat(of_inputs), flat(_before(hidden)), transpose_a=True
+    )
+    return tf.ensure_shape(of_inputs, inputs.shape), of_recurrent
+
+  return hidden, gradient
+
+
+def _forward(inputs, recurrent):
+  """Returns the states h and c, [T, B, H], and the gates [T, 4, B, H]."""
+  steps, transposed = inputs.shape[0], tf.transpose(recurrent)
   none = tf.zeros([tf.shape(inputs)[1], recurrent.shape[1]])
   given = _array(steps).unstack(inputs)
 
-  def forward(t, h, c, hidden, cells, gates):
+  def body(t, h, c, hidden, cells, gates):
     z = given.read(t) + tf.matmul(h, transposed)
     i, f, g, o = tf.split(z, 4, axis=1)
     i, f, g, o = tf.sigmoid(i), tf.sigmoid(f), tf.tanh(g), tf.sigmoid(o)
@@ -39,45 +53,45 @@ def lstm(inputs: tf.Tensor, recurrent: tf.Tensor):
 
   *_, hidden, cells, gates = tf.while_loop(
     lambda t, *_: t < steps,
-    forward,
+    body,
     [0, none, none, *(_array(steps) for _ in range(3))],
     parallel_iterations=1,
   )
-  hidden, cells, gates = (a.stack() for a in (hidden, cells, gates))
+  return hidden.stack(), cells.stack(), gates.stack()
 
-  def gradient(upstream):
-    before = lambda states: tf.concat([none[None], states[:-1]], axis=0)
-    i, f, g, o = tf.unstack(gates, axis=1)
-    out = tf.tanh(cells)
-    # The gradients of i, f and g by that of c, and of o and c by that of h.
-    of_cell = tf.stack(
-      [g * i * (1 - i), before(cells) * f * (1 - f), i * (1 - g * g)], axis=1
-    )
-    factors = of_cell, out * o * (1 - o), o * (1 - out * out), f, upstream
-    each = [_array(steps).unstack(t) for t in factors]
 
-    def backward(t, of_h, of_c, found):
-      of_cell, of_out, of_state, kept, above = (a.read(t) for a in each)
-      of_h += above
-      of_c += of_h * of_state
-      of_z = tf.concat([*tf.unstack(of_c * of_cell), of_h * of_out], axis=1)
-      of_h = tf.matmul(of_z, recurrent)
-      return t - 1, of_h, of_c * kept, found.write(t, of_z)
+def _backward(upstream, cells, gates, recurrent, steps):
+  """Returns the gradient of the inputs, float32 [T, B, 4 H]."""
+  i, f, g, o = tf.unstack(gates, axis=1)
+  out = tf.tanh(cells)
+  # The gradients of i, f and g by that of c, and of o and c by that of h.
+  of_cell = tf.stack(
+    [g * i * (1 - i), _before(cells) * f * (1 - f), i * (1 - g * g)], axis=1
+  )
+  factors = of_cell, out * o * (1 - o), o * (1 - out * out), f, upstream
+  each = [_array(steps).unstack(t) for t in factors]
+  none = tf.zeros_like(cells[0])
 
-    *_, found = tf.while_loop(
-      lambda t, *_: t >= 0,
-      backward,
-      [steps - 1, none, none, _array(steps)],
-      parallel_iterations=1,
-    )
-    of_inputs = tf.ensure_shape(found.stack(), inputs.shape)
-    flat = lambda t: tf.reshape(t, [-1, t.shape[-1]])
-    of_recurrent = tf.matmul(
-      flat(of_inputs), flat(before(hidden)), transpose_a=True
-    )
-    return of_inputs, of_recurrent
+  def body(t, of_h, of_c, found):
+    of_cell, of_out, of_state, kept, above = (a.read(t) for a in each)
+    of_h += above
+    of_c += of_h * of_state
+    of_z = tf.concat([*tf.unstack(of_c * of_cell), of_h * of_out], axis=1)
+    of_h = tf.matmul(of_z, recurrent)
+    return t - 1, of_h, of_c * kept, found.write(t, of_z)
 
-  return hidden, gradient
+  *_, found = tf.while_loop(
+    lambda t, *_: t >= 0,
+    body,
+    [steps - 1, none, none, _array(steps)],
+    parallel_iterations=1,
+  )
+  return found.stack()
+
+
+def _before(states):
+  """Returns the states one step earlier, the first one zero."""
+  return tf.concat([tf.zeros_like(states[:1]), states[:-1]], axis=0)
 
 
 def _array(size: int) -> tf.TensorArray:

@@ -42,12 +42,7 @@ class ClientStates:
     """Args: a structure of `tf.TensorSpec`s, and the run's directory."""
     self._spec = spec
     self._folder = pathlib.Path(run_dir) / FOLDER
-    self._unknown = examples_lib.KeptState(
-      np.bool_(False),
-      tf.nest.map_structure(
-        lambda s: np.zeros(s.shape, s.dtype.as_numpy_dtype), spec
-      ),
-    )
+    self._unknown = examples_lib.nothing_kept(spec)
     self.rounds: dict[int, int] = {}
     # Files that only older checkpoints need: (client, round, round from which
     # on another file has its place).

@@ -43,6 +43,20 @@ def build_collect(spec: Any) -> Callable:
   Args:
     spec: a structure of `tf.TensorSpec`s.
   """
+  joined = _build_joined(spec)
+
+  @tff.tensorflow.computation
+  def added(measured, kept):
+    return collections.OrderedDict(**measured, **{NAME: kept})
+
+  def collect(measured, client_ids, states):
+    return tff.federated_map(added, (measured, joined(client_ids, states)))
+
+  return collect
+
+
+def _build_joined(spec: Any) -> Callable:
+  """Returns a function: (ids, `KeptState`s)@CLIENTS -> `KeptStates`@SERVER."""
   stacked = lambda t: tff.TensorType(t.dtype.as_numpy_dtype, [None, *t.shape])
   kept_type = tff.to_type(
     KeptStates(
@@ -85,18 +99,10 @@ def build_collect(spec: Any) -> Callable:
   def report(stacks):
     return join(*reversed(stacks))
 
-  @tff.tensorflow.computation
-  def added(measured, kept):
-    return collections.OrderedDict(**measured, **{NAME: kept})
-
-  def collect(measured, client_ids, states):
-    kept = tff.federated_aggregate(
-      tff.federated_map(message, (client_ids, states)),
-      zero(),
-      accumulate,
-      merge,
-      report,
-    )
-    return tff.federated_map(added, (measured, kept))
-
-  return collect
+  return lambda ids, states: tff.federated_aggregate(
+    tff.federated_map(message, (ids, states)),
+    zero(),
+    accumulate,
+    merge,
+    report,
+  )

@@ -23,8 +23,8 @@ class ClientExamples(NamedTuple):
       this round; `all_y` equals `y` (or its ids) if it uses all.
     weights: float32 [n_k], weights of the examples in the loss, or () if all
       weigh alike.
-    state: `KeptState`, what the client kept from its last round, or () for an
-      algorithm without client state.
+    state: `KeptState`, what the client kept from its last round (see
+      `nothing_kept`), or () for an algorithm without client state.
   """
 
   x: tf.Tensor | sparse.SparseFeatures
@@ -45,6 +45,16 @@ class KeptState(NamedTuple):
 
   known: tf.Tensor
   value: Any
+
+
+def nothing_kept(spec: Any) -> KeptState:
+  """Returns the state of a client that has not taken part yet.
+
+  Args:
+    spec: the algorithm's `ClientState.spec`.
+  """
+  zeros = lambda s: np.zeros(s.shape, s.dtype.as_numpy_dtype)
+  return KeptState(np.bool_(False), tf.nest.map_structure(zeros, spec))
 
 
 def client_type(
