@@ -30,7 +30,7 @@ _LONGEST_NAME = 64  # bytes
 # LEAF's preprocessing leaves out celebrities with fewer images (-k 5).
 _LEAST = 5
 # The images of LEAF's test, which are evaluated in every round, fit.
-_CACHE = 2**29
+CACHE = 2**29
 _GET_IT = (
   'get img_align_celeba.zip from '
   'https://mmlab.ie.cuhk.edu.hk/projects/CelebA.html'
@@ -168,7 +168,7 @@ def _pool(x, y, store: _Store, images: pathlib.Path) -> pool_lib.Pool:
     return decoded
 
   spec = tf.TensorSpec([SIDE, SIDE, 3], tf.uint8)
-  return pool_lib.cached(pool_lib.Pool(np.asarray(y), spec, read), _CACHE)
+  return pool_lib.cached(pool_lib.Pool(np.asarray(y), spec, read), CACHE)
 
 
 def _decode(store: _Store, name: str, images: pathlib.Path) -> np.ndarray:

@@ -128,7 +128,7 @@ def from_texts(
   arrays = parsed_cache.arrays(
     parsed_cache.path(files[0], form),
     parsed_cache.describe_files(VERSION, files),
-    lambda store: _store_texts(store, read()),
+    lambda store: _store_texts(store, read(), files[0]),
   )
   _say_unknown(form, arrays)
   lengths = arrays['lengths']
@@ -143,7 +143,7 @@ def from_texts(
 
 
 def _store_texts(
-  store: parsed_cache.Store, texts: Iterable[tuple[str, str]]
+  store: parsed_cache.Store, texts: Iterable[tuple[str, str]], file
 ) -> None:
   names, lengths, unknown = [], [], 0
   for name, text in texts:
@@ -155,7 +155,7 @@ def _store_texts(
       unknown += some
   if not names:
     raise errors.InputError(
-      f'no text has more than {WINDOW} characters; give the whole file'
+      f'{file}: nobody says more than {WINDOW} characters; give the whole file'
     )
   store.append('names', np.array(names, np.str_))
   store.append('lengths', np.array(lengths, np.int64))
