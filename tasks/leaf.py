@@ -15,6 +15,7 @@ from typing import Any
 from tasks import task
 
 METRICS = ('top1',)
+ROUNDS = 201
 _OF_DATA = ('min_examples', 'test_examples')
 
 
@@ -136,7 +137,7 @@ def _settings(
   of_logits = {'logits_learning_rate': logits_rate}
   return {
     'metrics': METRICS,
-    'rounds': 201,
+    'rounds': ROUNDS,
     'clients_per_round': 8,
     'eval_every': 1,
     'defaults': {
