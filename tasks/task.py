@@ -90,8 +90,8 @@ OPTIONS: Mapping[str, hp.Hyperparameter] = {
     hp.Hyperparameter(
       'examples_per_round',
       32,
-      'examples that a client draws for a round; it requests only their'
-      ' features; 0: all its examples',
+      'examples that a client draws for a round; of sparse text it requests'
+      ' only their features; 0: all its examples',
       least=0,
     ),
     hp.Hyperparameter(

@@ -9,6 +9,8 @@ as they are; `drop_duplicates` leaves the second copy out.
 """
 
 import os
+from collections.abc import Callable
+from typing import TypeVar
 
 import numpy as np
 import tensorflow as tf
@@ -18,6 +20,8 @@ from datasets.leaf import users as leaf_users
 from tff_xc import errors
 from tff_xc.data import client_data
 from tff_xc.data import pool
+
+T = TypeVar('T')
 
 NUM_CLASSES = 62
 SIDE = 28
@@ -58,14 +62,13 @@ def load(
     errors.InputError: files are missing or malformed, or no user remains.
   """
   found = find(data_dir)
-  try:
-    users, arrays = leaf_users.read_json(
-      data_dir, found, 'femnist-uint8', _parse_levels
+
+  def read(form, convert):
+    return leaf_users.read_json(
+      data_dir, found, form, lambda *user: _parse(*user, convert)
     )
-  except _OtherLevelsError:
-    users, arrays = leaf_users.read_json(
-      data_dir, found, 'femnist-float32', _parse_floats
-    )
+
+  users, arrays = in_fewest_bytes('femnist', read)
   images = pool_of(arrays['x'], arrays['y'])
   twice = duplicates(users, arrays['x'], arrays['y'])
   if len(twice):
@@ -112,23 +115,30 @@ def duplicates(
   return np.array(same, np.int64)
 
 
-def levels_of(x: np.ndarray) -> np.ndarray | None:
-  """Returns uint8 k if all pixels, in [0, 1], are k / 255 in float32."""
+def in_fewest_bytes(name: str, read: Callable[[str, Callable], T]) -> T:
+  """Reads images in bytes, if all pixels are k / 255, or else as they are.
+
+  Args:
+    name: of the set.
+    read: (name of the form, images in [0, 1] -> array to store) -> anything.
+  """
+  try:
+    return read(f'{name}-uint8', _levels)
+  except _OtherLevelsError:
+    return read(f'{name}-float32', lambda x: x.astype(np.float32))
+
+
+def _levels(x: np.ndarray) -> np.ndarray:
+  """Returns uint8 k of pixels that are k / 255 in float32."""
   k = np.rint(x * 255).astype(np.uint8)
-  return k if (_LEVELS[k] == x.astype(np.float32)).all() else None
-
-
-def _parse_levels(x: list, y: list, where: str) -> dict[str, np.ndarray]:
-  pixels = _pixels(x, where)
-  k = levels_of(pixels)
-  if k is None:
+  if (_LEVELS[k] != x.astype(np.float32)).any():
     raise _OtherLevelsError
-  return {'x': k, 'y': leaf_users.labels(y, NUM_CLASSES, where)}
+  return k
 
 
-def _parse_floats(x: list, y: list, where: str) -> dict[str, np.ndarray]:
+def _parse(x: list, y: list, where: str, convert) -> dict[str, np.ndarray]:
   return {
-    'x': _pixels(x, where).astype(np.float32),
+    'x': convert(_pixels(x, where)),
     'y': leaf_users.labels(y, NUM_CLASSES, where),
   }
 

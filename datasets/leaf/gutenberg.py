@@ -1,0 +1,116 @@
+"""Who speaks what in Project Gutenberg's complete Shakespeare.
+
+LEAF makes its Shakespeare of etext 100 as it was until 2018 (`pg100.txt`): one
+user for each speaking role of each play. These are the rules of its
+preprocess_shakespeare.py, with the later fix that speakers' names count in upper
+case. (A still later version of LEAF makes windows line by line; the published
+1,129 users have one text each.)
+"""
+
+import gzip
+import itertools
+import os
+import pathlib
+import re
+import zlib
+
+from tff_xc import errors
+
+NAMES = ('pg100.txt', 'pg100.txt.gz', '100.txt')
+
+_AUTHOR = 'by William Shakespeare'
+# Counted from 0 without the file's first line; the poems follow.
+_LAST_LINE = 124_195
+_SPEAKER = re.compile(r'  ([a-zA-Z][a-zA-Z ]*)\. (.*)')
+_MORE = re.compile(r'    (.*)')
+# One play is indented less than the others.
+_FLAT_PLAY = 'THE COMEDY OF ERRORS'
+_FLAT_SPEAKER = re.compile(r'([a-zA-Z][a-zA-Z ]*)\. (.*)')
+_FLAT_MORE = re.compile(r'(.*)')
+# A role needs more lines than this.
+_FEW_LINES = 2
+
+
+def read(path: str | os.PathLike) -> dict[str, str]:
+  """Reads the roles of a file, which may be a `.gz`.
+
+  Returns:
+    The lines of each role, each with a newline, by `PLAY_SPEAKER`, in the order
+    of the plays and of the speakers' first lines.
+
+  Raises:
+    errors.InputError: the file cannot be read or has no plays.
+  """
+  path = pathlib.Path(path)
+  opened = gzip.open if path.suffix == '.gz' else open
+  try:
+    with opened(path, 'rt', encoding='utf-8-sig') as file:
+      text = file.read()
+  except (OSError, EOFError, zlib.error, UnicodeDecodeError) as e:
+    raise errors.InputError(
+      f'{path} cannot be read ({e}); get pg100.txt of Project Gutenberg again'
+    ) from e
+  found = roles(text)
+  if not found:
+    raise errors.InputError(
+      f'{path}: no play with two speakers; get etext 100 of Project Gutenberg in '
+      'its edition of 1994 (pg100.txt), whose plays each begin with the line '
+      f'{_AUTHOR!r}'
+    )
+  return found
+
+
+def roles(text: str) -> dict[str, str]:
+  """Returns the lines of each role, see `read`."""
+  found: dict[str, list[str]] = {}
+  for play, speakers in _plays(text.splitlines()[1:]):
+    if len(speakers) < 2:
+      continue  # Poems and tables of contents.
+    for speaker, lines in speakers.items():
+      if len(lines) > _FEW_LINES:
+        role = re.sub(r'\W+', '_', f'{play}_{speaker}'.replace(' ', '_'))
+        found.setdefault(role, []).extend(lines)
+  return {
+    role: ''.join(f'{line}\n' for line in lines)
+    for role, lines in found.items()
+  }
+
+
+def _plays(lines: list[str]):
+  """Yields titles, and for each play its speakers with their lines."""
+  begins = [i for i, line in enumerate(lines) if _AUTHOR in line]
+  begins = [i for i in begins[1:] if i <= _LAST_LINE]
+  for begin, end in itertools.pairwise([*begins, _LAST_LINE + 1]):
+    title = _title(lines, begin)
+    yield title, _speakers(lines[begin + 1 : end], title == _FLAT_PLAY)
+
+
+def _title(lines: list[str], author: int) -> str:
+  """Returns the nearest line above the author's that is not blank."""
+  above = (lines[author - k].strip() for k in range(2, 8) if k <= author)
+  return next(filter(None, above), '')
+
+
+def _speakers(lines: list[str], flat: bool) -> dict[str, list[str]]:
+  """Returns the lines of each speaker of a play.
+
+  Args:
+    lines: of the play.
+    flat: whether speakers and their further lines are not indented.
+  """
+  begin, more = (_FLAT_SPEAKER, _FLAT_MORE) if flat else (_SPEAKER, _MORE)
+  speakers: dict[str, list[str]] = {}
+  current = None
+  for line in lines:
+    if match := begin.match(line):
+      name = match[1].upper()
+      # In the flat play, headings look like speakers.
+      current = None if flat and name.startswith('ACT ') else name
+      if current:
+        speakers.setdefault(current, []).append(match[2])
+    elif current and (match := more.match(line)):
+      if flat and match[1].startswith('<'):
+        current = None
+      else:
+        speakers[current].append(match[1])
+  return speakers

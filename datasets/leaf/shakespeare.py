@@ -1,0 +1,219 @@
+"""Shakespeare: the next character, with speaking roles as clients.
+
+An example is 80 successive characters of a role and the one that follows.
+LEAF's set has 1,129 roles and 4,226,158 examples. It is read from LEAF's JSON,
+or made from Project Gutenberg's text with LEAF's rules, which gives the same
+numbers.
+"""
+
+import os
+import pathlib
+import re
+from collections.abc import Iterable
+
+import numpy as np
+import tensorflow as tf
+
+from datasets import parsed_cache
+from datasets.leaf import files as leaf_files
+from datasets.leaf import gutenberg
+from datasets.leaf import users as leaf_users
+from tff_xc import errors
+from tff_xc.data import client_data
+from tff_xc.data import pool
+
+# The 80 symbols of TurboSVM-FL, in the order of their codes.
+ALPHABET = (
+  ' !"&\'(),-.0123456789:;>?ABCDEFGHIJKLMNOPQRSTUVWXYZ[]'
+  'abcdefghijklmnopqrstuvwxyz{}'
+)
+NUM_CLASSES = len(ALPHABET)
+WINDOW = 80
+# Increase this when the arrays of a cache or the rules of `gutenberg` change.
+VERSION = 1
+
+_UNKNOWN = 255
+_CODES = np.full(128, _UNKNOWN, np.uint8)
+_CODES[np.frombuffer(ALPHABET.encode(), np.uint8)] = np.arange(NUM_CLASSES)
+
+
+def find(data_dir: str | os.PathLike) -> leaf_files.Files | pathlib.Path:
+  """Finds LEAF's JSON files, or else the file of Project Gutenberg.
+
+  Raises:
+    errors.InputError: there is neither.
+  """
+  try:
+    return leaf_files.find('shakespeare', data_dir)
+  except errors.InputError as e:
+    root = pathlib.Path(data_dir)
+    places = leaf_files.places('shakespeare', data_dir)
+    for place in [
+      *places,
+      root / 'gutenberg',
+      *(p / 'raw_data' for p in places),
+    ]:
+      for name in gutenberg.NAMES:
+        if (place / name).is_file():
+          return place / name
+    raise errors.InputError(
+      f'{e}; or put {" or ".join(gutenberg.NAMES)} of Project Gutenberg there or '
+      f'into {root / "gutenberg"}'
+    ) from e
+
+
+def load(
+  data_dir: str | os.PathLike,
+  *,
+  min_examples: int = 64,
+  test_examples: int = 0,
+) -> client_data.FederatedDataset:
+  """Loads LEAF's Shakespeare; its examples are mapped from the cache.
+
+  Characters outside the alphabet become spaces, and how many is said on
+  stderr. (LEAF gives them the code -1, which is no class.)
+
+  Args:
+    data_dir: the directory of all data, see `find`.
+    min_examples: users with fewer examples are dropped, see
+      `leaf_users.federated`.
+    test_examples: the size of a sample of the test; 0: all of it.
+
+  Returns:
+    The data set; `x` is uint8 [80], numbers in `ALPHABET`.
+
+  Raises:
+    errors.InputError: files are missing or malformed, or no user remains.
+  """
+  found = find(data_dir)
+  if isinstance(found, pathlib.Path):
+    users, examples = from_texts(
+      'shakespeare', [found], lambda: gutenberg.read(found).items()
+    )
+  else:
+    users, examples = _from_json(data_dir, found)
+  return leaf_users.federated(
+    'shakespeare',
+    NUM_CLASSES,
+    examples,
+    users,
+    leaf_users.split(users),
+    min_examples=min_examples,
+    test_examples=test_examples,
+  )
+
+
+def encode(text: str) -> tuple[np.ndarray, int]:
+  """Returns a text's codes, uint8 [k], and how many became spaces."""
+  points = np.frombuffer(text.encode('utf-32-le', 'surrogatepass'), np.uint32)
+  codes = _CODES[np.minimum(points, 127)]  # 127 is not in the alphabet.
+  unknown = codes == _UNKNOWN
+  codes[unknown] = ALPHABET.index(' ')
+  return codes, np.count_nonzero(unknown)
+
+
+def from_texts(
+  form: str, files: list[pathlib.Path], read
+) -> tuple[leaf_users.Users, pool.Pool]:
+  """Returns users and their windows, through the cache.
+
+  A client's text is stored once; windows are read by their offset in it.
+
+  Args:
+    form: the name of the set.
+    files: what `read` reads; the first names the cache.
+    read: () -> pairs of a user and its text, whose newlines and runs of spaces
+      become one space each. Users of at most 80 characters are left out.
+  """
+  arrays = parsed_cache.arrays(
+    parsed_cache.path(files[0], form),
+    parsed_cache.describe_files(VERSION, files),
+    lambda store: _store_texts(store, read(), files[0]),
+  )
+  _say_unknown(form, arrays)
+  lengths = arrays['lengths']
+  sizes = lengths - WINDOW
+  users = leaf_users.Users(
+    [str(name) for name in arrays['names']],
+    np.cumsum(sizes) - sizes,
+    sizes,
+    None,
+  )
+  return users, _windows(arrays['codes'], np.cumsum(lengths) - lengths, users)
+
+
+def _store_texts(
+  store: parsed_cache.Store, texts: Iterable[tuple[str, str]], file
+) -> None:
+  names, lengths, unknown = [], [], 0
+  for name, text in texts:
+    codes, some = encode(re.sub('  +', ' ', text.replace('\n', ' ')))
+    if len(codes) > WINDOW:
+      store.append('codes', codes)
+      names.append(name)
+      lengths.append(len(codes))
+      unknown += some
+  if not names:
+    raise errors.InputError(
+      f'{file}: nobody says more than {WINDOW} characters; give the whole file'
+    )
+  store.append('names', np.array(names, np.str_))
+  store.append('lengths', np.array(lengths, np.int64))
+  store.append('unknown', np.array([unknown], np.int64))
+
+
+def _windows(
+  codes: np.ndarray, text_starts: np.ndarray, users: leaf_users.Users
+) -> pool.Pool:
+  """Returns the pool of all windows of all texts."""
+  ends = [
+    codes[start + WINDOW : start + WINDOW + size]
+    for start, size in zip(text_starts, users.sizes, strict=True)
+  ]
+  windows = np.lib.stride_tricks.sliding_window_view(codes, WINDOW)
+
+  def read(numbers: np.ndarray) -> np.ndarray:
+    user = np.searchsorted(users.starts, numbers, 'right') - 1
+    return windows[text_starts[user] + numbers - users.starts[user]]
+
+  return pool.Pool(
+    np.concatenate(ends).astype(np.int32),
+    tf.TensorSpec([WINDOW], tf.uint8),
+    read,
+  )
+
+
+def _from_json(
+  data_dir, found: leaf_files.Files
+) -> tuple[leaf_users.Users, pool.Pool]:
+  users, arrays = leaf_users.read_json(data_dir, found, 'shakespeare', _parse)
+  _say_unknown('shakespeare', arrays)
+  x = arrays['x']
+  spec = tf.TensorSpec([WINDOW], tf.uint8)
+  y = arrays['y'].astype(np.int32)
+  return users, pool.Pool(y, spec, lambda numbers: x[numbers])
+
+
+def _parse(x: list, y: list, where: str) -> dict[str, np.ndarray]:
+  for part, values, length in (('x', x, WINDOW), ('the label', y, 1)):
+    for number, value in enumerate(values, 1):
+      if type(value) is not str or len(value) != length:
+        found = leaf_users.shown(value)
+        raise errors.InputError(
+          f'{where}, example {number}: {part} is {found}, expected a string of '
+          f'{length} character{"s" if length > 1 else ""}; mend the file'
+        )
+  codes, unknown = encode(''.join(x))
+  labels, more = encode(''.join(y))
+  return {
+    'x': codes.reshape(-1, WINDOW),
+    'y': labels,
+    'unknown': np.array([unknown + more], np.int64),
+  }
+
+
+def _say_unknown(name: str, arrays) -> None:
+  if count := int(arrays['unknown'].sum()):
+    leaf_users.say(
+      f'{name}: {count:,} characters outside the alphabet became spaces'
+    )

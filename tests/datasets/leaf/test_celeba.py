@@ -1,0 +1,175 @@
+"""CelebA from LEAF's JSON and real JPEGs in a folder or a zip."""
+
+import io
+import shutil
+import zipfile
+
+import numpy as np
+import pytest
+from PIL import Image
+
+from datasets import cache_folder
+from datasets.leaf import celeba
+from tests.datasets.leaf import on_disk
+from tff_xc import errors
+
+
+@pytest.fixture(autouse=True)
+def cache(tmp_path, monkeypatch):
+  monkeypatch.setenv(cache_folder.VARIABLE, str(tmp_path / 'cache'))
+
+
+def load(data_dir, **options):
+  return celeba.load(data_dir, **{'min_examples': 1, **options})
+
+
+def jpeg(number, mode='RGB'):
+  """Returns a JPEG of CelebA's size."""
+  pixels = np.random.default_rng(number).integers(0, 256, (11, 9, 3), np.uint8)
+  image = Image.fromarray(pixels).resize((178, 218)).convert(mode)
+  out = io.BytesIO()
+  image.save(out, 'JPEG')
+  return out.getvalue()
+
+
+def write(data_dir, sizes=(6,) * 10, labels=float, where='raw'):
+  """Writes users of these sizes, and their images as LEAF lays them out."""
+  users, number = {}, 0
+  folder = data_dir / 'celeba/data'
+  images = folder / where / 'img_align_celeba'
+  images.mkdir(parents=True)
+  for user, size in enumerate(sizes):
+    names = [f'{number + i + 1:06d}.jpg' for i in range(size)]
+    users[str(user)] = names, [labels((user + i) % 2) for i in range(size)]
+    for i, name in enumerate(names):
+      (images / name).write_bytes(jpeg(number + i))
+    number += size
+  on_disk.write(folder / 'all_data/all_data.json', users)
+  return images
+
+
+def zipped(images):
+  shutil.make_archive(str(images), 'zip', images.parent, images.name)
+  shutil.rmtree(images)
+
+
+@pytest.mark.parametrize('labels', [int, float])
+@pytest.mark.parametrize('pack', [None, zipped])
+def test_images_are_decoded_as_leaf_does(tmp_path, labels, pack):
+  images = write(tmp_path, labels=labels)
+  if pack:
+    pack(images)
+  dataset = load(tmp_path)
+  assert dataset.num_classes == 2
+  assert len(dataset.train.client_ids) == 9
+  x, y = dataset.train.examples('1')
+  assert x.dtype == np.uint8
+  np.testing.assert_array_equal(y, [1, 0, 1, 0, 1, 0])
+  for i in range(6):
+    image = Image.open(io.BytesIO(jpeg(6 + i)))
+    np.testing.assert_array_equal(x[i], np.array(image.resize((84, 84))))
+  spec = dataset.train.element_type_structure['x']
+  assert spec.shape == (84, 84, 3)
+
+
+def test_a_grey_image_has_three_channels(tmp_path):
+  images = write(tmp_path)
+  (images / '000007.jpg').write_bytes(jpeg(6, 'L'))
+  x, _ = load(tmp_path).train.examples('1')
+  assert (x[0] == x[0, :, :, :1]).all()
+
+
+def test_users_with_few_images(tmp_path, capsys):
+  # Those with fewer than 5 are out before the split, as with LEAF's -k 5.
+  write(tmp_path, sizes=[4, 5, 9, 9, 9] * 4)
+  dataset = load(tmp_path, min_examples=8)
+  said = capsys.readouterr().err
+  assert 'of 14 training users' in said
+  assert 'of 2 test users' in said
+  assert set(dataset.train.partition.sizes) == {9}
+  assert 9 * len(dataset.train.client_ids) + len(dataset.test) == 108
+
+
+def test_nothing_is_decoded_before_it_is_used(tmp_path):
+  images = write(tmp_path)
+  dataset = load(tmp_path)
+  (images / '000007.jpg').write_bytes(jpeg(6)[:400])
+  dataset.train.examples('0')
+  with pytest.raises(
+    errors.InputError, match=r'000007\.jpg is not a readable image'
+  ):
+    dataset.train.examples('1')
+
+
+def test_a_damaged_zip(tmp_path):
+  images = write(tmp_path)
+  zipped(images)
+  path = images.with_suffix('.zip')
+  good = path.read_bytes()
+  path.write_bytes(good[: len(good) // 2])
+  with pytest.raises(errors.InputError, match='not a zip file'):
+    load(tmp_path)
+  name = b'000007.jpg'
+  at = good.index(name) + 200
+  path.write_bytes(good[:at] + b'garbage' + good[at + 7 :])
+  with pytest.raises(errors.InputError, match=r'000007\.jpg is not a readable'):
+    load(tmp_path).train.examples('1')
+
+
+def test_missing_images(tmp_path):
+  images = write(tmp_path)
+  for number in (3, 7, 8, 50):
+    (images / f'{number:06d}.jpg').unlink()
+  with pytest.raises(
+    errors.InputError,
+    match=r'4 of the 60 images .* missing: 000003.jpg, 000007.jpg,'
+    r' 000008.jpg \.\.\.; get',
+  ):
+    load(tmp_path)
+  shutil.rmtree(images)
+  with pytest.raises(errors.InputError, match='no images beside'):
+    load(tmp_path)
+
+
+def test_a_folder_in_the_folder_and_other_places(tmp_path):
+  images = write(tmp_path, where='.')
+  images.rename(tmp_path / 'inner')
+  images.mkdir()
+  (tmp_path / 'inner').rename(images / images.name)
+  assert celeba.find(tmp_path).images == images / images.name
+  load(tmp_path).train.examples('0')
+
+
+def test_a_zip_of_a_mac(tmp_path):
+  images = write(tmp_path)
+  with zipfile.ZipFile(images.with_suffix('.zip'), 'w') as archive:
+    for path in images.iterdir():
+      archive.writestr(f'img_align_celeba/{path.name}', path.read_bytes())
+      archive.writestr(f'__MACOSX/img_align_celeba/{path.name}', b'shadow')
+  shutil.rmtree(images)
+  load(tmp_path).train.examples('0')
+
+
+@pytest.mark.parametrize(
+  ('x', 'y', 'said'),
+  [
+    (['000001.jpg'], ['1'], "the label is '1', expected .* 0 to 1"),
+    (['000001.jpg'], [0.5], 'the label is 0.5'),
+    (['000001.jpg'], [2], 'the label is 2'),
+    (['000001.jpg'], [float('nan')], 'the label is nan'),
+    (['000001.jpg'], [float('inf')], 'the label is inf'),
+    (['000001.jpg'], [True], 'the label is True'),
+    ([7], [1], 'x is 7, expected the name of an image'),
+    ([''], [1], "x is '', expected the name"),
+    (['a' * 65], [1], "x is 'aaaa"),
+    ([[0.5] * 784], [1], r'x is \[0.5, .*\.\.\., expected the name'),
+  ],
+)
+def test_what_is_wrong_is_said(tmp_path, x, y, said):
+  write(tmp_path)
+  path = tmp_path / 'celeba/data/all_data/all_data.json'
+  on_disk.write(path, {'a': (x, y)})
+  with pytest.raises(
+    errors.InputError, match=r"all_data.json, user 'a', example 1: " + said
+  ):
+    load(tmp_path)

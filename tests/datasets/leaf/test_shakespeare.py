@@ -1,0 +1,254 @@
+"""Shakespeare: windows of LEAF's JSON and of Project Gutenberg's text."""
+
+import re
+import shutil
+
+import numpy as np
+import pytest
+
+from datasets import cache_folder
+from datasets.leaf import gutenberg
+from datasets.leaf import json_users
+from datasets.leaf import shakespeare
+from tests.datasets.leaf import on_disk
+from tff_xc import errors
+
+TEXT = (
+  'Now is the winter of our discontent made glorious summer by this sun of York;'
+  " And all the clouds that lour'd upon our house In the deep bosom of the"
+  ' ocean buried.'
+)
+
+
+@pytest.fixture(autouse=True)
+def cache(tmp_path, monkeypatch):
+  monkeypatch.setenv(cache_folder.VARIABLE, str(tmp_path / 'cache'))
+
+
+def load(data_dir, **options):
+  return shakespeare.load(data_dir, **{'min_examples': 1, **options})
+
+
+def decoded(codes):
+  return ''.join(shakespeare.ALPHABET[c] for c in codes)
+
+
+def windows(text):
+  """Returns (x, y) as LEAF's scripts make them."""
+  places = range(len(text) - 80)
+  return [text[i : i + 80] for i in places], [text[i + 80] for i in places]
+
+
+def users():
+  """Returns the texts of 10 users."""
+  return {f'P_{i}': TEXT[i : 95 + 7 * i] for i in range(10)}
+
+
+def write_json(data_dir, texts):
+  on_disk.write(
+    data_dir / 'shakespeare/data/all_data/all_data.json',
+    {name: windows(text) for name, text in texts.items()},
+  )
+
+
+def check(dataset, texts):
+  for name in dataset.train.client_ids:
+    x, y = dataset.train.examples(name)
+    assert x.dtype == np.uint8
+    assert list(map(decoded, x)) == windows(texts[name])[0]
+    assert decoded(y) == ''.join(windows(texts[name])[1])
+
+
+def test_the_alphabet():
+  assert len(shakespeare.ALPHABET) == len(set(shakespeare.ALPHABET)) == 80
+  every = re.escape(' !"&\'(),-.:;>?[]{}')
+  assert re.fullmatch(f'[{every}0-9A-Za-z]*', shakespeare.ALPHABET)
+  assert [shakespeare.ALPHABET.index(c) for c in ' .09:?AZ[]az{}'] == [
+    *(0, 9, 10, 19, 20, 23, 24, 49, 50, 51, 52, 77, 78, 79)
+  ]
+
+
+def test_json(tmp_path, capsys, monkeypatch):
+  write_json(tmp_path, users())
+  dataset = load(tmp_path)
+  assert dataset.num_classes == 80
+  assert len(dataset.train.client_ids) == 9
+  check(dataset, users())
+  monkeypatch.setattr(json_users, 'read', None)
+  check(load(tmp_path), users())
+  assert not capsys.readouterr().err
+
+
+def test_text_and_json_give_the_same(tmp_path):
+  write_json(tmp_path, users())
+  from_json = load(tmp_path).train
+  users_of_text, examples = shakespeare.from_texts(
+    'x', [tmp_path / 'cache'], lambda: users().items()
+  )
+  assert users_of_text.names == list(users())
+  for pool in (from_json.pool, examples):
+    np.testing.assert_array_equal(pool.y, from_json.pool.y)
+    np.testing.assert_array_equal(
+      pool.read(np.arange(len(pool))[::-1]),
+      from_json.pool.read(np.arange(len(pool))[::-1]),
+    )
+
+
+def test_unknown_characters_become_spaces(tmp_path, capsys):
+  texts = users()
+  texts['P_1'] = texts['P_1'][:90] + '\né' + texts['P_1'][92:]
+  write_json(tmp_path, texts)
+  dataset = load(tmp_path)
+  texts['P_1'] = texts['P_1'].replace('\n', ' ').replace('é', ' ')
+  check(dataset, texts)
+  assert 'characters outside the alphabet became spaces' in (
+    capsys.readouterr().err
+  )
+
+
+@pytest.mark.parametrize(
+  ('x', 'y', 'said'),
+  [
+    (['a' * 79], ['b'], "x is 'aaaa.*\\.\\.\\., expected a string of 80"),
+    (['a' * 81], ['b'], "x is 'aaaa"),
+    ([[1] * 80], ['b'], r'x is \[1, 1'),
+    ([None], ['b'], 'x is None'),
+    (['a' * 80], ['bc'], "the label is 'bc', expected a string of 1 character"),
+    (['a' * 80], [''], "the label is ''"),
+    (['a' * 80], [3], 'the label is 3'),
+  ],
+)
+def test_what_is_wrong_is_said(tmp_path, x, y, said):
+  path = tmp_path / 'shakespeare/all_data.json'
+  on_disk.write(path, {'a': (x, y)})
+  with pytest.raises(
+    errors.InputError, match=r"all_data.json, user 'a', example 1: " + said
+  ):
+    load(tmp_path)
+
+
+PLAYS = """The first line is dropped
+by William Shakespeare
+
+  NOBODY. This is the table of contents.
+
+1603
+
+ALLS WELL
+
+by William Shakespeare
+
+
+Dramatis Personae
+  KING. One
+    and two,
+        indented.
+   Three is no continuation
+    but this is four.
+  Queen of All. Five
+    six
+    seven
+  king. eight
+  FOOL. nine
+    ten
+1592
+
+THE COMEDY OF ERRORS
+
+
+
+by William Shakespeare
+
+ACT I. Scene one
+not said by anybody
+DUKE. Eleven
+twelve
+<<THIS ELECTRONIC VERSION>>
+nor this
+
+EGEON. thirteen
+  fourteen
+ACT II. Scene two
+nor this
+DUKE. fifteen
+1609
+
+A LOVER'S COMPLAINT
+
+by William Shakespeare
+  POET. Alone
+    in a
+    play
+"""
+
+
+def test_plays_and_speakers():
+  # The fool has but two lines; the poet is alone in the play.
+  assert gutenberg.roles(PLAYS) == {
+    'ALLS_WELL_KING': 'One\nand two,\n    indented.\nbut this is four.\neight\n',
+    'ALLS_WELL_QUEEN_OF_ALL': 'Five\nsix\nseven\n',
+    'THE_COMEDY_OF_ERRORS_DUKE': (
+      "Eleven\ntwelve\nfifteen\n1609\n\nA LOVER'S COMPLAINT\n\n"
+    ),
+  }
+
+
+def test_the_lines_after_the_plays_are_not_read(monkeypatch):
+  lines = PLAYS.splitlines()[1:]
+  last = lines.index('DUKE. fifteen')
+  monkeypatch.setattr(gutenberg, '_LAST_LINE', last)
+  found = gutenberg.roles(PLAYS)
+  assert found['THE_COMEDY_OF_ERRORS_DUKE'] == 'Eleven\ntwelve\nfifteen\n'
+
+
+@pytest.mark.parametrize('text', ['', 'abc\n', PLAYS[:200]])
+def test_a_text_without_plays(tmp_path, text):
+  path = tmp_path / 'pg100.txt'
+  path.write_text(text)
+  with pytest.raises(errors.InputError, match=r'pg100.txt: no play with two'):
+    load(tmp_path)
+
+
+def test_a_damaged_text(tmp_path, data_dir):
+  good = (data_dir / 'gutenberg/pg100.txt.gz').read_bytes()
+  (tmp_path / 'pg100.txt.gz').write_bytes(good[: len(good) // 2])
+  with pytest.raises(errors.InputError, match=r'pg100.txt.gz cannot be read'):
+    load(tmp_path)
+  (tmp_path / 'pg100.txt').write_bytes(b'\xff\xfe')
+  with pytest.raises(errors.InputError, match=r'pg100.txt cannot be read'):
+    load(tmp_path)
+
+
+def test_the_whole_text(data_dir, capsys):
+  """LEAF's published totals: 1,129 users, 4,226,158 examples, 3743.2, 6212.3."""
+  dataset = load(data_dir)
+  assert len(dataset.train.client_ids) == 1016
+  assert len(dataset.train.pool) == 4_226_158
+  sizes = dataset.train.partition.sizes
+  assert len(dataset.train.pool) == sizes.sum() + len(dataset.test)
+  found, _ = shakespeare.from_texts(
+    'shakespeare', [shakespeare.find(data_dir)], None
+  )
+  assert len(found.names) == 1129
+  np.testing.assert_allclose(found.sizes.mean(), 3743.2, atol=0.1)
+  np.testing.assert_allclose(found.sizes.std(), 6212.3, atol=0.1)
+  x, y = dataset.train.examples('ALLS_WELL_THAT_ENDS_WELL_COUNTESS')
+  assert decoded(x[0]) + decoded(y[:8]) == (
+    'In delivering my son from me, I bury a second husband. What hope is there'
+    ' of his Majesty'
+  )
+  assert not capsys.readouterr().err  # No character is outside the alphabet.
+
+
+def test_where_the_text_may_lie(tmp_path, data_dir):
+  with pytest.raises(errors.InputError, match=r'or put pg100.txt or .* there'):
+    shakespeare.find(tmp_path)
+  source = data_dir / 'gutenberg/pg100.txt.gz'
+  for place in ('shakespeare/data/raw_data', 'shakespeare', 'gutenberg', '.'):
+    (tmp_path / place).mkdir(parents=True, exist_ok=True)
+    copy = shutil.copy(source, tmp_path / place)
+    assert str(shakespeare.find(tmp_path)) == str(copy)
+    (tmp_path / place / source.name).unlink()
+  write_json(tmp_path, users())
+  shutil.copy(source, tmp_path)
+  assert shakespeare.find(tmp_path).train  # JSON has precedence.

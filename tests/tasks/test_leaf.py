@@ -1,0 +1,103 @@
+"""The LEAF tasks: TurboSVM-FL's settings, and small files through a round."""
+
+import numpy as np
+import pytest
+
+from datasets import cache_folder
+from tasks import experiment
+from tasks import registry
+from tests.datasets.leaf import on_disk
+from tests.datasets.leaf import test_celeba as celeba
+from tests.datasets.leaf import test_shakespeare as shakespeare
+from tests.datasets.leaf import test_tff_sets as tff_sets
+from tests.datasets.leaf import tff_on_disk
+from tff_xc.algorithms import registry as algorithms
+from tff_xc.encoders import leaf
+
+# TurboSVM-FL, Table 8 and code: rates of clients and of FedAdam's server, batch
+# size, least examples of a user.
+SETTINGS = {
+  'femnist': (0.1, 1e-3, 64, 64),
+  'celeba': (1e-3, 1e-3, 8, 8),
+  'shakespeare': (1.0, 1e-2, 64, 64),
+}
+LEAFS_NAME = {
+  'emnist-tff': 'femnist',
+  'celeba-tff': 'celeba',
+  'shakespeare-tff': 'shakespeare',
+}
+NAMES = [*SETTINGS, *LEAFS_NAME]
+
+
+@pytest.fixture(autouse=True)
+def cache(tmp_path, monkeypatch):
+  monkeypatch.setenv(cache_folder.VARIABLE, str(tmp_path / 'cache'))
+
+
+def write(name, folder):
+  """Writes the files of a task; returns its number of clients."""
+  if name.endswith('-tff'):
+    of_tff = name.removesuffix('-tff')
+    tff_on_disk.write_hdf5(folder, of_tff, tff_sets.CONTENT[of_tff]())
+    return 7 if of_tff == 'celeba' else 9
+  if name == 'femnist':
+    users = {f'w{i}': on_disk.writer(i, 3) for i in range(10)}
+    on_disk.write(folder / 'femnist/all_data.json', users)
+  elif name == 'celeba':
+    celeba.write(folder)
+  else:
+    shakespeare.write_json(folder, shakespeare.users())
+  return 9
+
+
+@pytest.mark.parametrize('name', NAMES)
+def test_settings_are_those_of_turbosvm_fl(name):
+  task = registry.get(name)
+  client, server, batch, least = SETTINGS[LEAFS_NAME.get(name, name)]
+  assert task.rounds == 201
+  assert task.clients_per_round == 8
+  assert task.eval_every == (5 if 'shakespeare' in name else 1)
+  assert task.option_values()['min_examples'] == least
+  assert task.option_values()['test_examples'] == 0
+  values = algorithms.get('fullsoftmax')
+  values = values.resolve({}, task.hyperparameters(values))
+  assert values['client_learning_rate'] == client
+  assert values['batch_size'] == batch
+  assert values['local_epochs'] == 1
+  assert task.by_algorithm['fedadam']['server_learning_rate'] == server
+  assert task.by_algorithm['fedams']['server_learning_rate'] == server
+
+
+@pytest.mark.parametrize('name', NAMES)
+def test_small_files_load_as_the_encoder_takes_them(name, tmp_path):
+  if not hasattr(leaf, f'build_{LEAFS_NAME.get(name, name)}_encoder'):
+    pytest.skip('its encoder is not there yet')
+  clients = write(name, tmp_path)
+  task = registry.get(name)
+  task.find(str(tmp_path))
+  options = task.option_values() | {'min_examples': 1, 'test_examples': 2}
+  dataset, model = task.load(str(tmp_path), options)
+  assert dataset.name == name
+  assert len(dataset.train.client_ids) == clients
+  assert len(dataset.test) == 2
+  assert model.num_classes == dataset.num_classes == task.num_classes
+  assert model.encoder.example_spec == dataset.train.element_type_structure['x']
+  x, y = dataset.train.examples(dataset.train.client_ids[0])
+  assert x.shape[1:] == model.encoder.example_spec.shape
+  assert len(x) == len(y) > 0
+
+
+def test_two_rounds_of_five_real_writers(tmp_path, data_dir, in_process):
+  config = experiment.resolve(
+    'femnist',
+    'fullsoftmax',
+    {
+      'min_examples': 1,
+      'clients_per_round': 3,
+      'rounds': 2,
+      'embedding_dim': 16,
+      'data_dir': str(data_dir),
+    },
+  )
+  summary = experiment.assemble(config).run(str(tmp_path / 'run'))
+  assert np.isfinite(summary['final']['top1'])
