@@ -2,10 +2,11 @@
 
 import csv
 import json
-import pathlib
 import subprocess
 import sys
+import time
 
+import psutil
 import pytest
 
 from launch import sweep as sweep_lib
@@ -128,36 +129,88 @@ def test_a_directory_of_another_sweep_is_refused(planned, tmp_path):
 
 
 SMALL = (
-  *FEDSS,
-  *('--num_classes=16', '--num_clients=12', '--classes_per_client=4'),
-  *('--examples_per_client=20', '--embedding_dim=6', '--batch_size=8'),
-  *('--negatives=4', '--clients_per_round=5', '--rounds=60', '--eval_every=20'),
-  *('--server_optimizer=sgd', '--server_momentum=0', '--seeds=0,1'),
-  # Beyond float32, so every update of this point is dropped.
-  '--grid=client_learning_rate:0.01,1e9',
-  '--grid=server_learning_rate:1,2e9',
+  *('--task=sparse-words', '--algorithm=fedss', '--num_classes=20'),
+  *('--num_features=64', '--feature_dim=5', '--hidden_dim=7'),
+  *('--classes_per_client=2', '--examples_per_round=9', '--embedding_dim=6'),
+  *('--batch_size=3', '--negatives=4', '--clients_per_round=5'),
+  *('--rounds=200', '--eval_every=20', '--server_optimizer=sgd', '--seeds=0,1'),
+  # With the second, no client's update stays finite.
+  '--grid=client_learning_rate:0.01,2e9',
 )
 
 
-def started(output):
+def start(output, jobs):
   return subprocess.Popen(
     [
       *(sys.executable, '-m', 'launch.sweep', *SMALL),
-      *('--jobs=2', f'--output={output}'),
+      *(f'--jobs={jobs}', f'--output={output}'),
     ],
     cwd=light.ROOT,
     stdout=subprocess.PIPE,
-    stderr=subprocess.PIPE,
+    stderr=subprocess.STDOUT,
     text=True,
   )
 
 
-def rows_of(output):
-  found = {}
-  for file in pathlib.Path(output).glob('*/seed?/metrics.csv'):
-    with open(file, newline='') as f:
-      rows = list(csv.DictReader(f))
-    for row in rows:
-      row.pop('seconds', None)
-    found[str(file.relative_to(output))] = rows
-  return found
+def without_seconds(file):
+  with open(file, newline='') as f:
+    return [
+      {
+        name: cell
+        for name, cell in row.items()
+        if not name.startswith('seconds')
+      }
+      for row in csv.DictReader(f)
+    ]
+
+
+@pytest.mark.slow
+def test_an_interrupted_and_resumed_sweep_ends_like_another(tmp_path):
+  whole = start(tmp_path / 'whole', 2)
+  said, _ = whole.communicate(timeout=300)
+  assert whole.returncode == 0, said
+  cut = start(tmp_path / 'cut', 1)
+  first, second = (
+    tmp_path / 'cut' / 'client_learning_rate=0.01' / f'seed{seed}'
+    for seed in (0, 1)
+  )
+  try:
+    while not _rows(second / 'metrics.csv') > 30:
+      assert cut.poll() is None, cut.communicate()[0]
+      time.sleep(0.05)
+    below = psutil.Process(cut.pid).children(recursive=True)
+    assert below
+  finally:
+    cut.terminate()
+    said, _ = cut.communicate(timeout=90)
+  assert cut.returncode == 130
+  assert 'stopped; the same command goes on from here' in said
+  assert not [process for process in below if process.is_running()]
+  assert not (second / 'summary.json').exists()
+  assert 'stopped after round' in (second.parent / 'seed1.log').read_text()
+  written = (first / 'summary.json').stat().st_mtime_ns
+  again = start(tmp_path / 'cut', 2)
+  said, _ = again.communicate(timeout=300)
+  assert again.returncode == 0, said
+  assert '4 runs in' in said
+  assert '1 of them finished' in said
+  assert said.count("dropped every client's update") == 4  # 2 runs, the table.
+  assert (first / 'summary.json').stat().st_mtime_ns == written
+  files = [
+    'sweep.csv',
+    *(f'{first.parent.name}/{s.name}/metrics.csv' for s in (first, second)),
+  ]
+  for file in files:
+    assert without_seconds(tmp_path / 'cut' / file) == without_seconds(
+      tmp_path / 'whole' / file
+    )
+  [best] = [
+    row
+    for row in without_seconds(tmp_path / 'cut' / 'sweep.csv')
+    if row['best'] == 'True'
+  ]
+  assert float(best['client_learning_rate']) == 0.01
+
+
+def _rows(file):
+  return file.read_text().count('\n') if file.exists() else 0
