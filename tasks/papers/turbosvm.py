@@ -1,5 +1,5 @@
-"""TurboSVM-FL: Wang, Bian, Zhang, Yang, "TurboSVM-FL: Boosting Federated Learning
-through SVM Aggregation for Lazy Clients", AAAI 2024, arXiv:2401.12012.
+"""TurboSVM-FL: Wang, Bodonhelyi, Bozkir, Kasneci, "TurboSVM-FL: Boosting Federated
+Learning through SVM Aggregation for Lazy Clients", AAAI 2024, arXiv:2401.12012.
 
 The tasks have the paper's models and rates (its Tables 5 to 8). All numbers are
 means of five seeds on the pooled examples of the test users.
