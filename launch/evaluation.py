@@ -10,7 +10,7 @@ from tff_xc import errors
 from tff_xc.data import client_data as client_data_lib
 from tff_xc.data import fingerprint
 from tff_xc.experiment import checkpoints
-from tff_xc.experiment import run_directory
+from tff_xc.experiment import same_run
 from tff_xc.measure import evaluation
 from tff_xc.measure import ranking
 from tff_xc.report import curves
@@ -36,7 +36,7 @@ def run(run_dir: str, data_dir: str | None, client: str | None) -> dict:
   config = run_files.read_run(run_dir).config
   experiment.install_runtime(config)
   assembled = experiment.assemble(config, data_dir)
-  run_directory.check_data(
+  same_run.check_data(
     run_dir, config, fingerprint.fingerprint(assembled.dataset)
   )
   clients = assembled.dataset.train

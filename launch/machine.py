@@ -113,8 +113,8 @@ def read_pins(requirements: pathlib.Path) -> dict[str, str]:
   )
 
 
-def check_memory(free: int, cgroup: pathlib.Path) -> Check:
-  """Checks free memory: the machine's, or the rest of its container's limit.
+def free_bytes(free: int, cgroup: pathlib.Path) -> int:
+  """Returns the free memory: the machine's, or the rest of a container's limit.
 
   Args:
     free: the machine's available memory, in bytes.
@@ -122,9 +122,14 @@ def check_memory(free: int, cgroup: pathlib.Path) -> Check:
   """
   try:
     limit = int((cgroup / 'memory.max').read_text())
-    free = min(free, limit - int((cgroup / 'memory.current').read_text()))
+    return min(free, limit - int((cgroup / 'memory.current').read_text()))
   except (OSError, ValueError):
-    pass  # There is no control group, or its limit is 'max'.
+    return free  # There is no control group, or its limit is 'max'.
+
+
+def check_memory(free: int, cgroup: pathlib.Path) -> Check:
+  """Checks the free memory; the arguments are those of `free_bytes`."""
+  free = free_bytes(free, cgroup)
   found = f'{free / GIB:.1f} GiB free'
   if free >= LEAST_MEMORY_BYTES:
     return Check('memory', found)

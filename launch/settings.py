@@ -1,6 +1,7 @@
 """Flags of a run, checked and resolved without importing TensorFlow."""
 
 import os
+from collections.abc import Collection
 from typing import Any
 
 from absl import flags
@@ -14,7 +15,7 @@ from tff_xc.algorithms import hyperparameters as hp
 from tff_xc.algorithms import registry as algorithms
 
 
-def _parameters() -> dict[str, hp.Hyperparameter]:
+def parameters() -> dict[str, hp.Hyperparameter]:
   """Returns all that a flag may set, by name."""
   return {
     **experiment.SETTINGS,
@@ -23,9 +24,22 @@ def _parameters() -> dict[str, hp.Hyperparameter]:
   }
 
 
-def define_parameter_flags() -> None:
-  """Defines a flag for every setting, hyper-parameter and task option."""
-  for parameter in _parameters().values():
+def define_experiment_flags(without: Collection[str] = ()) -> None:
+  """Defines --task, --algorithm, and a flag for every parameter.
+
+  Args:
+    without: names of parameters that the command has no flag for.
+  """
+  for name, entries in (
+    ('task', tasks.TASKS),
+    ('algorithm', algorithms.ALGORITHMS),
+  ):
+    listed = f'`python -m launch.list {name}s` describes them'
+    flags.DEFINE_string(name, None, f'{", ".join(entries)}; {listed}')
+  define_cache_flag()
+  for parameter in parameters().values():
+    if parameter.name in without:
+      continue
     kind = type(parameter.default)
     define = {
       bool: flags.DEFINE_bool,
@@ -80,12 +94,11 @@ def refuse_arguments(arguments) -> None:
     )
 
 
-def resolve() -> dict[str, Any]:
-  """Returns config.json's content from the parsed flags of `launch.train`.
+def given() -> tuple[str, str, dict[str, Any]]:
+  """Returns the task, the algorithm and the parameters that flags set.
 
   Raises:
-    errors.InputError: a name is unknown, a flag does not apply, or a value is
-      out of bounds.
+    errors.InputError: the task or the algorithm is missing.
   """
   values = flags.FLAGS
   for name, known in (
@@ -94,6 +107,16 @@ def resolve() -> dict[str, Any]:
   ):
     if values[name].value is None:
       raise errors.InputError(f'--{name} is missing: ' + ', '.join(known))
-  given = {name: values[name].value for name in _parameters()}
-  changes = {name: value for name, value in given.items() if value is not None}
-  return experiment.resolve(values.task, values.algorithm, changes)
+  found = {n: values[n].value for n in parameters() if n in values}
+  changes = {name: value for name, value in found.items() if value is not None}
+  return values.task, values.algorithm, changes
+
+
+def resolve() -> dict[str, Any]:
+  """Returns config.json's content from the parsed flags of `launch.train`.
+
+  Raises:
+    errors.InputError: a name is unknown, a flag does not apply, or a value is
+      out of bounds.
+  """
+  return experiment.resolve(*given())

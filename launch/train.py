@@ -11,26 +11,13 @@ from absl import flags
 
 from launch import app
 from launch import settings
-from tasks import registry as tasks
-from tff_xc.algorithms import registry as algorithms
 
-
-def _names(kind, entries) -> str:
-  names = ', '.join(entries)
-  return f'{names}; `python -m launch.list {kind}` describes them'
-
-
-flags.DEFINE_string('task', None, _names('tasks', tasks.TASKS))
-flags.DEFINE_string(
-  'algorithm', None, _names('algorithms', algorithms.ALGORITHMS)
-)
 flags.DEFINE_string(
   'run_dir',
   None,
   'directory of the run; default runs/TASK_ALGORITHM_seedS',
 )
-settings.define_cache_flag()
-settings.define_parameter_flags()
+settings.define_experiment_flags()
 
 
 def main(arguments) -> None:

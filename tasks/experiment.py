@@ -309,9 +309,9 @@ def run(config: Mapping[str, Any], run_dir: str) -> dict[str, Any]:
   Raises:
     errors.InputError: for bad data, or a directory of another run.
   """
-  from tff_xc.experiment import run_directory
+  from tff_xc.experiment import same_run
 
   # Every check of the input precedes the first write.
-  run_directory.check_config(run_dir, config)
+  same_run.check_config(run_dir, config)
   install_runtime(config)
   return assemble(config).run(run_dir)

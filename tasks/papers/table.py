@@ -6,24 +6,43 @@ from typing import Any
 from typing import NamedTuple
 
 from tff_xc.measure import catalog
+from tff_xc.measure import targets
 
 
 class Published(NamedTuple):
-  """A mean as printed, in percent, and its std; None if the paper has none."""
+  """A published mean.
+
+  Attributes:
+    mean: as printed: in percent, or a number of rounds.
+    std: None if the paper has none.
+    is_bound: whether the value is above `mean`, which the paper prints as '>200'.
+  """
 
   mean: float
   std: float | None = None
+  is_bound: bool = False
 
   def __str__(self) -> str:
-    return f'{self.mean}' + (f' ± {self.std}' if self.std else '')
+    text = f'{self.mean}' + (f' ± {self.std}' if self.std else '')
+    return f'>{text}' if self.is_bound else text
 
 
 def read(printed: str) -> list[Published | None]:
-  """Returns values as the paper prints them, '51.7±0.4 – 18.7': None for –."""
-  return [
-    None if value == '–' else Published(*map(float, value.split('±')))
-    for value in printed.split()
-  ]
+  """Returns values as printed, '51.7±0.4 – 18.7 >200': None for –."""
+  return [_read_one(value) for value in printed.split()]
+
+
+def _read_one(value: str) -> Published | None:
+  if value == '–':
+    return None
+  if value.startswith('>'):
+    return Published(_number(value[1:]), is_bound=True)
+  return Published(*map(_number, value.split('±')))
+
+
+def _number(text: str) -> float:
+  """Returns a number that prints as it was printed."""
+  return int(text) if text.isdigit() else float(text)
 
 
 class Row(NamedTuple):
@@ -32,7 +51,8 @@ class Row(NamedTuple):
   Attributes:
     task: the task with the paper's data, or with data of the same shape.
     algorithm: the paper's algorithm, or its baseline.
-    published: results by metric; empty if the number is not known here.
+    published: results by metric, or by target such as 'top1:0.7', whose results
+      are numbers of rounds; empty if the number is not known here.
     changes: hyper-parameters and options that differ from the defaults of this
       task and algorithm, by name.
   """
@@ -45,7 +65,9 @@ class Row(NamedTuple):
   def results(self) -> str:
     """Returns the results for people: 'top-1 51.7 ± 0.4 %'."""
     return ', '.join(
-      f'{catalog.SCORES[metric].heading} {value} %'
+      f'{heading(metric)}: {value}'
+      if ':' in metric
+      else f'{heading(metric)} {value} %'
       for metric, value in self.published.items()
     )
 
@@ -87,14 +109,22 @@ class PaperTable:
     """
     rows = [row for row in self.rows if row.task == task and row.published]
     metric = next(iter(rows[0].published))
-    means: dict[str, list[float]] = {}
+    values: dict[str, list[Published]] = {}
     for row in rows:
       if metric in row.published:
-        found = means.setdefault(row.algorithm, [])
-        found.append(row.published[metric].mean)
+        value = row.published[metric]._replace(std=None)
+        values.setdefault(row.algorithm, []).append(value)
     parts = [
       f'{algorithm} {min(found)}'
       + (f' to {max(found)}' if len(set(found)) > 1 else '')
-      for algorithm, found in means.items()
+      for algorithm, found in values.items()
     ]
-    return f'{catalog.SCORES[metric].heading} %: {", ".join(parts)}'
+    unit = '' if ':' in metric else ' %'
+    return f'{heading(metric)}{unit}: {", ".join(parts)}'
+
+
+def heading(metric: str) -> str:
+  """Returns the heading of a metric, or of a target such as 'top1:0.7'."""
+  if ':' in metric:
+    return targets.parse_one(metric).heading
+  return catalog.SCORES[metric].heading

@@ -10,6 +10,7 @@ from tests import doubling
 from tff_xc import errors
 from tff_xc.experiment import loop as experiment
 from tff_xc.experiment import run_directory
+from tff_xc.experiment import same_run
 from tff_xc.report import run_files
 from tff_xc.runtime import client_error
 
@@ -152,18 +153,18 @@ def test_another_configuration_is_refused(tmp_path, change, message):
   }
   run_directory.RunDirectory(tmp_path / 'run', config)
   with pytest.raises(errors.InputError, match=message):
-    run_directory.check_config(tmp_path / 'run', {**config, **change})
+    same_run.check_config(tmp_path / 'run', {**config, **change})
 
 
 def test_other_data_are_refused_wherever_they_lie(tmp_path):
   config = {**doubling.CONFIG, 'data_dir': 'a', 'data': {'examples': 40}}
   run_directory.RunDirectory(tmp_path, config)
   # Before the data are loaded their fingerprint is unknown.
-  run_directory.check_config(tmp_path, doubling.CONFIG)
-  run_directory.check_config(tmp_path, {**config, 'data_dir': 'b'})
+  same_run.check_config(tmp_path, doubling.CONFIG)
+  same_run.check_config(tmp_path, {**config, 'data_dir': 'b'})
   other = {'examples': 60, 'test_examples': 5}
   with pytest.raises(errors.InputError) as e:
-    run_directory.check_config(tmp_path, {**config, 'data': other})
+    same_run.check_config(tmp_path, {**config, 'data': other})
   assert 'other data: examples was 40 and is 60, test_examples was None' in str(
     e.value
   )
@@ -188,11 +189,11 @@ def test_a_directory_in_use_a_file_and_a_damaged_config_are_refused(tmp_path):
     run_directory.RunDirectory(held.path, doubling.CONFIG)
   (tmp_path / 'file').write_text('')
   with pytest.raises(errors.InputError, match='is a file'):
-    run_directory.check_config(tmp_path / 'file', doubling.CONFIG)
+    same_run.check_config(tmp_path / 'file', doubling.CONFIG)
   for text in ('{', '[]', '{"rounds": 10}'):
     (held.path / 'config.json').write_text(text)
     with pytest.raises(errors.InputError, match=r'config.json is damaged'):
-      run_directory.check_config(held.path, doubling.CONFIG)
+      same_run.check_config(held.path, doubling.CONFIG)
 
 
 class Dropping(doubling.Doubling):

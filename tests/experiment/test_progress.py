@@ -75,6 +75,15 @@ def test_the_time_left_counts_evaluations_and_checkpoints(capsys):
   assert len(lines) == 21
 
 
+def test_evaluations_in_every_round_count_once():
+  clock, schedule = Clock(), progress_lib.Schedule(20, 1, 2)
+  shown = progress_lib.Progress(schedule, ('top1', 'mcc'), [], clock)
+  for done in range(1, 16):
+    one_round(shown, clock, done, schedule)
+  assert shown.estimate.seconds_left(15) == 5 * (2 + 30) + 3 * 7
+  shown.close()
+
+
 def test_bytes_before_a_resume_count_and_its_times_do_not(capsys):
   clock, schedule = Clock(), progress_lib.Schedule(40, 10, 10)
   lost = {**ROW, 'bytes_down_per_client': float('nan')}

@@ -21,6 +21,10 @@ ERRORS = {
   'doctor': ('--worker_timeout_seconds=0',),
   'evaluate': (),
   'list': ('nothing',),
+  'sweep': (
+    *('--task=glyphs', '--algorithm=fedss'),
+    *('--grid=client_learning_rate:0.1', '--grid=negatives:1,200'),
+  ),
   'train': ('--task=glyphs', '--algorithm=fedss', '--negatives=200'),
 }
 TRIES = 5

@@ -7,6 +7,7 @@ import pytest
 from tests.report import fake_runs
 from tff_xc.report import curves
 from tff_xc.report import groups as groups_lib
+from tff_xc.report import pictures
 from tff_xc.report import run_files
 from tff_xc.report import tables
 
@@ -55,7 +56,7 @@ def test_nothing_is_scattered_where_all_are_sent_the_same(runs):
 
 
 def test_styles_differ_for_four_times_the_colours():
-  styles = [s for s, _ in zip(curves._styles(), range(28), strict=False)]
+  styles = [s for s, _ in zip(pictures.styles(), range(28), strict=False)]
   assert len({(colour, line) for colour, line, _ in styles}) == 28
   assert len({(colour, marker) for colour, _, marker in styles}) == 28
 

@@ -5,6 +5,7 @@ import pytest
 from tasks import registry as tasks
 from tasks.papers import registry
 from tasks.papers import table
+from tasks.papers import turbosvm
 from tff_xc.algorithms import registry as algorithms
 from tff_xc.measure import catalog
 
@@ -20,16 +21,65 @@ def test_every_row_is_an_experiment_of_this_package(row):
   task = tasks.get(row.task)
   taken = algorithms.get(row.algorithm).names
   assert set(row.changes) <= {*taken, *task.options}
-  assert set(row.published) <= set(task.metrics)
-  for metric, value in row.published.items():
+  _check_published(row, task.metrics)
+
+
+def _check_published(row, metrics):
+  for name, value in row.published.items():
+    metric, is_target, _ = name.partition(':')
+    assert metric in metrics
     assert catalog.SCORES[metric].unit == 'fraction'  # Percent are printed.
-    assert 0 <= value.mean <= 100
-    assert value.std is None or 0 < value.std < 10
+    assert 0 <= value.mean <= (200 if is_target else 100)
+    assert value.std is None or 0 < value.std < (25 if is_target else 10)
+    assert not value.is_bound or (is_target and value.mean == 200)
+
+
+# Of TurboSVM-FL's tables, these may be missing here.
+METHODS = {'fedavg', 'fedadam', 'fedaws_softmax', 'fedprox', 'fedams', 'moon'}
+METHODS |= {'turbosvm'}
+SETS = {'femnist', 'celeba', 'shakespeare'}
+# Rows of each table: 7 methods, 3 sets, 1 or 3 settings.
+SIZES = {2: 21, 3: 21, 9: 63, 10: 63, 11: 63}
+
+
+def test_what_is_not_implemented_is_left_out_and_named():
+  absent = METHODS - set(algorithms.ALGORITHMS) | SETS - set(tasks.TASKS)
+  for t in turbosvm.TABLES:
+    assert {row.algorithm for row in t.rows} == METHODS
+    assert {row.task for row in t.rows} == SETS
+    shown = registry.TABLES.get(t.name)
+    rows = [r for r in t.rows if not absent & {r.task, r.algorithm}]
+    assert list(shown.rows if shown else ()) == rows
+    if shown and absent:
+      assert shown.notes.endswith(f'here: {", ".join(sorted(absent))}.')
+  other = [t for t in registry.TABLES.values() if t.paper != 'TurboSVM-FL']
+  assert not any('Left out, since' in t.notes for t in other)
+
+
+def test_turbosvms_tables_agree_with_each_other():
+  t = {int(t.number.split()[1]): t for t in turbosvm.TABLES}
+  assert {number: len(table.rows) for number, table in t.items()} == SIZES
+  for found in t.values():
+    for row in found.rows:
+      _check_published(row, ('top1', 'macro_f1', 'mcc'))
+  plain = lambda number: {
+    (r.task, r.algorithm): r.published for r in t[number].rows if not r.changes
+  }
+  assert plain(3) == plain(10) == plain(11)
+  for key, published in plain(2).items():
+    [(name, exact)] = published.items()
+    rounded = plain(9)[key][name]
+    assert rounded.mean == int(exact.mean + 0.5)
+    assert rounded.is_bound == exact.is_bound
+  last = t[11].rows[-1]
+  assert last.task == 'shakespeare'
+  assert last.changes == {'local_epochs': 4}
+  assert last.results() == 'macro F1 18.1 %, top-1 51.0 %, MCC 47.0 %'
 
 
 def test_names_and_rows_are_unique():
   assert list(registry.TABLES)[:2] == ['fedss/table1', 'fedss/table2']
-  for t in registry.TABLES.values():
+  for t in [*registry.TABLES.values(), *turbosvm.TABLES]:
     found = [
       (r.task, r.algorithm, sorted(r.changes.items()))
       for r in t.rows
@@ -66,6 +116,21 @@ def test_a_tables_summary_is_of_one_task_and_its_first_metric():
 def test_values_are_read_as_printed():
   first, second = table.Published(51.7, 0.4), table.Published(18.0)
   assert table.read('51.7±0.4 – 18.0') == [first, None, second]
+  bound = table.Published(200, is_bound=True)
+  assert table.read('>200 144') == [bound, table.Published(144)]
+  assert str(bound) == '>200'
+  assert str(table.Published(144)) == '144'
+
+
+def test_rounds_to_a_target_are_results():
+  row = lambda *values: [
+    table.Row('a', 'x', {'top1:0.7': value}, {'m': i})
+    for i, value in enumerate(table.read(' '.join(values)))
+  ]
+  t = table.PaperTable('P', 'Table 1', 'arXiv:1', '', row('91.6±18.2', '>200'))
+  assert t.rows[0].results() == 'rounds to top-1 70 %: 91.6 ± 18.2'
+  assert t.rows[1].results() == 'rounds to top-1 70 %: >200'
+  assert t.summary('a') == 'rounds to top-1 70 %: x 91.6 to >200'
 
 
 def test_every_task_of_a_table_is_listed_with_it():

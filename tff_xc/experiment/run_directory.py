@@ -8,7 +8,6 @@ metrics.csv is authoritative; TensorBoard's events are rewritten from it.
 
 import asyncio
 import fcntl
-import json
 import math
 import os
 import pathlib
@@ -22,6 +21,7 @@ import tensorflow_federated as tff
 
 from tff_xc import errors
 from tff_xc.experiment import checkpoints
+from tff_xc.experiment import same_run
 from tff_xc.report import run_files
 
 CURVES = 'curves.png'
@@ -36,85 +36,6 @@ _REPLACED = (
   CURVES,
   f'{_TENSORBOARD}/{_KEPT_EVENTS}',
 )
-
-
-def check_config(path: str | os.PathLike, config: Mapping) -> None:
-  """Refuses a directory that holds a run of another configuration or data.
-
-  A larger number of rounds continues the run; a smaller one is refused.
-
-  Args:
-    path: the directory; may be absent.
-    config: every resolved setting, and `data` once the data are loaded.
-
-  Raises:
-    errors.InputError: naming the settings that differ.
-  """
-  path = pathlib.Path(path)
-  file = path / run_files.CONFIG
-  if path.exists() and not path.is_dir():
-    raise errors.InputError(f'--run_dir={path} is a file; name a directory')
-  if not file.exists():
-    left = [
-      n for n in (run_files.METRICS, 'checkpoints') if (path / n).exists()
-    ]
-    if left:
-      raise errors.InputError(
-        f'{path} has {" and ".join(left)} of a run, but no {run_files.CONFIG};'
-        ' restore it, or choose another --run_dir'
-      )
-    return
-  found = run_files.read_config(file)
-  wanted = json.loads(json.dumps(config))
-  told = _differences(_settings(found), _settings(wanted))
-  if told:
-    raise errors.InputError(
-      f'{path} holds a run of another configuration: {told}; choose another'
-      ' --run_dir, or give the same flags to go on with that run'
-    )
-  if 'data' in wanted:
-    check_data(path, found, wanted['data'])
-  if wanted['rounds'] < found['rounds']:
-    raise errors.InputError(
-      f'{path} holds a run of {found["rounds"]} rounds; give at least as many'
-    )
-
-
-def check_data(path: str | os.PathLike, config: Mapping, data: Mapping) -> None:
-  """Refuses data that differ from a run's data.
-
-  Args:
-    path: the run's directory.
-    config: its config.json.
-    data: the fingerprint of the present data.
-
-  Raises:
-    errors.InputError: naming the differences.
-  """
-  told = _differences(config.get('data', {}), data)
-  if told:
-    raise errors.InputError(
-      f'{path} holds a run on other data: {told}; give the data of that run,'
-      ' or choose another --run_dir'
-    )
-
-
-def _settings(config: Mapping) -> dict[str, Any]:
-  """Returns the settings that must be equal: one flat dictionary, by name."""
-  groups = ('options', 'hyperparameters')
-  left_out = {*run_files.NOT_CONFIGURATION, 'rounds', 'data', *groups}
-  settings = {k: v for k, v in config.items() if k not in left_out}
-  for group in groups:
-    settings |= config.get(group, {})
-  return dict(sorted(settings.items()))
-
-
-def _differences(found: Mapping, wanted: Mapping) -> str:
-  return ', '.join(
-    f'{name} was {found.get(name)} and is {wanted.get(name)}'
-    for name in {**wanted, **found}
-    if found.get(name) != wanted.get(name)
-  )
 
 
 class RunDirectory:
@@ -155,7 +76,7 @@ class RunDirectory:
         f'another process is running in {path}; wait for it, or choose another'
         ' --run_dir'
       ) from e
-    check_config(self.path, config)
+    same_run.check_config(self.path, config)
     self._remove_leftovers()
     self._config = config
     if not run_files.is_run(self.path):

@@ -17,6 +17,7 @@ from tff_xc.experiment import environment
 from tff_xc.experiment import loop
 from tff_xc.experiment import progress
 from tff_xc.experiment import run_directory
+from tff_xc.experiment import same_run
 from tff_xc.measure import catalog
 from tff_xc.measure import communication
 from tff_xc.measure import evaluation
@@ -75,7 +76,7 @@ def train(
   )
   config = {**(config or {}), 'seed': seed, 'target': target}
   config = _whole_config(config, algorithm, dataset, metrics, schedule)
-  run_directory.check_config(run_dir, config)
+  same_run.check_config(run_dir, config)
   return loop.run(
     process=process.build_process(algorithm, seed),
     cohorts=algorithm.sampling.cohorts(dataset, seed),

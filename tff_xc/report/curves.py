@@ -1,9 +1,4 @@
-"""Pictures of runs, drawn without a display. Importing this imports Matplotlib.
-
-Pictures are written atomically and contain no date: equal runs give equal
-bytes. Colours are Okabe and Ito's, which colour-blind readers can tell apart;
-line styles and markers change with them.
-"""
+"""Pictures of runs, drawn without a display. Importing this imports Matplotlib."""
 
 import itertools
 import os
@@ -19,19 +14,9 @@ from matplotlib import ticker
 from tff_xc.measure import catalog
 from tff_xc.measure import communication
 from tff_xc.report import groups as groups_lib
+from tff_xc.report import pictures
 from tff_xc.report import run_files
 
-_COLOURS = (
-  '#0072B2',
-  '#D55E00',
-  '#009E73',
-  '#CC79A7',
-  '#E69F00',
-  '#56B4E9',
-  '#000000',
-)
-_LINES = ('-', '--', '-.', ':')
-_MARKERS = ('o', 's', '^', 'D', 'v', 'P', 'X')
 _TRAINING = ('accuracy', 'train_top1')
 
 
@@ -66,13 +51,13 @@ def plot_run(run: run_files.Run, path: str | os.PathLike) -> None:
   for ax in axes.flat[len(panels) :]:
     ax.set_axis_off()
   for ax, (title, unit, columns) in zip(axes.flat, panels, strict=False):
-    for style, column in zip(_styles(), columns, strict=False):
+    for style, column in zip(pictures.styles(), columns, strict=False):
       if column in run.metrics:
         measured = run.metrics[['round', column]].dropna()
         _draw_line(ax, measured['round'], measured[column], column, style)
     _finish_over_rounds(ax, title, unit)
   figure.suptitle(f'{run.algorithm} on {run.task}, seed {run.seed}')
-  _save(figure, path)
+  pictures.save(figure, path)
 
 
 def plot_compare(
@@ -105,18 +90,20 @@ def plot_compare(
     if panel == 'sent':
       _draw_sent(ax, *points)
     else:
-      for group, style in zip(groups, _styles(), strict=False):
+      for group, style in zip(groups, pictures.styles(), strict=False):
         _draw_band(ax, _band(group, panel), style)
       heading = catalog.SCORES[panel].heading
       _finish_over_rounds(ax, f'{heading} on {groups[0].runs[0].task}', '')
       ax.set_ylabel(heading)
   figure.legend(
-    handles=[_handle(g, s) for g, s in zip(groups, _styles(), strict=False)],
+    handles=[
+      _handle(g, s) for g, s in zip(groups, pictures.styles(), strict=False)
+    ],
     loc='outside lower center',
     ncols=1 if max(len(g.label) for g in groups) > 40 else 2,
     frameon=False,
   )
-  _save(figure, path)
+  pictures.save(figure, path)
 
 
 def plot_confusion(
@@ -176,18 +163,7 @@ def plot_confusion(
   ax.set_ylabel('true class')
   ax.set_title(title)
   figure.colorbar(image, ax=ax, label='share of the true class')
-  _save(figure, path)
-
-
-def _styles():
-  """Yields (colour, line style, marker), all different for 28 in a row."""
-  for place in itertools.count():
-    turn = place // len(_COLOURS)
-    yield (
-      _COLOURS[place % len(_COLOURS)],
-      _LINES[(place + 2 * turn) % len(_LINES)],
-      _MARKERS[(place + turn) % len(_MARKERS)],
-    )
+  pictures.save(figure, path)
 
 
 def _draw_line(ax, rounds, values, column, style):
@@ -289,7 +265,7 @@ def _sent_against_score(groups):
 
 
 def _draw_sent(ax, metric, label, points):
-  for point, style in zip(points, _styles(), strict=False):
+  for point, style in zip(points, pictures.styles(), strict=False):
     if not point:
       continue
     x, mean, std = point
@@ -328,11 +304,3 @@ def _handle(group, style):
     markersize=5,
     label=textwrap.fill(group.label + more, 76, subsequent_indent='  '),
   )
-
-
-def _save(figure, path):
-  with run_files.replacing(path) as temporary:
-    # No version in the file, so that equal pictures have equal bytes.
-    figure.savefig(
-      temporary, dpi=120, format='png', metadata={'Software': None}
-    )

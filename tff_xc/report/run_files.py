@@ -105,11 +105,22 @@ def read_run(path: str | os.PathLike) -> Run:
       'of a launch.train.'
     )
   config = read_config(path / CONFIG)
-  summary = None
-  if (path / SUMMARY).is_file():
-    summary = _read_object(path / SUMMARY, {'final': dict, 'rounds': int})
-    _check_scores(path / SUMMARY, summary)
+  summary = read_summary(path)
   return Run(path, config, read_metrics(path / METRICS), summary)
+
+
+def read_summary(path: pathlib.Path) -> dict[str, Any] | None:
+  """Reads a run's summary.json; None if the run has not finished.
+
+  Raises:
+    errors.InputError: for a file that is damaged or lacks a required key.
+  """
+  file = path / SUMMARY
+  if not file.is_file():
+    return None
+  summary = _read_object(file, {'final': dict, 'rounds': int})
+  _check_scores(file, summary)
+  return summary
 
 
 def read_config(path: pathlib.Path) -> dict[str, Any]:

@@ -10,7 +10,9 @@ import dataclasses
 import math
 import textwrap
 from collections.abc import Iterable
+from collections.abc import Mapping
 from collections.abc import Sequence
+from typing import Any
 
 from tff_xc import errors
 from tff_xc.measure import catalog
@@ -68,10 +70,10 @@ def build_rows(
       f'{", ".join(present) or "no metric"}.'
     )
 
-  return sorted(rows, key=lambda row: _place(row.values[metric], metric))
+  return sorted(rows, key=lambda row: place(row.values[metric], metric))
 
 
-def _place(value: columns_lib.Value | None, metric: str) -> tuple:
+def place(value: columns_lib.Value | None, metric: str) -> tuple:
   """Returns the key that sorts values of a metric, the best first."""
   if value is None:
     return (math.inf,)
@@ -133,12 +135,18 @@ def to_markdown(rows: Sequence[Row]) -> str:
   return ''.join(f'| {" | ".join(row)} |\n' for row in [heading, rule, *cells])
 
 
-def to_csv(rows: Sequence[Row]) -> str:
+def to_csv(
+  rows: Sequence[Row], more: Sequence[Mapping[str, Any]] | None = None
+) -> str:
   """Returns CSV with exact numbers (fractions, bytes), each as mean and std.
 
   Spaces separate seeds. A value that was not measured is an empty cell. Rounds
   to a target are also there for each seed, as '54 >200'; their mean and std are
   empty if a seed did not reach it.
+
+  Args:
+    rows: from `build_rows`.
+    more: further cells of each row, by heading.
   """
   import pandas as pd  # Late: `launch.compare` checks directories first.
 
@@ -146,6 +154,7 @@ def to_csv(rows: Sequence[Row]) -> str:
     {
       'algorithm': row.label,
       'seeds': ' '.join(map(str, row.seeds)),
+      **others,
       **{
         name: cell
         for column in _columns(rows)
@@ -154,7 +163,7 @@ def to_csv(rows: Sequence[Row]) -> str:
         ).items()
       },
     }
-    for row in rows
+    for row, others in zip(rows, more or [{}] * len(rows), strict=True)
   )
   return table.to_csv(index=False, lineterminator='\n')
 

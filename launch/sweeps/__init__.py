@@ -1,0 +1,1 @@
+"""Sweeps: a loop over experiments. Nothing here imports TensorFlow."""

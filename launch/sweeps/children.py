@@ -1,0 +1,204 @@
+"""Runs the runs of a sweep, each in a process of its own, several at a time.
+
+A run's memory is given back at its end, and a crash ends one run only. Children
+are in process groups of their own, so that Ctrl-C reaches them through this
+module, which lets them save; a kill of this process ends them, too.
+"""
+
+import contextlib
+import os
+import pathlib
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Callable
+from collections.abc import Iterator
+from collections.abc import Sequence
+
+import psutil
+
+from launch import machine
+from launch.benchmarks import cpu
+from launch.sweeps import plan
+
+_ROOT = pathlib.Path(__file__).parents[2]
+_POLL_SECONDS = 0.2
+# Looking for all processes of a run takes milliseconds.
+_MEMORY_SECONDS = 1.0
+# A round, an evaluation and a checkpoint may have to end first.
+_GRACE_SECONDS = 60.0
+# The share of the free memory that runs side by side may take.
+_MEMORY_SHARE = 0.8
+# This code becomes the run: no Python runs between fork and exec. 1 is
+# PR_SET_PDEATHSIG of <sys/prctl.h>; a killed run resumes.
+_BECOME = """
+import ctypes, os, signal, sys
+ctypes.CDLL(None).prctl(1, signal.SIGKILL)
+if os.getppid() == int(sys.argv[1]):
+  os.execv(sys.argv[2], sys.argv[2:])
+"""
+
+
+class Child:
+  """The process of one run.
+
+  Attributes:
+    run: the run.
+    error: why it failed, in one sentence; None while it runs or if it is done.
+    seconds: from its start to its end.
+    peak_bytes: peak memory, with its own children, as far as it was seen.
+  """
+
+  def __init__(self, run: plan.Run, arguments: Sequence[str]):
+    """Starts `python ARGUMENTS`; its output goes to a file beside `run.folder`."""
+    self.run, self.error = run, None
+    self.seconds, self.peak_bytes = 0.0, 0
+    self._log = run.folder.with_name(run.folder.name + '.log')
+    self._log.parent.mkdir(parents=True, exist_ok=True)
+    paths = [str(_ROOT), os.environ.get('PYTHONPATH', '')]
+    with open(self._log, 'ab') as log:
+      self._log_start = log.tell()
+      self._process = subprocess.Popen(
+        [
+          *(sys.executable, '-I', '-S', '-c', _BECOME, str(os.getpid())),
+          *(sys.executable, *arguments),
+        ],
+        stdin=subprocess.DEVNULL,
+        stdout=log,
+        stderr=log,
+        start_new_session=True,
+        env={**os.environ, 'PYTHONPATH': os.pathsep.join(filter(None, paths))},
+      )
+    self._started = self._looked = time.monotonic()
+
+  def has_ended(self) -> bool:
+    """Whether it has ended; fills the attributes."""
+    now = time.monotonic()
+    if now - self._looked >= _MEMORY_SECONDS:
+      self._looked = now
+      self.peak_bytes = max(self.peak_bytes, cpu.peak_bytes(self._process.pid))
+    status = self._process.poll()
+    if status is None:
+      return False
+    self.seconds = time.monotonic() - self._started
+    if status:
+      self.error = self._explained(status)
+    return True
+
+  def interrupt(self) -> None:
+    """Lets it save its state and end."""
+    if self._process.poll() is None:
+      self._process.send_signal(signal.SIGINT)
+
+  def end(self, deadline: float) -> None:
+    """Waits until `deadline`, of `time.monotonic`, and kills what is left."""
+    with contextlib.suppress(subprocess.TimeoutExpired):
+      self._process.wait(max(deadline - time.monotonic(), 0))
+    with contextlib.suppress(ProcessLookupError):
+      os.killpg(self._process.pid, signal.SIGKILL)
+    self._process.wait()
+
+  def _explained(self, status: int) -> str:
+    with open(self._log, 'rb') as log:
+      log.seek(self._log_start)
+      lines = log.read().decode(errors='replace').splitlines()
+    said = [line for line in lines if line.startswith('error: ')]
+    if status == 2 and said:
+      return said[-1].removeprefix('error: ')
+    how = f'status {status}'
+    if status < 0:
+      how = signal.Signals(-status).name
+    if -status == signal.SIGKILL:
+      how += ', perhaps for want of memory'
+    return f'it ended with {how}; see {self._log}'
+
+
+def run_all(
+  runs: Sequence[plan.Run],
+  arguments_of: Callable[[plan.Run, int], Sequence[str]],
+  jobs: int,
+  on_end: Callable[[Child, int], None],
+) -> None:
+  """Runs all runs.
+
+  Args:
+    runs: in this order.
+    arguments_of: run, number of runs side by side -> Python's arguments.
+    jobs: runs side by side; 0: the first run runs alone, and the others as many
+      at a time as there are cores and as fit the free memory.
+    on_end: called with every child that has ended, and the number of runs side
+      by side.
+
+  Raises:
+    KeyboardInterrupt: after SIGINT or SIGTERM; the children have ended.
+  """
+  waiting, running, limit = list(runs), [], jobs or 1
+  with _stop_requested() as requested:
+    try:
+      while (waiting or running) and not requested:
+        while waiting and len(running) < limit:
+          run = waiting.pop(0)
+          running.append(Child(run, arguments_of(run, limit)))
+        time.sleep(_POLL_SECONDS)
+        for child in [child for child in running if child.has_ended()]:
+          running.remove(child)
+          if not jobs and not child.error:
+            limit = fitting(child.peak_bytes)
+          on_end(child, limit)
+      if requested:
+        raise KeyboardInterrupt
+    finally:
+      _end(running, requested)
+
+
+def fitting(peak_bytes: int) -> int:
+  """Returns how many runs of this size to run side by side, at least one."""
+  if pathlib.Path('/dev/nvidia0').exists():
+    return 1  # TensorFlow takes all memory of a GPU.
+  free = machine.free_bytes(
+    psutil.virtual_memory().available, pathlib.Path('/sys/fs/cgroup')
+  )
+  cores = len(os.sched_getaffinity(0))
+  return max(1, min(cores, int(_MEMORY_SHARE * free / max(peak_bytes, 1))))
+
+
+def threads(side_by_side: int) -> int | None:
+  """Returns the clients that a run trains at a time; None: its default.
+
+  It does not change results.
+  """
+  cores = len(os.sched_getaffinity(0))
+  return max(1, cores // side_by_side) if side_by_side > 1 else None
+
+
+@contextlib.contextmanager
+def _stop_requested() -> Iterator[list[int]]:
+  """Yields a list to which SIGINT and SIGTERM append their numbers.
+
+  A child inherits neither handlers nor an ignored SIGINT, as a background job
+  of a script has it.
+  """
+  requested: list[int] = []
+  record = lambda number, frame: requested.append(number)
+  numbers = (signal.SIGINT, signal.SIGTERM)
+  before = [signal.signal(number, record) for number in numbers]
+  try:
+    yield requested
+  finally:
+    for number, handler in zip(numbers, before, strict=True):
+      signal.signal(number, handler)
+
+
+def _end(children: Sequence[Child], requested: Sequence[int]) -> None:
+  """Ends children; a second signal kills them at once."""
+  for child in children:
+    child.interrupt()
+  signals = len(requested)
+  deadline = time.monotonic() + _GRACE_SECONDS
+  while time.monotonic() < deadline and len(requested) == signals:
+    if all(child.has_ended() for child in children):
+      break
+    time.sleep(_POLL_SECONDS)
+  for child in children:
+    child.end(time.monotonic())

@@ -1,0 +1,161 @@
+"""The runs of a sweep, resolved before any of them starts."""
+
+import contextlib
+import dataclasses
+import itertools
+import pathlib
+import re
+from collections.abc import Mapping
+from collections.abc import Sequence
+from typing import Any
+
+from tasks import experiment
+from tff_xc import errors
+from tff_xc.algorithms import hyperparameters as hp
+from tff_xc.report import run_files
+
+_WORDS = {'true': True, 'false': False}
+
+
+@dataclasses.dataclass(frozen=True)
+class Run:
+  """One run of a sweep.
+
+  Attributes:
+    values: of the grids, by name.
+    config: from `experiment.resolve`.
+    folder: the run's directory.
+  """
+
+  values: Mapping[str, Any]
+  config: Mapping[str, Any]
+  folder: pathlib.Path
+
+  @property
+  def seed(self) -> int:
+    return self.config['seed']
+
+  @property
+  def point(self) -> str:
+    """The grid point, for people: 'client_learning_rate=0.1 negatives=40'."""
+    return ' '.join(f'{n}={_shown(v)}' for n, v in self.values.items())
+
+
+def points(
+  grids: Sequence[str], parameters: Mapping[str, hp.Hyperparameter]
+) -> list[dict[str, Any]]:
+  """Returns the product of grids: values by name, the last grid fastest.
+
+  Args:
+    grids: texts NAME:VALUE,VALUE,...
+    parameters: all that a flag may set, by name.
+
+  Raises:
+    errors.InputError: a grid is malformed, of no parameter that changes
+      results, or has a value twice.
+  """
+  found: dict[str, list] = {}
+  for grid in grids:
+    name, colon, texts = grid.partition(':')
+    if not colon or not texts:
+      raise errors.InputError(
+        f'--grid={grid}: expected NAME:VALUE,VALUE, such as'
+        ' client_learning_rate:0.01,0.1'
+      )
+    if name in found:
+      raise errors.InputError(f'--grid={grid}: {name} has a grid already')
+    if name == 'seed':
+      raise errors.InputError(f'--grid={grid}: seeds are given by --seeds')
+    if name not in parameters or name in run_files.NOT_CONFIGURATION:
+      raise errors.InputError(
+        f'--grid={grid}: {name} is no setting that changes results; `python -m'
+        ' launch.list algorithms` lists hyper-parameters'
+      )
+    values = [_value(parameters[name], t.strip()) for t in texts.split(',')]
+    shown = [_shown(value) for value in values]
+    for text in shown:
+      if shown.count(text) > 1:
+        raise errors.InputError(f'--grid={grid}: it has {text} twice')
+    found[name] = values
+  return [
+    dict(zip(found, values, strict=True))
+    for values in itertools.product(*found.values())
+  ]
+
+
+def seeds(text: str) -> list[int]:
+  """Returns the seeds of a text such as '0,1,2'.
+
+  Raises:
+    errors.InputError: for anything else, or a seed that occurs twice.
+  """
+  try:
+    found = [int(part) for part in text.split(',')]
+  except ValueError:
+    found = []
+  if not found or len(set(found)) < len(found):
+    raise errors.InputError(
+      f'--seeds={text}: expected different whole numbers, such as 0,1,2'
+    )
+  return found
+
+
+def runs(
+  task: str,
+  algorithm: str,
+  given: Mapping[str, Any],
+  grid_points: Sequence[Mapping[str, Any]],
+  run_seeds: Sequence[int],
+  output: pathlib.Path,
+) -> list[Run]:
+  """Returns all runs of a sweep, all seeds of a point after each other.
+
+  Args:
+    task: its name.
+    algorithm: its name.
+    given: settings of all runs, by name.
+    grid_points: from `points`.
+    run_seeds: from `seeds`.
+    output: the directory of the sweep.
+
+  Raises:
+    errors.InputError: a setting is unknown or out of bounds.
+  """
+  found = []
+  for values in grid_points:
+    if both := set(values) & set(given):
+      name = min(both)
+      raise errors.InputError(f'--{name} is given, and has a --grid as well')
+    folder = output / '_'.join(
+      f'{name}={re.sub(r"[^A-Za-z0-9.+-]", "-", _shown(value))}'
+      for name, value in values.items()
+    )
+    for seed in run_seeds:
+      changes = {**given, **values, 'seed': seed}
+      config = experiment.resolve(task, algorithm, changes)
+      found.append(Run(values, config, folder / f'seed{seed}'))
+  folders = [run.folder for run in found]
+  if len(set(folders)) < len(folders):
+    raise errors.InputError(
+      '--grid has two values whose directories would have one name; sweep over'
+      ' them separately'
+    )
+  return found
+
+
+def _value(parameter: hp.Hyperparameter, text: str) -> bool | int | float | str:
+  """Returns a text as a value of the parameter's type; its bounds come later."""
+  kind, value = type(parameter.default), text
+  if kind is bool:
+    value = _WORDS.get(text.lower(), text)
+  elif kind is not str:
+    # The parameter refuses what stays a text, and says what it expects.
+    with contextlib.suppress(ValueError):
+      value = kind(text)
+  return parameter.checked(value)
+
+
+def _shown(value) -> str:
+  if isinstance(value, bool):
+    return str(value).lower()
+  return f'{value:.12g}' if isinstance(value, float) else str(value)

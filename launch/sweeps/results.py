@@ -1,0 +1,159 @@
+"""The table and the picture of a sweep, from the directories of its runs."""
+
+import dataclasses
+import functools
+import itertools
+import math
+import pathlib
+from collections.abc import Mapping
+from collections.abc import Sequence
+
+from launch import compare
+from launch.sweeps import plan
+from tff_xc import errors
+from tff_xc.measure import catalog
+from tff_xc.measure import targets as targets_lib
+from tff_xc.report import groups
+from tff_xc.report import run_files
+from tff_xc.report import tables
+from tff_xc.report import text_table
+
+
+def write(
+  runs: Sequence[plan.Run],
+  failures: Mapping[pathlib.Path, str],
+  output: pathlib.Path,
+  metric: str | None,
+) -> str:
+  """Writes sweep.md, sweep.csv and sweep.png; returns the table as text.
+
+  A row is a grid point, in the order of the grids, and '*' marks the best. A
+  point has no values if one of its seeds failed, as a mean over the other seeds
+  would favour it.
+
+  Args:
+    runs: all runs, finished or failed, seeds of a point after each other.
+    failures: why a run failed, by its directory.
+    output: the directory of the sweep.
+    metric: a score or the name of a target; None: the first score measured.
+
+  Raises:
+    errors.InputError: no grid point has finished, or files are damaged.
+  """
+  points = [list(found) for _, found in itertools.groupby(runs, _point)]
+  rows, metric = _rows(points, failures, metric)
+  best = _best(rows, metric)
+  marked = [
+    dataclasses.replace(row, label=f'{row.label} *') if row is best else row
+    for row in rows
+  ]
+  heading = _heading(metric)
+  notes = [f'* the best by {heading}'] if best else []
+  notes += [f'{_name(run)} failed: {failures[run.folder]}'
+            for run in runs if run.folder in failures]  # fmt: skip
+
+  from tff_xc.report import sweep_curves  # Imports Matplotlib.
+
+  compare.write_files(
+    output / 'sweep',
+    tables.to_markdown(marked) + ''.join(f'\n{note}\n' for note in notes),
+    tables.to_csv(rows, _csv_cells(points, rows, failures, best)),
+    functools.partial(
+      sweep_curves.plot_sweep,
+      [point[0].values for point in points],
+      [row.values.get(metric) for row in rows],
+      heading,
+      catalog.SCORES[metric].unit == 'fraction' if ':' not in metric else False,
+    ),
+  )
+  text = tables.to_text(
+    marked, text_table.terminal_width(), metric, 'sweep.csv'
+  )
+  return text + ''.join(f'{note}\n' for note in notes)
+
+
+def _point(run: plan.Run) -> str:
+  return run.point
+
+
+def _label(point: Sequence[plan.Run]) -> str:
+  return f'{point[0].config["algorithm"]} {point[0].point}'
+
+
+def _name(run: plan.Run) -> str:
+  return f'{run.point} seed {run.seed}'
+
+
+def _rows(points, failures, metric) -> tuple[list[tables.Row], str]:
+  """Returns a row for each point, in order, and the metric."""
+  whole = [
+    point
+    for point in points
+    if not any(run.folder in failures for run in point)
+  ]
+  if not whole:
+    raise errors.InputError(
+      'no grid point has finished with all its seeds; the first failure:'
+      f' {next(iter(failures.values()))}'
+    )
+  found = [_group(point) for point in whole]
+  targets = targets_lib.parse(points[0][0].config['target'])
+  names = [n for n in catalog.SCORES if _has(found, n)]
+  if metric is None or (':' not in metric and metric not in names):
+    metric = names[0] if names else next(iter(catalog.SCORES))
+  rows = tables.build_rows(found, metric if names else None, targets)
+  by_label = {row.label: row for row in rows}
+  nothing = dict.fromkeys(rows[0].values)
+  return [
+    by_label.get(_label(point))
+    or tables.Row(
+      _label(point),
+      tuple(run.seed for run in point if run.folder not in failures),
+      nothing,
+    )
+    for point in points
+  ], metric
+
+
+def _group(point: Sequence[plan.Run]) -> groups.Group:
+  runs = sorted(point, key=lambda run: run.seed)
+  return groups.Group(
+    _label(point),
+    point[0].config['algorithm'],
+    tuple(run_files.read_run(run.folder) for run in runs),
+  )
+
+
+def _has(found: Sequence[groups.Group], name: str) -> bool:
+  return any(
+    all(run.summary['final'].get(name) is not None for run in group.runs)
+    for group in found
+  )
+
+
+def _best(rows: Sequence[tables.Row], metric: str) -> tables.Row | None:
+  measured = [row for row in rows if row.values.get(metric)]
+  if not measured:
+    return None
+  best = min(measured, key=lambda r: tables.place(r.values[metric], metric))
+  return best if math.isfinite(best.values[metric].mean) else None
+
+
+def _heading(metric: str) -> str:
+  if ':' in metric:
+    return targets_lib.parse_one(metric).heading
+  return catalog.SCORES[metric].heading
+
+
+def _csv_cells(points, rows, failures, best) -> list[dict]:
+  """Returns the cells that only a sweep has: the point, and how it went."""
+  return [
+    {
+      **point[0].values,
+      'best': row is best,
+      'failed_seeds': ' '.join(
+        str(run.seed) for run in point if run.folder in failures
+      ),
+    }
+    for point, row in zip(points, rows, strict=True)
+  ]

@@ -1,0 +1,189 @@
+"""Runs in child processes: here small programs that behave well and badly."""
+
+import contextlib
+import os
+import pathlib
+import signal
+import subprocess
+import sys
+import threading
+import time
+
+import psutil
+import pytest
+
+from launch.sweeps import children
+from launch.sweeps import plan
+
+ROOT = pathlib.Path(__file__).parents[3]
+
+
+def made(tmp_path, count=3):
+  return [
+    plan.Run({'a': i}, {'seed': 0}, tmp_path / f'a={i}' / 'seed0')
+    for i in range(count)
+  ]
+
+
+def run_all(runs, program, jobs=1):
+  """Runs `program`, Python code that gets its run's place as argument."""
+  ended = []
+  children.run_all(
+    runs,
+    lambda run, side_by_side: ['-c', program, str(run.values['a'])],
+    jobs,
+    lambda child, limit: ended.append((child, limit)),
+  )
+  return ended
+
+
+def test_failures_are_explained_and_the_others_go_on(tmp_path):
+  program = """
+import os, signal, sys
+place = int(sys.argv[1])
+print('said', place, flush=True)
+if place == 1:
+  sys.exit('error: a learning rate is too large')
+if place == 2:
+  print('error: not the cause', file=sys.stderr)
+  print('error: no data in x', file=sys.stderr)
+  sys.exit(2)
+if place == 3:
+  os.kill(os.getpid(), signal.SIGKILL)
+"""
+  ended = run_all(made(tmp_path, 5), program)
+  errors = [child.error for child, _ in ended]
+  assert errors[0] is errors[4] is None
+  log = tmp_path / 'a=1' / 'seed0.log'
+  assert errors[1] == f'it ended with status 1; see {log}'
+  assert errors[2] == 'no data in x'
+  assert errors[3].startswith('it ended with SIGKILL, perhaps for want of mem')
+  assert log.read_text().startswith('said 1\n')
+  assert not (tmp_path / 'a=1' / 'seed0').exists()
+
+
+def test_an_earlier_start_is_not_taken_for_the_cause(tmp_path):
+  [run] = made(tmp_path, 1)
+  program = "import sys; print('error: first'); sys.exit(2)"
+  [(child, _)] = run_all([run], program)
+  assert child.error == 'first'
+  [(child, _)] = run_all([run], 'import sys; sys.exit(2)')
+  assert 'status 2' in child.error
+
+
+def test_jobs_run_side_by_side(tmp_path):
+  program = f"""
+import pathlib, sys, time
+folder = pathlib.Path({str(tmp_path)!r})
+(folder / f'here{{sys.argv[1]}}').touch()
+for _ in range(1000):
+  if len(list(folder.glob('here*'))) >= 2:
+    sys.exit()
+  time.sleep(0.02)
+sys.exit(1)
+"""
+  assert [c.error for c, _ in run_all(made(tmp_path, 2), program, 2)] == [
+    None,
+    None,
+  ]
+
+
+def test_the_first_run_tells_how_many_fit(tmp_path, monkeypatch):
+  monkeypatch.setattr(children, '_MEMORY_SECONDS', 0)
+  seen = []
+  monkeypatch.setattr(children, 'fitting', lambda peak: seen.append(peak) or 2)
+  program = "x = b'x' * 200_000_000; import time; time.sleep(1)"
+  ended = run_all(made(tmp_path, 1), program, jobs=0)
+  assert [limit for _, limit in ended] == [2]
+  assert 2e8 < seen[0] < 4e8
+
+
+def test_as_many_run_as_there_are_cores_and_as_fit(monkeypatch):
+  monkeypatch.setattr(children.pathlib.Path, 'exists', lambda path: False)
+  monkeypatch.setattr(children.os, 'sched_getaffinity', lambda pid: range(8))
+  monkeypatch.setattr(children.machine, 'free_bytes', lambda *_: 10e9)
+  assert children.fitting(2_000_000_000) == 4
+  assert children.fitting(1000) == 8
+  assert children.fitting(20_000_000_000) == 1
+  assert [children.threads(n) for n in (1, 2, 3, 16)] == [None, 4, 2, 1]
+
+
+_SWEEP = """
+import pathlib, signal, sys
+from launch.sweeps import children, plan
+root = pathlib.Path(sys.argv[1])
+runs = [plan.Run({'a': i}, {'seed': 0}, root / str(i) / 'seed0') for i in (0, 1)]
+children._GRACE_SECONDS = float(sys.argv[3])
+try:
+  children.run_all(
+    runs, lambda run, n: ['-c', sys.argv[2], str(run.folder)], 2, print)
+except KeyboardInterrupt:
+  sys.exit(130)
+"""
+_SAVES = """
+import pathlib, subprocess, sys, time
+pathlib.Path(sys.argv[1] + '.pid').write_text('')
+below = subprocess.Popen([sys.executable, '-c', 'import time; time.sleep(100)'])
+try:
+  time.sleep(100)
+except KeyboardInterrupt:
+  pathlib.Path(sys.argv[1] + '.saved').write_text('')
+  sys.exit(130)
+"""
+_STUBBORN = """
+import pathlib, signal, sys, time
+signal.signal(signal.SIGINT, signal.SIG_IGN)
+pathlib.Path(sys.argv[1] + '.pid').write_text('')
+time.sleep(100)
+"""
+
+
+@pytest.mark.parametrize(
+  ('number', 'program', 'grace', 'status'),
+  [
+    (signal.SIGINT, _SAVES, 30, 130),
+    (signal.SIGTERM, _SAVES, 30, 130),
+    (signal.SIGTERM, _STUBBORN, 1, 130),
+    (signal.SIGKILL, _SAVES, 30, -signal.SIGKILL),
+  ],
+  ids=['ctrl-c', 'term', 'stubborn', 'kill'],
+)
+def test_signals_leave_no_process(tmp_path, number, program, grace, status):
+  # As in a background job of a script, SIGINT is ignored at first.
+  code = f"""
+import os, signal, sys
+signal.signal(signal.SIGINT, signal.SIG_IGN)
+os.execv(sys.executable, [sys.executable, '-c', {_SWEEP!r}, *sys.argv[1:]])
+"""
+  sweep = subprocess.Popen(
+    [sys.executable, '-c', code, str(tmp_path), program, str(grace)], cwd=ROOT
+  )
+  deadline = time.monotonic() + 30
+  while len(list(tmp_path.glob('*/*.pid'))) < 2:
+    assert time.monotonic() < deadline
+    assert sweep.poll() is None
+    time.sleep(0.02)
+  time.sleep(0.2)
+  below = psutil.Process(sweep.pid).children(recursive=True)
+  assert len(below) == (4 if program is _SAVES else 2)
+  direct = psutil.Process(sweep.pid).children()
+  sweep.send_signal(number)
+  assert sweep.wait(30) == status
+  # Nobody ends what is below a killed run; TFF's worker ends by itself.
+  expected = direct if number == signal.SIGKILL else below
+  _, alive = psutil.wait_procs(expected, timeout=10)
+  for process in below:
+    with contextlib.suppress(psutil.NoSuchProcess):
+      process.kill()
+  assert not alive
+  saved = len(list(tmp_path.glob('*/*.saved')))
+  assert saved == (2 if program is _SAVES and status == 130 else 0)
+
+
+def test_handlers_are_restored(tmp_path):
+  before = signal.getsignal(signal.SIGTERM)
+  timer = threading.Timer(0.5, os.kill, (os.getpid(), signal.SIGTERM))
+  timer.start()
+  with pytest.raises(KeyboardInterrupt):
+    run_all(made(tmp_path), 'import time; time.sleep(100)')
+  assert signal.getsignal(signal.SIGTERM) is before

@@ -1,0 +1,48 @@
+"""Styles and files of pictures, which are drawn without a display.
+
+Pictures are written atomically and contain no date: equal runs give equal
+bytes. Colours are Okabe and Ito's, which colour-blind readers can tell apart;
+line styles and markers change with them.
+"""
+
+import itertools
+import os
+from collections.abc import Iterator
+from typing import TYPE_CHECKING
+
+from tff_xc.report import run_files
+
+if TYPE_CHECKING:
+  import matplotlib.figure
+
+_COLOURS = (
+  '#0072B2',
+  '#D55E00',
+  '#009E73',
+  '#CC79A7',
+  '#E69F00',
+  '#56B4E9',
+  '#000000',
+)
+_LINES = ('-', '--', '-.', ':')
+_MARKERS = ('o', 's', '^', 'D', 'v', 'P', 'X')
+
+
+def styles() -> Iterator[tuple[str, str, str]]:
+  """Yields (colour, line style, marker), all different for 28 in a row."""
+  for place in itertools.count():
+    turn = place // len(_COLOURS)
+    yield (
+      _COLOURS[place % len(_COLOURS)],
+      _LINES[(place + 2 * turn) % len(_LINES)],
+      _MARKERS[(place + turn) % len(_MARKERS)],
+    )
+
+
+def save(figure: 'matplotlib.figure.Figure', path: str | os.PathLike) -> None:
+  """Writes a figure as a .png."""
+  with run_files.replacing(path) as temporary:
+    # No version in the file, so that equal pictures have equal bytes.
+    figure.savefig(
+      temporary, dpi=120, format='png', metadata={'Software': None}
+    )
