@@ -6,6 +6,7 @@ import tensorflow as tf
 
 from tests import tiny
 from tests.algorithms import numpy_fedavg
+from tff_xc import errors
 from tff_xc.algorithms import registry
 from tff_xc.round import computations
 from tff_xc.round import local_training
@@ -147,6 +148,12 @@ def test_a_user_may_give_fedavg_another_server():
   given = {'server_optimizer': 'adam'}
   values = entry.resolve(given, task.hyperparameters(entry))
   assert values['server_learning_rate'] == 0.001
+
+
+@pytest.mark.parametrize('name', ['fedadam', 'fedams'])
+def test_frozen_statistics_without_statistics_are_refused(name):
+  with pytest.raises(errors.InputError, match='has no batch statistics'):
+    registry.get(name).function(model=tiny.model(), frozen_statistics=True)
 
 
 @pytest.mark.parametrize('frozen', [False, True])

@@ -35,11 +35,19 @@ def kept(ids, number):
   return states_lib.KeptStates(np.int64(ids), value)
 
 
-def after(path, rounds, spec=SPEC):
-  """Returns the states after rounds in which clients [[7, 3], [3], ...] train."""
-  states = client_states.ClientStates(spec, path)
+def after(path, rounds, saved=()):
+  """Returns the states after rounds in which clients [[7, 3], [3], ...] train.
+
+  Args:
+    path: the run's directory.
+    rounds: the clients of each.
+    saved: the rounds of checkpoints.
+  """
+  states = client_states.ClientStates(SPEC, path)
   for number, ids in enumerate(rounds, 1):
-    states.take(states.write(kept(ids, number), number))
+    states.kept = states.write(kept(ids, number), number)
+    if number in saved:
+      states.saved(saved[0], number)
   return states
 
 
@@ -60,8 +68,8 @@ def test_states_are_those_of_the_last_round(tmp_path):
 
 
 def test_a_resumed_run_has_the_states_of_its_checkpoint(tmp_path):
-  saved = after(tmp_path, [[7, 3], [3]]).arrays()
-  after(tmp_path, [[7, 3], [3], [3, 9]])  # Goes on, and is killed.
+  saved = after(tmp_path, [[7, 3], [3]], [2]).arrays()
+  after(tmp_path, [[7, 3], [3], [3, 9]], [2])  # Goes on, and is killed.
   (tmp_path / client_states.FOLDER / '.7_4.123.tmp.npz').write_bytes(b'half')
   states = client_states.ClientStates(SPEC, tmp_path)
   states.restore(saved, 2)
@@ -71,16 +79,23 @@ def test_a_resumed_run_has_the_states_of_its_checkpoint(tmp_path):
 
 
 def test_files_that_no_checkpoint_needs_are_removed(tmp_path):
-  states = after(tmp_path, [[7, 3], [3], [3]])
-  states.forget(1)
+  states = after(tmp_path, [[7, 3], [3], [3]], [1, 2, 3])
   assert files(tmp_path) == {'7_1.npz', '3_1.npz', '3_2.npz', '3_3.npz'}
-  states.forget(2)
+  states.saved(2, 3)
   assert files(tmp_path) == {'7_1.npz', '3_2.npz', '3_3.npz'}
   resumed = client_states.ClientStates(SPEC, tmp_path)
   resumed.restore(states.arrays(), 3)
-  resumed.forget(3)
+  resumed.saved(3, 3)
   assert files(tmp_path) == {'7_1.npz', '3_3.npz'}
   assert resumed.of(7).value['n'] == 1
+
+
+def test_files_between_checkpoints_are_removed_when_superseded(tmp_path):
+  """The last one may be: the round that supersedes it must be done first."""
+  states = after(tmp_path, [[3], [3], [3], [3], [3]], [1])
+  assert files(tmp_path) == {'3_1.npz', '3_4.npz', '3_5.npz'}
+  states.saved(5, 5)
+  assert files(tmp_path) == {'3_5.npz'}
 
 
 def test_a_missing_or_damaged_file_is_one_sentence(tmp_path):
@@ -140,6 +155,20 @@ def train(path, rounds=8):
       {k: v for k, v in row.items() if k != 'seconds'}
       for row in csv.DictReader(file)
     ]
+
+
+def test_states_that_may_fill_a_disk_are_warned_of(monkeypatch):
+  dataset, model = small_data.images()
+  of = lambda name: training._large_states(
+    moon.moon(model=model, contrastive_weight=name), dataset, 'runs/mine'
+  )
+  assert not of(1.0)
+  monkeypatch.setattr(training, '_MUCH', 6 * 256 * 4 * 4)
+  (warning,) = of(1.0)
+  assert (
+    'keeps 4.10 kB in runs/mine/client_states, up to 24.6 kB for' in warning
+  )
+  assert not of(0.0)
 
 
 _KILLED = """

@@ -10,6 +10,7 @@ from __future__ import annotations
 import dataclasses
 from typing import TYPE_CHECKING
 
+from tff_xc import errors
 from tff_xc.algorithms import entry
 from tff_xc.algorithms import fullsoftmax
 from tff_xc.algorithms import hyperparameters as hp
@@ -50,6 +51,10 @@ def adaptive(model, local_training, frozen_statistics, amsgrad: bool):
   """Returns FedAvg with Adam or AMSGrad on the server."""
   from tff_xc.round import optimizers
 
+  if frozen_statistics and not model.weight_specs().encoder_state:
+    raise errors.InputError(
+      '--frozen_statistics: this network has no batch statistics; leave it out'
+    )
   made = fullsoftmax.fullsoftmax(model=model, local_training=local_training)
   optimizer = optimizers.TorchAdam(1e-3, amsgrad=amsgrad)
   return dataclasses.replace(

@@ -14,6 +14,7 @@ from collections.abc import Callable
 from collections.abc import Mapping
 from collections.abc import Sequence
 from typing import Any
+from typing import NamedTuple
 
 import numpy as np
 import tensorflow as tf
@@ -31,11 +32,37 @@ _LEFTOVER = re.compile(r'\.\d+_\d+\.\d+\.tmp\.npz')
 _IDS, _ROUNDS = 'client_ids', 'client_rounds'
 
 
+class Superseded(NamedTuple):
+  """A file in whose place a later one of its client is.
+
+  Attributes:
+    client: its number.
+    at: the file's round.
+    by: the later file's round.
+  """
+
+  client: int
+  at: int
+  by: int
+
+
+class Kept(NamedTuple):
+  """The files of a run after some round.
+
+  Attributes:
+    rounds: by client, the round after which it last kept a state.
+    old: files that only older checkpoints may need.
+  """
+
+  rounds: Mapping[int, int]
+  old: Sequence[Superseded]
+
+
 class ClientStates:
   """The states of all clients that have taken part in a run.
 
   Attributes:
-    rounds: by client, the round after which it last kept a state.
+    kept: the present files. A round that is done sets what `write` returned.
   """
 
   def __init__(self, spec: Any, run_dir: pathlib.Path):
@@ -43,10 +70,8 @@ class ClientStates:
     self._spec = spec
     self._folder = pathlib.Path(run_dir) / FOLDER
     self._unknown = examples_lib.nothing_kept(spec)
-    self.rounds: dict[int, int] = {}
-    # Files that only older checkpoints need: (client, round, round from which
-    # on another file has its place).
-    self._old: list[tuple[int, int, int]] = []
+    self.kept = Kept({}, [])
+    self._saved = 0  # The newest checkpoint's round.
 
   def of(self, client_id: int) -> examples_lib.KeptState:
     """Returns what the client kept; zeros, not known, for a new client.
@@ -54,9 +79,9 @@ class ClientStates:
     Raises:
       errors.InputError: its file is missing or damaged.
     """
-    if client_id not in self.rounds:
+    if client_id not in self.kept.rounds:
       return self._unknown
-    path = self._path(client_id, self.rounds[client_id])
+    path = self._path(client_id, self.kept.rounds[client_id])
     try:
       with np.load(path, allow_pickle=False) as file:
         leaves = [file[name] for name, _ in self._named()]
@@ -78,14 +103,14 @@ class ClientStates:
     )
     return _Mapped(with_state, examples)
 
-  def write(
-    self, new: states_lib.KeptStates, round_number: int
-  ) -> dict[int, int]:
-    """Writes what a round's clients returned; returns `rounds` with them.
+  def write(self, new: states_lib.KeptStates, round_number: int) -> Kept:
+    """Writes what a round's clients returned; returns `kept` with them.
 
     Raises:
       errors.InputError: a file cannot be written.
     """
+    # Superseded between two checkpoints: no checkpoint will need them.
+    old = self._removed(lambda file: file.at > self._saved)
     leaves = [np.asarray(t) for t in tf.nest.flatten(new.value)]
     ids = np.asarray(new.ids).tolist()
     try:
@@ -103,30 +128,42 @@ class ClientStates:
         f'{self._folder} cannot be written ({e.strerror}); mend that, and the'
         ' same command goes on from the checkpoint before'
       ) from e
-    return self.rounds | dict.fromkeys(ids, round_number)
-
-  def take(self, rounds: dict[int, int]) -> None:
-    """Takes over what `write` returned, once the round is done."""
-    self._old += [
-      (client, at, rounds[client])
-      for client, at in self.rounds.items()
-      if rounds[client] != at
+    rounds = self.kept.rounds
+    old += [
+      Superseded(client, rounds[client], round_number)
+      for client in ids
+      if client in rounds
     ]
-    self.rounds = rounds
+    return Kept({**rounds, **dict.fromkeys(ids, round_number)}, old)
 
   def arrays(self) -> dict[str, np.ndarray]:
     """Returns what a checkpoint records, by name."""
-    ids = sorted(self.rounds)
+    rounds = self.kept.rounds
+    ids = sorted(rounds)
     return {
       _IDS: np.array(ids, np.int64),
-      _ROUNDS: np.array([self.rounds[i] for i in ids], np.int64),
+      _ROUNDS: np.array([rounds[i] for i in ids], np.int64),
     }
 
-  def forget(self, oldest: int) -> None:
-    """Removes the files that no checkpoint from round `oldest` on needs."""
-    for client, at, _ in (old for old in self._old if old[2] <= oldest):
-      self._path(client, at).unlink(missing_ok=True)
-    self._old = [old for old in self._old if old[2] > oldest]
+  def saved(self, oldest: int, newest: int) -> None:
+    """Removes the files that no checkpoint needs any more.
+
+    Args:
+      oldest: the round of the oldest checkpoint that is kept.
+      newest: that of the checkpoint that has just been saved.
+    """
+    old = self._removed(lambda file: file.by <= oldest)
+    self.kept, self._saved = self.kept._replace(old=old), newest
+
+  def _removed(self, is_needless: Callable[[Superseded], bool]) -> list:
+    """Removes needless files; returns the superseded ones that are left."""
+    left = []
+    for file in self.kept.old:
+      if is_needless(file):
+        self._path(file.client, file.at).unlink(missing_ok=True)
+      else:
+        left.append(file)
+    return left
 
   def restore(self, arrays: Mapping[str, np.ndarray], done: int) -> None:
     """Takes over the states that belong to a checkpoint.
@@ -154,26 +191,26 @@ class ClientStates:
         ' algorithm has them; choose another --run_dir'
       )
     ids, rounds = (arrays[name].tolist() for name in (_IDS, _ROUNDS))
-    self.rounds = dict(zip(ids, rounds, strict=True))
-    for client, at in self.rounds.items():
+    rounds = dict(zip(ids, rounds, strict=True))
+    for client, at in rounds.items():
       if not self._path(client, at).is_file():
         raise self._damaged(self._path(client, at), 'it is missing')
-    self._old = self._older_files()
+    self.kept, self._saved = Kept(rounds, self._superseded(rounds)), done
 
-  def _older_files(self) -> list[tuple[int, int, int]]:
-    """Returns `_old` from the files that there are."""
+  def _superseded(self, rounds: Mapping[int, int]) -> list[Superseded]:
+    """Returns the clients' older files that there are."""
     of_client: dict[int, list[int]] = {}
-    for path in self._folder.iterdir() if self.rounds else ():
+    for path in self._folder.iterdir() if rounds else ():
       if match := _NAME.fullmatch(path.name):
         client, at = map(int, match.groups())
         # Files of later rounds will be written again.
-        if at <= self.rounds.get(client, -1):
+        if at <= rounds.get(client, -1):
           of_client.setdefault(client, []).append(at)
-    found = []
-    for client, each in of_client.items():
-      each.sort()
-      found += [(client, a, b) for a, b in itertools.pairwise(each)]
-    return found
+    return [
+      Superseded(client, *pair)
+      for client, each in of_client.items()
+      for pair in itertools.pairwise(sorted(each))
+    ]
 
   def _path(self, client_id: int, round_number: int) -> pathlib.Path:
     return self._folder / f'{client_id}_{round_number}.npz'

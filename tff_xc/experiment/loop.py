@@ -191,9 +191,14 @@ class _Held:
       new = output.metrics[states_lib.NAME]
       kept = self._clients.write(new, self.done + 1)
     # Together, so that an interrupt does not save one without the others.
-    self._state, self.done = output.state, self.done + 1
     if self._clients:
-      self._clients.take(kept)
+      self._state, self.done, self._clients.kept = (
+        output.state,
+        self.done + 1,
+        kept,
+      )
+    else:
+      self._state, self.done = output.state, self.done + 1
     self.count_lost(row)
 
   def count_lost(self, row) -> None:
@@ -219,7 +224,7 @@ class _Held:
     more = self._clients.arrays() if self._clients else {}
     oldest = self._checkpoints.save(self._state, self.done, more)
     if self._clients:
-      self._clients.forget(oldest)
+      self._clients.saved(oldest, self.done)
 
   def save_interrupted(self) -> None:
     """Saves an interrupted run's state and says where the run will resume."""

@@ -22,9 +22,12 @@ from tff_xc.measure import catalog
 from tff_xc.measure import communication
 from tff_xc.measure import evaluation
 from tff_xc.measure import targets as targets_lib
+from tff_xc.report import units
 from tff_xc.round import algorithm as algorithm_lib
 from tff_xc.round import process
 
+# Bytes of which a run warns.
+_MUCH = 10**9
 # Attributes of attributes that a description goes into.
 _DEPTH = 6
 
@@ -86,9 +89,27 @@ def train(
     schedule=schedule,
     directory=run_directory.RunDirectory(run_dir, config),
     targets=targets,
-    warnings=warnings,
+    warnings=[*warnings, *_large_states(algorithm, dataset, run_dir)],
     client_states=_client_states(algorithm.client_state, run_dir),
   )
+
+
+def _large_states(algorithm, dataset, run_dir) -> list[str]:
+  """Returns a warning if what clients keep may fill a disk."""
+  if algorithm.client_state is None:
+    return []
+  each = sum(
+    s.shape.num_elements() * s.dtype.size
+    for s in tf.nest.flatten(algorithm.client_state.spec)
+  )
+  clients = len(dataset.train.partition)
+  if each * clients < _MUCH:
+    return []
+  folder = os.path.join(run_dir, client_states.FOLDER)
+  return [
+    f'each client that takes part keeps {units.human_bytes(each)} in {folder}, up'
+    f' to {units.human_bytes(each * clients)} for all {clients:,}'
+  ]
 
 
 def _client_states(kept, run_dir) -> client_states.ClientStates | None:
