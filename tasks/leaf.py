@@ -208,7 +208,7 @@ TASKS = (
     option_defaults={'embedding_dim': 2048},
     find=functools.partial(_find_tff, 'emnist'),
     data='emnist: fed_emnist_train.h5 and fed_emnist_test.h5, or'
-    ' emnist_all.sqlite(.lzma)',
+    ' emnist_all.sqlite (.lzma)',
   ),
   task.Task(
     name='celeba-tff',
@@ -231,6 +231,6 @@ TASKS = (
     option_defaults={'examples_per_round': 0},
     find=functools.partial(_find_tff, 'shakespeare'),
     data='shakespeare: shakespeare_train.h5 and shakespeare_test.h5, or'
-    ' shakespeare.sqlite(.lzma)',
+    ' shakespeare.sqlite (.lzma)',
   ),
 )

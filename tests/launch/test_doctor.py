@@ -190,8 +190,8 @@ def test_the_data_of_one_task():
 
 
 def test_each_task_says_what_it_needs_and_whether_it_is_there(tmp_path):
-  (tmp_path / 'shakespeare').mkdir()
-  (tmp_path / 'shakespeare' / 'train.h5').touch()  # No task loads it.
+  (tmp_path / 'stackoverflow').mkdir()
+  (tmp_path / 'stackoverflow' / 'train.h5').touch()  # No task loads it.
   (tmp_path / 'cifar10').mkdir()
   (tmp_path / 'cifar10' / 'a.webp').touch()  # No task loads this form.
   put_eurlex(tmp_path)
@@ -199,7 +199,7 @@ def test_each_task_says_what_it_needs_and_whether_it_is_there(tmp_path):
   assert done.returncode == 0, done.stdout
   rows = _rows(done.stdout.splitlines())
   assert rows['data'][1] == f'eurlex-4k in {tmp_path}'
-  assert 'shakespeare' not in done.stdout
+  assert 'stackoverflow' not in done.stdout
   lines = [line.split() for line in done.stdout.splitlines()]
   assert ['eurlex-4k', 'found'] in [line[:2] for line in lines]
   [cifar] = [line for line in lines if line[:1] == ['cifar10']]
