@@ -5,6 +5,7 @@ from launch.benchmarks import class_count
 from launch.benchmarks import cold_start
 from launch.benchmarks import exact_ranking
 from launch.benchmarks import femnist_round
+from launch.benchmarks import lstm_step
 from launch.benchmarks import paper_sizes
 from launch.benchmarks import row_select
 from launch.benchmarks import small_clients
@@ -22,6 +23,7 @@ BENCHMARKS: dict[str, spec.Benchmark] = {
     small_clients,
     spreadout_step,
     exact_ranking,
+    lstm_step,
     paper_sizes,
     cold_start,
   )

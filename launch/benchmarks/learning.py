@@ -82,6 +82,7 @@ def fullsoftmax_rounds(
   clients: Sequence[arrays.Client],
   batch_size: int,
   learning_rate: float,
+  shuffle: bool = True,
 ) -> LearningRounds:
   """Returns this package's FedAvg, started from the given weights.
 
@@ -92,10 +93,13 @@ def fullsoftmax_rounds(
     clients: the cohort.
     batch_size: of the clients' SGD, one epoch.
     learning_rate: of the clients' SGD; the server's is 1, without momentum.
+    shuffle: whether the clients visit their examples in random order.
   """
   process = fullsoftmax.build_fullsoftmax(
     model=_model(encoder, weights),
-    local_training=local_training.LocalTraining(learning_rate, batch_size, 1),
+    local_training=local_training.LocalTraining(
+      learning_rate, batch_size, epochs=1, shuffle=shuffle
+    ),
     encoder_optimizer=optimizers.build_sgd(1.0),
     table_optimizer=optimizers.build_sgd(1.0),
   )
