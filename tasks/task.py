@@ -229,15 +229,11 @@ class Task:
     """
     shared = {**self.defaults, 'clients_per_round': self.clients_per_round}
     optimizer = shared.get('server_optimizer', 'sgd')
-    # An optimizer that is the task's, too, comes with the task's rate.
-    dropped = {k for k, v in entry.own.items() if v != shared.get(k)}
-    if (
-      not entry.has_clients
-      or entry.own.get('server_optimizer', optimizer) != optimizer
-    ):
-      dropped |= {h.name for h in settings.SERVER}
-    shared = {k: v for k, v in shared.items() if k not in dropped}
-    return {**shared, **self.by_algorithm.get(entry.name, {})}
+    own = entry.own.get('server_optimizer', optimizer)
+    if not entry.has_clients or own != optimizer:
+      of_server = {h.name for h in settings.SERVER}
+      shared = {k: v for k, v in shared.items() if k not in of_server}
+    return {**shared, **entry.own, **self.by_algorithm.get(entry.name, {})}
 
 
 def with_small_encoder(dataset, options: Mapping) -> Loaded:

@@ -141,6 +141,23 @@ def test_the_server_is_what_the_name_says_on_every_task(name, expected):
   assert tuple(map(values.get, found)) == expected
 
 
+@pytest.mark.parametrize(
+  ('task', 'name', 'rate'),
+  [
+    ('femnist', 'fedadam', 1e-3),
+    ('shakespeare', 'fedadam', 1e-2),
+    ('shakespeare', 'fedams', 1e-2),
+    ('shakespeare', 'fedavg', 1.0),
+  ],
+)
+def test_leafs_tasks_have_the_servers_rates_of_table_8(task, name, rate):
+  from tasks import registry as tasks
+
+  entry = registry.get(name)
+  values = entry.resolve({}, tasks.get(task).hyperparameters(entry))
+  assert values['server_learning_rate'] == rate
+
+
 def test_a_user_may_give_fedavg_another_server():
   from tasks import registry as tasks
 
