@@ -30,6 +30,7 @@ TASKS = (
     rounds=1000,
     clients_per_round=32,
     eval_every=50,
+    targets=('top1:0.5',),
     defaults=task.FROM_SCRATCH,
     num_classes=964,
     # A federated round has as many examples: 32 clients with 32 on average.

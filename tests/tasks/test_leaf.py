@@ -12,7 +12,6 @@ from tests.datasets.leaf import test_shakespeare as shakespeare
 from tests.datasets.leaf import test_tff_sets as tff_sets
 from tests.datasets.leaf import tff_on_disk
 from tff_xc.algorithms import registry as algorithms
-from tff_xc.encoders import leaf
 
 # TurboSVM-FL, Table 8 and code: rates of clients and of FedAdam's server, batch
 # size, least examples of a user.
@@ -70,8 +69,6 @@ def test_settings_are_those_of_turbosvm_fl(name):
 
 @pytest.mark.parametrize('name', NAMES)
 def test_small_files_load_as_the_encoder_takes_them(name, tmp_path):
-  if not hasattr(leaf, f'build_{LEAFS_NAME.get(name, name)}_encoder'):
-    pytest.skip('its encoder is not there yet')
   clients = write(name, tmp_path)
   task = registry.get(name)
   task.find(str(tmp_path))
