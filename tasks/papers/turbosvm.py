@@ -105,6 +105,15 @@ _TABLE11 = {
 }
 
 
+def _as_run(task, algorithm, changes):
+  """Returns a row's changes, with the quirks of the code that ran it."""
+  if algorithm in ('fedadam', 'fedams') and task == 'celeba':
+    return {**changes, 'frozen_statistics': True}
+  if algorithm == 'moon' and 'local_epochs' not in changes:
+    return {**changes, 'moon_published': True}
+  return changes
+
+
 def _rounds(columns, printed):
   """Returns rows of rounds to the tasks' targets.
 
@@ -113,7 +122,12 @@ def _rounds(columns, printed):
     printed: algorithm -> its values, those of a task beside each other.
   """
   return tuple(
-    table.Row(task, algorithm, {_TARGETS[task]: values.pop(0)}, changes)
+    table.Row(
+      task,
+      algorithm,
+      {_TARGETS[task]: values.pop(0)},
+      _as_run(task, algorithm, changes),
+    )
     for algorithm, text in printed.items()
     for values in [table.read(text)]
     for task in _TASKS
@@ -130,6 +144,7 @@ def _scores(columns, printed, kept):
       for column, changes in enumerate(columns[:kept]):
         values = [each[place * len(columns) + column] for each in scores]
         published = dict(zip(_SCORES, values, strict=True))
+        changes = _as_run(task, algorithm, changes)
         found.append(table.Row(task, algorithm, published, changes))
   return tuple(found)
 
