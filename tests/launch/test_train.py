@@ -132,7 +132,7 @@ def test_kill_9_and_ctrl_c_and_resumes_give_the_same_metrics(
   run_dir = tmp_path / 'killed'
   flags = (*SMALL, '--rounds=10', f'--run_dir={run_dir}')
   flags = (*flags, '--checkpoint_every=2')
-  stopped_by(signal.SIGKILL, flags, run_dir, after=5)
+  stopped_by(signal.SIGKILL, flags, run_dir, after=6)
   with open(run_dir / 'metrics.csv', 'a') as file:
     file.write('9,0.5,0')
   checkpoints = run_dir / 'checkpoints'
@@ -143,7 +143,7 @@ def test_kill_9_and_ctrl_c_and_resumes_give_the_same_metrics(
   newest = checkpoints / f'round_{max(rounds)}.npz'
   os.truncate(newest, newest.stat().st_size // 2)
   # The resumed run is interrupted, with the row that it resumed from there.
-  status, said = stopped_by(signal.SIGINT, flags, run_dir, after=7)
+  status, said = stopped_by(signal.SIGINT, flags, run_dir, after=8)
   assert f'round {max(rounds)} is damaged' in said
   assert (checkpoints / 'damaged' / newest.name).is_file()
   assert status == 130

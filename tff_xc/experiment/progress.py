@@ -25,8 +25,9 @@ from tff_xc.report import units
 _ROUNDS_FIRST = 10
 # A part's median is over this many of its last times.
 _RECENT = 50
-# Without tqdm's own estimate, which evaluations disturb.
-_BAR = '{l_bar}{bar}| {n_fmt}/{total_fmt} [{elapsed}, {rate_fmt}{postfix}]'
+# Without tqdm's own estimate, which evaluations disturb, and short: tqdm cuts off
+# what does not fit the terminal.
+_BAR = '{l_bar}{bar}| {n_fmt}/{total_fmt} [{elapsed}{postfix}]'
 
 
 @dataclasses.dataclass(frozen=True)
@@ -166,10 +167,9 @@ class Progress:
     self._bytes += bytes_of(row)
     if scores:
       self._show({'loss': row['loss'], **scores})
-    each = row['bytes_down_per_client'] + row['bytes_up_per_client']
     score = '-' if math.isnan(self._latest) else f'{self._latest:.3f}'
-    parts = [f'loss {row["loss"]:.3f}', f'{self._headline} {score}']
-    parts += [f'{units.human_bytes(each)}/client', *self._so_far()]
+    parts = [f'{self._headline} {score}', f'loss {row["loss"]:.3f}']
+    parts = [*reversed(self._so_far()), *parts]
     self._bar.set_postfix_str(', '.join(parts), refresh=False)
     self._bar.update()
 
