@@ -5,6 +5,7 @@ import pytest
 import tensorflow as tf
 
 from tff_xc import classifier
+from tff_xc import errors
 from tff_xc import heads
 from tff_xc.algorithms import fedavg
 from tff_xc.encoders import leaf
@@ -91,6 +92,11 @@ def test_the_network_is_the_papers_in_numpy(side, left):
         value, expected_after[name], atol=1e-5, rtol=1e-5
       )
     state = after
+
+
+def test_too_small_images_are_refused():
+  with pytest.raises(errors.InputError, match=r'15 pixels.* at least 16'):
+    leaf.build_celeba_encoder(side=15)
 
 
 def test_the_variance_that_is_kept_is_unbiased():

@@ -10,6 +10,7 @@ import math
 
 import tensorflow as tf
 
+from tff_xc import errors
 from tff_xc.encoders import encoder as encoder_lib
 from tff_xc.encoders import initializers
 from tff_xc.encoders import layers
@@ -87,8 +88,16 @@ def build_celeba_encoder(*, side: int = 84) -> encoder_lib.Encoder:
 
   Args:
     side: pixels a side; at least 16.
+
+  Raises:
+    errors.InputError: there are fewer.
   """
   left = side // 2**_CELEBA_BLOCKS
+  if not left:
+    raise errors.InputError(
+      f'images of {side} pixels a side are too small for the CelebA network;'
+      f' give at least {2**_CELEBA_BLOCKS}'
+    )
 
   def init_non_trainable(seed):
     del seed

@@ -10,6 +10,8 @@ from launch.benchmarks import catalog
 from launch.benchmarks import class_count
 from launch.benchmarks import contender
 from launch.benchmarks import harness
+from launch.benchmarks import keras_lstm
+from launch.benchmarks import lstm_step
 from launch.benchmarks import paper_sizes
 from launch.benchmarks import plain
 from launch.benchmarks import small_clients
@@ -25,7 +27,7 @@ def runtime(request, monkeypatch):
   worker = request.getfixturevalue('tff_worker')
   if request.param != 'worker':
     registry.install(request.param)
-  monkeypatch.setattr(registry, 'install', lambda name: None)
+  monkeypatch.setattr(registry, 'install', lambda name, **options: None)
   yield request.param
   tff.framework.set_default_context(worker)
 
@@ -66,15 +68,34 @@ def test_small_clients_compute_what_the_plain_loop_does(runtime):
   assert_agree('small', base, checked('small', runtime))
 
 
+@pytest.fixture
+def any_threads(monkeypatch):
+  """Ignores settings of threads: TensorFlow runs already and refuses them."""
+  for kind in ('intra', 'inter'):
+    name = f'set_{kind}_op_parallelism_threads'
+    monkeypatch.setattr(tf.config.threading, name, lambda n: None)
+
+
 @pytest.mark.slow
-def test_side_by_side_is_exactly_one_after_another(monkeypatch):
-  # TensorFlow runs already, so its threads cannot be set here.
-  monkeypatch.setattr(
-    tf.config.threading, 'set_intra_op_parallelism_threads', lambda n: None
-  )
+def test_side_by_side_is_exactly_one_after_another(any_threads):
   base = checked('round', 'plain')
   other = checked('round', 'plain_side_by_side')
   assert other == pytest.approx(base, rel=1e-4)
+
+
+@pytest.mark.parametrize('runtime', ['in_process'], indirect=True)
+def test_steps_of_the_lstm_are_kerass(runtime, any_threads):
+  base = checked('lstm', 'keras')
+  assert base['update_norm'] > 0.1
+  assert_agree('lstm', base, checked('lstm', 'ours'))
+
+
+def test_a_keras_network_of_another_size_is_refused(any_threads):
+  settings = lstm_step.Settings(**catalog.get('lstm').small)
+  client, weights = lstm_step.make_arrays(settings)
+  weights['lstm0/more'] = np.zeros([1])
+  with pytest.raises(ValueError, match='parameters, not'):
+    keras_lstm.Steps(weights, client, 3, 1.0)
 
 
 def test_plain_averages_by_examples():

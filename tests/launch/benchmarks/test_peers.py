@@ -6,6 +6,7 @@ import pytest
 from launch.benchmarks import bottleneck
 from launch.benchmarks import catalog
 from launch.benchmarks import femnist_round
+from launch.benchmarks import lstm_step
 from launch.benchmarks import starting
 from launch.benchmarks.peers import inputs
 
@@ -49,6 +50,17 @@ def test_one_file_serves_every_number_of_classes(tmp_path):
       np.testing.assert_array_equal(given['y'][k], client.y)
     for name, value in weights.items():
       np.testing.assert_array_equal(given[name], value)
+
+
+def test_the_lstm_has_the_published_number_of_parameters(tmp_path):
+  path = str(tmp_path / 'arrays.npz')
+  lstm_step.write_arrays(lstm_step.Settings(steps=2), path)
+  given = inputs.load(path)
+  shapes = [given[name].shape for name in ('x', 'y')]
+  assert shapes == [(1, 128, 80), (1, 128)]
+  rest = ('x', 'y', 'batch_size', 'learning_rate')
+  sizes = [value.size for name, value in given.items() if name not in rest]
+  assert sum(sizes) == 819_920
 
 
 def test_a_client_of_the_bottleneck_has_few_classes_of_its_own():
