@@ -1,9 +1,9 @@
 """LEAF's sets as TurboSVM-FL uses them: its Table 8 and published code.
 
-Wang, Bian, Zhang, Yang: TurboSVM-FL: boosting federated learning through SVM
-aggregation for lazy clients, AAAI 2024. All runs have 201 rounds of 8 clients
-with one local epoch, and test on the pooled examples of all test users. The
-paper dropped users with fewer than 64, 8 and 64 examples.
+Wang, Bodonhelyi, Bozkir, Kasneci: "TurboSVM-FL: Boosting Federated Learning
+through SVM Aggregation for Lazy Clients", AAAI 2024, arXiv:2401.12012. All runs
+have 201 rounds of 8 clients with one local epoch, and test on the pooled examples
+of all test users. Its code drops users with fewer than 64, 8 and 64 examples.
 
 Tasks whose names end in -tff read the sets that TFF hosts; `tff_sets` says how
 they differ from LEAF's.
