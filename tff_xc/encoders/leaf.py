@@ -103,28 +103,6 @@ def build_celeba_encoder(*, side: int = 84) -> encoder_lib.Encoder:
     for i in range(_CELEBA_BLOCKS)
   ]
 
-  def init(seed):
-    weights = collections.OrderedDict()
-    for i, shape in enumerate(shapes):
-      fan_in = math.prod(shape[:-1])
-      for part, name in enumerate(('kernel', 'bias')):
-        weights[f'conv{i}/{name}'] = initializers.torch_uniform(
-          initializers.fold(seed, 2 * i + part),
-          shape[-1:] if part else shape,
-          fan_in,
-        )
-      weights[f'norm{i}/scale'] = tf.ones(shape[-1:])
-      weights[f'norm{i}/offset'] = tf.zeros(shape[-1:])
-    return weights
-
-  def init_non_trainable(seed):
-    del seed
-    state = collections.OrderedDict()
-    for i, shape in enumerate(shapes):
-      state[f'norm{i}/mean'] = tf.zeros(shape[-1:])
-      state[f'norm{i}/variance'] = tf.ones(shape[-1:])
-    return state
-
   def apply(trainable, non_trainable, x, training, seed):
     del seed  # Nothing here is random.
     h, state = tf.cast(x, tf.float32) / 255.0, collections.OrderedDict()
@@ -146,10 +124,35 @@ def build_celeba_encoder(*, side: int = 84) -> encoder_lib.Encoder:
   return encoder_lib.Encoder(
     example_spec=tf.TensorSpec([side, side, 3], tf.uint8),
     embedding_dim=left * left * _CELEBA_FILTERS,
-    init=init,
+    init=lambda seed: _init_celeba(shapes, seed),
     apply=apply,
-    init_non_trainable=init_non_trainable,
+    init_non_trainable=lambda seed: _init_statistics(shapes),
   )
+
+
+def _init_celeba(shapes, seed):
+  """Returns the weights of blocks with kernels of the given shapes."""
+  weights = collections.OrderedDict()
+  for i, shape in enumerate(shapes):
+    fan_in = math.prod(shape[:-1])
+    for part, name in enumerate(('kernel', 'bias')):
+      weights[f'conv{i}/{name}'] = initializers.torch_uniform(
+        initializers.fold(seed, 2 * i + part),
+        shape[-1:] if part else shape,
+        fan_in,
+      )
+    weights[f'norm{i}/scale'] = tf.ones(shape[-1:])
+    weights[f'norm{i}/offset'] = tf.zeros(shape[-1:])
+  return weights
+
+
+def _init_statistics(shapes):
+  """Returns the running means and variances of these blocks."""
+  state = collections.OrderedDict()
+  for i, shape in enumerate(shapes):
+    state[f'norm{i}/mean'] = tf.zeros(shape[-1:])
+    state[f'norm{i}/variance'] = tf.ones(shape[-1:])
+  return state
 
 
 def build_shakespeare_encoder(
@@ -174,26 +177,6 @@ def build_shakespeare_encoder(
   """
   inputs = (character_dim, hidden_dim)
 
-  def init(seed):
-    fold = initializers.fold
-    weights = collections.OrderedDict(
-      characters=tf.random.stateless_normal(
-        [symbols, character_dim], fold(seed, 0)
-      )
-    )
-    for i, width in enumerate(inputs):
-      shapes = {
-        'kernel': [4 * hidden_dim, width],
-        'recurrent': [4 * hidden_dim, hidden_dim],
-        'bias': [4 * hidden_dim],
-        'recurrent_bias': [4 * hidden_dim],
-      }
-      for part, (name, shape) in enumerate(shapes.items()):
-        weights[f'lstm{i}/{name}'] = initializers.torch_uniform(
-          fold(seed, 1 + 4 * i + part), shape, hidden_dim
-        )
-    return weights
-
   def apply(trainable, non_trainable, x, training, seed):
     del training, seed  # Nothing here is random or differs in training.
 
@@ -216,6 +199,29 @@ def build_shakespeare_encoder(
   return encoder_lib.Encoder(
     example_spec=tf.TensorSpec([window], tf.uint8),
     embedding_dim=hidden_dim,
-    init=init,
+    init=lambda seed: _init_shakespeare(symbols, inputs, seed),
     apply=apply,
   )
+
+
+def _init_shakespeare(symbols, inputs, seed):
+  """Returns the weights of LSTM layers with inputs of the given lengths."""
+  character_dim, hidden_dim = inputs
+  fold = initializers.fold
+  weights = collections.OrderedDict(
+    characters=tf.random.stateless_normal(
+      [symbols, character_dim], fold(seed, 0)
+    )
+  )
+  for i, width in enumerate(inputs):
+    shapes = {
+      'kernel': [4 * hidden_dim, width],
+      'recurrent': [4 * hidden_dim, hidden_dim],
+      'bias': [4 * hidden_dim],
+      'recurrent_bias': [4 * hidden_dim],
+    }
+    for part, (name, shape) in enumerate(shapes.items()):
+      weights[f'lstm{i}/{name}'] = initializers.torch_uniform(
+        fold(seed, 1 + 4 * i + part), shape, hidden_dim
+      )
+  return weights
