@@ -98,14 +98,10 @@ def build_celeba_encoder(*, side: int = 84) -> encoder_lib.Encoder:
       f'images of {side} pixels a side are too small for the CelebA network;'
       f' give at least {2**_CELEBA_BLOCKS}'
     )
-
-  def init_non_trainable(seed):
-    del seed
-    state = collections.OrderedDict()
-    for i in range(_CELEBA_BLOCKS):
-      state[f'norm{i}/mean'] = tf.zeros([_CELEBA_FILTERS])
-      state[f'norm{i}/variance'] = tf.ones([_CELEBA_FILTERS])
-    return state
+  shapes = [
+    [3, 3, _CELEBA_FILTERS if i else 3, _CELEBA_FILTERS]
+    for i in range(_CELEBA_BLOCKS)
+  ]
 
   def apply(trainable, non_trainable, x, training, seed):
     del seed  # Nothing here is random.
@@ -128,16 +124,16 @@ def build_celeba_encoder(*, side: int = 84) -> encoder_lib.Encoder:
   return encoder_lib.Encoder(
     example_spec=tf.TensorSpec([side, side, 3], tf.uint8),
     embedding_dim=left * left * _CELEBA_FILTERS,
-    init=_init_celeba,
+    init=lambda seed: _init_celeba(shapes, seed),
     apply=apply,
-    init_non_trainable=init_non_trainable,
+    init_non_trainable=lambda seed: _init_statistics(shapes),
   )
 
 
-def _init_celeba(seed):
+def _init_celeba(shapes, seed):
+  """Returns the weights of blocks with kernels of the given shapes."""
   weights = collections.OrderedDict()
-  for i in range(_CELEBA_BLOCKS):
-    shape = [3, 3, _CELEBA_FILTERS if i else 3, _CELEBA_FILTERS]
+  for i, shape in enumerate(shapes):
     fan_in = math.prod(shape[:-1])
     for part, name in enumerate(('kernel', 'bias')):
       weights[f'conv{i}/{name}'] = initializers.torch_uniform(
@@ -145,9 +141,18 @@ def _init_celeba(seed):
         shape[-1:] if part else shape,
         fan_in,
       )
-    weights[f'norm{i}/scale'] = tf.ones([_CELEBA_FILTERS])
-    weights[f'norm{i}/offset'] = tf.zeros([_CELEBA_FILTERS])
+    weights[f'norm{i}/scale'] = tf.ones(shape[-1:])
+    weights[f'norm{i}/offset'] = tf.zeros(shape[-1:])
   return weights
+
+
+def _init_statistics(shapes):
+  """Returns the running means and variances of these blocks."""
+  state = collections.OrderedDict()
+  for i, shape in enumerate(shapes):
+    state[f'norm{i}/mean'] = tf.zeros(shape[-1:])
+    state[f'norm{i}/variance'] = tf.ones(shape[-1:])
+  return state
 
 
 def build_shakespeare_encoder(
@@ -194,16 +199,19 @@ def build_shakespeare_encoder(
   return encoder_lib.Encoder(
     example_spec=tf.TensorSpec([window], tf.uint8),
     embedding_dim=hidden_dim,
-    init=lambda seed: _init_shakespeare(seed, symbols, inputs),
+    init=lambda seed: _init_shakespeare(symbols, inputs, seed),
     apply=apply,
   )
 
 
-def _init_shakespeare(seed, symbols, inputs):
-  """Returns the weights of layers whose inputs have these lengths."""
-  fold, hidden_dim = initializers.fold, inputs[1]
+def _init_shakespeare(symbols, inputs, seed):
+  """Returns the weights of LSTM layers with inputs of the given lengths."""
+  character_dim, hidden_dim = inputs
+  fold = initializers.fold
   weights = collections.OrderedDict(
-    characters=tf.random.stateless_normal([symbols, inputs[0]], fold(seed, 0))
+    characters=tf.random.stateless_normal(
+      [symbols, character_dim], fold(seed, 0)
+    )
   )
   for i, width in enumerate(inputs):
     shapes = {

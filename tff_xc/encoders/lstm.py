@@ -23,30 +23,34 @@ def lstm(inputs: tf.Tensor, recurrent: tf.Tensor):
       is known.
     recurrent: R, float32 [4 H, H].
   """
-  hidden, cells, gates = _forward(inputs, recurrent)
+  hidden, cells, gates = _run(inputs, recurrent)
 
   def gradient(upstream):
-    of_inputs = _backward(upstream, cells, gates, recurrent)
+    of_inputs = tf.ensure_shape(
+      _run_back(recurrent, cells, gates, upstream, inputs.shape[0]),
+      inputs.shape,
+    )
     flat = lambda t: tf.reshape(t, [-1, t.shape[-1]])
     # Its transpose, computed directly, takes a third longer.
     of_transposed = tf.matmul(
       flat(hidden[:-1]), flat(of_inputs), transpose_a=True
     )
-    return tf.ensure_shape(of_inputs, inputs.shape), tf.transpose(of_transposed)
+    return of_inputs, tf.transpose(of_transposed)
 
   return hidden[1:], gradient
 
 
-def _forward(inputs, recurrent):
-  """Returns the states h [T + 1, B, H], and arrays of c and of the gates.
+def _run(inputs, recurrent):
+  """Returns the hidden states and arrays of the cells' states and the gates.
 
-  The states begin with zeros.
+  The states [T + 1, B, H] start with zeros; the gates are [T, 4, B, H].
   """
-  steps, transposed = inputs.shape[0], tf.transpose(recurrent)
+  steps = inputs.shape[0]
+  transposed = tf.transpose(recurrent)
   none = tf.zeros([tf.shape(inputs)[1], recurrent.shape[1]])
   states = lambda: _array(steps + 1).write(0, none)
 
-  def body(t, h, c, hidden, cells, gates):
+  def step(t, h, c, hidden, cells, gates):
     z = inputs[t] + tf.matmul(h, transposed)
     i, f, g, o = tf.split(z, 4, axis=1)
     i, f, g, o = tf.sigmoid(i), tf.sigmoid(f), tf.tanh(g), tf.sigmoid(o)
@@ -57,18 +61,18 @@ def _forward(inputs, recurrent):
 
   *_, hidden, cells, gates = tf.while_loop(
     lambda t, *_: t < steps,
-    body,
+    step,
     [0, none, none, states(), states(), _array(steps)],
     parallel_iterations=1,
   )
   return hidden.stack(), cells, gates
 
 
-def _backward(upstream, cells, gates, recurrent):
-  """Returns the gradient of the inputs, float32 [T, B, 4 H]."""
-  steps, none = upstream.shape[0], tf.zeros_like(upstream[0])
+def _run_back(recurrent, cells, gates, upstream, steps: int):
+  """Returns the gradient of the inputs, [T, B, 4 H]."""
+  none = tf.zeros_like(upstream[0])
 
-  def body(t, of_h, of_c, found):
+  def step(t, of_h, of_c, found):
     i, f, g, o = tf.unstack(gates.read(t))
     before, out = cells.read(t), tf.tanh(cells.read(t + 1))
     of_h += upstream[t]
@@ -85,7 +89,7 @@ def _backward(upstream, cells, gates, recurrent):
 
   *_, found = tf.while_loop(
     lambda t, *_: t >= 0,
-    body,
+    step,
     [steps - 1, none, none, _array(steps)],
     parallel_iterations=1,
   )
