@@ -311,7 +311,11 @@ def _next_state(algorithm, before, after, examples, finite):
   """
   if algorithm.client_state is None:
     return ()
-  new = algorithm.client_state.next(examples.state, before, after)
+  new = tf.nest.map_structure(
+    lambda tensor, spec: tf.ensure_shape(tensor, spec.shape),
+    algorithm.client_state.next(examples.state, before, after),
+    algorithm.client_state.spec,
+  )
   old = examples.state
   sound = _is_finite([t for t in tf.nest.flatten(new) if t.dtype.is_floating])
   has_examples = encoder_lib.count(examples.y) > 0
