@@ -185,8 +185,8 @@ def _keep_whole_models(options: dict, chosen: Mapping) -> None:
   """Lets clients hold all feature rows, unless the user wants them selected."""
   if chosen.get('select_features'):
     raise errors.InputError(
-      '--select_features does not go with --contrastive_weight, for which clients'
-      ' keep whole models; leave one of them out'
+      '--select_features does not go with the contrastive term (of MOON, or'
+      ' --contrastive_weight), for which clients keep whole models; leave it out'
     )
   options['select_features'] = False
 

@@ -12,8 +12,8 @@ import os
 import pathlib
 import signal
 import sys
+import zipfile
 
-import numpy as np
 import tensorflow as tf
 
 from tests import doubling
@@ -68,8 +68,8 @@ def between_row_and_checkpoint(path):
 
 
 def before_a_checkpoint_is_written(path):
-  is_it = lambda path: path.name.startswith('.round_6.')
-  np.savez = killing(np.savez, is_it)
+  is_it = lambda archive: '.round_6.' in str(archive.filename)
+  zipfile.ZipFile.close = killing(zipfile.ZipFile.close, is_it)
   doubling.run(path)
 
 

@@ -68,6 +68,27 @@ def test_three_rounds_equal_the_numpy_reference(name, server):
   check_three_rounds(process, numpy_fedavg.Server(*server))
 
 
+@pytest.mark.parametrize(
+  ('name', 'given', 'is_amsgrad'),
+  [
+    ('fedadam', {}, False),
+    ('fedams', {}, True),
+    ('fedss', {'server_optimizer': 'amsgrad', 'negatives': 3}, True),
+  ],
+)
+def test_adam_and_amsgrad_are_told_apart(name, given, is_amsgrad):
+  """Three rounds are too few: only AMSGrad's state has a largest square."""
+  entry = registry.get(name)
+  facts = {'model': tiny.model(), 'max_positives': 4}
+  found = [entry.algorithm(entry.resolve(given, {}), **facts)]
+  if not given:
+    found.append(entry.function(model=tiny.model()))
+  for made in found:
+    for optimizer in (made.encoder_optimizer, made.tables[0].optimizer):
+      state = optimizer.initialize(tf.TensorSpec([1]))
+      assert ('largest' in str(tf.nest.map_structure(str, state))) == is_amsgrad
+
+
 def test_fedprox_equals_the_numpy_reference():
   process = tiny.process(
     'fedprox', local_training=FULL_BATCH, proximal_weight=0.5
@@ -196,3 +217,11 @@ def test_frozen_statistics_do_not_move(frozen):
     step[2]['mean'], np.full(5, 0.0 if frozen else 1.0)
   )
   assert not np.allclose(step[1]['kernel'], weights.encoder['kernel'])
+
+
+def test_a_round_leaves_frozen_statistics_alone():
+  learning = tiny.process(
+    'fedadam', model=tiny.model_with_statistics(), frozen_statistics=True
+  )
+  state = learning.next(learning.initialize(), COHORTS[0]).state
+  assert not np.any(state.weights.encoder_state['mean'])

@@ -35,7 +35,7 @@ def penalty_gradient(rows):
 def test_the_gradient_is_that_of_the_penalty():
   rows = np.random.default_rng(0).normal(size=[7, 4])
   cosines = spreadout.Spreadout(
-    1.0, nearest=0, distance='positive_cosine', tangent=True
+    1.0, nearest=0, distance=spreadout.POSITIVE_COSINE, tangent=True
   )
   found = cosines.gradient(tf.constant(rows, tf.float32))
   np.testing.assert_allclose(found, penalty_gradient(rows), atol=1e-5)

@@ -15,6 +15,7 @@ from tff_xc.algorithms import registry
 from tff_xc.round import algorithm
 from tff_xc.round import examples
 from tff_xc.round import local_training
+from tff_xc.round import losses
 from tff_xc.round import request
 
 pytestmark = pytest.mark.usefixtures('tff_worker')
@@ -104,23 +105,21 @@ def test_the_published_form_is_fedavg_without_shuffling():
   assert not np.allclose(a.encoder['kernel'], shuffled.encoder['kernel'])
 
 
-def test_the_published_codes_term_is_zero():
-  """A softmax over one column: the reason that it has no effect there."""
-  logits = tf.random.stateless_normal([5, 1], [0, 1])
-  with tf.GradientTape() as tape:
-    tape.watch(logits)
-    loss = tf.nn.sparse_softmax_cross_entropy_with_logits(
-      tf.zeros([5], tf.int32), logits
-    )
-  assert not np.any(loss) and not np.any(tape.gradient(loss, logits))
-
-
-@pytest.mark.parametrize('given', [{'local_epochs': 2}, {'local_steps': 3}])
+@pytest.mark.parametrize('given', [{'epochs': 2}, {'steps': 3}])
 def test_the_published_form_has_one_epoch(given):
+  with pytest.raises(ValueError, match='needs one local epoch'):
+    moon.moon(
+      model=tiny.model(),
+      moon_published=True,
+      local_training=local_training.LocalTraining(0.1, 2, **given),
+    )
+
+
+def test_the_published_form_has_one_epoch_on_every_task():
   entry = registry.get('moon')
-  values = entry.resolve({'moon_published': True, **given}, {})
-  with pytest.raises(errors.InputError, match='expected --local_epochs=1'):
-    entry.algorithm(values, model=tiny.model(), max_positives=4)
+  values = entry.resolve({'moon_published': True}, {'local_steps': 1})
+  made = entry.algorithm(values, model=tiny.model(), max_positives=4)
+  assert (made.local_training.epochs, made.local_training.steps) == (1, 0)
 
 
 @pytest.mark.parametrize(
@@ -129,10 +128,12 @@ def test_the_published_form_has_one_epoch(given):
     {'contrastive_weight': 0.5},
     {'contrastive_temperature': 0.1},
     {'shuffle': True},
+    {'local_epochs': 2},
+    {'local_steps': 3},
   ],
 )
 def test_what_the_published_form_ignores_is_refused(given):
-  with pytest.raises(errors.InputError, match='only applies with --moon_pub'):
+  with pytest.raises(errors.InputError, match='only applies with'):
     registry.get('moon').resolve({'moon_published': True, **given}, {})
 
 
@@ -146,8 +147,6 @@ def test_a_client_that_is_new_has_no_contrast():
   spec = contrast.LastModel(None)
   kept = spec.next((), (), model)
   assert 'class' not in kept['tables']
-  from tff_xc.round import losses
-
   step = lambda known: losses.LocalStep(
     *[()] * 3,
     embeddings=tf.constant([[1.0, 0, 0], [0, 1.0, 0]]),
@@ -161,6 +160,34 @@ def test_a_client_that_is_new_has_no_contrast():
   # Both models are equal, so the term is log 2.
   expected = np.array([1, 2]) + 3 * np.log(2)
   np.testing.assert_allclose(loss(step(True)), expected, rtol=1e-6)
+
+
+def test_a_temperature_without_a_contrast_is_refused():
+  given = {'contrastive_weight': 0.0, 'contrastive_temperature': 0.3}
+  with pytest.raises(errors.InputError, match='only applies with --contrast'):
+    registry.get('moon').resolve(given, {})
+
+
+def test_the_previous_model_has_its_own_batch_statistics():
+  model = tiny.model_with_statistics()
+  received = model.init(tf.constant([0, 1]))
+  kept = contrast.LastModel(None).next((), (), received)
+  kept['encoder_state'] = {'mean': tf.constant([3.0, 0, 0, -1, 0])}
+  x, kernel = np.eye(2, 5), received.encoder['kernel'].numpy()
+  unit = lambda e: e / np.linalg.norm(e, axis=1, keepdims=True)
+  now = unit(x @ kernel)
+  to_previous = (now * unit((x - [3, 0, 0, -1, 0]) @ kernel)).sum(1)
+  step = losses.LocalStep(
+    *[()] * 3,
+    embeddings=tf.constant(x @ kernel, tf.float32),
+    x=tf.constant(x, tf.float32),
+    seed=tf.constant([0, 0]),
+    initial_weights=received,
+    state=examples.KeptState(tf.constant(True), kept),
+  )
+  loss = contrast.Contrastive(lambda step: tf.zeros([2]), model, 1.0, 0.5)
+  expected = np.log(1 + np.exp((to_previous - 1) / 0.5))
+  np.testing.assert_allclose(loss(step), expected, rtol=1e-5)
 
 
 def test_rows_of_an_encoder_that_are_selected_are_refused():

@@ -109,8 +109,9 @@ def test_a_flipped_bit_is_damage(tmp_path, capsys):
 
 def test_the_newest_three_are_kept(tmp_path):
   saved = checkpoints.Checkpoints(tmp_path)
-  for rounds_done in (2, 9, 10, 11, 100):
-    saved.save(state(), rounds_done)
+  oldest = [saved.save(state(), done) for done in (2, 9, 10, 11, 100)]
+  assert oldest == [2, 2, 2, 9, 10]
+  assert saved.save(state(), 100) == 10
   found = {p.name for p in (tmp_path / 'checkpoints').iterdir()}
   assert found == {'round_10.npz', 'round_11.npz', 'round_100.npz'}
 
@@ -181,7 +182,7 @@ def test_a_full_disk_is_one_sentence(tmp_path, monkeypatch):
   def full(*_, **__):
     raise OSError(28, 'No space left on device')
 
-  monkeypatch.setattr(np, 'savez', full)
+  monkeypatch.setattr(np.lib.format, 'write_array', full)
   with pytest.raises(errors.InputError, match='No space left on device'):
     saved.save(state(), 8)
   assert [p.name for p in (tmp_path / 'checkpoints').iterdir()] == [

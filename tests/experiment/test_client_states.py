@@ -4,6 +4,7 @@ import collections
 import csv
 import dataclasses
 import pathlib
+import re
 import signal
 import subprocess
 import sys
@@ -15,6 +16,7 @@ import tensorflow as tf
 from tests import small_data
 from tff_xc import errors
 from tff_xc.algorithms import moon
+from tff_xc.experiment import checkpoints
 from tff_xc.experiment import client_states
 from tff_xc.experiment import cohort
 from tff_xc.experiment import training
@@ -106,9 +108,39 @@ def test_a_missing_or_damaged_file_is_one_sentence(tmp_path):
     errors.InputError, match=r'7_1.npz, cannot be read.*resto'
   ):
     states.of(7)
+  assert re.search(r'7_1.npz, is damaged', states.problem(states.arrays()))
   path.unlink()
-  with pytest.raises(errors.InputError, match=r'7_1.npz, .*it is missing'):
-    client_states.ClientStates(SPEC, tmp_path).restore(states.arrays(), 1)
+  assert re.search(r'7_1.npz, is missing', states.problem(states.arrays()))
+  assert not states.problem({})
+
+
+def test_memory_that_runs_out_does_not_blame_the_file(tmp_path, monkeypatch):
+  states = after(tmp_path, [[7, 3]])
+
+  def load(*_, **__):
+    raise MemoryError
+
+  monkeypatch.setattr(np, 'load', load)
+  with pytest.raises(errors.InputError, match=r'MemoryError\(\).*mend that'):
+    states.of(7)
+
+
+def test_a_checkpoint_whose_states_are_damaged_is_damaged(tmp_path, capsys):
+  """With two checkpoints, so that the older one's files must be there still."""
+  saved = checkpoints.Checkpoints(tmp_path)
+  states = client_states.ClientStates(SPEC, tmp_path)
+  for number in (1, 2):
+    states.kept = states.write(kept([7], number), number)
+    oldest = saved.save(np.float32(number), number, states.arrays())
+    states.saved(oldest, number)
+  path = tmp_path / client_states.FOLDER / '7_2.npz'
+  path.write_bytes(b'')
+  resumed = client_states.ClientStates(SPEC, tmp_path)
+  state, done, more = saved.load(np.float32(0), resumed.problem)
+  assert (float(state), done) == (1, 1)
+  assert '7_2.npz, is damaged); it is now' in capsys.readouterr().err
+  resumed.restore(more, done)
+  assert resumed.of(7).value['n'] == 1
 
 
 @pytest.mark.parametrize(
@@ -166,23 +198,23 @@ def test_states_that_may_fill_a_disk_are_warned_of(monkeypatch):
   monkeypatch.setattr(training, '_MUCH', 6 * 256 * 4 * 4)
   (warning,) = of(1.0)
   assert (
-    'keeps 4.10 kB in runs/mine/client_states, up to 24.6 kB for' in warning
+    'keeps 4.10 kB in runs/mine/client_states, 24.6 kB for all 6' in warning
   )
   assert not of(0.0)
 
 
 _KILLED = """
-import os, pathlib, signal
-import numpy as np
+import os, pathlib, signal, zipfile
 from tests.experiment import test_client_states as tests
 from tff_xc.runtime import registry
 
-save = np.savez
-def killing(path, **arrays):
-  if '_6.' in path.name and 'round' not in path.name:
+close = zipfile.ZipFile.close
+def killing(archive):
+  path = str(archive.filename)
+  if '_6.' in path and 'round' not in path and archive.mode == 'w':
     os.kill(os.getpid(), signal.SIGKILL)
-  save(path, **arrays)
-np.savez = killing
+  close(archive)
+zipfile.ZipFile.close = killing
 registry.install('in_process')
 tests.train(pathlib.Path({path!r}))
 """

@@ -50,7 +50,7 @@ def centralized(
   made = fullsoftmax.fullsoftmax(model=model, local_training=local_training)
   sgd = optimizers.build_sgd(1.0)
   batches = cohort.IidBatches(made.local_training.batch_size, steps_per_round)
-  made = fullsoftmax.with_server(made, sgd)
+  made = fullsoftmax.with_optimizer(made, sgd)
   return dataclasses.replace(made, sampling=batches)
 
 
@@ -58,7 +58,7 @@ ENTRY = entry.Entry(
   'centralized',
   centralized,
   'softmax on IID minibatches of all data, without clients (the oracle)',
-  'both',
+  'all',
   entry.Answers(
     'all classes, no clients', 'softmax', 'nothing', 'optimizer step'
   ),

@@ -25,8 +25,7 @@ class Contrastive:
   have no gradient.
 
   A client that takes part for the first time has no previous model, and l_con
-  is zero. (The paper's code starts with the initial model, whose l_con then has
-  no gradient either, where it is the received one.)
+  is zero. (The paper's code starts with an initial model of the client's own.)
 
   Attributes:
     loss: of an example.

@@ -58,7 +58,7 @@ def adaptive(model, local_training, frozen_statistics, amsgrad: bool):
   made = fullsoftmax.fullsoftmax(model=model, local_training=local_training)
   optimizer = optimizers.TorchAdam(1e-3, amsgrad=amsgrad)
   return dataclasses.replace(
-    fullsoftmax.with_server(made, optimizer),
+    fullsoftmax.with_optimizer(made, optimizer),
     moves_encoder_state=not frozen_statistics,
   )
 

@@ -37,7 +37,7 @@ def fedavg(
   from tff_xc.round import optimizers
 
   made = fullsoftmax.fullsoftmax(model=model, local_training=local_training)
-  return fullsoftmax.with_server(made, optimizers.build_sgd(1.0))
+  return fullsoftmax.with_optimizer(made, optimizers.build_sgd(1.0))
 
 
 ENTRY = entry.Entry(

@@ -57,7 +57,7 @@ def fedaws_softmax(
 
   made = fedavg.fedavg(model=model, local_training=local_training)
   cosines = spreadout.Spreadout(
-    1.0, nearest=0, distance='positive_cosine', tangent=True
+    1.0, nearest=0, distance=spreadout.POSITIVE_COSINE, tangent=True
   )
   step = server.DescentStep(
     cosines.gradient,

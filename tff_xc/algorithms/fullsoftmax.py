@@ -60,7 +60,7 @@ def softmax(model, local_training, requested, loss):
   )
 
 
-def with_server(made, optimizer):
+def with_optimizer(made, optimizer):
   """Returns the algorithm with one server optimizer for all its weights."""
   table = dataclasses.replace(made.tables[0], optimizer=optimizer)
   return dataclasses.replace(

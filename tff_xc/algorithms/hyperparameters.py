@@ -139,12 +139,13 @@ def resolve(
   own, values = own_defaults or {}, {}
   for h in taken:
     chosen = values.get(h.of)
-    if h.of in values and not h.applies_with(chosen):
+    # What belongs to something that does not apply does not apply either.
+    if h.of in names and not (h.of in values and h.applies_with(chosen)):
       if h.name in given:
         other = f'={h.only_with[0]}' if h.only_with else ''
+        said = f'it is {chosen}' if h.of in values else 'it does not apply'
         raise errors.InputError(
-          f'--{h.name} only applies with --{h.of}{other}, and it is {chosen}'
-          ' here'
+          f'--{h.name} only applies with --{h.of}{other}, and {said} here'
         )
       continue
     value = h.defaults.get(chosen, own.get(h.name, h.default))

@@ -15,7 +15,6 @@ from __future__ import annotations
 import dataclasses
 from typing import TYPE_CHECKING
 
-from tff_xc import errors
 from tff_xc.algorithms import entry
 from tff_xc.algorithms import fedavg
 from tff_xc.algorithms import hyperparameters as hp
@@ -52,7 +51,7 @@ def moon(
     local_training: the clients' SGD.
 
   Raises:
-    errors.InputError: `moon_published` with other than one local epoch.
+    ValueError: `moon_published` with other than one local epoch.
   """
   from tff_xc.algorithms import contrast
 
@@ -68,25 +67,28 @@ def moon(
 
 def _check_published(local_training) -> None:
   if local_training.steps or local_training.epochs != 1:
-    raise errors.InputError(
-      '--moon_published: expected --local_epochs=1; with more, the published code'
+    raise ValueError(
+      'moon_published needs one local epoch: with more, the published code'
       " contrasts with an epoch's earlier features, which is not done here"
     )
 
 
 def _unless_published(h, **changes):
   return dataclasses.replace(
-    h, of=_PUBLISHED.name, only_with=(False,), not_with=(), **changes
+    h, of=_PUBLISHED.name, only_with=(False,), **changes
   )
 
 
+# The published form has one epoch, in the stored order, on every task.
 _OWN = (
   _PUBLISHED,
-  _unless_published(
-    next(h for h in settings.LOCAL_TRAINING if h.name == 'shuffle')
+  *(
+    _unless_published(h)
+    for h in settings.LOCAL_TRAINING
+    if h.name in ('local_steps', 'local_epochs', 'shuffle')
   ),
   _unless_published(settings.CONTRASTIVE_WEIGHT, default=1.0),
-  _unless_published(settings.CONTRASTIVE_TEMPERATURE),
+  settings.CONTRASTIVE_TEMPERATURE,
 )
 
 ENTRY = entry.Entry(

@@ -50,8 +50,8 @@ LOCAL_TRAINING = (
     'replace_nonfinite',
     False,
     'set trained numbers that are not finite to 0.00001 after every local step,'
-    " as TurboSVM-FL's published code does; otherwise the client's update is"
-    ' dropped',
+    " as TurboSVM-FL's published code does (it also does so after the aggregation,"
+    " where none is left); otherwise the client's update is dropped",
   ),
 )
 # Terms that any algorithm with clients may add to what they minimise.
@@ -66,7 +66,7 @@ CONTRASTIVE_WEIGHT = hp.Hyperparameter(
   'contrastive_weight',
   0.0,
   "mu, weight of MOON's contrastive term, for which each client keeps its last"
-  ' model',
+  ' model; of sparse text, clients then receive all feature rows',
   least=0,
 )
 CONTRASTIVE_TEMPERATURE = hp.Hyperparameter(

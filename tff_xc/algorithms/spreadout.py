@@ -47,7 +47,9 @@ from tff_xc.round import nearest
 _MANY, _SHARE = 64, 64
 _SIMILARITIES = 2**25
 
-DISTANCES = ('sq_euclidean', 'cosine', 'positive_cosine')
+DISTANCES = ('sq_euclidean', 'cosine')
+# The penalty of TurboSVM-FL's FedAwS, sum_{c < y} max(0, s_cy), over all pairs.
+POSITIVE_COSINE = 'positive_cosine'
 
 
 @dataclasses.dataclass(frozen=True)
@@ -61,8 +63,7 @@ class Spreadout:
     step_size: lambda eta.
     nearest: k of eq. (8); 0, or a k of at least the number of other rows, takes
       all other rows.
-    distance: one of `DISTANCES`. 'positive_cosine' is the penalty of
-      TurboSVM-FL's FedAwS, sum_{c < y} max(0, s_cy), over all pairs.
+    distance: one of `DISTANCES`, or `POSITIVE_COSINE`.
     margin: nu; if positive, eq. (7) replaces eq. (8).
     tangent: start at the rows without normalising them, and differentiate
       through their normalisation. The step then has no component along a row.
@@ -75,8 +76,10 @@ class Spreadout:
   tangent: bool = False
 
   def __post_init__(self):
-    if self.distance not in DISTANCES:
+    if self.distance not in (*DISTANCES, POSITIVE_COSINE):
       raise ValueError(f'unknown distance {self.distance!r}')
+    if self.distance == POSITIVE_COSINE and (self.margin or self.nearest):
+      raise ValueError(f'{self.distance} is over all pairs, without a margin')
 
   def step_limit(self, num_rows: int) -> float:
     """Returns 1 / (2 k), the bound of lambda eta for `num_rows` rows.
@@ -116,7 +119,7 @@ class Spreadout:
 
   def _by_similarity(self, s: tf.Tensor) -> tf.Tensor:
     """Returns the derivative by s of a pair's term, as `s` or a scalar."""
-    if self.distance == 'positive_cosine':
+    if self.distance == POSITIVE_COSINE:
       # Half, since each pair is two of the terms here.
       return 0.5 * tf.cast(s > 0, tf.float32)
     euclidean = self.distance == 'sq_euclidean'

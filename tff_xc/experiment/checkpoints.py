@@ -11,6 +11,7 @@ import pathlib
 import re
 import shutil
 import sys
+from collections.abc import Callable
 from collections.abc import Mapping
 
 import numpy as np
@@ -18,6 +19,7 @@ import tensorflow as tf
 import tree
 
 from tff_xc import errors
+from tff_xc.experiment import array_files
 from tff_xc.report import run_files
 
 _NAME = re.compile(r'round_(\d+)\.npz')
@@ -27,8 +29,6 @@ _DAMAGED = 'damaged'
 _KEPT = 3
 # Before the names of arrays that are saved with a state.
 _MORE = 'more:'
-# Errors that prevent reading a sound file.
-_NOT_DAMAGE = (MemoryError, PermissionError)
 
 
 def load_newest(run_dir: str | os.PathLike, like):
@@ -70,9 +70,15 @@ class Checkpoints:
       if match := _LEFTOVER.fullmatch(path.name):
         run_files.remove_leftovers(_path(self._root, int(match[1])))
 
-  def load(self, like):
-    """As `load_newest`; moves damaged checkpoints into `checkpoints/damaged`."""
-    return _load_newest(self._root, like, self._move_aside)
+  def load(self, like, problem: Callable[[Mapping], str] = lambda more: ''):
+    """As `load_newest`; moves damaged checkpoints into `checkpoints/damaged`.
+
+    Args:
+      like: a state of the same structure, shapes and dtypes.
+      problem: says what else of a checkpoint is damaged, from the arrays that
+        were saved with it; '' if nothing is.
+    """
+    return _load_newest(self._root, like, self._move_aside, problem)
 
   def save(
     self,
@@ -91,23 +97,13 @@ class Checkpoints:
     """
     path = _path(self._root, rounds_done)
     if not path.exists():
-      self._write(path, state, more or {})
-    *old, oldest = _versions(self._root)[: -_KEPT + 1] or [rounds_done]
-    for version in old:
+      named = {name: np.asarray(leaf) for name, leaf in _named(state)}
+      named |= {_MORE + name: array for name, array in (more or {}).items()}
+      array_files.write(path, named)
+    versions = _versions(self._root)
+    for version in versions[:-_KEPT]:
       _path(self._root, version).unlink()
-    return oldest
-
-  def _write(self, path: pathlib.Path, state, more) -> None:
-    named = {name: np.asarray(leaf) for name, leaf in _named(state)}
-    named |= {_MORE + name: array for name, array in more.items()}
-    try:
-      with run_files.replacing(path) as temporary:
-        np.savez(temporary, **named)
-    except OSError as e:
-      raise errors.InputError(
-        f'{path} cannot be written ({e.strerror}); mend that, and the same'
-        ' command goes on from the checkpoint before'
-      ) from e
+    return versions[-_KEPT:][0]
 
   def keep_aside(self, file: pathlib.Path) -> None:
     """Copies a file to the damaged checkpoints, if there are any."""
@@ -149,23 +145,25 @@ def _versions(root: pathlib.Path) -> list[int]:
   return sorted(int(match[1]) for match in found if match)
 
 
-def _load_newest(root: pathlib.Path, like, on_damage):
+def _load_newest(root: pathlib.Path, like, on_damage, problem=lambda more: ''):
   versions = _versions(root)
   for version in reversed(versions):
     path = _path(root, version)
     try:
-      named = _read(path)
-    except _NOT_DAMAGE as e:
-      raise errors.InputError(
-        f'{path} cannot be read ({_first_line(e)}); mend that, and start the'
-        ' same command again'
-      ) from e
-    except Exception as e:  # NumPy raises many types for a damaged file.
+      named = array_files.read(path)
+      more = {
+        name.removeprefix(_MORE): named.pop(name)
+        for name in list(named)
+        if name.startswith(_MORE)
+      }
+      if problem(more):
+        raise array_files.DamagedError(problem(more))
+    except array_files.DamagedError as e:
       if not path.exists():  # The training run has removed it.
         continue
       print(
         f'warning: the checkpoint of round {version} is damaged'
-        f' ({_first_line(e)}); {on_damage(path)}, and'
+        f' ({e}); {on_damage(path)}, and'
         + (
           ' there is none before it'
           if version == versions[0]
@@ -174,11 +172,6 @@ def _load_newest(root: pathlib.Path, like, on_damage):
         file=sys.stderr,
       )
       continue
-    more = {
-      name.removeprefix(_MORE): named.pop(name)
-      for name in list(named)
-      if name.startswith(_MORE)
-    }
     if difference := _first_difference(named, _named(like)):
       raise errors.InputError(
         f'{path} is of another model: {difference}; choose another --run_dir,'
@@ -187,15 +180,6 @@ def _load_newest(root: pathlib.Path, like, on_damage):
     tensors = [tf.convert_to_tensor(array) for array in named.values()]
     return tf.nest.pack_sequence_as(like, tensors), version, more
   return like, 0, {}
-
-
-def _first_line(error) -> str:
-  return (str(error).strip() or repr(error)).splitlines()[0][:120]
-
-
-def _read(path: pathlib.Path) -> dict[str, np.ndarray]:
-  with np.load(path, allow_pickle=False) as file:
-    return {name: file[name] for name in file.files}
 
 
 def _first_difference(named: dict[str, np.ndarray], expected: list) -> str:

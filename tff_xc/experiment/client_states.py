@@ -1,7 +1,8 @@
 """What clients keep between the rounds of a run: files beside its checkpoints.
 
-A state may be a whole model, and a run may have thousands of clients, so states
-are neither held in memory nor copied into every checkpoint. A client's state after
+A state may be a whole model, and a run may have thousands of clients, so only a
+round's states are held in memory, and none is copied into checkpoints. (A round
+holds its states up to four times while it collects them.) A client's state after
 a round is a file `client_states/CLIENT_ROUND.npz`, with CLIENT its number. A
 checkpoint says which of them belong to it. A file that no checkpoint needs any
 more is removed.
@@ -21,7 +22,7 @@ import tensorflow as tf
 import tree
 
 from tff_xc import errors
-from tff_xc.report import run_files
+from tff_xc.experiment import array_files
 from tff_xc.round import client_states as states_lib
 from tff_xc.round import examples as examples_lib
 
@@ -83,14 +84,15 @@ class ClientStates:
       return self._unknown
     path = self._path(client_id, self.kept.rounds[client_id])
     try:
-      with np.load(path, allow_pickle=False) as file:
-        leaves = [file[name] for name, _ in self._named()]
-    except Exception as e:  # NumPy raises many types for a damaged file.
-      raise self._damaged(path, str(e).splitlines()[0]) from e
-    for leaf, (name, spec) in zip(leaves, self._named(), strict=True):
+      found = array_files.read(path)
+    except array_files.DamagedError as e:
+      raise self._damaged(path, str(e)) from e
+    for name, spec in self._named():
+      leaf = found.get(name, np.zeros(0))
       dtype = spec.dtype.as_numpy_dtype
       if leaf.dtype != dtype or leaf.shape != tuple(spec.shape):
         raise self._damaged(path, f'{name} is {leaf.dtype} {list(leaf.shape)}')
+    leaves = [found[name] for name, _ in self._named()]
     value = tf.nest.pack_sequence_as(self._spec, leaves)
     return examples_lib.KeptState(np.bool_(True), value)
 
@@ -113,21 +115,11 @@ class ClientStates:
     old = self._removed(lambda file: file.at > self._saved)
     leaves = [np.asarray(t) for t in tf.nest.flatten(new.value)]
     ids = np.asarray(new.ids).tolist()
-    try:
-      self._folder.mkdir(exist_ok=True)
-      for place, client_id in enumerate(ids):
-        named = {
-          name: leaf[place]
-          for (name, _), leaf in zip(self._named(), leaves, strict=True)
-        }
-        path = self._path(client_id, round_number)
-        with run_files.replacing(path) as temporary:
-          np.savez(temporary, **named)
-    except OSError as e:
-      raise errors.InputError(
-        f'{self._folder} cannot be written ({e.strerror}); mend that, and the'
-        ' same command goes on from the checkpoint before'
-      ) from e
+    names = [name for name, _ in self._named()]
+    self._folder.mkdir(exist_ok=True)
+    for place, client_id in enumerate(ids):
+      named = dict(zip(names, (leaf[place] for leaf in leaves), strict=True))
+      array_files.write(self._path(client_id, round_number), named)
     rounds = self.kept.rounds
     old += [
       Superseded(client, rounds[client], round_number)
@@ -176,8 +168,7 @@ class ClientStates:
       done: the checkpoint's round.
 
     Raises:
-      errors.InputError: the checkpoint is of an algorithm without such states,
-        or a file is missing.
+      errors.InputError: the checkpoint is of an algorithm without such states.
     """
     if self._folder.is_dir():
       for path in list(self._folder.iterdir()):
@@ -190,12 +181,21 @@ class ClientStates:
         f"the checkpoint of round {done} has no clients' states, and this"
         ' algorithm has them; choose another --run_dir'
       )
-    ids, rounds = (arrays[name].tolist() for name in (_IDS, _ROUNDS))
-    rounds = dict(zip(ids, rounds, strict=True))
-    for client, at in rounds.items():
-      if not self._path(client, at).is_file():
-        raise self._damaged(self._path(client, at), 'it is missing')
+    rounds = _rounds(arrays)
     self.kept, self._saved = Kept(rounds, self._superseded(rounds)), done
+
+  def problem(self, arrays: Mapping[str, np.ndarray]) -> str:
+    """Says which file of a checkpoint is missing or cut short; '' if none is.
+
+    Args:
+      arrays: from the checkpoint.
+    """
+    for client, at in _rounds(arrays).items():
+      path = self._path(client, at)
+      if not array_files.is_whole(path):
+        what = 'damaged' if path.exists() else 'missing'
+        return f"a client's state, {path}, is {what}"
+    return ''
 
   def _superseded(self, rounds: Mapping[int, int]) -> list[Superseded]:
     """Returns the clients' older files that there are."""
@@ -227,6 +227,14 @@ class ClientStates:
       ('/'.join(map(str, path)) or 'state', spec)
       for path, spec in tree.flatten_with_path(self._spec)
     ]
+
+
+def _rounds(arrays: Mapping[str, np.ndarray]) -> dict[int, int]:
+  """Returns `Kept.rounds` as a checkpoint records them."""
+  ids, rounds = (
+    arrays.get(name, np.zeros(0, np.int64)).tolist() for name in (_IDS, _ROUNDS)
+  )
+  return dict(zip(ids, rounds, strict=True))
 
 
 class _Mapped(Sequence):

@@ -155,7 +155,10 @@ class _Held:
     self._process = process
     self._checkpoints = directory.checkpoints
     self._clients = client_states
-    self._state, self.done, more = self._checkpoints.load(process.initialize())
+    self._state, self.done, more = self._checkpoints.load(
+      process.initialize(),
+      client_states.problem if client_states else lambda more: '',
+    )
     if client_states:
       client_states.restore(more, self.done)
     elif more:

@@ -107,8 +107,9 @@ def _large_states(algorithm, dataset, run_dir) -> list[str]:
     return []
   folder = os.path.join(run_dir, client_states.FOLDER)
   return [
-    f'each client that takes part keeps {units.human_bytes(each)} in {folder}, up'
-    f' to {units.human_bytes(each * clients)} for all {clients:,}'
+    f'each client that takes part keeps {units.human_bytes(each)} in {folder},'
+    f' {units.human_bytes(each * clients)} for all {clients:,}, and its older'
+    ' ones for up to three checkpoints'
   ]
 
 

@@ -1,0 +1,73 @@
+"""Files of named arrays: checkpoints, and what clients keep."""
+
+import os
+import pathlib
+import zipfile
+from collections.abc import Mapping
+
+import numpy as np
+
+from tff_xc import errors
+from tff_xc.report import run_files
+
+# Errors that prevent reading a sound file.
+_NOT_DAMAGE = (MemoryError, PermissionError)
+
+
+class DamagedError(Exception):
+  """A file is missing or damaged; the message is one line."""
+
+
+def write(path: pathlib.Path, named: Mapping[str, np.ndarray]) -> None:
+  """Writes an `.npz` file, whole or not at all.
+
+  Args:
+    path: the file.
+    named: the arrays.
+
+  Raises:
+    errors.InputError: it cannot be written.
+  """
+  try:
+    # `np.savez` leaves its archive open if the disk is full, which then
+    # complains when Python destroys it.
+    with (
+      run_files.replacing(path) as temporary,
+      zipfile.ZipFile(temporary, 'w') as archive,
+    ):
+      for name, array in named.items():
+        with archive.open(f'{name}.npy', 'w', force_zip64=True) as file:
+          np.lib.format.write_array(file, array, allow_pickle=False)
+  except OSError as e:
+    raise errors.InputError(
+      f'{path} cannot be written ({e.strerror}); mend that, and the same'
+      ' command goes on from the checkpoint before'
+    ) from e
+
+
+def read(path: pathlib.Path) -> dict[str, np.ndarray]:
+  """Reads what `write` wrote.
+
+  Raises:
+    DamagedError: the file is missing or damaged.
+    errors.InputError: it may be sound and cannot be read.
+  """
+  try:
+    with np.load(path, allow_pickle=False) as file:
+      return {name: file[name] for name in file.files}
+  except _NOT_DAMAGE as e:
+    raise errors.InputError(
+      f'{path} cannot be read ({_first_line(e)}); mend that, and start the same'
+      ' command again'
+    ) from e
+  except Exception as e:  # NumPy raises many types for a damaged file.
+    raise DamagedError(_first_line(e)) from e
+
+
+def is_whole(path: str | os.PathLike) -> bool:
+  """Whether a file has its beginning and its end; reads little of it."""
+  return zipfile.is_zipfile(path)
+
+
+def _first_line(error) -> str:
+  return (str(error).strip() or repr(error)).splitlines()[0][:120]
