@@ -207,7 +207,7 @@ def assert_one_sentence(done, expected):
   ('flags', 'expected'),
   [
     (['--algorithm=fedss'], '--task is missing: glyphs'),
-    (['--task=glyphs'], '--algorithm is missing: fedss'),
+    (['--task=glyphs'], '--algorithm is missing: fedavg'),
     (['--task=mnist', '--algorithm=fedss'], "unknown task 'mnist'"),
     (['--task=glyphs', '--algorithm=x'], "unknown algorithm 'x'"),
     (
