@@ -9,6 +9,7 @@ Its keys come in any order, and further keys ("hierarchies") are skipped.
 Caldas et al.: LEAF: a benchmark for federated settings, 2018.
 """
 
+import contextlib
 import json
 import pathlib
 import re
@@ -57,9 +58,21 @@ def read(
     sizes[name] = len(y)
     add(name, x, y)
 
+  with _readable(path):
+    file = path.open(encoding='utf-8-sig')
+  with file:
+    lists = _top_level(_Text(path, file), add_user)
+  return _checked_users(path, lists, sizes)
+
+
+@contextlib.contextmanager
+def _readable(path: pathlib.Path) -> Iterator[None]:
+  """Turns what opening and reading a file raise into an InputError.
+
+  It must not enclose `add`, whose OSError is that of another file.
+  """
   try:
-    with path.open(encoding='utf-8-sig') as file:
-      lists = _top_level(_Text(path, file), add_user)
+    yield
   except UnicodeDecodeError as e:
     raise errors.InputError(
       f'{path} is not UTF-8 text (byte {e.start:,} of a block is '
@@ -69,7 +82,6 @@ def read(
     raise errors.InputError(
       f'{path} cannot be read ({e}); check its permissions, or copy it again'
     ) from e
-  return _checked_users(path, lists, sizes)
 
 
 def _top_level(text: '_Text', add_user: Callable[[str, Any], None]) -> dict:
@@ -260,7 +272,8 @@ class _Text:
     # As much again, so that the value in a growing buffer is copied, and tried,
     # few times.
     rest = self._buffer[self._at :]
-    more = self._file.read(max(_CHUNK, len(rest)))
+    with _readable(self.path):
+      more = self._file.read(max(_CHUNK, len(rest)))
     self._before += self._at
     self._buffer, self._at = rest + more, 0
     return bool(more)

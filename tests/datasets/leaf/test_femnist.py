@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 
 from datasets import cache_folder
+from datasets import parsed_cache
 from datasets.leaf import femnist
 from datasets.leaf import files as leaf_files
 from datasets.leaf import json_users
@@ -142,6 +143,24 @@ def test_the_second_start_parses_nothing(tmp_path, monkeypatch):
     np.testing.assert_array_equal(
       first.train.examples(name).x, second.train.examples(name).x
     )
+
+
+def test_a_disk_that_fills_up(tmp_path, monkeypatch):
+  users = all_data(tmp_path, [3] * 10)
+  append, calls = parsed_cache._OnDisk.append, []
+
+  def until_full(store, name, rows):
+    calls.append(name)
+    if len(calls) == 5:
+      raise OSError(28, 'No space left on device')
+    append(store, name, rows)
+
+  monkeypatch.setattr(parsed_cache._OnDisk, 'append', until_full)
+  x, y = load(tmp_path).train.examples('w0')
+  assert len(calls) == 5
+  np.testing.assert_array_equal(x.reshape(-1, 784), np.float32(users['w0'][0]))
+  np.testing.assert_array_equal(y, users['w0'][1])
+  assert list((tmp_path / 'cache').iterdir()) == []
 
 
 @pytest.mark.parametrize('cached', [True, False])

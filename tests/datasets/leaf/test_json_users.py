@@ -151,6 +151,16 @@ def test_another_encoding(tmp_path, encoding):
     read(path)
 
 
+def test_what_add_raises_is_not_of_the_file(tmp_path):
+  on_disk.write(tmp_path / 'a.json', DATA)
+
+  def full(*_):
+    raise OSError(28, 'No space left on device')
+
+  with pytest.raises(OSError, match='No space left'):
+    json_users.read(tmp_path / 'a.json', full)
+
+
 def test_no_file(tmp_path):
   with pytest.raises(errors.InputError, match='cannot be read'):
     read(tmp_path / 'a.json')
