@@ -60,16 +60,38 @@ def arrays(
   Returns:
     Read-only arrays by name.
   """
-  source = json.loads(json.dumps(source))  # As about.json gives it back.
-  found = _load(cache, source)
+  found = load(cache, source)
   if found is None:
     _save(cache, source, fill)
-    found = _load(cache, source)
+    found = load(cache, source)
   if found is None:
     store = _InMemory()
     fill(store)
     found = store.arrays()
   return found
+
+
+def load(cache: pathlib.Path, source: Any) -> Mapping[str, np.ndarray] | None:
+  """Returns the arrays of a cache, or None if there is no valid one.
+
+  The arguments are those of `arrays`.
+  """
+  source = json.loads(json.dumps(source))  # As about.json gives it back.
+  try:
+    folder = cache.stat().st_ino
+    about = json.loads((cache / 'about.json').read_text(encoding='ascii'))
+    # The source first: checksums read all of the arrays.
+    if about['source'] != source or about != _describe(cache, source):
+      return None
+    found = {
+      name.removesuffix('.npy'): np.load(cache / name, mmap_mode='r')
+      for name in about['crc32']
+    }
+    # If another process replaced the folder meanwhile, these are not the files
+    # that were checked.
+    return found if cache.stat().st_ino == folder else None
+  except (OSError, ValueError, KeyError, TypeError):
+    return None
 
 
 def path(data: str | os.PathLike, form: str) -> pathlib.Path:
@@ -231,22 +253,3 @@ def _describe(folder: pathlib.Path, source) -> dict:
       for path in sorted(folder.glob('*.npy'))
     },
   }
-
-
-def _load(cache: pathlib.Path, source) -> dict[str, np.ndarray] | None:
-  """Returns the arrays of a cache, or None if there is no valid one."""
-  try:
-    folder = cache.stat().st_ino
-    about = json.loads((cache / 'about.json').read_text(encoding='ascii'))
-    # The source first: checksums read all of the arrays.
-    if about['source'] != source or about != _describe(cache, source):
-      return None
-    found = {
-      name.removesuffix('.npy'): np.load(cache / name, mmap_mode='r')
-      for name in about['crc32']
-    }
-    # If another process replaced the folder meanwhile, these are not the files
-    # that were checked.
-    return found if cache.stat().st_ino == folder else None
-  except (OSError, ValueError, KeyError, TypeError):
-    return None

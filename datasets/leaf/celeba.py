@@ -77,7 +77,7 @@ def find(data_dir: str | os.PathLike) -> Files:
         if images.is_dir() or (images.suffix and images.is_file()):
           return Files(found, images)
   raise errors.InputError(
-    f'no images beside {found.train[0]}: expected {_IMAGES} or {_IMAGES}.zip in '
+    f'no images beside {found.folder}: expected {_IMAGES} or {_IMAGES}.zip in '
     f'a folder celeba of {data_dir}, or in its data/raw; {_GET_IT}'
   )
 
@@ -155,7 +155,7 @@ def _check_present(x: np.ndarray, store: _Store, found: Files) -> None:
   if missing:
     raise errors.InputError(
       f'{found.images}: {len(missing):,} of the {len(x):,} images that '
-      f'{found.json.train[0].parent} names are missing: '
+      f'{found.json.folder} names are missing: '
       f'{", ".join(missing[:3])}{" ..." if len(missing) > 3 else ""}; {_GET_IT}'
     )
 

@@ -133,8 +133,11 @@ def test_the_first_image_twice(tmp_path, capsys, drop):
     np.testing.assert_array_equal(found.x.reshape(-1, 784), np.float32(x))
 
 
-def test_the_second_start_parses_nothing(tmp_path, monkeypatch):
-  all_data(tmp_path, [3] * 10)
+@pytest.mark.parametrize('pixel', [1, 0.123456789])
+def test_the_second_start_parses_nothing(tmp_path, monkeypatch, pixel):
+  users = {f'w{i}': on_disk.writer(i, 3) for i in range(10)}
+  users['w9'][0][2][5] = pixel
+  on_disk.write(tmp_path / 'femnist/a.json', users)
   first = load(tmp_path)
   monkeypatch.setattr(json_users, 'read', None)
   second = load(tmp_path)
