@@ -90,6 +90,8 @@ def load(
 ) -> client_data.FederatedDataset:
   """Loads CelebA from LEAF's JSON; an image is decoded when it is used.
 
+  A damaged image raises `errors.InputError` then.
+
   Args:
     data_dir: the directory of all data, see `find`.
     min_examples: users with fewer examples are dropped, see
@@ -121,7 +123,13 @@ def load(
 
 def _parse(x: list, y: list, where: str) -> dict[str, np.ndarray]:
   for number, name in enumerate(x, 1):
-    if type(name) is not str or not 0 < len(name.encode()) <= _LONGEST_NAME:
+    # An S array drops NULs, and lone surrogates cannot be encoded; neither is
+    # printable.
+    if (
+      type(name) is not str
+      or not name.isprintable()
+      or not 0 < len(name.encode()) <= _LONGEST_NAME
+    ):
       raise errors.InputError(
         f'{where}, example {number}: x is {leaf_users.shown(name)}, expected '
         'the name of an image such as 000001.jpg; mend the file'
@@ -178,6 +186,8 @@ def _decode(store: _Store, name: str, images: pathlib.Path) -> np.ndarray:
       size = (SIDE, SIDE)
       return np.asarray(image.convert('RGB').resize(size, Image.BICUBIC))
   except _DAMAGE as e:
+    # Pillow's text names the object in memory, not the file.
+    reason = '' if isinstance(e, Image.UnidentifiedImageError) else f' ({e})'
     raise errors.InputError(
-      f'{images / name} is not a readable image ({e}); {_GET_IT}'
+      f'{images / name} is not a readable image{reason}; {_GET_IT}'
     ) from e
