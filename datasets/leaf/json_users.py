@@ -54,6 +54,10 @@ def read(
       raise errors.InputError(
         f'{where} is in "user_data" twice; keep one of the two'
       )
+    if '\0' in name:
+      raise errors.InputError(  # NumPy drops it from the end of a string.
+        f'{where}: expected a name without NUL; rename the user'
+      )
     x, y = _examples(content, where)
     sizes[name] = len(y)
     add(name, x, y)

@@ -124,6 +124,7 @@ MALFORMED = {
     'in "user_data" twice'
   ),
   GOOD[:-1] + ', "users": []}': '"users" is there twice',
+  GOOD.replace('ann', r'ann\u0000'): r"'ann\\x00': expected a name without NUL",
 }
 
 
