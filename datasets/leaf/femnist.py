@@ -171,7 +171,12 @@ def _pixels(x: list, where: str) -> np.ndarray:
     pixels = np.array(x)
   except ValueError:  # Lists of several lengths.
     pixels = np.zeros(0)
-  numbers = pixels.dtype.kind in 'if' and pixels.shape == (len(x), size)
+  numbers = (
+    pixels.dtype.kind in 'if'
+    and pixels.shape == (len(x), size)
+    # NumPy takes true among numbers for 1.
+    and not any(bool in set(map(type, image)) for image in x)
+  )
   if numbers and 0 <= pixels.min() <= pixels.max() <= 1:
     return pixels.astype(np.float64).reshape(-1, SIDE, SIDE)
   for number, image in enumerate(x, 1):

@@ -154,9 +154,10 @@ def labels(y: list, num_classes: int, where: str, kinds=(int,)) -> np.ndarray:
     if type(label) not in kinds or not (
       0 <= label < num_classes and label == int(label)
     ):
+      such = ', such as 3 (not 3.0)' if float not in kinds else ''
       raise errors.InputError(
-        f'{where}, example {number}: the label is {shown(label)}, expected a '
-        f'whole number from 0 to {num_classes - 1}; mend the file'
+        f'{where}, example {number}: the label is {shown(label)}, expected an '
+        f'integer from 0 to {num_classes - 1}{such}; mend the file'
       )
   return np.array(y, np.int32)
 
@@ -239,6 +240,12 @@ def _check_remaining(name: str, parts, remaining, min_examples: int) -> None:
   for who, part, remain in zip(
     ('training', 'test'), parts, remaining, strict=True
   ):
+    if not len(part):
+      raise errors.InputError(
+        f'{name}: the split leaves no {who} user '
+        f'({len(parts[0]):,} to train, {len(parts[1]):,} to test); give data of '
+        'more users'
+      )
     if not remain:
       raise errors.InputError(
         f'{name}: none of {len(part):,} {who} users has {min_examples} '

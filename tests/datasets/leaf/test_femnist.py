@@ -212,10 +212,11 @@ def put(place, value):
     ((0, 1, 7), None, 'pixel 8 is None, expected'),
     ((0, 1, 7), 1.001, 'pixel 8 is 1.001, expected'),
     ((0, 1, 7), -1, 'pixel 8 is -1, expected'),
+    ((0, 1, 7), True, 'pixel 8 is True, expected'),
     ((0, 1, 7), float('nan'), 'pixel 8 is nan, expected'),
     ((0, 1, 7), float('inf'), 'pixel 8 is inf, expected'),
     ((0, 1, 7), 10**30, 'pixel 8 is 1000000'),
-    ((1, 1), 62, 'the label is 62, expected a whole number from 0 to 61'),
+    ((1, 1), 62, 'the label is 62, expected an integer from 0 to 61, such'),
     ((1, 1), -1, 'the label is -1'),
     ((1, 1), 3.0, 'the label is 3.0'),
     ((1, 1), '3', "the label is '3'"),
@@ -231,6 +232,21 @@ def test_what_is_wrong_is_said(tmp_path, place, value, said):
   ) as e:
     load(tmp_path)
   assert len(str(e.value)) < 300
+
+
+def test_a_split_that_leaves_nobody(tmp_path):
+  all_data(tmp_path, [3])
+  with pytest.raises(
+    errors.InputError, match=r'no training user \(0 to train, 1 to test\)'
+  ):
+    load(tmp_path)
+  folder = tmp_path / 'parts/femnist'
+  on_disk.write(folder / 'train/a.json', {'w': on_disk.writer(0, 2)})
+  on_disk.write(folder / 'test/a.json', {})
+  with pytest.raises(
+    errors.InputError, match=r'no test user \(1 to train, 0 to test\)'
+  ):
+    load(tmp_path / 'parts')
 
 
 def test_a_user_in_two_files(tmp_path):
