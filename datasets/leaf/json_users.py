@@ -294,6 +294,6 @@ class _Text:
     if not self._before and not self._buffer:
       raise errors.InputError(f'{self.path} is empty; {_GET_IT}')
     raise errors.InputError(
-      f'{self.path} ends within {where}: it is cut short or damaged; copy it again, or '
-      f'{_GET_IT}'
+      f'{self.path} ends within {where}: it is cut short or damaged; copy it '
+      f'again, or {_GET_IT}'
     )
