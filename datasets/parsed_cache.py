@@ -9,6 +9,8 @@ share the memory.
 """
 
 import collections
+import contextlib
+import fcntl
 import hashlib
 import json
 import os
@@ -19,6 +21,7 @@ import tempfile
 import zlib
 from collections.abc import Callable
 from collections.abc import Iterable
+from collections.abc import Iterator
 from collections.abc import Mapping
 from typing import Any
 from typing import Protocol
@@ -57,16 +60,38 @@ def arrays(
   Returns:
     Read-only arrays by name.
   """
-  source = json.loads(json.dumps(source))  # As about.json gives it back.
-  found = _load(cache, source)
+  found = load(cache, source)
   if found is None:
     _save(cache, source, fill)
-    found = _load(cache, source)
+    found = load(cache, source)
   if found is None:
     store = _InMemory()
     fill(store)
     found = store.arrays()
   return found
+
+
+def load(cache: pathlib.Path, source: Any) -> Mapping[str, np.ndarray] | None:
+  """Returns the arrays of a cache, or None if there is no valid one.
+
+  The arguments are those of `arrays`.
+  """
+  source = json.loads(json.dumps(source))  # As about.json gives it back.
+  try:
+    folder = cache.stat().st_ino
+    about = json.loads((cache / 'about.json').read_text(encoding='ascii'))
+    # The source first: checksums read all of the arrays.
+    if about['source'] != source or about != _describe(cache, source):
+      return None
+    found = {
+      name.removesuffix('.npy'): np.load(cache / name, mmap_mode='r')
+      for name in about['crc32']
+    }
+    # If another process replaced the folder meanwhile, these are not the files
+    # that were checked.
+    return found if cache.stat().st_ino == folder else None
+  except (OSError, ValueError, KeyError, TypeError):
+    return None
 
 
 def path(data: str | os.PathLike, form: str) -> pathlib.Path:
@@ -152,24 +177,63 @@ class _OnDisk:
 
 def _save(cache: pathlib.Path, source, fill: Callable[[Store], None]) -> None:
   """Writes a cache in one step, or nothing if that is not possible."""
-  work = None
   try:
     cache.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
     if not cache.parent.stat().st_mode & _WRITABLE:
       return
-    prefix = f'.{cache.name}.'
-    work = pathlib.Path(tempfile.mkdtemp(dir=cache.parent, prefix=prefix))
-    _write(work / 'new', source, fill)
-    # A folder can only replace an empty one. If another process comes between
-    # these two steps, its cache stays, and this one is removed.
-    if cache.exists():
-      cache.rename(work / 'old')
-    (work / 'new').rename(cache)
+    with _work_folder(cache) as work:
+      _write(work / 'new', source, fill)
+      # A folder can only replace an empty one. If another process comes between
+      # these two steps, its cache stays, and this one is removed.
+      if cache.exists():
+        cache.rename(work / 'old')
+      (work / 'new').rename(cache)
   except OSError:
     pass  # The disk is read-only or full; the arrays can be made in memory.
+
+
+@contextlib.contextmanager
+def _work_folder(cache: pathlib.Path) -> Iterator[pathlib.Path]:
+  """Makes a folder for a new cache; removes those that killed processes left.
+
+  A process locks its folder while the folder is empty. The system unlocks it
+  when the process ends, in whatever way. So a folder that is neither empty nor
+  locked belongs to nobody.
+  """
+  prefix = f'.{cache.name}.'
+  for path in list(cache.parent.iterdir()):
+    if path.name.startswith(prefix):
+      _remove_abandoned(path)
+  work = pathlib.Path(tempfile.mkdtemp(dir=cache.parent, prefix=prefix))
+  try:
+    with _locked(work):
+      yield work
   finally:
-    if work is not None:
-      shutil.rmtree(work, ignore_errors=True)
+    shutil.rmtree(work, ignore_errors=True)
+
+
+@contextlib.contextmanager
+def _locked(folder: pathlib.Path) -> Iterator[bool]:
+  """Locks a folder if possible; yields whether it is locked."""
+  descriptor = os.open(folder, os.O_RDONLY)
+  try:
+    try:
+      fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+      locked = True
+    except OSError:  # Another process has it, or the file system has no locks.
+      locked = False
+    yield locked
+  finally:
+    os.close(descriptor)
+
+
+def _remove_abandoned(work: pathlib.Path) -> None:
+  # Another process may remove it at the same time.
+  with contextlib.suppress(OSError):
+    if any(work.iterdir()):
+      with _locked(work) as locked:
+        if locked:
+          shutil.rmtree(work, ignore_errors=True)
 
 
 def _write(folder: pathlib.Path, source, fill: Callable[[Store], None]) -> None:
@@ -189,22 +253,3 @@ def _describe(folder: pathlib.Path, source) -> dict:
       for path in sorted(folder.glob('*.npy'))
     },
   }
-
-
-def _load(cache: pathlib.Path, source) -> dict[str, np.ndarray] | None:
-  """Returns the arrays of a cache, or None if there is no valid one."""
-  try:
-    folder = cache.stat().st_ino
-    about = json.loads((cache / 'about.json').read_text(encoding='ascii'))
-    # The source first: checksums read all of the arrays.
-    if about['source'] != source or about != _describe(cache, source):
-      return None
-    found = {
-      name.removesuffix('.npy'): np.load(cache / name, mmap_mode='r')
-      for name in about['crc32']
-    }
-    # If another process replaced the folder meanwhile, these are not the files
-    # that were checked.
-    return found if cache.stat().st_ino == folder else None
-  except (OSError, ValueError, KeyError, TypeError):
-    return None

@@ -106,8 +106,6 @@ TASKS = (
     summary='the shape of FEMNIST: 62 classes, 3,195 writers of any class',
     load=_load_femnist,
     **leaf.FEMNIST,
-    num_classes=62,
     options=('embedding_dim', 'data_seed'),
-    option_defaults={'embedding_dim': 2048},
   ),
 )

@@ -77,7 +77,7 @@ def find(data_dir: str | os.PathLike) -> Files:
         if images.is_dir() or (images.suffix and images.is_file()):
           return Files(found, images)
   raise errors.InputError(
-    f'no images beside {found.train[0]}: expected {_IMAGES} or {_IMAGES}.zip in '
+    f'no images beside {found.folder}: expected {_IMAGES} or {_IMAGES}.zip in '
     f'a folder celeba of {data_dir}, or in its data/raw; {_GET_IT}'
   )
 
@@ -89,6 +89,8 @@ def load(
   test_examples: int = 0,
 ) -> client_data.FederatedDataset:
   """Loads CelebA from LEAF's JSON; an image is decoded when it is used.
+
+  A damaged image raises `errors.InputError` then.
 
   Args:
     data_dir: the directory of all data, see `find`.
@@ -121,7 +123,13 @@ def load(
 
 def _parse(x: list, y: list, where: str) -> dict[str, np.ndarray]:
   for number, name in enumerate(x, 1):
-    if type(name) is not str or not 0 < len(name.encode()) <= _LONGEST_NAME:
+    # An S array drops NULs, and lone surrogates cannot be encoded; neither is
+    # printable.
+    if (
+      type(name) is not str
+      or not name.isprintable()
+      or not 0 < len(name.encode()) <= _LONGEST_NAME
+    ):
       raise errors.InputError(
         f'{where}, example {number}: x is {leaf_users.shown(name)}, expected '
         'the name of an image such as 000001.jpg; mend the file'
@@ -155,7 +163,7 @@ def _check_present(x: np.ndarray, store: _Store, found: Files) -> None:
   if missing:
     raise errors.InputError(
       f'{found.images}: {len(missing):,} of the {len(x):,} images that '
-      f'{found.json.train[0].parent} names are missing: '
+      f'{found.json.folder} names are missing: '
       f'{", ".join(missing[:3])}{" ..." if len(missing) > 3 else ""}; {_GET_IT}'
     )
 
@@ -178,6 +186,8 @@ def _decode(store: _Store, name: str, images: pathlib.Path) -> np.ndarray:
       size = (SIDE, SIDE)
       return np.asarray(image.convert('RGB').resize(size, Image.BICUBIC))
   except _DAMAGE as e:
+    # Pillow's text names the object in memory, not the file.
+    reason = '' if isinstance(e, Image.UnidentifiedImageError) else f' ({e})'
     raise errors.InputError(
-      f'{images / name} is not a readable image ({e}); {_GET_IT}'
+      f'{images / name} is not a readable image{reason}; {_GET_IT}'
     ) from e

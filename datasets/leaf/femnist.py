@@ -10,18 +10,18 @@ as they are; `drop_duplicates` leaves the second copy out.
 
 import os
 from collections.abc import Callable
-from typing import TypeVar
+from collections.abc import Mapping
+from typing import Any
 
 import numpy as np
 import tensorflow as tf
 
+from datasets import parsed_cache
 from datasets.leaf import files as leaf_files
 from datasets.leaf import users as leaf_users
 from tff_xc import errors
 from tff_xc.data import client_data
 from tff_xc.data import pool
-
-T = TypeVar('T')
 
 NUM_CLASSES = 62
 SIDE = 28
@@ -63,12 +63,12 @@ def load(
   """
   found = find(data_dir)
 
-  def read(form, convert):
-    return leaf_users.read_json(
-      data_dir, found, form, lambda *user: _parse(*user, convert)
-    )
+  def fill(store, convert):
+    leaf_users.fill(store, found, lambda *user: _parse(*user, convert))
 
-  users, arrays = in_fewest_bytes('femnist', read)
+  source = leaf_users.describe(found)
+  arrays = in_fewest_bytes('femnist', data_dir, source, fill)
+  users = leaf_users.of_arrays(arrays)
   images = pool_of(arrays['x'], arrays['y'])
   twice = duplicates(users, arrays['x'], arrays['y'])
   if len(twice):
@@ -115,17 +115,34 @@ def duplicates(
   return np.array(same, np.int64)
 
 
-def in_fewest_bytes(name: str, read: Callable[[str, Callable], T]) -> T:
-  """Reads images in bytes, if all pixels are k / 255, or else as they are.
+def in_fewest_bytes(
+  name: str, data: str | os.PathLike, source: Any, fill: Callable
+) -> Mapping[str, np.ndarray]:
+  """Caches images in bytes, if all pixels are k / 255, or else in float32.
 
   Args:
     name: of the set.
-    read: (name of the form, images in [0, 1] -> array to store) -> anything.
+    data: what names the cache, see `parsed_cache.path`.
+    source: as of `parsed_cache.arrays`.
+    fill: (store, images in [0, 1] -> images to store) -> None.
+
+  Returns:
+    The arrays, as of `parsed_cache.arrays`.
   """
+  in_bytes, in_floats = (
+    parsed_cache.path(data, f'{name}-{dtype}') for dtype in ('uint8', 'float32')
+  )
+  # First, or files with other pixels would be parsed in every run to find one.
+  if found := parsed_cache.load(in_floats, source):
+    return found
   try:
-    return read(f'{name}-uint8', _levels)
+    return parsed_cache.arrays(
+      in_bytes, source, lambda store: fill(store, _levels)
+    )
   except _OtherLevelsError:
-    return read(f'{name}-float32', lambda x: x.astype(np.float32))
+    return parsed_cache.arrays(
+      in_floats, source, lambda store: fill(store, np.float32)
+    )
 
 
 def _levels(x: np.ndarray) -> np.ndarray:
@@ -154,7 +171,12 @@ def _pixels(x: list, where: str) -> np.ndarray:
     pixels = np.array(x)
   except ValueError:  # Lists of several lengths.
     pixels = np.zeros(0)
-  numbers = pixels.dtype.kind in 'if' and pixels.shape == (len(x), size)
+  numbers = (
+    pixels.dtype.kind in 'if'
+    and pixels.shape == (len(x), size)
+    # NumPy takes true among numbers for 1.
+    and not any(bool in set(map(type, image)) for image in x)
+  )
   if numbers and 0 <= pixels.min() <= pixels.max() <= 1:
     return pixels.astype(np.float64).reshape(-1, SIDE, SIDE)
   for number, image in enumerate(x, 1):

@@ -23,12 +23,19 @@ class Files(NamedTuple):
   """The JSON files of a set.
 
   Attributes:
-    train: files of training users, or of all users.
-    test: files of test users; empty: the users are not split yet.
+    train: files of training users.
+    test: files of test users.
+    all: files of users that are not split yet; the other two are empty then.
   """
 
-  train: tuple[pathlib.Path, ...]
-  test: tuple[pathlib.Path, ...]
+  train: tuple[pathlib.Path, ...] = ()
+  test: tuple[pathlib.Path, ...] = ()
+  all: tuple[pathlib.Path, ...] = ()
+
+  @property
+  def folder(self) -> pathlib.Path:
+    """The folder of the training users' files, or of all."""
+    return (self.train or self.all)[0].parent
 
 
 def places(name: str, data_dir: str | os.PathLike) -> list[pathlib.Path]:
@@ -58,7 +65,7 @@ def find(name: str, data_dir: str | os.PathLike) -> Files:
       return found
     for folder in (place / 'all_data', place):
       if everything := _in_folder(folder):
-        return Files(everything, ())
+        return Files(all=everything)
   raise errors.InputError(
     f'no {name} of LEAF in {data_dir}: looked there and in its folders {name} '
     f'and {os.path.join("leaf", name)} for train/*.json and test/*.json, for '

@@ -9,6 +9,7 @@ Its keys come in any order, and further keys ("hierarchies") are skipped.
 Caldas et al.: LEAF: a benchmark for federated settings, 2018.
 """
 
+import contextlib
 import json
 import pathlib
 import re
@@ -53,13 +54,29 @@ def read(
       raise errors.InputError(
         f'{where} is in "user_data" twice; keep one of the two'
       )
+    if '\0' in name:
+      raise errors.InputError(  # NumPy drops it from the end of a string.
+        f'{where}: expected a name without NUL; rename the user'
+      )
     x, y = _examples(content, where)
     sizes[name] = len(y)
     add(name, x, y)
 
+  with _readable(path):
+    file = path.open(encoding='utf-8-sig')
+  with file:
+    lists = _top_level(_Text(path, file), add_user)
+  return _checked_users(path, lists, sizes)
+
+
+@contextlib.contextmanager
+def _readable(path: pathlib.Path) -> Iterator[None]:
+  """Turns what opening and reading a file raise into an InputError.
+
+  It must not enclose `add`, whose OSError is that of another file.
+  """
   try:
-    with path.open(encoding='utf-8-sig') as file:
-      lists = _top_level(_Text(path, file), add_user)
+    yield
   except UnicodeDecodeError as e:
     raise errors.InputError(
       f'{path} is not UTF-8 text (byte {e.start:,} of a block is '
@@ -69,7 +86,6 @@ def read(
     raise errors.InputError(
       f'{path} cannot be read ({e}); check its permissions, or copy it again'
     ) from e
-  return _checked_users(path, lists, sizes)
 
 
 def _top_level(text: '_Text', add_user: Callable[[str, Any], None]) -> dict:
@@ -260,7 +276,8 @@ class _Text:
     # As much again, so that the value in a growing buffer is copied, and tried,
     # few times.
     rest = self._buffer[self._at :]
-    more = self._file.read(max(_CHUNK, len(rest)))
+    with _readable(self.path):
+      more = self._file.read(max(_CHUNK, len(rest)))
     self._before += self._at
     self._buffer, self._at = rest + more, 0
     return bool(more)
@@ -277,6 +294,6 @@ class _Text:
     if not self._before and not self._buffer:
       raise errors.InputError(f'{self.path} is empty; {_GET_IT}')
     raise errors.InputError(
-      f'{self.path} ends within {where}: it is cut short or damaged; copy it again, or '
-      f'{_GET_IT}'
+      f'{self.path} ends within {where}: it is cut short or damaged; copy it '
+      f'again, or {_GET_IT}'
     )

@@ -189,8 +189,14 @@ class _Hdf5:
         listed.extend((name, part) for name in examples)
     for name, part in sorted(listed):
       with _damage(self._paths[part]):
-        columns = self._parts[part][name]
-        rows = min(len(columns[column]) for column in columns)
+        columns = self._parts[part][name].items()
+        sizes = {column: len(values) for column, values in columns}
+        rows = min(sizes.values())
+      if rows < max(sizes.values()):
+        raise errors.InputError(
+          f'{self._paths[part]}, client {name}: the columns have different '
+          f'numbers of rows ({sizes}); download the file again'
+        )
       yield Client(name, part, np.arange(rows))
 
   def read(self, client: Client, column: str) -> np.ndarray:
@@ -218,6 +224,11 @@ class _Sqlite:
       ).fetchall()
     rows: dict[tuple[str, int], list[int]] = {}
     for name, split, row in listed:
+      if type(name) is not str or '\0' in name:
+        raise errors.InputError(
+          f'{self._path}, row {row} of the table examples: client_id is '
+          f'{name!r}, expected text without NUL; download the file again'
+        )
       rows.setdefault((name, self._known.splits.index(split)), []).append(row)
     for (name, part), found in sorted(rows.items()):
       yield Client(name, part, np.array(found, np.int64))

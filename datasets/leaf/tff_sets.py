@@ -79,14 +79,12 @@ def load_emnist(
   """As `femnist.load`, of TFF's EMNIST of 62 classes."""
   paths = tff_files.find('emnist', data_dir)
 
-  def read(form, convert):
-    return parsed_cache.arrays(
-      parsed_cache.path(paths[0], form),
-      parsed_cache.describe_files(VERSION, paths),
-      lambda store: _store_emnist(store, paths, convert),
-    )
-
-  arrays = femnist.in_fewest_bytes('emnist-tff', read)
+  arrays = femnist.in_fewest_bytes(
+    'emnist-tff',
+    paths[0],
+    parsed_cache.describe_files(VERSION, paths),
+    lambda store, convert: _store_emnist(store, paths, convert),
+  )
   users = _users(arrays)
   return leaf_users.federated(
     'emnist-tff',

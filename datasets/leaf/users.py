@@ -5,6 +5,7 @@ images or texts of all others are the test.
 """
 
 import os
+import pathlib
 import random
 import sys
 from collections.abc import Callable
@@ -27,7 +28,8 @@ VERSION = 1
 TRAIN_SHARE = 0.9
 # Streams of numpy generators: [0, stream].
 _TEST_EXAMPLES = 0
-_TRAIN, _TEST, _ANY = range(3)
+# Indices of the fields of `leaf_files.Files`.
+_TRAIN, _TEST, _ALL = range(3)
 
 
 class Users(NamedTuple):
@@ -67,36 +69,42 @@ def read_json(
     errors.InputError: as `json_users.read` and `parse`; a user is in two files
       of one part; there is no user.
   """
-  listed = [
-    (part, path)
-    for part, paths in (
-      (_TRAIN if found.test else _ANY, found.train),
-      (_TEST, found.test),
-    )
-    for path in paths
-  ]
-
-  def fill(store: parsed_cache.Store) -> None:
-    _fill(store, listed, parse)
-
   arrays = parsed_cache.arrays(
     parsed_cache.path(place, form),
-    parsed_cache.describe_files(
-      VERSION, [path for _, path in listed], parts=[p for p, _ in listed]
-    ),
-    fill,
+    describe(found),
+    lambda store: fill(store, found, parse),
   )
+  return of_arrays(arrays), arrays
+
+
+def describe(found: leaf_files.Files) -> dict:
+  """Describes JSON files and their parts as a `source` of a cache."""
+  listed = _listed(found)
+  return parsed_cache.describe_files(
+    VERSION, [path for _, path in listed], parts=[part for part, _ in listed]
+  )
+
+
+def of_arrays(arrays: Mapping[str, np.ndarray]) -> Users:
+  """Returns the users of arrays that `fill` has made."""
   part = arrays['part']
-  users = Users(
+  return Users(
     [str(name) for name in arrays['names']],
     arrays['starts'],
     arrays['sizes'],
-    None if part[0] == _ANY else part == _TEST,
+    None if part[0] == _ALL else part == _TEST,
   )
-  return users, arrays
 
 
-def _fill(store: parsed_cache.Store, listed, parse) -> None:
+def _listed(found: leaf_files.Files) -> list[tuple[int, pathlib.Path]]:
+  return [(part, path) for part, paths in enumerate(found) for path in paths]
+
+
+def fill(
+  store: parsed_cache.Store, found: leaf_files.Files, parse: Callable
+) -> None:
+  """Reads JSON files into a store, see `read_json`."""
+  listed = _listed(found)
   places: dict = {}  # (part, user) -> (file, start, size), in the users' order
   total = 0
   for part, path in listed:
@@ -146,9 +154,10 @@ def labels(y: list, num_classes: int, where: str, kinds=(int,)) -> np.ndarray:
     if type(label) not in kinds or not (
       0 <= label < num_classes and label == int(label)
     ):
+      such = ', such as 3 (not 3.0)' if float not in kinds else ''
       raise errors.InputError(
-        f'{where}, example {number}: the label is {shown(label)}, expected a '
-        f'whole number from 0 to {num_classes - 1}; mend the file'
+        f'{where}, example {number}: the label is {shown(label)}, expected an '
+        f'integer from 0 to {num_classes - 1}{such}; mend the file'
       )
   return np.array(y, np.int32)
 
@@ -231,6 +240,12 @@ def _check_remaining(name: str, parts, remaining, min_examples: int) -> None:
   for who, part, remain in zip(
     ('training', 'test'), parts, remaining, strict=True
   ):
+    if not len(part):
+      raise errors.InputError(
+        f'{name}: the split leaves no {who} user '
+        f'({len(parts[0]):,} to train, {len(parts[1]):,} to test); give data of '
+        'more users'
+      )
     if not remain:
       raise errors.InputError(
         f'{name}: none of {len(part):,} {who} users has {min_examples} '

@@ -1,5 +1,8 @@
 """The cache of parsed arrays, appended row by row; see also xc/test_cache."""
 
+import subprocess
+import sys
+
 import numpy as np
 import pytest
 
@@ -74,6 +77,41 @@ def test_a_disk_that_fills_up_while_rows_are_written(tmp_path, folder):
   check(read(tmp_path, until_full))
   assert len(set(calls)) == 2
   assert list(folder.iterdir()) == []
+
+
+KILLED = """
+import os, pathlib, signal, sys
+import numpy as np
+from datasets import parsed_cache
+
+def fill(store):
+  store.append('x', np.zeros(10**6))
+  os.kill(os.getpid(), signal.SIGKILL)
+
+parsed_cache.arrays(pathlib.Path(sys.argv[1]), 'killed', fill)
+"""
+
+
+def test_what_a_killed_process_left_is_removed(tmp_path, folder):
+  cache = parsed_cache.path(tmp_path, 'x')
+  for _ in range(2):
+    subprocess.run([sys.executable, '-c', KILLED, cache], check=False)
+    [left] = folder.iterdir()
+    assert [path.name for path in left.glob('*/*')] == ['x.npy']
+  check(read(tmp_path))
+  assert list(folder.iterdir()) == [cache]
+
+
+def test_what_a_living_process_writes_stays(tmp_path, folder):
+  def another_meanwhile(store):
+    store.append('bytes', ROWS['bytes'][:1])
+    check(read(tmp_path, source='another'))
+    store.append('bytes', ROWS['bytes'][1:])
+
+  found = read(tmp_path, another_meanwhile)['bytes']
+  np.testing.assert_array_equal(found, ROWS['bytes'])
+  assert isinstance(found, np.memmap)
+  assert len(list(folder.iterdir())) == 1
 
 
 def test_what_fill_raises_leaves_nothing(tmp_path, folder):

@@ -13,12 +13,12 @@ from tests.datasets.leaf import test_tff_sets as tff_sets
 from tests.datasets.leaf import tff_on_disk
 from tff_xc.algorithms import registry as algorithms
 
-# TurboSVM-FL, Table 8 and code: rates of clients and of FedAdam's server, batch
-# size, least examples of a user.
+# TurboSVM-FL, Table 8 and code: rates of clients, of FedAdam's server and of the
+# logits, batch size, least examples of a user.
 SETTINGS = {
-  'femnist': (0.1, 1e-3, 64, 64),
-  'celeba': (1e-3, 1e-3, 8, 8),
-  'shakespeare': (1.0, 1e-2, 64, 64),
+  'femnist': (0.1, 1e-3, 1e-2, 64, 64),
+  'celeba': (1e-3, 1e-3, 1e-2, 8, 8),
+  'shakespeare': (1.0, 1e-2, 1e-1, 64, 64),
 }
 LEAFS_NAME = {
   'emnist-tff': 'femnist',
@@ -52,7 +52,7 @@ def write(name, folder):
 @pytest.mark.parametrize('name', NAMES)
 def test_settings_are_those_of_turbosvm_fl(name):
   task = registry.get(name)
-  client, server, batch, least = SETTINGS[LEAFS_NAME.get(name, name)]
+  client, server, logits, batch, least = SETTINGS[LEAFS_NAME.get(name, name)]
   assert task.rounds == 201
   assert task.clients_per_round == 8
   assert task.eval_every == (5 if 'shakespeare' in name else 1)
@@ -63,8 +63,10 @@ def test_settings_are_those_of_turbosvm_fl(name):
   assert values['client_learning_rate'] == client
   assert values['batch_size'] == batch
   assert values['local_epochs'] == 1
-  assert task.by_algorithm['fedadam']['server_learning_rate'] == server
-  assert task.by_algorithm['fedams']['server_learning_rate'] == server
+  for algorithm in ('fedadam', 'fedams'):
+    assert task.by_algorithm[algorithm]['server_learning_rate'] == server
+  for algorithm in ('fedaws_softmax', 'turbosvm'):
+    assert task.by_algorithm[algorithm]['logits_learning_rate'] == logits
 
 
 @pytest.mark.parametrize('name', NAMES)

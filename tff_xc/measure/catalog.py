@@ -25,8 +25,9 @@ class Metric(NamedTuple):
     meaning: its definition, in one line.
     needs: the parts of a data set or model that it is computed from: 'test',
       'retrieval', 'propensity', 'train', 'class rows'. Empty for `ROUND`.
-    unit: 'fraction', printed in percent ('mcc' may be negative); 'distance' of unit vectors, in [0, 2];
-      'bytes', 'rows', 'examples', 'clients', 'parameters', 'seconds' or 'loss'.
+    unit: 'fraction', printed in percent ('mcc' may be negative); 'distance' of
+      unit vectors, in [0, 2]; 'bytes', 'rows', 'examples', 'clients',
+      'parameters', 'seconds' or 'loss'.
     better: 'higher', 'lower', or 'neither'.
   """
 

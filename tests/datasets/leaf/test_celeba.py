@@ -99,6 +99,11 @@ def test_nothing_is_decoded_before_it_is_used(tmp_path):
     errors.InputError, match=r'000007\.jpg is not a readable image'
   ):
     dataset.train.examples('1')
+  (images / '000007.jpg').write_bytes(b'hello')
+  with pytest.raises(
+    errors.InputError, match=r'000007\.jpg is not a readable image; get'
+  ):
+    dataset.train.examples('1')
 
 
 def test_a_damaged_zip(tmp_path):
@@ -162,6 +167,8 @@ def test_a_zip_of_a_mac(tmp_path):
     ([7], [1], 'x is 7, expected the name of an image'),
     ([''], [1], "x is '', expected the name"),
     (['a' * 65], [1], "x is 'aaaa"),
+    (['\ud800.jpg'], [1], r"x is '\\ud800.jpg', expected the name"),
+    (['000001.jpg\0'], [1], r"x is '000001.jpg\\x00', expected the name"),
     ([[0.5] * 784], [1], r'x is \[0.5, .*\.\.\., expected the name'),
   ],
 )

@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 
 from datasets import cache_folder
+from datasets import parsed_cache
 from datasets.leaf import femnist
 from datasets.leaf import files as leaf_files
 from datasets.leaf import json_users
@@ -132,8 +133,11 @@ def test_the_first_image_twice(tmp_path, capsys, drop):
     np.testing.assert_array_equal(found.x.reshape(-1, 784), np.float32(x))
 
 
-def test_the_second_start_parses_nothing(tmp_path, monkeypatch):
-  all_data(tmp_path, [3] * 10)
+@pytest.mark.parametrize('pixel', [1, 0.123456789])
+def test_the_second_start_parses_nothing(tmp_path, monkeypatch, pixel):
+  users = {f'w{i}': on_disk.writer(i, 3) for i in range(10)}
+  users['w9'][0][2][5] = pixel
+  on_disk.write(tmp_path / 'femnist/a.json', users)
   first = load(tmp_path)
   monkeypatch.setattr(json_users, 'read', None)
   second = load(tmp_path)
@@ -142,6 +146,24 @@ def test_the_second_start_parses_nothing(tmp_path, monkeypatch):
     np.testing.assert_array_equal(
       first.train.examples(name).x, second.train.examples(name).x
     )
+
+
+def test_a_disk_that_fills_up(tmp_path, monkeypatch):
+  users = all_data(tmp_path, [3] * 10)
+  append, calls = parsed_cache._OnDisk.append, []
+
+  def until_full(store, name, rows):
+    calls.append(name)
+    if len(calls) == 5:
+      raise OSError(28, 'No space left on device')
+    append(store, name, rows)
+
+  monkeypatch.setattr(parsed_cache._OnDisk, 'append', until_full)
+  x, y = load(tmp_path).train.examples('w0')
+  assert len(calls) == 5
+  np.testing.assert_array_equal(x.reshape(-1, 784), np.float32(users['w0'][0]))
+  np.testing.assert_array_equal(y, users['w0'][1])
+  assert list((tmp_path / 'cache').iterdir()) == []
 
 
 @pytest.mark.parametrize('cached', [True, False])
@@ -190,10 +212,11 @@ def put(place, value):
     ((0, 1, 7), None, 'pixel 8 is None, expected'),
     ((0, 1, 7), 1.001, 'pixel 8 is 1.001, expected'),
     ((0, 1, 7), -1, 'pixel 8 is -1, expected'),
+    ((0, 1, 7), True, 'pixel 8 is True, expected'),
     ((0, 1, 7), float('nan'), 'pixel 8 is nan, expected'),
     ((0, 1, 7), float('inf'), 'pixel 8 is inf, expected'),
     ((0, 1, 7), 10**30, 'pixel 8 is 1000000'),
-    ((1, 1), 62, 'the label is 62, expected a whole number from 0 to 61'),
+    ((1, 1), 62, 'the label is 62, expected an integer from 0 to 61, such'),
     ((1, 1), -1, 'the label is -1'),
     ((1, 1), 3.0, 'the label is 3.0'),
     ((1, 1), '3', "the label is '3'"),
@@ -209,6 +232,21 @@ def test_what_is_wrong_is_said(tmp_path, place, value, said):
   ) as e:
     load(tmp_path)
   assert len(str(e.value)) < 300
+
+
+def test_a_split_that_leaves_nobody(tmp_path):
+  all_data(tmp_path, [3])
+  with pytest.raises(
+    errors.InputError, match=r'no training user \(0 to train, 1 to test\)'
+  ):
+    load(tmp_path)
+  folder = tmp_path / 'parts/femnist'
+  on_disk.write(folder / 'train/a.json', {'w': on_disk.writer(0, 2)})
+  on_disk.write(folder / 'test/a.json', {})
+  with pytest.raises(
+    errors.InputError, match=r'no test user \(1 to train, 0 to test\)'
+  ):
+    load(tmp_path / 'parts')
 
 
 def test_a_user_in_two_files(tmp_path):

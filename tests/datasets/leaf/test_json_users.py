@@ -124,6 +124,7 @@ MALFORMED = {
     'in "user_data" twice'
   ),
   GOOD[:-1] + ', "users": []}': '"users" is there twice',
+  GOOD.replace('ann', r'ann\u0000'): r"'ann\\x00': expected a name without NUL",
 }
 
 
@@ -149,6 +150,16 @@ def test_another_encoding(tmp_path, encoding):
   path.write_bytes('{"users": ["Zoë"], '.encode(encoding))
   with pytest.raises(errors.InputError, match='not UTF-8'):
     read(path)
+
+
+def test_what_add_raises_is_not_of_the_file(tmp_path):
+  on_disk.write(tmp_path / 'a.json', DATA)
+
+  def full(*_):
+    raise OSError(28, 'No space left on device')
+
+  with pytest.raises(OSError, match='No space left'):
+    json_users.read(tmp_path / 'a.json', full)
 
 
 def test_no_file(tmp_path):

@@ -251,4 +251,4 @@ def test_where_the_text_may_lie(tmp_path, data_dir):
     (tmp_path / place / source.name).unlink()
   write_json(tmp_path, users())
   shutil.copy(source, tmp_path)
-  assert shakespeare.find(tmp_path).train  # JSON has precedence.
+  assert shakespeare.find(tmp_path).all  # JSON has precedence.

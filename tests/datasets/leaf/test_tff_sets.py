@@ -1,6 +1,7 @@
 """TFF's substitutes: the real Shakespeare, and small files of every form."""
 
 import random
+import sqlite3
 
 import h5py
 import numpy as np
@@ -216,6 +217,7 @@ def test_files_of_another_set(tmp_path, name, write):
       r'pixels are float32 \[784\], expected',
     ),
     ('pixels', np.zeros((5, 28, 28), int), 'pixels are int64'),
+    ('label', np.zeros(4, int), "different .*{'label': 4, 'pixels': 5}"),
   ],
 )
 def test_what_is_wrong_is_said(tmp_path, column, value, said):
@@ -235,6 +237,23 @@ def test_celebrities_of_both_parts(tmp_path):
   tff_on_disk.write_hdf5(tmp_path, 'celeba', content)
   with pytest.raises(errors.InputError, match='both in train and in test'):
     load('celeba', tmp_path)
+
+
+@pytest.mark.parametrize('name', [None, 'a\0'])
+def test_a_client_id_that_is_no_name(tmp_path, name):
+  path = tff_on_disk.write_sqlite(tmp_path, 'shakespeare', snippets())
+  with sqlite3.connect(path) as database:
+    database.execute('CREATE TABLE anything AS SELECT * FROM examples')
+    database.execute('DROP TABLE examples')
+    database.execute('ALTER TABLE anything RENAME TO examples')
+    database.execute(
+      'UPDATE examples SET client_id = ? WHERE rowid = 3', [name]
+    )
+  database.close()
+  with pytest.raises(
+    errors.InputError, match=r'row 3 of the table examples: client_id is'
+  ):
+    load('shakespeare', tmp_path)
 
 
 def test_no_clients(tmp_path):
