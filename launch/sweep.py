@@ -120,7 +120,8 @@ def sweep(
     metric: the score, or the name of the target, to mark the best by.
 
   Raises:
-    errors.InputError: a directory holds another run, or no run succeeded.
+    errors.InputError: a directory holds another run, runs are on different
+      data, or no run succeeded.
     KeyboardInterrupt: after SIGINT or SIGTERM; no run is left running.
   """
   waiting = [run for run in runs if not is_finished(run)]
@@ -129,8 +130,15 @@ def sweep(
     f'{len(runs)} runs in {output}, {finished} of them finished', flush=True
   )
   report = _Report(len(runs), finished)
+  from launch.sweeps import results
+
+  results.check_data(runs)
   if waiting:
     from launch.sweeps import children
+
+    def ended(child, side_by_side):
+      report.ended(child, side_by_side)
+      results.check_data(runs)  # A wrong --data_dir ends the sweep early.
 
     try:
       children.run_all(
@@ -139,13 +147,11 @@ def sweep(
           run, given, children.threads(side_by_side)
         ),
         jobs,
-        report.ended,
+        ended,
       )
     except KeyboardInterrupt:
       print('stopped; the same command goes on from here', flush=True)
       raise
-  from launch.sweeps import results
-
   table = results.write(runs, report.failures, output, metric)
   first = runs[0].config
   return (

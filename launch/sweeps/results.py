@@ -3,6 +3,7 @@
 import dataclasses
 import functools
 import itertools
+import json
 import math
 import pathlib
 from collections.abc import Mapping
@@ -11,12 +12,40 @@ from collections.abc import Sequence
 from launch import compare
 from launch.sweeps import plan
 from tff_xc import errors
+from tff_xc.experiment import same_run
 from tff_xc.measure import catalog
 from tff_xc.measure import targets as targets_lib
 from tff_xc.report import groups
 from tff_xc.report import run_files
 from tff_xc.report import tables
 from tff_xc.report import text_table
+
+
+def check_data(runs: Sequence[plan.Run]) -> None:
+  """Refuses runs that were trained on different data.
+
+  Options may change the data of procedural tasks, so that only runs of equal
+  options must have equal data.
+
+  Args:
+    runs: those without a directory are skipped.
+
+  Raises:
+    errors.InputError: naming two such runs and what differs.
+  """
+  first: dict[str, tuple[plan.Run, Mapping]] = {}
+  for run in runs:
+    if not run_files.is_run(run.folder):
+      continue
+    config = run_files.read_config(run.folder / run_files.CONFIG)
+    options = json.dumps(config.get('options'), sort_keys=True)
+    data = config.get('data', {})
+    other, expected = first.setdefault(options, (run, data))
+    if told := same_run.differences(expected, data):
+      raise errors.InputError(
+        f'{other.folder} and {run.folder} are runs on different data: {told};'
+        ' give the data of the first (--data_dir), or choose another --output'
+      )
 
 
 def write(
@@ -38,8 +67,10 @@ def write(
     metric: a score or the name of a target; None: the first score measured.
 
   Raises:
-    errors.InputError: no grid point has finished, or files are damaged.
+    errors.InputError: no grid point has finished, files are damaged, or runs
+      are on different data.
   """
+  check_data(runs)
   points = [list(found) for _, found in itertools.groupby(runs, _point)]
   rows, metric = _rows(points, failures, metric)
   best = _best(rows, metric)

@@ -95,6 +95,22 @@ def test_finished_runs_are_kept(planned, tmp_path, monkeypatch, capsys):
   assert not started
 
 
+def test_a_run_on_other_data_ends_the_sweep(planned, tmp_path, monkeypatch):
+  runs, given = planned
+
+  def run_all(waiting, arguments_of, jobs, on_end):
+    [run] = waiting
+    _finish(run)
+    config = {**run.config, 'data': {'examples': 60}}
+    (run.folder / 'config.json').write_text(json.dumps(config))
+    on_end(FakeChild(run), 1)
+
+  monkeypatch.setattr(children, 'run_all', run_all)
+  with pytest.raises(errors.InputError, match='examples was None and is 60'):
+    sweep_lib.sweep(runs, given, tmp_path, 0, None)
+  assert not (tmp_path / 'sweep.md').exists()
+
+
 def test_side_by_side_each_run_takes_its_share_of_the_cores(planned):
   runs, given = planned
   found = sweep_lib.arguments_of(runs[0], given, 4)
