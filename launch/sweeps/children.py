@@ -86,6 +86,10 @@ class Child:
       self.error = self._explained(status)
     return True
 
+  def held_bytes(self) -> int:
+    """Returns the memory that it holds now, with its own children."""
+    return cpu.resident_bytes(self._process.pid)
+
   def interrupt(self) -> None:
     """Lets it save its state and end."""
     if self._process.poll() is None:
@@ -126,7 +130,8 @@ def run_all(
     runs: in this order.
     arguments_of: run, number of runs side by side -> Python's arguments.
     jobs: runs side by side; 0: the first run runs alone, and the others as many
-      at a time as there are cores and as fit the free memory.
+      at a time as there are cores and as fit the memory, each as large as the
+      largest so far.
     on_end: called with every child that has ended, and the number of runs side
       by side.
 
@@ -134,6 +139,7 @@ def run_all(
     KeyboardInterrupt: after SIGINT or SIGTERM; the children have ended.
   """
   waiting, running, limit = list(runs), [], jobs or 1
+  largest = 0
   with _stop_requested() as requested:
     try:
       while (waiting or running) and not requested:
@@ -143,8 +149,10 @@ def run_all(
         time.sleep(_POLL_SECONDS)
         for child in [child for child in running if child.has_ended()]:
           running.remove(child)
+          seen = (child.peak_bytes, *(other.peak_bytes for other in running))
+          largest = max(largest, *seen)
           if not jobs and not child.error:
-            limit = fitting(child.peak_bytes)
+            limit = fitting(largest, sum(c.held_bytes() for c in running))
           on_end(child, limit)
       if requested:
         raise KeyboardInterrupt
@@ -152,15 +160,22 @@ def run_all(
       _end(running, requested)
 
 
-def fitting(peak_bytes: int) -> int:
-  """Returns how many runs of this size to run side by side, at least one."""
+def fitting(peak_bytes: int, held_bytes: int) -> int:
+  """Returns how many runs to run side by side, at least one.
+
+  Args:
+    peak_bytes: peak memory of a run.
+    held_bytes: memory of the runs that are running, which is not free now, and
+      will be used by them or their successors.
+  """
   if pathlib.Path('/dev/nvidia0').exists():
     return 1  # TensorFlow takes all memory of a GPU.
   free = machine.free_bytes(
     psutil.virtual_memory().available, pathlib.Path('/sys/fs/cgroup')
   )
   cores = len(os.sched_getaffinity(0))
-  return max(1, min(cores, int(_MEMORY_SHARE * free / max(peak_bytes, 1))))
+  usable = _MEMORY_SHARE * (free + held_bytes)
+  return max(1, min(cores, int(usable / max(peak_bytes, 1))))
 
 
 def threads(side_by_side: int) -> int | None:
