@@ -121,9 +121,10 @@ def sweep(
 
   Raises:
     errors.InputError: a directory holds another run, runs are on different
-      data, or no run succeeded.
+      data, the task's data are missing, or no run succeeded.
     KeyboardInterrupt: after SIGINT or SIGTERM; no run is left running.
   """
+  first = runs[0].config
   waiting = [run for run in runs if not is_finished(run)]
   finished = len(runs) - len(waiting)
   print(
@@ -135,6 +136,8 @@ def sweep(
   results.check_data(runs)
   if waiting:
     from launch.sweeps import children
+
+    children.check_data(first['task'], first['data_dir'])
 
     def ended(child, side_by_side):
       report.ended(child, side_by_side)
@@ -153,7 +156,6 @@ def sweep(
       print('stopped; the same command goes on from here', flush=True)
       raise
   table = results.write(runs, report.failures, output, metric)
-  first = runs[0].config
   return (
     f'task {first["task"]}, {first["algorithm"]}\n{table}'
     f'written to {output}: sweep.md, sweep.csv, sweep.png\n'

@@ -21,6 +21,8 @@ import psutil
 from launch import machine
 from launch.benchmarks import cpu
 from launch.sweeps import plan
+from tasks import registry as tasks
+from tff_xc import errors
 
 _ROOT = pathlib.Path(__file__).parents[2]
 _POLL_SECONDS = 0.2
@@ -38,6 +40,39 @@ ctypes.CDLL(None).prctl(1, signal.SIGKILL)
 if os.getppid() == int(sys.argv[1]):
   os.execv(sys.argv[2], sys.argv[2:])
 """
+_FIND = """
+import sys
+from tasks import registry
+from tff_xc import errors
+try:
+  registry.get(sys.argv[1]).find(sys.argv[2])
+except errors.InputError as e:
+  print(e)
+  sys.exit(2)
+"""
+
+
+def check_data(task: str, data_dir: str) -> None:
+  """Refuses a directory without the task's data, before N runs do.
+
+  A process of its own looks, since readers of data import TensorFlow. Anything
+  but missing data is left to the runs.
+
+  Raises:
+    errors.InputError: the data are not there.
+  """
+  if tasks.get(task).find is None:
+    return
+  looked = subprocess.run(
+    [sys.executable, '-c', _FIND, task, data_dir],
+    stdin=subprocess.DEVNULL,
+    capture_output=True,
+    text=True,
+    env=_environment(),
+    check=False,
+  )
+  if looked.returncode == 2 and looked.stdout:
+    raise errors.InputError(looked.stdout.strip().splitlines()[-1])
 
 
 class Child:
@@ -56,7 +91,6 @@ class Child:
     self.seconds, self.peak_bytes = 0.0, 0
     self._log = run.folder.with_name(run.folder.name + '.log')
     self._log.parent.mkdir(parents=True, exist_ok=True)
-    paths = [str(_ROOT), os.environ.get('PYTHONPATH', '')]
     with open(self._log, 'ab') as log:
       self._log_start = log.tell()
       self._process = subprocess.Popen(
@@ -68,7 +102,7 @@ class Child:
         stdout=log,
         stderr=log,
         start_new_session=True,
-        env={**os.environ, 'PYTHONPATH': os.pathsep.join(filter(None, paths))},
+        env=_environment(),
       )
     self._started = self._looked = time.monotonic()
 
@@ -185,6 +219,12 @@ def threads(side_by_side: int) -> int | None:
   """
   cores = len(os.sched_getaffinity(0))
   return max(1, cores // side_by_side) if side_by_side > 1 else None
+
+
+def _environment() -> dict[str, str]:
+  """Returns the environment in which children find this project."""
+  paths = [str(_ROOT), os.environ.get('PYTHONPATH', '')]
+  return {**os.environ, 'PYTHONPATH': os.pathsep.join(filter(None, paths))}
 
 
 @contextlib.contextmanager

@@ -43,6 +43,20 @@ def test_bad_input_is_one_sentence_and_writes_nothing(
   assert not output.exists()
 
 
+def test_missing_data_are_told_once_and_nothing_is_started(tmp_path):
+  runs = plan.runs(
+    'shakespeare',
+    'fedavg',
+    {'data_dir': str(tmp_path / 'absent')},
+    [{'batch_size': 4}, {'batch_size': 8}],
+    [0],
+    tmp_path / 'sweep',
+  )
+  with pytest.raises(errors.InputError, match='^no shakespeare of LEAF in'):
+    sweep_lib.sweep(runs, {}, tmp_path / 'sweep', 0, None)
+  assert not list(tmp_path.iterdir())
+
+
 @pytest.fixture
 def planned(tmp_path):
   """Returns two runs and their common settings; the first one is finished."""
