@@ -52,7 +52,7 @@ def test_missing_data_are_told_once_and_nothing_is_started(tmp_path):
     [0],
     tmp_path / 'sweep',
   )
-  with pytest.raises(errors.InputError, match='^no shakespeare of LEAF in'):
+  with pytest.raises(errors.InputError, match='no shakespeare of LEAF in'):
     sweep_lib.sweep(runs, {}, tmp_path / 'sweep', 0, None)
   assert not list(tmp_path.iterdir())
 

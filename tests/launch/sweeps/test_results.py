@@ -112,6 +112,20 @@ def test_the_best_by_rounds_to_a_target(runs, tmp_path):
   assert matplotlib.image.imread(tmp_path / 'sweep.png').std() > 0
 
 
+@pytest.mark.parametrize('metric', ['mcc', 'mcc:0.5'])
+def test_a_metric_that_was_not_measured_marks_nothing(runs, tmp_path, metric):
+  text = results.write(runs[:6], {}, tmp_path, metric)
+  assert '*' not in text
+  note = (
+    f'no row is marked: no grid point has a value of {metric}; they'
+    ' have top1, map@10, map@r, top1:0.3'
+  )
+  assert text.splitlines()[-1] == note
+  assert note in (tmp_path / 'sweep.md').read_text()
+  assert (tmp_path / 'sweep.csv').read_text().count(',False,') == 3
+  assert matplotlib.image.imread(tmp_path / 'sweep.png').std() > 0
+
+
 def test_a_sweep_without_any_success_is_an_error(runs, tmp_path):
   failures = {run.folder: f'reason of seed {run.seed}' for run in runs}
   with pytest.raises(
