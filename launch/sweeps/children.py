@@ -2,7 +2,10 @@
 
 A run's memory is given back at its end, and a crash ends one run only. Children
 are in process groups of their own, so that Ctrl-C reaches them through this
-module, which lets them save; a kill of this process ends them, too.
+module, which gives them time to end; a kill of this process ends them, too. A run
+that is interrupted between rounds saves its state. One that is interrupted within
+a round, as most are, has given its state away: it resumes from its last
+checkpoint.
 """
 
 import contextlib
@@ -125,7 +128,7 @@ class Child:
     return cpu.resident_bytes(self._process.pid)
 
   def interrupt(self) -> None:
-    """Lets it save its state and end."""
+    """Lets it end, and save its state if it has one, as between rounds."""
     if self._process.poll() is None:
       self._process.send_signal(signal.SIGINT)
 
