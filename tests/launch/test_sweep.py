@@ -15,6 +15,7 @@ from launch.sweeps import plan
 from tests.launch import light
 from tests.report import fake_runs
 from tff_xc import errors
+from tff_xc.experiment import lock
 
 FEDSS = ('--task=glyphs', '--algorithm=fedss')
 
@@ -123,6 +124,16 @@ def test_a_run_on_other_data_ends_the_sweep(planned, tmp_path, monkeypatch):
   with pytest.raises(errors.InputError, match='examples was None and is 60'):
     sweep_lib.sweep(runs, given, tmp_path, 0, None)
   assert not (tmp_path / 'sweep.md').exists()
+
+
+def test_two_sweeps_in_one_directory_are_refused(planned, tmp_path):
+  runs, given = planned
+  with (
+    lock.lock(tmp_path, 'output'),
+    pytest.raises(errors.InputError, match=r'another process .* --output'),
+  ):
+    sweep_lib.sweep(runs, given, tmp_path, 0, None)
+  lock.lock(tmp_path, 'output').close()  # The sweep has released it.
 
 
 def test_side_by_side_each_run_takes_its_share_of_the_cores(planned):

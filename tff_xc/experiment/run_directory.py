@@ -7,7 +7,6 @@ metrics.csv is authoritative; TensorBoard's events are rewritten from it.
 """
 
 import asyncio
-import fcntl
 import math
 import os
 import pathlib
@@ -19,8 +18,8 @@ from typing import Any
 import tensorflow as tf
 import tensorflow_federated as tff
 
-from tff_xc import errors
 from tff_xc.experiment import checkpoints
+from tff_xc.experiment import lock
 from tff_xc.experiment import same_run
 from tff_xc.report import run_files
 
@@ -62,20 +61,7 @@ class RunDirectory:
         other data, is in use by another process, or cannot be written.
     """
     self.path = pathlib.Path(path)
-    try:
-      self.path.mkdir(parents=True, exist_ok=True)
-      self._lock = open(self.path / '.lock', 'w')  # noqa: SIM115
-    except OSError as e:
-      raise errors.InputError(
-        f'--run_dir={path} cannot be written ({e.strerror}); choose another'
-      ) from e
-    try:
-      fcntl.flock(self._lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
-    except BlockingIOError as e:
-      raise errors.InputError(
-        f'another process is running in {path}; wait for it, or choose another'
-        ' --run_dir'
-      ) from e
+    self._lock = lock.lock(self.path, 'run_dir')
     same_run.check_config(self.path, config)
     self._remove_leftovers()
     self._config = config
