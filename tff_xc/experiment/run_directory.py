@@ -18,6 +18,7 @@ from typing import Any
 import tensorflow as tf
 import tensorflow_federated as tff
 
+from tff_xc import errors
 from tff_xc.experiment import checkpoints
 from tff_xc.experiment import lock
 from tff_xc.experiment import same_run
@@ -124,7 +125,7 @@ def _rounds(file: pathlib.Path, rounds_done: int) -> str:
   """Returns metrics.csv without later rounds and without a line cut by a kill.
 
   Raises:
-    errors.InputError: unless it has all rounds up to `rounds_done`.
+    errors.InputError: unless it has all rounds up to `rounds_done`, from 0.
   """
   try:
     lines = file.read_text().splitlines(keepends=True) if file.exists() else []
@@ -137,6 +138,12 @@ def _rounds(file: pathlib.Path, rounds_done: int) -> str:
 
   expected = range(rounds_done + 1)
   kept = [line for line in lines[1:] if number(line) in expected]
+  if rounds_done and kept and number(kept[0]) == 1:
+    raise errors.InputError(
+      f'{file} has no row of round 0: the run is of an earlier version, which did'
+      ' not evaluate the initial model, and cannot be resumed; launch.compare'
+      ' still reads it; choose another --run_dir to train it again'
+    )
   # A run that stopped in its first evaluation has no row, also not of round 0.
   for wanted in expected if rounds_done else ():
     if wanted >= len(kept) or number(kept[wanted]) != wanted:
