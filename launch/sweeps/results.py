@@ -44,7 +44,8 @@ def check_data(runs: Sequence[plan.Run]) -> None:
     if told := same_run.differences(expected, data):
       raise errors.InputError(
         f'{other.folder} and {run.folder} are runs on different data: {told};'
-        ' give the data of the first (--data_dir), or choose another --output'
+        " move one of them away and train it again with the other's --data_dir,"
+        ' or choose another --output'
       )
 
 
