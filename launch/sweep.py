@@ -28,6 +28,7 @@ from launch.sweeps import plan
 from tasks import registry as tasks
 from tff_xc import errors
 from tff_xc.algorithms import hyperparameters as hp
+from tff_xc.experiment import lock
 from tff_xc.experiment import same_run
 from tff_xc.measure import catalog
 from tff_xc.report import run_files
@@ -120,38 +121,58 @@ def sweep(
     metric: the score, or the name of the target, to mark the best by.
 
   Raises:
-    errors.InputError: a directory holds another run, or no run succeeded.
+    errors.InputError: another process runs in `output`, a directory holds
+      another run, runs are on different data, the task's data are missing, or
+      no run succeeded.
     KeyboardInterrupt: after SIGINT or SIGTERM; no run is left running.
   """
+  first = runs[0].config
   waiting = [run for run in runs if not is_finished(run)]
+  if waiting:
+    from launch.sweeps import children
+
+    children.check_data(first['task'], first['data_dir'])
+  from launch.sweeps import results
+
+  with lock.lock(output, 'output'):
+    results.check_data(runs)
+    failures = _train(runs, waiting, given, output, jobs)
+    table = results.write(runs, failures, output, metric)
+  return (
+    f'task {first["task"]}, {first["algorithm"]}\n{table}'
+    f'written to {output}: sweep.md, sweep.csv, sweep.png\n'
+  )
+
+
+def _train(runs, waiting, given, output, jobs) -> Mapping[pathlib.Path, str]:
+  """Trains the runs that are waiting; returns why runs failed, by directory."""
   finished = len(runs) - len(waiting)
   print(
     f'{len(runs)} runs in {output}, {finished} of them finished', flush=True
   )
   report = _Report(len(runs), finished)
-  if waiting:
-    from launch.sweeps import children
-
-    try:
-      children.run_all(
-        waiting,
-        lambda run, side_by_side: arguments_of(
-          run, given, children.threads(side_by_side)
-        ),
-        jobs,
-        report.ended,
-      )
-    except KeyboardInterrupt:
-      print('stopped; the same command goes on from here', flush=True)
-      raise
+  if not waiting:
+    return report.failures
+  from launch.sweeps import children
   from launch.sweeps import results
 
-  table = results.write(runs, report.failures, output, metric)
-  first = runs[0].config
-  return (
-    f'task {first["task"]}, {first["algorithm"]}\n{table}'
-    f'written to {output}: sweep.md, sweep.csv, sweep.png\n'
-  )
+  def ended(child, side_by_side):
+    report.ended(child, side_by_side)
+    results.check_data(runs)  # A wrong --data_dir ends the sweep early.
+
+  try:
+    children.run_all(
+      waiting,
+      lambda run, side_by_side: arguments_of(
+        run, given, children.threads(side_by_side)
+      ),
+      jobs,
+      ended,
+    )
+  except KeyboardInterrupt:
+    print('stopped; the same command goes on from here', flush=True)
+    raise
+  return report.failures
 
 
 def main(arguments) -> None:

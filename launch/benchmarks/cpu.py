@@ -66,6 +66,15 @@ def peak_bytes(root: int) -> int:
   return sum(_peak(process.pid) for process in tree(root))
 
 
+def resident_bytes(root: int) -> int:
+  """Returns the sum of present resident sizes at and below `root`."""
+  total = 0
+  for process in tree(root):
+    with contextlib.suppress(psutil.NoSuchProcess):
+      total += process.memory_info().rss
+  return total
+
+
 def _peak(pid: int) -> int:
   # psutil knows no peaks of other processes.
   try:

@@ -2,7 +2,10 @@
 
 A run's memory is given back at its end, and a crash ends one run only. Children
 are in process groups of their own, so that Ctrl-C reaches them through this
-module, which lets them save; a kill of this process ends them, too.
+module, which gives them time to end; a kill of this process ends them, too. A run
+that is interrupted between rounds saves its state. One that is interrupted within
+a round, as most are, has given its state away: it resumes from its last
+checkpoint.
 """
 
 import contextlib
@@ -21,6 +24,8 @@ import psutil
 from launch import machine
 from launch.benchmarks import cpu
 from launch.sweeps import plan
+from tasks import registry as tasks
+from tff_xc import errors
 
 _ROOT = pathlib.Path(__file__).parents[2]
 _POLL_SECONDS = 0.2
@@ -38,6 +43,39 @@ ctypes.CDLL(None).prctl(1, signal.SIGKILL)
 if os.getppid() == int(sys.argv[1]):
   os.execv(sys.argv[2], sys.argv[2:])
 """
+_FIND = """
+import sys
+from tasks import registry
+from tff_xc import errors
+try:
+  registry.get(sys.argv[1]).find(sys.argv[2])
+except errors.InputError as e:
+  print(e)
+  sys.exit(2)
+"""
+
+
+def check_data(task: str, data_dir: str) -> None:
+  """Refuses a directory without the task's data, before N runs do.
+
+  A process of its own looks, since readers of data import TensorFlow. Anything
+  but missing data is left to the runs.
+
+  Raises:
+    errors.InputError: the data are not there.
+  """
+  if tasks.get(task).find is None:
+    return
+  looked = subprocess.run(
+    [sys.executable, '-c', _FIND, task, data_dir],
+    stdin=subprocess.DEVNULL,
+    capture_output=True,
+    text=True,
+    env=_environment(),
+    check=False,
+  )
+  if looked.returncode == 2 and looked.stdout:
+    raise errors.InputError(looked.stdout.strip().splitlines()[-1])
 
 
 class Child:
@@ -56,7 +94,6 @@ class Child:
     self.seconds, self.peak_bytes = 0.0, 0
     self._log = run.folder.with_name(run.folder.name + '.log')
     self._log.parent.mkdir(parents=True, exist_ok=True)
-    paths = [str(_ROOT), os.environ.get('PYTHONPATH', '')]
     with open(self._log, 'ab') as log:
       self._log_start = log.tell()
       self._process = subprocess.Popen(
@@ -68,7 +105,7 @@ class Child:
         stdout=log,
         stderr=log,
         start_new_session=True,
-        env={**os.environ, 'PYTHONPATH': os.pathsep.join(filter(None, paths))},
+        env=_environment(),
       )
     self._started = self._looked = time.monotonic()
 
@@ -86,8 +123,12 @@ class Child:
       self.error = self._explained(status)
     return True
 
+  def held_bytes(self) -> int:
+    """Returns the memory that it holds now, with its own children."""
+    return cpu.resident_bytes(self._process.pid)
+
   def interrupt(self) -> None:
-    """Lets it save its state and end."""
+    """Lets it end, and save its state if it has one, as between rounds."""
     if self._process.poll() is None:
       self._process.send_signal(signal.SIGINT)
 
@@ -126,7 +167,8 @@ def run_all(
     runs: in this order.
     arguments_of: run, number of runs side by side -> Python's arguments.
     jobs: runs side by side; 0: the first run runs alone, and the others as many
-      at a time as there are cores and as fit the free memory.
+      at a time as there are cores and as fit the memory, each as large as the
+      largest so far.
     on_end: called with every child that has ended, and the number of runs side
       by side.
 
@@ -134,6 +176,7 @@ def run_all(
     KeyboardInterrupt: after SIGINT or SIGTERM; the children have ended.
   """
   waiting, running, limit = list(runs), [], jobs or 1
+  largest = 0
   with _stop_requested() as requested:
     try:
       while (waiting or running) and not requested:
@@ -143,8 +186,10 @@ def run_all(
         time.sleep(_POLL_SECONDS)
         for child in [child for child in running if child.has_ended()]:
           running.remove(child)
+          seen = (child.peak_bytes, *(other.peak_bytes for other in running))
+          largest = max(largest, *seen)
           if not jobs and not child.error:
-            limit = fitting(child.peak_bytes)
+            limit = fitting(largest, sum(c.held_bytes() for c in running))
           on_end(child, limit)
       if requested:
         raise KeyboardInterrupt
@@ -152,15 +197,22 @@ def run_all(
       _end(running, requested)
 
 
-def fitting(peak_bytes: int) -> int:
-  """Returns how many runs of this size to run side by side, at least one."""
+def fitting(peak_bytes: int, held_bytes: int) -> int:
+  """Returns how many runs to run side by side, at least one.
+
+  Args:
+    peak_bytes: peak memory of a run.
+    held_bytes: memory of the runs that are running, which is not free now, and
+      will be used by them or their successors.
+  """
   if pathlib.Path('/dev/nvidia0').exists():
     return 1  # TensorFlow takes all memory of a GPU.
   free = machine.free_bytes(
     psutil.virtual_memory().available, pathlib.Path('/sys/fs/cgroup')
   )
   cores = len(os.sched_getaffinity(0))
-  return max(1, min(cores, int(_MEMORY_SHARE * free / max(peak_bytes, 1))))
+  usable = _MEMORY_SHARE * (free + held_bytes)
+  return max(1, min(cores, int(usable / max(peak_bytes, 1))))
 
 
 def threads(side_by_side: int) -> int | None:
@@ -170,6 +222,12 @@ def threads(side_by_side: int) -> int | None:
   """
   cores = len(os.sched_getaffinity(0))
   return max(1, cores // side_by_side) if side_by_side > 1 else None
+
+
+def _environment() -> dict[str, str]:
+  """Returns the environment in which children find this project."""
+  paths = [str(_ROOT), os.environ.get('PYTHONPATH', '')]
+  return {**os.environ, 'PYTHONPATH': os.pathsep.join(filter(None, paths))}
 
 
 @contextlib.contextmanager

@@ -66,12 +66,19 @@ def points(
       raise errors.InputError(f'--grid={grid}: {name} has a grid already')
     if name == 'seed':
       raise errors.InputError(f'--grid={grid}: seeds are given by --seeds')
+    if name in ('task', 'algorithm'):
+      raise errors.InputError(
+        f'--grid={grid}: a sweep has one {name}; run a sweep for each'
+      )
     if name not in parameters or name in run_files.NOT_CONFIGURATION:
       raise errors.InputError(
         f'--grid={grid}: {name} is no setting that changes results; `python -m'
         ' launch.list algorithms` lists hyper-parameters'
       )
-    values = [_value(parameters[name], t.strip()) for t in texts.split(',')]
+    try:
+      values = [_value(parameters[name], t.strip()) for t in texts.split(',')]
+    except errors.InputError as e:
+      raise errors.InputError(f'--grid={grid}: {e}') from e
     shown = [_shown(value) for value in values]
     for text in shown:
       if shown.count(text) > 1:

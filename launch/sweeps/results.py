@@ -3,6 +3,7 @@
 import dataclasses
 import functools
 import itertools
+import json
 import math
 import pathlib
 from collections.abc import Mapping
@@ -11,12 +12,41 @@ from collections.abc import Sequence
 from launch import compare
 from launch.sweeps import plan
 from tff_xc import errors
+from tff_xc.experiment import same_run
 from tff_xc.measure import catalog
 from tff_xc.measure import targets as targets_lib
 from tff_xc.report import groups
 from tff_xc.report import run_files
 from tff_xc.report import tables
 from tff_xc.report import text_table
+
+
+def check_data(runs: Sequence[plan.Run]) -> None:
+  """Refuses runs that were trained on different data.
+
+  Options may change the data of procedural tasks, so that only runs of equal
+  options must have equal data.
+
+  Args:
+    runs: those without a directory are skipped.
+
+  Raises:
+    errors.InputError: naming two such runs and what differs.
+  """
+  first: dict[str, tuple[plan.Run, Mapping]] = {}
+  for run in runs:
+    if not run_files.is_run(run.folder):
+      continue
+    config = run_files.read_config(run.folder / run_files.CONFIG)
+    options = json.dumps(config.get('options'), sort_keys=True)
+    data = config.get('data', {})
+    other, expected = first.setdefault(options, (run, data))
+    if told := same_run.differences(expected, data):
+      raise errors.InputError(
+        f'{other.folder} and {run.folder} are runs on different data: {told};'
+        " move one of them away and train it again with the other's --data_dir,"
+        ' or choose another --output'
+      )
 
 
 def write(
@@ -38,10 +68,14 @@ def write(
     metric: a score or the name of a target; None: the first score measured.
 
   Raises:
-    errors.InputError: no grid point has finished, or files are damaged.
+    errors.InputError: no grid point has finished, files are damaged, or runs
+      are on different data.
   """
+  check_data(runs)
   points = [list(found) for _, found in itertools.groupby(runs, _point)]
-  rows, metric = _rows(points, failures, metric)
+  rows = _rows(points, failures, metric)
+  measured = tables.measured(rows)
+  metric = metric or next(iter([*measured, *catalog.SCORES]))
   best = _best(rows, metric)
   marked = [
     dataclasses.replace(row, label=f'{row.label} *') if row is best else row
@@ -49,6 +83,11 @@ def write(
   ]
   heading = _heading(metric)
   notes = [f'* the best by {heading}'] if best else []
+  if metric not in measured:
+    notes.append(
+      f'no row is marked: no grid point has a value of {metric}; they'
+      f' have {", ".join(measured) or "no metric"}'
+    )
   notes += [f'{_name(run)} failed: {failures[run.folder]}'
             for run in runs if run.folder in failures]  # fmt: skip
 
@@ -84,35 +123,29 @@ def _name(run: plan.Run) -> str:
   return f'{run.point} seed {run.seed}'
 
 
-def _rows(points, failures, metric) -> tuple[list[tables.Row], str]:
-  """Returns a row for each point, in order, and the metric."""
-  whole = [
-    point
-    for point in points
-    if not any(run.folder in failures for run in point)
-  ]
-  if not whole:
+def _rows(points, failures, metric) -> list[tables.Row]:
+  """Returns a row for each point, in order."""
+  failed = [any(run.folder in failures for run in point) for point in points]
+  if all(failed):
     raise errors.InputError(
       'no grid point has finished with all its seeds; the first failure:'
       f' {next(iter(failures.values()))}'
     )
-  found = [_group(point) for point in whole]
-  targets = targets_lib.parse(points[0][0].config['target'])
-  names = [n for n in catalog.SCORES if _has(found, n)]
-  if metric is None or (':' not in metric and metric not in names):
-    metric = names[0] if names else next(iter(catalog.SCORES))
-  rows = tables.build_rows(found, metric if names else None, targets)
-  by_label = {row.label: row for row in rows}
-  nothing = dict.fromkeys(rows[0].values)
+  targets = [*targets_lib.parse(points[0][0].config['target'])]
+  if metric and ':' in metric:
+    targets.append(targets_lib.parse_one(metric))
+  whole = [point for point, bad in zip(points, failed, strict=True) if not bad]
+  found = tables.in_order([_group(point) for point in whole], targets)
+  nothing, rest = dict.fromkeys(found[0].values), iter(found)
   return [
-    by_label.get(_label(point))
-    or tables.Row(
-      _label(point),
-      tuple(run.seed for run in point if run.folder not in failures),
-      nothing,
-    )
-    for point in points
-  ], metric
+    _failed(point, failures, nothing) if bad else next(rest)
+    for point, bad in zip(points, failed, strict=True)
+  ]
+
+
+def _failed(point, failures, nothing) -> tables.Row:
+  seeds = [run.seed for run in point if run.folder not in failures]
+  return tables.Row(_label(point), tuple(seeds), nothing)
 
 
 def _group(point: Sequence[plan.Run]) -> groups.Group:
@@ -121,13 +154,6 @@ def _group(point: Sequence[plan.Run]) -> groups.Group:
     _label(point),
     point[0].config['algorithm'],
     tuple(run_files.read_run(run.folder) for run in runs),
-  )
-
-
-def _has(found: Sequence[groups.Group], name: str) -> bool:
-  return any(
-    all(run.summary['final'].get(name) is not None for run in group.runs)
-    for group in found
   )
 
 

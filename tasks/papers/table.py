@@ -53,8 +53,8 @@ class Row(NamedTuple):
     algorithm: the paper's algorithm, or its baseline.
     published: results by metric, or by target such as 'top1:0.7', whose results
       are numbers of rounds; empty if the number is not known here.
-    changes: hyper-parameters and options that differ from the defaults of this
-      task and algorithm, by name.
+    changes: hyper-parameters, options and settings that differ from the
+      defaults of this task and algorithm, by name.
   """
 
   task: str

@@ -56,21 +56,24 @@ def test_the_time_left_counts_evaluations_and_checkpoints(capsys):
     # The first round compiles, and a round is disturbed: neither counts.
     one_round(shown, clock, done, schedule, 90.0 if done in (1, 7) else 2.0)
     assert shown.estimate.seconds_left(done) is None
-  for done in range(10, 101):
+  for done in range(10, 20):
+    # Nothing is known of checkpoints before the first.
+    one_round(shown, clock, done, schedule)
+    assert shown.estimate.seconds_left(done) is None
+  for done in range(20, 101):
     one_round(shown, clock, done, schedule)
     left = shown.estimate.seconds_left(done)
-    # The checkpoints are not known before the first.
-    checkpoints = 7 * (5 - done // 20) if done >= 20 else 0
-    expected = 2 * (100 - done) + 30 * (20 - done // 5) + checkpoints
-    assert left == expected
+    parts = 2 * (100 - done), 30 * (20 - done // 5), 7 * (5 - done // 20)
+    assert left == sum(parts)
   shown.close()
   lines = capsys.readouterr().out.splitlines()
   assert lines[0] == 'round 0/100: top1 0.0000, mcc 0.0000'
   assert lines[1] == (
     'round 5/100: loss 0.5000, top1 0.2500, mcc -0.5000, 60.0 MB so far'
   )
-  # 90 rounds, 18 evaluations.
-  assert lines[2].endswith('mcc -0.5000, 120 MB so far, 12 min left')
+  assert lines[2].endswith('mcc -0.5000, 120 MB so far')
+  # 80 rounds, 16 evaluations, 4 checkpoints.
+  assert lines[4].endswith('mcc -0.5000, 240 MB so far, 11 min left')
   assert lines[-1].endswith('mcc -0.5000, 1.20 GB so far')
   assert len(lines) == 21
 
@@ -100,9 +103,26 @@ def test_bytes_before_a_resume_count_and_its_times_do_not(capsys):
   assert line.endswith('348 MB so far, 57 s left')
 
 
+def test_after_a_resume_nothing_is_shown_before_an_evaluation(capsys):
+  clock, schedule = Clock(), progress_lib.Schedule(200, 50, 200)
+  rows = [{'round': 0.0}, *[ROW] * 60]
+  shown = progress_lib.Progress(schedule, ('top1',), rows, clock)
+  for done in range(61, 100):
+    one_round(shown, clock, done, schedule)
+    assert shown.estimate.seconds_left(done) is None
+  for done in range(100, 200):
+    one_round(shown, clock, done, schedule)
+    # A checkpoint is still to come, and has no time.
+    assert shown.estimate.seconds_left(done) is None
+  one_round(shown, clock, 200, schedule)
+  assert shown.estimate.seconds_left(200) == 0
+  shown.close()
+  assert 'left' not in capsys.readouterr().out
+
+
 def test_a_terminal_gets_a_bar_with_both(monkeypatch, capsys):
   monkeypatch.setattr(progress_lib.sys.stderr, 'isatty', lambda: True)
-  clock, schedule = Clock(), progress_lib.Schedule(20, 5, 20)
+  clock, schedule = Clock(), progress_lib.Schedule(20, 5, 10)
   shown = progress_lib.Progress(schedule, ('top1', 'mcc'), [], clock)
   for done in range(1, 12):
     one_round(shown, clock, done, schedule)
@@ -112,7 +132,7 @@ def test_a_terminal_gets_a_bar_with_both(monkeypatch, capsys):
   said = capsys.readouterr()
   assert said.out == ''
   assert '11/20 [' in said.err
-  shown = ', 78 s left, 132 MB so far, top1 0.250, loss 0.500]'
+  shown = ', 85 s left, 132 MB so far, top1 0.250, loss 0.500]'
   assert shown in said.err
   assert 'warning: a warning' in said.err
 

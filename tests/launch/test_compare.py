@@ -116,6 +116,8 @@ def test_output_and_metric_are_honoured(sweep, tmp_path):
   assert not (sweep / 'compare.md').exists()
   with pytest.raises(errors.InputError, match='none of the runs has a final'):
     compare.compare([sweep], output, 'train_top1')
+  with pytest.raises(errors.InputError, match='the target mcc:0'):
+    compare.compare([sweep], output, target='mcc:0.1')
 
 
 def test_a_single_run_is_written_beside_it(sweep):

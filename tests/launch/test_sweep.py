@@ -15,6 +15,7 @@ from launch.sweeps import plan
 from tests.launch import light
 from tests.report import fake_runs
 from tff_xc import errors
+from tff_xc.experiment import lock
 
 FEDSS = ('--task=glyphs', '--algorithm=fedss')
 
@@ -41,6 +42,20 @@ def test_bad_input_is_one_sentence_and_writes_nothing(
   done = light.call('sweep', *arguments, f'--output={output}')
   light.assert_one_sentence(done, message)
   assert not output.exists()
+
+
+def test_missing_data_are_told_once_and_nothing_is_started(tmp_path):
+  runs = plan.runs(
+    'shakespeare',
+    'fedavg',
+    {'data_dir': str(tmp_path / 'absent')},
+    [{'batch_size': 4}, {'batch_size': 8}],
+    [0],
+    tmp_path / 'sweep',
+  )
+  with pytest.raises(errors.InputError, match='no shakespeare of LEAF in'):
+    sweep_lib.sweep(runs, {}, tmp_path / 'sweep', 0, None)
+  assert not list(tmp_path.iterdir())
 
 
 @pytest.fixture
@@ -93,6 +108,32 @@ def test_finished_runs_are_kept(planned, tmp_path, monkeypatch, capsys):
   started.clear()
   sweep_lib.sweep(runs, given, tmp_path, 0, None)
   assert not started
+
+
+def test_a_run_on_other_data_ends_the_sweep(planned, tmp_path, monkeypatch):
+  runs, given = planned
+
+  def run_all(waiting, arguments_of, jobs, on_end):
+    [run] = waiting
+    _finish(run)
+    config = {**run.config, 'data': {'examples': 60}}
+    (run.folder / 'config.json').write_text(json.dumps(config))
+    on_end(FakeChild(run), 1)
+
+  monkeypatch.setattr(children, 'run_all', run_all)
+  with pytest.raises(errors.InputError, match='examples was None and is 60'):
+    sweep_lib.sweep(runs, given, tmp_path, 0, None)
+  assert not (tmp_path / 'sweep.md').exists()
+
+
+def test_two_sweeps_in_one_directory_are_refused(planned, tmp_path):
+  runs, given = planned
+  with (
+    lock.lock(tmp_path, 'output'),
+    pytest.raises(errors.InputError, match=r'another process .* --output'),
+  ):
+    sweep_lib.sweep(runs, given, tmp_path, 0, None)
+  lock.lock(tmp_path, 'output').close()  # The sweep has released it.
 
 
 def test_side_by_side_each_run_takes_its_share_of_the_cores(planned):

@@ -39,6 +39,7 @@ def test_targets_are_read_and_written():
     ('loss:0.7', 'names no metric'),
     ('p@1:0.7', "'p@1:0.7' is of a metric that is not measured here; measured"),
     ('top1:70', 'above 1; write a fraction, such as top1:0.7 for 70 %'),
+    ('mcc:-2', 'below -1; write a fraction, such as mcc:-0.02 for -2 %'),
   ],
 )
 def test_what_is_no_target_is_refused(text, message):

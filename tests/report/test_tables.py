@@ -186,7 +186,7 @@ def test_rounds_to_a_target_over_seeds(runs):
   assert str(value) == '13.3 ± 6.1'
   assert str(one.values['top1:0.4']) == '1'
   rows = tables.build_rows(
-    groups, targets=targets.parse('map@10:0.4,top1:0.55,p@1:0.1')
+    groups, targets=targets.parse('map@10:0.4,top1:0.55')
   )
   printed = {
     row.label.split()[0]: [
@@ -198,15 +198,12 @@ def test_rounds_to_a_target_over_seeds(runs):
     'fedss': ['>20 in 2 of 3 seeds', '>20'],
     'fullsoftmax': ['>20', '1'],
   }
-  assert all(row.values['p@1:0.1'] is None for row in rows)
   text = tables.to_text(rows, 100)
   assert 'rounds to MAP@10 40 %' in text.splitlines()[0]
-  assert 'rounds to P@1' not in text
   read = list(csv.DictReader(io.StringIO(tables.to_csv(rows))))
   cells = [row for row in read if 'fedss' in row['algorithm']]
   assert cells[0]['rounds_to_map@10:0.4_by_seed'] == '16 >20 >20'
   assert cells[0]['rounds_to_map@10:0.4_mean'] == ''
-  assert cells[0]['rounds_to_p@1:0.1_by_seed'] == ''
 
 
 def test_sorted_by_rounds_to_a_target(runs):
@@ -220,3 +217,20 @@ def test_sorted_by_rounds_to_a_target(runs):
   assert labels.index('fullsoftmax') < labels.index('fedss')
   with pytest.raises(errors.InputError, match=r'p@1:0.4.*they have top1'):
     tables.build_rows(groups_lib.group_runs(runs), 'p@1:0.4')
+
+
+def test_a_target_that_no_run_can_have_is_refused(runs):
+  groups = groups_lib.group_runs(runs)
+  given = targets.parse('top1:0.4,p@1:0.1')
+  with pytest.raises(
+    errors.InputError,
+    match=r'target p@1:0.1 needs; they have top1, .*top1:0.4.',
+  ):
+    tables.build_rows(groups, targets=given)
+  # Of the targets that the runs were trained with, a column stays empty.
+  runs[0].config['target'] = 'p@1:0.1'
+  rows = tables.build_rows(groups)
+  assert all(row.values['p@1:0.1'] is None for row in rows)
+  assert 'rounds to P@1' not in tables.to_text(rows, 100)
+  read = list(csv.DictReader(io.StringIO(tables.to_csv(rows))))
+  assert {row['rounds_to_p@1:0.1_by_seed'] for row in read} == {''}

@@ -1,8 +1,9 @@
 """The schedule of a run, and what a run shows while it trains.
 
-A terminal gets a bar; without one, every evaluation is a line. After ten rounds
-of this process, both show the time left. Both show the bytes of all clients so
-far, down and up, those before a resume included.
+A terminal gets a bar; without one, every evaluation is a line. Both show the time
+left once this process has done ten rounds, and an evaluation and a checkpoint if
+more of them are to come. Both show the bytes of all clients so far, down and up,
+those before a resume included.
 """
 
 import collections
@@ -96,14 +97,20 @@ class Estimate:
     self._rounds += 1
 
   def seconds_left(self, done: int) -> float | None:
-    """Returns the seconds left after `done` rounds; None before it can tell."""
+    """Returns the seconds left after `done` rounds; None before it can tell.
+
+    It cannot tell while a part that is still to come has no time: without the
+    evaluations, which may take most of a run, the sum would be far too small.
+    """
     if self._rounds < _ROUNDS_FIRST:
       return None
-    return sum(
-      statistics.median(recent) * self._schedule.left(self._every[part], done)
-      for part, recent in self._recent.items()
-      if recent
-    )
+    seconds = 0.0
+    for part, recent in self._recent.items():
+      if left := self._schedule.left(self._every[part], done):
+        if not recent:
+          return None
+        seconds += left * statistics.median(recent)
+    return seconds
 
 
 def bytes_of(row: Mapping[str, float]) -> float:

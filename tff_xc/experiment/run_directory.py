@@ -7,7 +7,6 @@ metrics.csv is authoritative; TensorBoard's events are rewritten from it.
 """
 
 import asyncio
-import fcntl
 import math
 import os
 import pathlib
@@ -21,6 +20,7 @@ import tensorflow_federated as tff
 
 from tff_xc import errors
 from tff_xc.experiment import checkpoints
+from tff_xc.experiment import lock
 from tff_xc.experiment import same_run
 from tff_xc.report import run_files
 
@@ -62,20 +62,7 @@ class RunDirectory:
         other data, is in use by another process, or cannot be written.
     """
     self.path = pathlib.Path(path)
-    try:
-      self.path.mkdir(parents=True, exist_ok=True)
-      self._lock = open(self.path / '.lock', 'w')  # noqa: SIM115
-    except OSError as e:
-      raise errors.InputError(
-        f'--run_dir={path} cannot be written ({e.strerror}); choose another'
-      ) from e
-    try:
-      fcntl.flock(self._lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
-    except BlockingIOError as e:
-      raise errors.InputError(
-        f'another process is running in {path}; wait for it, or choose another'
-        ' --run_dir'
-      ) from e
+    self._lock = lock.lock(self.path, 'run_dir')
     same_run.check_config(self.path, config)
     self._remove_leftovers()
     self._config = config
@@ -138,7 +125,7 @@ def _rounds(file: pathlib.Path, rounds_done: int) -> str:
   """Returns metrics.csv without later rounds and without a line cut by a kill.
 
   Raises:
-    errors.InputError: unless it has all rounds up to `rounds_done`.
+    errors.InputError: unless it has all rounds up to `rounds_done`, from 0.
   """
   try:
     lines = file.read_text().splitlines(keepends=True) if file.exists() else []
@@ -151,6 +138,12 @@ def _rounds(file: pathlib.Path, rounds_done: int) -> str:
 
   expected = range(rounds_done + 1)
   kept = [line for line in lines[1:] if number(line) in expected]
+  if rounds_done and kept and number(kept[0]) == 1:
+    raise errors.InputError(
+      f'{file} has no row of round 0: the run is of an earlier version, which did'
+      ' not evaluate the initial model, and cannot be resumed; launch.compare'
+      ' still reads it; choose another --run_dir to train it again'
+    )
   # A run that stopped in its first evaluation has no row, also not of round 0.
   for wanted in expected if rounds_done else ():
     if wanted >= len(kept) or number(kept[wanted]) != wanted:

@@ -41,7 +41,7 @@ def check_config(path: str | os.PathLike, config: Mapping) -> None:
     return
   found = run_files.read_config(file)
   wanted = json.loads(json.dumps(config))
-  told = _differences(_settings(found), _settings(wanted))
+  told = differences(_settings(found), _settings(wanted))
   if told:
     raise errors.InputError(
       f'{path} holds a run of another configuration: {told}; choose another'
@@ -66,7 +66,7 @@ def check_data(path: str | os.PathLike, config: Mapping, data: Mapping) -> None:
   Raises:
     errors.InputError: naming the differences.
   """
-  told = _differences(config.get('data', {}), data)
+  told = differences(config.get('data', {}), data)
   if told:
     raise errors.InputError(
       f'{path} holds a run on other data: {told}; give the data of that run,'
@@ -84,7 +84,8 @@ def _settings(config: Mapping) -> dict[str, Any]:
   return dict(sorted(settings.items()))
 
 
-def _differences(found: Mapping, wanted: Mapping) -> str:
+def differences(found: Mapping, wanted: Mapping) -> str:
+  """Returns 'examples was 60 and is 80, ...'; empty if both are equal."""
   return ', '.join(
     f'{name} was {found.get(name)} and is {wanted.get(name)}'
     for name in {**wanted, **found}

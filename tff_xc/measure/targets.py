@@ -97,7 +97,8 @@ def parse_one(text: str, measured: Collection[str] | None = None) -> Target:
     )
   if catalog.SCORES[metric].unit == 'fraction' and abs(value) > 1:
     raise errors.InputError(
-      f'the target {text!r} is above 1; write a fraction, such as'
+      f'the target {text!r} is {"above 1" if value > 0 else "below -1"}; write a'
+      ' fraction, such as'
       f' {metric}:{value / 100:.12g} for {value:.12g} %'
     )
   return Target(metric, value)

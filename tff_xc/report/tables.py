@@ -48,29 +48,49 @@ def build_rows(
     targets: those to count the rounds to; None: those of the runs.
 
   Raises:
-    errors.InputError: for a metric that no run has.
+    errors.InputError: for a metric, or one of `targets`, that no run has.
   """
+  wanted = [target.name for target in targets or ()]
   if targets is None:
     targets = _targets_of(groups)
-  if metric is not None and ':' in metric:
-    target = targets_lib.parse_one(metric)
-    metric, targets = target.name, [*targets, target]
-  rows = [_row(group, dict.fromkeys(targets)) for group in groups]
-  present = [
+  if metric is not None:
+    wanted.append(metric)
+    if ':' in metric:
+      targets = [*targets, targets_lib.parse_one(metric)]
+  rows = in_order(groups, targets)
+  present = measured(rows)
+  for name in wanted:
+    if name not in present:
+      raise errors.InputError(
+        f'none of the runs has {_explained(name)}; they have '
+        f'{", ".join(present) or "no metric"}.'
+      )
+  if metric is None:
+    metric = present[0] if present else next(iter(catalog.SCORES))
+  return sorted(rows, key=lambda row: place(row.values[metric], metric))
+
+
+def in_order(
+  groups: Sequence[groups_lib.Group], targets: Iterable[targets_lib.Target]
+) -> list[Row]:
+  """Returns a row for each group, in their order."""
+  return [_row(group, dict.fromkeys(targets)) for group in groups]
+
+
+def measured(rows: Sequence[Row]) -> list[str]:
+  """Returns the scores, then the targets, of which any row has a value."""
+  return [
     name
     for name in rows[0].values
     if (name in catalog.SCORES or ':' in name)
     and any(row.values[name] is not None for row in rows)
   ]
-  if metric is None:
-    metric = present[0] if present else next(iter(catalog.SCORES))
-  elif metric not in present:
-    raise errors.InputError(
-      f'none of the runs has a final {metric} of all its seeds; they have '
-      f'{", ".join(present) or "no metric"}.'
-    )
 
-  return sorted(rows, key=lambda row: place(row.values[metric], metric))
+
+def _explained(name: str) -> str:
+  if ':' in name:
+    return f'the scores of all its seeds that the target {name} needs'
+  return f'a final {name} of all its seeds'
 
 
 def place(value: columns_lib.Value | None, metric: str) -> tuple:

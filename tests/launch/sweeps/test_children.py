@@ -91,20 +91,39 @@ sys.exit(1)
 def test_the_first_run_tells_how_many_fit(tmp_path, monkeypatch):
   monkeypatch.setattr(children, '_MEMORY_SECONDS', 0)
   seen = []
-  monkeypatch.setattr(children, 'fitting', lambda peak: seen.append(peak) or 2)
-  program = "x = b'x' * 200_000_000; import time; time.sleep(1)"
-  ended = run_all(made(tmp_path, 1), program, jobs=0)
-  assert [limit for _, limit in ended] == [2]
-  assert 2e8 < seen[0] < 4e8
+  monkeypatch.setattr(
+    children, 'fitting', lambda *sizes: seen.append(sizes) or 2
+  )
+  # The second run is large; the third ends before it does.
+  program = f"""
+import pathlib, sys, time
+x, large = b'x', pathlib.Path({str(tmp_path)!r}) / 'large'
+if sys.argv[1] == '1':
+  x *= 200_000_000
+  large.touch()
+while sys.argv[1] == '2' and not large.exists():
+  time.sleep(0.02)
+time.sleep(3 if sys.argv[1] == '1' else 1)
+"""
+  ended = run_all(made(tmp_path, 3), program, jobs=0)
+  assert [child.run.values['a'] for child, _ in ended] == [0, 2, 1]
+  assert [limit for _, limit in ended] == [2, 2, 2]
+  (alone, nobody), (largest, held), (still, none) = seen
+  assert alone < 1e8
+  # The large run has not ended, and counts; it holds what is not free.
+  assert 2e8 < held <= largest < 4e8
+  assert still >= largest
+  assert nobody == none == 0
 
 
 def test_as_many_run_as_there_are_cores_and_as_fit(monkeypatch):
   monkeypatch.setattr(children.pathlib.Path, 'exists', lambda path: False)
   monkeypatch.setattr(children.os, 'sched_getaffinity', lambda pid: range(8))
   monkeypatch.setattr(children.machine, 'free_bytes', lambda *_: 10e9)
-  assert children.fitting(2_000_000_000) == 4
-  assert children.fitting(1000) == 8
-  assert children.fitting(20_000_000_000) == 1
+  assert children.fitting(2_000_000_000, 0) == 4
+  assert children.fitting(2_000_000_000, 5_000_000_000) == 6
+  assert children.fitting(1000, 0) == 8
+  assert children.fitting(20_000_000_000, 0) == 1
   assert [children.threads(n) for n in (1, 2, 3, 16)] == [None, 4, 2, 1]
 
 

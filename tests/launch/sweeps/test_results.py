@@ -1,6 +1,7 @@
 """The table of a sweep: best, failures, CSV; and what may not be imported."""
 
 import csv
+import json
 import pathlib
 import subprocess
 import sys
@@ -79,6 +80,27 @@ def test_rows_in_grid_order_the_best_marked_and_failures_told(runs, tmp_path):
   assert matplotlib.image.imread(tmp_path / 'sweep.png').std() > 0.01
 
 
+def _change_config(run, **changes):
+  file = run.folder / 'config.json'
+  file.write_text(json.dumps(json.loads(file.read_text()) | changes))
+
+
+def test_runs_on_different_data_are_refused(runs, tmp_path):
+  for run in runs[:6]:
+    _change_config(run, data={'examples': 60, 'train_checksum': 'a'})
+  results.check_data(runs)  # Those without a directory have no data yet.
+  _change_config(runs[3], data={'examples': 60, 'train_checksum': 'b'})
+  with pytest.raises(
+    errors.InputError,
+    match=r'm=4/seed0 and .*m=8/seed1 are .*: train_checksum was a and is b;',
+  ):
+    results.write(runs[:6], {}, tmp_path, None)
+  assert not (tmp_path / 'sweep.md').exists()
+  # Options, such as the classes of procedural data, change the data.
+  _change_config(runs[3], options={'num_classes': 7})
+  results.check_data(runs)
+
+
 def test_the_best_by_rounds_to_a_target(runs, tmp_path):
   text = results.write(runs[:6], {}, tmp_path, 'top1:0.3')
   assert 'fedss lr=0.1 m=4 *' in text
@@ -87,6 +109,20 @@ def test_the_best_by_rounds_to_a_target(runs, tmp_path):
   text = results.write(runs[:6], {}, tmp_path, 'top1:0.9')
   assert '*' not in text
   assert '>20' in text
+  assert matplotlib.image.imread(tmp_path / 'sweep.png').std() > 0
+
+
+@pytest.mark.parametrize('metric', ['mcc', 'mcc:0.5'])
+def test_a_metric_that_was_not_measured_marks_nothing(runs, tmp_path, metric):
+  text = results.write(runs[:6], {}, tmp_path, metric)
+  assert '*' not in text
+  note = (
+    f'no row is marked: no grid point has a value of {metric}; they'
+    ' have top1, map@10, map@r, top1:0.3'
+  )
+  assert text.splitlines()[-1] == note
+  assert note in (tmp_path / 'sweep.md').read_text()
+  assert (tmp_path / 'sweep.csv').read_text().count(',False,') == 3
   assert matplotlib.image.imread(tmp_path / 'sweep.png').std() > 0
 
 
