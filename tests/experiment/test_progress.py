@@ -57,21 +57,21 @@ def test_the_time_left_counts_evaluations_and_checkpoints(capsys):
     one_round(shown, clock, done, schedule, 90.0 if done in (1, 7) else 2.0)
     assert shown.estimate.seconds_left(done) is None
   for done in range(10, 20):
-    # Nothing is known of checkpoints before the first.
+    # Nothing is known of checkpoints before the first: they count as nothing.
     one_round(shown, clock, done, schedule)
-    assert shown.estimate.seconds_left(done) is None
+    parts = 2 * (100 - done), 30 * (20 - done // 5)
+    assert shown.estimate.seconds_left(done) == sum(parts)
   for done in range(20, 101):
     one_round(shown, clock, done, schedule)
-    left = shown.estimate.seconds_left(done)
     parts = 2 * (100 - done), 30 * (20 - done // 5), 7 * (5 - done // 20)
-    assert left == sum(parts)
+    assert shown.estimate.seconds_left(done) == sum(parts)
   shown.close()
   lines = capsys.readouterr().out.splitlines()
   assert lines[0] == 'round 0/100: top1 0.0000, mcc 0.0000'
   assert lines[1] == (
     'round 5/100: loss 0.5000, top1 0.2500, mcc -0.5000, 60.0 MB so far'
   )
-  assert lines[2].endswith('mcc -0.5000, 120 MB so far')
+  assert lines[2].endswith('mcc -0.5000, 120 MB so far, 12 min left')
   # 80 rounds, 16 evaluations, 4 checkpoints.
   assert lines[4].endswith('mcc -0.5000, 240 MB so far, 11 min left')
   assert lines[-1].endswith('mcc -0.5000, 1.20 GB so far')
@@ -112,12 +112,11 @@ def test_after_a_resume_nothing_is_shown_before_an_evaluation(capsys):
     assert shown.estimate.seconds_left(done) is None
   for done in range(100, 200):
     one_round(shown, clock, done, schedule)
-    # A checkpoint is still to come, and has no time.
-    assert shown.estimate.seconds_left(done) is None
+    left = 2 * (200 - done) + 30 * (4 - done // 50)
+    assert shown.estimate.seconds_left(done) == left
   one_round(shown, clock, 200, schedule)
   assert shown.estimate.seconds_left(200) == 0
   shown.close()
-  assert 'left' not in capsys.readouterr().out
 
 
 def test_a_terminal_gets_a_bar_with_both(monkeypatch, capsys):

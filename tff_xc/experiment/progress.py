@@ -99,17 +99,18 @@ class Estimate:
   def seconds_left(self, done: int) -> float | None:
     """Returns the seconds left after `done` rounds; None before it can tell.
 
-    It cannot tell while a part that is still to come has no time: without the
-    evaluations, which may take most of a run, the sum would be far too small.
+    After a resume it cannot tell before the first evaluation: evaluations may
+    take most of a run. Until the first checkpoint, checkpoints take no time.
     """
     if self._rounds < _ROUNDS_FIRST:
       return None
     seconds = 0.0
     for part, recent in self._recent.items():
       if left := self._schedule.left(self._every[part], done):
-        if not recent:
+        if recent:
+          seconds += left * statistics.median(recent)
+        elif part != 'checkpoint':
           return None
-        seconds += left * statistics.median(recent)
     return seconds
 
 
