@@ -77,6 +77,7 @@ def test_every_weight_gets_a_gradient():
     assert np.any(tf.convert_to_tensor(gradient).numpy() != 0), name
 
 
+@pytest.mark.slow
 def test_a_round_is_the_same_on_every_runtime(in_process, tff_worker):
   process = fedavg.build_fedavg(
     model=classifier.EmbeddingClassifier(

@@ -19,7 +19,10 @@ from tff_xc.round import nearest
 from tff_xc.runtime import registry
 
 
-@pytest.fixture(params=['in_process', 'worker'])
+# `test_same_as_worker` compares the runtimes.
+@pytest.fixture(
+  params=['in_process', pytest.param('worker', marks=pytest.mark.slow)]
+)
 def runtime(request, monkeypatch):
   """A runtime's name; installed already, and `install` leaves it so."""
   if request.param not in registry.names():
