@@ -130,6 +130,14 @@ def weights_after(learning_process, rounds: int, cohort_of):
   return learning_process.get_model_weights(state)
 
 
+def as_numpy(weights) -> list[np.ndarray]:
+  """Returns (kernel, bias, table) of `model()`, float64."""
+  return [
+    np.array(w, np.float64)
+    for w in (*weights.encoder.values(), weights.class_table)
+  ]
+
+
 def assert_same_weights(a, b, tolerance: float) -> None:
   for left, right in zip(tf.nest.flatten(a), tf.nest.flatten(b), strict=True):
     np.testing.assert_allclose(left, right, atol=tolerance, rtol=tolerance)

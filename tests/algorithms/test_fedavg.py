@@ -21,21 +21,10 @@ COHORTS = (
 FULL_BATCH = local_training.LocalTraining(0.1, 64, 2)
 
 
-def as_numpy(weights):
-  return [
-    np.array(w, np.float64)
-    for w in (
-      weights.encoder['kernel'],
-      weights.encoder['bias'],
-      weights.class_table,
-    )
-  ]
-
-
 def check_three_rounds(process, server, **on_client):
   """Asserts that three rounds and their losses are NumPy's."""
   state = process.initialize()
-  weights = as_numpy(state.weights)
+  weights = tiny.as_numpy(state.weights)
   for cohort in COHORTS:
     trained = [
       numpy_fedavg.train_client(
@@ -48,7 +37,7 @@ def check_three_rounds(process, server, **on_client):
     gradients = [w - a for w, a in zip(weights, average, strict=True)]
     weights = server(weights, gradients)
     state = process.next(state, cohort).state
-  found = as_numpy(process.get_model_weights(state))
+  found = tiny.as_numpy(process.get_model_weights(state))
   for a, b in zip(found, weights, strict=True):
     np.testing.assert_allclose(a, b, atol=2e-5)
   return weights
@@ -107,7 +96,7 @@ def test_fedprox_measures_its_whole_objective():
   )
   state, [client, *_] = process.initialize(), COHORTS[0]
   of = lambda epochs: numpy_fedavg.train_client(
-    as_numpy(state.weights),
+    tiny.as_numpy(state.weights),
     client.x,
     client.y,
     rate=0.1,

@@ -43,17 +43,6 @@ def build(name='fedaws', **changes):
   return tiny.process(name, **{**shared, **changes})
 
 
-def numpy_weights(weights):
-  return [
-    np.array(w, np.float64)
-    for w in (
-      weights.encoder['kernel'],
-      weights.encoder['bias'],
-      weights.class_table,
-    )
-  ]
-
-
 def numpy_spread(step_size, k, distance, margin):
   """Returns line 14 in NumPy: W is normalised, so it steps from unit rows."""
 
@@ -80,7 +69,7 @@ def in_numpy(weights, rate=0.2, **server):
 
 
 def assert_equal(weights, expected):
-  for actual, wanted in zip(numpy_weights(weights), expected, strict=True):
+  for actual, wanted in zip(tiny.as_numpy(weights), expected, strict=True):
     np.testing.assert_allclose(actual, wanted, atol=3e-5)
 
 
@@ -125,7 +114,7 @@ def test_three_rounds_equal_the_numpy_reference(settings, k, distance, margin):
   process = build(
     spreadout_weight=0.5, spreadout_learning_rate=0.04, **settings
   )
-  start = numpy_weights(process.get_model_weights(process.initialize()))
+  start = tiny.as_numpy(process.get_model_weights(process.initialize()))
   np.testing.assert_allclose(np.linalg.norm(start[2], axis=1), 1, atol=1e-6)
   spread = numpy_spread(0.02, k, distance, margin)
   assert_equal(
@@ -138,7 +127,7 @@ def test_rows_that_follow_the_mean_equal_the_numpy_reference():
   process = build(
     client_weighting='examples', row_update='mean', **TWO_NEIGHBOURS
   )
-  start = numpy_weights(process.get_model_weights(process.initialize()))
+  start = tiny.as_numpy(process.get_model_weights(process.initialize()))
   spread = numpy_spread(0.02, 2, 'sq_euclidean', 0.0)
   assert_equal(
     tiny.weights_after(process, 3, cohort_of),
@@ -159,7 +148,7 @@ def test_line_14_steps_from_normalised_rows(margin):
     spreadout_margin=margin,
     local_training=training,
   )
-  start = numpy_weights(process.get_model_weights(process.initialize()))
+  start = tiny.as_numpy(process.get_model_weights(process.initialize()))
   spread = numpy_spread(0.05, 0 if margin else 2, 'sq_euclidean', margin)
   norms = []
 
@@ -181,7 +170,7 @@ def test_line_14_steps_from_normalised_rows(margin):
 )
 def test_the_baselines_equal_the_numpy_reference(name, server):
   process = build(name)
-  start = numpy_weights(process.get_model_weights(process.initialize()))
+  start = tiny.as_numpy(process.get_model_weights(process.initialize()))
   assert_equal(
     tiny.weights_after(process, 3, cohort_of), in_numpy(start, **server)
   )

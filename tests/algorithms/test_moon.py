@@ -33,7 +33,7 @@ def test_three_rounds_equal_the_numpy_reference():
   made = moon.moon(model=tiny.model(), **MOON)
   clients = remembering.Clients(made.client_state)
   state = process.initialize()
-  weights, previous = test_fedavg.as_numpy(state.weights), {}
+  weights, previous = tiny.as_numpy(state.weights), {}
   for cohort in COHORTS:
     trained = {
       int(c.client_id): numpy_fedavg.train_client(
@@ -60,7 +60,7 @@ def test_three_rounds_equal_the_numpy_reference():
     mine = clients.kept[client]['encoder']
     np.testing.assert_allclose(mine['kernel'], kernel, atol=2e-5)
     np.testing.assert_allclose(mine['bias'], bias, atol=2e-5)
-  found = test_fedavg.as_numpy(process.get_model_weights(state))
+  found = tiny.as_numpy(process.get_model_weights(state))
   for a, b in zip(found, weights, strict=True):
     np.testing.assert_allclose(a, b, atol=2e-5)
   plain = tiny.weights_after(
