@@ -104,7 +104,7 @@ def side_by_side(*stacks):
 
 
 def folded(
-  stacks: list, join: Callable, most: Sequence[int] = _STACK_ROWS, level=0
+  stacks: list, join: Callable, most: Sequence[int], level: int = 0
 ) -> list:
   """Returns the stacks of an accumulator, none above its bound.
 
@@ -192,7 +192,8 @@ def build(row_dim: int, stacked: bool = False, num_rows: int | None = None):
       ids, rows = tf.range(size), rows[:size]
     weights = tf.fill([tf.size(ids)], weight)
     new = kind(ids, rows if stacked else rows * weight, weights)
-    return folded([side_by_side(stacks[0], new), *stacks[1:]], join)
+    stacks = [side_by_side(stacks[0], new), *stacks[1:]]
+    return folded(stacks, join, _STACK_ROWS)
 
   @tff.tensorflow.computation(accumulator_type, accumulator_type)
   def merge(a, b):
