@@ -156,8 +156,8 @@ def _load_newest(root: pathlib.Path, like, on_damage, problem=lambda more: ''):
         for name in list(named)
         if name.startswith(_MORE)
       }
-      if problem(more):
-        raise array_files.DamagedError(problem(more))
+      if told := problem(more):
+        raise array_files.DamagedError(told)
     except array_files.DamagedError as e:
       if not path.exists():  # The training run has removed it.
         continue

@@ -189,12 +189,10 @@ class _Held:
 
   def take(self, output, row) -> None:
     """Takes over a round that is done, and its row."""
-    kept = None
     if self._clients:
       new = output.metrics[states_lib.NAME]
       kept = self._clients.write(new, self.done + 1)
-    # Together, so that an interrupt does not save one without the others.
-    if self._clients:
+      # Together, so that an interrupt does not save one without the others.
       self._state, self.done, self._clients.kept = (
         output.state,
         self.done + 1,

@@ -1,8 +1,8 @@
 """The schedule of a run, and what a run shows while it trains.
 
 A terminal gets a bar; without one, every evaluation is a line. Both show the time
-left once this process has done ten rounds, and an evaluation and a checkpoint if
-more of them are to come. Both show the bytes of all clients so far, down and up,
+left once this process has done ten rounds, and after a resume not before its first
+evaluation. Both show the bytes of all clients so far, down and up,
 those before a resume included.
 """
 
