@@ -1,0 +1,74 @@
+"""TurboSVM-FL's server step around scikit-learn, written from the paper."""
+
+import itertools
+import warnings
+
+import numpy as np
+from sklearn import svm
+
+KERNELS = {
+  'linear': lambda x, z: x @ z.T,
+  'polynomial': lambda x, z: (x @ z.T + 1) ** 3,
+  'rbf': lambda x, z: np.exp(-((x[:, None] - z[None]) ** 2).sum(-1)),
+  'sigmoid': lambda x, z: np.tanh(x @ z.T + 1),
+}
+
+
+def fit(points, kernel, c, tolerance=1e-3, steps=50):
+  """Fits scikit-learn's machines to points [n, M, d].
+
+  Returns (supports bool [n, M], coefficients: {(a, b): [2 M]}, the machine).
+  """
+  n, m, d = points.shape
+  flat = np.asarray(points, np.float64).reshape(n * m, d)
+  options = {'kernel': kernel, 'gamma': 1.0, 'coef0': 1.0, 'degree': 3}
+  options['kernel'] = kernel.replace('polynomial', 'poly')
+  machine = svm.SVC(C=c, tol=tolerance, max_iter=steps, **options)
+  with warnings.catch_warnings():
+    warnings.simplefilter('ignore')  # It stops at the bound, as published.
+    machine.fit(flat, np.repeat(np.arange(n), m))
+  supports = np.zeros(n * m, bool)
+  supports[machine.support_] = True
+  dual = np.zeros([n - 1, n * m])
+  # With two classes, scikit-learn turns the sign.
+  dual[:, machine.support_] = machine.dual_coef_ * (-1 if n == 2 else 1)
+  of = lambda row, k: dual[row, k * m : (k + 1) * m]
+  coefficients = {
+    (a, b): np.concatenate([of(b - 1, a), of(a, b)])
+    for a, b in itertools.combinations(range(n), 2)
+  }
+  return supports.reshape(n, m), coefficients, machine
+
+
+def similarity(points, coefficients, kernel, rows):
+  """Returns eq. (8)'s sum by loops over the pairs."""
+  k, total = KERNELS[kernel], 0.0
+  for (a, b), of_pair in coefficients.items():
+    both = np.concatenate([points[a], points[b]])
+    square = of_pair @ k(both, both) @ of_pair
+    if square < 1e-10:
+      continue
+    along = of_pair @ k(both, rows[[a]]) - of_pair @ k(both, rows[[b]])
+    total += np.exp(-0.5 * along[0] ** 2 / square)
+  return total
+
+
+def similarity_gradient(points, coefficients, kernel, rows):
+  """Returns its gradient by the rows, by central differences."""
+  gradient = np.zeros_like(rows)
+  of = lambda rows: similarity(points, coefficients, kernel, rows)
+  for place in np.ndindex(*rows.shape):
+    step = np.zeros_like(rows)
+    step[place] = 1e-5
+    gradient[place] = (of(rows + step) - of(rows - step)) / 2e-5
+  return gradient
+
+
+def selected(stacked, weights, supports):
+  """Returns eq. (7)'s rows for rows [M, n, d] and weights [M]."""
+  rows = []
+  for k in range(stacked.shape[1]):
+    chosen = weights * supports[k]
+    chosen = chosen if chosen.any() else weights
+    rows.append((chosen[:, None] * stacked[:, k]).sum(0) / chosen.sum())
+  return np.array(rows)
