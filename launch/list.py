@@ -66,6 +66,7 @@ def _metrics(width: int) -> str:
   return _blocks(
     table('metric', metrics.SCORES),
     table('of every round', metrics.ROUND),
+    table("of some algorithms' rounds", metrics.STEPS),
     width=width,
   )
 

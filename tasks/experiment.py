@@ -21,6 +21,7 @@ from tff_xc import errors
 from tff_xc.algorithms import fedss
 from tff_xc.algorithms import hyperparameters as hp
 from tff_xc.algorithms import registry as algorithms
+from tff_xc.algorithms import svm_settings
 from tff_xc.experiment import environment
 from tff_xc.measure import targets as targets_lib
 from tff_xc.runtime import registry as runtimes
@@ -120,9 +121,10 @@ def resolve(
       f'--clients_per_round does not apply to {algorithm}, which has no clients'
     )
   values = entry.resolve(given, found.hyperparameters(entry))
-  _fit_negatives(
-    values, given, found.known_classes(options, settings['data_dir'])
-  )
+  num_classes = found.known_classes(options, settings['data_dir'])
+  _fit_negatives(values, given, num_classes)
+  if 'svm_classes' in values:
+    svm_settings.subset_size(values['svm_classes'], num_classes)
   if values.get('contrastive_weight') and 'select_features' in options:
     _keep_whole_models(options, chosen)
   return {

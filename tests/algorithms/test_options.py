@@ -25,6 +25,7 @@ COHORT = tiny.cohort([[0, 0, 3, 5], [7, 3], [11, 11, 11]], seed=1)
     ('fedaws', {'server_optimizer': 'adam', 'proximal_weight': 0.1}),
     ('fedss', {'contrastive_weight': 1.0, **AMSGRAD}),
     ('fedaws_softmax', {'server_optimizer': 'adam', 'contrastive_weight': 1.0}),
+    ('turbosvm', {**AMSGRAD, 'proximal_weight': 0.01}),
     ('posonly', {**AMSGRAD, 'server_adam_rows': 'requested'}),
     ('moon', {'proximal_weight': 0.01, 'server_momentum': 0.9}),
   ],
@@ -68,7 +69,7 @@ def test_the_terms_change_the_objective():
 def test_a_temperature_without_a_contrast_is_refused():
   with pytest.raises(
     errors.InputError,
-    match='only applies with --contrastive_weight, and it is 0',
+    match='does not apply with --contrastive_weight=0',
   ):
     registry.get('fedss').resolve({'contrastive_temperature': 0.1}, {})
 

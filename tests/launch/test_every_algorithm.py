@@ -137,7 +137,7 @@ def launched(in_process, tmp_path, monkeypatch):
 
 # Every form of a round once, and every task; the other combinations are slow.
 _QUICK = {
-  'arrays': {'fedss', 'fullsoftmax', 'centralized'},
+  'arrays': {'fedss', 'turbosvm', 'centralized'},
   'bibtex': {'negonly', 'fedaws_baseline2', 'fedadam', 'moon'},
   'cifar10': {'fedaws'},
 }

@@ -59,7 +59,7 @@ def assert_equal(ours, theirs, relative: float = 1e-4) -> None:
 
 
 # Between them they have every part of a round; the others are slow.
-_QUICK = ('fedss', 'fedaws', 'fedadam', 'moon', 'fedaws_softmax', 'centralized')
+_QUICK = ('fedss', 'fedaws', 'fedadam', 'moon', 'turbosvm', 'centralized')
 _WITH_OPTIMIZERS = [
   pytest.param(
     name,

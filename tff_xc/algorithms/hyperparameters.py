@@ -142,11 +142,7 @@ def resolve(
     # What belongs to something that does not apply does not apply either.
     if h.of in names and not (h.of in values and h.applies_with(chosen)):
       if h.name in given:
-        other = f'={h.only_with[0]}' if h.only_with else ''
-        said = f'it is {chosen}' if h.of in values else 'it does not apply'
-        raise errors.InputError(
-          f'--{h.name} only applies with --{h.of}{other}, and {said} here'
-        )
+        raise errors.InputError(_why_not(h, chosen, h.of in values))
       continue
     value = h.defaults.get(chosen, own.get(h.name, h.default))
     if h.name in task_defaults and _is_the_tasks(
@@ -156,6 +152,15 @@ def resolve(
     values[h.name] = given.get(h.name, value)
     values[h.name] = h.checked(values[h.name])
   return values
+
+
+def _why_not(h: Hyperparameter, chosen, applies: bool) -> str:
+  """Says why `h` does not apply, where `h.of` is `chosen`, if that applies."""
+  if applies and not h.only_with:
+    return f'--{h.name} does not apply with --{h.of}={chosen}, as it is here'
+  other = f'={h.only_with[0]}' if h.only_with else ''
+  said = f'it is {chosen}' if applies else 'it does not apply'
+  return f'--{h.name} only applies with --{h.of}{other}, and {said} here'
 
 
 def _is_the_tasks(h, chosen, taken, task_defaults) -> bool:

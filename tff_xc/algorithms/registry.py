@@ -21,6 +21,7 @@ from tff_xc.algorithms import hyperparameters as hp
 from tff_xc.algorithms import moon
 from tff_xc.algorithms import negonly
 from tff_xc.algorithms import posonly
+from tff_xc.algorithms import turbosvm
 
 _MODULES = (
   fedavg,
@@ -38,6 +39,7 @@ _MODULES = (
   fedaws_baseline2,
   fedaws_posonly,
   fedaws_softmax,
+  turbosvm,
   centralized,
 )
 ALGORITHMS: Mapping[str, entry.Entry] = {

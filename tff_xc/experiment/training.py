@@ -142,9 +142,8 @@ def _check(algorithm, dataset, metrics, rounds) -> None:
     )
   if rounds < 1 or not metrics:
     raise ValueError('give at least one round and one metric')
-  clash = {n for t in algorithm.tables for n in t.metrics} & set(
-    catalog.METRICS
-  )
+  taken = {*catalog.SCORES, *catalog.ROUND}
+  clash = {n for t in algorithm.tables for n in t.metrics} & taken
   if clash:
     raise ValueError(f"a run has a metric {min(clash)!r}; rename the step's")
   model, y = algorithm.model, dataset.train.pool.y

@@ -1,8 +1,8 @@
 """Every metric, named once, without importing TensorFlow or NumPy.
 
 `SCORES` are measured by evaluations; they are the columns of "final" and "best"
-in summary.json. `ROUND` are measured in every round. A file of metrics may have
-more columns: a round's algorithm adds its own.
+in summary.json. `ROUND` are measured in every round, and `STEPS` in those of some
+algorithms. A file of metrics may have more columns, of an algorithm of one's own.
 """
 
 from collections.abc import Collection
@@ -176,7 +176,45 @@ ROUND: Mapping[str, Metric] = {
   ),
 }
 
-METRICS: Mapping[str, Metric] = {**SCORES, **ROUND}
+# Of single algorithms' server steps.
+STEPS: Mapping[str, Metric] = {
+  'support_vectors': Metric(
+    'support vectors',
+    'clients whose row of a class is a support vector, mean over classes',
+    unit='rows',
+    better='neither',
+  ),
+  'support_vectors_least': Metric(
+    'least support vectors',
+    'support vectors of the class with the fewest',
+    unit='rows',
+    better='neither',
+  ),
+  'support_vectors_most': Metric(
+    'most support vectors',
+    'support vectors of the class with the most',
+    unit='rows',
+    better='neither',
+  ),
+  'support_vectors_class_1': Metric(
+    'support vectors of class 1',
+    'support vectors of class 1, as TurboSVM-FL counts them in Table 4',
+    unit='rows',
+    better='neither',
+  ),
+  'machines_stopped': Metric(
+    'machines stopped',
+    'support vector machines that ended at the most steps',
+    better='lower',
+  ),
+  'pair_similarity': Metric(
+    'pair similarity',
+    'similarity of two class rows along the normal between them, mean over pairs',
+    better='lower',
+  ),
+}
+
+METRICS: Mapping[str, Metric] = {**SCORES, **ROUND, **STEPS}
 # Scores of test or retrieval examples; of these, the ones that tell most.
 HELD_OUT = tuple(
   name for name, m in SCORES.items() if {'test', 'retrieval'} & set(m.needs)

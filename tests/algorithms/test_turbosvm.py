@@ -1,0 +1,341 @@
+"""TurboSVM-FL beside scikit-learn: the server step, and whole rounds."""
+
+import numpy as np
+import pytest
+import tensorflow as tf
+import tensorflow_federated as tff
+
+from tasks import experiment
+from tests import tiny
+from tests.algorithms import numpy_fedavg
+from tests.algorithms import sklearn_turbosvm as reference
+from tests.algorithms import test_fedavg
+from tff_xc import errors
+from tff_xc import heads
+from tff_xc.algorithms import registry
+from tff_xc.algorithms import support_vectors
+from tff_xc.algorithms import svm_settings
+from tff_xc.experiment import checkpoints
+from tff_xc.round import folding
+from tff_xc.round import optimizers
+from tff_xc.round import server
+from tff_xc.runtime.in_process import context
+
+pytestmark = pytest.mark.usefixtures('tff_worker')
+
+COHORTS = test_fedavg.COHORTS
+# A fit this exact is scikit-learn's to 1e-5.
+EXACT = {'svm_tolerance': 1e-6, 'svm_steps': 10**6, 'svm_rounds': 3}
+COUNTS = np.float32([5, 1, 2, 9])
+
+
+def stacked(classes=6, dim=4, clients=4):
+  """Returns rows float32 [M, n, d] that clients may have sent."""
+  random = np.random.default_rng(5)
+  center = random.normal(size=[classes, dim])
+  noise = random.normal(size=[clients, classes, dim])
+  return np.float32(center + 0.3 * noise)
+
+
+def take(step, rows, rounds=1, seed=(1, 2), state=None):
+  """Returns (state, rows, metrics) after rounds in which the rows are sent."""
+  clients, classes, dim = rows.shape
+  merged = folding.StackedRows(
+    np.tile(np.arange(classes, dtype=np.int32), clients),
+    tf.constant(rows.reshape(-1, dim)),
+    np.repeat(COUNTS[:clients], classes),
+  )
+  if state is None:
+    state = step.initialize(tf.TensorSpec([classes, dim]))
+  new, measured = tf.zeros([classes, dim]), {}
+  for number in range(rounds):
+    context = server.StepContext(
+      tf.constant(seed), tf.constant(number), merged, lambda: None
+    )
+    state, new, measured = step.next(state, new, context)
+  return state, new.numpy(), measured
+
+
+def make(**changes):
+  bound = support_vectors.Bound(1.0, 'constant')
+  defaults = {'tolerance': 1e-6, 'steps': 10**6, 'bound': bound}
+  return support_vectors.SupportVectors(6, **(defaults | changes))
+
+
+def test_three_rounds_equal_the_reference():
+  """Selection, decreasing C, and Adam whose state lasts over the rounds."""
+  process = tiny.process(
+    'turbosvm',
+    local_training=test_fedavg.FULL_BATCH,
+    logits_learning_rate=0.05,
+    logits_epsilon=1e-2,
+    **EXACT,
+  )
+  adam = numpy_fedavg.Server('adam', 0.05, epsilon=1e-2)
+  state = process.initialize()
+  weights, seen = tiny.as_numpy(state.weights), set()
+  for number, cohort in enumerate(COHORTS):
+    trained = [
+      numpy_fedavg.train_client(
+        weights, c.x, c.y, rate=0.1, epochs=2, scale=4.0
+      )[0]
+      for c in cohort
+    ]
+    counts = np.array([len(c.y) for c in cohort])
+    kernel, bias, _ = numpy_fedavg.mean(trained, counts)
+    rows = np.array([table for *_, table in trained])
+    points = np.float32(rows.transpose(1, 0, 2))
+    c = (3 - number) / 3
+    supports, dual, _ = reference.fit(points, 'linear', c, 1e-6, -1)
+    table = reference.selected(rows, counts, supports)
+    gradient = reference.similarity_gradient(points, dual, 'linear', table)
+    [table] = adam([table], [gradient])
+    output = process.next(state, cohort)
+    state, metrics = output.state, output.metrics
+    found = tiny.as_numpy(state.weights)
+    for a, b in zip(found, (kernel, bias, table), strict=True):
+      np.testing.assert_allclose(a, b, atol=1e-3)
+    weights = found  # A fit is no continuous function of its points.
+    of_class = supports.sum(1)
+    seen |= set(of_class)
+    assert metrics['support_vectors'] == np.float32(of_class.mean())
+    assert metrics['support_vectors_least'] == of_class.min()
+    assert metrics['support_vectors_most'] == of_class.max()
+    assert metrics['support_vectors_class_1'] == of_class[1]
+    assert metrics['machines_stopped'] == 0
+    assert 0 < metrics['pair_similarity'] < 1
+  assert len(seen) > 1
+
+
+def test_without_spreadout_rows_are_means_of_support_vectors():
+  rows = stacked()
+  state, new, measured = take(make(), rows)
+  supports, _, _ = reference.fit(rows.transpose(1, 0, 2), 'linear', 1.0, 1e-6)
+  wanted = reference.selected(rows, COUNTS, supports)
+  np.testing.assert_allclose(new, wanted, atol=1e-6)
+  assert 4 > measured['support_vectors'] > 1
+  assert state == ()
+  mean = (COUNTS[:, None, None] * rows).sum(0) / COUNTS.sum()
+  assert np.abs(new - mean).max() > 0.01
+
+
+def test_a_bias_is_the_last_coordinate_of_a_row():
+  model = tiny.model(head=heads.LinearHead())
+  process = tiny.process('turbosvm', model=model, svm_spreadout=False, **EXACT)
+  [client, *_] = COHORTS[0]
+  start = process.initialize()
+  assert start.weights.class_table.shape == (12, tiny.DIM + 1)
+  # Two equal clients: half of their points are enough, and all are equal.
+  both = process.next(start, [client, client._replace(client_id=np.int64(9))])
+  alone = tiny.process('fedavg', model=model)
+  wanted = alone.next(alone.initialize(), [client]).state.weights
+  tiny.assert_same_weights(both.state.weights, wanted, 1e-5)
+
+
+def test_one_client_is_fedavg():
+  process = tiny.process('turbosvm', svm_spreadout=False, **EXACT)
+  cohort = lambda number: COHORTS[number][:1]
+  state, metrics = tiny.run(process, 3, cohort)
+  wanted = tiny.weights_after(tiny.process('fedavg'), 3, cohort)
+  tiny.assert_same_weights(state.weights, wanted, 1e-5)
+  assert metrics['support_vectors'] == 1
+
+
+def test_clients_that_do_not_count():
+  """One without examples, and one whose update is not finite."""
+  process = tiny.process('turbosvm', svm_spreadout=False, **EXACT)
+  broken = COHORTS[1][0]._replace(x=np.full_like(COHORTS[1][0].x, np.nan))
+  nobody = tiny.cohort([[]])
+  run = lambda more: tiny.run(process, 1, lambda _: [*COHORTS[0], *more])
+  (a, with_them), (b, without) = run([broken, *nobody]), run([])
+  tiny.assert_same_weights(a.weights, b.weights, 0)
+  assert with_them['clients_dropped'] == 1
+  assert with_them['support_vectors'] == without['support_vectors']
+  state = process.next(a, nobody).state
+  tiny.assert_same_weights(
+    (state.weights, state.server), (a.weights, a.server), 0
+  )
+
+
+@pytest.mark.parametrize('subset', [0.5, 3])
+def test_a_subset_leaves_the_other_classes_at_the_mean(subset):
+  rows = stacked()
+  mean = (COUNTS[:, None, None] * rows).sum(0) / COUNTS.sum()
+  adam = optimizers.TorchAdam(0.1, epsilon=1e-5)
+  drawn = set()
+  for seed in range(8):
+    step = make(subset=subset, optimizer=adam)
+    _, new, measured = take(step, rows, seed=(seed, 0))
+    moved = np.abs(new - mean).max(1) > 1e-5
+    assert moved.sum() == 3
+    classes = np.flatnonzero(moved)
+    drawn.add(tuple(classes))
+    points = rows[:, classes].transpose(1, 0, 2)
+    supports, _, _ = reference.fit(points, 'linear', 1.0, 1e-6)
+    assert measured['support_vectors'] == np.float32(supports.sum(1).mean())
+    assert np.isnan(measured['support_vectors_class_1']) != (1 in classes)
+  assert len(drawn) > 3
+
+
+def test_sizes_of_subsets():
+  size = svm_settings.subset_size
+  assert [size(s, 100) for s in (1.0, 0.29, 0.001, 2, 100)] == [
+    100, 29, 2, 2, 100,
+  ]  # fmt: skip
+  for wrong in (1.5, 101):
+    with pytest.raises(errors.InputError, match=f'--svm_classes={wrong}'):
+      size(wrong, 100)
+  with pytest.raises(errors.InputError, match='at least 2 classes'):
+    tiny.process('turbosvm', model=tiny.model(1))
+  assert size(0.5, None) is None
+  with pytest.raises(errors.InputError, match=r'--svm_classes=2\.5'):
+    experiment.resolve('femnist', 'turbosvm', {'svm_classes': 2.5})
+  with pytest.raises(errors.InputError, match='from 2 to 62'):
+    experiment.resolve('femnist', 'turbosvm', {'svm_classes': 63})
+
+
+def test_schedules():
+  of = lambda *a: [float(support_vectors.Bound(*a)(t)) for t in (0, 1, 3, 9)]
+  np.testing.assert_allclose(of(1.0, 'decreasing', 4), [1, 0.75, 0.25, 0.25])
+  np.testing.assert_allclose(of(2.0, 'increasing', 4), [0.5, 1, 2, 2])
+  assert of(0.5, 'constant', 4) == [0.5] * 4
+  first, _, _, later = of()
+  np.testing.assert_allclose([first, later], [1, 192 / 201], rtol=1e-6)
+
+
+def test_momentum_moves_classes_that_are_not_drawn():
+  """One Adam over all rows, as published: NumPy's, over four rounds."""
+  rows = stacked()
+  mean = (COUNTS[:, None, None] * rows).sum(0) / COUNTS.sum()
+  adam = numpy_fedavg.Server('adam', 0.05, epsilon=1e-2)
+  optimizer = optimizers.TorchAdam(0.05, epsilon=1e-2)
+  step, state = make(subset=3, optimizer=optimizer), None
+  strayed = 0
+  for seed in range(4):
+    state, new, _ = take(step, rows, seed=(seed, 0), state=state)
+    classes = step.drawn(tf.constant([seed, 0])).numpy()
+    points = rows[:, classes].transpose(1, 0, 2)
+    supports, dual, _ = reference.fit(points, 'linear', 1.0, 1e-6, -1)
+    table = np.float64(mean)
+    table[classes] = reference.selected(rows[:, classes], COUNTS, supports)
+    gradient = np.zeros_like(table)
+    gradient[classes] = reference.similarity_gradient(
+      np.float64(points), dual, 'linear', table[classes]
+    )
+    [table] = adam([table], [gradient])
+    np.testing.assert_allclose(new, table, atol=2e-3)
+    others = np.setdiff1d(np.arange(6), classes)
+    strayed = max(strayed, np.abs(new - mean)[others].max())
+  assert strayed > 1e-3
+
+
+def test_support_vectors_of_weight_zero_count_as_none():
+  rows = stacked()
+  merged = folding.StackedRows(
+    np.tile(np.arange(6, dtype=np.int32), 4),
+    tf.constant(rows.reshape(-1, 4)),
+    np.repeat(np.float32([0, 0, 0, 9]), 6),
+  )
+  context = server.StepContext(
+    tf.constant([1, 2]), tf.constant(0), merged, lambda: None
+  )
+  _, new, measured = make().next((), tf.zeros([6, 4]), context)
+  np.testing.assert_allclose(new, rows[3], atol=1e-6)
+  assert measured['support_vectors_least'] < 4
+
+
+def test_a_class_without_support_vectors_takes_the_mean():
+  rows = stacked()
+  _, new, measured = take(make(tolerance=10.0), rows)  # No step is taken.
+  mean = (COUNTS[:, None, None] * rows).sum(0) / COUNTS.sum()
+  np.testing.assert_allclose(new, mean, atol=1e-6)
+  assert measured['support_vectors_most'] == 0
+
+
+def test_adams_state_goes_through_a_checkpoint(tmp_path):
+  process = tiny.process('turbosvm', logits_learning_rate=0.05)
+  of_round = lambda number: COHORTS[number % 3]
+  half, _ = tiny.run(process, 2, of_round)
+  kept = checkpoints.Checkpoints(tmp_path)
+  kept.save(half, 2)
+  [step] = half.server.tables['class'].steps
+  assert step['step'] == 2
+  assert np.abs(step['mean']).max() > 0
+  again, *_ = checkpoints.Checkpoints(tmp_path).load(process.initialize())
+  ends = []
+  for state in (half, again):
+    for number in (2, 3):
+      state = process.next(state, of_round(number)).state
+    ends.append((state.weights, state.server))
+  tiny.assert_same_weights(*ends, 0)
+
+
+def test_one_and_several_threads_give_the_same_digits():
+  process = tiny.process('turbosvm', logits_learning_rate=0.05)
+  ends = []
+  for threads in (1, 3):
+    with tff.framework.get_context_stack().install(
+      context.create_context(client_threads=threads)
+    ):
+      state, _ = tiny.run(process, 3, COHORTS.__getitem__)
+      ends.append((state.weights, state.server))
+  tiny.assert_same_weights(*ends, 0)
+
+
+def test_it_composes_with_terms_and_servers():
+  entry = registry.get('turbosvm')
+  given = {
+    'proximal_weight': 0.01, 'server_optimizer': 'amsgrad', 'svm_classes': 5.0,
+    'svm_kernel': 'rbf', 'local_epochs': 1,
+  }  # fmt: skip
+  made = entry.algorithm(entry.resolve(given, {}), model=tiny.model())
+  assert len(made.penalties) == 1
+  spec = {'a': tf.TensorSpec([1])}
+  assert 'largest' in made.encoder_optimizer.initialize(spec)
+  [step] = made.tables[0].steps
+  assert (step.kernel.kind, step.subset) == ('rbf', 5.0)
+
+
+def test_every_setting_reaches_the_step():
+  entry = registry.get('turbosvm')
+  given = {
+    'svm_c': 0.3, 'svm_schedule': 'increasing', 'svm_rounds': 7,
+    'svm_kernel': 'polynomial', 'svm_degree': 4, 'svm_tolerance': 0.01,
+    'svm_steps': 9, 'logits_learning_rate': 0.5, 'logits_epsilon': 0.1,
+  }  # fmt: skip
+  made = entry.algorithm(entry.resolve(given, {}), model=tiny.model())
+  [step] = made.tables[0].steps
+  assert step.bound == support_vectors.Bound(0.3, 'increasing', 7)
+  assert (step.kernel.kind, step.kernel.degree) == ('polynomial', 4)
+  assert (step.tolerance, step.steps) == (0.01, 9)
+  state = step.optimizer.initialize(tf.TensorSpec([1]))
+  one = tf.constant([1.0])
+  _, moved = step.optimizer.next(state, one, one)
+  np.testing.assert_allclose(moved, [1 - 0.5 / 1.1], rtol=1e-5)
+
+
+def test_wrong_arguments_are_refused():
+  for wrong in ({'tolerance': 0.0}, {'steps': 0}):
+    with pytest.raises(ValueError, match='tolerance'):
+      make(**wrong)
+  for largest, rounds in ((-1.0, 3), (1.0, 0)):
+    with pytest.raises(ValueError, match='C is'):
+      support_vectors.Bound(largest, 'constant', rounds)
+  assert support_vectors.Bound(1, 'constant')(0).dtype == tf.float32
+
+
+def test_what_does_not_apply_is_refused():
+  resolve = registry.get('turbosvm').resolve
+  for given, problem in (
+    ({'svm_degree': 3}, 'svm_kernel=polynomial'),
+    (
+      {'svm_schedule': 'constant', 'svm_rounds': 3},
+      '--svm_rounds does not apply with --svm_schedule=constant',
+    ),
+    ({'svm_spreadout': False, 'logits_learning_rate': 1.0}, 'svm_spreadout'),
+    ({'svm_c': 0.0}, 'more than 0'),
+  ):
+    with pytest.raises(errors.InputError, match=problem):
+      resolve(given, {})
+  values = resolve({}, {})
+  assert (values['server_learning_rate'], values['svm_rounds']) == (1.0, 201)
