@@ -11,6 +11,7 @@ from launch.benchmarks import row_select
 from launch.benchmarks import small_clients
 from launch.benchmarks import spec
 from launch.benchmarks import spreadout_step
+from launch.benchmarks import svm_step
 from tff_xc import errors
 
 BENCHMARKS: dict[str, spec.Benchmark] = {
@@ -22,6 +23,7 @@ BENCHMARKS: dict[str, spec.Benchmark] = {
     row_select,
     small_clients,
     spreadout_step,
+    svm_step,
     exact_ranking,
     lstm_step,
     paper_sizes,

@@ -25,7 +25,7 @@ def build(
   ranges, [least, largest]; median_seconds; peak_mb, the sum over a contender's
   processes of their peak resident sizes (VmHWM), in 10^6 bytes; parts, median
   seconds; check, of the first round; passes, the number kept; dropped;
-  warnings; settings; plan; machine.
+  warnings; notes, of the benchmark; settings; plan; machine.
   """
   names = list(measured.peak_bytes)
   wrong: dict[str, str] = {}
@@ -51,6 +51,7 @@ def build(
     'passes': len(measured.passes),
     'dropped': measured.dropped,
     'warnings': [*wrong.values(), *_too_few(measured, plan)],
+    'notes': list(benchmark.notes(settings)),
     'settings': dataclasses.asdict(settings),
     'plan': dataclasses.asdict(plan),
     'machine': machine(),
@@ -92,6 +93,7 @@ def to_text(found: Mapping[str, Any]) -> str:
     f'{found["passes"]} passes, {found["dropped"]} dropped; '
     f'{machine_["cores"]} cores, {machine_["cpu"]}\n'
   )
+  head += ''.join(f'{note}\n' for note in found['notes'])
   return '\n'.join([head, *tables])
 
 

@@ -39,6 +39,7 @@ class Benchmark:
     small: the sizes for `--small`, which tries a benchmark in seconds.
     contenders: settings -> the contenders run by default.
     optional: settings -> further contenders, which run only if named.
+    notes: settings -> sentences for the report.
     pairs: contenders -> the ratios to report.
     groups: contenders -> lists of those that should have the same results.
     tolerances: relative tolerances of the checks within a group, by name.
@@ -63,6 +64,7 @@ class Benchmark:
   tolerances: Mapping[str, float]
   build: Callable[[str, Any], Any]
   optional: Callable[[Any], Sequence[str]] = lambda settings: ()
+  notes: Callable[[Any], Sequence[str]] = lambda settings: ()
   fresh: bool = False
   peers: Callable[[Any], Sequence[str]] = lambda settings: ()
   passes: int = harness.Plan.passes

@@ -23,6 +23,7 @@ FAKE = spec.Benchmark(
   contenders=lambda settings: ('a', 'b'),
   pairs=lambda names: spec.pairs_of(names, ('b', 'a'), ('c', 'a')),
   groups=spec.all_together,
+  notes=lambda settings: [f'{settings.clients} clients are few.'],
   tolerances={'loss': 0.1},
   build=lambda name, settings: None,
 )
@@ -50,6 +51,7 @@ def test_ratios_ranges_and_the_rest():
   assert found['parts']['a'] == {'all': 1.5, 'half': 0.75}
   assert (found['passes'], found['dropped']) == (2, 0)
   assert found['warnings'] == []
+  assert found['notes'] == ['3 clients are few.']
   assert found['settings'] == {'clients': 3, 'sizes': (1, 2)}
   assert found['machine']['cores'] >= 1
   assert json.loads(json.dumps(found))['name'] == 'fake'
@@ -76,6 +78,7 @@ def test_too_few_undisturbed_passes_are_said_plainly():
 def test_the_tables_are_aligned():
   text = report.to_text(build(a=1.0, b=1.0))
   assert text.startswith('fake: clients=3, sizes=1,2\n2 passes, 0 dropped; ')
+  assert '\n3 clients are few.\n\ncontender' in text
   assert '\na               1.5        0\n' in text
   assert '\nb/a      1.75   1.5 – 2\n'
   assert '\nhalf            0.75  1.25\n' in text
