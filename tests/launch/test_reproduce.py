@@ -38,7 +38,10 @@ def test_the_configurations_are_the_tasks_defaults(capsys):
   ('names', 'problem'),
   [
     ([], 'name a table: fedmlh/table2'),
-    (['fedmlh/table9'], "unknown table 'fedmlh/table9': there are fedmlh/table2"),
+    (
+      ['fedmlh/table9'],
+      "unknown table 'fedmlh/table9': there are fedmlh/table2",
+    ),
     (['fedmlh/table3'], 'a table of scores, which need runs'),
   ],
 )
