@@ -164,7 +164,7 @@ def test_a_client_that_is_new_has_no_contrast():
 
 def test_a_temperature_without_a_contrast_is_refused():
   given = {'contrastive_weight': 0.0, 'contrastive_temperature': 0.3}
-  with pytest.raises(errors.InputError, match='only applies with --contrast'):
+  with pytest.raises(errors.InputError, match='does not apply with --contrast'):
     registry.get('moon').resolve(given, {})
 
 

@@ -7,7 +7,6 @@ import tensorflow as tf
 from tests import registered
 from tests import remembering
 from tests import tiny
-from tff_xc import errors
 from tff_xc.algorithms import registry
 from tff_xc.round import local_training
 from tff_xc.round import optimizers
@@ -64,14 +63,6 @@ def test_the_terms_change_the_objective():
   assert (
     len(registered.algorithm('fedprox', proximal_weight=1.0).penalties) == 1
   )
-
-
-def test_a_temperature_without_a_contrast_is_refused():
-  with pytest.raises(
-    errors.InputError,
-    match='does not apply with --contrastive_weight=0',
-  ):
-    registry.get('fedss').resolve({'contrastive_temperature': 0.1}, {})
 
 
 def test_numbers_that_are_not_finite_are_replaced_if_asked():
