@@ -238,6 +238,7 @@ def test_clients_count_alike_or_by_their_examples():
   )
 
 
+@pytest.mark.slow
 def test_baseline_1_collapses_and_fedaws_does_not():
   # The examples differ little, like untrained embeddings.
   cohort = [
@@ -274,6 +275,7 @@ def test_the_fedss_variant_without_weight_is_posonly():
   )
 
 
+@pytest.mark.slow
 def test_the_fedss_variant_is_posonly_with_a_spreadout_step():
   plain = tiny.process('posonly', max_positives=3)
   spread = tiny.process(

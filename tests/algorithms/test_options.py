@@ -23,8 +23,16 @@ COHORT = tiny.cohort([[0, 0, 3, 5], [7, 3], [11, 11, 11]], seed=1)
     ('fedss', {'proximal_weight': 0.5}),
     ('fedaws', {'server_optimizer': 'adam', 'proximal_weight': 0.1}),
     ('fedss', {'contrastive_weight': 1.0, **AMSGRAD}),
-    ('fedaws_softmax', {'server_optimizer': 'adam', 'contrastive_weight': 1.0}),
-    ('turbosvm', {**AMSGRAD, 'proximal_weight': 0.01}),
+    pytest.param(
+      'fedaws_softmax',
+      {'server_optimizer': 'adam', 'contrastive_weight': 1.0},
+      marks=pytest.mark.slow,
+    ),
+    pytest.param(
+      'turbosvm',
+      {**AMSGRAD, 'proximal_weight': 0.01},
+      marks=pytest.mark.slow,
+    ),
     ('posonly', {**AMSGRAD, 'server_adam_rows': 'requested'}),
     ('moon', {'proximal_weight': 0.01, 'server_momentum': 0.9}),
   ],

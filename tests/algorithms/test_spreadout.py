@@ -41,7 +41,7 @@ def test_the_gradient_of_eq_8(small_blocks, distance, k):
     (1, 'cosine', True),
     (64, 'sq_euclidean', False),
     (150, 'sq_euclidean', False),
-    (150, 'cosine', True),
+    pytest.param(150, 'cosine', True, marks=pytest.mark.slow),
   ],
 )
 def test_many_neighbours_are_those_of_the_search(count, distance, tangent):

@@ -270,6 +270,7 @@ def test_adams_state_goes_through_a_checkpoint(tmp_path):
   tiny.assert_same_weights(*ends, 0)
 
 
+@pytest.mark.slow
 def test_one_and_several_threads_give_the_same_digits():
   process = tiny.process('turbosvm', logits_learning_rate=0.05)
   ends = []

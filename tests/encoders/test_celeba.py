@@ -152,6 +152,7 @@ def test_every_weight_gets_a_gradient():
         assert largest > 1e-3, name
 
 
+@pytest.mark.slow
 def test_the_server_takes_the_weighted_mean_of_the_statistics(in_process):
   encoder = leaf.build_celeba_encoder(side=16)
   process = fedavg.build_fedavg(

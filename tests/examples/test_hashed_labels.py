@@ -103,6 +103,7 @@ def made():
   return dataset, model, hashed_labels(model, most)
 
 
+@pytest.mark.slow
 def test_it_learns_sets_of_labels(made, in_process, tmp_path):
   dataset, model, algorithm_ = made
   algorithm_ = dataclasses.replace(

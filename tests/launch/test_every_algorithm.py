@@ -137,8 +137,8 @@ def launched(in_process, tmp_path, monkeypatch):
 
 # Every form of a round once, and every task; the other combinations are slow.
 _QUICK = {
-  'arrays': {'fedss', 'turbosvm', 'centralized'},
-  'bibtex': {'negonly', 'fedaws_baseline2', 'fedadam', 'moon'},
+  'arrays': {'fedss', 'centralized'},
+  'bibtex': {'negonly', 'fedadam', 'moon'},
   'cifar10': {'fedaws'},
 }
 

@@ -71,8 +71,13 @@ def test_the_reading_sees_a_whole_table():
 
 @pytest.mark.parametrize(
   ('name', 'max_features'),
-  [(n, None) for n in FEDERATED if n not in (*ALIKE, *REMEMBERING)]
-  + [(n, 5) for n in ('fedss', 'fullsoftmax', 'fedaws_baseline2')]
+  [
+    pytest.param(n, None, marks=pytest.mark.slow if n == 'turbosvm' else ())
+    for n in FEDERATED
+    if n not in (*ALIKE, *REMEMBERING)
+  ]
+  + [(n, 5) for n in ('fedss', 'fedaws_baseline2')]
+  + [pytest.param('fullsoftmax', 5, marks=pytest.mark.slow)]
   + [
     pytest.param(n, 0, marks=pytest.mark.slow)
     for n in ('fedss', 'fullsoftmax', 'fedaws_baseline2')

@@ -217,7 +217,9 @@ def _run_learning(process):
 @pytest.mark.parametrize(
   'name',
   [
-    pytest.param(n, marks=[pytest.mark.slow] if n == 'fed_prox' else [])
+    pytest.param(
+      n, marks=[pytest.mark.slow] if n in ('fed_prox', 'fed_avg_keras') else []
+    )
     for n in _PROCESSES
   ],
 )

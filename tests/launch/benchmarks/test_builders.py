@@ -87,6 +87,7 @@ def test_side_by_side_is_exactly_one_after_another(any_threads):
 
 
 @pytest.mark.parametrize('runtime', ['in_process'], indirect=True)
+@pytest.mark.slow
 def test_steps_of_the_lstm_are_kerass(runtime, any_threads):
   base = checked('lstm', 'keras')
   assert base['update_norm'] > 0.1
