@@ -10,7 +10,14 @@ from tff_xc.measure import catalog
 
 def test_a_score_is_measurable_if_all_that_it_needs_is_there():
   names = tuple(catalog.SCORES)
-  every = {'test', 'retrieval', 'propensity', 'train', 'class rows'}
+  every = {
+    'test',
+    'validation',
+    'retrieval',
+    'propensity',
+    'train',
+    'class rows',
+  }
   assert catalog.measurable(names, every) == names
   without = catalog.measurable(names, every - {'propensity'})
   of_counts = [n for n in names if n not in without]

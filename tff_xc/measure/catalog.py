@@ -76,7 +76,7 @@ SCORES: Mapping[str, Metric] = {
   ),
   **{
     f'pc@{k}_{part}': Metric(
-      f'capped P@{k}, {part}',
+      f'capped P@{k} {part}',
       f'part of capped P@{k} by labels of {of} 1 % of the training examples',
       ('test', 'propensity'),
     )
@@ -84,10 +84,10 @@ SCORES: Mapping[str, Metric] = {
     for k in AT
   },
   'pc_mean': Metric(
-    'capped P, mean', 'mean of capped P@1, P@3 and P@5', ('test',)
+    'mean capped P', 'mean of capped P@1, P@3 and P@5', ('test',)
   ),
   'pc_mean_validation': Metric(
-    'capped P, mean, validation',
+    'validation capped P',
     'mean of capped P@1, P@3 and P@5 on validation examples',
     ('validation',),
   ),
