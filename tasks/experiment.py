@@ -23,6 +23,7 @@ from tff_xc.algorithms import hyperparameters as hp
 from tff_xc.algorithms import registry as algorithms
 from tff_xc.algorithms import svm_settings
 from tff_xc.experiment import environment
+from tff_xc.measure import best_round
 from tff_xc.measure import targets as targets_lib
 from tff_xc.runtime import registry as runtimes
 
@@ -85,6 +86,18 @@ SETTINGS: Mapping[str, hp.Hyperparameter] = {
       " them, such as top1:0.7,mcc:0.5; default: the task's",
     ),
     hp.Hyperparameter(
+      'best_by',
+      '',
+      "score by which the summary's best round is chosen, such as p@1; default:"
+      " the task's",
+    ),
+    _setting(
+      'stop_after',
+      0,
+      'stop after this many evaluations without a better --best_by; 0: all'
+      ' rounds',
+    ),
+    hp.Hyperparameter(
       'data_dir',
       os.environ.get(DATA_VARIABLE, DEFAULT_DATA_DIR),
       f'directory of the data sets, one folder each; default ${DATA_VARIABLE}',
@@ -141,8 +154,16 @@ def _settings(given: Mapping, task: task_lib.Task) -> dict[str, Any]:
   given = {name: SETTINGS[name].checked(v) for name, v in given.items()}
   values = {name: setting.default for name, setting in SETTINGS.items()}
   values |= {'rounds': task.rounds, 'eval_every': task.eval_every}
-  values |= {'target': ','.join(task.targets), **given}
+  values |= {'target': ','.join(task.targets), 'best_by': task.best_by}
+  values |= given
   targets_lib.parse(values['target'], task.metrics)
+  if values['best_by'] and values['best_by'] not in task.metrics:
+    raise errors.InputError(
+      f'--best_by={values["best_by"]}: expected a score of this task:'
+      f' {", ".join(task.metrics)}'
+    )
+  if values['stop_after'] and not values['best_by']:
+    raise errors.InputError('--stop_after needs --best_by, a score to improve')
   values['checkpoint_every'] = given.get(
     'checkpoint_every', values['eval_every']
   )
@@ -225,6 +246,7 @@ class Experiment:
       run_dir,
       metrics=self.metrics,
       **{name: self.config[name] for name in _OF_TRAINING},
+      best=best_round.Choice(self.config['best_by'], self.config['stop_after']),
       config=self.config,
       warnings=self.warnings,
     )

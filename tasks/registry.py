@@ -3,6 +3,7 @@
 from tasks import arrays
 from tasks import cifar
 from tasks import glyphs
+from tasks import label_sets
 from tasks import leaf
 from tasks import omniglot
 from tasks import task
@@ -11,7 +12,7 @@ from tff_xc import errors
 
 TASKS = {
   t.name: t
-  for module in (glyphs, omniglot, cifar, xc, leaf, arrays)
+  for module in (glyphs, omniglot, cifar, xc, label_sets, leaf, arrays)
   for t in module.TASKS
 }
 

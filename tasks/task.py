@@ -31,7 +31,11 @@ OPTIONS: Mapping[str, hp.Hyperparameter] = {
       most=10**7,
     ),
     hp.Hyperparameter(
-      'num_clients', 100, 'clients of the glyphs task', least=1, most=10**8
+      'num_clients',
+      100,
+      'clients, of data that do not determine their number',
+      least=1,
+      most=10**8,
     ),
     hp.Hyperparameter(
       'classes_per_client',
@@ -119,9 +123,36 @@ OPTIONS: Mapping[str, hp.Hyperparameter] = {
       ' write twice',
     ),
     hp.Hyperparameter(
+      'hashed_features',
+      0,
+      'features after hashing; 0: they are not hashed',
+      least=0,
+    ),
+    hp.Hyperparameter(
+      'partition_rule',
+      'code',
+      "FedMLH's clients: 'code', as many examples of one frequent label each, or"
+      " 'paper', all examples of some frequent labels",
+      choices=('code', 'paper'),
+    ),
+    hp.Hyperparameter(
+      'validation',
+      0.1,
+      'share of the training examples that no client has, by whose score the best'
+      ' round is chosen; 0: none',
+      least=0,
+      below=1,
+    ),
+    hp.Hyperparameter(
+      'published_reading',
+      False,
+      "read files as FedMLH's published code does: examples without labels have"
+      ' label 0, and the last test examples of an incomplete hundred are left out',
+    ),
+    hp.Hyperparameter(
       'data_seed',
       0,
-      'seed of procedural data, which do not depend on --seed',
+      'seed of procedural data and of clients, which do not depend on --seed',
       least=0,
       most=2**63 - 1,
     ),
@@ -178,6 +209,7 @@ class Task:
     option_defaults: their defaults where they differ from the general ones.
     targets: default of --target: scores to which a run counts its rounds, such
       as 'top1:0.7'.
+    best_by: default of --best_by: the score by which the best round is chosen.
     data: the files that --data_dir must hold; empty if the data are generated.
     find: (data_dir) -> anything, within seconds; raises `errors.InputError`
       if the files of `data` are not there. None if it needs no files.
@@ -199,6 +231,7 @@ class Task:
   options: tuple[str, ...] = ('embedding_dim', 'logit_scale')
   option_defaults: Mapping[str, Any] = dataclasses.field(default_factory=dict)
   targets: tuple[str, ...] = ()
+  best_by: str = ''
   data: str = ''
   find: Callable[[str], Any] | None = None
 
@@ -217,7 +250,7 @@ class Task:
 
   def metrics_of(self, dataset) -> tuple[str, ...]:
     """Returns the metrics that `dataset` has examples for."""
-    held_out = ('test', 'retrieval', 'propensity')
+    held_out = ('test', 'validation', 'retrieval', 'propensity')
     present = {part for part in held_out if getattr(dataset, part)}
     return catalog.measurable(self.metrics, {*present, 'train', 'class rows'})
 

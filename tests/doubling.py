@@ -10,6 +10,7 @@ from tff_xc.experiment import cohort
 from tff_xc.experiment import loop as experiment
 from tff_xc.experiment import progress
 from tff_xc.experiment import run_directory
+from tff_xc.measure import best_round
 from tff_xc.measure import communication
 from tff_xc.measure import targets
 
@@ -40,6 +41,7 @@ class Doubling:
       'loss': np.float32(1 / state.weights),
       'class_rows': 10.0,
       'class_rows_largest': 12.0,
+      'clients': 2.0,
       'clients_dropped': 0.0,
     }
     round_number = np.int32(state.round_number + 1)
@@ -51,7 +53,15 @@ def score(weights):
   return {'top1': 1 - 1 / float(weights)}
 
 
-def run(path, rounds=10, process=None, evaluate=score, warnings=(), target=''):
+def run(
+  path,
+  rounds=10,
+  process=None,
+  evaluate=score,
+  warnings=(),
+  target='',
+  best=best_round.NO_CHOICE,
+):
   return experiment.run(
     process=process or Doubling(),
     cohorts=lambda r: cohort.Cohort([], 1, ('reader', 'writer')),
@@ -63,6 +73,7 @@ def run(path, rounds=10, process=None, evaluate=score, warnings=(), target=''):
       path, {**CONFIG, 'rounds': rounds, 'target': target}
     ),
     targets=targets.parse(target),
+    best=best,
     warnings=warnings,
   )
 

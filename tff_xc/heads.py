@@ -10,6 +10,7 @@ from typing import Protocol
 
 import tensorflow as tf
 
+from tff_xc.data import hashing
 from tff_xc.encoders import initializers
 from tff_xc.encoders import normalization
 
@@ -37,7 +38,8 @@ class Head(Protocol):
     Args:
       embeddings: float32 [B, ...], as the encoder returns them.
       rows: float32 [N, row_dim], the rows held.
-      ids: int32 [N], their numbers in the table.
+      ids: int32 [N], their numbers in the table; None if all rows are held, in
+        order.
     """
 
   def scoring_rows(self, table: tf.Tensor):
@@ -118,3 +120,103 @@ class LinearHead(_OneRowPerLabel):
 
   def scoring_rows(self, table):
     return (table[:, :-1], table[:, -1]) if self.bias else (table, None)
+
+
+SCORES = ('logsigmoid', 'logit')
+
+
+@dataclasses.dataclass(frozen=True)
+class HashedHead:
+  """R tables of B buckets; a label has one bucket in each (FedMLH).
+
+  Row r B + b is bucket b of table r: weights, then a bias. Its logit is its
+  product with the embedding of sub-model r.
+
+  Attributes:
+    num_labels: n.
+    num_tables: R.
+    num_buckets: B.
+    score: a label's score is the mean over its buckets of 'logsigmoid', the log
+      of the bucket's probability (the paper), or of 'logit' (the published
+      code). They may rank labels differently.
+  """
+
+  num_labels: int
+  num_tables: int
+  num_buckets: int
+  score: str = 'logsigmoid'
+
+  def __post_init__(self):
+    if self.score not in SCORES:
+      raise ValueError(
+        f'unknown score {self.score!r}: expected one of {SCORES}'
+      )
+
+  def num_rows(self, num_labels: int) -> int:
+    del num_labels
+    return self.num_tables * self.num_buckets
+
+  def row_dim(self, embedding_dim: int) -> int:
+    return embedding_dim + 1
+
+  def init(self, seed, num_labels, embedding_dim):
+    shape = [self.num_rows(num_labels), self.row_dim(embedding_dim)]
+    return initializers.torch_uniform(seed, shape, embedding_dim)
+
+  def rows_of(self, labels):
+    hashed = hashing.buckets_in_tables(
+      labels, self.num_tables, self.num_buckets
+    )
+    return hashed + self.num_buckets * tf.range(self.num_tables)
+
+  def logits(self, embeddings, rows, ids):
+    """Returns float32 [B, N]; embeddings are float32 [B, R, d]."""
+    if ids is None:
+      return tf.reshape(
+        self._of_tables(embeddings, rows), [-1, self.num_rows(0)]
+      )
+    # The rows of a table side by side, so that each sub-model has one product.
+    table = ids // self.num_buckets
+    order = tf.argsort(table, stable=True)
+    sizes = tf.math.bincount(table, minlength=self.num_tables)
+    of_tables = tf.split(tf.gather(rows, order), sizes, num=self.num_tables)
+    products = [
+      tf.matmul(embeddings[:, r], of_table[:, :-1], transpose_b=True)
+      + of_table[:, -1]
+      for r, of_table in enumerate(of_tables)
+    ]
+    places = tf.math.invert_permutation(order)
+    return tf.gather(tf.concat(products, axis=1), places, axis=1)
+
+  def _of_tables(self, embeddings, table):
+    """Returns float32 [b, R, B], the logits of all buckets."""
+    shape = [self.num_tables, self.num_buckets, table.shape[1]]
+    of_tables = tf.reshape(table, shape)
+    by_table = tf.matmul(
+      tf.transpose(embeddings, [1, 0, 2]),
+      of_tables[..., :-1],
+      transpose_b=True,
+    )
+    return tf.transpose(by_table + of_tables[:, None, :, -1], [1, 0, 2])
+
+  def scoring_rows(self, table):
+    return None  # A label's score is no inner product.
+
+  def label_scores(self, embeddings, table):
+    """Returns float32 [b, n]; besides it, one more array of its size is needed.
+
+    Args:
+      embeddings: float32 [b, R, d].
+      table: float32 [R B, d + 1].
+    """
+    logits = self._of_tables(embeddings, table)
+    if self.score == 'logsigmoid':
+      logits = tf.math.log_sigmoid(logits)
+    labels = tf.range(self.num_labels)
+    buckets = hashing.buckets_in_tables(
+      labels, self.num_tables, self.num_buckets
+    )
+    total = tf.gather(logits[:, 0], buckets[:, 0], axis=1)
+    for r in range(1, self.num_tables):
+      total += tf.gather(logits[:, r], buckets[:, r], axis=1)
+    return total / self.num_tables

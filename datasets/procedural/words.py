@@ -204,6 +204,14 @@ class Words:
       rows.append(scipy.sparse.csr_matrix(row, shape))
     return scipy.sparse.vstack(rows, 'csr')
 
+  def everything(self, part: int) -> tuple:
+    """Returns (features, label sets) of all examples of a part."""
+    total = self.options.test_examples
+    if part == TRAIN:
+      total = len(self.train_labels)
+    numbers = np.arange(total)
+    return self.features(part, numbers), self.label_sets(part, numbers)
+
   def label_counts(self) -> np.ndarray:
     """Returns the number of training examples with each label, int64 [n]."""
     n = self.options.num_classes

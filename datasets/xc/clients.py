@@ -79,7 +79,7 @@ def load(
   files = find(name, data_dir, counts)
   known = xc_sets.SETS[name]
   counts = counts or known.counts
-  features, label_sets = _read(files.train)
+  features, label_sets = read(files.train)
   labels = sample_labels(label_sets, label_seed)
   train = pool.in_memory(features, labels)
   if labels.min(initial=0) < 0:
@@ -95,7 +95,7 @@ def load(
     name=name,
     num_classes=counts.labels,
     train=client_data.PartitionedClientData(train, clients),
-    test=pool.in_memory(*_read(files.test)),
+    test=pool.in_memory(*read(files.test)),
     propensity=sparse.Propensity(
       np.bincount(label_sets.indices, minlength=counts.labels),
       counts.train,
@@ -149,7 +149,7 @@ def _forms(paths: tuple[pathlib.Path, ...]):
   )
 
 
-def _read(
+def read(
   paths: tuple[pathlib.Path, ...],
 ) -> tuple[scipy.sparse.csr_matrix, scipy.sparse.csr_matrix]:
   """Returns the features and the labels of a part."""

@@ -1,6 +1,7 @@
 """The loop on a process of plain numbers: it is fast and reaches every case."""
 
 import json
+import math
 import shutil
 
 import numpy as np
@@ -11,6 +12,7 @@ from tff_xc import errors
 from tff_xc.experiment import loop as experiment
 from tff_xc.experiment import run_directory
 from tff_xc.experiment import same_run
+from tff_xc.measure import best_round
 from tff_xc.report import run_files
 from tff_xc.runtime import client_error
 
@@ -71,6 +73,24 @@ def test_rounds_to_targets_and_a_resume_with_others(tmp_path):
   config = json.loads((path / 'config.json').read_text())
   assert config['target'] == 'top1:0,top1:0.99'
   assert doubling.run(tmp_path / 'none')['rounds_to_target'] == {}
+
+
+def test_it_stops_without_a_better_score(tmp_path):
+  """Evaluated after rounds 0, 4, 8, ...: the score falls after round 4."""
+  falling = lambda weights: {'top1': 1 - abs(4 - math.log2(float(weights)))}
+  choice = best_round.Choice('top1', 2)
+  path = tmp_path / 'run'
+  found = doubling.run(path, 40, evaluate=falling, best=choice)
+  assert found['rounds'] == 12
+  assert (found['best_round']['round'], found['best_round']['top1']) == (4, 1)
+  # The state after the last round is saved, and the run has ended.
+  again = doubling.run(path, 40, evaluate=falling, best=choice)
+  assert again == found
+  whole = doubling.run(tmp_path / 'whole', 40, evaluate=falling)
+  assert (whole['rounds'], whole['best_round']) == (40, None)
+  # The same command without it goes on from there.
+  assert doubling.run(path, 40, evaluate=falling)['rounds'] == 40
+  assert doubling.rows(path) == doubling.rows(tmp_path / 'whole')
 
 
 def test_an_interrupt_saves_and_the_same_call_goes_on(tmp_path, capsys):

@@ -198,7 +198,8 @@ def test_each_task_says_what_it_needs_and_whether_it_is_there(tmp_path):
   done = _doctor(f'--data_dir={tmp_path}', COLUMNS='100')
   assert done.returncode == 0, done.stdout
   rows = _rows(done.stdout.splitlines())
-  assert rows['data'][1] == f'eurlex-4k in {tmp_path}'
+  found = f'eurlex-4k, eurlex-4k-sets in {tmp_path}'
+  assert rows['data'][1] == found
   assert 'stackoverflow' not in done.stdout
   lines = [line.split() for line in done.stdout.splitlines()]
   assert ['eurlex-4k', 'found'] in [line[:2] for line in lines]

@@ -21,6 +21,7 @@ ERRORS = {
   'doctor': ('--worker_timeout_seconds=0',),
   'evaluate': (),
   'list': ('nothing',),
+  'reproduce': ('nothing',),
   'sweep': (
     *('--task=glyphs', '--algorithm=fedss'),
     *('--grid=client_learning_rate:0.1', '--grid=negatives:1,200'),

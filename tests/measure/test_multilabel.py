@@ -21,10 +21,10 @@ def test_worked_by_hand():
   top = np.array([[4, 2, 0], [1, 0, 3], [2, 1, 0]])
   labels = label_sets({0, 4}, {3}, set())
   propensity = sparse.Propensity(np.array([9, 5, 5, 2, 1]), 20)
-  got = multilabel.scores(top, labels, propensity, (1, 3), capped=True)
+  got = multilabel.scores(top, labels, propensity, (1, 3))
   assert got['p@1'] == pytest.approx(1 / 2)  # The third has no label.
   assert got['p@3'] == pytest.approx((2 / 3 + 1 / 3) / 2)
-  assert got['p@3_capped'] == pytest.approx((2 / 2 + 1 / 1) / 2)
+  assert got['pc@3'] == pytest.approx((2 / 2 + 1 / 1) / 2)
   first = (1 + 1 / 2) / (1 + 1 / math.log2(3))  # Hits at ranks 1 and 3.
   assert got['ndcg@1'] == pytest.approx(1 / 2)
   assert got['ndcg@3'] == pytest.approx((first + 1 / 2) / 2)
@@ -70,10 +70,15 @@ def test_equal_the_naive_loops(a, b):
     for n in propensity.label_counts
   ]
   got = multilabel.scores(top, label_sets(*sets), propensity)
-  assert list(got) == [
-    *(f'{m}@{k}' for k in (1, 3, 5) for m in ('p', 'ndcg')),
-    *(f'psp@{k}' for k in (1, 3, 5)),
-  ]
+  assert set(got) == {
+    f'{name}@{k}{part}'
+    for k in (1, 3, 5)
+    for name, part in (
+      *((name, '') for name in ('p', 'ndcg', 'pc', 'psp')),
+      ('pc', '_frequent'),
+      ('pc', '_infrequent'),
+    )
+  }
   for k in (1, 3, 5):
     p, ndcg, psp = naive(top.tolist(), sets, weights, k)
     assert got[f'p@{k}'] == pytest.approx(p, abs=1e-12)
@@ -107,7 +112,10 @@ def test_ids_that_are_missing_hit_nothing():
   top = np.array([[9, -1, -1], [8, -1, -1]])
   got = multilabel.scores(top, label_sets({9}, {9}), ks=(1, 3))
   assert got == pytest.approx(
-    {'p@1': 0.5, 'ndcg@1': 0.5, 'p@3': 1 / 6, 'ndcg@3': 0.5}
+    {
+      **{'p@1': 0.5, 'ndcg@1': 0.5, 'pc@1': 0.5},
+      **{'p@3': 1 / 6, 'ndcg@3': 0.5, 'pc@3': 0.5},
+    }
   )
 
 
@@ -130,3 +138,25 @@ def test_refuses_what_has_no_value():
     multilabel.scores(top, label_sets({1}, {2}))
   with pytest.raises(ValueError, match='at least 3'):
     multilabel.inverse_propensities(sparse.Propensity(np.ones(3), 2))
+
+
+def test_frequent_and_infrequent_parts_add_up():
+  """Labels 0 and 1 have 1 % of the examples or more; the others less."""
+  propensity = sparse.Propensity(np.array([40, 10, 9, 1, 0]), 1000)
+  assert list(multilabel.frequent(propensity)) == [
+    True,
+    True,
+    False,
+    False,
+    False,
+  ]
+  top = np.array([[0, 2, 4], [3, 1, 0], [4, 0, 1]])
+  labels = label_sets({0, 2, 3, 4}, {1}, {2})
+  got = multilabel.scores(top, labels, propensity, (1, 3))
+  assert got['pc@1_frequent'] == pytest.approx(1 / 3)
+  assert got['pc@1_infrequent'] == 0
+  assert got['pc@3_frequent'] == pytest.approx((1 / 3 + 1) / 3)
+  assert got['pc@3_infrequent'] == pytest.approx((2 / 3) / 3)
+  for k in (1, 3):
+    parts = got[f'pc@{k}_frequent'] + got[f'pc@{k}_infrequent']
+    assert got[f'pc@{k}'] == pytest.approx(parts)

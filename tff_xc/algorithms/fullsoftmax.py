@@ -23,15 +23,19 @@ def fullsoftmax(
   model: classifier.EmbeddingClassifier,
   local_training: local_training_lib.LocalTraining | None = None,
 ) -> algorithm_lib.Algorithm:
-  """Returns FullSoftmax (eq. 2): every client receives and sends all rows."""
+  """Returns FullSoftmax (eq. 2): every client receives and sends all rows.
+
+  Sets of labels are learned by binary cross entropy of every label.
+  """
   from tff_xc.round import losses
   from tff_xc.round import request
 
+  of_sets, of_one = losses.BinaryCrossEntropy(), losses.HeldSoftmax
   return softmax(
     model,
     local_training,
     request.AllRows(model.num_rows),
-    losses.HeldSoftmax(model.num_rows),
+    of_sets if model.label_sets else of_one(model.num_rows),
   )
 
 

@@ -14,6 +14,7 @@ from tff_xc.algorithms import fedaws_baseline1
 from tff_xc.algorithms import fedaws_baseline2
 from tff_xc.algorithms import fedaws_posonly
 from tff_xc.algorithms import fedaws_softmax
+from tff_xc.algorithms import fedmlh
 from tff_xc.algorithms import fedprox
 from tff_xc.algorithms import fedss
 from tff_xc.algorithms import fullsoftmax
@@ -40,6 +41,7 @@ _MODULES = (
   fedaws_posonly,
   fedaws_softmax,
   turbosvm,
+  fedmlh,
   centralized,
 )
 ALGORITHMS: Mapping[str, entry.Entry] = {

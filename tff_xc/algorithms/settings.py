@@ -25,7 +25,18 @@ CLIENTS = (
 )
 LOCAL_TRAINING = (
   hp.Hyperparameter(
-    'client_learning_rate', 0.01, "learning rate of a client's SGD", above=0
+    'client_optimizer',
+    'sgd',
+    "a client's optimizer; adam starts without moments in every round",
+    choices=('sgd', 'adam'),
+  ),
+  hp.Hyperparameter(
+    'client_learning_rate',
+    0.01,
+    "learning rate of a client's optimizer; default for adam 0.001",
+    above=0,
+    of='client_optimizer',
+    defaults={'adam': 1e-3},
   ),
   hp.Hyperparameter('batch_size', 32, 'examples in a minibatch', least=1),
   hp.Hyperparameter(
@@ -52,6 +63,8 @@ LOCAL_TRAINING = (
     'set trained numbers that are not finite to 0.00001 after every local step,'
     " as TurboSVM-FL's published code does (it also does so after the aggregation,"
     " where none is left); otherwise the client's update is dropped",
+    of='client_optimizer',
+    only_with=('sgd',),
   ),
 )
 # Terms that any algorithm with clients may add to what they minimise.
@@ -175,6 +188,7 @@ def local_training(values: Mapping) -> local_training_lib.LocalTraining:
     steps=values.get('local_steps', 0),
     shuffle=values.get('shuffle', True),
     replace_nonfinite=values.get('replace_nonfinite', False),
+    optimizer_name=values.get('client_optimizer', 'sgd'),
   )
 
 

@@ -177,6 +177,7 @@ class FederatedDataset:
     test: the examples for top-1 over all n classes, or None.
     retrieval: examples of classes that are not trained on, for MAP@10 and
       MAP@R, or None.
+    validation: examples by whose score a round may be chosen, or None.
     propensity: the labels' propensities in a multi-label set, for PSP@k, or
       None.
     exact: whether examples are the same to the bit on every machine. Examples
@@ -188,6 +189,7 @@ class FederatedDataset:
   train: PartitionedClientData
   test: pool_lib.Pool | None = None
   retrieval: pool_lib.Pool | None = None
+  validation: pool_lib.Pool | None = None
   propensity: sparse.Propensity | None = None
   exact: bool = True
 
@@ -199,13 +201,13 @@ class FederatedDataset:
       client = owners[bad[0]]
       where = f'client {self.train.client_ids[client]}'
       errors.check_labels(labels[owners == client], self.num_classes, where)
-    if self.test is not None:
-      y = self.test.y
-      errors.check_labels(
-        y.indices if scipy.sparse.issparse(y) else y,
-        self.num_classes,
-        f'{self.name}, test examples',
-      )
+    for part in ('test', 'validation'):
+      if (pool := getattr(self, part)) is not None:
+        errors.check_labels(
+          pool.y.indices if scipy.sparse.issparse(pool.y) else pool.y,
+          self.num_classes,
+          f'{self.name}, {part} examples',
+        )
 
   def repartitioned(
     self,

@@ -25,9 +25,9 @@ def fingerprint(
 
   Returns:
     By name, in this order if they apply: `classes`, `clients`, `examples`,
-    `test_examples`, `retrieval_examples`; then checksums of 16 hexadecimal
+    `test_examples`, `validation_examples`, `retrieval_examples`; then checksums of 16 hexadecimal
     digits: `labels_checksum` (with the client ids), `train_checksum`,
-    `test_checksum`, `retrieval_checksum`, `propensity_checksum`.
+    `test_checksum`, `validation_checksum`, `retrieval_checksum`, `propensity_checksum`.
   """
   pool, partition = dataset.train.pool, dataset.train.partition
   held = partition.numbers
@@ -41,7 +41,7 @@ def fingerprint(
   if dataset.exact:
     some = map(partition.of_client, _spread(partition))
     checksums['train_checksum'] = _checksum(map(pool.examples, some))
-    for split in ('test', 'retrieval'):
+    for split in ('test', 'validation', 'retrieval'):
       held_out = getattr(dataset, split)
       if held_out is not None:
         counts[f'{split}_examples'] = len(held_out)

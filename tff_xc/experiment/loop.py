@@ -13,6 +13,7 @@ from tff_xc.experiment import client_states as client_states_lib
 from tff_xc.experiment import cohort as cohort_lib
 from tff_xc.experiment import progress as progress_lib
 from tff_xc.experiment import run_directory
+from tff_xc.measure import best_round
 from tff_xc.measure import catalog
 from tff_xc.measure import communication
 from tff_xc.measure import targets as targets_lib
@@ -35,6 +36,7 @@ def run(
   schedule: progress_lib.Schedule,
   directory: run_directory.RunDirectory,
   targets: Sequence[targets_lib.Target] = (),
+  best: best_round.Choice = best_round.NO_CHOICE,
   warnings: Sequence[str] = (),
   client_states: client_states_lib.ClientStates | None = None,
 ) -> dict[str, Any]:
@@ -49,6 +51,7 @@ def run(
     schedule: rounds, evaluations, checkpoints.
     directory: receives all files of the run.
     targets: scores to which the summary counts the rounds.
+    best: chooses the summary's best round, and may stop the run.
     warnings: about the configuration; printed, and kept in the summary.
     client_states: keeps what clients keep between rounds, if they do.
 
@@ -68,20 +71,10 @@ def run(
     if row['round']:  # Row 0 is of the initial model.
       held.count_lost(row)
   held.check_lost()
-  _train(
-    held,
-    process,
-    cohorts,
-    evaluate,
-    metrics,
-    messages,
-    schedule,
-    directory,
-    rows,
-  )
-  summary = summarise(
-    run_files.read_run(directory.path), metrics, messages, targets, warnings
-  )
+  how = process, cohorts, evaluate, metrics, messages, schedule, directory
+  _train(held, *how, [*rows], best)
+  finished = run_files.read_run(directory.path)
+  summary = summarise(finished, metrics, messages, targets, best, warnings)
   run_files.write_json(directory.path / run_files.SUMMARY, summary)
   return summary
 
@@ -95,7 +88,8 @@ def _train(
   messages,
   schedule: progress_lib.Schedule,
   directory: run_directory.RunDirectory,
-  rows: Sequence,
+  rows: list,
+  best: best_round.Choice,
 ) -> None:
   """Runs the rounds that are left.
 
@@ -108,8 +102,9 @@ def _train(
       with estimate.timing('evaluation'):
         measured = evaluate(held.weights())
       directory.release(measured, 0)
+      rows.append(measured)
       progress.start(measured)
-    while held.done < schedule.rounds:
+    while held.done < schedule.rounds and not best.stops(rows):
       started = time.perf_counter()
       cohort = cohorts(held.done)
       output, row = held.next(cohort, messages)
@@ -120,6 +115,7 @@ def _train(
           measured = evaluate(process.get_model_weights(output.state))
       scores = measured or dict.fromkeys(metrics, math.nan)
       directory.release({**row, **scores}, held.done + 1)
+      rows.append({**row, **scores})
       # Only now is the round done: an interrupt before this line repeats it.
       held.take(output, row)
       del output  # A second reference would force a copy.
@@ -133,6 +129,8 @@ def _train(
         )
       held.check_lost()
       progress.round_done(row, measured)
+    if held.done < schedule.rounds:
+      held.save()
   except KeyboardInterrupt:
     held.save_interrupted()
     raise
@@ -283,6 +281,7 @@ def summarise(
   metrics: tuple[str, ...],
   messages: communication.Messages,
   targets: Sequence[targets_lib.Target] = (),
+  best: best_round.Choice = best_round.NO_CHOICE,
   warnings: Sequence[str] = (),
 ) -> dict[str, Any]:
   """Returns the summary of a run from its metrics.csv.
@@ -297,6 +296,7 @@ def summarise(
     messages: computes the saved bytes.
     targets: of these metrics. `rounds_to_target` has the first evaluated round
       that reaches each, or None.
+    best: chooses `best_round`, which is None without a choice.
     warnings: about the configuration. `warnings` of the summary also has those
       about the rounds.
   """
@@ -310,6 +310,7 @@ def summarise(
   return {
     'final': {name: float(table[name].iloc[-1]) for name in metrics},
     'best': {name: catalog.SCORES[name].best(table[name]) for name in metrics},
+    'best_round': best.summary(table, metrics),
     'rounds': int(table['round'].iloc[-1]),
     'rounds_to_target': {t.name: t.first_round(table) for t in targets},
     'bytes_down_per_client_round': down,

@@ -18,6 +18,7 @@ from tff_xc.experiment import loop
 from tff_xc.experiment import progress
 from tff_xc.experiment import run_directory
 from tff_xc.experiment import same_run
+from tff_xc.measure import best_round
 from tff_xc.measure import catalog
 from tff_xc.measure import communication
 from tff_xc.measure import evaluation
@@ -43,12 +44,14 @@ def train(
   checkpoint_every: int = 0,
   seed: int = 0,
   target: str = '',
+  best: best_round.Choice = best_round.NO_CHOICE,
   config: Mapping[str, Any] | None = None,
   warnings: Sequence[str] = (),
 ) -> dict[str, Any]:
   """Trains, evaluates and writes everything about the run, or resumes it.
 
-  Install a runtime first (`tff_xc.runtime.registry.install`).
+  Install a runtime first (`tff_xc.runtime.registry.install`). It returns the
+  summary, as in summary.json, with nan in place of null.
 
   Args:
     algorithm: with its `sampling`.
@@ -60,27 +63,25 @@ def train(
     checkpoint_every: rounds between checkpoints; 0: `eval_every`.
     seed: of the initial weights and all random draws.
     target: scores to which the summary counts the rounds: 'top1:0.7,mcc:0.5'.
+    best: chooses the summary's best round, and may stop the run.
     config: further settings for config.json. Without `hyperparameters`, which
       describe the algorithm, a description of `algorithm` is added. A run is
       resumed only with the same settings and the same data.
     warnings: about the settings; printed, and kept in the summary.
-
-  Returns: the summary, as in summary.json, with nan in place of null.
 
   Raises:
     errors.InputError: `run_dir` holds another run or other data; `target` is
       malformed; a client fails; or no client's update is finite any more.
     ValueError: the algorithm lacks sampling, or does not fit data or metrics.
   """
-  _check(algorithm, dataset, metrics, rounds)
-  targets = targets_lib.parse(target, metrics)
-  schedule = progress.Schedule(
-    rounds, eval_every, checkpoint_every or eval_every
-  )
+  _check(algorithm, dataset, metrics, rounds, best)
+  saves_every = checkpoint_every or eval_every
+  schedule = progress.Schedule(rounds, eval_every, saves_every)
   config = {**(config or {}), 'seed': seed, 'target': target}
-  config = _whole_config(config, algorithm, dataset, metrics, schedule)
+  config = _whole_config(config, best, algorithm, dataset, metrics, schedule)
   same_run.check_config(run_dir, config)
   return loop.run(
+    targets=targets_lib.parse(target, metrics),
     process=process.build_process(algorithm, seed),
     cohorts=algorithm.sampling.cohorts(dataset, seed),
     evaluate=evaluation.Evaluator(algorithm.model, dataset, metrics),
@@ -88,7 +89,7 @@ def train(
     messages=communication.messages(algorithm),
     schedule=schedule,
     directory=run_directory.RunDirectory(run_dir, config),
-    targets=targets,
+    best=best,
     warnings=[*warnings, *_large_states(algorithm, dataset, run_dir)],
     client_states=_client_states(algorithm.client_state, run_dir),
   )
@@ -118,7 +119,7 @@ def _client_states(kept, run_dir) -> client_states.ClientStates | None:
 
 
 def _whole_config(
-  config, algorithm, dataset, metrics, schedule
+  config, best, algorithm, dataset, metrics, schedule
 ) -> dict[str, Any]:
   """Returns what config.json records."""
   if 'hyperparameters' not in config:
@@ -129,12 +130,14 @@ def _whole_config(
     'task': dataset.name,
     'algorithm': 'own',
     **config,
+    'best_by': best.metric,
+    'stop_after': best.stop_after,
     **dataclasses.asdict(schedule),
     'data': fingerprint.fingerprint(dataset),
   }
 
 
-def _check(algorithm, dataset, metrics, rounds) -> None:
+def _check(algorithm, dataset, metrics, rounds, best) -> None:
   """Raises ValueError for what would fail only later."""
   if algorithm.sampling is None:
     raise ValueError(
@@ -142,6 +145,10 @@ def _check(algorithm, dataset, metrics, rounds) -> None:
     )
   if rounds < 1 or not metrics:
     raise ValueError('give at least one round and one metric')
+  if best.metric and best.metric not in metrics:
+    raise ValueError(f'best is by {best.metric!r}, which is no metric here')
+  if best.stop_after and not best.metric:
+    raise ValueError('to stop after some evaluations needs a metric')
   taken = {*catalog.SCORES, *catalog.ROUND}
   clash = {n for t in algorithm.tables for n in t.metrics} & taken
   if clash:

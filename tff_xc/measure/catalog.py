@@ -24,7 +24,7 @@ class Metric(NamedTuple):
     heading: its name in tables and legends.
     meaning: its definition, in one line.
     needs: the parts of a data set or model that it is computed from: 'test',
-      'retrieval', 'propensity', 'train', 'class rows'. Empty for `ROUND`.
+      'validation', 'retrieval', 'propensity', 'train', 'class rows'. Empty for `ROUND`.
     unit: 'fraction', printed in percent ('mcc' may be negative); 'distance' of
       unit vectors, in [0, 2]; 'bytes', 'rows', 'examples', 'clients',
       'parameters', 'seconds' or 'loss'.
@@ -67,6 +67,29 @@ SCORES: Mapping[str, Metric] = {
   ),
   **_at_each_k(
     'p', 'P', 'share of labels among the {k} ranked first', ('test',)
+  ),
+  **_at_each_k(
+    'pc',
+    'capped P',
+    'labels among the {k} ranked first, over at most the labels that there are',
+    ('test',),
+  ),
+  **{
+    f'pc@{k}_{part}': Metric(
+      f'capped P@{k} {part}',
+      f'part of capped P@{k} by labels of {of} 1 % of the training examples',
+      ('test', 'propensity'),
+    )
+    for part, of in (('frequent', 'at least'), ('infrequent', 'less than'))
+    for k in AT
+  },
+  'pc_mean': Metric(
+    'mean capped P', 'mean of capped P@1, P@3 and P@5', ('test',)
+  ),
+  'pc_mean_validation': Metric(
+    'validation capped P',
+    'mean of capped P@1, P@3 and P@5 on validation examples',
+    ('validation',),
   ),
   **_at_each_k(
     'ndcg',

@@ -26,8 +26,11 @@ _RANKED_AT_ONCE = 2048
 # The most label scores in memory at once, for heads that are not inner products.
 _SCORES_AT_ONCE = 2**24
 # Parts of a data set that a metric may need and the set may lack.
-_OF_DATA = ('test', 'retrieval', 'propensity')
+_OF_DATA = ('test', 'validation', 'retrieval', 'propensity')
 _RETRIEVAL = ('map@10', 'map@r')
+# `multilabel.scores` has these.
+_RANKED = ('p@', 'pc@', 'ndcg@', 'psp@')
+_MEAN, _MEAN_VALIDATION = 'pc_mean', 'pc_mean_validation'
 _OF_ONE_LABEL = ('top1', 'macro_f1', 'mcc')
 
 
@@ -89,6 +92,8 @@ class Evaluator:
     if wanted - set(_RETRIEVAL):
       rank = self._ranker(weights)
       measured |= self._ranked(weights, rank, wanted)
+      if _MEAN_VALIDATION in wanted:
+        measured[_MEAN_VALIDATION] = self._of_validation(weights, rank)
       train = self._dataset.train
       if 'train_top1' in wanted:
         some = self._some_training_examples
@@ -139,9 +144,8 @@ class Evaluator:
 
   def _ranked(self, weights, rank, wanted) -> dict[str, float]:
     """Returns the test examples' metrics that need a ranking of classes."""
-    ranked = {
-      f'{name}@{k}' for name in ('p', 'ndcg', 'psp') for k in catalog.AT
-    }
+    ranked = {name for name in catalog.SCORES if name.startswith(_RANKED)}
+    ranked.add(_MEAN)
     of_one = [name for name in _OF_ONE_LABEL if name in wanted]
     if not of_one and not wanted & ranked:
       return {}
@@ -163,7 +167,16 @@ class Evaluator:
       measured |= multilabel.scores(
         top, labels, self._dataset.propensity, catalog.AT
       )
+      measured[_MEAN] = _mean_capped(measured)
     return measured
+
+  def _of_validation(self, weights, rank) -> float:
+    """Returns `_MEAN` of the validation examples."""
+    pool = self._dataset.validation
+    top = self._top(weights, rank, pool, None, max(catalog.AT))
+    y = pool.y
+    labels = y if scipy.sparse.issparse(y) else multilabel.single_labels(y)
+    return _mean_capped(multilabel.scores(top, labels, ks=catalog.AT))
 
   def _top(self, weights, rank, pool, numbers, k: int) -> np.ndarray:
     """Returns int32 [examples, k], the best classes of each example."""
@@ -231,3 +244,8 @@ def _best(scores, embeddings, k: int, num_classes: int) -> np.ndarray:
     found = tf.math.top_k(scores(embeddings[block]), min(k, num_classes))
     best[block, : min(k, num_classes)] = found.indices
   return best
+
+
+def _mean_capped(scores) -> float:
+  """Returns the mean of capped P@k over `catalog.AT`."""
+  return float(np.mean([scores[f'pc@{k}'] for k in catalog.AT]))

@@ -1,4 +1,4 @@
-"""Metrics of multi-label examples: P@k, nDCG@k and PSP@k, from top-k ids.
+"""Metrics of multi-label examples: P@k, nDCG@k, PSP@k and more, from top-k ids.
 
 Examples without a label are skipped, because no ranking can score on them.
 """
@@ -10,15 +10,18 @@ import scipy.sparse
 
 from tff_xc.data import sparse
 
+# A label is frequent if at least this share of the training examples has it
+# (FedMLH's published code).
+FREQUENT = 0.01
+
 
 def scores(
   top: np.ndarray,
   labels: scipy.sparse.csr_matrix,
   propensity: sparse.Propensity | None = None,
   ks: Sequence[int] = (1, 3, 5),
-  capped: bool = False,
 ) -> dict[str, float]:
-  """Returns p@k, ndcg@k and, with a propensity, psp@k, fractions.
+  """Returns p@k, pc@k and ndcg@k; with a propensity more; all are fractions.
 
   N examples have labels, Y_i are the labels of example i, and ranks start at 1:
     p@k: 1/N sum_i |top_k(i) & Y_i| / k.
@@ -27,15 +30,16 @@ def scores(
     psp@k: the sum of 1 / p_l over all examples and hits, divided by that of the
       best ranking, which has each example's k labels of largest 1 / p_l. It is
       one ratio of sums, not a mean of ratios.
-    p@k_capped: 1/N sum_i |top_k(i) & Y_i| / min(k, |Y_i|).
+    pc@k, capped: 1/N sum_i |top_k(i) & Y_i| / min(k, |Y_i|).
+    pc@k_frequent, pc@k_infrequent: the hits among the frequent labels, and among
+      the others, over the same min(k, |Y_i|); their sum is pc@k (FedMLH).
 
   Args:
     top: int [e, k or more], the best class of an example first, each at most
       once, or -1.
     labels: bool [e, n], the e examples' labels, ascending.
-    propensity: the labels' propensities, or None.
+    propensity: the labels' counts and propensities, or None.
     ks: each at most the number of columns of `top`.
-    capped: whether to return p@k_capped.
 
   Raises:
     ValueError: for different numbers of examples, a k above the number of
@@ -56,16 +60,26 @@ def scores(
   for k in ks:
     measured[f'p@{k}'] = hits[:, :k].mean()
     measured[f'ndcg@{k}'] = _ndcg(hits[:, :k], full)
-    if capped:
-      share = hits[:, :k].sum(axis=1) / np.minimum(full, k)
-      measured[f'p@{k}_capped'] = share.mean()
+    measured[f'pc@{k}'] = _capped(hits[:, :k], full)
   if propensity is not None:
     weights = inverse_propensities(propensity)
     gains = np.where(hits, weights[top], 0.0).sum(axis=0)
     ideal = _largest_by_rank(weights[labels.indices], labels.indptr, max(ks))
+    is_frequent = frequent(propensity)[top]
     for k in ks:
       measured[f'psp@{k}'] = gains[:k].sum() / ideal[:k].sum()
+      for name, part in (
+        ('frequent', hits & is_frequent),
+        ('infrequent', hits & ~is_frequent),
+      ):
+        measured[f'pc@{k}_{name}'] = _capped(part[:, :k], full)
   return {name: float(value) for name, value in measured.items()}
+
+
+def frequent(propensity: sparse.Propensity) -> np.ndarray:
+  """Returns bool [n], the labels of at least `FREQUENT` of the examples."""
+  counts = np.asarray(propensity.label_counts)
+  return counts >= FREQUENT * propensity.num_examples
 
 
 def inverse_propensities(propensity: sparse.Propensity) -> np.ndarray:
@@ -105,6 +119,11 @@ def _examples_of(row_splits):
   """Returns int64 [labels]: the example of each label."""
   counts = np.diff(row_splits)
   return np.repeat(np.arange(len(counts), dtype=np.int64), counts)
+
+
+def _capped(hits, counts):
+  """Returns the mean of hits [e, k] over min(k, an example's labels)."""
+  return (hits.sum(axis=1) / np.minimum(counts, hits.shape[1])).mean()
 
 
 def _ndcg(hits, counts):

@@ -38,11 +38,13 @@ SUMMARY = 'summary.json'
 # their path. The runtime and the device change results in their last digits,
 # and `eval_every` decides among which rounds `best` is the best.
 NOT_CONFIGURATION = (
+  'best_by',
   'checkpoint_every',
   'client_threads',
   'data_dir',
   'git_revision',
   'run_dir',
+  'stop_after',
   'target',
   'versions',
 )

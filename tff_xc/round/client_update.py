@@ -206,7 +206,8 @@ def _gradients(algorithm, weights, initial, held, examples, state):
     embeddings, encoder_state = model.encode(
       weights, examples.x, True, examples.seed
     )
-    logits = model.head.logits(embeddings, weights.class_table, held.ids)
+    ids = held.ids if padded else None
+    logits = model.head.logits(embeddings, weights.class_table, ids)
     step = losses.LocalStep(
       logits,
       examples.y,
@@ -235,6 +236,8 @@ def _gradients(algorithm, weights, initial, held, examples, state):
   )
   # A weight that the loss does not depend on has a zero gradient.
   gradients = tape.gradient(scaled, trained, unconnected_gradients='zero')
+  # Of a weight that is read by rows, it comes as these rows.
+  gradients = tf.nest.map_structure(tf.convert_to_tensor, gradients)
   return loss, _hits(best, examples.y), gradients, encoder_state
 
 

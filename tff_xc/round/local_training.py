@@ -1,4 +1,4 @@
-"""A client's minibatch SGD: its settings, and which examples a step takes."""
+"""A client's local steps: their settings, and which examples a step takes."""
 
 import dataclasses
 
@@ -8,10 +8,12 @@ import tensorflow_federated as tff
 from tff_xc.round import optimizers
 from tff_xc.round import randomness
 
+OPTIMIZERS = ('sgd', 'adam')
+
 
 @dataclasses.dataclass(frozen=True)
 class LocalTraining:
-  """Minibatch SGD over a client's examples (FedSS, Algorithm 1, lines 9-14).
+  """Minibatch SGD, or Adam, over a client's examples (FedSS, Algorithm 1, lines 9-14).
 
   Every epoch visits all examples in a fresh order; the last, partial batch is
   kept and its loss is the mean over its own examples.
@@ -24,7 +26,9 @@ class LocalTraining:
     shuffle: whether an epoch has an order of its own; otherwise the examples
       come as they are stored.
     replace_nonfinite: set trained numbers that are not finite to 1e-5 after
-      every step, as TurboSVM-FL's published code does.
+      every step, as TurboSVM-FL's published code does; with SGD only.
+    optimizer_name: one of `OPTIMIZERS`. Adam is PyTorch's, and a client begins
+      every round without moments (FedMLH).
   """
 
   learning_rate: float = 0.01
@@ -33,12 +37,21 @@ class LocalTraining:
   steps: int = 0
   shuffle: bool = True
   replace_nonfinite: bool = False
+  optimizer_name: str = 'sgd'
+
+  def __post_init__(self):
+    if self.optimizer_name not in OPTIMIZERS:
+      raise ValueError(f'unknown optimizer {self.optimizer_name!r}')
+    if self.replace_nonfinite and self.optimizer_name != 'sgd':
+      raise ValueError('replace_nonfinite is an option of SGD')
 
   def optimizer(self) -> tff.learning.optimizers.Optimizer:
-    """Returns the optimizer of the local steps, w <- w - g.
+    """Returns the optimizer of the local steps.
 
-    Its g is the gradient of `loss_scale` times the loss.
+    Its gradient is that of `loss_scale` times the loss; SGD is w <- w - g.
     """
+    if self.optimizer_name == 'adam':
+      return optimizers.TorchAdam(self.learning_rate)
     return optimizers.Descent(1e-5 if self.replace_nonfinite else None)
 
   @property
@@ -47,7 +60,7 @@ class LocalTraining:
 
     Multiplied into a gradient, it would cost a pass over all weights.
     """
-    return self.learning_rate
+    return self.learning_rate if self.optimizer_name == 'sgd' else 1.0
 
   def steps_and_visits(self, size: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor]:
     """Returns (steps to take, examples visited, counting repetitions)."""

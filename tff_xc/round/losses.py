@@ -189,3 +189,41 @@ class PositiveHinge:
       axis=1,
     )
     return tf.square(tf.nn.relu(self.margin - cosines))
+
+
+@dataclasses.dataclass(frozen=True)
+class BinaryCrossEntropy:
+  """Binary cross entropy of every held row: whether an example has its label.
+
+  Of an example, the mean over the rows held, times `tables`: with several
+  tables, the sum of the tables' means (FedMLH, Algorithm 2, line 6). A row to
+  which several labels of an example belong is one target.
+
+  Attributes:
+    tables: R, the tables that the rows belong to.
+  """
+
+  tables: int = 1
+
+  def __call__(self, step: LocalStep) -> tf.Tensor:
+    mask = tf.cast(step.held.mask, tf.float32)
+    count = tf.maximum(tf.reduce_sum(mask), 1.0)
+    of_negatives = tf.reduce_sum(tf.nn.softplus(step.logits) * mask, axis=1)
+    # log(1 + e^z) - z is that of a target.
+    of_targets = _sum_of_targets(step.logits, step.targets)
+    return self.tables * (of_negatives - of_targets) / count
+
+
+def _sum_of_targets(logits, targets):
+  """Returns float32 [B], the sums of the logits of each example's targets."""
+  size, slots = tf.shape(logits)[0], tf.shape(logits)[1]
+  if isinstance(targets, sparse.LabelSets):
+    example = tf.ragged.row_splits_to_segment_ids(
+      targets.row_splits, out_type=tf.int32
+    )
+    # Labels of one example may share a row, which counts once.
+    places = tf.unique(example * slots + targets.ids).y
+  else:
+    places = tf.range(size) * slots + targets
+  of_targets = tf.gather(tf.reshape(logits, [-1]), places)
+  return tf.math.unsorted_segment_sum(of_targets, places // slots, size)

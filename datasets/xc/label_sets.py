@@ -1,0 +1,177 @@
+"""Multi-label sets whose training examples keep all their labels (FedMLH).
+
+Features may be hashed to fewer. Clients are made by frequent labels
+(`datasets.splits.frequent_labels`). Elsewhere in this package (`clients`), a
+training example keeps one of its labels, as in FedAwS.
+"""
+
+import os
+from typing import NamedTuple
+
+import numpy as np
+import scipy.sparse
+
+from datasets.splits import frequent_labels
+from datasets.xc import clients
+from datasets.xc import sets as xc_sets
+from tff_xc.data import client_data
+from tff_xc.data import hashing
+from tff_xc.data import pool
+from tff_xc.data import sparse
+
+# Streams of numpy generators: [seed, stream].
+_CLIENTS, _VALIDATION = range(2)
+# FedMLH's published code reads whole batches of 100 test examples.
+_TEST_BATCH = 100
+
+
+class Options(NamedTuple):
+  """How a set becomes federated data.
+
+  Attributes:
+    hashed_features: features after hashing; 0: all of the set.
+    num_clients: K.
+    partition_rule: one of `frequent_labels.RULES`.
+    published_reading: as FedMLH's code reads files: an example without labels
+      has label 0 and lacks its first feature, and the last test examples that do
+      not fill a batch of 100 are left out.
+    validation: the share of the training examples that is held out for
+      validation.
+    seed: of the clients, and of the examples for validation.
+  """
+
+  hashed_features: int = 0
+  num_clients: int = 10
+  partition_rule: str = 'code'
+  published_reading: bool = False
+  validation: float = 0.0
+  seed: int = 0
+
+
+class Part(NamedTuple):
+  """Examples: features float32 [N, D], and labels bool [N, n], in CSR form."""
+
+  features: scipy.sparse.csr_matrix
+  labels: scipy.sparse.csr_matrix
+
+
+def load(
+  name: str,
+  data_dir: str | os.PathLike,
+  options: Options,
+  counts: xc_sets.Counts | None = None,
+) -> client_data.FederatedDataset:
+  """Loads a set of the Extreme Classification Repository.
+
+  Args:
+    name: one of `xc_sets.SETS`.
+    data_dir: the directory of the files, see `xc_sets.find`.
+    options: how it becomes federated data.
+    counts: the counts that the files must have; None: those of the set.
+
+  Raises:
+    errors.InputError: files are missing, damaged, or have other counts; too few
+      labels or examples for so many clients.
+  """
+  files = clients.find(name, data_dir, counts)
+  known = xc_sets.SETS[name]
+  parts = [Part(*clients.read(paths)) for paths in (files.train, files.test)]
+  return federated(name, *parts, options, known.a, known.b)
+
+
+def federated(
+  name: str,
+  train: Part,
+  test: Part,
+  options: Options,
+  a: float = 0.55,
+  b: float = 1.5,
+) -> client_data.FederatedDataset:
+  """Returns federated data of a training and a test part.
+
+  Args:
+    name: of the set.
+    train: the training part.
+    test: the test part.
+    options: how it becomes federated data.
+    a: of the propensities.
+    b: of the propensities.
+
+  Raises:
+    errors.InputError: too few labels or examples for so many clients.
+  """
+  if options.published_reading:
+    train, test = _without_labels_as_zero(train), _without_labels_as_zero(test)
+    whole = test.labels.shape[0] // _TEST_BATCH * _TEST_BATCH
+    test = Part(test.features[:whole], test.labels[:whole])
+  held_out = None
+  if options.validation:
+    train, held_out = _split(train, options)
+  partition = frequent_labels.partition(
+    train.labels,
+    num_clients=options.num_clients,
+    rule=options.partition_rule,
+    seed=[options.seed, _CLIENTS],
+  )
+  examples, num_classes = train.labels.shape
+  as_pool = lambda part: pool.in_memory(
+    hashed_features(part.features, options.hashed_features), part.labels
+  )
+  train_pool = as_pool(train)
+  label_counts = np.bincount(train.labels.indices, minlength=num_classes)
+  return client_data.FederatedDataset(
+    name=name,
+    num_classes=num_classes,
+    train=client_data.PartitionedClientData(train_pool, partition),
+    test=as_pool(test),
+    validation=held_out and as_pool(held_out),
+    propensity=sparse.Propensity(label_counts, examples, a, b),
+  )
+
+
+def _split(train: Part, options: Options) -> tuple[Part, Part]:
+  """Returns (the examples for training, those for validation), in order."""
+  size = train.labels.shape[0]
+  random = np.random.default_rng([options.seed, _VALIDATION])
+  is_held_out = np.zeros(size, bool)
+  count = max(1, round(options.validation * size))
+  is_held_out[random.choice(size, count, replace=False)] = True
+  some = lambda rows: Part(train.features[rows], train.labels[rows])
+  return some(~is_held_out), some(is_held_out)
+
+
+def hashed_features(
+  features: scipy.sparse.csr_matrix, size: int
+) -> scipy.sparse.csr_matrix:
+  """Returns [N, size]: values of features in one bucket are added, unsigned.
+
+  Args:
+    features: float32 [N, D].
+    size: the number of buckets; 0 returns the features as they are.
+  """
+  if not size:
+    return features
+  bucket = hashing.buckets(
+    np.arange(features.shape[1]), hashing.FEATURE_SEED, size
+  )
+  hashed = scipy.sparse.csr_matrix(
+    (features.data.copy(), bucket[features.indices], features.indptr.copy()),
+    (features.shape[0], size),
+  )
+  hashed.sum_duplicates()
+  return hashed
+
+
+def _without_labels_as_zero(part: Part) -> Part:
+  """Returns the part with label 0, and without the first feature, where none is."""
+  features, labels = part
+  empty = np.flatnonzero(np.diff(labels.indptr) == 0)
+  if not len(empty):
+    return part
+  labels = labels.tolil()
+  labels[empty, 0] = True
+  features = features.copy()
+  starts = features.indptr[empty]
+  features.data[starts[starts < features.indptr[empty + 1]]] = 0
+  features.eliminate_zeros()
+  return Part(features, labels.tocsr())

@@ -1,0 +1,188 @@
+"""FedMLH: tables of scores, and tables that follow from the networks' sizes.
+
+The paper's networks have two hidden layers of one width, which it does not
+print: 150, 500, 1,000 and 1,000 are the only whole numbers that give both columns
+of its Table 5. Its MB and GB are 2^20 and 2^30 bytes.
+"""
+
+from typing import NamedTuple
+
+from tasks.papers import table
+
+_MB, _GB = 2**20, 2**30
+_CLIENTS = 4  # Of a round.
+_SCORES = ('pc@1', 'pc@3', 'pc@5')
+
+
+class Configuration(NamedTuple):
+  """A data set's networks, and the rounds until the best score (Table 6).
+
+  Attributes:
+    task: its name here.
+    paper: the paper's name of the set.
+    features: after hashing.
+    labels: n.
+    tables: R.
+    buckets: B.
+    hidden: the width of both hidden layers.
+    fedmlh_rounds: rounds to FedMLH's best score.
+    fedavg_rounds: rounds to FedAvg's.
+    unit: bytes of the unit in which the paper prints sizes.
+  """
+
+  task: str
+  paper: str
+  features: int
+  labels: int
+  tables: int
+  buckets: int
+  hidden: int
+  fedmlh_rounds: int
+  fedavg_rounds: int
+  unit: int
+
+  def bytes(self, algorithm: str) -> int:
+    """Returns the bytes of the model, 'fedmlh' or 'fedavg'."""
+    of = lambda outputs: 4 * parameters(self.features, self.hidden, outputs)
+    if algorithm == 'fedmlh':
+      return self.tables * of(self.buckets)
+    return of(self.labels)
+
+  def volume(self, algorithm: str) -> int:
+    """Returns the bytes sent until the best round, in one direction."""
+    rounds = getattr(self, f'{algorithm}_rounds')
+    return self.bytes(algorithm) * _CLIENTS * rounds
+
+
+def parameters(features: int, hidden: int, outputs: int) -> int:
+  """Returns the weights and biases of a network with two hidden layers."""
+  return (
+    (features + 1) * hidden + (hidden + 1) * hidden + (hidden + 1) * outputs
+  )
+
+
+CONFIGURATIONS = tuple(
+  Configuration(*fields)
+  for fields in (
+    ('eurlex-4k-sets', 'Eurlex', 300, 3_993, 4, 250, 150, 31, 39, _MB),
+    ('wiki10-31k-sets', 'Wiki31', 5_000, 30_938, 4, 1_000, 500, 18, 31, _MB),
+    (
+      *('amazontitles-131k-sets', 'AMZtitle', 5_000, 131_073),
+      *(4, 4_000, 1_000, 12, 66, _GB),
+    ),
+    (
+      *('wikiseealsotitles-320k-sets', 'Wikititle', 10_000, 312_330),
+      *(8, 5_000, 1_000, 28, 64, _GB),
+    ),
+  )
+)
+_TABLE3 = {
+  'fedmlh': (
+    '59.3 45.6 38.4',
+    '81.7 63.4 52.1',
+    '18.3 18.7 20.4',
+    '12.41 11.89 13.01',
+  ),
+  'fedavg': (
+    '50.3 38.3 33.3',
+    '80.6 56.9 45.8',
+    '16.2 17.4 19.3',
+    '9.43 8.94 9.59',
+  ),
+}
+
+
+def _scores():
+  return tuple(
+    table.Row(
+      configuration.task,
+      algorithm,
+      dict(zip(_SCORES, table.read(text), strict=True)),
+    )
+    for algorithm, printed in _TABLE3.items()
+    for configuration, text in zip(CONFIGURATIONS, printed, strict=True)
+  )
+
+
+TABLES = (
+  table.PaperTable(
+    paper='FedMLH',
+    number='Table 3',
+    source='arXiv:2110.12292',
+    caption='Scores of the round with the best mean on the test set',
+    rows=_scores(),
+    notes='The paper divides by k; its code, and hence these numbers, by the'
+    ' labels of an example where they are fewer. The rankings of FedMLH are'
+    ' probably by logits (`--score=logit`).',
+  ),
+)
+
+
+class Computed(NamedTuple):
+  """A table that follows from formulas.
+
+  Attributes:
+    title: 'FedMLH, Table 5'.
+    caption: what it shows, with the formula.
+    heading: of the columns.
+    rows: cells; published beside computed.
+  """
+
+  title: str
+  caption: str
+  heading: tuple[str, ...]
+  rows: tuple[tuple[str, ...], ...]
+
+
+_PUBLISHED = {
+  'table4': ('199.7 3572.8 7.2 53.4', '399.2 8633.1 135.0 308.7'),
+  'table5': ('1.61 49.62 0.15 0.48', '2.56 69.62 0.51 1.21'),
+}
+
+
+def _compared(name: str, size, digits: int):
+  """Returns rows of published sizes beside those of `size`."""
+  rows = []
+  for algorithm, printed in zip(
+    ('fedmlh', 'fedavg'), _PUBLISHED[name], strict=True
+  ):
+    for found, text in zip(CONFIGURATIONS, printed.split(), strict=True):
+      value = size(found, algorithm) / found.unit
+      decimals = len(text.partition('.')[2])
+      same = 'yes' if f'{value:.{decimals}f}' == text else 'no'
+      unit = 'MB' if found.unit == _MB else 'GB'
+      rows.append(
+        (found.paper, algorithm, unit, text, f'{value:.{digits}f}', same)
+      )
+  return tuple(rows)
+
+
+_SIZES = ('set', 'algorithm', 'unit', 'published', 'computed', 'equal')
+COMPUTED = {
+  'fedmlh/table2': Computed(
+    'FedMLH, Table 2',
+    'Tables R and buckets B, and the rows that they replace. They are the'
+    ' defaults of these tasks.',
+    ('set', 'task', 'R', 'B', 'rows', 'labels'),
+    tuple(
+      (
+        *(c.paper, c.task, str(c.tables), str(c.buckets)),
+        *(f'{c.tables * c.buckets:,}', f'{c.labels:,}'),
+      )
+      for c in CONFIGURATIONS
+    ),
+  ),
+  'fedmlh/table4': Computed(
+    'FedMLH, Table 4',
+    "Bytes sent until the best round, one way: the model's bytes, 4 clients a"
+    " round, and the rounds of the paper's Table 6.",
+    _SIZES,
+    _compared('table4', Configuration.volume, 2),
+  ),
+  'fedmlh/table5': Computed(
+    'FedMLH, Table 5',
+    'Bytes of the model: 4 for each weight and bias.',
+    _SIZES,
+    _compared('table5', Configuration.bytes, 4),
+  ),
+}

@@ -1,0 +1,63 @@
+"""Hashes of labels and features, by the published vectors and scikit-learn."""
+
+import numpy as np
+import pytest
+import tensorflow as tf
+
+from tff_xc.data import hashing
+
+IDS = [0, 1, 2, 3, 4, 3992]
+# Of FedMLH's published code, by (number of buckets, seed).
+VECTORS = {
+  (250, 0): [54, 22, 213, 5, 225, 29],
+  (250, 1): [195, 156, 198, 173, 129, 213],
+  (250, 2): [114, 204, 46, 141, 57, 139],
+  (250, 3): [143, 203, 173, 242, 3, 56],
+  (1000, 0): [54, 522, 463, 505, 975, 29],
+  (4000, 0): [1054, 522, 2463, 3505, 3975, 29],
+  (5000, 0): [4054, 4522, 2463, 4505, 4975, 4029],
+}
+
+
+@pytest.mark.parametrize(('size', 'seed'), VECTORS)
+def test_the_published_vectors(size, seed):
+  wanted = VECTORS[size, seed]
+  np.testing.assert_array_equal(hashing.buckets(IDS, seed, size), wanted)
+  found = hashing.buckets_in_tables(tf.constant(IDS), seed + 1, size)
+  np.testing.assert_array_equal(found[:, seed], wanted)
+
+
+def test_features_have_a_seed_of_their_own():
+  found = hashing.buckets([0, 1, 2, 3, 4, 4999], hashing.FEATURE_SEED, 300)
+  np.testing.assert_array_equal(found, [21, 24, 28, 278, 64, 244])
+
+
+def test_tensorflows_hashes_are_scikit_learns():
+  ids = np.concatenate([np.arange(5000), [2**31 - 1]]).astype(np.int32)
+  for size in (7, 250, 5000):
+    found = hashing.buckets_in_tables(tf.constant(ids), 8, size).numpy()
+    for seed in range(8):
+      wanted = hashing.buckets(ids, seed, size)
+      np.testing.assert_array_equal(found[:, seed], wanted)
+    assert found.min() >= 0
+    assert found.max() < size
+
+
+@pytest.mark.parametrize(
+  ('labels', 'tables', 'size', 'least', 'most'),
+  [
+    (3_993, 4, 250, 4, 30),
+    (30_938, 4, 1_000, 14, 52),
+    (131_073, 4, 4_000, 13, 60),
+    (312_330, 8, 5_000, 32, 97),
+  ],
+)
+def test_the_papers_configurations_tell_all_labels_apart(
+  labels, tables, size, least, most
+):
+  """And no bucket is empty (Lemma 2)."""
+  ids = np.arange(labels)
+  of_tables = [hashing.buckets(ids, seed, size) for seed in range(tables)]
+  loads = [np.bincount(t, minlength=size) for t in of_tables]
+  assert (np.min(loads), np.max(loads)) == (least, most)
+  assert len(np.unique(np.stack(of_tables), axis=1).T) == labels

@@ -1,0 +1,63 @@
+"""FedMLH's two rules."""
+
+import numpy as np
+import pytest
+import scipy.sparse
+
+from datasets.splits import frequent_labels
+from tff_xc import errors
+
+# Label 0 has 30 of 50 examples, label 1 has 4, label 2 has 20, label 3 none,
+# label 4 one.
+MEMBERS = {0: range(30), 1: range(10, 14), 2: range(25, 45), 4: [48]}
+
+
+def label_sets():
+  matrix = np.zeros([50, 5], bool)
+  for label, members in MEMBERS.items():
+    matrix[list(members), label] = True
+  return scipy.sparse.csr_matrix(matrix)
+
+
+def test_the_codes_rule():
+  found = frequent_labels.partition(label_sets(), num_clients=3, seed=1)
+  assert found.client_ids == ['client/0', 'client/1', 'client/2']
+  assert list(found.sizes) == [16, 16, 16]
+  of_0, of_2, of_1 = (found.of_client(i) for i in range(3))
+  assert set(of_0) <= set(MEMBERS[0])
+  assert set(of_2) <= set(MEMBERS[2])
+  assert len(set(of_0)) == len(set(of_2)) == 16
+  assert set(MEMBERS[1]) <= set(of_1)
+  filled = of_1[4:]
+  assert len(set(filled)) == 12
+  assert filled.max() < 48
+  again = frequent_labels.partition(label_sets(), num_clients=3, seed=1)
+  np.testing.assert_array_equal(found.numbers, again.numbers)
+  other = frequent_labels.partition(label_sets(), num_clients=3, seed=2)
+  assert (found.numbers != other.numbers).any()
+
+
+def test_the_papers_rule():
+  found = frequent_labels.partition(
+    label_sets(), num_clients=4, rule='paper', frequency=0.08, seed=0
+  )
+  parts = [set(found.of_client(i)) for i in range(4)]
+  assert sum(map(len, parts)) == len(found.numbers)  # Nothing twice.
+  for label in (0, 1, 2):
+    assert any(set(MEMBERS[label]) <= part for part in parts)
+  assert set().union(*parts) == set(range(50))
+  rest = set(range(45, 50))
+  assert sum(len(part & rest) for part in parts) == 5
+
+
+@pytest.mark.parametrize(
+  ('arguments', 'problem'),
+  [
+    ({'num_clients': 5}, '4 labels have examples: too few for 5 clients'),
+    ({'num_clients': 51}, '50 examples are too few for 51'),
+    ({'rule': 'text'}, "unknown rule 'text': take code or paper"),
+  ],
+)
+def test_bad_arguments(arguments, problem):
+  with pytest.raises(errors.InputError, match=problem):
+    frequent_labels.partition(label_sets(), **arguments)

@@ -1,0 +1,72 @@
+"""Sets with all labels: hashed features, clients, and the published reading."""
+
+import numpy as np
+import scipy.sparse
+
+from datasets.xc import label_sets
+from tff_xc.data import hashing
+
+
+def part(examples, features=9, labels=4, seed=0):
+  random = np.random.default_rng(seed)
+  x = random.random([examples, features]) * (
+    random.random([examples, features]) < 0.4
+  )
+  y = random.random([examples, labels]) < [0.6, 0.4, 0.1, 0.05]
+  y[0] = False
+  return label_sets.Part(
+    scipy.sparse.csr_matrix(np.float32(x)), scipy.sparse.csr_matrix(y)
+  )
+
+
+def test_values_of_one_bucket_are_added():
+  features, _ = part(20)
+  hashed = label_sets.hashed_features(features, 4)
+  bucket = hashing.buckets(np.arange(9), 101, 4)
+  dense, wanted = features.toarray(), np.zeros([20, 4])
+  for feature in range(9):
+    wanted[:, bucket[feature]] += dense[:, feature]
+  np.testing.assert_allclose(hashed.toarray(), wanted, rtol=1e-6)
+  assert hashed.has_sorted_indices
+  assert label_sets.hashed_features(features, 0) is features
+  np.testing.assert_array_equal(features.toarray(), dense)
+
+
+def test_examples_keep_all_labels_and_clients_overlap():
+  options = label_sets.Options(hashed_features=5, num_clients=2)
+  made = label_sets.federated('some', part(41), part(7, seed=1), options)
+  assert list(made.train.partition.sizes) == [20, 20]
+  np.testing.assert_array_equal(
+    made.train.pool.y.toarray(), part(41).labels.toarray()
+  )
+  counts = part(41).labels.toarray().sum(0)
+  np.testing.assert_array_equal(made.propensity.label_counts, counts)
+  most = np.argsort(-counts, kind='stable')[:2]
+  for client, label in enumerate(most):
+    own = made.train.partition.of_client(client)
+    has = made.train.pool.y[own][:, [label]].toarray()
+    assert has.sum() >= min(counts[label], 20)
+  assert made.train.pool.spec is not None
+  x, y = made.train.examples('client/0')
+  assert x.shape == (20, 5)
+  assert y.shape == (20, 4)
+
+
+def test_the_published_reading():
+  train, test = part(41), part(230, seed=1)
+  options = label_sets.Options(num_clients=2, published_reading=True)
+  made = label_sets.federated('some', train, test, options)
+  assert made.test.y.shape[0] == 200
+  for found, before in ((made.train.pool, train), (made.test, test)):
+    size = found.y.shape[0]
+    empty = np.flatnonzero(before.labels[:size].toarray().sum(1) == 0)
+    assert len(empty)
+    after = found.y.toarray()
+    assert after[empty, 0].all()
+    assert after.sum(1).min() == 1
+    x = found.read(np.arange(size)).toarray()
+    old = before.features[:size].toarray()
+    for i in range(size):
+      if i in empty and old[i].any():
+        old[i, np.flatnonzero(old[i])[0]] = 0
+    np.testing.assert_array_equal(x, old)

@@ -1,0 +1,62 @@
+"""Tables that follow from formulas, by name."""
+
+import subprocess
+import sys
+
+import pytest
+
+from launch import reproduce
+from tasks import registry as tasks
+from tasks.papers import fedmlh
+from tff_xc import errors
+
+
+def test_fedmlhs_sizes_are_the_papers(capsys):
+  reproduce.main(['fedmlh/table4', 'fedmlh/table5'])
+  shown = capsys.readouterr().out
+  assert shown.count('  yes\n') == 15
+  [other] = [line for line in shown.splitlines() if line.endswith(' no')]
+  assert other.split() == ['AMZtitle', 'fedavg', 'GB', '135.0', '134.94', 'no']
+
+
+def test_the_configurations_are_the_tasks_defaults(capsys):
+  for found in fedmlh.CONFIGURATIONS:
+    task = tasks.get(found.task)
+    assert task.num_classes == found.labels
+    options = task.option_values()
+    assert options['hashed_features'] == found.features
+    assert options['hidden_dim'] == found.hidden
+    assert task.by_algorithm['fedmlh'] == {
+      'hash_tables': found.tables,
+      'hash_buckets': found.buckets,
+    }
+  reproduce.main(['fedmlh/table2'])
+  assert '312,330' in capsys.readouterr().out
+
+
+@pytest.mark.parametrize(
+  ('names', 'problem'),
+  [
+    ([], 'name a table: fedmlh/table2'),
+    (
+      ['fedmlh/table9'],
+      "unknown table 'fedmlh/table9': there are fedmlh/table2",
+    ),
+    (['fedmlh/table3'], 'a table of scores, which need runs'),
+  ],
+)
+def test_other_names_are_refused(names, problem):
+  with pytest.raises(errors.InputError, match=problem):
+    reproduce.main(names)
+
+
+def test_the_command_answers_with_status_2():
+  done = subprocess.run(
+    [sys.executable, '-m', 'launch.reproduce', 'table5'],
+    capture_output=True,
+    text=True,
+    check=False,
+  )
+  assert (done.returncode, done.stdout) == (2, '')
+  assert done.stderr.startswith("error: unknown table 'table5'")
+  assert done.stderr.count('\n') == 1

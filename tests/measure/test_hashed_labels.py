@@ -1,0 +1,73 @@
+"""FedMLH's lemmas and its theorem on the divergence of clients."""
+
+import numpy as np
+import pytest
+
+from tff_xc.data import hashing
+from tff_xc.measure import hashed_labels
+
+CONFIGURATIONS = [
+  (3_993, 4, 250, 112),
+  (30_938, 4, 1_000, 313),
+  (131_073, 4, 4_000, 644),
+  (312_330, 8, 5_000, 32),
+]
+
+
+@pytest.mark.parametrize(
+  ('labels', 'tables', 'buckets', 'least'), CONFIGURATIONS
+)
+def test_lemma_2_holds_in_the_papers_configurations(
+  labels, tables, buckets, least
+):
+  found = hashed_labels.least_buckets(labels, tables, 0.05)
+  assert abs(found - least) <= 1  # The paper's numbers are rounded.
+  assert buckets >= found
+  assert hashed_labels.total_collisions(labels, tables, buckets) == 0
+
+
+def test_too_few_buckets_collide():
+  assert hashed_labels.total_collisions(1000, 2, 10) >= 900
+  assert hashed_labels.least_buckets(1000, 2, 0.05) > 10
+
+
+def test_lemma_1_over_many_tables():
+  """The mean of a label's bucket over 400 hash functions."""
+  counts = np.random.default_rng(0).integers(1, 200, 300)
+  expected = hashed_labels.expected_positives(counts, 20)
+  tables = 400
+  found = np.zeros(300)
+  for seed in range(tables):
+    of_bucket = hashed_labels.bucket_counts(counts, seed, 20)
+    found += of_bucket[hashing.buckets(np.arange(300), seed, 20)]
+  np.testing.assert_allclose(found / tables, expected, rtol=0.05)
+  assert (expected > counts).all()
+
+
+def divergence(p, q):
+  return sum(a * np.log(a / b) for a, b in zip(p, q, strict=True) if a)
+
+
+def test_divergences_are_those_of_the_definition():
+  counts = np.array([[3, 0, 1, 0], [1, 1, 1, 0], [0, 9, 0, 0]])
+  found = hashed_labels.divergences(counts, smoothing=0.5)
+  everything = counts.sum(0) / counts.sum()
+  shares = [(c + 0.5 * everything) / (c.sum() + 0.5) for c in counts]
+  for i in range(3):
+    for j in range(3):
+      wanted = divergence(shares[i], shares[j])
+      assert found[i, j] == pytest.approx(wanted, abs=1e-12)
+
+
+@pytest.mark.parametrize('size', [2, 10, 50])
+def test_theorem_2_on_clients_with_few_labels(size):
+  random = np.random.default_rng(1)
+  counts = random.integers(0, 30, [8, 400]) * (random.random([8, 400]) < 0.05)
+  before = hashed_labels.divergences(counts)
+  for seed in range(4):
+    hashed = hashed_labels.bucket_counts(counts, seed, size)
+    np.testing.assert_array_equal(hashed.sum(1), counts.sum(1))
+    after = hashed_labels.divergences(hashed)
+    assert (after <= before + 1e-12).all()
+  off = ~np.eye(8, dtype=bool)
+  assert after[off].mean() < 0.9 * before[off].mean()

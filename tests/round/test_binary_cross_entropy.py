@@ -1,0 +1,161 @@
+"""FedMLH's loss, hashed head and networks beside NumPy."""
+
+import numpy as np
+import pytest
+import tensorflow as tf
+
+from tff_xc import heads
+from tff_xc.data import hashing
+from tff_xc.data import sparse
+from tff_xc.encoders import mlp
+from tff_xc.round import losses
+from tff_xc.round import request
+
+RANDOM = np.random.default_rng(0)
+
+
+def sigmoid(z):
+  return 1 / (1 + np.exp(-np.float64(z)))
+
+
+def reference(logits, hits, tables):
+  """Returns each example's loss: means over a table's buckets, summed."""
+  p = sigmoid(logits)
+  each = -(hits * np.log(p) + (1 - hits) * np.log(1 - p))
+  return tables * each.mean(axis=1)
+
+
+def step(logits, targets, mask=None):
+  slots = logits.shape[1]
+  mask = np.ones(slots, bool) if mask is None else mask
+  held = request.SelectedRows(np.arange(slots), mask, np.zeros(slots))
+  return losses.LocalStep(tf.constant(logits), targets, held, ())
+
+
+def test_sets_of_labels_that_share_buckets():
+  logits = RANDOM.normal(size=[3, 8]).astype(np.float32)
+  targets = sparse.LabelSets(
+    tf.constant([0, 4, 4, 5]), tf.constant([0, 5, 0, 6, 7])
+  )
+  hits = np.zeros([3, 8])
+  hits[0, [0, 5, 6]] = hits[2, 7] = 1
+  found = losses.BinaryCrossEntropy(2)(step(logits, targets))
+  np.testing.assert_allclose(found, reference(logits, hits, 2), rtol=1e-5)
+
+
+def test_one_label_each():
+  logits = RANDOM.normal(size=[2, 5]).astype(np.float32)
+  found = losses.BinaryCrossEntropy()(step(logits, tf.constant([3, 0])))
+  hits = np.eye(5)[[3, 0]]
+  np.testing.assert_allclose(found, reference(logits, hits, 1), rtol=1e-5)
+
+
+def test_padding_does_not_count():
+  logits = RANDOM.normal(size=[2, 5]).astype(np.float32)
+  mask = np.array([True, True, True, False, False])
+  targets = tf.constant([2, 0])
+  found = losses.BinaryCrossEntropy()(step(logits, targets, mask))
+  wanted = losses.BinaryCrossEntropy()(step(logits[:, :3], targets))
+  np.testing.assert_allclose(found, wanted, rtol=1e-6)
+
+
+def test_large_logits_are_finite():
+  logits = np.float32([[1000.0, -1000.0]])
+  found = losses.BinaryCrossEntropy()(step(logits, tf.constant([0])))
+  np.testing.assert_array_equal(found, [0])
+  found = losses.BinaryCrossEntropy()(step(logits, tf.constant([1])))
+  np.testing.assert_allclose(found, [1000])
+
+
+@pytest.mark.parametrize('score', heads.SCORES)
+def test_a_label_is_scored_by_its_buckets(score):
+  head = heads.HashedHead(40, 3, 7, score)
+  embeddings = RANDOM.normal(size=[5, 3, 4]).astype(np.float32)
+  table = head.init(tf.constant([1, 2]), 40, 4).numpy()
+  assert table.shape == (21, 5)
+  wanted = np.zeros([5, 40])
+  logits = np.zeros([5, 21])
+  for r in range(3):
+    rows = table[7 * r : 7 * (r + 1)]
+    z = embeddings[:, r] @ rows[:, :-1].T + rows[:, -1]
+    logits[:, 7 * r : 7 * (r + 1)] = z
+    of_label = z[:, hashing.buckets(np.arange(40), r, 7)]
+    wanted += of_label if score == 'logit' else np.log(sigmoid(of_label))
+  found = head.label_scores(embeddings, table)
+  np.testing.assert_allclose(found, wanted / 3, rtol=1e-4, atol=1e-5)
+  rows = head.rows_of(tf.constant([11]))[0]
+  assert list(rows // 7) == [0, 1, 2]
+  np.testing.assert_allclose(
+    head.logits(embeddings, table, None), logits, atol=1e-5
+  )
+  # Some rows in any order, as a client that selects rows holds them.
+  ids = np.array([20, 3, 3, 9, 0, 14, 1], np.int32)
+  found = head.logits(embeddings, tf.constant(table[ids]), tf.constant(ids))
+  np.testing.assert_allclose(found, logits[:, ids], atol=1e-5)
+  ids = np.array([8, 9], np.int32)  # No row of two of the tables.
+  found = head.logits(embeddings, tf.constant(table[ids]), tf.constant(ids))
+  np.testing.assert_allclose(found, logits[:, ids], atol=1e-5)
+
+
+def test_the_scores_rank_differently():
+  ranks = [
+    np.argsort(
+      heads.HashedHead(30, 2, 9, score).label_scores(
+        np.float32(4 * np.random.default_rng(1).normal(size=[6, 2, 3])),
+        heads.HashedHead(30, 2, 9).init(tf.constant([0, 1]), 30, 3),
+      )
+    )
+    for score in heads.SCORES
+  ]
+  assert (ranks[0] != ranks[1]).any()
+
+
+@pytest.mark.parametrize('tables', [0, 3])
+def test_networks_side_by_side_are_the_networks_alone(tables):
+  encoder = mlp.build_mlp_encoder(
+    num_features=6, hidden_dim=4, num_tables=tables
+  )
+  weights = {n: w.numpy() for n, w in encoder.init(tf.constant([3, 4])).items()}
+  dense = np.float32([[0, 0.5, 0, 0, 2, 0], [0] * 6, [1, 0, 0, 0, 0, -1]])
+  x = sparse.SparseFeatures(
+    tf.constant([0, 2, 2, 4]),
+    tf.constant([1, 4, 0, 5]),
+    tf.constant([0.5, 2.0, 1.0, -1.0]),
+  )
+  found, _ = encoder.apply(weights, {}, x, True, None)
+  count = tables or 1
+  assert found.shape == ((3, count, 4) if tables else (3, 4))
+  relu = lambda a: np.maximum(a, 0)
+  for r in range(count):
+    own = slice(4 * r, 4 * (r + 1))
+    h = dense @ weights['hidden0/kernel'][:, own] + weights['hidden0/bias'][own]
+    h = relu(h) @ weights['hidden1/kernel'][r] + weights['hidden1/bias'][r]
+    of_r = found[:, r] if tables else found
+    np.testing.assert_allclose(of_r, relu(h), atol=1e-5)
+
+
+@pytest.mark.parametrize(
+  ('features', 'labels', 'tables', 'buckets', 'hidden', 'mlh', 'avg'),
+  [
+    (300, 3_993, 4, 250, 150, 422_200, 670_743),
+    (5_000, 30_938, 4, 1_000, 500, 13_008_000, 18_250_938),
+    (5_000, 131_073, 4, 4_000, 1_000, 40_024_000, 137_206_073),
+    (10_000, 312_330, 8, 5_000, 1_000, 128_056_000, 323_644_330),
+  ],
+)
+def test_the_papers_parameter_counts(
+  features, labels, tables, buckets, hidden, mlh, avg
+):
+  """From which Table 5's sizes follow: 4 bytes each, in units of 2^20 or 2^30."""
+
+  def count(head, tables):
+    encoder = mlp.build_mlp_encoder(
+      num_features=features, hidden_dim=hidden, num_tables=tables
+    )
+    function = tf.function(lambda: encoder.init(tf.constant([0, 0])))
+    shapes = function.get_concrete_function().structured_outputs.values()
+    own = sum(w.shape.num_elements() for w in shapes)
+    return own + head.num_rows(labels) * head.row_dim(hidden)
+
+  assert count(heads.HashedHead(labels, tables, buckets), tables) == mlh
+  assert count(heads.LinearHead(), 0) == avg

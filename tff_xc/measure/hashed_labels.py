@@ -1,0 +1,88 @@
+"""What hashing labels into buckets does to their counts: FedMLH's theory.
+
+Lemma 1: a bucket has more positive examples than its labels alone. Lemma 2: how
+many buckets tell all labels apart. Theorem 2: clients' label distributions
+become more alike.
+"""
+
+import math
+
+import numpy as np
+
+from tff_xc.data import hashing
+
+
+def expected_positives(
+  label_counts: np.ndarray, num_buckets: int
+) -> np.ndarray:
+  """Returns float64 [n], the expected positive examples of each label's bucket.
+
+  Those of the label, and of every other label with probability 1 / B (Lemma 1).
+  An example with two labels of one bucket counts twice, so that this bounds the
+  number of the bucket's examples.
+
+  Args:
+    label_counts: int [n], training examples with each label.
+    num_buckets: B.
+  """
+  counts = np.asarray(label_counts, np.float64)
+  return counts + (counts.sum() - counts) / num_buckets
+
+
+def least_buckets(num_labels: int, num_tables: int, failure: float) -> int:
+  """Returns the B from which no two labels collide in all tables (Lemma 2).
+
+  There are n (n - 1) / 2 pairs, and one collides in all R tables with
+  probability B^-R: all are told apart with probability 1 - failure, if B is at
+  least (n (n - 1) / (2 failure))^(1 / R).
+
+  Args:
+    num_labels: n.
+    num_tables: R.
+    failure: delta, the probability of a collision that is accepted.
+  """
+  pairs = num_labels * (num_labels - 1) / 2
+  return math.ceil((pairs / failure) ** (1 / num_tables))
+
+
+def total_collisions(num_labels: int, num_tables: int, num_buckets: int) -> int:
+  """Returns how many labels share all their buckets with an earlier label."""
+  ids = np.arange(num_labels)
+  buckets = np.stack(
+    [hashing.buckets(ids, seed, num_buckets) for seed in range(num_tables)]
+  )
+  return num_labels - np.unique(buckets, axis=1).shape[1]
+
+
+def bucket_counts(
+  label_counts: np.ndarray, seed: int, num_buckets: int
+) -> np.ndarray:
+  """Returns [..., B], the sums over a table's buckets of counts [..., n]."""
+  counts = np.asarray(label_counts)
+  buckets = hashing.buckets(np.arange(counts.shape[-1]), seed, num_buckets)
+  flat = counts.reshape(-1, counts.shape[-1])
+  sums = [np.bincount(buckets, row, num_buckets) for row in flat]
+  return np.reshape(sums, (*counts.shape[:-1], num_buckets))
+
+
+def divergences(counts: np.ndarray, smoothing: float = 1.0) -> np.ndarray:
+  """Returns float64 [K, K], the Kullback-Leibler divergences of clients.
+
+  Entry (i, j) is that of client i's distribution from client j's, in nats.
+  Summing counts over buckets never increases it (Theorem 2).
+
+  Args:
+    counts: [K, n], examples of each client with each label or bucket.
+    smoothing: added in total to each client's counts, spread like all clients'
+      counts together, since the divergence from a distribution without one of
+      the labels is infinite. It keeps Theorem 2: a bucket's share is the sum of
+      its labels' shares.
+  """
+  counts = np.asarray(counts, np.float64)
+  everything = counts.sum(axis=0)
+  counts = counts + smoothing * everything / everything.sum()
+  shares = counts / counts.sum(axis=1, keepdims=True)
+  some = everything > 0
+  logs = np.log(shares[:, some])
+  own = (shares[:, some] * logs).sum(axis=1)
+  return np.maximum(own[:, None] - shares[:, some] @ logs.T, 0.0)
