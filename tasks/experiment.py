@@ -300,7 +300,7 @@ def with_data(config: Mapping, loaded: task_lib.Loaded) -> Experiment:
     config,
     dataset,
     algorithm,
-    task.metrics_of(dataset),
+    task.metrics_of(dataset, algorithm.model),
     tuple(entry.warn(values, dataset.num_classes, most)),
   )
 

@@ -248,11 +248,14 @@ class Task:
       return self.count_classes(data_dir)
     return options.get('num_classes', self.num_classes)
 
-  def metrics_of(self, dataset) -> tuple[str, ...]:
-    """Returns the metrics that `dataset` has examples for."""
+  def metrics_of(self, dataset, model) -> tuple[str, ...]:
+    """Returns the metrics that `dataset` and `model` allow."""
     held_out = ('test', 'validation', 'retrieval', 'propensity')
     present = {part for part in held_out if getattr(dataset, part)}
-    return catalog.measurable(self.metrics, {*present, 'train', 'class rows'})
+    # A head that scores labels itself has no row for each class.
+    if not hasattr(model.head, 'label_scores'):
+      present.add('class rows')
+    return catalog.measurable(self.metrics, {*present, 'train'})
 
   def hyperparameters(self, entry: entry_lib.Entry) -> dict[str, Any]:
     """Returns this task's defaults for an algorithm.

@@ -158,7 +158,8 @@ def test_two_rounds(task, algorithm, launched, capsys):
   assert summary['rounds'] == 2
   assert summary['clients_dropped_total'] == 0
   scores = summary['final'].values()
-  assert len(scores) >= 3
+  # FedMLH has no row for each class, so no distances of rows.
+  assert len(scores) >= (1 if algorithm == 'fedmlh' else 3)
   assert np.isfinite(list(scores)).all()
   assert json.loads((run_dir / 'summary.json').read_text()) == summary
   assert algorithm in capsys.readouterr().out

@@ -306,8 +306,17 @@ def test_a_task_measures_what_its_data_have_examples_for(sparse_setting):
   names = [f.name for f in dataclasses.fields(task_lib.Task)]
   blank = dict.fromkeys(names[: names.index('by_algorithm')])
   task = task_lib.Task(**blank | {'metrics': metrics})
-  assert task.metrics_of(dataset) == ('p@1', 'ndcg@3', 'psp@5', 'train_top1')
+  assert task.metrics_of(dataset, tiny.model()) == (
+    'p@1',
+    'ndcg@3',
+    'psp@5',
+    'train_top1',
+  )
   dataset = dataclasses.replace(dataset, propensity=None)
-  assert task.metrics_of(dataset) == ('p@1', 'ndcg@3', 'train_top1')
+  assert task.metrics_of(dataset, tiny.model()) == (
+    'p@1',
+    'ndcg@3',
+    'train_top1',
+  )
   dataset = dataclasses.replace(dataset, test=None, retrieval=dataset.test)
-  assert task.metrics_of(dataset) == ('map@r', 'train_top1')
+  assert task.metrics_of(dataset, tiny.model()) == ('map@r', 'train_top1')

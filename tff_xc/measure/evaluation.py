@@ -87,7 +87,9 @@ class Evaluator:
     measured = {}
     if wanted & set(_RETRIEVAL):
       pool = self._dataset.retrieval
-      found = ranking.retrieval_scores(self.embeddings(weights, pool), pool.y)
+      # Of several networks side by side, all of an example's numbers.
+      embeddings = self.embeddings(weights, pool).reshape([len(pool), -1])
+      found = ranking.retrieval_scores(embeddings, pool.y)
       measured |= dict(zip(_RETRIEVAL, found, strict=True))
     if wanted - set(_RETRIEVAL):
       rank = self._ranker(weights)
