@@ -24,6 +24,7 @@ from tff_xc.algorithms import registry as algorithms
 from tff_xc.algorithms import svm_settings
 from tff_xc.experiment import environment
 from tff_xc.measure import best_round
+from tff_xc.measure import catalog
 from tff_xc.measure import targets as targets_lib
 from tff_xc.runtime import registry as runtimes
 
@@ -125,10 +126,12 @@ def resolve(
   """
   found, entry = tasks.get(task), algorithms.get(algorithm)
   given = dict(changes or {})
-  settings = {n: given.pop(n) for n in list(given) if n in SETTINGS}
-  settings = _settings(settings, found)
+  of_run = {n: given.pop(n) for n in list(given) if n in SETTINGS}
+  settings = _settings(of_run, found)
   chosen = {n: given.pop(n) for n in list(given) if n in task_lib.OPTIONS}
   options = _options(found, entry, chosen)
+  if not options.get('validation', 1):
+    _without_validation(settings, of_run)
   if 'clients_per_round' in given and not entry.has_clients:
     raise errors.InputError(
       f'--clients_per_round does not apply to {algorithm}, which has no clients'
@@ -154,16 +157,9 @@ def _settings(given: Mapping, task: task_lib.Task) -> dict[str, Any]:
   given = {name: SETTINGS[name].checked(v) for name, v in given.items()}
   values = {name: setting.default for name, setting in SETTINGS.items()}
   values |= {'rounds': task.rounds, 'eval_every': task.eval_every}
-  values |= {'target': ','.join(task.targets), 'best_by': task.best_by}
-  values |= given
+  values |= {'target': ','.join(task.targets), 'best_by': task.best_by} | given
   targets_lib.parse(values['target'], task.metrics)
-  if values['best_by'] and values['best_by'] not in task.metrics:
-    raise errors.InputError(
-      f'--best_by={values["best_by"]}: expected a score of this task:'
-      f' {", ".join(task.metrics)}'
-    )
-  if values['stop_after'] and not values['best_by']:
-    raise errors.InputError('--stop_after needs --best_by, a score to improve')
+  best_round.check(values['best_by'], values['stop_after'], task.metrics)
   values['checkpoint_every'] = given.get(
     'checkpoint_every', values['eval_every']
   )
@@ -202,6 +198,19 @@ def _fit_negatives(values: dict, given: Mapping, num_classes: int | None):
   if 'negatives' not in given:
     values['negatives'] = min(values['negatives'], max(num_classes - 1, 1))
   fedss.check_negatives(values['negatives'], num_classes)
+
+
+def _without_validation(settings: dict, given: Mapping) -> None:
+  """Drops a default --best_by that needs validation examples, or refuses it."""
+  best_by = settings['best_by']
+  if not best_by or 'validation' not in catalog.SCORES[best_by].needs:
+    return
+  if 'best_by' in given or settings['stop_after']:
+    raise errors.InputError(
+      f'--best_by={best_by} is measured on validation examples, and'
+      ' --validation=0 holds none out; give another --best_by'
+    )
+  settings['best_by'] = ''
 
 
 def _keep_whole_models(options: dict, chosen: Mapping) -> None:

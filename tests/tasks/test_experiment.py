@@ -28,3 +28,19 @@ def test_selected_features_do_not_go_with_kept_models():
     errors.InputError, match='keep whole models; leave it out'
   ):
     experiment.resolve('bibtex', 'moon', {'select_features': True})
+
+
+def test_without_validation_examples_no_round_is_chosen_by_them():
+  resolve = lambda **changes: experiment.resolve(
+    'bibtex-sets', 'fedmlh', {'validation': 0.0, **changes}
+  )
+  assert experiment.resolve('bibtex-sets', 'fedmlh')['best_by'] == (
+    'pc_mean_validation'
+  )
+  assert resolve()['best_by'] == ''
+  assert resolve(best_by='pc_mean', stop_after=3)['best_by'] == 'pc_mean'
+  for changes in ({'best_by': 'pc_mean_validation'}, {'stop_after': 3}):
+    with pytest.raises(
+      errors.InputError, match='--validation=0 holds none out'
+    ):
+      resolve(**changes)

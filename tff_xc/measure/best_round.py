@@ -4,12 +4,14 @@ Importing this imports neither TensorFlow nor pandas.
 """
 
 import math
+from collections.abc import Collection
 from collections.abc import Iterable
 from collections.abc import Mapping
 from typing import TYPE_CHECKING
 from typing import Any
 from typing import NamedTuple
 
+from tff_xc import errors
 from tff_xc.measure import catalog
 
 if TYPE_CHECKING:
@@ -79,3 +81,20 @@ class Choice(NamedTuple):
 
 
 NO_CHOICE = Choice()
+
+
+def check(best_by: str, stop_after: int, measured: Collection[str]) -> None:
+  """Raises `errors.InputError` for flags that do not go together.
+
+  Args:
+    best_by: a metric, or ''.
+    stop_after: see `Choice`.
+    measured: names of the metrics that there are.
+  """
+  if best_by and best_by not in measured:
+    raise errors.InputError(
+      f'--best_by={best_by}: expected a score of this task:'
+      f' {", ".join(measured)}'
+    )
+  if stop_after and not best_by:
+    raise errors.InputError('--stop_after needs --best_by, a score to improve')
