@@ -30,13 +30,10 @@ def fullsoftmax(
   from tff_xc.round import losses
   from tff_xc.round import request
 
-  of_sets, of_one = losses.BinaryCrossEntropy(), losses.HeldSoftmax
-  return softmax(
-    model,
-    local_training,
-    request.AllRows(model.num_rows),
-    of_sets if model.label_sets else of_one(model.num_rows),
-  )
+  loss = losses.HeldSoftmax(model.num_rows)
+  if model.label_sets:
+    loss = losses.BinaryCrossEntropy()
+  return softmax(model, local_training, request.AllRows(model.num_rows), loss)
 
 
 def softmax(model, local_training, requested, loss):

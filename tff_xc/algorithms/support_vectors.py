@@ -26,7 +26,6 @@ from tff_xc.algorithms import svm_pairs
 from tff_xc.algorithms import svm_settings
 from tff_xc.round import randomness
 
-SCHEDULES = ('decreasing', 'constant', 'increasing')
 # The class whose support vectors Table 4 counts.
 _COUNTED = 1
 # Folded into a round's seed; no client has this number.
@@ -43,7 +42,7 @@ class Bound:
 
   Attributes:
     largest: the largest C.
-    schedule: one of `SCHEDULES`.
+    schedule: one of `svm_settings.SCHEDULES`.
     rounds: T.
   """
 
@@ -52,7 +51,7 @@ class Bound:
   rounds: int = 201
 
   def __post_init__(self):
-    if self.schedule not in SCHEDULES:
+    if self.schedule not in svm_settings.SCHEDULES:
       raise ValueError(f'unknown schedule {self.schedule!r}')
     if self.largest <= 0 or self.rounds < 1:
       raise ValueError(f'C is {self.largest} in {self.rounds} rounds')

@@ -7,8 +7,9 @@ import dataclasses
 
 import tensorflow as tf
 
+from tff_xc.algorithms import svm_settings
+
 LINEAR = 'linear'
-KINDS = (LINEAR, 'polynomial', 'rbf', 'sigmoid')
 
 
 @dataclasses.dataclass(frozen=True)
@@ -19,7 +20,7 @@ class Kernel:
   which is not positive definite.
 
   Attributes:
-    kind: one of `KINDS`.
+    kind: one of `svm_settings.KERNELS`.
     degree: of the polynomial.
   """
 
@@ -27,8 +28,9 @@ class Kernel:
   degree: int = 2
 
   def __post_init__(self):
-    if self.kind not in KINDS:
-      raise ValueError(f'unknown kernel {self.kind!r}: expected one of {KINDS}')
+    if self.kind not in svm_settings.KERNELS:
+      known = ', '.join(svm_settings.KERNELS)
+      raise ValueError(f'unknown kernel {self.kind!r}: expected {known}')
     if self.degree < 1:
       raise ValueError(f'the degree is {self.degree}')
 

@@ -10,6 +10,8 @@ from tff_xc import errors
 from tff_xc.algorithms import fedaws_softmax
 from tff_xc.algorithms import hyperparameters as hp
 
+SCHEDULES = ('decreasing', 'constant', 'increasing')
+KERNELS = ('linear', 'polynomial', 'rbf', 'sigmoid')
 MACHINES = (
   hp.Hyperparameter(
     'svm_c',
@@ -22,7 +24,7 @@ MACHINES = (
     'decreasing',
     "how C changes over rounds; 'decreasing', from svm_c to svm_c /"
     " svm_rounds, is the published code's",
-    choices=('decreasing', 'constant', 'increasing'),
+    choices=SCHEDULES,
   ),
   hp.Hyperparameter(
     'svm_rounds',
@@ -36,7 +38,7 @@ MACHINES = (
     'svm_kernel',
     'linear',
     'kernel of the machines, with gamma and coef0 1 (TurboSVM-FL, Table 12)',
-    choices=('linear', 'polynomial', 'rbf', 'sigmoid'),
+    choices=KERNELS,
   ),
   hp.Hyperparameter(
     'svm_degree',

@@ -46,9 +46,9 @@ def turbosvm(
     logits_learning_rate: of the spread-out step's Adam.
     logits_epsilon: its epsilon; gradients well below it move nothing.
     svm_c: the largest C.
-    svm_schedule: one of `support_vectors.SCHEDULES`.
+    svm_schedule: one of `svm_settings.SCHEDULES`.
     svm_rounds: rounds after which C stays.
-    svm_kernel: one of `svm_kernels.KINDS`.
+    svm_kernel: one of `svm_settings.KERNELS`.
     svm_degree: of the polynomial kernel.
     svm_tolerance: of a fit.
     svm_steps: the most steps of a fit.

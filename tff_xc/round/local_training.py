@@ -13,8 +13,9 @@ OPTIMIZERS = ('sgd', 'adam')
 
 @dataclasses.dataclass(frozen=True)
 class LocalTraining:
-  """Minibatch SGD, or Adam, over a client's examples (FedSS, Algorithm 1, lines 9-14).
+  """Minibatch SGD, or Adam, over a client's examples.
 
+  SGD is that of FedSS, Algorithm 1, lines 9 to 14.
   Every epoch visits all examples in a fresh order; the last, partial batch is
   kept and its loss is the mean over its own examples.
 
