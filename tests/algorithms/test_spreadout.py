@@ -40,7 +40,7 @@ def test_the_gradient_of_eq_8(small_blocks, distance, k):
     (0, 'sq_euclidean', False),
     (1, 'cosine', True),
     (64, 'sq_euclidean', False),
-    (150, 'sq_euclidean', False),
+    pytest.param(150, 'sq_euclidean', False, marks=pytest.mark.slow),
     pytest.param(150, 'cosine', True, marks=pytest.mark.slow),
   ],
 )

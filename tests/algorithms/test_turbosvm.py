@@ -157,7 +157,9 @@ def test_clients_that_do_not_count():
   )
 
 
-@pytest.mark.parametrize('subset', [0.5, 3])
+@pytest.mark.parametrize(
+  'subset', [0.5, pytest.param(3, marks=pytest.mark.slow)]
+)
 def test_a_subset_leaves_the_other_classes_at_the_mean(subset):
   rows = stacked()
   mean = (COUNTS[:, None, None] * rows).sum(0) / COUNTS.sum()

@@ -138,7 +138,7 @@ def launched(in_process, tmp_path, monkeypatch):
 # Every form of a round once, and every task; the other combinations are slow.
 _QUICK = {
   'arrays': {'fedss', 'centralized'},
-  'bibtex': {'negonly', 'fedadam', 'moon'},
+  'bibtex': {'moon'},
   'cifar10': {'fedaws'},
 }
 

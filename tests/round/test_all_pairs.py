@@ -59,6 +59,7 @@ def test_the_k_nearest_have_a_one(kind, k):
   )
 
 
+@pytest.mark.slow
 def test_a_row_in_a_tie_has_no_neighbours():
   rows = np.repeat(np.eye(4, dtype=np.float32), [5, 5, 5, 1], axis=0)
   mask, least, known = masks(rows, 4)  # The four others that are equal.

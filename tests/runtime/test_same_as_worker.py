@@ -59,7 +59,7 @@ def assert_equal(ours, theirs, relative: float = 1e-4) -> None:
 
 
 # Between them they have every part of a round; the others are slow.
-_QUICK = ('fedss', 'fedaws', 'fedadam', 'moon', 'turbosvm', 'centralized')
+_QUICK = ('fedss', 'fedaws', 'moon', 'turbosvm')
 _WITH_OPTIMIZERS = [
   pytest.param(
     name,
@@ -218,7 +218,10 @@ def _run_learning(process):
   'name',
   [
     pytest.param(
-      n, marks=[pytest.mark.slow] if n in ('fed_prox', 'fed_avg_keras') else []
+      n,
+      marks=[pytest.mark.slow]
+      if n in ('fed_prox', 'fed_avg_keras', 'mime_lite')
+      else [],
     )
     for n in _PROCESSES
   ],

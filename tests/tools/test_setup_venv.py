@@ -92,6 +92,7 @@ def test_make_stops_with_status_2_and_adds_only_its_own_line(tree):
   assert make.startswith('make: ***')
 
 
+@pytest.mark.slow
 def test_the_second_call_does_nothing_until_the_requirements_change(tree):
   done = _set_up(tree)
   assert (done.returncode, done.stderr) == (0, '')

@@ -170,6 +170,7 @@ def test_the_best_of_an_exact_ranking_is_the_products():
   assert_agree('rank', checked('rank', 'product'), checked('rank', 'exact'))
 
 
+@pytest.mark.slow
 def test_fedss_takes_own_classes_and_negatives(runtime):
   check = checked('classes', f'{runtime}@200')
   assert check['class_rows'] == 100
