@@ -80,24 +80,34 @@ def _find(name, data_dir):
   return xc.find(name, data_dir)
 
 
-def _load_words(data_dir, options):
+# Examples, labels and words of EURLex-4K.
+_EURLEX = {
+  'num_classes': 3993,
+  'num_features': 5000,
+  'examples_per_class': 15_539 / 3993,
+  'test_examples': 3809,
+  'labels_per_example': 5,
+  'words_per_example': 236,
+  'skew': 0.7,
+}
+
+
+def _load_words(name, shape, data_dir, options):
   del data_dir  # The examples are drawn, not read.
   from datasets.procedural import words
   from datasets.xc import label_sets
 
-  made = words.Words(
-    words.Options(
-      num_classes=options['num_classes'],
-      num_features=options['num_features'],
-      seed=options['data_seed'],
-    )
-  )
+  sizes = {
+    k: options[k] for k in ('num_classes', 'num_features') if k in options
+  }
+  made = words.Words(words.Options(**shape, **sizes, seed=options['data_seed']))
+  features = made.options.num_features
   parts = [
     label_sets.Part(*made.everything(part))
     for part in (words.TRAIN, words.TEST)
   ]
-  dataset = label_sets.federated('sparse-words-sets', *parts, _options(options))
-  return _with_mlp(dataset, options['num_features'], options)
+  dataset = label_sets.federated(name, *parts, _options(options))
+  return _with_mlp(dataset, features, options)
 
 
 def _task(
@@ -174,9 +184,16 @@ TASKS = (
   _task(
     'sparse-words-sets',
     'procedural bags of words with all labels, of any size',
-    _load_words,
+    functools.partial(_load_words, 'sparse-words-sets', {}),
     hashed=300, hidden=150, tables=4, buckets=250,
     options=('num_classes', 'num_features'),
     option_defaults={'num_classes': 1000, 'num_features': 5000},
+  ),
+  _task(
+    'sparse-words-eurlex-sets',
+    'procedural bags of words with all labels, as many as in EURLex-4K',
+    functools.partial(_load_words, 'sparse-words-eurlex-sets', _EURLEX),
+    num_classes=_EURLEX['num_classes'],
+    hashed=300, hidden=150, tables=4, buckets=250,
   ),
 )  # fmt: skip
