@@ -60,9 +60,7 @@ def build_resnet_encoder(
   blocks = list(_blocks((depth - 2) // 6))
 
   def apply(trainable, non_trainable, x, training, seed):
-    h = (tf.cast(x, tf.float32) - _MEAN) / _DEVIATION
-    if augment and training:
-      h = shift(h, seed)
+    h = standardized(x, augment and training, seed)
     h = tf.nn.relu(_conv_norm(trainable, 'conv', h, 1, groups))
     for name, inputs, filters in blocks:
       stride = 1 if inputs == filters else 2
@@ -76,6 +74,18 @@ def build_resnet_encoder(
     init=lambda seed: _initial_weights(blocks, embedding_dim, seed),
     apply=apply,
   )
+
+
+def standardized(x: tf.Tensor, augment: bool, seed: tf.Tensor) -> tf.Tensor:
+  """Returns CIFAR's images with mean 0 and deviation 1, float32.
+
+  Args:
+    x: uint8 [B, side, side, 3].
+    augment: whether to `shift` them.
+    seed: int32 [2].
+  """
+  x = (tf.cast(x, tf.float32) - _MEAN) / _DEVIATION
+  return shift(x, seed) if augment else x
 
 
 def shift(x: tf.Tensor, seed: tf.Tensor) -> tf.Tensor:

@@ -1,0 +1,65 @@
+"""The CIFAR CNN of FedVC and FedIR."""
+
+import numpy as np
+import tensorflow as tf
+
+from tff_xc import classifier
+from tff_xc import heads
+from tff_xc.encoders import plain_cnn
+from tff_xc.encoders import resnet
+
+SEED = tf.constant([0, 1])
+
+
+def test_it_has_the_published_number_of_parameters():
+  model = classifier.EmbeddingClassifier(
+    plain_cnn.build_cifar_encoder(), heads.LinearHead(), 10
+  )
+  sizes = [
+    s.shape.num_elements() for s in tf.nest.flatten(model.weight_specs())
+  ]
+  assert sum(sizes) == 1_756_426
+
+
+def test_it_is_keras_network():
+  encoder = plain_cnn.build_cifar_encoder()
+  weights = encoder.init(SEED)
+  keras = tf.keras.layers
+  network = tf.keras.Sequential(
+    [
+      keras.Conv2D(64, 5, padding='same', activation='relu'),
+      keras.MaxPool2D(),
+      keras.Conv2D(64, 5, padding='same', activation='relu'),
+      keras.MaxPool2D(),
+      keras.Flatten(),
+      keras.Dense(384, activation='relu'),
+      keras.Dense(192, activation='relu'),
+    ]
+  )
+  x = np.random.default_rng(0).integers(0, 256, [3, 32, 32, 3], np.uint8)
+  images = resnet.standardized(x, False, SEED)
+  network(images)
+  network.set_weights(
+    [
+      np.transpose(w) if n.startswith('dense') and n.endswith('kernel') else w
+      for n, w in ((n, w.numpy()) for n, w in weights.items())
+    ]
+  )
+  embeddings, _ = encoder.apply(weights, {}, x, training=False, seed=SEED)
+  assert embeddings.shape == [3, encoder.embedding_dim] == [3, 192]
+  np.testing.assert_allclose(embeddings, network(images), atol=1e-5)
+
+
+def test_images_are_augmented_in_training_only_and_by_the_flag():
+  x = np.random.default_rng(0).integers(0, 256, [4, 32, 32, 3], np.uint8)
+
+  def embed(augment, training):
+    encoder = plain_cnn.build_cifar_encoder(augment=augment)
+    return encoder.apply(
+      encoder.init(SEED), {}, x, training=training, seed=SEED
+    )[0].numpy()
+
+  plain = embed(False, False)
+  np.testing.assert_array_equal(embed(False, True), plain)
+  np.testing.assert_array_equal(embed(True, False), plain)
+  assert np.abs(embed(True, True) - plain).max() > 0.01

@@ -1,0 +1,106 @@
+"""Networks of the federated papers: 5x5 convolutions, then dense layers.
+
+That of FEMNIST (TurboSVM-FL, Table 5) and that of CIFAR (Hsu, Qi and Brown:
+"Federated Visual Classification with Real-World Data Distribution",
+arXiv:2003.08082) differ in their sizes only.
+"""
+
+import collections
+import math
+from collections.abc import Callable
+from collections.abc import Sequence
+
+import tensorflow as tf
+
+from tff_xc.encoders import encoder as encoder_lib
+from tff_xc.encoders import initializers
+from tff_xc.encoders import layers
+from tff_xc.encoders import resnet
+
+
+def build_plain_cnn(
+  *,
+  example_spec: tf.TensorSpec,
+  prepare: Callable[..., tf.Tensor],
+  image_shape: Sequence[int],
+  filters: Sequence[int],
+  dense: dict[str, int],
+) -> encoder_lib.Encoder:
+  """Returns convolutions 'conv0', 'conv1', ... and dense layers.
+
+  Each convolution is 5x5 and followed by ReLU and 2x2 max pooling, each dense
+  layer by ReLU. Weights are drawn as PyTorch does by default.
+
+  Args:
+    example_spec: of a stored example.
+    prepare: (x [B, ...], training, seed int32 [2]) -> images float32
+      [B, *image_shape].
+    image_shape: side, side, channels.
+    filters: of each convolution.
+    dense: the width of each dense layer by name; the last one is d.
+  """
+  side, _, channels = image_shape
+  flat = (side // 2 ** len(filters)) ** 2 * filters[-1]
+  shapes = {}
+  inputs = channels
+  for i, outputs in enumerate(filters):
+    shapes[f'conv{i}'], inputs = [5, 5, inputs, outputs], outputs
+  inputs = flat
+  for name, outputs in dense.items():
+    shapes[name], inputs = [inputs, outputs], outputs
+
+  def init(seed):
+    weights = collections.OrderedDict()
+    for i, (layer, shape) in enumerate(shapes.items()):
+      fan_in = math.prod(shape[:-1])
+      draw = lambda part, shape, i=i, fan_in=fan_in: initializers.torch_uniform(
+        initializers.fold(seed, 2 * i + part), shape, fan_in
+      )
+      kernel = draw(0, shape)
+      # `layers.dense` takes [outputs, inputs].
+      weights[f'{layer}/kernel'] = (
+        tf.transpose(kernel) if layer in dense else kernel
+      )
+      weights[f'{layer}/bias'] = draw(1, shape[-1:])
+    return weights
+
+  def apply(trainable, non_trainable, x, training, seed):
+    h = prepare(x, training, seed)
+    for i in range(len(filters)):
+      h = tf.nn.conv2d(h, trainable[f'conv{i}/kernel'], 1, 'SAME')
+      h = tf.nn.bias_add(h, trainable[f'conv{i}/bias'])
+      # The same as ReLU first, on a quarter of the numbers.
+      h = tf.nn.relu(tf.nn.max_pool2d(h, 2, 2, 'VALID'))
+    h = tf.reshape(h, [-1, flat])
+    for layer in dense:
+      h = tf.nn.relu(layers.dense(h, trainable, layer))
+    return h, non_trainable
+
+  return encoder_lib.Encoder(
+    example_spec=example_spec,
+    embedding_dim=inputs,
+    init=init,
+    apply=apply,
+  )
+
+
+def build_cifar_encoder(*, augment: bool = True) -> encoder_lib.Encoder:
+  """Returns the CIFAR CNN of FedVC and FedIR without its class layer.
+
+  Two convolutions of 64 filters, dense layers of 384 and 192. With the class
+  layer of 10 classes it has 1,756,426 parameters. Examples are uint8
+  [32, 32, 3].
+
+  Args:
+    augment: mirror and shift every image at random in training; the paper does
+      not say how it augments CIFAR, so this is the usual way.
+  """
+  return build_plain_cnn(
+    example_spec=tf.TensorSpec([32, 32, 3], tf.uint8),
+    prepare=lambda x, training, seed: resnet.standardized(
+      x, augment and training, seed
+    ),
+    image_shape=(32, 32, 3),
+    filters=(64, 64),
+    dense={'dense0': 384, 'dense1': 192},
+  )
