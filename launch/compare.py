@@ -1,7 +1,7 @@
 """Compares finished runs of one task: one table and one picture.
 
   python -m launch.compare RUN_DIR... [--output=DIR] [--metric=top1] [--rounds=N]
-      [--target=top1:0.7]
+      [--target=top1:0.7] [--curves=pc@1,pc@1_infrequent] [--over=bytes]
 
 Runs that differ only in their seed form one row, mean ± sample std. A directory
 with several runs stands for all of them. Prints the table and writes
@@ -9,7 +9,6 @@ compare.md, compare.csv and compare.png. The printed table leaves out columns
 that do not fit the terminal, or 100 characters without a terminal.
 """
 
-import functools
 import os
 import pathlib
 from collections.abc import Callable
@@ -31,6 +30,8 @@ def compare(
   metric: str | None = None,
   rounds: int | None = None,
   target: str | None = None,
+  curves: Sequence[str] = (),
+  over: str = 'rounds',
 ) -> str:
   """Compares runs and writes compare.md, compare.csv and compare.png.
 
@@ -38,21 +39,22 @@ def compare(
     directories: run directories, or directories that contain some.
     output: the directory for the files, created if necessary; None: the common
       path of the runs' parents.
-    metric: the final score to sort by, or a target, of which fewer rounds are
-      better; None: the first score that a run has.
+    metric: the score to sort by, or a target; None: the first that a run has.
     rounds: compare the runs after this number of rounds; None: at their ends.
-    target: scores to which to count the rounds, such as 'top1:0.7,mcc:0.5';
-      None: those that the runs were trained with.
+    target: scores to which to count the rounds; None: the runs' own.
+    curves: scores to draw, a panel each; without any, the headline metrics.
+    over: what they are drawn over: 'rounds', 'bytes' or 'seconds'.
 
   Returns:
     The table as text that fits the terminal, or 100 columns without one.
 
   Raises:
     errors.InputError: a directory is no run and holds none; or runs are
-      damaged, unfinished, or of different tasks; or the metric or the target is
-      unknown.
+      damaged, unfinished, or of different tasks; or the metric, a curve or the
+      target is unknown.
   """
   metric = metric and check_metric(metric)
+  _check_curves(curves)
   targets = None if target is None else targets_lib.parse(target)
   from tff_xc.report import groups as groups_lib
   from tff_xc.report import tables
@@ -66,13 +68,13 @@ def compare(
   rows = tables.build_rows(groups, metric, targets)
   if output is None:
     output = os.path.commonpath([path.resolve().parent for path in paths])
-  from tff_xc.report import curves  # Imports Matplotlib: after the checks.
+  from tff_xc.report import compare_curves
 
   write_files(
     pathlib.Path(output) / 'compare',
     tables.to_markdown(rows),
     tables.to_csv(rows),
-    functools.partial(curves.plot_compare, groups),
+    lambda path: compare_curves.plot_compare(groups, path, curves, over),
   )
   when = 'final scores' if rounds is None else f'after {rounds} rounds'
   table = tables.to_text(
@@ -123,6 +125,15 @@ def check_metric(metric: str) -> str:
   return metric
 
 
+def _check_curves(curves: Sequence[str]) -> None:
+  for curve in curves:
+    if curve not in catalog.SCORES:
+      raise errors.InputError(
+        f'--curves={curve}: there is no such score; there are'
+        f' {", ".join(catalog.SCORES)}'
+      )
+
+
 def find_runs(directories: Sequence[str | os.PathLike]) -> list[pathlib.Path]:
   """Returns the run directories among and below `directories`, each once.
 
@@ -158,7 +169,13 @@ def main(arguments: Sequence[str]) -> None:
   values = flags.FLAGS
   print(
     compare(
-      arguments, values.output, values.metric, values.rounds, values.target
+      arguments,
+      values.output,
+      values.metric,
+      values.rounds,
+      values.target,
+      values.curves,
+      values.over,
     ),
     end='',
   )
@@ -190,5 +207,16 @@ if __name__ == '__main__':
     'compare the runs after this number of rounds; default: at their ends',
     lower_bound=1,
     upper_bound=hp.INT32_MAX,
+  )
+  flags.DEFINE_list(
+    'curves',
+    [],
+    'scores to draw, such as pc@1,pc@1_infrequent; default: the headline metrics',
+  )
+  flags.DEFINE_enum(
+    'over',
+    'rounds',
+    ['rounds', 'bytes', 'seconds'],
+    'what scores are drawn over; bytes are those of all clients',
   )
   app.run(main, __doc__)

@@ -5,6 +5,7 @@ import numpy as np
 import pytest
 
 from tests.report import fake_runs
+from tff_xc.report import compare_curves
 from tff_xc.report import curves
 from tff_xc.report import groups as groups_lib
 from tff_xc.report import pictures
@@ -19,7 +20,7 @@ def read(path):
 def test_band_is_mean_and_sample_std_where_every_seed_measured(runs):
   group = next(g for g in groups_lib.group_runs(runs) if len(g.runs) == 3)
   group.runs[1].metrics.loc[3, 'top1'] = np.nan  # Round 4.
-  band = curves._band(group, 'top1')
+  band = compare_curves._band(group, 'top1')
   assert band['round'].tolist() == [2, *range(6, 21, 2)]
   values = [run.metrics.set_index('round')['top1'] for run in group.runs]
   for _, row in band.iterrows():
@@ -31,15 +32,17 @@ def test_band_is_mean_and_sample_std_where_every_seed_measured(runs):
 def test_the_initial_model_is_the_first_point(tmp_path, recwarn):
   run = run_files.read_run(fake_runs.write_run(tmp_path / 'a', initial=True))
   [group] = groups_lib.group_runs([run])
-  assert curves._band(group, 'top1')['round'].tolist() == [*range(0, 21, 2)]
+  assert compare_curves._band(group, 'top1')['round'].tolist() == [
+    *range(0, 21, 2)
+  ]
   curves.plot_run(run, tmp_path / 'run.png')
-  curves.plot_compare([group], tmp_path / 'compare.png')
+  compare_curves.plot_compare([group], tmp_path / 'compare.png')
   assert not recwarn.list
 
 
 def test_what_a_client_is_sent_is_rows_times_dimensions(runs):
   groups = groups_lib.group_runs(runs)
-  metric, label, points = curves._sent_against_score(groups)
+  metric, label, points = compare_curves._sent_against_score(groups)
   assert metric == 'top1'
   assert '|S| · d' in label
   by_label = dict(zip([g.label for g in groups], points, strict=True))
@@ -52,7 +55,9 @@ def test_what_a_client_is_sent_is_rows_times_dimensions(runs):
 
 
 def test_nothing_is_scattered_where_all_are_sent_the_same(runs):
-  assert curves._sent_against_score(groups_lib.group_runs(runs[:4])) is None
+  assert (
+    compare_curves._sent_against_score(groups_lib.group_runs(runs[:4])) is None
+  )
 
 
 def test_styles_differ_for_four_times_the_colours():
@@ -64,7 +69,7 @@ def test_styles_differ_for_four_times_the_colours():
 def test_pictures_are_drawn_again_to_the_same_bytes(tmp_path, runs):
   groups = groups_lib.group_runs(runs)
   for name in ('a.png', 'b.png'):
-    curves.plot_compare(groups, tmp_path / name)
+    compare_curves.plot_compare(groups, tmp_path / name)
   assert (tmp_path / 'a.png').read_bytes() == (tmp_path / 'b.png').read_bytes()
   # Three panels side by side, and not a blank picture.
   height, width, _ = read(tmp_path / 'a.png').shape
@@ -77,7 +82,9 @@ def test_panels_without_data_are_left_out_or_say_so(tmp_path, runs, recwarn):
   run = runs[0]
   run.metrics.drop(columns=['top1', 'map@10', 'map@r', 'loss'], inplace=True)
   curves.plot_run(run, tmp_path / 'run.png')
-  curves.plot_compare(groups_lib.group_runs([run]), tmp_path / 'none.png')
+  compare_curves.plot_compare(
+    groups_lib.group_runs([run]), tmp_path / 'none.png'
+  )
   unfinished = run_files.read_run(
     fake_runs.write_run(tmp_path / 'u', finished=False)
   )
@@ -117,9 +124,11 @@ def test_label_set_metrics_and_distances_are_drawn(tmp_path, runs, recwarn):
   curves.plot_run(runs[0], tmp_path / 'with.png')
   heights = [read(tmp_path / f'{n}.png').shape[0] for n in ('without', 'with')]
   assert heights[1] == pytest.approx(heights[0] * 4 / 3, abs=2)
-  band = curves._band(groups_lib.group_runs(runs[:3])[0], 'p@1')
+  band = compare_curves._band(groups_lib.group_runs(runs[:3])[0], 'p@1')
   assert len(band) == 10
-  curves.plot_compare(groups_lib.group_runs(runs[:3]), tmp_path / 'c.png')
+  compare_curves.plot_compare(
+    groups_lib.group_runs(runs[:3]), tmp_path / 'c.png'
+  )
   assert not recwarn.list
 
 
@@ -135,7 +144,7 @@ def test_a_run_without_any_score_is_shown(tmp_path, recwarn):
   assert 'fedss' in text
   assert 'nan' not in text
   curves.plot_run(run, tmp_path / 'run.png')
-  curves.plot_compare(groups, tmp_path / 'compare.png')
+  compare_curves.plot_compare(groups, tmp_path / 'compare.png')
   assert not recwarn.list
 
 
@@ -146,3 +155,24 @@ def test_a_score_that_was_nan_after_some_rounds_is_left_out(tmp_path):
   row = tables.build_rows(groups_lib.group_runs([earlier]))[0]
   assert row.values['map@10'] is None
   assert row.values['top1'].mean < 0.6
+
+
+def test_scores_are_drawn_over_what_was_spent(runs, tmp_path):
+  group = next(g for g in groups_lib.group_runs(runs) if len(g.runs) == 3)
+  rounds = compare_curves._band(group, 'top1')
+  assert rounds['x'].tolist() == rounds['round'].tolist()
+  spent = compare_curves._band(group, 'top1', 'bytes')
+  assert spent['mean'].tolist() == rounds['mean'].tolist()
+  for place, number in enumerate(spent['round']):
+    each = []
+    for run in group.runs:
+      until = run.metrics[run.metrics['round'] <= number]
+      both = until['bytes_down_per_client'] + until['bytes_up_per_client']
+      each.append((both * until['clients']).sum())
+    assert spent['x'][place] == pytest.approx(np.mean(each))
+  seconds = compare_curves._band(group, 'top1', 'seconds')
+  assert (np.diff(seconds['x']) > 0).all()
+  compare_curves.plot_compare(
+    groups_lib.group_runs(runs), tmp_path / 'c.png', ['top1', 'mcc'], 'bytes'
+  )
+  assert read(tmp_path / 'c.png').size

@@ -6,6 +6,7 @@ arXiv:2003.08082) differ in their sizes only.
 """
 
 import collections
+import functools
 import math
 from collections.abc import Callable
 from collections.abc import Sequence
@@ -49,21 +50,6 @@ def build_plain_cnn(
   for name, outputs in dense.items():
     shapes[name], inputs = [inputs, outputs], outputs
 
-  def init(seed):
-    weights = collections.OrderedDict()
-    for i, (layer, shape) in enumerate(shapes.items()):
-      fan_in = math.prod(shape[:-1])
-      draw = lambda part, shape, i=i, fan_in=fan_in: initializers.torch_uniform(
-        initializers.fold(seed, 2 * i + part), shape, fan_in
-      )
-      kernel = draw(0, shape)
-      # `layers.dense` takes [outputs, inputs].
-      weights[f'{layer}/kernel'] = (
-        tf.transpose(kernel) if layer in dense else kernel
-      )
-      weights[f'{layer}/bias'] = draw(1, shape[-1:])
-    return weights
-
   def apply(trainable, non_trainable, x, training, seed):
     h = prepare(x, training, seed)
     for i in range(len(filters)):
@@ -79,9 +65,25 @@ def build_plain_cnn(
   return encoder_lib.Encoder(
     example_spec=example_spec,
     embedding_dim=inputs,
-    init=init,
+    init=functools.partial(_initial_weights, shapes, tuple(dense)),
     apply=apply,
   )
+
+
+def _initial_weights(shapes, dense, seed):
+  weights = collections.OrderedDict()
+  for i, (layer, shape) in enumerate(shapes.items()):
+    fan_in = math.prod(shape[:-1])
+    draw = lambda part, shape, i=i, fan_in=fan_in: initializers.torch_uniform(
+      initializers.fold(seed, 2 * i + part), shape, fan_in
+    )
+    kernel = draw(0, shape)
+    # `layers.dense` takes [outputs, inputs].
+    weights[f'{layer}/kernel'] = (
+      tf.transpose(kernel) if layer in dense else kernel
+    )
+    weights[f'{layer}/bias'] = draw(1, shape[-1:])
+  return weights
 
 
 def build_cifar_encoder(*, augment: bool = True) -> encoder_lib.Encoder:
