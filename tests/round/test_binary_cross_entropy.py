@@ -82,7 +82,7 @@ def test_a_label_is_scored_by_its_buckets(score):
     of_label = z[:, hashing.buckets(np.arange(40), r, 7)]
     wanted += of_label if score == 'logit' else np.log(sigmoid(of_label))
   found = head.label_scores(embeddings, table)
-  np.testing.assert_allclose(found, wanted / 3, rtol=1e-4, atol=1e-5)
+  np.testing.assert_allclose(found, wanted.T / 3, rtol=1e-4, atol=1e-5)
   rows = head.rows_of(tf.constant([11]))[0]
   assert list(rows // 7) == [0, 1, 2]
   np.testing.assert_allclose(
@@ -103,7 +103,8 @@ def test_the_scores_rank_differently():
       heads.HashedHead(30, 2, 9, score).label_scores(
         np.float32(4 * np.random.default_rng(1).normal(size=[6, 2, 3])),
         heads.HashedHead(30, 2, 9).init(tf.constant([0, 1]), 30, 3),
-      )
+      ),
+      axis=0,
     )
     for score in heads.SCORES
   ]
