@@ -47,7 +47,7 @@ class Head(Protocol):
 
     For any embedding e, e . rows + bias orders labels as the head does. A head
     that scores labels in another way returns None and has `label_scores`:
-    (embeddings [B, ...], table) -> float32 [B, n].
+    (embeddings [B, ...], table) -> float32 [n, B], a row for each label.
     """
 
 
@@ -171,9 +171,11 @@ class HashedHead:
 
   def logits(self, embeddings, rows, ids):
     """Returns float32 [B, N]; embeddings are float32 [B, R, d]."""
+    extended = _with_ones(embeddings)
     if ids is None:
+      by_table = tf.matmul(extended, self._of_tables(rows), transpose_b=True)
       return tf.reshape(
-        self._of_tables(embeddings, rows), [-1, self.num_rows(0)]
+        tf.transpose(by_table, [1, 0, 2]), [-1, self.num_rows(0)]
       )
     # The rows of a table side by side, so that each sub-model has one product.
     table = ids // self.num_buckets
@@ -181,42 +183,47 @@ class HashedHead:
     sizes = tf.math.bincount(table, minlength=self.num_tables)
     of_tables = tf.split(tf.gather(rows, order), sizes, num=self.num_tables)
     products = [
-      tf.matmul(embeddings[:, r], of_table[:, :-1], transpose_b=True)
-      + of_table[:, -1]
+      tf.matmul(extended[r], of_table, transpose_b=True)
       for r, of_table in enumerate(of_tables)
     ]
     places = tf.math.invert_permutation(order)
     return tf.gather(tf.concat(products, axis=1), places, axis=1)
 
-  def _of_tables(self, embeddings, table):
-    """Returns float32 [b, R, B], the logits of all buckets."""
-    shape = [self.num_tables, self.num_buckets, table.shape[1]]
-    of_tables = tf.reshape(table, shape)
-    by_table = tf.matmul(
-      tf.transpose(embeddings, [1, 0, 2]),
-      of_tables[..., :-1],
-      transpose_b=True,
-    )
-    return tf.transpose(by_table + of_tables[:, None, :, -1], [1, 0, 2])
+  def _of_tables(self, table):
+    """Returns the table's rows as float32 [R, B, d + 1]."""
+    return tf.reshape(table, [self.num_tables, self.num_buckets, -1])
 
   def scoring_rows(self, table):
     return None  # A label's score is no inner product.
 
   def label_scores(self, embeddings, table):
-    """Returns float32 [b, n]; besides it, one more array of its size is needed.
+    """Returns float32 [n, b]; besides it, little memory is needed.
+
+    A bucket's logits of all examples lie side by side, so that a label's score
+    is the mean of R rows. To gather R single numbers for each label and example
+    takes ten times as long.
 
     Args:
       embeddings: float32 [b, R, d].
       table: float32 [R B, d + 1].
     """
-    logits = self._of_tables(embeddings, table)
+    logits = tf.matmul(
+      self._of_tables(table), _with_ones(embeddings), transpose_b=True
+    )
     if self.score == 'logsigmoid':
       logits = tf.math.log_sigmoid(logits)
-    labels = tf.range(self.num_labels)
-    buckets = hashing.buckets_in_tables(
-      labels, self.num_tables, self.num_buckets
-    )
-    total = tf.gather(logits[:, 0], buckets[:, 0], axis=1)
-    for r in range(1, self.num_tables):
-      total += tf.gather(logits[:, r], buckets[:, r], axis=1)
-    return total / self.num_tables
+    with tf.init_scope():  # Hashed once, not with every block of examples.
+      labels = tf.range(self.num_labels)
+      rows = tf.reshape(self.rows_of(labels), [-1])
+      label_of_row = tf.repeat(labels, self.num_tables)
+    of_rows = tf.reshape(logits, [self.num_rows(0), -1])
+    return tf.sparse.segment_mean(of_rows, rows, label_of_row)
+
+
+def _with_ones(embeddings: tf.Tensor) -> tf.Tensor:
+  """Returns float32 [R, b, d + 1] of embeddings [b, R, d].
+
+  The last coordinate meets the rows' biases; to split the rows would copy them.
+  """
+  ones = tf.ones_like(embeddings[..., :1])
+  return tf.transpose(tf.concat([embeddings, ones], axis=2), [1, 0, 2])

@@ -5,6 +5,8 @@ from launch.benchmarks import class_count
 from launch.benchmarks import cold_start
 from launch.benchmarks import exact_ranking
 from launch.benchmarks import femnist_round
+from launch.benchmarks import hashed_networks
+from launch.benchmarks import label_scores
 from launch.benchmarks import lstm_step
 from launch.benchmarks import paper_sizes
 from launch.benchmarks import row_select
@@ -25,6 +27,8 @@ BENCHMARKS: dict[str, spec.Benchmark] = {
     spreadout_step,
     svm_step,
     exact_ranking,
+    label_scores,
+    hashed_networks,
     lstm_step,
     paper_sizes,
     cold_start,

@@ -58,11 +58,9 @@ class HashedHead:
     return None  # A label's score is no inner product.
 
   def label_scores(self, embeddings, table):
-    logits = self.logits(embeddings, table, None)
+    logits = tf.transpose(self.logits(embeddings, table, None))
     rows = self.rows_of(tf.range(self.num_labels))
-    return tf.reduce_mean(
-      tf.gather(tf.math.log_sigmoid(logits), rows, axis=1), 2
-    )
+    return tf.reduce_mean(tf.gather(tf.math.log_sigmoid(logits), rows), axis=1)
 
 
 def bucket_loss(step):

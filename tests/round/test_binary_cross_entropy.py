@@ -82,7 +82,7 @@ def test_a_label_is_scored_by_its_buckets(score):
     of_label = z[:, hashing.buckets(np.arange(40), r, 7)]
     wanted += of_label if score == 'logit' else np.log(sigmoid(of_label))
   found = head.label_scores(embeddings, table)
-  np.testing.assert_allclose(found, wanted / 3, rtol=1e-4, atol=1e-5)
+  np.testing.assert_allclose(found, wanted.T / 3, rtol=1e-4, atol=1e-5)
   rows = head.rows_of(tf.constant([11]))[0]
   assert list(rows // 7) == [0, 1, 2]
   np.testing.assert_allclose(
@@ -103,17 +103,19 @@ def test_the_scores_rank_differently():
       heads.HashedHead(30, 2, 9, score).label_scores(
         np.float32(4 * np.random.default_rng(1).normal(size=[6, 2, 3])),
         heads.HashedHead(30, 2, 9).init(tf.constant([0, 1]), 30, 3),
-      )
+      ),
+      axis=0,
     )
     for score in heads.SCORES
   ]
   assert (ranks[0] != ranks[1]).any()
 
 
+@pytest.mark.parametrize('dense_share', [0.0, 1.0])
 @pytest.mark.parametrize('tables', [0, 3])
-def test_networks_side_by_side_are_the_networks_alone(tables):
+def test_networks_side_by_side_are_the_networks_alone(tables, dense_share):
   encoder = mlp.build_mlp_encoder(
-    num_features=6, hidden_dim=4, num_tables=tables
+    num_features=6, hidden_dim=4, num_tables=tables, dense_share=dense_share
   )
   weights = {n: w.numpy() for n, w in encoder.init(tf.constant([3, 4])).items()}
   dense = np.float32([[0, 0.5, 0, 0, 2, 0], [0] * 6, [1, 0, 0, 0, 0, -1]])
@@ -132,6 +134,38 @@ def test_networks_side_by_side_are_the_networks_alone(tables):
     h = relu(h) @ weights['hidden1/kernel'][r] + weights['hidden1/bias'][r]
     of_r = found[:, r] if tables else found
     np.testing.assert_allclose(of_r, relu(h), atol=1e-5)
+
+
+def test_a_batch_with_many_features_is_a_dense_matrix(monkeypatch):
+  calls = []
+  scatter = tf.scatter_nd
+
+  def counted(places, values, shape):
+    tf.py_function(lambda: calls.append(1), [], [])
+    return scatter(places, values, shape)
+
+  monkeypatch.setattr(tf, 'scatter_nd', counted)
+  kernel = RANDOM.normal(size=[40, 3]).astype(np.float32)
+
+  @tf.function
+  def gradient(x, share):
+    encoder = mlp.build_mlp_encoder(40, 3, dense_share=share)
+    weights = encoder.init(tf.constant([3, 4])) | {'hidden0/kernel': kernel}
+    weights = tf.nest.map_structure(tf.convert_to_tensor, weights)
+    with tf.GradientTape() as tape:
+      tape.watch(weights)
+      embeddings, _ = encoder.apply(weights, {}, x, True, None)
+    return tape.gradient(embeddings, weights['hidden0/kernel'])
+
+  x = sparse.SparseFeatures(
+    tf.constant([0, 3, 5]),
+    tf.constant([1, 4, 7, 4, 39]),
+    tf.constant([0.5, 2.0, -1.0, 1.0, 3.0]),
+  )
+  found = [gradient(x, share) for share in (5 / 80, 4 / 80)]  # It has 5 of 80.
+  assert len(calls) == 1
+  np.testing.assert_allclose(*found, rtol=1e-5)
+  assert np.count_nonzero(found[0]) > 0
 
 
 @pytest.mark.parametrize(

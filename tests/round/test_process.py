@@ -100,5 +100,5 @@ def test_adam_on_requested_rows_leaves_the_others_alone():
   own = {int(label) for client in COHORTS[0] for label in client.y}
   assert own <= set(np.flatnonzero(moved))
   assert np.any(~moved)
-  square = np.asarray(output.state.server.tables['class'].optimizer['square'])
+  square = np.asarray(output.state.server.tables['class'].optimizer['squares'])
   np.testing.assert_array_equal(np.any(square > 0, axis=1), moved)

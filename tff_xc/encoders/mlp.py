@@ -15,9 +15,16 @@ from tff_xc.data import sparse
 from tff_xc.encoders import encoder as encoder_lib
 from tff_xc.encoders import initializers
 
+# The share of a batch's features from which a dense product is faster: the sparse
+# one takes so much longer for each number that is not zero.
+_DENSE_SHARE = 1 / 16
+
 
 def build_mlp_encoder(
-  num_features: int, hidden_dim: int, num_tables: int = 0
+  num_features: int,
+  hidden_dim: int,
+  num_tables: int = 0,
+  dense_share: float = _DENSE_SHARE,
 ) -> encoder_lib.Encoder:
   """Returns the encoder; examples are `sparse.SparseFeatures`.
 
@@ -30,6 +37,8 @@ def build_mlp_encoder(
     hidden_dim: of both layers.
     num_tables: R; embeddings are float32 [B, R, hidden_dim]. 0: one network,
       whose embeddings are [B, hidden_dim].
+    dense_share: the first layer multiplies a batch as a dense matrix if more
+      than this share of its features is stored: 0 always, 1 never.
   """
   r = num_tables or 1
 
@@ -51,7 +60,8 @@ def build_mlp_encoder(
 
   def apply(trainable, non_trainable, x, training, seed):
     del training, seed  # Nothing here is random or differs in training.
-    first = _sums(trainable['hidden0/kernel'], x) + trainable['hidden0/bias']
+    sums = _sums(trainable['hidden0/kernel'], x, dense_share)
+    first = sums + trainable['hidden0/bias']
     h = tf.reshape(tf.nn.relu(first), [-1, r, hidden_dim])
     h = tf.matmul(tf.transpose(h, [1, 0, 2]), trainable['hidden1/kernel'])
     h = tf.nn.relu(h + trainable['hidden1/bias'])
@@ -63,17 +73,28 @@ def build_mlp_encoder(
     embedding_dim=hidden_dim,
     init=init,
     apply=apply,
-    copies=functools.partial(build_mlp_encoder, num_features, hidden_dim),
+    copies=functools.partial(
+      build_mlp_encoder, num_features, hidden_dim, dense_share=dense_share
+    ),
   )
 
 
-def _sums(kernel: tf.Tensor, x: sparse.SparseFeatures) -> tf.Tensor:
+def _sums(
+  kernel: tf.Tensor, x: sparse.SparseFeatures, dense_share: float
+) -> tf.Tensor:
   """Returns float32 [B, outputs], the examples times a kernel [features, outputs]."""
   size = tf.size(x.row_splits) - 1
   example = tf.ragged.row_splits_to_segment_ids(x.row_splits, out_type=tf.int32)
-  matrix = tf.SparseTensor(
-    tf.cast(tf.stack([example, x.ids], axis=1), tf.int64),
-    x.values,
-    tf.cast(tf.stack([size, kernel.shape[0]]), tf.int64),
-  )
-  return tf.sparse.sparse_dense_matmul(matrix, kernel)
+  places = tf.cast(tf.stack([example, x.ids], axis=1), tf.int64)
+  shape = tf.cast(tf.stack([size, kernel.shape[0]]), tf.int64)
+
+  def dense():
+    return tf.matmul(tf.scatter_nd(places, x.values, shape), kernel)
+
+  def by_entries():
+    matrix = tf.SparseTensor(places, x.values, shape)
+    return tf.sparse.sparse_dense_matmul(matrix, kernel)
+
+  entries = tf.cast(tf.reduce_prod(shape), tf.float32)
+  stored = tf.cast(tf.size(x.ids), tf.float32)
+  return tf.cond(stored > dense_share * entries, dense, by_entries)

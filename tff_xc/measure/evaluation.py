@@ -12,6 +12,7 @@ from tff_xc import classifier
 from tff_xc.data import client_data as client_data_lib
 from tff_xc.data import pool as pool_lib
 from tff_xc.data import sparse
+from tff_xc.measure import best_labels
 from tff_xc.measure import catalog
 from tff_xc.measure import collapse
 from tff_xc.measure import multilabel
@@ -23,8 +24,6 @@ from tff_xc.measure import top_classes
 _TRAIN_EXAMPLES = 5_000
 # Embeddings that are ranked at once: each search reads the whole class table.
 _RANKED_AT_ONCE = 2048
-# The most label scores in memory at once, for heads that are not inner products.
-_SCORES_AT_ONCE = 2**24
 # Parts of a data set that a metric may need and the set may lack.
 _OF_DATA = ('test', 'validation', 'retrieval', 'propensity')
 _RETRIEVAL = ('map@10', 'map@r')
@@ -71,10 +70,7 @@ class Evaluator:
     function = functools.partial(tf.function, autograph=False)
     self._embed = function(model.embed, reduce_retracing=True)
     self._embed_sparse = None
-    # Some heads have no such method; see `heads.Head.scoring_rows`.
-    self._label_scores = function(
-      lambda *args: model.head.label_scores(*args), reduce_retracing=True
-    )
+    self._best_labels = best_labels.Search(model.head, model.num_classes)
 
   def __call__(self, weights: classifier.ModelWeights) -> dict[str, float]:
     """Returns every metric by name: fractions, and Euclidean distances.
@@ -194,13 +190,10 @@ class Evaluator:
 
   def _ranker(self, weights):
     """Returns a function: embeddings [e, ...], k -> int32 [e, k], best first."""
-    head, table = self._model.head, weights.class_table
-    scoring = head.scoring_rows(table)
+    table = weights.class_table
+    scoring = self._model.head.scoring_rows(table)
     if scoring is None:
-      of_block = lambda block: self._label_scores(block, table)
-      return lambda embeddings, k: _best(
-        of_block, embeddings, k, self._model.num_classes
-      )
+      return lambda embeddings, k: self._best_labels(embeddings, table, k)
     rows, bias = (None if t is None else np.asarray(t) for t in scoring)
     return lambda embeddings, k: top_classes.top_k(embeddings, rows, k, bias)
 
@@ -226,26 +219,6 @@ class Evaluator:
         break
       some.append(partition.of_client(index))
     return np.concatenate(some)[:_TRAIN_EXAMPLES]
-
-
-def _best(scores, embeddings, k: int, num_classes: int) -> np.ndarray:
-  """Returns int32 [e, k], the labels of the k largest scores; ties by label.
-
-  Beyond n labels, the row ends in -1.
-
-  Args:
-    scores: embeddings [b, ...] -> float32 [b, n].
-    embeddings: [e, ...].
-    k: number of labels.
-    num_classes: n; it bounds the examples that are scored at once.
-  """
-  at_once = max(1, _SCORES_AT_ONCE // num_classes)
-  best = np.full([len(embeddings), k], -1, np.int32)
-  for start in range(0, len(embeddings), at_once):
-    block = slice(start, start + at_once)
-    found = tf.math.top_k(scores(embeddings[block]), min(k, num_classes))
-    best[block, : min(k, num_classes)] = found.indices
-  return best
 
 
 def _mean_capped(scores) -> float:

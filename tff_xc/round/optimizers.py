@@ -11,7 +11,12 @@ import tensorflow_federated as tff
 
 
 class TorchAdam(tff.learning.optimizers.Optimizer):
-  """Adam (Kingma and Ba, 2015, Algorithm 1) or AMSGrad, as in PyTorch."""
+  """Adam (Kingma and Ba, 2015, Algorithm 1) or AMSGrad, as in PyTorch.
+
+  Its state has sums in place of the moments, s <- beta s + g; a moment is
+  (1 - beta) s. The factors are in the step size, since every multiplication here
+  is a pass over all weights.
+  """
 
   def __init__(
     self,
@@ -32,7 +37,7 @@ class TorchAdam(tff.learning.optimizers.Optimizer):
       lambda s: tf.zeros(s.shape, s.dtype), specs
     )
     state = collections.OrderedDict(
-      step=tf.constant(0, tf.int32), mean=zeros(), square=zeros()
+      step=tf.constant(0, tf.int32), sum=zeros(), squares=zeros()
     )
     if self._amsgrad:
       state['largest'] = zeros()
@@ -40,26 +45,24 @@ class TorchAdam(tff.learning.optimizers.Optimizer):
 
   def next(self, state, weights, gradients):
     step = state['step'] + 1
-    decay = lambda beta: lambda old, new: beta * old + (1 - beta) * new
     each = tf.nest.map_structure
-    mean = each(decay(self._beta_1), state['mean'], gradients)
-    square = each(
-      decay(self._beta_2), state['square'], each(tf.square, gradients)
+    total = each(lambda s, g: self._beta_1 * s + g, state['sum'], gradients)
+    squares = each(
+      lambda s, g: self._beta_2 * s + tf.square(g), state['squares'], gradients
     )
-    new_state = collections.OrderedDict(step=step, mean=mean, square=square)
-    scale = square
+    new_state = collections.OrderedDict(step=step, sum=total, squares=squares)
+    scale = squares
     if self._amsgrad:
-      scale = each(tf.maximum, state['largest'], square)
+      scale = each(tf.maximum, state['largest'], squares)
       new_state['largest'] = scale
+    # The factors that turn a sum into a moment, corrected for its bias.
     power = tf.cast(step, tf.float32)
-    mean_correction = 1.0 - tf.pow(self._beta_1, power)
-    square_correction = 1.0 - tf.pow(self._beta_2, power)
-
-    def move(w, m, s):
-      denominator = tf.sqrt(s) / tf.sqrt(square_correction) + self._epsilon
-      return w - self._learning_rate / mean_correction * m / denominator
-
-    return new_state, each(move, weights, mean, scale)
+    first = (1.0 - self._beta_1) / (1.0 - tf.pow(self._beta_1, power))
+    second = (1.0 - self._beta_2) / (1.0 - tf.pow(self._beta_2, power))
+    rate = self._learning_rate * first / tf.sqrt(second)
+    epsilon = self._epsilon / tf.sqrt(second)
+    move = lambda w, m, s: w - rate * (m / (tf.sqrt(s) + epsilon))
+    return new_state, each(move, weights, total, scale)
 
 
 class Descent(tff.learning.optimizers.Optimizer):
