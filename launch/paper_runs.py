@@ -1,6 +1,7 @@
 """Runs a published table of scores on one task, and prints both side by side."""
 
 import pathlib
+import textwrap
 from collections.abc import Mapping
 from collections.abc import Sequence
 from typing import Any
@@ -18,6 +19,7 @@ from tff_xc.report import text_table
 from tff_xc.report import units
 
 _NONE = '–'
+_COSTS = ('best round', 'sent down', 's / round')
 
 
 def rows_of(
@@ -135,19 +137,23 @@ def run(
     jobs: runs side by side; 0: as many as fit the memory.
 
   Raises:
-    errors.InputError: as `training.train`, or no run succeeded.
+    errors.InputError: as `training.train`, or no experiment finished with
+      all its seeds.
   """
 
   def write(failures):
-    done = [[r for r in group if r.folder not in failures] for group in runs]
+    # A mean over some of the seeds would pass for one over all.
+    failed = lambda group: any(run.folder in failures for run in group)
+    done = [[] if failed(group) else group for group in runs]
     folders = [run.folder for group in done for run in group]
     if not folders:
       raise errors.InputError(
-        f'no run succeeded; the first failure: {next(iter(failures.values()))}'
+        'no experiment has finished with all its seeds; the first failure:'
+        f' {next(iter(failures.values()))}'
       )
     compare.compare(folders, output)
-    failed = [f'{f} failed: {why}\n' for f, why in failures.items()]
-    return ''.join([_text(table, rows, done), *failed])
+    told = [f'{folder} failed: {why}\n' for folder, why in failures.items()]
+    return ''.join([_text(table, rows, done), *told])
 
   everything = [run for group in runs for run in group]
   text = training.train(everything, {}, output, jobs, write)
@@ -155,20 +161,26 @@ def run(
 
 
 def _text(table, rows, runs) -> str:
+  """Returns the scores beside the published ones, and what the runs cost."""
   metrics = list(dict.fromkeys(name for row in rows for name in row.published))
-  heading = ['algorithm', 'seeds']
+  scores, costs = [['algorithm']], [['algorithm', 'seeds', *_COSTS]]
   for metric in metrics:
     unit = '' if ':' in metric else ' %'
-    heading += [f'{table_lib.heading(metric)}{unit}', 'published']
-  lines = [[*heading, 'best round', 'sent down', 's / round']]
+    scores[0] += [f'{table_lib.heading(metric)}{unit}', 'paper']
   for row, name, group in zip(rows, _names(rows), runs, strict=True):
-    cells = [name, str(len(group))]
+    scores.append([name])
     for metric in metrics:
       published = row.published.get(metric)
-      cells += [_measured(group, metric), str(published or _NONE)]
-    lines.append([*cells, *_costs(group)])
-  text = text_table.to_text(lines, (0,), text_table.terminal_width())
-  return f'{table.title}, {table.caption}\ntask {rows[0].task}\n\n{text}'
+      scores[-1] += [_measured(group, metric), str(published or _NONE)]
+    costs.append([name, str(len(group)), *_costs(group)])
+  width = text_table.terminal_width()
+  about = f'{table.title}, task {rows[0].task}. {table.caption}.'
+  return '\n'.join(
+    [
+      textwrap.fill(about, width) + '\n',
+      *(text_table.to_text(lines, (0,), width) for lines in (scores, costs)),
+    ]
+  )
 
 
 def _measured(group: Sequence[plan.Run], metric: str) -> str:
@@ -198,7 +210,7 @@ def _costs(group: Sequence[plan.Run]) -> list[str]:
   from tff_xc.report import run_files
 
   if not group:
-    return [_NONE] * 3
+    return [_NONE] * len(_COSTS)
   mean = lambda found: columns.Value(*columns.mean_and_std(list(found)))
   summaries = [run_files.read_summary(run.folder) for run in group]
   seconds = mean(s['seconds_per_round_median'] for s in summaries)

@@ -42,7 +42,6 @@ def test_the_configurations_are_the_tasks_defaults(capsys):
       ['fedmlh/table9'],
       "unknown table 'fedmlh/table9': there are fedmlh/table2",
     ),
-    (['fedmlh/table3'], 'a table of scores, which need runs'),
   ],
 )
 def test_other_names_are_refused(names, problem):
