@@ -5,10 +5,15 @@
     [--algorithm=fedmlh] [--seeds=0,1,2] [--output=DIR] [--jobs=N] \\
     [any flag of launch.train]
 
+  python -m launch.reproduce fedmlh/theory --task=bibtex-sets \\
+    [--hash_tables=R] [--hash_buckets=B] [--output=DIR]
+
 A table that follows from formulas is printed at once. Of a table of scores
 (`python -m launch.list tables`), all experiments on one task are trained with the
 table's settings, each in a run directory OUTPUT/ALGORITHM/seedS; flags replace
-settings. The same command goes on with a table that stopped.
+settings. The same command goes on with a table that stopped. fedmlh/theory
+compares FedMLH's lemmas and theorem with the labels of a task, without training,
+as a table and a picture.
 """
 
 import pathlib
@@ -21,35 +26,66 @@ from launch import app
 from launch import paper_runs
 from launch import settings
 from launch.sweeps import plan
+from tasks import experiment
+from tasks import registry as tasks
 from tasks.papers import fedmlh
 from tasks.papers import registry
 from tff_xc import errors
+from tff_xc.algorithms import entry
 from tff_xc.report import text_table
 
 _COMPUTED = fedmlh.COMPUTED
+_THEORY = 'fedmlh/theory'
 
 
 def main(arguments: Sequence[str]) -> None:
   """Prints the tables named on the command line."""
-  names = ', '.join([*_COMPUTED, *registry.TABLES])
+  known = [_THEORY, *_COMPUTED, *registry.TABLES]
   if not arguments:
-    raise errors.InputError(f'name a table: {names}')
+    raise errors.InputError(f'name a table: {", ".join(known)}')
   for name in arguments:
-    if name not in _COMPUTED and name not in registry.TABLES:
-      raise errors.InputError(f'unknown table {name!r}: there are {names}')
+    if name not in known:
+      raise errors.InputError(
+        f'unknown table {name!r}: there are {", ".join(known)}'
+      )
+  print('\n'.join(map(_block, arguments)), end='')
+
+
+def _block(name: str) -> str:
+  if name in _COMPUTED:
+    return _computed(name)
+  return _theory() if name == _THEORY else _trained(name)
+
+
+def _computed(name: str) -> str:
   width = text_table.terminal_width()
-  blocks = [
-    _computed(name, width) if name in _COMPUTED else _trained(name)
-    for name in arguments
-  ]
-  print('\n'.join(blocks), end='')
-
-
-def _computed(name: str, width: int) -> str:
   found = _COMPUTED[name]
   about = textwrap.fill(f'{found.title}. {found.caption}', width)
   shown = text_table.to_text([found.heading, *found.rows], (0, 1, 2), width)
   return f'{about}\n\n{shown}'
+
+
+def _theory() -> str:
+  values = flags.FLAGS
+  fitting = [
+    task.name for task in tasks.TASKS.values() if entry.ONE_LABEL in task.lacks
+  ]
+  if values.task not in fitting:
+    given = f'--task={values.task}' if values.task else '--task is missing'
+    raise errors.InputError(
+      f'{given}: {_THEORY} is of tasks whose examples keep all labels:'
+      f' {", ".join(fitting)}'
+    )
+  if values.algorithm not in (None, 'fedmlh'):
+    raise errors.InputError(
+      f'--algorithm={values.algorithm}: {_THEORY} is of fedmlh; leave it out'
+    )
+  config = experiment.resolve(values.task, 'fedmlh', settings.changes())
+  settings.use_cache_dir()
+  print('loading TensorFlow and the data ...', flush=True)
+  from launch import theory
+
+  return theory.run(config, values.output or f'runs/{_THEORY}_{values.task}')
 
 
 def _trained(name: str) -> str:
@@ -68,7 +104,9 @@ if __name__ == '__main__':
   settings.define_experiment_flags(without=('seed',))
   flags.DEFINE_string('seeds', '0,1,2', 'seeds of every experiment')
   flags.DEFINE_string(
-    'output', None, 'directory of the runs; default runs/PAPER/TABLE_TASK'
+    'output',
+    None,
+    'directory of the runs or the picture; default runs/PAPER/TABLE_TASK',
   )
   settings.define_jobs_flag()
   app.run(main, __doc__)
