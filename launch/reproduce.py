@@ -4,7 +4,6 @@
   python -m launch.reproduce fedmlh/table3 --task=eurlex-4k-sets \\
     [--algorithm=fedmlh] [--seeds=0,1,2] [--output=DIR] [--jobs=N] \\
     [any flag of launch.train]
-
   python -m launch.reproduce fedmlh/theory --task=bibtex-sets \\
     [--hash_tables=R] [--hash_buckets=B] [--output=DIR]
 
