@@ -15,10 +15,19 @@ from tff_xc import errors
 from tff_xc.algorithms import registry as algorithms
 from tff_xc.measure import catalog
 from tff_xc.measure import targets as targets_lib
+from tff_xc.report import run_files
 from tff_xc.report import text_table
 from tff_xc.report import units
 
 _NONE = '–'
+# Settings that change no result.
+_UNSEEN = (
+  'checkpoint_every',
+  'client_threads',
+  'data_dir',
+  'device',
+  'runtime',
+)
 _COSTS = ('best round', 'sent down', 's / round')
 
 
@@ -64,7 +73,8 @@ def plan_runs(
     output: the directory of all runs.
 
   Raises:
-    errors.InputError: a setting is out of bounds, or applies to no row.
+    errors.InputError: a setting is out of bounds, applies to no row, or is what
+      rows differ in.
   """
   entries = [algorithms.get(row.algorithm) for row in rows]
   taken = {name for entry in entries for name in entry.names}
@@ -74,6 +84,10 @@ def plan_runs(
         f'--{name} is a hyper-parameter of none of these algorithms:'
         f' {", ".join(dict.fromkeys(entry.name for entry in entries))}'
       )
+  for name in {n for row in rows for n in _own_changes(row, rows)} & set(given):
+    raise errors.InputError(
+      f'--{name} is what rows of this table differ in; leave it out'
+    )
   names, found = _names(rows), []
   for row, entry, name in zip(rows, entries, names, strict=True):
     own = {
@@ -153,14 +167,26 @@ def run(
       )
     compare.compare(folders, output)
     told = [f'{folder} failed: {why}\n' for folder, why in failures.items()]
-    return ''.join([_text(table, rows, done), *told])
+    return ''.join([_text(table, rows, done, _changed(rows, runs)), *told])
 
-  everything = [run for group in runs for run in group]
-  text = training.train(everything, {}, output, jobs, write)
+  # Rows with equal settings share their runs.
+  different = {run.folder: run for group in runs for run in group}
+  text = training.train([*different.values()], {}, output, jobs, write)
   return text + f'written to {output}: compare.md, compare.csv, compare.png\n'
 
 
-def _text(table, rows, runs) -> str:
+def _changed(rows, runs) -> str:
+  """Returns what flags changed of the table's settings, as a sentence."""
+  found = {
+    f'--{name}={value}': None
+    for row, group in zip(rows, runs, strict=True)
+    for name, value in group[0].values.items()
+    if row.changes.get(name) != value and name not in _UNSEEN
+  }
+  return f' Changed here: {", ".join(found)}.' if found else ''
+
+
+def _text(table, rows, runs, changed) -> str:
   """Returns the scores beside the published ones, and what the runs cost."""
   metrics = list(dict.fromkeys(name for row in rows for name in row.published))
   scores, costs = [['algorithm']], [['algorithm', 'seeds', *_COSTS]]
@@ -174,7 +200,7 @@ def _text(table, rows, runs) -> str:
       scores[-1] += [_measured(group, metric), str(published or _NONE)]
     costs.append([name, str(len(group)), *_costs(group)])
   width = text_table.terminal_width()
-  about = f'{table.title}, task {rows[0].task}. {table.caption}.'
+  about = f'{table.title}, task {rows[0].task}. {table.caption}.{changed}'
   return '\n'.join(
     [
       textwrap.fill(about, width) + '\n',
@@ -187,7 +213,6 @@ def _measured(group: Sequence[plan.Run], metric: str) -> str:
   """Returns mean ± std over seeds, of the best round where one was chosen."""
   from tff_xc.report import columns
   from tff_xc.report import groups
-  from tff_xc.report import run_files
 
   if not group:
     return _NONE
@@ -207,7 +232,6 @@ def _measured(group: Sequence[plan.Run], metric: str) -> str:
 def _costs(group: Sequence[plan.Run]) -> list[str]:
   """Returns the best round, all clients' bytes down to it, and seconds."""
   from tff_xc.report import columns
-  from tff_xc.report import run_files
 
   if not group:
     return [_NONE] * len(_COSTS)

@@ -57,13 +57,26 @@ def test_settings_are_the_tables_unless_flags_replace_them(tmp_path):
   assert 'score' not in plain[0].config['hyperparameters']
 
 
-def test_rows_of_one_algorithm_are_told_apart(tmp_path):
-  table = registry.TABLES['fedss/table1']
-  rows = paper_runs.rows_of(table, 'glyphs-landmarks', None)
+TASKS = [(n, row.task) for n, t in registry.TABLES.items() for row in t.rows]
+
+
+@pytest.mark.parametrize(('name', 'task'), dict.fromkeys(TASKS))
+def test_rows_with_different_settings_have_folders_of_their_own(
+  name, task, tmp_path
+):
+  rows = paper_runs.rows_of(registry.TABLES[name], task, None)
   runs = paper_runs.plan_runs(rows, {}, [0], tmp_path)
-  folders = [run.folder for group in runs for run in group]
-  assert len(set(folders)) == len(rows)
-  assert tmp_path / 'fedss_negatives=5' / 'seed0' in folders
+  different = {(row.algorithm, str(row.changes)) for row in rows}
+  assert len({group[0].folder for group in runs}) == len(different)
+  assert all(group[0].folder.name == 'seed0' for group in runs)
+
+
+def test_what_rows_differ_in_is_no_flag(tmp_path):
+  rows = paper_runs.rows_of(registry.TABLES['fedss/table1'], None, 'fedss')
+  [[run], *_] = paper_runs.plan_runs(rows, {}, [0], tmp_path)
+  assert run.folder == tmp_path / 'fedss_negatives=5' / 'seed0'
+  with pytest.raises(errors.InputError, match='--negatives is what rows'):
+    paper_runs.plan_runs(rows, {'negatives': 3}, [0], tmp_path)
 
 
 def finish(run, score, rounds):
@@ -106,6 +119,8 @@ def test_the_best_rounds_are_shown_beside_the_papers(trains, tmp_path, capsys):
   assert '--score=logit' in trains[0]
   assert '--score=logit' not in trains[-1]
   lines = text.splitlines()
+  assert lines[0].startswith('FedMLH, Table 3, task eurlex-4k-sets. Scores of')
+  assert 'Changed here: --rounds=20.' in ' '.join(lines[:2])
   cells = [line.split() for line in lines if line.startswith('fedmlh ')]
   assert cells[0][:5] == ['fedmlh', '55.0', '±', '7.1', '59.3']
   assert cells[0][5:] == ['20.0', '±', '0.0', '45.6', '–', '38.4']
