@@ -53,6 +53,18 @@ def define_experiment_flags(without: Collection[str] = ()) -> None:
     define(parameter.name, None, text)
 
 
+def define_jobs_flag() -> None:
+  """Defines `--jobs`, of commands that train several runs."""
+  flags.DEFINE_integer(
+    'jobs',
+    0,
+    'runs side by side; default: the first run runs alone, then as many as there'
+    ' are cores and as fit the memory',
+    lower_bound=0,
+    upper_bound=hp.INT32_MAX,
+  )
+
+
 def define_cache_flag() -> None:
   """Defines `--cache_dir`; `use_cache_dir` makes it take effect."""
   flags.DEFINE_string(
@@ -107,9 +119,14 @@ def given() -> tuple[str, str, dict[str, Any]]:
   ):
     if values[name].value is None:
       raise errors.InputError(f'--{name} is missing: ' + ', '.join(known))
+  return values.task, values.algorithm, changes()
+
+
+def changes() -> dict[str, Any]:
+  """Returns the parameters that flags set, by name."""
+  values = flags.FLAGS
   found = {n: values[n].value for n in parameters() if n in values}
-  changes = {name: value for name, value in found.items() if value is not None}
-  return values.task, values.algorithm, changes
+  return {name: value for name, value in found.items() if value is not None}
 
 
 def resolve() -> dict[str, Any]:

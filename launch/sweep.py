@@ -14,7 +14,6 @@ writes sweep.md, sweep.csv and sweep.png.
 """
 
 import pathlib
-import statistics
 from collections.abc import Mapping
 from collections.abc import Sequence
 from typing import Any
@@ -25,83 +24,9 @@ from launch import app
 from launch import compare
 from launch import settings
 from launch.sweeps import plan
+from launch.sweeps import training
 from tasks import registry as tasks
 from tff_xc import errors
-from tff_xc.algorithms import hyperparameters as hp
-from tff_xc.experiment import lock
-from tff_xc.experiment import same_run
-from tff_xc.measure import catalog
-from tff_xc.report import run_files
-from tff_xc.report import units
-
-
-def is_finished(run: plan.Run) -> bool:
-  """Whether a run has all its rounds.
-
-  Raises:
-    errors.InputError: its directory holds another run.
-  """
-  same_run.check_config(run.folder, run.config)
-  summary = run_files.read_summary(run.folder)
-  return bool(summary) and summary['rounds'] >= run.config['rounds']
-
-
-def arguments_of(
-  run: plan.Run, given: Mapping[str, Any], threads: int | None
-) -> list[str]:
-  """Returns Python's arguments that train a run.
-
-  Args:
-    run: the run.
-    given: the settings of all runs.
-    threads: for `--client_threads`, unless it is given; None: its default.
-  """
-  changes = {**given, **run.values, 'seed': run.seed}
-  if threads is not None:
-    changes.setdefault('client_threads', threads)
-  return [
-    *('-m', 'launch.train', f'--run_dir={run.folder}'),
-    *(f'--{name}={run.config[name]}' for name in ('task', 'algorithm')),
-    *(f'--{name}={value}' for name, value in changes.items()),
-  ]
-
-
-class _Report:
-  """Prints a line for every run that has ended, and keeps the failures."""
-
-  def __init__(self, total: int, finished: int):
-    self.failures: dict[pathlib.Path, str] = {}
-    self._total, self._ended, self._seconds = total, finished, []
-
-  def ended(self, child, jobs: int) -> None:
-    """Takes a `children.Child` that has ended, of `jobs` side by side."""
-    self._ended += 1
-    run = child.run
-    if child.error:
-      self.failures[run.folder] = child.error
-      what = f'failed: {child.error}'
-    else:
-      self._seconds.append(child.seconds)
-      what = f'{_score(run)}, {units.human_duration(child.seconds)}'
-    done = f'finished {self._ended} of {self._total}'
-    left = self._total - self._ended
-    if left and self._seconds:
-      turns = -(-left // jobs)
-      seconds = turns * statistics.median(self._seconds)
-      done += f', about {units.human_duration(seconds)} left'
-    print(f'{done}: {run.point} seed {run.seed}: {what}', flush=True)
-
-
-def _score(run: plan.Run) -> str:
-  """Returns the final value of the headline metric, for people."""
-  final = run_files.read_summary(run.folder)['final']
-  for name in tasks.get(run.config['task']).metrics:
-    if final.get(name) is not None:
-      metric = catalog.SCORES[name]
-      if metric.unit == 'fraction':
-        return f'{metric.heading} {100 * final[name]:.1f} %'
-      return f'{metric.heading} {final[name]:.4f}'
-  return 'no score'
 
 
 def sweep(
@@ -127,52 +52,17 @@ def sweep(
     KeyboardInterrupt: after SIGINT or SIGTERM; no run is left running.
   """
   first = runs[0].config
-  waiting = [run for run in runs if not is_finished(run)]
-  if waiting:
-    from launch.sweeps import children
 
-    children.check_data(first['task'], first['data_dir'])
-  from launch.sweeps import results
+  def write(failures):
+    from launch.sweeps import results
 
-  with lock.lock(output, 'output'):
-    results.check_data(runs)
-    failures = _train(runs, waiting, given, output, jobs)
-    table = results.write(runs, failures, output, metric)
+    return results.write(runs, failures, output, metric)
+
+  table = training.train(runs, given, output, jobs, write)
   return (
     f'task {first["task"]}, {first["algorithm"]}\n{table}'
     f'written to {output}: sweep.md, sweep.csv, sweep.png\n'
   )
-
-
-def _train(runs, waiting, given, output, jobs) -> Mapping[pathlib.Path, str]:
-  """Trains the runs that are waiting; returns why runs failed, by directory."""
-  finished = len(runs) - len(waiting)
-  print(
-    f'{len(runs)} runs in {output}, {finished} of them finished', flush=True
-  )
-  report = _Report(len(runs), finished)
-  if not waiting:
-    return report.failures
-  from launch.sweeps import children
-  from launch.sweeps import results
-
-  def ended(child, side_by_side):
-    report.ended(child, side_by_side)
-    results.check_data(runs)  # A wrong --data_dir ends the sweep early.
-
-  try:
-    children.run_all(
-      waiting,
-      lambda run, side_by_side: arguments_of(
-        run, given, children.threads(side_by_side)
-      ),
-      jobs,
-      ended,
-    )
-  except KeyboardInterrupt:
-    print('stopped; the same command goes on from here', flush=True)
-    raise
-  return report.failures
 
 
 def main(arguments) -> None:
@@ -210,14 +100,7 @@ if __name__ == '__main__':
   flags.DEFINE_string(
     'output', None, 'directory of the sweep; default runs/sweep_TASK_ALGORITHM'
   )
-  flags.DEFINE_integer(
-    'jobs',
-    0,
-    'runs side by side; default: the first run runs alone, then as many as there'
-    ' are cores and as fit the memory',
-    lower_bound=0,
-    upper_bound=hp.INT32_MAX,
-  )
+  settings.define_jobs_flag()
   flags.DEFINE_string(
     'metric',
     None,

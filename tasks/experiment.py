@@ -15,10 +15,10 @@ from collections.abc import Mapping
 from typing import TYPE_CHECKING
 from typing import Any
 
+from tasks import fit
 from tasks import registry as tasks
 from tasks import task as task_lib
 from tff_xc import errors
-from tff_xc.algorithms import fedss
 from tff_xc.algorithms import hyperparameters as hp
 from tff_xc.algorithms import registry as algorithms
 from tff_xc.algorithms import svm_settings
@@ -125,6 +125,7 @@ def resolve(
       bounds.
   """
   found, entry = tasks.get(task), algorithms.get(algorithm)
+  fit.check(found, entry)
   given = dict(changes or {})
   of_run = {n: given.pop(n) for n in list(given) if n in SETTINGS}
   settings = _settings(of_run, found)
@@ -138,7 +139,7 @@ def resolve(
     )
   values = entry.resolve(given, found.hyperparameters(entry))
   num_classes = found.known_classes(options, settings['data_dir'])
-  _fit_negatives(values, given, num_classes)
+  fit.negatives(values, given, num_classes)
   if 'svm_classes' in values:
     svm_settings.subset_size(values['svm_classes'], num_classes)
   if values.get('contrastive_weight') and 'select_features' in options:
@@ -189,15 +190,6 @@ def _options(task: task_lib.Task, entry, given: Mapping) -> dict[str, Any]:
       ' it, or the number of classes'
     )
   return options
-
-
-def _fit_negatives(values: dict, given: Mapping, num_classes: int | None):
-  """Refuses too many negatives; lowers a default to the other classes."""
-  if num_classes is None or 'negatives' not in values:
-    return
-  if 'negatives' not in given:
-    values['negatives'] = min(values['negatives'], max(num_classes - 1, 1))
-  fedss.check_negatives(values['negatives'], num_classes)
 
 
 def _without_validation(settings: dict, given: Mapping) -> None:

@@ -8,6 +8,7 @@ import functools
 
 from datasets.xc import sets as xc_sets
 from tasks import task
+from tff_xc.algorithms import entry
 from tff_xc.measure import catalog
 
 _METRICS = (
@@ -123,6 +124,7 @@ def _task(
     clients_per_round=4,
     eval_every=1,
     best_by='pc_mean_validation',
+    lacks=(entry.ONE_LABEL, entry.COSINES),
     defaults=_DEFAULTS,
     by_algorithm={'fedmlh': {'hash_tables': tables, 'hash_buckets': buckets}},
     options=(*_OPTIONS, *options),

@@ -13,6 +13,7 @@ import functools
 from typing import Any
 
 from tasks import task
+from tff_xc.algorithms import entry
 
 METRICS = ('top1', 'macro_f1', 'mcc')
 ROUNDS = 201
@@ -149,6 +150,7 @@ def _settings(
     'clients_per_round': 8,
     'eval_every': 1,
     'targets': (f'top1:{target}',),
+    'lacks': (entry.COSINES,),
     'defaults': {
       'client_learning_rate': client_rate,
       'batch_size': batch,

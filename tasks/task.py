@@ -211,6 +211,8 @@ class Task:
       as 'top1:0.7'.
     best_by: default of --best_by: the score by which the best round is chosen.
     data: the files that --data_dir must hold; empty if the data are generated.
+    lacks: what algorithms may need that it does not have: `entry.ONE_LABEL`,
+      `entry.COSINES`.
     find: (data_dir) -> anything, within seconds; raises `errors.InputError`
       if the files of `data` are not there. None if it needs no files.
   """
@@ -233,6 +235,7 @@ class Task:
   targets: tuple[str, ...] = ()
   best_by: str = ''
   data: str = ''
+  lacks: tuple[str, ...] = ()
   find: Callable[[str], Any] | None = None
 
   def option_values(self) -> dict[str, Any]:

@@ -1,9 +1,8 @@
-"""Small data sets in memory, and models for them."""
+"""A small data set in memory, and a model for it."""
 
 import collections
 
 import numpy as np
-import scipy.sparse
 import tensorflow as tf
 
 from tff_xc import classifier
@@ -11,7 +10,6 @@ from tff_xc import heads
 from tff_xc.data import client_data
 from tff_xc.data import partition
 from tff_xc.data import pool
-from tff_xc.encoders import bag
 from tff_xc.encoders import encoder
 
 
@@ -48,26 +46,3 @@ def _linear_encoder() -> encoder.Encoder:
 
   spec = tf.TensorSpec([16, 16], tf.uint8)
   return encoder.Encoder(spec, 4, init, apply)
-
-
-def text(num_labels: int, head, clients: int = 5):
-  """Returns (data set, model): 8 texts a client, each with a set of labels."""
-  random = np.random.default_rng(0)
-  x = scipy.sparse.random(8 * clients, 30, 0.2, 'csr', np.float32, random)
-  x.sort_indices()
-  y = scipy.sparse.csr_matrix(random.random((8 * clients, num_labels)) < 0.03)
-  examples = pool.in_memory(x, y)
-  dataset = client_data.FederatedDataset(
-    name='small-text',
-    num_classes=num_labels,
-    train=client_data.PartitionedClientData(
-      examples, partition.of_owners(np.arange(8 * clients) // 8)
-    ),
-    test=examples,
-  )
-  bags = bag.build_bag_encoder(
-    num_features=30, feature_dim=16, hidden_dims=(32,), embedding_dim=16
-  )
-  return dataset, classifier.EmbeddingClassifier(
-    bags, head, num_labels, label_sets=True
-  )

@@ -19,17 +19,19 @@ _WORDS = {'true': True, 'false': False}
 
 @dataclasses.dataclass(frozen=True)
 class Run:
-  """One run of a sweep.
+  """One run of a sweep, or of a published table.
 
   Attributes:
-    values: of the grids, by name.
+    values: of the grids, or those of the table's row, by name.
     config: from `experiment.resolve`.
     folder: the run's directory.
+    name: of the grid point or row, for people; '': its values.
   """
 
   values: Mapping[str, Any]
   config: Mapping[str, Any]
   folder: pathlib.Path
+  name: str = ''
 
   @property
   def seed(self) -> int:
@@ -38,7 +40,9 @@ class Run:
   @property
   def point(self) -> str:
     """The grid point, for people: 'client_learning_rate=0.1 negatives=40'."""
-    return ' '.join(f'{n}={_shown(v)}' for n, v in self.values.items())
+    return self.name or ' '.join(
+      f'{name}={_shown(value)}' for name, value in self.values.items()
+    )
 
 
 def points(
@@ -133,10 +137,7 @@ def runs(
     if both := set(values) & set(given):
       name = min(both)
       raise errors.InputError(f'--{name} is given, and has a --grid as well')
-    folder = output / '_'.join(
-      f'{name}={re.sub(r"[^A-Za-z0-9.+-]", "-", _shown(value))}'
-      for name, value in values.items()
-    )
+    folder = output / folder_name(values)
     for seed in run_seeds:
       changes = {**given, **values, 'seed': seed}
       config = experiment.resolve(task, algorithm, changes)
@@ -148,6 +149,14 @@ def runs(
       ' them separately'
     )
   return found
+
+
+def folder_name(values: Mapping[str, Any]) -> str:
+  """Returns 'client_learning_rate=0.1_negatives=40'."""
+  return '_'.join(
+    f'{name}={re.sub(r"[^A-Za-z0-9.+-]", "-", _shown(value))}'
+    for name, value in values.items()
+  )
 
 
 def _value(parameter: hp.Hyperparameter, text: str) -> bool | int | float | str:

@@ -143,3 +143,18 @@ def test_training_without_clients_shows_no_bytes(capsys):
   shown.round_done({**ROW, **nothing}, {'top1': 0.5})
   shown.close()
   assert capsys.readouterr().out == 'round 1/4: loss 0.5000, top1 0.5000\n'
+
+
+@pytest.mark.parametrize('width', [60, 100, 10])
+def test_a_line_has_the_first_scores_that_fit(width, monkeypatch, capsys):
+  monkeypatch.setenv('COLUMNS', str(width))
+  names = [f'pc@{k}_infrequent' for k in range(20)]
+  schedule = progress_lib.Schedule(4, 2, 4)
+  shown = progress_lib.Progress(schedule, names, [], Clock())
+  shown.round_done(ROW, dict.fromkeys(reversed(names), 0.5))
+  shown.close()
+  line = capsys.readouterr().out.rstrip()
+  expected = 'round 1/4: loss 0.5000, pc@0_infrequent 0.5000'
+  if width == 100:
+    expected += ', pc@1_infrequent 0.5000'
+  assert line == f'{expected}, …, 12.0 MB so far'

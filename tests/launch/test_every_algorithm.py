@@ -20,6 +20,7 @@ from datasets.xc import write as xc_write
 from launch import settings
 from launch import train  # noqa: F401  The import defines the flags.
 from launch import training
+from tasks import registry as tasks
 from tests import tiny_sparse
 from tests.datasets.cifar import on_disk as cifar_on_disk
 from tff_xc import errors
@@ -85,14 +86,26 @@ def _bibtex(root, monkeypatch):
   return root
 
 
-_KINDS = {'arrays': _arrays, 'cifar10': _cifar10, 'bibtex': _bibtex}
+_KINDS = {
+  'arrays': _arrays,
+  'cifar10': _cifar10,
+  'bibtex': _bibtex,
+  'sparse-words-sets': lambda root, _: root,  # Without files.
+}
+_SIZES = {
+  'sparse-words-sets': {
+    'num_classes': 50,
+    'num_features': 100,
+    'batch_size': 100,
+  },
+}
 
 
 def _config(task, algorithm, **changes):
   """Returns the resolved configuration of `launch.train`, with tiny sizes."""
   names = (
     *algorithms.get(algorithm).names,
-    *settings.tasks.get(task).options,
+    *tasks.get(task).options,
   )
   given = {k: v for k, v in _TINY.items() if k in names}
   if task == 'cifar10':
@@ -102,7 +115,7 @@ def _config(task, algorithm, **changes):
   given['rounds'] = 2
   if algorithms.get(algorithm).has_clients:
     given['clients_per_round'] = 3
-  given |= changes
+  given |= _SIZES.get(task, {}) | changes
   flags.FLAGS.unparse_flags()
   argv = [f'--{k}={v}' for k, v in given.items()]
   flags.FLAGS(['train', f'--task={task}', f'--algorithm={algorithm}', *argv])
@@ -140,6 +153,7 @@ _QUICK = {
   'arrays': {'fedss', 'centralized'},
   'bibtex': {'moon'},
   'cifar10': {'fedaws'},
+  'sparse-words-sets': set(),
 }
 
 
@@ -147,6 +161,8 @@ def _combinations():
   """All combinations; those that another one nearly covers are slow."""
   for algorithm in algorithms.ALGORITHMS:
     for task in _KINDS:
+      if set(algorithms.get(algorithm).needs) & set(tasks.get(task).lacks):
+        continue
       quick = algorithm in _QUICK[task]
       marks = [] if quick else [pytest.mark.slow]
       yield pytest.param(task, algorithm, marks=marks)

@@ -37,12 +37,11 @@ def test_the_configurations_are_the_tasks_defaults(capsys):
 @pytest.mark.parametrize(
   ('names', 'problem'),
   [
-    ([], 'name a table: fedmlh/table2'),
+    ([], 'name a table: fedmlh/theory'),
     (
       ['fedmlh/table9'],
-      "unknown table 'fedmlh/table9': there are fedmlh/table2",
+      "unknown table 'fedmlh/table9': there are fedmlh/theory",
     ),
-    (['fedmlh/table3'], 'a table of scores, which need runs'),
   ],
 )
 def test_other_names_are_refused(names, problem):

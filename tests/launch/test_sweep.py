@@ -12,6 +12,7 @@ import pytest
 from launch import sweep as sweep_lib
 from launch.sweeps import children
 from launch.sweeps import plan
+from launch.sweeps import training
 from tests.launch import light
 from tests.report import fake_runs
 from tff_xc import errors
@@ -138,15 +139,15 @@ def test_two_sweeps_in_one_directory_are_refused(planned, tmp_path):
 
 def test_side_by_side_each_run_takes_its_share_of_the_cores(planned):
   runs, given = planned
-  found = sweep_lib.arguments_of(runs[0], given, 4)
+  found = training.arguments_of(runs[0], given, 4)
   assert '--client_threads=4' in found
   given = {**given, 'client_threads': 1}
-  assert '--client_threads=4' not in sweep_lib.arguments_of(runs[0], given, 4)
+  assert '--client_threads=4' not in training.arguments_of(runs[0], given, 4)
 
 
 def test_a_failed_run_is_told_with_the_time_left(planned, capsys):
   runs, _ = planned
-  report = sweep_lib._Report(9, 0)
+  report = training._Report(9, 0)
   report.ended(FakeChild(runs[0]), 1)
   report.ended(FakeChild(runs[1], 'no memory'), 2)
   said = capsys.readouterr().out.splitlines()
@@ -162,7 +163,7 @@ def test_a_directory_of_another_sweep_is_refused(planned, tmp_path):
   other = plan.runs(
     'glyphs', 'fedss', {'rounds': 21}, [{'negatives': 2}], [0], tmp_path
   )
-  assert not sweep_lib.is_finished(other[0])  # More rounds go on.
+  assert not training.is_finished(other[0])  # More rounds go on.
   changed = {**runs[0].config, 'eval_every': 3}
   run = plan.Run(runs[0].values, changed, runs[0].folder)
   with pytest.raises(errors.InputError, match='eval_every was 10 and is 3'):

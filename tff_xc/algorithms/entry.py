@@ -21,6 +21,11 @@ if TYPE_CHECKING:
   from tff_xc.round import algorithm as algorithm_lib
 
 
+# What some algorithms need of a task (`Entry.needs`).
+ONE_LABEL = 'examples with one label each'
+COSINES = 'cosine logits'
+
+
 class Answers(NamedTuple):
   """An algorithm's answers to the four questions of a round, as text.
 
@@ -54,6 +59,7 @@ class Entry:
     own: likewise, and the defaults of no task replace them: what the name says.
     warn: (values, num_classes, max_positives) -> sentences, for allowed
       settings that are likely to fail.
+    needs: `ONE_LABEL`, `COSINES`, both or nothing.
   """
 
   name: str
@@ -65,6 +71,7 @@ class Entry:
   defaults: Mapping[str, Any] = dataclasses.field(default_factory=dict)
   warn: Callable[..., list[str]] = lambda *_: []
   own: Mapping[str, Any] = dataclasses.field(default_factory=dict)
+  needs: tuple[str, ...] = ()
 
   @property
   def names(self) -> tuple[str, ...]:

@@ -134,6 +134,7 @@ ENTRY = entry.Entry(
   ),
   {'server_momentum': 0.0},
   spreadout_settings.warn,
+  needs=positive.NEEDS,
 )
 
 build_fedaws = entry.builder(fedaws)

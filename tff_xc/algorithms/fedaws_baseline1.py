@@ -50,6 +50,7 @@ ENTRY = entry.Entry(
   ),
   (*settings.FEDERATED, *positive.POSITIVE, positive.ROW_UPDATE),
   {'server_momentum': 0.0},
+  needs=positive.NEEDS,
 )
 
 build_baseline1 = entry.builder(baseline1)

@@ -48,6 +48,7 @@ ENTRY = entry.Entry(
   ),
   (*settings.FEDERATED, *positive.POSITIVE),
   {'server_momentum': 0.0},
+  needs=positive.NEEDS,
 )
 
 build_baseline2 = entry.builder(baseline2)

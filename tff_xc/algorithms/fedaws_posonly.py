@@ -77,6 +77,7 @@ ENTRY = entry.Entry(
   ),
   {'spreadout_weight': 0.01},
   _warn_posonly,
+  needs=(entry.ONE_LABEL,),
 )
 
 build_fedaws_posonly = entry.builder(fedaws_posonly)

@@ -142,6 +142,7 @@ ENTRY = entry.Entry(
     'optimizer step',
   ),
   (*settings.SAMPLED, NEGATIVES, CORRECTION),
+  needs=(entry.ONE_LABEL,),
 )
 
 build_fedss = entry.builder(fedss)

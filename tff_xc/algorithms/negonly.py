@@ -65,6 +65,7 @@ ENTRY = entry.Entry(
     'optimizer step',
   ),
   (*settings.SAMPLED, fedss.NEGATIVES, fedss.CORRECTION, _EQUAL_NEGATIVES),
+  needs=(entry.ONE_LABEL,),
 )
 
 build_negonly = entry.builder(negonly)

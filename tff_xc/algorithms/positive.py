@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import dataclasses
 
+from tff_xc.algorithms import entry
 from tff_xc.algorithms import hyperparameters as hp
 
+NEEDS = (entry.ONE_LABEL, entry.COSINES)
 POSITIVE = (
   hp.Hyperparameter(
     'client_weighting',

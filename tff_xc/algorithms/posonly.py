@@ -48,6 +48,7 @@ ENTRY = entry.Entry(
   ),
   settings.SAMPLED,
   warn=lambda values, n, most: warn_of_one_class('posonly', most),
+  needs=(entry.ONE_LABEL,),
 )
 
 build_posonly = entry.builder(posonly)

@@ -71,8 +71,12 @@ def run(
     if row['round']:  # Row 0 is of the initial model.
       held.count_lost(row)
   held.check_lost()
+  # The scores that decide come first, since not all may fit a line.
+  deciding = [best.metric, *(target.metric for target in targets)]
+  shown = sorted(metrics, key=lambda name: name not in deciding)
+  progress = progress_lib.Progress(schedule, shown, rows)
   how = process, cohorts, evaluate, metrics, messages, schedule, directory
-  _train(held, *how, [*rows], best)
+  _train(held, *how, [*rows], best, progress)
   finished = run_files.read_run(directory.path)
   summary = summarise(finished, metrics, messages, targets, best, warnings)
   run_files.write_json(directory.path / run_files.SUMMARY, summary)
@@ -90,12 +94,12 @@ def _train(
   directory: run_directory.RunDirectory,
   rows: list,
   best: best_round.Choice,
+  progress: progress_lib.Progress,
 ) -> None:
-  """Runs the rounds that are left.
+  """Runs the rounds that are left, and closes `progress`.
 
   Args: those of `run`, and the rows of metrics.csv so far.
   """
-  progress = progress_lib.Progress(schedule, metrics, rows)
   estimate = progress.estimate
   try:
     if not rows:

@@ -1,6 +1,7 @@
 """The schedule of a run, and what a run shows while it trains.
 
-A terminal gets a bar; without one, every evaluation is a line. Both show the time
+A terminal gets a bar; without one, every evaluation is a line, with the scores that
+fit its width. Both show the time
 left once this process has done ten rounds, and after a resume not before its first
 evaluation. Both show the bytes of all clients so far, down and up,
 those before a resume included.
@@ -20,6 +21,7 @@ from collections.abc import Mapping
 
 import tqdm
 
+from tff_xc.report import text_table
 from tff_xc.report import units
 
 # The time left is shown after this many rounds.
@@ -139,7 +141,7 @@ class Progress:
 
     Args:
       schedule: of the run.
-      metrics: names of the scores, the headline metric first.
+      metrics: names of the scores, those to be shown first at the front.
       rows: those of metrics.csv so far.
       clock: returns seconds.
     """
@@ -147,7 +149,7 @@ class Progress:
     self.estimate = Estimate(schedule, clock)
     self._schedule, self._done = schedule, len(rounds)
     self._bytes = sum(map(bytes_of, rounds))
-    self._headline, *_ = metrics
+    self._names = ('loss', *metrics)
     self._latest = math.nan
     self._bar = tqdm.tqdm(
       total=schedule.rounds,
@@ -176,7 +178,7 @@ class Progress:
     if scores:
       self._show({'loss': row['loss'], **scores})
     score = '-' if math.isnan(self._latest) else f'{self._latest:.3f}'
-    parts = [f'{self._headline} {score}', f'loss {row["loss"]:.3f}']
+    parts = [f'{self._names[1]} {score}', f'loss {row["loss"]:.3f}']
     parts = [*reversed(self._so_far()), *parts]
     self._bar.set_postfix_str(', '.join(parts), refresh=False)
     self._bar.update()
@@ -189,11 +191,18 @@ class Progress:
     self._bar.close()
 
   def _show(self, scores: Mapping[str, float]) -> None:
-    self._latest = scores[self._headline]
-    if self._bar.disable:
-      parts = [f'{name} {value:.4f}' for name, value in scores.items()]
-      shown = ', '.join(parts + self._so_far())
-      print(f'round {self._done}/{self._schedule.rounds}: {shown}', flush=True)
+    names = [name for name in self._names if name in scores]
+    self._latest = scores[self._names[1]]
+    if not self._bar.disable:
+      return
+    parts = [f'{name} {scores[name]:.4f}' for name in names]
+    head, tail = f'round {self._done}/{self._schedule.rounds}: ', self._so_far()
+    line = head + ', '.join(parts + tail)
+    width = text_table.terminal_width()
+    while len(line) > width and len(parts) > 2:
+      parts.pop()
+      line = head + ', '.join([*parts, '…', *tail])
+    print(line, flush=True)
 
   def _so_far(self) -> list[str]:
     """Returns the bytes so far and the time left, where they are known."""

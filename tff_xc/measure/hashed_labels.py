@@ -6,10 +6,14 @@ become more alike.
 """
 
 import math
+from typing import NamedTuple
 
 import numpy as np
+import scipy.sparse
 
+from tff_xc.data import client_data
 from tff_xc.data import hashing
+from tff_xc.measure import multilabel
 
 
 def expected_positives(
@@ -65,6 +69,26 @@ def bucket_counts(
   return np.reshape(sums, (*counts.shape[:-1], num_buckets))
 
 
+def bucket_examples(
+  labels: scipy.sparse.csr_matrix, seed: int, num_buckets: int
+) -> np.ndarray:
+  """Returns int64 [B], the examples with a label of each of a table's buckets.
+
+  An example with two labels of one bucket counts once, unlike in
+  `bucket_counts`.
+
+  Args:
+    labels: bool [N, n].
+    seed: of the table.
+    num_buckets: B.
+  """
+  size, num_labels = labels.shape
+  buckets = hashing.buckets(np.arange(num_labels), seed, num_buckets)
+  examples = np.repeat(np.arange(size, dtype=np.int64), np.diff(labels.indptr))
+  pairs = np.unique(examples * num_buckets + buckets[labels.indices])
+  return np.bincount(pairs % num_buckets, minlength=num_buckets)
+
+
 def divergences(counts: np.ndarray, smoothing: float = 1.0) -> np.ndarray:
   """Returns float64 [K, K], the Kullback-Leibler divergences of clients.
 
@@ -86,3 +110,84 @@ def divergences(counts: np.ndarray, smoothing: float = 1.0) -> np.ndarray:
   logs = np.log(shares[:, some])
   own = (shares[:, some] * logs).sum(axis=1)
   return np.maximum(own[:, None] - shares[:, some] @ logs.T, 0.0)
+
+
+class Theory(NamedTuple):
+  """What the lemmas and the theorem say of a data set, and what is so.
+
+  Attributes:
+    num_tables: R.
+    num_buckets: B.
+    label_counts: int64 [n], training examples with each label.
+    is_frequent: bool [n].
+    num_examples: N.
+    expected: float64 [n], see `expected_positives`.
+    observed: int64 [R, n], examples of each label's bucket in each table.
+    client_counts: int64 [K, n], examples of each client with each label.
+    of_labels: float64 [K, K], see `divergences`.
+    of_buckets: float64 [R, K, K].
+  """
+
+  num_tables: int
+  num_buckets: int
+  label_counts: np.ndarray
+  is_frequent: np.ndarray
+  num_examples: int
+  expected: np.ndarray
+  observed: np.ndarray
+  client_counts: np.ndarray
+  of_labels: np.ndarray
+  of_buckets: np.ndarray
+
+  @property
+  def pairs(self) -> tuple[np.ndarray, np.ndarray]:
+    """Two arrays [R K (K - 1)], divergences over labels and over buckets.
+
+    Of each two clients in either order, in each table.
+    """
+    others = ~np.eye(len(self.of_labels), dtype=bool)
+    of_buckets = self.of_buckets[:, others]
+    of_labels = np.broadcast_to(self.of_labels[others], of_buckets.shape)
+    return of_labels.ravel(), of_buckets.ravel()
+
+
+def theory(
+  dataset: client_data.FederatedDataset, num_tables: int, num_buckets: int
+) -> Theory:
+  """Compares the theory with a set whose examples have sets of labels.
+
+  It takes memory for K n numbers.
+
+  Args:
+    dataset: with a propensity, which has the labels' counts.
+    num_tables: R.
+    num_buckets: B.
+  """
+  labels, known = dataset.train.pool.y, dataset.propensity
+  n, seeds = dataset.num_classes, range(num_tables)
+  owners, owned = dataset.train.owned_labels()
+  clients = len(dataset.train.client_ids)
+  counts = np.bincount(owners * n + owned, minlength=clients * n)
+  counts = counts.reshape(clients, n)
+  ids = np.arange(n)
+  return Theory(
+    num_tables,
+    num_buckets,
+    known.label_counts,
+    multilabel.frequent(known),
+    known.num_examples,
+    expected_positives(known.label_counts, num_buckets),
+    np.stack(
+      [
+        bucket_examples(labels, seed, num_buckets)[
+          hashing.buckets(ids, seed, num_buckets)
+        ]
+        for seed in seeds
+      ]
+    ),
+    counts,
+    divergences(counts),
+    np.stack(
+      [divergences(bucket_counts(counts, seed, num_buckets)) for seed in seeds]
+    ),
+  )

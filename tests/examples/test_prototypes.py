@@ -1,0 +1,121 @@
+"""Your own algorithm, 2: class rows as prototypes, and a loss of your own.
+
+Copy the part between the lines, and its imports. An example's class is that of
+the nearest row, and clients train a smoothed softmax over the rows that they
+hold: a share of each target is spread over all of these.
+"""
+
+import dataclasses
+
+import numpy as np
+import pytest
+import tensorflow as tf
+
+from tests import small_data
+from tff_xc.algorithms import fedss
+from tff_xc.experiment import cohort
+from tff_xc.experiment import training
+from tff_xc.measure import evaluation
+from tff_xc.round import losses
+from tff_xc.round import request
+
+# ---------------------------------------------------------------------------
+
+
+@dataclasses.dataclass(frozen=True)
+class Prototypes:
+  """Logits -scale |g(x) - w_c|^2."""
+
+  scale: float = 1.0
+
+  def num_rows(self, num_labels):
+    return num_labels
+
+  def row_dim(self, embedding_dim):
+    return embedding_dim
+
+  def init(self, seed, num_labels, embedding_dim):
+    return tf.random.stateless_normal([num_labels, embedding_dim], seed)
+
+  def rows_of(self, labels):
+    return labels
+
+  def logits(self, embeddings, rows, ids):
+    way = embeddings[:, None, :] - rows[None, :, :]
+    return -self.scale * tf.reduce_sum(tf.square(way), axis=2)
+
+  def scoring_rows(self, table):
+    # The nearest row has the largest g(x) . w_c - |w_c|^2 / 2.
+    return table, -tf.reduce_sum(tf.square(table), axis=1) / 2
+
+
+@dataclasses.dataclass(frozen=True)
+class SmoothedSoftmax:
+  """Softmax cross entropy with a share of the target on every row held."""
+
+  smoothing: float
+
+  def __call__(self, step):
+    mask = tf.cast(step.held.mask, tf.float32)
+    logits = step.logits - 1e9 * (1.0 - mask)  # Padding has no probability.
+    log_shares = tf.nn.log_softmax(logits) * mask
+    of_target = tf.gather(log_shares, step.targets, axis=1, batch_dims=1)
+    of_all = tf.reduce_sum(log_shares, axis=1) / tf.reduce_sum(mask)
+    return -(1.0 - self.smoothing) * of_target - self.smoothing * of_all
+
+
+def smoothed_prototypes(*, model, smoothing=0.1, **arguments):
+  """FedSS with prototypes and a smoothed, uncorrected softmax."""
+  model = dataclasses.replace(model, head=Prototypes())
+  made = fedss.fedss(model=model, **arguments)
+  return dataclasses.replace(made, loss=SmoothedSoftmax(smoothing))
+
+
+# ---------------------------------------------------------------------------
+
+
+def test_the_loss_is_that_of_smoothed_targets_over_the_rows_held():
+  logits = np.random.default_rng(0).normal(size=[3, 5]).astype(np.float32)
+  held = request.SelectedRows(
+    ids=tf.range(5),
+    mask=tf.constant([True, True, True, False, True]),
+    counts=tf.ones(5),
+  )
+  step = losses.LocalStep(
+    tf.constant(logits), tf.constant([0, 2, 4]), held, tf.zeros([3, 2])
+  )
+  shares = np.exp(logits[:, [0, 1, 2, 4]].astype(np.float64))
+  shares /= shares.sum(axis=1, keepdims=True)
+  targets = 0.7 * np.eye(4)[[0, 2, 3]] + 0.3 / 4
+  np.testing.assert_allclose(
+    SmoothedSoftmax(0.3)(step), -(targets * np.log(shares)).sum(axis=1), 1e-5
+  )
+
+
+def test_the_class_is_that_of_the_nearest_row():
+  dataset, model = small_data.images()
+  model = smoothed_prototypes(model=model, max_positives=4, negatives=3).model
+  weights = model.init(tf.constant([1, 2]))
+  evaluator = evaluation.Evaluator(model, dataset, ('top1',))
+  embeddings = evaluator.embeddings(weights, dataset.test)
+  way = embeddings[:, None] - np.array(weights.class_table)[None]
+  np.testing.assert_array_equal(
+    evaluator.predict(weights, dataset.test),
+    np.square(way).sum(axis=2).argmin(axis=1),
+  )
+
+
+@pytest.mark.slow
+def test_it_learns(in_process, tmp_path):
+  dataset, model = small_data.images()
+  made = smoothed_prototypes(model=model, max_positives=4, negatives=3)
+  made = dataclasses.replace(made, sampling=cohort.UniformClients(6))
+  summary = training.train(
+    made,
+    dataset,
+    tmp_path / 'run',
+    metrics=('top1',),
+    rounds=150,
+    eval_every=50,
+  )
+  assert summary['final']['top1'] > 0.6

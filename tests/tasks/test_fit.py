@@ -1,0 +1,42 @@
+"""Which algorithm fits which task: all pairs resolve, or are refused."""
+
+import pytest
+
+from tasks import experiment
+from tasks import registry as tasks
+from tests.launch import light
+from tff_xc import errors
+from tff_xc.algorithms import registry as algorithms
+
+COSINES = {'fedaws', 'fedaws_baseline1', 'fedaws_baseline2'}
+ONE_LABEL = COSINES | {'fedss', 'negonly', 'posonly', 'fedaws_posonly'}
+LINEAR = {'femnist', 'celeba', 'shakespeare', 'glyphs-femnist'}
+
+
+def refused_by(task):
+  if task.endswith('-sets'):
+    return ONE_LABEL
+  return COSINES if task in LINEAR or task.endswith('-tff') else set()
+
+
+@pytest.mark.parametrize('task', tasks.TASKS)
+def test_a_task_refuses_what_does_not_fit_and_names_what_does(task):
+  others = [a for a in algorithms.ALGORITHMS if a not in refused_by(task)]
+  for algorithm in others:
+    assert experiment.resolve(task, algorithm)['algorithm'] == algorithm
+  for algorithm in refused_by(task):
+    with pytest.raises(errors.InputError) as refusal:
+      experiment.resolve(task, algorithm)
+    assert str(refusal.value).endswith(f'or one of {", ".join(others)}')
+
+
+@pytest.mark.parametrize(
+  ('task', 'problem'),
+  [
+    ('bibtex-sets', 'examples with one label each, which --task=bibtex-sets'),
+    ('femnist', 'cosine logits, which --task=femnist does not have'),
+  ],
+)
+def test_the_command_refuses_before_it_reads_data(task, problem):
+  done = light.call('train', f'--task={task}', '--algorithm=fedaws')
+  light.assert_one_sentence(done, f'--algorithm=fedaws needs {problem}')
