@@ -35,6 +35,7 @@ from tff_xc.report import text_table
 
 _COMPUTED = fedmlh.COMPUTED
 _THEORY = 'fedmlh/theory'
+_RUNS = ('seeds', 'jobs')  # Flags of tables that are trained.
 
 
 def main(arguments: Sequence[str]) -> None:
@@ -52,8 +53,20 @@ def main(arguments: Sequence[str]) -> None:
 
 def _block(name: str) -> str:
   if name in _COMPUTED:
+    _refuse(name, 'task', 'algorithm', 'output', *settings.parameters(), *_RUNS)
     return _computed(name)
-  return _theory() if name == _THEORY else _trained(name)
+  if name == _THEORY:
+    _refuse(name, *_RUNS)
+    return _theory()
+  return _trained(name)
+
+
+def _refuse(name: str, *unused: str) -> None:
+  for flag in unused:
+    if flag in flags.FLAGS and flags.FLAGS[flag].present:
+      raise errors.InputError(
+        f'--{flag}: {name} has no use for it; leave it out'
+      )
 
 
 def _computed(name: str) -> str:

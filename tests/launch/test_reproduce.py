@@ -8,6 +8,7 @@ import pytest
 from launch import reproduce
 from tasks import registry as tasks
 from tasks.papers import fedmlh
+from tests.launch import light
 from tff_xc import errors
 
 
@@ -59,3 +60,17 @@ def test_the_command_answers_with_status_2():
   assert (done.returncode, done.stdout) == (2, '')
   assert done.stderr.startswith("error: unknown table 'table5'")
   assert done.stderr.count('\n') == 1
+
+
+@pytest.mark.parametrize(
+  'arguments',
+  [
+    ['fedmlh/table5', '--rounds=3'],
+    ['fedmlh/table5', '--task=bibtex-sets'],
+    ['fedmlh/theory', '--task=bibtex-sets', '--seeds=1'],
+  ],
+)
+def test_flags_without_use_are_refused(arguments):
+  done = light.call('reproduce', *arguments)
+  flag = arguments[-1].split('=')[0]
+  light.assert_one_sentence(done, f'{flag}: {arguments[0]} has no use for it')
