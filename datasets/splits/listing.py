@@ -137,9 +137,11 @@ class Codes:
 
   def add(self, names: Iterable[str]) -> None:
     """Takes the names of further rows."""
-    self._parts.append(
-      np.fromiter(map(self._places.__getitem__, names), np.int32)
-    )
+    self._parts.append(self.numbers(names))
+
+  def numbers(self, names: Iterable[str]) -> np.ndarray:
+    """Returns int32, the place in `names` of each; new names come last."""
+    return np.fromiter(map(self._places.__getitem__, names), np.int32)
 
   @property
   def names(self) -> list[str]:

@@ -1,8 +1,8 @@
 """How skewed a split is: class counts of clients, and their distance to the whole.
 
 Pure functions of which client has examples of which class. Hsu, Qi and Brown
-(ECCV 2020) call the distance earth mover's distance, EMD: with equal distances of
-all classes it is half of theirs, which goes from 0, all clients alike, to 2.
+(ECCV 2020) call the distance earth mover's distance, EMD. It goes from 0, all
+clients alike, to 2: twice the least mass that must move to another class.
 """
 
 from collections.abc import Mapping
