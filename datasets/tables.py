@@ -77,7 +77,7 @@ def _text(path: pathlib.Path, **more):
 
 def _csv(path, required, optional) -> Iterator[Batch]:
   delimiter = '\t' if form(path) == '.tsv' else ','
-  line = 0
+  reader = None
   try:
     with _text(path, newline='') as file:
       reader = csv.reader(file, delimiter=delimiter, strict=True)
@@ -97,9 +97,9 @@ def _csv(path, required, optional) -> Iterator[Batch]:
           {name: [row[i].strip() for _, row in part] for name, i in places},
         )
   except (OSError, EOFError, zlib.error, UnicodeDecodeError, csv.Error) as e:
-    after = f', after line {line},' if line else ''
+    near = f', line {reader.line_num},' if reader else ''
     raise errors.InputError(
-      f'{path}{after} is no CSV text ({e}); mend it, or give another file'
+      f'{path}{near} is no CSV text ({e}); mend it, or give another file'
     ) from e
 
 

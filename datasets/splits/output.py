@@ -164,12 +164,12 @@ def to_text(summary: Mapping[str, Any], width: int) -> str:
     ['', 'number'],
     ['clients', f'{summary["clients"]:,}'],
     ['classes', f'{summary["classes"]:,}'],
-    ['examples with clients', f'{summary["examples"]:,}'],
-    ['examples with nobody', f'{summary["examples_unused"]:,}'],
+    ['examples of clients', f'{summary["examples"]:,}'],
+    ['examples of nobody', f'{summary["examples_unused"]:,}'],
     ['EMD, from 0 (alike) to 2', f'{summary["emd"]:.3f}'],
   ]
   if summary['classes_held'] < summary['classes']:
-    whole.insert(3, ['classes with clients', f'{summary["classes_held"]:,}'])
+    whole.insert(3, ['classes of clients', f'{summary["classes_held"]:,}'])
   if 'test_examples' in summary:
     whole.insert(-1, ['test examples', f'{summary["test_examples"]:,}'])
   columns = list(summary['examples_per_client'])

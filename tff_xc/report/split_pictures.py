@@ -101,7 +101,7 @@ def plot_class_counts(
   figure = matplotlib.figure.Figure(
     figsize=(
       min(9.0, 3.5 + 0.06 * table.shape[1]),
-      min(8.0, 2.0 + 0.06 * len(shown)),
+      min(8.0, 2.8 + 0.06 * len(shown)),
     ),
     layout='constrained',
   )
@@ -133,7 +133,7 @@ def _draw_ranks(
   ax, values: np.ndarray, style, label: str | None = None
 ) -> None:
   """Draws values over their rank, the largest first."""
-  colour, line, _ = style
+  colour, *_ = style
   ranked = np.sort(values)[::-1]
   if (
     len(ranked) > 5000
@@ -143,7 +143,12 @@ def _draw_ranks(
     chosen = np.arange(len(ranked))
   few = {'marker': 'o', 'markersize': 3} if len(ranked) <= 25 else {}
   ax.plot(
-    chosen + 1, ranked[chosen], color=colour, linestyle=line, label=label, **few
+    chosen + 1,
+    ranked[chosen],
+    color=colour,
+    drawstyle='steps-mid',
+    label=label,
+    **few,
   )
   ax.grid(alpha=0.3)
   ax.xaxis.set_major_locator(ticker.MaxNLocator(nbins=6, integer=True))
