@@ -115,7 +115,9 @@ def test_extreme_classification_text(tmp_path):
   for path in (tmp_path, tmp_path / 'a_train.txt'):
     assert read(path).test.labels.indices.tolist() == [3]
   (tmp_path / 'a_test.txt').write_text('1 4 6\n3 0:1\n')
-  with pytest.raises(errors.InputError, match='has 6 labels and a_train.txt 5'):
+  with pytest.raises(
+    errors.InputError, match=r'has 6 labels and a_train\.txt 5'
+  ):
     read(tmp_path)
   (tmp_path / 'trn_X_Y.txt').write_text('1 5\n2:1\n')
   with pytest.raises(errors.InputError, match='give one of these as --input'):
