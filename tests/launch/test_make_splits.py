@@ -2,10 +2,8 @@
 
 import csv
 import json
-import tarfile
 
 import numpy as np
-import pandas as pd
 import pytest
 import scipy.sparse
 
@@ -16,8 +14,8 @@ from datasets.splits import rules
 from datasets.splits import split_csv
 from launch import make_splits
 from tests.datasets.cifar import on_disk as cifar_on_disk
-from tests.datasets.leaf import on_disk as leaf_on_disk
 from tests.launch import light
+from tests.launch import split_inputs
 from tff_xc import errors
 
 COLUMNS = {'label': 'class', 'user': None, 'id': None}
@@ -67,94 +65,14 @@ def lines(path):
     return list(csv.DictReader(file))
 
 
-def table(folder):
-  rows = [
-    {'class': f'c{i % 6}', 'user_id': f'u{i % 10}', 'image_id': f'{i}.jpg'}
-    for i in range(48)
-  ]
-  return pd.DataFrame(rows), folder / 'table.csv'
-
-
-def as_csv(folder):
-  frame, path = table(folder)
-  frame.to_csv(path, index=False)
-  return path
-
-
-def as_parquet(folder):
-  frame, path = table(folder)
-  frame.to_parquet(path.with_suffix('.parquet'))
-  return path.with_suffix('.parquet')
-
-
-def as_json_lines(folder):
-  frame, path = table(folder)
-  frame.to_json(path.with_suffix('.jsonl'), orient='records', lines=True)
-  return path.with_suffix('.jsonl')
-
-
-def as_images(folder):
-  frame, _ = table(folder)
-  for name, file in zip(frame['class'], frame['image_id'], strict=True):
-    (folder / 'images' / name).mkdir(parents=True, exist_ok=True)
-    (folder / 'images' / name / file).write_bytes(b'')
-  return folder / 'images'
-
-
-def as_tar(folder):
-  with tarfile.open(folder / 'images.tar', 'w') as file:
-    file.add(as_images(folder), 'images')
-  return folder / 'images.tar'
-
-
-def as_npz(folder):
-  y = np.arange(48) % 6
-  np.savez(folder / 'a.npz', y=y, client=np.arange(48) % 10)
-  return folder / 'a.npz'
-
-
-def as_cifar(folder):
-  return cifar_on_disk.write(folder, cifar_on_disk.files('cifar10', 'binary'))
-
-
-def as_leaf(folder):
-  data = {f'w{k}': leaf_on_disk.writer(k, 5, 6) for k in range(10)}
-  leaf_on_disk.write(folder / 'all_data' / 'all_data.json', data)
-  return folder
-
-
-def as_xc(folder):
-  random = np.random.default_rng(0)
-  content = ['60 5 8']
-  for i in range(60):
-    labels = sorted(set((random.zipf(1.5, 3) % 8).tolist())) if i else []
-    content.append(f'{",".join(map(str, labels))} {i % 5}:1')
-  (folder / 'set_train.txt').write_text('\n'.join(content) + '\n')
-  return folder
-
-
-INPUTS = (
-  as_csv,
-  as_parquet,
-  as_json_lines,
-  as_images,
-  as_tar,
-  as_npz,
-  as_cifar,
-  as_leaf,
-  as_xc,
-)
-WITHOUT_USERS = (as_images, as_tar, as_cifar, as_xc)
-
-
-@pytest.mark.parametrize('write', INPUTS)
+@pytest.mark.parametrize('write', split_inputs.INPUTS)
 def test_every_rule_on_every_input(write, tmp_path, monkeypatch):
   monkeypatch.setattr(cifar_files, 'OFFICIAL', cifar_on_disk.COUNTS['cifar10'])
   source = write(tmp_path)
   for name, rule in rules.RULES.items():
     output = tmp_path / 'out' / name
-    fits = (write not in WITHOUT_USERS or not rule.users) and (
-      write is as_xc or rule.labels != 'sets'
+    fits = (write not in split_inputs.WITHOUT_USERS or not rule.users) and (
+      write is split_inputs.as_xc or rule.labels != 'sets'
     )
     if not fits:
       with pytest.raises(errors.InputError, match='rule'):
@@ -173,11 +91,11 @@ def test_every_rule_on_every_input(write, tmp_path, monkeypatch):
     counted = sum(int(row['count']) for row in classes)
     assert counted == sum(len(row['class'].split()) for row in train)
     tests = output / 'test.csv'
-    assert tests.exists() == (write is as_cifar or rule.makes_test)
+    assert tests.exists() == (write is split_inputs.as_cifar or rule.makes_test)
     images = [row['image_id'] for row in train]
     if rule.labels != 'sets':
       assert len(set(images)) == len(images)
-    if tests.exists() and write is not as_cifar:
+    if tests.exists() and write is not split_inputs.as_cifar:
       held_out = {row['image_id'] for row in lines(tests)}
       assert not held_out & set(images)
       assert len(held_out) == summary['test_examples'] == 5
@@ -185,7 +103,11 @@ def test_every_rule_on_every_input(write, tmp_path, monkeypatch):
 
 def test_a_split_is_the_same_whatever_form_the_table_has(tmp_path):
   made = []
-  for write in (as_csv, as_parquet, as_json_lines):
+  for write in (
+    split_inputs.as_csv,
+    split_inputs.as_parquet,
+    split_inputs.as_json_lines,
+  ):
     output = tmp_path / write.__name__
     make('dirichlet', write(tmp_path), output, test_fraction=0.25)
     made.append({p.name: p.read_bytes() for p in output.iterdir()})
@@ -196,7 +118,7 @@ def test_a_split_is_the_same_whatever_form_the_table_has(tmp_path):
 
 def test_a_split_of_images_is_read_back(tmp_path):
   output = tmp_path / 'out'
-  make('dirichlet', as_images(tmp_path), output, test_per_class=2)
+  make('dirichlet', split_inputs.as_images(tmp_path), output, test_per_class=2)
   ids = sorted(f'c{i % 6}/{i}.jpg' for i in range(48))
   labels = np.array([int(name[1]) for name in ids])
   train = split_csv.read(output / 'federated_train.csv', labels, ids)
@@ -215,7 +137,7 @@ def test_a_split_of_images_is_read_back(tmp_path):
 def test_a_split_of_cifar_is_the_tasks_partition(tmp_path, monkeypatch):
   counts = cifar_on_disk.COUNTS['cifar10']
   monkeypatch.setattr(cifar_files, 'OFFICIAL', counts)
-  make('dirichlet', as_cifar(tmp_path), tmp_path / 'out', seed=3)
+  make('dirichlet', split_inputs.as_cifar(tmp_path), tmp_path / 'out', seed=3)
   dataset = cifar_on_disk.load(
     tmp_path, partition=tmp_path / 'out' / 'federated_train.csv'
   )
@@ -234,7 +156,7 @@ def test_a_split_of_cifar_is_the_tasks_partition(tmp_path, monkeypatch):
 def test_nothing_is_overwritten_and_the_same_split_is_left_with_its_pictures(
   tmp_path,
 ):
-  source, output = as_csv(tmp_path), tmp_path / 'out'
+  source, output = split_inputs.as_csv(tmp_path), tmp_path / 'out'
   make('shards', source, output)
   before = {
     p.name: (p.read_bytes(), p.stat().st_mtime_ns) for p in output.iterdir()
@@ -262,7 +184,7 @@ def test_nothing_is_overwritten_and_the_same_split_is_left_with_its_pictures(
 
 
 def test_after_an_error_nothing_is_left(tmp_path, monkeypatch):
-  source, output = as_csv(tmp_path), tmp_path / 'new' / 'out'
+  source, output = split_inputs.as_csv(tmp_path), tmp_path / 'new' / 'out'
 
   def fail(folder, made):
     raise OSError(28, 'No space left on device')
@@ -302,7 +224,7 @@ def test_inspecting_a_split_of_somebody_else(tmp_path):
 @pytest.mark.parametrize('rule', ['dirichlet', 'frequent_labels'])
 def test_inspecting_our_own_split_gives_its_own_numbers(rule, tmp_path):
   made = tmp_path / 'out'
-  make(rule, as_xc(tmp_path), made)
+  make(rule, split_inputs.as_xc(tmp_path), made)
   make_splits.inspect(
     str(made / 'federated_train.csv'), COLUMNS, str(tmp_path / 'again')
   )
@@ -318,7 +240,7 @@ def test_inspecting_our_own_split_gives_its_own_numbers(rule, tmp_path):
 def test_pictures_are_the_same_each_time(tmp_path):
   drawn = []
   for name in 'ab':
-    make('users', as_npz(tmp_path), tmp_path / name)
+    make('users', split_inputs.as_npz(tmp_path), tmp_path / name)
     pngs = sorted((tmp_path / name).glob('*.png'))
     assert [p.name for p in pngs] == sorted(f for f in FILES if 'png' in f)
     drawn.append([p.read_bytes() for p in pngs])
@@ -327,13 +249,13 @@ def test_pictures_are_the_same_each_time(tmp_path):
 
 def test_text_fits_the_window(tmp_path, monkeypatch):
   monkeypatch.setenv('COLUMNS', '70')
-  text = make('users', as_csv(tmp_path), tmp_path / 'out')
+  text = make('users', split_inputs.as_csv(tmp_path), tmp_path / 'out')
   assert max(map(len, text.splitlines()[1:-1])) <= 70
 
 
 def test_a_test_part_that_is_there(tmp_path, monkeypatch):
   monkeypatch.setattr(cifar_files, 'OFFICIAL', cifar_on_disk.COUNTS['cifar10'])
-  source = as_cifar(tmp_path)
+  source = split_inputs.as_cifar(tmp_path)
   with pytest.raises(errors.InputError, match='has a test part; leave out'):
     make('chunks', source, tmp_path / 'out', test_fraction=0.1)
 
@@ -378,7 +300,7 @@ def test_help_names_every_rule_and_its_flags():
 def test_emd_of_sets_counts_labels(tmp_path):
   made = making.make(
     request('frequent_labels', clients=2),
-    as_xc(tmp_path),
+    split_inputs.as_xc(tmp_path),
     making.inputs.Columns(),
   )
   labels = made.listing.labels
