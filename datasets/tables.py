@@ -170,7 +170,15 @@ def _value(row: dict, name: str, where: str) -> str:
     raise errors.InputError(
       f'{where}: {name!r} {found}; expected text or a whole number'
     )
-  return value.strip() if isinstance(value, str) else str(value)
+  if isinstance(value, int):
+    return str(value)
+  try:
+    value.encode()
+  except UnicodeEncodeError as e:
+    raise errors.InputError(
+      f'{where}: {name!r} is {value[:40]!a}, which is no text; mend it'
+    ) from e
+  return value.strip()
 
 
 def _parquet(path, required, optional) -> Iterator[Batch]:

@@ -29,7 +29,7 @@ COLUMNS = ('user_id', 'image_id', 'class')
 def read(
   path: str | os.PathLike,
   labels: np.ndarray | scipy.sparse.csr_matrix,
-  ids: Sequence[str] | None = None,
+  ids: listing_lib.Texts | Sequence[str] | None = None,
 ) -> partition_lib.Partition:
   """Reads a split; clients are users, in the order of their ids.
 
@@ -69,7 +69,7 @@ def read(
 def read_test(
   path: str | os.PathLike,
   labels: np.ndarray | scipy.sparse.csr_matrix,
-  ids: Sequence[str] | None = None,
+  ids: listing_lib.Texts | Sequence[str] | None = None,
 ) -> np.ndarray:
   """Reads a test part; returns its examples' numbers, int64 [k].
 
@@ -182,7 +182,7 @@ def _texts(labels, numbers: np.ndarray) -> list[str]:
 class _Finder:
   """Finds a file's examples, and checks their classes."""
 
-  def __init__(self, labels, ids: Sequence[str] | None):
+  def __init__(self, labels, ids: listing_lib.Texts | Sequence[str] | None):
     self._labels = labels
     self._size = labels.shape[0]
     self._places = ids and {name: i for i, name in enumerate(ids)}

@@ -74,6 +74,11 @@ def test_blank_lines_and_line_breaks_in_fields_count_as_lines(tmp_path):
     ('a.jsonl', '{"user": 1, "item": 2.5}', "'item' is 2.5; expected text or"),
     ('a.jsonl', '{"user": null, "item": 2}', "'user' is null; expected"),
     ('a.jsonl', '{"user": true, "item": 2}', "'user' is true; expected"),
+    (
+      'a.jsonl',
+      '{"user": "\\ud800", "item": 2}',
+      r"line 1: 'user' is '\\ud800', which is no text",
+    ),
     ('a.parquet', b'PAR1', 'is no Parquet file that can be read'),
   ],
 )
