@@ -59,6 +59,37 @@ def test_the_examples_of_own_data_network_and_algorithm_run(
   np.testing.assert_allclose(np.linalg.norm(rows, axis=1), 1, rtol=1e-5)
 
 
+def test_the_splits_of_own_data_are_made(tmp_path):
+  for i in range(200):
+    path = tmp_path / 'photos' / f'class{i % 4}' / f'{i}.jpg'
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_bytes(b'')
+  rows = [f'{i},u{i % 7},i{i % 5}' for i in range(60)]
+  (tmp_path / 'ratings.csv').write_text('\n'.join(['row,user,item', *rows]))
+  block = README[README.index('## Splits of') :].split('```')[1]
+  commands = [
+    line.split()[3:] for line in block.replace('\\\n', '').strip().split('\n')
+  ]
+  assert len(commands) == 3
+  printed = ''
+  for command in commands:
+    done = subprocess.run(
+      [sys.executable, '-m', 'launch.make_splits', *command],
+      cwd=tmp_path,
+      capture_output=True,
+      text=True,
+      env={**os.environ, 'PYTHONPATH': str(ROOT)},
+      timeout=120,
+      check=False,
+    )
+    assert done.returncode == 0, done.stderr
+    printed += done.stdout
+    made = tmp_path / 'splits' / 'photos' / 'federated_train.csv'
+    made.rename(tmp_path / made.name) if made.exists() else None
+  assert 'clients                      100' in printed
+  assert 'EMD' in printed
+
+
 def test_every_command_named_exists():
   modules = set(re.findall(r'python -m (launch\.\w+)', README))
   assert len(modules) >= 4
@@ -87,7 +118,7 @@ def test_every_file_and_flag_named_exists():
       timeout=60,
       check=False,
     ).stdout
-    for command in ('train', 'sweep', 'benchmark')
+    for command in ('train', 'sweep', 'benchmark', 'make_splits')
   )
   for flag in re.findall(r'--(\w+)=', README):
     known = f'--{flag}' in help_text or f'--[no]{flag}' in help_text

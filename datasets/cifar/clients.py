@@ -9,16 +9,12 @@ distribution.
 
 import os
 
-import numpy as np
-
 from datasets.cifar import files as cifar_files
+from datasets.splits import by_class
 from datasets.splits import split_csv
 from tff_xc import errors
 from tff_xc.data import client_data
-from tff_xc.data import partition as partition_lib
 from tff_xc.data import pool
-
-_SHARDS_SEED = 20090408
 
 
 def load(
@@ -61,8 +57,9 @@ def load(
   splits = cifar_files.read(data_dir, name, expected)
   train = pool.in_memory(*splits.train)
   if str(partition) == 'class':
-    owners = _by_class(train.y, n, clients_per_class)
-    clients = partition_lib.of_owners(owners)
+    clients = by_class.partition(
+      train.y, n, clients_per_class=clients_per_class
+    )
   else:
     clients = split_csv.read(partition, train.y)
   return client_data.FederatedDataset(
@@ -85,18 +82,3 @@ def _check_clients(name, partition, clients_per_class: int, share: int) -> None:
       f'clients_per_class is {clients_per_class}; {name} has {share:,} images'
       f' of each class, take 1 to {share:,}'
     )
-
-
-def _by_class(y: np.ndarray, n: int, clients: int) -> np.ndarray:
-  """Returns each image's owner; the owners' names sort in class order."""
-  random = np.random.default_rng(_SHARDS_SEED)
-  owners = np.empty(len(y), object)
-  for label in range(n):
-    images = np.flatnonzero(y == label)
-    client = f'class/{label:0{len(str(n - 1))}}'
-    owners[images] = client
-    if clients > 1:
-      parts = np.array_split(random.permutation(images), clients)
-      for i, part in enumerate(parts):
-        owners[part] = f'{client}/{i:0{len(str(clients - 1))}}'
-  return owners.astype(str)

@@ -59,18 +59,27 @@ def find(name: str, data_dir: str | os.PathLike) -> Files:
     errors.InputError: there are none, or only those of one part.
   """
   for place in places(name, data_dir):
-    found = _split(place / 'train', place / 'test', _in_folder)
-    found = found or _split(place / 'train.json', place / 'test.json', _file)
-    if found:
+    if found := in_folder(place):
       return found
-    for folder in (place / 'all_data', place):
-      if everything := _in_folder(folder):
-        return Files(all=everything)
   raise errors.InputError(
     f'no {name} of LEAF in {data_dir}: looked there and in its folders {name} '
     f'and {os.path.join("leaf", name)} for train/*.json and test/*.json, for '
     f'all_data/*.json and for *.json; {_GET_IT}'
   )
+
+
+def in_folder(place: pathlib.Path) -> Files | None:
+  """Returns the files of one folder, None if it has none.
+
+  Raises:
+    errors.InputError: it has only those of one part.
+  """
+  found = _split(place / 'train', place / 'test', _in_folder)
+  found = found or _split(place / 'train.json', place / 'test.json', _file)
+  for folder in (place / 'all_data', place):
+    if not found and (everything := _in_folder(folder)):
+      found = Files(all=everything)
+  return found
 
 
 def _split(train: pathlib.Path, test: pathlib.Path, files_of) -> Files | None:

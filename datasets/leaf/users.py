@@ -6,7 +6,6 @@ images or texts of all others are the test.
 
 import os
 import pathlib
-import random
 import sys
 from collections.abc import Callable
 from collections.abc import Mapping
@@ -17,6 +16,7 @@ import numpy as np
 from datasets import parsed_cache
 from datasets.leaf import files as leaf_files
 from datasets.leaf import json_users
+from datasets.splits import by_user
 from tff_xc import errors
 from tff_xc.data import client_data
 from tff_xc.data import partition
@@ -25,7 +25,6 @@ from tff_xc.data import pool as pool_lib
 # Increase this when the arrays of a cache change.
 VERSION = 1
 
-TRAIN_SHARE = 0.9
 # Streams of numpy generators: [0, stream].
 _TEST_EXAMPLES = 0
 # Indices of the fields of `leaf_files.Files`.
@@ -177,13 +176,7 @@ def split(users: Users, least: int = 0) -> tuple[np.ndarray, np.ndarray]:
   """
   if users.is_test is not None:
     return np.flatnonzero(~users.is_test), np.flatnonzero(users.is_test)
-  everyone = np.flatnonzero(users.sizes >= least)
-  drawn = random.Random(0).sample(
-    range(len(everyone)), int(TRAIN_SHARE * len(everyone))
-  )
-  trains = np.zeros(len(everyone), bool)
-  trains[drawn] = True
-  return everyone[trains], everyone[~trains]
+  return by_user.leaf_parts(users.sizes, min_examples=least)
 
 
 def federated(

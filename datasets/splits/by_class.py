@@ -21,9 +21,11 @@ def partition(
 ) -> partition_lib.Partition:
   """Groups classes into clients; each client has at least one example.
 
-  A client is a class, `class/0012`; or several random classes, `classes/0012`;
-  or a share of a class, `class/0012/3`. Shares are dealt out example by example
-  in turn. Within a client examples keep their order. Takes O(examples · log
+  A client is a class, `class/0012`; or several random classes, `classes/0012`.
+  If several clients share a class, each has a share of it, `class/0012/3`, or of
+  each of its classes, `classes/0012/3`: the classes of shares with one number
+  are grouped anew for each number. Shares are dealt out example by example in
+  turn. Within a client examples keep their order. Takes O(examples · log
   examples).
 
   Args:
@@ -31,7 +33,7 @@ def partition(
     num_classes: n.
     classes_per_client: classes of a client (the last may have fewer).
     clients_per_class: clients that share a class (fewer if it has fewer
-      examples); must be 1 unless classes_per_client is 1.
+      examples).
     seed: determines which classes share a client.
 
   Raises:
@@ -39,45 +41,46 @@ def partition(
   """
   _check_range('classes_per_client', classes_per_client, num_classes)
   _check_range('clients_per_class', clients_per_class, 2**31 - 1)
-  if classes_per_client > 1 < clients_per_class:
-    raise errors.InputError(
-      f'classes_per_client is {classes_per_client} and clients_per_class '
-      f'{clients_per_class}; set one of them to 1'
-    )
   numbers = np.flatnonzero(labels >= 0)
   classes = labels[numbers].astype(np.int64)
   by_class = np.argsort(classes, kind='stable')
   numbers, classes = numbers[by_class], classes[by_class]
-  width = len(str(num_classes - 1))
+  turn = np.arange(len(classes)) - np.searchsorted(classes, classes)
+  share = turn % clients_per_class
+  group, noun = classes, 'class'
   if classes_per_client > 1:
-    place = _random_places(classes, num_classes, seed)
-    key = place[classes] // classes_per_client
-    names = lambda k: f'classes/{k:0{width}d}'
-  elif clients_per_class > 1:
-    turn = np.arange(len(classes)) - np.searchsorted(classes, classes)
-    key = classes * clients_per_class + turn % clients_per_class
-    names = lambda k: (
-      f'class/{k // clients_per_class:0{width}d}/{k % clients_per_class}'
-    )
-  else:
-    key = classes
-    names = lambda k: f'class/{k:0{width}d}'
+    place = _random_places(classes, num_classes, clients_per_class, seed)
+    group, noun = place[share, classes] // classes_per_client, 'classes'
+  key = group * clients_per_class + share
   by_client = np.lexsort([numbers, key])
   key = key[by_client]
   starts = np.flatnonzero(np.diff(key, prepend=-1))
+  width = len(str(num_classes - 1))
+  names = [
+    f'{noun}/{k // clients_per_class:0{width}d}' for k in key[starts].tolist()
+  ]
+  if clients_per_class > 1:
+    digits = len(str(clients_per_class - 1))
+    shares = (key[starts] % clients_per_class).tolist()
+    names = [
+      f'{name}/{i:0{digits}d}' for name, i in zip(names, shares, strict=True)
+    ]
   return partition_lib.Partition(
-    [names(k) for k in key[starts].tolist()],
-    np.append(starts, len(key)),
-    numbers[by_client],
+    names, np.append(starts, len(key)), numbers[by_client]
   )
 
 
-def _random_places(classes: np.ndarray, num_classes: int, seed: int):
-  """Returns int64 [n]: each class's place in a random order of those present."""
-  present = np.flatnonzero(np.bincount(classes, minlength=num_classes))
-  place = np.zeros(num_classes, np.int64)
+def _random_places(classes, num_classes: int, num_shares: int, seed):
+  """Returns int64 [shares, n]: each class's place in a random order.
+
+  There is an order for each share's number, of the classes that have it.
+  """
+  counts = np.bincount(classes, minlength=num_classes)
+  place = np.zeros([min(num_shares, max(counts, default=0)), num_classes], int)
   random = np.random.default_rng(seed)
-  place[random.permutation(present)] = np.arange(len(present))
+  for share, row in enumerate(place):
+    present = np.flatnonzero(counts > share)
+    row[random.permutation(present)] = np.arange(len(present))
   return place
 
 

@@ -21,6 +21,7 @@ ERRORS = {
   'doctor': ('--worker_timeout_seconds=0',),
   'evaluate': (),
   'list': ('nothing',),
+  'make_splits': ('chunks', '--alpha=1'),
   'reproduce': ('nothing',),
   'sweep': (
     *('--task=glyphs', '--algorithm=fedss'),

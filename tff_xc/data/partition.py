@@ -84,6 +84,23 @@ def of_owners(
   )
 
 
+def of_places(owners: np.ndarray, client_ids: Sequence[str]) -> Partition:
+  """Returns the clients `client_ids`; a client's examples keep their order.
+
+  Args:
+    owners: int [N], the place in `client_ids` of each example's client; below 0:
+      the example belongs to nobody.
+    client_ids: [K].
+  """
+  numbers = np.flatnonzero(owners >= 0)
+  owners = owners[numbers]
+  return Partition(
+    list(client_ids),
+    np.cumsum(np.append(0, np.bincount(owners, minlength=len(client_ids)))),
+    numbers[np.argsort(owners, kind='stable')],
+  )
+
+
 def of_clients(clients: Mapping[str, Sequence[int]]) -> Partition:
   """Returns the partition with these clients: id -> numbers of examples.
 

@@ -4,6 +4,7 @@ import numpy as np
 import pytest
 import scipy.sparse
 
+from datasets.splits import listing
 from datasets.splits import split_csv
 from tff_xc import errors
 from tff_xc.data import partition
@@ -105,8 +106,43 @@ def test_a_split_that_cannot_be_written_is_one_sentence(tmp_path):
   clients = partition.of_clients({'a': [0]})
   with pytest.raises(errors.InputError, match='none is no folder; make it'):
     split_csv.write(tmp_path / 'none' / 'split.csv', clients, LABELS)
-  sets = scipy.sparse.csr_matrix(np.eye(5, dtype=bool))
-  with pytest.raises(errors.InputError, match='one class for each image'):
-    split_csv.write(tmp_path / 'split.csv', clients, sets)
-  with pytest.raises(errors.InputError, match='one class for each image'):
-    read(tmp_path, 'user_id,image_id,class\na,0,0\n', sets)
+  for name in ('', ' a'):
+    clients = partition.of_clients({name: [0]})
+    with pytest.raises(errors.InputError, match='is empty, or begins'):
+      split_csv.write(tmp_path / 'split.csv', clients, LABELS)
+
+
+def test_examples_with_sets_of_labels_may_be_with_several_users(tmp_path):
+  sets = scipy.sparse.csr_matrix(np.array([[0, 1, 1], [0, 0, 0], [1, 0, 0]]))
+  clients = partition.of_clients({'a': [0, 1, 0], 'b': [0, 2]})
+  path = tmp_path / 'split.csv'
+  split_csv.write(path, clients, sets)
+  assert path.read_text().splitlines()[1:3] == ['a,0,1 2', 'a,1,']
+  found = split_csv.read(path, sets)
+  assert found.client_ids == ['a', 'b']
+  assert found.numbers.tolist() == [0, 1, 0, 0, 2]
+  with pytest.raises(errors.InputError, match="has class '1 2' here and 0 in"):
+    split_csv.read(path, sets[[2, 1, 0]])
+
+
+def test_ids_that_are_text(tmp_path):
+  ids = ['cat/1.jpg', 'cat/2, 3.jpg', 'dog/"1".jpg', 'dog/1', 'dog/é']
+  clients = partition.of_clients({'10': [4, 0], '9': [2, 1]})
+  path = tmp_path / 'split.csv'
+  split_csv.write(path, clients, LABELS, listing.texts([ids]))
+  found = split_csv.read(path, LABELS, ids)
+  assert found.client_ids == ['9', '10']
+  assert found.numbers.tolist() == [2, 1, 4, 0]
+  split_csv.write_test(
+    tmp_path / 'test.csv', np.array([3, 1]), LABELS, listing.texts([ids])
+  )
+  assert split_csv.read_test(tmp_path / 'test.csv', LABELS, ids).tolist() == [
+    3,
+    1,
+  ]
+  assert split_csv.read_test(path, LABELS, ids).tolist() == [4, 0, 2, 1]
+  with pytest.raises(
+    errors.InputError,
+    match="line 2: image_id is 'dog/é'; expected an id of the data, such as",
+  ):
+    split_csv.read(path, LABELS[:4], ids[:4])

@@ -126,6 +126,32 @@ def test_grouping_a_class_in_shares():
   }
 
 
+def test_grouping_shares_of_several_classes():
+  labels = np.random.default_rng(0).integers(0, 12, 300)
+  found = by_class.partition(
+    labels, 12, classes_per_client=5, clients_per_class=4, seed=1
+  )
+  clients = clients_of(found)
+  assert len(clients) == 4 * 3
+  assert list(clients)[:2] == ['classes/00/0', 'classes/00/1']
+  assert sorted(found.numbers) == list(range(300))
+  groups = {
+    name: frozenset(labels[numbers]) for name, numbers in clients.items()
+  }
+  assert sorted(map(len, groups.values())) == [2] * 4 + [5] * 8
+  for share in range(4):
+    mine = [g for name, g in groups.items() if name.endswith(f'/{share}')]
+    assert sorted(label for group in mine for label in group) == list(range(12))
+  assert len(set(groups.values())) > 9  # Grouped anew for each share.
+  for label in range(12):
+    counts = [
+      np.count_nonzero(labels[numbers] == label) for numbers in clients.values()
+    ]
+    counts = [c for c in counts if c]
+    assert len(counts) == 4
+    assert max(counts) - min(counts) <= 1
+
+
 def test_grouping_several_classes():
   seen = set()
   for seed in range(20):
@@ -157,8 +183,6 @@ def test_numbers_of_classes_and_clients_are_checked(tiny):
   for options in ({'classes_per_client': 0}, {'classes_per_client': 6}):
     with pytest.raises(errors.InputError, match='classes_per_client is'):
       load(tiny, **options)
-  with pytest.raises(errors.InputError, match='set one of them to 1'):
-    load(tiny, classes_per_client=2, clients_per_class=2)
   assert len(load(tiny, classes_per_client=5).train.client_ids) == 1
 
 

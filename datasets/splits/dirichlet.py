@@ -1,0 +1,146 @@
+"""Clients with classes from a Dirichlet distribution.
+
+Hsu, Qi and Brown: Federated visual classification with real-world data
+distribution, ECCV 2020, https://arxiv.org/abs/2003.08082, section 6.5.
+
+Client k's distribution of classes is q_k ~ Dir(alpha p), p the share of each
+class in the data: alpha is the total concentration, not that of a class. Clients
+are filled one after the other: draw a class from q_k, take one of its examples
+that nobody has, until the client is full. A class without examples is left out
+and the rest of q_k renormalised (eq. 5). If nothing is left of q_k, classes are
+drawn uniformly from those that still have examples. With alpha = 0 a client has
+one class, and classes have as equal numbers of clients as their shares allow.
+"""
+
+import numpy as np
+
+from datasets.splits import listing
+from tff_xc import errors
+from tff_xc.data import partition as partition_lib
+
+
+def partition(
+  labels: np.ndarray,
+  *,
+  alpha: float,
+  num_clients: int,
+  examples_per_client: int = 0,
+  seed: int = 0,
+) -> partition_lib.Partition:
+  """Deals examples to clients '0' to 'K - 1'.
+
+  Takes O(K · n + N log N) time. A client's examples keep their order.
+
+  Args:
+    labels: int [N]; an example with a label below 0 goes to no client.
+    alpha: the concentration, 0 or more.
+    num_clients: K.
+    examples_per_client: the same for all; 0: all examples are dealt, and
+      clients' numbers differ by one at most.
+    seed: of all draws.
+
+  Raises:
+    errors.InputError: there are too few examples.
+  """
+  random = np.random.default_rng(seed)
+  counts = np.bincount(labels[labels >= 0])
+  present = np.flatnonzero(counts)
+  left = counts[present]
+  sizes = _sizes(int(left.sum()), num_clients, examples_per_client)
+  # Each class's examples in random order, one class after the other.
+  order = random.permutation(np.flatnonzero(labels >= 0))
+  order = order[np.argsort(labels[order], kind='stable')]
+  next_of = np.cumsum(left) - left
+  weights = alpha * left / left.sum()
+  only = _balanced(left, num_clients, random) if alpha == 0 else None
+  owners = np.full(len(labels), -1, np.int32)
+  clients = listing.watched(range(num_clients), 'dealing', 'client')
+  for client in clients:
+    if only is None:
+      log_q = _log_dirichlet(weights, random)
+    else:
+      log_q = np.full(len(left), -np.inf)
+      log_q[only[client]] = 0
+    taken = draw_classes(log_q, sizes[client], left, random)
+    some = np.flatnonzero(taken)
+    count = taken[some]
+    within = np.arange(sizes[client]) - np.repeat(
+      np.cumsum(count) - count, count
+    )
+    owners[order[np.repeat(next_of[some], count) + within]] = client
+    left -= taken
+    next_of += taken
+  return partition_lib.of_places(owners, list(map(str, range(num_clients))))
+
+
+def draw_classes(
+  log_q: np.ndarray, size: int, left: np.ndarray, random: np.random.Generator
+) -> np.ndarray:
+  """Draws the classes of a client's examples, one after the other.
+
+  Draws that find no example left are dropped. What remains is a draw from q
+  renormalised (eq. 5), so the missing ones are drawn together, again and again.
+
+  Args:
+    log_q: float64 [n], the logarithm of q up to a constant; -inf: never, unless
+      all other classes are exhausted.
+    size: the number of examples, at most the sum of `left`.
+    left: int [n], the examples of each class that nobody has.
+    random: draws.
+
+  Returns:
+    int64 [n], the number of examples of each class.
+  """
+  taken = np.zeros(len(left), np.int64)
+  while size:
+    open_classes = np.flatnonzero(left - taken)
+    log_of_open = log_q[open_classes]
+    largest = log_of_open.max()
+    # In logarithms, since the rest of q may be smaller than any float.
+    q = (
+      np.exp(log_of_open - largest)
+      if largest > -np.inf
+      else np.ones(len(open_classes))
+    )
+    upto = np.cumsum(q)
+    drawn = np.searchsorted(upto, random.random(size) * upto[-1], 'right')
+    drawn = np.minimum(drawn, len(upto) - 1)  # Rounding may pass the last.
+    count = np.bincount(drawn, minlength=len(open_classes))
+    count = np.minimum(count, (left - taken)[open_classes])
+    taken[open_classes] += count
+    size -= int(count.sum())
+  return taken
+
+
+def _log_dirichlet(
+  weights: np.ndarray, random: np.random.Generator
+) -> np.ndarray:
+  """Returns log q up to a constant, float64 [n], of q ~ Dir(weights).
+
+  Gamma(a) is Gamma(a + 1) · U^(1 / a), which in logarithms does not underflow.
+  """
+  log_u = -random.standard_exponential(len(weights))
+  return np.log(random.standard_gamma(weights + 1)) + log_u / weights
+
+
+def _balanced(
+  counts: np.ndarray, num_clients: int, random: np.random.Generator
+) -> np.ndarray:
+  """Returns int [K], a class of each client, in proportion to `counts`."""
+  upto = np.cumsum(counts)
+  middles = (2 * np.arange(num_clients) + 1) * int(upto[-1])
+  classes = np.searchsorted(2 * num_clients * upto, middles, 'right')
+  return random.permutation(classes)
+
+
+def _sizes(total: int, num_clients: int, each: int) -> list[int]:
+  if num_clients * max(each, 1) > total:
+    raise errors.InputError(
+      f'{num_clients:,} clients of {max(each, 1):,} examples need'
+      f' {num_clients * max(each, 1):,}, and there are {total:,} with a label;'
+      ' take fewer clients or examples'
+    )
+  if each:
+    return [each] * num_clients
+  bounds = np.arange(num_clients + 1) * total // num_clients
+  return np.diff(bounds).tolist()

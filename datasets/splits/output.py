@@ -1,0 +1,185 @@
+"""Writes a split into a folder: all of its files, or none.
+
+federated_train.csv   user_id,image_id,class
+test.csv              image_id,class, if there is a test part
+classes.csv           class,name,count: examples of each class with clients
+summary.json          the rule, its settings, and what came of it
+clients.png           clients by size, and by their classes
+class_counts.png      the classes of clients
+labels.png            examples of each class
+"""
+
+import contextlib
+import json
+import os
+import pathlib
+import shutil
+from collections.abc import Mapping
+from typing import Any
+
+import numpy as np
+
+from datasets.splits import listing as listing_lib
+from datasets.splits import making
+from datasets.splits import rules
+from datasets.splits import split_csv
+from tff_xc import errors
+from tff_xc.report import run_files
+from tff_xc.report import split_pictures
+from tff_xc.report import text_table
+
+SUMMARY = 'summary.json'
+
+
+def check_new(folder: str | os.PathLike) -> None:
+  """Raises InputError if there is anything in the folder."""
+  folder = pathlib.Path(folder)
+  if not _is_new(folder):
+    raise _occupied(folder, 'something else')
+
+
+def find(
+  folder: str | os.PathLike, request: rules.Request
+) -> dict[str, Any] | None:
+  """Returns the summary of the same request's split in a folder, if it is there.
+
+  Raises:
+    errors.InputError: there is anything else in the folder.
+  """
+  folder = pathlib.Path(folder)
+  if _is_new(folder):
+    return None
+  try:
+    found = json.loads((folder / SUMMARY).read_text(encoding='utf-8'))
+    asked = json.loads(json.dumps(request._asdict()))
+    other = [n for n in asked if found.get(n) != asked[n]]
+  except (OSError, ValueError, AttributeError) as e:
+    raise _occupied(folder, 'something else') from e
+  if other:
+    raise _occupied(folder, f'a split of another request ({other[0]})')
+  return found
+
+
+def _is_new(folder: pathlib.Path) -> bool:
+  if folder.is_dir():
+    return not any(folder.iterdir())
+  return not folder.exists()
+
+
+def _occupied(folder: pathlib.Path, what: str) -> errors.InputError:
+  return errors.InputError(
+    f'--output={folder} holds {what}, and nothing is overwritten; name a new'
+    ' folder'
+  )
+
+
+def check_same(
+  folder: pathlib.Path, found: Mapping[str, Any], made: making.Made
+) -> None:
+  """Raises InputError unless a split that was found is of the same input."""
+  if found.get('fingerprint') != made.summary['fingerprint']:
+    raise _occupied(folder, 'a split of other data')
+
+
+def write(folder: str | os.PathLike, made: making.Made) -> None:
+  """Writes the files of a split; a new folder appears when they are complete.
+
+  Raises:
+    errors.InputError: it cannot be written.
+  """
+  folder = pathlib.Path(folder)
+  try:
+    folder.parent.mkdir(parents=True, exist_ok=True)
+    with _replacing(folder) as work:
+      if made.summary.get('rule'):
+        split_csv.write(
+          work / 'federated_train.csv',
+          made.train,
+          made.listing.labels,
+          made.listing.ids,
+        )
+      if made.test is not None:
+        split_csv.write_test(
+          work / 'test.csv', made.test_numbers, made.test.labels, made.test.ids
+        )
+      _write_classes(work / 'classes.csv', made)
+      run_files.write_json(work / SUMMARY, made.summary)
+      _draw(work, made)
+  except OSError as e:
+    raise errors.InputError(
+      f'--output={folder} cannot be written ({e.strerror}); name another folder'
+    ) from e
+
+
+@contextlib.contextmanager
+def _replacing(folder: pathlib.Path):
+  """Yields a new folder, which becomes `folder` if the block succeeds."""
+  work = folder.with_name(f'.{folder.name}.{os.getpid()}.tmp')
+  work.mkdir()
+  try:
+    yield work
+    os.rename(work, folder)  # Fails if there is a folder that is not empty.
+  finally:
+    shutil.rmtree(work, ignore_errors=True)
+
+
+def _write_classes(path: pathlib.Path, made: making.Made) -> None:
+  counts = np.asarray(made.counts.sum(axis=0)).ravel()
+  names = made.listing.class_names
+  split_csv.write_rows(
+    path,
+    ('class', 'name', 'count'),
+    (
+      (block.tolist(), [names[c] for c in block], counts[block].tolist())
+      for block in listing_lib.blocks(len(names))
+    ),
+  )
+
+
+def _draw(folder: pathlib.Path, made: making.Made) -> None:
+  split_pictures.plot_clients(
+    made.train.sizes, np.diff(made.counts.indptr), folder / 'clients.png'
+  )
+  split_pictures.plot_class_counts(
+    made.counts, made.train.client_ids, folder / 'class_counts.png'
+  )
+  test = None
+  if made.test is not None and not made.test.has_sets:
+    labels = made.test.labels[made.test_numbers]
+    test = np.bincount(
+      labels[labels >= 0], minlength=len(made.listing.class_names)
+    )
+  counts = np.asarray(made.counts.sum(axis=0)).ravel()
+  split_pictures.plot_labels(counts, test, folder / 'labels.png')
+
+
+def to_text(summary: Mapping[str, Any], width: int) -> str:
+  """Returns a summary as tables that fit a terminal of `width` characters."""
+  lines = [f'split of {summary["input"]}']
+  if 'rule' in summary:
+    given = {**summary['settings'], 'seed': summary['seed']}
+    settings = ' '.join(f'--{name}={value}' for name, value in given.items())
+    lines = [f'{summary["rule"]} {settings}', f'of {summary["input"]}']
+  whole = [
+    ['', 'number'],
+    ['clients', f'{summary["clients"]:,}'],
+    ['classes', f'{summary["classes"]:,}'],
+    ['examples of clients', f'{summary["examples"]:,}'],
+    ['examples of nobody', f'{summary["examples_unused"]:,}'],
+    ['EMD, from 0 (alike) to 2', f'{summary["emd"]:.3f}'],
+  ]
+  if summary['classes_held'] < summary['classes']:
+    whole.insert(3, ['classes of clients', f'{summary["classes_held"]:,}'])
+  if 'test_examples' in summary:
+    whole.insert(-1, ['test examples', f'{summary["test_examples"]:,}'])
+  columns = list(summary['examples_per_client'])
+  spread = [['', *columns]]
+  for noun in ('examples', 'classes'):
+    values = summary[f'{noun}_per_client']
+    spread.append([f'{noun} a client', *(_short(values[c]) for c in columns)])
+  tables = [text_table.to_text(rows, width=width) for rows in (whole, spread)]
+  return '\n'.join([*lines, '', *tables])
+
+
+def _short(value: float) -> str:
+  return f'{value:,.0f}' if value >= 1000 else f'{value:.4g}'

@@ -1,0 +1,232 @@
+"""Splits data over clients by a rule, and writes the split as CSV files.
+
+  python -m launch.make_splits RULE --input=DATA --output=DIR [--seed=S] \\
+    [--test_fraction=0.1] [flags of the rule]
+  python -m launch.make_splits --inspect=SPLIT.csv [--output=DIR]
+
+DATA is a folder, tar or zip of images with a folder for each class; a table
+(.csv, .tsv, .jsonl, .ndjson, .parquet); the official files of CIFAR-10 or
+CIFAR-100; text of the Extreme Classification Repository; an .npz with y and
+client; or LEAF's JSON. DIR gets federated_train.csv (user_id,image_id,class),
+test.csv, classes.csv, summary.json and pictures, all of them or none. A DIR that
+holds anything else is refused. The same data, rule and seed give the same files.
+--inspect describes a split file that somebody else made.
+"""
+
+from collections.abc import Mapping
+from collections.abc import Sequence
+from typing import Any
+
+from absl import flags
+
+from datasets.splits import rules
+from launch import app
+from launch import settings
+from tff_xc import errors
+from tff_xc.algorithms import hyperparameters as hp
+
+
+def rule_settings(name: str) -> Mapping[str, Any]:
+  """Returns all settings of a rule from the flags.
+
+  Raises:
+    errors.InputError: a flag of another rule is given, or a value is bad.
+  """
+  own = rules.get(name).flags
+  values = {flag: known.default for flag, known in own.items()}
+  for flag in _flags():
+    given = flags.FLAGS[flag].value
+    if given is None:
+      continue
+    if flag not in own:
+      raise errors.InputError(
+        f'--{flag} is no flag of {name}, which takes '
+        + (', '.join(f'--{n}' for n in own) or 'none')
+      )
+    values[flag] = _parsed(flag, own[flag], given)
+  return values
+
+
+def _parsed(name: str, flag: rules.Flag, text: str):
+  """Returns the value of a rule's flag; the rule gives its type and bounds."""
+  if flag.choices:
+    if text not in flag.choices:
+      raise errors.InputError(
+        f'--{name}={text}: take {" or ".join(flag.choices)}'
+      )
+    return text
+  kind = type(flag.default)
+  noun = 'a whole number' if kind is int else 'a number'
+  try:
+    value = kind(text)
+  except ValueError:
+    value = float('nan')
+  if not flag.least <= value <= flag.most:
+    raise errors.InputError(
+      f'--{name}={text}: expected {noun} from {flag.least:,} to {flag.most:,}'
+    )
+  return value
+
+
+def _flags() -> dict[str, str]:
+  """Returns what the flags of all rules mean, by name."""
+  meanings: dict[str, dict[str, list[str]]] = {}
+  for name, rule in rules.RULES.items():
+    for flag, known in rule.flags.items():
+      meaning = meanings.setdefault(flag, {})
+      meaning.setdefault(
+        f'{known.meaning} (default {known.default})', []
+      ).append(name)
+  return {
+    flag: '; '.join(f'{", ".join(by)}: {text}' for text, by in found.items())
+    for flag, found in meanings.items()
+  }
+
+
+def make(
+  request: rules.Request,
+  path: str,
+  columns: Mapping[str, str | None],
+  output: str,
+) -> str:
+  """Makes a split, unless it is in `output` already; returns the tables.
+
+  Args:
+    request: what to make.
+    path: the input.
+    columns: of a table, see `inputs.Columns`.
+    output: the folder to write.
+
+  Raises:
+    errors.InputError: bad input; `output` holds anything else.
+  """
+  from datasets.splits import inputs
+  from datasets.splits import making
+  from datasets.splits import output as output_lib
+  from tff_xc.report import text_table
+
+  found = output_lib.find(output, request)
+  made = making.make(request, path, inputs.Columns(**columns))
+  if found is None:
+    output_lib.write(output, made)
+    end = f'written to {output}'
+  else:
+    output_lib.check_same(output, found, made)
+    end = f'{output} holds this split already'
+  width = text_table.terminal_width()
+  return f'{output_lib.to_text(made.summary, width)}\n{end}\n'
+
+
+def inspect(
+  path: str, columns: Mapping[str, str | None], output: str | None
+) -> str:
+  """Describes a split file; returns the tables, and writes `output` if given.
+
+  Arguments and errors are those of `make`.
+  """
+  from datasets.splits import inputs
+  from datasets.splits import making
+  from datasets.splits import output as output_lib
+  from tff_xc.report import text_table
+
+  if output:
+    output_lib.check_new(output)
+  made = making.inspect(path, inputs.Columns(**columns))
+  text = output_lib.to_text(made.summary, text_table.terminal_width())
+  if output:
+    output_lib.write(output, made)
+    text += f'\nwritten to {output}\n'
+  return text
+
+
+def main(arguments: Sequence[str]) -> None:
+  """Makes or inspects the split named on the command line."""
+  values = flags.FLAGS
+  columns = {n: values[f'{n}_column'].value for n in ('label', 'user', 'id')}
+  if values.inspect is not None:
+    _check_alone(arguments)
+    print(inspect(values.inspect, columns, values.output), end='')
+    return
+  if len(arguments) != 1:
+    raise errors.InputError(
+      f'name one rule, {", ".join(rules.RULES)}; or give --inspect=SPLIT.csv'
+    )
+  request = rules.Request(
+    arguments[0],
+    rule_settings(arguments[0]),
+    values.seed,
+    values.test_fraction,
+    values.test_per_class,
+  )
+  request.check()
+  for name in ('input', 'output'):
+    if not values[name].value:
+      raise errors.InputError(
+        f'--{name} is missing; give --input=DATA and --output=DIR'
+      )
+  settings.use_cache_dir()
+  print(make(request, values.input, columns, values.output), end='')
+
+
+def _check_alone(arguments: Sequence[str]) -> None:
+  """Refuses what --inspect does not take."""
+  values = flags.FLAGS
+  others = ('input', 'seed', 'test_fraction', 'test_per_class', *_flags())
+  given = [*arguments, *(f'--{n}' for n in others if values[n].present)]
+  if given:
+    raise errors.InputError(
+      f'{given[0]} does not go with --inspect, which only reads a split file'
+    )
+
+
+def _usage() -> str:
+  """Returns the text of `--help` above the flags: the rules by name."""
+  width = max(map(len, rules.RULES))
+  lines = [
+    f'  {name:{width}}  {rule.summary}' for name, rule in rules.RULES.items()
+  ]
+  return '\n'.join([__doc__, 'RULE is one of', *lines, ''])
+
+
+def _define_flags() -> None:
+  flags.DEFINE_string('input', None, 'the data to split')
+  flags.DEFINE_string('output', None, 'the folder to write, a new one')
+  flags.DEFINE_string('inspect', None, 'a split file to describe')
+  flags.DEFINE_integer(
+    'seed', 0, 'seed of all draws', lower_bound=0, upper_bound=hp.INT32_MAX
+  )
+  app.define_float(
+    'test_fraction',
+    0.0,
+    'share of every class to hold out, of an input without a test part',
+    least=0.0,
+    most=0.5,
+  )
+  flags.DEFINE_integer(
+    'test_per_class',
+    0,
+    'examples of every class to hold out, and half of a class that has fewer',
+    lower_bound=0,
+    upper_bound=hp.INT32_MAX,
+  )
+  flags.DEFINE_string('label_column', 'class', 'column of the class in a table')
+  flags.DEFINE_string(
+    'user_column',
+    None,
+    'column of the user in a table, where NA is nobody; default user_id, if the'
+    ' table has it',
+  )
+  flags.DEFINE_string(
+    'id_column',
+    None,
+    'column of the ids in a table; default image_id, if the table has it, and'
+    ' else the number of the row, from 0',
+  )
+  settings.define_cache_flag()
+  for name, meaning in _flags().items():
+    flags.DEFINE_string(name, None, meaning)
+
+
+if __name__ == '__main__':
+  _define_flags()
+  app.run(main, _usage())

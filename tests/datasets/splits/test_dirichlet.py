@@ -1,0 +1,185 @@
+"""The Dirichlet rule: the papers' skew, and the text followed word by word."""
+
+import collections
+
+import numpy as np
+import pytest
+
+from datasets.splits import dirichlet
+from tff_xc import errors
+from tff_xc.measure import skew
+
+# Concentration -> EMD of 100 clients with 500 of 50,000 balanced examples.
+BANDS = {
+  10: {
+    100: 0.28,
+    10: 0.73,
+    1: 1.45,
+    0.5: 1.60,
+    0.2: 1.70,
+    0.1: 1.74,
+    0.05: 1.76,
+    0: 1.80,
+  },
+  100: {
+    1000: 0.46,
+    100: 0.85,
+    10: 1.57,
+    5: 1.72,
+    2: 1.85,
+    1: 1.90,
+    0.5: 1.93,
+    0: 1.98,
+  },
+}
+
+
+def emd(found, labels):
+  counts = skew.class_counts(
+    found.owners(), labels[found.numbers], (len(found), labels.max() + 1)
+  )
+  return skew.emd(counts)
+
+
+@pytest.mark.parametrize('seed', range(5))
+@pytest.mark.parametrize(
+  ('classes', 'alpha'), [(n, alpha) for n in BANDS for alpha in BANDS[n]]
+)
+def test_the_papers_skew(classes, alpha, seed):
+  labels = np.arange(50_000) % classes
+  found = dirichlet.partition(
+    labels, alpha=alpha, num_clients=100, examples_per_client=500, seed=seed
+  )
+  assert found.client_ids == [str(k) for k in range(100)]
+  assert set(found.sizes) == {500}
+  assert len(np.unique(found.numbers)) == 50_000
+  assert emd(found, labels) == pytest.approx(BANDS[classes][alpha], abs=0.05)
+
+
+def word_by_word(labels, alpha, num_clients, size, random):
+  """The rule, example by example, with p, q and eq. (5) as they are printed."""
+  pools = collections.defaultdict(list)
+  for number, label in enumerate(labels):
+    pools[label].append(number)
+  classes = sorted(pools)
+  p = [len(pools[c]) / len(labels) for c in classes]
+  clients = []
+  for _ in range(num_clients):
+    q = random.dirichlet([alpha * share for share in p])
+    mine = []
+    while len(mine) < size:
+      left = np.array([q[i] if pools[c] else 0 for i, c in enumerate(classes)])
+      if not left.sum():
+        left = np.array([float(bool(pools[c])) for c in classes])
+      left /= left.sum()  # Eq. (5).
+      pool = pools[random.choice(classes, p=left)]
+      mine.append(pool.pop(random.integers(len(pool))))
+    clients.append(mine)
+  return clients
+
+
+@pytest.mark.parametrize('alpha', [0.3, 3.0])
+def test_the_same_distribution_as_the_text(alpha):
+  """Of 600 splits each, means of what eq. (5) shapes differ by little.
+
+  Unequal classes, nearly all of which the clients use up.
+  """
+  labels = np.repeat([0, 1, 2, 3], [12, 6, 4, 3])
+  ours, text = [], []
+  for seed in range(600):
+    found = dirichlet.partition(
+      labels, alpha=alpha, num_clients=4, examples_per_client=6, seed=seed
+    )
+    ours.append(statistics([labels[found.of_client(k)] for k in range(4)]))
+    clients = word_by_word(
+      labels, alpha, 4, 6, np.random.default_rng([1, seed])
+    )
+    text.append(statistics([labels[mine] for mine in clients]))
+  ours, text = np.array(ours), np.array(text)
+  deviation = np.sqrt((ours.var(axis=0) + text.var(axis=0)) / 600)
+  far = np.abs(ours.mean(axis=0) - text.mean(axis=0)) / (deviation + 1e-9)
+  assert far.max() < 4, far
+
+
+def statistics(clients):
+  """Class counts of the first and last client, their squares, and classes."""
+  counts = [np.bincount(mine, minlength=4) for mine in clients]
+  return [
+    *counts[0],
+    *counts[0] ** 2,
+    *counts[-1],
+    *counts[-1] ** 2,
+    *(np.count_nonzero(count) for count in counts),
+  ]
+
+
+def test_what_is_left_of_q_is_renormalised():
+  random = np.random.default_rng(0)
+  log_q = np.array([0.0, -2000.0, -2000.0 - np.log(3), -np.inf])
+  left = np.array([5, 3000, 3000, 3000])
+  taken = dirichlet.draw_classes(log_q, 2005, left, random)
+  assert taken[0] == 5
+  assert taken[3] == 0
+  assert taken[1] / taken[2] == pytest.approx(3, rel=0.1)
+
+
+def test_without_any_of_q_classes_are_drawn_uniformly():
+  random = np.random.default_rng(0)
+  log_q = np.array([0.0, -np.inf, -np.inf])
+  taken = dirichlet.draw_classes(
+    log_q, 2010, np.array([10, 9000, 1500]), random
+  )
+  assert taken[0] == 10
+  assert taken[1] == pytest.approx(1000, rel=0.1)
+
+
+def test_alpha_is_the_concentration_of_all_classes_together():
+  random = np.random.default_rng(0)
+  weights = np.array([0.8, 0.15, 0.05, 1e-9]) * 0.2
+  drawn = np.array(
+    [dirichlet._log_dirichlet(weights, random) for _ in range(4000)]
+  )
+  q = np.exp(drawn - drawn.max(axis=1, keepdims=True))
+  q /= q.sum(axis=1, keepdims=True)
+  mean = weights / weights.sum()
+  np.testing.assert_allclose(q.mean(axis=0), mean, atol=0.02)
+  variance = mean * (1 - mean) / (weights.sum() + 1)
+  np.testing.assert_allclose(q.var(axis=0), variance, atol=0.02)
+
+
+@pytest.mark.parametrize(
+  ('clients', 'counts', 'expected'),
+  [
+    (6, [30, 20, 10], [[0] * 3, [1] * 2, [2]]),
+    (3, [20, 20, 20], [[0], [1], [2]]),
+  ],
+)
+def test_clients_of_one_class_share_it_evenly(clients, counts, expected):
+  labels = np.random.default_rng(0).permutation(np.repeat([4, 0, 7], counts))
+  found = dirichlet.partition(labels, alpha=0, num_clients=clients, seed=2)
+  owned = [set(labels[found.of_client(k)]) for k in range(clients)]
+  assert all(len(classes) == 1 for classes in owned)
+  by_class = collections.Counter(classes.pop() for classes in owned)
+  assert sorted(by_class.values()) == sorted(len(e) for e in expected)
+
+
+def test_clients_share_all_examples_and_keep_their_order():
+  labels = np.array([0, 1, -1, 1, 0, 1, 0, 1])
+  found = dirichlet.partition(labels, alpha=1, num_clients=2, seed=0)
+  assert found.sizes.tolist() == [3, 4]
+  assert sorted(found.numbers) == [0, 1, 3, 4, 5, 6, 7]
+  for k in range(2):
+    assert (np.diff(found.of_client(k)) > 0).all()
+  again = dirichlet.partition(labels, alpha=1, num_clients=2, seed=0)
+  np.testing.assert_array_equal(found.numbers, again.numbers)
+
+
+def test_too_few_examples():
+  with pytest.raises(
+    errors.InputError, match=r'2 clients of 3 examples need 6, and there are 5'
+  ):
+    dirichlet.partition(
+      np.zeros(5, int), alpha=1, num_clients=2, examples_per_client=3
+    )
+  with pytest.raises(errors.InputError, match='6 clients of 1 examples need 6'):
+    dirichlet.partition(np.zeros(5, int), alpha=1, num_clients=6)

@@ -1,0 +1,198 @@
+"""What inputs are taken for, and what of them is listed."""
+
+import shutil
+
+import numpy as np
+import pytest
+
+from datasets.cifar import files as cifar_files
+from datasets.leaf import femnist
+from datasets.splits import inputs
+from tests.datasets.cifar import on_disk as cifar_on_disk
+from tests.datasets.leaf import on_disk as leaf_on_disk
+from tff_xc import errors
+
+
+def read(path, **columns):
+  return inputs.read(path, inputs.Columns(**columns))
+
+
+def of_users(listing):
+  return [
+    None if user < 0 else listing.user_names[user] for user in listing.users
+  ]
+
+
+TABLE = 'user_id,image_id,class\nb,x,10\na,y,9\nNA,z,10\nb,w,2\n'
+
+
+def test_a_table(tmp_path):
+  path = tmp_path / 'a.csv'
+  path.write_text(TABLE)
+  found = read(path)
+  assert found.class_names == ['2', '9', '10']
+  assert found.labels.tolist() == [2, 1, 2, 0]
+  assert of_users(found) == ['b', 'a', None, 'b']
+  assert found.ids.take(np.array([3, 0])) == ['w', 'x']
+  assert found.test is None
+
+
+def test_columns_of_a_table(tmp_path):
+  path = tmp_path / 'a.tsv'
+  path.write_text('item\twho\tclass\n1\t7\tcat\n2\t7\tdog\n2\t8\tcat\n')
+  found = read(path)
+  assert (found.users, found.ids) == (None, range(3))
+  found = read(path, user='who', label='item')
+  assert of_users(found) == ['7', '7', '8']
+  assert found.class_names == ['1', '2']
+  for columns, message in (
+    ({'id': 'item'}, r"examples 2 and 3 both have the id '2'; name another"),
+    ({'user': 'owner'}, 'expected the columns class\towner'),
+    ({'label': 'label'}, 'expected the columns label'),
+  ):
+    with pytest.raises(errors.InputError, match=message):
+      read(path, **columns)
+
+
+@pytest.mark.parametrize(
+  ('line', 'message'),
+  [
+    ('c,v,', "line 6 has no class, its 'class' is empty"),
+    (',v,2', "line 6 has no user, its 'user_id' is empty"),
+    ('c,,2', "line 6 has no id, its 'image_id' is empty"),
+    ('c,v', 'line 6 has 2 fields; expected 3'),
+    ('c,x,2', "examples 1 and 5 both have the id 'x'"),
+  ],
+)
+def test_bad_lines(line, message, tmp_path):
+  path = tmp_path / 'a.csv'
+  path.write_text(TABLE + line)
+  with pytest.raises(errors.InputError, match=message):
+    read(path)
+
+
+@pytest.mark.parametrize('name', list(cifar_files.LAYOUTS))
+def test_the_official_cifars(name, tmp_path, monkeypatch):
+  monkeypatch.setattr(cifar_files, 'OFFICIAL', cifar_on_disk.COUNTS[name])
+  (_, y), (_, test_y) = cifar_on_disk.tiny(name)
+  layout = cifar_files.LAYOUTS[name]
+  content = cifar_on_disk.files(name, 'binary')
+  cifar_on_disk.write(tmp_path, content)
+  archive = tmp_path / 'archive' / layout.archives[0]
+  archive.parent.mkdir()
+  cifar_on_disk.archive(archive, content)
+  for path in (tmp_path, tmp_path / layout.binary, archive):
+    found = read(path)
+    np.testing.assert_array_equal(found.labels, y)
+    np.testing.assert_array_equal(found.test.labels, test_y)
+    assert found.ids == range(len(y))
+    assert found.test.ids == range(len(test_y))
+    assert len(found.class_names) == layout.num_classes
+
+
+def test_both_cifars_in_one_folder(tmp_path):
+  for name in cifar_files.LAYOUTS:
+    cifar_on_disk.write(tmp_path, cifar_on_disk.files(name, 'python'))
+  with pytest.raises(errors.InputError, match='has CIFAR-10 and CIFAR-100'):
+    read(tmp_path)
+
+
+def test_a_folder_of_images_may_be_called_cifar(tmp_path):
+  path = tmp_path / 'my-cifar' / 'cat' / '1.jpg'
+  path.parent.mkdir(parents=True)
+  path.write_bytes(b'')
+  assert read(tmp_path / 'my-cifar').class_names == ['cat']
+
+
+def test_extreme_classification_text(tmp_path):
+  (tmp_path / 'a_train.txt').write_text('3 4 5\n1,2 0:1\n 1:1\n4 2:1\n')
+  alone = read(tmp_path)
+  assert alone.has_sets
+  assert alone.labels.toarray().nonzero()[1].tolist() == [1, 2, 4]
+  assert alone.class_names == list('01234')
+  assert alone.test is None
+  (tmp_path / 'a_test.txt').write_text('1 4 5\n3 0:1\n')
+  for path in (tmp_path, tmp_path / 'a_train.txt'):
+    assert read(path).test.labels.indices.tolist() == [3]
+  (tmp_path / 'a_test.txt').write_text('1 4 6\n3 0:1\n')
+  with pytest.raises(
+    errors.InputError, match=r'has 6 labels and a_train\.txt 5'
+  ):
+    read(tmp_path)
+  (tmp_path / 'trn_X_Y.txt').write_text('1 5\n2:1\n')
+  with pytest.raises(errors.InputError, match='give one of these as --input'):
+    read(tmp_path)
+  assert read(tmp_path / 'trn_X_Y.txt').labels.indices.tolist() == [2]
+
+
+def test_npz(tmp_path):
+  path = tmp_path / 'a.npz'
+  y = np.array([0, 3, 1], np.uint8)
+  np.savez(path, y=y, client=np.array(['b', 'a', 'b']), test_y=np.array([4]))
+  found = read(path)
+  assert found.labels.tolist() == [0, 3, 1]
+  assert found.labels.dtype == np.int32
+  assert of_users(found) == ['b', 'a', 'b']
+  assert found.test.labels.tolist() == [4]
+  assert len(found.class_names) == 5
+  for arrays, message in (
+    ({'x': y}, "has no array 'y'"),
+    ({'y': y[:0]}, r'y is uint8 \[0\]; expected one whole number'),
+    ({'y': y + 0.5}, 'y is float64'),
+    ({'y': -y.astype(int)}, 'labels from -3 to 0; number the classes'),
+    ({'y': y, 'client': y[:2]}, 'give one client for each example'),
+    ({'y': y.astype(object)}, 'no .npz of plain arrays'),
+  ):
+    np.savez(path, **arrays)
+    with pytest.raises(errors.InputError, match=message):
+      read(path)
+
+
+def test_leaf(tmp_path):
+  users = {'b': leaf_on_disk.writer(1, 3), 'a': leaf_on_disk.writer(2, 2)}
+  leaf_on_disk.write(tmp_path / 'train' / 'data.json', users)
+  leaf_on_disk.write(
+    tmp_path / 'test' / 'data.json', {'c': leaf_on_disk.writer(40, 4)}
+  )
+  found = read(tmp_path)
+  dataset = femnist.load(tmp_path, min_examples=1)
+  assert of_users(found) == ['b'] * 3 + ['a'] * 2
+  np.testing.assert_array_equal(found.labels, dataset.train.pool.y[:5])
+  np.testing.assert_array_equal(found.test.labels, dataset.test.y)
+  assert found.test.ids == range(5, 9)  # Their numbers in the task's pool.
+  assert of_users(found.test) == ['c'] * 4
+  assert len(found.class_names) == 44
+  shutil.copytree(tmp_path / 'train', tmp_path / 'all_data')
+  shutil.rmtree(tmp_path / 'train')
+  shutil.rmtree(tmp_path / 'test')
+  for path in (tmp_path, tmp_path / 'all_data' / 'data.json'):
+    assert of_users(read(path)) == ['b'] * 3 + ['a'] * 2
+    assert read(path).test is None
+
+
+def test_leafs_characters_and_floats(tmp_path):
+  path = tmp_path / 'a.json'
+  leaf_on_disk.write(path, {'u': (['x', 'y', 'z'], ['b', ' ', 'a'])})
+  found = read(path)
+  assert found.class_names == [' ', 'a', 'b']
+  assert found.labels.tolist() == [2, 0, 1]
+  leaf_on_disk.write(path, {'u': (['x', 'y'], [1.0, 0.0])})
+  assert read(path).labels.tolist() == [1, 0]
+  leaf_on_disk.write(path, {'u': (['x'], [0.5])})
+  with pytest.raises(errors.InputError, match=r"user 'u': the label is 0\.5"):
+    read(path)
+
+
+@pytest.mark.parametrize(
+  ('name', 'message'),
+  [
+    ('a.docx', 'is of no known kind; give a folder, .csv'),
+    ('none', 'none does not exist'),
+    ('a.csv', r'a\.csv has no examples'),
+  ],
+)
+def test_other_inputs(name, message, tmp_path):
+  (tmp_path / 'a.docx').write_text('')
+  (tmp_path / 'a.csv').write_text('class\n')
+  with pytest.raises(errors.InputError, match=message):
+    read(tmp_path / name)

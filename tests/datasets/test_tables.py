@@ -1,0 +1,111 @@
+"""Tables of every form have the same columns; bad ones are named by line."""
+
+import gzip
+import json
+
+import pandas as pd
+import pytest
+
+from datasets import tables
+from tff_xc import errors
+
+ROWS = [('a, b', '7', 'x'), ('é', '10', 'y'), ('a, b', '9', 'x')]
+NAMES = ('user', 'item', 'kind')
+
+
+def write(folder, form):
+  frame = pd.DataFrame(ROWS, columns=list(NAMES))
+  frame['unused'] = 1.5
+  path = folder / f'table{form}'
+  if form == '.parquet':
+    frame['item'] = frame['item'].astype(int)
+    frame['kind'] = frame['kind'].astype('category')
+    frame.to_parquet(path)
+  elif form.startswith(('.jsonl', '.ndjson')):
+    frame['item'] = frame['item'].astype(int)
+    frame.to_json(path, orient='records', lines=True, force_ascii=False)
+  else:
+    frame.to_csv(path, index=False, sep='\t' if '.tsv' in form else ',')
+  return path
+
+
+@pytest.mark.parametrize(
+  'form', [*tables.FORMS, '.csv.gz', '.tsv.gz', '.jsonl.gz']
+)
+@pytest.mark.parametrize('rows', [1, 1000])
+def test_every_form_has_the_same_columns(form, rows, tmp_path, monkeypatch):
+  monkeypatch.setattr(tables, '_ROWS', rows)
+  path = write(tmp_path, form)
+  found = list(tables.batches(path, ['user', 'item'], ['kind', 'absent']))
+  assert len(found) == (3 if rows == 1 else 1)
+  for place, name in enumerate(NAMES):
+    values = [value for batch in found for value in batch.columns[name]]
+    assert values == [row[place] for row in ROWS]
+  assert set(found[0].columns) == set(NAMES)
+  first = 1 if form in ('.jsonl', '.ndjson', '.parquet', '.jsonl.gz') else 2
+  last = found[-1].where(-1)
+  noun = 'row' if form == '.parquet' else 'line'
+  assert last == f'{path}, {noun} {first + 2}'
+
+
+def test_blank_lines_and_line_breaks_in_fields_count_as_lines(tmp_path):
+  path = tmp_path / 'a.csv'
+  path.write_text('user\n"a\nb"\n\n c \n')
+  [batch] = tables.batches(path, ['user'])
+  assert batch.columns['user'] == ['a\nb', 'c']
+  assert batch.where(1) == f'{path}, line 5'
+
+
+@pytest.mark.parametrize(
+  ('name', 'content', 'message'),
+  [
+    ('a.csv', 'user,item\n1,2\n3\n', 'line 3 has 1 fields; expected 2'),
+    ('a.csv', 'user,item\n1,"2\n3,4\n', 'line 3, is no CSV text'),
+    ('a.csv', 'user,item\n1,2\n3,"4"5\n', 'is no CSV text'),
+    ('a.csv', 'user;item\n', "line 1 is 'user;item'; expected the columns"),
+    ('a.csv', 'user,item,user\n', "names the column 'user' twice"),
+    ('a.csv', b'user,item\n\xff,1\n', 'is no CSV text'),
+    ('a.csv.gz', b'user,item\n1,2\n', 'is no CSV text'),
+    ('a.csv.gz', gzip.compress(b'user,item\n1,2\n')[:-9], 'is no CSV text'),
+    ('a.tsv', 'user,item\n', "line 1 is 'user,item'"),
+    ('a.jsonl', '{"user": 1, "item": 2}\n\n{"user": 1', 'line 3 is no JSON'),
+    ('a.jsonl', '[1]\n', r"line 1 is '\[1\]'; expected an object"),
+    ('a.jsonl', '{"user": 1}\n', "line 1: 'item' is missing; expected"),
+    ('a.jsonl', '{"user": 1, "item": 2.5}', "'item' is 2.5; expected text or"),
+    ('a.jsonl', '{"user": null, "item": 2}', "'user' is null; expected"),
+    ('a.jsonl', '{"user": true, "item": 2}', "'user' is true; expected"),
+    (
+      'a.jsonl',
+      '{"user": "\\ud800", "item": 2}',
+      r"line 1: 'user' is '\\ud800', which is no text",
+    ),
+    ('a.parquet', b'PAR1', 'is no Parquet file that can be read'),
+  ],
+)
+def test_bad_tables(name, content, message, tmp_path):
+  path = tmp_path / name
+  path.write_bytes(content if isinstance(content, bytes) else content.encode())
+  with pytest.raises(errors.InputError, match=message) as e:
+    list(tables.batches(path, ['user', 'item']))
+  assert '\n' not in str(e.value)
+  assert str(e.value).startswith(str(path))
+
+
+def test_bad_parquet(tmp_path):
+  path = tmp_path / 'a.parquet'
+  frame = pd.DataFrame({'user': ['a', None], 'item': [1.5, 2.0]})
+  frame.to_parquet(path)
+  for columns, message in (
+    (['user'], "column 'user', row 2 has no value"),
+    (['item'], "column 'item' is double; expected text or whole"),
+    (['class'], "has no column 'class', it has user, item"),
+  ):
+    with pytest.raises(errors.InputError, match=message):
+      list(tables.batches(path, columns))
+
+
+def test_whole_numbers_of_json_are_text(tmp_path):
+  path = tmp_path / 'a.ndjson'
+  path.write_text(json.dumps({'user': 12345678901234567890, 'item': ' a '}))
+  [batch] = tables.batches(path, ['user', 'item'])
+  assert batch.columns == {'user': ['12345678901234567890'], 'item': ['a']}

@@ -1,0 +1,89 @@
+"""Small inputs of every kind for `launch.make_splits`."""
+
+import tarfile
+
+import numpy as np
+import pandas as pd
+
+from tests.datasets.cifar import on_disk as cifar_on_disk
+from tests.datasets.leaf import on_disk as leaf_on_disk
+
+
+def table(folder):
+  rows = [
+    {'class': f'c{i % 6}', 'user_id': f'u{i % 10}', 'image_id': f'{i}.jpg'}
+    for i in range(48)
+  ]
+  return pd.DataFrame(rows), folder / 'table.csv'
+
+
+def as_csv(folder):
+  frame, path = table(folder)
+  frame.to_csv(path, index=False)
+  return path
+
+
+def as_parquet(folder):
+  frame, path = table(folder)
+  frame.to_parquet(path.with_suffix('.parquet'))
+  return path.with_suffix('.parquet')
+
+
+def as_json_lines(folder):
+  frame, path = table(folder)
+  frame.to_json(path.with_suffix('.jsonl'), orient='records', lines=True)
+  return path.with_suffix('.jsonl')
+
+
+def as_images(folder):
+  frame, _ = table(folder)
+  for name, file in zip(frame['class'], frame['image_id'], strict=True):
+    (folder / 'images' / name).mkdir(parents=True, exist_ok=True)
+    (folder / 'images' / name / file).write_bytes(b'')
+  return folder / 'images'
+
+
+def as_tar(folder):
+  with tarfile.open(folder / 'images.tar', 'w') as file:
+    file.add(as_images(folder), 'images')
+  return folder / 'images.tar'
+
+
+def as_npz(folder):
+  y = np.arange(48) % 6
+  np.savez(folder / 'a.npz', y=y, client=np.arange(48) % 10)
+  return folder / 'a.npz'
+
+
+def as_cifar(folder):
+  return cifar_on_disk.write(folder, cifar_on_disk.files('cifar10', 'binary'))
+
+
+def as_leaf(folder):
+  data = {f'w{k}': leaf_on_disk.writer(k, 5, 6) for k in range(10)}
+  leaf_on_disk.write(folder / 'all_data' / 'all_data.json', data)
+  return folder
+
+
+def as_xc(folder):
+  random = np.random.default_rng(0)
+  content = ['60 5 8']
+  for i in range(60):
+    labels = sorted(set((random.zipf(1.5, 3) % 8).tolist())) if i else []
+    content.append(f'{",".join(map(str, labels))} {i % 5}:1')
+  (folder / 'set_train.txt').write_text('\n'.join(content) + '\n')
+  return folder
+
+
+INPUTS = (
+  as_csv,
+  as_parquet,
+  as_json_lines,
+  as_images,
+  as_tar,
+  as_npz,
+  as_cifar,
+  as_leaf,
+  as_xc,
+)
+WITHOUT_USERS = (as_images, as_tar, as_cifar, as_xc)

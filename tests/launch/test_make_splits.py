@@ -1,0 +1,314 @@
+"""`launch.make_splits`: every rule on every input, all of a split or nothing."""
+
+import csv
+import json
+
+import numpy as np
+import pytest
+import scipy.sparse
+
+from datasets.cifar import files as cifar_files
+from datasets.splits import making
+from datasets.splits import output as output_lib
+from datasets.splits import rules
+from datasets.splits import split_csv
+from launch import make_splits
+from tests.datasets.cifar import on_disk as cifar_on_disk
+from tests.launch import light
+from tests.launch import split_inputs
+from tff_xc import errors
+
+COLUMNS = {'label': 'class', 'user': None, 'id': None}
+FILES = {
+  'federated_train.csv',
+  'classes.csv',
+  'summary.json',
+  'clients.png',
+  'class_counts.png',
+  'labels.png',
+}
+# Such that tiny inputs suffice.
+SMALL = {
+  'dirichlet': {'clients': 4},
+  'classes_per_client': {'classes_per_client': 2, 'clients_per_class': 2},
+  'chunks': {'examples_per_client': 7},
+  'shards': {'clients': 4},
+  'frequent_labels': {'clients': 3},
+}
+
+
+@pytest.fixture(name='no_pictures', autouse=True)
+def _no_pictures(request, monkeypatch):
+  """Draws none, which take most of the time, unless a test is of pictures."""
+  if 'pictures' not in request.node.name:
+    monkeypatch.setattr(output_lib, '_draw', lambda folder, made: None)
+
+
+def request(rule, seed=0, test_fraction=0.0, test_per_class=0, **changes):
+  settings = {n: flag.default for n, flag in rules.get(rule).flags.items()}
+  return rules.Request(
+    rule, {**settings, **changes}, seed, test_fraction, test_per_class
+  )
+
+
+def make(rule, source, output, columns=COLUMNS, **options):
+  return make_splits.make(
+    request(rule, **{**SMALL.get(rule, {}), **options}),
+    str(source),
+    columns,
+    str(output),
+  )
+
+
+def lines(path):
+  with open(path, newline='') as file:
+    return list(csv.DictReader(file))
+
+
+@pytest.mark.parametrize('write', split_inputs.INPUTS)
+def test_every_rule_on_every_input(write, tmp_path, monkeypatch):
+  monkeypatch.setattr(cifar_files, 'OFFICIAL', cifar_on_disk.COUNTS['cifar10'])
+  source = write(tmp_path)
+  for name, rule in rules.RULES.items():
+    output = tmp_path / 'out' / name
+    fits = (write not in split_inputs.WITHOUT_USERS or not rule.users) and (
+      write is split_inputs.as_xc or rule.labels != 'sets'
+    )
+    if not fits:
+      with pytest.raises(errors.InputError, match='rule'):
+        make(name, source, output)
+      assert not output.exists()
+      continue
+    text = make(name, source, output)
+    assert text.endswith(f'written to {output}\n')
+    summary = json.loads((output / 'summary.json').read_text())
+    train = lines(output / 'federated_train.csv')
+    assert summary['examples'] == len(train) > 0
+    assert summary['clients'] == len({row['user_id'] for row in train})
+    assert 0 <= summary['emd'] <= 2
+    classes = lines(output / 'classes.csv')
+    assert len(classes) == summary['classes']
+    counted = sum(int(row['count']) for row in classes)
+    assert counted == sum(len(row['class'].split()) for row in train)
+    tests = output / 'test.csv'
+    assert tests.exists() == (write is split_inputs.as_cifar or rule.makes_test)
+    images = [row['image_id'] for row in train]
+    if rule.labels != 'sets':
+      assert len(set(images)) == len(images)
+    if tests.exists() and write is not split_inputs.as_cifar:
+      held_out = {row['image_id'] for row in lines(tests)}
+      assert not held_out & set(images)
+      assert len(held_out) == summary['test_examples'] == 5
+
+
+def test_a_split_is_the_same_whatever_form_the_table_has(tmp_path):
+  made = []
+  for write in (
+    split_inputs.as_csv,
+    split_inputs.as_parquet,
+    split_inputs.as_json_lines,
+  ):
+    output = tmp_path / write.__name__
+    make('dirichlet', write(tmp_path), output, test_fraction=0.25)
+    made.append({p.name: p.read_bytes() for p in output.iterdir()})
+    made[-1].pop('summary.json')  # It has the name of the input.
+  assert made[0] == made[1] == made[2]
+  assert set(made[0]) == {'federated_train.csv', 'test.csv', 'classes.csv'}
+
+
+def test_a_split_of_images_is_read_back(tmp_path):
+  output = tmp_path / 'out'
+  make('dirichlet', split_inputs.as_images(tmp_path), output, test_per_class=2)
+  ids = sorted(f'c{i % 6}/{i}.jpg' for i in range(48))
+  labels = np.array([int(name[1]) for name in ids])
+  train = split_csv.read(output / 'federated_train.csv', labels, ids)
+  test = split_csv.read_test(output / 'test.csv', labels, ids)
+  assert np.bincount(labels[test]).tolist() == [2] * 6
+  both = np.sort(np.concatenate([train.numbers, test]))
+  np.testing.assert_array_equal(both, np.arange(48))
+  assert train.client_ids == list('0123')
+  assert lines(output / 'classes.csv')[1] == {
+    'class': '1',
+    'name': 'c1',
+    'count': '6',
+  }
+
+
+def test_a_split_of_cifar_is_the_tasks_partition(tmp_path, monkeypatch):
+  counts = cifar_on_disk.COUNTS['cifar10']
+  monkeypatch.setattr(cifar_files, 'OFFICIAL', counts)
+  make('dirichlet', split_inputs.as_cifar(tmp_path), tmp_path / 'out', seed=3)
+  dataset = cifar_on_disk.load(
+    tmp_path, partition=tmp_path / 'out' / 'federated_train.csv'
+  )
+  labels = dataset.train.pool.y
+  expected = rules.RULES['dirichlet'].split(
+    making.listing_lib.Listing(labels, list('0123456789'), range(50)),
+    3,
+    **request('dirichlet', **SMALL['dirichlet']).settings,
+  )
+  found = dataset.train.partition
+  assert found.client_ids == expected.train.client_ids
+  np.testing.assert_array_equal(found.numbers, expected.train.numbers)
+  np.testing.assert_array_equal(found.offsets, expected.train.offsets)
+
+
+def test_nothing_is_overwritten_and_the_same_split_is_left_with_its_pictures(
+  tmp_path,
+):
+  source, output = split_inputs.as_csv(tmp_path), tmp_path / 'out'
+  make('shards', source, output)
+  before = {
+    p.name: (p.read_bytes(), p.stat().st_mtime_ns) for p in output.iterdir()
+  }
+  assert set(before) == FILES
+  text = make('shards', source, output)
+  assert text.endswith(f'{output} holds this split already\n')
+  for change in ({'seed': 1}, {'clients': 5}, {'test_fraction': 0.1}):
+    with pytest.raises(errors.InputError, match='nothing is overwritten'):
+      make('shards', source, output, **change)
+  with pytest.raises(errors.InputError, match=r'request \(rule\)'):
+    make('users', source, output)
+  source.write_text(source.read_text().replace('c5', 'c6'))
+  with pytest.raises(errors.InputError, match='a split of other data'):
+    make('shards', source, output)
+  after = {
+    p.name: (p.read_bytes(), p.stat().st_mtime_ns) for p in output.iterdir()
+  }
+  assert after == before
+  for other in (tmp_path, source):
+    with pytest.raises(errors.InputError, match='holds something else'):
+      make('shards', source, other)
+  (tmp_path / 'empty').mkdir()
+  make('shards', source, tmp_path / 'empty')
+
+
+def test_after_an_error_nothing_is_left(tmp_path, monkeypatch):
+  source, output = split_inputs.as_csv(tmp_path), tmp_path / 'new' / 'out'
+
+  def fail(folder, made):
+    raise OSError(28, 'No space left on device')
+
+  monkeypatch.setattr(output_lib, '_draw', fail)
+  with pytest.raises(errors.InputError, match=r'cannot be written \(No space'):
+    make('chunks', source, output)
+  assert list(output.parent.iterdir()) == []
+
+
+def test_inspecting_a_split_of_somebody_else(tmp_path):
+  source = tmp_path / 'iNaturalist_train.csv'
+  source.write_text(
+    'image_id,class,user_120k,geo_100\n'
+    'a,5,u1,NA\nb,5,u2,7\nc,9,u2,7\nd,7,NA,3\n'
+  )
+  text = make_splits.inspect(
+    str(source), {**COLUMNS, 'user': 'user_120k'}, str(tmp_path / 'out')
+  )
+  assert 'clients                        2\n' in text
+  summary = json.loads((tmp_path / 'out' / 'summary.json').read_text())
+  assert (summary['clients'], summary['examples']) == (2, 3)
+  assert (summary['classes'], summary['classes_held']) == (3, 2)
+  assert summary['examples_unused'] == 1
+  # p is 2/3, 1/3; the clients are 1/3 and 1/6 away on each of the two.
+  assert summary['emd'] == pytest.approx((1 * 2 / 3 + 2 * 1 / 3) / 3)
+  files = {p.name for p in (tmp_path / 'out').iterdir()}
+  assert files == {'classes.csv', 'summary.json'}
+  with pytest.raises(
+    errors.InputError, match='expected the columns class,user'
+  ):
+    make_splits.inspect(str(source), COLUMNS, None)
+  with pytest.raises(errors.InputError, match='holds something else'):
+    make_splits.inspect(str(source), COLUMNS, str(tmp_path))
+
+
+@pytest.mark.parametrize('rule', ['dirichlet', 'frequent_labels'])
+def test_inspecting_our_own_split_gives_its_own_numbers(rule, tmp_path):
+  made = tmp_path / 'out'
+  make(rule, split_inputs.as_xc(tmp_path), made)
+  make_splits.inspect(
+    str(made / 'federated_train.csv'), COLUMNS, str(tmp_path / 'again')
+  )
+  first, again = (
+    json.loads((folder / 'summary.json').read_text())
+    for folder in (made, tmp_path / 'again')
+  )
+  for key in ('clients', 'examples', 'classes_held', 'classes_per_client'):
+    assert first[key] == again[key]
+  assert first['emd'] == pytest.approx(again['emd'])
+
+
+def test_pictures_are_the_same_each_time(tmp_path):
+  drawn = []
+  for name in 'ab':
+    make('users', split_inputs.as_npz(tmp_path), tmp_path / name)
+    pngs = sorted((tmp_path / name).glob('*.png'))
+    assert [p.name for p in pngs] == sorted(f for f in FILES if 'png' in f)
+    drawn.append([p.read_bytes() for p in pngs])
+  assert drawn[0] == drawn[1]
+
+
+def test_text_fits_the_window(tmp_path, monkeypatch):
+  monkeypatch.setenv('COLUMNS', '70')
+  text = make('users', split_inputs.as_csv(tmp_path), tmp_path / 'out')
+  assert max(map(len, text.splitlines()[1:-1])) <= 70
+
+
+def test_a_test_part_that_is_there(tmp_path, monkeypatch):
+  monkeypatch.setattr(cifar_files, 'OFFICIAL', cifar_on_disk.COUNTS['cifar10'])
+  source = split_inputs.as_cifar(tmp_path)
+  with pytest.raises(errors.InputError, match='has a test part; leave out'):
+    make('chunks', source, tmp_path / 'out', test_fraction=0.1)
+
+
+@pytest.mark.parametrize(
+  ('arguments', 'message'),
+  [
+    ((), 'name one rule, dirichlet, classes_per_client, chunks'),
+    (('dirichlets',), "unknown rule 'dirichlets': the rules are dirichlet"),
+    (('chunks', 'shards'), 'name one rule'),
+    (('chunks',), '--input is missing; give --input=DATA'),
+    (('chunks', '--input=a'), '--output is missing'),
+    (('chunks', '--alpha=1'), '--alpha is no flag of chunks, which takes --ex'),
+    (('dirichlet', '--alpha=-1'), 'expected a number from 0.0 to'),
+    (('dirichlet', '--alpha=nan'), '--alpha=nan: expected a number from'),
+    (('dirichlet', '--clients=1.5'), 'expected a whole number from 1 to'),
+    (('shards', '--clients=0'), 'expected a whole number from 1 to'),
+    (('frequent_labels', '--variant=a'), '--variant=a: take code or paper'),
+    (('leaf_users', '--test_fraction=0.1'), 'makes the test part itself'),
+    (
+      ('chunks', '--test_fraction=0.1', '--test_per_class=1'),
+      'give --test_fraction or --test_per_class, not both',
+    ),
+    (('chunks', '--test_fraction=0.6'), 'test_fraction'),
+    (('chunks', '--inspect=a.csv'), 'chunks does not go with --inspect'),
+    (('--inspect=a.csv', '--seed=1'), '--seed does not go with --inspect'),
+  ],
+)
+def test_bad_flags_are_refused_in_one_sentence(arguments, message):
+  light.assert_one_sentence(light.call('make_splits', *arguments), message)
+
+
+def test_help_names_every_rule_and_its_flags():
+  text = light.call('make_splits', '--help').stdout
+  for name, rule in rules.RULES.items():
+    assert f'  {name} ' in text
+    assert rule.summary in text
+    for flag in rule.flags:
+      assert f'--{flag}:' in text
+
+
+def test_emd_of_sets_counts_labels(tmp_path):
+  made = making.make(
+    request('frequent_labels', clients=2),
+    split_inputs.as_xc(tmp_path),
+    making.inputs.Columns(),
+  )
+  labels = made.listing.labels
+  table = np.array(
+    [
+      np.asarray(labels[made.train.of_client(k)].sum(axis=0)).ravel()
+      for k in range(2)
+    ]
+  )
+  np.testing.assert_array_equal(made.counts.toarray(), table)
+  assert scipy.sparse.issparse(made.counts)

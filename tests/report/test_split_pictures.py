@@ -1,0 +1,28 @@
+"""Pictures of a split of any size."""
+
+import matplotlib.image
+import numpy as np
+import pytest
+import scipy.sparse
+
+from tff_xc.report import split_pictures
+
+
+@pytest.mark.parametrize('shape', [(1, 1), (3, 10), (250, 1_000)])
+def test_class_counts(shape, tmp_path):
+  counts = scipy.sparse.csr_matrix(np.random.default_rng(0).poisson(0.1, shape))
+  names = [f'client {k} with a long name' for k in range(shape[0])]
+  path = tmp_path / 'a.png'
+  split_pictures.plot_class_counts(counts, names, path)
+  height, width, _ = matplotlib.image.imread(path).shape
+  assert 300 < height < 1000
+  assert 300 < width < 1100
+
+
+@pytest.mark.parametrize('size', [1, 30, 6_000])
+def test_ranks(size, tmp_path):
+  values = np.arange(size) ** 2
+  split_pictures.plot_clients(values, values // 2, tmp_path / 'a.png')
+  split_pictures.plot_labels(values, None, tmp_path / 'b.png')
+  split_pictures.plot_labels(values, values % 3, tmp_path / 'c.png')
+  assert len(list(tmp_path.iterdir())) == 3

@@ -1,0 +1,76 @@
+"""How skewed a split is: class counts of clients, and their distance to the whole.
+
+Pure functions of which client has examples of which class. Hsu, Qi and Brown
+(ECCV 2020) call the distance earth mover's distance, EMD. It goes from 0, all
+clients alike, to 2: twice the least mass that must move to another class.
+"""
+
+from collections.abc import Mapping
+
+import numpy as np
+import scipy.sparse
+
+_QUANTILES = (
+  ('least', 0),
+  ('10%', 10),
+  ('median', 50),
+  ('90%', 90),
+  ('most', 100),
+)
+
+
+def class_counts(
+  owners: np.ndarray, labels: np.ndarray, shape: tuple[int, int]
+) -> scipy.sparse.csr_matrix:
+  """Counts examples by client and class; takes O(examples) time and memory.
+
+  Args:
+    owners: int [k], the client of each label.
+    labels: int [k], in [0, n).
+    shape: (clients, classes).
+
+  Returns:
+    int64 [clients, classes].
+  """
+  ones = np.ones(len(owners), np.int64)
+  counts = scipy.sparse.csr_matrix((ones, (owners, labels)), shape)
+  counts.sum_duplicates()
+  return counts
+
+
+def emd(
+  counts: scipy.sparse.csr_matrix, target: np.ndarray | None = None
+) -> float:
+  """Returns the mean over clients of sum_y |q_k(y) - p(y)|, in [0, 2].
+
+  q_k(y) is the share of class y with client k. Clients are weighted by their
+  examples.
+
+  Args:
+    counts: int [clients, classes], examples.
+    target: p, float [classes]; None: the share of each class with all clients.
+  """
+  total = counts.sum()
+  if not total:
+    return 0.0
+  if target is None:
+    target = np.asarray(counts.sum(axis=0)).ravel() / total
+  counts = counts.tocsr()
+  sizes = np.diff(np.append(0, np.cumsum(counts.data))[counts.indptr])
+  q = counts.data / np.repeat(np.maximum(sizes, 1), np.diff(counts.indptr))
+  p = target[counts.indices]
+  # Of classes that a client has not, |q - p| is p: all of p, but for its own.
+  own = np.repeat(sizes, np.diff(counts.indptr)) * (np.abs(q - p) - p)
+  return float(target.sum() + own.sum() / total)
+
+
+def spread(values: np.ndarray) -> Mapping[str, float]:
+  """Returns quantiles, the mean and the standard deviation of some numbers."""
+  if not len(values):
+    return {}
+  points = np.percentile(values, [q for _, q in _QUANTILES])
+  return {
+    **{name: float(v) for (name, _), v in zip(_QUANTILES, points, strict=True)},
+    'mean': float(np.mean(values)),
+    'std': float(np.std(values)),
+  }
