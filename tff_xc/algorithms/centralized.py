@@ -62,7 +62,7 @@ ENTRY = entry.Entry(
   entry.Answers(
     'all classes, no clients', 'softmax', 'nothing', 'optimizer step'
   ),
-  (*settings.LOCAL_TRAINING[:3], _STEPS_PER_ROUND, *settings.SERVER),
+  (*settings.LOCAL_TRAINING[:4], _STEPS_PER_ROUND, *settings.SERVER),
   defaults={'server_momentum': 0.0},
 )
 

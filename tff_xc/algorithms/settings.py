@@ -40,6 +40,13 @@ LOCAL_TRAINING = (
   ),
   hp.Hyperparameter('batch_size', 32, 'examples in a minibatch', least=1),
   hp.Hyperparameter(
+    'weight_decay',
+    0.0,
+    "L2 of everything that clients train, as in PyTorch's SGD and Adam: weight"
+    ' decay times the weight, added to its gradient',
+    least=0,
+  ),
+  hp.Hyperparameter(
     'local_steps',
     0,
     'minibatches that a client takes in a round; 0: whole local epochs',
@@ -189,6 +196,7 @@ def local_training(values: Mapping) -> local_training_lib.LocalTraining:
     shuffle=values.get('shuffle', True),
     replace_nonfinite=values.get('replace_nonfinite', False),
     optimizer_name=values.get('client_optimizer', 'sgd'),
+    weight_decay=values['weight_decay'],
   )
 
 
