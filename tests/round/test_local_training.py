@@ -247,7 +247,7 @@ def train_weighted(weights, **answers):
     model,
     (tables.Table('class', request.AllRows(12)),),
     losses.HeldSoftmax(12),
-    example_weights=True,
+    example_weights=algorithm.GIVEN,
     **answers,
   )
   [client] = tiny.cohort([[0, 1, 2]])

@@ -1,13 +1,17 @@
 """The TFF computations of a round: request, local training, server step."""
 
 import collections
+from collections.abc import Mapping
 from typing import Any
 from typing import NamedTuple
 
+import numpy as np
+import tensorflow as tf
 import tensorflow_federated as tff
 
 from tff_xc import classifier
 from tff_xc.round import client_update
+from tff_xc.round import frozen
 from tff_xc.round import randomness
 from tff_xc.round import server
 from tff_xc.round import tables as tables_lib
@@ -41,13 +45,36 @@ def build_request(algorithm):
   return request
 
 
-def build_training(algorithm):
+def build_trained_part(algorithm):
+  """Returns the computation encoder weights -> those that clients receive.
+
+  It takes and returns (encoder, encoder state).
+  """
+
+  @tff.tensorflow.computation
+  def trained_part(encoder, encoder_state):
+    weights = classifier.ModelWeights(encoder, encoder_state, {})
+    return frozen.trained_part(algorithm, weights)[:2]
+
+  return trained_part
+
+
+def build_training(algorithm, fixed: Mapping[str, np.ndarray]):
   """Returns a client's computation of its update.
 
   It takes (encoder, encoder state, received rows by table, `SelectedRows` by
   table, `ClientExamples`, seed) and returns a `ClientUpdate`.
+
+  Args:
+    algorithm: the answers.
+    fixed: by name, the frozen weights of the encoder.
   """
   on_client = client_update.build(algorithm)
+  specs = algorithm.model.weight_specs()
+
+  def whole(specs, received):
+    own = {n: tf.constant(fixed[n]) for n in specs if n in fixed}
+    return classifier.replaced(specs, {**received, **own})
 
   @tff.tensorflow.computation
   def train(encoder, encoder_state, rows, held, examples, seed):
@@ -55,7 +82,11 @@ def build_training(algorithm):
       (t.name, tables_lib.as_tensor(t, rows[t.name], held[t.name]))
       for t in algorithm.tables
     )
-    weights = classifier.ModelWeights(encoder, encoder_state, tables)
+    weights = classifier.ModelWeights(
+      whole(specs.encoder, encoder),
+      whole(specs.encoder_state, encoder_state),
+      tables,
+    )
     return on_client(weights, held, examples, seed)
 
   return train
@@ -73,7 +104,7 @@ def build_server_step(algorithm):
     optimizer_state, encoder, encoder_state = server.encoder_step(
       algorithm.encoder_optimizer,
       state.server.encoder,
-      state.weights,
+      frozen.trained_part(algorithm, state.weights),
       encoder_delta,
       total_weight > 0,
       algorithm.moves_encoder_state,
@@ -93,7 +124,11 @@ def build_server_step(algorithm):
       measured.update(found)
     return (
       ServerState(optimizer_state, states),
-      classifier.ModelWeights(encoder, encoder_state, values),
+      classifier.ModelWeights(
+        classifier.replaced(state.weights.encoder, encoder),
+        classifier.replaced(state.weights.encoder_state, encoder_state),
+        values,
+      ),
       measured,
     )
 

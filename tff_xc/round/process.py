@@ -9,11 +9,14 @@ import tensorflow as tf
 import tensorflow_federated as tff
 
 from tff_xc import classifier
+from tff_xc import errors
 from tff_xc.round import algorithm as algorithm_lib
 from tff_xc.round import client_states
 from tff_xc.round import computations
 from tff_xc.round import encoder_mean
 from tff_xc.round import examples as examples_lib
+from tff_xc.round import frozen
+from tff_xc.round import importance
 from tff_xc.round import metrics
 from tff_xc.round import randomness
 from tff_xc.round import tables as tables_lib
@@ -61,31 +64,53 @@ def build_process(
     [K], and states, [K, ...] each: the caller keeps them, and gives them back
     as `ClientExamples.state`.
   """
+  _check_frozen(algorithm)
   specs = algorithm.model.weight_specs()
-  aggregate = encoder_mean.EncoderMean(algorithm.model_aggregator, specs)
-  initialize = _build_initialize(algorithm, aggregate, specs, seed)
+  trained = frozen.trained_part(algorithm, specs)
+  aggregate = encoder_mean.EncoderMean(algorithm.model_aggregator, trained)
+  pair = [seed & 0x7FFFFFFF, (seed >> 31) & 0x7FFFFFFF]
+  fixed = frozen.values(algorithm, pair)
+  initialize = _build_initialize(algorithm, aggregate, fixed, pair)
   state_type = initialize.type_signature.result.member
-  next_fn = _build_next(algorithm, aggregate, state_type)
-  get_weights, set_weights = _build_weights_access(algorithm, state_type)
+  next_fn = _build_next(algorithm, aggregate, fixed, state_type)
+  get_weights, set_weights = _build_weights_access(algorithm, fixed, state_type)
   return tff.learning.templates.LearningProcess(
     initialize, next_fn, get_weights, set_weights
   )
 
 
-def _build_next(algorithm, aggregate, state_type) -> tff.Computation:
+def _check_frozen(algorithm) -> None:
+  if not algorithm.has_clients:
+    return
+  for table in algorithm.tables:
+    if table.name in algorithm.frozen and not table.request.selects:
+      raise errors.InputError(
+        f'clients receive the whole table {table.name!r}, which is frozen, in'
+        ' every round; let them request only the rows of their examples'
+        ' (--select_features), or train it'
+      )
+
+
+def _build_next(algorithm, aggregate, fixed, state_type) -> tff.Computation:
   """Returns the computation (RoundState@SERVER, examples@CLIENTS) -> output."""
   exchanges = tables_lib.Exchanges(algorithm.tables, state_type)
   request = computations.build_request(algorithm)
-  train = computations.build_training(algorithm)
+  train = computations.build_training(algorithm, fixed)
+  trained_part = computations.build_trained_part(algorithm)
   server_step = computations.build_server_step(algorithm)
   state_spec = algorithm.client_state and algorithm.client_state.spec
   collect = state_spec and client_states.build_collect(state_spec)
+  weighing = None
+  if isinstance(algorithm.example_weights, importance.Importance):
+    weighing = importance.Weighing(algorithm)
 
   @tff.federated_computation(
     tff.FederatedType(state_type, tff.SERVER),
     tff.FederatedType(
       examples_lib.client_type(
-        algorithm.model, algorithm.example_weights, state_spec
+        algorithm.model,
+        algorithm.example_weights == algorithm_lib.GIVEN,
+        state_spec,
       ),
       tff.CLIENTS,
     ),
@@ -95,14 +120,22 @@ def _build_next(algorithm, aggregate, state_type) -> tff.Computation:
     seed = tff.federated_map(_round_seed, (state.seed, state.round_number))
     clients_seed = tff.federated_broadcast(seed)
     held = tff.federated_map(request, (examples, clients_seed))
+    weighted = examples
+    if weighing:
+      weighted = weighing(examples, held[classifier.CLASS])
+    encoder, encoder_state = weights.encoder, weights.encoder_state
+    if fixed:
+      encoder, encoder_state = tff.federated_map(
+        trained_part, (encoder, encoder_state)
+      )
     update = tff.federated_map(
       train,
       (
-        tff.federated_broadcast(weights.encoder),
-        tff.federated_broadcast(weights.encoder_state),
+        tff.federated_broadcast(encoder),
+        tff.federated_broadcast(encoder_state),
         exchanges.receive(state, held),
         held,
-        examples,
+        weighted,
         clients_seed,
       ),
     )
@@ -134,21 +167,27 @@ def _build_next(algorithm, aggregate, state_type) -> tff.Computation:
   return next_fn
 
 
-def _build_initialize(algorithm, aggregate, specs, seed: int):
+def _build_initialize(algorithm, aggregate, fixed, pair: list[int]):
   """Returns the computation ( -> RoundState@SERVER)."""
-  pair = [seed & 0x7FFFFFFF, (seed >> 31) & 0x7FFFFFFF]
+  specs = algorithm.model.weight_specs()
+  trained = frozen.trained_part(algorithm, specs)
 
   @tff.tensorflow.computation
   def initial():
     run_seed = tf.constant(pair, tf.int32)
     server_state = computations.ServerState(
-      algorithm.encoder_optimizer.initialize(specs.encoder),
+      algorithm.encoder_optimizer.initialize(trained.encoder),
       collections.OrderedDict(
         (table.name, table.initialize(specs.tables[table.name]))
         for table in algorithm.tables
       ),
     )
-    weights = algorithm.model.init(run_seed)
+    drawn = algorithm.model.init(run_seed)
+    constants = {name: tf.constant(value) for name, value in fixed.items()}
+    weights = drawn._replace(
+      encoder=classifier.replaced(drawn.encoder, constants),
+      encoder_state=classifier.replaced(drawn.encoder_state, constants),
+    )
     return weights, server_state, tf.constant(0, tf.int32), run_seed
 
   @tff.federated_computation
@@ -169,7 +208,7 @@ def _build_initialize(algorithm, aggregate, specs, seed: int):
   return initialize
 
 
-def _build_weights_access(algorithm, state_type):
+def _build_weights_access(algorithm, fixed, state_type):
   """Returns the computations (state -> weights), (state, weights -> state)."""
 
   def caught_up(state):
@@ -188,6 +227,8 @@ def _build_weights_access(algorithm, state_type):
   @tff.tensorflow.computation(state_type, get_weights.type_signature.result)
   def set_weights(state, weights):
     # Pending momentum updates of the old rows must not move the new ones.
+    with tf.control_dependencies(frozen.check_same(weights, fixed)):
+      weights = tf.nest.map_structure(tf.identity, weights)
     return state._replace(weights=weights, server=caught_up(state)[0])
 
   return get_weights, set_weights

@@ -1,0 +1,134 @@
+"""Frozen weights keep the values that the server drew.
+
+Clients have them from the start, as they have the program: the clients'
+computations contain them, and a round neither sends nor averages them. The
+server's state has them too, so that a checkpoint is a whole model.
+
+Of a frozen table, clients request rows as of any other, since no client has
+room for all of it, and send none back.
+"""
+
+import collections
+import dataclasses
+
+import numpy as np
+import tensorflow as tf
+
+from tff_xc import classifier
+from tff_xc import errors
+from tff_xc.round import algorithm as algorithm_lib
+from tff_xc.round import merge
+from tff_xc.round import tables as tables_lib
+
+# A computation is a protocol buffer, which holds 2 GiB.
+_MOST_BYTES = 2**31 - 2**24
+
+
+def trained_part(
+  algorithm: algorithm_lib.Algorithm, weights: classifier.ModelWeights
+) -> classifier.ModelWeights:
+  """Returns the weights that are trained, in their order."""
+  return classifier.ModelWeights(
+    *(
+      collections.OrderedDict(
+        (name, value)
+        for name, value in part.items()
+        if name not in algorithm.frozen
+      )
+      for part in weights
+    )
+  )
+
+
+def values(
+  algorithm: algorithm_lib.Algorithm, seed: list[int]
+) -> dict[str, np.ndarray]:
+  """Returns the encoder's frozen weights by name, except tables.
+
+  Args:
+    algorithm: its `frozen` names them.
+    seed: of the initial weights, two integers.
+
+  Raises:
+    errors.InputError: they are too large for a computation.
+  """
+  specs = algorithm.model.weight_specs()
+  of_encoder = classifier.union(specs.encoder, specs.encoder_state)
+  frozen = [name for name in of_encoder if name in algorithm.frozen]
+  size = sum(
+    of_encoder[name].shape.num_elements() * of_encoder[name].dtype.size
+    for name in frozen
+  )
+  if size > _MOST_BYTES:
+    raise errors.InputError(
+      f'the frozen weights of the encoder have {size:,} bytes; expected at most'
+      f' {_MOST_BYTES:,}, which a computation can hold: take a smaller network,'
+      ' or --train=all'
+    )
+
+  @tf.function(autograph=False)
+  def draw():  # The graph computes only what is returned.
+    made = algorithm.model.init(tf.constant(seed))
+    drawn = classifier.union(made.encoder, made.encoder_state)
+    return [drawn[name] for name in frozen]
+
+  drawn = draw() if frozen else []
+  return {n: t.numpy() for n, t in zip(frozen, drawn, strict=True)}
+
+
+def check_same(weights: classifier.ModelWeights, fixed) -> list[tf.Operation]:
+  """Returns checks that frozen weights have the values of `fixed`, by name."""
+  given = classifier.union(weights.encoder, weights.encoder_state)
+  return [
+    tf.raw_ops.Assert(
+      condition=tf.reduce_all(tf.equal(given[name], value)),
+      data=[
+        f'the frozen weight {name!r} differs from the one that clients have; set'
+        ' the weights of a process that trains it'
+      ],
+    )
+    for name, value in fixed.items()
+  ]
+
+
+def train_only(
+  algorithm: algorithm_lib.Algorithm, part: str
+) -> algorithm_lib.Algorithm:
+  """Returns the algorithm whose clients train only a part of the model.
+
+  An encoder whose batch statistics are frozen acts as at test time, on clients
+  as well.
+
+  Args:
+    algorithm: trains everything.
+    part: 'head', the class table; 'bottleneck', the class table and the
+      encoder's last layer (`Encoder.last_layer`); or 'all'.
+
+  Raises:
+    errors.InputError: the encoder has no last layer of its own, or nothing would
+      be trained.
+  """
+  if part == 'all':
+    return algorithm
+  model = algorithm.model
+  specs, encoder = model.weight_specs(), model.encoder
+  if part == 'bottleneck' and not encoder.last_layer:
+    raise errors.InputError(
+      '--train=bottleneck: this encoder names no last layer of its own'
+      ' (Encoder.last_layer); give --train=head or all'
+    )
+  kept = encoder.last_layer if part == 'bottleneck' else ()
+  names = {*specs.encoder, *specs.encoder_state, *encoder.tables} - {*kept}
+  frozen = algorithm.frozen | names
+  if frozen >= {*specs.encoder, *specs.tables}:
+    raise errors.InputError(
+      f'--train={part}: this algorithm does not train the class table, so nothing'
+      ' would be trained; give --train=bottleneck or all'
+    )
+  tables = tuple(
+    tables_lib.Table(t.name, t.request, merge.KeepRows())
+    if t.name in names
+    else t
+    for t in algorithm.tables
+  )
+  return dataclasses.replace(algorithm, frozen=frozen, tables=tables)
