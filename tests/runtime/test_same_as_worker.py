@@ -76,7 +76,30 @@ _WITH_OPTIMIZERS = [
 
 @pytest.mark.parametrize(('name', 'optimizer'), _WITH_OPTIMIZERS)
 def test_every_registered_algorithm(contexts, name, optimizer):
-  changes = {'server_optimizer': optimizer} if optimizer else {}
+  compare(
+    contexts, name, **({'server_optimizer': optimizer} if optimizer else {})
+  )
+
+
+@pytest.mark.parametrize(
+  ('name', 'part'),
+  [
+    ('fedss', 'bottleneck'),
+    pytest.param('fullsoftmax', 'head', marks=pytest.mark.slow),
+  ],
+)
+def test_probabilities_frozen_weights_and_decay(contexts, name, part):
+  compare(
+    contexts,
+    name,
+    train=part,
+    importance_weights='train',
+    weight_decay=0.1,
+  )
+
+
+def compare(contexts, name, **changes):
+  """Asserts that rounds of an algorithm are the same on both runtimes."""
   process = registered.process(name, **changes)
   keeps = registered.algorithm(name, **changes).client_state
 

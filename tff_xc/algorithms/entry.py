@@ -122,8 +122,10 @@ class Entry:
     arguments |= {**facts, **values}
     taken = inspect.signature(self.function).parameters
     made = self.function(**{k: v for k, v in arguments.items() if k in taken})
-    left = {k: v for k, v in {**facts, **values}.items() if k not in taken}
-    return settings.with_server(options.with_terms(made, left), values)
+    left = {k: v for k, v in values.items() if k not in taken}
+    return settings.with_server(
+      options.with_terms(made, {**facts, **left}), values
+    )
 
 
 def builder(function: Callable[..., algorithm_lib.Algorithm]) -> Callable:

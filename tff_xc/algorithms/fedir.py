@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING
 
 from tff_xc.algorithms import entry
 from tff_xc.algorithms import fedavg
+from tff_xc.algorithms import options
 from tff_xc.algorithms import settings
 
 if TYPE_CHECKING:
@@ -29,6 +30,7 @@ if TYPE_CHECKING:
 def fedir(
   *,
   model: classifier.EmbeddingClassifier,
+  importance_weights: str = options.UNIFORM,
   class_probabilities: np.ndarray | None = None,
   local_training: local_training_lib.LocalTraining | None = None,
 ) -> algorithm_lib.Algorithm:
@@ -36,12 +38,15 @@ def fedir(
 
   Args:
     model: the embedding classifier.
+    importance_weights: 'none': FedAvg.
     class_probabilities: p up to a factor, [n]; None: uniform.
     local_training: the clients' SGD.
   """
   from tff_xc.round import importance
 
   made = fedavg.fedavg(model=model, local_training=local_training)
+  if importance_weights == options.NO_IMPORTANCE:
+    return made
   return importance.importance_weights(made, class_probabilities)
 
 
@@ -57,7 +62,8 @@ ENTRY = entry.Entry(
     'optimizer step',
   ),
   settings.FEDERATED,
-  own={**settings.PLAIN_SERVER, 'importance_weights': 'uniform'},
+  {'importance_weights': options.UNIFORM},
+  own=settings.PLAIN_SERVER,
 )
 
 build_fedir = entry.builder(fedir)
