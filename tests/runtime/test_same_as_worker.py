@@ -60,46 +60,30 @@ def assert_equal(ours, theirs, relative: float = 1e-4) -> None:
 
 # Between them they have every part of a round; the others are slow.
 _QUICK = ('fedss', 'fedaws', 'moon', 'turbosvm')
-_WITH_OPTIMIZERS = [
+_ADAM = {'server_optimizer': 'adam'}
+_OPTIONS = {'importance_weights': 'train', 'weight_decay': 0.1}
+_CHANGED = [
   pytest.param(
     name,
-    optimizer,
+    changes,
     marks=[pytest.mark.slow]
-    if (optimizer and name != 'fedss') or name not in _QUICK
+    if (changes and name != 'fedss') or name not in _QUICK
     else [],
   )
   for name, algorithm in algorithms.ALGORITHMS.items()
-  for optimizer in ('', 'adam')  # '': the algorithm's own.
-  if not optimizer or 'server_optimizer' in algorithm.names
+  for changes in ({}, _ADAM)
+  if not changes or 'server_optimizer' in algorithm.names
+]
+_CHANGED += [
+  ('fedss', {**_OPTIONS, 'train': 'bottleneck'}),
+  pytest.param(
+    'fullsoftmax', {**_OPTIONS, 'train': 'head'}, marks=pytest.mark.slow
+  ),
 ]
 
 
-@pytest.mark.parametrize(('name', 'optimizer'), _WITH_OPTIMIZERS)
-def test_every_registered_algorithm(contexts, name, optimizer):
-  compare(
-    contexts, name, **({'server_optimizer': optimizer} if optimizer else {})
-  )
-
-
-@pytest.mark.parametrize(
-  ('name', 'part'),
-  [
-    ('fedss', 'bottleneck'),
-    pytest.param('fullsoftmax', 'head', marks=pytest.mark.slow),
-  ],
-)
-def test_probabilities_frozen_weights_and_decay(contexts, name, part):
-  compare(
-    contexts,
-    name,
-    train=part,
-    importance_weights='train',
-    weight_decay=0.1,
-  )
-
-
-def compare(contexts, name, **changes):
-  """Asserts that rounds of an algorithm are the same on both runtimes."""
+@pytest.mark.parametrize(('name', 'changes'), _CHANGED)
+def test_every_registered_algorithm(contexts, name, changes):
   process = registered.process(name, **changes)
   keeps = registered.algorithm(name, **changes).client_state
 

@@ -49,9 +49,7 @@ class TableSizes:
   def up(self, rows: float) -> float:
     """Returns the bytes that a client sends if it requests `rows` rows."""
     ids = rows * _ID if self.selects else 0
-    # Probabilities are a select of their own.
-    asked = 2 * ids if self.beside_bytes else ids
-    return asked + (ids + rows * self.row_bytes if self.sends_rows else 0)
+    return ids + (ids + rows * self.row_bytes if self.sends_rows else 0)
 
 
 @dataclasses.dataclass(frozen=True)

@@ -13,6 +13,7 @@ from tff_xc.encoders import encoder as encoder_lib
 from tff_xc.round import algorithm as algorithm_lib
 from tff_xc.round import examples as examples_lib
 from tff_xc.round import frozen
+from tff_xc.round import importance
 from tff_xc.round import losses
 from tff_xc.round import randomness
 from tff_xc.round import request
@@ -65,12 +66,18 @@ def build(algorithm: algorithm_lib.Algorithm):
   """Returns a function of tensors that trains on one client.
 
   It takes (weights: `ModelWeights` whose tables are the rows held; held: by
-  table, `SelectedRows`; examples: `ClientExamples`; round_seed int32 [2]) and
-  returns a `ClientUpdate`.
+  table, `SelectedRows`; examples: `ClientExamples`; round_seed int32 [2]; target:
+  float32 [N], FedIR's p of the class rows held, or None) and returns a
+  `ClientUpdate`.
   """
 
-  def update(weights, held, examples, round_seed):
-    local = _localised(algorithm, held, examples)
+  def update(weights, held, examples, round_seed, target=None):
+    local = importance.weighted(
+      algorithm,
+      _localised(algorithm, held, examples),
+      held[classifier.CLASS],
+      target,
+    )
     after, measured = _train(
       algorithm, weights, held[classifier.CLASS], local, round_seed
     )

@@ -1,16 +1,14 @@
 """The TFF computations of a round: request, local training, server step."""
 
 import collections
-from collections.abc import Mapping
 from typing import Any
 from typing import NamedTuple
 
-import numpy as np
-import tensorflow as tf
 import tensorflow_federated as tff
 
 from tff_xc import classifier
 from tff_xc.round import client_update
+from tff_xc.round import exchange
 from tff_xc.round import frozen
 from tff_xc.round import randomness
 from tff_xc.round import server
@@ -45,21 +43,7 @@ def build_request(algorithm):
   return request
 
 
-def build_trained_part(algorithm):
-  """Returns the computation encoder weights -> those that clients receive.
-
-  It takes and returns (encoder, encoder state).
-  """
-
-  @tff.tensorflow.computation
-  def trained_part(encoder, encoder_state):
-    weights = classifier.ModelWeights(encoder, encoder_state, {})
-    return frozen.trained_part(algorithm, weights)[:2]
-
-  return trained_part
-
-
-def build_training(algorithm, fixed: Mapping[str, np.ndarray]):
+def build_training(algorithm, fixed: frozen.Fixed):
   """Returns a client's computation of its update.
 
   It takes (encoder, encoder state, received rows by table, `SelectedRows` by
@@ -67,27 +51,22 @@ def build_training(algorithm, fixed: Mapping[str, np.ndarray]):
 
   Args:
     algorithm: the answers.
-    fixed: by name, the frozen weights of the encoder.
+    fixed: its frozen weights.
   """
   on_client = client_update.build(algorithm)
-  specs = algorithm.model.weight_specs()
-
-  def whole(specs, received):
-    own = {n: tf.constant(fixed[n]) for n in specs if n in fixed}
-    return classifier.replaced(specs, {**received, **own})
 
   @tff.tensorflow.computation
   def train(encoder, encoder_state, rows, held, examples, seed):
-    tables = collections.OrderedDict(
-      (t.name, tables_lib.as_tensor(t, rows[t.name], held[t.name]))
+    received = collections.OrderedDict(
+      (t.name, exchange.as_tensors(t, rows[t.name], held[t.name]))
       for t in algorithm.tables
     )
-    weights = classifier.ModelWeights(
-      whole(specs.encoder, encoder),
-      whole(specs.encoder_state, encoder_state),
-      tables,
+    tables = collections.OrderedDict(
+      (name, own) for name, (own, _) in received.items()
     )
-    return on_client(weights, held, examples, seed)
+    weights = fixed.whole(encoder, encoder_state, tables)
+    target = received[classifier.CLASS][1]
+    return on_client(weights, held, examples, seed, target)
 
   return train
 

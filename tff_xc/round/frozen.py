@@ -13,6 +13,7 @@ import dataclasses
 
 import numpy as np
 import tensorflow as tf
+import tensorflow_federated as tff
 
 from tff_xc import classifier
 from tff_xc import errors
@@ -40,24 +41,108 @@ def trained_part(
   )
 
 
-def values(
-  algorithm: algorithm_lib.Algorithm, seed: list[int]
-) -> dict[str, np.ndarray]:
-  """Returns the encoder's frozen weights by name, except tables.
+class Fixed:
+  """The frozen weights of a process.
 
-  Args:
-    algorithm: its `frozen` names them.
-    seed: of the initial weights, two integers.
-
-  Raises:
-    errors.InputError: they are too large for a computation.
+  Attributes:
+    values: by name, those of the encoder, except tables.
   """
+
+  def __init__(self, algorithm: algorithm_lib.Algorithm, seed: list[int]):
+    """Draws the values.
+
+    Args:
+      algorithm: its `frozen` names them.
+      seed: of the initial weights, two integers.
+
+    Raises:
+      errors.InputError: clients would receive a whole frozen table, or the
+        weights are too large for a computation.
+    """
+    for table in algorithm.tables:
+      sent = algorithm.has_clients and not table.request.selects
+      if table.name in algorithm.frozen and sent:
+        raise errors.InputError(
+          f'clients receive the whole table {table.name!r}, which is frozen, in'
+          ' every round; let them request only the rows of their examples'
+          ' (--select_features), or train it'
+        )
+    self._algorithm = algorithm
+    self._specs = algorithm.model.weight_specs()
+    self.values = _drawn(algorithm, seed)
+
+    @tff.tensorflow.computation
+    def trained(encoder, encoder_state):
+      weights = classifier.ModelWeights(encoder, encoder_state, {})
+      return trained_part(algorithm, weights)[:2]
+
+    self._trained = trained
+
+  def trained_specs(self) -> classifier.ModelWeights:
+    """Returns the `tf.TensorSpec`s of the weights that are trained."""
+    return trained_part(self._algorithm, self._specs)
+
+  def broadcast(self, weights):
+    """Returns the encoder's trained weights@CLIENTS, and its trained state.
+
+    Call it within a federated computation.
+
+    Args:
+      weights: `ModelWeights`@SERVER.
+    """
+    parts = weights.encoder, weights.encoder_state
+    if self.values:
+      parts = tff.federated_map(self._trained, parts)
+    return tuple(tff.federated_broadcast(part) for part in parts)
+
+  def whole(self, encoder, encoder_state, tables) -> classifier.ModelWeights:
+    """Returns a client's weights.
+
+    Args:
+      encoder: the trained weights, by name.
+      encoder_state: likewise.
+      tables: by name, the rows held.
+    """
+    own = {name: tf.constant(value) for name, value in self.values.items()}
+    return classifier.ModelWeights(
+      classifier.replaced(self._specs.encoder, {**own, **encoder}),
+      classifier.replaced(self._specs.encoder_state, {**own, **encoder_state}),
+      tables,
+    )
+
+  def within(self, weights: classifier.ModelWeights) -> classifier.ModelWeights:
+    """Returns initial weights with these values, which clients have, in them."""
+    return self.whole(
+      *trained_part(self._algorithm, weights)[:2], weights.tables
+    )
+
+  def checked(
+    self, weights: classifier.ModelWeights
+  ) -> classifier.ModelWeights:
+    """Returns the weights; fails where frozen ones have other values."""
+    given = classifier.union(weights.encoder, weights.encoder_state)
+    checks = [
+      tf.raw_ops.Assert(
+        condition=tf.reduce_all(tf.equal(given[name], value)),
+        data=[
+          f'the frozen weight {name!r} differs from the one that clients have; set'
+          ' the weights of a process that trains it'
+        ],
+      )
+      for name, value in self.values.items()
+    ]
+    with tf.control_dependencies(checks):
+      return tf.nest.map_structure(tf.identity, weights)
+
+
+def _drawn(algorithm, seed: list[int]) -> dict[str, np.ndarray]:
+  """Returns the encoder's frozen weights by name, except tables."""
   specs = algorithm.model.weight_specs()
   of_encoder = classifier.union(specs.encoder, specs.encoder_state)
-  frozen = [name for name in of_encoder if name in algorithm.frozen]
+  names = [name for name in of_encoder if name in algorithm.frozen]
   size = sum(
     of_encoder[name].shape.num_elements() * of_encoder[name].dtype.size
-    for name in frozen
+    for name in names
   )
   if size > _MOST_BYTES:
     raise errors.InputError(
@@ -70,25 +155,10 @@ def values(
   def draw():  # The graph computes only what is returned.
     made = algorithm.model.init(tf.constant(seed))
     drawn = classifier.union(made.encoder, made.encoder_state)
-    return [drawn[name] for name in frozen]
+    return [drawn[name] for name in names]
 
-  drawn = draw() if frozen else []
-  return {n: t.numpy() for n, t in zip(frozen, drawn, strict=True)}
-
-
-def check_same(weights: classifier.ModelWeights, fixed) -> list[tf.Operation]:
-  """Returns checks that frozen weights have the values of `fixed`, by name."""
-  given = classifier.union(weights.encoder, weights.encoder_state)
-  return [
-    tf.raw_ops.Assert(
-      condition=tf.reduce_all(tf.equal(given[name], value)),
-      data=[
-        f'the frozen weight {name!r} differs from the one that clients have; set'
-        ' the weights of a process that trains it'
-      ],
-    )
-    for name, value in fixed.items()
-  ]
+  drawn = draw() if names else []
+  return {n: t.numpy() for n, t in zip(names, drawn, strict=True)}
 
 
 def train_only(

@@ -14,14 +14,12 @@ import dataclasses
 
 import numpy as np
 import tensorflow as tf
-import tensorflow_federated as tff
 
 from tff_xc import classifier
 from tff_xc import errors
 from tff_xc.round import algorithm as algorithm_lib
-from tff_xc.round import merge
+from tff_xc.round import examples as examples_lib
 from tff_xc.round import request
-from tff_xc.round import tables
 
 
 @dataclasses.dataclass(frozen=True, eq=False)
@@ -39,6 +37,12 @@ def target_of(algorithm: algorithm_lib.Algorithm) -> np.ndarray | None:
   """Returns p float32 [n], if the server sends it with the class rows."""
   weights = algorithm.example_weights
   return weights.target if isinstance(weights, Importance) else None
+
+
+def beside_rows(algorithm: algorithm_lib.Algorithm) -> dict[str, np.ndarray]:
+  """Returns p by the name of the table with whose rows it is sent, if it is."""
+  target = target_of(algorithm)
+  return {} if target is None else {classifier.CLASS: target}
 
 
 def importance_weights(
@@ -95,50 +99,21 @@ def of_classes(
   return tf.math.divide_no_nan(p * tf.reduce_sum(counts), counts)
 
 
-class Weighing:
-  """Gives a round's examples their weights; call it in a federated computation."""
+def weighted(
+  algorithm: algorithm_lib.Algorithm,
+  examples: examples_lib.ClientExamples,
+  held: request.SelectedRows,
+  target: tf.Tensor | None,
+) -> examples_lib.ClientExamples:
+  """Returns a client's examples with their weights, if these are `Importance`.
 
-  def __init__(self, algorithm: algorithm_lib.Algorithm):
-    """Args: an algorithm whose `example_weights` are `Importance`."""
-    num_classes, requested = (
-      algorithm.model.num_rows,
-      algorithm.tables[0].request,
-    )
-
-    def weighted(examples, held, p):
-      slots = requested.positions(held, examples.y, examples.client_id)
-      each = of_classes(held, p, num_classes)
-      return examples._replace(weights=tf.gather(each, slots))
-
-    @tff.tensorflow.computation
-    def uniformly(examples, held):
-      return weighted(examples, held, None)
-
-    @tff.tensorflow.computation
-    def by_target(examples, held, received):
-      p = tables.as_tensor(self._table, received, held)[:, 0]
-      return weighted(examples, held, p)
-
-    self._weighted, self._probabilities = uniformly, None
-    if (target := target_of(algorithm)) is not None:
-      # p travels as a table of one column, which nobody changes.
-      self._table = tables.Table(classifier.CLASS, requested, merge.KeepRows())
-      column = tff.TensorType(np.float32, [num_classes, 1])
-      self._exchange = tables.Exchange(self._table, column, None)
-      self._weighted = by_target
-      self._probabilities = tff.tensorflow.computation(
-        lambda: tf.constant(target[:, None])
-      )
-
-  def __call__(self, examples, held):
-    """Returns examples@CLIENTS with weights.
-
-    Args:
-      examples: `ClientExamples`@CLIENTS.
-      held: the class rows that they requested, `SelectedRows`@CLIENTS.
-    """
-    given = [examples, held]
-    if self._probabilities:
-      p = tff.federated_eval(self._probabilities, tff.SERVER)
-      given.append(self._exchange.receive((), p, held))
-    return tff.federated_map(self._weighted, tuple(given))
+  Args:
+    algorithm: its `example_weights` say how examples weigh.
+    examples: `y` are slots.
+    held: the class rows held.
+    target: see `of_classes`.
+  """
+  if not isinstance(algorithm.example_weights, Importance):
+    return examples
+  each = of_classes(held, target, algorithm.model.num_classes)
+  return examples._replace(weights=tf.gather(each, examples.y))

@@ -9,17 +9,16 @@ import tensorflow as tf
 import tensorflow_federated as tff
 
 from tff_xc import classifier
-from tff_xc import errors
 from tff_xc.round import algorithm as algorithm_lib
 from tff_xc.round import client_states
 from tff_xc.round import computations
 from tff_xc.round import encoder_mean
 from tff_xc.round import examples as examples_lib
+from tff_xc.round import exchange
 from tff_xc.round import frozen
 from tff_xc.round import importance
 from tff_xc.round import metrics
 from tff_xc.round import randomness
-from tff_xc.round import tables as tables_lib
 
 
 class RoundState(NamedTuple):
@@ -64,12 +63,11 @@ def build_process(
     [K], and states, [K, ...] each: the caller keeps them, and gives them back
     as `ClientExamples.state`.
   """
-  _check_frozen(algorithm)
-  specs = algorithm.model.weight_specs()
-  trained = frozen.trained_part(algorithm, specs)
-  aggregate = encoder_mean.EncoderMean(algorithm.model_aggregator, trained)
   pair = [seed & 0x7FFFFFFF, (seed >> 31) & 0x7FFFFFFF]
-  fixed = frozen.values(algorithm, pair)
+  fixed = frozen.Fixed(algorithm, pair)
+  aggregate = encoder_mean.EncoderMean(
+    algorithm.model_aggregator, fixed.trained_specs()
+  )
   initialize = _build_initialize(algorithm, aggregate, fixed, pair)
   state_type = initialize.type_signature.result.member
   next_fn = _build_next(algorithm, aggregate, fixed, state_type)
@@ -79,30 +77,16 @@ def build_process(
   )
 
 
-def _check_frozen(algorithm) -> None:
-  if not algorithm.has_clients:
-    return
-  for table in algorithm.tables:
-    if table.name in algorithm.frozen and not table.request.selects:
-      raise errors.InputError(
-        f'clients receive the whole table {table.name!r}, which is frozen, in'
-        ' every round; let them request only the rows of their examples'
-        ' (--select_features), or train it'
-      )
-
-
 def _build_next(algorithm, aggregate, fixed, state_type) -> tff.Computation:
   """Returns the computation (RoundState@SERVER, examples@CLIENTS) -> output."""
-  exchanges = tables_lib.Exchanges(algorithm.tables, state_type)
+  exchanges = exchange.Exchanges(
+    algorithm.tables, state_type, importance.beside_rows(algorithm)
+  )
   request = computations.build_request(algorithm)
   train = computations.build_training(algorithm, fixed)
-  trained_part = computations.build_trained_part(algorithm)
   server_step = computations.build_server_step(algorithm)
   state_spec = algorithm.client_state and algorithm.client_state.spec
   collect = state_spec and client_states.build_collect(state_spec)
-  weighing = None
-  if isinstance(algorithm.example_weights, importance.Importance):
-    weighing = importance.Weighing(algorithm)
 
   @tff.federated_computation(
     tff.FederatedType(state_type, tff.SERVER),
@@ -116,26 +100,16 @@ def _build_next(algorithm, aggregate, fixed, state_type) -> tff.Computation:
     ),
   )
   def next_fn(state, examples):
-    weights = state.weights
     seed = tff.federated_map(_round_seed, (state.seed, state.round_number))
     clients_seed = tff.federated_broadcast(seed)
     held = tff.federated_map(request, (examples, clients_seed))
-    weighted = examples
-    if weighing:
-      weighted = weighing(examples, held[classifier.CLASS])
-    encoder, encoder_state = weights.encoder, weights.encoder_state
-    if fixed:
-      encoder, encoder_state = tff.federated_map(
-        trained_part, (encoder, encoder_state)
-      )
     update = tff.federated_map(
       train,
       (
-        tff.federated_broadcast(encoder),
-        tff.federated_broadcast(encoder_state),
+        *fixed.broadcast(state.weights),
         exchanges.receive(state, held),
         held,
-        weighted,
+        examples,
         clients_seed,
       ),
     )
@@ -170,24 +144,18 @@ def _build_next(algorithm, aggregate, fixed, state_type) -> tff.Computation:
 def _build_initialize(algorithm, aggregate, fixed, pair: list[int]):
   """Returns the computation ( -> RoundState@SERVER)."""
   specs = algorithm.model.weight_specs()
-  trained = frozen.trained_part(algorithm, specs)
 
   @tff.tensorflow.computation
   def initial():
     run_seed = tf.constant(pair, tf.int32)
     server_state = computations.ServerState(
-      algorithm.encoder_optimizer.initialize(trained.encoder),
+      algorithm.encoder_optimizer.initialize(fixed.trained_specs().encoder),
       collections.OrderedDict(
         (table.name, table.initialize(specs.tables[table.name]))
         for table in algorithm.tables
       ),
     )
-    drawn = algorithm.model.init(run_seed)
-    constants = {name: tf.constant(value) for name, value in fixed.items()}
-    weights = drawn._replace(
-      encoder=classifier.replaced(drawn.encoder, constants),
-      encoder_state=classifier.replaced(drawn.encoder_state, constants),
-    )
+    weights = fixed.within(algorithm.model.init(run_seed))
     return weights, server_state, tf.constant(0, tf.int32), run_seed
 
   @tff.federated_computation
@@ -227,9 +195,8 @@ def _build_weights_access(algorithm, fixed, state_type):
   @tff.tensorflow.computation(state_type, get_weights.type_signature.result)
   def set_weights(state, weights):
     # Pending momentum updates of the old rows must not move the new ones.
-    with tf.control_dependencies(frozen.check_same(weights, fixed)):
-      weights = tf.nest.map_structure(tf.identity, weights)
-    return state._replace(weights=weights, server=caught_up(state)[0])
+    server = caught_up(state)[0]
+    return state._replace(weights=fixed.checked(weights), server=server)
 
   return get_weights, set_weights
 
