@@ -66,7 +66,7 @@ def client_type(
 
   Args:
     model: its encoder and `label_sets` determine x and y.
-    weighted: whether examples have weights.
+    weighted: whether examples come with weights.
     state_spec: `tf.TensorSpec`s of a client's state, or None without one.
   """
   integers = tff.TensorType(np.int32, [None])

@@ -88,16 +88,12 @@ def _build_next(algorithm, aggregate, fixed, state_type) -> tff.Computation:
   state_spec = algorithm.client_state and algorithm.client_state.spec
   collect = state_spec and client_states.build_collect(state_spec)
 
+  given = algorithm.example_weights == algorithm_lib.GIVEN
+  client = examples_lib.client_type(algorithm.model, given, state_spec)
+
   @tff.federated_computation(
     tff.FederatedType(state_type, tff.SERVER),
-    tff.FederatedType(
-      examples_lib.client_type(
-        algorithm.model,
-        algorithm.example_weights == algorithm_lib.GIVEN,
-        state_spec,
-      ),
-      tff.CLIENTS,
-    ),
+    tff.FederatedType(client, tff.CLIENTS),
   )
   def next_fn(state, examples):
     seed = tff.federated_map(_round_seed, (state.seed, state.round_number))
