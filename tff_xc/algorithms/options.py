@@ -24,6 +24,7 @@ VIRTUAL_CLIENTS = (
     ' N_VC / batch_size steps; 0: clients are drawn uniformly and use their own'
     ' examples',
     least=0,
+    most=10_000_000,
   ),
   hp.Hyperparameter(
     'virtual_clients_replace',

@@ -43,15 +43,11 @@ def build_request(algorithm):
   return request
 
 
-def build_training(algorithm, fixed: frozen.Fixed):
+def build_training(algorithm):
   """Returns a client's computation of its update.
 
   It takes (encoder, encoder state, received rows by table, `SelectedRows` by
   table, `ClientExamples`, seed) and returns a `ClientUpdate`.
-
-  Args:
-    algorithm: the answers.
-    fixed: its frozen weights.
   """
   on_client = client_update.build(algorithm)
 
@@ -64,7 +60,7 @@ def build_training(algorithm, fixed: frozen.Fixed):
     tables = collections.OrderedDict(
       (name, own) for name, (own, _) in received.items()
     )
-    weights = fixed.whole(encoder, encoder_state, tables)
+    weights = classifier.ModelWeights(encoder, encoder_state, tables)
     target = received[classifier.CLASS][1]
     return on_client(weights, held, examples, seed, target)
 

@@ -21,8 +21,8 @@ class ClientExamples(NamedTuple):
     all_y: int32 [m_k], the labels of all of the client's examples. They decide
       which class rows it requests. `x` and `y` are the examples that it uses
       this round; `all_y` equals `y` (or its ids) if it uses all.
-    weights: float32 [n_k], weights of the examples in the loss, or () if all
-      weigh alike.
+    weights: float32 [n_k], weights of the examples in the loss, or () if none
+      come with them.
     state: `KeptState`, what the client kept from its last round (see
       `nothing_kept`), or () for an algorithm without client state.
   """

@@ -70,20 +70,40 @@ class Fixed:
     self._algorithm = algorithm
     self._specs = algorithm.model.weight_specs()
     self.values = _drawn(algorithm, seed)
+    if self.values:
+      self._build()
+
+  def _build(self) -> None:
+    """Makes the computations of `receive`."""
 
     @tff.tensorflow.computation
     def trained(encoder, encoder_state):
       weights = classifier.ModelWeights(encoder, encoder_state, {})
-      return trained_part(algorithm, weights)[:2]
+      return trained_part(self._algorithm, weights)[:2]
 
-    self._trained = trained
+    # A computation of its own: every graph that has constants is copied often.
+    @tff.tensorflow.computation
+    def own():
+      return {name: tf.constant(value) for name, value in self.values.items()}
+
+    @tff.tensorflow.computation
+    def joined(encoder, encoder_state, own):
+      return tuple(
+        classifier.replaced(specs, {**received, **own})
+        for specs, received in (
+          (self._specs.encoder, encoder),
+          (self._specs.encoder_state, encoder_state),
+        )
+      )
+
+    self._trained, self._own, self._joined = trained, own, joined
 
   def trained_specs(self) -> classifier.ModelWeights:
     """Returns the `tf.TensorSpec`s of the weights that are trained."""
     return trained_part(self._algorithm, self._specs)
 
-  def broadcast(self, weights):
-    """Returns the encoder's trained weights@CLIENTS, and its trained state.
+  def receive(self, weights):
+    """Returns (encoder, encoder state)@CLIENTS, of which the trained is sent.
 
     Call it within a federated computation.
 
@@ -93,43 +113,28 @@ class Fixed:
     parts = weights.encoder, weights.encoder_state
     if self.values:
       parts = tff.federated_map(self._trained, parts)
-    return tuple(tff.federated_broadcast(part) for part in parts)
-
-  def whole(self, encoder, encoder_state, tables) -> classifier.ModelWeights:
-    """Returns a client's weights.
-
-    Args:
-      encoder: the trained weights, by name.
-      encoder_state: likewise.
-      tables: by name, the rows held.
-    """
-    own = {name: tf.constant(value) for name, value in self.values.items()}
-    return classifier.ModelWeights(
-      classifier.replaced(self._specs.encoder, {**own, **encoder}),
-      classifier.replaced(self._specs.encoder_state, {**own, **encoder_state}),
-      tables,
-    )
-
-  def within(self, weights: classifier.ModelWeights) -> classifier.ModelWeights:
-    """Returns initial weights with these values, which clients have, in them."""
-    return self.whole(
-      *trained_part(self._algorithm, weights)[:2], weights.tables
-    )
+    parts = tuple(tff.federated_broadcast(part) for part in parts)
+    if self.values:
+      own = tff.federated_eval(self._own, tff.CLIENTS)
+      parts = tff.federated_map(self._joined, (*parts, own))
+    return tuple(parts)
 
   def checked(
-    self, weights: classifier.ModelWeights
+    self, weights: classifier.ModelWeights, present: classifier.ModelWeights
   ) -> classifier.ModelWeights:
-    """Returns the weights; fails where frozen ones have other values."""
-    given = classifier.union(weights.encoder, weights.encoder_state)
+    """Returns the weights; fails where frozen ones differ from the present ones."""
+    new, old = (
+      classifier.union(w.encoder, w.encoder_state) for w in (weights, present)
+    )
     checks = [
       tf.raw_ops.Assert(
-        condition=tf.reduce_all(tf.equal(given[name], value)),
+        condition=tf.reduce_all(tf.equal(new[name], old[name])),
         data=[
           f'the frozen weight {name!r} differs from the one that clients have; set'
           ' the weights of a process that trains it'
         ],
       )
-      for name, value in self.values.items()
+      for name in self.values
     ]
     with tf.control_dependencies(checks):
       return tf.nest.map_structure(tf.identity, weights)

@@ -83,7 +83,7 @@ def _build_next(algorithm, aggregate, fixed, state_type) -> tff.Computation:
     algorithm.tables, state_type, importance.beside_rows(algorithm)
   )
   request = computations.build_request(algorithm)
-  train = computations.build_training(algorithm, fixed)
+  train = computations.build_training(algorithm)
   server_step = computations.build_server_step(algorithm)
   state_spec = algorithm.client_state and algorithm.client_state.spec
   collect = state_spec and client_states.build_collect(state_spec)
@@ -102,7 +102,7 @@ def _build_next(algorithm, aggregate, fixed, state_type) -> tff.Computation:
     update = tff.federated_map(
       train,
       (
-        *fixed.broadcast(state.weights),
+        *fixed.receive(state.weights),
         exchanges.receive(state, held),
         held,
         examples,
@@ -151,7 +151,7 @@ def _build_initialize(algorithm, aggregate, fixed, pair: list[int]):
         for table in algorithm.tables
       ),
     )
-    weights = fixed.within(algorithm.model.init(run_seed))
+    weights = algorithm.model.init(run_seed)
     return weights, server_state, tf.constant(0, tf.int32), run_seed
 
   @tff.federated_computation
@@ -192,7 +192,8 @@ def _build_weights_access(algorithm, fixed, state_type):
   def set_weights(state, weights):
     # Pending momentum updates of the old rows must not move the new ones.
     server = caught_up(state)[0]
-    return state._replace(weights=fixed.checked(weights), server=server)
+    weights = fixed.checked(weights, state.weights)
+    return state._replace(weights=weights, server=server)
 
   return get_weights, set_weights
 
