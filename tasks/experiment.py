@@ -15,16 +15,15 @@ from collections.abc import Mapping
 from typing import TYPE_CHECKING
 from typing import Any
 
-from tasks import fit
+from tasks import fitting
 from tasks import registry as tasks
 from tasks import task as task_lib
 from tff_xc import errors
 from tff_xc.algorithms import hyperparameters as hp
+from tff_xc.algorithms import options as of_algorithms
 from tff_xc.algorithms import registry as algorithms
-from tff_xc.algorithms import svm_settings
 from tff_xc.experiment import environment
 from tff_xc.measure import best_round
-from tff_xc.measure import catalog
 from tff_xc.measure import targets as targets_lib
 from tff_xc.runtime import registry as runtimes
 
@@ -125,25 +124,19 @@ def resolve(
       bounds.
   """
   found, entry = tasks.get(task), algorithms.get(algorithm)
-  fit.check(found, entry)
+  fitting.check(found, entry)
   given = dict(changes or {})
   of_run = {n: given.pop(n) for n in list(given) if n in SETTINGS}
   settings = _settings(of_run, found)
   chosen = {n: given.pop(n) for n in list(given) if n in task_lib.OPTIONS}
   options = _options(found, entry, chosen)
-  if not options.get('validation', 1):
-    _without_validation(settings, of_run)
   if 'clients_per_round' in given and not entry.has_clients:
     raise errors.InputError(
       f'--clients_per_round does not apply to {algorithm}, which has no clients'
     )
   values = entry.resolve(given, found.hyperparameters(entry))
   num_classes = found.known_classes(options, settings['data_dir'])
-  fit.negatives(values, given, num_classes)
-  if 'svm_classes' in values:
-    svm_settings.subset_size(values['svm_classes'], num_classes)
-  if values.get('contrastive_weight') and 'select_features' in options:
-    _keep_whole_models(options, chosen)
+  fitting.fit(found, settings, options, values, changes or {}, num_classes)
   return {
     'task': task,
     'algorithm': algorithm,
@@ -190,29 +183,6 @@ def _options(task: task_lib.Task, entry, given: Mapping) -> dict[str, Any]:
       ' it, or the number of classes'
     )
   return options
-
-
-def _without_validation(settings: dict, given: Mapping) -> None:
-  """Drops a default --best_by that needs validation examples, or refuses it."""
-  best_by = settings['best_by']
-  if not best_by or 'validation' not in catalog.SCORES[best_by].needs:
-    return
-  if 'best_by' in given or settings['stop_after']:
-    raise errors.InputError(
-      f'--best_by={best_by} is measured on validation examples, and'
-      ' --validation=0 holds none out; give another --best_by'
-    )
-  settings['best_by'] = ''
-
-
-def _keep_whole_models(options: dict, chosen: Mapping) -> None:
-  """Lets clients hold all feature rows, unless the user wants them selected."""
-  if chosen.get('select_features'):
-    raise errors.InputError(
-      '--select_features does not go with the contrastive term (of MOON, or'
-      ' --contrastive_weight), for which clients keep whole models; leave it out'
-    )
-  options['select_features'] = False
 
 
 @dataclasses.dataclass(frozen=True)
@@ -284,19 +254,22 @@ def with_data(config: Mapping, loaded: task_lib.Loaded) -> Experiment:
     config: from `resolve`.
     loaded: the data and the model.
   """
-  from tff_xc.experiment import cohort
-
   task, entry = tasks.get(config['task']), algorithms.get(config['algorithm'])
   options, values = config['options'], config['hyperparameters']
   dataset, model = loaded
   most = dataset.train.largest_label_set * model.rows_per_label
-  algorithm = entry.algorithm(values, model=model, max_positives=most)
-  algorithm = _with_feature_rows(algorithm, dataset, options, entry.has_clients)
+  algorithm = entry.algorithm(
+    values,
+    model=model,
+    max_positives=most,
+    class_probabilities=_class_probabilities(
+      values.get('importance_weights'), dataset
+    ),
+  )
+  drawn = values.get('virtual_clients') or options.get('examples_per_round', 0)
   if entry.has_clients:
-    sampling = cohort.UniformClients(
-      values['clients_per_round'], options.get('examples_per_round', 0)
-    )
-    algorithm = dataclasses.replace(algorithm, sampling=sampling)
+    algorithm = _with_clients(algorithm, values, drawn)
+  algorithm = _with_feature_rows(algorithm, dataset, options, drawn)
   return Experiment(
     config,
     dataset,
@@ -306,15 +279,44 @@ def with_data(config: Mapping, loaded: task_lib.Loaded) -> Experiment:
   )
 
 
-def _with_feature_rows(algorithm, dataset, options: Mapping, selects: bool):
+def _class_probabilities(chosen: str | None, dataset):
+  """Returns FedIR's p up to a factor, float64 [n], or None if it is not asked for."""
+  import numpy as np
+
+  from datasets import class_probabilities
+
+  if chosen == of_algorithms.OF_TRAIN:
+    _, labels = dataset.train.owned_labels()
+    return np.bincount(labels, minlength=dataset.num_classes).astype(float)
+  if chosen in (None, *of_algorithms.NAMED_IMPORTANCE):
+    return None
+  return class_probabilities.read(chosen, dataset.num_classes)
+
+
+def _with_clients(algorithm, values: Mapping, drawn: int):
+  """Returns the algorithm with its sampling; clients draw so many examples."""
+  from tff_xc.experiment import cohort
+  from tff_xc.experiment import virtual_clients
+
+  count = values['clients_per_round']
+  if values.get('virtual_clients'):
+    return virtual_clients.virtual_clients(
+      algorithm, count, drawn, values['virtual_clients_replace']
+    )
+  return dataclasses.replace(
+    algorithm, sampling=cohort.UniformClients(count, drawn)
+  )
+
+
+def _with_feature_rows(algorithm, dataset, options: Mapping, drawn: int):
   """Returns the algorithm with the task's options of feature tables."""
   from tff_xc.round import algorithm as algorithm_lib
   from tff_xc.round import table_optimizers
 
   for name, table in algorithm.model.encoder.tables.items():
     most = 0
-    if selects and options['select_features']:
-      most = dataset.train.largest_feature_set(options['examples_per_round'])
+    if algorithm.has_clients and options['select_features']:
+      most = dataset.train.largest_feature_set(drawn)
     algorithm = algorithm_lib.own_rows(
       algorithm,
       name,

@@ -164,7 +164,9 @@ def _recording(phase, call, folded: list):
 
 
 def _elements(dataset) -> np.ndarray:
-  return np.stack([np.asarray(row) for row in values.as_dataset(dataset)])
+  """Returns a row for each element; its numbers side by side."""
+  flat = lambda element: np.hstack([np.ravel(t) for t in _arrays(element)])
+  return np.stack([flat(element) for element in values.as_dataset(dataset)])
 
 
 def _arrays(leaves) -> list[np.ndarray]:

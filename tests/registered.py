@@ -2,6 +2,8 @@
 
 import functools
 
+import numpy as np
+
 from tests import tiny
 from tests import tiny_sparse
 from tff_xc.algorithms import registry
@@ -33,7 +35,12 @@ def algorithm(name: str, model=DENSE, max_features: int = 0, **given):
     **given,
   }
   given = {k: v for k, v in given.items() if k in entry.names}
-  made = entry.algorithm(entry.resolve(given, {}), model=model, max_positives=4)
+  made = entry.algorithm(
+    entry.resolve(given, {}),
+    model=model,
+    max_positives=4,
+    class_probabilities=np.arange(model.num_classes),
+  )
   for table in model.encoder.tables:
     made = algorithm_lib.own_rows(made, table, max_features)
   return made

@@ -35,6 +35,7 @@ def linear_encoder() -> encoder.Encoder:
     embedding_dim=DIM,
     init=init,
     apply=apply,
+    last_layer=('bias',),
   )
 
 

@@ -125,13 +125,14 @@ class EmbeddingClassifier:
       lambda t: tf.TensorSpec(t.shape, t.dtype), outputs
     )
 
-  def encoder_bytes(self) -> int:
-    """Bytes of the encoder's weights except tables, trainable and not."""
-    specs = self.weight_specs()
-    return sum(
-      s.shape.num_elements() * s.dtype.size
-      for s in tf.nest.flatten([specs.encoder, specs.encoder_state])
-    )
+
+def replaced(
+  weights: encoder_lib.Weights, by: encoder_lib.Weights
+) -> collections.OrderedDict:
+  """Returns `weights`, in their order, with the values that `by` has of them."""
+  return collections.OrderedDict(
+    (name, by.get(name, value)) for name, value in weights.items()
+  )
 
 
 def union(*parts: encoder_lib.Weights) -> collections.OrderedDict:

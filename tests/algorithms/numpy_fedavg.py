@@ -34,14 +34,26 @@ def train_client(
   previous=None,
   contrastive_weight=0.0,
   temperature=1.0,
+  weight_decay=0.0,
+  example_weights=None,
+  frozen=(),
 ):
-  """Runs full-batch gradient descent; returns the weights and the last loss."""
+  """Runs full-batch gradient descent; returns the weights and the last loss.
+
+  `frozen` are the numbers of the weights that keep their values.
+  """
   received = [np.array(w, np.float64) for w in received]
   weights, loss = received, 0.0
   n = len(received[2])
   for _ in range(epochs):
     loss, *gradients = numpy_fedss.loss_and_gradients(
-      *weights, x, y, np.ones([len(x), n], bool), np.zeros(n), scale
+      *weights,
+      x,
+      y,
+      np.ones([len(x), n], bool),
+      np.zeros(n),
+      scale,
+      example_weights,
     )
     for w, r, g in zip(weights, received, gradients, strict=True):
       loss += proximal_weight * ((w - r) ** 2).sum()
@@ -52,7 +64,10 @@ def train_client(
       by_e = contrastive_weight * by_e / len(x)
       gradients[0] += x.T @ by_e
       gradients[1] += by_e.sum(0)
-    weights = [w - rate * g for w, g in zip(weights, gradients, strict=True)]
+    weights = [
+      w if i in frozen else w - rate * (g + weight_decay * w)
+      for i, (w, g) in enumerate(zip(weights, gradients, strict=True))
+    ]
   return weights, loss
 
 

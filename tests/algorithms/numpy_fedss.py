@@ -17,17 +17,24 @@ def back_through_norm(v, grad):
   return (grad - unit * (grad * unit).sum(-1, keepdims=True)) / norm
 
 
-def loss_and_gradients(kernel, bias, rows, x, target, terms, shift, scale):
-  """Softmax cross entropy over `terms` [B, S]; `shift` [S] adds to logits."""
+def loss_and_gradients(
+  kernel, bias, rows, x, target, terms, shift, scale, weights=None
+):
+  """Softmax cross entropy over `terms` [B, S]; `shift` [S] adds to logits.
+
+  It is the mean over the examples, weighted by `weights` [B].
+  """
+  share = np.ones(len(x)) if weights is None else weights
+  share = share / share.sum()
   e = x @ kernel + bias
   u, v = normalised(e), normalised(rows)
   logits = np.where(terms, scale * u @ v.T + shift, -np.inf)
   p = np.exp(logits - logits.max(1, keepdims=True))
   p /= p.sum(1, keepdims=True)
   batch = np.arange(len(x))
-  loss = -np.log(p[batch, target]).mean()
+  loss = -(share * np.log(p[batch, target])).sum()
   p[batch, target] -= 1
-  grad_logits = scale * p / len(x)
+  grad_logits = scale * p * share[:, None]
   grad_e = back_through_norm(e, grad_logits @ v)
   grad_rows = back_through_norm(rows, grad_logits.T @ u)
   return loss, x.T @ grad_e, grad_e.sum(0), grad_rows

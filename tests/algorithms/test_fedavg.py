@@ -1,5 +1,7 @@
 """FedAvg, FedAvgM, FedAdam, FedAMS and FedProx beside NumPy."""
 
+import dataclasses
+
 import numpy as np
 import pytest
 import tensorflow as tf
@@ -7,9 +9,13 @@ import tensorflow as tf
 from tests import tiny
 from tests.algorithms import numpy_fedavg
 from tff_xc import errors
+from tff_xc.algorithms import fedavg
+from tff_xc.algorithms import fedir
 from tff_xc.algorithms import registry
 from tff_xc.round import computations
+from tff_xc.round import frozen
 from tff_xc.round import local_training
+from tff_xc.round import process as process_lib
 
 pytestmark = pytest.mark.usefixtures('tff_worker')
 
@@ -21,14 +27,28 @@ COHORTS = (
 FULL_BATCH = local_training.LocalTraining(0.1, 64, 2)
 
 
-def check_three_rounds(process, server, **on_client):
-  """Asserts that three rounds and their losses are NumPy's."""
+def check_three_rounds(process, server, weighing=None, **on_client):
+  """Asserts that three rounds and their losses are NumPy's.
+
+  Args:
+    process: an algorithm's.
+    server: from weights and pseudo-gradients to weights.
+    weighing: from a client's labels to weights of its examples, or None.
+    **on_client: of `numpy_fedavg.train_client`.
+  """
   state = process.initialize()
   weights = tiny.as_numpy(state.weights)
   for cohort in COHORTS:
     trained = [
       numpy_fedavg.train_client(
-        weights, c.x, c.y, rate=0.1, epochs=2, scale=4.0, **on_client
+        weights,
+        c.x,
+        c.y,
+        rate=0.1,
+        epochs=2,
+        scale=4.0,
+        example_weights=weighing and weighing(c.y),
+        **on_client,
       )
       for c in cohort
     ]
@@ -88,6 +108,38 @@ def test_fedprox_equals_the_numpy_reference():
     tiny.process('fedavg', local_training=FULL_BATCH), 3, COHORTS.__getitem__
   )
   assert not np.allclose(near[0], far.encoder['kernel'], atol=1e-4)
+
+
+@pytest.mark.parametrize('target', [None, np.arange(1.0, 13.0)])
+def test_fedir_equals_the_numpy_reference(target):
+  made = fedir.fedir(
+    model=tiny.model(), local_training=FULL_BATCH, class_probabilities=target
+  )
+  p = np.ones(12) / 12 if target is None else target / target.sum()
+  weighing = lambda y: p[y] / (np.bincount(y)[y] / len(y))  # Eq. (3).
+  server = numpy_fedavg.Server('sgd', 1.0)
+  process = process_lib.build_process(made)
+  near = check_three_rounds(process, server, weighing)
+  far = tiny.weights_after(
+    tiny.process('fedavg', local_training=FULL_BATCH), 3, COHORTS.__getitem__
+  )
+  assert not np.allclose(near[0], far.encoder['kernel'], atol=1e-4)
+
+
+@pytest.mark.parametrize('part', ['head', 'bottleneck'])
+def test_frozen_weights_equal_the_numpy_reference(part):
+  made = frozen.train_only(fedavg.fedavg(model=tiny.model()), part)
+  made = dataclasses.replace(
+    made,
+    local_training=dataclasses.replace(FULL_BATCH, weight_decay=0.2),
+  )
+  kept = (0, 1) if part == 'head' else (0,)  # The last layer is the bias.
+  check_three_rounds(
+    process_lib.build_process(made),
+    numpy_fedavg.Server('sgd', 1.0),
+    frozen=kept,
+    weight_decay=0.2,
+  )
 
 
 def test_fedprox_measures_its_whole_objective():

@@ -7,7 +7,10 @@ import tensorflow as tf
 from tests import registered
 from tests import remembering
 from tests import tiny
+from tff_xc import errors
+from tff_xc.algorithms import options
 from tff_xc.algorithms import registry
+from tff_xc.experiment import virtual_clients
 from tff_xc.round import local_training
 from tff_xc.round import optimizers
 
@@ -35,6 +38,11 @@ COHORT = tiny.cohort([[0, 0, 3, 5], [7, 3], [11, 11, 11]], seed=1)
     ),
     ('posonly', {**AMSGRAD, 'server_adam_rows': 'requested'}),
     ('moon', {'proximal_weight': 0.01, 'server_momentum': 0.9}),
+    pytest.param(
+      'fedavgm',
+      {'importance_weights': 'train', 'train': 'bottleneck'},
+      marks=pytest.mark.slow,
+    ),
   ],
 )
 def test_a_combination_trains(name, given):
@@ -54,11 +62,80 @@ def test_a_combination_trains(name, given):
   assert losses[-1] < losses[1 if clients.kept else 0]
 
 
-def test_every_algorithm_with_clients_takes_the_terms():
+def test_every_algorithm_with_clients_takes_the_options():
   for name in registered.FEDERATED:
-    assert {'proximal_weight', 'contrastive_weight'} <= set(
-      registry.get(name).names
+    assert {h.name for h in options.TERMS} | {
+      'virtual_clients',
+      'weight_decay',
+    } <= set(registry.get(name).names)
+
+
+# Here nothing is trained but the class table, or it has other rows.
+REFUSED = {
+  'fedaws_baseline2': ('train', 'nothing would be trained'),
+  'fedmlh': ('importance_weights', 'hashes several classes'),
+}
+
+
+@pytest.mark.parametrize('name', registry.ALGORITHMS)
+def test_every_algorithm_takes_each_option_or_says_why_not(name):
+  given = {'train': 'head', 'importance_weights': 'train', 'weight_decay': 0.1}
+  if name == 'moon':
+    given['train'] = 'bottleneck'
+  option, message = REFUSED.get(name, ('', ''))
+  if option:
+    with pytest.raises(errors.InputError, match=message):
+      registered.algorithm(name, **{option: given.pop(option)})
+  made = registered.algorithm(name, **given)
+  assert made.local_training.weight_decay == 0.1
+  frozen = any('kernel' in weight for weight in made.frozen)
+  assert frozen == ('train' in given)
+  weighted = made.example_weights is not None
+  takes = 'importance_weights' in registry.get(name).names
+  assert weighted == (takes and 'importance_weights' in given)
+  if not made.has_clients:
+    return
+  drawn = virtual_clients.virtual_clients(made, 2, 6)
+  assert drawn.weighting == 'uniform'
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize('name', registry.ALGORITHMS)
+def test_every_algorithm_trains_with_the_options(name):
+  given = {'train': 'head', 'importance_weights': 'train', 'weight_decay': 0.1}
+  if name == 'moon':
+    given['train'] = 'bottleneck'
+  given.pop(REFUSED.get(name, ('',))[0], None)
+  process = registered.process(name, **given)
+  clients = remembering.Clients(
+    registered.algorithm(name, **given).client_state
+  )
+  state = process.initialize()
+  before = process.get_model_weights(state)
+  for _ in range(2):
+    output = process.next(state, clients.attach(COHORT))
+    clients.take(output.metrics)
+    state = output.state
+    assert np.isfinite(float(output.metrics['loss']))
+    assert output.metrics['clients_dropped'] == 0
+  after = process.get_model_weights(state)
+  [kernel, *_] = [weight for weight in before.encoder if 'kernel' in weight]
+  kept = np.array_equal(after.encoder[kernel], before.encoder[kernel])
+  assert kept == ('train' in given)
+
+
+def test_defaults_of_the_options_are_without_them():
+  for name in ('fedss', 'fedavg'):
+    given = {'train': 'all', 'importance_weights': 'none', 'weight_decay': 0.0}
+    made, plain = (
+      registered.algorithm(name, **given),
+      registered.algorithm(name),
     )
+    for of in (made, plain):
+      assert not of.frozen
+      assert of.example_weights is None
+    assert made.local_training == plain.local_training
+    assert made.tables[0].merge == plain.tables[0].merge
 
 
 def test_the_terms_change_the_objective():

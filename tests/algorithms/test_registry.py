@@ -126,7 +126,7 @@ def test_neighbours_do_not_apply_with_a_margin():
 def test_arguments_are_hyperparameters_with_the_same_defaults(name):
   entry = registry.get(name)
   taken = inspect.signature(entry.function).parameters
-  shared = ('model', 'max_positives', 'local_training')
+  shared = ('model', 'max_positives', 'class_probabilities', 'local_training')
   values = {h.name: h.default for h in entry.hyperparameters} | {
     **entry.defaults
   }

@@ -18,6 +18,7 @@ from tff_xc import classifier
 from tff_xc.algorithms import fedss
 from tff_xc.experiment import cohort
 from tff_xc.experiment import training
+from tff_xc.round import algorithm as algorithm_lib
 from tff_xc.round import examples
 from tff_xc.round import losses
 from tff_xc.round import process
@@ -76,7 +77,7 @@ def remembering(model, **arguments):
     fedss.fedss(model=model, **arguments),
     penalties=(near_its_last,),
     client_state=LastEncoder(spec),
-    example_weights=True,
+    example_weights=algorithm_lib.GIVEN,
     sampling=RareFirst(cohort.UniformClients(3)),
   )
 

@@ -62,7 +62,7 @@ def _measured(task: str, algorithm: str, run_dir: str) -> pd.DataFrame:
   found = algorithms.get(algorithm)
   given = {**_SHARED, **_TASKS[task]}
   taken = (*found.names, *settings.tasks.get(task).options)
-  if not found.has_clients:
+  if not found.has_clients or found.own.get('virtual_clients'):
     taken = set(taken) - {'examples_per_round'}
   argv = [f'--{k}={v}' for k, v in given.items() if k in taken]
   argv += [f'--task={task}', f'--algorithm={algorithm}']

@@ -17,7 +17,7 @@ SELECTING = [
   n for n in FEDERATED if registered.algorithm(n).tables[0].request.selects
 ]
 # The server's optimizer is all that distinguishes FedAvg's family in a round.
-ALIKE = ('fedavg', 'fedavgm', 'fedadam', 'fedams', 'fedprox')
+ALIKE = ('fedavg', 'fedavgm', 'fedadam', 'fedams', 'fedprox', 'fedvc', 'fedir')
 # What clients keep does not cross, and a simulation collects it nevertheless.
 REMEMBERING = ('moon',)
 LABELS = [[0, 0, 3, 5], [7, 3]]
@@ -86,16 +86,48 @@ def test_the_reading_sees_a_whole_table():
 def test_the_bytes_are_those_that_a_round_fed_and_folded(
   name, max_features, monkeypatch
 ):
+  check_bytes(name, max_features, monkeypatch)
+
+
+@pytest.mark.parametrize(
+  ('name', 'max_features', 'given'),
+  [
+    ('fedss', None, {'train': 'bottleneck', 'importance_weights': 'train'}),
+    ('fullsoftmax', None, {'train': 'head', 'importance_weights': 'train'}),
+    ('fedss', 5, {'train': 'head'}),
+    pytest.param(
+      'fullsoftmax', 5, {'train': 'bottleneck'}, marks=pytest.mark.slow
+    ),
+    pytest.param('turbosvm', None, {'train': 'head'}, marks=pytest.mark.slow),
+    pytest.param('fedaws', None, {'train': 'head'}, marks=pytest.mark.slow),
+  ],
+)
+def test_the_bytes_with_frozen_weights_and_probabilities(
+  name, max_features, given, monkeypatch
+):
+  check_bytes(name, max_features, monkeypatch, **given)
+
+
+def check_bytes(name, max_features, monkeypatch, **given):
+  """Asserts that the formulas give the bytes of a round.
+
+  Args:
+    name: of the algorithm.
+    max_features: feature rows that a client of sparse text requests, 0: all;
+      None: the examples are dense.
+    monkeypatch: pytest's fixture.
+    **given: hyper-parameters.
+  """
   dense = max_features is None
   model = registered.DENSE if dense else registered.SPARSE
   made = name, model, max_features or 0
-  learning = registered.process(*made)
+  learning = registered.process(*made, **given)
   cohort = tiny.cohort(LABELS) if dense else tiny_sparse.cohort(SPARSE)
   state = learning.initialize()
   crossed = crossing.run(learning.next, state, cohort, monkeypatch)
   metrics = crossed['metrics']
 
-  messages = communication.messages(registered.algorithm(*made))
+  messages = communication.messages(registered.algorithm(*made, **given))
   of = lambda which: {
     table: float(metrics[f'{table}_rows{which}']) for table in messages.tables
   }
@@ -117,6 +149,31 @@ def test_the_bytes_are_those_that_a_round_fed_and_folded(
   up = np.mean(asked or [0]) + np.mean(sent) + tf.float32.size
   assert columns['bytes_down_per_client'] == pytest.approx(down)
   assert columns['bytes_up_per_client'] == pytest.approx(up)
+
+
+def test_nothing_of_n_rows_crosses_with_probabilities():
+  found = crossing.of(
+    registered.process('fedss', importance_weights='train').next
+  )
+  for type_spec in found.broadcasts.values():
+    for tensor in crossing.tensors(type_spec):
+      assert N not in tensor.shape
+  [(_, _, element)] = found.selects.values()
+  shapes = [tuple(tensor.shape) for tensor in crossing.tensors(element)]
+  assert shapes == [(tiny.DIM,), ()]  # A row, and its class's probability.
+
+
+def test_frozen_weights_count_as_parameters_of_the_client():
+  whole, head = (
+    communication.messages(registered.algorithm('fedavg', train=part))
+    for part in ('all', 'head')
+  )
+  assert (head.encoder_bytes, head.frozen_bytes) == (0, whole.encoder_bytes)
+  rows = {'class': N}
+  peaks = [
+    m.of_round(rows, rows)['client_parameters_peak'] for m in (whole, head)
+  ]
+  assert peaks[0] == peaks[1]
 
 
 def test_baseline_2_sends_no_rows():

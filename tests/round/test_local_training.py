@@ -188,6 +188,39 @@ def test_encoder_state_travels_with_the_encoder():
   assert set(update.encoder_delta) == {'kernel', 'bias', 'batches'}
 
 
+@pytest.mark.parametrize('replaced', [False, True])
+def test_weight_decay_is_of_all_that_is_trained(replaced):
+  """Without a gradient, 3 steps leave (1 - 0.1 0.5)^3 of a weight."""
+  model = tiny.model_with_statistics()
+  requested = request.OwnAndSampled(model.num_rows, 4, 2)
+  made = algorithm.Algorithm(
+    model,
+    (tables.Table('class', requested),),
+    lambda step: 0.0 * tf.reduce_sum(step.logits, axis=1),
+    local_training=local_training.LocalTraining(
+      0.1, 2, 3, weight_decay=0.5, replace_nonfinite=replaced
+    ),
+  )
+  [client] = tiny.cohort([[3, 5]])
+  found = update(made, client)
+  before = model.init(SEED)
+  held = requested.held_rows(client.y, SEED)
+  rows = tf.where(
+    held.mask[:, None], tf.gather(before.class_table, held.ids), 0
+  )
+  share = 0.95**3 - 1
+  for delta, weight in (
+    (found.encoder_delta['kernel'], before.encoder['kernel']),
+    (found.rows['class'], rows),
+  ):
+    np.testing.assert_allclose(delta, share * weight, rtol=1e-4, atol=1e-7)
+  # Statistics move by their own rule: here half way to the mean, three times.
+  mean = np.mean(client.x, axis=0)
+  np.testing.assert_allclose(
+    found.encoder_delta['mean'], (1 - 0.5**3) * mean, rtol=1e-4
+  )
+
+
 def test_a_weight_name_that_repeats_is_refused():
   from tff_xc import classifier
 
@@ -214,7 +247,7 @@ def train_weighted(weights, **answers):
     model,
     (tables.Table('class', request.AllRows(12)),),
     losses.HeldSoftmax(12),
-    example_weights=True,
+    example_weights=algorithm.GIVEN,
     **answers,
   )
   [client] = tiny.cohort([[0, 1, 2]])

@@ -4,6 +4,7 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
+from tff_xc.round import local_training
 from tff_xc.round import optimizers
 
 GRADIENTS = [
@@ -13,12 +14,12 @@ GRADIENTS = [
 ]
 
 
-def trajectory(optimizer):
+def trajectory(optimizer, scale=1.0):
   weights = tf.constant([1.0, -1.0])
   state = optimizer.initialize(tf.TensorSpec([2]))
   for gradient in GRADIENTS:
     state, weights = optimizer.next(
-      state, weights, tf.constant(gradient, tf.float32)
+      state, weights, tf.constant(scale * gradient, tf.float32)
     )
   return weights.numpy()
 
@@ -34,6 +35,23 @@ def test_adam_is_pytorchs(amsgrad):
     w = w - 0.01 * m / (1 - 0.9**t) / (np.sqrt(second) + 1e-5)
   adam = optimizers.TorchAdam(0.01, epsilon=1e-5, amsgrad=amsgrad)
   np.testing.assert_allclose(trajectory(adam), w, rtol=1e-5)
+
+
+@pytest.mark.parametrize('name', ['sgd', 'adam'])
+@pytest.mark.parametrize('decay', [0.0, 0.3])
+def test_weight_decay_is_pytorchs(name, decay):
+  """torch.optim: d = g + weight_decay w takes the gradient's place."""
+  w, m, v, rate = np.array([1.0, -1.0]), 0.0, 0.0, 0.1
+  for t, g in enumerate(GRADIENTS, 1):
+    d = g + decay * w
+    m, v = 0.9 * m + 0.1 * d, 0.999 * v + 0.001 * d**2
+    unit = m / (1 - 0.9**t) / (np.sqrt(v / (1 - 0.999**t)) + 1e-8)
+    w = w - rate * (d if name == 'sgd' else unit)
+  training = local_training.LocalTraining(
+    rate, optimizer_name=name, weight_decay=decay
+  )
+  scaled = trajectory(training.optimizer(), training.loss_scale)
+  np.testing.assert_allclose(scaled, w, rtol=1e-5)
 
 
 def test_a_first_small_step_shows_where_epsilon_is():

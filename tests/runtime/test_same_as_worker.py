@@ -60,23 +60,25 @@ def assert_equal(ours, theirs, relative: float = 1e-4) -> None:
 
 # Between them they have every part of a round; the others are slow.
 _QUICK = ('fedss', 'fedaws', 'moon', 'turbosvm')
-_WITH_OPTIMIZERS = [
+_ADAM = {'server_optimizer': 'adam'}
+_OPTIONS = {'importance_weights': 'train', 'weight_decay': 0.1}
+_CHANGED = [
   pytest.param(
     name,
-    optimizer,
+    changes,
     marks=[pytest.mark.slow]
-    if (optimizer and name != 'fedss') or name not in _QUICK
+    if (changes and name != 'fedss') or name not in _QUICK
     else [],
   )
   for name, algorithm in algorithms.ALGORITHMS.items()
-  for optimizer in ('', 'adam')  # '': the algorithm's own.
-  if not optimizer or 'server_optimizer' in algorithm.names
+  for changes in ({}, _ADAM, {**_OPTIONS, 'train': 'bottleneck'})
+  if set(changes) <= set(algorithm.names)
+  if name != 'fedmlh' or 'train' not in changes  # It hashes classes.
 ]
 
 
-@pytest.mark.parametrize(('name', 'optimizer'), _WITH_OPTIMIZERS)
-def test_every_registered_algorithm(contexts, name, optimizer):
-  changes = {'server_optimizer': optimizer} if optimizer else {}
+@pytest.mark.parametrize(('name', 'changes'), _CHANGED)
+def test_every_registered_algorithm(contexts, name, changes):
   process = registered.process(name, **changes)
   keeps = registered.algorithm(name, **changes).client_state
 

@@ -1,9 +1,12 @@
 """Configurations: what a task, an algorithm and changes give together."""
 
+import numpy as np
+import pandas as pd
 import pytest
 
 from tasks import experiment
 from tff_xc import errors
+from tff_xc.report import run_files
 
 
 @pytest.mark.parametrize(
@@ -44,3 +47,142 @@ def test_without_validation_examples_no_round_is_chosen_by_them():
       errors.InputError, match='--validation=0 holds none out'
     ):
       resolve(**changes)
+
+
+def test_virtual_clients_take_one_epoch_over_what_they_draw():
+  given = {'virtual_clients': 1024}
+  config = experiment.resolve('bibtex', 'fedss', given)
+  assert config['options']['examples_per_round'] == 0
+  values = config['hyperparameters']
+  assert not {'local_epochs', 'local_steps'} & set(values)
+  assert not values['virtual_clients_replace']
+  values = experiment.resolve('omniglot', 'fedvc')['hyperparameters']
+  assert (values['virtual_clients'], values['batch_size']) == (256, 64)
+  values = experiment.resolve('omniglot', 'fedir')['hyperparameters']
+  assert values['importance_weights'] == 'uniform'
+
+
+@pytest.mark.parametrize(
+  ('task', 'algorithm', 'changes', 'message'),
+  [
+    (
+      'omniglot',
+      'fedss',
+      {'virtual_clients': 100},
+      'no multiple of --batch_size',
+    ),
+    ('omniglot', 'fedvc', {'batch_size': 100}, '--virtual_clients=256 is no'),
+    ('omniglot', 'fedvc', {'local_epochs': 2}, '--local_epochs does not apply'),
+    (
+      'omniglot',
+      'moon',
+      {'virtual_clients': 64, 'local_steps': 2},
+      'local_steps',
+    ),
+    ('bibtex', 'fedvc', {'examples_per_round': 5}, '--examples_per_round does'),
+    (
+      'omniglot',
+      'fedss',
+      {'virtual_clients_replace': True},
+      'virtual_clients=0',
+    ),
+    (
+      'omniglot',
+      'moon',
+      {'virtual_clients': 64, 'virtual_clients_replace': True},
+      'each client keeps one model; leave one',
+    ),
+    ('omniglot', 'moon', {'train': 'head'}, 'these would never change'),
+    ('omniglot', 'fedss', {'train': 'tail'}, 'one of all, head, bottleneck'),
+    ('bibtex', 'moon', {'train': 'bottleneck'}, 'whole frozen feature table'),
+    (
+      'bibtex',
+      'fedss',
+      {'train': 'head', 'select_features': False},
+      'does not go with --select_features=false',
+    ),
+    ('omniglot', 'fedss', {'weight_decay': -1.0}, 'at least 0'),
+    ('omniglot', 'fedir', {'importance_weights': 'p.csv'}, 'p.csv is no file'),
+    ('omniglot', 'fedir', {'importance_weights': ''}, 'is no file; give one'),
+    (
+      'omniglot',
+      'centralized',
+      {'virtual_clients': 64},
+      'not a hyper-parameter',
+    ),
+  ],
+)
+def test_options_that_exclude_each_other_are_refused(
+  task, algorithm, changes, message
+):
+  with pytest.raises(errors.InputError, match=message):
+    experiment.resolve(task, algorithm, changes)
+
+
+GLYPHS = {
+  'num_classes': 10,
+  'num_clients': 8,
+  'classes_per_client': 3,
+  'examples_per_client': 12,
+  'embedding_dim': 4,
+  'batch_size': 4,
+  'clients_per_round': 3,
+  'eval_every': 2,
+}
+
+
+def test_fedvc_fedir_fedavgm_and_fedss_in_one_run_that_resumes(
+  in_process, built_once, tmp_path
+):
+  target = tmp_path / 'p.csv'
+  lines = [f'{label},{label + 1}\n' for label in range(10)]
+  target.write_text('class,weight\n' + ''.join(lines))
+  given = {
+    **GLYPHS,
+    'negatives': 3,
+    'virtual_clients': 8,
+    'virtual_clients_replace': True,
+    'importance_weights': str(target),
+    'server_optimizer': 'sgd',
+    'server_momentum': 0.9,
+    'weight_decay': 1e-4,
+    'train': 'bottleneck',
+  }
+
+  def run(rounds, folder):
+    config = experiment.resolve('glyphs', 'fedss', {**given, 'rounds': rounds})
+    summary = experiment.assemble(config).run(str(tmp_path / folder))
+    table = run_files.read_run(tmp_path / folder).metrics
+    return summary, table.drop(columns='seconds')
+
+  summary, straight = run(4, 'straight')
+  assert summary['clients_dropped_total'] == 0
+  assert np.isfinite(straight['loss'][1:]).all()
+  assert (straight['examples'][1:] == 3 * 8).all()
+  run(2, 'resumed')
+  pd.testing.assert_frame_equal(run(4, 'resumed')[1], straight)
+  # p is of the run, as the data are.
+  target.write_text('class,weight\n1,1\n')
+  with pytest.raises(errors.InputError, match='a file that has changed since'):
+    run(6, 'resumed')
+
+
+def test_the_target_may_be_that_of_the_training_examples():
+  config = experiment.resolve(
+    'glyphs', 'fedavg', {**GLYPHS, 'importance_weights': 'train'}
+  )
+  made = experiment.assemble(config)
+  _, labels = made.dataset.train.owned_labels()
+  expected = np.bincount(labels, minlength=10) / len(labels)
+  found = made.algorithm.example_weights.target
+  np.testing.assert_allclose(found, expected, rtol=1e-6)
+
+
+def test_sets_of_labels_have_no_importance_weights():
+  for algorithm in ('fedavg', 'fedmlh'):
+    with pytest.raises(
+      errors.InputError, match='needs examples with one label'
+    ):
+      experiment.resolve(
+        'sparse-words-sets', algorithm, {'importance_weights': 'uniform'}
+      )

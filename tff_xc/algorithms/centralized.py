@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 from tff_xc.algorithms import entry
 from tff_xc.algorithms import fullsoftmax
 from tff_xc.algorithms import hyperparameters as hp
+from tff_xc.algorithms import options
 from tff_xc.algorithms import settings
 
 if TYPE_CHECKING:
@@ -62,7 +63,12 @@ ENTRY = entry.Entry(
   entry.Answers(
     'all classes, no clients', 'softmax', 'nothing', 'optimizer step'
   ),
-  (*settings.LOCAL_TRAINING[:3], _STEPS_PER_ROUND, *settings.SERVER),
+  (
+    *settings.LOCAL_TRAINING[:4],
+    options.TRAIN,
+    _STEPS_PER_ROUND,
+    *settings.SERVER,
+  ),
   defaults={'server_momentum': 0.0},
 )
 

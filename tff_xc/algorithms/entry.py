@@ -15,6 +15,7 @@ from typing import NamedTuple
 
 from tff_xc import errors
 from tff_xc.algorithms import hyperparameters as hp
+from tff_xc.algorithms import options
 from tff_xc.algorithms import settings
 
 if TYPE_CHECKING:
@@ -106,6 +107,7 @@ class Entry:
           f'--{name}={steps} and --batch_size={size}: expected a product of at'
           f' most {hp.INT32_MAX} examples in a round; lower one of them'
         )
+    options.check(values, given)
     return values
 
   def algorithm(
@@ -117,7 +119,8 @@ class Entry:
       values: from `resolve`.
       model: the embedding classifier.
       **facts: of the clients: `max_positives`, the largest number of class rows
-        that a client's labels name.
+        that a client's labels name; `class_probabilities`, see
+        `options.with_terms`.
     """
     arguments = {
       'model': model,
@@ -127,7 +130,9 @@ class Entry:
     taken = inspect.signature(self.function).parameters
     made = self.function(**{k: v for k, v in arguments.items() if k in taken})
     left = {k: v for k, v in values.items() if k not in taken}
-    return settings.with_server(settings.with_terms(made, left), values)
+    return settings.with_server(
+      options.with_terms(made, {**facts, **left}), values
+    )
 
 
 def builder(function: Callable[..., algorithm_lib.Algorithm]) -> Callable:

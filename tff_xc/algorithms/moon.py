@@ -18,6 +18,7 @@ from typing import TYPE_CHECKING
 from tff_xc.algorithms import entry
 from tff_xc.algorithms import fedavg
 from tff_xc.algorithms import hyperparameters as hp
+from tff_xc.algorithms import options
 from tff_xc.algorithms import settings
 
 if TYPE_CHECKING:
@@ -87,8 +88,8 @@ _OWN = (
     for h in settings.LOCAL_TRAINING
     if h.name in ('local_steps', 'local_epochs', 'shuffle')
   ),
-  _unless_published(settings.CONTRASTIVE_WEIGHT, default=1.0),
-  settings.CONTRASTIVE_TEMPERATURE,
+  _unless_published(options.CONTRASTIVE_WEIGHT, default=1.0),
+  options.CONTRASTIVE_TEMPERATURE,
 )
 
 ENTRY = entry.Entry(

@@ -59,9 +59,10 @@ def algorithm(model, max_positives, local_training, margin, weighting, merged):
   return algorithm_lib.Algorithm(
     dataclasses.replace(model, head=unit),
     (tables.Table(classifier.CLASS, own, merged),),
-    losses.PositiveHinge(margin, fixed_rows=not merged.sends_rows),
+    losses.PositiveHinge(margin),
     local_training=local_training or local_training_lib.LocalTraining(),
     weighting=weighting,
+    frozen=frozenset() if merged.sends_rows else frozenset({classifier.CLASS}),
   )
 
 

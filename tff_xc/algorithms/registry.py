@@ -14,9 +14,11 @@ from tff_xc.algorithms import fedaws_baseline1
 from tff_xc.algorithms import fedaws_baseline2
 from tff_xc.algorithms import fedaws_posonly
 from tff_xc.algorithms import fedaws_softmax
+from tff_xc.algorithms import fedir
 from tff_xc.algorithms import fedmlh
 from tff_xc.algorithms import fedprox
 from tff_xc.algorithms import fedss
+from tff_xc.algorithms import fedvc
 from tff_xc.algorithms import fullsoftmax
 from tff_xc.algorithms import hyperparameters as hp
 from tff_xc.algorithms import moon
@@ -31,6 +33,8 @@ _MODULES = (
   fedams,
   fedprox,
   moon,
+  fedvc,
+  fedir,
   fedss,
   negonly,
   posonly,

@@ -10,6 +10,7 @@ from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
 from tff_xc.algorithms import hyperparameters as hp
+from tff_xc.algorithms import options
 
 if TYPE_CHECKING:
   from tff_xc.round import algorithm as algorithm_lib
@@ -40,6 +41,13 @@ LOCAL_TRAINING = (
   ),
   hp.Hyperparameter('batch_size', 32, 'examples in a minibatch', least=1),
   hp.Hyperparameter(
+    'weight_decay',
+    0.0,
+    "L2 of everything that clients train, as in PyTorch's SGD and Adam: weight"
+    ' decay times the weight, added to its gradient',
+    least=0,
+  ),
+  hp.Hyperparameter(
     'local_steps',
     0,
     'minibatches that a client takes in a round; 0: whole local epochs',
@@ -67,30 +75,6 @@ LOCAL_TRAINING = (
     only_with=('sgd',),
   ),
 )
-# Terms that any algorithm with clients may add to what they minimise.
-PROXIMAL_WEIGHT = hp.Hyperparameter(
-  'proximal_weight',
-  0.0,
-  'weight of the squared distance from the weights received (FedProx); no'
-  ' factor of 1/2: mu / 2 in the usual convention',
-  least=0,
-)
-CONTRASTIVE_WEIGHT = hp.Hyperparameter(
-  'contrastive_weight',
-  0.0,
-  "mu, weight of MOON's contrastive term, for which each client keeps its last"
-  ' model; of sparse text, clients then receive all feature rows',
-  least=0,
-)
-CONTRASTIVE_TEMPERATURE = hp.Hyperparameter(
-  'contrastive_temperature',
-  0.5,
-  "temperature of MOON's contrastive term",
-  above=0,
-  of='contrastive_weight',
-  not_with=(0.0,),
-)
-TERMS = (PROXIMAL_WEIGHT, CONTRASTIVE_WEIGHT, CONTRASTIVE_TEMPERATURE)
 _ADAM = {'of': 'server_optimizer', 'only_with': ('adam', 'amsgrad')}
 SERVER = (
   hp.Hyperparameter(
@@ -173,7 +157,13 @@ SAMPLED_ROWS = (
     ' those of the whole cohort (not in the FedSS paper)',
   ),
 )
-FEDERATED = (*CLIENTS, *LOCAL_TRAINING, *TERMS, *SERVER)
+FEDERATED = (
+  *CLIENTS,
+  *options.VIRTUAL_CLIENTS,
+  *LOCAL_TRAINING,
+  *options.TERMS,
+  *SERVER,
+)
 SAMPLED = (*FEDERATED, *SAMPLED_ROWS)
 
 
@@ -189,21 +179,8 @@ def local_training(values: Mapping) -> local_training_lib.LocalTraining:
     shuffle=values.get('shuffle', True),
     replace_nonfinite=values.get('replace_nonfinite', False),
     optimizer_name=values.get('client_optimizer', 'sgd'),
+    weight_decay=values.get('weight_decay', 0.0),
   )
-
-
-def with_terms(
-  made: algorithm_lib.Algorithm, values: Mapping
-) -> algorithm_lib.Algorithm:
-  """Returns the algorithm with those `TERMS` of which values are given."""
-  from tff_xc.algorithms import contrast
-  from tff_xc.round import penalties
-
-  if weight := values.get('proximal_weight', 0.0):
-    made = penalties.proximal(made, weight)
-  if weight := values.get('contrastive_weight', 0.0):
-    made = contrast.contrastive(made, weight, values['contrastive_temperature'])
-  return made
 
 
 def with_server(

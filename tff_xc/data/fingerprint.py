@@ -37,17 +37,17 @@ def fingerprint(
     'examples': len(held),
   }
   labels = ['\0'.join(partition.client_ids), partition.offsets, pool.y[held]]
-  checksums = {'labels_checksum': _checksum(labels)}
+  checksums = {'labels_checksum': checksum(labels)}
   if dataset.exact:
     some = map(partition.of_client, _spread(partition))
-    checksums['train_checksum'] = _checksum(map(pool.examples, some))
+    checksums['train_checksum'] = checksum(map(pool.examples, some))
     for split in ('test', 'validation', 'retrieval'):
       held_out = getattr(dataset, split)
       if held_out is not None:
         counts[f'{split}_examples'] = len(held_out)
-        checksums[f'{split}_checksum'] = _checksum(held_out.blocks())
+        checksums[f'{split}_checksum'] = checksum(held_out.blocks())
   if dataset.propensity:
-    checksums['propensity_checksum'] = _checksum(dataset.propensity)
+    checksums['propensity_checksum'] = checksum(dataset.propensity)
   return counts | checksums
 
 
@@ -60,7 +60,8 @@ def _spread(partition: partition_lib.Partition) -> np.ndarray:
   return np.arange(wanted) * (len(partition) - 1) // (wanted - 1)
 
 
-def _checksum(parts: Iterable) -> str:
+def checksum(parts: Iterable) -> str:
+  """Returns 16 hexadecimal digits of texts, arrays, matrices and tuples of them."""
   found = hashlib.blake2b(digest_size=8)
   for part in parts:
     _add(found, part)

@@ -67,6 +67,7 @@ def build_bag_encoder(
     init=init,
     apply=apply,
     tables={FEATURE: encoder_lib.sparse_features(num_features)},
+    last_layer=layers.names_of_dense(f'dense{len(shapes) - 1}'),
   )
 
 

@@ -107,4 +107,5 @@ def build_conv_encoder(
     embedding_dim=embedding_dim,
     init=init,
     apply=apply,
+    last_layer=layers.names_of_dense('dense'),
   )

@@ -61,4 +61,5 @@ def side_by_side(
     apply=apply,
     init_non_trainable=drawn(encoder.init_non_trainable),
     tables={},
+    last_layer=tuple(p + name for p in names for name in encoder.last_layer),
   )

@@ -61,6 +61,8 @@ class Encoder:
     init_non_trainable: `seed` -> weights without gradients, such as batch
       statistics. They are averaged over clients like the others.
     tables: by name, the trainable weights of which `apply` reads few rows.
+    last_layer: names of the weights of the last layer, whose output is the
+      embedding (before a function without weights); empty: there is none.
     copies: number -> that many of the encoder side by side, in a form that is
       faster than one after the other; see `tff_xc.encoders.copies`.
   """
@@ -75,6 +77,7 @@ class Encoder:
   tables: Mapping[str, 'Table'] = dataclasses.field(
     default_factory=dict, hash=False
   )
+  last_layer: tuple[str, ...] = ()
   copies: Callable[[int], 'Encoder'] | None = None
 
   def batch_spec(self) -> tf.TensorSpec | sparse.SparseFeatures:

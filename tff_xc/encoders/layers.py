@@ -28,6 +28,11 @@ def dense(h: tf.Tensor, weights: encoder_lib.Weights, layer: str) -> tf.Tensor:
   return tf.nn.bias_add(product, bias)
 
 
+def names_of_dense(layer: str) -> tuple[str, str]:
+  """Returns the names of the weights of `dense`."""
+  return f'{layer}/kernel', f'{layer}/bias'
+
+
 def init_dense(
   layer: str, seed: tf.Tensor, inputs: int, outputs: int
 ) -> dict[str, tf.Tensor]:

@@ -169,7 +169,12 @@ def build_shakespeare_encoder(
     embedding_dim=hidden_dim,
     init=lambda seed: _init_shakespeare(symbols, inputs, seed),
     apply=apply,
+    last_layer=tuple(f'lstm1/{name}' for name in _LSTM),
   )
+
+
+# PyTorch's names: weight_ih, weight_hh, bias_ih, bias_hh.
+_LSTM = ('kernel', 'recurrent', 'bias', 'recurrent_bias')
 
 
 def _init_shakespeare(symbols, inputs, seed):
@@ -182,13 +187,9 @@ def _init_shakespeare(symbols, inputs, seed):
     )
   )
   for i, width in enumerate(inputs):
-    shapes = {
-      'kernel': [4 * hidden_dim, width],
-      'recurrent': [4 * hidden_dim, hidden_dim],
-      'bias': [4 * hidden_dim],
-      'recurrent_bias': [4 * hidden_dim],
-    }
-    for part, (name, shape) in enumerate(shapes.items()):
+    gates = 4 * hidden_dim
+    shapes = ([gates, width], [gates, hidden_dim], [gates], [gates])
+    for part, (name, shape) in enumerate(zip(_LSTM, shapes, strict=True)):
       weights[f'lstm{i}/{name}'] = initializers.torch_uniform(
         fold(seed, 1 + 4 * i + part), shape, hidden_dim
       )

@@ -73,6 +73,7 @@ def build_mlp_encoder(
     embedding_dim=hidden_dim,
     init=init,
     apply=apply,
+    last_layer=('hidden1/kernel', 'hidden1/bias'),
     copies=functools.partial(
       build_mlp_encoder, num_features, hidden_dim, dense_share=dense_share
     ),

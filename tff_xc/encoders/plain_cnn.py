@@ -67,6 +67,7 @@ def build_plain_cnn(
     embedding_dim=inputs,
     init=functools.partial(_initial_weights, shapes, tuple(dense)),
     apply=apply,
+    last_layer=layers.names_of_dense(list(dense)[-1]),
   )
 
 

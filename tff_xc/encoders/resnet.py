@@ -73,6 +73,7 @@ def build_resnet_encoder(
     embedding_dim=embedding_dim,
     init=lambda seed: _initial_weights(blocks, embedding_dim, seed),
     apply=apply,
+    last_layer=layers.names_of_dense('dense'),
   )
 
 

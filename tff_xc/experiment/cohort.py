@@ -40,7 +40,7 @@ class Cohort(NamedTuple):
   client_ids: tuple[str, ...] = ()
 
 
-class _Values(Sequence):
+class Values(Sequence):
   """Clients' values, made at each access."""
 
   def __init__(
@@ -101,14 +101,14 @@ class UniformClients:
           used = held[
             random.choice(len(held), self.examples_per_round, replace=False)
           ]
-        return _value(train, used, index, held)
+        return client_value(train, used, index, held)
 
       drawn = sample(round_number, self.clients_per_round)
       chosen = [i for i in drawn if len(partition.of_client(i))]
-      examples = _Values(value, chosen)
+      examples = Values(value, chosen)
       if not chosen:
         # TFF needs a client; one without examples changes nothing.
-        examples = [_value(train, np.zeros(0, np.int64), 0)]
+        examples = [client_value(train, np.zeros(0, np.int64), 0)]
       return Cohort(
         examples,
         len(drawn) - len(chosen),
@@ -169,12 +169,12 @@ class IidBatches:
         here = places // total == epoch
         used[here] = order_of(int(epoch))[places[here] % total]
       used = partition.numbers[used]
-      return Cohort(_Values(lambda i: _value(train, used, i), [0]), 0)
+      return Cohort(Values(lambda i: client_value(train, used, i), [0]), 0)
 
     return cohort
 
 
-def _value(
+def client_value(
   train: client_data.PartitionedClientData,
   used: np.ndarray,
   index: int,
@@ -185,7 +185,7 @@ def _value(
   Args:
     train: the clients.
     used: the numbers of the examples that it uses in the round.
-    index: the client's.
+    index: the client's number.
     held: the numbers of all its examples; None: `used`.
   """
   x, y = train.pool.examples(used)

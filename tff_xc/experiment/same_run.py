@@ -12,6 +12,9 @@ from typing import Any
 from tff_xc import errors
 from tff_xc.report import run_files
 
+# A checksum of FedIR's target distribution; in config.json once it is read.
+PROBABILITIES = 'class_probabilities'
+
 
 def check_config(path: str | os.PathLike, config: Mapping) -> None:
   """Refuses a directory that holds a run of another configuration or data.
@@ -49,6 +52,12 @@ def check_config(path: str | os.PathLike, config: Mapping) -> None:
     )
   if 'data' in wanted:
     check_data(path, found, wanted['data'])
+    if found.get(PROBABILITIES) != wanted.get(PROBABILITIES):
+      raise errors.InputError(
+        f'{path} holds a run with other probabilities of classes, and'
+        ' --importance_weights names a file that has changed since; restore it, or'
+        ' choose another --run_dir'
+      )
   if wanted['rounds'] < found['rounds']:
     raise errors.InputError(
       f'{path} holds a run of {found["rounds"]} rounds; give at least as many'
@@ -77,7 +86,8 @@ def check_data(path: str | os.PathLike, config: Mapping, data: Mapping) -> None:
 def _settings(config: Mapping) -> dict[str, Any]:
   """Returns the settings that must be equal: one flat dictionary, by name."""
   groups = ('options', 'hyperparameters')
-  left_out = {*run_files.NOT_CONFIGURATION, 'rounds', 'data', *groups}
+  own = ('rounds', 'data', PROBABILITIES)
+  left_out = {*run_files.NOT_CONFIGURATION, *own, *groups}
   settings = {k: v for k, v in config.items() if k not in left_out}
   for group in groups:
     settings |= config.get(group, {})

@@ -25,6 +25,7 @@ from tff_xc.measure import evaluation
 from tff_xc.measure import targets as targets_lib
 from tff_xc.report import units
 from tff_xc.round import algorithm as algorithm_lib
+from tff_xc.round import importance
 from tff_xc.round import process
 
 # Bytes of which a run warns.
@@ -126,6 +127,9 @@ def _whole_config(
     config |= _described(algorithm, metrics)
   if 'versions' not in config:
     config |= environment.describe()
+  target = importance.target_of(algorithm)
+  if target is not None:  # Of a file, whose content may change.
+    config[same_run.PROBABILITIES] = fingerprint.checksum([target])
   return {
     'task': dataset.name,
     'algorithm': 'own',

@@ -2,7 +2,8 @@
 
 The rule: bytes are those of the payload of one client and round, without
 padding (messages: FedSS, Algorithm 1 and section 3).
-  down: the encoder and the requested rows of every table;
+  down: the encoder's trained weights and the requested rows of every table; with
+        a class row its probability, if the server sends these;
   up:   the requested ids, then the encoder's delta, the updated rows with their
         ids, and the client's weight, one float.
 A table of which every row is requested has no ids in either message: row c is
@@ -20,6 +21,7 @@ from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
+  from tff_xc import classifier
   from tff_xc.round import algorithm as algorithm_lib
 
 _ID, _FLOAT = 4, 4
@@ -34,12 +36,15 @@ class TableSizes:
     row_bytes: one row: 4 d, and 4 more with a bias.
     selects: whether clients request some rows by their ids.
     sends_rows: whether clients send rows back.
+    beside_bytes: what comes with a row and is not sent back: a class's
+      probability (`tff_xc.round.importance`).
   """
 
   num_rows: int
   row_bytes: int
   selects: bool = True
   sends_rows: bool = True
+  beside_bytes: int = 0
 
   def up(self, rows: float) -> float:
     """Returns the bytes that a client sends if it requests `rows` rows."""
@@ -52,15 +57,17 @@ class Messages:
   """Converts numbers of requested rows into bytes.
 
   Attributes:
-    encoder_bytes: the encoder's weights, except tables; their delta has as many
-      bytes.
+    encoder_bytes: the encoder's trained weights, except tables; their delta has
+      as many bytes.
     tables: the sizes by name of table.
     has_clients: False for training without clients, which sends no messages.
+    frozen_bytes: the encoder's other weights, which clients hold.
   """
 
   encoder_bytes: int
   tables: Mapping[str, TableSizes]
   has_clients: bool = True
+  frozen_bytes: int = 0
 
   def of_round(
     self, rows: Mapping[str, float], largest: Mapping[str, float]
@@ -73,7 +80,7 @@ class Messages:
     """
     down = up = held = 0.0
     for name, table in self.tables.items():
-      down += rows[name] * table.row_bytes
+      down += rows[name] * (table.row_bytes + table.beside_bytes)
       up += table.up(rows[name])
       held += largest[name] * table.row_bytes
     encoder = self.encoder_bytes
@@ -81,13 +88,14 @@ class Messages:
     return {
       'bytes_down_per_client': down if self.has_clients else 0.0,
       'bytes_up_per_client': up if self.has_clients else 0.0,
-      'client_parameters_peak': (encoder + held) // _FLOAT,
+      'client_parameters_peak': (encoder + self.frozen_bytes + held) // _FLOAT,
     }
 
   def saving(self, sent: float) -> float:
     """Returns the saved fraction of FullSoftmax's bytes, down and up.
 
-    It is negative if the ids cost more than the omitted rows save.
+    FullSoftmax sends the same encoder weights and all rows. The fraction is
+    negative if the ids cost more than the omitted rows save.
 
     Args:
       sent: bytes down and up, per client and round.
@@ -100,20 +108,34 @@ class Messages:
 
 def messages(algorithm: algorithm_lib.Algorithm) -> Messages:
   """Returns the sizes of an algorithm's messages."""
-  specs = algorithm.model.weight_specs().tables
+  from tff_xc import classifier
+  from tff_xc.round import frozen
+  from tff_xc.round import importance
+
+  beside = 0 if importance.target_of(algorithm) is None else _FLOAT
+  whole = algorithm.model.weight_specs()
+  specs, all_bytes = whole.tables, _encoder_bytes(whole)
+  trained = _encoder_bytes(frozen.trained_part(algorithm, whole))
   return Messages(
-    algorithm.model.encoder_bytes(),
+    trained,
     {
       table.name: TableSizes(
         specs[table.name].shape[0],
         _FLOAT * specs[table.name].shape[1],
         table.request.selects,
         table.merge.sends_rows,
+        beside if table.name == classifier.CLASS else 0,
       )
       for table in algorithm.tables
     },
     algorithm.has_clients,
+    all_bytes - trained,
   )
+
+
+def _encoder_bytes(specs: classifier.ModelWeights) -> int:
+  of_encoder = (*specs.encoder.values(), *specs.encoder_state.values())
+  return sum(s.shape.num_elements() * s.dtype.size for s in of_encoder)
 
 
 def last_layer_share(

@@ -16,6 +16,7 @@ from tff_xc.round import request
 from tff_xc.round import tables as tables_lib
 
 WEIGHTINGS = ('examples', 'uniform')
+GIVEN = 'given'
 
 
 class Sampling(Protocol):
@@ -79,8 +80,12 @@ class Algorithm:
     moves_encoder_state: whether encoder weights without gradients, such as batch
       statistics, move by the clients' mean delta; otherwise they keep their
       initial values.
+    frozen: names of weights that nobody trains: of the encoder, of its state and
+      of tables, which are merged by `merge.KeepRows` (see `tff_xc.round.frozen`).
     sampling: who takes part; None where the caller chooses.
-    example_weights: whether examples have weights in the loss.
+    example_weights: how examples weigh in a minibatch's loss, sum w l / sum w.
+      None: alike. `GIVEN`: by weights that come with them
+      (`ClientExamples.weights`). Or an `importance.Importance`.
     client_state: what clients keep between rounds, or None.
   """
 
@@ -97,8 +102,9 @@ class Algorithm:
     default_factory=optimizers.build_sgd
   )
   moves_encoder_state: bool = True
+  frozen: frozenset[str] = frozenset()
   sampling: Sampling | None = None
-  example_weights: bool = False
+  example_weights: Any = None
   client_state: ClientState | None = None
 
   def __post_init__(self):
@@ -118,6 +124,11 @@ class Algorithm:
       for name in own
     )
     object.__setattr__(self, 'tables', (self.tables[0], *others))
+    for table in self.tables:
+      if table.name in self.frozen and table.merge.sends_rows:
+        raise ValueError(
+          f'the table {table.name!r} is frozen: merge it by KeepRows'
+        )
     _check_metrics(self.tables)
 
   @property
@@ -176,6 +187,6 @@ def own_rows(
   if most:
     own = request.OwnAndSampled(table.request.num_rows, most)
     table = dataclasses.replace(table, request=own)
-  if optimizer is not None:
+  if optimizer is not None and table.merge.takes_optimizer:
     table = dataclasses.replace(table, optimizer=optimizer)
   return algorithm.with_table(table)

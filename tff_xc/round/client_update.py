@@ -12,6 +12,8 @@ from tff_xc.data import sparse
 from tff_xc.encoders import encoder as encoder_lib
 from tff_xc.round import algorithm as algorithm_lib
 from tff_xc.round import examples as examples_lib
+from tff_xc.round import frozen
+from tff_xc.round import importance
 from tff_xc.round import losses
 from tff_xc.round import randomness
 from tff_xc.round import request
@@ -22,7 +24,7 @@ class ClientUpdate(NamedTuple):
   """What a client sends to the server.
 
   Attributes:
-    encoder_delta: by name, weights after minus weights before; zeros if the
+    encoder_delta: by name, trained weights after minus before; zeros if the
       update is dropped.
     rows: by table, float32 [N, row_dim], as its merge says; exactly zero on
       padding.
@@ -47,17 +49,35 @@ class _Trained(NamedTuple):
   encoder: encoder_lib.Weights
   tables: Mapping[str, tf.Tensor]
 
+  def within(self, weights: classifier.ModelWeights) -> classifier.ModelWeights:
+    """Returns `weights` with these in place of theirs."""
+    return weights._replace(
+      encoder=classifier.replaced(weights.encoder, self.encoder),
+      tables=classifier.replaced(weights.tables, self.tables),
+    )
+
+
+def _trained_of(algorithm, weights) -> _Trained:
+  part = frozen.trained_part(algorithm, weights)
+  return _Trained(part.encoder, part.tables)
+
 
 def build(algorithm: algorithm_lib.Algorithm):
   """Returns a function of tensors that trains on one client.
 
   It takes (weights: `ModelWeights` whose tables are the rows held; held: by
-  table, `SelectedRows`; examples: `ClientExamples`; round_seed int32 [2]) and
-  returns a `ClientUpdate`.
+  table, `SelectedRows`; examples: `ClientExamples`; round_seed int32 [2]; target:
+  float32 [N], FedIR's p of the class rows held, or None) and returns a
+  `ClientUpdate`.
   """
 
-  def update(weights, held, examples, round_seed):
-    local = _localised(algorithm, held, examples)
+  def update(weights, held, examples, round_seed, target=None):
+    local = importance.weighted(
+      algorithm,
+      _localised(algorithm, held, examples),
+      held[classifier.CLASS],
+      target,
+    )
     after, measured = _train(
       algorithm, weights, held[classifier.CLASS], local, round_seed
     )
@@ -74,7 +94,7 @@ def _train(algorithm, weights, held, examples, round_seed):
   """
   training = algorithm.local_training
   optimizer = training.optimizer()
-  initial = _Trained(weights.encoder, weights.tables)
+  initial = _trained_of(algorithm, weights)
   size = encoder_lib.count(examples.y)
   order_seed, encoder_seed = (
     randomness.client_seed(round_seed, examples.client_id, purpose)
@@ -88,9 +108,7 @@ def _train(algorithm, weights, held, examples, round_seed):
     of_step = _StepExamples(
       *_taken(examples, batch), randomness.step_seed(encoder_seed, step)
     )
-    now = classifier.ModelWeights(
-      trained.encoder, encoder_state, trained.tables
-    )
+    now = trained.within(weights)._replace(encoder_state=encoder_state)
     loss, hits, gradients, encoder_state = _gradients(
       algorithm, now, weights, held, of_step, examples.state
     )
@@ -119,9 +137,7 @@ def _train(algorithm, weights, held, examples, round_seed):
   share = tf.math.divide_no_nan(
     tf.cast(size, tf.float32), tf.cast(visits, tf.float32)
   )
-  after = classifier.ModelWeights(
-    trained.encoder, encoder_state, trained.tables
-  )
+  after = trained.within(weights)._replace(encoder_state=encoder_state)
   measured = {'loss': loss * share, 'correct': correct * share}
   return after, measured
 
@@ -200,11 +216,13 @@ def _gradients(algorithm, weights, initial, held, examples, state):
   plus the penalties.
   """
   model, padded = algorithm.model, algorithm.tables[0].request.selects
-  trained = _Trained(weights.encoder, weights.tables)
+  trained = _trained_of(algorithm, weights)
+  # Frozen statistics are those of test time: training must see the same.
+  training = algorithm.frozen.isdisjoint(weights.encoder_state)
   with tf.GradientTape() as tape:
     tape.watch(trained)
     embeddings, encoder_state = model.encode(
-      weights, examples.x, True, examples.seed
+      weights, examples.x, training, examples.seed
     )
     ids = held.ids if padded else None
     logits = model.head.logits(embeddings, weights.class_table, ids)
@@ -255,10 +273,10 @@ def _hits(best: tf.Tensor, targets) -> tf.Tensor:
 
 def _update(algorithm, before, after, held, examples, measured) -> ClientUpdate:
   """Makes an update; one that is not finite is zeros of weight 0, counted."""
+  parts = [frozen.trained_part(algorithm, w) for w in (after, before)]
   delta = tf.nest.map_structure(
     tf.subtract,
-    classifier.union(after.encoder, after.encoder_state),
-    classifier.union(before.encoder, before.encoder_state),
+    *(classifier.union(part.encoder, part.encoder_state) for part in parts),
   )
   rows, used = collections.OrderedDict(), {}
   for table in algorithm.tables:

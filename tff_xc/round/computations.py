@@ -8,6 +8,8 @@ import tensorflow_federated as tff
 
 from tff_xc import classifier
 from tff_xc.round import client_update
+from tff_xc.round import exchange
+from tff_xc.round import frozen
 from tff_xc.round import randomness
 from tff_xc.round import server
 from tff_xc.round import tables as tables_lib
@@ -51,12 +53,16 @@ def build_training(algorithm):
 
   @tff.tensorflow.computation
   def train(encoder, encoder_state, rows, held, examples, seed):
-    tables = collections.OrderedDict(
-      (t.name, tables_lib.as_tensor(t, rows[t.name], held[t.name]))
+    received = collections.OrderedDict(
+      (t.name, exchange.as_tensors(t, rows[t.name], held[t.name]))
       for t in algorithm.tables
     )
+    tables = collections.OrderedDict(
+      (name, own) for name, (own, _) in received.items()
+    )
     weights = classifier.ModelWeights(encoder, encoder_state, tables)
-    return on_client(weights, held, examples, seed)
+    target = received[classifier.CLASS][1]
+    return on_client(weights, held, examples, seed, target)
 
   return train
 
@@ -73,7 +79,7 @@ def build_server_step(algorithm):
     optimizer_state, encoder, encoder_state = server.encoder_step(
       algorithm.encoder_optimizer,
       state.server.encoder,
-      state.weights,
+      frozen.trained_part(algorithm, state.weights),
       encoder_delta,
       total_weight > 0,
       algorithm.moves_encoder_state,
@@ -93,7 +99,11 @@ def build_server_step(algorithm):
       measured.update(found)
     return (
       ServerState(optimizer_state, states),
-      classifier.ModelWeights(encoder, encoder_state, values),
+      classifier.ModelWeights(
+        classifier.replaced(state.weights.encoder, encoder),
+        classifier.replaced(state.weights.encoder_state, encoder_state),
+        values,
+      ),
       measured,
     )
 

@@ -27,7 +27,7 @@ class EncoderMean:
 
     Args:
       factory: gives a mean; None: the weighted mean.
-      specs: of the model's weights.
+      specs: of the model's weights that are trained.
 
     Raises:
       ValueError: for a factory of sums. One that is nested in another factory

@@ -21,8 +21,8 @@ class ClientExamples(NamedTuple):
     all_y: int32 [m_k], the labels of all of the client's examples. They decide
       which class rows it requests. `x` and `y` are the examples that it uses
       this round; `all_y` equals `y` (or its ids) if it uses all.
-    weights: float32 [n_k], weights of the examples in the loss, or () if all
-      weigh alike.
+    weights: float32 [n_k], weights of the examples in the loss, or () if none
+      come with them.
     state: `KeptState`, what the client kept from its last round (see
       `nothing_kept`), or () for an algorithm without client state.
   """
@@ -66,7 +66,7 @@ def client_type(
 
   Args:
     model: its encoder and `label_sets` determine x and y.
-    weighted: whether examples have weights.
+    weighted: whether examples come with weights.
     state_spec: `tf.TensorSpec`s of a client's state, or None without one.
   """
   integers = tff.TensorType(np.int32, [None])

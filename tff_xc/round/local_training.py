@@ -30,6 +30,8 @@ class LocalTraining:
       every step, as TurboSVM-FL's published code does; with SGD only.
     optimizer_name: one of `OPTIMIZERS`. Adam is PyTorch's, and a client begins
       every round without moments (FedMLH).
+    weight_decay: a gradient is g + weight_decay w for every trained weight w, as
+      in PyTorch's SGD and Adam: the encoder's, and the rows held.
   """
 
   learning_rate: float = 0.01
@@ -39,6 +41,7 @@ class LocalTraining:
   shuffle: bool = True
   replace_nonfinite: bool = False
   optimizer_name: str = 'sgd'
+  weight_decay: float = 0.0
 
   def __post_init__(self):
     if self.optimizer_name not in OPTIMIZERS:
@@ -49,11 +52,16 @@ class LocalTraining:
   def optimizer(self) -> tff.learning.optimizers.Optimizer:
     """Returns the optimizer of the local steps.
 
-    Its gradient is that of `loss_scale` times the loss; SGD is w <- w - g.
+    Its gradient is that of `loss_scale` times the loss, without weight decay.
     """
     if self.optimizer_name == 'adam':
-      return optimizers.TorchAdam(self.learning_rate)
-    return optimizers.Descent(1e-5 if self.replace_nonfinite else None)
+      return optimizers.TorchAdam(
+        self.learning_rate, weight_decay=self.weight_decay
+      )
+    return optimizers.Descent(
+      1e-5 if self.replace_nonfinite else None,
+      self.learning_rate * self.weight_decay,
+    )
 
   @property
   def loss_scale(self) -> float:

@@ -174,16 +174,12 @@ class PositiveHinge:
 
   Attributes:
     margin: 0.9 in the paper.
-    fixed_rows: no gradient for the rows (the paper's Baseline-2).
   """
 
   margin: float = 0.9
-  fixed_rows: bool = False
 
   def __call__(self, step: LocalStep) -> tf.Tensor:
     rows = tf.gather(step.weights.class_table, one_each(step))
-    if self.fixed_rows:
-      rows = tf.stop_gradient(rows)
     cosines = tf.reduce_sum(
       normalization.unit_norm(step.embeddings) * normalization.unit_norm(rows),
       axis=1,

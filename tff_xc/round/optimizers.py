@@ -25,12 +25,14 @@ class TorchAdam(tff.learning.optimizers.Optimizer):
     beta_2: float = 0.999,
     epsilon: float = 1e-8,
     amsgrad: bool = False,
+    weight_decay: float = 0.0,
   ):
     self._learning_rate = learning_rate
     self._beta_1 = beta_1
     self._beta_2 = beta_2
     self._epsilon = epsilon
     self._amsgrad = amsgrad
+    self._weight_decay = weight_decay
 
   def initialize(self, specs):
     zeros = lambda: tf.nest.map_structure(
@@ -46,6 +48,9 @@ class TorchAdam(tff.learning.optimizers.Optimizer):
   def next(self, state, weights, gradients):
     step = state['step'] + 1
     each = tf.nest.map_structure
+    if self._weight_decay:  # L2, not AdamW's decoupled decay.
+      decayed = lambda g, w: g + self._weight_decay * w
+      gradients = each(decayed, gradients, weights)
     total = each(lambda s, g: self._beta_1 * s + g, state['sum'], gradients)
     squares = each(
       lambda s, g: self._beta_2 * s + tf.square(g), state['squares'], gradients
@@ -66,11 +71,17 @@ class TorchAdam(tff.learning.optimizers.Optimizer):
 
 
 class Descent(tff.learning.optimizers.Optimizer):
-  """SGD for gradients that contain the learning rate: w <- w - g."""
+  """SGD for gradients that contain the learning rate: w <- (1 - decay) w - g."""
 
-  def __init__(self, replacement: float | None = None):
-    """Args: a number that replaces those that are not finite, or None."""
-    self._replacement = replacement
+  def __init__(self, replacement: float | None = None, decay: float = 0.0):
+    """Describes the step.
+
+    Args:
+      replacement: replaces numbers that are not finite, or None.
+      decay: the learning rate times the weight decay. It takes one pass over the
+        weights; L2 in the loss or in the gradients would take two.
+    """
+    self._replacement, self._decay = replacement, decay
 
   def initialize(self, specs):
     del specs
@@ -80,7 +91,8 @@ class Descent(tff.learning.optimizers.Optimizer):
     return state, tf.nest.map_structure(self._moved, weights, gradients)
 
   def _moved(self, weight, gradient):
-    moved = weight - gradient
+    kept = (1.0 - self._decay) * weight if self._decay else weight
+    moved = kept - gradient
     if self._replacement is None:
       return moved
     return tf.where(tf.math.is_finite(moved), moved, self._replacement)

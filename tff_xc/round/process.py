@@ -14,9 +14,11 @@ from tff_xc.round import client_states
 from tff_xc.round import computations
 from tff_xc.round import encoder_mean
 from tff_xc.round import examples as examples_lib
+from tff_xc.round import exchange
+from tff_xc.round import frozen
+from tff_xc.round import importance
 from tff_xc.round import metrics
 from tff_xc.round import randomness
-from tff_xc.round import tables as tables_lib
 
 
 class RoundState(NamedTuple):
@@ -61,45 +63,46 @@ def build_process(
     [K], and states, [K, ...] each: the caller keeps them, and gives them back
     as `ClientExamples.state`.
   """
-  specs = algorithm.model.weight_specs()
-  aggregate = encoder_mean.EncoderMean(algorithm.model_aggregator, specs)
-  initialize = _build_initialize(algorithm, aggregate, specs, seed)
+  pair = [seed & 0x7FFFFFFF, (seed >> 31) & 0x7FFFFFFF]
+  fixed = frozen.Fixed(algorithm, pair)
+  aggregate = encoder_mean.EncoderMean(
+    algorithm.model_aggregator, fixed.trained_specs()
+  )
+  initialize = _build_initialize(algorithm, aggregate, fixed, pair)
   state_type = initialize.type_signature.result.member
-  next_fn = _build_next(algorithm, aggregate, state_type)
-  get_weights, set_weights = _build_weights_access(algorithm, state_type)
+  next_fn = _build_next(algorithm, aggregate, fixed, state_type)
+  get_weights, set_weights = _build_weights_access(algorithm, fixed, state_type)
   return tff.learning.templates.LearningProcess(
     initialize, next_fn, get_weights, set_weights
   )
 
 
-def _build_next(algorithm, aggregate, state_type) -> tff.Computation:
+def _build_next(algorithm, aggregate, fixed, state_type) -> tff.Computation:
   """Returns the computation (RoundState@SERVER, examples@CLIENTS) -> output."""
-  exchanges = tables_lib.Exchanges(algorithm.tables, state_type)
+  exchanges = exchange.Exchanges(
+    algorithm.tables, state_type, importance.beside_rows(algorithm)
+  )
   request = computations.build_request(algorithm)
   train = computations.build_training(algorithm)
   server_step = computations.build_server_step(algorithm)
   state_spec = algorithm.client_state and algorithm.client_state.spec
   collect = state_spec and client_states.build_collect(state_spec)
 
+  given = algorithm.example_weights == algorithm_lib.GIVEN
+  client = examples_lib.client_type(algorithm.model, given, state_spec)
+
   @tff.federated_computation(
     tff.FederatedType(state_type, tff.SERVER),
-    tff.FederatedType(
-      examples_lib.client_type(
-        algorithm.model, algorithm.example_weights, state_spec
-      ),
-      tff.CLIENTS,
-    ),
+    tff.FederatedType(client, tff.CLIENTS),
   )
   def next_fn(state, examples):
-    weights = state.weights
     seed = tff.federated_map(_round_seed, (state.seed, state.round_number))
     clients_seed = tff.federated_broadcast(seed)
     held = tff.federated_map(request, (examples, clients_seed))
     update = tff.federated_map(
       train,
       (
-        tff.federated_broadcast(weights.encoder),
-        tff.federated_broadcast(weights.encoder_state),
+        *fixed.receive(state.weights),
         exchanges.receive(state, held),
         held,
         examples,
@@ -134,15 +137,15 @@ def _build_next(algorithm, aggregate, state_type) -> tff.Computation:
   return next_fn
 
 
-def _build_initialize(algorithm, aggregate, specs, seed: int):
+def _build_initialize(algorithm, aggregate, fixed, pair: list[int]):
   """Returns the computation ( -> RoundState@SERVER)."""
-  pair = [seed & 0x7FFFFFFF, (seed >> 31) & 0x7FFFFFFF]
+  specs = algorithm.model.weight_specs()
 
   @tff.tensorflow.computation
   def initial():
     run_seed = tf.constant(pair, tf.int32)
     server_state = computations.ServerState(
-      algorithm.encoder_optimizer.initialize(specs.encoder),
+      algorithm.encoder_optimizer.initialize(fixed.trained_specs().encoder),
       collections.OrderedDict(
         (table.name, table.initialize(specs.tables[table.name]))
         for table in algorithm.tables
@@ -169,7 +172,7 @@ def _build_initialize(algorithm, aggregate, specs, seed: int):
   return initialize
 
 
-def _build_weights_access(algorithm, state_type):
+def _build_weights_access(algorithm, fixed, state_type):
   """Returns the computations (state -> weights), (state, weights -> state)."""
 
   def caught_up(state):
@@ -188,7 +191,9 @@ def _build_weights_access(algorithm, state_type):
   @tff.tensorflow.computation(state_type, get_weights.type_signature.result)
   def set_weights(state, weights):
     # Pending momentum updates of the old rows must not move the new ones.
-    return state._replace(weights=weights, server=caught_up(state)[0])
+    server = caught_up(state)[0]
+    weights = fixed.checked(weights, state.weights)
+    return state._replace(weights=weights, server=server)
 
   return get_weights, set_weights
 

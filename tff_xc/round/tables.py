@@ -7,7 +7,6 @@ rows back, the server merges them (question 3) and updates the table (question
 4). The round loops over tables and treats all alike.
 """
 
-import collections
 import dataclasses
 from collections.abc import Callable
 from collections.abc import Mapping
@@ -15,7 +14,6 @@ from typing import Any
 from typing import NamedTuple
 from typing import Protocol
 
-import numpy as np
 import tensorflow as tf
 import tensorflow_federated as tff
 
@@ -225,111 +223,6 @@ def keys(model: classifier.EmbeddingClassifier, name: str) -> Keys:
   if name == classifier.CLASS:
     return ClassKeys(model)
   return EncoderKeys(model.encoder.tables[name])
-
-
-class Exchange:
-  """Exchanges the rows of one table with the clients.
-
-  Call its methods within a federated computation.
-  """
-
-  def __init__(
-    self, table: Table, value_type: tff.TensorType, state_type: tff.Type
-  ):
-    """Args: the table, and the types of its value and `TableState`."""
-    optimizer = table.optimizer
-    self._request = table.request
-    # The value that rows are read from: the table, or a lazy optimizer's state
-    # and the table.
-    self._lazy = optimizer.reads_state
-    source_type = value_type
-    if self._lazy:
-      source_type = tff.to_type((state_type.optimizer, value_type))
-    parts = lambda source: source if self._lazy else ((), source)
-
-    @tff.tensorflow.computation(source_type, np.int32)
-    def select_row(source, row_id):
-      return optimizer.read(*parts(source), row_id)
-
-    @tff.tensorflow.computation(source_type)
-    def read_all(source):
-      return optimizer.read_all(*parts(source))
-
-    self._select_row, self._read_all = select_row, read_all
-    self.merge = table.merge.build(
-      *value_type.shape, selects=table.request.selects
-    )
-
-  def receive(self, state, value, held):
-    """Returns the rows@CLIENTS for (state, table)@SERVER and held@CLIENTS.
-
-    If rows are selected they are a sequence, otherwise the whole table.
-    """
-    source = value
-    if self._lazy:
-      source = tff.federated_zip((state.optimizer, value))
-    if self._request.selects:
-      max_key = tff.federated_value(int(self._request.num_rows), tff.SERVER)
-      return tff.federated_select(held.ids, max_key, source, self._select_row)
-    if self._lazy:
-      source = tff.federated_map(self._read_all, source)
-    return tff.federated_broadcast(source)
-
-
-class Exchanges:
-  """Exchanges the rows of all tables of an algorithm.
-
-  Call its methods within a federated computation.
-  """
-
-  def __init__(self, tables: tuple[Table, ...], state_type: tff.StructType):
-    """Args: the tables, and the type of the server's `RoundState`."""
-    self._of = collections.OrderedDict(
-      (
-        table.name,
-        Exchange(
-          table, state_type.weights.tables[i], state_type.server.tables[i]
-        ),
-      )
-      for i, table in enumerate(tables)
-    )
-
-  def receive(self, state, held):
-    """Returns by table the rows@CLIENTS of `RoundState`@SERVER."""
-    tables, values = state.server.tables, state.weights.tables
-    return tff.federated_zip(
-      collections.OrderedDict(
-        (name, of.receive(tables[name], values[name], held[name]))
-        for name, of in self._of.items()
-      )
-    )
-
-  def merge(self, held, update):
-    """Returns by table the merged rows@SERVER of `ClientUpdate`@CLIENTS."""
-    return tff.federated_zip(
-      collections.OrderedDict(
-        (name, of.merge(held[name], update.rows[name], update))
-        for name, of in self._of.items()
-      )
-    )
-
-
-def as_tensor(
-  table: Table, rows: Any, held: request_lib.SelectedRows
-) -> tf.Tensor:
-  """Returns received rows as float32 [N, row_dim].
-
-  Rows of an encoder's table lack the padding, if rows are selected: most
-  clients use far fewer rows than there are slots, and padding comes last.
-  """
-  slots = table.request.slots
-  if isinstance(rows, tf.data.Dataset):
-    rows = rows.batch(slots).get_single_element()
-  rows = tf.ensure_shape(rows, [slots, rows.shape[-1]])
-  if table.request.selects and table.name != classifier.CLASS:
-    used = tf.reduce_sum(tf.cast(held.mask, tf.int32))
-    rows = rows[: tf.maximum(used, 1)]
-  return rows
 
 
 def by_name(tables: tuple[Table, ...]) -> Mapping[str, Table]:

@@ -9,7 +9,7 @@ from tff_xc import errors
 from tff_xc.algorithms import registry as algorithms
 
 COSINES = {'fedaws', 'fedaws_baseline1', 'fedaws_baseline2'}
-ONE_LABEL = COSINES | {'fedss', 'negonly', 'posonly', 'fedaws_posonly'}
+ONE_LABEL = COSINES | {'fedss', 'negonly', 'posonly', 'fedaws_posonly', 'fedir'}
 LINEAR = {'femnist', 'celeba', 'shakespeare', 'glyphs-femnist'}
 
 

@@ -1,0 +1,94 @@
+"""Probabilities of classes in a CSV file: FedIR's target distribution.
+
+A header `class,probability` or `class,weight`, then a line for each class. Columns
+may come in any order and beside others, fields may be quoted, and blank lines do
+not count. Classes without a line have probability 0; the rest is divided by the
+sum.
+"""
+
+import csv
+import math
+import os
+import pathlib
+from collections.abc import Iterator
+
+import numpy as np
+
+from tff_xc import errors
+
+_CLASS, _VALUES = 'class', ('probability', 'weight')
+
+
+def read(path: str | os.PathLike, num_classes: int) -> np.ndarray:
+  """Returns float64 [n], at least 0, with sum 1.
+
+  Args:
+    path: the file.
+    num_classes: n; classes are numbers from 0 to n - 1.
+
+  Raises:
+    errors.InputError: naming the file and the line that is wrong.
+  """
+  found = np.zeros(num_classes)
+  line_of = {}
+  for line, name, value in _lines(pathlib.Path(path)):
+    where = f'{path}, line {line}'
+    # int() may refuse longer numbers.
+    small = name.isdecimal() and len(name) < 20
+    if not small or int(name) >= num_classes:
+      raise errors.InputError(
+        f'{where}: class is {name[:20]!r}; expected a number from 0 to'
+        f' {num_classes - 1}: mend it'
+      )
+    label = int(name)
+    if label in line_of:
+      raise errors.InputError(
+        f'{where}: class {label} is in line {line_of[label]} already; give each'
+        ' class once'
+      )
+    found[label], line_of[label] = _number(value, where), line
+  if not 0 < found.sum() < math.inf:
+    raise errors.InputError(
+      f'{path}: the probabilities have the sum {found.sum()}; expected a finite'
+      ' number above 0: give a class that occurs'
+    )
+  return found / found.sum()
+
+
+def _number(value: str, where: str) -> float:
+  try:
+    number = float(value)
+  except ValueError:
+    number = math.nan
+  if not 0 <= number < math.inf:
+    raise errors.InputError(
+      f'{where}: the probability is {value[:20]!r}; expected a finite number of at'
+      ' least 0: mend it'
+    )
+  return number
+
+
+def _lines(path: pathlib.Path) -> Iterator[tuple[int, str, str]]:
+  """Yields (line number, class, probability) of every line after the header."""
+  try:
+    with path.open(newline='', encoding='utf-8-sig') as file:
+      reader = csv.reader(file)
+      header = [name.strip() for name in next(reader, [])]
+      values = [name for name in _VALUES if name in header]
+      if _CLASS not in header or len(values) != 1:
+        raise errors.InputError(
+          f'{path}, line 1 is {",".join(header)[:80]!r}; expected the columns'
+          ' class,probability or class,weight: give such a file'
+        )
+      places = header.index(_CLASS), header.index(values[0])
+      for row in filter(None, reader):
+        if len(row) != len(header):
+          raise errors.InputError(
+            f'{path}, line {reader.line_num} has {len(row)} fields; expected'
+            f' {len(header)}, as in line 1: mend the line'
+          )
+        yield reader.line_num, *(row[i].strip() for i in places)
+  except (OSError, UnicodeDecodeError, csv.Error) as e:
+    raise errors.InputError(
+      f'{path} cannot be read as CSV text ({e}); give a file class,probability'
+    ) from e

@@ -1,0 +1,69 @@
+"""Files of class probabilities, and what is refused."""
+
+import re
+
+import numpy as np
+import pytest
+
+from datasets import class_probabilities
+from tff_xc import errors
+
+
+def read(tmp_path, content, num_classes=4):
+  path = tmp_path / 'p.csv'
+  path.write_bytes(content if isinstance(content, bytes) else content.encode())
+  return class_probabilities.read(path, num_classes)
+
+
+@pytest.mark.parametrize(
+  'content',
+  [
+    'class,probability\n1,0.25\n3,0.75\n',
+    'class,weight\n3,3\n1,1\n0,0\n',
+    '\ufeffweight,name,class\r\n"3",x, 3\r\n\r\n1e0,"y,z",1\r\n',
+  ],
+)
+def test_probabilities_are_normalised(tmp_path, content):
+  np.testing.assert_allclose(read(tmp_path, content), [0, 0.25, 0, 0.75])
+
+
+@pytest.mark.parametrize(
+  ('content', 'message'),
+  [
+    ('', "line 1 is ''; expected the columns class,probability"),
+    ('class,p\n0,1\n', "line 1 is 'class,p'"),
+    ('class,weight,probability\n0,1,1\n', 'line 1 is'),
+    ('class,weight\n0,1\n1\n', 'line 3 has 1 fields; expected 2'),
+    ('class,weight\n0,1,2\n', 'line 2 has 3 fields'),
+    (
+      'class,weight\n4,1\n',
+      "line 2: class is '4'; expected a number from 0 to 3",
+    ),
+    ('class,weight\n-1,1\n', "line 2: class is '-1'"),
+    ('class,weight\n1.0,1\n', "line 2: class is '1.0'"),
+    ('class,weight\ncat,1\n', "line 2: class is 'cat'"),
+    ('class,weight\n,1\n', "line 2: class is ''"),
+    (f'class,weight\n{"9" * 5000},1\n', "line 2: class is '9999"),
+    ('class,weight\n1,1\n\n1,2\n', 'line 4: class 1 is in line 2 already'),
+    ('class,weight\n1,-1\n', "line 2: the probability is '-1'"),
+    ('class,weight\n1,nan\n', "line 2: the probability is 'nan'"),
+    ('class,weight\n1,inf\n', "line 2: the probability is 'inf'"),
+    ('class,weight\n1,\n', "line 2: the probability is ''"),
+    ('class,weight\n1,"0,5"\n', "line 2: the probability is '0,5'"),
+    ('class,weight\n1,0\n', 'have the sum 0.0; expected a finite number above'),
+    ('class,weight\n', 'have the sum 0.0'),
+    ('class,weight\n0,1e308\n1,1e308\n', 'have the sum inf'),
+    (b'class,weight\n0,\xff\n', 'cannot be read as CSV text'),
+  ],
+)
+@pytest.mark.filterwarnings('ignore:overflow')
+def test_a_malformed_file_is_one_sentence(tmp_path, content, message):
+  with pytest.raises(errors.InputError, match=re.escape(message)) as found:
+    read(tmp_path, content)
+  assert 'p.csv' in str(found.value)
+  assert '\n' not in str(found.value)
+
+
+def test_a_missing_file_is_one_sentence(tmp_path):
+  with pytest.raises(errors.InputError, match='cannot be read'):
+    class_probabilities.read(tmp_path / 'none.csv', 3)

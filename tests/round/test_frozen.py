@@ -1,0 +1,150 @@
+"""Frozen weights keep their values, and are not sent, averaged or optimized."""
+
+import dataclasses
+
+import numpy as np
+import pytest
+import tensorflow as tf
+
+from tests import crossing
+from tests import registered
+from tests import tiny
+from tests import tiny_sparse
+from tff_xc import errors
+from tff_xc.algorithms import fedavg
+from tff_xc.encoders import bag
+from tff_xc.encoders import conv
+from tff_xc.encoders import copies
+from tff_xc.encoders import leaf
+from tff_xc.encoders import mlp
+from tff_xc.encoders import resnet
+from tff_xc.round import frozen
+from tff_xc.round import local_training
+from tff_xc.round import losses
+from tff_xc.round import process as process_lib
+
+pytestmark = pytest.mark.usefixtures('in_process')
+
+COHORT = tiny.cohort([[0, 0, 3, 5], [7, 3], [11, 11, 11]], seed=1)
+SPARSE = tiny_sparse.cohort([[(3, [[0, 1], [2]])], [(7, [[8, 1]]), (9, [[3]])]])
+ENCODERS = {
+  'conv': conv.build_conv_encoder,
+  'resnet': resnet.build_resnet_encoder,
+  'femnist': leaf.build_femnist_encoder,
+  'shakespeare': leaf.build_shakespeare_encoder,
+  'bag': lambda: bag.build_bag_encoder(num_features=5),
+  'mlp': lambda: mlp.build_mlp_encoder(5, 3),
+  'mlps': lambda: copies.side_by_side(mlp.build_mlp_encoder(5, 3), 2),
+  'copies': lambda: copies.side_by_side(conv.build_conv_encoder(), 2),
+}
+
+
+@pytest.mark.parametrize('name', ENCODERS)
+def test_encoders_name_weights_of_their_last_layer(name):
+  encoder = ENCODERS[name]()
+  names = tf.nest.map_structure(str, dict(encoder.init(tf.constant([0, 1]))))
+  assert set(encoder.last_layer) < set(names)
+  # An embedding moves with it.
+  assert any('kernel' in weight for weight in encoder.last_layer)
+
+
+def test_an_encoder_without_a_last_layer_is_refused():
+  model = dataclasses.replace(
+    tiny.model(), encoder=leaf.build_celeba_encoder(side=16)
+  )
+  with pytest.raises(errors.InputError, match='names no last layer'):
+    frozen.train_only(fedavg.fedavg(model=model), 'bottleneck')
+
+
+@pytest.mark.parametrize('part', ['head', 'bottleneck'])
+def test_what_is_frozen_is_in_the_weights_and_in_no_optimizers_state(part):
+  given = {'train': part, 'server_optimizer': 'adam'}
+  learning = registered.process('fedss', **given)
+  state = learning.initialize()
+  before = learning.get_model_weights(state)
+  after = tiny.run(learning, 2, lambda _: COHORT)[0]
+  weights = learning.get_model_weights(after)
+  assert list(weights.encoder) == ['kernel', 'bias']
+  for name, value in weights.encoder.items():
+    moves = name == 'bias' and part == 'bottleneck'
+    assert np.array_equal(value, before.encoder[name]) != moves
+    assert (name in after.server.encoder['mean']) == moves
+  assert not np.allclose(weights.class_table, before.class_table)
+  # As drawn without anything frozen.
+  plain = registered.process('fedss').initialize().weights
+  tiny.assert_same_weights(before, plain, 1e-6)
+
+
+def test_other_values_of_frozen_weights_cannot_be_set():
+  learning = registered.process('fedss', train='head', server_optimizer='adam')
+  state = learning.initialize()
+  weights = learning.get_model_weights(state)
+  rows = weights._replace(
+    tables=tf.nest.map_structure(lambda t: 2 * np.asarray(t), weights.tables)
+  )
+  found = learning.set_model_weights(state, rows).weights
+  tiny.assert_same_weights(found, rows, 0)
+  other = tf.nest.map_structure(lambda t: 2 * np.asarray(t), weights)
+  with pytest.raises(Exception, match=r'frozen weight .*kernel.* differs'):
+    learning.set_model_weights(state, other)
+
+
+def test_frozen_statistics_are_those_of_test_time_in_training_too():
+  made = frozen.train_only(
+    fedavg.fedavg(model=tiny.model_with_statistics()), 'head'
+  )
+  made = dataclasses.replace(
+    made, local_training=local_training.LocalTraining(1e-9, 64)
+  )
+  learning = process_lib.build_process(made)
+  state, metrics = tiny.run(learning, 2, lambda _: COHORT)
+  np.testing.assert_array_equal(state.weights.encoder_state['mean'], 0)
+  # With the initial mean 0, an embedding is x A.
+  kernel, table = state.weights.encoder['kernel'], state.weights.class_table
+  each = []
+  for client in COHORT:
+    step = losses.LocalStep(
+      made.model.head.logits(client.x @ np.asarray(kernel), table, None),
+      client.y,
+      made.tables[0].request.held_rows(client.y, None),
+      (),
+    )
+    each += list(made.loss(step).numpy())
+  np.testing.assert_allclose(metrics['loss'], np.mean(each), rtol=1e-4)
+
+
+@pytest.mark.parametrize('part', ['head', 'bottleneck'])
+def test_rows_of_a_frozen_table_are_requested_and_not_sent_back(part):
+  learning = registered.process('fedss', registered.SPARSE, 5, train=part)
+  state = learning.initialize()
+  after, metrics = tiny.run(learning, 1, lambda _: SPARSE)
+  np.testing.assert_array_equal(
+    after.weights.tables['feature'], state.weights.tables['feature']
+  )
+  assert float(metrics['feature_rows']) == 3
+  found = crossing.of(learning.next)
+  assert len(found.selects) == 2
+  width = state.weights.tables['feature'].shape[1]
+  for value, _ in found.aggregates.values():
+    for tensor in crossing.tensors(value):
+      assert width not in tensor.shape
+
+
+def test_a_frozen_table_that_all_clients_receive_is_refused():
+  made = registered.algorithm('fedss', registered.SPARSE, 0, train='head')
+  with pytest.raises(
+    errors.InputError, match="whole table 'feature', which is"
+  ):
+    process_lib.build_process(made)
+
+
+def test_a_frozen_table_does_not_send_rows():
+  made = registered.algorithm('fedavg')
+  with pytest.raises(
+    ValueError, match="'class' is frozen: merge it by KeepRow"
+  ):
+    dataclasses.replace(made, frozen=frozenset({'class'}))
+  baseline = registered.algorithm('fedaws_baseline2')
+  assert baseline.frozen == {'class'}
+  with pytest.raises(errors.InputError, match='nothing would be trained'):
+    frozen.train_only(baseline, 'head')

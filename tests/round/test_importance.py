@@ -1,0 +1,125 @@
+"""FedIR's weights: of the whole client, also where few rows are held."""
+
+import dataclasses
+
+import numpy as np
+import pytest
+import tensorflow as tf
+
+from tests import registered
+from tests import tiny
+from tff_xc import classifier
+from tff_xc import errors
+from tff_xc import heads
+from tff_xc.round import algorithm
+from tff_xc.round import importance
+from tff_xc.round import process
+from tff_xc.round import request
+
+pytestmark = pytest.mark.usefixtures('in_process')
+
+# Of classes 0, 3 and 5, a client uses two examples in this round.
+ALL_Y = np.array([0, 3, 3, 5, 3, 0], np.int32)
+N = registered.N
+TARGET = np.arange(N, dtype=float)
+
+
+def clients():
+  first, second = tiny.cohort([[3, 0], [7, 7, 9]])
+  return [first._replace(all_y=ALL_Y), second]
+
+
+def after(made, cohort, rounds=2):
+  state, metrics = tiny.run(
+    process.build_process(made, 3), rounds, lambda _: cohort
+  )
+  return state.weights, metrics['loss']
+
+
+@pytest.mark.parametrize('target', [None, TARGET])
+def test_a_class_weighs_its_share_of_the_target_over_its_own(target):
+  held = request.OwnAndSampled(N, 4, 3).held_rows(ALL_Y, tf.constant([1, 2]))
+  p = np.full(N, 1 / N) if target is None else target / target.sum()
+  sent = None if target is None else tf.constant(p[held.ids], tf.float32)
+  found = importance.of_classes(held, sent, N).numpy()
+  q = np.bincount(ALL_Y, minlength=N) / len(ALL_Y)
+  own = held.counts.numpy() > 0
+  ids = held.ids.numpy()
+  np.testing.assert_allclose(found[own], p[ids[own]] / q[ids[own]], rtol=1e-6)
+  # Of a negative or padding, 0 and not infinite.
+  np.testing.assert_array_equal(found[~own], 0)
+  # E_q[w l] = E_p[l], eq. (2), on the classes that the client has.
+  np.testing.assert_allclose((found * q[ids]).sum(), p[[0, 3, 5]].sum(), 1e-5)
+
+
+@pytest.mark.parametrize(
+  'name',
+  [
+    'fedss',
+    pytest.param('fedaws', marks=pytest.mark.slow),
+    pytest.param('fullsoftmax', marks=pytest.mark.slow),
+    pytest.param('turbosvm', marks=pytest.mark.slow),
+  ],
+)
+def test_the_rounds_are_those_of_weights_given_with_the_examples(name):
+  p = TARGET / TARGET.sum()
+
+  def given(client):
+    q = np.bincount(client.all_y, minlength=N) / len(client.all_y)
+    return client._replace(weights=np.float32(p[client.y] / q[client.y]))
+
+  plain = registered.algorithm(name)
+  cohort = clients()
+  expected = dataclasses.replace(plain, example_weights=algorithm.GIVEN)
+  weights, loss = after(expected, [*map(given, cohort)])
+  found, found_loss = after(
+    importance.importance_weights(plain, TARGET), cohort
+  )
+  tiny.assert_same_weights(found, weights, 1e-6)
+  np.testing.assert_allclose(found_loss, loss, rtol=1e-5)
+
+
+def test_on_clients_of_one_class_fedir_is_fedavg():
+  cohort = tiny.cohort([[4, 4, 4], [1], [9, 9]])
+  plain = registered.algorithm('fedavg')
+  expected, _ = after(plain, cohort)
+  found, _ = after(importance.importance_weights(plain, TARGET), cohort)
+  tiny.assert_same_weights(found, expected, 1e-6)
+
+
+def test_examples_of_classes_without_probability_do_not_count():
+  plain = registered.algorithm('fedavg')
+  one_hot = np.eye(N)[3]
+  made = importance.importance_weights(plain, one_hot)
+  # Batches of two, of which one has no weight at all.
+  both, only = tiny.cohort([[3, 0, 0, 0], [3]])
+  only = only._replace(x=both.x[:1])
+  after_both, loss = after(made, [both], 1)
+  after_only, _ = after(made, [only], 1)
+  assert np.isfinite(loss)
+  tiny.assert_same_weights(after_both, after_only, 1e-6)
+
+
+@pytest.mark.parametrize(
+  'target', [TARGET[1:], -TARGET, 0 * TARGET, TARGET + np.inf]
+)
+def test_what_is_no_distribution_is_refused(target):
+  with pytest.raises(ValueError, match=f'has {N} finite numbers'):
+    importance.importance_weights(registered.algorithm('fedavg'), target)
+
+
+@pytest.mark.parametrize(
+  ('changes', 'message'),
+  [
+    ({'label_sets': True}, 'these have sets of labels'),
+    ({'head': heads.HashedHead(N, 2, 5)}, 'hashes several classes into one'),
+  ],
+)
+def test_models_without_a_row_for_the_class_are_refused(changes, message):
+  plain = registered.algorithm('fedavg')
+  assert isinstance(plain.model, classifier.EmbeddingClassifier)
+  other = dataclasses.replace(
+    plain, model=dataclasses.replace(plain.model, **changes)
+  )
+  with pytest.raises(errors.InputError, match=message):
+    importance.importance_weights(other)

@@ -1,0 +1,209 @@
+"""Frozen weights keep the values that the server drew.
+
+Clients have them from the start, as they have the program: the clients'
+computations contain them, and a round neither sends nor averages them. The
+server's state has them too, so that a checkpoint is a whole model.
+
+Of a frozen table, clients request rows as of any other, since no client has
+room for all of it, and send none back.
+"""
+
+import collections
+import dataclasses
+
+import numpy as np
+import tensorflow as tf
+import tensorflow_federated as tff
+
+from tff_xc import classifier
+from tff_xc import errors
+from tff_xc.round import algorithm as algorithm_lib
+from tff_xc.round import merge
+from tff_xc.round import tables as tables_lib
+
+# A computation is a protocol buffer, which holds 2 GiB.
+_MOST_BYTES = 2**31 - 2**24
+
+
+def trained_part(
+  algorithm: algorithm_lib.Algorithm, weights: classifier.ModelWeights
+) -> classifier.ModelWeights:
+  """Returns the weights that are trained, in their order."""
+  return classifier.ModelWeights(
+    *(
+      collections.OrderedDict(
+        (name, value)
+        for name, value in part.items()
+        if name not in algorithm.frozen
+      )
+      for part in weights
+    )
+  )
+
+
+class Fixed:
+  """The frozen weights of a process.
+
+  Attributes:
+    values: by name, those of the encoder, except tables.
+  """
+
+  def __init__(self, algorithm: algorithm_lib.Algorithm, seed: list[int]):
+    """Draws the values.
+
+    Args:
+      algorithm: its `frozen` names them.
+      seed: of the initial weights, two integers.
+
+    Raises:
+      errors.InputError: clients would receive a whole frozen table, or the
+        weights are too large for a computation.
+    """
+    for table in algorithm.tables:
+      sent = algorithm.has_clients and not table.request.selects
+      if table.name in algorithm.frozen and sent:
+        raise errors.InputError(
+          f'clients receive the whole table {table.name!r}, which is frozen, in'
+          ' every round; let them request only the rows of their examples'
+          ' (--select_features), or train it'
+        )
+    self._algorithm = algorithm
+    self._specs = algorithm.model.weight_specs()
+    self.values = _drawn(algorithm, seed)
+    if self.values:
+      self._build()
+
+  def _build(self) -> None:
+    """Makes the computations of `receive`."""
+
+    @tff.tensorflow.computation
+    def trained(encoder, encoder_state):
+      weights = classifier.ModelWeights(encoder, encoder_state, {})
+      return trained_part(self._algorithm, weights)[:2]
+
+    # A computation of its own: every graph that has constants is copied often.
+    @tff.tensorflow.computation
+    def own():
+      return {name: tf.constant(value) for name, value in self.values.items()}
+
+    @tff.tensorflow.computation
+    def joined(encoder, encoder_state, own):
+      return tuple(
+        classifier.replaced(specs, {**received, **own})
+        for specs, received in (
+          (self._specs.encoder, encoder),
+          (self._specs.encoder_state, encoder_state),
+        )
+      )
+
+    self._trained, self._own, self._joined = trained, own, joined
+
+  def trained_specs(self) -> classifier.ModelWeights:
+    """Returns the `tf.TensorSpec`s of the weights that are trained."""
+    return trained_part(self._algorithm, self._specs)
+
+  def receive(self, weights):
+    """Returns (encoder, encoder state)@CLIENTS, of which the trained is sent.
+
+    Call it within a federated computation.
+
+    Args:
+      weights: `ModelWeights`@SERVER.
+    """
+    parts = weights.encoder, weights.encoder_state
+    if self.values:
+      parts = tff.federated_map(self._trained, parts)
+    parts = tuple(tff.federated_broadcast(part) for part in parts)
+    if self.values:
+      own = tff.federated_eval(self._own, tff.CLIENTS)
+      parts = tff.federated_map(self._joined, (*parts, own))
+    return tuple(parts)
+
+  def checked(
+    self, weights: classifier.ModelWeights, present: classifier.ModelWeights
+  ) -> classifier.ModelWeights:
+    """Returns the weights; fails where frozen ones differ from the present ones."""
+    new, old = (
+      classifier.union(w.encoder, w.encoder_state) for w in (weights, present)
+    )
+    checks = [
+      tf.raw_ops.Assert(
+        condition=tf.reduce_all(tf.equal(new[name], old[name])),
+        data=[
+          f'the frozen weight {name!r} differs from the one that clients have; set'
+          ' the weights of a process that trains it'
+        ],
+      )
+      for name in self.values
+    ]
+    with tf.control_dependencies(checks):
+      return tf.nest.map_structure(tf.identity, weights)
+
+
+def _drawn(algorithm, seed: list[int]) -> dict[str, np.ndarray]:
+  """Returns the encoder's frozen weights by name, except tables."""
+  specs = algorithm.model.weight_specs()
+  of_encoder = classifier.union(specs.encoder, specs.encoder_state)
+  names = [name for name in of_encoder if name in algorithm.frozen]
+  size = sum(
+    of_encoder[name].shape.num_elements() * of_encoder[name].dtype.size
+    for name in names
+  )
+  if size > _MOST_BYTES:
+    raise errors.InputError(
+      f'the frozen weights of the encoder have {size:,} bytes; expected at most'
+      f' {_MOST_BYTES:,}, which a computation can hold: take a smaller network,'
+      ' or --train=all'
+    )
+
+  @tf.function(autograph=False)
+  def draw():  # The graph computes only what is returned.
+    made = algorithm.model.init(tf.constant(seed))
+    drawn = classifier.union(made.encoder, made.encoder_state)
+    return [drawn[name] for name in names]
+
+  drawn = draw() if names else []
+  return {n: t.numpy() for n, t in zip(names, drawn, strict=True)}
+
+
+def train_only(
+  algorithm: algorithm_lib.Algorithm, part: str
+) -> algorithm_lib.Algorithm:
+  """Returns the algorithm whose clients train only a part of the model.
+
+  An encoder whose batch statistics are frozen acts as at test time, on clients
+  as well.
+
+  Args:
+    algorithm: trains everything.
+    part: 'head', the class table; 'bottleneck', the class table and the
+      encoder's last layer (`Encoder.last_layer`); or 'all'.
+
+  Raises:
+    errors.InputError: the encoder has no last layer of its own, or nothing would
+      be trained.
+  """
+  if part == 'all':
+    return algorithm
+  model = algorithm.model
+  specs, encoder = model.weight_specs(), model.encoder
+  if part == 'bottleneck' and not encoder.last_layer:
+    raise errors.InputError(
+      '--train=bottleneck: this encoder names no last layer of its own'
+      ' (Encoder.last_layer); give --train=head or all'
+    )
+  kept = encoder.last_layer if part == 'bottleneck' else ()
+  names = {*specs.encoder, *specs.encoder_state, *encoder.tables} - {*kept}
+  frozen = algorithm.frozen | names
+  if frozen >= {*specs.encoder, *specs.tables}:
+    raise errors.InputError(
+      f'--train={part}: this algorithm does not train the class table, so nothing'
+      ' would be trained; give --train=bottleneck or all'
+    )
+  tables = tuple(
+    tables_lib.Table(t.name, t.request, merge.KeepRows())
+    if t.name in names
+    else t
+    for t in algorithm.tables
+  )
+  return dataclasses.replace(algorithm, frozen=frozen, tables=tables)
