@@ -17,14 +17,14 @@ from tff_xc.report import units
 
 
 def is_finished(run: plan.Run) -> bool:
-  """Whether a run has all its rounds.
+  """Whether a run is finished: `run_files.is_finished`.
 
   Raises:
     errors.InputError: its directory holds another run.
   """
   same_run.check_config(run.folder, run.config)
   summary = run_files.read_summary(run.folder)
-  return bool(summary) and summary['rounds'] >= run.config['rounds']
+  return run_files.is_finished(run.config, summary)
 
 
 def arguments_of(

@@ -79,6 +79,8 @@ def run(
   _train(held, *how, [*rows], best, progress)
   finished = run_files.read_run(directory.path)
   summary = summarise(finished, metrics, messages, targets, best, warnings)
+  if held.done < schedule.rounds:
+    summary['stopped_after'] = best.stop_after
   run_files.write_json(directory.path / run_files.SUMMARY, summary)
   return summary
 

@@ -82,8 +82,8 @@ def _check_comparable(runs):
         f'{runs[0].path} is a run of task {runs[0].task} and {run.path} of '
         f'task {run.task}; compare runs of one task.'
       )
-    wanted = run.config.get('rounds', 0)
-    if run.summary is None or run.summary['rounds'] < wanted:
+    if not run_files.is_finished(run.config, run.summary):
+      wanted = run.config.get('rounds', 0)
       raise errors.InputError(
         f'{run.path} has not finished its {wanted} rounds; run launch.train '
         'again with its flags and this --run_dir to finish it.'

@@ -20,6 +20,7 @@ import os
 import pathlib
 import re
 from collections.abc import Iterator
+from collections.abc import Mapping
 from typing import TYPE_CHECKING
 from typing import Any
 
@@ -109,6 +110,18 @@ def read_run(path: str | os.PathLike) -> Run:
   config = read_config(path / CONFIG)
   summary = read_summary(path)
   return Run(path, config, read_metrics(path / METRICS), summary)
+
+
+def is_finished(
+  config: Mapping[str, Any], summary: Mapping[str, Any] | None
+) -> bool:
+  """Whether a run has all its rounds, or waited `stop_after` for a better one."""
+  if summary is None:
+    return False
+  return (
+    summary['rounds'] >= config.get('rounds', 0)
+    or summary.get('stopped_after', 0) == config.get('stop_after', 0) > 0
+  )
 
 
 def read_summary(path: pathlib.Path) -> dict[str, Any] | None:
