@@ -35,6 +35,11 @@ from tff_xc.report import text_table
 
 _COMPUTED = fedmlh.COMPUTED
 _THEORY = 'fedmlh/theory'
+_OF_THEORY = {
+  *('data_dir', 'cache_dir', 'hash_tables', 'hash_buckets', 'num_classes'),
+  *('num_features', 'num_clients', 'partition_rule', 'validation'),
+  *('published_reading', 'data_seed'),
+}
 _RUNS = ('seeds', 'jobs')  # Flags of tables that are trained.
 
 
@@ -56,7 +61,7 @@ def _block(name: str) -> str:
     _refuse(name, 'task', 'algorithm', 'output', *settings.parameters(), *_RUNS)
     return _computed(name)
   if name == _THEORY:
-    _refuse(name, *_RUNS)
+    _refuse(name, *(set(settings.parameters()) - _OF_THEORY), *_RUNS)
     return _theory()
   return _trained(name)
 

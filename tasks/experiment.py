@@ -33,8 +33,6 @@ if TYPE_CHECKING:
 
 DATA_VARIABLE = 'TFF_XC_DATA'
 DEFAULT_DATA_DIR = os.path.join('..', 'shared', 'data')
-# Floats of a class table, 8 GiB.
-_MOST_TABLE_FLOATS = 2**31
 
 
 def _setting(name, default, text, least=0, most=hp.INT32_MAX):
@@ -176,10 +174,10 @@ def _options(task: task_lib.Task, entry, given: Mapping) -> dict[str, Any]:
     for name, value in (task.option_values() | given).items()
   }
   classes, dim = task.known_classes(options), options.get('embedding_dim', 1)
-  if classes and classes * dim > _MOST_TABLE_FLOATS:
+  if classes and classes * dim > fitting.MOST_FLOATS:
     raise errors.InputError(
       f'--embedding_dim={dim}: a table of {classes:,} classes with rows of'
-      f' this length has more than {_MOST_TABLE_FLOATS:,} numbers (8 GiB); lower'
+      f' this length has more than {fitting.MOST_FLOATS:,} numbers (8 GiB); lower'
       ' it, or the number of classes'
     )
   return options

@@ -15,6 +15,9 @@ from tff_xc.algorithms import registry as algorithms
 from tff_xc.algorithms import svm_settings
 from tff_xc.measure import catalog
 
+# Floats of a table, 8 GiB.
+MOST_FLOATS = 2**31
+
 
 def check(task: task_lib.Task, entry: entry_lib.Entry) -> None:
   """Refuses an algorithm that needs what the task lacks.
@@ -65,6 +68,7 @@ def fit(
     svm_settings.subset_size(values['svm_classes'], num_classes)
   if 'select_features' in options:
     _fit_features(options, values, given)
+  _check_sizes(options, values)
   if values.get('virtual_clients') and 'examples_per_round' in options:
     if given.get('examples_per_round'):
       raise errors.InputError(
@@ -95,8 +99,33 @@ def _fit_negatives(values: dict, given: Mapping, num_classes: int):
   fedss.check_negatives(values['negatives'], num_classes)
 
 
+def _check_sizes(options: Mapping, values: Mapping) -> None:
+  """Refuses networks and tables of a label set's task, or of FedMLH, too large."""
+  copies = values.get('hash_tables', 1)
+  width = options.get('hidden_dim', options.get('embedding_dim', 1))
+  sizes = {
+    '--hashed_features': options.get('hashed_features', 0),
+    '--hash_buckets': values.get('hash_buckets', 0),
+  }
+  for flag, size in sizes.items():
+    if copies * size * (width + 1) > MOST_FLOATS:
+      raise errors.InputError(
+        f'{flag}={size}: {copies} times {size:,} rows of {width + 1:,} numbers are'
+        f' more than {MOST_FLOATS:,} numbers (8 GiB); lower one of them'
+      )
+
+
 def _fit_features(options: dict, values: Mapping, given: Mapping) -> None:
   """Lets clients hold all feature rows for MOON; selects those of a frozen table."""
+  if 'hash_tables' in values:
+    for name in ('select_features', 'feature_learning_rate'):
+      if name in given:
+        raise errors.InputError(
+          f'--{name} does not apply to fedmlh, whose networks side by side have no'
+          ' feature table that clients could select rows of; leave it out'
+        )
+    options['select_features'] = False
+    return
   keeps_models = values.get('contrastive_weight')
   if values.get('train', 'all') != 'all':
     if keeps_models:

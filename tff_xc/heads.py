@@ -10,6 +10,7 @@ from typing import Protocol
 
 import tensorflow as tf
 
+from tff_xc import errors
 from tff_xc.data import hashing
 from tff_xc.encoders import initializers
 from tff_xc.encoders import normalization
@@ -150,6 +151,11 @@ class HashedHead:
     if self.score not in SCORES:
       raise ValueError(
         f'unknown score {self.score!r}: expected one of {SCORES}'
+      )
+    if not 1 <= self.num_tables * self.num_buckets <= tf.int32.max:
+      raise errors.InputError(
+        f'{self.num_tables:,} tables of {self.num_buckets:,} buckets: expected at'
+        f' least one of each, and at most {tf.int32.max:,} buckets in all'
       )
 
   def num_rows(self, num_labels: int) -> int:

@@ -61,3 +61,9 @@ def test_the_papers_configurations_tell_all_labels_apart(
   loads = [np.bincount(t, minlength=size) for t in of_tables]
   assert (np.min(loads), np.max(loads)) == (least, most)
   assert len(np.unique(np.stack(of_tables), axis=1).T) == labels
+
+
+@pytest.mark.parametrize('ids', [[2**31], [-(2**31) - 1], [1.5], ['a']])
+def test_other_ids_are_refused(ids):
+  with pytest.raises(ValueError, match='only numbers of int32'):
+    hashing.buckets(ids, 0, 7)

@@ -320,3 +320,17 @@ def test_a_task_measures_what_its_data_have_examples_for(sparse_setting):
   )
   dataset = dataclasses.replace(dataset, test=None, retrieval=dataset.test)
   assert task.metrics_of(dataset, tiny.model()) == ('map@r', 'train_top1')
+
+
+def test_the_mean_of_validation_examples_is_of_these(sparse_setting):
+  model, weights, dataset, *_ = sparse_setting
+  some = dataset.test.subset(np.arange(400, 700))
+  dataset = dataclasses.replace(dataset, validation=some)
+  names = ('pc@1', 'pc@3', 'pc@5', 'pc_mean', 'pc_mean_validation')
+  measured = evaluation.Evaluator(model, dataset, names)(weights)
+  alone = dataclasses.replace(dataset, test=some)
+  wanted = evaluation.Evaluator(model, alone, ('pc_mean',))(weights)
+  assert measured['pc_mean_validation'] == pytest.approx(wanted['pc_mean'])
+  assert measured['pc_mean_validation'] != measured['pc_mean']
+  mean = np.mean([measured[f'pc@{k}'] for k in (1, 3, 5)])
+  assert measured['pc_mean'] == pytest.approx(mean)

@@ -150,3 +150,12 @@ def test_runs_on_other_data_are_another_configuration(tmp_path):
     ('fedss', 1),
     ('posonly', 1),
   ]
+
+
+def test_a_run_that_waited_for_a_better_round_has_finished(runs):
+  runs[0].config.update(rounds=30, stop_after=3)
+  runs[0].summary['stopped_after'] = 3
+  assert groups_lib.group_runs(runs[:1])
+  runs[0].config['stop_after'] = 5  # It goes on to wait.
+  with pytest.raises(errors.InputError, match='has not finished'):
+    groups_lib.group_runs(runs[:1])

@@ -4,6 +4,7 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
+from tff_xc import errors
 from tff_xc import heads
 from tff_xc.data import hashing
 from tff_xc.data import sparse
@@ -193,3 +194,11 @@ def test_the_papers_parameter_counts(
 
   assert count(heads.HashedHead(labels, tables, buckets), tables) == mlh
   assert count(heads.LinearHead(), 0) == avg
+
+
+@pytest.mark.parametrize(
+  ('tables', 'buckets'), [(0, 5), (2, 0), (1024, 3_000_000)]
+)
+def test_a_head_without_buckets_or_with_too_many_is_refused(tables, buckets):
+  with pytest.raises(errors.InputError, match='at least one of each'):
+    heads.HashedHead(40, tables, buckets)

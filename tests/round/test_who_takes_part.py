@@ -22,7 +22,10 @@ EMPTY = tiny.cohort([[], []])[1]
 
 
 def build(method='fedss', max_positives=4, **changes):
-  own = {'fedss': {'negatives': 3, 'max_positives': max_positives}}
+  own = {
+    'fedss': {'negatives': 3, 'max_positives': max_positives},
+    'fedmlh': {'hash_tables': 2, 'hash_buckets': 5},
+  }
   return tiny.process(method, **own.get(method, {}), **changes)
 
 
@@ -35,7 +38,7 @@ def labelled(client, labels):
   return client._replace(y=y, all_y=y)
 
 
-@pytest.mark.parametrize('method', ['fedss', 'fullsoftmax'])
+@pytest.mark.parametrize('method', ['fedss', 'fullsoftmax', 'fedmlh'])
 @pytest.mark.parametrize('label', [12, -1])
 def test_a_label_outside_the_classes_fails_and_names_the_client(method, label):
   bad = labelled(OTHER, [7, label])

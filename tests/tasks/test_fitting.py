@@ -40,3 +40,33 @@ def test_a_task_refuses_what_does_not_fit_and_names_what_does(task):
 def test_the_command_refuses_before_it_reads_data(task, problem):
   done = light.call('train', f'--task={task}', '--algorithm=fedaws')
   light.assert_one_sentence(done, f'--algorithm=fedaws needs {problem}')
+
+
+@pytest.mark.parametrize(
+  ('task', 'algorithm', 'changes', 'problem'),
+  [
+    ('bibtex-sets', 'fedmlh', {'hash_buckets': 2**31 - 1}, '--hash_buckets='),
+    (
+      'bibtex-sets',
+      'fedmlh',
+      {'hash_tables': 1024, 'hash_buckets': 3_000_000},
+      '--hash_buckets=',
+    ),
+    (
+      'bibtex-sets',
+      'fedavg',
+      {'hashed_features': 2**31 - 1},
+      '--hashed_features=',
+    ),
+    ('bibtex', 'fedmlh', {'select_features': True}, '--select_features does'),
+    ('bibtex', 'fedmlh', {'feature_learning_rate': 0.1}, 'does not apply'),
+  ],
+)
+def test_what_does_not_fit_is_refused(task, algorithm, changes, problem):
+  with pytest.raises(errors.InputError, match=problem):
+    experiment.resolve(task, algorithm, changes)
+
+
+def test_fedmlh_sends_whole_networks_of_sparse_text():
+  config = experiment.resolve('bibtex', 'fedmlh')
+  assert config['options']['select_features'] is False

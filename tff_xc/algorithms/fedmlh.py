@@ -18,6 +18,7 @@ from __future__ import annotations
 import dataclasses
 from typing import TYPE_CHECKING
 
+from tff_xc import errors
 from tff_xc.algorithms import entry
 from tff_xc.algorithms import hyperparameters as hp
 from tff_xc.algorithms import settings
@@ -96,6 +97,7 @@ def fedmlh(
   from tff_xc.round import request
   from tff_xc.round import tables
 
+  _check(select_buckets, bucket_negatives, max_positives)
   model = dataclasses.replace(
     model,
     encoder=copies.side_by_side(model.encoder, hash_tables),
@@ -115,6 +117,15 @@ def fedmlh(
     weighting='uniform',
     encoder_optimizer=optimizers.build_sgd(1.0),
   )
+
+
+def _check(selects: bool, negatives: int, max_positives: int) -> None:
+  if selects and max_positives < 1:
+    raise errors.InputError(
+      'select_buckets needs max_positives, the most labels of a client; give it'
+    )
+  if negatives < 0:
+    raise errors.InputError(f'bucket_negatives is {negatives}; give 0 or more')
 
 
 ENTRY = entry.Entry(

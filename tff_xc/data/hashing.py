@@ -13,8 +13,21 @@ FEATURE_SEED = 101
 
 
 def buckets(ids: np.ndarray, seed: int, num_buckets: int) -> np.ndarray:
-  """Returns int32 [k], the buckets of ids [k] in the table of a seed."""
+  """Returns int32 [k], the buckets of ids [k] in the table of a seed.
+
+  Raises:
+    ValueError: ids are no integers, or do not fit int32.
+  """
   from sklearn import utils
+
+  ids = np.asarray(ids)
+  bounds = np.iinfo(np.int32)
+  if ids.size and (
+    ids.dtype.kind not in 'iu'
+    or ids.min() < bounds.min
+    or ids.max() > bounds.max
+  ):
+    raise ValueError('only numbers of int32 can be hashed')
 
   hashed = utils.murmurhash3_32(np.asarray(ids, np.int32), seed)
   return (hashed.astype(np.int64) % num_buckets).astype(np.int32)

@@ -188,13 +188,24 @@ class ClassKeys:
     # A client without examples in this round requests nothing.
     some = encoder_lib.count(examples.y) > 0
     size = tf.where(some, tf.size(examples.all_y), 0)
-    rows = self.model.head.rows_of(examples.all_y[:size])
+    rows = self._rows(examples.all_y[:size], examples.client_id)
     return tf.reshape(rows, [-1])
+
+  def _rows(self, labels, client_id):
+    rows = self.model.head.rows_of(labels)
+    if rows.shape.rank == 1:
+      return rows  # Rows are checked by who takes them.
+    # Every number hashes to rows that there are.
+    known = request_lib.checked_ids(
+      labels, self.model.num_classes, 'class', client_id
+    )
+    with tf.control_dependencies([known]):
+      return tf.identity(rows)
 
   def localised(self, examples, slots_of):
     y = examples.y
     sets = isinstance(y, sparse.LabelSets)
-    rows = self.model.head.rows_of(y.ids if sets else y)
+    rows = self._rows(y.ids if sets else y, examples.client_id)
     slots = slots_of(tf.reshape(rows, [-1]))
     if rows.shape.rank > 1 or sets:
       each = rows.shape[1] if rows.shape.rank > 1 else 1

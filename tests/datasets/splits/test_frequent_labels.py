@@ -30,7 +30,10 @@ def test_the_codes_rule():
   assert set(MEMBERS[1]) <= set(of_1)
   filled = of_1[4:]
   assert len(set(filled)) == 12
-  assert filled.max() < 48
+  # Whatever the seed, the last two examples fill no client.
+  for seed in range(30):
+    some = frequent_labels.partition(label_sets(), num_clients=3, seed=seed)
+    assert some.of_client(2)[4:].max() < 48
   again = frequent_labels.partition(label_sets(), num_clients=3, seed=1)
   np.testing.assert_array_equal(found.numbers, again.numbers)
   other = frequent_labels.partition(label_sets(), num_clients=3, seed=2)
@@ -61,3 +64,15 @@ def test_the_papers_rule():
 def test_bad_arguments(arguments, problem):
   with pytest.raises(errors.InputError, match=problem):
     frequent_labels.partition(label_sets(), **arguments)
+
+
+def test_a_label_as_frequent_as_the_threshold_is_frequent():
+  matrix = np.zeros([50, 2], bool)
+  matrix[:25, 0] = True
+  matrix[25:, 1] = True
+  found = frequent_labels.partition(
+    scipy.sparse.csr_matrix(matrix), num_clients=4, rule='paper', frequency=0.5
+  )
+  # So each is whole with one client.
+  owners = found.owners()[np.argsort(found.numbers)]
+  assert len(set(owners[:25])) == len(set(owners[25:])) == 1

@@ -70,3 +70,35 @@ def test_the_published_reading():
       if i in empty and old[i].any():
         old[i, np.flatnonzero(old[i])[0]] = 0
     np.testing.assert_array_equal(x, old)
+
+
+def test_validation_examples_are_with_no_client():
+  train, test = part(80), part(7, seed=1)
+  # An example tells itself by its feature.
+  x = scipy.sparse.csr_matrix(np.arange(1, 81, dtype=np.float32)[:, None])
+  train, test = train._replace(features=x), test._replace(features=x[:7])
+
+  def made(**options):
+    options = label_sets.Options(num_clients=2, **options)
+    return label_sets.federated('some', train, test, options)
+
+  everything = made(validation=0)
+  assert everything.validation is None
+  assert len(everything.train.pool) == 80
+  some = made(validation=0.25, seed=3)
+  read = lambda pool: pool.read(np.arange(len(pool))).toarray()[:, 0]
+  held_out, kept = read(some.validation), read(some.train.pool)
+  assert (len(held_out), len(kept)) == (20, 60)
+  np.testing.assert_array_equal(
+    np.sort(np.concatenate([held_out, kept])), np.arange(1, 81)
+  )
+  for pool in (some.validation, some.train.pool):
+    places = read(pool).astype(int) - 1
+    np.testing.assert_array_equal(
+      pool.y.toarray(), train.labels.toarray()[places]
+    )
+  np.testing.assert_array_equal(
+    held_out, read(made(validation=0.25, seed=3).validation)
+  )
+  other = read(made(validation=0.25, seed=4).validation)
+  assert (held_out != other).any()
