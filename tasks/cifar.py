@@ -1,7 +1,9 @@
-"""CIFAR-10 and CIFAR-100 with residual networks: FedAwS, Table 1.
+"""CIFAR-10 and CIFAR-100, with the networks of two papers.
 
-By default each client has one class and therefore only positive labels. An
-option takes any other partition.
+FedAwS, Table 1: residual networks; by default each client has one class and
+therefore only positive labels. FedVC and FedIR, figures 4 and 8: a small CNN; 100
+clients with classes from a Dirichlet distribution. An option takes any other
+partition.
 """
 
 import functools
@@ -25,21 +27,59 @@ _DEFAULTS = {
 }
 
 
-def _load(name, data_dir, options):
-  from datasets.cifar import clients as cifar
-  from tff_xc import classifier
-  from tff_xc import heads
-  from tff_xc.encoders import resnet
+_OPTIONS = (
+  'partition',
+  'clients_per_class',
+  'concentration',
+  'num_clients',
+  'data_seed',
+  'augment',
+)
+_DATA = (
+  '{}: the official binary or Python batches, or their archive, or'
+  " TFDS's folder"
+)
 
-  dataset = cifar.load(
+
+def _dataset(name, data_dir, options):
+  from datasets.cifar import clients as cifar
+
+  return cifar.load(
     data_dir,
     name,
     partition=options['partition'],
     clients_per_class=options['clients_per_class'],
+    concentration=options['concentration'],
+    num_clients=options['num_clients'],
+    seed=options['data_seed'],
   )
+
+
+def _load_skewed(name, data_dir, options):
+  from tff_xc import classifier
+  from tff_xc import heads
+  from tff_xc.encoders import plain_cnn
+
+  dataset = _dataset(name, data_dir, options)
+  model = classifier.EmbeddingClassifier(
+    encoder=plain_cnn.build_cifar_encoder(augment=options['augment']),
+    head=heads.LinearHead(),
+    num_classes=dataset.num_classes,
+  )
+  return task.Loaded(dataset, model)
+
+
+def _load(name, data_dir, options):
+  from tff_xc import classifier
+  from tff_xc import heads
+  from tff_xc.encoders import resnet
+
+  dataset = _dataset(name, data_dir, options)
   model = classifier.EmbeddingClassifier(
     encoder=resnet.build_resnet_encoder(
-      depth=options['depth'], embedding_dim=options['embedding_dim']
+      depth=options['depth'],
+      embedding_dim=options['embedding_dim'],
+      augment=options['augment'],
     ),
     head=heads.CosineHead(options['logit_scale']),
     num_classes=dataset.num_classes,
@@ -71,12 +111,33 @@ def _task(name: str, num_classes: int, **more) -> task.Task:
       'embedding_dim',
       'logit_scale',
       'depth',
-      'partition',
-      'clients_per_class',
+      *_OPTIONS,
     ),
     find=functools.partial(_find, name),
-    data=f'{name}: the official binary or Python batches, or their archive,'
-    " or TFDS's folder",
+    data=_DATA.format(name),
+  )
+
+
+def _skewed(name: str, num_classes: int, rounds: int) -> task.Task:
+  return task.Task(
+    name=f'{name}-dirichlet',
+    summary=f'{num_classes} classes of images, 100 clients by a Dirichlet'
+    ' distribution; CNN',
+    load=functools.partial(_load_skewed, name),
+    metrics=('top1', 'macro_f1', 'mcc', *catalog.DISTANCES),
+    rounds=rounds,
+    clients_per_round=10,
+    eval_every=100,
+    defaults={
+      'client_learning_rate': 0.01,
+      'batch_size': 64,
+      'weight_decay': 4e-4,
+    },
+    num_classes=num_classes,
+    options=_OPTIONS,
+    option_defaults={'partition': 'dirichlet'},
+    find=functools.partial(_find, name),
+    data=_DATA.format(name),
   )
 
 
@@ -93,4 +154,6 @@ TASKS = (
     100,
     spreadout_learning_rate=0.0004,
   ),
+  _skewed('cifar10', 10, rounds=10_000),
+  _skewed('cifar100', 100, rounds=20_000),
 )

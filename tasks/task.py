@@ -60,7 +60,18 @@ OPTIONS: Mapping[str, hp.Hyperparameter] = {
     hp.Hyperparameter(
       'partition',
       'class',
-      "'class', or a CSV user_id,image_id,class that assigns images to clients",
+      "'class', 'dirichlet', or a CSV user_id,image_id,class that assigns images to"
+      ' clients',
+    ),
+    hp.Hyperparameter(
+      'concentration',
+      1.0,
+      'alpha of --partition=dirichlet, for all classes together; 0: clients of one'
+      ' class',
+      least=0,
+    ),
+    hp.Hyperparameter(
+      'augment', True, 'mirror and shift training images at random'
     ),
     hp.Hyperparameter(
       'clients_per_class', 1, 'clients that share a class', least=1

@@ -1,16 +1,17 @@
-"""CIFAR-10 and CIFAR-100 over clients: by class, or by a published split.
+"""CIFAR-10 and CIFAR-100 over clients: by class, by Dirichlet, or a given split.
 
 Krizhevsky: Learning multiple layers of features from tiny images, 2009. 50,000
 training and 10,000 test images of 10 or 100 classes, 32x32 in colour. FedAwS
-uses one class per client. The files `federated_train_alpha_*.csv` of Hsu, Qi
-and Brown (FedVC, FedIR) deal the images to 100 clients by a Dirichlet
-distribution.
+uses one class per client. Hsu, Qi and Brown (FedVC, FedIR) deal the images to
+100 clients by a Dirichlet distribution; their files
+`federated_train_alpha_*.csv` are such splits.
 """
 
 import os
 
 from datasets.cifar import files as cifar_files
 from datasets.splits import by_class
+from datasets.splits import dirichlet
 from datasets.splits import split_csv
 from tff_xc import errors
 from tff_xc.data import client_data
@@ -23,6 +24,9 @@ def load(
   *,
   partition: str | os.PathLike = 'class',
   clients_per_class: int = 1,
+  concentration: float = 1.0,
+  num_clients: int = 100,
+  seed: int = 0,
   expected: cifar_files.Counts = cifar_files.OFFICIAL,
 ) -> client_data.FederatedDataset:
   """Loads the set into memory, 180 MB, and deals its images to clients.
@@ -32,11 +36,13 @@ def load(
       `cifar-10-batches-py`, one of their archives, or TFDS's `cifar10/3.0.2`;
       for CIFAR-100 `cifar-100-binary` and so on.
     name: 'cifar10', or 'cifar100' with its 100 fine classes.
-    partition: 'class' for clients of one class each, or the path of a CSV
-      `user_id,image_id,class` with image ids in the official order.
-    clients_per_class: clients that share each class evenly; the same images go
-      to the same client in every run.
-    expected: the numbers of images that the files must have.
+    partition: 'class' for clients of one class each, 'dirichlet', or the path of
+      a CSV `user_id,image_id,class` with image ids in the official order.
+    clients_per_class: clients that share each class evenly, in one way always.
+    concentration: of 'dirichlet', alpha of `dirichlet.partition`.
+    num_clients: of 'dirichlet'.
+    seed: of 'dirichlet'.
+    expected: the numbers of images that there must be.
 
   Returns:
     The data set; `x` is uint8 [32, 32, 3], `test` the official test images.
@@ -59,6 +65,10 @@ def load(
   if str(partition) == 'class':
     clients = by_class.partition(
       train.y, n, clients_per_class=clients_per_class
+    )
+  elif str(partition) == 'dirichlet':
+    clients = dirichlet.partition(
+      train.y, alpha=concentration, num_clients=num_clients, seed=seed
     )
   else:
     clients = split_csv.read(partition, train.y)
