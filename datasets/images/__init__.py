@@ -1,0 +1,1 @@
+"""Images in folders and archives, in a folder for each class."""

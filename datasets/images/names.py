@@ -1,0 +1,197 @@
+"""The names of images in a folder, a tar or a zip, with a folder for each class.
+
+  CLASS/NAME.jpg           CLASS may have folders of its own
+  train/CLASS/NAME.jpg     and test/... (or val/..., validation/...): two parts
+
+All may lie in one outer folder, as archives often have it. Nothing is decoded.
+An image's id is its path below the folder or in the archive, so that a folder
+and its archive have the same ids, in the same order: that of the ids' bytes.
+"""
+
+import os
+import pathlib
+import tarfile
+import zipfile
+import zlib
+from collections.abc import Iterator
+from typing import NamedTuple
+
+import numpy as np
+
+from datasets.splits import listing as listing_lib
+from datasets.splits import names as names_lib
+from tff_xc import errors
+
+SUFFIXES = ('.jpg', '.jpeg', '.png')
+ARCHIVES = ('.zip', '.tar', '.tar.gz', '.tgz', '.tar.bz2', '.tar.xz')
+_TEST = ('test', 'val', 'validation')
+
+
+class _Folders(NamedTuple):
+  """What the images' folders mean.
+
+  Attributes:
+    class_names: of all folders, in order.
+    classes: by folder, the place of its class; -1: of no part.
+    tests: by folder, whether it belongs to the test part.
+  """
+
+  class_names: list[str]
+  classes: dict[str, int]
+  tests: dict[str, bool]
+
+
+def read(path: str | os.PathLike) -> listing_lib.Listing:
+  """Lists the images of a folder or an archive.
+
+  Raises:
+    errors.InputError: it cannot be read, has no images, or has images outside a
+      class's folder.
+  """
+  path = pathlib.Path(path)
+  codes = listing_lib.Codes()
+  ids = _sorted(path, codes)
+  if not len(ids):
+    raise errors.InputError(
+      f'{path} has no images ({", ".join(SUFFIXES)}); give a folder, tar or zip'
+      ' with a folder for each class'
+    )
+  folders = _meaning(codes.names, path)
+  of_folder = np.array([folders.classes[f] for f in codes.names], np.int32)
+  in_test = np.array([folders.tests[f] for f in codes.names], bool)
+  folder = codes.codes()
+  labels, is_test = of_folder[folder], in_test[folder]
+  part = lambda rows: listing_lib.Listing(
+    labels[rows],
+    folders.class_names,
+    listing_lib.Texts(ids.array.take(np.flatnonzero(rows))),
+  )
+  test = part(is_test & (labels >= 0)) if is_test.any() else None
+  train = part(~is_test & (labels >= 0))
+  return listing_lib.Listing(
+    train.labels, train.class_names, train.ids, test=test
+  )
+
+
+def _sorted(path: pathlib.Path, codes: listing_lib.Codes) -> listing_lib.Texts:
+  """Returns the sorted paths of all images; `codes` gets their folders."""
+  import pyarrow.compute
+
+  try:
+    found = listing_lib.texts(
+      listing_lib.watched_rows(_blocks(_images(path)), 'listing', len)
+    )
+  except UnicodeEncodeError as e:
+    raise errors.InputError(
+      f'{path} has the name {e.object!a}, which is not UTF-8; rename it'
+    ) from e
+  order = pyarrow.compute.sort_indices(found.array)
+  found = listing_lib.Texts(found.array.take(order))
+  for numbers in listing_lib.blocks(len(found)):
+    codes.add(name.rpartition('/')[0] for name in found.take(numbers))
+  return found
+
+
+def _blocks(names: Iterator[str]) -> Iterator[list[str]]:
+  block = []
+  for name in names:
+    block.append(name)
+    if len(block) == listing_lib.BLOCK:
+      yield block
+      block = []
+  yield block
+
+
+def _images(path: pathlib.Path) -> Iterator[str]:
+  """Yields the paths of images, without hidden files and folders."""
+  for name in _in_folder(path) if path.is_dir() else _in_archive(path):
+    parts = name.removeprefix('./').split('/')
+    hidden = any(part.startswith(('.', '__MACOSX')) for part in parts)
+    if not hidden and name.lower().endswith(SUFFIXES):
+      yield '/'.join(parts)
+
+
+def _in_folder(path: pathlib.Path) -> Iterator[str]:
+  seen = set()  # Links may lead back.
+  for folder, below, files in os.walk(path, followlinks=True, onerror=_fail):
+    real = os.path.realpath(folder)
+    if real in seen:
+      below.clear()
+      continue
+    seen.add(real)
+    below.sort()
+    start = pathlib.Path(folder).relative_to(path).as_posix()
+    for file in files:
+      yield f'{start}/{file}'
+
+
+def _fail(e: OSError) -> None:
+  raise errors.InputError(
+    f'{e.filename} cannot be read ({e.strerror}); check its permissions'
+  ) from e
+
+
+def _in_archive(path: pathlib.Path) -> Iterator[str]:
+  try:
+    if path.name.lower().endswith('.zip'):
+      with zipfile.ZipFile(path) as file:
+        yield from (info.filename for info in file.infolist())
+    else:
+      with tarfile.open(path, 'r|*') as file:
+        yield from (member.name for member in file if member.isfile())
+  except (
+    OSError,
+    EOFError,
+    tarfile.TarError,
+    zipfile.BadZipFile,
+    zlib.error,
+  ) as e:
+    raise errors.InputError(
+      f'{path} is no archive that can be read ({e}); make or copy it again'
+    ) from e
+
+
+def _meaning(folders: list[str], path: pathlib.Path) -> _Folders:
+  """Finds the part and the class of each folder that has images."""
+  split = [folder.split('/') if folder else [] for folder in folders]
+  start = 0
+  if len({parts[0] for parts in split if parts}) == 1 and all(
+    len(parts) > 1 for parts in split
+  ):
+    start = 1  # One outer folder.
+  tops = {parts[start] for parts in split if len(parts) > start}
+  test = next((name for name in _TEST if name in tops), None)
+  in_parts = (
+    'train' in tops
+    and test is not None
+    and tops <= {'train', *_TEST}
+    and all(len(parts) > start + 1 for parts in split)
+  )
+  depth = start + in_parts
+  if any(len(parts) <= depth for parts in split):
+    raise errors.InputError(
+      f'{path} has images in no class folder, in'
+      f' {folders[[len(p) <= depth for p in split].index(True)] or "the top"};'
+      ' put them into a folder named as their class'
+    )
+  used = ('train', test)
+  class_of = {
+    folder: parts[depth]
+    for folder, parts in zip(folders, split, strict=True)
+    if not in_parts or parts[start] in used
+  }
+  for name in class_of.values():
+    if name != name.strip():
+      raise errors.InputError(
+        f'{path}: the folder {name!r} begins or ends with a space; rename it'
+      )
+  names = names_lib.in_order(set(class_of.values()))
+  place = {name: i for i, name in enumerate(names)}
+  return _Folders(
+    names,
+    {f: place[class_of[f]] if f in class_of else -1 for f in folders},
+    {
+      f: in_parts and parts[start] == test
+      for f, parts in zip(folders, split, strict=True)
+    },
+  )

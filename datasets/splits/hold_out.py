@@ -1,0 +1,71 @@
+"""Test examples, held out from an input that has no test part."""
+
+import numpy as np
+import scipy.sparse
+
+from tff_xc import errors
+
+
+def by_fraction(
+  labels: np.ndarray | scipy.sparse.csr_matrix, fraction: float, seed
+) -> np.ndarray:
+  """Draws the same share of every class, up to rounding.
+
+  Of a class with c examples it draws fraction · c, rounded up or down at random.
+  It draws no example without a label and none of a class with one example.
+  Examples with sets of labels are drawn without regard to them.
+
+  Args:
+    labels: int [N]; or sets of labels [N, n].
+    fraction: in (0, 0.5].
+    seed: of the draw.
+
+  Returns:
+    int64 [k], numbers of examples, ascending.
+  """
+  random = np.random.default_rng(seed)
+  if scipy.sparse.issparse(labels):
+    order = random.permutation(labels.shape[0])
+  else:
+    order, _, sizes = _by_class(labels, random)
+    order = order[sizes > 1]
+  # Evenly spaced, from a random start.
+  upto = np.floor(np.arange(len(order) + 1) * fraction + random.random())
+  return np.sort(order[np.diff(upto) > 0])
+
+
+def by_class(labels: np.ndarray, each: int, seed) -> np.ndarray:
+  """Draws `each` examples of every class, and half of a class that has fewer.
+
+  Args:
+    labels: int [N]; examples without a label, below 0, are never drawn.
+    each: examples of a class that has at least twice as many.
+    seed: of the draw.
+
+  Returns:
+    int64 [k], numbers of examples, ascending.
+
+  Raises:
+    errors.InputError: labels are sets.
+  """
+  if scipy.sparse.issparse(labels):
+    raise errors.InputError(
+      'examples with sets of labels have no test examples per class; take'
+      ' --test_fraction'
+    )
+  order, rank, sizes = _by_class(labels, np.random.default_rng(seed))
+  return np.sort(order[rank < np.minimum(each, sizes // 2)])
+
+
+def _by_class(labels: np.ndarray, random: np.random.Generator):
+  """Returns labelled examples by class in random order; int64 [k] each.
+
+  Returns:
+    Their numbers, their ranks within their class, and their class's size.
+  """
+  order = random.permutation(np.flatnonzero(labels >= 0))
+  order = order[np.argsort(labels[order], kind='stable')]
+  counts = np.bincount(labels[order], minlength=1)
+  sizes = np.repeat(counts, counts)
+  rank = np.arange(len(order)) - np.repeat(np.cumsum(counts) - counts, counts)
+  return order, rank, sizes

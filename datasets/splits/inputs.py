@@ -1,0 +1,286 @@
+"""Lists the examples of the inputs that a split may be made of.
+
+  folder, tar or zip of images      a folder for each class (`images.names`)
+  .csv .tsv .jsonl .ndjson .parquet a row an example (`datasets.tables`)
+  CIFAR-10, CIFAR-100               the official files, or their folder
+  Extreme Classification Repository *_train.txt, trn_X_Y.txt, or their folder
+  .npz                              arrays y, optionally client, test_y
+  LEAF's JSON                       a file, or a folder train/ and test/
+
+Classes of tables and of folders are numbered in the order of their names, whole
+numbers as numbers. The other inputs number their classes themselves.
+"""
+
+import os
+import pathlib
+import re
+import zipfile
+import zlib
+from typing import NamedTuple
+
+import numpy as np
+
+from datasets import tables
+from datasets.splits import listing as listing_lib
+from tff_xc import errors
+
+# A user of this name is nobody, as in the files of TFF's iNaturalist.
+NOBODY = 'NA'
+_XC = re.compile(r'(.*train|trn_x_y)\.txt(\.gz)?', re.IGNORECASE)
+
+
+class Columns(NamedTuple):
+  """The columns of a table.
+
+  Attributes:
+    label: the classes, text or whole numbers.
+    user: the users; None: 'user_id', if the table has it.
+    id: the examples' ids; None: 'image_id', if the table has it, and else the
+      rows' numbers from 0.
+  """
+
+  label: str = 'class'
+  user: str | None = None
+  id: str | None = None
+
+
+def read(path: str | os.PathLike, columns: Columns) -> listing_lib.Listing:
+  """Lists the examples of an input, whose kind its names tell.
+
+  Raises:
+    errors.InputError: it is missing, damaged, or of no kind that is known.
+  """
+  path = pathlib.Path(path)
+  if not path.exists():
+    raise errors.InputError(
+      f'--input={path} does not exist; give a folder or file'
+    )
+  for found in (_cifar, _of_folder if path.is_dir() else _of_file):
+    listing = found(path, columns)
+    if listing is not None:
+      break
+  if not len(listing):
+    raise errors.InputError(f'{path} has no examples; give another input')
+  return listing
+
+
+def _of_folder(path: pathlib.Path, columns: Columns) -> listing_lib.Listing:
+  from datasets.images import names as images
+  from datasets.leaf import files as leaf_files
+
+  texts = sorted(p for p in path.iterdir() if _XC.fullmatch(p.name))
+  if texts:
+    return _xc(_only(path, texts))
+  if found := leaf_files.in_folder(path):
+    return _leaf(found)
+  return images.read(path)
+
+
+def _of_file(path: pathlib.Path, columns: Columns) -> listing_lib.Listing:
+  from datasets.images import names as images
+  from datasets.leaf import files as leaf_files
+
+  name = path.name.lower()
+  if tables.form(path):
+    return table(path, columns)
+  if name.endswith(images.ARCHIVES):
+    return images.read(path)
+  if name.endswith('.npz'):
+    return _npz(path)
+  if name.endswith('.json'):
+    return _leaf(leaf_files.Files(all=(path,)))
+  if name.endswith(('.txt', '.txt.gz')):
+    return _xc(path)
+  raise errors.InputError(
+    f'--input={path} is of no known kind; give a folder, {", ".join(tables.FORMS)},'
+    f' .npz, .json, .txt, {", ".join(images.ARCHIVES)}'
+  )
+
+
+def _only(path: pathlib.Path, found: list):
+  if len(found) > 1:
+    raise errors.InputError(
+      f'--input={path} has {" and ".join(p.name for p in found)}; give one of'
+      ' these as --input'
+    )
+  return found[0]
+
+
+def table(
+  path: str | os.PathLike, columns: Columns, with_ids: bool = True
+) -> listing_lib.Listing:
+  """Lists the rows of a table, see `tables.batches`.
+
+  Args:
+    path: the table.
+    columns: its columns.
+    with_ids: False: ids are the rows' numbers from 0, and may be repeated.
+
+  Raises:
+    errors.InputError: a column is missing; a row has no class, no user or no id;
+      two rows have one id.
+  """
+  named = {
+    'class': columns.label,
+    'user': columns.user or 'user_id',
+    'id': columns.id or 'image_id',
+  }
+  explicit = [n for n in (columns.user, columns.id) if n]
+  batches = tables.batches(
+    path, list(dict.fromkeys([columns.label, *explicit])), list(named.values())
+  )
+  classes, users, parts = listing_lib.Codes(), listing_lib.Codes(), []
+  present = set()
+  for batch in listing_lib.watched_rows(
+    batches, 'reading', lambda batch: len(batch.places)
+  ):
+    for noun, column in named.items():
+      if '' in batch.columns.get(column, ()):
+        where = batch.where(batch.columns[column].index(''))
+        raise errors.InputError(
+          f'{where} has no {noun}, its {column!r} is empty; fill it in, or leave'
+          ' out the line'
+        )
+    present |= set(batch.columns)
+    classes.add(batch.columns[columns.label])
+    users.add(batch.columns.get(named['user'], ()))
+    parts.append(batch.columns.get(named['id'], []) if with_ids else [])
+  labels, class_names = listing_lib.sorted_codes(classes)
+  ids = range(len(labels))
+  if with_ids and named['id'] in present:
+    ids = _distinct(listing_lib.texts(parts), path)
+  user_codes = user_names = None
+  if named['user'] in present:
+    user_codes, user_names = _without_nobody(users)
+  return listing_lib.Listing(
+    labels, class_names, ids, user_codes, user_names or ()
+  )
+
+
+def _without_nobody(users: listing_lib.Codes) -> tuple[np.ndarray, list[str]]:
+  names, codes = users.names, users.codes()
+  if NOBODY in names:
+    place = names.index(NOBODY)
+    names.remove(NOBODY)
+    codes = np.where(codes == place, -1, codes - (codes > place))
+  return codes.astype(np.int32), names
+
+
+def _distinct(ids: listing_lib.Texts, path) -> listing_lib.Texts:
+  import pyarrow.compute
+
+  if len(pyarrow.compute.unique(ids.array)) == len(ids):
+    return ids
+  seen = {}
+  for numbers in listing_lib.blocks(len(ids)):
+    for number, name in zip(numbers.tolist(), ids.take(numbers), strict=True):
+      if name in seen:
+        raise errors.InputError(
+          f'{path}: examples {seen[name] + 1:,} and {number + 1:,} both have the'
+          f' id {name!r}; name another --id_column, or leave one out'
+        )
+      seen[name] = number
+  raise AssertionError('all ids differ')
+
+
+def _cifar(path: pathlib.Path, columns) -> listing_lib.Listing | None:
+  names = [path.name, *(os.listdir(path) if path.is_dir() else ())]
+  if not any('cifar' in name.lower() for name in names):
+    return None
+  from datasets.cifar import files as cifar_files
+
+  found = {}
+  for name in cifar_files.LAYOUTS:
+    try:
+      found[name] = cifar_files.find(path, name)
+    except errors.InputError as e:
+      if 'mosaics' in str(e):
+        raise
+  if not found:
+    return None
+  if len(found) > 1:
+    raise errors.InputError(
+      f'--input={path} has CIFAR-10 and CIFAR-100; give the folder or archive of'
+      ' one of them'
+    )
+  [(name, load)] = found.items()
+  splits = load(cifar_files.OFFICIAL)
+  return _numbered(
+    splits.train.y, cifar_files.LAYOUTS[name].num_classes, test=splits.test.y
+  )
+
+
+def _numbered(
+  labels, num_classes: int, test=None, **users
+) -> listing_lib.Listing:
+  """Returns a listing whose classes and examples are numbers."""
+  names = list(map(str, range(num_classes)))
+  return listing_lib.Listing(
+    labels,
+    names,
+    range(labels.shape[0]),
+    test=None if test is None else _numbered(test, num_classes),
+    **users,
+  )
+
+
+def _xc(path: pathlib.Path) -> listing_lib.Listing:
+  from datasets.xc import cache as xc_cache
+
+  def labels(file):
+    form = 'labels' if re.search('_x_y', file.name.lower()) else 'examples'
+    return xc_cache.read(file, form).labels
+
+  train = labels(path)
+  name = re.sub('(?i)train', 'test', re.sub('(?i)trn', 'tst', path.name))
+  beside = path.with_name(name)
+  test = labels(beside) if name != path.name and beside.is_file() else None
+  if test is not None and test.shape[1] != train.shape[1]:
+    raise errors.InputError(
+      f'{beside} has {test.shape[1]:,} labels and {path.name}'
+      f' {train.shape[1]:,}; give files of one set'
+    )
+  return _numbered(train, train.shape[1], test)
+
+
+def _npz(path: pathlib.Path) -> listing_lib.Listing:
+  try:
+    with np.load(path, allow_pickle=False) as file:
+      wanted = {'y', 'client', 'test_y'} & set(file.files)
+      found = {name: file[name] for name in wanted}
+  except (ValueError, OSError, EOFError, zipfile.BadZipFile, zlib.error) as e:
+    raise errors.InputError(
+      f'{path} is no .npz of plain arrays ({e}); write it with np.savez'
+    ) from e
+  if 'y' not in found:
+    raise errors.InputError(f"{path} has no array 'y'; add the labels")
+  for name in sorted(wanted - {'client'}):
+    y = found[name]
+    if y.ndim != 1 or not np.issubdtype(y.dtype, np.integer) or not y.size:
+      raise errors.InputError(
+        f'{path}: {name} is {y.dtype} {list(y.shape)}; expected one whole number'
+        ' for each example'
+      )
+    if y.min() < 0 or y.max() >= 2**31:
+      raise errors.InputError(
+        f'{path}: {name} has labels from {y.min()} to {y.max()}; number the'
+        ' classes from 0'
+      )
+    found[name] = y.astype(np.int32)
+  users = {}
+  if 'client' in found:
+    if found['client'].shape != found['y'].shape:
+      raise errors.InputError(
+        f'{path}: client has shape {list(found["client"].shape)} and y'
+        f' {list(found["y"].shape)}; give one client for each example'
+      )
+    names, codes = np.unique(found['client'], return_inverse=True)
+    users = {'users': codes.astype(np.int32), 'user_names': [*map(str, names)]}
+  num_classes = max(int(found[n].max()) for n in wanted - {'client'}) + 1
+  return _numbered(found['y'], num_classes, found.get('test_y'), **users)
+
+
+def _leaf(files) -> listing_lib.Listing:
+  from datasets.leaf import labels
+
+  return labels.read(files)

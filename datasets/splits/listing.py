@@ -1,0 +1,182 @@
+"""What a split is made of: the numbered examples of an input, unread.
+
+A listing has each example's label, its user where one is known, and its id in
+split files. The examples themselves stay where they are, so that 14 million of
+them need about 1 GB.
+"""
+
+import collections
+import dataclasses
+import hashlib
+from collections.abc import Callable
+from collections.abc import Iterable
+from collections.abc import Iterator
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+import scipy.sparse
+import tqdm
+
+from datasets.splits import names as names_lib
+
+# Rows at a time.
+BLOCK = 1 << 16
+
+
+class Texts:
+  """Very many texts, in about as many bytes as they have characters."""
+
+  def __init__(self, array: Any):
+    """Takes a `pyarrow.LargeStringArray`."""
+    self.array = array
+
+  def __len__(self) -> int:
+    return len(self.array)
+
+  def take(self, numbers: np.ndarray) -> list[str]:
+    """Returns the texts of these numbers, in their order."""
+    return self.array.take(numbers).to_pylist()
+
+
+def texts(blocks: Iterable[list[str]]) -> Texts:
+  """Returns the texts of all blocks; raises UnicodeEncodeError if one is none."""
+  import pyarrow as pa
+
+  parts = [pa.array(block, pa.large_string()) for block in blocks]
+  return Texts(pa.concat_arrays([pa.array([], pa.large_string()), *parts]))
+
+
+@dataclasses.dataclass(frozen=True, eq=False)
+class Listing:
+  """The N examples of an input, or of its test part.
+
+  Attributes:
+    labels: int32 [N], -1 for none; or sets of labels, a bool csr_matrix [N, n].
+    class_names: [n].
+    ids: [N], what split files call the examples; or a range of numbers.
+    users: int32 [N], places in `user_names`, -1 for nobody; None: unknown.
+    user_names: in the order in which the input names them.
+    test: the test part, if the input has one; its ids are its own.
+  """
+
+  labels: np.ndarray | scipy.sparse.csr_matrix
+  class_names: Sequence[str]
+  ids: Texts | range
+  users: np.ndarray | None = None
+  user_names: Sequence[str] = ()
+  test: 'Listing | None' = None
+
+  def __len__(self) -> int:
+    return self.labels.shape[0]
+
+  @property
+  def has_sets(self) -> bool:
+    """Whether the labels are sets."""
+    return scipy.sparse.issparse(self.labels)
+
+  def some(self, numbers: np.ndarray) -> 'Listing':
+    """Returns the listing of these examples, whose ids are their numbers."""
+    users = None if self.users is None else self.users[numbers]
+    return dataclasses.replace(
+      self,
+      labels=self.labels[numbers],
+      ids=range(len(numbers)),
+      users=users,
+      test=None,
+    )
+
+  def fingerprint(self) -> dict[str, Any]:
+    """Returns counts, and a checksum of ids, labels and users."""
+    found = hashlib.blake2b(digest_size=8)
+    counts = {'examples': len(self), 'classes': len(self.class_names)}
+    if self.test is not None:
+      counts['test_examples'] = len(self.test)
+    for part in filter(None, (self, self.test)):
+      for piece in part._content():
+        found.update(piece)
+    return {**counts, 'checksum': found.hexdigest()}
+
+  def _content(self) -> Iterator[bytes]:
+    yield '\0'.join([*self.class_names, '', *self.user_names]).encode()
+    for array in (
+      [self.labels.indptr, self.labels.indices]
+      if self.has_sets
+      else [self.labels]
+    ):
+      yield np.ascontiguousarray(array).data.cast('B') if array.size else b''
+    if self.users is not None:
+      yield np.ascontiguousarray(self.users).data.cast('B')
+    if isinstance(self.ids, range):
+      yield repr(self.ids).encode()
+      return
+    for numbers in blocks(len(self)):
+      yield '\0'.join(self.ids.take(numbers)).encode()
+
+
+def ids_of(ids: Texts | range, numbers: np.ndarray) -> list:
+  """Returns the ids of these examples, text or whole numbers."""
+  if isinstance(ids, range):
+    return (numbers + ids.start).tolist()
+  return ids.take(numbers)
+
+
+def blocks(size: int) -> Iterator[np.ndarray]:
+  """Yields 0 to size - 1 in blocks."""
+  for start in range(0, size, BLOCK):
+    yield np.arange(start, min(start + BLOCK, size))
+
+
+class Codes:
+  """Numbers names in the order in which they come."""
+
+  def __init__(self):
+    self._places = collections.defaultdict()
+    self._places.default_factory = self._places.__len__
+    self._parts = []
+
+  def add(self, names: Iterable[str]) -> None:
+    """Takes the names of further rows."""
+    self._parts.append(self.numbers(names))
+
+  def numbers(self, names: Iterable[str]) -> np.ndarray:
+    """Returns int32, the place in `names` of each; new names come last."""
+    return np.fromiter(map(self._places.__getitem__, names), np.int32)
+
+  @property
+  def names(self) -> list[str]:
+    """The names, each once."""
+    return list(self._places)
+
+  def codes(self) -> np.ndarray:
+    """Returns int32 [rows], the place in `names` of each row."""
+    return np.concatenate([np.zeros(0, np.int32), *self._parts])
+
+
+def sorted_codes(codes: Codes) -> tuple[np.ndarray, list[str]]:
+  """Returns int32 [rows] and the names: as `codes`, with the names in order."""
+  names = names_lib.in_order(codes.names)
+  place = {name: i for i, name in enumerate(names)}
+  new = np.array([place[name] for name in codes.names], np.int32)
+  return new[codes.codes()], names
+
+
+def watched(
+  steps: Iterable, what: str, unit: str, total: int | None = None
+) -> Iterator:
+  """Yields `steps`; a terminal sees a bar if they take more than a second."""
+  yield from tqdm.tqdm(
+    steps, what, total, unit=unit, disable=None, delay=1, leave=False
+  )
+
+
+def watched_rows(
+  parts: Iterable, what: str, size: Callable, total: int | None = None
+) -> Iterator:
+  """Yields parts of rows, as `watched`; `size` returns the rows of a part."""
+  with tqdm.tqdm(
+    desc=what, total=total, unit='row', disable=None, delay=1, leave=False
+  ) as bar:
+    for part in parts:
+      yield part
+      bar.update(size(part))
