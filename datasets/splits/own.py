@@ -57,6 +57,9 @@ class Choice(NamedTuple):
     return int(text) if text != self.split else 0
 
 
+USERS = Choice()
+
+
 class Labelled(NamedTuple):
   """Numbered examples, before some of them become clients.
 
@@ -66,7 +69,8 @@ class Labelled(NamedTuple):
     ids: what a split calls them.
     users: int32 [N], places in `user_names`, -1 for nobody; None: unknown.
     user_names: the users.
-    test: numbers of the test examples; None: the data have no test part.
+    test: numbers of the test examples, empty if the data keep them apart; None:
+      the data have no test part.
   """
 
   labels: np.ndarray
