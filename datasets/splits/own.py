@@ -19,6 +19,7 @@ import numpy as np
 from datasets.splits import by_class
 from datasets.splits import hold_out
 from datasets.splits import listing as listing_lib
+from datasets.splits import names as names_lib
 from datasets.splits import split_folder
 from tff_xc import errors
 from tff_xc.data import partition as partition_lib
@@ -214,12 +215,16 @@ def _shown(ids, number: int) -> str:
 
 
 def _of_users(users: np.ndarray, names: Sequence[str]):
-  """Returns a client for each user of an example; -1 is nobody."""
+  """Returns a client for each user of an example, in order; -1 is nobody."""
+  in_order = names_lib.in_order(names)
+  place = {name: i for i, name in enumerate(in_order)}
+  new = np.array([*(place[name] for name in names), -1])
+  users = new[users]  # Also -1, which is the last.
   sizes = np.bincount(users[users >= 0], minlength=len(names))
   some = np.flatnonzero(sizes)
   order = np.argsort(users, kind='stable')
   return partition_lib.Partition(
-    [names[k] for k in some],
+    [in_order[k] for k in some],
     np.cumsum(np.append(0, sizes[some])),
     order[np.count_nonzero(users < 0) :],
   )
