@@ -77,7 +77,7 @@ def _text(path: pathlib.Path, **more):
 
 def _csv(path, required, optional) -> Iterator[Batch]:
   delimiter = '\t' if form(path) == '.tsv' else ','
-  line = 0
+  reader = None
   try:
     with _text(path, newline='') as file:
       reader = csv.reader(file, delimiter=delimiter, strict=True)
@@ -97,9 +97,9 @@ def _csv(path, required, optional) -> Iterator[Batch]:
           {name: [row[i].strip() for _, row in part] for name, i in places},
         )
   except (OSError, EOFError, zlib.error, UnicodeDecodeError, csv.Error) as e:
-    after = f', after line {line},' if line else ''
+    near = f', line {reader.line_num},' if reader else ''
     raise errors.InputError(
-      f'{path}{after} is no CSV text ({e}); mend it, or give another file'
+      f'{path}{near} is no CSV text ({e}); mend it, or give another file'
     ) from e
 
 
@@ -170,7 +170,15 @@ def _value(row: dict, name: str, where: str) -> str:
     raise errors.InputError(
       f'{where}: {name!r} {found}; expected text or a whole number'
     )
-  return value.strip() if isinstance(value, str) else str(value)
+  if isinstance(value, int):
+    return str(value)
+  try:
+    value.encode()
+  except UnicodeEncodeError as e:
+    raise errors.InputError(
+      f'{where}: {name!r} is {value[:40]!a}, which is no text; mend it'
+    ) from e
+  return value.strip()
 
 
 def _parquet(path, required, optional) -> Iterator[Batch]:

@@ -129,7 +129,8 @@ def table(
   batches = tables.batches(
     path, list(dict.fromkeys([columns.label, *explicit])), list(named.values())
   )
-  classes, users, parts = listing_lib.Codes(), listing_lib.Codes(), []
+  classes, users = listing_lib.Codes(), listing_lib.Codes()
+  ids = listing_lib.TextParts()
   present = set()
   for batch in listing_lib.watched_rows(
     batches, 'reading', lambda batch: len(batch.places)
@@ -144,16 +145,19 @@ def table(
     present |= set(batch.columns)
     classes.add(batch.columns[columns.label])
     users.add(batch.columns.get(named['user'], ()))
-    parts.append(batch.columns.get(named['id'], []) if with_ids else [])
+    if with_ids:
+      ids.add(batch.columns.get(named['id'], []))
   labels, class_names = listing_lib.sorted_codes(classes)
-  ids = range(len(labels))
-  if with_ids and named['id'] in present:
-    ids = _distinct(listing_lib.texts(parts), path)
+  has_ids = with_ids and named['id'] in present
   user_codes = user_names = None
   if named['user'] in present:
     user_codes, user_names = _without_nobody(users)
   return listing_lib.Listing(
-    labels, class_names, ids, user_codes, user_names or ()
+    labels,
+    class_names,
+    _distinct(ids, path) if has_ids else range(len(labels)),
+    user_codes,
+    user_names or (),
   )
 
 
@@ -166,21 +170,16 @@ def _without_nobody(users: listing_lib.Codes) -> tuple[np.ndarray, list[str]]:
   return codes.astype(np.int32), names
 
 
-def _distinct(ids: listing_lib.Texts, path) -> listing_lib.Texts:
-  import pyarrow.compute
-
-  if len(pyarrow.compute.unique(ids.array)) == len(ids):
-    return ids
-  seen = {}
-  for numbers in listing_lib.blocks(len(ids)):
-    for number, name in zip(numbers.tolist(), ids.take(numbers), strict=True):
-      if name in seen:
-        raise errors.InputError(
-          f'{path}: examples {seen[name] + 1:,} and {number + 1:,} both have the'
-          f' id {name!r}; name another --id_column, or leave one out'
-        )
-      seen[name] = number
-  raise AssertionError('all ids differ')
+def _distinct(ids: listing_lib.TextParts, path) -> listing_lib.Texts:
+  found = ids.texts()
+  if twice := ids.repeated():
+    first, second = twice
+    raise errors.InputError(
+      f'{path}: examples {first + 1:,} and {second + 1:,} both have the id'
+      f' {found.take(np.array([first]))[0]!r}; name another --id_column, or leave'
+      ' one out'
+    )
+  return found
 
 
 def _cifar(path: pathlib.Path, columns) -> listing_lib.Listing | None:

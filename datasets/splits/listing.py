@@ -34,17 +34,57 @@ class Texts:
   def __len__(self) -> int:
     return len(self.array)
 
+  def __iter__(self) -> Iterator[str]:
+    for numbers in blocks(len(self)):
+      yield from self.take(numbers)
+
   def take(self, numbers: np.ndarray) -> list[str]:
     """Returns the texts of these numbers, in their order."""
     return self.array.take(numbers).to_pylist()
 
 
-def texts(blocks: Iterable[list[str]]) -> Texts:
-  """Returns the texts of all blocks; raises UnicodeEncodeError if one is none."""
-  import pyarrow as pa
+class TextParts:
+  """Gathers texts, block by block."""
 
-  parts = [pa.array(block, pa.large_string()) for block in blocks]
-  return Texts(pa.concat_arrays([pa.array([], pa.large_string()), *parts]))
+  def __init__(self):
+    self._parts, self._hashes = [], []
+
+  def add(self, block: Sequence[str]) -> None:
+    """Takes further texts; raises UnicodeEncodeError if one is none."""
+    import pyarrow as pa
+
+    self._parts.append(pa.array(block, pa.large_string()))
+    self._hashes.append(np.fromiter(map(hash, block), np.int64, len(block)))
+
+  def texts(self) -> Texts:
+    """Returns the texts of all blocks."""
+    import pyarrow as pa
+
+    return Texts(
+      pa.concat_arrays([pa.array([], pa.large_string()), *self._parts])
+    )
+
+  def repeated(self) -> tuple[int, int] | None:
+    """Returns the first text that is there twice, as two places; None: none is."""
+    hashes = np.concatenate([np.zeros(0, np.int64), *self._hashes])
+    ranked = np.sort(hashes)
+    again = np.unique(ranked[1:][ranked[1:] == ranked[:-1]])
+    places = np.flatnonzero(np.isin(hashes, again))
+    seen = {}
+    for place, name in zip(
+      places.tolist(), self.texts().take(places), strict=True
+    ):
+      if seen.setdefault(name, place) != place:
+        return seen[name], place
+    return None
+
+
+def texts(blocks: Iterable[Sequence[str]]) -> Texts:
+  """Returns the texts of all blocks; raises UnicodeEncodeError if one is none."""
+  parts = TextParts()
+  for block in blocks:
+    parts.add(block)
+  return parts.texts()
 
 
 @dataclasses.dataclass(frozen=True, eq=False)
