@@ -85,6 +85,8 @@ def read(
   path = pathlib.Path(path)
   roles, parts, text, start = None, [], {}, 0
   for frame in _frames(path, columns):
+    if not len(frame):
+      continue
     if roles is None:
       roles = _roles(path, list(frame.columns), columns)
       text = {role: [] for role in roles}
