@@ -9,6 +9,7 @@ the clients' sums.)
 import hashlib
 import os
 import pathlib
+import sys
 from collections.abc import Sequence
 
 import numpy as np
@@ -61,6 +62,7 @@ def load(
     table, data = _with_test(table, choice.test_file, path, columns)
     choice = choice._replace(test_file='')
   clients, test = own.parts(data, choice, str(path), 'name --user_column, or ')
+  _tell(path, table.features, standardise)
   [x] = _scaled([table.x], clients.numbers, standardise)
   pool = pool_lib.in_memory(x, data.labels)
   return client_data.FederatedDataset(
@@ -72,6 +74,14 @@ def load(
     source_checksum=_checksum(table.x, data.labels, test),
     class_names=data.class_names,
   )
+
+
+def _tell(path, features: Sequence[str], standardise: bool) -> None:
+  """Says on stderr which columns are features: an unnamed id would be one."""
+  names = ', '.join(features)
+  names = names if len(names) < 200 else f'{names[:200]} ...'
+  how = ', standardised by the training rows' if standardise else ''
+  print(f'{path}: {len(features):,} features{how}: {names}', file=sys.stderr)
 
 
 def _labelled(table, path, columns) -> own.Labelled:

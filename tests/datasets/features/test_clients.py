@@ -38,8 +38,10 @@ def examples(pool):
   return pool.examples(np.arange(len(pool))).x
 
 
-def test_users_of_a_table_are_clients(tmp_path):
+def test_users_of_a_table_are_clients(tmp_path, capsys):
   dataset = clients.load(csv(tmp_path / 'mine.csv'), own.USERS)
+  said = capsys.readouterr().err
+  assert '3 features, standardised by the training rows: f0, f1, f2' in said
   assert dataset.train.client_ids == ['u1', 'u10', 'u9']
   assert dataset.class_names == ['c0', 'c1', 'c2']
   assert dataset.train.numbers('u10').tolist() == [0, 2, 4, 6, 8, 10]
