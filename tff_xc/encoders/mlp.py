@@ -1,9 +1,9 @@
 """Multilayer perceptrons: on sparse text, several side by side; on dense rows.
 
-The former are FedMLH's encoder. Medini, Huang, Wang, Mohan, Shrivastava: "Extreme Classification in Log Memory
-using Count-Min Sketch"; FedMLH trains such networks federated. Each of R
-sub-models has two hidden layers with ReLU, and all have the same input. Their
-output layers are the class table (`heads.HashedHead`).
+The former are FedMLH's encoder. Medini, Huang, Wang, Mohan, Shrivastava: "Extreme
+Classification in Log Memory using Count-Min Sketch"; FedMLH trains such networks
+federated. Each of R sub-models has two hidden layers with ReLU, and all have the
+same input. Their output layers are the class table (`heads.HashedHead`).
 """
 
 import collections
