@@ -64,13 +64,16 @@ def load(
       damaged; there are fewer than two classes.
   """
   store = store_lib.open_store(path)
+  # The files of the split are read before any image is left out.
   if choice.is_file:
     places, data = _of_split(store, choice, corrupt)
-    # The split's users and test are in `data` now.
-    choice = choice._replace(split='', test_file='')
+    choice = choice._replace(split='')
   else:
     found = names_lib.read(store.path)
     places, data = _joined(store, found, found.test, found.class_names)
+    if choice.test_file:
+      data = own.with_test(data, choice.test_file, str(store.path))
+  choice = choice._replace(test_file='')
   if corrupt == SKIP:
     bad = ~_readable(store, places, side)
     places, data = _without(bad, places, data, 'cannot be read', store.path)

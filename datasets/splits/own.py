@@ -99,13 +99,11 @@ def parts(
     errors.InputError: there are no users; two test parts are asked for; a split
       is damaged or does not fit the data.
   """
-  users, names, test = data.users, data.user_names, data.test
   if choice.is_file:
-    users, names, test = _of_split(data, choice, where)
+    data = _of_split(data, choice, where)
   elif choice.test_file:
-    test = _numbers(
-      data, split_folder.read_test(choice.test_file), choice.test_file, where
-    )
+    data = with_test(data, choice.test_file, where)
+  users, test = data.users, data.test
   trains = np.ones(len(data.labels), bool)
   if test is not None:
     trains[test] = False
@@ -129,28 +127,39 @@ def parts(
     test = hold_out.by_fraction(labels, choice.test_fraction, seed)
     trains[test] = False
   if by_users:
-    return _of_users(np.where(trains, users, -1), names), test
+    return _of_users(np.where(trains, users, -1), data.user_names), test
   if choice.iid:
     return _at_random(np.flatnonzero(trains), choice), test
   labels = np.where(trains, data.labels, -1)
   return by_class.partition(labels, len(data.class_names)), test
 
 
-def _of_split(data: Labelled, choice: Choice, where: str):
-  """Returns users int32 [N], their names, and the test examples or None."""
+def with_test(data: Labelled, test_file: str, where: str) -> Labelled:
+  """Returns the examples with those of a CSV `image_id,class` as the test.
+
+  Raises:
+    errors.InputError: the file is missing, damaged, or does not fit the data.
+  """
+  listing = split_folder.read_test(test_file)
+  return data._replace(test=_numbers(data, listing, test_file, where))
+
+
+def _of_split(data: Labelled, choice: Choice, where: str) -> Labelled:
+  """Returns the examples with the users and the test of a split."""
   split = split_folder.read(choice.split, choice.test_file)
   numbers = _numbers(data, split.train, choice.split, where, split)
   users = np.full(len(data.labels), -1, np.int32)
   users[numbers] = split.train.users
-  test = data.test
-  if test is None and split.test is not None:
-    test = _numbers(data, split.test, choice.split, where, split)
-    if both := np.flatnonzero(users[test] >= 0).tolist():
-      raise errors.InputError(
-        f'{choice.split}: example {_shown(data.ids, test[both[0]])} is a training'
-        ' and a test example; give each example to one part'
-      )
-  return users, split.train.user_names, test
+  data = data._replace(users=users, user_names=split.train.user_names)
+  if data.test is not None or split.test is None:
+    return data
+  test = _numbers(data, split.test, choice.split, where, split)
+  if both := np.flatnonzero(users[test] >= 0).tolist():
+    raise errors.InputError(
+      f'{choice.split}: example {_shown(data.ids, test[both[0]])} is a training'
+      ' and a test example; give each example to one part'
+    )
+  return data._replace(test=test)
 
 
 def _numbers(

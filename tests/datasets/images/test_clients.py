@@ -144,6 +144,17 @@ def test_damaged_images_are_counted_and_left_out(tmp_path, capsys, monkeypatch):
   assert load(path).train.partition.sizes.tolist() == [5, 5, 7]
 
 
+def test_a_damaged_test_image_is_left_out(tmp_path):
+  path = on_disk.classes(tmp_path / 'photos')
+  damage(path)
+  test = write(
+    tmp_path / 't.csv', 'image_id,class', 'cat/0.jpg,cat', 'dog/0.jpg,dog'
+  )
+  dataset = load(path, 'iid:3', test_file=test)
+  assert dataset.test.y.tolist() == [1]
+  assert sum(dataset.train.partition.sizes) == 15
+
+
 def test_a_damaged_image_may_be_an_error(tmp_path):
   path = on_disk.classes(tmp_path / 'photos')
   damage(path)
