@@ -55,10 +55,14 @@ def read(path: str | os.PathLike, columns: Columns) -> listing_lib.Listing:
     raise errors.InputError(
       f'--input={path} does not exist; give a folder or file'
     )
-  for found in (_cifar, _of_folder if path.is_dir() else _of_file):
-    listing = found(path, columns)
-    if listing is not None:
-      break
+  try:
+    listing = _cifar(path)
+    if listing is None:
+      listing = (_of_folder if path.is_dir() else _of_file)(path, columns)
+  except OSError as e:
+    raise errors.InputError(
+      f'{e.filename or path} cannot be read ({e.strerror}); check its permissions'
+    ) from e
   if not len(listing):
     raise errors.InputError(f'{path} has no examples; give another input')
   return listing
@@ -182,7 +186,7 @@ def _distinct(ids: listing_lib.TextParts, path) -> listing_lib.Texts:
   return found
 
 
-def _cifar(path: pathlib.Path, columns) -> listing_lib.Listing | None:
+def _cifar(path: pathlib.Path) -> listing_lib.Listing | None:
   names = [path.name, *(os.listdir(path) if path.is_dir() else ())]
   if not any('cifar' in name.lower() for name in names):
     return None
