@@ -188,7 +188,14 @@ def check_data(
 def check_task_data(
   name: str, directory: str, find: Callable[[str], Any] | None
 ) -> Check:
-  """Checks the data of one task; `find` is None if the task needs none."""
+  """Checks the data of one task.
+
+  Args:
+    name: of the task.
+    directory: the data directory, or the user's own file or folder.
+    find: as of `check_data`; what it returns is shown if it is text. None: the
+      task needs no data.
+  """
   if find is None:
     return Check('data', f'{name} needs none')
   try:

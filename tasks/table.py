@@ -23,7 +23,7 @@ def _load(data_dir, options):
   from datasets.features import clients
   from tff_xc import classifier
   from tff_xc import heads
-  from tff_xc.encoders import mlp
+  from tff_xc.encoders import dense_mlp
 
   dataset = clients.load(
     data_dir,
@@ -33,7 +33,7 @@ def _load(data_dir, options):
   )
   [features] = dataset.train.pool.spec.shape
   model = classifier.EmbeddingClassifier(
-    mlp.build_dense_mlp_encoder(
+    dense_mlp.build_dense_mlp_encoder(
       features, options['hidden_dim'], options['embedding_dim']
     ),
     heads.CosineHead(options['logit_scale']),

@@ -216,12 +216,11 @@ class Task:
     best_by: default of --best_by: the score by which the best round is chosen.
     check: (options) -> None; raises `errors.InputError` for options that cannot
       be right, without a large import.
-    data: the files that --data_dir must hold; empty if the data are generated.
     data_is_named: whether --data_dir is the user's own file or folder, which has
       no default, and not the directory of all data sets.
-    find: (data_dir) -> anything, or a few words on what is there, within
-      seconds; raises `errors.InputError` if the files of `data` are not there.
-      None if it needs no files.
+    data: the files that --data_dir must hold; empty if the data are generated.
+    find: (data_dir) -> anything, within seconds; raises `errors.InputError`
+      if the files of `data` are not there. None if it needs no files.
   """
 
   name: str
@@ -242,8 +241,8 @@ class Task:
   targets: tuple[str, ...] = ()
   best_by: str = ''
   check: Callable[[Mapping[str, Any]], None] = lambda options: None
-  data: str = ''
   data_is_named: bool = False
+  data: str = ''
   find: Callable[[str], Any] | None = None
 
   def option_values(self) -> dict[str, Any]:
