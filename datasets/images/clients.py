@@ -69,7 +69,7 @@ def load(
     places, data = _of_split(store, choice, corrupt)
     choice = choice._replace(split='')
   else:
-    found = names_lib.read(store.path)
+    found = names_lib.of_ids(store.path, store.names)
     places, data = _joined(store, found, found.test, found.class_names)
     if choice.test_file:
       data = own.with_test(data, choice.test_file, str(store.path))

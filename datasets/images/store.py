@@ -2,7 +2,8 @@
 
 A store lists its images once, and reads an image's bytes where they lie. A tar
 is not unpacked: its index (names, offsets, sizes) is kept in the user's cache
-(`datasets.parsed_cache`). Names and their order are those of `images.names`.
+(`datasets.parsed_cache`). A folder and its archive have the same names in the same
+order, that of the names' bytes.
 """
 
 import os
@@ -19,11 +20,12 @@ from typing import NamedTuple
 import numpy as np
 
 from datasets import parsed_cache
-from datasets.images import names as names_lib
 from datasets.splits import listing as listing_lib
 from datasets.splits import own
 from tff_xc import errors
 
+SUFFIXES = ('.jpg', '.jpeg', '.png')
+COMPRESSED = ('.tar.gz', '.tgz', '.tar.bz2', '.tar.xz')
 # Increase this when the arrays of a cached index change.
 VERSION = 1
 
@@ -67,12 +69,32 @@ def open_store(path: str | os.PathLike) -> Store:
     store = _zip(path)
   else:
     store = _tar(path)
-  if not len(store.names):
-    raise errors.InputError(
-      f'{path} has no images ({", ".join(names_lib.SUFFIXES)}); give another'
-      ' folder or archive'
-    )
+  _check_some(store.names, path)
   return store
+
+
+def names_of(path: str | os.PathLike) -> listing_lib.Texts:
+  """Returns the names of all images of a folder or archive, in order.
+
+  A compressed tar will do, too, although it cannot be read in place.
+
+  Raises:
+    errors.InputError: as `open_store`.
+  """
+  path = pathlib.Path(path)
+  if not path.name.lower().endswith(COMPRESSED) or path.is_dir():
+    return open_store(path).names
+  names, _ = _sorted(_tar_images(path, [], [], 'r|*'), path)
+  _check_some(names, path)
+  return names
+
+
+def _check_some(names: listing_lib.Texts, path: pathlib.Path) -> None:
+  if not len(names):
+    raise errors.InputError(
+      f'{path} has no images ({", ".join(SUFFIXES)}); give another folder or'
+      ' archive'
+    )
 
 
 def find(store: Store, ids: listing_lib.Texts) -> np.ndarray:
@@ -123,7 +145,7 @@ def _forms(names) -> Iterator:
 
 def _is_image(parts: list[str]) -> bool:
   hidden = any(part.startswith(('.', '__MACOSX')) for part in parts)
-  return not hidden and parts[-1].lower().endswith(names_lib.SUFFIXES)
+  return not hidden and parts[-1].lower().endswith(SUFFIXES)
 
 
 def _id(name: str) -> str | None:
@@ -197,7 +219,7 @@ def _zip(path: pathlib.Path) -> Store:
     archive = zipfile.ZipFile(path)
   except (OSError, ValueError, NotImplementedError, zipfile.BadZipFile) as e:
     raise errors.InputError(
-      f'{path} is damaged or not a zip file ({e}); make or get it again'
+      f'{path} is no archive that can be read ({e}); make or get it again'
     ) from e
   members = [m for m in archive.infolist() if _id(m.filename)]
   names, order = _sorted((_id(m.filename) for m in members), path)
@@ -252,10 +274,12 @@ def _fill(store: parsed_cache.Store, path: pathlib.Path) -> None:
   store.append('sizes', np.array(sizes, np.int64)[order])
 
 
-def _tar_images(path, offsets: list[int], sizes: list[int]) -> Iterator[str]:
+def _tar_images(
+  path: pathlib.Path, offsets: list[int], sizes: list[int], mode: str = 'r:'
+) -> Iterator[str]:
   """Yields the names of images; appends to `offsets` and `sizes`."""
   try:
-    with tarfile.open(path, 'r:') as file:
+    with tarfile.open(path, mode) as file:
       while (member := file.next()) is not None:
         file.members.clear()  # It would keep all.
         name = _id(member.name)
@@ -270,6 +294,6 @@ def _tar_images(path, offsets: list[int], sizes: list[int]) -> Iterator[str]:
           yield name
   except (OSError, EOFError, ValueError, tarfile.TarError, zlib.error) as e:
     raise errors.InputError(
-      f'{path} is no tar that can be read in place ({e}); unpack a compressed'
-      ' one (.tar.gz) with gunzip, and get a damaged one again'
+      f'{path} is no archive that can be read ({e}); get a damaged one again, and'
+      ' unpack a compressed one (.tar.gz), whose images cannot be read in place'
     ) from e

@@ -1,0 +1,152 @@
+"""Images by class in folders and archives."""
+
+import os
+import tarfile
+import zipfile
+
+import numpy as np
+import pytest
+
+from datasets.images import names
+from tff_xc import errors
+
+FILES = (
+  'cat/2.jpg',
+  'cat/10.JPEG',
+  'dog/a b.png',
+  'dog-wild/x,1.jpg',
+  'dog/deep/er/3.jpg',
+)
+OTHERS = ('notes.txt', 'cat/.hidden.jpg', '__MACOSX/cat/2.jpg', '.git/a/b.jpg')
+
+
+def folder(root, files, outer=''):
+  for name in files:
+    path = root / outer / name
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_bytes(b'')
+  return root
+
+
+def archive(path, root, files):
+  if path.suffix == '.zip':
+    with zipfile.ZipFile(path, 'w') as file:
+      for name in files:
+        file.write(root / name, name)
+    return path
+  with tarfile.open(path, 'w:gz' if path.suffix == '.gz' else 'w') as file:
+    for name in files:
+      file.add(root / name, f'./{name}')
+  return path
+
+
+def content(listing):
+  ids = listing.ids.take(np.arange(len(listing)))
+  return {
+    name: listing.class_names[label]
+    for name, label in zip(ids, listing.labels, strict=True)
+  }
+
+
+EXPECTED = {name: name.split('/')[0] for name in sorted(FILES)}
+
+
+@pytest.mark.parametrize('form', ['', '.tar', '.tar.gz', '.zip'])
+@pytest.mark.parametrize('outer', ['', 'photographs/'])
+def test_folders_and_archives_are_the_same(form, outer, tmp_path):
+  files = [outer + name for name in (*FILES, *OTHERS)]
+  source = folder(tmp_path / 'a', files)
+  if form:
+    source = archive(tmp_path / f'a{form}', source, reversed(files))
+  found = names.read(source)
+  assert found.class_names == ['cat', 'dog', 'dog-wild']
+  assert content(found) == {outer + n: c for n, c in EXPECTED.items()}
+  assert list(content(found)) == sorted(content(found))
+  assert found.test is None
+  of_folder = names.read(folder(tmp_path / 'b', files))
+  assert found.fingerprint() == of_folder.fingerprint()
+
+
+def test_the_order_of_the_directory_does_not_count(tmp_path, monkeypatch):
+  root = folder(tmp_path / 'a', FILES)
+  walk = os.walk
+
+  def backwards(*args, **kwargs):
+    found = sorted(walk(*args, **kwargs), reverse=True)
+    yield from ((f, d[::-1], sorted(n, reverse=True)) for f, d, n in found)
+
+  expected = names.read(root)
+  monkeypatch.setattr(os, 'walk', backwards)
+  assert list(content(names.read(root))) == list(content(expected))
+
+
+@pytest.mark.parametrize('test', ['test', 'val', 'validation'])
+def test_a_train_and_a_test_folder(test, tmp_path):
+  root = folder(tmp_path / 'a', [f'train/{n}' for n in FILES], 'outer')
+  folder(root, [f'{test}/dog/9.jpg', f'{test}/bird/1.png'], 'outer')
+  found = names.read(root)
+  assert found.class_names == ['bird', 'cat', 'dog', 'dog-wild']
+  assert content(found) == {f'outer/train/{n}': c for n, c in EXPECTED.items()}
+  assert content(found.test) == {
+    f'outer/{test}/bird/1.png': 'bird',
+    f'outer/{test}/dog/9.jpg': 'dog',
+  }
+
+
+def test_beside_test_images_those_of_val_are_left_out(tmp_path):
+  files = ['train/a/1.jpg', 'test/a/2.jpg', 'val/a/3.jpg', 'val/b/3.jpg']
+  found = names.read(folder(tmp_path / 'a', files))
+  assert (content(found), content(found.test)) == (
+    {'train/a/1.jpg': 'a'},
+    {'test/a/2.jpg': 'a'},
+  )
+  assert found.class_names == ['a']
+
+
+def test_classes_may_be_called_train(tmp_path):
+  found = names.read(folder(tmp_path / 'a', ['train/1.jpg', 'test/2.jpg']))
+  assert found.class_names == ['test', 'train']
+
+
+def test_class_numbers_sort_as_numbers(tmp_path):
+  files = [f'{i}/1.jpg' for i in (10, 9, 0, 2)]
+  found = names.read(folder(tmp_path / 'a', files))
+  assert found.class_names == ['0', '2', '9', '10']
+
+
+def test_links_that_lead_back(tmp_path):
+  root = folder(tmp_path / 'a', FILES)
+  (root / 'dog' / 'again').symlink_to(root)
+  (root / 'cow').symlink_to(folder(tmp_path / 'b', ['1.jpg']))
+  assert content(names.read(root)) == {'cow/1.jpg': 'cow', **EXPECTED}
+
+
+@pytest.mark.parametrize(
+  ('files', 'message'),
+  [
+    ([], r'has no images \(\.jpg, \.jpeg, \.png\)'),
+    (['cat/notes.txt'], 'has no images'),
+    (['cat/1.jpg', '2.jpg'], 'images in no class folder, in the top'),
+    (['cat /1.jpg', 'dog/2.jpg'], "folder 'cat ' begins or ends with a space"),
+  ],
+)
+def test_bad_folders(files, message, tmp_path):
+  (tmp_path / 'a').mkdir()
+  with pytest.raises(errors.InputError, match=message):
+    names.read(folder(tmp_path / 'a', files))
+
+
+def test_names_that_are_no_text(tmp_path):
+  root = folder(tmp_path / 'a', FILES)
+  with open(os.fsencode(root) + b'/cat/\xff.jpg', 'wb'):
+    pass
+  with pytest.raises(errors.InputError, match='not UTF-8; rename it'):
+    names.read(root)
+
+
+@pytest.mark.parametrize('name', ['a.zip', 'a.tar', 'a.tgz'])
+def test_damaged_archives(name, tmp_path):
+  path = tmp_path / name
+  path.write_bytes(b'no archive at all')
+  with pytest.raises(errors.InputError, match='no archive that can be read'):
+    names.read(path)
