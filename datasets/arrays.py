@@ -1,8 +1,10 @@
-"""The user's own data: images, labels and owners as arrays in one `.npz` file.
+"""One's own data as arrays in one `.npz` file.
 
-x       uint8 [N, side, side] or [N, side, side, channels]
+x       images, uint8 [N, height, width] or [N, height, width, channels];
+        or features, numbers [N, D] (`datasets.features`)
 y       integers [N], labels in [0, n)
-client  integers or strings [N], the client that owns each example
+client  integers or strings [N], the client that owns each example; it may be
+        absent where a split makes the clients (`splits.own`)
 test_x, test_y            optional: held-out examples of the same classes
 retrieval_x, retrieval_y  optional: examples of other classes, for MAP
 
@@ -12,50 +14,135 @@ np.savez_compressed('mine.npz', x=x, y=y, client=client)
 import os
 import pathlib
 import zipfile
+import zlib
+from collections.abc import Mapping
 
 import numpy as np
 
+from datasets.images import decode
+from datasets.splits import own
 from tff_xc import errors
 from tff_xc.data import client_data
 from tff_xc.data import partition
 from tff_xc.data import pool
 
-_SPLITS = ('', 'test_', 'retrieval_')
+Arrays = Mapping[str, np.ndarray]
+# What the names of a part's arrays begin with.
+SPLITS = ('', 'test_', 'retrieval_')
 
 
-def load(path: str | os.PathLike) -> client_data.FederatedDataset:
-  """Loads a whole file of the form above; n is the largest label plus one.
+def load(
+  path: str | os.PathLike,
+  choice: own.Choice = own.USERS,
+  *,
+  side: int = 0,
+) -> client_data.FederatedDataset:
+  """Loads a file of images; n is the largest label plus one.
+
+  Args:
+    path: the file.
+    choice: the clients and the test.
+    side: pixels a side; images of another size or form are scaled and cropped
+      as `decode.square` does. 0: the shorter side of the images.
 
   Raises:
     errors.InputError: for a file that is missing, damaged, or lacks an array,
       and for arrays of another shape, dtype or range.
   """
   path = pathlib.Path(path)
+  arrays = read(path)
+  for split in present(arrays):
+    _check_images(path, arrays, split)
+  shape = arrays['x'].shape[1:3]
+  side = side or min(shape)
+  if shape != (side, side):
+    for split in present(arrays):
+      images = [decode.fitted_array(x, side) for x in arrays[f'{split}x']]
+      arrays[f'{split}x'] = np.stack(images)
+  return federated(path, arrays, *parts(path, arrays, choice))
+
+
+def read(path: str | os.PathLike) -> dict[str, np.ndarray]:
+  """Reads a file and checks all but the form of the examples.
+
+  Raises:
+    errors.InputError: as `load`.
+  """
+  path = pathlib.Path(path)
   arrays = _read(path)
-  for split in _SPLITS:
-    if f'{split}x' in arrays or f'{split}y' in arrays or not split:
-      _check_examples(path, arrays, split)
-  owners = _required(path, arrays, 'client')
-  if owners.shape != arrays['y'].shape:
+  for split in present(arrays):
+    _check_labels(path, arrays, split)
+  owners, y = arrays.get('client'), arrays['y']
+  if owners is not None and owners.shape != y.shape:
     raise errors.InputError(
-      f'{path}: client has shape {list(owners.shape)} and y'
-      f' {list(arrays["y"].shape)}; give one client for each example'
+      f'{path}: client has shape {list(owners.shape)} and y {list(y.shape)};'
+      ' give one client for each example'
     )
-  num_classes = int(arrays['y'].max()) + 1
+  num_classes = int(y.max()) + 1
   if num_classes < 2:
     raise errors.InputError(
       f'{path}: y holds one class only; give labels of at least two classes'
     )
   if 'test_y' in arrays:
     errors.check_labels(arrays['test_y'], num_classes, f'{path}, test_y')
+  return arrays
+
+
+def present(arrays: Arrays) -> list[str]:
+  """Returns the parts that there are, and the training part in any case."""
+  there = lambda split: {f'{split}x', f'{split}y'} & set(arrays)
+  return [split for split in SPLITS if there(split) or not split]
+
+
+def parts(
+  path: pathlib.Path, arrays: Arrays, choice: own.Choice
+) -> tuple[partition.Partition, np.ndarray | None]:
+  """Returns the clients, and the numbers of test examples among x, or None."""
+  y, users, names = arrays['y'], None, ()
+  if 'client' in arrays:
+    names, users = np.unique(arrays['client'], return_inverse=True)
+    names = list(map(str, names))
+  data = own.Labelled(
+    labels=y,
+    class_names=list(map(str, range(int(y.max()) + 1))),
+    ids=range(len(y)),
+    users=users,
+    user_names=names,
+    test=np.zeros(0, np.int64) if 'test_y' in arrays else None,
+  )
+  clients, test = own.parts(data, choice, str(path), 'add an array client, or ')
+  return clients, None if 'test_y' in arrays else test
+
+
+def federated(
+  path: pathlib.Path,
+  arrays: Arrays,
+  clients: partition.Partition,
+  test: np.ndarray | None,
+  **more,
+) -> client_data.FederatedDataset:
+  """Returns the data set with the clients and the test of `parts`.
+
+  Args:
+    path: the file.
+    arrays: its content, as `read` checks it.
+    clients: of the training examples.
+    test: numbers of test examples among x; None: the arrays have them, or none.
+    **more: further attributes of the data set.
+  """
+  train, test_part, retrieval = (
+    pool.in_memory(arrays[f'{split}x'], arrays[f'{split}y'])
+    if f'{split}x' in arrays
+    else None
+    for split in SPLITS
+  )
   return client_data.FederatedDataset(
     name=path.stem,
-    num_classes=num_classes,
-    train=client_data.PartitionedClientData(
-      _pool(arrays, ''), partition.of_owners(owners)
-    ),
-    test=_pool(arrays, 'test_'),
-    retrieval=_pool(arrays, 'retrieval_'),
+    num_classes=int(arrays['y'].max()) + 1,
+    train=client_data.PartitionedClientData(train, clients),
+    test=test_part if test is None else train.subset(test),
+    retrieval=retrieval,
+    **more,
   )
 
 
@@ -72,6 +159,7 @@ def _read(path: pathlib.Path) -> dict[str, np.ndarray]:
     OSError,
     EOFError,
     zipfile.BadZipFile,
+    zlib.error,
     AttributeError,
   ) as e:
     raise errors.InputError(
@@ -79,32 +167,23 @@ def _read(path: pathlib.Path) -> dict[str, np.ndarray]:
     ) from e
 
 
-def _required(path, arrays, name: str) -> np.ndarray:
-  if name not in arrays:
-    found = ', '.join(sorted(arrays)) or 'nothing'
+def _check_labels(path, arrays: Arrays, split: str) -> None:
+  for name in ('x', 'y'):
+    if f'{split}{name}' not in arrays:
+      found = ', '.join(sorted(arrays)) or 'nothing'
+      raise errors.InputError(
+        f'{path} has no array {split + name!r} (it has {found}); add it'
+      )
+  x, y = arrays[f'{split}x'], arrays[f'{split}y']
+  if x.shape[1:] != arrays['x'].shape[1:] or not x.ndim:
     raise errors.InputError(
-      f'{path} has no array {name!r} (it has {found}); add it'
-    )
-  return arrays[name]
-
-
-def _check_examples(path, arrays, split: str) -> None:
-  x, y = (_required(path, arrays, f'{split}{name}') for name in 'xy')
-  shape = list(x.shape)
-  if x.dtype != np.uint8 or x.ndim not in (3, 4) or shape[1] != shape[2]:
-    raise errors.InputError(
-      f'{path}: {split}x is {x.dtype} {shape}; expected square uint8 images,'
-      ' [N, side, side] or [N, side, side, channels]'
-    )
-  if shape[1:] != list(arrays['x'].shape[1:]):
-    raise errors.InputError(
-      f'{path}: {split}x has images {shape[1:]} and x'
+      f'{path}: {split}x has examples {list(x.shape[1:])} and x'
       f' {list(arrays["x"].shape[1:])}; make them alike'
     )
   if not np.issubdtype(y.dtype, np.integer) or y.shape != (len(x),):
     raise errors.InputError(
       f'{path}: {split}y is {y.dtype} {list(y.shape)}; expected {len(x)}'
-      ' integers, one label for each image'
+      ' integers, one label for each example'
     )
   if not len(y) or y.min() < 0:
     raise errors.InputError(
@@ -112,7 +191,27 @@ def _check_examples(path, arrays, split: str) -> None:
     )
 
 
-def _pool(arrays, split: str) -> pool.Pool | None:
-  if f'{split}x' not in arrays:
-    return None
-  return pool.in_memory(arrays[f'{split}x'], arrays[f'{split}y'])
+def _check_images(path, arrays: Arrays, split: str) -> None:
+  x = arrays[f'{split}x']
+  shape = f'{split}x is {x.dtype} {list(x.shape)}'
+  if x.ndim == 2:
+    raise errors.InputError(
+      f'{path}: {shape}, and images are [N, height, width] or [N, height, width,'
+      ' channels]; rows of features are --task=table'
+    )
+  if x.ndim not in (3, 4) or not all(x.shape[1:]):
+    raise errors.InputError(
+      f'{path}: {shape}; expected images [N, height, width] or [N, height,'
+      ' width, channels]'
+    )
+  if x.dtype != np.uint8:
+    how = _TO_UINT8.get(x.dtype.kind, 'give pixels from 0 to 255')
+    raise errors.InputError(f'{path}: {shape}; expected uint8, 0 to 255: {how}')
+
+
+# By kinds of dtypes.
+_TO_UINT8 = {
+  'f': "of pixels from 0 to 1 write (255 * x).round().astype('uint8')",
+  'u': "of 16 bits write (x >> 8).astype('uint8')",
+  'i': "write x.astype('uint8') if they are from 0 to 255",
+}

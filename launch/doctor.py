@@ -2,7 +2,8 @@
 
   python -m launch.doctor [--task=T]
 
-Looks for the data of every task, or of the given one.
+Looks for the data of every task, or of the given one. For a task of one's own
+data, such as images, --data_dir names them.
 Exit status: 0 all is well, 1 a problem was found.
 """
 
@@ -40,7 +41,7 @@ flags.DEFINE_string(
 flags.DEFINE_string(
   'data_dir',
   None,
-  'directory of the data sets, one folder each; default '
+  "directory of the data sets, one folder each, or one's own data; default "
   f'${experiment.DATA_VARIABLE}, then {experiment.DEFAULT_DATA_DIR}',
 )
 app.define_float(
@@ -133,12 +134,12 @@ def _check_data() -> machine.Check:
   name = flags.FLAGS.task
   if name is not None:
     return machine.check_task_data(name, directory, tasks.get(name).find)
-  with_data = {n: t for n, t in tasks.TASKS.items() if t.find is not None}
+  needs = {n: t for n, t in tasks.TASKS.items() if t.find is not None}
   return machine.check_data(
     directory,
     chosen is not None,
-    {n: t.find for n, t in with_data.items()},
-    {n: t.data for n, t in with_data.items()},
+    {n: t.find for n, t in needs.items() if not t.data_is_named},
+    {n: t.data for n, t in needs.items()},
   )
 
 
@@ -155,8 +156,10 @@ def _print(check: machine.Check) -> None:
 
 def main(arguments) -> None:
   settings.refuse_arguments(arguments)
-  if flags.FLAGS.task is not None:
-    tasks.get(flags.FLAGS.task)  # Refuses an unknown task.
+  if (
+    flags.FLAGS.task is not None
+  ):  # Refuses an unknown task, or one without data.
+    tasks.get(flags.FLAGS.task).check_data_dir(flags.FLAGS.data_dir)
   problems = 0
   for find in (_quick_checks, _tensorflow_checks):
     for check in find():

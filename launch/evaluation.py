@@ -67,7 +67,7 @@ def run(run_dir: str, data_dir: str | None, client: str | None) -> dict:
   path = pathlib.Path(run_dir)
   try:
     run_files.write_json(path / 'evaluation.json', result)
-    _write_confusion(predictions, y, path)
+    _write_confusion(predictions, y, assembled.dataset.class_names, path)
   except OSError as e:
     raise errors.InputError(
       f'{path} cannot be written ({e.strerror}); the results above are all'
@@ -90,10 +90,19 @@ def _choose_client(
   return wanted
 
 
-def _write_confusion(predictions, labels, path: pathlib.Path) -> None:
-  """Writes the client's confusion matrix (FedSS, fig. 7) as table and picture."""
+def _write_confusion(predictions, labels, names, path: pathlib.Path) -> None:
+  """Writes the client's confusion matrix (FedSS, fig. 7) as table and picture.
+
+  Args:
+    predictions: int [k].
+    labels: int [k].
+    names: of all classes; None: their numbers.
+    path: the run's directory.
+  """
   class_ids = np.unique(labels)
   matrix = ranking.confusion(predictions, labels, class_ids)
+  if names is not None:
+    class_ids = [names[number] for number in class_ids]
   table = pd.DataFrame(matrix, class_ids, [*class_ids, 'other'])
   with run_files.replacing(path / 'confusion.csv') as temporary:
     table.to_csv(temporary, index_label='class')

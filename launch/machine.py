@@ -168,14 +168,14 @@ def check_data(
     is_chosen: whether a flag or the environment named it. The default directory
       may be absent, since the `glyphs` tasks need no data.
     find: by task, a function that raises `errors.InputError` unless the task's
-      data are there.
+      data are there. Tasks of the user's own data are not looked for here.
     needs: by task, the files that it needs.
   """
-  missing = {n for n in find if _missing(find[n], directory) is not None}
+  known = [n for n in find if _is_there(find[n], directory)]
+  state = {n: 'found' if n in known else '–' for n in find}
   rows = [['task', 'data', 'needs']] + [
-    [name, '–' if name in missing else 'found', needs[name]] for name in find
+    [name, state.get(name, 'your own'), text] for name, text in needs.items()
   ]
-  known = [name for name in find if name not in missing]
   if known:
     return Check('data', f'{", ".join(known)} in {directory}', table=rows)
   found = f'no data of a task in {directory}'
@@ -188,21 +188,30 @@ def check_data(
 def check_task_data(
   name: str, directory: str, find: Callable[[str], Any] | None
 ) -> Check:
-  """Checks the data of one task; `find` is None if the task needs none."""
+  """Checks the data of one task.
+
+  Args:
+    name: of the task.
+    directory: the data directory, or the user's own file or folder.
+    find: as of `check_data`; what it returns is shown if it is text. None: the
+      task needs no data.
+  """
   if find is None:
     return Check('data', f'{name} needs none')
-  missing = _missing(find, directory)
-  if missing is None:
-    return Check('data', f'{name} in {directory}')
-  return Check('data', f'no {name} in {directory}', missing)
+  try:
+    found = find(directory)
+  except (errors.InputError, OSError) as e:
+    return Check('data', f'no {name} in {directory}', str(e))
+  told = f': {found}' if type(found) is str else ''
+  return Check('data', f'{name} in {directory}{told}')
 
 
-def _missing(find: Callable[[str], Any], directory: str) -> str | None:
+def _is_there(find: Callable[[str], Any], directory: str) -> bool:
   try:
     find(directory)
-  except (errors.InputError, OSError) as e:
-    return str(e)
-  return None
+  except (errors.InputError, OSError):
+    return False
+  return True
 
 
 def check_devices(

@@ -3,8 +3,7 @@
   config = experiment.resolve('omniglot', 'fedss', {'negatives': 40})
   summary = experiment.run(config, 'runs/mine')
 
-`launch.train` does the same with flags as the changes. Only `assemble` and `run`
-import TensorFlow.
+`launch.train` takes the changes as flags. `assemble` and `run` import TensorFlow.
 """
 
 from __future__ import annotations
@@ -39,8 +38,7 @@ def _setting(name, default, text, least=0, most=hp.INT32_MAX):
   return hp.Hyperparameter(name, default, text, least=least, most=most)
 
 
-# Settings of a run that are neither of its task nor of its algorithm. The default
-# 0 stands for that of the task.
+# Settings of a run, of neither task nor algorithm; 0: the default of the task.
 SETTINGS: Mapping[str, hp.Hyperparameter] = {
   setting.name: setting
   for setting in (
@@ -98,7 +96,7 @@ SETTINGS: Mapping[str, hp.Hyperparameter] = {
     hp.Hyperparameter(
       'data_dir',
       os.environ.get(DATA_VARIABLE, DEFAULT_DATA_DIR),
-      f'directory of the data sets, one folder each; default ${DATA_VARIABLE}',
+      f"directory of all data sets, or one's own data; default ${DATA_VARIABLE}",
     ),
   )
 }
@@ -147,6 +145,7 @@ def resolve(
 
 def _settings(given: Mapping, task: task_lib.Task) -> dict[str, Any]:
   given = {name: SETTINGS[name].checked(v) for name, v in given.items()}
+  task.check_data_dir(given.get('data_dir'))
   values = {name: setting.default for name, setting in SETTINGS.items()}
   values |= {'rounds': task.rounds, 'eval_every': task.eval_every}
   values |= {'target': ','.join(task.targets), 'best_by': task.best_by} | given
@@ -173,6 +172,7 @@ def _options(task: task_lib.Task, entry, given: Mapping) -> dict[str, Any]:
     name: task_lib.OPTIONS[name].checked(value)
     for name, value in (task.option_values() | given).items()
   }
+  task.check(options)
   classes, dim = task.known_classes(options), options.get('embedding_dim', 1)
   if classes and classes * dim > fitting.MOST_FLOATS:
     raise errors.InputError(

@@ -7,6 +7,7 @@ same sets with one label an example and one class a client.
 import functools
 
 from datasets.xc import sets as xc_sets
+from tasks import own_data
 from tasks import task
 from tff_xc.algorithms import entry
 from tff_xc.measure import catalog
@@ -96,6 +97,7 @@ _EURLEX = {
 def _load_words(name, shape, data_dir, options):
   del data_dir  # The examples are drawn, not read.
   from datasets.procedural import words
+  from datasets.xc import clients as xc
   from datasets.xc import label_sets
 
   sizes = {
@@ -104,11 +106,26 @@ def _load_words(name, shape, data_dir, options):
   made = words.Words(words.Options(**shape, **sizes, seed=options['data_seed']))
   features = made.options.num_features
   parts = [
-    label_sets.Part(*made.everything(part))
-    for part in (words.TRAIN, words.TEST)
+    xc.Part(*made.everything(part)) for part in (words.TRAIN, words.TEST)
   ]
   dataset = label_sets.federated(name, *parts, _options(options))
   return _with_mlp(dataset, features, options)
+
+
+def _load_own(data_dir, options):
+  from datasets.xc import label_sets
+  from datasets.xc import own
+
+  parts = own.read(
+    data_dir,
+    options['test_file'],
+    options['test_fraction'],
+    options['data_seed'],
+  )
+  dataset = label_sets.federated(
+    own_data.stem(data_dir), *parts, _options(options)
+  )
+  return _with_mlp(dataset, parts[0].features.shape[1], options)
 
 
 def _task(
@@ -197,5 +214,18 @@ TASKS = (
     functools.partial(_load_words, 'sparse-words-eurlex-sets', _EURLEX),
     num_classes=_EURLEX['num_classes'],
     hashed=300, hidden=150, tables=4, buckets=250,
+  ),
+  _task(
+    'sparse-text-sets',
+    'your own sparse text with all labels: --data_dir is a file `N D L`,'
+    ' `l1,l2 f:v f:v`, --test_file another',
+    _load_own,
+    hashed=300, hidden=150, tables=4, buckets=250,
+    options=('test_file', 'test_fraction'),
+    check=own_data.check_test,
+    count_classes=own_data.count_labels,
+    find=own_data.find_sparse_text,
+    data=own_data.SPARSE_TEXT,
+    data_is_named=True,
   ),
 )  # fmt: skip

@@ -1,18 +1,19 @@
 """The tasks by name. Importing this does not import TensorFlow."""
 
-from tasks import arrays
 from tasks import cifar
 from tasks import glyphs
+from tasks import images
 from tasks import label_sets
 from tasks import leaf
 from tasks import omniglot
+from tasks import table
 from tasks import task
 from tasks import xc
 from tff_xc import errors
 
 TASKS = {
   t.name: t
-  for module in (glyphs, omniglot, cifar, xc, label_sets, leaf, arrays)
+  for module in (glyphs, omniglot, cifar, xc, label_sets, leaf, images, table)
   for t in module.TASKS
 }
 

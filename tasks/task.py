@@ -9,6 +9,8 @@ from collections.abc import Mapping
 from typing import Any
 from typing import NamedTuple
 
+from tasks import own_options
+from tff_xc import errors
 from tff_xc.algorithms import entry as entry_lib
 from tff_xc.algorithms import hyperparameters as hp
 from tff_xc.algorithms import settings
@@ -160,10 +162,12 @@ OPTIONS: Mapping[str, hp.Hyperparameter] = {
       "read files as FedMLH's published code does: examples without labels have"
       ' label 0, and the last test examples of an incomplete hundred are left out',
     ),
+    *own_options.OPTIONS,
     hp.Hyperparameter(
       'data_seed',
       0,
-      'seed of procedural data and of clients, which do not depend on --seed',
+      'seed of procedural data, of clients and of examples held out, which do not'
+      ' depend on --seed',
       least=0,
       most=2**63 - 1,
     ),
@@ -221,6 +225,10 @@ class Task:
     targets: default of --target: scores to which a run counts its rounds, such
       as 'top1:0.7'.
     best_by: default of --best_by: the score by which the best round is chosen.
+    check: (options) -> None; raises `errors.InputError` for options that cannot
+      be right, without a large import.
+    data_is_named: whether --data_dir is the user's own file or folder, which has
+      no default, and not the directory of all data sets.
     data: the files that --data_dir must hold; empty if the data are generated.
     lacks: what algorithms may need that it does not have: `entry.ONE_LABEL`,
       `entry.COSINES`.
@@ -245,6 +253,8 @@ class Task:
   option_defaults: Mapping[str, Any] = dataclasses.field(default_factory=dict)
   targets: tuple[str, ...] = ()
   best_by: str = ''
+  check: Callable[[Mapping[str, Any]], None] = lambda options: None
+  data_is_named: bool = False
   data: str = ''
   lacks: tuple[str, ...] = ()
   find: Callable[[str], Any] | None = None
@@ -253,6 +263,13 @@ class Task:
     """Returns the default of every option."""
     general = {n: OPTIONS[n].default for n in self.options}
     return general | dict(self.option_defaults)
+
+  def check_data_dir(self, data_dir: str | None) -> None:
+    """Raises `errors.InputError` if the user must name the data and does not."""
+    if self.data_is_named and not data_dir:
+      raise errors.InputError(
+        f'--data_dir is missing: task {self.name} needs {self.data}'
+      )
 
   def known_classes(
     self, options: Mapping[str, Any], data_dir: str = ''

@@ -7,6 +7,7 @@ size. A training example keeps one of its labels; a test example keeps all.
 import functools
 
 from datasets.xc import sets as xc_sets
+from tasks import own_data
 from tasks import task
 from tff_xc.measure import catalog
 
@@ -89,6 +90,25 @@ def _load(name, data_dir, options):
   clients = {option: options[option] for option in _CLIENTS}
   dataset = xc.load(name, data_dir, **clients)
   return with_bag_encoder(dataset, xc_sets.SETS[name].counts.features, options)
+
+
+def _load_own(data_dir, options):
+  from datasets.xc import clients as xc
+  from datasets.xc import own
+
+  parts = own.read(
+    data_dir,
+    options['test_file'],
+    options['test_fraction'],
+    options['data_seed'],
+  )
+  dataset = xc.federated(
+    own_data.stem(data_dir),
+    *parts,
+    label_seed=options['data_seed'],
+    **{option: options[option] for option in _CLIENTS},
+  )
+  return with_bag_encoder(dataset, parts[0].features.shape[1], options)
 
 
 def _find(name, data_dir):
@@ -202,5 +222,24 @@ TASKS = (
       'data_seed',
     ),
     option_defaults={**_SMALL, 'num_classes': 1000},
+  ),
+  task.Task(
+    name='sparse-text',
+    summary='your own sparse text: --data_dir is a file `N D L`, `l1,l2 f:v f:v`,'
+    ' --test_file another; one label an example, one class a client',
+    load=_load_own,
+    metrics=_METRICS,
+    rounds=500,
+    clients_per_round=256,
+    eval_every=50,
+    defaults=_DEFAULTS,
+    by_algorithm={'centralized': _ORACLE},
+    options=(*_ENCODER, *_CLIENTS, *_FEATURES, *own_data.TEST),
+    option_defaults=_SMALL,
+    check=own_data.check_test,
+    count_classes=own_data.count_labels,
+    find=own_data.find_sparse_text,
+    data=own_data.SPARSE_TEXT,
+    data_is_named=True,
   ),
 )

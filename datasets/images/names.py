@@ -10,20 +10,16 @@ and its archive have the same ids, in the same order: that of the ids' bytes.
 
 import os
 import pathlib
-import tarfile
-import zipfile
-import zlib
-from collections.abc import Iterator
 from typing import NamedTuple
 
 import numpy as np
 
+from datasets.images import store as store_lib
 from datasets.splits import listing as listing_lib
 from datasets.splits import names as names_lib
 from tff_xc import errors
 
-SUFFIXES = ('.jpg', '.jpeg', '.png')
-ARCHIVES = ('.zip', '.tar', '.tar.gz', '.tgz', '.tar.bz2', '.tar.xz')
+ARCHIVES = ('.zip', '.tar', *store_lib.COMPRESSED)
 _TEST = ('test', 'val', 'validation')
 
 
@@ -48,15 +44,17 @@ def read(path: str | os.PathLike) -> listing_lib.Listing:
     errors.InputError: it cannot be read, has no images, or has images outside a
       class's folder.
   """
-  path = pathlib.Path(path)
+  return of_ids(path, store_lib.names_of(path))
+
+
+def of_ids(
+  path: str | os.PathLike, ids: listing_lib.Texts
+) -> listing_lib.Listing:
+  """Lists the images of these ids, which are all of `path`, as `read` does."""
   codes = listing_lib.Codes()
-  ids = _sorted(path, codes)
-  if not len(ids):
-    raise errors.InputError(
-      f'{path} has no images ({", ".join(SUFFIXES)}); give a folder, tar or zip'
-      ' with a folder for each class'
-    )
-  folders = _meaning(codes.names, path)
+  for numbers in listing_lib.blocks(len(ids)):
+    codes.add(name.rpartition('/')[0] for name in ids.take(numbers))
+  folders = _meaning(codes.names, pathlib.Path(path))
   of_folder = np.array([folders.classes[f] for f in codes.names], np.int32)
   in_test = np.array([folders.tests[f] for f in codes.names], bool)
   folder = codes.codes()
@@ -71,84 +69,6 @@ def read(path: str | os.PathLike) -> listing_lib.Listing:
   return listing_lib.Listing(
     train.labels, train.class_names, train.ids, test=test
   )
-
-
-def _sorted(path: pathlib.Path, codes: listing_lib.Codes) -> listing_lib.Texts:
-  """Returns the sorted paths of all images; `codes` gets their folders."""
-  import pyarrow.compute
-
-  try:
-    found = listing_lib.texts(
-      listing_lib.watched_rows(_blocks(_images(path)), 'listing', len)
-    )
-  except UnicodeEncodeError as e:
-    raise errors.InputError(
-      f'{path} has the name {e.object!a}, which is not UTF-8; rename it'
-    ) from e
-  order = pyarrow.compute.sort_indices(found.array)
-  found = listing_lib.Texts(found.array.take(order))
-  for numbers in listing_lib.blocks(len(found)):
-    codes.add(name.rpartition('/')[0] for name in found.take(numbers))
-  return found
-
-
-def _blocks(names: Iterator[str]) -> Iterator[list[str]]:
-  block = []
-  for name in names:
-    block.append(name)
-    if len(block) == listing_lib.BLOCK:
-      yield block
-      block = []
-  yield block
-
-
-def _images(path: pathlib.Path) -> Iterator[str]:
-  """Yields the paths of images, without hidden files and folders."""
-  for name in _in_folder(path) if path.is_dir() else _in_archive(path):
-    parts = name.removeprefix('./').split('/')
-    hidden = any(part.startswith(('.', '__MACOSX')) for part in parts)
-    if not hidden and name.lower().endswith(SUFFIXES):
-      yield '/'.join(parts)
-
-
-def _in_folder(path: pathlib.Path) -> Iterator[str]:
-  seen = set()  # Links may lead back.
-  for folder, below, files in os.walk(path, followlinks=True, onerror=_fail):
-    real = os.path.realpath(folder)
-    if real in seen:
-      below.clear()
-      continue
-    seen.add(real)
-    below.sort()
-    start = pathlib.Path(folder).relative_to(path).as_posix()
-    for file in files:
-      yield f'{start}/{file}'
-
-
-def _fail(e: OSError) -> None:
-  raise errors.InputError(
-    f'{e.filename} cannot be read ({e.strerror}); check its permissions'
-  ) from e
-
-
-def _in_archive(path: pathlib.Path) -> Iterator[str]:
-  try:
-    if path.name.lower().endswith('.zip'):
-      with zipfile.ZipFile(path) as file:
-        yield from (info.filename for info in file.infolist())
-    else:
-      with tarfile.open(path, 'r|*') as file:
-        yield from (member.name for member in file if member.isfile())
-  except (
-    OSError,
-    EOFError,
-    tarfile.TarError,
-    zipfile.BadZipFile,
-    zlib.error,
-  ) as e:
-    raise errors.InputError(
-      f'{path} is no archive that can be read ({e}); make or copy it again'
-    ) from e
 
 
 def _meaning(folders: list[str], path: pathlib.Path) -> _Folders:

@@ -5,20 +5,19 @@ two classes: not smiling, smiling. Its JSON names the images; they lie in
 `img_align_celeba`, a folder or a zip.
 """
 
-import io
 import os
 import pathlib
-import zipfile
-import zlib
-from collections.abc import Callable
 from typing import NamedTuple
 
 import numpy as np
 import tensorflow as tf
 from PIL import Image
 
+from datasets.images import decode
+from datasets.images import store as store_lib
 from datasets.leaf import files as leaf_files
 from datasets.leaf import users as leaf_users
+from datasets.splits import listing as listing_lib
 from tff_xc import errors
 from tff_xc.data import client_data
 from tff_xc.data import pool as pool_lib
@@ -35,18 +34,6 @@ _GET_IT = (
   'get img_align_celeba.zip from '
   'https://mmlab.ie.cuhk.edu.hk/projects/CelebA.html'
 )
-# What Pillow and zipfile raise for a damaged image or archive.
-_DAMAGE = (
-  OSError,
-  SyntaxError,
-  ValueError,
-  EOFError,
-  RuntimeError,
-  NotImplementedError,
-  zipfile.BadZipFile,
-  zlib.error,
-  Image.DecompressionBombError,
-)
 
 
 class Files(NamedTuple):
@@ -54,13 +41,6 @@ class Files(NamedTuple):
 
   json: leaf_files.Files
   images: pathlib.Path
-
-
-class _Store(NamedTuple):
-  """Images by name: which there are, and a function name -> bytes."""
-
-  names: frozenset[str]
-  read: Callable[[str], bytes]
 
 
 def find(data_dir: str | os.PathLike) -> Files:
@@ -107,12 +87,12 @@ def load(
   """
   found = find(data_dir)
   users, arrays = leaf_users.read_json(data_dir, found.json, 'celeba', _parse)
-  store = _open(found.images)
-  _check_present(arrays['x'], store, found)
+  store = store_lib.open_store(found.images)
+  places = _places(arrays['x'], store, found)
   return leaf_users.federated(
     'celeba',
     NUM_CLASSES,
-    _pool(arrays['x'], arrays['y'], store, found.images),
+    _pool(places, arrays['y'], store),
     users,
     leaf_users.split(users, _LEAST),
     min_examples=min_examples,
@@ -139,55 +119,37 @@ def _parse(x: list, y: list, where: str) -> dict[str, np.ndarray]:
   return {'x': names, 'y': y}
 
 
-def _open(images: pathlib.Path) -> _Store:
-  if images.is_dir():
-    names = frozenset(os.listdir(images))
-    return _Store(names, lambda name: (images / name).read_bytes())
-  try:
-    archive = zipfile.ZipFile(images)
-  except _DAMAGE as e:
-    raise errors.InputError(
-      f'{images} is damaged or not a zip file ({e}); {_GET_IT}'
-    ) from e
-  # Archives packed on a Mac carry a shadow file beside each real one.
-  members = {
-    member.rpartition('/')[2]: member
-    for member in archive.namelist()
-    if not member.startswith('__MACOSX')
-  }
-  return _Store(frozenset(members), lambda name: archive.read(members[name]))
-
-
-def _check_present(x: np.ndarray, store: _Store, found: Files) -> None:
-  missing = sorted({name.decode() for name in x} - store.names)
+def _places(x: np.ndarray, store: store_lib.Store, found: Files) -> np.ndarray:
+  """Returns int64 [N], the images' numbers in the store."""
+  ids = listing_lib.texts([[name.decode() for name in x]])
+  places = store_lib.find(store, ids)
+  missing = sorted(set(ids.take(np.flatnonzero(places < 0))))
   if missing:
     raise errors.InputError(
       f'{found.images}: {len(missing):,} of the {len(x):,} images that '
       f'{found.json.folder} names are missing: '
       f'{", ".join(missing[:3])}{" ..." if len(missing) > 3 else ""}; {_GET_IT}'
     )
+  return places
 
 
-def _pool(x, y, store: _Store, images: pathlib.Path) -> pool_lib.Pool:
+def _pool(places, y, store: store_lib.Store) -> pool_lib.Pool:
   def read(numbers: np.ndarray) -> np.ndarray:
     decoded = np.empty([len(numbers), SIDE, SIDE, 3], np.uint8)
-    for row, name in zip(decoded, x[numbers], strict=True):
-      row[:] = _decode(store, name.decode(), images)
+    for row, place in zip(decoded, places[numbers], strict=True):
+      row[:] = _decode(store, place)
     return decoded
 
   spec = tf.TensorSpec([SIDE, SIDE, 3], tf.uint8)
   return pool_lib.cached(pool_lib.Pool(np.asarray(y), spec, read), CACHE)
 
 
-def _decode(store: _Store, name: str, images: pathlib.Path) -> np.ndarray:
+def _decode(store: store_lib.Store, place: int) -> np.ndarray:
   """Returns uint8 [84, 84, 3]."""
   try:
-    with Image.open(io.BytesIO(store.read(name))) as image:
-      size = (SIDE, SIDE)
-      return np.asarray(image.convert('RGB').resize(size, Image.BICUBIC))
-  except _DAMAGE as e:
-    # Pillow's text names the object in memory, not the file.
-    reason = '' if isinstance(e, Image.UnidentifiedImageError) else f' ({e})'
+    image = decode.rgb(store.read(place))
+  except decode.DAMAGE as e:
     raise errors.InputError(
-      f'{images / name} is not a readable image{reason}; {_GET_IT}'
+      f'{store.where(place)} is not a readable image{decode.reason(e)}; {_GET_IT}'
     ) from e
+  return np.asarray(image.resize((SIDE, SIDE), Image.BICUBIC))

@@ -11,6 +11,7 @@ parsed once and then mapped from the user's cache (`xc_cache`).
 
 import os
 import pathlib
+from typing import NamedTuple
 
 import numpy as np
 import scipy.sparse
@@ -26,6 +27,13 @@ from tff_xc.data import sparse
 
 # Streams of numpy generators: [label_seed, stream].
 _LABELS, _GROUPS = range(2)
+
+
+class Part(NamedTuple):
+  """Examples: features float32 [N, D], and labels bool [N, n], in CSR form."""
+
+  features: scipy.sparse.csr_matrix
+  labels: scipy.sparse.csr_matrix
 
 
 def find(
@@ -78,29 +86,62 @@ def load(
   """
   files = find(name, data_dir, counts)
   known = xc_sets.SETS[name]
-  counts = counts or known.counts
-  features, label_sets = read(files.train)
-  labels = sample_labels(label_sets, label_seed)
-  train = pool.in_memory(features, labels)
+  return federated(
+    name,
+    read(files.train),
+    read(files.test),
+    label_seed=label_seed,
+    classes_per_client=classes_per_client,
+    clients_per_class=clients_per_class,
+    constants=(known.a, known.b),
+  )
+
+
+def federated(
+  name: str,
+  train: Part,
+  test: Part | None,
+  *,
+  label_seed: int,
+  classes_per_client: int,
+  clients_per_class: int,
+  constants: tuple[float, float] = (0.55, 1.5),
+) -> client_data.FederatedDataset:
+  """Returns federated data of a training and a test part.
+
+  Args:
+    name: of the set.
+    train: the training part; an example keeps one label.
+    test: the test part, whose examples keep all labels; or None.
+    label_seed: as in `load`.
+    classes_per_client: as in `load`.
+    clients_per_class: as in `load`.
+    constants: a and b of the propensities.
+
+  Raises:
+    errors.InputError: an argument is out of its range.
+  """
+  examples, num_classes = train.labels.shape
+  labels = sample_labels(train.labels, label_seed)
+  labelled = pool.in_memory(train.features, labels)
   if labels.min(initial=0) < 0:
-    train = train.subset(np.flatnonzero(labels >= 0))
+    labelled = labelled.subset(np.flatnonzero(labels >= 0))
   clients = by_class.partition(
-    train.y,
-    counts.labels,
+    labelled.y,
+    num_classes,
     classes_per_client=classes_per_client,
     clients_per_class=clients_per_class,
     seed=[label_seed, _GROUPS],
   )
   return client_data.FederatedDataset(
     name=name,
-    num_classes=counts.labels,
-    train=client_data.PartitionedClientData(train, clients),
-    test=pool.in_memory(*read(files.test)),
+    num_classes=num_classes,
+    train=client_data.PartitionedClientData(labelled, clients),
+    test=None if test is None else pool.in_memory(*test),
     propensity=sparse.Propensity(
-      np.bincount(label_sets.indices, minlength=counts.labels),
-      counts.train,
-      known.a,
-      known.b,
+      np.bincount(train.labels.indices, minlength=num_classes),
+      examples,
+      *constants,
     ),
   )
 
@@ -149,9 +190,7 @@ def _forms(paths: tuple[pathlib.Path, ...]):
   )
 
 
-def read(
-  paths: tuple[pathlib.Path, ...],
-) -> tuple[scipy.sparse.csr_matrix, scipy.sparse.csr_matrix]:
-  """Returns the features and the labels of a part."""
+def read(paths: tuple[pathlib.Path, ...]) -> Part:
+  """Returns a part: of one file of examples, or of features and of labels."""
   tables = [xc_cache.read(path, form) for path, form in _forms(paths)]
-  return tables[0].features, tables[-1].labels
+  return Part(tables[0].features, tables[-1].labels)

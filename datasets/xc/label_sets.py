@@ -48,13 +48,6 @@ class Options(NamedTuple):
   seed: int = 0
 
 
-class Part(NamedTuple):
-  """Examples: features float32 [N, D], and labels bool [N, n], in CSR form."""
-
-  features: scipy.sparse.csr_matrix
-  labels: scipy.sparse.csr_matrix
-
-
 def load(
   name: str,
   data_dir: str | os.PathLike,
@@ -75,14 +68,14 @@ def load(
   """
   files = clients.find(name, data_dir, counts)
   known = xc_sets.SETS[name]
-  parts = [Part(*clients.read(paths)) for paths in (files.train, files.test)]
+  parts = map(clients.read, (files.train, files.test))
   return federated(name, *parts, options, known.a, known.b)
 
 
 def federated(
   name: str,
-  train: Part,
-  test: Part,
+  train: clients.Part,
+  test: clients.Part | None,
   options: Options,
   a: float = 0.55,
   b: float = 1.5,
@@ -92,7 +85,7 @@ def federated(
   Args:
     name: of the set.
     train: the training part.
-    test: the test part.
+    test: the test part, or None.
     options: how it becomes federated data.
     a: of the propensities.
     b: of the propensities.
@@ -101,9 +94,8 @@ def federated(
     errors.InputError: too few labels or examples for so many clients.
   """
   if options.published_reading:
-    train, test = _without_labels_as_zero(train), _without_labels_as_zero(test)
-    whole = test.labels.shape[0] // _TEST_BATCH * _TEST_BATCH
-    test = Part(test.features[:whole], test.labels[:whole])
+    train = _without_labels_as_zero(train)
+    test = test and _whole_batches(_without_labels_as_zero(test))
   held_out = None
   if options.validation:
     train, held_out = _split(train, options)
@@ -123,20 +115,27 @@ def federated(
     name=name,
     num_classes=num_classes,
     train=client_data.PartitionedClientData(train_pool, partition),
-    test=as_pool(test),
+    test=test and as_pool(test),
     validation=held_out and as_pool(held_out),
     propensity=sparse.Propensity(label_counts, examples, a, b),
   )
 
 
-def _split(train: Part, options: Options) -> tuple[Part, Part]:
+def _whole_batches(part: clients.Part) -> clients.Part:
+  whole = part.labels.shape[0] // _TEST_BATCH * _TEST_BATCH
+  return clients.Part(part.features[:whole], part.labels[:whole])
+
+
+def _split(
+  train: clients.Part, options: Options
+) -> tuple[clients.Part, clients.Part]:
   """Returns (the examples for training, those for validation), in order."""
   size = train.labels.shape[0]
   random = np.random.default_rng([options.seed, _VALIDATION])
   is_held_out = np.zeros(size, bool)
   count = max(1, round(options.validation * size))
   is_held_out[random.choice(size, count, replace=False)] = True
-  some = lambda rows: Part(train.features[rows], train.labels[rows])
+  some = lambda rows: clients.Part(train.features[rows], train.labels[rows])
   return some(~is_held_out), some(is_held_out)
 
 
@@ -162,7 +161,7 @@ def hashed_features(
   return hashed
 
 
-def _without_labels_as_zero(part: Part) -> Part:
+def _without_labels_as_zero(part: clients.Part) -> clients.Part:
   """Returns the part with label 0, and without the first feature, where none is."""
   features, labels = part
   empty = np.flatnonzero(np.diff(labels.indptr) == 0)
@@ -174,4 +173,4 @@ def _without_labels_as_zero(part: Part) -> Part:
   starts = features.indptr[empty]
   features.data[starts[starts < features.indptr[empty + 1]]] = 0
   features.eliminate_zeros()
-  return Part(features, labels.tocsr())
+  return clients.Part(features, labels.tocsr())

@@ -135,6 +135,17 @@ def test_blocks_of_dense_examples():
   assert [len(y) for _, y in found.blocks(x[:0])] == [0]
 
 
+def test_blocks_of_large_examples_are_bounded(monkeypatch):
+  monkeypatch.setattr(pool, '_BYTES', 3 * 40)
+  x = np.arange(70, dtype=np.float32).reshape(7, 10)
+  found = pool.in_memory(x, np.zeros(7, int))
+  blocks = [block.x for block in found.blocks()]
+  assert [len(b) for b in blocks] == [3, 2, 2]
+  same(np.concatenate(blocks), x)
+  monkeypatch.setattr(pool, '_BYTES', 1)
+  assert [len(b.y) for b in found.blocks()] == [1] * 7
+
+
 def test_blocks_of_sparse_examples_are_bounded(monkeypatch):
   monkeypatch.setattr(pool, '_FEATURES', 10)
   monkeypatch.setattr(pool, '_EXAMPLES', 4)

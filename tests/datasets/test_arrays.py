@@ -4,6 +4,7 @@ import numpy as np
 import pytest
 
 from datasets import arrays
+from datasets.splits import own
 from tff_xc import errors
 
 X = np.arange(6 * 8 * 8, dtype=np.uint8).reshape(6, 8, 8)
@@ -39,13 +40,18 @@ def test_examples_are_grouped_by_owner_in_their_order(tmp_path):
 @pytest.mark.parametrize(
   ('changes', 'message'),
   [
-    ({'client': None}, "no array 'client'"),
+    ({'client': None}, 'add an array client, or give --split'),
     ({'test_y': None}, "no array 'test_y'"),
     ({'client': np.arange(5)}, 'one client for each example'),
-    ({'x': X.astype(np.float32)}, 'expected square uint8'),
-    ({'x': X[:, :, :5]}, 'expected square uint8'),
+    ({'x': X.astype(np.float32)}, 'expected uint8, 0 to 255'),
+    ({'x': X.astype(np.uint16)}, r'write \(x >> 8\)'),
+    (
+      {'x': X[:, 0], 'test_x': X[:2, 0]},
+      'rows of features are --task=table',
+    ),
+    ({'x': X[:, 0, 0], 'test_x': X[:2, 0, 0]}, 'expected images'),
     ({'test_x': X[:2, :4, :4]}, 'make them alike'),
-    ({'y': GOOD['y'] + 0.5}, 'one label for each image'),
+    ({'y': GOOD['y'] + 0.5}, 'one label for each example'),
     ({'y': GOOD['y'] - 1}, 'labels start at 0'),
     ({'y': np.zeros(6, int)}, 'at least two classes'),
     ({'test_y': np.array([0, 3])}, r'label 3 is outside \[0, 3\)'),
@@ -55,6 +61,32 @@ def test_examples_are_grouped_by_owner_in_their_order(tmp_path):
 def test_bad_arrays_are_refused_by_name(tmp_path, changes, message):
   with pytest.raises(errors.InputError, match=message):
     arrays.load(saved(tmp_path, **changes))
+
+
+def test_other_forms_are_cut_to_squares(tmp_path):
+  wide = np.concatenate([X[..., :4], X], axis=2)  # 8 x 12; the middle is X.
+  wide = np.stack([wide, 255 - wide], axis=-1)
+  path = saved(tmp_path, x=wide, test_x=wide[:2])
+  dataset = arrays.load(path)
+  assert dataset.train.pool.spec.shape == (8, 8, 2)
+  x, _ = dataset.train.pool.examples(np.arange(6))
+  np.testing.assert_array_equal(x, wide[:, :, 2:10])
+  small = arrays.load(path, side=4)
+  assert small.test.examples(np.arange(2)).x.shape == (2, 4, 4, 2)
+
+
+def test_clients_by_a_split_or_at_random(tmp_path):
+  path = saved(tmp_path, client=None, test_x=None, test_y=None)
+  dataset = arrays.load(path, own.Choice('iid:2', test_fraction=0.5))
+  assert dataset.train.client_ids == ['client/0', 'client/1']
+  assert len(dataset.test) == 3
+  (tmp_path / 's.csv').write_text(
+    'user_id,image_id,class\nann,0,2\nbob,4,2\nann,5,0\n'
+  )
+  dataset = arrays.load(path, own.Choice(str(tmp_path / 's.csv')))
+  assert dataset.train.client_ids == ['ann', 'bob']
+  assert dataset.train.numbers('ann').tolist() == [0, 5]
+  assert dataset.num_classes == 3
 
 
 def test_missing_and_truncated_files_are_refused(tmp_path):

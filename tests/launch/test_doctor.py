@@ -182,9 +182,20 @@ def test_data_is_what_tasks_find(find, is_chosen, is_problem, found):
   assert check.is_problem == is_problem
 
 
+def test_ones_own_data_are_not_looked_for():
+  needs = {'a': 'files', 'mine': 'photographs'}
+  check = machine.check_data('some', True, {'a': str}, needs)
+  assert check.table[1:] == [
+    ['a', 'found', 'files'],
+    ['mine', 'your own', 'photographs'],
+  ]
+
+
 def test_the_data_of_one_task():
-  check = machine.check_task_data('a', 'some', str)
+  check = machine.check_task_data('a', 'some', lambda _: None)
   assert (check.found, check.is_problem) == ('a in some', False)
+  check = machine.check_task_data('a', 'some', lambda _: '3 images')
+  assert (check.found, check.is_problem) == ('a in some: 3 images', False)
   assert machine.check_task_data('a', 'some', _fails).cure == 'no set in some'
   assert not machine.check_task_data('a', 'some', None).is_problem
 

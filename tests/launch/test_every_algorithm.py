@@ -38,7 +38,7 @@ _TINY = {
 _XC = xc_sets.Counts(train=30, test=8, features=20, labels=10)
 
 
-def _arrays(root, monkeypatch):
+def _images(root, monkeypatch):
   """Writes a user's own images of 8 classes."""
   del monkeypatch
   random = np.random.default_rng(0)
@@ -87,7 +87,7 @@ def _bibtex(root, monkeypatch):
 
 
 _KINDS = {
-  'arrays': _arrays,
+  'images': _images,
   'cifar10': _cifar10,
   'bibtex': _bibtex,
   'sparse-words-sets': lambda root, _: root,  # Without files.
@@ -150,7 +150,7 @@ def launched(in_process, tmp_path, monkeypatch):
 
 # Every form of a round once, and every task; the other combinations are slow.
 _QUICK = {
-  'arrays': {'fedss', 'centralized'},
+  'images': {'fedss', 'centralized'},
   'bibtex': {'moon'},
   'cifar10': {'fedaws'},
   'sparse-words-sets': set(),
@@ -187,7 +187,7 @@ def test_two_rounds(task, algorithm, launched, capsys):
 def test_the_worker_gives_what_the_process_gives(launched):
   found = []
   for runtime in ('in_process', 'worker'):
-    summary, run_dir = launched('arrays', 'fedss', runtime=runtime)
+    summary, run_dir = launched('images', 'fedss', runtime=runtime)
     summary.pop('seconds_per_round_median')
     found.append(summary)
     run_dir.rename(run_dir.with_name(runtime))
@@ -199,7 +199,7 @@ def test_the_worker_gives_what_the_process_gives(launched):
 @pytest.mark.slow
 def test_a_step_that_may_diverge_is_warned_of(launched, capsys):
   changes = {'spreadout_neighbours': 0, 'spreadout_learning_rate': 0.05}
-  summary, run_dir = launched('arrays', 'fedaws', **changes)
+  summary, run_dir = launched('images', 'fedaws', **changes)
   assert 'warning: the spreadout step' in capsys.readouterr().err
   (warning,) = summary['warnings']
   assert '= 1 / (2 k)' in warning
@@ -219,5 +219,5 @@ def test_bad_input_found_with_the_data_leaves_nothing(
   changes, expected, launched, tmp_path
 ):
   with pytest.raises(errors.InputError, match=expected):
-    launched('arrays', 'fedss', **changes)
+    launched('images', 'fedss', **changes)
   assert not (tmp_path / 'run').exists()

@@ -36,7 +36,7 @@ def configuration(data_dir, rounds, algorithm='posonly'):
     'device': 'cpu',
     'data_dir': data_dir,
   }
-  return experiment.resolve('arrays', algorithm, changes)
+  return experiment.resolve('images', algorithm, changes)
 
 
 def contents(path):

@@ -117,7 +117,12 @@ def test_every_number_of_a_run_has_bounds():
     )
     bad = {int: (-1, 2**63, 10**30), float: ('nan', 'inf', '-inf', 1e39)}
     cases += [
-      [f'--task={task}', f'--algorithm={algorithm}', f'--{parameter.name}={v}']
+      [
+        f'--task={task}',
+        f'--algorithm={algorithm}',
+        '--data_dir=mine',
+        f'--{parameter.name}={v}',
+      ]
       for v in bad.get(type(parameter.default), ())
     ]
   answers = resolve_each(cases)
@@ -147,6 +152,7 @@ def test_defaults_fit_every_algorithm_on_every_task_that_has_its_needs():
     [
       f'--task={task}',
       f'--algorithm={algorithm}',
+      '--data_dir=mine',
       f'--run_dir={task}/{algorithm}',
     ]
     for task, found in tasks.TASKS.items()

@@ -10,6 +10,8 @@ from tff_xc.algorithms import registry as algorithms
 
 COSINES = {'fedaws', 'fedaws_baseline1', 'fedaws_baseline2'}
 ONE_LABEL = COSINES | {'fedss', 'negonly', 'posonly', 'fedaws_posonly', 'fedir'}
+# Tasks of one's own data need a name; others have a default.
+MINE = {'data_dir': 'mine'}
 LINEAR = {'femnist', 'celeba', 'shakespeare', 'glyphs-femnist'}
 
 
@@ -23,10 +25,10 @@ def refused_by(task):
 def test_a_task_refuses_what_does_not_fit_and_names_what_does(task):
   others = [a for a in algorithms.ALGORITHMS if a not in refused_by(task)]
   for algorithm in others:
-    assert experiment.resolve(task, algorithm)['algorithm'] == algorithm
+    assert experiment.resolve(task, algorithm, MINE)['algorithm'] == algorithm
   for algorithm in refused_by(task):
     with pytest.raises(errors.InputError) as refusal:
-      experiment.resolve(task, algorithm)
+      experiment.resolve(task, algorithm, MINE)
     assert str(refusal.value).endswith(f'or one of {", ".join(others)}')
 
 

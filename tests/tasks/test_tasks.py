@@ -60,7 +60,7 @@ def test_the_number_of_classes_is_known_without_the_data(name):
   if name.startswith('glyphs') or name == 'sparse-words':
     assert known == task.load('', options_of(task))[0].num_classes
   else:
-    assert (known is None) == (name == 'arrays')
+    assert (known is None) == task.data_is_named
 
 
 def test_the_glyphs_task_has_any_shape():
@@ -88,7 +88,7 @@ def test_omniglot_from_the_real_file(data_dir):
   assert model.num_classes == task.known_classes(options_of(task)) == 964
 
 
-def test_arrays_measures_what_the_file_has_examples_for(tmp_path):
+def test_images_measures_what_the_file_has_examples_for(tmp_path):
   random = np.random.default_rng(0)
   content = {
     'x': random.integers(0, 256, (9, 16, 16, 3), dtype=np.uint8),
@@ -96,7 +96,7 @@ def test_arrays_measures_what_the_file_has_examples_for(tmp_path):
     'client': np.arange(9) % 2,
   }
   np.savez(tmp_path / 'mine.npz', **content)
-  task = registry.get('arrays')
+  task = registry.get('images')
   dataset, model = task.load(str(tmp_path / 'mine.npz'), options_of(task))
   assert model.num_classes == 4
   assert task.metrics_of(dataset, tiny.model()) == ('train_top1',)

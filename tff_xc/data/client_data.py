@@ -4,6 +4,7 @@ import collections
 import dataclasses
 import functools
 from collections.abc import Callable
+from collections.abc import Sequence
 
 import numpy as np
 import scipy.sparse
@@ -181,7 +182,10 @@ class FederatedDataset:
     propensity: the labels' propensities in a multi-label set, for PSP@k, or
       None.
     exact: whether examples are the same to the bit on every machine. Examples
-      drawn with floating-point arithmetic are not.
+      drawn with floating-point arithmetic, and JPEGs, are not.
+    source_checksum: of what the examples are made from; empty if nothing but
+      the examples themselves identifies them.
+    class_names: [n], the user's names of the classes; None: their numbers.
   """
 
   name: str
@@ -192,6 +196,8 @@ class FederatedDataset:
   validation: pool_lib.Pool | None = None
   propensity: sparse.Propensity | None = None
   exact: bool = True
+  source_checksum: str = ''
+  class_names: Sequence[str] | None = None
 
   def __post_init__(self):
     """Raises errors.InputError for a label outside [0, n)."""

@@ -27,7 +27,8 @@ def fingerprint(
     By name, in this order if they apply: `classes`, `clients`, `examples`,
     `test_examples`, `validation_examples`, `retrieval_examples`; then checksums of 16 hexadecimal
     digits: `labels_checksum` (with the client ids), `train_checksum`,
-    `test_checksum`, `validation_checksum`, `retrieval_checksum`, `propensity_checksum`.
+    `test_checksum`, `validation_checksum`, `retrieval_checksum`,
+    `source_checksum`, `names_checksum` (of the classes), `propensity_checksum`.
   """
   pool, partition = dataset.train.pool, dataset.train.partition
   held = partition.numbers
@@ -46,6 +47,10 @@ def fingerprint(
       if held_out is not None:
         counts[f'{split}_examples'] = len(held_out)
         checksums[f'{split}_checksum'] = checksum(held_out.blocks())
+  if dataset.source_checksum:
+    checksums['source_checksum'] = dataset.source_checksum
+  if dataset.class_names is not None:
+    checksums['names_checksum'] = checksum(dataset.class_names)
   if dataset.propensity:
     checksums['propensity_checksum'] = checksum(dataset.propensity)
   return counts | checksums

@@ -18,9 +18,10 @@ import tensorflow as tf
 
 from tff_xc import errors
 
-# The most examples of a block, and the most features of a block of sparse
-# examples. A single example may have more, since it is never cut.
-_EXAMPLES, _FEATURES = 512, 2**20
+# The most examples of a block, the most features of a block of sparse examples,
+# and the most bytes of another. A single example may have more, since it is never
+# cut.
+_EXAMPLES, _FEATURES, _BYTES = 512, 2**20, 2**27
 
 # The spec of a sparse example: f features, where f differs between examples.
 SPARSE = collections.OrderedDict(
@@ -78,12 +79,13 @@ class Pool:
   def blocks(self, numbers: np.ndarray | None = None) -> Iterator[Examples]:
     """Yields these (or all) examples in one or more blocks, in their order.
 
-    A block has at most 512 examples. A block of sparse examples has at most
-    2^20 features, or is a single example.
+    A block has at most 512 examples. It has at most 2^20 features if examples are
+    sparse, and else at most 2^27 bytes, or is a single example.
     """
     numbers = np.arange(len(self)) if numbers is None else numbers
     if self.entries is None:
-      parts = max(1, -(-len(numbers) // _EXAMPLES))
+      most = min(_EXAMPLES, max(_BYTES // _bytes(self.spec), 1))
+      parts = max(1, -(-len(numbers) // most))
       yield from map(self.examples, np.array_split(numbers, parts))
       return
     upto = np.cumsum(np.append(0, self.entries[numbers].astype(np.int64)))
@@ -184,12 +186,17 @@ def cached(pool: Pool, max_bytes: int = 2**28) -> Pool:
   return dataclasses.replace(pool, read=_Cache(pool, max_bytes))
 
 
+def _bytes(spec: tf.TensorSpec) -> int:
+  """Returns the bytes of an example; at least 1."""
+  return max(spec.shape.num_elements() * spec.dtype.size, 1)
+
+
 class _Cache:
   """`Pool.read` of a cached pool."""
 
   def __init__(self, pool: Pool, max_bytes: int):
     self._read, self._spec = pool.read, pool.spec
-    row = max(pool.spec.shape.num_elements() * pool.spec.dtype.size, 1)
+    row = _bytes(pool.spec)
     # The system gives memory only as it is written.
     self._kept = self._empty(min(len(pool), max_bytes // row))
     self._places = np.full(len(pool), -1, np.int32)

@@ -7,12 +7,14 @@ metrics.csv is authoritative; TensorBoard's events are rewritten from it.
 """
 
 import asyncio
+import csv
 import math
 import os
 import pathlib
 import re
 import time
 from collections.abc import Mapping
+from collections.abc import Sequence
 from typing import Any
 
 import tensorflow as tf
@@ -33,6 +35,7 @@ _REPLACED = (
   run_files.CONFIG,
   run_files.METRICS,
   run_files.SUMMARY,
+  run_files.CLASSES,
   CURVES,
   f'{_TENSORBOARD}/{_KEPT_EVENTS}',
 )
@@ -110,6 +113,16 @@ class RunDirectory:
       str(self.path / _TENSORBOARD)
     )
     return rows
+
+  def write_classes(self, names: Sequence[str], counts: Sequence[int]) -> None:
+    """Writes classes.csv: the classes' names and their training examples."""
+    with (
+      run_files.replacing(self.path / run_files.CLASSES) as temporary,
+      temporary.open('w', newline='', encoding='utf-8') as file,
+    ):
+      writer = csv.writer(file, lineterminator='\n')
+      writer.writerow(('class', 'name', 'count'))
+      writer.writerows(zip(range(len(names)), names, counts, strict=True))
 
   def release(self, row: Mapping[str, float], round_number: int) -> None:
     """Appends one round's row. All rows have the same columns, except row 0.

@@ -89,11 +89,21 @@ def train(
     metrics=tuple(metrics),
     messages=communication.messages(algorithm),
     schedule=schedule,
-    directory=run_directory.RunDirectory(run_dir, config),
+    directory=_directory(run_dir, config, dataset),
     best=best,
     warnings=[*warnings, *_large_states(algorithm, dataset, run_dir)],
     client_states=_client_states(algorithm.client_state, run_dir),
   )
+
+
+def _directory(run_dir, config, dataset) -> run_directory.RunDirectory:
+  """Opens the run's directory, and writes the classes' names into it."""
+  directory = run_directory.RunDirectory(run_dir, config)
+  if dataset.class_names is not None:
+    _, labels = dataset.train.owned_labels()
+    counts = np.bincount(labels, minlength=dataset.num_classes)
+    directory.write_classes(dataset.class_names, counts)
+  return directory
 
 
 def _large_states(algorithm, dataset, run_dir) -> list[str]:

@@ -57,7 +57,7 @@ def plot_run(run: run_files.Run, path: str | os.PathLike) -> None:
 
 def plot_confusion(
   matrix: np.ndarray,
-  class_ids: Sequence[int],
+  class_ids: Sequence[int | str],
   path: str | os.PathLike,
   title: str = "One client's confusion matrix",
 ) -> None:
@@ -68,7 +68,7 @@ def plot_confusion(
 
   Args:
     matrix: int [c, c + 1], from `ranking.confusion`.
-    class_ids: int [c], the classes of its rows.
+    class_ids: [c], numbers or names of its rows' classes.
     path: the file to write, a .png.
     title: text above the picture.
 
@@ -91,7 +91,7 @@ def plot_confusion(
   ax.axvline(count - 0.5, color='black', linewidth=1)
   every = -(-count // 30)  # At most 30 labels stay legible.
   places = list(range(0, count, every))
-  names = [str(class_ids[place]) for place in places]
+  names = [_short(str(class_ids[place])) for place in places]
   ax.set_yticks(places, names, fontsize=8)
   if places and count - places[-1] < every:  # It would touch 'another'.
     places, names = places[:-1], names[:-1]
@@ -113,6 +113,10 @@ def plot_confusion(
   ax.set_title(title)
   figure.colorbar(image, ax=ax, label='share of the true class')
   pictures.save(figure, path)
+
+
+def _short(name: str) -> str:
+  return name if len(name) <= 24 else f'{name[:23]}…'
 
 
 def _draw_line(ax, rounds, values, column, style):

@@ -7,6 +7,8 @@ A run directory holds
   metrics.csv: one row per round with the same columns, `round` first; a cell
     without a measurement is empty or `nan`. Row 0 has the scores of the initial
     model and nothing else (runs of earlier versions do not have it);
+  classes.csv, if the data name their classes: `class,name,count`, the number of
+    each class, its name, and its training examples;
   summary.json, once the run has finished: `final` and `best` metrics, `rounds`,
     `rounds_to_target`, and totals.
 """
@@ -33,6 +35,7 @@ if TYPE_CHECKING:
 CONFIG = 'config.json'
 METRICS = 'metrics.csv'
 SUMMARY = 'summary.json'
+CLASSES = 'classes.csv'
 
 # Settings of config.json that do not change a run's results: a resumed run, and
 # runs of several seeds, may differ in them. Results depend on the data, not on

@@ -3,6 +3,7 @@
 import numpy as np
 import scipy.sparse
 
+from datasets.xc import clients as xc
 from datasets.xc import label_sets
 from tff_xc.data import hashing
 
@@ -14,7 +15,7 @@ def part(examples, features=9, labels=4, seed=0):
   )
   y = random.random([examples, labels]) < [0.6, 0.4, 0.1, 0.05]
   y[0] = False
-  return label_sets.Part(
+  return xc.Part(
     scipy.sparse.csr_matrix(np.float32(x)), scipy.sparse.csr_matrix(y)
   )
 

@@ -1,0 +1,1 @@
+"""One's own rows of features: tables and arrays."""

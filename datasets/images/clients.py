@@ -1,0 +1,240 @@
+"""One's own photographs as federated data.
+
+They lie in a folder, a tar or a zip (`images.store`), in a folder for each
+class, or in any folders if a split file names their users and classes
+(`splits.own`). They are decoded when they are used, by as many threads as there
+are cores, and kept within a bound.
+"""
+
+import concurrent.futures
+import functools
+import hashlib
+import json
+import os
+import sys
+from collections.abc import Sequence
+
+import numpy as np
+import tensorflow as tf
+
+from datasets import parsed_cache
+from datasets.images import decode
+from datasets.images import names as names_lib
+from datasets.images import store as store_lib
+from datasets.splits import listing as listing_lib
+from datasets.splits import own
+from datasets.splits import split_folder
+from tff_xc import errors
+from tff_xc.data import client_data
+from tff_xc.data import pool as pool_lib
+
+# Bytes of decoded images that are kept; 43,000 of 64 x 64.
+CACHE = 2**29
+# Increase this when more or fewer images become readable.
+VERSION = 1
+# Images whose bytes a fingerprint reads.
+_SAMPLE = 500
+_BLOCK = 256
+SKIP, FAIL = 'skip', 'fail'
+
+
+def load(
+  path: str | os.PathLike,
+  choice: own.Choice,
+  *,
+  side: int = 64,
+  corrupt: str = SKIP,
+) -> client_data.FederatedDataset:
+  """Loads images of a folder, tar or zip; it decodes none unless it checks them.
+
+  Args:
+    path: the folder or archive.
+    choice: the clients and the test.
+    side: pixels a side, see `decode.square`.
+    corrupt: 'skip': every image is decoded once, those that fail are left out,
+      and the user's cache remembers them; images that the split names and that
+      are missing are left out, too. 'fail': these are errors, a damaged image
+      when it is first used.
+
+  Returns:
+    The data set; `x` is uint8 [side, side, 3].
+
+  Raises:
+    errors.InputError: the images, or the files of the split, are missing or
+      damaged; there are fewer than two classes.
+  """
+  store = store_lib.open_store(path)
+  # The files of the split are read before any image is left out.
+  if choice.is_file:
+    places, data = _of_split(store, choice, corrupt)
+    choice = choice._replace(split='')
+  else:
+    found = names_lib.of_ids(store.path, store.names)
+    places, data = _joined(store, found, found.test, found.class_names)
+    if choice.test_file:
+      data = own.with_test(data, choice.test_file, str(store.path))
+  choice = choice._replace(test_file='')
+  if corrupt == SKIP:
+    bad = ~_readable(store, places, side)
+    places, data = _without(bad, places, data, 'cannot be read', store.path)
+  if len(np.unique(data.labels)) < 2:
+    raise errors.InputError(
+      f'{store.path} has images of one class only; give at least two classes'
+    )
+  clients, test = own.parts(data, choice, str(store.path), '')
+  pool = _pool(store, places, data.labels, side)
+  return client_data.FederatedDataset(
+    name=store.path.name,
+    num_classes=len(data.class_names),
+    train=client_data.PartitionedClientData(pool, clients),
+    test=None if test is None else pool.subset(test),
+    exact=False,  # Decoders of JPEG differ in the last bit.
+    source_checksum=_checksum(store, places, data.labels, test),
+    class_names=data.class_names,
+  )
+
+
+def _of_split(store, choice, corrupt: str) -> tuple[np.ndarray, own.Labelled]:
+  """Returns the images that a split names, as `_joined`."""
+  split = split_folder.read(choice.split, choice.test_file)
+  places, data = _joined(store, split.train, split.test, split.class_names)
+  missing = places < 0
+  if missing.all() or (missing.any() and corrupt == FAIL):
+    raise errors.InputError(
+      f'{choice.split}: {missing.sum():,} of {len(missing):,} images are not in'
+      f' {store.path}, first {_first(data, missing)!r}; an image_id is a path in'
+      f' it, such as {store.names.take(np.array([0]))[0]!r}, with or without'
+      ' suffix'
+    )
+  there = np.sort(places[~missing])
+  if twice := there[1:][there[1:] == there[:-1]].tolist():
+    raise errors.InputError(
+      f'{choice.split}: {store.where(twice[0])} is named twice, perhaps for'
+      ' training and for the test; give each image to one user or to the test'
+    )
+  return _without(missing, places, data, 'are missing', store.path)
+
+
+def _joined(
+  store, train, test, class_names: Sequence[str]
+) -> tuple[np.ndarray, own.Labelled]:
+  """Returns numbers in the store, -1 if missing, of the images of both parts."""
+  import pyarrow as pa
+
+  listings = [train, test] if test is not None else [train]
+  ids = listing_lib.Texts(
+    pa.concat_arrays([part.ids.array for part in listings])
+  )
+  labels = np.concatenate([part.labels for part in listings])
+  users = train.users
+  if users is not None:
+    users = np.append(users, np.full(len(ids) - len(train), -1, np.int32))
+  data = own.Labelled(
+    labels,
+    list(class_names),
+    ids,
+    users,
+    train.user_names,
+    None if test is None else np.arange(len(train), len(ids)),
+  )
+  return store_lib.find(store, ids), data
+
+
+def _first(data: own.Labelled, which: np.ndarray) -> str:
+  return data.ids.take(np.flatnonzero(which)[:1])[0]
+
+
+def _without(bad: np.ndarray, places, data: own.Labelled, why: str, path):
+  """Returns the images that are not `bad`, bool [N]; tells how many are."""
+  if not bad.any():
+    return places, data
+  if bad.all():
+    raise errors.InputError(
+      f'{path}: all {len(bad):,} images {why}, first {_first(data, bad)!r}; give'
+      ' JPEG or PNG'
+    )
+  print(
+    f'warning: {path}: {bad.sum():,} of {len(bad):,} images {why} and are left'
+    f' out, first {_first(data, bad)!r} (--corrupt=fail: they are an error)',
+    file=sys.stderr,
+  )
+  kept = np.flatnonzero(~bad)
+  in_test = np.zeros(len(bad), bool)
+  if data.test is not None:
+    in_test[data.test] = True
+  return places[kept], data._replace(
+    labels=data.labels[kept],
+    ids=listing_lib.Texts(data.ids.array.take(kept)),
+    users=None if data.users is None else data.users[kept],
+    test=None if data.test is None else np.flatnonzero(in_test[kept]),
+  )
+
+
+def _readable(store: store_lib.Store, places: np.ndarray, side: int):
+  """Returns bool [k]: which images can be decoded. The user's cache keeps it."""
+  identity = json.dumps([places.tolist(), store.stamp(places)]).encode()
+  digest = hashlib.blake2b(identity, digest_size=8).hexdigest()
+
+  def is_readable(place: int) -> bool:
+    try:
+      decode.square(store.read(place), side)
+    except decode.DAMAGE:
+      return False
+    return True
+
+  def fill(cache: parsed_cache.Store) -> None:
+    blocks = [places[i : i + _BLOCK] for i in range(0, len(places), _BLOCK)]
+    for block in listing_lib.watched_rows(blocks, 'checking', len, len(places)):
+      cache.append(
+        'readable', np.array(list(_threads().map(is_readable, block)))
+      )
+
+  return parsed_cache.arrays(
+    parsed_cache.path(store.path, f'readable-{digest}'), [VERSION, digest], fill
+  )['readable']
+
+
+@functools.cache
+def _threads() -> concurrent.futures.ThreadPoolExecutor:
+  """Pillow decodes several images at a time."""
+  return concurrent.futures.ThreadPoolExecutor(len(os.sched_getaffinity(0)))
+
+
+def _pool(store: store_lib.Store, places, labels, side: int) -> pool_lib.Pool:
+  shape = [side, side, 3]
+
+  def one(place: int) -> np.ndarray:
+    try:
+      return decode.square(store.read(place), side)
+    except decode.DAMAGE as e:
+      raise errors.InputError(
+        f'{store.where(place)} is not a readable image{decode.reason(e)}; mend or remove it,'
+        ' or leave it out with --corrupt=skip'
+      ) from e
+
+  def read(numbers: np.ndarray) -> np.ndarray:
+    images = np.empty([len(numbers), *shape], np.uint8)
+    found = _threads().map(one, places[numbers])
+    for row, image in zip(images, found, strict=True):
+      row[:] = image
+    return images
+
+  spec = tf.TensorSpec(shape, tf.uint8)
+  return pool_lib.cached(pool_lib.Pool(labels, spec, read), CACHE)
+
+
+def _checksum(store: store_lib.Store, places, labels, test) -> str:
+  """Returns a checksum of all names and test labels, and of some images' bytes.
+
+  A folder and a tar of it have one checksum.
+  """
+  found = hashlib.blake2b(digest_size=8)
+  for numbers in listing_lib.blocks(len(places)):
+    found.update('\0'.join(store.names.take(places[numbers])).encode())
+  if test is not None:
+    found.update(test.astype(np.int64).tobytes() + labels[test].tobytes())
+  count = min(_SAMPLE, len(places))
+  for place in places[np.arange(count) * len(places) // count]:
+    data = store.read(place)
+    found.update(f'{len(data)};'.encode() + data)
+  return found.hexdigest()

@@ -1,0 +1,75 @@
+"""One's own images: photographs in a folder, tar or zip, or arrays in a .npz.
+
+`datasets.images.clients` and `datasets.arrays` say how they are read.
+"""
+
+from tasks import own_data
+from tasks import task
+from tff_xc import errors
+
+# Pixels a side of photographs, unless --image_size says otherwise.
+_SIDE = 64
+
+
+def _check(options) -> None:
+  own_data.check(options)
+  if 0 < options['image_size'] < 8:
+    raise errors.InputError(
+      f'--image_size={options["image_size"]}: the network takes images of at'
+      ' least 8 pixels a side'
+    )
+
+
+def _load(data_dir, options):
+  choice, side = own_data.choice(options), options['image_size']
+  if data_dir.endswith('.npz'):
+    from datasets import arrays
+
+    dataset = arrays.load(data_dir, choice, side=side)
+  else:
+    from datasets.images import clients
+
+    dataset = clients.load(
+      data_dir, choice, side=side or _SIDE, corrupt=options['corrupt']
+    )
+  side = dataset.train.pool.spec.shape[0]
+  if side < 8:
+    raise errors.InputError(
+      f'{data_dir}: the images have {side} pixels a side, and the network takes'
+      ' at least 8; give --image_size=8 or more'
+    )
+  return task.with_small_encoder(dataset, options)
+
+
+def _find(data_dir):
+  if data_dir.endswith('.npz'):
+    from datasets import arrays
+
+    return f'{len(arrays.read(data_dir)["y"]):,} examples'
+  from datasets.images import store
+
+  return f'{len(store.open_store(data_dir).names):,} images'
+
+
+TASKS = (
+  own_data.small_task(
+    name='images',
+    summary='your own images: --data_dir is a folder, .tar, .zip or .npz;'
+    ' --split says whose each is',
+    load=_load,
+    options=(
+      'embedding_dim',
+      'logit_scale',
+      'image_size',
+      'corrupt',
+      *own_data.SPLIT,
+    ),
+    check=_check,
+    count_classes=own_data.count_classes,
+    find=_find,
+    data='JPEG and PNG in a folder, .tar or .zip, in a folder for each class'
+    ' unless --split names the classes; or a .npz with x uint8 [N, height,'
+    ' width(, channels)], y [N], client [N], and optionally test_x, test_y,'
+    ' retrieval_x, retrieval_y',
+  ),
+)

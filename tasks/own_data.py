@@ -1,0 +1,115 @@
+"""What tasks of one's own data share: their clients and their test part.
+
+Importing this imports nothing large, so that flags are checked at once.
+"""
+
+import gzip
+import os
+import zlib
+from collections.abc import Mapping
+
+from tasks import task
+from tff_xc import errors
+
+# Options of tasks whose data have one label an example.
+SPLIT = ('split', 'test_file', 'test_fraction', 'data_seed')
+TEST = SPLIT[1:]
+SPARSE_TEXT = (
+  'a text file in the form of the Extreme Classification Repository, perhaps .gz:'
+  ' line 1 `N D L`, then N lines `l1,l2 f:v f:v`, numbers from 0'
+)
+METRICS = ('top1', 'macro_f1', 'mcc', 'map@10', 'map@r', 'train_top1')
+
+
+def check(options: Mapping) -> None:
+  """Refuses options that cannot be right, whatever the data are.
+
+  Raises:
+    errors.InputError: `--split` is none, a file is missing, or two test parts
+      are asked for.
+  """
+  check_test(options)
+  split = options['split']
+  count = split.removeprefix('iid:')
+  if count != split:
+    if not (count.isdecimal() and 0 < len(count) < 10 and int(count)):
+      raise errors.InputError(
+        f'--split={split}: expected a number of clients, such as --split=iid:100'
+      )
+  elif split not in ('', 'class') and not os.path.exists(split):
+    raise errors.InputError(
+      f'--split={split} does not exist; give a CSV user_id,image_id,class, a'
+      ' folder of `python -m launch.make_splits`, class, or iid:100'
+    )
+
+
+def check_test(options: Mapping) -> None:
+  """Refuses a test file that is not there, or a fraction beside it."""
+  test_file = options['test_file']
+  if test_file and options['test_fraction']:
+    raise errors.InputError(
+      '--test_file and --test_fraction both name the test; leave one of them out'
+    )
+  if test_file and not os.path.exists(test_file):
+    raise errors.InputError(
+      f'--test_file={test_file} does not exist; name the file of the test'
+      ' examples'
+    )
+
+
+def choice(options: Mapping):
+  """Returns the `datasets.splits.own.Choice` of a task's options."""
+  from datasets.splits import own
+
+  return own.Choice(*(options[name] for name in SPLIT))
+
+
+def small_task(**attributes) -> task.Task:
+  """Returns a task for any algorithm, whose network learns from scratch."""
+  return task.Task(
+    metrics=METRICS,
+    rounds=300,
+    clients_per_round=16,
+    eval_every=20,
+    defaults=task.FROM_SCRATCH,
+    data_is_named=True,
+    **attributes,
+  )
+
+
+def count_classes(path: str) -> int | None:
+  """Returns n of a .npz: the largest label plus one; None of other data.
+
+  Loading says what is wrong with a file that cannot be read.
+  """
+  if not path.endswith('.npz'):
+    return None
+  import numpy as np
+
+  try:
+    with np.load(path, allow_pickle=False) as file:
+      return int(file['y'].max()) + 1
+  except Exception:  # NumPy raises many types for a file that is no .npz.
+    return None
+
+
+def count_labels(path: str) -> int | None:
+  """Returns L of a file of sparse text; None if its first line has none."""
+  try:
+    with (gzip.open if path.endswith('.gz') else open)(path, 'rb') as file:
+      return int(file.readline(200).split()[2])
+  except (OSError, EOFError, ValueError, IndexError, zlib.error):
+    return None
+
+
+def find_sparse_text(path: str) -> str:
+  """Describes a file of sparse text by its header."""
+  from datasets.xc import own
+
+  examples, features, labels = own.check(path)
+  return f'{examples:,} examples, {features:,} features, {labels:,} labels'
+
+
+def stem(path: str) -> str:
+  """Returns the name of a file without folders and suffixes."""
+  return os.path.basename(os.path.normpath(path)).partition('.')[0]

@@ -1,0 +1,78 @@
+"""One's own rows of features: CSV, Parquet or .npz, with a small perceptron.
+
+`datasets.features` says how they are read.
+"""
+
+from tasks import own_data
+from tasks import task
+
+_COLUMNS = ('label_column', 'user_column', 'id_column', 'test_column')
+
+
+def _columns(options):
+  from datasets.features import table
+
+  features = options['feature_columns']
+  return table.Columns(
+    *(options[name] for name in _COLUMNS),
+    tuple(name.strip() for name in features.split(',') if name.strip()),
+  )
+
+
+def _load(data_dir, options):
+  from datasets.features import clients
+  from tff_xc import classifier
+  from tff_xc import heads
+  from tff_xc.encoders import dense_mlp
+
+  dataset = clients.load(
+    data_dir,
+    own_data.choice(options),
+    _columns(options),
+    standardise=options['standardise'],
+  )
+  [features] = dataset.train.pool.spec.shape
+  model = classifier.EmbeddingClassifier(
+    dense_mlp.build_dense_mlp_encoder(
+      features, options['hidden_dim'], options['embedding_dim']
+    ),
+    heads.CosineHead(options['logit_scale']),
+    dataset.num_classes,
+  )
+  return task.Loaded(dataset, model)
+
+
+def _find(data_dir):
+  if data_dir.endswith('.npz'):
+    from datasets import arrays
+
+    return f'{len(arrays.read(data_dir)["y"]):,} examples'
+  from datasets.features import table
+
+  return f'the columns {", ".join(table.header(data_dir))}'
+
+
+TASKS = (
+  own_data.small_task(
+    name='table',
+    summary='your own rows of numbers: --data_dir is a .csv, .parquet or .npz;'
+    ' features are standardised by the training rows',
+    load=_load,
+    options=(
+      'embedding_dim',
+      'logit_scale',
+      'hidden_dim',
+      'feature_columns',
+      'standardise',
+      *_COLUMNS,
+      *own_data.SPLIT,
+    ),
+    option_defaults={'hidden_dim': 128},
+    check=own_data.check,
+    count_classes=own_data.count_classes,
+    find=_find,
+    data='a .csv, .tsv or .parquet with a row an example: a class'
+    ' (--label_column), a user (--user_column), numbers; or a .npz with x [N, D],'
+    ' y [N], client [N], and optionally test_x, test_y, retrieval_x, retrieval_y',
+  ),
+)

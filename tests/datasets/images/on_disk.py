@@ -1,0 +1,87 @@
+"""Small images in every form that people have them."""
+
+import io
+import struct
+import tarfile
+import zlib
+
+import numpy as np
+from PIL import Image
+
+# The picture of most tests: four quarters, 12 x 8, so that a turn shows.
+RED, GREEN, BLUE, WHITE = (200, 0, 0), (0, 200, 0), (0, 0, 200), (255,) * 3
+
+
+def quarters(width=12, height=8):
+  """Returns uint8 [height, width, 3]: red, green above blue, white."""
+  picture = np.empty([height, width, 3], np.uint8)
+  top, left = height // 2, width // 2
+  picture[:top, :left], picture[:top, left:] = RED, GREEN
+  picture[top:, :left], picture[top:, left:] = BLUE, WHITE
+  return picture
+
+
+def encoded(picture, form='PNG', **more):
+  """Returns a file's content."""
+  image = picture
+  if isinstance(picture, np.ndarray):
+    image = Image.fromarray(picture)
+  out = io.BytesIO()
+  image.save(out, form, **more)
+  return out.getvalue()
+
+
+def jpeg(picture, orientation=None):
+  """Returns a JPEG of high quality, with an EXIF orientation if one is given."""
+  exif = Image.Exif()
+  if orientation:
+    exif[0x0112] = orientation
+  return encoded(picture, 'JPEG', quality=95, subsampling=0, exif=exif)
+
+
+def png16(picture):
+  """Returns a PNG of 16 bits a channel, uint16 [height, width, 3]."""
+  height, width, _ = picture.shape
+
+  def chunk(kind, data):
+    check = zlib.crc32(kind + data)
+    return struct.pack('>I', len(data)) + kind + data + struct.pack('>I', check)
+
+  rows = b''.join(b'\0' + row.astype('>u2').tobytes() for row in picture)
+  return (
+    b'\x89PNG\r\n\x1a\n'
+    + chunk(b'IHDR', struct.pack('>IIBBBBB', width, height, 16, 2, 0, 0, 0))
+    + chunk(b'IDAT', zlib.compress(rows))
+    + chunk(b'IEND', b'')
+  )
+
+
+def photograph(number, side=16):
+  """Returns a JPEG of noise, another one for each number."""
+  random = np.random.default_rng(number)
+  coarse = random.integers(0, 256, (4, 4, 3), np.uint8)
+  return jpeg(np.kron(coarse, np.ones([side // 4, side // 4, 1], np.uint8)))
+
+
+def write(folder, names):
+  """Writes a photograph of each name."""
+  for number, name in enumerate(names):
+    path = folder / name
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_bytes(photograph(number))
+  return folder
+
+
+def classes(folder, sizes=None):
+  """Writes photographs into a folder for each class."""
+  sizes = sizes or {'cat': 6, 'dog': 5, 'emu': 7}
+  return write(
+    folder, [f'{c}/{i}.jpg' for c, k in sizes.items() for i in range(k)]
+  )
+
+
+def tarred(folder, path, form=tarfile.PAX_FORMAT):
+  """Packs a folder's content, as `tar -cf PATH -C FOLDER .` does."""
+  with tarfile.open(path, 'w', format=form) as archive:
+    archive.add(folder, '.')
+  return path

@@ -1,0 +1,244 @@
+"""One's own photographs as federated data."""
+
+import numpy as np
+import pytest
+
+from datasets.images import clients
+from datasets.images import decode
+from datasets.splits import own
+from tests.datasets.images import on_disk
+from tff_xc import errors
+from tff_xc.data import fingerprint
+
+
+def load(
+  path, split='class', *, test_file='', test_fraction=0.0, seed=0, **more
+):
+  choice = own.Choice(str(split), str(test_file), test_fraction, seed)
+  return clients.load(path, choice, **{'side': 16, **more})
+
+
+def write(path, *lines):
+  path.parent.mkdir(exist_ok=True)
+  path.write_text('\n'.join([*lines, '']))
+  return path
+
+
+def split_folder(folder):
+  """Writes what `launch.make_splits` would: user, image, class; names."""
+  write(
+    folder / 'federated_train.csv',
+    'user_id,image_id,class',
+    *('ann,cat/0.jpg,0', 'bob,dog/1.jpg,1', 'ann,dog/0.jpg,1', '9,emu/0.jpg,2'),
+  )
+  write(folder / 'test.csv', 'image_id,class', 'emu/1.jpg,2', 'cat/2.jpg,0')
+  write(
+    folder / 'classes.csv', 'class,name,count', '0,cat,1', '1,dog,2', '2,emu,1'
+  )
+  return folder
+
+
+@pytest.mark.parametrize('pack', [False, True])
+def test_a_folder_for_each_class(tmp_path, pack):
+  path = on_disk.classes(tmp_path / 'photos')
+  if pack:
+    path = on_disk.tarred(path, tmp_path / 'photos.tar')
+  dataset = load(path)
+  assert dataset.class_names == ['cat', 'dog', 'emu']
+  assert dataset.train.client_ids == ['class/0', 'class/1', 'class/2']
+  assert dataset.test is None
+  x, y = dataset.train.examples('class/1')
+  assert x.shape == (5, 16, 16, 3)
+  assert set(y) == {1}
+  np.testing.assert_array_equal(x[0], decode.square(on_disk.photograph(6), 16))
+
+
+def test_random_clients_and_examples_held_out(tmp_path):
+  path = on_disk.classes(tmp_path / 'photos')
+  dataset = load(path, 'iid:4', test_fraction=0.25)
+  numbers = dataset.train.partition.numbers
+  assert len(dataset.train.client_ids) == 4
+  assert len(numbers) + len(dataset.test) == 18
+  assert set(dataset.train.partition.sizes) <= {3, 4}
+  assert set(dataset.test.y) == {0, 1, 2}
+  again = load(path, 'iid:4', test_fraction=0.25)
+  other = load(path, 'iid:4', test_fraction=0.25, seed=1)
+  np.testing.assert_array_equal(again.train.partition.numbers, numbers)
+  assert other.train.partition.numbers.tolist() != numbers.tolist()
+
+
+def test_train_and_test_folders(tmp_path):
+  on_disk.classes(tmp_path / 'photos' / 'train')
+  on_disk.classes(tmp_path / 'photos' / 'test', {'cat': 2, 'dog': 1})
+  dataset = load(tmp_path / 'photos')
+  assert dataset.test.y.tolist() == [0, 0, 1]
+  assert sum(dataset.train.partition.sizes) == 18
+  with pytest.raises(errors.InputError, match='leave out --test_fraction'):
+    load(tmp_path / 'photos', test_fraction=0.1)
+
+
+@pytest.mark.parametrize('form', ['folder', 'files', 'without suffix'])
+def test_a_split_names_clients_classes_and_test(tmp_path, form):
+  path = on_disk.classes(tmp_path / 'photos')
+  split = split_folder(tmp_path / 'splits')
+  if form == 'without suffix':
+    for file in ('federated_train.csv', 'test.csv'):
+      text = (split / file).read_text().replace('.jpg', '')
+      (split / file).write_text(text)
+  if form == 'files':
+    train = split / 'federated_train.csv'
+    dataset = load(path, train, test_file=split / 'test.csv')
+    assert load(path, train).test is None
+  else:
+    dataset = load(path, split)
+  assert dataset.train.client_ids == ['9', 'ann', 'bob']
+  assert dataset.class_names == ['cat', 'dog', 'emu']
+  x, y = dataset.train.examples('ann')
+  assert y.tolist() == [0, 1]
+  np.testing.assert_array_equal(x[0], decode.square(on_disk.photograph(0), 16))
+  assert dataset.test.y.tolist() == [2, 0]
+  x, _ = dataset.test.examples(np.array([0]))
+  np.testing.assert_array_equal(x[0], decode.square(on_disk.photograph(12), 16))
+
+
+def test_a_split_needs_no_class_folders(tmp_path):
+  names = ['a1.jpg', 'b/2.jpg', 'b/c/3.jpg', '4.png']
+  path = on_disk.write(tmp_path / 'photos', names)
+  split = write(
+    tmp_path / 's.csv',
+    'class,image_id,user_id,note',
+    *(f'{c},{n},u{c},x' for c, n in zip((10, 9, 10, 300), names, strict=True)),
+  )
+  dataset = load(path, split)
+  assert dataset.class_names == ['9', '10', '300']
+  assert dataset.train.client_ids == ['u10', 'u300', 'u9']
+  assert sorted(dataset.train.pool.y.tolist()) == [0, 1, 1, 2]
+
+
+def damage(path):
+  cut = (path / 'cat/0.jpg').read_bytes()[:200]
+  (path / 'cat/0.jpg').write_bytes(cut)
+  (path / 'emu/3.jpg').write_bytes(b'')
+
+
+def test_damaged_images_are_counted_and_left_out(tmp_path, capsys, monkeypatch):
+  path = on_disk.classes(tmp_path / 'photos')
+  damage(path)
+  dataset = load(path)
+  said = capsys.readouterr().err
+  assert (
+    "2 of 18 images cannot be read and are left out, first 'cat/0.jpg'" in said
+  )
+  assert dataset.train.partition.sizes.tolist() == [5, 5, 6]
+  for client in dataset.train.client_ids:
+    dataset.train.examples(client)
+  # The next run does not decode them again to know that.
+  decoded = []
+  square = decode.square
+  monkeypatch.setattr(
+    decode, 'square', lambda *a: decoded.append(0) or square(*a)
+  )
+  assert load(path).train.partition.sizes.tolist() == [5, 5, 6]
+  assert not decoded
+  (path / 'emu/3.jpg').write_bytes(on_disk.photograph(3))  # Mended.
+  assert load(path).train.partition.sizes.tolist() == [5, 5, 7]
+
+
+def test_a_damaged_test_image_is_left_out(tmp_path):
+  path = on_disk.classes(tmp_path / 'photos')
+  damage(path)
+  test = write(
+    tmp_path / 't.csv', 'image_id,class', 'cat/0.jpg,cat', 'dog/0.jpg,dog'
+  )
+  dataset = load(path, 'iid:3', test_file=test)
+  assert dataset.test.y.tolist() == [1]
+  assert sum(dataset.train.partition.sizes) == 15
+
+
+def test_a_damaged_image_may_be_an_error(tmp_path):
+  path = on_disk.classes(tmp_path / 'photos')
+  damage(path)
+  dataset = load(path, corrupt='fail')  # Nothing is decoded yet.
+  dataset.train.examples('class/1')
+  message = r'cat/0\.jpg is not a readable image.*--corrupt=skip'
+  with pytest.raises(errors.InputError, match=message):
+    dataset.train.examples('class/0')
+
+
+def test_missing_images(tmp_path, capsys):
+  path = on_disk.classes(tmp_path / 'photos')
+  split = split_folder(tmp_path / 'splits')
+  (path / 'cat/0.jpg').unlink()
+  dataset = load(path, split)
+  assert "1 of 6 images are missing and are left out, first 'cat/0.jpg'" in (
+    capsys.readouterr().err
+  )
+  assert dataset.train.labels('ann').tolist() == [1]
+  with pytest.raises(errors.InputError, match='1 of 6 images are not in'):
+    load(path, split, corrupt='fail')
+  other = on_disk.write(tmp_path / 'other', ['x.jpg', 'y.jpg'])
+  with pytest.raises(errors.InputError, match=r"6 of 6 .* such as 'x.jpg'"):
+    load(other, split)
+
+
+def test_bad_input_is_one_sentence(tmp_path):
+  path = on_disk.classes(tmp_path / 'photos')
+  with pytest.raises(
+    errors.InputError, match=r'give --split, .* --split=iid:100'
+  ):
+    load(path, '')
+  with pytest.raises(errors.InputError, match='there are 18 training examples'):
+    load(path, 'iid:19')
+  split = split_folder(tmp_path / 'splits')
+  write(split / 'classes.csv', 'class,name', '0,cat', '1,dog')
+  with pytest.raises(errors.InputError, match=r"classes\.csv has no class '2'"):
+    load(path, split)
+  write(split / 'classes.csv', 'class,name', '0,cat', '1,cat', '2,emu')
+  with pytest.raises(errors.InputError, match="names two classes 'cat'"):
+    load(path, split)
+  (split / 'classes.csv').unlink()
+  write(split / 'test.csv', 'image_id,class', 'cat/0.jpg,0')
+  with pytest.raises(errors.InputError, match=r'cat/0\.jpg is named twice'):
+    load(path, split)
+  write(split / 'federated_train.csv', 'user_id,image_id', 'ann,cat/0.jpg')
+  with pytest.raises(errors.InputError, match='class'):
+    load(path, split)
+  one = on_disk.classes(tmp_path / 'one', {'cat': 3})
+  with pytest.raises(errors.InputError, match='one class only'):
+    load(one)
+  for file in one.glob('*/*'):
+    file.write_bytes(b'no image')
+  with pytest.raises(errors.InputError, match='all 3 images cannot be read'):
+    load(one)
+
+
+def test_not_all_images_are_decoded_or_kept(tmp_path, monkeypatch):
+  path = on_disk.classes(tmp_path / 'photos', {'a': 10, 'b': 10, 'c': 10})
+  image = 16 * 16 * 3
+  monkeypatch.setattr(clients, 'CACHE', 12 * image)
+  dataset = load(path, corrupt='fail')
+  decoded = []
+  square = decode.square
+  monkeypatch.setattr(
+    decode, 'square', lambda *a: decoded.append(0) or square(*a)
+  )
+  dataset.train.examples('class/0')
+  assert len(decoded) == 10
+  dataset.train.examples('class/0')
+  assert len(decoded) == 10  # They were kept.
+  dataset.train.examples('class/1')
+  dataset.train.examples('class/1')
+  assert len(decoded) == 30  # There was no room for these.
+
+
+def test_other_images_are_other_data_and_a_tar_is_the_same(tmp_path):
+  path = on_disk.classes(tmp_path / 'photos')
+  of = lambda p: fingerprint.fingerprint(load(p, 'iid:3', test_fraction=0.2))
+  first = of(path)
+  assert of(on_disk.tarred(path, tmp_path / 'p.tar')) == first
+  (path / 'dog/1.jpg').write_bytes(on_disk.photograph(99))
+  second = of(path)
+  assert [n for n in first if first[n] != second[n]] == ['source_checksum']
+  (path / 'dog').rename(path / 'dodo')
+  third = of(path)
+  assert first['names_checksum'] != third['names_checksum']

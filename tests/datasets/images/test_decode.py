@@ -1,0 +1,128 @@
+"""Images of every kind become the same square."""
+
+import numpy as np
+import pytest
+from PIL import Image
+
+from datasets.images import decode
+from tests.datasets.images import on_disk
+
+PICTURE = on_disk.quarters()
+MIDDLE = PICTURE[:, 2:10]
+GREY = np.array(Image.fromarray(PICTURE).convert('L'))
+
+
+def close(found, expected, within=12):
+  """Whether all pixels but those beside an edge are nearly equal."""
+  assert found.shape == expected.shape
+  assert found.dtype == np.uint8
+  far = np.abs(found.astype(int) - expected).max(axis=-1) > within
+  assert far.mean() < 0.5, far
+  corners = far[[0, 0, -1, -1], [0, -1, 0, -1]]
+  return not corners.any()
+
+
+def modes():
+  image = Image.fromarray(PICTURE)
+  alpha = image.copy()
+  alpha.putalpha(255)
+  grey = np.repeat(GREY[..., None], 3, axis=-1)
+  yield 'PNG', on_disk.encoded(PICTURE), PICTURE
+  yield 'JPEG', on_disk.jpeg(PICTURE), PICTURE
+  yield 'palette', on_disk.encoded(image.convert('P')), PICTURE
+  yield 'RGBA', on_disk.encoded(alpha), PICTURE
+  yield (
+    'CMYK',
+    on_disk.encoded(image.convert('CMYK'), 'JPEG', quality=95),
+    PICTURE,
+  )
+  yield '16 bits', on_disk.png16(PICTURE.astype(np.uint16) * 257), PICTURE
+  yield 'grey', on_disk.encoded(GREY), grey
+  yield 'grey JPEG', on_disk.jpeg(GREY), grey
+  yield 'grey 16 bits', on_disk.encoded(GREY.astype(np.uint16) * 257), grey
+  yield 'grey alpha', on_disk.encoded(Image.fromarray(GREY).convert('LA')), grey
+  yield 'WebP', on_disk.encoded(PICTURE, 'WebP', lossless=True), PICTURE
+
+
+@pytest.mark.parametrize(
+  ('data', 'expected'), [pytest.param(*m[1:], id=m[0]) for m in modes()]
+)
+def test_every_kind_is_rgb(data, expected):
+  assert close(np.asarray(decode.rgb(data)), expected)
+  assert close(decode.square(data, 8), expected[:, 2:10])
+
+
+def test_black_and_white():
+  bits = Image.fromarray(GREY > 100)
+  found = decode.square(on_disk.encoded(bits), 8)
+  assert set(np.unique(found)) == {0, 255}
+
+
+def test_transparent_pixels_are_white():
+  image = Image.fromarray(PICTURE)
+  image.putalpha(0)
+  assert (decode.square(on_disk.encoded(image), 4) == 255).all()
+  palette = Image.fromarray(PICTURE).quantize(4)
+  data = on_disk.encoded(palette, transparency=palette.getpixel((0, 0)))
+  found = np.asarray(decode.rgb(data))
+  assert (found[0, 0] == 255).all()
+  assert close(found[4:], PICTURE[4:])
+
+
+@pytest.mark.parametrize('orientation', range(1, 9))
+def test_a_rotation_in_exif_is_applied(orientation):
+  upright = {
+    1: lambda x: x,
+    2: lambda x: x[:, ::-1],
+    3: lambda x: x[::-1, ::-1],
+    4: lambda x: x[::-1],
+    5: lambda x: x.swapaxes(0, 1),
+    6: lambda x: np.rot90(x, -1),
+    7: lambda x: x[::-1, ::-1].swapaxes(0, 1),
+    8: lambda x: np.rot90(x, 1),
+  }[orientation]
+  large = on_disk.quarters(48, 32)
+  expected = upright(large)
+  data = on_disk.jpeg(large, orientation)
+  assert close(np.asarray(decode.rgb(data)), expected)
+  found = decode.square(data, 8)  # Decoded at half of its size.
+  assert close(found, upright(on_disk.quarters(8, 8)))
+
+
+def test_damaged_exif_does_not_damage_the_image():
+  data = on_disk.jpeg(PICTURE, 6)
+  at = data.index(b'Exif\0\0') + 6
+  broken = data[:at] + b'XX' + data[at + 2 :]
+  assert close(np.asarray(decode.rgb(broken)), PICTURE)
+
+
+@pytest.mark.parametrize('size', [(1, 1), (3, 200), (200, 3), (8, 8), (9, 300)])
+def test_any_size_becomes_a_square(size):
+  data = on_disk.encoded(Image.new('RGB', size, on_disk.RED))
+  found = decode.square(data, 8)
+  assert found.shape == (8, 8, 3)
+  assert (found == on_disk.RED).all()
+
+
+def test_the_shorter_side_is_scaled_and_the_middle_cut_out():
+  picture = on_disk.quarters(24, 16)
+  picture[:, :4] = picture[:, -4:] = 77  # The sides that are cut off.
+  found = decode.square(on_disk.encoded(picture), 8)
+  assert close(found, on_disk.quarters(8, 8))
+  assert not (found == 77).any()
+
+
+@pytest.mark.parametrize(
+  'data',
+  [
+    b'',
+    b'hello',
+    on_disk.jpeg(on_disk.quarters(64, 64))[:400],
+    on_disk.encoded(on_disk.quarters(64, 64))[:-30],
+    on_disk.png16(PICTURE.astype(np.uint16))[:60],
+    on_disk.encoded(PICTURE).replace(b'IDAT', b'IDAX'),
+  ],
+)
+def test_damage_is_one_of_few_exceptions(data):
+  with pytest.raises(decode.DAMAGE):
+    decode.square(data, 8)

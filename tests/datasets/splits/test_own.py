@@ -1,0 +1,122 @@
+"""Clients of one's own data, as --split says."""
+
+import numpy as np
+import pytest
+
+from datasets.splits import listing
+from datasets.splits import own
+from tff_xc import errors
+
+LABELS = np.array([0, 1, 2] * 8, np.int32)
+
+
+def labelled(**changes):
+  return own.Labelled(LABELS, ['a', 'b', 'c'], range(24))._replace(**changes)
+
+
+def parts(data, **choice):
+  return own.parts(data, own.Choice(**choice), 'mine', 'do this, or ')
+
+
+def test_every_example_is_in_one_place():
+  users = np.arange(24, dtype=np.int32) % 4 - 1  # -1 is nobody.
+  data = labelled(users=users, user_names=['u10', 'u9', 'x'])
+  for choice, everyone in (
+    ({}, 18),
+    ({'split': 'class'}, 24),
+    ({'split': 'iid:5'}, 24),
+    ({'test_fraction': 0.25}, 18),
+    ({'split': 'class', 'test_fraction': 0.25}, 24),
+  ):
+    clients, test = parts(data, **choice)
+    everything = [*clients.numbers, *([] if test is None else test)]
+    assert len(set(everything)) == len(everything) == everyone
+    if 'test_fraction' in choice:
+      assert set(LABELS[test]) == {0, 1, 2}
+      assert 4 <= len(test) <= 7
+  clients, _ = parts(data)
+  assert clients.client_ids == ['u10', 'u9', 'x']
+  assert clients.of_client(1).tolist() == [2, 6, 10, 14, 18, 22]
+
+
+def test_test_examples_of_the_data_do_not_train():
+  data = labelled(test=np.array([3, 4]))
+  for split in ('class', 'iid:2'):
+    clients, test = parts(data, split=split)
+    assert not {3, 4} & set(clients.numbers)
+    assert test.tolist() == [3, 4]
+
+
+def write(path, *lines):
+  path.write_text('\n'.join([*lines, '']))
+  return str(path)
+
+
+def test_a_file_says_who_has_what(tmp_path):
+  split = write(
+    tmp_path / 's.csv', 'user_id,image_id,class', '9,0,a', '10,4,b', 'NA,1,b'
+  )
+  test = write(tmp_path / 't.csv', 'image_id,class', '5,c')
+  clients, found = parts(labelled(), split=split, test_file=test)
+  assert clients.client_ids == ['9', '10']
+  assert clients.numbers.tolist() == [0, 4]
+  assert found.tolist() == [5]
+  clients, found = parts(labelled(), split='class', test_file=test)
+  assert (len(clients.numbers), found.tolist()) == (23, [5])
+
+
+@pytest.mark.parametrize(
+  ('lines', 'message'),
+  [
+    (['u,0,b'], "example '0' has class 'b' here and 'a' in mine"),
+    (['u,24,a'], "image_id '24', and mine has no such example"),
+    (['u,x,a'], "image_id 'x'"),
+    (['u,-1,a'], "image_id '-1'"),
+    (['u,0,a', 'v,0,a'], 'both have the id'),
+    (['u,0,'], "no class, its 'class' is empty"),
+    ([',0,a'], 'no user'),
+    (['u,0'], 'line 2 has 2 fields; expected 3'),
+    ([], 'has no examples'),
+  ],
+)
+def test_a_file_that_does_not_fit_is_refused(tmp_path, lines, message):
+  split = write(tmp_path / 's.csv', 'user_id,image_id,class', *lines)
+  with pytest.raises(errors.InputError, match=message):
+    parts(labelled(), split=split)
+
+
+def test_numbers_of_classes_stand_for_their_names(tmp_path):
+  split = write(tmp_path / 's.csv', 'user_id,image_id,class', 'u,0,0', 'u,5,2')
+  clients, _ = parts(labelled(), split=split)
+  assert clients.numbers.tolist() == [0, 5]
+
+
+def test_an_example_is_not_for_training_and_for_the_test(tmp_path):
+  split = write(tmp_path / 's.csv', 'user_id,image_id,class', 'u,0,a', 'u,1,b')
+  test = write(tmp_path / 't.csv', 'image_id,class', '1,b')
+  with pytest.raises(
+    errors.InputError, match='example 1 is a training and a test'
+  ):
+    parts(labelled(), split=split, test_file=test)
+
+
+def test_what_is_missing_is_named(tmp_path):
+  with pytest.raises(
+    errors.InputError, match=r'mine does not say .* do this, or'
+  ):
+    parts(labelled())
+  with pytest.raises(
+    errors.InputError, match=r'federated_train\.csv is no file'
+  ):
+    parts(labelled(), split=str(tmp_path))
+  with pytest.raises(errors.InputError, match='leave out --test_fraction'):
+    parts(labelled(test=np.array([0])), split='class', test_fraction=0.1)
+  with pytest.raises(errors.InputError, match='there are 24 training examples'):
+    parts(labelled(), split='iid:25')
+
+
+def test_ids_are_found_as_texts_and_as_numbers():
+  wanted = listing.texts([['b', 'x', '1', '007']])
+  found = own.find(listing.texts([['a', 'b', '1']]), wanted)
+  assert found.tolist() == [1, -1, 2, -1]
+  assert own.find(range(9), wanted).tolist() == [-1, -1, 1, 7]

@@ -1,0 +1,246 @@
+"""One's own data on the command line: the README's examples, and bad flags."""
+
+import json
+import re
+import shlex
+
+import numpy as np
+import pandas as pd
+import pytest
+from absl import flags
+
+from launch import compare
+from launch import evaluation
+from launch import settings
+from launch import train  # noqa: F401  The import defines the flags.
+from launch import training
+from tests.datasets.images import on_disk
+from tests.launch import light
+from tff_xc import errors
+from tff_xc.runtime import registry as runtimes
+
+README = (light.ROOT / 'README.md').read_text()
+# The network is smaller, and all else as the README says.
+SMALL = ('rounds=2', 'eval_every=2', 'embedding_dim=4')
+SMALLER = {
+  'images': ('image_size=16',),
+  'table': ('hidden_dim=4',),
+  'sparse-text': ('hidden_dim=4', 'feature_dim=4'),
+  'sparse-text-sets': ('hidden_dim=4',),
+}
+
+
+@pytest.fixture
+def here(in_process, tmp_path, monkeypatch):
+  """Runs in an empty directory, in this process, and draws no curves."""
+  monkeypatch.chdir(tmp_path)
+  monkeypatch.setattr(runtimes, 'install', lambda *_, **__: in_process)
+  monkeypatch.setattr(training.curves, 'plot_run', lambda *_: None)
+  return tmp_path
+
+
+def resolved(arguments):
+  """Returns (configuration, run directory) of flags of `launch.train`."""
+  flags.FLAGS.unparse_flags()
+  flags.FLAGS(['train', *arguments])
+  try:
+    return settings.resolve(), flags.FLAGS.run_dir
+  finally:
+    for argument in arguments:
+      name = argument.removeprefix('--').partition('=')[0]
+      flags.FLAGS[name].unparse()
+
+
+def run(line):
+  """Runs `launch.train` with small settings, or `launch.compare`."""
+  words = shlex.split(line.replace('\\\n', ' '))
+  command = words[words.index('-m') + 1]
+  given = words[words.index('-m') + 2 :]
+  if command == 'launch.compare':
+    return compare.compare(given)
+  [task] = [w.partition('=')[2] for w in given if w.startswith('--task=')]
+  small = [*SMALL, *SMALLER[task]]
+  if task == 'sparse-text-sets':
+    small.remove('embedding_dim=4')
+  return training.run(*resolved([*given, *(f'--{s}' for s in small)]))
+
+
+def photos(folder):
+  on_disk.classes(folder / 'photos', {'cat': 12, 'dog': 14, 'emu': 13})
+  (folder / 'photos' / 'dog' / '3.jpg').write_bytes(b'no image')
+  on_disk.tarred(folder / 'photos', folder / 'photos.tar')
+  frame = pd.DataFrame(
+    [
+      (f'user{i % 5}', f'{name}/{i}.jpg', k)
+      for k, name in enumerate(('cat', 'dog', 'emu'))
+      for i in range(12)
+    ],
+    columns=['user_id', 'image_id', 'class'],
+  )
+  frame[:-4].to_csv(folder / 'federated_train.csv', index=False)
+  frame[-4:].to_csv(folder / 'test.csv', index=False)
+
+
+def npz(folder):
+  random = np.random.default_rng(0)
+  np.savez(
+    folder / 'mine.npz',
+    x=random.integers(0, 256, (20, 12, 10, 3), np.uint8),
+    y=np.arange(20) % 4,
+    client=np.arange(20) // 5,
+  )
+
+
+def items(folder):
+  random = np.random.default_rng(0)
+  frame = pd.DataFrame(random.normal(size=[60, 3]), columns=['a', 'b', 'c'])
+  frame['item'] = [f'item {i % 4}' for i in range(60)]
+  frame['colour'] = 'red'
+  frame.to_parquet(folder / 'items.parquet')
+  frame[:9].to_parquet(folder / 'later.parquet')
+  frame['user'] = [f'u{i % 7}' for i in range(60)]
+  frame['part'] = ['test' if i % 6 == 5 else 'train' for i in range(60)]
+  frame.to_csv(folder / 'items.csv', index=False)
+
+
+def text(folder):
+  for part, size in (('train', 60), ('test', 12)):
+    lines = [
+      f'{i % 6},{6 + i % 5} {i % 9}:1 {9 + i % 4}:0.5' for i in range(size)
+    ]
+    header = f'{size} 13 11'
+    (folder / f'{part}.txt').write_text('\n'.join([header, *lines, '']))
+
+
+def examples():
+  """Returns the commands of the section, those of one data set together."""
+  section = README[README.index('## Your own data') :]
+  section = section[: section.index('\n## ', 5)]
+  blocks = re.findall(r'```\n(\.venv/bin/python -m .*?)```', section, re.DOTALL)
+  split = [re.split(r'\n(?=\.venv)', block.strip()) for block in blocks]
+  return [list(filter(None, commands)) for commands in split]
+
+
+MADE_BY = [photos, photos, npz, items, text]
+NEARLY_COVERED = {1, 2}
+
+
+def test_every_example_has_its_data():
+  assert len(examples()) == len(MADE_BY)
+
+
+@pytest.mark.parametrize(
+  'number',
+  [
+    pytest.param(i, marks=[pytest.mark.slow] * (i in NEARLY_COVERED))
+    for i in range(len(MADE_BY))
+  ],
+)
+def test_the_examples_of_the_readme_run(number, here, capsys):
+  MADE_BY[number](here)
+  for command in examples()[number]:
+    result = run(command)
+    if isinstance(result, dict):
+      assert result['rounds'] == 2
+      held_out = 'mine.npz' not in command
+      expected = {'top1', 'p@1', 'pc_mean'} if held_out else {'train_top1'}
+      assert expected & set(result['final'])
+    else:
+      assert 'written to' in result
+  said = capsys.readouterr().err
+  assert ('1 of 39 images cannot be read' in said) == (number == 0)
+
+
+def test_names_of_classes_are_kept_and_shown(here):
+  photos(here)
+  run(examples()[1][0])
+  run_dir = here / 'runs' / 'tar' / 'fedavg'
+  lines = (run_dir / 'classes.csv').read_text().splitlines()
+  assert lines[0] == 'class,name,count'
+  assert [line.split(',')[1] for line in lines[1:]] == ['0', '1', '2']
+  names = pd.DataFrame({'class': [0, 1, 2], 'name': ['cat', 'dog', 'emu']})
+  names.to_csv('classes.csv', index=False)
+  with pytest.raises(errors.InputError, match='other data: names_checksum was'):
+    run(examples()[1][0])
+  run(examples()[1][0].replace('runs/tar', 'runs/named'))
+  named = here / 'runs' / 'named' / 'fedavg'
+  lines = (named / 'classes.csv').read_text().splitlines()
+  assert [line.split(',')[:2] for line in lines[1:]] == [
+    ['0', 'cat'],
+    ['1', 'dog'],
+    ['2', 'emu'],
+  ]
+  evaluation.run(str(named), None, None)
+  heading = (named / 'confusion.csv').read_text().splitlines()[0]
+  assert heading == 'class,cat,dog,emu,other'
+
+
+@pytest.mark.slow  # `test_other_data` refuses other arrays.
+def test_a_run_resumes_on_the_same_images_only(here):
+  photos(here)
+  command = examples()[0][1]
+  first = run(command)
+  again = run(command)
+  assert first['final'] == again['final']
+  config = json.loads((here / 'runs/photos/fedavg/config.json').read_text())
+  assert config['data']['source_checksum']
+  # A tar of the folder has the same images.
+  on_disk.tarred(here / 'photos', here / 'photos.tar')
+  run(command.replace('=photos ', '=photos.tar '))
+  (here / 'photos/cat/1.jpg').write_bytes(on_disk.photograph(99))
+  with pytest.raises(
+    errors.InputError, match='other data: source_checksum was'
+  ):
+    run(command)
+
+
+@pytest.mark.parametrize(
+  ('flags_', 'message'),
+  [
+    (('--task=images',), '--data_dir is missing: task images needs JPEG'),
+    (('--task=sparse-text',), '--data_dir is missing: task sparse-text needs'),
+    (('--task=images', '--split=iid:0'), 'such as --split=iid:100'),
+    (('--task=table', '--split=nowhere.csv'), 'nowhere.csv does not exist'),
+    (('--task=images', '--image_size=7'), 'at least 8 pixels'),
+    (('--task=images', '--corrupt=maybe'), 'expected one of skip, fail'),
+    (('--task=images', '--hidden_dim=9'), 'is not an option of task images'),
+    (('--task=table', '--test_fraction=0.9'), 'at most 0.5'),
+    (
+      ('--task=table', '--test_fraction=0.1', '--test_file=README.md'),
+      'both name the test',
+    ),
+    (('--task=sparse-text-sets', '--test_file=no.txt'), 'no.txt does not exist'),
+  ],
+)  # fmt: skip
+def test_flags_that_cannot_be_right_are_refused_at_once(flags_, message):
+  data = () if 'missing' in message else ('--data_dir=mine.csv',)
+  done = light.call('train', *flags_, *data, '--algorithm=fedavg')
+  light.assert_one_sentence(done, message)
+
+
+@pytest.mark.parametrize(
+  ('task', 'make', 'data_dir', 'found'),
+  [
+    ('images', photos, 'photos', '39 images'),
+    ('images', npz, 'mine.npz', '20 examples'),
+    (
+      'table',
+      items,
+      'items.csv',
+      'the columns a, b, c, item, colour, user, part',
+    ),
+    ('sparse-text', text, 'train.txt', '60 examples, 13 features, 11 labels'),
+    ('sparse-text-sets', text, 'test.txt', '12 examples'),
+  ],
+)
+def test_the_doctor_says_what_it_finds(task, make, data_dir, found, tmp_path):
+  from launch import machine
+  from tasks import registry
+
+  make(tmp_path)
+  find = registry.get(task).find
+  check = machine.check_task_data(task, str(tmp_path / data_dir), find)
+  assert found in check.found
+  assert not check.is_problem
+  missing = machine.check_task_data(task, str(tmp_path / 'absent'), find)
+  assert missing.is_problem
