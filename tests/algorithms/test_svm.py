@@ -250,6 +250,7 @@ def test_rows_that_nearly_coincide_are_exact():
     np.testing.assert_allclose(of_pair, dual[pair], atol=1e-5)
 
 
+@pytest.mark.slow
 def test_tiles_do_not_change_the_result(monkeypatch):
   """Also with a last tile that is not full."""
   points = problem('overlapping', classes=11)

@@ -147,6 +147,7 @@ def test_as_many_negatives_as_classes_are_refused(arguments, limit):
   light.assert_one_sentence(done, f'expected fewer than the {limit} classes')
 
 
+@pytest.mark.slow  # As tests/tasks/test_fitting.py, by flags.
 def test_defaults_fit_every_algorithm_on_every_task_that_has_its_needs():
   cases = [
     [

@@ -30,7 +30,8 @@ def config(**changes):
 
 
 @pytest.mark.parametrize('clients', [1, 5])
-def test_a_table_and_a_picture(clients, tmp_path, capsys):
+def test_a_table_and_a_picture(clients, tmp_path, monkeypatch):
+  monkeypatch.setenv('COLUMNS', '100')
   runs = [
     theory.run(config(num_clients=clients), tmp_path / name) for name in 'ab'
   ]

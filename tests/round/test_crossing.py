@@ -186,4 +186,5 @@ def test_baseline_2_sends_no_rows():
 def test_the_bytes_of_fedavgs_family_are_those_of_full_softmax():
   of = lambda name: communication.messages(registered.algorithm(name))
   for name in (*ALIKE, *REMEMBERING):
-    assert of(name) == of('fullsoftmax')
+    if name != 'fedir':  # It also gets p, where that is not uniform.
+      assert of(name) == of('fullsoftmax')

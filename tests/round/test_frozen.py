@@ -68,7 +68,7 @@ def test_what_is_frozen_is_in_the_weights_and_in_no_optimizers_state(part):
   for name, value in weights.encoder.items():
     moves = name == 'bias' and part == 'bottleneck'
     assert np.array_equal(value, before.encoder[name]) != moves
-    assert (name in after.server.encoder['mean']) == moves
+    assert (name in after.server.encoder['sum']) == moves
   assert not np.allclose(weights.class_table, before.class_table)
   # As drawn without anything frozen.
   plain = registered.process('fedss').initialize().weights

@@ -40,7 +40,9 @@ def momentum(full=False):
   )
 
 
-@pytest.mark.parametrize('full', [False, True])
+@pytest.mark.parametrize(
+  'full', [pytest.param(False, marks=pytest.mark.slow), True]
+)
 def test_momentum_on_requested_rows_is_momentum_on_all(full):
   dense, of_rows = momentum(full)
   expected = tiny.weights_after(dense, 4, cohort_of)

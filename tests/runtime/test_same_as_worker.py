@@ -59,7 +59,7 @@ def assert_equal(ours, theirs, relative: float = 1e-4) -> None:
 
 
 # Between them they have every part of a round; the others are slow.
-_QUICK = ('fedss', 'fedaws', 'moon', 'turbosvm')
+_QUICK = ('fedss', 'turbosvm')
 _ADAM = {'server_optimizer': 'adam'}
 _OPTIONS = {'importance_weights': 'train', 'weight_decay': 0.1}
 _CHANGED = [
@@ -67,7 +67,7 @@ _CHANGED = [
     name,
     changes,
     marks=[pytest.mark.slow]
-    if (changes and name != 'fedss') or name not in _QUICK
+    if name not in _QUICK or (changes and 'train' not in changes)
     else [],
   )
   for name, algorithm in algorithms.ALGORITHMS.items()
@@ -98,7 +98,7 @@ def test_every_registered_algorithm(contexts, name, changes):
 @pytest.mark.parametrize(
   ('name', 'max_features'),
   [
-    ('fedaws', 4),
+    pytest.param('fedaws', 4, marks=pytest.mark.slow),
     pytest.param('fullsoftmax', 0, marks=pytest.mark.slow),
     pytest.param('fedaws', 0, marks=pytest.mark.slow),
     pytest.param('fedss', 0, marks=pytest.mark.slow),

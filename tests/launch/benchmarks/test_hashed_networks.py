@@ -39,6 +39,7 @@ def disagreeing(checks):
   return set(harness.disagreeing(first, group, NETWORKS.tolerances))
 
 
+@pytest.mark.slow
 def test_networks_as_one_are_the_networks_one_after_the_other():
   (ours, check), (looped, wanted) = built('ours'), built('looped')
   assert disagreeing({'looped': wanted, 'ours': check}) == set()
