@@ -3,7 +3,7 @@
 FedAwS, Table 1: residual networks; by default each client has one class and
 therefore only positive labels. FedVC and FedIR, figures 4 and 8: a small CNN; 100
 clients with classes from a Dirichlet distribution. An option takes any other
-partition.
+split.
 """
 
 import functools
@@ -28,7 +28,7 @@ _DEFAULTS = {
 
 
 _OPTIONS = (
-  'partition',
+  'split',
   'clients_per_class',
   'concentration',
   'num_clients',
@@ -47,7 +47,7 @@ def _dataset(name, data_dir, options):
   return cifar.load(
     data_dir,
     name,
-    partition=options['partition'],
+    split=options['split'],
     clients_per_class=options['clients_per_class'],
     concentration=options['concentration'],
     num_clients=options['num_clients'],
@@ -113,6 +113,7 @@ def _task(name: str, num_classes: int, **more) -> task.Task:
       'depth',
       *_OPTIONS,
     ),
+    option_defaults={'split': 'class'},
     find=functools.partial(_find, name),
     data=_DATA.format(name),
   )
@@ -135,7 +136,7 @@ def _skewed(name: str, num_classes: int, rounds: int) -> task.Task:
     },
     num_classes=num_classes,
     options=_OPTIONS,
-    option_defaults={'partition': 'dirichlet'},
+    option_defaults={'split': 'dirichlet'},
     find=functools.partial(_find, name),
     data=_DATA.format(name),
   )

@@ -68,12 +68,12 @@ def fit(
     svm_settings.subset_size(values['svm_classes'], num_classes)
   if 'select_features' in options:
     _fit_features(options, values, given)
-  if options.get('partition', 'dirichlet') != 'dirichlet':
+  if 'concentration' in options and options['split'] != 'dirichlet':
     for name in ('concentration', 'num_clients', 'data_seed'):
-      if name in options and name in given:
+      if name in given:
         raise errors.InputError(
-          f'--{name} does not apply with --partition={options["partition"]}, only'
-          ' with --partition=dirichlet; leave one of them out'
+          f'--{name} does not apply with --split={options["split"]}, only'
+          ' with --split=dirichlet; leave one of them out'
         )
   _check_sizes(options, values)
   if values.get('virtual_clients') and 'examples_per_round' in options:

@@ -21,9 +21,9 @@ OPTIONS = (
   hp.Hyperparameter(
     'split',
     '',
-    "whose each of one's own examples is: a CSV user_id,image_id,class, or a"
-    ' folder of launch.make_splits; class: a client for each class; iid:100: 100'
-    ' random clients; default: as the data say',
+    'whose each example is: a CSV user_id,image_id,class, or a folder of'
+    ' launch.make_splits; class: a client for each class; iid:100: 100 random'
+    ' clients; of CIFAR dirichlet: see --concentration; default: as the data say',
   ),
   hp.Hyperparameter(
     'test_file',

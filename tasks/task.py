@@ -60,15 +60,9 @@ OPTIONS: Mapping[str, hp.Hyperparameter] = {
       most=1202,
     ),
     hp.Hyperparameter(
-      'partition',
-      'class',
-      "'class', 'dirichlet', or a CSV user_id,image_id,class that assigns images to"
-      ' clients',
-    ),
-    hp.Hyperparameter(
       'concentration',
       1.0,
-      'alpha of --partition=dirichlet, for all classes together; 0: clients of one'
+      'alpha of --split=dirichlet, for all classes together; 0: clients of one'
       ' class',
       least=0,
     ),

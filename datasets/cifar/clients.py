@@ -22,7 +22,7 @@ def load(
   data_dir: str | os.PathLike,
   name: str = 'cifar10',
   *,
-  partition: str | os.PathLike = 'class',
+  split: str | os.PathLike = 'class',
   clients_per_class: int = 1,
   concentration: float = 1.0,
   num_clients: int = 100,
@@ -36,8 +36,9 @@ def load(
       `cifar-10-batches-py`, one of their archives, or TFDS's `cifar10/3.0.2`;
       for CIFAR-100 `cifar-100-binary` and so on.
     name: 'cifar10', or 'cifar100' with its 100 fine classes.
-    partition: 'class' for clients of one class each, 'dirichlet', or the path of
-      a CSV `user_id,image_id,class` with image ids in the official order.
+    split: 'class' for clients of one class each, 'dirichlet', or the path of a CSV
+      `user_id,image_id,class` with image ids in the official order, or of a
+      folder with such a `federated_train.csv`.
     clients_per_class: clients that share each class evenly, in one way always.
     concentration: of 'dirichlet', alpha of `dirichlet.partition`.
     num_clients: of 'dirichlet'.
@@ -59,19 +60,19 @@ def load(
       f'{name!r} is no CIFAR; take {" or ".join(cifar_files.LAYOUTS)}'
     )
   n = cifar_files.LAYOUTS[name].num_classes
-  _check_clients(name, partition, clients_per_class, expected.train // n)
+  _check_clients(name, split, clients_per_class, expected.train // n)
   splits = cifar_files.read(data_dir, name, expected)
   train = pool.in_memory(*splits.train)
-  if str(partition) == 'class':
+  if str(split) == 'class':
     clients = by_class.partition(
       train.y, n, clients_per_class=clients_per_class
     )
-  elif str(partition) == 'dirichlet':
+  elif str(split) == 'dirichlet':
     clients = dirichlet.partition(
       train.y, alpha=concentration, num_clients=num_clients, seed=seed
     )
   else:
-    clients = split_csv.read(partition, train.y)
+    clients = split_csv.read(_file(split), train.y)
   return client_data.FederatedDataset(
     name=name,
     num_classes=n,
@@ -80,12 +81,17 @@ def load(
   )
 
 
-def _check_clients(name, partition, clients_per_class: int, share: int) -> None:
+def _file(split: str | os.PathLike) -> str | os.PathLike:
+  inside = os.path.join(split, 'federated_train.csv')
+  return inside if os.path.isdir(split) else split
+
+
+def _check_clients(name, split, clients_per_class: int, share: int) -> None:
   """Raises InputError unless `share` images of a class go to these clients."""
-  if str(partition) != 'class' and clients_per_class != 1:
+  if str(split) != 'class' and clients_per_class != 1:
     raise errors.InputError(
-      f'clients_per_class is {clients_per_class}, but {partition} says whose'
-      " each image is; leave it out, or take partition='class'"
+      f'clients_per_class is {clients_per_class}, but {split} says whose'
+      " each image is; leave it out, or take split='class'"
     )
   if not 1 <= clients_per_class <= share:
     raise errors.InputError(

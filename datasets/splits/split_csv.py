@@ -46,7 +46,7 @@ def read(
   Raises:
     errors.InputError: the file is missing, damaged or does not fit the labels.
   """
-  path = _file(path, "partition is 'class' or the path of a CSV")
+  path = _file(path, 'a split is the path of a CSV')
   users, parts = listing_lib.Codes(), []
   finder = _Finder(labels, ids)
   for batch in tables.batches(path, COLUMNS):

@@ -138,9 +138,7 @@ def test_a_split_of_cifar_is_the_tasks_partition(tmp_path, monkeypatch):
   counts = cifar_on_disk.COUNTS['cifar10']
   monkeypatch.setattr(cifar_files, 'OFFICIAL', counts)
   make('dirichlet', split_inputs.as_cifar(tmp_path), tmp_path / 'out', seed=3)
-  dataset = cifar_on_disk.load(
-    tmp_path, partition=tmp_path / 'out' / 'federated_train.csv'
-  )
+  dataset = cifar_on_disk.load(tmp_path, split=tmp_path / 'out')
   labels = dataset.train.pool.y
   expected = rules.RULES['dirichlet'].split(
     making.listing_lib.Listing(labels, list('0123456789'), range(50)),

@@ -60,7 +60,7 @@ def test_the_command_refuses_before_it_reads_data(task, problem):
       {'hashed_features': 2**31 - 1},
       '--hashed_features=',
     ),
-    ('cifar10', 'fedavg', {'concentration': 0.5}, '--partition=class, only'),
+    ('cifar10', 'fedavg', {'concentration': 0.5}, '--split=class, only'),
     ('bibtex', 'fedmlh', {'select_features': True}, '--select_features does'),
     ('bibtex', 'fedmlh', {'feature_learning_rate': 0.1}, 'does not apply'),
   ],

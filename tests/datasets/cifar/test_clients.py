@@ -1,5 +1,6 @@
 """CIFAR over clients: by class, by a split file, and the real set."""
 
+import functools
 import subprocess
 import sys
 import tempfile
@@ -63,7 +64,7 @@ def split_file(root, change=None, header='user_id,image_id,class'):
 
 def test_a_split_file_says_whose_each_image_is(root):
   x, y = cifar_on_disk.tiny('cifar10')[0]
-  train = cifar_on_disk.load(root, partition=split_file(root)).train
+  train = cifar_on_disk.load(root, split=split_file(root)).train
   assert train.client_ids == [str(user) for user in range(12)]
   for user in range(12):
     np.testing.assert_array_equal(train.examples(str(user)).x, x[user::12])
@@ -74,7 +75,7 @@ def test_columns_may_come_in_another_order_and_images_be_left_out(root):
   _, y = cifar_on_disk.tiny('cifar10')[0]
   path = root / 'split.csv'
   path.write_text(f'class,image_id,user_id\n{y[7]},7,ann\n\n{y[3]},3,bo\n')
-  train = cifar_on_disk.load(root, partition=str(path)).train
+  train = cifar_on_disk.load(root, split=str(path)).train
   assert train.client_ids == ['ann', 'bo']
   np.testing.assert_array_equal(train.labels('bo'), [y[3]])
 
@@ -101,7 +102,7 @@ def replace(number, line):
 )
 def test_a_bad_line_of_a_split_file_is_named(root, line, message):
   path = split_file(root, replace(8, line))
-  cifar_on_disk.assert_refused(f'csv, line 8.*{message}', root, partition=path)
+  cifar_on_disk.assert_refused(f'csv, line 8.*{message}', root, split=path)
 
 
 def test_another_image_order_is_refused_at_its_first_line(root):
@@ -115,40 +116,40 @@ def test_another_image_order_is_refused_at_its_first_line(root):
     rf'line 2: image 0 has class .{y[other]}. here and {y[0]} in the data'
   )
   path = split_file(root, swap)
-  cifar_on_disk.assert_refused(message, root, partition=path)
+  cifar_on_disk.assert_refused(message, root, split=path)
   cifar_on_disk.assert_refused(
-    'image order differs from the official', root, partition=path
+    'image order differs from the official', root, split=path
   )
 
 
 def test_a_split_file_without_the_columns_is_refused(root):
   path = split_file(root, header='user_id,image,class')
   cifar_on_disk.assert_refused(
-    "line 1 is 'user_id,image,class'", root, partition=path
+    "line 1 is 'user_id,image,class'", root, split=path
   )
 
 
 def test_an_empty_split_file_is_refused(root):
   path = split_file(root, lambda lines: lines.clear())
-  cifar_on_disk.assert_refused('has no images', root, partition=path)
+  cifar_on_disk.assert_refused('has no images', root, split=path)
 
 
 def test_a_split_file_that_is_no_text_is_refused(root):
   path = root / 'split.csv'
   path.write_bytes(b'user_id,image_id,class\n\xff\xfe\n')
-  cifar_on_disk.assert_refused('no CSV text', root, partition=path)
+  cifar_on_disk.assert_refused('no CSV text', root, split=path)
 
 
 @pytest.mark.parametrize(
   ('arguments', 'message'),
   [
     (
-      {'partition': 'absent.csv'},
-      "absent.csv is no file; partition is 'class'",
+      {'split': 'absent.csv'},
+      'absent.csv is no file; a split is the path',
     ),
     ({'clients_per_class': 0}, 'clients_per_class is 0; .* 5 images'),
     ({'clients_per_class': 6}, 'take 1 to 5'),
-    ({'clients_per_class': 2, 'partition': 'a.csv'}, 'a.csv says whose'),
+    ({'clients_per_class': 2, 'split': 'a.csv'}, 'a.csv says whose'),
   ],
 )
 def test_bad_arguments_are_refused(root, arguments, message):
@@ -183,3 +184,19 @@ def test_the_real_set_is_complete(data_dir):
   np.testing.assert_allclose(means, [125.3, 123.0, 113.9], atol=0.06)
   # If planes were read in a wrong order, rows would not be smooth.
   assert np.abs(np.diff(x[:500].astype(int), axis=2)).mean() < 15
+
+
+def test_clients_by_a_dirichlet_distribution(root):
+  load = functools.partial(
+    cifar_on_disk.load, root, split='dirichlet', num_clients=4, seed=3
+  )
+  skewed, even = load(concentration=0.0), load(concentration=1e6)
+  for data in (skewed, even):
+    assert len(data.train.partition) == 4
+    assert len(set(data.train.partition.numbers)) == len(data.train.pool)
+  classes = lambda data: [
+    len(set(data.train.labels(c))) for c in data.train.client_ids
+  ]
+  assert max(classes(skewed)) <= max(classes(even))
+  again = load(concentration=0.0).train.partition.numbers
+  np.testing.assert_array_equal(skewed.train.partition.numbers, again)
