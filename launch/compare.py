@@ -19,6 +19,7 @@ from absl import flags
 from launch import app
 from tff_xc import errors
 from tff_xc.algorithms import hyperparameters as hp
+from tff_xc.measure import budgets
 from tff_xc.measure import catalog
 from tff_xc.measure import targets as targets_lib
 from tff_xc.report import run_files
@@ -32,26 +33,26 @@ def compare(
   target: str | None = None,
   curves: Sequence[str] = (),
   over: str = 'rounds',
+  at: str = '',
 ) -> str:
   """Compares runs and writes compare.md, compare.csv and compare.png.
 
   Args:
-    directories: run directories, or directories that contain some.
-    output: the directory for the files, created if necessary; None: the common
-      path of the runs' parents.
+    directories: run directories, or directories of some.
+    output: the directory for the files; None: the runs' common parent.
     metric: the score to sort by, or a target; None: the first that a run has.
     rounds: compare the runs after this number of rounds; None: at their ends.
     target: scores to which to count the rounds; None: the runs' own.
     curves: scores to draw, a panel each; without any, the headline metrics.
-    over: what they are drawn over: 'rounds', 'bytes' or 'seconds'.
+    over: 'rounds', 'batches', 'bytes' or 'seconds', over which they are drawn.
+    at: budgets at which to show the score, 'rounds:1000,batches:10000'.
 
   Returns:
     The table as text that fits the terminal, or 100 columns without one.
 
   Raises:
-    errors.InputError: a directory is no run and holds none; or runs are
-      damaged, unfinished, or of different tasks; or the metric, a curve or the
-      target is unknown.
+    errors.InputError: a directory holds no run; runs are damaged, unfinished, or
+      of different tasks; a metric, curve, target or budget is unknown.
   """
   metric = metric and check_metric(metric)
   _check_curves(curves)
@@ -65,7 +66,7 @@ def compare(
   if rounds is not None:
     runs = [run_files.first_rounds(run, rounds) for run in runs]
   groups = groups_lib.group_runs(runs)
-  rows = tables.build_rows(groups, metric, targets)
+  rows = tables.build_rows(groups, metric, targets, budgets.parse(at))
   if output is None:
     output = os.path.commonpath([path.resolve().parent for path in paths])
   from tff_xc.report import compare_curves
@@ -176,6 +177,7 @@ def main(arguments: Sequence[str]) -> None:
       values.target,
       values.curves,
       values.over,
+      values.at,
     ),
     end='',
   )
@@ -216,7 +218,14 @@ if __name__ == '__main__':
   flags.DEFINE_enum(
     'over',
     'rounds',
-    ['rounds', 'bytes', 'seconds'],
-    'what scores are drawn over; bytes are those of all clients',
+    ['rounds', 'batches', 'bytes', 'seconds'],
+    'what scores are drawn over; batches are those of the client that takes the'
+    ' most in a round, bytes those of all clients',
+  )
+  flags.DEFINE_string(
+    'at',
+    '',
+    'budgets at which to show the score that rows are sorted by, such as'
+    ' rounds:1000,batches:10000',
   )
   app.run(main, __doc__)

@@ -47,9 +47,8 @@ def load(
 
   Returns:
     The data set; `x` is uint8 [32, 32, 3], `test` the official test images.
-    Clients by class are 'class/0' to 'class/9' (CIFAR-100: 'class/00' and so
-    on), or 'class/0/0', 'class/0/1' if several share a class. With a CSV, its
-    user ids name the clients.
+    Clients by class are 'class/0', 'class/1', ... or 'class/0/0', 'class/0/1' if
+    several share a class. With a CSV, its user ids name the clients.
 
   Raises:
     errors.InputError: a bad argument; data that are missing, damaged or

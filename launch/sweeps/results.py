@@ -136,16 +136,17 @@ def _rows(points, failures, metric) -> list[tables.Row]:
     targets.append(targets_lib.parse_one(metric))
   whole = [point for point, bad in zip(points, failed, strict=True) if not bad]
   found = tables.in_order([_group(point) for point in whole], targets)
-  nothing, rest = dict.fromkeys(found[0].values), iter(found)
+  rest = iter(found)
   return [
-    _failed(point, failures, nothing) if bad else next(rest)
+    _failed(point, failures, found[0].columns) if bad else next(rest)
     for point, bad in zip(points, failed, strict=True)
   ]
 
 
-def _failed(point, failures, nothing) -> tables.Row:
+def _failed(point, failures, columns) -> tables.Row:
   seeds = [run.seed for run in point if run.folder not in failures]
-  return tables.Row(_label(point), tuple(seeds), nothing)
+  nothing = {column.name: None for column in columns}
+  return tables.Row(_label(point), tuple(seeds), nothing, columns)
 
 
 def _group(point: Sequence[plan.Run]) -> groups.Group:

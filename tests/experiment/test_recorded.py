@@ -51,7 +51,10 @@ _TASKS = {
 }
 _CASES = [(task, name) for task in _TASKS for name in algorithms.ALGORITHMS]
 # Counts and bytes do not depend on the CPU.
-_EXACT = ('rows', 'examples', 'clients', 'bytes', 'parameters', 'round')
+_EXACT = (
+  *('rows', 'examples', 'clients', 'bytes', 'parameters', 'round'),
+  'batches',
+)
 # Of TurboSVM-FL, whether a client's row counts may turn on the last digit, so
 # that runs part after the first round.
 _ROUNDS = {'turbosvm': 1}

@@ -8,6 +8,7 @@ import pytest
 
 from tests.report import fake_runs
 from tff_xc import errors
+from tff_xc.measure import budgets
 from tff_xc.measure import catalog
 from tff_xc.measure import targets
 from tff_xc.report import columns
@@ -234,3 +235,23 @@ def test_a_target_that_no_run_can_have_is_refused(runs):
   assert 'rounds to P@1' not in tables.to_text(rows, 100)
   read = list(csv.DictReader(io.StringIO(tables.to_csv(rows))))
   assert {row['rounds_to_p@1:0.1_by_seed'] for row in read} == {''}
+
+
+def test_a_score_at_a_budget_is_a_column(runs):
+  groups = groups_lib.group_runs(runs)
+  some = budgets.parse('rounds:10,rounds:999')
+  rows = tables.build_rows(groups, 'top1', budgets=some)
+  row = next(row for row in rows if len(row.seeds) == 3)
+  [group] = [g for g in groups if g.label == row.label]
+  at = [
+    run.metrics.set_index('round')['top1'].loc[:10].dropna().iloc[-1]
+    for run in group.runs
+  ]
+  value = row.values['top1@rounds:10']
+  assert value.mean == pytest.approx(np.mean(at))
+  assert value.std == pytest.approx(np.std(at, ddof=1))
+  assert row.values['top1@rounds:999'] is None
+  text = tables.to_text(rows)
+  assert 'top-1 % at 10 rounds' in text
+  assert '999' not in text
+  assert 'top1@rounds:10_mean' in tables.to_csv(rows)

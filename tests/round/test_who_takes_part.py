@@ -179,3 +179,11 @@ def test_means_without_weights_are_of_the_clients_that_count(factory):
 def test_a_factory_of_sums_is_refused():
   with pytest.raises(ValueError, match='SumFactory gives a sum'):
     build('fullsoftmax', model_aggregator=tff.aggregators.SumFactory())
+
+
+def test_local_batches_are_those_of_the_client_that_takes_the_most():
+  many, few = tiny.cohort([[0] * 9, [7, 3]])
+  # Two epochs of 4, 4 and 1 examples.
+  for clients, most in (([few, many, EMPTY], 6), ([few], 2), ([EMPTY], 0)):
+    _, measured = tiny.run(build('fullsoftmax'), 1, lambda _, c=clients: c)
+    assert measured['local_batches'] == most

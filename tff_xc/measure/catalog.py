@@ -27,7 +27,7 @@ class Metric(NamedTuple):
       'validation', 'retrieval', 'propensity', 'train', 'class rows'. Empty for `ROUND`.
     unit: 'fraction', printed in percent ('mcc' may be negative); 'distance' of
       unit vectors, in [0, 2]; 'bytes', 'rows', 'examples', 'clients',
-      'parameters', 'seconds' or 'loss'.
+      'batches', 'parameters', 'seconds' or 'loss'.
     better: 'higher', 'lower', or 'neither'.
   """
 
@@ -186,6 +186,12 @@ ROUND: Mapping[str, Metric] = {
     'clients skipped',
     'clients without examples',
     unit='clients',
+    better='neither',
+  ),
+  'local_batches': Metric(
+    'local batches',
+    'minibatches of the client that took the most in the round',
+    unit='batches',
     better='neither',
   ),
   'client_parameters_peak': Metric(

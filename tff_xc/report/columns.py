@@ -4,12 +4,15 @@ import dataclasses
 import math
 import statistics
 from collections.abc import Callable
+from collections.abc import Iterable
 from collections.abc import Sequence
 from typing import Any
 
+from tff_xc.measure import budgets
 from tff_xc.measure import catalog
 from tff_xc.measure import targets as targets_lib
 from tff_xc.report import groups as groups_lib
+from tff_xc.report import run_files
 from tff_xc.report import units
 
 
@@ -51,22 +54,34 @@ class Column:
   """A column's name in CSV, its heading, its source and its printed form.
 
   Attributes:
-    name: the metric, total or target.
+    name: the metric, total, target or budget.
     heading: for people.
-    read: summary -> value, or None; of a target's column it is None.
+    of: group -> value, or None if one of its runs lacks it.
     show: prints a value.
+    is_target: whether its values are `RoundsTo`.
   """
 
   name: str
   heading: str
-  read: Callable[[dict[str, Any]], float | None] | None
+  of: Callable[[groups_lib.Group], Value | None]
   show: Callable[[Value], str]
+  is_target: bool = False
 
 
 def mean_and_std(found: Sequence[float]) -> tuple[float, float | None]:
   """Returns the mean and the sample std of the seeds' values."""
   std = statistics.stdev(found) if len(found) > 1 else None
   return statistics.fmean(found), std
+
+
+def _over_runs(
+  read: Callable[[run_files.Run], float | None],
+) -> Callable[[groups_lib.Group], Value | None]:
+  def of(group):
+    found = [read(run) for run in group.runs]
+    return None if None in found else Value(*mean_and_std(found))
+
+  return of
 
 
 def rounds_to(
@@ -85,13 +100,13 @@ def rounds_to(
 
 def csv_cells(column: Column, value: Value | None) -> dict[str, Any]:
   """Returns the cells of a value in CSV by heading: exact numbers."""
-  name = column.name if column.read else f'rounds_to_{column.name}'
+  name = f'rounds_to_{column.name}' if column.is_target else column.name
   mean, std = (value.mean, value.std) if value else (None, None)
   cells = {
     f'{name}_mean': None if mean == math.inf else mean,
     f'{name}_std': std,
   }
-  if column.read is None:
+  if column.is_target:
     by_seed = [
       f'>{value.rounds}' if reached is None else str(reached)
       for reached in getattr(value, 'by_seed', ())
@@ -116,20 +131,22 @@ def _mean_only(show: Callable[[float], str]) -> Callable[[Value], str]:
   return lambda value: show(value.mean)
 
 
-def _final(name):
-  return lambda summary: summary['final'].get(name)
-
-
 def _total(name):
-  return lambda summary: summary.get(name)
+  return _over_runs(lambda run: run.summary.get(name))
+
+
+def _shown(name: str) -> tuple[str, Callable[[Value], str]]:
+  """Returns the heading of a score and how it is printed."""
+  metric = catalog.SCORES[name]
+  if metric.unit == 'fraction':
+    return f'{metric.heading} %', with_std(1, 100)
+  return metric.heading, with_std(4)
 
 
 def _score_column(name):
-  metric = catalog.SCORES[name]
-  if metric.unit == 'fraction':
-    show = with_std(1, 100)
-    return Column(name, f'{metric.heading} %', _final(name), show)
-  return Column(name, metric.heading, _final(name), with_std(4))
+  heading, show = _shown(name)
+  read = lambda run: run.summary['final'].get(name)
+  return Column(name, heading, _over_runs(read), show)
 
 
 def _round_column(name, metric, total, show):
@@ -180,11 +197,21 @@ TELLING = (
 )
 
 
-def with_targets(targets: Sequence[targets_lib.Target]) -> list[Column]:
-  """Returns the columns of every table, and those of targets."""
+def with_targets(
+  targets: Iterable[targets_lib.Target], more: Iterable[Column] = ()
+) -> tuple[Column, ...]:
+  """Returns the columns of every table, those of targets, and more."""
   rounds, *others = COLUMNS
-  return [
-    rounds,
-    *(Column(t.name, t.heading, None, str) for t in targets),
-    *others,
-  ]
+  of = lambda target: lambda group: rounds_to(group, target)
+  reached = (
+    Column(t.name, t.heading, of(t), str, is_target=True) for t in targets
+  )
+  return (rounds, *reached, *more, *others)
+
+
+def at_budget(budget: budgets.Budget, score: str) -> Column:
+  """Returns the column of a score when runs have spent a budget."""
+  heading, show = _shown(score)
+  read = lambda run: budget.score(run.metrics, score)
+  name = f'{score}@{budget.name}'
+  return Column(name, f'{heading} {budget.heading}', _over_runs(read), show)

@@ -39,8 +39,15 @@ def _bytes(metrics: pd.DataFrame) -> pd.Series:
   return (each * metrics['clients']).fillna(0).cumsum()
 
 
+def _batches(metrics: pd.DataFrame) -> pd.Series:
+  if 'local_batches' not in metrics:  # Of an earlier version.
+    return pd.Series(np.nan, metrics.index)
+  return metrics['local_batches'].fillna(0).cumsum()
+
+
 AXES: Mapping[str, _Axis] = {
   'rounds': _Axis('round', '', lambda metrics: metrics['round']),
+  'batches': _Axis('local batches', '', _batches),
   'bytes': _Axis('bytes of all clients, down and up', 'B', _bytes),
   'seconds': _Axis(
     'seconds of training', 's', lambda m: m['seconds'].fillna(0).cumsum()

@@ -15,6 +15,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from tff_xc import errors
+from tff_xc.measure import budgets as budgets_lib
 from tff_xc.measure import catalog
 from tff_xc.measure import targets as targets_lib
 from tff_xc.report import columns as columns_lib
@@ -26,18 +27,21 @@ from tff_xc.report import text_table
 class Row:
   """One configuration's row; values by column name, None where unmeasured.
 
-  A target's column has the target's name.
+  A target's column has the target's name. All rows of a table have the same
+  columns.
   """
 
   label: str
   seeds: tuple[int, ...]
   values: dict[str, columns_lib.Value | None]
+  columns: tuple[columns_lib.Column, ...]
 
 
 def build_rows(
   groups: Sequence[groups_lib.Group],
   metric: str | None = None,
   targets: Sequence[targets_lib.Target] | None = None,
+  budgets: Sequence[budgets_lib.Budget] = (),
 ) -> list[Row]:
   """Returns a row for each group, the best `metric` first.
 
@@ -46,6 +50,8 @@ def build_rows(
     metric: one of `catalog.SCORES`, or the name of a target, of which fewer
       rounds are better; None takes the first score that any group has.
     targets: those to count the rounds to; None: those of the runs.
+    budgets: of rounds or batches, at which to show the score that rows are
+      sorted by, or the first.
 
   Raises:
     errors.InputError: for a metric, or one of `targets`, that no run has.
@@ -59,6 +65,10 @@ def build_rows(
       targets = [*targets, targets_lib.parse_one(metric)]
   rows = in_order(groups, targets)
   present = measured(rows)
+  if budgets:
+    scores = [n for n in (metric, *present) if n in catalog.SCORES]
+    more = [columns_lib.at_budget(b, scores[0]) for b in budgets if scores]
+    rows = in_order(groups, targets, more)
   for name in wanted:
     if name not in present:
       raise errors.InputError(
@@ -71,20 +81,28 @@ def build_rows(
 
 
 def in_order(
-  groups: Sequence[groups_lib.Group], targets: Iterable[targets_lib.Target]
+  groups: Sequence[groups_lib.Group],
+  targets: Iterable[targets_lib.Target],
+  more: Sequence[columns_lib.Column] = (),
 ) -> list[Row]:
-  """Returns a row for each group, in their order."""
-  return [_row(group, dict.fromkeys(targets)) for group in groups]
+  """Returns a row for each group, in their order, with columns of `more`."""
+  columns = columns_lib.with_targets(dict.fromkeys(targets), more)
+  return [
+    Row(
+      group.label,
+      tuple(run.seed for run in group.runs),
+      {column.name: column.of(group) for column in columns},
+      columns,
+    )
+    for group in groups
+  ]
 
 
 def measured(rows: Sequence[Row]) -> list[str]:
   """Returns the scores, then the targets, of which any row has a value."""
-  return [
-    name
-    for name in rows[0].values
-    if (name in catalog.SCORES or ':' in name)
-    and any(row.values[name] is not None for row in rows)
-  ]
+  columns = _measured(rows)
+  scores = [c.name for c in columns if c.name in catalog.SCORES]
+  return [*scores, *(c.name for c in columns if c.is_target)]
 
 
 def _explained(name: str) -> str:
@@ -129,7 +147,7 @@ def to_text(
     )
     for row in rows
   ]
-  targets = [column.name for column in columns if column.read is None]
+  targets = [column.name for column in columns if column.is_target]
   first = [metric, *catalog.HEADLINES, *targets, *columns_lib.TELLING]
   order = [*first, *(column.name for column in columns)]
   kept, text = [], ''
@@ -177,7 +195,7 @@ def to_csv(
       **others,
       **{
         name: cell
-        for column in _columns(rows)
+        for column in row.columns
         for name, cell in columns_lib.csv_cells(
           column, row.values[column.name]
         ).items()
@@ -198,30 +216,11 @@ def _targets_of(groups) -> list[targets_lib.Target]:
   ]
 
 
-def _row(group: groups_lib.Group, targets: Iterable[targets_lib.Target]) -> Row:
-  values = {}
-  for column in columns_lib.COLUMNS:
-    found = [column.read(run.summary) for run in group.runs]
-    values[column.name] = None
-    if all(value is not None for value in found):
-      values[column.name] = columns_lib.Value(*columns_lib.mean_and_std(found))
-  for target in targets:
-    values[target.name] = columns_lib.rounds_to(group, target)
-  return Row(group.label, tuple(run.seed for run in group.runs), values)
-
-
-def _columns(rows: Sequence[Row]) -> list[columns_lib.Column]:
-  names = [name for name in rows[0].values if ':' in name] if rows else []
-  return columns_lib.with_targets(
-    [targets_lib.parse_one(name) for name in names]
-  )
-
-
 def _measured(rows: Sequence[Row]) -> list[columns_lib.Column]:
   """Returns the columns in which at least one row has a value."""
   return [
     column
-    for column in _columns(rows)
+    for column in (rows[0].columns if rows else ())
     if any(row.values[column.name] is not None for row in rows)
   ]
 

@@ -90,7 +90,8 @@ def _train(algorithm, weights, held, examples, round_seed):
   """Trains on the localised examples of a client.
 
   Returns:
-    (the weights after, the sums of losses and hits over the examples).
+    (the weights after, the sums of losses and hits over the examples, and the
+    number of minibatches).
   """
   training = algorithm.local_training
   optimizer = training.optimizer()
@@ -129,8 +130,7 @@ def _train(algorithm, weights, held, examples, round_seed):
       initial,
       weights.encoder_state,
       optimizer.initialize(specs),
-      tf.constant(0.0),
-      tf.constant(0.0),
+      *(tf.constant(0.0), tf.constant(0.0)),
     ],
   )
   # Turns sums over visits into sums over the client's examples.
@@ -138,8 +138,8 @@ def _train(algorithm, weights, held, examples, round_seed):
     tf.cast(size, tf.float32), tf.cast(visits, tf.float32)
   )
   after = trained.within(weights)._replace(encoder_state=encoder_state)
-  measured = {'loss': loss * share, 'correct': correct * share}
-  return after, measured
+  sums = {'loss': loss * share, 'correct': correct * share}
+  return after, {**sums, 'batches': tf.cast(steps, tf.float32)}
 
 
 class _StepExamples(NamedTuple):
@@ -303,6 +303,7 @@ def _update(algorithm, before, after, held, examples, measured) -> ClientUpdate:
     examples=kept(count),
     clients=takes_part,
     dropped=takes_part - kept(takes_part),
+    batches=measured['batches'],
     **{f'{name}_rows': k * takes_part for name, k in used.items()},
   )
   uniform = algorithm.weighting == 'uniform'

@@ -6,7 +6,10 @@ import tensorflow as tf
 import tensorflow_federated as tff
 
 # The metrics of every round, besides those of tables and steps.
-NAMES = ('loss', 'accuracy', 'examples', 'clients', 'clients_dropped')
+NAMES = (
+  *('loss', 'accuracy', 'examples', 'clients', 'clients_dropped'),
+  'local_batches',
+)
 
 
 def of_round(update, of_steps):
@@ -21,6 +24,7 @@ def of_round(update, of_steps):
     requested; likewise for every other table.
   examples, clients, clients_dropped: counts. Clients without examples are left
     out; the update of a dropped client was not finite.
+  local_batches: minibatches of the client that took the most.
 
   A mean or maximum over no clients is nan.
 
@@ -51,8 +55,11 @@ def _measured(sums, largest, of_steps):
         sums['clients'] > 0, largest[name], float('nan')
       )
   for name, of in zip(
-    NAMES[2:], ('examples', 'clients', 'dropped'), strict=True
+    NAMES[2:5], ('examples', 'clients', 'dropped'), strict=True
   ):
     measured[name] = sums[of]
+  measured['local_batches'] = tf.where(
+    sums['clients'] > 0, largest['batches'], 0.0
+  )
   measured.update(of_steps)
   return measured

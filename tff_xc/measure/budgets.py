@@ -1,0 +1,76 @@
+"""The score of a run at a round, or after a number of local batches.
+
+Hsu, Qi and Brown (arXiv:2003.08082, section 6) compare runs at rounds and at
+batches: every round costs the time of the client that takes the most minibatches,
+so that a run's time until round t is the sum of these numbers.
+
+A budget is written UNIT:NUMBER, such as 'batches:10000'; several are separated by
+commas. Importing this imports neither TensorFlow nor NumPy.
+"""
+
+from typing import TYPE_CHECKING
+from typing import NamedTuple
+
+from tff_xc import errors
+
+if TYPE_CHECKING:
+  import pandas as pd
+
+# What is spent in a round, by unit.
+UNITS = ('rounds', 'batches')
+
+
+class Budget(NamedTuple):
+  """A number of rounds or of local batches."""
+
+  unit: str
+  number: int
+
+  @property
+  def name(self) -> str:
+    """The budget as it is written: 'batches:10000'."""
+    return f'{self.unit}:{self.number}'
+
+  @property
+  def heading(self) -> str:
+    """The budget in a table: 'at 10,000 batches'."""
+    return f'at {self.number:,} {self.unit}'
+
+  def score(self, metrics: 'pd.DataFrame', name: str) -> float | None:
+    """Returns a score of the last evaluated round within the budget.
+
+    None if the run ended before it, or was not evaluated within it.
+
+    Args:
+      metrics: a run's metrics.csv.
+      name: a column of scores.
+    """
+    needed = {'rounds': 'round', 'batches': 'local_batches'}[self.unit]
+    if name not in metrics or needed not in metrics:
+      return None
+    spent = metrics['round']
+    if self.unit == 'batches':
+      spent = metrics['local_batches'].fillna(0).cumsum()
+    if spent.iloc[-1] < self.number:
+      return None
+    scores = metrics[name][spent <= self.number].dropna()
+    return float(scores.iloc[-1]) if len(scores) else None
+
+
+def parse(text: str) -> tuple[Budget, ...]:
+  """Returns the budgets of a text such as 'rounds:1000,batches:10000', each once.
+
+  Raises:
+    errors.InputError: the text is malformed.
+  """
+  parts = text.split(',') if text.strip() else []
+  return tuple(dict.fromkeys(_parse_one(part.strip()) for part in parts))
+
+
+def _parse_one(text: str) -> Budget:
+  unit, _, number = text.partition(':')
+  if unit not in UNITS or not (number.isdecimal() and int(number)):
+    raise errors.InputError(
+      f'the budget {text!r} is not of the form rounds:1000 or batches:10000'
+    )
+  return Budget(unit, int(number))
