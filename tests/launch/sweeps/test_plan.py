@@ -83,7 +83,7 @@ def test_a_bad_grid_is_refused(grids, message):
 def test_values_of_one_directory_are_refused():
   with pytest.raises(errors.InputError, match='one name'):
     plan.runs(
-      'cifar10', 'fedss', {}, points('partition:a/b.csv,a-b.csv'), [0], OUTPUT
+      'cifar10', 'fedss', {}, points('split:a/b.csv,a-b.csv'), [0], OUTPUT
     )
 
 
