@@ -43,9 +43,7 @@ def _load(data_dir, options):
 
 def _find(data_dir):
   if data_dir.endswith('.npz'):
-    from datasets import arrays
-
-    return f'{len(arrays.read(data_dir)["y"]):,} examples'
+    return own_data.find_arrays(data_dir)
   from datasets.images import store
 
   return f'{len(store.open_store(data_dir).names):,} images'

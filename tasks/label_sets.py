@@ -114,14 +114,8 @@ def _load_words(name, shape, data_dir, options):
 
 def _load_own(data_dir, options):
   from datasets.xc import label_sets
-  from datasets.xc import own
 
-  parts = own.read(
-    data_dir,
-    options['test_file'],
-    options['test_fraction'],
-    options['data_seed'],
-  )
+  parts = own_data.sparse_text(data_dir, options)
   dataset = label_sets.federated(
     own_data.stem(data_dir), *parts, _options(options)
   )

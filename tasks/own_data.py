@@ -102,6 +102,20 @@ def count_labels(path: str) -> int | None:
     return None
 
 
+def sparse_text(data_dir: str, options: Mapping):
+  """Returns the training and the test part of a file of sparse text."""
+  from datasets.xc import own
+
+  return own.read(data_dir, *(options[name] for name in TEST))
+
+
+def find_arrays(path: str) -> str:
+  """Describes a .npz by its number of examples."""
+  from datasets import arrays
+
+  return f'{len(arrays.read(path)["y"]):,} examples'
+
+
 def find_sparse_text(path: str) -> str:
   """Describes a file of sparse text by its header."""
   from datasets.xc import own

@@ -94,14 +94,8 @@ def _load(name, data_dir, options):
 
 def _load_own(data_dir, options):
   from datasets.xc import clients as xc
-  from datasets.xc import own
 
-  parts = own.read(
-    data_dir,
-    options['test_file'],
-    options['test_fraction'],
-    options['data_seed'],
-  )
+  parts = own_data.sparse_text(data_dir, options)
   dataset = xc.federated(
     own_data.stem(data_dir),
     *parts,

@@ -13,6 +13,7 @@ from datasets.cifar import files as cifar_files
 from datasets.splits import by_class
 from datasets.splits import dirichlet
 from datasets.splits import split_csv
+from datasets.splits import split_folder
 from tff_xc import errors
 from tff_xc.data import client_data
 from tff_xc.data import pool
@@ -81,7 +82,7 @@ def load(
 
 
 def _file(split: str | os.PathLike) -> str | os.PathLike:
-  inside = os.path.join(split, 'federated_train.csv')
+  inside = os.path.join(split, split_folder.TRAIN)
   return inside if os.path.isdir(split) else split
 
 

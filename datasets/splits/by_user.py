@@ -38,7 +38,20 @@ def partition(
       f'no user of {len(user_names):,} remains; give data of more users, or'
       ' lower --min_examples'
     )
-  place_of = {user_names[user]: user for user in remaining}
+  return of_users(users, user_names, remaining)
+
+
+def of_users(
+  users: np.ndarray, user_names: Sequence[str], some: Sequence[int]
+) -> partition_lib.Partition:
+  """Returns a client for each user of `some`, in the order of their names.
+
+  Args:
+    users: as in `partition`.
+    user_names: as in `partition`.
+    some: places in `user_names`.
+  """
+  place_of = {user_names[user]: user for user in some}
   names = names_lib.in_order(place_of)
   rank = np.full(len(user_names) + 1, -1, np.int64)  # The last is nobody's.
   rank[[place_of[name] for name in names]] = np.arange(len(names))

@@ -17,9 +17,9 @@ from typing import NamedTuple
 import numpy as np
 
 from datasets.splits import by_class
+from datasets.splits import by_user
 from datasets.splits import hold_out
 from datasets.splits import listing as listing_lib
-from datasets.splits import names as names_lib
 from datasets.splits import split_folder
 from tff_xc import errors
 from tff_xc.data import partition as partition_lib
@@ -127,7 +127,9 @@ def parts(
     test = hold_out.by_fraction(labels, choice.test_fraction, seed)
     trains[test] = False
   if by_users:
-    return _of_users(np.where(trains, users, -1), data.user_names), test
+    users = np.where(trains, users, -1)
+    some = np.unique(users[users >= 0])
+    return by_user.of_users(users, data.user_names, some), test
   if choice.iid:
     return _at_random(np.flatnonzero(trains), choice), test
   labels = np.where(trains, data.labels, -1)
@@ -221,22 +223,6 @@ def _whole(text: str, size: int) -> int:
 
 def _shown(ids, number: int) -> str:
   return repr(listing_lib.ids_of(ids, np.array([number]))[0])
-
-
-def _of_users(users: np.ndarray, names: Sequence[str]):
-  """Returns a client for each user of an example, in order; -1 is nobody."""
-  in_order = names_lib.in_order(names)
-  place = {name: i for i, name in enumerate(in_order)}
-  new = np.array([*(place[name] for name in names), -1])
-  users = new[users]  # Also -1, which is the last.
-  sizes = np.bincount(users[users >= 0], minlength=len(names))
-  some = np.flatnonzero(sizes)
-  order = np.argsort(users, kind='stable')
-  return partition_lib.Partition(
-    [in_order[k] for k in some],
-    np.cumsum(np.append(0, sizes[some])),
-    order[np.count_nonzero(users < 0) :],
-  )
 
 
 def _at_random(numbers: np.ndarray, choice: Choice) -> partition_lib.Partition:

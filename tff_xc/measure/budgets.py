@@ -16,8 +16,23 @@ from tff_xc import errors
 if TYPE_CHECKING:
   import pandas as pd
 
-# What is spent in a round, by unit.
 UNITS = ('rounds', 'batches')
+
+
+def spent(metrics: 'pd.DataFrame', unit: str) -> 'pd.Series | None':
+  """Returns what was spent until the end of every round.
+
+  None if the run did not count it, as earlier versions did not count batches.
+
+  Args:
+    metrics: a run's metrics.csv.
+    unit: one of `UNITS`.
+  """
+  if unit == 'rounds':
+    return metrics['round']
+  if 'local_batches' not in metrics:
+    return None
+  return metrics['local_batches'].fillna(0).cumsum()
 
 
 class Budget(NamedTuple):
@@ -45,15 +60,10 @@ class Budget(NamedTuple):
       metrics: a run's metrics.csv.
       name: a column of scores.
     """
-    needed = {'rounds': 'round', 'batches': 'local_batches'}[self.unit]
-    if name not in metrics or needed not in metrics:
+    until = spent(metrics, self.unit)
+    if name not in metrics or until is None or until.iloc[-1] < self.number:
       return None
-    spent = metrics['round']
-    if self.unit == 'batches':
-      spent = metrics['local_batches'].fillna(0).cumsum()
-    if spent.iloc[-1] < self.number:
-      return None
-    scores = metrics[name][spent <= self.number].dropna()
+    scores = metrics[name][until <= self.number].dropna()
     return float(scores.iloc[-1]) if len(scores) else None
 
 

@@ -13,6 +13,7 @@ import numpy as np
 import pandas as pd
 from matplotlib import ticker
 
+from tff_xc.measure import budgets
 from tff_xc.measure import catalog
 from tff_xc.measure import communication
 from tff_xc.report import curves
@@ -40,9 +41,8 @@ def _bytes(metrics: pd.DataFrame) -> pd.Series:
 
 
 def _batches(metrics: pd.DataFrame) -> pd.Series:
-  if 'local_batches' not in metrics:  # Of an earlier version.
-    return pd.Series(np.nan, metrics.index)
-  return metrics['local_batches'].fillna(0).cumsum()
+  until = budgets.spent(metrics, 'batches')
+  return pd.Series(np.nan, metrics.index) if until is None else until
 
 
 AXES: Mapping[str, _Axis] = {
