@@ -3,6 +3,7 @@
 import os
 import pathlib
 import signal
+import sys
 
 import pytest
 
@@ -15,6 +16,16 @@ lazy_imports.install()
 # A shell starts background processes with this signal ignored, and their
 # children inherit that. Tests that interrupt a process would wait for ever.
 signal.signal(signal.SIGINT, signal.default_int_handler)
+
+
+def pytest_collection_finish():
+  """Gives every op one thread, as the in-process runtime does.
+
+  It can do so only before TensorFlow runs its first op, and here a test of
+  something else may be the first. Digits would depend on the order of tests.
+  """
+  if tensorflow := sys.modules.get('tensorflow'):
+    tensorflow.config.threading.set_intra_op_parallelism_threads(1)
 
 
 @pytest.fixture(scope='session', autouse=True)
