@@ -2,6 +2,7 @@
 
   python -m launch.compare RUN_DIR... [--output=DIR] [--metric=top1] [--rounds=N]
       [--target=top1:0.7] [--curves=pc@1,pc@1_infrequent] [--over=bytes]
+      [--at=rounds:1000,batches:10000] [--relative_to=RUN_DIR]
 
 Runs that differ only in their seed form one row, mean ± sample std. A directory
 with several runs stands for all of them. Prints the table and writes
@@ -34,6 +35,7 @@ def compare(
   curves: Sequence[str] = (),
   over: str = 'rounds',
   at: str = '',
+  relative_to: str | os.PathLike | None = None,
 ) -> str:
   """Compares runs and writes compare.md, compare.csv and compare.png.
 
@@ -46,6 +48,8 @@ def compare(
     curves: scores to draw, a panel each; without any, the headline metrics.
     over: 'rounds', 'batches', 'bytes' or 'seconds', over which they are drawn.
     at: budgets at which to show the score, 'rounds:1000,batches:10000'.
+    relative_to: the run, or runs of several seeds, whose final score is the
+      whole: centralised training for relative accuracy.
 
   Returns:
     The table as text that fits the terminal, or 100 columns without one.
@@ -66,7 +70,10 @@ def compare(
   if rounds is not None:
     runs = [run_files.first_rounds(run, rounds) for run in runs]
   groups = groups_lib.group_runs(runs)
-  rows = tables.build_rows(groups, metric, targets, budgets.parse(at))
+  reference = relative_to and _reference(relative_to, runs[0])
+  rows = tables.build_rows(
+    groups, metric, targets, budgets.parse(at), reference
+  )
   if output is None:
     output = os.path.commonpath([path.resolve().parent for path in paths])
   from tff_xc.report import compare_curves
@@ -75,7 +82,9 @@ def compare(
     pathlib.Path(output) / 'compare',
     tables.to_markdown(rows),
     tables.to_csv(rows),
-    lambda path: compare_curves.plot_compare(groups, path, curves, over),
+    lambda path: compare_curves.plot_compare(
+      groups, path, curves, over, reference
+    ),
   )
   when = 'final scores' if rounds is None else f'after {rounds} rounds'
   table = tables.to_text(
@@ -85,6 +94,25 @@ def compare(
     f'task {groups[0].runs[0].task}, {when}\n{table}'
     f'written to {output}: compare.md, compare.csv, compare.png\n'
   )
+
+
+def _reference(directory, run: run_files.Run):
+  """Returns the runs in `directory` as one configuration, of the task of `run`."""
+  from tff_xc.report import groups as groups_lib
+
+  runs = [run_files.read_run(path) for path in find_runs([directory])]
+  found = groups_lib.group_runs(runs)
+  if len(found) > 1 or runs[0].task != run.task:
+    what = (
+      f'a run of task {runs[0].task}'
+      if runs[0].task != run.task
+      else f'{len(found)} configurations'
+    )
+    raise errors.InputError(
+      f'--relative_to={directory} is {what}; give one configuration of task'
+      f' {run.task}, such as its centralised run.'
+    )
+  return found[0]
 
 
 def write_files(
@@ -178,6 +206,7 @@ def main(arguments: Sequence[str]) -> None:
       values.curves,
       values.over,
       values.at,
+      values.relative_to,
     ),
     end='',
   )
@@ -227,5 +256,11 @@ if __name__ == '__main__':
     '',
     'budgets at which to show the score that rows are sorted by, such as'
     ' rounds:1000,batches:10000',
+  )
+  flags.DEFINE_string(
+    'relative_to',
+    None,
+    'run directory, such as that of algorithm centralized, whose final score is'
+    ' 100 %: adds relative scores and the rounds until 10, 50 and 90 %',
   )
   app.run(main, __doc__)

@@ -188,3 +188,51 @@ def test_rounds_to_targets_are_counted_anew(sweep, tmp_path):
   # After ten rounds a target may not be reached yet.
   compare.compare([sweep], tmp_path / 'out', rounds=2, target='top1:0.4')
   assert '>2 ' in (tmp_path / 'out' / 'compare.md').read_text()
+
+
+def test_scores_are_related_to_those_of_a_reference(sweep, tmp_path):
+  whole = fake_runs.write_run(tmp_path / 'c', 'centralized', 0, 0.8, None)
+  text = compare.compare([sweep], tmp_path / 'out', relative_to=whole)
+  assert 'relative top-1 %' in text
+  with open(tmp_path / 'out' / 'compare.csv', newline='') as f:
+    rows = {row['algorithm'].split()[0]: row for row in csv.DictReader(f)}
+  assert float(rows['fedss']['relative_top1_mean']) == pytest.approx(0.5 / 0.8)
+  for name, row in rows.items():
+    for part in (0.1, 0.5, 0.9):
+      reached = row[f'rounds_to_relative_top1:{part}_by_seed'].split()
+      paths = (
+        sorted(sweep.glob('*/seed_*')) if name == 'fedss' else [sweep / 'full']
+      )
+      for path, number in zip(paths, reached, strict=True):
+        with open(path / 'metrics.csv', newline='') as f:
+          first = next(
+            (
+              r['round']
+              for r in csv.DictReader(f)
+              if float(r['top1'] or 0) >= part * 0.8
+            ),
+            '>20',
+          )
+        assert number == first
+  # It may be one of the runs, and relates the score that is sorted by.
+  text = compare.compare(
+    [sweep], tmp_path / 'out', 'map@10', relative_to=sweep / 'full'
+  )
+  assert 'relative MAP@10 %' in text
+  with open(tmp_path / 'out' / 'compare.csv', newline='') as f:
+    assert next(csv.DictReader(f))['relative_map@10_mean'] == '1.0'
+
+
+def test_what_is_no_reference_is_refused(sweep, tmp_path):
+  for path, message in (
+    (sweep, r'--relative_to=.* is 2 configurations; give one'),
+    (
+      fake_runs.write_run(tmp_path / 'g', settings={'task': 'glyphs'}),
+      r'is a run of task glyphs; give one configuration of task omniglot',
+    ),
+    (fake_runs.write_run(tmp_path / '0', top1=0), 'its final top1 is 0;'),
+    (fake_runs.write_run(tmp_path / 'u', finished=False), 'has not finished'),
+  ):
+    with pytest.raises(errors.InputError, match=message):
+      compare.compare([sweep], tmp_path / 'out', relative_to=path)
+  assert not (tmp_path / 'out').exists()

@@ -34,6 +34,7 @@ def write_run(
   rounds: int = 20,
   finished: bool = True,
   initial: bool = False,
+  emd: float | None = None,
   settings: dict[str, Any] | None = None,
   **hyperparameters: Any,
 ) -> pathlib.Path:
@@ -68,6 +69,7 @@ def write_run(
       'final': scores,
       'best': scores,
       'rounds': rounds,
+      'emd': emd,
       'bytes_down_per_client_round': 100_000 + 256 * rows
       if federated
       else None,

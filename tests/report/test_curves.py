@@ -7,6 +7,7 @@ import pytest
 from tests.report import fake_runs
 from tff_xc.report import compare_curves
 from tff_xc.report import curves
+from tff_xc.report import final_points
 from tff_xc.report import groups as groups_lib
 from tff_xc.report import pictures
 from tff_xc.report import run_files
@@ -42,10 +43,10 @@ def test_the_initial_model_is_the_first_point(tmp_path, recwarn):
 
 def test_what_a_client_is_sent_is_rows_times_dimensions(runs):
   groups = groups_lib.group_runs(runs)
-  metric, label, points = compare_curves._sent_against_score(groups)
-  assert metric == 'top1'
-  assert '|S| · d' in label
-  by_label = dict(zip([g.label for g in groups], points, strict=True))
+  [panel] = final_points.panels(groups)
+  assert 'top-1' in panel.y_label
+  assert '|S| · d' in panel.x_label
+  by_label = dict(zip([g.label for g in groups], panel.points, strict=True))
   assert by_label['fullsoftmax'] == (964 * 64, 0.6, None)
   assert by_label['centralized'] is None  # Nothing is sent.
   x, mean, std = by_label['fedss negatives=80 correction=negatives']
@@ -55,9 +56,34 @@ def test_what_a_client_is_sent_is_rows_times_dimensions(runs):
 
 
 def test_nothing_is_scattered_where_all_are_sent_the_same(runs):
-  assert (
-    compare_curves._sent_against_score(groups_lib.group_runs(runs[:4])) is None
-  )
+  assert not final_points.panels(groups_lib.group_runs(runs[:4]))
+
+
+def test_relative_scores_are_drawn_over_the_skew_of_clients(tmp_path):
+  made = [
+    fake_runs.write_run(
+      tmp_path / f'{name}{emd}', name, top1=top1, emd=emd, concentration=emd
+    )
+    for name, top1, emd in (
+      ('fedavg', 0.6, 0.281),
+      ('fedavg', 0.3, 1.8),
+      ('fedavgm', 0.5, 1.8),
+    )
+  ]
+  whole = fake_runs.write_run(tmp_path / 'c', 'centralized', 0, 0.8, None)
+  groups = groups_lib.group_runs([run_files.read_run(path) for path in made])
+  [reference] = groups_lib.group_runs([run_files.read_run(whole)])
+  [panel] = final_points.panels(groups, reference)
+  xs, means, stds = zip(*panel.points, strict=True)
+  assert (xs, set(stds)) == ((0.28, 1.8, 1.8), {None})
+  assert means == pytest.approx((0.75, 0.375, 0.625))
+  assert panel.joined
+  [absolute] = final_points.panels(groups)
+  assert absolute.points[0] == (0.28, 0.6, None)
+  compare_curves.plot_compare(groups, tmp_path / 'a.png', reference=reference)
+  compare_curves.plot_compare(groups[:1], tmp_path / 'b.png')
+  (_, a, _), (_, b, _) = (read(tmp_path / f'{n}.png').shape for n in 'ab')
+  assert a > b  # A panel more.
 
 
 def test_styles_differ_for_four_times_the_colours():

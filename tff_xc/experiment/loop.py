@@ -5,6 +5,7 @@ import re
 import sys
 import time
 from collections.abc import Callable
+from collections.abc import Mapping
 from collections.abc import Sequence
 from typing import Any
 
@@ -39,6 +40,7 @@ def run(
   best: best_round.Choice = best_round.NO_CHOICE,
   warnings: Sequence[str] = (),
   client_states: client_states_lib.ClientStates | None = None,
+  facts: Mapping[str, Any] | None = None,
 ) -> dict[str, Any]:
   """Runs or resumes an experiment.
 
@@ -54,6 +56,7 @@ def run(
     best: chooses the summary's best round, and may stop the run.
     warnings: about the configuration; printed, and kept in the summary.
     client_states: keeps what clients keep between rounds, if they do.
+    facts: about the data; further entries of the summary.
 
   Returns:
     The summary, as in summary.json, with nan in place of null.
@@ -79,6 +82,7 @@ def run(
   _train(held, *how, [*rows], best, progress)
   finished = run_files.read_run(directory.path)
   summary = summarise(finished, metrics, messages, targets, best, warnings)
+  summary |= facts or {}
   if held.done < schedule.rounds:
     summary['stopped_after'] = best.stop_after
   run_files.write_json(directory.path / run_files.SUMMARY, summary)

@@ -22,6 +22,7 @@ from tff_xc.measure import best_round
 from tff_xc.measure import catalog
 from tff_xc.measure import communication
 from tff_xc.measure import evaluation
+from tff_xc.measure import skew
 from tff_xc.measure import targets as targets_lib
 from tff_xc.report import units
 from tff_xc.round import algorithm as algorithm_lib
@@ -93,7 +94,15 @@ def train(
     best=best,
     warnings=[*warnings, *_large_states(algorithm, dataset, run_dir)],
     client_states=_client_states(algorithm.client_state, run_dir),
+    facts={'emd': _emd(dataset)},
   )
+
+
+def _emd(dataset) -> float:
+  """Returns how skewed the clients' classes are, see `measure.skew`."""
+  shape = len(dataset.train.partition), dataset.num_classes
+  owners, labels = dataset.train.owned_labels()
+  return skew.emd(skew.class_counts(owners, labels, shape))
 
 
 def _directory(run_dir, config, dataset) -> run_directory.RunDirectory:

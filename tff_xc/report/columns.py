@@ -8,6 +8,7 @@ from collections.abc import Iterable
 from collections.abc import Sequence
 from typing import Any
 
+from tff_xc import errors
 from tff_xc.measure import budgets
 from tff_xc.measure import catalog
 from tff_xc.measure import targets as targets_lib
@@ -156,6 +157,7 @@ def _round_column(name, metric, total, show):
 
 COLUMNS = (
   Column('rounds', 'rounds', _total('rounds'), _mean_only('{:.0f}'.format)),
+  Column('emd', 'EMD', _total('emd'), _mean_only('{:.2f}'.format)),
   *map(_score_column, catalog.SCORES),
   _round_column(
     'class_rows',
@@ -207,6 +209,60 @@ def with_targets(
     Column(t.name, t.heading, of(t), str, is_target=True) for t in targets
   )
   return (rounds, *reached, *more, *others)
+
+
+def whole(reference: groups_lib.Group, score: str) -> float:
+  """Returns the final score of a reference, the mean over its seeds.
+
+  Raises:
+    errors.InputError: it has none, or nothing can be related to it.
+  """
+  value = _score_column(score).of(reference)
+  if catalog.SCORES[score].unit != 'fraction' or not (value and value.mean > 0):
+    found = 'none' if value is None else f'{value.mean:.4g}'
+    raise errors.InputError(
+      f'{reference.runs[0].path} is no reference for {score}: its final'
+      f' {score} is {found}; scores can be related to a fraction above 0'
+    )
+  return value.mean
+
+
+def relative(
+  score: str, whole: float, parts: Sequence[float] = ()
+) -> tuple[Column, ...]:
+  """Returns columns of a score over that of a reference, such as centralised.
+
+  Hsu, Qi and Brown's relative accuracy (arXiv:2003.08082), and the rounds until
+  it reaches some values (their Table 5).
+
+  Args:
+    score: one of `catalog.SCORES` that is a fraction.
+    whole: the score of the reference, not 0.
+    parts: relative scores to which to count the rounds, such as 0.5.
+  """
+  heading, show = _shown(score)
+
+  def read(run):
+    found = run.summary['final'].get(score)
+    return None if found is None else found / whole
+
+  def reached(part):
+    target = targets_lib.Target(score, part * whole)
+    return lambda group: rounds_to(group, target)
+
+  return (
+    Column(f'relative_{score}', f'relative {heading}', _over_runs(read), show),
+    *(
+      Column(
+        f'relative_{score}:{part:.12g}',
+        f'rounds to relative {100 * part:.10g} %',
+        reached(part),
+        str,
+        is_target=True,
+      )
+      for part in parts
+    ),
+  )
 
 
 def at_budget(budget: budgets.Budget, score: str) -> Column:

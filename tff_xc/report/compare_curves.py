@@ -15,8 +15,8 @@ from matplotlib import ticker
 
 from tff_xc.measure import budgets
 from tff_xc.measure import catalog
-from tff_xc.measure import communication
 from tff_xc.report import curves
+from tff_xc.report import final_points
 from tff_xc.report import groups as groups_lib
 from tff_xc.report import pictures
 
@@ -60,28 +60,29 @@ def plot_compare(
   path: str | os.PathLike,
   scores: Sequence[str] = (),
   over: str = 'rounds',
+  reference: groups_lib.Group | None = None,
 ) -> None:
   """Draws several configurations in one picture, a panel for each score.
 
   It draws the mean over seeds in a band of one sample std, without rounds that a
-  seed did not measure. Without `scores` these are top-1, P@1 and MAP@10. Then,
-  if configurations differ in the class parameters that a client receives
-  (FedSS, figs 5 and 10), it also draws the final value of the first of these
-  metrics against them.
+  seed did not measure. Without `scores` these are top-1, P@1 and MAP@10. Then it
+  also draws the final value of the first of these metrics against what
+  configurations differ in, see `final_points`.
 
   Args:
     groups: from `groups.group_runs`, at least one.
     path: the file to write, a .png.
     scores: names of `catalog.SCORES`.
     over: what they are drawn over, one of `AXES`.
+    reference: a configuration whose final score is the whole of the others'.
   """
   measured = [
     score
     for score in scores or catalog.HEADLINES
     if any(len(_band(group, score)) for group in groups)
   ]
-  points = None if scores else _sent_against_score(groups)
-  panels = [*measured, *(['sent'] if points else [])] or [*scores] or ['top1']
+  against = [] if scores else final_points.panels(groups, reference)
+  panels = [*measured, *against] or [*scores] or ['top1']
   across = min(len(panels), 3)
   down = -(-len(panels) // across)
   figure = matplotlib.figure.Figure(
@@ -92,10 +93,10 @@ def plot_compare(
   for ax in axes[len(panels) :]:
     ax.set_axis_off()
   for ax, panel in zip(axes, panels, strict=False):
-    if panel == 'sent':
-      _draw_sent(ax, *points)
-    else:
+    if isinstance(panel, str):
       _draw_score(ax, groups, panel, over)
+    else:
+      final_points.draw(ax, panel, [group.algorithm for group in groups])
   figure.legend(
     handles=[
       _handle(g, s) for g, s in zip(groups, pictures.styles(), strict=False)
@@ -153,65 +154,6 @@ def _draw_band(ax, band, style):
   if band['std'].notna().all():
     low, high = band['mean'] - band['std'], band['mean'] + band['std']
     ax.fill_between(band['x'], low, high, color=colour, alpha=0.18, lw=0)
-
-
-def _sent_against_score(groups):
-  """Returns (metric, axis label, [(x, mean, std)]), or None.
-
-  It returns None if all runs request the same number of rows.
-  """
-  for metric in catalog.HEADLINES:
-    points = []
-    for group in groups:
-      rows = [r.summary.get('class_rows_requested_mean') for r in group.runs]
-      scores = [r.summary['final'].get(metric) for r in group.runs]
-      sent = [r.summary.get('bytes_down_per_client_round') for r in group.runs]
-      # Centralised training sends nothing.
-      if None in rows or None in scores or None in sent or not all(sent):
-        points.append(None)
-        continue
-      std = float(np.std(scores, ddof=1)) if len(scores) > 1 else None
-      points.append((float(np.mean(rows)), float(np.mean(scores)), std))
-    dims = [
-      groups_lib.settings_of(g.runs[0]).get('embedding_dim') for g in groups
-    ]
-    label = 'class rows sent to a client, |S|'
-    if all(isinstance(dim, int) for dim in dims):
-      label = 'class parameters sent to a client, |S| · d'
-      points = [
-        p and (communication.class_parameters_sent(p[0], dim), *p[1:])
-        for p, dim in zip(points, dims, strict=True)
-      ]
-    if len({p[0] for p in points if p}) > 1:
-      return metric, label, points
-  return None
-
-
-def _draw_sent(ax, metric, label, points):
-  for point, style in zip(points, pictures.styles(), strict=False):
-    if not point:
-      continue
-    x, mean, std = point
-    ax.errorbar(
-      x,
-      mean,
-      yerr=std,
-      color=style[0],
-      marker=style[2],
-      markersize=7,
-      capsize=3,
-    )
-  xs = [point[0] for point in points if point]
-  if max(xs) > 10 * min(xs) > 0:
-    ax.set_xscale('log')
-    ax.xaxis.set_major_locator(ticker.LogLocator(subs=(1, 2, 5)))
-    ax.xaxis.set_minor_formatter(ticker.NullFormatter())
-  ax.xaxis.set_major_formatter(ticker.EngFormatter(sep=' '))
-  ax.set_xlabel(label)
-  heading = catalog.SCORES[metric].heading
-  ax.set_ylabel(f'final {heading}')
-  ax.set_title(f'{heading} for what a client is sent')
-  ax.grid(alpha=0.3)
 
 
 def _handle(group, style):

@@ -22,6 +22,10 @@ from tff_xc.report import columns as columns_lib
 from tff_xc.report import groups as groups_lib
 from tff_xc.report import text_table
 
+# The parts of a reference's score to which rounds are counted: Hsu, Qi and
+# Brown's Table 5.
+RELATIVE = (0.1, 0.5, 0.9)
+
 
 @dataclasses.dataclass(frozen=True)
 class Row:
@@ -42,6 +46,7 @@ def build_rows(
   metric: str | None = None,
   targets: Sequence[targets_lib.Target] | None = None,
   budgets: Sequence[budgets_lib.Budget] = (),
+  reference: groups_lib.Group | None = None,
 ) -> list[Row]:
   """Returns a row for each group, the best `metric` first.
 
@@ -52,9 +57,13 @@ def build_rows(
     targets: those to count the rounds to; None: those of the runs.
     budgets: of rounds or batches, at which to show the score that rows are
       sorted by, or the first.
+    reference: a configuration to whose final score that score is related, such
+      as centralised training. Rounds are counted to a tenth, half and nine
+      tenths of it.
 
   Raises:
-    errors.InputError: for a metric, or one of `targets`, that no run has.
+    errors.InputError: for a metric, or one of `targets`, that no run has, or a
+      reference to whose score nothing can be related.
   """
   wanted = [target.name for target in targets or ()]
   if targets is None:
@@ -65,9 +74,12 @@ def build_rows(
       targets = [*targets, targets_lib.parse_one(metric)]
   rows = in_order(groups, targets)
   present = measured(rows)
-  if budgets:
-    scores = [n for n in (metric, *present) if n in catalog.SCORES]
-    more = [columns_lib.at_budget(b, scores[0]) for b in budgets if scores]
+  scores = [n for n in (metric, *present) if n in catalog.SCORES]
+  if scores and (budgets or reference):
+    more = [columns_lib.at_budget(b, scores[0]) for b in budgets]
+    if reference:
+      whole = columns_lib.whole(reference, scores[0])
+      more += columns_lib.relative(scores[0], whole, RELATIVE)
     rows = in_order(groups, targets, more)
   for name in wanted:
     if name not in present:
@@ -147,8 +159,9 @@ def to_text(
     )
     for row in rows
   ]
-  targets = [column.name for column in columns if column.is_target]
-  first = [metric, *catalog.HEADLINES, *targets, *columns_lib.TELLING]
+  common = {column.name for column in columns_lib.COLUMNS}
+  asked_for = [c.name for c in columns if c.name not in common]
+  first = [metric, *catalog.HEADLINES, *asked_for, *columns_lib.TELLING]
   order = [*first, *(column.name for column in columns)]
   kept, text = [], ''
   for column in sorted(columns, key=lambda c: order.index(c.name)):
