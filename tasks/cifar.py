@@ -135,6 +135,8 @@ def _skewed(name: str, num_classes: int, rounds: int) -> task.Task:
       'weight_decay': 4e-4,
     },
     num_classes=num_classes,
+    # A federated round has as many: 10 clients with 8 batches.
+    by_algorithm={'centralized': {'steps_per_round': 80}},
     options=_OPTIONS,
     option_defaults={'split': 'dirichlet'},
     find=functools.partial(_find, name),

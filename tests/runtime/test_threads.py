@@ -11,6 +11,7 @@ from tests import tiny
 from tff_xc.algorithms import fedaws
 from tff_xc.runtime import client_error
 from tff_xc.runtime import registry
+from tff_xc.runtime.in_process import context
 
 _FLOATS = tff.FederatedType(np.float32, tff.CLIENTS)
 _THREADS = 4
@@ -121,3 +122,14 @@ def test_rounds_of_one_process_in_threads_are_those_of_one_thread(in_process):
 
   for index, found in enumerate(_in_threads(in_process, work)):
     tiny.assert_same_weights(found, work(index), tolerance=0)
+
+
+def test_ops_that_keep_their_threads_are_told(monkeypatch, caplog):
+  def started(threads):
+    raise RuntimeError('it has started')
+
+  monkeypatch.setattr(
+    tf.config.threading, 'set_intra_op_parallelism_threads', started
+  )
+  context.create_context(client_threads=1)
+  assert 'will differ in the last digits' in caplog.text

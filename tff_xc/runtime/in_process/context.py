@@ -325,5 +325,8 @@ def _use_one_thread_for_an_op() -> None:
   try:
     tf.config.threading.set_intra_op_parallelism_threads(1)
   except RuntimeError:
-    # TensorFlow has already run an op, and keeps its threads.
-    logging.info('TensorFlow has started: its ops keep their threads')
+    logging.warning(
+      'TensorFlow has run an op before the in-process runtime was installed, and'
+      ' its ops keep several threads: this run will differ in the last digits'
+      ' from one that installs the runtime first'
+    )
