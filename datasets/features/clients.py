@@ -181,9 +181,12 @@ def _scaled(parts: list, rows: np.ndarray, standardise: bool) -> list:
   """Returns float32 copies; `rows` of the first part set mean and deviation."""
   mean, deviation = 0.0, 1.0
   if standardise and len(rows):
+    first = parts[0][rows[0]].astype(np.float64)
     mean = _mean(parts[0], rows, lambda x: x)
     deviation = np.sqrt(_mean(parts[0], rows, lambda x: (x - mean) ** 2))
-    deviation = np.where(deviation > 0, deviation, 1.0)
+    # The mean of equal numbers is rounded, so that they seem to deviate from it.
+    varies = _mean(parts[0], rows, lambda x: x != first) > 0
+    deviation = np.where(varies & (deviation > 0), deviation, 1.0)
   return [_shifted(x, mean, deviation) for x in parts]
 
 
