@@ -165,6 +165,15 @@ def test_a_damaged_image_may_be_an_error(tmp_path):
     dataset.train.examples('class/0')
 
 
+def test_what_cannot_even_be_opened_is_left_out(tmp_path):
+  path = on_disk.classes(tmp_path / 'photos')
+  (path / 'cat/9.jpg').symlink_to(path / 'absent.jpg')
+  assert load(path).train.partition.sizes.tolist() == [6, 5, 7]
+  message = r'cat/9\.jpg is not a readable image.*--corrupt=skip'
+  with pytest.raises(errors.InputError, match=message):
+    load(path, corrupt='fail')
+
+
 def test_missing_images(tmp_path, capsys):
   path = on_disk.classes(tmp_path / 'photos')
   split = split_folder(tmp_path / 'splits')
