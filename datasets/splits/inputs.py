@@ -56,6 +56,13 @@ def read(path: str | os.PathLike, columns: Columns) -> listing_lib.Listing:
     raise errors.InputError(
       f'--input={path} does not exist; give a folder or file'
     )
+  if path.is_dir() or not tables.form(path):
+    given = [f'--{n}_column={v}' for n, v in columns._asdict().items() if v]
+    if columns != Columns():
+      raise errors.InputError(
+        f'{given[-1]} names a column of a table, and {path} is none; leave it'
+        ' out'
+      )
   try:
     listing = _cifar(path)
     if listing is None:
@@ -112,14 +119,15 @@ def _only(path: pathlib.Path, found: list):
 
 
 def table(
-  path: str | os.PathLike, columns: Columns, with_ids: bool = True
+  path: str | os.PathLike, columns: Columns, of_sets: bool = False
 ) -> listing_lib.Listing:
   """Lists the rows of a table, see `tables.batches`.
 
   Args:
     path: the table.
     columns: its columns.
-    with_ids: False: ids are the rows' numbers from 0, and may be repeated.
+    of_sets: True: a class may be empty, as of an example without labels, and
+      ids are the rows' numbers from 0, so that they may be repeated.
 
   Raises:
     errors.InputError: a column is missing; a row has no class, no user or no id;
@@ -141,6 +149,8 @@ def table(
     batches, 'reading', lambda batch: len(batch.places)
   ):
     for noun, column in named.items():
+      if of_sets and noun == 'class':
+        continue
       if '' in batch.columns.get(column, ()):
         where = batch.where(batch.columns[column].index(''))
         raise errors.InputError(
@@ -150,10 +160,10 @@ def table(
     present |= set(batch.columns)
     classes.add(batch.columns[columns.label])
     users.add(batch.columns.get(named['user'], ()))
-    if with_ids:
+    if not of_sets:
       ids.add(batch.columns.get(named['id'], []))
   labels, class_names = listing_lib.sorted_codes(classes)
-  has_ids = with_ids and named['id'] in present
+  has_ids = not of_sets and named['id'] in present
   user_codes = user_names = None
   if named['user'] in present:
     user_codes, user_names = _without_nobody(users)
