@@ -16,6 +16,7 @@ import numpy as np
 
 from datasets import arrays as arrays_lib
 from datasets.features import table as table_lib
+from datasets.splits import inputs
 from datasets.splits import listing as listing_lib
 from datasets.splits import own
 from tff_xc import errors
@@ -50,6 +51,11 @@ def load(
   """
   path = pathlib.Path(path)
   if path.suffix == '.npz':
+    if columns != table_lib.DEFAULT:
+      raise errors.InputError(
+        f'{path} has arrays and no columns; leave out --label_column,'
+        ' --user_column, --id_column, --test_column and --feature_columns'
+      )
     return _of_arrays(path, choice, standardise)
   table = table_lib.read(path, columns)
   data = _labelled(table, path, columns)
@@ -99,7 +105,11 @@ def _labelled(table, path, columns) -> own.Labelled:
       raise errors.InputError(
         f'{path}: two rows have one id; name another --id_column'
       )
-  users = _codes(table.users) if table.users else (None, ())
+  users = (None, ())
+  if table.users:
+    found = listing_lib.Codes()
+    found.add(table.users)
+    users = inputs.named_users(found)
   test = None if table.is_test is None else np.flatnonzero(table.is_test)
   return own.Labelled(*classes, ids, *users, test)
 

@@ -166,7 +166,7 @@ def table(
   has_ids = not of_sets and named['id'] in present
   user_codes = user_names = None
   if named['user'] in present:
-    user_codes, user_names = _without_nobody(users)
+    user_codes, user_names = named_users(users)
   return listing_lib.Listing(
     labels,
     class_names,
@@ -176,7 +176,8 @@ def table(
   )
 
 
-def _without_nobody(users: listing_lib.Codes) -> tuple[np.ndarray, list[str]]:
+def named_users(users: listing_lib.Codes) -> tuple[np.ndarray, list[str]]:
+  """Returns int32 [rows], places among the names, -1 for 'NA'; and the names."""
   names, codes = users.names, users.codes()
   if NOBODY in names:
     place = names.index(NOBODY)

@@ -49,6 +49,19 @@ def test_users_of_a_table_are_clients(tmp_path, capsys):
   assert dataset.test is None
 
 
+def test_the_user_na_is_nobody_as_in_make_splits(tmp_path):
+  users = np.where(np.arange(12) < 3, 'NA', OWNERS)
+  dataset = clients.load(csv(tmp_path / 'mine.csv', users=users), own.USERS)
+  assert dataset.train.client_ids == ['u1', 'u10', 'u9']
+  assert sorted(dataset.train.partition.numbers) == list(range(3, 12))
+
+
+def test_columns_of_arrays_are_refused(tmp_path):
+  columns = table_lib.DEFAULT._replace(label='item')
+  with pytest.raises(errors.InputError, match='arrays and no columns; leave'):
+    clients.load(npz(tmp_path / 'mine.npz'), own.USERS, columns)
+
+
 def test_features_are_standardised_by_the_training_rows_only(tmp_path):
   part = np.where(np.arange(12) % 4 == 3, 'test', 'train')
   path = csv(tmp_path / 'mine.csv', constant=np.full(12, 7.0), part=part)
