@@ -240,6 +240,17 @@ def test_not_all_images_are_decoded_or_kept(tmp_path, monkeypatch):
   assert len(decoded) == 30  # There was no room for these.
 
 
+def test_other_classes_of_test_images_are_other_data(tmp_path):
+  path = on_disk.write(tmp_path / 'photos', [f'{i}.jpg' for i in range(6)])
+  train = [f'ann,{i}.jpg,{i % 2}' for i in range(4)]
+  split = write(tmp_path / 's.csv', 'user_id,image_id,class', *train)
+  found = set()
+  for label in '01':
+    test = write(tmp_path / 't.csv', 'image_id,class', f'5.jpg,{label}')
+    found.add(load(path, split, test_file=test).source_checksum)
+  assert len(found) == 2
+
+
 def test_other_images_are_other_data_and_a_tar_is_the_same(tmp_path):
   path = on_disk.classes(tmp_path / 'photos')
   of = lambda p: fingerprint.fingerprint(load(p, 'iid:3', test_fraction=0.2))

@@ -37,6 +37,15 @@ def test_a_table(tmp_path):
   assert found.test is None
 
 
+def test_other_content_has_another_fingerprint(tmp_path):
+  path, found = tmp_path / 'a.csv', set()
+  lines = ['user_id,image_id,class', 'u,1,a', 'v,2,b', 'u,3,b']
+  for old, new in (('', ''), ('u,3', 'v,3'), ('3,b', '3,a'), (',3', ',4')):
+    path.write_text('\n'.join(lines).replace(old, new))
+    found.add(read(path).fingerprint()['checksum'])
+  assert len(found) == 4
+
+
 def test_columns_of_a_table(tmp_path):
   path = tmp_path / 'a.tsv'
   path.write_text('item\twho\tclass\n1\t7\tcat\n2\t7\tdog\n2\t8\tcat\n')
