@@ -260,18 +260,6 @@ def test_inspecting_examples_without_labels(tmp_path):
     make_splits.inspect(str(tmp_path), COLUMNS, None)
 
 
-def test_columns_of_what_is_no_table(tmp_path):
-  with pytest.raises(
-    errors.InputError, match='--label_column=c names a column'
-  ):
-    make(
-      'chunks',
-      split_inputs.as_xc(tmp_path),
-      tmp_path / 'out',
-      {**COLUMNS, 'label': 'c'},
-    )
-
-
 def test_pictures_are_the_same_each_time(tmp_path):
   drawn = []
   for name in 'ab':

@@ -134,6 +134,14 @@ def test_extreme_classification_text(tmp_path):
   assert read(tmp_path / 'trn_X_Y.txt').labels.indices.tolist() == [2]
 
 
+def test_columns_of_what_is_no_table(tmp_path):
+  (tmp_path / 'a_train.txt').write_text('1 5 5\n2 2:1\n')
+  with pytest.raises(
+    errors.InputError, match='--label_column=c names a column'
+  ):
+    read(tmp_path, label='c')
+
+
 def test_a_header_of_too_many_labels(tmp_path):
   (tmp_path / 'a_train.txt').write_text('1 5 2000000000\n2 2:1\n')
   with pytest.raises(errors.InputError, match='at most 16,777,216 classes'):
