@@ -13,13 +13,13 @@ np.savez_compressed('mine.npz', x=x, y=y, client=client)
 
 import os
 import pathlib
-import zipfile
-import zlib
 from collections.abc import Mapping
 
 import numpy as np
 
+from datasets import npz
 from datasets.images import decode
+from datasets.splits import inputs
 from datasets.splits import own
 from tff_xc import errors
 from tff_xc.data import client_data
@@ -79,6 +79,7 @@ def read(path: str | os.PathLike) -> dict[str, np.ndarray]:
       ' give one client for each example'
     )
   num_classes = int(y.max()) + 1
+  inputs.check_classes(num_classes, path)
   if num_classes < 2:
     raise errors.InputError(
       f'{path}: y holds one class only; give labels of at least two classes'
@@ -151,20 +152,7 @@ def _read(path: pathlib.Path) -> dict[str, np.ndarray]:
     raise errors.InputError(
       f'{path} is no file; give the .npz of your data, with arrays x, y, client'
     )
-  try:
-    with np.load(path, allow_pickle=False) as file:
-      return {name: file[name] for name in file.files}
-  except (
-    ValueError,
-    OSError,
-    EOFError,
-    zipfile.BadZipFile,
-    zlib.error,
-    AttributeError,
-  ) as e:
-    raise errors.InputError(
-      f'{path} is no .npz of plain arrays ({e}); write it with np.savez'
-    ) from e
+  return npz.read(path)
 
 
 def _check_labels(path, arrays: Arrays, split: str) -> None:

@@ -70,6 +70,16 @@ def batches(
   yield from read.get(form(path), _csv)(path, required, optional)
 
 
+def not_utf8(
+  path: str | os.PathLike, error: UnicodeDecodeError
+) -> errors.InputError:
+  """Returns the error of a file in another encoding."""
+  byte = error.object[error.start]
+  return errors.InputError(
+    f'{path} is not UTF-8 text (it has the byte {byte:#x}); save it as UTF-8'
+  )
+
+
 def _text(path: pathlib.Path, **more):
   opened = gzip.open if path.name.lower().endswith('.gz') else open
   return opened(path, 'rt', encoding='utf-8-sig', **more)
@@ -96,7 +106,9 @@ def _csv(path, required, optional) -> Iterator[Batch]:
           [number for number, _ in part],
           {name: [row[i].strip() for _, row in part] for name, i in places},
         )
-  except (OSError, EOFError, zlib.error, UnicodeDecodeError, csv.Error) as e:
+  except UnicodeDecodeError as e:
+    raise not_utf8(path, e) from e
+  except (OSError, EOFError, zlib.error, csv.Error) as e:
     near = f', line {reader.line_num},' if reader else ''
     raise errors.InputError(
       f'{path}{near} is no CSV text ({e}); mend it, or give another file'
@@ -142,7 +154,9 @@ def _json(path, required, optional) -> Iterator[Batch]:
             for name in names
           },
         )
-  except (OSError, EOFError, zlib.error, UnicodeDecodeError) as e:
+  except UnicodeDecodeError as e:
+    raise not_utf8(path, e) from e
+  except (OSError, EOFError, zlib.error) as e:
     raise errors.InputError(
       f'{path} cannot be read ({e}); mend it, or give another file'
     ) from e
@@ -151,7 +165,7 @@ def _json(path, required, optional) -> Iterator[Batch]:
 def _object(number: int, line: str, path) -> dict:
   try:
     row = json.loads(line)
-  except ValueError as e:
+  except (ValueError, RecursionError) as e:
     raise errors.InputError(
       f'{path}, line {number} is no JSON ({e}); give one object a line'
     ) from e
@@ -212,7 +226,13 @@ def _columns(header, required, optional, path) -> Iterable[tuple[str, int]]:
       f'{path} has no column {missing[0]!r}, it has'
       f' {", ".join(header)[:200]}; name another column'
     )
-  return [(n, header.index(n)) for n in (*required, *optional) if n in header]
+  wanted = [name for name in (*required, *optional) if name in header]
+  for name in wanted:
+    if header.count(name) > 1:
+      raise errors.InputError(
+        f'{path} has two columns {name!r}; rename one of the two'
+      )
+  return [(name, header.index(name)) for name in wanted]
 
 
 def _as_text(values, where: str, start: int) -> list[str]:

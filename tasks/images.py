@@ -25,6 +25,10 @@ def _load(data_dir, options):
   if data_dir.endswith('.npz'):
     from datasets import arrays
 
+    if options['corrupt'] != 'skip':
+      raise errors.InputError(
+        f'{data_dir} has no files of images; leave out --corrupt'
+      )
     dataset = arrays.load(data_dir, choice, side=side)
   else:
     from datasets.images import clients

@@ -40,7 +40,9 @@ OPTIONS = (
   ),
   hp.Hyperparameter('label_column', 'class', "the column of a row's class"),
   hp.Hyperparameter(
-    'user_column', '', "the column of a row's user; default: user_id, if any"
+    'user_column',
+    '',
+    "the column of a row's user, where NA is nobody; default: user_id, if any",
   ),
   hp.Hyperparameter(
     'id_column',

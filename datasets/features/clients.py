@@ -16,6 +16,7 @@ import numpy as np
 
 from datasets import arrays as arrays_lib
 from datasets.features import table as table_lib
+from datasets.splits import inputs
 from datasets.splits import listing as listing_lib
 from datasets.splits import own
 from tff_xc import errors
@@ -50,6 +51,11 @@ def load(
   """
   path = pathlib.Path(path)
   if path.suffix == '.npz':
+    if columns != table_lib.DEFAULT:
+      raise errors.InputError(
+        f'{path} has arrays and no columns; leave out --label_column,'
+        ' --user_column, --id_column, --test_column and --feature_columns'
+      )
     return _of_arrays(path, choice, standardise)
   table = table_lib.read(path, columns)
   data = _labelled(table, path, columns)
@@ -99,7 +105,11 @@ def _labelled(table, path, columns) -> own.Labelled:
       raise errors.InputError(
         f'{path}: two rows have one id; name another --id_column'
       )
-  users = _codes(table.users) if table.users else (None, ())
+  users = (None, ())
+  if table.users:
+    found = listing_lib.Codes()
+    found.add(table.users)
+    users = inputs.named_users(found)
   test = None if table.is_test is None else np.flatnonzero(table.is_test)
   return own.Labelled(*classes, ids, *users, test)
 
@@ -181,9 +191,12 @@ def _scaled(parts: list, rows: np.ndarray, standardise: bool) -> list:
   """Returns float32 copies; `rows` of the first part set mean and deviation."""
   mean, deviation = 0.0, 1.0
   if standardise and len(rows):
+    first = parts[0][rows[0]].astype(np.float64)
     mean = _mean(parts[0], rows, lambda x: x)
     deviation = np.sqrt(_mean(parts[0], rows, lambda x: (x - mean) ** 2))
-    deviation = np.where(deviation > 0, deviation, 1.0)
+    # The mean of equal numbers is rounded, so that they seem to deviate from it.
+    varies = _mean(parts[0], rows, lambda x: x != first) > 0
+    deviation = np.where(varies & (deviation > 0), deviation, 1.0)
   return [_shifted(x, mean, deviation) for x in parts]
 
 

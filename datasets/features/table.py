@@ -15,6 +15,7 @@ from typing import NamedTuple
 import numpy as np
 import pandas as pd
 
+from datasets import tables
 from tff_xc import errors
 
 FORMS = ('.csv', '.tsv', '.csv.gz', '.tsv.gz', '.parquet')
@@ -132,8 +133,19 @@ def _frames(path: pathlib.Path, columns: Columns) -> Iterator[pd.DataFrame]:
 
 def _csv(path: pathlib.Path, columns: Columns) -> Iterator[pd.DataFrame]:
   as_text = [c for c in (*columns[:4], 'user_id', 'image_id') if c]
-  tabs = '.tsv' in path.suffixes
+  tabs = tables.form(path) == '.tsv'
   try:
+    # pandas would call the second of two columns x 'x.1'.
+    first = pd.read_csv(
+      path,
+      sep='\t' if tabs else ',',
+      header=None,
+      nrows=1,
+      dtype=str,
+      keep_default_na=False,
+      encoding='utf-8-sig',
+    )
+    _check_names(path, [str(name).strip() for name in first.iloc[0]])
     frames = pd.read_csv(
       path,
       sep='\t' if tabs else ',',
@@ -152,10 +164,12 @@ def _csv(path: pathlib.Path, columns: Columns) -> Iterator[pd.DataFrame]:
           )
         frame.columns = [str(name).strip() for name in frame.columns]
         yield frame
+  except UnicodeDecodeError as e:
+    raise tables.not_utf8(path, e) from e
   except (
     OSError,
     EOFError,
-    ValueError,  # Also pandas's and Unicode's errors.
+    ValueError,  # Also pandas's errors.
     zlib.error,
     gzip.BadGzipFile,
   ) as e:
@@ -171,6 +185,7 @@ def _parquet(path: pathlib.Path) -> Iterator[pd.DataFrame]:
 
   try:
     with pyarrow.parquet.ParquetFile(path) as file:
+      _check_names(path, file.schema_arrow.names)
       for batch in file.iter_batches(_ROWS):
         yield batch.to_pandas()
   except (OSError, pa.ArrowException) as e:
@@ -178,6 +193,16 @@ def _parquet(path: pathlib.Path) -> Iterator[pd.DataFrame]:
       f'{path} is no Parquet file that can be read'
       f' ({" ".join(str(e).split())[:200]}); write it again'
     ) from e
+
+
+def _check_names(path, names: list[str]) -> None:
+  seen = set()
+  for name in filter(None, names):
+    if name in seen:
+      raise errors.InputError(
+        f'{path} has two columns {name!r}; rename one of the two'
+      )
+    seen.add(name)
 
 
 def _roles(path, found: list[str], columns: Columns) -> dict[str, str]:
@@ -211,6 +236,12 @@ def _require(path, found, wanted: Sequence[str], hint: str = '') -> None:
 def _features(path, frame, columns: Columns, roles) -> list[str]:
   """Returns the columns of features: those named, or all that hold numbers."""
   if columns.features:
+    for name in columns.features:
+      if name in roles.values() or columns.features.count(name) > 1:
+        raise errors.InputError(
+          f'--feature_columns: {name!r} is given twice, or is the column of the'
+          ' class, the user, the id or the test; leave it out'
+        )
     return list(columns.features)
   others = [name for name in frame.columns if name not in roles.values()]
   features = [name for name in others if _holds_numbers(frame[name])]
@@ -232,7 +263,9 @@ def _holds_numbers(column: pd.Series) -> bool:
 
 
 def _is_lists(column: pd.Series) -> bool:
-  return column.dtype == object and isinstance(column.iloc[0], np.ndarray)
+  return column.dtype == object and any(
+    isinstance(cell, np.ndarray) for cell in column
+  )
 
 
 def _text(column: pd.Series, role: str, where: str, start: int) -> list[str]:

@@ -12,7 +12,9 @@ import hashlib
 import json
 import os
 import sys
+from collections.abc import Callable
 from collections.abc import Sequence
+from typing import Any
 
 import numpy as np
 import tensorflow as tf
@@ -202,15 +204,8 @@ def _threads() -> concurrent.futures.ThreadPoolExecutor:
 
 def _pool(store: store_lib.Store, places, labels, side: int) -> pool_lib.Pool:
   shape = [side, side, 3]
-
-  def one(place: int) -> np.ndarray:
-    try:
-      return decode.square(store.read(place), side)
-    except decode.DAMAGE as e:
-      raise errors.InputError(
-        f'{store.where(place)} is not a readable image{decode.reason(e)}; mend or remove it,'
-        ' or leave it out with --corrupt=skip'
-      ) from e
+  square = lambda data: decode.square(data, side)
+  one = lambda place: _used(store, place, square)
 
   def read(numbers: np.ndarray) -> np.ndarray:
     images = np.empty([len(numbers), *shape], np.uint8)
@@ -221,6 +216,17 @@ def _pool(store: store_lib.Store, places, labels, side: int) -> pool_lib.Pool:
 
   spec = tf.TensorSpec(shape, tf.uint8)
   return pool_lib.cached(pool_lib.Pool(labels, spec, read), CACHE)
+
+
+def _used(store: store_lib.Store, place: int, use: Callable[[bytes], Any]):
+  """Returns `use` of an image's bytes; raises InputError if it is damaged."""
+  try:
+    return use(store.read(place))
+  except decode.DAMAGE as e:
+    raise errors.InputError(
+      f'{store.where(place)} is not a readable image{decode.reason(e)}; mend or'
+      ' remove it, or leave it out with --corrupt=skip'
+    ) from e
 
 
 def _checksum(store: store_lib.Store, places, labels, test) -> str:
@@ -235,6 +241,6 @@ def _checksum(store: store_lib.Store, places, labels, test) -> str:
     found.update(test.astype(np.int64).tobytes() + labels[test].tobytes())
   count = min(_SAMPLE, len(places))
   for place in places[np.arange(count) * len(places) // count]:
-    data = store.read(place)
+    data = _used(store, place, bytes)
     found.update(f'{len(data)};'.encode() + data)
   return found.hexdigest()

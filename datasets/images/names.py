@@ -1,7 +1,8 @@
 """The names of images in a folder, a tar or a zip, with a folder for each class.
 
   CLASS/NAME.jpg           CLASS may have folders of its own
-  train/CLASS/NAME.jpg     and test/... (or val/..., validation/...): two parts
+  train/CLASS/NAME.jpg     and test/... (or val/..., validation/...): two parts,
+                           in upper or lower case
 
 All may lie in one outer folder, as archives often have it. Nothing is decoded.
 An image's id is its path below the folder or in the archive, so that a folder
@@ -79,7 +80,8 @@ def _meaning(folders: list[str], path: pathlib.Path) -> _Folders:
     len(parts) > 1 for parts in split
   ):
     start = 1  # One outer folder.
-  tops = {parts[start] for parts in split if len(parts) > start}
+  part_of = lambda parts: parts[start].lower()
+  tops = {part_of(parts) for parts in split if len(parts) > start}
   test = next((name for name in _TEST if name in tops), None)
   in_parts = (
     'train' in tops
@@ -98,7 +100,7 @@ def _meaning(folders: list[str], path: pathlib.Path) -> _Folders:
   class_of = {
     folder: parts[depth]
     for folder, parts in zip(folders, split, strict=True)
-    if not in_parts or parts[start] in used
+    if not in_parts or part_of(parts) in used
   }
   for name in class_of.values():
     if name != name.strip():
@@ -111,7 +113,7 @@ def _meaning(folders: list[str], path: pathlib.Path) -> _Folders:
     names,
     {f: place[class_of[f]] if f in class_of else -1 for f in folders},
     {
-      f: in_parts and parts[start] == test
+      f: in_parts and part_of(parts) == test
       for f, parts in zip(folders, split, strict=True)
     },
   )

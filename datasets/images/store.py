@@ -3,7 +3,8 @@
 A store lists its images once, and reads an image's bytes where they lie. A tar
 is not unpacked: its index (names, offsets, sizes) is kept in the user's cache
 (`datasets.parsed_cache`). A folder and its archive have the same names in the same
-order, that of the names' bytes.
+order, that of the names' bytes. Of images of one name, the last in an archive
+counts, as in tar.
 """
 
 import os
@@ -27,7 +28,7 @@ from tff_xc import errors
 SUFFIXES = ('.jpg', '.jpeg', '.png')
 COMPRESSED = ('.tar.gz', '.tgz', '.tar.bz2', '.tar.xz')
 # Increase this when the arrays of a cached index change.
-VERSION = 1
+VERSION = 2
 
 
 class Store(NamedTuple):
@@ -143,19 +144,19 @@ def _forms(names) -> Iterator:
   )
 
 
-def _is_image(parts: list[str]) -> bool:
-  hidden = any(part.startswith(('.', '__MACOSX')) for part in parts)
-  return not hidden and parts[-1].lower().endswith(SUFFIXES)
-
-
 def _id(name: str) -> str | None:
-  """Returns the id of an image by its path, None for other files."""
-  parts = name.removeprefix('./').split('/')
-  return '/'.join(parts) if _is_image(parts) else None
+  """Returns the id of an image by its path, None for other files.
+
+  Like tar, it takes absolute paths as relative ones, and none through `..`.
+  """
+  parts = [part for part in name.split('/') if part not in ('', '.')]
+  hidden = any(part.startswith(('.', '__MACOSX')) for part in parts)
+  id_ = '/'.join(parts)
+  return id_ if id_.lower().endswith(SUFFIXES) and not hidden else None
 
 
 def _sorted(names: Iterable[str], path) -> tuple[listing_lib.Texts, np.ndarray]:
-  """Returns the names in order, and where each one was."""
+  """Returns the names in order, and where each one was, the last of equals."""
   import pyarrow.compute
 
   def blocks():
@@ -175,21 +176,35 @@ def _sorted(names: Iterable[str], path) -> tuple[listing_lib.Texts, np.ndarray]:
     raise errors.InputError(
       f'{path} has the name {e.object!a}, which is not UTF-8; rename it'
     ) from e
-  order = pyarrow.compute.sort_indices(found.array)
-  return listing_lib.Texts(found.array.take(order)), order.to_numpy()
+  order = pyarrow.compute.sort_indices(found.array).to_numpy()
+  array = found.array.take(order)
+  last = np.ones(len(array), bool)
+  same = pyarrow.compute.equal(array[1:], array[:-1])
+  last[:-1] = ~same.to_numpy(zero_copy_only=False).astype(bool)
+  if not last.all():  # Copying very many names takes memory.
+    array, order = array.take(np.flatnonzero(last)), order[last]
+  return listing_lib.Texts(array), order
 
 
 def _folder(path: pathlib.Path) -> Store:
   names, _ = _sorted(filter(None, map(_id, _files(path))), path)
   name = lambda number: names.take(np.array([number]))[0]
 
-  def stamp(numbers):
-    found = [os.stat(path / name) for name in names.take(numbers)]
-    return [[status.st_size, status.st_mtime_ns] for status in found]
-
   return Store(
-    path, names, lambda number: (path / name(number)).read_bytes(), stamp
+    path,
+    names,
+    lambda number: (path / name(number)).read_bytes(),
+    lambda numbers: [_stamp(path / name) for name in names.take(numbers)],
   )
+
+
+def _stamp(file: pathlib.Path) -> list[int]:
+  try:
+    status = os.stat(file)
+  except OSError:  # A link to nothing, for example. Reading it fails, too.
+    return []
+  # Permissions change the last of these only.
+  return [status.st_size, status.st_mtime_ns, status.st_ctime_ns]
 
 
 def _files(path: pathlib.Path) -> Iterator[str]:
@@ -198,13 +213,14 @@ def _files(path: pathlib.Path) -> Iterator[str]:
       f'{e.filename} cannot be read ({e.strerror}); check its permissions'
     ) from e
 
-  seen = set()  # Links may lead back.
+  above = {os.fspath(path): ()}  # What each folder lies in.
   for folder, below, files in os.walk(path, followlinks=True, onerror=fail):
-    real = os.path.realpath(folder)
-    if real in seen:
+    outer, real = above.pop(folder), os.path.realpath(folder)
+    if real in outer:  # A link leads back.
       below.clear()
       continue
-    seen.add(real)
+    for name in below:
+      above[os.path.join(folder, name)] = (*outer, real)
     start = pathlib.Path(folder).relative_to(path).as_posix()
     yield from (f'{start}/{file}' for file in files)
 
@@ -221,7 +237,9 @@ def _zip(path: pathlib.Path) -> Store:
     raise errors.InputError(
       f'{path} is no archive that can be read ({e}); make or get it again'
     ) from e
-  members = [m for m in archive.infolist() if _id(m.filename)]
+  members = [
+    m for m in archive.infolist() if _id(m.filename) and not m.is_dir()
+  ]
   names, order = _sorted((_id(m.filename) for m in members), path)
   return Store(
     path,
@@ -255,17 +273,10 @@ def _tar(path: pathlib.Path) -> Store:
 
 
 def _fill(store: parsed_cache.Store, path: pathlib.Path) -> None:
-  """Indexes a tar. Of images with one name, the last one counts, as in tar."""
-  import pyarrow.compute
-
+  """Indexes a tar."""
   offsets, sizes = [], []
   names, order = _sorted(_tar_images(path, offsets, sizes), path)
-  names = names.array
-  last = np.ones(len(names), bool)
-  same = pyarrow.compute.equal(names[1:], names[:-1])
-  last[:-1] = ~same.to_numpy(zero_copy_only=False).astype(bool)
-  names, order = names.take(np.flatnonzero(last)), order[last]
-  _, ends, text = names.buffers()
+  _, ends, text = names.array.buffers()
   ends = np.frombuffer(ends, np.int64)[: len(names) + 1]
   text = b'' if text is None else text
   store.append('names', np.frombuffer(text, np.uint8)[: ends[-1]])

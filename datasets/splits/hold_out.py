@@ -22,6 +22,9 @@ def by_fraction(
 
   Returns:
     int64 [k], numbers of examples, ascending.
+
+  Raises:
+    errors.InputError: no example is drawn.
   """
   random = np.random.default_rng(seed)
   if scipy.sparse.issparse(labels):
@@ -31,7 +34,7 @@ def by_fraction(
     order = order[sizes > 1]
   # Evenly spaced, from a random start.
   upto = np.floor(np.arange(len(order) + 1) * fraction + random.random())
-  return np.sort(order[np.diff(upto) > 0])
+  return _some(order[np.diff(upto) > 0], f'--test_fraction={fraction}')
 
 
 def by_class(labels: np.ndarray, each: int, seed) -> np.ndarray:
@@ -46,7 +49,7 @@ def by_class(labels: np.ndarray, each: int, seed) -> np.ndarray:
     int64 [k], numbers of examples, ascending.
 
   Raises:
-    errors.InputError: labels are sets.
+    errors.InputError: labels are sets; no example is drawn.
   """
   if scipy.sparse.issparse(labels):
     raise errors.InputError(
@@ -54,7 +57,17 @@ def by_class(labels: np.ndarray, each: int, seed) -> np.ndarray:
       ' --test_fraction'
     )
   order, rank, sizes = _by_class(labels, np.random.default_rng(seed))
-  return np.sort(order[rank < np.minimum(each, sizes // 2)])
+  drawn = order[rank < np.minimum(each, sizes // 2)]
+  return _some(drawn, f'--test_per_class={each}')
+
+
+def _some(drawn: np.ndarray, flag: str) -> np.ndarray:
+  if not len(drawn):
+    raise errors.InputError(
+      f'{flag} holds out no example, and classes of one example have none to'
+      ' spare; hold out more, or leave the flag out'
+    )
+  return np.sort(drawn)
 
 
 def _by_class(labels: np.ndarray, random: np.random.Generator):

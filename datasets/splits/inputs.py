@@ -14,16 +14,17 @@ numbers as numbers. The other inputs number their classes themselves.
 import os
 import pathlib
 import re
-import zipfile
-import zlib
 from typing import NamedTuple
 
 import numpy as np
 
+from datasets import npz
 from datasets import tables
 from datasets.splits import listing as listing_lib
 from tff_xc import errors
 
+# Of 21,841 in ImageNet-21k and 670,091 in Amazon-670K.
+MOST_CLASSES = 2**24
 # A user of this name is nobody, as in the files of TFF's iNaturalist.
 NOBODY = 'NA'
 _XC = re.compile(r'(.*train|trn_x_y)\.txt(\.gz)?', re.IGNORECASE)
@@ -55,6 +56,13 @@ def read(path: str | os.PathLike, columns: Columns) -> listing_lib.Listing:
     raise errors.InputError(
       f'--input={path} does not exist; give a folder or file'
     )
+  if path.is_dir() or not tables.form(path):
+    given = [f'--{n}_column={v}' for n, v in columns._asdict().items() if v]
+    if columns != Columns():
+      raise errors.InputError(
+        f'{given[-1]} names a column of a table, and {path} is none; leave it'
+        ' out'
+      )
   try:
     listing = _cifar(path)
     if listing is None:
@@ -111,14 +119,15 @@ def _only(path: pathlib.Path, found: list):
 
 
 def table(
-  path: str | os.PathLike, columns: Columns, with_ids: bool = True
+  path: str | os.PathLike, columns: Columns, of_sets: bool = False
 ) -> listing_lib.Listing:
   """Lists the rows of a table, see `tables.batches`.
 
   Args:
     path: the table.
     columns: its columns.
-    with_ids: False: ids are the rows' numbers from 0, and may be repeated.
+    of_sets: True: a class may be empty, as of an example without labels, and
+      ids are the rows' numbers from 0, so that they may be repeated.
 
   Raises:
     errors.InputError: a column is missing; a row has no class, no user or no id;
@@ -140,6 +149,8 @@ def table(
     batches, 'reading', lambda batch: len(batch.places)
   ):
     for noun, column in named.items():
+      if of_sets and noun == 'class':
+        continue
       if '' in batch.columns.get(column, ()):
         where = batch.where(batch.columns[column].index(''))
         raise errors.InputError(
@@ -149,13 +160,13 @@ def table(
     present |= set(batch.columns)
     classes.add(batch.columns[columns.label])
     users.add(batch.columns.get(named['user'], ()))
-    if with_ids:
+    if not of_sets:
       ids.add(batch.columns.get(named['id'], []))
   labels, class_names = listing_lib.sorted_codes(classes)
-  has_ids = with_ids and named['id'] in present
+  has_ids = not of_sets and named['id'] in present
   user_codes = user_names = None
   if named['user'] in present:
-    user_codes, user_names = _without_nobody(users)
+    user_codes, user_names = named_users(users)
   return listing_lib.Listing(
     labels,
     class_names,
@@ -165,7 +176,8 @@ def table(
   )
 
 
-def _without_nobody(users: listing_lib.Codes) -> tuple[np.ndarray, list[str]]:
+def named_users(users: listing_lib.Codes) -> tuple[np.ndarray, list[str]]:
+  """Returns int32 [rows], places among the names, -1 for 'NA'; and the names."""
   names, codes = users.names, users.codes()
   if NOBODY in names:
     place = names.index(NOBODY)
@@ -213,6 +225,15 @@ def _cifar(path: pathlib.Path) -> listing_lib.Listing | None:
   )
 
 
+def check_classes(num_classes: int, where: str | os.PathLike) -> None:
+  """Raises InputError if classes are not numbered from 0, but at random."""
+  if num_classes > MOST_CLASSES:
+    raise errors.InputError(
+      f'{where} has classes up to {num_classes - 1:,}, and at most'
+      f' {MOST_CLASSES:,} classes will do; number them from 0 without gaps'
+    )
+
+
 def _numbered(
   labels, num_classes: int, test=None, **users
 ) -> listing_lib.Listing:
@@ -235,6 +256,7 @@ def _xc(path: pathlib.Path) -> listing_lib.Listing:
     return xc_cache.read(file, form).labels
 
   train = labels(path)
+  check_classes(train.shape[1], path)
   name = re.sub('(?i)train', 'test', re.sub('(?i)trn', 'tst', path.name))
   beside = path.with_name(name)
   test = labels(beside) if name != path.name and beside.is_file() else None
@@ -247,17 +269,11 @@ def _xc(path: pathlib.Path) -> listing_lib.Listing:
 
 
 def _npz(path: pathlib.Path) -> listing_lib.Listing:
-  try:
-    with np.load(path, allow_pickle=False) as file:
-      wanted = {'y', 'client', 'test_y'} & set(file.files)
-      found = {name: file[name] for name in wanted}
-  except (ValueError, OSError, EOFError, zipfile.BadZipFile, zlib.error) as e:
-    raise errors.InputError(
-      f'{path} is no .npz of plain arrays ({e}); write it with np.savez'
-    ) from e
+  found = npz.read(path, ('y', 'client', 'test_y'))
   if 'y' not in found:
     raise errors.InputError(f"{path} has no array 'y'; add the labels")
-  for name in sorted(wanted - {'client'}):
+  labels = sorted(found.keys() - {'client'})
+  for name in labels:
     y = found[name]
     if y.ndim != 1 or not np.issubdtype(y.dtype, np.integer) or not y.size:
       raise errors.InputError(
@@ -279,7 +295,8 @@ def _npz(path: pathlib.Path) -> listing_lib.Listing:
       )
     names, codes = np.unique(found['client'], return_inverse=True)
     users = {'users': codes.astype(np.int32), 'user_names': [*map(str, names)]}
-  num_classes = max(int(found[n].max()) for n in wanted - {'client'}) + 1
+  num_classes = max(int(found[n].max()) for n in labels) + 1
+  check_classes(num_classes, path)
   return _numbered(found['y'], num_classes, found.get('test_y'), **users)
 
 

@@ -100,8 +100,12 @@ def inspect(path: str | os.PathLike, columns: inputs.Columns) -> Made:
     errors.InputError: it is missing or damaged, or lacks the columns of users
       and classes.
   """
+  if not os.path.isfile(path):
+    raise errors.InputError(
+      f'--inspect={path} is no file; give a CSV user_id,image_id,class'
+    )
   columns = columns._replace(user=columns.user or split_csv.COLUMNS[0])
-  listing = _with_sets(inputs.table(path, columns, with_ids=False))
+  listing = _with_sets(inputs.table(path, columns, of_sets=True), path)
   from datasets.splits import by_user
 
   train = by_user.partition(listing.users, listing.user_names)
@@ -166,17 +170,24 @@ def _describe(listing, train, counts) -> dict[str, Any]:
   }
 
 
-def _with_sets(listing: listing_lib.Listing) -> listing_lib.Listing:
+def _with_sets(listing: listing_lib.Listing, path) -> listing_lib.Listing:
   """Returns the listing with sets of labels if classes are numbers and spaces."""
   words = [name.split() for name in listing.class_names]
-  if all(len(w) == 1 for w in words) or not all(
-    word.isdecimal() for w in words for word in w
+  if max(map(len, words), default=0) < 2 or not all(
+    word.isdecimal() and len(word) < 20 for w in words for word in w
   ):
+    if '' in listing.class_names:
+      row = np.flatnonzero(listing.labels == listing.class_names.index(''))[0]
+      raise errors.InputError(
+        f'{path}: example {row + 1:,} has no class; fill it in, or leave out the'
+        ' line'
+      )
     return listing
   labels = [sorted(set(map(int, w))) for w in words]
   ends = np.cumsum([0, *map(len, labels)])
-  flat = np.concatenate(labels)
+  flat = np.concatenate(labels).astype(np.int64)
   num_classes = int(flat.max()) + 1
+  inputs.check_classes(num_classes, path)
   sets = scipy.sparse.csr_matrix(
     (np.ones(len(flat), bool), flat, ends), (len(words), num_classes)
   )

@@ -10,10 +10,12 @@ labels.png            examples of each class
 """
 
 import contextlib
+import filecmp
 import json
 import os
 import pathlib
 import shutil
+import tempfile
 from collections.abc import Mapping
 from typing import Any
 
@@ -76,9 +78,23 @@ def _occupied(folder: pathlib.Path, what: str) -> errors.InputError:
 def check_same(
   folder: pathlib.Path, found: Mapping[str, Any], made: making.Made
 ) -> None:
-  """Raises InputError unless a split that was found is of the same input."""
+  """Raises InputError unless a split that was found is the one made."""
   if found.get('fingerprint') != made.summary['fingerprint']:
     raise _occupied(folder, 'a split of other data')
+  try:
+    with tempfile.TemporaryDirectory() as work:
+      _write_tables(pathlib.Path(work), made)
+      for name in sorted(os.listdir(work)):
+        there = pathlib.Path(folder, name)
+        if not there.is_file():
+          raise _occupied(folder, f'this split without its {name}')
+        if not filecmp.cmp(there, pathlib.Path(work, name), shallow=False):
+          raise _occupied(folder, f'this split with another {name}')
+  except OSError as e:
+    raise errors.InputError(
+      f'{e.filename} cannot be read or written ({e.strerror}); check its'
+      ' permissions'
+    ) from e
 
 
 def write(folder: str | os.PathLike, made: making.Made) -> None:
@@ -91,18 +107,7 @@ def write(folder: str | os.PathLike, made: making.Made) -> None:
   try:
     folder.parent.mkdir(parents=True, exist_ok=True)
     with _replacing(folder) as work:
-      if made.summary.get('rule'):
-        split_csv.write(
-          work / 'federated_train.csv',
-          made.train,
-          made.listing.labels,
-          made.listing.ids,
-        )
-      if made.test is not None:
-        split_csv.write_test(
-          work / 'test.csv', made.test_numbers, made.test.labels, made.test.ids
-        )
-      _write_classes(work / 'classes.csv', made)
+      _write_tables(work, made)
       run_files.write_json(work / SUMMARY, made.summary)
       _draw(work, made)
   except OSError as e:
@@ -121,6 +126,21 @@ def _replacing(folder: pathlib.Path):
     os.rename(work, folder)  # Fails if there is a folder that is not empty.
   finally:
     shutil.rmtree(work, ignore_errors=True)
+
+
+def _write_tables(folder: pathlib.Path, made: making.Made) -> None:
+  if made.summary.get('rule'):
+    split_csv.write(
+      folder / 'federated_train.csv',
+      made.train,
+      made.listing.labels,
+      made.listing.ids,
+    )
+  if made.test is not None:
+    split_csv.write_test(
+      folder / 'test.csv', made.test_numbers, made.test.labels, made.test.ids
+    )
+  _write_classes(folder / 'classes.csv', made)
 
 
 def _write_classes(path: pathlib.Path, made: making.Made) -> None:

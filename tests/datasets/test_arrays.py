@@ -54,6 +54,7 @@ def test_examples_are_grouped_by_owner_in_their_order(tmp_path):
     ({'y': GOOD['y'] + 0.5}, 'one label for each example'),
     ({'y': GOOD['y'] - 1}, 'labels start at 0'),
     ({'y': np.zeros(6, int)}, 'at least two classes'),
+    ({'y': GOOD['y'] + 2**30}, 'number them from 0 without gaps'),
     ({'test_y': np.array([0, 3])}, r'label 3 is outside \[0, 3\)'),
     ({'client': np.array([None] * 6, object)}, 'plain arrays'),
   ],

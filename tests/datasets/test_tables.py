@@ -4,6 +4,8 @@ import gzip
 import json
 
 import pandas as pd
+import pyarrow as pa
+import pyarrow.parquet
 import pytest
 
 from datasets import tables
@@ -64,7 +66,7 @@ def test_blank_lines_and_line_breaks_in_fields_count_as_lines(tmp_path):
     ('a.csv', 'user,item\n1,2\n3,"4"5\n', 'is no CSV text'),
     ('a.csv', 'user;item\n', "line 1 is 'user;item'; expected the columns"),
     ('a.csv', 'user,item,user\n', "names the column 'user' twice"),
-    ('a.csv', b'user,item\n\xff,1\n', 'is no CSV text'),
+    ('a.csv', b'user,item\n\xff,1\n', r'is not UTF-8 text \(.*0xff\); save'),
     ('a.csv.gz', b'user,item\n1,2\n', 'is no CSV text'),
     (
       'a.csv.gz',
@@ -73,6 +75,8 @@ def test_blank_lines_and_line_breaks_in_fields_count_as_lines(tmp_path):
     ),
     ('a.tsv', 'user,item\n', "line 1 is 'user,item'"),
     ('a.jsonl', '{"user": 1, "item": 2}\n\n{"user": 1', 'line 3 is no JSON'),
+    ('a.jsonl', b'{"user": "\xfc"}', 'is not UTF-8 text'),
+    pytest.param('a.jsonl', '[' * 10**5, 'line 1 is no JSON', id='deep'),
     ('a.jsonl', '[1]\n', r"line 1 is '\[1\]'; expected an object"),
     ('a.jsonl', '{"user": 1}\n', "line 1: 'item' is missing; expected"),
     ('a.jsonl', '{"user": 1, "item": 2.5}', "'item' is 2.5; expected text or"),
@@ -106,6 +110,10 @@ def test_bad_parquet(tmp_path):
   ):
     with pytest.raises(errors.InputError, match=message):
       list(tables.batches(path, columns))
+  both = pa.table([frame['user'][:1], frame['user'][:1]], ['user', 'user'])
+  pyarrow.parquet.write_table(both, path)
+  with pytest.raises(errors.InputError, match="has two columns 'user'"):
+    list(tables.batches(path, ['user']))
 
 
 def test_whole_numbers_of_json_are_text(tmp_path):

@@ -174,6 +174,13 @@ def test_nothing_is_overwritten_and_the_same_split_is_left_with_its_pictures(
     p.name: (p.read_bytes(), p.stat().st_mtime_ns) for p in output.iterdir()
   }
   assert after == before
+  (output / 'classes.csv').write_text('class,name,count\n')
+  source.write_text(source.read_text().replace('c6', 'c5'))
+  with pytest.raises(errors.InputError, match=r'with another classes\.csv'):
+    make('shards', source, output)
+  (output / 'classes.csv').unlink()
+  with pytest.raises(errors.InputError, match=r'without its classes\.csv'):
+    make('shards', source, output)
   for other in (tmp_path, source):
     with pytest.raises(errors.InputError, match='holds something else'):
       make('shards', source, other)
@@ -233,6 +240,24 @@ def test_inspecting_our_own_split_gives_its_own_numbers(rule, tmp_path):
   for key in ('clients', 'examples', 'classes_held', 'classes_per_client'):
     assert first[key] == again[key]
   assert first['emd'] == pytest.approx(again['emd'])
+
+
+def test_inspecting_examples_without_labels(tmp_path):
+  source = tmp_path / 'split.csv'
+  source.write_text('user_id,image_id,class\na,1,0 3\nb,2,\n')
+  text = make_splits.inspect(str(source), COLUMNS, None)
+  assert 'examples of clients            2' in text
+  for classes, message in (
+    ('0,', 'example 2 has no class'),
+    ('1 4000000000,0', 'at most 16,777,216 classes'),
+    (f'1 {10**30},', 'example 2 has no class'),
+  ):
+    a, b = classes.split(',')
+    source.write_text(f'user_id,image_id,class\na,1,{a}\nb,2,{b}\n')
+    with pytest.raises(errors.InputError, match=message):
+      make_splits.inspect(str(source), COLUMNS, None)
+  with pytest.raises(errors.InputError, match=r'--inspect=.* is no file; give'):
+    make_splits.inspect(str(tmp_path), COLUMNS, None)
 
 
 def test_pictures_are_the_same_each_time(tmp_path):

@@ -1,8 +1,11 @@
 """One's own data on the command line: the README's examples, and bad flags."""
 
 import json
+import os
 import re
 import shlex
+import subprocess
+import sys
 
 import numpy as np
 import pandas as pd
@@ -149,6 +152,44 @@ def test_the_examples_of_the_readme_run(number, here, capsys):
       assert 'written to' in result
   said = capsys.readouterr().err
   assert ('1 of 39 images cannot be read' in said) == (number == 0)
+
+
+@pytest.mark.slow
+def test_the_path_from_a_split_to_a_comparison(here):
+  section = README[README.index('## Splits of') :]
+  made, trained = (
+    re.split(r'\n(?=\.venv)', block.strip())
+    for block in section.split('```')[1:5:2]
+  )
+  on_disk.classes(here / 'photos', {'cat': 50, 'dog': 50, 'emu': 50})
+  rows = [f'r{i},u{i % 7},i{i % 5},{i % 5 + i / 99}' for i in range(60)]
+  lines = ['row,user,item,price', *rows]
+  (here / 'ratings.csv').write_text('\n'.join(lines))
+  for command in made[:2]:
+    words = shlex.split(command.replace('\\\n', ' '))[3:]
+    subprocess.run(
+      [sys.executable, '-m', 'launch.make_splits', *words],
+      env={**os.environ, 'PYTHONPATH': str(light.ROOT)},
+      capture_output=True,
+      timeout=120,
+      check=True,
+    )
+  for command in trained:
+    result = run(command)
+    if isinstance(result, dict):
+      assert result['emd'] > 0
+      assert 'top1' in result['final']
+    else:
+      assert 'fedss' in result and 'fedvc' in result
+
+
+def test_corrupt_files_of_arrays_are_refused(here):
+  npz(here)
+  with pytest.raises(errors.InputError, match='leave out --corrupt'):
+    run(
+      '.venv/bin/python -m launch.train --task=images --data_dir=mine.npz'
+      ' --corrupt=fail --algorithm=fedavg --run_dir=runs/arrays'
+    )
 
 
 @pytest.mark.slow

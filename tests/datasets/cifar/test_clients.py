@@ -137,7 +137,7 @@ def test_an_empty_split_file_is_refused(root):
 def test_a_split_file_that_is_no_text_is_refused(root):
   path = root / 'split.csv'
   path.write_bytes(b'user_id,image_id,class\n\xff\xfe\n')
-  cifar_on_disk.assert_refused('no CSV text', root, split=path)
+  cifar_on_disk.assert_refused('not UTF-8 text', root, split=path)
 
 
 @pytest.mark.parametrize(

@@ -49,6 +49,19 @@ def test_users_of_a_table_are_clients(tmp_path, capsys):
   assert dataset.test is None
 
 
+def test_the_user_na_is_nobody_as_in_make_splits(tmp_path):
+  users = np.where(np.arange(12) < 3, 'NA', OWNERS)
+  dataset = clients.load(csv(tmp_path / 'mine.csv', users=users), own.USERS)
+  assert dataset.train.client_ids == ['u1', 'u10', 'u9']
+  assert sorted(dataset.train.partition.numbers) == list(range(3, 12))
+
+
+def test_columns_of_arrays_are_refused(tmp_path):
+  columns = table_lib.DEFAULT._replace(label='item')
+  with pytest.raises(errors.InputError, match='arrays and no columns; leave'):
+    clients.load(npz(tmp_path / 'mine.npz'), own.USERS, columns)
+
+
 def test_features_are_standardised_by_the_training_rows_only(tmp_path):
   part = np.where(np.arange(12) % 4 == 3, 'test', 'train')
   path = csv(tmp_path / 'mine.csv', constant=np.full(12, 7.0), part=part)
@@ -65,6 +78,16 @@ def test_features_are_standardised_by_the_training_rows_only(tmp_path):
   np.testing.assert_array_equal(examples(dataset.test), x[3::4])
   plain = clients.load(path, own.USERS, columns, standardise=False)
   np.testing.assert_allclose(examples(plain.train.pool)[:, :3], X, rtol=1e-6)
+
+
+def test_a_constant_feature_is_not_scaled(tmp_path):
+  # The mean of three 0.1 is not 0.1 in floating point.
+  x = np.array([[0.1, 1.0], [0.1, 2.0], [0.1, 3.0]])
+  arrays = {'x': x, 'test_x': x + 0.5, 'y': Y[:3], 'test_y': Y[:3]}
+  path = npz(tmp_path / 'a.npz', client=OWNERS[:3], **arrays)
+  dataset = clients.load(path, own.USERS)
+  np.testing.assert_allclose(examples(dataset.train.pool)[:, 0], 0, atol=1e-9)
+  np.testing.assert_allclose(examples(dataset.test)[:, 0], 0.5)
 
 
 def test_a_second_table_is_the_test(tmp_path):

@@ -4,6 +4,8 @@ import gzip
 
 import numpy as np
 import pandas as pd
+import pyarrow as pa
+import pyarrow.parquet
 import pytest
 
 from datasets.features import table as table_lib
@@ -29,11 +31,15 @@ def written(folder, frame=FRAME, suffix='.csv'):
     with gzip.open(path, 'wt') as file:
       frame.to_csv(file, index=False)
   else:
-    frame.to_csv(path, index=False, sep='\t' if 'tsv' in suffix else ',')
+    frame.to_csv(
+      path, index=False, sep='\t' if 'tsv' in suffix.lower() else ','
+    )
   return path
 
 
-@pytest.mark.parametrize('suffix', ['.csv', '.tsv', '.csv.gz', '.parquet'])
+@pytest.mark.parametrize(
+  'suffix', ['.csv', '.tsv', '.TSV', '.csv.gz', '.parquet']
+)
 def test_every_form_holds_the_same(tmp_path, suffix):
   found = table_lib.read(written(tmp_path, suffix=suffix), table_lib.DEFAULT)
   assert found.features == ['weight', 'count']
@@ -65,6 +71,13 @@ def test_a_column_of_lists_is_many_features(tmp_path):
   found = table_lib.read(path, table_lib.DEFAULT)
   assert found.features == ['weight', 'count', 'vector']
   np.testing.assert_array_equal(found.x[:, 2:], vectors)
+  gap = FRAME.assign(vector=[None, *vectors[1:]])
+  with pytest.raises(errors.InputError, match="lists of column 'vector'"):
+    table_lib.read(written(tmp_path, gap, '.parquet'), table_lib.DEFAULT)
+  both = pa.table([pa.array(['a', 'b']), [1, 2], [3, 4]], ['class', 'x', 'x'])
+  pyarrow.parquet.write_table(both, path)
+  with pytest.raises(errors.InputError, match="two columns 'x'"):
+    table_lib.read(path, table_lib.DEFAULT)
   ragged = FRAME.assign(vector=[[1.0], [1.0, 2.0], [1.0], [1.0]])
   path = written(tmp_path, ragged, '.parquet')
   with pytest.raises(
@@ -91,6 +104,8 @@ def test_rows_are_read_in_parts(tmp_path, monkeypatch):
     ({}, {'label': 'label'}, "no column 'label', it has user_id, class, weight"),
     ({}, {'user': 'u'}, "no column 'u'"),
     ({}, {'features': ('weight', 'x')}, "no column 'x'"),
+    ({}, {'features': ('class', 'weight')}, "'class' is given twice, or is the"),
+    ({}, {'features': ('weight', 'weight')}, "'weight' is given twice"),
     ({}, {'features': ('colour',)}, "row 1: 'colour' is 'red'; expected a finite"),
     ({'weight': ['1', '', '3', '4']}, {}, "row 2: 'weight' is ''; expected a"),
     ({'weight': ['1', 'nan', '3', '4']}, {}, "row 2: 'weight' is 'nan'"),
@@ -118,7 +133,8 @@ def test_bad_cells_and_columns_are_named(tmp_path, changes, columns, message):
     ('a.csv', b'class,x\na,1\nb,2,3,4\n', 'Expected 2 fields in line 3, saw 4'),
     ('a.csv', b'class,x\na,1,5\nb,2,6\n', 'more fields than line 1'),
     ('a.csv', b'class,x\na,1\nb\nc,2\n', "row 2: 'x' is"),
-    ('a.csv', b'class,x\n\xff\xfe\x00,1\n', 'is no CSV text'),
+    ('a.csv', b'class,x\n\xff\xfe\x00,1\n', 'is not UTF-8 text'),
+    ('a.csv', b'class,x, class\na,1,2\nb,2,3\n', "two columns 'class'"),
     ('a.csv.gz', b'no', 'is no CSV text'),
     ('a.parquet', b'PAR1 no PAR1', 'is no Parquet file that can be read'),
   ],

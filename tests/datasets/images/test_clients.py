@@ -165,6 +165,15 @@ def test_a_damaged_image_may_be_an_error(tmp_path):
     dataset.train.examples('class/0')
 
 
+def test_what_cannot_even_be_opened_is_left_out(tmp_path):
+  path = on_disk.classes(tmp_path / 'photos')
+  (path / 'cat/9.jpg').symlink_to(path / 'absent.jpg')
+  assert load(path).train.partition.sizes.tolist() == [6, 5, 7]
+  message = r'cat/9\.jpg is not a readable image.*--corrupt=skip'
+  with pytest.raises(errors.InputError, match=message):
+    load(path, corrupt='fail')
+
+
 def test_missing_images(tmp_path, capsys):
   path = on_disk.classes(tmp_path / 'photos')
   split = split_folder(tmp_path / 'splits')
@@ -229,6 +238,17 @@ def test_not_all_images_are_decoded_or_kept(tmp_path, monkeypatch):
   dataset.train.examples('class/1')
   dataset.train.examples('class/1')
   assert len(decoded) == 30  # There was no room for these.
+
+
+def test_other_classes_of_test_images_are_other_data(tmp_path):
+  path = on_disk.write(tmp_path / 'photos', [f'{i}.jpg' for i in range(6)])
+  train = [f'ann,{i}.jpg,{i % 2}' for i in range(4)]
+  split = write(tmp_path / 's.csv', 'user_id,image_id,class', *train)
+  found = set()
+  for label in '01':
+    test = write(tmp_path / 't.csv', 'image_id,class', f'5.jpg,{label}')
+    found.add(load(path, split, test_file=test).source_checksum)
+  assert len(found) == 2
 
 
 def test_other_images_are_other_data_and_a_tar_is_the_same(tmp_path):

@@ -72,8 +72,9 @@ def test_the_order_of_the_directory_does_not_count(tmp_path, monkeypatch):
   walk = os.walk
 
   def backwards(*args, **kwargs):
-    found = sorted(walk(*args, **kwargs), reverse=True)
-    yield from ((f, d[::-1], sorted(n, reverse=True)) for f, d, n in found)
+    for path, below, files in walk(*args, **kwargs):
+      below.sort(reverse=True)
+      yield path, below, sorted(files, reverse=True)
 
   expected = names.read(root)
   monkeypatch.setattr(os, 'walk', backwards)
@@ -106,6 +107,13 @@ def test_beside_test_images_those_of_val_are_left_out(tmp_path):
 def test_classes_may_be_called_train(tmp_path):
   found = names.read(folder(tmp_path / 'a', ['train/1.jpg', 'test/2.jpg']))
   assert found.class_names == ['test', 'train']
+
+
+def test_parts_in_upper_case(tmp_path):
+  files = ['Train/cat/1.jpg', 'Train/dog/2.jpg', 'TEST/cat/3.jpg']
+  found = names.read(folder(tmp_path / 'a', files))
+  assert content(found) == {'Train/cat/1.jpg': 'cat', 'Train/dog/2.jpg': 'dog'}
+  assert content(found.test) == {'TEST/cat/3.jpg': 'cat'}
 
 
 def test_class_numbers_sort_as_numbers(tmp_path):

@@ -1,9 +1,11 @@
 """Folders, tars and zips of images, read in place."""
 
 import concurrent.futures
+import io
 import shutil
 import tarfile
 import tracemalloc
+import zipfile
 
 import numpy as np
 import pytest
@@ -134,6 +136,48 @@ def test_links_lead_to_images_and_not_in_circles(tmp_path):
     'cat/1.jpg',
     'dog/2.jpg',
   ]
+
+
+def test_folders_that_are_linked_twice_are_there_twice(tmp_path):
+  folder = on_disk.write(tmp_path / 'photos', ['cat/1.jpg', 'dog/2.jpg'])
+  (folder / 'alias').symlink_to(folder / 'cat')
+  (folder / 'cat' / 'friends').symlink_to(folder / 'dog')
+  (folder / 'dog' / 'friends').symlink_to(folder / 'cat')
+  assert list(everything(store_lib.open_store(folder))) == [
+    'alias/1.jpg',
+    'alias/friends/2.jpg',
+    'cat/1.jpg',
+    'cat/friends/2.jpg',
+    'dog/2.jpg',
+    'dog/friends/1.jpg',
+  ]
+
+
+@pytest.mark.parametrize('form', ['tar', 'zip'])
+def test_odd_members_of_archives(tmp_path, form):
+  data, last = on_disk.photograph(0), on_disk.photograph(1)
+  members = [
+    ('/cat/1.jpg', data),
+    ('.//cat/./2.jpg', data),
+    ('cat/../../3.jpg', data),
+    ('cat/1.jpg', last),
+    ('dog.jpg/', b''),
+  ]
+  path = tmp_path / f'a.{form}'
+  if form == 'zip':
+    with zipfile.ZipFile(path, 'w') as archive:
+      for name, content in members:
+        archive.writestr(name, content)
+  else:
+    with tarfile.open(path, 'w') as archive:
+      for name, content in members:
+        member = tarfile.TarInfo(name)
+        member.size = len(content)
+        if name.endswith('/'):
+          member.type = tarfile.DIRTYPE
+        archive.addfile(member, io.BytesIO(content))
+  found = everything(store_lib.open_store(path))
+  assert found == {'cat/1.jpg': last, 'cat/2.jpg': data}
 
 
 def test_what_cannot_be_read_in_place_is_refused(tmp_path):

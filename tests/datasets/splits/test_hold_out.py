@@ -42,3 +42,15 @@ def test_sets_of_labels():
   assert len(np.unique(drawn)) == 10
   with pytest.raises(errors.InputError, match='take --test_fraction'):
     hold_out.by_class(sets, 1, 0)
+
+
+def test_nothing_to_hold_out_is_an_error():
+  labels = np.arange(5)
+  with pytest.raises(
+    errors.InputError, match=r'--test_fraction=0\.5 holds out no'
+  ):
+    hold_out.by_fraction(labels, 0.5, 0)
+  with pytest.raises(
+    errors.InputError, match='--test_per_class=2 holds out no'
+  ):
+    hold_out.by_class(labels, 2, 0)

@@ -37,6 +37,15 @@ def test_a_table(tmp_path):
   assert found.test is None
 
 
+def test_other_content_has_another_fingerprint(tmp_path):
+  path, found = tmp_path / 'a.csv', set()
+  lines = ['user_id,image_id,class', 'u,1,a', 'v,2,b', 'u,3,b']
+  for old, new in (('', ''), ('u,3', 'v,3'), ('3,b', '3,a'), (',3', ',4')):
+    path.write_text('\n'.join(lines).replace(old, new))
+    found.add(read(path).fingerprint()['checksum'])
+  assert len(found) == 4
+
+
 def test_columns_of_a_table(tmp_path):
   path = tmp_path / 'a.tsv'
   path.write_text('item\twho\tclass\n1\t7\tcat\n2\t7\tdog\n2\t8\tcat\n')
@@ -125,6 +134,20 @@ def test_extreme_classification_text(tmp_path):
   assert read(tmp_path / 'trn_X_Y.txt').labels.indices.tolist() == [2]
 
 
+def test_columns_of_what_is_no_table(tmp_path):
+  (tmp_path / 'a_train.txt').write_text('1 5 5\n2 2:1\n')
+  with pytest.raises(
+    errors.InputError, match='--label_column=c names a column'
+  ):
+    read(tmp_path, label='c')
+
+
+def test_a_header_of_too_many_labels(tmp_path):
+  (tmp_path / 'a_train.txt').write_text('1 5 2000000000\n2 2:1\n')
+  with pytest.raises(errors.InputError, match='at most 16,777,216 classes'):
+    read(tmp_path)
+
+
 def test_npz(tmp_path):
   path = tmp_path / 'a.npz'
   y = np.array([0, 3, 1], np.uint8)
@@ -142,10 +165,15 @@ def test_npz(tmp_path):
     ({'y': -y.astype(int)}, 'labels from -3 to 0; number the classes'),
     ({'y': y, 'client': y[:2]}, 'give one client for each example'),
     ({'y': y.astype(object)}, 'no .npz of plain arrays'),
+    ({'y': y + 2**30}, r'classes up to 1,073,741,827, and at most 16,777,216'),
   ):
     np.savez(path, **arrays)
     with pytest.raises(errors.InputError, match=message):
       read(path)
+  with path.open('wb') as file:
+    np.save(file, y)
+  with pytest.raises(errors.InputError, match='one array without a name'):
+    read(path)
 
 
 def test_leaf(tmp_path):

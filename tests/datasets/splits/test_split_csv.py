@@ -76,7 +76,7 @@ def test_a_bad_line_is_named(tmp_path, line, message):
     ('', "line 1 is ''"),
     ('user_id,class\na,1\n', "line 1 is 'user_id,class'; expected the columns"),
     ('user_id,image_id,class\n', 'has no images'),
-    (b'user_id,image_id,class\n\xff,0,3\n', 'is no CSV text'),
+    (b'user_id,image_id,class\n\xff,0,3\n', 'is not UTF-8 text'),
   ],
 )
 def test_files_that_are_no_splits(tmp_path, text, message):
