@@ -7,6 +7,7 @@ import pandas as pd
 
 from tasks import experiment
 from tff_xc import errors
+from tff_xc.algorithms import options
 from tff_xc.data import client_data as client_data_lib
 from tff_xc.data import fingerprint
 from tff_xc.experiment import checkpoints
@@ -34,6 +35,10 @@ def run(run_dir: str, data_dir: str | None, client: str | None) -> dict:
       data or the checkpoint's model are not those of the run.
   """
   config = run_files.read_run(run_dir).config
+  values = config.get('hyperparameters', {})
+  if 'importance_weights' in values:
+    # They are of training alone, and the file of their target may be gone.
+    values['importance_weights'] = options.NO_IMPORTANCE
   experiment.install_runtime(config)
   assembled = experiment.assemble(config, data_dir)
   same_run.check_data(
