@@ -35,10 +35,7 @@ def run(run_dir: str, data_dir: str | None, client: str | None) -> dict:
       data or the checkpoint's model are not those of the run.
   """
   config = run_files.read_run(run_dir).config
-  values = config.get('hyperparameters', {})
-  if 'importance_weights' in values:
-    # They are of training alone, and the file of their target may be gone.
-    values['importance_weights'] = options.NO_IMPORTANCE
+  _forget_importance(config)
   experiment.install_runtime(config)
   assembled = experiment.assemble(config, data_dir)
   same_run.check_data(
@@ -80,6 +77,13 @@ def run(run_dir: str, data_dir: str | None, client: str | None) -> dict:
   print(f'after {rounds} rounds; confusion of client {client}:')
   print(path / 'confusion.png')
   return result
+
+
+def _forget_importance(config: dict) -> None:
+  """Drops what training alone needs: the file of its target may be gone."""
+  values = config.get('hyperparameters', {})
+  if 'importance_weights' in values:
+    values['importance_weights'] = options.NO_IMPORTANCE
 
 
 def _choose_client(
