@@ -47,12 +47,14 @@ def read(path: str | os.PathLike, num_classes: int) -> np.ndarray:
         ' class once'
       )
     found[label], line_of[label] = _number(value, where), line
-  if not 0 < found.sum() < math.inf:
+  with np.errstate(over='ignore'):
+    total = found.sum()
+  if not 0 < total < math.inf:
     raise errors.InputError(
-      f'{path}: the probabilities have the sum {found.sum()}; expected a finite'
-      ' number above 0: give a class that occurs'
+      f'{path}: the probabilities have the sum {total}; expected a finite number'
+      ' above 0: give a class that occurs'
     )
-  return found / found.sum()
+  return found / total
 
 
 def _number(value: str, where: str) -> float:
@@ -74,8 +76,8 @@ def _lines(path: pathlib.Path) -> Iterator[tuple[int, str, str]]:
     with path.open(newline='', encoding='utf-8-sig') as file:
       reader = csv.reader(file)
       header = [name.strip() for name in next(reader, [])]
-      values = [name for name in _VALUES if name in header]
-      if _CLASS not in header or len(values) != 1:
+      values = [name for name in header if name in _VALUES]
+      if header.count(_CLASS) != 1 or len(values) != 1:
         raise errors.InputError(
           f'{path}, line 1 is {",".join(header)[:80]!r}; expected the columns'
           ' class,probability or class,weight: give such a file'

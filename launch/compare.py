@@ -49,7 +49,7 @@ def compare(
     over: 'rounds', 'batches', 'bytes' or 'seconds', over which they are drawn.
     at: budgets at which to show the score, 'rounds:1000,batches:10000'.
     relative_to: the run, or runs of several seeds, whose final score is the
-      whole: centralised training for relative accuracy.
+      whole: centralised training for relative accuracy; at their ends always.
 
   Returns:
     The table as text that fits the terminal, or 100 columns without one.
@@ -61,25 +61,18 @@ def compare(
   metric = metric and check_metric(metric)
   _check_curves(curves)
   targets = None if target is None else targets_lib.parse(target)
-  from tff_xc.report import groups as groups_lib
   from tff_xc.report import tables
   from tff_xc.report import text_table
 
-  paths = find_runs(directories)
-  runs = [run_files.read_run(path) for path in paths]
-  if rounds is not None:
-    runs = [run_files.first_rounds(run, rounds) for run in runs]
-  groups = groups_lib.group_runs(runs)
-  reference = relative_to and _reference(relative_to, runs[0])
+  groups, parent = _groups(directories, rounds)
+  reference = relative_to and _reference(relative_to, groups[0].runs[0])
   rows = tables.build_rows(
     groups, metric, targets, budgets.parse(at), reference
   )
-  if output is None:
-    output = os.path.commonpath([path.resolve().parent for path in paths])
   from tff_xc.report import compare_curves
 
   write_files(
-    pathlib.Path(output) / 'compare',
+    pathlib.Path(output or parent) / 'compare',
     tables.to_markdown(rows),
     tables.to_csv(rows),
     lambda path: compare_curves.plot_compare(
@@ -87,25 +80,34 @@ def compare(
     ),
   )
   when = 'final scores' if rounds is None else f'after {rounds} rounds'
-  table = tables.to_text(
-    rows, text_table.terminal_width(), metric, 'compare.csv'
-  )
+  width = text_table.terminal_width()
+  table = tables.to_text(rows, width, metric, 'compare.csv')
   return (
     f'task {groups[0].runs[0].task}, {when}\n{table}'
-    f'written to {output}: compare.md, compare.csv, compare.png\n'
+    f'written to {output or parent}: compare.md, compare.csv, compare.png\n'
   )
+
+
+def _groups(directories, rounds: int | None):
+  """Returns the configurations of the runs, and the runs' common parent."""
+  from tff_xc.report import groups as groups_lib
+
+  paths = find_runs(directories)
+  runs = [run_files.read_run(path) for path in paths]
+  if rounds is not None:
+    runs = [run_files.first_rounds(run, rounds) for run in runs]
+  parent = os.path.commonpath([path.resolve().parent for path in paths])
+  return groups_lib.group_runs(runs), parent
 
 
 def _reference(directory, run: run_files.Run):
   """Returns the runs in `directory` as one configuration, of the task of `run`."""
-  from tff_xc.report import groups as groups_lib
-
-  runs = [run_files.read_run(path) for path in find_runs([directory])]
-  found = groups_lib.group_runs(runs)
-  if len(found) > 1 or runs[0].task != run.task:
+  found, _ = _groups([directory], None)
+  task = found[0].runs[0].task
+  if len(found) > 1 or task != run.task:
     what = (
-      f'a run of task {runs[0].task}'
-      if runs[0].task != run.task
+      f'a run of task {task}'
+      if task != run.task
       else f'{len(found)} configurations'
     )
     raise errors.InputError(

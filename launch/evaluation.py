@@ -7,6 +7,7 @@ import pandas as pd
 
 from tasks import experiment
 from tff_xc import errors
+from tff_xc.algorithms import options
 from tff_xc.data import client_data as client_data_lib
 from tff_xc.data import fingerprint
 from tff_xc.experiment import checkpoints
@@ -34,6 +35,7 @@ def run(run_dir: str, data_dir: str | None, client: str | None) -> dict:
       data or the checkpoint's model are not those of the run.
   """
   config = run_files.read_run(run_dir).config
+  _forget_importance(config)
   experiment.install_runtime(config)
   assembled = experiment.assemble(config, data_dir)
   same_run.check_data(
@@ -75,6 +77,13 @@ def run(run_dir: str, data_dir: str | None, client: str | None) -> dict:
   print(f'after {rounds} rounds; confusion of client {client}:')
   print(path / 'confusion.png')
   return result
+
+
+def _forget_importance(config: dict) -> None:
+  """Drops what training alone needs: the file of its target may be gone."""
+  values = config.get('hyperparameters', {})
+  if 'importance_weights' in values:
+    values['importance_weights'] = options.NO_IMPORTANCE
 
 
 def _choose_client(

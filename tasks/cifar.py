@@ -9,6 +9,7 @@ split.
 import functools
 
 from tasks import task
+from tff_xc.algorithms import entry
 from tff_xc.measure import catalog
 
 # Each client takes one minibatch a round, so the mean of the clients' gradients
@@ -139,6 +140,7 @@ def _skewed(name: str, num_classes: int, rounds: int) -> task.Task:
     by_algorithm={'centralized': {'steps_per_round': 80}},
     options=_OPTIONS,
     option_defaults={'split': 'dirichlet'},
+    lacks=(entry.COSINES,),
     find=functools.partial(_find, name),
     data=_DATA.format(name),
   )

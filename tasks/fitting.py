@@ -17,6 +17,10 @@ from tff_xc.measure import catalog
 
 # Floats of a table, 8 GiB.
 MOST_FLOATS = 2**31
+_OF_SPLIT = {
+  'dirichlet': ('concentration', 'num_clients', 'data_seed'),
+  'class': ('clients_per_class',),
+}
 
 
 def check(task: task_lib.Task, entry: entry_lib.Entry) -> None:
@@ -68,13 +72,8 @@ def fit(
     svm_settings.subset_size(values['svm_classes'], num_classes)
   if 'select_features' in options:
     _fit_features(options, values, given)
-  if 'concentration' in options and options['split'] != 'dirichlet':
-    for name in ('concentration', 'num_clients', 'data_seed'):
-      if name in given:
-        raise errors.InputError(
-          f'--{name} does not apply with --split={options["split"]}, only'
-          ' with --split=dirichlet; leave one of them out'
-        )
+  if 'concentration' in options:
+    _check_split(options['split'], given)
   _check_sizes(options, values)
   if values.get('virtual_clients') and 'examples_per_round' in options:
     if given.get('examples_per_round'):
@@ -84,6 +83,17 @@ def fit(
       )
     options['examples_per_round'] = 0
   _check_importance(task, values.get('importance_weights'))
+
+
+def _check_split(split: str, given: Mapping) -> None:
+  """Refuses options of another split of CIFAR than the chosen one."""
+  for other, names in _OF_SPLIT.items():
+    for name in names:
+      if split != other and name in given:
+        raise errors.InputError(
+          f'--{name} does not apply with --split={split}, only with'
+          f' --split={other}; leave one of them out'
+        )
 
 
 def _without_validation(settings: dict, given: Mapping) -> None:

@@ -3,7 +3,6 @@
 import os
 import pathlib
 import signal
-import sys
 
 import pytest
 
@@ -11,21 +10,15 @@ from datasets import cache_folder as cache_folder_lib
 from tff_xc import lazy_imports
 
 os.environ.setdefault('TF_CPP_MIN_LOG_LEVEL', '2')
+# An op has one thread, as in the in-process runtime, whichever test runs first:
+# more sum in another order. A call would be too late, since some modules of tests
+# run ops when they are imported.
+os.environ.setdefault('TF_NUM_INTRAOP_THREADS', '1')
 lazy_imports.install()
 
 # A shell starts background processes with this signal ignored, and their
 # children inherit that. Tests that interrupt a process would wait for ever.
 signal.signal(signal.SIGINT, signal.default_int_handler)
-
-
-def pytest_collection_finish():
-  """Gives every op one thread, as the in-process runtime does.
-
-  It can do so only before TensorFlow runs its first op, and here a test of
-  something else may be the first. Digits would depend on the order of tests.
-  """
-  if tensorflow := sys.modules.get('tensorflow'):
-    tensorflow.config.threading.set_intra_op_parallelism_threads(1)
 
 
 @pytest.fixture(scope='session', autouse=True)

@@ -33,6 +33,8 @@ def test_probabilities_are_normalised(tmp_path, content):
     ('', "line 1 is ''; expected the columns class,probability"),
     ('class,p\n0,1\n', "line 1 is 'class,p'"),
     ('class,weight,probability\n0,1,1\n', 'line 1 is'),
+    ('class,weight,weight\n0,1,2\n', 'line 1 is'),
+    ('class,class,weight\n0,1,2\n', 'line 1 is'),
     ('class,weight\n0,1\n1\n', 'line 3 has 1 fields; expected 2'),
     ('class,weight\n0,1,2\n', 'line 2 has 3 fields'),
     (
@@ -56,7 +58,7 @@ def test_probabilities_are_normalised(tmp_path, content):
     (b'class,weight\n0,\xff\n', 'cannot be read as CSV text'),
   ],
 )
-@pytest.mark.filterwarnings('ignore:overflow')
+@pytest.mark.filterwarnings('error')
 def test_a_malformed_file_is_one_sentence(tmp_path, content, message):
   with pytest.raises(errors.InputError, match=re.escape(message)) as found:
     read(tmp_path, content)

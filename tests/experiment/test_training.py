@@ -2,6 +2,7 @@
 
 import dataclasses
 
+import numpy as np
 import pytest
 
 from tests import small_data
@@ -45,7 +46,18 @@ def test_another_algorithm_is_refused_in_the_same_directory(
   ):
     with pytest.raises(errors.InputError, match=told):
       train(made, tmp_path / 'run', 2, **changes)
-  assert train(made, tmp_path / 'run', 2)['rounds'] == 2
+  summary = train(made, tmp_path / 'run', 2)
+  assert summary['rounds'] == 2
+  # Six clients of ten examples each.
+  train_data = made[1].train
+  shares = np.array(
+    [
+      np.bincount(train_data.labels(name), minlength=8) / 10
+      for name in train_data.client_ids
+    ]
+  )
+  apart = np.abs(shares - shares.mean(axis=0)).sum(axis=1)
+  assert summary['emd'] == pytest.approx(apart.mean())
 
 
 @pytest.mark.parametrize(

@@ -4,6 +4,7 @@ import csv
 import json
 import os
 import pathlib
+import shutil
 import signal
 import subprocess
 import sys
@@ -175,9 +176,14 @@ def test_another_configuration_is_refused_and_nothing_changes(
 
 
 def test_evaluate_gives_the_final_metrics_and_a_confusion_matrix(
-  finished, in_process, monkeypatch
+  finished, in_process, monkeypatch, tmp_path
 ):
-  run_dir, _ = finished
+  run_dir = tmp_path / 'run'
+  shutil.copytree(finished[0], run_dir)
+  # A file that training alone needs.
+  config = json.loads((run_dir / 'config.json').read_text())
+  config['hyperparameters']['importance_weights'] = 'gone.csv'
+  (run_dir / 'config.json').write_text(json.dumps(config))
   monkeypatch.setattr(experiment, 'install_runtime', lambda config: None)
   evaluation_lib.run(str(run_dir), None, None)
   evaluation = json.loads((run_dir / 'evaluation.json').read_text())

@@ -80,6 +80,9 @@ def test_relative_scores_are_drawn_over_the_skew_of_clients(tmp_path):
   assert panel.joined
   [absolute] = final_points.panels(groups)
   assert absolute.points[0] == (0.28, 0.6, None)
+  # A run that has no skew leaves a gap.
+  other = fake_runs.write_run(tmp_path / 'other', 'fedprox')
+  groups += groups_lib.group_runs([run_files.read_run(other)])
   compare_curves.plot_compare(groups, tmp_path / 'a.png', reference=reference)
   compare_curves.plot_compare(groups[:1], tmp_path / 'b.png')
   (_, a, _), (_, b, _) = (read(tmp_path / f'{n}.png').shape for n in 'ab')

@@ -255,3 +255,6 @@ def test_a_score_at_a_budget_is_a_column(runs):
   assert 'top-1 % at 10 rounds' in text
   assert '999' not in text
   assert 'top1@rounds:10_mean' in tables.to_csv(rows)
+  # Of rows that are sorted by a target, it is the target's score.
+  [row, *_] = tables.build_rows(groups, 'map@10:0.1', budgets=some)
+  assert 'map@10@rounds:10' in row.values

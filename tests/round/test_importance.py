@@ -11,6 +11,7 @@ from tests import tiny
 from tff_xc import classifier
 from tff_xc import errors
 from tff_xc import heads
+from tff_xc.algorithms import fedir
 from tff_xc.round import algorithm
 from tff_xc.round import importance
 from tff_xc.round import process
@@ -123,3 +124,12 @@ def test_models_without_a_row_for_the_class_are_refused(changes, message):
   )
   with pytest.raises(errors.InputError, match=message):
     importance.importance_weights(other)
+
+
+def test_fedir_does_not_take_a_uniform_target_for_another():
+  model = tiny.model(N)
+  for given in ({}, {'class_probabilities': TARGET}):
+    made = fedir.fedir(model=model, **given)
+    assert (made.example_weights.target is None) == (not given)
+  with pytest.raises(ValueError, match="'train' needs class_probabilities"):
+    fedir.fedir(model=model, importance_weights='train')

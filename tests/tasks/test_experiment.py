@@ -159,6 +159,7 @@ def test_fedvc_fedir_fedavgm_and_fedss_in_one_run_that_resumes(
   assert summary['clients_dropped_total'] == 0
   assert np.isfinite(straight['loss'][1:]).all()
   assert (straight['examples'][1:] == 3 * 8).all()
+  assert (straight['local_batches'][1:] == 8 / 4).all()
   run(2, 'resumed')
   pd.testing.assert_frame_equal(run(4, 'resumed')[1], straight)
   # p is of the run, as the data are.

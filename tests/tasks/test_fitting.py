@@ -12,7 +12,10 @@ COSINES = {'fedaws', 'fedaws_baseline1', 'fedaws_baseline2'}
 ONE_LABEL = COSINES | {'fedss', 'negonly', 'posonly', 'fedaws_posonly', 'fedir'}
 # Tasks of one's own data need a name; others have a default.
 MINE = {'data_dir': 'mine'}
-LINEAR = {'femnist', 'celeba', 'shakespeare', 'glyphs-femnist'}
+LINEAR = {'femnist', 'celeba', 'shakespeare', 'glyphs-femnist'} | {
+  'cifar10-dirichlet',
+  'cifar100-dirichlet',
+}
 
 
 def refused_by(task):
@@ -61,6 +64,12 @@ def test_the_command_refuses_before_it_reads_data(task, problem):
       '--hashed_features=',
     ),
     ('cifar10', 'fedavg', {'concentration': 0.5}, '--split=class, only'),
+    (
+      'cifar10-dirichlet',
+      'fedavg',
+      {'clients_per_class': 4},
+      '--split=dirichlet, only with --split=class',
+    ),
     ('bibtex', 'fedmlh', {'select_features': True}, '--select_features does'),
     ('bibtex', 'fedmlh', {'feature_learning_rate': 0.1}, 'does not apply'),
   ],
@@ -73,3 +82,23 @@ def test_what_does_not_fit_is_refused(task, algorithm, changes, problem):
 def test_fedmlh_sends_whole_networks_of_sparse_text():
   config = experiment.resolve('bibtex', 'fedmlh')
   assert config['options']['select_features'] is False
+
+
+@pytest.mark.parametrize(
+  ('name', 'rounds'), [('cifar10', 10_000), ('cifar100', 20_000)]
+)
+def test_cifar_has_the_published_rates(name, rounds):
+  """Hsu, Qi and Brown (arXiv:2003.08082), section 6.5 and fig. 8."""
+  config = experiment.resolve(f'{name}-dirichlet', 'fedavgm')
+  expected = {
+    'client_learning_rate': 0.01,
+    'batch_size': 64,
+    'weight_decay': 4e-4,
+    'local_epochs': 1,
+    'clients_per_round': 10,
+    'server_momentum': 0.9,
+  }
+  assert config['rounds'] == rounds
+  assert config['options']['num_clients'] == 100
+  values = config['hyperparameters']
+  assert expected.items() <= values.items()

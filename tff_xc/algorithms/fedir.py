@@ -41,12 +41,17 @@ def fedir(
     importance_weights: 'none': FedAvg.
     class_probabilities: p up to a factor, [n]; None: uniform.
     local_training: the clients' SGD.
+
+  Raises:
+    ValueError: p is not uniform, and is not given.
   """
   from tff_xc.round import importance
 
   made = fedavg.fedavg(model=model, local_training=local_training)
   if importance_weights == options.NO_IMPORTANCE:
     return made
+  if importance_weights != options.UNIFORM and class_probabilities is None:
+    raise ValueError(f'{importance_weights!r} needs class_probabilities')
   return importance.importance_weights(made, class_probabilities)
 
 

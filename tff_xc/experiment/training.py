@@ -66,9 +66,8 @@ def train(
     seed: of the initial weights and all random draws.
     target: scores to which the summary counts the rounds: 'top1:0.7,mcc:0.5'.
     best: chooses the summary's best round, and may stop the run.
-    config: further settings for config.json. Without `hyperparameters`, which
-      describe the algorithm, a description of `algorithm` is added. A run is
-      resumed only with the same settings and the same data.
+    config: further settings for config.json; without `hyperparameters`, also a
+      description of `algorithm`. Only the same settings and data are resumed.
     warnings: about the settings; printed, and kept in the summary.
 
   Raises:

@@ -79,8 +79,10 @@ def parse(text: str) -> tuple[Budget, ...]:
 
 def _parse_one(text: str) -> Budget:
   unit, _, number = text.partition(':')
-  if unit not in UNITS or not (number.isdecimal() and int(number)):
+  # int() may refuse longer numbers.
+  small = number.isdecimal() and len(number) < 20
+  if unit not in UNITS or not (small and int(number)):
     raise errors.InputError(
-      f'the budget {text!r} is not of the form rounds:1000 or batches:10000'
+      f'the budget {text[:40]!r} is not of the form rounds:1000 or batches:10000'
     )
   return Budget(unit, int(number))

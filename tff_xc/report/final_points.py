@@ -69,6 +69,8 @@ def draw(ax, panel: Panel, algorithms: Sequence[str]) -> None:
         for point, of in zip(panel.points, algorithms, strict=True)
         if point and of == name
       )
+      if not line:
+        continue
       ax.plot(*zip(*line, strict=True), color='0.6', lw=1, zorder=0)
       ax.annotate(name, line[-1], xytext=(6, 6), textcoords='offset points')
   for point, style in zip(panel.points, pictures.styles(), strict=False):

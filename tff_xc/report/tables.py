@@ -55,8 +55,8 @@ def build_rows(
     metric: one of `catalog.SCORES`, or the name of a target, of which fewer
       rounds are better; None takes the first score that any group has.
     targets: those to count the rounds to; None: those of the runs.
-    budgets: of rounds or batches, at which to show the score that rows are
-      sorted by, or the first.
+    budgets: of rounds or batches, at which to show the score, or the target's
+      score, that rows are sorted by.
     reference: a configuration to whose final score that score is related, such
       as centralised training. Rounds are counted to a tenth, half and nine
       tenths of it.
@@ -74,7 +74,9 @@ def build_rows(
       targets = [*targets, targets_lib.parse_one(metric)]
   rows = in_order(groups, targets)
   present = measured(rows)
-  scores = [n for n in (metric, *present) if n in catalog.SCORES]
+  # The score of a target, if rows are sorted by one.
+  first = metric and metric.partition(':')[0]
+  scores = [n for n in (first, *present) if n in catalog.SCORES]
   if scores and (budgets or reference):
     more = [columns_lib.at_budget(b, scores[0]) for b in budgets]
     if reference:
