@@ -124,7 +124,15 @@ def test_rounds_of_one_process_in_threads_are_those_of_one_thread(in_process):
     tiny.assert_same_weights(found, work(index), tolerance=0)
 
 
-def test_ops_that_keep_their_threads_are_told(monkeypatch, caplog):
+def test_an_op_has_one_thread_or_it_is_told(monkeypatch, caplog):
+  asked = []
+  monkeypatch.setattr(
+    tf.config.threading, 'set_intra_op_parallelism_threads', asked.append
+  )
+  context.create_context(client_threads=1)
+  assert asked == [1]
+  assert not caplog.text
+
   def started(threads):
     raise RuntimeError('it has started')
 
