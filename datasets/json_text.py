@@ -7,6 +7,8 @@ import contextlib
 import json
 import pathlib
 import re
+import zipfile
+import zlib
 from collections.abc import Iterator
 from typing import Any
 from typing import NoReturn
@@ -34,7 +36,7 @@ def readable(path: pathlib.Path, get_it: str) -> Iterator[None]:
       f'{path} is not UTF-8 text (byte {e.start:,} of a block is '
       f'{e.object[e.start]:#04x}); give JSON that is not packed, or {get_it}'
     ) from e
-  except OSError as e:
+  except (OSError, EOFError, zlib.error, zipfile.BadZipFile) as e:
     raise errors.InputError(
       f'{path} cannot be read ({e}); check its permissions, or copy it again'
     ) from e
