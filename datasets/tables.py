@@ -1,7 +1,8 @@
 """Columns of tables as text: CSV, JSON lines and Parquet, read in batches.
 
 The form is that of the file's name: `.csv` (commas), `.tsv` (tabs), `.jsonl` or
-`.ndjson`, each also as `.gz`, and `.parquet`; other names are CSV. In CSV, line 1 names the columns,
+`.ndjson`, each also as `.gz` or in a zip (`a.zip/b.csv`, `zip_members`), and
+`.parquet`; other names are CSV. In CSV, line 1 names the columns,
 fields may be quoted, blank lines do not count, and spaces around a field are
 left out. Values are text: whole numbers are written as in JSON.
 """
@@ -12,17 +13,26 @@ import itertools
 import json
 import os
 import pathlib
+import zipfile
 import zlib
 from collections.abc import Iterable
 from collections.abc import Iterator
 from collections.abc import Sequence
 from typing import NamedTuple
 
+from datasets import zip_members
 from tff_xc import errors
 
 FORMS = ('.csv', '.tsv', '.jsonl', '.ndjson', '.parquet')
 
 _ROWS = 1 << 16
+_DAMAGE = (
+  OSError,
+  EOFError,
+  zlib.error,
+  zipfile.BadZipFile,
+  UnicodeDecodeError,
+)
 
 
 class Batch(NamedTuple):
@@ -47,6 +57,18 @@ def form(path: str | os.PathLike) -> str | None:
   """Returns the one of `FORMS` that a file's name ends in, or None."""
   name = pathlib.Path(path).name.lower().removesuffix('.gz')
   return next((f for f in FORMS if name.endswith(f)), None)
+
+
+def header(path: str | os.PathLike) -> list[str]:
+  """Returns the names of a CSV's columns; raises InputError if it is none."""
+  path = pathlib.Path(path)
+  try:
+    with _text(path, newline='') as file:
+      return [n.strip() for n in next(csv.reader(file), [])]
+  except (*_DAMAGE, csv.Error) as e:
+    raise errors.InputError(
+      f'{path} is no CSV text ({e}); mend it, or give another file'
+    ) from e
 
 
 def batches(
@@ -81,8 +103,9 @@ def not_utf8(
 
 
 def _text(path: pathlib.Path, **more):
-  opened = gzip.open if path.name.lower().endswith('.gz') else open
-  return opened(path, 'rt', encoding='utf-8-sig', **more)
+  if path.name.lower().endswith('.gz'):
+    return gzip.open(path, 'rt', encoding='utf-8-sig', **more)
+  return zip_members.open_text(path, encoding='utf-8-sig', **more)
 
 
 def _csv(path, required, optional) -> Iterator[Batch]:
@@ -108,7 +131,7 @@ def _csv(path, required, optional) -> Iterator[Batch]:
         )
   except UnicodeDecodeError as e:
     raise not_utf8(path, e) from e
-  except (OSError, EOFError, zlib.error, csv.Error) as e:
+  except (*_DAMAGE, csv.Error) as e:
     near = f', line {reader.line_num},' if reader else ''
     raise errors.InputError(
       f'{path}{near} is no CSV text ({e}); mend it, or give another file'
@@ -156,7 +179,7 @@ def _json(path, required, optional) -> Iterator[Batch]:
         )
   except UnicodeDecodeError as e:
     raise not_utf8(path, e) from e
-  except (OSError, EOFError, zlib.error) as e:
+  except _DAMAGE as e:
     raise errors.InputError(
       f'{path} cannot be read ({e}); mend it, or give another file'
     ) from e

@@ -2,23 +2,26 @@
 
   python -m launch.make_splits RULE --input=DATA --output=DIR [--seed=S] \\
     [--test_fraction=0.1] [flags of the rule]
-  python -m launch.make_splits --inspect=SPLIT.csv [--output=DIR]
+  python -m launch.make_splits --inspect=SPLIT.csv[:COLUMN] [--output=DIR]
 
 DATA is a folder, tar or zip of images with a folder for each class; a table
 (.csv, .tsv, .jsonl, .ndjson, .parquet); the official files of CIFAR-10 or
 CIFAR-100; text of the Extreme Classification Repository; an .npz with y and
-client; or LEAF's JSON. DIR gets federated_train.csv (user_id,image_id,class),
+client; or LEAF's JSON. Rules of published splits take the files of the data's
+owners. DIR gets federated_train.csv (user_id,image_id,class),
 test.csv, classes.csv, summary.json and pictures, all of them or none. A DIR that
 holds anything else is refused. The same data, rule and seed give the same files.
 --inspect describes a split file that somebody else made.
 """
 
+import sys
 from collections.abc import Mapping
 from collections.abc import Sequence
 from typing import Any
 
 from absl import flags
 
+from datasets.splits import rule as rule_lib
 from datasets.splits import rules
 from launch import app
 from launch import settings
@@ -47,7 +50,7 @@ def rule_settings(name: str) -> Mapping[str, Any]:
   return values
 
 
-def _parsed(name: str, flag: rules.Flag, text: str):
+def _parsed(name: str, flag: rule_lib.Flag, text: str):
   """Returns the value of a rule's flag; the rule gives its type and bounds."""
   if flag.choices:
     if text not in flag.choices:
@@ -100,6 +103,7 @@ def make(
   Raises:
     errors.InputError: bad input; `output` holds anything else.
   """
+  from datasets.splits import as_published
   from datasets.splits import inputs
   from datasets.splits import making
   from datasets.splits import output as output_lib
@@ -107,6 +111,8 @@ def make(
 
   found = output_lib.find(output, request)
   made = making.make(request, path, inputs.Columns(**columns))
+  for line in as_published.lines(made.summary.get('published')):
+    print(line, file=sys.stderr)
   if found is None:
     output_lib.write(output, made)
     end = f'written to {output}'

@@ -8,6 +8,7 @@ import os
 import zlib
 from collections.abc import Mapping
 
+from datasets.splits import split_path
 from tasks import task
 from tff_xc import errors
 
@@ -36,10 +37,11 @@ def check(options: Mapping) -> None:
       raise errors.InputError(
         f'--split={split}: expected a number of clients, such as --split=iid:100'
       )
-  elif split not in ('', 'class') and not os.path.exists(split):
+  elif split not in ('', 'class') and not split_path.parse(split).exists():
     raise errors.InputError(
-      f'--split={split} does not exist; give a CSV user_id,image_id,class, a'
-      ' folder of `python -m launch.make_splits`, class, or iid:100'
+      f'--split={split} does not exist; give a CSV user_id,image_id,class,'
+      ' FILE.csv:COLUMN, a folder of `python -m launch.make_splits`, class, or'
+      ' iid:100'
     )
 
 

@@ -21,8 +21,8 @@ OPTIONS = (
   hp.Hyperparameter(
     'split',
     '',
-    'whose each example is: a CSV user_id,image_id,class, or a folder of'
-    ' launch.make_splits; class: a client for each class; iid:100: 100 random'
+    'whose each example is: a CSV user_id,image_id,class, or FILE.csv:COLUMN, or'
+    ' a folder or zip, as of launch.make_splits; class: a client for each class; iid:100: 100 random'
     ' clients; of CIFAR dirichlet: see --concentration; default: as the data say',
   ),
   hp.Hyperparameter(

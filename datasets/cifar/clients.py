@@ -13,7 +13,6 @@ from datasets.cifar import files as cifar_files
 from datasets.splits import by_class
 from datasets.splits import dirichlet
 from datasets.splits import split_csv
-from datasets.splits import split_folder
 from tff_xc import errors
 from tff_xc.data import client_data
 from tff_xc.data import pool
@@ -72,18 +71,13 @@ def load(
       train.y, alpha=concentration, num_clients=num_clients, seed=seed
     )
   else:
-    clients = split_csv.read(_file(split), train.y)
+    clients = split_csv.read(split, train.y)
   return client_data.FederatedDataset(
     name=name,
     num_classes=n,
     train=client_data.PartitionedClientData(train, clients),
     test=pool.in_memory(*splits.test),
   )
-
-
-def _file(split: str | os.PathLike) -> str | os.PathLike:
-  inside = os.path.join(split, split_folder.TRAIN)
-  return inside if os.path.isdir(split) else split
 
 
 def _check_clients(name, split, clients_per_class: int, share: int) -> None:

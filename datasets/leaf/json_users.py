@@ -9,24 +9,14 @@ Its keys come in any order, and further keys ("hierarchies") are skipped.
 Caldas et al.: LEAF: a benchmark for federated settings, 2018.
 """
 
-import contextlib
-import json
 import pathlib
-import re
 from collections.abc import Callable
-from collections.abc import Iterator
 from typing import Any
-from typing import NoReturn
 
+from datasets import json_text
 from tff_xc import errors
 
-# Characters of the file to read at a time.
-_CHUNK = 1 << 20
-# Where a text is cut, the decoder reports an error within a token of the end.
-_TOKEN = 32
 _GET_IT = "make the file again with LEAF's preprocess.sh"
-_KNOWN_NUMBERS = 4096
-_BLANK = re.compile(r'[ \t\r\n]*')
 
 
 def read(
@@ -62,33 +52,16 @@ def read(
     sizes[name] = len(y)
     add(name, x, y)
 
-  with _readable(path):
+  with json_text.readable(path, _GET_IT):
     file = path.open(encoding='utf-8-sig')
   with file:
-    lists = _top_level(_Text(path, file), add_user)
+    lists = _top_level(json_text.Text(path, file, _GET_IT), add_user)
   return _checked_users(path, lists, sizes)
 
 
-@contextlib.contextmanager
-def _readable(path: pathlib.Path) -> Iterator[None]:
-  """Turns what opening and reading a file raise into an InputError.
-
-  It must not enclose `add`, whose OSError is that of another file.
-  """
-  try:
-    yield
-  except UnicodeDecodeError as e:
-    raise errors.InputError(
-      f'{path} is not UTF-8 text (byte {e.start:,} of a block is '
-      f'{e.object[e.start]:#04x}); give the JSON that LEAF writes, not packed'
-    ) from e
-  except OSError as e:
-    raise errors.InputError(
-      f'{path} cannot be read ({e}); check its permissions, or copy it again'
-    ) from e
-
-
-def _top_level(text: '_Text', add_user: Callable[[str, Any], None]) -> dict:
+def _top_level(
+  text: json_text.Text, add_user: Callable[[str, Any], None]
+) -> dict:
   """Reads the file's object; returns its lists `users` and `num_samples`."""
   lists, has_data = {}, False
   for key in text.keys('the file'):
@@ -169,131 +142,3 @@ def _checked_users(path, lists: dict, sizes: dict[str, int]) -> list[str]:
         f'{path}: user {user!r} has data and is not in "users"; {_GET_IT}'
       )
   return users
-
-
-class _Numbers(dict):
-  """The floats of their texts. Looking a text up is quicker than parsing it."""
-
-  def __missing__(self, text: str) -> float:
-    value = float(text)
-    if len(self) < _KNOWN_NUMBERS:
-      self[text] = value
-    return value
-
-
-class _Text:
-  """The text of a file, decoded value by value.
-
-  Attributes:
-    path: the file, for errors.
-  """
-
-  def __init__(self, path: pathlib.Path, file):
-    self.path = path
-    self._file = file
-    self._buffer, self._at = '', 0  # What is read; the next character.
-    self._before = 0  # Characters of the file before the buffer.
-    self._decode = json.JSONDecoder(
-      parse_float=_Numbers().__getitem__
-    ).raw_decode
-
-  def keys(self, where: str) -> Iterator[str]:
-    """Yields the keys of an object; the caller reads each key's value."""
-    self._expect('{', where)
-    if self._peek(where) == '}':
-      self._at += 1
-      return
-    while True:
-      if self._peek(where) != '"':
-        self._fail('a key in double quotes', where)
-      key = self.value(where)
-      self._expect(':', where)
-      yield key
-      if self._expect(',}', where) == '}':
-        return
-
-  def value(self, where: str) -> Any:
-    """Decodes the value that comes next."""
-    closing = {'{': '}', '[': ']', '"': '"'}.get(self._peek(where))
-    while not closing and len(self._buffer) - self._at < _TOKEN:
-      if not self._read_more():
-        break
-    searched = 1
-    while True:
-      # Decoding is slow: not before the value can be complete.
-      start = self._at + searched
-      if not closing or self._buffer.find(closing, start) >= 0:
-        found = self._decoded(where)
-        if found:
-          value, self._at = found
-          return value
-      searched = max(len(self._buffer) - self._at, 1)
-      if not self._read_more():
-        self._cut_short(where)
-
-  def end(self) -> None:
-    """Raises InputError unless only blanks follow."""
-    try:
-      self._peek('')
-    except errors.InputError:
-      return
-    self._fail('nothing after the object', 'the file')
-
-  def _decoded(self, where: str) -> tuple[Any, int] | None:
-    """Returns the next value and its end; None if the buffer cuts it."""
-    try:
-      return self._decode(self._buffer, self._at)
-    except json.JSONDecodeError as e:
-      near_end = e.pos > len(self._buffer) - _TOKEN
-      if near_end or e.msg.startswith('Unterminated string'):
-        return None
-      self._at = e.pos
-      self._fail('JSON', where)
-    except (RecursionError, ValueError) as e:
-      raise errors.InputError(
-        f'{self.path}, {where}: no JSON that can be read ({e}); {_GET_IT}'
-      ) from e
-
-  def _expect(self, wanted: str, where: str) -> str:
-    """Passes the next character, which must be one of `wanted`."""
-    found = self._peek(where)
-    if found not in wanted:
-      self._fail(' or '.join(wanted), where)
-    self._at += 1
-    return found
-
-  def _peek(self, where: str) -> str:
-    """Returns the next character that is not blank."""
-    while True:
-      self._at = _BLANK.match(self._buffer, self._at).end()
-      if self._at < len(self._buffer):
-        return self._buffer[self._at]
-      if not self._read_more():
-        self._cut_short(where)
-
-  def _read_more(self) -> bool:
-    """Reads on; forgets what is decoded. Returns False at the file's end."""
-    # As much again, so that the value in a growing buffer is copied, and tried,
-    # few times.
-    rest = self._buffer[self._at :]
-    with _readable(self.path):
-      more = self._file.read(max(_CHUNK, len(rest)))
-    self._before += self._at
-    self._buffer, self._at = rest + more, 0
-    return bool(more)
-
-  def _fail(self, expected: str, where: str) -> NoReturn:
-    at = self._at
-    found = self._buffer[at : at + 20]
-    raise errors.InputError(
-      f'{self.path}, {where}: expected {expected} at character '
-      f'{self._before + at + 1:,}, found {found!r}; {_GET_IT}'
-    )
-
-  def _cut_short(self, where: str) -> NoReturn:
-    if not self._before and not self._buffer:
-      raise errors.InputError(f'{self.path} is empty; {_GET_IT}')
-    raise errors.InputError(
-      f'{self.path} ends within {where}: it is cut short or damaged; copy it '
-      f'again, or {_GET_IT}'
-    )

@@ -30,7 +30,7 @@ def by_fraction(
   if scipy.sparse.issparse(labels):
     order = random.permutation(labels.shape[0])
   else:
-    order, _, sizes = _by_class(labels, random)
+    order, _, sizes = ranked_by_class(labels, random)
     order = order[sizes > 1]
   # Evenly spaced, from a random start.
   upto = np.floor(np.arange(len(order) + 1) * fraction + random.random())
@@ -56,7 +56,7 @@ def by_class(labels: np.ndarray, each: int, seed) -> np.ndarray:
       'examples with sets of labels have no test examples per class; take'
       ' --test_fraction'
     )
-  order, rank, sizes = _by_class(labels, np.random.default_rng(seed))
+  order, rank, sizes = ranked_by_class(labels, np.random.default_rng(seed))
   drawn = order[rank < np.minimum(each, sizes // 2)]
   return _some(drawn, f'--test_per_class={each}')
 
@@ -70,7 +70,7 @@ def _some(drawn: np.ndarray, flag: str) -> np.ndarray:
   return np.sort(drawn)
 
 
-def _by_class(labels: np.ndarray, random: np.random.Generator):
+def ranked_by_class(labels: np.ndarray, random: np.random.Generator):
   """Returns labelled examples by class in random order; int64 [k] each.
 
   Returns:

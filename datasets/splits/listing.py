@@ -11,6 +11,7 @@ import hashlib
 from collections.abc import Callable
 from collections.abc import Iterable
 from collections.abc import Iterator
+from collections.abc import Mapping
 from collections.abc import Sequence
 from typing import Any
 
@@ -98,6 +99,10 @@ class Listing:
     users: int32 [N], places in `user_names`, -1 for nobody; None: unknown.
     user_names: in the order in which the input names them.
     test: the test part, if the input has one; its ids are its own.
+    positions: float64 [N, 2], where they were taken: latitude and longitude in
+      degrees, NaN for unknown ones; None: the input does not say, or it does not
+      matter.
+    facts: what the reader counted in the input's files.
   """
 
   labels: np.ndarray | scipy.sparse.csr_matrix
@@ -106,6 +111,8 @@ class Listing:
   users: np.ndarray | None = None
   user_names: Sequence[str] = ()
   test: 'Listing | None' = None
+  positions: np.ndarray | None = None
+  facts: Mapping[str, Any] = dataclasses.field(default_factory=dict)
 
   def __len__(self) -> int:
     return self.labels.shape[0]
@@ -117,13 +124,31 @@ class Listing:
 
   def some(self, numbers: np.ndarray) -> 'Listing':
     """Returns the listing of these examples, whose ids are their numbers."""
-    users = None if self.users is None else self.users[numbers]
+    some = lambda array: None if array is None else array[numbers]
     return dataclasses.replace(
       self,
       labels=self.labels[numbers],
       ids=range(len(numbers)),
-      users=users,
+      users=some(self.users),
       test=None,
+      positions=some(self.positions),
+    )
+
+  def of_classes(self, classes: np.ndarray) -> 'Listing':
+    """Returns the listing with these classes, numbered from 0; others are none.
+
+    Args:
+      classes: int [k], ascending. Examples have one label each.
+    """
+    new = np.full(
+      len(self.class_names) + 1, -1, np.int32
+    )  # The last is none's.
+    new[classes] = np.arange(len(classes))
+    return dataclasses.replace(
+      self,
+      labels=new[self.labels],
+      class_names=[self.class_names[c] for c in classes.tolist()],
+      test=None if self.test is None else self.test.of_classes(classes),
     )
 
   def fingerprint(self) -> dict[str, Any]:
@@ -147,6 +172,8 @@ class Listing:
       yield np.ascontiguousarray(array).data.cast('B') if array.size else b''
     if self.users is not None:
       yield np.ascontiguousarray(self.users).data.cast('B')
+    if self.positions is not None:
+      yield np.ascontiguousarray(self.positions).data.cast('B')
     if isinstance(self.ids, range):
       yield repr(self.ids).encode()
       return

@@ -9,11 +9,13 @@ from typing import Any
 import numpy as np
 import scipy.sparse
 
+from datasets.splits import as_published
 from datasets.splits import hold_out
 from datasets.splits import inputs
 from datasets.splits import listing as listing_lib
 from datasets.splits import rules
-from datasets.splits import split_csv
+from datasets.splits import split_folder
+from datasets.splits import split_path
 from tff_xc import errors
 from tff_xc.data import partition as partition_lib
 from tff_xc.measure import skew
@@ -78,18 +80,30 @@ def make(
   split = rule.split(listing.some(numbers), request.seed, **request.settings)
   if split.test is not None:
     test, test_numbers = listing, numbers[split.test]
+  if split.classes is not None:
+    listing = listing.of_classes(split.classes)
+    if split.test is not None:
+      test = listing
+    elif listing.test is not None:
+      test = listing.test
+      test_numbers = np.flatnonzero(test.labels >= 0)
   train = dataclasses.replace(split.train, numbers=numbers[split.train.numbers])
   counts = _counts(listing, train)
   summary = {
     **request._asdict(),
     'input': str(path),
     'fingerprint': fingerprint,
+    **({'facts': listing.facts} if listing.facts else {}),
     **_describe(listing, train, counts),
     'examples_unused': len(numbers)
     - len(np.unique(train.numbers))
     - (0 if split.test is None else len(split.test)),
     'test_examples': len(test_numbers),
   }
+  if rule.published:
+    summary['published'] = as_published.compare(
+      rule, request.settings, listing.facts, summary
+    )
   return Made(listing, train, test, test_numbers, summary, counts)
 
 
@@ -100,12 +114,12 @@ def inspect(path: str | os.PathLike, columns: inputs.Columns) -> Made:
     errors.InputError: it is missing or damaged, or lacks the columns of users
       and classes.
   """
-  if not os.path.isfile(path):
-    raise errors.InputError(
-      f'--inspect={path} is no file; give a CSV user_id,image_id,class'
-    )
-  columns = columns._replace(user=columns.user or split_csv.COLUMNS[0])
-  listing = _with_sets(inputs.table(path, columns, of_sets=True), path)
+  name = split_path.parse(path)
+  if columns.user:
+    name = name._replace(user=columns.user)
+  columns = columns._replace(user=name.user)
+  file = split_folder.train_file(name)
+  listing = _with_sets(inputs.table(file, columns, of_sets=True), path)
   from datasets.splits import by_user
 
   train = by_user.partition(listing.users, listing.user_names)

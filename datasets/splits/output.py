@@ -7,6 +7,7 @@ summary.json          the rule, its settings, and what came of it
 clients.png           clients by size, and by their classes
 class_counts.png      the classes of clients
 labels.png            examples of each class
+map.png               examples by client, if it is known where they were taken
 """
 
 import contextlib
@@ -171,6 +172,13 @@ def _draw(folder: pathlib.Path, made: making.Made) -> None:
     )
   counts = np.asarray(made.counts.sum(axis=0)).ravel()
   split_pictures.plot_labels(counts, test, folder / 'labels.png')
+  if made.listing.positions is not None:
+    numbers = made.train.numbers
+    split_pictures.plot_map(
+      made.listing.positions[numbers],
+      made.train.owners(),
+      folder / 'map.png',
+    )
 
 
 def to_text(summary: Mapping[str, Any], width: int) -> str:

@@ -3,7 +3,7 @@
   (empty)   the users of the data
   class     a client for each class
   iid:K     K clients with random examples, as many each
-  FILE.csv  a split, user_id,image_id,class
+  FILE.csv  a split, user_id,image_id,class; see `split_path` for other forms
   FOLDER    what `launch.make_splits` writes: federated_train.csv, and test.csv
             and classes.csv if they are there
 

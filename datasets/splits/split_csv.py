@@ -18,7 +18,9 @@ import numpy as np
 import scipy.sparse
 
 from datasets import tables
+from datasets import zip_members
 from datasets.splits import listing as listing_lib
+from datasets.splits import split_path
 from tff_xc import errors
 from tff_xc.data import partition as partition_lib
 from tff_xc.report import run_files
@@ -39,22 +41,23 @@ def read(
   users, and several times.
 
   Args:
-    path: the file.
+    path: the file, or a folder or zip with it, see `split_path`.
     labels: int [N], or sets of labels [N, n], with which `class` must agree.
     ids: [N], what the file calls the examples; None: 0 to N - 1.
 
   Raises:
     errors.InputError: the file is missing, damaged or does not fit the labels.
   """
-  path = _file(path, 'a split is the path of a CSV')
+  named = split_path.parse(path)
+  path = _file(named.train, 'a split is the path of a CSV')
   users, parts = listing_lib.Codes(), []
   finder = _Finder(labels, ids)
-  for batch in tables.batches(path, COLUMNS):
+  for batch in tables.batches(path, (named.user, *COLUMNS[1:])):
     parts.append(finder.numbers(batch))
-    names = batch.columns['user_id']
+    names = batch.columns[named.user]
     if '' in names:
       raise errors.InputError(
-        f'{batch.where(names.index(""))} has no user_id; name the user'
+        f'{batch.where(names.index(""))} has no {named.user}; name the user'
       )
     users.add(names)
   if not parts:
@@ -162,7 +165,7 @@ def _watched_blocks(size: int):
 
 def _file(path, otherwise: str) -> pathlib.Path:
   path = pathlib.Path(path)
-  if not path.is_file():
+  if not zip_members.is_file(path):
     raise errors.InputError(
       f'{path} is no file; {otherwise} {",".join(COLUMNS)}'
     )

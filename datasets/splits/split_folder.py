@@ -4,23 +4,30 @@
   test.csv             image_id,class
   classes.csv          class,name
 
-The published splits of FedVC and FedIR have the first two forms.
+The published splits of FedVC and FedIR have the first two forms, in a zip. A file
+that was published is known by its checksum, and stderr tells so.
 """
 
 import os
 import pathlib
+import sys
 from collections.abc import Mapping
 from collections.abc import Sequence
 from typing import NamedTuple
+from typing import NoReturn
 
 import numpy as np
 
+from datasets import tables
+from datasets import zip_members
 from datasets.splits import inputs
 from datasets.splits import listing as listing_lib
 from datasets.splits import names as names_lib
+from datasets.splits import published_files
+from datasets.splits import split_path
 from tff_xc import errors
 
-TRAIN, TEST, CLASSES = 'federated_train.csv', 'test.csv', 'classes.csv'
+TEST, CLASSES = 'test.csv', 'classes.csv'
 
 
 class Split(NamedTuple):
@@ -44,24 +51,25 @@ def read(split: str | os.PathLike, test_file: str | os.PathLike = '') -> Split:
   """Reads the files of a split.
 
   Args:
-    split: its folder, or a CSV `user_id,image_id,class`. A classes.csv beside
-      the CSV names its classes; test.csv counts only in a folder.
+    split: its folder, zip or CSV, see `split_path`. A classes.csv beside the CSV
+      names its classes; test.csv counts only in a folder or zip.
     test_file: a CSV `image_id,class` in place of the folder's test.csv.
 
   Raises:
     errors.InputError: a file is missing or damaged, or classes.csv lacks a class.
   """
-  path = pathlib.Path(split)
-  folder, file = (path, path / TRAIN) if path.is_dir() else (path.parent, path)
-  train = _listing(file, 'user_id')
+  name = split_path.parse(split)
+  folder = name.path if name.is_folder else name.path.parent
+  file = train_file(name)
+  train = _listing(file, name.user)
   test = None
   if test_file:
     test = read_test(test_file)
-  elif path.is_dir() and (path / TEST).is_file():
-    test = read_test(path / TEST)
+  elif name.is_folder and zip_members.is_file(folder / TEST):
+    test = _listing(folder / TEST, None)
   ids = {*train.class_names, *(test.class_names if test else ())}
   named = {}
-  if (folder / CLASSES).is_file():
+  if zip_members.is_file(folder / CLASSES):
     named = _class_names(folder / CLASSES)
     if missing := names_lib.in_order(ids - set(named)):
       raise errors.InputError(
@@ -80,16 +88,55 @@ def read(split: str | os.PathLike, test_file: str | os.PathLike = '') -> Split:
 
 def read_test(path: str | os.PathLike) -> listing_lib.Listing:
   """Reads a CSV `image_id,class`; other columns do not count."""
-  return _listing(pathlib.Path(path), None)
+  path = pathlib.Path(path)
+  _tell(path)
+  return _listing(path, None)
+
+
+def train_file(name: split_path.SplitPath) -> pathlib.Path:
+  """Returns the file of a split's training examples; tells if it was published.
+
+  Raises:
+    errors.InputError: it is missing, or lacks the column of users.
+  """
+  file = name.train
+  if not zip_members.is_file(file):
+    _missing(file, 'user_id,image_id,class')
+  _tell(name.path)
+  if tables.form(file) in (None, '.csv'):
+    header = tables.header(file)
+    others = [n for n in header if n not in ('image_id', 'class', 'label')]
+    if name.user not in header and 'class' in header and others:
+      raise errors.InputError(
+        f'{file} has no column {name.user!r}, it has {", ".join(others)}; name the'
+        f' column of the users after a colon, such as {name.path}:{others[0]}'
+      )
+  return file
+
+
+def _missing(path: pathlib.Path, columns: str) -> NoReturn:
+  for archive in filter(zip_members.is_zip, path.parents):
+    found = [n for n in zip_members.names_of(archive) if n.endswith('.csv')]
+    raise errors.InputError(
+      f'{archive} has no {path.name}, it has {", ".join(found)[:200] or "no .csv"};'
+      f' name one of its files, such as {archive}/{(found or ["a.csv"])[0]}'
+    )
+  raise errors.InputError(
+    f'{path} is no file; give a CSV {columns}, as `python -m launch.make_splits`'
+    ' writes it'
+  )
+
+
+def _tell(path: pathlib.Path) -> None:
+  """Tells whether a file, or the zip that it lies in, was published."""
+  found = zip_members.find(path)
+  if note := published_files.note(found.archive if found else path):
+    print(f'note: {note}', file=sys.stderr)
 
 
 def _listing(path: pathlib.Path, user: str | None) -> listing_lib.Listing:
-  if not path.is_file():
-    columns = 'user_id,image_id,class' if user else 'image_id,class'
-    raise errors.InputError(
-      f'{path} is no file; give a CSV {columns}, as `python -m'
-      ' launch.make_splits` writes it'
-    )
+  if not zip_members.is_file(path):
+    _missing(path, 'user_id,image_id,class' if user else 'image_id,class')
   columns = inputs.Columns('class', user, 'image_id')
   found = inputs.table(path, columns)
   if not len(found):

@@ -3,6 +3,7 @@
 import os
 from collections.abc import Sequence
 
+import matplotlib
 import matplotlib.colors
 import matplotlib.figure
 import numpy as np
@@ -122,6 +123,37 @@ def plot_class_counts(
   ax.set_ylabel(f'client{more if clients > _CLIENTS else ""}')
   ax.set_title('Classes of the clients')
   figure.colorbar(image, ax=ax, label="share of a client's examples")
+  pictures.save(figure, path)
+
+
+def plot_map(
+  positions: np.ndarray, owners: np.ndarray, path: str | os.PathLike
+) -> None:
+  """Draws where examples were taken, coloured by client (FedVC, fig. 1).
+
+  Neighbouring clients mostly differ in colour; far ones may share one.
+
+  Args:
+    positions: float [N, 2], latitude and longitude in degrees.
+    owners: int [N], the client of each.
+    path: the file to write, a .png.
+  """
+  figure = matplotlib.figure.Figure(figsize=(10, 5.2), layout='constrained')
+  ax = figure.subplots()
+  ax.scatter(
+    positions[:, 1],
+    positions[:, 0],
+    s=1 if len(owners) > 5000 else 6,
+    c=matplotlib.colormaps['tab20'](owners % 20),
+    linewidths=0,
+  )
+  ax.set_xlim(-180, 180)
+  ax.set_ylim(-90, 90)
+  ax.set_aspect('equal')
+  clients = len(np.unique(owners))
+  ax.set_title(f'Examples by client ({clients:,} clients)')
+  ax.set_xlabel('longitude')
+  ax.set_ylabel('latitude')
   pictures.save(figure, path)
 
 

@@ -6,6 +6,7 @@ import tracemalloc
 import numpy as np
 import pytest
 
+from datasets import json_text
 from datasets.leaf import json_users
 from tests.datasets.leaf import on_disk
 from tff_xc import errors
@@ -33,7 +34,7 @@ def read(path):
 )
 @pytest.mark.parametrize('indent', [None, 2])
 def test_reads_what_was_written(tmp_path, monkeypatch, chunk, order, indent):
-  monkeypatch.setattr(json_users, '_CHUNK', chunk)
+  monkeypatch.setattr(json_text, '_CHUNK', chunk)
   content = on_disk.content(DATA, order)
   content = {'hierarchies': [['x', {}]], 'version': 12345, **content}
   path = tmp_path / 'a.json'
@@ -59,14 +60,14 @@ def test_a_byte_order_mark_and_non_ascii_names(tmp_path):
 
 
 def test_any_float_is_the_one_of_json(tmp_path, monkeypatch):
-  monkeypatch.setattr(json_users, '_KNOWN_NUMBERS', 3)
+  monkeypatch.setattr(json_text, '_KNOWN_NUMBERS', 3)
   values = np.random.default_rng(0).standard_normal(50).tolist() * 2
   on_disk.write(tmp_path / 'a.json', {'u': ([values], [0])})
   assert read(tmp_path / 'a.json')[1]['u'] == ([values], [0])
 
 
 def test_one_user_is_in_memory_at_a_time(tmp_path, monkeypatch):
-  monkeypatch.setattr(json_users, '_CHUNK', 1 << 14)
+  monkeypatch.setattr(json_text, '_CHUNK', 1 << 14)
   path = tmp_path / 'a.json'
   data = {f'u{i}': ([[0.5] * 784] * 20, [0] * 20) for i in range(60)}
   on_disk.write(path, data)
@@ -134,7 +135,7 @@ def test_what_is_wrong_is_said(tmp_path, monkeypatch, number, chunk):
   text, said = list(MALFORMED.items())[number]
   if chunk < len(text) > 10**5:
     pytest.skip('deep nesting is tried again for every chunk')
-  monkeypatch.setattr(json_users, '_CHUNK', chunk)
+  monkeypatch.setattr(json_text, '_CHUNK', chunk)
   path = tmp_path / 'a.json'
   path.write_text(text)
   with pytest.raises(errors.InputError, match=said) as e:

@@ -1,0 +1,1 @@
+"""iNaturalist-User-120k and iNaturalist-Geo: photographs of iNaturalist 2017."""

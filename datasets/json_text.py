@@ -1,0 +1,185 @@
+"""JSON as a stream: objects and arrays one value at a time, nothing else kept.
+
+A file of any size needs the memory of its largest value that is decoded at once.
+"""
+
+import contextlib
+import json
+import pathlib
+import re
+import zipfile
+import zlib
+from collections.abc import Iterator
+from typing import Any
+from typing import NoReturn
+
+from tff_xc import errors
+
+# Characters of the file to read at a time.
+_CHUNK = 1 << 20
+# Where a text is cut, the decoder reports an error within a token of the end.
+_TOKEN = 32
+_KNOWN_NUMBERS = 4096
+_BLANK = re.compile(r'[ \t\r\n]*')
+
+
+@contextlib.contextmanager
+def readable(path: pathlib.Path, get_it: str) -> Iterator[None]:
+  """Turns what opening and reading a file raise into an InputError.
+
+  It must not enclose the use of the values, whose OSError is of another file.
+  """
+  try:
+    yield
+  except UnicodeDecodeError as e:
+    raise errors.InputError(
+      f'{path} is not UTF-8 text (byte {e.start:,} of a block is '
+      f'{e.object[e.start]:#04x}); give JSON that is not packed, or {get_it}'
+    ) from e
+  except (OSError, EOFError, zlib.error, zipfile.BadZipFile) as e:
+    raise errors.InputError(
+      f'{path} cannot be read ({e}); check its permissions, or copy it again'
+    ) from e
+
+
+class _Numbers(dict):
+  """The floats of their texts. Looking a text up is quicker than parsing it."""
+
+  def __missing__(self, text: str) -> float:
+    value = float(text)
+    if len(self) < _KNOWN_NUMBERS:
+      self[text] = value
+    return value
+
+
+class Text:
+  """The text of a file, decoded value by value.
+
+  All methods raise `errors.InputError` where the file is not JSON of this form.
+
+  Attributes:
+    path: the file, for errors.
+  """
+
+  def __init__(self, path: pathlib.Path, file, get_it: str):
+    """Takes a file of text, and how to get a good one, for errors."""
+    self.path = path
+    self._get_it = get_it
+    self._file = file
+    self._buffer, self._at = '', 0  # What is read; the next character.
+    self._before = 0  # Characters of the file before the buffer.
+    self._decode = json.JSONDecoder(
+      parse_float=_Numbers().__getitem__
+    ).raw_decode
+
+  def keys(self, where: str) -> Iterator[str]:
+    """Yields the keys of an object; the caller reads each key's value."""
+    self._expect('{', where)
+    if self._peek(where) == '}':
+      self._at += 1
+      return
+    while True:
+      if self._peek(where) != '"':
+        self._fail('a key in double quotes', where)
+      key = self.value(where)
+      self._expect(':', where)
+      yield key
+      if self._expect(',}', where) == '}':
+        return
+
+  def items(self, where: str) -> Iterator[Any]:
+    """Yields the values of an array."""
+    self._expect('[', where)
+    if self._peek(where) == ']':
+      self._at += 1
+      return
+    while True:
+      yield self.value(where)
+      if self._expect(',]', where) == ']':
+        return
+
+  def value(self, where: str) -> Any:
+    """Decodes the value that comes next."""
+    closing = {'{': '}', '[': ']', '"': '"'}.get(self._peek(where))
+    while not closing and len(self._buffer) - self._at < _TOKEN:
+      if not self._read_more():
+        break
+    searched = 1
+    while True:
+      # Decoding is slow: not before the value can be complete.
+      start = self._at + searched
+      if not closing or self._buffer.find(closing, start) >= 0:
+        found = self._decoded(where)
+        if found:
+          value, self._at = found
+          return value
+      searched = max(len(self._buffer) - self._at, 1)
+      if not self._read_more():
+        self._cut_short(where)
+
+  def end(self) -> None:
+    """Raises InputError unless only blanks follow."""
+    try:
+      self._peek('')
+    except errors.InputError:
+      return
+    self._fail('nothing after the object', 'the file')
+
+  def _decoded(self, where: str) -> tuple[Any, int] | None:
+    """Returns the next value and its end; None if the buffer cuts it."""
+    try:
+      return self._decode(self._buffer, self._at)
+    except json.JSONDecodeError as e:
+      near_end = e.pos > len(self._buffer) - _TOKEN
+      if near_end or e.msg.startswith('Unterminated string'):
+        return None
+      self._at = e.pos
+      self._fail('JSON', where)
+    except (RecursionError, ValueError) as e:
+      raise errors.InputError(
+        f'{self.path}, {where}: no JSON that can be read ({e}); {self._get_it}'
+      ) from e
+
+  def _expect(self, wanted: str, where: str) -> str:
+    """Passes the next character, which must be one of `wanted`."""
+    found = self._peek(where)
+    if found not in wanted:
+      self._fail(' or '.join(wanted), where)
+    self._at += 1
+    return found
+
+  def _peek(self, where: str) -> str:
+    """Returns the next character that is not blank."""
+    while True:
+      self._at = _BLANK.match(self._buffer, self._at).end()
+      if self._at < len(self._buffer):
+        return self._buffer[self._at]
+      if not self._read_more():
+        self._cut_short(where)
+
+  def _read_more(self) -> bool:
+    """Reads on; forgets what is decoded. Returns False at the file's end."""
+    # As much again, so that the value in a growing buffer is copied, and tried,
+    # few times.
+    rest = self._buffer[self._at :]
+    with readable(self.path, self._get_it):
+      more = self._file.read(max(_CHUNK, len(rest)))
+    self._before += self._at
+    self._buffer, self._at = rest + more, 0
+    return bool(more)
+
+  def _fail(self, expected: str, where: str) -> NoReturn:
+    at = self._at
+    found = self._buffer[at : at + 20]
+    raise errors.InputError(
+      f'{self.path}, {where}: expected {expected} at character '
+      f'{self._before + at + 1:,}, found {found!r}; {self._get_it}'
+    )
+
+  def _cut_short(self, where: str) -> NoReturn:
+    if not self._before and not self._buffer:
+      raise errors.InputError(f'{self.path} is empty; {self._get_it}')
+    raise errors.InputError(
+      f'{self.path} ends within {where}: it is cut short or damaged; copy it '
+      f'again, or {self._get_it}'
+    )

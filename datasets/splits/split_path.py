@@ -1,0 +1,54 @@
+"""What names a split, as `--split` and `--inspect` take it.
+
+  FILE             a table user_id,image_id,class
+  FILE:COLUMN      the same, with the users in another column: TFF's
+                   iNaturalist_train.csv:geo_100
+  FOLDER, X.zip    federated_train.csv and perhaps test.csv, in it
+  X.zip/FILE       a file in a zip
+
+Importing this imports nothing large.
+"""
+
+import os
+import pathlib
+from typing import NamedTuple
+
+from datasets import zip_members
+
+TRAIN = 'federated_train.csv'
+USER = 'user_id'
+
+
+class SplitPath(NamedTuple):
+  """A split that is named.
+
+  Attributes:
+    path: the file, folder or zip.
+    user: the column of the users.
+  """
+
+  path: pathlib.Path
+  user: str = USER
+
+  @property
+  def is_folder(self) -> bool:
+    """Whether it is a folder or zip of files."""
+    return self.path.is_dir() or zip_members.is_zip(self.path)
+
+  @property
+  def train(self) -> pathlib.Path:
+    """The file of the training examples."""
+    return self.path / TRAIN if self.is_folder else self.path
+
+  def exists(self) -> bool:
+    """Whether there is anything; raises InputError of a damaged zip."""
+    return self.path.is_dir() or zip_members.is_file(self.path)
+
+
+def parse(text: str | os.PathLike) -> SplitPath:
+  """Returns what a text names; it need not exist."""
+  whole = SplitPath(pathlib.Path(text))
+  file, colon, user = os.fspath(text).rpartition(':')
+  if not colon or not user or whole.exists():
+    return whole
+  return SplitPath(pathlib.Path(file), user)

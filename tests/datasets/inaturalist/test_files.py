@@ -1,0 +1,200 @@
+"""The files of iNaturalist 2017."""
+
+import json
+
+import numpy as np
+import pytest
+
+from datasets import json_text
+from datasets.inaturalist import files
+from datasets.inaturalist import rules
+from datasets.splits import inputs
+from tests.datasets.inaturalist import on_disk
+from tff_xc import errors
+
+
+def read(folder, **options):
+  return files.read(folder, inputs.Columns(), **options)
+
+
+def by_loops(found, part):
+  """Returns {stem: (category id, user, latitude, longitude)} of plain JSON."""
+  data = found[f'{part}2017.json']
+  category = {a['image_id']: a['category_id'] for a in data['annotations']}
+  where = {item['id']: item for item in found[f'{part}2017_locations.json']}
+  return {
+    image['file_name'].split('/')[-1][:-4]: (
+      category[image['id']],
+      *(where[image['id']][key] for key in ('user_id', 'lat', 'lon')),
+    )
+    for image in data['images']
+  }
+
+
+@pytest.mark.parametrize(('zipped', 'chunk'), [(True, 1 << 20), (False, 64)])
+def test_images_have_their_class_user_and_place(
+  zipped, chunk, tmp_path, monkeypatch
+):
+  monkeypatch.setattr(json_text, '_CHUNK', chunk)
+  found = on_disk.content()
+  folder = on_disk.write(tmp_path, found, zipped)
+  listing, located = read(folder), read(folder, positions=True)
+  ids = listing.ids.take(np.arange(600))
+  expected = by_loops(found, 'train')
+  assert ids == list(expected)
+  categories = sorted(c['id'] for c in found['train2017.json']['categories'])
+  for i, (category, user, latitude, longitude) in enumerate(expected.values()):
+    assert categories[listing.labels[i]] == category
+    name = [*listing.user_names, None][listing.users[i]]
+    assert name == (user if user is None else str(user))
+    both = located.positions[i].tolist()
+    if latitude is None:
+      assert np.isnan(both).all()
+    else:
+      assert both == [latitude, longitude]
+  assert listing.positions is None and located.users is None
+  tests = by_loops(found, 'val')
+  assert listing.test.ids.take(np.arange(60)) == list(tests)
+  assert [categories[c] for c in listing.test.labels] == [
+    t[0] for t in tests.values()
+  ]
+  assert listing.class_names[:3] == ['Genus 0 3', 'Genus 1', 'Genus 2']
+  assert listing.class_names[11] == 'Genus 0 58'
+  facts = dict(listing.facts)
+  assert (facts.pop(files.CHECKSUM, None) is not None) == zipped
+  assert facts == {
+    files.IMAGES: 600,
+    files.TEST_IMAGES: 60,
+    files.CLASSES: 12,
+    files.NO_USER: 12,
+    files.NO_POSITION: 30,
+  }
+
+
+def test_what_is_published_is_compared():
+  named = {
+    files.IMAGES,
+    files.TEST_IMAGES,
+    files.CLASSES,
+    files.CHECKSUM,
+  }
+  for rule in rules.RULES.values():
+    assert set(rule.published.input) == named
+
+
+def test_what_a_table_makes_of_unknown_values_is_unknown(tmp_path):
+  found = on_disk.content()
+  rows = {item['id']: item for item in found['train2017_locations.json']}
+  rows[0].update(lat=float('nan'), lon=float('nan'), user_id=float('nan'))
+  rows[1].update(user_id=12.0)
+  rows[2].update(user_id='NA', lat=91)
+  rows[3].update(user_id='12')
+  listing = read(on_disk.write(tmp_path, found, zipped=False))
+  located = read(tmp_path, positions=True)
+  ids = listing.ids.take(np.arange(600))
+  row = [ids.index(f'train{i:08x}') for i in range(4)]
+  name = [[*listing.user_names, None][listing.users[i]] for i in row]
+  assert name == [None, '12', None, '12']
+  assert np.isnan(located.positions[row, 0]).tolist() == [
+    True,
+    False,
+    True,
+    False,
+  ]
+
+
+def images(found):
+  return found['train2017.json']['images']
+
+
+def annotations(found):
+  return found['train2017.json']['annotations']
+
+
+def locations(found):
+  return found['train2017_locations.json']
+
+
+@pytest.mark.parametrize(
+  ('change', 'match'),
+  [
+    (
+      lambda f: images(f)[2].pop('file_name'),
+      r'images\[2\] is .*"file_name" as',
+    ),
+    (lambda f: images(f)[2].update(id='7'), r'images\[2\] .*"id" as a whole'),
+    (
+      lambda f: images(f)[2].update(id=images(f)[0]['id']),
+      'two images have the',
+    ),
+    (
+      lambda f: images(f)[2].update(file_name=images(f)[0]['file_name']),
+      'files of the name',
+    ),
+    (lambda f: images(f).append(4), r'images\[600\] is 4; expected an object'),
+    (lambda f: images(f).clear(), 'has no images'),
+    (lambda f: annotations(f).pop(), 'has 0 annotations, expected one'),
+    (lambda f: annotations(f).append(annotations(f)[0]), 'has 2 annotations'),
+    (lambda f: annotations(f)[0].update(image_id=999), 'image_id 999, which'),
+    (lambda f: annotations(f)[0].update(category_id=4), 'category_id 4, which'),
+    (lambda f: f['train2017.json'].pop('categories'), 'has no "categories"'),
+    (
+      lambda f: f['train2017.json']['categories'][0].update(name=3),
+      r'categories\[0\] is .*"name"',
+    ),
+    (
+      lambda f: f['val2017.json'].update(
+        categories=[{'id': 3, 'name': 'a'}, {'id': 4, 'name': 'b'}],
+        annotations=[
+          {**a, 'category_id': 4} for a in f['val2017.json']['annotations']
+        ],
+      ),
+      'val2017.json has the category 4, which',
+    ),
+    (lambda f: locations(f)[3].update(lat='5'), r'array\[3\] is .*"lat" as a'),
+    (
+      lambda f: locations(f)[3].update(user_id=[1]),
+      r'array\[3\] is .*"user_id"',
+    ),
+    (lambda f: locations(f).append(locations(f)[0]), 'each "id" once'),
+    (lambda f: locations(f).clear(), 'has none of the 600 images'),
+    (
+      lambda f: f.update({'train2017_locations.json': {'a': 1}}),
+      r'the array: expected \[ at character 1',
+    ),
+  ],
+)
+def test_damaged_content(tmp_path, change, match):
+  found = json.loads(json.dumps(on_disk.content()))
+  change(found)
+  with pytest.raises(errors.InputError, match=match) as e:
+    read(on_disk.write(tmp_path, found))
+  assert '\n' not in str(e.value)
+
+
+def test_files_that_are_missing_or_cut_short(tmp_path):
+  with pytest.raises(
+    errors.InputError, match=r'no train2017\.json, nor train_val'
+  ):
+    read(tmp_path)
+  on_disk.write(tmp_path, on_disk.content(), zipped=False)
+  path = tmp_path / 'train2017.json'
+  text = path.read_text()
+  path.write_text(text[: len(text) // 2])
+  with pytest.raises(errors.InputError, match='ends within'):
+    read(tmp_path)
+  path.unlink()
+  archive = tmp_path / 'train_val2017.zip'
+  archive.write_bytes(b'PK no zip')
+  with pytest.raises(errors.InputError, match='no zip that can be read'):
+    read(tmp_path)
+
+
+def test_a_damaged_member_of_a_zip(tmp_path):
+  on_disk.write(tmp_path, on_disk.content())
+  path = tmp_path / 'train_val2017.zip'
+  data = bytearray(path.read_bytes())
+  data[3000:3200] = bytes(200)
+  path.write_bytes(data)
+  with pytest.raises(errors.InputError, match=r'zip.train2017\.json'):
+    read(tmp_path)

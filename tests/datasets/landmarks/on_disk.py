@@ -1,0 +1,64 @@
+"""Small files in the form of Google Landmarks v2."""
+
+import csv
+import gzip
+
+import numpy as np
+
+AUTHORS = [f'Author, "{k}"' for k in range(40)] + ['Zoë\nLine 2', '12', '']
+
+
+def images(seed=0, count=1500, landmarks=25):
+  """Returns rows (id, landmark, author); authors and landmarks are skewed."""
+  random = np.random.default_rng(seed)
+  places = np.minimum(random.geometric(0.12, count), landmarks) - 1
+  people = np.minimum(random.geometric(0.08, count), len(AUTHORS)) - 1
+  return [
+    (f'{i:016x}', str(7 * place + 1), AUTHORS[person])
+    for i, (place, person) in enumerate(
+      zip(places.tolist(), people.tolist(), strict=True)
+    )
+  ]
+
+
+def write(folder, rows, unclean=200, packed=False):
+  """Writes the three files of (id, landmark, author) and returns the folder.
+
+  `unclean` further images are in two files only, of landmarks of their own, too.
+  """
+  folder.mkdir(exist_ok=True)
+  clean = {}
+  for image, landmark, _ in rows:
+    clean.setdefault(landmark, []).append(image)
+  others = [(f'f{i:015x}', str(i % 40), 'Author, "0"') for i in range(unclean)]
+  every = sorted([*rows, *others], key=lambda row: row[0][::-1])
+  url = 'https://upload.wikimedia.org/a,b.jpg'
+  save(
+    folder / 'train.csv',
+    ('id', 'url', 'landmark_id'),
+    [(image, url, landmark) for image, landmark, _ in every],
+    packed,
+  )
+  save(
+    folder / 'train_attribution.csv',
+    ('id', 'url', 'author', 'license', 'title'),
+    [
+      (image, url, author, 'CC', 'File:A "b", c.jpg')
+      for image, _, author in every
+    ],
+    packed,
+  )
+  save(
+    folder / 'train_clean.csv',
+    ('landmark_id', 'images'),
+    [(landmark, ' '.join(found)) for landmark, found in clean.items()],
+    packed,
+  )
+  return folder
+
+
+def save(path, header, rows, packed=False):
+  name = f'{path}.gz' if packed else path
+  with (gzip.open if packed else open)(name, 'wt', newline='') as file:
+    writer = csv.writer(file)
+    writer.writerows([header, *rows])
