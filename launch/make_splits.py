@@ -13,12 +13,14 @@ holds anything else is refused. The same data, rule and seed give the same files
 --inspect describes a split file that somebody else made.
 """
 
+import sys
 from collections.abc import Mapping
 from collections.abc import Sequence
 from typing import Any
 
 from absl import flags
 
+from datasets.splits import rule as rule_lib
 from datasets.splits import rules
 from launch import app
 from launch import settings
@@ -47,7 +49,7 @@ def rule_settings(name: str) -> Mapping[str, Any]:
   return values
 
 
-def _parsed(name: str, flag: rules.Flag, text: str):
+def _parsed(name: str, flag: rule_lib.Flag, text: str):
   """Returns the value of a rule's flag; the rule gives its type and bounds."""
   if flag.choices:
     if text not in flag.choices:
@@ -100,6 +102,7 @@ def make(
   Raises:
     errors.InputError: bad input; `output` holds anything else.
   """
+  from datasets.splits import as_published
   from datasets.splits import inputs
   from datasets.splits import making
   from datasets.splits import output as output_lib
@@ -107,6 +110,8 @@ def make(
 
   found = output_lib.find(output, request)
   made = making.make(request, path, inputs.Columns(**columns))
+  for line in as_published.lines(made.summary.get('published')):
+    print(line, file=sys.stderr)
   if found is None:
     output_lib.write(output, made)
     end = f'written to {output}'

@@ -11,6 +11,7 @@ import hashlib
 from collections.abc import Callable
 from collections.abc import Iterable
 from collections.abc import Iterator
+from collections.abc import Mapping
 from collections.abc import Sequence
 from typing import Any
 
@@ -98,6 +99,9 @@ class Listing:
     users: int32 [N], places in `user_names`, -1 for nobody; None: unknown.
     user_names: in the order in which the input names them.
     test: the test part, if the input has one; its ids are its own.
+    retrieval: examples of other classes, if the input has such a part; its classes
+      and ids are its own.
+    facts: what the reader counted in the input's files.
   """
 
   labels: np.ndarray | scipy.sparse.csr_matrix
@@ -106,6 +110,8 @@ class Listing:
   users: np.ndarray | None = None
   user_names: Sequence[str] = ()
   test: 'Listing | None' = None
+  retrieval: 'Listing | None' = None
+  facts: Mapping[str, Any] = dataclasses.field(default_factory=dict)
 
   def __len__(self) -> int:
     return self.labels.shape[0]
@@ -124,6 +130,7 @@ class Listing:
       ids=range(len(numbers)),
       users=users,
       test=None,
+      retrieval=None,
     )
 
   def fingerprint(self) -> dict[str, Any]:
@@ -132,7 +139,9 @@ class Listing:
     counts = {'examples': len(self), 'classes': len(self.class_names)}
     if self.test is not None:
       counts['test_examples'] = len(self.test)
-    for part in filter(None, (self, self.test)):
+    if self.retrieval is not None:
+      counts['retrieval_examples'] = len(self.retrieval)
+    for part in filter(None, (self, self.test, self.retrieval)):
       for piece in part._content():
         found.update(piece)
     return {**counts, 'checksum': found.hexdigest()}

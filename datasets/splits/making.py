@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 import scipy.sparse
 
+from datasets.splits import as_published
 from datasets.splits import hold_out
 from datasets.splits import inputs
 from datasets.splits import listing as listing_lib
@@ -84,12 +85,18 @@ def make(
     **request._asdict(),
     'input': str(path),
     'fingerprint': fingerprint,
+    **({'facts': listing.facts} if listing.facts else {}),
     **_describe(listing, train, counts),
     'examples_unused': len(numbers)
     - len(np.unique(train.numbers))
     - (0 if split.test is None else len(split.test)),
     'test_examples': len(test_numbers),
+    **_describe_retrieval(listing.retrieval),
   }
+  if rule.published:
+    summary['published'] = as_published.compare(
+      rule, request.settings, listing.facts, summary
+    )
   return Made(listing, train, test, test_numbers, summary, counts)
 
 
@@ -163,6 +170,15 @@ def _describe(listing, train, counts) -> dict[str, Any]:
     'emd': skew.emd(counts),
     'examples_per_client': skew.spread(train.sizes),
     'classes_per_client': skew.spread(np.diff(counts.indptr)),
+  }
+
+
+def _describe_retrieval(part: listing_lib.Listing | None) -> dict[str, Any]:
+  if part is None:
+    return {}
+  return {
+    'retrieval_examples': len(part),
+    'retrieval_classes': len(np.unique(part.labels)),
   }
 
 

@@ -2,6 +2,7 @@
 
   federated_train.csv  user_id,image_id,class
   test.csv             image_id,class
+  retrieval.csv        image_id,class, of other classes
   classes.csv          class,name
 
 The published splits of FedVC and FedIR have the first two forms.
@@ -21,6 +22,7 @@ from datasets.splits import names as names_lib
 from tff_xc import errors
 
 TRAIN, TEST, CLASSES = 'federated_train.csv', 'test.csv', 'classes.csv'
+RETRIEVAL = 'retrieval.csv'
 
 
 class Split(NamedTuple):
@@ -32,12 +34,15 @@ class Split(NamedTuple):
     class_names: the classes in the order of their numbers, by their names in
       classes.csv where there is one.
     class_ids: the same classes as the files have them.
+    retrieval: ids and labels of examples of other classes, whose labels are places
+      in its own `class_names`; None: the split has no such part.
   """
 
   train: listing_lib.Listing
   test: listing_lib.Listing | None
   class_names: Sequence[str]
   class_ids: Sequence[str]
+  retrieval: listing_lib.Listing | None = None
 
 
 def read(split: str | os.PathLike, test_file: str | os.PathLike = '') -> Split:
@@ -45,7 +50,7 @@ def read(split: str | os.PathLike, test_file: str | os.PathLike = '') -> Split:
 
   Args:
     split: its folder, or a CSV `user_id,image_id,class`. A classes.csv beside
-      the CSV names its classes; test.csv counts only in a folder.
+      the CSV names its classes; test.csv and retrieval.csv count only in a folder.
     test_file: a CSV `image_id,class` in place of the folder's test.csv.
 
   Raises:
@@ -59,6 +64,9 @@ def read(split: str | os.PathLike, test_file: str | os.PathLike = '') -> Split:
     test = read_test(test_file)
   elif path.is_dir() and (path / TEST).is_file():
     test = read_test(path / TEST)
+  retrieval = None
+  if path.is_dir() and (path / RETRIEVAL).is_file():
+    retrieval = read_test(path / RETRIEVAL)
   ids = {*train.class_names, *(test.class_names if test else ())}
   named = {}
   if (folder / CLASSES).is_file():
@@ -75,6 +83,7 @@ def read(split: str | os.PathLike, test_file: str | os.PathLike = '') -> Split:
     test and _renumbered(test, place),
     [named.get(name, name) for name in ids],
     ids,
+    retrieval,
   )
 
 
