@@ -1,64 +1,32 @@
 """ImageNet-21k in folders, in tars, and as a list of names."""
 
-import gzip
-import random
-import tarfile
-
 import pytest
 
 from datasets.imagenet21k import files
-from tests.datasets.images import on_disk
+from tests.datasets.imagenet21k import on_disk
 from tff_xc import errors
-
-NAMES = [
-  f'n{c:08}/n{c:08}_{i}.JPEG' for c in (1, 20, 3, 100) for i in range(c % 7 + 2)
-]
-
-
-def folders(folder):
-  return on_disk.write(folder / 'folders', NAMES)
-
-
-def tars(folder):
-  (folder / 'tars').mkdir()
-  for synset in sorted(folders(folder).iterdir()):
-    on_disk.tarred(synset, folder / 'tars' / f'{synset.name}.tar')
-  return folder / 'tars'
-
-
-def tar_of_tars(folder):
-  with tarfile.open(folder / 'whole.tar', 'w') as whole:
-    for tar in tars(folder).iterdir():
-      whole.add(tar, tar.name)
-  return folder / 'whole.tar'
-
-
-def text():
-  return ''.join(f'{n}\n' for n in random.Random(0).sample(NAMES, len(NAMES)))
-
-
-def as_text(folder):
-  (folder / 'list.txt').write_text(text())
-  return folder / 'list.txt'
-
-
-def as_windows_gzip(folder):
-  with gzip.open(folder / 'list.txt.gz', 'wt', newline='') as file:
-    file.write('./' + text().replace('\n', '\r\n./').removesuffix('./'))
-  return folder / 'list.txt.gz'
 
 
 @pytest.mark.parametrize(
-  'write', [folders, tars, tar_of_tars, as_text, as_windows_gzip]
+  'write',
+  [
+    on_disk.folders,
+    on_disk.tars,
+    on_disk.tar_of_tars,
+    on_disk.as_text,
+    on_disk.as_windows_gzip,
+  ],
 )
 def test_every_form_has_the_same_images(tmp_path, write, monkeypatch):
   monkeypatch.setattr(files, '_BYTES', 100)
   found = files.read(write(tmp_path))
-  assert list(found.ids) == sorted(NAMES)
+  assert list(found.ids) == sorted(on_disk.NAMES)
   synsets = ['n00000001', 'n00000003', 'n00000020', 'n00000100']
   assert found.class_names == synsets
-  assert [synsets[c] for c in found.labels] == [n[:9] for n in sorted(NAMES)]
-  assert found.facts == {'images': len(NAMES), 'classes': 4}
+  assert [synsets[c] for c in found.labels] == [
+    n[:9] for n in sorted(on_disk.NAMES)
+  ]
+  assert found.facts == {'images': len(on_disk.NAMES), 'classes': 4}
 
 
 @pytest.mark.parametrize(
@@ -73,7 +41,7 @@ def test_every_form_has_the_same_images(tmp_path, write, monkeypatch):
   ],
 )
 def test_a_malformed_list_is_refused_in_a_sentence(tmp_path, change, said):
-  path = as_text(tmp_path)
+  path = on_disk.as_text(tmp_path)
   path.write_text(change(path.read_text()), errors='surrogateescape')
   with pytest.raises(errors.InputError, match=said):
     files.read(path)
