@@ -7,7 +7,8 @@
 DATA is a folder, tar or zip of images with a folder for each class; a table
 (.csv, .tsv, .jsonl, .ndjson, .parquet); the official files of CIFAR-10 or
 CIFAR-100; text of the Extreme Classification Repository; an .npz with y and
-client; or LEAF's JSON. DIR gets federated_train.csv (user_id,image_id,class),
+client; or LEAF's JSON. Rules named for a set take that set's files, as their
+owners distribute them. DIR gets federated_train.csv (user_id,image_id,class),
 test.csv, classes.csv, summary.json and pictures, all of them or none. A DIR that
 holds anything else is refused. The same data, rule and seed give the same files.
 --inspect describes a split file that somebody else made.
