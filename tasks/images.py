@@ -69,7 +69,7 @@ TASKS = (
     check=_check,
     count_classes=own_data.count_classes,
     find=_find,
-    data='JPEG and PNG in a folder, .tar or .zip, in a folder for each class'
+    data='JPEG and PNG in a folder, .tar or .zip, in a folder or a .tar for each class'
     ' unless --split names the classes; or a .npz with x uint8 [N, height,'
     ' width(, channels)], y [N], client [N], and optionally test_x, test_y,'
     ' retrieval_x, retrieval_y',

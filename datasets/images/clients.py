@@ -72,14 +72,15 @@ def load(
     choice = choice._replace(split='')
   else:
     found = names_lib.of_ids(store.path, store.names)
-    places, data = _joined(store, found, found.test, found.class_names)
+    places, data = _joined(store, found, found.test, None, found.class_names)
     if choice.test_file:
       data = own.with_test(data, choice.test_file, str(store.path))
   choice = choice._replace(test_file='')
   if corrupt == SKIP:
     bad = ~_readable(store, places, side)
     places, data = _without(bad, places, data, 'cannot be read', store.path)
-  if len(np.unique(data.labels)) < 2:
+  num_classes = len(data.class_names)
+  if len(np.unique(data.labels[data.labels < num_classes])) < 2:
     raise errors.InputError(
       f'{store.path} has images of one class only; give at least two classes'
     )
@@ -87,11 +88,12 @@ def load(
   pool = _pool(store, places, data.labels, side)
   return client_data.FederatedDataset(
     name=store.path.name,
-    num_classes=len(data.class_names),
+    num_classes=num_classes,
     train=client_data.PartitionedClientData(pool, clients),
     test=None if test is None else pool.subset(test),
+    retrieval=None if data.retrieval is None else pool.subset(data.retrieval),
     exact=False,  # Decoders of JPEG differ in the last bit.
-    source_checksum=_checksum(store, places, data.labels, test),
+    source_checksum=_checksum(store, places, data.labels, test, data.retrieval),
     class_names=data.class_names,
   )
 
@@ -99,7 +101,9 @@ def load(
 def _of_split(store, choice, corrupt: str) -> tuple[np.ndarray, own.Labelled]:
   """Returns the images that a split names, as `_joined`."""
   split = split_folder.read(choice.split, choice.test_file)
-  places, data = _joined(store, split.train, split.test, split.class_names)
+  places, data = _joined(
+    store, split.train, split.test, split.retrieval, split.class_names
+  )
   missing = places < 0
   if missing.all() or (missing.any() and corrupt == FAIL):
     raise errors.InputError(
@@ -118,16 +122,20 @@ def _of_split(store, choice, corrupt: str) -> tuple[np.ndarray, own.Labelled]:
 
 
 def _joined(
-  store, train, test, class_names: Sequence[str]
+  store, train, test, retrieval, class_names: Sequence[str]
 ) -> tuple[np.ndarray, own.Labelled]:
-  """Returns numbers in the store, -1 if missing, of the images of both parts."""
+  """Returns numbers in the store, -1 if missing, of the images of all parts."""
   import pyarrow as pa
 
-  listings = [train, test] if test is not None else [train]
+  listings = [part for part in (train, test, retrieval) if part is not None]
   ids = listing_lib.Texts(
     pa.concat_arrays([part.ids.array for part in listings])
   )
   labels = np.concatenate([part.labels for part in listings])
+  ends = np.cumsum([0, *map(len, listings)])
+  numbers = [np.arange(*ends[i : i + 2]) for i in range(len(listings))]
+  if retrieval is not None:
+    labels[numbers[-1]] += len(class_names)
   users = train.users
   if users is not None:
     users = np.append(users, np.full(len(ids) - len(train), -1, np.int32))
@@ -137,7 +145,8 @@ def _joined(
     ids,
     users,
     train.user_names,
-    None if test is None else np.arange(len(train), len(ids)),
+    None if test is None else numbers[1],
+    None if retrieval is None else numbers[-1],
   )
   return store_lib.find(store, ids), data
 
@@ -161,14 +170,16 @@ def _without(bad: np.ndarray, places, data: own.Labelled, why: str, path):
     file=sys.stderr,
   )
   kept = np.flatnonzero(~bad)
-  in_test = np.zeros(len(bad), bool)
-  if data.test is not None:
-    in_test[data.test] = True
+
+  def left(numbers: np.ndarray | None) -> np.ndarray | None:
+    return None if numbers is None else np.flatnonzero(np.isin(kept, numbers))
+
   return places[kept], data._replace(
     labels=data.labels[kept],
     ids=listing_lib.Texts(data.ids.array.take(kept)),
     users=None if data.users is None else data.users[kept],
-    test=None if data.test is None else np.flatnonzero(in_test[kept]),
+    test=left(data.test),
+    retrieval=left(data.retrieval),
   )
 
 
@@ -229,16 +240,17 @@ def _used(store: store_lib.Store, place: int, use: Callable[[bytes], Any]):
     ) from e
 
 
-def _checksum(store: store_lib.Store, places, labels, test) -> str:
-  """Returns a checksum of all names and test labels, and of some images' bytes.
+def _checksum(store: store_lib.Store, places, labels, *parts) -> str:
+  """Returns a checksum of names, of parts' labels, and of some images' bytes.
 
   A folder and a tar of it have one checksum.
   """
   found = hashlib.blake2b(digest_size=8)
   for numbers in listing_lib.blocks(len(places)):
     found.update('\0'.join(store.names.take(places[numbers])).encode())
-  if test is not None:
-    found.update(test.astype(np.int64).tobytes() + labels[test].tobytes())
+  for part in parts:
+    if part is not None:
+      found.update(part.astype(np.int64).tobytes() + labels[part].tobytes())
   count = min(_SAMPLE, len(places))
   for place in places[np.arange(count) * len(places) // count]:
     data = _used(store, place, bytes)

@@ -25,7 +25,8 @@ def compare(
     `is_the_input` and `is_the_rule`: whether the input's facts and the settings
     are the published ones; `input`, `settings` and `counts`: those that differ,
     as {name: {'published': value, 'found': value}}; `not_compared`: counts that a
-    draw decides which was not published, likewise.
+    draw decides which was not published, likewise; and `why` they differ, if that
+    is known.
   """
   published = rule.published
   input_differs = _differing(published.input, {**published.input, **facts})
@@ -46,6 +47,7 @@ def compare(
       name: {'published': published.counts[name], 'found': summary[name]}
       for name in published.drawn
     },
+    **({'why': published.why} if published.why else {}),
   }
 
 
@@ -76,7 +78,7 @@ def lines(report: Mapping[str, Any] | None) -> Iterator[str]:
     if report['counts']:
       yield (
         'warning: the input is the published one, by its counts, and the split is'
-        f' not: {_told(report["counts"])}'
+        f' not: {_told(report["counts"])}{_because(report)}'
       )
     else:
       yield 'note: the input and the counts of the split are as published'
@@ -84,6 +86,10 @@ def lines(report: Mapping[str, Any] | None) -> Iterator[str]:
       yield (
         f'note: of a draw that was not published: {_told(report["not_compared"])}'
       )
+
+
+def _because(report: Mapping[str, Any]) -> str:
+  return f' ({report["why"]})' if 'why' in report else ''
 
 
 def _told(

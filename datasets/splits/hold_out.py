@@ -7,7 +7,10 @@ from tff_xc import errors
 
 
 def by_fraction(
-  labels: np.ndarray | scipy.sparse.csr_matrix, fraction: float, seed
+  labels: np.ndarray | scipy.sparse.csr_matrix,
+  fraction: float,
+  seed,
+  flag: str = 'test_fraction',
 ) -> np.ndarray:
   """Draws the same share of every class, up to rounding.
 
@@ -19,6 +22,7 @@ def by_fraction(
     labels: int [N]; or sets of labels [N, n].
     fraction: in (0, 0.5].
     seed: of the draw.
+    flag: what gives the fraction, for errors.
 
   Returns:
     int64 [k], numbers of examples, ascending.
@@ -34,7 +38,7 @@ def by_fraction(
     order = order[sizes > 1]
   # Evenly spaced, from a random start.
   upto = np.floor(np.arange(len(order) + 1) * fraction + random.random())
-  return _some(order[np.diff(upto) > 0], f'--test_fraction={fraction}')
+  return _some(order[np.diff(upto) > 0], f'--{flag}={fraction}')
 
 
 def by_class(labels: np.ndarray, each: int, seed) -> np.ndarray:

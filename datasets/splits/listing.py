@@ -99,6 +99,8 @@ class Listing:
     users: int32 [N], places in `user_names`, -1 for nobody; None: unknown.
     user_names: in the order in which the input names them.
     test: the test part, if the input has one; its ids are its own.
+    retrieval: examples of other classes, if the input has such a part; its classes
+      and ids are its own.
     positions: float64 [N, 2], where they were taken: latitude and longitude in
       degrees, NaN for unknown ones; None: the input does not say, or it does not
       matter.
@@ -111,6 +113,7 @@ class Listing:
   users: np.ndarray | None = None
   user_names: Sequence[str] = ()
   test: 'Listing | None' = None
+  retrieval: 'Listing | None' = None
   positions: np.ndarray | None = None
   facts: Mapping[str, Any] = dataclasses.field(default_factory=dict)
 
@@ -131,6 +134,7 @@ class Listing:
       ids=range(len(numbers)),
       users=some(self.users),
       test=None,
+      retrieval=None,
       positions=some(self.positions),
     )
 
@@ -157,7 +161,9 @@ class Listing:
     counts = {'examples': len(self), 'classes': len(self.class_names)}
     if self.test is not None:
       counts['test_examples'] = len(self.test)
-    for part in filter(None, (self, self.test)):
+    if self.retrieval is not None:
+      counts['retrieval_examples'] = len(self.retrieval)
+    for part in filter(None, (self, self.test, self.retrieval)):
       for piece in part._content():
         found.update(piece)
     return {**counts, 'checksum': found.hexdigest()}

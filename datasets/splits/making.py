@@ -181,6 +181,16 @@ def _describe(listing, train, counts) -> dict[str, Any]:
     'emd': skew.emd(counts),
     'examples_per_client': skew.spread(train.sizes),
     'classes_per_client': skew.spread(np.diff(counts.indptr)),
+    **_describe_retrieval(listing.retrieval),
+  }
+
+
+def _describe_retrieval(part: listing_lib.Listing | None) -> dict[str, Any]:
+  if part is None:
+    return {}
+  return {
+    'retrieval_examples': len(part),
+    'retrieval_classes': len(np.unique(part.labels)),
   }
 
 

@@ -2,6 +2,8 @@
 
 federated_train.csv   user_id,image_id,class
 test.csv              image_id,class, if there is a test part
+retrieval.csv         image_id,class, if the input has examples of other classes
+                      for a retrieval test; these are numbered after all others
 classes.csv           class,name,count: examples of each class with clients
 summary.json          the rule, its settings, and what came of it
 clients.png           clients by size, and by their classes
@@ -141,6 +143,10 @@ def _write_tables(folder: pathlib.Path, made: making.Made) -> None:
     split_csv.write_test(
       folder / 'test.csv', made.test_numbers, made.test.labels, made.test.ids
     )
+  if (part := made.listing.retrieval) is not None:
+    split_csv.write_test(
+      folder / 'retrieval.csv', np.arange(len(part)), part.labels, part.ids
+    )
   _write_classes(folder / 'classes.csv', made)
 
 
@@ -200,6 +206,10 @@ def to_text(summary: Mapping[str, Any], width: int) -> str:
     whole.insert(3, ['classes of clients', f'{summary["classes_held"]:,}'])
   if 'test_examples' in summary:
     whole.insert(-1, ['test examples', f'{summary["test_examples"]:,}'])
+  if 'retrieval_examples' in summary:
+    whole.insert(
+      -1, ['retrieval examples', f'{summary["retrieval_examples"]:,}']
+    )
   columns = list(summary['examples_per_client'])
   spread = [['', *columns]]
   for noun in ('examples', 'classes'):

@@ -5,7 +5,7 @@
   iid:K     K clients with random examples, as many each
   FILE.csv  a split, user_id,image_id,class; see `split_path` for other forms
   FOLDER    what `launch.make_splits` writes: federated_train.csv, and test.csv
-            and classes.csv if they are there
+            and classes.csv if they are there; of images also retrieval.csv
 
 `--test_file` or the split's test.csv names the test examples;
 `--test_fraction` holds some out, the same share of each class.
@@ -72,6 +72,8 @@ class Labelled(NamedTuple):
     user_names: the users.
     test: numbers of the test examples, empty if the data keep them apart; None:
       the data have no test part.
+    retrieval: numbers of the examples of other classes, whose labels are at least
+      n; None: there is no such part.
   """
 
   labels: np.ndarray
@@ -80,6 +82,7 @@ class Labelled(NamedTuple):
   users: np.ndarray | None = None
   user_names: Sequence[str] = ()
   test: np.ndarray | None = None
+  retrieval: np.ndarray | None = None
 
 
 def parts(
@@ -149,6 +152,11 @@ def with_test(data: Labelled, test_file: str, where: str) -> Labelled:
 def _of_split(data: Labelled, choice: Choice, where: str) -> Labelled:
   """Returns the examples with the users and the test of a split."""
   split = split_folder.read(choice.split, choice.test_file)
+  if split.retrieval is not None:
+    raise errors.InputError(
+      f'{choice.split} has a {split_folder.RETRIEVAL}, which only images have'
+      f' (--task=images), and {where} is other data; take that file away'
+    )
   numbers = _numbers(data, split.train, choice.split, where, split)
   users = np.full(len(data.labels), -1, np.int32)
   users[numbers] = split.train.users

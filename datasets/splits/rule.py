@@ -63,11 +63,13 @@ class Published(NamedTuple):
     input: what its input has, by names of `Listing.facts`.
     counts: what it has, by names of a split's summary.
     drawn: names in `counts` that a draw decides which was not published.
+    why: why a split of this input differs all the same; empty: it does not.
   """
 
   input: Mapping[str, Any]
   counts: Mapping[str, int]
   drawn: tuple[str, ...] = ()
+  why: str = ''
 
 
 @dataclasses.dataclass(frozen=True)

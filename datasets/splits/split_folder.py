@@ -2,6 +2,7 @@
 
   federated_train.csv  user_id,image_id,class
   test.csv             image_id,class
+  retrieval.csv        image_id,class, of other classes
   classes.csv          class,name
 
 The published splits of FedVC and FedIR have the first two forms, in a zip. A file
@@ -27,7 +28,7 @@ from datasets.splits import published_files
 from datasets.splits import split_path
 from tff_xc import errors
 
-TEST, CLASSES = 'test.csv', 'classes.csv'
+TEST, CLASSES, RETRIEVAL = 'test.csv', 'classes.csv', 'retrieval.csv'
 
 
 class Split(NamedTuple):
@@ -39,12 +40,15 @@ class Split(NamedTuple):
     class_names: the classes in the order of their numbers, by their names in
       classes.csv where there is one.
     class_ids: the same classes as the files have them.
+    retrieval: ids and labels of examples of other classes, whose labels are places
+      in its own `class_names`; None: the split has no such part.
   """
 
   train: listing_lib.Listing
   test: listing_lib.Listing | None
   class_names: Sequence[str]
   class_ids: Sequence[str]
+  retrieval: listing_lib.Listing | None = None
 
 
 def read(split: str | os.PathLike, test_file: str | os.PathLike = '') -> Split:
@@ -52,7 +56,7 @@ def read(split: str | os.PathLike, test_file: str | os.PathLike = '') -> Split:
 
   Args:
     split: its folder, zip or CSV, see `split_path`. A classes.csv beside the CSV
-      names its classes; test.csv counts only in a folder or zip.
+      names its classes; test.csv and retrieval.csv count only in a folder or zip.
     test_file: a CSV `image_id,class` in place of the folder's test.csv.
 
   Raises:
@@ -67,6 +71,9 @@ def read(split: str | os.PathLike, test_file: str | os.PathLike = '') -> Split:
     test = read_test(test_file)
   elif name.is_folder and zip_members.is_file(folder / TEST):
     test = _listing(folder / TEST, None)
+  retrieval = None
+  if name.is_folder and zip_members.is_file(folder / RETRIEVAL):
+    retrieval = _listing(folder / RETRIEVAL, None)
   ids = {*train.class_names, *(test.class_names if test else ())}
   named = {}
   if zip_members.is_file(folder / CLASSES):
@@ -83,6 +90,7 @@ def read(split: str | os.PathLike, test_file: str | os.PathLike = '') -> Split:
     test and _renumbered(test, place),
     [named.get(name, name) for name in ids],
     ids,
+    retrieval,
   )
 
 

@@ -9,6 +9,7 @@ from launch.benchmarks import hashed_networks
 from launch.benchmarks import label_scores
 from launch.benchmarks import lstm_step
 from launch.benchmarks import paper_sizes
+from launch.benchmarks import retrieval
 from launch.benchmarks import row_select
 from launch.benchmarks import small_clients
 from launch.benchmarks import spec
@@ -27,6 +28,7 @@ BENCHMARKS: dict[str, spec.Benchmark] = {
     spreadout_step,
     svm_step,
     exact_ranking,
+    retrieval,
     label_scores,
     hashed_networks,
     lstm_step,

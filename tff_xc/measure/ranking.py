@@ -11,13 +11,8 @@ from typing import NamedTuple
 
 import numpy as np
 
-from tff_xc.measure import fixed_point
+from tff_xc.measure import neighbours
 from tff_xc.measure import top_classes
-
-# With 2^25 per unit and unit norms, a squared distance is at most 2^52, which a
-# float64 holds exactly. Rounding moves a component by at most 1.5e-8, less than
-# float32 does.
-_RETRIEVAL_BITS = 25
 
 
 class RetrievalScores(NamedTuple):
@@ -129,7 +124,7 @@ def retrieval_scores(
   Args:
     embeddings: float [e, d], of any norm.
     labels: int [e].
-    block: the most distances in memory at once, 8 bytes each.
+    block: the most distances in memory at once, 4 bytes each.
 
   Raises:
     ValueError: without examples, or for different lengths.
@@ -147,9 +142,9 @@ def retrieval_scores(
   k = max(10, int(relevant.max()))
   at_10 = np.zeros(len(labels))
   at_r = np.zeros(len(labels))
-  for first, neighbours in _neighbour_blocks(embeddings, k, block):
-    queries = slice(first, first + len(neighbours))
-    hits = (labels[neighbours] == labels[queries, None]) & (neighbours >= 0)
+  for first, found in neighbours.blocks(normalise(embeddings), k, block):
+    queries = slice(first, first + len(found))
+    hits = (labels[found] == labels[queries, None]) & (found >= 0)
     ranks = np.arange(1, hits.shape[1] + 1)
     gains = np.where(hits, hits.cumsum(axis=1) / ranks, 0.0)
     at_10[queries] = gains[:, :10].sum(axis=1) / 10
@@ -175,31 +170,9 @@ def nearest_neighbours(
   Args:
     embeddings: float [e, d].
     k: number of neighbours, at least 1.
-    block: the most distances in memory at once, 8 bytes each.
+    block: the most distances in memory at once, 4 bytes each.
   """
-  blocks = [found for _, found in _neighbour_blocks(embeddings, k, block)]
-  return np.concatenate(blocks or [np.zeros((0, k), np.int64)])
-
-
-def _neighbour_blocks(embeddings, k, block):
-  """Yields (index of the first query, int64 [queries, k]) in order."""
-  vectors = np.rint(normalise(embeddings) * 2.0**_RETRIEVAL_BITS)
-  finite = np.isfinite(vectors).all(axis=1)
-  vectors[~finite] = 0.0
-  squared_norms = np.einsum('ed,ed->e', vectors, vectors)
-  squared_norms[~finite] = np.inf
-  queries_at_once = max(1, block // len(vectors))
-  for first in range(0, len(vectors), queries_at_once):
-    queries = vectors[first : first + queries_at_once]
-    # The squared distance, except for the query's norm, which does not change
-    # the order.
-    distances = queries @ vectors.T
-    distances *= -2.0
-    distances += squared_norms
-    at = np.arange(len(queries))
-    distances[at, first + at] = np.inf
-    distances[~finite[first : first + len(queries)]] = np.inf
-    found = np.full((len(queries), k), -1, np.int64)
-    kept = min(k, len(vectors))
-    found[:, :kept] = fixed_point.smallest(distances, kept)
-    yield first, found
+  blocks = neighbours.blocks(normalise(embeddings), k, block)
+  return np.concatenate(
+    [np.zeros((0, k), np.int64), *(found for _, found in blocks)]
+  )

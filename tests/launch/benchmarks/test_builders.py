@@ -166,8 +166,9 @@ def test_a_spreadout_step_that_is_wrong_is_found(monkeypatch):
   assert wrong == {'k=10', 'k=10_in_all'}
 
 
-def test_the_best_of_an_exact_ranking_is_the_products():
-  assert_agree('rank', checked('rank', 'product'), checked('rank', 'exact'))
+@pytest.mark.parametrize('name', ['rank', 'retrieve'])
+def test_the_best_of_an_exact_ranking_is_the_products(name):
+  assert_agree(name, checked(name, 'product'), checked(name, 'exact'))
 
 
 @pytest.mark.slow

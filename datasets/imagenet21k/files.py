@@ -1,0 +1,94 @@
+"""Lists the images of ImageNet-21k, wherever they lie.
+
+  n01440764/n01440764_10026.JPEG  in a folder, tar or zip
+  n01440764.tar                   in a folder or a tar (`datasets.images.tars`)
+  a text file                     a line for each image, SYNSET/NAME.JPEG; or .gz
+
+All give the same listing, in the order of the ids' bytes. The text file needs no
+images at all.
+"""
+
+import gzip
+import os
+import pathlib
+import zlib
+from collections.abc import Iterator
+
+import numpy as np
+
+from datasets.images import names as names_lib
+from datasets.images import paths
+from datasets.splits import listing as listing_lib
+from tff_xc import errors
+
+_LISTS = ('.txt', '.txt.gz', '.lst', '.lst.gz')
+_AN_IMAGE = r'^(\./)?([^/]+/)+[^/]+\.(?i:jpg|jpeg|png)$'
+_BYTES = 1 << 22
+
+
+def read(path: str | os.PathLike) -> listing_lib.Listing:
+  """Lists the images; a class is a folder.
+
+  Raises:
+    errors.InputError: the input cannot be read or has no images; a line of the
+      text file is no image in a folder, or is there twice.
+  """
+  path = pathlib.Path(path)
+  if path.name.lower().endswith(_LISTS) and not path.is_dir():
+    listing = names_lib.of_ids(path, _ids(path))
+  else:
+    listing = names_lib.read(path)
+  facts = {'images': len(listing), 'classes': len(listing.class_names)}
+  return listing_lib.Listing(
+    listing.labels,
+    listing.class_names,
+    listing.ids,
+    test=listing.test,
+    facts=facts,
+  )
+
+
+def _ids(path: pathlib.Path) -> listing_lib.Texts:
+  """Returns the lines of a text file, in order."""
+  names, order = paths.all_in_order(_lines(path), path)
+  if not len(names):
+    raise errors.InputError(
+      f'{path} has no lines; give SYNSET/NAME.JPEG in each'
+    )
+  if twice := np.flatnonzero(paths.equal_to_next(names))[:1].tolist():
+    before, line = sorted(1 + order[twice[0] : twice[0] + 2].astype(int))
+    raise errors.InputError(
+      f'{path}, line {line:,}: {names.take(twice)[0]!r} is in line {before:,}'
+      ' already; list each image once'
+    )
+  return names
+
+
+def _lines(path: pathlib.Path) -> Iterator[str]:
+  opened = gzip.open if path.name.lower().endswith('.gz') else open
+  count = 0
+  try:
+    with opened(path, 'rt', encoding='utf-8-sig') as file:
+      while lines := file.readlines(_BYTES):
+        lines = list(map(str.rstrip, lines))
+        _check(path, lines, count)
+        count += len(lines)
+        yield from (line.removeprefix('./') for line in lines)
+  except (OSError, EOFError, zlib.error, UnicodeDecodeError) as e:
+    raise errors.InputError(
+      f'{path} cannot be read ({e}); give text, SYNSET/NAME.JPEG in each line'
+    ) from e
+
+
+def _check(path: pathlib.Path, lines: list[str], before: int) -> None:
+  import pyarrow as pa
+  import pyarrow.compute
+
+  right = pyarrow.compute.match_substring_regex(
+    pa.array(lines, pa.large_string()), _AN_IMAGE
+  )
+  if bad := np.flatnonzero(~right.to_numpy(zero_copy_only=False)).tolist():
+    raise errors.InputError(
+      f'{path}, line {before + bad[0] + 1:,}: {lines[bad[0]][:60]!r} is no'
+      ' SYNSET/NAME.JPEG; mend it, or leave it out'
+    )

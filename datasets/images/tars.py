@@ -1,0 +1,204 @@
+"""Images in tars, read in place.
+
+A store of tars is one tar, or a folder of tars such as ImageNet's, one for each
+class. A tar may itself consist of tars. An image in an inner tar, or in one of a
+folder's, has the id that it would have if the tar were a folder without `.tar`:
+`n01440764.tar` has `n01440764/n01440764_1.JPEG`. Tars beside images do not count.
+"""
+
+import array
+import contextlib
+import functools
+import os
+import pathlib
+import tarfile
+import zlib
+from collections.abc import Callable
+from collections.abc import Iterator
+from collections.abc import Sequence
+from typing import Any
+from typing import NamedTuple
+
+import numpy as np
+
+from datasets import parsed_cache
+from datasets.images import paths
+from datasets.splits import listing as listing_lib
+from tff_xc import errors
+
+# Increase this when the arrays of a cached index change.
+VERSION = 3
+# Tars of a folder that are open at once.
+_OPEN = 64
+# `Tars.names` and these arrays are what an index consists of.
+_NUMBERS = {'tars': np.int32, 'offsets': np.int64, 'sizes': np.int64}
+
+
+class Tars(NamedTuple):
+  """The images of some tars, in the order of their names.
+
+  Attributes:
+    names: their ids.
+    read: number -> an image's bytes.
+    stamp: numbers int [k] -> sizes and times of the tars that have these images.
+  """
+
+  names: listing_lib.Texts
+  read: Callable[[int], bytes]
+  stamp: Callable[[np.ndarray], Any]
+
+
+def open_tars(path: pathlib.Path, files: Sequence[str] = ()) -> Tars:
+  """Opens tars; the user's cache keeps the index of their images.
+
+  Args:
+    path: a tar, or a folder.
+    files: the folder's tars, paths in it.
+
+  Raises:
+    errors.InputError: a tar cannot be read, or has a link for an image.
+  """
+  import pyarrow as pa
+
+  whole = [path / file for file in files] or [path]
+  prefixes = [f'{_stem(file)}/' for file in files] or ['']
+  index = parsed_cache.arrays(
+    parsed_cache.path(path, 'index'),
+    parsed_cache.describe_files(VERSION, whole),
+    lambda store: _fill(store, path, list(zip(prefixes, whole, strict=True))),
+  )
+  text = map(pa.py_buffer, (index['ends'], index['names']))
+  names = pa.LargeStringArray.from_buffers(len(index['ends']) - 1, *text)
+  tars, offsets, sizes = (index[name] for name in _NUMBERS)
+  statuses = [[s.st_size, s.st_mtime_ns] for s in map(os.stat, whole)]
+
+  @functools.lru_cache(_OPEN)
+  def opened(place: int):
+    return whole[place].open('rb')
+
+  def read(number: int) -> bytes:
+    place, size = int(tars[number]), int(sizes[number])
+    file = opened(place)
+    data = os.pread(file.fileno(), size, int(offsets[number]))
+    if len(data) < size:
+      raise EOFError(f'{whole[place]} ends within it')
+    return data
+
+  def stamp(numbers: np.ndarray):
+    return [statuses[place] for place in np.unique(tars[numbers])]
+
+  return Tars(listing_lib.Texts(names), read, stamp)
+
+
+def names_of_compressed(path: pathlib.Path) -> listing_lib.Texts:
+  """Returns the names of a compressed tar's images, in order.
+
+  Raises:
+    errors.InputError: as `open_tars`.
+  """
+  names, _, _ = _scanned(path, [('', path)], 'r|*')
+  return names
+
+
+def _scanned(path, whole, mode: str):
+  """Returns the names of images in order, where each one was, and where it is."""
+  found = _Found()
+  names, order = paths.in_order(found.names(whole, mode), path)
+  return *found.kept(names, order), found
+
+
+def _fill(store: parsed_cache.Store, path, whole) -> None:
+  """Indexes tars."""
+  names, order, found = _scanned(path, whole, 'r:')
+  _, ends, text = names.array.buffers()
+  ends = np.frombuffer(ends, np.int64)[: len(names) + 1]
+  text = b'' if text is None else text
+  store.append('names', np.frombuffer(text, np.uint8)[: ends[-1]])
+  store.append('ends', ends)
+  for name, dtype in _NUMBERS.items():
+    numbers = np.frombuffer(getattr(found, name), np.int64)
+    store.append(name, numbers[order].astype(dtype))
+
+
+class _Found:
+  """What a scan of tars finds; an `array` takes 8 bytes for each number.
+
+  Attributes:
+    tars: of each image, the place of its tar.
+    offsets, sizes: of each image in that.
+    inner: of each image, whether it is in a tar in that.
+  """
+
+  def __init__(self):
+    self.tars, self.offsets, self.sizes = (array.array('q') for _ in range(3))
+    self.inner = array.array('b')
+
+  def names(
+    self, whole: Sequence[tuple[str, pathlib.Path]], mode: str
+  ) -> Iterator[str]:
+    """Yields the names of images; notes where they are.
+
+    Args:
+      whole: tars, and what their images' names begin with.
+      mode: of `tarfile.open`.
+    """
+    for place, (prefix, path) in enumerate(whole):
+      with _readable(path), tarfile.open(path, mode) as opened:
+        for name, offset, size, is_inner in _images(opened, path, mode[:2]):
+          self.tars.append(place)
+          self.offsets.append(offset)
+          self.sizes.append(size)
+          self.inner.append(is_inner)
+          yield prefix + name
+
+  def kept(self, names: listing_lib.Texts, order: np.ndarray):
+    """Returns those names and places that count: tars beside images do not."""
+    tars = np.frombuffer(self.tars, np.int64)
+    inner = np.frombuffer(self.inner, bool)
+    beside = np.zeros(tars.max(initial=-1) + 1, bool)
+    beside[tars[~inner]] = True
+    if not (inner & beside[tars]).any():
+      return names, order
+    counts = np.flatnonzero(~(inner & beside[tars])[order])
+    return listing_lib.Texts(names.array.take(counts)), order[counts]
+
+
+def _images(
+  file: tarfile.TarFile, path, mode: str, start: int = 0
+) -> Iterator[tuple[str, int, int, bool]]:
+  """Yields name, offset, size, and whether it is in an inner tar."""
+  while (member := file.next()) is not None:
+    file.members.clear()  # It would keep all.
+    name, tar = paths.image(member.name), paths.tar(member.name)
+    if name and (member.islnk() or member.issym()):
+      raise errors.InputError(
+        f'{path}: {member.name} is a link, to {member.linkname}; pack the'
+        ' images with tar --dereference --hard-dereference'
+      )
+    offset = start + member.offset_data
+    if name and member.isfile():
+      yield name, offset, member.size, False
+    elif tar and member.isfile():
+      within, inner = f'{path}, {member.name}', file.extractfile(member)
+      with (
+        _readable(within),
+        tarfile.open(fileobj=inner, mode=mode) as opened,
+      ):
+        for below, at, size, _ in _images(opened, within, mode, offset):
+          yield f'{_stem(tar)}/{below}', at, size, True
+
+
+def _stem(tar: str) -> str:
+  return tar[: -len('.tar')]
+
+
+@contextlib.contextmanager
+def _readable(path):
+  """Turns what a damaged tar raises into an `errors.InputError`."""
+  try:
+    yield
+  except (OSError, EOFError, ValueError, tarfile.TarError, zlib.error) as e:
+    raise errors.InputError(
+      f'{path} is no archive that can be read ({e}); get a damaged one again, and'
+      ' unpack a compressed one (.tar.gz), whose images cannot be read in place'
+    ) from e

@@ -1,0 +1,44 @@
+"""ImageNet-21k in miniature: in folders, in tars, and as a list of names."""
+
+import gzip
+import random
+import tarfile
+
+from tests.datasets.images import on_disk
+
+NAMES = [
+  f'n{c:08}/n{c:08}_{i}.JPEG' for c in (1, 20, 3, 100) for i in range(c % 7 + 2)
+]
+
+
+def folders(folder):
+  return on_disk.write(folder / 'folders', NAMES)
+
+
+def tars(folder):
+  (folder / 'tars').mkdir()
+  for synset in sorted(folders(folder).iterdir()):
+    on_disk.tarred(synset, folder / 'tars' / f'{synset.name}.tar')
+  return folder / 'tars'
+
+
+def tar_of_tars(folder):
+  with tarfile.open(folder / 'whole.tar', 'w') as whole:
+    for tar in tars(folder).iterdir():
+      whole.add(tar, tar.name)
+  return folder / 'whole.tar'
+
+
+def text():
+  return ''.join(f'{n}\n' for n in random.Random(0).sample(NAMES, len(NAMES)))
+
+
+def as_text(folder):
+  (folder / 'list.txt').write_text(text())
+  return folder / 'list.txt'
+
+
+def as_windows_gzip(folder):
+  with gzip.open(folder / 'list.txt.gz', 'wt', newline='') as file:
+    file.write('./' + text().replace('\n', '\r\n./').removesuffix('./'))
+  return folder / 'list.txt.gz'
