@@ -43,7 +43,7 @@ def _load(data_dir, options):
 
 
 def _find(data_dir):
-  if data_dir.endswith('.npz'):
+  if own_data.is_arrays(data_dir):
     return own_data.find_arrays(data_dir)
   from datasets.features import table
 

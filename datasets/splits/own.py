@@ -136,6 +136,26 @@ def parts(
   return by_class.partition(labels, len(data.class_names)), test
 
 
+def described(
+  size: int, noun: str, class_names: Sequence[str], tests: int
+) -> str:
+  """Returns `183 images of 5 classes (cat, dog, ...), 20 of them test`.
+
+  Args:
+    size: the number of all examples.
+    noun: what they are.
+    class_names: of all classes.
+    tests: how many examples are the test part.
+  """
+  first = [
+    name if len(name) < 30 else f'{name[:27]}...' for name in class_names[:3]
+  ]
+  if len(class_names) > len(first):
+    first.append('...')
+  test = f'{tests:,} of them test' if tests else 'no test part'
+  return f'{size:,} {noun} of {len(class_names):,} classes ({", ".join(first)}), {test}'
+
+
 def with_test(data: Labelled, test_file: str, where: str) -> Labelled:
   """Returns the examples with those of a CSV `image_id,class` as the test.
 
