@@ -129,6 +129,11 @@ def parts(
   if by_users:
     users = np.where(trains, users, -1)
     some = np.unique(users[users >= 0])
+    if not len(some):
+      raise errors.InputError(
+        f'{where}: no training example has a user (NA is nobody); give other users,'
+        ' or --split=class, or --split=iid:100'
+      )
     return by_user.of_users(users, data.user_names, some), test
   if choice.iid:
     return _at_random(np.flatnonzero(trains), choice), test

@@ -13,6 +13,7 @@ from tff_xc.measure import catalog
 from tff_xc.measure import targets
 from tff_xc.report import columns
 from tff_xc.report import groups as groups_lib
+from tff_xc.report import run_files
 from tff_xc.report import tables
 
 
@@ -141,6 +142,13 @@ def test_a_correlation_below_chance_is_negative(runs):
   assert 'macro F1 %' in lines[0]
   assert 'MCC %' in lines[0]
   assert '-12.5 ± 12.5' in lines[2]
+
+
+def test_no_score_is_minus_zero(tmp_path):
+  made = fake_runs.write_run(tmp_path / 'a', rows=964.01, top1=-1e-9)
+  run = run_files.read_run(made)
+  text = tables.to_text(tables.build_rows(groups_lib.group_runs([run])))
+  assert '-0' not in text
 
 
 def test_markdown_has_the_same_cells_as_the_text(runs):

@@ -116,11 +116,16 @@ def csv_cells(column: Column, value: Value | None) -> dict[str, Any]:
   return cells
 
 
+def _fixed(value: float, digits: int) -> str:
+  """Returns a number as text, and 0.0 in place of -0.0."""
+  return f'{round(value, digits) + 0.0:.{digits}f}'
+
+
 def with_std(digits: int, factor: float = 1.0) -> Callable[[Value], str]:
   """Returns a function that prints a value: '50.0 ± 3.0'."""
 
   def show(value):
-    text = f'{value.mean * factor:.{digits}f}'
+    text = _fixed(value.mean * factor, digits)
     if value.std is not None:
       text += f' ± {value.std * factor:.{digits}f}'
     return text
@@ -181,7 +186,7 @@ COLUMNS = (
     'bytes_saving',
     'saved %',
     _total('bytes_saving_vs_fullsoftmax'),
-    _mean_only(lambda saving: f'{100 * saving:.1f}'),
+    _mean_only(lambda saving: _fixed(100 * saving, 1)),
   ),
   _round_column(
     'seconds_per_round',
