@@ -1,5 +1,6 @@
 """Pictures: their data, and that they are drawn at all."""
 
+import matplotlib.figure
 import matplotlib.image
 import numpy as np
 import pytest
@@ -62,7 +63,11 @@ def test_nothing_is_scattered_where_all_are_sent_the_same(runs):
 def test_relative_scores_are_drawn_over_the_skew_of_clients(tmp_path):
   made = [
     fake_runs.write_run(
-      tmp_path / f'{name}{emd}', name, top1=top1, emd=emd, concentration=emd
+      tmp_path / f'{name}{emd}',
+      name,
+      top1=top1,
+      emd=emd,
+      settings={'options': {'concentration': emd}},
     )
     for name, top1, emd in (
       ('fedavg', 0.6, 0.281),
@@ -77,7 +82,7 @@ def test_relative_scores_are_drawn_over_the_skew_of_clients(tmp_path):
   xs, means, stds = zip(*panel.points, strict=True)
   assert (xs, set(stds)) == ((0.28, 1.8, 1.8), {None})
   assert means == pytest.approx((0.75, 0.375, 0.625))
-  assert panel.joined
+  assert panel.lines == ('fedavg', 'fedavg', 'fedavgm')
   [absolute] = final_points.panels(groups)
   assert absolute.points[0] == (0.28, 0.6, None)
   # A run that has no skew leaves a gap.
@@ -87,6 +92,31 @@ def test_relative_scores_are_drawn_over_the_skew_of_clients(tmp_path):
   compare_curves.plot_compare(groups[:1], tmp_path / 'b.png')
   (_, a, _), (_, b, _) = (read(tmp_path / f'{n}.png').shape for n in 'ab')
   assert a > b  # A panel more.
+
+
+def test_a_line_over_skew_joins_runs_of_equal_hyperparameters(tmp_path):
+  made = [
+    fake_runs.write_run(
+      tmp_path / f'{rate}{emd}',
+      'fedavg',
+      emd=emd,
+      settings={'options': {'concentration': 2 - emd}},
+      client_learning_rate=rate,
+    )
+    for rate in (0.1, 0.01)
+    for emd in (0.3, 1.8)
+  ]
+  groups = groups_lib.group_runs([run_files.read_run(path) for path in made])
+  [panel] = final_points.panels(groups)
+  assert panel.lines == (
+    *['fedavg client_learning_rate=0.1'] * 2,
+    *['fedavg client_learning_rate=0.01'] * 2,
+  )
+  ax = matplotlib.figure.Figure().subplots()
+  final_points.draw(ax, panel)
+  joined = [line for line in ax.lines if line.get_color() == '0.6']
+  assert [line.get_xdata().tolist() for line in joined] == [[0.3, 1.8]] * 2
+  assert [text.get_text() for text in ax.texts] == [*dict.fromkeys(panel.lines)]
 
 
 def test_styles_differ_for_four_times_the_colours():

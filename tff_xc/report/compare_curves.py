@@ -96,7 +96,7 @@ def plot_compare(
     if isinstance(panel, str):
       _draw_score(ax, groups, panel, over)
     else:
-      final_points.draw(ax, panel, [group.algorithm for group in groups])
+      final_points.draw(ax, panel)
   figure.legend(
     handles=[
       _handle(g, s) for g, s in zip(groups, pictures.styles(), strict=False)

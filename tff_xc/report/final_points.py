@@ -3,6 +3,7 @@
 Importing this imports Matplotlib.
 """
 
+import textwrap
 from collections.abc import Callable
 from collections.abc import Sequence
 from typing import NamedTuple
@@ -27,14 +28,15 @@ class Panel(NamedTuple):
     y_label: the score.
     points: (x, mean, std) of each configuration; None without a score, std None
       with one seed.
-    joined: whether a line joins the configurations of each algorithm.
+    lines: the configurations with one name are joined by a line of this name;
+      empty: none are.
   """
 
   title: str
   x_label: str
   y_label: str
   points: tuple[tuple[float, float, float | None] | None, ...]
-  joined: bool = False
+  lines: tuple[str, ...] = ()
 
 
 def panels(
@@ -54,25 +56,24 @@ def panels(
   return [panel for panel in (_sent(groups), _skew(groups, reference)) if panel]
 
 
-def draw(ax, panel: Panel, algorithms: Sequence[str]) -> None:
+def draw(ax, panel: Panel) -> None:
   """Draws a panel, in the styles of the configurations' curves.
 
   Args:
     ax: Matplotlib's axes.
     panel: from `panels`.
-    algorithms: that of each configuration.
   """
-  if panel.joined:
-    for name in dict.fromkeys(algorithms):
-      line = sorted(
-        point[:2]
-        for point, of in zip(panel.points, algorithms, strict=True)
-        if point and of == name
-      )
-      if not line:
-        continue
-      ax.plot(*zip(*line, strict=True), color='0.6', lw=1, zorder=0)
-      ax.annotate(name, line[-1], xytext=(6, 6), textcoords='offset points')
+  for name in dict.fromkeys(panel.lines):
+    line = sorted(
+      point[:2]
+      for point, of in zip(panel.points, panel.lines, strict=True)
+      if point and of == name
+    )
+    if not line:
+      continue
+    ax.plot(*zip(*line, strict=True), color='0.6', lw=1, zorder=0)
+    name = textwrap.fill(name, 40)
+    ax.annotate(name, line[-1], xytext=(6, 6), textcoords='offset points')
   for point, style in zip(panel.points, pictures.styles(), strict=False):
     if not point:
       continue
@@ -167,5 +168,5 @@ def _skew(groups, reference) -> Panel | None:
     'EMD of the split, from 0 (alike) to 2',
     label,
     tuple(points),
-    joined=True,
+    tuple(groups_lib.methods(groups)),
   )
