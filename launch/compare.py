@@ -56,7 +56,8 @@ def compare(
 
   Raises:
     errors.InputError: a directory holds no run; runs are damaged, unfinished, or
-      of different tasks; a metric, curve, target or budget is unknown.
+      of different tasks, or did not count batches, over which they are drawn; a
+      metric, curve, target or budget is unknown.
   """
   metric = metric and check_metric(metric)
   _check_curves(curves)
@@ -65,6 +66,7 @@ def compare(
   from tff_xc.report import text_table
 
   groups, parent = _groups(directories, rounds)
+  _check_over(over, groups)
   reference = relative_to and _reference(relative_to, groups[0].runs[0])
   rows = tables.build_rows(
     groups, metric, targets, budgets.parse(at), reference
@@ -163,6 +165,17 @@ def _check_curves(curves: Sequence[str]) -> None:
         f'--curves={curve}: there is no such score; there are'
         f' {", ".join(catalog.SCORES)}'
       )
+
+
+def _check_over(over: str, groups) -> None:
+  """Refuses runs without what their scores are to be drawn over."""
+  for group in groups:
+    for run in group.runs:
+      if over in budgets.UNITS and budgets.spent(run.metrics, over) is None:
+        raise errors.InputError(
+          f'{run.path} did not count its {over}; leave it out, or leave out'
+          f' --over={over}'
+        )
 
 
 def find_runs(directories: Sequence[str | os.PathLike]) -> list[pathlib.Path]:

@@ -223,6 +223,25 @@ def test_scores_are_related_to_those_of_a_reference(sweep, tmp_path):
     assert next(csv.DictReader(f))['relative_map@10_mean'] == '1.0'
 
 
+def test_batches_that_were_not_counted_are_refused(sweep, tmp_path):
+  with pytest.raises(errors.InputError, match='did not count its batches; lea'):
+    compare.compare([sweep], tmp_path / 'out', over='batches')
+  assert not (tmp_path / 'out').exists()
+  for path in sweep.rglob('metrics.csv'):
+    heading, *lines = path.read_text().splitlines()
+    lines = [f'{heading},local_batches', *(f'{line},3' for line in lines)]
+    path.write_text('\n'.join(lines) + '\n')
+  compare.compare(
+    [sweep], tmp_path / 'out', over='batches', at='batches:12,batches:999'
+  )
+  heading, _, row, *_ = (
+    (tmp_path / 'out' / 'compare.md').read_text().splitlines()
+  )
+  cells = dict(zip(heading.split('|'), row.split('|'), strict=True))
+  assert cells[' top-1 % at 12 batches '] != ' – '
+  assert cells[' top-1 % at 999 batches '] == ' – '
+
+
 def test_what_is_no_reference_is_refused(sweep, tmp_path):
   for path, message in (
     (sweep, r'--relative_to=.* is 2 configurations; give one'),

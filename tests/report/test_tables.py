@@ -261,7 +261,9 @@ def test_a_score_at_a_budget_is_a_column(runs):
   assert row.values['top1@rounds:999'] is None
   text = tables.to_text(rows)
   assert 'top-1 % at 10 rounds' in text
-  assert '999' not in text
+  # A budget that no run reached is shown as well: it was asked for.
+  assert 'top-1 % at 999 rounds' in text
+  assert '–' in text.splitlines()[2]
   assert 'top1@rounds:10_mean' in tables.to_csv(rows)
   # Of rows that are sorted by a target, it is the target's score.
   [row, *_] = tables.build_rows(groups, 'map@10:0.1', budgets=some)

@@ -60,6 +60,7 @@ class Column:
     of: group -> value, or None if one of its runs lacks it.
     show: prints a value.
     is_target: whether its values are `RoundsTo`.
+    is_asked_for: whether it is shown even if no group has a value.
   """
 
   name: str
@@ -67,6 +68,7 @@ class Column:
   of: Callable[[groups_lib.Group], Value | None]
   show: Callable[[Value], str]
   is_target: bool = False
+  is_asked_for: bool = False
 
 
 def mean_and_std(found: Sequence[float]) -> tuple[float, float | None]:
@@ -275,4 +277,5 @@ def at_budget(budget: budgets.Budget, score: str) -> Column:
   heading, show = _shown(score)
   read = lambda run: budget.score(run.metrics, score)
   name = f'{score}@{budget.name}'
-  return Column(name, f'{heading} {budget.heading}', _over_runs(read), show)
+  heading = f'{heading} {budget.heading}'
+  return Column(name, heading, _over_runs(read), show, is_asked_for=True)

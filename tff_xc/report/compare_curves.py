@@ -9,7 +9,6 @@ from typing import NamedTuple
 
 import matplotlib.figure
 import matplotlib.lines
-import numpy as np
 import pandas as pd
 from matplotlib import ticker
 
@@ -40,14 +39,11 @@ def _bytes(metrics: pd.DataFrame) -> pd.Series:
   return (each * metrics['clients']).fillna(0).cumsum()
 
 
-def _batches(metrics: pd.DataFrame) -> pd.Series:
-  until = budgets.spent(metrics, 'batches')
-  return pd.Series(np.nan, metrics.index) if until is None else until
-
-
 AXES: Mapping[str, _Axis] = {
   'rounds': _Axis('round', '', lambda metrics: metrics['round']),
-  'batches': _Axis('local batches', '', _batches),
+  'batches': _Axis(
+    'local batches', '', lambda metrics: budgets.spent(metrics, 'batches')
+  ),
   'bytes': _Axis('bytes of all clients, down and up', 'B', _bytes),
   'seconds': _Axis(
     'seconds of training', 's', lambda m: m['seconds'].fillna(0).cumsum()
