@@ -43,6 +43,7 @@ def compare(
     directories: run directories, or directories of some.
     output: the directory for the files; None: the runs' common parent.
     metric: the score to sort by, or a target; None: the first that a run has.
+      Final values of this score are drawn.
     rounds: compare the runs after this number of rounds; None: at their ends.
     target: scores to which to count the rounds; None: the runs' own.
     curves: scores to draw, a panel each; without any, the headline metrics.
@@ -72,14 +73,16 @@ def compare(
     groups, metric, targets, budgets.parse(at), reference
   )
   from tff_xc.report import compare_curves
+  from tff_xc.report import pictures
 
+  # Drawn before anything is written, so that errors leave nothing.
+  final = metric and metric.partition(':')[0]
+  figure = compare_curves.compare_figure(groups, curves, over, reference, final)
   write_files(
     pathlib.Path(output or parent) / 'compare',
     tables.to_markdown(rows),
     tables.to_csv(rows),
-    lambda path: compare_curves.plot_compare(
-      groups, path, curves, over, reference
-    ),
+    lambda path: pictures.save(figure, path),
   )
   when = 'final scores' if rounds is None else f'after {rounds} rounds'
   width = text_table.terminal_width()

@@ -1,6 +1,7 @@
 """`launch.compare`, as a function and from the command line."""
 
 import csv
+import json
 import os
 import subprocess
 import sys
@@ -240,6 +241,23 @@ def test_batches_that_were_not_counted_are_refused(sweep, tmp_path):
   cells = dict(zip(heading.split('|'), row.split('|'), strict=True))
   assert cells[' top-1 % at 12 batches '] != ' – '
   assert cells[' top-1 % at 999 batches '] == ' – '
+
+
+def test_a_reference_that_cannot_be_drawn_leaves_nothing(tmp_path):
+  runs = [
+    fake_runs.write_run(tmp_path / f'{emd}', emd=emd, negatives=emd)
+    for emd in (1, 2)
+  ]
+  whole = fake_runs.write_run(tmp_path / 'c', 'centralized', 0, 0.8, None)
+  summary = json.loads((whole / 'summary.json').read_text())
+  summary['final']['top1'] = None
+  (whole / 'summary.json').write_text(json.dumps(summary))
+  with pytest.raises(errors.InputError, match='no reference for top1'):
+    compare.compare(runs, tmp_path / 'out', relative_to=whole)
+  assert not (tmp_path / 'out').exists()
+  # Of the score that is named, it can.
+  compare.compare(runs, tmp_path / 'out', 'map@10', relative_to=whole)
+  assert (tmp_path / 'out' / 'compare.png').exists()
 
 
 def test_what_is_no_reference_is_refused(sweep, tmp_path):

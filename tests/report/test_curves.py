@@ -19,6 +19,10 @@ def read(path):
   return matplotlib.image.imread(path)
 
 
+def plot_compare(groups, path, *more, **named):
+  pictures.save(compare_curves.compare_figure(groups, *more, **named), path)
+
+
 def test_band_is_mean_and_sample_std_where_every_seed_measured(runs):
   group = next(g for g in groups_lib.group_runs(runs) if len(g.runs) == 3)
   group.runs[1].metrics.loc[3, 'top1'] = np.nan  # Round 4.
@@ -38,7 +42,7 @@ def test_the_initial_model_is_the_first_point(tmp_path, recwarn):
     *range(0, 21, 2)
   ]
   curves.plot_run(run, tmp_path / 'run.png')
-  compare_curves.plot_compare([group], tmp_path / 'compare.png')
+  plot_compare([group], tmp_path / 'compare.png')
   assert not recwarn.list
 
 
@@ -83,13 +87,16 @@ def test_relative_scores_are_drawn_over_the_skew_of_clients(tmp_path):
   assert (xs, set(stds)) == ((0.28, 1.8, 1.8), {None})
   assert means == pytest.approx((0.75, 0.375, 0.625))
   assert panel.lines == ('fedavg', 'fedavg', 'fedavgm')
+  [other] = final_points.panels(groups, reference, 'map@r')
+  assert 'MAP@R' in other.y_label
+  assert other.points[0][1] == pytest.approx(0.75)
   [absolute] = final_points.panels(groups)
   assert absolute.points[0] == (0.28, 0.6, None)
   # A run that has no skew leaves a gap.
   other = fake_runs.write_run(tmp_path / 'other', 'fedprox')
   groups += groups_lib.group_runs([run_files.read_run(other)])
-  compare_curves.plot_compare(groups, tmp_path / 'a.png', reference=reference)
-  compare_curves.plot_compare(groups[:1], tmp_path / 'b.png')
+  plot_compare(groups, tmp_path / 'a.png', reference=reference)
+  plot_compare(groups[:1], tmp_path / 'b.png')
   (_, a, _), (_, b, _) = (read(tmp_path / f'{n}.png').shape for n in 'ab')
   assert a > b  # A panel more.
 
@@ -128,7 +135,7 @@ def test_styles_differ_for_four_times_the_colours():
 def test_pictures_are_drawn_again_to_the_same_bytes(tmp_path, runs):
   groups = groups_lib.group_runs(runs)
   for name in ('a.png', 'b.png'):
-    compare_curves.plot_compare(groups, tmp_path / name)
+    plot_compare(groups, tmp_path / name)
   assert (tmp_path / 'a.png').read_bytes() == (tmp_path / 'b.png').read_bytes()
   # Three panels side by side, and not a blank picture.
   height, width, _ = read(tmp_path / 'a.png').shape
@@ -141,9 +148,7 @@ def test_panels_without_data_are_left_out_or_say_so(tmp_path, runs, recwarn):
   run = runs[0]
   run.metrics.drop(columns=['top1', 'map@10', 'map@r', 'loss'], inplace=True)
   curves.plot_run(run, tmp_path / 'run.png')
-  compare_curves.plot_compare(
-    groups_lib.group_runs([run]), tmp_path / 'none.png'
-  )
+  plot_compare(groups_lib.group_runs([run]), tmp_path / 'none.png')
   unfinished = run_files.read_run(
     fake_runs.write_run(tmp_path / 'u', finished=False)
   )
@@ -185,9 +190,7 @@ def test_label_set_metrics_and_distances_are_drawn(tmp_path, runs, recwarn):
   assert heights[1] == pytest.approx(heights[0] * 4 / 3, abs=2)
   band = compare_curves._band(groups_lib.group_runs(runs[:3])[0], 'p@1')
   assert len(band) == 10
-  compare_curves.plot_compare(
-    groups_lib.group_runs(runs[:3]), tmp_path / 'c.png'
-  )
+  plot_compare(groups_lib.group_runs(runs[:3]), tmp_path / 'c.png')
   assert not recwarn.list
 
 
@@ -203,7 +206,7 @@ def test_a_run_without_any_score_is_shown(tmp_path, recwarn):
   assert 'fedss' in text
   assert 'nan' not in text
   curves.plot_run(run, tmp_path / 'run.png')
-  compare_curves.plot_compare(groups, tmp_path / 'compare.png')
+  plot_compare(groups, tmp_path / 'compare.png')
   assert not recwarn.list
 
 
@@ -231,7 +234,7 @@ def test_scores_are_drawn_over_what_was_spent(runs, tmp_path):
     assert spent['x'][place] == pytest.approx(np.mean(each))
   seconds = compare_curves._band(group, 'top1', 'seconds')
   assert (np.diff(seconds['x']) > 0).all()
-  compare_curves.plot_compare(
+  plot_compare(
     groups_lib.group_runs(runs), tmp_path / 'c.png', ['top1', 'mcc'], 'bytes'
   )
   assert read(tmp_path / 'c.png').size

@@ -1,6 +1,5 @@
 """Pictures of several configurations. Importing this imports Matplotlib."""
 
-import os
 import textwrap
 from collections.abc import Callable
 from collections.abc import Mapping
@@ -51,33 +50,37 @@ AXES: Mapping[str, _Axis] = {
 }
 
 
-def plot_compare(
+def compare_figure(
   groups: Sequence[groups_lib.Group],
-  path: str | os.PathLike,
   scores: Sequence[str] = (),
   over: str = 'rounds',
   reference: groups_lib.Group | None = None,
-) -> None:
+  final: str | None = None,
+) -> matplotlib.figure.Figure:
   """Draws several configurations in one picture, a panel for each score.
 
   It draws the mean over seeds in a band of one sample std, without rounds that a
   seed did not measure. Without `scores` these are top-1, P@1 and MAP@10. Then it
-  also draws the final value of the first of these metrics against what
-  configurations differ in, see `final_points`.
+  also draws a final value against what configurations differ in, see
+  `final_points`.
 
   Args:
     groups: from `groups.group_runs`, at least one.
-    path: the file to write, a .png.
     scores: names of `catalog.SCORES`.
     over: what they are drawn over, one of `AXES`.
     reference: a configuration whose final score is the whole of the others'.
+    final: the score of which final values are drawn; None: the first of these
+      metrics.
+
+  Raises:
+    errors.InputError: the reference has no such score.
   """
   measured = [
     score
     for score in scores or catalog.HEADLINES
     if any(len(_band(group, score)) for group in groups)
   ]
-  against = [] if scores else final_points.panels(groups, reference)
+  against = [] if scores else final_points.panels(groups, reference, final)
   panels = [*measured, *against] or [*scores] or ['top1']
   across = min(len(panels), 3)
   down = -(-len(panels) // across)
@@ -101,7 +104,7 @@ def plot_compare(
     ncols=1 if max(len(g.label) for g in groups) > 40 else 2,
     frameon=False,
   )
-  pictures.save(figure, path)
+  return figure
 
 
 def _draw_score(ax, groups, score, over):
