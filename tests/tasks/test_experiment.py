@@ -92,6 +92,13 @@ def test_virtual_clients_take_one_epoch_over_what_they_draw():
       {'virtual_clients': 64, 'virtual_clients_replace': True},
       'each client keeps one model; leave one',
     ),
+    ('omniglot', 'fedvc', {'virtual_clients': 0}, 'nothing of fedvc; give'),
+    (
+      'omniglot',
+      'fedss',
+      {'virtual_clients': 64, 'shuffle': False},
+      '--shuffle=false does not apply with --virtual_clients',
+    ),
     ('omniglot', 'moon', {'train': 'head'}, 'these would never change'),
     ('omniglot', 'fedss', {'train': 'tail'}, 'one of all, head, bottleneck'),
     ('bibtex', 'moon', {'train': 'bottleneck'}, 'whole frozen feature table'),
