@@ -82,7 +82,7 @@ def fit(
         ' number of examples that every client draws; leave it out'
       )
     options['examples_per_round'] = 0
-  _check_importance(task, values.get('importance_weights'))
+  _check_importance(task, values.get('importance_weights'), num_classes)
 
 
 def _check_split(split: str, given: Mapping) -> None:
@@ -166,8 +166,10 @@ def _fit_features(options: dict, values: Mapping, given: Mapping) -> None:
     options['select_features'] = False
 
 
-def _check_importance(task, chosen: str | None) -> None:
-  """Refuses sets of labels and a missing file, before the data are read."""
+def _check_importance(
+  task, chosen: str | None, num_classes: int | None
+) -> None:
+  """Refuses sets of labels and a bad file, before the data are read."""
   if (
     chosen not in (None, of_algorithms.NO_IMPORTANCE)
     and entry_lib.ONE_LABEL in task.lacks
@@ -176,9 +178,14 @@ def _check_importance(task, chosen: str | None) -> None:
       f'--importance_weights={chosen} needs {entry_lib.ONE_LABEL}, which'
       f' --task={task.name} does not have; leave it out'
     )
-  named = (None, *of_algorithms.NAMED_IMPORTANCE)
-  if chosen not in named and not os.path.isfile(chosen):
+  if chosen in (None, *of_algorithms.NAMED_IMPORTANCE):
+    return
+  if not os.path.isfile(chosen):
     raise errors.InputError(
       f'--importance_weights={chosen} is no file; give one with the columns'
       f' class,probability, or {", ".join(of_algorithms.NAMED_IMPORTANCE)}'
     )
+  if num_classes is not None:
+    from datasets import class_probabilities  # It imports NumPy.
+
+    class_probabilities.read(chosen, num_classes)

@@ -126,6 +126,20 @@ def test_options_that_exclude_each_other_are_refused(
     experiment.resolve(task, algorithm, changes)
 
 
+def test_a_file_of_class_probabilities_is_read_before_the_data(tmp_path):
+  path = tmp_path / 'p.csv'
+  given = {'num_classes': 10, 'importance_weights': str(path)}
+  for line, message in (
+    ('3,x', "line 2: the probability is 'x'"),
+    ('10,1', '9'),
+  ):
+    path.write_text(f'class,probability\n{line}\n')
+    with pytest.raises(errors.InputError, match=message):
+      experiment.resolve('glyphs', 'fedir', given)
+  path.write_text('class,probability\n9,1\n')
+  experiment.resolve('glyphs', 'fedir', given)
+
+
 GLYPHS = {
   'num_classes': 10,
   'num_clients': 8,
