@@ -147,4 +147,5 @@ def with_terms(
   if target != NO_IMPORTANCE:
     p = None if target == UNIFORM else values['class_probabilities']
     made = importance.importance_weights(made, p)
-  return frozen.train_only(made, values.get('train', 'all'))
+  made = frozen.train_only(made, values.get('train', 'all'))
+  return contrast.keep_trained(made)
