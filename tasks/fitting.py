@@ -19,7 +19,7 @@ from tff_xc.measure import catalog
 MOST_FLOATS = 2**31
 _OF_SPLIT = {
   'dirichlet': ('concentration', 'num_clients', 'data_seed'),
-  'class': ('clients_per_class',),
+  'class': ('clients_per_class', 'classes_per_client'),
 }
 
 
@@ -72,8 +72,8 @@ def fit(
     svm_settings.subset_size(values['svm_classes'], num_classes)
   if 'select_features' in options:
     _fit_features(options, values, given)
-  if 'concentration' in options:
-    _check_split(options['split'], given)
+  if 'split' in options:
+    _check_split(options, given)
   _check_sizes(options, values)
   if values.get('virtual_clients') and 'examples_per_round' in options:
     if given.get('examples_per_round'):
@@ -85,9 +85,12 @@ def fit(
   _check_importance(task, values.get('importance_weights'), num_classes)
 
 
-def _check_split(split: str, given: Mapping) -> None:
-  """Refuses options of another split of CIFAR than the chosen one."""
+def _check_split(options: Mapping, given: Mapping) -> None:
+  """Refuses options of another split than the chosen one."""
+  split = options['split'] or 'class'
   for other, names in _OF_SPLIT.items():
+    if other == 'dirichlet' and 'concentration' not in options:
+      continue  # Only CIFAR's tasks make it.
     for name in names:
       if split != other and name in given:
         raise errors.InputError(

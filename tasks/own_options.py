@@ -23,7 +23,8 @@ OPTIONS = (
     '',
     'whose each example is: a CSV user_id,image_id,class, or a folder of'
     ' launch.make_splits; class: a client for each class; iid:100: 100 random'
-    ' clients; of CIFAR dirichlet: see --concentration; default: as the data say',
+    ' clients; of CIFAR dirichlet: see --concentration; default: as the data say, of'
+    ' sparse text class',
   ),
   hp.Hyperparameter(
     'test_file',

@@ -136,7 +136,7 @@ def parts(
       )
     return by_user.of_users(users, data.user_names, some), test
   if choice.iid:
-    return _at_random(np.flatnonzero(trains), choice), test
+    return at_random(np.flatnonzero(trains), choice), test
   labels = np.where(trains, data.labels, -1)
   return by_class.partition(labels, len(data.class_names)), test
 
@@ -250,7 +250,12 @@ def _shown(ids, number: int) -> str:
   return repr(listing_lib.ids_of(ids, np.array([number]))[0])
 
 
-def _at_random(numbers: np.ndarray, choice: Choice) -> partition_lib.Partition:
+def at_random(numbers: np.ndarray, choice: Choice) -> partition_lib.Partition:
+  """Returns the clients of `iid:K`, who have these examples.
+
+  Raises:
+    errors.InputError: there are fewer than K.
+  """
   if choice.iid > len(numbers):
     raise errors.InputError(
       f'--split={choice.split}: there are {len(numbers):,} training examples;'

@@ -12,8 +12,10 @@ import pandas as pd
 import pytest
 from absl import flags
 
+from datasets.splits import rules
 from launch import compare
 from launch import evaluation
+from launch import make_splits
 from launch import settings
 from launch import train  # noqa: F401  The import defines the flags.
 from launch import training
@@ -113,6 +115,14 @@ def text(folder):
     ]
     header = f'{size} 13 11'
     (folder / f'{part}.txt').write_text('\n'.join([header, *lines, '']))
+  settings = {'alpha': 1.0, 'clients': 10, 'examples_per_client': 0}
+  (folder / 'splits').mkdir()
+  make_splits.make(
+    rules.Request('dirichlet', settings),
+    str(folder / 'train.txt'),
+    {},
+    str(folder / 'splits' / 'text'),
+  )
 
 
 def examples():
