@@ -2,11 +2,13 @@
 
 The form is that of the file's name: `.csv` (commas), `.tsv` (tabs), `.jsonl` or
 `.ndjson`, each also as `.gz` or in a zip (`a.zip/b.csv`, `zip_members`), and
-`.parquet`; other names are CSV. In CSV, line 1 names the columns,
-fields may be quoted, blank lines do not count, and spaces around a field are
-left out. Values are text: whole numbers are written as in JSON.
+`.parquet`; other names are CSV. In CSV, line 1 names the columns, fields may be
+quoted, blank lines do not count, and spaces around a field are left out. Text is
+what names things, such as classes: whole numbers, true and false are written as in
+JSON, and 2.0 is 2.
 """
 
+import contextlib
 import csv
 import gzip
 import itertools
@@ -18,6 +20,7 @@ import zlib
 from collections.abc import Iterable
 from collections.abc import Iterator
 from collections.abc import Sequence
+from typing import Any
 from typing import NamedTuple
 
 from datasets import zip_members
@@ -25,7 +28,10 @@ from tff_xc import errors
 
 FORMS = ('.csv', '.tsv', '.jsonl', '.ndjson', '.parquet')
 
-_ROWS = 1 << 16
+# Of a batch.
+_ROWS, _CELLS = 1 << 16, 1 << 21
+# Larger floats need not be the number that was meant.
+_MOST_WHOLE = 2.0**53
 _DAMAGE = (
   OSError,
   EOFError,
@@ -42,11 +48,14 @@ class Batch(NamedTuple):
     file: `FILE, line` or `FILE, row`.
     places: the rows' lines, or their numbers from 1.
     columns: by name, text of each row. A column that the file lacks is absent.
+    raw: by name, values as the file has them: text of CSV, JSON's values, or
+      arrow arrays.
   """
 
   file: str
   places: Sequence[int]
   columns: dict[str, list[str]]
+  raw: dict[str, Any]
 
   def where(self, row: int) -> str:
     """Names a row of the batch for an error: `a.csv, line 7`."""
@@ -60,36 +69,41 @@ def form(path: str | os.PathLike) -> str | None:
 
 
 def header(path: str | os.PathLike) -> list[str]:
-  """Returns the names of a CSV's columns; raises InputError if it is none."""
+  """Returns the names of the columns; of JSON lines, of the first object's.
+
+  Raises:
+    errors.InputError: as `batches`.
+  """
   path = pathlib.Path(path)
-  try:
-    with _text(path, newline='') as file:
-      return [n.strip() for n in next(csv.reader(file), [])]
-  except (*_DAMAGE, csv.Error) as e:
-    raise errors.InputError(
-      f'{path} is no CSV text ({e}); mend it, or give another file'
-    ) from e
+  read = {'.jsonl': _json_header, '.ndjson': _json_header}
+  read['.parquet'] = _parquet_header
+  names = read.get(form(path), _csv_header)(path)
+  if not names:
+    raise errors.InputError(f'{path} is empty; give a table')
+  return names
 
 
 def batches(
   path: str | os.PathLike,
   required: Sequence[str],
   optional: Sequence[str] = (),
+  raw: Sequence[str] = (),
 ) -> Iterator[Batch]:
   """Yields the rows of a table, some columns of them.
 
   Args:
     path: the file.
-    required: columns that the file must have.
-    optional: columns that it may have.
+    required: columns of text that the file must have.
+    optional: columns of text that it may have.
+    raw: further columns, which are not made text.
 
   Raises:
     errors.InputError: the file cannot be read, lacks a column, or a row is not
-      as the others.
+      as the others; a value of text is something else.
   """
   path = pathlib.Path(path)
   read = {'.jsonl': _json, '.ndjson': _json, '.parquet': _parquet}
-  yield from read.get(form(path), _csv)(path, required, optional)
+  yield from read.get(form(path), _csv)(path, required, optional, raw)
 
 
 def not_utf8(
@@ -108,27 +122,25 @@ def _text(path: pathlib.Path, **more):
   return zip_members.open_text(path, encoding='utf-8-sig', **more)
 
 
-def _csv(path, required, optional) -> Iterator[Batch]:
-  delimiter = '\t' if form(path) == '.tsv' else ','
+def _rows(columns: int) -> int:
+  """Returns how many rows of so many columns a batch has."""
+  return max(1, min(_ROWS, _CELLS // max(columns, 1)))
+
+
+def _csv_header(path) -> list[str]:
+  with _reader(path) as reader:
+    return [name.strip() for name in next(reader, [])]
+
+
+@contextlib.contextmanager
+def _reader(path) -> Iterator:
+  """Opens a CSV; raises InputError for what is wrong with its text."""
   reader = None
   try:
     with _text(path, newline='') as file:
+      delimiter = '\t' if form(path) == '.tsv' else ','
       reader = csv.reader(file, delimiter=delimiter, strict=True)
-      header = [name.strip() for name in next(reader, [])]
-      places = _places(header, required, optional, path, delimiter)
-      rows = ((reader.line_num, row) for row in filter(None, reader))
-      while part := list(itertools.islice(rows, _ROWS)):
-        for line, row in part:
-          if len(row) != len(header):
-            raise errors.InputError(
-              f'{path}, line {line} has {len(row)} fields; expected'
-              f' {len(header)}, as in line 1: mend the line'
-            )
-        yield Batch(
-          f'{path}, line',
-          [number for number, _ in part],
-          {name: [row[i].strip() for _, row in part] for name, i in places},
-        )
+      yield reader
   except UnicodeDecodeError as e:
     raise not_utf8(path, e) from e
   except (*_DAMAGE, csv.Error) as e:
@@ -138,8 +150,34 @@ def _csv(path, required, optional) -> Iterator[Batch]:
     ) from e
 
 
-def _places(header, required, optional, path, delimiter: str):
+def _csv(path, required, optional, raw) -> Iterator[Batch]:
+  with _reader(path) as reader:
+    header = [name.strip() for name in next(reader, [])]
+    places = dict(_places(header, required, [*optional, *raw], path))
+    rows = ((reader.line_num, row) for row in filter(None, reader))
+    while part := list(itertools.islice(rows, _rows(len(header)))):
+      for line, row in part:
+        if len(row) != len(header):
+          raise errors.InputError(
+            f'{path}, line {line} has {len(row)} fields; expected'
+            f' {len(header)}, as in line 1: mend the line'
+          )
+      found = {
+        name: [row[i].strip() for _, row in part] for name, i in places.items()
+      }
+      text, others = _parted(found, required, optional, raw)
+      yield Batch(f'{path}, line', [n for n, _ in part], text, others)
+
+
+def _parted(found, required, optional, raw) -> tuple[dict, dict]:
+  """Returns the columns of text, and those that are not made text."""
+  text = {n: found[n] for n in (*required, *optional) if n in found}
+  return text, {n: found[n] for n in raw}
+
+
+def _places(header, required, optional, path):
   """Returns the columns wanted, as pairs of name and place."""
+  delimiter = '\t' if form(path) == '.tsv' else ','
   if not set(required) <= set(header):
     raise errors.InputError(
       f'{path}, line 1 is {delimiter.join(header)[:200]!r}; expected the columns'
@@ -154,35 +192,47 @@ def _places(header, required, optional, path, delimiter: str):
   return [(name, header.index(name)) for name in wanted]
 
 
-def _json(path, required, optional) -> Iterator[Batch]:
-  """Reads JSON lines; the first one says which optional columns there are."""
-  names = None
+@contextlib.contextmanager
+def _lines(path) -> Iterator:
+  """Opens JSON lines: pairs of number and line, without blank lines."""
   try:
     with _text(path) as file:
-      lines = ((i, line) for i, line in enumerate(file, 1) if line.strip())
-      while part := list(itertools.islice(lines, _ROWS)):
-        if names is None:
-          first = _object(*part[0], path)
-          names = [*required, *(n for n in optional if n in first)]
-        rows = [_object(*numbered, path) for numbered in part]
-        where = [f'{path}, line {number}' for number, _ in part]
-        yield Batch(
-          f'{path}, line',
-          [number for number, _ in part],
-          {
-            name: [
-              _value(row, name, place)
-              for row, place in zip(rows, where, strict=True)
-            ]
-            for name in names
-          },
-        )
+      yield ((i, line) for i, line in enumerate(file, 1) if line.strip())
   except UnicodeDecodeError as e:
     raise not_utf8(path, e) from e
   except _DAMAGE as e:
     raise errors.InputError(
       f'{path} cannot be read ({e}); mend it, or give another file'
     ) from e
+
+
+def _json_header(path) -> list[str]:
+  with _lines(path) as lines:
+    return next((list(_object(*line, path)) for line in lines), [])
+
+
+def _json(path, required, optional, raw) -> Iterator[Batch]:
+  """Reads JSON lines; the first one says which optional columns there are."""
+  with _lines(path) as lines:
+    names = None
+    first = list(itertools.islice(lines, 1))
+    lines = itertools.chain(first, lines)
+    for line in first:
+      row = _object(*line, path)
+      names = [*required, *(n for n in optional if n in row)]
+      size = _rows(len(row))
+    while first and (part := list(itertools.islice(lines, size))):
+      rows = [_object(*numbered, path) for numbered in part]
+      where = [f'{path}, line {number}' for number, _ in part]
+      text = {
+        name: [
+          _value(row, name, place)
+          for row, place in zip(rows, where, strict=True)
+        ]
+        for name in names
+      }
+      others = {name: [row.get(name) for row in rows] for name in raw}
+      yield Batch(f'{path}, line', [n for n, _ in part], text, others)
 
 
 def _object(number: int, line: str, path) -> dict:
@@ -202,13 +252,15 @@ def _object(number: int, line: str, path) -> dict:
 
 def _value(row: dict, name: str, where: str) -> str:
   value = row.get(name)
-  if type(value) not in (str, int):
+  if type(value) is float and abs(value) < _MOST_WHOLE and value.is_integer():
+    value = int(value)
+  if type(value) not in (str, int, bool):
     found = f'is {json.dumps(value)[:40]}' if name in row else 'is missing'
     raise errors.InputError(
       f'{where}: {name!r} {found}; expected text or a whole number'
     )
-  if isinstance(value, int):
-    return str(value)
+  if type(value) is not str:
+    return json.dumps(value)
   try:
     value.encode()
   except UnicodeEncodeError as e:
@@ -218,28 +270,41 @@ def _value(row: dict, name: str, where: str) -> str:
   return value.strip()
 
 
-def _parquet(path, required, optional) -> Iterator[Batch]:
+@contextlib.contextmanager
+def _parquet_file(path) -> Iterator:
   import pyarrow as pa
   import pyarrow.parquet
 
   try:
     with pyarrow.parquet.ParquetFile(path) as file:
-      header = file.schema_arrow.names
-      names = [n for n, _ in _columns(header, required, optional, path)]
-      start = 0
-      for part in file.iter_batches(_ROWS, columns=names):
-        columns = {
-          name: _as_text(part.column(name), f'{path}, column {name!r}', start)
-          for name in names
-        }
-        end = start + part.num_rows
-        yield Batch(f'{path}, row', range(start + 1, end + 1), columns)
-        start = end
+      yield file
   except (OSError, pa.ArrowException) as e:
     reason = ' '.join(str(e).split())[:200]
     raise errors.InputError(
       f'{path} is no Parquet file that can be read ({reason}); write it again'
     ) from e
+
+
+def _parquet_header(path) -> list[str]:
+  with _parquet_file(path) as file:
+    return list(file.schema_arrow.names)
+
+
+def _parquet(path, required, optional, raw) -> Iterator[Batch]:
+  with _parquet_file(path) as file:
+    header = file.schema_arrow.names
+    wanted = dict(_columns(header, required, [*optional, *raw], path))
+    start = 0
+    for part in file.iter_batches(_ROWS, columns=list(wanted)):
+      found = {name: part.column(name) for name in wanted}
+      text, others = _parted(found, required, optional, raw)
+      text = {
+        name: _as_text(values, f'{path}, column {name!r}', start)
+        for name, values in text.items()
+      }
+      end = start + part.num_rows
+      yield Batch(f'{path}, row', range(start + 1, end + 1), text, others)
+      start = end
 
 
 def _columns(header, required, optional, path) -> Iterable[tuple[str, int]]:
@@ -259,19 +324,21 @@ def _columns(header, required, optional, path) -> Iterable[tuple[str, int]]:
 
 
 def _as_text(values, where: str, start: int) -> list[str]:
-  """Returns an arrow array of text or whole numbers as text."""
+  """Returns an arrow array of text, whole numbers or bool as text."""
   import pyarrow as pa
 
+  if pa.types.is_dictionary(values.type):
+    values = values.dictionary_decode()
   kind = values.type
-  if pa.types.is_dictionary(kind):
-    kind = kind.value_type
   if not (
     pa.types.is_integer(kind)
+    or pa.types.is_floating(kind)
+    or pa.types.is_boolean(kind)
     or pa.types.is_string(kind)
     or pa.types.is_large_string(kind)
   ):
     raise errors.InputError(
-      f'{where} is {values.type}; expected text or whole numbers: write it so'
+      f'{where} is {kind}; expected text or whole numbers: write it so'
     )
   if values.null_count:
     row = values.is_null().to_pylist().index(True)
@@ -279,5 +346,17 @@ def _as_text(values, where: str, start: int) -> list[str]:
       f'{where}, row {start + row + 1} has no value; fill it in, or leave out'
       ' the row'
     )
+  if pa.types.is_floating(kind):
+    values = pa.array(_whole(values.to_pylist(), where, start), pa.int64())
   text = values.cast(pa.large_string()).to_pylist()
   return [value.strip() for value in text]
+
+
+def _whole(values: list[float], where: str, start: int) -> list[int]:
+  for row, value in enumerate(values, start + 1):
+    if not (abs(value) < _MOST_WHOLE and value.is_integer()):
+      raise errors.InputError(
+        f'{where}, row {row} is {value}; expected text or a whole number: write it'
+        ' so, or name another column'
+      )
+  return list(map(int, values))

@@ -43,6 +43,7 @@ def compare(
     directories: run directories, or directories of some.
     output: the directory for the files; None: the runs' common parent.
     metric: the score to sort by, or a target; None: the first that a run has.
+      Final values of this score are drawn.
     rounds: compare the runs after this number of rounds; None: at their ends.
     target: scores to which to count the rounds; None: the runs' own.
     curves: scores to draw, a panel each; without any, the headline metrics.
@@ -56,7 +57,8 @@ def compare(
 
   Raises:
     errors.InputError: a directory holds no run; runs are damaged, unfinished, or
-      of different tasks; a metric, curve, target or budget is unknown.
+      of different tasks, or did not count batches, over which they are drawn; a
+      metric, curve, target or budget is unknown.
   """
   metric = metric and check_metric(metric)
   _check_curves(curves)
@@ -65,19 +67,22 @@ def compare(
   from tff_xc.report import text_table
 
   groups, parent = _groups(directories, rounds)
+  _check_over(over, groups)
   reference = relative_to and _reference(relative_to, groups[0].runs[0])
   rows = tables.build_rows(
     groups, metric, targets, budgets.parse(at), reference
   )
   from tff_xc.report import compare_curves
+  from tff_xc.report import pictures
 
+  # Drawn before anything is written, so that errors leave nothing.
+  final = metric and metric.partition(':')[0]
+  figure = compare_curves.compare_figure(groups, curves, over, reference, final)
   write_files(
     pathlib.Path(output or parent) / 'compare',
     tables.to_markdown(rows),
     tables.to_csv(rows),
-    lambda path: compare_curves.plot_compare(
-      groups, path, curves, over, reference
-    ),
+    lambda path: pictures.save(figure, path),
   )
   when = 'final scores' if rounds is None else f'after {rounds} rounds'
   width = text_table.terminal_width()
@@ -163,6 +168,17 @@ def _check_curves(curves: Sequence[str]) -> None:
         f'--curves={curve}: there is no such score; there are'
         f' {", ".join(catalog.SCORES)}'
       )
+
+
+def _check_over(over: str, groups) -> None:
+  """Refuses runs without what their scores are to be drawn over."""
+  for group in groups:
+    for run in group.runs:
+      if over in budgets.UNITS and budgets.spent(run.metrics, over) is None:
+        raise errors.InputError(
+          f'{run.path} did not count its {over}; leave it out, or leave out'
+          f' --over={over}'
+        )
 
 
 def find_runs(directories: Sequence[str | os.PathLike]) -> list[pathlib.Path]:

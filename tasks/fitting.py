@@ -19,7 +19,7 @@ from tff_xc.measure import catalog
 MOST_FLOATS = 2**31
 _OF_SPLIT = {
   'dirichlet': ('concentration', 'num_clients', 'data_seed'),
-  'class': ('clients_per_class',),
+  'class': ('clients_per_class', 'classes_per_client'),
 }
 
 
@@ -72,8 +72,8 @@ def fit(
     svm_settings.subset_size(values['svm_classes'], num_classes)
   if 'select_features' in options:
     _fit_features(options, values, given)
-  if 'concentration' in options:
-    _check_split(options['split'], given)
+  if 'split' in options:
+    _check_split(options, given)
   _check_sizes(options, values)
   if values.get('virtual_clients') and 'examples_per_round' in options:
     if given.get('examples_per_round'):
@@ -82,12 +82,15 @@ def fit(
         ' number of examples that every client draws; leave it out'
       )
     options['examples_per_round'] = 0
-  _check_importance(task, values.get('importance_weights'))
+  _check_importance(task, values.get('importance_weights'), num_classes)
 
 
-def _check_split(split: str, given: Mapping) -> None:
-  """Refuses options of another split of CIFAR than the chosen one."""
+def _check_split(options: Mapping, given: Mapping) -> None:
+  """Refuses options of another split than the chosen one."""
+  split = options['split'] or 'class'
   for other, names in _OF_SPLIT.items():
+    if other == 'dirichlet' and 'concentration' not in options:
+      continue  # Only CIFAR's tasks make it.
     for name in names:
       if split != other and name in given:
         raise errors.InputError(
@@ -166,8 +169,10 @@ def _fit_features(options: dict, values: Mapping, given: Mapping) -> None:
     options['select_features'] = False
 
 
-def _check_importance(task, chosen: str | None) -> None:
-  """Refuses sets of labels and a missing file, before the data are read."""
+def _check_importance(
+  task, chosen: str | None, num_classes: int | None
+) -> None:
+  """Refuses sets of labels and a bad file, before the data are read."""
   if (
     chosen not in (None, of_algorithms.NO_IMPORTANCE)
     and entry_lib.ONE_LABEL in task.lacks
@@ -176,9 +181,14 @@ def _check_importance(task, chosen: str | None) -> None:
       f'--importance_weights={chosen} needs {entry_lib.ONE_LABEL}, which'
       f' --task={task.name} does not have; leave it out'
     )
-  named = (None, *of_algorithms.NAMED_IMPORTANCE)
-  if chosen not in named and not os.path.isfile(chosen):
+  if chosen in (None, *of_algorithms.NAMED_IMPORTANCE):
+    return
+  if not os.path.isfile(chosen):
     raise errors.InputError(
       f'--importance_weights={chosen} is no file; give one with the columns'
       f' class,probability, or {", ".join(of_algorithms.NAMED_IMPORTANCE)}'
     )
+  if num_classes is not None:
+    from datasets import class_probabilities  # It imports NumPy.
+
+    class_probabilities.read(chosen, num_classes)

@@ -3,6 +3,8 @@
 `datasets.images.clients` and `datasets.arrays` say how they are read.
 """
 
+import sys
+
 from tasks import own_data
 from tasks import task
 from tff_xc import errors
@@ -22,7 +24,7 @@ def _check(options) -> None:
 
 def _load(data_dir, options):
   choice, side = own_data.choice(options), options['image_size']
-  if data_dir.endswith('.npz'):
+  if own_data.is_arrays(data_dir):
     from datasets import arrays
 
     if options['corrupt'] != 'skip':
@@ -42,15 +44,27 @@ def _load(data_dir, options):
       f'{data_dir}: the images have {side} pixels a side, and the network takes'
       ' at least 8; give --image_size=8 or more'
     )
+  _tell(data_dir, dataset)
   return task.with_small_encoder(dataset, options)
 
 
-def _find(data_dir):
-  if data_dir.endswith('.npz'):
-    return own_data.find_arrays(data_dir)
-  from datasets.images import store
+def _tell(data_dir, dataset) -> None:
+  """Says on stderr what was found: a wrong folder, or no test, is seen at once."""
+  from datasets.splits import own
 
-  return f'{len(store.open_store(data_dir).names):,} images'
+  clients = dataset.train.partition
+  tests = 0 if dataset.test is None else len(dataset.test)
+  names = dataset.class_names or list(map(str, range(dataset.num_classes)))
+  found = own.described(len(clients.numbers) + tests, 'images', names, tests)
+  print(f'{data_dir}: {found}; {len(clients):,} clients', file=sys.stderr)
+
+
+def _find(data_dir):
+  if own_data.is_arrays(data_dir):
+    return own_data.find_arrays(data_dir)
+  from datasets.images import names
+
+  return names.described(data_dir)
 
 
 TASKS = (

@@ -79,12 +79,17 @@ def small_task(**attributes) -> task.Task:
   )
 
 
+def is_arrays(path: str) -> bool:
+  """Whether a file is a .npz, by its name in upper or lower case."""
+  return path.lower().endswith('.npz')
+
+
 def count_classes(path: str) -> int | None:
   """Returns n of a .npz: the largest label plus one; None of other data.
 
   Loading says what is wrong with a file that cannot be read.
   """
-  if not path.endswith('.npz'):
+  if not is_arrays(path):
     return None
   import numpy as np
 
@@ -112,10 +117,14 @@ def sparse_text(data_dir: str, options: Mapping):
 
 
 def find_arrays(path: str) -> str:
-  """Describes a .npz by its number of examples."""
+  """Describes a .npz by its examples, its classes and its test part."""
   from datasets import arrays
+  from datasets.splits import own
 
-  return f'{len(arrays.read(path)["y"]):,} examples'
+  found = arrays.read(path)
+  tests = len(found.get('test_y', ()))
+  names = list(map(str, range(int(found['y'].max()) + 1)))
+  return own.described(len(found['y']) + tests, 'examples', names, tests)
 
 
 def find_sparse_text(path: str) -> str:

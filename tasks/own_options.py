@@ -22,8 +22,9 @@ OPTIONS = (
     'split',
     '',
     'whose each example is: a CSV user_id,image_id,class, or FILE.csv:COLUMN, or'
-    ' a folder or zip, as of launch.make_splits; class: a client for each class; iid:100: 100 random'
-    ' clients; of CIFAR dirichlet: see --concentration; default: as the data say',
+    ' a folder or zip, as of launch.make_splits; class: a client for each class;'
+    ' iid:100: 100 random clients; of CIFAR dirichlet: see --concentration;'
+    ' default: as the data say, of sparse text class',
   ),
   hp.Hyperparameter(
     'test_file',

@@ -1,4 +1,4 @@
-"""One's own rows of features: CSV, Parquet or .npz, with a small perceptron.
+"""One's own rows of features: a table or .npz, with a small perceptron.
 
 `datasets.features` says how they are read.
 """
@@ -43,7 +43,7 @@ def _load(data_dir, options):
 
 
 def _find(data_dir):
-  if data_dir.endswith('.npz'):
+  if own_data.is_arrays(data_dir):
     return own_data.find_arrays(data_dir)
   from datasets.features import table
 
@@ -53,8 +53,8 @@ def _find(data_dir):
 TASKS = (
   own_data.small_task(
     name='table',
-    summary='your own rows of numbers: --data_dir is a .csv, .parquet or .npz;'
-    ' features are standardised by the training rows',
+    summary='your own rows of numbers: --data_dir is a .csv, .jsonl, .parquet or'
+    ' .npz; features are standardised by the training rows',
     load=_load,
     options=(
       'embedding_dim',
@@ -69,7 +69,7 @@ TASKS = (
     check=own_data.check,
     count_classes=own_data.count_classes,
     find=_find,
-    data='a .csv, .tsv or .parquet with a row an example: a class'
+    data='a .csv, .tsv, .jsonl or .parquet with a row an example: a class'
     ' (--label_column), a user (--user_column), numbers; or a .npz with x [N, D],'
     ' y [N], client [N], and optionally test_x, test_y, retrieval_x, retrieval_y',
   ),

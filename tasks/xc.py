@@ -93,16 +93,15 @@ def _load(name, data_dir, options):
 
 
 def _load_own(data_dir, options):
-  from datasets.xc import clients as xc
+  from datasets.xc import own
 
-  parts = own_data.sparse_text(data_dir, options)
-  dataset = xc.federated(
-    own_data.stem(data_dir),
-    *parts,
-    label_seed=options['data_seed'],
+  dataset = own.load(
+    data_dir,
+    own_data.choice(options),
     **{option: options[option] for option in _CLIENTS},
   )
-  return with_bag_encoder(dataset, parts[0].features.shape[1], options)
+  _, num_features, _ = own.check(data_dir)
+  return with_bag_encoder(dataset, num_features, options)
 
 
 def _find(name, data_dir):
@@ -220,7 +219,7 @@ TASKS = (
   task.Task(
     name='sparse-text',
     summary='your own sparse text: --data_dir is a file `N D L`, `l1,l2 f:v f:v`,'
-    ' --test_file another; one label an example, one class a client',
+    ' --test_file another; one label an example, one class a client or --split',
     load=_load_own,
     metrics=_METRICS,
     rounds=500,
@@ -228,9 +227,9 @@ TASKS = (
     eval_every=50,
     defaults=_DEFAULTS,
     by_algorithm={'centralized': _ORACLE},
-    options=(*_ENCODER, *_CLIENTS, *_FEATURES, *own_data.TEST),
+    options=(*_ENCODER, *_CLIENTS, *_FEATURES, *own_data.SPLIT),
     option_defaults=_SMALL,
-    check=own_data.check_test,
+    check=own_data.check,
     count_classes=own_data.count_labels,
     find=own_data.find_sparse_text,
     data=own_data.SPARSE_TEXT,

@@ -50,7 +50,7 @@ def load(
       feature that is no finite number; there are fewer than two classes.
   """
   path = pathlib.Path(path)
-  if path.suffix == '.npz':
+  if path.suffix.lower() == '.npz':
     if columns != table_lib.DEFAULT:
       raise errors.InputError(
         f'{path} has arrays and no columns; leave out --label_column,'

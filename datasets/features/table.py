@@ -1,14 +1,11 @@
-"""Reads tables of features: CSV (.csv, .tsv, each also as .gz) and Parquet.
+"""Tables of features (`datasets.tables` reads them).
 
 A row has a class, perhaps a user, an id and a mark of the test part, and
-numbers. In Parquet a column of lists of one length is as many features.
+numbers. A column of lists of one length, in Parquet and JSON, is as many features.
 """
 
-import gzip
 import os
 import pathlib
-import zlib
-from collections.abc import Iterator
 from collections.abc import Sequence
 from typing import NamedTuple
 
@@ -18,12 +15,13 @@ import pandas as pd
 from datasets import tables
 from tff_xc import errors
 
-FORMS = ('.csv', '.tsv', '.csv.gz', '.tsv.gz', '.parquet')
-# Rows at a time.
-_ROWS = 1 << 16
 _IS_TEST = {
   **dict.fromkeys(('test', 'true', '1', 'yes'), True),
-  **dict.fromkeys(('train', 'false', '0', 'no', ''), False),
+  **dict.fromkeys(('train', 'false', '0', 'no', '', 'none', 'nan'), False),
+}
+_BOOL = {
+  n: float(n.lower() == 'true')
+  for n in ('true', 'True', 'TRUE', 'false', 'False', 'FALSE')
 }
 
 
@@ -84,125 +82,79 @@ def read(
       empty class, user or id, or a feature that is no finite number.
   """
   path = pathlib.Path(path)
-  roles, parts, text, start = None, [], {}, 0
-  for frame in _frames(path, columns):
-    if not len(frame):
-      continue
-    if roles is None:
-      roles = _roles(path, list(frame.columns), columns)
-      text = {role: [] for role in roles}
-      features = features or _features(path, frame, columns, roles)
-      _require(path, frame.columns, features)
+  found = header(path)
+  roles = _roles(path, found, columns)
+  names = list(features) or _candidates(path, found, columns, roles)
+  _require(path, found, names)
+  test = roles.pop('test', '')
+  text, parts, marks = {role: [] for role in roles}, [], []
+  for batch in tables.batches(
+    path, list(roles.values()), raw=list(filter(None, [*names, test]))
+  ):
+    frame = pd.DataFrame({name: _series(batch.raw[name]) for name in names})
+    if not parts and not (features or columns.features):
+      names = _of_numbers(path, frame, roles)
     for role, column in roles.items():
-      text[role] += _text(
-        frame[column], role, f'{path}, column {column!r}', start
-      )
-    parts.append(_numbers(frame, features, path, start))
-    start += len(frame)
-  if not start:
+      if '' in batch.columns[column]:
+        where = batch.where(batch.columns[column].index(''))
+        raise errors.InputError(
+          f"{where}: {column!r} is ''; expected {role}: fill it in, or leave the"
+          ' row out'
+        )
+      text[role] += batch.columns[column]
+    if test:
+      marks += _marks(batch, test)
+    parts.append(_numbers(frame, names, batch))
+  if not parts:
     raise errors.InputError(f'{path} has no rows; give a table with some')
-  marks = text.get('test')
   return Table(
     np.concatenate(parts),
-    list(features),
+    names,
     text['class'],
     text.get('user', []),
     text.get('id', []),
-    None if marks is None else np.array([_IS_TEST[m.lower()] for m in marks]),
+    np.array(marks, bool) if test else None,
   )
 
 
 def header(path: str | os.PathLike) -> list[str]:
   """Returns the names of a table's columns; errors are those of `read`."""
-  for frame in _frames(pathlib.Path(path), DEFAULT):
-    return list(map(str, frame.columns))
-  return []
-
-
-def _frames(path: pathlib.Path, columns: Columns) -> Iterator[pd.DataFrame]:
-  """Returns the rows in parts."""
-  if not path.name.lower().endswith(FORMS):
+  path = pathlib.Path(path)
+  if not tables.form(path):
     raise errors.InputError(
-      f'{path} is no table; give {", ".join(FORMS)} or .npz'
+      f'{path} is no table; give {", ".join(tables.FORMS)} or .npz'
     )
   if not path.is_file():
     raise errors.InputError(f'{path} is no file; give a table')
-  is_parquet = path.name.lower().endswith('.parquet')
-  return _parquet(path) if is_parquet else _csv(path, columns)
+  return tables.header(path)
 
 
-def _csv(path: pathlib.Path, columns: Columns) -> Iterator[pd.DataFrame]:
-  as_text = [c for c in (*columns[:4], 'user_id', 'image_id') if c]
-  tabs = tables.form(path) == '.tsv'
+def _series(values) -> pd.Series:
+  """Returns a column: float64 if all its cells are numbers."""
+  if hasattr(values, 'to_pandas'):
+    return values.to_pandas()
+  column = pd.Series(values, dtype=object)
   try:
-    # pandas would call the second of two columns x 'x.1'.
-    first = pd.read_csv(
-      path,
-      sep='\t' if tabs else ',',
-      header=None,
-      nrows=1,
-      dtype=str,
-      keep_default_na=False,
-      encoding='utf-8-sig',
-    )
-    _check_names(path, [str(name).strip() for name in first.iloc[0]])
-    frames = pd.read_csv(
-      path,
-      sep='\t' if tabs else ',',
-      chunksize=_ROWS,
-      dtype=dict.fromkeys(as_text, str),
-      keep_default_na=False,
-      skipinitialspace=True,
-      encoding='utf-8-sig',
-    )
-    with frames:
-      for frame in frames:
-        # pandas takes the first field as an index if rows have one too many.
-        if not isinstance(frame.index, pd.RangeIndex):
-          raise errors.InputError(
-            f'{path}: rows have more fields than line 1 names columns; mend it'
-          )
-        frame.columns = [str(name).strip() for name in frame.columns]
-        yield frame
-  except UnicodeDecodeError as e:
-    raise tables.not_utf8(path, e) from e
-  except (
-    OSError,
-    EOFError,
-    ValueError,  # Also pandas's errors.
-    zlib.error,
-    gzip.BadGzipFile,
-  ) as e:
-    raise errors.InputError(
-      f'{path} is no CSV text ({" ".join(str(e).split())}); mend it, or give'
-      ' another file'
-    ) from e
+    numbers = pd.to_numeric(column, 'coerce')
+    if not numbers.notna().all():
+      numbers = column.map(_BOOL)
+  except TypeError:  # JSON's lists and objects.
+    return column
+  return numbers.astype(np.float64) if numbers.notna().all() else column
 
 
-def _parquet(path: pathlib.Path) -> Iterator[pd.DataFrame]:
-  import pyarrow as pa
-  import pyarrow.parquet
-
-  try:
-    with pyarrow.parquet.ParquetFile(path) as file:
-      _check_names(path, file.schema_arrow.names)
-      for batch in file.iter_batches(_ROWS):
-        yield batch.to_pandas()
-  except (OSError, pa.ArrowException) as e:
-    raise errors.InputError(
-      f'{path} is no Parquet file that can be read'
-      f' ({" ".join(str(e).split())[:200]}); write it again'
-    ) from e
-
-
-def _check_names(path, names: list[str]) -> None:
-  seen = set()
-  for name in filter(None, names):
-    if name in seen:
+def _marks(batch: tables.Batch, column: str) -> list[bool]:
+  """Returns whether each row is marked as one of the test."""
+  values = batch.raw[column]
+  values = values.to_pylist() if hasattr(values, 'to_pylist') else values
+  texts = [str(value).strip().lower().removesuffix('.0') for value in values]
+  for row, text in enumerate(texts):
+    if text not in _IS_TEST:
       raise errors.InputError(
-        f'{path} has two columns {name!r}; rename one of the two'
+        f'{batch.where(row)}: {column!r} is {str(values[row])!r}; expected test,'
+        ' train, true, false, 1, 0: mend it, or leave the row out'
       )
-    seen.add(name)
+  return [_IS_TEST[text] for text in texts]
 
 
 def _roles(path, found: list[str], columns: Columns) -> dict[str, str]:
@@ -233,18 +185,23 @@ def _require(path, found, wanted: Sequence[str], hint: str = '') -> None:
       )
 
 
-def _features(path, frame, columns: Columns, roles) -> list[str]:
-  """Returns the columns of features: those named, or all that hold numbers."""
-  if columns.features:
-    for name in columns.features:
-      if name in roles.values() or columns.features.count(name) > 1:
-        raise errors.InputError(
-          f'--feature_columns: {name!r} is given twice, or is the column of the'
-          ' class, the user, the id or the test; leave it out'
-        )
-    return list(columns.features)
-  others = [name for name in frame.columns if name not in roles.values()]
-  features = [name for name in others if _holds_numbers(frame[name])]
+def _candidates(path, found, columns: Columns, roles) -> list[str]:
+  """Returns the columns of features: those named, or all that may be."""
+  if not columns.features:
+    # A column without a name is the rows' index, as pandas writes it.
+    return [name for name in found if name and name not in roles.values()]
+  for name in columns.features:
+    if name in roles.values() or columns.features.count(name) > 1:
+      raise errors.InputError(
+        f'--feature_columns: {name!r} is given twice, or is the column of the'
+        ' class, the user, the id or the test; leave it out'
+      )
+  return list(columns.features)
+
+
+def _of_numbers(path, frame, roles) -> list[str]:
+  """Returns the columns of a frame that hold numbers."""
+  features = [name for name in frame.columns if _holds_numbers(frame[name])]
   if not features:
     raise errors.InputError(
       f'{path} has no column of numbers beside {", ".join(roles.values())};'
@@ -259,36 +216,24 @@ def _holds_numbers(column: pd.Series) -> bool:
     return True
   if column.dtype != object:
     return False  # Dates, for example.
-  return pd.to_numeric(column, 'coerce').notna().mean() > 0.5
+  try:
+    return pd.to_numeric(column, 'coerce').notna().mean() > 0.5
+  except TypeError:  # JSON's objects.
+    return False
 
 
 def _is_lists(column: pd.Series) -> bool:
   return column.dtype == object and any(
-    isinstance(cell, np.ndarray) for cell in column
+    isinstance(cell, np.ndarray | list) for cell in column
   )
 
 
-def _text(column: pd.Series, role: str, where: str, start: int) -> list[str]:
-  """Returns the cells as text; raises InputError if one is empty."""
-  text = column.astype(object).where(column.notna(), '').map(str)
-  text = text.str.strip().tolist()
-  known = (lambda cell: cell.lower() in _IS_TEST) if role == 'test' else bool
-  for row, cell in enumerate(text, start + 1):
-    if not known(cell):
-      expected = 'test, train, true, false, 1, 0' if role == 'test' else role
-      raise errors.InputError(
-        f'{where}, row {row} is {cell!r}; expected {expected}: fill it in, or'
-        ' leave the row out'
-      )
-  return text
-
-
-def _numbers(frame, features: Sequence[str], path, start: int) -> np.ndarray:
+def _numbers(frame, features: Sequence[str], batch: tables.Batch) -> np.ndarray:
   """Returns float64 [rows, D]."""
   try:
     x = frame[list(features)].to_numpy(np.float64)
   except (ValueError, TypeError):  # Lists, or cells that are no numbers.
-    x = np.hstack([_column(frame[name], name, path) for name in features])
+    x = np.hstack([_column(frame[name], name, batch) for name in features])
   bad = np.argwhere(~(np.abs(x) <= np.finfo(np.float32).max))
   if not len(bad):
     return x
@@ -298,12 +243,12 @@ def _numbers(frame, features: Sequence[str], path, start: int) -> np.ndarray:
     name = repr(features[place])
     cell = frame[features[place]].iloc[row]
   raise errors.InputError(
-    f'{path}, row {start + row + 1}: {name} is {str(cell)!r}; expected a finite'
-    ' number: mend it, leave the row out, or name other --feature_columns'
+    f'{batch.where(row)}: {name} is {str(cell)!r}; expected a finite number: mend'
+    ' it, leave the row out, or name other --feature_columns'
   )
 
 
-def _column(column: pd.Series, name: str, path) -> np.ndarray:
+def _column(column: pd.Series, name: str, batch: tables.Batch) -> np.ndarray:
   """Returns float64 [rows, 1], or [rows, k] of a column of lists."""
   if not _is_lists(column):
     return pd.to_numeric(column, 'coerce').to_numpy(np.float64)[:, None]
@@ -311,6 +256,6 @@ def _column(column: pd.Series, name: str, path) -> np.ndarray:
     return np.stack(column.tolist()).astype(np.float64)
   except (ValueError, TypeError) as e:
     raise errors.InputError(
-      f'{path}: the lists of column {name!r} are not numbers of one length; make'
-      ' them so, or name other --feature_columns'
+      f'{batch.where(0)} or below: the lists of column {name!r} are not numbers of'
+      ' one length; make them so, or name other --feature_columns'
     ) from e

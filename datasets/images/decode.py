@@ -7,6 +7,7 @@ are converted by Pillow.
 
 import io
 import struct
+import warnings
 import zipfile
 import zlib
 
@@ -28,6 +29,9 @@ DAMAGE = (
   zlib.error,
   Image.DecompressionBombError,
 )
+
+# It names a line of Pillow. Images of twice as many pixels are damaged ones.
+warnings.filterwarnings('ignore', category=Image.DecompressionBombWarning)
 
 _TURNS = {
   2: Image.Transpose.FLIP_LEFT_RIGHT,

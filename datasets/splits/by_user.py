@@ -26,8 +26,9 @@ def partition(
     kept: places of the users that may be clients; None: all.
 
   Raises:
-    errors.InputError: no user remains.
+    errors.InputError: there is no user, or none remains.
   """
+  check_some(user_names)
   counts = np.bincount(users[users >= 0], minlength=len(user_names))
   remain = counts >= max(min_examples, 1)
   if kept is not None:
@@ -39,6 +40,15 @@ def partition(
       ' lower --min_examples'
     )
   return of_users(users, user_names, remaining)
+
+
+def check_some(user_names: Sequence[str]) -> None:
+  """Raises `errors.InputError` if all examples are nobody's."""
+  if not user_names:
+    raise errors.InputError(
+      'all examples are of user NA, who is nobody; give data that name users, or'
+      ' take another rule'
+    )
 
 
 def of_users(

@@ -132,11 +132,36 @@ def parts(
   if by_users:
     users = np.where(trains, users, -1)
     some = np.unique(users[users >= 0])
+    if not len(some):
+      raise errors.InputError(
+        f'{where}: no training example has a user (NA is nobody); give other users,'
+        ' or --split=class, or --split=iid:100'
+      )
     return by_user.of_users(users, data.user_names, some), test
   if choice.iid:
-    return _at_random(np.flatnonzero(trains), choice), test
+    return at_random(np.flatnonzero(trains), choice), test
   labels = np.where(trains, data.labels, -1)
   return by_class.partition(labels, len(data.class_names)), test
+
+
+def described(
+  size: int, noun: str, class_names: Sequence[str], tests: int
+) -> str:
+  """Returns `183 images of 5 classes (cat, dog, ...), 20 of them test`.
+
+  Args:
+    size: the number of all examples.
+    noun: what they are.
+    class_names: of all classes.
+    tests: how many examples are the test part.
+  """
+  first = [
+    name if len(name) < 30 else f'{name[:27]}...' for name in class_names[:3]
+  ]
+  if len(class_names) > len(first):
+    first.append('...')
+  test = f'{tests:,} of them test' if tests else 'no test part'
+  return f'{size:,} {noun} of {len(class_names):,} classes ({", ".join(first)}), {test}'
 
 
 def with_test(data: Labelled, test_file: str, where: str) -> Labelled:
@@ -233,7 +258,12 @@ def _shown(ids, number: int) -> str:
   return repr(listing_lib.ids_of(ids, np.array([number]))[0])
 
 
-def _at_random(numbers: np.ndarray, choice: Choice) -> partition_lib.Partition:
+def at_random(numbers: np.ndarray, choice: Choice) -> partition_lib.Partition:
+  """Returns the clients of `iid:K`, who have these examples.
+
+  Raises:
+    errors.InputError: there are fewer than K.
+  """
   if choice.iid > len(numbers):
     raise errors.InputError(
       f'--split={choice.split}: there are {len(numbers):,} training examples;'

@@ -140,10 +140,17 @@ def _leaf_users(listing, seed, *, min_examples, train_share) -> rule_lib.Split:
   from datasets.splits import by_user
 
   users, names = listing.users, listing.user_names
+  by_user.check_some(names)
   sizes = np.bincount(users[users >= 0], minlength=len(names))
   train, test = by_user.leaf_parts(
     sizes, min_examples=min_examples, train_share=train_share, seed=seed
   )
+  if not len(train):
+    raise errors.InputError(
+      f'leaf_users has {len(test)} of {len(names)} users with enough examples, and'
+      f' {train_share:g} of them is less than one who trains; give data of more'
+      ' users, lower --min_examples, or raise --train_share'
+    )
   return rule_lib.Split(
     by_user.partition(users, names, kept=train),
     np.flatnonzero(np.isin(users, test)),

@@ -22,6 +22,7 @@ from datasets.xc import sets as xc_sets
 from datasets.xc import text as xc_text
 from tff_xc import errors
 from tff_xc.data import client_data
+from tff_xc.data import partition as partition_lib
 from tff_xc.data import pool
 from tff_xc.data import sparse
 
@@ -121,18 +122,40 @@ def federated(
   Raises:
     errors.InputError: an argument is out of its range.
   """
-  examples, num_classes = train.labels.shape
   labels = sample_labels(train.labels, label_seed)
-  labelled = pool.in_memory(train.features, labels)
-  if labels.min(initial=0) < 0:
-    labelled = labelled.subset(np.flatnonzero(labels >= 0))
   clients = by_class.partition(
-    labelled.y,
-    num_classes,
+    labels[labels >= 0],
+    train.labels.shape[1],
     classes_per_client=classes_per_client,
     clients_per_class=clients_per_class,
     seed=[label_seed, _GROUPS],
   )
+  return with_clients(name, train, test, labels, clients, constants)
+
+
+def with_clients(
+  name: str,
+  train: Part,
+  test: Part | None,
+  labels: np.ndarray,
+  clients: partition_lib.Partition,
+  constants: tuple[float, float] = (0.55, 1.5),
+) -> client_data.FederatedDataset:
+  """Returns federated data whose labels and clients are known.
+
+  Args:
+    name: as in `federated`.
+    train: as in `federated`.
+    test: as in `federated`.
+    labels: int32 [N], the label that each training example keeps; -1: it is no
+      client's.
+    clients: of the examples that keep a label, which are numbered anew.
+    constants: as in `federated`.
+  """
+  examples, num_classes = train.labels.shape
+  labelled = pool.in_memory(train.features, labels)
+  if labels.min(initial=0) < 0:
+    labelled = labelled.subset(np.flatnonzero(labels >= 0))
   return client_data.FederatedDataset(
     name=name,
     num_classes=num_classes,

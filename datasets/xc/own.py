@@ -1,17 +1,101 @@
-"""One's own files of sparse text, in the form of `xc.text` and of any size."""
+"""One's own files of sparse text, in the form of `xc.text` and of any size.
+
+A split (`splits.own`) says whose the examples are, and which of its labels each
+keeps. Test examples keep all labels.
+"""
 
 import os
 import pathlib
 
 import numpy as np
 
+from datasets.splits import by_user
 from datasets.splits import hold_out
+from datasets.splits import own as splits
+from datasets.splits import split_folder
 from datasets.xc import clients
+from datasets.xc import split as xc_split
 from datasets.xc import text as xc_text
 from tff_xc import errors
+from tff_xc.data import client_data
 
 # A stream of numpy generators: [seed, stream].
 _TEST = 2
+
+
+def load(
+  path: str | os.PathLike,
+  choice: splits.Choice,
+  *,
+  classes_per_client: int = 1,
+  clients_per_class: int = 1,
+) -> client_data.FederatedDataset:
+  """Loads a file of sparse text; a training example keeps one label.
+
+  Args:
+    path: as in `read`.
+    choice: the clients and the test; its `test_file` is of sparse text. Without a
+      split, and with `class`, clients are classes.
+    classes_per_client: random classes of each client, if clients are classes.
+    clients_per_class: clients that share each class, likewise.
+
+  Raises:
+    errors.InputError: as `read`; or the split is damaged, or of other data.
+  """
+  name = pathlib.Path(path).name.partition('.')[0]
+  if choice.is_file:
+    return _of_split(path, choice, name)
+  train, test = read(path, choice.test_file, choice.test_fraction, choice.seed)
+  if choice.iid:
+    labels = clients.sample_labels(train.labels, choice.seed)
+    iid = splits.at_random(np.arange((labels >= 0).sum()), choice)
+    return clients.with_clients(name, train, test, labels, iid)
+  return clients.federated(
+    name,
+    train,
+    test,
+    label_seed=choice.seed,
+    classes_per_client=classes_per_client,
+    clients_per_class=clients_per_class,
+  )
+
+
+def _of_split(path, choice: splits.Choice, name: str):
+  """Returns the data set whose clients, labels and perhaps test a split names."""
+  whole, test = read(path, choice.test_file)
+  file, folder = pathlib.Path(choice.split), None
+  if file.is_dir():
+    file, folder = file / split_folder.TRAIN, file
+  rows = xc_split.read(file, whole.labels, path)
+  users, labels = np.full([2, whole.labels.shape[0]], -1, np.int32)
+  users[rows.numbers] = rows.users
+  labels[rows.numbers] = np.where(rows.users >= 0, rows.labels, -1)
+  held = np.zeros(len(labels), bool)
+  if folder and not test and (folder / split_folder.TEST).is_file():
+    if choice.test_fraction:
+      raise errors.InputError(
+        f'{folder} has a test part; leave out --test_fraction'
+      )
+    file = folder / split_folder.TEST
+    numbers = xc_split.read(file, whole.labels, path, is_test=True).numbers
+    if both := numbers[users[numbers] >= 0].tolist():
+      raise errors.InputError(
+        f'{folder}: example {both[0]} is a training and a test example; give each'
+        ' example to one part'
+      )
+    held[numbers] = True
+  elif choice.test_fraction:
+    seed = [choice.seed, _TEST]
+    held[hold_out.by_fraction(labels, choice.test_fraction, seed)] = True
+  if held.any():
+    test = clients.Part(whole.features[held], whole.labels[held])
+    whole = clients.Part(whole.features[~held], whole.labels[~held])
+    users, labels = users[~held], labels[~held]
+  owners = users[labels >= 0]
+  partition = by_user.of_users(
+    owners, rows.user_names, np.unique(owners).tolist()
+  )
+  return clients.with_clients(name, whole, test, labels, partition)
 
 
 def read(

@@ -1,5 +1,7 @@
 """MOON beside NumPy, and what its clients keep."""
 
+import dataclasses
+
 import numpy as np
 import pytest
 import tensorflow as tf
@@ -16,6 +18,7 @@ from tff_xc.round import algorithm
 from tff_xc.round import examples
 from tff_xc.round import local_training
 from tff_xc.round import losses
+from tff_xc.round import process
 from tff_xc.round import request
 
 pytestmark = pytest.mark.usefixtures('tff_worker')
@@ -29,10 +32,10 @@ MOON = {
 
 
 def test_three_rounds_equal_the_numpy_reference():
-  process = tiny.process('moon', **MOON)
+  learning = tiny.process('moon', **MOON)
   made = moon.moon(model=tiny.model(), **MOON)
   clients = remembering.Clients(made.client_state)
-  state = process.initialize()
+  state = learning.initialize()
   weights, previous = tiny.as_numpy(state.weights), {}
   for cohort in COHORTS:
     trained = {
@@ -53,14 +56,14 @@ def test_three_rounds_equal_the_numpy_reference():
       list(trained.values()), [len(c.y) for c in cohort]
     )
     previous |= trained
-    output = process.next(state, clients.attach(cohort))
+    output = learning.next(state, clients.attach(cohort))
     state = output.state
     clients.take(output.metrics)
   for client, (kernel, bias, _) in previous.items():
     mine = clients.kept[client]['encoder']
     np.testing.assert_allclose(mine['kernel'], kernel, atol=2e-5)
     np.testing.assert_allclose(mine['bias'], bias, atol=2e-5)
-  found = tiny.as_numpy(process.get_model_weights(state))
+  found = tiny.as_numpy(learning.get_model_weights(state))
   for a, b in zip(found, weights, strict=True):
     np.testing.assert_allclose(a, b, atol=2e-5)
   plain = tiny.weights_after(
@@ -188,6 +191,31 @@ def test_the_previous_model_has_its_own_batch_statistics():
   loss = contrast.Contrastive(lambda step: tf.zeros([2]), model, 1.0, 0.5)
   expected = np.log(1 + np.exp((to_previous - 1) / 0.5))
   np.testing.assert_allclose(loss(step), expected, rtol=1e-5)
+
+
+def test_a_client_keeps_only_what_it_trains():
+  entry = registry.get('moon')
+  values = entry.resolve({'train': 'bottleneck', 'batch_size': 2}, {})
+  made = entry.algorithm(values, model=tiny.model())
+  assert [*made.client_state.spec['encoder']] == ['bias']
+  whole = dataclasses.replace(
+    made,
+    client_state=contrast.contrastive(
+      registry.get('fedavg').function(model=tiny.model()), 1.0, 0.5
+    ).client_state,
+  )
+  assert [*whole.client_state.spec['encoder']] == ['kernel', 'bias']
+  found = []
+  for one in (made, whole):
+    learning = process.build_process(one, 0)
+    clients = remembering.Clients(one.client_state)
+    state = learning.initialize()
+    for cohort in (COHORTS[0], COHORTS[0]):
+      output = learning.next(state, clients.attach(cohort))
+      state = output.state
+      clients.take(output.metrics)
+    found.append(learning.get_model_weights(state))
+  tiny.assert_same_weights(*found, 0)
 
 
 def test_rows_of_an_encoder_that_are_selected_are_refused():

@@ -81,7 +81,6 @@ def test_blank_lines_and_line_breaks_in_fields_count_as_lines(tmp_path):
     ('a.jsonl', '{"user": 1}\n', "line 1: 'item' is missing; expected"),
     ('a.jsonl', '{"user": 1, "item": 2.5}', "'item' is 2.5; expected text or"),
     ('a.jsonl', '{"user": null, "item": 2}', "'user' is null; expected"),
-    ('a.jsonl', '{"user": true, "item": 2}', "'user' is true; expected"),
     (
       'a.jsonl',
       '{"user": "\\ud800", "item": 2}',
@@ -105,7 +104,7 @@ def test_bad_parquet(tmp_path):
   frame.to_parquet(path)
   for columns, message in (
     (['user'], "column 'user', row 2 has no value"),
-    (['item'], "column 'item' is double; expected text or whole"),
+    (['item'], "column 'item', row 1 is 1.5; expected text or a whole"),
     (['class'], "has no column 'class', it has user, item"),
   ):
     with pytest.raises(errors.InputError, match=message):
@@ -121,3 +120,23 @@ def test_whole_numbers_of_json_are_text(tmp_path):
   path.write_text(json.dumps({'user': 12345678901234567890, 'item': ' a '}))
   [batch] = tables.batches(path, ['user', 'item'])
   assert batch.columns == {'user': ['12345678901234567890'], 'item': ['a']}
+
+
+@pytest.mark.parametrize('form', ['.parquet', '.jsonl'])
+def test_whole_floats_and_bools_are_text(tmp_path, form):
+  frame = pd.DataFrame({'user': [True, False], 'item': [-3.0, 2.0]})
+  path, bad = tmp_path / f'a{form}', tmp_path / f'b{form}'
+  if form == '.parquet':
+    frame.to_parquet(path)
+    pyarrow.parquet.write_table(pa.table({'user': [2.0, float('nan')]}), bad)
+  else:
+    path.write_text(
+      '{"user": true, "item": -3.0}\n{"user": false, "item": 2e0}\n'
+    )
+    bad.write_text('{"user": 2.0}\n{"user": NaN}\n')
+  [batch] = tables.batches(path, ['user'], ['item'], raw=['item'])
+  assert batch.columns == {'user': ['true', 'false'], 'item': ['-3', '2']}
+  assert pd.Series(batch.raw['item']).tolist() == [-3, 2]
+  assert tables.header(path) == ['user', 'item']
+  with pytest.raises(errors.InputError, match=r'(row|line) 2.* (nan|NaN); exp'):
+    list(tables.batches(bad, ['user']))

@@ -117,7 +117,8 @@ def test_a_cohort_of_nobody_is_one_empty_client():
 
 
 def test_more_clients_than_there_are_is_refused():
-  with pytest.raises(errors.InputError, match=r'--clients_per_round=6.*5'):
+  message = 'the data have 5 clients; give --clients_per_round=5 or fewer'
+  with pytest.raises(errors.InputError, match=message):
     uniform(dataset(), 6, seed=0)
 
 

@@ -138,7 +138,10 @@ def test_cohorts_depend_on_seed_and_round_alone():
 )
 def test_too_few_clients_with_examples_are_refused(clients, replace, sizes):
   found = np.count_nonzero(sizes)
-  with pytest.raises(errors.InputError, match=f'only {found} clients with ex'):
+  message = f'{found} clients with examples; give --clients_per_round={found}'
+  if not found:
+    message = 'the data have no clients with examples'
+  with pytest.raises(errors.InputError, match=message):
     draws(clients, 1, replace, data=dataset(sizes))
 
 

@@ -1,6 +1,7 @@
 """`launch.compare`, as a function and from the command line."""
 
 import csv
+import json
 import os
 import subprocess
 import sys
@@ -221,6 +222,42 @@ def test_scores_are_related_to_those_of_a_reference(sweep, tmp_path):
   assert 'relative MAP@10 %' in text
   with open(tmp_path / 'out' / 'compare.csv', newline='') as f:
     assert next(csv.DictReader(f))['relative_map@10_mean'] == '1.0'
+
+
+def test_batches_that_were_not_counted_are_refused(sweep, tmp_path):
+  with pytest.raises(errors.InputError, match='did not count its batches; lea'):
+    compare.compare([sweep], tmp_path / 'out', over='batches')
+  assert not (tmp_path / 'out').exists()
+  for path in sweep.rglob('metrics.csv'):
+    heading, *lines = path.read_text().splitlines()
+    lines = [f'{heading},local_batches', *(f'{line},3' for line in lines)]
+    path.write_text('\n'.join(lines) + '\n')
+  compare.compare(
+    [sweep], tmp_path / 'out', over='batches', at='batches:12,batches:999'
+  )
+  heading, _, row, *_ = (
+    (tmp_path / 'out' / 'compare.md').read_text().splitlines()
+  )
+  cells = dict(zip(heading.split('|'), row.split('|'), strict=True))
+  assert cells[' top-1 % at 12 batches '] != ' – '
+  assert cells[' top-1 % at 999 batches '] == ' – '
+
+
+def test_a_reference_that_cannot_be_drawn_leaves_nothing(tmp_path):
+  runs = [
+    fake_runs.write_run(tmp_path / f'{emd}', emd=emd, negatives=emd)
+    for emd in (1, 2)
+  ]
+  whole = fake_runs.write_run(tmp_path / 'c', 'centralized', 0, 0.8, None)
+  summary = json.loads((whole / 'summary.json').read_text())
+  summary['final']['top1'] = None
+  (whole / 'summary.json').write_text(json.dumps(summary))
+  with pytest.raises(errors.InputError, match='no reference for top1'):
+    compare.compare(runs, tmp_path / 'out', relative_to=whole)
+  assert not (tmp_path / 'out').exists()
+  # Of the score that is named, it can.
+  compare.compare(runs, tmp_path / 'out', 'map@10', relative_to=whole)
+  assert (tmp_path / 'out' / 'compare.png').exists()
 
 
 def test_what_is_no_reference_is_refused(sweep, tmp_path):

@@ -215,7 +215,7 @@ def test_a_step_that_may_diverge_is_warned_of(launched, capsys):
   ('changes', 'expected'),
   [
     ({'data_dir': '/nowhere.npz'}, 'nowhere'),
-    ({'clients_per_round': 1000}, 'has only 4 clients'),
+    ({'clients_per_round': 1000}, 'give --clients_per_round=4 or fewer'),
   ],
 )
 def test_bad_input_found_with_the_data_leaves_nothing(

@@ -12,8 +12,10 @@ import pandas as pd
 import pytest
 from absl import flags
 
+from datasets.splits import rules
 from launch import compare
 from launch import evaluation
+from launch import make_splits
 from launch import settings
 from launch import train  # noqa: F401  The import defines the flags.
 from launch import training
@@ -113,6 +115,14 @@ def text(folder):
     ]
     header = f'{size} 13 11'
     (folder / f'{part}.txt').write_text('\n'.join([header, *lines, '']))
+  settings = {'alpha': 1.0, 'clients': 10, 'examples_per_client': 0}
+  (folder / 'splits').mkdir()
+  make_splits.make(
+    rules.Request('dirichlet', settings),
+    str(folder / 'train.txt'),
+    {},
+    str(folder / 'splits' / 'text'),
+  )
 
 
 def examples():
@@ -181,6 +191,29 @@ def test_the_path_from_a_split_to_a_comparison(here):
       assert 'top1' in result['final']
     else:
       assert 'fedss' in result and 'fedvc' in result
+
+
+def test_training_says_what_the_images_are(tmp_path, capsys):
+  from tasks import registry
+
+  images = registry.get('images')
+  photos(tmp_path)
+  given = {'image_size': 16, 'split': str(tmp_path)}
+  images.load(str(tmp_path / 'photos.tar'), images.option_values() | given)
+  said = capsys.readouterr().err
+  assert (
+    'photos.tar: 35 images of 3 classes (0, 1, 2), 4 of them test; 5 clients'
+  ) in said
+  npz(tmp_path)
+  (tmp_path / 'mine.npz').rename(tmp_path / 'MINE.NPZ')
+  path = str(tmp_path / 'MINE.NPZ')
+  assert images.known_classes({}, path) == 4
+  images.load(path, images.option_values())
+  said = capsys.readouterr().err
+  assert (
+    '20 images of 4 classes (0, 1, 2, ...), no test part; 4 clients' in said
+  )
+  assert '20 examples of 4 classes' in images.find(path)
 
 
 def test_corrupt_files_of_arrays_are_refused(here):
@@ -263,8 +296,18 @@ def test_flags_that_cannot_be_right_are_refused_at_once(flags_, message):
 @pytest.mark.parametrize(
   ('task', 'make', 'data_dir', 'found'),
   [
-    ('images', photos, 'photos', '39 images'),
-    ('images', npz, 'mine.npz', '20 examples'),
+    (
+      'images',
+      photos,
+      'photos',
+      '39 images of 3 classes (cat, dog, emu), no test part',
+    ),
+    (
+      'images',
+      npz,
+      'mine.npz',
+      '20 examples of 4 classes (0, 1, 2, ...), no test part',
+    ),
     (
       'table',
       items,

@@ -1,5 +1,6 @@
 """Pictures: their data, and that they are drawn at all."""
 
+import matplotlib.figure
 import matplotlib.image
 import numpy as np
 import pytest
@@ -16,6 +17,10 @@ from tff_xc.report import tables
 
 def read(path):
   return matplotlib.image.imread(path)
+
+
+def plot_compare(groups, path, *more, **named):
+  pictures.save(compare_curves.compare_figure(groups, *more, **named), path)
 
 
 def test_band_is_mean_and_sample_std_where_every_seed_measured(runs):
@@ -37,7 +42,7 @@ def test_the_initial_model_is_the_first_point(tmp_path, recwarn):
     *range(0, 21, 2)
   ]
   curves.plot_run(run, tmp_path / 'run.png')
-  compare_curves.plot_compare([group], tmp_path / 'compare.png')
+  plot_compare([group], tmp_path / 'compare.png')
   assert not recwarn.list
 
 
@@ -62,7 +67,11 @@ def test_nothing_is_scattered_where_all_are_sent_the_same(runs):
 def test_relative_scores_are_drawn_over_the_skew_of_clients(tmp_path):
   made = [
     fake_runs.write_run(
-      tmp_path / f'{name}{emd}', name, top1=top1, emd=emd, concentration=emd
+      tmp_path / f'{name}{emd}',
+      name,
+      top1=top1,
+      emd=emd,
+      settings={'options': {'concentration': emd}},
     )
     for name, top1, emd in (
       ('fedavg', 0.6, 0.281),
@@ -77,16 +86,44 @@ def test_relative_scores_are_drawn_over_the_skew_of_clients(tmp_path):
   xs, means, stds = zip(*panel.points, strict=True)
   assert (xs, set(stds)) == ((0.28, 1.8, 1.8), {None})
   assert means == pytest.approx((0.75, 0.375, 0.625))
-  assert panel.joined
+  assert panel.lines == ('fedavg', 'fedavg', 'fedavgm')
+  [other] = final_points.panels(groups, reference, 'map@r')
+  assert 'MAP@R' in other.y_label
+  assert other.points[0][1] == pytest.approx(0.75)
   [absolute] = final_points.panels(groups)
   assert absolute.points[0] == (0.28, 0.6, None)
   # A run that has no skew leaves a gap.
   other = fake_runs.write_run(tmp_path / 'other', 'fedprox')
   groups += groups_lib.group_runs([run_files.read_run(other)])
-  compare_curves.plot_compare(groups, tmp_path / 'a.png', reference=reference)
-  compare_curves.plot_compare(groups[:1], tmp_path / 'b.png')
+  plot_compare(groups, tmp_path / 'a.png', reference=reference)
+  plot_compare(groups[:1], tmp_path / 'b.png')
   (_, a, _), (_, b, _) = (read(tmp_path / f'{n}.png').shape for n in 'ab')
   assert a > b  # A panel more.
+
+
+def test_a_line_over_skew_joins_runs_of_equal_hyperparameters(tmp_path):
+  made = [
+    fake_runs.write_run(
+      tmp_path / f'{rate}{emd}',
+      'fedavg',
+      emd=emd,
+      settings={'options': {'concentration': 2 - emd}},
+      client_learning_rate=rate,
+    )
+    for rate in (0.1, 0.01)
+    for emd in (0.3, 1.8)
+  ]
+  groups = groups_lib.group_runs([run_files.read_run(path) for path in made])
+  [panel] = final_points.panels(groups)
+  assert panel.lines == (
+    *['fedavg client_learning_rate=0.1'] * 2,
+    *['fedavg client_learning_rate=0.01'] * 2,
+  )
+  ax = matplotlib.figure.Figure().subplots()
+  final_points.draw(ax, panel)
+  joined = [line for line in ax.lines if line.get_color() == '0.6']
+  assert [line.get_xdata().tolist() for line in joined] == [[0.3, 1.8]] * 2
+  assert [text.get_text() for text in ax.texts] == [*dict.fromkeys(panel.lines)]
 
 
 def test_styles_differ_for_four_times_the_colours():
@@ -98,7 +135,7 @@ def test_styles_differ_for_four_times_the_colours():
 def test_pictures_are_drawn_again_to_the_same_bytes(tmp_path, runs):
   groups = groups_lib.group_runs(runs)
   for name in ('a.png', 'b.png'):
-    compare_curves.plot_compare(groups, tmp_path / name)
+    plot_compare(groups, tmp_path / name)
   assert (tmp_path / 'a.png').read_bytes() == (tmp_path / 'b.png').read_bytes()
   # Three panels side by side, and not a blank picture.
   height, width, _ = read(tmp_path / 'a.png').shape
@@ -111,9 +148,7 @@ def test_panels_without_data_are_left_out_or_say_so(tmp_path, runs, recwarn):
   run = runs[0]
   run.metrics.drop(columns=['top1', 'map@10', 'map@r', 'loss'], inplace=True)
   curves.plot_run(run, tmp_path / 'run.png')
-  compare_curves.plot_compare(
-    groups_lib.group_runs([run]), tmp_path / 'none.png'
-  )
+  plot_compare(groups_lib.group_runs([run]), tmp_path / 'none.png')
   unfinished = run_files.read_run(
     fake_runs.write_run(tmp_path / 'u', finished=False)
   )
@@ -155,9 +190,7 @@ def test_label_set_metrics_and_distances_are_drawn(tmp_path, runs, recwarn):
   assert heights[1] == pytest.approx(heights[0] * 4 / 3, abs=2)
   band = compare_curves._band(groups_lib.group_runs(runs[:3])[0], 'p@1')
   assert len(band) == 10
-  compare_curves.plot_compare(
-    groups_lib.group_runs(runs[:3]), tmp_path / 'c.png'
-  )
+  plot_compare(groups_lib.group_runs(runs[:3]), tmp_path / 'c.png')
   assert not recwarn.list
 
 
@@ -173,7 +206,7 @@ def test_a_run_without_any_score_is_shown(tmp_path, recwarn):
   assert 'fedss' in text
   assert 'nan' not in text
   curves.plot_run(run, tmp_path / 'run.png')
-  compare_curves.plot_compare(groups, tmp_path / 'compare.png')
+  plot_compare(groups, tmp_path / 'compare.png')
   assert not recwarn.list
 
 
@@ -201,7 +234,7 @@ def test_scores_are_drawn_over_what_was_spent(runs, tmp_path):
     assert spent['x'][place] == pytest.approx(np.mean(each))
   seconds = compare_curves._band(group, 'top1', 'seconds')
   assert (np.diff(seconds['x']) > 0).all()
-  compare_curves.plot_compare(
+  plot_compare(
     groups_lib.group_runs(runs), tmp_path / 'c.png', ['top1', 'mcc'], 'bytes'
   )
   assert read(tmp_path / 'c.png').size

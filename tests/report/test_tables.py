@@ -13,6 +13,7 @@ from tff_xc.measure import catalog
 from tff_xc.measure import targets
 from tff_xc.report import columns
 from tff_xc.report import groups as groups_lib
+from tff_xc.report import run_files
 from tff_xc.report import tables
 
 
@@ -143,6 +144,13 @@ def test_a_correlation_below_chance_is_negative(runs):
   assert '-12.5 ± 12.5' in lines[2]
 
 
+def test_no_score_is_minus_zero(tmp_path):
+  made = fake_runs.write_run(tmp_path / 'a', rows=964.01, top1=-1e-9)
+  run = run_files.read_run(made)
+  text = tables.to_text(tables.build_rows(groups_lib.group_runs([run])))
+  assert '-0' not in text
+
+
 def test_markdown_has_the_same_cells_as_the_text(runs):
   rows = tables.build_rows(groups_lib.group_runs(runs))
   lines = tables.to_markdown(rows).splitlines()
@@ -253,7 +261,9 @@ def test_a_score_at_a_budget_is_a_column(runs):
   assert row.values['top1@rounds:999'] is None
   text = tables.to_text(rows)
   assert 'top-1 % at 10 rounds' in text
-  assert '999' not in text
+  # A budget that no run reached is shown as well: it was asked for.
+  assert 'top-1 % at 999 rounds' in text
+  assert '–' in text.splitlines()[2]
   assert 'top1@rounds:10_mean' in tables.to_csv(rows)
   # Of rows that are sorted by a target, it is the target's score.
   [row, *_] = tables.build_rows(groups, 'map@10:0.1', budgets=some)

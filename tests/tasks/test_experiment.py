@@ -92,6 +92,13 @@ def test_virtual_clients_take_one_epoch_over_what_they_draw():
       {'virtual_clients': 64, 'virtual_clients_replace': True},
       'each client keeps one model; leave one',
     ),
+    ('omniglot', 'fedvc', {'virtual_clients': 0}, 'nothing of fedvc; give'),
+    (
+      'omniglot',
+      'fedss',
+      {'virtual_clients': 64, 'shuffle': False},
+      '--shuffle=false does not apply with --virtual_clients',
+    ),
     ('omniglot', 'moon', {'train': 'head'}, 'these would never change'),
     ('omniglot', 'fedss', {'train': 'tail'}, 'one of all, head, bottleneck'),
     ('bibtex', 'moon', {'train': 'bottleneck'}, 'whole frozen feature table'),
@@ -117,6 +124,20 @@ def test_options_that_exclude_each_other_are_refused(
 ):
   with pytest.raises(errors.InputError, match=message):
     experiment.resolve(task, algorithm, changes)
+
+
+def test_a_file_of_class_probabilities_is_read_before_the_data(tmp_path):
+  path = tmp_path / 'p.csv'
+  given = {'num_classes': 10, 'importance_weights': str(path)}
+  for line, message in (
+    ('3,x', "line 2: the probability is 'x'"),
+    ('10,1', '9'),
+  ):
+    path.write_text(f'class,probability\n{line}\n')
+    with pytest.raises(errors.InputError, match=message):
+      experiment.resolve('glyphs', 'fedir', given)
+  path.write_text('class,probability\n9,1\n')
+  experiment.resolve('glyphs', 'fedir', given)
 
 
 GLYPHS = {

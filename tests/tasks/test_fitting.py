@@ -70,6 +70,12 @@ def test_the_command_refuses_before_it_reads_data(task, problem):
       {'clients_per_class': 4},
       '--split=dirichlet, only with --split=class',
     ),
+    (
+      'sparse-text',
+      'fedavg',
+      {'classes_per_client': 2, 'split': 'iid:9', 'data_dir': 'a'},
+      '--classes_per_client does not apply with --split=iid:9, only with',
+    ),
     ('bibtex', 'fedmlh', {'select_features': True}, '--select_features does'),
     ('bibtex', 'fedmlh', {'feature_learning_rate': 0.1}, 'does not apply'),
   ],

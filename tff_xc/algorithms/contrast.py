@@ -51,9 +51,12 @@ class Contrastive:
 
   def _contrast(self, step):
     """Returns float32 [B], l_con."""
-    kept = step.state.value
+    # What the client did not train is as the server has it.
     previous = classifier.ModelWeights(
-      kept['encoder'], kept['encoder_state'], kept['tables']
+      *(
+        collections.OrderedDict({**received, **step.state.value[name]})
+        for name, received in step.initial_weights._asdict().items()
+      )
     )
     now = _unit(step.embeddings)
     to_received, to_previous = (
@@ -74,25 +77,41 @@ def _unit(embeddings):
 
 @dataclasses.dataclass(frozen=True)
 class LastModel:
-  """A client keeps its model after local training, without its class rows.
+  """A client keeps what it trained of its model, without its class rows.
 
   Attributes:
-    spec: of the encoder's weights.
+    spec: of the weights that it keeps.
+    frozen: names of weights that are not trained.
   """
 
   spec: collections.OrderedDict
+  frozen: frozenset[str] = frozenset()
 
   def next(self, state, before, after):
     del state, before
-    return _without_class_rows(after)
+    return _kept(after, self.frozen)
 
 
-def _without_class_rows(weights) -> collections.OrderedDict:
-  tables = {k: v for k, v in weights.tables.items() if k != classifier.CLASS}
+def _kept(weights, frozen: frozenset[str]) -> collections.OrderedDict:
+  left_out = {*frozen, classifier.CLASS}
   return collections.OrderedDict(
-    encoder=weights.encoder,
-    encoder_state=weights.encoder_state,
-    tables=collections.OrderedDict(tables),
+    (
+      part,
+      collections.OrderedDict(
+        (name, value) for name, value in named.items() if name not in left_out
+      ),
+    )
+    for part, named in weights._asdict().items()
+  )
+
+
+def keep_trained(algorithm: algorithm_lib.Algorithm) -> algorithm_lib.Algorithm:
+  """Returns the algorithm whose clients keep nothing that is frozen by now."""
+  if not isinstance(algorithm.client_state, LastModel):
+    return algorithm
+  spec = _kept(algorithm.model.weight_specs(), algorithm.frozen)
+  return dataclasses.replace(
+    algorithm, client_state=LastModel(spec, algorithm.frozen)
   )
 
 
@@ -119,5 +138,5 @@ def contrastive(
   return dataclasses.replace(
     algorithm,
     loss=Contrastive(algorithm.loss, model, weight, temperature),
-    client_state=LastModel(_without_class_rows(model.weight_specs())),
+    client_state=LastModel(_kept(model.weight_specs(), frozenset())),
   )

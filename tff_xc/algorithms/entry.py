@@ -107,6 +107,11 @@ class Entry:
           f'--{name}={steps} and --batch_size={size}: expected a product of at'
           f' most {hp.INT32_MAX} examples in a round; lower one of them'
         )
+    if self.own.get('virtual_clients') and not values['virtual_clients']:
+      raise errors.InputError(
+        f'--virtual_clients=0 leaves nothing of {self.name}; give a number above 0,'
+        ' or --algorithm=fedavg'
+      )
     options.check(values, given)
     return values
 

@@ -117,6 +117,11 @@ def check(values: dict, given: Mapping) -> None:
         ' epoch over the examples that they draw; leave it out'
       )
     values.pop(name, None)
+  if given.get('shuffle') is False:
+    raise errors.InputError(
+      '--shuffle=false does not apply with --virtual_clients, whose examples are'
+      ' drawn in random order; leave it out'
+    )
 
 
 def with_terms(
@@ -142,4 +147,5 @@ def with_terms(
   if target != NO_IMPORTANCE:
     p = None if target == UNIFORM else values['class_probabilities']
     made = importance.importance_weights(made, p)
-  return frozen.train_only(made, values.get('train', 'all'))
+  made = frozen.train_only(made, values.get('train', 'all'))
+  return contrast.keep_trained(made)

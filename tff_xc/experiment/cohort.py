@@ -84,11 +84,7 @@ class UniformClients:
     """
     train = dataset.train
     partition = train.partition
-    if self.clients_per_round > len(partition):
-      raise errors.InputError(
-        f'--clients_per_round={self.clients_per_round}: {dataset.name} has only'
-        f' {len(partition)} clients'
-      )
+    check_enough(self.clients_per_round, len(partition))
     sample = tff.simulation.build_uniform_sampling_fn(
       range(len(partition)), random_seed=seed
     )
@@ -172,6 +168,28 @@ class IidBatches:
       return Cohort(Values(lambda i: client_value(train, used, i), [0]), 0)
 
     return cohort
+
+
+def check_enough(wanted: int, found: int, which: str = '') -> None:
+  """Refuses a round of more clients than there are, or of none.
+
+  Args:
+    wanted: clients of a round.
+    found: clients that may be drawn.
+    which: which ones these are, for the error: ' with examples'.
+
+  Raises:
+    errors.InputError: there are fewer, or none.
+  """
+  if not found:
+    raise errors.InputError(f'the data have no clients{which}; give other data')
+  if wanted > found:
+    count = f'{found} clients{which}; give --clients_per_round={found} or fewer'
+    if found == 1:
+      count = f'1 client{which}; give --clients_per_round=1'
+    raise errors.InputError(
+      f'--clients_per_round is {wanted}, and the data have {count}'
+    )
 
 
 def client_value(

@@ -11,7 +11,6 @@ from collections.abc import Callable
 
 import numpy as np
 
-from tff_xc import errors
 from tff_xc.data import client_data
 from tff_xc.experiment import cohort as cohort_lib
 from tff_xc.round import algorithm as algorithm_lib
@@ -53,12 +52,11 @@ class VirtualClients:
     train = dataset.train
     partition = train.partition
     sizes = partition.sizes
-    found = np.count_nonzero(sizes)
-    if found < (1 if self.replace else self.clients_per_round):
-      raise errors.InputError(
-        f'--clients_per_round={self.clients_per_round}: {dataset.name} has only'
-        f' {found} clients with examples'
-      )
+    cohort_lib.check_enough(
+      1 if self.replace else self.clients_per_round,
+      np.count_nonzero(sizes),
+      ' with examples',
+    )
     share = sizes / sizes.sum()
 
     def cohort(round_number: int) -> cohort_lib.Cohort:

@@ -60,6 +60,7 @@ class Column:
     of: group -> value, or None if one of its runs lacks it.
     show: prints a value.
     is_target: whether its values are `RoundsTo`.
+    is_asked_for: whether it is shown even if no group has a value.
   """
 
   name: str
@@ -67,6 +68,7 @@ class Column:
   of: Callable[[groups_lib.Group], Value | None]
   show: Callable[[Value], str]
   is_target: bool = False
+  is_asked_for: bool = False
 
 
 def mean_and_std(found: Sequence[float]) -> tuple[float, float | None]:
@@ -116,11 +118,16 @@ def csv_cells(column: Column, value: Value | None) -> dict[str, Any]:
   return cells
 
 
+def _fixed(value: float, digits: int) -> str:
+  """Returns a number as text, and 0.0 in place of -0.0."""
+  return f'{round(value, digits) + 0.0:.{digits}f}'
+
+
 def with_std(digits: int, factor: float = 1.0) -> Callable[[Value], str]:
   """Returns a function that prints a value: '50.0 ± 3.0'."""
 
   def show(value):
-    text = f'{value.mean * factor:.{digits}f}'
+    text = _fixed(value.mean * factor, digits)
     if value.std is not None:
       text += f' ± {value.std * factor:.{digits}f}'
     return text
@@ -181,7 +188,7 @@ COLUMNS = (
     'bytes_saving',
     'saved %',
     _total('bytes_saving_vs_fullsoftmax'),
-    _mean_only(lambda saving: f'{100 * saving:.1f}'),
+    _mean_only(lambda saving: _fixed(100 * saving, 1)),
   ),
   _round_column(
     'seconds_per_round',
@@ -270,4 +277,5 @@ def at_budget(budget: budgets.Budget, score: str) -> Column:
   heading, show = _shown(score)
   read = lambda run: budget.score(run.metrics, score)
   name = f'{score}@{budget.name}'
-  return Column(name, f'{heading} {budget.heading}', _over_runs(read), show)
+  heading = f'{heading} {budget.heading}'
+  return Column(name, heading, _over_runs(read), show, is_asked_for=True)

@@ -1,6 +1,5 @@
 """Pictures of several configurations. Importing this imports Matplotlib."""
 
-import os
 import textwrap
 from collections.abc import Callable
 from collections.abc import Mapping
@@ -9,7 +8,6 @@ from typing import NamedTuple
 
 import matplotlib.figure
 import matplotlib.lines
-import numpy as np
 import pandas as pd
 from matplotlib import ticker
 
@@ -40,14 +38,11 @@ def _bytes(metrics: pd.DataFrame) -> pd.Series:
   return (each * metrics['clients']).fillna(0).cumsum()
 
 
-def _batches(metrics: pd.DataFrame) -> pd.Series:
-  until = budgets.spent(metrics, 'batches')
-  return pd.Series(np.nan, metrics.index) if until is None else until
-
-
 AXES: Mapping[str, _Axis] = {
   'rounds': _Axis('round', '', lambda metrics: metrics['round']),
-  'batches': _Axis('local batches', '', _batches),
+  'batches': _Axis(
+    'local batches', '', lambda metrics: budgets.spent(metrics, 'batches')
+  ),
   'bytes': _Axis('bytes of all clients, down and up', 'B', _bytes),
   'seconds': _Axis(
     'seconds of training', 's', lambda m: m['seconds'].fillna(0).cumsum()
@@ -55,33 +50,37 @@ AXES: Mapping[str, _Axis] = {
 }
 
 
-def plot_compare(
+def compare_figure(
   groups: Sequence[groups_lib.Group],
-  path: str | os.PathLike,
   scores: Sequence[str] = (),
   over: str = 'rounds',
   reference: groups_lib.Group | None = None,
-) -> None:
+  final: str | None = None,
+) -> matplotlib.figure.Figure:
   """Draws several configurations in one picture, a panel for each score.
 
   It draws the mean over seeds in a band of one sample std, without rounds that a
   seed did not measure. Without `scores` these are top-1, P@1 and MAP@10. Then it
-  also draws the final value of the first of these metrics against what
-  configurations differ in, see `final_points`.
+  also draws a final value against what configurations differ in, see
+  `final_points`.
 
   Args:
     groups: from `groups.group_runs`, at least one.
-    path: the file to write, a .png.
     scores: names of `catalog.SCORES`.
     over: what they are drawn over, one of `AXES`.
     reference: a configuration whose final score is the whole of the others'.
+    final: the score of which final values are drawn; None: the first of these
+      metrics.
+
+  Raises:
+    errors.InputError: the reference has no such score.
   """
   measured = [
     score
     for score in scores or catalog.HEADLINES
     if any(len(_band(group, score)) for group in groups)
   ]
-  against = [] if scores else final_points.panels(groups, reference)
+  against = [] if scores else final_points.panels(groups, reference, final)
   panels = [*measured, *against] or [*scores] or ['top1']
   across = min(len(panels), 3)
   down = -(-len(panels) // across)
@@ -96,7 +95,7 @@ def plot_compare(
     if isinstance(panel, str):
       _draw_score(ax, groups, panel, over)
     else:
-      final_points.draw(ax, panel, [group.algorithm for group in groups])
+      final_points.draw(ax, panel)
   figure.legend(
     handles=[
       _handle(g, s) for g, s in zip(groups, pictures.styles(), strict=False)
@@ -105,7 +104,7 @@ def plot_compare(
     ncols=1 if max(len(g.label) for g in groups) > 40 else 2,
     frameon=False,
   )
-  pictures.save(figure, path)
+  return figure
 
 
 def _draw_score(ax, groups, score, over):

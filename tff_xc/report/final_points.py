@@ -3,6 +3,7 @@
 Importing this imports Matplotlib.
 """
 
+import textwrap
 from collections.abc import Callable
 from collections.abc import Sequence
 from typing import NamedTuple
@@ -27,52 +28,60 @@ class Panel(NamedTuple):
     y_label: the score.
     points: (x, mean, std) of each configuration; None without a score, std None
       with one seed.
-    joined: whether a line joins the configurations of each algorithm.
+    lines: the configurations with one name are joined by a line of this name;
+      empty: none are.
   """
 
   title: str
   x_label: str
   y_label: str
   points: tuple[tuple[float, float, float | None] | None, ...]
-  joined: bool = False
+  lines: tuple[str, ...] = ()
 
 
 def panels(
   groups: Sequence[groups_lib.Group],
   reference: groups_lib.Group | None = None,
+  score: str | None = None,
 ) -> list[Panel]:
   """Returns the panels in which configurations differ, at most two.
 
   The first is against the class parameters that a client receives (FedSS, figs 5
   and 10), the second against the skew of the clients' classes (Hsu, Qi and
-  Brown, fig. 4): of the first headline metric that all have.
+  Brown, fig. 4).
 
   Args:
     groups: from `groups.group_runs`.
     reference: a configuration; the second panel has scores over its own.
+    score: the one that is drawn; None: the first headline metric that tells
+      configurations apart.
+
+  Raises:
+    errors.InputError: the reference has no such score.
   """
-  return [panel for panel in (_sent(groups), _skew(groups, reference)) if panel]
+  scores = (score,) if score else tuple(catalog.HEADLINES)
+  both = _sent(groups, scores), _skew(groups, scores, reference)
+  return [panel for panel in both if panel]
 
 
-def draw(ax, panel: Panel, algorithms: Sequence[str]) -> None:
+def draw(ax, panel: Panel) -> None:
   """Draws a panel, in the styles of the configurations' curves.
 
   Args:
     ax: Matplotlib's axes.
     panel: from `panels`.
-    algorithms: that of each configuration.
   """
-  if panel.joined:
-    for name in dict.fromkeys(algorithms):
-      line = sorted(
-        point[:2]
-        for point, of in zip(panel.points, algorithms, strict=True)
-        if point and of == name
-      )
-      if not line:
-        continue
-      ax.plot(*zip(*line, strict=True), color='0.6', lw=1, zorder=0)
-      ax.annotate(name, line[-1], xytext=(6, 6), textcoords='offset points')
+  for name in dict.fromkeys(panel.lines):
+    line = sorted(
+      point[:2]
+      for point, of in zip(panel.points, panel.lines, strict=True)
+      if point and of == name
+    )
+    if not line:
+      continue
+    ax.plot(*zip(*line, strict=True), color='0.6', lw=1, zorder=0)
+    name = textwrap.fill(name, 40)
+    ax.annotate(name, line[-1], xytext=(6, 6), textcoords='offset points')
   for point, style in zip(panel.points, pictures.styles(), strict=False):
     if not point:
       continue
@@ -99,31 +108,31 @@ def draw(ax, panel: Panel, algorithms: Sequence[str]) -> None:
 
 
 def _points(
-  groups, of: Callable[[run_files.Run], float | None]
+  groups, scores: Sequence[str], of: Callable[[run_files.Run], float | None]
 ) -> tuple[str, list] | None:
   """Returns the first metric with values that `of` tells apart, and its points."""
-  for metric in catalog.HEADLINES:
+  for metric in scores:
     points = []
     for group in groups:
       xs = [of(run) for run in group.runs]
-      scores = [run.summary['final'].get(metric) for run in group.runs]
-      if None in xs or None in scores:
+      ys = [run.summary['final'].get(metric) for run in group.runs]
+      if None in xs or None in ys:
         points.append(None)
         continue
-      mean, std = columns.mean_and_std(scores)
+      mean, std = columns.mean_and_std(ys)
       points.append((float(np.mean(xs)), mean, std))
     if len({point[0] for point in points if point}) > 1:
       return metric, points
   return None
 
 
-def _sent(groups) -> Panel | None:
+def _sent(groups, scores) -> Panel | None:
   def rows(run):
     # Centralised training sends nothing.
     sent = run.summary.get('bytes_down_per_client_round')
     return run.summary.get('class_rows_requested_mean') if sent else None
 
-  found = _points(groups, rows)
+  found = _points(groups, scores, rows)
   if not found:
     return None
   metric, points = found
@@ -146,10 +155,9 @@ def _sent(groups) -> Panel | None:
   )
 
 
-def _skew(groups, reference) -> Panel | None:
-  found = _points(
-    groups, lambda run: run.summary.get('emd') and round(run.summary['emd'], 2)
-  )
+def _skew(groups, scores, reference) -> Panel | None:
+  emd = lambda run: run.summary.get('emd') and round(run.summary['emd'], 2)
+  found = _points(groups, scores, emd)
   if not found:
     return None
   metric, points = found
@@ -167,5 +175,5 @@ def _skew(groups, reference) -> Panel | None:
     'EMD of the split, from 0 (alike) to 2',
     label,
     tuple(points),
-    joined=True,
+    tuple(groups_lib.methods(groups)),
   )

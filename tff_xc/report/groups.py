@@ -68,7 +68,8 @@ def group_runs(runs: Sequence[run_files.Run]) -> list[Group]:
           f'{a.path} and {b.path} have the same configuration and seed '
           f'{a.seed}; name only one of them.'
         )
-  labels = _labels([group[0] for group in members])
+  first = [group[0] for group in members]
+  labels = _labels(first, [settings_of(run) for run in first])
   return [
     Group(label, group[0].algorithm, tuple(group))
     for label, group in zip(labels, members, strict=True)
@@ -106,8 +107,26 @@ def settings_of(run: run_files.Run) -> dict[str, Any]:
   return {key: value for key, value in settings.items() if value is not None}
 
 
-def _labels(runs: Sequence[run_files.Run]) -> list[str]:
-  """Returns labels for `runs`, each run being one configuration.
+def methods(groups: Sequence[Group]) -> list[str]:
+  """Returns each group's algorithm with the hyper-parameters that differ.
+
+  Groups that differ only in the task's options, such as the skew of the clients,
+  have one.
+  """
+  runs = [group.runs[0] for group in groups]
+  return _labels(
+    runs,
+    [
+      {k: v for k, v in run.hyperparameters.items() if v is not None}
+      for run in runs
+    ],
+  )
+
+
+def _labels(
+  runs: Sequence[run_files.Run], settings: Sequence[dict[str, Any]]
+) -> list[str]:
+  """Returns labels for `runs` with these settings, each one configuration.
 
   A label contains a setting if the runs that have it differ in it. It also
   contains a setting that at most half of the algorithms have, such as FedSS's
@@ -115,7 +134,6 @@ def _labels(runs: Sequence[run_files.Run]) -> list[str]:
   everywhere. It contains those facts of the data that distinguish runs of equal
   options.
   """
-  settings = [settings_of(run) for run in runs]
   algorithms = {run.algorithm for run in runs}
   named = []
   keys = list(dict.fromkeys(key for each in settings for key in each))

@@ -232,11 +232,12 @@ def _targets_of(groups) -> list[targets_lib.Target]:
 
 
 def _measured(rows: Sequence[Row]) -> list[columns_lib.Column]:
-  """Returns the columns in which at least one row has a value."""
+  """Returns the columns that a row has a value of, or that were asked for."""
   return [
     column
     for column in (rows[0].columns if rows else ())
-    if any(row.values[column.name] is not None for row in rows)
+    if column.is_asked_for
+    or any(row.values[column.name] is not None for row in rows)
   ]
 
 

@@ -1,6 +1,7 @@
-"""Tables of features: CSV, TSV and Parquet."""
+"""Tables of features: CSV, JSON lines and Parquet."""
 
 import gzip
+import json
 
 import numpy as np
 import pandas as pd
@@ -8,7 +9,9 @@ import pyarrow as pa
 import pyarrow.parquet
 import pytest
 
+from datasets import tables
 from datasets.features import table as table_lib
+from datasets.splits import inputs
 from tff_xc import errors
 
 FRAME = pd.DataFrame(
@@ -27,6 +30,8 @@ def written(folder, frame=FRAME, suffix='.csv'):
   path = folder / f'mine{suffix}'
   if suffix == '.parquet':
     frame.to_parquet(path)
+  elif suffix == '.jsonl':
+    frame.to_json(path, orient='records', lines=True)
   elif suffix == '.csv.gz':
     with gzip.open(path, 'wt') as file:
       frame.to_csv(file, index=False)
@@ -38,7 +43,7 @@ def written(folder, frame=FRAME, suffix='.csv'):
 
 
 @pytest.mark.parametrize(
-  'suffix', ['.csv', '.tsv', '.TSV', '.csv.gz', '.parquet']
+  'suffix', ['.csv', '.tsv', '.TSV', '.csv.gz', '.parquet', '.jsonl']
 )
 def test_every_form_holds_the_same(tmp_path, suffix):
   found = table_lib.read(written(tmp_path, suffix=suffix), table_lib.DEFAULT)
@@ -87,15 +92,68 @@ def test_a_column_of_lists_is_many_features(tmp_path):
 
 
 def test_rows_are_read_in_parts(tmp_path, monkeypatch):
-  monkeypatch.setattr(table_lib, '_ROWS', 3)
-  for suffix in ('.csv', '.parquet'):
+  monkeypatch.setattr(tables, '_ROWS', 3)
+  for suffix, place in (('.csv', 'line 5'), ('.parquet', 'row 4')):
     path = written(tmp_path, suffix=suffix)
     found = table_lib.read(path, table_lib.DEFAULT)
     np.testing.assert_array_equal(found.x[:, 1], [1, 2, 3, 4])
     # A later part's error names the row of the file.
     bad = written(tmp_path, FRAME.assign(weight=[1, 2, 3, np.inf]), suffix)
-    with pytest.raises(errors.InputError, match="row 4: 'weight' is 'inf'"):
+    with pytest.raises(errors.InputError, match=f"{place}: 'weight' is 'inf'"):
       table_lib.read(bad, table_lib.DEFAULT)
+
+
+def test_lists_and_objects_of_json(tmp_path):
+  path = tmp_path / 'a.jsonl'
+  rows = [
+    {'class': i > 1, 'user_id': i / 1, 'v': [i, 1], 'x': i > 0, 'o': {'a': i}}
+    for i in range(4)
+  ]
+  path.write_text('\n'.join(map(json.dumps, rows)))
+  found = table_lib.read(path, table_lib.DEFAULT)
+  assert found.labels == ['false', 'false', 'true', 'true']
+  assert found.users == ['0', '1', '2', '3']
+  assert found.features == ['v', 'x']
+  assert found.x.tolist() == [[0, 1, 0], [1, 1, 1], [2, 1, 1], [3, 1, 1]]
+
+
+@pytest.mark.parametrize('suffix', ['.csv', '.parquet', '.jsonl'])
+@pytest.mark.parametrize(
+  'classes', [[True, False, True, False], ['b', 'a', 'b', 'a'], [3, 1, 3, 1]]
+)
+def test_splits_and_training_read_alike(tmp_path, suffix, classes):
+  frame = FRAME.assign(**{'class': classes, 'user_id': [2.0, 1.0, 2.0, 3.0]})
+  path = written(tmp_path, frame, suffix)
+  trained = table_lib.read(path, table_lib.DEFAULT)
+  listed = inputs.read(path, inputs.Columns())
+  names = [listed.class_names[label] for label in listed.labels]
+  assert names == trained.labels
+  users = [listed.user_names[user] for user in listed.users]
+  assert users == trained.users
+
+
+def test_an_index_without_a_name_is_no_feature(tmp_path):
+  path = tmp_path / 'a.csv'
+  FRAME.to_csv(path)
+  found = table_lib.read(path, table_lib.DEFAULT)
+  assert found.features == ['weight', 'count']
+
+
+@pytest.mark.parametrize(
+  ('suffix', 'marks'),
+  [
+    ('.csv', ['True', 'False', '', '1']),
+    ('.parquet', [True, False, False, True]),
+    ('.parquet', [1.0, 0.0, None, 1.0]),
+    ('.jsonl', [True, False, None, 'test']),
+  ],
+)
+def test_marks_of_the_test_in_every_form(tmp_path, suffix, marks):
+  path = written(tmp_path, FRAME.assign(part=marks), suffix)
+  columns = table_lib.DEFAULT._replace(test='part')
+  found = table_lib.read(path, columns)
+  assert found.is_test.tolist() == [True, False, False, True]
+  assert found.features == ['weight', 'count']
 
 
 @pytest.mark.parametrize(
@@ -106,13 +164,13 @@ def test_rows_are_read_in_parts(tmp_path, monkeypatch):
     ({}, {'features': ('weight', 'x')}, "no column 'x'"),
     ({}, {'features': ('class', 'weight')}, "'class' is given twice, or is the"),
     ({}, {'features': ('weight', 'weight')}, "'weight' is given twice"),
-    ({}, {'features': ('colour',)}, "row 1: 'colour' is 'red'; expected a finite"),
-    ({'weight': ['1', '', '3', '4']}, {}, "row 2: 'weight' is ''; expected a"),
-    ({'weight': ['1', 'nan', '3', '4']}, {}, "row 2: 'weight' is 'nan'"),
-    ({'weight': [1.0, 2.0, 1e300, 4.0]}, {}, "row 3: 'weight' is '1e[+]300'"),
-    ({'class': ['a', ' ', 'b', 'c']}, {}, "'class', row 2 is ''; expected class"),
-    ({'user_id': ['a', 'b', 'c', '']}, {}, "'user_id', row 4 is ''; expected user"),
-    ({'part': ['train', 'x', '', '0']}, {'test': 'part'}, "row 2 is 'x'; expected test"),
+    ({}, {'features': ('colour',)}, "line 2: 'colour' is 'red'; expected a finite"),
+    ({'weight': ['1', '', '3', '4']}, {}, "line 3: 'weight' is ''; expected a"),
+    ({'weight': ['1', 'nan', '3', '4']}, {}, "line 3: 'weight' is 'nan'"),
+    ({'weight': [1.0, 2.0, 1e300, 4.0]}, {}, "line 4: 'weight' is '1e[+]300'"),
+    ({'class': ['a', ' ', 'b', 'c']}, {}, "line 3: 'class' is ''; expected class"),
+    ({'user_id': ['a', 'b', 'c', '']}, {}, "line 5: 'user_id' is ''; expected user"),
+    ({'part': ['train', 'x', '', '0']}, {'test': 'part'}, "line 3: 'part' is 'x'; expected test"),
     ({'weight': ['a'] * 4, 'count': ['b'] * 4}, {}, 'no column of numbers beside'),
   ],
 )  # fmt: skip
@@ -128,13 +186,17 @@ def test_bad_cells_and_columns_are_named(tmp_path, changes, columns, message):
   [
     ('a.txt', b'', r'is no table; give \.csv, \.tsv'),
     ('a.csv', None, 'is no file'),
-    ('a.csv', b'', 'is no CSV text'),
+    ('a.csv', b'', 'is empty; give a table'),
     ('a.csv', b'class,x\n', 'has no rows'),
-    ('a.csv', b'class,x\na,1\nb,2,3,4\n', 'Expected 2 fields in line 3, saw 4'),
-    ('a.csv', b'class,x\na,1,5\nb,2,6\n', 'more fields than line 1'),
-    ('a.csv', b'class,x\na,1\nb\nc,2\n', "row 2: 'x' is"),
+    ('a.csv', b'class,x\na,1\nb,2,3,4\n', 'line 3 has 4 fields; expected 2'),
+    ('a.csv', b'class,x\na,1,5\nb,2,6\n', 'line 2 has 3 fields; expected 2'),
+    ('a.csv', b'class,x\na,1\nb\nc,2\n', 'line 3 has 1 fields; expected 2'),
     ('a.csv', b'class,x\n\xff\xfe\x00,1\n', 'is not UTF-8 text'),
-    ('a.csv', b'class,x, class\na,1,2\nb,2,3\n', "two columns 'class'"),
+    (
+      'a.csv',
+      b'class,x, class\na,1,2\nb,2,3\n',
+      "names the column 'class' twice",
+    ),
     ('a.csv.gz', b'no', 'is no CSV text'),
     ('a.parquet', b'PAR1 no PAR1', 'is no Parquet file that can be read'),
   ],

@@ -1,5 +1,8 @@
 """Images of every kind become the same square."""
 
+import subprocess
+import sys
+
 import numpy as np
 import pytest
 from PIL import Image
@@ -126,3 +129,24 @@ def test_the_shorter_side_is_scaled_and_the_middle_cut_out():
 def test_damage_is_one_of_few_exceptions(data):
   with pytest.raises(decode.DAMAGE):
     decode.square(data, 8)
+
+
+def test_a_very_large_image_is_decoded_without_a_word_of_pillow(tmp_path):
+  (tmp_path / 'a.jpg').write_bytes(on_disk.encoded(PICTURE))
+  script = (
+    'from PIL import Image\n'
+    'Image.MAX_IMAGE_PIXELS = 60\n'
+    'import pathlib\n'
+    'from datasets.images import decode\n'
+    f'data = pathlib.Path({str(tmp_path / "a.jpg")!r}).read_bytes()\n'
+    'print(decode.square(data, 8).shape)\n'
+  )
+  done = subprocess.run(
+    [sys.executable, '-c', script],
+    capture_output=True,
+    text=True,
+    timeout=60,
+    check=True,
+  )
+  assert done.stderr == ''
+  assert '(8, 8, 3)' in done.stdout

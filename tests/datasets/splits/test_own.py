@@ -65,6 +65,12 @@ def test_a_file_says_who_has_what(tmp_path):
   assert (len(clients.numbers), found.tolist()) == (23, [5])
 
 
+def test_data_of_nobody_need_a_split():
+  data = labelled()._replace(users=np.full(24, -1, np.int32), user_names=[])
+  with pytest.raises(errors.InputError, match=r'no training .*NA is nobody'):
+    own.parts(data, own.USERS, 'a.csv', '')
+
+
 @pytest.mark.parametrize(
   ('lines', 'message'),
   [

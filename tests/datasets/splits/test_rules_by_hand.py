@@ -1,11 +1,14 @@
 """Chunks, shards and users, on examples that one can follow."""
 
+import dataclasses
 import random
 
 import numpy as np
 import pytest
 
 from datasets.splits import by_user
+from datasets.splits import listing as listing_lib
+from datasets.splits import rules
 from datasets.splits import sorted_cuts
 from tff_xc import errors
 
@@ -89,3 +92,19 @@ def test_leafs_draw_of_users():
   train, test = by_user.leaf_parts(sizes, min_examples=1, train_share=0.5)
   assert sorted([*train, *test]) == [0, 2, 3]
   assert len(train) == 1
+
+
+def test_too_few_users_are_told_as_such():
+  nobody = listing_lib.Listing(
+    LABELS, [], range(8), np.full(8, -1, np.int32), []
+  )
+  for name in ('users', 'leaf_users'):
+    rule = rules.get(name)
+    given = {flag: known.default for flag, known in rule.flags.items()}
+    with pytest.raises(errors.InputError, match='of user NA, who is nobody'):
+      rule.split(nobody, 0, **given)
+  one = dataclasses.replace(
+    nobody, users=np.zeros(8, np.int32), user_names=['ann']
+  )
+  with pytest.raises(errors.InputError, match=r'1 of 1 users .* 0\.9 of them'):
+    rule.split(one, 0, **given)

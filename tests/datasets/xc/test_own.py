@@ -3,6 +3,11 @@
 import numpy as np
 import pytest
 
+from datasets.splits import inputs
+from datasets.splits import making
+from datasets.splits import output
+from datasets.splits import own as splits
+from datasets.splits import rules
 from datasets.xc import clients as xc
 from datasets.xc import own
 from tff_xc import errors
@@ -59,3 +64,93 @@ def test_files_that_do_not_fit_are_refused(tmp_path, header, message):
     own.read(train, test)
   with pytest.raises(errors.InputError, match='no file'):
     own.read(train, tmp_path / 'absent.txt')
+
+
+def make(tmp_path):
+  """Writes a split as `launch.make_splits` does; returns text and split."""
+  random = np.random.default_rng(0)
+  lines = [
+    ','.join(map(str, sorted({i % 5, *random.integers(0, 5, i % 3)})))
+    + f' {i}:1 40:0.5'
+    for i in range(40)
+  ]
+  path = write(tmp_path / 'mine_train.txt', lines, '40 41 5')
+  settings = {'alpha': 1.0, 'clients': 4, 'examples_per_client': 0}
+  request = rules.Request('dirichlet', settings, 3, test_fraction=0.25)
+  made = making.make(request, path, inputs.Columns())
+  output.write(tmp_path / 'split', made)
+  return path, tmp_path / 'split', made
+
+
+def example_of(features):
+  """Returns the examples' numbers, which are their first features."""
+  return features.toarray()[:, :40].argmax(axis=1).tolist()
+
+
+def test_a_split_names_clients_labels_and_the_test(tmp_path):
+  path, split, made = make(tmp_path)
+  dataset = own.load(path, splits.Choice(str(split)))
+  lines = (split / 'federated_train.csv').read_text().splitlines()[1:]
+  expected = {}
+  for line in lines:
+    user, image, label = line.split(',')
+    expected.setdefault(user, []).append((int(image), int(label)))
+  assert len(expected) == 4
+  assert dataset.train.client_ids == sorted(expected)
+  for name, rows in expected.items():
+    x, y = dataset.train.examples(name)
+    assert sorted(zip(example_of(x), y, strict=True)) == sorted(rows)
+  held = made.test_numbers.tolist()
+  x, y = dataset.test.examples(np.arange(len(dataset.test)))
+  assert example_of(x) == held
+  labels = xc.read((path,)).labels
+  assert (y != labels[held]).nnz == 0  # All of them.
+  # The counts of labels are those of the training part.
+  assert dataset.propensity.label_counts.sum() == labels.nnz - y.nnz
+  # Without the folder's test, examples may be held out.
+  file = splits.Choice(str(split / 'federated_train.csv'))
+  assert own.load(path, file).test is None
+  some = own.load(path, file._replace(test_fraction=0.5))
+  assert 0 < len(some.test) < len(lines)
+  assert len(some.train.partition.numbers) == len(lines) - len(some.test)
+  # A file of test examples takes the place of the folder's.
+  other = write(tmp_path / 'b.txt', ['2 3:1', '0 4:1'], '2 41 5')
+  dataset = own.load(path, splits.Choice(str(split), str(other)))
+  assert len(dataset.test) == 2
+
+
+def test_random_clients(tmp_path):
+  path = write(tmp_path / 'a.txt')
+  dataset = own.load(path, splits.Choice('iid:3'))
+  assert dataset.train.partition.sizes.tolist() == [3, 3, 2]
+
+
+@pytest.mark.parametrize(
+  ('file', 'line', 'message'),
+  [
+    ('federated_train.csv', 'ann,40,1', "image_id is '40'; expected 0 to 39"),
+    ('federated_train.csv', ',1,1', 'line 2 has no user_id'),
+    ('federated_train.csv', 'ann,2,0 2', 'take another rule than frequent_lab'),
+    ('federated_train.csv', 'ann,0,9', "has class '9' here and 0 in .*mine_tr"),
+    ('federated_train.csv', 'ann,0,0\nbob,0,0', 'has example 0 twice'),
+    ('test.csv', '3,0 1 2', 'give that as --test_file'),
+    ('test.csv', '3,', 'give that as --test_file'),
+  ],
+)
+def test_splits_of_other_data_are_refused(tmp_path, file, line, message):
+  path, split, _ = make(tmp_path)
+  heading = (split / file).read_text().splitlines()[0]
+  (split / file).write_text(f'{heading}\n{line}\n')
+  with pytest.raises(errors.InputError, match=message):
+    own.load(path, splits.Choice(str(split)))
+
+
+def test_two_test_parts_of_a_split_are_refused(tmp_path):
+  path, split, _ = make(tmp_path)
+  with pytest.raises(errors.InputError, match='leave out --test_fraction'):
+    own.load(path, splits.Choice(str(split), test_fraction=0.1))
+  rows = (split / 'federated_train.csv').read_text().splitlines()
+  image, label = rows[1].split(',')[1:]
+  (split / 'test.csv').write_text(f'image_id,class\n{image},{label}\n')
+  with pytest.raises(errors.InputError, match='is a training and a test ex'):
+    own.load(path, splits.Choice(str(split)))
