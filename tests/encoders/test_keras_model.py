@@ -205,8 +205,17 @@ def test_a_tensor_outside_is_a_constant_of_a_computation():
   @tff.tensorflow.computation(tff.TensorType(np.float32, [5]))
   def embed(bias):
     given = {**trainable, '006/bias': bias}
-    given = {k: tf.constant(np.asarray(v)) if k != '006/bias' else v for k, v in given.items()}
-    return encoder.apply(given, {k: tf.constant(np.asarray(v)) for k, v in state.items()}, tf.constant(IMAGES), False, None)[0]
+    given = {
+      k: tf.constant(np.asarray(v)) if k != '006/bias' else v
+      for k, v in given.items()
+    }
+    return encoder.apply(
+      given,
+      {k: tf.constant(np.asarray(v)) for k, v in state.items()},
+      tf.constant(IMAGES),
+      False,
+      None,
+    )[0]
 
   found = embed(trainable['006/bias'].numpy())
   np.testing.assert_allclose(found, model(IMAGES), atol=1e-5)
@@ -244,9 +253,7 @@ def test_a_nested_network_and_a_recurrent_one():
 def cohort():
   sizes = (5, 3)
   return [
-    examples.ClientExamples(
-      IMAGES[:size], labels, np.int64(client), labels
-    )
+    examples.ClientExamples(IMAGES[:size], labels, np.int64(client), labels)
     for client, size in enumerate(sizes)
     for labels in [np.arange(size, dtype=np.int32)]
   ]
@@ -254,9 +261,7 @@ def cohort():
 
 def run(train: str, rounds: int = 2):
   """Returns the weights before and after some rounds of federated averaging."""
-  encoder = keras_model.build_keras_encoder(
-    network_of_runs(), SHAPE
-  )
+  encoder = keras_model.build_keras_encoder(network_of_runs(), SHAPE)
   model = classifier.EmbeddingClassifier(encoder, heads.CosineHead(4.0), 6)
   algorithm = fedavg.fedavg(
     model=model, local_training=local_training.LocalTraining(0.1, 2, 2)

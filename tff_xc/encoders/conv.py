@@ -64,9 +64,7 @@ def build_conv_encoder(
       if pooled:
         h = tf.nn.max_pool2d(h, 2, 2, 'VALID')
       scale, offset = trainable[f'conv{i}/scale'], trainable[f'conv{i}/offset']
-      h = tf.nn.relu(
-        normalization.group_norm(h, scale, offset, groups)
-      )
+      h = tf.nn.relu(normalization.group_norm(h, scale, offset, groups))
     h = tf.reshape(h, [-1, flat])
     return layers.dense(h, trainable, 'dense'), non_trainable
 

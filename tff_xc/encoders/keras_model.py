@@ -49,14 +49,14 @@ def build_keras_encoder(
 
   Args:
     model: from images [B, H, W, C] to embeddings float32 [B, d].
-    image_shape: H, W, C.
+    image_shape: H, W, C, or H and W of grey images, which become [H, W, 1].
     name: of the network in messages.
 
   Raises:
     errors.InputError: the network takes other images or returns something else, is
       not reproducible, or has variables that are not among its weights.
   """
-  _check(model, image_shape, name)
+  _check(model, (*image_shape, 1)[:3], name)
   values = [v.numpy() for v in model.weights]
   names = _names(model.weights)
   part = functools.partial(_part, model, names, values)
@@ -72,8 +72,10 @@ def build_keras_encoder(
     embeddings, *after = graphs[bool(training)](x, seed, *given)
     return embeddings, collections.OrderedDict(zip(state, after, strict=True))
 
-  constants = lambda of: lambda seed: collections.OrderedDict(
-    (n, tf.constant(value)) for n, value in of.items()
+  constants = lambda of: (
+    lambda seed: collections.OrderedDict(
+      (n, tf.constant(value)) for n, value in of.items()
+    )
   )
   last = {id(v) for v in _last_weights(model)}
   return encoder_lib.Encoder(
@@ -99,9 +101,10 @@ def _check(model, image_shape, name: str) -> None:
       f'{name} returned a network without an input; start it with'
       ' tf.keras.Input((height, width, channels))'
     )
-  shapes = [tuple(t.shape) for t in model.inputs], [
-    tuple(t.shape) for t in model.outputs
-  ]
+  shapes = (
+    [tuple(t.shape) for t in model.inputs],
+    [tuple(t.shape) for t in model.outputs],
+  )
   ([taken, *others], [returned, *more]) = shapes
   fits = len(taken) == 4 and all(
     a in (None, b) for a, b in zip(taken[1:], image_shape, strict=True)
@@ -169,15 +172,15 @@ def _graph(model, image_shape, training: bool, name: str):
   The weights are the trainable ones, then the state.
   """
   variables = [*model.trainable_weights, *_state(model)]
-  constants = {
-    id(v): v.numpy() for v in model.weights if v.dtype != tf.float32
-  }
+  constants = {id(v): v.numpy() for v in model.weights if v.dtype != tf.float32}
 
   def call(x, seed, *given):
     held = {id(v): t for v, t in zip(variables, given, strict=True)}
     held |= {key: tf.constant(value) for key, value in constants.items()}
     fixed = {key: held[key] for key in constants}
-    x = tf.cast(x, model.inputs[0].dtype)
+    x = tf.cast(
+      x if len(image_shape) == 3 else x[..., None], model.inputs[0].dtype
+    )
     with _tensors_for(model.weights, held), _seeded(model, seed):
       embeddings = model(x, training=training)
     if any(held[key] is not value for key, value in fixed.items()):
@@ -224,9 +227,7 @@ def _check_graph(graph, name: str) -> None:
         f"{name} calls Python ({node.name}), which TFF's runtimes cannot; write it"
         ' with TensorFlow'
       )
-  if any(
-    read.dtype == tf.resource for read, _ in graph.graph.captures
-  ):
+  if any(read.dtype == tf.resource for read, _ in graph.graph.captures):
     raise errors.InputError(
       f'{name} reads a variable that is not among its weights, or reads one in an'
       ' unknown way; make it a weight of a layer'

@@ -100,9 +100,7 @@ def _v2() -> Network:
     for i in range(count):
       expanded = 6 * inputs if blocks else inputs
       step = 1 if i else stride
-      blocks.append(
-        Block(inputs, expanded, outputs, 3, step, 0, tf.nn.relu6)
-      )
+      blocks.append(Block(inputs, expanded, outputs, 3, step, 0, tf.nn.relu6))
       inputs = outputs
   return Network(32, tuple(blocks), 1280, tf.nn.relu6)
 

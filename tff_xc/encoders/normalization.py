@@ -76,9 +76,7 @@ def group_norm(
   def over_group(per_channel):  # [B, C] -> [B, C], averaged in each group
     grouped = tf.reshape(per_channel, [-1, groups, channels // groups])
     mean = tf.reduce_mean(grouped, axis=2, keepdims=True)
-    return tf.reshape(
-      tf.broadcast_to(mean, tf.shape(grouped)), [-1, channels]
-    )
+    return tf.reshape(tf.broadcast_to(mean, tf.shape(grouped)), [-1, channels])
 
   @tf.custom_gradient
   def normalise(h, scale, offset):
