@@ -9,7 +9,7 @@ from tff_xc.encoders import normalization
 from tff_xc.encoders import resnet
 
 RANDOM = np.random.default_rng(0)
-SEED = tf.constant([3, 4])
+SEED = np.int32([3, 4])
 IMAGES = RANDOM.integers(0, 256, size=(5, 32, 32, 3), dtype=np.uint8)
 
 
