@@ -195,30 +195,24 @@ def test_a_whole_number_that_stays_is_a_constant():
   np.testing.assert_allclose(found, model(IMAGES), atol=1e-5)
 
 
-def test_a_tensor_outside_is_a_constant_of_a_computation():
+def test_a_tensor_outside_is_a_constant_of_a_computation(in_process):
   outside = tf.range(400.0) / 400
-  rows = L.Lambda(lambda t: t + tf.reshape(outside[:, None], [10, 10, 4]))
-  model = network(L.Resizing(10, 10), rows)
+  model = network(
+    L.Resizing(10, 10),
+    L.Lambda(lambda t: t + tf.reshape(outside, [10, 10, 4])),
+  )
   encoder = keras_model.build_keras_encoder(model, SHAPE)
-  trainable, state = weights_of(encoder)
+  weights = [
+    {name: w.numpy() for name, w in part.items()}
+    for part in weights_of(encoder)
+  ]
 
-  @tff.tensorflow.computation(tff.TensorType(np.float32, [5]))
-  def embed(bias):
-    given = {**trainable, '006/bias': bias}
-    given = {
-      k: tf.constant(np.asarray(v)) if k != '006/bias' else v
-      for k, v in given.items()
-    }
-    return encoder.apply(
-      given,
-      {k: tf.constant(np.asarray(v)) for k, v in state.items()},
-      tf.constant(IMAGES),
-      False,
-      None,
-    )[0]
+  @tff.tensorflow.computation
+  def embed():
+    given = tf.nest.map_structure(tf.constant, weights)
+    return encoder.apply(*given, tf.constant(IMAGES), False, None)[0]
 
-  found = embed(trainable['006/bias'].numpy())
-  np.testing.assert_allclose(found, model(IMAGES), atol=1e-5)
+  np.testing.assert_allclose(embed(), model(IMAGES), atol=1e-5)
 
 
 def test_a_nested_network_and_a_recurrent_one():

@@ -4,9 +4,17 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
+from tests import crossing
 from tests.encoders import mobilenets
+from tff_xc import classifier
 from tff_xc import errors
+from tff_xc import heads
+from tff_xc.algorithms import fedavg
 from tff_xc.encoders import mobilenet
+from tff_xc.round import examples
+from tff_xc.round import frozen
+from tff_xc.round import local_training
+from tff_xc.round import process as process_lib
 
 RANDOM = np.random.default_rng(0)
 IMAGES = RANDOM.integers(0, 256, [3, 32, 32, 3], np.uint8)
@@ -106,6 +114,38 @@ def test_the_embedding_is_a_linear_layer_of_the_features():
   expected = h @ weights['bottleneck/kernel'].T + weights['bottleneck/bias']
   np.testing.assert_allclose(embeddings, expected, atol=1e-5)
   assert state == {}
+
+
+@pytest.mark.usefixtures('in_process')
+@pytest.mark.parametrize('part', ['bottleneck', 'head'])
+def test_of_a_frozen_network_only_the_last_layers_are_sent(part):
+  encoder = mobilenet.build(FEW, image_size=32, embedding_dim=5)
+  model = classifier.EmbeddingClassifier(encoder, heads.CosineHead(4.0), 3)
+  made = fedavg.fedavg(
+    model=model, local_training=local_training.LocalTraining(0.1, 2, 1)
+  )
+  learning = process_lib.build_process(frozen.train_only(made, part))
+  y = np.arange(3, dtype=np.int32)
+  client = examples.ClientExamples(IMAGES, y, np.int64(0), y)
+  state = learning.initialize()
+  before = learning.get_model_weights(state)
+  state, _ = learning.next(state, [client, client])
+  after = learning.get_model_weights(state)
+  moved = {
+    name
+    for name, value in after.encoder.items()
+    if not np.array_equal(value, before.encoder[name])
+  }
+  assert moved == (set(encoder.last_layer) if part == 'bottleneck' else set())
+  assert not np.allclose(after.class_table, before.class_table)
+  found = crossing.of(learning.next)
+  sent = {
+    tuple(tensor.shape)
+    for value in found.broadcasts.values()
+    for tensor in crossing.tensors(value)
+  }
+  assert ((5, 16) in sent) == (part == 'bottleneck')
+  assert not any(len(shape) == 4 for shape in sent)
 
 
 def test_initial_weights_depend_on_the_seed_and_keep_the_scale():

@@ -86,8 +86,14 @@ def test_published_results_are_listed_with_their_experiments():
 @pytest.mark.parametrize(
   ('arguments', 'message'),
   [
-    ((), 'name what to list: tasks, algorithms, encoders, metrics, benchmarks or'),
-    (('task',), "'task': name what to list: tasks, algorithms, encoders, metrics,"),
+    (
+      (),
+      'name what to list: tasks, algorithms, encoders, metrics, benchmarks or',
+    ),
+    (
+      ('task',),
+      "'task': name what to list: tasks, algorithms, encoders, metrics,",
+    ),
     (('tasks', 'metrics'), 'name what to list'),
   ],
 )
