@@ -1,12 +1,12 @@
-"""Lists the tasks, algorithms, metrics, benchmarks or published tables.
+"""Lists the tasks, algorithms, encoders, metrics, benchmarks or published tables.
 
-  python -m launch.list tasks|algorithms|metrics|benchmarks|tables
+  python -m launch.list tasks|algorithms|encoders|metrics|benchmarks|tables
 
 tasks: classes, size, the files that they need, and published results;
 algorithms: their answers to the four questions of a round, and their
-hyper-parameters; metrics: their unit, and whether higher or lower values are
-better; benchmarks: their measurement, contenders and sizes; tables: their
-experiments, with published results.
+hyper-parameters; encoders: networks of tasks of images (--encoder); metrics: their
+unit, and whether higher or lower values are better; benchmarks: their measurement,
+contenders and sizes; tables: their experiments, with published results.
 """
 
 import dataclasses
@@ -16,6 +16,7 @@ from collections.abc import Sequence
 
 from launch import app
 from launch.benchmarks import catalog as benchmarks
+from tasks import encoders
 from tasks import registry as tasks
 from tasks.papers import registry as papers
 from tff_xc import errors
@@ -51,6 +52,12 @@ def _algorithms(width: int) -> str:
     answers.append([name, algorithm.paper, *algorithm.answers])
     taken.append([name, ', '.join(algorithm.names)])
   return _blocks(answers, taken, width=width)
+
+
+def _encoders(width: int) -> str:
+  return _blocks(
+    [['encoder', 'what'], *map(list, encoders.ENCODERS.items())], width=width
+  )
 
 
 def _metrics(width: int) -> str:
@@ -109,6 +116,7 @@ def _size(value: int | tuple[int, ...]) -> str:
 _LISTS = {
   'tasks': _tasks,
   'algorithms': _algorithms,
+  'encoders': _encoders,
   'metrics': _metrics,
   'benchmarks': _benchmarks,
   'tables': _tables,

@@ -6,6 +6,7 @@ Importing this does not import TensorFlow.
 import os
 from collections.abc import Mapping
 
+from tasks import encoders
 from tasks import task as task_lib
 from tff_xc import errors
 from tff_xc.algorithms import entry as entry_lib
@@ -70,6 +71,8 @@ def fit(
     _fit_negatives(values, given, num_classes)
   if 'svm_classes' in values:
     svm_settings.subset_size(values['svm_classes'], num_classes)
+  if 'encoder' in options:
+    encoders.fit(options, given)
   if 'select_features' in options:
     _fit_features(options, values, given)
   if 'split' in options:

@@ -25,7 +25,7 @@ def _load(preset, data_dir, options):
   changes = {k: options[k] for k in _SHAPE if k in options}
   if 'data_seed' in options:
     changes['seed'] = options['data_seed']
-  return task.with_small_encoder(glyphs.load_preset(preset, **changes), options)
+  return task.with_encoder(glyphs.load_preset(preset, **changes), options)
 
 
 def _load_femnist(data_dir, options):

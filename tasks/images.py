@@ -5,9 +5,9 @@
 
 import sys
 
+from tasks import encoders
 from tasks import own_data
 from tasks import task
-from tff_xc import errors
 
 # Pixels a side of photographs, unless --image_size says otherwise.
 _SIDE = 64
@@ -15,10 +15,11 @@ _SIDE = 64
 
 def _check(options) -> None:
   own_data.check(options)
-  if 0 < options['image_size'] < 8:
-    raise errors.InputError(
-      f'--image_size={options["image_size"]}: the network takes images of at'
-      ' least 8 pixels a side'
+  if options['image_size']:
+    encoders.check_side(
+      options,
+      options['image_size'],
+      f'--image_size={options["image_size"]}: images',
     )
 
 
@@ -39,13 +40,9 @@ def _load(data_dir, options):
       data_dir, choice, side=side or _SIDE, corrupt=options['corrupt']
     )
   side = dataset.train.pool.spec.shape[0]
-  if side < 8:
-    raise errors.InputError(
-      f'{data_dir}: the images have {side} pixels a side, and the network takes'
-      ' at least 8; give --image_size=8 or more'
-    )
+  encoders.check_side(options, side, f'{data_dir}: the images')
   _tell(data_dir, dataset)
-  return task.with_small_encoder(dataset, options)
+  return task.with_encoder(dataset, options)
 
 
 def _tell(data_dir, dataset) -> None:
@@ -78,6 +75,7 @@ TASKS = (
       'logit_scale',
       'image_size',
       'corrupt',
+      *encoders.NAMES,
       *own_data.SPLIT,
     ),
     check=_check,

@@ -12,7 +12,7 @@ from tasks import task
 def _load(data_dir, options):
   from datasets.omniglot import clients as omniglot
 
-  return task.with_small_encoder(omniglot.load(data_dir), options)
+  return task.with_encoder(omniglot.load(data_dir), options)
 
 
 def _find(data_dir):

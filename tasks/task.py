@@ -9,6 +9,7 @@ from collections.abc import Mapping
 from typing import Any
 from typing import NamedTuple
 
+from tasks import encoders
 from tasks import own_options
 from tff_xc import errors
 from tff_xc.algorithms import entry as entry_lib
@@ -157,6 +158,7 @@ OPTIONS: Mapping[str, hp.Hyperparameter] = {
       ' label 0, and the last test examples of an incomplete hundred are left out',
     ),
     *own_options.OPTIONS,
+    *encoders.OPTIONS,
     hp.Hyperparameter(
       'data_seed',
       0,
@@ -297,19 +299,14 @@ class Task:
     return {**shared, **entry.own, **self.by_algorithm.get(entry.name, {})}
 
 
-def with_small_encoder(dataset, options: Mapping) -> Loaded:
-  """Returns a set of images with the small conv encoder and a cosine head."""
+def with_encoder(dataset, options: Mapping) -> Loaded:
+  """Returns a set of images with the encoder chosen and a cosine head."""
   from tff_xc import classifier
   from tff_xc import heads
-  from tff_xc.encoders import conv
 
   spec = dataset.train.element_type_structure['x']
   model = classifier.EmbeddingClassifier(
-    encoder=conv.build_conv_encoder(
-      image_size=spec.shape[0],
-      channels=spec.shape[2] if spec.shape.rank == 3 else None,
-      embedding_dim=options['embedding_dim'],
-    ),
+    encoder=encoders.build(options, tuple(spec.shape)),
     head=heads.CosineHead(options['logit_scale']),
     num_classes=dataset.num_classes,
   )

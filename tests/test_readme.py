@@ -9,6 +9,7 @@ import sys
 import numpy as np
 
 from datasets import arrays
+from tff_xc.encoders import keras_model
 
 ROOT = pathlib.Path(__file__).parents[1]
 README = (ROOT / 'README.md').read_text()
@@ -41,12 +42,16 @@ def test_the_examples_of_own_data_network_and_algorithm_run(
   monkeypatch.chdir(tmp_path)
   path = README[README.index('## Your own data') : README.index('## As a')]
   examples = re.findall(r'```python\n(.*?)```', path, re.DOTALL)
-  assert len(examples) == 4
+  assert len(examples) == 5
   y = np.array([0, 1, 1, 1])
   x = np.random.default_rng(0).integers(0, 256, [4, 28, 28], np.uint8)
   names = {'np': np, 'x': x, 'y': y, 'client': y + 5, 'run_dir': 'run'}
   for example in examples:
     exec(example, names)
+  encoder = keras_model.build_keras_encoder(
+    names['own_network']((32, 32, 3)), (32, 32, 3)
+  )
+  assert encoder.embedding_dim == 1280
   for dataset in (names['dataset'], arrays.load('mine.npz')):
     assert dataset.train.client_ids == ['5', '6']
   found = names['other_clients'].train

@@ -8,6 +8,7 @@ from launch.benchmarks import femnist_round
 from launch.benchmarks import hashed_networks
 from launch.benchmarks import label_scores
 from launch.benchmarks import lstm_step
+from launch.benchmarks import mobilenet_step
 from launch.benchmarks import paper_sizes
 from launch.benchmarks import retrieval
 from launch.benchmarks import row_select
@@ -32,6 +33,7 @@ BENCHMARKS: dict[str, spec.Benchmark] = {
     label_scores,
     hashed_networks,
     lstm_step,
+    mobilenet_step,
     paper_sizes,
     cold_start,
   )

@@ -9,22 +9,6 @@ from tff_xc.encoders import conv
 RANDOM = np.random.default_rng(0)
 
 
-def test_group_norm_equals_a_naive_loop():
-  x = RANDOM.normal(2.0, 3.0, size=(2, 3, 4, 6)).astype(np.float32)
-  scale, offset = RANDOM.normal(size=(2, 6)).astype(np.float32)
-  expected = np.empty_like(x)
-  for image in range(2):
-    for group in range(3):
-      part = x[image, :, :, 2 * group : 2 * group + 2]
-      expected[image, :, :, 2 * group : 2 * group + 2] = (
-        part - part.mean()
-      ) / np.sqrt(part.var() + 1e-5)
-  expected = expected * scale + offset
-  np.testing.assert_allclose(
-    conv.group_norm(tf.constant(x), scale, offset, 3), expected, atol=1e-5
-  )
-
-
 @pytest.mark.parametrize('image_size', [8, 28, 32])
 def test_the_embedding_has_the_dimension_asked_for(image_size):
   encoder = conv.build_conv_encoder(image_size=image_size, embedding_dim=7)

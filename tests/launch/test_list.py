@@ -8,6 +8,7 @@ import sys
 import pytest
 
 from launch.benchmarks import catalog as benchmarks
+from tasks import encoders
 from tasks import registry as tasks
 from tasks.papers import registry as papers
 from tff_xc.algorithms import registry as algorithms
@@ -17,6 +18,7 @@ ROOT = pathlib.Path(__file__).parents[2]
 NAMES = {
   'tasks': tasks.TASKS,
   'algorithms': algorithms.ALGORITHMS,
+  'encoders': encoders.ENCODERS,
   'metrics': metrics.METRICS,
   'benchmarks': benchmarks.BENCHMARKS,
   'tables': papers.TABLES,
@@ -84,8 +86,14 @@ def test_published_results_are_listed_with_their_experiments():
 @pytest.mark.parametrize(
   ('arguments', 'message'),
   [
-    ((), 'name what to list: tasks, algorithms, metrics, benchmarks or'),
-    (('task',), "'task': name what to list: tasks, algorithms, metrics,"),
+    (
+      (),
+      'name what to list: tasks, algorithms, encoders, metrics, benchmarks or',
+    ),
+    (
+      ('task',),
+      "'task': name what to list: tasks, algorithms, encoders, metrics,",
+    ),
     (('tasks', 'metrics'), 'name what to list'),
   ],
 )

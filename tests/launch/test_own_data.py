@@ -164,6 +164,40 @@ def test_the_examples_of_the_readme_run(number, here, capsys):
   assert ('1 of 39 images cannot be read' in said) == (number == 0)
 
 
+NETWORK = """
+import tensorflow as tf
+
+def network(shape):
+  return tf.keras.applications.MobileNet(
+    shape, alpha=0.25, include_top=False, weights=None, pooling='avg')
+"""
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize('encoder', ['mobilenet_v3', 'own_of_test:network'])
+def test_photographs_with_another_encoder(encoder, here, monkeypatch):
+  photos(here)
+  (here / 'own_of_test.py').write_text(NETWORK)
+  monkeypatch.syspath_prepend(str(here))
+  config, _ = resolved(
+    [
+      '--task=images',
+      '--data_dir=photos',
+      '--algorithm=fedss',
+      '--negatives=1',
+      '--split=iid:4',
+      '--test_fraction=0.2',
+      '--image_size=32',
+      '--rounds=2',
+      '--eval_every=2',
+      f'--encoder={encoder}',
+    ]
+  )
+  result = training.run(config, 'run')
+  assert result['rounds'] == 2
+  assert np.isfinite(result['final']['loss'])
+
+
 @pytest.mark.slow
 def test_the_path_from_a_split_to_a_comparison(here):
   section = README[README.index('## Splits of') :]

@@ -17,6 +17,7 @@ from tff_xc.encoders import conv
 from tff_xc.encoders import copies
 from tff_xc.encoders import leaf
 from tff_xc.encoders import mlp
+from tff_xc.encoders import mobilenet
 from tff_xc.encoders import resnet
 from tff_xc.round import frozen
 from tff_xc.round import local_training
@@ -35,6 +36,7 @@ ENCODERS = {
   'bag': lambda: bag.build_bag_encoder(num_features=5),
   'mlp': lambda: mlp.build_mlp_encoder(5, 3),
   'mlps': lambda: copies.side_by_side(mlp.build_mlp_encoder(5, 3), 2),
+  'mobilenet': mobilenet.build_mobilenet_v3,
   'copies': lambda: copies.side_by_side(conv.build_conv_encoder(), 2),
 }
 

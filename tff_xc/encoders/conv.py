@@ -14,43 +14,9 @@ import tensorflow as tf
 from tff_xc.encoders import encoder as encoder_lib
 from tff_xc.encoders import initializers
 from tff_xc.encoders import layers
+from tff_xc.encoders import normalization
 
 _POOLED = (True, True, True, False)
-
-
-def group_norm(
-  x: tf.Tensor, scale: tf.Tensor, offset: tf.Tensor, groups: int
-) -> tf.Tensor:
-  """GroupNorm (Wu and He, 2018) of `x` [B, H, W, C].
-
-  Reduces over space first and over a group's channels last. The reductions then
-  run along contiguous memory, which on a CPU is several times faster than the
-  moments of a five-dimensional view.
-
-  Args:
-    x: activations, float32 [B, H, W, C].
-    scale: float32 [C].
-    offset: float32 [C].
-    groups: divides C.
-
-  Returns:
-    float32 [B, H, W, C].
-  """
-  channels = x.shape[-1]
-  batch = tf.shape(x)[0]
-
-  def over_group(per_channel):  # [B, C] -> [B, C], averaged in each group
-    grouped = tf.reshape(per_channel, [batch, groups, channels // groups])
-    mean = tf.reduce_mean(grouped, axis=2, keepdims=True)
-    return tf.reshape(
-      tf.broadcast_to(mean, tf.shape(grouped)), [batch, channels]
-    )
-
-  mean = over_group(tf.reduce_mean(x, axis=[1, 2]))
-  centred = x - mean[:, None, None, :]
-  variance = over_group(tf.reduce_mean(tf.square(centred), axis=[1, 2]))
-  gain = scale * tf.math.rsqrt(variance + 1e-5)
-  return centred * gain[:, None, None, :] + offset
 
 
 def build_conv_encoder(
@@ -98,7 +64,7 @@ def build_conv_encoder(
       if pooled:
         h = tf.nn.max_pool2d(h, 2, 2, 'VALID')
       scale, offset = trainable[f'conv{i}/scale'], trainable[f'conv{i}/offset']
-      h = tf.nn.relu(group_norm(h, scale, offset, groups))
+      h = tf.nn.relu(normalization.group_norm(h, scale, offset, groups))
     h = tf.reshape(h, [-1, flat])
     return layers.dense(h, trainable, 'dense'), non_trainable
 

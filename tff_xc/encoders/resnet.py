@@ -21,10 +21,10 @@ import itertools
 import tensorflow as tf
 
 from tff_xc import errors
-from tff_xc.encoders import conv
 from tff_xc.encoders import encoder as encoder_lib
 from tff_xc.encoders import initializers
 from tff_xc.encoders import layers
+from tff_xc.encoders import normalization
 
 _FILTERS = (16, 32, 64)
 # Over the 50,000 training images of CIFAR-10, for pixels from 0 to 255.
@@ -165,7 +165,7 @@ def _initial_weights(blocks, embedding_dim: int, seed: tf.Tensor):
 def _conv_norm(weights, layer: str, x, stride: int, groups: int):
   x = tf.nn.conv2d(x, weights[f'{layer}/kernel'], stride, 'SAME')
   scale, offset = weights[f'{layer}/scale'], weights[f'{layer}/offset']
-  return conv.group_norm(x, scale, offset, groups)
+  return normalization.group_norm(x, scale, offset, groups)
 
 
 def _block(weights, name: str, x, stride: int, groups: int):

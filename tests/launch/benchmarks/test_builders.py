@@ -94,6 +94,15 @@ def test_steps_of_the_lstm_are_kerass(runtime, any_threads):
   assert_agree('lstm', base, checked('lstm', 'ours'))
 
 
+@pytest.mark.parametrize('runtime', ['in_process'], indirect=True)
+@pytest.mark.slow
+def test_steps_of_mobilenet_are_kerass(runtime, any_threads):
+  base = checked('mobilenet', 'keras')
+  assert base['update_norm'] > 1e-3
+  assert_agree('mobilenet', base, checked('mobilenet', 'ours'))
+  assert_agree('mobilenet', base, checked('mobilenet', 'adapter'))
+
+
 def test_a_keras_network_of_another_size_is_refused(any_threads):
   settings = lstm_step.Settings(**catalog.get('lstm').small)
   client, weights = lstm_step.make_arrays(settings)

@@ -1,0 +1,208 @@
+"""The networks of tasks of images, chosen by --encoder. Imports no TensorFlow."""
+
+import importlib
+import os
+import traceback
+from collections.abc import Mapping
+
+from tff_xc import errors
+from tff_xc.algorithms import hyperparameters as hp
+
+SMALL, V2, V3 = 'small', 'mobilenet_v2', 'mobilenet_v3'
+# What each network is; `launch.list encoders` shows it.
+ENCODERS: Mapping[str, str] = {
+  SMALL: 'four convolutions with 32 filters and GroupNorm, for images from 8'
+  ' pixels a side; from scratch',
+  V2: 'MobileNetV2 with GroupNorm, 2,223,872 parameters and a linear layer of'
+  ' --embedding_dim, for RGB images from 32 pixels a side (FedVC, FedIR)',
+  V3: 'MobileNetV3-Large with GroupNorm, 2,971,952 parameters and a linear layer of'
+  ' --embedding_dim, for RGB images from 32 pixels a side (FedSS)',
+  'MODULE:FUNCTION': 'your own: FUNCTION((height, width, channels)) of a Python'
+  ' MODULE that can be imported here returns a tf.keras.Model from pixels 0 to 255'
+  ' to embeddings',
+}
+_LEAST_SIDE = {SMALL: 8, V2: 32, V3: 32}
+
+OPTIONS = (
+  hp.Hyperparameter(
+    'encoder',
+    SMALL,
+    f'the network: {", ".join(ENCODERS)}; `python -m launch.list encoders`'
+    ' describes them',
+  ),
+  hp.Hyperparameter(
+    'encoder_weights',
+    '',
+    'initial weights of a MobileNet: a .h5 file of tf.keras.applications, or'
+    ' imagenet, which Keras downloads; BatchNorm becomes GroupNorm; default:'
+    ' random',
+  ),
+  hp.Hyperparameter(
+    'norm_groups',
+    8,
+    "groups of a MobileNet's GroupNorm, 1, 2, 4 or 8 (TFF: 8); with"
+    ' --encoder_weights 1 is nearest to the pretrained network',
+    least=1,
+    most=8,
+  ),
+  hp.Hyperparameter(
+    'bottleneck',
+    True,
+    "a linear layer of --embedding_dim on a MobileNet's features; false: the"
+    ' features (1280 of V2, 960 of V3) are the embedding',
+  ),
+)
+NAMES = tuple(option.name for option in OPTIONS)
+
+
+def fit(options: dict, given: Mapping) -> None:
+  """Removes options that do not apply to the encoder chosen.
+
+  Args:
+    options: of the task; changed.
+    given: the user's values.
+
+  Raises:
+    errors.InputError: the encoder is unknown, or the user gave an option that does
+      not apply to it.
+  """
+  name = options['encoder']
+  module, colon, function = name.partition(':')
+  own = colon and module and function
+  if not own and name not in _LEAST_SIDE:
+    raise errors.InputError(
+      f'--encoder={name}: choose one of {", ".join(_LEAST_SIDE)}, or a function'
+      ' of yours, MODULE:FUNCTION'
+    )
+  unused = []
+  if name not in (V2, V3):
+    unused += ['encoder_weights', 'norm_groups', 'bottleneck']
+  if own or not options['bottleneck']:
+    unused.append('embedding_dim')
+  for option in unused:
+    if option in given and not (option == 'bottleneck' and given[option]):
+      why = (
+        f'--encoder={name}' if name not in (V2, V3) else '--bottleneck=false'
+      )
+      raise errors.InputError(
+        f'--{option} does not apply with {why}; leave one of them out'
+      )
+    del options[option]
+  weights = options.get('encoder_weights')
+  if weights and weights != 'imagenet' and not os.path.isfile(weights):
+    raise errors.InputError(
+      f'--encoder_weights={weights} is no file; give a .h5 file of'
+      ' tf.keras.applications, or imagenet'
+    )
+
+
+def check_side(options: Mapping, side: int, what: str) -> None:
+  """Refuses images that are too small for the encoder.
+
+  Args:
+    options: of the task.
+    side: pixels a side.
+    what: the images, in messages.
+  """
+  least = _LEAST_SIDE.get(options['encoder'], 1)
+  if side < least:
+    raise errors.InputError(
+      f'{what} have {side} pixels a side, and --encoder={options["encoder"]} takes'
+      f' at least {least}; give --image_size={least} or more'
+    )
+
+
+def build(options: Mapping, image_shape: tuple[int, ...]):
+  """Returns the encoder (`tff_xc.encoders.encoder.Encoder`).
+
+  Args:
+    options: of the task, after `fit`; without 'encoder', the small one.
+    image_shape: height, width and perhaps channels.
+
+  Raises:
+    errors.InputError: the images do not fit, or the user's function or file does not
+      give what it should.
+  """
+  name = options.get('encoder', SMALL)
+  if name == SMALL:
+    from tff_xc.encoders import conv
+
+    return conv.build_conv_encoder(
+      image_size=image_shape[0],
+      channels=image_shape[2] if len(image_shape) == 3 else None,
+      embedding_dim=options['embedding_dim'],
+    )
+  if name not in (V2, V3):
+    return _of_user(name, image_shape)
+  return _mobilenet(name, options, image_shape)
+
+
+def _mobilenet(name: str, options: Mapping, image_shape):
+  """Returns a MobileNet, perhaps with Keras's weights."""
+  from tff_xc.encoders import keras_weights
+  from tff_xc.encoders import mobilenet
+
+  if len(image_shape) != 3 or image_shape[2] != 3:
+    raise errors.InputError(
+      f'--encoder={name} takes RGB images, and these have the shape'
+      f' {list(image_shape)}; give --encoder={SMALL}'
+    )
+  network = {V2: mobilenet.V2, V3: mobilenet.V3_LARGE}[name]
+  encoder = mobilenet.build(
+    network,
+    image_size=image_shape[0],
+    embedding_dim=options.get('embedding_dim', 0),
+    groups=options['norm_groups'],
+  )
+  if not options['encoder_weights']:
+    return encoder
+  return keras_weights.with_weights(
+    encoder, network, options['encoder_weights'], options['norm_groups']
+  )
+
+
+def _of_user(name: str, image_shape):
+  """Returns the network of MODULE:FUNCTION.
+
+  Keras draws initial weights by its own seed, which is 0 here: a run that resumes
+  must draw the same.
+  """
+  import tensorflow as tf
+
+  from tff_xc.encoders import keras_model
+
+  module_name, _, function_name = name.partition(':')
+  try:
+    module = importlib.import_module(module_name)
+  except ModuleNotFoundError as e:
+    raise errors.InputError(
+      f'--encoder={name}: no module {e.name!r} can be imported; run the command in'
+      ' the folder of MODULE.py, or put it on PYTHONPATH'
+    ) from e
+  except Exception as e:
+    raise errors.InputError(
+      f'--encoder={name}: importing {module_name} fails: {_where(e)}'
+    ) from e
+  function = getattr(module, function_name, None)
+  if not callable(function):
+    raise errors.InputError(
+      f'--encoder={name}: {module_name} has no function {function_name!r}'
+    )
+  shape = (*image_shape, 1) if len(image_shape) == 2 else tuple(image_shape)
+  tf.keras.utils.set_random_seed(0)
+  try:
+    model = function(shape)
+  except Exception as e:
+    raise errors.InputError(
+      f'--encoder={name}: {function_name}({shape}) fails: {_where(e)}'
+    ) from e
+  return keras_model.build_keras_encoder(
+    model, tuple(image_shape), f'--encoder={name}'
+  )
+
+
+def _where(e: Exception) -> str:
+  """Returns an exception in one line, with the last line of code."""
+  frame = traceback.extract_tb(e.__traceback__)[-1]
+  text = str(e).splitlines()[0] if str(e) else ''
+  return f'{type(e).__name__}: {text} ({frame.filename}:{frame.lineno})'

@@ -1,0 +1,305 @@
+"""Keras networks as encoders: values, gradients, statistics, and both runtimes."""
+
+import collections
+
+import numpy as np
+import pytest
+import tensorflow as tf
+import tensorflow_federated as tff
+
+from tests import tiny
+from tff_xc import classifier
+from tff_xc import errors
+from tff_xc import heads
+from tff_xc.algorithms import fedavg
+from tff_xc.encoders import keras_model
+from tff_xc.round import examples
+from tff_xc.round import frozen
+from tff_xc.round import local_training
+from tff_xc.round import process as process_lib
+
+L = tf.keras.layers
+RANDOM = np.random.default_rng(0)
+SHAPE = (8, 8, 3)
+IMAGES = RANDOM.integers(0, 256, [6, *SHAPE], np.uint8)
+SEED = np.int32([5, 6])
+
+
+def network(*more, side=8):
+  """Returns a network with BatchNorm and statistics that are not trivial."""
+  image = tf.keras.Input((side, side, 3))
+  h = L.Rescaling(1 / 255)(image)
+  h = L.BatchNormalization()(L.Conv2D(4, 3, use_bias=False)(h))
+  h = L.Lambda(lambda t: tf.nn.relu(t) + 0.1)(h)
+  for layer in more:
+    h = layer(h)
+  h = L.GlobalAveragePooling2D()(h)
+  model = tf.keras.Model(image, L.Dense(5)(h))
+  for v in model.weights:
+    v.assign(v + 0.3 * RANDOM.random(v.shape))
+  return model
+
+
+def weights_of(encoder):
+  return dict(encoder.init(SEED)), dict(encoder.init_non_trainable(SEED))
+
+
+def test_embeddings_gradients_and_statistics_are_those_of_keras():
+  model = network()
+  encoder = keras_model.build_keras_encoder(model, SHAPE)
+  trainable, state = weights_of(encoder)
+  assert encoder.embedding_dim == 5
+  assert list(trainable) == [
+    *('000/kernel', '001/gamma', '002/beta', '005/kernel', '006/bias')
+  ]
+  assert list(state) == ['003/moving_mean', '004/moving_variance']
+  assert encoder.last_layer == ('005/kernel', '006/bias')
+  x = tf.constant(IMAGES)
+  at_test, unchanged = encoder.apply(trainable, state, x, False, None)
+  np.testing.assert_allclose(at_test, model(IMAGES), atol=1e-6)
+  for name, value in unchanged.items():
+    np.testing.assert_array_equal(value, state[name])
+  with tf.GradientTape() as tape:
+    tape.watch(trainable)
+    embeddings, after = encoder.apply(trainable, state, x, True, SEED)
+    loss = tf.reduce_sum(embeddings**3)
+  found = tape.gradient(loss, trainable)
+  with tf.GradientTape() as tape:
+    expected = model(IMAGES, training=True)  # It assigns to its statistics.
+    loss = tf.reduce_sum(expected**3)
+  np.testing.assert_allclose(embeddings, expected, atol=1e-6)
+  gradients = tape.gradient(loss, model.trainable_weights)
+  for (name, ours), theirs in zip(found.items(), gradients, strict=True):
+    scale = np.abs(theirs).max()
+    np.testing.assert_allclose(ours, theirs, atol=1e-5 * scale, err_msg=name)
+  for (name, ours), theirs in zip(
+    after.items(), model.non_trainable_weights, strict=True
+  ):
+    np.testing.assert_allclose(ours, theirs, rtol=1e-5, err_msg=name)
+    assert not np.allclose(ours, state[name])
+
+
+def test_the_weights_given_are_used_and_the_networks_own_stay():
+  model = network()
+  before = [v.numpy() for v in model.weights]
+  encoder = keras_model.build_keras_encoder(model, SHAPE)
+  trainable, state = weights_of(encoder)
+  other = {name: 2 * value for name, value in trainable.items()}
+  found, _ = encoder.apply(other, state, tf.constant(IMAGES), True, SEED)
+  for v, value in zip(model.weights, before, strict=True):
+    np.testing.assert_array_equal(v, value)
+  for v in model.trainable_weights:
+    v.assign(2 * v)
+  np.testing.assert_allclose(found, model(IMAGES, training=True), atol=1e-5)
+
+
+def test_random_layers_draw_by_the_seed_and_in_training_only():
+  random = [L.RandomFlip('horizontal'), L.Dropout(0.5), L.GaussianNoise(0.5)]
+  model = network(*random)
+  encoder = keras_model.build_keras_encoder(model, SHAPE)
+  weights, x = weights_of(encoder), tf.constant(IMAGES)
+  draw = lambda seed, training=True: encoder.apply(
+    *weights, x, training, tf.constant(seed)
+  )[0].numpy()
+  np.testing.assert_array_equal(draw([1, 2]), draw([1, 2]))
+  assert np.abs(draw([1, 2]) - draw([1, 3])).max() > 1e-3
+  np.testing.assert_array_equal(draw([1, 2], False), draw([1, 3], False))
+  np.testing.assert_allclose(draw([1, 2], False), model(IMAGES), atol=1e-5)
+  # The network has its own generator again.
+  a, b = (model(IMAGES, training=True).numpy() for _ in range(2))
+  assert np.abs(a - b).max() > 1e-3
+
+
+def test_names_do_not_depend_on_earlier_networks():
+  first, second = (
+    keras_model.build_keras_encoder(network(), SHAPE) for _ in range(2)
+  )
+  assert list(weights_of(first)[0]) == list(weights_of(second)[0])
+
+
+class _Counter(L.Layer):
+  """Has a variable that is no weight, a whole number, or a loop."""
+
+  def __init__(self, kind):
+    super().__init__()
+    self.kind = kind
+    self.hidden = {'v': tf.Variable(1.0)} if kind == 'hidden' else None
+    if kind == 'number':
+      self.steps = self.add_weight(
+        name='steps', dtype='int64', initializer='zeros', trainable=False
+      )
+
+  def call(self, x, training=None):
+    if self.kind == 'random':
+      return x * tf.random.uniform([])
+    if self.kind == 'python':
+      return tf.ensure_shape(tf.py_function(lambda t: t, [x], x.dtype), x.shape)
+    if self.kind == 'number' and training:
+      self.steps.assign_add(1)
+    return x
+
+
+class _Outside(L.Layer):
+  """Reads a variable that no layer has."""
+
+  def call(self, x):
+    with tf.init_scope():
+      if not OUTSIDE:
+        OUTSIDE.append(tf.Variable(2.0))
+    return x * OUTSIDE[0]
+
+
+OUTSIDE = []
+
+
+@pytest.mark.parametrize(
+  ('make', 'message'),
+  [
+    (lambda: 3, 'returned int; expected a tf.keras.Model'),
+    (lambda: tf.keras.Sequential([L.Dense(3)]), 'without an input'),
+    (lambda: network(side=9), 'give --image_size, or another network'),
+    (
+      lambda: tf.keras.Sequential([L.Input(SHAPE), L.Conv2D(3, 3)]),
+      'expected one float32 embedding',
+    ),
+    (
+      lambda: tf.keras.Sequential([L.Input(SHAPE), L.Flatten()]),
+      'no trainable weights',
+    ),
+    (
+      lambda: network(L.Conv2D(2, 1, kernel_regularizer='l2')),
+      '--weight_decay',
+    ),
+    (lambda: network(_Counter('random')), 'random layers of Keras'),
+    (lambda: network(_Counter('python')), 'calls Python'),
+    (lambda: network(_Counter('number')), 'counts in training'),
+    (
+      lambda: network(_Outside()),
+      'not among its weights',
+    ),
+  ],
+)
+def test_what_cannot_be_an_encoder_is_refused(make, message):
+  with pytest.raises(errors.InputError, match=message):
+    keras_model.build_keras_encoder(make(), SHAPE, 'a:b')
+
+
+def test_a_whole_number_that_stays_is_a_constant():
+  normal = L.Normalization(axis=-1)
+  normal.adapt(RANDOM.normal(3, 2, [50, 6, 6, 4]))
+  model = network(normal)
+  encoder = keras_model.build_keras_encoder(model, SHAPE)
+  trainable, state = weights_of(encoder)
+  assert not any('count' in name for name in (*trainable, *state))
+  found, _ = encoder.apply(trainable, state, IMAGES, False, None)
+  np.testing.assert_allclose(found, model(IMAGES), atol=1e-5)
+
+
+def test_a_tensor_outside_is_a_constant_of_a_computation(in_process):
+  outside = tf.range(400.0) / 400
+  model = network(
+    L.Resizing(10, 10),
+    L.Lambda(lambda t: t + tf.reshape(outside, [10, 10, 4])),
+  )
+  encoder = keras_model.build_keras_encoder(model, SHAPE)
+  weights = [
+    {name: w.numpy() for name, w in part.items()}
+    for part in weights_of(encoder)
+  ]
+
+  @tff.tensorflow.computation
+  def embed():
+    given = tf.nest.map_structure(tf.constant, weights)
+    return encoder.apply(*given, tf.constant(IMAGES), False, None)[0]
+
+  np.testing.assert_allclose(embed(), model(IMAGES), atol=1e-5)
+
+
+def test_a_nested_network_and_a_recurrent_one():
+  inner = network()
+  rows = tf.keras.Sequential(
+    [
+      L.Input(SHAPE),
+      L.Lambda(lambda t: tf.reshape(t, [-1, 8, 24]) / 255),
+      L.GRU(4, dropout=0.2),
+    ]
+  )
+  image = tf.keras.Input(SHAPE)
+  joined = L.Concatenate()([inner(image), rows(image)])
+  for end, last in (
+    (L.Dense(3), ('kernel', 'bias')),
+    (L.Activation('tanh'), ()),
+  ):
+    model = tf.keras.Model(image, end(joined))
+    encoder = keras_model.build_keras_encoder(model, SHAPE)
+    trainable, state = weights_of(encoder)
+    found, _ = encoder.apply(trainable, state, IMAGES, False, None)
+    np.testing.assert_allclose(found, model(IMAGES), atol=1e-5)
+    assert tuple(n[4:] for n in encoder.last_layer) == last
+    with tf.GradientTape() as tape:
+      tape.watch(trainable)
+      found, _ = encoder.apply(trainable, state, IMAGES, True, SEED)
+      loss = tf.reduce_sum(found**2)
+    for name, gradient in tape.gradient(loss, trainable).items():
+      assert np.any(np.asarray(gradient) != 0), name
+
+
+def cohort():
+  sizes = (5, 3)
+  return [
+    examples.ClientExamples(IMAGES[:size], labels, np.int64(client), labels)
+    for client, size in enumerate(sizes)
+    for labels in [np.arange(size, dtype=np.int32)]
+  ]
+
+
+def run(train: str, rounds: int = 2):
+  """Returns the weights before and after some rounds of federated averaging."""
+  encoder = keras_model.build_keras_encoder(network_of_runs(), SHAPE)
+  model = classifier.EmbeddingClassifier(encoder, heads.CosineHead(4.0), 6)
+  algorithm = fedavg.fedavg(
+    model=model, local_training=local_training.LocalTraining(0.1, 2, 2)
+  )
+  process = process_lib.build_process(frozen.train_only(algorithm, train))
+  state = process.initialize()
+  before = process.get_model_weights(state)
+  for _ in range(rounds):
+    state = process.next(state, cohort()).state
+  return before, process.get_model_weights(state)
+
+
+def network_of_runs():
+  tf.keras.utils.set_random_seed(3)
+  return tf.keras.Sequential(
+    [
+      L.Input(SHAPE),
+      L.Rescaling(1 / 255),
+      L.Conv2D(3, 3),
+      L.BatchNormalization(momentum=0.5),
+      L.Dropout(0.3),
+      L.Flatten(),
+      L.Dense(4),
+    ]
+  )
+
+
+@pytest.mark.parametrize('train', ['all', 'bottleneck'])
+def test_both_runtimes_train_it_alike(train, in_process_context, tff_worker):
+  found = []
+  for context in (in_process_context, tff_worker):
+    tff.framework.set_default_context(context)
+    try:
+      found.append(run(train))
+    finally:
+      tff.framework.set_default_context(tff_worker)
+  (before, ours), (_, theirs) = found
+  tiny.assert_same_weights(ours, theirs, 1e-4)
+  parts = collections.ChainMap(dict(ours.encoder), dict(ours.encoder_state))
+  at_first = collections.ChainMap(
+    dict(before.encoder), dict(before.encoder_state)
+  )
+  moved = {n[4:] for n in parts if not np.allclose(parts[n], at_first[n])}
+  kinds = {'kernel', 'bias'}
+  if train == 'all':
+    kinds |= {'gamma', 'beta', 'moving_mean', 'moving_variance'}
+  assert moved == kinds

@@ -1,0 +1,124 @@
+"""--encoder: which networks tasks of images take, and what is refused."""
+
+import numpy as np
+import pytest
+import tensorflow as tf
+
+from tasks import encoders
+from tasks import experiment
+from tests.launch import light
+from tff_xc import errors
+
+OPTIONS = {option.name: option.default for option in encoders.OPTIONS}
+OWN = """
+import tensorflow as tf
+
+def small(shape):
+  return tf.keras.Sequential([
+    tf.keras.Input(shape), tf.keras.layers.Flatten(), tf.keras.layers.Dense(3)])
+
+def wrong(shape):
+  return 3
+
+def fails(shape):
+  return shape[7]
+"""
+
+
+@pytest.fixture
+def own(tmp_path, monkeypatch):
+  (tmp_path / 'mine_of_test.py').write_text(OWN)
+  (tmp_path / 'broken_of_test.py').write_text('import no_such_module_here')
+  (tmp_path / 'worse_of_test.py').write_text('1 / 0')
+  monkeypatch.syspath_prepend(str(tmp_path))
+
+
+def resolve(**changes):
+  changes = {'data_dir': 'mine', **changes}
+  return experiment.resolve('images', 'fedss', changes)['options']
+
+
+def test_only_options_that_apply_are_recorded():
+  assert resolve()['embedding_dim'] == 64
+  assert not {'norm_groups', 'bottleneck', 'encoder_weights'} & set(resolve())
+  assert resolve(encoder='mobilenet_v3')['norm_groups'] == 8
+  assert 'embedding_dim' not in resolve(
+    encoder='mobilenet_v2', bottleneck=False
+  )
+  assert 'embedding_dim' not in resolve(encoder='a.b:c')
+
+
+@pytest.mark.parametrize(
+  ('changes', 'message'),
+  [
+    ({'encoder': 'resnet'}, 'choose one of small, mobilenet_v2, mobilenet_v3'),
+    ({'encoder': 'a:'}, 'MODULE:FUNCTION'),
+    ({'norm_groups': 2}, '--norm_groups does not apply with --encoder=small'),
+    (
+      {'encoder': 'a:b', 'embedding_dim': 8},
+      '--embedding_dim does not apply with --encoder=a:b',
+    ),
+    (
+      {'encoder': 'mobilenet_v2', 'bottleneck': False, 'embedding_dim': 8},
+      '--embedding_dim does not apply with --bottleneck=false',
+    ),
+    (
+      {'encoder': 'mobilenet_v2', 'encoder_weights': 'no.h5'},
+      'no.h5 is no file',
+    ),
+    ({'encoder': 'mobilenet_v3', 'image_size': 31}, 'at least 32'),
+    ({'image_size': 7}, 'at least 8'),
+  ],
+)
+def test_what_does_not_go_together_is_refused_before_data_are_read(
+  changes, message
+):
+  with pytest.raises(errors.InputError, match=message):
+    resolve(**changes)
+
+
+def test_the_command_answers_at_once():
+  done = light.call(
+    'train', '--task=images', '--algorithm=fedss', '--data_dir=x', '--encoder=q'
+  )
+  light.assert_one_sentence(done, '--encoder=q: choose one of small')
+
+
+def test_each_encoder_takes_the_images(own):
+  images = {'small': (8, 8), 'mobilenet_v2': (32, 32, 3)}
+  for name, shape in {**images, 'mine_of_test:small': (6, 7)}.items():
+    options = {**OPTIONS, 'encoder': name, 'embedding_dim': 3}
+    encoder = encoders.build(options, shape)
+    assert encoder.example_spec == tf.TensorSpec(shape, tf.uint8)
+    seed = np.int32([0, 1])
+    x = np.zeros([2, *shape], np.uint8)
+    found, _ = encoder.apply(
+      encoder.init(seed), encoder.init_non_trainable(seed), x, False, None
+    )
+    assert found.shape == [2, 3]
+
+
+def test_initial_weights_of_ones_own_network_are_the_same_again(own):
+  options = {'encoder': 'mine_of_test:small'}
+  a, b = (
+    encoders.build(options, (4, 4, 3)).init(None)['000/kernel'] for _ in '12'
+  )
+  np.testing.assert_array_equal(a, b)
+
+
+@pytest.mark.parametrize(
+  ('name', 'message'),
+  [
+    ('nothing_of_test:f', "no module 'nothing_of_test'"),
+    ('broken_of_test:f', "no module 'no_such_module_here'"),
+    ('worse_of_test:f', 'fails: ZeroDivisionError: division by zero'),
+    ('mine_of_test:none', "has no function 'none'"),
+    ('mine_of_test:fails', 'fails: IndexError.*mine_of_test.py:'),
+    ('mine_of_test:wrong', 'returned int; expected a tf.keras.Model'),
+    ('mobilenet_v3', 'takes RGB images, and these have the shape'),
+  ],
+)
+def test_wrong_functions_and_images_are_one_sentence(own, name, message):
+  with pytest.raises(errors.InputError, match=message) as refusal:
+    encoders.build({**OPTIONS, 'encoder': name}, (32, 32))
+  assert '\n' not in str(refusal.value)

@@ -1,0 +1,338 @@
+"""Any Keras network as an encoder: a pure function of its weights.
+
+A Keras network has variables, and a client's computation must not: the weights
+that it trains come in as tensors, and there may be many clients. So the network
+is called once in training and once at test time, and the graphs of these two calls
+are kept. While a graph is built, each variable reads a tensor that is the graph's
+argument, and an assignment (BatchNorm's running statistics) replaces the tensor.
+"""
+
+import collections
+import contextlib
+import functools
+import itertools
+from collections.abc import Iterator
+from collections.abc import Sequence
+
+import numpy as np
+import tensorflow as tf
+
+from tff_xc import errors
+from tff_xc.encoders import encoder as encoder_lib
+from tff_xc.encoders import initializers
+
+# Ops that would draw other numbers in the same run again, or that TFF's worker
+# does not have.
+_RANDOM = (
+  'Multinomial',
+  'ParameterizedTruncatedNormal',
+  'RandomGamma',
+  'RandomPoisson',
+  'RandomShuffle',
+  'RandomStandardNormal',
+  'RandomUniform',
+  'RandomUniformInt',
+  'TruncatedNormal',
+)
+_PYTHON = ('EagerPyFunc', 'PyFunc', 'PyFuncStateless')
+
+
+def build_keras_encoder(
+  model: tf.keras.Model, image_shape: Sequence[int], name: str = 'the network'
+) -> encoder_lib.Encoder:
+  """Returns a Keras network as an encoder; examples are uint8 `image_shape`.
+
+  The network receives pixels from 0 to 255, in the type of its input. Its weights
+  are named by their place and kind, such as '003/kernel'; those without gradients
+  are averaged over clients. They start with the values that they have now. Random
+  layers of Keras (dropout, augmentation) draw by the seed of the step.
+
+  Args:
+    model: from images [B, H, W, C] to embeddings float32 [B, d].
+    image_shape: H, W, C, or H and W of grey images, which become [H, W, 1].
+    name: of the network in messages.
+
+  Raises:
+    errors.InputError: the network takes other images or returns something else, is
+      not reproducible, or has variables that are not among its weights.
+  """
+  _check(model, (*image_shape, 1)[:3], name)
+  values = [v.numpy() for v in model.weights]
+  names = _names(model.weights)
+  part = functools.partial(_part, model, names, values)
+  trained, state = part(model.trainable_weights), part(_state(model))
+  graphs = {
+    training: _graph(model, image_shape, training, name)
+    for training in (True, False)
+  }
+
+  def apply(trainable, non_trainable, x, training, seed):
+    seed = tf.zeros([2], tf.int32) if seed is None else seed
+    given = [trainable[n] for n in trained] + [non_trainable[n] for n in state]
+    embeddings, *after = graphs[bool(training)](x, seed, *given)
+    return embeddings, collections.OrderedDict(zip(state, after, strict=True))
+
+  constants = lambda of: (
+    lambda seed: collections.OrderedDict(
+      (n, tf.constant(value)) for n, value in of.items()
+    )
+  )
+  last = {id(v) for v in _last_weights(model)}
+  return encoder_lib.Encoder(
+    example_spec=tf.TensorSpec(image_shape, tf.uint8),
+    embedding_dim=model.output_shape[-1],
+    init=constants(trained),
+    apply=apply,
+    init_non_trainable=constants(state),
+    last_layer=tuple(
+      n for n, v in zip(names, model.weights, strict=True) if id(v) in last
+    ),
+  )
+
+
+def _check(model, image_shape, name: str) -> None:
+  """Refuses what is no network from these images to embeddings."""
+  if not isinstance(model, tf.keras.Model):
+    raise errors.InputError(
+      f'{name} returned {type(model).__name__}; expected a tf.keras.Model'
+    )
+  if not model.built or not isinstance(getattr(model, 'inputs', None), list):
+    raise errors.InputError(
+      f'{name} returned a network without an input; start it with'
+      ' tf.keras.Input((height, width, channels))'
+    )
+  shapes = (
+    [tuple(t.shape) for t in model.inputs],
+    [tuple(t.shape) for t in model.outputs],
+  )
+  ([taken, *others], [returned, *more]) = shapes
+  fits = len(taken) == 4 and all(
+    a in (None, b) for a, b in zip(taken[1:], image_shape, strict=True)
+  )
+  if others or not fits:
+    raise errors.InputError(
+      f'{name} takes {shapes[0]}, and the images are'
+      f' {list(image_shape)}: give --image_size, or another network'
+    )
+  of_numbers = model.outputs[0].dtype == tf.float32
+  if more or len(returned) != 2 or not returned[1] or not of_numbers:
+    raise errors.InputError(
+      f'{name} returns {shapes[1]} of {model.outputs[0].dtype.name}; expected one'
+      ' float32 embedding an image, (None, d)'
+    )
+  if not model.trainable_weights:
+    raise errors.InputError(f'{name} has no trainable weights')
+  if model.losses:
+    raise errors.InputError(
+      f'{name} adds losses of its own (such as kernel_regularizer), which would be'
+      ' left out; remove them, and give --weight_decay instead'
+    )
+
+
+def _names(variables) -> list[str]:
+  """Returns unique names; Keras's own count the networks of a process."""
+  ends = [v.name.rsplit('/', 1)[-1].partition(':')[0] for v in variables]
+  return [f'{i:03}/{end}' for i, end in enumerate(ends)]
+
+
+def _state(model) -> list[tf.Variable]:
+  """Returns the weights without gradients that can be averaged."""
+  return [v for v in model.non_trainable_weights if v.dtype == tf.float32]
+
+
+def _part(model, names, values, variables) -> dict[str, np.ndarray]:
+  """Returns the values of some weights by name."""
+  wanted = {id(v) for v in variables}
+  return {
+    name: value
+    for name, value, v in zip(names, values, model.weights, strict=True)
+    if id(v) in wanted
+  }
+
+
+def _last_weights(model) -> list[tf.Variable]:
+  """Returns the weights of the layer that makes the embedding, if there is one.
+
+  Layers without weights may follow it.
+  """
+  layer = model.outputs[0]._keras_history.layer
+  while not layer.weights:
+    given = layer.input
+    if isinstance(given, (list, dict)) or layer._inbound_nodes[0].is_input:
+      return []
+    layer = given._keras_history.layer
+  if isinstance(layer, tf.keras.Model):
+    return _last_weights(layer)
+  return layer.trainable_weights
+
+
+def _graph(model, image_shape, training: bool, name: str):
+  """Returns a function (x, seed, *weights) -> embeddings, *state.
+
+  The weights are the trainable ones, then the state.
+  """
+  variables = [*model.trainable_weights, *_state(model)]
+  constants = {id(v): v.numpy() for v in model.weights if v.dtype != tf.float32}
+
+  def call(x, seed, *given):
+    held = {id(v): t for v, t in zip(variables, given, strict=True)}
+    held |= {key: tf.constant(value) for key, value in constants.items()}
+    fixed = {key: held[key] for key in constants}
+    x = tf.cast(
+      x if len(image_shape) == 3 else x[..., None], model.inputs[0].dtype
+    )
+    with _tensors_for(model.weights, held), _seeded(model, seed):
+      embeddings = model(x, training=training)
+    if any(held[key] is not value for key, value in fixed.items()):
+      raise errors.InputError(
+        f'{name} counts in training, with a weight that is no float32 number'
+      )
+    state = [held[id(v)] for v in variables[len(model.trainable_weights) :]]
+    return embeddings, *state
+
+  specs = [tf.TensorSpec(v.shape, v.dtype) for v in variables]
+  graph = tf.function(call, autograph=False).get_concrete_function(
+    tf.TensorSpec([None, *image_shape], tf.uint8),
+    tf.TensorSpec([2], tf.int32),
+    *specs,
+  )
+  _check_graph(graph, name)
+  for tensor, inside in graph.graph.captures:
+    if inside.op.type == 'Placeholder':  # Computations have no tensors outside.
+      value = tensor.numpy()
+      graph.replace_capture_with_deferred_capture(
+        tensor,
+        lambda value=value: tf.constant(value),
+        tf.TensorSpec(tensor.shape, tensor.dtype),
+        inside,
+      )
+  return graph
+
+
+def _check_graph(graph, name: str) -> None:
+  """Refuses a graph that is no function of its arguments."""
+  definition = graph.graph.as_graph_def()
+  nodes = [
+    *definition.node,
+    *itertools.chain(*(f.node_def for f in definition.library.function)),
+  ]
+  for node in nodes:
+    if node.op in _RANDOM:
+      raise errors.InputError(
+        f'{name} draws random numbers by itself ({node.op}: {node.name}), which no'
+        ' seed repeats; use the random layers of Keras, such as Dropout'
+      )
+    if node.op in _PYTHON:
+      raise errors.InputError(
+        f"{name} calls Python ({node.name}), which TFF's runtimes cannot; write it"
+        ' with TensorFlow'
+      )
+  if any(read.dtype == tf.resource for read, _ in graph.graph.captures):
+    raise errors.InputError(
+      f'{name} reads a variable that is not among its weights, or reads one in an'
+      ' unknown way; make it a weight of a layer'
+    )
+
+
+@contextlib.contextmanager
+def _tensors_for(
+  variables: Sequence[tf.Variable], held: dict[int, tf.Tensor]
+) -> Iterator[None]:
+  """Within it, these variables read and assign what is held for them.
+
+  Args:
+    variables: all of a network.
+    held: tensors by the variables' ids; assignments replace them.
+  """
+  kinds = [type(v) for v in variables]
+  of_kind = {kind: _stand_in(kind, held) for kind in set(kinds)}
+  try:
+    for v, kind in zip(variables, kinds, strict=True):
+      v.__class__ = of_kind[kind]
+    yield
+  finally:
+    for v, kind in zip(variables, kinds, strict=True):
+      v.__class__ = kind
+
+
+def _stand_in(kind: type, held: dict[int, tf.Tensor]) -> type:
+  """Returns a subclass of a kind of variable that holds no value of its own."""
+
+  class StandIn(kind):
+    """Reads and assigns tensors."""
+
+    def _read_variable_op(self, no_copy=False):
+      return held[id(self)]
+
+    def sparse_read(self, indices, name=None):
+      return tf.gather(held[id(self)], indices)
+
+    def gather_nd(self, indices, name=None):
+      return tf.gather_nd(held[id(self)], indices)
+
+    def assign(self, value, *args, **kwargs):
+      held[id(self)] = tf.convert_to_tensor(value, self.dtype)
+      return held[id(self)]
+
+    def assign_add(self, delta, *args, **kwargs):
+      return self.assign(held[id(self)] + delta)
+
+    def assign_sub(self, delta, *args, **kwargs):
+      return self.assign(held[id(self)] - delta)
+
+  return StandIn
+
+
+class _SeededGenerator:
+  """Draws for a random layer of Keras, in place of its own generator."""
+
+  def __init__(self, seeds: Iterator[tf.Tensor]):
+    self._seeds = seeds
+
+  def make_seed_for_stateless_op(self):
+    return next(self._seeds)
+
+  def random_normal(self, shape, mean=0.0, stddev=1.0, dtype=None, nonce=None):
+    return tf.random.stateless_normal(
+      shape, next(self._seeds), mean, stddev, dtype or tf.float32
+    )
+
+  def random_uniform(
+    self, shape, minval=0.0, maxval=None, dtype=None, nonce=None
+  ):
+    if maxval is None:
+      maxval = 1.0
+    return tf.random.stateless_uniform(
+      shape, next(self._seeds), minval, maxval, dtype or tf.float32
+    )
+
+  def truncated_normal(
+    self, shape, mean=0.0, stddev=1.0, dtype=None, nonce=None
+  ):
+    return tf.random.stateless_truncated_normal(
+      shape, next(self._seeds), mean, stddev, dtype or tf.float32
+    )
+
+  def dropout(self, inputs, rate, noise_shape=None):
+    return tf.nn.experimental.stateless_dropout(
+      inputs, rate, next(self._seeds), noise_shape=noise_shape
+    )
+
+
+@contextlib.contextmanager
+def _seeded(model: tf.keras.Model, seed: tf.Tensor) -> Iterator[None]:
+  """Within it, random layers of Keras draw by the seed."""
+  seeds = (initializers.fold(seed, i) for i in itertools.count())
+  random = [
+    layer
+    for layer in model._flatten_layers()
+    if hasattr(layer, '_random_generator')
+  ]
+  before = [layer._random_generator for layer in random]
+  try:
+    for layer in random:  # Not by `setattr`, of which Keras keeps a list.
+      vars(layer)['_random_generator'] = _SeededGenerator(seeds)
+    yield
+  finally:
+    for layer, generator in zip(random, before, strict=True):
+      vars(layer)['_random_generator'] = generator
