@@ -17,12 +17,12 @@ import os
 import pathlib
 import zipfile
 import zlib
-from collections.abc import Iterable
 from collections.abc import Iterator
 from collections.abc import Sequence
 from typing import Any
 from typing import NamedTuple
 
+from datasets import parquet_columns
 from datasets import zip_members
 from tff_xc import errors
 
@@ -30,8 +30,6 @@ FORMS = ('.csv', '.tsv', '.jsonl', '.ndjson', '.parquet')
 
 # Of a batch.
 _ROWS, _CELLS = 1 << 16, 1 << 21
-# Larger floats need not be the number that was meant.
-_MOST_WHOLE = 2.0**53
 _DAMAGE = (
   OSError,
   EOFError,
@@ -76,7 +74,7 @@ def header(path: str | os.PathLike) -> list[str]:
   """
   path = pathlib.Path(path)
   read = {'.jsonl': _json_header, '.ndjson': _json_header}
-  read['.parquet'] = _parquet_header
+  read['.parquet'] = parquet_columns.header
   names = read.get(form(path), _csv_header)(path)
   if not names:
     raise errors.InputError(f'{path} is empty; give a table')
@@ -252,7 +250,11 @@ def _object(number: int, line: str, path) -> dict:
 
 def _value(row: dict, name: str, where: str) -> str:
   value = row.get(name)
-  if type(value) is float and abs(value) < _MOST_WHOLE and value.is_integer():
+  if (
+    type(value) is float
+    and abs(value) < parquet_columns.MOST_WHOLE
+    and value.is_integer()
+  ):
     value = int(value)
   if type(value) not in (str, int, bool):
     found = f'is {json.dumps(value)[:40]}' if name in row else 'is missing'
@@ -270,93 +272,20 @@ def _value(row: dict, name: str, where: str) -> str:
   return value.strip()
 
 
-@contextlib.contextmanager
-def _parquet_file(path) -> Iterator:
-  import pyarrow as pa
-  import pyarrow.parquet
-
-  try:
-    with pyarrow.parquet.ParquetFile(path) as file:
-      yield file
-  except (OSError, pa.ArrowException) as e:
-    reason = ' '.join(str(e).split())[:200]
-    raise errors.InputError(
-      f'{path} is no Parquet file that can be read ({reason}); write it again'
-    ) from e
-
-
-def _parquet_header(path) -> list[str]:
-  with _parquet_file(path) as file:
-    return list(file.schema_arrow.names)
-
-
 def _parquet(path, required, optional, raw) -> Iterator[Batch]:
-  with _parquet_file(path) as file:
+  with parquet_columns.open_file(path) as file:
     header = file.schema_arrow.names
-    wanted = dict(_columns(header, required, [*optional, *raw], path))
+    wanted = dict(
+      parquet_columns.columns(header, required, [*optional, *raw], path)
+    )
     start = 0
     for part in file.iter_batches(_ROWS, columns=list(wanted)):
       found = {name: part.column(name) for name in wanted}
       text, others = _parted(found, required, optional, raw)
       text = {
-        name: _as_text(values, f'{path}, column {name!r}', start)
+        name: parquet_columns.as_text(values, f'{path}, column {name!r}', start)
         for name, values in text.items()
       }
       end = start + part.num_rows
       yield Batch(f'{path}, row', range(start + 1, end + 1), text, others)
       start = end
-
-
-def _columns(header, required, optional, path) -> Iterable[tuple[str, int]]:
-  missing = [name for name in required if name not in header]
-  if missing:
-    raise errors.InputError(
-      f'{path} has no column {missing[0]!r}, it has'
-      f' {", ".join(header)[:200]}; name another column'
-    )
-  wanted = [name for name in (*required, *optional) if name in header]
-  for name in wanted:
-    if header.count(name) > 1:
-      raise errors.InputError(
-        f'{path} has two columns {name!r}; rename one of the two'
-      )
-  return [(name, header.index(name)) for name in wanted]
-
-
-def _as_text(values, where: str, start: int) -> list[str]:
-  """Returns an arrow array of text, whole numbers or bool as text."""
-  import pyarrow as pa
-
-  if pa.types.is_dictionary(values.type):
-    values = values.dictionary_decode()
-  kind = values.type
-  if not (
-    pa.types.is_integer(kind)
-    or pa.types.is_floating(kind)
-    or pa.types.is_boolean(kind)
-    or pa.types.is_string(kind)
-    or pa.types.is_large_string(kind)
-  ):
-    raise errors.InputError(
-      f'{where} is {kind}; expected text or whole numbers: write it so'
-    )
-  if values.null_count:
-    row = values.is_null().to_pylist().index(True)
-    raise errors.InputError(
-      f'{where}, row {start + row + 1} has no value; fill it in, or leave out'
-      ' the row'
-    )
-  if pa.types.is_floating(kind):
-    values = pa.array(_whole(values.to_pylist(), where, start), pa.int64())
-  text = values.cast(pa.large_string()).to_pylist()
-  return [value.strip() for value in text]
-
-
-def _whole(values: list[float], where: str, start: int) -> list[int]:
-  for row, value in enumerate(values, start + 1):
-    if not (abs(value) < _MOST_WHOLE and value.is_integer()):
-      raise errors.InputError(
-        f'{where}, row {row} is {value}; expected text or a whole number: write it'
-        ' so, or name another column'
-      )
-  return list(map(int, values))

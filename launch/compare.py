@@ -64,7 +64,6 @@ def compare(
   _check_curves(curves)
   targets = None if target is None else targets_lib.parse(target)
   from tff_xc.report import tables
-  from tff_xc.report import text_table
 
   groups, parent = _groups(directories, rounds)
   _check_over(over, groups)
@@ -84,12 +83,21 @@ def compare(
     tables.to_csv(rows),
     lambda path: pictures.save(figure, path),
   )
+  task = groups[0].runs[0].task
+  return _told(rows, task, rounds, metric, output or parent)
+
+
+def _told(rows, task: str, rounds: int | None, metric, where) -> str:
+  """Returns what is printed of rows that lie in `where`."""
+  from tff_xc.report import tables
+  from tff_xc.report import text_table
+
   when = 'final scores' if rounds is None else f'after {rounds} rounds'
   width = text_table.terminal_width()
   table = tables.to_text(rows, width, metric, 'compare.csv')
   return (
-    f'task {groups[0].runs[0].task}, {when}\n{table}'
-    f'written to {output or parent}: compare.md, compare.csv, compare.png\n'
+    f'task {task}, {when}\n{table}'
+    f'written to {where}: compare.md, compare.csv, compare.png\n'
   )
 
 

@@ -8,6 +8,7 @@ import sys
 from tasks import encoders
 from tasks import own_data
 from tasks import task
+from tff_xc import errors
 
 # Pixels a side of photographs, unless --image_size says otherwise.
 _SIDE = 64

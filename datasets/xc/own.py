@@ -13,6 +13,7 @@ from datasets.splits import by_user
 from datasets.splits import hold_out
 from datasets.splits import own as splits
 from datasets.splits import split_folder
+from datasets.splits import split_path
 from datasets.xc import clients
 from datasets.xc import split as xc_split
 from datasets.xc import text as xc_text
@@ -65,7 +66,7 @@ def _of_split(path, choice: splits.Choice, name: str):
   whole, test = read(path, choice.test_file)
   file, folder = pathlib.Path(choice.split), None
   if file.is_dir():
-    file, folder = file / split_folder.TRAIN, file
+    file, folder = file / split_path.TRAIN, file
   rows = xc_split.read(file, whole.labels, path)
   users, labels = np.full([2, whole.labels.shape[0]], -1, np.int32)
   users[rows.numbers] = rows.users

@@ -12,15 +12,14 @@ import pandas as pd
 import pytest
 from absl import flags
 
-from datasets.splits import rules
 from launch import compare
 from launch import evaluation
-from launch import make_splits
 from launch import settings
 from launch import train  # noqa: F401  The import defines the flags.
 from launch import training
 from tests.datasets.images import on_disk
 from tests.launch import light
+from tests.launch import own_examples
 from tff_xc import errors
 from tff_xc.runtime import registry as runtimes
 
@@ -70,61 +69,6 @@ def run(line):
   return training.run(*resolved([*given, *(f'--{s}' for s in small)]))
 
 
-def photos(folder):
-  on_disk.classes(folder / 'photos', {'cat': 12, 'dog': 14, 'emu': 13})
-  (folder / 'photos' / 'dog' / '3.jpg').write_bytes(b'no image')
-  on_disk.tarred(folder / 'photos', folder / 'photos.tar')
-  frame = pd.DataFrame(
-    [
-      (f'user{i % 5}', f'{name}/{i}.jpg', k)
-      for k, name in enumerate(('cat', 'dog', 'emu'))
-      for i in range(12)
-    ],
-    columns=['user_id', 'image_id', 'class'],
-  )
-  frame[:-4].to_csv(folder / 'federated_train.csv', index=False)
-  frame[-4:].to_csv(folder / 'test.csv', index=False)
-
-
-def npz(folder):
-  random = np.random.default_rng(0)
-  np.savez(
-    folder / 'mine.npz',
-    x=random.integers(0, 256, (20, 12, 10, 3), np.uint8),
-    y=np.arange(20) % 4,
-    client=np.arange(20) // 5,
-  )
-
-
-def items(folder):
-  random = np.random.default_rng(0)
-  frame = pd.DataFrame(random.normal(size=[60, 3]), columns=['a', 'b', 'c'])
-  frame['item'] = [f'item {i % 4}' for i in range(60)]
-  frame['colour'] = 'red'
-  frame.to_parquet(folder / 'items.parquet')
-  frame[:9].to_parquet(folder / 'later.parquet')
-  frame['user'] = [f'u{i % 7}' for i in range(60)]
-  frame['part'] = ['test' if i % 6 == 5 else 'train' for i in range(60)]
-  frame.to_csv(folder / 'items.csv', index=False)
-
-
-def text(folder):
-  for part, size in (('train', 60), ('test', 12)):
-    lines = [
-      f'{i % 6},{6 + i % 5} {i % 9}:1 {9 + i % 4}:0.5' for i in range(size)
-    ]
-    header = f'{size} 13 11'
-    (folder / f'{part}.txt').write_text('\n'.join([header, *lines, '']))
-  settings = {'alpha': 1.0, 'clients': 10, 'examples_per_client': 0}
-  (folder / 'splits').mkdir()
-  make_splits.make(
-    rules.Request('dirichlet', settings),
-    str(folder / 'train.txt'),
-    {},
-    str(folder / 'splits' / 'text'),
-  )
-
-
 def examples():
   """Returns the commands of the section, those of one data set together."""
   section = README[README.index('## Your own data') :]
@@ -134,7 +78,13 @@ def examples():
   return [list(filter(None, commands)) for commands in split]
 
 
-MADE_BY = [photos, photos, npz, items, text]
+MADE_BY = [
+  own_examples.photos,
+  own_examples.photos,
+  own_examples.npz,
+  own_examples.items,
+  own_examples.text,
+]
 NEARLY_COVERED = {0, 1, 2}
 
 
@@ -176,7 +126,7 @@ def network(shape):
 @pytest.mark.slow
 @pytest.mark.parametrize('encoder', ['mobilenet_v3', 'own_of_test:network'])
 def test_photographs_with_another_encoder(encoder, here, monkeypatch):
-  photos(here)
+  own_examples.photos(here)
   (here / 'own_of_test.py').write_text(NETWORK)
   monkeypatch.syspath_prepend(str(here))
   config, _ = resolved(
@@ -231,14 +181,14 @@ def test_training_says_what_the_images_are(tmp_path, capsys):
   from tasks import registry
 
   images = registry.get('images')
-  photos(tmp_path)
+  own_examples.photos(tmp_path)
   given = {'image_size': 16, 'split': str(tmp_path)}
   images.load(str(tmp_path / 'photos.tar'), images.option_values() | given)
   said = capsys.readouterr().err
   assert (
     'photos.tar: 35 images of 3 classes (0, 1, 2), 4 of them test; 5 clients'
   ) in said
-  npz(tmp_path)
+  own_examples.npz(tmp_path)
   (tmp_path / 'mine.npz').rename(tmp_path / 'MINE.NPZ')
   path = str(tmp_path / 'MINE.NPZ')
   assert images.known_classes({}, path) == 4
@@ -251,7 +201,7 @@ def test_training_says_what_the_images_are(tmp_path, capsys):
 
 
 def test_corrupt_files_of_arrays_are_refused(here):
-  npz(here)
+  own_examples.npz(here)
   with pytest.raises(errors.InputError, match='leave out --corrupt'):
     run(
       '.venv/bin/python -m launch.train --task=images --data_dir=mine.npz'
@@ -261,7 +211,7 @@ def test_corrupt_files_of_arrays_are_refused(here):
 
 @pytest.mark.slow
 def test_names_of_classes_are_kept_and_shown(here):
-  photos(here)
+  own_examples.photos(here)
   run(examples()[1][0])
   run_dir = here / 'runs' / 'tar' / 'fedavg'
   lines = (run_dir / 'classes.csv').read_text().splitlines()
@@ -286,7 +236,7 @@ def test_names_of_classes_are_kept_and_shown(here):
 
 @pytest.mark.slow  # `test_other_data` refuses other arrays.
 def test_a_run_resumes_on_the_same_images_only(here):
-  photos(here)
+  own_examples.photos(here)
   command = examples()[0][1]
   first = run(command)
   again = run(command)
@@ -310,7 +260,7 @@ def test_a_run_resumes_on_the_same_images_only(here):
     (('--task=sparse-text',), '--data_dir is missing: task sparse-text needs'),
     (('--task=images', '--split=iid:0'), 'such as --split=iid:100'),
     (('--task=table', '--split=nowhere.csv'), 'nowhere.csv does not exist'),
-    (('--task=images', '--image_size=7'), 'at least 8 pixels'),
+    (('--task=images', '--image_size=7'), 'takes at least 8'),
     (('--task=images', '--corrupt=maybe'), 'expected one of skip, fail'),
     (('--task=images', '--hidden_dim=9'), 'is not an option of task images'),
     (('--task=table', '--test_fraction=0.9'), 'at most 0.5'),
@@ -332,24 +282,29 @@ def test_flags_that_cannot_be_right_are_refused_at_once(flags_, message):
   [
     (
       'images',
-      photos,
+      own_examples.photos,
       'photos',
       '39 images of 3 classes (cat, dog, emu), no test part',
     ),
     (
       'images',
-      npz,
+      own_examples.npz,
       'mine.npz',
       '20 examples of 4 classes (0, 1, 2, ...), no test part',
     ),
     (
       'table',
-      items,
+      own_examples.items,
       'items.csv',
       'the columns a, b, c, item, colour, user, part',
     ),
-    ('sparse-text', text, 'train.txt', '60 examples, 13 features, 11 labels'),
-    ('sparse-text-sets', text, 'test.txt', '12 examples'),
+    (
+      'sparse-text',
+      own_examples.text,
+      'train.txt',
+      '60 examples, 13 features, 11 labels',
+    ),
+    ('sparse-text-sets', own_examples.text, 'test.txt', '12 examples'),
   ],
 )
 def test_the_doctor_says_what_it_finds(task, make, data_dir, found, tmp_path):

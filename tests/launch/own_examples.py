@@ -1,0 +1,63 @@
+"""Data of one's own, as the README's examples name them."""
+
+import numpy as np
+import pandas as pd
+
+from datasets.splits import rules
+from launch import make_splits
+from tests.datasets.images import on_disk
+
+
+def photos(folder):
+  on_disk.classes(folder / 'photos', {'cat': 12, 'dog': 14, 'emu': 13})
+  (folder / 'photos' / 'dog' / '3.jpg').write_bytes(b'no image')
+  on_disk.tarred(folder / 'photos', folder / 'photos.tar')
+  frame = pd.DataFrame(
+    [
+      (f'user{i % 5}', f'{name}/{i}.jpg', k)
+      for k, name in enumerate(('cat', 'dog', 'emu'))
+      for i in range(12)
+    ],
+    columns=['user_id', 'image_id', 'class'],
+  )
+  frame[:-4].to_csv(folder / 'federated_train.csv', index=False)
+  frame[-4:].to_csv(folder / 'test.csv', index=False)
+
+
+def npz(folder):
+  random = np.random.default_rng(0)
+  np.savez(
+    folder / 'mine.npz',
+    x=random.integers(0, 256, (20, 12, 10, 3), np.uint8),
+    y=np.arange(20) % 4,
+    client=np.arange(20) // 5,
+  )
+
+
+def items(folder):
+  random = np.random.default_rng(0)
+  frame = pd.DataFrame(random.normal(size=[60, 3]), columns=['a', 'b', 'c'])
+  frame['item'] = [f'item {i % 4}' for i in range(60)]
+  frame['colour'] = 'red'
+  frame.to_parquet(folder / 'items.parquet')
+  frame[:9].to_parquet(folder / 'later.parquet')
+  frame['user'] = [f'u{i % 7}' for i in range(60)]
+  frame['part'] = ['test' if i % 6 == 5 else 'train' for i in range(60)]
+  frame.to_csv(folder / 'items.csv', index=False)
+
+
+def text(folder):
+  for part, size in (('train', 60), ('test', 12)):
+    lines = [
+      f'{i % 6},{6 + i % 5} {i % 9}:1 {9 + i % 4}:0.5' for i in range(size)
+    ]
+    header = f'{size} 13 11'
+    (folder / f'{part}.txt').write_text('\n'.join([header, *lines, '']))
+  settings = {'alpha': 1.0, 'clients': 10, 'examples_per_client': 0}
+  (folder / 'splits').mkdir()
+  make_splits.make(
+    rules.Request('dirichlet', settings),
+    str(folder / 'train.txt'),
+    {},
+    str(folder / 'splits' / 'text'),
+  )
