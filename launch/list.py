@@ -5,8 +5,8 @@
 tasks: classes, size, the files that they need, and published results;
 algorithms: their answers to the four questions of a round, and their
 hyper-parameters; encoders: networks of tasks of images (--encoder); metrics: their
-unit, and whether higher or lower values are better; benchmarks: their measurement, contenders and sizes; tables: their
-experiments, with published results.
+unit, and whether higher or lower values are better; benchmarks: their measurement,
+contenders and sizes; tables: their experiments, with published results.
 """
 
 import dataclasses
