@@ -71,11 +71,13 @@ def test_the_splits_of_own_data_are_made(tmp_path):
     path.write_bytes(b'')
   rows = [f'{i},u{i % 7},i{i % 5}' for i in range(60)]
   (tmp_path / 'ratings.csv').write_text('\n'.join(['row,user,item', *rows]))
+  lines = [f'{i % 4} {i}:1' for i in range(20)]
+  (tmp_path / 'train.txt').write_text('\n'.join(['20 20 4', *lines, '']))
   block = README[README.index('## Splits of') :].split('```')[1]
   commands = [
     line.split()[3:] for line in block.replace('\\\n', '').strip().split('\n')
   ]
-  assert len(commands) == 3
+  assert len(commands) == 4
   printed = ''
   for command in commands:
     done = subprocess.run(

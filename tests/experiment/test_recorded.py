@@ -69,8 +69,9 @@ def _measured(task: str, algorithm: str, run_dir: str) -> pd.DataFrame:
     taken = set(taken) - {'examples_per_round'}
   argv = [f'--{k}={v}' for k, v in given.items() if k in taken]
   argv += [f'--task={task}', f'--algorithm={algorithm}']
+  argv += ['--rounds=5', '--eval_every=2']
   flags.FLAGS.unparse_flags()
-  flags.FLAGS(['train', *argv, '--rounds=5', '--eval_every=2'])
+  flags.FLAGS(['train', *argv])
   try:
     training.run(settings.resolve(), run_dir)
   finally:

@@ -124,7 +124,7 @@ def _config(task, algorithm, **changes):
   try:
     return settings.resolve()
   finally:
-    for name in given:
+    for name in ('task', 'algorithm', *given):
       flags.FLAGS[name].unparse()
 
 
