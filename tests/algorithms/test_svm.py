@@ -96,7 +96,10 @@ def test_linear_machines_are_scikit_learns(name, bound):
     assert np.abs(of_pair).max() <= np.float32(bound)
 
 
-@pytest.mark.parametrize('bound', [1 / 201, 0.3, 1.0])
+@pytest.mark.parametrize(
+  'bound',
+  [0.3, *(pytest.param(c, marks=pytest.mark.slow) for c in (1 / 201, 1))],
+)
 @pytest.mark.parametrize('kernel', KERNELS[1:])
 def test_kernel_machines_are_scikit_learns(kernel, bound):
   points = problem('overlapping') / 2

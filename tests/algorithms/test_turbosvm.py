@@ -119,6 +119,7 @@ def test_without_spreadout_rows_are_means_of_support_vectors():
   assert np.abs(new - mean).max() > 0.01
 
 
+@pytest.mark.slow
 def test_a_bias_is_the_last_coordinate_of_a_row():
   model = tiny.model(head=heads.LinearHead())
   process = tiny.process('turbosvm', model=model, svm_spreadout=False, **EXACT)
@@ -157,9 +158,8 @@ def test_clients_that_do_not_count():
   )
 
 
-@pytest.mark.parametrize(
-  'subset', [0.5, pytest.param(3, marks=pytest.mark.slow)]
-)
+@pytest.mark.slow
+@pytest.mark.parametrize('subset', [0.5, 3])
 def test_a_subset_leaves_the_other_classes_at_the_mean(subset):
   rows = stacked()
   mean = (COUNTS[:, None, None] * rows).sum(0) / COUNTS.sum()

@@ -283,7 +283,9 @@ def network_of_runs():
   )
 
 
-@pytest.mark.parametrize('train', ['all', 'bottleneck'])
+@pytest.mark.parametrize(
+  'train', ['all', pytest.param('bottleneck', marks=pytest.mark.slow)]
+)
 def test_both_runtimes_train_it_alike(train, in_process_context, tff_worker):
   found = []
   for context in (in_process_context, tff_worker):

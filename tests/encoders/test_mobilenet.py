@@ -31,6 +31,7 @@ FEW = mobilenet.V3_LARGE._replace(
 )
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize('name', mobilenets.REFERENCES)
 def test_it_has_the_weights_of_the_reference_layer_by_layer(name):
   network, reference = mobilenets.REFERENCES[name]
@@ -59,9 +60,8 @@ def test_the_papers_sizes():
   assert count(mobilenet.V2, 64) == 2_223_872 + 1280 * 64 + 64 == 2_305_856
 
 
-@pytest.mark.parametrize(
-  'name', [pytest.param('v2', marks=pytest.mark.slow), 'v3']
-)
+@pytest.mark.slow
+@pytest.mark.parametrize('name', ['v2', 'v3'])
 def test_features_and_gradients_are_those_of_the_reference(name):
   network, reference = mobilenets.REFERENCES[name]
   encoder = mobilenet.build(network, image_size=32, embedding_dim=0)
@@ -117,7 +117,9 @@ def test_the_embedding_is_a_linear_layer_of_the_features():
 
 
 @pytest.mark.usefixtures('in_process')
-@pytest.mark.parametrize('part', ['bottleneck', 'head'])
+@pytest.mark.parametrize(
+  'part', ['bottleneck', pytest.param('head', marks=pytest.mark.slow)]
+)
 def test_of_a_frozen_network_only_the_last_layers_are_sent(part):
   encoder = mobilenet.build(FEW, image_size=32, embedding_dim=5)
   model = classifier.EmbeddingClassifier(encoder, heads.CosineHead(4.0), 3)

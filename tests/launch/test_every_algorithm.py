@@ -153,7 +153,7 @@ def launched(in_process, tmp_path, monkeypatch):
 # Every form of a round once, and every task; the other combinations are slow.
 _QUICK = {
   'images': {'fedss', 'centralized'},
-  'bibtex': {'moon'},
+  'bibtex': set(),
   'cifar10': set(),
   'sparse-words-sets': set(),
 }

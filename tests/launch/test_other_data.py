@@ -60,6 +60,7 @@ def built_once(monkeypatch):
   monkeypatch.setattr(process, 'build_process', once)
 
 
+@pytest.mark.slow
 def test_other_data_are_refused_and_nothing_changes(
   in_process, built_once, tmp_path
 ):

@@ -59,7 +59,7 @@ def assert_equal(ours, theirs, relative: float = 1e-4) -> None:
 
 
 # Between them they have every part of a round; the others are slow.
-_QUICK = ('fedss', 'turbosvm')
+_QUICK = ('fedss',)
 _ADAM = {'server_optimizer': 'adam'}
 _OPTIONS = {'importance_weights': 'train', 'weight_decay': 0.1}
 _CHANGED = [

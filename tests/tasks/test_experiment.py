@@ -152,6 +152,7 @@ GLYPHS = {
 }
 
 
+@pytest.mark.slow
 def test_fedvc_fedir_fedavgm_and_fedss_in_one_run_that_resumes(
   in_process, built_once, tmp_path
 ):

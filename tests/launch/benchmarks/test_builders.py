@@ -237,7 +237,7 @@ def test_the_bottleneck_is_compared_at_each_size():
 @pytest.mark.parametrize(
   'who',
   [
-    'fullsoftmax@landmarks',
+    pytest.param('fullsoftmax@landmarks', marks=pytest.mark.slow),
     pytest.param('fedss@imagenet21k', marks=pytest.mark.slow),
     pytest.param('fedaws_k500@amazoncat', marks=pytest.mark.slow),
   ],
