@@ -77,7 +77,7 @@ def fit(options: dict, given: Mapping) -> None:
   unused = []
   if name not in (V2, V3):
     unused += ['encoder_weights', 'norm_groups', 'bottleneck']
-  if own or not options['bottleneck']:
+  if own or (name in (V2, V3) and not options['bottleneck']):
     unused.append('embedding_dim')
   for option in unused:
     if option in given and not (option == 'bottleneck' and given[option]):
