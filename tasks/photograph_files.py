@@ -146,15 +146,10 @@ def described(split: Split, data_dir: str) -> str:
 
 def needs(split: Split) -> str:
   """Returns what --data_dir must hold, for listings."""
-  source = split.source
-  published = f', or {split.train}' if split.train else ''
-  made = f'{source.folder}/{split.task}' if split.is_made else ''
-  clients = made + (published if made else published.removeprefix(', or '))
-  test = f' and {split.test}' if split.test else ''
+  clients = split.task if split.is_made else 'the published clients'
   return (
-    f'{source.folder}/images (a folder, also of tars, or .tar or .zip, or'
-    f' {", ".join(source.images)}) and {clients}{test}; `python -m launch.doctor'
-    f' --task={split.task}` says where they come from'
+    f'{split.source.folder}: images as a folder (also of tars), .tar or .zip, and'
+    f' {clients}; `launch.doctor --task` says where they come from'
   )
 
 

@@ -115,7 +115,7 @@ def test_the_doctor_says_what_is_missing_and_where_it_comes_from(
   command = f'python -m launch.make_splits {name} --input='
   assert (command in check.cure) == (name != 'gld23k')
   assert '\n' not in check.cure
-  folder = tmp_path / task.data.split('/')[0]
+  folder = tmp_path / task.data.split(':')[0]
   (folder / 'images').mkdir(parents=True)
   with pytest.raises(errors.InputError, match=r'^\S+ has no clients') as said:
     task.find(str(tmp_path))
@@ -199,4 +199,4 @@ def test_every_source_is_of_a_task():
     photograph_files.SOP.folder,
     photograph_files.IMAGENET.folder,
   }
-  assert {task.data.split('/')[0] for task in photographs.TASKS} == sources
+  assert {task.data.split(':')[0] for task in photographs.TASKS} == sources
