@@ -146,10 +146,9 @@ def described(split: Split, data_dir: str) -> str:
 
 def needs(split: Split) -> str:
   """Returns what --data_dir must hold, for listings."""
-  clients = split.task if split.is_made else 'the published clients'
   return (
     f'{split.source.folder}: images as a folder (also of tars), .tar or .zip, and'
-    f' {clients}; `launch.doctor --task` says where they come from'
+    ' their clients; `launch.doctor --task` says where both come from'
   )
 
 
