@@ -33,14 +33,19 @@ def _load(data_dir, options):
       raise errors.InputError(
         f'{data_dir} has no files of images; leave out --corrupt'
       )
+    if side:
+      side = encoders.stored_side(options, side)
     dataset = arrays.load(data_dir, choice, side=side)
   else:
     from datasets.images import clients
 
     dataset = clients.load(
-      data_dir, choice, side=side or _SIDE, corrupt=options['corrupt']
+      data_dir,
+      choice,
+      side=encoders.stored_side(options, side or _SIDE),
+      corrupt=options['corrupt'],
     )
-  side = dataset.train.pool.spec.shape[0]
+  side = encoders.seen_side(options, dataset.train.pool.spec.shape[0])
   encoders.check_side(options, side, f'{data_dir}: the images')
   _tell(data_dir, dataset)
   return task.with_encoder(dataset, options)

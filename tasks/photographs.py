@@ -48,6 +48,7 @@ class _Set(NamedTuple):
     defaults: hyper-parameters.
     encoder: the network.
     side: pixels a side.
+    crop: of training images, see `encoders.OPTIONS`.
     bottleneck: whether embeddings have 64 dimensions.
     logits: 'cosine', 'linear', or '' if it is an option.
     by_algorithm: hyper-parameters of some algorithms.
@@ -63,6 +64,7 @@ class _Set(NamedTuple):
   defaults: Mapping[str, Any]
   encoder: str
   side: int = 224
+  crop: str = 'random'
   bottleneck: bool = True
   logits: str = task.COSINE
   by_algorithm: Mapping[str, Mapping[str, Any]] = {}
@@ -95,7 +97,10 @@ def _load(found: _Set, data_dir, options):
     images, *split = files.find(found.files, data_dir)
     choice = own.Choice(*split)
   dataset = clients.load(
-    images, choice, side=options['image_size'], corrupt=options['corrupt']
+    images,
+    choice,
+    side=encoders.stored_side(options, options['image_size']),
+    corrupt=options['corrupt'],
   )
   if dataset.num_classes != found.num_classes:
     print(
@@ -129,6 +134,7 @@ def _task(found: _Set) -> task.Task:
       'encoder': found.encoder,
       'image_size': found.side,
       'bottleneck': found.bottleneck,
+      'crop': found.crop,
     },
     check=_check,
     lacks=(entry.COSINES,) if found.logits == task.LINEAR else (),
@@ -183,6 +189,7 @@ def _inaturalist(kind: str, summary: str):
     },
     encoder=encoders.V2,
     side=299,
+    crop='scale',
     bottleneck=False,
     logits=task.LINEAR,
   )

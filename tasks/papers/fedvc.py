@@ -12,8 +12,12 @@ _IR = {'importance_weights': 'uniform'}
 _IR_OF_LANDMARKS = {'importance_weights': 'train'}
 _GEO, _USER = 'inaturalist-geo-3k', 'inaturalist-user-120k'
 _LANDMARKS = 'landmarks-user-160k'
-# The paper's network and head, where the task's are those of FedSS.
-_AS_PUBLISHED = {'encoder': 'mobilenet_v2', 'logits': 'linear'}
+# The paper's network, head and crops, where the task's are those of FedSS.
+_AS_PUBLISHED = {
+  'encoder': 'mobilenet_v2',
+  'logits': 'linear',
+  'crop': 'scale',
+}
 
 
 def _row(task, algorithm, printed, **changes):

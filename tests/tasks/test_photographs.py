@@ -78,6 +78,8 @@ def test_options_are_the_papers_networks():
   assert landmarks['options']['encoder'] == 'mobilenet_v3'
   assert landmarks['options']['image_size'] == 224
   assert landmarks['options']['embedding_dim'] == 64
+  assert landmarks['options']['crop'] == 'random'
+  assert birds['options']['crop'] == 'scale'
   assert birds['options']['encoder'] == 'mobilenet_v2'
   assert birds['options']['image_size'] == 299
   assert 'embedding_dim' not in birds['options']
@@ -157,14 +159,16 @@ def test_landmarks_as_distributed_are_trained_on(tmp_path):
     '\n'.join(['image_id,class', *rows, ''])
   )
   task = registry.get('gld23k')
-  options = resolve('gld23k', encoder='small', image_size=16)['options']
+  small = {'encoder': 'small', 'image_size': 14}
+  options = resolve('gld23k', **small)['options']
   dataset, model = task.load(str(tmp_path), options)
   assert len(dataset.train.client_ids) == 3
   assert dataset.num_classes == 4
   assert len(dataset.test) == 3
   assert isinstance(model.head, heads.CosineHead)
   x, _ = dataset.train.examples(dataset.train.client_ids[0])
-  assert x.shape == (3, 16, 16, 3)
+  assert x.shape == (3, 16, 16, 3)  # 8/7 of 14, to be cropped.
+  assert model.encoder.example_spec.shape == x.shape[1:]
   options = {**options, 'logits': 'linear'}
   linear: classifier.EmbeddingClassifier = task.load(str(tmp_path), options)[1]
   assert isinstance(linear.head, heads.LinearHead)
