@@ -4,6 +4,8 @@
                                 or what the owners distribute, see `Source.images`
   DIR/FOLDER/TASK               the split, a folder of `launch.make_splits`, or
                                 TASK.zip, or the published files
+  DIR/FOLDER/gld160k and so on  both, as TFRecords that TFF wrote: train/USER and
+                                test.tfRecord
 
 Importing this imports nothing large.
 """
@@ -46,6 +48,7 @@ class Split(NamedTuple):
       a column, see `split_path`. Empty: there is none.
     test: the published file of the test; empty: it is in `train`, a zip.
     published: where these come from.
+    tff: the folder in which TFF keeps images with their clients; empty: TFF has none.
   """
 
   task: str
@@ -54,6 +57,7 @@ class Split(NamedTuple):
   train: str = ''
   test: str = ''
   published: str = ''
+  tff: str = ''
 
 
 class Found(NamedTuple):
@@ -61,7 +65,7 @@ class Found(NamedTuple):
 
   Attributes:
     images: a folder or an archive.
-    split: as `--split` takes it.
+    split: as `--split` takes it; empty: the images have their clients.
     test_file: as `--test_file` takes it.
   """
 
@@ -117,6 +121,8 @@ def find(split: Split, data_dir: str) -> Found:
     errors.InputError: something is missing; the message says all that is, and
       where it comes from.
   """
+  if both := _of_tff(split, _folder(split.source, data_dir)):
+    return Found(str(both), '')
   images = _images(split.source, data_dir)
   clients = _clients(split, _folder(split.source, data_dir))
   missing = []
@@ -140,6 +146,8 @@ def find_images(split: Split, data_dir: str) -> str:
 def described(split: Split, data_dir: str) -> str:
   """Says where the images and the clients are; errors are those of `find`."""
   found = find(split, data_dir)
+  if not found.split:
+    return f"images and clients in {found.images}, TFF's files"
   test = f' and {found.test_file}' if found.test_file else ''
   return f'images in {found.images}, clients in {found.split}{test}'
 
@@ -154,6 +162,13 @@ def needs(split: Split) -> str:
 
 def _folder(source: Source, data_dir: str) -> pathlib.Path:
   return pathlib.Path(data_dir) / source.folder
+
+
+def _of_tff(split: Split, folder: pathlib.Path) -> pathlib.Path | None:
+  for name in filter(None, dict.fromkeys((split.tff, split.tff.upper()))):
+    if (folder / name / 'test.tfRecord').is_file():
+      return folder / name
+  return None
 
 
 def _images(source: Source, data_dir: str) -> pathlib.Path | None:

@@ -104,7 +104,7 @@ def _load(found: _Set, data_dir, options):
   )
   if dataset.num_classes != found.num_classes:
     print(
-      f'note: {choice.split} has {dataset.num_classes:,} classes, and the published'
+      f'note: {choice.split or images} has {dataset.num_classes:,} classes, and the published'
       f' split {found.num_classes:,}',
       file=sys.stderr,
     )
@@ -174,6 +174,7 @@ def _inaturalist(kind: str, summary: str):
       train=f'iNaturalist_train.csv:{kind.replace("-", "_")}',
       test='iNaturalist_test.csv',
       published=_TFF,
+      tff=kind.replace('-', '_'),
     ),
     f'1,203 species of iNaturalist 2017 with 100 images each; {summary};'
     ' MobileNetV2',
@@ -202,6 +203,7 @@ _SETS = (
       files.LANDMARKS,
       train='landmarks-user-160k.zip',
       published=f'{_GOOGLE}/gresearch/federated-vision-datasets/',
+      tff='gld160k',
     ),
     '2,028 landmarks, 1,262 photographers with 164,172 images; MobileNetV3',
     2_028,
@@ -216,6 +218,7 @@ _SETS = (
       train='mini_gld_train_split.csv',
       test='mini_gld_test.csv',
       published=_TFF,
+      tff='gld23k',
     ),
     "TFF's small part of Landmarks: 203 landmarks, 233 photographers with 23,080"
     ' images; MobileNetV3',

@@ -13,6 +13,7 @@ from tasks import photograph_files
 from tasks import photographs
 from tasks import registry
 from tests.datasets.images import on_disk
+from tests.datasets.images import test_records
 from tff_xc import classifier
 from tff_xc import errors
 from tff_xc import heads
@@ -172,6 +173,16 @@ def test_landmarks_as_distributed_are_trained_on(tmp_path):
   options = {**options, 'logits': 'linear'}
   linear: classifier.EmbeddingClassifier = task.load(str(tmp_path), options)[1]
   assert isinstance(linear.head, heads.LinearHead)
+
+
+def test_tffs_own_files_need_no_split(tmp_path):
+  test_records.of_tff(tmp_path / 'landmarks' / 'gld23k')
+  task = registry.get('gld23k')
+  assert task.find(str(tmp_path)).endswith("gld23k, TFF's files")
+  options = resolve('gld23k', encoder='small', image_size=14)['options']
+  dataset, _ = task.load(str(tmp_path), options)
+  assert dataset.train.client_ids == ['user0', 'user1', 'user2']
+  assert len(dataset.test) == 4
 
 
 def test_products_are_retrieved_from_their_zip(tmp_path, capsys):
