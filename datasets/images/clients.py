@@ -232,7 +232,8 @@ def _pool(store: store_lib.Store, places, labels, side: int) -> pool_lib.Pool:
     return images
 
   spec = tf.TensorSpec(shape, tf.uint8)
-  return pool_lib.cached(pool_lib.Pool(labels, spec, read), CACHE)
+  pool = pool_lib.Pool(labels, spec, read, is_decoded=True)
+  return pool_lib.cached(pool, CACHE)
 
 
 def _used(store: store_lib.Store, place: int, use: Callable[[bytes], Any]):

@@ -1,5 +1,7 @@
 """--encoder: which networks tasks of images take, and what is refused."""
 
+import contextlib
+
 import numpy as np
 import pandas as pd
 import pytest
@@ -7,8 +9,10 @@ import tensorflow as tf
 
 from tasks import encoders
 from tasks import experiment
+from tests.datasets.images import on_disk
 from tests.launch import light
 from tff_xc import errors
+from tff_xc.experiment import prefetch
 from tff_xc.report import run_files
 
 OPTIONS = {option.name: option.default for option in encoders.OPTIONS}
@@ -162,3 +166,29 @@ def test_cropped_runs_resume_with_the_same_digits(crop, in_process, tmp_path):
   pd.testing.assert_frame_equal(run(2, 'resumed'), straight)
   other = run(2, 'other', rotate=0.0)
   assert (other['loss'][1:] != straight['loss'][1:]).all()
+
+
+def test_reading_ahead_changes_no_digit(in_process, tmp_path, monkeypatch):
+  on_disk.classes(tmp_path / 'photos')
+  given = {'image_size': 16, 'embedding_dim': 4, 'negatives': 1, 'rounds': 3}
+  given |= {'split': 'iid:5', 'clients_per_round': 3, 'crop': 'random'}
+  config = resolve(True, data_dir=str(tmp_path / 'photos'), **given)
+
+  def run(folder):
+    experiment.assemble(config).run(str(tmp_path / folder))
+    found = run_files.read_run(tmp_path / folder).metrics
+    return found.drop(columns='seconds')
+
+  entered = []
+  original = prefetch.ahead
+
+  def watched(*arguments):
+    entered.append(arguments)
+    return original(*arguments)
+
+  monkeypatch.setattr(prefetch, 'ahead', watched)
+  ahead = run('ahead')
+  assert len(entered) == 1
+  unchanged = lambda cohorts, rounds: contextlib.nullcontext(cohorts)
+  monkeypatch.setattr(prefetch, 'ahead', unchanged)
+  pd.testing.assert_frame_equal(run('without'), ahead)

@@ -1,5 +1,6 @@
 """Trains an algorithm on a data set, in the directory of a run."""
 
+import contextlib
 import dataclasses
 import os
 from collections.abc import Mapping
@@ -15,6 +16,7 @@ from tff_xc.data import fingerprint
 from tff_xc.experiment import client_states
 from tff_xc.experiment import environment
 from tff_xc.experiment import loop
+from tff_xc.experiment import prefetch
 from tff_xc.experiment import progress
 from tff_xc.experiment import run_directory
 from tff_xc.experiment import same_run
@@ -81,20 +83,24 @@ def train(
   config = {**(config or {}), 'seed': seed, 'target': target}
   config = _whole_config(config, best, algorithm, dataset, metrics, schedule)
   same_run.check_config(run_dir, config)
-  return loop.run(
-    targets=targets_lib.parse(target, metrics),
-    process=process.build_process(algorithm, seed),
-    cohorts=algorithm.sampling.cohorts(dataset, seed),
-    evaluate=evaluation.Evaluator(algorithm.model, dataset, metrics),
-    metrics=tuple(metrics),
-    messages=communication.messages(algorithm),
-    schedule=schedule,
-    directory=_directory(run_dir, config, dataset),
-    best=best,
-    warnings=[*warnings, *_large_states(algorithm, dataset, run_dir)],
-    client_states=_client_states(algorithm.client_state, run_dir),
-    facts={'emd': _emd(dataset)},
-  )
+  cohorts = algorithm.sampling.cohorts(dataset, seed)
+  with contextlib.ExitStack() as stack:
+    if dataset.train.pool.is_decoded:
+      cohorts = stack.enter_context(prefetch.ahead(cohorts, rounds))
+    return loop.run(
+      targets=targets_lib.parse(target, metrics),
+      process=process.build_process(algorithm, seed),
+      cohorts=cohorts,
+      evaluate=evaluation.Evaluator(algorithm.model, dataset, metrics),
+      metrics=tuple(metrics),
+      messages=communication.messages(algorithm),
+      schedule=schedule,
+      directory=_directory(run_dir, config, dataset),
+      best=best,
+      warnings=[*warnings, *_large_states(algorithm, dataset, run_dir)],
+      client_states=_client_states(algorithm.client_state, run_dir),
+      facts={'emd': _emd(dataset)},
+    )
 
 
 def _emd(dataset) -> float:
