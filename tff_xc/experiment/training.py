@@ -54,8 +54,7 @@ def train(
 ) -> dict[str, Any]:
   """Trains, evaluates and writes everything about the run, or resumes it.
 
-  Install a runtime first (`tff_xc.runtime.registry.install`). It returns the
-  summary, as in summary.json, with nan in place of null.
+  Install a runtime first (`runtime.registry.install`). It returns summary.json.
 
   Args:
     algorithm: with its `sampling`.
@@ -78,15 +77,12 @@ def train(
     ValueError: the algorithm lacks sampling, or does not fit data or metrics.
   """
   _check(algorithm, dataset, metrics, rounds, best)
-  saves_every = checkpoint_every or eval_every
-  schedule = progress.Schedule(rounds, eval_every, saves_every)
+  saves = checkpoint_every or eval_every
+  schedule = progress.Schedule(rounds, eval_every, saves)
   config = {**(config or {}), 'seed': seed, 'target': target}
   config = _whole_config(config, best, algorithm, dataset, metrics, schedule)
   same_run.check_config(run_dir, config)
-  cohorts = algorithm.sampling.cohorts(dataset, seed)
-  with contextlib.ExitStack() as stack:
-    if dataset.train.pool.is_decoded:
-      cohorts = stack.enter_context(prefetch.ahead(cohorts, rounds))
+  with _cohorts(algorithm, dataset, seed, rounds) as cohorts:
     return loop.run(
       targets=targets_lib.parse(target, metrics),
       process=process.build_process(algorithm, seed),
@@ -101,6 +97,14 @@ def train(
       client_states=_client_states(algorithm.client_state, run_dir),
       facts={'emd': _emd(dataset)},
     )
+
+
+def _cohorts(algorithm, dataset, seed: int, rounds: int):
+  """Returns a context of round -> cohort, read ahead if examples are decoded."""
+  cohorts = algorithm.sampling.cohorts(dataset, seed)
+  if not dataset.train.pool.is_decoded:
+    return contextlib.nullcontext(cohorts)
+  return prefetch.ahead(cohorts, rounds)
 
 
 def _emd(dataset) -> float:
