@@ -138,44 +138,6 @@ def measure(settings, run_dir: pathlib.Path, made=None):
   }, summary
 
 
-def keras_images_a_second(directory: pathlib.Path, steps: int = 8) -> dict:
-  """Returns images a second of a plain Keras loop: decoding alone, and training."""
-  import tensorflow as tf
-
-  with tarfile.open(directory / 'sop' / 'images.tar') as tar:
-    members = tar.getmembers()[: 32 * steps]
-    data = [tar.extractfile(m).read() for m in members]
-
-  def read(content):
-    image = tf.io.decode_jpeg(content, 3)
-    image = tf.image.resize(image, [110, 110])
-    return tf.image.random_crop(image, [SIDE, SIDE, 3])
-
-  source = tf.data.Dataset.from_tensor_slices(data)
-  images = source.map(read, tf.data.AUTOTUNE).batch(32).prefetch(2)
-  start = time.perf_counter()
-  for _ in images:
-    pass
-  decoding = len(data) / (time.perf_counter() - start)
-  body = tf.keras.applications.MobileNetV3Large(
-    (SIDE, SIDE, 3), include_top=False, weights=None, pooling='avg'
-  )
-  model = tf.keras.Sequential(
-    [body, tf.keras.layers.Dense(64), tf.keras.layers.Dense(750)]
-  )
-  loss = tf.keras.losses.SparseCategoricalCrossentropy(from_logits=True)
-  model.compile(tf.keras.optimizers.SGD(0.01), loss)
-  seconds = []
-  for x in images:
-    start = time.perf_counter()
-    model.train_on_batch(x, np.zeros(len(x)))
-    seconds.append(time.perf_counter() - start)
-  return {
-    'Keras decodes': decoding,
-    'Keras trains': 32 / float(np.median(seconds[2:])),
-  }
-
-
 def main(directory: str, rounds: str = '20') -> None:
   """Measures, and prints what was found."""
   folder, count = pathlib.Path(directory), int(rounds)
@@ -195,7 +157,6 @@ def main(directory: str, rounds: str = '20') -> None:
     )
     found, summary = measure(virtual, folder / trained)
     _print(f'FedAvgM with FedVC, MobileNetV2, {trained}', found, summary)
-  _print('a plain loop', keras_images_a_second(folder), {'final': {}})
 
 
 def _print(title: str, found, summary) -> None:

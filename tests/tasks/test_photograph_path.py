@@ -10,17 +10,16 @@ SMALL = {'num_classes': 40, 'num_clients': 4, 'retrieval_classes': 10}
 
 
 @pytest.mark.slow
-def test_the_whole_path(tmp_path, in_process, monkeypatch):
+def test_the_whole_path(tmp_path, in_process):
   photographs.render(tmp_path, SMALL)
   tiny = {'clients_per_round': 2, 'image_size': 32, 'local_steps': 1}
   fedss = photographs.config(tmp_path, 'fedss', 2, negatives=4, **tiny)
   found, summary = photographs.measure(fedss, tmp_path / 'fedss')
   assert set(summary['final']) == {'map@10', 'map@r', 'train_top1'}
   assert np.isfinite(list(summary['final'].values())).all()
-  # Each image is checked once, and decoded once, since all are kept.
+  # At most once each, since all are kept.
   made = experiment.assemble(fedss)
-  images = len(made.dataset.train.pool)
-  assert images < found['images decoded'] <= 2 * images
+  assert 0 < found['images decoded'] <= len(made.dataset.train.pool)
   assert found['evaluations'] < found['all']
 
   def virtual(trained):
