@@ -8,6 +8,7 @@ from collections.abc import Mapping
 from tff_xc import errors
 from tff_xc.algorithms import hyperparameters as hp
 
+MIDDLE = 'middle'  # Of --crop.
 SMALL, V2, V3 = 'small', 'mobilenet_v2', 'mobilenet_v3'
 # What each network is; `launch.list encoders` shows it.
 ENCODERS: Mapping[str, str] = {
@@ -51,6 +52,22 @@ OPTIONS = (
     "a linear layer of --embedding_dim on a MobileNet's features; false: the"
     ' features (1280 of V2, 960 of V3) are the embedding',
   ),
+  hp.Hyperparameter(
+    'crop',
+    MIDDLE,
+    "part of a training image: 'middle', as in the test; 'random', a square of"
+    " --image_size after scaling to 8/7 of it (FedSS: 224 of 256); 'scale', a part"
+    ' of random area and aspect, perhaps mirrored (FedVC). With the last two the'
+    ' test has the middle 7/8',
+    choices=(MIDDLE, 'random', 'scale'),
+  ),
+  hp.Hyperparameter(
+    'rotate',
+    0.0,
+    'training images are rotated by up to this many degrees',
+    least=0,
+    most=180,
+  ),
 )
 NAMES = tuple(option.name for option in OPTIONS)
 
@@ -77,7 +94,7 @@ def fit(options: dict, given: Mapping) -> None:
   unused = []
   if name not in (V2, V3):
     unused += ['encoder_weights', 'norm_groups', 'bottleneck']
-  if own or not options['bottleneck']:
+  if own or (name in (V2, V3) and not options['bottleneck']):
     unused.append('embedding_dim')
   for option in unused:
     if option in given and not (option == 'bottleneck' and given[option]):
@@ -112,17 +129,44 @@ def check_side(options: Mapping, side: int, what: str) -> None:
     )
 
 
+def stored_side(options: Mapping, side: int) -> int:
+  """Returns the pixels a side of stored images of which an encoder sees `side`."""
+  return side if _is_whole(options) else -(-side * 8 // 7)
+
+
+def seen_side(options: Mapping, stored: int) -> int:
+  """Returns the pixels a side that an encoder sees of `stored`."""
+  return stored if _is_whole(options) else stored * 7 // 8
+
+
+def _is_whole(options: Mapping) -> bool:
+  return options.get('crop', MIDDLE) == MIDDLE
+
+
 def build(options: Mapping, image_shape: tuple[int, ...]):
   """Returns the encoder (`tff_xc.encoders.encoder.Encoder`).
 
   Args:
     options: of the task, after `fit`; without 'encoder', the small one.
-    image_shape: height, width and perhaps channels.
+    image_shape: height, width and perhaps channels of stored images, which
+      --crop may cut.
 
   Raises:
     errors.InputError: the images do not fit, or the user's function or file does not
       give what it should.
   """
+  rotate = options.get('rotate', 0.0)
+  if _is_whole(options) and not rotate:
+    return _network(options, image_shape)
+  from tff_xc.encoders import crops
+
+  stored, _, *channels = image_shape
+  side = seen_side(options, stored)
+  network = _network(options, (side, side, *channels))
+  return crops.cropped(network, stored, options['crop'], rotate)
+
+
+def _network(options: Mapping, image_shape: tuple[int, ...]):
   name = options.get('encoder', SMALL)
   if name == SMALL:
     from tff_xc.encoders import conv

@@ -172,6 +172,7 @@ def _options(task: task_lib.Task, entry, given: Mapping) -> dict[str, Any]:
     name: task_lib.OPTIONS[name].checked(value)
     for name, value in (task.option_values() | given).items()
   }
+  fitting.check_logits(options, given, entry)
   task.check(options)
   classes, dim = task.known_classes(options), options.get('embedding_dim', 1)
   if classes and classes * dim > fitting.MOST_FLOATS:

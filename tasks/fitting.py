@@ -44,6 +44,28 @@ def check(task: task_lib.Task, entry: entry_lib.Entry) -> None:
   )
 
 
+def check_logits(options: dict, given: Mapping, entry: entry_lib.Entry) -> None:
+  """Refuses linear logits for an algorithm that needs cosines.
+
+  Args:
+    options: of the task; those of cosines are removed if logits are linear.
+    given: the user's values.
+    entry: the algorithm.
+  """
+  if options.get('logits') != task_lib.LINEAR:
+    return
+  if entry_lib.COSINES in entry.needs:
+    raise errors.InputError(
+      f'--logits=linear does not go with --algorithm={entry.name}, which needs'
+      f' {entry_lib.COSINES}; leave one of them out'
+    )
+  if 'logit_scale' in given:
+    raise errors.InputError(
+      '--logit_scale does not apply with --logits=linear; leave one of them out'
+    )
+  del options['logit_scale']
+
+
 def fit(
   task: task_lib.Task,
   settings: dict,

@@ -1,10 +1,11 @@
-"""One's own images: photographs in a folder, tar or zip, or arrays in a .npz.
+"""One's own images: photographs in a folder, tar, zip or TFRecords, or a .npz.
 
 `datasets.images.clients` and `datasets.arrays` say how they are read.
 """
 
 import sys
 
+from datasets.images import record_features
 from tasks import encoders
 from tasks import own_data
 from tasks import task
@@ -16,6 +17,7 @@ _SIDE = 64
 
 def _check(options) -> None:
   own_data.check(options)
+  record_features.parse(options['record_features'])
   if options['image_size']:
     encoders.check_side(
       options,
@@ -33,14 +35,20 @@ def _load(data_dir, options):
       raise errors.InputError(
         f'{data_dir} has no files of images; leave out --corrupt'
       )
+    if side:
+      side = encoders.stored_side(options, side)
     dataset = arrays.load(data_dir, choice, side=side)
   else:
     from datasets.images import clients
 
     dataset = clients.load(
-      data_dir, choice, side=side or _SIDE, corrupt=options['corrupt']
+      data_dir,
+      choice,
+      side=encoders.stored_side(options, side or _SIDE),
+      corrupt=options['corrupt'],
+      features=record_features.parse(options['record_features']),
     )
-  side = dataset.train.pool.spec.shape[0]
+  side = encoders.seen_side(options, dataset.train.pool.spec.shape[0])
   encoders.check_side(options, side, f'{data_dir}: the images')
   _tell(data_dir, dataset)
   return task.with_encoder(dataset, options)
@@ -68,7 +76,8 @@ def _find(data_dir):
 TASKS = (
   own_data.small_task(
     name='images',
-    summary='your own images: --data_dir is a folder, .tar, .zip or .npz;'
+    summary='your own images: --data_dir is a folder, .tar, .zip,'
+    ' .tfrecord or .npz;'
     ' --split says whose each is',
     load=_load,
     options=(
@@ -76,6 +85,7 @@ TASKS = (
       'logit_scale',
       'image_size',
       'corrupt',
+      'record_features',
       *encoders.NAMES,
       *own_data.SPLIT,
     ),
@@ -83,7 +93,8 @@ TASKS = (
     count_classes=own_data.count_classes,
     find=_find,
     data='JPEG and PNG in a folder, .tar or .zip, in a folder or a .tar for each class'
-    ' unless --split names the classes; or a .npz with x uint8 [N, height,'
+    ' unless --split names the classes; TFRecords (.tfrecord) in a file or a folder;'
+    ' or a .npz with x uint8 [N, height,'
     ' width(, channels)], y [N], client [N], and optionally test_x, test_y,'
     ' retrieval_x, retrieval_y',
   ),

@@ -19,6 +19,12 @@ OPTIONS = (
     choices=('skip', 'fail'),
   ),
   hp.Hyperparameter(
+    'record_features',
+    '',
+    'what features of TFRecords are called, image=NAME,class=NAME,user=NAME,id=NAME;'
+    " default: usual names, such as TFF's image/encoded_jpeg and class",
+  ),
+  hp.Hyperparameter(
     'split',
     '',
     'whose each example is: a CSV user_id,image_id,class, or FILE.csv:COLUMN, or'

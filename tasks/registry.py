@@ -6,6 +6,7 @@ from tasks import images
 from tasks import label_sets
 from tasks import leaf
 from tasks import omniglot
+from tasks import photographs
 from tasks import table
 from tasks import task
 from tasks import xc
@@ -13,7 +14,10 @@ from tff_xc import errors
 
 TASKS = {
   t.name: t
-  for module in (glyphs, omniglot, cifar, xc, label_sets, leaf, images, table)
+  for module in (
+    *(glyphs, omniglot, cifar, photographs, xc, label_sets, leaf, images),
+    table,
+  )
   for t in module.TASKS
 }
 

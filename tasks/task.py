@@ -17,6 +17,8 @@ from tff_xc.algorithms import hyperparameters as hp
 from tff_xc.algorithms import settings
 from tff_xc.measure import catalog
 
+COSINE, LINEAR = 'cosine', 'linear'
+
 OPTIONS: Mapping[str, hp.Hyperparameter] = {
   option.name: option
   for option in (
@@ -25,6 +27,13 @@ OPTIONS: Mapping[str, hp.Hyperparameter] = {
     ),
     hp.Hyperparameter(
       'logit_scale', 20.0, 'scale of the cosine logits (FedSS: 20)', above=0
+    ),
+    hp.Hyperparameter(
+      'logits',
+      COSINE,
+      "class scores: 'cosine', times --logit_scale (FedSS); 'linear', with a bias"
+      ' (FedVC)',
+      choices=(COSINE, LINEAR),
     ),
     hp.Hyperparameter(
       'num_classes',
@@ -300,14 +309,19 @@ class Task:
 
 
 def with_encoder(dataset, options: Mapping) -> Loaded:
-  """Returns a set of images with the encoder chosen and a cosine head."""
+  """Returns a set of images with the encoder and the head chosen."""
   from tff_xc import classifier
   from tff_xc import heads
+
+  if options.get('logits', COSINE) == LINEAR:
+    head = heads.LinearHead()
+  else:
+    head = heads.CosineHead(options['logit_scale'])
 
   spec = dataset.train.element_type_structure['x']
   model = classifier.EmbeddingClassifier(
     encoder=encoders.build(options, tuple(spec.shape)),
-    head=heads.CosineHead(options['logit_scale']),
+    head=head,
     num_classes=dataset.num_classes,
   )
   return Loaded(dataset, model)

@@ -22,6 +22,8 @@ import tensorflow as tf
 from datasets import parsed_cache
 from datasets.images import decode
 from datasets.images import names as names_lib
+from datasets.images import record_features
+from datasets.images import records
 from datasets.images import store as store_lib
 from datasets.splits import listing as listing_lib
 from datasets.splits import own
@@ -46,6 +48,7 @@ def load(
   *,
   side: int = 64,
   corrupt: str = SKIP,
+  features: record_features.Features = record_features.USUAL,
 ) -> client_data.FederatedDataset:
   """Loads images of a folder, tar or zip; it decodes none unless it checks them.
 
@@ -57,6 +60,7 @@ def load(
       and the user's cache remembers them; images that the split names and that
       are missing are left out, too. 'fail': these are errors, a damaged image
       when it is first used.
+    features: the names of features of TFRecord files.
 
   Returns:
     The data set; `x` is uint8 [side, side, 3].
@@ -65,13 +69,15 @@ def load(
     errors.InputError: the images, or the files of the split, are missing or
       damaged; there are fewer than two classes.
   """
-  store = store_lib.open_store(path)
+  store = store_lib.open_store(path, features)
   # The files of the split are read before any image is left out.
   if choice.is_file:
     places, data = _of_split(store, choice, corrupt)
     choice = choice._replace(split='')
   else:
     found = names_lib.of_ids(store.path, store.names)
+    if store.has_users:
+      found = records.with_users(found)
     places, data = _joined(store, found, found.test, None, found.class_names)
     if choice.test_file:
       data = own.with_test(data, choice.test_file, str(store.path))
@@ -226,7 +232,8 @@ def _pool(store: store_lib.Store, places, labels, side: int) -> pool_lib.Pool:
     return images
 
   spec = tf.TensorSpec(shape, tf.uint8)
-  return pool_lib.cached(pool_lib.Pool(labels, spec, read), CACHE)
+  pool = pool_lib.Pool(labels, spec, read, is_decoded=True)
+  return pool_lib.cached(pool, CACHE)
 
 
 def _used(store: store_lib.Store, place: int, use: Callable[[bytes], Any]):

@@ -1,8 +1,8 @@
-"""Stores of images: a folder, a tar, a zip, or a folder of tars, read by number.
+"""Stores of images: a folder, a tar, a zip, TFRecords, or a folder of such files.
 
 A store lists its images once, and reads an image's bytes where they lie. Tars
-are not unpacked: their index (names, offsets, sizes) is kept in the user's cache
-(`datasets.parsed_cache`). A folder and its archive have the same names in the same
+and TFRecords are not unpacked: their index (names, offsets, sizes) is kept in the
+user's cache (`images.in_place`). A folder and its archive have the same names in the same
 order, that of the names' bytes; so do a folder of folders and one of their tars. Of
 images of one name, the last in an archive counts, as in tar.
 """
@@ -18,6 +18,8 @@ from typing import NamedTuple
 import numpy as np
 
 from datasets.images import paths
+from datasets.images import record_features
+from datasets.images import records
 from datasets.images import tars
 from datasets.splits import listing as listing_lib
 from datasets.splits import own
@@ -35,12 +37,14 @@ class Store(NamedTuple):
     read: number -> an image's bytes; from several threads. It raises one of
       `decode.DAMAGE` if that fails.
     stamp: numbers int [k] -> JSON that changes when these images' files do.
+    has_users: whether the names of training images have users (`records.user_of`).
   """
 
   path: pathlib.Path
   names: listing_lib.Texts
   read: Callable[[int], bytes]
   stamp: Callable[[np.ndarray], Any]
+  has_users: bool = False
 
   def where(self, number: int) -> str:
     """Names an image for an error."""
@@ -48,21 +52,31 @@ class Store(NamedTuple):
     return str(self.path / name)
 
 
-def open_store(path: str | os.PathLike) -> Store:
-  """Opens a folder, a tar or a zip of images.
+def open_store(
+  path: str | os.PathLike,
+  features: record_features.Features = record_features.USUAL,
+) -> Store:
+  """Opens a folder, a tar, a zip or TFRecord files of images.
+
+  Args:
+    path: the folder or file.
+    features: the names of features of TFRecord files.
 
   Raises:
     errors.InputError: it cannot be read, or has no images.
   """
   path = pathlib.Path(path)
   if path.is_dir():
-    store = _folder(path)
+    store = _folder(path, features)
   elif not path.is_file():
     raise errors.InputError(
-      f'{path} does not exist; give a folder, a .tar or a .zip of images'
+      f'{path} does not exist; give a folder, a .tar, a .zip or a'
+      ' .tfrecord of images'
     )
   elif path.name.lower().endswith('.zip'):
     store = _zip(path)
+  elif records.is_records(path.name):
+    store = _records(path, (), features)
   else:
     store = Store(path, *tars.open_tars(path))
   _check_some(store.names, path)
@@ -141,8 +155,15 @@ def _forms(names) -> Iterator:
   yield cut(base, r'\.[A-Za-z]+$')
 
 
-def _folder(path: pathlib.Path) -> Store:
-  archives = []
+def _records(path, files, features) -> Store:
+  images, has_users = records.open_records(path, files, features)
+  return Store(path, *images, has_users)
+
+
+def _folder(path: pathlib.Path, features: record_features.Features) -> Store:
+  if files := records.files_of_tff(path):
+    return _records(path, files, features)
+  archives, of_records = [], []
 
   def images():
     for file in _files(path):
@@ -150,10 +171,14 @@ def _folder(path: pathlib.Path) -> Store:
         yield name
       elif name := paths.tar(file):
         archives.append(name)
+      elif records.is_records(file):
+        of_records.append(file.removeprefix('./'))
 
   names, _ = paths.in_order(images(), path)
   if archives and not len(names):
     return Store(path, *tars.open_tars(path, sorted(archives)))
+  if of_records and not len(names):
+    return _records(path, sorted(of_records), features)
   name = lambda number: names.take(np.array([number]))[0]
 
   return Store(

@@ -8,47 +8,25 @@ folder's, has the id that it would have if the tar were a folder without `.tar`:
 
 import array
 import contextlib
-import functools
-import os
 import pathlib
 import tarfile
 import zlib
-from collections.abc import Callable
 from collections.abc import Iterator
 from collections.abc import Sequence
-from typing import Any
-from typing import NamedTuple
 
 import numpy as np
 
 from datasets import parsed_cache
+from datasets.images import in_place
 from datasets.images import paths
 from datasets.splits import listing as listing_lib
 from tff_xc import errors
 
 # Increase this when the arrays of a cached index change.
-VERSION = 3
-# Tars of a folder that are open at once.
-_OPEN = 64
-# `Tars.names` and these arrays are what an index consists of.
-_NUMBERS = {'tars': np.int32, 'offsets': np.int64, 'sizes': np.int64}
+VERSION = 4
 
 
-class Tars(NamedTuple):
-  """The images of some tars, in the order of their names.
-
-  Attributes:
-    names: their ids.
-    read: number -> an image's bytes.
-    stamp: numbers int [k] -> sizes and times of the tars that have these images.
-  """
-
-  names: listing_lib.Texts
-  read: Callable[[int], bytes]
-  stamp: Callable[[np.ndarray], Any]
-
-
-def open_tars(path: pathlib.Path, files: Sequence[str] = ()) -> Tars:
+def open_tars(path: pathlib.Path, files: Sequence[str] = ()) -> in_place.Images:
   """Opens tars; the user's cache keeps the index of their images.
 
   Args:
@@ -58,36 +36,15 @@ def open_tars(path: pathlib.Path, files: Sequence[str] = ()) -> Tars:
   Raises:
     errors.InputError: a tar cannot be read, or has a link for an image.
   """
-  import pyarrow as pa
-
   whole = [path / file for file in files] or [path]
   prefixes = [f'{_stem(file)}/' for file in files] or ['']
-  index = parsed_cache.arrays(
-    parsed_cache.path(path, 'index'),
-    parsed_cache.describe_files(VERSION, whole),
+  found, _ = in_place.open_files(
+    path,
+    whole,
+    VERSION,
     lambda store: _fill(store, path, list(zip(prefixes, whole, strict=True))),
   )
-  text = map(pa.py_buffer, (index['ends'], index['names']))
-  names = pa.LargeStringArray.from_buffers(len(index['ends']) - 1, *text)
-  tars, offsets, sizes = (index[name] for name in _NUMBERS)
-  statuses = [[s.st_size, s.st_mtime_ns] for s in map(os.stat, whole)]
-
-  @functools.lru_cache(_OPEN)
-  def opened(place: int):
-    return whole[place].open('rb')
-
-  def read(number: int) -> bytes:
-    place, size = int(tars[number]), int(sizes[number])
-    file = opened(place)
-    data = os.pread(file.fileno(), size, int(offsets[number]))
-    if len(data) < size:
-      raise EOFError(f'{whole[place]} ends within it')
-    return data
-
-  def stamp(numbers: np.ndarray):
-    return [statuses[place] for place in np.unique(tars[numbers])]
-
-  return Tars(listing_lib.Texts(names), read, stamp)
+  return found
 
 
 def names_of_compressed(path: pathlib.Path) -> listing_lib.Texts:
@@ -110,27 +67,21 @@ def _scanned(path, whole, mode: str):
 def _fill(store: parsed_cache.Store, path, whole) -> None:
   """Indexes tars."""
   names, order, found = _scanned(path, whole, 'r:')
-  _, ends, text = names.array.buffers()
-  ends = np.frombuffer(ends, np.int64)[: len(names) + 1]
-  text = b'' if text is None else text
-  store.append('names', np.frombuffer(text, np.uint8)[: ends[-1]])
-  store.append('ends', ends)
-  for name, dtype in _NUMBERS.items():
-    numbers = np.frombuffer(getattr(found, name), np.int64)
-    store.append(name, numbers[order].astype(dtype))
+  numbers = {name: getattr(found, name) for name in in_place.NUMBERS}
+  in_place.append(store, names, order, numbers)
 
 
 class _Found:
   """What a scan of tars finds; an `array` takes 8 bytes for each number.
 
   Attributes:
-    tars: of each image, the place of its tar.
+    files: of each image, the place of its tar.
     offsets, sizes: of each image in that.
     inner: of each image, whether it is in a tar in that.
   """
 
   def __init__(self):
-    self.tars, self.offsets, self.sizes = (array.array('q') for _ in range(3))
+    self.files, self.offsets, self.sizes = (array.array('q') for _ in range(3))
     self.inner = array.array('b')
 
   def names(
@@ -145,7 +96,7 @@ class _Found:
     for place, (prefix, path) in enumerate(whole):
       with _readable(path), tarfile.open(path, mode) as opened:
         for name, offset, size, is_inner in _images(opened, path, mode[:2]):
-          self.tars.append(place)
+          self.files.append(place)
           self.offsets.append(offset)
           self.sizes.append(size)
           self.inner.append(is_inner)
@@ -153,7 +104,7 @@ class _Found:
 
   def kept(self, names: listing_lib.Texts, order: np.ndarray):
     """Returns those names and places that count: tars beside images do not."""
-    tars = np.frombuffer(self.tars, np.int64)
+    tars = np.frombuffer(self.files, np.int64)
     inner = np.frombuffer(self.inner, bool)
     beside = np.zeros(tars.max(initial=-1) + 1, bool)
     beside[tars[~inner]] = True

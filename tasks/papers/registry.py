@@ -6,6 +6,7 @@ from tasks import registry as tasks
 from tasks.papers import fedaws
 from tasks.papers import fedmlh
 from tasks.papers import fedss
+from tasks.papers import fedvc
 from tasks.papers import table
 from tasks.papers import turbosvm
 from tff_xc.algorithms import registry as algorithms
@@ -27,7 +28,9 @@ def _runnable(found: table.PaperTable) -> table.PaperTable:
   )
 
 
-_ALL = [t for paper in (fedss, fedaws, turbosvm, fedmlh) for t in paper.TABLES]
+_ALL = [
+  t for paper in (fedss, fedaws, turbosvm, fedmlh, fedvc) for t in paper.TABLES
+]
 TABLES = {t.name: t for t in map(_runnable, _ALL) if t.rows}
 
 

@@ -72,7 +72,9 @@ def test_rows_with_different_settings_have_folders_of_their_own(
 
 
 def test_what_rows_differ_in_is_no_flag(tmp_path):
-  rows = paper_runs.rows_of(registry.TABLES['fedss/table1'], None, 'fedss')
+  rows = paper_runs.rows_of(
+    registry.TABLES['fedss/table1'], 'glyphs-landmarks', 'fedss'
+  )
   [[run], *_] = paper_runs.plan_runs(rows, {}, [0], tmp_path)
   assert run.folder == tmp_path / 'fedss_negatives=5' / 'seed0'
   with pytest.raises(errors.InputError, match='--negatives is what rows'):

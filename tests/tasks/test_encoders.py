@@ -1,13 +1,19 @@
 """--encoder: which networks tasks of images take, and what is refused."""
 
+import contextlib
+
 import numpy as np
+import pandas as pd
 import pytest
 import tensorflow as tf
 
 from tasks import encoders
 from tasks import experiment
+from tests.datasets.images import on_disk
 from tests.launch import light
 from tff_xc import errors
+from tff_xc.experiment import prefetch
+from tff_xc.report import run_files
 
 OPTIONS = {option.name: option.default for option in encoders.OPTIONS}
 OWN = """
@@ -33,9 +39,10 @@ def own(tmp_path, monkeypatch):
   monkeypatch.syspath_prepend(str(tmp_path))
 
 
-def resolve(**changes):
+def resolve(whole=False, **changes):
   changes = {'data_dir': 'mine', **changes}
-  return experiment.resolve('images', 'fedss', changes)['options']
+  config = experiment.resolve('images', 'fedss', changes)
+  return config if whole else config['options']
 
 
 def test_only_options_that_apply_are_recorded():
@@ -122,3 +129,66 @@ def test_wrong_functions_and_images_are_one_sentence(own, name, message):
   with pytest.raises(errors.InputError, match=message) as refusal:
     encoders.build({**OPTIONS, 'encoder': name}, (32, 32))
   assert '\n' not in str(refusal.value)
+
+
+@pytest.mark.parametrize(
+  ('side', 'stored'), [(224, 256), (299, 342), (96, 110)]
+)
+def test_stored_images_are_an_eighth_larger_where_they_are_cropped(
+  side, stored
+):
+  assert encoders.stored_side({'crop': 'random'}, side) == stored
+  assert encoders.seen_side({'crop': 'scale'}, stored) == side
+  assert encoders.stored_side({'crop': 'middle'}, side) == side
+  assert encoders.seen_side({}, side) == side
+
+
+@pytest.mark.parametrize('crop', ['random', 'scale'])
+def test_cropped_runs_resume_with_the_same_digits(crop, in_process, tmp_path):
+  random = np.random.default_rng(0)
+  np.savez(
+    tmp_path / 'mine.npz',
+    x=random.integers(0, 256, (24, 16, 16, 3), dtype=np.uint8),
+    y=np.arange(24) % 4,
+    client=np.arange(24) % 3,
+  )
+
+  def run(rounds, folder, **more):
+    given = {'crop': crop, 'rotate': 5.0, 'embedding_dim': 4, 'negatives': 1}
+    given |= {'clients_per_round': 2, 'eval_every': 1, 'rounds': rounds, **more}
+    config = resolve(True, data_dir=str(tmp_path / 'mine.npz'), **given)
+    experiment.assemble(config).run(str(tmp_path / folder))
+    found = run_files.read_run(tmp_path / folder).metrics
+    return found.drop(columns='seconds')
+
+  straight = run(2, 'straight')
+  run(1, 'resumed')
+  pd.testing.assert_frame_equal(run(2, 'resumed'), straight)
+  other = run(2, 'other', rotate=0.0)
+  assert (other['loss'][1:] != straight['loss'][1:]).all()
+
+
+def test_reading_ahead_changes_no_digit(in_process, tmp_path, monkeypatch):
+  on_disk.classes(tmp_path / 'photos')
+  given = {'image_size': 16, 'embedding_dim': 4, 'negatives': 1, 'rounds': 3}
+  given |= {'split': 'iid:5', 'clients_per_round': 3, 'crop': 'random'}
+  config = resolve(True, data_dir=str(tmp_path / 'photos'), **given)
+
+  def run(folder):
+    experiment.assemble(config).run(str(tmp_path / folder))
+    found = run_files.read_run(tmp_path / folder).metrics
+    return found.drop(columns='seconds')
+
+  entered = []
+  original = prefetch.ahead
+
+  def watched(*arguments):
+    entered.append(arguments)
+    return original(*arguments)
+
+  monkeypatch.setattr(prefetch, 'ahead', watched)
+  ahead = run('ahead')
+  assert len(entered) == 1
+  unchanged = lambda cohorts, rounds: contextlib.nullcontext(cohorts)
+  monkeypatch.setattr(prefetch, 'ahead', unchanged)
+  pd.testing.assert_frame_equal(run('without'), ahead)

@@ -21,7 +21,8 @@ LINEAR = {'femnist', 'celeba', 'shakespeare', 'glyphs-femnist'} | {
 def refused_by(task):
   if task.endswith('-sets'):
     return ONE_LABEL
-  return COSINES if task in LINEAR or task.endswith('-tff') else set()
+  linear = task in LINEAR or task.startswith('inaturalist-')
+  return COSINES if linear or task.endswith('-tff') else set()
 
 
 @pytest.mark.parametrize('task', tasks.TASKS)

@@ -53,12 +53,15 @@ class Pool:
       called from several threads.
     entries: of sparse examples int [N], the number of features of each, or an
       upper bound; None for dense examples.
+    is_decoded: whether `read` decodes files, which takes long enough to be done
+      ahead of time.
   """
 
   y: np.ndarray | scipy.sparse.csr_matrix
   spec: tf.TensorSpec | Mapping[str, tf.TensorSpec]
   read: Callable[[np.ndarray], np.ndarray | scipy.sparse.csr_matrix]
   entries: np.ndarray | None = None
+  is_decoded: bool = False
 
   def __len__(self) -> int:
     return self.y.shape[0]

@@ -1,5 +1,6 @@
 """Trains an algorithm on a data set, in the directory of a run."""
 
+import contextlib
 import dataclasses
 import os
 from collections.abc import Mapping
@@ -15,6 +16,7 @@ from tff_xc.data import fingerprint
 from tff_xc.experiment import client_states
 from tff_xc.experiment import environment
 from tff_xc.experiment import loop
+from tff_xc.experiment import prefetch
 from tff_xc.experiment import progress
 from tff_xc.experiment import run_directory
 from tff_xc.experiment import same_run
@@ -52,8 +54,7 @@ def train(
 ) -> dict[str, Any]:
   """Trains, evaluates and writes everything about the run, or resumes it.
 
-  Install a runtime first (`tff_xc.runtime.registry.install`). It returns the
-  summary, as in summary.json, with nan in place of null.
+  Install a runtime first (`runtime.registry.install`). It returns summary.json.
 
   Args:
     algorithm: with its `sampling`.
@@ -76,25 +77,34 @@ def train(
     ValueError: the algorithm lacks sampling, or does not fit data or metrics.
   """
   _check(algorithm, dataset, metrics, rounds, best)
-  saves_every = checkpoint_every or eval_every
-  schedule = progress.Schedule(rounds, eval_every, saves_every)
+  saves = checkpoint_every or eval_every
+  schedule = progress.Schedule(rounds, eval_every, saves)
   config = {**(config or {}), 'seed': seed, 'target': target}
   config = _whole_config(config, best, algorithm, dataset, metrics, schedule)
   same_run.check_config(run_dir, config)
-  return loop.run(
-    targets=targets_lib.parse(target, metrics),
-    process=process.build_process(algorithm, seed),
-    cohorts=algorithm.sampling.cohorts(dataset, seed),
-    evaluate=evaluation.Evaluator(algorithm.model, dataset, metrics),
-    metrics=tuple(metrics),
-    messages=communication.messages(algorithm),
-    schedule=schedule,
-    directory=_directory(run_dir, config, dataset),
-    best=best,
-    warnings=[*warnings, *_large_states(algorithm, dataset, run_dir)],
-    client_states=_client_states(algorithm.client_state, run_dir),
-    facts={'emd': _emd(dataset)},
-  )
+  with _cohorts(algorithm, dataset, seed, rounds) as cohorts:
+    return loop.run(
+      targets=targets_lib.parse(target, metrics),
+      process=process.build_process(algorithm, seed),
+      cohorts=cohorts,
+      evaluate=evaluation.Evaluator(algorithm.model, dataset, metrics),
+      metrics=tuple(metrics),
+      messages=communication.messages(algorithm),
+      schedule=schedule,
+      directory=_directory(run_dir, config, dataset),
+      best=best,
+      warnings=[*warnings, *_large_states(algorithm, dataset, run_dir)],
+      client_states=_client_states(algorithm.client_state, run_dir),
+      facts={'emd': _emd(dataset)},
+    )
+
+
+def _cohorts(algorithm, dataset, seed: int, rounds: int):
+  """Returns a context of round -> cohort, read ahead if examples are decoded."""
+  cohorts = algorithm.sampling.cohorts(dataset, seed)
+  if not dataset.train.pool.is_decoded:
+    return contextlib.nullcontext(cohorts)
+  return prefetch.ahead(cohorts, rounds)
 
 
 def _emd(dataset) -> float:

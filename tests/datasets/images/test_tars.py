@@ -6,8 +6,8 @@ import tarfile
 import numpy as np
 import pytest
 
+from datasets.images import in_place
 from datasets.images import store as store_lib
-from datasets.images import tars
 from datasets.splits import listing as listing_lib
 from tests.datasets.images import on_disk
 from tff_xc import errors
@@ -56,7 +56,7 @@ def compressed(folder):
 
 @pytest.mark.parametrize('write', [folder_of_tars, tar_of_tars])
 def test_images_are_read_in_place_as_from_folders(tmp_path, write, monkeypatch):
-  monkeypatch.setattr(tars, '_OPEN', 2)
+  monkeypatch.setattr(in_place, '_OPEN', 2)
   path = write(tmp_path)
   expected = everything(store_lib.open_store(tmp_path / 'folders'))
   assert list(expected) == sorted(NAMES)

@@ -1,0 +1,51 @@
+"""What features of TFRecords are called. Importing this imports nothing large."""
+
+from typing import NamedTuple
+
+from tff_xc import errors
+
+# Names that are usual, the first one counts; by what the feature is.
+KNOWN = {
+  'image': ('image/encoded_jpeg', 'image/encoded', 'image', 'image_raw'),
+  'class': ('class', 'image/class/label', 'label'),
+  'user': ('user_id', 'user', 'client_id'),
+  'id': ('image/filename', 'image_id', 'image/id', 'id', 'filename'),
+}
+
+
+class Features(NamedTuple):
+  """What features are called; empty: one of those that are usual.
+
+  Attributes:
+    image: bytes of a JPEG or PNG.
+    label: a class, a number or text.
+    user: a number or text.
+    id: likewise.
+  """
+
+  image: str = ''
+  label: str = ''
+  user: str = ''
+  id: str = ''
+
+
+USUAL = Features()
+
+
+def parse(text: str) -> Features:
+  """Reads `image=NAME,class=NAME,user=NAME,id=NAME`, each optional.
+
+  Raises:
+    errors.InputError: it has another form.
+  """
+  given = {}
+  for part in filter(None, text.split(',')):
+    kind, _, name = part.strip().partition('=')
+    if kind not in KNOWN or not name or kind in given:
+      raise errors.InputError(
+        f'--record_features={text}: expected image=NAME, class=NAME, user=NAME and'
+        ' id=NAME with commas between them, such as'
+        ' --record_features=image=image/encoded,class=image/class/label'
+      )
+    given[kind] = name
+  return Features(*(given.get(kind, '') for kind in KNOWN))

@@ -1,0 +1,169 @@
+"""The path of photographs, measured: python -m tests.photographs DIRECTORY [ROUNDS].
+
+Renders procedural handwriting in the shape of SOP as JPEGs in a tar, with the lists
+of its owners, makes the split with `launch.make_splits`, trains FedSS with
+MobileNetV3 at 96 pixels, and retrieves. Then FedAvgM with FedVC and MobileNetV2,
+with all layers and with two. It prints where the time goes.
+"""
+
+import io
+import pathlib
+import subprocess
+import sys
+import tarfile
+import time
+from collections.abc import Iterator
+
+import numpy as np
+from PIL import Image
+
+from datasets.procedural import glyphs
+from tasks import experiment
+from tff_xc.report import run_files
+
+ROOT = pathlib.Path(__file__).parents[1]
+# A fifteenth of the clients, and a fifteenth of the classes to retrieve.
+SIZES = {'num_classes': 750, 'num_clients': 40, 'retrieval_classes': 200}
+SIDE = 96
+_STORED = 200, 160  # Pixels of a JPEG: width and height.
+_HEADER = 'image_id class_id super_class_id path\n'
+
+
+def render(directory: pathlib.Path, sizes=SIZES) -> pathlib.Path:
+  """Writes DIRECTORY/sop: images.tar, the lists, and the split. Returns DIRECTORY."""
+  folder = directory / 'sop'
+  folder.mkdir(parents=True)
+  found = glyphs.load_preset('glyphs-sop', **sizes)
+  with tarfile.open(folder / 'images.tar', 'w') as tar:
+    for name, pool, first in (
+      ('Ebay_train.txt', found.train.pool, 1),
+      ('Ebay_test.txt', found.retrieval, 1 + found.num_classes),
+    ):
+      with (folder / name).open('w') as lines:
+        lines.write(_HEADER)
+        for number, (image, label) in enumerate(_examples(pool)):
+          path = f'glyph_final/{name[5:-4]}{number:06d}_0.JPG'
+          data = _jpeg(image, number)
+          member = tarfile.TarInfo(path)
+          member.size = len(data)
+          tar.addfile(member, io.BytesIO(data))
+          lines.write(f'{number + 1} {first + label} 1 {path}\n')
+  subprocess.run(
+    [
+      *(sys.executable, '-m', 'launch.make_splits', 'sop'),
+      *(f'--input={folder}', f'--output={folder / "sop"}'),
+    ],
+    cwd=ROOT,
+    check=True,
+    stdout=subprocess.DEVNULL,
+    stderr=subprocess.DEVNULL,
+  )
+  return directory
+
+
+def _examples(pool) -> Iterator:
+  for x, y in pool.blocks():
+    yield from zip(x, y, strict=True)
+
+
+def _jpeg(glyph: np.ndarray, number: int) -> bytes:
+  """Returns a glyph in a colour on another, as a JPEG of a photograph's size."""
+  random = np.random.default_rng(number)
+  ink, paper = random.integers(0, 120, 3), random.integers(136, 256, 3)
+  share = np.asarray(Image.fromarray(glyph).resize(_STORED), float)[..., None]
+  picture = share / 255 * ink + (1 - share / 255) * paper
+  noisy = np.clip(picture + random.normal(0, 4, picture.shape), 0, 255)
+  out = io.BytesIO()
+  Image.fromarray(noisy.astype(np.uint8)).save(out, 'JPEG', quality=90)
+  return out.getvalue()
+
+
+def config(directory, algorithm: str, rounds: int, **changes):
+  """Returns a configuration of task sop at 96 pixels, from scratch."""
+  given = {
+    'data_dir': str(directory),
+    'image_size': SIDE,
+    'clients_per_round': 4,
+    'rounds': rounds,
+    'eval_every': rounds,
+    **changes,
+  }
+  return experiment.resolve('sop', algorithm, given)
+
+
+class Clock:
+  """Sums the seconds of some functions, over all threads."""
+
+  def __init__(self):
+    self.seconds, self.calls = 0.0, 0
+
+  def timing(self, function):
+    def timed(*arguments, **named):
+      start = time.perf_counter()
+      try:
+        return function(*arguments, **named)
+      finally:
+        self.seconds += time.perf_counter() - start
+        self.calls += 1
+
+    return timed
+
+
+def measure(settings, run_dir: pathlib.Path, made=None):
+  """Trains; returns seconds and bytes by what they are of, and the summary."""
+  from datasets.images import decode
+  from tff_xc.measure import evaluation
+
+  decoded, evaluated = Clock(), Clock()
+  square, call = decode.square, evaluation.Evaluator.__call__
+  made = made or experiment.assemble(settings)
+  decode.square = decoded.timing(square)
+  evaluation.Evaluator.__call__ = evaluated.timing(call)
+  start = time.perf_counter()
+  try:
+    summary = made.run(str(run_dir))
+  finally:
+    decode.square, evaluation.Evaluator.__call__ = square, call
+  rounds = run_files.read_run(run_dir).metrics.iloc[1:]
+  return {
+    'all': time.perf_counter() - start,
+    'rounds': float(rounds['seconds'].sum()),
+    'a round, median': float(rounds['seconds'].median()),
+    'examples a round': float(rounds['examples'].mean()),
+    'evaluations': evaluated.seconds,
+    'decoding, all threads': decoded.seconds,
+    'images decoded': decoded.calls,
+    'bytes down a client': summary['bytes_down_per_client_round'],
+    'bytes up a client': summary['bytes_up_per_client_round'],
+  }, summary
+
+
+def main(directory: str, rounds: str = '20') -> None:
+  """Measures, and prints what was found."""
+  folder, count = pathlib.Path(directory), int(rounds)
+  start = time.perf_counter()
+  if not (folder / 'sop').exists():
+    render(folder)
+    print(f'rendering: {time.perf_counter() - start:.0f} s', flush=True)
+  fedss = config(folder, 'fedss', count, negatives=80)
+  experiment.install_runtime(fedss)
+  found, summary = measure(fedss, folder / 'fedss')
+  _print('FedSS, MobileNetV3', found, summary)
+  for trained in ('all', 'bottleneck'):
+    virtual = config(
+      *(folder, 'fedavgm', max(count // 4, 2)),
+      **{'encoder': 'mobilenet_v2', 'virtual_clients': 64, 'batch_size': 32},
+      train=trained,
+    )
+    found, summary = measure(virtual, folder / trained)
+    _print(f'FedAvgM with FedVC, MobileNetV2, {trained}', found, summary)
+
+
+def _print(title: str, found, summary) -> None:
+  print(f'\n{title}: {summary["final"]}')
+  for name, value in found.items():
+    print(f'  {name:<24}{value:14,.2f}', flush=True)
+
+
+if __name__ == '__main__':
+  main(*sys.argv[1:])

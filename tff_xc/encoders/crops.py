@@ -1,0 +1,176 @@
+"""Random crops and rotations of training images, in front of any encoder.
+
+The examples that are stored are squares a little larger than the encoder's images:
+8/7 of their side, 256 pixels for 224. Training draws a part of each; a test takes the
+middle. Draws depend on the seed of the step, so on (seed, round, client), and on an
+image's place in the batch.
+
+  'random'  a square of the encoder's side, anywhere (FedSS: resized to 256, a random
+            crop of 224; a central one in the test is ours)
+  'scale'   8 to 100 % of the image, 3:4 to 4:3 wide, scaled to the encoder's side and
+            mirrored or not (Szegedy et al.: "Going Deeper with Convolutions", 2014;
+            FedVC crops with scale and aspect). It is cut out of the stored square and
+            not out of the whole photograph.
+"""
+
+import dataclasses
+import math
+import warnings
+
+import tensorflow as tf
+
+from tff_xc import errors
+from tff_xc.encoders import encoder as encoder_lib
+from tff_xc.encoders import initializers
+
+MIDDLE, RANDOM, SCALE = 'middle', 'random', 'scale'
+_AREA = 0.08, 1.0
+_ASPECT = 3 / 4, 4 / 3
+# Draws of a box until one lies in the image; else it is the whole image.
+_TRIES = 10
+# Streams of a step's random numbers beside those of the encoder itself.
+_OF_CROP, _OF_ROTATION = 2**31 - 2, 2**31 - 1
+
+
+def cropped(
+  encoder: encoder_lib.Encoder,
+  stored_side: int,
+  crop: str = RANDOM,
+  rotate: float = 0.0,
+) -> encoder_lib.Encoder:
+  """Returns the encoder of stored images, which crops them.
+
+  Args:
+    encoder: of images uint8 [side, side] or [side, side, channels].
+    stored_side: pixels a side of stored images, at least `side`.
+    crop: 'middle', 'random' or 'scale', of training.
+    rotate: degrees; training images are rotated by up to as many, before they are
+      cropped. Pixels beyond the edge are reflected (tensorflow-addons does it).
+
+  Raises:
+    errors.InputError: stored images are smaller than the encoder's.
+  """
+  side, *rest = encoder.example_spec.shape
+  if stored_side < side:
+    raise errors.InputError(
+      f'images of {stored_side} pixels a side cannot be cropped to {side}; give a'
+      ' smaller --image_size'
+    )
+  inner = encoder.apply
+
+  def apply(trainable, non_trainable, x, training, seed):
+    planes = x if x.shape.rank == 4 else x[..., None]
+    if training and rotate:
+      planes = rotated(planes, rotate, initializers.fold(seed, _OF_ROTATION))
+    how = crop if training else MIDDLE
+    planes = _CROPS[how](planes, side, initializers.fold(seed, _OF_CROP))
+    x = planes if x.shape.rank == 4 else planes[..., 0]
+    return inner(trainable, non_trainable, x, training, seed)
+
+  return dataclasses.replace(
+    encoder,
+    example_spec=tf.TensorSpec(
+      [stored_side, stored_side, *rest[1:]], encoder.example_spec.dtype
+    ),
+    apply=apply,
+    copies=None,
+  )
+
+
+def middle(x: tf.Tensor, side: int, seed: tf.Tensor) -> tf.Tensor:
+  """Returns the middle squares, [B, side, side, C]; `seed` has no effect."""
+  del seed
+  start = (x.shape[1] - side) // 2
+  return x[:, start : start + side, start : start + side]
+
+
+def anywhere(x: tf.Tensor, side: int, seed: tf.Tensor) -> tf.Tensor:
+  """Returns a random square of each image, all positions alike likely.
+
+  Args:
+    x: [B, stored, stored, C].
+    side: pixels a side of the result.
+    seed: int32 [2].
+
+  Returns:
+    [B, side, side, C], of the type of `x`.
+  """
+  starts = tf.random.stateless_uniform(
+    [2, tf.shape(x)[0]], seed, 0, x.shape[1] - side + 1, tf.int32
+  )
+  rows, columns = tf.unstack(starts[:, :, None] + tf.range(side))
+  x = tf.gather(x, rows, axis=1, batch_dims=1)
+  return tf.gather(x, columns, axis=2, batch_dims=1)
+
+
+def scaled(x: tf.Tensor, side: int, seed: tf.Tensor) -> tf.Tensor:
+  """Returns a random part of each image, scaled to a square, perhaps mirrored.
+
+  Arguments and result are those of `anywhere`; pixels are rounded.
+  """
+  boxes = random_boxes(tf.shape(x)[0], seed)
+  parts = tf.image.crop_and_resize(
+    tf.cast(x, tf.float32), boxes, tf.range(tf.shape(x)[0]), [side, side]
+  )
+  return tf.cast(tf.round(parts), x.dtype)
+
+
+def random_boxes(count: tf.Tensor, seed: tf.Tensor) -> tf.Tensor:
+  """Returns float32 [count, 4]: top, left, bottom, right in [0, 1].
+
+  The area is uniform in 8 to 100 %, the logarithm of width / height in those of 3:4
+  and 4:3, as far as the box lies in the image; then its position is uniform. Of a
+  mirrored box, left is greater than right.
+  """
+  draws = tf.random.stateless_uniform([2 * _TRIES + 3, count], seed)
+  area = _AREA[0] + draws[:_TRIES] * (_AREA[1] - _AREA[0])
+  low, high = map(math.log, _ASPECT)
+  aspect = tf.exp(low + draws[_TRIES : 2 * _TRIES] * (high - low))
+  height, width = tf.sqrt(area / aspect), tf.sqrt(area * aspect)
+  fits = (height <= 1.0) & (width <= 1.0)
+  first = tf.argmax(tf.cast(fits, tf.int32), axis=0)[:, None]
+  pick = lambda sizes: tf.where(
+    tf.reduce_any(fits, axis=0),
+    tf.gather(tf.transpose(sizes), first, axis=1, batch_dims=1)[:, 0],
+    1.0,
+  )
+  height, width = pick(height), pick(width)
+  top, left, mirror = tf.unstack(draws[2 * _TRIES :])
+  top, left = top * (1.0 - height), left * (1.0 - width)
+  right = left + width
+  is_mirrored = mirror < 0.5
+  return tf.stack(
+    [
+      top,
+      tf.where(is_mirrored, right, left),
+      top + height,
+      tf.where(is_mirrored, left, right),
+    ],
+    axis=1,
+  )
+
+
+def rotated(x: tf.Tensor, degrees: float, seed: tf.Tensor) -> tf.Tensor:
+  """Rotates each image by a random angle, uniform in [-degrees, degrees].
+
+  Args:
+    x: [B, side, side, C].
+    degrees: the largest angle.
+    seed: int32 [2].
+
+  Returns:
+    Of the shape and the type of `x`; beyond the edge, the image is reflected.
+  """
+  with warnings.catch_warnings():
+    warnings.simplefilter('ignore')  # That the package is no longer developed.
+    import tensorflow_addons as tfa
+
+  most = math.radians(degrees)
+  angles = tf.random.stateless_uniform([tf.shape(x)[0]], seed, -most, most)
+  turned = tfa.image.rotate(
+    tf.cast(x, tf.float32), angles, 'bilinear', fill_mode='reflect'
+  )
+  return tf.ensure_shape(tf.cast(tf.round(turned), x.dtype), x.shape)
+
+
+_CROPS = {MIDDLE: middle, RANDOM: anywhere, SCALE: scaled}
