@@ -120,6 +120,10 @@ def test_dependencies_name_what_the_library_imports():
         found |= {name.name.split('.')[0] for name in node.names}
       elif isinstance(node, ast.ImportFrom):
         found.add(node.module.split('.')[0])
-  found = {'scikit-learn' if n == 'sklearn' else n for n in found}
+  names = {
+    'sklearn': 'scikit-learn',
+    'tensorflow_addons': 'tensorflow-addons',
+  }
+  found = {names.get(name, name) for name in found}
   others = found - set(sys.stdlib_module_names) - {'tff_xc'} - WITH_TFF
   assert others <= set(ast.literal_eval(listed))
