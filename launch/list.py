@@ -6,10 +6,12 @@ tasks: classes, size, the files that they need, and published results;
 algorithms: their answers to the four questions of a round, and their
 hyper-parameters; encoders: networks of tasks of images (--encoder); metrics: their
 unit, and whether higher or lower values are better; benchmarks: their measurement,
-contenders and sizes; tables: their experiments, with published results.
+contenders and sizes; tables: published tables and figures, what each needs, and
+whether it can run here.
 """
 
 import dataclasses
+import functools
 import textwrap
 from collections.abc import Mapping
 from collections.abc import Sequence
@@ -17,8 +19,10 @@ from collections.abc import Sequence
 from launch import app
 from launch.benchmarks import catalog as benchmarks
 from tasks import encoders
+from tasks import experiment
 from tasks import registry as tasks
 from tasks.papers import registry as papers
+from tasks.papers import result
 from tff_xc import errors
 from tff_xc.algorithms import entry
 from tff_xc.algorithms import registry as algorithms
@@ -97,16 +101,46 @@ def _benchmarks(width: int) -> str:
 
 
 def _tables(width: int) -> str:
-  blocks = []
-  for name, table in papers.TABLES.items():
-    head = f'{name}  {table.title}, {table.source}. {table.caption}.'
-    rows = [['task', 'algorithm', 'changes', 'published']]
-    for row in table.rows:
-      changes = ' '.join(f'{n}={value}' for n, value in row.changes.items())
-      rows.append([row.task, row.algorithm, changes, row.results() or '–'])
-    about = textwrap.fill(f'{head} {table.notes}'.strip(), width)
-    blocks.append(f'{about}\n\n{_blocks(rows, width=width)}')
-  return '\n'.join(blocks)
+  directory = experiment.SETTINGS['data_dir'].default
+  captions = [['table', 'what']]
+  needs = [['table', 'small', 'paper needs']]
+  for name, each in papers.RESULTS.items():
+    captions.append([name, f'{each.title}, {each.source}. {each.caption}'])
+    needs.append([name, *_needs(each, directory)])
+  about = (
+    'small: what `launch.reproduce NAME` measures in minutes; paper needs: the data'
+    f' of --scale=paper, looked for in {directory}. `launch.reproduce NAME'
+    ' --scale=paper --finished_only` shows the published numbers.'
+  )
+  shown = _blocks(captions, needs, width=width)
+  return f'{textwrap.fill(about, width)}\n\n{shown}'
+
+
+def _needs(each: result.Result, directory: str) -> tuple[str, str]:
+  """Returns a table's small form, and the data it needs, missing ones marked."""
+  if isinstance(each, result.Formula):
+    return 'formulas', 'nothing'
+  if isinstance(each, result.Diagram):
+    return 'a diagram', 'nothing'
+  if isinstance(each, result.Study):
+    return each.small, each.needs or 'nothing'
+  names = dict.fromkeys(row.task for row in each.rows)
+  real = [name for name in names if tasks.get(name).find is not None]
+  told = [
+    name if _is_here(name, directory) else f'{name} (missing)' for name in real
+  ]
+  small = each.small.what if each.small else '–'
+  return small, ', '.join(told) or 'nothing'
+
+
+@functools.cache
+def _is_here(task: str, directory: str) -> bool:
+  """Whether a task's data are there."""
+  try:
+    tasks.get(task).find(directory)
+  except errors.InputError:
+    return False
+  return True
 
 
 def _size(value: int | tuple[int, ...]) -> str:

@@ -55,7 +55,7 @@ def _table(number, caption, rows, notes):
   )
 
 
-TABLES = (
+RESULTS = (
   _table(
     1,
     'CIFAR-10 and CIFAR-100, one class a client; ResNet-8, -32, -56',

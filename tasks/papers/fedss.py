@@ -59,7 +59,7 @@ def _table(number, caption, rows, notes):
   )
 
 
-TABLES = (
+RESULTS = (
   _table(
     1,
     'Landmarks-User-160k: 5,000 rounds of 64 clients; |S| = 95 to 170',

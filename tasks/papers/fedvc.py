@@ -68,7 +68,7 @@ def _table(number, caption, rows, notes):
   )
 
 
-TABLES = (
+RESULTS = (
   _table(
     2,
     'FedVC on iNaturalist: 5,000 rounds of 10 clients',

@@ -1,37 +1,47 @@
-"""The published tables by name. Importing this does not import TensorFlow."""
+"""The published tables and figures by name. Importing this imports no TensorFlow."""
 
-import dataclasses
+from collections.abc import Mapping
+from collections.abc import Sequence
 
-from tasks import registry as tasks
 from tasks.papers import fedaws
 from tasks.papers import fedmlh
 from tasks.papers import fedss
 from tasks.papers import fedvc
+from tasks.papers import result
 from tasks.papers import table
 from tasks.papers import turbosvm
-from tff_xc.algorithms import registry as algorithms
+from tff_xc import errors
+
+RESULTS: Mapping[str, result.Result] = {
+  found.name: found
+  for paper in (fedss, fedaws, turbosvm, fedmlh, fedvc)
+  for found in paper.RESULTS
+}
+TABLES = {n: r for n, r in RESULTS.items() if isinstance(r, table.PaperTable)}
 
 
-def _runnable(found: table.PaperTable) -> table.PaperTable:
-  """Returns a table without rows that cannot be run here; its notes name them."""
-  missing = {row.task for row in found.rows} - set(tasks.TASKS)
-  missing |= {row.algorithm for row in found.rows} - set(algorithms.ALGORITHMS)
-  if not missing:
-    return found
-  return dataclasses.replace(
-    found,
-    rows=tuple(
-      row for row in found.rows if not missing & {row.task, row.algorithm}
-    ),
-    notes=f'{found.notes} Left out, since they are not implemented here:'
-    f' {", ".join(sorted(missing))}.',
-  )
+def chosen(names: Sequence[str]) -> list[result.Result]:
+  """Returns results by name, each once, in the papers' order.
 
+  Args:
+    names: of results ('fedss/table1'), of papers ('fedss'), or 'all'.
 
-_ALL = [
-  t for paper in (fedss, fedaws, turbosvm, fedmlh, fedvc) for t in paper.TABLES
-]
-TABLES = {t.name: t for t in map(_runnable, _ALL) if t.rows}
+  Raises:
+    errors.InputError: a name is none of these.
+  """
+  papers = list(dict.fromkeys(name.partition('/')[0] for name in RESULTS))
+  wanted = set()
+  for name in names:
+    found = [n for n in RESULTS if name in ('all', n, n.partition('/')[0])]
+    if not found:
+      paper = name.partition('/')[0]
+      near = [n for n in RESULTS if n.startswith(f'{paper}/')]
+      known = ', '.join(
+        near or ['all', *papers, 'or one of `launch.list tables`']
+      )
+      raise errors.InputError(f'unknown table {name!r}: there are {known}')
+    wanted.update(found)
+  return [r for name, r in RESULTS.items() if name in wanted]
 
 
 def of_task(task: str) -> list[table.PaperTable]:

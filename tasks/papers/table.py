@@ -1,10 +1,12 @@
-"""The form of a published table."""
+"""The form of a published table or figure of trained models."""
 
 import dataclasses
 from collections.abc import Mapping
+from collections.abc import Sequence
 from typing import Any
 from typing import NamedTuple
 
+from tasks.papers import result
 from tff_xc.measure import catalog
 from tff_xc.measure import targets
 
@@ -72,34 +74,45 @@ class Row(NamedTuple):
     )
 
 
-@dataclasses.dataclass(frozen=True)
-class PaperTable:
-  """A published table.
+class Small(NamedTuple):
+  """The same experiments in minutes, on data that are always there.
 
   Attributes:
-    paper: its short name.
-    number: 'Table 1'.
-    source: where to find the paper.
-    caption: what the table compares.
-    rows: its experiments, in the paper's order.
-    notes: doubts about the numbers, and what differs here; sentences.
+    what: what was made smaller, in a sentence.
+    rows: the experiments, all settings in their changes; `published` is of the
+      paper's row.
+    expected: what they are to show.
+    seeds: of each row.
   """
 
-  paper: str
-  number: str
-  source: str
-  caption: str
+  what: str
   rows: tuple[Row, ...]
-  notes: str = ''
+  expected: tuple[result.Expected, ...]
+  seeds: tuple[int, ...] = (0,)
 
-  @property
-  def name(self) -> str:
-    """The table's name on a command line, such as 'fedss/table1'."""
-    return f'{self.paper}/{self.number}'.lower().replace(' ', '')
 
-  @property
-  def title(self) -> str:
-    return f'{self.paper}, {self.number}'
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class PaperTable(result.Result):
+  """A published table or figure of trained models.
+
+  Attributes:
+    rows: its experiments, in the paper's order.
+    small: the same in minutes; None: it has no small form.
+    seeds: of each row, as in the paper.
+    at_rounds: the rounds after which scores are taken; None: the last.
+    curves: the scores that its picture draws; (): the headline metrics.
+    over: what they are drawn over, see `compare_curves.AXES`.
+    relative_to: the algorithm whose final score is the whole of the others', for
+      relative scores; '': none.
+  """
+
+  rows: tuple[Row, ...]
+  small: Small | None = None
+  seeds: tuple[int, ...] = (0, 1, 2)
+  at_rounds: int | None = None
+  curves: tuple[str, ...] = ()
+  over: str = 'rounds'
+  relative_to: str = ''
 
   def summary(self, task: str) -> str:
     """Returns the results on a task by the metric that its rows name first.
@@ -121,6 +134,35 @@ class PaperTable:
     ]
     unit = '' if ':' in metric else ' %'
     return f'{heading(metric)}{unit}: {", ".join(parts)}'
+
+
+def own_changes(row: Row, rows: Sequence[Row]) -> dict[str, Any]:
+  """Returns the changes in which a row differs from others of its algorithm."""
+  alike = [
+    other
+    for other in rows
+    if (other.task, other.algorithm) == (row.task, row.algorithm)
+  ]
+  return {
+    name: value
+    for name, value in row.changes.items()
+    if any(other.changes.get(name) != value for other in alike)
+  }
+
+
+def labels(rows: Sequence[Row]) -> list[str]:
+  """Returns a name for each row: 'fedss negatives=5', the task where it differs."""
+  several = len({row.task for row in rows}) > 1
+  return [
+    ' '.join(
+      [
+        *([row.task] if several else []),
+        row.algorithm,
+        *(f'{n}={v}' for n, v in own_changes(row, rows).items()),
+      ]
+    )
+    for row in rows
+  ]
 
 
 def heading(metric: str) -> str:

@@ -220,7 +220,7 @@ def _by_kernel():
   return tuple(rows)
 
 
-TABLES = (
+RESULTS = (
   _table(
     2,
     'Rounds to an accuracy; 8 clients, one local epoch',

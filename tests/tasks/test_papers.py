@@ -7,8 +7,9 @@ import pytest
 from tasks import experiment
 from tasks import registry as tasks
 from tasks.papers import registry
+from tasks.papers import result
 from tasks.papers import table
-from tasks.papers import turbosvm
+from tff_xc import errors
 from tff_xc.algorithms import registry as algorithms
 from tff_xc.measure import catalog
 
@@ -37,7 +38,7 @@ def _check_published(row, metrics):
     assert not value.is_bound or (is_target and value.mean == 200)
 
 
-# Of TurboSVM-FL's tables, these may be missing here.
+TURBOSVM = [t for t in registry.TABLES.values() if t.paper == 'TurboSVM-FL']
 METHODS = {'fedavg', 'fedadam', 'fedaws_softmax', 'fedprox', 'fedams', 'moon'}
 METHODS |= {'turbosvm'}
 SETS = {'femnist', 'celeba', 'shakespeare'}
@@ -56,30 +57,22 @@ CHECKED = {
 }
 
 
-@pytest.mark.parametrize('t', turbosvm.TABLES, ids=lambda t: t.number)
+@pytest.mark.parametrize('t', TURBOSVM, ids=lambda t: t.number)
 def test_every_digit_is_the_papers(t):
   printed = '\n'.join(f'{r.task} {r.algorithm} {r.results()}' for r in t.rows)
   number = int(t.number.split()[1])
   assert zlib.crc32(printed.encode()) == CHECKED[number]
 
 
-def test_what_is_not_implemented_is_left_out_and_named():
-  absent = METHODS - set(algorithms.ALGORITHMS) | SETS - set(tasks.TASKS)
-  for t in turbosvm.TABLES:
+def test_turbosvms_tables_have_all_methods_and_sets():
+  for t in TURBOSVM:
     if t.number not in ('Table 4', 'Table 12'):  # TurboSVM-FL alone.
       assert {row.algorithm for row in t.rows} == METHODS
       assert {row.task for row in t.rows} == SETS
-    shown = registry.TABLES.get(t.name)
-    rows = [r for r in t.rows if not absent & {r.task, r.algorithm}]
-    assert list(shown.rows if shown else ()) == rows
-    if shown and absent:
-      assert shown.notes.endswith(f'here: {", ".join(sorted(absent))}.')
-  other = [t for t in registry.TABLES.values() if t.paper != 'TurboSVM-FL']
-  assert not any('Left out, since' in t.notes for t in other)
 
 
 def test_turbosvms_tables_agree_with_each_other():
-  t = {int(t.number.split()[1]): t for t in turbosvm.TABLES}
+  t = {int(t.number.split()[1]): t for t in TURBOSVM}
   assert {number: len(table.rows) for number, table in t.items()} == SIZES
   for found in t.values():
     for row in found.rows:
@@ -103,7 +96,7 @@ def test_turbosvms_tables_agree_with_each_other():
 
 @pytest.mark.parametrize('number', ['Table 2', 'Table 9'])
 def test_rounds_are_counted_after_every_round(number):
-  [found] = [t for t in turbosvm.TABLES if t.number == number]
+  [found] = [t for t in TURBOSVM if t.number == number]
   for row in found.rows:
     default = tasks.get(row.task).eval_every
     assert row.changes.get('eval_every', default) == 1
@@ -111,7 +104,7 @@ def test_rounds_are_counted_after_every_round(number):
 
 def test_names_and_rows_are_unique():
   assert list(registry.TABLES)[:2] == ['fedss/table1', 'fedss/table2']
-  for t in [*registry.TABLES.values(), *turbosvm.TABLES]:
+  for t in registry.TABLES.values():
     found = [
       (r.task, r.algorithm, sorted(r.changes.items()))
       for r in t.rows
@@ -122,13 +115,16 @@ def test_names_and_rows_are_unique():
     assert t.source.startswith('arXiv:')
 
 
+def paper_table(number, rows):
+  return table.PaperTable(
+    paper='P', number=number, source='arXiv:1', caption='', rows=tuple(rows)
+  )
+
+
 def test_a_tables_summary_is_of_one_task_and_its_first_metric():
   published = lambda mean: {'top1': table.Published(mean)}
-  t = table.PaperTable(
-    'P',
+  t = paper_table(
     'Table 9',
-    'arXiv:1',
-    '',
     (
       table.Row('a', 'x', {}, {'m': 1}),
       table.Row('a', 'x', published(3.0), {'m': 2}),
@@ -159,7 +155,7 @@ def test_rounds_to_a_target_are_results():
     table.Row('a', 'x', {'top1:0.7': value}, {'m': i})
     for i, value in enumerate(table.read(' '.join(values)))
   ]
-  t = table.PaperTable('P', 'Table 1', 'arXiv:1', '', row('91.6±18.2', '>200'))
+  t = paper_table('Table 1', row('91.6±18.2', '>200'))
   assert t.rows[0].results() == 'rounds to top-1 70 %: 91.6 ± 18.2'
   assert t.rows[1].results() == 'rounds to top-1 70 %: >200'
   assert t.summary('a') == 'rounds to top-1 70 %: x 91.6 to >200'
@@ -171,3 +167,46 @@ def test_every_task_of_a_table_is_listed_with_it():
     'fedaws/table4',
   ]
   assert not registry.of_task('omniglot')
+
+
+@pytest.mark.parametrize(
+  'each', registry.RESULTS.values(), ids=lambda r: r.name
+)
+def test_expectations_are_of_something_that_is_measured(each):
+  if isinstance(each, result.Study):
+    assert each.expected
+  if not isinstance(each, table.PaperTable) or not each.small:
+    return
+  small = each.small
+  labels = table.labels(small.rows)
+  assert len(set(labels)) == len(labels)
+  assert small.expected
+  for expected in small.expected:
+    assert {expected.of, expected.than or expected.of} <= set(labels)
+    for row in small.rows:
+      assert expected.metric.partition(':')[0] in tasks.get(row.task).metrics
+    assert expected.bounds
+  for row in small.rows:
+    assert tasks.get(row.task).find is None  # Always there.
+    assert 'rounds' in row.changes
+
+
+def test_results_are_chosen_by_name_paper_or_all():
+  chosen = lambda *names: [r.name for r in registry.chosen(names)]
+  assert chosen('fedmlh/table5', 'fedmlh/table2') == [
+    *('fedmlh/table2', 'fedmlh/table5'),
+  ]
+  assert chosen('fedmlh') == [n for n in registry.RESULTS if 'fedmlh/' in n]
+  assert chosen('all', 'fedss') == list(registry.RESULTS)
+  with pytest.raises(errors.InputError, match=r"'fedmlh/table99': .*/table2, "):
+    chosen('fedmlh/table99')
+  with pytest.raises(errors.InputError, match="'x': there are all, fedss, "):
+    chosen('x')
+
+
+def test_bounds_read_well():
+  assert result.Expected('top1', 'a', 10).bounds == 'at least 10'
+  assert (
+    result.Expected('top1', 'a', most=2.5, than='b').bounds == 'at most +2.5'
+  )
+  assert result.Expected('top1', 'a', -1, 1, than='b').bounds == '-1 to +1'

@@ -1,0 +1,101 @@
+"""Whether measured values are the published ones, or at least in their order."""
+
+import itertools
+import math
+from collections.abc import Mapping
+from collections.abc import Sequence
+from typing import NamedTuple
+
+from launch.reproduction import outcome as outcome_lib
+from tasks.papers import table as table_lib
+
+# The band of a published value has this half width where the paper's standard
+# deviation, or ours, is smaller: percent points, and a share of the rounds.
+_POINTS = 2.0
+_ROUNDS = 0.1
+
+
+class Pair(NamedTuple):
+  """A published value and a measured one.
+
+  Attributes:
+    task: of the row.
+    metric: a score or a target.
+    published: as printed.
+    mean: measured, in the paper's unit; infinite for rounds to a target that a
+      seed did not reach.
+    std: over seeds; None with one.
+  """
+
+  task: str
+  metric: str
+  published: table_lib.Published
+  mean: float
+  std: float | None
+
+  @property
+  def half_width(self) -> float:
+    """Half the band of the published value."""
+    is_rounds = ':' in self.metric
+    least = _ROUNDS * self.published.mean if is_rounds else _POINTS
+    return max(least, 2 * (self.published.std or 0), 2 * (self.std or 0))
+
+  @property
+  def in_band(self) -> bool:
+    """Whether the measured value is the published one."""
+    if self.published.is_bound:
+      return self.mean > self.published.mean
+    return abs(self.mean - self.published.mean) <= self.half_width
+
+  @property
+  def difference(self) -> str:
+    """Returns the difference for people: '+1.2', '-9.0 *', '*' out of the band."""
+    mark = '' if self.in_band else ' *'
+    if self.published.is_bound or not math.isfinite(self.mean):
+      return mark.strip() or '–'
+    return f'{self.mean - self.published.mean:+.1f}{mark}'
+
+
+def judged(
+  pairs: Sequence[Pair], missing: int
+) -> tuple[outcome_lib.Verdict, str]:
+  """Returns the verdict on an experiment at the paper's size, and why.
+
+  Args:
+    pairs: all values that were measured.
+    missing: how many published values were not.
+  """
+  verdicts = outcome_lib.Verdict
+  rest = f'; {missing} were not measured' if missing else ''
+  if not pairs:
+    return verdicts.NOT_RUN, 'no published value was measured'
+  inside = sum(pair.in_band for pair in pairs)
+  told = f'{inside} of {len(pairs)} values are in the band{rest}'
+  if inside == len(pairs) and not missing:
+    return verdicts.REPRODUCED, told
+  ordered, told_order = _order(pairs)
+  if ordered and not missing:
+    return verdicts.SHAPE, f'{told}; {told_order}'
+  return verdicts.NOT, f'{told}; {told_order}'
+
+
+def _order(pairs: Sequence[Pair]) -> tuple[bool, str]:
+  """Returns whether rows are in the published order, and how many pairs are.
+
+  Two rows have an order if their published values are further apart than the
+  wider of their bands.
+  """
+  groups: Mapping[tuple[str, str], list[Pair]] = {}
+  for pair in pairs:
+    groups.setdefault((pair.task, pair.metric), []).append(pair)
+  kept = total = 0
+  for group in groups.values():
+    for a, b in itertools.combinations(group, 2):
+      apart = a.published.mean - b.published.mean
+      if abs(apart) <= max(a.half_width, b.half_width):
+        continue
+      total += 1
+      kept += (a.mean > b.mean) if apart > 0 else (a.mean < b.mean)
+  if not total:
+    return False, 'no two of them have a published order'
+  return kept == total, f'{kept} of {total} pairs are in the published order'

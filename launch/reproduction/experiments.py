@@ -1,0 +1,237 @@
+"""Plans and measures tables and figures, and writes what came of them."""
+
+import dataclasses
+import pathlib
+from collections.abc import Mapping
+from collections.abc import Sequence
+from typing import Any
+
+from launch.reproduction import outcome as outcome_lib
+from launch.reproduction import runs as runs_lib
+from launch.reproduction.studies import study
+from launch.sweeps import plan
+from tasks.papers import result
+from tasks.papers import table as table_lib
+from tff_xc import errors
+
+# Flags that say how a result is measured, not which.
+_HOW = ('scale', 'output', 'jobs', 'finished_only', 'data_dir', 'cache_dir')
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class Request:
+  """What a command line asks for.
+
+  Attributes:
+    names: of the results.
+    scale: of `outcome.SCALES`.
+    task: of the rows at the paper's size, or of a study; None: all.
+    algorithm: of these rows; None: all.
+    given: the settings that flags set, by name.
+    seeds: in place of the table's; None: the table's.
+    output: the directory of results and runs.
+    jobs: runs side by side; 0: as many as fit the memory.
+    train: whether to train what is not finished.
+    arguments: the command line, for the record.
+  """
+
+  names: tuple[str, ...]
+  scale: str
+  task: str | None = None
+  algorithm: str | None = None
+  given: Mapping[str, Any] = dataclasses.field(default_factory=dict)
+  seeds: Sequence[int] | None = None
+  output: pathlib.Path
+  jobs: int = 0
+  train: bool = True
+  arguments: tuple[str, ...] = ()
+
+  @property
+  def is_one(self) -> bool:
+    """Whether one result is asked for, whose problems end the command."""
+    return len(self.names) == 1
+
+  def command(self, name: str) -> str:
+    """Returns the command that measures one of the results again."""
+    kept = [
+      argument
+      for argument in self.arguments
+      if argument.startswith('--')
+      and argument.lstrip('-').partition('=')[0] not in _HOW
+    ]
+    words = ['python -m launch.reproduce', name, f'--scale={self.scale}', *kept]
+    return ' '.join(words)
+
+
+@dataclasses.dataclass(frozen=True)
+class Planned:
+  """A result whose flags have been checked.
+
+  Attributes:
+    found: the result.
+    rows: of a table, at the scale of the request.
+    runs: of each row, a run for each seed.
+    config: of a study.
+  """
+
+  found: result.Result
+  rows: Sequence[table_lib.Row] = ()
+  runs: Sequence[Sequence[plan.Run]] = ()
+  config: Any = None
+
+
+def plan_one(found: result.Result, request: Request) -> Planned:
+  """Checks the flags of one result.
+
+  Raises:
+    errors.InputError: a flag does not apply, or its value is out of bounds.
+  """
+  # Of several results, some may have no use for where the data are.
+  told = {
+    name
+    for name in request.given
+    if request.is_one or name not in runs_lib.UNSEEN
+  }
+  told |= {n for n in ('task', 'algorithm', 'seeds') if getattr(request, n)}
+  if isinstance(found, result.Study):
+    study.refuse(found.name, told & {'algorithm', 'seeds'})
+    given = {n: v for n, v in request.given.items() if n in told}
+    return Planned(
+      found, config=study.resolve(found, request.scale, request.task, given)
+    )
+  if not isinstance(found, table_lib.PaperTable):
+    study.refuse(found.name, told)
+    return Planned(found)
+  if request.scale == 'paper':
+    rows = runs_lib.of_paper(found, request.task, request.algorithm)
+    seeds = request.seeds or found.seeds
+  else:
+    study.refuse(f'{found.name} --scale=small', told - runs_lib.UNSEEN)
+    rows = found.small.rows if found.small else ()
+    seeds = found.small.seeds if found.small else ()
+  runs = runs_lib.plan_runs(rows, request.given, seeds, request.output)
+  return Planned(found, rows, runs)
+
+
+def run_all(planned: Sequence[Planned], request: Request) -> None:
+  """Measures results one after another; prints and writes what came of them.
+
+  Raises:
+    errors.InputError: of a single result, its data are missing or damaged, or
+      nothing could be trained; the output cannot be written.
+    KeyboardInterrupt: after SIGINT or SIGTERM; the same command goes on.
+  """
+  done = []
+  for each in planned:
+    if not request.is_one:
+      print(f'{each.found.name} ...', flush=True)
+    try:
+      found = _outcome(each, request)
+    except errors.InputError as e:
+      if request.is_one:
+        raise
+      found = _nothing(each, request, outcome_lib.Verdict.NOT_RUN, str(e))
+    found = dataclasses.replace(
+      found, command=request.command(each.found.name), version=_version()
+    )
+    outcome_lib.write(found, request.output)
+    done.append(found)
+    told = f'{found.name}: {found.verdict}: {found.why}\n'
+    print(outcome_lib.to_text(found) if request.is_one else told, flush=True)
+  if not request.is_one:
+    print(outcome_lib.counted(done))
+  print(f'written to {request.output}')
+
+
+def _version() -> str:
+  from tff_xc.experiment import environment
+
+  return environment.describe()['git_revision'] or ''
+
+
+def _nothing(each, request, verdict, why) -> outcome_lib.Outcome:
+  return outcome_lib.Outcome(
+    name=each.found.name, scale=request.scale, verdict=verdict, why=why
+  )
+
+
+def _outcome(each: Planned, request: Request) -> outcome_lib.Outcome:
+  found = each.found
+  if isinstance(found, result.Diagram):
+    verdict = outcome_lib.Verdict.NOTHING
+    return _nothing(each, request, verdict, 'it is a diagram')
+  if isinstance(found, result.Formula):
+    return _computed(found, request)
+  if isinstance(found, result.Study):
+    return _studied(each, request)
+  if not each.rows:
+    why = f'it has no small form: {found.notes}'
+    return _nothing(each, request, outcome_lib.Verdict.NOT_RUN, why)
+  missing = _train(each, request) if request.train else []
+  from launch.reproduction import trained
+
+  return trained.conclude(
+    found, each.rows, each.runs, request.output, request.scale, missing
+  )
+
+
+def _computed(found: result.Formula, request) -> outcome_lib.Outcome:
+  verdict, why = outcome_lib.Verdict.REPRODUCED, 'it follows from formulas'
+  if found.differing is not None:
+    equal = len(found.rows) - found.differing
+    why = f'{equal} of {len(found.rows)} values have the printed digits'
+    if found.differing:
+      verdict = outcome_lib.Verdict.SHAPE
+  return outcome_lib.Outcome(
+    name=found.name,
+    scale=request.scale,
+    verdict=verdict,
+    why=why,
+    tables=(outcome_lib.Cells('', found.heading, found.rows),),
+  )
+
+
+def _studied(each: Planned, request) -> outcome_lib.Outcome:
+  found = each.found
+  if request.train:
+    return study.conclude(found, request.scale, each.config, request.output)
+  kept = outcome_lib.read(request.output, found.name)
+  if kept and kept.scale == request.scale:
+    return kept
+  why = 'it has not been measured'
+  return _nothing(each, request, outcome_lib.Verdict.NOT_RUN, why)
+
+
+def _train(each: Planned, request: Request) -> list[str]:
+  """Trains what is not finished; returns why runs are missing.
+
+  Raises:
+    errors.InputError: no task of the table has its data.
+  """
+  from launch.sweeps import training
+
+  by_task: dict[str, dict[pathlib.Path, plan.Run]] = {}
+  for group in each.runs:
+    for run in group:  # Rows with equal settings share their runs.
+      by_task.setdefault(run.config['task'], {})[run.folder] = run
+  missing = []
+  for task, runs in by_task.items():
+    failures: dict[pathlib.Path, str] = {}
+    try:
+      training.train(
+        [*runs.values()],
+        {},
+        request.output / 'runs' / task,
+        request.jobs,
+        lambda found, kept=failures: kept.update(found) or '',
+      )
+    except errors.InputError as e:
+      if len(by_task) == 1:
+        raise
+      missing.append(f'{task}: {e}')
+    missing += [f'{folder} failed: {why}' for folder, why in failures.items()]
+  if len(missing) >= len(by_task) and not any(
+    run.folder.exists() for runs in by_task.values() for run in runs.values()
+  ):
+    raise errors.InputError('; '.join(missing))
+  return missing

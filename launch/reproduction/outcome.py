@@ -1,0 +1,236 @@
+"""What came of a published table or figure: its verdict, cells and files."""
+
+import dataclasses
+import enum
+import json
+import pathlib
+import textwrap
+from collections.abc import Sequence
+from typing import Any
+from typing import NamedTuple
+
+from tasks.papers import registry
+from tasks.papers import result
+from tff_xc import errors
+from tff_xc.report import run_files
+from tff_xc.report import text_table
+
+FILE = 'result.json'
+SCALES = ('paper', 'small')
+
+
+class Verdict(enum.StrEnum):
+  """What the measured values say of the published ones.
+
+  REPRODUCED: every value is in the band of the published one.
+  SHAPE: the order of the methods is the published one, or all that was expected
+    of the small experiment holds.
+  NOT: neither.
+  NOT_RUN: something that it needs is missing, or a run has not finished.
+  NOTHING: it is a diagram, without values.
+  """
+
+  REPRODUCED = 'reproduced'
+  SHAPE = 'shape reproduced'
+  NOT = 'not reproduced'
+  NOT_RUN = 'not run'
+  NOTHING = 'nothing to run'
+
+
+class Cells(NamedTuple):
+  """A table of text.
+
+  Attributes:
+    title: what it shows; '': the result's own table.
+    heading: of the columns; the first is aligned to the left.
+    rows: cells, as many in each as the heading has.
+  """
+
+  title: str
+  heading: tuple[str, ...]
+  rows: tuple[tuple[str, ...], ...]
+
+
+class Checked(NamedTuple):
+  """Something that was expected, and what was measured.
+
+  Attributes:
+    says: what was expected, for people.
+    measured: the value as text.
+    holds: whether it is as expected.
+  """
+
+  says: str
+  measured: str
+  holds: bool
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class Outcome:
+  """What came of a result.
+
+  Attributes:
+    name: of the result.
+    scale: of `SCALES`.
+    verdict: what the values say.
+    why: the reason of the verdict, a sentence.
+    what: what the small experiment made smaller, or what flags changed, a sentence;
+      '' for nothing.
+    command: that measures it again.
+    tables: cells, the result's own first.
+    checked: what was expected of it.
+    pictures: names of files beside result.json.
+    runs: directories of the runs, relative to the output's directory.
+    seconds: that its runs took, one after another; None without runs.
+    version: the revision of this package that wrote it; '' outside a checkout.
+  """
+
+  name: str
+  scale: str
+  verdict: Verdict
+  why: str
+  what: str = ''
+  command: str = ''
+  tables: tuple[Cells, ...] = ()
+  checked: tuple[Checked, ...] = ()
+  pictures: tuple[str, ...] = ()
+  runs: tuple[str, ...] = ()
+  seconds: float | None = None
+  version: str = ''
+
+  @property
+  def result(self) -> result.Result:
+    return registry.RESULTS[self.name]
+
+
+def judged(checked: Sequence[Checked]) -> tuple[Verdict, str]:
+  """Returns the verdict on a small experiment, and why."""
+  failed = [each for each in checked if not each.holds]
+  if not failed:
+    return Verdict.SHAPE, f'all {len(checked)} expectations hold'
+  told = '; '.join(f'{each.says}: {each.measured}' for each in failed)
+  return Verdict.NOT, f'{len(failed)} of {len(checked)} do not hold: {told}'
+
+
+def folder(output: pathlib.Path, name: str) -> pathlib.Path:
+  """Returns the directory of a result's files."""
+  return output / name
+
+
+def write(outcome: Outcome, output: pathlib.Path) -> None:
+  """Writes result.json and result.md to the result's directory.
+
+  Raises:
+    errors.InputError: it cannot be written.
+  """
+  where = folder(output, outcome.name)
+  try:
+    where.mkdir(parents=True, exist_ok=True)
+    run_files.write_json(where / FILE, dataclasses.asdict(outcome))
+    with run_files.replacing(where / 'result.md') as temporary:
+      temporary.write_text(to_markdown(outcome), encoding='utf-8')
+  except OSError as e:
+    raise errors.InputError(
+      f'{where} cannot be written ({e.strerror}); name another --output'
+    ) from e
+
+
+def read(output: pathlib.Path, name: str) -> Outcome | None:
+  """Returns what was written of a result; None if nothing was.
+
+  Raises:
+    errors.InputError: the file is damaged.
+  """
+  path = folder(output, name) / FILE
+  if not path.exists():
+    return None
+  try:
+    return _parsed(json.loads(path.read_text(encoding='utf-8')))
+  except (OSError, ValueError, TypeError, KeyError) as e:
+    raise errors.InputError(
+      f'{path} is damaged ({e}); delete it, and run launch.reproduce {name} again'
+    ) from e
+
+
+def _parsed(found: dict[str, Any]) -> Outcome:
+  return Outcome(
+    **{
+      **found,
+      'verdict': Verdict(found['verdict']),
+      'tables': tuple(
+        Cells(title, tuple(heading), tuple(map(tuple, rows)))
+        for title, heading, rows in found['tables']
+      ),
+      'checked': tuple(Checked(*each) for each in found['checked']),
+      'pictures': tuple(found['pictures']),
+      'runs': tuple(found['runs']),
+    }
+  )
+
+
+def about(outcome: Outcome) -> str:
+  """Returns what the result is, and what is different here, as a paragraph."""
+  found = outcome.result
+  sentences = [f'{found.title}, {found.source}', found.caption]
+  if outcome.what:
+    sentences.append(outcome.what)
+  text = ' '.join(f'{sentence.rstrip(".")}.' for sentence in sentences)
+  return f'{text} {found.notes}'.strip()
+
+
+def expectations(outcome: Outcome) -> Cells | None:
+  """Returns the table of what was expected; None if nothing was."""
+  if not outcome.checked:
+    return None
+  return Cells(
+    'Expected before it was run',
+    ('expected', 'measured', 'holds'),
+    tuple((e.says, e.measured, _yes(e.holds)) for e in outcome.checked),
+  )
+
+
+def _yes(holds: bool) -> str:
+  return 'yes' if holds else 'no'
+
+
+def _all_tables(outcome: Outcome) -> list[Cells]:
+  last = expectations(outcome)
+  return [*outcome.tables, *([last] if last else [])]
+
+
+def to_text(outcome: Outcome) -> str:
+  """Returns an outcome for a terminal, ending in a newline."""
+  width = text_table.terminal_width()
+  blocks = [textwrap.fill(about(outcome), width) + '\n']
+  for title, heading, rows in _all_tables(outcome):
+    left = (0,) if len(heading) > 1 else ()
+    shown = text_table.to_text([heading, *rows], left, width)
+    blocks.append(f'{title}\n{shown}' if title else shown)
+  verdict = f'{outcome.verdict}: {outcome.why}'
+  return '\n'.join([*blocks, textwrap.fill(verdict, width) + '\n'])
+
+
+def to_markdown(outcome: Outcome) -> str:
+  """Returns an outcome as Markdown, ending in a newline."""
+  lines = [about(outcome), '']
+  for title, heading, rows in _all_tables(outcome):
+    lines += [f'**{title}**', ''] if title else []
+    rule = ['---'] + ['---:'] * (len(heading) - 1)
+    for cells in (heading, rule, *rows):
+      escaped = [cell.replace('|', '\\|') for cell in cells]
+      lines.append(f'| {" | ".join(escaped)} |')
+    lines.append('')
+  lines += [f'**{outcome.verdict}**: {outcome.why}.', '']
+  lines += [f'![{outcome.result.title}]({name})\n' for name in outcome.pictures]
+  lines += [f'`{outcome.command}`', ''] if outcome.command else []
+  return '\n'.join(lines)
+
+
+def counted(outcomes: Sequence[Outcome]) -> str:
+  """Returns the numbers of the verdicts: '3 reproduced, 1 not run'."""
+  found = [outcome.verdict for outcome in outcomes]
+  return ', '.join(
+    f'{found.count(verdict)} {verdict}'
+    for verdict in Verdict
+    if verdict in found
+  )

@@ -1,0 +1,1 @@
+"""Measurements of a paper that are neither formulas nor plain runs."""

@@ -1,0 +1,117 @@
+"""Compares FedMLH's lemmas and theorem with the labels of a task."""
+
+import pathlib
+from collections.abc import Mapping
+from typing import TYPE_CHECKING
+from typing import Any
+
+from launch.reproduction import outcome
+from launch.reproduction.studies import study
+from tasks import experiment
+from tasks import registry as tasks
+from tff_xc import errors
+from tff_xc.algorithms import entry
+
+if TYPE_CHECKING:
+  from tff_xc.measure import hashed_labels
+
+_SMALL = 'sparse-words-eurlex-sets'
+_FLAGS = {
+  *('data_dir', 'hash_tables', 'hash_buckets', 'num_classes'),
+  *('num_features', 'num_clients', 'partition_rule', 'validation'),
+  *('published_reading', 'data_seed'),
+}
+# The probability of a total collision that Lemma 2 is asked to allow.
+_FAILURE = 0.05
+
+
+def resolve(
+  name: str, scale: str, task: str | None, given: Mapping[str, Any]
+) -> dict[str, Any]:
+  """Returns the settings; see `study.resolve`."""
+  study.refuse(name, set(given) - _FLAGS)
+  if scale == 'small' and task is None:
+    task = _SMALL
+  fitting = [
+    task.name for task in tasks.TASKS.values() if entry.ONE_LABEL in task.lacks
+  ]
+  if task not in fitting:
+    told = f'--task={task}' if task else '--task is missing'
+    raise errors.InputError(
+      f'{told}: {name} is of tasks whose examples keep all labels:'
+      f' {", ".join(fitting)}'
+    )
+  return experiment.resolve(task, 'fedmlh', given)
+
+
+def measure(config: Mapping[str, Any], folder: pathlib.Path) -> study.Measured:
+  """Returns the comparison, and draws FOLDER/result.png; see `study.measure`."""
+  from tff_xc.measure import hashed_labels
+  from tff_xc.report import theory_picture
+
+  load = tasks.get(config['task']).load
+  dataset, _ = load(config['data_dir'], config['options'])
+  values = config['hyperparameters']
+  found = hashed_labels.theory(
+    dataset, values['hash_tables'], values['hash_buckets']
+  )
+  title = (
+    f'FedMLH on {config["task"]}: {len(found.label_counts):,} labels,'
+    f' {found.num_tables} tables of {found.num_buckets:,} buckets'
+  )
+  theory_picture.plot(found, title, folder / 'result.png')
+  rows = _rows(found)
+  return study.Measured(
+    _values(found),
+    (outcome.Cells(title, tuple(rows[0]), tuple(map(tuple, rows[1:]))),),
+    ('result.png',),
+  )
+
+
+def _values(found: 'hashed_labels.Theory') -> dict[str, float]:
+  """Returns the values of which something is expected."""
+  rare = ~found.is_frequent
+  return {
+    'positive examples of an infrequent label': float(
+      found.label_counts[rare].mean()
+    ),
+    'positive examples of its buckets': float(found.observed[:, rare].mean()),
+    'of its buckets over the bound of Lemma 1': float(
+      found.observed[:, rare].mean() / found.expected[rare].mean()
+    ),
+    'pairs whose divergence grew': float(_grown(found)),
+  }
+
+
+def _grown(found: 'hashed_labels.Theory') -> int:
+  """Returns how many divergences over buckets exceed those over labels."""
+  of_labels, of_buckets = found.pairs
+  return int((of_buckets > of_labels + 1e-9).sum())  # No rounding errors.
+
+
+def _rows(found: 'hashed_labels.Theory') -> list[list[str]]:
+  from tff_xc.measure import hashed_labels
+
+  sizes = len(found.label_counts), found.num_tables
+  collisions = hashed_labels.total_collisions(*sizes, found.num_buckets)
+  rare = ~found.is_frequent
+  mean = lambda values: f'{values.mean():,.2f}' if values.size else '–'
+  of_labels, of_buckets = found.pairs
+  return [
+    ['of', 'value'],
+    ['least buckets that tell all labels apart with probability'
+     f' {1 - _FAILURE:g} (Lemma 2)',
+     f'{hashed_labels.least_buckets(*sizes, _FAILURE):,}'],
+    ['labels that share all buckets with an earlier one', f'{collisions:,}'],
+    ['infrequent labels, of less than 1 % of the training examples',
+     f'{rare.sum():,}'],
+    ['positive examples of an infrequent label, mean',
+     mean(found.label_counts[rare])],
+    ['of its buckets, mean, expected (Lemma 1, a bound)',
+     mean(found.expected[rare])],
+    ['of its buckets, mean', mean(found.observed[:, rare])],
+    ['KL divergence of two clients over labels, mean', mean(of_labels)],
+    ['over the buckets of a table, mean', mean(of_buckets)],
+    ['pairs of clients and tables whose divergence grew (Theorem 2: none)',
+     f'{_grown(found):,} of {len(of_labels):,}'],
+  ]  # fmt: skip

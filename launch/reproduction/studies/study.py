@@ -1,0 +1,90 @@
+"""What a study is: a module with `resolve` and `measure`.
+
+resolve(name, scale, task, given) -> config: checks what the flags say without
+  importing TensorFlow. `name` is of the result, `scale` 'paper' or 'small',
+  `task` that of --task or None, `given` the settings that flags set, by name.
+  Raises errors.InputError.
+measure(config, folder) -> Measured: measures, and draws pictures in `folder`,
+  which exists. Raises errors.InputError for missing or damaged data.
+"""
+
+import importlib
+import pathlib
+from collections.abc import Iterable
+from collections.abc import Mapping
+from typing import Any
+from typing import NamedTuple
+
+from launch.reproduction import outcome as outcome_lib
+from tasks.papers import result
+from tff_xc import errors
+
+
+class Measured(NamedTuple):
+  """What a study has measured.
+
+  Attributes:
+    values: by name, those of which something is expected.
+    tables: of text.
+    pictures: names of files in the folder.
+  """
+
+  values: Mapping[str, float]
+  tables: tuple[outcome_lib.Cells, ...]
+  pictures: tuple[str, ...] = ()
+
+
+def refuse(name: str, unused: Iterable[str]) -> None:
+  """Refuses flags that a result has no use for.
+
+  Raises:
+    errors.InputError: there is one.
+  """
+  for flag in sorted(unused):
+    raise errors.InputError(f'--{flag}: {name} has no use for it; leave it out')
+
+
+def resolve(
+  found: result.Study, scale: str, task: str | None, given: Mapping[str, Any]
+) -> Any:
+  """Returns the settings of a study, after checking the flags."""
+  return _module(found).resolve(found.name, scale, task, given)
+
+
+def conclude(
+  found: result.Study, scale: str, config: Any, output: pathlib.Path
+) -> outcome_lib.Outcome:
+  """Measures a study and returns its outcome.
+
+  Args:
+    found: the study.
+    scale: of `outcome.SCALES`.
+    config: from `resolve`.
+    output: the directory of all results.
+  """
+  folder = outcome_lib.folder(output, found.name)
+  folder.mkdir(parents=True, exist_ok=True)
+  measured = _module(found).measure(config, folder)
+  checked = tuple(
+    outcome_lib.Checked(
+      f'{each.of}: {each.bounds}',
+      f'{measured.values[each.of]:.4g}',
+      each.holds(measured.values[each.of]),
+    )
+    for each in found.expected
+  )
+  verdict, why = outcome_lib.judged(checked)
+  return outcome_lib.Outcome(
+    name=found.name,
+    scale=scale,
+    verdict=verdict,
+    why=why,
+    what=found.small if scale == 'small' else '',
+    tables=measured.tables,
+    checked=checked,
+    pictures=measured.pictures,
+  )
+
+
+def _module(found: result.Study):
+  return importlib.import_module(f'launch.reproduction.studies.{found.module}')

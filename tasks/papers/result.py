@@ -1,0 +1,112 @@
+"""The forms of a published table or figure, and what is expected of a small one."""
+
+import dataclasses
+import math
+from typing import NamedTuple
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class Result:
+  """A published table or figure.
+
+  Attributes:
+    paper: its short name.
+    number: 'Table 1' or 'Fig. 9'.
+    source: where to find the paper.
+    caption: what it shows.
+    notes: doubts about the numbers, and what differs here; sentences.
+  """
+
+  paper: str
+  number: str
+  source: str
+  caption: str
+  notes: str = ''
+
+  @property
+  def name(self) -> str:
+    """Its name on a command line, such as 'fedss/table1' or 'fedvc/fig10'."""
+    number = self.number.replace(' ', '').replace('.', '')
+    return f'{self.paper}/{number}'.lower()
+
+  @property
+  def title(self) -> str:
+    return f'{self.paper}, {self.number}'
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class Formula(Result):
+  """A table that follows from formulas.
+
+  Attributes:
+    heading: of the columns.
+    rows: cells; published beside computed, and 'yes' or 'no' below 'equal', if the
+      paper prints them.
+  """
+
+  heading: tuple[str, ...]
+  rows: tuple[tuple[str, ...], ...]
+
+  @property
+  def differing(self) -> int | None:
+    """The rows whose digits differ from the paper's; None: it prints none."""
+    if 'equal' not in self.heading:
+      return None
+    place = self.heading.index('equal')
+    return sum(row[place] == 'no' for row in self.rows)
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class Study(Result):
+  """A result with a measurement of its own, neither a formula nor plain runs.
+
+  Attributes:
+    module: the module of `launch.reproduction.studies` that measures it.
+    expected: what the small one is to show, of the values that the module names.
+    small: what the small one measures, in a sentence.
+    needs: what the measurement at the paper's size needs, in a sentence; '': it
+      is too small to have a size of its own.
+  """
+
+  module: str
+  small: str
+  expected: tuple['Expected', ...] = ()
+  needs: str = ''
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class Diagram(Result):
+  """A figure without measurements; there is nothing to reproduce."""
+
+
+class Expected(NamedTuple):
+  """What a result is to show, written down before it was measured.
+
+  Attributes:
+    metric: the name of a score or target, as in `table.Row.published`.
+    of: the label of a row (`table.labels`), or a study's name of a value.
+    least: bound, included: percent, rounds, or in the value's own unit.
+    most: bound, included.
+    than: the label whose value is subtracted; '': none is.
+  """
+
+  metric: str
+  of: str
+  least: float = -math.inf
+  most: float = math.inf
+  than: str = ''
+
+  @property
+  def bounds(self) -> str:
+    """Returns the bounds for people: 'at least 10', '5 to 7'."""
+    sign = '+' if self.than else ''
+    least, most = f'{self.least:{sign}g}', f'{self.most:{sign}g}'
+    if self.most == math.inf:
+      return f'at least {least}'
+    if self.least == -math.inf:
+      return f'at most {most}'
+    return f'{least} to {most}'
+
+  def holds(self, value: float) -> bool:
+    """Whether a value, or a difference of two, is within the bounds."""
+    return self.least <= value <= self.most

@@ -1,0 +1,41 @@
+"""A small published table for tests, and runs that were not trained."""
+
+import json
+
+from tasks.papers import result
+from tasks.papers import table
+from tests.report import fake_runs
+
+
+def row(algorithm, printed, task='glyphs', **changes):
+  published = dict(zip(('top1', 'map@10'), table.read(printed), strict=False))
+  return table.Row(task, algorithm, published, {'rounds': 20, **changes})
+
+
+ROWS = (
+  row('fedss', '60.0 20.0', negatives=5),
+  row('fedss', '80.0 30.0', negatives=9),
+  row('posonly', '40.0 –'),
+)
+SMALL = table.Small(
+  'Two methods on procedural glyphs',
+  ROWS,
+  (
+    result.Expected('top1', 'fedss negatives=9', 40, 90),
+    result.Expected('top1', 'fedss negatives=9', 5, than='posonly'),
+  ),
+)
+TABLE = table.PaperTable(
+  paper='P',
+  number='Fig. 1',
+  source='arXiv:1',
+  caption='Top-1 by negatives',
+  rows=ROWS,
+  small=SMALL,
+)
+
+
+def finish(run, top1):
+  """Writes a run that has finished with this top-1."""
+  fake_runs.write_run(run.folder, top1=top1)
+  (run.folder / 'config.json').write_text(json.dumps(run.config))

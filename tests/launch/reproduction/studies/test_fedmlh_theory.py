@@ -1,0 +1,36 @@
+"""FedMLH's theory on a task's labels: the table, the values and the picture."""
+
+import pytest
+
+from launch.reproduction.studies import fedmlh_theory
+
+TASK = 'sparse-words-sets'
+
+
+@pytest.mark.parametrize('clients', [1, 5])
+def test_a_table_and_a_picture(clients, tmp_path):
+  small = {'num_classes': 60, 'num_features': 40, 'hash_buckets': 7}
+  given = {**small, 'num_clients': clients}
+  config = fedmlh_theory.resolve('fedmlh/theory', 'small', TASK, given)
+  found = []
+  for name in 'ab':
+    (tmp_path / name).mkdir()
+    found.append(fedmlh_theory.measure(config, tmp_path / name))
+  assert found[0] == found[1]
+  [cells] = found[0].tables
+  assert cells.title == f'FedMLH on {TASK}: 60 labels, 4 tables of 7 buckets'
+  values = [row[-1] for row in cells.rows]
+  assert values[0] == '14'  # (60 · 59 / 2 / 0.05)^(1/4) = 13.7
+  alone, expected, observed = (float(v.replace(',', '')) for v in values[3:6])
+  assert alone < observed <= 1.05 * expected
+  pairs = 4 * clients * (clients - 1)
+  assert values[-1] == f'0 of {pairs}'
+  if pairs:
+    assert float(values[7]) < float(values[6])
+  assert found[0].values['pairs whose divergence grew'] == 0
+  assert found[0].values['positive examples of its buckets'] == pytest.approx(
+    observed, abs=0.01
+  )
+  pictures = [(tmp_path / name / 'result.png').read_bytes() for name in 'ab']
+  assert pictures[0] == pictures[1]
+  assert pictures[0].startswith(b'\x89PNG')

@@ -1,0 +1,74 @@
+"""When measured values count as the published ones."""
+
+import math
+
+import pytest
+
+from launch.reproduction import bands
+from launch.reproduction import outcome
+from tasks.papers import table
+
+VERDICTS = outcome.Verdict
+
+
+def pair(printed, mean, std=None, metric='top1', task='t'):
+  [published] = table.read(printed)
+  return bands.Pair(task, metric, published, mean, std)
+
+
+@pytest.mark.parametrize(
+  ('printed', 'metric', 'mean', 'std', 'inside'),
+  [
+    ('50.0', 'top1', 52.0, None, True),
+    ('50.0', 'top1', 52.1, None, False),
+    ('50.0±1.5', 'top1', 53.0, None, True),
+    ('50.0', 'top1', 55.0, 2.5, True),
+    ('100', 'top1:0.7', 110, None, True),
+    ('100', 'top1:0.7', 111, None, False),
+    ('100±10', 'top1:0.7', 120, None, True),
+    ('>200', 'top1:0.7', math.inf, None, True),
+    ('>200', 'top1:0.7', 150.0, None, False),
+    ('100', 'top1:0.7', math.inf, None, False),
+  ],
+)
+def test_bands_are_two_deviations_points_or_a_tenth_of_the_rounds(
+  printed, metric, mean, std, inside
+):
+  found = pair(printed, mean, std, metric)
+  assert found.in_band == inside
+  assert found.difference.endswith('*') != inside
+
+
+def test_the_verdict_needs_every_value_or_the_whole_order():
+  judged = lambda *pairs, missing=0: bands.judged(pairs, missing)[0]
+  assert judged(pair('50', 51), pair('60', 59)) == VERDICTS.REPRODUCED
+  assert judged(pair('50', 11), pair('60', 20)) == VERDICTS.SHAPE
+  assert judged(pair('50', 21), pair('60', 20)) == VERDICTS.NOT
+  assert judged() == VERDICTS.NOT_RUN
+  # Values that were not measured may change both.
+  assert judged(pair('50', 51), missing=1) == VERDICTS.NOT
+  assert judged(pair('50', 11), pair('60', 20), missing=1) == VERDICTS.NOT
+  # Values within each other's band have no order.
+  assert judged(pair('50', 11), pair('51', 10)) == VERDICTS.NOT
+
+
+def test_only_rows_of_one_task_and_metric_have_an_order():
+  verdict, why = bands.judged(
+    [
+      *(pair('50', 11), pair('60', 20)),
+      *(pair('10', 31, metric='mcc'), pair('20', 40, metric='mcc')),
+      *(pair('1', 91, task='u'), pair('9', 95, task='u')),
+    ],
+    0,
+  )
+  assert verdict == VERDICTS.SHAPE
+  assert why == (
+    '0 of 6 values are in the band; 3 of 3 pairs are in the published order'
+  )
+
+
+def test_fewer_rounds_are_in_order_with_a_target_that_was_missed():
+  rounds = lambda printed, mean: pair(printed, mean, metric='top1:0.7')
+  judged = lambda *pairs: bands.judged(pairs, 0)[0]
+  assert judged(rounds('50', 150.0), rounds('100', math.inf)) == VERDICTS.SHAPE
+  assert judged(rounds('50', math.inf), rounds('100', 150.0)) == VERDICTS.NOT

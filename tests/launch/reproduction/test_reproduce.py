@@ -1,0 +1,195 @@
+"""`launch.reproduce`: what it refuses, measures, writes and prints."""
+
+import pathlib
+
+import pytest
+
+from launch.reproduction import experiments
+from launch.reproduction import outcome as outcome_lib
+from launch.sweeps import children
+from tasks import registry as tasks
+from tasks.papers import fedmlh
+from tasks.papers import registry
+from tasks.papers import result
+from tests.launch import light
+from tests.launch.reproduction import small_table
+from tff_xc import errors
+
+VERDICTS = outcome_lib.Verdict
+
+
+@pytest.mark.parametrize(
+  ('arguments', 'problem'),
+  [
+    ([], 'name a table or figure, a paper or all'),
+    (['table5'], "unknown table 'table5': there are all, fedss, "),
+    (['fedmlh/table9'], "'fedmlh/table9': there are fedmlh/table2, "),
+    (['fedmlh/table5', '--rounds=3'], '--rounds: fedmlh/table5 has no use'),
+    (['fedmlh/table5', '--task=bibtex-sets'], '--task: fedmlh/table5 has no'),
+    (['fedmlh/table5', '--data_dir=x'], '--data_dir: fedmlh/table5 has no'),
+    (['fedmlh', '--seeds=1'], '--seeds: fedmlh/table2 has no use for it'),
+    (['fedmlh/theory', '--client_learning_rate=3'], '--client_learning_rate: '),
+    (['fedmlh/theory', '--task=bibtex'], '--task=bibtex: fedmlh/theory is of'),
+    (['fedmlh/theory', '--scale=paper'], '--task is missing: fedmlh/theory is'),
+    (['fedmlh/theory', '--hash_tables=0'], '--hash_tables=0'),
+    (['fedss/table1', '--rounds=3'], '--rounds: fedss/table1 --scale=small'),
+    (['fedss/table1', '--scale=big'], 'should be one of <paper|small>'),
+    (['--scale=paper', 'fedss/table2', '--task=x'], '--task=x: fedss/table2'),
+    (['--scale=paper', 'fedss/table2', '--seeds=1,1'], '--seeds=1,1: expected'),
+    (['--scale=paper', 'fedss/table2', '--seed=1'], "'seed'"),
+    (
+      ['--scale=paper', 'fedmlh/table3', '--validation=2'],
+      '--validation=2.0',
+    ),
+    (
+      ['--scale=paper', 'fedmlh/table3', '--negatives=2'],
+      'none of these algorithms: fedmlh, fedavg',
+    ),
+  ],
+)
+def test_bad_input_is_one_sentence(arguments, problem, tmp_path):
+  output = tmp_path / 'out'
+  done = light.call('reproduce', *arguments, f'--output={output}')
+  light.assert_one_sentence(done, problem)
+  assert not output.exists()
+
+
+def request(output, *found, **more):
+  names = tuple(each.name for each in found)
+  return experiments.Request(
+    **({'scale': 'small', 'output': output} | more), names=names
+  )
+
+
+def measured(output, *found, **more):
+  """Measures results; returns their outcomes as written."""
+  asked = request(output, *found, **more)
+  experiments.run_all([experiments.plan_one(f, asked) for f in found], asked)
+  return [outcome_lib.read(output, each.name) for each in found]
+
+
+def test_fedmlhs_sizes_are_the_papers(tmp_path, capsys):
+  found = registry.chosen(['fedmlh/table4', 'fedmlh/table5'])
+  volume, memory = measured(tmp_path, *found)
+  lines = [*volume.tables[0].rows, *memory.tables[0].rows]
+  equal = [line[-1] for line in lines]
+  assert (equal.count('yes'), equal.count('of rounded')) == (18, 5)
+  [other] = [line for line in lines if line[-1] == 'no']
+  assert other == ('AMZtitle', 'fedavg', 'GiB', '135.0', '134.94', 'no')
+  assert volume.verdict == VERDICTS.SHAPE
+  assert memory.verdict == VERDICTS.REPRODUCED
+  told = capsys.readouterr().out
+  assert 'fedmlh/table4: shape reproduced: 11 of 12 values' in told
+  assert '1 reproduced, 1 shape reproduced' in told
+
+
+def test_the_configurations_are_the_tasks_defaults(tmp_path, capsys):
+  for found in fedmlh.CONFIGURATIONS:
+    task = tasks.get(found.task)
+    assert task.num_classes == found.labels
+    options = task.option_values()
+    assert options['hashed_features'] == found.features
+    assert options['hidden_dim'] == found.hidden
+    assert task.by_algorithm['fedmlh'] == {
+      'hash_tables': found.tables,
+      'hash_buckets': found.buckets,
+    }
+  [outcome] = measured(tmp_path, *registry.chosen(['fedmlh/table2']))
+  assert outcome.verdict == VERDICTS.REPRODUCED
+  assert '312,330' in capsys.readouterr().out
+
+
+class Ended:
+  def __init__(self, run, error=None):
+    self.run, self.error, self.seconds = run, error, 1.0
+
+
+@pytest.fixture
+def trains(monkeypatch):
+  """Makes `children` finish runs at once; () -> the runs that were started."""
+  started = []
+  table = small_table.TABLE
+  monkeypatch.setitem(registry.RESULTS, table.name, table)
+
+  def run_all(waiting, arguments_of, jobs, on_end):
+    for run in waiting:
+      fails = run.config['algorithm'] == 'posonly' and run.seed == 1
+      started.append(arguments_of(run, 1))
+      if not fails:
+        small_table.finish(run, 0.5 + len(started) / 100)
+      on_end(Ended(run, 'no memory' if fails else None), 1)
+
+  monkeypatch.setattr(children, 'run_all', run_all)
+  return started
+
+
+def test_small_runs_are_trained_once_and_shown(trains, tmp_path, capsys):
+  [found] = measured(tmp_path, small_table.TABLE)
+  assert '--negatives=5' in trains[0]
+  assert '--seed=0' in trains[0]
+  assert found.verdict == VERDICTS.NOT  # fedss is not 5 points above.
+  assert found.command == 'python -m launch.reproduce p/fig1 --scale=small'
+  shown = capsys.readouterr().out
+  assert 'finished 1 of 3, about' in shown
+  assert shown.count('not reproduced: 1 of 2 do not hold') == 1
+  assert max(map(len, shown.splitlines()[-12:])) <= 100
+  trains.clear()
+  assert measured(tmp_path, small_table.TABLE) == [found]
+  assert not trains
+
+
+def test_nothing_is_trained_of_finished_runs_alone(trains, tmp_path):
+  [found] = measured(tmp_path, small_table.TABLE, train=False)
+  assert not trains
+  assert found.verdict == VERDICTS.NOT_RUN
+  assert found.why == 'none of its experiments has finished'
+
+
+def test_a_failed_run_is_named_and_its_row_has_no_mean(trains, tmp_path):
+  more = {'scale': 'paper', 'seeds': (0, 1), 'given': {'rounds': 20}}
+  [found] = measured(tmp_path, small_table.TABLE, **more)
+  assert found.why.endswith('posonly_rounds=20/seed1 failed: no memory')
+  assert found.tables[0].rows[2][1] == '–'
+  assert found.tables[0].rows[0][1].startswith('5')
+
+
+def test_missing_data_end_one_result_and_are_told_of_several(tmp_path, capsys):
+  found = registry.chosen(['fedss/table2', 'fedaws/table1'])
+  more = {'scale': 'paper', 'given': {'data_dir': str(tmp_path / 'none')}}
+  with pytest.raises(errors.InputError, match='none'):
+    measured(tmp_path / 'a', found[0], **more)
+  assert not (tmp_path / 'a').exists()
+  for outcome in measured(tmp_path / 'b', *found, **more):
+    assert outcome.verdict == VERDICTS.NOT_RUN
+    assert 'none' in outcome.why
+  # All tasks of a table are named in one sentence.
+  with pytest.raises(errors.InputError, match=r'cifar10: .*; cifar100: '):
+    measured(tmp_path / 'c', found[1], **more)
+  assert '2 not run' in capsys.readouterr().out
+
+
+def test_a_diagram_has_nothing_to_run(monkeypatch, tmp_path):
+  diagram = result.Diagram(
+    paper='P', number='Fig. 2', source='arXiv:1', caption='A sketch'
+  )
+  monkeypatch.setitem(registry.RESULTS, diagram.name, diagram)
+  [found] = measured(tmp_path, diagram)
+  assert found.verdict == VERDICTS.NOTHING
+
+
+def test_an_output_that_cannot_be_written_is_named(tmp_path):
+  (tmp_path / 'file').write_text('')
+  with pytest.raises(errors.InputError, match='cannot be written'):
+    measured(tmp_path / 'file', *registry.chosen(['fedmlh/table5']))
+
+
+def test_the_command_of_a_result_says_what_flags_changed():
+  asked = experiments.Request(
+    names=('a/table1',),
+    scale='paper',
+    output=pathlib.Path('x'),
+    arguments=('a/table1', '--scale=paper', '--rounds=9', '--data_dir=/x'),
+  )
+  assert asked.command('a/table1') == (
+    'python -m launch.reproduce a/table1 --scale=paper --rounds=9'
+  )

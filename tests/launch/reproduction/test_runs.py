@@ -1,0 +1,99 @@
+"""The runs behind a published table."""
+
+import pytest
+
+from launch.reproduction import runs as runs_lib
+from tasks import registry as tasks
+from tasks.papers import registry
+from tff_xc import errors
+
+TABLE3 = registry.TABLES['fedmlh/table3']
+EURLEX = 'eurlex-4k-sets'
+
+
+def planned(output, given=(), seeds=(0, 1)):
+  rows = runs_lib.of_paper(TABLE3, EURLEX, None)
+  return rows, runs_lib.plan_runs(rows, dict(given), seeds, output)
+
+
+def test_settings_are_the_tables_unless_flags_replace_them(tmp_path):
+  rows, runs = planned(tmp_path, {'rounds': 9, 'score': 'logsigmoid'})
+  hashed, plain = runs
+  assert [run.seed for run in hashed] == [0, 1]
+  for run in (*hashed, *plain):
+    assert run.config['rounds'] == 9
+    assert run.config['best_by'] == 'pc_mean'
+    assert run.config['options']['validation'] == 0
+    assert run.config['options']['published_reading']
+    assert not run.config['hyperparameters']['shuffle']
+  assert hashed[0].config['hyperparameters']['score'] == 'logsigmoid'
+  assert 'score' not in plain[0].config['hyperparameters']
+  told = runs_lib.changed(rows, runs)
+  assert told == 'Changed by flags: --score=logsigmoid, --rounds=9'
+
+
+def test_flags_that_change_results_have_folders_of_their_own(tmp_path):
+  folder = lambda **given: planned(tmp_path, given)[1][0][0].folder
+  plain = folder()
+  assert plain.parts[-4:-2] == ('runs', EURLEX)
+  assert plain.parts[-2].startswith('fedmlh_')
+  assert plain.parts[-1] == 'seed0'
+  assert folder(client_threads=2, data_dir='/x') == plain
+  assert folder(rounds=9) != plain
+
+
+TASKS = [(n, row.task) for n, t in registry.TABLES.items() for row in t.rows]
+
+
+@pytest.mark.parametrize(('name', 'task'), dict.fromkeys(TASKS))
+def test_different_settings_have_different_folders(name, task, tmp_path):
+  rows = runs_lib.of_paper(registry.TABLES[name], task, None)
+  runs = runs_lib.plan_runs(rows, {}, [0], tmp_path)
+  different = {(row.algorithm, str(row.changes)) for row in rows}
+  assert len({group[0].folder for group in runs}) == len(different)
+
+
+def test_equal_experiments_of_two_tables_share_their_runs(tmp_path):
+  folders = []
+  for number in (3, 10, 11):
+    rows = runs_lib.of_paper(
+      registry.TABLES[f'turbosvm-fl/table{number}'], 'femnist', 'turbosvm'
+    )
+    runs = runs_lib.plan_runs(rows, {}, [0], tmp_path)
+    folders.append({group[0].folder for group in runs})
+  assert folders[0] == folders[1] & folders[2]
+  assert len(folders[0]) == 1
+
+
+def test_the_papers_rows_are_those_with_files(tmp_path):
+  found = registry.TABLES['fedss/table2']
+  chosen = lambda *names: {r.task for r in runs_lib.of_paper(found, *names)}
+  assert chosen(None, None) == {'sop'}
+  assert chosen('glyphs-sop', 'fedss') == {'glyphs-sop'}
+  with pytest.raises(errors.InputError, match='has results on glyphs-sop, sop'):
+    runs_lib.of_paper(found, 'omniglot', None)
+  with pytest.raises(errors.InputError, match='has, on sop, fedss, negonly'):
+    runs_lib.of_paper(found, None, 'moon')
+
+
+def test_what_rows_differ_in_is_no_flag(tmp_path):
+  rows = runs_lib.of_paper(
+    registry.TABLES['fedss/table1'], 'glyphs-landmarks', 'fedss'
+  )
+  with pytest.raises(errors.InputError, match='--negatives is what rows'):
+    runs_lib.plan_runs(rows, {'negatives': 3}, [0], tmp_path)
+
+
+@pytest.mark.parametrize(
+  'found', registry.TABLES.values(), ids=lambda t: t.name
+)
+def test_the_small_form_is_an_experiment(found, tmp_path):
+  if not found.small:
+    pytest.skip('it has none')
+  runs = runs_lib.plan_runs(found.small.rows, {}, found.small.seeds, tmp_path)
+  for group, row in zip(runs, found.small.rows, strict=True):
+    assert group[0].config['task'] == row.task
+    assert set(row.published) <= {
+      *tasks.get(row.task).metrics,
+      *(n for n in row.published if ':' in n),
+    }

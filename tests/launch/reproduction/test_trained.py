@@ -1,0 +1,112 @@
+"""What finished runs say of a published table."""
+
+import json
+
+import pytest
+
+from launch.reproduction import outcome as outcome_lib
+from launch.reproduction import runs as runs_lib
+from launch.reproduction import trained
+from tasks.papers import registry
+from tests.launch.reproduction import small_table
+
+VERDICTS = outcome_lib.Verdict
+TABLE = small_table.TABLE
+
+
+@pytest.fixture(autouse=True)
+def _registered(monkeypatch):
+  monkeypatch.setitem(registry.RESULTS, TABLE.name, TABLE)
+
+
+def concluded(output, scores, scale='small', seeds=(0,), **more):
+  """Returns the outcome of rows with these top-1 of each seed; None: no run."""
+  rows = TABLE.rows
+  runs = runs_lib.plan_runs(rows, {}, seeds, output)
+  for group, found in zip(runs, scores, strict=True):
+    for run, score in zip(group, found, strict=True):
+      if score is not None:
+        small_table.finish(run, score)
+  return trained.conclude(TABLE, rows, runs, output, scale, **more)
+
+
+def test_a_small_table_is_judged_by_what_was_expected(tmp_path):
+  found = concluded(tmp_path, [(0.3,), (0.5,), (0.4,)])
+  assert found.verdict == VERDICTS.SHAPE
+  assert [(e.measured, e.holds) for e in found.checked] == [
+    *(('50.0', True), ('+10.0', True)),
+  ]
+  assert found.checked[1].says == (
+    'top-1 of fedss negatives=9 less that of posonly: at least +5 points'
+  )
+  scores, costs = found.tables
+  assert scores.heading == ('', 'top-1 %', 'paper', 'MAP@10 %', 'paper')
+  assert scores.rows[1][:3] == ('fedss negatives=9', '50.0', '80.0')
+  assert scores.rows[2][3:] == ('13.3', '–')
+  assert costs.rows[0][1] == '1'
+  assert found.pictures == ('result.png',)
+  folder = outcome_lib.folder(tmp_path, 'p/fig1')
+  assert (folder / 'result.png').read_bytes().startswith(b'\x89PNG')
+  assert all((tmp_path / run / 'summary.json').exists() for run in found.runs)
+  assert len(found.runs) == 3
+
+
+def test_an_expectation_that_fails_is_named(tmp_path):
+  found = concluded(tmp_path, [(0.3,), (0.5,), (0.46,)])
+  assert found.verdict == VERDICTS.NOT
+  assert found.why.startswith('1 of 2 do not hold: top-1 of fedss negatives=9')
+  assert found.why.endswith('at least +5 points: +4.0')
+
+
+def test_expectations_wait_for_their_runs(tmp_path):
+  found = concluded(tmp_path, [(0.3,), (0.5,), (None,)], missing=['no disk'])
+  assert found.verdict == VERDICTS.NOT_RUN
+  assert found.why == '1 of 2 expectations wait for runs; no disk'
+  assert found.tables[0].rows[2][1:3] == ('–', '40.0')
+  nothing = concluded(tmp_path / 'b', [(None,)] * 3)
+  assert nothing.verdict == VERDICTS.NOT_RUN
+  assert nothing.tables[0].rows[0][1:3] == ('–', '60.0')
+
+
+def test_a_paper_table_is_judged_by_its_bands(tmp_path):
+  scores = [(0.60, 0.62), (0.79, 0.80), (0.30, 0.30)]
+  found = concluded(tmp_path, scores, 'paper', (0, 1))
+  assert found.verdict == VERDICTS.SHAPE
+  assert found.why.startswith('3 of 5 values are in the band; ')
+  assert not found.checked
+  rows = found.tables[0].rows
+  assert rows[0][:4] == ('fedss negatives=5', '61.0 ± 1.4', '60.0', '+1.0')
+  assert rows[2][1:4] == ('30.0 ± 0.0', '40.0', '-10.0 *')
+
+
+def test_a_mean_over_some_of_the_seeds_is_no_result(tmp_path):
+  scores = [(0.60, None), (0.79, 0.80), (0.30, 0.30)]
+  found = concluded(tmp_path, scores, 'paper', (0, 1))
+  assert found.tables[0].rows[0][1] == '–'
+  assert '2 were not measured' in found.why
+
+
+def test_an_outcome_is_written_and_read(tmp_path):
+  found = concluded(tmp_path, [(0.3,), (0.5,), (0.4,)])
+  outcome_lib.write(found, tmp_path)
+  assert outcome_lib.read(tmp_path, TABLE.name) == found
+  markdown = (tmp_path / 'p' / 'fig1' / 'result.md').read_text()
+  assert '| fedss negatives=9 | 50.0 | 80.0 |' in markdown
+  assert '**shape reproduced**: all 2 expectations hold.' in markdown
+  text = outcome_lib.to_text(found)
+  assert text.startswith('P, Fig. 1, arXiv:1. Top-1 by negatives. Two methods')
+  path = tmp_path / 'p' / 'fig1' / 'result.json'
+  path.write_text(json.dumps({**json.loads(path.read_text()), 'x': 1}))
+  with pytest.raises(outcome_lib.errors.InputError, match='is damaged'):
+    outcome_lib.read(tmp_path, TABLE.name)
+  assert outcome_lib.read(tmp_path, 'fedss/table1') is None
+
+
+def test_rounds_to_a_target_that_was_missed_count_as_one_more(tmp_path):
+  runs = runs_lib.plan_runs(TABLE.rows, {}, (0,), tmp_path)
+  for [run] in runs:
+    small_table.finish(run, 0.5)
+  group = trained._group(TABLE, runs[0])
+  missed = trained.measured(group, 'top1:0.7')
+  assert trained._finite(missed) == 21.0
+  assert trained._finite(trained.measured(group, 'top1:0.1')) < 20
