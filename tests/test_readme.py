@@ -125,7 +125,10 @@ def test_every_file_and_flag_named_exists():
       timeout=60,
       check=False,
     ).stdout
-    for command in ('train', 'sweep', 'benchmark', 'make_splits', 'compare')
+    for command in (
+      *('train', 'sweep', 'benchmark', 'make_splits', 'compare'),
+      'reproduce',
+    )
   )
   for flag in re.findall(r'--(\w+)=', README):
     known = f'--{flag}' in help_text or f'--[no]{flag}' in help_text
