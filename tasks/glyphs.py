@@ -15,6 +15,7 @@ _SHAPE = (
   'num_clients',
   'classes_per_client',
   'examples_per_client',
+  'retrieval_classes',
 )
 
 
@@ -66,7 +67,7 @@ TASKS = (
   _task(
     'glyphs',
     'procedural handwriting of any size; small by default, for a first run',
-    ('top1', 'macro_f1', 'mcc', 'train_top1'),
+    ('top1', 'macro_f1', 'mcc', 'map@10', 'map@r', 'train_top1'),
     rounds=150,
     clients_per_round=16,
     eval_every=10,

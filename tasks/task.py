@@ -63,6 +63,14 @@ OPTIONS: Mapping[str, hp.Hyperparameter] = {
       most=10**7,
     ),
     hp.Hyperparameter(
+      'retrieval_classes',
+      0,
+      'further classes of the glyphs task, which nobody trains on, and whose'
+      ' images are retrieved; 0: none',
+      least=0,
+      most=10**7,
+    ),
+    hp.Hyperparameter(
       'depth',
       8,
       'layers of the residual network, 6n + 2 (8, 32, 56)',

@@ -46,4 +46,8 @@ def chosen(names: Sequence[str]) -> list[result.Result]:
 
 def of_task(task: str) -> list[table.PaperTable]:
   """Returns the tables with results on a task, or on data that it imitates."""
-  return [t for t in TABLES.values() if any(row.task == task for row in t.rows)]
+  return [
+    t
+    for t in TABLES.values()
+    if t.number.startswith('Table') and any(row.task == task for row in t.rows)
+  ]

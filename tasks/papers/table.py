@@ -7,6 +7,7 @@ from typing import Any
 from typing import NamedTuple
 
 from tasks.papers import result
+from tff_xc.algorithms import registry as algorithms
 from tff_xc.measure import catalog
 from tff_xc.measure import targets
 
@@ -54,14 +55,14 @@ class Row(NamedTuple):
     task: the task with the paper's data, or with data of the same shape.
     algorithm: the paper's algorithm, or its baseline.
     published: results by metric, or by target such as 'top1:0.7', whose results
-      are numbers of rounds; empty if the number is not known here.
+      are numbers of rounds; None if the number is not known here.
     changes: hyper-parameters, options and settings that differ from the
       defaults of this task and algorithm, by name.
   """
 
   task: str
   algorithm: str
-  published: Mapping[str, Published]
+  published: Mapping[str, Published | None]
   changes: Mapping[str, Any] = {}
 
   def results(self) -> str:
@@ -71,6 +72,7 @@ class Row(NamedTuple):
       if ':' in metric
       else f'{heading(metric)} {value} %'
       for metric, value in self.published.items()
+      if value
     )
 
 
@@ -120,12 +122,12 @@ class PaperTable(result.Result):
     An algorithm with several rows has the range of their means: 'top-1 %: fedss
     51.7 to 56.0, posonly 18.7'.
     """
-    rows = [row for row in self.rows if row.task == task and row.published]
+    rows = [row for row in self.rows if row.task == task]
     metric = next(iter(rows[0].published))
     values: dict[str, list[Published]] = {}
     for row in rows:
-      if metric in row.published:
-        value = row.published[metric]._replace(std=None)
+      if value := row.published.get(metric):
+        value = value._replace(std=None)
         values.setdefault(row.algorithm, []).append(value)
     parts = [
       f'{algorithm} {min(found)}'
@@ -134,6 +136,30 @@ class PaperTable(result.Result):
     ]
     unit = '' if ':' in metric else ' %'
     return f'{heading(metric)}{unit}: {", ".join(parts)}'
+
+
+def shrunk(
+  rows: Sequence[Row], task: str, shared: Mapping[str, Any]
+) -> tuple[Row, ...]:
+  """Returns rows on a small task, beside the same published numbers.
+
+  Args:
+    rows: the paper's.
+    task: that has no files.
+    shared: changes of all rows, which theirs replace. Hyper-parameters apply to
+      the algorithms that take them.
+  """
+  found = []
+  for row in rows:
+    taken = algorithms.get(row.algorithm).names
+    own = {
+      name: value
+      for name, value in shared.items()
+      if name not in algorithms.HYPERPARAMETERS or name in taken
+    }
+    changes = {**own, **row.changes}
+    found.append(Row(task, row.algorithm, row.published, changes))
+  return tuple(found)
 
 
 def own_changes(row: Row, rows: Sequence[Row]) -> dict[str, Any]:

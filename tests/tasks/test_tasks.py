@@ -70,13 +70,19 @@ def test_the_glyphs_task_has_any_shape():
     'num_clients': 7,
     'classes_per_client': 4,
     'examples_per_client': 9,
+    'retrieval_classes': 5,
   }
   dataset, model = task.load('', options_of(task, **shape, data_seed=3))
   assert model.num_classes == 10**6
   assert len(dataset.train.client_ids) == 7
   labels = dataset.train.labels(dataset.train.client_ids[0])
   assert (len(labels), len(set(labels))) == (9, 4)
-  other, _ = task.load('', options_of(task, **shape))
+  assert set(dataset.retrieval.y) == set(range(5))
+  assert 'map@10' in task.metrics_of(dataset, model)
+  other, network = task.load(
+    '', options_of(task, num_classes=9, classes_per_client=4)
+  )
+  assert 'map@10' not in task.metrics_of(other, network)
   assert set(labels) != set(other.train.labels(other.train.client_ids[0]))
   assert 'num_classes' not in registry.get('glyphs-sop').options
 
