@@ -10,9 +10,9 @@ from launch.reproduction import outcome as outcome_lib
 from tasks.papers import table as table_lib
 
 # The band of a published value has this half width where the paper's standard
-# deviation, or ours, is smaller: percent points, and a share of the rounds.
+# deviation, or ours, is smaller: percent points, and a share of rounds and counts.
 _POINTS = 2.0
-_ROUNDS = 0.1
+_SHARE = 0.1
 
 
 class Pair(NamedTuple):
@@ -36,8 +36,8 @@ class Pair(NamedTuple):
   @property
   def half_width(self) -> float:
     """Half the band of the published value."""
-    is_rounds = ':' in self.metric
-    least = _ROUNDS * self.published.mean if is_rounds else _POINTS
+    is_percent = table_lib.unit(self.metric)
+    least = _POINTS if is_percent else _SHARE * self.published.mean
     return max(least, 2 * (self.published.std or 0), 2 * (self.std or 0))
 
   @property

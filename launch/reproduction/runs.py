@@ -82,11 +82,7 @@ def plan_runs(
       if name not in algorithms.HYPERPARAMETERS or name in taken
     }
     values = {**row.changes, **own}
-    seen = {n: values[n] for n in sorted(set(values) - UNSEEN)}
-    folder = pathlib.Path(
-      *(output, 'runs', row.task),
-      '_'.join(filter(None, [row.algorithm, plan.folder_name(seen)])),
-    )
+    folder = pathlib.Path(output, 'runs', row.task, _name(row, values))
     found.append(
       [
         plan.Run(
@@ -99,6 +95,25 @@ def plan_runs(
       ]
     )
   return found
+
+
+def _name(row: table_lib.Row, values: Mapping[str, Any]) -> str:
+  """Returns the algorithm and what the settings change of the defaults."""
+  before, after = (
+    experiment.resolve(row.task, row.algorithm, changes)
+    for changes in ({}, values)
+  )
+  flat = lambda config: {
+    **config,
+    **config['options'],
+    **config['hyperparameters'],
+  }
+  seen = {
+    name: values[name]
+    for name in sorted(set(values) - UNSEEN)
+    if flat(before).get(name) != flat(after).get(name)
+  }
+  return '_'.join(filter(None, [row.algorithm, plan.folder_name(seen)]))
 
 
 def _check_given(rows, given) -> None:

@@ -108,10 +108,16 @@ def measured(group: groups_lib.Group, metric: str) -> columns.Value | None:
 
   Args:
     group: the runs.
-    metric: a score, or a target such as 'top1:0.7'.
+    metric: a score, a metric of every round, or a target such as 'top1:0.7'.
   """
   if ':' in metric:
     return columns.rounds_to(group, targets_lib.parse_one(metric))
+  if metric not in catalog.SCORES:
+    tables = [run.metrics for run in group.runs]
+    if not all(metric in each for each in tables):
+      return None
+    last = [float(each[metric].iloc[-1]) for each in tables]
+    return columns.Value(*columns.mean_and_std(last))
   scores = [
     r.summary.get('best_round') or r.summary['final'] for r in group.runs
   ]
@@ -138,8 +144,10 @@ def _scores(rows, groups, scale) -> outcome_lib.Cells:
   """Returns measured beside published values, with differences at full scale."""
   heading, lines = [''], [[label] for label in table_lib.labels(rows)]
   for metric in _metrics(rows):
-    unit = '' if ':' in metric else ' %'
-    heading += [f'{table_lib.heading(metric)}{unit}', 'paper']
+    heading += [
+      f'{table_lib.heading(metric)}{table_lib.unit(metric)}',
+      'paper',
+    ]
     heading += ['difference'] if scale == 'paper' else []
     for line, row, group in zip(lines, rows, groups, strict=True):
       value = group and measured(group, metric)
@@ -179,7 +187,8 @@ def _check(
   each: result.Expected, of: Mapping[str, groups_lib.Group | None]
 ) -> outcome_lib.Checked:
   """Returns whether an expectation holds of the groups with these labels."""
-  unit = '' if ':' in each.metric else ' points' if each.than else ' %'
+  unit = table_lib.unit(each.metric)
+  unit = ' points' if unit and each.than else unit
   what = f'{table_lib.heading(each.metric)} of {each.of}'
   what += f' less that of {each.than}' if each.than else ''
   says = f'{what}: {each.bounds}{unit}'

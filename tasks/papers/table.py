@@ -11,6 +11,9 @@ from tff_xc.algorithms import registry as algorithms
 from tff_xc.measure import catalog
 from tff_xc.measure import targets
 
+# A target's rounds.
+_NUMBER = catalog.Metric('', 'rounds', 'lower', '')
+
 
 class Published(NamedTuple):
   """A published mean.
@@ -68,9 +71,9 @@ class Row(NamedTuple):
   def results(self) -> str:
     """Returns the results for people: 'top-1 51.7 ± 0.4 %'."""
     return ', '.join(
-      f'{heading(metric)}: {value}'
-      if ':' in metric
-      else f'{heading(metric)} {value} %'
+      f'{heading(metric)} {value} %'
+      if unit(metric)
+      else f'{heading(metric)}: {value}'
       for metric, value in self.published.items()
       if value
     )
@@ -134,8 +137,7 @@ class PaperTable(result.Result):
       + (f' to {max(found)}' if len(set(found)) > 1 else '')
       for algorithm, found in values.items()
     ]
-    unit = '' if ':' in metric else ' %'
-    return f'{heading(metric)}{unit}: {", ".join(parts)}'
+    return f'{heading(metric)}{unit(metric)}: {", ".join(parts)}'
 
 
 def shrunk(
@@ -195,4 +197,9 @@ def heading(metric: str) -> str:
   """Returns the heading of a metric, or of a target such as 'top1:0.7'."""
   if ':' in metric:
     return targets.parse_one(metric).heading
-  return catalog.SCORES[metric].heading
+  return catalog.METRICS[metric].heading
+
+
+def unit(metric: str) -> str:
+  """Returns ' %' for scores that are printed in percent, '' for numbers."""
+  return ' %' if catalog.METRICS.get(metric, _NUMBER).unit == 'fraction' else ''

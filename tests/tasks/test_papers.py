@@ -31,16 +31,21 @@ def test_every_row_is_an_experiment_of_this_package(row):
 def _check_published(row, metrics):
   for name, value in row.published.items():
     metric, is_target, _ = name.partition(':')
-    assert metric in metrics
-    assert catalog.SCORES[metric].unit == 'fraction'  # Percent are printed.
     if value is None:
       continue
-    assert 0 <= value.mean <= (200 if is_target else 100)
+    if metric not in catalog.STEPS:
+      assert metric in metrics
+      assert catalog.SCORES[metric].unit == 'fraction'  # Percent are printed.
+      assert 0 <= value.mean <= (200 if is_target else 100)
     assert value.std is None or 0 < value.std < (25 if is_target else 10)
     assert not value.is_bound or (is_target and value.mean == 200)
 
 
-TURBOSVM = [t for t in registry.TABLES.values() if t.paper == 'TurboSVM-FL']
+TURBOSVM = [
+  t
+  for t in registry.TABLES.values()
+  if t.paper == 'TurboSVM-FL' and t.number.startswith('Table')
+]
 METHODS = {'fedavg', 'fedadam', 'fedaws_softmax', 'fedprox', 'fedams', 'moon'}
 METHODS |= {'turbosvm'}
 SETS = {'femnist', 'celeba', 'shakespeare'}
@@ -51,7 +56,7 @@ SIZES = {2: 21, 3: 21, 4: 15, 9: 63, 10: 63, 11: 63, 12: 9}
 CHECKED = {
   2: 0xB792AE0F,
   3: 0x8800B22B,
-  4: 0xAA3E0D4C,
+  4: 0x27919B03,
   9: 0x078F9A01,
   10: 0x0D984D16,
   11: 0xF0D41CAC,
@@ -185,6 +190,8 @@ def test_expectations_are_of_something_that_is_measured(each):
   assert small.expected
   for expected in small.expected:
     assert {expected.of, expected.than or expected.of} <= set(labels)
+    if expected.metric in catalog.STEPS:
+      continue
     for row in small.rows:
       assert expected.metric.partition(':')[0] in tasks.get(row.task).metrics
     assert expected.bounds

@@ -1,5 +1,6 @@
 """Versions of the packages and of the code, for the record of a run."""
 
+import functools
 import os
 import platform
 import subprocess
@@ -19,17 +20,23 @@ _PACKAGES = (
 
 def describe() -> dict[str, Any]:
   """Returns `versions` by package, and `git_revision`, None outside git."""
+  # Other kernels give other last digits.
+  versions = {**_versions(), tff_xc.ONEDNN: os.environ.get(tff_xc.ONEDNN, '')}
+  return {'versions': versions, 'git_revision': _git_revision()}
+
+
+@functools.cache
+def _versions() -> dict[str, str]:
   versions = {'python': platform.python_version()}
   for package in _PACKAGES:
     try:
       versions[package] = metadata.version(package)
     except metadata.PackageNotFoundError:
       continue
-  # Other kernels give other last digits.
-  versions[tff_xc.ONEDNN] = os.environ.get(tff_xc.ONEDNN, '')
-  return {'versions': versions, 'git_revision': _git_revision()}
+  return versions
 
 
+@functools.cache  # A table of many runs asks for each of them.
 def _git_revision() -> str | None:
   try:
     found = subprocess.run(

@@ -6,6 +6,7 @@ from launch.reproduction import runs as runs_lib
 from tasks import registry as tasks
 from tasks.papers import registry
 from tff_xc import errors
+from tff_xc.measure import catalog
 
 TABLE3 = registry.TABLES['fedmlh/table3']
 EURLEX = 'eurlex-4k-sets'
@@ -65,6 +66,16 @@ def test_equal_experiments_of_two_tables_share_their_runs(tmp_path):
   assert len(folders[0]) == 1
 
 
+def test_a_setting_at_its_default_shares_the_run(tmp_path):
+  small = lambda number: registry.TABLES[f'turbosvm-fl/table{number}'].small
+  folders = [
+    {g[0].folder for g in runs_lib.plan_runs(small(n).rows, {}, (0,), tmp_path)}
+    for n in (2, 3, 9, 10, 11)
+  ]
+  assert folders[0] == folders[1]
+  assert all(len(folders[0] & other) == 2 for other in folders[2:])
+
+
 def test_the_papers_rows_are_those_with_files(tmp_path):
   found = registry.TABLES['fedss/table2']
   chosen = lambda *names: {r.task for r in runs_lib.of_paper(found, *names)}
@@ -95,5 +106,5 @@ def test_the_small_form_is_an_experiment(found, tmp_path):
     assert group[0].config['task'] == row.task
     assert set(row.published) <= {
       *tasks.get(row.task).metrics,
-      *(n for n in row.published if ':' in n),
+      *(n for n in row.published if ':' in n or n in catalog.STEPS),
     }
