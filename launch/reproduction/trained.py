@@ -112,21 +112,30 @@ def measured(group: groups_lib.Group, metric: str) -> columns.Value | None:
   """
   if ':' in metric:
     return columns.rounds_to(group, targets_lib.parse_one(metric))
+  if metric == 'best_round':
+    best = [run.summary.get('best_round') for run in group.runs]
+    rounds = [each['round'] for each in best if each]
+    return _of_seeds(rounds if all(best) else [])
+  if metric == 'seconds':
+    return _of_seeds(
+      [r.summary['seconds_per_round_median'] for r in group.runs]
+    )
   if metric not in catalog.SCORES:
     tables = [run.metrics for run in group.runs]
     if not all(metric in each for each in tables):
       return None
-    last = [float(each[metric].iloc[-1]) for each in tables]
-    return columns.Value(*columns.mean_and_std(last))
+    return _of_seeds([float(each[metric].iloc[-1]) for each in tables])
   scores = [
     r.summary.get('best_round') or r.summary['final'] for r in group.runs
   ]
   if any(score.get(metric) is None for score in scores):
     return None
   factor = 100 if catalog.SCORES[metric].unit == 'fraction' else 1
-  return columns.Value(
-    *columns.mean_and_std([factor * score[metric] for score in scores])
-  )
+  return _of_seeds([factor * score[metric] for score in scores])
+
+
+def _of_seeds(found: Sequence[float]) -> columns.Value | None:
+  return columns.Value(*columns.mean_and_std(found)) if found else None
 
 
 def _metrics(rows: Sequence[table_lib.Row]) -> list[str]:

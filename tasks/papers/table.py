@@ -11,8 +11,16 @@ from tff_xc.algorithms import registry as algorithms
 from tff_xc.measure import catalog
 from tff_xc.measure import targets
 
-# A target's rounds.
-_NUMBER = catalog.Metric('', 'rounds', 'lower', '')
+# Of a summary, and not of a round.
+_OF_RUNS: Mapping[str, catalog.Metric] = {
+  'best_round': catalog.Metric(
+    'best round',
+    'round with the best score of those that --best_by names',
+    unit='rounds',
+    better='lower',
+  ),
+}
+METRICS: Mapping[str, catalog.Metric] = {**catalog.METRICS, **_OF_RUNS}
 
 
 class Published(NamedTuple):
@@ -197,9 +205,10 @@ def heading(metric: str) -> str:
   """Returns the heading of a metric, or of a target such as 'top1:0.7'."""
   if ':' in metric:
     return targets.parse_one(metric).heading
-  return catalog.METRICS[metric].heading
+  return METRICS[metric].heading
 
 
 def unit(metric: str) -> str:
   """Returns ' %' for scores that are printed in percent, '' for numbers."""
-  return ' %' if catalog.METRICS.get(metric, _NUMBER).unit == 'fraction' else ''
+  is_percent = ':' not in metric and METRICS[metric].unit == 'fraction'
+  return ' %' if is_percent else ''
