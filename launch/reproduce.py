@@ -4,15 +4,17 @@
   python -m launch.reproduce fedss all        # Everything small, of a paper or all.
   python -m launch.reproduce fedmlh/table3 --scale=paper [--task=eurlex-4k-sets] \\
     [--algorithm=fedmlh] [--seeds=0,1,2] [any flag of launch.train]
-  options: [--output=DIR] [--jobs=N] [--finished_only]
+  options: [--output=DIR] [--jobs=N] [--finished_only] [--needs]
 
 `python -m launch.list tables` lists the names, and what each needs. --scale=small,
 the default, runs the experiment in minutes on data that are always there, and
 compares with what was expected before it was run. --scale=paper trains with the
 published settings on the paper's data: on all tasks of the table whose data are
 there, or on --task; flags replace settings. The same command goes on where it
-stopped. Results lie in OUTPUT/PAPER/TABLE, their runs in OUTPUT/runs;
---finished_only trains nothing.
+stopped; before it trains, and with --needs instead, it says what is missing, and from
+two rounds of each method how long all will take, in how much memory and disk.
+Results lie in OUTPUT/PAPER/TABLE, their runs in OUTPUT/runs; --finished_only trains
+nothing.
 """
 
 import pathlib
@@ -53,7 +55,10 @@ def main(arguments: Sequence[str]) -> None:
   )
   planned = [experiments.plan_one(each, request) for each in found]
   settings.use_cache_dir()
-  experiments.run_all(planned, request)
+  if values.needs or (values.scale == 'paper' and not values.finished_only):
+    experiments.tell_needs(planned, request)
+  if not values.needs:
+    experiments.run_all(planned, request)
 
 
 if __name__ == '__main__':
@@ -75,6 +80,9 @@ if __name__ == '__main__':
   )
   flags.DEFINE_bool(
     'finished_only', False, 'train nothing; show what has finished'
+  )
+  flags.DEFINE_bool(
+    'needs', False, 'train only probes, and say what all runs will take'
   )
   settings.define_jobs_flag()
   app.run(main, __doc__)

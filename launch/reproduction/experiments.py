@@ -15,7 +15,10 @@ from tasks.papers import table as table_lib
 from tff_xc import errors
 
 # Flags that say how a result is measured, not which.
-_HOW = ('scale', 'output', 'jobs', 'finished_only', 'data_dir', 'cache_dir')
+_HOW = (
+  *('scale', 'output', 'jobs', 'finished_only', 'needs', 'data_dir'),
+  'cache_dir',
+)
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -111,6 +114,24 @@ def plan_one(found: result.Result, request: Request) -> Planned:
     seeds = found.small.seeds if found.small else ()
   runs = runs_lib.plan_runs(rows, request.given, seeds, request.output)
   return Planned(found, rows, runs)
+
+
+def tell_needs(planned: Sequence[Planned], request: Request) -> None:
+  """Prints what the runs of results will take, from short probes.
+
+  Raises:
+    errors.InputError: no task has its data, or a probe failed.
+    KeyboardInterrupt: after SIGINT or SIGTERM.
+  """
+  from launch.reproduction import needs
+
+  runs = {
+    run.folder: run for each in planned for group in each.runs for run in group
+  }
+  if not runs:
+    return
+  here = needs.with_data([*runs.values()])
+  print(needs.told(here, request.output), flush=True)
 
 
 def run_all(planned: Sequence[Planned], request: Request) -> None:

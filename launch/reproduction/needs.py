@@ -1,0 +1,149 @@
+"""What runs at the paper's size will take, from a short probe of each kind.
+
+A probe trains two rounds of one run, in a directory beside the runs that is
+deleted afterwards.
+"""
+
+import contextlib
+import dataclasses
+import pathlib
+import shutil
+import tempfile
+from collections.abc import Mapping
+from collections.abc import Sequence
+
+import psutil
+
+from launch import machine
+from launch.sweeps import children
+from launch.sweeps import plan
+from launch.sweeps import training
+from tff_xc import errors
+from tff_xc.report import run_files
+from tff_xc.report import text_table
+from tff_xc.report import units
+
+_ROUNDS = 2
+
+
+@dataclasses.dataclass(frozen=True)
+class Probe:
+  """What two rounds of a run took.
+
+  Attributes:
+    start_seconds: of everything but the rounds: data, compilation, evaluation.
+    round_seconds: of the second round.
+    peak_bytes: of memory.
+    disk_bytes: of the run's directory, with one checkpoint.
+  """
+
+  start_seconds: float
+  round_seconds: float
+  peak_bytes: int
+  disk_bytes: int
+
+
+def with_data(runs: Sequence[plan.Run]) -> list[plan.Run]:
+  """Returns the runs whose data are there, and prints what is missing.
+
+  Raises:
+    errors.InputError: all data are missing; a sentence for each task.
+  """
+  missing: dict[str, str] = {}
+  for run in runs:
+    task = run.config['task']
+    if task in missing:
+      continue
+    missing[task] = ''
+    try:
+      children.check_data(task, run.config['data_dir'])
+    except errors.InputError as e:
+      missing[task] = f'{task}: {e}'
+  if all(missing.values()):
+    raise errors.InputError('; '.join(missing.values()))
+  for sentence in filter(None, missing.values()):
+    print(f'missing: {sentence}', flush=True)
+  return [run for run in runs if not missing[run.config['task']]]
+
+
+def told(runs: Sequence[plan.Run], output: pathlib.Path) -> str:
+  """Trains a probe of each task and algorithm; returns what all runs will take.
+
+  Args:
+    runs: with their data; of the unfinished ones the first of each kind is
+      probed.
+    output: the directory of all runs.
+
+  Raises:
+    errors.InputError: a probe failed.
+    KeyboardInterrupt: after SIGINT or SIGTERM; no probe is left running.
+  """
+  waiting = [run for run in runs if not training.is_finished(run)]
+  lines = [['runs of', 'left', 'rounds', 's / round', 'time', 'memory']]
+  total, most, disk = 0.0, 0, 0
+  output.mkdir(parents=True, exist_ok=True)
+  with tempfile.TemporaryDirectory(prefix='probe_', dir=output) as folder:
+    for kind, group in _kinds(waiting).items():
+      print(f'probing {kind}: {_ROUNDS} rounds ...', flush=True)
+      probe = _probe(group[0], pathlib.Path(folder))
+      rounds = sum(run.config['rounds'] for run in group)
+      seconds = len(group) * probe.start_seconds + rounds * probe.round_seconds
+      total, most = total + seconds, max(most, probe.peak_bytes)
+      disk += len(group) * probe.disk_bytes
+      lines.append(
+        [
+          *(kind, str(len(group)), f'{rounds:,}', f'{probe.round_seconds:.3g}'),
+          *(units.human_duration(seconds), units.human_bytes(probe.peak_bytes)),
+        ]
+      )
+  free = shutil.disk_usage(output).free
+  memory = machine.free_bytes(
+    psutil.virtual_memory().available, pathlib.Path('/sys/fs/cgroup')
+  )
+  table = text_table.to_text(lines, (0,), text_table.terminal_width())
+  return (
+    f'{len(runs)} runs, {len(waiting)} of them not finished\n\n{table}'
+    f'\none after another: {units.human_duration(total)}, without most'
+    ' evaluations; side by side as far as memory allows (--jobs)\n'
+    f'memory: {units.human_bytes(most)} a run, {units.human_bytes(memory)} free\n'
+    f'disk: {units.human_bytes(disk)}, {units.human_bytes(free)} free\n'
+  )
+
+
+def _kinds(runs: Sequence[plan.Run]) -> Mapping[str, list[plan.Run]]:
+  """Returns runs by task and algorithm."""
+  found: dict[str, list[plan.Run]] = {}
+  for run in runs:
+    name = f'{run.config["task"]} {run.config["algorithm"]}'
+    found.setdefault(name, []).append(run)
+  return found
+
+
+def _probe(run: plan.Run, folder: pathlib.Path) -> Probe:
+  values = {**run.values, 'rounds': _ROUNDS, 'eval_every': _ROUNDS}
+  values = {
+    n: v for n, v in values.items() if n not in ('target', 'stop_after')
+  }
+  short = plan.Run(values, run.config, folder / 'run', f'probe of {run.point}')
+  failed, seen = [], []
+
+  def ended(child, jobs):
+    del jobs
+    seen.append((child.seconds, child.peak_bytes))
+    failed.extend([child.error] if child.error else [])
+
+  arguments = training.arguments_of(short, {}, None)
+  children.run_all([short], lambda *_: arguments, 1, ended)
+  if failed:
+    raise errors.InputError(f'the probe of {run.point} failed: {failed[0]}')
+  [(seconds, peak)] = seen
+  rounds = run_files.read_metrics(short.folder / run_files.METRICS)['seconds']
+  files = [path.stat().st_size for path in short.folder.rglob('*.*')]
+  with contextlib.suppress(OSError):
+    shutil.rmtree(short.folder)
+  return Probe(
+    max(seconds - float(rounds.sum()), 0.0),
+    float(rounds.iloc[-1]),
+    peak,
+    sum(files),
+  )

@@ -1,0 +1,83 @@
+"""What runs will take, from probes."""
+
+import pytest
+
+from launch.reproduction import needs
+from launch.reproduction import runs as runs_lib
+from launch.sweeps import children
+from tests.launch.reproduction import small_table
+from tests.report import fake_runs
+from tff_xc import errors
+
+
+def planned(output, seeds=(0, 1)):
+  rows = small_table.ROWS
+  return [
+    run
+    for group in runs_lib.plan_runs(rows, {}, seeds, output)
+    for run in group
+  ]
+
+
+class Ended:
+  seconds, peak_bytes = 50.0, 3_000_000_000
+
+  def __init__(self, run, error=None):
+    self.run, self.error = run, error
+
+
+@pytest.fixture
+def probes(monkeypatch):
+  """Makes probes end at once; () -> their arguments."""
+  found = []
+
+  def run_all(runs, arguments_of, jobs, on_end):
+    [run] = runs
+    found.append(arguments_of(run, jobs))
+    fake_runs.write_run(run.folder, rounds=2)
+    on_end(Ended(run), 1)
+
+  monkeypatch.setattr(children, 'run_all', run_all)
+  return found
+
+
+def test_each_method_is_probed_once_and_times_are_added(probes, tmp_path):
+  runs = planned(tmp_path)
+  small_table.finish(runs[0], 0.5)
+  text = needs.told(runs, tmp_path)
+  assert len(probes) == 2
+  assert {'--rounds=2', '--eval_every=2'} <= set(probes[0])
+  assert not list(tmp_path.glob('probe_*'))
+  lines = [line.split() for line in text.splitlines()]
+  assert lines[0] == ['6', 'runs,', '5', 'of', 'them', 'not', 'finished']
+  [fedss] = [line for line in lines if line[:2] == ['glyphs', 'fedss']]
+  # Three runs of (50 s less the two rounds' 1 s) and of 20 rounds of 0.5 s.
+  assert fedss[2:] == ['3', '60', '0.5', '3', 'min', '3.00', 'GB']
+  assert 'memory: 3.00 GB a run, ' in text
+
+
+def test_a_probe_that_fails_is_told(monkeypatch, tmp_path):
+  fails = lambda runs, of, jobs, on_end: on_end(Ended(runs[0], 'no disk'), 1)
+  monkeypatch.setattr(children, 'run_all', fails)
+  with pytest.raises(
+    errors.InputError, match=r'the probe of fedss .*: no disk'
+  ):
+    needs.told(planned(tmp_path), tmp_path)
+  assert not list(tmp_path.glob('probe_*'))
+
+
+def test_all_missing_data_are_named_once(monkeypatch, tmp_path, capsys):
+  runs = planned(tmp_path)
+  asked = []
+
+  def missing(task, data_dir):
+    asked.append(task)
+    raise errors.InputError('there is no such file')
+
+  monkeypatch.setattr(children, 'check_data', missing)
+  with pytest.raises(errors.InputError, match='glyphs: there is no such file'):
+    needs.with_data(runs)
+  assert asked == ['glyphs']
+  monkeypatch.setattr(children, 'check_data', lambda *_: None)
+  assert needs.with_data(runs) == runs
+  assert capsys.readouterr().out == ''
