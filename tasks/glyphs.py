@@ -9,6 +9,7 @@ import functools
 
 from tasks import leaf
 from tasks import task
+from tff_xc import errors
 
 _SHAPE = (
   'num_classes',
@@ -24,6 +25,14 @@ def _load(preset, data_dir, options):
   from datasets.procedural import glyphs
 
   changes = {k: options[k] for k in _SHAPE if k in options}
+  ends = options.get('classes_least', 0), options.get('classes_most', 0)
+  if any(ends):
+    if not 1 <= ends[0] <= options['classes_per_client'] <= ends[1]:
+      raise errors.InputError(
+        f'--classes_least={ends[0]} --classes_most={ends[1]}: the mean,'
+        f' --classes_per_client={options["classes_per_client"]}, lies between them'
+      )
+    changes['classes_range'] = ends
   if 'data_seed' in options:
     changes['seed'] = options['data_seed']
   return task.with_encoder(glyphs.load_preset(preset, **changes), options)
@@ -71,7 +80,7 @@ TASKS = (
     rounds=150,
     clients_per_round=16,
     eval_every=10,
-    options=(*_SHAPE, 'data_seed'),
+    options=(*_SHAPE, 'classes_least', 'classes_most', 'data_seed'),
     negatives=40,
   ),
   _task(

@@ -56,6 +56,19 @@ OPTIONS: Mapping[str, hp.Hyperparameter] = {
       least=1,
     ),
     hp.Hyperparameter(
+      'classes_least',
+      0,
+      'classes of the smallest client of the glyphs task; examples are in'
+      ' proportion; 0: all have --classes_per_client',
+      least=0,
+    ),
+    hp.Hyperparameter(
+      'classes_most',
+      0,
+      'classes of the largest client of the glyphs task; with --classes_least',
+      least=0,
+    ),
+    hp.Hyperparameter(
       'examples_per_client',
       60,
       'examples of a client of the glyphs task',

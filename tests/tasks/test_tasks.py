@@ -87,6 +87,19 @@ def test_the_glyphs_task_has_any_shape():
   assert 'num_classes' not in registry.get('glyphs-sop').options
 
 
+def test_clients_of_glyphs_may_differ_in_size():
+  task = registry.get('glyphs')
+  ends = {'classes_least': 2, 'classes_most': 40}
+  dataset, _ = task.load('', options_of(task, **ends))
+  labels = [dataset.train.labels(c) for c in dataset.train.client_ids]
+  classes = [len(set(each)) for each in labels]
+  assert min(classes) == 2
+  assert 30 < max(classes) <= 40
+  assert max(map(len, labels)) > 5 * min(map(len, labels))
+  with pytest.raises(errors.InputError, match='--classes_most=0: the mean, '):
+    task.load('', options_of(task, classes_least=2))
+
+
 def test_omniglot_from_the_real_file(data_dir):
   task = registry.get('omniglot')
   dataset, model = task.load(str(data_dir), options_of(task))
