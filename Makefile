@@ -5,7 +5,8 @@ PYTHON_BIN := .venv/bin/python
 DEMO := -m launch.train --task=glyphs --algorithm=fedss --run_dir=runs/demo
 
 .DEFAULT_GOAL := help
-.PHONY: help venv venv-gpu demo test test-slow requirements presets wheel clean
+.PHONY: help venv venv-gpu demo test test-slow requirements presets wheel clean \
+  reproduce-small documents
 
 help:  ## print this list
 	@sed -n 's/^\([a-z-]*\):.*## /make \1	/p' $(MAKEFILE_LIST) | expand -t 20
@@ -26,6 +27,12 @@ test: venv  ## run the linter, the format check and the quick tests
 
 test-slow: venv  ## run the tests that take minutes
 	$(PYTHON_BIN) -m pytest -n 2 --dist worksteal -m slow
+
+reproduce-small: venv  ## measure all published tables, small, and write their page
+	$(PYTHON_BIN) -m launch.reproduce all --scale=small
+
+documents: venv  ## write the tables of README and docs from docs/results
+	$(PYTHON_BIN) -m launch.document README.md $(wildcard docs/*.md)
 
 requirements: venv  ## resolve requirements*.in into requirements*.txt again
 	sh tools/compile_requirements.sh

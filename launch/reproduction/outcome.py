@@ -212,18 +212,31 @@ def to_text(outcome: Outcome) -> str:
 
 def to_markdown(outcome: Outcome) -> str:
   """Returns an outcome as Markdown, ending in a newline."""
-  lines = [about(outcome), '']
+  pictures = [f'![{outcome.result.title}]({name})' for name in outcome.pictures]
+  parts = [about(outcome), tables_of(outcome), *pictures]
+  parts += [f'`{outcome.command}`'] if outcome.command else []
+  return '\n\n'.join(part.rstrip('\n') for part in parts) + '\n'
+
+
+def tables_of(outcome: Outcome) -> str:
+  """Returns an outcome's tables and verdict as Markdown, ending in a newline."""
+  blocks = []
   for title, heading, rows in _all_tables(outcome):
-    lines += [f'**{title}**', ''] if title else []
-    rule = ['---'] + ['---:'] * (len(heading) - 1)
-    for cells in (heading, rule, *rows):
-      escaped = [cell.replace('|', '\\|') for cell in cells]
-      lines.append(f'| {" | ".join(escaped)} |')
-    lines.append('')
-  lines += [f'**{outcome.verdict}**: {outcome.why}.', '']
-  lines += [f'![{outcome.result.title}]({name})\n' for name in outcome.pictures]
-  lines += [f'`{outcome.command}`', ''] if outcome.command else []
-  return '\n'.join(lines)
+    table = markdown_table(heading, rows)
+    blocks.append(f'**{title}**\n\n{table}' if title else table)
+  return '\n'.join([*blocks, f'**{outcome.verdict}**: {outcome.why}.\n'])
+
+
+def markdown_table(
+  heading: Sequence[str], rows: Sequence[Sequence[str]]
+) -> str:
+  """Returns a Markdown table, ending in a newline; its first column is left."""
+  rule = ['---'] + ['---:'] * (len(heading) - 1)
+  escaped = [
+    [cell.replace('|', '\\|') for cell in cells]
+    for cells in (heading, rule, *rows)
+  ]
+  return ''.join(f'| {" | ".join(cells)} |\n' for cells in escaped)
 
 
 def counted(outcomes: Sequence[Outcome]) -> str:

@@ -1,0 +1,232 @@
+"""Writes the tables of the documentation from the runs that lie beside it.
+
+  python -m launch.document README.md docs/*.md [--check]
+
+A file's tables stand between two comments, of which the first says what is shown:
+
+  <!-- compare docs/results/omniglot --columns=top1:0.1,top1@400 -->
+  <!-- compare DIRECTORY... --columns=... --paper=turbosvm-fl/table3:femnist -->
+  <!-- result docs/results/small/fedss/table1 -->
+  <!-- verdicts docs/results/small -->
+  ...
+  <!-- end -->
+
+compare: a row for each configuration of the runs, mean ± sample std over seeds.
+--columns: scores, at a round (top1@400) or at the end (top1), rounds to a target
+(top1:0.1), and other columns of `launch.compare` by their names in its CSV. --paper:
+tables and their tasks, whose published numbers of the same algorithm stand beside;
+only rows without changes of their own have one. result, verdicts: what
+`launch.reproduce --output=docs/results/small` wrote. Directories are relative to the
+file. --check changes nothing: exit status 2 if a table is not that of its runs.
+"""
+
+import pathlib
+import re
+import shlex
+from collections.abc import Sequence
+
+from absl import flags
+
+from launch import app
+from launch import compare
+from launch.reproduction import outcome as outcome_lib
+from tasks import experiment
+from tasks.papers import registry
+from tasks.papers import table as table_lib
+from tff_xc import errors
+
+_BLOCK = re.compile(
+  r'(<!-- (compare|result|verdicts) (.*?) -->\n)(.*?)(<!-- end -->)', re.DOTALL
+)
+_NONE = '–'
+# What does not tell methods apart.
+_UNSHOWN = ('rounds', 'eval_every', 'runtime', 'device')
+
+
+def document(path: pathlib.Path) -> str:
+  """Returns a file's text with its tables written anew.
+
+  Raises:
+    errors.InputError: the file is not there, or a table cannot be made; the
+      message names both.
+  """
+  try:
+    text = path.read_text(encoding='utf-8')
+  except OSError as e:
+    raise errors.InputError(f'{path} cannot be read ({e.strerror})') from e
+
+  def written(found):
+    start, kind, words, _, end = found.groups()
+    try:
+      made = _KINDS[kind](path.parent, shlex.split(words))
+    except (errors.InputError, ValueError) as e:
+      raise errors.InputError(f'{path}, "{kind} {words}": {e}') from e
+    return f'{start}{made}{end}'
+
+  return _BLOCK.sub(written, text)
+
+
+def _compared(root: pathlib.Path, words: Sequence[str]) -> str:
+  """Returns the table of runs; see the module's docstring."""
+  from tff_xc.report import groups as groups_lib
+  from tff_xc.report import run_files
+
+  flags_, directories = _split(words, ('columns', 'paper'))
+  runs = [
+    run_files.read_run(p)
+    for p in compare.find_runs([root / d for d in directories])
+  ]
+  groups = groups_lib.group_runs(runs)
+  columns = [_column(name) for name in flags_['columns'].split(',')]
+  papers = [_paper(each) for each in filter(None, flags_['paper'].split(','))]
+  heading = ['method', 'seeds', *(column.heading for column in columns)]
+  heading += [
+    f'paper: {table_lib.heading(metric)}'
+    for found, _ in papers
+    for metric in found
+  ]
+  lines = []
+  for group, label in zip(groups, _labels(groups), strict=True):
+    values = [(column, column.of(group)) for column in columns]
+    line = [f'`{label}`', str(len(group.runs))]
+    line += [column.show(v) if v else _NONE for column, v in values]
+    for metrics, published in papers:
+      found = published.get(group.algorithm, {})
+      line += [str(found.get(metric) or _NONE) for metric in metrics]
+    lines.append(line)
+  return outcome_lib.markdown_table(heading, lines)
+
+
+def _labels(groups) -> list[str]:
+  """Returns the algorithm, and what differs of its defaults on the task."""
+  from tff_xc.report import groups as groups_lib
+
+  changes = []
+  for group in groups:
+    run = group.runs[0]
+    default = experiment.resolve(run.task, run.algorithm, {})
+    usual = {**default, **default['options'], **default['hyperparameters']}
+    changes.append(
+      {
+        name: value
+        for name, value in groups_lib.settings_of(run).items()
+        if name in usual and usual[name] != value and name not in _UNSHOWN
+      }
+    )
+  return [
+    ' '.join(
+      [
+        group.algorithm,
+        *(
+          f'{name}={value}'
+          for name, value in own.items()
+          if any(other.get(name) != value for other in changes)
+        ),
+      ]
+    )
+    for group, own in zip(groups, changes, strict=True)
+  ]
+
+
+def _split(words, names) -> tuple[dict[str, str], list[str]]:
+  """Returns the flags with these names, '' where absent, and the other words."""
+  found = dict.fromkeys(names, '')
+  others = []
+  for word in words:
+    name, equals, value = word.removeprefix('--').partition('=')
+    if not word.startswith('--'):
+      others.append(word)
+    elif equals and name in found:
+      found[name] = value
+    else:
+      raise ValueError(
+        f'{word} is none of {", ".join(f"--{n}=" for n in names)}'
+      )
+  return found, others
+
+
+def _column(name: str):
+  """Returns a column: a score, 'top1@400', a target, or one of the CSV's."""
+  import dataclasses
+
+  from tff_xc.measure import targets
+  from tff_xc.report import columns
+  from tff_xc.report import groups
+  from tff_xc.report import run_files
+
+  known = {column.name: column for column in columns.COLUMNS}
+  score, at, rounds = name.partition('@')
+  if name in known:
+    return known[name]
+  if at and rounds.isdigit() and score in known:
+
+    def after(group):
+      cut = [run_files.first_rounds(run, int(rounds)) for run in group.runs]
+      return known[score].of(groups.Group('', '', tuple(cut)))
+
+    heading = f'{known[score].heading} after {int(rounds):,} rounds'
+    return dataclasses.replace(known[score], heading=heading, of=after)
+  if ':' in name:
+    target = targets.parse_one(name)
+    return columns.with_targets([target])[1]
+  raise ValueError(f'there is no column {name}; there are {", ".join(known)}')
+
+
+def _paper(name: str):
+  """Returns the metrics of a table, and its numbers by algorithm."""
+  table, _, task = name.partition(':')
+  if table not in registry.TABLES:
+    raise ValueError(f'there is no table {table}')
+  rows = [row for row in registry.TABLES[table].rows if row.task == task]
+  if not rows:
+    raise ValueError(f'{table} has no results on {task!r}')
+  own = lambda row: table_lib.own_changes(row, rows)
+  plain = {row.algorithm: row.published for row in rows if not own(row)}
+  return list(rows[0].published), plain
+
+
+def _result(root: pathlib.Path, words: Sequence[str]) -> str:
+  """Returns the tables and the verdict of a result."""
+  [where] = words
+  paper, number = pathlib.Path(where).parts[-2:]
+  output = root / pathlib.Path(where).parents[1]
+  found = outcome_lib.read(output, f'{paper}/{number}')
+  if found is None:
+    raise ValueError(f'nothing was written of {paper}/{number} in {output}')
+  return outcome_lib.tables_of(found)
+
+
+def _verdicts(root: pathlib.Path, words: Sequence[str]) -> str:
+  """Returns a line for each result, with its verdict."""
+  [output] = words
+  lines = []
+  for name, result in registry.RESULTS.items():
+    found = outcome_lib.read(root / output, name)
+    verdict = found.verdict if found else outcome_lib.Verdict.NOT_RUN
+    lines.append([f'`{name}`', result.caption, str(verdict)])
+  return outcome_lib.markdown_table(['result', 'what', 'verdict'], lines)
+
+
+_KINDS = {'compare': _compared, 'result': _result, 'verdicts': _verdicts}
+
+
+def main(arguments: Sequence[str]) -> None:
+  """Writes or checks the tables of the files on the command line."""
+  if not arguments:
+    raise errors.InputError('no file was named: launch.document README.md')
+  made = {path: document(path) for path in map(pathlib.Path, arguments)}
+  old = {path: path.read_text(encoding='utf-8') for path in made}
+  stale = [str(path) for path, text in made.items() if text != old[path]]
+  if flags.FLAGS.check and stale:
+    raise errors.InputError(
+      f'{", ".join(stale)}: tables differ from their runs; run launch.document'
+    )
+  for path in map(pathlib.Path, stale):
+    path.write_text(made[path], encoding='utf-8')
+    print(f'{path}: written')
+
+
+if __name__ == '__main__':
+  # Not at import, since other commands have flags of these names.
+  flags.DEFINE_bool('check', False, 'change nothing; refuse tables that differ')
+  app.run(main, __doc__)

@@ -1,0 +1,133 @@
+"""Tables of the documentation are made of the runs beside it."""
+
+import pathlib
+import re
+
+import pytest
+
+from launch import document
+from launch.reproduction import outcome as outcome_lib
+from tests.launch import light
+from tests.report import fake_runs
+from tff_xc import errors
+
+ROOT = pathlib.Path(__file__).parents[2]
+FILES = [ROOT / 'README.md', *sorted((ROOT / 'docs').rglob('*.md'))]
+
+
+@pytest.mark.parametrize('path', FILES, ids=lambda p: p.name)
+def test_the_documentation_is_that_of_its_runs(path):
+  assert document.document(path) == path.read_text(encoding='utf-8')
+
+
+def test_every_block_is_closed_and_read():
+  for path in FILES:
+    text = path.read_text(encoding='utf-8')
+    opened = re.findall(r'<!-- (?!end)\w+ ', text)
+    assert len(opened) == text.count('<!-- end -->')
+    assert len(opened) == len(document._BLOCK.findall(text))
+
+
+def write(path, words, old=''):
+  path.write_text(f'# A\n\n<!-- {words} -->\n{old}<!-- end -->\nrest\n')
+
+
+@pytest.fixture
+def runs(tmp_path):
+  for seed in (0, 1):
+    folder = tmp_path / 'runs' / f'a{seed}'
+    fake_runs.write_run(folder, seed=seed, top1=0.5 + seed / 10)
+  fake_runs.write_run(tmp_path / 'runs' / 'b', 'posonly', top1=0.3)
+  return tmp_path
+
+
+def test_a_table_of_runs(runs):
+  path = runs / 'a.md'
+  write(path, 'compare runs --columns=top1,top1@10,top1:0.4', 'old\n')
+  text = document.document(path)
+  assert text.startswith('# A\n\n<!-- compare runs ')
+  assert text.endswith('<!-- end -->\nrest\n')
+  lines = text.splitlines()
+  assert 'top-1 % after 10 rounds' in lines[3]
+  [fedss] = [line for line in lines if line.startswith('| `fedss')]
+  assert '| 2 | 55.0 ± 7.1 |' in fedss
+  [posonly] = [line for line in lines if line.startswith('| `posonly')]
+  assert posonly.endswith('| >20 |')
+  path.write_text(text)
+  assert document.document(path) == text
+
+
+def test_published_numbers_stand_beside(runs):
+  path = runs / 'a.md'
+  paper = 'fedss/table1:landmarks-user-160k'
+  write(path, f'compare runs --columns=top1 --paper={paper}')
+  lines = document.document(path).splitlines()
+  assert lines[3].endswith('| paper: top-1 |')
+  [posonly] = [line for line in lines if line.startswith('| `posonly')]
+  assert posonly.endswith('| 30.0 | 18.7 ± 0.4 |')
+  # The paper has several of FedSS, none with the settings of these runs.
+  [fedss] = [line for line in lines if line.startswith('| `fedss')]
+  assert fedss.endswith('| – |')
+
+
+def test_a_result_and_the_verdicts(tmp_path):
+  cells = outcome_lib.Cells('', ('a', 'b'), (('1', '2|3'),))
+  outcome_lib.write(
+    outcome_lib.Outcome(
+      name='fedmlh/table5',
+      scale='small',
+      verdict=outcome_lib.Verdict.REPRODUCED,
+      why='all is equal',
+      tables=(cells,),
+    ),
+    tmp_path / 'small',
+  )
+  path = tmp_path / 'a.md'
+  write(path, 'result small/fedmlh/table5')
+  text = document.document(path)
+  assert '| 1 | 2\\|3 |' in text
+  assert '**reproduced**: all is equal.' in text
+  write(path, 'verdicts small')
+  cells = [line.split(' | ') for line in document.document(path).splitlines()]
+  verdicts = {line[0]: line[-1] for line in cells}
+  assert verdicts['| `fedmlh/table5`'] == 'reproduced |'
+  assert verdicts['| `fedss/table1`'] == 'not run |'
+
+
+@pytest.mark.parametrize(
+  ('words', 'problem'),
+  [
+    ('compare none --columns=top1', 'none is no run directory'),
+    ('compare runs --columns=top9', 'there is no column top9; there are'),
+    ('compare runs --column=top1', '--column=top1 is none of --columns='),
+    ('compare runs --columns=top1 --paper=x:y', 'there is no table x'),
+    (
+      'compare runs --columns=top1 --paper=fedss/table1:omniglot',
+      "fedss/table1 has no results on 'omniglot'",
+    ),
+    ('compare runs --columns=top1@7', 'no scores of round 7'),
+    ('result small/fedss/table1', 'nothing was written of fedss/table1'),
+  ],
+)
+def test_bad_input_is_one_sentence(words, problem, runs):
+  path = runs / 'a.md'
+  write(path, words)
+  with pytest.raises(errors.InputError, match=re.escape(problem)) as caught:
+    document.document(path)
+  assert str(path) in str(caught.value)
+
+
+def test_the_command_checks_and_writes(tmp_path):
+  path = tmp_path / 'a.md'
+  write(path, 'verdicts small')
+  done = light.call('document', path, '--check')
+  assert done.returncode == 2
+  assert (
+    'a.md: tables differ from their runs; run launch.document' in done.stderr
+  )
+  done = light.call('document', path)
+  assert done.stdout == f'{path}: written\n'
+  done = light.call('document', path, '--check')
+  assert (done.returncode, done.stdout) == (0, '')
+  light.assert_one_sentence(light.call('document'), 'no file was named')
+  light.assert_one_sentence(light.call('document', tmp_path / 'b'), 'cannot be')
