@@ -20,6 +20,7 @@ from tff_xc.report import text_table
 from tff_xc.report import units
 
 _NONE = '–'
+_MANY = 4  # Results of a table that are too wide for a terminal side by side.
 # Settings that change no result.
 _UNSEEN = (
   'checkpoint_every',
@@ -188,45 +189,69 @@ def _changed(rows, runs) -> str:
 
 def _text(table, rows, runs, changed) -> str:
   """Returns the scores beside the published ones, and what the runs cost."""
-  metrics = list(dict.fromkeys(name for row in rows for name in row.published))
+  results = list(dict.fromkeys(name for row in rows for name in row.published))
   scores, costs = [['algorithm']], [['algorithm', 'seeds', *_COSTS]]
-  for metric in metrics:
-    unit = '' if ':' in metric else ' %'
-    scores[0] += [f'{table_lib.heading(metric)}{unit}', 'paper']
+  for result in results:
+    scores[0] += [table_lib.heading_with_unit(result), 'paper']
   for row, name, group in zip(rows, _names(rows), runs, strict=True):
     scores.append([name])
-    for metric in metrics:
-      published = row.published.get(metric)
-      scores[-1] += [_measured(group, metric), str(published or _NONE)]
+    whole = table.reference(row)
+    reference = runs[rows.index(whole)] if whole in rows else []
+    for result in results:
+      published = row.published.get(result)
+      shown = _measured(group, result, reference)
+      scores[-1] += [shown, str(published or _NONE)]
     costs.append([name, str(len(group)), *_costs(group)])
   width = text_table.terminal_width()
   about = f'{table.title}, task {rows[0].task}. {table.caption}.{changed}'
+  # Cells on the left are wrapped, which many results need.
+  left = (0,) if len(results) < _MANY else range(len(scores[0]))
   return '\n'.join(
     [
       textwrap.fill(about, width) + '\n',
-      *(text_table.to_text(lines, (0,), width) for lines in (scores, costs)),
+      text_table.to_text(scores, left, width),
+      text_table.to_text(costs, (0,), width),
     ]
   )
 
 
-def _measured(group: Sequence[plan.Run], metric: str) -> str:
-  """Returns mean ± std over seeds, of the best round where one was chosen."""
+def _measured(
+  group: Sequence[plan.Run], result: str, reference: Sequence[plan.Run]
+) -> str:
+  """Returns mean ± std over seeds, of the best round where one was chosen.
+
+  Args:
+    group: finished runs of a row, or none.
+    result: its name, see `tasks.papers.table`.
+    reference: finished runs to whose score a result may be relative, or none.
+  """
   from tff_xc.report import columns
   from tff_xc.report import groups
 
-  if not group:
+  parts = table_lib.parse(result)
+  if not group or (parts.relative is not None and not reference):
     return _NONE
-  found = [run_files.read_run(run.folder) for run in group]
-  if ':' in metric:
-    made = groups.Group('', '', tuple(found))
-    value = columns.rounds_to(made, targets_lib.parse_one(metric))
-    return str(value or _NONE)
-  scores = [run.summary['best_round'] or run.summary['final'] for run in found]
-  if any(score.get(metric) is None for score in scores):
-    return _NONE
-  value = columns.Value(*columns.mean_and_std([s[metric] for s in scores]))
-  percent = 100 if catalog.SCORES[metric].unit == 'fraction' else 1
-  return columns.with_std(1, percent)(value)
+  read = lambda runs: groups.Group(
+    '', '', tuple(run_files.read_run(run.folder) for run in runs)
+  )
+  found, value = read(group), None
+  show = columns.with_std(
+    1, 100 if catalog.SCORES[parts.score].unit == 'fraction' else 1
+  )
+  if table_lib.is_rounds(result):
+    target = parts.target or targets_lib.Target(
+      parts.score,
+      parts.relative * columns.whole(read(reference), parts.score),
+    )
+    value, show = columns.rounds_to(found, target), str
+  elif parts.budget:
+    value = columns.at_budget(parts.budget, parts.score).of(found)
+  else:
+    scores = [r.summary['best_round'] or r.summary['final'] for r in found.runs]
+    if all(score.get(parts.score) is not None for score in scores):
+      each = [score[parts.score] for score in scores]
+      value = columns.Value(*columns.mean_and_std(each))
+  return _NONE if value is None else show(value)
 
 
 def _costs(group: Sequence[plan.Run]) -> list[str]:

@@ -2,11 +2,15 @@
 
 Renders procedural handwriting in the shape of SOP as JPEGs in a tar, with the lists
 of its owners, makes the split with `launch.make_splits`, trains FedSS with
-MobileNetV3 at 96 pixels, and retrieves. Then FedAvgM with FedVC and MobileNetV2,
-with all layers and with two. It prints where the time goes.
+MobileNetV3 at 96 pixels, and retrieves. Before and after it runs a plain Keras loop
+on the same files (`tests.keras_photographs`). Then FedAvgM with FedVC and MobileNetV2,
+with all layers and with two. It prints where the time goes, FedSS beside Keras, and
+what SOP's full size would take.
 """
 
+import dataclasses
 import io
+import json
 import pathlib
 import subprocess
 import sys
@@ -20,6 +24,7 @@ from PIL import Image
 from datasets.procedural import glyphs
 from tasks import experiment
 from tff_xc.report import run_files
+from tff_xc.report import text_table
 
 ROOT = pathlib.Path(__file__).parents[1]
 # A fifteenth of the clients, and a fifteenth of the classes to retrieve.
@@ -27,6 +32,9 @@ SIZES = {'num_classes': 750, 'num_clients': 40, 'retrieval_classes': 200}
 SIDE = 96
 _STORED = 200, 160  # Pixels of a JPEG: width and height.
 _HEADER = 'image_id class_id super_class_id path\n'
+# SOP's clients of 100 images in a round, images to train on and to retrieve; an
+# evaluation also looks at 5,000 of those trained on.
+_CLIENTS, _TRAINED, _RETRIEVED, _LOOKED_AT = 32, 59_551, 60_502, 5_000
 
 
 def render(directory: pathlib.Path, sizes=SIZES) -> pathlib.Path:
@@ -138,17 +146,98 @@ def measure(settings, run_dir: pathlib.Path, made=None):
   }, summary
 
 
+def keras(directory: pathlib.Path) -> dict[str, float]:
+  """Returns seconds an image of a plain Keras loop, see `keras_photographs`."""
+  done = subprocess.run(
+    [sys.executable, '-m', 'tests.keras_photographs', str(directory)],
+    cwd=ROOT,
+    check=True,
+    stdout=subprocess.PIPE,
+    stderr=subprocess.DEVNULL,
+    timeout=600,
+  )
+  return json.loads(done.stdout.splitlines()[-1])
+
+
+def trained_only(settings, run_dir: pathlib.Path, made) -> dict:
+  """Trains 5 rounds on images that are all decoded; returns as `measure`."""
+  pool = made.dataset.train.pool
+  for _ in pool.blocks():
+    pass
+  few = dataclasses.replace(made, metrics=('map@10',))
+  few = dataclasses.replace(
+    few, config={**settings, 'rounds': 5, 'eval_every': 5}
+  )
+  return measure(few.config, run_dir, few)[0]
+
+
+def beside_keras(path: dict, warm: dict, before: dict, after: dict) -> str:
+  """Returns a table: milliseconds of an image on the path, and in Keras's loop."""
+  an_image = lambda found: found['a round, median'] / found['examples a round']
+  ours = {
+    'decoding': path['decoding, all threads'] / path['images decoded'],
+    'training': an_image(warm),
+    'both': an_image(path),
+  }
+  rows = [['', 'FedSS', 'Keras, GroupNorm', 'Keras, BatchNorm']]
+  for name, seconds in ours.items():
+    rows.append([f'{name}, ms an image', f'{1000 * seconds:.2f}'])
+    for norm in ('GroupNorm', 'BatchNorm'):
+      key = name if name == 'decoding' else f'{name}, {norm}'
+      times = sorted(1000 * found[key] for found in (before, after))
+      rows[-1].append('{:.2f} – {:.2f}'.format(*times))
+  return text_table.to_text(rows) + (
+    'Keras before and after FedSS; it trains a softmax over all classes, FedSS one'
+    ' over the\nrows of each client. Decoding: FedSS in seconds of a thread, Keras'
+    ' on all cores.\n'
+  )
+
+
+def at_full_size(path: dict, evaluated: int, rendered: float | None) -> str:
+  """Returns what 596 clients would take, from the times of these.
+
+  Args:
+    path: from `measure`, of a run with two evaluations.
+    evaluated: images of an evaluation here.
+    rendered: seconds an image, None if they were there.
+  """
+  minutes = {
+    '20 rounds of 32 clients': 20
+    * (_CLIENTS * 100 / path['examples a round'])
+    * path['a round, median'],
+    'an evaluation': (_RETRIEVED + _LOOKED_AT)
+    * path['evaluations']
+    / (2 * evaluated),
+  }
+  if rendered is not None:
+    minutes['rendering'] = (_TRAINED + _RETRIEVED) * rendered
+  told = (f'{name} {s / 60:.0f} minutes' for name, s in minutes.items())
+  return f'All 596 clients and 120,053 images of SOP: {", ".join(told)}.'
+
+
 def main(directory: str, rounds: str = '20') -> None:
   """Measures, and prints what was found."""
   folder, count = pathlib.Path(directory), int(rounds)
-  start = time.perf_counter()
+  rendered, start = None, time.perf_counter()
   if not (folder / 'sop').exists():
     render(folder)
-    print(f'rendering: {time.perf_counter() - start:.0f} s', flush=True)
+    rendered = time.perf_counter() - start
+    print(f'rendering: {rendered:.0f} s', flush=True)
   fedss = config(folder, 'fedss', count, negatives=80)
+  before = keras(folder)
   experiment.install_runtime(fedss)
-  found, summary = measure(fedss, folder / 'fedss')
+  made = experiment.assemble(fedss)
+  sizes = len(made.dataset.train.pool), len(made.dataset.retrieval)
+  print(
+    f'{SIZES["num_clients"]} of 596 clients, {sizes[0]:,} images to train on and'
+    f' {sizes[1]:,} to retrieve',
+    flush=True,
+  )
+  found, summary = measure(fedss, folder / 'fedss', made)
   _print('FedSS, MobileNetV3', found, summary)
+  warm = trained_only(fedss, folder / 'fedss_warm', made)
+  print('\n' + beside_keras(found, warm, before, keras(folder)))
+  print(at_full_size(found, sum(sizes), rendered and rendered / sum(sizes)))
   for trained in ('all', 'bottleneck'):
     virtual = config(
       *(folder, 'fedavgm', max(count // 4, 2)),

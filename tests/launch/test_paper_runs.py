@@ -6,6 +6,7 @@ import pytest
 
 from launch import paper_runs
 from launch.sweeps import children
+from launch.sweeps import plan
 from tasks.papers import registry
 from tests.launch import light
 from tests.report import fake_runs
@@ -139,6 +140,40 @@ def test_the_best_rounds_are_shown_beside_the_papers(trains, tmp_path, capsys):
   trains.clear()
   paper_runs.run(TABLE3, rows, runs, tmp_path, 1)
   assert len(trains) == 1  # Finished runs are kept.
+
+
+def write_scores(run, scores):
+  """Writes a finished run, evaluated after rounds 0, 2, 4 and so on."""
+  fake_runs.write_run(run.folder)
+  (run.folder / 'config.json').write_text(json.dumps(run.config))
+  rounds = range(0, 2 * len(scores), 2)
+  lines = [
+    f'{n},{2 * n},{score}' for n, score in zip(rounds, scores, strict=True)
+  ]
+  text = '\n'.join(['round,local_batches,top1', *lines])
+  (run.folder / 'metrics.csv').write_text(text + '\n')
+  path = run.folder / 'summary.json'
+  changes = {'final': {'top1': scores[-1]}, 'rounds': rounds[-1]}
+  path.write_text(json.dumps(json.loads(path.read_text()) | changes))
+
+
+def test_results_at_budgets_and_relative_ones_are_measured(tmp_path):
+  whole, part = (
+    plan.Run({}, {'task': 'omniglot', 'seed': 0}, tmp_path / name, name)
+    for name in ('whole', 'part')
+  )
+  write_scores(whole, (0.0, 0.5, 0.8))
+  write_scores(part, (0.0, 0.1, 0.3, 0.4))
+  measured = lambda result, *against: paper_runs._measured(
+    [part], result, against
+  )
+  assert measured('top1') == '40.0'
+  assert measured('top1@rounds:5') == '30.0'
+  assert measured('top1@rounds:7') == '–'  # It ended before.
+  assert measured('relative_top1:0.1', whole) == '2'
+  assert measured('relative_top1:0.5', whole) == '6'
+  assert measured('relative_top1:0.9', whole) == '>6'
+  assert measured('relative_top1:0.1') == '–'
 
 
 def test_a_table_without_any_result_says_why(trains, tmp_path):

@@ -6,8 +6,10 @@ import sys
 import pytest
 
 from launch import reproduce
+from tasks import photographs
 from tasks import registry as tasks
 from tasks.papers import fedmlh
+from tasks.papers import registry
 from tests.launch import light
 from tff_xc import errors
 
@@ -78,3 +80,35 @@ def test_flags_without_use_are_refused(arguments):
   done = light.call('reproduce', *arguments)
   flag = arguments[-1].split('=')[0]
   light.assert_one_sentence(done, f'{flag}: {arguments[0]} has no use for it')
+
+
+# Every photograph task of a table, with its first table.
+_PHOTOGRAPHS = {
+  task.name: found[0].name
+  for task in photographs.TASKS
+  if (found := registry.of_task(task.name))
+}
+
+
+def test_photographs_have_tables():
+  assert set(_PHOTOGRAPHS) == {
+    *('landmarks-user-160k', 'inaturalist-user-120k', 'inaturalist-geo-3k'),
+    *('sop', 'imagenet21k'),
+  }
+
+
+@pytest.mark.parametrize(('task', 'name'), _PHOTOGRAPHS.items())
+def test_without_its_photographs_a_table_says_where_they_are(
+  task, name, tmp_path
+):
+  data, output = tmp_path / 'data', tmp_path / 'runs'
+  arguments = (f'--task={task}', f'--data_dir={data}', f'--output={output}')
+  done = light.call('reproduce', name, *arguments)
+  with pytest.raises(errors.InputError) as told:  # What the doctor prints.
+    tasks.get(task).find(str(data))
+  light.assert_one_sentence(done, f'error: {told.value}\n')
+  folder = data / task.partition('-')[0]
+  for part in (f'{folder} has no images', f'{folder} has no clients', 'https:'):
+    assert part in done.stderr
+  assert f'launch.make_splits {task} --input=' in done.stderr
+  assert not output.exists()
