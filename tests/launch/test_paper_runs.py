@@ -142,38 +142,52 @@ def test_the_best_rounds_are_shown_beside_the_papers(trains, tmp_path, capsys):
   assert len(trains) == 1  # Finished runs are kept.
 
 
-def write_scores(run, scores):
-  """Writes a finished run, evaluated after rounds 0, 2, 4 and so on."""
-  fake_runs.write_run(run.folder)
-  (run.folder / 'config.json').write_text(json.dumps(run.config))
-  rounds = range(0, 2 * len(scores), 2)
-  lines = [
-    f'{n},{2 * n},{score}' for n, score in zip(rounds, scores, strict=True)
-  ]
-  text = '\n'.join(['round,local_batches,top1', *lines])
-  (run.folder / 'metrics.csv').write_text(text + '\n')
-  path = run.folder / 'summary.json'
-  changes = {'final': {'top1': scores[-1]}, 'rounds': rounds[-1]}
-  path.write_text(json.dumps(json.loads(path.read_text()) | changes))
+def write_scores(folder, scores):
+  """Writes a finished run with a score after rounds 2, 4, 6 and so on."""
+  fake_runs.write_run(folder, top1=scores[-1], rounds=2 * len(scores))
+  text = 'round,local_batches,top1\n' + ''.join(
+    f'{2 * n},8,{score}\n' for n, score in enumerate(scores, 1)
+  )
+  (folder / 'metrics.csv').write_text(text)
+  path = folder / 'summary.json'
+  path.write_text(
+    json.dumps({'best_round': None, **json.loads(path.read_text())})
+  )
 
 
 def test_results_at_budgets_and_relative_ones_are_measured(tmp_path):
   whole, part = (
-    plan.Run({}, {'task': 'omniglot', 'seed': 0}, tmp_path / name, name)
+    plan.Run({}, {'seed': 0}, tmp_path / name, name)
     for name in ('whole', 'part')
   )
-  write_scores(whole, (0.0, 0.5, 0.8))
-  write_scores(part, (0.0, 0.1, 0.3, 0.4))
-  measured = lambda result, *against: paper_runs._measured(
-    [part], result, against
-  )
+  write_scores(whole.folder, (0.5, 0.8))
+  write_scores(part.folder, (0.1, 0.3, 0.4))
+
+  def measured(result, *reference):
+    return paper_runs._measured([part], result, reference)
+
   assert measured('top1') == '40.0'
   assert measured('top1@rounds:5') == '30.0'
+  assert measured('top1@batches:16') == '30.0'
   assert measured('top1@rounds:7') == '–'  # It ended before.
+  assert measured('top1:0.3') == '4'
   assert measured('relative_top1:0.1', whole) == '2'
   assert measured('relative_top1:0.5', whole) == '6'
   assert measured('relative_top1:0.9', whole) == '>6'
   assert measured('relative_top1:0.1') == '–'
+
+
+def test_many_results_fit_a_terminal(tmp_path, monkeypatch):
+  monkeypatch.setenv('COLUMNS', '100')
+  found = registry.TABLES['fedvc/table2']
+  rows = paper_runs.rows_of(found, 'inaturalist-geo-3k', 'fedavg')
+  runs = paper_runs.plan_runs(rows, {}, [0], tmp_path)
+  write_scores(runs[0][0].folder, (0.1, 0.3))
+  text = paper_runs._text(found, rows, runs, '')
+  # Headings of six results wrap; in a line they would take 200 columns.
+  assert max(map(len, text.splitlines())) <= 110
+  for word in ('48.7', '46.5', 'batches'):
+    assert word in text
 
 
 def test_a_table_without_any_result_says_why(trains, tmp_path):
