@@ -25,9 +25,6 @@ def test_the_whole_path(tmp_path, in_process):
   made = experiment.assemble(fedss)
   assert 0 < found['images decoded'] <= len(made.dataset.train.pool)
   assert found['evaluations'] < found['all']
-  photographs.trained_only(fedss, tmp_path / 'warm', made)
-  again = photographs.trained_only(fedss, tmp_path / 'again', made)
-  assert again['images decoded'] == 0
 
   def virtual(trained):
     settings = photographs.config(
