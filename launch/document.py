@@ -31,6 +31,7 @@ from launch import app
 from launch import compare
 from launch.reproduction import outcome as outcome_lib
 from tasks import experiment
+from tasks.papers import names
 from tasks.papers import registry
 from tasks.papers import table as table_lib
 from tff_xc import errors
@@ -81,9 +82,7 @@ def _compared(root: pathlib.Path, words: Sequence[str]) -> str:
   papers = [_paper(each) for each in filter(None, flags_['paper'].split(','))]
   heading = ['method', 'seeds', *(column.heading for column in columns)]
   heading += [
-    f'paper: {table_lib.heading(metric)}'
-    for found, _ in papers
-    for metric in found
+    f'paper: {names.heading(metric)}' for found, _ in papers for metric in found
   ]
   lines = []
   for group, label in zip(groups, _labels(groups), strict=True):

@@ -2,11 +2,15 @@
 
 Renders procedural handwriting in the shape of SOP as JPEGs in a tar, with the lists
 of its owners, makes the split with `launch.make_splits`, trains FedSS with
-MobileNetV3 at 96 pixels, and retrieves. Then FedAvgM with FedVC and MobileNetV2,
-with all layers and with two. It prints where the time goes.
+MobileNetV3 at 96 pixels, and retrieves. Before and after it runs a plain Keras loop
+on the same files (`tests.keras_photographs`). Then FedAvgM with FedVC and MobileNetV2,
+with all layers and with two. It prints where the time goes, FedSS beside Keras, and
+what SOP's full size would take.
 """
 
+import dataclasses
 import io
+import json
 import pathlib
 import subprocess
 import sys
@@ -20,6 +24,7 @@ from PIL import Image
 from datasets.procedural import glyphs
 from tasks import experiment
 from tff_xc.report import run_files
+from tff_xc.report import text_table
 
 ROOT = pathlib.Path(__file__).parents[1]
 # A fifteenth of the clients, and a fifteenth of the classes to retrieve.
@@ -27,6 +32,9 @@ SIZES = {'num_classes': 750, 'num_clients': 40, 'retrieval_classes': 200}
 SIDE = 96
 _STORED = 200, 160  # Pixels of a JPEG: width and height.
 _HEADER = 'image_id class_id super_class_id path\n'
+# SOP's clients of 100 images in a round, images to train on and to retrieve; an
+# evaluation also looks at 5,000 of those trained on.
+_CLIENTS, _TRAINED, _RETRIEVED, _LOOKED_AT = 32, 59_551, 60_502, 5_000
 
 
 def render(directory: pathlib.Path, sizes=SIZES) -> pathlib.Path:
@@ -92,63 +100,172 @@ def config(directory, algorithm: str, rounds: int, **changes):
 
 
 class Clock:
-  """Sums the seconds of some functions, over all threads."""
+  """The seconds of each call of a function.
 
-  def __init__(self):
-    self.seconds, self.calls = 0.0, 0
+  Attributes:
+    elapsed: seconds on the wall.
+    processor: seconds by `now`.
+  """
+
+  def __init__(self, now=time.process_time):
+    self.elapsed, self.processor, self._now = [], [], now
 
   def timing(self, function):
     def timed(*arguments, **named):
-      start = time.perf_counter()
+      start, before = time.perf_counter(), self._now()
       try:
         return function(*arguments, **named)
       finally:
-        self.seconds += time.perf_counter() - start
-        self.calls += 1
+        self.elapsed.append(time.perf_counter() - start)
+        self.processor.append(self._now() - before)
 
     return timed
 
 
 def measure(settings, run_dir: pathlib.Path, made=None):
-  """Trains; returns seconds and bytes by what they are of, and the summary."""
+  """Trains; returns seconds and bytes by what they are of, and the summary.
+
+  Processor time is that of all cores, as other programs may hold some of them.
+  """
   from datasets.images import decode
+  from tff_xc.experiment import loop
   from tff_xc.measure import evaluation
 
-  decoded, evaluated = Clock(), Clock()
-  square, call = decode.square, evaluation.Evaluator.__call__
+  # Decoding runs beside training, in other threads.
+  clocks = {
+    (decode, 'square'): Clock(time.thread_time),
+    (evaluation.Evaluator, '__call__'): Clock(),
+    (loop._Held, 'next'): Clock(),
+  }
+  kept = {place: getattr(*place) for place in clocks}
   made = made or experiment.assemble(settings)
-  decode.square = decoded.timing(square)
-  evaluation.Evaluator.__call__ = evaluated.timing(call)
+  for place, clock in clocks.items():
+    setattr(*place, clock.timing(kept[place]))
   start = time.perf_counter()
   try:
     summary = made.run(str(run_dir))
   finally:
-    decode.square, evaluation.Evaluator.__call__ = square, call
+    for place, function in kept.items():
+      setattr(*place, function)
+  decoded, evaluated, of_rounds = clocks.values()
   rounds = run_files.read_run(run_dir).metrics.iloc[1:]
   return {
     'all': time.perf_counter() - start,
-    'rounds': float(rounds['seconds'].sum()),
-    'a round, median': float(rounds['seconds'].median()),
+    'rounds': sum(of_rounds.elapsed),
+    # The first one builds the graph.
+    'a round': float(np.median(of_rounds.elapsed[1:])),
+    'a round, processor': float(np.median(of_rounds.processor[1:])),
     'examples a round': float(rounds['examples'].mean()),
-    'evaluations': evaluated.seconds,
-    'decoding, all threads': decoded.seconds,
-    'images decoded': decoded.calls,
+    'evaluations': sum(evaluated.elapsed),
+    'decoding, processor': sum(decoded.processor),
+    'images decoded': len(decoded.elapsed),
     'bytes down a client': summary['bytes_down_per_client_round'],
     'bytes up a client': summary['bytes_up_per_client_round'],
   }, summary
 
 
+def keras(directory: pathlib.Path) -> dict[str, float]:
+  """Returns seconds an image of a plain Keras loop, see `keras_photographs`."""
+  done = subprocess.run(
+    [sys.executable, '-m', 'tests.keras_photographs', str(directory)],
+    cwd=ROOT,
+    check=True,
+    stdout=subprocess.PIPE,
+    stderr=subprocess.DEVNULL,
+    timeout=600,
+  )
+  return json.loads(done.stdout.splitlines()[-1])
+
+
+def trained_only(settings, run_dir: pathlib.Path, made) -> dict:
+  """Trains 5 rounds on images that are all decoded; returns as `measure`."""
+  for _ in made.dataset.train.pool.blocks():
+    pass  # The pool keeps them.
+  few = {**settings, 'rounds': 5, 'eval_every': 5}
+  made = dataclasses.replace(made, config=few, metrics=('map@10',))
+  return measure(few, run_dir, made)[0]
+
+
+def beside_keras(path: dict, warm: dict, before: dict, after: dict) -> str:
+  """Returns a table: milliseconds of an image on the path, and in Keras's loop.
+
+  Args:
+    path: from `measure`.
+    warm: from `trained_only`.
+    before: of Keras, from `keras`.
+    after: the same again.
+  """
+  of_round = lambda found, name: found[name] / found['examples a round']
+  ours = {
+    'decoding, processor': path['decoding, processor'] / path['images decoded'],
+    'training, processor': of_round(warm, 'a round, processor'),
+    'both, processor': of_round(path, 'a round, processor'),
+    'training, elapsed': of_round(warm, 'a round'),
+    'both, elapsed': of_round(path, 'a round'),
+  }
+  rows = [['ms an image', 'FedSS', 'Keras, GroupNorm', 'Keras, BatchNorm']]
+  for name, seconds in ours.items():
+    cells = [name, f'{1000 * seconds:.2f}']
+    for norm in ('GroupNorm', 'BatchNorm'):
+      times = sorted(1000 * found[norm][name] for found in (before, after))
+      cells.append('{:.2f} – {:.2f}'.format(*times))
+    rows.append(cells)
+  return text_table.to_text(rows) + (
+    'Keras runs before FedSS and after it. Its softmax is over all'
+    f' {SIZES["num_classes"]} classes, that of\nFedSS over the'
+    f' rows of a client. FedSS decodes'
+    f' {1 / ours["decoding, processor"]:,.0f} images a second and thread.\n'
+  )
+
+
+def at_full_size(path: dict, images: int, evaluated: int, rendered) -> str:
+  """Returns what 596 clients would take, from the times of these.
+
+  Args:
+    path: from `measure`, of a run with two evaluations.
+    images: in the tar.
+    evaluated: images of an evaluation.
+    rendered: seconds of rendering; None if the images were there.
+  """
+  seconds = {
+    f'20 rounds of {_CLIENTS} clients': 20
+    * _CLIENTS
+    * 100
+    * (path['a round'] / path['examples a round']),
+    'an evaluation': (_RETRIEVED + _LOOKED_AT)
+    * (path['evaluations'] / 2 / evaluated),
+  }
+  if rendered is not None:
+    seconds['rendering'] = (_TRAINED + _RETRIEVED) * rendered / images
+  told = ', '.join(f'{n} {s / 60:.0f} minutes' for n, s in seconds.items())
+  return f'All 596 clients and {_TRAINED + _RETRIEVED:,} images: {told}.'
+
+
 def main(directory: str, rounds: str = '20') -> None:
   """Measures, and prints what was found."""
   folder, count = pathlib.Path(directory), int(rounds)
-  start = time.perf_counter()
+  rendered, start = None, time.perf_counter()
   if not (folder / 'sop').exists():
     render(folder)
-    print(f'rendering: {time.perf_counter() - start:.0f} s', flush=True)
+    rendered = time.perf_counter() - start
+    print(f'rendering: {rendered:.0f} s', flush=True)
   fedss = config(folder, 'fedss', count, negatives=80)
+  before = keras(folder)
   experiment.install_runtime(fedss)
-  found, summary = measure(fedss, folder / 'fedss')
+  made = experiment.assemble(fedss)
+  trained = len(made.dataset.train.owned_labels()[1])
+  retrieved = len(made.dataset.retrieval)
+  print(
+    f'{SIZES["num_clients"]} of 596 clients, {trained:,} images to train on and'
+    f' {retrieved:,} to retrieve',
+    flush=True,
+  )
+  found, summary = measure(fedss, folder / 'fedss', made)
   _print('FedSS, MobileNetV3', found, summary)
+  warm = trained_only(fedss, folder / 'fedss_warm', made)
+  print('\n' + beside_keras(found, warm, before, keras(folder)))
+  evaluated = retrieved + min(trained, _LOOKED_AT)
+  print(at_full_size(found, trained + retrieved, evaluated, rendered))
   for trained in ('all', 'bottleneck'):
     virtual = config(
       *(folder, 'fedavgm', max(count // 4, 2)),

@@ -2,10 +2,12 @@
 
 Compares local training to the same network of Keras's layers, with a step of SGD a
 graph call, all on one thread. `adapter` is Keras's network as an encoder of ours,
-and `keras_batch_norm` has Keras's fused BatchNorm, as the pretrained network.
+and `keras_batch_norm` has Keras's fused BatchNorm, as the pretrained network. The
+floor is a product of matrices with as many multiply-adds.
 """
 
 import dataclasses
+import math
 from collections.abc import Sequence
 from typing import Any
 
@@ -15,6 +17,10 @@ _EMBEDDING_DIM = 64
 _NUM_CLASSES = 100
 _LEARNING_RATE = 0.01
 _BATCH_NORM = 'keras_batch_norm'
+_FLOOR = 'floor'
+# Of an image of 224 pixels: Howard et al., "Searching for MobileNetV3", 2019, Table 3.
+_MULTIPLY_ADDS = 219e6
+_SIDE = 512  # Of the floor's matrices: a product takes milliseconds.
 
 
 @dataclasses.dataclass(frozen=True)
@@ -30,6 +36,32 @@ class Settings:
   image_size: int = 96
   batch_size: int = 32
   steps: int = 3
+
+
+def multiply_adds(settings: Settings) -> float:
+  """Returns those of a round; the two gradients take as many as the forward pass."""
+  images = settings.batch_size * settings.steps
+  return 3 * images * _MULTIPLY_ADDS * (settings.image_size / 224) ** 2
+
+
+class Products:
+  """Products of matrices that are thrown away."""
+
+  def __init__(self, settings: Settings):
+    import tensorflow as tf
+
+    self._x = tf.random.stateless_uniform([_SIDE, _SIDE], [0, 0])
+    self._count = math.ceil(multiply_adds(settings) / _SIDE**3)
+
+  def run(self) -> None:
+    import tensorflow as tf
+
+    for _ in range(self._count):
+      product = tf.matmul(self._x, self._x)
+    product.numpy()
+
+  def report(self) -> dict:
+    return {}
 
 
 def _encoder(settings: Settings):
@@ -69,6 +101,8 @@ def build(contender: str, settings: Settings) -> Any:
 
   tf.config.threading.set_intra_op_parallelism_threads(1)
   tf.config.threading.set_inter_op_parallelism_threads(1)
+  if contender == _FLOOR:
+    return Products(settings)
   client, weights = make_arrays(settings)
   rest = client, settings.batch_size, _LEARNING_RATE
   from launch.benchmarks import keras_mobilenet
@@ -98,20 +132,32 @@ def _pairs(names: Sequence[str]) -> list[spec.Pair]:
     names,
     ('ours', 'keras'),
     ('adapter', 'keras'),
+    ('ours', _FLOOR),
     *(('ours', other) for other in others),
   )
 
 
+def _notes(settings: Settings) -> list[str]:
+  count = multiply_adds(settings) / 1e9
+  return [
+    'ours: local training of a client; keras: the same steps, the same network of'
+    " Keras's layers",
+    f'{_FLOOR}: products of matrices with as many multiply-adds, {count:.2g} billion'
+    " a round; the network's small layers cannot reach it",
+  ]
+
+
 BENCHMARK = spec.Benchmark(
   name='mobilenet',
-  summary='3 training steps of MobileNetV3, 32 images of 96 pixels, on one thread',
+  summary="3 steps of MobileNetV3, 32 images of 96 pixels, one thread, to Keras's",
   settings=Settings,
   small={'image_size': 32, 'batch_size': 2, 'steps': 1},
-  contenders=lambda settings: ('keras', 'ours'),
+  contenders=lambda settings: (_FLOOR, 'keras', 'ours'),
   optional=lambda settings: ('adapter', _BATCH_NORM),
+  notes=_notes,
   pairs=_pairs,
-  # BatchNorm is another network.
-  groups=lambda names: [[n for n in names if n != _BATCH_NORM]],
+  # BatchNorm is another network, and the floor is none.
+  groups=lambda names: [[n for n in names if n not in (_BATCH_NORM, _FLOOR)]],
   tolerances={'loss': 1e-4, 'update_norm': 1e-2},
   build=build,
 )

@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from typing import NamedTuple
 
 from launch.reproduction import outcome as outcome_lib
+from tasks.papers import names
 from tasks.papers import table as table_lib
 
 # The band of a published value has this half width where the paper's standard
@@ -20,7 +21,7 @@ class Pair(NamedTuple):
 
   Attributes:
     task: of the row.
-    metric: a score or a target.
+    metric: the result's name, see `tasks.papers.names`.
     published: as printed.
     mean: measured, in the paper's unit; infinite for rounds to a target that a
       seed did not reach.
@@ -36,7 +37,7 @@ class Pair(NamedTuple):
   @property
   def half_width(self) -> float:
     """Half the band of the published value."""
-    is_percent = table_lib.unit(self.metric)
+    is_percent = names.parse(self.metric).is_percent
     least = _POINTS if is_percent else _SHARE * self.published.mean
     return max(least, 2 * (self.published.std or 0), 2 * (self.std or 0))
 

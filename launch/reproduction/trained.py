@@ -4,12 +4,14 @@ import math
 import pathlib
 from collections.abc import Mapping
 from collections.abc import Sequence
+from typing import NamedTuple
 
 from launch.reproduction import bands
 from launch.reproduction import outcome as outcome_lib
 from launch.reproduction import runs as runs_lib
 from launch.sweeps import plan
 from launch.sweeps import training
+from tasks.papers import names
 from tasks.papers import result
 from tasks.papers import table as table_lib
 from tff_xc.measure import catalog
@@ -46,8 +48,8 @@ def conclude(
     scale: of `outcome.SCALES`.
     missing: why runs are missing, sentences.
   """
-  groups = [_group(found, group) for group in runs]
-  done = [group for group in groups if group]
+  lines = _lines(found, rows, runs)
+  done = [line for line in lines if line.group]
   small = found.small if scale == 'small' else None
   outcome = {
     'name': found.name,
@@ -61,29 +63,66 @@ def conclude(
   if not done:
     why = '; '.join(missing) or 'none of its experiments has finished'
     verdict = outcome_lib.Verdict.NOT_RUN
-    tables = (_scores(rows, groups, scale),)
+    tables = (_scores(lines, scale),)
     return outcome_lib.Outcome(
       **outcome, verdict=verdict, why=why, tables=tables
     )
-  checked = _checked(small.expected, rows, groups) if small else ()
-  if small:
-    unmeasured = [each for each in checked if each.measured == _NONE]
-    verdict, why = outcome_lib.judged(checked)
-    if unmeasured:
-      verdict = outcome_lib.Verdict.NOT_RUN
-      why = f'{len(unmeasured)} of {len(checked)} expectations wait for runs'
-  else:
-    verdict, why = _judged(rows, groups)
-  why = '; '.join([why, *missing])
+  checked = _checked(small.expected, lines) if small else ()
+  verdict, why = outcome_lib.judged(checked) if small else _judged(lines)
+  unmeasured = [each for each in checked if each.measured == _NONE]
+  if unmeasured:
+    verdict = outcome_lib.Verdict.NOT_RUN
+    why = f'{len(unmeasured)} of {len(checked)} expectations wait for runs'
   return outcome_lib.Outcome(
     **outcome,
     verdict=verdict,
-    why=why,
-    tables=(_scores(rows, groups, scale), _costs(rows, groups)),
+    why='; '.join([why, *missing]),
+    tables=(_scores(lines, scale), _costs(lines)),
     checked=checked,
-    pictures=_draw(found, groups, outcome_lib.folder(output, found.name)),
-    seconds=sum(_seconds(run) for group in _different(done) for run in group),
+    pictures=_draw(found, lines, outcome_lib.folder(output, found.name)),
+    seconds=sum(map(_seconds, _different(lines))),
   )
+
+
+class _Line(NamedTuple):
+  """A row with its finished runs.
+
+  Attributes:
+    label: of the row.
+    row: of the table.
+    group: its runs; None if one has not finished.
+    reference: finished runs to whose score results may be relative, or None.
+  """
+
+  label: str
+  row: table_lib.Row
+  group: groups_lib.Group | None
+  reference: groups_lib.Group | None
+
+  def value(self, name: str) -> columns.Value | None:
+    """Returns a result, see `measured`."""
+    return self.group and measured(self.group, name, self.reference)
+
+  def pair(self, name: str) -> bands.Pair | None:
+    """Returns a result beside the published one; None without either."""
+    published, value = self.row.published.get(name), self.value(name)
+    if not published or not value:
+      return None
+    return bands.Pair(self.row.task, name, published, value.mean, value.std)
+
+
+def _lines(found, rows, runs) -> list[_Line]:
+  groups = [_group(found, group) for group in runs]
+  labels = table_lib.labels(rows)
+  wholes = [found.reference(row, rows) for row in rows]
+  # By identity: rows cannot be compared by value alone where they share runs.
+  of = {id(row): group for row, group in zip(rows, groups, strict=True)}
+  return [
+    _Line(label, row, group, whole and of[id(whole)])
+    for label, row, group, whole in zip(
+      labels, rows, groups, wholes, strict=True
+    )
+  ]
 
 
 def _group(found, runs: Sequence[plan.Run]) -> groups_lib.Group | None:
@@ -101,45 +140,54 @@ def _group(found, runs: Sequence[plan.Run]) -> groups_lib.Group | None:
   )
 
 
-def measured(group: groups_lib.Group, metric: str) -> columns.Value | None:
-  """Returns a score in percent, or rounds to a target, of all seeds.
+def measured(
+  group: groups_lib.Group, name: str, reference: groups_lib.Group | None = None
+) -> columns.Value | None:
+  """Returns a result of finished runs over seeds, in percent or as a number.
 
-  The score is that of the best round where a run chose one, else the last.
+  A score without a budget is that of the best round where a run chose one.
 
   Args:
     group: the runs.
-    metric: a score, a metric of every round, or a target such as 'top1:0.7'.
+    name: see `tasks.papers.names`.
+    reference: the runs to whose score a result may be relative.
+
+  Returns:
+    None if a run lacks it.
   """
-  if ':' in metric:
-    return columns.rounds_to(group, targets_lib.parse_one(metric))
-  if metric == 'best_round':
-    best = [run.summary.get('best_round') for run in group.runs]
-    rounds = [each['round'] for each in best if each]
-    return _of_seeds(rounds if all(best) else [])
-  if metric == 'seconds':
-    return _of_seeds(
-      [r.summary['seconds_per_round_median'] for r in group.runs]
-    )
-  if metric not in catalog.SCORES:
-    tables = [run.metrics for run in group.runs]
-    if not all(metric in each for each in tables):
+  parts = names.parse(name)
+  if parts.relative is not None:
+    if reference is None:
       return None
-    return _of_seeds([float(each[metric].iloc[-1]) for each in tables])
-  scores = [
-    r.summary.get('best_round') or r.summary['final'] for r in group.runs
-  ]
-  if any(score.get(metric) is None for score in scores):
+    part = parts.relative * columns.whole(reference, parts.metric)
+    return columns.rounds_to(group, targets_lib.Target(parts.metric, part))
+  if parts.target:
+    return columns.rounds_to(group, parts.target)
+  if parts.budget:
+    value = columns.at_budget(parts.budget, parts.metric).of(group)
+    found = value and [value.mean, value.std]
+    return found and columns.Value(*(f and 100 * f for f in found))
+  found = [_last(run, parts.metric) for run in group.runs]
+  if None in found:
     return None
-  factor = 100 if catalog.SCORES[metric].unit == 'fraction' else 1
-  return _of_seeds([factor * score[metric] for score in scores])
+  factor = 100 if parts.is_percent else 1
+  return _of_seeds([factor * value for value in found])
 
 
-def _of_seeds(found: Sequence[float]) -> columns.Value | None:
-  return columns.Value(*columns.mean_and_std(found)) if found else None
+def _last(run: run_files.Run, metric: str) -> float | None:
+  """Returns a number of one run at its end, or at its best round."""
+  best = run.summary.get('best_round')
+  if metric == names.BEST_ROUND:
+    return best and best['round']
+  if metric == names.SECONDS:
+    return run.summary['seconds_per_round_median']
+  if metric in catalog.SCORES:
+    return (best or run.summary['final']).get(metric)
+  return float(run.metrics[metric].iloc[-1]) if metric in run.metrics else None
 
 
-def _metrics(rows: Sequence[table_lib.Row]) -> list[str]:
-  return list(dict.fromkeys(name for row in rows for name in row.published))
+def _of_seeds(found: Sequence[float]) -> columns.Value:
+  return columns.Value(*columns.mean_and_std(found))
 
 
 def _shown(value: columns.Value | None) -> str:
@@ -149,62 +197,48 @@ def _shown(value: columns.Value | None) -> str:
   return str(value) if is_rounds else columns.with_std(1)(value)
 
 
-def _scores(rows, groups, scale) -> outcome_lib.Cells:
+def _scores(lines: Sequence[_Line], scale: str) -> outcome_lib.Cells:
   """Returns measured beside published values, with differences at full scale."""
-  heading, lines = [''], [[label] for label in table_lib.labels(rows)]
-  for metric in _metrics(rows):
-    heading += [
-      f'{table_lib.heading(metric)}{table_lib.unit(metric)}',
-      'paper',
-    ]
+  heading, cells = [''], [[line.label] for line in lines]
+  for name in dict.fromkeys(n for line in lines for n in line.row.published):
+    heading += [f'{names.heading(name)}{names.unit(name)}', 'paper']
     heading += ['difference'] if scale == 'paper' else []
-    for line, row, group in zip(lines, rows, groups, strict=True):
-      value = group and measured(group, metric)
-      published = row.published.get(metric)
-      line += [_shown(value), str(published or _NONE)]
+    for line, shown in zip(lines, cells, strict=True):
+      published = line.row.published.get(name)
+      shown += [_shown(line.value(name)), str(published or _NONE)]
       if scale == 'paper':
-        pair = value and published and _pair(row, metric, value)
-        line.append(pair.difference if pair else _NONE)
-  return outcome_lib.Cells('', tuple(heading), tuple(map(tuple, lines)))
+        pair = line.pair(name)
+        shown.append(pair.difference if pair else _NONE)
+  return outcome_lib.Cells('', tuple(heading), tuple(map(tuple, cells)))
 
 
-def _pair(row, metric, value) -> bands.Pair:
-  published = row.published[metric]
-  return bands.Pair(row.task, metric, published, value.mean, value.std)
-
-
-def _judged(rows, groups):
-  pairs, missing = [], 0
-  for row, group in zip(rows, groups, strict=True):
-    for metric in filter(row.published.get, row.published):
-      value = group and measured(group, metric)
-      if value:
-        pairs.append(_pair(row, metric, value))
-      else:
-        missing += 1
-  return bands.judged(pairs, missing)
+def _judged(lines: Sequence[_Line]):
+  found = [
+    line.pair(name)
+    for line in lines
+    for name in filter(line.row.published.get, line.row.published)
+  ]
+  return bands.judged([pair for pair in found if pair], found.count(None))
 
 
 def _checked(
-  expected: Sequence[result.Expected], rows, groups
+  expected: Sequence[result.Expected], lines: Sequence[_Line]
 ) -> tuple[outcome_lib.Checked, ...]:
-  of = dict(zip(table_lib.labels(rows), groups, strict=True))
+  of = {line.label: line for line in lines}
   return tuple(_check(each, of) for each in expected)
 
 
 def _check(
-  each: result.Expected, of: Mapping[str, groups_lib.Group | None]
+  each: result.Expected, of: Mapping[str, _Line]
 ) -> outcome_lib.Checked:
-  """Returns whether an expectation holds of the groups with these labels."""
-  unit = table_lib.unit(each.metric)
+  """Returns whether an expectation holds of the lines with these labels."""
+  unit = names.unit(each.metric)
   unit = ' points' if unit and each.than else unit
-  what = f'{table_lib.heading(each.metric)} of {each.of}'
+  what = f'{names.heading(each.metric)} of {each.of}'
   what += f' less that of {each.than}' if each.than else ''
   says = f'{what}: {each.bounds}{unit}'
-  values = [
-    of[label] and measured(of[label], each.metric)
-    for label in filter(None, (each.of, each.than))
-  ]
+  labels = filter(None, (each.of, each.than))
+  values = [of[label].value(each.metric) for label in labels]
   if None in values:
     return outcome_lib.Checked(says, _NONE, False)
   means = [_finite(value) for value in values]
@@ -220,56 +254,53 @@ def _finite(value: columns.Value) -> float:
   return value.rounds + 1.0
 
 
-def _costs(rows, groups) -> outcome_lib.Cells:
+def _costs(lines: Sequence[_Line]) -> outcome_lib.Cells:
   """Returns seeds, best round, all clients' bytes down to it, and seconds."""
-  lines = []
-  for label, group in zip(table_lib.labels(rows), groups, strict=True):
-    lines.append((label, *(_cost(group) if group else [_NONE] * 4)))
-  return outcome_lib.Cells('Cost', _COSTS, tuple(lines))
+  cells = (
+    (line.label, *(_cost(line.group) if line.group else [_NONE] * 4))
+    for line in lines
+  )
+  return outcome_lib.Cells('Cost', _COSTS, tuple(cells))
 
 
 def _cost(group: groups_lib.Group) -> list[str]:
-  mean = lambda found: columns.Value(*columns.mean_and_std(list(found)))
-  summaries = [run.summary for run in group.runs]
-  seconds = mean(s['seconds_per_round_median'] for s in summaries)
-  best = [summary.get('best_round') for summary in summaries]
+  best = [run.summary.get('best_round') for run in group.runs]
   shown = [_NONE, _NONE]
   if all(best):
-    sent = mean(each['bytes_down'] for each in best).mean
-    shown = [
-      columns.with_std(1)(mean(each['round'] for each in best)),
-      units.human_bytes(sent),
-    ]
-  return [str(len(group.runs)), *shown, f'{seconds.mean:.3g}']
+    sent = _of_seeds([each['bytes_down'] for each in best]).mean
+    rounds = _of_seeds([each['round'] for each in best])
+    shown = [columns.with_std(1)(rounds), units.human_bytes(sent)]
+  seconds = measured(group, names.SECONDS).mean
+  return [str(len(group.runs)), *shown, f'{seconds:.3g}']
 
 
-def _different(groups) -> list[list[run_files.Run]]:
-  """Returns the runs of each group, those that several rows share once."""
-  return list({g.runs[0].path: list(g.runs) for g in groups}.values())
+def _different(lines: Sequence[_Line]) -> list[run_files.Run]:
+  """Returns the finished runs, those that several rows share once."""
+  runs = (run for line in lines if line.group for run in line.group.runs)
+  return list({run.path: run for run in runs}.values())
 
 
 def _seconds(run: run_files.Run) -> float:
   return float(run.metrics['seconds'].sum())
 
 
-def _draw(found, groups, where: pathlib.Path) -> tuple[str, ...]:
+def _draw(found, lines, where: pathlib.Path) -> tuple[str, ...]:
   """Draws a picture for each task; returns the names of the files."""
-  names = []
-  tasks = dict.fromkeys(g.runs[0].task for g in groups if g)
+  made = []
+  tasks = dict.fromkeys(line.row.task for line in lines if line.group)
   for task in tasks:
-    shown = {
-      group.runs[0].path: group
-      for group in groups
-      if group and group.runs[0].task == task
-    }
+    of_task = [line for line in lines if line.group and line.row.task == task]
+    shown = {line.group.runs[0].path: line.group for line in of_task}
     reference = next(
-      (g for g in shown.values() if g.algorithm == found.relative_to), None
+      (line.reference for line in of_task if line.reference), None
     )
     figure = compare_curves.compare_figure(
-      [*shown.values()], found.curves, found.over, reference
+      [*shown.values()],
+      found.curves,
+      found.over,
+      reference if found.is_relative else None,
     )
-    name = 'result.png' if len(tasks) == 1 else f'result_{task}.png'
+    made.append('result.png' if len(tasks) == 1 else f'result_{task}.png')
     where.mkdir(parents=True, exist_ok=True)
-    pictures.save(figure, where / name)
-    names.append(name)
-  return tuple(names)
+    pictures.save(figure, where / made[-1])
+  return tuple(made)

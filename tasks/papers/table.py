@@ -6,21 +6,9 @@ from collections.abc import Sequence
 from typing import Any
 from typing import NamedTuple
 
+from tasks.papers import names
 from tasks.papers import result
 from tff_xc.algorithms import registry as algorithms
-from tff_xc.measure import catalog
-from tff_xc.measure import targets
-
-# Of a summary, and not of a round.
-_OF_RUNS: Mapping[str, catalog.Metric] = {
-  'best_round': catalog.Metric(
-    'best round',
-    'round with the best score of those that --best_by names',
-    unit='rounds',
-    better='lower',
-  ),
-}
-METRICS: Mapping[str, catalog.Metric] = {**catalog.METRICS, **_OF_RUNS}
 
 
 class Published(NamedTuple):
@@ -65,8 +53,8 @@ class Row(NamedTuple):
   Attributes:
     task: the task with the paper's data, or with data of the same shape.
     algorithm: the paper's algorithm, or its baseline.
-    published: results by metric, or by target such as 'top1:0.7', whose results
-      are numbers of rounds; None if the number is not known here.
+    published: results by name (`tasks.papers.names`); None if the number is not
+      known here.
     changes: hyper-parameters, options and settings that differ from the
       defaults of this task and algorithm, by name.
   """
@@ -79,10 +67,8 @@ class Row(NamedTuple):
   def results(self) -> str:
     """Returns the results for people: 'top-1 51.7 ± 0.4 %'."""
     return ', '.join(
-      f'{heading(metric)} {value} %'
-      if unit(metric)
-      else f'{heading(metric)}: {value}'
-      for metric, value in self.published.items()
+      f'{names.heading(name)}{" " if names.unit(name) else ": "}{value}{names.unit(name)}'
+      for name, value in self.published.items()
       if value
     )
 
@@ -115,8 +101,8 @@ class PaperTable(result.Result):
     at_rounds: the rounds after which scores are taken; None: the last.
     curves: the scores that its picture draws; (): the headline metrics.
     over: what they are drawn over, see `compare_curves.AXES`.
-    relative_to: the algorithm whose final score is the whole of the others', for
-      relative scores; '': none.
+    is_relative: whether its picture shows scores over that of the centralised
+      row.
   """
 
   rows: tuple[Row, ...]
@@ -125,19 +111,19 @@ class PaperTable(result.Result):
   at_rounds: int | None = None
   curves: tuple[str, ...] = ()
   over: str = 'rounds'
-  relative_to: str = ''
+  is_relative: bool = False
 
   def summary(self, task: str) -> str:
-    """Returns the results on a task by the metric that its rows name first.
+    """Returns the results on a task by the name that its rows have first.
 
     An algorithm with several rows has the range of their means: 'top-1 %: fedss
     51.7 to 56.0, posonly 18.7'.
     """
     rows = [row for row in self.rows if row.task == task]
-    metric = next(iter(rows[0].published))
+    name = next(iter(rows[0].published))
     values: dict[str, list[Published]] = {}
     for row in rows:
-      if value := row.published.get(metric):
+      if value := row.published.get(name):
         value = value._replace(std=None)
         values.setdefault(row.algorithm, []).append(value)
     parts = [
@@ -145,7 +131,26 @@ class PaperTable(result.Result):
       + (f' to {max(found)}' if len(set(found)) > 1 else '')
       for algorithm, found in values.items()
     ]
-    return f'{heading(metric)}{unit(metric)}: {", ".join(parts)}'
+    return f'{names.heading(name)}{names.unit(name)}: {", ".join(parts)}'
+
+  def reference(self, row: Row, rows: Sequence[Row]) -> Row | None:
+    """Returns the centralised row of `rows` to which a row's results relate.
+
+    It has the row's task and, of the row's changes, those that it has at all,
+    but for settings that only it takes.
+    """
+    taken = algorithms.get(row.algorithm).names
+    for other in rows:
+      if (other.task, other.algorithm) != (row.task, 'centralized'):
+        continue
+      shared = {
+        name: value
+        for name, value in other.changes.items()
+        if name not in algorithms.HYPERPARAMETERS or name in taken
+      }
+      if shared.items() <= row.changes.items():
+        return other
+    return None
 
 
 def shrunk(
@@ -199,16 +204,3 @@ def labels(rows: Sequence[Row]) -> list[str]:
     )
     for row in rows
   ]
-
-
-def heading(metric: str) -> str:
-  """Returns the heading of a metric, or of a target such as 'top1:0.7'."""
-  if ':' in metric:
-    return targets.parse_one(metric).heading
-  return METRICS[metric].heading
-
-
-def unit(metric: str) -> str:
-  """Returns ' %' for scores that are printed in percent, '' for numbers."""
-  is_percent = ':' not in metric and METRICS[metric].unit == 'fraction'
-  return ' %' if is_percent else ''

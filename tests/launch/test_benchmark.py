@@ -101,6 +101,22 @@ def test_a_round_is_measured_and_written(tmp_path):
 
 
 @pytest.mark.slow
+@pytest.mark.parametrize(
+  ('name', 'floor', 'ratio'),
+  [
+    ('retrieve', 'product: the floor', 'exact/product'),
+    ('mobilenet', 'floor: products', 'ours/floor'),
+  ],
+)
+def test_the_floor_of_photographs_is_measured_and_named(name, floor, ratio):
+  done = call(name, *QUICK)
+  assert (done.returncode, done.stderr) == (0, '')
+  lines = done.stdout.splitlines()
+  assert any(line.startswith(floor) for line in lines)
+  assert any(line.startswith(ratio) for line in lines)
+
+
+@pytest.mark.slow
 def test_a_start_is_measured_part_by_part(tmp_path):
   output = tmp_path / 'start.json'
   runtimes = [n for n in ('in_process', 'worker') if n in registry.names()]

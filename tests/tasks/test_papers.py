@@ -6,6 +6,7 @@ import pytest
 
 from tasks import experiment
 from tasks import registry as tasks
+from tasks.papers import names
 from tasks.papers import registry
 from tasks.papers import result
 from tasks.papers import table
@@ -30,15 +31,16 @@ def test_every_row_is_an_experiment_of_this_package(row):
 
 def _check_published(row, metrics):
   for name, value in row.published.items():
-    metric, is_target, _ = name.partition(':')
+    parts = names.parse(name)
     if value is None:
       continue
-    if metric in catalog.SCORES:
-      assert metric in metrics
-      assert catalog.SCORES[metric].unit == 'fraction'  # Percent are printed.
-      assert 0 <= value.mean <= (200 if is_target else 100)
-    assert value.std is None or 0 < value.std < (25 if is_target else 10)
-    assert not value.is_bound or (is_target and value.mean == 200)
+    if parts.metric in catalog.SCORES:
+      assert parts.metric in metrics
+      assert catalog.SCORES[parts.metric].unit == 'fraction'  # In percent.
+      assert 0 <= value.mean <= (100 if parts.is_percent else 50_000)
+    assert value.std is None or 0 < value.std < (10 if parts.is_percent else 25)
+    bounds = (200, 20_000, 50_000)
+    assert not value.is_bound or (not parts.is_percent and value.mean in bounds)
 
 
 TURBOSVM = [
@@ -52,23 +54,32 @@ SETS = {'femnist', 'celeba', 'shakespeare'}
 # Rows of each table: 7 methods, 3 sets, 1 or 3 settings.
 SIZES = {2: 21, 3: 21, 4: 15, 9: 63, 10: 63, 11: 63, 12: 9}
 
-# Checksums of the numbers as they were compared with the paper, one by one.
+# Checksums of the numbers as they were compared with the papers, one by one.
 CHECKED = {
-  2: 0xB792AE0F,
-  3: 0x8800B22B,
-  4: 0x27919B03,
-  9: 0x078F9A01,
-  10: 0x0D984D16,
-  11: 0xF0D41CAC,
-  12: 0xAF2F9FD4,
+  'turbosvm-fl/table2': 0xB792AE0F,
+  'turbosvm-fl/table3': 0x8800B22B,
+  'turbosvm-fl/table4': 0x27919B03,
+  'turbosvm-fl/table9': 0x078F9A01,
+  'turbosvm-fl/table10': 0x0D984D16,
+  'turbosvm-fl/table11': 0xF0D41CAC,
+  'turbosvm-fl/table12': 0xAF2F9FD4,
+  'fedss/table1': 0x789D15DF,
+  'fedss/table2': 0x3760161D,
+  'fedss/table3': 0xC7198729,
+  'fedss/table4': 0x344DC79D,
+  'fedvc/table1': 0xE2B009CB,
+  'fedvc/table2': 0xBDFD0780,
+  'fedvc/table3': 0x7D96C048,
+  'fedvc/table4': 0xFB1157DF,
+  'fedvc/table5': 0x3351FF21,
 }
 
 
-@pytest.mark.parametrize('t', TURBOSVM, ids=lambda t: t.number)
-def test_every_digit_is_the_papers(t):
-  printed = '\n'.join(f'{r.task} {r.algorithm} {r.results()}' for r in t.rows)
-  number = int(t.number.split()[1])
-  assert zlib.crc32(printed.encode()) == CHECKED[number]
+@pytest.mark.parametrize('name', CHECKED)
+def test_every_digit_is_the_papers(name):
+  rows = registry.TABLES[name].rows
+  printed = '\n'.join(f'{r.task} {r.algorithm} {r.results()}' for r in rows)
+  assert zlib.crc32(printed.encode()) == CHECKED[name]
 
 
 def test_turbosvms_tables_have_all_methods_and_sets():
@@ -101,12 +112,14 @@ def test_turbosvms_tables_agree_with_each_other():
   assert last.results() == 'macro F1 18.1 %, top-1 51.0 %, MCC 47.0 %'
 
 
-@pytest.mark.parametrize('number', ['Table 2', 'Table 9'])
-def test_rounds_are_counted_after_every_round(number):
-  [found] = [t for t in TURBOSVM if t.number == number]
-  for row in found.rows:
+@pytest.mark.parametrize(
+  'name', ['turbosvm-fl/table2', 'turbosvm-fl/table9', 'fedvc/table5']
+)
+def test_rounds_are_counted_after_every_round(name):
+  for row in registry.TABLES[name].rows:
     default = tasks.get(row.task).eval_every
-    assert row.changes.get('eval_every', default) == 1
+    if not all(names.parse(n).is_percent for n in row.published):
+      assert row.changes.get('eval_every', default) == 1
 
 
 def test_names_and_rows_are_unique():
@@ -219,3 +232,58 @@ def test_bounds_read_well():
     result.Expected('top1', 'a', most=2.5, than='b').bounds == 'at most +2.5'
   )
   assert result.Expected('top1', 'a', -1, 1, than='b').bounds == '-1 to +1'
+
+
+def test_fedvcs_tables_agree_with_each_other():
+  t = {n: registry.TABLES[f'fedvc/table{n}'] for n in range(1, 6)}
+  # Plain and virtual clients of Table 2 are those without FedIR of Table 3.
+  of_user = [r.published for r in t[2].rows if 'user' in r.task][2:]
+  rounds = lambda found: {n: v for n, v in found.items() if 'batches' not in n}
+  plain = [
+    r.published
+    for r in t[3].rows
+    if r.changes['clients_per_round'] == 10
+    and 'importance_weights' not in r.changes
+  ]
+  assert [rounds(found) for found in of_user] == plain
+  alone = [r for r in t[1].rows if r.task == 'landmarks-user-160k']
+  assert t[4].rows[-1].published == alone[0].published
+  assert (
+    t[5].reference(t[5].rows[0], t[5].rows).published == t[1].rows[2].published
+  )
+  # A virtual client takes 4 batches a round.
+  for row in t[2].rows:
+    if row.algorithm == 'fedvc' or 'virtual_clients' in row.changes:
+      at = lambda budget, row=row: row.published[f'top1@{budget}']
+      assert at('rounds:2500') == at('batches:10000')
+
+
+def test_scores_at_budgets_and_rounds_to_a_part_are_results():
+  value = table.Published(47.0)
+  found = ('map@10', 'top1@rounds:1000', 'map@10@batches:50', 'p@1:0.5')
+  assert [names.heading(name) + names.unit(name) for name in found] == [
+    'MAP@10 %',
+    'top-1 at 1,000 rounds %',
+    'MAP@10 at 50 batches %',
+    'rounds to P@1 50 %',
+  ]
+  row = table.Row('a', 'x', {'top1@rounds:1000': value})
+  assert row.results() == 'top-1 at 1,000 rounds 47.0 %'
+  row = table.Row('a', 'x', {'relative_top1:0.9': value})
+  assert row.results() == 'rounds to relative top-1 90 %: 47.0'
+
+
+def test_a_row_is_relative_to_the_centralised_row_with_its_settings():
+  rows = [
+    table.Row(task, algorithm, {}, changes)
+    for task, algorithm, changes in (
+      ('b', 'centralized', {}),
+      ('a', 'centralized', {'m': 1}),
+      ('a', 'centralized', {'m': 2}),
+      ('a', 'fedavg', {'k': 5, 'm': 2}),
+      ('a', 'fedavg', {'k': 5, 'm': 3}),
+    )
+  ]
+  t = paper_table('Table 1', rows)
+  assert t.reference(rows[3], rows) is rows[2]
+  assert t.reference(rows[4], rows) is None

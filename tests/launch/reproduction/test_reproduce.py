@@ -7,6 +7,7 @@ import pytest
 from launch.reproduction import experiments
 from launch.reproduction import outcome as outcome_lib
 from launch.sweeps import children
+from tasks import photographs
 from tasks import registry as tasks
 from tasks.papers import fedmlh
 from tasks.papers import registry
@@ -193,3 +194,35 @@ def test_the_command_of_a_result_says_what_flags_changed():
   assert asked.command('a/table1') == (
     'python -m launch.reproduce a/table1 --scale=paper --rounds=9'
   )
+
+
+# Every photograph task of a table, with its first table.
+_PHOTOGRAPHS = {
+  task.name: found[0].name
+  for task in photographs.TASKS
+  if (found := registry.of_task(task.name))
+}
+
+
+def test_photographs_have_tables():
+  assert set(_PHOTOGRAPHS) == {
+    *('landmarks-user-160k', 'inaturalist-user-120k', 'inaturalist-geo-3k'),
+    *('sop', 'imagenet21k'),
+  }
+
+
+@pytest.mark.parametrize(('task', 'name'), _PHOTOGRAPHS.items())
+def test_without_its_photographs_a_table_says_where_they_are(
+  task, name, tmp_path
+):
+  data, output = tmp_path / 'data', tmp_path / 'runs'
+  arguments = (f'--task={task}', f'--data_dir={data}', f'--output={output}')
+  done = light.call('reproduce', name, '--scale=paper', *arguments)
+  with pytest.raises(errors.InputError) as told:  # What the doctor prints.
+    tasks.get(task).find(str(data))
+  light.assert_one_sentence(done, f'error: {task}: {told.value}\n')
+  folder = data / task.partition('-')[0]
+  for part in (f'{folder} has no images', f'{folder} has no clients', 'https:'):
+    assert part in done.stderr
+  assert f'launch.make_splits {task} --input=' in done.stderr
+  assert not output.exists()

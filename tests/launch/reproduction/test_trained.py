@@ -9,6 +9,9 @@ from launch.reproduction import runs as runs_lib
 from launch.reproduction import trained
 from tasks.papers import registry
 from tests.launch.reproduction import small_table
+from tests.report import fake_runs
+from tff_xc.report import groups
+from tff_xc.report import run_files
 
 VERDICTS = outcome_lib.Verdict
 TABLE = small_table.TABLE
@@ -110,3 +113,36 @@ def test_rounds_to_a_target_that_was_missed_count_as_one_more(tmp_path):
   missed = trained.measured(group, 'top1:0.7')
   assert trained._finite(missed) == 21.0
   assert trained._finite(trained.measured(group, 'top1:0.1')) < 20
+
+
+def write_scores(folder, scores):
+  """Writes a finished run with a score after rounds 2, 4, 6 and so on."""
+  fake_runs.write_run(folder, top1=scores[-1], rounds=2 * len(scores))
+  text = 'round,local_batches,top1,seconds\n' + ''.join(
+    f'{2 * n},8,{score},1.0\n' for n, score in enumerate(scores, 1)
+  )
+  (folder / 'metrics.csv').write_text(text)
+  run = run_files.read_run(folder)
+  return groups.Group('', '', (run,))
+
+
+def test_results_at_budgets_and_relative_ones_are_measured(tmp_path):
+  whole = write_scores(tmp_path / 'whole', (0.5, 0.8))
+  part = write_scores(tmp_path / 'part', (0.1, 0.3, 0.4))
+
+  def measured(name, reference=None):
+    found = trained.measured(part, name, reference)
+    return trained._shown(found)
+
+  assert measured('top1') == '40.0'
+  assert measured('top1@rounds:5') == '30.0'
+  assert measured('top1@batches:16') == '30.0'
+  assert measured('top1@rounds:7') == '–'  # It ended before.
+  assert measured('top1:0.3') == '4'
+  assert measured('relative_top1:0.1', whole) == '2'
+  assert measured('relative_top1:0.5', whole) == '6'
+  assert measured('relative_top1:0.9', whole) == '>6'
+  assert measured('relative_top1:0.1') == '–'
+  assert measured('seconds') == '0.5'
+  assert measured('best_round') == '–'
+  assert measured('support_vectors') == '–'

@@ -1,0 +1,83 @@
+"""Names of published results.
+
+top1                 a score at the end, or at the best round
+top1@rounds:1000     a score at a budget of `tff_xc.measure.budgets`
+top1:0.7             rounds to a target of `tff_xc.measure.targets`
+relative_top1:0.1    rounds to a part of the score of the table's centralised row
+best_round           the round with the best score, of a run's summary
+seconds              of a round, the median
+others               metrics of the last round, such as support_vectors
+"""
+
+from collections.abc import Mapping
+from typing import NamedTuple
+
+from tff_xc.measure import budgets
+from tff_xc.measure import catalog
+from tff_xc.measure import targets
+
+BEST_ROUND, SECONDS = 'best_round', 'seconds'
+_RELATIVE = 'relative_'
+_METRICS: Mapping[str, catalog.Metric] = {
+  **catalog.METRICS,
+  BEST_ROUND: catalog.Metric(
+    'best round',
+    'round with the best score of those that --best_by names',
+    unit='rounds',
+    better='lower',
+  ),
+}
+
+
+class Parts(NamedTuple):
+  """A result's name in parts.
+
+  Attributes:
+    metric: the name of the score or number.
+    budget: at which a score is taken; None: at the end.
+    target: to which rounds are counted, or None.
+    relative: the part of the centralised score to which rounds are counted, or
+      None.
+  """
+
+  metric: str
+  budget: budgets.Budget | None = None
+  target: targets.Target | None = None
+  relative: float | None = None
+
+  @property
+  def is_percent(self) -> bool:
+    """Whether the result is in percent; others are numbers."""
+    if self.target or self.relative is not None:
+      return False
+    return _METRICS[self.metric].unit == 'fraction'
+
+
+def parse(name: str) -> Parts:
+  """Returns the parts of a result's name."""
+  score, _, budget = name.rpartition('@')
+  if score in catalog.SCORES:
+    return Parts(score, budget=budgets.parse(budget)[0])
+  if name.startswith(_RELATIVE):
+    score, _, part = name.removeprefix(_RELATIVE).partition(':')
+    return Parts(score, relative=float(part))
+  if ':' in name:
+    target = targets.parse_one(name)
+    return Parts(target.metric, target=target)
+  return Parts(name)
+
+
+def heading(name: str) -> str:
+  """Returns the heading of a result: 'top-1', 'rounds to top-1 70 %'."""
+  found = parse(name)
+  metric = _METRICS[found.metric].heading
+  if found.target:
+    return found.target.heading
+  if found.relative is not None:
+    return f'rounds to relative {metric} {100 * found.relative:.10g} %'
+  return f'{metric} {found.budget.heading}' if found.budget else metric
+
+
+def unit(name: str) -> str:
+  """Returns ' %' for scores that are printed in percent, '' for numbers."""
+  return ' %' if parse(name).is_percent else ''
