@@ -25,7 +25,7 @@ def part(graph_def, feeds: list[str], fetches: list[str]) -> tuple:
   Args:
     graph_def: a `tf.compat.v1.GraphDef`.
     feeds: names of the tensors that will be given, `OP:0`.
-    fetches: names of the tensors that are wanted.
+    fetches: names of the tensors that are wanted, none of `feeds`.
 
   Returns:
     (a GraphDef of the ops that the wanted tensors need, which lacks those of the

@@ -135,13 +135,16 @@ class _Import:
       feeds += self._batches[i].tensors if i in whole else [feed]
     names = [feed.name for feed in feeds]
     fetched = [tensor.name for tensor in self._fetched]
-    part, fed = graph_rewrites.part(self._graph_def, names, fetched)
+    made = [name for name in fetched if name not in names]
+    part, fed = graph_rewrites.part(self._graph_def, names, made)
 
     def run(*given):
       tensors = dict(zip(names, given, strict=True))
-      return tf.graph_util.import_graph_def(
-        part, {name: tensors[name] for name in fed}, fetched, name=''
+      found = tf.graph_util.import_graph_def(
+        part, {name: tensors[name] for name in fed}, made, name=''
       )
+      tensors.update(zip(made, found, strict=True))
+      return [tensors[name] for name in fetched]
 
     # `self._graph.prune` gives the same in three times the time.
     return tf.compat.v1.wrap_function(
