@@ -67,7 +67,7 @@ _CHANGED = [
     name,
     changes,
     marks=[pytest.mark.slow]
-    if name not in _QUICK or (changes and 'train' not in changes)
+    if name not in _QUICK or 'train' not in changes
     else [],
   )
   for name, algorithm in algorithms.ALGORITHMS.items()
@@ -257,7 +257,10 @@ _AGGREGATORS = {
   'name',
   [
     pytest.param(
-      n, marks=[pytest.mark.slow] if n in ('robust', 'secure_sum') else []
+      n,
+      marks=[pytest.mark.slow]
+      if n in ('robust', 'secure_sum', 'adaptive_clipping')  # 'dp' adapts, too.
+      else [],
     )
     for n in _AGGREGATORS
   ],
@@ -308,9 +311,7 @@ _RANDOM_AGGREGATORS = {
 @pytest.mark.parametrize(
   'name',
   [
-    pytest.param(
-      n, marks=[pytest.mark.slow] if n in ('secure', 'compression') else []
-    )
+    pytest.param(n, marks=[] if n == 'hadamard' else [pytest.mark.slow])
     for n in _RANDOM_AGGREGATORS
   ],
 )
