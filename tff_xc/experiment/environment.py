@@ -1,5 +1,6 @@
 """Versions of the packages and of the code, for the record of a run."""
 
+import functools
 import os
 import platform
 import subprocess
@@ -19,17 +20,24 @@ _PACKAGES = (
 
 def describe() -> dict[str, Any]:
   """Returns `versions` by package, and `git_revision`, None outside git."""
-  versions = {'python': platform.python_version()}
-  for package in _PACKAGES:
-    try:
-      versions[package] = metadata.version(package)
-    except metadata.PackageNotFoundError:
-      continue
+  versions = {'python': platform.python_version(), **_packages()}
   # Other kernels give other last digits.
   versions[tff_xc.ONEDNN] = os.environ.get(tff_xc.ONEDNN, '')
   return {'versions': versions, 'git_revision': _git_revision()}
 
 
+@functools.cache
+def _packages() -> dict[str, str]:
+  versions = {}
+  for package in _PACKAGES:
+    try:
+      versions[package] = metadata.version(package)
+    except metadata.PackageNotFoundError:
+      continue
+  return versions
+
+
+@functools.cache
 def _git_revision() -> str | None:
   try:
     found = subprocess.run(
