@@ -95,17 +95,9 @@ def test_every_registered_algorithm(contexts, name, changes):
   assert_equal(*_on_both(contexts, run))
 
 
-@pytest.mark.parametrize(
-  ('name', 'max_features'),
-  [
-    pytest.param('fedaws', 4, marks=pytest.mark.slow),
-    pytest.param('fullsoftmax', 0, marks=pytest.mark.slow),
-    pytest.param('fedaws', 0, marks=pytest.mark.slow),
-    pytest.param('fedss', 0, marks=pytest.mark.slow),
-    pytest.param('fedss', 4, marks=pytest.mark.slow),
-    pytest.param('fullsoftmax', 4, marks=pytest.mark.slow),
-  ],
-)
+@pytest.mark.slow
+@pytest.mark.parametrize('name', ['fedaws', 'fedss', 'fullsoftmax'])
+@pytest.mark.parametrize('max_features', [0, 4])
 def test_feature_tables_by_rows(contexts, name, max_features):
   process = registered.process(
     name, registered.SPARSE, max_features, server_optimizer='adagrad'
