@@ -1,6 +1,7 @@
 """Parquet files and their columns as text; `datasets.tables` reads them in batches."""
 
 import contextlib
+from collections.abc import Callable
 from collections.abc import Iterable
 from collections.abc import Iterator
 
@@ -40,12 +41,20 @@ def columns(header, required, optional, path) -> Iterable[tuple[str, int]]:
       f'{path} has no column {missing[0]!r}, it has'
       f' {", ".join(header)[:200]}; name another column'
     )
-  wanted = [name for name in (*required, *optional) if name in header]
+  twice = lambda name: f'{path} has two columns {name!r}'
+  return places(header, (*required, *optional), twice)
+
+
+def places(header, names, twice: Callable[[str], str]):
+  """Returns those of `names` that a header has, as pairs of name and place.
+
+  Raises:
+    errors.InputError: `twice` says that the header has a name twice.
+  """
+  wanted = [name for name in names if name in header]
   for name in wanted:
     if header.count(name) > 1:
-      raise errors.InputError(
-        f'{path} has two columns {name!r}; rename one of the two'
-      )
+      raise errors.InputError(f'{twice(name)}; rename one of the two')
   return [(name, header.index(name)) for name in wanted]
 
 

@@ -181,13 +181,8 @@ def _places(header, required, optional, path):
       f'{path}, line 1 is {delimiter.join(header)[:200]!r}; expected the columns'
       f' {delimiter.join(required)}: mend it, or name other columns'
     )
-  wanted = [name for name in (*required, *optional) if name in header]
-  for name in wanted:
-    if header.count(name) > 1:
-      raise errors.InputError(
-        f'{path}, line 1 names the column {name!r} twice; rename one of the two'
-      )
-  return [(name, header.index(name)) for name in wanted]
+  twice = lambda name: f'{path}, line 1 names the column {name!r} twice'
+  return parquet_columns.places(header, (*required, *optional), twice)
 
 
 @contextlib.contextmanager

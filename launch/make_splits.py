@@ -52,23 +52,12 @@ def rule_settings(name: str) -> Mapping[str, Any]:
 
 def _parsed(name: str, flag: rule_lib.Flag, text: str):
   """Returns the value of a rule's flag; the rule gives its type and bounds."""
-  if flag.choices:
-    if text not in flag.choices:
-      raise errors.InputError(
-        f'--{name}={text}: take {" or ".join(flag.choices)}'
-      )
-    return text
-  kind = type(flag.default)
-  noun = 'a whole number' if kind is int else 'a number'
+  bounds = {'least': flag.least, 'most': flag.most, 'choices': flag.choices}
+  known = hp.Hyperparameter(name, flag.default, flag.meaning, **bounds)
   try:
-    value = kind(text)
+    return known.checked(type(flag.default)(text))
   except ValueError:
-    value = float('nan')
-  if not flag.least <= value <= flag.most:
-    raise errors.InputError(
-      f'--{name}={text}: expected {noun} from {flag.least:,} to {flag.most:,}'
-    )
-  return value
+    return known.checked(text)  # Refuses it.
 
 
 def _flags() -> dict[str, str]:

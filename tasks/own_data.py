@@ -37,11 +37,21 @@ def check(options: Mapping) -> None:
       raise errors.InputError(
         f'--split={split}: expected a number of clients, such as --split=iid:100'
       )
-  elif split not in ('', 'class') and not split_path.parse(split).exists():
+  elif split not in ('', 'class'):
+    check_split(split, 'class, iid:100, ')
+
+
+def check_split(split: str, others: str = '') -> None:
+  """Refuses a split that is not there.
+
+  Args:
+    split: as `split_path.parse` takes it.
+    others: what else may be given, each followed by a comma.
+  """
+  if not split_path.parse(split).exists():
     raise errors.InputError(
-      f'--split={split} does not exist; give a CSV user_id,image_id,class,'
-      ' FILE.csv:COLUMN, a folder of `python -m launch.make_splits`, class, or'
-      ' iid:100'
+      f'--split={split} does not exist; give {others}a CSV user_id,image_id,class,'
+      ' FILE.csv:COLUMN, or a folder of `python -m launch.make_splits`'
     )
 
 

@@ -17,6 +17,7 @@ from typing import Any
 from typing import NamedTuple
 
 from tasks import encoders
+from tasks import own_data
 from tasks import photograph_files as files
 from tasks import task
 from tff_xc import errors
@@ -31,8 +32,11 @@ _OPTIONS = (
   'corrupt',
   *encoders.NAMES,
 )
+_METRICS = ('top1', 'macro_f1', 'mcc', 'train_top1')
+_OF_FEDSS = {'client_learning_rate': 0.01, 'batch_size': 32, 'negatives': 80}
+_WEIGHT_DECAY = {'weight_decay': 4e-5}
 # FedVC's local training: its algorithms on Landmarks, where FedSS has another.
-_LANDMARKS_OF_FEDVC = {'local_epochs': 5, 'weight_decay': 4e-5}
+_LANDMARKS_OF_FEDVC = {'local_epochs': 5, **_WEIGHT_DECAY}
 _OF_FEDVC = ('fedavg', 'fedavgm', 'fedir')
 
 
@@ -71,19 +75,14 @@ class _Set(NamedTuple):
 
 
 def _check(options: Mapping) -> None:
-  from datasets.splits import split_path
-
   side, split = options['image_size'], options['split']
   if not side:
     raise errors.InputError(
       '--image_size=0: give the pixels a side, such as 224, or leave it out'
     )
   encoders.check_side(options, side, f'--image_size={side}: images')
-  if split and not split_path.parse(split).exists():
-    raise errors.InputError(
-      f'--split={split} does not exist; give a CSV user_id,image_id,class,'
-      ' FILE.csv:COLUMN, or a folder of `python -m launch.make_splits`'
-    )
+  if split:
+    own_data.check_split(split)
 
 
 def _load(found: _Set, data_dir, options):
@@ -148,20 +147,16 @@ def _landmarks(split, summary, num_classes, rounds, clients_per_round):
     split,
     summary,
     num_classes,
-    ('top1', 'macro_f1', 'mcc', 'train_top1'),
+    _METRICS,
     rounds,
     clients_per_round,
     eval_every=250,
-    defaults={
-      'client_learning_rate': 0.01,
-      'batch_size': 32,
-      'negatives': 80,
-    },
+    defaults=_OF_FEDSS,
     encoder=encoders.V3,
     logits='',
     by_algorithm={
       **dict.fromkeys(_OF_FEDVC, _LANDMARKS_OF_FEDVC),
-      'fedvc': {'weight_decay': 4e-5},
+      'fedvc': _WEIGHT_DECAY,
     },
   )
 
@@ -179,15 +174,11 @@ def _inaturalist(kind: str, summary: str):
     f'1,203 species of iNaturalist 2017 with 100 images each; {summary};'
     ' MobileNetV2',
     1_203,
-    ('top1', 'macro_f1', 'mcc', 'train_top1'),
+    _METRICS,
     rounds=5_000,
     clients_per_round=10,
     eval_every=250,
-    defaults={
-      'client_learning_rate': 0.01,
-      'batch_size': 64,
-      'weight_decay': 4e-5,
-    },
+    defaults={'client_learning_rate': 0.01, 'batch_size': 64, **_WEIGHT_DECAY},
     encoder=encoders.V2,
     side=299,
     crop='scale',
@@ -247,26 +238,18 @@ _SETS = (
     rounds=2_000,
     clients_per_round=32,
     eval_every=100,
-    defaults={
-      'client_learning_rate': 0.01,
-      'batch_size': 32,
-      'negatives': 80,
-    },
+    defaults=_OF_FEDSS,
     encoder=encoders.V3,
   ),
   _Set(
     files.Split('imagenet21k', files.IMAGENET),
     '21,841 synsets, clients with 400 images of 20 synsets each; MobileNetV3',
     21_841,
-    ('top1', 'macro_f1', 'mcc', 'train_top1'),
+    _METRICS,
     rounds=25_000,
     clients_per_round=64,
     eval_every=1_000,
-    defaults={
-      'client_learning_rate': 0.001,
-      'batch_size': 32,
-      'negatives': 800,
-    },
+    defaults={**_OF_FEDSS, 'client_learning_rate': 0.001, 'negatives': 800},
     encoder=encoders.V3,
   ),
 )

@@ -6,7 +6,6 @@ mean, over their standard deviation. (A deployed system would compute both from
 the clients' sums.)
 """
 
-import hashlib
 import os
 import pathlib
 import sys
@@ -21,6 +20,7 @@ from datasets.splits import listing as listing_lib
 from datasets.splits import own
 from tff_xc import errors
 from tff_xc.data import client_data
+from tff_xc.data import fingerprint
 from tff_xc.data import pool as pool_lib
 
 # Rows at a time.
@@ -215,9 +215,4 @@ def _shifted(x: np.ndarray, mean, deviation) -> np.ndarray:
 
 
 def _checksum(*values: np.ndarray | None) -> str:
-  found = hashlib.blake2b(digest_size=8)
-  for value in values:
-    array = np.zeros(0) if value is None else np.ascontiguousarray(value)
-    found.update(f'{array.dtype.str}{array.shape};'.encode())
-    found.update(array.data.cast('B') if array.size else b'')
-  return found.hexdigest()
+  return fingerprint.checksum(np.zeros(0) if v is None else v for v in values)

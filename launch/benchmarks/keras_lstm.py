@@ -6,9 +6,11 @@ import numpy as np
 import tensorflow as tf
 
 from launch.benchmarks import arrays
-from launch.benchmarks.peers import inputs
+from launch.benchmarks import keras_steps
 
 _BIASES = ('bias', 'recurrent_bias')
+# A Keras LSTM has one bias, the sum of our two.
+_SUMMED = (1, 1, 1, 2, 1, 1, 2, 1, 1)
 
 
 def _to_keras(weights: Mapping[str, np.ndarray]) -> list[np.ndarray]:
@@ -23,77 +25,23 @@ def _to_keras(weights: Mapping[str, np.ndarray]) -> list[np.ndarray]:
   return [*given, weights['class/kernel'], weights['class/bias']]
 
 
-def _changes(before, after) -> list[np.ndarray]:
-  """Returns Keras's changes, with each LSTM's bias as two of half the change."""
-  changes = []
-  for i, (b, a) in enumerate(zip(before, after, strict=True)):
-    changes += [(a - b) / 2] * 2 if i in (3, 6) else [a - b]
-  return changes
-
-
-class Steps:
-  """Steps of SGD, one graph call each."""
-
-  def __init__(
-    self,
-    weights: Mapping[str, np.ndarray],
-    client: arrays.Client,
-    batch_size: int,
-    learning_rate: float,
-  ):
-    self._x, self._y = tf.constant(client.x), tf.constant(client.y)
-    self._batch_size, self._rate = batch_size, learning_rate
-    (symbols, width), hidden = (
-      weights['characters'].shape,
-      len(weights['class/kernel']),
-    )
-    layers = tf.keras.layers
-    self._model = tf.keras.Sequential(
-      [
-        layers.Embedding(symbols, width, input_length=client.x.shape[1]),
-        layers.LSTM(hidden, return_sequences=True),
-        layers.LSTM(hidden),
-        layers.Dense(len(weights['class/bias'])),
-      ]
-    )
-    self._model.build([None, client.x.shape[1]])
-    self._before = _to_keras(weights)
-    self._model.set_weights(self._before)
-    expected = arrays.count(weights) - 2 * 4 * hidden
-    if self._model.count_params() != expected:
-      raise ValueError(
-        f'Keras has {self._model.count_params()} parameters, not {expected}'
-      )
-    self._step = tf.function(self._one_step, autograph=False)
-    self._report = {}
-
-  def _one_step(self, start):
-    end = start + self._batch_size
-    variables = self._model.trainable_variables
-    with tf.GradientTape() as tape:
-      logits = self._model(self._x[start:end], training=True)
-      loss = tf.reduce_mean(
-        tf.nn.sparse_softmax_cross_entropy_with_logits(
-          labels=self._y[start:end], logits=logits
-        )
-      )
-    gradients = tape.gradient(loss, variables)
-    for i, (v, g) in enumerate(zip(variables, gradients, strict=True)):
-      # Two biases of which the sum counts move twice as far as one.
-      rate = (2 if i in (3, 6) else 1) * self._rate
-      tf.raw_ops.ResourceApplyGradientDescent(
-        var=v.handle, alpha=rate, delta=tf.convert_to_tensor(g)
-      )
-    return loss
-
-  def run(self) -> None:
-    starts = range(0, len(self._y), self._batch_size)
-    losses = [self._step(tf.constant(start)) for start in starts]
-    self._loss = float(np.mean(losses))
-
-  def report(self) -> dict:
-    if not self._report:
-      changes = _changes(self._before, self._model.get_weights())
-      norm = inputs.distance(changes, [np.zeros_like(c) for c in changes])
-      self._report = {'check': {'loss': self._loss, 'update_norm': norm}}
-    return self._report
+def steps(
+  weights: Mapping[str, np.ndarray], client: arrays.Client, *rest
+) -> keras_steps.Steps:
+  """Returns training steps of the network; see `keras_steps.Steps`."""
+  (symbols, width), hidden = (
+    weights['characters'].shape,
+    len(weights['class/kernel']),
+  )
+  layers = tf.keras.layers
+  model = tf.keras.Sequential(
+    [
+      layers.Embedding(symbols, width, input_length=client.x.shape[1]),
+      layers.LSTM(hidden, return_sequences=True),
+      layers.LSTM(hidden),
+      layers.Dense(len(weights['class/bias'])),
+    ]
+  )
+  model.build([None, client.x.shape[1]])
+  model.set_weights(_to_keras(weights))
+  return keras_steps.Steps(model, weights, client, *rest, summed=_SUMMED)

@@ -6,7 +6,7 @@ import numpy as np
 import tensorflow as tf
 
 from launch.benchmarks import arrays
-from launch.benchmarks.peers import inputs
+from launch.benchmarks import keras_steps
 
 _GROUPS = 8
 
@@ -65,60 +65,19 @@ def adapted(weights: Mapping[str, np.ndarray], side: int):
   return encoder, renamed | of_class
 
 
-class Steps:
-  """Steps of SGD, one graph call each."""
-
-  def __init__(
-    self,
-    weights: Mapping[str, np.ndarray],
-    client: arrays.Client,
-    batch_size: int,
-    learning_rate: float,
-    batch_norm: bool,
-  ):
-    self._x, self._y = tf.constant(client.x), tf.constant(client.y)
-    self._batch_size, self._rate = batch_size, learning_rate
-    kernel, bias = weights['class/kernel'], weights['class/bias']
-    model = embedding_model(client.x.shape[1], len(kernel), batch_norm)
-    for v, value in zip(
-      model.trainable_weights, _to_keras(weights), strict=True
-    ):
-      v.assign(value)
-    classes = tf.keras.layers.Dense(len(bias))
-    self._model = tf.keras.Sequential([model, classes])
-    self._model.build([None, *client.x.shape[1:]])
-    classes.set_weights([kernel, bias])
-    self._before = [v.numpy() for v in self._model.trainable_weights]
-    if sum(w.size for w in self._before) != arrays.count(weights):
-      raise ValueError('Keras has another number of parameters')
-    self._step = tf.function(self._one_step, autograph=False)
-    self._report = {}
-
-  def _one_step(self, start):
-    end = start + self._batch_size
-    variables = self._model.trainable_variables
-    with tf.GradientTape() as tape:
-      x = tf.cast(self._x[start:end], tf.float32)
-      loss = tf.reduce_mean(
-        tf.nn.sparse_softmax_cross_entropy_with_logits(
-          labels=self._y[start:end], logits=self._model(x, training=True)
-        )
-      )
-    gradients = tape.gradient(loss, variables)
-    for v, g in zip(variables, gradients, strict=True):
-      tf.raw_ops.ResourceApplyGradientDescent(
-        var=v.handle, alpha=self._rate, delta=g
-      )
-    return loss
-
-  def run(self) -> None:
-    starts = range(0, len(self._y), self._batch_size)
-    losses = [self._step(tf.constant(start)) for start in starts]
-    self._loss = float(np.mean(losses))
-
-  def report(self) -> dict:
-    if not self._report:
-      after = [v.numpy() for v in self._model.trainable_weights]
-      norm = inputs.distance(after, self._before)
-      self._report = {'check': {'loss': self._loss, 'update_norm': norm}}
-    return self._report
+def steps(
+  weights: Mapping[str, np.ndarray],
+  client: arrays.Client,
+  *rest,
+  batch_norm: bool,
+) -> keras_steps.Steps:
+  """Returns training steps of the network; see `keras_steps.Steps`."""
+  kernel, bias = weights['class/kernel'], weights['class/bias']
+  model = embedding_model(client.x.shape[1], len(kernel), batch_norm)
+  for v, value in zip(model.trainable_weights, _to_keras(weights), strict=True):
+    v.assign(value)
+  classes = tf.keras.layers.Dense(len(bias))
+  model = tf.keras.Sequential([model, classes])
+  model.build([None, *client.x.shape[1:]])
+  classes.set_weights([kernel, bias])
+  return keras_steps.Steps(model, weights, client, *rest)

@@ -98,7 +98,7 @@ def build(contender: str, settings: Settings) -> Any:
   if contender == 'keras':
     from launch.benchmarks import keras_lstm
 
-    return keras_lstm.Steps(*rest)
+    return keras_lstm.steps(*rest)
   from launch.benchmarks import learning
   from tff_xc.runtime import registry
 

@@ -108,7 +108,7 @@ def build(contender: str, settings: Settings) -> Any:
   from launch.benchmarks import keras_mobilenet
 
   if contender.startswith('keras'):
-    return keras_mobilenet.Steps(
+    return keras_mobilenet.steps(
       weights, *rest, batch_norm=contender == _BATCH_NORM
     )
   from launch.benchmarks import learning

@@ -87,7 +87,13 @@ def assert_equal(weights, expected):
       0.0,
       marks=pytest.mark.slow,
     ),
-    ({'spreadout_neighbours': 0}, 0, 'sq_euclidean', 0.0),
+    pytest.param(
+      {'spreadout_neighbours': 0},
+      0,
+      'sq_euclidean',
+      0.0,
+      marks=pytest.mark.slow,
+    ),
     pytest.param(
       {'spreadout_neighbours': 100},
       0,

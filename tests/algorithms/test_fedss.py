@@ -48,7 +48,7 @@ def held_ids(negatives, client, round_number, seed=0, equal_negatives=False):
   ('method', 'negatives', 'correction', 'more'),
   [
     ('fedss', 4, 'negatives', {}),
-    ('fedss', 4, 'none', {}),
+    pytest.param('fedss', 4, 'none', {}, marks=pytest.mark.slow),
     ('negonly', 4, 'negatives', {}),
     ('negonly', 2, 'negatives', {'equal_negatives': True}),
     pytest.param(

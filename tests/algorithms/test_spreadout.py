@@ -52,9 +52,9 @@ def test_many_neighbours_are_those_of_the_search(count, distance, tangent):
     rows[40:60] = rows[40]
     rows[60:70] = -rows[:10]
   step = spreadout.Spreadout(1.0, spreadout._MANY, distance, tangent=tangent)
-  found = tf.function(step.gradient)(rows)
+  found = tf.function(step.gradient, autograph=False)(rows)
   with mock.patch.object(spreadout, '_MANY', 1000):
-    expected = tf.function(step.gradient)(rows)
+    expected = tf.function(step.gradient, autograph=False)(rows)
   np.testing.assert_allclose(found, expected, atol=1e-4)
 
 
@@ -149,7 +149,7 @@ def test_few_rows_or_none(count, k):
   rows = tf.constant(numpy_fedaws.unit_rows(count))
   for margin in (0.0, 0.5):
     step = spreadout.Spreadout(0.1, k, margin=margin)
-    after = tf.function(step)(rows)
+    after = tf.function(step, autograph=False)(rows)
     assert after.shape == rows.shape
     assert np.isfinite(after).all()
     if count == 1:

@@ -41,7 +41,7 @@ def traced(kernel):
   numbers = [tf.TensorSpec([None] * rank) for rank in (3, 2, 0, 0)]
   signature = [*numbers, tf.TensorSpec([], tf.int32)]
   function = functools.partial(_everything, svm_kernels.Kernel(kernel, 3))
-  return tf.function(function, input_signature=signature)
+  return tf.function(function, input_signature=signature, autograph=False)
 
 
 def fit(points, kernel, bound, tolerance=1e-3, steps=50):

@@ -297,11 +297,17 @@ def test_a_test_part_that_is_there(tmp_path, monkeypatch):
     (('chunks',), '--input is missing; give --input=DATA'),
     (('chunks', '--input=a'), '--output is missing'),
     (('chunks', '--alpha=1'), '--alpha is no flag of chunks, which takes --ex'),
-    (('dirichlet', '--alpha=-1'), 'expected a number from 0.0 to'),
-    (('dirichlet', '--alpha=nan'), '--alpha=nan: expected a number from'),
-    (('dirichlet', '--clients=1.5'), 'expected a whole number from 1 to'),
-    (('shards', '--clients=0'), 'expected a whole number from 1 to'),
-    (('frequent_labels', '--variant=a'), '--variant=a: take code or paper'),
+    (('dirichlet', '--alpha=-1'), '--alpha=-1.0: expected at least 0.0 (conc'),
+    (('dirichlet', '--alpha=nan'), '--alpha=nan: expected a finite number'),
+    (
+      ('dirichlet', '--clients=1.5'),
+      "--clients='1.5': expected a whole number",
+    ),
+    (('shards', '--clients=0'), '--clients=0: expected at least 1'),
+    (
+      ('frequent_labels', '--variant=a'),
+      '--variant=a: expected one of code, paper',
+    ),
     (('leaf_users', '--test_fraction=0.1'), 'makes the test part itself'),
     (
       ('chunks', '--test_fraction=0.1', '--test_per_class=1'),

@@ -1,5 +1,7 @@
 """Compares neighbours by thresholds with NumPy's sorted similarities."""
 
+import functools
+
 import numpy as np
 import pytest
 import tensorflow as tf
@@ -8,15 +10,21 @@ from tests.algorithms import numpy_fedaws
 from tff_xc.round import all_pairs
 
 
-def masks(rows, k):
-  """Returns the joined results of all strips."""
-
-  @tf.function
+@functools.cache
+def traced(k):
+  # Without autograph, as TFF traces it: conversion takes seconds.
+  @functools.partial(tf.function, autograph=False)
   def find(rows):
     strips = all_pairs.similarities(rows)
     return [all_pairs.neighbours(strip, k) for strip in strips]
 
-  return [np.concatenate(parts) for parts in zip(*find(rows), strict=True)]
+  return find
+
+
+def masks(rows, k):
+  """Returns the joined results of all strips."""
+  strips = traced(k)(tf.constant(rows))
+  return [np.concatenate(parts) for parts in zip(*strips, strict=True)]
 
 
 @pytest.mark.parametrize('count', [3, 8, 21, 130])

@@ -20,6 +20,8 @@ SELECTING = [
 ALIKE = ('fedavg', 'fedavgm', 'fedadam', 'fedams', 'fedprox', 'fedvc', 'fedir')
 # What clients keep does not cross, and a simulation collects it nevertheless.
 REMEMBERING = ('moon',)
+# Between them they have every request and merge; the bytes of others are slow.
+QUICK = ('fedss', 'fullsoftmax', 'fedaws', 'fedaws_baseline2', 'fedmlh')
 LABELS = [[0, 0, 3, 5], [7, 3]]
 SPARSE = [
   [(3, [[0, 1], [2]]), (5, [[]]), (1, [[2]])],
@@ -72,7 +74,7 @@ def test_the_reading_sees_a_whole_table():
 @pytest.mark.parametrize(
   ('name', 'max_features'),
   [
-    pytest.param(n, None, marks=pytest.mark.slow if n == 'turbosvm' else ())
+    pytest.param(n, None, marks=() if n in QUICK else pytest.mark.slow)
     for n in FEDERATED
     if n not in (*ALIKE, *REMEMBERING)
   ]
@@ -94,7 +96,7 @@ def test_the_bytes_are_those_that_a_round_fed_and_folded(
   [
     ('fedss', None, {'train': 'bottleneck', 'importance_weights': 'train'}),
     ('fullsoftmax', None, {'train': 'head', 'importance_weights': 'train'}),
-    ('fedss', 5, {'train': 'head'}),
+    pytest.param('fedss', 5, {'train': 'head'}, marks=pytest.mark.slow),
     pytest.param(
       'fullsoftmax', 5, {'train': 'bottleneck'}, marks=pytest.mark.slow
     ),

@@ -58,7 +58,9 @@ def test_an_encoder_without_a_last_layer_is_refused():
     frozen.train_only(fedavg.fedavg(model=model), 'bottleneck')
 
 
-@pytest.mark.parametrize('part', ['head', 'bottleneck'])
+@pytest.mark.parametrize(
+  'part', ['head', pytest.param('bottleneck', marks=pytest.mark.slow)]
+)
 def test_what_is_frozen_is_in_the_weights_and_in_no_optimizers_state(part):
   given = {'train': part, 'server_optimizer': 'adam'}
   learning = registered.process('fedss', **given)
@@ -115,7 +117,9 @@ def test_frozen_statistics_are_those_of_test_time_in_training_too():
   np.testing.assert_allclose(metrics['loss'], np.mean(each), rtol=1e-4)
 
 
-@pytest.mark.parametrize('part', ['head', 'bottleneck'])
+@pytest.mark.parametrize(
+  'part', [pytest.param('head', marks=pytest.mark.slow), 'bottleneck']
+)
 def test_rows_of_a_frozen_table_are_requested_and_not_sent_back(part):
   learning = registered.process('fedss', registered.SPARSE, 5, train=part)
   state = learning.initialize()

@@ -37,7 +37,7 @@ def initial(optimizer):
 @functools.cache
 def graph(optimizer):
   """Returns the step as a graph for any number of rows, traced once."""
-  return tf.function(optimizer.next, reduce_retracing=True)
+  return tf.function(optimizer.next, autograph=False, reduce_retracing=True)
 
 
 def step(optimizer, state, table, ids, gradients, counts):

@@ -49,7 +49,9 @@ def test_a_label_outside_the_classes_fails_and_names_the_client(method, label):
     tiny.run(build(method), 1, lambda _: [SOUND, bad])
 
 
-@pytest.mark.parametrize('name', ['fedss', 'negonly', 'posonly'])
+# For FedSS see `test_more_classes_than_announced_fail_and_name_client_and_number`.
+@pytest.mark.slow
+@pytest.mark.parametrize('name', ['negonly', 'posonly'])
 def test_messages_name_the_classes(name):
   own = {} if name == 'posonly' else {'negatives': 3}
   process = tiny.process(name, max_positives=2, **own)

@@ -61,3 +61,20 @@ def test_a_long_body_is_called_and_gives_the_same():
       expected *= 1.5**ops
     found = run.prune([], [output])()[0]
     tf.debugging.assert_near(found, tf.constant(expected), rtol=1e-4)
+
+
+def test_the_part_between_two_tensors_lacks_what_feeds_them():
+  with tf.Graph().as_default() as graph:
+    given = tf.compat.v1.placeholder(tf.float32, [], 'given')
+    unused = tf.compat.v1.placeholder(tf.float32, [], 'unused')
+    middle = tf.add(given, 1.0, 'middle')
+    with graph.colocate_with(given.op), tf.control_dependencies([given]):
+      wanted = tf.multiply(middle, 3.0, 'wanted')
+    tf.add(wanted, unused, 'further')
+  names = [t.name for t in (given, unused, middle)]
+  part, used = graph_rewrites.part(graph.as_graph_def(), names, [wanted.name])
+  assert {node.name for node in part.node} == {'wanted', 'wanted/y'}
+  assert used == {'middle:0'}
+  with tf.Graph().as_default():
+    fed = {name: tf.constant(2.0) for name in used}
+    tf.graph_util.import_graph_def(part, fed, [wanted.name])

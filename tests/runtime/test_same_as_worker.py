@@ -67,7 +67,7 @@ _CHANGED = [
     name,
     changes,
     marks=[pytest.mark.slow]
-    if name not in _QUICK or (changes and 'train' not in changes)
+    if name not in _QUICK or 'train' not in changes
     else [],
   )
   for name, algorithm in algorithms.ALGORITHMS.items()
@@ -95,17 +95,9 @@ def test_every_registered_algorithm(contexts, name, changes):
   assert_equal(*_on_both(contexts, run))
 
 
-@pytest.mark.parametrize(
-  ('name', 'max_features'),
-  [
-    pytest.param('fedaws', 4, marks=pytest.mark.slow),
-    pytest.param('fullsoftmax', 0, marks=pytest.mark.slow),
-    pytest.param('fedaws', 0, marks=pytest.mark.slow),
-    pytest.param('fedss', 0, marks=pytest.mark.slow),
-    pytest.param('fedss', 4, marks=pytest.mark.slow),
-    pytest.param('fullsoftmax', 4, marks=pytest.mark.slow),
-  ],
-)
+@pytest.mark.slow
+@pytest.mark.parametrize('name', ['fedaws', 'fedss', 'fullsoftmax'])
+@pytest.mark.parametrize('max_features', [0, 4])
 def test_feature_tables_by_rows(contexts, name, max_features):
   process = registered.process(
     name, registered.SPARSE, max_features, server_optimizer='adagrad'
@@ -257,7 +249,10 @@ _AGGREGATORS = {
   'name',
   [
     pytest.param(
-      n, marks=[pytest.mark.slow] if n in ('robust', 'secure_sum') else []
+      n,
+      marks=[pytest.mark.slow]
+      if n in ('robust', 'secure_sum', 'adaptive_clipping')  # 'dp' adapts, too.
+      else [],
     )
     for n in _AGGREGATORS
   ],
@@ -308,9 +303,7 @@ _RANDOM_AGGREGATORS = {
 @pytest.mark.parametrize(
   'name',
   [
-    pytest.param(
-      n, marks=[pytest.mark.slow] if n in ('secure', 'compression') else []
-    )
+    pytest.param(n, marks=[] if n == 'hadamard' else [pytest.mark.slow])
     for n in _RANDOM_AGGREGATORS
   ],
 )

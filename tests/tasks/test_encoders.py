@@ -14,6 +14,7 @@ from tests.launch import light
 from tff_xc import errors
 from tff_xc.experiment import prefetch
 from tff_xc.report import run_files
+from tff_xc.round import process
 
 OPTIONS = {option.name: option.default for option in encoders.OPTIONS}
 OWN = """
@@ -143,8 +144,26 @@ def test_stored_images_are_an_eighth_larger_where_they_are_cropped(
   assert encoders.seen_side({}, side) == side
 
 
-@pytest.mark.parametrize('crop', ['random', 'scale'])
-def test_cropped_runs_resume_with_the_same_digits(crop, in_process, tmp_path):
+@pytest.fixture
+def share(monkeypatch):
+  """(any key) -> runs from now on share the compiled process of that key."""
+  build, built, now = process.build_process, {}, []
+
+  def once(*given):
+    if now[-1] not in built:
+      built[now[-1]] = build(*given)
+    return built[now[-1]]
+
+  monkeypatch.setattr(process, 'build_process', once)
+  return now.append
+
+
+@pytest.mark.parametrize(
+  'crop', [pytest.param('random', marks=pytest.mark.slow), 'scale']
+)
+def test_cropped_runs_resume_with_the_same_digits(
+  crop, in_process, tmp_path, share
+):
   random = np.random.default_rng(0)
   np.savez(
     tmp_path / 'mine.npz',
@@ -157,6 +176,7 @@ def test_cropped_runs_resume_with_the_same_digits(crop, in_process, tmp_path):
     given = {'crop': crop, 'rotate': 5.0, 'embedding_dim': 4, 'negatives': 1}
     given |= {'clients_per_round': 2, 'eval_every': 1, 'rounds': rounds, **more}
     config = resolve(True, data_dir=str(tmp_path / 'mine.npz'), **given)
+    share(given['rotate'])
     experiment.assemble(config).run(str(tmp_path / folder))
     found = run_files.read_run(tmp_path / folder).metrics
     return found.drop(columns='seconds')
@@ -168,7 +188,10 @@ def test_cropped_runs_resume_with_the_same_digits(crop, in_process, tmp_path):
   assert (other['loss'][1:] != straight['loss'][1:]).all()
 
 
-def test_reading_ahead_changes_no_digit(in_process, tmp_path, monkeypatch):
+def test_reading_ahead_changes_no_digit(
+  in_process, tmp_path, monkeypatch, share
+):
+  share('both runs')
   on_disk.classes(tmp_path / 'photos')
   given = {'image_size': 16, 'embedding_dim': 4, 'negatives': 1, 'rounds': 3}
   given |= {'split': 'iid:5', 'clients_per_round': 3, 'crop': 'random'}

@@ -108,7 +108,7 @@ def test_a_keras_network_of_another_size_is_refused(any_threads):
   client, weights = lstm_step.make_arrays(settings)
   weights['lstm0/more'] = np.zeros([1])
   with pytest.raises(ValueError, match='parameters, not'):
-    keras_lstm.Steps(weights, client, 3, 1.0)
+    keras_lstm.steps(weights, client, 3, 1.0)
 
 
 def test_plain_averages_by_examples():

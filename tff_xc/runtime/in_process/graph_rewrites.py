@@ -19,6 +19,51 @@ def prepare(graph_def, suffix: str, device: str) -> None:
       node.device = node.device or _device_of(node.op, device)
 
 
+def part(graph_def, feeds: list[str], fetches: list[str]) -> tuple:
+  """Returns the part of a graph between some tensors.
+
+  Args:
+    graph_def: a `tf.compat.v1.GraphDef`.
+    feeds: names of the tensors that will be given, `OP:0`.
+    fetches: names of the tensors that are wanted, none of `feeds`.
+
+  Returns:
+    (a GraphDef of the ops that the wanted tensors need, which lacks those of the
+    given tensors; names of the given tensors that they need).
+  """
+  nodes = {node.name: node for node in graph_def.node}
+  given = {_node_of(name) for name in feeds}
+  feeds, used, kept = set(feeds), set(), {}
+  left = list(fetches)
+  while left:
+    name = left.pop()
+    tensor = name if ':' in name else f'{name}:0'
+    if tensor in feeds:
+      used.add(tensor)
+    elif (node := nodes[_node_of(name)]).name not in kept:
+      kept[node.name] = node
+      left += [i for i in node.input if i[0] != '^' or i[1:] not in given]
+  found = type(graph_def)(versions=graph_def.versions)
+  found.library.CopyFrom(graph_def.library)
+  for node in kept.values():
+    inputs = [i for i in node.input if i[0] != '^' or i[1:] not in given]
+    copy = found.node.add()
+    copy.CopyFrom(node)
+    del copy.input[:]
+    copy.input.extend(inputs)
+    if '_class' in copy.attr:  # Ops that it is to share a device with.
+      beside = copy.attr.pop('_class').list.s
+      beside = [b for b in beside if b.decode().removeprefix('loc:@') in kept]
+      if beside:
+        copy.attr['_class'].list.s.extend(beside)
+  return found, used
+
+
+def _node_of(name: str) -> str:
+  """Returns the node of an input: of `a`, `a:1` and `^a` it is `a`."""
+  return name.removeprefix('^').partition(':')[0]
+
+
 def _nodes(graph_def) -> list:
   """Returns the nodes of a graph and of its functions."""
   nodes = list(graph_def.node)

@@ -88,6 +88,7 @@ class _Import:
     graph_def = tf.compat.v1.GraphDef()
     proto.graph_def.Unpack(graph_def)
     graph_rewrites.prepare(graph_def, f'_{next(_imports)}', place.device)
+    self._graph_def = graph_def
     self._graph = tf.compat.v1.wrap_function(
       lambda: tf.graph_util.import_graph_def(graph_def, name=''), []
     )
@@ -132,7 +133,23 @@ class _Import:
     feeds = []
     for i, feed in enumerate(self._feeds):
       feeds += self._batches[i].tensors if i in whole else [feed]
-    return self._graph.prune(feeds, self._fetched)
+    names = [feed.name for feed in feeds]
+    fetched = [tensor.name for tensor in self._fetched]
+    made = [name for name in fetched if name not in names]
+    part, fed = graph_rewrites.part(self._graph_def, names, made)
+
+    def run(*given):
+      tensors = dict(zip(names, given, strict=True))
+      found = tf.graph_util.import_graph_def(
+        part, {name: tensors[name] for name in fed}, made, name=''
+      )
+      tensors.update(zip(made, found, strict=True))
+      return [tensors[name] for name in fetched]
+
+    # `self._graph.prune` gives the same in three times the time.
+    return tf.compat.v1.wrap_function(
+      run, [tf.TensorSpec(feed.shape, feed.dtype) for feed in feeds]
+    )
 
 
 class _Batch(NamedTuple):

@@ -158,11 +158,12 @@ class Program:
 
 def _bindings(computation: tff.Computation):
   """Returns (parameter name, [(name, block)], result block)."""
-  body, _ = tff.tensorflow.replace_intrinsics_with_bodies(
-    tff.backends.test.replace_secure_intrinsics_with_bodies(
+  body = computation.to_building_block()
+  if _has_secure(body):  # Replacing them takes time also where there are none.
+    body = tff.backends.test.replace_secure_intrinsics_with_bodies(
       computation
     ).to_building_block()
-  )
+  body, _ = tff.tensorflow.replace_intrinsics_with_bodies(body)
   body = tff.framework.to_call_dominant(body)
   parameter = None
   if isinstance(body, _blocks.Lambda):
@@ -180,6 +181,12 @@ def _bindings(computation: tff.Computation):
     bindings.append((_RESULT, result))
     result = _blocks.Reference(_RESULT, result.type_signature)
   return parameter, bindings, result
+
+
+def _has_secure(block) -> bool:
+  if isinstance(block, _blocks.Intrinsic):
+    return block.uri.startswith('federated_secure')
+  return any(map(_has_secure, block.children()))
 
 
 def _names_in(block) -> set[str]:
