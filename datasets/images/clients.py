@@ -9,7 +9,6 @@ are cores, and kept within a bound.
 import concurrent.futures
 import functools
 import hashlib
-import json
 import os
 import sys
 from collections.abc import Callable
@@ -19,9 +18,9 @@ from typing import Any
 import numpy as np
 import tensorflow as tf
 
-from datasets import parsed_cache
 from datasets.images import decode
 from datasets.images import names as names_lib
+from datasets.images import readable
 from datasets.images import record_features
 from datasets.images import records
 from datasets.images import store as store_lib
@@ -34,11 +33,8 @@ from tff_xc.data import pool as pool_lib
 
 # Bytes of decoded images that are kept; 43,000 of 64 x 64.
 CACHE = 2**29
-# Increase this when more or fewer images become readable.
-VERSION = 1
 # Images whose bytes a fingerprint reads.
 _SAMPLE = 500
-_BLOCK = 256
 SKIP, FAIL = 'skip', 'fail'
 
 
@@ -56,10 +52,9 @@ def load(
     path: the folder or archive.
     choice: the clients and the test.
     side: pixels a side, see `decode.square`.
-    corrupt: 'skip': every image is decoded once, those that fail are left out,
-      and the user's cache remembers them; images that the split names and that
-      are missing are left out, too. 'fail': these are errors, a damaged image
-      when it is first used.
+    corrupt: 'skip': every image is decoded once (see `readable`), and those that
+      fail are left out; images that the split names and that are missing are left
+      out, too. 'fail': these are errors, a damaged image when it is first used.
     features: the names of features of TFRecord files.
 
   Returns:
@@ -190,9 +185,7 @@ def _without(bad: np.ndarray, places, data: own.Labelled, why: str, path):
 
 
 def _readable(store: store_lib.Store, places: np.ndarray, side: int):
-  """Returns bool [k]: which images can be decoded. The user's cache keeps it."""
-  identity = json.dumps([places.tolist(), store.stamp(places)]).encode()
-  digest = hashlib.blake2b(identity, digest_size=8).hexdigest()
+  """Returns bool [k]: which images can be decoded."""
 
   def is_readable(place: int) -> bool:
     try:
@@ -201,16 +194,9 @@ def _readable(store: store_lib.Store, places: np.ndarray, side: int):
       return False
     return True
 
-  def fill(cache: parsed_cache.Store) -> None:
-    blocks = [places[i : i + _BLOCK] for i in range(0, len(places), _BLOCK)]
-    for block in listing_lib.watched_rows(blocks, 'checking', len, len(places)):
-      cache.append(
-        'readable', np.array(list(_threads().map(is_readable, block)))
-      )
-
-  return parsed_cache.arrays(
-    parsed_cache.path(store.path, f'readable-{digest}'), [VERSION, digest], fill
-  )['readable']
+  return readable.find(
+    store, places, lambda block: list(_threads().map(is_readable, block))
+  )
 
 
 @functools.cache
