@@ -12,6 +12,7 @@ import hashlib
 import os
 import sys
 from collections.abc import Callable
+from collections.abc import Iterator
 from collections.abc import Sequence
 from typing import Any
 
@@ -109,7 +110,7 @@ def _of_split(store, choice, corrupt: str) -> tuple[np.ndarray, own.Labelled]:
   if missing.all() or (missing.any() and corrupt == FAIL):
     raise errors.InputError(
       f'{choice.split}: {missing.sum():,} of {len(missing):,} images are not in'
-      f' {store.path}, first {_first(data, missing)!r}; an image_id is a path in'
+      f' {store.path}, first {_first(data, np.flatnonzero(missing))!r}; an image_id is a path in'
       f' it, such as {store.names.take(np.array([0]))[0]!r}, with or without'
       ' suffix'
     )
@@ -152,22 +153,23 @@ def _joined(
   return store_lib.find(store, ids), data
 
 
-def _first(data: own.Labelled, which: np.ndarray) -> str:
-  return data.ids.take(np.flatnonzero(which)[:1])[0]
+def _first(data: own.Labelled, numbers: np.ndarray) -> str:
+  return data.ids.take(numbers[:1])[0]
 
 
 def _without(bad: np.ndarray, places, data: own.Labelled, why: str, path):
   """Returns the images that are not `bad`, bool [N]; tells how many are."""
   if not bad.any():
     return places, data
-  if bad.all():
-    raise errors.InputError(
-      f'{path}: all {len(bad):,} images {why}, first {_first(data, bad)!r}; give'
-      ' JPEG or PNG'
-    )
+  for part, numbers in _parts(data):
+    if len(numbers) and bad[numbers].all():
+      raise errors.InputError(
+        f'{path}: all {len(numbers):,} {part}images {why}, first'
+        f' {_first(data, numbers)!r}; give JPEG or PNG, of all parts of the split'
+      )
   print(
     f'warning: {path}: {bad.sum():,} of {len(bad):,} images {why} and are left'
-    f' out, first {_first(data, bad)!r} (--corrupt=fail: they are an error)',
+    f' out, first {_first(data, np.flatnonzero(bad))!r} (--corrupt=fail: they are an error)',
     file=sys.stderr,
   )
   kept = np.flatnonzero(~bad)
@@ -182,6 +184,17 @@ def _without(bad: np.ndarray, places, data: own.Labelled, why: str, path):
     test=left(data.test),
     retrieval=left(data.retrieval),
   )
+
+
+def _parts(data: own.Labelled) -> Iterator[tuple[str, np.ndarray]]:
+  """Yields what errors call the parts, and the numbers of their images."""
+  rest = np.ones(len(data.labels), bool)
+  yield '', np.arange(len(data.labels))
+  for part, numbers in (('test ', data.test), ('retrieval ', data.retrieval)):
+    if numbers is not None:
+      yield part, numbers
+      rest[numbers] = False
+  yield 'training ', np.flatnonzero(rest)
 
 
 def _readable(store: store_lib.Store, places: np.ndarray, side: int):

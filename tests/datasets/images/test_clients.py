@@ -155,6 +155,26 @@ def test_a_damaged_test_image_is_left_out(tmp_path):
   assert sum(dataset.train.partition.sizes) == 15
 
 
+@pytest.mark.parametrize('part', ['test', 'training'])
+def test_a_part_of_which_nothing_is_left_is_an_error(tmp_path, part):
+  path = on_disk.classes(tmp_path / 'photos')
+  split = split_folder(tmp_path / 'splits')
+  damaged = ['emu/1', 'cat/2']
+  if part == 'training':
+    damaged = ['cat/0', 'dog/1', 'dog/0', 'emu/0']
+  for name in damaged:
+    (path / f'{name}.jpg').write_bytes(b'')
+  message = (
+    f'all {len(damaged)} {part} images cannot be read, first .{damaged[0]}'
+  )
+  with pytest.raises(errors.InputError, match=message):
+    load(path, split)
+  for name in damaged:
+    (path / f'{name}.jpg').unlink()
+  with pytest.raises(errors.InputError, match=f'{part} images are missing'):
+    load(path, split)
+
+
 def test_a_damaged_image_may_be_an_error(tmp_path):
   path = on_disk.classes(tmp_path / 'photos')
   damage(path)
