@@ -74,6 +74,16 @@ def test_the_papers_hyperparameters(task, algorithm, expected):
     assert values['server_momentum'] == 0.9
 
 
+def test_fedirs_target_is_uniform_where_classes_are_balanced():
+  target = lambda task: resolve(task, 'fedir')['hyperparameters'][
+    'importance_weights'
+  ]
+  assert target('landmarks-user-160k') == target('gld23k') == 'train'
+  assert target('inaturalist-user-120k') == 'uniform'
+  values = resolve('landmarks-user-160k', 'fedir')['hyperparameters']
+  assert (values['local_epochs'], values['weight_decay']) == (5, 4e-5)
+
+
 def test_options_are_the_papers_networks():
   landmarks, birds = resolve('landmarks-user-160k'), resolve(NAMES[2])
   assert landmarks['options']['encoder'] == 'mobilenet_v3'
