@@ -177,7 +177,10 @@ def _images(source: Source, data_dir: str) -> pathlib.Path | None:
 
 
 def _has_something(path: pathlib.Path) -> bool:
-  return any(path.iterdir()) if path.is_dir() else path.exists()
+  try:
+    return any(path.iterdir()) if path.is_dir() else path.exists()
+  except PermissionError:  # Reading it says so.
+    return True
 
 
 def _clients(split: Split, folder: pathlib.Path) -> tuple[str, str] | None:
