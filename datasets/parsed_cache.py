@@ -119,6 +119,18 @@ def describe_files(
   return {'version': version, 'files': described, **settings}
 
 
+def is_writable(folder: pathlib.Path) -> bool:
+  """Makes a folder of caches if need be; returns whether its mode lets one write.
+
+  Even root does not write to a folder whose mode lets nobody write.
+  """
+  try:
+    folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+    return bool(folder.stat().st_mode & _WRITABLE)
+  except OSError:
+    return False
+
+
 class _InMemory:
   """A store in memory."""
 
@@ -178,8 +190,7 @@ class _OnDisk:
 def _save(cache: pathlib.Path, source, fill: Callable[[Store], None]) -> None:
   """Writes a cache in one step, or nothing if that is not possible."""
   try:
-    cache.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
-    if not cache.parent.stat().st_mode & _WRITABLE:
+    if not is_writable(cache.parent):
       return
     with _work_folder(cache) as work:
       _write(work / 'new', source, fill)

@@ -105,6 +105,10 @@ def fit(options: dict, given: Mapping) -> None:
         f'--{option} does not apply with {why}; leave one of them out'
       )
     del options[option]
+  if options.get('norm_groups', 1) not in (1, 2, 4, 8):
+    raise errors.InputError(
+      f'--norm_groups={options["norm_groups"]}: take 1, 2, 4 or 8'
+    )
   weights = options.get('encoder_weights')
   if weights and weights != 'imagenet' and not os.path.isfile(weights):
     raise errors.InputError(

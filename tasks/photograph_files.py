@@ -10,7 +10,6 @@
 Importing this imports nothing large.
 """
 
-import os
 import pathlib
 from typing import NamedTuple
 
@@ -174,7 +173,14 @@ def _of_tff(split: Split, folder: pathlib.Path) -> pathlib.Path | None:
 def _images(source: Source, data_dir: str) -> pathlib.Path | None:
   folder = _folder(source, data_dir)
   names = [folder / name for name in (*_IMAGES, *source.images)]
-  return next(filter(os.path.exists, names), None)
+  return next(filter(_has_something, names), None)
+
+
+def _has_something(path: pathlib.Path) -> bool:
+  try:
+    return any(path.iterdir()) if path.is_dir() else path.exists()
+  except PermissionError:  # Reading it says so.
+    return True
 
 
 def _clients(split: Split, folder: pathlib.Path) -> tuple[str, str] | None:
@@ -190,7 +196,8 @@ def _clients(split: Split, folder: pathlib.Path) -> tuple[str, str] | None:
 
 def _no_images(source: Source, data_dir: str) -> str:
   folder = _folder(source, data_dir)
-  return f'{folder} has no images ({", ".join(_IMAGES)}): get {source.get}'
+  names = ', '.join((*_IMAGES, *source.images))
+  return f'{folder} has no images ({names}): get {source.get}'
 
 
 def _no_split(split: Split, data_dir: str, images: pathlib.Path | None) -> str:

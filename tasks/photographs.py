@@ -6,8 +6,9 @@ logits. Where the two share Landmarks, its defaults are FedSS's, except the loca
 training of FedVC's algorithms; `tasks.papers.fedvc` has the changes.
 
 Of what the papers do not state: the weight decay 4e-5 and FedVC's 5 local epochs on
-Landmarks are from memory, the 64 clients a round of ImageNet-21k are ours. Both
-papers start from pretrained networks (`--encoder_weights`).
+Landmarks are from memory, the 64 clients a round of ImageNet-21k and FedIR's target on
+Landmarks, the distribution of the training images, are ours. Both papers start from
+pretrained networks (`--encoder_weights`).
 """
 
 import functools
@@ -37,7 +38,7 @@ _OF_FEDSS = {'client_learning_rate': 0.01, 'batch_size': 32, 'negatives': 80}
 _WEIGHT_DECAY = {'weight_decay': 4e-5}
 # FedVC's local training: its algorithms on Landmarks, where FedSS has another.
 _LANDMARKS_OF_FEDVC = {'local_epochs': 5, **_WEIGHT_DECAY}
-_OF_FEDVC = ('fedavg', 'fedavgm', 'fedir')
+_OF_FEDVC = ('fedavg', 'fedavgm')
 
 
 class _Set(NamedTuple):
@@ -156,6 +157,8 @@ def _landmarks(split, summary, num_classes, rounds, clients_per_round):
     logits='',
     by_algorithm={
       **dict.fromkeys(_OF_FEDVC, _LANDMARKS_OF_FEDVC),
+      # The classes of Landmarks are not balanced, unlike those of iNaturalist.
+      'fedir': {**_LANDMARKS_OF_FEDVC, 'importance_weights': 'train'},
       'fedvc': _WEIGHT_DECAY,
     },
   )

@@ -9,19 +9,19 @@ are cores, and kept within a bound.
 import concurrent.futures
 import functools
 import hashlib
-import json
 import os
 import sys
 from collections.abc import Callable
+from collections.abc import Iterator
 from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
 import tensorflow as tf
 
-from datasets import parsed_cache
 from datasets.images import decode
 from datasets.images import names as names_lib
+from datasets.images import readable
 from datasets.images import record_features
 from datasets.images import records
 from datasets.images import store as store_lib
@@ -34,11 +34,8 @@ from tff_xc.data import pool as pool_lib
 
 # Bytes of decoded images that are kept; 43,000 of 64 x 64.
 CACHE = 2**29
-# Increase this when more or fewer images become readable.
-VERSION = 1
 # Images whose bytes a fingerprint reads.
 _SAMPLE = 500
-_BLOCK = 256
 SKIP, FAIL = 'skip', 'fail'
 
 
@@ -56,10 +53,9 @@ def load(
     path: the folder or archive.
     choice: the clients and the test.
     side: pixels a side, see `decode.square`.
-    corrupt: 'skip': every image is decoded once, those that fail are left out,
-      and the user's cache remembers them; images that the split names and that
-      are missing are left out, too. 'fail': these are errors, a damaged image
-      when it is first used.
+    corrupt: 'skip': every image is decoded once (see `readable`), and those that
+      fail are left out; images that the split names and that are missing are left
+      out, too. 'fail': these are errors, a damaged image when it is first used.
     features: the names of features of TFRecord files.
 
   Returns:
@@ -114,7 +110,7 @@ def _of_split(store, choice, corrupt: str) -> tuple[np.ndarray, own.Labelled]:
   if missing.all() or (missing.any() and corrupt == FAIL):
     raise errors.InputError(
       f'{choice.split}: {missing.sum():,} of {len(missing):,} images are not in'
-      f' {store.path}, first {_first(data, missing)!r}; an image_id is a path in'
+      f' {store.path}, first {_first(data, np.flatnonzero(missing))!r}; an image_id is a path in'
       f' it, such as {store.names.take(np.array([0]))[0]!r}, with or without'
       ' suffix'
     )
@@ -157,22 +153,23 @@ def _joined(
   return store_lib.find(store, ids), data
 
 
-def _first(data: own.Labelled, which: np.ndarray) -> str:
-  return data.ids.take(np.flatnonzero(which)[:1])[0]
+def _first(data: own.Labelled, numbers: np.ndarray) -> str:
+  return data.ids.take(numbers[:1])[0]
 
 
 def _without(bad: np.ndarray, places, data: own.Labelled, why: str, path):
   """Returns the images that are not `bad`, bool [N]; tells how many are."""
   if not bad.any():
     return places, data
-  if bad.all():
-    raise errors.InputError(
-      f'{path}: all {len(bad):,} images {why}, first {_first(data, bad)!r}; give'
-      ' JPEG or PNG'
-    )
+  for part, numbers in _parts(data):
+    if len(numbers) and bad[numbers].all():
+      raise errors.InputError(
+        f'{path}: all {len(numbers):,} {part}images {why}, first'
+        f' {_first(data, numbers)!r}; give JPEG or PNG, of all parts of the split'
+      )
   print(
     f'warning: {path}: {bad.sum():,} of {len(bad):,} images {why} and are left'
-    f' out, first {_first(data, bad)!r} (--corrupt=fail: they are an error)',
+    f' out, first {_first(data, np.flatnonzero(bad))!r} (--corrupt=fail: they are an error)',
     file=sys.stderr,
   )
   kept = np.flatnonzero(~bad)
@@ -189,10 +186,19 @@ def _without(bad: np.ndarray, places, data: own.Labelled, why: str, path):
   )
 
 
+def _parts(data: own.Labelled) -> Iterator[tuple[str, np.ndarray]]:
+  """Yields what errors call the parts, and the numbers of their images."""
+  rest = np.ones(len(data.labels), bool)
+  yield '', np.arange(len(data.labels))
+  for part, numbers in (('test ', data.test), ('retrieval ', data.retrieval)):
+    if numbers is not None:
+      yield part, numbers
+      rest[numbers] = False
+  yield 'training ', np.flatnonzero(rest)
+
+
 def _readable(store: store_lib.Store, places: np.ndarray, side: int):
-  """Returns bool [k]: which images can be decoded. The user's cache keeps it."""
-  identity = json.dumps([places.tolist(), store.stamp(places)]).encode()
-  digest = hashlib.blake2b(identity, digest_size=8).hexdigest()
+  """Returns bool [k]: which images can be decoded."""
 
   def is_readable(place: int) -> bool:
     try:
@@ -201,16 +207,9 @@ def _readable(store: store_lib.Store, places: np.ndarray, side: int):
       return False
     return True
 
-  def fill(cache: parsed_cache.Store) -> None:
-    blocks = [places[i : i + _BLOCK] for i in range(0, len(places), _BLOCK)]
-    for block in listing_lib.watched_rows(blocks, 'checking', len, len(places)):
-      cache.append(
-        'readable', np.array(list(_threads().map(is_readable, block)))
-      )
-
-  return parsed_cache.arrays(
-    parsed_cache.path(store.path, f'readable-{digest}'), [VERSION, digest], fill
-  )['readable']
+  return readable.find(
+    store, places, lambda block: list(_threads().map(is_readable, block))
+  )
 
 
 @functools.cache

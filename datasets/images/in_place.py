@@ -30,12 +30,12 @@ class Images(NamedTuple):
   Attributes:
     names: their ids.
     read: number -> an image's bytes.
-    stamp: numbers int [k] -> sizes and times of the files that have these images.
+    stamp: numbers int [k] -> the size and the time of each one's file.
   """
 
   names: listing_lib.Texts
   read: Callable[[int], bytes]
-  stamp: Callable[[np.ndarray], Any]
+  stamp: Callable[[np.ndarray], Sequence[list[int]]]
 
 
 def open_files(
@@ -82,7 +82,7 @@ def open_files(
     return data
 
   def stamp(numbers: np.ndarray):
-    return [statuses[place] for place in np.unique(files[numbers])]
+    return [statuses[place] for place in files[numbers]]
 
   return Images(listing_lib.Texts(names), read, stamp), index
 

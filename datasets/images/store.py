@@ -12,7 +12,7 @@ import pathlib
 import zipfile
 from collections.abc import Callable
 from collections.abc import Iterator
-from typing import Any
+from collections.abc import Sequence
 from typing import NamedTuple
 
 import numpy as np
@@ -36,14 +36,14 @@ class Store(NamedTuple):
     names: of all images, their paths in it.
     read: number -> an image's bytes; from several threads. It raises one of
       `decode.DAMAGE` if that fails.
-    stamp: numbers int [k] -> JSON that changes when these images' files do.
+    stamp: numbers int [k] -> for each image, numbers that change when its file does.
     has_users: whether the names of training images have users (`records.user_of`).
   """
 
   path: pathlib.Path
   names: listing_lib.Texts
   read: Callable[[int], bytes]
-  stamp: Callable[[np.ndarray], Any]
+  stamp: Callable[[np.ndarray], Sequence[list[int]]]
   has_users: bool = False
 
   def where(self, number: int) -> str:
@@ -234,5 +234,5 @@ def _zip(path: pathlib.Path) -> Store:
     path,
     names,
     lambda number: archive.read(members[order[number]]),
-    lambda numbers: [status.st_size, status.st_mtime_ns],
+    lambda numbers: [[status.st_size, status.st_mtime_ns]] * len(numbers),
   )

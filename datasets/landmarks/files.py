@@ -120,14 +120,9 @@ def _clean(path: pathlib.Path) -> listing_lib.Listing:
       ids.add(list(itertools.chain.from_iterable(images)))
   if not sizes:
     raise errors.InputError(f'{path} has no images; get it again')
-  texts = ids.texts()
-  if twice := ids.repeated():
-    raise errors.InputError(
-      f'{path} has the image {texts.take(np.array(twice[:1]))[0]!r} twice; get it'
-      ' again'
-    )
+  _check_once(path, ids)
   labels, names = listing_lib.sorted_codes(landmarks)
-  return listing_lib.Listing(np.repeat(labels, sizes), names, texts)
+  return listing_lib.Listing(np.repeat(labels, sizes), names, ids.texts())
 
 
 def _column(path: pathlib.Path, column: str) -> _Column:
@@ -139,7 +134,16 @@ def _column(path: pathlib.Path, column: str) -> _Column:
   ):
     ids.add(batch.columns['id'])
     values.add(batch.columns[column])
+  _check_once(path, ids)
   return _Column(ids.texts(), values.codes(), values.names)
+
+
+def _check_once(path: pathlib.Path, ids: listing_lib.TextParts) -> None:
+  if twice := ids.repeated():
+    name = ids.texts().take(np.array(twice[:1]))[0]
+    raise errors.InputError(
+      f'{path} has the image {name!r} twice; get it again'
+    )
 
 
 def _misplaced(listing: listing_lib.Listing, landmark: _Column) -> int:

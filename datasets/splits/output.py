@@ -210,6 +210,10 @@ def to_text(summary: Mapping[str, Any], width: int) -> str:
     whole.insert(
       -1, ['retrieval examples', f'{summary["retrieval_examples"]:,}']
     )
+  # What the input lacks, such as images without author, is told here.
+  for name, count in summary.get('facts', {}).items():
+    if isinstance(count, int):
+      whole.append([f'input: {name}', f'{count:,}'])
   columns = list(summary['examples_per_client'])
   spread = [['', *columns]]
   for noun in ('examples', 'classes'):

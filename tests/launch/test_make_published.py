@@ -204,6 +204,9 @@ def test_the_command(tmp_path):
   )
   assert 'note: the input is not the published one' in done.stderr
   assert done.stdout.endswith(f'written to {tmp_path / "out"}\n')
+  without = sum(not author for _, _, author in landmarks.images())
+  told = rf'input: images in train_clean\.csv without author +{without}\n'
+  assert re.search(told, done.stdout)
 
 
 @pytest.mark.parametrize('rule', SMALL)

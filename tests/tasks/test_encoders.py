@@ -63,6 +63,10 @@ def test_only_options_that_apply_are_recorded():
     ({'encoder': 'a:'}, 'MODULE:FUNCTION'),
     ({'norm_groups': 2}, '--norm_groups does not apply with --encoder=small'),
     (
+      {'encoder': 'mobilenet_v3', 'norm_groups': 3},
+      '--norm_groups=3: take 1, 2, 4 or 8',
+    ),
+    (
       {'encoder': 'a:b', 'embedding_dim': 8},
       '--embedding_dim does not apply with --encoder=a:b',
     ),

@@ -74,6 +74,16 @@ def test_the_papers_hyperparameters(task, algorithm, expected):
     assert values['server_momentum'] == 0.9
 
 
+def test_fedirs_target_is_uniform_where_classes_are_balanced():
+  target = lambda task: resolve(task, 'fedir')['hyperparameters'][
+    'importance_weights'
+  ]
+  assert target('landmarks-user-160k') == target('gld23k') == 'train'
+  assert target('inaturalist-user-120k') == 'uniform'
+  values = resolve('landmarks-user-160k', 'fedir')['hyperparameters']
+  assert (values['local_epochs'], values['weight_decay']) == (5, 4e-5)
+
+
 def test_options_are_the_papers_networks():
   landmarks, birds = resolve('landmarks-user-160k'), resolve(NAMES[2])
   assert landmarks['options']['encoder'] == 'mobilenet_v3'
@@ -120,6 +130,9 @@ def test_the_doctor_says_what_is_missing_and_where_it_comes_from(
   assert '\n' not in check.cure
   folder = tmp_path / task.data.split(':')[0]
   (folder / 'images').mkdir(parents=True)
+  with pytest.raises(errors.InputError, match=r'has no images \(images, '):
+    task.find(str(tmp_path))  # There is none in the folder.
+  (folder / 'images' / 'a').mkdir()
   with pytest.raises(errors.InputError, match=r'^\S+ has no clients') as said:
     task.find(str(tmp_path))
   assert 'no images' not in str(said.value)
@@ -131,7 +144,7 @@ def test_the_doctor_says_what_is_missing_and_where_it_comes_from(
 
 def test_published_files_are_taken_where_no_split_was_made(tmp_path):
   folder = tmp_path / 'inaturalist'
-  (folder / 'train_val_images').mkdir(parents=True)
+  (folder / 'train_val_images' / 'Aves').mkdir(parents=True)
   for name in ('iNaturalist_train.csv', 'iNaturalist_test.csv'):
     (folder / name).write_text('')
   assert registry.get('inaturalist-geo-3k').find(str(tmp_path)) == (

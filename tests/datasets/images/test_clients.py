@@ -132,14 +132,14 @@ def test_damaged_images_are_counted_and_left_out(tmp_path, capsys, monkeypatch):
   assert dataset.train.partition.sizes.tolist() == [5, 5, 6]
   for client in dataset.train.client_ids:
     dataset.train.examples(client)
-  # The next run does not decode them again to know that.
+  # The next run only tries the damaged ones again to know that.
   decoded = []
   square = decode.square
   monkeypatch.setattr(
     decode, 'square', lambda *a: decoded.append(0) or square(*a)
   )
   assert load(path).train.partition.sizes.tolist() == [5, 5, 6]
-  assert not decoded
+  assert len(decoded) == 2
   (path / 'emu/3.jpg').write_bytes(on_disk.photograph(3))  # Mended.
   assert load(path).train.partition.sizes.tolist() == [5, 5, 7]
 
@@ -153,6 +153,26 @@ def test_a_damaged_test_image_is_left_out(tmp_path):
   dataset = load(path, 'iid:3', test_file=test)
   assert dataset.test.y.tolist() == [1]
   assert sum(dataset.train.partition.sizes) == 15
+
+
+@pytest.mark.parametrize('part', ['test', 'training'])
+def test_a_part_of_which_nothing_is_left_is_an_error(tmp_path, part):
+  path = on_disk.classes(tmp_path / 'photos')
+  split = split_folder(tmp_path / 'splits')
+  damaged = ['emu/1', 'cat/2']
+  if part == 'training':
+    damaged = ['cat/0', 'dog/1', 'dog/0', 'emu/0']
+  for name in damaged:
+    (path / f'{name}.jpg').write_bytes(b'')
+  message = (
+    f'all {len(damaged)} {part} images cannot be read, first .{damaged[0]}'
+  )
+  with pytest.raises(errors.InputError, match=message):
+    load(path, split)
+  for name in damaged:
+    (path / f'{name}.jpg').unlink()
+  with pytest.raises(errors.InputError, match=f'{part} images are missing'):
+    load(path, split)
 
 
 def test_a_damaged_image_may_be_an_error(tmp_path):

@@ -82,6 +82,11 @@ def test_small_cells_and_unknown_places_are_left_out():
   assert len(found) < len(by_loops(points[known], 40))
 
 
+def test_cells_with_just_enough_images_remain():
+  points = np.repeat([[10.5, 10.5], [10.5, -10.5]], [5, 4], axis=0)
+  assert cells.partition(points, range(9), 5, 5).sizes.tolist() == [5]
+
+
 def test_points_at_one_place_are_not_divided():
   found = cells.partition(np.full((9, 2), 10.5), range(9), 2, 0)
   assert found.sizes.tolist() == [9]

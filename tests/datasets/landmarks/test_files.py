@@ -73,6 +73,12 @@ def test_a_landmark_with_more_images_than_a_csv_field_may_have(tmp_path):
     ),
     ('train_clean.csv', lambda t: t + '9,0 0\n', "has the image '0' twice"),
     ('train_clean.csv', lambda t: t.split('\n')[0], 'has no images'),
+    ('train.csv', lambda t: t + t.split('\n')[1], r'train\.csv has the image'),
+    (
+      'train_attribution.csv',
+      lambda t: t + f'{0:016x},u,Another,l,t\n',
+      f'has the image {f"{0:016x}"!r} twice',
+    ),
     ('train.csv', lambda t: t + 'x,y\n', r'line 502 has 2 fields'),
     ('train_attribution.csv', lambda t: t.split('\n')[0], 'has an author'),
     ('train_attribution.csv', lambda t: t + 'x,"y', 'no CSV text'),
