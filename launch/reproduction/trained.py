@@ -1,5 +1,6 @@
 """The outcome of a table or figure of trained models, from its finished runs."""
 
+import csv
 import math
 import pathlib
 from collections.abc import Mapping
@@ -21,6 +22,12 @@ from tff_xc.report import pictures
 from tff_xc.report import run_files
 from tff_xc.report import units
 
+CSV = 'result.csv'
+_COLUMNS = (
+  *('row', 'task', 'algorithm', 'metric', 'unit'),
+  *('published_mean', 'published_std', 'published_is_bound'),
+  *('measured_mean', 'measured_std', 'in_band', 'seeds', 'rounds'),
+)
 _NONE = '–'
 _COSTS = ('runs', 'seeds', 'best round', 'sent down', 's / round')
 
@@ -33,7 +40,7 @@ def conclude(
   scale: str,
   missing: Sequence[str] = (),
 ) -> outcome_lib.Outcome:
-  """Returns what finished runs say of a table, and draws them.
+  """Returns what finished runs say of a table, draws them, and writes a CSV.
 
   A row counts if all its seeds have finished, as a mean over some would pass for
   one over all.
@@ -45,8 +52,13 @@ def conclude(
     output: the directory of all tables.
     scale: of `outcome.SCALES`.
     missing: why runs are missing, sentences.
+
+  Raises:
+    errors.InputError: the CSV cannot be written.
   """
   groups = [_group(found, group) for group in runs]
+  folder = outcome_lib.folder(output, found.name)
+  _write_values(folder, rows, groups, scale == 'paper')
   done = [group for group in groups if group]
   small = found.small if scale == 'small' else None
   outcome = {
@@ -66,14 +78,7 @@ def conclude(
       **outcome, verdict=verdict, why=why, tables=tables
     )
   checked = _checked(small.expected, rows, groups) if small else ()
-  if small:
-    unmeasured = [each for each in checked if each.measured == _NONE]
-    verdict, why = outcome_lib.judged(checked)
-    if unmeasured:
-      verdict = outcome_lib.Verdict.NOT_RUN
-      why = f'{len(unmeasured)} of {len(checked)} expectations wait for runs'
-  else:
-    verdict, why = _judged(rows, groups)
+  verdict, why = _as_expected(checked) if small else _judged(rows, groups)
   why = '; '.join([why, *missing])
   return outcome_lib.Outcome(
     **outcome,
@@ -81,7 +86,7 @@ def conclude(
     why=why,
     tables=(_scores(rows, groups, scale), _costs(rows, groups)),
     checked=checked,
-    pictures=_draw(found, groups, outcome_lib.folder(output, found.name)),
+    pictures=_draw(found, groups, folder),
     seconds=sum(_seconds(run) for group in _different(done) for run in group),
   )
 
@@ -156,6 +161,51 @@ def _pair(row, metric, value) -> bands.Pair:
   return bands.Pair(row.task, metric, published, value.mean, value.std)
 
 
+def _write_values(where: pathlib.Path, rows, groups, is_judged: bool) -> None:
+  """Writes result.csv: a line for each row and metric.
+
+  Scores are in percent, and rounds to a target that a seed missed are 'inf'. Cells
+  without a value are empty, `in_band` too at the small scale, where values are not
+  compared with the published ones.
+  """
+  lines = [
+    _values(label, row, group, metric, is_judged)
+    for row, label, group in zip(
+      rows, table_lib.labels(rows), groups, strict=True
+    )
+    for metric in _metrics(rows)
+  ]
+  path = where / CSV
+  with (
+    outcome_lib.writing(where),
+    run_files.replacing(path) as temporary,
+    open(temporary, 'w', newline='', encoding='utf-8') as file,
+  ):
+    csv.writer(file, lineterminator='\n').writerows([_COLUMNS, *lines])
+
+
+def _values(label, row, group, metric, is_judged) -> tuple:
+  published = row.published.get(metric)
+  value = group and measured(group, metric)
+  in_band = ''
+  if is_judged and published and value:
+    in_band = 'yes' if _pair(row, metric, value).in_band else 'no'
+  return (
+    *(label, row.task, row.algorithm, metric),
+    'rounds' if ':' in metric else '%',
+    *((published.mean, published.std) if published else ('', '')),
+    ('yes' if published.is_bound else 'no') if published else '',
+    *((value.mean, value.std) if value else ('', '')),
+    in_band,
+    *((len(group.runs), _rounds(group)) if group else ('', '')),
+  )
+
+
+def _rounds(group: groups_lib.Group) -> int:
+  """Returns the rounds of a row's runs; of the longest, if some stopped early."""
+  return max(run.summary['rounds'] for run in group.runs)
+
+
 def _judged(rows, groups):
   pairs, missing = [], 0
   for row, group in zip(rows, groups, strict=True):
@@ -166,6 +216,15 @@ def _judged(rows, groups):
       else:
         missing += 1
   return bands.judged(pairs, missing)
+
+
+def _as_expected(checked: Sequence[outcome_lib.Checked]):
+  """Returns the verdict on a small table, and why."""
+  unmeasured = [each for each in checked if each.measured == _NONE]
+  if unmeasured:
+    why = f'{len(unmeasured)} of {len(checked)} expectations wait for runs'
+    return outcome_lib.Verdict.NOT_RUN, why
+  return outcome_lib.judged(checked)
 
 
 def _checked(
