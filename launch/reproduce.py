@@ -11,8 +11,8 @@ the default, runs the experiment in minutes on data that are always there, and
 compares with what was expected before it was run. --scale=paper trains with the
 published settings on the paper's data: on all tasks of the table whose data are
 there, or on --task; flags replace settings. The same command goes on where it
-stopped. Results lie in OUTPUT/PAPER/TABLE, their runs in OUTPUT/runs;
---finished_only trains nothing.
+stopped. Results lie in OUTPUT/PAPER/TABLE, their runs in OUTPUT/runs, and
+OUTPUT/report.html shows all results there; --finished_only trains nothing.
 """
 
 import pathlib

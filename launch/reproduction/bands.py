@@ -13,6 +13,11 @@ from tasks.papers import table as table_lib
 # deviation, or ours, is smaller: percent points, and a share of the rounds.
 _POINTS = 2.0
 _ROUNDS = 0.1
+MEANING = (
+  'A measured value is in the band of a published one if they differ by at most'
+  f' {_POINTS:g} percent points (numbers of rounds: by {100 * _ROUNDS:g} %), or by'
+  ' two standard deviations of either, where that is more.'
+)
 
 
 class Pair(NamedTuple):
