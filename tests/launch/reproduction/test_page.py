@@ -69,7 +69,7 @@ def test_every_result_has_a_section_and_a_row(written):
   found.assert_sound()
   for name, each in registry.RESULTS.items():
     assert found.texts[name.replace('/', '-')] == each.title
-  rows = [row for row in found.rows if row[0] == 'Fig. 1']
+  rows = [row for row in found.rows if row[0] == 'P, Fig. 1']
   [(_, shows, verdict, time)] = rows
   assert shows == 'Top-1 by negatives'
   assert verdict.startswith('✗ not reproduced 1 of 2 do not hold: top-1 of')
