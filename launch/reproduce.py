@@ -13,8 +13,8 @@ published settings on the paper's data: on all tasks of the table whose data are
 there, or on --task; flags replace settings. The same command goes on where it
 stopped; before it trains, and with --needs instead, it says what is missing, and from
 two rounds of each method how long all will take, in how much memory and disk.
-Results lie in OUTPUT/PAPER/TABLE, their runs in OUTPUT/runs; --finished_only trains
-nothing.
+Results lie in OUTPUT/PAPER/TABLE, their runs in OUTPUT/runs, and OUTPUT/report.html
+shows all results there; --finished_only trains nothing.
 """
 
 import pathlib

@@ -14,6 +14,11 @@ from tasks.papers import table as table_lib
 # deviation, or ours, is smaller: percent points, and a share of rounds and counts.
 _POINTS = 2.0
 _SHARE = 0.1
+MEANING = (
+  'A measured value is in the band of a published one if they differ by at most'
+  f' {_POINTS:g} percent points (numbers of rounds: by {100 * _SHARE:g} %), or by'
+  ' two standard deviations of either, where that is more.'
+)
 
 
 class Pair(NamedTuple):
@@ -54,7 +59,9 @@ class Pair(NamedTuple):
     mark = '' if self.in_band else ' *'
     if self.published.is_bound or not math.isfinite(self.mean):
       return mark.strip() or '–'
-    return f'{self.mean - self.published.mean:+.1f}{mark}'
+    # No '-0.0'.
+    apart = round(self.mean - self.published.mean, 1) + 0.0
+    return f'{apart:+.1f}{mark}'
 
 
 def judged(

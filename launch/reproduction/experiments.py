@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from launch.reproduction import outcome as outcome_lib
+from launch.reproduction import page
 from launch.reproduction import runs as runs_lib
 from launch.reproduction.studies import study
 from launch.sweeps import plan
@@ -137,6 +138,8 @@ def tell_needs(planned: Sequence[Planned], request: Request) -> None:
 def run_all(planned: Sequence[Planned], request: Request) -> None:
   """Measures results one after another; prints and writes what came of them.
 
+  At the end it writes the page of all results in the output's directory.
+
   Raises:
     errors.InputError: of a single result, its data are missing or damaged, or
       nothing could be trained; the output cannot be written.
@@ -161,7 +164,8 @@ def run_all(planned: Sequence[Planned], request: Request) -> None:
     print(outcome_lib.to_text(found) if request.is_one else told, flush=True)
   if not request.is_one:
     print(outcome_lib.counted(done))
-  print(f'written to {request.output}')
+  shown = page.write(request.output, request.scale)
+  print(f'written to {request.output}, see {shown.name}')
 
 
 def _version() -> str:
@@ -186,7 +190,7 @@ def _outcome(each: Planned, request: Request) -> outcome_lib.Outcome:
   if isinstance(found, result.Study):
     return _studied(each, request)
   if not each.rows:
-    why = f'it has no small form: {found.notes}'
+    why = 'it has no small form'
     return _nothing(each, request, outcome_lib.Verdict.NOT_RUN, why)
   missing = _train(each, request) if request.train else []
   from launch.reproduction import trained

@@ -1,10 +1,13 @@
 """What came of a published table or figure: its verdict, cells and files."""
 
+import contextlib
 import dataclasses
 import enum
+import itertools
 import json
 import pathlib
 import textwrap
+from collections.abc import Iterator
 from collections.abc import Sequence
 from typing import Any
 from typing import NamedTuple
@@ -124,11 +127,22 @@ def write(outcome: Outcome, output: pathlib.Path) -> None:
     errors.InputError: it cannot be written.
   """
   where = folder(output, outcome.name)
-  try:
-    where.mkdir(parents=True, exist_ok=True)
+  with writing(where):
     run_files.write_json(where / FILE, dataclasses.asdict(outcome))
     with run_files.replacing(where / 'result.md') as temporary:
       temporary.write_text(to_markdown(outcome), encoding='utf-8')
+
+
+@contextlib.contextmanager
+def writing(where: pathlib.Path) -> Iterator[None]:
+  """Makes a directory, and names it if the block cannot write to it.
+
+  Raises:
+    errors.InputError: it cannot be made, or the block raises an OSError.
+  """
+  try:
+    where.mkdir(parents=True, exist_ok=True)
+    yield
   except OSError as e:
     raise errors.InputError(
       f'{where} cannot be written ({e.strerror}); name another --output'
@@ -145,7 +159,11 @@ def read(output: pathlib.Path, name: str) -> Outcome | None:
   if not path.exists():
     return None
   try:
-    return _parsed(json.loads(path.read_text(encoding='utf-8')))
+    found = _parsed(json.loads(path.read_text(encoding='utf-8')))
+    if found.name != name:
+      raise ValueError(f'it is of {found.name}')
+    _check(found)
+    return found
   except (OSError, ValueError, TypeError, KeyError) as e:
     raise errors.InputError(
       f'{path} is damaged ({e}); delete it, and run launch.reproduce {name} again'
@@ -166,6 +184,24 @@ def _parsed(found: dict[str, Any]) -> Outcome:
       'runs': tuple(found['runs']),
     }
   )
+
+
+def _check(found: Outcome) -> None:
+  """Raises ValueError if a field read from a file is of another form."""
+  texts = [
+    *(found.scale, found.why, found.what, found.command, found.version),
+    *(*found.pictures, *found.runs),
+    *(text for says, measured, _ in found.checked for text in (says, measured)),
+  ]
+  for title, heading, rows in found.tables:
+    texts += [title, *heading, *itertools.chain(*rows)]
+    if any(len(row) != len(heading) for row in rows):
+      raise ValueError('a row has more or fewer cells than the heading')
+  for text in texts:
+    if not isinstance(text, str):
+      raise ValueError(f'expected text instead of {text!r}')
+  if not isinstance(found.seconds or 0.0, float | int):
+    raise ValueError(f'expected a number of seconds, not {found.seconds!r}')
 
 
 def about(outcome: Outcome) -> str:

@@ -4,18 +4,15 @@ import math
 import pathlib
 from collections.abc import Mapping
 from collections.abc import Sequence
-from typing import NamedTuple
 
 from launch.reproduction import bands
+from launch.reproduction import lines as lines_lib
 from launch.reproduction import outcome as outcome_lib
 from launch.reproduction import runs as runs_lib
 from launch.sweeps import plan
-from launch.sweeps import training
 from tasks.papers import names
 from tasks.papers import result
 from tasks.papers import table as table_lib
-from tff_xc.measure import catalog
-from tff_xc.measure import targets as targets_lib
 from tff_xc.report import columns
 from tff_xc.report import compare_curves
 from tff_xc.report import groups as groups_lib
@@ -47,8 +44,13 @@ def conclude(
     output: the directory of all tables.
     scale: of `outcome.SCALES`.
     missing: why runs are missing, sentences.
+
+  Raises:
+    errors.InputError: the CSV cannot be written.
   """
-  lines = _lines(found, rows, runs)
+  lines = lines_lib.of_table(found, rows, runs)
+  folder = outcome_lib.folder(output, found.name)
+  lines_lib.write_csv(folder, lines, scale == 'paper')
   done = [line for line in lines if line.group]
   small = found.small if scale == 'small' else None
   outcome = {
@@ -68,126 +70,16 @@ def conclude(
       **outcome, verdict=verdict, why=why, tables=tables
     )
   checked = _checked(small.expected, lines) if small else ()
-  verdict, why = outcome_lib.judged(checked) if small else _judged(lines)
-  unmeasured = [each for each in checked if each.measured == _NONE]
-  if unmeasured:
-    verdict = outcome_lib.Verdict.NOT_RUN
-    why = f'{len(unmeasured)} of {len(checked)} expectations wait for runs'
+  verdict, why = _as_expected(checked) if small else _judged(lines)
   return outcome_lib.Outcome(
     **outcome,
     verdict=verdict,
     why='; '.join([why, *missing]),
     tables=(_scores(lines, scale), _costs(lines)),
     checked=checked,
-    pictures=_draw(found, lines, outcome_lib.folder(output, found.name)),
+    pictures=_draw(found, lines, folder),
     seconds=sum(map(_seconds, _different(lines))),
   )
-
-
-class _Line(NamedTuple):
-  """A row with its finished runs.
-
-  Attributes:
-    label: of the row.
-    row: of the table.
-    group: its runs; None if one has not finished.
-    reference: finished runs to whose score results may be relative, or None.
-  """
-
-  label: str
-  row: table_lib.Row
-  group: groups_lib.Group | None
-  reference: groups_lib.Group | None
-
-  def value(self, name: str) -> columns.Value | None:
-    """Returns a result, see `measured`."""
-    return self.group and measured(self.group, name, self.reference)
-
-  def pair(self, name: str) -> bands.Pair | None:
-    """Returns a result beside the published one; None without either."""
-    published, value = self.row.published.get(name), self.value(name)
-    if not published or not value:
-      return None
-    return bands.Pair(self.row.task, name, published, value.mean, value.std)
-
-
-def _lines(found, rows, runs) -> list[_Line]:
-  groups = [_group(found, group) for group in runs]
-  labels = table_lib.labels(rows)
-  wholes = [found.reference(row, rows) for row in rows]
-  # By identity: rows cannot be compared by value alone where they share runs.
-  of = {id(row): group for row, group in zip(rows, groups, strict=True)}
-  return [
-    _Line(label, row, group, whole and of[id(whole)])
-    for label, row, group, whole in zip(
-      labels, rows, groups, wholes, strict=True
-    )
-  ]
-
-
-def _group(found, runs: Sequence[plan.Run]) -> groups_lib.Group | None:
-  """Returns a row's runs as they are after the table's rounds; None: unfinished."""
-  if not all(training.is_finished(run) for run in runs):
-    return None
-  read = [run_files.read_run(run.folder) for run in runs]
-  if found.at_rounds:
-    read = [
-      run_files.first_rounds(run, min(found.at_rounds, run.config['rounds']))
-      for run in read
-    ]
-  return groups_lib.Group(
-    runs[0].name, runs[0].config['algorithm'], tuple(read)
-  )
-
-
-def measured(
-  group: groups_lib.Group, name: str, reference: groups_lib.Group | None = None
-) -> columns.Value | None:
-  """Returns a result of finished runs over seeds, in percent or as a number.
-
-  A score without a budget is that of the best round where a run chose one.
-
-  Args:
-    group: the runs.
-    name: see `tasks.papers.names`.
-    reference: the runs to whose score a result may be relative.
-
-  Returns:
-    None if a run lacks it.
-  """
-  parts = names.parse(name)
-  if parts.relative is not None:
-    if reference is None:
-      return None
-    part = parts.relative * columns.whole(reference, parts.metric)
-    return columns.rounds_to(group, targets_lib.Target(parts.metric, part))
-  if parts.target:
-    return columns.rounds_to(group, parts.target)
-  if parts.budget:
-    value = columns.at_budget(parts.budget, parts.metric).of(group)
-    found = value and [value.mean, value.std]
-    return found and columns.Value(*(f and 100 * f for f in found))
-  found = [_last(run, parts.metric) for run in group.runs]
-  if None in found:
-    return None
-  factor = 100 if parts.is_percent else 1
-  return _of_seeds([factor * value for value in found])
-
-
-def _last(run: run_files.Run, metric: str) -> float | None:
-  """Returns a number of one run at its end, or at its best round."""
-  best = run.summary.get('best_round')
-  if metric == names.BEST_ROUND:
-    return best and best['round']
-  if metric == names.SECONDS:
-    return run.summary['seconds_per_round_median']
-  if metric in catalog.SCORES:
-    return (best or run.summary['final']).get(metric)
-  return float(run.metrics[metric].iloc[-1]) if metric in run.metrics else None
-
-
-def _of_seeds(found: Sequence[float]) -> columns.Value:
-  return columns.Value(*columns.mean_and_std(found))
 
 
 def _shown(value: columns.Value | None) -> str:
@@ -197,7 +89,7 @@ def _shown(value: columns.Value | None) -> str:
   return str(value) if is_rounds else columns.with_std(1)(value)
 
 
-def _scores(lines: Sequence[_Line], scale: str) -> outcome_lib.Cells:
+def _scores(lines: Sequence[lines_lib.Line], scale: str) -> outcome_lib.Cells:
   """Returns measured beside published values, with differences at full scale."""
   heading, cells = [''], [[line.label] for line in lines]
   for name in dict.fromkeys(n for line in lines for n in line.row.published):
@@ -212,7 +104,7 @@ def _scores(lines: Sequence[_Line], scale: str) -> outcome_lib.Cells:
   return outcome_lib.Cells('', tuple(heading), tuple(map(tuple, cells)))
 
 
-def _judged(lines: Sequence[_Line]):
+def _judged(lines: Sequence[lines_lib.Line]):
   found = [
     line.pair(name)
     for line in lines
@@ -221,15 +113,24 @@ def _judged(lines: Sequence[_Line]):
   return bands.judged([pair for pair in found if pair], found.count(None))
 
 
+def _as_expected(checked: Sequence[outcome_lib.Checked]):
+  """Returns the verdict on a small table, and why."""
+  unmeasured = [each for each in checked if each.measured == _NONE]
+  if unmeasured:
+    why = f'{len(unmeasured)} of {len(checked)} expectations wait for runs'
+    return outcome_lib.Verdict.NOT_RUN, why
+  return outcome_lib.judged(checked)
+
+
 def _checked(
-  expected: Sequence[result.Expected], lines: Sequence[_Line]
+  expected: Sequence[result.Expected], lines: Sequence[lines_lib.Line]
 ) -> tuple[outcome_lib.Checked, ...]:
   of = {line.label: line for line in lines}
   return tuple(_check(each, of) for each in expected)
 
 
 def _check(
-  each: result.Expected, of: Mapping[str, _Line]
+  each: result.Expected, of: Mapping[str, lines_lib.Line]
 ) -> outcome_lib.Checked:
   """Returns whether an expectation holds of the lines with these labels."""
   unit = names.unit(each.metric)
@@ -254,7 +155,7 @@ def _finite(value: columns.Value) -> float:
   return value.rounds + 1.0
 
 
-def _costs(lines: Sequence[_Line]) -> outcome_lib.Cells:
+def _costs(lines: Sequence[lines_lib.Line]) -> outcome_lib.Cells:
   """Returns seeds, best round, all clients' bytes down to it, and seconds."""
   cells = (
     (line.label, *(_cost(line.group) if line.group else [_NONE] * 4))
@@ -267,14 +168,14 @@ def _cost(group: groups_lib.Group) -> list[str]:
   best = [run.summary.get('best_round') for run in group.runs]
   shown = [_NONE, _NONE]
   if all(best):
-    sent = _of_seeds([each['bytes_down'] for each in best]).mean
-    rounds = _of_seeds([each['round'] for each in best])
+    sent = lines_lib.of_seeds([each['bytes_down'] for each in best]).mean
+    rounds = lines_lib.of_seeds([each['round'] for each in best])
     shown = [columns.with_std(1)(rounds), units.human_bytes(sent)]
-  seconds = measured(group, names.SECONDS).mean
+  seconds = lines_lib.measured(group, names.SECONDS).mean
   return [str(len(group.runs)), *shown, f'{seconds:.3g}']
 
 
-def _different(lines: Sequence[_Line]) -> list[run_files.Run]:
+def _different(lines: Sequence[lines_lib.Line]) -> list[run_files.Run]:
   """Returns the finished runs, those that several rows share once."""
   runs = (run for line in lines if line.group for run in line.group.runs)
   return list({run.path: run for run in runs}.values())

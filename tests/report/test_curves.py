@@ -1,9 +1,12 @@
 """Pictures: their data, and that they are drawn at all."""
 
+import dataclasses
+
 import matplotlib.figure
 import matplotlib.image
 import numpy as np
 import pytest
+from matplotlib.backends import backend_agg
 
 from tests.report import fake_runs
 from tff_xc.report import compare_curves
@@ -33,6 +36,23 @@ def test_band_is_mean_and_sample_std_where_every_seed_measured(runs):
     at = [series[row['round']] for series in values]
     assert row['mean'] == pytest.approx(np.mean(at))
     assert row['std'] == pytest.approx(np.std(at, ddof=1))
+
+
+@pytest.mark.parametrize('length', [10, 34, 60])
+def test_labels_are_inside_the_picture(length, runs):
+  groups = groups_lib.group_runs(runs)
+  long = [g for g in groups if len(g.runs) == 3]
+  label = ('negonly negatives=20 ' * 3)[:length]
+  several = [dataclasses.replace(g, label=label) for g in long * 4]
+  figure = compare_curves.compare_figure(several, ['top1'])
+  figure.canvas = backend_agg.FigureCanvasAgg(figure)
+  figure.canvas.draw()
+  [legend] = figure.legends
+  where, whole = legend.get_window_extent(), figure.bbox
+  assert whole.x0 <= where.x0 < where.x1 <= whole.x1
+  assert len({text.get_window_extent().x0 for text in legend.get_texts()}) == (
+    2 if length == 10 else 1
+  )
 
 
 def test_the_initial_model_is_the_first_point(tmp_path, recwarn):

@@ -18,6 +18,10 @@ from tff_xc.report import final_points
 from tff_xc.report import groups as groups_lib
 from tff_xc.report import pictures
 
+# The characters of a label, for each inch of a picture's width, that leave room
+# for a second column of labels.
+_HALF_LINE = 5.5
+
 
 class _Axis(NamedTuple):
   """What scores are drawn over.
@@ -84,9 +88,9 @@ def compare_figure(
   panels = [*measured, *against] or [*scores] or ['top1']
   across = min(len(panels), 3)
   down = -(-len(panels) // across)
+  width = max(6.5, 5.2 * across)
   figure = matplotlib.figure.Figure(
-    figsize=(max(6.5, 5.2 * across), 4.2 * down + 0.24 * len(groups)),
-    layout='constrained',
+    figsize=(width, 4.2 * down + 0.24 * len(groups)), layout='constrained'
   )
   axes = figure.subplots(down, across, squeeze=False).flat
   for ax in axes[len(panels) :]:
@@ -96,12 +100,14 @@ def compare_figure(
       _draw_score(ax, groups, panel, over)
     else:
       final_points.draw(ax, panel)
+  handles = [
+    _handle(g, s) for g, s in zip(groups, pictures.styles(), strict=False)
+  ]
+  longest = max(len(handle.get_label()) for handle in handles)
   figure.legend(
-    handles=[
-      _handle(g, s) for g, s in zip(groups, pictures.styles(), strict=False)
-    ],
+    handles=handles,
     loc='outside lower center',
-    ncols=1 if max(len(g.label) for g in groups) > 40 else 2,
+    ncols=2 if longest <= _HALF_LINE * width else 1,
     frameon=False,
   )
   return figure

@@ -1,9 +1,11 @@
 """What finished runs say of a published table."""
 
+import csv
 import json
 
 import pytest
 
+from launch.reproduction import lines
 from launch.reproduction import outcome as outcome_lib
 from launch.reproduction import runs as runs_lib
 from launch.reproduction import trained
@@ -52,6 +54,40 @@ def test_a_small_table_is_judged_by_what_was_expected(tmp_path):
   assert (folder / 'result.png').read_bytes().startswith(b'\x89PNG')
   assert all((tmp_path / run / 'summary.json').exists() for run in found.runs)
   assert len(found.runs) == 3
+
+
+def values(output):
+  """Returns the lines of the CSV, by row and metric."""
+  with open(output / 'p' / 'fig1' / 'result.csv', newline='') as file:
+    return {
+      (line['row'], line['metric']): line for line in csv.DictReader(file)
+    }
+
+
+def test_values_are_written_as_csv(tmp_path):
+  scores = [(0.60, 0.62), (0.79, None), (0.30, 0.30)]
+  concluded(tmp_path, scores, 'paper', (0, 1))
+  found = values(tmp_path)
+  assert len(found) == 6
+  line = found['fedss negatives=5', 'top1']
+  assert float(line['measured_mean']) == pytest.approx(61)
+  assert float(line['measured_std']) == pytest.approx(2**0.5)
+  assert {k: v for k, v in line.items() if not k.startswith('measured')} == {
+    **{'row': 'fedss negatives=5', 'task': 'glyphs', 'algorithm': 'fedss'},
+    **{'metric': 'top1', 'unit': '%', 'published_mean': '60.0'},
+    **{'published_std': '', 'published_is_bound': 'no', 'in_band': 'yes'},
+    **{'seeds': '2', 'rounds': '20'},
+  }
+  assert found['posonly', 'top1']['in_band'] == 'no'
+  for key in (('fedss negatives=9', 'top1'), ('posonly', 'map@10')):
+    assert found[key]['in_band'] == ''
+  assert found['fedss negatives=9', 'top1']['measured_mean'] == ''
+  assert found['posonly', 'map@10']['published_mean'] == ''
+
+
+def test_values_of_a_small_table_are_not_in_a_band(tmp_path):
+  concluded(tmp_path, [(0.6,), (0.5,), (0.4,)])
+  assert {line['in_band'] for line in values(tmp_path).values()} == {''}
 
 
 def test_an_expectation_that_fails_is_named(tmp_path):
@@ -109,10 +145,10 @@ def test_rounds_to_a_target_that_was_missed_count_as_one_more(tmp_path):
   runs = runs_lib.plan_runs(TABLE.rows, {}, (0,), tmp_path)
   for [run] in runs:
     small_table.finish(run, 0.5)
-  group = trained._group(TABLE, runs[0])
-  missed = trained.measured(group, 'top1:0.7')
+  group = lines._group(TABLE, runs[0])
+  missed = lines.measured(group, 'top1:0.7')
   assert trained._finite(missed) == 21.0
-  assert trained._finite(trained.measured(group, 'top1:0.1')) < 20
+  assert trained._finite(lines.measured(group, 'top1:0.1')) < 20
 
 
 def write_scores(folder, scores):
@@ -131,7 +167,7 @@ def test_results_at_budgets_and_relative_ones_are_measured(tmp_path):
   part = write_scores(tmp_path / 'part', (0.1, 0.3, 0.4))
 
   def measured(name, reference=None):
-    found = trained.measured(part, name, reference)
+    found = lines.measured(part, name, reference)
     return trained._shown(found)
 
   assert measured('top1') == '40.0'
