@@ -25,6 +25,7 @@ def partition(
   alpha: float,
   num_clients: int,
   examples_per_client: int = 0,
+  size_deviation: float = 0.0,
   seed: int = 0,
 ) -> partition_lib.Partition:
   """Deals examples to clients '0' to 'K - 1'.
@@ -35,8 +36,11 @@ def partition(
     labels: int [N]; an example with a label below 0 goes to no client.
     alpha: the concentration, 0 or more.
     num_clients: K.
-    examples_per_client: the same for all; 0: all examples are dealt, and
-      clients' numbers differ by one at most.
+    examples_per_client: the same for all, or their mean; 0: all examples are
+      dealt, and clients' numbers differ by one at most.
+    size_deviation: the standard deviation of the logarithm of a client's number
+      of examples, which is log-normal; 0: clients are equal. (Ours: the paper's
+      synthetic clients are equal, and its real ones are not.)
     seed: of all draws.
 
   Raises:
@@ -47,6 +51,10 @@ def partition(
   present = np.flatnonzero(counts)
   left = counts[present]
   sizes = _sizes(int(left.sum()), num_clients, examples_per_client)
+  if size_deviation:
+    # Draws of its own, so that equal clients stay as they were.
+    apart = np.random.default_rng([seed, 1])
+    sizes = _unequal(sum(sizes), num_clients, size_deviation, apart)
   # Each class's examples in random order, one class after the other.
   order = random.permutation(np.flatnonzero(labels >= 0))
   order = order[np.argsort(labels[order], kind='stable')]
@@ -131,6 +139,20 @@ def _balanced(
   middles = (2 * np.arange(num_clients) + 1) * int(upto[-1])
   classes = np.searchsorted(2 * num_clients * upto, middles, 'right')
   return random.permutation(classes)
+
+
+def _unequal(
+  total: int, num_clients: int, deviation: float, random: np.random.Generator
+) -> list[int]:
+  """Returns log-normal sizes of at least 1 that add up to `total`."""
+  logs = deviation * random.standard_normal(num_clients)
+  shares = np.exp(logs - logs.max())
+  exact = shares / shares.sum() * (total - num_clients)
+  sizes = np.floor(exact).astype(np.int64)
+  # The largest remainders get one more.
+  order = np.argsort(sizes - exact, kind='stable')
+  sizes[order[: total - num_clients - int(sizes.sum())]] += 1
+  return (sizes + 1).tolist()
 
 
 def _sizes(total: int, num_clients: int, each: int) -> list[int]:

@@ -62,7 +62,7 @@ def get(name: str) -> rule_lib.Rule:
 
 
 def _dirichlet(
-  listing, seed, *, alpha, clients, examples_per_client
+  listing, seed, *, alpha, clients, examples_per_client, size_deviation
 ) -> rule_lib.Split:
   from datasets.splits import dirichlet
 
@@ -72,6 +72,7 @@ def _dirichlet(
       alpha=alpha,
       num_clients=clients,
       examples_per_client=examples_per_client,
+      size_deviation=size_deviation,
       seed=seed,
     )
   )
@@ -177,7 +178,14 @@ RULES: Mapping[str, rule_lib.Rule] = {
       ),
       'clients': _clients(100),
       'examples_per_client': rule_lib.Flag(
-        0, 'examples of each client; 0: all are dealt', 0
+        0, 'examples of each client, or their mean; 0: all are dealt', 0
+      ),
+      'size_deviation': rule_lib.Flag(
+        0.0,
+        "standard deviation of the logarithm of clients' sizes, which are then"
+        ' log-normal; 0: equal',
+        0.0,
+        10.0,
       ),
     },
   ),

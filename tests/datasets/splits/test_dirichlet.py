@@ -183,3 +183,36 @@ def test_too_few_examples():
     )
   with pytest.raises(errors.InputError, match='6 clients of 1 examples need 6'):
     dirichlet.partition(np.zeros(5, int), alpha=1, num_clients=6)
+
+
+@pytest.mark.parametrize('deviation', [0.5, 1.0, 10.0])
+def test_sizes_are_log_normal_and_add_up(deviation):
+  labels = np.arange(30_000) % 10
+  deal = lambda seed, **more: dirichlet.partition(
+    labels, alpha=1, num_clients=300, seed=seed, **more
+  )
+  found = deal(0, size_deviation=deviation)
+  sizes = np.diff(found.offsets)
+  assert sizes.sum() == len(labels)
+  assert sizes.min() >= 1
+  assert len(np.unique(found.numbers)) == len(labels)
+  if deviation < 10:
+    logs = np.log(sizes)
+    np.testing.assert_allclose(logs.std(), deviation, rtol=0.15)
+    # As many clients below the mean logarithm as above it.
+    assert abs(logs.mean() - np.median(logs)) < 0.2 * deviation
+  again = deal(0, size_deviation=deviation)
+  np.testing.assert_array_equal(found.numbers, again.numbers)
+  other = np.diff(deal(1, size_deviation=deviation).offsets)
+  assert (other != sizes).any()
+  fewer = deal(0, size_deviation=deviation, examples_per_client=50)
+  assert len(fewer.numbers) == 300 * 50
+
+
+def test_equal_clients_do_not_depend_on_the_draws_of_sizes():
+  deal = lambda **more: dirichlet.partition(
+    np.arange(600) % 3, alpha=1, num_clients=6, **more
+  )
+  np.testing.assert_array_equal(
+    deal().numbers, deal(size_deviation=0.0).numbers
+  )
