@@ -239,11 +239,17 @@ def to_text(outcome: Outcome) -> str:
   width = text_table.terminal_width()
   blocks = [textwrap.fill(about(outcome), width) + '\n']
   for title, heading, rows in _all_tables(outcome):
-    left = (0,) if len(heading) > 1 else ()
-    shown = text_table.to_text([heading, *rows], left, width)
+    words = [
+      i for i, cells in enumerate(zip(*rows, strict=False)) if _has_words(cells)
+    ]
+    shown = text_table.to_text([heading, *rows], {0, *words}, width)
     blocks.append(f'{title}\n{shown}' if title else shown)
   verdict = f'{outcome.verdict}: {outcome.why}'
   return '\n'.join([*blocks, textwrap.fill(verdict, width) + '\n'])
+
+
+def _has_words(cells: Sequence[str]) -> bool:
+  return any(char.isalpha() for cell in cells for char in cell)
 
 
 def to_markdown(outcome: Outcome) -> str:

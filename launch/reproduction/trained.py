@@ -21,6 +21,8 @@ from tff_xc.report import run_files
 from tff_xc.report import units
 
 _NONE = '–'
+# Results that fit beside each other.
+_BESIDE = 2
 _COSTS = ('runs', 'seeds', 'best round', 'sent down', 's / round')
 
 
@@ -90,18 +92,47 @@ def _shown(value: columns.Value | None) -> str:
 
 
 def _scores(lines: Sequence[lines_lib.Line], scale: str) -> outcome_lib.Cells:
-  """Returns measured beside published values, with differences at full scale."""
-  heading, cells = [''], [[line.label] for line in lines]
-  for name in dict.fromkeys(n for line in lines for n in line.row.published):
-    heading += [f'{names.heading(name)}{names.unit(name)}', 'paper']
-    heading += ['difference'] if scale == 'paper' else []
-    for line, shown in zip(lines, cells, strict=True):
-      published = line.row.published.get(name)
-      shown += [_shown(line.value(name)), str(published or _NONE)]
-      if scale == 'paper':
-        pair = line.pair(name)
-        shown.append(pair.difference if pair else _NONE)
-  return outcome_lib.Cells('', tuple(heading), tuple(map(tuple, cells)))
+  """Returns measured beside published values, with differences at full scale.
+
+  Few results stand beside each other, and many below each other.
+  """
+  results = list(dict.fromkeys(n for line in lines for n in line.row.published))
+  more = ('difference',) if scale == 'paper' else ()
+  if len(results) > _BESIDE:
+    return outcome_lib.Cells(
+      '',
+      ('', 'result', 'here', 'paper', *more),
+      tuple(
+        (line.label, _heading(name), *_values(line, name, bool(more)))
+        for line in lines
+        for name in results
+        if name in line.row.published
+      ),
+    )
+  heading = [
+    cell for name in results for cell in (_heading(name), 'paper', *more)
+  ]
+  cells = (
+    (
+      line.label,
+      *(cell for name in results for cell in _values(line, name, bool(more))),
+    )
+    for line in lines
+  )
+  return outcome_lib.Cells('', ('', *heading), tuple(cells))
+
+
+def _heading(name: str) -> str:
+  return f'{names.heading(name)}{names.unit(name)}'
+
+
+def _values(
+  line: lines_lib.Line, name: str, is_judged: bool
+) -> tuple[str, ...]:
+  """Returns a result, the published one, and perhaps their difference."""
+  published, pair = line.row.published.get(name), line.pair(name)
+  shown = _shown(line.value(name)), str(published or _NONE)
+  return (*shown, pair.difference if pair else _NONE) if is_judged else shown
 
 
 def _judged(lines: Sequence[lines_lib.Line]):

@@ -182,3 +182,23 @@ def test_results_at_budgets_and_relative_ones_are_measured(tmp_path):
   assert measured('seconds') == '0.5'
   assert measured('best_round') == '–'
   assert measured('support_vectors') == '–'
+
+
+def test_many_results_stand_below_each_other(tmp_path, monkeypatch):
+  monkeypatch.setenv('COLUMNS', '100')
+  found = registry.TABLES['fedvc/table2']
+  rows = runs_lib.of_paper(found, 'inaturalist-geo-3k', None)
+  runs = runs_lib.plan_runs(rows, {}, (0,), tmp_path)
+  outcome = trained.conclude(found, rows, runs, tmp_path, 'paper')
+  [cells] = outcome.tables
+  assert cells.heading == ('', 'result', 'here', 'paper', 'difference')
+  assert len(cells.rows) == 4 * 6
+  assert cells.rows[0] == (
+    'fedavg',
+    'top-1 at 5,000 rounds %',
+    '–',
+    '48.7',
+    '–',
+  )
+  text = outcome_lib.to_text(outcome)
+  assert max(map(len, text.splitlines())) <= 100
