@@ -123,5 +123,14 @@ def test_every_training_command_resolves():
   assert resolved >= 8
 
 
+def test_rows_of_a_table_have_as_many_cells_as_its_heading():
+  for path in documents.FILES:
+    cells = 0
+    for line in path.read_text().splitlines():
+      found = len(re.findall(r'(?<!\\)\|', line)) if line[:1] == '|' else 0
+      assert not cells or found in (0, cells), f'{path}: {line}'
+      cells = found
+
+
 def test_no_placeholder_is_left():
   assert not re.search(r'@[A-Z]+@', documents.everything())
