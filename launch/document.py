@@ -12,14 +12,17 @@ A file's tables stand between two comments, of which the first says what is show
   <!-- end -->
 
 compare: a row for each configuration of the runs, mean ± sample std over seeds.
---columns: scores, at a round (top1@400) or at the end (top1), rounds to a target
-(top1:0.1), and other columns of `launch.compare` by their names in its CSV. --paper:
+--columns: scores, at a round (top1@400), at the end (top1) or in the round that the
+run chose (best.pc@1), that round (best.round) and the bytes that the server sent until
+it (best.bytes_down), rounds to a target (top1:0.1), and other columns of
+`launch.compare` by their names in its CSV. --paper:
 tables and their tasks, whose published numbers of the same algorithm stand beside;
 only rows without changes of their own have one. result, verdicts: what
 `launch.reproduce --output=docs/results/small` wrote. Directories are relative to the
 file. --check changes nothing: exit status 2 if a table is not that of its runs.
 """
 
+import math
 import pathlib
 import re
 import shlex
@@ -40,6 +43,12 @@ _BLOCK = re.compile(
   r'(<!-- (compare|result|verdicts) (.*?) -->\n)(.*?)(<!-- end -->)', re.DOTALL
 )
 _NONE = '–'
+# Numbers of the round that a run chose by a score, as `summary.json` has them.
+_BEST = 'best.'
+_BEST_NUMBERS = {
+  'round': ('best round', 0, 1),
+  'bytes_down': ('MiB sent down until then', 0, 2**-20),
+}
 # What does not tell methods apart.
 _UNSHOWN = ('rounds', 'eval_every', 'runtime', 'device')
 
@@ -157,6 +166,8 @@ def _column(name: str):
   score, at, rounds = name.partition('@')
   if name in known:
     return known[name]
+  if name.startswith(_BEST):
+    return _of_best_round(name, known)
   if at and rounds.isdigit() and score in known:
 
     def after(group):
@@ -169,6 +180,28 @@ def _column(name: str):
     target = targets.parse_one(name)
     return columns.with_targets([target])[1]
   raise ValueError(f'there is no column {name}; there are {", ".join(known)}')
+
+
+def _of_best_round(name: str, known):
+  """Returns the column of a number of the round that each run chose."""
+  from tff_xc.report import columns
+
+  key = name.removeprefix(_BEST)
+  heading, digits, factor = _BEST_NUMBERS.get(key, ('', 1, 100))
+  if not heading:
+    if key not in known:
+      raise ValueError(f'there is no column {name}; {key} is no score')
+    heading = f'{known[key].heading}, best round'
+
+  def of(group):
+    found = [
+      run.summary.get('best_round', {}).get(key, math.nan) for run in group.runs
+    ]
+    if any(map(math.isnan, found)):
+      return None
+    return columns.Value(*columns.mean_and_std(found))
+
+  return columns.Column(name, heading, of, columns.with_std(digits, factor))
 
 
 def _paper(name: str):

@@ -53,7 +53,7 @@ def _small_set(task: str, labels: str, clients: int) -> Preset:
     f'FedAwS on {labels}, one label a client, {clients} clients a round. The'
     ' paper does not use this set. We chose the rates and --row_update=mean, the'
     " task's default: encoder and rows move by the mean delta, weighted by"
-    ' example counts. For the expected results see the README.',
+    ' example counts. For the expected results see docs/fedaws.md.',
     task,
     'fedaws',
     spreadout_neighbours=10,
@@ -68,7 +68,7 @@ PRESETS: Mapping[str, Preset] = {
   'fedaws_cifar10': _published(
     'CIFAR-10 with ResNet-8: one class a client, all clients in every round. The'
     ' paper gives neither rates nor rounds; we chose Adam on the server. For the'
-    ' expected results see the README. 1,000 rounds are 10 epochs, far from'
+    ' expected results see docs/fedaws.md. 1,000 rounds are 10 epochs, far from'
     ' convergence. Cost: 0.7 s a round on one core.',
     'fedaws/table1',
     ('cifar10', 'fedaws', {'depth': 8}),

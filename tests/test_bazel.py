@@ -16,7 +16,8 @@ PACKAGES = ('datasets', 'launch', 'tasks', 'tests', 'tff_xc')
 CHECKOUT_ONLY = {
   'launch',
   'tools',
-  'test_readme',
+  'test_documentation',
+  'test_documentation_names',
   'test_bazel',
   'test_imports',
   'test_style',

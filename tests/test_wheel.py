@@ -11,6 +11,8 @@ import zipfile
 
 import pytest
 
+from tests import documents
+
 ROOT = pathlib.Path(__file__).parents[1]
 # TensorFlow, TFF, and packages that these need: requirements.txt installs them.
 WITH_TFF = {
@@ -21,7 +23,7 @@ WITH_TFF = {
   'tensorflow_federated',
   'tree',
 }
-# Names that README's example expects, and checks of where it ran.
+# Names that the documentation's example expects, and checks of where it ran.
 BEFORE = """
 import importlib.util
 import numpy as np
@@ -91,7 +93,7 @@ def test_the_wheel_holds_the_library_alone(wheel):
 
 
 @pytest.mark.slow
-def test_readmes_example_runs_from_the_wheel_outside_the_checkout(
+def test_the_example_of_the_docs_runs_from_the_wheel_outside_the_checkout(
   wheel, tmp_path
 ):
   installed = tmp_path / 'installed'
@@ -99,10 +101,11 @@ def test_readmes_example_runs_from_the_wheel_outside_the_checkout(
   call([*pip, '--target', installed, wheel], tmp_path, PIP_NO_INDEX='1')
   # The popular package of this name may be installed, too.
   (installed / 'datasets.py').write_text("OWNER = 'somebody else'\n")
-  blocks = re.findall(
-    r'```python\n(.*?)```', (ROOT / 'README.md').read_text(), re.DOTALL
-  )
-  [example] = [block for block in blocks if 'learning.next' in block]
+  [example] = [
+    block
+    for block in documents.code(documents.page('your_own'), 'python')
+    if 'learning.next' in block
+  ]
   (tmp_path / 'example.py').write_text(BEFORE + example + AFTER)
   printed = call(
     [sys.executable, 'example.py'], tmp_path, PYTHONPATH=str(installed)

@@ -40,7 +40,7 @@ def one_class_a_client(rows: Sequence[table.Row]) -> table.Small:
   )
 
 
-# As on Bibtex and Delicious, see README.
+# As on Bibtex and Delicious, see docs/fedaws.md.
 _WORDS = {
   'num_classes': 500,
   'clients_per_round': 128,
@@ -90,7 +90,7 @@ def neighbours_and_weights(rows: Sequence[table.Row]) -> table.Small:
     table.shrunk(rows, 'sparse-words', _WORDS),
     (
       result.Expected('p@1', label(100, 10.0), 2, than=label(100, 1.0)),
-      # The steps of lambda = 100 and of all others diverge, see README.
+      # The steps of lambda = 100 and of all others diverge, see docs/fedaws.md.
       result.Expected('p@1', label(100, 10.0), 2, than=label(100, 100.0)),
       result.Expected('p@1', label(100, 10.0), 0, than=label(0, 10.0)),
     ),

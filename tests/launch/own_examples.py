@@ -1,4 +1,4 @@
-"""Data of one's own, as the README's examples name them."""
+"""Data of one's own, as the examples of the docs name them."""
 
 import numpy as np
 import pandas as pd

@@ -1,5 +1,6 @@
 """Tables of the documentation are made of the runs beside it."""
 
+import json
 import pathlib
 import re
 
@@ -57,6 +58,26 @@ def test_a_table_of_runs(runs):
   assert document.document(path) == text
 
 
+def test_a_table_of_the_rounds_that_runs_chose(tmp_path):
+  path = tmp_path / 'a.md'
+  words = '--columns=best.round,best.top1,best.bytes_down'
+  for seed, (number, top1) in enumerate([(10, 0.4), (20, 0.6)]):
+    folder = tmp_path / 'runs' / f'a{seed}'
+    fake_runs.write_run(folder, seed=seed, top1=0.9)
+    summary = json.loads((folder / 'summary.json').read_text())
+    chosen = {'round': number, 'top1': top1, 'bytes_down': number * 2**20}
+    summary['best_round'] = chosen
+    (folder / 'summary.json').write_text(json.dumps(summary))
+  write(path, f'compare runs {words}')
+  lines = document.document(path).splitlines()
+  assert lines[3].endswith(
+    '| best round | top-1 %, best round | MiB sent down until then |'
+  )
+  assert lines[5].endswith('| 2 | 15 ± 7 | 50.0 ± 14.1 | 15 ± 7 |')
+  fake_runs.write_run(tmp_path / 'runs' / 'b', 'posonly')  # It chose none.
+  assert '| 1 | – | – | – |' in document.document(path)
+
+
 def test_published_numbers_stand_beside(runs):
   path = runs / 'a.md'
   paper = 'fedss/table1:landmarks-user-160k'
@@ -99,6 +120,7 @@ def test_a_result_and_the_verdicts(tmp_path):
   [
     ('compare none --columns=top1', 'none is no run directory'),
     ('compare runs --columns=top9', 'there is no column top9; there are'),
+    ('compare runs --columns=best.top9', 'top9 is no score'),
     ('compare runs --column=top1', '--column=top1 is none of --columns='),
     ('compare runs --columns=top1 --paper=x:y', 'there is no table x'),
     (

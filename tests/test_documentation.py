@@ -1,19 +1,19 @@
-"""The README's code and commands are the package's."""
+"""The code of README and docs runs."""
 
 import json
 import os
-import pathlib
 import re
 import subprocess
 import sys
 
 import numpy as np
+import pytest
 
 from datasets import arrays
+from tests import documents
 from tff_xc.encoders import keras_model
 
-ROOT = pathlib.Path(__file__).parents[1]
-README = (ROOT / 'README.md').read_text()
+OWN = documents.page('your_own')
 # Each command in a process of its own, in which the large imports are done.
 MAKE_SPLITS = """
 import json, os, pathlib, runpy, sys
@@ -37,9 +37,7 @@ def test_the_python_example_runs(tff_worker):
   from tff_xc.round import examples as examples_lib
 
   [example] = [
-    block
-    for block in re.findall(r'```python\n(.*?)```', README, re.DOTALL)
-    if 'learning.next' in block
+    block for block in documents.code(OWN, 'python') if 'learning.next' in block
   ]
   x, y = np.zeros([3, 28, 28], np.uint8), np.array([0, 963, 5], np.int32)
   client = examples_lib.ClientExamples(x, y, np.int64(0), y)
@@ -56,12 +54,17 @@ def test_the_examples_of_own_data_network_and_algorithm_run(
   in_process, tmp_path, monkeypatch
 ):
   monkeypatch.chdir(tmp_path)
-  path = README[README.index('## Your own data') : README.index('## As a')]
-  examples = re.findall(r'```python\n(.*?)```', path, re.DOTALL)
-  assert len(examples) == 5
+  examples = [
+    block
+    for block in documents.code(OWN, 'python')
+    if 'learning.next' not in block
+  ]
+  assert len(examples) == 6
   y = np.array([0, 1, 1, 1])
   x = np.random.default_rng(0).integers(0, 256, [4, 28, 28], np.uint8)
+  # Dataclasses look their module up.
   names = {'np': np, 'x': x, 'y': y, 'client': y + 5, 'run_dir': 'run'}
+  names['__name__'] = __name__
   for example in examples:
     exec(example, names)
   encoder = keras_model.build_keras_encoder(
@@ -73,11 +76,22 @@ def test_the_examples_of_own_data_network_and_algorithm_run(
   found = names['other_clients'].train
   assert found.client_ids == ['0/0', '1/0', '1/1']
   assert found.numbers('1/1').tolist() == [1, 3]
+  assert names['algorithm'].loss.smoothing == 0.1
   assert names['summary']['rounds'] == 3
   [rows, *_] = np.load(tmp_path / 'run' / 'checkpoints' / 'round_3.npz')[
     'weights/tables/class'
   ][None]
   np.testing.assert_allclose(np.linalg.norm(rows, axis=1), 1, rtol=1e-5)
+
+
+def test_the_loss_shown_is_that_of_the_examples():
+  [shown] = [
+    block[block.index('@dataclasses') :]
+    for block in documents.code(OWN, 'python')
+    if 'class SmoothedSoftmax' in block
+  ]
+  example = documents.ROOT / 'tests' / 'examples' / 'test_prototypes.py'
+  assert shown.rstrip() in example.read_text()
 
 
 def test_the_splits_of_own_data_are_made(tmp_path):
@@ -89,9 +103,12 @@ def test_the_splits_of_own_data_are_made(tmp_path):
   (tmp_path / 'ratings.csv').write_text('\n'.join(['row,user,item', *rows]))
   lines = [f'{i % 4} {i}:1' for i in range(20)]
   (tmp_path / 'train.txt').write_text('\n'.join(['20 20 4', *lines, '']))
-  block = README[README.index('## Splits of') :].split('```')[1]
   commands = [
-    line.split()[3:] for line in block.replace('\\\n', '').strip().split('\n')
+    words[1:]
+    for words in documents.commands(
+      documents.section(OWN, '## Splits of your data')
+    )
+    if words[0] == 'launch.make_splits'
   ]
   assert len(commands) == 4
   done = subprocess.run(
@@ -99,7 +116,7 @@ def test_the_splits_of_own_data_are_made(tmp_path):
     cwd=tmp_path,
     capture_output=True,
     text=True,
-    env={**os.environ, 'PYTHONPATH': str(ROOT)},
+    env={**os.environ, 'PYTHONPATH': str(documents.ROOT)},
     timeout=300,
     check=False,
   )
@@ -110,12 +127,12 @@ def test_the_splits_of_own_data_are_made(tmp_path):
 
 
 def test_every_command_named_exists():
-  modules = set(re.findall(r'python -m (launch\.\w+)', README))
+  modules = set(re.findall(r'python -m (launch\.\w+)', documents.everything()))
   assert len(modules) >= 4
   for module in modules:
     done = subprocess.run(
       [sys.executable, '-m', module, '--help'],
-      cwd=ROOT,
+      cwd=documents.ROOT,
       capture_output=True,
       text=True,
       timeout=60,
@@ -124,28 +141,29 @@ def test_every_command_named_exists():
     assert done.returncode == 0, done.stderr
 
 
-def test_every_file_and_flag_named_exists():
-  for path in re.findall(r'`((?:tff_xc|tasks|launch|docs)/[\w/.]+\w)`', README):
-    assert (ROOT / path).exists(), path
-  help_text = ''.join(
-    subprocess.run(
-      [sys.executable, '-m', f'launch.{command}', '--help'],
-      cwd=ROOT,
-      capture_output=True,
-      text=True,
-      env={**os.environ, 'COLUMNS': '200'},
-      timeout=60,
-      check=False,
-    ).stdout
-    for command in (
-      *('train', 'sweep', 'benchmark', 'make_splits', 'compare'),
-      'reproduce',
-    )
-  )
-  for flag in re.findall(r'--(\w+)=', README):
-    known = f'--{flag}' in help_text or f'--[no]{flag}' in help_text
-    assert known or flag in ('flagfile', 'run_dir'), flag
+@pytest.mark.parametrize(
+  ('page', 'task', 'algorithm', 'changes', 'rows'),
+  [
+    ('fedss', 'glyphs', 'fedss', {}, 50),
+    ('fedaws', 'glyphs', 'fedaws', {}, 10),
+    ('fedvc', 'glyphs', 'fedir', {'importance_weights': 'train'}, 200),
+    ('turbosvm', 'glyphs-femnist', 'turbosvm', {}, 62),
+    # A smaller set with the network of EURLex-4K.
+    ('fedmlh', 'sparse-words-sets', 'fedmlh', {}, 1_000),
+  ],
+)
+def test_the_worked_examples_have_the_bytes_that_a_run_reports(
+  page, task, algorithm, changes, rows
+):
+  from tasks import experiment
+  from tff_xc.measure import communication
 
-
-def test_no_placeholder_is_left():
-  assert not re.search(r'@[A-Z]+@', README)
+  config = experiment.resolve(task, algorithm, changes)
+  made = experiment.assemble(config).algorithm
+  requested = {'class': rows}
+  columns = communication.messages(made).of_round(requested, requested)
+  shown = re.findall(r'\*\*([\d,]+)\*\*', documents.page(page))
+  assert [int(number.replace(',', '')) for number in shown] == [
+    columns['bytes_down_per_client'],
+    columns['bytes_up_per_client'],
+  ]

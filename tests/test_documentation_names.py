@@ -1,0 +1,136 @@
+"""What README and docs name exists: flags, files, tests, pages, settings."""
+
+import os
+import re
+import subprocess
+import sys
+
+import pytest
+
+from tests import documents
+
+COMMANDS = (
+  'train',
+  'sweep',
+  'benchmark',
+  'make_splits',
+  'compare',
+  'reproduce',
+)
+# Own data, whose commands other tests run.
+OWN = ('images', 'table', 'sparse-text', 'sparse-text-sets')
+
+
+def test_every_flag_named_exists():
+  help_text = ''.join(
+    subprocess.run(
+      [sys.executable, '-m', f'launch.{command}', '--help'],
+      cwd=documents.ROOT,
+      capture_output=True,
+      text=True,
+      env={**os.environ, 'COLUMNS': '200'},
+      timeout=60,
+      check=False,
+    ).stdout
+    for command in COMMANDS
+  )
+  text = documents.everything()
+  named = set(re.findall(r'`--(\w+)', text)) | set(
+    re.findall(r'--(\w+)=', text)
+  )
+  assert len(named) > 100
+  for flag in named:
+    known = f'--{flag}' in help_text or f'--[no]{flag}' in help_text
+    assert known or flag in ('flagfile', 'help'), flag
+
+
+def test_every_file_named_exists():
+  for path in re.findall(
+    r'`((?:tff_xc|tasks|launch|docs|datasets|tests)/[\w/.]+\w)`',
+    documents.everything(),
+  ):
+    assert (documents.ROOT / path).exists(), path
+
+
+def test_every_test_named_exists():
+  """A page says how an algorithm was checked: `FILE`: (`test`, `test`)."""
+  checked = 0
+  for path in documents.PAGES:
+    parts = re.split(r'`(tests/[\w/]+\.py)`', path.read_text())
+    for file, after in zip(parts[1::2], parts[2::2], strict=True):
+      source = (documents.ROOT / file).read_text()
+      for name in re.findall(r'`(test_\w+)`', after):
+        assert f'def {name}(' in source, (path, file, name)
+        checked += 1
+  assert checked > 40
+
+
+def test_every_link_and_anchor_exists():
+  for path in documents.FILES:
+    for link in documents.links(path.read_text()):
+      if '://' in link:
+        continue
+      target, _, anchor = link.partition('#')
+      found = (path.parent / target).resolve() if target else path
+      assert found.exists(), f'{path}: {link}'
+      if anchor:
+        known = documents.anchors(found.read_text())
+        assert anchor in known, f'{path}: {link}'
+
+
+def test_anchors_are_those_of_github():
+  text = '# A b\n```\n# No heading\n```\n## `x`: k and λ (Table 4), 2\n'
+  assert documents.anchors(text) == {'a-b', 'x-k-and-λ-table-4-2'}
+
+
+def test_the_readme_is_short_and_leads_to_every_page():
+  text = documents.README.read_text()
+  assert len(text.splitlines()) <= 250
+  linked = {link.partition('#')[0] for link in documents.links(text)}
+  assert {f'docs/{path.name}' for path in documents.PAGES} <= linked
+
+
+@pytest.mark.parametrize('path', documents.PAGES, ids=lambda p: p.stem)
+def test_a_page_says_first_who_needs_it(path):
+  title, empty, first, *_ = path.read_text().split('\n', 3)
+  assert title.startswith('# ')
+  assert not empty
+  assert first.startswith('This page is for readers who ')
+
+
+def test_every_picture_is_shown():
+  shown = {
+    (path.parent / link).resolve()
+    for path in documents.FILES
+    for link in documents.links(path.read_text())
+  }
+  for picture in (documents.ROOT / 'docs').glob('*.png'):
+    assert picture in shown, picture
+
+
+def test_every_training_command_resolves():
+  """Its task, algorithm and flags fit each other; its data may be elsewhere."""
+  from tests.launch import flag_values
+
+  resolved = 0
+  for path in documents.FILES:
+    for command, *given in documents.commands(path.read_text()):
+      own = any(f'--task={task}' in given for task in OWN)
+      if command == 'launch.train' and not own:
+        kept = [flag for flag in given if flag != '--data_dir=DIR']
+        flag_values.resolved(kept)
+        resolved += 1
+  assert resolved >= 8
+
+
+def test_rows_of_a_table_have_as_many_cells_as_its_heading():
+  for path in documents.FILES:
+    cells = 0
+    for line in path.read_text().splitlines():
+      found = len(re.findall(r'(?<!\\)\|', line)) if line[:1] == '|' else 0
+      assert not cells or found in (0, cells), f'{path}: {line}'
+      cells = found
+
+
+def test_no_placeholder_is_left():
+  assert not re.search(r'@[A-Z]+@', documents.everything())
