@@ -131,7 +131,7 @@ RESULTS = (
     ' negatives. Deltas are of one local pass from the initial weights; how long the'
     " paper's network had been trained is not known here.",
     module='gradient_noise',
-    small='Procedural handwriting of 300 classes, 8 clients, 4 batches of about 16'
+    small='Procedural handwriting of 160 classes, 8 clients, 4 batches of about 16'
     ' classes',
     needs='sop (or any task with one label an example: --task)',
     expected=(

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
 _TASKS = {'small': 'glyphs', 'paper': 'sop'}
 _SMALL = {
-  'num_classes': 300,
+  'num_classes': 160,
   'num_clients': 20,
   'classes_per_client': 20,
   'examples_per_client': 60,
