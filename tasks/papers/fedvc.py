@@ -282,6 +282,8 @@ RESULTS = (
     small=fedvc_small.relative([_TABLE5[5], _TABLE5[7], _TABLE5[9]]),
   ),
   fedvc_skew.FIGURE1,
+  fedvc_skew.FIGURE2,
+  fedvc_skew.FIGURE3,
   _result(
     'Fig. 4',
     'Accuracy relative to the centralised one, for the skew of the clients (EMD)',

@@ -1,5 +1,6 @@
-"""FedVC's figures without training: maps, and class counts by alpha."""
+"""FedVC's figures without training: maps, statistics of clients, and classes by alpha."""
 
+from tasks.papers import data_numbers
 from tasks.papers import result
 
 _PAPER = {'paper': 'FedVC', 'source': 'arXiv:2003.08082'}
@@ -27,6 +28,24 @@ FIGURE1 = result.Diagram(
   number='Fig. 1',
   caption='Maps of where the images of iNaturalist clients were taken',
   notes='`launch.make_splits inaturalist-geo-*` draws such a map as map.png.',
+)
+_FIGURES = (
+  ' That figure 2 is of iNaturalist and figure 3 of Landmarks is from memory. EMD'
+  ' are as well.'
+)
+FIGURE2 = data_numbers.study(
+  **_PAPER,
+  number='Fig. 2',
+  caption='Examples and classes of the clients of iNaturalist, by rank',
+  notes='One and 0.01 N_max are the least images of a cell, also from memory.'
+  + _FIGURES,
+)
+FIGURE3 = data_numbers.study(
+  **_PAPER,
+  number='Fig. 3',
+  caption='Examples and classes of the clients of Landmarks-User-160k, by rank, and'
+  ' examples of its classes for training and test',
+  notes=_FIGURES.strip(),
 )
 FIGURE10 = result.Study(
   **_PAPER,
