@@ -112,7 +112,8 @@ RESULTS = (
     source='arXiv:2004.10342',
     caption='Statistics of the multi-label sets',
     notes='Labels are those before one of each training example is kept; a client is a'
-    ' class with an example. Test examples are of the distributed files.',
+    ' class with an example. Test examples are of the distributed files. Bibtex and'
+    ' Delicious are not in the paper.',
   ),
   _table(
     3,

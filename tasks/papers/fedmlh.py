@@ -213,7 +213,8 @@ RESULTS = (
     **_PAPER,
     number='Table 1',
     caption='Statistics of the multi-label sets, before features are hashed',
-    notes='Test examples, and labels an example, are of the distributed files.',
+    notes='Test examples, and labels an example, are of the distributed files.'
+    ' Bibtex and Delicious are not in the paper.',
   ),
   result.Formula(
     **_PAPER,

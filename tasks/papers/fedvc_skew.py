@@ -37,7 +37,7 @@ FIGURE2 = data_numbers.study(
   **_PAPER,
   number='Fig. 2',
   caption='Examples and classes of the clients of iNaturalist, by rank',
-  notes='One and 0.01 N_max are the least images of a cell, also from memory.'
+  notes='The least images of a Geo cell, 0.01 of its most, are from memory.'
   + _FIGURES,
 )
 FIGURE3 = data_numbers.study(

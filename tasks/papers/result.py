@@ -101,9 +101,11 @@ class Expected(NamedTuple):
 
   @property
   def bounds(self) -> str:
-    """Returns the bounds for people: 'at least 10', '5 to 7'."""
+    """Returns the bounds for people: 'at least 10', '5 to 7', 'exactly 1,262'."""
     sign = '+' if self.than else ''
-    least, most = f'{self.least:{sign}g}', f'{self.most:{sign}g}'
+    least, most = (f'{v:{sign},.10g}' for v in (self.least, self.most))
+    if self.least == self.most:
+      return f'exactly {least}'
     if self.most == math.inf:
       return f'at least {least}'
     if self.least == -math.inf:

@@ -15,7 +15,8 @@ from launch.reproduction import outcome
 from launch.reproduction.studies import study
 from tasks import experiment
 from tasks import registry as tasks
-from tasks.papers import data_numbers as numbers
+from tasks.papers import data_numbers
+from tasks.papers import data_set
 from tff_xc import errors
 
 if TYPE_CHECKING:
@@ -30,14 +31,14 @@ class Config(NamedTuple):
   """What is measured: a result's picture, and sets with their configurations."""
 
   picture: str
-  sets: tuple[tuple[numbers.Set, Mapping[str, Any]], ...]
+  sets: tuple[tuple[data_set.Set, Mapping[str, Any]], ...]
 
 
 def resolve(
   name: str, scale: str, task: str | None, given: Mapping[str, Any]
 ) -> Config:
   """Returns the settings; see `study.resolve`."""
-  found = numbers.STATISTICS[name]
+  found = data_numbers.STATISTICS[name]
   study.refuse(name, set(given) - {'data_dir'})
   sets = found.sets if scale == 'paper' else (found.small,)
   if task is not None:
@@ -65,12 +66,13 @@ def measure(
   """Returns statistics of the sets that are there; see `study.measure`."""
   del output
   values, tables, pictures, sizes = {}, [], [], {}
-  for each, resolved in _with_data(config.sets):
+  there, missing = _with_data(config.sets)
+  for each, resolved in there:
     load = tasks.get(each.task).load
     dataset, _ = load(resolved['data_dir'], resolved['options'])
     counts = _class_counts(dataset)
     found = statistics(dataset, counts)
-    of = lambda statistic, each=each: numbers.name(each.task, statistic)
+    of = lambda statistic, each=each: data_set.name(each.task, statistic)
     values |= {of(statistic): value for statistic, value in found.items()}
     tables.append(_cells(each, found))
     sizes[each.task] = dataset.train.partition.sizes
@@ -80,28 +82,32 @@ def measure(
 
     split_pictures.plot_sizes(sizes, folder / 'result.png')
     pictures.append('result.png')
+  if missing:
+    tables.append(outcome.Cells('Not measured', ('task', 'why'), missing))
   return study.Measured(values, tuple(tables), tuple(pictures))
 
 
-def _with_data(sets: Sequence[tuple[numbers.Set, Mapping]]):
-  """Returns the sets whose files are there.
+def _with_data(sets: Sequence[tuple[data_set.Set, Mapping]]):
+  """Returns the sets whose files are there, and rows that name the others.
 
   Raises:
-    errors.InputError: none are; a sentence for each.
+    errors.InputError: none are there; a sentence for each.
   """
-  kept, missing = [], []
+  kept, missing, why = [], [], []
   for each, resolved in sets:
     find = tasks.get(each.task).find
     try:
       if find is not None:
         find(resolved['data_dir'])
     except errors.InputError as e:
-      missing.append(f'{each.task}: {e}')
+      print(f'{each.task}: {e}', flush=True)
+      missing.append((each.task, 'its files are missing'))
+      why.append(str(e))
       continue
     kept.append((each, resolved))
   if not kept:
-    raise errors.InputError('; '.join(missing))
-  return kept
+    raise errors.InputError('; '.join(why))
+  return kept, tuple(missing)
 
 
 def _class_counts(dataset: 'client_data.FederatedDataset'):
@@ -133,29 +139,29 @@ def statistics(
   of_labels = dataset.propensity
   examples = of_labels.num_examples if of_labels else int(sizes.sum())
   found = {
-    numbers.CLIENTS: len(sizes),
-    numbers.CLASSES: dataset.num_classes,
-    numbers.EXAMPLES: examples,
-    numbers.MEAN: sizes.mean(),
-    numbers.STD: sizes.std(),
-    numbers.HELD: held.mean(),
-    numbers.MOST_HELD: held.max(),
+    data_set.CLIENTS: len(sizes),
+    data_set.CLASSES: dataset.num_classes,
+    data_set.EXAMPLES: examples,
+    data_set.MEAN: sizes.mean(),
+    data_set.STD: sizes.std(),
+    data_set.HELD: held.mean(),
+    data_set.MOST_HELD: held.max(),
   }
   if dataset.test is not None:
-    found[numbers.TEST] = len(dataset.test)
-    found[numbers.ALL] = examples + len(dataset.test)
+    found[data_set.TEST] = len(dataset.test)
+    found[data_set.ALL] = examples + len(dataset.test)
   if train.pool.spec is pool_lib.SPARSE:
-    found[numbers.FEATURES] = train.pool.read(sizes[:0]).shape[1]
+    found[data_set.FEATURES] = train.pool.read(sizes[:0]).shape[1]
   if of_labels:
     labels = of_labels.label_counts.sum()
-    found[numbers.LABELS] = labels / examples
-    found[numbers.POSITIVES] = labels / dataset.num_classes
+    found[data_set.LABELS] = labels / examples
+    found[data_set.POSITIVES] = labels / dataset.num_classes
   if not scipy.sparse.issparse(train.pool.y):
-    found[numbers.EMD] = skew.emd(counts)
+    found[data_set.EMD] = skew.emd(counts)
   return {name: float(value) for name, value in found.items()}
 
 
-def _cells(each: numbers.Set, found: Mapping[str, float]) -> outcome.Cells:
+def _cells(each: data_set.Set, found: Mapping[str, float]) -> outcome.Cells:
   """Returns a set's table: published beside measured, and whether they agree."""
   rows = []
   for statistic, value in found.items():
@@ -164,10 +170,7 @@ def _cells(each: numbers.Set, found: Mapping[str, float]) -> outcome.Cells:
     if number:
       text = f'{number.printed or _NONE} {number.origin}'.strip()
       same = 'yes' if number.least <= value <= number.most else 'no'
-    shown = f'{value:,.0f}' if value.is_integer() else f'{value:,.4g}'
-    if not value.is_integer() and value >= 1e3:
-      shown = f'{value:,.1f}'
-    rows.append((statistic, text, shown, same))
+    rows.append((statistic, text, study.shown(value), same))
   heading = each.task, 'published', 'measured', 'in the band'
   return outcome.Cells('', heading, tuple(rows))
 

@@ -72,7 +72,7 @@ def conclude(
   checked = tuple(
     outcome_lib.Checked(
       f'{each.of}: {each.bounds}',
-      f'{measured.values[each.of]:.4g}',
+      shown(measured.values[each.of]),
       each.holds(measured.values[each.of]),
     )
     for each in expected
@@ -92,6 +92,13 @@ def conclude(
     checked=checked,
     pictures=measured.pictures,
   )
+
+
+def shown(value: float) -> str:
+  """Returns a value for people: '1,262', '3,743.2', '0.2865'."""
+  if abs(value) < 1e3:
+    return f'{value:.4g}'
+  return f'{value:,.10g}' if value.is_integer() else f'{value:,.1f}'
 
 
 def _of_published(verdict, why: str, missing: int):
