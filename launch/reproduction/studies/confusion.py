@@ -35,6 +35,7 @@ def resolve(
   name: str, scale: str, task: str | None, given: Mapping[str, Any]
 ) -> Config:
   """Returns the settings; see `study.resolve`."""
+  study.refuse(name, {'negatives'} & set(given))
   found = registry.TABLES['fedss/table1']
   if scale == 'small':
     unused = {*given, *(['task'] if task else [])} - runs_lib.UNSEEN

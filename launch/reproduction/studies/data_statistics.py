@@ -83,12 +83,14 @@ def measure(
     split_pictures.plot_sizes(sizes, folder / 'result.png')
     pictures.append('result.png')
   if missing:
-    tables.append(outcome.Cells('Not measured', ('task', 'why'), missing))
-  return study.Measured(values, tuple(tables), tuple(pictures))
+    rows = tuple((each.task, 'its files are missing') for each in missing)
+    tables.append(outcome.Cells('Not measured', ('task', 'why'), rows))
+  unknown = sum(len(each.numbers) for each in missing)
+  return study.Measured(values, tuple(tables), tuple(pictures), unknown)
 
 
 def _with_data(sets: Sequence[tuple[data_set.Set, Mapping]]):
-  """Returns the sets whose files are there, and rows that name the others.
+  """Returns the sets whose files are there, and those without.
 
   Raises:
     errors.InputError: none are there; a sentence for each.
@@ -101,13 +103,13 @@ def _with_data(sets: Sequence[tuple[data_set.Set, Mapping]]):
         find(resolved['data_dir'])
     except errors.InputError as e:
       print(f'{each.task}: {e}', flush=True)
-      missing.append((each.task, 'its files are missing'))
+      missing.append(each)
       why.append(str(e))
       continue
     kept.append((each, resolved))
   if not kept:
     raise errors.InputError('; '.join(why))
-  return kept, tuple(missing)
+  return kept, missing
 
 
 def _class_counts(dataset: 'client_data.FederatedDataset'):

@@ -164,6 +164,9 @@ def draw(found: Sequence[Noise], title: str, path: pathlib.Path) -> None:
     ylabel='mean absolute difference of the deltas',
     title=title,
   )
+  places = [each.negatives for each in shown]
+  ax.set_xticks(places, [f'{m:,}' for m in places])
+  ax.set_xticks([], minor=True)
   ax.grid(alpha=0.3)
   ax.legend(frameon=False)
   pictures.save(figure, path)

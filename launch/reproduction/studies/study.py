@@ -28,11 +28,13 @@ class Measured(NamedTuple):
     values: by name, those of which something is expected.
     tables: of text.
     pictures: names of files in the folder.
+    missing: how many published values were asked for, and lack their data.
   """
 
   values: Mapping[str, float]
   tables: tuple[outcome_lib.Cells, ...]
   pictures: tuple[str, ...] = ()
+  missing: int = 0
 
 
 def refuse(name: str, unused: Iterable[str]) -> None:
@@ -81,7 +83,7 @@ def conclude(
   )
   verdict, why = outcome_lib.judged(checked)
   if expected is found.published:
-    verdict, why = _of_published(verdict, why, len(expected) - len(checked))
+    verdict, why = _of_published(verdict, why, measured.missing)
   return outcome_lib.Outcome(
     name=found.name,
     scale=scale,
