@@ -1,11 +1,13 @@
 """Evaluates a run's newest checkpoint. Imports TensorFlow."""
 
 import pathlib
+from typing import NamedTuple
 
 import numpy as np
 import pandas as pd
 
 from tasks import experiment
+from tff_xc import classifier
 from tff_xc import errors
 from tff_xc.algorithms import options
 from tff_xc.data import client_data as client_data_lib
@@ -34,27 +36,12 @@ def run(run_dir: str, data_dir: str | None, client: str | None) -> dict:
     errors.InputError: there is no run, no checkpoint or no such client; or the
       data or the checkpoint's model are not those of the run.
   """
-  config = run_files.read_run(run_dir).config
-  _forget_importance(config)
-  experiment.install_runtime(config)
-  assembled = experiment.assemble(config, data_dir)
-  same_run.check_data(
-    run_dir, config, fingerprint.fingerprint(assembled.dataset)
-  )
-  clients = assembled.dataset.train
-  client = _choose_client(clients, client)
-  model = assembled.algorithm.model
-  process = process_lib.build_process(assembled.algorithm, config['seed'])
-  state, rounds, _ = checkpoints.load_newest(run_dir, process.initialize())
-  if not rounds:
-    raise errors.InputError(
-      f'{run_dir} has no sound checkpoint; start launch.train on it again'
-    )
-  evaluator = evaluation.Evaluator(model, assembled.dataset, assembled.metrics)
-  weights = process.get_model_weights(state)
-  measured = evaluator(weights)
-  y, numbers = clients.labels(client), clients.numbers(client)
-  predictions = evaluator.predict(weights, clients.pool, numbers)
+  found = load(run_dir, data_dir)
+  dataset, weights = found.dataset, found.weights
+  client = choose_client(dataset.train, client)
+  measured = found.evaluator(weights)
+  predictions, y = found.predictions(client)
+  rounds = found.rounds
   result = {
     'rounds': rounds,
     'metrics': measured,
@@ -69,7 +56,7 @@ def run(run_dir: str, data_dir: str | None, client: str | None) -> dict:
   path = pathlib.Path(run_dir)
   try:
     run_files.write_json(path / 'evaluation.json', result)
-    _write_confusion(predictions, y, assembled.dataset.class_names, path)
+    _write_confusion(predictions, y, dataset.class_names, path)
   except OSError as e:
     raise errors.InputError(
       f'{path} cannot be written ({e.strerror}); the results above are all'
@@ -79,6 +66,59 @@ def run(run_dir: str, data_dir: str | None, client: str | None) -> dict:
   return result
 
 
+class Trained(NamedTuple):
+  """A run's newest checkpoint, with its data.
+
+  Attributes:
+    dataset: of the run.
+    evaluator: of the run's metrics.
+    weights: after `rounds`.
+    rounds: of the checkpoint.
+  """
+
+  dataset: client_data_lib.FederatedDataset
+  evaluator: evaluation.Evaluator
+  weights: classifier.ModelWeights
+  rounds: int
+
+  def predictions(self, client: str) -> tuple[np.ndarray, np.ndarray]:
+    """Returns predicted and true classes, int [k], of a client's examples."""
+    clients = self.dataset.train
+    numbers = clients.numbers(client)
+    predicted = self.evaluator.predict(self.weights, clients.pool, numbers)
+    return predicted, clients.labels(client)
+
+
+def load(run_dir: str, data_dir: str | None = None) -> Trained:
+  """Loads a run's newest checkpoint and its data, and installs its runtime.
+
+  Args:
+    run_dir: the run's directory.
+    data_dir: as in `run`.
+
+  Raises:
+    errors.InputError: as in `run`.
+  """
+  config = run_files.read_run(run_dir).config
+  _forget_importance(config)
+  experiment.install_runtime(config)
+  assembled = experiment.assemble(config, data_dir)
+  same_run.check_data(
+    run_dir, config, fingerprint.fingerprint(assembled.dataset)
+  )
+  process = process_lib.build_process(assembled.algorithm, config['seed'])
+  state, rounds, _ = checkpoints.load_newest(run_dir, process.initialize())
+  if not rounds:
+    raise errors.InputError(
+      f'{run_dir} has no sound checkpoint; start launch.train on it again'
+    )
+  evaluator = evaluation.Evaluator(
+    assembled.algorithm.model, assembled.dataset, assembled.metrics
+  )
+  weights = process.get_model_weights(state)
+  return Trained(assembled.dataset, evaluator, weights, rounds)
+
+
 def _forget_importance(config: dict) -> None:
   """Drops what training alone needs: the file of its target may be gone."""
   values = config.get('hyperparameters', {})
@@ -86,9 +126,14 @@ def _forget_importance(config: dict) -> None:
     values['importance_weights'] = options.NO_IMPORTANCE
 
 
-def _choose_client(
+def choose_client(
   clients: client_data_lib.PartitionedClientData, wanted: str | None
 ) -> str:
+  """Returns the client wanted; None: of the first hundred, one with most examples.
+
+  Raises:
+    errors.InputError: there is no such client.
+  """
   if wanted is None:
     return max(clients.client_ids[:100], key=lambda c: len(clients.numbers(c)))
   if wanted not in clients.client_ids:

@@ -4,6 +4,7 @@ arXiv:2004.10342.
 The paper gives neither learning rates nor numbers of rounds; a task's are ours.
 """
 
+from tasks.papers import data_numbers
 from tasks.papers import fedaws_small
 from tasks.papers import table
 
@@ -104,6 +105,15 @@ RESULTS = (
     _TABLE1,
     'The paper calls top-1 P@1. Numbers are at convergence.',
     fedaws_small.one_class_a_client(_TABLE1[:4]),
+  ),
+  data_numbers.study(
+    paper='FedAwS',
+    number='Table 2',
+    source='arXiv:2004.10342',
+    caption='Statistics of the multi-label sets',
+    notes='Labels are those before one of each training example is kept; a client is a'
+    ' class with an example. Test examples are of the distributed files. Bibtex and'
+    ' Delicious are not in the paper.',
   ),
   _table(
     3,

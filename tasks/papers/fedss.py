@@ -7,6 +7,7 @@ photographs, and on procedural data of their shape, which anyone has.
 """
 
 from tasks.papers import fedss_numbers
+from tasks.papers import fedss_sizes
 from tasks.papers import fedss_small
 from tasks.papers import result
 from tasks.papers import table
@@ -104,6 +105,44 @@ RESULTS = (
     fedss_numbers.FIGURE6,
     'The paper shows curves without numbers.',
     small=fedss_small.SMALL6,
+  ),
+  result.Study(
+    paper='FedSS',
+    number='Fig. 7',
+    source='arXiv:2203.04888',
+    caption="Confusion matrices of one client's training examples: FedSS and"
+    " NegOnly of Table 1's runs, m = 5",
+    notes='The paper draws them without numbers.',
+    module='confusion',
+    small=fedss_small.SMALL1.what,
+    needs="the runs of fedss/table1 with m = 5: landmarks-user-160k's data",
+    expected=(
+      result.Expected('', 'fedss less negonly, points of the diagonal', 20),
+    ),
+  ),
+  fedss_sizes.FIGURE8,
+  result.Study(
+    paper='FedSS',
+    number='Fig. 9',
+    source='arXiv:2203.04888',
+    caption="Gradient noise: mean absolute difference of FedSS's aggregated delta"
+    " from FullSoftmax's, over m",
+    notes='Clients of a round hold one batch of 32 images and differ in their'
+    ' negatives. Deltas are of one local pass from the initial weights; how long the'
+    " paper's network had been trained is not known here.",
+    module='gradient_noise',
+    small='Procedural handwriting of 160 classes, 8 clients, 4 batches of about 16'
+    ' classes',
+    needs='sop (or any task with one label an example: --task)',
+    expected=(
+      result.Expected(
+        '', 'noise over that with the next fewer negatives, the largest', most=1
+      ),
+      result.Expected('', 'noise with m = 80 over that with m = 5', most=0.5),
+      result.Expected(
+        '', 'noise with all other classes, m = n - |P|', most=1e-6
+      ),
+    ),
   ),
   _result(
     'Fig. 10',

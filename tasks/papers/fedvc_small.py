@@ -1,5 +1,6 @@
 """FedVC's and FedIR's experiments in minutes, and what is expected of them."""
 
+import math
 from collections.abc import Sequence
 
 from tasks.papers import result
@@ -21,6 +22,13 @@ _SHARED = {
   'steps_per_round': 8 * 60 // 32,
   'rounds': 200,
   'eval_every': 10,
+}
+# Ten classes of clients of equal size, as CIFAR-10 by a Dirichlet distribution.
+_TEN = {
+  **{n: v for n, v in _SHARED.items() if not n.startswith('classes_')},
+  'num_classes': 10,
+  'num_clients': 100,
+  'rounds': 60,
 }
 _WHAT = (
   'Procedural handwriting of 100 classes, 200 clients of 2 to 40 classes and 12 to'
@@ -126,12 +134,6 @@ def relative(rows: Sequence[table.Row]) -> table.Small:
 def skew(rows: Sequence[table.Row]) -> table.Small:
   """Returns figure 4: FedAvg and FedAvgM on ten classes, 1 to 10 a client."""
   del rows
-  shared = {
-    **{n: v for n, v in _SHARED.items() if not n.startswith('classes_')},
-    'num_classes': 10,
-    'num_clients': 100,
-    'rounds': 60,
-  }
   found = [
     table.Row('', algorithm, {'top1': None}, {'classes_per_client': classes})
     for classes in (10, 5, 2, 1)
@@ -145,7 +147,7 @@ def skew(rows: Sequence[table.Row]) -> table.Small:
   return table.Small(
     'Procedural handwriting of ten classes, 100 clients of 10, 5, 2 or 1 of them (EMD'
     ' 0 to 1.8), 8 a round, 60 rounds, one seed',
-    table.shrunk(found, 'glyphs', shared),
+    table.shrunk(found, 'glyphs', _TEN),
     (
       drop('fedavg', 1, 10, 10),
       drop('fedavgm', 1, 10, 5),
@@ -153,5 +155,41 @@ def skew(rows: Sequence[table.Row]) -> table.Small:
       result.Expected(
         'top1', label('fedavgm', 10), 0, than=label('fedavg', 10)
       ),
+    ),
+  )
+
+
+def rate_and_momentum(rows: Sequence[table.Row]) -> table.Small:
+  """Returns figure 8: two rates without momentum, and the smaller one with 0.9."""
+  del rows
+  found = [
+    table.Row(
+      '',
+      algorithm,
+      {'top1': None},
+      {'classes_per_client': classes, 'client_learning_rate': rate},
+    )
+    for classes in (10, 2)
+    for algorithm, rate in (
+      ('fedavg', 0.01),
+      ('fedavg', 0.1),
+      ('fedavgm', 0.01),
+    )
+  ]
+  plain = 'fedavg classes_per_client={} client_learning_rate={}'.format
+  momentum = 'fedavgm classes_per_client={}'.format
+  ahead = lambda of, than, least, most=math.inf: result.Expected(
+    'top1', of, least, most, than
+  )
+  return table.Small(
+    'Procedural handwriting of ten classes, 100 clients of 10 or 2 of them, 8 a'
+    ' round, 60 rounds, one seed; rates 0.01 and 0.1, momentum 0.9 with 0.01',
+    table.shrunk(found, 'glyphs', _TEN),
+    (
+      ahead(plain(10, 0.1), plain(10, 0.01), 5),
+      ahead(momentum(10), plain(10, 0.01), 5),
+      ahead(momentum(2), plain(2, 0.01), 2),
+      # The effective rates, 0.01 / (1 - 0.9) and 0.1, are equal.
+      ahead(momentum(10), plain(10, 0.1), -15, 15),
     ),
   )

@@ -63,6 +63,8 @@ class Study(Result):
   Attributes:
     module: the module of `launch.reproduction.studies` that measures it.
     expected: what the small one is to show, of the values that the module names.
+    published: bands of the published values, for the measurement at the paper's
+      size; (): `expected` holds there too.
     small: what the small one measures, in a sentence.
     needs: what the measurement at the paper's size needs, in a sentence; '': it
       is too small to have a size of its own.
@@ -71,6 +73,7 @@ class Study(Result):
   module: str
   small: str
   expected: tuple['Expected', ...] = ()
+  published: tuple['Expected', ...] = ()
   needs: str = ''
 
 
@@ -98,9 +101,11 @@ class Expected(NamedTuple):
 
   @property
   def bounds(self) -> str:
-    """Returns the bounds for people: 'at least 10', '5 to 7'."""
+    """Returns the bounds for people: 'at least 10', '5 to 7', 'exactly 1,262'."""
     sign = '+' if self.than else ''
-    least, most = f'{self.least:{sign}g}', f'{self.most:{sign}g}'
+    least, most = (f'{v:{sign},.10g}' for v in (self.least, self.most))
+    if self.least == self.most:
+      return f'exactly {least}'
     if self.most == math.inf:
       return f'at least {least}'
     if self.least == -math.inf:

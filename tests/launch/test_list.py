@@ -82,7 +82,9 @@ def test_the_data_that_tables_need_are_marked_if_they_are_missing(tmp_path):
     call('list', 'tables', columns=999, TFF_XC_DATA=str(tmp_path)).stdout
   )
   assert f'looked for in {tmp_path}' in text
-  assert 'fedss/table2 – sop (missing)' in text
+  small = words(papers.TABLES['fedss/table2'].small.what)
+  assert f'fedss/table2 {small} sop (missing)' in text
+  assert 'fedvc/fig1 a diagram nothing' in text
   assert 'fedmlh/table5 formulas nothing' in text
 
 

@@ -19,6 +19,20 @@ def test_class_counts(shape, tmp_path):
   assert 300 < width < 1100
 
 
+@pytest.mark.parametrize('splits', [1, 5])
+def test_panels(splits, tmp_path):
+  counts = scipy.sparse.csr_matrix(np.eye(20, 10))
+  path = tmp_path / 'a.png'
+  split_pictures.plot_panels(
+    {f'split {k}': counts for k in range(splits)}, path
+  )
+  height, width, _ = matplotlib.image.imread(path).shape
+  assert (height > 700) == (width > 1000) == (splits > 4)
+  sizes = {f'set {k}': np.arange(9) for k in range(splits)}
+  split_pictures.plot_sizes(sizes, path)
+  assert matplotlib.image.imread(path).shape[1] == splits * 600
+
+
 @pytest.mark.parametrize('size', [1, 30, 6_000])
 def test_ranks(size, tmp_path):
   values = np.arange(size) ** 2

@@ -6,6 +6,7 @@ import pytest
 
 from tasks import experiment
 from tasks import registry as tasks
+from tasks.papers import fedss_sizes
 from tasks.papers import names
 from tasks.papers import registry
 from tasks.papers import result
@@ -287,3 +288,31 @@ def test_a_row_is_relative_to_the_centralised_row_with_its_settings():
   t = paper_table('Table 1', rows)
   assert t.reference(rows[3], rows) is rows[2]
   assert t.reference(rows[4], rows) is None
+
+
+def test_the_share_of_the_class_table_has_the_printed_digits():
+  rows = fedss_sizes.FIGURE8.rows
+  digits = [row[6] for row in rows if row[4] != '–']
+  assert digits == ['yes'] * 5
+  # Of tests/encoders/test_mobilenet.py, which counts the network's weights.
+  assert fedss_sizes.encoder_here(64) == 3_033_456
+  assert fedss_sizes.share(100, 50, 2) == 0.5
+  assert fedss_sizes.share(100, 50, 2, sent=10) == pytest.approx(0.4)
+
+
+def test_the_reproduction_matrix_is_whole():
+  """Every table and figure of the five papers has a name (specification, 7)."""
+  numbers = {
+    'fedss': (4, 10),
+    'fedaws': (4, 0),
+    'turbosvm-fl': (12, 5),
+    'fedmlh': (7, 5),
+    'fedvc': (5, 10),
+  }
+  wanted = {
+    f'{paper}/{kind}{number}'
+    for paper, counts in numbers.items()
+    for kind, most in zip(('table', 'fig'), counts, strict=True)
+    for number in range(1, most + 1)
+  }
+  assert wanted | {'fedmlh/theory'} == set(registry.RESULTS)

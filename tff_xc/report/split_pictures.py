@@ -1,6 +1,7 @@
 """Pictures of a split. Importing this imports Matplotlib."""
 
 import os
+from collections.abc import Mapping
 from collections.abc import Sequence
 
 import matplotlib
@@ -88,17 +89,8 @@ def plot_class_counts(
     client_ids: [K].
     path: the file to write, a .png.
   """
-  clients, classes = counts.shape
-  sizes = np.asarray(counts.sum(axis=1)).ravel()
-  shown = np.arange(clients)
-  if clients > _CLIENTS:
-    by_size = np.argsort(-sizes, kind='stable')
-    shown = by_size[np.arange(_CLIENTS) * (clients - 1) // (_CLIENTS - 1)]
-  group = -(-classes // _CLASSES)
-  cells = counts[shown].tocoo()
-  table = np.zeros([len(shown), -(-classes // group)])
-  np.add.at(table, (cells.row, cells.col // group), cells.data)
-  table /= np.maximum(sizes[shown], 1)[:, None]
+  clients = counts.shape[0]
+  shown, table, group = _shares(counts)
   figure = matplotlib.figure.Figure(
     figsize=(
       min(9.0, 3.5 + 0.06 * table.shape[1]),
@@ -124,6 +116,90 @@ def plot_class_counts(
   ax.set_title('Classes of the clients')
   figure.colorbar(image, ax=ax, label="share of a client's examples")
   pictures.save(figure, path)
+
+
+def plot_panels(
+  counts: Mapping[str, scipy.sparse.csr_matrix], path: str | os.PathLike
+) -> None:
+  """Draws which classes clients have, a panel for each of several splits.
+
+  Args:
+    counts: by title, int [K, n], from `skew.class_counts`; drawn as by
+      `plot_class_counts`.
+    path: the file to write, a .png.
+  """
+  columns = min(4, len(counts))
+  lines = -(-len(counts) // columns)
+  figure = matplotlib.figure.Figure(
+    figsize=(2.6 * columns + 0.8, 3.4 * lines), layout='constrained'
+  )
+  axes = figure.subplots(lines, columns, squeeze=False)
+  for ax in axes.flat[len(counts) :]:
+    ax.set_axis_off()
+  for ax, (title, each) in zip(axes.flat, counts.items(), strict=False):
+    _, table, _ = _shares(each)
+    image = ax.imshow(
+      table,
+      cmap='Blues',
+      norm=matplotlib.colors.PowerNorm(0.5, 0, 1),
+      aspect='auto',
+      interpolation='nearest',
+    )
+    ax.xaxis.set_major_locator(ticker.MaxNLocator(nbins=5, integer=True))
+    ax.set_title(title, fontsize=10)
+    ax.set_xlabel('class')
+    ax.set_ylabel('client')
+    ax.label_outer()
+  figure.colorbar(
+    image, ax=axes, label="share of a client's examples", shrink=0.6
+  )
+  pictures.save(figure, path)
+
+
+def plot_sizes(
+  sizes: Mapping[str, np.ndarray], path: str | os.PathLike
+) -> None:
+  """Draws histograms of the clients' sizes (TurboSVM-FL, fig. 3).
+
+  Args:
+    sizes: by title, int [K], examples of each client.
+    path: the file to write, a .png.
+  """
+  figure = matplotlib.figure.Figure(
+    figsize=(5 * len(sizes), 3.6), layout='constrained'
+  )
+  axes = figure.subplots(1, len(sizes), squeeze=False)
+  for ax, style, (title, values) in zip(
+    axes.flat, pictures.styles(), sizes.items(), strict=False
+  ):
+    ax.hist(values, bins=50, color=style[0])
+    ax.set_title(f'{title}, {len(values):,} clients')
+    ax.set_xlabel('examples of a client')
+    ax.set_ylabel('clients')
+    ax.grid(alpha=0.3)
+    ax.set_axisbelow(True)
+  pictures.save(figure, path)
+
+
+def _shares(counts: scipy.sparse.csr_matrix):
+  """Returns the clients that are shown, their shares of classes, and the grouping.
+
+  Returns:
+    int [k], the clients; float [k, groups], shares of a client's examples; the
+    number of successive classes of a group.
+  """
+  clients, classes = counts.shape
+  sizes = np.asarray(counts.sum(axis=1)).ravel()
+  shown = np.arange(clients)
+  if clients > _CLIENTS:
+    by_size = np.argsort(-sizes, kind='stable')
+    shown = by_size[np.arange(_CLIENTS) * (clients - 1) // (_CLIENTS - 1)]
+  group = -(-classes // _CLASSES)
+  cells = counts[shown].tocoo()
+  table = np.zeros([len(shown), -(-classes // group)])
+  np.add.at(table, (cells.row, cells.col // group), cells.data)
+  table /= np.maximum(sizes[shown], 1)[:, None]
+  return shown, table, group
 
 
 def plot_map(

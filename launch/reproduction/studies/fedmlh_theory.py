@@ -44,8 +44,11 @@ def resolve(
   return experiment.resolve(task, 'fedmlh', given)
 
 
-def measure(config: Mapping[str, Any], folder: pathlib.Path) -> study.Measured:
+def measure(
+  config: Mapping[str, Any], folder: pathlib.Path, output: pathlib.Path
+) -> study.Measured:
   """Returns the comparison, and draws FOLDER/result.png; see `study.measure`."""
+  del output
   from tff_xc.measure import hashed_labels
   from tff_xc.report import theory_picture
 

@@ -4,8 +4,9 @@ resolve(name, scale, task, given) -> config: checks what the flags say without
   importing TensorFlow. `name` is of the result, `scale` 'paper' or 'small',
   `task` that of --task or None, `given` the settings that flags set, by name.
   Raises errors.InputError.
-measure(config, folder) -> Measured: measures, and draws pictures in `folder`,
-  which exists. Raises errors.InputError for missing or damaged data.
+measure(config, folder, output) -> Measured: measures, and draws pictures in
+  `folder`, which exists. `output` is the directory of all results, with whose runs
+  a study may share models. Raises errors.InputError for missing or damaged data.
 """
 
 import importlib
@@ -27,11 +28,13 @@ class Measured(NamedTuple):
     values: by name, those of which something is expected.
     tables: of text.
     pictures: names of files in the folder.
+    missing: how many published values were asked for, and lack their data.
   """
 
   values: Mapping[str, float]
   tables: tuple[outcome_lib.Cells, ...]
   pictures: tuple[str, ...] = ()
+  missing: int = 0
 
 
 def refuse(name: str, unused: Iterable[str]) -> None:
@@ -64,16 +67,23 @@ def conclude(
   """
   folder = outcome_lib.folder(output, found.name)
   folder.mkdir(parents=True, exist_ok=True)
-  measured = _module(found).measure(config, folder)
+  measured = _module(found).measure(config, folder, output)
+  expected = found.expected
+  if scale == 'paper' and found.published:
+    expected = found.published
   checked = tuple(
     outcome_lib.Checked(
       f'{each.of}: {each.bounds}',
-      f'{measured.values[each.of]:.4g}',
+      shown(measured.values[each.of]),
       each.holds(measured.values[each.of]),
     )
-    for each in found.expected
+    for each in expected
+    # A data set may be missing; a small form measures all that it expects.
+    if expected is found.expected or each.of in measured.values
   )
   verdict, why = outcome_lib.judged(checked)
+  if expected is found.published:
+    verdict, why = _of_published(verdict, why, measured.missing)
   return outcome_lib.Outcome(
     name=found.name,
     scale=scale,
@@ -84,6 +94,23 @@ def conclude(
     checked=checked,
     pictures=measured.pictures,
   )
+
+
+def shown(value: float) -> str:
+  """Returns a value for people: '1,262', '3,743.2', '0.2865'."""
+  if abs(value) < 1e3:
+    return f'{value:.4g}'
+  return f'{value:,.10g}' if value.is_integer() else f'{value:,.1f}'
+
+
+def _of_published(verdict, why: str, missing: int):
+  """Returns the verdict on values beside the published ones, and why."""
+  verdicts = outcome_lib.Verdict
+  if missing:
+    why = f'{why}; {missing} published values were not measured'
+  if verdict != verdicts.SHAPE:
+    return verdict, why
+  return (verdicts.NOT_RUN if missing else verdicts.REPRODUCED), why
 
 
 def _module(found: result.Study):

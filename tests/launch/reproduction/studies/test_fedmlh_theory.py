@@ -15,7 +15,7 @@ def test_a_table_and_a_picture(clients, tmp_path):
   found = []
   for name in 'ab':
     (tmp_path / name).mkdir()
-    found.append(fedmlh_theory.measure(config, tmp_path / name))
+    found.append(fedmlh_theory.measure(config, tmp_path / name, tmp_path))
   assert found[0] == found[1]
   [cells] = found[0].tables
   assert cells.title == f'FedMLH on {TASK}: 60 labels, 4 tables of 7 buckets'

@@ -1,0 +1,161 @@
+"""FedSS's gradient noise beside a derivation in NumPy."""
+
+import types
+
+import numpy as np
+import pytest
+import tensorflow as tf
+
+from launch.reproduction.studies import deltas
+from launch.reproduction.studies import gradient_noise
+from tasks import experiment
+from tasks import registry as tasks
+from tasks.papers import registry
+from tests import tiny
+from tff_xc import errors
+from tff_xc.data import client_data
+from tff_xc.data import partition
+from tff_xc.data import pool
+from tff_xc.round import randomness
+from tff_xc.round import request
+
+N, CLIENTS, RATE, SEED, SCALE = 12, 3, 0.1, 7, 4.0
+CONFIG = {
+  'task': 'tiny',
+  'seed': SEED,
+  'data_dir': '',
+  'options': {},
+  'hyperparameters': {
+    'clients_per_round': CLIENTS,
+    'client_learning_rate': RATE,
+    'batch_size': 5,  # It is the study's that counts.
+  },
+}
+
+
+def dataset(num_classes=N, sizes=(40, 7, 33)):
+  """Returns clients of at most four classes; the middle one has no batch."""
+  random = np.random.default_rng(0)
+  total = sum(sizes)
+  x = random.normal(size=[total, tiny.FEATURES]).astype(np.float32)
+  owners = np.repeat(np.arange(len(sizes)), sizes)
+  y = (4 * owners + random.integers(4, size=total)) % num_classes
+  clients = partition.of_owners(owners)
+  examples = client_data.PartitionedClientData(pool.in_memory(x, y), clients)
+  return client_data.FederatedDataset('tiny', num_classes, examples)
+
+
+def gradients(x, y, weights, ids, shift):
+  """Returns the gradient of the mean loss: kernel, bias, class rows [n, d].
+
+  Args:
+    x, y: the batch.
+    weights: kernel, bias and class rows.
+    ids: the rows held.
+    shift: added to their logits.
+  """
+  kernel, bias, table = weights
+  rows = table[ids]
+  g = x @ kernel + bias
+  lengths = [np.linalg.norm(v, axis=1, keepdims=True) for v in (g, rows)]
+  u, w = g / lengths[0], rows / lengths[1]
+  z = SCALE * u @ w.T + shift
+  p = np.exp(z - z.max(axis=1, keepdims=True))
+  p /= p.sum(axis=1, keepdims=True)
+  d = (p - (y[:, None] == ids)) / len(y)
+  of_u, of_w = SCALE * d @ w, SCALE * d.T @ u
+  along = lambda v, unit: (v * unit).sum(axis=1, keepdims=True) * unit
+  of_g = (of_u - along(of_u, u)) / lengths[0]
+  of_table = np.zeros_like(table)
+  of_table[ids] = (of_w - along(of_w, w)) / lengths[1]
+  return [x.T @ of_g, of_g.sum(axis=0), of_table]
+
+
+def held(y, client, m, most):
+  """Returns the rows that a client holds, and FedSS's correction of them."""
+  pair = tf.constant([SEED, 0])
+  seed = randomness.client_seed(
+    randomness.round_seed(pair, 0),
+    tf.constant(client, tf.int64),
+    randomness.Purpose.NEGATIVES,
+  )
+  found = request.OwnAndSampled(N, most, m).held_rows(tf.constant(y), seed)
+  ids = found.ids.numpy()[found.mask.numpy()]
+  own = np.isin(ids, y)
+  others = N - own.sum()
+  return ids, np.where(own, 0.0, np.log(others / max((~own).sum(), 1)))
+
+
+@pytest.mark.usefixtures('in_process')
+def test_the_noise_is_that_of_the_derivation():
+  data, model = dataset(), tiny.model(N)
+  scale, found = deltas.noises(data, model, CONFIG)
+  assert [each.negatives for each in found] == [5, N - 1]
+  initial = model.init(tf.constant([SEED, 0]))
+  weights = [
+    *(initial.encoder[name].numpy() for name in ('kernel', 'bias')),
+    initial.class_table.numpy(),
+  ]
+  batches = [np.arange(32), np.arange(47, 79)]
+  noise, size = [], []
+  for i, numbers in enumerate(batches):
+    x, y = data.train.pool.examples(numbers)
+    exact = gradients(x, y, weights, np.arange(N), 0.0)
+    each = [
+      gradients(x, y, weights, *held(y, i * CLIENTS + k, 5, 4))
+      for k in range(CLIENTS)
+    ]
+    mean = [np.mean(parts, axis=0) for parts in zip(*each, strict=True)]
+    apart = [
+      RATE * np.abs(a - b).ravel() for a, b in zip(mean, exact, strict=True)
+    ]
+    encoder, rows = np.concatenate(apart[:2]), apart[2]
+    whole = np.concatenate(apart)
+    noise.append([whole.mean(), encoder.mean(), rows.mean()])
+    size.append(np.abs(np.concatenate([a.ravel() for a in exact])).mean())
+  np.testing.assert_allclose(found[0][1:], np.mean(noise, axis=0), rtol=1e-4)
+  assert max(found[1][1:]) < 1e-7
+  assert scale == pytest.approx(RATE * np.mean(size), rel=1e-4)
+
+
+def test_the_study_has_a_table_a_picture_and_values(tmp_path, monkeypatch):
+  loaded = dataset(), tiny.model(N)
+  task = types.SimpleNamespace(load=lambda *_: loaded)
+  noises = [deltas.Noise(5, 0.2, 0.1, 0.3), deltas.Noise(N - 1, 0.0, 0.0, 0.0)]
+  monkeypatch.setattr(deltas, 'noises', lambda *_: (0.4, noises))
+  monkeypatch.setattr(tasks, 'get', lambda _: task)
+  monkeypatch.setattr(experiment, 'install_runtime', lambda _: None)
+  measured = gradient_noise.measure(CONFIG, tmp_path, tmp_path)
+  [cells] = measured.tables
+  assert cells.rows[0] == ('5', '0.2', '0.1', '0.3', '50.00%')
+  assert cells.rows[1][0] == 'n - |P|'
+  assert (tmp_path / 'result.png').read_bytes().startswith(b'\x89PNG')
+  assert measured.values == {
+    gradient_noise.OF_ALL: 0.0,
+    gradient_noise.LARGEST_RATIO: 0.0,
+  }
+
+
+def test_values_are_those_that_are_expected():
+  named = {each.of for each in registry.RESULTS['fedss/fig9'].expected}
+  noise = [deltas.Noise(m, 1 / m, 0, 0) for m in (5, 80, 99)]
+  values = gradient_noise._values(noise)
+  assert set(values) == named
+  assert values[gradient_noise.OF_MOST] == pytest.approx(5 / 80)
+  assert values[gradient_noise.LARGEST_RATIO] == pytest.approx(80 / 99)
+
+
+def test_bad_data_are_refused():
+  with pytest.raises(errors.InputError, match='no client has 32 examples'):
+    deltas.noises(dataset(sizes=(9, 8)), tiny.model(N), CONFIG)
+  with pytest.raises(errors.InputError, match='leaves 4 other classes'):
+    deltas.noises(dataset(8, (40, 33)), tiny.model(8), CONFIG)
+
+
+def test_the_settings_are_small_or_the_papers():
+  of = lambda *given: gradient_noise.resolve('fedss/fig9', *given)
+  small = of('small', None, {})
+  assert small['options']['num_classes'] == 160
+  assert of('paper', None, {})['task'] == 'sop'
+  with pytest.raises(errors.InputError, match='--negatives: fedss/fig9 has no'):
+    of('small', None, {'negatives': 3})
