@@ -23,11 +23,13 @@ _SHARED = {
   'rounds': 200,
   'eval_every': 10,
 }
-# Ten classes of clients of equal size, as CIFAR-10 by a Dirichlet distribution.
-_TEN = {
+# Clients of equal size, as CIFAR-10 by a Dirichlet distribution. Ten classes of
+# handwriting are too easy: all of fig. 8's rows reached 100 % in 60 rounds.
+_EQUAL = {
   **{n: v for n, v in _SHARED.items() if not n.startswith('classes_')},
-  'num_classes': 10,
   'num_clients': 100,
+  'examples_per_client': 100,
+  'steps_per_round': 8 * 100 // 32,
   'rounds': 60,
 }
 _WHAT = (
@@ -132,11 +134,11 @@ def relative(rows: Sequence[table.Row]) -> table.Small:
 
 
 def skew(rows: Sequence[table.Row]) -> table.Small:
-  """Returns figure 4: FedAvg and FedAvgM on ten classes, 1 to 10 a client."""
+  """Returns figure 4: FedAvg and FedAvgM on 100 classes, 1 to 100 a client."""
   del rows
   found = [
     table.Row('', algorithm, {'top1': None}, {'classes_per_client': classes})
-    for classes in (10, 5, 2, 1)
+    for classes in (100, 20, 5, 1)
     for algorithm in ('fedavg', 'fedavgm')
   ]
   found.append(table.Row('', 'centralized', {'top1': None}, {}))
@@ -145,15 +147,16 @@ def skew(rows: Sequence[table.Row]) -> table.Small:
     'top1', label(algorithm, many), points, than=label(algorithm, few)
   )
   return table.Small(
-    'Procedural handwriting of ten classes, 100 clients of 10, 5, 2 or 1 of them (EMD'
-    ' 0 to 1.8), 8 a round, 60 rounds, one seed',
-    table.shrunk(found, 'glyphs', _TEN),
+    'Procedural handwriting of 100 classes, 100 clients of 100, 20, 5 or 1 of them'
+    ' (EMD to 1.98), 8 a round, 60 rounds, one seed',
+    table.shrunk(found, 'glyphs', _EQUAL),
     (
-      drop('fedavg', 1, 10, 10),
-      drop('fedavgm', 1, 10, 5),
-      drop('fedavg', 1, 2, 0),
+      drop('fedavg', 1, 100, 10),
+      drop('fedavgm', 1, 100, 10),
+      drop('fedavg', 1, 5, 0),
+      drop('fedavg', 5, 100, 5),
       result.Expected(
-        'top1', label('fedavgm', 10), 0, than=label('fedavg', 10)
+        'top1', label('fedavgm', 100), 0, than=label('fedavg', 100)
       ),
     ),
   )
@@ -169,7 +172,7 @@ def rate_and_momentum(rows: Sequence[table.Row]) -> table.Small:
       {'top1': None},
       {'classes_per_client': classes, 'client_learning_rate': rate},
     )
-    for classes in (10, 2)
+    for classes in (100, 10)
     for algorithm, rate in (
       ('fedavg', 0.01),
       ('fedavg', 0.1),
@@ -182,14 +185,14 @@ def rate_and_momentum(rows: Sequence[table.Row]) -> table.Small:
     'top1', of, least, most, than
   )
   return table.Small(
-    'Procedural handwriting of ten classes, 100 clients of 10 or 2 of them, 8 a'
+    'Procedural handwriting of 100 classes, 100 clients of 100 or 10 of them, 8 a'
     ' round, 60 rounds, one seed; rates 0.01 and 0.1, momentum 0.9 with 0.01',
-    table.shrunk(found, 'glyphs', _TEN),
+    table.shrunk(found, 'glyphs', _EQUAL),
     (
-      ahead(plain(10, 0.1), plain(10, 0.01), 5),
-      ahead(momentum(10), plain(10, 0.01), 5),
-      ahead(momentum(2), plain(2, 0.01), 2),
+      ahead(plain(100, 0.1), plain(100, 0.01), 5),
+      ahead(momentum(100), plain(100, 0.01), 5),
+      ahead(momentum(10), plain(10, 0.01), 2),
       # The effective rates, 0.01 / (1 - 0.9) and 0.1, are equal.
-      ahead(momentum(10), plain(10, 0.1), -15, 15),
+      ahead(momentum(100), plain(100, 0.1), -15, 15),
     ),
   )
