@@ -77,10 +77,9 @@ OPTIONS: Mapping[str, hp.Hyperparameter] = {
     ),
     hp.Hyperparameter(
       'retrieval_classes',
-      0,
-      'further classes of the glyphs task, which nobody trains on, and whose'
-      ' images are retrieved; 0: none',
-      least=0,
+      200,
+      'further classes, which nobody trains on, and whose images are retrieved',
+      least=1,
       most=10**7,
     ),
     hp.Hyperparameter(

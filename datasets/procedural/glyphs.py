@@ -32,6 +32,7 @@ _MOST_EXAMPLES = 10**8
 # client sizes of the Landmarks set), and a small set that is learnt in minutes.
 PRESETS: Mapping[str, Mapping[str, Any]] = {
   'glyphs': {},
+  'glyphs-retrieval': {'retrieval_classes': 200},
   'glyphs-landmarks': {
     'num_classes': 2_028,
     'num_clients': 1_262,

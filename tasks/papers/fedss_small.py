@@ -41,9 +41,12 @@ def _small(rows, task, classes, algorithms, expected, **changes):
     and row.changes.get('negatives') in (algorithms[row.algorithm] or [None])
   ]
   shared = {**_SMALL, 'num_classes': classes, **changes}
+  small_task = (
+    'glyphs-retrieval' if 'retrieval_classes' in changes else 'glyphs'
+  )
   return table.Small(
     _HANDWRITING.format(f'{classes:,}'),
-    table.shrunk(kept, 'glyphs', shared),
+    table.shrunk(kept, small_task, shared),
     expected,
   )
 

@@ -53,7 +53,12 @@ def text(folder):
     ]
     header = f'{size} 13 11'
     (folder / f'{part}.txt').write_text('\n'.join([header, *lines, '']))
-  settings = {'alpha': 1.0, 'clients': 10, 'examples_per_client': 0}
+  settings = {
+    'alpha': 1.0,
+    'clients': 10,
+    'examples_per_client': 0,
+    'size_deviation': 0.0,
+  }
   (folder / 'splits').mkdir()
   make_splits.make(
     rules.Request('dirichlet', settings),

@@ -19,6 +19,7 @@ ERRORS = {
   'benchmark': ('round', '--passes=0'),
   'compare': ('runs/a', '--rounds=0'),
   'doctor': ('--worker_timeout_seconds=0',),
+  'document': ('nowhere.md',),
   'evaluate': (),
   'list': ('nothing',),
   'make_splits': ('chunks', '--alpha=1'),

@@ -75,7 +75,12 @@ def make(tmp_path):
     for i in range(40)
   ]
   path = write(tmp_path / 'mine_train.txt', lines, '40 41 5')
-  settings = {'alpha': 1.0, 'clients': 4, 'examples_per_client': 0}
+  settings = {
+    'alpha': 1.0,
+    'clients': 4,
+    'examples_per_client': 0,
+    'size_deviation': 0.0,
+  }
   request = rules.Request('dirichlet', settings, 3, test_fraction=0.25)
   made = making.make(request, path, inputs.Columns())
   output.write(tmp_path / 'split', made)
