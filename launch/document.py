@@ -38,6 +38,7 @@ from tasks.papers import names
 from tasks.papers import registry
 from tasks.papers import table as table_lib
 from tff_xc import errors
+from tff_xc.report import text_table
 
 _BLOCK = re.compile(
   r'(<!-- (compare|result|verdicts) (.*?) -->\n)(.*?)(<!-- end -->)', re.DOTALL
@@ -102,7 +103,7 @@ def _compared(root: pathlib.Path, words: Sequence[str]) -> str:
       found = published.get(group.algorithm, {})
       line += [str(found.get(metric) or _NONE) for metric in metrics]
     lines.append(line)
-  return outcome_lib.markdown_table(heading, lines)
+  return text_table.to_markdown([heading, *lines])
 
 
 def _labels(groups) -> list[str]:
@@ -231,12 +232,12 @@ def _result(root: pathlib.Path, words: Sequence[str]) -> str:
 def _verdicts(root: pathlib.Path, words: Sequence[str]) -> str:
   """Returns a line for each result, with its verdict."""
   [output] = words
-  lines = []
+  lines = [['result', 'what', 'verdict']]
   for name, result in registry.RESULTS.items():
     found = outcome_lib.read(root / output, name)
     verdict = found.verdict if found else outcome_lib.Verdict.NOT_RUN
     lines.append([f'`{name}`', result.caption, str(verdict)])
-  return outcome_lib.markdown_table(['result', 'what', 'verdict'], lines)
+  return text_table.to_markdown(lines)
 
 
 _KINDS = {'compare': _compared, 'result': _result, 'verdicts': _verdicts}

@@ -264,21 +264,9 @@ def tables_of(outcome: Outcome) -> str:
   """Returns an outcome's tables and verdict as Markdown, ending in a newline."""
   blocks = []
   for title, heading, rows in _all_tables(outcome):
-    table = markdown_table(heading, rows)
+    table = text_table.to_markdown([heading, *rows])
     blocks.append(f'**{title}**\n\n{table}' if title else table)
   return '\n'.join([*blocks, f'**{outcome.verdict}**: {outcome.why}.\n'])
-
-
-def markdown_table(
-  heading: Sequence[str], rows: Sequence[Sequence[str]]
-) -> str:
-  """Returns a Markdown table, ending in a newline; its first column is left."""
-  rule = ['---'] + ['---:'] * (len(heading) - 1)
-  escaped = [
-    [cell.replace('|', '\\|') for cell in cells]
-    for cells in (heading, rule, *rows)
-  ]
-  return ''.join(f'| {" | ".join(cells)} |\n' for cells in escaped)
 
 
 def counted(outcomes: Sequence[Outcome]) -> str:

@@ -180,12 +180,7 @@ def to_text(
 
 def to_markdown(rows: Sequence[Row]) -> str:
   """Returns a Markdown table, ending in a newline."""
-  heading, *cells = [
-    [cell.replace('|', '\\|') for cell in row]
-    for row in _cells(rows, _measured(rows))
-  ]
-  rule = ['---'] + ['---:'] * (len(heading) - 1)
-  return ''.join(f'| {" | ".join(row)} |\n' for row in [heading, rule, *cells])
+  return text_table.to_markdown(_cells(rows, _measured(rows)))
 
 
 def to_csv(

@@ -47,6 +47,22 @@ def to_text(
   return '\n'.join(lines) + '\n'
 
 
+def to_markdown(rows: Sequence[Sequence[str]]) -> str:
+  """Returns rows as a Markdown table, ending in a newline.
+
+  Args:
+    rows: cells; the first row is the heading. The first column is aligned to the
+      left, the others to the right.
+  """
+  heading, *cells = rows
+  rule = ['---'] + ['---:'] * (len(heading) - 1)
+  escaped = (
+    [cell.replace('|', '\\|') for cell in row]
+    for row in (heading, rule, *cells)
+  )
+  return ''.join(f'| {" | ".join(row)} |\n' for row in escaped)
+
+
 def _wrap(text: str, width: int) -> list[str]:
   lines = []
   for line in text.split('\n'):
