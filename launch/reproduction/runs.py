@@ -75,13 +75,7 @@ def plan_runs(
   _check_given(rows, given)
   found = []
   for row, label in zip(rows, table_lib.labels(rows), strict=True):
-    taken = algorithms.get(row.algorithm).names
-    own = {
-      name: value
-      for name, value in given.items()
-      if name not in algorithms.HYPERPARAMETERS or name in taken
-    }
-    values = {**row.changes, **own}
+    values = {**row.changes, **table_lib.applying(given, row.algorithm)}
     folder = pathlib.Path(output, 'runs', row.task, _name(row, values))
     found.append(
       [

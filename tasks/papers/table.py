@@ -139,18 +139,23 @@ class PaperTable(result.Result):
     It has the row's task and, of the row's changes, those that it has at all,
     but for settings that only it takes.
     """
-    taken = algorithms.get(row.algorithm).names
     for other in rows:
       if (other.task, other.algorithm) != (row.task, 'centralized'):
         continue
-      shared = {
-        name: value
-        for name, value in other.changes.items()
-        if name not in algorithms.HYPERPARAMETERS or name in taken
-      }
+      shared = applying(other.changes, row.algorithm)
       if shared.items() <= row.changes.items():
         return other
     return None
+
+
+def applying(changes: Mapping[str, Any], algorithm: str) -> dict[str, Any]:
+  """Returns changes without the hyper-parameters that an algorithm lacks."""
+  taken = algorithms.get(algorithm).names
+  return {
+    name: value
+    for name, value in changes.items()
+    if name not in algorithms.HYPERPARAMETERS or name in taken
+  }
 
 
 def shrunk(
@@ -166,13 +171,7 @@ def shrunk(
   """
   found = []
   for row in rows:
-    taken = algorithms.get(row.algorithm).names
-    own = {
-      name: value
-      for name, value in shared.items()
-      if name not in algorithms.HYPERPARAMETERS or name in taken
-    }
-    changes = {**own, **row.changes}
+    changes = {**applying(shared, row.algorithm), **row.changes}
     found.append(Row(task, row.algorithm, row.published, changes))
   return tuple(found)
 
