@@ -26,8 +26,8 @@ class Verdict(enum.StrEnum):
   """What the measured values say of the published ones.
 
   REPRODUCED: every value is in the band of the published one.
-  SHAPE: the order of the methods is the published one, or all that was expected
-    of the small experiment holds.
+  SHAPE: the order of the methods is the published one, or what was expected of the
+    small experiment holds as far as its rounds can tell.
   NOT: neither.
   NOT_RUN: something that it needs is missing, or a run has not finished.
   NOTHING: it is a diagram, without values.
@@ -60,12 +60,12 @@ class Checked(NamedTuple):
   Attributes:
     says: what was expected, for people.
     measured: the value as text.
-    holds: whether it is as expected.
+    holds: whether it is as expected; None if the runs were too short to tell.
   """
 
   says: str
   measured: str
-  holds: bool
+  holds: bool | None
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -108,11 +108,16 @@ class Outcome:
 
 def judged(checked: Sequence[Checked]) -> tuple[Verdict, str]:
   """Returns the verdict on a small experiment, and why."""
-  failed = [each for each in checked if not each.holds]
-  if not failed:
+  failed = [each for each in checked if each.holds is False]
+  if failed:
+    told = '; '.join(f'{each.says}: {each.measured}' for each in failed)
+    return Verdict.NOT, f'{len(failed)} of {len(checked)} do not hold: {told}'
+  open_ones = sum(each.holds is None for each in checked)
+  if not open_ones:
     return Verdict.SHAPE, f'all {len(checked)} expectations hold'
-  told = '; '.join(f'{each.says}: {each.measured}' for each in failed)
-  return Verdict.NOT, f'{len(failed)} of {len(checked)} do not hold: {told}'
+  hold = f'{len(checked) - open_ones} of {len(checked)} expectations hold'
+  why = f'{hold}, and the runs are too short to tell of the others'
+  return Verdict.SHAPE if open_ones < len(checked) else Verdict.NOT, why
 
 
 def folder(output: pathlib.Path, name: str) -> pathlib.Path:
@@ -200,6 +205,9 @@ def _check(found: Outcome) -> None:
   for text in texts:
     if not isinstance(text, str):
       raise ValueError(f'expected text instead of {text!r}')
+  for *_, holds in found.checked:
+    if not (holds is None or isinstance(holds, bool)):
+      raise ValueError(f'expected true, false or null instead of {holds!r}')
   if not isinstance(found.seconds or 0.0, float | int):
     raise ValueError(f'expected a number of seconds, not {found.seconds!r}')
 
@@ -225,8 +233,8 @@ def expectations(outcome: Outcome) -> Cells | None:
   )
 
 
-def _yes(holds: bool) -> str:
-  return 'yes' if holds else 'no'
+def _yes(holds: bool | None) -> str:
+  return {True: 'yes', False: 'no', None: 'unknown'}[holds]
 
 
 def _all_tables(outcome: Outcome) -> list[Cells]:

@@ -42,8 +42,9 @@ _MEANINGS = {
   ),
   _VERDICTS.SHAPE: (
     '≈',
-    'the methods are in the published order, all that was expected of the small'
-    ' experiment holds, or not every digit of a formula is the printed one',
+    'the methods are in the published order, what was expected of the small'
+    ' experiment holds as far as its rounds can tell, or not every digit of a'
+    ' formula is the printed one',
   ),
   _VERDICTS.NOT: ('✗', 'neither of these'),
   _VERDICTS.NOT_RUN: ('○', 'something is missing, or runs have not finished'),

@@ -157,13 +157,20 @@ def _checked(
   expected: Sequence[result.Expected], lines: Sequence[lines_lib.Line]
 ) -> tuple[outcome_lib.Checked, ...]:
   of = {line.label: line for line in lines}
-  return tuple(_check(each, of) for each in expected)
+  return tuple(check(each, of) for each in expected)
 
 
-def _check(
+def check(
   each: result.Expected, of: Mapping[str, lines_lib.Line]
 ) -> outcome_lib.Checked:
-  """Returns whether an expectation holds of the lines with these labels."""
+  """Returns whether an expectation holds.
+
+  A target that a run did not reach may have needed any number of further rounds.
+
+  Args:
+    each: the expectation.
+    of: the table's lines by label.
+  """
   unit = names.unit(each.metric)
   unit = ' points' if unit and each.than else unit
   what = f'{names.heading(each.metric)} of {each.of}'
@@ -173,17 +180,32 @@ def _check(
   values = [of[label].value(each.metric) for label in labels]
   if None in values:
     return outcome_lib.Checked(says, _NONE, False)
-  means = [_finite(value) for value in values]
-  value = means[0] - (means[1] if each.than else 0)
-  sign = '+' if each.than else ''
-  return outcome_lib.Checked(says, f'{value:{sign}.1f}', each.holds(value))
+  low, high = _possible(values[0])
+  if each.than:
+    least, most = _possible(values[1])
+    low, high = low - most, high - least
+  measured = _between(low, high, '+' if each.than else '')
+  holds = [each.holds(low), each.holds(high)]
+  apart = low > each.most or high < each.least
+  decided = all(holds) or apart
+  return outcome_lib.Checked(says, measured, all(holds) if decided else None)
 
 
-def _finite(value: columns.Value) -> float:
-  """Returns a mean; of rounds to a target that a seed missed, one more than ran."""
+def _possible(value: columns.Value) -> tuple[float, float]:
+  """Returns the bounds of a mean; rounds to a target may be more than were run."""
   if math.isfinite(value.mean):
-    return value.mean
-  return value.rounds + 1.0
+    return value.mean, value.mean
+  reached = [rounds or value.rounds + 1 for rounds in value.by_seed]
+  return sum(reached) / len(reached), math.inf
+
+
+def _between(low: float, high: float, sign: str) -> str:
+  """Returns what is known of a value for people: '+1.2', 'at most -5.0'."""
+  if low == high:
+    return f'{low:{sign}.1f}'
+  if math.isfinite(low):
+    return f'at least {low:{sign}.1f}'
+  return f'at most {high:{sign}.1f}' if math.isfinite(high) else 'unknown'
 
 
 def _costs(lines: Sequence[lines_lib.Line]) -> outcome_lib.Cells:

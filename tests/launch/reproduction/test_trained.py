@@ -2,6 +2,8 @@
 
 import csv
 import json
+import math
+import types
 
 import pytest
 
@@ -10,8 +12,10 @@ from launch.reproduction import outcome as outcome_lib
 from launch.reproduction import runs as runs_lib
 from launch.reproduction import trained
 from tasks.papers import registry
+from tasks.papers import result
 from tests.launch.reproduction import small_table
 from tests.report import fake_runs
+from tff_xc.report import columns
 from tff_xc.report import groups
 from tff_xc.report import run_files
 
@@ -54,6 +58,44 @@ def test_a_small_table_is_judged_by_what_was_expected(tmp_path):
   assert (folder / 'result.png').read_bytes().startswith(b'\x89PNG')
   assert all((tmp_path / run / 'summary.json').exists() for run in found.runs)
   assert len(found.runs) == 3
+
+
+@pytest.mark.parametrize(
+  ('of', 'than', 'bounds', 'measured', 'holds'),
+  [
+    (20, 30, {'most': -5}, '-10.0', True),
+    (20, 30, {'most': -15}, '-10.0', False),
+    # Of 60 rounds: a run that missed may have needed any number of more.
+    (56, None, {'most': -5}, 'at most -5.0', True),
+    (56, None, {'most': -6}, 'at most -5.0', None),
+    (56, None, {'least': -4}, 'at most -5.0', False),
+    (None, 20, {'most': 0}, 'at least +41.0', False),
+    (None, 20, {'least': 41}, 'at least +41.0', True),
+    (None, None, {'most': 0}, 'unknown', None),
+  ],
+)
+def test_a_missed_target_may_have_needed_any_number_of_rounds(
+  of, than, bounds, measured, holds
+):
+  def line(rounds):
+    mean = float('inf') if rounds is None else float(rounds)
+    value = columns.RoundsTo(mean, None, (rounds,), 60)
+    return types.SimpleNamespace(value=lambda metric: value)
+
+  expected = result.Expected('top1:0.7', 'a', **bounds, than='b')
+  found = trained.check(expected, {'a': line(of), 'b': line(than)})
+  assert (found.measured, found.holds) == (measured, holds)
+
+
+def test_a_verdict_says_what_the_runs_are_too_short_for():
+  checked = lambda *holds: [outcome_lib.Checked('a', '', h) for h in holds]
+  verdict, why = outcome_lib.judged(checked(True, None))
+  assert verdict == VERDICTS.SHAPE
+  assert why == (
+    '1 of 2 expectations hold, and the runs are too short to tell of the others'
+  )
+  assert outcome_lib.judged(checked(None))[0] == VERDICTS.NOT
+  assert outcome_lib.judged(checked(True, None, False))[0] == VERDICTS.NOT
 
 
 def values(output):
@@ -141,14 +183,15 @@ def test_an_outcome_is_written_and_read(tmp_path):
   assert outcome_lib.read(tmp_path, 'fedss/table1') is None
 
 
-def test_rounds_to_a_target_that_was_missed_count_as_one_more(tmp_path):
+def test_rounds_to_a_target_that_was_missed_are_at_least_one_more(tmp_path):
   runs = runs_lib.plan_runs(TABLE.rows, {}, (0,), tmp_path)
   for [run] in runs:
     small_table.finish(run, 0.5)
   group = lines._group(TABLE, runs[0])
   missed = lines.measured(group, 'top1:0.7')
-  assert trained._finite(missed) == 21.0
-  assert trained._finite(lines.measured(group, 'top1:0.1')) < 20
+  assert trained._possible(missed) == (21.0, math.inf)
+  least, most = trained._possible(lines.measured(group, 'top1:0.1'))
+  assert least == most < 20
 
 
 def write_scores(folder, scores):
