@@ -240,6 +240,7 @@ def _used(store: store_lib.Store, place: int, use: Callable[[bytes], Any]):
   try:
     return use(store.read(place))
   except decode.DAMAGE as e:
+    readable.forget(store, place)  # Or --corrupt=skip would not leave it out.
     raise errors.InputError(
       f'{store.where(place)} is not a readable image{decode.reason(e)}; mend or'
       ' remove it, or leave it out with --corrupt=skip'

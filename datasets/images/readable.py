@@ -2,14 +2,16 @@
 
 An image is decoded once, whatever the split and however often a check is killed.
 Those that cannot be decoded are few, and are tried again each time: a disk may have
-failed only for a while. The cache is a file of keys of 8 bytes: hashes of an image's
-name and of the sizes and times of its file.
+failed only for a while. One that fails when it is used is forgotten. The cache is a
+file of keys of 8 bytes: hashes of an image's name and of the sizes and times of its
+file.
 """
 
 import hashlib
 import os
 import pathlib
 import sys
+import threading
 from collections.abc import Callable
 from collections.abc import Sequence
 
@@ -24,6 +26,8 @@ _VERSION = 1
 _BLOCK = 256
 # A check of so many images takes minutes, and is told.
 _MANY = 20_000
+# Threads decode images, and more than one of them may find a damaged one.
+_FORGETTING = threading.Lock()
 
 
 def find(
@@ -54,6 +58,30 @@ def find(
     found[block] = check(places[block])
     _remember(file, keys[block[found[block]]])
   return found
+
+
+def forget(store: store_lib.Store, place: int) -> None:
+  """Forgets that an image can be decoded, so that the next check decodes it.
+
+  A disk may damage a file, or a copy of it, that keeps its size and time.
+
+  Args:
+    store: the images.
+    place: the image's number in it.
+  """
+  file = parsed_cache.path(store.path, 'readable')
+  with _FORGETTING:
+    known = _remembered(file)
+    kept = known[known != _keys(store, np.array([place]))]
+    if len(kept) == len(known) or not parsed_cache.is_writable(file.parent):
+      return
+    # Keys that another process adds meanwhile are lost, and found again.
+    new = file.with_name(f'{file.name}.{os.getpid()}')
+    try:
+      kept.tofile(new)
+      os.replace(new, file)
+    except OSError:
+      new.unlink(missing_ok=True)
 
 
 def _keys(store: store_lib.Store, places: np.ndarray) -> np.ndarray:

@@ -39,7 +39,7 @@ class Settings:
 
 
 def multiply_adds(settings: Settings) -> float:
-  """Returns those of a round; the two gradients take as many as the forward pass."""
+  """Returns those of a round; each of two gradients takes those of a forward pass."""
   images = settings.batch_size * settings.steps
   return 3 * images * _MULTIPLY_ADDS * (settings.image_size / 224) ** 2
 

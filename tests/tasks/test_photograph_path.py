@@ -41,6 +41,24 @@ def test_the_whole_path(tmp_path, in_process):
   assert whole['bytes up a client'] > 20 * expected
 
 
+@pytest.mark.slow
+def test_images_are_decoded_in_the_rounds_that_are_to_decode(
+  tmp_path, in_process
+):
+  photographs.render(tmp_path, SMALL)
+  fedss = photographs.config(
+    *(tmp_path, 'fedss', 2),
+    **{'clients_per_round': 2, 'image_size': 32, 'local_steps': 1},
+    **{'negatives': 4, 'encoder': 'small'},
+  )
+  warm, cold = (
+    photographs.rounds_only(fedss, tmp_path / f'{kept}', kept)
+    for kept in (True, False)
+  )
+  assert warm['images decoded'] == 0
+  assert cold['images decoded'] >= 5 * cold['examples a round'] > 0
+
+
 def test_the_path_is_shown_beside_keras():
   keys = ('processor', 'elapsed')
   norm = {f'{a}, {b}': 0.02 for a in ('training', 'both') for b in keys}
@@ -52,12 +70,16 @@ def test_the_path_is_shown_beside_keras():
     **{'decoding, processor': 2.0, 'images decoded': 1_000},
     **{'rounds': 120.0, 'evaluations': 100.0},
   }
-  shown = photographs.beside_keras(path, path, before, after)
+  warm = {**path, 'a round': 3.0}
+  cold = {**path, 'a round': 4.0, 'a round, processor': 10.0}
+  shown = photographs.beside_keras(path, warm, cold, before, after)
   cells = [line.split('  ') for line in shown.splitlines()]
   cells = {line[0]: [c.strip() for c in line[1:] if c] for line in cells}
   assert cells['decoding, processor'] == ['2.00', '1.00 – 1.00', '1.00 – 40.00']
-  assert cells['both, processor'] == ['20.00', '20.00 – 20.00', '20.00 – 40.00']
-  assert cells['training, elapsed'][0] == '15.00'
+  assert cells['both, processor'] == ['25.00', '20.00 – 20.00', '20.00 – 40.00']
+  assert cells['training, processor'][0] == '20.00'
+  assert cells['training, elapsed'][0] == '7.50'
+  assert cells['both, elapsed'][0] == '10.00'
   assert 'decodes 500 images a second' in shown
   told = photographs.at_full_size(path, 5_000, 5_000, None)
   # 20 rounds of 3,200 images at 15 ms, and 65,502 at 10 ms.
@@ -66,10 +88,10 @@ def test_the_path_is_shown_beside_keras():
   assert told.endswith('rendering 10 minutes.')
 
 
-def test_keras_reads_the_photographs_of_the_tar(tmp_path):
+def test_keras_reads_the_photographs_of_the_tar(tmp_path, monkeypatch):
   (tmp_path / 'sop').mkdir()
   with tarfile.open(tmp_path / 'sop' / 'images.tar', 'w') as tar:
-    for number in range(70):
+    for number in range(100):
       data = photographs._jpeg(np.zeros([28, 28], np.uint8), number)
       member = tarfile.TarInfo(f'{number}.jpg')
       member.size = len(data)
@@ -83,3 +105,10 @@ def test_keras_reads_the_photographs_of_the_tar(tmp_path):
   found = keras_photographs.run('both', lambda x, n: steps.append(n), batches)
   assert set(found) == {'both, elapsed', 'both, processor'}
   assert len(steps) == 2
+  # One step that is not counted and one that is, though there are three batches.
+  monkeypatch.setattr(
+    keras_photographs, 'training_step', lambda *_: lambda *_: steps.append(0)
+  )
+  found = keras_photographs.measure(str(tmp_path), 1, 40)
+  assert len(steps) == 2 + 2 * (2 + 2)
+  assert {len(times) for times in found.values()} == {6}

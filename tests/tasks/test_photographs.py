@@ -12,6 +12,7 @@ from tasks import experiment
 from tasks import photograph_files
 from tasks import photographs
 from tasks import registry
+from tasks.papers import registry as papers
 from tests.datasets.images import on_disk
 from tests.datasets.images import test_records
 from tff_xc import classifier
@@ -98,6 +99,36 @@ def test_options_are_the_papers_networks():
   assert small['embedding_dim'] == 64
   virtual = resolve('inaturalist-geo-3k', 'fedvc')['hyperparameters']
   assert (virtual['virtual_clients'], virtual['batch_size']) == (256, 64)
+
+
+@pytest.mark.parametrize('number', range(1, 6))
+def test_fedvcs_tables_have_its_network_crops_and_rates(number):
+  table = papers.TABLES[f'fedvc/table{number}']
+  rows = [row for row in table.rows if row.task in NAMES]
+  assert rows
+  for row in rows:
+    config = resolve(row.task, row.algorithm, **row.changes)
+    options, values = config['options'], config['hyperparameters']
+    on_landmarks = row.task.startswith('landmarks')
+    assert (options['encoder'], options['crop']) == ('mobilenet_v2', 'scale')
+    assert options['image_size'] == (224 if on_landmarks else 299)
+    assert options.get('embedding_dim') == (64 if on_landmarks else None)
+    assert options.get('logits', 'linear') == 'linear'
+    assert values['batch_size'] == (32 if on_landmarks else 64)
+    assert values['client_learning_rate'] == 0.01
+    assert values['weight_decay'] == 4e-5
+    if row.algorithm == 'centralized':
+      continue
+    if values.get('virtual_clients'):
+      assert (values['virtual_clients'], on_landmarks) == (256, False)
+    else:
+      assert values['local_epochs'] == (5 if on_landmarks else 1)
+    assert config['rounds'] == 5_000
+    assert values['clients_per_round'] == row.changes.get(
+      'clients_per_round', 10
+    )
+    if row.algorithm == 'fedavgm':
+      assert values['server_momentum'] == 0.9
 
 
 @pytest.mark.parametrize(

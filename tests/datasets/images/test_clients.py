@@ -1,10 +1,15 @@
 """One's own photographs as federated data."""
 
+import os
+
 import numpy as np
 import pytest
 
+from datasets import cache_folder
 from datasets.images import clients
 from datasets.images import decode
+from datasets.images import readable
+from datasets.images import store as store_lib
 from datasets.splits import own
 from tests.datasets.images import on_disk
 from tff_xc import errors
@@ -183,6 +188,33 @@ def test_a_damaged_image_may_be_an_error(tmp_path):
   message = r'cat/0\.jpg is not a readable image.*--corrupt=skip'
   with pytest.raises(errors.InputError, match=message):
     dataset.train.examples('class/0')
+
+
+def test_an_image_that_rots_is_left_out_the_next_time(tmp_path):
+  """Its file keeps its size and time, so it still counts as sound at first."""
+  folder = on_disk.classes(tmp_path / 'photos')
+  path = on_disk.tarred(folder, tmp_path / 'photos.tar')
+  load(path)
+  status, sound = path.stat(), on_disk.photograph(6)
+  rotten = path.read_bytes().replace(sound, bytes(len(sound)))
+  path.write_bytes(rotten)
+  os.utime(path, ns=(status.st_atime_ns, status.st_mtime_ns))
+  dataset = load(path)
+  with pytest.raises(errors.InputError, match=r'dog/0\.jpg is not a .*=skip'):
+    dataset.train.examples('class/1')
+  dataset = load(path)
+  assert dataset.train.partition.sizes.tolist() == [6, 4, 7]
+  for client in dataset.train.client_ids:
+    dataset.train.examples(client)
+  # The others are remembered, and no other file is left in the cache.
+  check = []
+  names = {p.name.split('.')[-1] for p in cache_folder.folder().iterdir()}
+  assert not names & {str(os.getpid())}
+  store = store_lib.open_store(path)
+  readable.find(
+    store, np.arange(18), lambda n: check.extend(n.tolist()) or [False]
+  )
+  assert [store.names.take(np.array([n]))[0] for n in check] == ['dog/0.jpg']
 
 
 def test_what_cannot_even_be_opened_is_left_out(tmp_path):
