@@ -6,7 +6,7 @@ A file's tables stand between two comments, of which the first says what is show
 
   <!-- compare docs/results/omniglot --columns=top1:0.1,top1@400 -->
   <!-- compare DIRECTORY... --columns=... --paper=turbosvm-fl/table3:femnist -->
-  <!-- result docs/results/small/fedss/table1 -->
+  <!-- result docs/results/small/fedss/table1 [--short] -->
   <!-- verdicts docs/results/small -->
   ...
   <!-- end -->
@@ -18,7 +18,8 @@ it (best.bytes_down), rounds to a target (top1:0.1), and other columns of
 `launch.compare` by their names in its CSV. --paper:
 tables and their tasks, whose published numbers of the same algorithm stand beside;
 only rows without changes of their own have one. result, verdicts: what
-`launch.reproduce --output=docs/results/small` wrote. Directories are relative to the
+`launch.reproduce --output=docs/results/small` wrote, with --short without costs and
+expectations. Directories are relative to the
 file. --check changes nothing: exit status 2 if a table is not that of its runs.
 """
 
@@ -220,18 +221,25 @@ def _paper(name: str):
 
 def _result(root: pathlib.Path, words: Sequence[str]) -> str:
   """Returns the tables and the verdict of a result."""
-  [where] = words
+  is_short = '--short' in words
+  where = _one([word for word in words if word != '--short'])
   paper, number = pathlib.Path(where).parts[-2:]
   output = root / pathlib.Path(where).parents[1]
   found = outcome_lib.read(output, f'{paper}/{number}')
   if found is None:
     raise ValueError(f'nothing was written of {paper}/{number} in {output}')
-  return outcome_lib.tables_of(found)
+  return outcome_lib.tables_of(found, is_short)
+
+
+def _one(words: Sequence[str]) -> str:
+  if len(words) != 1:
+    raise ValueError(f'expected one directory, not {len(words)}: {words}')
+  return words[0]
 
 
 def _verdicts(root: pathlib.Path, words: Sequence[str]) -> str:
   """Returns a line for each result, with its verdict."""
-  [output] = words
+  output = _one(words)
   lines = [['result', 'what', 'verdict']]
   for name, result in registry.RESULTS.items():
     found = outcome_lib.read(root / output, name)

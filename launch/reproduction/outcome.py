@@ -268,10 +268,15 @@ def to_markdown(outcome: Outcome) -> str:
   return '\n\n'.join(part.rstrip('\n') for part in parts) + '\n'
 
 
-def tables_of(outcome: Outcome) -> str:
-  """Returns an outcome's tables and verdict as Markdown, ending in a newline."""
+def tables_of(outcome: Outcome, is_short: bool = False) -> str:
+  """Returns an outcome's tables and verdict as Markdown, ending in a newline.
+
+  Args:
+    outcome: of a result.
+    is_short: whether only its own table is wanted, without costs and expectations.
+  """
   blocks = []
-  for title, heading, rows in _all_tables(outcome):
+  for title, heading, rows in _all_tables(outcome)[: 1 if is_short else None]:
     table = text_table.to_markdown([heading, *rows])
     blocks.append(f'**{title}**\n\n{table}' if title else table)
   return '\n'.join([*blocks, f'**{outcome.verdict}**: {outcome.why}.\n'])

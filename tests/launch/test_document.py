@@ -99,7 +99,7 @@ def test_a_result_and_the_verdicts(tmp_path):
       scale='small',
       verdict=outcome_lib.Verdict.REPRODUCED,
       why='all is equal',
-      tables=(cells,),
+      tables=(cells, cells._replace(title='Cost')),
     ),
     tmp_path / 'small',
   )
@@ -107,6 +107,12 @@ def test_a_result_and_the_verdicts(tmp_path):
   write(path, 'result small/fedmlh/table5')
   text = document.document(path)
   assert '| 1 | 2\\|3 |' in text
+  assert '**Cost**' in text
+  assert '**reproduced**: all is equal.' in text
+  write(path, 'result small/fedmlh/table5 --short')
+  text = document.document(path)
+  assert '| 1 | 2\\|3 |' in text
+  assert '**Cost**' not in text
   assert '**reproduced**: all is equal.' in text
   write(path, 'verdicts small')
   cells = [line.split(' | ') for line in document.document(path).splitlines()]
@@ -129,6 +135,8 @@ def test_a_result_and_the_verdicts(tmp_path):
     ),
     ('compare runs --columns=top1@7', 'no scores of round 7'),
     ('result small/fedss/table1', 'nothing was written of fedss/table1'),
+    ('result --short', 'expected one directory, not 0'),
+    ('verdicts a b', 'expected one directory, not 2'),
   ],
 )
 def test_bad_input_is_one_sentence(words, problem, runs):
