@@ -8,7 +8,8 @@ from tasks.papers import table
 
 _VIRTUAL = 64
 # Clients of 2 to 40 of 100 classes, 12 to 240 images. SGD on the server, as in the
-# paper; centralised training sees as many examples a round.
+# paper; centralised training sees as many examples a round. After 200 rounds all
+# methods are between 96 and 100 %, which tells nothing of their order.
 _SHARED = {
   'num_classes': 100,
   'num_clients': 200,
@@ -20,7 +21,7 @@ _SHARED = {
   'server_optimizer': 'sgd',
   'server_learning_rate': 1.0,
   'steps_per_round': 8 * 60 // 32,
-  'rounds': 200,
+  'rounds': 60,
   'eval_every': 10,
 }
 # Clients of equal size, as CIFAR-10 by a Dirichlet distribution. Ten classes of
@@ -30,11 +31,10 @@ _EQUAL = {
   'num_clients': 100,
   'examples_per_client': 100,
   'steps_per_round': 8 * 100 // 32,
-  'rounds': 60,
 }
 _WHAT = (
   'Procedural handwriting of 100 classes, 200 clients of 2 to 40 classes and 12 to'
-  f' 240 images, virtual clients of {_VIRTUAL}, 8 a round, 200 rounds from scratch,'
+  f' 240 images, virtual clients of {_VIRTUAL}, 8 a round, 60 rounds from scratch,'
   ' one seed; scores at the end'
 )
 _LAST = 'top1@rounds:5000'
