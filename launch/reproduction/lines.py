@@ -1,6 +1,7 @@
 """The rows of a published table with their finished runs, and what these measured."""
 
 import csv
+import math
 import pathlib
 from collections.abc import Sequence
 from typing import NamedTuple
@@ -124,7 +125,9 @@ def _last(run: run_files.Run, metric: str) -> float | None:
     return run.summary['seconds_per_round_median']
   if metric in catalog.SCORES:
     return (best or run.summary['final']).get(metric)
-  return float(run.metrics[metric].iloc[-1]) if metric in run.metrics else None
+  last = run.metrics[metric].iloc[-1] if metric in run.metrics else math.nan
+  # Such as the support vectors of a class that was not drawn in this round.
+  return None if math.isnan(last) else float(last)
 
 
 def of_seeds(found: Sequence[float]) -> columns.Value:

@@ -31,7 +31,8 @@ class RoundsTo(Value):
 
   Attributes:
     by_seed: the first evaluated round that reached it, or None.
-    rounds: the rounds of each seed.
+    rounds: the fewest rounds of a seed that did not reach it, as some may have
+      stopped early; if all did, of any seed.
   """
 
   by_seed: tuple[int | None, ...]
@@ -98,7 +99,12 @@ def rounds_to(
   mean, std = math.inf, None
   if None not in by_seed:
     mean, std = mean_and_std(by_seed)
-  return RoundsTo(mean, std, by_seed, group.runs[0].summary['rounds'])
+  short = [
+    run.summary['rounds']
+    for run, reached in zip(group.runs, by_seed, strict=True)
+    if reached is None or None not in by_seed
+  ]
+  return RoundsTo(mean, std, by_seed, min(short))
 
 
 def csv_cells(column: Column, value: Value | None) -> dict[str, Any]:

@@ -117,6 +117,16 @@ def test_a_section_holds_all_that_was_written(written):
   assert command in re.sub('</?span>', '', text)
 
 
+def test_what_runs_are_too_short_for_is_unknown(output):
+  path = output / 'p' / 'fig1' / 'result.json'
+  kept = json.loads(path.read_text())
+  kept['checked'][0] = ['rounds of a: at most 5', 'at least 61.0', None]
+  path.write_text(json.dumps(kept))
+  found = rewritten(output)
+  found.assert_sound()
+  assert ['rounds of a: at most 5', 'at least 61.0', 'unknown'] in found.rows
+
+
 def test_nothing_is_loaded_from_elsewhere(written):
   text = text_of(written)
   found = parsed_page.Page(text)

@@ -72,14 +72,21 @@ def test_a_small_table_is_judged_by_what_was_expected(tmp_path):
     (None, 20, {'most': 0}, 'at least +41.0', False),
     (None, 20, {'least': 41}, 'at least +41.0', True),
     (None, None, {'most': 0}, 'unknown', None),
+    # One of two seeds missed: the mean is at least (20 + 61) / 2.
+    ((20, None), 30, {'least': 10}, 'at least +10.5', True),
+    ((20, None), 30, {'least': 5, 'most': 15}, 'at least +10.5', None),
+    ((20, None), 30, {'least': -4, 'most': 4}, 'at least +10.5', False),
+    (30, (20, None), {'least': -15, 'most': 0}, 'at most -10.5', None),
+    (30, (20, None), {'least': -4, 'most': 4}, 'at most -10.5', False),
   ],
 )
 def test_a_missed_target_may_have_needed_any_number_of_rounds(
   of, than, bounds, measured, holds
 ):
   def line(rounds):
-    mean = float('inf') if rounds is None else float(rounds)
-    value = columns.RoundsTo(mean, None, (rounds,), 60)
+    seeds = rounds if isinstance(rounds, tuple) else (rounds,)
+    mean = math.inf if None in seeds else sum(seeds) / len(seeds)
+    value = columns.RoundsTo(mean, None, seeds, 60)
     return types.SimpleNamespace(value=lambda metric: value)
 
   expected = result.Expected('top1:0.7', 'a', **bounds, than='b')
@@ -192,6 +199,30 @@ def test_rounds_to_a_target_that_was_missed_are_at_least_one_more(tmp_path):
   assert trained._possible(missed) == (21.0, math.inf)
   least, most = trained._possible(lines.measured(group, 'top1:0.1'))
   assert least == most < 20
+
+
+def test_a_seed_that_stopped_early_missed_its_target_in_few_rounds(tmp_path):
+  runs = [
+    fake_runs.write_run(tmp_path / f'{rounds}', top1=top1, rounds=rounds)
+    for rounds, top1 in ((60, 0.8), (20, 0.5), (40, 0.5))
+  ]
+  group = groups.Group('', '', tuple(map(run_files.read_run, runs)))
+  value = lines.measured(group, 'top1:0.7')
+  [reached, *others] = value.by_seed
+  assert reached
+  assert others == [None, None]
+  assert str(value) == '>20 in 2 of 3 seeds'
+  assert trained._possible(value)[0] == pytest.approx((reached + 21 + 21) / 3)
+
+
+def test_a_number_that_the_last_round_lacks_was_not_measured(tmp_path):
+  group = write_scores(tmp_path / 'run', (0.5, 0.8))
+  table = group.runs[0].metrics
+  table['support_vectors_class_1'] = [8.0, 7.0]
+  name = 'support_vectors_class_1'
+  assert lines.measured(group, name).mean == 7
+  table[name] = [8.0, math.nan]  # The class was not drawn in the last round.
+  assert lines.measured(group, name) is None
 
 
 def write_scores(folder, scores):
