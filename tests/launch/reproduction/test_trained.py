@@ -96,12 +96,12 @@ def test_a_missed_target_may_have_needed_any_number_of_rounds(
 
 def test_a_verdict_says_what_the_runs_are_too_short_for():
   checked = lambda *holds: [outcome_lib.Checked('a', '', h) for h in holds]
-  verdict, why = outcome_lib.judged(checked(True, None))
+  verdict, why = outcome_lib.judged(checked(True, True, None))
   assert verdict == VERDICTS.SHAPE
   assert why == (
-    '1 of 2 expectations hold, and the runs are too short to tell of the others'
+    '2 of 3 expectations hold, and the runs are too short to tell of the others'
   )
-  assert outcome_lib.judged(checked(None))[0] == VERDICTS.NOT
+  assert outcome_lib.judged(checked(True, None))[0] == VERDICTS.NOT
   assert outcome_lib.judged(checked(True, None, False))[0] == VERDICTS.NOT
 
 
