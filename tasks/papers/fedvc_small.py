@@ -23,6 +23,7 @@ _SHARED = {
   'server_optimizer': 'sgd',
   'server_learning_rate': 1.0,
   'client_learning_rate': 0.01,
+  'batch_size': 32,
   'steps_per_round': 8 * 60 // 32,
   'rounds': 60,
   'eval_every': 10,
