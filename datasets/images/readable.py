@@ -7,6 +7,7 @@ file of keys of 8 bytes: hashes of an image's name and of the sizes and times of
 file.
 """
 
+import contextlib
 import hashlib
 import os
 import pathlib
@@ -20,6 +21,7 @@ import numpy as np
 from datasets import parsed_cache
 from datasets.images import store as store_lib
 from datasets.splits import listing as listing_lib
+from tff_xc.report import run_files
 
 # Increase this when more or fewer images become readable.
 _VERSION = 1
@@ -76,12 +78,8 @@ def forget(store: store_lib.Store, place: int) -> None:
     if len(kept) == len(known) or not parsed_cache.is_writable(file.parent):
       return
     # Keys that another process adds meanwhile are lost, and found again.
-    new = file.with_name(f'{file.name}.{os.getpid()}')
-    try:
+    with contextlib.suppress(OSError), run_files.replacing(file) as new:
       kept.tofile(new)
-      os.replace(new, file)
-    except OSError:
-      new.unlink(missing_ok=True)
 
 
 def _keys(store: store_lib.Store, places: np.ndarray) -> np.ndarray:

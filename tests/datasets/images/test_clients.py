@@ -202,6 +202,10 @@ def test_an_image_that_rots_is_left_out_the_next_time(tmp_path):
   dataset = load(path)
   with pytest.raises(errors.InputError, match=r'dog/0\.jpg is not a .*=skip'):
     dataset.train.examples('class/1')
+  # Only this one is forgotten.
+  store, places = store_lib.open_store(path), np.arange(18)
+  known = readable.find(store, places, lambda n: [False] * len(n))
+  assert np.count_nonzero(~known) == 1
   dataset = load(path)
   assert dataset.train.partition.sizes.tolist() == [6, 4, 7]
   for client in dataset.train.client_ids:
@@ -210,10 +214,8 @@ def test_an_image_that_rots_is_left_out_the_next_time(tmp_path):
   check = []
   names = {p.name.split('.')[-1] for p in cache_folder.folder().iterdir()}
   assert not names & {str(os.getpid())}
-  store = store_lib.open_store(path)
-  readable.find(
-    store, np.arange(18), lambda n: check.extend(n.tolist()) or [False]
-  )
+  assert not list(cache_folder.folder().glob('.*.tmp*'))
+  readable.find(store, places, lambda n: check.extend(n.tolist()) or [False])
   assert [store.names.take(np.array([n]))[0] for n in check] == ['dog/0.jpg']
 
 
