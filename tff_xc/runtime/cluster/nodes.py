@@ -1,0 +1,216 @@
+"""Starts, reports and ends the nodes of a cluster on this machine."""
+
+import contextlib
+import dataclasses
+import os
+import pathlib
+import secrets
+import shutil
+import socket
+from collections.abc import Iterator
+
+from tff_xc import errors
+from tff_xc.runtime.cluster import certificates
+from tff_xc.runtime.cluster import connection
+from tff_xc.runtime.cluster import launching
+from tff_xc.runtime.cluster import processes
+from tff_xc.runtime.cluster import state
+
+_ANSWER_S = 10.0
+
+
+@dataclasses.dataclass(frozen=True)
+class Found:
+  """A node of this machine and its living processes: pids."""
+
+  node: state.Node
+  pids: tuple[int, ...]
+
+  @property
+  def is_alive(self) -> bool:
+    return self.node.pid in self.pids
+
+
+def start(
+  folder: pathlib.Path,
+  workers: launching.Workers,
+  ip: str = state.LOOPBACK,
+  port: int = 0,
+) -> state.Node:
+  """Starts a cluster: its head, on this machine, with some workers.
+
+  Args:
+    folder: keeps what was started.
+    workers: of this node; there may be none.
+    ip: the address to listen on. Any other than 127.0.0.1 needs and gets TLS,
+      since Ray then listens on all addresses of the machine.
+    port: of the head; 0: a free one.
+
+  Raises:
+    errors.InputError: a cluster was started here before, or it does not start.
+  """
+  with _changing(folder, workers) as workers:
+    _refuse_second(folder)
+    port = _port(ip, port)
+    authority = ('', '')
+    if ip != state.LOOPBACK:
+      authority = certificates.make_authority()
+    cluster = state.Cluster(
+      f'{ip}:{port}',
+      secrets.token_hex(32),
+      f'/tmp/tff_xc_{secrets.token_hex(4)}',
+      *authority,
+    )
+    try:
+      return launching.launch(folder, cluster, workers, ip, is_head=True)
+    except BaseException:
+      _remove_files(folder, cluster)
+      raise
+
+
+def join(
+  folder: pathlib.Path,
+  file: pathlib.Path,
+  workers: launching.Workers,
+  ip: str = '',
+) -> state.Node:
+  """Starts a node that joins the cluster which a file join.json describes.
+
+  Args:
+    folder: keeps what was started.
+    file: join.json.
+    workers: of this node.
+    ip: this machine's address for the other machines; '': the one from which
+      the head is reached.
+
+  Raises:
+    errors.InputError: this machine is part of another cluster, the head does
+      not answer, or the node does not start.
+  """
+  with _changing(folder, workers) as workers:
+    cluster = state.read_cluster(file)
+    own = state.find_cluster(folder)
+    if own not in (None, cluster):
+      raise errors.InputError(
+        f'{folder} has nodes of another cluster, at {own.address}: run `stop`'
+        ' first'
+      )
+    ip = _own_ip(cluster, ip)
+    try:
+      launching.write_secrets(folder, cluster, ip)
+      connection.ask_head(folder, cluster, _ANSWER_S)
+      return launching.launch(folder, cluster, workers, ip, is_head=False)
+    except BaseException:
+      if own is None:
+        _remove_files(folder, cluster)
+      raise
+
+
+def find(folder: pathlib.Path) -> list[Found]:
+  """Returns the nodes that were started here, also those that have ended."""
+  return [
+    Found(n, tuple(p.pid for p in processes.marked([n.mark])))
+    for n in state.read_nodes(folder)
+  ]
+
+
+def stop(folder: pathlib.Path, name: str = '') -> int:
+  """Ends what was started here, and removes its files.
+
+  Args:
+    folder: the folder of `start`.
+    name: of one node; '': all nodes.
+
+  Returns:
+    The number of nodes that were ended, also those of which nothing was left.
+
+  Raises:
+    errors.InputError: there is no such node, or something does not end.
+  """
+  if not folder.exists():
+    return 0
+  with state.locked(folder):
+    nodes = state.read_nodes(folder)
+    chosen = [n for n in nodes if name in ('', n.name)]
+    if name and not chosen:
+      known = ', '.join(n.name for n in nodes) or 'none'
+      raise errors.InputError(f'there is no node {name}: the nodes are {known}')
+    processes.end([n.mark for n in chosen], [n.pid for n in chosen])
+    for node in chosen:
+      for suffix in ('json', 'ready', 'log'):
+        state.node_file(folder, node.name, suffix).unlink(missing_ok=True)
+    if len(chosen) == len(nodes):
+      _remove_files(folder, state.find_cluster(folder))
+    return len(chosen)
+
+
+@contextlib.contextmanager
+def _changing(
+  folder: pathlib.Path, workers: launching.Workers
+) -> Iterator[launching.Workers]:
+  """Makes and locks the folder; yields the workers with all values resolved."""
+  connection.check_ray()
+  if workers.data_dir and not os.path.isdir(workers.data_dir):
+    raise errors.InputError(f'--data_dir={workers.data_dir} is no directory')
+  state.make(folder)
+  cores = len(os.sched_getaffinity(0))
+  with state.locked(folder):
+    yield dataclasses.replace(
+      workers,
+      threads=workers.threads or max(1, cores // max(1, workers.number)),
+      data_dir=os.path.abspath(workers.data_dir) if workers.data_dir else '',
+    )
+
+
+def _refuse_second(folder: pathlib.Path) -> None:
+  """Raises InputError if nodes run here, and removes traces of ended ones."""
+  found = find(folder)
+  if any(f.pids for f in found):
+    raise errors.InputError(
+      f'nodes run here already ({folder}): `--join={folder / state.JOIN}` adds'
+      ' one, `stop` ends them'
+    )
+  _remove_files(folder, state.find_cluster(folder))
+
+
+def _port(ip: str, port: int) -> int:
+  """Returns a port of `ip` on which nothing listens: `port` unless it is 0."""
+  with socket.socket() as listener:
+    try:
+      listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+      listener.bind((ip, port))
+    except OSError as e:
+      raise errors.InputError(
+        f'nothing can listen on {ip}:{port} ({e.strerror}): --listen must be an'
+        ' address of this machine, and --port a free port'
+      ) from e
+    return listener.getsockname()[1]
+
+
+def _own_ip(cluster: state.Cluster, ip: str) -> str:
+  """Returns the address of this machine for the nodes of the cluster."""
+  if (cluster.ip == state.LOOPBACK) != (ip in ('', state.LOOPBACK)) and ip:
+    raise errors.InputError(
+      f'the cluster listens on {cluster.ip} and --listen is {ip}: both must be'
+      ' 127.0.0.1, or neither'
+    )
+  if ip:
+    _port(ip, 0)
+    return ip
+  with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as probe:
+    try:  # Sends nothing.
+      probe.connect((cluster.ip, cluster.port))
+    except OSError as e:
+      raise errors.InputError(
+        f'there is no route to the head at {cluster.address} ({e.strerror})'
+      ) from e
+    return probe.getsockname()[0]
+
+
+def _remove_files(folder: pathlib.Path, cluster: state.Cluster | None) -> None:
+  """Removes the folder's files, and Ray's if no node of the cluster uses them."""
+  if cluster and not processes.marked(
+    [cluster.ray_folder], processes.CLUSTER_MARK
+  ):
+    shutil.rmtree(cluster.ray_folder, ignore_errors=True)
+  state.remove(folder)
