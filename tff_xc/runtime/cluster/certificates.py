@@ -54,10 +54,13 @@ def issue(
   return _pem(certificate), _key_pem(key)
 
 
-def write(folder: pathlib.Path, cluster: state.Cluster, ip: str) -> None:
-  """Writes this machine's certificate, for `ip`, and its key."""
-  ips = dict.fromkeys([ip, state.LOOPBACK])
-  certificate, key = issue(cluster.authority, cluster.authority_key, ips)
+def write(
+  folder: pathlib.Path, cluster: state.Cluster, ips: Iterable[str]
+) -> None:
+  """Writes this machine's certificate, for its addresses, and its key."""
+  certificate, key = issue(
+    cluster.authority, cluster.authority_key, dict.fromkeys(ips)
+  )
   state.write(folder / 'key.pem', key)
   state.write(folder / 'certificate.pem', certificate)
 

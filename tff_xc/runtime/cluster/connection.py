@@ -100,7 +100,7 @@ def connect(
       silent, or refuses us; one sentence that says what to do.
   """
   check_ray()
-  folder = pathlib.Path(folder) if folder else state.default_folder()
+  folder = pathlib.Path(folder or state.default_folder()).absolute()
   cluster = state.find_cluster(folder)
   if cluster is None:
     raise errors.InputError(
@@ -171,8 +171,11 @@ def _node_here(
 
 def _set_environment(values: dict[str, str], cluster: state.Cluster) -> None:
   """Sets the variables that Ray reads, also if it was imported before."""
-  _before.update({name: os.environ.get(name) for name in values})
+  others = [n for n in os.environ if n.startswith('RAY_') and n not in values]
+  _before.update({name: os.environ.get(name) for name in [*values, *others]})
   os.environ.update(values)
+  for name in others:  # RAY_AUTH_TOKEN would go before ours, for example.
+    del os.environ[name]
   import ray._raylet
   from ray._private import ray_constants
 

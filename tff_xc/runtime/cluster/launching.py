@@ -42,9 +42,11 @@ class Workers:
 def write_secrets(
   folder: pathlib.Path, cluster: state.Cluster, ip: str
 ) -> None:
+  """Writes what Ray's processes and drivers of this machine must know."""
   state.write_cluster(folder, cluster)
-  if cluster.uses_tls:
-    certificates.write(folder, cluster, ip)
+  ips = [n.ip for n in state.read_nodes(folder)]
+  if cluster.uses_tls and ip not in ips:
+    certificates.write(folder, cluster, [*ips, ip, state.LOOPBACK])
 
 
 def launch(
@@ -59,7 +61,6 @@ def launch(
   Raises:
     errors.InputError: it does not; nothing of it is left then.
   """
-  write_secrets(folder, cluster, ip)
   _make_ray_folder(cluster.ray_folder)
   names = [int(n.name) for n in state.read_nodes(folder)]
   node = state.Node(
@@ -86,6 +87,7 @@ def launch(
         stdout=output,
         stderr=subprocess.STDOUT,
         start_new_session=True,
+        umask=0o077,
       )
     node = dataclasses.replace(node, pid=child.pid)
     state.write_node(folder, node)

@@ -2,6 +2,7 @@
 
 import contextlib
 import dataclasses
+import ipaddress
 import os
 import pathlib
 import secrets
@@ -49,9 +50,10 @@ def start(
   Raises:
     errors.InputError: a cluster was started here before, or it does not start.
   """
+  check_ip(ip)
   with _changing(folder, workers) as workers:
     _refuse_second(folder)
-    port = _port(ip, port)
+    port = _free_port(ip, port)
     authority = ('', '')
     if ip != state.LOOPBACK:
       authority = certificates.make_authority()
@@ -62,9 +64,10 @@ def start(
       *authority,
     )
     try:
+      launching.write_secrets(folder, cluster, ip)
       return launching.launch(folder, cluster, workers, ip, is_head=True)
     except BaseException:
-      _remove_files(folder, cluster)
+      _remove_files(folder)
       raise
 
 
@@ -89,20 +92,16 @@ def join(
   """
   with _changing(folder, workers) as workers:
     cluster = state.read_cluster(file)
-    own = state.find_cluster(folder)
-    if own not in (None, cluster):
-      raise errors.InputError(
-        f'{folder} has nodes of another cluster, at {own.address}: run `stop`'
-        ' first'
-      )
+    if state.find_cluster(folder) != cluster:
+      _refuse_second(folder)
     ip = _own_ip(cluster, ip)
     try:
       launching.write_secrets(folder, cluster, ip)
       connection.ask_head(folder, cluster, _ANSWER_S)
       return launching.launch(folder, cluster, workers, ip, is_head=False)
     except BaseException:
-      if own is None:
-        _remove_files(folder, cluster)
+      if not state.read_nodes(folder):
+        _remove_files(folder)
       raise
 
 
@@ -140,7 +139,7 @@ def stop(folder: pathlib.Path, name: str = '') -> int:
       for suffix in ('json', 'ready', 'log'):
         state.node_file(folder, node.name, suffix).unlink(missing_ok=True)
     if len(chosen) == len(nodes):
-      _remove_files(folder, state.find_cluster(folder))
+      _remove_files(folder)
     return len(chosen)
 
 
@@ -162,18 +161,30 @@ def _changing(
     )
 
 
+def check_ip(ip: str) -> None:
+  """Raises InputError unless `ip` is an IPv4 address that can be one machine's."""
+  try:
+    if not ipaddress.IPv4Address(ip).is_unspecified:
+      return
+  except ValueError:
+    pass
+  raise errors.InputError(
+    f'--listen={ip} is no IPv4 address of this machine: name the one at which the'
+    ' other machines reach it'
+  )
+
+
 def _refuse_second(folder: pathlib.Path) -> None:
   """Raises InputError if nodes run here, and removes traces of ended ones."""
-  found = find(folder)
-  if any(f.pids for f in found):
+  if any(f.pids for f in find(folder)):
     raise errors.InputError(
-      f'nodes run here already ({folder}): `--join={folder / state.JOIN}` adds'
-      ' one, `stop` ends them'
+      f'nodes run here already ({folder}): `start --join={folder / state.JOIN}`'
+      ' adds one, `stop` ends them'
     )
-  _remove_files(folder, state.find_cluster(folder))
+  _remove_files(folder)
 
 
-def _port(ip: str, port: int) -> int:
+def _free_port(ip: str, port: int = 0) -> int:
   """Returns a port of `ip` on which nothing listens: `port` unless it is 0."""
   with socket.socket() as listener:
     try:
@@ -189,13 +200,14 @@ def _port(ip: str, port: int) -> int:
 
 def _own_ip(cluster: state.Cluster, ip: str) -> str:
   """Returns the address of this machine for the nodes of the cluster."""
-  if (cluster.ip == state.LOOPBACK) != (ip in ('', state.LOOPBACK)) and ip:
-    raise errors.InputError(
-      f'the cluster listens on {cluster.ip} and --listen is {ip}: both must be'
-      ' 127.0.0.1, or neither'
-    )
   if ip:
-    _port(ip, 0)
+    check_ip(ip)
+    if (cluster.ip == state.LOOPBACK) != (ip == state.LOOPBACK):
+      raise errors.InputError(
+        f'the head listens on {cluster.ip} and --listen is {ip}: both must be'
+        f' {state.LOOPBACK}, or neither'
+      )
+    _free_port(ip)
     return ip
   with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as probe:
     try:  # Sends nothing.
@@ -207,10 +219,12 @@ def _own_ip(cluster: state.Cluster, ip: str) -> str:
     return probe.getsockname()[0]
 
 
-def _remove_files(folder: pathlib.Path, cluster: state.Cluster | None) -> None:
+def _remove_files(folder: pathlib.Path) -> None:
   """Removes the folder's files, and Ray's if no node of the cluster uses them."""
-  if cluster and not processes.marked(
-    [cluster.ray_folder], processes.CLUSTER_MARK
-  ):
-    shutil.rmtree(cluster.ray_folder, ignore_errors=True)
+  with contextlib.suppress(errors.InputError):  # join.json is damaged.
+    cluster = state.find_cluster(folder)
+    if cluster and not processes.marked(
+      [cluster.ray_folder], processes.CLUSTER_MARK
+    ):
+      shutil.rmtree(cluster.ray_folder, ignore_errors=True)
   state.remove(folder)

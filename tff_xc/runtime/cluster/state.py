@@ -11,6 +11,7 @@ import fcntl
 import json
 import os
 import pathlib
+import re
 from collections.abc import Iterator
 from typing import Any
 
@@ -21,6 +22,15 @@ VARIABLE = 'TFF_XC_CLUSTER'
 JOIN = 'join.json'
 LOOPBACK = '127.0.0.1'
 _NODES = 'nodes'
+_PEM = r'(-----BEGIN [A-Z ]+-----[^-]+-----END [A-Z ]+-----\n)?'
+# Also keeps a file of somebody else from naming another folder for removal.
+_FORMS = {
+  'address': r'\d+\.\d+\.\d+\.\d+:\d+',
+  'token': r'[0-9a-f]{64}',
+  'ray_folder': r'/tmp/tff_xc_[0-9a-f]{8}',
+  'authority': _PEM,
+  'authority_key': _PEM,
+}
 
 
 @dataclasses.dataclass(frozen=True)
@@ -115,13 +125,18 @@ def locked(folder: pathlib.Path) -> Iterator[None]:
   Raises:
     errors.InputError: another command is changing it.
   """
-  with open(folder / 'lock', 'w') as file:
+  with contextlib.ExitStack() as stack:
     try:
+      file = stack.enter_context(open(folder / 'lock', 'w'))
       fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
-    except OSError as e:
+    except BlockingIOError as e:
       raise errors.InputError(
         f'another command is starting or stopping nodes of {folder}: wait for'
         ' its end'
+      ) from e
+    except OSError as e:
+      raise errors.InputError(
+        f'{folder} cannot be used ({e.strerror}): name another folder'
       ) from e
     yield
 
@@ -151,7 +166,11 @@ def read_cluster(path: pathlib.Path) -> Cluster:
     errors.InputError: there is none, or it is not one.
   """
   try:
-    return Cluster(**json.loads(path.read_text(encoding='utf-8')))
+    cluster = Cluster(**json.loads(path.read_text(encoding='utf-8')))
+    for name, pattern in _FORMS.items():
+      if not re.fullmatch(pattern, getattr(cluster, name)):
+        raise ValueError(name)
+    return cluster
   except OSError as e:
     raise errors.InputError(f'{path} cannot be read ({e.strerror})') from e
   except (ValueError, TypeError) as e:
