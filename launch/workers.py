@@ -24,7 +24,7 @@ from absl import flags
 from launch import app
 from tff_xc import errors
 from tff_xc.report import text_table
-from tff_xc.runtime.cluster import connection
+from tff_xc.runtime.cluster import head
 from tff_xc.runtime.cluster import launching
 from tff_xc.runtime.cluster import nodes
 from tff_xc.runtime.cluster import state
@@ -118,7 +118,7 @@ def _status(folder: pathlib.Path) -> None:
     sys.exit(1)
   cluster = state.find_cluster(folder)
   try:
-    alive = connection.ask_head(folder, cluster, deadline_s=10.0)
+    alive = head.ask(folder, cluster, deadline_s=10.0)
     problem = ''
   except errors.InputError as e:
     alive, problem = [], str(e)

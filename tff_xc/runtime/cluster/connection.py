@@ -1,85 +1,32 @@
-"""Connects a driver to the cluster of which this machine is a part.
-
-Left alone, Ray fails with an empty message, after minutes or never if the head
-is gone, or a secret is wrong. So each part is asked first, by bare gRPC calls
-with a deadline.
-"""
+"""Connects a driver to the cluster of which this machine is a part."""
 
 import contextlib
 import dataclasses
 import os
 import pathlib
-import socket
 import sys
 import time
 from collections.abc import Iterator
 
 from tff_xc import errors
+from tff_xc.runtime.cluster import head
 from tff_xc.runtime.cluster import processes
 from tff_xc.runtime.cluster import state
 
 # The Ray resource of which a node has one unit for each of its workers.
-RESOURCE = 'tff_xc_worker'
-_GCS = '/ray.rpc.NodeInfoGcsService/'
-_before: dict[str, str | None] = {}
+RESOURCE = state.RESOURCE
 
 
 @dataclasses.dataclass(frozen=True)
-class LiveNode:
-  """A node that the head believes alive.
+class _Session:
+  """A connection: to what, and the environment's values before it."""
 
-  Attributes:
-    ray_id: in hexadecimal digits.
-    address: 'IP:PORT' of its raylet.
-    workers: how many it announces.
-  """
-
-  ray_id: str
-  address: str
-  workers: int
+  folder: pathlib.Path
+  cluster: state.Cluster
+  before: dict[str, str | None]
 
 
-def check_ray() -> None:
-  """Raises InputError unless Ray is installed; does not import it."""
-  import importlib.util
-
-  if importlib.util.find_spec('ray') is None:
-    raise errors.InputError(
-      'Ray is not installed: `make venv-cluster` adds it to .venv'
-    )
-
-
-def ask_head(
-  folder: pathlib.Path, cluster: state.Cluster, deadline_s: float
-) -> list[LiveNode]:
-  """Returns the nodes that the head believes alive, on all machines.
-
-  Args:
-    folder: of this machine, with the secrets.
-    cluster: the cluster.
-    deadline_s: the longest time for the answer, in seconds.
-
-  Raises:
-    errors.InputError: no head answers there, or it refuses us, in one sentence.
-  """
-  check_ray()
-  _check_port(cluster, deadline_s)
-  reply = _call(
-    folder, cluster, cluster.address, f'{_GCS}GetAllNodeInfo', deadline_s
-  )
-  from ray.core.generated import gcs_pb2
-  from ray.core.generated import gcs_service_pb2
-
-  nodes = gcs_service_pb2.GetAllNodeInfoReply.FromString(reply).node_info_list
-  return [
-    LiveNode(
-      n.node_id.hex(),
-      f'{n.node_manager_address}:{n.node_manager_port}',
-      int(n.resources_total.get(RESOURCE, 0)),
-    )
-    for n in nodes
-    if n.state == gcs_pb2.GcsNodeInfo.ALIVE
-  ]
+_session: _Session | None = None
 
 
 def connect(
@@ -99,7 +46,9 @@ def connect(
     errors.InputError: no cluster was started here, or a part of it is gone,
       silent, or refuses us; one sentence that says what to do.
   """
-  check_ray()
+  if _session is not None:
+    raise RuntimeError('connect was called before; call disconnect first')
+  head.check_ray()
   folder = pathlib.Path(folder or state.default_folder()).absolute()
   cluster = state.find_cluster(folder)
   if cluster is None:
@@ -108,12 +57,9 @@ def connect(
       f' (their folder would be {folder})'
     )
   deadline = time.monotonic() + deadline_s
-  alive = ask_head(folder, cluster, deadline_s)
+  alive = head.ask(folder, cluster, deadline_s)
   node, raylet = _node_here(folder, alive)
-  _call(
-    *(folder, cluster, raylet.address),
-    *('/grpc.health.v1.Health/Check', deadline - time.monotonic()),
-  )
+  head.check_node(folder, cluster, raylet, deadline - time.monotonic())
   workers = sum(n.workers for n in alive)
   if not workers:
     raise errors.InputError(
@@ -124,15 +70,17 @@ def connect(
     import ray
 
     with _stderr_to(folder / 'driver.log'):
-      _set_environment(state.ray_environment(folder, cluster), cluster)
+      _set_environment(folder, cluster)
       ray.init(
         address=cluster.address,
         _node_ip_address=node.ip,
         log_to_driver=False,
         logging_level='ERROR',
       )
-  except Exception as e:
+  except BaseException as e:
     disconnect()
+    if not isinstance(e, Exception):
+      raise
     reason = str(e).split('\n')[0] or type(e).__name__
     raise errors.InputError(
       f'Ray cannot connect to {cluster.address} ({reason}): try'
@@ -141,22 +89,40 @@ def connect(
   return workers
 
 
+def check(deadline_s: float = 5.0) -> list[head.LiveNode]:
+  """Returns the nodes that the connected cluster's head believes alive.
+
+  A run whose workers fail asks this: without the head, Ray ends the driver's
+  process after a minute.
+
+  Args:
+    deadline_s: the longest time for the answer, in seconds.
+
+  Raises:
+    errors.InputError: the head is gone or silent.
+  """
+  return head.ask(_session.folder, _session.cluster, deadline_s)
+
+
 def disconnect() -> None:
   """Ends what `connect` began; does nothing if nothing is connected."""
+  global _session
+  if _session is None:
+    return
   import ray
 
   ray.shutdown()
-  for name, value in _before.items():
+  for name, value in _session.before.items():
     if value is None:
       os.environ.pop(name, None)
     else:
       os.environ[name] = value
-  _before.clear()
+  _session = None
 
 
 def _node_here(
-  folder: pathlib.Path, alive: list[LiveNode]
-) -> tuple[state.Node, LiveNode]:
+  folder: pathlib.Path, alive: list[head.LiveNode]
+) -> tuple[state.Node, head.LiveNode]:
   """Returns a node of this machine that runs, and what the head says of it."""
   known = {n.ray_id: n for n in alive}
   for node in state.read_nodes(folder):
@@ -169,12 +135,18 @@ def _node_here(
   )
 
 
-def _set_environment(values: dict[str, str], cluster: state.Cluster) -> None:
+def _set_environment(folder: pathlib.Path, cluster: state.Cluster) -> None:
   """Sets the variables that Ray reads, also if it was imported before."""
-  others = [n for n in os.environ if n.startswith('RAY_') and n not in values]
-  _before.update({name: os.environ.get(name) for name in [*values, *others]})
+  global _session
+  values = state.ray_environment(folder, cluster)
+  # Otherwise it prints on stderr, for example that nobody collects metrics.
+  values['RAY_BACKEND_LOG_LEVEL'] = 'fatal'
+  # RAY_AUTH_TOKEN, for example, would take precedence over the file.
+  others = {n for n in os.environ if n.startswith('RAY_')} - set(values)
+  before = {n: os.environ.get(n) for n in [*values, *others]}
+  _session = _Session(folder, cluster, before)
   os.environ.update(values)
-  for name in others:  # RAY_AUTH_TOKEN would go before ours, for example.
+  for name in others:
     del os.environ[name]
   import ray._raylet
   from ray._private import ray_constants
@@ -196,79 +168,3 @@ def _stderr_to(path: pathlib.Path) -> Iterator[None]:
   finally:
     os.dup2(kept, 2)
     os.close(kept)
-
-
-def _check_port(cluster: state.Cluster, deadline_s: float) -> None:
-  """Raises InputError unless something listens at the head's address."""
-  try:
-    socket.create_connection((cluster.ip, cluster.port), deadline_s).close()
-  except OSError as e:
-    where = (
-      'on this machine' if cluster.ip == state.LOOPBACK else 'on its machine'
-    )
-    reason = 'no answer' if isinstance(e, TimeoutError) else e.strerror
-    raise errors.InputError(
-      f'no head of a cluster at {cluster.address} ({reason}): look {where} with'
-      ' `python -m launch.workers status`, or start anew with `stop` and `start`'
-    ) from e
-
-
-def _call(
-  folder: pathlib.Path,
-  cluster: state.Cluster,
-  address: str,
-  method: str,
-  deadline_s: float,
-) -> bytes:
-  """Calls a method without arguments and returns its answer.
-
-  Raises:
-    errors.InputError: it fails, or does not answer by the deadline.
-  """
-  os.environ.setdefault('GRPC_VERBOSITY', 'NONE')
-  import grpc
-
-  if cluster.uses_tls:
-    credentials = grpc.ssl_channel_credentials(
-      *((folder / f).read_bytes() for f in _TLS_FILES)
-    )
-    channel = grpc.secure_channel(address, credentials)
-  else:
-    channel = grpc.insecure_channel(address)
-  token = (folder / 'token').read_text()
-  try:
-    return channel.unary_unary(method)(
-      b'',
-      timeout=max(deadline_s, 0.1),
-      metadata=[('authorization', f'Bearer {token}')],
-    )
-  except grpc.RpcError as e:
-    raise errors.InputError(_sentence(e, address, deadline_s)) from e
-  finally:
-    channel.close()
-
-
-_TLS_FILES = ('authority.pem', 'key.pem', 'certificate.pem')
-
-
-def _sentence(error, address: str, deadline_s: float) -> str:
-  """Says what an error of gRPC means here."""
-  import grpc
-
-  anew = f'copy {state.JOIN} anew from the machine of the head and join again'
-  match error.code():
-    case grpc.StatusCode.UNAUTHENTICATED:
-      return f'the cluster at {address} refuses our token: {anew}'
-    case grpc.StatusCode.DEADLINE_EXCEEDED:
-      return (
-        f'the cluster at {address} does not answer within {deadline_s:.0f} s:'
-        ' run `python -m launch.workers stop`, then `start` again'
-      )
-    case grpc.StatusCode.UNAVAILABLE:
-      return (
-        f'what listens at {address} is no cluster, or has other certificates:'
-        f' {anew}'
-      )
-  return (
-    f'what listens at {address} is no cluster ({error.code().name}): {anew}'
-  )

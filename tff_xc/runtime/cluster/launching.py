@@ -13,7 +13,6 @@ import time
 
 from tff_xc import errors
 from tff_xc.runtime.cluster import certificates
-from tff_xc.runtime.cluster import connection
 from tff_xc.runtime.cluster import processes
 from tff_xc.runtime.cluster import state
 
@@ -110,7 +109,7 @@ def _command(
     'name': node.name,
     'ip': node.ip,
     'workers': node.workers,
-    'resource': connection.RESOURCE,
+    'resource': state.RESOURCE,
     'ready': str(ready.absolute()),
   }
   if node.is_head:

@@ -12,7 +12,7 @@ from collections.abc import Iterator
 
 from tff_xc import errors
 from tff_xc.runtime.cluster import certificates
-from tff_xc.runtime.cluster import connection
+from tff_xc.runtime.cluster import head
 from tff_xc.runtime.cluster import launching
 from tff_xc.runtime.cluster import processes
 from tff_xc.runtime.cluster import state
@@ -97,7 +97,7 @@ def join(
     ip = _own_ip(cluster, ip)
     try:
       launching.write_secrets(folder, cluster, ip)
-      connection.ask_head(folder, cluster, _ANSWER_S)
+      head.ask(folder, cluster, _ANSWER_S)
       return launching.launch(folder, cluster, workers, ip, is_head=False)
     except BaseException:
       if not state.read_nodes(folder):
@@ -148,7 +148,7 @@ def _changing(
   folder: pathlib.Path, workers: launching.Workers
 ) -> Iterator[launching.Workers]:
   """Makes and locks the folder; yields the workers with all values resolved."""
-  connection.check_ray()
+  head.check_ray()
   if workers.data_dir and not os.path.isdir(workers.data_dir):
     raise errors.InputError(f'--data_dir={workers.data_dir} is no directory')
   state.make(folder)

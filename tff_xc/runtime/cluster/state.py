@@ -21,6 +21,8 @@ from tff_xc import errors
 VARIABLE = 'TFF_XC_CLUSTER'
 JOIN = 'join.json'
 LOOPBACK = '127.0.0.1'
+# The Ray resource of which a node has one unit for each of its workers.
+RESOURCE = 'tff_xc_worker'
 _NODES = 'nodes'
 _PEM = r'(-----BEGIN [A-Z ]+-----[^-]+-----END [A-Z ]+-----\n)?'
 # Also keeps a file of somebody else from naming another folder for removal.
