@@ -117,11 +117,14 @@ def _status(folder: pathlib.Path) -> None:
     print(f'no workers were started here (folder {folder})')
     sys.exit(1)
   cluster = state.find_cluster(folder)
-  try:
-    alive = head.ask(folder, cluster, deadline_s=10.0)
-    problem = ''
-  except errors.InputError as e:
-    alive, problem = [], str(e)
+  alive, problem = [], ''
+  if not any(f.pids for f in found):
+    problem = f'none of these runs any more: `{_COMMAND} stop` forgets them'
+  else:
+    try:
+      alive = head.ask(folder, cluster, deadline_s=10.0)
+    except errors.InputError as e:
+      problem = str(e)
   known = {n.ray_id for n in alive}
   rows = [['node', 'state', 'pid', 'workers', 'threads', 'data', 'log']]
   all_run = not problem

@@ -19,11 +19,11 @@ RESOURCE = state.RESOURCE
 
 @dataclasses.dataclass(frozen=True)
 class _Session:
-  """A connection: to what, and the environment's values before it."""
+  """A connection: to what, and Ray's variables before it."""
 
   folder: pathlib.Path
   cluster: state.Cluster
-  before: dict[str, str | None]
+  before: dict[str, str]
 
 
 _session: _Session | None = None
@@ -112,11 +112,7 @@ def disconnect() -> None:
   import ray
 
   ray.shutdown()
-  for name, value in _session.before.items():
-    if value is None:
-      os.environ.pop(name, None)
-    else:
-      os.environ[name] = value
+  _replace_variables(_session.before)
   _session = None
 
 
@@ -141,19 +137,25 @@ def _set_environment(folder: pathlib.Path, cluster: state.Cluster) -> None:
   values = state.ray_environment(folder, cluster)
   # Otherwise it prints on stderr, for example that nobody collects metrics.
   values['RAY_BACKEND_LOG_LEVEL'] = 'fatal'
-  # RAY_AUTH_TOKEN, for example, would take precedence over the file.
-  others = {n for n in os.environ if n.startswith('RAY_')} - set(values)
-  before = {n: os.environ.get(n) for n in [*values, *others]}
-  _session = _Session(folder, cluster, before)
-  os.environ.update(values)
-  for name in others:
-    del os.environ[name]
+  _session = _Session(folder, cluster, _ray_variables())
+  _replace_variables(values)
   import ray._raylet
   from ray._private import ray_constants
 
   ray_constants.ENABLE_RAY_CLUSTER = cluster.ip != state.LOOPBACK
   ray._raylet.AuthenticationTokenLoader.instance().reset_cache()
   ray._raylet.Config.initialize('')
+
+
+def _ray_variables() -> dict[str, str]:
+  return {n: v for n, v in os.environ.items() if n.startswith('RAY_')}
+
+
+def _replace_variables(values: dict[str, str]) -> None:
+  """Sets Ray's variables; RAY_AUTH_TOKEN, say, would go before our file."""
+  for name in _ray_variables():
+    del os.environ[name]
+  os.environ.update(values)
 
 
 @contextlib.contextmanager
