@@ -5,8 +5,8 @@ PYTHON_BIN := .venv/bin/python
 DEMO := -m launch.train --task=glyphs --algorithm=fedss --run_dir=runs/demo
 
 .DEFAULT_GOAL := help
-.PHONY: help venv venv-gpu demo test test-slow requirements presets wheel clean \
-  reproduce-small documents
+.PHONY: help venv venv-gpu venv-cluster demo test test-slow requirements \
+  presets wheel clean reproduce-small documents
 
 help:  ## print this list
 	@sed -n 's/^\([a-z-]*\):.*## /make \1	/p' $(MAKEFILE_LIST) | expand -t 20
@@ -16,6 +16,9 @@ venv:  ## create .venv with the packages of requirements.txt, unless done
 
 venv-gpu:  ## the same with TensorFlow for CUDA GPUs; `make clean` undoes it
 	@PYTHON='$(PYTHON)' REQUIREMENTS=requirements-gpu.txt sh tools/setup_venv.sh
+
+venv-cluster:  ## add Ray to .venv, of either kind, for --runtime=cluster
+	@PYTHON='$(PYTHON)' MORE=requirements-cluster.txt sh tools/setup_venv.sh
 
 demo: venv  ## train and evaluate on the embedded data
 	$(PYTHON_BIN) $(DEMO)

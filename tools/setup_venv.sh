@@ -1,13 +1,17 @@
 #!/bin/sh
 # Creates .venv with the packages that a requirements file pins. Returns at once
 # if this has been done. `make venv` calls it. REQUIREMENTS names the file (by
-# default the one that .venv was made from, else requirements.txt); PYTHON names
-# the interpreter. If it fails, it prints one sentence; the exit status is 2.
+# default the one that .venv was made from, else requirements.txt); MORE names a
+# second file, whose packages are added (by default the one that was added
+# before, if any); PYTHON names the interpreter. If it fails, it prints one
+# sentence; the exit status is 2.
 set -eu
 cd "$(dirname "$0")/.."
-stamp=.venv/installed.sha256  # sha256sum's line for the requirements file
-installed=$(sed 's/^[^ ]*  //' "$stamp" 2>/dev/null || true)
+stamp=.venv/installed.sha256  # sha256sum's lines for the requirements files
+installed=$(sed -n '1s/^[^ ]*  //p' "$stamp" 2>/dev/null || true)
+added=$(sed -n '2s/^[^ ]*  //p' "$stamp" 2>/dev/null || true)
 requirements=${REQUIREMENTS:-${installed:-requirements.txt}}
+more=${MORE:-$added}
 
 fail() {
   echo "error: $1" >&2
@@ -18,10 +22,39 @@ if [ "$(uname -s) $(uname -m)" != 'Linux x86_64' ]; then
   fail "TensorFlow Federated runs on Linux x86-64 only and this is $(uname -s) $(uname -m): use such a machine, a virtual one or a container"
 fi
 
-# The stamp is written last, so that an interrupted install is repeated.
-if [ "$installed" = "$requirements" ] &&
-  sha256sum --check --status "$stamp" 2>/dev/null &&
+# unchanged LINE: whether the stamp's line is there and true of its file.
+unchanged() {
+  sed -n "$1p" "$stamp" 2>/dev/null | sha256sum --check --status 2>/dev/null
+}
+
+# A stamp's line is written last, so that an interrupted install is repeated.
+if [ "$installed" = "$requirements" ] && unchanged 1 &&
   .venv/bin/python -c '' 2>/dev/null; then
+  if [ "$added" = "$more" ] && { [ -z "$more" ] || unchanged 2; }; then
+    exit 0
+  fi
+  has_base=yes
+fi
+
+# install FILE: adds its packages, at the hashes that it pins.
+install() {
+  .venv/bin/python -m pip install --quiet --disable-pip-version-check \
+    --no-input --no-deps --require-hashes -r "$1" ||
+    fail 'the install failed: see above, check the network and the free disk space, and run the same command again'
+}
+
+# Adds the packages of $more, if there are any, to a .venv that has the others.
+add_more() {
+  if [ -n "$more" ]; then
+    echo "Adding $more to .venv ..."
+    { sha256sum "$requirements" && echo "interrupted  $more"; } > "$stamp"
+    install "$more"
+    sha256sum "$requirements" "$more" > "$stamp"
+  fi
+}
+
+if [ -n "${has_base:-}" ]; then
+  add_more
   exit 0
 fi
 
@@ -67,7 +100,6 @@ echo "Installing $requirements into .venv with $("$python" --version)" \
 rm -f "$stamp"
 "$python" -m venv --clear .venv ||
   fail "$python could not create .venv: see above, and check the free disk space"
-.venv/bin/python -m pip install --quiet --disable-pip-version-check --no-input \
-  --no-deps --require-hashes -r "$requirements" ||
-  fail 'the install failed: see above, check the network and the free disk space, and run the same command again'
+install "$requirements"
 sha256sum "$requirements" > "$stamp"
+add_more

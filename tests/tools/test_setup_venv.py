@@ -31,9 +31,10 @@ def _with_bin(tree):
   return f'{tree / "bin"}:{os.environ["PATH"]}'
 
 
-def _set_up(tree, **env):
-  env = {**os.environ, 'PYTHON': sys.executable, 'PIP_NO_INDEX': '1', **env}
-  env.pop('REQUIREMENTS', None)
+def _set_up(tree, **given):
+  env = {**os.environ, 'PYTHON': sys.executable, 'PIP_NO_INDEX': '1', **given}
+  for name in {'REQUIREMENTS', 'MORE'} - set(given):
+    env.pop(name, None)
   return subprocess.run(
     ['sh', 'tools/setup_venv.sh'],
     cwd=tree,
@@ -113,3 +114,37 @@ def test_the_second_call_does_nothing_until_the_requirements_change(tree):
   assert done.stderr.splitlines()[-1].startswith('error: the install failed')
   assert not mark.exists()
   assert not (tree / '.venv' / 'installed.sha256').exists()
+
+
+@pytest.mark.slow
+def test_packages_are_added_once_and_kept(tree):
+  more = tree / 'requirements-cluster.txt'
+  no_such = f'no-such-package==1.0 --hash=sha256:{"0" * 64}\n'
+  _set_up(tree)
+  mark = tree / '.venv' / 'mark'
+  mark.touch()
+
+  more.write_text(no_such)
+  done = _set_up(tree, MORE=more.name)
+  assert done.returncode == 2
+  assert done.stderr.splitlines()[-1].startswith('error: the install failed')
+
+  # `make venv` repeats what was interrupted, and leaves the rest alone.
+  assert _set_up(tree).returncode == 2
+  more.write_text('# nothing\n')
+  done = _set_up(tree)
+  assert (done.returncode, done.stderr) == (0, '')
+  assert done.stdout == f'Adding {more.name} to .venv ...\n'
+  for given in ({}, {'MORE': more.name}):
+    done = _set_up(tree, **given)
+    assert (done.returncode, done.stdout, done.stderr) == (0, '', '')
+  assert mark.exists()
+
+  # Another base, as of `make venv-gpu`, is a new .venv with the same additions.
+  (tree / 'requirements-gpu.txt').write_text('# nothing else\n')
+  done = _set_up(tree, REQUIREMENTS='requirements-gpu.txt')
+  assert not mark.exists()
+  assert f'Adding {more.name}' in done.stdout
+  assert _set_up(tree).stdout == ''
+  more.write_text('# changed\n')
+  assert f'Adding {more.name}' in _set_up(tree).stdout

@@ -1,0 +1,204 @@
+"""Starts, reports and ends workers for --runtime=cluster, on many machines.
+
+  python -m launch.workers start [--workers=N] [--threads=T] [--data_dir=D]
+  python -m launch.workers start --listen=IP    # for workers of other machines
+  python -m launch.workers start --join=FILE    # one more node, here or there
+  python -m launch.workers status
+  python -m launch.workers stop [--node=N]
+
+`start` starts a cluster: the head and workers of this machine, as processes that
+go on after the command. They listen on 127.0.0.1 only, and want a token. With
+--listen other machines can join; everything then goes through TLS. `start`
+prints the command for the other machine, and which file to copy there. Whoever
+has that file can run any program as you on all machines of the cluster.
+
+Exit status: 0 done, 1 (status) not everything runs, 2 bad input.
+"""
+
+import getpass
+import pathlib
+import sys
+
+from absl import flags
+
+from launch import app
+from tff_xc import errors
+from tff_xc.report import text_table
+from tff_xc.runtime.cluster import head
+from tff_xc.runtime.cluster import launching
+from tff_xc.runtime.cluster import nodes
+from tff_xc.runtime.cluster import state
+
+_MOST = 1024
+_COMMAND = 'python -m launch.workers'
+
+flags.DEFINE_string(
+  'folder',
+  None,
+  'keeps what was started here, and its secrets; default '
+  f'${state.VARIABLE}, then $XDG_STATE_HOME/tff_xc/cluster, then '
+  '~/.local/state/tff_xc/cluster',
+)
+flags.DEFINE_integer(
+  'workers',
+  1,
+  'start: workers of this node; each is a process with TensorFlow',
+  lower_bound=0,
+  upper_bound=_MOST,
+)
+flags.DEFINE_integer(
+  'threads',
+  0,
+  'start: clients that a worker trains at a time; 0: the cores of the machine, '
+  "shared by the node's workers",
+  lower_bound=0,
+  upper_bound=_MOST,
+)
+flags.DEFINE_string(
+  'data_dir',
+  None,
+  "start: where this machine has its own copy of the run's --data_dir",
+)
+flags.DEFINE_string(
+  'listen',
+  None,
+  "start: this machine's address for the other machines; default 127.0.0.1, "
+  'and with --join the address from which the head is reached',
+)
+flags.DEFINE_integer(
+  'port',
+  0,
+  'start: port of the head; 0: a free one',
+  lower_bound=0,
+  upper_bound=65535,
+)
+flags.DEFINE_string(
+  'join', None, f'start: the file {state.JOIN} of the cluster to join'
+)
+flags.DEFINE_string('node', None, 'stop: the node to stop; default: all')
+
+_START = ('workers', 'threads', 'data_dir', 'listen')
+
+
+def _start(folder: pathlib.Path) -> None:
+  values = flags.FLAGS
+  workers = launching.Workers(
+    values.workers, values.threads, values.data_dir or ''
+  )
+  if values.join is None:
+    ip = values.listen or state.LOOPBACK
+    node = nodes.start(folder, workers, ip, values.port)
+  else:
+    file = pathlib.Path(values.join).expanduser()
+    node = nodes.join(folder, file, workers, values.listen or '')
+  cluster = state.find_cluster(folder)
+  print(
+    f'node {node.name} runs: {_count(node.workers, "worker")} of'
+    f' {_count(node.threads, "thread")}, cluster at {cluster.address}'
+    f' ({_protection(cluster)})'
+  )
+  if not node.is_head:
+    return
+  file = folder / state.JOIN
+  print(f'To add a node on this machine:\n  {_COMMAND} start --join={file}')
+  if cluster.uses_tls:
+    print(
+      'On another machine, with this project at the same version:\n'
+      f'  scp {getpass.getuser()}@{cluster.ip}:{file} {state.JOIN}\n'
+      f'  {_COMMAND} start --join={state.JOIN}\n'
+      f'Keep {state.JOIN} secret: whoever has it can run any program as you on'
+      ' all these machines.'
+    )
+
+
+def _status(folder: pathlib.Path) -> None:
+  found = nodes.find(folder)
+  if not found:
+    print(f'no workers were started here (folder {folder})')
+    sys.exit(1)
+  cluster = state.find_cluster(folder)
+  alive, problem = [], ''
+  if not any(f.pids for f in found):
+    problem = f'none of these runs any more: `{_COMMAND} stop` forgets them'
+  else:
+    try:
+      alive = head.ask(folder, cluster, deadline_s=10.0)
+    except errors.InputError as e:
+      problem = str(e)
+  known = {n.ray_id for n in alive}
+  rows = [['node', 'state', 'pid', 'workers', 'threads', 'data', 'log']]
+  all_run = not problem
+  for f in found:
+    runs = f.is_alive and state.ray_id(folder, f.node) in known
+    all_run = all_run and runs
+    rows.append(
+      [
+        f'{f.node.name} (head)' if f.node.is_head else f.node.name,
+        'runs' if runs else _trouble(f),
+        str(f.node.pid),
+        str(f.node.workers),
+        str(f.node.threads),
+        f.node.data_dir or '–',
+        str(state.node_file(folder, f.node.name, 'log')),
+      ]
+    )
+  print(text_table.to_text(rows, (0, 1, 5, 6)), end='')
+  print(
+    problem
+    or f'cluster at {cluster.address} ({_protection(cluster)}):'
+    f' {_count(sum(n.workers for n in alive), "worker")} on'
+    f' {_count(len(alive), "node")}, other machines included'
+  )
+  if not all_run:
+    sys.exit(1)
+
+
+def _trouble(found: nodes.Found) -> str:
+  if found.is_alive:
+    return 'not in the cluster'
+  left = len(found.pids)
+  return f'ended, {_count(left, "process")} left' if left else 'ended'
+
+
+def _stop(folder: pathlib.Path) -> None:
+  ended = nodes.stop(folder, flags.FLAGS.node or '')
+  print(
+    f'stopped {_count(ended, "node")}'
+    if ended
+    else f'nothing to stop: no workers were started here (folder {folder})'
+  )
+
+
+def _protection(cluster: state.Cluster) -> str:
+  return 'token and TLS' if cluster.uses_tls else 'this machine only, token'
+
+
+def _count(number: int, what: str) -> str:
+  plural = 'es' if what.endswith('s') else 's'
+  return f'{number} {what}{"" if number == 1 else plural}'
+
+
+_ACTIONS = {
+  'start': (_start, (*_START, 'port', 'join')),
+  'status': (_status, ()),
+  'stop': (_stop, ('node',)),
+}
+
+
+def main(arguments) -> None:
+  listed = ', '.join(_ACTIONS)
+  if len(arguments) != 1 or arguments[0] not in _ACTIONS:
+    raise errors.InputError(f'name one of {listed}: {_COMMAND} status')
+  action, taken = _ACTIONS[arguments[0]]
+  for name in sorted({n for _, names in _ACTIONS.values() for n in names}):
+    if flags.FLAGS[name].present and name not in taken:
+      raise errors.InputError(f'--{name} is no flag of {arguments[0]}')
+  if flags.FLAGS['port'].present and flags.FLAGS.join is not None:
+    raise errors.InputError('--port is of the head: leave it out with --join')
+  given = flags.FLAGS.folder
+  folder = pathlib.Path(given).expanduser() if given else state.default_folder()
+  action(folder.absolute())
+
+
+if __name__ == '__main__':
+  app.run(main, __doc__)

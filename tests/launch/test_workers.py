@@ -1,0 +1,121 @@
+"""`launch.workers` refuses wrong flags in one sentence, and says what runs."""
+
+import os
+import subprocess
+import sys
+
+import pytest
+
+from tests.launch import light
+from tests.runtime.cluster import folders
+from tff_xc.runtime.cluster import state
+
+try:
+  import ray as _  # noqa: F401
+
+  HAS_RAY = True
+except ImportError:
+  HAS_RAY = False
+needs_ray = pytest.mark.skipif(
+  not HAS_RAY, reason='Ray is not installed: make venv-cluster'
+)
+
+
+@pytest.fixture(autouse=True)
+def folder(tmp_path, monkeypatch):
+  monkeypatch.setenv(state.VARIABLE, str(tmp_path / 'cluster'))
+  return tmp_path / 'cluster'
+
+
+@pytest.mark.parametrize(
+  ('arguments', 'expected'),
+  [
+    ((), 'name one of start, status, stop'),
+    (('restart',), 'name one of start, status, stop'),
+    (('start', 'stop'), 'name one of'),
+    (('stop', '--workers=2'), '--workers is no flag of stop'),
+    (('status', '--join=a'), '--join is no flag of status'),
+    (('start', '--node=2'), '--node is no flag of start'),
+    (('start', '--workers=1025'), '--workers'),
+    (('start', '--threads=-1'), '--threads'),
+    (('start', '--port=65536'), '--port'),
+    (('start', '--join=a', '--port=1'), '--port is of the head'),
+  ],
+)
+def test_bad_flags_are_one_sentence(arguments, expected, folder):
+  light.assert_one_sentence(light.call('workers', *arguments), expected)
+  assert not folder.exists()
+
+
+def test_nothing_to_report_or_to_stop(folder):
+  for action, status in (('status', 1), ('stop', 0)):
+    done = light.call('workers', action)
+    assert (done.returncode, done.stderr) == (status, '')
+    assert done.stdout.count('\n') == 1
+    assert f'no workers were started here (folder {folder})' in done.stdout
+  assert not folder.exists()
+
+
+def test_ended_nodes_are_reported_and_removed(folder, tmp_path):
+  """As after a reboot: files, and no process."""
+  chosen = tmp_path / 'other'
+  state.make(chosen)
+  state.write_cluster(chosen, folders.cluster())
+  state.write_node(chosen, folders.node(pid=1))
+  state.write_node(chosen, folders.node('2', is_head=False, data_dir='/d'))
+  done = light.call('workers', 'status', f'--folder={chosen}')
+  assert done.returncode == 1
+  rows = [line.split() for line in done.stdout.splitlines()]
+  assert [row[:3] for row in rows[2:4]] == [
+    ['1', '(head)', 'ended'],
+    ['2', 'ended', '0'],
+  ]
+  assert '/d' in rows[3]
+  assert 'none of these runs any more' in done.stdout
+  done = light.call('workers', 'stop', f'--folder={chosen}')
+  assert (done.returncode, done.stdout) == (0, 'stopped 2 nodes\n')
+  assert state.find_cluster(chosen) is None
+
+
+@pytest.mark.skipif(HAS_RAY, reason='Ray is installed')
+def test_without_ray_the_cure_is_named(folder):
+  done = light.call('workers', 'start')
+  light.assert_one_sentence(done, 'make venv-cluster')
+  assert not folder.exists()
+
+
+def call(*arguments):
+  return subprocess.run(
+    [sys.executable, '-m', 'launch.workers', *arguments],
+    cwd=light.ROOT,
+    env={**os.environ, 'COLUMNS': '200'},
+    capture_output=True,
+    text=True,
+    timeout=200,
+    check=False,
+  )
+
+
+@pytest.mark.slow
+@needs_ray
+def test_start_status_stop(folder):
+  try:
+    done = call('start', '--workers=2', '--threads=3')
+    assert (done.returncode, done.stderr) == (0, '')
+    assert 'node 1 runs: 2 workers of 3 threads' in done.stdout
+    # The command that it prints adds a node.
+    join = done.stdout.splitlines()[-1].split('launch.workers ')[1].split()
+    assert call(*join).stdout.startswith('node 2 runs: 1 worker')
+    light.assert_one_sentence(call('start'), 'nodes run here already')
+    done = call('status')
+    assert (done.returncode, done.stderr) == (0, '')
+    assert done.stdout.count(' runs ') == 2
+    assert '3 workers on 2 nodes' in done.stdout
+    assert call('stop', '--node=1').stdout == 'stopped 1 node\n'
+    done = call('status')
+    assert done.returncode == 1
+    assert 'not in the cluster' in done.stdout
+    assert 'no head of a cluster' in done.stdout
+  finally:
+    done = call('stop')
+  assert done.stdout == 'stopped 1 node\n'

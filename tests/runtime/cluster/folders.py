@@ -1,0 +1,55 @@
+"""Clusters and nodes on paper, for tests without Ray."""
+
+import json
+import sys
+import time
+
+from tff_xc.runtime.cluster import launching
+from tff_xc.runtime.cluster import state
+
+RAY_FOLDER = '/tmp/tff_xc_00000000'  # No test makes it.
+
+# Stands for a node: makes a process in a session of its own, and is ready.
+NODE = """
+import pathlib, signal, subprocess, sys, time
+program = 'import signal, time; %s; time.sleep(600)'
+subprocess.Popen([sys.executable, '-c', program], start_new_session=True)
+pathlib.Path(sys.argv[1]).write_text('a1')
+time.sleep(600)
+"""
+IGNORES = 'signal.signal(signal.SIGTERM, signal.SIG_IGN)'
+
+
+def cluster(address='127.0.0.1:1', **more):
+  return state.Cluster(address, 'a' * 64, RAY_FOLDER, **more)
+
+
+def node(name='1', mark='m', **more):
+  values = {'workers': 1, 'threads': 2, 'data_dir': '', 'ip': '127.0.0.1'}
+  return state.Node(
+    **{'name': name, 'mark': mark, 'is_head': True} | values | more
+  )
+
+
+def workers(**more):
+  return launching.Workers(**more)
+
+
+def write_join(path, **changes):
+  """Writes a file join.json with some values changed."""
+  state.make(path.parent)
+  state.write_cluster(path.parent, cluster())
+  values = json.loads((path.parent / state.JOIN).read_text())
+  path.write_text(json.dumps({**values, **changes}))
+
+
+def command(script):
+  """Returns what runs a script in place of a node, for `launching._command`."""
+  return lambda _, node, ready: [sys.executable, '-c', script, str(ready)]
+
+
+def wait(is_it, seconds=10.0):
+  deadline = time.monotonic() + seconds
+  while not is_it() and time.monotonic() < deadline:
+    time.sleep(0.05)
+  return is_it()

@@ -1,0 +1,237 @@
+"""Nodes start, are refused, and end; a small program stands for Ray."""
+
+import json
+import os
+import pathlib
+import signal
+import socket
+import stat
+
+import pytest
+
+from tests import processes as alive
+from tests.runtime.cluster import folders
+from tff_xc import errors
+from tff_xc.runtime.cluster import head
+from tff_xc.runtime.cluster import launching
+from tff_xc.runtime.cluster import nodes
+from tff_xc.runtime.cluster import processes
+from tff_xc.runtime.cluster import state
+
+WORKERS = folders.workers()
+
+
+@pytest.fixture(name='folder')
+def _folder(tmp_path, monkeypatch):
+  """A folder whose nodes are a process and its child, and end with the test."""
+  monkeypatch.setattr(head, 'check_ray', lambda: None)
+  monkeypatch.setattr(head, 'ask', lambda *_: [])
+  monkeypatch.setattr(
+    launching, '_command', folders.command(folders.NODE.replace('%s', 'pass'))
+  )
+  folder = tmp_path / 'cluster'
+  yield folder
+  nodes.stop(folder)
+
+
+def pids(folder):
+  return [f.pids for f in nodes.find(folder)]
+
+
+def test_a_node_is_started_found_and_ended(folder):
+  node = nodes.start(folder, WORKERS)
+  [found] = nodes.find(folder)
+  assert found.is_alive and len(found.pids) == 2
+  assert found.node == node
+  assert state.ray_id(folder, node) == 'a1'
+  cluster = state.find_cluster(folder)
+  assert cluster.ip == '127.0.0.1' and not cluster.uses_tls
+  assert stat.S_IMODE(os.lstat(cluster.ray_folder).st_mode) == 0o700
+  assert nodes.stop(folder) == 1
+  assert all(alive.ends(pid, 1) for pid in found.pids)
+  assert not os.path.exists(cluster.ray_folder)
+  assert {p.name for p in folder.rglob('*')} == {'lock', 'nodes'}
+  assert nodes.stop(folder) == 0
+  assert nodes.stop(folder / 'nowhere') == 0
+
+
+def test_workers_are_told_their_threads_and_data(folder, tmp_path, monkeypatch):
+  monkeypatch.chdir(tmp_path)
+  monkeypatch.setenv('RAY_AUTH_TOKEN', 'of another cluster')
+  monkeypatch.setenv('CUDA_VISIBLE_DEVICES', '3')
+  node = nodes.start(folder, folders.workers(number=2, threads=5, data_dir='.'))
+  [process] = [p for p in processes.marked([node.mark]) if p.pid == node.pid]
+  found = process.environ()
+  assert found[launching.THREADS_VARIABLE] == '5'
+  assert found[launching.DATA_VARIABLE] == str(tmp_path)
+  assert found['CUDA_VISIBLE_DEVICES'] == '3'
+  assert 'RAY_AUTH_TOKEN' not in found
+  assert found['RAY_AUTH_TOKEN_PATH'] == str(folder / 'token')
+  nodes.stop(folder)
+  cores = len(os.sched_getaffinity(0))
+  for number, threads in ((0, cores), (1, cores), (cores + 1, 1)):
+    assert (
+      nodes.start(folder, folders.workers(number=number)).threads == threads
+    )
+    nodes.stop(folder)
+
+
+def test_starting_twice_and_after_a_reboot(folder):
+  node = nodes.start(folder, WORKERS)
+  first = state.find_cluster(folder)
+  with pytest.raises(errors.InputError, match='nodes run here already'):
+    nodes.start(folder, WORKERS)
+  os.kill(node.pid, signal.SIGKILL)
+  assert folders.wait(lambda: len(pids(folder)[0]) == 1)
+  assert not nodes.find(folder)[0].is_alive
+  with pytest.raises(errors.InputError, match='nodes run here already'):
+    nodes.start(folder, WORKERS)  # Its child lives.
+  os.kill(pids(folder)[0][0], signal.SIGKILL)
+  assert folders.wait(lambda: not pids(folder)[0])
+  assert nodes.start(folder, WORKERS).name == '1'
+  assert state.find_cluster(folder).token != first.token
+  assert not os.path.exists(first.ray_folder)
+
+
+def test_nodes_join_and_leave(folder, tmp_path):
+  nodes.start(folder, WORKERS)
+  file = folder / state.JOIN
+  second = nodes.join(folder, file, WORKERS)
+  elsewhere = nodes.join(tmp_path / 'else', file, WORKERS)
+  assert (second.name, second.is_head) == ('2', False)
+  assert second.ip == elsewhere.ip == '127.0.0.1'
+  with pytest.raises(errors.InputError, match='no node 3: the nodes are 1, 2'):
+    nodes.stop(folder, '3')
+  assert nodes.stop(folder, '2') == 1
+  assert [f.node.name for f in nodes.find(folder) if f.is_alive] == ['1']
+  # What the other folder's node uses outlives the head.
+  ray_folder = state.find_cluster(folder).ray_folder
+  assert nodes.stop(folder) == 1
+  assert os.path.exists(ray_folder)
+  assert nodes.stop(tmp_path / 'else') == 1
+  assert not os.path.exists(ray_folder)
+
+
+def test_another_cluster_is_joined_only_if_none_runs(folder, tmp_path):
+  other = tmp_path / 'other'
+  nodes.start(other, WORKERS)
+  node = nodes.start(folder, WORKERS)
+  with pytest.raises(errors.InputError, match='nodes run here already'):
+    nodes.join(folder, other / state.JOIN, WORKERS)
+  for pid in pids(folder)[0]:
+    os.kill(pid, signal.SIGKILL)
+  assert alive.ends(node.pid)
+  assert nodes.join(folder, other / state.JOIN, WORKERS).name == '1'
+  assert state.find_cluster(folder) == state.find_cluster(other)
+  nodes.stop(folder)
+  nodes.stop(other)
+
+
+def test_a_head_that_does_not_answer_leaves_nothing(folder, monkeypatch):
+  def refuse(*_):
+    raise errors.InputError('no head')
+
+  file = folder.parent / 'copied.json'
+  folders.write_join(file)
+  monkeypatch.setattr(head, 'ask', refuse)
+  with pytest.raises(errors.InputError, match='no head'):
+    nodes.join(folder, file, WORKERS)
+  assert {p.name for p in folder.rglob('*')} == {'lock', 'nodes'}
+
+
+@pytest.mark.parametrize(
+  ('script', 'message'),
+  [
+    ('print("x\\nno room\\n")', r'does not start \(no room\)'),
+    (folders.NODE.replace('%s', folders.IGNORES), 'within 1 s'),
+  ],
+  ids=['fails', 'hangs'],
+)
+def test_a_node_that_does_not_start_leaves_nothing(
+  folder, monkeypatch, script, message
+):
+  script = script.replace("write_text('a1')", 'exists()')
+  monkeypatch.setattr(launching, '_command', folders.command(script))
+  monkeypatch.setattr(launching, '_START_S', 1.0)
+  marks, end = [], processes.end
+  monkeypatch.setattr(
+    processes, 'end', lambda m, leaders: marks.extend(m) or end(m, leaders)
+  )
+  with pytest.raises(errors.InputError, match=message):
+    nodes.start(folder, WORKERS)
+  assert len(marks) == 1 and not processes.marked(marks)
+  assert nodes.find(folder) == [] and state.find_cluster(folder) is None
+
+
+def test_what_an_interrupted_start_left_is_ended(folder, monkeypatch):
+  """The state is written first: a killed `start` leaves node and no pid."""
+  node = nodes.start(folder, WORKERS)
+  state.write_node(folder, folders.node(mark=node.mark))
+  [found] = nodes.find(folder)
+  assert not found.is_alive and len(found.pids) == 2
+  assert nodes.stop(folder) == 1
+  assert not processes.marked([node.mark])
+
+
+@pytest.mark.parametrize(
+  'ip', ['0.0.0.0', 'localhost', '::1', '192.0.2.1', '10.1', '']
+)
+def test_addresses_that_are_not_ours_are_refused(folder, ip):
+  with pytest.raises(errors.InputError, match='address of this machine'):
+    nodes.start(folder, WORKERS, ip=ip)
+  assert state.find_cluster(folder) is None
+
+
+def test_a_port_in_use_is_refused(folder):
+  with socket.create_server(('127.0.0.1', 0)) as used:
+    port = used.getsockname()[1]
+    with pytest.raises(errors.InputError, match=f'127.0.0.1:{port}.*in use'):
+      nodes.start(folder, WORKERS, port=port)
+  nodes.start(folder, WORKERS, port=port)
+  assert state.find_cluster(folder).port == port
+
+
+def test_beyond_loopback_there_is_tls(folder, tmp_path):
+  """127.0.0.2 too, since Ray then listens on all addresses."""
+  nodes.start(folder, WORKERS, ip='127.0.0.2')
+  cluster = state.find_cluster(folder)
+  assert cluster.uses_tls and cluster.authority_key
+  values = json.loads((folder / state.JOIN).read_text())
+  assert values['authority'].startswith('-----BEGIN CERTIFICATE-----')
+  before = (folder / 'certificate.pem').read_text()
+  nodes.join(folder, folder / state.JOIN, WORKERS, ip='127.0.0.2')
+  assert (folder / 'certificate.pem').read_text() == before
+  nodes.join(folder, folder / state.JOIN, WORKERS, ip='127.0.0.3')
+  assert (folder / 'certificate.pem').read_text() != before
+  with pytest.raises(errors.InputError, match='both must be'):
+    nodes.join(tmp_path / 'b', folder / state.JOIN, WORKERS, ip='127.0.0.1')
+
+
+def test_somebody_elses_folder_for_ray_is_refused(tmp_path):
+  path = tmp_path / 'ray'
+  path.mkdir(mode=0o755)
+  with pytest.raises(errors.InputError, match='open to others'):
+    launching._make_ray_folder(str(path))
+  path.rmdir()
+  path.symlink_to(tmp_path)
+  with pytest.raises(errors.InputError, match='belongs to somebody else'):
+    launching._make_ray_folder(str(path))
+  path.unlink()
+  launching._make_ray_folder(str(path))
+  launching._make_ray_folder(str(path))
+  assert stat.S_IMODE(path.stat().st_mode) == 0o700
+
+
+def test_a_damaged_join_file_does_not_keep_from_stopping(folder):
+  node = nodes.start(folder, WORKERS)
+  ray_folder = state.find_cluster(folder).ray_folder
+  (folder / state.JOIN).write_text('{}')
+  assert nodes.stop(folder) == 1
+  assert not processes.marked([node.mark])
+  pathlib.Path(ray_folder).rmdir()
+
+
+def test_missing_data_are_refused_before_anything_is_made(folder, tmp_path):
+  with pytest.raises(errors.InputError, match='is no directory'):
+    nodes.start(folder, folders.workers(data_dir=str(tmp_path / 'none')))
+  assert not folder.exists()

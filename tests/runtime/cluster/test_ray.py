@@ -1,0 +1,271 @@
+"""Ray's nodes start, join, fail and end; drivers connect or are told why not."""
+
+import json
+import os
+import signal
+import socket
+import subprocess
+import sys
+import time
+
+import pytest
+
+from tests.launch import light
+from tests.runtime.cluster import folders
+from tff_xc.runtime.cluster import head
+from tff_xc.runtime.cluster import nodes
+from tff_xc.runtime.cluster import processes
+from tff_xc.runtime.cluster import state
+
+pytest.importorskip('ray', reason='Ray is not installed: make venv-cluster')
+pytestmark = pytest.mark.slow
+
+WORKERS = folders.workers()
+
+
+@pytest.fixture(name='folder')
+def _folder(tmp_path):
+  """A folder whose nodes end with the test, and leave no process."""
+  folder = tmp_path / 'cluster'
+  yield folder
+  marks = [n.mark for n in state.read_nodes(folder)]
+  nodes.stop(folder)
+  assert not processes.marked(marks)
+
+
+def outer_ip():
+  """Returns an address of this machine that is not 127.0.0.1."""
+  with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as probe:
+    try:
+      probe.connect(('192.0.2.255', 9))  # Sends nothing.
+      return probe.getsockname()[0]
+    except OSError:
+      return '127.0.0.2'
+
+
+def drive(folder, *arguments):
+  """Starts a driver; see `tests.runtime.cluster.drive`."""
+  return subprocess.Popen(
+    [sys.executable, '-m', 'tests.runtime.cluster.drive', folder, *arguments],
+    cwd=light.ROOT,
+    env={**os.environ, 'RAY_AUTH_TOKEN': 'of another cluster'},
+    stdin=subprocess.PIPE,
+    stdout=subprocess.PIPE,
+    stderr=subprocess.PIPE,
+    text=True,
+  )
+
+
+def go_on(driver):
+  """Lets a driver go on; returns its answers, and what it knows of nodes."""
+  out, error = driver.communicate('\n', timeout=120)
+  assert (driver.returncode, error) == (0, ''), error
+  answers, variables = out.splitlines()
+  # Ray sets the second when it is imported.
+  assert set(json.loads(variables)) <= {'RAY_AUTH_TOKEN', 'RAY_CLIENT_MODE'}
+  assert 'RAY_AUTH_TOKEN' in variables
+  return json.loads(answers)
+
+
+def kill(node, *names):
+  for process in processes.marked([node.mark]):
+    if not names or process.name() in names:
+      process.kill()
+
+
+def pids(*started):
+  return {p.pid for p in processes.marked([n.mark for n in started])}
+
+
+def listening(*started):
+  """Returns the addresses, (IP, port), on which processes of nodes listen."""
+  return [
+    connection.laddr
+    for process in processes.marked([n.mark for n in started])
+    for connection in process.net_connections('inet')
+    if connection.status == 'LISTEN'
+  ]
+
+
+def test_a_driver_uses_the_workers_and_nothing_is_left(folder, tmp_path):
+  data = folders.workers(number=2, threads=3, data_dir=str(tmp_path))
+  first = nodes.start(folder, data)
+  second = nodes.join(folder, folder / state.JOIN, WORKERS)
+  # A session of one's own is no way out.
+  everything = {
+    p.pid
+    for p in processes.marked(
+      [state.find_cluster(folder).ray_folder], processes.CLUSTER_MARK
+    )
+  }
+  assert everything == pids(first, second)
+  driver = drive(folder)
+  number, found = json.loads(driver.stdout.readline())
+  assert number == 3
+  assert sorted(threads for _, threads, _ in found) == [
+    '3',
+    '3',
+    str(second.threads),
+  ]
+  assert sorted(d for *_, d in found) == ['', str(tmp_path), str(tmp_path)]
+  assert {pid for pid, *_ in found} < pids(first, second)
+  assert {a.ip.removeprefix('::ffff:') for a in listening(first, second)} == {
+    '127.0.0.1'
+  }
+  answers, alive = go_on(driver)
+  assert (answers, alive) == ([pid for pid, *_ in found], 2)
+  started = time.monotonic()
+  assert nodes.stop(folder) == 2
+  assert time.monotonic() - started < 20
+  assert not pids(first, second)
+
+
+def test_a_driver_outlives_the_second_node(folder):
+  first = nodes.start(folder, WORKERS)
+  second = nodes.join(folder, folder / state.JOIN, WORKERS)
+  driver = drive(folder)
+  _, found = json.loads(driver.stdout.readline())
+  kill(second)
+  answers, _ = go_on(driver)
+  [alive] = [pid for pid, *_ in found if pid in pids(first)]
+  assert set(answers) - {alive} <= {'ActorDiedError', 'ActorUnavailableError'}
+  assert alive in answers and len(answers) == 2
+  # It may join again, and another one may leave in peace.
+  third = nodes.join(folder, folder / state.JOIN, WORKERS)
+  assert nodes.stop(folder, third.name) == 1
+  cluster = state.find_cluster(folder)
+  assert folders.wait(lambda: len(head.ask(folder, cluster, 5)) == 1, 30)
+
+
+def test_a_driver_learns_that_the_head_is_gone(folder):
+  first = nodes.start(folder, WORKERS)
+  driver = drive(folder)
+  driver.stdout.readline()
+  kill(first, 'gcs_server', 'raylet', 'python')
+  [answer], alive = go_on(driver)
+  assert answer in ('ActorDiedError', 'ActorUnavailableError')
+  assert alive.startswith('no head of a cluster at 127.0.0.1')
+
+
+@pytest.mark.parametrize('which', ['leader', 'gcs_server', 'raylet'])
+def test_stop_ends_what_a_killed_process_left(folder, which):
+  """Ray's agents outlive a killed raylet for a minute."""
+  first = nodes.start(folder, WORKERS)
+  second = nodes.join(folder, folder / state.JOIN, WORKERS)
+  if which == 'leader':
+    os.kill(first.pid, signal.SIGKILL)
+  else:
+    kill(first, which)
+  assert folders.wait(lambda: not nodes.find(folder)[0].is_alive, 30)
+  left = pids(first)
+  assert left or which != 'leader', 'nothing to end: the test shows nothing'
+  assert nodes.stop(folder) == 2
+  assert not pids(first, second)
+
+
+def failing(folder, *arguments):
+  """Returns what a driver that cannot connect says, and how long it took."""
+  started = time.monotonic()
+  out, error = drive(folder, *arguments).communicate(timeout=120)
+  assert out == '' and error.startswith('error: '), error
+  assert error.count('\n') == 1, error
+  return error, time.monotonic() - started
+
+
+def test_drivers_that_cannot_connect_say_why_in_time(folder):
+  node = nodes.start(folder, WORKERS, ip=outer_ip())
+  token = (folder / 'token').read_text()
+  (folder / 'token').write_text('0' * 64)
+  error, seconds = failing(folder)
+  assert 'refuses our token' in error and seconds < 10
+  (folder / 'token').write_text(token)
+
+  join = (folder / state.JOIN).read_text()
+  plain = {**json.loads(join), 'authority': '', 'authority_key': ''}
+  (folder / state.JOIN).write_text(json.dumps(plain))
+  error, seconds = failing(folder)
+  assert 'has other certificates' in error and seconds < 10
+  (folder / state.JOIN).write_text(join)
+
+  for name in ('gcs_server', 'raylet'):
+    [process] = [p for p in processes.marked([node.mark]) if p.name() == name]
+    process.suspend()
+    error, seconds = failing(folder, '2')
+    process.resume()
+    assert 'does not answer within' in error and seconds < 12
+  drive(folder).communicate('\n', timeout=60)  # The secrets are right again.
+  kill(node)
+  error, seconds = failing(folder)
+  assert 'no head of a cluster' in error and seconds < 10
+
+
+METHODS = (
+  '/ray.rpc.NodeInfoGcsService/GetClusterId',
+  '/ray.rpc.NodeManagerService/GetResourceLoad',
+  '/ray.rpc.ObjectManagerService/FreeObjects',
+  '/ray.rpc.CoreWorkerService/GetCoreWorkerStats',
+)
+
+
+def answers(folder, address, token, tls):
+  """Returns the gRPC codes with which a port answers the methods."""
+  import grpc
+
+  found = set()
+  channel = grpc.insecure_channel(address)
+  if tls:
+    files = [(folder / name).read_bytes() for name in head._TLS_FILES]
+    channel = grpc.secure_channel(address, grpc.ssl_channel_credentials(*files))
+  with channel:
+    for method in METHODS:
+      metadata = [('authorization', f'Bearer {token}')] if token else []
+      try:
+        channel.unary_unary(method)(b'', timeout=10, metadata=metadata)
+        found.add('OK')
+      except grpc.RpcError as e:
+        found.add(e.code().name)
+  return found
+
+
+def http(address, token):
+  """Returns the status of an HTTP answer, or '' if there is none."""
+  ip, port = address.split(':')
+  header = f'Authorization: Bearer {token}\r\n' if token else ''
+  with socket.create_connection((ip, int(port)), 10) as connection:
+    connection.settimeout(10)
+    connection.sendall(f'GET / HTTP/1.1\r\nHost: x\r\n{header}\r\n'.encode())
+    try:
+      answer = connection.recv(12).decode(errors='replace')
+    except OSError:
+      return ''
+  return answer[9:] if answer.startswith('HTTP/1.1 ') else ''
+
+
+@pytest.mark.parametrize('is_outer', [False, True])
+def test_every_port_refuses_strangers(folder, is_outer):
+  ip = outer_ip() if is_outer else '127.0.0.1'
+  started = [nodes.start(folder, WORKERS, ip=ip)]
+  started.append(nodes.join(folder, folder / state.JOIN, WORKERS, ip=ip))
+  token = (folder / 'token').read_text()
+  wrong = '0' * 64
+  driver = drive(folder)
+  driver.stdout.readline()  # Workers listen, too.
+  kinds = []
+  for port in sorted({a.port for a in listening(*started)}):
+    address = f'{ip}:{port}'
+    if status := http(address, ''):
+      kinds.append('http')
+      assert (status, http(address, wrong)) == ('401', '403')
+      assert http(address, token) == '404'  # The page, not the caller.
+      continue
+    kinds.append('grpc')
+    assert 'OK' in answers(folder, address, token, tls=is_outer), address
+    for given in ('', wrong):
+      codes = answers(folder, address, given, tls=is_outer)
+      assert codes <= {'UNAUTHENTICATED', 'UNIMPLEMENTED'}, (address, codes)
+      assert 'UNAUTHENTICATED' in codes, address
+    if is_outer:
+      assert answers(folder, address, token, tls=False) == {'UNAVAILABLE'}
+  # A head, two raylets with two ports, two workers; an agent for each node.
+  assert sorted(kinds) == ['grpc'] * 7 + ['http'] * 2
+  go_on(driver)

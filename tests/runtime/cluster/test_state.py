@@ -1,0 +1,132 @@
+"""The folder of a cluster: private, refused if damaged, without a trace."""
+
+import json
+import os
+import stat
+
+import pytest
+
+from tests.runtime.cluster import folders
+from tff_xc import errors
+from tff_xc.runtime.cluster import state
+
+PEM = '-----BEGIN CERTIFICATE-----\nabc\n-----END CERTIFICATE-----\n'
+
+
+def test_the_folder_is_named_by_the_environment(monkeypatch, tmp_path):
+  monkeypatch.delenv(state.VARIABLE, raising=False)
+  monkeypatch.setenv('XDG_STATE_HOME', 'relative')
+  monkeypatch.setenv('HOME', '/home/a')
+  assert str(state.default_folder()) == '/home/a/.local/state/tff_xc/cluster'
+  monkeypatch.setenv('XDG_STATE_HOME', str(tmp_path))
+  assert state.default_folder() == tmp_path / 'tff_xc' / 'cluster'
+  monkeypatch.setenv(state.VARIABLE, '~/mine')
+  assert str(state.default_folder()) == '/home/a/mine'
+
+
+def test_everything_is_for_the_user_only_and_is_removed(tmp_path):
+  folder = tmp_path / 'a' / 'cluster'
+  old = os.umask(0)
+  try:
+    state.make(folder)
+    cluster = folders.cluster(authority=PEM, authority_key=PEM)
+    state.write_cluster(folder, cluster)
+    state.write_node(folder, folders.node())
+  finally:
+    os.umask(old)
+  modes = {
+    p.name: stat.S_IMODE(p.stat().st_mode) for p in [folder, *folder.rglob('*')]
+  }
+  assert modes.pop('cluster') == modes.pop('nodes') == 0o700
+  assert modes == dict.fromkeys(
+    [state.JOIN, 'token', 'authority.pem', '1.json'], 0o600
+  )
+  assert state.find_cluster(folder) == cluster
+  assert cluster.uses_tls and not folders.cluster().uses_tls
+  (folder / 'mine').touch()
+  state.remove(folder)
+  assert {p.name for p in folder.rglob('*')} == {'nodes', 'mine'}
+  assert state.find_cluster(folder) is None
+
+
+def test_an_open_folder_is_closed_and_a_file_is_refused(tmp_path):
+  tmp_path.chmod(0o777)
+  state.make(tmp_path)
+  assert stat.S_IMODE(tmp_path.stat().st_mode) == 0o700
+  (tmp_path / 'file').touch()
+  with pytest.raises(errors.InputError, match='cannot be used for the cluster'):
+    state.make(tmp_path / 'file')
+
+
+def test_nodes_keep_their_order(tmp_path):
+  state.make(tmp_path)
+  nodes = [folders.node(name) for name in ('2', '10', '1')]
+  for node in nodes:
+    state.write_node(tmp_path, node)
+  assert [n.name for n in state.read_nodes(tmp_path)] == ['1', '2', '10']
+  assert state.read_nodes(tmp_path / 'nowhere') == []
+  state.node_file(tmp_path, '2', 'json').write_text('{')
+  with pytest.raises(errors.InputError, match=r'2\.json is damaged'):
+    state.read_nodes(tmp_path)
+
+
+@pytest.mark.parametrize(
+  'changes',
+  [
+    {'address': 'head:1'},
+    {'address': '10.0.0.1'},
+    {'token': '../../etc'},
+    {'token': 'a' * 64 + '\n'},
+    {'token': 3},
+    {'ray_folder': '/home'},
+    {'ray_folder': '/tmp/tff_xc_00000000/../../home'},
+    {'authority': 'no certificate'},
+    {'more': ''},
+  ],
+)
+def test_join_files_of_other_forms_are_refused(tmp_path, changes):
+  """`ray_folder` above all: `stop` removes that folder."""
+  path = tmp_path / 'other.json'
+  folders.write_join(path, **changes)
+  with pytest.raises(
+    errors.InputError, match=r'other\.json is no file join\.json'
+  ):
+    state.read_cluster(path)
+  folders.write_join(path)
+  assert state.read_cluster(path) == folders.cluster()
+
+
+@pytest.mark.parametrize('text', ['', '[]', '{}', '3', '\x00', 'ÿ'])
+def test_other_files_are_no_join_files(tmp_path, text):
+  path = tmp_path / 'other.json'
+  path.write_text(text, encoding='latin-1')
+  with pytest.raises(errors.InputError, match=r'no file join\.json'):
+    state.read_cluster(path)
+  with pytest.raises(errors.InputError, match='No such file'):
+    state.read_cluster(tmp_path / 'none')
+
+
+def test_only_one_command_changes_a_folder(tmp_path):
+  def refused(folder, why):
+    with pytest.raises(errors.InputError, match=why):
+      state.locked(folder).__enter__()
+
+  with state.locked(tmp_path):
+    refused(tmp_path, 'another command')
+  with state.locked(tmp_path):
+    pass
+  refused(tmp_path / 'nowhere', 'cannot be used')
+
+
+def test_ray_is_told_of_token_and_tls(tmp_path):
+  plain = state.ray_environment(tmp_path, folders.cluster())
+  assert plain['RAY_AUTH_MODE'] == 'token'
+  assert plain['RAY_AUTH_TOKEN_PATH'] == str(tmp_path / 'token')
+  assert 'RAY_USE_TLS' not in plain
+  cluster = folders.cluster('10.0.0.1:5', authority=PEM, authority_key=PEM)
+  found = state.ray_environment(tmp_path, cluster)
+  assert found['RAY_USE_TLS'] == '1'
+  assert found['RAY_TLS_CA_CERT'] == str(tmp_path / 'authority.pem')
+  assert 'RAY_ENABLE_WINDOWS_OR_OSX_CLUSTER' not in found
+  assert (cluster.ip, cluster.port) == ('10.0.0.1', 5)
+  assert json.dumps(found).count('PEM') == 0

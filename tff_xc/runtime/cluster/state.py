@@ -1,0 +1,257 @@
+"""What a machine keeps of a cluster: a folder that only its user can read.
+
+join.json     how to reach the cluster: address, token, certificate authority
+token, *.pem  the same secrets, and this machine's certificate, as Ray's files
+nodes/N.json  what was started here; nodes/N.log is its output
+"""
+
+import contextlib
+import dataclasses
+import fcntl
+import json
+import os
+import pathlib
+import re
+from collections.abc import Iterator
+from typing import Any
+
+from tff_xc import errors
+
+# The environment variable that names the folder.
+VARIABLE = 'TFF_XC_CLUSTER'
+JOIN = 'join.json'
+LOOPBACK = '127.0.0.1'
+# The Ray resource of which a node has one unit for each of its workers.
+RESOURCE = 'tff_xc_worker'
+_NODES = 'nodes'
+_PEM = r'(-----BEGIN [A-Z ]+-----[^-]+-----END [A-Z ]+-----\n)?'
+# Also keeps a file of somebody else from naming another folder for removal.
+_FORMS = {
+  'address': r'\d+\.\d+\.\d+\.\d+:\d+',
+  'token': r'[0-9a-f]{64}',
+  'ray_folder': r'/tmp/tff_xc_[0-9a-f]{8}',
+  'authority': _PEM,
+  'authority_key': _PEM,
+}
+
+
+@dataclasses.dataclass(frozen=True)
+class Cluster:
+  """How to reach a cluster; whoever has this can run any code in it.
+
+  Attributes:
+    address: the head's 'IP:PORT'.
+    token: what every call must carry.
+    ray_folder: the folder of Ray's own files, the same on every machine.
+    authority, authority_key: certificate authority in PEM; '' without TLS.
+  """
+
+  address: str
+  token: str
+  ray_folder: str
+  authority: str = ''
+  authority_key: str = ''
+
+  @property
+  def ip(self) -> str:
+    return self.address.rpartition(':')[0]
+
+  @property
+  def port(self) -> int:
+    return int(self.address.rpartition(':')[2])
+
+  @property
+  def uses_tls(self) -> bool:
+    return bool(self.authority)
+
+
+@dataclasses.dataclass(frozen=True)
+class Node:
+  """A node that was started on this machine.
+
+  Attributes:
+    name: '1', '2', ... in the order of their start.
+    mark: the value of `processes.MARK` in the environment of its processes.
+    pid: of the process that ends the others; 0 until it runs.
+    ip: the address at which other nodes reach it.
+    is_head: whether the cluster ends with it.
+    workers: how many workers it announces.
+    threads: how many clients a worker trains at a time.
+    data_dir: this machine's own copy of the data; '' if it has none.
+  """
+
+  name: str
+  mark: str
+  ip: str
+  is_head: bool
+  workers: int
+  threads: int
+  data_dir: str
+  pid: int = 0
+
+
+def default_folder() -> pathlib.Path:
+  """Returns $TFF_XC_CLUSTER, else tff_xc/cluster of the XDG state folder."""
+  chosen = os.environ.get(VARIABLE)
+  if chosen:
+    return pathlib.Path(chosen).expanduser()
+  states = os.environ.get('XDG_STATE_HOME', '')
+  if not os.path.isabs(states):
+    states = os.path.expanduser(os.path.join('~', '.local', 'state'))
+  return pathlib.Path(states) / 'tff_xc' / 'cluster'
+
+
+def make(folder: pathlib.Path) -> None:
+  """Makes the folder, for its user only.
+
+  Raises:
+    errors.InputError: it cannot be made, or belongs to somebody else.
+  """
+  try:
+    folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+    if folder.stat().st_uid != os.getuid():
+      raise errors.InputError(f'{folder} belongs to another user: name another')
+    folder.chmod(0o700)
+    (folder / _NODES).mkdir(mode=0o700, exist_ok=True)
+  except OSError as e:
+    raise errors.InputError(
+      f'{folder} cannot be used for the cluster ({e.strerror}): name another'
+      ' folder'
+    ) from e
+
+
+@contextlib.contextmanager
+def locked(folder: pathlib.Path) -> Iterator[None]:
+  """Keeps other commands from changing the folder, which must exist.
+
+  Raises:
+    errors.InputError: another command is changing it.
+  """
+  with contextlib.ExitStack() as stack:
+    try:
+      file = stack.enter_context(open(folder / 'lock', 'w'))
+      fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError as e:
+      raise errors.InputError(
+        f'another command is starting or stopping nodes of {folder}: wait for'
+        ' its end'
+      ) from e
+    except OSError as e:
+      raise errors.InputError(
+        f'{folder} cannot be used ({e.strerror}): name another folder'
+      ) from e
+    yield
+
+
+def write(path: pathlib.Path, text: str) -> None:
+  """Writes a file that only the user can read, in one step."""
+  new = path.with_name(f'.{path.name}.{os.getpid()}')
+  with open(
+    new, 'w', opener=lambda name, flags: os.open(name, flags, 0o600)
+  ) as file:
+    file.write(text)
+  os.replace(new, path)
+
+
+def write_cluster(folder: pathlib.Path, cluster: Cluster) -> None:
+  """Writes join.json and the files of secrets that are the same everywhere."""
+  write(folder / 'token', cluster.token)
+  if cluster.uses_tls:
+    write(folder / 'authority.pem', cluster.authority)
+  write(folder / JOIN, json.dumps(dataclasses.asdict(cluster), indent=1))
+
+
+def read_cluster(path: pathlib.Path) -> Cluster:
+  """Reads a file join.json.
+
+  Raises:
+    errors.InputError: there is none, or it is not one.
+  """
+  try:
+    cluster = Cluster(**json.loads(path.read_text(encoding='utf-8')))
+    for name, pattern in _FORMS.items():
+      if not re.fullmatch(pattern, getattr(cluster, name)):
+        raise ValueError(name)
+    return cluster
+  except OSError as e:
+    raise errors.InputError(f'{path} cannot be read ({e.strerror})') from e
+  except (ValueError, TypeError) as e:
+    raise errors.InputError(
+      f'{path} is no file {JOIN} of a cluster of this version: copy it anew from'
+      ' the machine of the head'
+    ) from e
+
+
+def find_cluster(folder: pathlib.Path) -> Cluster | None:
+  """Returns the cluster of which this machine is a part, if there is one."""
+  path = folder / JOIN
+  return read_cluster(path) if path.exists() else None
+
+
+def node_file(folder: pathlib.Path, name: str, suffix: str) -> pathlib.Path:
+  return folder / _NODES / f'{name}.{suffix}'
+
+
+def write_node(folder: pathlib.Path, node: Node) -> None:
+  path = node_file(folder, node.name, 'json')
+  write(path, json.dumps(dataclasses.asdict(node)))
+
+
+def read_nodes(folder: pathlib.Path) -> list[Node]:
+  """Returns the nodes that were started here, in their order.
+
+  Raises:
+    errors.InputError: a file is damaged.
+  """
+  paths = (folder / _NODES).glob('[0-9]*.json')
+  return [_read_node(p) for p in sorted(paths, key=lambda p: int(p.stem))]
+
+
+def _read_node(path: pathlib.Path) -> Node:
+  try:
+    values: dict[str, Any] = json.loads(path.read_text(encoding='utf-8'))
+    return Node(**values)
+  except (OSError, ValueError, TypeError) as e:
+    raise errors.InputError(
+      f'{path} is damaged: end what it describes by hand and remove it'
+    ) from e
+
+
+def ray_id(folder: pathlib.Path, node: Node) -> str:
+  """Returns the id that Ray gave a node, or '' before the node runs."""
+  ready = node_file(folder, node.name, 'ready')
+  return ready.read_text() if ready.exists() else ''
+
+
+def remove(folder: pathlib.Path) -> None:
+  """Removes what this module wrote, and logs; other files are left alone."""
+  names = [JOIN, 'token', 'authority.pem', 'certificate.pem', 'key.pem']
+  names += ['driver.log']
+  for path in [folder / n for n in names] + list((folder / _NODES).glob('*.*')):
+    path.unlink(missing_ok=True)
+
+
+def ray_environment(folder: pathlib.Path, cluster: Cluster) -> dict[str, str]:
+  """Returns the variables that Ray reads, of nodes and of drivers."""
+  found = {
+    'RAY_AUTH_MODE': 'token',
+    'RAY_AUTH_TOKEN_PATH': str(folder / 'token'),
+    'RAY_USAGE_STATS_ENABLED': '0',
+    # Workers that ask for no GPU see the machine's GPUs all the same.
+    'RAY_ACCEL_ENV_VAR_OVERRIDE_ON_ZERO': '0',
+    # A machine that does not answer is given up after 20 s, not after 60.
+    'RAY_health_check_period_ms': '2000',
+    'RAY_health_check_timeout_ms': '5000',
+    'RAY_health_check_failure_threshold': '3',
+  }
+  if cluster.ip == LOOPBACK:
+    # Otherwise Ray replaces 127.0.0.1 by the machine's address to the outside.
+    found['RAY_ENABLE_WINDOWS_OR_OSX_CLUSTER'] = '0'
+  if cluster.uses_tls:
+    found |= {
+      'RAY_USE_TLS': '1',
+      'RAY_TLS_SERVER_CERT': str(folder / 'certificate.pem'),
+      'RAY_TLS_SERVER_KEY': str(folder / 'key.pem'),
+      'RAY_TLS_CA_CERT': str(folder / 'authority.pem'),
+    }
+  return found
