@@ -45,7 +45,7 @@ def of(computation: tff.Computation) -> Crossings:
 
 @functools.lru_cache(maxsize=32)
 def _bindings(computation):
-  return program_lib._bindings(computation)
+  return program_lib._bindings(program_lib._transformed(computation))
 
 
 def _of(bindings) -> Crossings:
@@ -101,18 +101,18 @@ def run(computation: tff.Computation, state, cohort, monkeypatch) -> dict:
   made, folded = [phases.Phase(program, i) for i in range(program.phases)], []
   for phase in made:
     phase.client = _recording(phase, phase.client, folded)
-  argument = context._Argument(
+  argument = context.Argument(
     tff.structure.Struct([(None, state), (None, cohort)]),
     program.parameter_type,
   )
+  clients = execution.Clients([''], 1)
   found = execution.run(
     program,
     made,
     argument.of_server(),
-    argument.of_client,
     len(cohort),
-    execution.Clients([''], 1),
-    ahead=False,
+    clients.home(program.stateful),
+    execution.OnThreads(program, argument.of_client, clients, ahead=False),
   )
   crossings = _of(bindings[1])
   received = [found[name] for name in crossings.broadcasts if name in found]

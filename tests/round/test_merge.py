@@ -110,11 +110,7 @@ def test_an_accumulator_holds_few_more_rows_than_there_are_ids(monkeypatch):
     new = folding.RowSums(
       update.ids, update.rows, tf.fill([len(update.ids)], update.weight)
     )
-    stacks = folding.folded(
-      [folding.side_by_side(stacks[0], new), *stacks[1:]],
-      folding.add_by_id,
-      bounds,
-    )
+    stacks = folding.pushed(stacks, new, folding.add_by_id, bounds)
     held.append([int(tf.size(stack.ids)) for stack in stacks])
   assert np.max(held, axis=0)[3] == 40  # Every id occurs once.
   assert (np.max(held, axis=0)[:3] <= bounds).all()
@@ -127,7 +123,7 @@ def test_stacked_rows_are_those_of_all_clients(
 ):
   request.getfixturevalue(runtime)
   monkeypatch.setattr(folding, '_STACK_ROWS', (8, 16, 32))
-  updates = _updates(20, 12)
+  updates = _updates(40, 12)  # Of more than 32, blocks are merged.
   if all_rows:
     random = np.random.default_rng(1)
     updates = [

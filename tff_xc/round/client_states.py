@@ -70,8 +70,7 @@ def _build_joined(spec: Any) -> Callable:
     alone = lambda t: tf.repeat(t[None], count, axis=0)
     return tf.nest.map_structure(alone, KeptStates(client_id, state.value))
 
-  def join(*parts):
-    return tf.nest.map_structure(lambda *t: tf.concat(t, 0), *parts)
+  join = folding.side_by_side
 
   @tff.tensorflow.computation
   def zero():
@@ -87,13 +86,11 @@ def _build_joined(spec: Any) -> Callable:
 
   @tff.tensorflow.computation(stacks_type, kept_type)
   def accumulate(stacks, kept):
-    return folding.folded([join(stacks[0], kept), *stacks[1:]], join, _MOST)
+    return folding.pushed(stacks, kept, join, _MOST)
 
   @tff.tensorflow.computation(stacks_type, stacks_type)
   def merge(a, b):
-    # The last stack has the first clients.
-    nothing = tf.nest.map_structure(lambda t: t[:0], a[0])
-    return [nothing] * len(_MOST) + [join(*reversed(a), *reversed(b))]
+    return folding.merged(a, b, join, _MOST)
 
   @tff.tensorflow.computation(stacks_type)
   def report(stacks):

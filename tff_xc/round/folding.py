@@ -99,21 +99,31 @@ def add_by_id(*sums: RowSums) -> RowSums:
 
 def side_by_side(*stacks):
   """Returns the entries of all stacks, one after the other."""
-  parts = zip(*stacks, strict=True)
-  return type(stacks[0])(*[tf.concat(part, axis=0) for part in parts])
+  return tf.nest.map_structure(lambda *parts: tf.concat(parts, 0), *stacks)
 
 
-def folded(
-  stacks: list, join: Callable, most: Sequence[int], level: int = 0
-) -> list:
-  """Returns the stacks of an accumulator, none above its bound.
+def pushed(stacks: list, new, join: Callable, most: Sequence[int]) -> list:
+  """Returns the stacks of an accumulator with new entries, none above its bound.
 
   Args:
-    stacks: one more than bounds; their `ids` count their entries.
+    stacks: one more than bounds; their `ids` count their entries. The last one
+      has the first entries.
+    new: the entries, as a stack.
     join: (stack, stack) -> stack.
     most: the most entries of each stack but the last.
-    level: of the stack to begin with.
   """
+  return _folded([side_by_side(stacks[0], new), *stacks[1:]], join, most)
+
+
+def merged(a: list, b: list, join: Callable, most: Sequence[int]) -> list:
+  """Returns the stacks of `a` with the entries of `b` after them; see `pushed`."""
+  return pushed(a, join(*reversed(b)), join, most)
+
+
+def _folded(
+  stacks: list, join: Callable, most: Sequence[int], level: int = 0
+) -> list:
+  """Returns the stacks, none above its bound, from `level` on."""
   if level == len(most):
     return stacks
 
@@ -121,7 +131,7 @@ def folded(
     following = join(stacks[level + 1], stacks[level])
     empty = tf.nest.map_structure(lambda t: t[:0], stacks[level])
     changed = [*stacks[:level], empty, following, *stacks[level + 2 :]]
-    return folded(changed, join, most, level + 1)
+    return _folded(changed, join, most, level + 1)
 
   full = tf.size(stacks[level].ids) > most[level]
   return tf.cond(full, into_the_next, lambda: stacks)
@@ -192,14 +202,11 @@ def build(row_dim: int, stacked: bool = False, num_rows: int | None = None):
       ids, rows = tf.range(size), rows[:size]
     weights = tf.fill([tf.size(ids)], weight)
     new = kind(ids, rows if stacked else rows * weight, weights)
-    stacks = [side_by_side(stacks[0], new), *stacks[1:]]
-    return folded(stacks, join, _STACK_ROWS)
+    return pushed(stacks, new, join, _STACK_ROWS)
 
   @tff.tensorflow.computation(accumulator_type, accumulator_type)
   def merge(a, b):
-    empty = tf.nest.map_structure(lambda t: _of_any_length(t[:0]), a[0])
-    total = join(*reversed(a), *reversed(b))
-    return [empty] * len(_STACK_ROWS) + [total]
+    return merged(a, b, join, _STACK_ROWS)
 
   @tff.tensorflow.computation(accumulator_type)
   def report(stacks):

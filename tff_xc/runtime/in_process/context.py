@@ -50,6 +50,7 @@ class InProcessContext(tff.framework.SyncContext):
     self._in_place = updates.InPlace()
     self._lock = threading.Lock()
 
+  _phase = phases_lib.Phase
   donate = staticmethod(updates.donate)
   keep = staticmethod(updates.keep)
 
@@ -67,17 +68,18 @@ class InProcessContext(tff.framework.SyncContext):
         its type, as with TFF's worker.
     """
     program, phases = self._compile(comp)
-    argument = _Argument(arg, program.parameter_type)
+    argument = Argument(arg, program.parameter_type)
     num_clients = argument.num_clients
+    if num_clients is None:
+      num_clients = self._default_num_clients
     with self._clients() as clients:
       found = execution.run(
         program,
         phases,
         argument.of_server(),
-        argument.of_client,
-        self._default_num_clients if num_clients is None else num_clients,
-        clients,
-        argument.is_lazy,
+        num_clients,
+        clients.home(program.stateful),
+        self._run_clients(program, argument, clients),
       )
     if program.parameter in program.result_reads:
       found[program.parameter] = argument.whole()
@@ -87,6 +89,12 @@ class InProcessContext(tff.framework.SyncContext):
     argument.release()
     return tff.types.type_to_py_container(
       values.to_python(result, result_type), result_type
+    )
+
+  def _run_clients(self, program, argument: 'Argument', clients):
+    """Returns what runs the clients of a phase, see `execution.run`."""
+    return execution.OnThreads(
+      program, argument.of_client, clients, argument.is_lazy
     )
 
   @contextlib.contextmanager
@@ -105,7 +113,7 @@ class InProcessContext(tff.framework.SyncContext):
     with self._lock:
       if id(comp) not in self._compiled:
         program = program_lib.Program(comp)
-        phases = [phases_lib.Phase(program, i) for i in range(program.phases)]
+        phases = [self._phase(program, i) for i in range(program.phases)]
         self._compiled[id(comp)] = program, phases
         # Python reuses the id of a freed object.
         weakref.finalize(comp, self._compiled.pop, id(comp), None)
@@ -131,7 +139,7 @@ class InProcessContext(tff.framework.SyncContext):
     return _map_placed(finish, result, type_spec)
 
 
-class _Argument:
+class Argument:
   """An argument, split into the server's values and each client's.
 
   Attributes:
@@ -174,6 +182,13 @@ class _Argument:
     self.num_clients = len(given)
     self.is_lazy |= not isinstance(given, list | tuple)
     return given
+
+  @property
+  def only_own(self) -> Sequence | None:
+    """The sequence of clients' values if the argument has exactly one."""
+    found = []
+    self._view(lambda value, _: value, lambda given, _: found.append(given))
+    return found[0] if len(found) == 1 else None
 
   def of_server(self):
     """Returns the argument as the server sees it."""
@@ -306,13 +321,19 @@ def create_context(
   Raises:
     errors.InputError: for a device that TensorFlow does not see.
   """
+  return InProcessContext(
+    new_clients(client_threads, device), default_num_clients
+  )
+
+
+def new_clients(
+  client_threads: int, device: str
+) -> Callable[[int], execution.Clients]:
+  """Returns what makes the threads of an invocation; see `create_context`."""
   threads = client_threads or len(os.sched_getaffinity(0))
   _use_one_thread_for_an_op()
   tf.config.set_soft_device_placement(True)
-  new_clients = functools.partial(
-    execution.Clients, visible_devices(device), threads
-  )
-  return InProcessContext(new_clients, default_num_clients)
+  return functools.partial(execution.Clients, visible_devices(device), threads)
 
 
 def _use_one_thread_for_an_op() -> None:

@@ -3,7 +3,7 @@
 import collections
 import concurrent.futures
 import contextlib
-import functools
+import dataclasses
 import math
 import queue
 from collections.abc import Callable
@@ -19,6 +19,7 @@ from tff_xc.runtime.in_process import imported
 from tff_xc.runtime.in_process import phases as phases_lib
 from tff_xc.runtime.in_process import program as program_lib
 from tff_xc.runtime.in_process import reading
+from tff_xc.runtime.in_process import sums as sums_lib
 
 
 class Clients:
@@ -42,6 +43,11 @@ class Clients:
     self._devices = devices
     self._threads = threads
     self._number = number
+    self._free = {}  # Places that no client uses, by whether graphs are stateful.
+    for stateful in (False, True):
+      self._free[stateful] = queue.SimpleQueue()
+      for place in self.places(stateful):
+        self._free[stateful].put(place)
     # Also for one client at a time: only the main thread receives an interrupt,
     # and a TensorFlow call in it would delay that.
     self._pool = concurrent.futures.ThreadPoolExecutor(
@@ -93,9 +99,7 @@ class Clients:
       client_error.ClientError: if a client's work fails. A failure, or an
         interrupt of the caller, cancels all running clients.
     """
-    free = queue.SimpleQueue()
-    for place in self.places(stateful):
-      free.put(place)
+    free = self._free[stateful]
 
     def run_one(index: int, value):
       place = free.get()
@@ -173,25 +177,68 @@ def _first_error(error: BaseException, pending) -> BaseException:
   return error
 
 
-def _trace(phase, following, place: imported.Place, home: imported.Place):
-  """Traces the folds of a phase and the server's part of the following one."""
-  # Tracing does not run in parallel, and the clients wait for theirs. A failure
-  # is reported by the client that meets it, too.
-  with contextlib.suppress(Exception):
-    phase.client.traced(place)
-  phase.trace_folds(home)
-  if following:
-    following.server.traced(home)
+@dataclasses.dataclass(frozen=True)
+class OnThreads:
+  """Runs the clients of a phase on threads of this process.
+
+  Attributes:
+    program: the compiled program.
+    argument: index -> the parameter as that client sees it.
+    clients: the threads.
+    ahead: whether a thread makes clients' values before they are needed.
+  """
+
+  program: program_lib.Program
+  argument: Callable[[int], Any]
+  clients: Clients
+  ahead: bool
+
+  def __call__(self, phase, following, server: dict, kept: list[dict]) -> dict:
+    """Returns the phase's totals; see `run`."""
+    parameter, stateful = self.program.parameter, self.program.stateful
+    home, num_clients = self.clients.home(stateful), len(kept)
+    size = sums_lib.block_size(num_clients)
+    sums = sums_lib.Sums(phase, server, home, size)
+    indices = iter(range(num_clients))
+    reads_argument = phase.client.reads(parameter)
+
+    def work(index, argument, place):
+      return phase.client({**server, **kept[index], parameter: argument}, place)
+
+    def fold(group):
+      for found, index in zip(group, indices, strict=False):
+        kept[index].update({name: found[name] for name in phase.kept})
+      sums.add(group)
+
+    def trace():
+      # Tracing does not run in parallel, and the clients wait for theirs. A
+      # failure is reported by the client that meets it, too.
+      with contextlib.suppress(Exception):
+        phase.client.traced(self.clients.places(stateful)[0])
+      sums.trace(num_clients)
+      if following:
+        following.server.traced(home)
+
+    self.clients.run(
+      num_clients,
+      stateful,
+      self.argument if reads_argument else lambda index: (),
+      work,
+      fold,
+      phase.at_once,
+      self.ahead and reads_argument,
+      trace,
+    )
+    return sums.totals()
 
 
 def run(
   program: program_lib.Program,
   phases: list[phases_lib.Phase],
   server_argument,
-  client_argument: Callable[[int], Any],
   num_clients: int,
-  clients: Clients,
-  ahead: bool,
+  home: imported.Place,
+  run_clients: Callable,
 ):
   """Runs a program.
 
@@ -199,47 +246,20 @@ def run(
     program: the compiled program.
     phases: its phases.
     server_argument: the parameter as the server sees it.
-    client_argument: index -> the parameter as that client sees it.
     num_clients: the number of clients that take part.
-    clients: the client threads.
-    ahead: whether a thread makes clients' values before they are needed.
+    home: where the server's steps run.
+    run_clients: (phase, following phase or None, the server's values by name,
+      each client's kept values by name, to which it adds) -> the phase's totals.
 
   Returns:
     Values by name; values at clients as lists.
   """
-  home = clients.home(program.stateful)
-  place = clients.places(program.stateful)[0]
   server = {program.parameter: server_argument}
   kept = [{} for _ in range(num_clients)]
   for phase, following in zip(phases, [*phases[1:], None], strict=True):
     server.update(phase.server(server, home))
-    if not (phase.kept or phase.totals):
-      continue
-
-    def work(index, argument, place, phase=phase):
-      environment = {**server, **kept[index], program.parameter: argument}
-      return phase.client(environment, place)
-
-    reads_argument = phase.client.reads(program.parameter)
-    totals = {name: server.pop(name) for name in phase.totals}
-    indices = iter(range(num_clients))
-
-    def fold(group, phase=phase, totals=totals, indices=indices):
-      for found, index in zip(group, indices, strict=False):
-        kept[index].update({name: found[name] for name in phase.kept})
-      totals.update(phase.fold(totals, group, home))
-
-    clients.run(
-      num_clients,
-      program.stateful,
-      client_argument if reads_argument else lambda index: (),
-      work,
-      fold,
-      phase.at_once,
-      ahead and reads_argument,
-      functools.partial(_trace, phase, following, place, home),
-    )
-    server.update(totals)
+    if phase.kept or phase.totals:
+      server.update(run_clients(phase, following, server, kept))
   for name in {name for phase in phases for name in phase.kept}:
     server[name] = [values[name] for values in kept]
   return server

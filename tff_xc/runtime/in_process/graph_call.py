@@ -42,19 +42,24 @@ def readable(leaf):
 
 
 class GraphCall:
-  """A function of named values, traced once per place."""
+  """A function of named values, traced once per place.
+
+  Attributes:
+    inputs: types by name.
+    outputs: types by name.
+  """
 
   def __init__(self, inputs: Types, outputs: Types, body: Callable):
     """Args: types by name, and (environment, place) -> values by name."""
-    self._inputs = inputs
-    self._outputs = outputs
+    self.inputs = inputs
+    self.outputs = outputs
     self._body = body
     self._traced = {}
     self._lock = threading.Lock()
 
   def reads(self, name: str) -> bool:
     """Whether `name` is among its inputs."""
-    return name in self._inputs
+    return name in self.inputs
 
   def __call__(self, environment: dict, place: imported.Place) -> dict:
     """Returns the outputs by name.
@@ -62,23 +67,23 @@ class GraphCall:
     A leaf of an input is forwarded, and a row update of an input's leaf stays
     an `updates.RowUpdate` of it. Large tensors are therefore not copied.
     """
-    if not self._outputs:
+    if not self.outputs:
       return {}
     function, recipe = self.traced(place)
-    held = self._flat(self._inputs, environment)
+    held = self._flat(self.inputs, environment)
     found = function(*[readable(leaf) for leaf in held])
     leaves = iter([make(held, found) for make in recipe])
     return {
       name: values.unflatten(
         [next(leaves) for _ in values.leaf_specs(type_spec)], type_spec
       )
-      for name, type_spec in self._outputs.items()
+      for name, type_spec in self.outputs.items()
     }
 
   def traced(self, place: imported.Place):
     """Traces it for a place, unless that has been done; returns the trace."""
     with self._lock:
-      if self._outputs and place not in self._traced:
+      if self.outputs and place not in self._traced:
         self._traced[place] = self._trace(place)
       return self._traced.get(place)
 
@@ -90,7 +95,7 @@ class GraphCall:
     ]
 
   def _trace(self, place: imported.Place):
-    specs = [s for t in self._inputs.values() for s in values.leaf_specs(t)]
+    specs = [s for t in self.inputs.values() for s in values.leaf_specs(t)]
     recipe = []
 
     @tf.function(input_signature=specs, autograph=False)
@@ -101,11 +106,11 @@ class GraphCall:
         name: values.unflatten(
           [next(leaves) for _ in values.leaf_specs(type_spec)], type_spec
         )
-        for name, type_spec in self._inputs.items()
+        for name, type_spec in self.inputs.items()
       }
       with tf.device(place.device):
         results = self._body(environment, place)
-      return _fetched(given, self._flat(self._outputs, results), recipe)
+      return _fetched(given, self._flat(self.outputs, results), recipe)
 
     concrete = run.get_concrete_function()
     if not concrete.outputs:

@@ -14,7 +14,7 @@ from tff_xc.runtime.in_process import program as program_lib
 from tff_xc.runtime.in_process import values
 
 # Clients folded in one call, if their results are small.
-_GROUP = 4
+GROUP = 4
 _SMALL_BYTES = 2**20
 
 
@@ -23,12 +23,14 @@ class Phase:
 
   Attributes:
     server: computes the server's part of this phase: reports of the last
-      phase's aggregations, values that later steps read, and initial
-      accumulators for this phase's (named as the folds).
+      phase's aggregations, and values that later steps read.
+    zero: computes the first accumulators of this phase's folds (`totals`).
     client: computes a client's values to fold (named as the folds), and its
       values that later phases read (`kept`).
     kept: names of client values that later phases read.
     totals: names of the accumulators of the phase's folds.
+    merge: joins two blocks of clients: their accumulators, those of the second
+      named by `other`.
   """
 
   def __init__(self, program: program_lib.Program, number: int):
@@ -40,11 +42,14 @@ class Phase:
     here = [s for s in steps if not s.fold and s.phase == number]
     self._served = [s for s in here if not s.at_clients]
     self._mapped = [s for s in here if s.at_clients]
+    self._constant = _constant(program)
     self.totals = [_total(s.name) for s in self._folding]
     self.kept = self._outliving()
+    self.zero = self._zero()
     self.server = self._server()
     self.client = self._client()
-    self._folds = {size: self._fold(size) for size in (1, _GROUP)}
+    self.merge = self._merge()
+    self._folds = {size: self._fold(size) for size in (1, GROUP)}
 
   def _view(self, reads, of_clients: bool) -> graph_call.Types:
     """Returns the parameter as server or client sees it, if it is read."""
@@ -63,6 +68,12 @@ class Phase:
   def _reading_phase(self, step) -> int:
     return step.phase - 1 if step.fold else step.phase
 
+  def _reads(self, step) -> frozenset[str]:
+    """Returns what a step needs of others; see `_zero` for a fold's zero."""
+    if not step.fold:
+      return step.reads
+    return step.fold.value_reads | (self._of_zero([step])[0])
+
   def _outliving(self) -> list[str]:
     later = set(self._program.result_reads)
     for step in self._program.steps.values():
@@ -70,10 +81,34 @@ class Phase:
         later |= step.reads
     return [s.name for s in self._mapped if s.name in later]
 
+  def _of_zero(self, folding) -> tuple[frozenset[str], list]:
+    """Returns the names that zeros need, and constant steps to run for them."""
+    needed = set().union(*[s.fold.zero_reads for s in folding])
+    made = before(needed, self._constant)
+    needed |= set().union(*[s.reads for s in made])
+    return frozenset(needed - {s.name for s in made}), made
+
+  def _zero(self) -> graph_call.GraphCall:
+    """Zeros as large as a table are made where they are used, not sent there."""
+    reads, made = self._of_zero(self._folding)
+    inputs = self._view(reads, of_clients=False)
+    inputs |= self._types(reads, at_clients=False)
+
+    def body(environment, place):
+      environment = run_steps(made, environment, place)
+      return {
+        _total(s.name): s.fold.zero(environment, place) for s in self._folding
+      }
+
+    return graph_call.GraphCall(inputs, self._total_types(), body)
+
+  def _total_types(self) -> graph_call.Types:
+    return {_total(s.name): s.fold.zero_type for s in self._folding}
+
   def _server(self) -> graph_call.GraphCall:
     made = [*self._reporting, *self._served]
     names = {s.name for s in made}
-    reads = set().union(*[s.reads for s in [*self._served, *self._folding]])
+    reads = set().union(*[s.reads for s in self._served])
     inputs = self._view(reads, of_clients=False)
     inputs |= self._types(reads - names, at_clients=False)
     inputs |= {_total(s.name): s.fold.zero_type for s in self._reporting}
@@ -84,41 +119,47 @@ class Phase:
       if reads_later or (
         self._reading_phase(step) == self._number and at_clients
       ):
-        needed |= step.reads
+        needed |= self._reads(step)
     outputs = self._types(names & needed, at_clients=False)
-    outputs |= {_total(s.name): s.fold.zero_type for s in self._folding}
 
     def body(environment, place):
       environment = dict(environment)
       for step in self._reporting:
         total = environment[_total(step.name)]
         environment[step.name] = step.fold.report(total, place)
-      for step in self._served:
-        environment[step.name] = step.run(environment, place)
-      for step in self._folding:
-        environment[_total(step.name)] = step.fold.zero(environment, place)
-      return environment
+      return run_steps(self._served, environment, place)
 
     return graph_call.GraphCall(inputs, outputs, body)
 
   def _client(self) -> graph_call.GraphCall:
-    reads = set().union(*[s.reads for s in [*self._mapped, *self._folding]])
-    names = {s.name for s in self._mapped}
-    inputs = self._view(reads, of_clients=True)
-    inputs |= self._types(reads, at_clients=False)
-    inputs |= self._types(reads - names, at_clients=True)
+    return self._of_client(self._mapped, {}, lambda environment: environment)
+
+  def _of_client(self, mapped, more: graph_call.Types, prepare):
+    """Returns the call of some of a client's steps.
+
+    Args:
+      mapped: the steps.
+      more: further inputs.
+      prepare: environment -> environment in which they run.
+    """
+    folded = [s.fold.value_reads for s in self._folding]
+    reads = set().union(*[s.reads for s in mapped], *folded)
+    inputs = self._client_inputs(reads - {s.name for s in self._mapped}) | more
     outputs = self._types(self.kept, at_clients=True)
     outputs |= {_value(s.name): s.fold.value_type for s in self._folding}
 
     def body(environment, place):
-      environment = dict(environment)
-      for step in self._mapped:
-        environment[step.name] = step.run(environment, place)
+      environment = run_steps(mapped, prepare(environment), place)
       for step in self._folding:
         environment[_value(step.name)] = step.fold.value(environment, place)
       return environment
 
     return graph_call.GraphCall(inputs, outputs, body)
+
+  def _client_inputs(self, reads) -> graph_call.Types:
+    inputs = self._view(reads, of_clients=True)
+    inputs |= self._types(reads, at_clients=False)
+    return inputs | self._types(reads, at_clients=True)
 
   def fold(
     self, totals: dict, group: list[dict], place: imported.Place
@@ -132,7 +173,7 @@ class Phase:
     """
     group = list(group)
     while group:
-      size = _GROUP if len(group) >= _GROUP else 1
+      size = GROUP if len(group) >= GROUP else 1
       environment = dict(totals)
       for i, found in enumerate(group[:size]):
         environment |= {_numbered(name, i): v for name, v in found.items()}
@@ -156,10 +197,10 @@ class Phase:
       for leaf in values.leaves(found[_value(step.name)], step.fold.value_type)
       if isinstance(leaf, tf.Tensor)
     )
-    return 2 * _GROUP if size <= _SMALL_BYTES else 1
+    return 2 * GROUP if size <= _SMALL_BYTES else 1
 
   def _fold(self, size: int) -> graph_call.GraphCall:
-    totals = {_total(s.name): s.fold.zero_type for s in self._folding}
+    totals = self._total_types()
     folded = {
       _numbered(_value(s.name), i): s.fold.value_type
       for i in range(size)
@@ -174,9 +215,73 @@ class Phase:
           found[total] = step.fold.accumulate(
             (found[total], environment[_numbered(value, i)]), place
           )
+        found = _kept_apart(found, totals)
       return found
 
     return graph_call.GraphCall(totals | folded, totals, body)
+
+  def _merge(self) -> graph_call.GraphCall:
+    totals = self._total_types()
+    others = {other(name): type_spec for name, type_spec in totals.items()}
+
+    def body(environment, place):
+      found = {}
+      for step in self._folding:
+        total = _total(step.name)
+        pair = environment[total], environment[other(total)]
+        found[total] = step.fold.merge(pair, place)
+      return found
+
+    return graph_call.GraphCall(totals | others, totals, body)
+
+
+def _kept_apart(found: dict, types: graph_call.Types) -> dict:
+  """Returns values that TensorFlow's optimizer cannot look through.
+
+  It would add up the terms of several clients in an order of its own, and the
+  digits would depend on how many are folded in a call.
+  """
+  apart = lambda leaf, _: tf.raw_ops.Snapshot(input=leaf)
+  return {
+    name: values.map_leaves(apart, found[name], types[name]) for name in types
+  }
+
+
+def run_steps(steps, environment: dict, place: imported.Place) -> dict:
+  """Returns the environment with the values of the steps."""
+  environment = dict(environment)
+  for step in steps:
+    environment[step.name] = step.run(environment, place)
+  return environment
+
+
+def _constant(program: program_lib.Program) -> dict[str, program_lib.Step]:
+  """Returns the server's steps that depend on nothing, by name."""
+  found = {}
+  for name, step in program.steps.items():
+    depends = {program.parameter, *program.steps} - {*found}
+    if step.run and not step.at_clients and not step.reads & depends:
+      found[name] = step
+  return found
+
+
+def before(names, steps: dict[str, program_lib.Step]) -> list:
+  """Returns the steps of these names, and those that they read, in order.
+
+  Args:
+    names: some may be no step's.
+    steps: the steps to choose from, by name.
+  """
+  needed = set(names)
+  for name in reversed(steps):
+    if name in needed:
+      needed |= steps[name].reads
+  return [step for name, step in steps.items() if name in needed]
+
+
+def other(total: str) -> str:
+  """Returns the name of the second accumulator of `Phase.merge`."""
+  return f'{total}/other'
 
 
 def _numbered(name: str, i: int) -> str:

@@ -35,6 +35,7 @@ class Step:
     reads: the names that it reads.
     run: (environment, place) -> value; None for an aggregation.
     fold: an aggregation's functions, or None.
+    select: the functions of a client's selected slices, or None.
   """
 
   name: str
@@ -44,35 +45,62 @@ class Step:
   reads: frozenset[str]
   run: Callable | None = None
   fold: 'Fold | None' = None
+  select: 'Select | None' = None
 
 
 @dataclasses.dataclass(frozen=True)
 class Fold:
-  """An aggregation: zero, accumulate over clients in order, report.
+  """An aggregation: zero, accumulate over clients in order, merge, report.
 
   Its value and zero are read one phase before its result is available.
 
   Attributes:
     value: (environment, place) -> a client's value to fold.
     value_type: its type.
+    value_reads: the names that it reads.
     zero: (environment, place) -> the first accumulator.
     zero_type: the type of accumulators.
+    zero_reads: the names that it reads.
     accumulate: ((accumulator, value), place) -> accumulator.
+    merge: ((accumulator, accumulator), place) -> accumulator.
     report: (accumulator, place) -> result.
   """
 
   value: Callable
   value_type: tff.Type
+  value_reads: frozenset[str]
   zero: Callable
   zero_type: tff.Type
+  zero_reads: frozenset[str]
   accumulate: Callable
+  merge: Callable
   report: Callable
+
+
+@dataclasses.dataclass(frozen=True)
+class Select:
+  """A select's keys, offer and function: two places can take turns with it.
+
+  Attributes:
+    keys: the name of the client's step that makes them.
+    num_keys: their number.
+    offer: the name of the server's step: (max_key, server value).
+    element: the type of a slice.
+    slices: ((max_key, server value), keys, place) -> stacked slices.
+  """
+
+  keys: str
+  num_keys: int
+  offer: str
+  element: tff.Type
+  slices: Callable
 
 
 class Program:
   """The steps of a computation, its parameter and its result.
 
   Attributes:
+    block: the transformed computation; from equal blocks come equal names.
     parameter: the name of the parameter, or None.
     parameter_type: its type, or None.
     steps: steps by name, in an order in which they can run.
@@ -82,14 +110,23 @@ class Program:
     stateful: whether a graph in it has variables or tables.
   """
 
-  def __init__(self, computation: tff.Computation):
+  def __init__(self, computation):
     """Compiles a computation.
+
+    Args:
+      computation: a `tff.Computation`, or another program's `block`.
 
     Raises:
       expressions.UnsupportedError: if this runtime cannot run it.
     """
-    self.parameter_type = computation.type_signature.parameter
-    self.parameter, bindings, result = _bindings(computation)
+    self.block = computation
+    if isinstance(computation, tff.Computation):
+      self.block = _transformed(computation)
+    self.parameter, bindings, result = _bindings(self.block)
+    is_function = isinstance(self.block.type_signature, tff.FunctionType)
+    self.parameter_type = (
+      self.block.type_signature.parameter if is_function else None
+    )
     self.stateful = any(_is_stateful(block) for _, block in bindings)
     self.steps: dict[str, Step] = {}
     for name, block in bindings:
@@ -124,7 +161,7 @@ class Program:
     return [Step(name, type_spec, at_clients, phase, reads, build(block))]
 
   def _compile_select(self, name, type_spec, block) -> list[Step]:
-    """Returns the server's half (the value) and the client's (its slices)."""
+    """Returns the server's offer, the client's keys, and its slices."""
     keys, max_key, server_value, function = _parts(block.argument)
     offered = _blocks.Struct([max_key, server_value])
     offer = Step(
@@ -137,34 +174,55 @@ class Program:
       reads=frozenset(_names_in(offered)),
       run=expressions.compile_expression(offered),
     )
-    keys_of = expressions.compile_expression(keys)
-    function = expressions.compile_function(function)
+    wanted = Step(
+      name=f'{name}/keys',
+      type=keys.type_signature.member,
+      at_clients=True,
+      phase=self._phase(_names_in(keys)),
+      reads=frozenset(_names_in(keys)),
+      run=expressions.compile_expression(keys),
+    )
+    of_key = expressions.compile_function(function)
+
+    def slices(offered, keys, place):
+      function = lambda argument: of_key(argument, place.at_home())
+      element = type_spec.element
+      return select.slices(keys, *offered, function, element, place.home)
+
+    found = Select(
+      wanted.name,
+      wanted.type.shape[0],
+      offer.name,
+      type_spec.element,
+      slices,
+    )
 
     def run(environment, place):
-      max_key, server_value = environment[offer.name]
-      return select.slices(
-        keys_of(environment, place),
-        max_key,
-        server_value,
-        lambda argument: function(argument, place.at_home()),
-        type_spec.element,
-        place.home,
-      )
+      stacked = slices(environment[offer.name], environment[wanted.name], place)
+      return values.Slices(stacked, found.element, found.num_keys)
 
-    reads = frozenset({offer.name, *_names_in(keys)})
-    phase = max(offer.phase, self._phase(reads))
-    return [offer, Step(name, type_spec, True, phase, reads, run)]
+    phase = max(offer.phase, wanted.phase)
+    reads = frozenset({offer.name, wanted.name})
+    return [
+      offer,
+      wanted,
+      Step(name, type_spec, True, phase, reads, run, select=found),
+    ]
 
 
-def _bindings(computation: tff.Computation):
-  """Returns (parameter name, [(name, block)], result block)."""
+def _transformed(computation: tff.Computation):
+  """Returns a block that is a list of bindings, without TFF's conveniences."""
   body = computation.to_building_block()
   if _has_secure(body):  # Replacing them takes time also where there are none.
     body = tff.backends.test.replace_secure_intrinsics_with_bodies(
       computation
     ).to_building_block()
   body, _ = tff.tensorflow.replace_intrinsics_with_bodies(body)
-  body = tff.framework.to_call_dominant(body)
+  return tff.framework.to_call_dominant(body)
+
+
+def _bindings(body):
+  """Returns (parameter name, [(name, block)], result block)."""
   parameter = None
   if isinstance(body, _blocks.Lambda):
     parameter, body = body.parameter_name, body.result
@@ -212,13 +270,16 @@ def _parts(block) -> list:
 
 
 def _compile_fold(argument) -> Fold:
-  value, zero, accumulate, _, report = _parts(argument)
+  value, zero, accumulate, merge, report = _parts(argument)
   return Fold(
     value=expressions.compile_expression(value),
     value_type=value.type_signature.member,
+    value_reads=frozenset(_names_in(value)),
     zero=expressions.compile_expression(zero),
     zero_type=accumulate.type_signature.parameter[0],
+    zero_reads=frozenset(_names_in(zero)),
     accumulate=expressions.compile_function(accumulate),
+    merge=expressions.compile_function(merge),
     report=expressions.compile_function(report),
   )
 

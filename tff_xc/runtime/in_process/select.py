@@ -20,14 +20,14 @@ def slices(
   select: Callable,
   element: tff.Type,
   home: str,
-) -> values.Slices:
-  """Returns the slices of one client, in the order of its keys.
+):
+  """Returns slices, stacked in the order of their keys.
 
   One vectorised call of the selection makes all slices; for a row lookup it is
   one gather. A selection that TensorFlow cannot vectorise runs once per key.
 
   Args:
-    keys: int32 [N].
+    keys: int32 [N], of one client or several.
     max_key: int32 scalar; keys lie in [0, max_key).
     server_value: the value to select from.
     select: (server value, key) -> slice.
@@ -40,10 +40,9 @@ def slices(
     [_OUT_OF_RANGE, keys, max_key],
   )
   with tf.device(home), tf.control_dependencies([check]):
-    found = _for_each(
+    return _for_each(
       lambda key: select((server_value, key)), tf.identity(keys), element
     )
-  return values.Slices(found, element, keys.shape[0])
 
 
 def _for_each(function: Callable, keys: tf.Tensor, element: tff.Type):
