@@ -26,10 +26,23 @@ def _worker(client_threads: int, device: str) -> Any:
   return worker.create_context(max_concurrent_calls=client_threads)
 
 
+def _cluster(client_threads: int, device: str) -> Any:
+  if client_threads:
+    raise errors.InputError(
+      f'--client_threads={client_threads}: the workers of a cluster have the'
+      ' threads that `python -m launch.workers start --threads` gave them'
+    )
+  from tff_xc.runtime.cluster import context
+  from tff_xc.runtime.cluster import ray_crew
+
+  return context.ClusterContext(ray_crew.RayCrew(), device=device)
+
+
 DEFAULT = 'in_process'
 _CONTEXTS: dict[str, Callable[[int, str], Any]] = {
   'in_process': _in_process,
   'worker': _worker,
+  'cluster': _cluster,
 }
 
 

@@ -1,0 +1,48 @@
+"""The execution context: TFF computations on several machines."""
+
+import itertools
+import weakref
+
+from tff_xc.runtime.cluster import crew as crew_lib
+from tff_xc.runtime.cluster import cut
+from tff_xc.runtime.cluster import dispatch
+from tff_xc.runtime.in_process import context
+
+
+# A worker that has something to do and is silent so long is given up.
+TIMEOUT_SECONDS = 600.0
+
+
+class ClusterContext(context.InProcessContext):
+  """Runs the server's steps in this process and clients on a crew's workers."""
+
+  _phase = cut.CutPhase
+
+  def __init__(
+    self,
+    crew: crew_lib.Crew,
+    timeout_seconds: float = TIMEOUT_SECONDS,
+    device: str = '',
+  ):
+    """Args: the workers, how long one may be silent, and the server's device."""
+    super().__init__(context.new_clients(1, device), 0)
+    self._roster = dispatch.Roster(crew, timeout_seconds)
+    self._programs = weakref.WeakKeyDictionary()
+    self._counter = itertools.count()
+
+  @property
+  def measured(self) -> dispatch.Measured:
+    """What the last clients cost between the machines."""
+    return self._roster.measured
+
+  def _run_clients(self, program, argument, clients):
+    if program not in self._programs:
+      self._programs[program] = next(self._counter)
+      self._roster.add_program(self._programs[program], program.block.proto)
+    return dispatch.Dispatch(
+      self._roster,
+      self._programs[program],
+      argument,
+      program,
+      clients.home(program.stateful),
+    )

@@ -1,0 +1,53 @@
+"""What is needed of an engine that runs workers on several machines."""
+
+from collections.abc import Sequence
+from typing import Any
+from typing import NamedTuple
+from typing import Protocol
+
+from tff_xc.runtime.cluster import messages
+
+
+class LostError(RuntimeError):
+  """A worker has ended; what it was doing must be done by another."""
+
+
+class Info(NamedTuple):
+  """Describes a worker.
+
+  Attributes:
+    threads: clients that it runs in parallel.
+    machine: of several workers on one machine, the same text.
+  """
+
+  threads: int
+  machine: str
+
+
+class Crew(Protocol):
+  """Workers (`worker.Worker`) in other processes, and how to call them."""
+
+  def workers(self) -> dict[str, Info]:
+    """Returns the workers that are ready, by ids that are never reused.
+
+    It begins to start workers where machines have joined or workers have ended.
+    """
+
+  def call(self, worker: str, method: str, *args: Any) -> Any:
+    """Calls a worker's method; returns a ticket at once."""
+
+  def wait(self, tickets: Sequence, seconds: float) -> list:
+    """Returns the tickets that are done, when one is or the time is over."""
+
+  def result(self, ticket) -> Any:
+    """Returns what the method returned.
+
+    Raises:
+      LostError: the worker has ended.
+    """
+
+  def dismiss(self, worker: str) -> None:
+    """Ends a worker, which may not react."""
+
+  def share(self, value: Any) -> messages.Shared:
+    """Returns a value for the arguments of several calls."""

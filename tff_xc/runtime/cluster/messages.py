@@ -1,0 +1,140 @@
+"""What a driver and its workers send each other: plain objects and NumPy arrays."""
+
+import dataclasses
+from collections.abc import Mapping
+from typing import Any
+from typing import Protocol
+
+import numpy as np
+import tensorflow as tf
+import tensorflow_federated as tff
+
+from tff_xc.runtime.in_process import expressions
+from tff_xc.runtime.in_process import graph_call
+from tff_xc.runtime.in_process import values
+
+# Leaves of values by name, in the order of `values.leaves`.
+Arrays = dict[str, list[np.ndarray]]
+
+
+class Shared(Protocol):
+  """A value that goes to a machine once, however many calls use it."""
+
+  def get(self) -> Any:
+    """Returns the value."""
+
+
+@dataclasses.dataclass(frozen=True)
+class Reference:
+  """Names a client's value, which a worker reads from its own disk.
+
+  Attributes:
+    round_number: the round, from 0.
+    place: the client's place in the round's cohort.
+  """
+
+  round_number: int
+  place: int
+
+
+@dataclasses.dataclass(frozen=True)
+class Block:
+  """Consecutive clients of a cohort, for one phase of a program.
+
+  Attributes:
+    round: identifies the invocation and phase.
+    program: identifies the program.
+    phase: the phase's number.
+    first: the first client's place in the cohort.
+    clients: each client's own parameter: its leaves, or a `Reference`.
+    kept: each client's values of earlier phases.
+    server: `Shared` leaves of the server's values that clients read.
+    folds: whether the worker folds the clients; otherwise it returns the
+      values to fold.
+  """
+
+  round: int
+  program: int
+  phase: int
+  first: int
+  clients: list[list[np.ndarray] | Reference]
+  kept: list[Arrays]
+  server: Shared
+  folds: bool
+
+
+@dataclasses.dataclass(frozen=True)
+class Trained:
+  """What became of a block.
+
+  Attributes:
+    folded: the accumulators if the block folds; otherwise each client's values
+      to fold.
+    kept: each client's values for later phases.
+  """
+
+  folded: Arrays | list[Arrays]
+  kept: list[Arrays]
+
+
+@dataclasses.dataclass(frozen=True)
+class Failed:
+  """A client's computation failed.
+
+  Attributes:
+    client_index: its place in the cohort.
+    reason: why.
+  """
+
+  client_index: int
+  reason: str
+
+
+def pack(found: Mapping[str, Any], types: Mapping[str, tff.Type]) -> Arrays:
+  """Returns the leaves of values of ours as arrays.
+
+  Raises:
+    expressions.UnsupportedError: for a value that is a sequence.
+  """
+  return {name: arrays(found[name], kind) for name, kind in types.items()}
+
+
+def arrays(value, type_spec: tff.Type) -> list[np.ndarray]:
+  """Returns the leaves of a value of ours as arrays; see `pack`."""
+  found = []
+  for leaf in values.leaves(value, type_spec):
+    leaf = graph_call.readable(leaf)
+    if not isinstance(leaf, tf.Tensor):
+      raise expressions.UnsupportedError(
+        'the cluster cannot send a sequence to another machine; use'
+        ' --runtime=in_process'
+      )
+    found.append(leaf.numpy())
+  return found
+
+
+def unpack(
+  found: Mapping[str, list[np.ndarray]], types: Mapping[str, tff.Type]
+) -> dict[str, Any]:
+  """Inverts `pack`; names without a type are left out."""
+  return {
+    name: values.unflatten(tensors(leaves), types[name])
+    for name, leaves in found.items()
+    if name in types
+  }
+
+
+def tensors(leaves: list[np.ndarray]) -> list[tf.Tensor]:
+  """Returns arrays as tensors."""
+  return [tf.constant(leaf) for leaf in leaves]
+
+
+def num_bytes(message) -> int:
+  """Returns the bytes of all arrays in nested lists and dictionaries."""
+  if isinstance(message, np.ndarray | np.generic):
+    return message.nbytes
+  if isinstance(message, Mapping):
+    message = list(message.values())
+  if isinstance(message, list | tuple):
+    return sum(map(num_bytes, message))
+  return 0

@@ -1,0 +1,195 @@
+"""A worker: the in-process runtime on a share of a cohort's clients.
+
+It knows nothing of the engine that calls it. Several threads may call it at
+once; the clients of all calls share the worker's threads.
+"""
+
+import threading
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+import tensorflow as tf
+import tensorflow_federated as tff
+
+from tff_xc.runtime import client_error
+from tff_xc.runtime.cluster import cut
+from tff_xc.runtime.cluster import messages
+from tff_xc.runtime.in_process import context
+from tff_xc.runtime.in_process import phases as phases_lib
+from tff_xc.runtime.in_process import program as program_lib
+from tff_xc.runtime.in_process import sums as sums_lib
+from tff_xc.runtime.in_process import values
+
+
+class Worker:
+  """Runs blocks of clients."""
+
+  def __init__(self, threads: int, device: str = ''):
+    """Args: clients in parallel, and their devices; see `create_context`."""
+    self._clients = context.new_clients(threads, device)(0)
+    self._programs = {}
+    self._servers = {}  # The server's values, of the current round only.
+    self._begun = {}  # Blocks that wait for rows, by their first client.
+    self._read: Callable[[messages.Reference], Any] | None = None
+    self._lock = threading.Lock()
+    self._folding = threading.Lock()
+
+  def load(self, number: int, block) -> None:
+    """Compiles a program, unless that has been done.
+
+    Args:
+      number: identifies it.
+      block: `messages.Shared` protocol buffer of `Program.block`.
+    """
+    building_block = tff.framework.ComputationBuildingBlock.from_proto(
+      block.get()
+    )
+    program = program_lib.Program(building_block)
+    phases = [cut.CutPhase(program, i) for i in range(program.phases)]
+    self._programs[number] = program, phases
+
+  def open_data(self, source: Callable[[], Callable[[int], Any]]) -> None:
+    """Opens the data that clients' values are read from.
+
+    Args:
+      source: returns a function from round to the sequence of clients' values.
+    """
+    values_of = source()
+    self._read = lambda reference: values_of(reference.round_number)[
+      reference.place
+    ]
+
+  def keys(self, block: messages.Block):
+    """Returns the distinct keys of a block's clients, int32 [U] by select.
+
+    The block then waits for their rows (`train`). Returns `messages.Failed` if a
+    client fails.
+    """
+    program, phase = self._phase(block)
+    arguments = self._arguments(block, program)
+    server, kept = self._server(block, phase), self._kept(block, program)
+    found = []
+
+    def work(index, argument, place):
+      own = {program.parameter: argument}
+      return phase.keys({**server, **kept[index], **own}, place)
+
+    failed = self._run(
+      block, program, arguments.__getitem__, work, found.extend
+    )
+    if failed:
+      return failed
+    distinct, places = {}, [{} for _ in found]
+    for name in phase.selects:
+      every = np.stack([each[name].numpy() for each in found])
+      distinct[name], inverse = np.unique(every, return_inverse=True)
+      for own, place in zip(places, inverse.reshape(every.shape), strict=True):
+        own[cut.places_of(name)] = tf.constant(place, tf.int32)
+    self._begun[block.round, block.first] = arguments, places
+    return distinct
+
+  def train(self, block: messages.Block, rows: messages.Arrays):
+    """Trains a block's clients; returns `messages.Trained`, or `Failed`.
+
+    Args:
+      block: as given to `keys`, but `clients` may be empty then.
+      rows: the rows of the keys that `keys` returned, empty without selects.
+    """
+    program, phase = self._phase(block)
+    if phase.selects:
+      arguments, places = self._begun.pop((block.round, block.first))
+    else:
+      arguments = self._arguments(block, program)
+      places = [{} for _ in arguments]
+    server, kept = self._server(block, phase), self._kept(block, program)
+    server = {**server, **messages.unpack(rows, phase.client.inputs)}
+    home = self._clients.home(program.stateful)
+    sums = sums_lib.Sums(phase, server, home, len(arguments))
+    found, new = [], []
+
+    def work(index, argument, place):
+      own = {**kept[index], program.parameter: argument}
+      return phase.client({**server, **places[index], **own}, place)
+
+    def fold(group):
+      to_keep = {n: phase.client.outputs[n] for n in phase.kept}
+      new.extend(messages.pack(each, to_keep) for each in group)
+      to_fold = {
+        n: kind for n, kind in phase.client.outputs.items() if n not in to_keep
+      }
+      if not block.folds:
+        found.extend(messages.pack(each, to_fold) for each in group)
+      elif phase.totals:
+        with self._folding:
+          sums.add(group)
+
+    failed = self._run(
+      block, program, arguments.__getitem__, work, fold, phase.at_once
+    )
+    if failed:
+      return failed
+    if block.folds:
+      found = messages.pack(sums.totals(), phase.zero.outputs)
+    return messages.Trained(found, new)
+
+  def _run(self, block, program, read, work, fold, at_once=None):
+    """Runs the block's clients; returns `messages.Failed` if one fails."""
+    try:
+      self._clients.run(
+        len(block.kept),
+        program.stateful,
+        read,
+        work,
+        fold,
+        at_once or (lambda found: phases_lib.GROUP),
+      )
+    except client_error.ClientError as e:
+      return messages.Failed(block.first + e.client_index, e.reason)
+    return None
+
+  def _phase(self, block: messages.Block):
+    program, phases = self._programs[block.program]
+    return program, phases[block.phase]
+
+  def _arguments(self, block: messages.Block, program) -> list:
+    """Returns the parameter as each client sees it."""
+    seen = phases_lib.seen_by(True, program.parameter_type)
+    found = []
+    for each in block.clients:
+      if isinstance(each, messages.Reference):
+        value = self._read(each)
+        found.append(of_client(value, program.parameter_type))
+      else:
+        found.append(values.unflatten(messages.tensors(each), seen))
+    return found
+
+  def _server(self, block: messages.Block, phase) -> dict:
+    """Returns the server's values; those of an older round are dropped."""
+    with self._lock:
+      if block.round not in self._servers:
+        types = phase.server_inputs
+        self._servers = {
+          block.round: messages.unpack(block.server.get(), types)
+        }
+        old = [key for key in self._begun if key[0] != block.round]
+        for key in old:  # Of a round that was given up.
+          del self._begun[key]
+      return self._servers[block.round]
+
+  def _kept(self, block: messages.Block, program) -> list[dict]:
+    types = {name: step.type for name, step in program.steps.items()}
+    return [messages.unpack(each, types) for each in block.kept]
+
+
+def of_client(value, parameter_type: tff.Type):
+  """Returns the parameter as a client sees it, whose only own part is `value`."""
+  if values.at_clients(parameter_type):
+    return values.from_python(value, parameter_type.member)
+  if values.contains_placement(parameter_type) and isinstance(
+    parameter_type, tff.StructType
+  ):
+    return tuple(
+      [of_client(value, part) for part in values.members(parameter_type)]
+    )
+  return ()
