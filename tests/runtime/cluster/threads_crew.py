@@ -1,9 +1,9 @@
 """A crew of workers on threads of this process, which can be lost at will."""
 
 import concurrent.futures
+import itertools
 import pickle
 import threading
-import time
 
 from tff_xc.runtime.cluster import crew
 from tff_xc.runtime.cluster import worker
@@ -25,47 +25,56 @@ class ThreadsCrew:
     dismissed: the workers that were dismissed.
   """
 
-  def __init__(self, count: int, faults=None):
-    """Args: workers at first, and a function called before each method.
+  def __init__(self):
+    self._made = []  # They keep what they have compiled.
+    self._pool = concurrent.futures.ThreadPoolExecutor(16)
+    self._lock = threading.Lock()
+    self._names = itertools.count()
+    self.reset(0)
 
-    `faults(worker, method, block)` may raise `crew.LostError`, or sleep.
+  def reset(self, count: int, faults=None) -> None:
+    """Begins anew with some workers, under names of their own.
+
+    Args:
+      count: how many.
+      faults: called with (place of the worker, method, block) before each call;
+        may raise `crew.LostError`, or sleep.
     """
     self._faults = faults or (lambda *_: None)
     self._workers = {}
-    self._pools = {}
-    self._lost = set()
-    self._lock = threading.Lock()
     self.calls, self.dismissed = [], []
     for _ in range(count):
       self.join()
 
-  def join(self) -> str:
-    name = f'worker{len(self._pools)}'
-    self._workers[name] = worker.Worker(1)
-    self._pools[name] = concurrent.futures.ThreadPoolExecutor(4)
-    return name
+  def join(self) -> None:
+    """Adds a worker."""
+    place = len(self._workers) + len(self.dismissed)
+    while len(self._made) <= place:
+      self._made.append(worker.Worker(1))
+    self._workers[f'worker {next(self._names)}'] = place
+
+  def open_data(self, source) -> None:
+    """Lets all workers read clients' values themselves."""
+    for each in self._made:
+      each.open_data(source)
 
   def workers(self):
-    return {
-      name: crew.Info(1, 'here')
-      for name in list(self._workers)
-      if name not in self._lost
-    }
+    return {name: crew.Info(1, 'here') for name in self._workers}
 
   def call(self, name, method, *args):
-    sent = pickle.dumps(args, protocol=5) if method != 'load' else None
+    place = self._workers[name]
+    sent = pickle.dumps(args, protocol=5)
 
     def run():
-      given = args if sent is None else pickle.loads(sent)
+      given = pickle.loads(sent)
       if method != 'load':
         with self._lock:
-          self.calls.append((name, method, given[0].first))
-        self._faults(name, method, given[0])
-      return pickle.loads(
-        pickle.dumps(getattr(self._workers[name], method)(*given))
-      )
+          self.calls.append((place, method, given[0].first))
+        self._faults(place, method, given[0])
+      found = getattr(self._made[place], method)(*given)
+      return pickle.loads(pickle.dumps(found))
 
-    return self._pools[name].submit(run)
+    return self._pool.submit(run)
 
   def wait(self, tickets, seconds):
     return list(
@@ -78,13 +87,10 @@ class ThreadsCrew:
     return ticket.result()
 
   def dismiss(self, name):
-    self.dismissed.append(name)
-    self._lost.add(name)
+    self.dismissed.append(self._workers.pop(name))
 
   def share(self, value):
     return _Shared(value)
 
   def close(self):
-    for pool in self._pools.values():
-      pool.shutdown(wait=False, cancel_futures=True)
-    time.sleep(0)
+    self._pool.shutdown(wait=False, cancel_futures=True)

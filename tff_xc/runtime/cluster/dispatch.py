@@ -95,6 +95,14 @@ class Roster:
     shared = self._programs[number]
     return self.crew.call(name, 'load', number, shared)
 
+  def forget_blocks(self) -> None:
+    """Forgets what workers do for a round that is over, or given up."""
+    for member in self.members.values():
+      for ticket in [
+        t for t, (what, _) in member.tickets.items() if what != 'load'
+      ]:
+        del member.tickets[ticket]
+
   def remove(self, name: str) -> list[tuple]:
     """Removes a lost worker; returns what it was doing."""
     member = self.members.pop(name)
@@ -140,8 +148,7 @@ class Dispatch:
     try:
       self._run(machines)
     finally:
-      for member in self._roster.members.values():
-        member.tickets.clear()
+      self._roster.forget_blocks()
     self.measured.bytes_down += messages.num_bytes(sent) * len(machines)
     self.measured.workers = len(self._used)
     return self._sums.totals()

@@ -42,6 +42,8 @@ class Worker:
       number: identifies it.
       block: `messages.Shared` protocol buffer of `Program.block`.
     """
+    if number in self._programs:
+      return
     building_block = tff.framework.ComputationBuildingBlock.from_proto(
       block.get()
     )
