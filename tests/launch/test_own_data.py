@@ -106,20 +106,12 @@ def test_the_examples_run(number, here, capsys):
   assert ('1 of 39 images cannot be read' in said) == (number == 0)
 
 
-NETWORK = """
-import tensorflow as tf
-
-def network(shape):
-  return tf.keras.applications.MobileNet(
-    shape, alpha=0.25, include_top=False, weights=None, pooling='avg')
-"""
-
-
 @pytest.mark.slow
-@pytest.mark.parametrize('encoder', ['mobilenet_v3', 'own_of_test:network'])
+@pytest.mark.parametrize('encoder', ['mobilenet_v3', 'mine:own_network'])
 def test_photographs_with_another_encoder(encoder, here, monkeypatch):
   own_examples.photos(here)
-  (here / 'own_of_test.py').write_text(NETWORK)
+  [shown] = [c for c in documents.code(OWN, 'python') if 'own_network' in c]
+  (here / 'mine.py').write_text(shown)
   monkeypatch.syspath_prepend(str(here))
   config, _ = flag_values.resolved(
     [
