@@ -17,9 +17,9 @@ run chose (best.pc@1), that round (best.round) and the bytes that the server sen
 it (best.bytes_down), rounds to a target (top1:0.1), and other columns of
 `launch.compare` by their names in its CSV. --paper:
 tables and their tasks, whose published numbers of the same algorithm stand beside;
-only rows without changes of their own have one. result, verdicts: what
+only rows without changes of their own have one. result: what
 `launch.reproduce --output=docs/results/small` wrote, with --short without costs and
-expectations. Directories are relative to the
+expectations. verdicts: how many results of each paper have which verdict. Directories are relative to the
 file. --check changes nothing: exit status 2 if a table is not that of its runs.
 """
 
@@ -238,14 +238,23 @@ def _one(words: Sequence[str]) -> str:
 
 
 def _verdicts(root: pathlib.Path, words: Sequence[str]) -> str:
-  """Returns a line for each result, with its verdict."""
-  output = _one(words)
-  lines = [['result', 'what', 'verdict']]
-  for name, result in registry.RESULTS.items():
-    found = outcome_lib.read(root / output, name)
-    verdict = found.verdict if found else outcome_lib.Verdict.NOT_RUN
-    lines.append([f'`{name}`', result.caption, str(verdict)])
-  return text_table.to_markdown(lines)
+  """Returns a line for each paper, with the counts of its results' verdicts."""
+  output = root / _one(words)
+  if not output.is_dir():
+    raise ValueError(f'{output} is no directory')
+  found: dict[str, list[outcome_lib.Verdict]] = {}
+  for result in registry.RESULTS.values():
+    verdict = outcome_lib.verdict_on(output, result)
+    found.setdefault(result.paper, []).append(verdict)
+  found['all'] = [
+    verdict for of_paper in found.values() for verdict in of_paper
+  ]
+  kinds = list(outcome_lib.Verdict)
+  lines = [
+    [paper, *(str(counted.count(kind)) for kind in kinds), str(len(counted))]
+    for paper, counted in found.items()
+  ]
+  return text_table.to_markdown([['paper', *map(str, kinds), 'all'], *lines])
 
 
 _KINDS = {'compare': _compared, 'result': _result, 'verdicts': _verdicts}
