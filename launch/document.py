@@ -110,12 +110,12 @@ def _compared(root: pathlib.Path, words: Sequence[str]) -> str:
 def _labels(groups) -> list[str]:
   """Returns the algorithm, and what differs of its defaults on the task."""
   from tff_xc.report import groups as groups_lib
+  from tff_xc.report import run_files
 
   changes = []
   for group in groups:
     run = group.runs[0]
-    default = experiment.resolve(run.task, run.algorithm, {})
-    usual = {**default, **default['options'], **default['hyperparameters']}
+    usual = run_files.flat(experiment.resolve(run.task, run.algorithm, {}))
     changes.append(
       {
         name: value
