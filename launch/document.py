@@ -44,6 +44,7 @@ from tff_xc.report import text_table
 _BLOCK = re.compile(
   r'(<!-- (compare|result|verdicts) (.*?) -->\n)(.*?)(<!-- end -->)', re.DOTALL
 )
+_OPENING = re.compile(r'<!-- (?:compare|result|verdicts) ')
 _NONE = '–'
 # Numbers of the round that a run chose by a score, as `summary.json` has them.
 _BEST = 'best.'
@@ -59,13 +60,20 @@ def document(path: pathlib.Path) -> str:
   """Returns a file's text with its tables written anew.
 
   Raises:
-    errors.InputError: the file is not there, or a table cannot be made; the
-      message names both.
+    errors.InputError: the file is not there, a table's end is missing, or a table
+      cannot be made; the message names both.
   """
   try:
     text = path.read_text(encoding='utf-8')
   except OSError as e:
     raise errors.InputError(f'{path} cannot be read ({e.strerror})') from e
+
+  opened, closed = len(_OPENING.findall(text)), len(_BLOCK.findall(text))
+  if opened != closed:  # The text up to the next end would be lost.
+    raise errors.InputError(
+      f'{path} begins {opened} tables and ends {closed}; put <!-- end --> on a line'
+      ' after each'
+    )
 
   def written(found):
     start, kind, words, _, end = found.groups()

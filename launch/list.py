@@ -110,8 +110,8 @@ def _tables(width: int) -> str:
     needs.append([name, *_needs(each, directory)])
   about = (
     'small: what `launch.reproduce NAME` measures in minutes; paper needs: the data'
-    f' of --scale=paper, looked for in {directory}. `launch.reproduce NAME'
-    ' --scale=paper --finished_only` shows the published numbers.'
+    f' of --scale=paper, looked for in {directory} and not read. `launch.reproduce'
+    ' NAME --scale=paper --finished_only` shows the published numbers.'
   )
   shown = _blocks(captions, needs, width=width)
   return f'{textwrap.fill(about, width)}\n\n{shown}'

@@ -174,6 +174,22 @@ def test_bad_input_is_one_sentence(words, problem, runs):
   assert str(path) in str(caught.value)
 
 
+@pytest.mark.parametrize(
+  'text',
+  [
+    '<!-- verdicts small -->\n',
+    '<!-- verdicts a -->\nkeep me\n<!-- verdicts b -->\n<!-- end -->\n',
+  ],
+)
+def test_a_table_without_an_end_is_refused(text, tmp_path):
+  path = tmp_path / 'a.md'
+  path.write_text(text)
+  with pytest.raises(
+    errors.InputError, match=r'a.md begins \d tables and ends'
+  ):
+    document.document(path)
+
+
 def test_the_command_checks_and_writes(tmp_path):
   path = tmp_path / 'a.md'
   (tmp_path / 'small').mkdir()
