@@ -81,6 +81,25 @@ def header(path: str | os.PathLike) -> list[str]:
   return names
 
 
+def require(
+  path: str | os.PathLike, columns: Sequence[str], advice: str
+) -> None:
+  """Raises InputError if a table lacks a column.
+
+  Args:
+    path: the table.
+    columns: that it must have.
+    advice: what to do if it lacks one, which ends the message.
+  """
+  names = header(path)
+  missing = [name for name in columns if name not in names]
+  if missing:
+    raise errors.InputError(
+      f'{path} has no column {missing[0]!r}, it has {", ".join(names)[:200]};'
+      f' {advice}'
+    )
+
+
 def batches(
   path: str | os.PathLike,
   required: Sequence[str],
@@ -179,7 +198,7 @@ def _places(header, required, optional, path):
   if not set(required) <= set(header):
     raise errors.InputError(
       f'{path}, line 1 is {delimiter.join(header)[:200]!r}; expected the columns'
-      f' {delimiter.join(required)}: mend it, or name other columns'
+      f' {delimiter.join(required)}: mend it, or give another file'
     )
   twice = lambda name: f'{path}, line 1 names the column {name!r} twice'
   return parquet_columns.places(header, (*required, *optional), twice)

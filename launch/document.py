@@ -17,9 +17,9 @@ run chose (best.pc@1), that round (best.round) and the bytes that the server sen
 it (best.bytes_down), rounds to a target (top1:0.1), and other columns of
 `launch.compare` by their names in its CSV. --paper:
 tables and their tasks, whose published numbers of the same algorithm stand beside;
-only rows without changes of their own have one. result, verdicts: what
+only rows without changes of their own have one. result: what
 `launch.reproduce --output=docs/results/small` wrote, with --short without costs and
-expectations. Directories are relative to the
+expectations. verdicts: how many results of each paper have which verdict. Directories are relative to the
 file. --check changes nothing: exit status 2 if a table is not that of its runs.
 """
 
@@ -44,6 +44,7 @@ from tff_xc.report import text_table
 _BLOCK = re.compile(
   r'(<!-- (compare|result|verdicts) (.*?) -->\n)(.*?)(<!-- end -->)', re.DOTALL
 )
+_OPENING = re.compile(r'<!-- (?:compare|result|verdicts) ')
 _NONE = '–'
 # Numbers of the round that a run chose by a score, as `summary.json` has them.
 _BEST = 'best.'
@@ -59,13 +60,20 @@ def document(path: pathlib.Path) -> str:
   """Returns a file's text with its tables written anew.
 
   Raises:
-    errors.InputError: the file is not there, or a table cannot be made; the
-      message names both.
+    errors.InputError: the file is not there, a table's end is missing, or a table
+      cannot be made; the message names both.
   """
   try:
     text = path.read_text(encoding='utf-8')
   except OSError as e:
     raise errors.InputError(f'{path} cannot be read ({e.strerror})') from e
+
+  opened, closed = len(_OPENING.findall(text)), len(_BLOCK.findall(text))
+  if opened != closed:  # The text up to the next end would be lost.
+    raise errors.InputError(
+      f'{path} begins {opened} tables and ends {closed}; put <!-- end --> on a line'
+      ' after each'
+    )
 
   def written(found):
     start, kind, words, _, end = found.groups()
@@ -110,12 +118,12 @@ def _compared(root: pathlib.Path, words: Sequence[str]) -> str:
 def _labels(groups) -> list[str]:
   """Returns the algorithm, and what differs of its defaults on the task."""
   from tff_xc.report import groups as groups_lib
+  from tff_xc.report import run_files
 
   changes = []
   for group in groups:
     run = group.runs[0]
-    default = experiment.resolve(run.task, run.algorithm, {})
-    usual = {**default, **default['options'], **default['hyperparameters']}
+    usual = run_files.flat(experiment.resolve(run.task, run.algorithm, {}))
     changes.append(
       {
         name: value
@@ -238,14 +246,23 @@ def _one(words: Sequence[str]) -> str:
 
 
 def _verdicts(root: pathlib.Path, words: Sequence[str]) -> str:
-  """Returns a line for each result, with its verdict."""
-  output = _one(words)
-  lines = [['result', 'what', 'verdict']]
-  for name, result in registry.RESULTS.items():
-    found = outcome_lib.read(root / output, name)
-    verdict = found.verdict if found else outcome_lib.Verdict.NOT_RUN
-    lines.append([f'`{name}`', result.caption, str(verdict)])
-  return text_table.to_markdown(lines)
+  """Returns a line for each paper, with the counts of its results' verdicts."""
+  output = root / _one(words)
+  if not output.is_dir():
+    raise ValueError(f'{output} is no directory')
+  found: dict[str, list[outcome_lib.Verdict]] = {}
+  for result in registry.RESULTS.values():
+    verdict = outcome_lib.verdict_on(output, result)
+    found.setdefault(result.paper, []).append(verdict)
+  found['all'] = [
+    verdict for of_paper in found.values() for verdict in of_paper
+  ]
+  kinds = list(outcome_lib.Verdict)
+  lines = [
+    [paper, *(str(counted.count(kind)) for kind in kinds), str(len(counted))]
+    for paper, counted in found.items()
+  ]
+  return text_table.to_markdown([['paper', *map(str, kinds), 'all'], *lines])
 
 
 _KINDS = {'compare': _compared, 'result': _result, 'verdicts': _verdicts}

@@ -12,6 +12,7 @@ whether it can run here.
 
 import dataclasses
 import functools
+import re
 import textwrap
 from collections.abc import Mapping
 from collections.abc import Sequence
@@ -109,8 +110,8 @@ def _tables(width: int) -> str:
     needs.append([name, *_needs(each, directory)])
   about = (
     'small: what `launch.reproduce NAME` measures in minutes; paper needs: the data'
-    f' of --scale=paper, looked for in {directory}. `launch.reproduce NAME'
-    ' --scale=paper --finished_only` shows the published numbers.'
+    f' of --scale=paper, looked for in {directory} and not read. `launch.reproduce'
+    ' NAME --scale=paper --finished_only` shows the published numbers.'
   )
   shown = _blocks(captions, needs, width=width)
   return f'{textwrap.fill(about, width)}\n\n{shown}'
@@ -123,14 +124,23 @@ def _needs(each: result.Result, directory: str) -> tuple[str, str]:
   if isinstance(each, result.Diagram):
     return 'a diagram', 'nothing'
   if isinstance(each, result.Study):
-    return each.small, each.needs or 'nothing'
+    told = re.sub(r'[\w-]+', lambda w: _told(w[0], directory), each.needs)
+    return each.small, told or 'nothing'
   names = dict.fromkeys(row.task for row in each.rows)
-  real = [name for name in names if tasks.get(name).find is not None]
-  told = [
-    name if _is_here(name, directory) else f'{name} (missing)' for name in real
-  ]
+  told = [_told(name, directory) for name in names if _has_files(name)]
   small = each.small.what if each.small else '–'
   return small, ', '.join(told) or 'nothing'
+
+
+def _has_files(word: str) -> bool:
+  """Whether a word is a task whose data are files."""
+  return word in tasks.TASKS and tasks.get(word).find is not None
+
+
+def _told(word: str, directory: str) -> str:
+  """Returns a word; after a task whose data are missing it says so."""
+  is_missing = _has_files(word) and not _is_here(word, directory)
+  return f'{word} (missing)' if is_missing else word
 
 
 @functools.cache

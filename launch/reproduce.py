@@ -18,7 +18,6 @@ shows all results there; --finished_only trains nothing.
 """
 
 import pathlib
-import sys
 from collections.abc import Sequence
 
 from absl import flags
@@ -51,7 +50,6 @@ def main(arguments: Sequence[str]) -> None:
     output=pathlib.Path(values.output or f'runs/reproduce-{values.scale}'),
     jobs=values.jobs,
     train=not values.finished_only,
-    arguments=tuple(sys.argv[1:]),
   )
   planned = [experiments.plan_one(each, request) for each in found]
   settings.use_cache_dir()

@@ -112,7 +112,7 @@ def _of_split(store, choice, corrupt: str) -> tuple[np.ndarray, own.Labelled]:
       f'{choice.split}: {missing.sum():,} of {len(missing):,} images are not in'
       f' {store.path}, first {_first(data, np.flatnonzero(missing))!r}; an image_id is a path in'
       f' it, such as {store.names.take(np.array([0]))[0]!r}, with or without'
-      ' suffix'
+      ' suffix; `launch.make_splits --id_column` names the column that has it'
     )
   there = np.sort(places[~missing])
   if twice := there[1:][there[1:] == there[:-1]].tolist():

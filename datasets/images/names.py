@@ -113,7 +113,8 @@ def _meaning(folders: list[str], path: pathlib.Path) -> _Folders:
     raise errors.InputError(
       f'{path} has images in no class folder, in'
       f' {folders[[len(p) <= depth for p in split].index(True)] or "the top"};'
-      ' put them into a folder named as their class'
+      ' put them into a folder named as their class, or list them with their'
+      ' classes in a CSV, of which `launch.make_splits` makes a --split'
     )
   used = ('train', test)
   class_of = {

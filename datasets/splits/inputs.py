@@ -45,6 +45,11 @@ class Columns(NamedTuple):
   id: str | None = None
 
 
+_NAME_THEM = 'name yours: ' + ', '.join(
+  f'--{role}_column' for role in Columns._fields
+)
+
+
 def read(path: str | os.PathLike, columns: Columns) -> listing_lib.Listing:
   """Lists the examples of an input, whose kind its names tell.
 
@@ -119,7 +124,10 @@ def _only(path: pathlib.Path, found: list):
 
 
 def table(
-  path: str | os.PathLike, columns: Columns, of_sets: bool = False
+  path: str | os.PathLike,
+  columns: Columns,
+  of_sets: bool = False,
+  advice: str = _NAME_THEM,
 ) -> listing_lib.Listing:
   """Lists the rows of a table, see `tables.batches`.
 
@@ -128,6 +136,7 @@ def table(
     columns: its columns.
     of_sets: True: a class may be empty, as of an example without labels, and
       ids are the rows' numbers from 0, so that they may be repeated.
+    advice: what to do if a column is missing.
 
   Raises:
     errors.InputError: a column is missing; a row has no class, no user or no id;
@@ -139,9 +148,9 @@ def table(
     'id': columns.id or 'image_id',
   }
   explicit = [n for n in (columns.user, columns.id) if n]
-  batches = tables.batches(
-    path, list(dict.fromkeys([columns.label, *explicit])), list(named.values())
-  )
+  required = list(dict.fromkeys([columns.label, *explicit]))
+  tables.require(path, required, advice)
+  batches = tables.batches(path, required, list(named.values()))
   classes, users = listing_lib.Codes(), listing_lib.Codes()
   ids = listing_lib.TextParts()
   present = set()

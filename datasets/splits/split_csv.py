@@ -52,7 +52,9 @@ def read(
   path = _file(named.train, 'a split is the path of a CSV')
   users, parts = listing_lib.Codes(), []
   finder = _Finder(labels, ids)
-  for batch in tables.batches(path, (named.user, *COLUMNS[1:])):
+  columns = (named.user, *COLUMNS[1:])
+  tables.require(path, columns, split_path.OTHER_COLUMNS)
+  for batch in tables.batches(path, columns):
     parts.append(finder.numbers(batch))
     names = batch.columns[named.user]
     if '' in names:
@@ -79,6 +81,7 @@ def read_test(
   Arguments and errors are those of `read`; a column user_id is ignored.
   """
   path = _file(path, f'give a CSV {",".join(COLUMNS[1:])}')
+  tables.require(path, COLUMNS[1:], split_path.OTHER_COLUMNS)
   finder = _Finder(labels, ids)
   parts = [finder.numbers(b) for b in tables.batches(path, COLUMNS[1:])]
   return np.concatenate([np.zeros(0, np.int64), *parts])

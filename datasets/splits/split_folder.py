@@ -146,7 +146,7 @@ def _listing(path: pathlib.Path, user: str | None) -> listing_lib.Listing:
   if not zip_members.is_file(path):
     _missing(path, 'user_id,image_id,class' if user else 'image_id,class')
   columns = inputs.Columns('class', user, 'image_id')
-  found = inputs.table(path, columns)
+  found = inputs.table(path, columns, advice=split_path.OTHER_COLUMNS)
   if not len(found):
     raise errors.InputError(f'{path} has no examples; give a line for each')
   return found

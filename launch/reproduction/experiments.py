@@ -2,6 +2,7 @@
 
 import dataclasses
 import pathlib
+import shlex
 from collections.abc import Mapping
 from collections.abc import Sequence
 from typing import Any
@@ -14,12 +15,6 @@ from launch.sweeps import plan
 from tasks.papers import result
 from tasks.papers import table as table_lib
 from tff_xc import errors
-
-# Flags that say how a result is measured, not which.
-_HOW = (
-  *('scale', 'output', 'jobs', 'finished_only', 'needs', 'data_dir'),
-  'cache_dir',
-)
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -36,7 +31,6 @@ class Request:
     output: the directory of results and runs.
     jobs: runs side by side; 0: as many as fit the memory.
     train: whether to train what is not finished.
-    arguments: the command line, for the record.
   """
 
   names: tuple[str, ...]
@@ -48,7 +42,6 @@ class Request:
   output: pathlib.Path
   jobs: int = 0
   train: bool = True
-  arguments: tuple[str, ...] = ()
 
   @property
   def is_one(self) -> bool:
@@ -57,14 +50,23 @@ class Request:
 
   def command(self, name: str) -> str:
     """Returns the command that measures one of the results again."""
-    kept = [
-      argument
-      for argument in self.arguments
-      if argument.startswith('--')
-      and argument.lstrip('-').partition('=')[0] not in _HOW
-    ]
+    settings = {**self._limits, **self.given}
+    settings.pop('data_dir', None)  # Where they lie elsewhere is not known.
+    kept = [shlex.quote(f'--{n}={value}') for n, value in settings.items()]
     words = ['python -m launch.reproduce', name, f'--scale={self.scale}', *kept]
     return ' '.join(words)
+
+  @property
+  def limited(self) -> str:
+    """Returns which flags leave rows or seeds out, for people; '' if none."""
+    limits = ', '.join(f'--{n}={value}' for n, value in self._limits.items())
+    return f'measured with {limits} only' if limits else ''
+
+  @property
+  def _limits(self) -> dict[str, str]:
+    seeds = ','.join(map(str, self.seeds or ()))
+    limits = {'task': self.task, 'algorithm': self.algorithm, 'seeds': seeds}
+    return {name: value for name, value in limits.items() if value}
 
 
 @dataclasses.dataclass(frozen=True)
@@ -130,6 +132,7 @@ def tell_needs(planned: Sequence[Planned], request: Request) -> None:
     run.folder: run for each in planned for group in each.runs for run in group
   }
   if not runs:
+    print('nothing to probe: formulas and studies have no runs of their own')
     return
   here = needs.with_data([*runs.values()])
   print(needs.told(here, request.output), flush=True)
@@ -155,9 +158,13 @@ def run_all(planned: Sequence[Planned], request: Request) -> None:
       if request.is_one:
         raise
       found = _nothing(each, request, outcome_lib.Verdict.NOT_RUN, str(e))
-    found = dataclasses.replace(
-      found, command=request.command(each.found.name), version=_version()
-    )
+    if not found.command:  # One that was kept has that which measured it.
+      found = dataclasses.replace(
+        found,
+        what='; '.join(filter(None, [found.what, request.limited])),
+        command=request.command(each.found.name),
+        version=_version(),
+      )
     outcome_lib.write(found, request.output)
     done.append(found)
     told = f'{found.name}: {found.verdict}: {found.why}\n'
@@ -219,7 +226,9 @@ def _computed(found: result.Formula, request) -> outcome_lib.Outcome:
 def _studied(each: Planned, request) -> outcome_lib.Outcome:
   found = each.found
   if request.train:
-    return study.conclude(found, request.scale, each.config, request.output)
+    return study.conclude(
+      found, request.scale, each.config, request.output, request.jobs
+    )
   kept = outcome_lib.read(request.output, found.name)
   if kept and kept.scale == request.scale:
     return kept

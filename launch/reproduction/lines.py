@@ -46,9 +46,15 @@ class Line(NamedTuple):
     return self.group and measured(self.group, name, self.reference)
 
   def pair(self, name: str) -> bands.Pair | None:
-    """Returns a result beside the published one; None without either."""
+    """Returns a result beside the published one; None without either.
+
+    Runs of fewer rounds than a published bound, '>200', cannot tell of it.
+    """
     published, value = self.row.published.get(name), self.value(name)
     if not published or not value:
+      return None
+    is_missed = math.isinf(value.mean)
+    if published.is_bound and is_missed and value.rounds < published.mean:
       return None
     return bands.Pair(self.row.task, name, published, value.mean, value.std)
 

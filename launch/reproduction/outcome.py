@@ -176,6 +176,14 @@ def read(output: pathlib.Path, name: str) -> Outcome | None:
     ) from e
 
 
+def verdict_on(output: pathlib.Path, found: result.Result) -> Verdict:
+  """Returns the verdict that was written on a result; errors are those of `read`."""
+  if kept := read(output, found.name):
+    return kept.verdict
+  is_diagram = isinstance(found, result.Diagram)
+  return Verdict.NOTHING if is_diagram else Verdict.NOT_RUN
+
+
 def _parsed(found: dict[str, Any]) -> Outcome:
   return Outcome(
     **{

@@ -94,18 +94,13 @@ def plan_runs(
 def _name(row: table_lib.Row, values: Mapping[str, Any]) -> str:
   """Returns the algorithm and what the settings change of the defaults."""
   before, after = (
-    experiment.resolve(row.task, row.algorithm, changes)
+    run_files.flat(experiment.resolve(row.task, row.algorithm, changes))
     for changes in ({}, values)
   )
-  flat = lambda config: {
-    **config,
-    **config['options'],
-    **config['hyperparameters'],
-  }
   seen = {
     name: values[name]
     for name in sorted(set(values) - UNSEEN)
-    if flat(before).get(name) != flat(after).get(name)
+    if before.get(name) != after.get(name)
   }
   return '_'.join(filter(None, [row.algorithm, plan.folder_name(seen)]))
 

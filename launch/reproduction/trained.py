@@ -195,7 +195,9 @@ def _possible(value: columns.Value) -> tuple[float, float]:
   """Returns the bounds of a mean; rounds to a target may be more than were run."""
   if math.isfinite(value.mean):
     return value.mean, value.mean
-  reached = [rounds or value.rounds + 1 for rounds in value.by_seed]
+  reached = [
+    value.rounds + 1 if rounds is None else rounds for rounds in value.by_seed
+  ]
   return sum(reached) / len(reached), math.inf
 
 

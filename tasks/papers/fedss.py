@@ -115,7 +115,7 @@ RESULTS = (
     notes='The paper draws them without numbers.',
     module='confusion',
     small=fedss_small.SMALL1.what,
-    needs="the runs of fedss/table1 with m = 5: landmarks-user-160k's data",
+    needs='the runs of fedss/table1 with m = 5: the data of landmarks-user-160k',
     expected=(
       result.Expected('', 'fedss less negonly, points of the diagonal', 20),
     ),

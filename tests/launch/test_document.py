@@ -8,6 +8,8 @@ import pytest
 
 from launch import document
 from launch.reproduction import outcome as outcome_lib
+from tasks.papers import registry
+from tasks.papers import result
 from tests.launch import light
 from tests.report import fake_runs
 from tff_xc import errors
@@ -91,7 +93,7 @@ def test_published_numbers_stand_beside(runs):
   assert fedss.endswith('| – |')
 
 
-def test_a_result_and_the_verdicts(tmp_path):
+def test_a_result(tmp_path):
   cells = outcome_lib.Cells('', ('a', 'b'), (('1', '2|3'),))
   outcome_lib.write(
     outcome_lib.Outcome(
@@ -114,11 +116,35 @@ def test_a_result_and_the_verdicts(tmp_path):
   assert '| 1 | 2\\|3 |' in text
   assert '**Cost**' not in text
   assert '**reproduced**: all is equal.' in text
+
+
+def test_verdicts_are_counted_by_paper(tmp_path):
+  kinds = outcome_lib.Verdict
+  for name, verdict in (
+    ('fedmlh/table4', kinds.SHAPE),
+    ('fedmlh/table5', kinds.REPRODUCED),
+    ('fedmlh/table3', kinds.NOT),
+    ('fedmlh/table6', kinds.NOT_RUN),
+  ):
+    kept = outcome_lib.Outcome(
+      name=name, scale='small', verdict=verdict, why='w'
+    )
+    outcome_lib.write(kept, tmp_path / 'small')
+  path = tmp_path / 'a.md'
   write(path, 'verdicts small')
-  cells = [line.split(' | ') for line in document.document(path).splitlines()]
-  verdicts = {line[0]: line[-1] for line in cells}
-  assert verdicts['| `fedmlh/table5`'] == 'reproduced |'
-  assert verdicts['| `fedss/table1`'] == 'not run |'
+  lines = document.document(path).splitlines()[3:-2]
+  table = [[cell.strip() for cell in line.split('|')[1:-1]] for line in lines]
+  assert table[0] == ['paper', *map(str, kinds), 'all']
+  counts = {paper: list(map(int, found)) for paper, *found in table[2:]}
+  results = [f for f in registry.RESULTS.values() if f.paper == 'FedMLH']
+  diagrams = sum(isinstance(f, result.Diagram) for f in results)
+  assert diagrams == 1
+  others = len(results) - 3 - diagrams
+  assert counts['FedMLH'] == [1, 1, 1, others, diagrams, len(results)]
+  assert counts['FedSS'][:3] == [0, 0, 0]
+  assert counts['all'][-1] == len(registry.RESULTS)
+  assert counts['all'][:3] == [1, 1, 1]
+  assert all(sum(found[:-1]) == found[-1] for found in counts.values())
 
 
 @pytest.mark.parametrize(
@@ -137,6 +163,7 @@ def test_a_result_and_the_verdicts(tmp_path):
     ('result small/fedss/table1', 'nothing was written of fedss/table1'),
     ('result --short', 'expected one directory, not 0'),
     ('verdicts a b', 'expected one directory, not 2'),
+    ('verdicts none', 'none is no directory'),
   ],
 )
 def test_bad_input_is_one_sentence(words, problem, runs):
@@ -147,8 +174,25 @@ def test_bad_input_is_one_sentence(words, problem, runs):
   assert str(path) in str(caught.value)
 
 
+@pytest.mark.parametrize(
+  'text',
+  [
+    '<!-- verdicts small -->\n',
+    '<!-- verdicts a -->\nkeep me\n<!-- verdicts b -->\n<!-- end -->\n',
+  ],
+)
+def test_a_table_without_an_end_is_refused(text, tmp_path):
+  path = tmp_path / 'a.md'
+  path.write_text(text)
+  with pytest.raises(
+    errors.InputError, match=r'a.md begins \d tables and ends'
+  ):
+    document.document(path)
+
+
 def test_the_command_checks_and_writes(tmp_path):
   path = tmp_path / 'a.md'
+  (tmp_path / 'small').mkdir()
   write(path, 'verdicts small')
   done = light.call('document', path, '--check')
   assert done.returncode == 2

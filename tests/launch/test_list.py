@@ -84,6 +84,9 @@ def test_the_data_that_tables_need_are_marked_if_they_are_missing(tmp_path):
   assert f'looked for in {tmp_path}' in text
   small = words(papers.TABLES['fedss/table2'].small.what)
   assert f'fedss/table2 {small} sop (missing)' in text
+  # Of studies, too.
+  assert 'm = 5: the data of landmarks-user-160k (missing)' in text
+  assert 'bibtex (missing), delicious (missing); of one with --task' in text
   assert 'fedvc/fig1 a diagram nothing' in text
   assert 'fedmlh/table5 formulas nothing' in text
 

@@ -106,20 +106,12 @@ def test_the_examples_run(number, here, capsys):
   assert ('1 of 39 images cannot be read' in said) == (number == 0)
 
 
-NETWORK = """
-import tensorflow as tf
-
-def network(shape):
-  return tf.keras.applications.MobileNet(
-    shape, alpha=0.25, include_top=False, weights=None, pooling='avg')
-"""
-
-
 @pytest.mark.slow
-@pytest.mark.parametrize('encoder', ['mobilenet_v3', 'own_of_test:network'])
+@pytest.mark.parametrize('encoder', ['mobilenet_v3', 'mine:own_network'])
 def test_photographs_with_another_encoder(encoder, here, monkeypatch):
   own_examples.photos(here)
-  (here / 'own_of_test.py').write_text(NETWORK)
+  [shown] = [c for c in documents.code(OWN, 'python') if 'own_network' in c]
+  (here / 'mine.py').write_text(shown)
   monkeypatch.syspath_prepend(str(here))
   config, _ = flag_values.resolved(
     [
@@ -157,11 +149,16 @@ def test_the_path_from_a_split_to_a_comparison(name, here):
   rows = [f'r{i},u{i % 7},i{i % 5},{i % 5 + i / 99}' for i in range(60)]
   lines = ['row,user,item,price', *rows]
   (here / 'ratings.csv').write_text('\n'.join(lines))
+  names = [
+    f'{name}/{i}.jpg' for name in ('cat', 'dog', 'emu') for i in range(50)
+  ]
+  rows = [f'{name},u{i % 12},{name[:3]}' for i, name in enumerate(names)]
+  (here / 'labels.csv').write_text('\n'.join(['file,user,label', *rows]))
   compared = 0
   for command in itertools.chain(*map(commands, documents.code(PATHS[name]))):
     words = shlex.split(command.replace('\\\n', ' '))[2:]
     if words[0] == 'launch.make_splits':
-      if 'photos' in command or 'ratings' in command:
+      if re.search('photos|ratings|labels', command):
         subprocess.run(
           [sys.executable, '-m', *words],
           env={**os.environ, 'PYTHONPATH': str(light.ROOT)},
@@ -179,6 +176,7 @@ def test_the_path_from_a_split_to_a_comparison(name, here):
       assert 'fedss' in result
       assert 'fedvc' in result or 'fedavg' in result
   assert compared == {'your_own': 2, 'readme': 1}[name]
+  assert (here / 'runs' / 'users').exists() == (name == 'readme')
 
 
 def test_training_says_what_the_images_are(tmp_path, capsys):

@@ -197,15 +197,16 @@ def _graph(model, image_shape, training: bool, name: str):
     *specs,
   )
   _check_graph(graph, name)
+  # Computations have no tensors outside. TensorFlow makes constants of the small
+  # ones, and asks for them all the same.
   for tensor, inside in graph.graph.captures:
-    if inside.op.type == 'Placeholder':  # Computations have no tensors outside.
-      value = tensor.numpy()
-      graph.replace_capture_with_deferred_capture(
-        tensor,
-        lambda value=value: tf.constant(value),
-        tf.TensorSpec(tensor.shape, tensor.dtype),
-        inside,
-      )
+    value = tensor.numpy()
+    graph.replace_capture_with_deferred_capture(
+      tensor,
+      lambda value=value: tf.constant(value),
+      tf.TensorSpec(tensor.shape, tensor.dtype),
+      inside,
+    )
   return graph
 
 

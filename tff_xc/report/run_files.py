@@ -156,6 +156,15 @@ def read_config(path: pathlib.Path) -> dict[str, Any]:
   return config
 
 
+def flat(config: Mapping[str, Any]) -> dict[str, Any]:
+  """Returns a configuration with its options and hyper-parameters by their names."""
+  return {
+    **config,
+    **config.get('options', {}),
+    **config.get('hyperparameters', {}),
+  }
+
+
 def first_rounds(run: Run, rounds: int) -> Run:
   """Returns a run as it stood after its first `rounds` rounds.
 

@@ -26,10 +26,13 @@ def resolve(
 
 
 def measure(
-  config: tuple[float, ...], folder: pathlib.Path, output: pathlib.Path
+  config: tuple[float, ...],
+  folder: pathlib.Path,
+  output: pathlib.Path,
+  jobs: int = 0,
 ) -> study.Measured:
   """Returns EMD by alpha, and draws FOLDER/result.png; see `study.measure`."""
-  del output
+  del output, jobs
   import numpy as np
 
   from tff_xc.measure import skew

@@ -54,12 +54,15 @@ def resolve(
 
 
 def measure(
-  config: Config, folder: pathlib.Path, output: pathlib.Path
+  config: Config,
+  folder: pathlib.Path,
+  output: pathlib.Path,
+  jobs: int = 0,
 ) -> study.Measured:
   """Returns shares of the diagonal, and draws matrices; see `study.measure`."""
   planned = runs_lib.plan_runs(config.rows, config.given, (0,), output)
   runs = [run for [run] in planned]
-  _train(runs, output)
+  _train(runs, output, jobs)
   client, shares, pictures, rows = None, [], [], []
   for run in runs:
     algorithm = run.config['algorithm']
@@ -78,7 +81,7 @@ def measure(
   )
 
 
-def _train(runs: Sequence[plan.Run], output: pathlib.Path) -> None:
+def _train(runs: Sequence[plan.Run], output: pathlib.Path, jobs: int) -> None:
   """Trains what has not finished.
 
   Raises:
@@ -86,7 +89,9 @@ def _train(runs: Sequence[plan.Run], output: pathlib.Path) -> None:
   """
   failures: dict[pathlib.Path, str] = {}
   where = output / 'runs' / runs[0].config['task']
-  training.train(runs, {}, where, 0, lambda found: failures.update(found) or '')
+  training.train(
+    runs, {}, where, jobs, lambda found: failures.update(found) or ''
+  )
   for path, why in failures.items():
     raise errors.InputError(f'{path} failed: {why}')
 

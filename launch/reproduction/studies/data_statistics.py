@@ -61,10 +61,13 @@ def resolve(
 
 
 def measure(
-  config: Config, folder: pathlib.Path, output: pathlib.Path
+  config: Config,
+  folder: pathlib.Path,
+  output: pathlib.Path,
+  jobs: int = 0,
 ) -> study.Measured:
   """Returns statistics of the sets that are there; see `study.measure`."""
-  del output
+  del output, jobs
   values, tables, pictures, sizes = {}, [], [], {}
   there, missing = _with_data(config.sets)
   for each, resolved in there:

@@ -45,10 +45,13 @@ def resolve(
 
 
 def measure(
-  config: Mapping[str, Any], folder: pathlib.Path, output: pathlib.Path
+  config: Mapping[str, Any],
+  folder: pathlib.Path,
+  output: pathlib.Path,
+  jobs: int = 0,
 ) -> study.Measured:
   """Returns the comparison, and draws FOLDER/result.png; see `study.measure`."""
-  del output
+  del output, jobs
   from tff_xc.measure import hashed_labels
   from tff_xc.report import theory_picture
 

@@ -48,10 +48,13 @@ def resolve(
 
 
 def measure(
-  config: Mapping[str, Any], folder: pathlib.Path, output: pathlib.Path
+  config: Mapping[str, Any],
+  folder: pathlib.Path,
+  output: pathlib.Path,
+  jobs: int = 0,
 ) -> study.Measured:
   """Returns the noise by m, and draws FOLDER/result.png; see `study.measure`."""
-  del output
+  del output, jobs
   from launch.reproduction.studies import deltas
 
   experiment.install_runtime(config)

@@ -4,9 +4,10 @@ resolve(name, scale, task, given) -> config: checks what the flags say without
   importing TensorFlow. `name` is of the result, `scale` 'paper' or 'small',
   `task` that of --task or None, `given` the settings that flags set, by name.
   Raises errors.InputError.
-measure(config, folder, output) -> Measured: measures, and draws pictures in
+measure(config, folder, output, jobs) -> Measured: measures, and draws pictures in
   `folder`, which exists. `output` is the directory of all results, with whose runs
-  a study may share models. Raises errors.InputError for missing or damaged data.
+  a study may share models; `jobs` of them are trained side by side, 0: as many as
+  fit. Raises errors.InputError for missing or damaged data.
 """
 
 import importlib
@@ -55,7 +56,11 @@ def resolve(
 
 
 def conclude(
-  found: result.Study, scale: str, config: Any, output: pathlib.Path
+  found: result.Study,
+  scale: str,
+  config: Any,
+  output: pathlib.Path,
+  jobs: int = 0,
 ) -> outcome_lib.Outcome:
   """Measures a study and returns its outcome.
 
@@ -64,10 +69,11 @@ def conclude(
     scale: of `outcome.SCALES`.
     config: from `resolve`.
     output: the directory of all results.
+    jobs: runs side by side; 0: as many as fit the memory.
   """
   folder = outcome_lib.folder(output, found.name)
   folder.mkdir(parents=True, exist_ok=True)
-  measured = _module(found).measure(config, folder, output)
+  measured = _module(found).measure(config, folder, output, jobs)
   expected = found.expected
   if scale == 'paper' and found.published:
     expected = found.published

@@ -134,7 +134,10 @@ def test_links_that_lead_back(tmp_path):
   [
     ([], r'has no images \(\.jpg, \.jpeg, \.png\)'),
     (['cat/notes.txt'], 'has no images'),
-    (['cat/1.jpg', '2.jpg'], 'images in no class folder, in the top'),
+    (
+      ['cat/1.jpg', '2.jpg'],
+      'images in no class folder, in the top; .* in a CSV',
+    ),
     (['cat /1.jpg', 'dog/2.jpg'], "folder 'cat ' begins or ends with a space"),
   ],
 )

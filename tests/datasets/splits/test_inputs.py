@@ -56,8 +56,11 @@ def test_columns_of_a_table(tmp_path):
   assert found.class_names == ['1', '2']
   for columns, message in (
     ({'id': 'item'}, r"examples 2 and 3 both have the id '2'; name another"),
-    ({'user': 'owner'}, 'expected the columns class\towner'),
-    ({'label': 'label'}, 'expected the columns label'),
+    (
+      {'user': 'owner'},
+      "no column 'owner', it has item, who, class; name yours: --label_column",
+    ),
+    ({'label': 'label'}, "no column 'label', it has"),
   ):
     with pytest.raises(errors.InputError, match=message):
       read(path, **columns)

@@ -73,8 +73,11 @@ def test_a_bad_line_is_named(tmp_path, line, message):
 @pytest.mark.parametrize(
   ('text', 'message'),
   [
-    ('', "line 1 is ''"),
-    ('user_id,class\na,1\n', "line 1 is 'user_id,class'; expected the columns"),
+    ('', 'is empty'),
+    (
+      'user_id,class\na,1\n',
+      "no column 'image_id', it has user_id, class; rename them, or let .*users",
+    ),
     ('user_id,image_id,class\n', 'has no images'),
     (b'user_id,image_id,class\n\xff,0,3\n', 'is not UTF-8 text'),
   ],

@@ -199,11 +199,44 @@ def test_the_command_of_a_result_says_what_flags_changed():
     names=('a/table1',),
     scale='paper',
     output=pathlib.Path('x'),
-    arguments=('a/table1', '--scale=paper', '--rounds=9', '--data_dir=/x'),
+    algorithm='fedss',
+    seeds=(0, 2),
+    given={'rounds': 9, 'data_dir': '/x', 'split': 'a b'},
   )
   assert asked.command('a/table1') == (
-    'python -m launch.reproduce a/table1 --scale=paper --rounds=9'
+    'python -m launch.reproduce a/table1 --scale=paper --algorithm=fedss'
+    " --seeds=0,2 --rounds=9 '--split=a b'"
   )
+
+
+def test_a_result_says_which_rows_and_seeds_were_left_out(trains, tmp_path):
+  more = {'scale': 'paper', 'algorithm': 'fedss', 'seeds': (0,)}
+  [found] = measured(tmp_path, small_table.TABLE, **more)
+  assert found.what == 'measured with --algorithm=fedss, --seeds=0 only'
+  [found] = measured(tmp_path, small_table.TABLE, **more, given={'rounds': 9})
+  assert found.what.startswith('Changed by flags: --rounds=9; measured with')
+
+
+def test_a_study_that_is_kept_stays_as_it_was(tmp_path, monkeypatch):
+  found = registry.RESULTS['fedvc/fig10']
+  kept = outcome_lib.Outcome(
+    name=found.name,
+    scale='small',
+    verdict=VERDICTS.SHAPE,
+    why='w',
+    command='c',
+    version='v',
+  )
+  outcome_lib.write(kept, tmp_path)
+  assert measured(tmp_path, found, train=False) == [kept]
+
+
+def test_there_may_be_nothing_to_probe(tmp_path, capsys):
+  found = registry.RESULTS['fedmlh/table5']
+  asked = request(tmp_path / 'out', found)
+  experiments.tell_needs([experiments.plan_one(found, asked)], asked)
+  assert 'nothing to probe' in capsys.readouterr().out
+  assert not (tmp_path / 'out').exists()
 
 
 # Every photograph task of a table, with its first table.

@@ -13,6 +13,7 @@ from launch.reproduction import runs as runs_lib
 from launch.reproduction import trained
 from tasks.papers import registry
 from tasks.papers import result
+from tasks.papers import table
 from tests.launch.reproduction import small_table
 from tests.report import fake_runs
 from tff_xc.report import columns
@@ -197,8 +198,23 @@ def test_rounds_to_a_target_that_was_missed_are_at_least_one_more(tmp_path):
   group = lines._group(TABLE, runs[0])
   missed = lines.measured(group, 'top1:0.7')
   assert trained._possible(missed) == (21.0, math.inf)
+  at_once = columns.RoundsTo(math.inf, None, (0, None), 20)
+  assert trained._possible(at_once) == (10.5, math.inf)
   least, most = trained._possible(lines.measured(group, 'top1:0.1'))
   assert least == most < 20
+
+
+def test_too_few_rounds_do_not_tell_of_a_published_bound():
+  [published] = table.read('>200')
+  row = table.Row('celeba', 'fedadam', {'top1:0.7': published})
+  line = lines.Line('fedadam', row, None, None)
+  pairs = []
+  for rounds in (30, 200):
+    missed = columns.RoundsTo(math.inf, None, (None,), rounds)
+    of = type('Of', (lines.Line,), {'value': lambda *_, found=missed: found})
+    pairs.append(of(*line).pair('top1:0.7'))
+  assert pairs[0] is None
+  assert pairs[1].in_band
 
 
 def test_a_seed_that_stopped_early_missed_its_target_in_few_rounds(tmp_path):

@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 
 from launch import evaluation
+from launch.reproduction import experiments
 from launch.reproduction.studies import confusion
 from launch.sweeps import training
 from tasks.papers import registry
@@ -80,6 +81,18 @@ def test_the_runs_are_those_of_table_1(trains, tmp_path):
   folders = {run.folder for group in of_table for run in group}
   assert len(trains) == 2
   assert {run.folder for run in trains} <= folders
+
+
+def test_its_runs_are_trained_side_by_side(trains, tmp_path, monkeypatch):
+  seen = []
+  by_two = lambda *given: seen.append(given[3]) or given[4]({})
+  monkeypatch.setattr(training, 'train', by_two)
+  found = registry.RESULTS['fedss/fig7']
+  asked = experiments.Request(
+    names=(found.name,), scale='small', output=tmp_path, jobs=2
+  )
+  experiments.run_all([experiments.plan_one(found, asked)], asked)
+  assert seen == [2]
 
 
 def test_a_failed_run_is_named(trains, tmp_path, monkeypatch):

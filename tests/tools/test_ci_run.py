@@ -1,0 +1,48 @@
+"""`.ci/run`: the tests, and Bazel's check where a Bazel is installed."""
+
+import os
+import pathlib
+import shutil
+import subprocess
+
+import pytest
+
+_ROOT = pathlib.Path(__file__).parents[2]
+
+
+@pytest.mark.parametrize(
+  ('has_bazel', 'makes', 'printed', 'status'),
+  [
+    (False, 0, 'make test', 0),
+    (True, 0, 'make test\nBazel is checked', 3),
+    (True, 1, 'make test', 1),
+  ],
+)
+def test_bazel_is_checked_where_it_is(
+  has_bazel, makes, printed, status, tmp_path
+):
+  (tmp_path / '.ci').mkdir()
+  shutil.copy(_ROOT / '.ci' / 'run', tmp_path / '.ci')
+  programs = {'make': f'echo "make $*"; exit {makes}'}
+  programs |= {'bazel': ''} if has_bazel else {}
+  programs |= {
+    name: f'exec {shutil.which(name)} "$@"' for name in ('dirname', 'rm', 'sh')
+  }
+  (tmp_path / 'bin').mkdir()
+  for name, text in programs.items():
+    (tmp_path / 'bin' / name).write_text(f'#!/bin/sh\n{text}\n')
+    (tmp_path / 'bin' / name).chmod(0o755)
+  (tmp_path / 'tools').mkdir()
+  check = tmp_path / 'tools' / 'check_bazel.sh'
+  check.write_text('echo Bazel is checked\nexit 3\n')
+  done = subprocess.run(
+    [shutil.which('bash'), '.ci/run'],
+    cwd=tmp_path,
+    env={**os.environ, 'PATH': str(tmp_path / 'bin')},
+    capture_output=True,
+    text=True,
+    timeout=60,
+    check=False,
+  )
+  assert done.stdout.strip() == printed, done.stderr
+  assert done.returncode == status
