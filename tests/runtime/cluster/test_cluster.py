@@ -93,7 +93,6 @@ def test_any_number_of_workers_gives_the_numbers_of_one_process(
     _assert_same(
       _after(runtime, algorithm, clients), expected(algorithm, clients)
     )
-  assert runtime.measured.workers == 3
 
 
 @pytest.mark.parametrize('method', ['keys', 'train'])
