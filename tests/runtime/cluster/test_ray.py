@@ -102,11 +102,8 @@ def test_a_driver_uses_the_workers_and_nothing_is_left(folder, tmp_path):
   driver = drive(folder)
   number, found = json.loads(driver.stdout.readline())
   assert number == 3
-  assert sorted(threads for _, threads, _ in found) == [
-    '3',
-    '3',
-    str(second.threads),
-  ]
+  expected = sorted(['3', '3', str(second.threads)])
+  assert sorted(threads for _, threads, _ in found) == expected
   assert sorted(d for *_, d in found) == ['', str(tmp_path), str(tmp_path)]
   assert {pid for pid, *_ in found} < pids(first, second)
   assert {a.ip.removeprefix('::ffff:') for a in listening(first, second)} == {
@@ -141,7 +138,7 @@ def test_a_driver_learns_that_the_head_is_gone(folder):
   first = nodes.start(folder, WORKERS)
   driver = drive(folder)
   driver.stdout.readline()
-  kill(first, 'gcs_server', 'raylet', 'python')
+  kill(first)
   [answer], alive = go_on(driver)
   assert answer in ('ActorDiedError', 'ActorUnavailableError')
   assert alive.startswith('no head of a cluster at 127.0.0.1')
