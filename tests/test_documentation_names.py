@@ -16,6 +16,7 @@ COMMANDS = (
   'make_splits',
   'compare',
   'reproduce',
+  'workers',
 )
 # Own data, whose commands other tests run.
 OWN = ('images', 'table', 'sparse-text', 'sparse-text-sets')

@@ -12,6 +12,12 @@ import sys
 from tff_xc import errors
 from tff_xc.runtime.cluster import connection
 
+NAMES = (
+  'TFF_XC_WORKER_THREADS',
+  'TFF_XC_WORKER_DATA_DIR',
+  'CUDA_VISIBLE_DEVICES',
+)
+
 
 def main(folder: str, deadline_s: str = '20') -> None:
   try:
@@ -23,8 +29,7 @@ def main(folder: str, deadline_s: str = '20') -> None:
   @ray.remote(resources={connection.RESOURCE: 1})
   class Worker:
     def describe(self):
-      names = ('TFF_XC_WORKER_THREADS', 'TFF_XC_WORKER_DATA_DIR')
-      return [os.getpid(), *(os.environ[n] for n in names)]
+      return [os.getpid(), *(os.environ.get(n) for n in NAMES)]
 
   workers = [Worker.remote() for _ in range(number)]
   found = ray.get([w.describe.remote() for w in workers])

@@ -87,7 +87,10 @@ def listening(*started):
   ]
 
 
-def test_a_driver_uses_the_workers_and_nothing_is_left(folder, tmp_path):
+def test_a_driver_uses_the_workers_and_nothing_is_left(
+  folder, tmp_path, monkeypatch
+):
+  monkeypatch.setenv('CUDA_VISIBLE_DEVICES', '3')
   data = folders.workers(number=2, threads=3, data_dir=str(tmp_path))
   first = nodes.start(folder, data)
   second = nodes.join(folder, folder / state.JOIN, WORKERS)
@@ -102,12 +105,10 @@ def test_a_driver_uses_the_workers_and_nothing_is_left(folder, tmp_path):
   driver = drive(folder)
   number, found = json.loads(driver.stdout.readline())
   assert number == 3
-  assert sorted(threads for _, threads, _ in found) == [
-    '3',
-    '3',
-    str(second.threads),
-  ]
-  assert sorted(d for *_, d in found) == ['', str(tmp_path), str(tmp_path)]
+  expected = sorted(['3', '3', str(second.threads)])
+  assert sorted(threads for _, threads, *_ in found) == expected
+  assert sorted(d for *_, d, _ in found) == ['', str(tmp_path), str(tmp_path)]
+  assert {gpus for *_, gpus in found} == {'3'}
   assert {pid for pid, *_ in found} < pids(first, second)
   assert {a.ip.removeprefix('::ffff:') for a in listening(first, second)} == {
     '127.0.0.1'
@@ -141,7 +142,7 @@ def test_a_driver_learns_that_the_head_is_gone(folder):
   first = nodes.start(folder, WORKERS)
   driver = drive(folder)
   driver.stdout.readline()
-  kill(first, 'gcs_server', 'raylet', 'python')
+  kill(first)
   [answer], alive = go_on(driver)
   assert answer in ('ActorDiedError', 'ActorUnavailableError')
   assert alive.startswith('no head of a cluster at 127.0.0.1')
