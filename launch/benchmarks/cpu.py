@@ -8,6 +8,8 @@ from typing import NamedTuple
 
 import psutil
 
+from tff_xc.runtime.cluster import state
+
 
 class Usage(NamedTuple):
   """Processor seconds so far.
@@ -53,8 +55,18 @@ def tree_seconds(root: int) -> float:
 
 
 def usage() -> Usage:
-  """Returns the usage so far; `own` is of this process and all below it."""
-  return Usage(busy_seconds(), tree_seconds(os.getpid()))
+  """Returns the usage so far.
+
+  `own` is of this process, all below it, and the workers of the cluster that
+  was started on this machine.
+  """
+  roots = {os.getpid(), *_workers()}
+  return Usage(busy_seconds(), sum(map(tree_seconds, roots)))
+
+
+def _workers() -> list[int]:
+  """Returns the pids of the nodes that `launch.workers` started here."""
+  return [node.pid for node in state.read_nodes(state.default_folder())]
 
 
 def peak_bytes(root: int) -> int:

@@ -102,7 +102,8 @@ def build(contender: str, settings: Settings) -> Any:
     return plain.PlainRounds(plain.femnist_cnn, weights, *local)
   if contender == 'plain_side_by_side':
     return plain.SideBySideRounds(plain.femnist_cnn, weights, *local)
-  registry.install('worker' if 'worker' in contender else 'in_process')
+  runtime = 'worker' if 'worker' in contender else 'in_process'
+  registry.install('cluster' if contender == 'cluster' else runtime)
   if contender.startswith('tff_fedavg'):
     return learning.tff_fedavg_rounds(
       lambda: build_keras(settings), weights, *local
@@ -117,7 +118,12 @@ def _pairs(names: Sequence[str]) -> list[spec.Pair]:
     ('in_process', 'plain'),
     *((name, 'plain') for name in others),
     ('worker', 'in_process'),
-    *(('in_process', name) for name in others if name != 'worker'),
+    ('cluster', 'in_process'),
+    *(
+      ('in_process', name)
+      for name in others
+      if name not in ('worker', 'cluster')
+    ),
     ('tff_fedavg_worker', 'tff_fedavg'),
   )
 
@@ -134,7 +140,7 @@ BENCHMARK = spec.Benchmark(
     'tff_fedavg',
     'tff_fedavg_worker',
   ),
-  optional=lambda settings: ('plain_side_by_side',),
+  optional=lambda settings: ('plain_side_by_side', 'cluster'),
   pairs=_pairs,
   groups=spec.all_together,
   # Results differ since every contender draws its own order of the examples.

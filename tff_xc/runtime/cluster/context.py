@@ -8,7 +8,6 @@ from tff_xc.runtime.cluster import cut
 from tff_xc.runtime.cluster import dispatch
 from tff_xc.runtime.in_process import context
 
-
 # A worker that has something to do and is silent so long is given up.
 TIMEOUT_SECONDS = 600.0
 
@@ -34,6 +33,10 @@ class ClusterContext(context.InProcessContext):
   def measured(self) -> dispatch.Measured:
     """What the last clients cost between the machines."""
     return self._roster.measured
+
+  def close(self) -> None:
+    """Ends the workers' processes and leaves the cluster."""
+    self._roster.crew.close()
 
   def _run_clients(self, program, argument, clients):
     if program not in self._programs:

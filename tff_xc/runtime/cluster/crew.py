@@ -51,3 +51,6 @@ class Crew(Protocol):
 
   def share(self, value: Any) -> messages.Shared:
     """Returns a value for the arguments of several calls."""
+
+  def close(self) -> None:
+    """Ends the workers."""

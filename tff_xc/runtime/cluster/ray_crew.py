@@ -113,6 +113,9 @@ class RayCrew:
   def share(self, value: Any) -> '_Shared':
     return _Shared(self._ray.put(value))
 
+  def close(self) -> None:
+    connection.disconnect()
+
 
 class _Shared:
   """A value in Ray's store: a machine fetches it once."""

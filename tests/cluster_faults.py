@@ -1,0 +1,254 @@
+"""A cluster under faults, measured: python -m tests.cluster_faults DIRECTORY [ROUNDS].
+
+Starts two nodes of one worker on this machine (`launch.workers`) and trains a tiny
+FedSS on them, while processes are killed, stopped and started at random: a worker, a
+worker that hangs, a node that leaves and one that joins. It then trains the same
+rounds in one process. The weights must be equal to the last digit, and no process may
+be left. It prints a table of the faults, and writes memory.csv and memory.png.
+"""
+
+import contextlib
+import csv
+import os
+import pathlib
+import random
+import signal
+import statistics
+import subprocess
+import sys
+import threading
+import time
+
+import numpy as np
+import psutil
+
+from tests import tiny
+from tff_xc.report import pictures
+from tff_xc.report import text_table
+from tff_xc.runtime.cluster import processes
+from tff_xc.runtime.cluster import state
+
+ROOT = pathlib.Path(__file__).parents[1]
+CLIENTS = 40
+# A worker that hangs is given up after so many seconds.
+TIMEOUT = 15.0
+_MEBIBYTE = 2**20
+
+
+def workers(folder: pathlib.Path, *arguments: str) -> None:
+  """Runs `launch.workers`."""
+  subprocess.run(
+    [
+      *(sys.executable, '-m', 'launch.workers', *arguments),
+      f'--folder={folder}',
+    ],
+    cwd=ROOT,
+    check=True,
+    stdout=subprocess.DEVNULL,
+  )
+
+
+class Cluster:
+  """Two nodes of this machine, each with one worker of one thread."""
+
+  def __init__(self, folder: pathlib.Path):
+    self.folder = folder
+    self._one = ('start', '--workers=1', '--threads=1')
+    workers(folder, *self._one)
+    self.join()
+
+  def join(self) -> None:
+    """Adds a node."""
+    workers(self.folder, *self._one, f'--join={self.folder / state.JOIN}')
+
+  def nodes(self) -> list[state.Node]:
+    return state.read_nodes(self.folder)
+
+  def processes(self) -> list[psutil.Process]:
+    """Returns all living processes of the nodes."""
+    return processes.marked([node.mark for node in self.nodes()])
+
+  def actors(self) -> list[psutil.Process]:
+    """Returns the workers' processes."""
+    found = []
+    for process in self.processes():
+      with contextlib.suppress(psutil.Error):
+        if process.cmdline()[0].startswith('ray::_Actor'):
+          found.append(process)
+    return found
+
+  def leave(self) -> None:
+    """Ends the last node that joined."""
+    last = [node for node in self.nodes() if not node.is_head][-1]
+    workers(self.folder, 'stop', f'--node={last.name}')
+
+  def stop(self) -> None:
+    workers(self.folder, 'stop')
+
+
+class Faults(threading.Thread):
+  """Does something bad at random times, until it is told to end.
+
+  Attributes:
+    log: (what, `time.monotonic` of it) in order.
+  """
+
+  def __init__(self, cluster: Cluster, seed: int, mean_seconds: float):
+    super().__init__(daemon=True)
+    self._cluster = cluster
+    self._random = random.Random(seed)
+    self._mean = mean_seconds
+    self._ended = threading.Event()
+    self.log: list[tuple[str, float]] = []
+
+  def run(self) -> None:
+    kinds = ('killed', 'hangs', 'node')
+    while not self._ended.wait(self._random.expovariate(1 / self._mean)):
+      getattr(self, f'_{self._random.choice(kinds)}')()
+
+  def end(self) -> None:
+    self._ended.set()
+    self.join()
+
+  def _signal(self, what: str, number: int) -> None:
+    found = self._cluster.actors()
+    if found:
+      with contextlib.suppress(psutil.Error):
+        self._random.choice(found).send_signal(number)
+        self.log.append((what, time.monotonic()))
+
+  def _killed(self) -> None:
+    self._signal('worker killed', signal.SIGKILL)
+
+  def _hangs(self) -> None:
+    self._signal('worker hangs', signal.SIGSTOP)
+
+  def _node(self) -> None:
+    self.log.append(('node leaves', time.monotonic()))
+    self._cluster.leave()
+    self._ended.wait(2.0)
+    self.log.append(('node joins', time.monotonic()))
+    self._cluster.join()
+
+
+def cohort(round_number: int):
+  labels = np.random.default_rng(round_number).integers(0, 12, [CLIENTS, 6])
+  return tiny.cohort(labels, seed=round_number)
+
+
+def train(rounds: int, after_round=lambda number, seconds: None):
+  """Trains in the installed runtime; returns the weights as arrays."""
+  import tensorflow as tf
+
+  process = tiny.process('fedss', max_positives=6, negatives=3)
+  state_ = process.initialize()
+  for number in range(rounds):
+    started = time.monotonic()
+    state_ = process.next(state_, cohort(number)).state
+    after_round(number, time.monotonic() - started)
+  weights = process.get_model_weights(state_)
+  return [np.asarray(w) for w in tf.nest.flatten(weights)]
+
+
+class Memory:
+  """Memory of the driver and of the nodes, in MiB, over the rounds."""
+
+  def __init__(self, cluster: Cluster, every: int):
+    self._cluster, self._every = cluster, every
+    self.rows = []
+    self.seconds = []
+
+  def __call__(self, number: int, seconds: float) -> None:
+    self.seconds.append((time.monotonic(), seconds))
+    if number % self._every == 0:
+      own = psutil.Process().memory_info().rss / _MEBIBYTE
+      theirs = 0.0
+      for process in self._cluster.processes():
+        with contextlib.suppress(psutil.Error):
+          theirs += process.memory_info().rss / _MEBIBYTE
+      self.rows.append((number + 1, own, theirs))
+
+  def write(self, directory: pathlib.Path) -> None:
+    """Writes memory.csv and memory.png."""
+    from matplotlib import figure
+
+    with (directory / 'memory.csv').open('w', newline='') as file:
+      writer = csv.writer(file)
+      writer.writerow(('round', 'driver_mib', 'nodes_mib'))
+      writer.writerows(self.rows)
+    drawn = figure.Figure(figsize=(7, 4), layout='constrained')
+    axes = drawn.subplots()
+    numbers, own, theirs = zip(*self.rows, strict=True)
+    axes.plot(numbers, own, label='driver')
+    axes.plot(numbers, theirs, label='nodes and workers')
+    axes.set(xlabel='round', ylabel='resident memory, MiB', ylim=(0, None))
+    axes.legend()
+    pictures.save(drawn, directory / 'memory.png')
+
+
+def main(
+  directory: str, rounds: str = '1000', mean_seconds: str = '20'
+) -> None:
+  """Trains under faults and prints what they cost."""
+  os.environ.setdefault('TF_CPP_MIN_LOG_LEVEL', '2')
+  import tensorflow_federated as tff
+
+  from tff_xc.runtime.cluster import context
+  from tff_xc.runtime.cluster import ray_crew
+  from tff_xc.runtime.in_process import context as in_process
+
+  path = pathlib.Path(directory)
+  path.mkdir(parents=True, exist_ok=True)
+  cluster = Cluster(path / 'cluster')
+  try:
+    runtime = context.ClusterContext(
+      ray_crew.RayCrew(str(cluster.folder)), TIMEOUT
+    )
+    memory = Memory(cluster, max(int(rounds) // 100, 1))
+    with tff.framework.get_context_stack().install(runtime):
+      train(1)  # Compiles; the faults come after.
+      faults = Faults(cluster, 0, float(mean_seconds))
+      started = time.monotonic()
+      faults.start()
+      found = train(int(rounds), memory)
+      ended = time.monotonic()
+      faults.end()
+    runtime.close()
+  finally:
+    marks = [node.mark for node in cluster.nodes()]
+    cluster.stop()
+  left = processes.marked(marks)
+  runtime = in_process.create_context(client_threads=2)
+  with tff.framework.get_context_stack().install(runtime):
+    expected = train(int(rounds))
+  same = all(map(np.array_equal, found, expected))
+  memory.write(path)
+  print(
+    f'{rounds} rounds of {CLIENTS} clients in {ended - started:.0f} s; equal to one'
+    f' process to the last digit: {same}; processes left: {len(left)}'
+  )
+  print(text_table.to_text(_table(faults.log, memory.seconds)))
+  sys.exit(not same or bool(left))
+
+
+def _table(log, rounds):
+  """Returns the rows of a table: a heading, and one for each kind of fault."""
+  usual = statistics.median(seconds for _, seconds in rounds)
+  rows = []
+  for kind in dict.fromkeys(what for what, _ in log):
+    # The round in which it happened.
+    hit = [
+      next((s for at, s in rounds if at >= when), usual)
+      for what, when in log
+      if what == kind
+    ]
+    median, longest = statistics.median(hit), max(hit)
+    rows.append(
+      (kind, str(len(hit)), f'{median:.2f}', f'{longest:.2f}', 'nothing')
+    )
+  header = ('fault', 'times', 'its round, median s', 'longest s', 'lost')
+  return [header, *rows, ('none', '', f'{usual:.2f}', '', '')]
+
+
+if __name__ == '__main__':
+  main(*sys.argv[1:])
