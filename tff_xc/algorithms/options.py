@@ -35,6 +35,15 @@ VIRTUAL_CLIENTS = (
     not_with=(0,),
   ),
 )
+# See `tff_xc.experiment.dropout`.
+CLIENT_DROPOUT = hp.Hyperparameter(
+  'client_dropout',
+  0.0,
+  'probability that a drawn client leaves the round before it sends anything; the'
+  ' round goes on with the others',
+  least=0,
+  below=1,
+)
 PROXIMAL_WEIGHT = hp.Hyperparameter(
   'proximal_weight',
   0.0,

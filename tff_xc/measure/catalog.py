@@ -188,6 +188,12 @@ ROUND: Mapping[str, Metric] = {
     unit='clients',
     better='neither',
   ),
+  'client_dropouts': Metric(
+    'client drop-outs',
+    'drawn clients that left before they sent anything',
+    unit='clients',
+    better='neither',
+  ),
   'local_batches': Metric(
     'local batches',
     'minibatches of the client that took the most in the round',
