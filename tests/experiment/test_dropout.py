@@ -194,14 +194,22 @@ def run(folder, algorithm, rounds, **given):
 
 def weights(folder, round_number):
   with np.load(folder / 'checkpoints' / f'round_{round_number}.npz') as file:
-    return {k: file[k] for k in file.files if k.startswith('weights/')}
+    return {
+      k: file[k]
+      for k in file.files
+      if k.startswith(('weights/', 'aggregator/'))
+    }
 
 
 @pytest.mark.parametrize(
   ('algorithm', 'given'),
   [
     ('fedss', {}),
-    pytest.param('fedss', {'virtual_clients': 8}, marks=pytest.mark.slow),
+    pytest.param(
+      'fedss',
+      {'virtual_clients': 8, 'robust': 'zeroing+clipping'},
+      marks=pytest.mark.slow,
+    ),
     pytest.param('turbosvm', {}, marks=pytest.mark.slow),
   ],
 )
@@ -216,6 +224,7 @@ def test_a_run_goes_on_with_the_rest_and_resumes(
   assert summary['client_dropouts_total'] == done['client_dropouts'].sum()
   assert 3 <= summary['client_dropouts_total'] <= 15
   assert np.isnan(straight['client_dropouts'][0])
+  assert ('clipping_norm' in straight) == ('robust' in given)
   run(tmp_path / 'resumed', algorithm, 2, **given)
   resumed = run(tmp_path / 'resumed', algorithm, 6, **given)
   pd.testing.assert_frame_equal(resumed[2], straight)

@@ -19,6 +19,7 @@ from tff_xc.round import frozen
 from tff_xc.round import importance
 from tff_xc.round import metrics
 from tff_xc.round import randomness
+from tff_xc.round import robust
 
 
 class RoundState(NamedTuple):
@@ -28,7 +29,7 @@ class RoundState(NamedTuple):
     weights: the global model. Rows that were not requested lately may still
       lack momentum updates; `LearningProcess.get_model_weights` applies them.
     server: states of the server's optimizers and steps.
-    aggregator: state of the encoder's aggregator.
+    aggregator: state of the encoder's aggregator; `robust.State` with bounds.
     round_number: int32, rounds done.
     seed: int32 [2], the run's seed; all randomness derives from it.
   """
@@ -79,6 +80,7 @@ def build_process(
 
 def _build_next(algorithm, aggregate, fixed, state_type) -> tff.Computation:
   """Returns the computation (RoundState@SERVER, examples@CLIENTS) -> output."""
+  limits = robust.Limits(algorithm.robust)
   exchanges = exchange.Exchanges(
     algorithm.tables, state_type, importance.beside_rows(algorithm)
   )
@@ -107,27 +109,30 @@ def _build_next(algorithm, aggregate, fixed, state_type) -> tff.Computation:
         held,
         examples,
         clients_seed,
+        *limits.at_clients(state.aggregator),
       ),
     )
-    joined = aggregate(state.aggregator, update)
+    joined = aggregate(limits.of_encoder(state.aggregator), update)
+    weight = tff.federated_sum(update.weight)
     stepped = tff.federated_map(
       server_step,
       (
         state,
         joined.result,
         exchanges.merge(held, update),
-        tff.federated_sum(update.weight),
+        weight,
         seed,
       ),
     )
     new_state = RoundState(
       weights=stepped[1],
       server=stepped[0],
-      aggregator=joined.state,
+      aggregator=limits.next(state.aggregator, joined.state, update, weight),
       round_number=tff.federated_map(_following, state.round_number),
       seed=state.seed,
     )
     measured = metrics.of_round(update, stepped[2])
+    measured = limits.measured(measured, state.aggregator, update)
     if collect:
       measured = collect(measured, examples.client_id, update.state)
     return tff.learning.templates.LearningProcessOutput(
@@ -163,7 +168,7 @@ def _build_initialize(algorithm, aggregate, fixed, pair: list[int]):
       RoundState(
         weights,
         server_state,
-        aggregate.initialize(),
+        robust.Limits(algorithm.robust).initialize(aggregate.initialize()),
         round_number,
         run_seed,
       )
