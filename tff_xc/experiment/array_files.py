@@ -8,6 +8,7 @@ from collections.abc import Mapping
 import numpy as np
 
 from tff_xc import errors
+from tff_xc.experiment import writing
 from tff_xc.report import run_files
 
 # Errors that prevent reading a sound file.
@@ -28,21 +29,16 @@ def write(path: pathlib.Path, named: Mapping[str, np.ndarray]) -> None:
   Raises:
     errors.InputError: it cannot be written.
   """
-  try:
-    # `np.savez` leaves its archive open if the disk is full, which then
-    # complains when Python destroys it.
-    with (
-      run_files.replacing(path) as temporary,
-      zipfile.ZipFile(temporary, 'w') as archive,
-    ):
-      for name, array in named.items():
-        with archive.open(f'{name}.npy', 'w', force_zip64=True) as file:
-          np.lib.format.write_array(file, array, allow_pickle=False)
-  except OSError as e:
-    raise errors.InputError(
-      f'{path} cannot be written ({e.strerror}); mend that, and the same'
-      ' command goes on from the checkpoint before'
-    ) from e
+  # `np.savez` leaves its archive open if the disk is full, which then
+  # complains when Python destroys it.
+  with (
+    writing.writing(path),
+    run_files.replacing(path) as temporary,
+    zipfile.ZipFile(temporary, 'w') as archive,
+  ):
+    for name, array in named.items():
+      with archive.open(f'{name}.npy', 'w', force_zip64=True) as file:
+        np.lib.format.write_array(file, array, allow_pickle=False)
 
 
 def read(path: pathlib.Path) -> dict[str, np.ndarray]:

@@ -20,6 +20,7 @@ import tree
 
 from tff_xc import errors
 from tff_xc.experiment import array_files
+from tff_xc.experiment import writing
 from tff_xc.report import run_files
 
 _NAME = re.compile(r'round_(\d+)\.npz')
@@ -111,9 +112,10 @@ class Checkpoints:
       shutil.copyfile(file, self._aside(file))
 
   def _move_aside(self, path: pathlib.Path) -> str:
-    (self._root / _DAMAGED).mkdir(exist_ok=True)
-    target = self._aside(path)
-    path.rename(target)
+    with writing.writing(self._root / _DAMAGED):
+      (self._root / _DAMAGED).mkdir(exist_ok=True)
+      target = self._aside(path)
+      path.rename(target)
     return f'it is now {target}'
 
   def _aside(self, path: pathlib.Path) -> pathlib.Path:

@@ -87,7 +87,7 @@ def run(
   summary |= facts or {}
   if held.done < schedule.rounds:
     summary['stopped_after'] = best.stop_after
-  run_files.write_json(directory.path / run_files.SUMMARY, summary)
+  directory.write_summary(summary)
   return summary
 
 
