@@ -177,6 +177,8 @@ class _Held:
         ' have; choose another --run_dir'
       )
     self.lost = 0
+    if self.done:
+      self.save()  # It is saved; this removes older files that a kill left.
 
   @property
   def lost_all(self) -> bool:
