@@ -56,7 +56,7 @@ class Doubling:
 class Keeping(Doubling):
   """A doubling process whose clients keep the sum of the weights that they saw."""
 
-  spec = tf.TensorSpec([2])
+  spec = tf.TensorSpec([2000])  # Two blocks of a file.
 
   def next(self, state, examples):
     examples = list(examples)
