@@ -36,6 +36,7 @@ def write(path: pathlib.Path, named: Mapping[str, np.ndarray]) -> None:
     run_files.replacing(path) as temporary,
     zipfile.ZipFile(temporary, 'w') as archive,
   ):
+    archive.comment = _count(named)
     for name, array in named.items():
       with archive.open(f'{name}.npy', 'w', force_zip64=True) as file:
         np.lib.format.write_array(file, array, allow_pickle=False)
@@ -50,7 +51,13 @@ def read(path: pathlib.Path) -> dict[str, np.ndarray]:
   """
   try:
     with np.load(path, allow_pickle=False) as file:
-      return {name: file[name] for name in file.files}
+      found = {name: file[name] for name in file.files}
+      # Files of earlier versions have no comment.
+      if file.zip.comment not in (b'', _count(found)):
+        raise DamagedError('its list of arrays is damaged')
+      return found
+  except DamagedError:
+    raise
   except _NOT_DAMAGE as e:
     raise errors.InputError(
       f'{path} cannot be read ({_first_line(e)}); mend that, and start the same'
@@ -58,6 +65,15 @@ def read(path: pathlib.Path) -> dict[str, np.ndarray]:
     ) from e
   except Exception as e:  # NumPy raises many types for a damaged file.
     raise DamagedError(_first_line(e)) from e
+
+
+def _count(named: Mapping) -> bytes:
+  """Returns the archive's comment.
+
+  A bit of the list of an archive's members may hide those that follow it, and all
+  others are sound: their number shows it.
+  """
+  return f'{len(named)} arrays'.encode()
 
 
 def is_whole(path: str | os.PathLike) -> bool:
