@@ -24,6 +24,7 @@ from tff_xc import errors
 from tff_xc.experiment import checkpoints
 from tff_xc.experiment import lock
 from tff_xc.experiment import same_run
+from tff_xc.experiment import unchanged
 from tff_xc.experiment import writing
 from tff_xc.report import run_files
 
@@ -50,7 +51,12 @@ class RunDirectory:
     checkpoints: its states.
   """
 
-  def __init__(self, path: str | os.PathLike, config: Mapping[str, Any]):
+  def __init__(
+    self,
+    path: str | os.PathLike,
+    config: Mapping[str, Any],
+    files: Sequence[str | os.PathLike] = (),
+  ):
     """Opens or creates the directory, and locks it against a second process.
 
     It removes temporary files left by a kill.
@@ -60,6 +66,7 @@ class RunDirectory:
       config: every resolved setting. For a new run, config.json is written
         here. For a resumed run, `start_metrics` updates it after the checkpoint
         has been accepted.
+      files: data that the run reads; no checkpoint is saved once they change.
 
     Raises:
       errors.InputError: if `path` holds a run of another configuration or
@@ -73,7 +80,8 @@ class RunDirectory:
     with writing.writing(self.path / run_files.CONFIG):
       if not run_files.is_run(self.path):
         run_files.write_json(self.path / run_files.CONFIG, config)
-      self.checkpoints = checkpoints.Checkpoints(self.path)
+      watch = unchanged.Watch(files)
+      self.checkpoints = checkpoints.Checkpoints(self.path, watch.check)
     self._metrics = None
     self._events = None
 

@@ -46,7 +46,7 @@ def of(
 
   Args:
     algorithm: the answers.
-    before: `ModelWeights` as received; tables have the rows held.
+    before: `ModelWeights` as received, whose tables have the rows held.
     after: the same after local training.
     held: by table, `SelectedRows`.
     examples: the client's `ClientExamples`.
@@ -91,11 +91,10 @@ def of(
     batches=measured['batches'],
     **{f'{name}_rows': k * takes_part for name, k in used.items()},
   )
-  uniform = algorithm.weighting == 'uniform'
   return ClientUpdate(
     delta,
     rows,
-    kept(takes_part if uniform else count),
+    kept(takes_part if algorithm.weighting == 'uniform' else count),
     measured,
     tf.nest.map_structure(kept, of_bounds),
     _next_state(algorithm, before, after, examples, finite),

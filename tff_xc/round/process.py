@@ -89,7 +89,6 @@ def _build_next(algorithm, aggregate, fixed, state_type) -> tff.Computation:
   server_step = computations.build_server_step(algorithm)
   state_spec = algorithm.client_state and algorithm.client_state.spec
   collect = state_spec and client_states.build_collect(state_spec)
-
   given = algorithm.example_weights == algorithm_lib.GIVEN
   client = examples_lib.client_type(algorithm.model, given, state_spec)
 
@@ -114,15 +113,9 @@ def _build_next(algorithm, aggregate, fixed, state_type) -> tff.Computation:
     )
     joined = aggregate(limits.of_encoder(state.aggregator), update)
     weight = tff.federated_sum(update.weight)
+    merged = exchanges.merge(held, update)
     stepped = tff.federated_map(
-      server_step,
-      (
-        state,
-        joined.result,
-        exchanges.merge(held, update),
-        weight,
-        seed,
-      ),
+      server_step, (state, joined.result, merged, weight, seed)
     )
     new_state = RoundState(
       weights=stepped[1],
@@ -131,8 +124,9 @@ def _build_next(algorithm, aggregate, fixed, state_type) -> tff.Computation:
       round_number=tff.federated_map(_following, state.round_number),
       seed=state.seed,
     )
-    measured = metrics.of_round(update, stepped[2])
-    measured = limits.measured(measured, state.aggregator, update)
+    measured = limits.measured(
+      metrics.of_round(update, stepped[2]), state.aggregator, update
+    )
     if collect:
       measured = collect(measured, examples.client_id, update.state)
     return tff.learning.templates.LearningProcessOutput(
