@@ -6,6 +6,7 @@ from typing import Any
 
 from tasks import experiment
 from tff_xc.experiment import run_directory
+from tff_xc.experiment import writing
 from tff_xc.report import curves
 from tff_xc.report import groups
 from tff_xc.report import run_files
@@ -18,7 +19,8 @@ def run(config: Mapping[str, Any], run_dir: str) -> dict[str, Any]:
   summary = experiment.run(config, run_dir)
   finished = run_files.read_run(run_dir)
   picture = pathlib.Path(run_dir) / run_directory.CURVES
-  curves.plot_run(finished, picture)
+  with writing.writing(picture):
+    curves.plot_run(finished, picture)
   rows = tables.build_rows(groups.group_runs([finished]))
   width = text_table.terminal_width()
   print(tables.to_text(rows, width, elsewhere='summary.json'))

@@ -295,16 +295,19 @@ def _class_probabilities(chosen: str | None, dataset):
 def _with_clients(algorithm, values: Mapping, drawn: int):
   """Returns the algorithm with its sampling; clients draw so many examples."""
   from tff_xc.experiment import cohort
+  from tff_xc.experiment import dropout
   from tff_xc.experiment import virtual_clients
 
   count = values['clients_per_round']
   if values.get('virtual_clients'):
-    return virtual_clients.virtual_clients(
+    made = virtual_clients.virtual_clients(
       algorithm, count, drawn, values['virtual_clients_replace']
     )
-  return dataclasses.replace(
-    algorithm, sampling=cohort.UniformClients(count, drawn)
-  )
+  else:
+    made = dataclasses.replace(
+      algorithm, sampling=cohort.UniformClients(count, drawn)
+    )
+  return dropout.with_dropout(made, values['client_dropout'])
 
 
 def _with_feature_rows(algorithm, dataset, options: Mapping, drawn: int):

@@ -5,7 +5,9 @@ import csv
 import types
 
 import numpy as np
+import tensorflow as tf
 
+from tff_xc.experiment import client_states
 from tff_xc.experiment import cohort
 from tff_xc.experiment import loop as experiment
 from tff_xc.experiment import progress
@@ -13,6 +15,8 @@ from tff_xc.experiment import run_directory
 from tff_xc.measure import best_round
 from tff_xc.measure import communication
 from tff_xc.measure import targets
+from tff_xc.round import client_states as states_lib
+from tff_xc.round import examples as examples_lib
 
 CONFIG = {'task': 't', 'algorithm': 'a', 'seed': 0, 'rounds': 10, 'lr': 0.1}
 MESSAGES = communication.Messages(
@@ -49,6 +53,28 @@ class Doubling:
     return types.SimpleNamespace(state=after, metrics=metrics)
 
 
+class Keeping(Doubling):
+  """A doubling process whose clients keep the sum of the weights that they saw."""
+
+  spec = tf.TensorSpec([2000])  # Two blocks of a file.
+
+  def next(self, state, examples):
+    examples = list(examples)
+    output = super().next(state, examples)
+    sums = np.stack([c.state.value + state.weights for c in examples])
+    output.metrics['loss'] = sums.sum()
+    ids = np.array([c.client_id for c in examples])
+    output.metrics[states_lib.NAME] = states_lib.KeptStates(ids, sums)
+    return output
+
+
+def _cohort(round_number):
+  """Returns two of five clients."""
+  ids = round_number % 3, 3 + round_number % 2
+  values = [examples_lib.ClientExamples((), (), np.int64(i), ()) for i in ids]
+  return cohort.Cohort(values, 1, ('reader', 'writer'))
+
+
 def score(weights):
   return {'top1': 1 - 1 / float(weights)}
 
@@ -62,9 +88,11 @@ def run(
   target='',
   best=best_round.NO_CHOICE,
 ):
+  process = process or Doubling()
+  spec = getattr(process, 'spec', None)
   return experiment.run(
-    process=process or Doubling(),
-    cohorts=lambda r: cohort.Cohort([], 1, ('reader', 'writer')),
+    process=process,
+    cohorts=_cohort,
     evaluate=evaluate,
     metrics=('top1',),
     messages=MESSAGES,
@@ -75,6 +103,7 @@ def run(
     targets=targets.parse(target),
     best=best,
     warnings=warnings,
+    client_states=spec and client_states.ClientStates(spec, path),
   )
 
 

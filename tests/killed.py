@@ -3,13 +3,16 @@
 Makes a run below the directory for every moment of `MOMENTS`; kill -9 ends it
 at that moment. Each run is a fork of this process, so that TensorFlow is
 imported once. This process computes nothing, since TensorFlow forks badly after
-it has computed something. A last run finds DIRECTORY/held in use by another
-process.
+it has computed something. More runs, in which clients keep states, end at
+`POINTS` random ones of all calls that open, rename or remove one of their files;
+these are killed once more while they resume. A last run finds DIRECTORY/held in
+use by another process.
 """
 
 import contextlib
 import os
 import pathlib
+import random
 import signal
 import sys
 import zipfile
@@ -145,6 +148,47 @@ MOMENTS = (
 )
 
 
+POINTS = 20
+_CALLS = ('open', 'os.rename', 'os.remove', 'os.mkdir')
+
+
+def counted(path, last=0):
+  """Makes or resumes a run whose clients keep states.
+
+  Args:
+    path: the run's directory.
+    last: kill -9 before this call, from 1, that concerns its files; 0: never,
+      and the number of calls becomes DIRECTORY/calls.
+  """
+  calls = []
+
+  def hook(event, arguments):
+    if event in _CALLS and str(path) in str(arguments[0]):
+      calls.append(event)
+      if len(calls) == last:
+        kill()
+
+  sys.addaudithook(hook)
+  doubling.run(path, process=doubling.Keeping())
+  (path.parent / 'calls').write_text(str(len(calls)))
+
+
+def killed_at_random(root):
+  """Makes the runs root/point_I; returns what went wrong, or ''."""
+  in_a_fork(counted, root / 'keeping')
+  calls, draw = int((root / 'calls').read_text()), random.Random(0)
+  points = draw.sample(range(1, calls + 1), POINTS)
+  for i, point in enumerate(points):
+    path = root / f'point_{i}'
+    status = in_a_fork(lambda p, n=point: counted(p, n), path)
+    if status != -signal.SIGKILL:
+      return f'{path} ended with status {status}'
+    # A resumed run makes fewer calls, and may end before this one.
+    again = draw.randint(1, calls)
+    in_a_fork(lambda p, n=again: counted(p, n), path)
+  return ''
+
+
 def in_a_fork(function, path) -> int:
   """Runs `function` in a fork; returns its status, negative for a signal."""
   child = os.fork()
@@ -164,4 +208,6 @@ if __name__ == '__main__':
     status = in_a_fork(moment, root / moment.__name__)
     if status != -signal.SIGKILL:
       sys.exit(f'{moment.__name__} ended with status {status}')
+  if told := killed_at_random(root):
+    sys.exit(told)
   sys.exit(in_a_fork(doubling.run, root / 'held'))

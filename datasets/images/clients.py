@@ -34,8 +34,6 @@ from tff_xc.data import pool as pool_lib
 
 # Bytes of decoded images that are kept; 43,000 of 64 x 64.
 CACHE = 2**29
-# Images whose bytes a fingerprint reads.
-_SAMPLE = 500
 SKIP, FAIL = 'skip', 'fail'
 
 
@@ -231,7 +229,9 @@ def _pool(store: store_lib.Store, places, labels, side: int) -> pool_lib.Pool:
     return images
 
   spec = tf.TensorSpec(shape, tf.uint8)
-  pool = pool_lib.Pool(labels, spec, read, is_decoded=True)
+  pool = pool_lib.Pool(
+    labels, spec, read, is_decoded=True, files=store.watched(places)
+  )
   return pool_lib.cached(pool, CACHE)
 
 
@@ -258,8 +258,7 @@ def _checksum(store: store_lib.Store, places, labels, *parts) -> str:
   for part in parts:
     if part is not None:
       found.update(part.astype(np.int64).tobytes() + labels[part].tobytes())
-  count = min(_SAMPLE, len(places))
-  for place in places[np.arange(count) * len(places) // count]:
+  for place in store_lib.some(places):
     data = _used(store, place, bytes)
     found.update(f'{len(data)};'.encode() + data)
   return found.hexdigest()

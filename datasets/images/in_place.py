@@ -31,11 +31,13 @@ class Images(NamedTuple):
     names: their ids.
     read: number -> an image's bytes.
     stamp: numbers int [k] -> the size and the time of each one's file.
+    files: that they are in.
   """
 
   names: listing_lib.Texts
   read: Callable[[int], bytes]
   stamp: Callable[[np.ndarray], Sequence[list[int]]]
+  files: Sequence[pathlib.Path]
 
 
 def open_files(
@@ -84,7 +86,7 @@ def open_files(
   def stamp(numbers: np.ndarray):
     return [statuses[place] for place in files[numbers]]
 
-  return Images(listing_lib.Texts(names), read, stamp), index
+  return Images(listing_lib.Texts(names), read, stamp, whole), index
 
 
 def append(

@@ -25,6 +25,8 @@ from datasets.splits import listing as listing_lib
 from datasets.splits import own
 from tff_xc import errors
 
+# Images that stand for all where reading all would take long.
+_SAMPLE = 500
 COMPRESSED = ('.tar.gz', '.tgz', '.tar.bz2', '.tar.xz')
 
 
@@ -37,6 +39,7 @@ class Store(NamedTuple):
     read: number -> an image's bytes; from several threads. It raises one of
       `decode.DAMAGE` if that fails.
     stamp: numbers int [k] -> for each image, numbers that change when its file does.
+    files: that the images are in; none if each image is a file.
     has_users: whether the names of training images have users (`records.user_of`).
   """
 
@@ -44,12 +47,26 @@ class Store(NamedTuple):
   names: listing_lib.Texts
   read: Callable[[int], bytes]
   stamp: Callable[[np.ndarray], Sequence[list[int]]]
+  files: Sequence[pathlib.Path] = ()
   has_users: bool = False
 
   def where(self, number: int) -> str:
     """Names an image for an error."""
     [name] = self.names.take(np.array([number]))
     return str(self.path / name)
+
+  def watched(self, numbers: np.ndarray) -> list[pathlib.Path]:
+    """Returns the files of these images, or of some of them if they are many."""
+    if self.files:
+      return list(self.files)
+    names = self.names.take(some(numbers))
+    return [self.path / name for name in names]
+
+
+def some(numbers: np.ndarray) -> np.ndarray:
+  """Returns at most 500 of these images' numbers, evenly spread."""
+  count = min(_SAMPLE, len(numbers))
+  return numbers[np.arange(count) * len(numbers) // max(count, 1)]
 
 
 def open_store(
@@ -235,4 +252,5 @@ def _zip(path: pathlib.Path) -> Store:
     names,
     lambda number: archive.read(members[order[number]]),
     lambda numbers: [[status.st_size, status.st_mtime_ns]] * len(numbers),
+    (path,),
   )

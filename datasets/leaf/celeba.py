@@ -141,7 +141,10 @@ def _pool(places, y, store: store_lib.Store) -> pool_lib.Pool:
     return decoded
 
   spec = tf.TensorSpec([SIDE, SIDE, 3], tf.uint8)
-  return pool_lib.cached(pool_lib.Pool(np.asarray(y), spec, read), CACHE)
+  pool = pool_lib.Pool(
+    np.asarray(y), spec, read, files=store.watched(np.asarray(places))
+  )
+  return pool_lib.cached(pool, CACHE)
 
 
 def _decode(store: store_lib.Store, place: int) -> np.ndarray:

@@ -70,6 +70,12 @@ def test_every_algorithm_with_clients_takes_the_options():
     } <= set(registry.get(name).names)
 
 
+GIVEN = {
+  'train': 'head',
+  'importance_weights': 'train',
+  'weight_decay': 0.1,
+  'robust': 'zeroing+clipping',
+}
 # Here nothing is trained but the class table, or it has other rows.
 REFUSED = {
   'fedaws_baseline2': ('train', 'nothing would be trained'),
@@ -79,7 +85,7 @@ REFUSED = {
 
 @pytest.mark.parametrize('name', registry.ALGORITHMS)
 def test_every_algorithm_takes_each_option_or_says_why_not(name):
-  given = {'train': 'head', 'importance_weights': 'train', 'weight_decay': 0.1}
+  given = dict(GIVEN)
   if name == 'moon':
     given['train'] = 'bottleneck'
   option, message = REFUSED.get(name, ('', ''))
@@ -93,6 +99,7 @@ def test_every_algorithm_takes_each_option_or_says_why_not(name):
   weighted = made.example_weights is not None
   takes = 'importance_weights' in registry.get(name).names
   assert weighted == (takes and 'importance_weights' in given)
+  assert bool(made.robust) == made.has_clients
   if not made.has_clients:
     return
   drawn = virtual_clients.virtual_clients(made, 2, 6)
@@ -102,7 +109,7 @@ def test_every_algorithm_takes_each_option_or_says_why_not(name):
 @pytest.mark.slow
 @pytest.mark.parametrize('name', registry.ALGORITHMS)
 def test_every_algorithm_trains_with_the_options(name):
-  given = {'train': 'head', 'importance_weights': 'train', 'weight_decay': 0.1}
+  given = dict(GIVEN)
   if name == 'moon':
     given['train'] = 'bottleneck'
   given.pop(REFUSED.get(name, ('',))[0], None)

@@ -1,6 +1,9 @@
 """Checkpoints that are damaged, of another model, or opened only to read."""
 
 import collections
+import contextlib
+import io
+import zipfile
 
 import numpy as np
 import pytest
@@ -105,6 +108,83 @@ def test_a_flipped_bit_is_damage(tmp_path, capsys):
   file.write_bytes(content)
   assert saved.load(state())[1] == 4
   assert 'round 8 is damaged' in capsys.readouterr().err
+
+
+def _found(path, like):
+  """Returns what `load_newest` does, None where it refuses."""
+  try:
+    return checkpoints.load_newest(path, like)
+  except errors.InputError as e:
+    assert '\n' not in str(e)
+    return None
+
+
+@pytest.fixture
+def two_checkpoints(tmp_path):
+  """Returns (directory, newest file, its content) of rounds 4 and 8."""
+  saved = checkpoints.Checkpoints(tmp_path)
+  for number in (4, 8):
+    new = state()._replace(round_number=np.int32(number))
+    saved.save(new, number, {'ids': np.arange(number)})
+  file = tmp_path / 'checkpoints' / 'round_8.npz'
+  return tmp_path, file, file.read_bytes()
+
+
+def check_what_is_found(path, content, capsys) -> str:
+  """Checks that no wrong number is taken; returns what became of the newest."""
+  found = _found(path, state())
+  told = capsys.readouterr().err
+  if found is None:
+    return 'refused'
+  loaded, done, more = found
+  np.testing.assert_array_equal(more.pop('ids'), np.arange(done))
+  assert not more
+  assert ('round 8 is damaged' in told) == (done == 4), content
+  assert told.count('\n') == (done == 4)
+  expected = state()._replace(round_number=np.int32(done))
+  tf.nest.map_structure(np.testing.assert_array_equal, loaded, expected)
+  return {4: 'the one before', 8: 'sound'}[done]
+
+
+def test_any_flipped_bit_is_noticed_or_harms_nothing(two_checkpoints, capsys):
+  path, file, content = two_checkpoints
+  random = np.random.default_rng(0)
+  ends = collections.Counter()
+  for place in range(len(content)):
+    flipped = bytearray(content)
+    flipped[place] ^= 1 << int(random.integers(8))
+    file.write_bytes(flipped)
+    ends[check_what_is_found(path, place, capsys)] += 1
+  # Sound: times, versions and modes in the archive's lists, which nobody reads.
+  assert ends['the one before'] > 0.7 * len(content)
+  assert not ends['refused']
+
+
+def test_a_list_that_hides_arrays_is_damage(two_checkpoints, capsys):
+  path, file, content = two_checkpoints
+  lists = content.index(b'PK\1\2')
+  hidden = 0
+  for place in range(lists, len(content)):
+    flipped = bytearray(content)
+    flipped[place] ^= 0x80
+    file.write_bytes(flipped)
+    with contextlib.suppress(Exception):
+      hidden += len(zipfile.ZipFile(io.BytesIO(flipped)).namelist()) < 5
+    check_what_is_found(path, place, capsys)
+  assert hidden > 3
+
+
+def test_a_checkpoint_of_any_shorter_length_is_noticed(two_checkpoints, capsys):
+  path, file, content = two_checkpoints
+  for length in range(0, len(content), 5):
+    file.write_bytes(content[:length])
+    assert check_what_is_found(path, length, capsys) == 'the one before'
+  # Bytes at the end are no part of the archive.
+  file.write_bytes(content + b'more')
+  assert check_what_is_found(path, 'more', capsys) in (
+    'sound',
+    'the one before',
+  )
 
 
 def test_the_newest_three_are_kept(tmp_path):

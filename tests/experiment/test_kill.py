@@ -5,6 +5,7 @@ import pathlib
 import subprocess
 import sys
 
+import numpy as np
 import pytest
 import tensorflow as tf
 from tensorboard.backend.event_processing import plugin_event_accumulator
@@ -77,6 +78,25 @@ def test_a_killed_run_ends_like_one_that_was_not(root, moment):
       if row[column] not in ('nan', '')
     ]
     assert values == expected, column
+
+
+@pytest.mark.parametrize('point', range(killed.POINTS))
+def test_a_run_killed_at_random_ends_like_one_that_was_not(root, point):
+  path, whole = root / f'point_{point}', root / 'keeping'
+  assert path.is_dir(), (root / 'status').read_text()
+  doubling.run(path, process=doubling.Keeping())
+  assert doubling.rows(path) == doubling.rows(whole)
+  kept = 'tensorboard/events.out.tfevents.0000000000.kept'
+  assert tree_of(path) - {kept} == tree_of(whole)
+  for file in whole.rglob('*.npz'):
+    with np.load(file) as a, np.load(path / file.relative_to(whole)) as b:
+      assert a.files == b.files
+      for name in a.files:
+        np.testing.assert_array_equal(a[name], b[name], f'{file} {name}')
+  ends = [json.loads((p / 'summary.json').read_text()) for p in (path, whole)]
+  for end in ends:
+    del end['seconds_per_round_median']
+  assert ends[0] == ends[1]
 
 
 def test_a_second_process_is_refused_before_it_trains(root):

@@ -5,6 +5,7 @@ Importing this does not import TensorFlow; its functions do.
 
 from __future__ import annotations
 
+import dataclasses
 from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
@@ -34,6 +35,15 @@ VIRTUAL_CLIENTS = (
     of='virtual_clients',
     not_with=(0,),
   ),
+)
+# See `tff_xc.experiment.dropout`.
+CLIENT_DROPOUT = hp.Hyperparameter(
+  'client_dropout',
+  0.0,
+  'probability that a drawn client leaves the round before it sends anything; the'
+  ' round goes on with the others',
+  least=0,
+  below=1,
 )
 PROXIMAL_WEIGHT = hp.Hyperparameter(
   'proximal_weight',
@@ -73,12 +83,40 @@ TRAIN = hp.Hyperparameter(
   ' not sent',
   choices=('all', 'head', 'bottleneck'),
 )
+_BOTH = 'zeroing+clipping'
+ROBUST = hp.Hyperparameter(
+  'robust',
+  'none',
+  "bounds on a client's whole update, as tff.learning.robust_aggregator has them:"
+  " 'zeroing' of one with a number far above those of others, 'clipping' of its L2"
+  ' norm; both bounds follow the clients',
+  choices=('none', 'zeroing', 'clipping', _BOTH),
+)
+_OF_CLIPPING = {'of': 'robust', 'only_with': ('clipping', _BOTH)}
+CLIPPING_NORM = hp.Hyperparameter(
+  'clipping_norm',
+  1.0,
+  'L2 norm of an update above which it is clipped in the first round',
+  above=0,
+  **_OF_CLIPPING,
+)
+CLIPPING_QUANTILE = hp.Hyperparameter(
+  'clipping_quantile',
+  0.8,
+  "quantile of the clients' norms that the clipping norm follows",
+  above=0,
+  most=1,
+  **_OF_CLIPPING,
+)
 TERMS = (
   PROXIMAL_WEIGHT,
   CONTRASTIVE_WEIGHT,
   CONTRASTIVE_TEMPERATURE,
   IMPORTANCE_WEIGHTS,
   TRAIN,
+  ROBUST,
+  CLIPPING_NORM,
+  CLIPPING_QUANTILE,
 )
 
 
@@ -148,4 +186,24 @@ def with_terms(
     p = None if target == UNIFORM else values['class_probabilities']
     made = importance.importance_weights(made, p)
   made = frozen.train_only(made, values.get('train', 'all'))
+  made = _with_bounds(made, values)
   return contrast.keep_trained(made)
+
+
+def _with_bounds(made, values: Mapping):
+  """Returns the algorithm with the chosen bounds on clients' updates."""
+  from tff_xc.round import robust
+
+  kinds = values.get('robust', 'none').split('+')
+  if kinds == ['none']:
+    return made
+  zeroing = robust.ZEROING if 'zeroing' in kinds else None
+  clipping = None
+  if 'clipping' in kinds:
+    clipping = dataclasses.replace(
+      robust.CLIPPING,
+      initial=values['clipping_norm'],
+      quantile=values['clipping_quantile'],
+    )
+  bounds = robust.Robust(zeroing, clipping)
+  return dataclasses.replace(made, robust=bounds)

@@ -160,6 +160,7 @@ SAMPLED_ROWS = (
 FEDERATED = (
   *CLIENTS,
   *options.VIRTUAL_CLIENTS,
+  options.CLIENT_DROPOUT,
   *LOCAL_TRAINING,
   *options.TERMS,
   *SERVER,

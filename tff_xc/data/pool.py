@@ -6,10 +6,12 @@ the clients that train.
 
 import collections
 import dataclasses
+import os
 import threading
 from collections.abc import Callable
 from collections.abc import Iterator
 from collections.abc import Mapping
+from collections.abc import Sequence
 from typing import NamedTuple
 
 import numpy as np
@@ -55,6 +57,8 @@ class Pool:
       upper bound; None for dense examples.
     is_decoded: whether `read` decodes files, which takes long enough to be done
       ahead of time.
+    files: what `read` reads, or some of it if there are many files: a run stops
+      where they change.
   """
 
   y: np.ndarray | scipy.sparse.csr_matrix
@@ -62,6 +66,7 @@ class Pool:
   read: Callable[[np.ndarray], np.ndarray | scipy.sparse.csr_matrix]
   entries: np.ndarray | None = None
   is_decoded: bool = False
+  files: Sequence[str | os.PathLike] = ()
 
   def __len__(self) -> int:
     return self.y.shape[0]

@@ -8,6 +8,7 @@ from collections.abc import Mapping
 import numpy as np
 
 from tff_xc import errors
+from tff_xc.experiment import writing
 from tff_xc.report import run_files
 
 # Errors that prevent reading a sound file.
@@ -28,21 +29,17 @@ def write(path: pathlib.Path, named: Mapping[str, np.ndarray]) -> None:
   Raises:
     errors.InputError: it cannot be written.
   """
-  try:
-    # `np.savez` leaves its archive open if the disk is full, which then
-    # complains when Python destroys it.
-    with (
-      run_files.replacing(path) as temporary,
-      zipfile.ZipFile(temporary, 'w') as archive,
-    ):
-      for name, array in named.items():
-        with archive.open(f'{name}.npy', 'w', force_zip64=True) as file:
-          np.lib.format.write_array(file, array, allow_pickle=False)
-  except OSError as e:
-    raise errors.InputError(
-      f'{path} cannot be written ({e.strerror}); mend that, and the same'
-      ' command goes on from the checkpoint before'
-    ) from e
+  # `np.savez` leaves its archive open if the disk is full, which then
+  # complains when Python destroys it.
+  with (
+    writing.writing(path),
+    run_files.replacing(path) as temporary,
+    zipfile.ZipFile(temporary, 'w') as archive,
+  ):
+    archive.comment = _count(named)
+    for name, array in named.items():
+      with archive.open(f'{name}.npy', 'w', force_zip64=True) as file:
+        np.lib.format.write_array(file, array, allow_pickle=False)
 
 
 def read(path: pathlib.Path) -> dict[str, np.ndarray]:
@@ -54,7 +51,13 @@ def read(path: pathlib.Path) -> dict[str, np.ndarray]:
   """
   try:
     with np.load(path, allow_pickle=False) as file:
-      return {name: file[name] for name in file.files}
+      found = {name: file[name] for name in file.files}
+      # Files of earlier versions have no comment.
+      if file.zip.comment not in (b'', _count(found)):
+        raise DamagedError('its list of arrays is damaged')
+      return found
+  except DamagedError:
+    raise
   except _NOT_DAMAGE as e:
     raise errors.InputError(
       f'{path} cannot be read ({_first_line(e)}); mend that, and start the same'
@@ -62,6 +65,15 @@ def read(path: pathlib.Path) -> dict[str, np.ndarray]:
     ) from e
   except Exception as e:  # NumPy raises many types for a damaged file.
     raise DamagedError(_first_line(e)) from e
+
+
+def _count(named: Mapping) -> bytes:
+  """Returns the archive's comment.
+
+  A bit of the list of an archive's members may hide those that follow it, and all
+  others are sound: their number shows it.
+  """
+  return f'{len(named)} arrays'.encode()
 
 
 def is_whole(path: str | os.PathLike) -> bool:

@@ -20,6 +20,7 @@ import tree
 
 from tff_xc import errors
 from tff_xc.experiment import array_files
+from tff_xc.experiment import writing
 from tff_xc.report import run_files
 
 _NAME = re.compile(r'round_(\d+)\.npz')
@@ -58,13 +59,21 @@ def _root(run_dir) -> pathlib.Path:
 class Checkpoints:
   """The checkpoints of a run that trains."""
 
-  def __init__(self, run_dir: str | os.PathLike):
+  def __init__(
+    self,
+    run_dir: str | os.PathLike,
+    check: Callable[[], None] = lambda: None,
+  ):
     """Makes a folder `checkpoints` in the run's directory.
 
     It removes files left by a kill during a save. The caller holds the run's
     lock, so no other process is saving.
+
+    Args:
+      run_dir: the run's directory.
+      check: called before a state is saved; it raises if the state must not be.
     """
-    self._root = _root(run_dir)
+    self._root, self._check = _root(run_dir), check
     self._root.mkdir(exist_ok=True)
     for path in list(self._root.iterdir()):
       if match := _LEFTOVER.fullmatch(path.name):
@@ -97,6 +106,7 @@ class Checkpoints:
     """
     path = _path(self._root, rounds_done)
     if not path.exists():
+      self._check()
       named = {name: np.asarray(leaf) for name, leaf in _named(state)}
       named |= {_MORE + name: array for name, array in (more or {}).items()}
       array_files.write(path, named)
@@ -111,9 +121,10 @@ class Checkpoints:
       shutil.copyfile(file, self._aside(file))
 
   def _move_aside(self, path: pathlib.Path) -> str:
-    (self._root / _DAMAGED).mkdir(exist_ok=True)
-    target = self._aside(path)
-    path.rename(target)
+    with writing.writing(self._root / _DAMAGED):
+      (self._root / _DAMAGED).mkdir(exist_ok=True)
+      target = self._aside(path)
+      path.rename(target)
     return f'it is now {target}'
 
   def _aside(self, path: pathlib.Path) -> pathlib.Path:

@@ -23,6 +23,7 @@ import tree
 
 from tff_xc import errors
 from tff_xc.experiment import array_files
+from tff_xc.experiment import writing
 from tff_xc.round import client_states as states_lib
 from tff_xc.round import examples as examples_lib
 
@@ -116,7 +117,8 @@ class ClientStates:
     leaves = [np.asarray(t) for t in tf.nest.flatten(new.value)]
     ids = np.asarray(new.ids).tolist()
     names = [name for name, _ in self._named()]
-    self._folder.mkdir(exist_ok=True)
+    with writing.writing(self._folder):
+      self._folder.mkdir(exist_ok=True)
     for place, client_id in enumerate(ids):
       named = dict(zip(names, (leaf[place] for leaf in leaves), strict=True))
       array_files.write(self._path(client_id, round_number), named)

@@ -33,11 +33,16 @@ class Cohort(NamedTuple):
       value reads its examples.
     skipped: number of drawn clients without examples, which do not take part.
     client_ids: the clients' ids, for messages.
+    numbers: each value's `client_id`; None: read from the values.
+    dropouts: number of drawn clients that left before they sent anything; None
+      where no client ever leaves.
   """
 
   examples: Sequence[examples_lib.ClientExamples]
   skipped: int
   client_ids: tuple[str, ...] = ()
+  numbers: Sequence[int] | None = None
+  dropouts: int | None = None
 
 
 class Values(Sequence):
@@ -101,14 +106,11 @@ class UniformClients:
 
       drawn = sample(round_number, self.clients_per_round)
       chosen = [i for i in drawn if len(partition.of_client(i))]
-      examples = Values(value, chosen)
-      if not chosen:
-        # TFF needs a client; one without examples changes nothing.
-        examples = [client_value(train, np.zeros(0, np.int64), 0)]
       return Cohort(
-        examples,
+        Values(value, chosen) if chosen else nobody(train),
         len(drawn) - len(chosen),
         tuple(partition.client_ids[i] for i in chosen),
+        tuple(chosen),
       )
 
     return cohort
@@ -168,6 +170,16 @@ class IidBatches:
       return Cohort(Values(lambda i: client_value(train, used, i), [0]), 0)
 
     return cohort
+
+
+def nobody(
+  train: client_data.PartitionedClientData,
+) -> list[examples_lib.ClientExamples]:
+  """Returns the values of a cohort in which no client is left.
+
+  TFF needs a client; one without examples changes nothing.
+  """
+  return [client_value(train, np.zeros(0, np.int64), 0)]
 
 
 def check_enough(wanted: int, found: int, which: str = '') -> None:

@@ -25,6 +25,8 @@ from tff_xc.runtime import registry as runtimes
 
 # A run stops after this many consecutive rounds that dropped every update.
 _MOST_LOST = 5
+# The column of runs whose clients may leave; see `cohort.Cohort.dropouts`.
+_DROPOUTS = 'client_dropouts'
 
 
 def run(
@@ -85,7 +87,7 @@ def run(
   summary |= facts or {}
   if held.done < schedule.rounds:
     summary['stopped_after'] = best.stop_after
-  run_files.write_json(directory.path / run_files.SUMMARY, summary)
+  directory.write_summary(summary)
   return summary
 
 
@@ -175,6 +177,8 @@ class _Held:
         ' have; choose another --run_dir'
       )
     self.lost = 0
+    if self.done:
+      self.save()  # It is saved; this removes older files that a kill left.
 
   @property
   def lost_all(self) -> bool:
@@ -283,6 +287,8 @@ def _row(
   rows = {name: row[f'{name}_rows'] for name in messages.tables}
   largest = {n: row.pop(f'{n}_rows_largest') for n in messages.tables}
   row['clients_skipped'] = float(cohort.skipped)
+  if cohort.dropouts is not None:
+    row[_DROPOUTS] = float(cohort.dropouts)
   return {**row, **messages.of_round(rows, largest)}
 
 
@@ -317,6 +323,9 @@ def summarise(
   if lost := sum(_dropped_all(row) for row in table.to_dict('records')):
     rounds = 'round' if lost == 1 else 'rounds'
     warnings.append(f"{lost} {rounds} dropped every client's update")
+  left = {}
+  if _DROPOUTS in table:
+    left[f'{_DROPOUTS}_total'] = float(table[_DROPOUTS].sum())
   return {
     'final': {name: float(table[name].iloc[-1]) for name in metrics},
     'best': {name: catalog.SCORES[name].best(table[name]) for name in metrics},
@@ -331,4 +340,5 @@ def summarise(
     'clients_skipped_total': float(table['clients_skipped'].sum()),
     'seconds_per_round_median': float(table['seconds'].median()),
     'warnings': warnings,
+    **left,
   }

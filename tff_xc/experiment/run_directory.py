@@ -24,6 +24,8 @@ from tff_xc import errors
 from tff_xc.experiment import checkpoints
 from tff_xc.experiment import lock
 from tff_xc.experiment import same_run
+from tff_xc.experiment import unchanged
+from tff_xc.experiment import writing
 from tff_xc.report import run_files
 
 CURVES = 'curves.png'
@@ -49,7 +51,12 @@ class RunDirectory:
     checkpoints: its states.
   """
 
-  def __init__(self, path: str | os.PathLike, config: Mapping[str, Any]):
+  def __init__(
+    self,
+    path: str | os.PathLike,
+    config: Mapping[str, Any],
+    files: Sequence[str | os.PathLike] = (),
+  ):
     """Opens or creates the directory, and locks it against a second process.
 
     It removes temporary files left by a kill.
@@ -59,6 +66,7 @@ class RunDirectory:
       config: every resolved setting. For a new run, config.json is written
         here. For a resumed run, `start_metrics` updates it after the checkpoint
         has been accepted.
+      files: data that the run reads; no checkpoint is saved once they change.
 
     Raises:
       errors.InputError: if `path` holds a run of another configuration or
@@ -69,9 +77,11 @@ class RunDirectory:
     same_run.check_config(self.path, config)
     self._remove_leftovers()
     self._config = config
-    if not run_files.is_run(self.path):
-      run_files.write_json(self.path / run_files.CONFIG, config)
-    self.checkpoints = checkpoints.Checkpoints(self.path)
+    with writing.writing(self.path / run_files.CONFIG):
+      if not run_files.is_run(self.path):
+        run_files.write_json(self.path / run_files.CONFIG, config)
+      watch = unchanged.Watch(files)
+      self.checkpoints = checkpoints.Checkpoints(self.path, watch.check)
     self._metrics = None
     self._events = None
 
@@ -93,9 +103,13 @@ class RunDirectory:
       nan if a cell was not measured.
 
     Raises:
-      errors.InputError: for a metrics.csv that is damaged.
+      errors.InputError: for a metrics.csv that is damaged or cannot be written.
     """
     file = self.path / run_files.METRICS
+    with writing.writing(file):
+      return self._start_metrics(file, rounds_done)
+
+  def _start_metrics(self, file, rounds_done: int) -> list[dict[str, float]]:
     kept = _rounds(file, rounds_done)
     run_files.write_json(self.path / run_files.CONFIG, self._config)
     if not rounds_done:
@@ -116,8 +130,10 @@ class RunDirectory:
 
   def write_classes(self, names: Sequence[str], counts: Sequence[int]) -> None:
     """Writes classes.csv: the classes' names and their training examples."""
+    path = self.path / run_files.CLASSES
     with (
-      run_files.replacing(self.path / run_files.CLASSES) as temporary,
+      writing.writing(path),
+      run_files.replacing(path) as temporary,
       temporary.open('w', newline='', encoding='utf-8') as file,
     ):
       writer = csv.writer(file, lineterminator='\n')
@@ -128,10 +144,25 @@ class RunDirectory:
     """Appends one round's row. All rows have the same columns, except row 0.
 
     Row 0 comes first and has only scores; its other cells are empty.
+
+    Raises:
+      errors.InputError: they cannot be written; then metrics.csv is as it was.
     """
-    asyncio.run(self._metrics.release(dict(row), round_number))
-    measured = {k: float(v) for k, v in row.items() if v == v}
-    asyncio.run(self._events.release(measured, round_number))
+    try:
+      with writing.writing(self.path / run_files.METRICS):
+        asyncio.run(self._metrics.release(dict(row), round_number))
+    except errors.InputError:
+      self._remove_leftovers()
+      raise
+    with writing.writing(self.path / _TENSORBOARD):
+      measured = {k: float(v) for k, v in row.items() if v == v}
+      asyncio.run(self._events.release(measured, round_number))
+
+  def write_summary(self, summary: Mapping[str, Any]) -> None:
+    """Writes summary.json."""
+    path = self.path / run_files.SUMMARY
+    with writing.writing(path):
+      run_files.write_json(path, summary)
 
 
 def _rounds(file: pathlib.Path, rounds_done: int) -> str:

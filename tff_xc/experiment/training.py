@@ -116,7 +116,8 @@ def _emd(dataset) -> float:
 
 def _directory(run_dir, config, dataset) -> run_directory.RunDirectory:
   """Opens the run's directory, and writes the classes' names into it."""
-  directory = run_directory.RunDirectory(run_dir, config)
+  files = dataset.train.pool.files
+  directory = run_directory.RunDirectory(run_dir, config, files)
   if dataset.class_names is not None:
     _, labels = dataset.train.owned_labels()
     counts = np.bincount(labels, minlength=dataset.num_classes)

@@ -66,19 +66,23 @@ class VirtualClients:
         len(share), self.clients_per_round, self.replace, share
       )
 
-      def value(place: int) -> examples_lib.ClientExamples:
-        index = int(drawn[place])
-        before = np.count_nonzero(drawn[:place] == index)
-        number = index + before * len(partition)
-        held = partition.of_client(index)
+      before = [
+        np.count_nonzero(drawn[:place] == index)
+        for place, index in enumerate(drawn)
+      ]
+      numbers = (drawn + len(partition) * np.array(before)).tolist()
+
+      def value(number: int) -> examples_lib.ClientExamples:
+        held = partition.of_client(number % len(partition))
         random = np.random.default_rng([seed, round_number, 1 + number])
         used = random.choice(held, self.examples, self.examples > len(held))
         return cohort_lib.client_value(train, used, number, held)
 
       return cohort_lib.Cohort(
-        cohort_lib.Values(value, range(len(drawn))),
+        cohort_lib.Values(value, numbers),
         0,
         tuple(partition.client_ids[i] for i in drawn),
+        tuple(numbers),
       )
 
     return cohort

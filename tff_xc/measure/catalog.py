@@ -27,7 +27,7 @@ class Metric(NamedTuple):
       'validation', 'retrieval', 'propensity', 'train', 'class rows'. Empty for `ROUND`.
     unit: 'fraction', printed in percent ('mcc' may be negative); 'distance' of
       unit vectors, in [0, 2]; 'bytes', 'rows', 'examples', 'clients',
-      'batches', 'parameters', 'seconds' or 'loss'.
+      'batches', 'parameters', 'seconds', 'norm' or 'loss'.
     better: 'higher', 'lower', or 'neither'.
   """
 
@@ -186,6 +186,36 @@ ROUND: Mapping[str, Metric] = {
     'clients skipped',
     'clients without examples',
     unit='clients',
+    better='neither',
+  ),
+  'client_dropouts': Metric(
+    'client drop-outs',
+    'drawn clients that left before they sent anything',
+    unit='clients',
+    better='neither',
+  ),
+  'clients_zeroed': Metric(
+    'clients zeroed',
+    'clients whose update counted as no change (--robust=zeroing)',
+    unit='clients',
+    better='neither',
+  ),
+  'zeroing_norm': Metric(
+    'zeroing norm',
+    'largest number that an update may have (--robust=zeroing)',
+    unit='norm',
+    better='neither',
+  ),
+  'clients_clipped': Metric(
+    'clients clipped',
+    'clients whose update was scaled down (--robust=clipping)',
+    unit='clients',
+    better='neither',
+  ),
+  'clipping_norm': Metric(
+    'clipping norm',
+    'L2 norm to which updates are scaled down (--robust=clipping)',
+    unit='norm',
     better='neither',
   ),
   'local_batches': Metric(

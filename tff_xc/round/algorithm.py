@@ -13,6 +13,7 @@ from tff_xc.round import losses
 from tff_xc.round import metrics
 from tff_xc.round import optimizers
 from tff_xc.round import request
+from tff_xc.round import robust as robust_lib
 from tff_xc.round import tables as tables_lib
 
 WEIGHTINGS = ('examples', 'uniform')
@@ -74,6 +75,7 @@ class Algorithm:
     local_training: the SGD that minimises it.
     model_aggregator: joins the encoder (question 3): any `tff.aggregators`
       factory of means, weighted if it takes weights. None: the weighted mean.
+    robust: bounds on a client's whole update, before any mean, or None.
     weighting: a client's weight in means, one of `WEIGHTINGS`: its number of
       examples, or 1.
     encoder_optimizer: the server's, on the encoder (question 4).
@@ -97,6 +99,7 @@ class Algorithm:
     default_factory=local_training_lib.LocalTraining
   )
   model_aggregator: tff.aggregators.AggregationFactory | None = None
+  robust: robust_lib.Robust | None = None
   weighting: str = 'examples'
   encoder_optimizer: tff.learning.optimizers.Optimizer = dataclasses.field(
     default_factory=optimizers.build_sgd
@@ -129,7 +132,7 @@ class Algorithm:
         raise ValueError(
           f'the table {table.name!r} is frozen: merge it by KeepRows'
         )
-    _check_metrics(self.tables)
+    _check_metrics(self.tables, self.robust.metrics if self.robust else ())
 
   @property
   def has_clients(self) -> bool:
@@ -150,9 +153,11 @@ class Algorithm:
     )
 
 
-def _check_metrics(tables: tuple[tables_lib.Table, ...]) -> None:
+def _check_metrics(
+  tables: tuple[tables_lib.Table, ...], more: tuple[str, ...]
+) -> None:
   """Raises ValueError for a step's metric that another one would replace."""
-  taken = set(metrics.NAMES)
+  taken = {*metrics.NAMES, *more}
   for table in tables:
     taken |= {f'{table.name}_rows', f'{table.name}_rows_largest'}
   for name in (name for table in tables for name in table.metrics):

@@ -1,6 +1,5 @@
 """What a client computes: SGD on the encoder and the rows that it holds."""
 
-import collections
 from collections.abc import Mapping
 from typing import Any
 from typing import NamedTuple
@@ -11,6 +10,7 @@ from tff_xc import classifier
 from tff_xc.data import sparse
 from tff_xc.encoders import encoder as encoder_lib
 from tff_xc.round import algorithm as algorithm_lib
+from tff_xc.round import client_message
 from tff_xc.round import examples as examples_lib
 from tff_xc.round import frozen
 from tff_xc.round import importance
@@ -18,29 +18,6 @@ from tff_xc.round import losses
 from tff_xc.round import randomness
 from tff_xc.round import request
 from tff_xc.round import tables
-
-
-class ClientUpdate(NamedTuple):
-  """What a client sends to the server.
-
-  Attributes:
-    encoder_delta: by name, trained weights after minus before; zeros if the
-      update is dropped.
-    rows: by table, float32 [N, row_dim], as its merge says; exactly zero on
-      padding.
-    weight: float32 scalar, the client's weight in means: its number of
-      examples, or 1 with 'uniform' weighting; 0 if the client has no examples
-      or its update is not finite.
-    measured: sums over the client's examples, by name (see
-      `tff_xc.round.metrics`); all zero for a client without examples.
-    state: what it keeps, if the algorithm has client state; not sent.
-  """
-
-  encoder_delta: encoder_lib.Weights
-  rows: Mapping[str, tf.Tensor]
-  weight: tf.Tensor
-  measured: collections.OrderedDict
-  state: Any = ()
 
 
 class _Trained(NamedTuple):
@@ -67,11 +44,11 @@ def build(algorithm: algorithm_lib.Algorithm):
 
   It takes (weights: `ModelWeights` whose tables are the rows held; held: by
   table, `SelectedRows`; examples: `ClientExamples`; round_seed int32 [2]; target:
-  float32 [N], FedIR's p of the class rows held, or None) and returns a
-  `ClientUpdate`.
+  float32 [N], FedIR's p of the class rows held, or None; bounds: by name, for
+  `robust.bounded`, or None) and returns a `client_message.ClientUpdate`.
   """
 
-  def update(weights, held, examples, round_seed, target=None):
+  def update(weights, held, examples, round_seed, target=None, bounds=None):
     local = importance.weighted(
       algorithm,
       _localised(algorithm, held, examples),
@@ -81,7 +58,9 @@ def build(algorithm: algorithm_lib.Algorithm):
     after, measured = _train(
       algorithm, weights, held[classifier.CLASS], local, round_seed
     )
-    return _update(algorithm, weights, after, held, examples, measured)
+    return client_message.of(
+      algorithm, weights, after, held, examples, measured, bounds
+    )
 
   return update
 
@@ -269,79 +248,3 @@ def _hits(best: tf.Tensor, targets) -> tf.Tensor:
   hit = tf.cast(tf.equal(tf.gather(best, example), targets.ids), tf.float32)
   each = tf.math.unsorted_segment_sum(hit, example, tf.size(best))
   return tf.reduce_sum(tf.minimum(each, 1.0))
-
-
-def _update(algorithm, before, after, held, examples, measured) -> ClientUpdate:
-  """Makes an update; one that is not finite is zeros of weight 0, counted."""
-  parts = [frozen.trained_part(algorithm, w) for w in (after, before)]
-  delta = tf.nest.map_structure(
-    tf.subtract,
-    *(classifier.union(part.encoder, part.encoder_state) for part in parts),
-  )
-  rows, used = collections.OrderedDict(), {}
-  for table in algorithm.tables:
-    name, mask = table.name, held[table.name].mask
-    sent = table.merge.sent(before.tables[name], after.tables[name])
-    if table.request.selects:  # Otherwise no slot is padding.
-      sent = tf.where(mask[: tf.shape(sent)[0], None], sent, 0.0)
-    rows[name] = sent
-    used[name] = tf.reduce_sum(tf.cast(mask, tf.float32))
-  finite = _is_finite([*tf.nest.flatten(delta), *rows.values()])
-  # Not a product with 0 or 1, which would be one more pass over the numbers.
-  delta, rows = tf.cond(
-    finite,
-    lambda: (delta, rows),
-    lambda: tf.nest.map_structure(tf.zeros_like, (delta, rows)),
-  )
-  # `multiply_no_nan` by zero gives zero even for NaN.
-  kept = lambda t: tf.math.multiply_no_nan(t, tf.cast(finite, tf.float32))
-  count = tf.cast(encoder_lib.count(examples.y), tf.float32)
-  takes_part = tf.minimum(count, 1.0)
-  measured = collections.OrderedDict(
-    loss=kept(measured['loss']),
-    correct=kept(measured['correct']),
-    examples=kept(count),
-    clients=takes_part,
-    dropped=takes_part - kept(takes_part),
-    batches=measured['batches'],
-    **{f'{name}_rows': k * takes_part for name, k in used.items()},
-  )
-  uniform = algorithm.weighting == 'uniform'
-  return ClientUpdate(
-    delta,
-    rows,
-    kept(takes_part if uniform else count),
-    measured,
-    _next_state(algorithm, before, after, examples, finite),
-  )
-
-
-def _is_finite(values: list[tf.Tensor]) -> tf.Tensor:
-  """Whether all numbers are finite, and their sums in float32 as well.
-
-  A tensor's sum is NaN or infinite if one of its numbers is. It is one pass
-  over the numbers, and the test of each of them would be two.
-  """
-  each = [tf.math.is_finite(tf.reduce_sum(t)) for t in values]
-  return tf.reduce_all([tf.constant(True), *each])
-
-
-def _next_state(algorithm, before, after, examples, finite):
-  """Returns what the client keeps.
-
-  It is the old state if the update is dropped or the new state is not finite.
-  """
-  if algorithm.client_state is None:
-    return ()
-  new = tf.nest.map_structure(
-    lambda tensor, spec: tf.ensure_shape(tensor, spec.shape),
-    algorithm.client_state.next(examples.state, before, after),
-    algorithm.client_state.spec,
-  )
-  old = examples.state
-  sound = _is_finite([t for t in tf.nest.flatten(new) if t.dtype.is_floating])
-  has_examples = encoder_lib.count(examples.y) > 0
-  keeps = tf.reduce_all([finite, has_examples, sound])
-  # The branches' tensors are not copied, as `tf.where` would.
-  kept = tf.cond(keeps, lambda: new, lambda: old.value)
-  return examples_lib.KeptState(tf.logical_or(keeps, old.known), kept)

@@ -47,12 +47,12 @@ def build_training(algorithm):
   """Returns a client's computation of its update.
 
   It takes (encoder, encoder state, received rows by table, `SelectedRows` by
-  table, `ClientExamples`, seed) and returns a `ClientUpdate`.
+  table, `ClientExamples`, seed), and of an algorithm with bounds also these by
+  name, and returns a `ClientUpdate`.
   """
   on_client = client_update.build(algorithm)
 
-  @tff.tensorflow.computation
-  def train(encoder, encoder_state, rows, held, examples, seed):
+  def updated(encoder, encoder_state, rows, held, examples, seed, bounds=None):
     received = collections.OrderedDict(
       (t.name, exchange.as_tensors(t, rows[t.name], held[t.name]))
       for t in algorithm.tables
@@ -62,9 +62,17 @@ def build_training(algorithm):
     )
     weights = classifier.ModelWeights(encoder, encoder_state, tables)
     target = received[classifier.CLASS][1]
-    return on_client(weights, held, examples, seed, target)
+    return on_client(weights, held, examples, seed, target, bounds)
 
-  return train
+  @tff.tensorflow.computation
+  def train(encoder, encoder_state, rows, held, examples, seed):
+    return updated(encoder, encoder_state, rows, held, examples, seed)
+
+  @tff.tensorflow.computation
+  def bounded(encoder, encoder_state, rows, held, examples, seed, bounds):
+    return updated(encoder, encoder_state, rows, held, examples, seed, bounds)
+
+  return bounded if algorithm.robust else train
 
 
 def build_server_step(algorithm):

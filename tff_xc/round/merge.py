@@ -23,10 +23,12 @@ class Merge(Protocol):
 
   Attributes:
     sends_rows: whether clients send rows at all.
+    sends_deltas: whether these are the rows' changes, or there are none.
     takes_optimizer: whether the server's optimizer updates the rows.
   """
 
   sends_rows: bool
+  sends_deltas: bool
   takes_optimizer: bool
 
   def sent(self, before: tf.Tensor, after: tf.Tensor) -> tf.Tensor:
@@ -88,7 +90,7 @@ class SumRows:
   row_renormalise: bool = False
   takes_optimizer: bool = True
 
-  sends_rows = True
+  sends_rows = sends_deltas = True
 
   def sent(self, before, after):
     return after - before
@@ -144,6 +146,8 @@ class ReplaceRows(SumRows):
   row_renormalise: bool = True
   takes_optimizer: bool = False
 
+  sends_deltas = False
+
   def sent(self, before, after):
     return after
 
@@ -163,6 +167,7 @@ class ReplaceRows(SumRows):
 class KeepRows:
   """Clients send no rows; the table does not change (FedAwS's Baseline-2)."""
 
+  sends_deltas = True
   sends_rows = takes_optimizer = False
 
   def sent(self, before, after):
@@ -195,7 +200,7 @@ class StackRows:
   """
 
   sends_rows = True
-  takes_optimizer = False
+  sends_deltas = takes_optimizer = False
 
   def sent(self, before, after):
     del before

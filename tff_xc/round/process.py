@@ -19,6 +19,7 @@ from tff_xc.round import frozen
 from tff_xc.round import importance
 from tff_xc.round import metrics
 from tff_xc.round import randomness
+from tff_xc.round import robust
 
 
 class RoundState(NamedTuple):
@@ -28,7 +29,7 @@ class RoundState(NamedTuple):
     weights: the global model. Rows that were not requested lately may still
       lack momentum updates; `LearningProcess.get_model_weights` applies them.
     server: states of the server's optimizers and steps.
-    aggregator: state of the encoder's aggregator.
+    aggregator: state of the encoder's aggregator; `robust.State` with bounds.
     round_number: int32, rounds done.
     seed: int32 [2], the run's seed; all randomness derives from it.
   """
@@ -79,6 +80,7 @@ def build_process(
 
 def _build_next(algorithm, aggregate, fixed, state_type) -> tff.Computation:
   """Returns the computation (RoundState@SERVER, examples@CLIENTS) -> output."""
+  limits = robust.Limits(algorithm.robust)
   exchanges = exchange.Exchanges(
     algorithm.tables, state_type, importance.beside_rows(algorithm)
   )
@@ -87,7 +89,6 @@ def _build_next(algorithm, aggregate, fixed, state_type) -> tff.Computation:
   server_step = computations.build_server_step(algorithm)
   state_spec = algorithm.client_state and algorithm.client_state.spec
   collect = state_spec and client_states.build_collect(state_spec)
-
   given = algorithm.example_weights == algorithm_lib.GIVEN
   client = examples_lib.client_type(algorithm.model, given, state_spec)
 
@@ -107,27 +108,25 @@ def _build_next(algorithm, aggregate, fixed, state_type) -> tff.Computation:
         held,
         examples,
         clients_seed,
+        *limits.at_clients(state.aggregator),
       ),
     )
-    joined = aggregate(state.aggregator, update)
+    joined = aggregate(limits.of_encoder(state.aggregator), update)
+    weight = tff.federated_sum(update.weight)
+    merged = exchanges.merge(held, update)
     stepped = tff.federated_map(
-      server_step,
-      (
-        state,
-        joined.result,
-        exchanges.merge(held, update),
-        tff.federated_sum(update.weight),
-        seed,
-      ),
+      server_step, (state, joined.result, merged, weight, seed)
     )
     new_state = RoundState(
       weights=stepped[1],
       server=stepped[0],
-      aggregator=joined.state,
+      aggregator=limits.next(state.aggregator, joined.state, update, weight),
       round_number=tff.federated_map(_following, state.round_number),
       seed=state.seed,
     )
-    measured = metrics.of_round(update, stepped[2])
+    measured = limits.measured(
+      metrics.of_round(update, stepped[2]), state.aggregator, update
+    )
     if collect:
       measured = collect(measured, examples.client_id, update.state)
     return tff.learning.templates.LearningProcessOutput(
@@ -163,7 +162,7 @@ def _build_initialize(algorithm, aggregate, fixed, pair: list[int]):
       RoundState(
         weights,
         server_state,
-        aggregate.initialize(),
+        robust.Limits(algorithm.robust).initialize(aggregate.initialize()),
         round_number,
         run_seed,
       )

@@ -1,0 +1,279 @@
+"""Clients that leave a round: who, how many, and what a run makes of it."""
+
+import dataclasses
+
+import numpy as np
+import pandas as pd
+import pytest
+
+from tasks import experiment
+from tests import small_data
+from tff_xc import errors
+from tff_xc.algorithms import fedss
+from tff_xc.algorithms import moon
+from tff_xc.algorithms import registry
+from tff_xc.experiment import client_states
+from tff_xc.experiment import cohort
+from tff_xc.experiment import dropout
+from tff_xc.experiment import prefetch
+from tff_xc.experiment import training
+from tff_xc.experiment import virtual_clients
+from tff_xc.report import run_files
+
+CLIENTS = 40
+
+
+@pytest.fixture(scope='module')
+def data():
+  return small_data.images(CLIENTS)[0]
+
+
+def draws(data, probability, seed=3, sampling=None):
+  sampling = sampling or cohort.UniformClients(10)
+  return dropout.Dropout(sampling, probability).cohorts(data, seed)
+
+
+def numbers(found):
+  return [int(client.client_id) for client in found.examples]
+
+
+def test_who_leaves_depends_on_seed_round_and_client_alone(data):
+  one, two = (draws(data, 0.3) for _ in range(2))
+  drawn = cohort.UniformClients(10).cohorts(data, 3)
+  for r in (7, 0, 3):
+    assert numbers(one(r)) == numbers(two(r))
+    # In the order in which they were drawn, with the same examples.
+    stay = set(numbers(one(r)))
+    assert numbers(one(r)) == [n for n in numbers(drawn(r)) if n in stay]
+    assert one(r).numbers == tuple(numbers(one(r)))
+    assert one(r).client_ids == tuple(str(n) for n in numbers(one(r)))
+    assert one(r).dropouts == 10 - len(stay)
+  # Whoever else was drawn, a client leaves the round or not.
+  more = draws(data, 0.3, sampling=cohort.UniformClients(CLIENTS))
+  assert set(numbers(one(5))) <= set(numbers(more(5)))
+  # Another round, another seed: other clients.
+  kept = [set(numbers(more(r))) for r in range(5)]
+  assert len(set(map(frozenset, kept))) == 5
+  other = draws(data, 0.3, 4, cohort.UniformClients(CLIENTS))
+  assert set(numbers(other(0))) != kept[0]
+
+
+def test_as_many_leave_as_the_probability_says(data):
+  sampling = cohort.UniformClients(CLIENTS)
+  left, rounds = {}, 250
+  for p in (0.1, 0.5, 0.9):
+    draw = draws(data, p, sampling=sampling)
+    left[p] = np.array([draw(r).dropouts for r in range(rounds)])
+    # Four standard errors of the mean of 10,000 draws.
+    error = np.sqrt(p * (1 - p) / (CLIENTS * rounds))
+    assert abs(left[p].mean() / CLIENTS - p) < 4 * error
+    # Independent of each other: a binomial number leaves each round.
+    assert left[p].var() == pytest.approx(CLIENTS * p * (1 - p), rel=0.35)
+  assert (left[0.1] <= left[0.5]).all()
+  assert (left[0.5] <= left[0.9]).all()
+
+
+def test_a_client_leaves_in_some_rounds_and_not_in_others(data):
+  draw = draws(data, 0.5, sampling=cohort.UniformClients(CLIENTS))
+  seen = np.zeros(CLIENTS)
+  for r in range(200):
+    seen[numbers(draw(r))] += 1
+  assert seen.min() > 60
+  assert seen.max() < 140
+
+
+def test_a_round_of_which_nobody_is_left_has_one_client_without_examples(data):
+  draw = draws(data, 0.99, sampling=cohort.UniformClients(3))
+  [empty, *_] = [c for c in map(draw, range(50)) if c.dropouts == 3]
+  assert len(empty.examples) == 1
+  assert len(empty.examples[0].y) == 0
+  assert empty.client_ids == empty.numbers == ()
+
+
+def test_the_examples_of_those_who_leave_are_not_read(data):
+  read = []
+
+  @dataclasses.dataclass
+  class Noting:
+    has_clients = True
+
+    def cohorts(self, dataset, seed):
+      drawn = cohort.UniformClients(10).cohorts(dataset, seed)
+
+      def noting(found):
+        def value(place):
+          read.append(found.numbers[place])
+          return found.examples[place]
+
+        return found._replace(examples=cohort.Values(value, range(10)))
+
+      return lambda r: noting(drawn(r))
+
+  with prefetch.ahead(draws(data, 0.5, sampling=Noting()), 1) as cohorts:
+    found = cohorts(0)
+    stay = numbers(found)
+  assert 0 < len(stay) < 10
+  assert read == stay
+
+
+def test_a_sampling_without_numbers_is_asked_for_its_values(data):
+  @dataclasses.dataclass
+  class Plain:
+    has_clients = True
+
+    def cohorts(self, dataset, seed):
+      drawn = cohort.UniformClients(10).cohorts(dataset, seed)
+      return lambda r: cohort.Cohort(drawn(r).examples, 0)
+
+  plain, known = draws(data, 0.4, sampling=Plain()), draws(data, 0.4)
+  for r in range(5):
+    assert numbers(plain(r)) == numbers(known(r))
+    assert plain(r).dropouts == known(r).dropouts
+
+
+def test_virtual_clients_leave_also_one_of_two_draws_of_a_client():
+  data = small_data.images(3)[0]
+  sampling = virtual_clients.VirtualClients(6, 5, replace=True)
+  draw, drawn = draws(data, 0.5, sampling=sampling), sampling.cohorts(data, 3)
+  parted = 0
+  for r in range(30):
+    stay, all_ = numbers(draw(r)), numbers(drawn(r))
+    assert len(all_) == draw(r).dropouts + len(stay) == 6
+    assert stay == [n for n in all_ if n in stay]
+    parted += any(n % 3 == m % 3 for n in stay for m in all_ if m not in stay)
+    for client in draw(r).examples:
+      assert len(client.y) == 5
+  assert parted > 10
+
+
+def test_no_probability_changes_nothing(data):
+  made = dataclasses.replace(
+    fedss.fedss(model=small_data.images()[1], max_positives=4, negatives=3),
+    sampling=cohort.UniformClients(2),
+  )
+  assert dropout.with_dropout(made, 0.0) is made
+  assert dropout.with_dropout(made, 0.2).sampling == dropout.Dropout(
+    made.sampling, 0.2
+  )
+  for wrong, p in ((made, 1.0), (made, -0.1)):
+    with pytest.raises(ValueError, match='expected 0 <= p < 1'):
+      dropout.with_dropout(wrong, p)
+  with pytest.raises(ValueError, match='draws no clients'):
+    dropout.with_dropout(dataclasses.replace(made, sampling=None), 0.1)
+
+
+def test_the_option_is_one_of_all_algorithms_with_clients():
+  for name, entry in registry.ALGORITHMS.items():
+    assert ('client_dropout' in entry.names) == entry.has_clients, name
+  for value, told in ((1.0, 'less than 1'), (-0.1, 'at least 0')):
+    with pytest.raises(errors.InputError, match=f'--client_dropout.*{told}'):
+      experiment.resolve('glyphs', 'fedss', {'client_dropout': value})
+
+
+GLYPHS = {
+  'num_classes': 10,
+  'num_clients': 8,
+  'classes_per_client': 3,
+  'examples_per_client': 12,
+  'embedding_dim': 4,
+  'batch_size': 4,
+  'clients_per_round': 3,
+  'eval_every': 2,
+}
+
+
+def run(folder, algorithm, rounds, **given):
+  given = {**GLYPHS, 'rounds': rounds, **given}
+  if algorithm == 'fedss':
+    given['negatives'] = 3
+  made = experiment.assemble(experiment.resolve('glyphs', algorithm, given))
+  summary = made.run(str(folder))
+  table = run_files.read_run(folder).metrics
+  return made, summary, table.drop(columns='seconds')
+
+
+def weights(folder, round_number):
+  with np.load(folder / 'checkpoints' / f'round_{round_number}.npz') as file:
+    return {
+      k: file[k]
+      for k in file.files
+      if k.startswith(('weights/', 'aggregator/'))
+    }
+
+
+@pytest.mark.parametrize(
+  ('algorithm', 'given'),
+  [
+    ('fedss', {}),
+    pytest.param(
+      'fedss',
+      {'virtual_clients': 8, 'robust': 'zeroing+clipping'},
+      marks=pytest.mark.slow,
+    ),
+    pytest.param('turbosvm', {}, marks=pytest.mark.slow),
+  ],
+)
+def test_a_run_goes_on_with_the_rest_and_resumes(
+  in_process, built_once, tmp_path, algorithm, given
+):
+  given = {**given, 'client_dropout': 0.5}
+  made, summary, straight = run(tmp_path / 'straight', algorithm, 6, **given)
+  assert isinstance(made.algorithm.sampling, dropout.Dropout)
+  done = straight[1:]
+  assert (done['clients'] + done['client_dropouts'] == 3).all()
+  assert summary['client_dropouts_total'] == done['client_dropouts'].sum()
+  assert 3 <= summary['client_dropouts_total'] <= 15
+  assert np.isnan(straight['client_dropouts'][0])
+  assert ('clipping_norm' in straight) == ('robust' in given)
+  run(tmp_path / 'resumed', algorithm, 2, **given)
+  resumed = run(tmp_path / 'resumed', algorithm, 6, **given)
+  pd.testing.assert_frame_equal(resumed[2], straight)
+  for name, value in weights(tmp_path / 'straight', 6).items():
+    np.testing.assert_array_equal(
+      weights(tmp_path / 'resumed', 6)[name], value, name
+    )
+
+
+def test_a_run_without_drop_outs_has_no_column_of_them(
+  in_process, built_once, tmp_path
+):
+  _, summary, table = run(tmp_path / 'run', 'fedss', 1)
+  assert 'client_dropouts' not in table
+  assert 'client_dropouts_total' not in summary
+
+
+def test_a_round_of_which_nobody_is_left_keeps_the_model(
+  in_process, built_once, tmp_path
+):
+  _, summary, table = run(
+    tmp_path / 'run', 'fedss', 6, client_dropout=0.99, checkpoint_every=1
+  )
+  assert (table['client_dropouts'][4:] == 3).all()
+  assert (table['clients'][4:] == 0).all()
+  assert table['loss'][4:].isna().all()
+  assert summary['warnings'] == []
+  before, after = (weights(tmp_path / 'run', r) for r in (5, 6))
+  for name, value in before.items():
+    np.testing.assert_array_equal(after[name], value, name)
+
+
+def test_what_a_client_keeps_stays_as_it_was(in_process, tmp_path):
+  data, model = small_data.images()
+  made = dataclasses.replace(
+    moon.moon(model=model), sampling=cohort.UniformClients(6)
+  )
+  made = dropout.with_dropout(made, 0.5)
+  training.train(
+    made, data, tmp_path, metrics=('train_top1',), rounds=4, eval_every=1
+  )
+  draw = made.sampling.cohorts(data, 0)
+  last = {}
+  for r in range(4):
+    last |= dict.fromkeys(draw(r).numbers, r + 1)
+  assert len(set(last.values())) > 1
+  folder = tmp_path / client_states.FOLDER
+  for client, r in last.items():
+    assert (folder / f'{client}_{r}.npz').is_file()
+    # Files of rounds in which it left do not exist.
+    rounds = {int(p.stem.split('_')[1]) for p in folder.glob(f'{client}_*')}
+    assert rounds <= {r + 1 for r in range(4) if client in draw(r).numbers}

@@ -1,0 +1,53 @@
+"""A small file system that can be filled up, for tests of a full disk."""
+
+import contextlib
+import os
+import pathlib
+import subprocess
+from collections.abc import Iterator
+
+
+class Disk:
+  """A mounted file system.
+
+  Attributes:
+    path: where it is mounted.
+  """
+
+  def __init__(self, path: pathlib.Path):
+    self.path = path
+    self._filler = path / 'filler'
+
+  def fill(self, left: int = 0) -> None:
+    """Fills it up, but for so many bytes."""
+    with open(self._filler, 'ab', buffering=0) as file:
+      with contextlib.suppress(OSError):
+        while True:
+          file.write(bytes(4096))
+      file.truncate(max(file.tell() - left, 0))
+
+  def make_room(self) -> None:
+    self._filler.unlink(missing_ok=True)
+
+
+@contextlib.contextmanager
+def mounted(path: pathlib.Path, size: str) -> Iterator[Disk | str]:
+  """Mounts a `Disk` of this size for the block; yields why not where it cannot."""
+  path.mkdir()
+  why = 'only root can mount a small file system'
+  if os.geteuid() == 0:
+    done = subprocess.run(
+      ['mount', '-t', 'tmpfs', '-o', f'size={size}', 'tmpfs', str(path)],
+      capture_output=True,
+      text=True,
+      check=False,
+    )
+    why = done.stderr.strip()
+  if why:
+    yield f'no small file system: {why}'
+    return
+  try:
+    yield Disk(path)
+  finally:
+    # Lazily, since a run that a test refers to may hold its lock.
+    subprocess.run(['umount', '-l', str(path)], check=True)

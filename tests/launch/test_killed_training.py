@@ -1,0 +1,65 @@
+"""launch.train, killed again and again, ends like a run that was not."""
+
+import json
+import pathlib
+import subprocess
+import sys
+
+import numpy as np
+import pytest
+
+from tests import doubling
+
+ROOT = pathlib.Path(__file__).parents[2]
+KILLS = 10
+# MOON's clients keep states, and each round saves a checkpoint.
+FLAGS = (
+  '--task=sparse-words',
+  '--algorithm=moon',
+  '--num_classes=10',
+  '--num_features=32',
+  '--feature_dim=4',
+  '--hidden_dim=4',
+  '--embedding_dim=4',
+  '--classes_per_client=2',
+  '--clients_per_round=3',
+  '--client_dropout=0.2',
+  '--robust=zeroing+clipping',
+  '--rounds=200',
+  '--eval_every=5',
+  '--checkpoint_every=1',
+)
+
+
+@pytest.mark.slow
+def test_training_killed_at_random_ends_like_one_that_was_not(tmp_path):
+  done = subprocess.run(
+    [
+      *(sys.executable, '-m', 'tests.launch.killed_training'),
+      *(str(tmp_path), str(KILLS), *FLAGS),
+    ],
+    cwd=ROOT,
+    capture_output=True,
+    text=True,
+    timeout=1800,
+    check=False,
+  )
+  output = (tmp_path / 'output').read_text()
+  assert done.returncode == 0, done.stderr[-2000:] + output[-2000:]
+  found = [int(n) for n in (tmp_path / 'log').read_text().split()]
+  assert len(found) == KILLS
+  assert len(set(found)) > KILLS / 2  # Most starts came further.
+  killed, whole = tmp_path / 'killed', tmp_path / 'whole'
+  assert doubling.rows(killed) == doubling.rows(whole)
+  ends = [json.loads((p / 'summary.json').read_text()) for p in (killed, whole)]
+  for end in ends:
+    del end['seconds_per_round_median']
+  assert ends[0] == ends[1]
+  files = sorted(p.relative_to(whole) for p in whole.rglob('*.npz'))
+  assert files == sorted(p.relative_to(killed) for p in killed.rglob('*.npz'))
+  assert sum('client_states' in str(file) for file in files) > 5
+  for file in files:
+    with np.load(whole / file) as a, np.load(killed / file) as b:
+      assert a.files == b.files
+      for name in a.files:
+        np.testing.assert_array_equal(a[name], b[name], f'{file} {name}')
