@@ -141,7 +141,8 @@ def test_a_worker_that_joins_takes_part(expected, on_workers):
   assert {worker for worker, *_ in made.calls} == {0, 1}
 
 
-def test_without_workers_it_waits_and_then_says_so(on_workers):
+def test_without_workers_it_waits_and_then_says_so(on_workers, monkeypatch):
+  monkeypatch.setattr(dispatch, '_START_SECONDS', 0.3)
   _, runtime = on_workers(0, timeout=0.3)
   with pytest.raises(errors.InputError, match='no worker has been there'):
     _after(runtime, 'fedss', _FEW)

@@ -22,6 +22,8 @@ from tff_xc.runtime.cluster import messages
 from tff_xc.runtime.in_process import sums as sums_lib
 
 _POLL_SECONDS = 1.0
+# A worker that starts imports TensorFlow, which takes long on a busy machine.
+_START_SECONDS = 120.0
 # A block whose workers are lost so many times in a row is given up.
 _MOST_LOST = 3
 _rounds = itertools.count()
@@ -317,14 +319,15 @@ class Dispatch:
     """Waits a moment, since no worker is there.
 
     Raises:
-      errors.InputError: there has been none for the whole time-out.
+      errors.InputError: there has been none for a long time.
     """
+    most = max(self._roster.timeout, _START_SECONDS)
     now = time.monotonic()
     if self._alone_since is None:
       self._alone_since = now
-    if now - self._alone_since > self._roster.timeout:
+    if now - self._alone_since > most:
       raise errors.InputError(
-        f'no worker has been there for {self._roster.timeout:g} seconds: start'
+        f'no worker has been there for {most:g} seconds: start'
         ' some with `python -m launch.workers start`, then the same command'
         ' again'
       )
