@@ -6,8 +6,10 @@ import signal
 import socket
 import subprocess
 import sys
+import threading
 import time
 
+import psutil
 import pytest
 
 from tests.launch import light
@@ -34,13 +36,14 @@ def _folder(tmp_path):
 
 
 def outer_ip():
-  """Returns an address of this machine that is not 127.0.0.1."""
-  with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as probe:
-    try:
-      probe.connect(('192.0.2.255', 9))  # Sends nothing.
-      return probe.getsockname()[0]
-    except OSError:
-      return '127.0.0.2'
+  """Returns an IPv4 address of this machine that is not 127.0.0.1."""
+  found = [
+    address.address
+    for addresses in psutil.net_if_addrs().values()
+    for address in addresses
+    if address.family == socket.AF_INET
+  ]
+  return next((a for a in found if not a.startswith('127.')), '127.0.0.2')
 
 
 def drive(folder, *arguments):
@@ -54,6 +57,16 @@ def drive(folder, *arguments):
     stderr=subprocess.PIPE,
     text=True,
   )
+
+
+def first_line(driver, seconds=60):
+  """Returns what a driver found; ends one that says nothing."""
+  timer = threading.Timer(seconds, driver.kill)
+  timer.start()
+  line = driver.stdout.readline()
+  timer.cancel()
+  assert line, driver.communicate()
+  return json.loads(line)
 
 
 def go_on(driver):
@@ -103,7 +116,7 @@ def test_a_driver_uses_the_workers_and_nothing_is_left(
   }
   assert everything == pids(first, second)
   driver = drive(folder)
-  number, found = json.loads(driver.stdout.readline())
+  number, found = first_line(driver)
   assert number == 3
   expected = sorted(['3', '3', str(second.threads)])
   assert sorted(threads for _, threads, *_ in found) == expected
@@ -125,10 +138,10 @@ def test_a_driver_outlives_the_second_node(folder):
   first = nodes.start(folder, WORKERS)
   second = nodes.join(folder, folder / state.JOIN, WORKERS)
   driver = drive(folder)
-  _, found = json.loads(driver.stdout.readline())
+  _, found = first_line(driver)
+  [alive] = [pid for pid, *_ in found if pid in pids(first)]
   kill(second)
   answers, _ = go_on(driver)
-  [alive] = [pid for pid, *_ in found if pid in pids(first)]
   assert set(answers) - {alive} <= {'ActorDiedError', 'ActorUnavailableError'}
   assert alive in answers and len(answers) == 2
   # It may join again, and another one may leave in peace.
@@ -141,7 +154,7 @@ def test_a_driver_outlives_the_second_node(folder):
 def test_a_driver_learns_that_the_head_is_gone(folder):
   first = nodes.start(folder, WORKERS)
   driver = drive(folder)
-  driver.stdout.readline()
+  first_line(driver)
   kill(first)
   [answer], alive = go_on(driver)
   assert answer in ('ActorDiedError', 'ActorUnavailableError')
@@ -250,7 +263,7 @@ def test_every_port_refuses_strangers(folder, is_outer):
   token = (folder / 'token').read_text()
   wrong = '0' * 64
   driver = drive(folder)
-  driver.stdout.readline()  # Workers listen, too.
+  first_line(driver)  # Workers listen, too.
   kinds = []
   for port in sorted({a.port for a in listening(*started)}):
     address = f'{ip}:{port}'

@@ -127,6 +127,5 @@ def test_ray_is_told_of_token_and_tls(tmp_path):
   found = state.ray_environment(tmp_path, cluster)
   assert found['RAY_USE_TLS'] == '1'
   assert found['RAY_TLS_CA_CERT'] == str(tmp_path / 'authority.pem')
-  assert 'RAY_ENABLE_WINDOWS_OR_OSX_CLUSTER' not in found
   assert (cluster.ip, cluster.port) == ('10.0.0.1', 5)
   assert json.dumps(found).count('PEM') == 0

@@ -142,6 +142,7 @@ def _set_environment(folder: pathlib.Path, cluster: state.Cluster) -> None:
   import ray._raylet
   from ray._private import ray_constants
 
+  # Otherwise Ray replaces 127.0.0.1 by the machine's address to the outside.
   ray_constants.ENABLE_RAY_CLUSTER = cluster.ip != state.LOOPBACK
   ray._raylet.AuthenticationTokenLoader.instance().reset_cache()
   ray._raylet.Config.initialize('')

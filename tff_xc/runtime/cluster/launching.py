@@ -133,8 +133,6 @@ def _environment(
     **state.ray_environment(folder.absolute(), cluster),
     processes.MARK: node.mark,
     processes.CLUSTER_MARK: cluster.ray_folder,
-    # Workers change their title; without this, that overwrites their marks.
-    'SPT_NOENV': '1',
     'PYTHONPATH': processes.program_path(),
     THREADS_VARIABLE: str(node.threads),
     DATA_VARIABLE: node.data_dir,

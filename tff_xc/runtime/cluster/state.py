@@ -244,9 +244,6 @@ def ray_environment(folder: pathlib.Path, cluster: Cluster) -> dict[str, str]:
     'RAY_health_check_timeout_ms': '5000',
     'RAY_health_check_failure_threshold': '3',
   }
-  if cluster.ip == LOOPBACK:
-    # Otherwise Ray replaces 127.0.0.1 by the machine's address to the outside.
-    found['RAY_ENABLE_WINDOWS_OR_OSX_CLUSTER'] = '0'
   if cluster.uses_tls:
     found |= {
       'RAY_USE_TLS': '1',
