@@ -69,7 +69,7 @@ def connect(
   try:
     import ray
 
-    with _stderr_to(folder / 'driver.log'):
+    with _stderr_to(folder / 'driver.log'), _only_to(raylet.ray_id):
       _set_environment(folder, cluster)
       ray.init(
         address=cluster.address,
@@ -77,6 +77,7 @@ def connect(
         log_to_driver=False,
         logging_level='ERROR',
       )
+    _silence()
   except BaseException as e:
     disconnect()
     if not isinstance(e, Exception):
@@ -157,6 +158,32 @@ def _replace_variables(values: dict[str, str]) -> None:
   for name in _ray_variables():
     del os.environ[name]
   os.environ.update(values)
+
+
+@contextlib.contextmanager
+def _only_to(ray_id: str) -> Iterator[None]:
+  """Lets Ray connect to this node only.
+
+  Ray takes any node of this machine, and ends the driver when that node leaves.
+  """
+  from ray._private import services
+
+  usual = services.get_node_to_connect_for_driver
+  services.get_node_to_connect_for_driver = lambda address, ip: (
+    services.get_node(address, ray_id)
+  )
+  try:
+    yield
+  finally:
+    services.get_node_to_connect_for_driver = usual
+
+
+def _silence() -> None:
+  """Lets Ray print nothing about lost workers: the caller says it better."""
+  from ray._private import ray_logging
+
+  dispatcher = ray_logging.global_worker_stdstream_dispatcher
+  dispatcher.remove_handler('ray_print_logs')
 
 
 @contextlib.contextmanager
