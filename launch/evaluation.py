@@ -19,6 +19,7 @@ from tff_xc.measure import ranking
 from tff_xc.report import curves
 from tff_xc.report import run_files
 from tff_xc.round import process as process_lib
+from tff_xc.runtime import registry as runtimes
 
 
 def run(run_dir: str, data_dir: str | None, client: str | None) -> dict:
@@ -101,6 +102,8 @@ def load(run_dir: str, data_dir: str | None = None) -> Trained:
   """
   config = run_files.read_run(run_dir).config
   _forget_importance(config)
+  if config['runtime'] == runtimes.CLUSTER:  # No clients train here.
+    config['runtime'] = runtimes.DEFAULT
   experiment.install_runtime(config)
   assembled = experiment.assemble(config, data_dir)
   same_run.check_data(

@@ -75,6 +75,13 @@ SETTINGS: Mapping[str, hp.Hyperparameter] = {
       "devices that train clients: 'cpu', 'gpu', or names such as 'gpu:0,gpu:1';"
       ' default: the GPUs that TensorFlow sees, else the CPU',
     ),
+    _setting(
+      'worker_timeout',
+      runtimes.WORKER_TIMEOUT,
+      'of --runtime=cluster: seconds after which a worker that does not answer is'
+      ' given up, and its clients are trained by others',
+      least=1,
+    ),
     hp.Hyperparameter(
       'target',
       '',
@@ -228,6 +235,7 @@ def install_runtime(config: Mapping) -> None:
     config['runtime'],
     client_threads=config['client_threads'],
     device=config['device'],
+    worker_timeout=config.get('worker_timeout', runtimes.WORKER_TIMEOUT),
   )
 
 

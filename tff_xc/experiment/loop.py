@@ -146,6 +146,9 @@ def _train(
   except KeyboardInterrupt:
     held.save_interrupted()
     raise
+  except client_error.NoWorkersError:
+    held.save_interrupted()
+    raise
   except client_error.ClientError as e:
     held.save_interrupted()
     raise errors.InputError(_explained(e, cohort, held.done + 1)) from e
@@ -197,7 +200,8 @@ class _Held:
     # The old state is not needed again, so the runtime may update it in place.
     self._state = runtimes.donate(self._state)
     output = self._process.next(self._state, examples)
-    return output, _row(output.metrics, cohort, messages)
+    row = _row(output.metrics, cohort, messages)
+    return output, row | runtimes.measured()
 
   def take(self, output, row) -> None:
     """Takes over a round that is done, and its row."""

@@ -194,6 +194,31 @@ ROUND: Mapping[str, Metric] = {
     unit='clients',
     better='neither',
   ),
+  'workers': Metric(
+    'workers',
+    'workers that trained clients (--runtime=cluster)',
+    unit='workers',
+    better='neither',
+  ),
+  'workers_lost': Metric(
+    'workers lost',
+    'workers that ended or did not answer; others trained their clients'
+    ' (--runtime=cluster)',
+    unit='workers',
+    better='lower',
+  ),
+  'worker_bytes_down': Metric(
+    'to workers',
+    'bytes from the driver to all workers in a round (--runtime=cluster)',
+    unit='bytes',
+    better='lower',
+  ),
+  'worker_bytes_up': Metric(
+    'from workers',
+    'bytes from all workers to the driver in a round (--runtime=cluster)',
+    unit='bytes',
+    better='lower',
+  ),
   'clients_zeroed': Metric(
     'clients zeroed',
     'clients whose update counted as no change (--robust=zeroing)',

@@ -51,6 +51,7 @@ NOT_CONFIGURATION = (
   'stop_after',
   'target',
   'versions',
+  'worker_timeout',
 )
 
 

@@ -2,6 +2,12 @@
 
 import tensorflow as tf
 
+from tff_xc import errors
+
+
+class NoWorkersError(errors.InputError):
+  """A cluster has no workers, so a round cannot go on; the state is unharmed."""
+
 
 class ClientError(RuntimeError):
   """A client's computation failed; the message says which and why.

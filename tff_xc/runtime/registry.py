@@ -9,13 +9,15 @@ from typing import Any
 from tff_xc import errors
 
 
-def _in_process(client_threads: int, device: str) -> Any:
+def _in_process(client_threads: int, device: str, timeout: float) -> Any:
+  del timeout  # No other process.
   from tff_xc.runtime.in_process import context
 
   return context.create_context(client_threads=client_threads, device=device)
 
 
-def _worker(client_threads: int, device: str) -> Any:
+def _worker(client_threads: int, device: str, timeout: float) -> Any:
+  del timeout  # TFF has none.
   if device not in ('', 'cpu'):
     raise errors.InputError(
       f"--device={device}: TFF's worker computes on the CPU only; use"
@@ -26,7 +28,7 @@ def _worker(client_threads: int, device: str) -> Any:
   return worker.create_context(max_concurrent_calls=client_threads)
 
 
-def _cluster(client_threads: int, device: str) -> Any:
+def _cluster(client_threads: int, device: str, timeout: float) -> Any:
   if client_threads:
     raise errors.InputError(
       f'--client_threads={client_threads}: the workers of a cluster have the'
@@ -35,14 +37,16 @@ def _cluster(client_threads: int, device: str) -> Any:
   from tff_xc.runtime.cluster import context
   from tff_xc.runtime.cluster import ray_crew
 
-  return context.ClusterContext(ray_crew.RayCrew(), device=device)
+  return context.ClusterContext(ray_crew.RayCrew(), timeout, device)
 
 
 DEFAULT = 'in_process'
-_CONTEXTS: dict[str, Callable[[int, str], Any]] = {
+CLUSTER = 'cluster'
+WORKER_TIMEOUT = 600
+_CONTEXTS: dict[str, Callable[[int, str, float], Any]] = {
   'in_process': _in_process,
   'worker': _worker,
-  'cluster': _cluster,
+  CLUSTER: _cluster,
 }
 
 
@@ -51,7 +55,13 @@ def names() -> tuple[str, ...]:
   return tuple(sorted(_CONTEXTS))
 
 
-def install(name: str, *, client_threads: int = 0, device: str = '') -> Any:
+def install(
+  name: str,
+  *,
+  client_threads: int = 0,
+  device: str = '',
+  worker_timeout: float = WORKER_TIMEOUT,
+) -> Any:
   """Creates the runtime called `name` and makes it TFF's default context.
 
   Args:
@@ -59,6 +69,8 @@ def install(name: str, *, client_threads: int = 0, device: str = '') -> Any:
     client_threads: clients that compute in parallel; 0: the runtime's choice.
     device: 'cpu', 'gpu', or names such as 'gpu:0,gpu:1'; '': the GPUs that
       TensorFlow sees, or the CPU if it sees none.
+    worker_timeout: seconds after which a worker of a cluster that has something
+      to do and does not answer is given up.
 
   Returns:
     The installed context, a `tff.framework.SyncContext`.
@@ -72,7 +84,7 @@ def install(name: str, *, client_threads: int = 0, device: str = '') -> Any:
     )
   import tensorflow_federated as tff
 
-  context = _CONTEXTS[name](client_threads, device)
+  context = _CONTEXTS[name](client_threads, device, worker_timeout)
   tff.framework.set_default_context(context)
   return context
 
@@ -101,3 +113,11 @@ def keep(structure: Any) -> Any:
 
   context = tff.framework.get_context_stack().current
   return context.keep(structure) if hasattr(context, 'keep') else structure
+
+
+def measured() -> dict[str, float]:
+  """Returns what the installed runtime measured of the last round, by name."""
+  import tensorflow_federated as tff
+
+  context = tff.framework.get_context_stack().current
+  return context.metrics() if hasattr(context, 'metrics') else {}

@@ -11,7 +11,6 @@ import tensorflow_federated as tff
 
 from tests import tiny
 from tests.runtime.cluster import threads_crew
-from tff_xc import errors
 from tff_xc.runtime import client_error
 from tff_xc.runtime.cluster import context
 from tff_xc.runtime.cluster import crew
@@ -144,7 +143,7 @@ def test_a_worker_that_joins_takes_part(expected, on_workers):
 def test_without_workers_it_waits_and_then_says_so(on_workers, monkeypatch):
   monkeypatch.setattr(dispatch, '_START_SECONDS', 0.3)
   _, runtime = on_workers(0, timeout=0.3)
-  with pytest.raises(errors.InputError, match='no worker has been there'):
+  with pytest.raises(client_error.NoWorkersError, match='no worker has been'):
     _after(runtime, 'fedss', _FEW)
 
 

@@ -1,15 +1,14 @@
 """The execution context: TFF computations on several machines."""
 
+import dataclasses
 import itertools
 import weakref
 
+from tff_xc.runtime import registry
 from tff_xc.runtime.cluster import crew as crew_lib
 from tff_xc.runtime.cluster import cut
 from tff_xc.runtime.cluster import dispatch
 from tff_xc.runtime.in_process import context
-
-# A worker that has something to do and is silent so long is given up.
-TIMEOUT_SECONDS = 600.0
 
 
 class ClusterContext(context.InProcessContext):
@@ -20,7 +19,7 @@ class ClusterContext(context.InProcessContext):
   def __init__(
     self,
     crew: crew_lib.Crew,
-    timeout_seconds: float = TIMEOUT_SECONDS,
+    timeout_seconds: float = registry.WORKER_TIMEOUT,
     device: str = '',
   ):
     """Args: the workers, how long one may be silent, and the server's device."""
@@ -33,6 +32,15 @@ class ClusterContext(context.InProcessContext):
   def measured(self) -> dispatch.Measured:
     """What the last clients cost between the machines."""
     return self._roster.measured
+
+  def metrics(self) -> dict[str, float]:
+    """Returns `measured` by the names of metrics."""
+    found = dataclasses.asdict(self.measured)
+    return {
+      'workers': float(found.pop('workers')),
+      'workers_lost': float(found.pop('workers_lost')),
+      **{f'worker_{name}': float(value) for name, value in found.items()},
+    }
 
   def close(self) -> None:
     """Ends the workers' processes and leaves the cluster."""

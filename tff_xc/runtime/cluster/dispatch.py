@@ -14,7 +14,6 @@ from typing import Any
 
 import tensorflow as tf
 
-from tff_xc import errors
 from tff_xc.runtime import client_error
 from tff_xc.runtime.cluster import crew as crew_lib
 from tff_xc.runtime.cluster import cut
@@ -319,16 +318,16 @@ class Dispatch:
     """Waits a moment, since no worker is there.
 
     Raises:
-      errors.InputError: there has been none for a long time.
+      client_error.NoWorkersError: there has been none for a long time.
     """
     most = max(self._roster.timeout, _START_SECONDS)
     now = time.monotonic()
     if self._alone_since is None:
       self._alone_since = now
     if now - self._alone_since > most:
-      raise errors.InputError(
-        f'no worker has been there for {most:g} seconds: start'
-        ' some with `python -m launch.workers start`, then the same command'
-        ' again'
+      raise client_error.NoWorkersError(
+        f'no worker has been free for {most:g} seconds: start some with `python'
+        ' -m launch.workers start`, or wait until another run has ended; then the'
+        ' same command goes on'
       )
     time.sleep(0.1)
