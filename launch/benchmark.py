@@ -25,9 +25,9 @@ from launch.benchmarks import harness
 from launch.benchmarks import report
 from launch.benchmarks import spec
 from launch.benchmarks import starting
+from tff_xc import environment
 from tff_xc import errors
 from tff_xc.algorithms import hyperparameters as hp
-from tff_xc.experiment import environment
 from tff_xc.report import run_files
 
 

@@ -24,7 +24,7 @@ try:
   from launch import settings
   from tasks import experiment
   from tasks import registry as tasks
-  from tff_xc.experiment import environment
+  from tff_xc import environment
   from tff_xc.report import text_table
   from tff_xc.runtime import registry as runtimes
 except ModuleNotFoundError as e:
@@ -42,7 +42,7 @@ flags.DEFINE_string(
   'data_dir',
   None,
   "directory of the data sets, one folder each, or one's own data; default "
-  f'${experiment.DATA_VARIABLE}, then {experiment.DEFAULT_DATA_DIR}',
+  f'${run_settings.DATA_VARIABLE}, then {run_settings.DEFAULT_DATA_DIR}',
 )
 app.define_float(
   'worker_timeout_seconds',
@@ -129,8 +129,8 @@ def _tensorflow_checks() -> list[machine.Check]:
 
 
 def _check_data() -> machine.Check:
-  chosen = flags.FLAGS.data_dir or os.environ.get(experiment.DATA_VARIABLE)
-  directory = chosen or experiment.DEFAULT_DATA_DIR
+  chosen = flags.FLAGS.data_dir or os.environ.get(run_settings.DATA_VARIABLE)
+  directory = chosen or run_settings.DEFAULT_DATA_DIR
   name = flags.FLAGS.task
   if name is not None:
     return machine.check_task_data(name, directory, tasks.get(name).find)

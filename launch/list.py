@@ -20,8 +20,8 @@ from collections.abc import Sequence
 from launch import app
 from launch.benchmarks import catalog as benchmarks
 from tasks import encoders
-from tasks import experiment
 from tasks import registry as tasks
+from tasks import run_settings
 from tasks.papers import registry as papers
 from tasks.papers import result
 from tff_xc import errors
@@ -102,7 +102,7 @@ def _benchmarks(width: int) -> str:
 
 
 def _tables(width: int) -> str:
-  directory = experiment.SETTINGS['data_dir'].default
+  directory = run_settings.SETTINGS['data_dir'].default
   captions = [['table', 'what']]
   needs = [['table', 'small', 'paper needs']]
   for name, each in papers.RESULTS.items():

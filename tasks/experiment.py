@@ -9,19 +9,18 @@
 from __future__ import annotations
 
 import dataclasses
-import os
 from collections.abc import Mapping
 from typing import TYPE_CHECKING
 from typing import Any
 
 from tasks import fitting
 from tasks import registry as tasks
+from tasks import run_settings
 from tasks import task as task_lib
+from tff_xc import environment
 from tff_xc import errors
-from tff_xc.algorithms import hyperparameters as hp
 from tff_xc.algorithms import options as of_algorithms
 from tff_xc.algorithms import registry as algorithms
-from tff_xc.experiment import environment
 from tff_xc.measure import best_round
 from tff_xc.measure import targets as targets_lib
 from tff_xc.runtime import registry as runtimes
@@ -29,84 +28,6 @@ from tff_xc.runtime import registry as runtimes
 if TYPE_CHECKING:
   from tff_xc.data import client_data
   from tff_xc.round import algorithm as algorithm_lib
-
-DATA_VARIABLE = 'TFF_XC_DATA'
-DEFAULT_DATA_DIR = os.path.join('..', 'shared', 'data')
-
-
-def _setting(name, default, text, least=0, most=hp.INT32_MAX):
-  return hp.Hyperparameter(name, default, text, least=least, most=most)
-
-
-# Settings of a run, of neither task nor algorithm; 0: the default of the task.
-SETTINGS: Mapping[str, hp.Hyperparameter] = {
-  setting.name: setting
-  for setting in (
-    # NumPy's generators accept only seeds below 2³².
-    _setting('seed', 0, 'seed of all random draws', most=2**32 - 1),
-    _setting('rounds', 0, "rounds; default: the task's", least=1),
-    _setting(
-      'eval_every',
-      0,
-      "rounds between evaluations; default: the task's",
-      least=1,
-    ),
-    _setting(
-      'checkpoint_every',
-      0,
-      'rounds between checkpoints; default: eval_every',
-      least=1,
-    ),
-    _setting(
-      'client_threads',
-      0,
-      'clients that train at a time; 0: one for each core',
-      most=1024,
-    ),
-    hp.Hyperparameter(
-      'runtime',
-      runtimes.DEFAULT,
-      'runtime of TFF computations',
-      choices=runtimes.names(),
-    ),
-    hp.Hyperparameter(
-      'device',
-      '',
-      "devices that train clients: 'cpu', 'gpu', or names such as 'gpu:0,gpu:1';"
-      ' default: the GPUs that TensorFlow sees, else the CPU',
-    ),
-    _setting(
-      'worker_timeout',
-      runtimes.WORKER_TIMEOUT,
-      'of --runtime=cluster: seconds after which a worker that does not answer is'
-      ' given up, and its clients are trained by others',
-      least=1,
-    ),
-    hp.Hyperparameter(
-      'target',
-      '',
-      'scores to which a run counts its rounds, METRIC:VALUE with commas between'
-      " them, such as top1:0.7,mcc:0.5; default: the task's",
-    ),
-    hp.Hyperparameter(
-      'best_by',
-      '',
-      "score by which the summary's best round is chosen, such as p@1; default:"
-      " the task's",
-    ),
-    _setting(
-      'stop_after',
-      0,
-      'stop after this many evaluations without a better --best_by; 0: all'
-      ' rounds',
-    ),
-    hp.Hyperparameter(
-      'data_dir',
-      os.environ.get(DATA_VARIABLE, DEFAULT_DATA_DIR),
-      f"directory of all data sets, or one's own data; default ${DATA_VARIABLE}",
-    ),
-  )
-}
 
 _OF_TRAINING = ('rounds', 'eval_every', 'checkpoint_every', 'seed', 'target')
 
@@ -119,7 +40,7 @@ def resolve(
   Args:
     task: its name.
     algorithm: its name.
-    changes: values by name of `SETTINGS`, of the task's options and of the
+    changes: values by name of `run_settings.SETTINGS`, of the task's options and of the
       algorithm's hyper-parameters; others get their defaults.
 
   Raises:
@@ -129,7 +50,7 @@ def resolve(
   found, entry = tasks.get(task), algorithms.get(algorithm)
   fitting.check(found, entry)
   given = dict(changes or {})
-  of_run = {n: given.pop(n) for n in list(given) if n in SETTINGS}
+  of_run = {n: given.pop(n) for n in list(given) if n in run_settings.SETTINGS}
   settings = _settings(of_run, found)
   chosen = {n: given.pop(n) for n in list(given) if n in task_lib.OPTIONS}
   options = _options(found, entry, chosen)
@@ -151,9 +72,13 @@ def resolve(
 
 
 def _settings(given: Mapping, task: task_lib.Task) -> dict[str, Any]:
-  given = {name: SETTINGS[name].checked(v) for name, v in given.items()}
+  given = {
+    name: run_settings.SETTINGS[name].checked(v) for name, v in given.items()
+  }
   task.check_data_dir(given.get('data_dir'))
-  values = {name: setting.default for name, setting in SETTINGS.items()}
+  values = {
+    name: setting.default for name, setting in run_settings.SETTINGS.items()
+  }
   values |= {'rounds': task.rounds, 'eval_every': task.eval_every}
   values |= {'target': ','.join(task.targets), 'best_by': task.best_by} | given
   targets_lib.parse(values['target'], task.metrics)

@@ -11,7 +11,7 @@ import numpy as np
 import tensorflow as tf
 import tensorflow_federated as tff
 
-from tff_xc.runtime.in_process import context
+from tff_xc.runtime.in_process import arguments
 from tff_xc.runtime.in_process import execution
 from tff_xc.runtime.in_process import expressions
 from tff_xc.runtime.in_process import imported
@@ -101,7 +101,7 @@ def run(computation: tff.Computation, state, cohort, monkeypatch) -> dict:
   made, folded = [phases.Phase(program, i) for i in range(program.phases)], []
   for phase in made:
     phase.client = _recording(phase, phase.client, folded)
-  argument = context.Argument(
+  argument = arguments.Argument(
     tff.structure.Struct([(None, state), (None, cohort)]),
     program.parameter_type,
   )

@@ -13,7 +13,7 @@ ROOT = pathlib.Path(__file__).parents[1]
 PACKAGES = ('tff_xc', 'datasets', 'tasks', 'launch')  # The lowest first.
 # The lowest first. Layers of one line do not import each other.
 LAYERS = (
-  ('errors', 'lazy_imports'),
+  ('environment', 'errors', 'lazy_imports'),
   ('data',),
   ('encoders',),
   ('classifier', 'heads'),
@@ -23,7 +23,7 @@ LAYERS = (
   ('experiment',),
   ('algorithms',),
 )
-# Runs computations of any kind: it knows nothing of what is above `errors`, and
+# Runs computations of any kind: it knows nothing above the lowest layer, and
 # only what runs computations imports it.
 RUNTIME = 'runtime'
 # `heads` is beside `classifier` and is used by it.
@@ -49,7 +49,7 @@ def is_allowed(importer, imported):
   if lower == RUNTIME:
     return upper == 'experiment'
   if upper == RUNTIME:
-    return lower == 'errors'
+    return lower in ('errors', 'environment')
   return rank(upper) > rank(lower) or (upper, lower) in BESIDE
 
 

@@ -176,7 +176,7 @@ def run_all(planned: Sequence[Planned], request: Request) -> None:
 
 
 def _version() -> str:
-  from tff_xc.experiment import environment
+  from tff_xc import environment
 
   return environment.describe()['git_revision'] or ''
 

@@ -143,10 +143,7 @@ def _train(
       progress.round_done(row, measured)
     if held.done < schedule.rounds:
       held.save()
-  except KeyboardInterrupt:
-    held.save_interrupted()
-    raise
-  except client_error.NoWorkersError:
+  except (KeyboardInterrupt, client_error.NoWorkersError):
     held.save_interrupted()
     raise
   except client_error.ClientError as e:

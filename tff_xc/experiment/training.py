@@ -11,10 +11,10 @@ import numpy as np
 import scipy.sparse
 import tensorflow as tf
 
+from tff_xc import environment
 from tff_xc.data import client_data
 from tff_xc.data import fingerprint
 from tff_xc.experiment import client_states
-from tff_xc.experiment import environment
 from tff_xc.experiment import loop
 from tff_xc.experiment import prefetch
 from tff_xc.experiment import progress

@@ -6,8 +6,8 @@ import time
 from collections.abc import Sequence
 from typing import Any
 
+from tff_xc import environment
 from tff_xc import errors
-from tff_xc.experiment import environment
 from tff_xc.runtime.cluster import connection
 from tff_xc.runtime.cluster import crew
 from tff_xc.runtime.cluster import launching

@@ -13,7 +13,6 @@ import os
 import threading
 import weakref
 from collections.abc import Callable
-from collections.abc import Sequence
 from typing import Any
 
 import tensorflow as tf
@@ -21,6 +20,7 @@ import tensorflow_federated as tff
 from absl import logging
 
 from tff_xc import errors
+from tff_xc.runtime.in_process import arguments
 from tff_xc.runtime.in_process import execution
 from tff_xc.runtime.in_process import graph_call
 from tff_xc.runtime.in_process import imported
@@ -68,7 +68,7 @@ class InProcessContext(tff.framework.SyncContext):
         its type, as with TFF's worker.
     """
     program, phases = self._compile(comp)
-    argument = Argument(arg, program.parameter_type)
+    argument = arguments.Argument(arg, program.parameter_type)
     num_clients = argument.num_clients
     if num_clients is None:
       num_clients = self._default_num_clients
@@ -91,7 +91,7 @@ class InProcessContext(tff.framework.SyncContext):
       values.to_python(result, result_type), result_type
     )
 
-  def _run_clients(self, program, argument: 'Argument', clients):
+  def _run_clients(self, program, argument: arguments.Argument, clients):
     """Returns what runs the clients of a phase, see `execution.run`."""
     return execution.OnThreads(
       program, argument.of_client, clients, argument.is_lazy
@@ -137,116 +137,6 @@ class InProcessContext(tff.framework.SyncContext):
 
     _map_placed(count, result, type_spec)
     return _map_placed(finish, result, type_spec)
-
-
-class Argument:
-  """An argument, split into the server's values and each client's.
-
-  Attributes:
-    num_clients: the number of clients with values, None if it has no such
-      values.
-    is_lazy: whether a sequence makes some of these values on access.
-  """
-
-  def __init__(self, argument, type_spec: tff.Type | None):
-    """Raises: TypeError, ValueError: if the argument is not of the type."""
-    self.num_clients = None
-    self.is_lazy = False
-    self._type = type_spec
-    self._value = None
-    if type_spec is not None:
-      self._value = self._take(argument, type_spec)
-
-  def _take(self, value, type_spec):
-    """Returns a tree of the server's values and lists of clients' values."""
-    if values.at_clients(type_spec):
-      return self._take_clients(value)
-    if isinstance(type_spec, tff.FederatedType):
-      return values.from_python(value, type_spec.member)
-    if values.contains_placement(type_spec):
-      parts = values.parts_of(value, type_spec)
-      pairs = zip(parts, values.members(type_spec), strict=True)
-      return tuple([self._take(part, member) for part, member in pairs])
-    return values.from_python(value, type_spec)
-
-  def _take_clients(self, given):
-    text = str | bytes | range  # TFF refuses these.
-    if isinstance(given, text) or not isinstance(given, Sequence):
-      raise TypeError(
-        f'expected a list with a value for each client, got {type(given)}'
-      )
-    if self.num_clients not in (None, len(given)):
-      raise ValueError(
-        f'arguments for {self.num_clients} and for {len(given)} clients'
-      )
-    self.num_clients = len(given)
-    self.is_lazy |= not isinstance(given, list | tuple)
-    return given
-
-  @property
-  def only_own(self) -> Sequence | None:
-    """The sequence of clients' values if the argument has exactly one."""
-    found = []
-    self._view(lambda value, _: value, lambda given, _: found.append(given))
-    return found[0] if len(found) == 1 else None
-
-  def of_server(self):
-    """Returns the argument as the server sees it."""
-    return self._view(lambda value, _: value, lambda given, _: ())
-
-  def of_client(self, index: int):
-    """Returns the argument as a client sees it, made on access."""
-
-    def shared(value, type_spec):
-      is_placed = isinstance(type_spec, tff.FederatedType)
-      at_clients = is_placed and type_spec.placement is tff.CLIENTS
-      return value if at_clients else ()
-
-    def own(given, member):
-      value = given[index]
-      try:
-        return values.from_python(value, member)
-      except (TypeError, NotImplementedError) as e:
-        raise type(e)(f'client {index} (from 0): {e}') from e
-
-    return self._view(shared, own)
-
-  def whole(self):
-    """Returns the argument with lists of all clients' values."""
-    return self._view(
-      lambda value, _: value,
-      lambda given, member: [values.from_python(v, member) for v in given],
-    )
-
-  def release(self) -> None:
-    """Drops the given-up tensors."""
-
-    def drop(value, type_spec):
-      values.map_leaves(
-        lambda leaf, _: isinstance(leaf, updates.GivenUp) and leaf.drop(),
-        value,
-        type_spec,
-      )
-
-    self._view(drop, lambda given, _: None)
-
-  def _view(self, of_server, of_clients):
-    if self._type is None:
-      return None
-    return _view(self._value, self._type, of_server, of_clients)
-
-
-def _view(value, type_spec: tff.Type, of_server, of_clients):
-  """Applies `of_server`, `of_clients` to the values of either placement."""
-  if values.at_clients(type_spec):
-    return of_clients(value, type_spec.member)
-  is_struct = isinstance(type_spec, tff.StructType)
-  if is_struct and values.contains_placement(type_spec):
-    pairs = zip(value, values.members(type_spec), strict=True)
-    return tuple(
-      [_view(part, member, of_server, of_clients) for part, member in pairs]
-    )
-  return of_server(value, type_spec)
 
 
 def _map_placed(function, value, type_spec: tff.Type):
