@@ -22,8 +22,8 @@ try:
   from launch import app
   from launch import machine
   from launch import settings
-  from tasks import experiment
   from tasks import registry as tasks
+  from tasks import run_settings
   from tff_xc import environment
   from tff_xc.report import text_table
   from tff_xc.runtime import registry as runtimes
