@@ -9,6 +9,7 @@
 from __future__ import annotations
 
 import dataclasses
+import functools
 from collections.abc import Mapping
 from typing import TYPE_CHECKING
 from typing import Any
@@ -140,8 +141,12 @@ class Experiment:
     Raises:
       errors.InputError: as `tff_xc.experiment.training.train`.
     """
+    from tff_xc.data import fingerprint
     from tff_xc.experiment import training
 
+    if self.config['runtime'] == runtimes.CLUSTER:
+      source = functools.partial(own_values, dict(self.config))
+      runtimes.offer_data(source, fingerprint.fingerprint(self.dataset))
     return training.train(
       self.algorithm,
       self.dataset,
@@ -259,6 +264,24 @@ def _with_feature_rows(algorithm, dataset, options: Mapping, drawn: int):
       table_optimizers.RowMomentum(options['feature_learning_rate']),
     )
   return algorithm
+
+
+def own_values(config: Mapping, data_dir: str):
+  """Reads a run's data for a worker that has a copy.
+
+  Args:
+    config: of the run.
+    data_dir: where the worker's copy is.
+
+  Returns:
+    (the data's fingerprint, round -> the sequence of its clients' values).
+  """
+  from tff_xc.data import fingerprint
+
+  found = assemble(config, data_dir)
+  cohorts = found.algorithm.sampling.cohorts(found.dataset, config['seed'])
+  values_of = functools.lru_cache(2)(lambda number: cohorts(number).examples)
+  return fingerprint.fingerprint(found.dataset), values_of
 
 
 def run(config: Mapping[str, Any], run_dir: str) -> dict[str, Any]:

@@ -143,7 +143,7 @@ def _train(
       progress.round_done(row, measured)
     if held.done < schedule.rounds:
       held.save()
-  except (KeyboardInterrupt, client_error.NoWorkersError):
+  except (KeyboardInterrupt, client_error.WorkersError):
     held.save_interrupted()
     raise
   except client_error.ClientError as e:
@@ -194,6 +194,8 @@ class _Held:
     examples = cohort.examples
     if self._clients:
       examples = self._clients.attach(examples)
+    else:
+      examples = runtimes.referenced(examples, self.done)
     # The old state is not needed again, so the runtime may update it in place.
     self._state = runtimes.donate(self._state)
     output = self._process.next(self._state, examples)

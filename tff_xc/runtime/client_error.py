@@ -5,8 +5,8 @@ import tensorflow as tf
 from tff_xc import errors
 
 
-class NoWorkersError(errors.InputError):
-  """A cluster has no workers, so a round cannot go on; the state is unharmed."""
+class WorkersError(errors.InputError):
+  """A cluster's workers cannot go on with a round; the state is unharmed."""
 
 
 class ClientError(RuntimeError):

@@ -4,6 +4,7 @@ Importing this module does not import TensorFlow; `install` does.
 """
 
 from collections.abc import Callable
+from collections.abc import Mapping
 from typing import Any
 
 from tff_xc import errors
@@ -121,3 +122,31 @@ def measured() -> dict[str, float]:
 
   context = tff.framework.get_context_stack().current
   return context.metrics() if hasattr(context, 'metrics') else {}
+
+
+def offer_data(
+  source: Callable[[str], tuple[Mapping, Callable[[int], Any]]],
+  fingerprint: Mapping[str, Any],
+) -> None:
+  """Lets workers that have a copy of a run's data read clients' values there.
+
+  Args:
+    source: from a directory to its data's fingerprint, and a function from round
+      to the sequence of its clients' values; it can be pickled.
+    fingerprint: of the run's data.
+  """
+  import tensorflow_federated as tff
+
+  context = tff.framework.get_context_stack().current
+  if hasattr(context, 'offer_data'):
+    context.offer_data(source, fingerprint)
+
+
+def referenced(values: Any, round_number: int) -> Any:
+  """Returns a round's clients' values, which workers may read themselves."""
+  import tensorflow_federated as tff
+
+  context = tff.framework.get_context_stack().current
+  if not hasattr(context, 'referenced'):
+    return values
+  return context.referenced(values, round_number)

@@ -1,6 +1,5 @@
 """Rounds on several workers are the rounds of one process, whatever happens."""
 
-import collections.abc
 import threading
 import time
 
@@ -143,7 +142,7 @@ def test_a_worker_that_joins_takes_part(expected, on_workers):
 def test_without_workers_it_waits_and_then_says_so(on_workers, monkeypatch):
   monkeypatch.setattr(dispatch, '_START_SECONDS', 0.3)
   _, runtime = on_workers(0, timeout=0.3)
-  with pytest.raises(client_error.NoWorkersError, match='no worker has been'):
+  with pytest.raises(client_error.WorkersError, match='no worker has been'):
     _after(runtime, 'fedss', _FEW)
 
 
@@ -216,28 +215,23 @@ def test_bytes_to_workers_do_not_grow_with_the_classes(on_workers):
   assert sent[1] <= 1.5 * sent[0]
 
 
-def test_a_reference_is_sent_in_place_of_a_value(expected, on_workers):
-  class Read(collections.abc.Sequence):
-    """A cohort that workers read themselves."""
-
-    def __init__(self, round_number):
-      self._round = round_number
-      self._values = _cohort(_FEW, round_number)
-
-    def __len__(self):
-      return len(self._values)
-
+def test_workers_read_the_values_of_which_they_have_a_copy(
+  expected, on_workers
+):
+  class Unread(messages.Referenced):
     def __getitem__(self, place):
       raise AssertionError('the driver reads no value')
 
-    def reference(self, place):
-      return messages.Reference(self._round, place)
-
-  made, runtime = on_workers(2)
-  made.open_data(lambda: lambda round_number: _cohort(_FEW, round_number))
+  _, runtime = on_workers(2)
+  marks = {'clients': _FEW}
+  runtime.offer_data(
+    lambda folder: (marks, lambda number: _cohort(_FEW, number)), marks
+  )
   with tff.framework.get_context_stack().install(runtime):
     process = _process('fedss')
-    state, metrics = tiny.run(process, 2, Read)
+    state, metrics = tiny.run(
+      process, 2, lambda number: Unread(_cohort(_FEW, number), number)
+    )
     weights = process.get_model_weights(state)
     found = [np.asarray(x) for x in tf.nest.flatten((weights, metrics))]
   _assert_same(found, expected('fedss', _FEW))

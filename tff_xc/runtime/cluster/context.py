@@ -8,6 +8,7 @@ from tff_xc.runtime import registry
 from tff_xc.runtime.cluster import crew as crew_lib
 from tff_xc.runtime.cluster import cut
 from tff_xc.runtime.cluster import dispatch
+from tff_xc.runtime.cluster import messages
 from tff_xc.runtime.in_process import context
 
 
@@ -41,6 +42,12 @@ class ClusterContext(context.InProcessContext):
       'workers_lost': float(found.pop('workers_lost')),
       **{f'worker_{name}': float(value) for name, value in found.items()},
     }
+
+  def offer_data(self, source, fingerprint) -> None:
+    """See `registry.offer_data`."""
+    self._roster.crew.offer_data(source, fingerprint)
+
+  referenced = staticmethod(messages.Referenced)
 
   def close(self) -> None:
     """Ends the workers' processes and leaves the cluster."""

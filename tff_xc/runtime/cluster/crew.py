@@ -18,10 +18,12 @@ class Info(NamedTuple):
   Attributes:
     threads: clients that it runs in parallel.
     machine: of several workers on one machine, the same text.
+    reads_data: whether it reads clients' values itself.
   """
 
   threads: int
   machine: str
+  reads_data: bool = False
 
 
 class Crew(Protocol):
@@ -48,6 +50,9 @@ class Crew(Protocol):
 
   def dismiss(self, worker: str) -> None:
     """Ends a worker, which may not react."""
+
+  def offer_data(self, source, fingerprint) -> None:
+    """Lets workers read clients' values themselves; see `registry.offer_data`."""
 
   def share(self, value: Any) -> messages.Shared:
     """Returns a value for the arguments of several calls."""

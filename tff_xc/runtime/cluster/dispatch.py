@@ -197,21 +197,29 @@ class Dispatch:
   def _room(self, member: Member) -> bool:
     """Whether a worker can take a block more.
 
-    It has enough for its threads, and one that waits for its rows meanwhile.
+    It has enough for its threads, and one that waits for its rows meanwhile. A
+    block that was lost with a worker is alone on the next one, so that the one
+    to blame is found.
     """
     if any(what == 'load' for what, _ in member.tickets.values()):
       return False
+    doing = [clients[0] for _, clients in member.tickets.values()]
+    if self._lost[self._waiting[0][0]] or any(self._lost[i] for i in doing):
+      return not doing
     each = len(self._waiting[0])
     return len(member.tickets) < 1 + math.ceil(member.info.threads / each)
 
   def _start(self, name: str, clients: range) -> None:
-    block = self._block(clients)
+    reads_data = self._roster.members[name].info.reads_data
+    block = self._block(clients, reads_data)
     if self._phase.selects:
       self._call(name, 'keys', clients, block)
     else:
       self._call(name, 'train', clients, block, {})
 
-  def _block(self, clients: range, begun: bool = False) -> messages.Block:
+  def _block(
+    self, clients: range, reads_data: bool, begun: bool = False
+  ) -> messages.Block:
     kept = {
       name: self._program.steps[name].type
       for name in {*self._phase.client.inputs, *self._phase.keys.inputs}
@@ -222,16 +230,16 @@ class Dispatch:
       self._number,
       self._phase.number,
       clients[0],
-      [] if begun else [self._own(index) for index in clients],
+      [] if begun else [self._own(index, reads_data) for index in clients],
       [messages.pack(self._kept[index], kept) for index in clients],
       self._shared,
       self._folds,
     )
 
-  def _own(self, index: int):
+  def _own(self, index: int, reads_data: bool):
     """Returns a client's own parameter as it is sent."""
     given = self._argument.only_own
-    if hasattr(given, 'reference'):
+    if reads_data and hasattr(given, 'reference'):
       return given.reference(index)
     value = self._argument.of_client(index)
     return messages.arrays(value, self._phase.own_type)
@@ -263,7 +271,9 @@ class Dispatch:
       keys = {name: tf.constant(each) for name, each in found.items()}
       rows = self._phase.rows({**self._server, **keys}, self._home)
       rows = messages.pack(rows, self._phase.rows.outputs)
-      self._call(name, 'train', clients, self._block(clients, True), rows)
+      self._call(
+        name, 'train', clients, self._block(clients, False, begun=True), rows
+      )
     elif what == 'train':
       self.measured.bytes_up += messages.num_bytes([found.folded, found.kept])
       self._done[clients[0]] = clients, found
@@ -318,14 +328,14 @@ class Dispatch:
     """Waits a moment, since no worker is there.
 
     Raises:
-      client_error.NoWorkersError: there has been none for a long time.
+      client_error.WorkersError: there has been none for a long time.
     """
     most = max(self._roster.timeout, _START_SECONDS)
     now = time.monotonic()
     if self._alone_since is None:
       self._alone_since = now
     if now - self._alone_since > most:
-      raise client_error.NoWorkersError(
+      raise client_error.WorkersError(
         f'no worker has been free for {most:g} seconds: start some with `python'
         ' -m launch.workers start`, or wait until another run has ended; then the'
         ' same command goes on'

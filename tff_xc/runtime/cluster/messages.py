@@ -2,6 +2,7 @@
 
 import dataclasses
 from collections.abc import Mapping
+from collections.abc import Sequence
 from typing import Any
 from typing import Protocol
 
@@ -35,6 +36,22 @@ class Reference:
 
   round_number: int
   place: int
+
+
+class Referenced(Sequence):
+  """The values of a round's clients, and their references."""
+
+  def __init__(self, values_: Sequence, round_number: int):
+    self._values, self._round = values_, round_number
+
+  def __len__(self) -> int:
+    return len(self._values)
+
+  def __getitem__(self, place: int):
+    return self._values[place]
+
+  def reference(self, place: int) -> Reference:
+    return Reference(self._round, place)
 
 
 @dataclasses.dataclass(frozen=True)

@@ -8,6 +8,7 @@ from typing import Any
 
 from tff_xc import environment
 from tff_xc import errors
+from tff_xc.runtime import client_error
 from tff_xc.runtime.cluster import connection
 from tff_xc.runtime.cluster import crew
 from tff_xc.runtime.cluster import launching
@@ -43,9 +44,14 @@ class RayCrew:
     )(_Actor)
     self._actors: dict[str, Any] = {}
     self._infos: dict[str, crew.Info] = {}
-    self._starting: dict[str, Any] = {}
+    self._starting: dict[str, Any] = {}  # What a worker must answer first.
     self._count = 0
     self._looked = -_LOOK_SECONDS
+    self._data = None
+    self.workers()  # They start while the driver reads its data.
+
+  def offer_data(self, source, fingerprint) -> None:
+    self._data = source, fingerprint
 
   def workers(self) -> dict[str, crew.Info]:
     now = time.monotonic()
@@ -55,7 +61,7 @@ class RayCrew:
       for _ in range(units - len(self._actors)):
         self._start()
       self._welcome()
-    return dict(self._infos)
+    return {n: i for n, i in self._infos.items() if n not in self._starting}
 
   def _start(self) -> None:
     name = f'worker {self._count}'
@@ -64,36 +70,35 @@ class RayCrew:
     self._starting[name] = self._actors[name].describe.remote()
 
   def _welcome(self) -> None:
-    """Adds the workers that have started."""
-    done, _ = (
-      self._ray.wait(
-        list(self._starting.values()),
-        num_returns=len(self._starting),
-        timeout=0,
-      )
-      if self._starting
-      else ([], [])
-    )
+    """Goes on with the workers that start.
+
+    Raises:
+      client_error.WorkersError: one has another version of the program, or other
+        data.
+    """
+    waiting = list(self._starting.values())
+    done = self.wait(waiting, 0, len(waiting)) if waiting else []
     for name in [n for n, ref in self._starting.items() if ref in done]:
-      ref = self._starting.pop(name)
       try:
-        info, found = self._ray.get(ref)
-      except self._ray.exceptions.RayError:
-        self._actors.pop(name)  # Its machine has left; others are started anew.
+        found = self.result(self._starting.pop(name))
+      except crew.LostError:  # Its machine has left; others are started anew.
+        self.dismiss(name)
         continue
-      here = environment.describe()
-      if found != here:
-        raise errors.InputError(
-          f'a worker on {info.machine} has other packages or another version of'
-          f' this program ({_difference(here, found)}): install the same there'
-        )
-      self._infos[name] = info
+      if name not in self._infos:
+        self._infos[name] = _checked(*found)
+        if self._data and self._infos[name].reads_data:
+          self._starting[name] = self._actors[name].open_data.remote(
+            *self._data
+          )
+      elif found:
+        machine = self._infos[name].machine
+        raise client_error.WorkersError(f'a worker on {machine}: {found}')
 
   def call(self, worker: str, method: str, *args: Any) -> Any:
     return getattr(self._actors[worker], method).remote(*args)
 
-  def wait(self, tickets: Sequence, seconds: float) -> list:
-    done, _ = self._ray.wait(list(tickets), timeout=seconds)
+  def wait(self, tickets: Sequence, seconds: float, most: int = 1) -> list:
+    done, _ = self._ray.wait(list(tickets), num_returns=most, timeout=seconds)
     return done
 
   def result(self, ticket) -> Any:
@@ -140,14 +145,33 @@ class _Actor:
 
     threads = int(os.environ.get(launching.THREADS_VARIABLE, 0) or 0)
     self._threads = threads or len(os.sched_getaffinity(0))
+    self._data_dir = os.environ.get(launching.DATA_VARIABLE, '')
     self._worker = worker.Worker(self._threads)
 
   def describe(self):
     """Returns (`crew.Info`, versions of packages and program)."""
     import ray
 
-    machine = ray.get_runtime_context().get_node_id()
-    return crew.Info(self._threads, machine), environment.describe()
+    machine = ray.util.get_node_ip_address()
+    node = ray.get_runtime_context().get_node_id()
+    info = crew.Info(
+      self._threads, f'{machine} ({node[:8]})', bool(self._data_dir)
+    )
+    return info, environment.describe()
+
+  def open_data(self, source, fingerprint) -> str:
+    """Opens this machine's copy of the data; returns what is wrong, or ''."""
+    try:
+      found, values_of = source(self._data_dir)
+    except errors.InputError as e:
+      return str(e)
+    if found != fingerprint:
+      return (
+        f'the data in {self._data_dir} are not those of the run: put the same'
+        ' there, or start its workers without --data_dir'
+      )
+    self._worker.open_data(values_of)
+    return ''
 
   def load(self, number, block):
     self._worker.load(number, block)
@@ -159,9 +183,15 @@ class _Actor:
     return self._worker.train(block, rows)
 
 
-def _difference(here: dict, there: dict) -> str:
-  """Says the first difference of two descriptions."""
+def _checked(info: crew.Info, found: dict) -> crew.Info:
+  """Refuses a worker with other versions than the driver's."""
+  here = environment.describe()
   a = {**here['versions'], 'revision': here['git_revision']}
-  b = {**there['versions'], 'revision': there['git_revision']}
-  name = min(n for n in {*a, *b} if a.get(n) != b.get(n))
-  return f'{name} {a.get(name)} here, {b.get(name)} there'
+  b = {**found['versions'], 'revision': found['git_revision']}
+  for name in sorted({*a, *b}):
+    if a.get(name) != b.get(name):
+      raise client_error.WorkersError(
+        f'a worker on {info.machine} has {name} {b.get(name)}, and this driver'
+        f' {a.get(name)}: install the same there, and start its workers again'
+      )
+  return info

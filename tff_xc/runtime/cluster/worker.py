@@ -31,7 +31,7 @@ class Worker:
     self._programs = {}
     self._servers = {}  # The server's values, of the current round only.
     self._begun = {}  # Blocks that wait for rows, by their first client.
-    self._read: Callable[[messages.Reference], Any] | None = None
+    self._values_of: Callable[[int], Any] | None = None
     self._lock = threading.Lock()
     self._folding = threading.Lock()
 
@@ -51,16 +51,9 @@ class Worker:
     phases = [cut.CutPhase(program, i) for i in range(program.phases)]
     self._programs[number] = program, phases
 
-  def open_data(self, source: Callable[[], Callable[[int], Any]]) -> None:
-    """Opens the data that clients' values are read from.
-
-    Args:
-      source: returns a function from round to the sequence of clients' values.
-    """
-    values_of = source()
-    self._read = lambda reference: values_of(reference.round_number)[
-      reference.place
-    ]
+  def open_data(self, values_of: Callable[[int], Any]) -> None:
+    """Lets clients' values be read here; round -> the sequence of them."""
+    self._values_of = values_of
 
   def keys(self, block: messages.Block):
     """Returns the distinct keys of a block's clients, int32 [U] by select.
@@ -160,7 +153,7 @@ class Worker:
     found = []
     for each in block.clients:
       if isinstance(each, messages.Reference):
-        value = self._read(each)
+        value = self._values_of(each.round_number)[each.place]
         found.append(of_client(value, program.parameter_type))
       else:
         found.append(values.unflatten(messages.tensors(each), seen))
