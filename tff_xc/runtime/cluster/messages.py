@@ -126,7 +126,7 @@ def arrays(value, type_spec: tff.Type) -> list[np.ndarray]:
         'the cluster cannot send a sequence to another machine; use'
         ' --runtime=in_process'
       )
-    found.append(leaf.numpy())
+    found.append(np.asarray(leaf))  # `numpy()` would copy it.
   return found
 
 

@@ -14,7 +14,7 @@ from tff_xc.runtime.cluster import crew
 from tff_xc.runtime.cluster import launching
 
 # Seconds between looks at which machines there are.
-_LOOK_SECONDS = 2.0
+_LOOK_SECONDS = 10.0
 # Calls that an actor takes at a time; `dispatch` gives it fewer.
 _CALLS = 256
 

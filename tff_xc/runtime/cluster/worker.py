@@ -77,7 +77,7 @@ class Worker:
       return failed
     distinct, places = {}, [{} for _ in found]
     for name in phase.selects:
-      every = np.stack([each[name].numpy() for each in found])
+      every = np.stack([each[name] for each in found])
       distinct[name], inverse = np.unique(every, return_inverse=True)
       for own, place in zip(places, inverse.reshape(every.shape), strict=True):
         own[cut.places_of(name)] = tf.constant(place, tf.int32)
