@@ -232,6 +232,6 @@ def test_a_damaged_join_file_does_not_keep_from_stopping(folder):
 
 
 def test_missing_data_are_refused_before_anything_is_made(folder, tmp_path):
-  with pytest.raises(errors.InputError, match='is no directory'):
+  with pytest.raises(errors.InputError, match='does not exist'):
     nodes.start(folder, folders.workers(data_dir=str(tmp_path / 'none')))
   assert not folder.exists()

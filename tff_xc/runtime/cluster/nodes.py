@@ -149,8 +149,11 @@ def _changing(
 ) -> Iterator[launching.Workers]:
   """Makes and locks the folder; yields the workers with all values resolved."""
   head.check_ray()
-  if workers.data_dir and not os.path.isdir(workers.data_dir):
-    raise errors.InputError(f'--data_dir={workers.data_dir} is no directory')
+  if workers.data_dir and not os.path.exists(workers.data_dir):
+    raise errors.InputError(
+      f"--data_dir={workers.data_dir} does not exist: name this machine's own copy"
+      " of the run's --data_dir, or leave it out"
+    )
   state.make(folder)
   cores = len(os.sched_getaffinity(0))
   with state.locked(folder):
