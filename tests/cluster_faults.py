@@ -1,8 +1,8 @@
-"""A cluster under faults, measured: python -m tests.cluster_faults DIRECTORY [ROUNDS].
+"""A cluster under faults: python -m tests.cluster_faults DIR [ROUNDS [SECONDS [CLIENTS]]].
 
 Starts two nodes of one worker on this machine (`launch.workers`) and trains a tiny
-FedSS on them, while processes are killed, stopped and started at random: a worker, a
-worker that hangs, a node that leaves and one that joins. It then trains the same
+FedSS on them, while processes are killed, stopped and started at random, every so many
+seconds: a worker, a worker that hangs, a node that leaves and one that joins. It then trains the same
 rounds in one process. The weights must be equal to the last digit, and no process may
 be left. It prints a table of the faults, and writes memory.csv and memory.png.
 """
@@ -29,7 +29,6 @@ from tff_xc.runtime.cluster import processes
 from tff_xc.runtime.cluster import state
 
 ROOT = pathlib.Path(__file__).parents[1]
-CLIENTS = 40
 # A worker that hangs is given up after so many seconds.
 TIMEOUT = 15.0
 _MEBIBYTE = 2**20
@@ -131,12 +130,12 @@ class Faults(threading.Thread):
     self._cluster.join()
 
 
-def cohort(round_number: int):
-  labels = np.random.default_rng(round_number).integers(0, 12, [CLIENTS, 6])
+def cohort(round_number: int, clients: int):
+  labels = np.random.default_rng(round_number).integers(0, 12, [clients, 6])
   return tiny.cohort(labels, seed=round_number)
 
 
-def train(rounds: int, after_round=lambda number, seconds: None):
+def train(rounds: int, clients: int, after_round=lambda number, seconds: None):
   """Trains in the installed runtime; returns the weights as arrays."""
   import tensorflow as tf
 
@@ -144,7 +143,7 @@ def train(rounds: int, after_round=lambda number, seconds: None):
   state_ = process.initialize()
   for number in range(rounds):
     started = time.monotonic()
-    state_ = process.next(state_, cohort(number)).state
+    state_ = process.next(state_, cohort(number, clients)).state
     after_round(number, time.monotonic() - started)
   weights = process.get_model_weights(state_)
   return [np.asarray(w) for w in tf.nest.flatten(weights)]
@@ -187,7 +186,7 @@ class Memory:
 
 
 def main(
-  directory: str, rounds: str = '1000', mean_seconds: str = '20'
+  directory: str, rounds: int = 1000, mean_seconds: int = 20, clients: int = 40
 ) -> None:
   """Trains under faults and prints what they cost."""
   os.environ.setdefault('TF_CPP_MIN_LOG_LEVEL', '2')
@@ -204,13 +203,13 @@ def main(
     runtime = context.ClusterContext(
       ray_crew.RayCrew(str(cluster.folder)), TIMEOUT
     )
-    memory = Memory(cluster, max(int(rounds) // 100, 1))
+    memory = Memory(cluster, max(rounds // 100, 1))
     with tff.framework.get_context_stack().install(runtime):
-      train(1)  # Compiles; the faults come after.
-      faults = Faults(cluster, 0, float(mean_seconds))
+      train(1, clients)  # Compiles; the faults come after.
+      faults = Faults(cluster, 0, mean_seconds)
       started = time.monotonic()
       faults.start()
-      found = train(int(rounds), memory)
+      found = train(rounds, clients, memory)
       ended = time.monotonic()
       faults.end()
     runtime.close()
@@ -220,11 +219,11 @@ def main(
   left = processes.marked(marks)
   runtime = in_process.create_context(client_threads=2)
   with tff.framework.get_context_stack().install(runtime):
-    expected = train(int(rounds))
+    expected = train(rounds, clients)
   same = all(map(np.array_equal, found, expected))
   memory.write(path)
   print(
-    f'{rounds} rounds of {CLIENTS} clients in {ended - started:.0f} s; equal to one'
+    f'{rounds} rounds of {clients} clients in {ended - started:.0f} s; equal to one'
     f' process to the last digit: {same}; processes left: {len(left)}'
   )
   print(text_table.to_text(_table(faults.log, memory.seconds)))
@@ -251,4 +250,5 @@ def _table(log, rounds):
 
 
 if __name__ == '__main__':
-  main(*sys.argv[1:])
+  _directory, *_numbers = sys.argv[1:]
+  main(_directory, *map(int, _numbers))

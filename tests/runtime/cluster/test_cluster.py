@@ -82,7 +82,9 @@ def _assert_same(found, expected):
 
 
 @pytest.mark.parametrize('clients', [_FEW, _MANY])
-@pytest.mark.parametrize('algorithm', ['fedss', 'turbosvm'])
+@pytest.mark.parametrize(
+  'algorithm', ['fedss', pytest.param('turbosvm', marks=pytest.mark.slow)]
+)
 def test_any_number_of_workers_gives_the_numbers_of_one_process(
   algorithm, clients, expected, on_workers
 ):
