@@ -2,9 +2,10 @@
 
 Starts two nodes of one worker on this machine (`launch.workers`) and trains a tiny
 FedSS on them, while processes are killed, stopped and started at random, every so many
-seconds: a worker, a worker that hangs, a node that leaves and one that joins. It then trains the same
-rounds in one process. The weights must be equal to the last digit, and no process may
-be left. It prints a table of the faults, and writes memory.csv and memory.png.
+seconds: a worker, a worker that hangs, a node that leaves and one that joins. It then
+trains the same rounds in one process. The weights must be equal to the last digit, and
+no process may be left. It prints a table of the faults, and writes memory.csv and
+memory.png.
 """
 
 import contextlib
@@ -29,8 +30,9 @@ from tff_xc.runtime.cluster import processes
 from tff_xc.runtime.cluster import state
 
 ROOT = pathlib.Path(__file__).parents[1]
-# A worker that hangs is given up after so many seconds.
+# A worker that hangs is given up after so many seconds, and more for many clients.
 TIMEOUT = 15.0
+_CLIENTS_A_SECOND = 50
 _MEBIBYTE = 2**20
 
 
@@ -201,7 +203,8 @@ def main(
   cluster = Cluster(path / 'cluster')
   try:
     runtime = context.ClusterContext(
-      ray_crew.RayCrew(str(cluster.folder)), TIMEOUT
+      ray_crew.RayCrew(str(cluster.folder)),
+      max(TIMEOUT, clients / _CLIENTS_A_SECOND),
     )
     memory = Memory(cluster, max(rounds // 100, 1))
     with tff.framework.get_context_stack().install(runtime):

@@ -207,5 +207,5 @@ def _images(users, arrays, source, paths) -> pool.Pool:
 
   spec = tf.TensorSpec(shape, tf.uint8)
   return pool.cached(
-    pool.Pool(np.asarray(arrays['y']), spec, read), celeba.CACHE
+    pool.Pool(np.asarray(arrays['y']), spec, read, files=paths), celeba.CACHE
   )

@@ -3,6 +3,7 @@
 import collections
 import csv
 import dataclasses
+import gc
 import pathlib
 import re
 import signal
@@ -13,6 +14,7 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
+from tests import doubling
 from tests import small_data
 from tff_xc import errors
 from tff_xc.algorithms import moon
@@ -112,6 +114,27 @@ def test_a_missing_or_damaged_file_is_one_sentence(tmp_path):
   path.unlink()
   assert re.search(r'7_1.npz, is missing', states.problem(states.arrays()))
   assert not states.problem({})
+
+
+def test_without_a_damaged_file_the_checkpoint_before_is_taken(tmp_path):
+  """A flipped bit is found only when the client takes part again."""
+  run = lambda name, rounds: doubling.run(
+    tmp_path / name, rounds=rounds, process=doubling.Keeping()
+  )
+  run('whole', 10)
+  run('run', 6)
+  for file in (tmp_path / 'run' / client_states.FOLDER).glob('*_6.npz'):
+    content = bytearray(file.read_bytes())
+    content[len(content) // 2] ^= 4
+    file.write_bytes(content)
+  with pytest.raises(errors.InputError, match='or move it away, and') as e:
+    run('run', 10)
+  [file] = re.findall(r'state, (.*?), cannot', str(e.value))
+  del e
+  gc.collect()  # The lock of the run that failed.
+  pathlib.Path(file).rename(tmp_path / 'away.npz')
+  run('run', 10)
+  assert doubling.rows(tmp_path / 'run') == doubling.rows(tmp_path / 'whole')
 
 
 def test_memory_that_runs_out_does_not_blame_the_file(tmp_path, monkeypatch):

@@ -7,6 +7,7 @@ import zipfile
 
 import numpy as np
 import pytest
+import tensorflow_federated as tff
 
 from tests import doubling
 from tests import full_disk
@@ -67,6 +68,11 @@ MOMENTS = {
     run_directory.RunDirectory,
     'release',
     crosses_a_block,
+  ),
+  'tensorboard': (
+    tff.program.TensorBoardReleaseManager,
+    'release',
+    lambda self, value, round_number: round_number == 7,
   ),
   'round_9.npz': (
     zipfile.ZipFile,

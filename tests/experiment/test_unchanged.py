@@ -55,6 +55,23 @@ def test_a_changed_file_is_named(tmp_path, change):
     watch.check()
 
 
+def test_a_file_system_that_is_mounted_anew_is_no_change(tmp_path, monkeypatch):
+  file = tmp_path / 'a.tar'
+  file.write_bytes(b'data')
+  watch = unchanged.Watch([file])
+  stat = os.stat
+
+  def elsewhere(*args, **kwargs):
+    mode, inode, device, *more = found = stat(*args, **kwargs)
+    times = {'st_mtime_ns': found.st_mtime_ns}
+    return os.stat_result([mode, inode, device + 1, *more], times)
+
+  with monkeypatch.context() as patch:
+    patch.setattr(os, 'stat', elsewhere)
+    assert os.stat(file).st_dev != stat(file).st_dev
+    watch.check()
+
+
 def test_a_run_keeps_no_checkpoint_of_other_data(tmp_path, monkeypatch):
   """It goes back to the last one before, once the file is restored."""
   doubling.run(tmp_path / 'whole')

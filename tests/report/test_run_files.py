@@ -31,6 +31,22 @@ def test_reads_a_finished_run(tmp_path):
   ]
 
 
+@pytest.mark.parametrize(
+  ('hyperparameters', 'added'),
+  [
+    ({'clients_per_round': 3}, {'client_dropout': 0.0, 'robust': 'none'}),
+    ({'clients_per_round': 3, 'robust': 'zeroing'}, {'client_dropout': 0.0}),
+    ({'steps_per_round': 3}, {}),  # Centralized.
+  ],
+)
+def test_a_run_of_before_drop_outs_has_none(tmp_path, hyperparameters, added):
+  config = {'task': 'a', 'algorithm': 'b', 'seed': 0, 'rounds': 1}
+  file = tmp_path / run_files.CONFIG
+  run_files.write_json(file, config | {'hyperparameters': hyperparameters})
+  found = run_files.read_config(file)
+  assert found == config | {'hyperparameters': hyperparameters | added}
+
+
 def test_an_unfinished_run_has_no_summary(tmp_path):
   run = run_files.read_run(fake_runs.write_run(tmp_path / 'a', finished=False))
   assert run.summary is None

@@ -219,8 +219,8 @@ class ClientStates:
 
   def _damaged(self, path: pathlib.Path, what: str) -> errors.InputError:
     return errors.InputError(
-      f"a client's state, {path}, cannot be read ({what}); restore it, or delete"
-      f' {self._folder.parent} and train again'
+      f"a client's state, {path}, cannot be read ({what}); restore it, or move it"
+      ' away, and the same command goes on from the checkpoint before'
     )
 
   def _named(self):

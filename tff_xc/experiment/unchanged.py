@@ -24,8 +24,8 @@ class Watch:
       if _stamp(file) != was:
         raise errors.InputError(
           f'{file} has changed since this run began to read it, so that the rounds'
-          ' since the last checkpoint may have used other data; restore it, and the'
-          ' same command goes on from that checkpoint'
+          ' since the last checkpoint may have used other data; restore it, if it'
+          ' is not the same, and the same command goes on from that checkpoint'
         )
 
 
@@ -34,4 +34,5 @@ def _stamp(file) -> tuple[int, ...]:
     status = os.stat(file)
   except OSError:
     return ()
-  return status.st_dev, status.st_ino, status.st_size, status.st_mtime_ns
+  # Not the device: a network's file system has another one when mounted anew.
+  return status.st_ino, status.st_size, status.st_mtime_ns

@@ -20,8 +20,14 @@ def writing(path: str | os.PathLike) -> Iterator[None]:
   try:
     yield
   except (OSError, tf.errors.OpError) as e:
-    why = e.strerror if isinstance(e, OSError) else e.message.split('; ')[-1]
+    why = e.strerror if isinstance(e, OSError) else _of_tensorflow(e.message)
     raise errors.InputError(
       f'{path} cannot be written ({why}); mend that, and the same command goes on'
       ' from the last checkpoint'
     ) from e
+
+
+def _of_tensorflow(message: str) -> str:
+  """Returns what the system said, of 'FILE; WHAT' or of WHAT and more lines."""
+  first, *_ = message.splitlines() or ['']
+  return first.split('; ')[-1]

@@ -53,6 +53,9 @@ NOT_CONFIGURATION = (
   'versions',
   'worker_timeout',
 )
+# Hyper-parameters of federated algorithms that older runs lack, each with the
+# value at which rounds are as they were.
+_ADDED = {'client_dropout': 0.0, 'robust': 'none'}
 
 
 @dataclasses.dataclass(frozen=True)
@@ -143,7 +146,7 @@ def read_summary(path: pathlib.Path) -> dict[str, Any] | None:
 
 
 def read_config(path: pathlib.Path) -> dict[str, Any]:
-  """Reads a config.json.
+  """Reads a config.json; that of an older run is as if it were written today.
 
   Raises:
     errors.InputError: for a file that is damaged or lacks a required key.
@@ -154,6 +157,9 @@ def read_config(path: pathlib.Path) -> dict[str, Any]:
   for key in ('hyperparameters', 'options', 'data'):
     if not isinstance(config.get(key, {}), dict):
       raise damaged(path, f'expected "{key}" to be an object')
+  values = config.get('hyperparameters', {})
+  if 'clients_per_round' in values:
+    config['hyperparameters'] = {**_ADDED, **values}
   return config
 
 

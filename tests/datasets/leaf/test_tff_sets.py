@@ -128,6 +128,9 @@ def test_celeba(tmp_path, write):
   for _ in range(2):
     dataset = load('celeba', tmp_path)
     assert dataset.train.client_ids == CLIENTS[:7]
+    # Read in every round; a run stops where they change.
+    assert dataset.train.pool.files
+    assert all(file.is_file() for file in dataset.train.pool.files)
     for client in CLIENTS[:7]:
       x, y = dataset.train.examples(client)
       assert x.dtype == np.uint8

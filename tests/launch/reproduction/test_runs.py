@@ -1,8 +1,11 @@
 """The runs behind a published table."""
 
+import pathlib
+
 import pytest
 
 from launch.reproduction import runs as runs_lib
+from launch.sweeps import training
 from tasks import registry as tasks
 from tasks.papers import registry
 from tff_xc import errors
@@ -108,3 +111,16 @@ def test_the_small_form_is_an_experiment(found, tmp_path):
       *tasks.get(row.task).metrics,
       *(n for n in row.published if ':' in n or n not in catalog.SCORES),
     }
+
+
+def test_the_small_runs_that_are_kept_are_still_those_of_their_tables():
+  """Or a new setting, of which they do not know, has made others of them."""
+  kept = pathlib.Path(__file__).parents[3] / 'docs' / 'results' / 'small'
+  finished = set()
+  for found in registry.TABLES.values():
+    if found.small:
+      seeds = found.small.seeds
+      groups = runs_lib.plan_runs(found.small.rows, {}, seeds, kept)
+      runs = [run for group in groups for run in group]
+      finished |= {run.folder for run in runs if training.is_finished(run)}
+  assert finished == {p.parent for p in (kept / 'runs').rglob('config.json')}
