@@ -157,6 +157,10 @@ def run_all(planned: Sequence[Planned], request: Request) -> None:
     except errors.InputError as e:
       if request.is_one:
         raise
+      if kept := _kept(each, request):
+        print(f'{kept.name}: {e}; the result of before stays\n', flush=True)
+        done.append(kept)
+        continue
       found = _nothing(each, request, outcome_lib.Verdict.NOT_RUN, str(e))
     if not found.command:  # One that was kept has that which measured it.
       found = dataclasses.replace(
@@ -229,11 +233,18 @@ def _studied(each: Planned, request) -> outcome_lib.Outcome:
     return study.conclude(
       found, request.scale, each.config, request.output, request.jobs
     )
-  kept = outcome_lib.read(request.output, found.name)
-  if kept and kept.scale == request.scale:
-    return kept
   why = 'it has not been measured'
-  return _nothing(each, request, outcome_lib.Verdict.NOT_RUN, why)
+  return _kept(each, request) or _nothing(
+    each, request, outcome_lib.Verdict.NOT_RUN, why
+  )
+
+
+def _kept(each: Planned, request) -> outcome_lib.Outcome | None:
+  """Returns what was measured before and written there."""
+  kept = outcome_lib.read(request.output, each.found.name)
+  if not kept or kept.scale != request.scale:
+    return None
+  return None if kept.verdict is outcome_lib.Verdict.NOT_RUN else kept
 
 
 def _train(each: Planned, request: Request) -> list[str]:

@@ -231,6 +231,20 @@ def test_a_study_that_is_kept_stays_as_it_was(tmp_path, monkeypatch):
   assert measured(tmp_path, found, train=False) == [kept]
 
 
+def test_a_result_stays_if_it_cannot_be_measured_again(
+  trains, tmp_path, monkeypatch, capsys
+):
+  others = small_table.TABLE, registry.RESULTS['fedmlh/table5']
+  before = measured(tmp_path, *others)
+
+  def fails(*arguments):
+    raise errors.InputError('another run is in the way')
+
+  monkeypatch.setattr(experiments, '_train', fails)
+  assert measured(tmp_path, *others) == before
+  assert 'in the way; the result of before stays' in capsys.readouterr().out
+
+
 def test_there_may_be_nothing_to_probe(tmp_path, capsys):
   found = registry.RESULTS['fedmlh/table5']
   asked = request(tmp_path / 'out', found)
