@@ -1,6 +1,5 @@
 """Corners of handing blocks to workers: what is late, lost early or given up."""
 
-import concurrent.futures
 import threading
 import time
 
@@ -78,9 +77,19 @@ def test_threads_may_invoke_at_once(crew, runtime):
   crew.reset(2, lambda *_: time.sleep(0.01))
   given = [[float(i + 100 * j) for i in range(40)] for j in range(4)]
   _invoke(runtime, _total, given[0])
-  with concurrent.futures.ThreadPoolExecutor(4) as pool:
-    found = list(pool.map(lambda x: _invoke(runtime, _total, x), given))
-  assert found == [sum(x) for x in given]
+  found = {}
+
+  def invoke(place):
+    found[place] = float(_invoke(runtime, _total, given[place]))
+
+  threads = [
+    threading.Thread(target=invoke, args=[i], daemon=True) for i in range(4)
+  ]
+  for thread in threads:
+    thread.start()
+  for thread in threads:
+    thread.join(20)
+  assert found == {i: sum(x) for i, x in enumerate(given)}
 
 
 def test_a_late_call_of_a_round_given_up_harms_no_newer_one(crew, runtime):
@@ -162,6 +171,7 @@ def test_workers_that_are_lost_before_they_begin_end_the_round(
 
   def again():
     if not workers():
+      assert len(crew.dismissed) < 9
       crew.join()
     return workers()
 
