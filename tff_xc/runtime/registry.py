@@ -35,9 +35,11 @@ def _cluster(client_threads: int, device: str, timeout: float) -> Any:
       f'--client_threads={client_threads}: the workers of a cluster have the'
       ' threads that `python -m launch.workers start --threads` gave them'
     )
+  from tff_xc.runtime.cluster import connection
   from tff_xc.runtime.cluster import context
   from tff_xc.runtime.cluster import ray_crew
 
+  connection.disconnect()  # A process has one; those before end with it.
   return context.ClusterContext(ray_crew.RayCrew(), timeout, device)
 
 

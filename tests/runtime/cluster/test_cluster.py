@@ -15,6 +15,7 @@ from tff_xc.runtime.cluster import context
 from tff_xc.runtime.cluster import crew
 from tff_xc.runtime.cluster import dispatch
 from tff_xc.runtime.cluster import messages
+from tff_xc.runtime.cluster import roster
 
 _FEW, _MANY = 9, 41  # Alone in their blocks; eleven blocks.
 
@@ -263,7 +264,7 @@ def test_what_is_measured_begins_anew_in_each_round(on_workers):
       tiny.run(process, 1, _cohort_of_few)
       bytes_of.append(runtime.measured.bytes_down)
   assert bytes_of[0] == bytes_of[1] > 0
-  assert isinstance(runtime.measured, dispatch.Measured)
+  assert isinstance(runtime.measured, roster.Measured)
 
 
 def _cohort_of_few(round_number):

@@ -9,6 +9,7 @@ from tff_xc.runtime.cluster import crew as crew_lib
 from tff_xc.runtime.cluster import cut
 from tff_xc.runtime.cluster import dispatch
 from tff_xc.runtime.cluster import messages
+from tff_xc.runtime.cluster import roster
 from tff_xc.runtime.in_process import context
 
 
@@ -25,12 +26,12 @@ class ClusterContext(context.InProcessContext):
   ):
     """Args: the workers, how long one may be silent, and the server's device."""
     super().__init__(context.new_clients(1, device), 0)
-    self._roster = dispatch.Roster(crew, timeout_seconds)
+    self._roster = roster.Roster(crew, timeout_seconds)
     self._programs = weakref.WeakKeyDictionary()
     self._counter = itertools.count()
 
   @property
-  def measured(self) -> dispatch.Measured:
+  def measured(self) -> roster.Measured:
     """What the last clients cost between the machines."""
     return self._roster.measured
 
@@ -54,9 +55,11 @@ class ClusterContext(context.InProcessContext):
     self._roster.crew.close()
 
   def _run_clients(self, program, argument, clients):
-    if program not in self._programs:
-      self._programs[program] = next(self._counter)
-      self._roster.add_program(self._programs[program], program.block.proto)
+    with self._lock:
+      if program not in self._programs:
+        number = next(self._counter)
+        self._roster.add_program(number, program.block.proto)
+        self._programs[program] = number
     return dispatch.Dispatch(
       self._roster,
       self._programs[program],

@@ -5,12 +5,10 @@ a lost worker's blocks are done by others, with the same numbers.
 """
 
 import collections
-import dataclasses
 import itertools
 import math
 import sys
 import time
-from typing import Any
 
 import tensorflow as tf
 
@@ -18,6 +16,7 @@ from tff_xc.runtime import client_error
 from tff_xc.runtime.cluster import crew as crew_lib
 from tff_xc.runtime.cluster import cut
 from tff_xc.runtime.cluster import messages
+from tff_xc.runtime.cluster import roster as roster_lib
 from tff_xc.runtime.in_process import sums as sums_lib
 
 _POLL_SECONDS = 1.0
@@ -25,96 +24,17 @@ _POLL_SECONDS = 1.0
 _START_SECONDS = 120.0
 # A block whose workers are lost so many times in a row is given up.
 _MOST_LOST = 3
+# Workers that are lost before they have done anything, with no answer between.
+_MOST_LOST_EARLY = 10
 _rounds = itertools.count()
 
 
-@dataclasses.dataclass
-class Measured:
-  """What a computation's clients cost between the machines.
-
-  Attributes:
-    bytes_down: from the driver to the workers.
-    bytes_up: from the workers to the driver.
-    workers: workers that did a part.
-    workers_lost: workers that ended, or were ended because they did not react.
-  """
-
-  bytes_down: int = 0
-  bytes_up: int = 0
-  workers: int = 0
-  workers_lost: int = 0
-
-
-@dataclasses.dataclass
-class Member:
-  """A worker as the driver sees it.
-
-  Attributes:
-    info: from the crew.
-    heard: when it last answered, by `time.monotonic`.
-    loaded: numbers of the programs that it has.
-    tickets: what it is doing.
-  """
-
-  info: crew_lib.Info
-  heard: float
-  loaded: set[int] = dataclasses.field(default_factory=set)
-  tickets: dict[Any, tuple] = dataclasses.field(default_factory=dict)
-
-
-class Roster:
-  """The workers, and what they have been given; it outlives a round.
-
-  Attributes:
-    crew: the engine.
-    timeout: seconds that a worker may be silent.
-    members: the workers by name.
-    measured: of the last phase with clients.
-  """
-
-  def __init__(self, crew: crew_lib.Crew, timeout_seconds: float):
-    """Args: the engine, and how long a worker may be silent."""
-    self.crew = crew
-    self.timeout = timeout_seconds
-    self.members: dict[str, Member] = {}
-    self.measured = Measured()
-    self._programs = {}
-
-  def add_program(self, number: int, block) -> None:
-    """Adds a program, from the protocol buffer of its block."""
-    self._programs[number] = self.crew.share(block)
-
-  def refresh(self) -> None:
-    """Adds the workers that have joined."""
-    for name, info in self.crew.workers().items():
-      if name not in self.members:
-        self.members[name] = Member(info, time.monotonic())
-
-  def load(self, name: str, number: int):
-    """Begins to give a worker a program; returns the ticket."""
-    self.members[name].loaded.add(number)
-    shared = self._programs[number]
-    return self.crew.call(name, 'load', number, shared)
-
-  def forget_blocks(self) -> None:
-    """Forgets what workers do for a round that is over, or given up."""
-    for member in self.members.values():
-      for ticket in [
-        t for t, (what, _) in member.tickets.items() if what != 'load'
-      ]:
-        del member.tickets[ticket]
-
-  def remove(self, name: str) -> list[tuple]:
-    """Removes a lost worker; returns what it was doing."""
-    member = self.members.pop(name)
-    self.crew.dismiss(name)
-    return list(member.tickets.values())
-
-
 class Dispatch:
-  """Runs the clients of one phase; see `execution.run`."""
+  """Runs the clients of a computation's phases; see `execution.run`."""
 
-  def __init__(self, roster: Roster, number: int, argument, program, home):
+  def __init__(
+    self, roster: roster_lib.Roster, number: int, argument, program, home
+  ):
     """Args: the workers, the program's number, its argument, and its place."""
     self._roster = roster
     self._crew = roster.crew
@@ -122,13 +42,19 @@ class Dispatch:
     self._argument = argument
     self._program = program
     self._home = home
+    self._measured = roster_lib.Measured()
+    self._used = set()
 
   def __call__(self, phase: cut.CutPhase, following, server, kept) -> dict:
-    """Returns the phase's totals."""
+    """Returns the phase's totals; one phase at a time uses the workers."""
     del following
+    with self._roster.lock:
+      self._roster.measured = self._measured
+      return self._totals(phase, server, kept)
+
+  def _totals(self, phase: cut.CutPhase, server, kept) -> dict:
     self._phase, self._kept, self._server = phase, kept, server
     self._round = next(_rounds)
-    self._roster.measured = self.measured = Measured()
     num_clients = len(kept)
     # Numbers of larger blocks would be folded in another order in one process.
     size = sums_lib.block_size(num_clients)
@@ -141,17 +67,18 @@ class Dispatch:
       for first in range(0, num_clients, size)
     )
     self._lost = collections.Counter()
+    self._lost_early = 0
     self._done = {}
     self._joined = 0
-    self._used, machines = set(), set()
+    machines = set()
     sent = messages.pack(server, phase.server_inputs)
     self._shared = self._crew.share(sent)
     try:
       self._run(machines)
     finally:
       self._roster.forget_blocks()
-    self.measured.bytes_down += messages.num_bytes(sent) * len(machines)
-    self.measured.workers = len(self._used)
+    self._measured.bytes_down += messages.num_bytes(sent) * len(machines)
+    self._measured.workers = len(self._used)
     return self._sums.totals()
 
   def _run(self, machines: set[str]) -> None:
@@ -178,7 +105,7 @@ class Dispatch:
       free = [
         (len(member.tickets) / member.info.threads, name)
         for name, member in self._roster.members.items()
-        if self._room(member)
+        if name in self._roster.ready and self._room(member)
       ]
       if not free:
         return
@@ -187,14 +114,13 @@ class Dispatch:
       if not member.tickets:
         member.heard = time.monotonic()
       if self._number not in member.loaded:
-        ticket = self._roster.load(name, self._number)
-        member.tickets[ticket] = 'load', None
+        self._roster.load(name, self._number)
         continue
       machines.add(member.info.machine)
       self._used.add(name)
       self._start(name, self._waiting.popleft())
 
-  def _room(self, member: Member) -> bool:
+  def _room(self, member: roster_lib.Member) -> bool:
     """Whether a worker can take a block more.
 
     It has enough for its threads, and one that waits for its rows meanwhile. A
@@ -230,23 +156,26 @@ class Dispatch:
       self._number,
       self._phase.number,
       clients[0],
-      [] if begun else [self._own(index, reads_data) for index in clients],
+      [] if begun else self._own(clients, reads_data),
       [messages.pack(self._kept[index], kept) for index in clients],
       self._shared,
       self._folds,
     )
 
-  def _own(self, index: int, reads_data: bool):
-    """Returns a client's own parameter as it is sent."""
-    given = self._argument.only_own
+  def _own(self, clients: range, reads_data: bool) -> list:
+    """Returns the clients' own parameters as they are sent; [] if none is read."""
+    phase, given = self._phase, self._argument.only_own
+    reads = {*phase.client.inputs, *phase.keys.inputs}
+    if self._program.parameter not in reads:
+      return []
     if reads_data and hasattr(given, 'reference'):
-      return given.reference(index)
-    value = self._argument.of_client(index)
-    return messages.arrays(value, self._phase.own_type)
+      return [given.reference(index) for index in clients]
+    values = map(self._argument.of_client, clients)
+    return [messages.arrays(value, phase.own_type) for value in values]
 
   def _call(self, name: str, what: str, clients: range, block, *more) -> None:
     sent = [block.clients, block.kept, *more]
-    self.measured.bytes_down += messages.num_bytes(sent)
+    self._measured.bytes_down += messages.num_bytes(sent)
     ticket = self._crew.call(name, what, block, *more)
     self._roster.members[name].tickets[ticket] = what, clients
 
@@ -255,29 +184,38 @@ class Dispatch:
     member = self._roster.members.get(name)
     if member is None or ticket not in member.tickets:
       return  # It has been lost meanwhile.
+    what, clients = member.tickets.pop(ticket)
     try:
       found = self._crew.result(ticket)
     except crew_lib.LostError as e:
+      member.tickets[ticket] = what, clients
       self._lose(name, str(e))
       return
-    what, clients = member.tickets.pop(ticket)
     member.heard = time.monotonic()
+    self._lost_early = 0
     if isinstance(found, messages.Failed):
       raise client_error.ClientError(
         found.client_index, self._num_clients, RuntimeError(found.reason)
       )
-    if what == 'keys':
-      self.measured.bytes_up += messages.num_bytes(found)
-      keys = {name: tf.constant(each) for name, each in found.items()}
-      rows = self._phase.rows({**self._server, **keys}, self._home)
-      rows = messages.pack(rows, self._phase.rows.outputs)
-      self._call(
-        name, 'train', clients, self._block(clients, False, begun=True), rows
-      )
+    if what == 'load':
+      member.loaded.add(clients)
+    elif what == 'keys':
+      self._measured.bytes_up += messages.num_bytes(found)
+      block = self._block(clients, False, begun=True)
+      self._call(name, 'train', clients, block, self._rows(clients, found))
     elif what == 'train':
-      self.measured.bytes_up += messages.num_bytes([found.folded, found.kept])
+      self._measured.bytes_up += messages.num_bytes([found.folded, found.kept])
       self._done[clients[0]] = clients, found
       self._join()
+
+  def _rows(self, clients: range, found) -> messages.Arrays:
+    """Returns the rows of a block's keys."""
+    keys = {name: tf.constant(each) for name, each in found.items()}
+    try:
+      rows = self._phase.rows({**self._server, **keys}, self._home)
+    except tf.errors.InvalidArgumentError as e:  # A key is out of range.
+      raise client_error.ClientError(clients[0], self._num_clients, e) from e
+    return messages.pack(rows, self._phase.rows.outputs)
 
   def _join(self) -> None:
     """Joins the blocks that are next in order."""
@@ -295,11 +233,19 @@ class Dispatch:
 
   def _lose(self, name: str, why: str) -> None:
     """Gives what a lost worker was doing to others."""
-    self.measured.workers_lost += 1
+    self._measured.workers_lost += 1
     print(
       f'\na worker was lost ({why}); its clients go to others', file=sys.stderr
     )
-    again = [c for _, c in self._roster.remove(name) if c is not None]
+    doing = self._roster.remove(name)
+    again = [clients for what, clients in doing if what != 'load']
+    self._lost_early += not again
+    if self._lost_early >= _MOST_LOST_EARLY:
+      raise client_error.WorkersError(
+        f'{self._lost_early} workers were lost one after the other before they had'
+        f' begun (the last: {why}): they may lack memory, or --worker_timeout be'
+        ' too short for them to compile'
+      )
     for clients in again:
       self._lost[clients[0]] += 1
       if self._lost[clients[0]] >= _MOST_LOST:
@@ -311,7 +257,7 @@ class Dispatch:
           self._num_clients,
           RuntimeError(
             f'{_MOST_LOST} workers were lost one after the other with {which}'
-            ' (from 0), perhaps for want of memory'
+            f' (from 0; the last: {why}), perhaps for want of memory'
           ),
         )
     self._waiting = collections.deque(
@@ -321,7 +267,10 @@ class Dispatch:
   def _dismiss_silent(self) -> None:
     now = time.monotonic()
     for name, member in list(self._roster.members.items()):
-      if member.tickets and now - member.heard > self._roster.timeout:
+      if not member.tickets or now - member.heard <= self._roster.timeout:
+        continue
+      # This process may have been slow to take what the worker has answered.
+      if not self._crew.wait(list(member.tickets), 0):
         self._lose(name, f'silent for {self._roster.timeout:g} seconds')
 
   def _wait_for_workers(self) -> None:

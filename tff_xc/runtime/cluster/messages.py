@@ -63,7 +63,8 @@ class Block:
     program: identifies the program.
     phase: the phase's number.
     first: the first client's place in the cohort.
-    clients: each client's own parameter: its leaves, or a `Reference`.
+    clients: each client's own parameter, its leaves or a `Reference`; empty if it
+      is not read, or was sent before.
     kept: each client's values of earlier phases.
     server: `Shared` leaves of the server's values that clients read.
     folds: whether the worker folds the clients; otherwise it returns the

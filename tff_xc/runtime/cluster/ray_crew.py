@@ -15,6 +15,8 @@ from tff_xc.runtime.cluster import launching
 
 # Seconds between looks at which machines there are.
 _LOOK_SECONDS = 10.0
+# The head's longest time for an answer; without it, Ray ends the driver after 60.
+_HEAD_SECONDS = 30.0
 # Calls that an actor takes at a time; `dispatch` gives it fewer.
 _CALLS = 256
 
@@ -52,15 +54,22 @@ class RayCrew:
 
   def offer_data(self, source, fingerprint) -> None:
     self._data = source, fingerprint
+    for name in self._infos:  # They may have those of another run.
+      self._open_data(name)
+
+  def _open_data(self, name: str) -> None:
+    if self._data and self._infos[name].reads_data:
+      opened = self._actors[name].open_data.remote(*self._data)
+      self._starting[name] = opened
 
   def workers(self) -> dict[str, crew.Info]:
     now = time.monotonic()
-    if now - self._looked >= _LOOK_SECONDS or self._starting:
+    if now - self._looked >= _LOOK_SECONDS:
       self._looked = now
-      units = int(self._ray.cluster_resources().get(connection.RESOURCE, 0))
+      units = sum(node.workers for node in _alive())
       for _ in range(units - len(self._actors)):
         self._start()
-      self._welcome()
+    self._welcome()
     return {n: i for n, i in self._infos.items() if n not in self._starting}
 
   def _start(self) -> None:
@@ -81,15 +90,15 @@ class RayCrew:
     for name in [n for n, ref in self._starting.items() if ref in done]:
       try:
         found = self.result(self._starting.pop(name))
-      except crew.LostError:  # Its machine has left; others are started anew.
+      except (
+        crew.LostError
+      ) as e:  # Its machine has left; others are started anew.
+        print(f'\na worker could not start ({e})', file=sys.stderr)
         self.dismiss(name)
         continue
       if name not in self._infos:
         self._infos[name] = _checked(*found)
-        if self._data and self._infos[name].reads_data:
-          self._starting[name] = self._actors[name].open_data.remote(
-            *self._data
-          )
+        self._open_data(name)
       elif found:
         machine = self._infos[name].machine
         raise client_error.WorkersError(f'a worker on {machine}: {found}')
@@ -104,13 +113,17 @@ class RayCrew:
   def result(self, ticket) -> Any:
     try:
       return self._ray.get(ticket)
-    except self._ray.exceptions.RayTaskError:
-      raise  # Of our own code.
+    except self._ray.exceptions.RayTaskError as e:  # Of our own code.
+      if isinstance(e.cause, errors.InputError):
+        raise client_error.WorkersError(f'a worker: {e.cause}') from e
+      raise
     except self._ray.exceptions.RayError as e:
-      raise crew.LostError(str(e).split('\n')[0]) from e
+      _alive()
+      raise crew.LostError(_reason(e)) from e
 
   def dismiss(self, worker: str) -> None:
     self._infos.pop(worker, None)
+    self._starting.pop(worker, None)
     actor = self._actors.pop(worker, None)
     if actor is not None:
       self._ray.kill(actor, no_restart=True)
@@ -120,6 +133,27 @@ class RayCrew:
 
   def close(self) -> None:
     connection.disconnect()
+
+
+def _alive() -> list:
+  """Returns the living nodes; see `connection.check`.
+
+  Raises:
+    client_error.WorkersError: the head is gone or silent.
+  """
+  try:
+    return connection.check(_HEAD_SECONDS)
+  except errors.InputError as e:
+    raise client_error.WorkersError(str(e)) from e
+
+
+def _reason(error) -> str:
+  """Returns an error of Ray as one line."""
+  lines = [line.strip() for line in str(error).splitlines() if line.strip()]
+  first = lines[0] if lines else type(error).__name__
+  if 'creation task' in first:  # The error itself is at the end of its trace.
+    return lines[-1]
+  return first
 
 
 class _Shared:

@@ -93,7 +93,10 @@ class Worker:
     """
     program, phase = self._phase(block)
     if phase.selects:
-      arguments, places = self._begun.pop((block.round, block.first))
+      begun = self._begun.pop((block.round, block.first), None)
+      if begun is None:  # Of a round that was given up: nobody waits for it.
+        return messages.Failed(block.first, 'its round was given up')
+      arguments, places = begun
     else:
       arguments = self._arguments(block, program)
       places = [{} for _ in arguments]
@@ -149,6 +152,8 @@ class Worker:
 
   def _arguments(self, block: messages.Block, program) -> list:
     """Returns the parameter as each client sees it."""
+    if not block.clients:  # They read none.
+      return [()] * len(block.kept)
     seen = phases_lib.seen_by(True, program.parameter_type)
     found = []
     for each in block.clients:
@@ -163,10 +168,10 @@ class Worker:
     """Returns the server's values; those of an older round are dropped."""
     with self._lock:
       if block.round not in self._servers:
-        types = phase.server_inputs
-        self._servers = {
-          block.round: messages.unpack(block.server.get(), types)
-        }
+        found = messages.unpack(block.server.get(), phase.server_inputs)
+        if block.round < max(self._servers, default=0):
+          return found  # Of a round that was given up; a newer one has begun.
+        self._servers = {block.round: found}
         old = [key for key in self._begun if key[0] != block.round]
         for key in old:  # Of a round that was given up.
           del self._begun[key]

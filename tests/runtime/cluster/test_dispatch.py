@@ -1,0 +1,222 @@
+"""Corners of handing blocks to workers: what is late, lost early or given up."""
+
+import threading
+import time
+
+import numpy as np
+import pytest
+import tensorflow as tf
+import tensorflow_federated as tff
+
+from tests.runtime.cluster import threads_crew
+from tff_xc.runtime import client_error
+from tff_xc.runtime.cluster import context
+from tff_xc.runtime.cluster import crew as crew_lib
+from tff_xc.runtime.cluster import dispatch
+from tff_xc.runtime.cluster import worker
+
+_FLOATS = tff.FederatedType(np.float32, tff.CLIENTS)
+
+
+@pytest.fixture(name='crew')
+def _crew():
+  made = threads_crew.ThreadsCrew()
+  yield made
+  made.close()
+
+
+@pytest.fixture(name='runtime')
+def _runtime(crew):
+  return context.ClusterContext(crew, 60.0)
+
+
+def _invoke(runtime, computation, *arguments):
+  with tff.framework.get_context_stack().install(runtime):
+    return computation(*arguments)
+
+
+@tff.federated_computation(_FLOATS)
+def _total(x):
+  return tff.federated_sum(x)
+
+
+@tff.tensorflow.computation
+def _ten():
+  return 10
+
+
+@tff.tensorflow.computation(np.int32)
+def _one_key(key):
+  return tf.reshape(key, [1])
+
+
+@tff.tensorflow.computation(tff.SequenceType(np.float32))
+def _sum_of(slices):
+  return slices.reduce(0.0, lambda a, b: a + b)
+
+
+def _selected():
+  rows = tff.tensorflow.computation(lambda: tf.range(10.0))
+  row = tff.tensorflow.computation(
+    lambda table, key: tf.gather(table, key),
+    tff.types.to_type((tff.TensorType(np.float32, [10]), np.int32)),
+  )
+
+  @tff.federated_computation(tff.FederatedType(np.int32, tff.CLIENTS))
+  def selected(key):
+    keys = tff.federated_map(_one_key, key)
+    table = tff.federated_eval(rows, tff.SERVER)
+    most = tff.federated_eval(_ten, tff.SERVER)
+    found = tff.federated_select(keys, most, table, row)
+    return tff.federated_sum(tff.federated_map(_sum_of, found))
+
+  return selected
+
+
+def test_threads_may_invoke_at_once(crew, runtime):
+  crew.reset(2, lambda *_: time.sleep(0.01))
+  given = [[float(i + 100 * j) for i in range(40)] for j in range(4)]
+  _invoke(runtime, _total, given[0])
+  found = {}
+
+  def invoke(place):
+    found[place] = float(_invoke(runtime, _total, given[place]))
+
+  threads = [
+    threading.Thread(target=invoke, args=[i], daemon=True) for i in range(4)
+  ]
+  for thread in threads:
+    thread.start()
+  for thread in threads:
+    thread.join(20)
+  assert found == {i: sum(x) for i, x in enumerate(given)}
+
+
+def test_a_late_call_of_a_round_given_up_harms_no_newer_one(crew, runtime):
+  selected, late, newer = _selected(), threading.Event(), []
+
+  def given_up(_, called, block):
+    if called == 'keys' and block.first == 0:
+      late.wait(20)
+    if called == 'train':
+      raise KeyboardInterrupt
+
+  crew.reset(1, given_up)
+  with pytest.raises(KeyboardInterrupt):
+    _invoke(runtime, selected, [1, 2, 3])
+
+  def release(_, called, block):
+    if called == 'train' and not newer:
+      newer.append(block)
+      late.set()
+      time.sleep(0.5)  # Now the late call goes on.
+
+  crew._faults = release
+  assert _invoke(runtime, selected, [1, 2, 3]) == 6.0
+  assert newer
+
+
+def test_a_key_out_of_range_is_a_clients_error(crew, runtime):
+  crew.reset(2)
+  selected = _selected()
+  assert _invoke(runtime, selected, [9] * 3) == 27.0
+  with pytest.raises(client_error.ClientError, match='outside') as error:
+    _invoke(runtime, selected, [1, 10, 2])
+  assert error.value.client_index == 1
+
+
+def test_an_answer_that_is_taken_late_loses_no_worker(crew, runtime):
+  """The driver may be slow: it reads data, or has been stopped."""
+  crew.reset(2)
+  _invoke(runtime, _total, [1.0] * 9)
+  runtime._roster.timeout = 0.4
+  take = dispatch.Dispatch._take
+
+  def slowly(self, *ticket):
+    time.sleep(0.6)
+    take(self, *ticket)
+
+  wait = crew.wait
+  crew.wait = lambda tickets, seconds: wait(tickets, seconds)[:1]  # As Ray.
+  with pytest.MonkeyPatch.context() as patch:
+    patch.setattr(dispatch.Dispatch, '_take', slowly)
+    assert _invoke(runtime, _total, [1.0] * 6) == 6.0
+  assert not crew.dismissed
+
+
+def test_a_program_that_does_not_load_harms_no_other(
+  crew, runtime, monkeypatch
+):
+  crew.reset(1)
+  selected = _selected()
+  load = worker.Worker.load
+
+  def fails(*_):
+    raise ValueError('no')
+
+  monkeypatch.setattr(worker.Worker, 'load', fails)
+  with pytest.raises(ValueError, match='no'):
+    _invoke(runtime, _total, [1.0])
+  monkeypatch.setattr(worker.Worker, 'load', load)
+  assert _invoke(runtime, selected, [1]) == 1.0
+  assert _invoke(runtime, _total, [1.0]) == 1.0
+
+
+def test_workers_that_are_lost_before_they_begin_end_the_round(
+  crew, runtime, monkeypatch
+):
+  monkeypatch.setattr(dispatch, '_MOST_LOST_EARLY', 4)
+  crew.reset(1)
+  workers = crew.workers
+
+  def again():
+    if not workers():
+      assert len(crew.dismissed) < 9
+      crew.join()
+    return workers()
+
+  def lost(*_):
+    raise crew_lib.LostError('it was killed')
+
+  monkeypatch.setattr(crew, 'workers', again)
+  monkeypatch.setattr(worker.Worker, 'load', lost)
+  with pytest.raises(
+    client_error.WorkersError, match=r'4 workers.*it was kill'
+  ):
+    _invoke(runtime, _total, [1.0])
+  assert len(crew.dismissed) == 4
+
+
+def test_a_worker_that_is_not_ready_is_given_nothing(crew, runtime):
+  crew.reset(2)
+  _invoke(runtime, _total, [1.0] * 9)
+  crew.calls.clear()
+  workers = crew.workers
+  crew.workers = lambda: dict(list(workers().items())[1:])
+  assert _invoke(runtime, _total, [1.0] * 9) == 9.0
+  assert {place for place, *_ in crew.calls} == {1}
+
+
+def test_what_is_measured_is_of_all_phases(crew, runtime):
+  vector = tff.TensorType(np.float32, [1000])
+
+  @tff.tensorflow.computation(vector)
+  def first(x):
+    return x[0]
+
+  @tff.tensorflow.computation(np.float32, np.float32)
+  def less(x, mean):
+    return x - mean
+
+  @tff.federated_computation(tff.FederatedType(vector, tff.CLIENTS))
+  def run(x):
+    small = tff.federated_map(first, x)
+    mean = tff.federated_broadcast(tff.federated_mean(small))
+    return tff.federated_sum(tff.federated_map(less, (small, mean)))
+
+  crew.reset(1)
+  given = [np.full(1000, i, np.float32) for i in range(5)]
+  assert _invoke(runtime, run, given) == 0.0
+  # Their values go there once; the second phase sends a few numbers.
+  assert 20_000 <= runtime.measured.bytes_down < 21_000
+  assert runtime.measured.workers == 1
