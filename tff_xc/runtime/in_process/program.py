@@ -119,14 +119,13 @@ class Program:
     Raises:
       expressions.UnsupportedError: if this runtime cannot run it.
     """
-    self.block = computation
+    self.block, kind = computation, computation.type_signature
     if isinstance(computation, tff.Computation):
       self.block = _transformed(computation)
     self.parameter, bindings, result = _bindings(self.block)
-    is_function = isinstance(self.block.type_signature, tff.FunctionType)
-    self.parameter_type = (
-      self.block.type_signature.parameter if is_function else None
-    )
+    # A block's type lacks the Python containers of a sequence's elements.
+    is_function = isinstance(kind, tff.FunctionType)
+    self.parameter_type = kind.parameter if is_function else None
     self.stateful = any(_is_stateful(block) for _, block in bindings)
     self.steps: dict[str, Step] = {}
     for name, block in bindings:
