@@ -125,7 +125,7 @@ def test_another_image_order_is_refused_at_its_first_line(root):
 def test_a_split_file_without_the_columns_is_refused(root):
   path = split_file(root, header='user_id,image,class')
   cifar_on_disk.assert_refused(
-    "line 1 is 'user_id,image,class'", root, split=path
+    "no column 'image_id', it has user_id, image, class", root, split=path
   )
 
 
