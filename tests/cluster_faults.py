@@ -201,6 +201,7 @@ def main(
   path = pathlib.Path(directory)
   path.mkdir(parents=True, exist_ok=True)
   cluster = Cluster(path / 'cluster')
+  runtime = faults = None
   try:
     runtime = context.ClusterContext(
       ray_crew.RayCrew(str(cluster.folder)),
@@ -214,9 +215,11 @@ def main(
       faults.start()
       found = train(rounds, clients, memory)
       ended = time.monotonic()
-      faults.end()
-    runtime.close()
   finally:
+    if faults:
+      faults.end()
+    if runtime:
+      runtime.close()  # Before its node ends, with which Ray ends this process.
     marks = [node.mark for node in cluster.nodes()]
     cluster.stop()
   left = processes.marked(marks)
