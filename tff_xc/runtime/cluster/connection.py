@@ -180,10 +180,9 @@ def _only_to(ray_id: str) -> Iterator[None]:
 
 def _silence() -> None:
   """Lets Ray print nothing about lost workers: the caller says it better."""
-  from ray._private import ray_logging
+  from ray._private import worker
 
-  dispatcher = ray_logging.global_worker_stdstream_dispatcher
-  dispatcher.remove_handler('ray_print_logs')
+  worker.print_to_stdstream = lambda *args, **more: None
 
 
 @contextlib.contextmanager
