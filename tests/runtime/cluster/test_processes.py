@@ -4,6 +4,7 @@ import os
 import signal
 import subprocess
 import sys
+import uuid
 
 import psutil
 import pytest
@@ -13,6 +14,8 @@ from tests.runtime.cluster import folders
 from tff_xc.runtime.cluster import processes
 
 SLEEP = 'import time; time.sleep(600)'
+# This process's, since tests that run beside it look for theirs.
+ONE, TWO = (f'{name}-{uuid.uuid4()}' for name in ('one', 'two'))
 
 
 @pytest.fixture
@@ -38,12 +41,12 @@ def pids(*marks):
 
 
 def test_processes_are_found_by_their_mark(run):
-  one = run(SLEEP, **{processes.MARK: 'one'})
+  one = run(SLEEP, **{processes.MARK: ONE})
   run(SLEEP)
-  two = run(SLEEP, **{processes.MARK: 'two'})
-  assert folders.wait(lambda: pids('one', 'two') == {one.pid, two.pid})
-  assert pids('two') == {two.pid}
-  assert pids('tw') == set()
+  two = run(SLEEP, **{processes.MARK: TWO})
+  assert folders.wait(lambda: pids(ONE, TWO) == {one.pid, two.pid})
+  assert pids(TWO) == {two.pid}
+  assert pids(TWO[:-1]) == set()
 
 
 def test_an_orphan_in_a_session_of_its_own_is_ended(run):
@@ -51,14 +54,14 @@ def test_an_orphan_in_a_session_of_its_own_is_ended(run):
     folders.NODE.replace('%s', 'pass').replace(
       "pathlib.Path(sys.argv[1]).write_text('a1')", ''
     ),
-    **{processes.MARK: 'one'},
+    **{processes.MARK: ONE},
   )
-  assert folders.wait(lambda: len(pids('one')) == 2)
-  [orphan] = pids('one') - {leader.pid}
+  assert folders.wait(lambda: len(pids(ONE)) == 2)
+  [orphan] = pids(ONE) - {leader.pid}
   leader.send_signal(signal.SIGKILL)
   leader.wait()
   assert os.getsid(orphan) != os.getsid(0)
-  assert processes.end(['one'], [leader.pid]) == 1
+  assert processes.end([ONE], [leader.pid]) == 1
   assert alive.ends(orphan, 1)
 
 
@@ -84,27 +87,27 @@ def test_a_leader_ends_its_own_processes_before_anybody_else_does(
     'signal.signal(signal.SIGTERM, end)\n'
     f'open({str(told) + ".ready"!r}, "w").close(); time.sleep(600)'
   )
-  first = run(leader, **{processes.MARK: 'one'})
+  first = run(leader, **{processes.MARK: ONE})
   assert folders.wait((tmp_path / 'told.ready').exists)
-  assert processes.end(['one'], [first.pid]) == 2
+  assert processes.end([ONE], [first.pid]) == 2
   assert told.read_text() == str(int(signal.SIGUSR1))
 
 
 def test_what_ignores_sigterm_or_is_stopped_is_killed(run, monkeypatch):
   ignores = run(
     f'import signal, time; {folders.IGNORES}; print(1); time.sleep(600)',
-    **{processes.MARK: 'one'},
+    **{processes.MARK: ONE},
   )
-  stopped = run(SLEEP, **{processes.MARK: 'one'})
-  assert folders.wait(lambda: len(pids('one')) == 2)
+  stopped = run(SLEEP, **{processes.MARK: ONE})
+  assert folders.wait(lambda: len(pids(ONE)) == 2)
   stopped.send_signal(signal.SIGSTOP)
-  assert processes.end(['one'], []) == 2
+  assert processes.end([ONE], []) == 2
   assert ignores.wait(1) and stopped.wait(1)
 
 
 def test_a_pid_that_became_another_process_is_left_alone(run):
   other = run(SLEEP)
-  assert processes.end(['one'], [other.pid]) == 0
+  assert processes.end([ONE], [other.pid]) == 0
   assert psutil.pid_exists(other.pid) and other.poll() is None
 
 
