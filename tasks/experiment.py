@@ -141,12 +141,8 @@ class Experiment:
     Raises:
       errors.InputError: as `tff_xc.experiment.training.train`.
     """
-    from tff_xc.data import fingerprint
     from tff_xc.experiment import training
 
-    if self.config['runtime'] == runtimes.CLUSTER:
-      source = functools.partial(own_values, dict(self.config))
-      runtimes.offer_data(source, fingerprint.fingerprint(self.dataset))
     return training.train(
       self.algorithm,
       self.dataset,
@@ -156,6 +152,7 @@ class Experiment:
       best=best_round.Choice(self.config['best_by'], self.config['stop_after']),
       config=self.config,
       warnings=self.warnings,
+      source=functools.partial(own_values, dict(self.config)),
     )
 
 

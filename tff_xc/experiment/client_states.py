@@ -23,6 +23,7 @@ import tree
 
 from tff_xc import errors
 from tff_xc.experiment import array_files
+from tff_xc.experiment import cohort
 from tff_xc.experiment import writing
 from tff_xc.round import client_states as states_lib
 from tff_xc.round import examples as examples_lib
@@ -104,7 +105,7 @@ class ClientStates:
     with_state = lambda client: client._replace(
       state=self.of(int(client.client_id))
     )
-    return _Mapped(with_state, examples)
+    return cohort.Values(with_state, examples)
 
   def write(self, new: states_lib.KeptStates, round_number: int) -> Kept:
     """Writes what a round's clients returned; returns `kept` with them.
@@ -237,16 +238,3 @@ def _rounds(arrays: Mapping[str, np.ndarray]) -> dict[int, int]:
     arrays.get(name, np.zeros(0, np.int64)).tolist() for name in (_IDS, _ROUNDS)
   )
   return dict(zip(ids, rounds, strict=True))
-
-
-class _Mapped(Sequence):
-  """A sequence whose elements are changed at each access."""
-
-  def __init__(self, function: Callable, elements: Sequence):
-    self._function, self._elements = function, elements
-
-  def __len__(self) -> int:
-    return len(self._elements)
-
-  def __getitem__(self, place: int):
-    return self._function(self._elements[place])

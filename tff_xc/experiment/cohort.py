@@ -10,6 +10,7 @@ import functools
 import math
 from collections.abc import Callable
 from collections.abc import Sequence
+from typing import Any
 from typing import NamedTuple
 
 import numpy as np
@@ -50,10 +51,10 @@ class Values(Sequence):
 
   def __init__(
     self,
-    value: Callable[[int], examples_lib.ClientExamples],
-    clients: Sequence[int],
+    value: Callable[[Any], examples_lib.ClientExamples],
+    clients: Sequence,
   ):
-    """Args: a function from client's index to value, and the indices."""
+    """Args: a function from client's index (or what else) to value, and these."""
     self._value = value
     self._clients = clients
 

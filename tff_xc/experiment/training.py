@@ -3,6 +3,7 @@
 import contextlib
 import dataclasses
 import os
+from collections.abc import Callable
 from collections.abc import Mapping
 from collections.abc import Sequence
 from typing import Any
@@ -30,6 +31,7 @@ from tff_xc.report import units
 from tff_xc.round import algorithm as algorithm_lib
 from tff_xc.round import importance
 from tff_xc.round import process
+from tff_xc.runtime import registry as runtimes
 
 # Bytes of which a run warns.
 _MUCH = 10**9
@@ -51,6 +53,7 @@ def train(
   best: best_round.Choice = best_round.NO_CHOICE,
   config: Mapping[str, Any] | None = None,
   warnings: Sequence[str] = (),
+  source: Callable[[str], tuple] | None = None,
 ) -> dict[str, Any]:
   """Trains, evaluates and writes everything about the run, or resumes it.
 
@@ -59,7 +62,7 @@ def train(
   Args:
     algorithm: with its `sampling`.
     dataset: the clients and the held-out examples.
-    run_dir: the directory of the run. The same call resumes a run that stopped.
+    run_dir: of the run. The same call resumes a run that stopped.
     metrics: names in `measure.catalog.SCORES`, the headline first.
     rounds: of the whole run.
     eval_every: rounds between evaluations.
@@ -67,13 +70,12 @@ def train(
     seed: of the initial weights and all random draws.
     target: scores to which the summary counts the rounds: 'top1:0.7,mcc:0.5'.
     best: chooses the summary's best round, and may stop the run.
-    config: further settings for config.json; without `hyperparameters`, also a
-      description of `algorithm`. Only the same settings and data are resumed.
+    config: further settings for config.json; only the same run is resumed.
     warnings: about the settings; printed, and kept in the summary.
+    source: from which workers read the data, see `runtime.registry.offer_data`.
 
   Raises:
-    errors.InputError: `run_dir` holds another run or other data; `target` is
-      malformed; a client fails; or no client's update is finite any more.
+    errors.InputError: `run_dir` or `target` does not fit, or training fails.
     ValueError: the algorithm lacks sampling, or does not fit data or metrics.
   """
   _check(algorithm, dataset, metrics, rounds, best)
@@ -82,7 +84,7 @@ def train(
   config = {**(config or {}), 'seed': seed, 'target': target}
   config = _whole_config(config, best, algorithm, dataset, metrics, schedule)
   same_run.check_config(run_dir, config)
-  with _cohorts(algorithm, dataset, seed, rounds) as cohorts:
+  with _cohorts(algorithm, dataset, config, source) as cohorts:
     return loop.run(
       targets=targets_lib.parse(target, metrics),
       process=process.build_process(algorithm, seed),
@@ -99,12 +101,14 @@ def train(
     )
 
 
-def _cohorts(algorithm, dataset, seed: int, rounds: int):
+def _cohorts(algorithm, dataset, config, source):
   """Returns a context of round -> cohort, read ahead if examples are decoded."""
-  cohorts = algorithm.sampling.cohorts(dataset, seed)
+  if source:
+    runtimes.offer_data(source, config['data'])
+  cohorts = algorithm.sampling.cohorts(dataset, config['seed'])
   if not dataset.train.pool.is_decoded:
     return contextlib.nullcontext(cohorts)
-  return prefetch.ahead(cohorts, rounds)
+  return prefetch.ahead(cohorts, config['rounds'])
 
 
 def _emd(dataset) -> float:

@@ -100,10 +100,8 @@ def donate(structure: Any) -> Any:
   place. Until the computation has finished, or if it fails, `keep` returns the
   original structure.
   """
-  import tensorflow_federated as tff
-
-  context = tff.framework.get_context_stack().current
-  return context.donate(structure) if hasattr(context, 'donate') else structure
+  found = _of_current('donate')
+  return found(structure) if found else structure
 
 
 def keep(structure: Any) -> Any:
@@ -112,18 +110,14 @@ def keep(structure: Any) -> Any:
   Raises:
     ValueError: if a computation has already consumed it.
   """
-  import tensorflow_federated as tff
-
-  context = tff.framework.get_context_stack().current
-  return context.keep(structure) if hasattr(context, 'keep') else structure
+  found = _of_current('keep')
+  return found(structure) if found else structure
 
 
 def measured() -> dict[str, float]:
   """Returns what the installed runtime measured of the last round, by name."""
-  import tensorflow_federated as tff
-
-  context = tff.framework.get_context_stack().current
-  return context.metrics() if hasattr(context, 'metrics') else {}
+  found = _of_current('metrics')
+  return found() if found else {}
 
 
 def offer_data(
@@ -137,18 +131,18 @@ def offer_data(
       to the sequence of its clients' values; it can be pickled.
     fingerprint: of the run's data.
   """
-  import tensorflow_federated as tff
-
-  context = tff.framework.get_context_stack().current
-  if hasattr(context, 'offer_data'):
-    context.offer_data(source, fingerprint)
+  if found := _of_current('offer_data'):
+    found(source, fingerprint)
 
 
 def referenced(values: Any, round_number: int) -> Any:
   """Returns a round's clients' values, which workers may read themselves."""
+  found = _of_current('referenced')
+  return found(values, round_number) if found else values
+
+
+def _of_current(name: str) -> Callable | None:
+  """Returns a method of the installed runtime, or None if it has none such."""
   import tensorflow_federated as tff
 
-  context = tff.framework.get_context_stack().current
-  if not hasattr(context, 'referenced'):
-    return values
-  return context.referenced(values, round_number)
+  return getattr(tff.framework.get_context_stack().current, name, None)

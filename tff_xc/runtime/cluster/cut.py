@@ -28,6 +28,7 @@ class CutPhase(phases.Phase):
     own_type: the type of a client's own parameter.
     server_inputs: types of the server's values that `keys`, `client` and `zero`
       read, by name.
+    kept_inputs: types of a client's values of earlier phases that it reads.
   """
 
   def __init__(self, program: program_lib.Program, number: int):
@@ -48,6 +49,7 @@ class CutPhase(phases.Phase):
     self.keys, self.rows = self._keys(), self._rows()
     reads = {*self.keys.inputs, *self.client.inputs, *self.zero.inputs}
     self.server_inputs = self._types(reads, at_clients=False)
+    self.kept_inputs = self._types(reads, at_clients=True)
     if program.parameter in self.zero.inputs:
       raise expressions.UnsupportedError(
         'the cluster cannot run an aggregation that begins with an argument; use'

@@ -137,26 +137,20 @@ class Dispatch:
 
   def _start(self, name: str, clients: range) -> None:
     reads_data = self._roster.members[name].info.reads_data
-    block = self._block(clients, reads_data)
+    block = self._block(clients, self._own(clients, reads_data))
     if self._phase.selects:
       self._call(name, 'keys', clients, block)
     else:
       self._call(name, 'train', clients, block, {})
 
-  def _block(
-    self, clients: range, reads_data: bool, begun: bool = False
-  ) -> messages.Block:
-    kept = {
-      name: self._program.steps[name].type
-      for name in {*self._phase.client.inputs, *self._phase.keys.inputs}
-      if name in self._program.steps and self._program.steps[name].at_clients
-    }
+  def _block(self, clients: range, own: list) -> messages.Block:
+    kept = self._phase.kept_inputs
     return messages.Block(
       self._round,
       self._number,
       self._phase.number,
       clients[0],
-      [] if begun else self._own(clients, reads_data),
+      own,
       [messages.pack(self._kept[index], kept) for index in clients],
       self._shared,
       self._folds,
@@ -201,7 +195,7 @@ class Dispatch:
       member.loaded.add(clients)
     elif what == 'keys':
       self._measured.bytes_up += messages.num_bytes(found)
-      block = self._block(clients, False, begun=True)
+      block = self._block(clients, [])  # It has the clients' own.
       self._call(name, 'train', clients, block, self._rows(clients, found))
     elif what == 'train':
       self._measured.bytes_up += messages.num_bytes([found.folded, found.kept])

@@ -63,7 +63,7 @@ class Worker:
     """
     program, phase = self._phase(block)
     arguments = self._arguments(block, program)
-    server, kept = self._server(block, phase), self._kept(block, program)
+    server, kept = self._server(block, phase), self._kept(block, phase)
     found = []
 
     def work(index, argument, place):
@@ -100,22 +100,21 @@ class Worker:
     else:
       arguments = self._arguments(block, program)
       places = [{} for _ in arguments]
-    server, kept = self._server(block, phase), self._kept(block, program)
+    server, kept = self._server(block, phase), self._kept(block, phase)
     server = {**server, **messages.unpack(rows, phase.client.inputs)}
     home = self._clients.home(program.stateful)
     sums = sums_lib.Sums(phase, server, home, len(arguments))
     found, new = [], []
+    to_keep, to_fold = {}, {}
+    for name, kind in phase.client.outputs.items():
+      (to_keep if name in phase.kept else to_fold)[name] = kind
 
     def work(index, argument, place):
       own = {**kept[index], program.parameter: argument}
       return phase.client({**server, **places[index], **own}, place)
 
     def fold(group):
-      to_keep = {n: phase.client.outputs[n] for n in phase.kept}
       new.extend(messages.pack(each, to_keep) for each in group)
-      to_fold = {
-        n: kind for n, kind in phase.client.outputs.items() if n not in to_keep
-      }
       if not block.folds:
         found.extend(messages.pack(each, to_fold) for each in group)
       elif phase.totals:
@@ -177,9 +176,8 @@ class Worker:
           del self._begun[key]
       return self._servers[block.round]
 
-  def _kept(self, block: messages.Block, program) -> list[dict]:
-    types = {name: step.type for name, step in program.steps.items()}
-    return [messages.unpack(each, types) for each in block.kept]
+  def _kept(self, block: messages.Block, phase) -> list[dict]:
+    return [messages.unpack(each, phase.kept_inputs) for each in block.kept]
 
 
 def of_client(value, parameter_type: tff.Type):
