@@ -8,6 +8,7 @@ import pytest
 
 from tasks import experiment
 from tests import small_data
+from tests import small_tasks
 from tff_xc import errors
 from tff_xc.algorithms import fedss
 from tff_xc.algorithms import moon
@@ -170,20 +171,8 @@ def test_the_option_is_one_of_all_algorithms_with_clients():
       experiment.resolve('glyphs', 'fedss', {'client_dropout': value})
 
 
-GLYPHS = {
-  'num_classes': 10,
-  'num_clients': 8,
-  'classes_per_client': 3,
-  'examples_per_client': 12,
-  'embedding_dim': 4,
-  'batch_size': 4,
-  'clients_per_round': 3,
-  'eval_every': 2,
-}
-
-
 def run(folder, algorithm, rounds, **given):
-  given = {**GLYPHS, 'rounds': rounds, **given}
+  given = {**small_tasks.GLYPHS, 'rounds': rounds, **given}
   if algorithm == 'fedss':
     given['negatives'] = 3
   made = experiment.assemble(experiment.resolve('glyphs', algorithm, given))

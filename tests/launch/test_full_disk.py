@@ -8,18 +8,12 @@ import pytest
 
 from tests import doubling
 from tests import full_disk
+from tests import small_tasks
 
 ROOT = pathlib.Path(__file__).parents[2]
 FLAGS = (
-  '--task=sparse-words',
+  *small_tasks.SPARSE_WORDS,
   '--algorithm=fedavg',
-  '--num_classes=10',
-  '--num_features=32',
-  '--feature_dim=4',
-  '--hidden_dim=4',
-  '--embedding_dim=4',
-  '--classes_per_client=2',
-  '--clients_per_round=3',
   '--rounds=4',
   '--eval_every=2',
 )

@@ -9,20 +9,14 @@ import numpy as np
 import pytest
 
 from tests import doubling
+from tests import small_tasks
 
 ROOT = pathlib.Path(__file__).parents[2]
 KILLS = 10
 # MOON's clients keep states, and each round saves a checkpoint.
 FLAGS = (
-  '--task=sparse-words',
+  *small_tasks.SPARSE_WORDS,
   '--algorithm=moon',
-  '--num_classes=10',
-  '--num_features=32',
-  '--feature_dim=4',
-  '--hidden_dim=4',
-  '--embedding_dim=4',
-  '--classes_per_client=2',
-  '--clients_per_round=3',
   '--client_dropout=0.2',
   '--robust=zeroing+clipping',
   '--rounds=200',

@@ -5,6 +5,7 @@ import pandas as pd
 import pytest
 
 from tasks import experiment
+from tests import small_tasks
 from tff_xc import errors
 from tff_xc.report import run_files
 
@@ -140,18 +141,6 @@ def test_a_file_of_class_probabilities_is_read_before_the_data(tmp_path):
   experiment.resolve('glyphs', 'fedir', given)
 
 
-GLYPHS = {
-  'num_classes': 10,
-  'num_clients': 8,
-  'classes_per_client': 3,
-  'examples_per_client': 12,
-  'embedding_dim': 4,
-  'batch_size': 4,
-  'clients_per_round': 3,
-  'eval_every': 2,
-}
-
-
 @pytest.mark.slow
 def test_fedvc_fedir_fedavgm_and_fedss_in_one_run_that_resumes(
   in_process, built_once, tmp_path
@@ -160,7 +149,7 @@ def test_fedvc_fedir_fedavgm_and_fedss_in_one_run_that_resumes(
   lines = [f'{label},{label + 1}\n' for label in range(10)]
   target.write_text('class,weight\n' + ''.join(lines))
   given = {
-    **GLYPHS,
+    **small_tasks.GLYPHS,
     'negatives': 3,
     'virtual_clients': 8,
     'virtual_clients_replace': True,
@@ -192,7 +181,7 @@ def test_fedvc_fedir_fedavgm_and_fedss_in_one_run_that_resumes(
 
 def test_the_target_may_be_that_of_the_training_examples():
   config = experiment.resolve(
-    'glyphs', 'fedavg', {**GLYPHS, 'importance_weights': 'train'}
+    'glyphs', 'fedavg', {**small_tasks.GLYPHS, 'importance_weights': 'train'}
   )
   made = experiment.assemble(config)
   _, labels = made.dataset.train.owned_labels()
