@@ -161,8 +161,8 @@ def test_verdicts_are_counted_by_paper(tmp_path):
     ),
     ('compare runs --columns=top1@7', 'no scores of round 7'),
     ('result small/fedss/table1', 'nothing was written of fedss/table1'),
-    ('result --short', 'expected one directory, not 0'),
-    ('verdicts a b', 'expected one directory, not 2'),
+    ('result --short', 'expected one path, not 0'),
+    ('verdicts a b', 'expected one path, not 2'),
     ('verdicts none', 'none is no directory'),
   ],
 )
