@@ -126,7 +126,7 @@ def benchmark(
   return result | environment.describe()
 
 
-def command(name: str) -> str:
+def command(name: str, values: flags.FlagValues) -> str:
   """Returns the command line without files and interpreters, which differ.
 
   Variables that limit the processor's instructions stand in front of it.
@@ -135,7 +135,7 @@ def command(name: str) -> str:
   given |= {limit: os.environ.get(limit) for limit in _LIMITS}
   words = [f'{key}={value}' for key, value in given.items() if value]
   words += ['launch.benchmark', name]
-  for flag in (flags.FLAGS[name] for name in flags.FLAGS):
+  for flag in (values[name] for name in values):
     if flag.name == 'peers' and flag.value:
       peers = ','.join(
         word.partition('=')[0] + '=PYTHON' for word in flag.value
@@ -179,13 +179,13 @@ def main(arguments: Sequence[str]) -> None:
     values.timeout_seconds,
   )
   result |= {
-    'command': command(found.name),
+    'command': command(found.name, values),
     'date': datetime.datetime.now(datetime.timezone.utc).date().isoformat(),
   }
   print('\n' + report.to_text(result), end='')
   if values.output:
     try:
-      run_files.write_json(values.output, result)
+      run_files.write_json(values.output, result, is_sorted=False)
     except OSError as e:
       raise errors.InputError(
         f'--output={values.output} cannot be written ({e.strerror})'
