@@ -10,6 +10,7 @@ results), 2 bad input.
 """
 
 import dataclasses
+import datetime
 import os
 import pathlib
 import sys
@@ -19,6 +20,7 @@ from typing import Any
 
 from absl import flags
 
+import tff_xc
 from launch import app
 from launch.benchmarks import catalog
 from launch.benchmarks import harness
@@ -29,6 +31,9 @@ from tff_xc import environment
 from tff_xc import errors
 from tff_xc.algorithms import hyperparameters as hp
 from tff_xc.report import run_files
+
+# oneDNN and MKL read these when they start.
+_LIMITS = ('ONEDNN_MAX_CPU_ISA', 'MKL_ENABLE_INSTRUCTIONS')
 
 
 def _size_fields() -> dict[str, list[str]]:
@@ -121,6 +126,26 @@ def benchmark(
   return result | environment.describe()
 
 
+def command(name: str, values: flags.FlagValues) -> str:
+  """Returns the command line without files and interpreters, which differ.
+
+  Variables that limit the processor's instructions stand in front of it.
+  """
+  given = {tff_xc.ONEDNN: tff_xc.ONEDNN_GIVEN}
+  given |= {limit: os.environ.get(limit) for limit in _LIMITS}
+  words = [f'{key}={value}' for key, value in given.items() if value]
+  words += ['launch.benchmark', name]
+  for flag in (values[name] for name in values):
+    if flag.name == 'peers' and flag.value:
+      peers = ','.join(
+        word.partition('=')[0] + '=PYTHON' for word in flag.value
+      )
+      words.append(f'--peers={peers}')
+    elif flag.present and flag.name != 'output':
+      words.append(flag.serialize())
+  return ' '.join(words)
+
+
 def _check_output(path: str | None) -> None:
   """Refuses a file that cannot be written, before minutes of work."""
   if path and not pathlib.Path(path).resolve().parent.is_dir():
@@ -153,10 +178,14 @@ def main(arguments: Sequence[str]) -> None:
     ),
     values.timeout_seconds,
   )
+  result |= {
+    'command': command(found.name, values),
+    'date': datetime.datetime.now(datetime.timezone.utc).date().isoformat(),
+  }
   print('\n' + report.to_text(result), end='')
   if values.output:
     try:
-      run_files.write_json(values.output, result)
+      run_files.write_json(values.output, result, is_sorted=False)
     except OSError as e:
       raise errors.InputError(
         f'--output={values.output} cannot be written ({e.strerror})'

@@ -8,6 +8,7 @@ A file's tables stand between two comments, of which the first says what is show
   <!-- compare DIRECTORY... --columns=... --paper=turbosvm-fl/table3:femnist -->
   <!-- result docs/results/small/fedss/table1 [--short] -->
   <!-- verdicts docs/results/small -->
+  <!-- benchmark docs/results/benchmarks/select.json [--short] -->
   ...
   <!-- end -->
 
@@ -19,8 +20,9 @@ it (best.bytes_down), rounds to a target (top1:0.1), and other columns of
 tables and their tasks, whose published numbers of the same algorithm stand beside;
 only rows without changes of their own have one. result: what
 `launch.reproduce --output=docs/results/small` wrote, with --short without costs and
-expectations. verdicts: how many results of each paper have which verdict. Directories are relative to the
-file. --check changes nothing: exit status 2 if a table is not that of its runs.
+expectations. verdicts: how many results of each paper have which verdict. benchmark:
+what `launch.benchmark NAME --output=FILE` wrote, with --short only its ratios.
+Directories and files are relative to the page. --check changes nothing: exit status 2 if a table is not that of its runs.
 """
 
 import math
@@ -33,6 +35,7 @@ from absl import flags
 
 from launch import app
 from launch import compare
+from launch.benchmarks import report
 from launch.reproduction import outcome as outcome_lib
 from tasks import experiment
 from tasks.papers import names
@@ -42,9 +45,10 @@ from tff_xc import errors
 from tff_xc.report import text_table
 
 _BLOCK = re.compile(
-  r'(<!-- (compare|result|verdicts) (.*?) -->\n)(.*?)(<!-- end -->)', re.DOTALL
+  r'(<!-- (compare|result|verdicts|benchmark) (.*?) -->\n)(.*?)(<!-- end -->)',
+  re.DOTALL,
 )
-_OPENING = re.compile(r'<!-- (?:compare|result|verdicts) ')
+_OPENING = re.compile(r'<!-- (?:compare|result|verdicts|benchmark) ')
 _NONE = '–'
 # Numbers of the round that a run chose by a score, as `summary.json` has them.
 _BEST = 'best.'
@@ -229,8 +233,7 @@ def _paper(name: str):
 
 def _result(root: pathlib.Path, words: Sequence[str]) -> str:
   """Returns the tables and the verdict of a result."""
-  is_short = '--short' in words
-  where = _one([word for word in words if word != '--short'])
+  is_short, where = _short(words)
   paper, number = pathlib.Path(where).parts[-2:]
   output = root / pathlib.Path(where).parents[1]
   found = outcome_lib.read(output, f'{paper}/{number}')
@@ -239,9 +242,20 @@ def _result(root: pathlib.Path, words: Sequence[str]) -> str:
   return outcome_lib.tables_of(found, is_short)
 
 
+def _benchmark(root: pathlib.Path, words: Sequence[str]) -> str:
+  """Returns the tables of a benchmark, and how they were made."""
+  is_short, where = _short(words)
+  return report.to_markdown(report.read(root / where), is_short)
+
+
+def _short(words: Sequence[str]) -> tuple[bool, str]:
+  """Returns whether `--short` is among the words, and the only other one."""
+  return '--short' in words, _one([w for w in words if w != '--short'])
+
+
 def _one(words: Sequence[str]) -> str:
   if len(words) != 1:
-    raise ValueError(f'expected one directory, not {len(words)}: {words}')
+    raise ValueError(f'expected one path, not {len(words)}: {words}')
   return words[0]
 
 
@@ -265,7 +279,12 @@ def _verdicts(root: pathlib.Path, words: Sequence[str]) -> str:
   return text_table.to_markdown([['paper', *map(str, kinds), 'all'], *lines])
 
 
-_KINDS = {'compare': _compared, 'result': _result, 'verdicts': _verdicts}
+_KINDS = {
+  'compare': _compared,
+  'result': _result,
+  'verdicts': _verdicts,
+  'benchmark': _benchmark,
+}
 
 
 def main(arguments: Sequence[str]) -> None:

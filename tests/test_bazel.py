@@ -18,6 +18,7 @@ CHECKOUT_ONLY = {
   'tools',
   'test_documentation',
   'test_documentation_names',
+  'test_documentation_numbers',
   'test_bazel',
   'test_imports',
   'test_style',

@@ -1,13 +1,29 @@
-"""The report of a benchmark: a JSON object, and tables for a terminal."""
+"""The report of a benchmark: a JSON object, and its tables."""
 
 import dataclasses
+import json
 import os
+import pathlib
 from collections.abc import Mapping
 from typing import Any
 
 from launch.benchmarks import harness
 from launch.benchmarks import spec
+from tff_xc import errors
 from tff_xc.report import text_table
+
+# The widest of these that a processor has decides what TensorFlow's kernels run.
+_INSTRUCTIONS = {
+  'avx512_vnni': 'AVX-512 VNNI',
+  'avx512f': 'AVX-512',
+  'avx2': 'AVX2',
+}
+# What the tables of the documentation need.
+_SHOWN = (
+  *('name', 'command', 'date', 'git_revision', 'machine', 'settings', 'notes'),
+  *('passes', 'dropped', 'warnings', 'median_seconds', 'peak_mb', 'parts'),
+  *('ratios', 'ranges'),
+)
 
 
 def build(
@@ -69,32 +85,99 @@ def _too_few(measured: harness.Measured, plan: harness.Plan) -> list[str]:
 
 
 def machine() -> dict[str, Any]:
-  """Returns the processor's name and the number of cores."""
-  model = 'unknown'
+  """Returns what the processor is, and the number of cores."""
   try:
-    with open('/proc/cpuinfo', encoding='utf-8') as lines:
-      for line in lines:
-        if line.startswith('model name'):
-          model = line.split(':', 1)[1].strip()
-          break
+    text = pathlib.Path('/proc/cpuinfo').read_text(encoding='utf-8')
   except OSError:
-    pass
-  return {'cpu': model, 'cores': os.cpu_count()}
+    text = ''
+  return {'cpu': cpu_name(text), 'cores': os.cpu_count()}
+
+
+def cpu_name(cpuinfo: str) -> str:
+  """Returns the first processor's name, with what tells its generation.
+
+  Names such as 'AMD EPYC' leave open which instructions there are, and these
+  decide which kernels run.
+  """
+  first: dict[str, str] = {}
+  for line in cpuinfo.splitlines():
+    key, _, value = line.partition(':')
+    first.setdefault(key.strip(), value.strip())
+  flags = first.get('flags', '').split()
+  known = [word for word in _INSTRUCTIONS if word in flags][:1]
+  parts = [
+    f'{key.removeprefix("cpu ")} {first[key]}'
+    for key in ('cpu family', 'model')
+    if key in first
+  ]
+  parts += [_INSTRUCTIONS[word] for word in known]
+  name = first.get('model name', 'unknown')
+  return f'{name} ({", ".join(parts)})' if parts else name
+
+
+def read(path: pathlib.Path) -> dict[str, Any]:
+  """Returns what `launch.benchmark --output=PATH` wrote.
+
+  Raises:
+    errors.InputError: the file cannot be read, or something is missing.
+  """
+  try:
+    found = json.loads(path.read_text(encoding='utf-8'))
+    missing = [key for key in _SHOWN if key not in found]
+  except (OSError, ValueError, TypeError) as e:
+    raise errors.InputError(f'{path} is no report of a benchmark ({e})') from e
+  if missing:
+    raise errors.InputError(
+      f'{path} has no {", ".join(missing)}; write it with launch.benchmark again'
+    )
+  return found
 
 
 def to_text(found: Mapping[str, Any]) -> str:
   """Returns the tables, ending in a newline."""
-  blocks = [_contenders(found), _ratios(found), _parts(found)]
-  tables = [text_table.to_text(block) for block in blocks if len(block) > 1]
-  sizes = ', '.join(f'{k}={_value(v)}' for k, v in found['settings'].items())
-  machine_ = found['machine']
-  head = (
-    f'{found["name"]}: {sizes}\n'
-    f'{found["passes"]} passes, {found["dropped"]} dropped; '
-    f'{machine_["cores"]} cores, {machine_["cpu"]}\n'
-  )
+  tables = [text_table.to_text(block) for block in _tables(found)]
+  head = f'{_sizes(found)}\n{_circumstances(found)}\n'
   head += ''.join(f'{note}\n' for note in found['notes'])
   return '\n'.join([head, *tables])
+
+
+def to_markdown(found: Mapping[str, Any], is_short: bool = False) -> str:
+  """Returns the same tables in Markdown, and below them how they were made.
+
+  Args:
+    found: what `read` returned.
+    is_short: whether to show only the first of them: the ratios, if there are.
+  """
+  tables = _tables(found)
+  if is_short:
+    tables = [table for table in tables if table[0][0] == 'ratio'] or tables
+    tables = tables[:1]
+  revision = found['git_revision'] or 'unknown'
+  lines = [f'`{found["command"]}`', _sizes(found), _circumstances(found)]
+  lines.append(f'revision {revision}, {found["date"]}')
+  below = '; '.join(lines) + '.\n'
+  below += ''.join(f'{each}\n' for each in found['notes'])
+  below += ''.join(f'**Warning**: {each}\n' for each in found['warnings'])
+  return '\n'.join([*map(text_table.to_markdown, tables), below])
+
+
+def _tables(found) -> list[list[list[str]]]:
+  """Returns the tables that have rows, as cells."""
+  tables = [_contenders(found), _ratios(found), _parts(found)]
+  return [table for table in tables if len(table) > 1]
+
+
+def _sizes(found) -> str:
+  sizes = ', '.join(f'{k}={_value(v)}' for k, v in found['settings'].items())
+  return f'{found["name"]}: {sizes}'
+
+
+def _circumstances(found) -> str:
+  machine_ = found['machine']
+  return (
+    f'{found["passes"]} passes, {found["dropped"]} dropped; '
+    f'{machine_["cores"]} cores, {machine_["cpu"]}'
+  )
 
 
 def _value(value) -> str:

@@ -7,8 +7,12 @@ import subprocess
 import sys
 
 import pytest
+from absl import flags
 
+import tff_xc
+from launch import benchmark as command_lib
 from launch.benchmarks import catalog
+from launch.benchmarks import report
 from launch.benchmarks import starting
 from tests.launch import light
 from tff_xc.runtime import registry
@@ -76,6 +80,26 @@ def test_bad_input_is_one_sentence_and_status_2(arguments, message):
   light.assert_one_sentence(light.call('benchmark', *arguments), message)
 
 
+def test_the_command_is_told_without_files_and_interpreters(monkeypatch):
+  for name in command_lib._LIMITS:
+    monkeypatch.delenv(name, raising=False)
+  monkeypatch.setattr(tff_xc, 'ONEDNN_GIVEN', None)
+  values = flags.FlagValues()
+  flags.DEFINE_string('output', None, '', flag_values=values)
+  flags.DEFINE_list('peers', [], '', flag_values=values)
+  flags.DEFINE_integer('passes', None, '', flag_values=values)
+  flags.DEFINE_integer('warm_up', None, '', flag_values=values)
+  given = ['--output', '/a/b.json', '--peers=a=/x/python,b=/y/python']
+  values(['', *given, '--passes=3'])
+  expected = 'launch.benchmark round --peers=a=PYTHON,b=PYTHON --passes=3'
+  assert command_lib.command('round', values) == expected
+  monkeypatch.setenv('ONEDNN_MAX_CPU_ISA', 'AVX2')
+  assert (
+    command_lib.command('round', values)
+    == f'ONEDNN_MAX_CPU_ISA=AVX2 {expected}'
+  )
+
+
 @pytest.mark.slow
 def test_a_round_is_measured_and_written(tmp_path):
   output = tmp_path / 'round.json'
@@ -96,6 +120,10 @@ def test_a_round_is_measured_and_written(tmp_path):
   assert found['settings']['embedding_dim'] == 32
   assert found['versions']['tensorflow-federated']
   assert found['machine']['cores'] >= 1
+  assert found['command'].startswith('launch.benchmark round --')
+  assert '--small' in found['command']
+  assert str(tmp_path) not in found['command']
+  assert report.read(output) == found
   assert 'worker/plain' in done.stdout
   assert str(output) in done.stdout
 

@@ -7,10 +7,12 @@ import re
 import pytest
 
 from launch import document
+from launch.benchmarks import report
 from launch.reproduction import outcome as outcome_lib
 from tasks.papers import registry
 from tasks.papers import result
 from tests.launch import light
+from tests.launch.benchmarks import fake_report
 from tests.report import fake_runs
 from tff_xc import errors
 
@@ -147,6 +149,27 @@ def test_verdicts_are_counted_by_paper(tmp_path):
   assert all(sum(found[:-1]) == found[-1] for found in counts.values())
 
 
+def test_a_benchmark(tmp_path):
+  folder = tmp_path / 'results'
+  folder.mkdir()
+  found = fake_report.written(folder / 'fake.json')
+  path = tmp_path / 'a.md'
+  write(path, 'benchmark results/fake.json')
+  text = document.document(path)
+  assert report.to_markdown(found) in text
+  path.write_text(text)
+  assert document.document(path) == text
+  # Either may change: a number of the file, or of the page.
+  fake_report.written(folder / 'fake.json', ratios={'b/a': 1.76})
+  assert '| b/a | 1.76 |' in document.document(path)
+  assert document.document(path) != text
+  fake_report.written(folder / 'fake.json')
+  path.write_text(text.replace('1.75', '1.74'))
+  assert document.document(path) == text
+  write(path, 'benchmark results/fake.json --short')
+  assert '| contender |' not in document.document(path)
+
+
 @pytest.mark.parametrize(
   ('words', 'problem'),
   [
@@ -161,9 +184,12 @@ def test_verdicts_are_counted_by_paper(tmp_path):
     ),
     ('compare runs --columns=top1@7', 'no scores of round 7'),
     ('result small/fedss/table1', 'nothing was written of fedss/table1'),
-    ('result --short', 'expected one directory, not 0'),
-    ('verdicts a b', 'expected one directory, not 2'),
+    ('result --short', 'expected one path, not 0'),
+    ('verdicts a b', 'expected one path, not 2'),
     ('verdicts none', 'none is no directory'),
+    ('benchmark none.json', 'none.json is no report of a benchmark'),
+    ('benchmark runs/a0/config.json', 'has no name, command, date'),
+    ('benchmark a b', 'expected one path, not 2'),
   ],
 )
 def test_bad_input_is_one_sentence(words, problem, runs):

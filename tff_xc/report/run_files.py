@@ -229,13 +229,16 @@ def remove_leftovers(path: str | os.PathLike) -> None:
       other.unlink()
 
 
-def write_json(path: str | os.PathLike, obj: Any) -> None:
+def write_json(
+  path: str | os.PathLike, obj: Any, is_sorted: bool = True
+) -> None:
   """Writes `obj` as JSON, atomically, with sorted keys and a final newline.
 
   NumPy scalars and arrays become numbers and lists, and paths become strings.
   Numbers that are not finite become null, because JSON has no such numbers.
+  With `is_sorted=False`, keys keep their order.
   """
-  text = json.dumps(_plain(obj), sort_keys=True, indent=2, allow_nan=False)
+  text = json.dumps(_plain(obj), sort_keys=is_sorted, indent=2, allow_nan=False)
   with replacing(path) as temporary:
     temporary.write_text(text + '\n', encoding='utf-8')
 

@@ -1,45 +1,14 @@
 """The report: ratios of what agrees, ranges, warnings, tables."""
 
-import dataclasses
 import json
+import re
 
-from launch.benchmarks import harness
+import pytest
+
 from launch.benchmarks import report
-from launch.benchmarks import spec
-from tests.launch.benchmarks import fakes
-
-
-@dataclasses.dataclass(frozen=True)
-class Settings:
-  clients: int = 3
-  sizes: tuple[int, ...] = (1, 2)
-
-
-FAKE = spec.Benchmark(
-  name='fake',
-  summary='',
-  settings=Settings,
-  small={},
-  contenders=lambda settings: ('a', 'b'),
-  pairs=lambda names: spec.pairs_of(names, ('b', 'a'), ('c', 'a')),
-  groups=spec.all_together,
-  notes=lambda settings: [f'{settings.clients} clients are few.'],
-  tolerances={'loss': 0.1},
-  build=lambda name, settings: None,
-)
-
-
-def build(passes=2, foreign=(), **checks):
-  machine = fakes.Machine()
-  contenders = {
-    name: fakes.Fake(machine, name, [1.0 + i, 2.0 + i], {'loss': loss}, foreign)
-    for i, (name, loss) in enumerate(checks.items())
-  }
-  plan = harness.Plan(passes=passes, warm_up=0, max_foreign=0.15)
-  measured = harness.measure(
-    contenders, plan, usage=machine.usage, clock=machine.clock
-  )
-  return report.build(FAKE, Settings(), measured, plan)
+from tests.launch.benchmarks.fake_report import build
+from tests.launch.benchmarks.fake_report import written
+from tff_xc import errors
 
 
 def test_ratios_ranges_and_the_rest():
@@ -82,3 +51,75 @@ def test_the_tables_are_aligned():
   assert '\na               1.5        0\n' in text
   assert '\nb/a      1.75   1.5 – 2\n'
   assert '\nhalf            0.75  1.25\n' in text
+
+
+def test_the_tables_in_markdown_say_how_they_were_made(tmp_path):
+  found = written(tmp_path / 'a.json', warnings=['too few'])
+  text = report.to_markdown(found)
+  assert '| contender | median s | peak MB |\n' in text
+  assert '| b/a | 1.75 | 1.5 – 2 |\n' in text
+  assert '| half | 0.75 | 1.25 |\n' in text
+  *_, below, note, warning = text.splitlines()
+  assert below.startswith(
+    '`launch.benchmark fake --passes=2`; fake: clients=3, sizes=1,2; 2 passes, '
+  )
+  assert found['machine']['cpu'] in below
+  assert below.endswith('; revision abc, 2020-02-02.')
+  assert note == '3 clients are few.'
+  assert warning == '**Warning**: too few'
+
+
+def test_a_short_table_has_the_ratios_or_else_the_seconds(tmp_path):
+  found = written(tmp_path / 'a.json')
+  short = report.to_markdown(found, is_short=True)
+  assert short.startswith('| ratio |')
+  assert '| contender |' not in short
+  assert '2020-02-02' in short
+  short = report.to_markdown(found | {'ratios': {}}, is_short=True)
+  assert short.startswith('| contender |')
+
+
+@pytest.mark.parametrize(
+  ('text', 'problem'),
+  [
+    ('{', 'is no report of a benchmark'),
+    ('3', 'is no report of a benchmark'),
+    ('{}', 'has no name, command, date'),
+  ],
+)
+def test_another_file_is_no_report(text, problem, tmp_path):
+  path = tmp_path / 'a.json'
+  path.write_text(text)
+  with pytest.raises(errors.InputError, match=re.escape(problem)):
+    report.read(path)
+  with pytest.raises(errors.InputError, match=r'b\.json is no report'):
+    report.read(tmp_path / 'b.json')
+
+
+@pytest.mark.parametrize(
+  ('flags', 'expected'),
+  [
+    ('fpu avx avx2 avx512f avx512_vnni', ', AVX-512 VNNI'),
+    ('fpu avx avx2 avx512f', ', AVX-512'),
+    ('fpu avx avx2', ', AVX2'),
+    ('fpu avx', ''),
+  ],
+)
+def test_a_processor_is_told_with_its_generation(flags, expected):
+  lines = [
+    'processor\t: 0',
+    'cpu family\t: 25',
+    'model\t\t: 1',
+    'model name\t: AMD EPYC',
+    f'flags\t\t: {flags}',
+    '',
+    'processor\t: 1',
+    'model\t\t: 2',
+    'flags\t\t: avx512f',
+  ]
+  name = report.cpu_name('\n'.join(lines))
+  assert name == f'AMD EPYC (family 25, model 1{expected})'
+
+
+def test_a_machine_without_a_known_processor():
+  assert report.cpu_name('') == 'unknown'
