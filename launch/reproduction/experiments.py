@@ -213,10 +213,11 @@ def _outcome(each: Planned, request: Request) -> outcome_lib.Outcome:
 
 def _computed(found: result.Formula, request) -> outcome_lib.Outcome:
   verdict, why = outcome_lib.Verdict.REPRODUCED, 'it follows from formulas'
-  if found.differing is not None:
-    equal = len(found.rows) - found.differing
-    why = f'{equal} of {len(found.rows)} values have the printed digits'
-    if found.differing:
+  if equal := found.equal:
+    same, rounded = equal.count('yes'), equal.count(result.OF_ROUNDED)
+    why = f'{same} of {len(equal)} values have the printed digits'
+    why += f', {rounded} those of rounded numbers' if rounded else ''
+    if 'no' in equal:
       verdict = outcome_lib.Verdict.SHAPE
   return outcome_lib.Outcome(
     name=found.name,

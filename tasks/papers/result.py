@@ -4,6 +4,11 @@ import dataclasses
 import math
 from typing import NamedTuple
 
+# Cells of formulas: no number is printed; the printed one was computed from rounded
+# numbers, and has the digits that these give.
+NONE = '–'
+OF_ROUNDED = 'of rounded'
+
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Result:
@@ -40,20 +45,20 @@ class Formula(Result):
 
   Attributes:
     heading: of the columns.
-    rows: cells; published beside computed, and 'yes' or 'no' below 'equal', if the
-      paper prints them.
+    rows: cells; published beside computed, and of each number that the paper prints
+      'yes', 'no' or `OF_ROUNDED` below 'equal'.
   """
 
   heading: tuple[str, ...]
   rows: tuple[tuple[str, ...], ...]
 
   @property
-  def differing(self) -> int | None:
-    """The rows whose digits differ from the paper's; None: it prints none."""
+  def equal(self) -> tuple[str, ...]:
+    """Returns the cells below 'equal' of printed numbers; () if none is printed."""
     if 'equal' not in self.heading:
-      return None
+      return ()
     place = self.heading.index('equal')
-    return sum(row[place] == 'no' for row in self.rows)
+    return tuple(row[place] for row in self.rows if row[place] != NONE)
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)

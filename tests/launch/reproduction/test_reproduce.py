@@ -84,7 +84,9 @@ def test_fedmlhs_sizes_are_the_papers(tmp_path, capsys):
   assert volume.verdict == VERDICTS.SHAPE
   assert memory.verdict == VERDICTS.REPRODUCED
   told = capsys.readouterr().out
-  assert 'fedmlh/table4: shape reproduced: 11 of 12 values' in told
+  has = 'values have the printed digits, '
+  assert f'table4: shape reproduced: 8 of 12 {has}3 those of rounded' in told
+  assert f'table5: reproduced: 10 of 12 {has}2 those of rounded' in told
   assert '1 reproduced, 1 shape reproduced' in told
 
 
