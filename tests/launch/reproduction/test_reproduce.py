@@ -38,6 +38,7 @@ VERDICTS = outcome_lib.Verdict
     (['fedvc/fig10', '--task=glyphs'], '--task: fedvc/fig10 has no use'),
     (['fedvc/fig3', '--task=sop'], '--task=sop: fedvc/fig3 --scale=small is'),
     (['fedss/table1', '--rounds=3'], '--rounds: fedss/table1 --scale=small'),
+    (['fedss/table1', '--needs', '--finished_only'], 'leave one out'),
     (['fedss/table1', '--scale=big'], 'should be one of <paper|small>'),
     (['--scale=paper', 'fedss/table2', '--task=x'], '--task=x: fedss/table2'),
     (['--scale=paper', 'fedss/table2', '--seeds=1,1'], '--seeds=1,1: expected'),
