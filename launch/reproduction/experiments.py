@@ -123,7 +123,8 @@ def tell_needs(planned: Sequence[Planned], request: Request) -> None:
   """Prints what the runs of results will take, from short probes.
 
   Raises:
-    errors.InputError: no task has its data, or a probe failed.
+    errors.InputError: no task has its data, or, after all other probes, some
+      failed.
     KeyboardInterrupt: after SIGINT or SIGTERM.
   """
   from launch.reproduction import needs
@@ -135,7 +136,10 @@ def tell_needs(planned: Sequence[Planned], request: Request) -> None:
     print('nothing to probe: formulas and studies have no runs of their own')
     return
   here = needs.with_data([*runs.values()])
-  print(needs.told(here, request.output), flush=True)
+  text, failures = needs.told(here, request.output)
+  print(text, flush=True)
+  if failures:
+    raise errors.InputError('; '.join(failures))
 
 
 def run_all(planned: Sequence[Planned], request: Request) -> None:

@@ -66,7 +66,9 @@ def with_data(runs: Sequence[plan.Run]) -> list[plan.Run]:
   return [run for run in runs if not missing[run.config['task']]]
 
 
-def told(runs: Sequence[plan.Run], output: pathlib.Path) -> str:
+def told(
+  runs: Sequence[plan.Run], output: pathlib.Path
+) -> tuple[str, list[str]]:
   """Trains a probe of each task and algorithm; returns what all runs will take.
 
   Args:
@@ -74,19 +76,27 @@ def told(runs: Sequence[plan.Run], output: pathlib.Path) -> str:
       probed.
     output: the directory of all runs.
 
+  Returns:
+    What they take, for people, and the probes that failed, a sentence each.
+
   Raises:
-    errors.InputError: a probe failed.
     KeyboardInterrupt: after SIGINT or SIGTERM; no probe is left running.
   """
   waiting = [run for run in runs if not training.is_finished(run)]
   lines = [['runs of', 'left', 'rounds', 's / round', 'time', 'memory']]
   total, most, disk = 0.0, 0, 0
+  failures = []
   output.mkdir(parents=True, exist_ok=True)
   with tempfile.TemporaryDirectory(prefix='probe_', dir=output) as folder:
-    for kind, group in _kinds(waiting).items():
+    for number, (kind, group) in enumerate(_kinds(waiting).items()):
       print(f'probing {kind}: {_ROUNDS} rounds ...', flush=True)
-      probe = _probe(group[0], pathlib.Path(folder))
       rounds = sum(run.config['rounds'] for run in group)
+      try:
+        probe = _probe(group[0], pathlib.Path(folder, str(number)))
+      except errors.InputError as e:
+        failures.append(str(e))
+        lines.append([kind, str(len(group)), f'{rounds:,}', *['failed'] * 3])
+        continue
       seconds = len(group) * probe.start_seconds + rounds * probe.round_seconds
       total, most = total + seconds, max(most, probe.peak_bytes)
       disk += len(group) * probe.disk_bytes
@@ -101,13 +111,15 @@ def told(runs: Sequence[plan.Run], output: pathlib.Path) -> str:
     psutil.virtual_memory().available, pathlib.Path('/sys/fs/cgroup')
   )
   table = text_table.to_text(lines, (0,), text_table.terminal_width())
-  return (
+  known = ', without those whose probe failed' if failures else ''
+  text = (
     f'{len(runs)} runs, {len(waiting)} of them not finished\n\n{table}'
-    f'\none after another: {units.human_duration(total)}, without most'
+    f'\none after another{known}: {units.human_duration(total)}, without most'
     ' evaluations; side by side as far as memory allows (--jobs)\n'
     f'memory: {units.human_bytes(most)} a run, {units.human_bytes(memory)} free\n'
     f'disk: {units.human_bytes(disk)}, {units.human_bytes(free)} free\n'
   )
+  return text, failures
 
 
 def _kinds(runs: Sequence[plan.Run]) -> Mapping[str, list[plan.Run]]:
@@ -120,11 +132,16 @@ def _kinds(runs: Sequence[plan.Run]) -> Mapping[str, list[plan.Run]]:
 
 
 def _probe(run: plan.Run, folder: pathlib.Path) -> Probe:
+  """Trains a few rounds of a run in a new folder.
+
+  Raises:
+    errors.InputError: it failed.
+  """
   values = {**run.values, 'rounds': _ROUNDS, 'eval_every': _ROUNDS}
   values = {
     n: v for n, v in values.items() if n not in ('target', 'stop_after')
   }
-  short = plan.Run(values, run.config, folder / 'run', f'probe of {run.point}')
+  short = plan.Run(values, run.config, folder, f'probe of {run.point}')
   failed, seen = [], []
 
   def ended(child, jobs):

@@ -2,9 +2,11 @@
 
 import pytest
 
+from launch.reproduction import experiments
 from launch.reproduction import needs
 from launch.reproduction import runs as runs_lib
 from launch.sweeps import children
+from tasks.papers import registry
 from tests.launch.reproduction import small_table
 from tests.report import fake_runs
 from tff_xc import errors
@@ -44,8 +46,9 @@ def probes(monkeypatch):
 def test_each_method_is_probed_once_and_times_are_added(probes, tmp_path):
   runs = planned(tmp_path)
   small_table.finish(runs[0], 0.5)
-  text = needs.told(runs, tmp_path)
+  text, failures = needs.told(runs, tmp_path)
   assert len(probes) == 2
+  assert not failures
   assert {'--rounds=2', '--eval_every=2'} <= set(probes[0])
   assert not list(tmp_path.glob('probe_*'))
   lines = [line.split() for line in text.splitlines()]
@@ -56,13 +59,36 @@ def test_each_method_is_probed_once_and_times_are_added(probes, tmp_path):
   assert 'memory: 3.00 GB a run, ' in text
 
 
-def test_a_probe_that_fails_is_told(monkeypatch, tmp_path):
-  fails = lambda runs, of, jobs, on_end: on_end(Ended(runs[0], 'no disk'), 1)
-  monkeypatch.setattr(children, 'run_all', fails)
+def test_a_probe_that_fails_is_told_after_the_others(
+  probes, monkeypatch, tmp_path, capsys
+):
+  succeeds = children.run_all
+
+  def run_all(runs, of, jobs, on_end):
+    if runs[0].config['algorithm'] != 'fedss':
+      return succeeds(runs, of, jobs, on_end)
+    (runs[0].folder / 'checkpoints').mkdir(parents=True)  # It began.
+    on_end(Ended(runs[0], 'no disk'), 1)
+
+  monkeypatch.setattr(children, 'run_all', run_all)
+  monkeypatch.setitem(
+    registry.RESULTS, small_table.TABLE.name, small_table.TABLE
+  )
+  asked = experiments.Request(
+    names=(small_table.TABLE.name,), scale='small', output=tmp_path
+  )
   with pytest.raises(
-    errors.InputError, match=r'the probe of fedss .*: no disk'
+    errors.InputError, match=r'^the probe of fedss .*: no disk$'
   ):
-    needs.told(planned(tmp_path), tmp_path)
+    experiments.tell_needs(
+      [experiments.plan_one(small_table.TABLE, asked)], asked
+    )
+  lines = [line.split() for line in capsys.readouterr().out.splitlines()]
+  of = {tuple(line[:2]): line[2:] for line in lines}
+  told = ' '.join(of['one', 'after'])
+  assert told.startswith('another, without those whose probe failed: 59 s')
+  assert of['glyphs', 'fedss'] == ['2', '40', 'failed', 'failed', 'failed']
+  assert of['glyphs', 'posonly'][:3] == ['1', '20', '0.5']
   assert not list(tmp_path.glob('probe_*'))
 
 

@@ -7,7 +7,6 @@ import shutil
 import pytest
 
 from launch.reproduction import experiments
-from launch.reproduction import outcome as outcome_lib
 from launch.reproduction import page
 from tasks.papers import registry
 from tasks.papers import result
