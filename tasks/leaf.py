@@ -106,18 +106,6 @@ def _with_linear_head(dataset, encoder) -> task.Loaded:
   return task.Loaded(dataset, model)
 
 
-def _find_celeba(data_dir):
-  from datasets.leaf import celeba
-
-  return celeba.find(data_dir)
-
-
-def _find_shakespeare(data_dir):
-  from datasets.leaf import shakespeare
-
-  return shakespeare.find(data_dir)
-
-
 def _find_tff(name, data_dir):
   from datasets.leaf import tff_files
 
@@ -127,7 +115,9 @@ def _find_tff(name, data_dir):
 def _find_json(name, data_dir):
   from datasets.leaf import files
 
-  return files.find(name, data_dir)
+  own = {'celeba': files.find_celeba, 'shakespeare': files.find_shakespeare}
+  find = own.get(name) or functools.partial(files.find, name)
+  return find(data_dir)
 
 
 def _settings(
@@ -216,7 +206,7 @@ TASKS = (
     summary='who smiles, 200,288 photographs of 9,343 celebrities',
     load=_load_celeba,
     **_CELEBA,
-    find=_find_celeba,
+    find=functools.partial(_find_json, 'celeba'),
     data="celeba: LEAF's JSON, train/*.json and test/*.json or all_data/*.json,"
     ' and img_align_celeba as a folder or zip, in the folder celeba',
   ),
@@ -225,7 +215,7 @@ TASKS = (
     summary='the next of 80 characters, 4,226,158 examples of 1,129 roles',
     load=_load_shakespeare,
     **_SHAKESPEARE,
-    find=_find_shakespeare,
+    find=functools.partial(_find_json, 'shakespeare'),
     data="shakespeare: LEAF's JSON, train/*.json and test/*.json or"
     " all_data/*.json; or Project Gutenberg's pg100.txt or pg100.txt.gz, also in"
     ' the folder gutenberg',
