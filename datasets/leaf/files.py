@@ -12,6 +12,7 @@ import re
 from typing import NamedTuple
 
 from datasets.leaf import gutenberg
+from datasets.leaf import json_users
 from tff_xc import errors
 
 _GET_IT = (
@@ -127,6 +128,21 @@ def find_shakespeare(data_dir: str | os.PathLike) -> Files | pathlib.Path:
       f'{e}; or put {" or ".join(gutenberg.NAMES)} of Project Gutenberg there or '
       f'into {root / "gutenberg"}'
     ) from e
+
+
+def count_users(found: Files) -> int | None:
+  """Counts the users of files, without reading their data.
+
+  Returns:
+    None if a file does not begin with the names of its users.
+  """
+  users = set()
+  for path in (*found.train, *found.test, *found.all):
+    names = json_users.first_users(path)
+    if names is None:
+      return None
+    users.update(map(str, names))
+  return len(users)
 
 
 def in_folder(place: pathlib.Path) -> Files | None:

@@ -12,6 +12,8 @@ from launch.reproduction import page
 from launch.reproduction import runs as runs_lib
 from launch.reproduction.studies import study
 from launch.sweeps import plan
+from tasks import found as found_lib
+from tasks import registry as tasks
 from tasks.papers import result
 from tasks.papers import table as table_lib
 from tff_xc import errors
@@ -169,7 +171,9 @@ def run_all(planned: Sequence[Planned], request: Request) -> None:
     if not found.command:  # One that was kept has that which measured it.
       found = dataclasses.replace(
         found,
-        what='; '.join(filter(None, [found.what, request.limited])),
+        what='; '.join(
+          filter(None, [found.what, request.limited, _part(each)])
+        ),
         command=request.command(each.found.name),
         version=_version(),
       )
@@ -181,6 +185,20 @@ def run_all(planned: Sequence[Planned], request: Request) -> None:
     print(outcome_lib.counted(done))
   shown = page.write(request.output, request.scale)
   print(f'written to {request.output}, see {shown.name}')
+
+
+def _part(each: Planned) -> str:
+  """Returns which data sets of a table are there only in part; '' if none is."""
+  places = {
+    run.config['task']: run.config['data_dir']
+    for group in each.runs
+    for run in group
+  }
+  parts = {
+    task: found_lib.part(tasks.get(task), directory)
+    for task, directory in places.items()
+  }
+  return ', '.join(f'{task} has {part}' for task, part in parts.items() if part)
 
 
 def _version() -> str:

@@ -18,6 +18,8 @@ from launch import machine
 from launch.sweeps import children
 from launch.sweeps import plan
 from launch.sweeps import training
+from tasks import found as found_lib
+from tasks import registry as tasks
 from tff_xc import errors
 from tff_xc.report import run_files
 from tff_xc.report import text_table
@@ -44,7 +46,7 @@ class Probe:
 
 
 def with_data(runs: Sequence[plan.Run]) -> list[plan.Run]:
-  """Returns the runs whose data are there, and prints what is missing.
+  """Returns the runs whose data are there, and prints what is missing, also in part.
 
   Raises:
     errors.InputError: all data are missing; a sentence for each task.
@@ -55,10 +57,13 @@ def with_data(runs: Sequence[plan.Run]) -> list[plan.Run]:
     if task in missing:
       continue
     missing[task] = ''
+    directory = run.config['data_dir']
     try:
-      children.check_data(task, run.config['data_dir'])
+      children.check_data(task, directory)
     except errors.InputError as e:
       missing[task] = f'{task}: {e}'
+    if part := found_lib.part(tasks.get(task), directory):
+      print(f'only a part: {task} in {directory} has {part}', flush=True)
   if all(missing.values()):
     raise errors.InputError('; '.join(missing.values()))
   for sentence in filter(None, missing.values()):

@@ -1,11 +1,15 @@
 """What runs will take, from probes."""
 
+import dataclasses
+
 import pytest
 
 from launch.reproduction import experiments
 from launch.reproduction import needs
 from launch.reproduction import runs as runs_lib
 from launch.sweeps import children
+from tasks import found
+from tasks import registry as tasks
 from tasks.papers import registry
 from tests.launch.reproduction import small_table
 from tests.report import fake_runs
@@ -107,3 +111,16 @@ def test_all_missing_data_are_named_once(monkeypatch, tmp_path, capsys):
   monkeypatch.setattr(children, 'check_data', lambda *_: None)
   assert needs.with_data(runs) == runs
   assert capsys.readouterr().out == ''
+
+
+def test_a_part_of_the_data_is_told(monkeypatch, tmp_path, capsys):
+  runs = planned(tmp_path)
+  glyphs = tasks.get('glyphs')
+  find = lambda directory: found.Part('5 of 9 users')
+  of_part = dataclasses.replace(glyphs, find=find)
+  monkeypatch.setitem(tasks.TASKS, 'glyphs', of_part)
+  monkeypatch.setattr(children, 'check_data', lambda *_: None)
+  assert needs.with_data(runs) == runs
+  out = capsys.readouterr().out
+  assert out.startswith('only a part: glyphs in ')
+  assert out.endswith(' has 5 of 9 users\n')

@@ -1,5 +1,6 @@
 """`launch.reproduce`: what it refuses, measures, writes and prints."""
 
+import dataclasses
 import pathlib
 
 import pytest
@@ -7,6 +8,7 @@ import pytest
 from launch.reproduction import experiments
 from launch.reproduction import outcome as outcome_lib
 from launch.sweeps import children
+from tasks import found as found_lib
 from tasks import photographs
 from tasks import registry as tasks
 from tasks.papers import fedmlh
@@ -218,6 +220,15 @@ def test_a_result_says_which_rows_and_seeds_were_left_out(trains, tmp_path):
   assert found.what == 'measured with --algorithm=fedss, --seeds=0 only'
   [found] = measured(tmp_path, small_table.TABLE, **more, given={'rounds': 9})
   assert found.what.startswith('Changed by flags: --rounds=9; measured with')
+
+
+def test_a_result_says_that_the_data_were_a_part(trains, tmp_path, monkeypatch):
+  find = lambda directory: found_lib.Part('5 of 9 users')
+  of_part = dataclasses.replace(tasks.get('glyphs'), find=find)
+  monkeypatch.setitem(tasks.TASKS, 'glyphs', of_part)
+  monkeypatch.setattr(children, 'check_data', lambda *_: None)
+  [found] = measured(tmp_path, small_table.TABLE, scale='paper')
+  assert found.what == 'glyphs has 5 of 9 users'
 
 
 def test_a_study_that_is_kept_stays_as_it_was(tmp_path, monkeypatch):
