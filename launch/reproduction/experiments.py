@@ -163,11 +163,15 @@ def run_all(planned: Sequence[Planned], request: Request) -> None:
     except errors.InputError as e:
       if request.is_one:
         raise
-      if kept := _kept(each, request):
-        print(f'{kept.name}: {e}; the result of before stays\n', flush=True)
-        done.append(kept)
+      kept, why = _kept_or_why(each, request)
+      found = _nothing(
+        each, request, outcome_lib.Verdict.NOT_RUN, why or str(e)
+      )
+      if kept or why:
+        told = f'{e}; the result of before stays' if kept else why
+        print(f'{found.name}: {told}\n', flush=True)
+        done.append(kept or found)
         continue
-      found = _nothing(each, request, outcome_lib.Verdict.NOT_RUN, str(e))
     if not found.command:  # One that was kept has that which measured it.
       found = dataclasses.replace(
         found,
@@ -225,7 +229,11 @@ def _outcome(each: Planned, request: Request) -> outcome_lib.Outcome:
   if not each.rows:
     why = 'it has no small form'
     return _nothing(each, request, outcome_lib.Verdict.NOT_RUN, why)
-  missing = _train(each, request) if request.train else []
+  missing = []
+  if request.train:
+    missing = _train(each, request)
+  elif kept := _kept_without_runs(each, request):
+    return kept
   from launch.reproduction import trained
 
   return trained.conclude(
@@ -268,6 +276,25 @@ def _kept(each: Planned, request) -> outcome_lib.Outcome | None:
   if not kept or kept.scale != request.scale:
     return None
   return None if kept.verdict is outcome_lib.Verdict.NOT_RUN else kept
+
+
+def _kept_without_runs(each: Planned, request) -> outcome_lib.Outcome | None:
+  """Returns a table's result of before whose runs have been removed since."""
+  from launch.sweeps import training
+
+  if any(training.is_finished(run) for group in each.runs for run in group):
+    return None
+  kept = _kept(each, request)
+  is_same = kept and kept.command == request.command(each.found.name)
+  return kept if is_same else None
+
+
+def _kept_or_why(each: Planned, request):
+  """Returns what was measured before, and why that cannot be read; '' if it can."""
+  try:
+    return _kept(each, request), ''
+  except errors.InputError as e:
+    return None, str(e)
 
 
 def _train(each: Planned, request: Request) -> list[str]:

@@ -159,21 +159,43 @@ def read(output: pathlib.Path, name: str) -> Outcome | None:
   """Returns what was written of a result; None if nothing was.
 
   Raises:
-    errors.InputError: the file is damaged.
+    errors.InputError: the file is damaged, or another version wrote it.
   """
   path = folder(output, name) / FILE
   if not path.exists():
     return None
+  again = f'delete it, and run launch.reproduce {name} again'
   try:
-    found = _parsed(json.loads(path.read_text(encoding='utf-8')))
+    values = json.loads(path.read_text(encoding='utf-8'))
+    if other := _other_version(values):
+      raise errors.InputError(
+        f'{path} is of another version of this program ({other}); read it with'
+        f' that version, or {again}'
+      )
+    found = _parsed(values)
     if found.name != name:
       raise ValueError(f'it is of {found.name}')
     _check(found)
     return found
   except (OSError, ValueError, TypeError, KeyError) as e:
-    raise errors.InputError(
-      f'{path} is damaged ({e}); delete it, and run launch.reproduce {name} again'
-    ) from e
+    raise errors.InputError(f'{path} is damaged ({e}); {again}') from e
+
+
+def _other_version(values: Any) -> str:
+  """Returns how a result's fields differ from this version's; '' if they do not."""
+  if not isinstance(values, dict) or not {'name', 'verdict'} <= set(values):
+    return ''  # No result of any version.
+  known = [field.name for field in dataclasses.fields(Outcome)]
+  of = f'of revision {values["version"]}' if values.get('version') else ''
+  unknown = [name for name in values if name not in known]
+  missing = [name for name in known if name not in values]
+  if values['verdict'] not in list(Verdict):
+    unknown.append(f'verdict {values["verdict"]!r}')
+  if not unknown and not missing:
+    return ''
+  has = f'with the unknown {", ".join(unknown)}' if unknown else ''
+  lacks = f'without {", ".join(missing)}' if missing else ''
+  return ', '.join(filter(None, [of, has, lacks]))
 
 
 def verdict_on(output: pathlib.Path, found: result.Result) -> Verdict:

@@ -2,6 +2,7 @@
 
 import dataclasses
 import pathlib
+import shutil
 
 import pytest
 
@@ -257,6 +258,34 @@ def test_a_result_stays_if_it_cannot_be_measured_again(
   monkeypatch.setattr(experiments, '_train', fails)
   assert measured(tmp_path, *others) == before
   assert 'in the way; the result of before stays' in capsys.readouterr().out
+
+
+def test_a_result_that_cannot_be_read_stays_and_ends_no_others(
+  tmp_path, capsys
+):
+  others = registry.RESULTS['fedvc/fig10'], registry.RESULTS['fedmlh/table5']
+  path = tmp_path / 'fedvc' / 'fig10' / 'result.json'
+  path.parent.mkdir(parents=True)
+  path.write_text('{')
+  asked = request(tmp_path, *others, train=False)
+  experiments.run_all([experiments.plan_one(f, asked) for f in others], asked)
+  out = capsys.readouterr().out
+  assert 'fig10/result.json is damaged (' in out
+  assert '1 reproduced, 1 not run' in out
+  assert path.read_text() == '{'
+
+
+def test_a_result_stays_if_its_runs_were_removed(trains, tmp_path):
+  [before] = measured(tmp_path, small_table.TABLE)
+  csv = tmp_path / small_table.TABLE.name / 'result.csv'
+  values = csv.read_text()
+  shutil.rmtree(tmp_path / 'runs')
+  assert measured(tmp_path, small_table.TABLE, train=False) == [before]
+  assert csv.read_text() == values
+  # Not that of other settings.
+  more = {'scale': 'paper', 'train': False}
+  [other] = measured(tmp_path, small_table.TABLE, **more)
+  assert other.verdict == VERDICTS.NOT_RUN
 
 
 def test_there_may_be_nothing_to_probe(tmp_path, capsys):
