@@ -60,7 +60,8 @@ class Checked(NamedTuple):
   Attributes:
     says: what was expected, for people.
     measured: the value as text.
-    holds: whether it is as expected; None if the runs were too short to tell.
+    holds: whether it is as expected; None if it was not measured, or the runs were
+      too short to tell.
   """
 
   says: str

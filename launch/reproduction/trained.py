@@ -145,12 +145,19 @@ def _judged(lines: Sequence[lines_lib.Line]):
 
 
 def _as_expected(checked: Sequence[outcome_lib.Checked]):
-  """Returns the verdict on a small table, and why."""
-  unmeasured = [each for each in checked if each.measured == _NONE]
-  if unmeasured:
-    why = f'{len(unmeasured)} of {len(checked)} expectations wait for runs'
+  """Returns the verdict on a small table, and why.
+
+  One that does not hold decides, whatever the missing runs will measure.
+  """
+  measured = [each for each in checked if each.measured != _NONE]
+  if len(measured) == len(checked):
+    return outcome_lib.judged(checked)
+  waiting = len(checked) - len(measured)
+  why = f'{waiting} of {len(checked)} expectations wait for runs'
+  if all(each.holds is not False for each in measured):
     return outcome_lib.Verdict.NOT_RUN, why
-  return outcome_lib.judged(checked)
+  verdict, broken = outcome_lib.judged(measured)
+  return verdict, f'{broken}; {why}'
 
 
 def _checked(
@@ -179,7 +186,7 @@ def check(
   labels = filter(None, (each.of, each.than))
   values = [of[label].value(each.metric) for label in labels]
   if None in values:
-    return outcome_lib.Checked(says, _NONE, False)
+    return outcome_lib.Checked(says, _NONE, None)
   low, high = _possible(values[0])
   if each.than:
     least, most = _possible(values[1])

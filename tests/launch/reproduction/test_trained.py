@@ -149,6 +149,16 @@ def test_an_expectation_that_fails_is_named(tmp_path):
   assert found.why.endswith('at least +5 points: +4.0')
 
 
+def test_an_expectation_that_fails_waits_for_no_run(tmp_path):
+  found = concluded(tmp_path, [(0.3,), (0.95,), (None,)], missing=['no disk'])
+  assert found.verdict == VERDICTS.NOT
+  assert found.why == (
+    '1 of 1 do not hold: top-1 of fedss negatives=9: 40 to 90 %: 95.0; 1 of 2'
+    ' expectations wait for runs; no disk'
+  )
+  assert [each.holds for each in found.checked] == [False, None]
+
+
 def test_expectations_wait_for_their_runs(tmp_path):
   found = concluded(tmp_path, [(0.3,), (0.5,), (None,)], missing=['no disk'])
   assert found.verdict == VERDICTS.NOT_RUN
