@@ -62,11 +62,14 @@ class Checked(NamedTuple):
     measured: the value as text.
     holds: whether it is as expected; None if it was not measured, or the runs were
       too short to tell.
+    is_reversed: whether it holds although the values are in the other order, by no
+      more than it allows.
   """
 
   says: str
   measured: str
   holds: bool | None
+  is_reversed: bool = False
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -114,9 +117,13 @@ def judged(checked: Sequence[Checked]) -> tuple[Verdict, str]:
     told = '; '.join(f'{each.says}: {each.measured}' for each in failed)
     return Verdict.NOT, f'{len(failed)} of {len(checked)} do not hold: {told}'
   open_ones = sum(each.holds is None for each in checked)
+  other = sum(each.is_reversed for each in checked)
+  told = (
+    f', {other} in the other order, by no more than allowed' if other else ''
+  )
   if not open_ones:
-    return Verdict.SHAPE, f'all {len(checked)} expectations hold'
-  hold = f'{len(checked) - open_ones} of {len(checked)} expectations hold'
+    return Verdict.SHAPE, f'all {len(checked)} expectations hold{told}'
+  hold = f'{len(checked) - open_ones} of {len(checked)} expectations hold{told}'
   why = f'{hold}, and the runs are too short to tell of the others'
   # Of a shape, most must have been seen.
   return Verdict.SHAPE if 2 * open_ones < len(checked) else Verdict.NOT, why
@@ -228,7 +235,7 @@ def _check(found: Outcome) -> None:
   texts = [
     *(found.scale, found.why, found.what, found.command, found.version),
     *(*found.pictures, *found.runs),
-    *(text for says, measured, _ in found.checked for text in (says, measured)),
+    *(text for each in found.checked for text in (each.says, each.measured)),
   ]
   for title, heading, rows in found.tables:
     texts += [title, *heading, *itertools.chain(*rows)]
@@ -237,9 +244,10 @@ def _check(found: Outcome) -> None:
   for text in texts:
     if not isinstance(text, str):
       raise ValueError(f'expected text instead of {text!r}')
-  for *_, holds in found.checked:
-    if not (holds is None or isinstance(holds, bool)):
-      raise ValueError(f'expected true, false or null instead of {holds!r}')
+  for each in found.checked:
+    for flag in (each.holds, each.is_reversed):
+      if not (flag is None or isinstance(flag, bool)):
+        raise ValueError(f'expected true, false or null instead of {flag!r}')
   if not isinstance(found.seconds or 0.0, float | int):
     raise ValueError(f'expected a number of seconds, not {found.seconds!r}')
 
@@ -261,12 +269,14 @@ def expectations(outcome: Outcome) -> Cells | None:
   return Cells(
     'Expected before it was run',
     ('expected', 'measured', 'holds'),
-    tuple((e.says, e.measured, _yes(e.holds)) for e in outcome.checked),
+    tuple((e.says, e.measured, _holds(e)) for e in outcome.checked),
   )
 
 
-def _yes(holds: bool | None) -> str:
-  return {True: 'yes', False: 'no', None: 'unknown'}[holds]
+def _holds(each: Checked) -> str:
+  if each.is_reversed:
+    return 'yes, in the other order'
+  return {True: 'yes', False: 'no', None: 'unknown'}[each.holds]
 
 
 def _all_tables(outcome: Outcome) -> list[Cells]:

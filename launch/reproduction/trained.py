@@ -179,10 +179,11 @@ def check(
     of: the table's lines by label.
   """
   unit = names.unit(each.metric)
-  unit = ' points' if unit and each.than else unit
-  what = f'{names.heading(each.metric)} of {each.of}'
-  what += f' less that of {each.than}' if each.than else ''
-  says = f'{what}: {each.bounds}{unit}'
+  bounds = f'{each.bounds}{unit}'
+  if each.than:
+    compared = each.compared(' points' if unit else '')
+    bounds = f'{compared} that of {each.than}'
+  says = f'{names.heading(each.metric)} of {each.of}: {bounds}'
   labels = filter(None, (each.of, each.than))
   values = [of[label].value(each.metric) for label in labels]
   if None in values:
@@ -195,7 +196,12 @@ def check(
   holds = [each.holds(low), each.holds(high)]
   apart = low > each.most or high < each.least
   decided = all(holds) or apart
-  return outcome_lib.Checked(says, measured, all(holds) if decided else None)
+  return outcome_lib.Checked(
+    says,
+    measured,
+    all(holds) if decided else None,
+    each.is_reversed(low) and each.is_reversed(high),
+  )
 
 
 def _possible(value: columns.Value) -> tuple[float, float]:

@@ -95,7 +95,7 @@ def test_a_section_holds_all_that_was_written(written):
   assert [row for row in found.rows if row[-1] == 'no'] == [
     ['AMZtitle', 'fedavg', 'GiB', '135.0', '134.94', 'no'],
     [
-      'top-1 of fedss negatives=9 less that of posonly: at least +5 points',
+      'top-1 of fedss negatives=9: at least 5 points above that of posonly',
       *('+4.0', 'no'),
     ],
   ]

@@ -1,9 +1,11 @@
 """What finished runs say of a published table."""
 
 import csv
+import dataclasses
 import json
 import math
 import re
+import sys
 import types
 
 import pytest
@@ -49,7 +51,7 @@ def test_a_small_table_is_judged_by_what_was_expected(tmp_path):
     *(('50.0', True), ('+10.0', True)),
   ]
   assert found.checked[1].says == (
-    'top-1 of fedss negatives=9 less that of posonly: at least +5 points'
+    'top-1 of fedss negatives=9: at least 5 points above that of posonly'
   )
   scores, costs = found.tables
   assert scores.heading == ('', 'top-1 %', 'paper', 'MAP@10 %', 'paper')
@@ -95,6 +97,30 @@ def test_a_missed_target_may_have_needed_any_number_of_rounds(
   expected = result.Expected('top1:0.7', 'a', **bounds, than='b')
   found = trained.check(expected, {'a': line(of), 'b': line(than)})
   assert (found.measured, found.holds) == (measured, holds)
+
+
+def test_an_order_that_is_reversed_within_its_slack_is_told(
+  tmp_path, monkeypatch
+):
+  slack = result.Expected('top1', 'fedss negatives=9', -3, than='posonly')
+  small = small_table.SMALL._replace(expected=(slack,))
+  monkeypatch.setattr(
+    sys.modules[__name__], 'TABLE', dataclasses.replace(TABLE, small=small)
+  )
+  found = concluded(tmp_path, [(0.3,), (0.5,), (0.51,)])
+  assert found.verdict == VERDICTS.SHAPE
+  assert found.why == (
+    'all 1 expectations hold, 1 in the other order, by no more than allowed'
+  )
+  [row] = outcome_lib.expectations(found).rows
+  assert row == (
+    'top-1 of fedss negatives=9: at most 3 points below that of posonly',
+    *('-1.0', 'yes, in the other order'),
+  )
+  outcome_lib.write(found, tmp_path)
+  assert outcome_lib.read(tmp_path, TABLE.name) == found
+  found = concluded(tmp_path / 'b', [(0.3,), (0.52,), (0.51,)])
+  assert found.why == 'all 1 expectations hold'
 
 
 def test_a_verdict_says_what_the_runs_are_too_short_for():
@@ -146,7 +172,7 @@ def test_an_expectation_that_fails_is_named(tmp_path):
   found = concluded(tmp_path, [(0.3,), (0.5,), (0.46,)])
   assert found.verdict == VERDICTS.NOT
   assert found.why.startswith('1 of 2 do not hold: top-1 of fedss negatives=9')
-  assert found.why.endswith('at least +5 points: +4.0')
+  assert found.why.endswith('5 points above that of posonly: +4.0')
 
 
 def test_an_expectation_that_fails_waits_for_no_run(tmp_path):
