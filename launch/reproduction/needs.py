@@ -111,14 +111,16 @@ def told(
           *(units.human_duration(seconds), units.human_bytes(probe.peak_bytes)),
         ]
       )
+  table = text_table.to_text(lines, (0,), text_table.terminal_width())
+  text = f'{len(runs)} runs, {len(waiting)} of them not finished\n\n{table}'
+  if failures and not most:  # None was probed.
+    return text, failures
+  known = ', without those whose probe failed' if failures else ''
   free = shutil.disk_usage(output).free
   memory = machine.free_bytes(
     psutil.virtual_memory().available, pathlib.Path('/sys/fs/cgroup')
   )
-  table = text_table.to_text(lines, (0,), text_table.terminal_width())
-  known = ', without those whose probe failed' if failures else ''
-  text = (
-    f'{len(runs)} runs, {len(waiting)} of them not finished\n\n{table}'
+  text += (
     f'\none after another{known}: {units.human_duration(total)}, without most'
     ' evaluations; side by side as far as memory allows (--jobs)\n'
     f'memory: {units.human_bytes(most)} a run, {units.human_bytes(memory)} free\n'

@@ -96,6 +96,15 @@ def test_a_probe_that_fails_is_told_after_the_others(
   assert not list(tmp_path.glob('probe_*'))
 
 
+def test_nothing_is_foretold_if_all_probes_fail(monkeypatch, tmp_path):
+  fails = lambda runs, of, jobs, on_end: on_end(Ended(runs[0], 'no disk'), 1)
+  monkeypatch.setattr(children, 'run_all', fails)
+  text, failures = needs.told(planned(tmp_path), tmp_path)
+  assert 'failed' in text
+  assert 'memory: ' not in text
+  assert len(failures) == 2
+
+
 def test_all_missing_data_are_named_once(monkeypatch, tmp_path, capsys):
   runs = planned(tmp_path)
   asked = []

@@ -2,9 +2,7 @@
 
 import csv
 import dataclasses
-import json
 import math
-import re
 import sys
 import types
 
@@ -19,7 +17,6 @@ from tasks.papers import result
 from tasks.papers import table
 from tests.launch.reproduction import small_table
 from tests.report import fake_runs
-from tff_xc import errors
 from tff_xc.report import columns
 from tff_xc.report import groups
 from tff_xc.report import run_files
@@ -123,17 +120,6 @@ def test_an_order_that_is_reversed_within_its_slack_is_told(
   assert found.why == 'all 1 expectations hold'
 
 
-def test_a_verdict_says_what_the_runs_are_too_short_for():
-  checked = lambda *holds: [outcome_lib.Checked('a', '', h) for h in holds]
-  verdict, why = outcome_lib.judged(checked(True, True, None))
-  assert verdict == VERDICTS.SHAPE
-  assert why == (
-    '2 of 3 expectations hold, and the runs are too short to tell of the others'
-  )
-  assert outcome_lib.judged(checked(True, None))[0] == VERDICTS.NOT
-  assert outcome_lib.judged(checked(True, None, False))[0] == VERDICTS.NOT
-
-
 def values(output):
   """Returns the lines of the CSV, by row and metric."""
   with open(output / 'p' / 'fig1' / 'result.csv', newline='') as file:
@@ -223,43 +209,6 @@ def test_an_outcome_is_written_and_read(tmp_path):
   text = outcome_lib.to_text(found)
   assert text.startswith('P, Fig. 1, arXiv:1. Top-1 by negatives. Two methods')
   assert outcome_lib.read(tmp_path, 'fedss/table1') is None
-
-
-@pytest.mark.parametrize(
-  ('change', 'problem'),
-  [
-    (
-      lambda found: found | {'x': 1, 'version': 'abc'},
-      'is of another version of this program (of revision abc, with the unknown'
-      ' x); read it with that version, or delete it, and run launch.reproduce'
-      ' p/fig1 again',
-    ),
-    (
-      lambda found: {n: v for n, v in found.items() if n != 'checked'},
-      'of another version of this program (without checked);',
-    ),
-    (
-      lambda found: found | {'verdict': 'nearly'},
-      "of another version of this program (with the unknown verdict 'nearly');",
-    ),
-    (
-      lambda found: found | {'name': 'fedss/table1'},
-      'damaged (it is of fedss/',
-    ),
-    (lambda found: [found], 'is damaged ('),
-    (lambda found: {}, 'is damaged ('),
-    (lambda found: found | {'verdict': []}, 'of another version'),
-  ],
-)
-def test_a_result_of_another_version_is_not_called_damaged(
-  change, problem, tmp_path
-):
-  found = concluded(tmp_path, [(0.3,), (0.5,), (0.4,)])
-  outcome_lib.write(found, tmp_path)
-  path = tmp_path / 'p' / 'fig1' / 'result.json'
-  path.write_text(json.dumps(change(json.loads(path.read_text()))))
-  with pytest.raises(errors.InputError, match=re.escape(problem)):
-    outcome_lib.read(tmp_path, TABLE.name)
 
 
 def test_rounds_to_a_target_that_was_missed_are_at_least_one_more(tmp_path):
