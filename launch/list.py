@@ -20,6 +20,7 @@ from collections.abc import Sequence
 from launch import app
 from launch.benchmarks import catalog as benchmarks
 from tasks import encoders
+from tasks import found as found_lib
 from tasks import registry as tasks
 from tasks import run_settings
 from tasks.papers import registry as papers
@@ -138,19 +139,19 @@ def _has_files(word: str) -> bool:
 
 
 def _told(word: str, directory: str) -> str:
-  """Returns a word; after a task whose data are missing it says so."""
-  is_missing = _has_files(word) and not _is_here(word, directory)
-  return f'{word} (missing)' if is_missing else word
+  """Returns a word; after a task whose data are not all there it says so."""
+  lacks = _lacks(word, directory) if _has_files(word) else ''
+  return f'{word} ({lacks})' if lacks else word
 
 
 @functools.cache
-def _is_here(task: str, directory: str) -> bool:
-  """Whether a task's data are there."""
+def _lacks(task: str, directory: str) -> str:
+  """Returns 'missing', or which part of a task's data is there; '' if all are."""
   try:
-    tasks.get(task).find(directory)
+    there = tasks.get(task).find(directory)
   except errors.InputError:
-    return False
-  return True
+    return 'missing'
+  return there if isinstance(there, found_lib.Part) else ''
 
 
 def _size(value: int | tuple[int, ...]) -> str:

@@ -16,8 +16,10 @@ from collections.abc import Mapping
 from collections.abc import Sequence
 from typing import Any
 
+from tasks import found as found_lib
 from tff_xc import errors
 
+_ABSENT = '–'
 GIB = 2**30
 # The demo's peak is below this, although TFF's worker holds a second copy of
 # the values of its computations.
@@ -171,8 +173,8 @@ def check_data(
       data are there. Tasks of the user's own data are not looked for here.
     needs: by task, the files that it needs.
   """
-  known = [n for n in find if _is_there(find[n], directory)]
-  state = {n: 'found' if n in known else '–' for n in find}
+  state = {n: _state(find[n], directory) for n in find}
+  known = [n for n in find if state[n] != _ABSENT]
   rows = [['task', 'data', 'needs']] + [
     [name, state.get(name, 'your own'), text] for name, text in needs.items()
   ]
@@ -202,16 +204,16 @@ def check_task_data(
     found = find(directory)
   except (errors.InputError, OSError) as e:
     return Check('data', f'no {name} in {directory}', str(e))
-  told = f': {found}' if type(found) is str else ''
+  told = f': {found}' if isinstance(found, str) else ''
   return Check('data', f'{name} in {directory}{told}')
 
 
-def _is_there(find: Callable[[str], Any], directory: str) -> bool:
+def _state(find: Callable[[str], Any], directory: str) -> str:
   try:
-    find(directory)
+    found = find(directory)
   except (errors.InputError, OSError):
-    return False
-  return True
+    return _ABSENT
+  return found if isinstance(found, found_lib.Part) else 'found'
 
 
 def check_devices(

@@ -39,6 +39,10 @@ def main(arguments: Sequence[str]) -> None:
       ' `python -m launch.list tables` lists them'
     )
   values = flags.FLAGS
+  if values.needs and values.finished_only:
+    raise errors.InputError(
+      '--needs trains probes, and --finished_only trains nothing; leave one out'
+    )
   found = registry.chosen(arguments)
   request = experiments.Request(
     names=tuple(each.name for each in found),

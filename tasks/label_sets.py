@@ -77,9 +77,9 @@ def _load(name, data_dir, options):
 
 
 def _find(name, data_dir):
-  from datasets.xc import clients as xc
+  from datasets.xc import headers
 
-  return xc.find(name, data_dir)
+  return headers.find(name, data_dir)
 
 
 # Examples, labels and words of EURLex-4K.

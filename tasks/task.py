@@ -257,8 +257,9 @@ class Task:
     data: the files that --data_dir must hold; empty if the data are generated.
     lacks: what algorithms may need that it does not have: `entry.ONE_LABEL`,
       `entry.COSINES`.
-    find: (data_dir) -> anything, within seconds; raises `errors.InputError`
-      if the files of `data` are not there. None if it needs no files.
+    find: (data_dir) -> anything, within seconds, a `found.Part` if that is known
+      not to be all; raises `errors.InputError` if the files of `data` are not
+      there. None if it needs no files.
   """
 
   name: str

@@ -105,9 +105,9 @@ def _load_own(data_dir, options):
 
 
 def _find(name, data_dir):
-  from datasets.xc import clients as xc
+  from datasets.xc import headers
 
-  return xc.find(name, data_dir)
+  return headers.find(name, data_dir)
 
 
 def _load_words(data_dir, options):

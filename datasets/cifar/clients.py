@@ -10,6 +10,7 @@ uses one class per client. Hsu, Qi and Brown (FedVC, FedIR) deal the images to
 import os
 
 from datasets.cifar import files as cifar_files
+from datasets.cifar import places as cifar_places
 from datasets.splits import by_class
 from datasets.splits import dirichlet
 from datasets.splits import split_csv
@@ -54,11 +55,11 @@ def load(
     errors.InputError: a bad argument; data that are missing, damaged or
       incomplete; a split that does not fit them.
   """
-  if name not in cifar_files.LAYOUTS:
+  if name not in cifar_places.LAYOUTS:
     raise errors.InputError(
-      f'{name!r} is no CIFAR; take {" or ".join(cifar_files.LAYOUTS)}'
+      f'{name!r} is no CIFAR; take {" or ".join(cifar_places.LAYOUTS)}'
     )
-  n = cifar_files.LAYOUTS[name].num_classes
+  n = cifar_places.LAYOUTS[name].num_classes
   _check_clients(name, split, clients_per_class, expected.train // n)
   splits = cifar_files.read(data_dir, name, expected)
   train = pool.in_memory(*splits.train)

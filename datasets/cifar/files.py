@@ -5,7 +5,6 @@ as the `.tar.gz` that is distributed, and a directory that TensorFlow Datasets
 has prepared. Nothing is downloaded and nothing is written.
 """
 
-import dataclasses
 import functools
 import os
 import pathlib
@@ -16,6 +15,7 @@ from typing import NamedTuple
 import numpy as np
 
 from datasets.cifar import pickles as cifar_pickles
+from datasets.cifar import places as cifar_places
 from datasets.cifar import tfds as cifar_tfds
 from tff_xc import errors
 from tff_xc.data import pool
@@ -32,55 +32,6 @@ class Counts(NamedTuple):
 
 
 OFFICIAL = Counts()
-
-
-@dataclasses.dataclass(frozen=True)
-class Layout:
-  """The differences between the files of the two sets.
-
-  Attributes:
-    num_classes: n.
-    train: names of the training files, without '.bin', in their order.
-    test: the name of the test file.
-    binary: the folder of the binary version.
-    python: the folder of the Python version.
-    archives: the distributed archives of these two versions.
-    label_bytes: label bytes of a binary record; the last one is the class.
-    labels_key: the key of the classes in a pickle.
-  """
-
-  num_classes: int
-  train: tuple[str, ...]
-  test: str
-  binary: str
-  python: str
-  archives: tuple[str, str]
-  label_bytes: int
-  labels_key: str
-
-
-LAYOUTS = {
-  'cifar10': Layout(
-    num_classes=10,
-    train=tuple(f'data_batch_{i}' for i in range(1, 6)),
-    test='test_batch',
-    binary='cifar-10-batches-bin',
-    python='cifar-10-batches-py',
-    archives=('cifar-10-binary.tar.gz', 'cifar-10-python.tar.gz'),
-    label_bytes=1,
-    labels_key='labels',
-  ),
-  'cifar100': Layout(
-    num_classes=100,
-    train=('train',),
-    test='test',
-    binary='cifar-100-binary',
-    python='cifar-100-python',
-    archives=('cifar-100-binary.tar.gz', 'cifar-100-python.tar.gz'),
-    label_bytes=2,
-    labels_key='fine_labels',
-  ),
-}
 
 
 class Splits(NamedTuple):
@@ -112,45 +63,19 @@ def read(
 def find(data_dir: str | os.PathLike, name: str) -> Callable[[Counts], Splits]:
   """Finds the files for `read` and returns the function that reads them.
 
-  Args:
-    data_dir: as in `read`.
-    name: as in `read`.
-
   Raises:
     errors.InputError: nothing is found.
   """
-  data_dir, layout = pathlib.Path(data_dir), LAYOUTS[name]
-  places = [data_dir, data_dir / name]
-  for place in places:
-    for folder, archive in zip(
-      (layout.binary, layout.python), layout.archives, strict=True
-    ):
-      binary = folder == layout.binary
-      for path in (place, place / folder, place / archive):
-        if path.name in (folder, archive) and path.exists():
-          return functools.partial(_official, path, layout, binary)
-    prepared = cifar_tfds.find(place, name)
-    if prepared:
-      return functools.partial(_prepared, prepared, layout)
-  raise errors.InputError(_not_found(places, name, layout))
+  path, form = cifar_places.find(data_dir, name)
+  layout = cifar_places.LAYOUTS[name]
+  if form == cifar_places.PREPARED:
+    return functools.partial(_prepared, path, layout)
+  return functools.partial(_official, path, layout, form == cifar_places.BINARY)
 
 
-def _not_found(places, name: str, layout: Layout) -> str:
-  for place in places:
-    mosaics = name == 'cifar10' and list(place.glob('*.webp'))
-    if mosaics and (place / 'unpack.py').is_file():
-      return (
-        f'{place} holds {name} as mosaics; run `python'
-        f' {place / "unpack.py"} OUT` and give --data_dir=OUT'
-      )
-  return (
-    f'{places[0]} has no {name}: neither {layout.binary}, {layout.python},'
-    f' {" or ".join(layout.archives)}, nor a directory {name}/3.0.2 prepared by'
-    ' TensorFlow Datasets; put one of them there, or give another --data_dir'
-  )
-
-
-def _official(path, layout: Layout, binary: bool, expected: Counts) -> Splits:
+def _official(
+  path, layout: cifar_places.Layout, binary: bool, expected: Counts
+) -> Splits:
   """Reads a folder or an archive."""
   suffix = '.bin' if binary else ''
   names = [f'{name}{suffix}' for name in (*layout.train, layout.test)]
@@ -197,7 +122,9 @@ def _from_archive(path, names) -> dict[str, bytes]:
   return contents
 
 
-def _parse_binary(content: bytes, where: str, layout: Layout, size: int):
+def _parse_binary(
+  content: bytes, where: str, layout: cifar_places.Layout, size: int
+):
   record = layout.label_bytes + _PIXELS
   if len(content) != size * record:
     raise errors.InputError(
@@ -221,7 +148,7 @@ def check_labels(y: np.ndarray, num_classes: int, where: str) -> None:
     )
 
 
-def _prepared(path, layout: Layout, expected: Counts) -> Splits:
+def _prepared(path, layout: cifar_places.Layout, expected: Counts) -> Splits:
   train, test = (
     cifar_tfds.read(path, split, size, SIDE)
     for split, size in expected._asdict().items()
@@ -231,7 +158,7 @@ def _prepared(path, layout: Layout, expected: Counts) -> Splits:
   return _splits(path, layout, train, test)
 
 
-def _splits(path, layout: Layout, *parts) -> Splits:
+def _splits(path, layout: cifar_places.Layout, *parts) -> Splits:
   """Checks that classes have equal shares; reshapes rows to images."""
   splits = []
   for split, (x, y) in zip(('training', 'test'), parts, strict=True):

@@ -45,7 +45,7 @@ def parse(content: bytes, where: str, layout, size: int):
   Args:
     content: the pickle.
     where: its path, for the errors.
-    layout: a `cifar_files.Layout`.
+    layout: a `places.Layout`.
     size: the number of images expected.
 
   Returns:

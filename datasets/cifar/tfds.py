@@ -9,24 +9,6 @@ from tff_xc import errors
 _BATCH = 1000
 
 
-def find(place: pathlib.Path, name: str) -> pathlib.Path | None:
-  """Returns the newest prepared version: `place`, or a folder in it."""
-  place = place.absolute()  # A relative path such as `.` has no useful name.
-  versions = [place, *sorted(place.glob('*'), key=_version, reverse=True)]
-  for path in versions:
-    if (path / 'dataset_info.json').is_file() and name in (
-      path.parent.name,
-      place.name,
-    ):
-      return path
-  return None
-
-
-def _version(path: pathlib.Path) -> list[int]:
-  parts = path.name.split('.')
-  return [int(p) for p in parts] if all(p.isdecimal() for p in parts) else []
-
-
 def read(path: pathlib.Path, split: str, size: int, side: int):
   """Reads one split, in the official order where the examples carry an id.
 

@@ -6,8 +6,6 @@ two classes: not smiling, smiling. Its JSON names the images; they lie in
 """
 
 import os
-import pathlib
-from typing import NamedTuple
 
 import numpy as np
 import tensorflow as tf
@@ -24,42 +22,11 @@ from tff_xc.data import pool as pool_lib
 
 NUM_CLASSES = 2
 SIDE = 84
-_IMAGES = 'img_align_celeba'
 _LONGEST_NAME = 64  # bytes
 # LEAF's preprocessing leaves out celebrities with fewer images (-k 5).
 _LEAST = 5
 # The images of LEAF's test, which are evaluated in every round, fit.
 CACHE = 2**29
-_GET_IT = (
-  'get img_align_celeba.zip from '
-  'https://mmlab.ie.cuhk.edu.hk/projects/CelebA.html'
-)
-
-
-class Files(NamedTuple):
-  """LEAF's JSON files, and the folder or zip of the images."""
-
-  json: leaf_files.Files
-  images: pathlib.Path
-
-
-def find(data_dir: str | os.PathLike) -> Files:
-  """Finds the JSON and the images; opens neither.
-
-  Raises:
-    errors.InputError: one of them is missing.
-  """
-  found = leaf_files.find('celeba', data_dir)
-  for place in leaf_files.places('celeba', data_dir):
-    for folder in (place, place / 'raw'):
-      inner = folder / _IMAGES / _IMAGES  # As some archives unpack.
-      for images in (inner, folder / _IMAGES, folder / f'{_IMAGES}.zip'):
-        if images.is_dir() or (images.suffix and images.is_file()):
-          return Files(found, images)
-  raise errors.InputError(
-    f'no images beside {found.folder}: expected {_IMAGES} or {_IMAGES}.zip in '
-    f'a folder celeba of {data_dir}, or in its data/raw; {_GET_IT}'
-  )
 
 
 def load(
@@ -85,7 +52,7 @@ def load(
     errors.InputError: files are missing or malformed, an image is missing, or
       no user remains.
   """
-  found = find(data_dir)
+  found = leaf_files.find_celeba(data_dir)
   users, arrays = leaf_users.read_json(data_dir, found.json, 'celeba', _parse)
   store = store_lib.open_store(found.images)
   places = _places(arrays['x'], store, found)
@@ -119,7 +86,9 @@ def _parse(x: list, y: list, where: str) -> dict[str, np.ndarray]:
   return {'x': names, 'y': y}
 
 
-def _places(x: np.ndarray, store: store_lib.Store, found: Files) -> np.ndarray:
+def _places(
+  x: np.ndarray, store: store_lib.Store, found: leaf_files.CelebaFiles
+) -> np.ndarray:
   """Returns int64 [N], the images' numbers in the store."""
   ids = listing_lib.texts([[name.decode() for name in x]])
   places = store_lib.find(store, ids)
@@ -128,7 +97,8 @@ def _places(x: np.ndarray, store: store_lib.Store, found: Files) -> np.ndarray:
     raise errors.InputError(
       f'{found.images}: {len(missing):,} of the {len(x):,} images that '
       f'{found.json.folder} names are missing: '
-      f'{", ".join(missing[:3])}{" ..." if len(missing) > 3 else ""}; {_GET_IT}'
+      f'{", ".join(missing[:3])}{" ..." if len(missing) > 3 else ""}; '
+      f'{leaf_files.GET_PHOTOGRAPHS}'
     )
   return places
 
@@ -153,6 +123,7 @@ def _decode(store: store_lib.Store, place: int) -> np.ndarray:
     image = decode.rgb(store.read(place))
   except decode.DAMAGE as e:
     raise errors.InputError(
-      f'{store.where(place)} is not a readable image{decode.reason(e)}; {_GET_IT}'
+      f'{store.where(place)} is not a readable image{decode.reason(e)}; '
+      f'{leaf_files.GET_PHOTOGRAPHS}'
     ) from e
   return np.asarray(image.resize((SIDE, SIDE), Image.BICUBIC))

@@ -11,11 +11,18 @@ import pathlib
 import re
 from typing import NamedTuple
 
+from datasets.leaf import gutenberg
+from datasets.leaf import json_users
 from tff_xc import errors
 
 _GET_IT = (
   'run preprocess.sh of https://github.com/TalwalkarLab/leaf, or name another '
   'directory with --data_dir'
+)
+_PHOTOGRAPHS = 'img_align_celeba'
+GET_PHOTOGRAPHS = (
+  'get img_align_celeba.zip from '
+  'https://mmlab.ie.cuhk.edu.hk/projects/CelebA.html'
 )
 
 
@@ -36,6 +43,13 @@ class Files(NamedTuple):
   def folder(self) -> pathlib.Path:
     """The folder of the training users' files, or of all."""
     return (self.train or self.all)[0].parent
+
+
+class CelebaFiles(NamedTuple):
+  """LEAF's JSON files, and the folder or zip of the images."""
+
+  json: Files
+  images: pathlib.Path
 
 
 def places(name: str, data_dir: str | os.PathLike) -> list[pathlib.Path]:
@@ -66,6 +80,69 @@ def find(name: str, data_dir: str | os.PathLike) -> Files:
     f'and {os.path.join("leaf", name)} for train/*.json and test/*.json, for '
     f'all_data/*.json and for *.json; {_GET_IT}'
   )
+
+
+def find_celeba(data_dir: str | os.PathLike) -> CelebaFiles:
+  """Finds the JSON and the images of CelebA; opens neither.
+
+  Raises:
+    errors.InputError: one of them is missing.
+  """
+  found = find('celeba', data_dir)
+  for place in places('celeba', data_dir):
+    for folder in (place, place / 'raw'):
+      inner = folder / _PHOTOGRAPHS / _PHOTOGRAPHS  # As some archives unpack.
+      for images in (
+        inner,
+        folder / _PHOTOGRAPHS,
+        folder / f'{_PHOTOGRAPHS}.zip',
+      ):
+        if images.is_dir() or (images.suffix and images.is_file()):
+          return CelebaFiles(found, images)
+  raise errors.InputError(
+    f'no images beside {found.folder}: expected {_PHOTOGRAPHS} or '
+    f'{_PHOTOGRAPHS}.zip in a folder celeba of {data_dir}, or in its data/raw; {GET_PHOTOGRAPHS}'
+  )
+
+
+def find_shakespeare(data_dir: str | os.PathLike) -> Files | pathlib.Path:
+  """Finds the JSON files of Shakespeare, or else the file of Project Gutenberg.
+
+  Raises:
+    errors.InputError: there is neither.
+  """
+  try:
+    return find('shakespeare', data_dir)
+  except errors.InputError as e:
+    root = pathlib.Path(data_dir)
+    known = places('shakespeare', data_dir)
+    for place in [
+      *known,
+      root / 'gutenberg',
+      *(p / 'raw_data' for p in known),
+    ]:
+      for name in gutenberg.NAMES:
+        if (place / name).is_file():
+          return place / name
+    raise errors.InputError(
+      f'{e}; or put {" or ".join(gutenberg.NAMES)} of Project Gutenberg there or '
+      f'into {root / "gutenberg"}'
+    ) from e
+
+
+def count_users(found: Files) -> int | None:
+  """Counts the users of files, without reading their data.
+
+  Returns:
+    None if a file does not begin with the names of its users.
+  """
+  users = set()
+  for path in (*found.train, *found.test, *found.all):
+    names = json_users.first_users(path)
+    if names is None:
+      return None
+    users.update(map(str, names))
+  return len(users)
 
 
 def in_folder(place: pathlib.Path) -> Files | None:

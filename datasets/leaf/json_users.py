@@ -59,6 +59,29 @@ def read(
   return _checked_users(path, lists, sizes)
 
 
+def first_users(path: pathlib.Path) -> list[str] | None:
+  """Reads "users" of a file that begins with them, as LEAF's do.
+
+  Returns:
+    None if it has others of its data before, or is damaged, which `read` tells.
+  """
+  try:
+    with json_text.readable(path, _GET_IT):
+      file = path.open(encoding='utf-8-sig')
+    with file:
+      text = json_text.Text(path, file, _GET_IT)
+      for key in text.keys('the file'):
+        if key == 'users':
+          found = text.value('"users"')
+          return found if isinstance(found, list) else None
+        if key == 'user_data':
+          return None
+        text.value(f'"{key}"')
+  except errors.InputError:
+    pass
+  return None
+
+
 def _top_level(
   text: json_text.Text, add_user: Callable[[str, Any], None]
 ) -> dict:

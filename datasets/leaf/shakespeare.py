@@ -37,31 +37,6 @@ _CODES = np.full(128, _UNKNOWN, np.uint8)
 _CODES[np.frombuffer(ALPHABET.encode(), np.uint8)] = np.arange(NUM_CLASSES)
 
 
-def find(data_dir: str | os.PathLike) -> leaf_files.Files | pathlib.Path:
-  """Finds LEAF's JSON files, or else the file of Project Gutenberg.
-
-  Raises:
-    errors.InputError: there is neither.
-  """
-  try:
-    return leaf_files.find('shakespeare', data_dir)
-  except errors.InputError as e:
-    root = pathlib.Path(data_dir)
-    places = leaf_files.places('shakespeare', data_dir)
-    for place in [
-      *places,
-      root / 'gutenberg',
-      *(p / 'raw_data' for p in places),
-    ]:
-      for name in gutenberg.NAMES:
-        if (place / name).is_file():
-          return place / name
-    raise errors.InputError(
-      f'{e}; or put {" or ".join(gutenberg.NAMES)} of Project Gutenberg there or '
-      f'into {root / "gutenberg"}'
-    ) from e
-
-
 def load(
   data_dir: str | os.PathLike,
   *,
@@ -85,7 +60,7 @@ def load(
   Raises:
     errors.InputError: files are missing or malformed, or no user remains.
   """
-  found = find(data_dir)
+  found = leaf_files.find_shakespeare(data_dir)
   if isinstance(found, pathlib.Path):
     users, examples = from_texts(
       'shakespeare', [found], lambda: gutenberg.read(found).items()

@@ -18,7 +18,7 @@ import scipy.sparse
 
 from datasets.procedural import glyph_strokes
 from datasets.splits import by_class
-from datasets.xc import text as xc_text
+from datasets.xc import headers as xc_headers
 from datasets.xc import write as xc_write
 from tff_xc import errors
 from tff_xc.data import client_data
@@ -131,7 +131,7 @@ def write(folder: str | os.PathLike, name: str, **options) -> None:
     ('train', TRAIN, len(words.train_labels)),
     ('test', TEST, words.options.test_examples),
   ):
-    header = xc_text.Header(
+    header = xc_headers.Header(
       total, words.options.num_features, words.options.num_classes
     )
     parts = (

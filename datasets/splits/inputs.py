@@ -212,9 +212,10 @@ def _cifar(path: pathlib.Path) -> listing_lib.Listing | None:
   if not any('cifar' in name.lower() for name in names):
     return None
   from datasets.cifar import files as cifar_files
+  from datasets.cifar import places as cifar_places
 
   found = {}
-  for name in cifar_files.LAYOUTS:
+  for name in cifar_places.LAYOUTS:
     try:
       found[name] = cifar_files.find(path, name)
     except errors.InputError as e:
@@ -230,7 +231,7 @@ def _cifar(path: pathlib.Path) -> listing_lib.Listing | None:
   [(name, load)] = found.items()
   splits = load(cifar_files.OFFICIAL)
   return _numbered(
-    splits.train.y, cifar_files.LAYOUTS[name].num_classes, test=splits.test.y
+    splits.train.y, cifar_places.LAYOUTS[name].num_classes, test=splits.test.y
   )
 
 

@@ -10,6 +10,7 @@ import pathlib
 import scipy.sparse
 
 from datasets import parsed_cache
+from datasets.xc import headers as xc_headers
 from datasets.xc import text as xc_text
 
 # Increase this when the files of a cache or the result of `xc_text` change.
@@ -23,7 +24,7 @@ def read(path: str | os.PathLike, form: str = 'examples') -> xc_text.Table:
 
   Args:
     path: the text file.
-    form: one of `xc_text.FORMS`.
+    form: one of `xc_headers.FORMS`.
 
   Returns:
     The file's content. Its arrays are read-only.
@@ -32,7 +33,7 @@ def read(path: str | os.PathLike, form: str = 'examples') -> xc_text.Table:
     errors.InputError: as `xc_text.read`.
   """
   path = pathlib.Path(path)
-  header = xc_text.read_header(path, form)
+  header = xc_headers.read_header(path, form)
 
   def fill(store: parsed_cache.Store) -> None:
     for name, array in _arrays(xc_text.read(path, form)).items():

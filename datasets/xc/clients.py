@@ -18,9 +18,8 @@ import scipy.sparse
 
 from datasets.splits import by_class
 from datasets.xc import cache as xc_cache
+from datasets.xc import headers as xc_headers
 from datasets.xc import sets as xc_sets
-from datasets.xc import text as xc_text
-from tff_xc import errors
 from tff_xc.data import client_data
 from tff_xc.data import partition as partition_lib
 from tff_xc.data import pool
@@ -35,24 +34,6 @@ class Part(NamedTuple):
 
   features: scipy.sparse.csr_matrix
   labels: scipy.sparse.csr_matrix
-
-
-def find(
-  name: str, data_dir: str | os.PathLike, counts: xc_sets.Counts | None = None
-) -> xc_sets.Files:
-  """Finds the files of a set and reads their first lines.
-
-  Args:
-    name: as in `load`.
-    data_dir: as in `load`.
-    counts: as in `load`.
-
-  Raises:
-    errors.InputError: files are missing or have other counts.
-  """
-  files = xc_sets.find(name, data_dir)
-  _check_counts(files, counts or xc_sets.SETS[name].counts)
-  return files
 
 
 def load(
@@ -85,7 +66,7 @@ def load(
     errors.InputError: files are missing, damaged, or have other counts; an
       argument is out of its range.
   """
-  files = find(name, data_dir, counts)
+  files = xc_headers.find(name, data_dir, counts)
   known = xc_sets.SETS[name]
   return federated(
     name,
@@ -184,36 +165,7 @@ def sample_labels(label_sets: scipy.sparse.csr_matrix, seed: int) -> np.ndarray:
   return labels
 
 
-def _check_counts(files: xc_sets.Files, expected: xc_sets.Counts) -> None:
-  """Compares the headers, before anything is parsed."""
-  for part in ('train', 'test'):
-    wanted = xc_text.Header(
-      getattr(expected, part), expected.features, expected.labels
-    )
-    paths = getattr(files, part)
-    for path, form in _forms(paths):
-      header = xc_text.read_header(path, form)
-      for what, found, want in zip(
-        ('examples', 'features', 'labels'), header, wanted, strict=True
-      ):
-        absent = {'features': 'labels', 'labels': 'features'}.get(form)
-        if found != want and what != absent:
-          raise errors.InputError(
-            f'{path}, line 1: found {found:,} {what}, expected {want:,}; this '
-            'is another version of the set, get the one of these counts'
-          )
-
-
-def _forms(paths: tuple[pathlib.Path, ...]):
-  """Returns the form of each file of a part."""
-  return zip(
-    paths,
-    xc_text.FORMS[:1] if len(paths) == 1 else xc_text.FORMS[1:],
-    strict=True,
-  )
-
-
 def read(paths: tuple[pathlib.Path, ...]) -> Part:
   """Returns a part: of one file of examples, or of features and of labels."""
-  tables = [xc_cache.read(path, form) for path, form in _forms(paths)]
+  tables = [xc_cache.read(path, form) for path, form in xc_headers.forms(paths)]
   return Part(tables[0].features, tables[-1].labels)

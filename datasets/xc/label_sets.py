@@ -13,6 +13,7 @@ import scipy.sparse
 
 from datasets.splits import frequent_labels
 from datasets.xc import clients
+from datasets.xc import headers as xc_headers
 from datasets.xc import sets as xc_sets
 from tff_xc.data import client_data
 from tff_xc.data import hashing
@@ -66,7 +67,7 @@ def load(
     errors.InputError: files are missing, damaged, or have other counts; too few
       labels or examples for so many clients.
   """
-  files = clients.find(name, data_dir, counts)
+  files = xc_headers.find(name, data_dir, counts)
   known = xc_sets.SETS[name]
   parts = map(clients.read, (files.train, files.test))
   return federated(name, *parts, options, known.a, known.b)

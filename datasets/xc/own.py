@@ -15,8 +15,8 @@ from datasets.splits import own as splits
 from datasets.splits import split_folder
 from datasets.splits import split_path
 from datasets.xc import clients
+from datasets.xc import headers as xc_headers
 from datasets.xc import split as xc_split
-from datasets.xc import text as xc_text
 from tff_xc import errors
 from tff_xc.data import client_data
 
@@ -141,9 +141,9 @@ def read(
   return some(~held), some(held)
 
 
-def check(path: str | os.PathLike) -> xc_text.Header:
+def check(path: str | os.PathLike) -> xc_headers.Header:
   """Returns a file's header; raises `errors.InputError` if it will not do."""
-  header = xc_text.read_header(path)
+  header = xc_headers.read_header(path)
   if header.num_labels < 2:
     raise errors.InputError(
       f'{path}, line 1: {header.num_labels} labels; give a file with at least two'

@@ -17,13 +17,10 @@ scikit-learn's svmlight reader parses blocks of lines. Where a block has a line
 that this reader may not or cannot read, `xc_lines` parses it line by line.
 """
 
-import contextlib
-import gzip
 import io
 import itertools
 import os
 import pathlib
-import zlib
 from collections.abc import Iterator
 from collections.abc import Sequence
 from typing import BinaryIO
@@ -33,29 +30,13 @@ import numpy as np
 import scipy.sparse
 import sklearn.datasets
 
+from datasets.xc import headers as xc_headers
 from datasets.xc import lines as xc_lines
 from tff_xc import errors
-
-FORMS = ('examples', 'features', 'labels')
 
 # Bytes of a block. The reader returns labels as tuples of Python's floats,
 # which take far more memory than the result: few of them may live at once.
 _BLOCK = 1 << 18
-_LARGEST = 2**31 - 1
-
-
-class Header(NamedTuple):
-  """The numbers of a file's first line.
-
-  Attributes:
-    num_examples: N.
-    num_features: D; 0 in a file of labels.
-    num_labels: L; 0 in a file of features.
-  """
-
-  num_examples: int
-  num_features: int
-  num_labels: int
 
 
 class Table(NamedTuple):
@@ -71,15 +52,9 @@ class Table(NamedTuple):
       features.
   """
 
-  header: Header
+  header: xc_headers.Header
   features: scipy.sparse.csr_matrix | None
   labels: scipy.sparse.csr_matrix | None
-
-
-def read_header(path: str | os.PathLike, form: str = 'examples') -> Header:
-  """Reads a file's first line; see `read`."""
-  with _opened(pathlib.Path(path)) as file:
-    return _header(file, path, form)
 
 
 def read(path: str | os.PathLike, form: str = 'examples') -> Table:
@@ -89,7 +64,7 @@ def read(path: str | os.PathLike, form: str = 'examples') -> Table:
 
   Args:
     path: the file; a file whose name ends in `.gz` is decompressed.
-    form: one of `FORMS`.
+    form: one of `headers.FORMS`.
 
   Raises:
     errors.InputError: the file is missing or cannot be read; the header does
@@ -98,8 +73,8 @@ def read(path: str | os.PathLike, form: str = 'examples') -> Table:
       repeated; a value is not a finite float32. The message names the line.
   """
   path = pathlib.Path(path)
-  with _opened(path) as file:
-    header = _header(file, path, form)
+  with xc_headers.opened(path) as file:
+    header = xc_headers.parse(file, path, form)
     layout = _layout(header, form)
     blocks = [
       _parse(lines, layout, path, number)
@@ -114,49 +89,7 @@ def read(path: str | os.PathLike, form: str = 'examples') -> Table:
   return Table(header, pairs, labels.astype(bool, copy=False))
 
 
-@contextlib.contextmanager
-def _opened(path: pathlib.Path) -> Iterator[BinaryIO]:
-  """Opens a file to read; turns any error of reading into an InputError."""
-  if not path.is_file():
-    raise errors.InputError(
-      f'{path} is no file; give a text file of the Extreme Classification '
-      'Repository'
-    )
-  try:
-    with (gzip.open if path.suffix == '.gz' else open)(path, 'rb') as file:
-      yield file
-  except (OSError, EOFError, zlib.error) as e:
-    raise errors.InputError(
-      f'{path} cannot be read ({e}); check its permissions, or download it '
-      'again'
-    ) from e
-
-
-def _header(file: BinaryIO, path, form: str) -> Header:
-  if form not in FORMS:
-    raise ValueError(f'form is {form!r}, expected one of {FORMS}')
-  names = {'examples': 'N D L', 'features': 'N D', 'labels': 'N L'}[form]
-  line = file.readline(200)
-  fields = line.split()
-  wanted = len(names.split())
-  if (
-    len(fields) != wanted
-    or not all(f.isdigit() for f in fields)
-    or max(map(int, fields)) > _LARGEST
-  ):
-    shown = line.rstrip().decode('utf-8', 'backslashreplace')[:60]
-    raise errors.InputError(
-      f'{path}, line 1: expected the header {names!r} ({wanted} whole numbers '
-      f'below 2^31), found {shown!r}; give a file of the Extreme '
-      f'Classification Repository that holds {form}'
-    )
-  numbers = [int(f) for f in fields]
-  if form == 'labels':
-    numbers.insert(1, 0)
-  return Header(*numbers, *([0] if form == 'features' else []))
-
-
-def _layout(header: Header, form: str) -> xc_lines.Layout:
+def _layout(header: xc_headers.Header, form: str) -> xc_lines.Layout:
   if form == 'labels':
     return xc_lines.Layout(False, header.num_labels, noun='label')
   return xc_lines.Layout(
@@ -254,7 +187,7 @@ def _matrix(ids: list[Sequence], num_columns: int) -> scipy.sparse.csr_matrix:
 
 def _stacked(blocks, num_columns: int, path) -> scipy.sparse.csr_matrix:
   entries = sum(block.nnz for block in blocks)
-  if entries > _LARGEST:
+  if entries > xc_headers.LARGEST:
     raise errors.InputError(
       f'{path} has {entries} values or labels, more than 2^31 - 1; split it'
     )

@@ -14,7 +14,7 @@ from typing import TextIO
 import numpy as np
 import scipy.sparse
 
-from datasets.xc import text as xc_text
+from datasets.xc import headers as xc_headers
 
 _HEADERS = {
   'examples': ('num_examples', 'num_features', 'num_labels'),
@@ -25,7 +25,7 @@ _HEADERS = {
 
 def write(
   path: str | os.PathLike,
-  header: xc_text.Header,
+  header: xc_headers.Header,
   parts: Iterable[
     tuple[scipy.sparse.csr_matrix | None, scipy.sparse.csr_matrix | None]
   ],
@@ -41,7 +41,7 @@ def write(
     parts: the examples' features and labels, as in `xc_text.Table`, one part
       after the other, so that a file may be larger than memory. Ignored if the
       form does not hold them.
-    form: one of `xc_text.FORMS`.
+    form: one of `xc_headers.FORMS`.
     digits: significant digits of values; 9 restore the same float32.
   """
   path = pathlib.Path(path)

@@ -81,14 +81,21 @@ def judged(
   told = f'{inside} of {len(pairs)} values are in the band{rest}'
   if inside == len(pairs) and not missing:
     return verdicts.REPRODUCED, told
-  ordered, told_order = _order(pairs)
-  if ordered and not missing:
-    return verdicts.SHAPE, f'{told}; {told_order}'
-  return verdicts.NOT, f'{told}; {told_order}'
+  kept, total = _order(pairs)
+  told += (
+    f'; {kept} of {total} pairs are in the published order'
+    if total
+    else ('; no two of them have a published order')
+  )
+  if kept < total:
+    return verdicts.NOT, told
+  if missing:  # They may still be in the band, or in the order.
+    return verdicts.NOT_RUN, told
+  return (verdicts.SHAPE if total else verdicts.NOT), told
 
 
-def _order(pairs: Sequence[Pair]) -> tuple[bool, str]:
-  """Returns whether rows are in the published order, and how many pairs are.
+def _order(pairs: Sequence[Pair]) -> tuple[int, int]:
+  """Returns how many pairs of rows are in the published order, and how many have one.
 
   Two rows have an order if their published values are further apart than the
   wider of their bands.
@@ -104,6 +111,4 @@ def _order(pairs: Sequence[Pair]) -> tuple[bool, str]:
         continue
       total += 1
       kept += (a.mean > b.mean) if apart > 0 else (a.mean < b.mean)
-  if not total:
-    return False, 'no two of them have a published order'
-  return kept == total, f'{kept} of {total} pairs are in the published order'
+  return kept, total

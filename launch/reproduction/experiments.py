@@ -12,6 +12,8 @@ from launch.reproduction import page
 from launch.reproduction import runs as runs_lib
 from launch.reproduction.studies import study
 from launch.sweeps import plan
+from tasks import found as found_lib
+from tasks import registry as tasks
 from tasks.papers import result
 from tasks.papers import table as table_lib
 from tff_xc import errors
@@ -123,7 +125,8 @@ def tell_needs(planned: Sequence[Planned], request: Request) -> None:
   """Prints what the runs of results will take, from short probes.
 
   Raises:
-    errors.InputError: no task has its data, or a probe failed.
+    errors.InputError: no task has its data, or, after all other probes, some
+      failed.
     KeyboardInterrupt: after SIGINT or SIGTERM.
   """
   from launch.reproduction import needs
@@ -135,7 +138,10 @@ def tell_needs(planned: Sequence[Planned], request: Request) -> None:
     print('nothing to probe: formulas and studies have no runs of their own')
     return
   here = needs.with_data([*runs.values()])
-  print(needs.told(here, request.output), flush=True)
+  text, failures = needs.told(here, request.output)
+  print(text, flush=True)
+  if failures:
+    raise errors.InputError('; '.join(failures))
 
 
 def run_all(planned: Sequence[Planned], request: Request) -> None:
@@ -157,15 +163,21 @@ def run_all(planned: Sequence[Planned], request: Request) -> None:
     except errors.InputError as e:
       if request.is_one:
         raise
-      if kept := _kept(each, request):
-        print(f'{kept.name}: {e}; the result of before stays\n', flush=True)
-        done.append(kept)
+      kept, why = _kept_or_why(each, request)
+      found = _nothing(
+        each, request, outcome_lib.Verdict.NOT_RUN, why or str(e)
+      )
+      if kept or why:
+        told = f'{e}; the result of before stays' if kept else why
+        print(f'{found.name}: {told}\n', flush=True)
+        done.append(kept or found)
         continue
-      found = _nothing(each, request, outcome_lib.Verdict.NOT_RUN, str(e))
     if not found.command:  # One that was kept has that which measured it.
       found = dataclasses.replace(
         found,
-        what='; '.join(filter(None, [found.what, request.limited])),
+        what='; '.join(
+          filter(None, [found.what, request.limited, _part(each)])
+        ),
         command=request.command(each.found.name),
         version=_version(),
       )
@@ -177,6 +189,20 @@ def run_all(planned: Sequence[Planned], request: Request) -> None:
     print(outcome_lib.counted(done))
   shown = page.write(request.output, request.scale)
   print(f'written to {request.output}, see {shown.name}')
+
+
+def _part(each: Planned) -> str:
+  """Returns which data sets of a table are there only in part; '' if none is."""
+  places = {
+    run.config['task']: run.config['data_dir']
+    for group in each.runs
+    for run in group
+  }
+  parts = {
+    task: found_lib.part(tasks.get(task), directory)
+    for task, directory in places.items()
+  }
+  return ', '.join(f'{task} has {part}' for task, part in parts.items() if part)
 
 
 def _version() -> str:
@@ -203,7 +229,11 @@ def _outcome(each: Planned, request: Request) -> outcome_lib.Outcome:
   if not each.rows:
     why = 'it has no small form'
     return _nothing(each, request, outcome_lib.Verdict.NOT_RUN, why)
-  missing = _train(each, request) if request.train else []
+  missing = []
+  if request.train:
+    missing = _train(each, request)
+  elif kept := _kept_without_runs(each, request):
+    return kept
   from launch.reproduction import trained
 
   return trained.conclude(
@@ -213,10 +243,11 @@ def _outcome(each: Planned, request: Request) -> outcome_lib.Outcome:
 
 def _computed(found: result.Formula, request) -> outcome_lib.Outcome:
   verdict, why = outcome_lib.Verdict.REPRODUCED, 'it follows from formulas'
-  if found.differing is not None:
-    equal = len(found.rows) - found.differing
-    why = f'{equal} of {len(found.rows)} values have the printed digits'
-    if found.differing:
+  if equal := found.equal:
+    same, rounded = equal.count('yes'), equal.count(result.OF_ROUNDED)
+    why = f'{same} of {len(equal)} values have the printed digits'
+    why += f', {rounded} those of rounded numbers' if rounded else ''
+    if 'no' in equal:
       verdict = outcome_lib.Verdict.SHAPE
   return outcome_lib.Outcome(
     name=found.name,
@@ -245,6 +276,25 @@ def _kept(each: Planned, request) -> outcome_lib.Outcome | None:
   if not kept or kept.scale != request.scale:
     return None
   return None if kept.verdict is outcome_lib.Verdict.NOT_RUN else kept
+
+
+def _kept_without_runs(each: Planned, request) -> outcome_lib.Outcome | None:
+  """Returns a table's result of before whose runs have been removed since."""
+  from launch.sweeps import training
+
+  if any(training.is_finished(run) for group in each.runs for run in group):
+    return None
+  kept = _kept(each, request)
+  is_same = kept and kept.command == request.command(each.found.name)
+  return kept if is_same else None
+
+
+def _kept_or_why(each: Planned, request):
+  """Returns what was measured before, and why that cannot be read; '' if it can."""
+  try:
+    return _kept(each, request), ''
+  except errors.InputError as e:
+    return None, str(e)
 
 
 def _train(each: Planned, request: Request) -> list[str]:

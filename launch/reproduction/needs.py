@@ -18,6 +18,8 @@ from launch import machine
 from launch.sweeps import children
 from launch.sweeps import plan
 from launch.sweeps import training
+from tasks import found as found_lib
+from tasks import registry as tasks
 from tff_xc import errors
 from tff_xc.report import run_files
 from tff_xc.report import text_table
@@ -44,7 +46,7 @@ class Probe:
 
 
 def with_data(runs: Sequence[plan.Run]) -> list[plan.Run]:
-  """Returns the runs whose data are there, and prints what is missing.
+  """Returns the runs whose data are there, and prints what is missing, also in part.
 
   Raises:
     errors.InputError: all data are missing; a sentence for each task.
@@ -55,10 +57,13 @@ def with_data(runs: Sequence[plan.Run]) -> list[plan.Run]:
     if task in missing:
       continue
     missing[task] = ''
+    directory = run.config['data_dir']
     try:
-      children.check_data(task, run.config['data_dir'])
+      children.check_data(task, directory)
     except errors.InputError as e:
       missing[task] = f'{task}: {e}'
+    if part := found_lib.part(tasks.get(task), directory):
+      print(f'only a part: {task} in {directory} has {part}', flush=True)
   if all(missing.values()):
     raise errors.InputError('; '.join(missing.values()))
   for sentence in filter(None, missing.values()):
@@ -66,7 +71,9 @@ def with_data(runs: Sequence[plan.Run]) -> list[plan.Run]:
   return [run for run in runs if not missing[run.config['task']]]
 
 
-def told(runs: Sequence[plan.Run], output: pathlib.Path) -> str:
+def told(
+  runs: Sequence[plan.Run], output: pathlib.Path
+) -> tuple[str, list[str]]:
   """Trains a probe of each task and algorithm; returns what all runs will take.
 
   Args:
@@ -74,19 +81,27 @@ def told(runs: Sequence[plan.Run], output: pathlib.Path) -> str:
       probed.
     output: the directory of all runs.
 
+  Returns:
+    What they take, for people, and the probes that failed, a sentence each.
+
   Raises:
-    errors.InputError: a probe failed.
     KeyboardInterrupt: after SIGINT or SIGTERM; no probe is left running.
   """
   waiting = [run for run in runs if not training.is_finished(run)]
   lines = [['runs of', 'left', 'rounds', 's / round', 'time', 'memory']]
   total, most, disk = 0.0, 0, 0
+  failures = []
   output.mkdir(parents=True, exist_ok=True)
   with tempfile.TemporaryDirectory(prefix='probe_', dir=output) as folder:
-    for kind, group in _kinds(waiting).items():
+    for number, (kind, group) in enumerate(_kinds(waiting).items()):
       print(f'probing {kind}: {_ROUNDS} rounds ...', flush=True)
-      probe = _probe(group[0], pathlib.Path(folder))
       rounds = sum(run.config['rounds'] for run in group)
+      try:
+        probe = _probe(group[0], pathlib.Path(folder, str(number)))
+      except errors.InputError as e:
+        failures.append(str(e))
+        lines.append([kind, str(len(group)), f'{rounds:,}', *['failed'] * 3])
+        continue
       seconds = len(group) * probe.start_seconds + rounds * probe.round_seconds
       total, most = total + seconds, max(most, probe.peak_bytes)
       disk += len(group) * probe.disk_bytes
@@ -96,18 +111,22 @@ def told(runs: Sequence[plan.Run], output: pathlib.Path) -> str:
           *(units.human_duration(seconds), units.human_bytes(probe.peak_bytes)),
         ]
       )
+  table = text_table.to_text(lines, (0,), text_table.terminal_width())
+  text = f'{len(runs)} runs, {len(waiting)} of them not finished\n\n{table}'
+  if failures and not most:  # None was probed.
+    return text, failures
+  known = ', without those whose probe failed' if failures else ''
   free = shutil.disk_usage(output).free
   memory = machine.free_bytes(
     psutil.virtual_memory().available, pathlib.Path('/sys/fs/cgroup')
   )
-  table = text_table.to_text(lines, (0,), text_table.terminal_width())
-  return (
-    f'{len(runs)} runs, {len(waiting)} of them not finished\n\n{table}'
-    f'\none after another: {units.human_duration(total)}, without most'
+  text += (
+    f'\none after another{known}: {units.human_duration(total)}, without most'
     ' evaluations; side by side as far as memory allows (--jobs)\n'
     f'memory: {units.human_bytes(most)} a run, {units.human_bytes(memory)} free\n'
     f'disk: {units.human_bytes(disk)}, {units.human_bytes(free)} free\n'
   )
+  return text, failures
 
 
 def _kinds(runs: Sequence[plan.Run]) -> Mapping[str, list[plan.Run]]:
@@ -120,11 +139,16 @@ def _kinds(runs: Sequence[plan.Run]) -> Mapping[str, list[plan.Run]]:
 
 
 def _probe(run: plan.Run, folder: pathlib.Path) -> Probe:
+  """Trains a few rounds of a run in a new folder.
+
+  Raises:
+    errors.InputError: it failed.
+  """
   values = {**run.values, 'rounds': _ROUNDS, 'eval_every': _ROUNDS}
   values = {
     n: v for n, v in values.items() if n not in ('target', 'stop_after')
   }
-  short = plan.Run(values, run.config, folder / 'run', f'probe of {run.point}')
+  short = plan.Run(values, run.config, folder, f'probe of {run.point}')
   failed, seen = [], []
 
   def ended(child, jobs):

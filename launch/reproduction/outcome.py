@@ -60,12 +60,16 @@ class Checked(NamedTuple):
   Attributes:
     says: what was expected, for people.
     measured: the value as text.
-    holds: whether it is as expected; None if the runs were too short to tell.
+    holds: whether it is as expected; None if it was not measured, or the runs were
+      too short to tell.
+    is_reversed: whether it holds although the values are in the other order, by no
+      more than it allows.
   """
 
   says: str
   measured: str
   holds: bool | None
+  is_reversed: bool = False
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -113,9 +117,13 @@ def judged(checked: Sequence[Checked]) -> tuple[Verdict, str]:
     told = '; '.join(f'{each.says}: {each.measured}' for each in failed)
     return Verdict.NOT, f'{len(failed)} of {len(checked)} do not hold: {told}'
   open_ones = sum(each.holds is None for each in checked)
+  other = sum(each.is_reversed for each in checked)
+  told = (
+    f', {other} in the other order, by no more than allowed' if other else ''
+  )
   if not open_ones:
-    return Verdict.SHAPE, f'all {len(checked)} expectations hold'
-  hold = f'{len(checked) - open_ones} of {len(checked)} expectations hold'
+    return Verdict.SHAPE, f'all {len(checked)} expectations hold{told}'
+  hold = f'{len(checked) - open_ones} of {len(checked)} expectations hold{told}'
   why = f'{hold}, and the runs are too short to tell of the others'
   # Of a shape, most must have been seen.
   return Verdict.SHAPE if 2 * open_ones < len(checked) else Verdict.NOT, why
@@ -159,21 +167,43 @@ def read(output: pathlib.Path, name: str) -> Outcome | None:
   """Returns what was written of a result; None if nothing was.
 
   Raises:
-    errors.InputError: the file is damaged.
+    errors.InputError: the file is damaged, or another version wrote it.
   """
   path = folder(output, name) / FILE
   if not path.exists():
     return None
+  again = f'delete it, and run launch.reproduce {name} again'
   try:
-    found = _parsed(json.loads(path.read_text(encoding='utf-8')))
+    values = json.loads(path.read_text(encoding='utf-8'))
+    if other := _other_version(values):
+      raise errors.InputError(
+        f'{path} is of another version of this program ({other}); read it with'
+        f' that version, or {again}'
+      )
+    found = _parsed(values)
     if found.name != name:
       raise ValueError(f'it is of {found.name}')
     _check(found)
     return found
   except (OSError, ValueError, TypeError, KeyError) as e:
-    raise errors.InputError(
-      f'{path} is damaged ({e}); delete it, and run launch.reproduce {name} again'
-    ) from e
+    raise errors.InputError(f'{path} is damaged ({e}); {again}') from e
+
+
+def _other_version(values: Any) -> str:
+  """Returns how a result's fields differ from this version's; '' if they do not."""
+  if not isinstance(values, dict) or not {'name', 'verdict'} <= set(values):
+    return ''  # No result of any version.
+  known = [field.name for field in dataclasses.fields(Outcome)]
+  of = f'of revision {values["version"]}' if values.get('version') else ''
+  unknown = [name for name in values if name not in known]
+  missing = [name for name in known if name not in values]
+  if values['verdict'] not in list(Verdict):
+    unknown.append(f'verdict {values["verdict"]!r}')
+  if not unknown and not missing:
+    return ''
+  has = f'with the unknown {", ".join(unknown)}' if unknown else ''
+  lacks = f'without {", ".join(missing)}' if missing else ''
+  return ', '.join(filter(None, [of, has, lacks]))
 
 
 def verdict_on(output: pathlib.Path, found: result.Result) -> Verdict:
@@ -205,7 +235,7 @@ def _check(found: Outcome) -> None:
   texts = [
     *(found.scale, found.why, found.what, found.command, found.version),
     *(*found.pictures, *found.runs),
-    *(text for says, measured, _ in found.checked for text in (says, measured)),
+    *(text for each in found.checked for text in (each.says, each.measured)),
   ]
   for title, heading, rows in found.tables:
     texts += [title, *heading, *itertools.chain(*rows)]
@@ -214,9 +244,10 @@ def _check(found: Outcome) -> None:
   for text in texts:
     if not isinstance(text, str):
       raise ValueError(f'expected text instead of {text!r}')
-  for *_, holds in found.checked:
-    if not (holds is None or isinstance(holds, bool)):
-      raise ValueError(f'expected true, false or null instead of {holds!r}')
+  for each in found.checked:
+    for flag in (each.holds, each.is_reversed):
+      if not (flag is None or isinstance(flag, bool)):
+        raise ValueError(f'expected true, false or null instead of {flag!r}')
   if not isinstance(found.seconds or 0.0, float | int):
     raise ValueError(f'expected a number of seconds, not {found.seconds!r}')
 
@@ -238,12 +269,14 @@ def expectations(outcome: Outcome) -> Cells | None:
   return Cells(
     'Expected before it was run',
     ('expected', 'measured', 'holds'),
-    tuple((e.says, e.measured, _yes(e.holds)) for e in outcome.checked),
+    tuple((e.says, e.measured, _holds(e)) for e in outcome.checked),
   )
 
 
-def _yes(holds: bool | None) -> str:
-  return {True: 'yes', False: 'no', None: 'unknown'}[holds]
+def _holds(each: Checked) -> str:
+  if each.is_reversed:
+    return 'yes, in the other order'
+  return {True: 'yes', False: 'no', None: 'unknown'}[each.holds]
 
 
 def _all_tables(outcome: Outcome) -> list[Cells]:

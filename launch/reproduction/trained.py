@@ -145,12 +145,19 @@ def _judged(lines: Sequence[lines_lib.Line]):
 
 
 def _as_expected(checked: Sequence[outcome_lib.Checked]):
-  """Returns the verdict on a small table, and why."""
-  unmeasured = [each for each in checked if each.measured == _NONE]
-  if unmeasured:
-    why = f'{len(unmeasured)} of {len(checked)} expectations wait for runs'
+  """Returns the verdict on a small table, and why.
+
+  One that does not hold decides, whatever the missing runs will measure.
+  """
+  measured = [each for each in checked if each.measured != _NONE]
+  if len(measured) == len(checked):
+    return outcome_lib.judged(checked)
+  waiting = len(checked) - len(measured)
+  why = f'{waiting} of {len(checked)} expectations wait for runs'
+  if all(each.holds is not False for each in measured):
     return outcome_lib.Verdict.NOT_RUN, why
-  return outcome_lib.judged(checked)
+  verdict, broken = outcome_lib.judged(measured)
+  return verdict, f'{broken}; {why}'
 
 
 def _checked(
@@ -172,14 +179,15 @@ def check(
     of: the table's lines by label.
   """
   unit = names.unit(each.metric)
-  unit = ' points' if unit and each.than else unit
-  what = f'{names.heading(each.metric)} of {each.of}'
-  what += f' less that of {each.than}' if each.than else ''
-  says = f'{what}: {each.bounds}{unit}'
+  bounds = f'{each.bounds}{unit}'
+  if each.than:
+    compared = each.compared(' points' if unit else '')
+    bounds = f'{compared} that of {each.than}'
+  says = f'{names.heading(each.metric)} of {each.of}: {bounds}'
   labels = filter(None, (each.of, each.than))
   values = [of[label].value(each.metric) for label in labels]
   if None in values:
-    return outcome_lib.Checked(says, _NONE, False)
+    return outcome_lib.Checked(says, _NONE, None)
   low, high = _possible(values[0])
   if each.than:
     least, most = _possible(values[1])
@@ -188,7 +196,12 @@ def check(
   holds = [each.holds(low), each.holds(high)]
   apart = low > each.most or high < each.least
   decided = all(holds) or apart
-  return outcome_lib.Checked(says, measured, all(holds) if decided else None)
+  return outcome_lib.Checked(
+    says,
+    measured,
+    all(holds) if decided else None,
+    each.is_reversed(low) and each.is_reversed(high),
+  )
 
 
 def _possible(value: columns.Value) -> tuple[float, float]:

@@ -170,7 +170,7 @@ def _compared(name: str, size, digits: int):
       if algorithm == _RATIO and same == 'no':
         # The last digit is cut off, not rounded.
         near = abs(rounded - float(text)) < 10**-decimals
-        same = 'of rounded' if near else 'no'
+        same = result.OF_ROUNDED if near else 'no'
       unit = 'MiB' if found.unit == _MB else 'GiB'
       unit = '' if algorithm == _RATIO else unit
       rows.append(

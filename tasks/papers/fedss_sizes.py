@@ -8,7 +8,7 @@ ENCODER = 3_710_000
 # MobileNetV3-Large of this package with its linear layer from 960 to d.
 _FEATURES, _WITHOUT_LAST = 960, 2_971_952
 _LANDMARKS, _SOP = ('Landmarks', 2_028), ('SOP', 11_318)
-_NONE = '–'
+_NONE = result.NONE
 
 
 def encoder_here(dim: int) -> int:
@@ -51,7 +51,7 @@ FIGURE8 = result.Formula(
   " share of the whole table. The last column has this package's MobileNetV3, which"
   ' has 2,971,952 parameters and a linear layer of d outputs.',
   heading=(
-    *('classes', 'n', 'd', '|S|', 'published', 'computed', 'digits'),
+    *('classes', 'n', 'd', '|S|', 'published', 'computed', 'equal'),
     'of our MobileNetV3',
   ),
   rows=(

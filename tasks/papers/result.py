@@ -4,6 +4,11 @@ import dataclasses
 import math
 from typing import NamedTuple
 
+# Cells of formulas: no number is printed; the printed one was computed from rounded
+# numbers, and has the digits that these give.
+NONE = '–'
+OF_ROUNDED = 'of rounded'
+
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Result:
@@ -40,20 +45,20 @@ class Formula(Result):
 
   Attributes:
     heading: of the columns.
-    rows: cells; published beside computed, and 'yes' or 'no' below 'equal', if the
-      paper prints them.
+    rows: cells; published beside computed, and of each number that the paper prints
+      'yes', 'no' or `OF_ROUNDED` below 'equal'.
   """
 
   heading: tuple[str, ...]
   rows: tuple[tuple[str, ...], ...]
 
   @property
-  def differing(self) -> int | None:
-    """The rows whose digits differ from the paper's; None: it prints none."""
+  def equal(self) -> tuple[str, ...]:
+    """Returns the cells below 'equal' of printed numbers; () if none is printed."""
     if 'equal' not in self.heading:
-      return None
+      return ()
     place = self.heading.index('equal')
-    return sum(row[place] == 'no' for row in self.rows)
+    return tuple(row[place] for row in self.rows if row[place] != NONE)
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -101,9 +106,8 @@ class Expected(NamedTuple):
 
   @property
   def bounds(self) -> str:
-    """Returns the bounds for people: 'at least 10', '5 to 7', 'exactly 1,262'."""
-    sign = '+' if self.than else ''
-    least, most = (f'{v:{sign},.10g}' for v in (self.least, self.most))
+    """Returns the bounds of a value: 'at least 10', '5 to 7', 'exactly 1,262'."""
+    least, most = (f'{v:,.10g}' for v in (self.least, self.most))
     if self.least == self.most:
       return f'exactly {least}'
     if self.most == math.inf:
@@ -111,6 +115,34 @@ class Expected(NamedTuple):
     if self.least == -math.inf:
       return f'at most {most}'
     return f'{least} to {most}'
+
+  def compared(self, unit: str) -> str:
+    """Returns where a value is to be, of another: 'at most 3 points below'.
+
+    Args:
+      unit: of their difference, with a space before it, or ''.
+    """
+    apart = lambda v: f'{abs(v):,.10g}{unit} {"below" if v < 0 else "above"}'
+    if self.most == math.inf:
+      if not self.least:
+        return 'not below'
+      return f'at {"most" if self.least < 0 else "least"} {apart(self.least)}'
+    if self.least == -math.inf:
+      if not self.most:
+        return 'not above'
+      return f'at {"most" if self.most > 0 else "least"} {apart(self.most)}'
+    return f'from {apart(self.least)} to {apart(self.most)}'
+
+  def is_reversed(self, difference: float) -> bool:
+    """Whether a difference has the other order and still holds.
+
+    An expectation with one bound is of an order, which it may allow to be reversed
+    by a little; one with two bounds is of no order.
+    """
+    if not self.than or not self.holds(difference):
+      return False
+    above, below = self.most == math.inf, self.least == -math.inf
+    return (above and difference < 0) or (below and difference > 0)
 
   def holds(self, value: float) -> bool:
     """Whether a value, or a difference of two, is within the bounds."""

@@ -11,6 +11,7 @@ import types
 import pytest
 
 from launch import machine
+from tasks import found
 from tests.launch import light
 from tff_xc import errors
 
@@ -189,6 +190,15 @@ def test_ones_own_data_are_not_looked_for():
     ['a', 'found', 'files'],
     ['mine', 'your own', 'photographs'],
   ]
+
+
+def test_a_part_of_a_set_is_told():
+  find = lambda directory: found.Part('5 of 9 users')
+  check = machine.check_data('some', True, {'a': find}, {'a': 'files'})
+  assert check.table[1:] == [['a', '5 of 9 users', 'files']]
+  assert machine.check_task_data('a', 'some', find).found.endswith(
+    ': 5 of 9 users'
+  )
 
 
 def test_the_data_of_one_task():

@@ -11,6 +11,8 @@ from launch.benchmarks import catalog as benchmarks
 from tasks import encoders
 from tasks import registry as tasks
 from tasks.papers import registry as papers
+from tests.datasets.leaf import on_disk
+from tests.launch import light
 from tff_xc.algorithms import registry as algorithms
 from tff_xc.measure import catalog as metrics
 
@@ -89,6 +91,27 @@ def test_the_data_that_tables_need_are_marked_if_they_are_missing(tmp_path):
   assert 'bibtex (missing), delicious (missing); of one with --task' in text
   assert 'fedvc/fig1 a diagram nothing' in text
   assert 'fedmlh/table5 formulas nothing' in text
+
+
+def test_the_files_of_tables_are_found_without_large_packages(
+  tmp_path, monkeypatch
+):
+  (tmp_path / 'cifar-10-batches-bin').mkdir()
+  for name in ('femnist', 'celeba', 'shakespeare'):
+    for part in ('train', 'test'):
+      users = {name: ([], [])}
+      on_disk.write(tmp_path / name / part / 'a.json', users)
+  (tmp_path / 'celeba' / 'img_align_celeba').mkdir()
+  for part, size in (('train', '4880'), ('test', '2515')):
+    (tmp_path / f'bibtex_{part}.txt').write_text(f'{size} 1836 159\n')
+  monkeypatch.setenv('TFF_XC_DATA', str(tmp_path))
+  monkeypatch.setenv('COLUMNS', '999')
+  done = light.call('list', 'tables')  # It fails if they are imported.
+  assert done.returncode == 0, done.stderr
+  text = words(done.stdout)
+  assert 'bibtex, delicious (missing); of one with --task' in text
+  assert 'femnist (1 of 3,550 users), celeba (1 of 9,343 users)' in text
+  assert 'shakespeare (1 of 1,129 users)' in text
 
 
 @pytest.mark.parametrize(

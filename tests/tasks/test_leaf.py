@@ -5,6 +5,8 @@ import pytest
 
 from datasets import cache_folder
 from tasks import experiment
+from tasks import found
+from tasks import leaf
 from tasks import registry
 from tests.datasets.leaf import on_disk
 from tests.datasets.leaf import test_celeba as celeba
@@ -84,6 +86,39 @@ def test_small_files_load_as_the_encoder_takes_them(name, tmp_path):
   x, y = dataset.train.examples(dataset.train.client_ids[0])
   assert x.shape[1:] == model.encoder.example_spec.shape
   assert len(x) == len(y) > 0
+
+
+@pytest.mark.parametrize(
+  'order',
+  [
+    ('users', 'num_samples', 'user_data'),
+    ('num_samples', 'users', 'user_data'),
+    ('user_data', 'users', 'num_samples'),
+  ],
+)
+def test_a_sample_of_the_users_is_told(order, tmp_path, monkeypatch):
+  task = registry.get('femnist')
+  writers = lambda *users: {f'f{u}': on_disk.writer(u, 2) for u in users}
+  folder = tmp_path / 'femnist'
+  on_disk.write(folder / 'train/a.json', writers(1, 2, 3), order=order)
+  on_disk.write(folder / 'test/a.json', writers(3, 4), order=order)
+  is_first = order[0] != 'user_data'
+  told = '4 of 3,550 users' if is_first else ''
+  assert found.part(task, str(tmp_path)) == told
+  assert isinstance(task.find(str(tmp_path)), found.Part) == is_first
+  monkeypatch.setitem(leaf._USERS, 'femnist', 4)
+  assert found.part(task, str(tmp_path)) == ''
+  assert found.part(task, str(tmp_path / 'none')) == ''
+  (folder / 'test/a.json').write_text('{"users": [')
+  assert found.part(task, str(tmp_path)) == ''
+
+
+def test_no_more_is_read_than_the_names(tmp_path):
+  on_disk.write(tmp_path / 'femnist/all_data/a.json', {'f1': ([], [])})
+  with open(tmp_path / 'femnist/all_data/a.json', 'a') as file:
+    file.truncate(2**40)  # A hole, which takes no space.
+  task = registry.get('femnist')
+  assert found.part(task, str(tmp_path)) == '1 of 3,550 users'
 
 
 def test_two_rounds_of_five_real_writers(tmp_path, data_dir, in_process):

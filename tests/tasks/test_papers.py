@@ -1,5 +1,6 @@
 """Published tables: their experiments exist here."""
 
+import math
 import zlib
 
 import pytest
@@ -229,10 +230,36 @@ def test_results_are_chosen_by_name_paper_or_all():
 
 def test_bounds_read_well():
   assert result.Expected('top1', 'a', 10).bounds == 'at least 10'
-  assert (
-    result.Expected('top1', 'a', most=2.5, than='b').bounds == 'at most +2.5'
-  )
-  assert result.Expected('top1', 'a', -1, 1, than='b').bounds == '-1 to +1'
+  assert result.Expected('top1', 'a', most=2.5).bounds == 'at most 2.5'
+  assert result.Expected('top1', 'a', -1, 1).bounds == '-1 to 1'
+
+
+@pytest.mark.parametrize(
+  ('bounds', 'text', 'reversed_by', 'in_order'),
+  [
+    ({'least': 10}, 'at least 10 points above', (), (10, 12)),
+    ({'least': 0}, 'not below', (), (0, 1)),
+    ({'least': -3}, 'at most 3 points below', (-3, -0.1), (0, 5)),
+    ({'most': -5}, 'at least 5 points below', (), (-5, -6)),
+    ({'most': 0}, 'not above', (), (0, -1)),
+    ({'most': 2.5}, 'at most 2.5 points above', (2.5, 1), (0, -1)),
+    # A range is of no order.
+    (
+      {'least': -3, 'most': 12},
+      'from 3 points below to 12 points above',
+      (),
+      (-3, 0, 12),
+    ),
+  ],
+)
+def test_an_expectation_says_what_it_tests(bounds, text, reversed_by, in_order):
+  expected = result.Expected('top1', 'a', **bounds, than='b')
+  assert expected.compared(' points') == text
+  assert all(map(expected.holds, (*reversed_by, *in_order)))
+  assert all(map(expected.is_reversed, reversed_by))
+  assert not any(map(expected.is_reversed, in_order))
+  beyond = (expected.least - 1, expected.most + 1)
+  assert not any(map(expected.holds, filter(math.isfinite, beyond)))
 
 
 def test_fedvcs_tables_agree_with_each_other():

@@ -1,5 +1,7 @@
 """Compares FedMLH's lemmas and theorem with the labels of a task."""
 
+import functools
+import json
 import pathlib
 from collections.abc import Mapping
 from typing import TYPE_CHECKING
@@ -52,15 +54,9 @@ def measure(
 ) -> study.Measured:
   """Returns the comparison, and draws FOLDER/result.png; see `study.measure`."""
   del output, jobs
-  from tff_xc.measure import hashed_labels
   from tff_xc.report import theory_picture
 
-  load = tasks.get(config['task']).load
-  dataset, _ = load(config['data_dir'], config['options'])
-  values = config['hyperparameters']
-  found = hashed_labels.theory(
-    dataset, values['hash_tables'], values['hash_buckets']
-  )
+  found = _theory(json.dumps(config, sort_keys=True))
   title = (
     f'FedMLH on {config["task"]}: {len(found.label_counts):,} labels,'
     f' {found.num_tables} tables of {found.num_buckets:,} buckets'
@@ -71,6 +67,20 @@ def measure(
     _values(found),
     (outcome.Cells(title, tuple(rows[0]), tuple(map(tuple, rows[1:]))),),
     ('result.png',),
+  )
+
+
+@functools.lru_cache(maxsize=1)
+def _theory(config: str) -> 'hashed_labels.Theory':
+  """Measures a configuration, as JSON; once for the results of one command."""
+  from tff_xc.measure import hashed_labels
+
+  config = json.loads(config)
+  load = tasks.get(config['task']).load
+  dataset, _ = load(config['data_dir'], config['options'])
+  values = config['hyperparameters']
+  return hashed_labels.theory(
+    dataset, values['hash_tables'], values['hash_buckets']
   )
 
 

@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from datasets.cifar import files as cifar_files
+from datasets.cifar import places as cifar_places
 from tests.datasets.cifar import on_disk as cifar_on_disk
 
 
@@ -13,7 +13,7 @@ from tests.datasets.cifar import on_disk as cifar_on_disk
 def test_a_folder_is_read(tmp_path, name, form, below):
   root = tmp_path / name if below == 'named' else tmp_path
   cifar_on_disk.write(root, cifar_on_disk.files(name, form))
-  folder = getattr(cifar_files.LAYOUTS[name], form)
+  folder = getattr(cifar_places.LAYOUTS[name], form)
   cifar_on_disk.check_equal(
     cifar_on_disk.load(
       tmp_path / folder if below == 'itself' else tmp_path, name
@@ -27,7 +27,7 @@ def test_a_folder_is_read(tmp_path, name, form, below):
 def test_an_archive_is_read_and_nothing_written(tmp_path, name, form):
   path = (
     tmp_path
-    / cifar_files.LAYOUTS[name].archives[cifar_on_disk.FORMS.index(form)]
+    / cifar_places.LAYOUTS[name].archives[cifar_on_disk.FORMS.index(form)]
   )
   cifar_on_disk.archive(path, cifar_on_disk.files(name, form))
   cifar_on_disk.check_equal(cifar_on_disk.load(tmp_path, name), name)

@@ -10,6 +10,7 @@ from PIL import Image
 
 from datasets import cache_folder
 from datasets.leaf import celeba
+from datasets.leaf import files as leaf_files
 from tests.datasets.leaf import on_disk
 from tff_xc import errors
 
@@ -141,7 +142,7 @@ def test_a_folder_in_the_folder_and_other_places(tmp_path):
   images.rename(tmp_path / 'inner')
   images.mkdir()
   (tmp_path / 'inner').rename(images / images.name)
-  assert celeba.find(tmp_path).images == images / images.name
+  assert leaf_files.find_celeba(tmp_path).images == images / images.name
   load(tmp_path).train.examples('0')
 
 

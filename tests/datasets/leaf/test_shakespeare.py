@@ -7,6 +7,7 @@ import numpy as np
 import pytest
 
 from datasets import cache_folder
+from datasets.leaf import files as leaf_files
 from datasets.leaf import gutenberg
 from datasets.leaf import json_users
 from datasets.leaf import shakespeare
@@ -227,7 +228,7 @@ def test_the_whole_text(data_dir, capsys):
   sizes = dataset.train.partition.sizes
   assert len(dataset.train.pool) == sizes.sum() + len(dataset.test)
   found, _ = shakespeare.from_texts(
-    'shakespeare', [shakespeare.find(data_dir)], None
+    'shakespeare', [leaf_files.find_shakespeare(data_dir)], None
   )
   assert len(found.names) == 1129
   np.testing.assert_allclose(found.sizes.mean(), 3743.2, atol=0.1)
@@ -242,13 +243,13 @@ def test_the_whole_text(data_dir, capsys):
 
 def test_where_the_text_may_lie(tmp_path, data_dir):
   with pytest.raises(errors.InputError, match=r'or put pg100.txt or .* there'):
-    shakespeare.find(tmp_path)
+    leaf_files.find_shakespeare(tmp_path)
   source = data_dir / 'gutenberg/pg100.txt.gz'
   for place in ('shakespeare/data/raw_data', 'shakespeare', 'gutenberg', '.'):
     (tmp_path / place).mkdir(parents=True, exist_ok=True)
     copy = shutil.copy(source, tmp_path / place)
-    assert str(shakespeare.find(tmp_path)) == str(copy)
+    assert str(leaf_files.find_shakespeare(tmp_path)) == str(copy)
     (tmp_path / place / source.name).unlink()
   write_json(tmp_path, users())
   shutil.copy(source, tmp_path)
-  assert shakespeare.find(tmp_path).all  # JSON has precedence.
+  assert leaf_files.find_shakespeare(tmp_path).all  # JSON has precedence.

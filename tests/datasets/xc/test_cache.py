@@ -12,6 +12,7 @@ import pytest
 from datasets import cache_folder
 from datasets import parsed_cache
 from datasets.xc import cache as xc_cache
+from datasets.xc import headers as xc_headers
 from datasets.xc import text as xc_text
 from tff_xc import errors
 
@@ -77,7 +78,7 @@ def test_the_second_time_nothing_is_parsed(path, parses, folder, form, text):
   assert len(parses) == 1
   same(first, second)
   same(first, xc_text.read(path, form))
-  assert isinstance(second.header, xc_text.Header)
+  assert isinstance(second.header, xc_headers.Header)
   assert list(folder.iterdir()) == [xc_cache.cache_path(path, form)]
 
 

@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 import scipy.sparse
 
+from datasets.xc import headers as xc_headers
 from datasets.xc import lines as xc_lines
 from datasets.xc import text as xc_text
 from datasets.xc import write as xc_write
@@ -219,9 +220,9 @@ def test_the_svmlight_reader_takes_only_right_lines_and_reads_them_alike(
   assert taken > 100
 
 
-@pytest.mark.parametrize('form', xc_text.FORMS)
+@pytest.mark.parametrize('form', xc_headers.FORMS)
 def test_what_is_written_is_read(tmp_path, form):
-  header = xc_text.Header(60, 50_000, 30)
+  header = xc_headers.Header(60, 50_000, 30)
   rng = np.random.default_rng(0)
   x = scipy.sparse.random(60, 50_000, 1e-3, 'csr', np.float32, rng)
   x.sort_indices()
@@ -245,7 +246,7 @@ def test_packed_and_truncated_gz(tmp_path):
     xc_text.read(path)
   path.write_bytes(EXAMPLES.encode())
   with pytest.raises(errors.InputError, match='cannot be read'):
-    xc_text.read_header(path)
+    xc_headers.read_header(path)
 
 
 @pytest.mark.parametrize(

@@ -3,6 +3,8 @@
 import html.parser
 import itertools
 
+from launch.reproduction import outcome
+
 VOID = {'br', 'img', 'meta', 'link', 'input', 'hr', 'source', 'base'}
 
 
@@ -58,6 +60,14 @@ class Page(html.parser.HTMLParser):
     return [
       a[attribute] for t, a in self.elements if t == tag and attribute in a
     ]
+
+  def verdicts(self):
+    """Returns the numbers of the verdicts that the page of results shows."""
+    return {
+      row[0].split(' ', 1)[1]: int(row[1])
+      for row in self.rows
+      if row[0].split(' ', 1)[-1] in set(outcome.Verdict)
+    }
 
   def assert_sound(self):
     """Asserts what readers by ear and by keyboard need."""

@@ -45,9 +45,11 @@ def test_the_verdict_needs_every_value_or_the_whole_order():
   assert judged(pair('50', 11), pair('60', 20)) == VERDICTS.SHAPE
   assert judged(pair('50', 21), pair('60', 20)) == VERDICTS.NOT
   assert judged() == VERDICTS.NOT_RUN
-  # Values that were not measured may change both.
-  assert judged(pair('50', 51), missing=1) == VERDICTS.NOT
-  assert judged(pair('50', 11), pair('60', 20), missing=1) == VERDICTS.NOT
+  # Values that were not measured may change both, except an order that is broken.
+  assert judged(pair('50', 51), missing=1) == VERDICTS.NOT_RUN
+  assert judged(pair('50', 11), missing=1) == VERDICTS.NOT_RUN
+  assert judged(pair('50', 11), pair('60', 20), missing=1) == VERDICTS.NOT_RUN
+  assert judged(pair('50', 21), pair('60', 20), missing=1) == VERDICTS.NOT
   # Values within each other's band have no order.
   assert judged(pair('50', 11), pair('51', 10)) == VERDICTS.NOT
 

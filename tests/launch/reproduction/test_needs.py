@@ -1,10 +1,16 @@
 """What runs will take, from probes."""
 
+import dataclasses
+
 import pytest
 
+from launch.reproduction import experiments
 from launch.reproduction import needs
 from launch.reproduction import runs as runs_lib
 from launch.sweeps import children
+from tasks import found
+from tasks import registry as tasks
+from tasks.papers import registry
 from tests.launch.reproduction import small_table
 from tests.report import fake_runs
 from tff_xc import errors
@@ -44,8 +50,9 @@ def probes(monkeypatch):
 def test_each_method_is_probed_once_and_times_are_added(probes, tmp_path):
   runs = planned(tmp_path)
   small_table.finish(runs[0], 0.5)
-  text = needs.told(runs, tmp_path)
+  text, failures = needs.told(runs, tmp_path)
   assert len(probes) == 2
+  assert not failures
   assert {'--rounds=2', '--eval_every=2'} <= set(probes[0])
   assert not list(tmp_path.glob('probe_*'))
   lines = [line.split() for line in text.splitlines()]
@@ -56,14 +63,46 @@ def test_each_method_is_probed_once_and_times_are_added(probes, tmp_path):
   assert 'memory: 3.00 GB a run, ' in text
 
 
-def test_a_probe_that_fails_is_told(monkeypatch, tmp_path):
+def test_a_probe_that_fails_is_told_after_the_others(
+  probes, monkeypatch, tmp_path, capsys
+):
+  succeeds = children.run_all
+
+  def run_all(runs, of, jobs, on_end):
+    if runs[0].config['algorithm'] != 'fedss':
+      return succeeds(runs, of, jobs, on_end)
+    (runs[0].folder / 'checkpoints').mkdir(parents=True)  # It began.
+    on_end(Ended(runs[0], 'no disk'), 1)
+
+  monkeypatch.setattr(children, 'run_all', run_all)
+  monkeypatch.setitem(
+    registry.RESULTS, small_table.TABLE.name, small_table.TABLE
+  )
+  asked = experiments.Request(
+    names=(small_table.TABLE.name,), scale='small', output=tmp_path
+  )
+  with pytest.raises(
+    errors.InputError, match=r'^the probe of fedss .*: no disk$'
+  ):
+    experiments.tell_needs(
+      [experiments.plan_one(small_table.TABLE, asked)], asked
+    )
+  lines = [line.split() for line in capsys.readouterr().out.splitlines()]
+  of = {tuple(line[:2]): line[2:] for line in lines}
+  told = ' '.join(of['one', 'after'])
+  assert told.startswith('another, without those whose probe failed: 59 s')
+  assert of['glyphs', 'fedss'] == ['2', '40', 'failed', 'failed', 'failed']
+  assert of['glyphs', 'posonly'][:3] == ['1', '20', '0.5']
+  assert not list(tmp_path.glob('probe_*'))
+
+
+def test_nothing_is_foretold_if_all_probes_fail(monkeypatch, tmp_path):
   fails = lambda runs, of, jobs, on_end: on_end(Ended(runs[0], 'no disk'), 1)
   monkeypatch.setattr(children, 'run_all', fails)
-  with pytest.raises(
-    errors.InputError, match=r'the probe of fedss .*: no disk'
-  ):
-    needs.told(planned(tmp_path), tmp_path)
-  assert not list(tmp_path.glob('probe_*'))
+  text, failures = needs.told(planned(tmp_path), tmp_path)
+  assert 'failed' in text
+  assert 'memory: ' not in text
+  assert len(failures) == 2
 
 
 def test_all_missing_data_are_named_once(monkeypatch, tmp_path, capsys):
@@ -81,3 +120,16 @@ def test_all_missing_data_are_named_once(monkeypatch, tmp_path, capsys):
   monkeypatch.setattr(children, 'check_data', lambda *_: None)
   assert needs.with_data(runs) == runs
   assert capsys.readouterr().out == ''
+
+
+def test_a_part_of_the_data_is_told(monkeypatch, tmp_path, capsys):
+  runs = planned(tmp_path)
+  glyphs = tasks.get('glyphs')
+  find = lambda directory: found.Part('5 of 9 users')
+  of_part = dataclasses.replace(glyphs, find=find)
+  monkeypatch.setitem(tasks.TASKS, 'glyphs', of_part)
+  monkeypatch.setattr(children, 'check_data', lambda *_: None)
+  assert needs.with_data(runs) == runs
+  out = capsys.readouterr().out
+  assert out.startswith('only a part: glyphs in ')
+  assert out.endswith(' has 5 of 9 users\n')

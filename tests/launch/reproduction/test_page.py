@@ -7,7 +7,6 @@ import shutil
 import pytest
 
 from launch.reproduction import experiments
-from launch.reproduction import outcome as outcome_lib
 from launch.reproduction import page
 from tasks.papers import registry
 from tasks.papers import result
@@ -76,20 +75,11 @@ def test_every_result_has_a_section_and_a_row(written):
   assert time == '30 s'
 
 
-def counts(found):
-  """Returns the numbers of the verdicts that a page shows."""
-  return {
-    row[0].split(' ', 1)[1]: int(row[1])
-    for row in found.rows
-    if row[0].split(' ', 1)[-1] in set(outcome_lib.Verdict)
-  }
-
-
 def test_verdicts_are_counted(written):
   diagrams = [
     r for r in registry.RESULTS.values() if isinstance(r, result.Diagram)
   ]
-  assert counts(parsed_page.Page(text_of(written))) == {
+  assert parsed_page.Page(text_of(written)).verdicts() == {
     'reproduced': 1,
     'shape reproduced': 1,
     'not reproduced': 1,
@@ -105,7 +95,7 @@ def test_a_section_holds_all_that_was_written(written):
   assert [row for row in found.rows if row[-1] == 'no'] == [
     ['AMZtitle', 'fedavg', 'GiB', '135.0', '134.94', 'no'],
     [
-      'top-1 of fedss negatives=9 less that of posonly: at least +5 points',
+      'top-1 of fedss negatives=9: at least 5 points above that of posonly',
       *('+4.0', 'no'),
     ],
   ]
@@ -167,7 +157,7 @@ def test_damaged_files_are_told_in_a_sentence(output):
   assert 'table5/result.json is damaged (Expecting property name' in text
   assert 'table2/result.json is damaged (it is of fedmlh/table4)' in text
   assert 'knows no such results: fedmlh/table99.' in text
-  found = counts(found)
+  found = found.verdicts()
   shown = found['not run'] + found['nothing to run']
   assert shown == len(registry.RESULTS) - 2
 

@@ -1,12 +1,15 @@
 """`launch.reproduce`: what it refuses, measures, writes and prints."""
 
+import dataclasses
 import pathlib
+import shutil
 
 import pytest
 
 from launch.reproduction import experiments
 from launch.reproduction import outcome as outcome_lib
 from launch.sweeps import children
+from tasks import found as found_lib
 from tasks import photographs
 from tasks import registry as tasks
 from tasks.papers import fedmlh
@@ -38,6 +41,7 @@ VERDICTS = outcome_lib.Verdict
     (['fedvc/fig10', '--task=glyphs'], '--task: fedvc/fig10 has no use'),
     (['fedvc/fig3', '--task=sop'], '--task=sop: fedvc/fig3 --scale=small is'),
     (['fedss/table1', '--rounds=3'], '--rounds: fedss/table1 --scale=small'),
+    (['fedss/table1', '--needs', '--finished_only'], 'leave one out'),
     (['fedss/table1', '--scale=big'], 'should be one of <paper|small>'),
     (['--scale=paper', 'fedss/table2', '--task=x'], '--task=x: fedss/table2'),
     (['--scale=paper', 'fedss/table2', '--seeds=1,1'], '--seeds=1,1: expected'),
@@ -84,7 +88,9 @@ def test_fedmlhs_sizes_are_the_papers(tmp_path, capsys):
   assert volume.verdict == VERDICTS.SHAPE
   assert memory.verdict == VERDICTS.REPRODUCED
   told = capsys.readouterr().out
-  assert 'fedmlh/table4: shape reproduced: 11 of 12 values' in told
+  has = 'values have the printed digits, '
+  assert f'table4: shape reproduced: 8 of 12 {has}3 those of rounded' in told
+  assert f'table5: reproduced: 10 of 12 {has}2 those of rounded' in told
   assert '1 reproduced, 1 shape reproduced' in told
 
 
@@ -217,6 +223,15 @@ def test_a_result_says_which_rows_and_seeds_were_left_out(trains, tmp_path):
   assert found.what.startswith('Changed by flags: --rounds=9; measured with')
 
 
+def test_a_result_says_that_the_data_were_a_part(trains, tmp_path, monkeypatch):
+  find = lambda directory: found_lib.Part('5 of 9 users')
+  of_part = dataclasses.replace(tasks.get('glyphs'), find=find)
+  monkeypatch.setitem(tasks.TASKS, 'glyphs', of_part)
+  monkeypatch.setattr(children, 'check_data', lambda *_: None)
+  [found] = measured(tmp_path, small_table.TABLE, scale='paper')
+  assert found.what == 'glyphs has 5 of 9 users'
+
+
 def test_a_study_that_is_kept_stays_as_it_was(tmp_path, monkeypatch):
   found = registry.RESULTS['fedvc/fig10']
   kept = outcome_lib.Outcome(
@@ -243,6 +258,34 @@ def test_a_result_stays_if_it_cannot_be_measured_again(
   monkeypatch.setattr(experiments, '_train', fails)
   assert measured(tmp_path, *others) == before
   assert 'in the way; the result of before stays' in capsys.readouterr().out
+
+
+def test_a_result_that_cannot_be_read_stays_and_ends_no_others(
+  tmp_path, capsys
+):
+  others = registry.RESULTS['fedvc/fig10'], registry.RESULTS['fedmlh/table5']
+  path = tmp_path / 'fedvc' / 'fig10' / 'result.json'
+  path.parent.mkdir(parents=True)
+  path.write_text('{')
+  asked = request(tmp_path, *others, train=False)
+  experiments.run_all([experiments.plan_one(f, asked) for f in others], asked)
+  out = capsys.readouterr().out
+  assert 'fig10/result.json is damaged (' in out
+  assert '1 reproduced, 1 not run' in out
+  assert path.read_text() == '{'
+
+
+def test_a_result_stays_if_its_runs_were_removed(trains, tmp_path):
+  [before] = measured(tmp_path, small_table.TABLE)
+  csv = tmp_path / small_table.TABLE.name / 'result.csv'
+  values = csv.read_text()
+  shutil.rmtree(tmp_path / 'runs')
+  assert measured(tmp_path, small_table.TABLE, train=False) == [before]
+  assert csv.read_text() == values
+  # Not that of other settings.
+  more = {'scale': 'paper', 'train': False}
+  [other] = measured(tmp_path, small_table.TABLE, **more)
+  assert other.verdict == VERDICTS.NOT_RUN
 
 
 def test_there_may_be_nothing_to_probe(tmp_path, capsys):

@@ -1,8 +1,9 @@
 """What finished runs say of a published table."""
 
 import csv
-import json
+import dataclasses
 import math
+import sys
 import types
 
 import pytest
@@ -47,7 +48,7 @@ def test_a_small_table_is_judged_by_what_was_expected(tmp_path):
     *(('50.0', True), ('+10.0', True)),
   ]
   assert found.checked[1].says == (
-    'top-1 of fedss negatives=9 less that of posonly: at least +5 points'
+    'top-1 of fedss negatives=9: at least 5 points above that of posonly'
   )
   scores, costs = found.tables
   assert scores.heading == ('', 'top-1 %', 'paper', 'MAP@10 %', 'paper')
@@ -95,15 +96,28 @@ def test_a_missed_target_may_have_needed_any_number_of_rounds(
   assert (found.measured, found.holds) == (measured, holds)
 
 
-def test_a_verdict_says_what_the_runs_are_too_short_for():
-  checked = lambda *holds: [outcome_lib.Checked('a', '', h) for h in holds]
-  verdict, why = outcome_lib.judged(checked(True, True, None))
-  assert verdict == VERDICTS.SHAPE
-  assert why == (
-    '2 of 3 expectations hold, and the runs are too short to tell of the others'
+def test_an_order_that_is_reversed_within_its_slack_is_told(
+  tmp_path, monkeypatch
+):
+  slack = result.Expected('top1', 'fedss negatives=9', -3, than='posonly')
+  small = small_table.SMALL._replace(expected=(slack,))
+  monkeypatch.setattr(
+    sys.modules[__name__], 'TABLE', dataclasses.replace(TABLE, small=small)
   )
-  assert outcome_lib.judged(checked(True, None))[0] == VERDICTS.NOT
-  assert outcome_lib.judged(checked(True, None, False))[0] == VERDICTS.NOT
+  found = concluded(tmp_path, [(0.3,), (0.5,), (0.51,)])
+  assert found.verdict == VERDICTS.SHAPE
+  assert found.why == (
+    'all 1 expectations hold, 1 in the other order, by no more than allowed'
+  )
+  [row] = outcome_lib.expectations(found).rows
+  assert row == (
+    'top-1 of fedss negatives=9: at most 3 points below that of posonly',
+    *('-1.0', 'yes, in the other order'),
+  )
+  outcome_lib.write(found, tmp_path)
+  assert outcome_lib.read(tmp_path, TABLE.name) == found
+  found = concluded(tmp_path / 'b', [(0.3,), (0.52,), (0.51,)])
+  assert found.why == 'all 1 expectations hold'
 
 
 def values(output):
@@ -144,7 +158,17 @@ def test_an_expectation_that_fails_is_named(tmp_path):
   found = concluded(tmp_path, [(0.3,), (0.5,), (0.46,)])
   assert found.verdict == VERDICTS.NOT
   assert found.why.startswith('1 of 2 do not hold: top-1 of fedss negatives=9')
-  assert found.why.endswith('at least +5 points: +4.0')
+  assert found.why.endswith('5 points above that of posonly: +4.0')
+
+
+def test_an_expectation_that_fails_waits_for_no_run(tmp_path):
+  found = concluded(tmp_path, [(0.3,), (0.95,), (None,)], missing=['no disk'])
+  assert found.verdict == VERDICTS.NOT
+  assert found.why == (
+    '1 of 1 do not hold: top-1 of fedss negatives=9: 40 to 90 %: 95.0; 1 of 2'
+    ' expectations wait for runs; no disk'
+  )
+  assert [each.holds for each in found.checked] == [False, None]
 
 
 def test_expectations_wait_for_their_runs(tmp_path):
@@ -184,10 +208,6 @@ def test_an_outcome_is_written_and_read(tmp_path):
   assert '**shape reproduced**: all 2 expectations hold.' in markdown
   text = outcome_lib.to_text(found)
   assert text.startswith('P, Fig. 1, arXiv:1. Top-1 by negatives. Two methods')
-  path = tmp_path / 'p' / 'fig1' / 'result.json'
-  path.write_text(json.dumps({**json.loads(path.read_text()), 'x': 1}))
-  with pytest.raises(outcome_lib.errors.InputError, match='is damaged'):
-    outcome_lib.read(tmp_path, TABLE.name)
   assert outcome_lib.read(tmp_path, 'fedss/table1') is None
 
 

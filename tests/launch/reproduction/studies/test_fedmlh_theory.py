@@ -3,6 +3,7 @@
 import pytest
 
 from launch.reproduction.studies import fedmlh_theory
+from tff_xc.measure import hashed_labels
 
 TASK = 'sparse-words-sets'
 
@@ -14,6 +15,7 @@ def test_a_table_and_a_picture(clients, tmp_path):
   config = fedmlh_theory.resolve('fedmlh/theory', 'small', TASK, given)
   found = []
   for name in 'ab':
+    fedmlh_theory._theory.cache_clear()  # Both are measured.
     (tmp_path / name).mkdir()
     found.append(fedmlh_theory.measure(config, tmp_path / name, tmp_path))
   assert found[0] == found[1]
@@ -34,3 +36,28 @@ def test_a_table_and_a_picture(clients, tmp_path):
   pictures = [(tmp_path / name / 'result.png').read_bytes() for name in 'ab']
   assert pictures[0] == pictures[1]
   assert pictures[0].startswith(b'\x89PNG')
+
+
+def test_results_of_one_configuration_are_measured_once(tmp_path, monkeypatch):
+  fedmlh_theory._theory.cache_clear()
+  theory, calls = hashed_labels.theory, []
+  monkeypatch.setattr(
+    hashed_labels, 'theory', lambda *a: calls.append(a) or theory(*a)
+  )
+  small = {'num_classes': 60, 'num_features': 40, 'hash_buckets': 7}
+  tables = []
+  for name, changes in (
+    ('fig2', {}),
+    ('theory', {}),
+    ('other', {'data_seed': 1}),
+  ):
+    config = fedmlh_theory.resolve(
+      'fedmlh/theory', 'small', TASK, small | changes
+    )
+    (tmp_path / name).mkdir()
+    tables.append(
+      fedmlh_theory.measure(config, tmp_path / name, tmp_path).tables
+    )
+    assert (tmp_path / name / 'result.png').exists()
+  assert len(calls) == 2
+  assert tables[0] == tables[1] != tables[2]
