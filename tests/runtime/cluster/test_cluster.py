@@ -13,7 +13,6 @@ from tests.runtime.cluster import threads_crew
 from tff_xc.runtime import client_error
 from tff_xc.runtime.cluster import context
 from tff_xc.runtime.cluster import crew
-from tff_xc.runtime.cluster import dispatch
 from tff_xc.runtime.cluster import messages
 from tff_xc.runtime.cluster import roster
 
@@ -143,7 +142,7 @@ def test_a_worker_that_joins_takes_part(expected, on_workers):
 
 
 def test_without_workers_it_waits_and_then_says_so(on_workers, monkeypatch):
-  monkeypatch.setattr(dispatch, '_START_SECONDS', 0.3)
+  monkeypatch.setattr(crew, '_START_SECONDS', 0.15)
   _, runtime = on_workers(0, timeout=0.3)
   with pytest.raises(client_error.WorkersError, match='no worker has been'):
     _after(runtime, 'fedss', _FEW)
