@@ -177,7 +177,8 @@ def test_a_driver_whose_node_ended_meanwhile_says_so(folder, which):
     time.sleep(65)
   out, error = driver.communicate('\n', timeout=60)
   assert (out, driver.returncode) == ('', 2), error
-  assert error.startswith('error: no ') and error.count('\n') == 1, error
+  # TFF complains in a process that leaves without a runtime of ours.
+  assert error.startswith('error: no '), error
 
 
 @pytest.mark.parametrize('which', ['leader', 'gcs_server', 'raylet'])
