@@ -148,7 +148,12 @@ def test_without_workers_it_waits_and_then_says_so(on_workers, monkeypatch):
     _after(runtime, 'fedss', _FEW)
 
 
-def test_clients_that_end_worker_after_worker_are_named(on_workers):
+def test_clients_that_end_worker_after_worker_are_named(
+  on_workers, monkeypatch
+):
+  # Once all are lost, it waits no longer than this.
+  monkeypatch.setattr(crew, 'start_seconds', lambda timeout: 2.0)
+
   def faults(worker, called, block):
     if called == 'train' and block.first == 4:
       raise crew.LostError('out of memory')

@@ -87,8 +87,9 @@ def test_threads_may_invoke_at_once(crew, runtime):
   ]
   for thread in threads:
     thread.start()
+  deadline = time.monotonic() + 20
   for thread in threads:
-    thread.join(20)
+    thread.join(max(deadline - time.monotonic(), 0))
   assert found == {i: sum(x) for i, x in enumerate(given)}
 
 
@@ -185,6 +186,19 @@ def test_workers_that_are_lost_before_they_begin_end_the_round(
   ):
     _invoke(runtime, _total, [1.0])
   assert len(crew.dismissed) == 4
+
+
+def test_lost_workers_are_counted(crew, runtime):
+  def lost(place, *_):
+    if place < 2:
+      raise crew_lib.LostError('it was killed')
+
+  crew.reset(3, lost)
+  assert _invoke(runtime, _total, [1.0] * 9) == 9.0
+  assert sorted(crew.dismissed) == [0, 1]
+  assert runtime.metrics()['workers_lost'] == 2.0
+  assert _invoke(runtime, _total, [1.0] * 9) == 9.0
+  assert runtime.metrics()['workers_lost'] == 0.0
 
 
 def test_a_worker_that_is_not_ready_is_given_nothing(crew, runtime):
