@@ -103,6 +103,15 @@ def _call(made, ray, answer):
   return made.result(made.call(name, 'train'))
 
 
+@pytest.mark.parametrize('units', [32, 33])
+def test_more_workers_than_blocks_are_told(units, begin, monkeypatch, capsys):
+  monkeypatch.setattr(connection, 'connect', lambda folder: units)
+  begin()
+  told = capsys.readouterr().err
+  assert ('of 33 workers, at most 32 have' in told) == (units == 33)
+  assert told.count('\n') == (units == 33)
+
+
 def test_a_lost_worker_is_told_from_a_lost_head(begin, monkeypatch):
   made, ray = begin()
   with pytest.raises(crew.LostError, match='it died'):

@@ -14,6 +14,7 @@ from tff_xc.runtime import client_error
 from tff_xc.runtime.cluster import connection
 from tff_xc.runtime.cluster import crew
 from tff_xc.runtime.cluster import launching
+from tff_xc.runtime.in_process import sums
 
 # Seconds between looks at which machines there are.
 _LOOK_SECONDS = 10.0
@@ -36,7 +37,13 @@ class RayCrew:
     Raises:
       errors.InputError: there is none, or it does not answer.
     """
-    connection.connect(folder)
+    units = connection.connect(folder)
+    if units > sums.MOST_BLOCKS:
+      print(
+        f'of {units} workers, at most {sums.MOST_BLOCKS} have something to do at'
+        ' a time; fewer workers with more --threads would use as many cores',
+        file=sys.stderr,
+      )
     import ray
 
     self._ray = ray
