@@ -9,10 +9,12 @@ import tensorflow as tf
 import tensorflow_federated as tff
 
 from tests.runtime.cluster import threads_crew
+from tff_xc.experiment import cohort
 from tff_xc.runtime import client_error
 from tff_xc.runtime.cluster import context
 from tff_xc.runtime.cluster import crew as crew_lib
 from tff_xc.runtime.cluster import dispatch
+from tff_xc.runtime.cluster import messages
 from tff_xc.runtime.cluster import worker
 
 _FLOATS = tff.FederatedType(np.float32, tff.CLIENTS)
@@ -186,6 +188,25 @@ def test_workers_that_are_lost_before_they_begin_end_the_round(
   ):
     _invoke(runtime, _total, [1.0])
   assert len(crew.dismissed) == 4
+
+
+def test_the_next_block_is_read_while_one_trains(crew, runtime):
+  read = threading.Event()
+
+  def value(place):
+    if place >= 4:  # Of the second block.
+      read.set()
+    return 1.0
+
+  def trains(_, called, block):
+    if block.first == 0:
+      assert read.wait(10)
+
+  crew.reset(1, trains)
+  values = cohort.Values(value, range(40))
+  runtime.offer_data(lambda folder: ({}, lambda number: values), {})
+  given = messages.Referenced([2.0] * 40, 0)
+  assert _invoke(runtime, _total, given) == 40.0
 
 
 def test_lost_workers_are_counted(crew, runtime):
