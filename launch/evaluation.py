@@ -9,7 +9,6 @@ import pandas as pd
 from tasks import experiment
 from tff_xc import classifier
 from tff_xc import errors
-from tff_xc.algorithms import options
 from tff_xc.data import client_data as client_data_lib
 from tff_xc.data import fingerprint
 from tff_xc.experiment import checkpoints
@@ -100,8 +99,7 @@ def load(run_dir: str, data_dir: str | None = None) -> Trained:
   Raises:
     errors.InputError: as in `run`.
   """
-  config = run_files.read_run(run_dir).config
-  _forget_importance(config)
+  config = experiment.without_importance(run_files.read_run(run_dir).config)
   if config['runtime'] == runtimes.CLUSTER:  # No clients train here.
     config['runtime'] = runtimes.DEFAULT
   experiment.install_runtime(config)
@@ -120,13 +118,6 @@ def load(run_dir: str, data_dir: str | None = None) -> Trained:
   )
   weights = process.get_model_weights(state)
   return Trained(assembled.dataset, evaluator, weights, rounds)
-
-
-def _forget_importance(config: dict) -> None:
-  """Drops what training alone needs: the file of its target may be gone."""
-  values = config.get('hyperparameters', {})
-  if 'importance_weights' in values:
-    values['importance_weights'] = options.NO_IMPORTANCE
 
 
 def choose_client(

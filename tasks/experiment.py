@@ -275,10 +275,21 @@ def own_values(config: Mapping, data_dir: str):
   """
   from tff_xc.data import fingerprint
 
-  found = assemble(config, data_dir)
+  found = assemble(without_importance(config), data_dir)
   cohorts = found.algorithm.sampling.cohorts(found.dataset, config['seed'])
   values_of = functools.lru_cache(2)(lambda number: cohorts(number).examples)
   return fingerprint.fingerprint(found.dataset), values_of
+
+
+def without_importance(config: Mapping) -> dict[str, Any]:
+  """Returns a configuration without FedIR's p, which only the driver trains with.
+
+  Its file may be gone, or be on another machine.
+  """
+  values = dict(config.get('hyperparameters', {}))
+  if 'importance_weights' in values:
+    values['importance_weights'] = of_algorithms.NO_IMPORTANCE
+  return {**config, 'hyperparameters': values}
 
 
 def run(config: Mapping[str, Any], run_dir: str) -> dict[str, Any]:

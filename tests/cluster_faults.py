@@ -203,9 +203,9 @@ def main(
   cluster = Cluster(path / 'cluster')
   runtime = faults = None
   try:
+    timeout = max(TIMEOUT, clients / _CLIENTS_A_SECOND)
     runtime = context.ClusterContext(
-      ray_crew.RayCrew(str(cluster.folder)),
-      max(TIMEOUT, clients / _CLIENTS_A_SECOND),
+      ray_crew.RayCrew(timeout, str(cluster.folder)), timeout
     )
     memory = Memory(cluster, max(rounds // 100, 1))
     with tff.framework.get_context_stack().install(runtime):

@@ -3,10 +3,12 @@
 import numpy as np
 import pandas as pd
 import pytest
+import tensorflow as tf
 
 from tasks import experiment
 from tests import small_tasks
 from tff_xc import errors
+from tff_xc.data import fingerprint
 from tff_xc.report import run_files
 
 
@@ -188,6 +190,31 @@ def test_the_target_may_be_that_of_the_training_examples():
   expected = np.bincount(labels, minlength=10) / len(labels)
   found = made.algorithm.example_weights.target
   np.testing.assert_allclose(found, expected, rtol=1e-6)
+
+
+@pytest.mark.parametrize(
+  ('algorithm', 'changes'),
+  [('fedir', {}), ('fedss', {'virtual_clients': 8})],
+)
+def test_a_worker_reads_examples_without_the_file_of_the_target(
+  algorithm, changes, tmp_path
+):
+  target = tmp_path / 'p.csv'
+  target.write_text('class,weight\n1,2\n3,4\n')
+  given = {**small_tasks.GLYPHS, **changes, 'importance_weights': str(target)}
+  config = experiment.resolve('glyphs', algorithm, given)
+  made = experiment.assemble(config)
+  assert made.algorithm.example_weights.target[3] > 0
+  target.unlink()
+  found, values_of = experiment.own_values(config, '')
+  assert found == fingerprint.fingerprint(made.dataset)
+  cohorts = made.algorithm.sampling.cohorts(made.dataset, config['seed'])
+  for number in range(2):
+    tf.nest.map_structure(
+      np.testing.assert_array_equal,
+      list(values_of(number)),
+      list(cohorts(number).examples),
+    )
 
 
 def test_sets_of_labels_have_no_importance_weights():

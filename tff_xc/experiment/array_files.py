@@ -19,12 +19,15 @@ class DamagedError(Exception):
   """A file is missing or damaged; the message is one line."""
 
 
-def write(path: pathlib.Path, named: Mapping[str, np.ndarray]) -> None:
+def write(
+  path: pathlib.Path, named: Mapping[str, np.ndarray], durable: bool = True
+) -> None:
   """Writes an `.npz` file, whole or not at all.
 
   Args:
     path: the file.
     named: the arrays.
+    durable: see `run_files.replacing`.
 
   Raises:
     errors.InputError: it cannot be written.
@@ -33,7 +36,7 @@ def write(path: pathlib.Path, named: Mapping[str, np.ndarray]) -> None:
   # complains when Python destroys it.
   with (
     writing.writing(path),
-    run_files.replacing(path) as temporary,
+    run_files.replacing(path, durable) as temporary,
     zipfile.ZipFile(temporary, 'w') as archive,
   ):
     archive.comment = _count(named)

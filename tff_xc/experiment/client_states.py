@@ -25,6 +25,7 @@ from tff_xc import errors
 from tff_xc.experiment import array_files
 from tff_xc.experiment import cohort
 from tff_xc.experiment import writing
+from tff_xc.report import run_files
 from tff_xc.round import client_states as states_lib
 from tff_xc.round import examples as examples_lib
 
@@ -122,7 +123,8 @@ class ClientStates:
       self._folder.mkdir(exist_ok=True)
     for place, client_id in enumerate(ids):
       named = dict(zip(names, (leaf[place] for leaf in leaves), strict=True))
-      array_files.write(self._path(client_id, round_number), named)
+      path = self._path(client_id, round_number)
+      array_files.write(path, named, durable=False)  # See `sync`.
     rounds = self.kept.rounds
     old += [
       Superseded(client, rounds[client], round_number)
@@ -139,6 +141,19 @@ class ClientStates:
       _IDS: np.array(ids, np.int64),
       _ROUNDS: np.array([rounds[i] for i in ids], np.int64),
     }
+
+  def sync(self) -> None:
+    """Waits until the disk has the files that the next checkpoint names.
+
+    Raises:
+      errors.InputError: they cannot be written.
+    """
+    new = [i for i in self.kept.rounds.items() if i[1] > self._saved]
+    with writing.writing(self._folder):
+      for client, at in new:
+        run_files.sync(self._path(client, at))
+      if new:
+        run_files.sync(self._folder)
 
   def saved(self, oldest: int, newest: int) -> None:
     """Removes the files that no checkpoint needs any more.

@@ -237,7 +237,10 @@ class _Held:
       )
 
   def save(self) -> None:
-    more = self._clients.arrays() if self._clients else {}
+    more = {}
+    if self._clients:
+      self._clients.sync()
+      more = self._clients.arrays()
     oldest = self._checkpoints.save(self._state, self.done, more)
     if self._clients:
       self._clients.saved(oldest, self.done)

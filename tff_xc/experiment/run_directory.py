@@ -8,6 +8,7 @@ metrics.csv is authoritative; TensorBoard's events are rewritten from it.
 
 import asyncio
 import csv
+import functools
 import math
 import os
 import pathlib
@@ -81,7 +82,9 @@ class RunDirectory:
       if not run_files.is_run(self.path):
         run_files.write_json(self.path / run_files.CONFIG, config)
       watch = unchanged.Watch(files)
-      self.checkpoints = checkpoints.Checkpoints(self.path, watch.check)
+      # Without a reference to `self`, which holds the lock as long as it lives.
+      check = functools.partial(_before_checkpoint, self.path, watch)
+      self.checkpoints = checkpoints.Checkpoints(self.path, check)
     self._metrics = None
     self._events = None
 
@@ -163,6 +166,16 @@ class RunDirectory:
     path = self.path / run_files.SUMMARY
     with writing.writing(path):
       run_files.write_json(path, summary)
+
+
+def _before_checkpoint(path: pathlib.Path, watch: unchanged.Watch) -> None:
+  """Checks the data; waits until the disk has the rows that a resume needs."""
+  watch.check()
+  file = path / run_files.METRICS
+  with writing.writing(file):
+    if file.exists():
+      run_files.sync(file)
+    run_files.sync(path)
 
 
 def _rounds(file: pathlib.Path, rounds_done: int) -> str:

@@ -16,6 +16,7 @@ A run directory holds
 import contextlib
 import csv
 import dataclasses
+import errno
 import json
 import math
 import os
@@ -205,19 +206,43 @@ def first_rounds(run: Run, rounds: int) -> Run:
 
 
 @contextlib.contextmanager
-def replacing(path: str | os.PathLike) -> Iterator[pathlib.Path]:
+def replacing(
+  path: str | os.PathLike, durable: bool = True
+) -> Iterator[pathlib.Path]:
   """Yields a temporary path that becomes `path` if the block succeeds.
 
   The temporary file has the suffix of `path` and is in its directory. If the
   block raises, the temporary file is removed and `path` is unchanged.
+
+  Args:
+    path: the file.
+    durable: whether to wait until the disk has it, so that a power cut leaves
+      either the old file or the new one.
   """
   path = pathlib.Path(path)
   temporary = path.with_name(f'.{path.stem}.{os.getpid()}.tmp{path.suffix}')
   try:
     yield temporary
+    if durable:
+      sync(temporary)
     os.replace(temporary, path)
+    if durable:
+      sync(path.parent)
   finally:
     temporary.unlink(missing_ok=True)
+
+
+def sync(path: str | os.PathLike) -> None:
+  """Waits until the disk has a file's content, or the names in a directory."""
+  descriptor = os.open(path, os.O_RDONLY)
+  try:
+    os.fsync(descriptor)
+  except OSError as e:
+    # Some network file systems have no such thing for directories.
+    if e.errno != errno.EINVAL:
+      raise
+  finally:
+    os.close(descriptor)
 
 
 def remove_leftovers(path: str | os.PathLike) -> None:

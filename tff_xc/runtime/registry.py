@@ -40,7 +40,7 @@ def _cluster(client_threads: int, device: str, timeout: float) -> Any:
   from tff_xc.runtime.cluster import ray_crew
 
   connection.disconnect()  # A process has one; those before end with it.
-  return context.ClusterContext(ray_crew.RayCrew(), timeout, device)
+  return context.ClusterContext(ray_crew.RayCrew(timeout), timeout, device)
 
 
 DEFAULT = 'in_process'

@@ -13,7 +13,6 @@ from tests.runtime.cluster import threads_crew
 from tff_xc.runtime import client_error
 from tff_xc.runtime.cluster import context
 from tff_xc.runtime.cluster import crew
-from tff_xc.runtime.cluster import dispatch
 from tff_xc.runtime.cluster import messages
 from tff_xc.runtime.cluster import roster
 
@@ -143,13 +142,18 @@ def test_a_worker_that_joins_takes_part(expected, on_workers):
 
 
 def test_without_workers_it_waits_and_then_says_so(on_workers, monkeypatch):
-  monkeypatch.setattr(dispatch, '_START_SECONDS', 0.3)
+  monkeypatch.setattr(crew, '_START_SECONDS', 0.15)
   _, runtime = on_workers(0, timeout=0.3)
   with pytest.raises(client_error.WorkersError, match='no worker has been'):
     _after(runtime, 'fedss', _FEW)
 
 
-def test_clients_that_end_worker_after_worker_are_named(on_workers):
+def test_clients_that_end_worker_after_worker_are_named(
+  on_workers, monkeypatch
+):
+  # Once all are lost, it waits no longer than this.
+  monkeypatch.setattr(crew, 'start_seconds', lambda timeout: 2.0)
+
   def faults(worker, called, block):
     if called == 'train' and block.first == 4:
       raise crew.LostError('out of memory')

@@ -9,10 +9,12 @@ import tensorflow as tf
 import tensorflow_federated as tff
 
 from tests.runtime.cluster import threads_crew
+from tff_xc.experiment import cohort
 from tff_xc.runtime import client_error
 from tff_xc.runtime.cluster import context
 from tff_xc.runtime.cluster import crew as crew_lib
 from tff_xc.runtime.cluster import dispatch
+from tff_xc.runtime.cluster import messages
 from tff_xc.runtime.cluster import worker
 
 _FLOATS = tff.FederatedType(np.float32, tff.CLIENTS)
@@ -87,8 +89,9 @@ def test_threads_may_invoke_at_once(crew, runtime):
   ]
   for thread in threads:
     thread.start()
+  deadline = time.monotonic() + 20
   for thread in threads:
-    thread.join(20)
+    thread.join(max(deadline - time.monotonic(), 0))
   assert found == {i: sum(x) for i, x in enumerate(given)}
 
 
@@ -185,6 +188,38 @@ def test_workers_that_are_lost_before_they_begin_end_the_round(
   ):
     _invoke(runtime, _total, [1.0])
   assert len(crew.dismissed) == 4
+
+
+def test_the_next_block_is_read_while_one_trains(crew, runtime):
+  read = threading.Event()
+
+  def value(place):
+    if place >= 4:  # Of the second block.
+      read.set()
+    return 1.0
+
+  def trains(_, called, block):
+    if block.first == 0:
+      assert read.wait(10)
+
+  crew.reset(1, trains)
+  values = cohort.Values(value, range(40))
+  runtime.offer_data(lambda folder: ({}, lambda number: values), {})
+  given = messages.Referenced([2.0] * 40, 0)
+  assert _invoke(runtime, _total, given) == 40.0
+
+
+def test_lost_workers_are_counted(crew, runtime):
+  def lost(place, *_):
+    if place < 2:
+      raise crew_lib.LostError('it was killed')
+
+  crew.reset(3, lost)
+  assert _invoke(runtime, _total, [1.0] * 9) == 9.0
+  assert sorted(crew.dismissed) == [0, 1]
+  assert runtime.metrics()['workers_lost'] == 2.0
+  assert _invoke(runtime, _total, [1.0] * 9) == 9.0
+  assert runtime.metrics()['workers_lost'] == 0.0
 
 
 def test_a_worker_that_is_not_ready_is_given_nothing(crew, runtime):

@@ -46,10 +46,11 @@ def outer_ip():
   return next((a for a in found if not a.startswith('127.')), '127.0.0.2')
 
 
-def drive(folder, *arguments):
-  """Starts a driver; see `tests.runtime.cluster.drive`."""
+def drive(folder, *arguments, program='drive'):
+  """Starts a driver, a program of `tests.runtime.cluster`."""
+  module = f'tests.runtime.cluster.{program}'
   return subprocess.Popen(
-    [sys.executable, '-m', 'tests.runtime.cluster.drive', folder, *arguments],
+    [sys.executable, '-m', module, folder, *arguments],
     cwd=light.ROOT,
     env={**os.environ, 'RAY_AUTH_TOKEN': 'of another cluster'},
     stdin=subprocess.PIPE,
@@ -159,6 +160,25 @@ def test_a_driver_learns_that_the_head_is_gone(folder):
   [answer], alive = go_on(driver)
   assert answer in ('ActorDiedError', 'ActorUnavailableError')
   assert alive.startswith('no head of a cluster at 127.0.0.1')
+
+
+@pytest.mark.parametrize('which', ['gcs_server', 'raylet'])
+def test_a_driver_whose_node_ended_meanwhile_says_so(folder, which):
+  """Ray ends a driver that then uses the node's store, or after a minute."""
+  node = nodes.start(folder, WORKERS)
+  driver = drive(folder, program='drive_crew')
+  assert driver.stdout.readline() == 'shared\n'
+  kill(node, which)
+  gone = lambda: (
+    not any(p.name() == 'raylet' for p in processes.marked([node.mark]))
+  )
+  assert folders.wait(gone, 30)
+  if which == 'gcs_server':
+    time.sleep(65)
+  out, error = driver.communicate('\n', timeout=60)
+  assert (out, driver.returncode) == ('', 2), error
+  # TFF complains in a process that leaves without a runtime of ours.
+  assert error.startswith('error: no '), error
 
 
 @pytest.mark.parametrize('which', ['leader', 'gcs_server', 'raylet'])

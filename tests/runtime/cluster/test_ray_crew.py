@@ -48,6 +48,7 @@ class _Ray(types.ModuleType):
   Attributes:
     answers: by method: a value or an error; without one it is not done.
     calls: (method, arguments) in order.
+    killed: the actors that were killed.
   """
 
   def __init__(self, reads_data=False, **answers):
@@ -57,7 +58,7 @@ class _Ray(types.ModuleType):
     )
     info = crew.Info(1, 'here', reads_data)
     self.answers = {'describe': (info, environment.describe())} | answers
-    self.calls = []
+    self.calls, self.killed = [], []
 
   def remote(self, **_):
     new = types.SimpleNamespace(remote=lambda *_: _Actor(self))
@@ -74,7 +75,7 @@ class _Ray(types.ModuleType):
     return found
 
   def kill(self, actor, no_restart):
-    del actor
+    self.killed.append(actor)
     assert no_restart
 
 
@@ -85,11 +86,13 @@ def _begin(monkeypatch):
   monkeypatch.setattr(
     connection, 'check', lambda deadline: [head.LiveNode('a', 'b', 1)]
   )
+  monkeypatch.setattr(connection, 'check_node', lambda: None)
+  monkeypatch.setattr(connection, 'has_process', lambda actor: True)
 
   def begin(**more):
     ray = _Ray(**more)
     monkeypatch.setitem(sys.modules, 'ray', ray)
-    return ray_crew.RayCrew(), ray
+    return ray_crew.RayCrew(60.0), ray
 
   return begin
 
@@ -98,6 +101,15 @@ def _call(made, ray, answer):
   [name] = made.workers()
   ray.answers['train'] = answer
   return made.result(made.call(name, 'train'))
+
+
+@pytest.mark.parametrize('units', [32, 33])
+def test_more_workers_than_blocks_are_told(units, begin, monkeypatch, capsys):
+  monkeypatch.setattr(connection, 'connect', lambda folder: units)
+  begin()
+  told = capsys.readouterr().err
+  assert ('of 33 workers, at most 32 have' in told) == (units == 33)
+  assert told.count('\n') == (units == 33)
 
 
 def test_a_lost_worker_is_told_from_a_lost_head(begin, monkeypatch):
@@ -151,6 +163,86 @@ def test_a_worker_that_cannot_start_says_why(begin, capsys):
   )
 
 
+@pytest.fixture(name='clock')
+def _clock(monkeypatch):
+  """Returns [seconds], the time for a crew."""
+  now = [0.0]
+  clock = types.SimpleNamespace(monotonic=lambda: now[0])
+  monkeypatch.setattr(ray_crew, 'time', clock)
+  return now
+
+
+@pytest.mark.parametrize(
+  ('method', 'told'), [('describe', 'start'), ('open_data', 'open its data')]
+)
+def test_a_worker_that_hangs_at_its_start_makes_room_for_another(
+  method, told, begin, clock, capsys
+):
+  made, ray = begin(reads_data=True, open_data='')
+  made.offer_data('data', {})
+  [first] = made.workers()
+  made.dismiss(first)
+  answer = ray.answers.pop(method)
+  for seconds in (0, 20, 119):
+    clock[0] = 20.0 + seconds
+    assert not made.workers()
+  assert len(ray.killed) == 1
+  assert not capsys.readouterr().err
+  clock[0] += 2.0
+  assert not made.workers()
+  assert len(ray.killed) == 2
+  error = capsys.readouterr().err
+  assert error.startswith(f'\na worker did not {told} within 120 seconds')
+  assert error.count('\n') == 2
+  ray.answers[method] = answer
+  for _ in range(3):
+    clock[0] += 10.0
+    found = made.workers()
+  assert list(found) == ['worker 2']
+  clock[0] += 1000.0
+  assert made.workers() == found
+
+
+def test_a_worker_that_waits_for_a_unit_of_another_run_is_not_late(
+  begin, clock, monkeypatch
+):
+  made, ray = begin()
+  [first] = made.workers()
+  made.dismiss(first)
+  answer = ray.answers.pop('describe')
+  placed = []
+  monkeypatch.setattr(connection, 'has_process', lambda actor: bool(placed))
+  for _ in range(50):
+    clock[0] += 10.0
+    assert not made.workers()
+  placed.append(True)
+  for _ in range(11):  # Its time begins only now.
+    clock[0] += 10.0
+    assert not made.workers()
+  ray.answers['describe'] = answer
+  assert list(made.workers()) == ['worker 1']
+
+
+def test_nothing_is_asked_of_ray_once_the_node_has_ended(begin, monkeypatch):
+  made, ray = begin()
+  [name] = made.workers()
+
+  def ended():
+    raise errors.InputError('no node runs here')
+
+  monkeypatch.setattr(connection, 'check_node', ended)
+  ray.calls.clear()
+  for use in (
+    lambda: made.share(1),
+    lambda: made.call(name, 'train'),
+    lambda: made.wait([], 1.0),
+    lambda: made.result((None, 'describe')),
+  ):
+    with pytest.raises(client_error.WorkersError, match='no node runs here'):
+      use()
+  assert not ray.calls
+
+
 def test_workers_open_the_data_of_each_run(begin):
   made, ray = begin(reads_data=True)
   made.offer_data('first', {})
@@ -181,7 +273,9 @@ def test_a_runtime_of_the_cluster_takes_the_place_of_the_one_before(
 ):
   done = []
   monkeypatch.setattr(connection, 'disconnect', lambda: done.append('left'))
-  monkeypatch.setattr(ray_crew, 'RayCrew', lambda: done.append('connected'))
+  monkeypatch.setattr(
+    ray_crew, 'RayCrew', lambda seconds: done.append('connected')
+  )
   monkeypatch.setattr(context, 'ClusterContext', lambda *_: None)
   registry._CONTEXTS[registry.CLUSTER](0, '', 1.0)
   assert done == ['left', 'connected']

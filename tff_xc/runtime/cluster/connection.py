@@ -4,9 +4,12 @@ import contextlib
 import dataclasses
 import os
 import pathlib
+import select
 import sys
 import time
 from collections.abc import Iterator
+
+import psutil
 
 from tff_xc import errors
 from tff_xc.runtime.cluster import head
@@ -15,15 +18,23 @@ from tff_xc.runtime.cluster import state
 
 # The Ray resource of which a node has one unit for each of its workers.
 RESOURCE = state.RESOURCE
+_NO_NODE = (
+  'no node runs on this machine any more: run `python -m launch.workers stop`,'
+  ' then `start` again'
+)
+# After so many seconds without the head, Ray ends the driver without a word. The
+# driver asks by itself (`check`), after a long evaluation too.
+_WITHOUT_HEAD = str(10 * 24 * 3600)
 
 
 @dataclasses.dataclass(frozen=True)
 class _Session:
-  """A connection: to what, and Ray's variables before it."""
+  """A connection: to what, Ray's variables before it, and the raylet's pidfd."""
 
   folder: pathlib.Path
   cluster: state.Cluster
   before: dict[str, str]
+  raylet: int
 
 
 _session: _Session | None = None
@@ -66,11 +77,12 @@ def connect(
       f'the cluster at {cluster.address} has no workers: start some with'
       f' `python -m launch.workers start --join={folder / state.JOIN}`'
     )
+  pidfd = _open_raylet(node)
   try:
     import ray
 
     with _stderr_to(folder / 'driver.log'), _only_to(raylet.ray_id):
-      _set_environment(folder, cluster)
+      _set_environment(folder, cluster, pidfd)
       ray.init(
         address=cluster.address,
         _node_ip_address=node.ip,
@@ -93,8 +105,7 @@ def connect(
 def check(deadline_s: float = 5.0) -> list[head.LiveNode]:
   """Returns the nodes that the connected cluster's head believes alive.
 
-  A run whose workers fail asks this: without the head, Ray ends the driver's
-  process after a minute.
+  A run whose workers fail asks this: Ray itself would not say it.
 
   Args:
     deadline_s: the longest time for the answer, in seconds.
@@ -103,6 +114,25 @@ def check(deadline_s: float = 5.0) -> list[head.LiveNode]:
     errors.InputError: the head is gone or silent.
   """
   return head.ask(_session.folder, _session.cluster, deadline_s)
+
+
+def check_node() -> None:
+  """Raises InputError if this machine's node has ended; takes microseconds.
+
+  Ray ends the driver without a word when it next uses the node's store.
+  """
+  poll = select.poll()
+  poll.register(_session.raylet, select.POLLIN)
+  if poll.poll(0):
+    check()
+    raise errors.InputError(_NO_NODE)
+
+
+def has_process(actor) -> bool:
+  """Whether an actor has a process, also one that still starts."""
+  from ray._private import state as ray_state
+
+  return bool(ray_state.actors(actor._actor_id.hex()).get('Pid'))
 
 
 def disconnect() -> None:
@@ -114,6 +144,7 @@ def disconnect() -> None:
 
   ray.shutdown()
   _replace_variables(_session.before)
+  os.close(_session.raylet)
   _session = None
 
 
@@ -126,19 +157,28 @@ def _node_here(
     ray_id = state.ray_id(folder, node)
     if ray_id in known and processes.marked([node.mark]):
       return node, known[ray_id]
-  raise errors.InputError(
-    'no node runs on this machine any more: run `python -m launch.workers stop`,'
-    ' then `start` again'
-  )
+  raise errors.InputError(_NO_NODE)
 
 
-def _set_environment(folder: pathlib.Path, cluster: state.Cluster) -> None:
+def _open_raylet(node: state.Node) -> int:
+  """Returns a pidfd of a node's raylet, which is readable once it has ended."""
+  for process in processes.marked([node.mark]):
+    with contextlib.suppress(psutil.Error, OSError):  # It has ended.
+      if process.name() == 'raylet':
+        return os.pidfd_open(process.pid)
+  raise errors.InputError(_NO_NODE)
+
+
+def _set_environment(
+  folder: pathlib.Path, cluster: state.Cluster, raylet: int
+) -> None:
   """Sets the variables that Ray reads, also if it was imported before."""
   global _session
   values = state.ray_environment(folder, cluster)
   # Otherwise it prints on stderr, for example that nobody collects metrics.
   values['RAY_BACKEND_LOG_LEVEL'] = 'fatal'
-  _session = _Session(folder, cluster, _ray_variables())
+  values['RAY_gcs_rpc_server_reconnect_timeout_s'] = _WITHOUT_HEAD
+  _session = _Session(folder, cluster, _ray_variables(), raylet)
   _replace_variables(values)
   import ray._raylet
   from ray._private import ray_constants

@@ -7,6 +7,20 @@ from typing import Protocol
 
 from tff_xc.runtime.cluster import messages
 
+# A worker that starts imports TensorFlow, which takes long on a busy machine.
+_START_SECONDS = 120.0
+
+
+def start_seconds(timeout: float) -> float:
+  """Returns how long a worker may take to start, or to open its data.
+
+  A run waits twice as long for its first worker, which leaves a second attempt.
+
+  Args:
+    timeout: how long a worker may be silent, in seconds.
+  """
+  return max(timeout / 2, _START_SECONDS)
+
 
 class LostError(RuntimeError):
   """A worker has ended; what it was doing must be done by another."""

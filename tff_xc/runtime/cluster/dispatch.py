@@ -20,8 +20,6 @@ from tff_xc.runtime.cluster import roster as roster_lib
 from tff_xc.runtime.in_process import sums as sums_lib
 
 _POLL_SECONDS = 1.0
-# A worker that starts imports TensorFlow, which takes long on a busy machine.
-_START_SECONDS = 120.0
 # A block whose workers are lost so many times in a row is given up.
 _MOST_LOST = 3
 # Workers that are lost before they have done anything, with no answer between.
@@ -273,7 +271,7 @@ class Dispatch:
     Raises:
       client_error.WorkersError: there has been none for a long time.
     """
-    most = max(self._roster.timeout, _START_SECONDS)
+    most = 2 * crew_lib.start_seconds(self._roster.timeout)
     now = time.monotonic()
     if self._alone_since is None:
       self._alone_since = now

@@ -1,8 +1,10 @@
 """Workers that are actors of Ray."""
 
+import contextlib
 import os
 import sys
 import time
+from collections.abc import Iterator
 from collections.abc import Sequence
 from typing import Any
 
@@ -12,10 +14,11 @@ from tff_xc.runtime import client_error
 from tff_xc.runtime.cluster import connection
 from tff_xc.runtime.cluster import crew
 from tff_xc.runtime.cluster import launching
+from tff_xc.runtime.in_process import sums
 
 # Seconds between looks at which machines there are.
 _LOOK_SECONDS = 10.0
-# The head's longest time for an answer; without it, Ray ends the driver after 60.
+# The head's longest time for an answer.
 _HEAD_SECONDS = 30.0
 # Calls that an actor takes at a time; `dispatch` gives it fewer.
 _CALLS = 256
@@ -24,16 +27,23 @@ _CALLS = 256
 class RayCrew:
   """One worker for each unit of `connection.RESOURCE` in the cluster."""
 
-  def __init__(self, folder: str | None = None):
+  def __init__(self, timeout_seconds: float, folder: str | None = None):
     """Connects to the cluster of this machine.
 
     Args:
+      timeout_seconds: how long a worker may be silent.
       folder: that of `launch.workers`; None: its default folder.
 
     Raises:
       errors.InputError: there is none, or it does not answer.
     """
-    connection.connect(folder)
+    units = connection.connect(folder)
+    if units > sums.MOST_BLOCKS:
+      print(
+        f'of {units} workers, at most {sums.MOST_BLOCKS} have something to do at'
+        ' a time; fewer workers with more --threads would use as many cores',
+        file=sys.stderr,
+      )
     import ray
 
     self._ray = ray
@@ -46,7 +56,11 @@ class RayCrew:
     )(_Actor)
     self._actors: dict[str, Any] = {}
     self._infos: dict[str, crew.Info] = {}
+    self._start_seconds = crew.start_seconds(timeout_seconds)
     self._starting: dict[str, Any] = {}  # What a worker must answer first.
+    self._since: dict[
+      str, float
+    ] = {}  # When it was first seen to work at that.
     self._count = 0
     self._looked = -_LOOK_SECONDS
     self._data = None
@@ -61,6 +75,7 @@ class RayCrew:
     if self._data and self._infos[name].reads_data:
       opened = self._actors[name].open_data.remote(*self._data)
       self._starting[name] = opened
+      self._since[name] = time.monotonic()
 
   def workers(self) -> dict[str, crew.Info]:
     now = time.monotonic()
@@ -69,7 +84,9 @@ class RayCrew:
       units = sum(node.workers for node in _alive())
       for _ in range(units - len(self._actors)):
         self._start()
+      self._see_processes(now)
     self._welcome()
+    self._dismiss_late()
     return {n: i for n, i in self._infos.items() if n not in self._starting}
 
   def _start(self) -> None:
@@ -77,6 +94,25 @@ class RayCrew:
     self._count += 1
     self._actors[name] = self._new_actor.remote(list(sys.path))
     self._starting[name] = self._actors[name].describe.remote()
+
+  def _see_processes(self, now: float) -> None:
+    """Notes which workers have begun to start; others wait for a free unit."""
+    for name in self._starting.keys() - self._since.keys():
+      if connection.has_process(self._actors[name]):
+        self._since[name] = now
+
+  def _dismiss_late(self) -> None:
+    """Ends workers that take too long to start; others are started anew."""
+    now = time.monotonic()
+    for name, since in list(self._since.items()):
+      if now - since > self._start_seconds:
+        what = 'open its data' if name in self._infos else 'start'
+        print(
+          f'\na worker did not {what} within {self._start_seconds:g} seconds'
+          ' (a higher --worker_timeout gives it more); another is started',
+          file=sys.stderr,
+        )
+        self.dismiss(name)
 
   def _welcome(self) -> None:
     """Goes on with the workers that start.
@@ -89,6 +125,7 @@ class RayCrew:
     done = self.wait(waiting, 0, len(waiting)) if waiting else []
     for name in [n for n, ref in self._starting.items() if ref in done]:
       try:
+        self._since.pop(name, None)
         found = self.result(self._starting.pop(name))
       except (
         crew.LostError
@@ -104,13 +141,16 @@ class RayCrew:
         raise client_error.WorkersError(f'a worker on {machine}: {found}')
 
   def call(self, worker: str, method: str, *args: Any) -> Any:
+    _check_node()
     return getattr(self._actors[worker], method).remote(*args)
 
   def wait(self, tickets: Sequence, seconds: float, most: int = 1) -> list:
+    _check_node()
     done, _ = self._ray.wait(list(tickets), num_returns=most, timeout=seconds)
     return done
 
   def result(self, ticket) -> Any:
+    _check_node()
     try:
       return self._ray.get(ticket)
     except self._ray.exceptions.RayTaskError as e:  # Of our own code.
@@ -124,11 +164,13 @@ class RayCrew:
   def dismiss(self, worker: str) -> None:
     self._infos.pop(worker, None)
     self._starting.pop(worker, None)
+    self._since.pop(worker, None)
     actor = self._actors.pop(worker, None)
     if actor is not None:
       self._ray.kill(actor, no_restart=True)
 
   def share(self, value: Any) -> '_Shared':
+    _check_node()
     return _Shared(self._ray.put(value))
 
   def close(self) -> None:
@@ -141,8 +183,20 @@ def _alive() -> list:
   Raises:
     client_error.WorkersError: the head is gone or silent.
   """
-  try:
+  with _of_workers():
     return connection.check(_HEAD_SECONDS)
+
+
+def _check_node() -> None:
+  """Raises WorkersError where Ray would end this process without a word."""
+  with _of_workers():
+    connection.check_node()
+
+
+@contextlib.contextmanager
+def _of_workers() -> Iterator[None]:
+  try:
+    yield
   except errors.InputError as e:
     raise client_error.WorkersError(str(e)) from e
 

@@ -12,15 +12,15 @@ from tff_xc.runtime.in_process import phases as phases_lib
 
 # A cohort of at most so many clients is one block; larger ones have at most as
 # many blocks, of whole groups of clients that are folded in one call.
-_MOST_BLOCKS = 32
+MOST_BLOCKS = 32
 
 
 def block_size(num_clients: int) -> int:
   """Returns how many clients are folded before they are merged with others."""
-  if num_clients <= _MOST_BLOCKS:
+  if num_clients <= MOST_BLOCKS:
     return max(num_clients, 1)
   group = phases_lib.GROUP
-  return group * math.ceil(num_clients / (group * _MOST_BLOCKS))
+  return group * math.ceil(num_clients / (group * MOST_BLOCKS))
 
 
 class Sums:
