@@ -91,7 +91,7 @@ def test_other_data_on_a_worker_are_refused(cluster, tmp_path):
 
 def test_faults_change_no_digit_and_leave_no_process(tmp_path):
   found = _run(
-    tmp_path / 'unused', 'tests.cluster_faults', str(tmp_path / 'f'), '60', '8'
+    tmp_path / 'unused', 'tests.cluster_faults', str(tmp_path / 'f'), '60', '4'
   )
   assert 'to the last digit: True; processes left: 0' in found.stdout
   assert 'worker' in found.stdout  # Something happened.
