@@ -237,6 +237,8 @@ def ray_environment(folder: pathlib.Path, cluster: Cluster) -> dict[str, str]:
     'RAY_AUTH_MODE': 'token',
     'RAY_AUTH_TOKEN_PATH': str(folder / 'token'),
     'RAY_USAGE_STATS_ENABLED': '0',
+    # The head would remember every task, 3 kB each, for nobody who asks.
+    'RAY_task_events_report_interval_ms': '0',
     # Workers that ask for no GPU see the machine's GPUs all the same.
     'RAY_ACCEL_ENV_VAR_OVERRIDE_ON_ZERO': '0',
     # A machine that does not answer is given up after 20 s, not after 60.
