@@ -67,7 +67,7 @@ def compare(
 
   groups, parent = _groups(directories, rounds)
   _check_over(over, groups)
-  reference = relative_to and _reference(relative_to, groups[0].runs[0])
+  reference = relative_to and find_reference(relative_to, groups[0].runs[0])
   rows = tables.build_rows(
     groups, metric, targets, budgets.parse(at), reference
   )
@@ -113,7 +113,7 @@ def _groups(directories, rounds: int | None):
   return groups_lib.group_runs(runs), parent
 
 
-def _reference(directory, run: run_files.Run):
+def find_reference(directory, run: run_files.Run):
   """Returns the runs in `directory` as one configuration, of the task of `run`."""
   found, _ = _groups([directory], None)
   task = found[0].runs[0].task

@@ -16,13 +16,15 @@ compare: a row for each configuration of the runs, mean ± sample std over seeds
 --columns: scores, at a round (top1@400), at the end (top1) or in the round that the
 run chose (best.pc@1), that round (best.round) and the bytes that the server sent until
 it (best.bytes_down), rounds to a target (top1:0.1), and other columns of
-`launch.compare` by their names in its CSV. --paper:
-tables and their tasks, whose published numbers of the same algorithm stand beside;
-only rows without changes of their own have one. result: what
-`launch.reproduce --output=docs/results/small` wrote, with --short without costs and
-expectations. verdicts: how many results of each paper have which verdict. benchmark:
-what `launch.benchmark NAME --output=FILE` wrote, with --short only its ratios.
-Directories and files are relative to the page. --check changes nothing: exit status 2 if a table is not that of its runs.
+`launch.compare` by their names in its CSV; with --relative_to=DIRECTORY, of a
+configuration's runs, scores over its score (relative_top1). --paper: tables and
+their tasks, whose published numbers of the same algorithm stand beside; only rows
+without changes of their own have one. result: what `launch.reproduce
+--output=docs/results/small` wrote, with --short without costs and expectations.
+verdicts: how many results of each paper have which verdict. benchmark: what
+`launch.benchmark NAME --output=FILE` wrote, with --short only its ratios.
+Directories and files are relative to the page. --check changes nothing: exit status
+2 if a table is not that of its runs.
 """
 
 import math
@@ -56,6 +58,7 @@ _BEST_NUMBERS = {
   'round': ('best round', 0, 1),
   'bytes_down': ('MiB sent down until then', 0, 2**-20),
 }
+_RELATIVE = 'relative_'
 # What does not tell methods apart.
 _UNSHOWN = ('rounds', 'eval_every', 'runtime', 'device')
 
@@ -95,13 +98,16 @@ def _compared(root: pathlib.Path, words: Sequence[str]) -> str:
   from tff_xc.report import groups as groups_lib
   from tff_xc.report import run_files
 
-  flags_, directories = _split(words, ('columns', 'paper'))
+  flags_, directories = _split(words, ('columns', 'paper', 'relative_to'))
   runs = [
     run_files.read_run(p)
     for p in compare.find_runs([root / d for d in directories])
   ]
   groups = groups_lib.group_runs(runs)
-  columns = [_column(name) for name in flags_['columns'].split(',')]
+  reference = flags_['relative_to']
+  if reference:
+    reference = compare.find_reference(root / reference, runs[0])
+  columns = [_column(n, reference) for n in flags_['columns'].split(',')]
   papers = [_paper(each) for each in filter(None, flags_['paper'].split(','))]
   heading = ['method', 'seeds', *(column.heading for column in columns)]
   heading += [
@@ -167,8 +173,11 @@ def _split(words, names) -> tuple[dict[str, str], list[str]]:
   return found, others
 
 
-def _column(name: str):
-  """Returns a column: a score, 'top1@400', a target, or one of the CSV's."""
+def _column(name: str, reference=''):
+  """Returns a column: a score, 'top1@400', a target, or one of the CSV's.
+
+  With a reference, 'relative_top1' is a score over that of these runs.
+  """
   import dataclasses
 
   from tff_xc.measure import targets
@@ -182,6 +191,9 @@ def _column(name: str):
     return known[name]
   if name.startswith(_BEST):
     return _of_best_round(name, known)
+  if reference and name.startswith(_RELATIVE):
+    score = name.removeprefix(_RELATIVE)
+    return columns.relative(score, columns.whole(reference, score))[0]
   if at and rounds.isdigit() and score in known:
 
     def after(group):

@@ -62,6 +62,15 @@ def test_a_table_of_runs(runs):
   assert document.document(path) == text
 
 
+def test_a_score_is_related_to_that_of_other_runs(runs):
+  path = runs / 'a.md'
+  words = '--columns=relative_top1 --relative_to=runs/b'
+  write(path, f'compare runs/a0 runs/a1 {words}')
+  text = document.document(path)
+  assert '| relative top-1 % |' in text
+  assert '| 2 | 183.3 ± 23.6 |' in text  # 0.5 and 0.6 over 0.3.
+
+
 def test_a_table_of_the_rounds_that_runs_chose(tmp_path):
   path = tmp_path / 'a.md'
   words = '--columns=best.round,best.top1,best.bytes_down'
@@ -183,6 +192,11 @@ def test_a_benchmark(tmp_path):
       "fedss/table1 has no results on 'omniglot'",
     ),
     ('compare runs --columns=top1@7', 'no scores of round 7'),
+    ('compare runs --columns=relative_top1', 'no column relative_top1'),
+    (
+      'compare runs --columns=relative_top1 --relative_to=runs',
+      'is 2 configurations',
+    ),
     ('result small/fedss/table1', 'nothing was written of fedss/table1'),
     ('result --short', 'expected one path, not 0'),
     ('verdicts a b', 'expected one path, not 2'),
