@@ -29,7 +29,7 @@ def _raylet(tmp_path, monkeypatch):
   assert folders.wait(lambda: processes.marked([mark]))
   found = connection._raylet(node)
   assert found.pid == process.pid
-  session = connection._Session(pathlib.Path(), None, {}, found)
+  session = connection._Session(pathlib.Path(), None, {}, mark, found)
   monkeypatch.setattr(connection, '_session', session)
   monkeypatch.setattr(connection, 'check', lambda: [])
   yield process

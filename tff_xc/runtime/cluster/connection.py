@@ -28,11 +28,12 @@ _WITHOUT_HEAD = str(10 * 24 * 3600)
 
 @dataclasses.dataclass(frozen=True)
 class _Session:
-  """A connection: to what, Ray's variables before it, and the node's raylet."""
+  """A connection: to what, Ray's variables before it, the node's mark and raylet."""
 
   folder: pathlib.Path
   cluster: state.Cluster
   before: dict[str, str]
+  mark: str
   raylet: psutil.Process
 
 
@@ -81,7 +82,7 @@ def connect(
     import ray
 
     with _stderr_to(folder / 'driver.log'), _only_to(raylet.ray_id):
-      _set_environment(folder, cluster, process)
+      _set_environment(folder, cluster, node.mark, process)
       ray.init(
         address=cluster.address,
         _node_ip_address=node.ip,
@@ -120,12 +121,9 @@ def check_node() -> None:
 
   Ray ends the driver without a word when it next uses the node's store.
   """
-  raylet = _session.raylet
-  with contextlib.suppress(psutil.NoSuchProcess):
-    if raylet.is_running() and raylet.status() != psutil.STATUS_ZOMBIE:
-      return
-  check()
-  raise errors.InputError(_NO_NODE)
+  if not processes.is_marked(_session.raylet, [_session.mark]):
+    check()
+    raise errors.InputError(_NO_NODE)
 
 
 def has_process(actor) -> bool:
@@ -169,7 +167,10 @@ def _raylet(node: state.Node) -> psutil.Process:
 
 
 def _set_environment(
-  folder: pathlib.Path, cluster: state.Cluster, raylet: psutil.Process
+  folder: pathlib.Path,
+  cluster: state.Cluster,
+  mark: str,
+  raylet: psutil.Process,
 ) -> None:
   """Sets the variables that Ray reads, also if it was imported before."""
   global _session
@@ -177,7 +178,7 @@ def _set_environment(
   # Otherwise it prints on stderr, for example that nobody collects metrics.
   values['RAY_BACKEND_LOG_LEVEL'] = 'fatal'
   values['RAY_gcs_rpc_server_reconnect_timeout_s'] = _WITHOUT_HEAD
-  _session = _Session(folder, cluster, _ray_variables(), raylet)
+  _session = _Session(folder, cluster, _ray_variables(), mark, raylet)
   _replace_variables(values)
   import ray._raylet
   from ray._private import ray_constants
