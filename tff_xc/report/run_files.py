@@ -239,7 +239,7 @@ def sync(path: str | os.PathLike) -> None:
     os.fsync(descriptor)
   except OSError as e:
     # Some network file systems have no such thing for directories.
-    if e.errno != errno.EINVAL:
+    if e.errno not in (errno.EINVAL, errno.ENOTSUP):
       raise
   finally:
     os.close(descriptor)
