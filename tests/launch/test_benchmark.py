@@ -87,7 +87,7 @@ def test_the_command_is_told_without_files_and_interpreters(monkeypatch):
   values = flags.FlagValues()
   flags.DEFINE_string('output', None, '', flag_values=values)
   flags.DEFINE_list('peers', [], '', flag_values=values)
-  flags.DEFINE_integer('passes', None, '', flag_values=values)
+  flags.DEFINE_integer('passes', None, '', short_name='p', flag_values=values)
   flags.DEFINE_integer('warm_up', None, '', flag_values=values)
   given = ['--output', '/a/b.json', '--peers=a=/x/python,b=/y/python']
   values(['', *given, '--passes=3'])
