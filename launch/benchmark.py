@@ -152,6 +152,8 @@ def _check_output(path: str | None) -> None:
     raise errors.InputError(
       f'--output={path}: the folder does not exist; make it first'
     )
+  if path and os.path.exists(path) and not os.path.isfile(path):
+    raise errors.InputError(f'--output={path} is no regular file; name another')
 
 
 def main(arguments: Sequence[str]) -> None:

@@ -80,6 +80,13 @@ def test_bad_input_is_one_sentence_and_status_2(arguments, message):
   light.assert_one_sentence(light.call('benchmark', *arguments), message)
 
 
+def test_a_pipe_is_refused_before_anything_is_measured(tmp_path):
+  path = tmp_path / 'pipe'
+  os.mkfifo(path)
+  done = light.call('benchmark', 'select', '--small', f'--output={path}')
+  light.assert_one_sentence(done, f'--output={path} is no regular file;')
+
+
 def test_the_command_is_told_without_files_and_interpreters(monkeypatch):
   for name in command_lib._LIMITS:
     monkeypatch.delenv(name, raising=False)
