@@ -135,7 +135,7 @@ def command(name: str, values: flags.FlagValues) -> str:
   given |= {limit: os.environ.get(limit) for limit in _LIMITS}
   words = [f'{key}={value}' for key, value in given.items() if value]
   words += ['launch.benchmark', name]
-  for flag in (values[name] for name in values):
+  for flag in {values[name].name: values[name] for name in values}.values():
     if flag.name == 'peers' and flag.value:
       peers = ','.join(
         word.partition('=')[0] + '=PYTHON' for word in flag.value
@@ -152,6 +152,8 @@ def _check_output(path: str | None) -> None:
     raise errors.InputError(
       f'--output={path}: the folder does not exist; make it first'
     )
+  if path and os.path.exists(path) and not os.path.isfile(path):
+    raise errors.InputError(f'--output={path} is no regular file; name another')
 
 
 def main(arguments: Sequence[str]) -> None:

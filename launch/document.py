@@ -257,7 +257,11 @@ def _result(root: pathlib.Path, words: Sequence[str]) -> str:
 def _benchmark(root: pathlib.Path, words: Sequence[str]) -> str:
   """Returns the tables of a benchmark, and how they were made."""
   is_short, where = _short(words)
-  return report.to_markdown(report.read(root / where), is_short)
+  found = report.read(root / where)
+  try:
+    return report.to_markdown(found, is_short)
+  except (AttributeError, KeyError, TypeError) as e:
+    raise ValueError(f'it is no report of a benchmark ({e})') from e
 
 
 def _short(words: Sequence[str]) -> tuple[bool, str]:

@@ -149,7 +149,7 @@ def _lacks(task: str, directory: str) -> str:
   """Returns 'missing', or which part of a task's data is there; '' if all are."""
   try:
     there = tasks.get(task).find(directory)
-  except errors.InputError:
+  except (errors.InputError, OSError):
     return 'missing'
   return there if isinstance(there, found_lib.Part) else ''
 

@@ -164,6 +164,8 @@ def run_all(planned: Sequence[Planned], request: Request) -> None:
       if request.is_one:
         raise
       kept, why = _kept_or_why(each, request)
+      if why and why != str(e):
+        why = f'{e}; {why}'
       found = _nothing(
         each, request, outcome_lib.Verdict.NOT_RUN, why or str(e)
       )

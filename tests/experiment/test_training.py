@@ -79,6 +79,19 @@ def test_what_would_fail_later_is_refused_at_once(
   assert not (tmp_path / 'run').exists()
 
 
+def test_without_a_source_workers_read_no_data(made, tmp_path, monkeypatch):
+  offered = []
+
+  def offer(source, fingerprint):
+    offered.append((source, bool(fingerprint)))
+    raise KeyboardInterrupt  # Nothing is trained.
+
+  monkeypatch.setattr(training.runtimes, 'offer_data', offer)
+  with pytest.raises(KeyboardInterrupt):
+    train(made, tmp_path / 'run')
+  assert offered == [(None, True)]
+
+
 def test_a_target_of_another_metric_is_refused(made, in_process, tmp_path):
   algorithm, dataset = made
   with pytest.raises(

@@ -80,6 +80,13 @@ def test_bad_input_is_one_sentence_and_status_2(arguments, message):
   light.assert_one_sentence(light.call('benchmark', *arguments), message)
 
 
+def test_a_pipe_is_refused_before_anything_is_measured(tmp_path):
+  path = tmp_path / 'pipe'
+  os.mkfifo(path)
+  done = light.call('benchmark', 'select', '--small', f'--output={path}')
+  light.assert_one_sentence(done, f'--output={path} is no regular file;')
+
+
 def test_the_command_is_told_without_files_and_interpreters(monkeypatch):
   for name in command_lib._LIMITS:
     monkeypatch.delenv(name, raising=False)
@@ -87,7 +94,7 @@ def test_the_command_is_told_without_files_and_interpreters(monkeypatch):
   values = flags.FlagValues()
   flags.DEFINE_string('output', None, '', flag_values=values)
   flags.DEFINE_list('peers', [], '', flag_values=values)
-  flags.DEFINE_integer('passes', None, '', flag_values=values)
+  flags.DEFINE_integer('passes', None, '', short_name='p', flag_values=values)
   flags.DEFINE_integer('warm_up', None, '', flag_values=values)
   given = ['--output', '/a/b.json', '--peers=a=/x/python,b=/y/python']
   values(['', *given, '--passes=3'])

@@ -158,6 +158,13 @@ def test_verdicts_are_counted_by_paper(tmp_path):
   assert all(sum(found[:-1]) == found[-1] for found in counts.values())
 
 
+def test_a_damaged_benchmark_is_one_sentence(tmp_path):
+  fake_report.written(tmp_path / 'fake.json', machine='a laptop')
+  write(tmp_path / 'a.md', 'benchmark fake.json')
+  with pytest.raises(errors.InputError, match='it is no report of a benchmark'):
+    document.document(tmp_path / 'a.md')
+
+
 def test_a_benchmark(tmp_path):
   folder = tmp_path / 'results'
   folder.mkdir()

@@ -93,6 +93,12 @@ def test_the_data_that_tables_need_are_marked_if_they_are_missing(tmp_path):
   assert 'fedmlh/table5 formulas nothing' in text
 
 
+def test_data_that_cannot_be_looked_for_are_missing():
+  done = call('list', 'tables', columns=999, TFF_XC_DATA='/' + 300 * 'x')
+  assert done.returncode == 0, done.stderr
+  assert 'bibtex (missing)' in words(done.stdout)
+
+
 def test_the_files_of_tables_are_found_without_large_packages(
   tmp_path, monkeypatch
 ):

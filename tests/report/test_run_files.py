@@ -2,6 +2,7 @@
 
 import json
 import math
+import os
 import pathlib
 
 import numpy as np
@@ -143,3 +144,12 @@ def test_a_failed_write_leaves_the_old_file_and_nothing_else(tmp_path):
     raise RuntimeError
   assert json.loads(path.read_text()) == {'old': 1}
   assert [p.name for p in tmp_path.iterdir()] == ['x.json']
+
+
+def test_a_pipe_is_not_replaced(tmp_path):
+  path = tmp_path / 'x.json'
+  os.mkfifo(path)
+  with pytest.raises(FileExistsError, match='it is no regular file'):
+    run_files.write_json(path, {})
+  assert path.is_fifo()
+  assert list(tmp_path.iterdir()) == [path]

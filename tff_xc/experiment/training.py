@@ -72,7 +72,7 @@ def train(
     best: chooses the summary's best round, and may stop the run.
     config: further settings for config.json; only the same run is resumed.
     warnings: about the settings; printed, and kept in the summary.
-    source: from which workers read the data, see `runtime.registry.offer_data`.
+    source: of the data for workers that have a copy, see `runtime.registry`.
 
   Raises:
     errors.InputError: `run_dir` or `target` does not fit, or training fails.
@@ -103,8 +103,7 @@ def train(
 
 def _cohorts(algorithm, dataset, config, source):
   """Returns a context of round -> cohort, read ahead if examples are decoded."""
-  if source:
-    runtimes.offer_data(source, config['data'])
+  runtimes.offer_data(source, config['data'])
   cohorts = algorithm.sampling.cohorts(dataset, config['seed'])
   if not dataset.train.pool.is_decoded:
     return contextlib.nullcontext(cohorts)

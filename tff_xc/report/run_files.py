@@ -211,15 +211,19 @@ def replacing(
 ) -> Iterator[pathlib.Path]:
   """Yields a temporary path that becomes `path` if the block succeeds.
 
-  The temporary file has the suffix of `path` and is in its directory. If the
-  block raises, the temporary file is removed and `path` is unchanged.
+  The temporary file has its suffix and directory. If the block raises, the
+  temporary file is removed and `path` is unchanged.
 
   Args:
     path: the file.
-    durable: whether to wait until the disk has it, so that a power cut leaves
-      either the old file or the new one.
+    durable: whether a power cut leaves the old file or the new one, for sure.
+
+  Raises:
+    FileExistsError: `path` is no regular file; a pipe would lose its name.
   """
   path = pathlib.Path(path)
+  if path.exists() and not path.is_file():
+    raise FileExistsError(errno.EEXIST, 'it is no regular file', str(path))
   temporary = path.with_name(f'.{path.stem}.{os.getpid()}.tmp{path.suffix}')
   try:
     yield temporary
@@ -239,7 +243,7 @@ def sync(path: str | os.PathLike) -> None:
     os.fsync(descriptor)
   except OSError as e:
     # Some network file systems have no such thing for directories.
-    if e.errno != errno.EINVAL:
+    if e.errno not in (errno.EINVAL, errno.ENOTSUP):
       raise
   finally:
     os.close(descriptor)

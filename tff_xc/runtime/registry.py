@@ -121,14 +121,15 @@ def measured() -> dict[str, float]:
 
 
 def offer_data(
-  source: Callable[[str], tuple[Mapping, Callable[[int], Any]]],
+  source: Callable[[str], tuple[Mapping, Callable[[int], Any]]] | None,
   fingerprint: Mapping[str, Any],
 ) -> None:
   """Lets workers that have a copy of a run's data read clients' values there.
 
   Args:
     source: from a directory to its data's fingerprint, and a function from round
-      to the sequence of its clients' values; it can be pickled.
+      to the sequence of its clients' values; it can be pickled. None: they read
+      nothing, also not what a run before has offered.
     fingerprint: of the run's data.
   """
   if found := _of_current('offer_data'):

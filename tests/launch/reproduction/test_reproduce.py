@@ -258,6 +258,12 @@ def test_a_result_stays_if_it_cannot_be_measured_again(
   monkeypatch.setattr(experiments, '_train', fails)
   assert measured(tmp_path, *others) == before
   assert 'in the way; the result of before stays' in capsys.readouterr().out
+  path = tmp_path / small_table.TABLE.name / 'result.json'
+  path.write_text('{')
+  asked = request(tmp_path, *others)
+  experiments.run_all([experiments.plan_one(f, asked) for f in others], asked)
+  out = capsys.readouterr().out
+  assert f'is in the way; {path} is damaged (' in out  # Both reasons.
 
 
 def test_a_result_that_cannot_be_read_stays_and_ends_no_others(

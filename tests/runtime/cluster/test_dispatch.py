@@ -11,6 +11,7 @@ import tensorflow_federated as tff
 from tests.runtime.cluster import threads_crew
 from tff_xc.experiment import cohort
 from tff_xc.runtime import client_error
+from tff_xc.runtime import registry
 from tff_xc.runtime.cluster import context
 from tff_xc.runtime.cluster import crew as crew_lib
 from tff_xc.runtime.cluster import dispatch
@@ -207,6 +208,20 @@ def test_the_next_block_is_read_while_one_trains(crew, runtime):
   runtime.offer_data(lambda folder: ({}, lambda number: values), {})
   given = messages.Referenced([2.0] * 40, 0)
   assert _invoke(runtime, _total, given) == 40.0
+
+
+def test_nothing_is_read_from_the_data_of_a_run_before(crew, runtime):
+  crew.reset(1)
+  with tff.framework.get_context_stack().install(runtime):
+    crew._reads_data = True  # Its workers have data, and nobody opened them.
+    given = registry.referenced([1.0] * 9, 0)
+    assert _invoke(runtime, _total, given) == 9.0
+    registry.offer_data(lambda folder: ({}, lambda number: [7.0] * 9), {})
+    given = registry.referenced([1.0] * 9, 0)
+    assert _invoke(runtime, _total, given) == 63.0
+    registry.offer_data(None, {})
+    given = registry.referenced([1.0] * 9, 0)
+    assert _invoke(runtime, _total, given) == 9.0
 
 
 def test_lost_workers_are_counted(crew, runtime):

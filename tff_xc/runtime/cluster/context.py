@@ -29,6 +29,7 @@ class ClusterContext(context.InProcessContext):
     self._roster = roster.Roster(crew, timeout_seconds)
     self._programs = weakref.WeakKeyDictionary()
     self._counter = itertools.count()
+    self._has_data = False  # Whether workers may read the run's data.
 
   @property
   def measured(self) -> roster.Measured:
@@ -46,9 +47,14 @@ class ClusterContext(context.InProcessContext):
 
   def offer_data(self, source, fingerprint) -> None:
     """See `registry.offer_data`."""
-    self._roster.crew.offer_data(source, fingerprint)
+    self._has_data = source is not None
+    if self._has_data:
+      self._roster.crew.offer_data(source, fingerprint)
 
-  referenced = staticmethod(messages.Referenced)
+  def referenced(self, values, round_number):
+    """See `registry.referenced`."""
+    has_data = self._has_data
+    return messages.Referenced(values, round_number) if has_data else values
 
   def close(self) -> None:
     """Ends the workers' processes and leaves the cluster."""

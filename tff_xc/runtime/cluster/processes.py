@@ -20,14 +20,20 @@ CLUSTER_MARK = 'TFF_XC_CLUSTER_FILES'
 
 def marked(values: Collection[str], name: str = MARK) -> list[psutil.Process]:
   """Returns the living processes of this user with one of these marks."""
-  found = []
-  for process in psutil.process_iter():
-    try:
-      if process.environ().get(name) in values:
-        found.append(process)
-    except (psutil.Error, OSError):  # It has ended, or is not ours.
-      continue
-  return found
+  return [p for p in psutil.process_iter() if is_marked(p, values, name)]
+
+
+def is_marked(
+  process: psutil.Process, values: Collection[str], name: str = MARK
+) -> bool:
+  """Whether a process lives, is of this user, and has one of these marks.
+
+  One that was killed has none as soon as its memory is freed, before it has ended.
+  """
+  try:
+    return process.environ().get(name) in values
+  except (psutil.Error, OSError):  # It has ended, or is not ours.
+    return False
 
 
 def end(marks: Collection[str], leaders: Collection[int]) -> int:
