@@ -8,6 +8,7 @@ checkpoint says which of them belong to it. A file that no checkpoint needs any
 more is removed.
 """
 
+import concurrent.futures
 import itertools
 import pathlib
 import re
@@ -34,6 +35,7 @@ _NAME = re.compile(r'(\d+)_(\d+)\.npz')
 _LEFTOVER = re.compile(r'\.\d+_\d+\.\d+\.tmp\.npz')
 # In a checkpoint: the clients that have a state, and the rounds of their files.
 _IDS, _ROUNDS = 'client_ids', 'client_rounds'
+_SYNCED_AT_ONCE = 8
 
 
 class Superseded(NamedTuple):
@@ -149,9 +151,13 @@ class ClientStates:
       errors.InputError: they cannot be written.
     """
     new = [i for i in self.kept.rounds.items() if i[1] > self._saved]
-    with writing.writing(self._folder):
-      for client, at in new:
-        run_files.sync(self._path(client, at))
+    # At once, since the file system then writes its journal once for many.
+    with (
+      writing.writing(self._folder),
+      concurrent.futures.ThreadPoolExecutor(_SYNCED_AT_ONCE) as pool,
+    ):
+      for _ in pool.map(run_files.sync, (self._path(*i) for i in new)):
+        pass
       if new:
         run_files.sync(self._folder)
 

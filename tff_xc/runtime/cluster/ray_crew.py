@@ -58,9 +58,8 @@ class RayCrew:
     self._infos: dict[str, crew.Info] = {}
     self._start_seconds = crew.start_seconds(timeout_seconds)
     self._starting: dict[str, Any] = {}  # What a worker must answer first.
-    self._since: dict[
-      str, float
-    ] = {}  # When it was first seen to work at that.
+    # When it was first seen to work at that.
+    self._since: dict[str, float] = {}
     self._count = 0
     self._looked = -_LOOK_SECONDS
     self._data = None
@@ -127,9 +126,8 @@ class RayCrew:
       try:
         self._since.pop(name, None)
         found = self.result(self._starting.pop(name))
-      except (
-        crew.LostError
-      ) as e:  # Its machine has left; others are started anew.
+      except crew.LostError as e:
+        # Its machine has left; others are started anew.
         print(f'\na worker could not start ({e})', file=sys.stderr)
         self.dismiss(name)
         continue
