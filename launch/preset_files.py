@@ -22,8 +22,8 @@ class Preset(NamedTuple):
   """Settings of a run.
 
   Attributes:
-    about: what it is, what differs from the paper, the results that we had, and
-      the cost; sentences.
+    about: what it is, what differs from the paper, and where the results are;
+      sentences.
     row: the experiment, from a published table or ours.
     changes: further flags, by name.
     table: the published table that has the row; None for our own.
@@ -69,7 +69,7 @@ PRESETS: Mapping[str, Preset] = {
     'CIFAR-10 with ResNet-8: one class a client, all clients in every round. The'
     ' paper gives neither rates nor rounds; we chose Adam on the server. For the'
     ' expected results see docs/fedaws.md. 1,000 rounds are 10 epochs, far from'
-    ' convergence. Cost: 0.7 s a round on one core.',
+    ' convergence.',
     'fedaws/table1',
     ('cifar10', 'fedaws', {'depth': 8}),
     rounds=1000,
@@ -77,8 +77,8 @@ PRESETS: Mapping[str, Preset] = {
   'fedss_landmarks': _published(
     'Row |S| = 95 (m = 5), on procedural data in the shape of Landmarks-User-160k. It'
     ' trains from scratch with Adam on the server and 16 clients a round; the'
-    ' paper has SGD with momentum and a pretrained network. Expected: 91.2 %'
-    ' top-1 after 400 rounds (seed 0); --algorithm=negonly: 8.2 %.',
+    ' paper has SGD with momentum and a pretrained network.'
+    ' --algorithm=negonly is the baseline to compare with.',
     'fedss/table1',
     ('glyphs-landmarks', 'fedss', {'negatives': 5}),
     clients_per_round=16,
@@ -87,18 +87,16 @@ PRESETS: Mapping[str, Preset] = {
   ),
   'fedss_omniglot': _own(
     "FedSS on Omniglot's 480 drawers, 964 classes. The paper has no such table."
-    ' Training starts from scratch, so the server uses Adam. Expected: 73.8 %'
-    ' top-1, 38.4 % MAP@10 (seed 0). Cost: 1.1 s a round on one of two cores; a'
-    ' second run used the other core.',
+    ' Training starts from scratch, so the server uses Adam. For the'
+    ' expected results see docs/fedss.md.',
     'omniglot',
     'fedss',
     negatives=80,
     rounds=1000,
   ),
   'fullsoftmax_omniglot': _own(
-    'FullSoftmax, the reference for FedSS, on Omniglot. Expected: 73.3 % top-1,'
-    ' 37.0 % MAP@10 (seed 0). Cost: 0.8 s a round on one of two cores; a second'
-    ' run used the other core.',
+    'FullSoftmax, the reference for FedSS, on Omniglot. For the expected'
+    ' results see docs/fedss.md.',
     'omniglot',
     'fullsoftmax',
     rounds=1000,
