@@ -146,12 +146,7 @@ def _told(word: str, directory: str) -> str:
 
 @functools.cache
 def _lacks(task: str, directory: str) -> str:
-  """Returns 'missing', or which part of a task's data is there; '' if all are."""
-  try:
-    there = tasks.get(task).find(directory)
-  except (errors.InputError, OSError):
-    return 'missing'
-  return there if isinstance(there, found_lib.Part) else ''
+  return found_lib.state(tasks.get(task).find, directory)
 
 
 def _size(value: int | tuple[int, ...]) -> str:

@@ -19,7 +19,6 @@ from typing import Any
 from tasks import found as found_lib
 from tff_xc import errors
 
-_ABSENT = '–'
 GIB = 2**30
 # The demo's peak is below this, although TFF's worker holds a second copy of
 # the values of its computations.
@@ -173,10 +172,11 @@ def check_data(
       data are there. Tasks of the user's own data are not looked for here.
     needs: by task, the files that it needs.
   """
-  state = {n: _state(find[n], directory) for n in find}
-  known = [n for n in find if state[n] != _ABSENT]
+  state = {n: found_lib.state(find[n], directory) for n in find}
+  known = [n for n in find if state[n] != found_lib.MISSING]
   rows = [['task', 'data', 'needs']] + [
-    [name, state.get(name, 'your own'), text] for name, text in needs.items()
+    [name, state.get(name, 'your own') or 'found', text]
+    for name, text in needs.items()
   ]
   if known:
     return Check('data', f'{", ".join(known)} in {directory}', table=rows)
@@ -206,14 +206,6 @@ def check_task_data(
     return Check('data', f'no {name} in {directory}', str(e))
   told = f': {found}' if isinstance(found, str) else ''
   return Check('data', f'{name} in {directory}{told}')
-
-
-def _state(find: Callable[[str], Any], directory: str) -> str:
-  try:
-    found = find(directory)
-  except (errors.InputError, OSError):
-    return _ABSENT
-  return found if isinstance(found, found_lib.Part) else 'found'
 
 
 def check_devices(

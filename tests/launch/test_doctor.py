@@ -225,7 +225,7 @@ def test_each_task_says_what_it_needs_and_whether_it_is_there(tmp_path):
   lines = [line.split() for line in done.stdout.splitlines()]
   assert ['eurlex-4k', 'found'] in [line[:2] for line in lines]
   [cifar] = [line for line in lines if line[:1] == ['cifar10']]
-  assert cifar[1:4] == ['–', 'cifar10:', 'the']
+  assert cifar[1:4] == ['missing', 'cifar10:', 'the']
 
 
 def put_eurlex(folder):

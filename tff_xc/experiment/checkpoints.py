@@ -24,8 +24,6 @@ from tff_xc.experiment import writing
 from tff_xc.report import run_files
 
 _NAME = re.compile(r'round_(\d+)\.npz')
-# See `run_files.replacing`.
-_LEFTOVER = re.compile(r'\.round_(\d+)\.\d+\.tmp\.npz')
 _DAMAGED = 'damaged'
 _KEPT = 3
 # Before the names of arrays that are saved with a state.
@@ -75,9 +73,7 @@ class Checkpoints:
     """
     self._root, self._check = _root(run_dir), check
     self._root.mkdir(exist_ok=True)
-    for path in list(self._root.iterdir()):
-      if match := _LEFTOVER.fullmatch(path.name):
-        run_files.remove_leftovers(_path(self._root, int(match[1])))
+    run_files.remove_leftovers(self._root, _NAME.fullmatch)
 
   def load(self, like, problem: Callable[[Mapping], str] = lambda more: ''):
     """As `load_newest`; moves damaged checkpoints into `checkpoints/damaged`.

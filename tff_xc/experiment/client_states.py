@@ -32,7 +32,6 @@ from tff_xc.round import examples as examples_lib
 
 FOLDER = 'client_states'
 _NAME = re.compile(r'(\d+)_(\d+)\.npz')
-_LEFTOVER = re.compile(r'\.\d+_\d+\.\d+\.tmp\.npz')
 # In a checkpoint: the clients that have a state, and the rounds of their files.
 _IDS, _ROUNDS = 'client_ids', 'client_rounds'
 _SYNCED_AT_ONCE = 8
@@ -194,10 +193,7 @@ class ClientStates:
     Raises:
       errors.InputError: the checkpoint is of an algorithm without such states.
     """
-    if self._folder.is_dir():
-      for path in list(self._folder.iterdir()):
-        if _LEFTOVER.fullmatch(path.name):
-          path.unlink()
+    run_files.remove_leftovers(self._folder, _NAME.fullmatch)
     if not done:
       return
     if set(arrays) != {_IDS, _ROUNDS}:

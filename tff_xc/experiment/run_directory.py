@@ -33,14 +33,13 @@ CURVES = 'curves.png'
 _TENSORBOARD = 'tensorboard'
 # Sorts before the event files that TensorFlow names by time.
 _KEPT_EVENTS = 'events.out.tfevents.0000000000.kept'
-# Files that training writes with `run_files.replacing`.
+# Files of a run's own folder that training writes with `run_files.replacing`.
 _REPLACED = (
   run_files.CONFIG,
   run_files.METRICS,
   run_files.SUMMARY,
   run_files.CLASSES,
   CURVES,
-  f'{_TENSORBOARD}/{_KEPT_EVENTS}',
 )
 
 
@@ -89,9 +88,8 @@ class RunDirectory:
     self._events = None
 
   def _remove_leftovers(self) -> None:
-    for name in _REPLACED:
-      if (self.path / name).parent.is_dir():
-        run_files.remove_leftovers(self.path / name)
+    run_files.remove_leftovers(self.path, _REPLACED.__contains__)
+    run_files.remove_leftovers(self.path / _TENSORBOARD, _KEPT_EVENTS.__eq__)
     for file in self.path.iterdir():
       if re.fullmatch(rf'{run_files.METRICS}_temp\d{{4}}', file.name):
         file.unlink()

@@ -22,6 +22,7 @@ import math
 import os
 import pathlib
 import re
+from collections.abc import Callable
 from collections.abc import Iterator
 from collections.abc import Mapping
 from typing import TYPE_CHECKING
@@ -57,6 +58,8 @@ NOT_CONFIGURATION = (
 # Hyper-parameters of federated algorithms that older runs lack, each with the
 # value at which rounds are as they were.
 _ADDED = {'client_dropout': 0.0, 'robust': 'none'}
+# Where `replacing` writes; the number is that of the process.
+_TEMPORARY = re.compile(r'\.(?P<stem>.+)\.\d+\.tmp(?P<suffix>\.[^.]+|)')
 
 
 @dataclasses.dataclass(frozen=True)
@@ -249,13 +252,17 @@ def sync(path: str | os.PathLike) -> None:
     os.close(descriptor)
 
 
-def remove_leftovers(path: str | os.PathLike) -> None:
-  """Removes files that a kill in `replacing(path)` left; none may be active."""
-  path = pathlib.Path(path)
-  start, end = (re.escape(t) for t in (f'.{path.stem}.', f'.tmp{path.suffix}'))
-  for other in path.parent.iterdir():
-    if re.fullmatch(rf'{start}\d+{end}', other.name):
-      other.unlink()
+def remove_leftovers(folder: pathlib.Path, is_ours: Callable) -> None:
+  """Removes files that a kill in `replacing` left; none may be active.
+
+  Args:
+    folder: with the files that were replaced; it may be missing.
+    is_ours: whether a name is that of a file which is replaced.
+  """
+  for file in list(folder.iterdir()) if folder.is_dir() else ():
+    match = _TEMPORARY.fullmatch(file.name)
+    if match and is_ours(match['stem'] + match['suffix']):
+      file.unlink()
 
 
 def write_json(
