@@ -138,7 +138,7 @@ class Host:
 
   def cut_power(self) -> None:
     """Ends all processes at once, and no packet says so; the disk is kept."""
-    self.pull_cable()
+    _ip(self._switch, 'link', 'del', 'dev', self.name)
     self._first.end()
 
   def end(self) -> None:
