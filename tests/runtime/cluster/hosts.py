@@ -96,6 +96,8 @@ class Host:
         *('ip', 'link', 'add', 'name', 'eth0', 'netns', here, 'type', 'veth'),
         *('peer', 'name', self.name, 'netns', there),
       )
+      # Many hosts have a second address that is the same on all, of Docker's.
+      _ip(self._first, 'addr', 'add', '172.17.0.1/16', 'dev', 'eth0')
       _ip(self._first, 'addr', 'add', f'{self.ip}/24', 'dev', 'eth0')
       for device in ('lo', 'eth0'):
         _ip(self._first, 'link', 'set', device, 'up')

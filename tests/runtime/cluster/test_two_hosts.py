@@ -61,22 +61,23 @@ def driving(host, program, *arguments):
   """Yields a program of these tests, run on a host, that talks by lines."""
   module = f'tests.runtime.cluster.{program}'
   errors = host.tmp / 'errors'
-  with errors.open('w') as file:
-    driver = subprocess.Popen(
+  with (
+    errors.open('w') as file,
+    subprocess.Popen(
       host.command(sys.executable, '-m', module, *arguments),
       stdin=subprocess.PIPE,
       stdout=subprocess.PIPE,
       stderr=file,
       text=True,
-    )
-  timer = threading.Timer(400, host.end)  # Rather than wait without end.
-  timer.start()
-  try:
-    yield driver
-  finally:
-    timer.cancel()
-    driver.kill()
-    driver.communicate()
+    ) as driver,
+  ):
+    timer = threading.Timer(900, host.end)  # Rather than wait without end.
+    timer.start()
+    try:
+      yield driver
+    finally:
+      timer.cancel()
+      driver.kill()
 
 
 def go_on(driver):
@@ -149,7 +150,7 @@ def test_a_network_that_fails_costs_no_digit(pair):
   a, b = pair
   start(a, b)
   log = outside(b, f'{FOLDER}/nodes/1.log')
-  clients = '2000'
+  clients = '1000'
   with driving(a, 'drive_rounds', clients, FOLDER) as driver:
     rounds = _Rounds(driver, a)
     middle = rounds.until_both() / 3
