@@ -150,7 +150,7 @@ def test_a_network_that_fails_costs_no_digit(pair):
   a, b = pair
   start(a, b)
   log = outside(b, f'{FOLDER}/nodes/1.log')
-  clients = '1000'
+  clients = '400'
   with driving(a, 'drive_rounds', clients, FOLDER) as driver:
     rounds = _Rounds(driver, a)
     middle = rounds.until_both() / 3
