@@ -111,7 +111,7 @@ def test_a_lost_workers_clients_are_done_by_others(
   _assert_same(_after(runtime, 'fedss', clients), expected('fedss', clients))
   assert lost
   assert made.dismissed == [0]
-  assert 'a worker was lost (it was killed)' in capsys.readouterr().err
+  assert 'a worker on here was lost (it was killed)' in capsys.readouterr().err
 
 
 def test_a_worker_that_hangs_is_given_up(expected, on_workers):

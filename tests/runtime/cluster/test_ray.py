@@ -14,6 +14,7 @@ import pytest
 
 from tests.launch import light
 from tests.runtime.cluster import folders
+from tests.runtime.cluster import strangers
 from tff_xc.runtime.cluster import head
 from tff_xc.runtime.cluster import nodes
 from tff_xc.runtime.cluster import processes
@@ -91,16 +92,6 @@ def pids(*started):
   return {p.pid for p in processes.marked([n.mark for n in started])}
 
 
-def listening(*started):
-  """Returns the addresses, (IP, port), on which processes of nodes listen."""
-  return [
-    connection.laddr
-    for process in processes.marked([n.mark for n in started])
-    for connection in process.net_connections('inet')
-    if connection.status == 'LISTEN'
-  ]
-
-
 def test_a_driver_uses_the_workers_and_nothing_is_left(
   folder, tmp_path, monkeypatch
 ):
@@ -124,9 +115,9 @@ def test_a_driver_uses_the_workers_and_nothing_is_left(
   assert sorted(d for *_, d, _ in found) == ['', str(tmp_path), str(tmp_path)]
   assert {gpus for *_, gpus in found} == {'3'}
   assert {pid for pid, *_ in found} < pids(first, second)
-  assert {a.ip.removeprefix('::ffff:') for a in listening(first, second)} == {
-    '127.0.0.1'
-  }
+  assert {
+    a.ip.removeprefix('::ffff:') for a in strangers.listening(first, second)
+  } == {'127.0.0.1'}
   answers, alive = go_on(driver)
   assert (answers, alive) == ([pid for pid, *_ in found], 2)
   started = time.monotonic()
@@ -233,73 +224,17 @@ def test_drivers_that_cannot_connect_say_why_in_time(folder):
   assert 'no head of a cluster' in error and seconds < 10
 
 
-METHODS = (
-  '/ray.rpc.NodeInfoGcsService/GetClusterId',
-  '/ray.rpc.NodeManagerService/GetResourceLoad',
-  '/ray.rpc.ObjectManagerService/FreeObjects',
-  '/ray.rpc.CoreWorkerService/GetCoreWorkerStats',
-)
-
-
-def answers(folder, address, token, tls):
-  """Returns the gRPC codes with which a port answers the methods."""
-  import grpc
-
-  found = set()
-  channel = grpc.insecure_channel(address)
-  if tls:
-    files = [(folder / name).read_bytes() for name in head._TLS_FILES]
-    channel = grpc.secure_channel(address, grpc.ssl_channel_credentials(*files))
-  with channel:
-    for method in METHODS:
-      metadata = [('authorization', f'Bearer {token}')] if token else []
-      try:
-        channel.unary_unary(method)(b'', timeout=10, metadata=metadata)
-        found.add('OK')
-      except grpc.RpcError as e:
-        found.add(e.code().name)
-  return found
-
-
-def http(address, token):
-  """Returns the status of an HTTP answer, or '' if there is none."""
-  ip, port = address.split(':')
-  header = f'Authorization: Bearer {token}\r\n' if token else ''
-  with socket.create_connection((ip, int(port)), 10) as connection:
-    connection.settimeout(10)
-    connection.sendall(f'GET / HTTP/1.1\r\nHost: x\r\n{header}\r\n'.encode())
-    try:
-      answer = connection.recv(12).decode(errors='replace')
-    except OSError:
-      return ''
-  return answer[9:] if answer.startswith('HTTP/1.1 ') else ''
-
-
 @pytest.mark.parametrize('is_outer', [False, True])
 def test_every_port_refuses_strangers(folder, is_outer):
   ip = outer_ip() if is_outer else '127.0.0.1'
   started = [nodes.start(folder, WORKERS, ip=ip)]
   started.append(nodes.join(folder, folder / state.JOIN, WORKERS, ip=ip))
-  token = (folder / 'token').read_text()
-  wrong = '0' * 64
   driver = drive(folder)
   first_line(driver)  # Workers listen, too.
-  kinds = []
-  for port in sorted({a.port for a in listening(*started)}):
-    address = f'{ip}:{port}'
-    if status := http(address, ''):
-      kinds.append('http')
-      assert (status, http(address, wrong)) == ('401', '403')
-      assert http(address, token) == '404'  # The page, not the caller.
-      continue
-    kinds.append('grpc')
-    assert 'OK' in answers(folder, address, token, tls=is_outer), address
-    for given in ('', wrong):
-      codes = answers(folder, address, given, tls=is_outer)
-      assert codes <= {'UNAUTHENTICATED', 'UNIMPLEMENTED'}, (address, codes)
-      assert 'UNAUTHENTICATED' in codes, address
-    if is_outer:
-      assert answers(folder, address, token, tls=False) == {'UNAVAILABLE'}
+  kinds = [
+    strangers.check(folder, f'{ip}:{port}', is_outer)
+    for port in sorted({a.port for a in strangers.listening(*started)})
+  ]
   # A head, two raylets with two ports, two workers; an agent for each node.
   assert sorted(kinds) == ['grpc'] * 7 + ['http'] * 2
   go_on(driver)

@@ -24,6 +24,9 @@ _NO_NODE = (
 # After so many seconds without the head, Ray ends the driver without a word. The
 # driver asks by itself (`check`), after a long evaluation too.
 _WITHOUT_HEAD = str(10 * 24 * 3600)
+# A driver that leaves tells the head, which may be unreachable: after so many
+# milliseconds without any answer a connection is given up, in place of 120 s.
+_UNANSWERED = '20000'
 
 
 @dataclasses.dataclass(frozen=True)
@@ -178,6 +181,7 @@ def _set_environment(
   # Otherwise it prints on stderr, for example that nobody collects metrics.
   values['RAY_BACKEND_LOG_LEVEL'] = 'fatal'
   values['RAY_gcs_rpc_server_reconnect_timeout_s'] = _WITHOUT_HEAD
+  values['RAY_grpc_client_keepalive_timeout_ms'] = _UNANSWERED
   _session = _Session(folder, cluster, _ray_variables(), mark, raylet)
   _replace_variables(values)
   import ray._raylet

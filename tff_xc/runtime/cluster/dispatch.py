@@ -226,8 +226,10 @@ class Dispatch:
   def _lose(self, name: str, why: str) -> None:
     """Gives what a lost worker was doing to others."""
     self._measured.workers_lost += 1
+    machine = self._roster.members[name].info.machine
     print(
-      f'\na worker was lost ({why}); its clients go to others', file=sys.stderr
+      f'\na worker on {machine} was lost ({why}); its clients go to others',
+      file=sys.stderr,
     )
     doing = self._roster.remove(name)
     again = [clients for what, clients in doing if what != 'load']

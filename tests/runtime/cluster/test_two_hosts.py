@@ -1,0 +1,229 @@
+"""A cluster of two hosts: equal digits, faults of the network, and strangers.
+
+The hosts are namespaces of this machine (`hosts`). They share no file but what a
+user copies, have no name that resolves, and reach nothing else.
+"""
+
+import contextlib
+import json
+import pathlib
+import shutil
+import subprocess
+import sys
+import threading
+import time
+
+import numpy as np
+import pytest
+
+from tests.runtime.cluster import folders
+from tests.runtime.cluster import hosts
+from tests.runtime.cluster import test_ray_rounds
+from tff_xc.report import run_files
+from tff_xc.runtime.cluster import state
+
+pytest.importorskip('ray', reason='Ray is not installed: make venv-cluster')
+_MISSING = hosts.missing()
+pytestmark = [
+  pytest.mark.slow,
+  pytest.mark.skipif(bool(_MISSING), reason=_MISSING),
+]
+
+# As a host sees them.
+FOLDER = '/tmp/home/.local/state/tff_xc/cluster'
+WORKER = ('launch.workers', 'start', '--workers=1', '--threads=1')
+JOIN = (*WORKER, '--join=/tmp/home/join.json')
+
+
+@pytest.fixture(name='pair')
+def _pair(tmp_path):
+  """Two hosts, of which nothing is left after the test."""
+  with hosts.two(tmp_path) as pair:
+    yield pair
+
+
+def outside(host, path):
+  """Returns where a file that a host has under /tmp is for this process."""
+  return host.tmp / pathlib.Path(path).relative_to('/tmp')
+
+
+def start(a, b, *more):
+  """Starts the head on `a`, and lets `b` join as the head's command says."""
+  told = a.run(*WORKER, f'--listen={a.ip}', *more).stdout
+  assert f'scp root@{a.ip}:{FOLDER}/{state.JOIN} {state.JOIN}' in told
+  assert f'launch.workers start --join={state.JOIN}' in told
+  shutil.copy(outside(a, f'{FOLDER}/{state.JOIN}'), b.tmp / 'home')
+  b.run(*JOIN, '--data_dir=/tmp')  # Procedural data, which b makes itself.
+
+
+@contextlib.contextmanager
+def driving(host, program, *arguments):
+  """Yields a program of these tests, run on a host, that talks by lines."""
+  module = f'tests.runtime.cluster.{program}'
+  errors = host.tmp / 'errors'
+  with (
+    errors.open('w') as file,
+    subprocess.Popen(
+      host.command(sys.executable, '-m', module, *arguments),
+      stdin=subprocess.PIPE,
+      stdout=subprocess.PIPE,
+      stderr=file,
+      text=True,
+    ) as driver,
+  ):
+    timer = threading.Timer(900, host.end)  # Rather than wait without end.
+    timer.start()
+    try:
+      yield driver
+    finally:
+      timer.cancel()
+      driver.kill()
+
+
+def go_on(driver):
+  driver.stdin.write('\n')
+  driver.stdin.flush()
+
+
+def answer(driver, host):
+  line = driver.stdout.readline()
+  assert line, (host.tmp / 'errors').read_text()
+  return json.loads(line)
+
+
+def test_a_run_over_two_hosts_has_the_numbers_of_one_process(pair):
+  a, b = pair
+  start(a, b)
+  train = (
+    *('launch.train', '--task=glyphs', '--algorithm=fedss'),
+    *('--clients_per_round=40', '--rounds=2', '--eval_every=1'),
+  )
+  runs = [(a, 'one', ())]
+  runs += [(host, 'two', ('--runtime=cluster',)) for host in pair]
+  found, weights = [], []
+  for host, name, more in runs:
+    host.run(*train, f'--run_dir=/tmp/{name}', *more)
+    found.append(run_files.read_run(host.tmp / name).metrics)
+    with np.load(host.tmp / name / 'checkpoints' / 'round_2.npz') as file:
+      weights.append(dict(file))
+  for metrics, arrays in zip(found[1:], weights[1:], strict=True):
+    assert list(metrics['workers'].iloc[1:]) == [2, 2]
+    assert not metrics['workers_lost'].iloc[1:].any()
+    same = metrics.drop(columns=test_ray_rounds._OWN)
+    assert same.assign(seconds=found[0]['seconds']).equals(found[0])
+    assert arrays.keys() == weights[0].keys()
+    for name, value in arrays.items():
+      assert np.array_equal(value, weights[0][name]), name
+  for host in pair:
+    assert '2 workers on 2 nodes' in host.run('launch.workers', 'status').stdout
+  for host in reversed(pair):
+    assert 'stopped 1 node' in host.run('launch.workers', 'stop').stdout
+
+
+class _Rounds:
+  """Rounds of a driver on host a, and what they returned."""
+
+  def __init__(self, driver, host):
+    self._driver, self._host = driver, host
+    self.weights = []
+
+  def one(self, fault=lambda: None, after=0.0):
+    """Trains a round with a fault in it; returns (s, workers, lost)."""
+    go_on(self._driver)
+    time.sleep(after)
+    fault()
+    *found, digest = answer(self._driver, self._host)
+    self.weights.append(digest)
+    return found
+
+  def until_both(self):
+    """Trains until both workers take part; returns the seconds of a round."""
+    deadline = time.monotonic() + 200
+    while self.one()[1] < 2:
+      assert time.monotonic() < deadline, 'b takes no part'
+      time.sleep(3.0)
+    return self.one()[0]
+
+
+def test_a_network_that_fails_costs_no_digit(pair):
+  """b is unreachable for a moment, then for long, and then loses its power."""
+  a, b = pair
+  start(a, b)
+  log = outside(b, f'{FOLDER}/nodes/1.log')
+  clients = '400'
+  with driving(a, 'drive_rounds', clients, FOLDER) as driver:
+    rounds = _Rounds(driver, a)
+    middle = rounds.until_both() / 3
+
+    def blink():
+      b.pull_cable()
+      time.sleep(8.0)
+      b.plug_cable()
+
+    seconds, workers, lost = rounds.one(blink, middle)
+    print(f'8 s without network: round of {seconds:.1f} s')
+    assert (workers, lost) == (2, 0) and seconds < 60
+    told = (a.tmp / 'errors').read_text()
+    assert told == ''
+
+    seconds, workers, lost = rounds.one(b.pull_cable, middle)
+    print(f'network gone: {seconds:.1f} s, usual {3 * middle:.1f} s')
+    assert lost == 1 and seconds < 90
+    told = (a.tmp / 'errors').read_text()
+    assert told.startswith(f'\na worker on {b.ip} (')
+    assert told.count('\n') == 2 and 'its clients go to others' in told
+    assert rounds.one()[1:] == [1, 0]
+    b.plug_cable()
+    since = time.monotonic()
+    has_ended = lambda: log.read_text().endswith('ended: raylet\n')
+    assert folders.wait(has_ended, 60)
+    print(f'its node ended {time.monotonic() - since:.1f} s after the return')
+    b.run(*JOIN)
+    rounds.until_both()
+
+    seconds, workers, lost = rounds.one(b.cut_power, middle)
+    print(f'power cut: {seconds:.1f} s')
+    assert lost == 1 and seconds < 90
+    b.start()
+    b.run(*JOIN)
+    rounds.until_both()
+    driver.stdin.close()
+    assert driver.wait(60) == 0
+  assert (a.tmp / 'errors').read_text().count(' was lost (') == 2
+  with driving(a, 'drive_rounds', clients) as driver:
+    for expected in rounds.weights:
+      go_on(driver)
+      assert answer(driver, a)[-1] == expected
+
+
+def test_a_driver_ends_soon_when_the_heads_power_is_cut(pair):
+  """Ray tells an unreachable head that it leaves, by default for two minutes."""
+  a, b = pair
+  start(a, b, '--workers=0')
+  with driving(b, 'drive', FOLDER) as driver:
+    assert answer(driver, b)[0] == 1
+    a.cut_power()
+    go_on(driver)
+    found, alive = answer(driver, b)
+    assert len(found) == 1
+    assert alive.startswith(f'no head of a cluster at {a.ip}')
+    since = time.monotonic()
+    assert driver.wait(100) == 0
+    print(f'the driver ended {time.monotonic() - since:.1f} s later')
+    assert time.monotonic() - since < 60
+  assert (b.tmp / 'errors').read_text() == ''
+
+
+def test_every_port_refuses_strangers_of_another_host(pair):
+  a, b = pair
+  start(a, b)
+  with driving(a, 'drive', FOLDER) as driver:
+    answer(driver, a)  # Workers listen, too.
+    for host, other, number in ((a, b, 5), (b, a, 3)):
+      with driving(host, 'strangers', 'ports', FOLDER) as listening:
+        ports = answer(listening, host)
+      with driving(other, 'strangers', 'call', FOLDER, host.ip) as caller:
+        caller.stdin.write(json.dumps(ports))
+        go_on(caller)
+        # A raylet with two ports, a worker, on a the head and the driver; the agent.
+        assert answer(caller, other) == ['grpc'] * number + ['http']
