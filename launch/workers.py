@@ -17,6 +17,7 @@ Exit status: 0 done, 1 (status) not everything runs, 2 bad input.
 
 import getpass
 import pathlib
+import shlex
 import sys
 
 from absl import flags
@@ -100,11 +101,13 @@ def _start(folder: pathlib.Path) -> None:
   if not node.is_head:
     return
   file = folder / state.JOIN
-  print(f'To add a node on this machine:\n  {_COMMAND} start --join={file}')
+  here = shlex.quote(str(file))
+  there = shlex.quote(f'{getpass.getuser()}@{cluster.ip}:{file}')
+  print(f'To add a node on this machine:\n  {_COMMAND} start --join={here}')
   if cluster.uses_tls:
     print(
       'On another machine, with this project at the same version:\n'
-      f'  scp {getpass.getuser()}@{cluster.ip}:{file} {state.JOIN}\n'
+      f'  scp {there} {state.JOIN}\n'
       f'  {_COMMAND} start --join={state.JOIN}\n'
       f'Keep {state.JOIN} secret: whoever has it can run any program as you on'
       ' all these machines.'

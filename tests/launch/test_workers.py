@@ -1,6 +1,7 @@
 """`launch.workers` refuses wrong flags in one sentence, and says what runs."""
 
 import os
+import shlex
 import subprocess
 import sys
 
@@ -45,6 +46,35 @@ def folder(tmp_path, monkeypatch):
 def test_bad_flags_are_one_sentence(arguments, expected, folder):
   light.assert_one_sentence(light.call('workers', *arguments), expected)
   assert not folder.exists()
+
+
+# A start in which no process is started. The module's flags are no part of the
+# tests' own process, where other commands have flags of the same names.
+_START = """
+import runpy, sys
+from tff_xc.runtime.cluster import nodes, state
+node = state.Node('1', 'mark', '10.0.0.1', True, 1, 1, '')
+cluster = state.Cluster('10.0.0.1:6379', 'token', '/ray', 'PEM', 'PEM')
+nodes.start = lambda *_: node
+state.find_cluster = lambda _: cluster
+sys.argv = ['workers', 'start', '--listen=10.0.0.1', '--folder=' + sys.argv[1]]
+runpy.run_module('launch.workers', run_name='__main__')
+"""
+
+
+def test_the_printed_commands_stand_a_folder_with_a_space(tmp_path):
+  folder = tmp_path / 'my cluster'
+  told = subprocess.run(
+    [sys.executable, '-c', _START, folder],
+    capture_output=True,
+    text=True,
+    check=True,
+    cwd=light.ROOT,
+  ).stdout.splitlines()
+  [scp] = [shlex.split(line) for line in told if ' scp ' in line]
+  assert scp[1].endswith(f'@10.0.0.1:{folder}/join.json')
+  joins = [shlex.split(line)[-1] for line in told if '--join=' in line]
+  assert joins == [f'--join={folder}/join.json', '--join=join.json']
 
 
 def test_nothing_to_report_or_to_stop(folder):
