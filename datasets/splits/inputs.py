@@ -298,13 +298,8 @@ def _npz(path: pathlib.Path) -> listing_lib.Listing:
     found[name] = y.astype(np.int32)
   users = {}
   if 'client' in found:
-    if found['client'].shape != found['y'].shape:
-      raise errors.InputError(
-        f'{path}: client has shape {list(found["client"].shape)} and y'
-        f' {list(found["y"].shape)}; give one client for each example'
-      )
-    names, codes = np.unique(found['client'], return_inverse=True)
-    users = {'users': codes.astype(np.int32), 'user_names': [*map(str, names)]}
+    owners, names = npz.owners(path, found['client'], found['y'].shape)
+    users = {'users': owners, 'user_names': names}
   num_classes = max(int(found[n].max()) for n in labels) + 1
   check_classes(num_classes, path)
   return _numbered(found['y'], num_classes, found.get('test_y'), **users)
