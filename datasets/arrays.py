@@ -72,12 +72,9 @@ def read(path: str | os.PathLike) -> dict[str, np.ndarray]:
   arrays = _read(path)
   for split in present(arrays):
     _check_labels(path, arrays, split)
-  owners, y = arrays.get('client'), arrays['y']
-  if owners is not None and owners.shape != y.shape:
-    raise errors.InputError(
-      f'{path}: client has shape {list(owners.shape)} and y {list(y.shape)};'
-      ' give one client for each example'
-    )
+  y = arrays['y']
+  if 'client' in arrays:
+    npz.owners(path, arrays['client'], y.shape)
   num_classes = int(y.max()) + 1
   inputs.check_classes(num_classes, path)
   if num_classes < 2:
@@ -101,8 +98,7 @@ def parts(
   """Returns the clients, and the numbers of test examples among x, or None."""
   y, users, names = arrays['y'], None, ()
   if 'client' in arrays:
-    names, users = np.unique(arrays['client'], return_inverse=True)
-    names = list(map(str, names))
+    users, names = npz.owners(path, arrays['client'], y.shape)
   data = own.Labelled(
     labels=y,
     class_names=list(map(str, range(int(y.max()) + 1))),

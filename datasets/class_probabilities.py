@@ -3,7 +3,8 @@
 A header `class,probability` or `class,weight`, then a line for each class. Columns
 may come in any order and beside others, fields may be quoted, and blank lines do
 not count. Classes without a line have probability 0; the rest is divided by the
-sum.
+sum. A class is a number from 0. Of data that name their classes it is a name: if
+all lines have names of the data, these count, even where they are numbers.
 """
 
 import csv
@@ -11,6 +12,7 @@ import math
 import os
 import pathlib
 from collections.abc import Iterator
+from collections.abc import Sequence
 
 import numpy as np
 
@@ -19,31 +21,32 @@ from tff_xc import errors
 _CLASS, _VALUES = 'class', ('probability', 'weight')
 
 
-def read(path: str | os.PathLike, num_classes: int) -> np.ndarray:
+def read(
+  path: str | os.PathLike,
+  num_classes: int,
+  class_names: Sequence[str] | None = None,
+) -> np.ndarray:
   """Returns float64 [n], at least 0, with sum 1.
 
   Args:
     path: the file.
     num_classes: n; classes are numbers from 0 to n - 1.
+    class_names: [n], which may stand for the numbers; None: the data have none.
 
   Raises:
     errors.InputError: naming the file and the line that is wrong.
   """
   found = np.zeros(num_classes)
   line_of = {}
-  for line, name, value in _lines(pathlib.Path(path)):
+  lines = list(_lines(pathlib.Path(path)))
+  place = {name: i for i, name in enumerate(class_names or ())}
+  by_name = bool(place) and all(name in place for _, name, _ in lines)
+  for line, name, value in lines:
     where = f'{path}, line {line}'
-    # int() may refuse longer numbers.
-    small = name.isdecimal() and len(name) < 20
-    if not small or int(name) >= num_classes:
-      raise errors.InputError(
-        f'{where}: class is {name[:20]!r}; expected a number from 0 to'
-        f' {num_classes - 1}: mend it'
-      )
-    label = int(name)
+    label = place[name] if by_name else _class(name, num_classes, place, where)
     if label in line_of:
       raise errors.InputError(
-        f'{where}: class {label} is in line {line_of[label]} already; give each'
+        f'{where}: class {name} is in line {line_of[label]} already; give each'
         ' class once'
       )
     found[label], line_of[label] = _number(value, where), line
@@ -55,6 +58,22 @@ def read(path: str | os.PathLike, num_classes: int) -> np.ndarray:
       ' above 0: give a class that occurs'
     )
   return found / total
+
+
+def _class(name: str, num_classes: int, names, where: str) -> int:
+  """Returns the class of a number from 0, beside the data's names for errors."""
+  # int() may refuse longer numbers.
+  if name.isdecimal() and len(name) < 20 and int(name) < num_classes:
+    return int(name)
+  others = ''
+  if names:
+    others = (
+      f', or in all lines a name of the data, such as {next(iter(names))!r}'
+    )
+  raise errors.InputError(
+    f'{where}: class is {name[:20]!r}; expected a number from 0 to'
+    f' {num_classes - 1}{others}: mend it'
+  )
 
 
 def _number(value: str, where: str) -> float:

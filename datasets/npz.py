@@ -35,3 +35,37 @@ def read(
     raise errors.InputError(
       f'{path} is no .npz of plain arrays ({e}); write it with np.savez'
     ) from e
+
+
+def owners(
+  path: str | os.PathLike, client: np.ndarray, shape: tuple[int, ...]
+) -> tuple[np.ndarray, list[str]]:
+  """Returns int32 [N], places in the clients' names, and these, in their order.
+
+  Args:
+    path: the file, for errors.
+    client: the client of each example: text, or whole numbers, of which 2.0 is 2.
+    shape: that of the labels, [N].
+
+  Raises:
+    errors.InputError: there is not one client for each example, or it is nothing
+      that names a client.
+  """
+  if client.shape != shape:
+    raise errors.InputError(
+      f'{path}: client has shape {list(client.shape)} and y {list(shape)}; give'
+      ' one client for each example'
+    )
+  if client.dtype.kind == 'f' and (np.abs(client) < 2**53).all():
+    whole = client.astype(np.int64)
+    client = whole if (whole == client).all() else client
+  names, codes = np.unique(client, return_inverse=True)
+  names = list(map(str, names))
+  bad = [name for name in names if not name or name != name.strip()]
+  if client.dtype.kind not in 'biuU' or bad:
+    found = f'the client {bad[0]!r}' if bad else f'clients as {client.dtype}'
+    raise errors.InputError(
+      f'{path} has {found}; expected whole numbers, or text that neither is empty'
+      ' nor begins or ends with a space'
+    )
+  return codes.astype(np.int32), names

@@ -232,10 +232,12 @@ def _json(path, required, optional, raw) -> Iterator[Batch]:
     for line in first:
       row = _object(*line, path)
       names = [*required, *(n for n in optional if n in row)]
+      absent = set(optional) - set(names)
       size = _rows(len(row))
     while first and (part := list(itertools.islice(lines, size))):
       rows = [_object(*numbered, path) for numbered in part]
       where = [f'{path}, line {number}' for number, _ in part]
+      _check_absent(rows, where, absent)
       text = {
         name: [
           _value(row, name, place)
@@ -245,6 +247,18 @@ def _json(path, required, optional, raw) -> Iterator[Batch]:
       }
       others = {name: [row.get(name) for row in rows] for name in raw}
       yield Batch(f'{path}, line', [n for n, _ in part], text, others)
+
+
+def _check_absent(rows: list[dict], where: list[str], absent: set[str]) -> None:
+  """Raises InputError if a row has one of the columns that the first one lacks."""
+  if not absent:
+    return
+  for row, place in zip(rows, where, strict=True):
+    if found := sorted(absent & row.keys()):
+      raise errors.InputError(
+        f'{place} has {found[0]!r}, and the first line has not; give it to all lines'
+        ' or to none'
+      )
 
 
 def _object(number: int, line: str, path) -> dict:

@@ -4,6 +4,7 @@ The commands import TensorFlow after parsing their flags, so that `--help` and
 flag errors answer at once.
 """
 
+import errno
 import math
 import os
 import sys
@@ -14,6 +15,9 @@ from absl import flags
 
 from tff_xc import errors
 from tff_xc import lazy_imports
+
+# What a path that the user named may have, wherever it is looked at first.
+_OF_PATHS = (errno.EACCES, errno.EPERM, errno.ENAMETOOLONG, errno.ELOOP)
 
 
 def run(main: Callable[[Sequence[str]], None], usage: str) -> None:
@@ -43,6 +47,15 @@ def run(main: Callable[[Sequence[str]], None], usage: str) -> None:
     sys.exit(141)
   except errors.InputError as e:
     print(f'error: {e}', file=sys.stderr)
+    sys.exit(2)
+  except OSError as e:
+    if e.errno not in _OF_PATHS or e.filename is None:
+      raise
+    print(
+      f'error: {e.filename} cannot be opened ({e.strerror}); check its permissions,'
+      ' or name another',
+      file=sys.stderr,
+    )
     sys.exit(2)
   except KeyboardInterrupt:
     print('interrupted', file=sys.stderr)

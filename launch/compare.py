@@ -25,6 +25,9 @@ from tff_xc.measure import catalog
 from tff_xc.measure import targets as targets_lib
 from tff_xc.report import run_files
 
+# Of a run's data, what does not depend on the clients.
+_SAME_DATA = ('classes', 'names_checksum', 'test_examples', 'test_checksum')
+
 
 def compare(
   directories: Sequence[str | os.PathLike],
@@ -114,7 +117,11 @@ def _groups(directories, rounds: int | None):
 
 
 def find_reference(directory, run: run_files.Run):
-  """Returns the runs in `directory` as one configuration, of the task of `run`."""
+  """Returns the runs in `directory` as one configuration, of the task of `run`.
+
+  Raises:
+    errors.InputError: they are several, or of another task or of other data.
+  """
   found, _ = _groups([directory], None)
   task = found[0].runs[0].task
   if len(found) > 1 or task != run.task:
@@ -127,6 +134,14 @@ def find_reference(directory, run: run_files.Run):
       f'--relative_to={directory} is {what}; give one configuration of task'
       f' {run.task}, such as its centralised run.'
     )
+  data, other = (r.config.get('data', {}) for r in (run, found[0].runs[0]))
+  for name in _SAME_DATA:
+    if name in data and name in other and data[name] != other[name]:
+      raise errors.InputError(
+        f'--relative_to={directory} was run on other data than {run.path}: {name} is'
+        f' {other[name]} there and {data[name]} here; give a run on the same classes'
+        ' and test examples.'
+      )
   return found[0]
 
 

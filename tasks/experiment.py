@@ -224,7 +224,9 @@ def _class_probabilities(chosen: str | None, dataset):
     return np.bincount(labels, minlength=dataset.num_classes).astype(float)
   if chosen in (None, *of_algorithms.NAMED_IMPORTANCE):
     return None
-  return class_probabilities.read(chosen, dataset.num_classes)
+  return class_probabilities.read(
+    chosen, dataset.num_classes, dataset.class_names
+  )
 
 
 def _with_clients(algorithm, values: Mapping, drawn: int):

@@ -213,7 +213,8 @@ def _check_importance(
       f'--importance_weights={chosen} is no file; give one with the columns'
       f' class,probability, or {", ".join(of_algorithms.NAMED_IMPORTANCE)}'
     )
-  if num_classes is not None:
+  # Only the data say how many classes photographs have, and their names.
+  if num_classes is not None and 'corrupt' not in task.options:
     from datasets import class_probabilities  # It imports NumPy.
 
     class_probabilities.read(chosen, num_classes)

@@ -30,8 +30,9 @@ DAMAGE = (
   Image.DecompressionBombError,
 )
 
-# It names a line of Pillow. Images of twice as many pixels are damaged ones.
-warnings.filterwarnings('ignore', category=Image.DecompressionBombWarning)
+# They name lines of Pillow. What it warns of is readable, such as an image with
+# damaged EXIF; images of twice as many pixels as it warns of are damaged ones.
+warnings.filterwarnings('ignore', module=r'PIL\.')
 
 _TURNS = {
   2: Image.Transpose.FLIP_LEFT_RIGHT,

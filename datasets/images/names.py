@@ -122,7 +122,8 @@ def _meaning(folders: list[str], path: pathlib.Path) -> _Folders:
     for folder, parts in zip(folders, split, strict=True)
     if not in_parts or part_of(parts) in used
   }
-  for name in class_of.values():
+  outer = (parts[0] for parts in split if parts)
+  for name in (*class_of.values(), *outer):
     if name != name.strip():
       raise errors.InputError(
         f'{path}: the folder {name!r} begins or ends with a space; rename it'

@@ -23,7 +23,7 @@ from datasets.splits import listing as listing_lib
 from tff_xc import errors
 
 # Increase this when the arrays of a cached index change.
-VERSION = 4
+VERSION = 5
 
 
 def open_tars(path: pathlib.Path, files: Sequence[str] = ()) -> in_place.Images:
@@ -71,6 +71,17 @@ def _fill(store: parsed_cache.Store, path, whole) -> None:
   in_place.append(store, names, order, numbers)
 
 
+class _Member(tarfile.TarInfo):
+  """A member whose damage is an error; Python takes it for the tar's end."""
+
+  @classmethod
+  def fromtarfile(cls, file):
+    try:
+      return super().fromtarfile(file)
+    except (tarfile.InvalidHeaderError, tarfile.TruncatedHeaderError) as e:
+      raise tarfile.ReadError(f'{e} at byte {file.offset:,}') from e
+
+
 class _Found:
   """What a scan of tars finds; an `array` takes 8 bytes for each number.
 
@@ -94,7 +105,7 @@ class _Found:
       mode: of `tarfile.open`.
     """
     for place, (prefix, path) in enumerate(whole):
-      with _readable(path), tarfile.open(path, mode) as opened:
+      with _readable(path), tarfile.open(path, mode, tarinfo=_Member) as opened:
         for name, offset, size, is_inner in _images(opened, path, mode[:2]):
           self.files.append(place)
           self.offsets.append(offset)
@@ -133,7 +144,7 @@ def _images(
       within, inner = f'{path}, {member.name}', file.extractfile(member)
       with (
         _readable(within),
-        tarfile.open(fileobj=inner, mode=mode) as opened,
+        tarfile.open(fileobj=inner, mode=mode, tarinfo=_Member) as opened,
       ):
         for below, at, size, _ in _images(opened, within, mode, offset):
           yield f'{_stem(tar)}/{below}', at, size, True

@@ -18,6 +18,9 @@ from datasets.splits import listing
 from tff_xc import errors
 from tff_xc.data import partition as partition_lib
 
+# Of a class's concentration. A quotient by a smaller number may be no float.
+_LEAST = 1e-300
+
 
 def partition(
   labels: np.ndarray,
@@ -127,6 +130,7 @@ def _log_dirichlet(
 
   Gamma(a) is Gamma(a + 1) · U^(1 / a), which in logarithms does not underflow.
   """
+  weights = np.maximum(weights, _LEAST)
   log_u = -random.standard_exponential(len(weights))
   return np.log(random.standard_gamma(weights + 1)) + log_u / weights
 

@@ -14,6 +14,7 @@ numbers as numbers. The other inputs number their classes themselves.
 import os
 import pathlib
 import re
+import sys
 from typing import NamedTuple
 
 import numpy as np
@@ -85,12 +86,32 @@ def _of_folder(path: pathlib.Path, columns: Columns) -> listing_lib.Listing:
   from datasets.images import names as images
   from datasets.leaf import files as leaf_files
 
-  texts = sorted(p for p in path.iterdir() if _XC.fullmatch(p.name))
-  if texts:
-    return _xc(_only(path, texts))
-  if found := leaf_files.in_folder(path):
-    return _leaf(found)
+  try:
+    texts = sorted(p for p in path.iterdir() if _XC.fullmatch(p.name))
+    if texts:
+      return _xc(_only(path, texts))
+    if found := leaf_files.in_folder(path):
+      return _leaf(found)
+  except errors.InputError as e:
+    # A train.txt or a metadata.json may lie beside folders of images.
+    return _images_beside(path, e)
   return images.read(path)
+
+
+def _images_beside(
+  path: pathlib.Path, error: errors.InputError
+) -> listing_lib.Listing:
+  """Returns images of several classes; raises the error if there are none."""
+  from datasets.images import names as images
+
+  try:
+    found = images.read(path)
+  except errors.InputError:
+    raise error from None
+  if len(found.class_names) < 2:
+    raise error
+  print(f'note: {path} is taken for images ({error})', file=sys.stderr)
+  return found
 
 
 def _of_file(path: pathlib.Path, columns: Columns) -> listing_lib.Listing:
@@ -298,13 +319,8 @@ def _npz(path: pathlib.Path) -> listing_lib.Listing:
     found[name] = y.astype(np.int32)
   users = {}
   if 'client' in found:
-    if found['client'].shape != found['y'].shape:
-      raise errors.InputError(
-        f'{path}: client has shape {list(found["client"].shape)} and y'
-        f' {list(found["y"].shape)}; give one client for each example'
-      )
-    names, codes = np.unique(found['client'], return_inverse=True)
-    users = {'users': codes.astype(np.int32), 'user_names': [*map(str, names)]}
+    owners, names = npz.owners(path, found['client'], found['y'].shape)
+    users = {'users': owners, 'user_names': names}
   num_classes = max(int(found[n].max()) for n in labels) + 1
   check_classes(num_classes, path)
   return _numbered(found['y'], num_classes, found.get('test_y'), **users)

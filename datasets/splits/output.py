@@ -66,9 +66,33 @@ def find(
 
 
 def _is_new(folder: pathlib.Path) -> bool:
-  if folder.is_dir():
-    return not any(folder.iterdir())
-  return not folder.exists()
+  if not folder.is_dir():
+    return not folder.exists()
+  if any(folder.iterdir()):
+    return False
+  # It is replaced, and a shell in it would see nothing of the new one.
+  if folder.samefile('.'):
+    raise errors.InputError(
+      f'--output={folder} is the folder that the command runs in; name a new one'
+    )
+  return True
+
+
+def check_apart(
+  folder: str | os.PathLike, source: str | os.PathLike, made: making.Made
+) -> None:
+  """Raises InputError if the split's pictures would be images of its input."""
+  source = pathlib.Path(source)
+  are_images = source.is_dir() and isinstance(
+    made.listing.ids, listing_lib.Texts
+  )
+  if are_images and pathlib.Path(folder).resolve().is_relative_to(
+    source.resolve()
+  ):
+    raise errors.InputError(
+      f'--output={folder} lies in --input={source}, whose images the pictures of'
+      ' the split would join; name a folder outside of it'
+    )
 
 
 def _occupied(folder: pathlib.Path, what: str) -> errors.InputError:
@@ -106,7 +130,7 @@ def write(folder: str | os.PathLike, made: making.Made) -> None:
   Raises:
     errors.InputError: it cannot be written.
   """
-  folder = pathlib.Path(folder)
+  folder = pathlib.Path(folder).resolve()  # Of a link, what it leads to.
   try:
     folder.parent.mkdir(parents=True, exist_ok=True)
     with _replacing(folder) as work:

@@ -213,6 +213,13 @@ def _numbers(
       f' ids look like {_shown(data.ids, 0)}; give the split of these data, or'
       ' the --id_column that it was made with'
     )
+  _, first = np.unique(numbers, return_index=True)
+  if len(first) < len(numbers):
+    row = np.setdiff1d(np.arange(len(numbers)), first)[0]
+    raise errors.InputError(
+      f'{file} has the example {_shown(data.ids, numbers[row])} twice, the second'
+      f' time as {_shown(listing.ids, row)}; leave one out'
+    )
   place = {name: i for i, name in enumerate(data.class_names)}
   names = split.class_names if split else listing.class_names
   texts = split.class_ids if split else listing.class_names

@@ -57,11 +57,25 @@ def test_examples_are_grouped_by_owner_in_their_order(tmp_path):
     ({'y': GOOD['y'] + 2**30}, 'number them from 0 without gaps'),
     ({'test_y': np.array([0, 3])}, r'label 3 is outside \[0, 3\)'),
     ({'client': np.array([None] * 6, object)}, 'plain arrays'),
+    ({'client': np.array([1, 2, np.nan] * 2)}, 'has clients as float64'),
+    (
+      {'client': np.array([b'a', b'b'] * 3)},
+      r'clients as \|S1; expected whole',
+    ),
+    ({'client': np.array(['a', ''] * 3)}, "has the client ''; expected whole"),
+    ({'client': np.array(['a', 'b '] * 3)}, "has the client 'b '"),
   ],
 )
 def test_bad_arrays_are_refused_by_name(tmp_path, changes, message):
   with pytest.raises(errors.InputError, match=message):
     arrays.load(saved(tmp_path, **changes))
+
+
+def test_clients_may_be_whole_numbers_in_any_form(tmp_path):
+  for dtype in (np.int64, np.float32):
+    client = np.array([10, 2, 10, 2, 0, 0], dtype)
+    dataset = arrays.load(saved(tmp_path, client=client))
+    assert dataset.train.client_ids == ['0', '2', '10']
 
 
 def test_other_forms_are_cut_to_squares(tmp_path):

@@ -9,10 +9,10 @@ from datasets import class_probabilities
 from tff_xc import errors
 
 
-def read(tmp_path, content, num_classes=4):
+def read(tmp_path, content, num_classes=4, names=None):
   path = tmp_path / 'p.csv'
   path.write_bytes(content if isinstance(content, bytes) else content.encode())
-  return class_probabilities.read(path, num_classes)
+  return class_probabilities.read(path, num_classes, names)
 
 
 @pytest.mark.parametrize(
@@ -64,6 +64,41 @@ def test_a_malformed_file_is_one_sentence(tmp_path, content, message):
     read(tmp_path, content)
   assert 'p.csv' in str(found.value)
   assert '\n' not in str(found.value)
+
+
+@pytest.mark.parametrize(
+  ('names', 'lines', 'expected'),
+  [
+    (['cat', 'dog', 'a,b', 'ü'], 'dog,1\n"a,b",3\n', [0, 0.25, 0.75, 0]),
+    (['cat', 'dog', 'a,b', 'ü'], '1,1\n2,3\n', [0, 0.25, 0.75, 0]),
+    # Names that are numbers are names, and not places among them.
+    (['2', '7', '9', '10'], '9,1\n2,3\n', [0.75, 0, 0.25, 0]),
+    (['1', '2', '3', '4'], '4,1\n1,3\n', [0.75, 0, 0, 0.25]),
+    (['1', '2', '3', '4'], '0,1\n1,3\n', [0.25, 0.75, 0, 0]),
+  ],
+)
+def test_classes_may_have_the_names_of_the_data(
+  tmp_path, names, lines, expected
+):
+  found = read(tmp_path, f'class,probability\n{lines}', names=names)
+  np.testing.assert_allclose(found, expected)
+
+
+@pytest.mark.parametrize(
+  ('lines', 'message'),
+  [
+    (
+      'cat,1\n1,2\n',
+      "line 2: class is 'cat'; expected a number from 0 to 3, or",
+    ),
+    ('cat,1\nmouse,2\n', "in all lines a name of the data, such as 'cat'"),
+    ('dog,1\ncat,2\ndog,3\n', 'line 4: class dog is in line 2 already'),
+  ],
+)
+def test_names_that_the_data_lack_are_refused(tmp_path, lines, message):
+  names = ['cat', 'dog', 'a,b', 'ü']
+  with pytest.raises(errors.InputError, match=re.escape(message)):
+    read(tmp_path, f'class,probability\n{lines}', names=names)
 
 
 def test_a_missing_file_is_one_sentence(tmp_path):

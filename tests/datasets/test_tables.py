@@ -98,6 +98,17 @@ def test_bad_tables(name, content, message, tmp_path):
   assert str(e.value).startswith(str(path))
 
 
+def test_a_column_that_the_first_line_of_json_lacks(tmp_path):
+  path = tmp_path / 'a.jsonl'
+  path.write_text('{"item": 1}\n{"item": 2, "user": "a"}\n')
+  with pytest.raises(
+    errors.InputError, match="line 2 has 'user', and the first"
+  ):
+    list(tables.batches(path, ['item'], ['user', 'id']))
+  [batch] = tables.batches(path, ['item'])
+  assert batch.columns['item'] == ['1', '2']
+
+
 def test_bad_parquet(tmp_path):
   path = tmp_path / 'a.parquet'
   frame = pd.DataFrame({'user': ['a', None], 'item': [1.5, 2.0]})

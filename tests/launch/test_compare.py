@@ -260,6 +260,23 @@ def test_a_reference_that_cannot_be_drawn_leaves_nothing(tmp_path):
   assert (tmp_path / 'out' / 'compare.png').exists()
 
 
+def test_a_reference_on_other_data_is_refused(tmp_path):
+  of = lambda **data: {'data': {'clients': 5, **data}}
+  ours = fake_runs.write_run(
+    tmp_path / 'a', settings=of(classes=9, test_checksum='1', clients=7)
+  )
+  for name, data in (
+    ('classes', {'classes': 8, 'test_checksum': '1'}),
+    ('test_checksum', {'classes': 9, 'test_checksum': '2'}),
+  ):
+    whole = fake_runs.write_run(tmp_path / name, settings=of(**data))
+    message = f'was run on other data than .*: {name} is'
+    with pytest.raises(errors.InputError, match=message):
+      compare.compare([ours], tmp_path / 'out', relative_to=whole)
+  same = fake_runs.write_run(tmp_path / 'b', settings=of(classes=9))
+  compare.compare([ours], tmp_path / 'out', relative_to=same)
+
+
 def test_what_is_no_reference_is_refused(sweep, tmp_path):
   for path, message in (
     (sweep, r'--relative_to=.* is 2 configurations; give one'),

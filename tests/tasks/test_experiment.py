@@ -1,5 +1,7 @@
 """Configurations: what a task, an algorithm and changes give together."""
 
+import types
+
 import numpy as np
 import pandas as pd
 import pytest
@@ -141,6 +143,17 @@ def test_a_file_of_class_probabilities_is_read_before_the_data(tmp_path):
       experiment.resolve('glyphs', 'fedir', given)
   path.write_text('class,probability\n9,1\n')
   experiment.resolve('glyphs', 'fedir', given)
+
+
+def test_photographs_name_classes_that_only_the_data_know(tmp_path):
+  path = tmp_path / 'p.csv'
+  path.write_text('class,probability\nQuercus robur,1\n')
+  given = {'importance_weights': str(path)}
+  experiment.resolve('landmarks-user-160k', 'fedir', given)
+  names = ['2', '7', '9', 'Quercus robur']
+  data = types.SimpleNamespace(num_classes=4, class_names=names)
+  found = experiment._class_probabilities(str(path), data)
+  assert found.tolist() == [0, 0, 0, 1]
 
 
 @pytest.mark.slow

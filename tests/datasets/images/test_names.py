@@ -147,6 +147,12 @@ def test_bad_folders(files, message, tmp_path):
     names.read(folder(tmp_path / 'a', files))
 
 
+def test_an_outer_folder_with_a_space(tmp_path):
+  source = folder(tmp_path, (' my/cat/1.jpg', ' my/dog/1.jpg'))
+  with pytest.raises(errors.InputError, match="' my' begins or ends with a sp"):
+    names.read(source)
+
+
 def test_names_that_are_no_text(tmp_path):
   root = folder(tmp_path / 'a', FILES)
   with open(os.fsencode(root) + b'/cat/\xff.jpg', 'wb'):

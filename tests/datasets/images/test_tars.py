@@ -1,6 +1,8 @@
 """Tars of tars, and folders of tars, equal folders of folders."""
 
 import concurrent.futures
+import gzip
+import io
 import tarfile
 
 import numpy as np
@@ -108,6 +110,32 @@ def test_a_damaged_tar_is_named(tmp_path):
     errors.InputError, match=r'all.tar, .*n00000003.tar is no'
   ):
     store_lib.open_store(tmp_path / 'all.tar')
+
+
+@pytest.mark.parametrize('suffix', ['.tar', '.tar.gz'])
+@pytest.mark.parametrize(
+  'damage',
+  [
+    lambda data: data[:1300],  # Within the second header.
+    lambda data: data[:1024] + b'x' * 100 + data[1124:],
+  ],
+)
+def test_a_damaged_header_is_not_the_end(tmp_path, suffix, damage):
+  whole = io.BytesIO()
+  with tarfile.open(fileobj=whole, mode='w') as tar:
+    for name in ('cat/1.png', 'dog/1.png', 'dog/2.png'):
+      tar.addfile(_member(name), io.BytesIO(b'a' * 9))
+  path = tmp_path / f'photos{suffix}'
+  data = damage(whole.getvalue())
+  path.write_bytes(gzip.compress(data) if suffix == '.tar.gz' else data)
+  with pytest.raises(errors.InputError, match=r'at byte 1,024'):
+    store_lib.names_of(path)
+
+
+def _member(name):
+  member = tarfile.TarInfo(name)
+  member.size = 9
+  return member
 
 
 def test_a_tar_that_was_cut_later_is_damage(tmp_path):

@@ -163,6 +163,16 @@ def test_clients_of_one_class_share_it_evenly(clients, counts, expected):
   assert sorted(by_class.values()) == sorted(len(e) for e in expected)
 
 
+@pytest.mark.filterwarnings('error')
+@pytest.mark.parametrize('alpha', [1e-200, 1e-308, 5e-324])
+def test_the_smallest_alpha_gives_clients_of_one_class(alpha):
+  labels = np.repeat([0, 1, 2], 100)
+  found = dirichlet.partition(
+    labels, alpha=alpha, num_clients=8, examples_per_client=10, seed=0
+  )
+  assert [len(set(labels[found.of_client(k)])) for k in range(8)] == [1] * 8
+
+
 def test_clients_share_all_examples_and_keep_their_order():
   labels = np.array([0, 1, -1, 1, 0, 1, 0, 1])
   found = dirichlet.partition(labels, alpha=1, num_clients=2, seed=0)

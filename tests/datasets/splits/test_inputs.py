@@ -1,5 +1,6 @@
 """What inputs are taken for, and what of them is listed."""
 
+import re
 import shutil
 
 import numpy as np
@@ -150,6 +151,29 @@ def test_a_header_of_too_many_labels(tmp_path):
   (tmp_path / 'a_train.txt').write_text('1 5 2000000000\n2 2:1\n')
   with pytest.raises(errors.InputError, match='at most 16,777,216 classes'):
     read(tmp_path)
+
+
+@pytest.mark.parametrize(
+  ('name', 'why'),
+  [
+    ('train.txt', "expected the header 'N D L'"),
+    ('metadata.json', '"users" is missing'),
+    ('train/metadata.json', 'has JSON files, and'),
+  ],
+)
+def test_images_beside_a_file_of_another_form(name, why, tmp_path, capsys):
+  for image in ('cat/1.png', 'cat/2.png'):
+    (tmp_path / image).parent.mkdir(exist_ok=True)
+    (tmp_path / image).write_bytes(b'')
+  (tmp_path / name).parent.mkdir(exist_ok=True)
+  (tmp_path / name).write_text('{}')
+  with pytest.raises(errors.InputError, match=why):  # Of one class.
+    read(tmp_path)
+  assert capsys.readouterr().err == ''
+  (tmp_path / 'dog').mkdir()
+  (tmp_path / 'dog' / '3.png').write_bytes(b'')
+  assert read(tmp_path).class_names == ['cat', 'dog']
+  assert re.search(f'is taken for images .*{why}', capsys.readouterr().err)
 
 
 def test_npz(tmp_path):

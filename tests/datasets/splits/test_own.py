@@ -79,6 +79,7 @@ def test_data_of_nobody_need_a_split():
     (['u,x,a'], "image_id 'x'"),
     (['u,-1,a'], "image_id '-1'"),
     (['u,0,a', 'v,0,a'], 'both have the id'),
+    (['u,0,a', 'v,00,a'], "has the example 0 twice, the second time as '00'"),
     (['u,0,'], "no class, its 'class' is empty"),
     ([',0,a'], 'no user'),
     (['u,0'], 'line 2 has 2 fields; expected 3'),
