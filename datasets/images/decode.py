@@ -16,6 +16,8 @@ from PIL import ExifTags
 from PIL import Image
 from PIL import ImageOps
 
+# What Pillow decodes by itself. For an EPS it would run another program.
+_FORMATS = ('JPEG', 'PNG', 'GIF', 'BMP', 'TIFF', 'WEBP', 'JPEG2000', 'PPM')
 # What Pillow, and the readers of archives, raise for a damaged image.
 DAMAGE = (
   OSError,
@@ -46,7 +48,7 @@ _TURNS = {
 
 
 def rgb(data: bytes, least: int = 0) -> Image.Image:
-  """Decodes an image of any form that Pillow reads.
+  """Decodes a JPEG, PNG, or another image of pixels, whatever its file's name.
 
   Args:
     data: the file's content.
@@ -56,7 +58,7 @@ def rgb(data: bytes, least: int = 0) -> Image.Image:
   Raises:
     One of `DAMAGE`: it is no image, or is damaged or cut short.
   """
-  with Image.open(io.BytesIO(data)) as image:
+  with Image.open(io.BytesIO(data), formats=_FORMATS) as image:
     if least:
       image.draft('RGB', (least, least))
     image.load()

@@ -5,6 +5,7 @@ import sys
 
 import numpy as np
 import pytest
+from PIL import EpsImagePlugin
 from PIL import Image
 
 from datasets.images import decode
@@ -136,6 +137,16 @@ def test_the_shorter_side_is_scaled_and_the_middle_cut_out():
 def test_damage_is_one_of_few_exceptions(data):
   with pytest.raises(decode.DAMAGE):
     decode.square(data, 8)
+
+
+def test_a_file_that_another_program_would_decode_is_no_image(monkeypatch):
+  """Pillow gives an EPS, a program in PostScript, to Ghostscript."""
+  called = []
+  monkeypatch.setattr(EpsImagePlugin, 'Ghostscript', called.append)
+  eps = on_disk.encoded(PICTURE, 'EPS')
+  with pytest.raises(decode.DAMAGE):
+    decode.rgb(eps)
+  assert not called
 
 
 def test_a_very_large_image_is_decoded_without_a_word_of_pillow(tmp_path):
