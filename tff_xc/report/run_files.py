@@ -58,7 +58,6 @@ NOT_CONFIGURATION = (
 # Hyper-parameters of federated algorithms that older runs lack, each with the
 # value at which rounds are as they were.
 _ADDED = {'client_dropout': 0.0, 'robust': 'none'}
-# Where `replacing` writes; the number is that of the process.
 _TEMPORARY = re.compile(r'\.(?P<stem>.+)\.\d+\.tmp(?P<suffix>\.[^.]+|)')
 
 
@@ -253,12 +252,7 @@ def sync(path: str | os.PathLike) -> None:
 
 
 def remove_leftovers(folder: pathlib.Path, is_ours: Callable) -> None:
-  """Removes files that a kill in `replacing` left; none may be active.
-
-  Args:
-    folder: with the files that were replaced; it may be missing.
-    is_ours: whether a name is that of a file which is replaced.
-  """
+  """Removes what a kill in `replacing` left of files in whose names `is_ours`."""
   for file in list(folder.iterdir()) if folder.is_dir() else ():
     match = _TEMPORARY.fullmatch(file.name)
     if match and is_ours(match['stem'] + match['suffix']):
