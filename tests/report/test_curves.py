@@ -141,9 +141,30 @@ def test_a_line_over_skew_joins_runs_of_equal_hyperparameters(tmp_path):
   )
   ax = matplotlib.figure.Figure().subplots()
   final_points.draw(ax, panel)
-  joined = [line for line in ax.lines if line.get_color() == '0.6']
+  joined = [line for line in ax.lines if line.get_color() == '0.5']
   assert [line.get_xdata().tolist() for line in joined] == [[0.3, 1.8]] * 2
-  assert [text.get_text() for text in ax.texts] == [*dict.fromkeys(panel.lines)]
+  assert len({line.get_linestyle() for line in joined}) == 2
+  # In a legend: names at the lines' ends would leave the picture.
+  assert [text.get_text() for text in ax.get_legend().texts] == [
+    *dict.fromkeys(panel.lines)
+  ]
+
+
+def test_centralised_training_has_no_point_over_the_skew_of_clients(tmp_path):
+  made = [
+    fake_runs.write_run(
+      tmp_path / str(emd),
+      emd=emd,
+      settings={'options': {'concentration': emd}},
+    )
+    for emd in (0.3, 1.8)
+  ]
+  made.append(
+    fake_runs.write_run(tmp_path / 'c', 'centralized', rows=None, emd=1.0)
+  )
+  groups = groups_lib.group_runs([run_files.read_run(path) for path in made])
+  [panel] = final_points.panels(groups)
+  assert [bool(point) for point in panel.points] == [True, True, False]
 
 
 def test_styles_differ_for_four_times_the_colours():

@@ -3,6 +3,7 @@
 Importing this imports Matplotlib.
 """
 
+import itertools
 import textwrap
 from collections.abc import Callable
 from collections.abc import Sequence
@@ -71,17 +72,22 @@ def draw(ax, panel: Panel) -> None:
     ax: Matplotlib's axes.
     panel: from `panels`.
   """
-  for name in dict.fromkeys(panel.lines):
-    line = sorted(
-      point[:2]
-      for point, of in zip(panel.points, panel.lines, strict=True)
-      if point and of == name
+  lines = {name: [] for name in panel.lines}
+  for point, name in zip(panel.points, panel.lines, strict=False):
+    if point:
+      lines[name].append(point[:2])
+  joined = {name: line for name, line in lines.items() if len(line) > 1}
+  for (name, line), dash in zip(
+    joined.items(), itertools.cycle(('-', '--', ':', '-.')), strict=False
+  ):
+    ax.plot(
+      *zip(*sorted(line), strict=True),
+      color='0.5',
+      linestyle=dash,
+      linewidth=1,
+      zorder=0,
+      label=textwrap.fill(name, 40),
     )
-    if not line:
-      continue
-    ax.plot(*zip(*line, strict=True), color='0.6', lw=1, zorder=0)
-    name = textwrap.fill(name, 40)
-    ax.annotate(name, line[-1], xytext=(6, 6), textcoords='offset points')
   for point, style in zip(panel.points, pictures.styles(), strict=False):
     if not point:
       continue
@@ -100,11 +106,14 @@ def draw(ax, panel: Panel) -> None:
     ax.set_xscale('log')
     ax.xaxis.set_major_locator(ticker.LogLocator(subs=(1, 2, 5)))
     ax.xaxis.set_minor_formatter(ticker.NullFormatter())
-  ax.xaxis.set_major_formatter(ticker.EngFormatter(sep=' '))
+  if max(xs) >= 10:  # Below, it would write 0.4 as 400 m.
+    ax.xaxis.set_major_formatter(ticker.EngFormatter(sep=' '))
   ax.set_xlabel(panel.x_label)
   ax.set_ylabel(panel.y_label)
   ax.set_title(panel.title)
   ax.grid(alpha=0.3)
+  if joined:
+    ax.legend(frameon=False, fontsize=9)
 
 
 def _points(
@@ -126,13 +135,19 @@ def _points(
   return None
 
 
-def _sent(groups, scores) -> Panel | None:
-  def rows(run):
-    # Centralised training sends nothing.
-    sent = run.summary.get('bytes_down_per_client_round')
-    return run.summary.get('class_rows_requested_mean') if sent else None
+def _federated(of: Callable) -> Callable:
+  """Returns `of` that has no value for centralised training: it sends nothing."""
+  return lambda run: (
+    of(run) if run.summary.get('bytes_down_per_client_round') else None
+  )
 
-  found = _points(groups, scores, rows)
+
+def _sent(groups, scores) -> Panel | None:
+  found = _points(
+    groups,
+    scores,
+    _federated(lambda run: run.summary.get('class_rows_requested_mean')),
+  )
   if not found:
     return None
   metric, points = found
@@ -156,8 +171,13 @@ def _sent(groups, scores) -> Panel | None:
 
 
 def _skew(groups, scores, reference) -> Panel | None:
-  emd = lambda run: run.summary.get('emd') and round(run.summary['emd'], 2)
-  found = _points(groups, scores, emd)
+  found = _points(
+    groups,
+    scores,
+    _federated(
+      lambda run: run.summary.get('emd') and round(run.summary['emd'], 2)
+    ),
+  )
   if not found:
     return None
   metric, points = found
