@@ -80,6 +80,10 @@ class _Member(tarfile.TarInfo):
       return super().fromtarfile(file)
     except (tarfile.InvalidHeaderError, tarfile.TruncatedHeaderError) as e:
       raise tarfile.ReadError(f'{e} at byte {file.offset:,}') from e
+    except tarfile.EmptyHeaderError as e:
+      raise tarfile.ReadError(
+        f'it stops at byte {file.offset:,} without the zeros that end a tar'
+      ) from e
 
 
 class _Found:

@@ -116,6 +116,7 @@ def test_a_damaged_tar_is_named(tmp_path):
 @pytest.mark.parametrize(
   'damage',
   [
+    lambda data: data[:1024],  # After the first image.
     lambda data: data[:1300],  # Within the second header.
     lambda data: data[:1024] + b'x' * 100 + data[1124:],
   ],
