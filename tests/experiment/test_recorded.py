@@ -55,9 +55,9 @@ _EXACT = (
   *('rows', 'examples', 'clients', 'bytes', 'parameters', 'round'),
   'batches',
 )
-# Of TurboSVM-FL, whether a client's row counts may turn on the last digit, so
-# that runs part after the first round.
-_ROUNDS = {'turbosvm': 1}
+# Another CPU's last digits grow until runs part: of TurboSVM-FL, whether a client's
+# row counts may turn on one, and FedVC's clients take many steps in a round.
+_ROUNDS = {'turbosvm': 1, 'fedvc': 1, 'fedaws': 4}
 
 
 def _measured(task: str, algorithm: str, run_dir: str) -> pd.DataFrame:
@@ -99,7 +99,7 @@ def test_the_recorded_numbers(task, algorithm, tmp_path, tff_worker):
       wanted[name],
       rtol=0 if exact else 1e-3,
       # Of so few examples, one that ranks differently changes a score.
-      atol=0.05 if name in catalog.SCORES else 1e-5,
+      atol=0.05 if name in (*catalog.SCORES, 'accuracy') else 1e-5,
       err_msg=name,
     )
 
