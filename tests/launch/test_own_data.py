@@ -35,7 +35,7 @@ SMALLER = {
 
 
 @pytest.fixture
-def here(in_process, tmp_path, monkeypatch):
+def here(in_process, built_once, tmp_path, monkeypatch):
   """Runs in an empty directory, in this process, and draws no curves."""
   monkeypatch.chdir(tmp_path)
   monkeypatch.setattr(runtimes, 'install', lambda *_, **__: in_process)
