@@ -79,7 +79,14 @@ def assert_equal(weights, expected):
 @pytest.mark.parametrize(
   ('settings', 'k', 'distance', 'margin'),
   [
-    ({'spreadout_neighbours': 2}, 2, 'sq_euclidean', 0.0),
+    # So has `test_line_14_steps_from_normalised_rows`, with a larger rate.
+    pytest.param(
+      {'spreadout_neighbours': 2},
+      2,
+      'sq_euclidean',
+      0.0,
+      marks=pytest.mark.slow,
+    ),
     pytest.param(
       {'spreadout_neighbours': 2, 'spreadout_distance': 'cosine'},
       2,

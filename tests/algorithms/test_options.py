@@ -23,7 +23,8 @@ COHORT = tiny.cohort([[0, 0, 3, 5], [7, 3], [11, 11, 11]], seed=1)
 @pytest.mark.parametrize(
   ('name', 'given'),
   [
-    ('fedss', {'proximal_weight': 0.5}),
+    # The next has the term, too.
+    pytest.param('fedss', {'proximal_weight': 0.5}, marks=pytest.mark.slow),
     ('fedaws', {'server_optimizer': 'adam', 'proximal_weight': 0.1}),
     ('fedss', {'contrastive_weight': 1.0, **AMSGRAD}),
     pytest.param(
@@ -37,7 +38,11 @@ COHORT = tiny.cohort([[0, 0, 3, 5], [7, 3], [11, 11, 11]], seed=1)
       marks=pytest.mark.slow,
     ),
     ('posonly', {**AMSGRAD, 'server_adam_rows': 'requested'}),
-    ('moon', {'proximal_weight': 0.01, 'server_momentum': 0.9}),
+    pytest.param(
+      'moon',
+      {'proximal_weight': 0.01, 'server_momentum': 0.9},
+      marks=pytest.mark.slow,
+    ),
     pytest.param(
       'fedavgm',
       {'importance_weights': 'train', 'train': 'bottleneck'},
@@ -51,7 +56,7 @@ def test_a_combination_trains(name, given):
   process = registered.process(name, **given)
   clients = remembering.Clients(made.client_state)
   state, losses = process.initialize(), []
-  for _ in range(6):
+  for _ in range(4):
     output = process.next(state, clients.attach(COHORT))
     state = output.state
     losses.append(float(output.metrics['loss']))
