@@ -89,12 +89,12 @@ def built_once(monkeypatch, _built):
 
   build = process.build_process
 
-  def once(algorithm, *seed):
-    parts = dataclasses.replace(algorithm, sampling=None), *seed
+  def once(algorithm, seed=0):
+    parts = dataclasses.replace(algorithm, sampling=None), seed
     for known, made in _built:
       if sameness.same(known, parts):
         return made
-    _built.append((parts, build(algorithm, *seed)))
+    _built.append((parts, build(algorithm, seed)))
     return _built[-1][1]
 
   monkeypatch.setattr(process, 'build_process', once)

@@ -234,10 +234,11 @@ def test_absent_classes_move_only_where_all_are_spread():
 def test_clients_count_alike_or_by_their_examples():
   cohort = tiny.cohort([[0] * 9, [1]], seed=5)
   kernels = [
-    tiny.weights_after(
-      build('baseline2', client_weighting=weighting), 1, lambda _: cohort
-    ).encoder['kernel']
-    for weighting in ('uniform', 'examples')
+    tiny.weights_after(process, 1, lambda _: cohort).encoder['kernel']
+    for process in (
+      build('baseline2'),  # Uniform.
+      build('baseline2', client_weighting='examples'),
+    )
   ]
   alone = [
     tiny.weights_after(build('baseline2'), 1, lambda _, c=c: [c]).encoder[

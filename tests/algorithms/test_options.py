@@ -56,7 +56,7 @@ def test_a_combination_trains(name, given):
   process = registered.process(name, **given)
   clients = remembering.Clients(made.client_state)
   state, losses = process.initialize(), []
-  for _ in range(4):
+  for _ in range(6):
     output = process.next(state, clients.attach(COHORT))
     state = output.state
     losses.append(float(output.metrics['loss']))

@@ -12,7 +12,8 @@ import tempfile
 ROOT = pathlib.Path(__file__).parents[2]
 
 # Forks itself for each command, since Python and the small packages take longer
-# to start than a command to answer. Modules that define flags are the fork's.
+# to start than a command to answer. Modules that define flags or read the
+# environment are the fork's.
 # Stubs the modules that would import TensorFlow, so that a command with valid
 # flags ends there.
 _CODE = """
@@ -20,7 +21,6 @@ import json, os, runpy, sys, types
 from datasets.splits import rules
 from launch import app
 from tasks import registry
-from tasks.papers import registry
 from tff_xc.algorithms import registry
 for line in sys.stdin:
   given = json.loads(line)
@@ -63,7 +63,7 @@ def _forking():
   )
 
 
-def call(command, *arguments):
+def call(command, *arguments, **environment):
   """Returns a command's output; a stack trace if it imported too much."""
   words = [command, *map(str, arguments)]
   process = _forking()
@@ -74,7 +74,7 @@ def call(command, *arguments):
     request = {
       'words': words,
       'files': [*map(str, files)],
-      'environment': {**os.environ, 'PYTHONPATH': str(ROOT)},
+      'environment': {**os.environ, 'PYTHONPATH': str(ROOT), **environment},
     }
     process.stdin.write(json.dumps(request) + '\n')
     process.stdin.flush()
