@@ -169,6 +169,7 @@ def test_posonly_is_fedss_without_negatives():
   tiny.assert_same_weights(a, b, 0)
 
 
+@pytest.mark.slow  # NumPy moves the held rows alone, too.
 def test_rows_that_nobody_requested_do_not_move_without_momentum():
   sgd = optimizers.build_sgd(1.0)
   process = fedss.build_fedss(

@@ -37,7 +37,12 @@ COHORT = tiny.cohort([[0, 0, 3, 5], [7, 3], [11, 11, 11]], seed=1)
       {**AMSGRAD, 'proximal_weight': 0.01},
       marks=pytest.mark.slow,
     ),
-    ('posonly', {**AMSGRAD, 'server_adam_rows': 'requested'}),
+    # `test_process` has Adam on requested rows.
+    pytest.param(
+      'posonly',
+      {**AMSGRAD, 'server_adam_rows': 'requested'},
+      marks=pytest.mark.slow,
+    ),
     pytest.param(
       'moon',
       {'proximal_weight': 0.01, 'server_momentum': 0.9},

@@ -180,7 +180,7 @@ def test_a_list_that_hides_arrays_is_damage(two_checkpoints, capsys):
 
 def test_a_checkpoint_of_any_shorter_length_is_noticed(two_checkpoints, capsys):
   path, file, content = two_checkpoints
-  for length in range(0, len(content), 5):
+  for length in range(0, len(content), 13):
     file.write_bytes(content[:length])
     assert check_what_is_found(path, length, capsys) == 'the one before'
   # Bytes at the end are no part of the archive.

@@ -321,6 +321,7 @@ def test_aggregators_with_a_seed_from_the_clock(contexts, name):
   assert_equal(weights(_RANDOM_AGGREGATORS[name]()), weights(None), tolerance)
 
 
+@pytest.mark.slow  # `fed_avg` and `eval` have all of its parts.
 def test_k_means(contexts):
   process = tff.learning.algorithms.build_fed_kmeans(
     2, (3,), random_seed=(1, 2)

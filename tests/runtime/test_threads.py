@@ -114,7 +114,7 @@ def test_rounds_of_one_process_in_threads_are_those_of_one_thread(in_process):
 
   def work(index):
     state = process.initialize()
-    for r in range(4):
+    for r in range(2):
       state = process.next(
         registry.donate(state), cohort_of(10 * index + r)
       ).state

@@ -45,8 +45,15 @@ def loaded(name):
   return task.load('', options_of(task))
 
 
+# `test_glyphs` loads the largest preset.
+NAMES = [
+  pytest.param(n, marks=[pytest.mark.slow] * (n == 'glyphs-imagenet21k'))
+  for n in registry.TASKS
+]
+
+
 @pytest.mark.parametrize(
-  'name', [n for n in registry.TASKS if n.startswith('glyphs')]
+  'name', [n for n in NAMES if n.values[0].startswith('glyphs')]
 )
 def test_glyph_tasks_load_what_they_say(name):
   task = registry.get(name)
@@ -61,7 +68,7 @@ def test_glyph_tasks_load_what_they_say(name):
   assert task.clients_per_round <= len(dataset.train.client_ids)
 
 
-@pytest.mark.parametrize('name', registry.TASKS)
+@pytest.mark.parametrize('name', NAMES)
 def test_the_number_of_classes_is_known_without_the_data(name):
   task = registry.get(name)
   known = task.known_classes(options_of(task))

@@ -271,7 +271,7 @@ def test_the_sizes_are_those_of_the_papers():
   ('name', 'classes', 'features'),
   [
     ('amazoncat', 13_330, 203_882),
-    pytest.param('amazon670k', 670_091, 135_909, marks=pytest.mark.slow),
+    ('amazon670k', 670_091, 135_909),
   ],
 )
 def test_the_sizes_are_those_of_fedaws(name, classes, features):
