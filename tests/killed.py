@@ -1,10 +1,10 @@
-"""Runs that kill themselves: python -m tests.killed DIRECTORY.
+"""Runs that kill themselves: python -m tests.killed DIRECTORY POINTS.
 
 Makes a run below the directory for every moment of `MOMENTS`; kill -9 ends it
 at that moment. Each run is a fork of this process, so that TensorFlow is
 imported once. This process computes nothing, since TensorFlow forks badly after
 it has computed something. More runs, in which clients keep states, end at
-`POINTS` random ones of all calls that open, rename or remove one of their files;
+POINTS random ones of all calls that open, rename or remove one of their files;
 these are killed once more while they resume. A last run finds DIRECTORY/held in
 use by another process.
 """
@@ -148,7 +148,7 @@ MOMENTS = (
 )
 
 
-POINTS = 20
+QUICK_POINTS, POINTS = 6, 20
 _CALLS = ('open', 'os.rename', 'os.remove', 'os.mkdir')
 
 
@@ -173,12 +173,12 @@ def counted(path, last=0):
   (path.parent / 'calls').write_text(str(len(calls)))
 
 
-def killed_at_random(root):
-  """Makes the runs root/point_I; returns what went wrong, or ''."""
+def killed_at_random(root, number):
+  """Makes `number` runs root/point_I; returns what went wrong, or ''."""
   in_a_fork(counted, root / 'keeping')
   calls, draw = int((root / 'calls').read_text()), random.Random(0)
   points = draw.sample(range(1, calls + 1), POINTS)
-  for i, point in enumerate(points):
+  for i, point in enumerate(points[:number]):
     path = root / f'point_{i}'
     status = in_a_fork(lambda p, n=point: counted(p, n), path)
     if status != -signal.SIGKILL:
@@ -208,6 +208,6 @@ if __name__ == '__main__':
     status = in_a_fork(moment, root / moment.__name__)
     if status != -signal.SIGKILL:
       sys.exit(f'{moment.__name__} ended with status {status}')
-  if told := killed_at_random(root):
+  if told := killed_at_random(root, int(sys.argv[2])):
     sys.exit(told)
   sys.exit(in_a_fork(doubling.run, root / 'held'))

@@ -94,6 +94,7 @@ def test_the_loss_shown_is_that_of_the_examples():
   assert shown.rstrip() in example.read_text()
 
 
+@pytest.mark.slow  # `test_make_splits` has each rule on each input.
 def test_the_splits_of_own_data_are_made(tmp_path):
   for i in range(200):
     path = tmp_path / 'photos' / f'class{i % 4}' / f'{i}.jpg'

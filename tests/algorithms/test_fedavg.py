@@ -110,7 +110,10 @@ def test_fedprox_equals_the_numpy_reference():
   assert not np.allclose(near[0], far.encoder['kernel'], atol=1e-4)
 
 
-@pytest.mark.parametrize('target', [None, np.arange(1.0, 13.0)])
+@pytest.mark.parametrize(
+  'target',
+  [pytest.param(None, marks=pytest.mark.slow), np.arange(1.0, 13.0)],
+)
 def test_fedir_equals_the_numpy_reference(target):
   made = fedir.fedir(
     model=tiny.model(), local_training=FULL_BATCH, class_probabilities=target
@@ -126,7 +129,10 @@ def test_fedir_equals_the_numpy_reference(target):
   assert not np.allclose(near[0], far.encoder['kernel'], atol=1e-4)
 
 
-@pytest.mark.parametrize('part', ['head', 'bottleneck'])
+# That a head alone trains is also in `test_frozen`.
+@pytest.mark.parametrize(
+  'part', [pytest.param('head', marks=pytest.mark.slow), 'bottleneck']
+)
 def test_frozen_weights_equal_the_numpy_reference(part):
   made = frozen.train_only(fedavg.fedavg(model=tiny.model()), part)
   made = dataclasses.replace(

@@ -79,7 +79,14 @@ def assert_equal(weights, expected):
 @pytest.mark.parametrize(
   ('settings', 'k', 'distance', 'margin'),
   [
-    ({'spreadout_neighbours': 2}, 2, 'sq_euclidean', 0.0),
+    # So has `test_line_14_steps_from_normalised_rows`, with a larger rate.
+    pytest.param(
+      {'spreadout_neighbours': 2},
+      2,
+      'sq_euclidean',
+      0.0,
+      marks=pytest.mark.slow,
+    ),
     pytest.param(
       {'spreadout_neighbours': 2, 'spreadout_distance': 'cosine'},
       2,
@@ -227,10 +234,11 @@ def test_absent_classes_move_only_where_all_are_spread():
 def test_clients_count_alike_or_by_their_examples():
   cohort = tiny.cohort([[0] * 9, [1]], seed=5)
   kernels = [
-    tiny.weights_after(
-      build('baseline2', client_weighting=weighting), 1, lambda _: cohort
-    ).encoder['kernel']
-    for weighting in ('uniform', 'examples')
+    tiny.weights_after(process, 1, lambda _: cohort).encoder['kernel']
+    for process in (
+      build('baseline2'),  # Uniform.
+      build('baseline2', client_weighting='examples'),
+    )
   ]
   alone = [
     tiny.weights_after(build('baseline2'), 1, lambda _, c=c: [c]).encoder[

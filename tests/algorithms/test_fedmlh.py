@@ -19,7 +19,7 @@ from tff_xc.round import examples
 from tff_xc.round import local_training
 from tff_xc.round import process
 
-pytestmark = pytest.mark.usefixtures('in_process_context')
+pytestmark = pytest.mark.usefixtures('in_process_context', 'built_once')
 
 FEATURES, HIDDEN, LABELS, TABLES, BUCKETS = 6, 4, 11, 3, 5
 ADAM = local_training.LocalTraining(0.05, 64, 2, optimizer_name='adam')

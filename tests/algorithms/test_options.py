@@ -23,7 +23,8 @@ COHORT = tiny.cohort([[0, 0, 3, 5], [7, 3], [11, 11, 11]], seed=1)
 @pytest.mark.parametrize(
   ('name', 'given'),
   [
-    ('fedss', {'proximal_weight': 0.5}),
+    # The next has the term, too.
+    pytest.param('fedss', {'proximal_weight': 0.5}, marks=pytest.mark.slow),
     ('fedaws', {'server_optimizer': 'adam', 'proximal_weight': 0.1}),
     ('fedss', {'contrastive_weight': 1.0, **AMSGRAD}),
     pytest.param(
@@ -36,8 +37,17 @@ COHORT = tiny.cohort([[0, 0, 3, 5], [7, 3], [11, 11, 11]], seed=1)
       {**AMSGRAD, 'proximal_weight': 0.01},
       marks=pytest.mark.slow,
     ),
-    ('posonly', {**AMSGRAD, 'server_adam_rows': 'requested'}),
-    ('moon', {'proximal_weight': 0.01, 'server_momentum': 0.9}),
+    # `test_process` has Adam on requested rows.
+    pytest.param(
+      'posonly',
+      {**AMSGRAD, 'server_adam_rows': 'requested'},
+      marks=pytest.mark.slow,
+    ),
+    pytest.param(
+      'moon',
+      {'proximal_weight': 0.01, 'server_momentum': 0.9},
+      marks=pytest.mark.slow,
+    ),
     pytest.param(
       'fedavgm',
       {'importance_weights': 'train', 'train': 'bottleneck'},

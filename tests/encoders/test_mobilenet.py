@@ -116,10 +116,10 @@ def test_the_embedding_is_a_linear_layer_of_the_features():
   assert state == {}
 
 
+# `test_frozen` has that of a small network, and the names of these layers.
+@pytest.mark.slow
 @pytest.mark.usefixtures('in_process')
-@pytest.mark.parametrize(
-  'part', ['bottleneck', pytest.param('head', marks=pytest.mark.slow)]
-)
+@pytest.mark.parametrize('part', ['bottleneck', 'head'])
 def test_of_a_frozen_network_only_the_last_layers_are_sent(part):
   encoder = mobilenet.build(FEW, image_size=32, embedding_dim=5)
   model = classifier.EmbeddingClassifier(encoder, heads.CosineHead(4.0), 3)

@@ -206,20 +206,20 @@ def test_a_run_goes_on_with_the_rest_and_resumes(
   in_process, built_once, tmp_path, algorithm, given
 ):
   given = {**given, 'client_dropout': 0.5}
-  made, summary, straight = run(tmp_path / 'straight', algorithm, 6, **given)
+  made, summary, straight = run(tmp_path / 'straight', algorithm, 4, **given)
   assert isinstance(made.algorithm.sampling, dropout.Dropout)
   done = straight[1:]
   assert (done['clients'] + done['client_dropouts'] == 3).all()
   assert summary['client_dropouts_total'] == done['client_dropouts'].sum()
-  assert 3 <= summary['client_dropouts_total'] <= 15
+  assert 2 <= summary['client_dropouts_total'] <= 10
   assert np.isnan(straight['client_dropouts'][0])
   assert ('clipping_norm' in straight) == ('robust' in given)
   run(tmp_path / 'resumed', algorithm, 2, **given)
-  resumed = run(tmp_path / 'resumed', algorithm, 6, **given)
+  resumed = run(tmp_path / 'resumed', algorithm, 4, **given)
   pd.testing.assert_frame_equal(resumed[2], straight)
-  for name, value in weights(tmp_path / 'straight', 6).items():
+  for name, value in weights(tmp_path / 'straight', 4).items():
     np.testing.assert_array_equal(
-      weights(tmp_path / 'resumed', 6)[name], value, name
+      weights(tmp_path / 'resumed', 4)[name], value, name
     )
 
 

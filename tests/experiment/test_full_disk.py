@@ -1,5 +1,6 @@
 """A disk that fills up while a run writes: one sentence, and it goes on later."""
 
+import functools
 import gc
 import json
 import pathlib
@@ -16,8 +17,8 @@ from tff_xc.experiment import client_states
 from tff_xc.experiment import run_directory
 from tff_xc.report import run_files
 
-# Enough for metrics.csv to grow over a block of 4,096 bytes, as 10 are not.
-ROUNDS = 50
+# Enough for metrics.csv to grow over a block of 4,096 bytes, and for all else.
+LONG, SHORT = 50, 12
 
 
 @pytest.fixture
@@ -30,13 +31,19 @@ def disk(tmp_path):
 
 @pytest.fixture(scope='module')
 def whole(tmp_path_factory):
-  path = tmp_path_factory.mktemp('whole') / 'run'
-  run(path)
-  return path
+  """Returns rounds -> the directory of a run that nothing disturbed."""
+
+  @functools.cache
+  def of(rounds):
+    path = tmp_path_factory.mktemp('whole') / 'run'
+    run(path, rounds)
+    return path
+
+  return of
 
 
-def run(path):
-  return doubling.run(path, rounds=ROUNDS, process=doubling.Keeping())
+def run(path, rounds):
+  return doubling.run(path, rounds=rounds, process=doubling.Keeping())
 
 
 def filling(disk, function, is_it, left):
@@ -117,10 +124,12 @@ def test_a_full_disk_is_one_sentence_and_the_run_goes_on_later(
   left = 4096 if moment.endswith('npz in its midst') else 0
   full = filling(disk, getattr(owner, name), is_it, left)
   path = disk.path / 'run'
+  rounds = LONG if is_it is crosses_a_block else SHORT
+  whole = whole(rounds)
   with monkeypatch.context() as patch:
     patch.setattr(owner, name, full)
     with pytest.raises(errors.InputError) as e:
-      run(path)
+      run(path, rounds)
   told, file = str(e.value), moment.split()[0]
   assert f'{file} cannot be written (No space left on device); mend' in told
   assert '\n' not in told
@@ -133,10 +142,10 @@ def test_a_full_disk_is_one_sentence_and_the_run_goes_on_later(
   e = None
   gc.collect()  # The lock of the run that failed.
   with pytest.raises(errors.InputError, match='No space left on device'):
-    run(path)
+    run(path, rounds)
   gc.collect()
   disk.make_room()
-  run(path)
+  run(path, rounds)
   assert doubling.rows(path) == doubling.rows(whole)
   assert not (path / 'checkpoints' / 'damaged').exists()
   for kept in whole.rglob('*.npz'):

@@ -19,12 +19,20 @@ ROOT = pathlib.Path(__file__).parents[2]
 
 @pytest.fixture(scope='module')
 def root(tmp_path_factory):
+  return made(tmp_path_factory.mktemp('killed'), killed.QUICK_POINTS)
+
+
+@pytest.fixture(scope='module')
+def root_of_all(tmp_path_factory):
+  return made(tmp_path_factory.mktemp('all'), killed.POINTS)
+
+
+def made(root, points):
   """Makes a whole run, a run killed at each moment, and a refused run."""
-  root = tmp_path_factory.mktemp('killed')
   doubling.run(root / 'whole')
   held = run_directory.RunDirectory(root / 'held', doubling.CONFIG)
   done = subprocess.run(
-    [sys.executable, '-m', 'tests.killed', str(root)],
+    [sys.executable, '-m', 'tests.killed', str(root), str(points)],
     cwd=ROOT,
     capture_output=True,
     text=True,
@@ -80,8 +88,18 @@ def test_a_killed_run_ends_like_one_that_was_not(root, moment):
     assert values == expected, column
 
 
-@pytest.mark.parametrize('point', range(killed.POINTS))
+@pytest.mark.parametrize('point', range(killed.QUICK_POINTS))
 def test_a_run_killed_at_random_ends_like_one_that_was_not(root, point):
+  check_the_end(root, point)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize('point', range(killed.QUICK_POINTS, killed.POINTS))
+def test_a_run_killed_at_more_points(root_of_all, point):
+  check_the_end(root_of_all, point)
+
+
+def check_the_end(root, point):
   path, whole = root / f'point_{point}', root / 'keeping'
   assert path.is_dir(), (root / 'status').read_text()
   doubling.run(path, process=doubling.Keeping())

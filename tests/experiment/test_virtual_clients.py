@@ -169,7 +169,10 @@ def test_what_does_not_fit_is_refused():
     virtual_clients.virtual_clients(keeps, 2, 32, replace=True)
 
 
-@pytest.mark.parametrize(('examples', 'batch_size'), [(12, 4), (3, 3)])
+@pytest.mark.parametrize(
+  ('examples', 'batch_size'),
+  [(12, 4), pytest.param(3, 3, marks=pytest.mark.slow)],
+)
 def test_every_client_takes_exactly_n_over_b_steps(
   examples, batch_size, in_process
 ):

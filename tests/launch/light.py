@@ -1,20 +1,44 @@
 """Runs a command that must answer before the large packages are imported."""
 
+import functools
+import json
 import os
 import pathlib
+import select
 import subprocess
 import sys
+import tempfile
 
 ROOT = pathlib.Path(__file__).parents[2]
 
+# Forks itself for each command, since Python and the small packages take longer
+# to start than a command to answer. Modules that define flags or read the
+# environment are the fork's.
 # Stubs the modules that would import TensorFlow, so that a command with valid
 # flags ends there.
 _CODE = """
-import os, runpy, sys, types
+import json, os, runpy, sys, types
+from datasets.splits import rules
+from launch import app
+from tasks import registry
+from tff_xc.algorithms import registry
+for line in sys.stdin:
+  given = json.loads(line)
+  if not (child := os.fork()):
+    break
+  print(os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]), flush=True)
+else:
+  sys.exit()
+os.dup2(os.open(os.devnull, os.O_RDONLY), 0)
+for number, file in enumerate(given['files'], 1):
+  os.dup2(os.open(file, os.O_WRONLY), number)
+os.environ.clear()
+os.environ.update(given['environment'])
 say = lambda *_: print(os.environ.get('TFF_XC_CACHE'))
 for name in ('training', 'evaluation'):
   sys.modules[f'launch.{name}'] = types.SimpleNamespace(run=say)
-command = sys.argv.pop(1)
+command, *arguments = given['words']
+sys.argv = [sys.argv[0], *arguments]
 try:
   runpy.run_module(f'launch.{command}', run_name='__main__')
 finally:
@@ -26,17 +50,38 @@ finally:
 """
 
 
-def call(command, *arguments):
-  """Returns a command's output; a stack trace if it imported too much."""
-  return subprocess.run(
-    [sys.executable, '-c', _CODE, command, *map(str, arguments)],
+@functools.cache
+def _forking():
+  """Starts the process that forks; it ends with this one."""
+  return subprocess.Popen(
+    [sys.executable, '-c', _CODE],
     cwd=ROOT,
     env={**os.environ, 'PYTHONPATH': str(ROOT)},
-    capture_output=True,
+    stdin=subprocess.PIPE,
+    stdout=subprocess.PIPE,
     text=True,
-    timeout=60,
-    check=False,
   )
+
+
+def call(command, *arguments, **environment):
+  """Returns a command's output; a stack trace if it imported too much."""
+  words = [command, *map(str, arguments)]
+  process = _forking()
+  with tempfile.TemporaryDirectory() as folder:
+    files = [pathlib.Path(folder) / name for name in ('stdout', 'stderr')]
+    for file in files:
+      file.touch()
+    request = {
+      'words': words,
+      'files': [*map(str, files)],
+      'environment': {**os.environ, 'PYTHONPATH': str(ROOT), **environment},
+    }
+    process.stdin.write(json.dumps(request) + '\n')
+    process.stdin.flush()
+    assert select.select([process.stdout], [], [], 60)[0], f'{words} hangs'
+    status = int(process.stdout.readline())
+    said = [file.read_text() for file in files]
+  return subprocess.CompletedProcess(words, status, *said)
 
 
 def assert_one_sentence(done, expected):

@@ -210,6 +210,7 @@ def test_the_data_of_one_task():
   assert not machine.check_task_data('a', 'some', None).is_problem
 
 
+@pytest.mark.slow  # The command is also in the first test, and the check below it.
 def test_each_task_says_what_it_needs_and_whether_it_is_there(tmp_path):
   (tmp_path / 'stackoverflow').mkdir()
   (tmp_path / 'stackoverflow' / 'train.h5').touch()  # No task loads it.

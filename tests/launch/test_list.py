@@ -1,6 +1,5 @@
 """`launch.list` prints every registered entry."""
 
-import os
 import pathlib
 import subprocess
 import sys
@@ -28,15 +27,7 @@ NAMES = {
 
 
 def call(command, *arguments, columns=80, **more):
-  return subprocess.run(
-    [sys.executable, '-m', f'launch.{command}', *arguments],
-    cwd=ROOT,
-    env={**os.environ, 'COLUMNS': str(columns), **more},
-    capture_output=True,
-    text=True,
-    timeout=60,
-    check=False,
-  )
+  return light.call(command, *arguments, COLUMNS=str(columns), **more)
 
 
 @pytest.mark.parametrize('kind', NAMES)

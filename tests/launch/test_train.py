@@ -246,6 +246,7 @@ def test_help_names_every_hyperparameter():
     assert name in done.stdout
 
 
+@pytest.mark.slow  # `test_every_algorithm` has it in this process.
 def test_bad_input_found_with_the_data_leaves_nothing(tmp_path):
   flags = ['--task=omniglot', '--algorithm=fedss', '--data_dir=/nowhere']
   run_dir = tmp_path / 'refused'

@@ -53,7 +53,9 @@ class Sent:
 
   def __init__(self, algorithm: algorithm_lib.Algorithm):
     self._algorithm = dataclasses.replace(algorithm, robust=None)
-    self._train = tf.function(client_update.build(self._algorithm))
+    # As TFF traces it, and once for clients of all sizes.
+    train = client_update.build(self._algorithm)
+    self._train = tf.function(train, autograph=False, reduce_retracing=True)
 
   def of(self, state, client):
     """Returns (the client's `ClientUpdate`, its `SelectedRows` by table)."""

@@ -40,7 +40,7 @@ def test_similarities_are_symmetric_and_a_row_is_not_its_own(count):
 @pytest.mark.parametrize(
   ('kind', 'k'),
   [
-    ('normal', 1),
+    pytest.param('normal', 1, marks=pytest.mark.slow),
     ('normal', 30),
     ('normal', 99),
     ('groups', 30),

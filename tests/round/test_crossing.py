@@ -22,6 +22,7 @@ ALIKE = ('fedavg', 'fedavgm', 'fedadam', 'fedams', 'fedprox', 'fedvc', 'fedir')
 REMEMBERING = ('moon',)
 # Between them they have every request and merge; the bytes of others are slow.
 QUICK = ('fedss', 'fullsoftmax', 'fedaws', 'fedaws_baseline2', 'fedmlh')
+FROZEN_AND_WEIGHTED = {'train': 'bottleneck', 'importance_weights': 'train'}
 LABELS = [[0, 0, 3, 5], [7, 3]]
 SPARSE = [
   [(3, [[0, 1], [2]]), (5, [[]]), (1, [[2]])],
@@ -32,9 +33,9 @@ SPARSE = [
 def _selecting():
   """All algorithms, also with selected features; most of these are slow."""
   for name in SELECTING:
-    yield pytest.param(name, 0)
-    quick = name in ('fedss', 'fedaws_baseline2')
-    yield pytest.param(name, 5, marks=[] if quick else [pytest.mark.slow])
+    for features, quick in ((0, QUICK), (5, ('fedss', 'fedaws_baseline2'))):
+      marks = [] if name in quick else [pytest.mark.slow]
+      yield pytest.param(name, features, marks=marks)
 
 
 @pytest.mark.parametrize(('name', 'features'), _selecting())
@@ -78,8 +79,11 @@ def test_the_reading_sees_a_whole_table():
     for n in FEDERATED
     if n not in (*ALIKE, *REMEMBERING)
   ]
-  + [(n, 5) for n in ('fedss', 'fedaws_baseline2')]
-  + [pytest.param('fullsoftmax', 5, marks=pytest.mark.slow)]
+  + [('fedss', 5)]
+  + [
+    pytest.param(n, 5, marks=pytest.mark.slow)
+    for n in ('fullsoftmax', 'fedaws_baseline2')
+  ]
   + [
     pytest.param(n, 0, marks=pytest.mark.slow)
     for n in ('fedss', 'fullsoftmax', 'fedaws_baseline2')
@@ -94,8 +98,13 @@ def test_the_bytes_are_those_that_a_round_fed_and_folded(
 @pytest.mark.parametrize(
   ('name', 'max_features', 'given'),
   [
-    ('fedss', None, {'train': 'bottleneck', 'importance_weights': 'train'}),
-    ('fullsoftmax', None, {'train': 'head', 'importance_weights': 'train'}),
+    ('fedss', None, FROZEN_AND_WEIGHTED),
+    pytest.param(
+      'fullsoftmax',
+      None,
+      {'train': 'head', 'importance_weights': 'train'},
+      marks=pytest.mark.slow,
+    ),
     pytest.param('fedss', 5, {'train': 'head'}, marks=pytest.mark.slow),
     pytest.param(
       'fullsoftmax', 5, {'train': 'bottleneck'}, marks=pytest.mark.slow
@@ -154,9 +163,7 @@ def check_bytes(name, max_features, monkeypatch, **given):
 
 
 def test_nothing_of_n_rows_crosses_with_probabilities():
-  found = crossing.of(
-    registered.process('fedss', importance_weights='train').next
-  )
+  found = crossing.of(registered.process('fedss', **FROZEN_AND_WEIGHTED).next)
   for type_spec in found.broadcasts.values():
     for tensor in crossing.tensors(type_spec):
       assert N not in tensor.shape

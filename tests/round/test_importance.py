@@ -17,7 +17,7 @@ from tff_xc.round import importance
 from tff_xc.round import process
 from tff_xc.round import request
 
-pytestmark = pytest.mark.usefixtures('in_process')
+pytestmark = pytest.mark.usefixtures('in_process', 'built_once')
 
 # Of classes 0, 3 and 5, a client uses two examples in this round.
 ALL_Y = np.array([0, 3, 3, 5, 3, 0], np.int32)

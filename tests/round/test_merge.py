@@ -9,6 +9,11 @@ from tff_xc.round import merge
 from tff_xc.round import request
 from tff_xc.round import table_optimizers
 
+# `test_same_as_worker` compares them.
+RUNTIMES = [
+  'in_process',
+  pytest.param('tff_worker', marks=pytest.mark.slow),
+]
 SUMS = folding.RowSums(
   ids=tf.constant([4, 1, 4, 0, 1, 4]),
   rows=tf.reshape(tf.range(12.0), [6, 2]),
@@ -82,7 +87,7 @@ def _updates(clients=60, distinct=100):
   return [update() for _ in range(clients)]
 
 
-@pytest.mark.parametrize('runtime', ['in_process', 'tff_worker'])
+@pytest.mark.parametrize('runtime', RUNTIMES)
 def test_a_sum_over_full_stacks_is_the_sum(runtime, request, monkeypatch):
   request.getfixturevalue(runtime)
   monkeypatch.setattr(folding, '_STACK_ROWS', (8, 16, 32))
@@ -99,14 +104,14 @@ def test_a_sum_over_full_stacks_is_the_sum(runtime, request, monkeypatch):
 
 
 def test_an_accumulator_holds_few_more_rows_than_there_are_ids(monkeypatch):
-  """The bound does not depend on the clients: here 600, with 2,400 rows."""
+  """The bound does not depend on the clients: here 200, with 800 rows."""
   bounds = (8, 16, 32)
   monkeypatch.setattr(folding, '_STACK_ROWS', bounds)
   empty = folding.RowSums(
     tf.zeros([0], tf.int32), tf.zeros([0, 3]), tf.zeros([0])
   )
   stacks, held = [empty] * 4, []
-  for update in _updates(600, 40):
+  for update in _updates(200, 40):
     new = folding.RowSums(
       update.ids, update.rows, tf.fill([len(update.ids)], update.weight)
     )
@@ -117,7 +122,7 @@ def test_an_accumulator_holds_few_more_rows_than_there_are_ids(monkeypatch):
 
 
 @pytest.mark.parametrize('all_rows', [False, True])
-@pytest.mark.parametrize('runtime', ['in_process', 'tff_worker'])
+@pytest.mark.parametrize('runtime', RUNTIMES)
 def test_stacked_rows_are_those_of_all_clients(
   all_rows, runtime, request, monkeypatch
 ):

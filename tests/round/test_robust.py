@@ -2,6 +2,7 @@
 
 import collections
 import dataclasses
+import functools
 import math
 
 import numpy as np
@@ -52,6 +53,12 @@ def made(name, bounds=None, rate=1.0):
   )
 
 
+@functools.cache
+def built(name, bounds=None, rate=1.0):
+  """Returns the process of `made`, built once for all tests."""
+  return process_lib.build_process(made(name, bounds, rate))
+
+
 def cohort_of(round_number, bad=(3,)):
   return poisoning.cohort(bad, seed=round_number)
 
@@ -79,8 +86,7 @@ def followed(estimate, quantile, norms):
 )
 def test_three_rounds_are_those_of_numpy(name):
   """The mean of the whole models' changes, zeroed and clipped one by one."""
-  algorithm = made(name, BOTH)
-  process = process_lib.build_process(algorithm)
+  algorithm, process = made(name, BOTH), built(name, BOTH)
   sent = poisoning.Sent(algorithm)
   state = process.initialize()
   zero, clip = BOTH.zeroing.initial, BOTH.clipping.initial
@@ -177,7 +183,8 @@ def test_with_all_rows_it_is_tffs_robust_aggregator():
 @pytest.mark.parametrize(
   ('name', 'bounds'),
   [
-    ('fedss', CLIPS),
+    # `test_three_rounds_are_those_of_numpy` has a poisoned client of eight, too.
+    pytest.param('fedss', CLIPS, marks=pytest.mark.slow),
     pytest.param('fullsoftmax', CLIPS, marks=pytest.mark.slow),
     pytest.param('fedaws', CLIPS, marks=pytest.mark.slow),
     pytest.param('turbosvm', CLIPS, marks=pytest.mark.slow),
@@ -190,9 +197,8 @@ def test_one_poisoned_client_of_eight_ruins_a_run_without_bounds_only(
   name, bounds
 ):
   def end(bounds, bad):
-    algorithm = made(name, bounds, 0.05)
-    process = process_lib.build_process(algorithm)
-    clients = remembering.Clients(algorithm.client_state)
+    process = built(name, bounds, 0.05)
+    clients = remembering.Clients(made(name, bounds, 0.05).client_state)
     state = process.initialize()
     for round_number in range(4):
       cohort = clients.attach(cohort_of(round_number, bad))
@@ -215,20 +221,18 @@ def test_one_poisoned_client_of_eight_ruins_a_run_without_bounds_only(
   assert sum(v for k, v in metrics.items() if k in bounds.metrics[::2]) >= 1
 
 
-def test_a_client_within_the_bounds_is_as_without_them_to_the_last_digit():
+@pytest.mark.parametrize(
+  'name', ['fedss', pytest.param('fedaws', marks=pytest.mark.slow)]
+)
+def test_a_client_within_the_bounds_is_as_without_them_to_the_last_digit(name):
   wide = robust.Robust(
     robust.Quantile(1e9, 0.5, 1e-3), robust.Quantile(1e9, 0.5, 1e-3)
   )
-  for name in ('fedss', 'fedaws'):
-    ends = [
-      tiny.run(
-        process_lib.build_process(made(name, bounds)),
-        2,
-        lambda r: cohort_of(r, ()),
-      )[0]
-      for bounds in (wide, None)
-    ]
-    tiny.assert_same_weights(ends[0].weights, ends[1].weights, 0)
+  ends = [
+    tiny.run(built(name, bounds), 2, lambda r: cohort_of(r, ()))[0]
+    for bounds in (wide, None)
+  ]
+  tiny.assert_same_weights(ends[0].weights, ends[1].weights, 0)
 
 
 def test_rows_that_are_sent_whole_stay_near_those_received():
@@ -270,7 +274,7 @@ def test_feature_rows_are_within_the_same_norm():
 
 
 def test_updates_that_are_not_finite_are_dropped_and_bounds_stay_finite():
-  process = process_lib.build_process(made('fedss', BOTH))
+  process = built('fedss', BOTH)
   cohort = cohort_of(0)
   cohort[3] = cohort[3]._replace(x=np.full_like(cohort[3].x, np.nan))
   state = process.initialize()

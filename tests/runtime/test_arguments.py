@@ -8,7 +8,6 @@ import tensorflow as tf
 import tensorflow_federated as tff
 
 from tests import tiny
-from tff_xc.algorithms import fedss
 
 _SCALARS = {
   '3': 3,
@@ -198,7 +197,7 @@ def test_values_of_clients(contexts):
 
 
 def test_labels_of_another_type_train_nothing(contexts):
-  process = fedss.build_fedss(model=tiny.model(), negatives=4, max_positives=3)
+  process = tiny.process('fedss', max_positives=4, negatives=3)
   [client] = tiny.cohort([[1]])
   for context in contexts.values():
     tff.framework.set_default_context(context)

@@ -13,7 +13,6 @@ import tensorflow_federated as tff
 
 from tests import tiny
 from tff_xc import errors
-from tff_xc.algorithms import fedss
 from tff_xc.runtime import client_error
 from tff_xc.runtime.in_process import context as context_lib
 
@@ -60,7 +59,7 @@ def _readers() -> list:
 
 @pytest.fixture(scope='module')
 def process():
-  return fedss.build_fedss(model=tiny.model(), negatives=4, max_positives=3)
+  return tiny.process('fedss', max_positives=4, negatives=3)
 
 
 @pytest.fixture(scope='module')

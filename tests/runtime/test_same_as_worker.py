@@ -214,7 +214,7 @@ def _run_learning(process):
     pytest.param(
       n,
       marks=[pytest.mark.slow]
-      if n in ('fed_prox', 'fed_avg_keras', 'mime_lite')
+      if n not in ('fed_avg', 'eval')  # These have all parts of the others.
       else [],
     )
     for n in _PROCESSES
@@ -250,9 +250,8 @@ _AGGREGATORS = {
   [
     pytest.param(
       n,
-      marks=[pytest.mark.slow]
-      if n in ('robust', 'secure_sum', 'adaptive_clipping')  # 'dp' adapts, too.
-      else [],
+      # 'dp' clips and adapts; TFF's robust aggregator also runs in `test_robust`.
+      marks=[] if n == 'dp' else [pytest.mark.slow],
     )
     for n in _AGGREGATORS
   ],
@@ -322,6 +321,7 @@ def test_aggregators_with_a_seed_from_the_clock(contexts, name):
   assert_equal(weights(_RANDOM_AGGREGATORS[name]()), weights(None), tolerance)
 
 
+@pytest.mark.slow  # `fed_avg` and `eval` have all of its parts.
 def test_k_means(contexts):
   process = tff.learning.algorithms.build_fed_kmeans(
     2, (3,), random_seed=(1, 2)

@@ -1,5 +1,6 @@
 """The worker computes, and its process does not outlive its owner."""
 
+import contextlib
 import gc
 import os
 import pathlib
@@ -7,6 +8,7 @@ import signal
 import subprocess
 import sys
 import threading
+import time
 
 import numpy as np
 import pytest
@@ -18,11 +20,17 @@ from tff_xc.runtime import registry
 from tff_xc.runtime import worker
 
 _ROOT = pathlib.Path(__file__).parents[2]
+# A fork, since the imports take seconds: it writes to a file, and does not end.
 _CHILD = """
-import sys, time
+import os, sys, time
 import numpy as np
 import tensorflow_federated as tff
 from tff_xc.runtime import worker
+
+if stays := not os.fork():
+  os.setsid()
+  for number in (1, 2):
+    os.dup2(os.open(sys.argv[1], os.O_WRONLY | os.O_CREAT), number)
 
 @tff.federated_computation(tff.FederatedType(np.int32, tff.CLIENTS))
 def total(x):
@@ -32,8 +40,8 @@ context = worker.create_context()
 with tff.framework.get_context_stack().install(context):
   for i in range(30):  # enough for TFF to release values in batches
     result = total([1, 2, i])
-print(context.pid, result, flush=True)
-time.sleep(float(sys.argv[1]))
+print(context.pid, result, os.getpid(), flush=True)
+time.sleep(120 if stays else 0)
 """
 
 
@@ -101,35 +109,45 @@ def test_a_killed_worker_is_an_error_and_no_endless_retry():
       _total_in(context, [1, 2])
 
 
-def test_a_child_piped_through_cat_returns_quietly():
+@pytest.fixture(scope='module')
+def children(tmp_path_factory):
+  """Returns what a child said that ends, and the words of one that stays."""
+  file = tmp_path_factory.mktemp('child') / 'stays'
   done = subprocess.run(
-    ['bash', '-c', '"$0" -c "$1" 0 2>&1 | cat', sys.executable, _CHILD],
+    [
+      'bash',
+      '-c',
+      '"$0" -c "$1" "$2" 2>&1 | cat',
+      sys.executable,
+      _CHILD,
+      file,
+    ],
     cwd=_ROOT,
     env={**os.environ, 'TF_CPP_MIN_LOG_LEVEL': '3'},
     stdout=subprocess.PIPE,
     text=True,
     timeout=120,
   )
-  pid, result = done.stdout.split()  # no traceback, no other line
+  deadline = time.monotonic() + 60
+  while not (said := file.read_text()).endswith('\n'):
+    assert time.monotonic() < deadline
+    time.sleep(0.05)
+  yield done.stdout.split(), said.split()
+  with contextlib.suppress(ProcessLookupError):
+    os.kill(int(said.split()[2]), signal.SIGKILL)
+
+
+def test_a_child_piped_through_cat_returns_quietly(children):
+  pid, result, _ = children[0]  # no traceback, no other line
   assert result == '32'
   assert processes.ends(int(pid), seconds=1)
 
 
-def test_a_killed_child_leaves_no_worker():
-  child = subprocess.Popen(
-    [sys.executable, '-c', _CHILD, '600'],
-    cwd=_ROOT,
-    env={**os.environ, 'TF_CPP_MIN_LOG_LEVEL': '3'},
-    stdout=subprocess.PIPE,
-    text=True,
-  )
-  try:
-    pid = int(child.stdout.readline().split()[0])
-    assert processes.is_running(pid)
-    assert processes.is_running(child.pid)
-  finally:
-    child.kill()
-    child.communicate()
+def test_a_killed_child_leaves_no_worker(children):
+  pid, child = int(children[1][0]), int(children[1][2])
+  assert processes.is_running(pid)
+  assert processes.is_running(child)
+  os.kill(child, signal.SIGKILL)
   assert processes.ends(pid)
 
 

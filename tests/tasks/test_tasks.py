@@ -1,5 +1,7 @@
 """Tasks: algorithms accept their defaults, and models fit their data."""
 
+import functools
+
 import numpy as np
 import pytest
 
@@ -37,12 +39,25 @@ def test_the_spreadout_step_is_within_its_bound(name, algorithm):
   assert not algorithms.get('fedaws').warn(values, 10**6, 1)
 
 
+@functools.cache
+def loaded(name):
+  task = registry.get(name)
+  return task.load('', options_of(task))
+
+
+# `test_glyphs` loads the largest preset.
+NAMES = [
+  pytest.param(n, marks=[pytest.mark.slow] * (n == 'glyphs-imagenet21k'))
+  for n in registry.TASKS
+]
+
+
 @pytest.mark.parametrize(
-  'name', [n for n in registry.TASKS if n.startswith('glyphs')]
+  'name', [n for n in NAMES if n.values[0].startswith('glyphs')]
 )
 def test_glyph_tasks_load_what_they_say(name):
   task = registry.get(name)
-  dataset, model = task.load('', options_of(task))
+  dataset, model = loaded(name)
   assert dataset.name == name
   assert model.num_classes == dataset.num_classes
   assert model.encoder.example_spec == dataset.train.element_type_structure['x']
@@ -53,12 +68,12 @@ def test_glyph_tasks_load_what_they_say(name):
   assert task.clients_per_round <= len(dataset.train.client_ids)
 
 
-@pytest.mark.parametrize('name', registry.TASKS)
+@pytest.mark.parametrize('name', NAMES)
 def test_the_number_of_classes_is_known_without_the_data(name):
   task = registry.get(name)
   known = task.known_classes(options_of(task))
   if name.startswith('glyphs') or name == 'sparse-words':
-    assert known == task.load('', options_of(task))[0].num_classes
+    assert known == loaded(name)[0].num_classes
   else:
     assert (known is None) == task.data_is_named
 

@@ -265,21 +265,27 @@ def test_the_sizes_are_those_of_the_papers():
   assert fedss.config['hyperparameters']['negatives'] == 800
   assert fedss.config['hyperparameters']['clients_per_round'] == 64
   assert of('fullsoftmax@landmarks').algorithm.model.num_classes == 2_028
-  for name, classes, features in (
+
+
+@pytest.mark.parametrize(
+  ('name', 'classes', 'features'),
+  [
     ('amazoncat', 13_330, 203_882),
     ('amazon670k', 670_091, 135_909),
-  ):
-    found = of(f'fedaws_k500@{name}')
-    tables = found.algorithm.model.encoder.tables
-    assert found.algorithm.model.num_classes == classes
-    assert found.algorithm.model.row_dim == 512
-    assert tables['feature'].num_rows == features
-    assert found.dataset.train.largest_label_set == 1
-    x, _ = found.dataset.train.pool.examples(np.arange(1000))
-    assert 70 < x.nnz / 1000 < 80
-    values = found.config['hyperparameters']
-    assert values['clients_per_round'] == 4096
-    assert values['spreadout_neighbours'] == 500
+  ],
+)
+def test_the_sizes_are_those_of_fedaws(name, classes, features):
+  found = paper_sizes.experiment(f'fedaws_k500@{name}', paper_sizes.Settings())
+  tables = found.algorithm.model.encoder.tables
+  assert found.algorithm.model.num_classes == classes
+  assert found.algorithm.model.row_dim == 512
+  assert tables['feature'].num_rows == features
+  assert found.dataset.train.largest_label_set == 1
+  x, _ = found.dataset.train.pool.examples(np.arange(1000))
+  assert 70 < x.nnz / 1000 < 80
+  values = found.config['hyperparameters']
+  assert values['clients_per_round'] == 4096
+  assert values['spreadout_neighbours'] == 500
 
 
 @pytest.mark.parametrize('name', catalog.BENCHMARKS)

@@ -51,7 +51,7 @@ def disagreeing(checks):
   return set(harness.disagreeing(first, group, SVM.tolerances))
 
 
-@pytest.mark.parametrize('drawn', [5, 3])
+@pytest.mark.parametrize('drawn', [pytest.param(5, marks=pytest.mark.slow), 3])
 def test_contenders_take_the_same_step(drawn, calls):
   settings = small(drawn=drawn)
   rows, weights = svm_step.make_arrays(settings, 5, 4)

@@ -161,7 +161,7 @@ time.sleep(100)
   ('number', 'program', 'grace', 'status'),
   [
     (signal.SIGINT, _SAVES, 30, 130),
-    (signal.SIGTERM, _SAVES, 30, 130),
+    pytest.param(signal.SIGTERM, _SAVES, 30, 130, marks=pytest.mark.slow),
     (signal.SIGTERM, _STUBBORN, 1, 130),
     (signal.SIGKILL, _SAVES, 30, -signal.SIGKILL),
   ],
