@@ -1,7 +1,7 @@
 """Measures tables and figures of the papers, beside what was printed.
 
   python -m launch.reproduce fedmlh/table5
-  python -m launch.reproduce fedss all        # Everything small, of a paper or all.
+  python -m launch.reproduce fedss fedaws     # All of these papers, small; or: all.
   python -m launch.reproduce fedmlh/table3 --scale=paper [--task=eurlex-4k-sets] \\
     [--algorithm=fedmlh] [--seeds=0,1,2] [any flag of launch.train]
   options: [--output=DIR] [--jobs=N] [--finished_only] [--needs]
