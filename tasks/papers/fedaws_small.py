@@ -83,11 +83,14 @@ def neighbours_and_weights(rows: Sequence[table.Row]) -> table.Small:
     rows: of AmazonCat: four k with lambda = 10, three lambda with k = 100.
   """
   label = 'fedaws spreadout_neighbours={} spreadout_weight={}'.format
+  # As the tasks of the paper's sets have it for k = 100. First measurements had
+  # that of k = 10, with which already lambda = 10 diverged.
+  rate = {'spreadout_learning_rate': 0.0001}
   # The same setting is the centre of both sweeps.
   rows = [row for i, row in enumerate(rows) if row not in rows[:i]]
   return table.Small(
     _WHAT,
-    table.shrunk(rows, 'sparse-words', _WORDS),
+    table.shrunk(rows, 'sparse-words', _WORDS | rate),
     (
       result.Expected('p@1', label(100, 10.0), 2, than=label(100, 1.0)),
       # The steps of lambda = 100 and of all others diverge, see docs/fedaws.md.
