@@ -103,7 +103,7 @@ def make(
   for line in as_published.lines(made.summary.get('published')):
     print(line, file=sys.stderr)
   if found is None:
-    output_lib.check_apart(output, path, made)
+    output_lib.check_apart(output, path, request, made)
     output_lib.write(output, made)
     end = f'written to {output}'
   else:

@@ -109,6 +109,7 @@ RULES: Mapping[str, rule.Rule] = {
     {'images_per_class': _IMAGES_PER_CLASS},
     users=True,
     read=_read,
+    has_lists=True,
     published=_published(9_275, examples=120_300),
   ),
   **{
@@ -117,6 +118,7 @@ RULES: Mapping[str, rule.Rule] = {
       functools.partial(_geo, most=most),
       {'images_per_class': _IMAGES_PER_CLASS, 'least_share': _LEAST_SHARE},
       read=functools.partial(_read, positions=True),
+      has_lists=True,
       published=_published(clients),
     )
     for size, (most, clients) in _GEO.items()

@@ -58,6 +58,7 @@ RULES: Mapping[str, rule.Rule] = {
     users=True,
     makes_test=True,
     read=_read,
+    has_lists=True,
     published=_PUBLISHED,
   )
 }

@@ -48,6 +48,7 @@ RULES: Mapping[str, rule.Rule] = {
     _split,
     {'examples_per_client': rule.Flag(100, 'images of each client')},
     read=_read,
+    has_lists=True,
     published=_PUBLISHED,
   )
 }

@@ -79,14 +79,19 @@ def _is_new(folder: pathlib.Path) -> bool:
 
 
 def check_apart(
-  folder: str | os.PathLike, source: str | os.PathLike, made: making.Made
+  folder: str | os.PathLike,
+  source: str | os.PathLike,
+  request: rules.Request,
+  made: making.Made,
 ) -> None:
   """Raises InputError if the split's pictures would be images of its input."""
   source = pathlib.Path(source)
-  are_images = source.is_dir() and isinstance(
-    made.listing.ids, listing_lib.Texts
+  are_all_images = (
+    source.is_dir()
+    and isinstance(made.listing.ids, listing_lib.Texts)
+    and not rules.get(request.rule).has_lists
   )
-  if are_images and pathlib.Path(folder).resolve().is_relative_to(
+  if are_all_images and pathlib.Path(folder).resolve().is_relative_to(
     source.resolve()
   ):
     raise errors.InputError(

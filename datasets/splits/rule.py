@@ -85,6 +85,8 @@ class Rule:
     users: whether it needs the examples' users.
     makes_test: whether it makes the test part itself.
     read: (path, columns) -> listing; None: `inputs.read`, which takes all kinds.
+    has_lists: whether lists in the input name its images, so that others beside
+      them do not count.
     published: the split that the rule makes with its default settings of the
       published data; None: there is none.
   """
@@ -98,4 +100,5 @@ class Rule:
   read: Callable[[pathlib.Path, inputs.Columns], listing_lib.Listing] | None = (
     None
   )
+  has_lists: bool = False
   published: Published | None = None

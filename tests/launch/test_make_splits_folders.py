@@ -5,6 +5,7 @@ import pytest
 from datasets.splits import output as output_lib
 from datasets.splits import rules
 from launch import make_splits
+from tests.datasets.sop import on_disk as sop_files
 from tests.launch import split_inputs
 from tff_xc import errors
 
@@ -14,8 +15,8 @@ def _no_pictures(monkeypatch):
   monkeypatch.setattr(output_lib, '_draw', lambda folder, made: None)
 
 
-def make(source, output):
-  request = rules.Request('chunks', {'examples_per_client': 7})
+def make(source, output, rule='chunks'):
+  request = rules.Request(rule, {'examples_per_client': 7})
   columns = {'label': 'class', 'user': None, 'id': None}
   return make_splits.make(request, str(source), columns, str(output))
 
@@ -46,3 +47,9 @@ def test_a_splits_pictures_do_not_join_its_images(tmp_path):
       make(source, output)
   assert not (source / 'new').exists()
   make(split_inputs.as_xc(tmp_path), tmp_path / 'images' / 'text')
+
+
+def test_a_split_may_lie_beside_the_lists_that_it_is_made_of(tmp_path):
+  source = sop_files.write(tmp_path, *sop_files.lists())
+  make(source, source / 'sop', 'sop')
+  assert (source / 'sop' / 'retrieval.csv').exists()
