@@ -1,5 +1,6 @@
 """Ray's nodes start, join, fail and end; drivers connect or are told why not."""
 
+import contextlib
 import json
 import os
 import signal
@@ -84,8 +85,9 @@ def go_on(driver):
 
 def kill(node, *names):
   for process in processes.marked([node.mark]):
-    if not names or process.name() in names:
-      process.kill()
+    with contextlib.suppress(psutil.NoSuchProcess):  # Some end by themselves.
+      if not names or process.name() in names:
+        process.kill()
 
 
 def pids(*started):
