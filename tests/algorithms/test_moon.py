@@ -96,6 +96,28 @@ def test_the_published_form_is_fedavg_without_shuffling():
   assert not sameness.same(published, plain(shuffled))
 
 
+@pytest.mark.slow  # The test before has what the processes are made of.
+def test_the_published_form_trains_as_fedavg_without_shuffling():
+  stored = local_training.LocalTraining(0.1, 2, shuffle=False)
+  cohort_of = lambda r: COHORTS[r]
+  a, b, shuffled = (
+    tiny.weights_after(process, 2, cohort_of)
+    for process in (
+      tiny.process(
+        'moon',
+        moon_published=True,
+        local_training=local_training.LocalTraining(0.1, 2),
+      ),
+      tiny.process('fedavg', local_training=stored),
+      tiny.process(
+        'fedavg', local_training=local_training.LocalTraining(0.1, 2)
+      ),
+    )
+  )
+  tiny.assert_same_weights(a, b, 0)
+  assert not np.allclose(a.encoder['kernel'], shuffled.encoder['kernel'])
+
+
 @pytest.mark.parametrize('given', [{'epochs': 2}, {'steps': 3}])
 def test_the_published_form_has_one_epoch(given):
   with pytest.raises(ValueError, match='needs one local epoch'):

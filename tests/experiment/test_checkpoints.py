@@ -178,9 +178,12 @@ def test_a_list_that_hides_arrays_is_damage(two_checkpoints, capsys):
   assert hidden > 3
 
 
-def test_a_checkpoint_of_any_shorter_length_is_noticed(two_checkpoints, capsys):
+@pytest.mark.parametrize('every', [13, pytest.param(5, marks=pytest.mark.slow)])
+def test_a_checkpoint_of_any_shorter_length_is_noticed(
+  every, two_checkpoints, capsys
+):
   path, file, content = two_checkpoints
-  for length in range(0, len(content), 13):
+  for length in range(0, len(content), every):
     file.write_bytes(content[:length])
     assert check_what_is_found(path, length, capsys) == 'the one before'
   # Bytes at the end are no part of the archive.

@@ -3,7 +3,6 @@
 Importing this imports Matplotlib.
 """
 
-import itertools
 import textwrap
 from collections.abc import Callable
 from collections.abc import Sequence
@@ -77,8 +76,8 @@ def draw(ax, panel: Panel) -> None:
     if point:
       lines[name].append(point[:2])
   joined = {name: line for name, line in lines.items() if len(line) > 1}
-  for (name, line), dash in zip(
-    joined.items(), itertools.cycle(('-', '--', ':', '-.')), strict=False
+  for (name, line), (_, dash, _) in zip(
+    joined.items(), pictures.styles(), strict=False
   ):
     ax.plot(
       *zip(*sorted(line), strict=True),
@@ -123,7 +122,11 @@ def _points(
   for metric in scores:
     points = []
     for group in groups:
-      xs = [of(run) for run in group.runs]
+      # Centralised training has no clients, and sends nothing.
+      xs = [
+        of(run) if run.summary.get('bytes_down_per_client_round') else None
+        for run in group.runs
+      ]
       ys = [run.summary['final'].get(metric) for run in group.runs]
       if None in xs or None in ys:
         points.append(None)
@@ -135,19 +138,9 @@ def _points(
   return None
 
 
-def _federated(of: Callable) -> Callable:
-  """Returns `of` that has no value for centralised training: it sends nothing."""
-  return lambda run: (
-    of(run) if run.summary.get('bytes_down_per_client_round') else None
-  )
-
-
 def _sent(groups, scores) -> Panel | None:
-  found = _points(
-    groups,
-    scores,
-    _federated(lambda run: run.summary.get('class_rows_requested_mean')),
-  )
+  rows = lambda run: run.summary.get('class_rows_requested_mean')
+  found = _points(groups, scores, rows)
   if not found:
     return None
   metric, points = found
@@ -171,13 +164,8 @@ def _sent(groups, scores) -> Panel | None:
 
 
 def _skew(groups, scores, reference) -> Panel | None:
-  found = _points(
-    groups,
-    scores,
-    _federated(
-      lambda run: run.summary.get('emd') and round(run.summary['emd'], 2)
-    ),
-  )
+  emd = lambda run: run.summary.get('emd') and round(run.summary['emd'], 2)
+  found = _points(groups, scores, emd)
   if not found:
     return None
   metric, points = found
