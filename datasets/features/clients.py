@@ -65,6 +65,7 @@ def load(
         f'{path} has test rows, marked by {columns.test!r}; leave out'
         ' --test_file or --test_column'
       )
+    own.check_test_file(choice.test_file, path)
     table, data = _with_test(table, choice.test_file, path, columns)
     choice = choice._replace(test_file='')
   clients, test = own.parts(data, choice, str(path), 'name --user_column, or ')

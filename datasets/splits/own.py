@@ -11,6 +11,7 @@
 `--test_fraction` holds some out, the same share of each class.
 """
 
+import os
 from collections.abc import Sequence
 from typing import NamedTuple
 
@@ -59,6 +60,15 @@ class Choice(NamedTuple):
 
 
 USERS = Choice()
+
+
+def check_test_file(test_file: str, path: str | os.PathLike) -> None:
+  """Refuses the file of the training examples as that of the test."""
+  if os.path.exists(test_file) and os.path.samefile(test_file, path):
+    raise errors.InputError(
+      f'--test_file={test_file} is the file of the training examples; name the'
+      ' file of the test examples, or give --test_fraction instead'
+    )
 
 
 class Labelled(NamedTuple):

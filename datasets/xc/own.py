@@ -118,11 +118,12 @@ def read(
     The training part, and the test part or None.
 
   Raises:
-    errors.InputError: a file is missing or damaged; the files differ in D or L;
+    errors.InputError: a file is missing or damaged; both are one, or differ in D or L;
       there are fewer than two labels.
   """
   header = check(path)
   if test_file:
+    splits.check_test_file(test_file, path)
     found = check(test_file)
     if found[1:] != header[1:]:
       raise errors.InputError(

@@ -104,6 +104,8 @@ def test_a_second_table_is_the_test(tmp_path):
     errors.InputError, match=r"narrow\.csv has no column 'f2'"
   ):
     clients.load(path, own.Choice(test_file=str(narrow)))
+  with pytest.raises(errors.InputError, match='is the file of the training'):
+    clients.load(path, own.Choice(test_file=str(path)))
 
 
 @pytest.mark.parametrize('by', ['row', 'id', 'name'])

@@ -64,6 +64,8 @@ def test_files_that_do_not_fit_are_refused(tmp_path, header, message):
     own.read(train, test)
   with pytest.raises(errors.InputError, match='no file'):
     own.read(train, tmp_path / 'absent.txt')
+  with pytest.raises(errors.InputError, match='is the file of the training'):
+    own.read(train, train)
 
 
 def make(tmp_path):
