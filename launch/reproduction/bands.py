@@ -40,11 +40,16 @@ class Pair(NamedTuple):
   std: float | None
 
   @property
-  def half_width(self) -> float:
-    """Half the band of the published value."""
+  def published_half_width(self) -> float:
+    """Half the band of the published value, whatever was measured."""
     is_percent = names.parse(self.metric).is_percent
     least = _POINTS if is_percent else _SHARE * self.published.mean
-    return max(least, 2 * (self.published.std or 0), 2 * (self.std or 0))
+    return max(least, 2 * (self.published.std or 0))
+
+  @property
+  def half_width(self) -> float:
+    """Half the band in which a measured value counts as the published one."""
+    return max(self.published_half_width, 2 * (self.std or 0))
 
   @property
   def in_band(self) -> bool:
@@ -64,6 +69,29 @@ class Pair(NamedTuple):
     return f'{apart:+.1f}{mark}'
 
 
+class Order(NamedTuple):
+  """Pairs of rows whose published values have an order.
+
+  Two values have one if they are further apart than the wider of their published
+  bands.
+
+  Attributes:
+    total: how many pairs.
+    kept: how many of these are in that order.
+    unknown: how many cannot tell, as neither run reached the target.
+  """
+
+  total: int
+  kept: int
+  unknown: int
+
+  def __str__(self) -> str:
+    if not self.total:
+      return 'no two of them have a published order'
+    told = f'{self.kept} of {self.total} pairs are in the published order'
+    return told + (f', {self.unknown} cannot tell' if self.unknown else '')
+
+
 def judged(
   pairs: Sequence[Pair], missing: int
 ) -> tuple[outcome_lib.Verdict, str]:
@@ -79,36 +107,30 @@ def judged(
     return verdicts.NOT_RUN, 'no published value was measured'
   inside = sum(pair.in_band for pair in pairs)
   told = f'{inside} of {len(pairs)} values are in the band{rest}'
-  if inside == len(pairs) and not missing:
+  found = order(pairs)
+  # Seeds that differ widen a band: values in it may still be in another order.
+  if inside == len(pairs) and not missing and found.kept == found.total:
     return verdicts.REPRODUCED, told
-  kept, total = _order(pairs)
-  told += (
-    f'; {kept} of {total} pairs are in the published order'
-    if total
-    else ('; no two of them have a published order')
-  )
-  if kept < total:
+  told += f'; {found}'
+  if found.kept < found.total:
     return verdicts.NOT, told
   if missing:  # They may still be in the band, or in the order.
     return verdicts.NOT_RUN, told
-  return (verdicts.SHAPE if total else verdicts.NOT), told
+  return (verdicts.SHAPE if found.total else verdicts.NOT), told
 
 
-def _order(pairs: Sequence[Pair]) -> tuple[int, int]:
-  """Returns how many pairs of rows are in the published order, and how many have one.
-
-  Two rows have an order if their published values are further apart than the
-  wider of their bands.
-  """
+def order(pairs: Sequence[Pair]) -> Order:
+  """Returns how many pairs of rows of one task and metric are in published order."""
   groups: Mapping[tuple[str, str], list[Pair]] = {}
   for pair in pairs:
     groups.setdefault((pair.task, pair.metric), []).append(pair)
-  kept = total = 0
+  kept = total = unknown = 0
   for group in groups.values():
     for a, b in itertools.combinations(group, 2):
       apart = a.published.mean - b.published.mean
-      if abs(apart) <= max(a.half_width, b.half_width):
+      if abs(apart) <= max(a.published_half_width, b.published_half_width):
         continue
       total += 1
       kept += (a.mean > b.mean) if apart > 0 else (a.mean < b.mean)
-  return kept, total
+      unknown += math.isinf(a.mean) and math.isinf(b.mean)
+  return Order(total, kept, unknown)

@@ -247,7 +247,7 @@ def _computed(found: result.Formula, request) -> outcome_lib.Outcome:
   verdict, why = outcome_lib.Verdict.REPRODUCED, 'it follows from formulas'
   if equal := found.equal:
     same, rounded = equal.count('yes'), equal.count(result.OF_ROUNDED)
-    why = f'{same} of {len(equal)} values have the printed digits'
+    why = f'{same} of {len(equal)} values are the published ones'
     why += f', {rounded} those of rounded numbers' if rounded else ''
     if 'no' in equal:
       verdict = outcome_lib.Verdict.SHAPE

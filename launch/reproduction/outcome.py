@@ -26,8 +26,9 @@ class Verdict(enum.StrEnum):
   """What the measured values say of the published ones.
 
   REPRODUCED: every value is in the band of the published one.
-  SHAPE: the order of the methods is the published one, or what was expected of the
-    small experiment holds as far as its rounds can tell.
+  SHAPE: the order of the methods is the published one; of the small experiment, what
+    was expected holds as far as its rounds can tell, and most pairs of rows are in
+    the published order.
   NOT: neither.
   NOT_RUN: something that it needs is missing, or a run has not finished.
   NOTHING: it is a diagram, without values.
@@ -122,7 +123,10 @@ def judged(checked: Sequence[Checked]) -> tuple[Verdict, str]:
     f', {other} in the other order, by no more than allowed' if other else ''
   )
   if not open_ones:
-    return Verdict.SHAPE, f'all {len(checked)} expectations hold{told}'
+    all_of = f'all {len(checked)} expectations hold'
+    return Verdict.SHAPE, (
+      all_of if len(checked) > 1 else 'what was expected holds'
+    ) + told
   hold = f'{len(checked) - open_ones} of {len(checked)} expectations hold{told}'
   why = f'{hold}, and the runs are too short to tell of the others'
   # Of a shape, most must have been seen.
@@ -267,7 +271,7 @@ def expectations(outcome: Outcome) -> Cells | None:
   if not outcome.checked:
     return None
   return Cells(
-    'Expected before it was run',
+    'Expected',
     ('expected', 'measured', 'holds'),
     tuple((e.says, e.measured, _holds(e)) for e in outcome.checked),
   )

@@ -38,13 +38,14 @@ _VERDICTS = outcome_lib.Verdict
 _MEANINGS = {
   _VERDICTS.REPRODUCED: (
     '✓',
-    'every value is in the band of the published one, or has its digits',
+    'every value is in the band of the published one and in its order, or has its'
+    ' digits',
   ),
   _VERDICTS.SHAPE: (
     '≈',
-    'the methods are in the published order, what was expected of the small'
-    ' experiment holds as far as its rounds can tell, or not every digit of a'
-    ' formula is the printed one',
+    "at the paper's size, the methods are in the published order; small, what was"
+    ' expected holds as far as the rounds can tell, and most pairs of rows are in'
+    ' the published order; or not every digit of a formula is the printed one',
   ),
   _VERDICTS.NOT: ('✗', 'neither of these'),
   _VERDICTS.NOT_RUN: ('○', 'something is missing, or runs have not finished'),
@@ -90,6 +91,7 @@ class _Shown(NamedTuple):
     id: of its section.
     outcome: what came of it.
     mark: of the verdict.
+    size: at which size it was measured, for people; ''.
     short_why: the beginning of the reason.
     cost: the time of its runs, for people; ''.
     tables: all its tables.
@@ -101,6 +103,7 @@ class _Shown(NamedTuple):
   id: str
   outcome: outcome_lib.Outcome
   mark: str
+  size: str
   short_why: str
   cost: str
   tables: Sequence[_Table]
@@ -222,6 +225,7 @@ def _shown(
     id=_id(outcome.name),
     outcome=outcome,
     mark=_MEANINGS[outcome.verdict][0],
+    size=_size(outcome),
     short_why=textwrap.shorten(outcome.why, _WHY, placeholder=' …'),
     cost=units.human_duration(outcome.seconds) if outcome.seconds else '',
     tables=_tables(outcome),
@@ -233,6 +237,18 @@ def _shown(
       if (folder / name).is_file()
     ],
   )
+
+
+def _size(outcome: outcome_lib.Outcome) -> str:
+  """Returns at which size a result was measured; '' if not, or if it has one size."""
+  found = outcome.result
+  if outcome.verdict in (_VERDICTS.NOT_RUN, _VERDICTS.NOTHING):
+    return ''
+  if isinstance(found, result.Formula) or not getattr(found, 'needs', 'data'):
+    return ''
+  if outcome.scale == 'small':
+    return 'small'
+  return 'in part, or changed' if outcome.what else "at the paper's size"
 
 
 def _id(name: str) -> str:

@@ -89,7 +89,7 @@ def neighbours_and_weights(rows: Sequence[table.Row]) -> table.Small:
   # The same setting is the centre of both sweeps.
   rows = [row for i, row in enumerate(rows) if row not in rows[:i]]
   return table.Small(
-    _WHAT,
+    _WHAT + result.REDESIGNED,
     table.shrunk(rows, 'sparse-words', _WORDS | rate),
     (
       result.Expected('p@1', label(100, 10.0), 2, than=label(100, 1.0)),

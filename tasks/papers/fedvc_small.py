@@ -43,7 +43,7 @@ _EQUAL = {
 _WHAT = (
   'Procedural handwriting of 100 classes, 200 clients of 2 to 40 classes and 12 to'
   f' 240 images, virtual clients of {_VIRTUAL}, 8 a round, 60 rounds from scratch,'
-  ' one seed; scores at the end'
+  ' one seed; scores at the end' + result.REDESIGNED
 )
 _LAST = 'top1@rounds:5000'
 _VC = f' virtual_clients={_VIRTUAL}'

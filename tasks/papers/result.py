@@ -8,6 +8,10 @@ from typing import NamedTuple
 # numbers, and has the digits that these give.
 NONE = '–'
 OF_ROUNDED = 'of rounded'
+# Of small forms that were changed.
+REDESIGNED = (
+  '; the form was changed after a first measurement, what is expected was not'
+)
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)

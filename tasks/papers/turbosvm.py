@@ -88,7 +88,7 @@ def _architecture(number, place):
     caption='Trainable parameters of the network, from its layers',
     notes="The count is of the published code's network; tests compare the tasks'"
     ' encoders with it.',
-    heading=('network', 'published', 'formula', 'computed', 'equal'),
+    heading=('network', "the paper's code", 'formula', 'computed', 'equal'),
     rows=(
       (
         name,

@@ -50,8 +50,8 @@ TURBOSVM = [
   for t in registry.TABLES.values()
   if t.paper == 'TurboSVM-FL' and t.number.startswith('Table')
 ]
-METHODS = {'fedavg', 'fedadam', 'fedaws_softmax', 'fedprox', 'fedams', 'moon'}
-METHODS |= {'turbosvm'}
+METHODS = {'fedavg', 'fedadam', 'fedams', 'fedprox', 'moon', 'turbosvm'}
+METHODS |= {'fedaws_softmax'}
 SETS = {'femnist', 'celeba', 'shakespeare'}
 # Rows of each table: 7 methods, 3 sets, 1 or 3 settings.
 SIZES = {2: 21, 3: 21, 4: 15, 9: 63, 10: 63, 11: 63, 12: 9}
@@ -69,6 +69,12 @@ CHECKED = {
   'fedss/table2': 0x3760161D,
   'fedss/table3': 0xC7198729,
   'fedss/table4': 0x344DC79D,
+  'fedaws/table1': 0xD4E74CE6,
+  'fedaws/table3': 0xE5FE24A1,
+  'fedaws/table4': 0x927F7C23,
+  'fedmlh/table3': 0x6FF50B74,
+  'fedmlh/table6': 0x6C89E934,
+  'fedmlh/table7': 0x38CE6D62,
   'fedvc/table1': 0xE2B009CB,
   'fedvc/table2': 0xBDFD0780,
   'fedvc/table3': 0x7D96C048,
@@ -111,7 +117,6 @@ def test_turbosvms_tables_agree_with_each_other():
   last = t[11].rows[-1]
   assert last.task == 'shakespeare'
   assert last.changes == {'local_epochs': 4}
-  assert last.results() == 'macro F1 18.1 %, top-1 51.0 %, MCC 47.0 %'
 
 
 @pytest.mark.parametrize(

@@ -54,6 +54,27 @@ def test_the_verdict_needs_every_value_or_the_whole_order():
   assert judged(pair('50', 11), pair('51', 10)) == VERDICTS.NOT
 
 
+def test_wide_bands_do_not_hide_another_order():
+  verdict, why = bands.judged(
+    [pair('59.3', 31, std=15), pair('50.3', 62, std=12)], 0
+  )
+  assert verdict == VERDICTS.NOT
+  assert why == (
+    '2 of 2 values are in the band; 0 of 1 pairs are in the published order'
+  )
+
+
+def test_two_targets_that_were_missed_tell_of_no_order():
+  rounds = lambda printed, mean: pair(printed, mean, metric='top1:0.7')
+  missed = rounds('50', math.inf), rounds('100', math.inf)
+  assert bands.order(missed) == (1, 0, 1)
+  assert bands.judged(missed, 0)[0] == VERDICTS.NOT
+  found = bands.order([*missed, rounds('20', 60.0)])
+  assert str(found) == (
+    '2 of 3 pairs are in the published order, 1 cannot tell'
+  )
+
+
 def test_only_rows_of_one_task_and_metric_have_an_order():
   verdict, why = bands.judged(
     [

@@ -70,8 +70,11 @@ def test_every_result_has_a_section_and_a_row(written):
     assert found.texts[name.replace('/', '-')] == each.title
   rows = [row for row in found.rows if row[0] == 'P, Fig. 1']
   [(_, shows, verdict, time)] = rows
-  assert shows == 'Top-1 by negatives'
-  assert verdict.startswith('✗ not reproduced 1 of 2 do not hold: top-1 of')
+  # What was made smaller is told beside what it shows.
+  assert shows == 'Top-1 by negativesTwo methods on procedural glyphs.'
+  assert verdict.startswith(
+    '✗ not reproduced small 1 of 2 do not hold: top-1 of'
+  )
   assert time == '30 s'
 
 

@@ -88,7 +88,7 @@ def test_fedmlhs_sizes_are_the_papers(tmp_path, capsys):
   assert volume.verdict == VERDICTS.SHAPE
   assert memory.verdict == VERDICTS.REPRODUCED
   told = capsys.readouterr().out
-  has = 'values have the printed digits, '
+  has = 'values are the published ones, '
   assert f'table4: shape reproduced: 8 of 12 {has}3 those of rounded' in told
   assert f'table5: reproduced: 10 of 12 {has}2 those of rounded' in told
   assert '1 reproduced, 1 shape reproduced' in told

@@ -100,14 +100,15 @@ def test_an_order_that_is_reversed_within_its_slack_is_told(
   tmp_path, monkeypatch
 ):
   slack = result.Expected('top1', 'fedss negatives=9', -3, than='posonly')
+  rows = (*TABLE.rows[:2], TABLE.rows[2]._replace(published={'top1': None}))
   small = small_table.SMALL._replace(expected=(slack,))
-  monkeypatch.setattr(
-    sys.modules[__name__], 'TABLE', dataclasses.replace(TABLE, small=small)
-  )
+  changed = dataclasses.replace(TABLE, rows=rows, small=small)
+  monkeypatch.setattr(sys.modules[__name__], 'TABLE', changed)
   found = concluded(tmp_path, [(0.3,), (0.5,), (0.51,)])
   assert found.verdict == VERDICTS.SHAPE
   assert found.why == (
-    'all 1 expectations hold, 1 in the other order, by no more than allowed'
+    'what was expected holds, 1 in the other order, by no more than allowed; 2 of 2'
+    ' pairs are in the published order'
   )
   [row] = outcome_lib.expectations(found).rows
   assert row == (
@@ -117,7 +118,38 @@ def test_an_order_that_is_reversed_within_its_slack_is_told(
   outcome_lib.write(found, tmp_path)
   assert outcome_lib.read(tmp_path, TABLE.name) == found
   found = concluded(tmp_path / 'b', [(0.3,), (0.52,), (0.51,)])
-  assert found.why == 'all 1 expectations hold'
+  assert found.why.startswith('what was expected holds; 2 of 2 pairs')
+
+
+def test_most_pairs_of_a_small_table_are_in_the_published_order(tmp_path):
+  found = concluded(tmp_path, [(0.3,), (0.5,), (0.4,)])
+  assert found.verdict == VERDICTS.SHAPE
+  assert found.why == (
+    'all 2 expectations hold; 3 of 4 pairs are in the published order'
+  )
+  found = concluded(tmp_path / 'b', [(0.52,), (0.5,), (0.45,)])
+  assert all(each.holds for each in found.checked)
+  assert found.verdict == VERDICTS.NOT
+  assert found.why == (
+    'all 2 expectations hold; but 2 of 4 pairs are in the published order'
+  )
+
+
+@pytest.mark.parametrize(
+  ('best', 'measured', 'holds'),
+  [(20, '-5.0', True), (40, 'at least -5.0', None)],
+)
+def test_the_best_round_may_be_later_than_the_last(best, measured, holds):
+  def line(best):
+    summary = {'best_round': {'round': best}, 'rounds': 40}
+    group = types.SimpleNamespace(runs=[types.SimpleNamespace(summary=summary)])
+    value = columns.Value(float(best), None)
+    return types.SimpleNamespace(group=group, value=lambda name: value)
+
+  expected = result.Expected('best_round', 'a', most=0, than='b')
+  found = trained.check(expected, {'a': line(best), 'b': line(best + 5)})
+  assert found.measured in (measured, 'unknown')
+  assert found.holds is holds
 
 
 def values(output):
@@ -158,7 +190,7 @@ def test_an_expectation_that_fails_is_named(tmp_path):
   found = concluded(tmp_path, [(0.3,), (0.5,), (0.46,)])
   assert found.verdict == VERDICTS.NOT
   assert found.why.startswith('1 of 2 do not hold: top-1 of fedss negatives=9')
-  assert found.why.endswith('5 points above that of posonly: +4.0')
+  assert '5 points above that of posonly: +4.0; 3 of 4' in found.why
 
 
 def test_an_expectation_that_fails_waits_for_no_run(tmp_path):
@@ -205,7 +237,7 @@ def test_an_outcome_is_written_and_read(tmp_path):
   assert outcome_lib.read(tmp_path, TABLE.name) == found
   markdown = (tmp_path / 'p' / 'fig1' / 'result.md').read_text()
   assert '| fedss negatives=9 | 50.0 | 80.0 |' in markdown
-  assert '**shape reproduced**: all 2 expectations hold.' in markdown
+  assert '**shape reproduced**: all 2 expectations hold; 3 of 4' in markdown
   text = outcome_lib.to_text(found)
   assert text.startswith('P, Fig. 1, arXiv:1. Top-1 by negatives. Two methods')
   assert outcome_lib.read(tmp_path, 'fedss/table1') is None
