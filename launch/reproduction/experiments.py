@@ -7,6 +7,7 @@ from collections.abc import Mapping
 from collections.abc import Sequence
 from typing import Any
 
+from launch.reproduction import measuring
 from launch.reproduction import outcome as outcome_lib
 from launch.reproduction import page
 from launch.reproduction import runs as runs_lib
@@ -159,14 +160,14 @@ def run_all(planned: Sequence[Planned], request: Request) -> None:
     if not request.is_one:
       print(f'{each.found.name} ...', flush=True)
     try:
-      found = _outcome(each, request)
+      found = measuring.outcome_of(each, request)
     except errors.InputError as e:
       if request.is_one:
         raise
-      kept, why = _kept_or_why(each, request)
+      kept, why = measuring.kept_or_why(each, request)
       if why and why != str(e):
         why = f'{e}; {why}'
-      found = _nothing(
+      found = measuring.nothing(
         each, request, outcome_lib.Verdict.NOT_RUN, why or str(e)
       )
       if kept or why:
@@ -211,124 +212,3 @@ def _version() -> str:
   from tff_xc import environment
 
   return environment.describe()['git_revision'] or ''
-
-
-def _nothing(each, request, verdict, why) -> outcome_lib.Outcome:
-  return outcome_lib.Outcome(
-    name=each.found.name, scale=request.scale, verdict=verdict, why=why
-  )
-
-
-def _outcome(each: Planned, request: Request) -> outcome_lib.Outcome:
-  found = each.found
-  if isinstance(found, result.Diagram):
-    verdict = outcome_lib.Verdict.NOTHING
-    return _nothing(each, request, verdict, 'it is a diagram')
-  if isinstance(found, result.Formula):
-    return _computed(found, request)
-  if isinstance(found, result.Study):
-    return _studied(each, request)
-  if not each.rows:
-    why = 'it has no small form'
-    return _nothing(each, request, outcome_lib.Verdict.NOT_RUN, why)
-  missing = []
-  if request.train:
-    missing = _train(each, request)
-  elif kept := _kept_without_runs(each, request):
-    return kept
-  from launch.reproduction import trained
-
-  return trained.conclude(
-    found, each.rows, each.runs, request.output, request.scale, missing
-  )
-
-
-def _computed(found: result.Formula, request) -> outcome_lib.Outcome:
-  verdict, why = outcome_lib.Verdict.REPRODUCED, 'it follows from formulas'
-  if equal := found.equal:
-    same, rounded = equal.count('yes'), equal.count(result.OF_ROUNDED)
-    why = f'{same} of {len(equal)} values have the printed digits'
-    why += f', {rounded} those of rounded numbers' if rounded else ''
-    if 'no' in equal:
-      verdict = outcome_lib.Verdict.SHAPE
-  return outcome_lib.Outcome(
-    name=found.name,
-    scale=request.scale,
-    verdict=verdict,
-    why=why,
-    tables=(outcome_lib.Cells('', found.heading, found.rows),),
-  )
-
-
-def _studied(each: Planned, request) -> outcome_lib.Outcome:
-  found = each.found
-  if request.train:
-    return study.conclude(
-      found, request.scale, each.config, request.output, request.jobs
-    )
-  why = 'it has not been measured'
-  return _kept(each, request) or _nothing(
-    each, request, outcome_lib.Verdict.NOT_RUN, why
-  )
-
-
-def _kept(each: Planned, request) -> outcome_lib.Outcome | None:
-  """Returns what was measured before and written there."""
-  kept = outcome_lib.read(request.output, each.found.name)
-  if not kept or kept.scale != request.scale:
-    return None
-  return None if kept.verdict is outcome_lib.Verdict.NOT_RUN else kept
-
-
-def _kept_without_runs(each: Planned, request) -> outcome_lib.Outcome | None:
-  """Returns a table's result of before whose runs have been removed since."""
-  from launch.sweeps import training
-
-  if any(training.is_finished(run) for group in each.runs for run in group):
-    return None
-  kept = _kept(each, request)
-  is_same = kept and kept.command == request.command(each.found.name)
-  return kept if is_same else None
-
-
-def _kept_or_why(each: Planned, request):
-  """Returns what was measured before, and why that cannot be read; '' if it can."""
-  try:
-    return _kept(each, request), ''
-  except errors.InputError as e:
-    return None, str(e)
-
-
-def _train(each: Planned, request: Request) -> list[str]:
-  """Trains what is not finished; returns why runs are missing.
-
-  Raises:
-    errors.InputError: no task of the table has its data.
-  """
-  from launch.sweeps import training
-
-  by_task: dict[str, dict[pathlib.Path, plan.Run]] = {}
-  for group in each.runs:
-    for run in group:  # Rows with equal settings share their runs.
-      by_task.setdefault(run.config['task'], {})[run.folder] = run
-  missing = []
-  for task, runs in by_task.items():
-    failures: dict[pathlib.Path, str] = {}
-    try:
-      training.train(
-        [*runs.values()],
-        {},
-        request.output / 'runs' / task,
-        request.jobs,
-        lambda found, kept=failures: kept.update(found) or '',
-      )
-    except errors.InputError as e:
-      if len(by_task) == 1:
-        raise
-      missing.append(f'{task}: {e}')
-    missing += [f'{folder} failed: {why}' for folder, why in failures.items()]
-  if len(missing) >= len(by_task) and not any(
-    run.folder.exists() for runs in by_task.values() for run in runs.values()
-  ):
-    raise errors.InputError('; '.join(missing))
-  return missing

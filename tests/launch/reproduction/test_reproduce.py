@@ -7,6 +7,7 @@ import shutil
 import pytest
 
 from launch.reproduction import experiments
+from launch.reproduction import measuring
 from launch.reproduction import outcome as outcome_lib
 from launch.sweeps import children
 from tasks import found as found_lib
@@ -255,7 +256,7 @@ def test_a_result_stays_if_it_cannot_be_measured_again(
   def fails(*arguments):
     raise errors.InputError('another run is in the way')
 
-  monkeypatch.setattr(experiments, '_train', fails)
+  monkeypatch.setattr(measuring, '_train', fails)
   assert measured(tmp_path, *others) == before
   assert 'in the way; the result of before stays' in capsys.readouterr().out
   path = tmp_path / small_table.TABLE.name / 'result.json'
