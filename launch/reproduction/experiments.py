@@ -51,6 +51,13 @@ class Request:
     """Whether one result is asked for, whose problems end the command."""
     return len(self.names) == 1
 
+  def without(self, flag: str) -> 'Request':
+    """Returns the request without a setting, or without seeds."""
+    if flag == 'seeds':
+      return dataclasses.replace(self, seeds=None)
+    given = {n: value for n, value in self.given.items() if n != flag}
+    return dataclasses.replace(self, given=given)
+
   def command(self, name: str) -> str:
     """Returns the command that measures one of the results again."""
     settings = {**self._limits, **self.given}
@@ -78,39 +85,78 @@ class Planned:
 
   Attributes:
     found: the result.
+    request: without the flags that the result has no use for.
     rows: of a table, at the scale of the request.
     runs: of each row, a run for each seed.
     config: of a study.
   """
 
   found: result.Result
+  request: Request
   rows: Sequence[table_lib.Row] = ()
   runs: Sequence[Sequence[plan.Run]] = ()
   config: Any = None
 
 
+def plan_all(found: Sequence[result.Result], request: Request) -> list[Planned]:
+  """Checks the flags of results.
+
+  Of several results, those that do not take the flags are left out, in a line that
+  says which.
+
+  Raises:
+    errors.InputError: no result takes the flags.
+  """
+  planned, left_out, problems = [], {}, []
+  for each in found:
+    try:
+      planned.append(plan_one(each, request))
+    except errors.InputError as e:
+      is_unused = isinstance(e, study.Unused)
+      why = f'they do not take this --{e.flag}' if is_unused else str(e)
+      left_out.setdefault(why, []).append(each.name)
+      problems.append(e)
+  if not planned:
+    raise min(problems, key=_unclear)
+  for why, names in left_out.items():
+    print(f'left out: {", ".join(names)}: {why}', flush=True)
+  return planned
+
+
+def _unclear(problem: errors.InputError) -> int:
+  """Returns how little a refusal says of what would be taken."""
+  is_unused = isinstance(problem, study.Unused)
+  return is_unused + (is_unused and 'has no use for it' in str(problem))
+
+
 def plan_one(found: result.Result, request: Request) -> Planned:
   """Checks the flags of one result.
+
+  Of several results, some may have no use for where the data are, or for seeds.
 
   Raises:
     errors.InputError: a flag does not apply, or its value is out of bounds.
   """
-  # Of several results, some may have no use for where the data are.
-  told = {
-    name
-    for name in request.given
-    if request.is_one or name not in runs_lib.UNSEEN
-  }
-  told |= {n for n in ('task', 'algorithm', 'seeds') if getattr(request, n)}
+  dropped = {*runs_lib.UNSEEN, *(['seeds'] if request.scale == 'paper' else [])}
+  while True:
+    try:
+      return _planned(found, request)
+    except study.Unused as e:
+      if request.is_one or e.flag not in dropped:
+        raise
+      request = request.without(e.flag)
+
+
+def _planned(found: result.Result, request: Request) -> Planned:
+  limits = ('task', 'algorithm', 'seeds')
+  told = {*request.given, *(n for n in limits if getattr(request, n))}
   if isinstance(found, result.Study):
     study.refuse(found.name, told & {'algorithm', 'seeds'})
-    given = {n: v for n, v in request.given.items() if n in told}
-    return Planned(
-      found, config=study.resolve(found, request.scale, request.task, given)
-    )
+    config = study.resolve(found, request.scale, request.task, request.given)
+    return Planned(found, request, config=config)
   if not isinstance(found, table_lib.PaperTable):
     study.refuse(found.name, told)
-    return Planned(found)
+    return Planned(found, request)
   if request.scale == 'paper':
     rows = runs_lib.of_paper(found, request.task, request.algorithm)
     seeds = request.seeds or found.seeds
@@ -119,7 +165,7 @@ def plan_one(found: result.Result, request: Request) -> Planned:
     rows = found.small.rows if found.small else ()
     seeds = found.small.seeds if found.small else ()
   runs = runs_lib.plan_runs(rows, request.given, seeds, request.output)
-  return Planned(found, rows, runs)
+  return Planned(found, request, rows, runs)
 
 
 def tell_needs(planned: Sequence[Planned], request: Request) -> None:
@@ -148,50 +194,81 @@ def tell_needs(planned: Sequence[Planned], request: Request) -> None:
 def run_all(planned: Sequence[Planned], request: Request) -> None:
   """Measures results one after another; prints and writes what came of them.
 
-  At the end it writes the page of all results in the output's directory.
+  Of several, one that cannot be measured ends no others. At the end it writes the
+  page of all results in the output's directory.
 
   Raises:
     errors.InputError: of a single result, its data are missing or damaged, or
-      nothing could be trained; the output cannot be written.
+      nothing could be trained; of several, at the end, files are damaged or cannot
+      be written.
     KeyboardInterrupt: after SIGINT or SIGTERM; the same command goes on.
   """
-  done = []
+  done, damaged = [], []
   for each in planned:
     if not request.is_one:
       print(f'{each.found.name} ...', flush=True)
     try:
-      found = measuring.outcome_of(each, request)
+      found = _complete(each, measuring.outcome_of(each))
+      outcome_lib.write(found, request.output)
     except errors.InputError as e:
       if request.is_one:
         raise
-      kept, why = measuring.kept_or_why(each, request)
-      if why and why != str(e):
-        why = f'{e}; {why}'
-      found = measuring.nothing(
-        each, request, outcome_lib.Verdict.NOT_RUN, why or str(e)
-      )
-      if kept or why:
-        told = f'{e}; the result of before stays' if kept else why
-        print(f'{found.name}: {told}\n', flush=True)
-        done.append(kept or found)
-        continue
-    if not found.command:  # One that was kept has that which measured it.
-      found = dataclasses.replace(
-        found,
-        what='; '.join(
-          filter(None, [found.what, request.limited, _part(each)])
-        ),
-        command=request.command(each.found.name),
-        version=_version(),
-      )
-    outcome_lib.write(found, request.output)
+      found, is_damaged = _not_measured(each, e)
+      damaged += [found.name] if is_damaged else []
+    else:
+      told = f'{found.name}: {found.verdict}: {found.why}\n'
+      print(outcome_lib.to_text(found) if request.is_one else told, flush=True)
     done.append(found)
-    told = f'{found.name}: {found.verdict}: {found.why}\n'
-    print(outcome_lib.to_text(found) if request.is_one else told, flush=True)
   if not request.is_one:
     print(outcome_lib.counted(done))
   shown = page.write(request.output, request.scale)
-  print(f'written to {request.output}, see {shown.name}')
+  print(f'written to {request.output}, see {shown.name}', flush=True)
+  if damaged:
+    raise errors.InputError(
+      'files that are damaged, or cannot be written, kept these from being measured:'
+      f' {", ".join(damaged)}; the reasons stand above'
+    )
+
+
+def _not_measured(
+  each: Planned, problem: errors.InputError
+) -> tuple[outcome_lib.Outcome, bool]:
+  """Tells why a result was not measured; returns what there is of it instead.
+
+  Returns:
+    What was measured before, which stays, or that nothing was, which is written;
+    and whether files are damaged or cannot be written.
+  """
+  is_damaged = isinstance(problem, errors.DamageError)
+  kept, why = measuring.kept_or_why(each)
+  if kept:
+    told = f'{problem}; the result of before stays'
+    print(f'{kept.name}: {told}\n', flush=True)
+    return kept, is_damaged
+  is_readable = not why
+  why = '; '.join(dict.fromkeys(filter(None, [str(problem), why])))
+  verdict = outcome_lib.Verdict.NOT_RUN
+  found = _complete(each, measuring.nothing(each, verdict, why))
+  if is_readable:
+    try:
+      outcome_lib.write(found, each.request.output)
+    except errors.DamageError:
+      is_damaged = True  # As was told, or will be of the page.
+  print(f'{found.name}: {verdict}: {why}\n', flush=True)
+  return found, is_damaged or not is_readable
+
+
+def _complete(each: Planned, found: outcome_lib.Outcome) -> outcome_lib.Outcome:
+  """Returns an outcome with what was measured, and how; one that was kept has it."""
+  if found.command:
+    return found
+  parts = found.what, each.request.limited, _part(each)
+  return dataclasses.replace(
+    found,
+    what='; '.join(filter(None, parts)),
+    command=each.request.command(each.found.name),
+    version=_version(),
+  )
 
 
 def _part(each: Planned) -> str:

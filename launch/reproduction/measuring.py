@@ -14,40 +14,48 @@ if TYPE_CHECKING:
 
 
 def nothing(
-  each: 'experiments.Planned',
-  request: 'experiments.Request',
-  verdict: outcome_lib.Verdict,
-  why: str,
+  each: 'experiments.Planned', verdict: outcome_lib.Verdict, why: str
 ) -> outcome_lib.Outcome:
   """Returns the outcome of a result of which nothing was measured."""
   return outcome_lib.Outcome(
-    name=each.found.name, scale=request.scale, verdict=verdict, why=why
+    name=each.found.name, scale=each.request.scale, verdict=verdict, why=why
   )
 
 
-def outcome_of(
-  each: 'experiments.Planned', request: 'experiments.Request'
-) -> outcome_lib.Outcome:
+def outcome_of(each: 'experiments.Planned') -> outcome_lib.Outcome:
   """Trains or measures what a result needs; returns what came of it.
 
   Raises:
-    errors.InputError: its data are missing, or a file is damaged.
+    errors.InputError: its data are missing.
+    errors.DamageError: a file is damaged, or the system ends the measurement.
   """
-  found = each.found
+  try:
+    return _outcome(each)
+  except BrokenPipeError:
+    raise  # Nobody reads what is printed.
+  except OSError as e:
+    raise errors.DamageError(
+      f'{each.found.name} could not be measured: {e}; mend that, and run the same'
+      ' command again'
+    ) from e
+
+
+def _outcome(each: 'experiments.Planned') -> outcome_lib.Outcome:
+  found, request = each.found, each.request
   if isinstance(found, result.Diagram):
     verdict = outcome_lib.Verdict.NOTHING
-    return nothing(each, request, verdict, 'it is a diagram')
+    return nothing(each, verdict, 'it is a diagram')
   if isinstance(found, result.Formula):
-    return _computed(found, request)
+    return _computed(found, request.scale)
   if isinstance(found, result.Study):
-    return _studied(each, request)
+    return _studied(each)
   if not each.rows:
     why = 'it has no small form'
-    return nothing(each, request, outcome_lib.Verdict.NOT_RUN, why)
+    return nothing(each, outcome_lib.Verdict.NOT_RUN, why)
   missing = []
   if request.train:
-    missing = _train(each, request)
-  elif kept := _kept_without_runs(each, request):
+    missing = _train(each)
+  elif kept := _kept_without_runs(each):
     return kept
   from launch.reproduction import trained
 
@@ -56,7 +64,7 @@ def outcome_of(
   )
 
 
-def _computed(found: result.Formula, request) -> outcome_lib.Outcome:
+def _computed(found: result.Formula, scale: str) -> outcome_lib.Outcome:
   verdict, why = outcome_lib.Verdict.REPRODUCED, 'it follows from formulas'
   if equal := found.equal:
     same, rounded = equal.count('yes'), equal.count(result.OF_ROUNDED)
@@ -66,57 +74,55 @@ def _computed(found: result.Formula, request) -> outcome_lib.Outcome:
       verdict = outcome_lib.Verdict.SHAPE
   return outcome_lib.Outcome(
     name=found.name,
-    scale=request.scale,
+    scale=scale,
     verdict=verdict,
     why=why,
     tables=(outcome_lib.Cells('', found.heading, found.rows),),
   )
 
 
-def _studied(each: 'experiments.Planned', request) -> outcome_lib.Outcome:
-  found = each.found
+def _studied(each: 'experiments.Planned') -> outcome_lib.Outcome:
+  found, request = each.found, each.request
   if request.train:
     return study.conclude(
       found, request.scale, each.config, request.output, request.jobs
     )
   why = 'it has not been measured'
-  return _kept(each, request) or nothing(
-    each, request, outcome_lib.Verdict.NOT_RUN, why
-  )
+  return _kept(each) or nothing(each, outcome_lib.Verdict.NOT_RUN, why)
 
 
-def _kept(each: 'experiments.Planned', request) -> outcome_lib.Outcome | None:
+def _kept(each: 'experiments.Planned') -> outcome_lib.Outcome | None:
   """Returns what was measured before and written there."""
-  kept = outcome_lib.read(request.output, each.found.name)
-  if not kept or kept.scale != request.scale:
+  kept = outcome_lib.read(each.request.output, each.found.name)
+  if not kept or kept.scale != each.request.scale:
     return None
   return None if kept.verdict is outcome_lib.Verdict.NOT_RUN else kept
 
 
 def _kept_without_runs(
-  each: 'experiments.Planned', request
+  each: 'experiments.Planned',
 ) -> outcome_lib.Outcome | None:
   """Returns a table's result of before whose runs have been removed since."""
   from launch.sweeps import training
 
   if any(training.is_finished(run) for group in each.runs for run in group):
     return None
-  kept = _kept(each, request)
-  is_same = kept and kept.command == request.command(each.found.name)
+  kept = _kept(each)
+  is_same = kept and kept.command == each.request.command(each.found.name)
   return kept if is_same else None
 
 
-def kept_or_why(each: 'experiments.Planned', request):
+def kept_or_why(
+  each: 'experiments.Planned',
+) -> tuple[outcome_lib.Outcome | None, str]:
   """Returns what was measured before, and why that cannot be read; '' if it can."""
   try:
-    return _kept(each, request), ''
+    return _kept(each), ''
   except errors.InputError as e:
     return None, str(e)
 
 
-def _train(
-  each: 'experiments.Planned', request: 'experiments.Request'
-) -> list[str]:
+def _train(each: 'experiments.Planned') -> list[str]:
   """Trains what is not finished; returns why runs are missing.
 
   Raises:
@@ -135,8 +141,8 @@ def _train(
       training.train(
         [*runs.values()],
         {},
-        request.output / 'runs' / task,
-        request.jobs,
+        each.request.output / 'runs' / task,
+        each.request.jobs,
         lambda found, kept=failures: kept.update(found) or '',
       )
     except errors.InputError as e:
