@@ -12,7 +12,9 @@ compares with what was expected before it was run. --scale=paper trains with the
 published settings on the paper's data: on all tasks of the table whose data are
 there, or on --task; flags replace settings. The same command goes on where it
 stopped; before it trains, and with --needs instead, it says what is missing, and from
-two rounds of each method how long all will take, in how much memory and disk.
+two rounds of each method how long all will take, in how much memory and disk: of the
+costliest run, the others by their clients a round times epochs or steps.
+Of several results, those that do not take a flag are left out, in a line that says so.
 Results lie in OUTPUT/PAPER/TABLE, their runs in OUTPUT/runs, and OUTPUT/report.html
 shows all results there; --finished_only trains nothing.
 """
@@ -55,12 +57,19 @@ def main(arguments: Sequence[str]) -> None:
     jobs=values.jobs,
     train=not values.finished_only,
   )
-  planned = [experiments.plan_one(each, request) for each in found]
+  planned = experiments.plan_all(found, request)
   settings.use_cache_dir()
-  if values.needs or (values.scale == 'paper' and not values.finished_only):
+  if values.needs:
     experiments.tell_needs(planned, request)
-  if not values.needs:
-    experiments.run_all(planned, request)
+    return
+  if values.scale == 'paper' and not values.finished_only:
+    try:
+      experiments.tell_needs(planned, request)
+    except errors.InputError as e:
+      if request.is_one:
+        raise
+      print(e, flush=True)  # Other results may need no data.
+  experiments.run_all(planned, request)
 
 
 if __name__ == '__main__':

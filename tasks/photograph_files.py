@@ -14,6 +14,7 @@ import pathlib
 from typing import NamedTuple
 
 from datasets.splits import split_path
+from tasks import found as found_lib
 from tff_xc import errors
 
 _IMAGES = ('images', 'images.tar', 'images.zip')
@@ -130,7 +131,7 @@ def find(split: Split, data_dir: str) -> Found:
   if clients is None:
     missing.append(_no_split(split, data_dir, images))
   if missing:
-    raise errors.InputError('; '.join(missing))
+    raise errors.InputError(found_lib.ALSO.join(missing))
   return Found(str(images), *clients)
 
 

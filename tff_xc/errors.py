@@ -13,6 +13,10 @@ class InputError(Exception):
   """
 
 
+class DamageError(InputError):
+  """A file that this program wrote is damaged, or a file cannot be written."""
+
+
 def check_labels(labels, num_classes: int, where: str) -> None:
   """Raises InputError unless all labels lie in [0, num_classes).
 

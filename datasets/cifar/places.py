@@ -119,5 +119,6 @@ def _not_found(places, name: str, layout: Layout) -> str:
   return (
     f'{places[0]} has no {name}: neither {layout.binary}, {layout.python},'
     f' {" or ".join(layout.archives)}, nor a directory {name}/3.0.2 prepared by'
-    ' TensorFlow Datasets; put one of them there, or give another --data_dir'
+    ' TensorFlow Datasets; put one of them there, from'
+    ' https://www.cs.toronto.edu/~kriz/cifar.html, or give another --data_dir'
   )

@@ -7,6 +7,7 @@ from collections.abc import Mapping
 from collections.abc import Sequence
 from typing import Any
 
+from launch.reproduction import measuring
 from launch.reproduction import outcome as outcome_lib
 from launch.reproduction import page
 from launch.reproduction import runs as runs_lib
@@ -50,6 +51,13 @@ class Request:
     """Whether one result is asked for, whose problems end the command."""
     return len(self.names) == 1
 
+  def without(self, flag: str) -> 'Request':
+    """Returns the request without a setting, or without seeds."""
+    if flag == 'seeds':
+      return dataclasses.replace(self, seeds=None)
+    given = {n: value for n, value in self.given.items() if n != flag}
+    return dataclasses.replace(self, given=given)
+
   def command(self, name: str) -> str:
     """Returns the command that measures one of the results again."""
     settings = {**self._limits, **self.given}
@@ -77,39 +85,78 @@ class Planned:
 
   Attributes:
     found: the result.
+    request: without the flags that the result has no use for.
     rows: of a table, at the scale of the request.
     runs: of each row, a run for each seed.
     config: of a study.
   """
 
   found: result.Result
+  request: Request
   rows: Sequence[table_lib.Row] = ()
   runs: Sequence[Sequence[plan.Run]] = ()
   config: Any = None
 
 
+def plan_all(found: Sequence[result.Result], request: Request) -> list[Planned]:
+  """Checks the flags of results.
+
+  Of several results, those that do not take the flags are left out, in a line that
+  says which.
+
+  Raises:
+    errors.InputError: no result takes the flags.
+  """
+  planned, left_out, problems = [], {}, []
+  for each in found:
+    try:
+      planned.append(plan_one(each, request))
+    except errors.InputError as e:
+      is_unused = isinstance(e, study.Unused)
+      why = f'they do not take this --{e.flag}' if is_unused else str(e)
+      left_out.setdefault(why, []).append(each.name)
+      problems.append(e)
+  if not planned:
+    raise min(problems, key=_unclear)
+  for why, names in left_out.items():
+    print(f'left out: {", ".join(names)}: {why}', flush=True)
+  return planned
+
+
+def _unclear(problem: errors.InputError) -> int:
+  """Returns how little a refusal says of what would be taken."""
+  is_unused = isinstance(problem, study.Unused)
+  return is_unused + (is_unused and 'has no use for it' in str(problem))
+
+
 def plan_one(found: result.Result, request: Request) -> Planned:
   """Checks the flags of one result.
+
+  Of several results, some may have no use for where the data are, or for seeds.
 
   Raises:
     errors.InputError: a flag does not apply, or its value is out of bounds.
   """
-  # Of several results, some may have no use for where the data are.
-  told = {
-    name
-    for name in request.given
-    if request.is_one or name not in runs_lib.UNSEEN
-  }
-  told |= {n for n in ('task', 'algorithm', 'seeds') if getattr(request, n)}
+  dropped = {*runs_lib.UNSEEN, *(['seeds'] if request.scale == 'paper' else [])}
+  while True:
+    try:
+      return _planned(found, request)
+    except study.Unused as e:
+      if request.is_one or e.flag not in dropped:
+        raise
+      request = request.without(e.flag)
+
+
+def _planned(found: result.Result, request: Request) -> Planned:
+  limits = ('task', 'algorithm', 'seeds')
+  told = {*request.given, *(n for n in limits if getattr(request, n))}
   if isinstance(found, result.Study):
     study.refuse(found.name, told & {'algorithm', 'seeds'})
-    given = {n: v for n, v in request.given.items() if n in told}
-    return Planned(
-      found, config=study.resolve(found, request.scale, request.task, given)
-    )
+    config = study.resolve(found, request.scale, request.task, request.given)
+    return Planned(found, request, config=config)
   if not isinstance(found, table_lib.PaperTable):
     study.refuse(found.name, told)
-    return Planned(found)
+    return Planned(found, request)
   if request.scale == 'paper':
     rows = runs_lib.of_paper(found, request.task, request.algorithm)
     seeds = request.seeds or found.seeds
@@ -118,7 +165,7 @@ def plan_one(found: result.Result, request: Request) -> Planned:
     rows = found.small.rows if found.small else ()
     seeds = found.small.seeds if found.small else ()
   runs = runs_lib.plan_runs(rows, request.given, seeds, request.output)
-  return Planned(found, rows, runs)
+  return Planned(found, request, rows, runs)
 
 
 def tell_needs(planned: Sequence[Planned], request: Request) -> None:
@@ -147,50 +194,81 @@ def tell_needs(planned: Sequence[Planned], request: Request) -> None:
 def run_all(planned: Sequence[Planned], request: Request) -> None:
   """Measures results one after another; prints and writes what came of them.
 
-  At the end it writes the page of all results in the output's directory.
+  Of several, one that cannot be measured ends no others. At the end it writes the
+  page of all results in the output's directory.
 
   Raises:
     errors.InputError: of a single result, its data are missing or damaged, or
-      nothing could be trained; the output cannot be written.
+      nothing could be trained; of several, at the end, files are damaged or cannot
+      be written.
     KeyboardInterrupt: after SIGINT or SIGTERM; the same command goes on.
   """
-  done = []
+  done, damaged = [], []
   for each in planned:
     if not request.is_one:
       print(f'{each.found.name} ...', flush=True)
     try:
-      found = _outcome(each, request)
+      found = _complete(each, measuring.outcome_of(each))
+      outcome_lib.write(found, request.output)
     except errors.InputError as e:
       if request.is_one:
         raise
-      kept, why = _kept_or_why(each, request)
-      if why and why != str(e):
-        why = f'{e}; {why}'
-      found = _nothing(
-        each, request, outcome_lib.Verdict.NOT_RUN, why or str(e)
-      )
-      if kept or why:
-        told = f'{e}; the result of before stays' if kept else why
-        print(f'{found.name}: {told}\n', flush=True)
-        done.append(kept or found)
-        continue
-    if not found.command:  # One that was kept has that which measured it.
-      found = dataclasses.replace(
-        found,
-        what='; '.join(
-          filter(None, [found.what, request.limited, _part(each)])
-        ),
-        command=request.command(each.found.name),
-        version=_version(),
-      )
-    outcome_lib.write(found, request.output)
+      found, is_damaged = _not_measured(each, e)
+      damaged += [found.name] if is_damaged else []
+    else:
+      told = f'{found.name}: {found.verdict}: {found.why}\n'
+      print(outcome_lib.to_text(found) if request.is_one else told, flush=True)
     done.append(found)
-    told = f'{found.name}: {found.verdict}: {found.why}\n'
-    print(outcome_lib.to_text(found) if request.is_one else told, flush=True)
   if not request.is_one:
     print(outcome_lib.counted(done))
   shown = page.write(request.output, request.scale)
-  print(f'written to {request.output}, see {shown.name}')
+  print(f'written to {request.output}, see {shown.name}', flush=True)
+  if damaged:
+    raise errors.InputError(
+      'files that are damaged, or cannot be written, kept these from being measured:'
+      f' {", ".join(damaged)}; the reasons stand above'
+    )
+
+
+def _not_measured(
+  each: Planned, problem: errors.InputError
+) -> tuple[outcome_lib.Outcome, bool]:
+  """Tells why a result was not measured; returns what there is of it instead.
+
+  Returns:
+    What was measured before, which stays, or that nothing was, which is written;
+    and whether files are damaged or cannot be written.
+  """
+  is_damaged = isinstance(problem, errors.DamageError)
+  kept, why = measuring.kept_or_why(each)
+  if kept:
+    told = f'{problem}; the result of before stays'
+    print(f'{kept.name}: {told}\n', flush=True)
+    return kept, is_damaged
+  is_readable = not why
+  why = '; '.join(dict.fromkeys(filter(None, [str(problem), why])))
+  verdict = outcome_lib.Verdict.NOT_RUN
+  found = _complete(each, measuring.nothing(each, verdict, why))
+  if is_readable:
+    try:
+      outcome_lib.write(found, each.request.output)
+    except errors.DamageError:
+      is_damaged = True  # As was told, or will be of the page.
+  print(f'{found.name}: {verdict}: {why}\n', flush=True)
+  return found, is_damaged or not is_readable
+
+
+def _complete(each: Planned, found: outcome_lib.Outcome) -> outcome_lib.Outcome:
+  """Returns an outcome with what was measured, and how; one that was kept has it."""
+  if found.command:
+    return found
+  parts = found.what, each.request.limited, _part(each)
+  return dataclasses.replace(
+    found,
+    what='; '.join(filter(None, parts)),
+    command=each.request.command(each.found.name),
+    version=_version(),
+  )
 
 
 def _part(each: Planned) -> str:
@@ -211,124 +289,3 @@ def _version() -> str:
   from tff_xc import environment
 
   return environment.describe()['git_revision'] or ''
-
-
-def _nothing(each, request, verdict, why) -> outcome_lib.Outcome:
-  return outcome_lib.Outcome(
-    name=each.found.name, scale=request.scale, verdict=verdict, why=why
-  )
-
-
-def _outcome(each: Planned, request: Request) -> outcome_lib.Outcome:
-  found = each.found
-  if isinstance(found, result.Diagram):
-    verdict = outcome_lib.Verdict.NOTHING
-    return _nothing(each, request, verdict, 'it is a diagram')
-  if isinstance(found, result.Formula):
-    return _computed(found, request)
-  if isinstance(found, result.Study):
-    return _studied(each, request)
-  if not each.rows:
-    why = 'it has no small form'
-    return _nothing(each, request, outcome_lib.Verdict.NOT_RUN, why)
-  missing = []
-  if request.train:
-    missing = _train(each, request)
-  elif kept := _kept_without_runs(each, request):
-    return kept
-  from launch.reproduction import trained
-
-  return trained.conclude(
-    found, each.rows, each.runs, request.output, request.scale, missing
-  )
-
-
-def _computed(found: result.Formula, request) -> outcome_lib.Outcome:
-  verdict, why = outcome_lib.Verdict.REPRODUCED, 'it follows from formulas'
-  if equal := found.equal:
-    same, rounded = equal.count('yes'), equal.count(result.OF_ROUNDED)
-    why = f'{same} of {len(equal)} values are the published ones'
-    why += f', {rounded} those of rounded numbers' if rounded else ''
-    if 'no' in equal:
-      verdict = outcome_lib.Verdict.SHAPE
-  return outcome_lib.Outcome(
-    name=found.name,
-    scale=request.scale,
-    verdict=verdict,
-    why=why,
-    tables=(outcome_lib.Cells('', found.heading, found.rows),),
-  )
-
-
-def _studied(each: Planned, request) -> outcome_lib.Outcome:
-  found = each.found
-  if request.train:
-    return study.conclude(
-      found, request.scale, each.config, request.output, request.jobs
-    )
-  why = 'it has not been measured'
-  return _kept(each, request) or _nothing(
-    each, request, outcome_lib.Verdict.NOT_RUN, why
-  )
-
-
-def _kept(each: Planned, request) -> outcome_lib.Outcome | None:
-  """Returns what was measured before and written there."""
-  kept = outcome_lib.read(request.output, each.found.name)
-  if not kept or kept.scale != request.scale:
-    return None
-  return None if kept.verdict is outcome_lib.Verdict.NOT_RUN else kept
-
-
-def _kept_without_runs(each: Planned, request) -> outcome_lib.Outcome | None:
-  """Returns a table's result of before whose runs have been removed since."""
-  from launch.sweeps import training
-
-  if any(training.is_finished(run) for group in each.runs for run in group):
-    return None
-  kept = _kept(each, request)
-  is_same = kept and kept.command == request.command(each.found.name)
-  return kept if is_same else None
-
-
-def _kept_or_why(each: Planned, request):
-  """Returns what was measured before, and why that cannot be read; '' if it can."""
-  try:
-    return _kept(each, request), ''
-  except errors.InputError as e:
-    return None, str(e)
-
-
-def _train(each: Planned, request: Request) -> list[str]:
-  """Trains what is not finished; returns why runs are missing.
-
-  Raises:
-    errors.InputError: no task of the table has its data.
-  """
-  from launch.sweeps import training
-
-  by_task: dict[str, dict[pathlib.Path, plan.Run]] = {}
-  for group in each.runs:
-    for run in group:  # Rows with equal settings share their runs.
-      by_task.setdefault(run.config['task'], {})[run.folder] = run
-  missing = []
-  for task, runs in by_task.items():
-    failures: dict[pathlib.Path, str] = {}
-    try:
-      training.train(
-        [*runs.values()],
-        {},
-        request.output / 'runs' / task,
-        request.jobs,
-        lambda found, kept=failures: kept.update(found) or '',
-      )
-    except errors.InputError as e:
-      if len(by_task) == 1:
-        raise
-      missing.append(f'{task}: {e}')
-    missing += [f'{folder} failed: {why}' for folder, why in failures.items()]
-  if len(missing) >= len(by_task) and not any(
-    run.folder.exists() for runs in by_task.values() for run in runs.values()
-  ):
-    raise errors.InputError('; '.join(missing))
-  return missing

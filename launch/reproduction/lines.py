@@ -19,6 +19,7 @@ from tff_xc.report import groups as groups_lib
 from tff_xc.report import run_files
 
 CSV = 'result.csv'
+_MEDIAN = 'seconds_per_round_median'
 _COLUMNS = (
   *('row', 'task', 'algorithm', 'metric', 'unit'),
   *('published_mean', 'published_std', 'published_is_bound'),
@@ -77,7 +78,7 @@ def _group(found, runs: Sequence[plan.Run]) -> groups_lib.Group | None:
   """Returns a row's runs as they are after the table's rounds; None: unfinished."""
   if not all(training.is_finished(run) for run in runs):
     return None
-  read = [run_files.read_run(run.folder) for run in runs]
+  read = [_whole(run_files.read_run(run.folder)) for run in runs]
   if found.at_rounds:
     read = [
       run_files.first_rounds(run, min(found.at_rounds, run.config['rounds']))
@@ -86,6 +87,32 @@ def _group(found, runs: Sequence[plan.Run]) -> groups_lib.Group | None:
   return groups_lib.Group(
     runs[0].name, runs[0].config['algorithm'], tuple(read)
   )
+
+
+def _whole(run: run_files.Run) -> run_files.Run:
+  """Returns a finished run, after a look for what tables take from it.
+
+  Raises:
+    errors.DamageError: something is missing.
+  """
+  done = run.metrics['round'].max()  # nan without rows.
+  if 'seconds' not in run.metrics or done != run.summary['rounds']:
+    raise run_files.damaged(
+      run.path / run_files.METRICS,
+      f'expected {run.summary["rounds"]} rounds with seconds',
+    )
+  best = run.summary.get('best_round')
+  numbers = {_MEDIAN: run.summary.get(_MEDIAN)}
+  if isinstance(best, dict):
+    numbers |= {name: best.get(name) for name in ('round', 'bytes_down')}
+  elif best is not None:
+    numbers['best_round'] = None
+  for name, value in numbers.items():
+    if not isinstance(value, int | float):
+      raise run_files.damaged(
+        run.path / run_files.SUMMARY, f'expected a number of "{name}"'
+      )
+  return run
 
 
 def measured(
@@ -128,7 +155,7 @@ def _last(run: run_files.Run, metric: str) -> float | None:
   if metric == names.BEST_ROUND:
     return best and best['round']
   if metric == names.SECONDS:
-    return run.summary['seconds_per_round_median']
+    return run.summary[_MEDIAN]
   if metric in catalog.SCORES:
     return (best or run.summary['final']).get(metric)
   last = run.metrics[metric].iloc[-1] if metric in run.metrics else math.nan

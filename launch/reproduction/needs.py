@@ -1,7 +1,8 @@
 """What runs at the paper's size will take, from a short probe of each kind.
 
-A probe trains two rounds of one run, in a directory beside the runs that is
-deleted afterwards.
+A probe trains two rounds of the costliest run of a task and algorithm, in a directory
+beside the runs that is deleted afterwards. Seconds of the other runs are those of the
+probe, in proportion to the clients of a round times their epochs or steps.
 """
 
 import contextlib
@@ -15,6 +16,7 @@ from collections.abc import Sequence
 import psutil
 
 from launch import machine
+from launch.reproduction import outcome as outcome_lib
 from launch.sweeps import children
 from launch.sweeps import plan
 from launch.sweeps import training
@@ -26,6 +28,10 @@ from tff_xc.report import text_table
 from tff_xc.report import units
 
 _ROUNDS = 2
+_SCALED = (
+  's / round and memory: of the costliest run of a row, which was probed\n'
+  'time: of all runs of the row, by clients a round times epochs or steps'
+)
 
 
 @dataclasses.dataclass(frozen=True)
@@ -49,7 +55,7 @@ def with_data(runs: Sequence[plan.Run]) -> list[plan.Run]:
   """Returns the runs whose data are there, and prints what is missing, also in part.
 
   Raises:
-    errors.InputError: all data are missing; a sentence for each task.
+    errors.InputError: all data are missing; a line for each thing that is.
   """
   missing: dict[str, str] = {}
   for run in runs:
@@ -61,13 +67,12 @@ def with_data(runs: Sequence[plan.Run]) -> list[plan.Run]:
     try:
       children.check_data(task, directory)
     except errors.InputError as e:
-      missing[task] = f'{task}: {e}'
+      missing[task] = str(e)
     if part := found_lib.part(tasks.get(task), directory):
       print(f'only a part: {task} in {directory} has {part}', flush=True)
   if all(missing.values()):
-    raise errors.InputError('; '.join(missing.values()))
-  for sentence in filter(None, missing.values()):
-    print(f'missing: {sentence}', flush=True)
+    raise found_lib.error(missing)
+  found_lib.tell(missing)
   return [run for run in runs if not missing[run.config['task']]]
 
 
@@ -77,7 +82,7 @@ def told(
   """Trains a probe of each task and algorithm; returns what all runs will take.
 
   Args:
-    runs: with their data; of the unfinished ones the first of each kind is
+    runs: with their data; of the unfinished ones the costliest of each kind is
       probed.
     output: the directory of all runs.
 
@@ -85,24 +90,37 @@ def told(
     What they take, for people, and the probes that failed, a sentence each.
 
   Raises:
+    errors.DamageError: the directory cannot be written.
     KeyboardInterrupt: after SIGINT or SIGTERM; no probe is left running.
   """
+  with outcome_lib.writing(output):
+    return _told(runs, output)
+
+
+def _told(runs, output: pathlib.Path) -> tuple[str, list[str]]:
   waiting = [run for run in runs if not training.is_finished(run)]
   lines = [['runs of', 'left', 'rounds', 's / round', 'time', 'memory']]
   total, most, disk = 0.0, 0, 0
   failures = []
-  output.mkdir(parents=True, exist_ok=True)
   with tempfile.TemporaryDirectory(prefix='probe_', dir=output) as folder:
     for number, (kind, group) in enumerate(_kinds(waiting).items()):
       print(f'probing {kind}: {_ROUNDS} rounds ...', flush=True)
       rounds = sum(run.config['rounds'] for run in group)
       try:
-        probe = _probe(group[0], pathlib.Path(folder, str(number)))
+        costliest = max(group, key=_cost)
+        probe = _probe(costliest, pathlib.Path(folder, str(number)))
       except errors.InputError as e:
         failures.append(str(e))
         lines.append([kind, str(len(group)), f'{rounds:,}', *['failed'] * 3])
         continue
-      seconds = len(group) * probe.start_seconds + rounds * probe.round_seconds
+      seconds = sum(
+        probe.start_seconds
+        + run.config['rounds']
+        * probe.round_seconds
+        * work(run)
+        / work(costliest)
+        for run in group
+      )
       total, most = total + seconds, max(most, probe.peak_bytes)
       disk += len(group) * probe.disk_bytes
       lines.append(
@@ -121,7 +139,7 @@ def told(
     psutil.virtual_memory().available, pathlib.Path('/sys/fs/cgroup')
   )
   text += (
-    f'\none after another{known}: {units.human_duration(total)}, without most'
+    f'\n{_SCALED}\n\none after another{known}: {units.human_duration(total)}, without most'
     ' evaluations; side by side as far as memory allows (--jobs)\n'
     f'memory: {units.human_bytes(most)} a run, {units.human_bytes(memory)} free\n'
     f'disk: {units.human_bytes(disk)}, {units.human_bytes(free)} free\n'
@@ -136,6 +154,22 @@ def _kinds(runs: Sequence[plan.Run]) -> Mapping[str, list[plan.Run]]:
     name = f'{run.config["task"]} {run.config["algorithm"]}'
     found.setdefault(name, []).append(run)
   return found
+
+
+def work(run: plan.Run) -> float:
+  """Returns to what a run's seconds of a round are in proportion.
+
+  Clients of a round times their passes over their data, or their steps; 1 for
+  what the run does not have.
+  """
+  values = run_files.flat(run.config)
+  passes = values.get('local_steps') or values.get('local_epochs', 1)
+  return values.get('clients_per_round', 1) * passes
+
+
+def _cost(run: plan.Run) -> float:
+  """Returns by what the costliest run is chosen: with the length of its rows."""
+  return work(run) * run_files.flat(run.config).get('embedding_dim', 1)
 
 
 def _probe(run: plan.Run, folder: pathlib.Path) -> Probe:

@@ -142,7 +142,7 @@ def write(outcome: Outcome, output: pathlib.Path) -> None:
   """Writes result.json and result.md to the result's directory.
 
   Raises:
-    errors.InputError: it cannot be written.
+    errors.DamageError: it cannot be written.
   """
   where = folder(output, outcome.name)
   with writing(where):
@@ -156,13 +156,13 @@ def writing(where: pathlib.Path) -> Iterator[None]:
   """Makes a directory, and names it if the block cannot write to it.
 
   Raises:
-    errors.InputError: it cannot be made, or the block raises an OSError.
+    errors.DamageError: it cannot be made, or the block raises an OSError.
   """
   try:
     where.mkdir(parents=True, exist_ok=True)
     yield
   except OSError as e:
-    raise errors.InputError(
+    raise errors.DamageError(
       f'{where} cannot be written ({e.strerror}); name another --output'
     ) from e
 
@@ -171,7 +171,7 @@ def read(output: pathlib.Path, name: str) -> Outcome | None:
   """Returns what was written of a result; None if nothing was.
 
   Raises:
-    errors.InputError: the file is damaged, or another version wrote it.
+    errors.DamageError: the file is damaged, or another version wrote it.
   """
   path = folder(output, name) / FILE
   if not path.exists():
@@ -180,7 +180,7 @@ def read(output: pathlib.Path, name: str) -> Outcome | None:
   try:
     values = json.loads(path.read_text(encoding='utf-8'))
     if other := _other_version(values):
-      raise errors.InputError(
+      raise errors.DamageError(
         f'{path} is of another version of this program ({other}); read it with'
         f' that version, or {again}'
       )
@@ -190,7 +190,7 @@ def read(output: pathlib.Path, name: str) -> Outcome | None:
     _check(found)
     return found
   except (OSError, ValueError, TypeError, KeyError) as e:
-    raise errors.InputError(f'{path} is damaged ({e}); {again}') from e
+    raise errors.DamageError(f'{path} is damaged ({e}); {again}') from e
 
 
 def _other_version(values: Any) -> str:

@@ -9,11 +9,11 @@ from collections.abc import Mapping
 from collections.abc import Sequence
 from typing import Any
 
+from launch.reproduction.studies import study
 from launch.sweeps import plan
 from tasks import experiment
 from tasks import registry as tasks
 from tasks.papers import table as table_lib
-from tff_xc import errors
 from tff_xc.algorithms import registry as algorithms
 from tff_xc.report import run_files
 
@@ -33,22 +33,22 @@ def of_paper(
     algorithm: of the rows; None: all.
 
   Raises:
-    errors.InputError: it has no such rows.
+    study.Unused: it has no such rows.
   """
   known = list(dict.fromkeys(row.task for row in found.rows))
   if task is not None and task not in known:
-    raise errors.InputError(
-      f'--task={task}: {found.name} has results on {", ".join(known)}'
-    )
+    told = f'--task={task}: {found.name} has results on {", ".join(known)}'
+    raise study.Unused('task', told)
   real = [name for name in known if tasks.get(name).find is not None]
   wanted = [task] if task else real or known
   rows = [row for row in found.rows if row.task in wanted]
   kept = [row for row in rows if algorithm in (None, row.algorithm)]
   if not kept:
     names = dict.fromkeys(row.algorithm for row in rows)
-    raise errors.InputError(
+    raise study.Unused(
+      'algorithm',
       f'--algorithm={algorithm}: {found.name} has, on {", ".join(wanted)},'
-      f' {", ".join(names)}'
+      f' {", ".join(names)}',
     )
   return kept
 
@@ -69,8 +69,8 @@ def plan_runs(
     output: the directory of all tables.
 
   Raises:
-    errors.InputError: a setting is out of bounds, applies to no row, or is what
-      rows differ in.
+    study.Unused: a setting applies to no row, or is what rows differ in.
+    errors.InputError: it is out of bounds, or a task does not take it.
   """
   _check_given(rows, given)
   found = []
@@ -110,15 +110,15 @@ def _check_given(rows, given) -> None:
   taken = {n for name in names for n in algorithms.get(name).names}
   for name in given:
     if name in algorithms.HYPERPARAMETERS and name not in taken:
-      raise errors.InputError(
+      raise study.Unused(
+        name,
         f'--{name} is a hyper-parameter of none of these algorithms:'
-        f' {", ".join(names)}'
+        f' {", ".join(names)}',
       )
   differing = {n for row in rows for n in table_lib.own_changes(row, rows)}
   for name in differing & set(given):
-    raise errors.InputError(
-      f'--{name} is what rows of this table differ in; leave it out'
-    )
+    told = f'--{name} is what rows of this table differ in; leave it out'
+    raise study.Unused(name, told)
 
 
 def changed(

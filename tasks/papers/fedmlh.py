@@ -190,7 +190,10 @@ def _of_eurlex(rows):
 
 
 _EURLEX = _of_eurlex(_OF_SCORES)
-_ANY_SETS = 'a task whose examples keep all labels: --task=eurlex-4k-sets'
+_ANY_SETS = (
+  f'the data of {", ".join(found.task for found in CONFIGURATIONS)}, or --task, any'
+  ' whose examples keep all labels'
+)
 _OF_THEORY = (
   result.Expected('', 'pairs whose divergence grew', most=0),
   result.Expected(

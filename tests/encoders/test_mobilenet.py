@@ -48,8 +48,8 @@ def test_it_has_the_weights_of_the_reference_layer_by_layer(name):
 
 
 def test_the_papers_sizes():
-  # FedSS: 3.66 to 3.69 million with 64 dimensions by its tables, which neither
-  # this head nor Keras's has. FedVC: 1280 features and a bottleneck of 64.
+  # FedSS: about 3.71 million with 64 dimensions by its shares (figure 8), which
+  # neither this head nor Keras's has. FedVC: 1280 features and a bottleneck of 64.
   def count(network, dim):
     encoder = mobilenet.build(network, embedding_dim=dim)
     weights = encoder.init(np.int32([0, 1]))

@@ -285,9 +285,9 @@ def _plain(obj):
   return str(obj) if isinstance(obj, os.PathLike) else obj
 
 
-def damaged(path: pathlib.Path, what: str) -> errors.InputError:
+def damaged(path: pathlib.Path, what: str) -> errors.DamageError:
   """Returns the error for a damaged file of a run."""
-  return errors.InputError(
+  return errors.DamageError(
     f'{path} is damaged ({what}); restore it, or delete {path.parent} and '
     'train again.'
   )
@@ -328,7 +328,7 @@ def read_metrics(path: pathlib.Path) -> 'pd.DataFrame':
     with open(path, newline='', encoding='utf-8') as f:
       rows = list(csv.reader(f))
   except FileNotFoundError as e:
-    raise errors.InputError(
+    raise errors.DamageError(
       f'{path} is missing; delete {path.parent} and train again.'
     ) from e
   except (OSError, ValueError, csv.Error) as e:

@@ -14,10 +14,10 @@ from typing import NamedTuple
 from launch.reproduction import outcome
 from launch.reproduction.studies import study
 from tasks import experiment
+from tasks import found as found_lib
 from tasks import registry as tasks
 from tasks.papers import data_numbers
 from tasks.papers import data_set
-from tff_xc import errors
 
 if TYPE_CHECKING:
   import numpy as np
@@ -44,9 +44,8 @@ def resolve(
   if task is not None:
     known = [each.task for each in sets]
     if task not in known:
-      raise errors.InputError(
-        f'--task={task}: {name} --scale={scale} is of {", ".join(known)}'
-      )
+      told = f'--task={task}: {name} --scale={scale} is of {", ".join(known)}'
+      raise study.Unused('task', told)
     sets = [each for each in sets if each.task == task]
   if scale == 'small':
     given = {}  # Procedural data take no directory.
@@ -96,23 +95,14 @@ def _with_data(sets: Sequence[tuple[data_set.Set, Mapping]]):
   """Returns the sets whose files are there, and those without.
 
   Raises:
-    errors.InputError: none are there; a sentence for each.
+    errors.InputError: none are there; a line for each.
   """
-  kept, missing, why = [], [], []
-  for each, resolved in sets:
-    find = tasks.get(each.task).find
-    try:
-      if find is not None:
-        find(resolved['data_dir'])
-    except errors.InputError as e:
-      print(f'{each.task}: {e}', flush=True)
-      missing.append(each)
-      why.append(str(e))
-      continue
-    kept.append((each, resolved))
-  if not kept:
-    raise errors.InputError('; '.join(why))
-  return kept, missing
+  why = {each.task: study.lacks(resolved) for each, resolved in sets}
+  if all(why.values()):
+    raise found_lib.error(why)
+  found_lib.tell(why)
+  kept = [(each, resolved) for each, resolved in sets if not why[each.task]]
+  return kept, [each for each, _ in sets if why[each.task]]
 
 
 def _class_counts(dataset: 'client_data.FederatedDataset'):

@@ -10,6 +10,7 @@ from typing import NamedTuple
 import matplotlib.figure
 import numpy as np
 
+from launch.reproduction.studies import gradient_noise
 from tff_xc import classifier
 from tff_xc import errors
 from tff_xc.algorithms import fedss
@@ -22,7 +23,6 @@ from tff_xc.round import process as process_lib
 
 BATCH = 32
 _BATCHES = 4
-_FEWEST = 5  # The first m; each further one is twice the last.
 
 
 class Noise(NamedTuple):
@@ -80,12 +80,8 @@ def noises(
 
 def _grid(most: int) -> Iterator[int]:
   """Yields the m below `most`, each twice the last."""
-  if most <= _FEWEST:
-    raise errors.InputError(
-      f'a batch leaves {most} other classes; give more than {_FEWEST}'
-      ' (--num_classes)'
-    )
-  m = _FEWEST
+  gradient_noise.check_classes(most)
+  m = gradient_noise.FEWEST
   while m < most:
     yield m
     m *= 2

@@ -4,13 +4,17 @@ import functools
 import json
 import pathlib
 from collections.abc import Mapping
+from collections.abc import Sequence
 from typing import TYPE_CHECKING
 from typing import Any
 
 from launch.reproduction import outcome
 from launch.reproduction.studies import study
 from tasks import experiment
+from tasks import found as found_lib
 from tasks import registry as tasks
+from tasks.papers import data_set
+from tasks.papers import fedmlh
 from tff_xc import errors
 from tff_xc.algorithms import entry
 
@@ -29,31 +33,62 @@ _FAILURE = 0.05
 
 def resolve(
   name: str, scale: str, task: str | None, given: Mapping[str, Any]
-) -> dict[str, Any]:
-  """Returns the settings; see `study.resolve`."""
+) -> tuple[dict[str, Any], ...]:
+  """Returns a task's settings, or those of the paper's; see `study.resolve`."""
   study.refuse(name, set(given) - _FLAGS)
-  if scale == 'small' and task is None:
-    task = _SMALL
+  if task is None and scale == 'paper':
+    wanted = [each.task for each in fedmlh.CONFIGURATIONS]
+  else:
+    wanted = [task or _SMALL]
   fitting = [
     task.name for task in tasks.TASKS.values() if entry.ONE_LABEL in task.lacks
   ]
-  if task not in fitting:
-    told = f'--task={task}' if task else '--task is missing'
-    raise errors.InputError(
-      f'{told}: {name} is of tasks whose examples keep all labels:'
-      f' {", ".join(fitting)}'
-    )
-  return experiment.resolve(task, 'fedmlh', given)
+  if not set(wanted) <= set(fitting):
+    told = f'--task={task}: {name} is of tasks whose examples keep all labels:'
+    raise study.Unused('task', f'{told} {", ".join(fitting)}')
+  return tuple(experiment.resolve(each, 'fedmlh', given) for each in wanted)
 
 
 def measure(
-  config: Mapping[str, Any],
+  config: Sequence[Mapping[str, Any]],
   folder: pathlib.Path,
   output: pathlib.Path,
   jobs: int = 0,
 ) -> study.Measured:
-  """Returns the comparison, and draws FOLDER/result.png; see `study.measure`."""
+  """Returns the comparison on the tasks that are there; see `study.measure`.
+
+  It draws FOLDER/result.png, or, of several tasks, FOLDER/TASK.png.
+  """
   del output, jobs
+  why = {each['task']: study.lacks(each) for each in config}
+  if len(config) > 1 and all(why.values()):
+    raise errors.InputError(
+      f'{found_lib.error(why)}\n  or give another task whose examples keep all'
+      ' labels, such as --task=sparse-words-sets'
+    )
+  if len(config) == 1:
+    return _one(config[0], folder, 'result.png')
+  found_lib.tell(why)
+  measured = {
+    each['task']: _one(each, folder, f'{each["task"]}.png')
+    for each in config
+    if not why[each['task']]
+  }
+  return study.Measured(
+    {
+      data_set.name(task, name): value
+      for task, found in measured.items()
+      for name, value in found.values.items()
+    },
+    tuple(cells for found in measured.values() for cells in found.tables),
+    tuple(name for found in measured.values() for name in found.pictures),
+  )
+
+
+def _one(
+  config: Mapping[str, Any], folder: pathlib.Path, picture: str
+) -> study.Measured:
+  """Returns the comparison on one task, and draws FOLDER/PICTURE."""
   from tff_xc.report import theory_picture
 
   found = _theory(json.dumps(config, sort_keys=True))
@@ -61,16 +96,16 @@ def measure(
     f'FedMLH on {config["task"]}: {len(found.label_counts):,} labels,'
     f' {found.num_tables} tables of {found.num_buckets:,} buckets'
   )
-  theory_picture.plot(found, title, folder / 'result.png')
+  theory_picture.plot(found, title, folder / picture)
   rows = _rows(found)
   return study.Measured(
     _values(found),
     (outcome.Cells(title, tuple(rows[0]), tuple(map(tuple, rows[1:]))),),
-    ('result.png',),
+    (picture,),
   )
 
 
-@functools.lru_cache(maxsize=1)
+@functools.lru_cache(maxsize=len(fedmlh.CONFIGURATIONS))
 def _theory(config: str) -> 'hashed_labels.Theory':
   """Measures a configuration, as JSON; once for the results of one command."""
   from tff_xc.measure import hashed_labels

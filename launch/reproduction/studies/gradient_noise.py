@@ -16,6 +16,7 @@ from launch.reproduction import outcome
 from launch.reproduction.studies import study
 from tasks import experiment
 from tasks import registry as tasks
+from tff_xc import errors
 
 if TYPE_CHECKING:
   from launch.reproduction.studies import deltas
@@ -32,8 +33,10 @@ _FLAGS = {
   *('data_dir', 'seed', 'client_threads', 'device', 'clients_per_round'),
   *('client_learning_rate', 'num_classes', 'encoder_weights'),
 }
+# The m of which something is expected.
+FEWEST, MOST = 5, 80
 LARGEST_RATIO = 'noise over that with the next fewer negatives, the largest'
-OF_MOST = 'noise with m = 80 over that with m = 5'
+OF_MOST = f'noise with m = {MOST} over that with m = {FEWEST}'
 OF_ALL = 'noise with all other classes, m = n - |P|'
 
 
@@ -44,7 +47,25 @@ def resolve(
   study.refuse(name, set(given) - _FLAGS)
   task = task or _TASKS[scale]
   changes = {**(_SMALL if task == _TASKS['small'] else {}), **given}
-  return experiment.resolve(task, 'fedss', changes)
+  config = experiment.resolve(task, 'fedss', changes)
+  known = tasks.get(task).known_classes(config['options'], config['data_dir'])
+  # With one class in a batch; `deltas` has the data, and looks again.
+  if known is not None:
+    check_classes(known - 1)
+  return config
+
+
+def check_classes(others: int) -> None:
+  """Refuses so few classes outside of a batch that the m are not all there.
+
+  Raises:
+    errors.InputError: there are at most `MOST` others.
+  """
+  if others <= MOST:
+    raise errors.InputError(
+      f'a batch leaves {others} other classes at most, and the noise is that of up'
+      f' to {MOST} sampled ones; give more classes (--num_classes), or another --task'
+    )
 
 
 def measure(
@@ -83,11 +104,9 @@ def measure(
 
 def _values(found: Sequence['deltas.Noise']) -> dict[str, float]:
   *sampled, everything = found
-  values = {
+  of = {each.negatives: each.all for each in sampled}
+  return {
     LARGEST_RATIO: max(b.all / a.all for a, b in itertools.pairwise(found)),
     OF_ALL: everything.all,
+    OF_MOST: of[MOST] / of[FEWEST],
   }
-  of = {each.negatives: each.all for each in sampled}
-  if {5, 80} <= of.keys():
-    values[OF_MOST] = of[80] / of[5]
-  return values

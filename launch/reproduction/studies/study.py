@@ -18,15 +18,29 @@ from typing import Any
 from typing import NamedTuple
 
 from launch.reproduction import outcome as outcome_lib
+from tasks import registry as tasks
 from tasks.papers import result
 from tff_xc import errors
+
+
+class Unused(errors.InputError):
+  """A flag that a result has no use for.
+
+  Attributes:
+    flag: its name.
+  """
+
+  def __init__(self, flag: str, message: str):
+    super().__init__(message)
+    self.flag = flag
 
 
 class Measured(NamedTuple):
   """What a study has measured.
 
   Attributes:
-    values: by name, those of which something is expected.
+    values: by name, those of which something is expected. A name may be of a task,
+      'TASK: NAME'; what is expected of NAME is expected of each.
     tables: of text.
     pictures: names of files in the folder.
     missing: how many published values were asked for, and lack their data.
@@ -42,10 +56,21 @@ def refuse(name: str, unused: Iterable[str]) -> None:
   """Refuses flags that a result has no use for.
 
   Raises:
-    errors.InputError: there is one.
+    Unused: there is one.
   """
   for flag in sorted(unused):
-    raise errors.InputError(f'--{flag}: {name} has no use for it; leave it out')
+    raise Unused(flag, f'--{flag}: {name} has no use for it; leave it out')
+
+
+def lacks(config: Mapping[str, Any]) -> str:
+  """Returns why a configuration's data are not there; '' if they are."""
+  find = tasks.get(config['task']).find
+  try:
+    if find is not None:
+      find(config['data_dir'])
+  except errors.InputError as e:
+    return str(e)
+  return ''
 
 
 def resolve(
@@ -70,22 +95,27 @@ def conclude(
     config: from `resolve`.
     output: the directory of all results.
     jobs: runs side by side; 0: as many as fit the memory.
+
+  Raises:
+    errors.InputError: data are missing or damaged, or the folder cannot be made.
   """
   folder = outcome_lib.folder(output, found.name)
-  folder.mkdir(parents=True, exist_ok=True)
+  with outcome_lib.writing(folder):
+    pass  # It can be made.
   measured = _module(found).measure(config, folder, output, jobs)
   expected = found.expected
   if scale == 'paper' and found.published:
     expected = found.published
   checked = tuple(
     outcome_lib.Checked(
-      f'{each.of}: {each.bounds}',
-      shown(measured.values[each.of]),
-      each.holds(measured.values[each.of]),
+      f'{name}: {each.bounds}',
+      shown(measured.values[name]),
+      each.holds(measured.values[name]),
     )
     for each in expected
     # A data set may be missing; a small form measures all that it expects.
     if expected is found.expected or each.of in measured.values
+    for name in _names(each.of, measured.values)
   )
   verdict, why = outcome_lib.judged(checked)
   if expected is found.published:
@@ -100,6 +130,12 @@ def conclude(
     checked=checked,
     pictures=measured.pictures,
   )
+
+
+def _names(name: str, values: Mapping[str, float]) -> list[str]:
+  """Returns a value's names, see `Measured.values`; `name` itself without any."""
+  of_tasks = [each for each in values if each.endswith(f': {name}')]
+  return of_tasks if of_tasks and name not in values else [name]
 
 
 def shown(value: float) -> str:

@@ -14,6 +14,7 @@ from tasks.papers import registry
 from tests.launch.reproduction import small_table
 from tests.report import fake_runs
 from tff_xc import errors
+from tff_xc.report import units
 
 
 def planned(output, seeds=(0, 1)):
@@ -61,6 +62,34 @@ def test_each_method_is_probed_once_and_times_are_added(probes, tmp_path):
   # Three runs of (50 s less the two rounds' 1 s) and of 20 rounds of 0.5 s.
   assert fedss[2:] == ['3', '60', '0.5', '3', 'min', '3.00', 'GB']
   assert 'memory: 3.00 GB a run, ' in text
+
+
+def test_the_costliest_run_is_probed_and_the_others_are_in_proportion(
+  probes, tmp_path
+):
+  rows = registry.TABLES['turbosvm-fl/table4'].rows
+  groups = runs_lib.plan_runs(rows, {'rounds': 20}, (0, 1), tmp_path)
+  text, _ = needs.told([run for group in groups for run in group], tmp_path)
+  [probe] = probes
+  assert {'--clients_per_round=512', '--embedding_dim=1024'} <= set(probe)
+  [line] = [line for line in text.splitlines() if 'femnist turbosvm' in line]
+  # Of each of five lengths, two runs with 8, 64 and 512 clients: 49 s, and 20 rounds
+  # of 0.5 s times 1/64, 1/8 and 1.
+  seconds = 10 * (3 * 49 + 20 * 0.5 * (8 + 64 + 512) / 512)
+  assert line.split()[2:5] == ['30', '600', '0.5']
+  assert units.human_duration(seconds) in line
+  assert 'by clients a round times epochs or steps' in text
+
+
+def test_work_is_clients_times_epochs_or_steps(tmp_path):
+  def work(name, task=None, **given):
+    rows = runs_lib.of_paper(registry.TABLES[name], task, None)
+    groups = runs_lib.plan_runs(rows, given, [0], tmp_path)
+    return {needs.work(run) for [run] in groups}
+
+  assert work('turbosvm-fl/table11', 'femnist') == {8, 16, 32}
+  assert work('fedvc/table3') == {10, 100}
+  assert work('fedvc/table4', local_steps=3) == {1, 30, 150, 300}
 
 
 def test_a_probe_that_fails_is_told_after_the_others(
@@ -122,6 +151,35 @@ def test_all_missing_data_are_named_once(monkeypatch, tmp_path, capsys):
   assert capsys.readouterr().out == ''
 
 
+def test_what_several_tasks_lack_is_a_list(monkeypatch, tmp_path, capsys):
+  [run, *_] = planned(tmp_path)
+  files = ('runs', 'images'), ('rows', 'images'), ('more', '')
+  others = [
+    dataclasses.replace(run, config={**run.config, 'task': name})
+    for name, _ in files
+  ]
+  why = {name: f'no {name}{found.ALSO}no {more}' for name, more in files}
+  why['more'] = ''
+
+  def missing_in_part(task, data_dir):
+    if why[task]:
+      raise errors.InputError(why[task])
+
+  monkeypatch.setattr(children, 'check_data', missing_in_part)
+  monkeypatch.setattr(tasks, 'get', lambda name: tasks.TASKS['glyphs'])
+  assert needs.with_data(others) == others[2:]
+  lines = ['runs: no runs', 'runs, rows: no images', 'rows: no rows']
+  assert capsys.readouterr().out.splitlines() == [
+    f'missing: {line}' for line in lines
+  ]
+  with pytest.raises(errors.InputError) as told:
+    needs.with_data(others[:2])
+  assert [line.strip() for line in str(told.value).splitlines()] == [
+    'the data of these 2 tasks are missing',
+    *lines,
+  ]
+
+
 def test_a_part_of_the_data_is_told(monkeypatch, tmp_path, capsys):
   runs = planned(tmp_path)
   glyphs = tasks.get('glyphs')
@@ -133,3 +191,9 @@ def test_a_part_of_the_data_is_told(monkeypatch, tmp_path, capsys):
   out = capsys.readouterr().out
   assert out.startswith('only a part: glyphs in ')
   assert out.endswith(' has 5 of 9 users\n')
+
+
+def test_an_output_that_cannot_be_written_is_named(tmp_path):
+  (tmp_path / 'file').write_text('')
+  with pytest.raises(errors.InputError, match='file cannot be written'):
+    needs.told(planned(tmp_path), tmp_path / 'file')

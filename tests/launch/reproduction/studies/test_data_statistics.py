@@ -109,8 +109,14 @@ def test_clients_and_classes_are_drawn(tmp_path, monkeypatch):
 
 def test_all_missing_sets_are_named(tmp_path):
   config = resolved('turbosvm-fl/fig3', 'paper', data_dir=str(tmp_path))
-  with pytest.raises(errors.InputError, match=r'no femnist.*no shakespeare'):
+  with pytest.raises(errors.InputError) as told:
     data_statistics.measure(config, tmp_path, tmp_path)
+  first, *lines = str(told.value).splitlines()
+  assert first == 'the data of these 3 tasks are missing'
+  for line, task in zip(
+    lines, ('femnist', 'celeba', 'shakespeare'), strict=True
+  ):
+    assert line.startswith(f'  {task}: no {task} of LEAF in {tmp_path}')
 
 
 def test_the_verdict_is_on_all_published_values(tmp_path, monkeypatch, capsys):

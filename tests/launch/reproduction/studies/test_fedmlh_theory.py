@@ -1,8 +1,14 @@
 """FedMLH's theory on a task's labels: the table, the values and the picture."""
 
+import json
+
 import pytest
 
 from launch.reproduction.studies import fedmlh_theory
+from launch.reproduction.studies import study
+from tasks.papers import fedmlh
+from tasks.papers import registry
+from tff_xc import errors
 from tff_xc.measure import hashed_labels
 
 TASK = 'sparse-words-sets'
@@ -36,6 +42,45 @@ def test_a_table_and_a_picture(clients, tmp_path):
   pictures = [(tmp_path / name / 'result.png').read_bytes() for name in 'ab']
   assert pictures[0] == pictures[1]
   assert pictures[0].startswith(b'\x89PNG')
+
+
+def test_at_the_papers_size_the_sets_that_are_there_are_measured(
+  tmp_path, monkeypatch, capsys
+):
+  resolve = lambda *given: fedmlh_theory.resolve('fedmlh/theory', *given)
+  where = {'data_dir': str(tmp_path)}
+  configs = resolve('paper', None, where)
+  tasks_ = [each['task'] for each in configs]
+  assert tasks_ == [each.task for each in fedmlh.CONFIGURATIONS]
+  assert [c['task'] for c in resolve('paper', 'bibtex-sets', where)] == [
+    'bibtex-sets'
+  ]
+  with pytest.raises(errors.InputError) as told:
+    fedmlh_theory.measure(configs, tmp_path, tmp_path)
+  lines = str(told.value).splitlines()
+  assert [line.split(':')[0].strip() for line in lines[1:-1]] == tasks_
+  assert '--task=' in lines[-1]
+  # Two are there.
+  there = tasks_[:2]
+  lacks = lambda config: '' if config['task'] in there else 'no files'
+  small = {'num_classes': 60, 'num_features': 40, 'hash_buckets': 7}
+  [config] = resolve('small', TASK, small)
+  theory = fedmlh_theory._theory(json.dumps(config, sort_keys=True))
+  monkeypatch.setattr(study, 'lacks', lacks)
+  monkeypatch.setattr(fedmlh_theory, '_theory', lambda config: theory)
+  outcome = study.conclude(
+    registry.RESULTS['fedmlh/theory'], 'paper', configs, tmp_path
+  )
+  assert [each.says.split(': ')[:2] for each in outcome.checked] == [
+    [task, 'pairs whose divergence grew'] for task in there
+  ] + [[task, 'of its buckets over the bound of Lemma 1'] for task in there]
+  assert outcome.pictures == tuple(f'{task}.png' for task in there)
+  for name in outcome.pictures:
+    assert (tmp_path / 'fedmlh' / 'theory' / name).is_file()
+  assert len(outcome.tables) == 2
+  assert (
+    f'missing: {", ".join(tasks_[2:])}: no files' in capsys.readouterr().out
+  )
 
 
 def test_results_of_one_configuration_are_measured_once(tmp_path, monkeypatch):

@@ -19,7 +19,8 @@ from tff_xc.data import pool
 from tff_xc.round import randomness
 from tff_xc.round import request
 
-N, CLIENTS, RATE, SEED, SCALE = 12, 3, 0.1, 7, 4.0
+N, CLIENTS, RATE, SEED, SCALE = 90, 3, 0.1, 7, 4.0
+GRID = (5, 10, 20, 40, 80)
 CONFIG = {
   'task': 'tiny',
   'seed': SEED,
@@ -90,49 +91,58 @@ def held(y, client, m, most):
 def test_the_noise_is_that_of_the_derivation():
   data, model = dataset(), tiny.model(N)
   scale, found = deltas.noises(data, model, CONFIG)
-  assert [each.negatives for each in found] == [5, N - 1]
+  assert [each.negatives for each in found] == [*GRID, N - 1]
   initial = model.init(tf.constant([SEED, 0]))
   weights = [
     *(initial.encoder[name].numpy() for name in ('kernel', 'bias')),
     initial.class_table.numpy(),
   ]
   batches = [np.arange(32), np.arange(47, 79)]
-  noise, size = [], []
+  noise, size = {m: [] for m in GRID}, []
   for i, numbers in enumerate(batches):
     x, y = data.train.pool.examples(numbers)
     exact = gradients(x, y, weights, np.arange(N), 0.0)
-    each = [
-      gradients(x, y, weights, *held(y, i * CLIENTS + k, 5, 4))
-      for k in range(CLIENTS)
-    ]
-    mean = [np.mean(parts, axis=0) for parts in zip(*each, strict=True)]
-    apart = [
-      RATE * np.abs(a - b).ravel() for a, b in zip(mean, exact, strict=True)
-    ]
-    encoder, rows = np.concatenate(apart[:2]), apart[2]
-    whole = np.concatenate(apart)
-    noise.append([whole.mean(), encoder.mean(), rows.mean()])
+    for m in GRID:
+      each = [
+        gradients(x, y, weights, *held(y, i * CLIENTS + k, m, 4))
+        for k in range(CLIENTS)
+      ]
+      mean = [np.mean(parts, axis=0) for parts in zip(*each, strict=True)]
+      apart = [
+        RATE * np.abs(a - b).ravel() for a, b in zip(mean, exact, strict=True)
+      ]
+      encoder, rows = np.concatenate(apart[:2]), apart[2]
+      whole = np.concatenate(apart)
+      noise[m].append([whole.mean(), encoder.mean(), rows.mean()])
     size.append(np.abs(np.concatenate([a.ravel() for a in exact])).mean())
-  np.testing.assert_allclose(found[0][1:], np.mean(noise, axis=0), rtol=1e-4)
-  assert max(found[1][1:]) < 1e-7
+  *sampled, everything = found
+  for each in sampled:
+    expected = np.mean(noise[each.negatives], axis=0)
+    np.testing.assert_allclose(each[1:], expected, rtol=1e-4)
+  assert max(everything[1:]) < 1e-7
   assert scale == pytest.approx(RATE * np.mean(size), rel=1e-4)
 
 
 def test_the_study_has_a_table_a_picture_and_values(tmp_path, monkeypatch):
   loaded = dataset(), tiny.model(N)
   task = types.SimpleNamespace(load=lambda *_: loaded)
-  noises = [deltas.Noise(5, 0.2, 0.1, 0.3), deltas.Noise(N - 1, 0.0, 0.0, 0.0)]
+  noises = [
+    deltas.Noise(5, 0.2, 0.1, 0.3),
+    deltas.Noise(80, 0.1, 0.1, 0.1),
+    deltas.Noise(N - 1, 0.0, 0.0, 0.0),
+  ]
   monkeypatch.setattr(deltas, 'noises', lambda *_: (0.4, noises))
   monkeypatch.setattr(tasks, 'get', lambda _: task)
   monkeypatch.setattr(experiment, 'install_runtime', lambda _: None)
   measured = gradient_noise.measure(CONFIG, tmp_path, tmp_path)
   [cells] = measured.tables
   assert cells.rows[0] == ('5', '0.2', '0.1', '0.3', '50.00%')
-  assert cells.rows[1][0] == 'n - |P|'
+  assert cells.rows[2][0] == 'n - |P|'
   assert (tmp_path / 'result.png').read_bytes().startswith(b'\x89PNG')
   assert measured.values == {
     gradient_noise.OF_ALL: 0.0,
-    gradient_noise.LARGEST_RATIO: 0.0,
+    gradient_noise.LARGEST_RATIO: 0.5,
+    gradient_noise.OF_MOST: 0.5,
   }
 
 
@@ -148,8 +158,10 @@ def test_values_are_those_that_are_expected():
 def test_bad_data_are_refused():
   with pytest.raises(errors.InputError, match='no client has 32 examples'):
     deltas.noises(dataset(sizes=(9, 8)), tiny.model(N), CONFIG)
-  with pytest.raises(errors.InputError, match='leaves 4 other classes'):
-    deltas.noises(dataset(8, (40, 33)), tiny.model(8), CONFIG)
+  with pytest.raises(
+    errors.InputError, match='leaves 80 other classes at most'
+  ):
+    deltas.noises(dataset(84, (40, 33)), tiny.model(84), CONFIG)
 
 
 def test_the_settings_are_small_or_the_papers():
@@ -157,5 +169,9 @@ def test_the_settings_are_small_or_the_papers():
   small = of('small', None, {})
   assert small['options']['num_classes'] == 160
   assert of('paper', None, {})['task'] == 'sop'
+  assert of('small', None, {'num_classes': 82})['options']['num_classes'] == 82
+  for task, given in ((None, {'num_classes': 81}), ('femnist', {})):
+    with pytest.raises(errors.InputError, match=r'leaves \d+ other classes'):
+      of('small', task, given)  # Before the data are loaded.
   with pytest.raises(errors.InputError, match='--negatives: fedss/fig9 has no'):
     of('small', None, {'negatives': 3})

@@ -1,0 +1,157 @@
+"""Measures one result of the papers: formula, study or trained table."""
+
+import pathlib
+from typing import TYPE_CHECKING
+
+from launch.reproduction import outcome as outcome_lib
+from launch.reproduction.studies import study
+from launch.sweeps import plan
+from tasks.papers import result
+from tff_xc import errors
+
+if TYPE_CHECKING:
+  from launch.reproduction import experiments
+
+
+def nothing(
+  each: 'experiments.Planned', verdict: outcome_lib.Verdict, why: str
+) -> outcome_lib.Outcome:
+  """Returns the outcome of a result of which nothing was measured."""
+  return outcome_lib.Outcome(
+    name=each.found.name, scale=each.request.scale, verdict=verdict, why=why
+  )
+
+
+def outcome_of(each: 'experiments.Planned') -> outcome_lib.Outcome:
+  """Trains or measures what a result needs; returns what came of it.
+
+  Raises:
+    errors.InputError: its data are missing.
+    errors.DamageError: a file is damaged, or the system ends the measurement.
+  """
+  try:
+    return _outcome(each)
+  except BrokenPipeError:
+    raise  # Nobody reads what is printed.
+  except OSError as e:
+    raise errors.DamageError(
+      f'{each.found.name} could not be measured: {e}; mend that, and run the same'
+      ' command again'
+    ) from e
+
+
+def _outcome(each: 'experiments.Planned') -> outcome_lib.Outcome:
+  found, request = each.found, each.request
+  if isinstance(found, result.Diagram):
+    verdict = outcome_lib.Verdict.NOTHING
+    return nothing(each, verdict, 'it is a diagram')
+  if isinstance(found, result.Formula):
+    return _computed(found, request.scale)
+  if isinstance(found, result.Study):
+    return _studied(each)
+  if not each.rows:
+    why = 'it has no small form'
+    return nothing(each, outcome_lib.Verdict.NOT_RUN, why)
+  missing = []
+  if request.train:
+    missing = _train(each)
+  elif kept := _kept_without_runs(each):
+    return kept
+  from launch.reproduction import trained
+
+  return trained.conclude(
+    found, each.rows, each.runs, request.output, request.scale, missing
+  )
+
+
+def _computed(found: result.Formula, scale: str) -> outcome_lib.Outcome:
+  verdict, why = outcome_lib.Verdict.REPRODUCED, 'it follows from formulas'
+  if equal := found.equal:
+    same, rounded = equal.count('yes'), equal.count(result.OF_ROUNDED)
+    why = f'{same} of {len(equal)} values are the published ones'
+    why += f', {rounded} those of rounded numbers' if rounded else ''
+    if 'no' in equal:
+      verdict = outcome_lib.Verdict.SHAPE
+  return outcome_lib.Outcome(
+    name=found.name,
+    scale=scale,
+    verdict=verdict,
+    why=why,
+    tables=(outcome_lib.Cells('', found.heading, found.rows),),
+  )
+
+
+def _studied(each: 'experiments.Planned') -> outcome_lib.Outcome:
+  found, request = each.found, each.request
+  if request.train:
+    return study.conclude(
+      found, request.scale, each.config, request.output, request.jobs
+    )
+  why = 'it has not been measured'
+  return _kept(each) or nothing(each, outcome_lib.Verdict.NOT_RUN, why)
+
+
+def _kept(each: 'experiments.Planned') -> outcome_lib.Outcome | None:
+  """Returns what was measured before and written there."""
+  kept = outcome_lib.read(each.request.output, each.found.name)
+  if not kept or kept.scale != each.request.scale:
+    return None
+  return None if kept.verdict is outcome_lib.Verdict.NOT_RUN else kept
+
+
+def _kept_without_runs(
+  each: 'experiments.Planned',
+) -> outcome_lib.Outcome | None:
+  """Returns a table's result of before whose runs have been removed since."""
+  from launch.sweeps import training
+
+  if any(training.is_finished(run) for group in each.runs for run in group):
+    return None
+  kept = _kept(each)
+  is_same = kept and kept.command == each.request.command(each.found.name)
+  return kept if is_same else None
+
+
+def kept_or_why(
+  each: 'experiments.Planned',
+) -> tuple[outcome_lib.Outcome | None, str]:
+  """Returns what was measured before, and why that cannot be read; '' if it can."""
+  try:
+    return _kept(each), ''
+  except errors.InputError as e:
+    return None, str(e)
+
+
+def _train(each: 'experiments.Planned') -> list[str]:
+  """Trains what is not finished; returns why runs are missing.
+
+  Raises:
+    errors.InputError: no task of the table has its data.
+  """
+  from launch.sweeps import training
+
+  by_task: dict[str, dict[pathlib.Path, plan.Run]] = {}
+  for group in each.runs:
+    for run in group:  # Rows with equal settings share their runs.
+      by_task.setdefault(run.config['task'], {})[run.folder] = run
+  missing = []
+  for task, runs in by_task.items():
+    failures: dict[pathlib.Path, str] = {}
+    try:
+      training.train(
+        [*runs.values()],
+        {},
+        each.request.output / 'runs' / task,
+        each.request.jobs,
+        lambda found, kept=failures: kept.update(found) or '',
+      )
+    except errors.InputError as e:
+      if len(by_task) == 1:
+        raise
+      missing.append(f'{task}: {e}')
+    missing += [f'{folder} failed: {why}' for folder, why in failures.items()]
+  if len(missing) >= len(by_task) and not any(
+    run.folder.exists() for runs in by_task.values() for run in runs.values()
+  ):
+    raise errors.InputError('; '.join(missing))
+  return missing

@@ -1,0 +1,194 @@
+"""Several results: which take the flags, and that one's problem ends no others."""
+
+import errno
+import subprocess
+import sys
+
+import pytest
+
+from launch.reproduction import experiments
+from launch.reproduction import measuring
+from launch.reproduction import outcome as outcome_lib
+from launch.reproduction import page
+from launch.reproduction import trained
+from tasks.papers import fedmlh
+from tasks.papers import registry
+from tests.launch.reproduction import small_table
+from tff_xc import errors
+
+EURLEX = 'eurlex-4k-sets'
+VERDICTS = outcome_lib.Verdict
+
+
+def request(output, names, **more):
+  found = registry.chosen(names)
+  values = {'scale': 'paper', 'output': output} | more
+  return found, experiments.Request(
+    names=tuple(each.name for each in found), **values
+  )
+
+
+def planned(output, names, **more):
+  """Returns what is planned, by name."""
+  found = experiments.plan_all(*request(output, names, **more))
+  return {each.found.name: each for each in found}
+
+
+def test_all_results_have_a_plan_at_the_papers_size(tmp_path, capsys):
+  assert planned(tmp_path, ['all']).keys() == registry.RESULTS.keys()
+  assert capsys.readouterr().out == ''
+
+
+def test_a_task_limits_the_results_that_have_it(tmp_path, capsys):
+  found = planned(tmp_path, ['fedmlh'], task=EURLEX)
+  of = lambda *numbers: {f'fedmlh/{number}' for number in numbers}
+  without = of('table2', 'table4', 'table5', 'fig1')
+  whole = {name for name in registry.RESULTS if name.startswith('fedmlh/')}
+  assert found.keys() == whole - without
+  for each in found.values():
+    tasks = {run.config['task'] for group in each.runs for run in group}
+    assert tasks <= {EURLEX}
+  assert [c['task'] for c in found['fedmlh/theory'].config] == [EURLEX]
+  [line] = capsys.readouterr().out.splitlines()
+  assert line.startswith('left out: ')
+  assert line.endswith(': they do not take this --task')
+  assert all(name in line for name in without)
+  found = planned(tmp_path, ['all'], task='sop', algorithm='fedss')
+  assert found.keys() == {
+    name
+    for name, table in registry.TABLES.items()
+    if any((row.task, row.algorithm) == ('sop', 'fedss') for row in table.rows)
+  }
+
+
+def test_a_setting_limits_the_results_that_take_it(tmp_path, capsys):
+  found = planned(tmp_path, ['fedmlh'], given={'rounds': 9})
+  assert found.keys() == {
+    name for name in registry.TABLES if name.startswith('fedmlh/')
+  }
+  assert 'this --rounds' in capsys.readouterr().out
+
+
+def test_flags_that_change_nothing_leave_nothing_out(tmp_path, capsys):
+  given = {'data_dir': '/x', 'client_threads': 2}
+  found = planned(tmp_path, ['fedmlh', 'fedvc'], given=given, seeds=(0,))
+  assert len(found) == len(registry.chosen(['fedmlh', 'fedvc']))
+  assert capsys.readouterr().out == ''
+  # A study is told where its data are, and a command has what it takes.
+  for each in found['fedmlh/theory'].config:
+    assert each['data_dir'] == '/x'
+  formula = found['fedmlh/table5'].request
+  assert formula.command('fedmlh/table5').endswith(' --scale=paper')
+  assert formula.limited == ''
+  table = found['fedmlh/table3'].request
+  assert table.command('fedmlh/table3').endswith(
+    ' --seeds=0 --client_threads=2'
+  )
+
+
+def test_flags_that_no_result_takes_are_refused_with_what_there_is(tmp_path):
+  for flags, problem in (
+    ({'task': 'sopp'}, "unknown task 'sopp'"),
+    ({'algorithm': 'fedxx'}, '--algorithm=fedxx: fedss/table1 has, on '),
+    ({'given': {'rounds': 0}}, '--rounds=0'),
+  ):
+    with pytest.raises(errors.InputError, match=problem):
+      planned(tmp_path, ['fedss'], **flags)
+
+
+@pytest.mark.slow  # A process looks for each task's data.
+def test_a_report_over_all_results_needs_no_data(tmp_path):
+  output = tmp_path / 'out'
+  arguments = ('--scale=paper', f'--data_dir={tmp_path}', f'--output={output}')
+  done = subprocess.run(
+    [sys.executable, '-m', 'launch.reproduce', 'fedmlh', *arguments],
+    capture_output=True,
+    text=True,
+    check=False,
+  )
+  assert (done.returncode, done.stderr) == (0, '')
+  first, *lines = done.stdout.splitlines()
+  assert first == 'the data of these 4 tasks are missing'
+  for line, each in zip(lines, fedmlh.CONFIGURATIONS, strict=False):
+    assert line.startswith(f'  {each.task}: no ')
+  assert (output / page.FILE).is_file()
+  found = {
+    name: outcome_lib.read(output, name).verdict
+    for name in registry.RESULTS
+    if name.startswith('fedmlh/')
+  }
+  assert found['fedmlh/table5'] == VERDICTS.REPRODUCED
+  for name in ('fedmlh/table1', 'fedmlh/table3', 'fedmlh/fig2'):
+    assert found[name] == VERDICTS.NOT_RUN
+
+
+@pytest.fixture
+def finished(monkeypatch, tmp_path):
+  """Returns a table whose runs have finished in tmp_path, and two others."""
+  table = small_table.TABLE
+  monkeypatch.setitem(registry.RESULTS, table.name, table)
+  names = [table.name, 'fedmlh/table5', 'fedmlh/table2']
+  found, asked = request(tmp_path, names, scale='small')
+  plans = experiments.plan_all(found, asked)
+  for each in plans:
+    for [run] in each.runs:
+      small_table.finish(run, 0.5)
+  return plans, asked
+
+
+def assert_others_are_measured(output, capsys, reason):
+  out = capsys.readouterr().out
+  assert f'p/fig1: not run: {reason}' in out
+  assert '2 reproduced, 1 not run' in out
+  assert (output / page.FILE).is_file()
+  for name in ('fedmlh/table5', 'fedmlh/table2'):
+    assert outcome_lib.read(output, name).verdict == VERDICTS.REPRODUCED
+  assert reason in outcome_lib.read(output, 'p/fig1').why
+
+
+def test_a_damaged_run_ends_no_other_result(finished, tmp_path, capsys):
+  plans, asked = finished
+  path = next(tmp_path.rglob('summary.json'))
+  path.write_text('{')
+  with pytest.raises(errors.InputError, match='being measured: p/fig1; the'):
+    experiments.run_all(plans, asked)
+  assert_others_are_measured(tmp_path, capsys, f'{path} is damaged (')
+
+
+def test_a_full_disk_while_drawing_ends_no_other_result(
+  finished, tmp_path, capsys, monkeypatch
+):
+  plans, asked = finished
+
+  def full(*arguments):
+    raise OSError(errno.ENOSPC, 'No space left on device', 'result.png')
+
+  monkeypatch.setattr(trained, '_draw', full)
+  with pytest.raises(errors.InputError, match='being measured: p/fig1; the'):
+    experiments.run_all(plans, asked)
+  reason = 'p/fig1 could not be measured: [Errno 28] No space left on device'
+  assert_others_are_measured(tmp_path, capsys, reason)
+
+
+@pytest.mark.parametrize('error', [KeyError('bug'), BrokenPipeError()])
+def test_a_bug_keeps_its_trace(error, finished, monkeypatch):
+  plans, asked = finished
+
+  def fails(*arguments):
+    raise error
+
+  monkeypatch.setattr(measuring, '_outcome', fails)
+  with pytest.raises(type(error)):
+    experiments.run_all(plans, asked)
+
+
+def test_missing_data_are_no_damage(tmp_path, capsys):
+  names = ['fedmlh/theory', 'fedmlh/table5']
+  given = {'data_dir': str(tmp_path)}
+  found, asked = request(tmp_path / 'out', names, given=given)
+  experiments.run_all(experiments.plan_all(found, asked), asked)
+  theory = outcome_lib.read(tmp_path / 'out', 'fedmlh/theory')
+  assert theory.verdict == VERDICTS.NOT_RUN
+  for each in fedmlh.CONFIGURATIONS:
+    assert f'{each.task}: no ' in theory.why
+  assert '1 reproduced, 1 not run' in capsys.readouterr().out

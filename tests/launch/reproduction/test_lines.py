@@ -1,0 +1,70 @@
+"""Finished runs whose files lack something are named in one sentence."""
+
+import json
+
+import pytest
+
+from launch.reproduction import lines
+from launch.reproduction import runs as runs_lib
+from tests.launch.reproduction import small_table
+from tff_xc import errors
+
+BEST = {'by': 'top1', 'round': 4, 'top1': 0.5, 'bytes_down': 10.0}
+
+
+@pytest.fixture
+def folder(tmp_path):
+  """Returns the directory of the first of a table's runs, which have finished."""
+  for [run] in planned(tmp_path):
+    small_table.finish(run, 0.5)
+  return planned(tmp_path)[0][0].folder
+
+
+def planned(output):
+  return runs_lib.plan_runs(small_table.ROWS, {}, (0,), output)
+
+
+def of_table(output):
+  return lines.of_table(small_table.TABLE, small_table.ROWS, planned(output))
+
+
+def change(path, **values):
+  """Changes a summary; None removes a key."""
+  summary = json.loads(path.read_text()) | values
+  kept = {name: value for name, value in summary.items() if value is not None}
+  path.write_text(json.dumps(kept))
+
+
+@pytest.mark.parametrize(
+  ('name', 'values'),
+  [
+    ('bytes_down', {'best_round': {**BEST, 'bytes_down': None}}),
+    ('bytes_down', {'best_round': {'by': 'top1', 'round': 4, 'top1': 0.5}}),
+    ('round', {'best_round': {**BEST, 'round': 'x'}}),
+    ('best_round', {'best_round': [4]}),
+    ('seconds_per_round_median', {'seconds_per_round_median': None}),
+  ],
+)
+def test_what_a_summary_lacks_is_named(name, values, folder, tmp_path):
+  path = folder / 'summary.json'
+  change(path, best_round=BEST)
+  assert all(line.group for line in of_table(tmp_path))
+  change(path, **values)
+  with pytest.raises(errors.DamageError) as told:
+    of_table(tmp_path)
+  assert str(told.value) == (
+    f'{path} is damaged (expected a number of "{name}"); restore it, or delete'
+    f' {folder} and train again.'
+  )
+
+
+@pytest.mark.parametrize('kept', ['round,lo', 'round,loss,seconds\n', 'half'])
+def test_metrics_that_were_cut_are_named(kept, folder, tmp_path):
+  path = folder / 'metrics.csv'
+  whole = path.read_text().splitlines(keepends=True)
+  path.write_text(''.join(whole[:9]) if kept == 'half' else kept)
+  with pytest.raises(errors.DamageError) as told:
+    of_table(tmp_path)
+  assert str(told.value).startswith(
+    f'{path} is damaged (expected 20 rounds with seconds); restore it'
+  )
