@@ -52,7 +52,7 @@ def test_values_of_the_papers_size_are_compared_with_the_published(
   assert of(a=5.1, b=1000.0).verdict == VERDICTS.NOT
   part = of(a=5.0, missing=1)
   assert part.verdict == VERDICTS.NOT_RUN
-  assert part.why.endswith('hold; 1 published values were not measured')
+  assert part.why.endswith('holds; 1 published values were not measured')
   assert of(a=4.0, missing=1).verdict == VERDICTS.NOT
   assert of(a=5.0).verdict == VERDICTS.REPRODUCED  # Of the task that was asked.
 
