@@ -25,6 +25,7 @@ try:
   from tasks import registry as tasks
   from tasks import run_settings
   from tff_xc import environment
+  from tff_xc import wording
   from tff_xc.report import text_table
   from tff_xc.runtime import registry as runtimes
 except ModuleNotFoundError as e:
@@ -166,7 +167,7 @@ def main(arguments) -> None:
       _print(check)
       problems += check.is_problem
   if problems:
-    print(f'{problems} problem{"s" if problems > 1 else ""} found')
+    print(f'{wording.count(problems, "problem")} found')
     sys.exit(1)
   print('all is well')
 

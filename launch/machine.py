@@ -18,6 +18,7 @@ from typing import Any
 
 from tasks import found as found_lib
 from tff_xc import errors
+from tff_xc import wording
 
 GIB = 2**30
 # The demo's peak is below this, although TFF's worker holds a second copy of
@@ -66,7 +67,8 @@ def check_python(version: tuple[int, int, int]) -> Check:
 
 def check_platform(system: str, machine: str, cpuinfo: str) -> Check:
   """Checks for Linux on x86-64 with AVX, as TFF and TensorFlow need."""
-  found = f'{system} {machine}, {len(os.sched_getaffinity(0))} cores'
+  cores = wording.count(len(os.sched_getaffinity(0)), 'core')
+  found = f'{system} {machine}, {cores}'
   if (system, machine) != ('Linux', 'x86_64'):
     return Check(
       'platform', found, 'use Linux on x86-64: TFF is not built for another'

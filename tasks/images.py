@@ -10,6 +10,7 @@ from tasks import encoders
 from tasks import own_data
 from tasks import task
 from tff_xc import errors
+from tff_xc import wording
 
 # Pixels a side of photographs, unless --image_size says otherwise.
 _SIDE = 64
@@ -61,8 +62,11 @@ def _tell(data_dir, dataset) -> None:
   clients = dataset.train.partition
   tests = 0 if dataset.test is None else len(dataset.test)
   names = dataset.class_names or list(map(str, range(dataset.num_classes)))
-  found = own.described(len(clients.numbers) + tests, 'images', names, tests)
-  print(f'{data_dir}: {found}; {len(clients):,} clients', file=sys.stderr)
+  found = own.described(len(clients.numbers) + tests, 'image', names, tests)
+  print(
+    f'{data_dir}: {found}; {wording.count(len(clients), "client")}',
+    file=sys.stderr,
+  )
 
 
 def _find(data_dir):

@@ -11,6 +11,7 @@ from collections.abc import Mapping
 from datasets.splits import split_path
 from tasks import task
 from tff_xc import errors
+from tff_xc import wording
 
 # Options of tasks whose data have one label an example.
 SPLIT = ('split', 'test_file', 'test_fraction', 'data_seed')
@@ -134,15 +135,16 @@ def find_arrays(path: str) -> str:
   found = arrays.read(path)
   tests = len(found.get('test_y', ()))
   names = list(map(str, range(int(found['y'].max()) + 1)))
-  return own.described(len(found['y']) + tests, 'examples', names, tests)
+  return own.described(len(found['y']) + tests, 'example', names, tests)
 
 
 def find_sparse_text(path: str) -> str:
   """Describes a file of sparse text by its header."""
   from datasets.xc import own
 
-  examples, features, labels = own.check(path)
-  return f'{examples:,} examples, {features:,} features, {labels:,} labels'
+  header = own.check(path)
+  nouns = ('example', 'feature', 'label')
+  return ', '.join(map(wording.count, header, nouns))
 
 
 def stem(path: str) -> str:

@@ -64,7 +64,7 @@ def described(path: str | os.PathLike) -> str:
       ' name the classes'
     )
   tests = len(found.test or ())
-  return own.described(len(found) + tests, 'images', found.class_names, tests)
+  return own.described(len(found) + tests, 'image', found.class_names, tests)
 
 
 def of_ids(

@@ -23,6 +23,7 @@ from datasets.splits import hold_out
 from datasets.splits import listing as listing_lib
 from datasets.splits import split_folder
 from tff_xc import errors
+from tff_xc import wording
 from tff_xc.data import partition as partition_lib
 
 IID = 'iid:'
@@ -161,7 +162,7 @@ def described(
 
   Args:
     size: the number of all examples.
-    noun: what they are.
+    noun: what one of them is.
     class_names: of all classes.
     tests: how many examples are the test part.
   """
@@ -171,7 +172,10 @@ def described(
   if len(class_names) > len(first):
     first.append('...')
   test = f'{tests:,} of them test' if tests else 'no test part'
-  return f'{size:,} {noun} of {len(class_names):,} classes ({", ".join(first)}), {test}'
+  return (
+    f'{wording.count(size, noun)} of {wording.count(len(class_names), "class")}'
+    f' ({", ".join(first)}), {test}'
+  )
 
 
 def with_test(data: Labelled, test_file: str, where: str) -> Labelled:
@@ -283,8 +287,9 @@ def at_random(numbers: np.ndarray, choice: Choice) -> partition_lib.Partition:
   """
   if choice.iid > len(numbers):
     raise errors.InputError(
-      f'--split={choice.split}: there are {len(numbers):,} training examples;'
-      ' take as many clients or fewer'
+      f'--split={choice.split}: there are'
+      f' {wording.count(len(numbers), "training example")}; take as many clients or'
+      ' fewer'
     )
   random = np.random.default_rng([choice.seed, _IID])
   clients = np.array_split(random.permutation(numbers), choice.iid)
