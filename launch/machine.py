@@ -205,7 +205,7 @@ def check_task_data(
   try:
     found = find(directory)
   except (errors.InputError, OSError) as e:
-    return Check('data', f'no {name} in {directory}', str(e))
+    return Check('data', f'{name} cannot be loaded from {directory}', str(e))
   told = f': {found}' if isinstance(found, str) else ''
   return Check('data', f'{name} in {directory}{told}')
 

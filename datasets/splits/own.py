@@ -156,15 +156,16 @@ def parts(
 
 
 def described(
-  size: int, noun: str, class_names: Sequence[str], tests: int
+  size: int, noun: str, class_names: Sequence[str], tests: int, clients: int
 ) -> str:
-  """Returns `183 images of 5 classes (cat, dog, ...), 20 of them test`.
+  """Returns `60 images of 4 classes (cat, dog, ...), 6 of them test; 6 clients`.
 
   Args:
     size: the number of all examples.
     noun: what one of them is.
     class_names: of all classes.
     tests: how many examples are the test part.
+    clients: their number; 0: nobody has said yet whose the examples are.
   """
   first = [
     name if len(name) < 30 else f'{name[:27]}...' for name in class_names[:3]
@@ -172,9 +173,12 @@ def described(
   if len(class_names) > len(first):
     first.append('...')
   test = f'{tests:,} of them test' if tests else 'no test part'
+  whose = '--split must say whose each is'
+  if clients:
+    whose = wording.count(clients, 'client')
   return (
     f'{wording.count(size, noun)} of {wording.count(len(class_names), "class")}'
-    f' ({", ".join(first)}), {test}'
+    f' ({", ".join(first)}), {test}; {whose}'
   )
 
 

@@ -15,6 +15,7 @@ import pytest
 from launch import compare
 from launch import evaluation
 from launch import training
+from tasks import registry
 from tests import documents
 from tests.datasets.images import on_disk
 from tests.launch import flag_values
@@ -180,8 +181,6 @@ def test_the_path_from_a_split_to_a_comparison(name, here):
 
 
 def test_training_says_what_the_images_are(tmp_path, capsys):
-  from tasks import registry
-
   images = registry.get('images')
   own_examples.photos(tmp_path)
   given = {'image_size': 16, 'split': str(tmp_path)}
@@ -277,46 +276,3 @@ def test_flags_that_cannot_be_right_are_refused_at_once(flags_, message):
   data = () if 'missing' in message else ('--data_dir=mine.csv',)
   done = light.call('train', *flags_, *data, '--algorithm=fedavg')
   light.assert_one_sentence(done, message)
-
-
-@pytest.mark.parametrize(
-  ('task', 'make', 'data_dir', 'found'),
-  [
-    (
-      'images',
-      own_examples.photos,
-      'photos',
-      '39 images of 3 classes (cat, dog, emu), no test part',
-    ),
-    (
-      'images',
-      own_examples.npz,
-      'mine.npz',
-      '20 examples of 4 classes (0, 1, 2, ...), no test part',
-    ),
-    (
-      'table',
-      own_examples.items,
-      'items.csv',
-      'the columns a, b, c, item, colour, user, part',
-    ),
-    (
-      'sparse-text',
-      own_examples.text,
-      'train.txt',
-      '60 examples, 13 features, 11 labels',
-    ),
-    ('sparse-text-sets', own_examples.text, 'test.txt', '12 examples'),
-  ],
-)
-def test_the_doctor_says_what_it_finds(task, make, data_dir, found, tmp_path):
-  from launch import machine
-  from tasks import registry
-
-  make(tmp_path)
-  find = registry.get(task).find
-  check = machine.check_task_data(task, str(tmp_path / data_dir), find)
-  assert found in check.found
-  assert not check.is_problem
-  missing = machine.check_task_data(task, str(tmp_path / 'absent'), find)
-  assert missing.is_problem

@@ -130,7 +130,10 @@ def test_ids_are_found_as_texts_and_as_numbers():
 
 
 def test_one_is_no_plural():
-  described = own.described(1, 'image', ['cat'], 0)
-  assert described == '1 image of 1 class (cat), no test part'
-  described = own.described(1200, 'row', ['a', 'b', 'c', 'd'], 30)
-  assert described == '1,200 rows of 4 classes (a, b, c, ...), 30 of them test'
+  described = own.described(1, 'image', ['cat'], 0, 1)
+  assert described == '1 image of 1 class (cat), no test part; 1 client'
+  described = own.described(1200, 'row', ['a', 'b', 'c', 'd'], 30, 0)
+  assert described == (
+    '1,200 rows of 4 classes (a, b, c, ...), 30 of them test; --split must say'
+    ' whose each is'
+  )
