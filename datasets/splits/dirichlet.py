@@ -169,7 +169,7 @@ def _sizes(total: int, num_clients: int, each: int) -> list[int]:
     if each > 1:
       cures.append('a smaller --examples_per_client')
     raise errors.InputError(
-      f'{wording.count(total, "example")} cannot make'
+      f'{wording.count(total, "training example")} cannot make'
       f' {wording.count(num_clients, "client")} of'
       f' {wording.count(least, "example")}; give'
       f' {", or ".join(cures) or "labelled examples"}'

@@ -52,7 +52,7 @@ def shards(
   count = num_clients * shards_per_client
   if count > len(order):
     raise errors.InputError(
-      f'{wording.count(len(order), "example")} cannot make'
+      f'{wording.count(len(order), "training example")} cannot make'
       f' {wording.count(num_clients, "client")} of'
       f' {wording.count(shards_per_client, "shard")}; give fewer --clients, or'
       ' fewer --shards_per_client'

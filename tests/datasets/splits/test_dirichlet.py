@@ -190,19 +190,19 @@ def test_clients_share_all_examples_and_keep_their_order():
     (
       2,
       3,
-      '5 examples cannot make 2 clients of 3 examples; give --clients=1, or a'
+      '5 training examples cannot make 2 clients of 3 examples; give --clients=1, or a'
       ' smaller --examples_per_client$',
     ),
     # One example a client cannot become fewer.
     (
       6,
       0,
-      '5 examples cannot make 6 clients of 1 example; give --clients=5 or fewer$',
+      '5 training examples cannot make 6 clients of 1 example; give --clients=5 or fewer$',
     ),
     (
       1,
       7,
-      '5 examples cannot make 1 client of 7 examples; give a smaller'
+      '5 training examples cannot make 1 client of 7 examples; give a smaller'
       ' --examples_per_client$',
     ),
   ],
