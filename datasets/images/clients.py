@@ -35,6 +35,12 @@ from tff_xc.data import pool as pool_lib
 # Bytes of decoded images that are kept; 43,000 of 64 x 64.
 CACHE = 2**29
 SKIP, FAIL = 'skip', 'fail'
+# Why images are left out, and what people can do.
+_MISSING, _DAMAGED = 'cannot be found', 'cannot be read'
+_CURES = {
+  _MISSING: 'put them there, or mend their paths in the table of the split',
+  _DAMAGED: 'mend or remove them',
+}
 
 
 def load(
@@ -68,7 +74,7 @@ def load(
   places, data = _labelled(store, choice, corrupt)
   if corrupt == SKIP:
     bad = ~_readable(store, places, side)
-    places, data = _without(bad, places, data, 'cannot be read', store.path)
+    places, data = _without(bad, places, data, _DAMAGED, store.path)
   clients, test = _parts(store, data, choice)
   pool = _pool(store, places, data.labels, side)
   return client_data.FederatedDataset(
@@ -174,7 +180,7 @@ def _of_split(store, choice, corrupt: str) -> tuple[np.ndarray, own.Labelled]:
       f'{choice.split}: {store.where(twice[0])} is named twice, perhaps for'
       ' training and for the test; give each image to one user or to the test'
     )
-  return _without(missing, places, data, 'are missing', store.path)
+  return _without(missing, places, data, _MISSING, store.path)
 
 
 def _joined(
@@ -222,8 +228,9 @@ def _without(bad: np.ndarray, places, data: own.Labelled, why: str, path):
         f' {_first(data, numbers)!r}; give JPEG or PNG, of all parts of the split'
       )
   print(
-    f'warning: {path}: {bad.sum():,} of {len(bad):,} images {why} and are left'
-    f' out, first {_first(data, np.flatnonzero(bad))!r} (--corrupt=fail: they are an error)',
+    f'warning: {path}: {bad.sum():,} of {len(bad):,} images {why} and will be left'
+    f' out, first {_first(data, np.flatnonzero(bad))!r}; {_CURES[why]}'
+    ' (--corrupt=fail: an error)',
     file=sys.stderr,
   )
   kept = np.flatnonzero(~bad)

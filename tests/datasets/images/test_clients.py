@@ -132,7 +132,8 @@ def test_damaged_images_are_counted_and_left_out(tmp_path, capsys, monkeypatch):
   dataset = load(path)
   said = capsys.readouterr().err
   assert (
-    "2 of 18 images cannot be read and are left out, first 'cat/0.jpg'" in said
+    "2 of 18 images cannot be read and will be left out, first 'cat/0.jpg'"
+    in said
   )
   assert dataset.train.partition.sizes.tolist() == [5, 5, 6]
   for client in dataset.train.client_ids:
@@ -265,9 +266,9 @@ def test_missing_images(tmp_path, capsys):
   split = split_folder(tmp_path / 'splits')
   (path / 'cat/0.jpg').unlink()
   dataset = load(path, split)
-  assert "1 of 6 images are missing and are left out, first 'cat/0.jpg'" in (
-    capsys.readouterr().err
-  )
+  assert (
+    "1 of 6 images cannot be found and will be left out, first 'cat/0.jpg'; put"
+  ) in capsys.readouterr().err
   assert dataset.train.labels('ann').tolist() == [1]
   with pytest.raises(errors.InputError, match='1 of 6 images are not in'):
     load(path, split, corrupt='fail')
