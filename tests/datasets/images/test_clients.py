@@ -177,7 +177,7 @@ def test_a_part_of_which_nothing_is_left_is_an_error(tmp_path, part):
     load(path, split)
   for name in damaged:
     (path / f'{name}.jpg').unlink()
-  with pytest.raises(errors.InputError, match=f'{part} images are missing'):
+  with pytest.raises(errors.InputError, match=f'{part} images cannot be found'):
     load(path, split)
 
 
