@@ -235,9 +235,7 @@ def test_what_would_be_loaded_is_described_without_decoding(
   monkeypatch.setattr(decode, 'square', None)
   path = on_disk.classes(tmp_path / 'photos')
   found = clients.described(path, None)
-  assert found.startswith(
-    '18 images of 3 classes (cat, dog, emu), no test part'
-  )
+  assert found.startswith('18 images of 3 classes (cat, dog, emu), no test')
   assert found.endswith('; --split must say whose each is')
   assert '; 3 clients' in clients.described(path, own.Choice('class'))
   split = own.Choice(str(split_folder(tmp_path / 'splits')))
