@@ -19,6 +19,7 @@ from absl import flags
 
 from launch import app
 from tff_xc import errors
+from tff_xc import wording
 from tff_xc.algorithms import hyperparameters as hp
 from tff_xc.measure import budgets
 from tff_xc.measure import catalog
@@ -95,7 +96,9 @@ def _told(rows, task: str, rounds: int | None, metric, where) -> str:
   from tff_xc.report import tables
   from tff_xc.report import text_table
 
-  when = 'final scores' if rounds is None else f'after {rounds} rounds'
+  when = 'final scores'
+  if rounds is not None:
+    when = f'after {wording.count(rounds, "round")}'
   width = text_table.terminal_width()
   table = tables.to_text(rows, width, metric, 'compare.csv')
   return (

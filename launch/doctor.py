@@ -1,12 +1,14 @@
 """Checks whether this machine can run the project, and how to make it so.
 
-  python -m launch.doctor [--task=T]
+  python -m launch.doctor [--task=T] [--data_dir=D] [--split=S ...]
 
 Looks for the data of every task, or of the given one. For a task of one's own
-data, such as images, --data_dir names them.
+data, such as images, --data_dir names them, and --split, --test_fraction and other
+flags of the data say, as in training, what a run would find in them.
 Exit status: 0 all is well, 1 a problem was found.
 """
 
+import functools
 import os
 import pathlib
 import platform
@@ -14,6 +16,7 @@ import re
 import sys
 import textwrap
 from importlib import metadata
+from typing import Any
 
 try:
   import psutil
@@ -22,9 +25,14 @@ try:
   from launch import app
   from launch import machine
   from launch import settings
+  from tasks import fitting
+  from tasks import own_options
   from tasks import registry as tasks
   from tasks import run_settings
+  from tasks import task as task_lib
   from tff_xc import environment
+  from tff_xc import errors
+  from tff_xc import wording
   from tff_xc.report import text_table
   from tff_xc.runtime import registry as runtimes
 except ModuleNotFoundError as e:
@@ -44,6 +52,9 @@ flags.DEFINE_string(
   "directory of the data sets, one folder each, or one's own data; default "
   f'${run_settings.DATA_VARIABLE}, then {run_settings.DEFAULT_DATA_DIR}',
 )
+# What a run of one's own data may say about them.
+_OF_DATA = ('data_seed', *(option.name for option in own_options.OPTIONS))
+settings.define_flags(task_lib.OPTIONS[name] for name in _OF_DATA)
 app.define_float(
   'worker_timeout_seconds',
   60.0,
@@ -128,12 +139,38 @@ def _tensorflow_checks() -> list[machine.Check]:
   ]
 
 
+def _options() -> dict[str, Any] | None:
+  """Returns the task's options if flags set some of them, else None.
+
+  Raises:
+    errors.InputError: there is no task of one's own data, or it does not take one
+      of them.
+  """
+  given = {n: v for n, v in settings.changes().items() if n in _OF_DATA}
+  if not given:
+    return None
+  name = flags.FLAGS.task
+  if name is None or not tasks.get(name).data_is_named:
+    own = ', '.join(n for n, t in tasks.TASKS.items() if t.data_is_named)
+    raise errors.InputError(
+      f'--{next(iter(given))} goes with a task of your own data here: give --task,'
+      f' one of {own}'
+    )
+  task = tasks.get(name)
+  options = fitting.checked_options(task, given)
+  task.check(options)
+  return options
+
+
 def _check_data() -> machine.Check:
   chosen = flags.FLAGS.data_dir or os.environ.get(run_settings.DATA_VARIABLE)
   directory = chosen or run_settings.DEFAULT_DATA_DIR
   name = flags.FLAGS.task
   if name is not None:
-    return machine.check_task_data(name, directory, tasks.get(name).find)
+    find, options = tasks.get(name).find, _options()
+    if options is not None:
+      find = functools.partial(find, options=options)
+    return machine.check_task_data(name, directory, find)
   needs = {n: t for n, t in tasks.TASKS.items() if t.find is not None}
   return machine.check_data(
     directory,
@@ -160,13 +197,14 @@ def main(arguments) -> None:
     flags.FLAGS.task is not None
   ):  # Refuses an unknown task, or one without data.
     tasks.get(flags.FLAGS.task).check_data_dir(flags.FLAGS.data_dir)
+  _options()
   problems = 0
   for find in (_quick_checks, _tensorflow_checks):
     for check in find():
       _print(check)
       problems += check.is_problem
   if problems:
-    print(f'{problems} problem{"s" if problems > 1 else ""} found')
+    print(f'{wording.count(problems, "problem")} found')
     sys.exit(1)
   print('all is well')
 

@@ -9,6 +9,7 @@ import pandas as pd
 from tasks import experiment
 from tff_xc import classifier
 from tff_xc import errors
+from tff_xc import wording
 from tff_xc.data import client_data as client_data_lib
 from tff_xc.data import fingerprint
 from tff_xc.experiment import checkpoints
@@ -61,7 +62,8 @@ def run(run_dir: str, data_dir: str | None, client: str | None) -> dict:
     raise errors.InputError(
       f'{path} cannot be written ({e.strerror}); the results above are all'
     ) from e
-  print(f'after {rounds} rounds; confusion of client {client}:')
+  done = wording.count(rounds, 'round')
+  print(f'after {done}; confusion of client {client}:')
   print(path / 'confusion.png')
   return result
 

@@ -18,6 +18,7 @@ from typing import Any
 
 from tasks import found as found_lib
 from tff_xc import errors
+from tff_xc import wording
 
 GIB = 2**30
 # The demo's peak is below this, although TFF's worker holds a second copy of
@@ -66,7 +67,8 @@ def check_python(version: tuple[int, int, int]) -> Check:
 
 def check_platform(system: str, machine: str, cpuinfo: str) -> Check:
   """Checks for Linux on x86-64 with AVX, as TFF and TensorFlow need."""
-  found = f'{system} {machine}, {len(os.sched_getaffinity(0))} cores'
+  cores = wording.count(len(os.sched_getaffinity(0)), 'core')
+  found = f'{system} {machine}, {cores}'
   if (system, machine) != ('Linux', 'x86_64'):
     return Check(
       'platform', found, 'use Linux on x86-64: TFF is not built for another'
@@ -203,7 +205,7 @@ def check_task_data(
   try:
     found = find(directory)
   except (errors.InputError, OSError) as e:
-    return Check('data', f'no {name} in {directory}', str(e))
+    return Check('data', f'{name} cannot be loaded from {directory}', str(e))
   told = f': {found}' if isinstance(found, str) else ''
   return Check('data', f'{name} in {directory}{told}')
 

@@ -2,6 +2,7 @@
 
 import os
 from collections.abc import Collection
+from collections.abc import Iterable
 from typing import Any
 
 from absl import flags
@@ -38,9 +39,12 @@ def define_experiment_flags(without: Collection[str] = ()) -> None:
     listed = f'`python -m launch.list {name}s` describes them'
     flags.DEFINE_string(name, None, f'{", ".join(entries)}; {listed}')
   define_cache_flag()
-  for parameter in parameters().values():
-    if parameter.name in without:
-      continue
+  define_flags(p for p in parameters().values() if p.name not in without)
+
+
+def define_flags(of: Iterable[hp.Hyperparameter]) -> None:
+  """Defines a flag for each of these parameters; `changes` has those set."""
+  for parameter in of:
     kind = type(parameter.default)
     define = {
       bool: flags.DEFINE_bool,

@@ -24,6 +24,7 @@ from absl import flags
 
 from launch import app
 from tff_xc import errors
+from tff_xc import wording
 from tff_xc.report import text_table
 from tff_xc.runtime.cluster import head
 from tff_xc.runtime.cluster import launching
@@ -94,8 +95,8 @@ def _start(folder: pathlib.Path) -> None:
     node = nodes.join(folder, file, workers, values.listen or '')
   cluster = state.find_cluster(folder)
   print(
-    f'node {node.name} runs: {_count(node.workers, "worker")} of'
-    f' {_count(node.threads, "thread")}, cluster at {cluster.address}'
+    f'node {node.name} runs: {wording.count(node.workers, "worker")} of'
+    f' {wording.count(node.threads, "thread")}, cluster at {cluster.address}'
     f' ({_protection(cluster)})'
   )
   if not node.is_head:
@@ -149,8 +150,8 @@ def _status(folder: pathlib.Path) -> None:
   print(
     problem
     or f'cluster at {cluster.address} ({_protection(cluster)}):'
-    f' {_count(sum(n.workers for n in alive), "worker")} on'
-    f' {_count(len(alive), "node")}, other machines included'
+    f' {wording.count(sum(n.workers for n in alive), "worker")} on'
+    f' {wording.count(len(alive), "node")}, other machines included'
   )
   if not all_run:
     sys.exit(1)
@@ -160,13 +161,13 @@ def _trouble(found: nodes.Found) -> str:
   if found.is_alive:
     return 'not in the cluster'
   left = len(found.pids)
-  return f'ended, {_count(left, "process")} left' if left else 'ended'
+  return f'ended, {wording.count(left, "process")} left' if left else 'ended'
 
 
 def _stop(folder: pathlib.Path) -> None:
   ended = nodes.stop(folder, flags.FLAGS.node or '')
   print(
-    f'stopped {_count(ended, "node")}'
+    f'stopped {wording.count(ended, "node")}'
     if ended
     else f'nothing to stop: no workers were started here (folder {folder})'
   )
@@ -174,11 +175,6 @@ def _stop(folder: pathlib.Path) -> None:
 
 def _protection(cluster: state.Cluster) -> str:
   return 'token and TLS' if cluster.uses_tls else 'this machine only, token'
-
-
-def _count(number: int, what: str) -> str:
-  plural = 'es' if what.endswith('s') else 's'
-  return f'{number} {what}{"" if number == 1 else plural}'
 
 
 _ACTIONS = {

@@ -91,20 +91,12 @@ def _settings(given: Mapping, task: task_lib.Task) -> dict[str, Any]:
 
 
 def _options(task: task_lib.Task, entry, given: Mapping) -> dict[str, Any]:
+  options = fitting.checked_options(task, given)
   for name in given:
-    if name not in task.options:
-      raise errors.InputError(
-        f'--{name} is not an option of task {task.name}, which takes: '
-        + (', '.join(f'--{n}' for n in task.options) or 'none')
-      )
     if name in task_lib.OF_CLIENTS and not entry.has_clients:
       raise errors.InputError(
         f'--{name} does not apply to {entry.name}, which has no clients'
       )
-  options = {
-    name: task_lib.OPTIONS[name].checked(value)
-    for name, value in (task.option_values() | given).items()
-  }
   fitting.check_logits(options, given, entry)
   task.check(options)
   classes, dim = task.known_classes(options), options.get('embedding_dim', 1)

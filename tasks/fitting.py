@@ -5,6 +5,7 @@ Importing this does not import TensorFlow.
 
 import os
 from collections.abc import Mapping
+from typing import Any
 
 from tasks import encoders
 from tasks import task as task_lib
@@ -42,6 +43,24 @@ def check(task: task_lib.Task, entry: entry_lib.Entry) -> None:
     f'--algorithm={entry.name} needs {missing[0]}, which --task={task.name} does'
     f' not have; choose another task, or one of {", ".join(others)}'
   )
+
+
+def checked_options(task: task_lib.Task, given: Mapping) -> dict[str, Any]:
+  """Returns all options of a task: those given, and the defaults of others.
+
+  Raises:
+    errors.InputError: the task does not take one of them, or a value is bad.
+  """
+  for name in given:
+    if name not in task.options:
+      raise errors.InputError(
+        f'--{name} is not an option of task {task.name}, which takes: '
+        + (', '.join(f'--{n}' for n in task.options) or 'none')
+      )
+  return {
+    name: task_lib.OPTIONS[name].checked(value)
+    for name, value in (task.option_values() | dict(given)).items()
+  }
 
 
 def check_logits(options: dict, given: Mapping, entry: entry_lib.Entry) -> None:

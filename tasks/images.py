@@ -27,50 +27,53 @@ def _check(options) -> None:
 
 
 def _load(data_dir, options):
-  choice, side = own_data.choice(options), options['image_size']
   if own_data.is_arrays(data_dir):
-    from datasets import arrays
-
-    if options['corrupt'] != 'skip':
-      raise errors.InputError(
-        f'{data_dir} has no files of images; leave out --corrupt'
-      )
-    if side:
-      side = encoders.stored_side(options, side)
-    dataset = arrays.load(data_dir, choice, side=side)
+    dataset = _of_arrays(data_dir, options)
   else:
     from datasets.images import clients
 
     dataset = clients.load(
       data_dir,
-      choice,
-      side=encoders.stored_side(options, side or _SIDE),
+      own_data.choice(options),
+      side=encoders.stored_side(options, options['image_size'] or _SIDE),
       corrupt=options['corrupt'],
       features=record_features.parse(options['record_features']),
     )
   side = encoders.seen_side(options, dataset.train.pool.spec.shape[0])
   encoders.check_side(options, side, f'{data_dir}: the images')
-  _tell(data_dir, dataset)
+  # A wrong folder, or no test, is seen at once.
+  print(f'{data_dir}: {own_data.described(dataset, "image")}', file=sys.stderr)
   return task.with_encoder(dataset, options)
 
 
-def _tell(data_dir, dataset) -> None:
-  """Says on stderr what was found: a wrong folder, or no test, is seen at once."""
-  from datasets.splits import own
+def _of_arrays(data_dir, options):
+  from datasets import arrays
 
-  clients = dataset.train.partition
-  tests = 0 if dataset.test is None else len(dataset.test)
-  names = dataset.class_names or list(map(str, range(dataset.num_classes)))
-  found = own.described(len(clients.numbers) + tests, 'images', names, tests)
-  print(f'{data_dir}: {found}; {len(clients):,} clients', file=sys.stderr)
+  if options['corrupt'] != 'skip':
+    raise errors.InputError(
+      f'{data_dir} has no files of images; leave out --corrupt'
+    )
+  side = options['image_size']
+  if side:
+    side = encoders.stored_side(options, side)
+  return arrays.load(data_dir, own_data.choice(options), side=side)
 
 
-def _find(data_dir):
+def _find(data_dir, options=None):
   if own_data.is_arrays(data_dir):
-    return own_data.find_arrays(data_dir)
-  from datasets.images import names
+    if options is None:
+      return own_data.find_arrays(data_dir)
+    return own_data.described(_of_arrays(data_dir, options), 'image')
+  from datasets.images import clients
 
-  return names.described(data_dir)
+  if options is None:
+    return clients.described(data_dir, None)
+  return clients.described(
+    data_dir,
+    own_data.choice(options),
+    corrupt=options['corrupt'],
+    features=record_features.parse(options['record_features']),
+  )
 
 
 TASKS = (

@@ -9,6 +9,7 @@ import functools
 from datasets.xc import sets as xc_sets
 from tasks import own_data
 from tasks import task
+from tff_xc import wording
 from tff_xc.algorithms import entry
 from tff_xc.measure import catalog
 
@@ -122,6 +123,15 @@ def _load_own(data_dir, options):
   return _with_mlp(dataset, parts[0].features.shape[1], options)
 
 
+def _find_own(data_dir, options=None):
+  found = own_data.find_sparse_text(data_dir)
+  if options is None:
+    return found
+  _, test = own_data.sparse_text(data_dir, options)
+  tests = 0 if test is None else test.labels.shape[0]
+  return f'{found}; {wording.count(tests, "test example")}'
+
+
 def _task(
   name, summary, load, *, hashed, hidden, tables, buckets, options=(), **more
 ) -> task.Task:
@@ -218,7 +228,7 @@ TASKS = (
     options=('test_file', 'test_fraction'),
     check=own_data.check_test,
     count_classes=own_data.count_labels,
-    find=own_data.find_sparse_text,
+    find=_find_own,
     data=own_data.SPARSE_TEXT,
     data_is_named=True,
   ),

@@ -11,6 +11,7 @@ from collections.abc import Mapping
 from datasets.splits import split_path
 from tasks import task
 from tff_xc import errors
+from tff_xc import wording
 
 # Options of tasks whose data have one label an example.
 SPLIT = ('split', 'test_file', 'test_fraction', 'data_seed')
@@ -126,23 +127,38 @@ def sparse_text(data_dir: str, options: Mapping):
   return own.read(data_dir, *(options[name] for name in TEST))
 
 
+def described(dataset, noun: str) -> str:
+  """Describes a data set; `noun` is what one of its examples is."""
+  from datasets.splits import own
+
+  clients = dataset.train.partition
+  tests = 0 if dataset.test is None else len(dataset.test)
+  names = dataset.class_names or list(map(str, range(dataset.num_classes)))
+  size = len(clients.numbers) + tests
+  return own.described(size, noun, names, tests, len(clients))
+
+
 def find_arrays(path: str) -> str:
-  """Describes a .npz by its examples, its classes and its test part."""
+  """Describes a .npz by its examples, its classes, its test part and its clients."""
   from datasets import arrays
   from datasets.splits import own
 
   found = arrays.read(path)
   tests = len(found.get('test_y', ()))
   names = list(map(str, range(int(found['y'].max()) + 1)))
-  return own.described(len(found['y']) + tests, 'examples', names, tests)
+  clients = len(set(found['client'].tolist())) if 'client' in found else 0
+  return own.described(
+    len(found['y']) + tests, 'example', names, tests, clients
+  )
 
 
 def find_sparse_text(path: str) -> str:
   """Describes a file of sparse text by its header."""
   from datasets.xc import own
 
-  examples, features, labels = own.check(path)
-  return f'{examples:,} examples, {features:,} features, {labels:,} labels'
+  header = own.check(path)
+  nouns = ('example', 'feature', 'label')
+  return ', '.join(map(wording.count, header, nouns))
 
 
 def stem(path: str) -> str:

@@ -19,18 +19,23 @@ def _columns(options):
   )
 
 
-def _load(data_dir, options):
+def _dataset(data_dir, options):
   from datasets.features import clients
-  from tff_xc import classifier
-  from tff_xc import heads
-  from tff_xc.encoders import dense_mlp
 
-  dataset = clients.load(
+  return clients.load(
     data_dir,
     own_data.choice(options),
     _columns(options),
     standardise=options['standardise'],
   )
+
+
+def _load(data_dir, options):
+  from tff_xc import classifier
+  from tff_xc import heads
+  from tff_xc.encoders import dense_mlp
+
+  dataset = _dataset(data_dir, options)
   [features] = dataset.train.pool.spec.shape
   model = classifier.EmbeddingClassifier(
     dense_mlp.build_dense_mlp_encoder(
@@ -42,7 +47,9 @@ def _load(data_dir, options):
   return task.Loaded(dataset, model)
 
 
-def _find(data_dir):
+def _find(data_dir, options=None):
+  if options is not None:
+    return own_data.described(_dataset(data_dir, options), 'row')
   if own_data.is_arrays(data_dir):
     return own_data.find_arrays(data_dir)
   from datasets.features import table

@@ -259,7 +259,8 @@ class Task:
       `entry.COSINES`.
     find: (data_dir) -> anything, within seconds, a `found.Part` if that is known
       not to be all; raises `errors.InputError` if the files of `data` are not
-      there. None if it needs no files.
+      there. None if it needs no files. Of data that are named also (data_dir, all
+      options) -> str, what a run with these options would find.
   """
 
   name: str

@@ -92,16 +92,28 @@ def _load(name, data_dir, options):
   return with_bag_encoder(dataset, xc_sets.SETS[name].counts.features, options)
 
 
-def _load_own(data_dir, options):
+def _own(data_dir, options):
   from datasets.xc import own
 
-  dataset = own.load(
+  return own.load(
     data_dir,
     own_data.choice(options),
     **{option: options[option] for option in _CLIENTS},
   )
+
+
+def _load_own(data_dir, options):
+  from datasets.xc import own
+
+  dataset = _own(data_dir, options)
   _, num_features, _ = own.check(data_dir)
   return with_bag_encoder(dataset, num_features, options)
+
+
+def _find_own(data_dir, options=None):
+  if options is None:
+    return own_data.find_sparse_text(data_dir)
+  return own_data.described(_own(data_dir, options), 'example')
 
 
 def _find(name, data_dir):
@@ -231,7 +243,7 @@ TASKS = (
     option_defaults=_SMALL,
     check=own_data.check,
     count_classes=own_data.count_labels,
-    find=own_data.find_sparse_text,
+    find=_find_own,
     data=own_data.SPARSE_TEXT,
     data_is_named=True,
   ),

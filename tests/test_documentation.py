@@ -123,7 +123,7 @@ def test_the_splits_of_own_data_are_made(tmp_path):
   )
   assert done.returncode == 0, done.stderr
   printed = done.stdout
-  assert 'clients                      100' in printed
+  assert 'clients                       20' in printed
   assert 'EMD' in printed
 
 

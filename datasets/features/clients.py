@@ -19,6 +19,7 @@ from datasets.splits import inputs
 from datasets.splits import listing as listing_lib
 from datasets.splits import own
 from tff_xc import errors
+from tff_xc import wording
 from tff_xc.data import client_data
 from tff_xc.data import fingerprint
 from tff_xc.data import pool as pool_lib
@@ -88,7 +89,8 @@ def _tell(path, features: Sequence[str], standardise: bool) -> None:
   names = ', '.join(features)
   names = names if len(names) < 200 else f'{names[:200]} ...'
   how = ', standardised by the training rows' if standardise else ''
-  print(f'{path}: {len(features):,} features{how}: {names}', file=sys.stderr)
+  found = wording.count(len(features), 'feature')
+  print(f'{path}: {found}{how}: {names}', file=sys.stderr)
 
 
 def _labelled(table, path, columns) -> own.Labelled:

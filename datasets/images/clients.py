@@ -35,6 +35,12 @@ from tff_xc.data import pool as pool_lib
 # Bytes of decoded images that are kept; 43,000 of 64 x 64.
 CACHE = 2**29
 SKIP, FAIL = 'skip', 'fail'
+# Why images are left out, and what people can do.
+_MISSING, _DAMAGED = 'cannot be found', 'cannot be read'
+_CURES = {
+  _MISSING: 'put them there, or mend their paths in the table of the split',
+  _DAMAGED: 'mend or remove them',
+}
 
 
 def load(
@@ -65,36 +71,92 @@ def load(
   """
   store = store_lib.open_store(path, features)
   # The files of the split are read before any image is left out.
-  if choice.is_file:
-    places, data = _of_split(store, choice, corrupt)
-    choice = choice._replace(split='')
-  else:
-    found = names_lib.of_ids(store.path, store.names)
-    if store.has_users:
-      found = records.with_users(found)
-    places, data = _joined(store, found, found.test, None, found.class_names)
-    if choice.test_file:
-      data = own.with_test(data, choice.test_file, str(store.path))
-  choice = choice._replace(test_file='')
+  places, data = _labelled(store, choice, corrupt)
   if corrupt == SKIP:
     bad = ~_readable(store, places, side)
-    places, data = _without(bad, places, data, 'cannot be read', store.path)
-  num_classes = len(data.class_names)
-  if len(np.unique(data.labels[data.labels < num_classes])) < 2:
-    raise errors.InputError(
-      f'{store.path} has images of one class only; give at least two classes'
-    )
-  clients, test = own.parts(data, choice, str(store.path), '')
+    places, data = _without(bad, places, data, _DAMAGED, store.path)
+  clients, test = _parts(store, data, choice)
   pool = _pool(store, places, data.labels, side)
   return client_data.FederatedDataset(
     name=store.path.name,
-    num_classes=num_classes,
+    num_classes=len(data.class_names),
     train=client_data.PartitionedClientData(pool, clients),
     test=None if test is None else pool.subset(test),
     retrieval=None if data.retrieval is None else pool.subset(data.retrieval),
     exact=False,  # Decoders of JPEG differ in the last bit.
     source_checksum=_checksum(store, places, data.labels, test, data.retrieval),
     class_names=data.class_names,
+  )
+
+
+def described(
+  path: str | os.PathLike,
+  choice: own.Choice | None,
+  *,
+  corrupt: str = SKIP,
+  features: record_features.Features = record_features.USUAL,
+) -> str:
+  """Says what `load` would load, and decodes no image.
+
+  Args:
+    path: as of `load`.
+    choice: as of `load`; None: perhaps nobody has said yet whose the images are.
+    corrupt: as of `load`.
+    features: as of `load`.
+
+  Raises:
+    errors.InputError: as `load`, except for damaged images.
+  """
+  store = store_lib.open_store(path, features)
+  _, data = _labelled(store, choice or own.USERS, corrupt)
+  if choice or store.has_users:
+    clients, test = _parts(store, data, choice or own.USERS)
+    trains, num_clients = len(clients.numbers), len(clients)
+  else:
+    _check_classes(store, data, own.USERS)
+    test, num_clients = data.test, 0
+    trains = len(data.labels) - (0 if test is None else len(test))
+  tests = 0 if test is None else len(test)
+  return own.described(
+    trains + tests, 'image', data.class_names, tests, num_clients
+  )
+
+
+def _labelled(store, choice, corrupt: str) -> tuple[np.ndarray, own.Labelled]:
+  """Returns the images of the store or of a split's files, as `_joined`."""
+  if choice.is_file:
+    return _of_split(store, choice, corrupt)
+  found = names_lib.of_ids(store.path, store.names)
+  if store.has_users:
+    found = records.with_users(found)
+  places, data = _joined(store, found, found.test, None, found.class_names)
+  if choice.test_file:
+    data = own.with_test(data, choice.test_file, str(store.path))
+  return places, data
+
+
+def _parts(store, data: own.Labelled, choice: own.Choice):
+  """Returns the clients and the test, as `own.parts`, of what `_labelled` read."""
+  _check_classes(store, data, choice)
+  rest = choice._replace(test_file='')
+  if choice.is_file:
+    rest = rest._replace(split='')
+  return own.parts(data, rest, str(store.path), '')
+
+
+def _check_classes(store, data: own.Labelled, choice: own.Choice) -> None:
+  labels = data.labels[data.labels < len(data.class_names)]
+  if len(np.unique(labels)) > 1:
+    return
+  cure = (
+    'put the images of each class into a folder named as the class, or list them'
+    ' with their classes in a CSV, of which `launch.make_splits` makes a --split'
+  )
+  if choice.is_file:
+    cure = f'{choice.split} must name at least two'
+  raise errors.InputError(
+    f'{store.path} has images of one class only'
+    f' ({data.class_names[labels[0]]}); {cure}'
   )
 
 
@@ -118,7 +180,7 @@ def _of_split(store, choice, corrupt: str) -> tuple[np.ndarray, own.Labelled]:
       f'{choice.split}: {store.where(twice[0])} is named twice, perhaps for'
       ' training and for the test; give each image to one user or to the test'
     )
-  return _without(missing, places, data, 'are missing', store.path)
+  return _without(missing, places, data, _MISSING, store.path)
 
 
 def _joined(
@@ -159,15 +221,16 @@ def _without(bad: np.ndarray, places, data: own.Labelled, why: str, path):
   """Returns the images that are not `bad`, bool [N]; tells how many are."""
   if not bad.any():
     return places, data
-  for part, numbers in _parts(data):
+  for part, numbers in _named_parts(data):
     if len(numbers) and bad[numbers].all():
       raise errors.InputError(
         f'{path}: all {len(numbers):,} {part}images {why}, first'
         f' {_first(data, numbers)!r}; give JPEG or PNG, of all parts of the split'
       )
   print(
-    f'warning: {path}: {bad.sum():,} of {len(bad):,} images {why} and are left'
-    f' out, first {_first(data, np.flatnonzero(bad))!r} (--corrupt=fail: they are an error)',
+    f'warning: {path}: {bad.sum():,} of {len(bad):,} images {why} and will be left'
+    f' out, first {_first(data, np.flatnonzero(bad))!r}; {_CURES[why]}'
+    ' (--corrupt=fail: an error)',
     file=sys.stderr,
   )
   kept = np.flatnonzero(~bad)
@@ -184,7 +247,7 @@ def _without(bad: np.ndarray, places, data: own.Labelled, why: str, path):
   )
 
 
-def _parts(data: own.Labelled) -> Iterator[tuple[str, np.ndarray]]:
+def _named_parts(data: own.Labelled) -> Iterator[tuple[str, np.ndarray]]:
   """Yields what errors call the parts, and the numbers of their images."""
   rest = np.ones(len(data.labels), bool)
   yield '', np.arange(len(data.labels))

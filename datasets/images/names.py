@@ -18,7 +18,6 @@ import numpy as np
 from datasets.images import store as store_lib
 from datasets.splits import listing as listing_lib
 from datasets.splits import names as names_lib
-from datasets.splits import own
 from tff_xc import errors
 
 ARCHIVES = ('.zip', '.tar', *store_lib.COMPRESSED)
@@ -47,24 +46,6 @@ def read(path: str | os.PathLike) -> listing_lib.Listing:
       class's folder.
   """
   return of_ids(path, store_lib.names_of(path))
-
-
-def described(path: str | os.PathLike) -> str:
-  """Describes the images that `images.clients` reads from a folder or archive.
-
-  Raises:
-    errors.InputError: it cannot be read, or has no images.
-  """
-  store = store_lib.open_store(path)
-  try:
-    found = of_ids(path, store.names)
-  except errors.InputError:  # A split may still name the classes.
-    return (
-      f'{len(store.names):,} images, not in a folder for each class: --split must'
-      ' name the classes'
-    )
-  tests = len(found.test or ())
-  return own.described(len(found) + tests, 'images', found.class_names, tests)
 
 
 def of_ids(

@@ -16,6 +16,7 @@ import numpy as np
 
 from datasets.splits import listing
 from tff_xc import errors
+from tff_xc import wording
 from tff_xc.data import partition as partition_lib
 
 # Of a class's concentration. A quotient by a smaller number may be no float.
@@ -160,11 +161,18 @@ def _unequal(
 
 
 def _sizes(total: int, num_clients: int, each: int) -> list[int]:
-  if num_clients * max(each, 1) > total:
+  least = max(each, 1)
+  if num_clients * least > total:
+    cures = []
+    if most := total // least:
+      cures.append(f'--clients={most}' + ' or fewer' * (most > 1))
+    if each > 1:
+      cures.append('a smaller --examples_per_client')
     raise errors.InputError(
-      f'{num_clients:,} clients of {max(each, 1):,} examples need'
-      f' {num_clients * max(each, 1):,}, and there are {total:,} with a label;'
-      ' take fewer clients or examples'
+      f'{wording.count(total, "training example")} cannot make'
+      f' {wording.count(num_clients, "client")} of'
+      f' {wording.count(least, "example")}; give'
+      f' {", or ".join(cures) or "labelled examples"}'
     )
   if each:
     return [each] * num_clients

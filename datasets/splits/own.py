@@ -23,6 +23,7 @@ from datasets.splits import hold_out
 from datasets.splits import listing as listing_lib
 from datasets.splits import split_folder
 from tff_xc import errors
+from tff_xc import wording
 from tff_xc.data import partition as partition_lib
 
 IID = 'iid:'
@@ -155,15 +156,16 @@ def parts(
 
 
 def described(
-  size: int, noun: str, class_names: Sequence[str], tests: int
+  size: int, noun: str, class_names: Sequence[str], tests: int, clients: int
 ) -> str:
-  """Returns `183 images of 5 classes (cat, dog, ...), 20 of them test`.
+  """Returns `60 images of 4 classes (cat, dog, ...), 6 of them test; 6 clients`.
 
   Args:
     size: the number of all examples.
-    noun: what they are.
+    noun: what one of them is.
     class_names: of all classes.
     tests: how many examples are the test part.
+    clients: their number; 0: nobody has said yet whose the examples are.
   """
   first = [
     name if len(name) < 30 else f'{name[:27]}...' for name in class_names[:3]
@@ -171,7 +173,13 @@ def described(
   if len(class_names) > len(first):
     first.append('...')
   test = f'{tests:,} of them test' if tests else 'no test part'
-  return f'{size:,} {noun} of {len(class_names):,} classes ({", ".join(first)}), {test}'
+  whose = '--split must say whose each is'
+  if clients:
+    whose = wording.count(clients, 'client')
+  return (
+    f'{wording.count(size, noun)} of {wording.count(len(class_names), "class")}'
+    f' ({", ".join(first)}), {test}; {whose}'
+  )
 
 
 def with_test(data: Labelled, test_file: str, where: str) -> Labelled:
@@ -283,8 +291,9 @@ def at_random(numbers: np.ndarray, choice: Choice) -> partition_lib.Partition:
   """
   if choice.iid > len(numbers):
     raise errors.InputError(
-      f'--split={choice.split}: there are {len(numbers):,} training examples;'
-      ' take as many clients or fewer'
+      f'--split={choice.split}: there are'
+      f' {wording.count(len(numbers), "training example")}; take as many clients or'
+      ' fewer'
     )
   random = np.random.default_rng([choice.seed, _IID])
   clients = np.array_split(random.permutation(numbers), choice.iid)

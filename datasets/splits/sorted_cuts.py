@@ -3,6 +3,7 @@
 import numpy as np
 
 from tff_xc import errors
+from tff_xc import wording
 from tff_xc.data import partition as partition_lib
 
 
@@ -51,8 +52,10 @@ def shards(
   count = num_clients * shards_per_client
   if count > len(order):
     raise errors.InputError(
-      f'{num_clients:,} clients of {shards_per_client:,} shards need {count:,}'
-      f' examples, and there are {len(order):,} with a label; take fewer'
+      f'{wording.count(len(order), "training example")} cannot make'
+      f' {wording.count(num_clients, "client")} of'
+      f' {wording.count(shards_per_client, "shard")}; give fewer --clients, or'
+      ' fewer --shards_per_client'
     )
   owner = np.empty(count, np.int64)
   owner[np.random.default_rng(seed).permutation(count)] = (

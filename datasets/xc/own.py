@@ -18,6 +18,7 @@ from datasets.xc import clients
 from datasets.xc import headers as xc_headers
 from datasets.xc import split as xc_split
 from tff_xc import errors
+from tff_xc import wording
 from tff_xc.data import client_data
 
 # A stream of numpy generators: [seed, stream].
@@ -147,7 +148,8 @@ def check(path: str | os.PathLike) -> xc_headers.Header:
   header = xc_headers.read_header(path)
   if header.num_labels < 2:
     raise errors.InputError(
-      f'{path}, line 1: {header.num_labels} labels; give a file with at least two'
+      f'{path}, line 1: {wording.count(header.num_labels, "label")}; give a file'
+      ' with at least two'
     )
   if not (header.num_examples and header.num_features):
     raise errors.InputError(

@@ -9,6 +9,7 @@ from typing import Any
 
 from launch.sweeps import plan
 from tasks import registry as tasks
+from tff_xc import wording
 from tff_xc.experiment import lock
 from tff_xc.experiment import same_run
 from tff_xc.measure import catalog
@@ -122,9 +123,8 @@ def train(
 def _train(runs, waiting, given, output, jobs) -> Mapping[pathlib.Path, str]:
   """Trains the runs that are waiting; returns why runs failed, by directory."""
   finished = len(runs) - len(waiting)
-  print(
-    f'{len(runs)} runs in {output}, {finished} of them finished', flush=True
-  )
+  number = wording.count(len(runs), 'run')
+  print(f'{number} in {output}, {finished} of them finished', flush=True)
   report = _Report(len(runs), finished)
   if not waiting:
     return report.failures

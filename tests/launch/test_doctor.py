@@ -12,6 +12,7 @@ import pytest
 
 from launch import machine
 from tasks import found
+from tests.datasets.images import on_disk
 from tests.launch import light
 from tff_xc import errors
 
@@ -51,13 +52,16 @@ def _rows(text):
 
 
 def test_names_a_problem_and_still_checks_the_rest(tmp_path):
-  done = _doctor(f'--data_dir={tmp_path}')
+  on_disk.classes(tmp_path / 'photos', {'cat': 2, 'dog': 2})
+  given = ('--task=images', f'--data_dir={tmp_path / "photos"}')
+  done = _doctor(*given, '--split=iid:9')
   assert done.stderr == ''
   *lines, last = done.stdout.splitlines()
   rows = _rows(lines)
   assert done.returncode == 1
   assert rows['data'][0] == 'PROBLEM'
-  assert last.endswith('found')
+  assert '--split=iid:9: there are 4 training examples' in done.stdout
+  assert last == '1 problem found'
   state, found = rows['TFF worker']
   assert state == 'ok'
   assert found.startswith('answers after')
@@ -72,6 +76,15 @@ def test_names_a_problem_and_still_checks_the_rest(tmp_path):
 def test_bad_input_is_one_sentence():
   for flag in ('--worker_timeout_seconds=0', '--task=mnist', 'stray'):
     light.assert_one_sentence(light.call('doctor', flag), flag.split('=')[-1])
+  # A flag of data that the task does not have.
+  own = ('--data_dir=photos', '--task=images')
+  for flags, message in (
+    (('--split=class',), '--split goes with a task of your own data here'),
+    (('--split=class', '--task=cifar10'), 'one of sparse-text,'),
+    (('--label_column=a', *own), 'is not an option of task images'),
+    (('--split=nowhere', *own), '--split=nowhere does not exist'),
+  ):
+    light.assert_one_sentence(light.call('doctor', *flags), message)
 
 
 def test_without_the_packages_it_says_how_to_get_them():
@@ -242,7 +255,10 @@ def test_one_task_is_asked_for(tmp_path):
   done = _doctor('--task=omniglot', f'--data_dir={tmp_path}')
   rows = _rows(done.stdout.splitlines())
   assert done.returncode == 1
-  assert rows['data'] == ['PROBLEM', f'no omniglot in {tmp_path}']
+  assert rows['data'] == [
+    'PROBLEM',
+    f'omniglot cannot be loaded from {tmp_path}',
+  ]
   assert 'omniglot_1623.npz' in done.stdout
   assert 'cifar10' not in done.stdout
 

@@ -18,6 +18,7 @@ import scipy.sparse
 import tensorflow_federated as tff
 
 from tff_xc import errors
+from tff_xc import wording
 from tff_xc.data import client_data
 from tff_xc.data import sparse
 from tff_xc.round import examples as examples_lib
@@ -197,11 +198,11 @@ def check_enough(wanted: int, found: int, which: str = '') -> None:
   if not found:
     raise errors.InputError(f'the data have no clients{which}; give other data')
   if wanted > found:
-    count = f'{found} clients{which}; give --clients_per_round={found} or fewer'
-    if found == 1:
-      count = f'1 client{which}; give --clients_per_round=1'
+    fewer = ' or fewer' if found > 1 else ''
     raise errors.InputError(
-      f'--clients_per_round is {wanted}, and the data have {count}'
+      f'--clients_per_round is {wanted}, and the data have'
+      f' {wording.count(found, "client")}{which}; give'
+      f' --clients_per_round={found}{fewer}'
     )
 
 

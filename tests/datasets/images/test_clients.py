@@ -132,7 +132,8 @@ def test_damaged_images_are_counted_and_left_out(tmp_path, capsys, monkeypatch):
   dataset = load(path)
   said = capsys.readouterr().err
   assert (
-    "2 of 18 images cannot be read and are left out, first 'cat/0.jpg'" in said
+    "2 of 18 images cannot be read and will be left out, first 'cat/0.jpg'"
+    in said
   )
   assert dataset.train.partition.sizes.tolist() == [5, 5, 6]
   for client in dataset.train.client_ids:
@@ -176,7 +177,7 @@ def test_a_part_of_which_nothing_is_left_is_an_error(tmp_path, part):
     load(path, split)
   for name in damaged:
     (path / f'{name}.jpg').unlink()
-  with pytest.raises(errors.InputError, match=f'{part} images are missing'):
+  with pytest.raises(errors.InputError, match=f'{part} images cannot be found'):
     load(path, split)
 
 
@@ -228,14 +229,44 @@ def test_what_cannot_even_be_opened_is_left_out(tmp_path):
     load(path, corrupt='fail')
 
 
+def test_what_would_be_loaded_is_described_without_decoding(
+  tmp_path, monkeypatch
+):
+  monkeypatch.setattr(decode, 'square', None)
+  path = on_disk.classes(tmp_path / 'photos')
+  found = clients.described(path, None)
+  assert found.startswith('18 images of 3 classes (cat, dog, emu), no test')
+  assert found.endswith('; --split must say whose each is')
+  assert '; 3 clients' in clients.described(path, own.Choice('class'))
+  split = own.Choice(str(split_folder(tmp_path / 'splits')))
+  assert clients.described(path, split) == (
+    '6 images of 3 classes (cat, dog, emu), 2 of them test; 3 clients'
+  )
+
+
+def test_one_folder_of_all_images_needs_a_split(tmp_path):
+  path = on_disk.write(tmp_path / 'photos', [f'all/{i}.jpg' for i in range(4)])
+  for choice in (None, own.Choice('iid:2')):
+    with pytest.raises(
+      errors.InputError, match=r'\(all\); put .* CSV.*--split$'
+    ):
+      clients.described(path, choice)
+  lines = [f'ann,all/{i}.jpg,{i % 2}' for i in range(4)]
+  split = write(tmp_path / 's.csv', 'user_id,image_id,class', *lines)
+  assert '2 classes (0, 1)' in clients.described(path, own.Choice(str(split)))
+  write(split, 'user_id,image_id,class', 'ann,all/0.jpg,7')
+  with pytest.raises(errors.InputError, match=r'\(7\); .*s\.csv must name'):
+    clients.described(path, own.Choice(str(split)))
+
+
 def test_missing_images(tmp_path, capsys):
   path = on_disk.classes(tmp_path / 'photos')
   split = split_folder(tmp_path / 'splits')
   (path / 'cat/0.jpg').unlink()
   dataset = load(path, split)
-  assert "1 of 6 images are missing and are left out, first 'cat/0.jpg'" in (
-    capsys.readouterr().err
-  )
+  assert (
+    "1 of 6 images cannot be found and will be left out, first 'cat/0.jpg'; put"
+  ) in capsys.readouterr().err
   assert dataset.train.labels('ann').tolist() == [1]
   with pytest.raises(errors.InputError, match='1 of 6 images are not in'):
     load(path, split, corrupt='fail')

@@ -9,7 +9,6 @@ from tensorflow_federated.python.simulation.datasets import (
 
 from datasets.images import clients
 from datasets.images import decode
-from datasets.images import names
 from datasets.images import record_features
 from datasets.images import records
 from datasets.images import store as store_lib
@@ -94,7 +93,9 @@ def test_ids_and_described(tmp_path):
   ]
   assert 'train/0/user0/train-user0-000000.jpg' in ids
   assert found.read(0) == on_disk.photograph(50)
-  assert names.described(path).startswith('13 images of 4 classes (0, 1, 2')
+  assert clients.described(path, None) == (
+    '13 images of 4 classes (0, 1, 2, ...), 4 of them test; 3 clients'
+  )
 
 
 @pytest.mark.parametrize('one_file', [True, False])

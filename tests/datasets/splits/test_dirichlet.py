@@ -184,15 +184,37 @@ def test_clients_share_all_examples_and_keep_their_order():
   np.testing.assert_array_equal(found.numbers, again.numbers)
 
 
-def test_too_few_examples():
-  with pytest.raises(
-    errors.InputError, match=r'2 clients of 3 examples need 6, and there are 5'
-  ):
+@pytest.mark.parametrize(
+  ('clients', 'each', 'message'),
+  [
+    (
+      2,
+      3,
+      '5 training examples cannot make 2 clients of 3 examples; give --clients=1, or a'
+      ' smaller --examples_per_client$',
+    ),
+    # One example a client cannot become fewer.
+    (
+      6,
+      0,
+      '5 training examples cannot make 6 clients of 1 example; give --clients=5 or fewer$',
+    ),
+    (
+      1,
+      7,
+      '5 training examples cannot make 1 client of 7 examples; give a smaller'
+      ' --examples_per_client$',
+    ),
+  ],
+)
+def test_too_few_examples(clients, each, message):
+  with pytest.raises(errors.InputError, match=message):
     dirichlet.partition(
-      np.zeros(5, int), alpha=1, num_clients=2, examples_per_client=3
+      np.zeros(5, int),
+      alpha=1,
+      num_clients=clients,
+      examples_per_client=each,
     )
-  with pytest.raises(errors.InputError, match='6 clients of 1 examples need 6'):
-    dirichlet.partition(np.zeros(5, int), alpha=1, num_clients=6)
 
 
 @pytest.mark.parametrize('deviation', [0.5, 1.0, 10.0])

@@ -127,3 +127,13 @@ def test_ids_are_found_as_texts_and_as_numbers():
   found = own.find(listing.texts([['a', 'b', '1']]), wanted)
   assert found.tolist() == [1, -1, 2, -1]
   assert own.find(range(9), wanted).tolist() == [-1, -1, 1, 7]
+
+
+def test_one_is_no_plural():
+  described = own.described(1, 'image', ['cat'], 0, 1)
+  assert described == '1 image of 1 class (cat), no test part; 1 client'
+  described = own.described(1200, 'row', ['a', 'b', 'c', 'd'], 30, 0)
+  assert described == (
+    '1,200 rows of 4 classes (a, b, c, ...), 30 of them test; --split must say'
+    ' whose each is'
+  )

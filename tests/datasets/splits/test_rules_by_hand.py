@@ -62,7 +62,8 @@ def test_shards_are_cut_evenly_and_dealt_at_random():
 
 def test_too_few_examples_are_refused():
   with pytest.raises(
-    errors.InputError, match='need 8 examples, and there are 7'
+    errors.InputError,
+    match='7 training examples cannot make 4 clients of 2 shards',
   ):
     sorted_cuts.shards(LABELS, num_clients=4, shards_per_client=2)
   with pytest.raises(errors.InputError, match='no example has a label'):

@@ -53,7 +53,7 @@ def test_a_share_is_held_out(tmp_path):
     ),
     ('2 10 4', '10 features and 4 labels, and .* 10 and 3'),
     ('2 10', "line 1: expected the header 'N D L'"),
-    ('2 10 1', 'line 1: 1 labels; give a file with at least two'),
+    ('2 10 1', 'line 1: 1 label; give a file with at least two'),
     ('0 10 3', 'line 1: 0 examples of 10 features'),
   ],
 )
