@@ -220,9 +220,8 @@ def _of_best_round(name: str, known):
     heading = f'{known[key].heading}, best round'
 
   def of(group):
-    found = [
-      run.summary.get('best_round', {}).get(key, math.nan) for run in group.runs
-    ]
+    best = [run.summary.get('best_round') or {} for run in group.runs]
+    found = [each.get(key, math.nan) for each in best]
     if any(map(math.isnan, found)):
       return None
     return columns.Value(*columns.mean_and_std(found))
