@@ -165,7 +165,7 @@ def _as_expected(
     if not order.total:
       return verdict, why
     if 2 * order.kept <= order.total - order.unknown:
-      return outcome_lib.Verdict.NOT, f'{why}; but {order}'
+      return outcome_lib.Verdict.NOT, f'{why}; only {order}'
     return verdict, f'{why}; {order}'
   waiting = len(checked) - len(measured)
   why = f'{waiting} of {len(checked)} expectations wait for runs'

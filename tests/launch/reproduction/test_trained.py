@@ -131,7 +131,7 @@ def test_most_pairs_of_a_small_table_are_in_the_published_order(tmp_path):
   assert all(each.holds for each in found.checked)
   assert found.verdict == VERDICTS.NOT
   assert found.why == (
-    'all 2 expectations hold; but 2 of 4 pairs are in the published order'
+    'all 2 expectations hold; only 2 of 4 pairs are in the published order'
   )
 
 
