@@ -152,7 +152,7 @@ def test_the_doctor_says_what_is_missing_and_where_it_comes_from(
 ):
   task = registry.get(name)
   check = machine.check_task_data(name, str(tmp_path), task.find)
-  assert check.found == f'no {name} in {tmp_path}'
+  assert check.found == f'{name} cannot be loaded from {tmp_path}'
   assert 'has no images' in check.cure
   assert re.search(r'\d [GT]B', check.cure)
   assert 'https://' in check.cure
