@@ -43,9 +43,8 @@ _MEANINGS = {
   ),
   _VERDICTS.SHAPE: (
     '≈',
-    "at the paper's size, the methods are in the published order; small, what was"
-    ' expected holds as far as the rounds can tell, and most pairs of rows are in'
-    ' the published order; or not every digit of a formula is the printed one',
+    "at the paper's size: every published order holds; small: what was expected"
+    ' holds, and so do most published orders; a formula: some digits differ',
   ),
   _VERDICTS.NOT: ('✗', 'neither of these'),
   _VERDICTS.NOT_RUN: ('○', 'something is missing, or runs have not finished'),
