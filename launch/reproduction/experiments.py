@@ -30,6 +30,7 @@ class Request:
     task: of the rows at the paper's size, or of a study; None: all.
     algorithm: of these rows; None: all.
     given: the settings that flags set, by name.
+    chosen: those of `given` that choose rows.
     seeds: in place of the table's; None: the table's.
     output: the directory of results and runs.
     jobs: runs side by side; 0: as many as fit the memory.
@@ -41,6 +42,7 @@ class Request:
   task: str | None = None
   algorithm: str | None = None
   given: Mapping[str, Any] = dataclasses.field(default_factory=dict)
+  chosen: frozenset[str] = frozenset()
   seeds: Sequence[int] | None = None
   output: pathlib.Path
   jobs: int = 0
@@ -76,7 +78,8 @@ class Request:
   def _limits(self) -> dict[str, str]:
     seeds = ','.join(map(str, self.seeds or ()))
     limits = {'task': self.task, 'algorithm': self.algorithm, 'seeds': seeds}
-    return {name: value for name, value in limits.items() if value}
+    limits |= {n: self.given[n] for n in sorted(self.chosen)}
+    return {n: v for n, v in limits.items() if v not in (None, '')}
 
 
 @dataclasses.dataclass(frozen=True)
@@ -159,6 +162,9 @@ def _planned(found: result.Result, request: Request) -> Planned:
     return Planned(found, request)
   if request.scale == 'paper':
     rows = runs_lib.of_paper(found, request.task, request.algorithm)
+    chosen = frozenset(runs_lib.differing(rows) & set(request.given))
+    request = dataclasses.replace(request, chosen=chosen)
+    rows = runs_lib.having(rows, request.given)
     seeds = request.seeds or found.seeds
   else:
     study.refuse(f'{found.name} --scale=small', told - runs_lib.UNSEEN)

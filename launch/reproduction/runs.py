@@ -53,6 +53,45 @@ def of_paper(
   return kept
 
 
+def differing(rows: Sequence[table_lib.Row]) -> set[str]:
+  """Returns the settings in which rows of one task and algorithm differ."""
+  return {name for row in rows for name in table_lib.own_changes(row, rows)}
+
+
+def having(
+  rows: Sequence[table_lib.Row], given: Mapping[str, Any]
+) -> list[table_lib.Row]:
+  """Returns rows without those that have another value of what rows differ in.
+
+  Raises:
+    study.Unused: all have another value.
+  """
+  kept = list(rows)
+  for name in differing(rows) & set(given):
+    varied = {
+      (r.task, r.algorithm)
+      for r in rows
+      if name in table_lib.own_changes(r, rows)
+    }
+    of = lambda row, name=name: _settings(row, row.changes).get(name)
+    known = dict.fromkeys(
+      of(r) for r in rows if (r.task, r.algorithm) in varied
+    )
+    if given[name] not in known:
+      told = f'--{name}={given[name]}: rows of this table have'
+      raise study.Unused(name, f'{told} {", ".join(map(str, known))}')
+    kept = [
+      row
+      for row in kept
+      if (row.task, row.algorithm) not in varied or of(row) == given[name]
+    ]
+  return kept
+
+
+def _settings(row: table_lib.Row, changes: Mapping[str, Any]) -> dict[str, Any]:
+  return run_files.flat(experiment.resolve(row.task, row.algorithm, changes))
+
+
 def plan_runs(
   rows: Sequence[table_lib.Row],
   given: Mapping[str, Any],
@@ -63,13 +102,13 @@ def plan_runs(
 
   Args:
     rows: of a table.
-    given: settings, by name, that replace those of the rows. Hyper-parameters
-      apply to the algorithms that take them.
+    given: settings, by name, that replace those of the rows; in what rows differ,
+      see `having`. Hyper-parameters apply to the algorithms that take them.
     seeds: of each row.
     output: the directory of all tables.
 
   Raises:
-    study.Unused: a setting applies to no row, or is what rows differ in.
+    study.Unused: a setting applies to no row.
     errors.InputError: it is out of bounds, or a task does not take it.
   """
   _check_given(rows, given)
@@ -93,10 +132,7 @@ def plan_runs(
 
 def _name(row: table_lib.Row, values: Mapping[str, Any]) -> str:
   """Returns the algorithm and what the settings change of the defaults."""
-  before, after = (
-    run_files.flat(experiment.resolve(row.task, row.algorithm, changes))
-    for changes in ({}, values)
-  )
+  before, after = _settings(row, {}), _settings(row, values)
   seen = {
     name: values[name]
     for name in sorted(set(values) - UNSEEN)
@@ -115,10 +151,6 @@ def _check_given(rows, given) -> None:
         f'--{name} is a hyper-parameter of none of these algorithms:'
         f' {", ".join(names)}',
       )
-  differing = {n for row in rows for n in table_lib.own_changes(row, rows)}
-  for name in differing & set(given):
-    told = f'--{name} is what rows of this table differ in; leave it out'
-    raise study.Unused(name, told)
 
 
 def changed(

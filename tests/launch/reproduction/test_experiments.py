@@ -39,6 +39,17 @@ def test_all_results_have_a_plan_at_the_papers_size(tmp_path, capsys):
   assert capsys.readouterr().out == ''
 
 
+def test_a_setting_in_which_rows_differ_limits_a_table(tmp_path):
+  given = {'depth': 8, 'rounds': 1000}
+  [each] = planned(tmp_path, ['fedaws/table1'], given=given).values()
+  assert [row.changes['depth'] for row in each.rows] == [8] * 4
+  assert {run.config['rounds'] for [run, *_] in each.runs} == {1000}
+  assert each.request.limited == 'measured with --depth=8 only'
+  assert each.request.command('fedaws/table1').endswith(
+    '--scale=paper --depth=8 --rounds=1000'
+  )
+
+
 def test_a_task_limits_the_results_that_have_it(tmp_path, capsys):
   found = planned(tmp_path, ['fedmlh'], task=EURLEX)
   of = lambda *numbers: {f'fedmlh/{number}' for number in numbers}

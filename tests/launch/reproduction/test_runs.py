@@ -90,12 +90,23 @@ def test_the_papers_rows_are_those_with_files(tmp_path):
     runs_lib.of_paper(found, None, 'moon')
 
 
-def test_what_rows_differ_in_is_no_flag(tmp_path):
-  rows = runs_lib.of_paper(
-    registry.TABLES['fedss/table1'], 'glyphs-landmarks', 'fedss'
-  )
-  with pytest.raises(errors.InputError, match='--negatives is what rows'):
-    runs_lib.plan_runs(rows, {'negatives': 3}, [0], tmp_path)
+def test_a_flag_in_which_rows_differ_chooses_rows():
+  rows = registry.TABLES['fedaws/table1'].rows
+  kept = runs_lib.having(rows, {'depth': 8, 'rounds': 3})
+  assert {row.task for row in kept} == {'cifar10'}
+  assert [row.changes['depth'] for row in kept] == [8] * 4
+  # PosOnly has no negatives, and stays.
+  rows = registry.TABLES['fedss/table1'].rows
+  kept = runs_lib.having(rows, {'negatives': 5})
+  assert {row.changes.get('negatives') for row in kept} == {5, None}
+  assert {row.algorithm for row in kept} == {row.algorithm for row in rows}
+  # A row that does not name a setting has the task's.
+  rows = registry.TABLES['turbosvm-fl/table9'].rows
+  kept = runs_lib.having(rows, {'clients_per_round': 8})
+  assert len(kept) == len(rows) / 3
+  assert not any('clients_per_round' in row.changes for row in kept)
+  with pytest.raises(errors.InputError, match='this table have 8, 16, 32'):
+    runs_lib.having(rows, {'clients_per_round': 9})
 
 
 @pytest.mark.parametrize(
