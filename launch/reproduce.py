@@ -14,7 +14,7 @@ there, or on --task; flags replace settings, or choose the rows that have them w
 rows differ. The same command goes on where it stopped; before it trains, and with
 --needs instead, it says what is missing, and from two rounds of each method how long
 all will take, in how much memory and disk: of the costliest run, the others by their
-clients a round times epochs or steps. Of several results, those that do not take a
+clients a round times epochs or steps, and layers. Of several, those that do not take a
 flag are left out, in a line that says so.
 Results lie in OUTPUT/PAPER/TABLE, their runs in OUTPUT/runs, and OUTPUT/report.html
 shows all results there; --finished_only trains nothing.

@@ -30,7 +30,7 @@ from tff_xc.report import units
 _ROUNDS = 2
 _SCALED = (
   's / round and memory: of the costliest run of a row, which was probed\n'
-  'time: of all runs of the row, by clients a round times epochs or steps'
+  'time: of all runs of the row, by clients a round times epochs or steps, and layers'
 )
 
 
@@ -159,12 +159,13 @@ def _kinds(runs: Sequence[plan.Run]) -> Mapping[str, list[plan.Run]]:
 def work(run: plan.Run) -> float:
   """Returns to what a run's seconds of a round are in proportion.
 
-  Clients of a round times their passes over their data, or their steps; 1 for
-  what the run does not have.
+  Clients of a round times their passes over their data, or their steps, times the
+  layers of a ResNet; 1 for what the run does not have.
   """
   values = run_files.flat(run.config)
   passes = values.get('local_steps') or values.get('local_epochs', 1)
-  return values.get('clients_per_round', 1) * passes
+  layers = values.get('depth', 1)
+  return (values.get('clients_per_round') or 1) * passes * layers
 
 
 def _cost(run: plan.Run) -> float:

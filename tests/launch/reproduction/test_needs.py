@@ -89,6 +89,8 @@ def test_work_is_clients_times_epochs_or_steps(tmp_path):
 
   assert work('turbosvm-fl/table11', 'femnist') == {8, 16, 32}
   assert work('fedvc/table3') == {10, 100}
+  layers = work('fedaws/table1', 'cifar10')
+  assert max(layers) / min(layers) == 32 / 8 * 10  # Centralised has no clients.
   assert work('fedvc/table4', local_steps=3) == {1, 30, 150, 300}
 
 
