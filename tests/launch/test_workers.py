@@ -86,6 +86,14 @@ def test_nothing_to_report_or_to_stop(folder):
   assert not folder.exists()
 
 
+def test_a_folder_of_others_is_refused(tmp_path):
+  before = folders.write_strangers(tmp_path / 'theirs')
+  for action in ('stop', 'status'):
+    done = light.call('workers', action, f'--folder={tmp_path / "theirs"}')
+    light.assert_one_sentence(done, 'holds other files')
+  assert folders.everything(tmp_path / 'theirs') == before
+
+
 def test_ended_nodes_are_reported_and_removed(folder, tmp_path):
   """As after a reboot: files, and no process."""
   chosen = tmp_path / 'other'

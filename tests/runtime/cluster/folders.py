@@ -31,6 +31,24 @@ def node(name='1', mark='m', **more):
   )
 
 
+def write_strangers(folder):
+  """Fills a folder with somebody's files, named as a cluster's; returns all."""
+  (folder / 'nodes').mkdir(parents=True)
+  names = ['key.pem', 'certificate.pem', 'token', 'driver.log', 'nodes/1.log']
+  for name in [*names, 'join.json', 'nodes/1.json']:
+    (folder / name).write_text(f'my {name}')
+  folder.chmod(0o755)
+  return everything(folder)
+
+
+def everything(folder):
+  """Returns the contents of all files below a folder, and all modes."""
+  return {
+    p: (p.stat().st_mode, p.is_file() and p.read_bytes())
+    for p in [folder, *folder.rglob('*')]
+  }
+
+
 def workers(**more):
   return launching.Workers(**more)
 

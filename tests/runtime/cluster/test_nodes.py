@@ -50,7 +50,7 @@ def test_a_node_is_started_found_and_ended(folder):
   assert nodes.stop(folder) == 1
   assert all(alive.ends(pid, 1) for pid in found.pids)
   assert not os.path.exists(cluster.ray_folder)
-  assert {p.name for p in folder.rglob('*')} == {'lock', 'nodes'}
+  assert {p.name for p in folder.rglob('*')} == {'tff_xc.lock', 'nodes'}
   assert nodes.stop(folder) == 0
   assert nodes.stop(folder / 'nowhere') == 0
 
@@ -136,7 +136,7 @@ def test_a_head_that_does_not_answer_leaves_nothing(folder, monkeypatch):
   monkeypatch.setattr(head, 'ask', refuse)
   with pytest.raises(errors.InputError, match='no head'):
     nodes.join(folder, file, WORKERS)
-  assert {p.name for p in folder.rglob('*')} == {'lock', 'nodes'}
+  assert {p.name for p in folder.rglob('*')} == {'tff_xc.lock', 'nodes'}
 
 
 @pytest.mark.parametrize(
@@ -229,6 +229,27 @@ def test_a_damaged_join_file_does_not_keep_from_stopping(folder):
   assert nodes.stop(folder) == 1
   assert not processes.marked([node.mark])
   pathlib.Path(ray_folder).rmdir()
+
+
+def test_a_folder_of_others_is_left_alone(folder, tmp_path):
+  file = tmp_path / 'joined' / state.JOIN
+  folders.write_join(file)
+  theirs = tmp_path / 'theirs'
+  before = folders.write_strangers(theirs)
+  for call in (
+    lambda: nodes.stop(theirs),
+    lambda: nodes.stop(theirs, '1'),
+    lambda: nodes.find(theirs),
+    lambda: nodes.start(theirs, WORKERS),
+    lambda: nodes.join(theirs, file, WORKERS),
+  ):
+    with pytest.raises(errors.InputError, match='holds other files'):
+      call()
+    assert folders.everything(theirs) == before
+  empty = tmp_path / 'empty'
+  empty.mkdir()
+  assert (nodes.stop(empty), nodes.find(empty)) == (0, [])
+  assert not list(empty.iterdir())
 
 
 def test_missing_data_are_refused_before_anything_is_made(folder, tmp_path):

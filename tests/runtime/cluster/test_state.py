@@ -39,23 +39,58 @@ def test_everything_is_for_the_user_only_and_is_removed(tmp_path):
   }
   assert modes.pop('cluster') == modes.pop('nodes') == 0o700
   assert modes == dict.fromkeys(
-    [state.JOIN, 'token', 'authority.pem', '1.json'], 0o600
+    [state.JOIN, 'token', 'authority.pem', '1.json', 'tff_xc.lock'], 0o600
   )
   assert state.find_cluster(folder) == cluster
   assert cluster.uses_tls and not folders.cluster().uses_tls
-  (folder / 'mine').touch()
-  state.remove(folder)
-  assert {p.name for p in folder.rglob('*')} == {'nodes', 'mine'}
+  (folder / '.token.123').touch()  # A killed `write` left it.
+  mine = {'tff_xc.lock', 'nodes', 'mine', '.token.bak', '1.txt'}
+  for name in ('mine', '.token.bak', 'nodes/1.txt'):
+    (folder / name).touch()
+  state.remove_cluster(folder)
+  state.remove_node(folder, folders.node())
+  assert {p.name for p in folder.rglob('*')} == mine
   assert state.find_cluster(folder) is None
+  # Without join.json and records, files of these names are not ours.
+  (folder / 'key.pem').touch()
+  state.remove_cluster(folder)
+  assert (folder / 'key.pem').exists()
 
 
-def test_an_open_folder_is_closed_and_a_file_is_refused(tmp_path):
-  tmp_path.chmod(0o777)
-  state.make(tmp_path)
-  assert stat.S_IMODE(tmp_path.stat().st_mode) == 0o700
+@pytest.mark.parametrize('mode', [0o777, 0o750, 0o701])
+def test_an_open_folder_is_refused_as_it_is(tmp_path, mode):
+  tmp_path.chmod(mode)
+  with pytest.raises(errors.InputError, match=r'open to others.*chmod 700'):
+    state.make(tmp_path)
+  assert stat.S_IMODE(tmp_path.stat().st_mode) == mode
+  assert not list(tmp_path.iterdir())
+
+
+def test_a_file_and_a_folder_of_other_files_are_refused(tmp_path):
   (tmp_path / 'file').touch()
-  with pytest.raises(errors.InputError, match='cannot be used for the cluster'):
-    state.make(tmp_path / 'file')
+  for refused in (state.make, state.is_made):
+    with pytest.raises(errors.InputError, match='cannot be used'):
+      refused(tmp_path / 'file')
+    with pytest.raises(errors.InputError, match='holds other files'):
+      refused(tmp_path)
+  assert {p.name for p in tmp_path.iterdir()} == {'file'}
+
+
+def test_folders_that_were_made_are_known(tmp_path):
+  folder = tmp_path / 'a'
+  assert not state.is_made(folder)
+  folder.mkdir(mode=0o700)
+  assert not state.is_made(folder)
+  state.make(folder)
+  (folder / 'mine').touch()
+  assert state.is_made(folder)
+  state.make(folder)
+  # By an earlier version, too.
+  (folder / 'tff_xc.lock').rename(folder / 'lock')
+  assert state.is_made(folder)
+  folder.chmod(0o755)
+  with pytest.raises(errors.InputError, match='holds other files'):
+    state.is_made(folder)
 
 
 def test_nodes_keep_their_order(tmp_path):
@@ -67,6 +102,18 @@ def test_nodes_keep_their_order(tmp_path):
   assert state.read_nodes(tmp_path / 'nowhere') == []
   state.node_file(tmp_path, '2', 'json').write_text('{')
   with pytest.raises(errors.InputError, match=r'2\.json is damaged'):
+    state.read_nodes(tmp_path)
+
+
+def test_a_record_names_no_files_but_its_own(tmp_path):
+  """`stop` removes them."""
+  state.make(tmp_path)
+  state.write_node(tmp_path, folders.node('2'))
+  path = state.node_file(tmp_path, '2', 'json')
+  path.rename(path.with_stem('1 (copy)'))
+  assert state.read_nodes(tmp_path) == []
+  path.with_stem('1 (copy)').rename(path.with_stem('1'))
+  with pytest.raises(errors.InputError, match=r'1\.json is damaged'):
     state.read_nodes(tmp_path)
 
 

@@ -67,7 +67,7 @@ def start(
       launching.write_secrets(folder, cluster, ip)
       return launching.launch(folder, cluster, workers, ip, is_head=True)
     except BaseException:
-      _remove_files(folder)
+      _forget(folder, [])
       raise
 
 
@@ -100,13 +100,19 @@ def join(
       head.ask(folder, cluster, _ANSWER_S)
       return launching.launch(folder, cluster, workers, ip, is_head=False)
     except BaseException:
-      if not state.read_nodes(folder):
-        _remove_files(folder)
+      _forget(folder, [])
       raise
 
 
 def find(folder: pathlib.Path) -> list[Found]:
-  """Returns the nodes that were started here, also those that have ended."""
+  """Returns the nodes that were started here, also those that have ended.
+
+  Raises:
+    errors.InputError: the folder holds other files than a cluster's, or damaged
+      ones.
+  """
+  if not state.is_made(folder):
+    return []
   return [
     Found(n, tuple(p.pid for p in processes.marked([n.mark])))
     for n in state.read_nodes(folder)
@@ -124,9 +130,10 @@ def stop(folder: pathlib.Path, name: str = '') -> int:
     The number of nodes that were ended, also those of which nothing was left.
 
   Raises:
-    errors.InputError: there is no such node, or something does not end.
+    errors.InputError: there is no such node, something does not end, or the
+      folder holds other files than a cluster's.
   """
-  if not folder.exists():
+  if not state.is_made(folder):
     return 0
   with state.locked(folder):
     nodes = state.read_nodes(folder)
@@ -135,11 +142,7 @@ def stop(folder: pathlib.Path, name: str = '') -> int:
       known = ', '.join(n.name for n in nodes) or 'none'
       raise errors.InputError(f'there is no node {name}: the nodes are {known}')
     processes.end([n.mark for n in chosen], [n.pid for n in chosen])
-    for node in chosen:
-      for suffix in ('json', 'ready', 'log'):
-        state.node_file(folder, node.name, suffix).unlink(missing_ok=True)
-    if len(chosen) == len(nodes):
-      _remove_files(folder)
+    _forget(folder, chosen)
     return len(chosen)
 
 
@@ -179,12 +182,13 @@ def check_ip(ip: str) -> None:
 
 def _refuse_second(folder: pathlib.Path) -> None:
   """Raises InputError if nodes run here, and removes traces of ended ones."""
-  if any(f.pids for f in find(folder)):
+  found = find(folder)
+  if any(f.pids for f in found):
     raise errors.InputError(
       f'nodes run here already ({folder}): `start --join={folder / state.JOIN}`'
       ' adds one, `stop` ends them'
     )
-  _remove_files(folder)
+  _forget(folder, [f.node for f in found])
 
 
 def _free_port(ip: str, port: int = 0) -> int:
@@ -222,12 +226,18 @@ def _own_ip(cluster: state.Cluster, ip: str) -> str:
     return probe.getsockname()[0]
 
 
-def _remove_files(folder: pathlib.Path) -> None:
-  """Removes the folder's files, and Ray's if no node of the cluster uses them."""
-  with contextlib.suppress(errors.InputError):  # join.json is damaged.
-    cluster = state.find_cluster(folder)
-    if cluster and not processes.marked(
-      [cluster.ray_folder], processes.CLUSTER_MARK
-    ):
-      shutil.rmtree(cluster.ray_folder, ignore_errors=True)
-  state.remove(folder)
+def _forget(folder: pathlib.Path, ended: list[state.Node]) -> None:
+  """Removes the files of nodes, and with the last node those of the cluster.
+
+  Ray's files stay while another folder's node of the cluster uses them.
+  """
+  if len(state.read_nodes(folder)) == len(ended):
+    with contextlib.suppress(errors.InputError):  # join.json is damaged.
+      cluster = state.find_cluster(folder)
+      if cluster and not processes.marked(
+        [cluster.ray_folder], processes.CLUSTER_MARK
+      ):
+        shutil.rmtree(cluster.ray_folder, ignore_errors=True)
+    state.remove_cluster(folder)
+  for node in ended:
+    state.remove_node(folder, node)

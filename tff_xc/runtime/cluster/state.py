@@ -3,6 +3,9 @@
 join.json     how to reach the cluster: address, token, certificate authority
 token, *.pem  the same secrets, and this machine's certificate, as Ray's files
 nodes/N.json  what was started here; nodes/N.log is its output
+tff_xc.lock   by its name also says that the folder is ours
+
+A folder without it is never changed, and only what is listed here is removed.
 """
 
 import contextlib
@@ -24,6 +27,8 @@ LOOPBACK = '127.0.0.1'
 # The Ray resource of which a node has one unit for each of its workers.
 RESOURCE = 'tff_xc_worker'
 _NODES = 'nodes'
+_LOCK = 'tff_xc.lock'
+_SECRETS = ('token', 'authority.pem', 'certificate.pem', 'key.pem')
 _PEM = r'(-----BEGIN [A-Z ]+-----[^-]+-----END [A-Z ]+-----\n)?'
 # Also keeps a file of somebody else from naming another folder for removal.
 _FORMS = {
@@ -101,17 +106,52 @@ def default_folder() -> pathlib.Path:
   return pathlib.Path(states) / 'tff_xc' / 'cluster'
 
 
+def is_made(folder: pathlib.Path) -> bool:
+  """Whether `make` made the folder; not if there is none, or an empty one.
+
+  Raises:
+    errors.InputError: it holds other files, or cannot be read.
+  """
+  try:
+    names = set(os.listdir(folder))
+    is_open = folder.stat().st_mode & 0o077
+    # Earlier versions made `lock`, `nodes`, and the folder private.
+    if _LOCK in names or ({'lock', _NODES} <= names and not is_open):
+      return True
+  except FileNotFoundError:
+    return False
+  except OSError as e:
+    raise errors.InputError(
+      f'{folder} cannot be used for the cluster ({e.strerror}): name another'
+      ' folder'
+    ) from e
+  if names:
+    raise errors.InputError(
+      f'{folder} holds other files than those of a cluster, and is left alone:'
+      ' name a folder that `start` made, or for `start` an empty or a new one'
+    )
+  return False
+
+
 def make(folder: pathlib.Path) -> None:
   """Makes the folder, for its user only.
 
   Raises:
-    errors.InputError: it cannot be made, or belongs to somebody else.
+    errors.InputError: it cannot be made, holds other files, belongs to somebody
+      else, or is open to others.
   """
   try:
     folder.mkdir(mode=0o700, parents=True, exist_ok=True)
-    if folder.stat().st_uid != os.getuid():
+    is_made(folder)
+    found = folder.stat()
+    if found.st_uid != os.getuid():
       raise errors.InputError(f'{folder} belongs to another user: name another')
-    folder.chmod(0o700)
+    if found.st_mode & 0o077:
+      raise errors.InputError(
+        f'{folder} is open to others: close it with `chmod 700`, or name a new'
+        ' folder'
+      )
+    (folder / _LOCK).touch(mode=0o600)
     (folder / _NODES).mkdir(mode=0o700, exist_ok=True)
   except OSError as e:
     raise errors.InputError(
@@ -122,14 +162,14 @@ def make(folder: pathlib.Path) -> None:
 
 @contextlib.contextmanager
 def locked(folder: pathlib.Path) -> Iterator[None]:
-  """Keeps other commands from changing the folder, which must exist.
+  """Keeps other commands from changing the folder, which is made.
 
   Raises:
     errors.InputError: another command is changing it.
   """
   with contextlib.ExitStack() as stack:
     try:
-      file = stack.enter_context(open(folder / 'lock', 'w'))
+      file = stack.enter_context(open(folder / _LOCK, 'a'))
       fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
     except BlockingIOError as e:
       raise errors.InputError(
@@ -155,10 +195,11 @@ def write(path: pathlib.Path, text: str) -> None:
 
 def write_cluster(folder: pathlib.Path, cluster: Cluster) -> None:
   """Writes join.json and the files of secrets that are the same everywhere."""
+  # First, since `remove` knows by it that the others are ours.
+  write(folder / JOIN, json.dumps(dataclasses.asdict(cluster), indent=1))
   write(folder / 'token', cluster.token)
   if cluster.uses_tls:
     write(folder / 'authority.pem', cluster.authority)
-  write(folder / JOIN, json.dumps(dataclasses.asdict(cluster), indent=1))
 
 
 def read_cluster(path: pathlib.Path) -> Cluster:
@@ -203,14 +244,21 @@ def read_nodes(folder: pathlib.Path) -> list[Node]:
   Raises:
     errors.InputError: a file is damaged.
   """
-  paths = (folder / _NODES).glob('[0-9]*.json')
+  paths = [
+    p
+    for p in (folder / _NODES).glob('*.json')
+    if re.fullmatch('[0-9]+', p.stem)
+  ]
   return [_read_node(p) for p in sorted(paths, key=lambda p: int(p.stem))]
 
 
 def _read_node(path: pathlib.Path) -> Node:
   try:
     values: dict[str, Any] = json.loads(path.read_text(encoding='utf-8'))
-    return Node(**values)
+    node = Node(**values)
+    if node.name != path.stem:  # Names the files that `stop` removes.
+      raise ValueError(node.name)
+    return node
   except (OSError, ValueError, TypeError) as e:
     raise errors.InputError(
       f'{path} is damaged: end what it describes by hand and remove it'
@@ -223,12 +271,28 @@ def ray_id(folder: pathlib.Path, node: Node) -> str:
   return ready.read_text() if ready.exists() else ''
 
 
-def remove(folder: pathlib.Path) -> None:
-  """Removes what this module wrote, and logs; other files are left alone."""
-  names = [JOIN, 'token', 'authority.pem', 'certificate.pem', 'key.pem']
-  names += ['driver.log']
-  for path in [folder / n for n in names] + list((folder / _NODES).glob('*.*')):
-    path.unlink(missing_ok=True)
+def remove_node(folder: pathlib.Path, node: Node) -> None:
+  """Removes the files of a node that has ended."""
+  for suffix in ('ready', 'new', 'log', 'json'):
+    _remove(node_file(folder, node.name, suffix))
+
+
+def remove_cluster(folder: pathlib.Path) -> None:
+  """Removes join.json and its files if there are it or a node's record.
+
+  Without either, files of these names are not ours.
+  """
+  if (folder / JOIN).exists() or read_nodes(folder):
+    for name in (*_SECRETS, 'driver.log', JOIN):
+      _remove(folder / name)
+
+
+def _remove(path: pathlib.Path) -> None:
+  """Removes a file, and what a killed `write` left of it."""
+  path.unlink(missing_ok=True)
+  for new in path.parent.glob(f'.{path.name}.*'):
+    if re.fullmatch('[0-9]+', new.suffix[1:]):
+      new.unlink(missing_ok=True)
 
 
 def ray_environment(folder: pathlib.Path, cluster: Cluster) -> dict[str, str]:
