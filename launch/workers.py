@@ -122,7 +122,10 @@ def _status(folder: pathlib.Path) -> None:
   cluster = state.find_cluster(folder)
   alive, problem = [], ''
   if not any(f.pids for f in found):
-    problem = f'none of these runs any more: `{_COMMAND} stop` forgets them'
+    problem = (
+      f'none of these runs any more: `{_COMMAND} stop` forgets them,'
+      ' and keeps their logs'
+    )
   else:
     try:
       alive = head.ask(folder, cluster, deadline_s=10.0)
@@ -164,12 +167,18 @@ def _trouble(found: nodes.Found) -> str:
 
 
 def _stop(folder: pathlib.Path) -> None:
+  before = nodes.find(folder)
   ended = nodes.stop(folder, flags.FLAGS.node or '')
   print(
     f'stopped {_count(ended, "node")}'
     if ended
     else f'nothing to stop: no workers were started here (folder {folder})'
   )
+  left = [f.node for f in nodes.find(folder)]
+  for node in [f.node for f in before if f.node not in left]:
+    log = state.node_file(folder, node.name, 'log')
+    if log.exists():
+      print(f'node {node.name} had ended by itself: its output is in {log}')
 
 
 def _protection(cluster: state.Cluster) -> str:

@@ -93,6 +93,25 @@ def test_starting_twice_and_after_a_reboot(folder):
   assert not os.path.exists(first.ray_folder)
 
 
+def test_the_log_of_a_node_that_ended_by_itself_is_kept(folder):
+  """`start` keeps it as the log before."""
+  for end in (nodes.stop, lambda folder: nodes.start(folder, WORKERS)):
+    node = nodes.start(folder, WORKERS)
+    log = state.node_file(folder, '1', 'log')
+    log.write_text(str(end))
+    os.kill(node.pid, signal.SIGKILL)
+    assert alive.ends(node.pid)
+    for pid in pids(folder)[0]:
+      os.kill(pid, signal.SIGKILL)
+    assert folders.wait(lambda: not pids(folder)[0])
+    end(folder)
+    kept = log if end is nodes.stop else log.with_suffix('.old')
+    assert kept.read_text() == str(end)
+  # Ended by `stop`, a node leaves neither.
+  nodes.stop(folder)
+  assert not list((folder / 'nodes').iterdir())
+
+
 def test_nodes_join_and_leave(folder, tmp_path):
   nodes.start(folder, WORKERS)
   file = folder / state.JOIN
@@ -157,8 +176,10 @@ def test_a_node_that_does_not_start_leaves_nothing(
   monkeypatch.setattr(
     processes, 'end', lambda m, leaders: marks.extend(m) or end(m, leaders)
   )
-  with pytest.raises(errors.InputError, match=message):
+  with pytest.raises(errors.InputError, match=message + r'.*1\.log has'):
     nodes.start(folder, WORKERS)
+  left = {p.name for p in folder.rglob('*')}
+  assert left == {'tff_xc.lock', 'nodes', '1.log'}
   assert len(marks) == 1 and not processes.marked(marks)
   assert nodes.find(folder) == [] and state.find_cluster(folder) is None
 

@@ -122,6 +122,8 @@ def find(folder: pathlib.Path) -> list[Found]:
 def stop(folder: pathlib.Path, name: str = '') -> int:
   """Ends what was started here, and removes its files.
 
+  The log of a node that had ended by itself stays.
+
   Args:
     folder: the folder of `start`.
     name: of one node; '': all nodes.
@@ -136,12 +138,12 @@ def stop(folder: pathlib.Path, name: str = '') -> int:
   if not state.is_made(folder):
     return 0
   with state.locked(folder):
-    nodes = state.read_nodes(folder)
-    chosen = [n for n in nodes if name in ('', n.name)]
+    found = find(folder)
+    chosen = [f for f in found if name in ('', f.node.name)]
     if name and not chosen:
-      known = ', '.join(n.name for n in nodes) or 'none'
+      known = ', '.join(f.node.name for f in found) or 'none'
       raise errors.InputError(f'there is no node {name}: the nodes are {known}')
-    processes.end([n.mark for n in chosen], [n.pid for n in chosen])
+    processes.end([f.node.mark for f in chosen], [f.node.pid for f in chosen])
     _forget(folder, chosen)
     return len(chosen)
 
@@ -188,7 +190,7 @@ def _refuse_second(folder: pathlib.Path) -> None:
       f'nodes run here already ({folder}): `start --join={folder / state.JOIN}`'
       ' adds one, `stop` ends them'
     )
-  _forget(folder, [f.node for f in found])
+  _forget(folder, found)
 
 
 def _free_port(ip: str, port: int = 0) -> int:
@@ -226,10 +228,11 @@ def _own_ip(cluster: state.Cluster, ip: str) -> str:
     return probe.getsockname()[0]
 
 
-def _forget(folder: pathlib.Path, ended: list[state.Node]) -> None:
+def _forget(folder: pathlib.Path, ended: list[Found]) -> None:
   """Removes the files of nodes, and with the last node those of the cluster.
 
-  Ray's files stay while another folder's node of the cluster uses them.
+  Ray's files stay while another folder's node of the cluster uses them, and so do
+  the logs of nodes that did not run when they were found.
   """
   if len(state.read_nodes(folder)) == len(ended):
     with contextlib.suppress(errors.InputError):  # join.json is damaged.
@@ -239,5 +242,5 @@ def _forget(folder: pathlib.Path, ended: list[state.Node]) -> None:
       ):
         shutil.rmtree(cluster.ray_folder, ignore_errors=True)
     state.remove_cluster(folder)
-  for node in ended:
-    state.remove_node(folder, node)
+  for found in ended:
+    state.remove_node(folder, found.node, keeps_log=not found.is_alive)

@@ -2,7 +2,8 @@
 
 join.json     how to reach the cluster: address, token, certificate authority
 token, *.pem  the same secrets, and this machine's certificate, as Ray's files
-nodes/N.json  what was started here; nodes/N.log is its output
+nodes/N.json  what was started here; nodes/N.log is its output, which stays if
+              the node ends by itself, as nodes/N.old after the next `start`
 tff_xc.lock   by its name also says that the folder is ours
 
 A folder without it is never changed, and only what is listed here is removed.
@@ -271,9 +272,12 @@ def ray_id(folder: pathlib.Path, node: Node) -> str:
   return ready.read_text() if ready.exists() else ''
 
 
-def remove_node(folder: pathlib.Path, node: Node) -> None:
-  """Removes the files of a node that has ended."""
-  for suffix in ('ready', 'new', 'log', 'json'):
+def remove_node(
+  folder: pathlib.Path, node: Node, keeps_log: bool = False
+) -> None:
+  """Removes the files of a node that has ended; `keeps_log`: but not its log."""
+  logs = () if keeps_log else ('log', 'old')
+  for suffix in (*logs, 'ready', 'new', 'json'):
     _remove(node_file(folder, node.name, suffix))
 
 
