@@ -90,7 +90,7 @@ def _start(folder: pathlib.Path) -> None:
     ip = values.listen or state.LOOPBACK
     node = nodes.start(folder, workers, ip, values.port)
   else:
-    file = pathlib.Path(values.join).expanduser()
+    file = state.expanded(values.join)
     node = nodes.join(folder, file, workers, values.listen or '')
   cluster = state.find_cluster(folder)
   print(
@@ -102,9 +102,9 @@ def _start(folder: pathlib.Path) -> None:
     return
   file = folder / state.JOIN
   here = shlex.quote(str(file))
-  there = shlex.quote(f'{getpass.getuser()}@{cluster.ip}:{file}')
   print(f'To add a node on this machine:\n  {_COMMAND} start --join={here}')
   if cluster.uses_tls:
+    there = shlex.quote(f'{_user()}{cluster.ip}:{file}')
     print(
       'On another machine, with this project at the same version:\n'
       f'  scp {there} {state.JOIN}\n'
@@ -114,13 +114,20 @@ def _start(folder: pathlib.Path) -> None:
     )
 
 
+def _user() -> str:
+  """Returns 'NAME@' of the user for `scp`, or '' if the system knows no name."""
+  try:
+    return f'{getpass.getuser()}@'
+  except (KeyError, OSError):  # The second from Python 3.13 on.
+    return ''
+
+
 def _status(folder: pathlib.Path) -> None:
   found = nodes.find(folder)
   if not found:
     print(f'no workers were started here (folder {folder})')
     sys.exit(1)
-  cluster = state.find_cluster(folder)
-  alive, problem = [], ''
+  cluster, alive, problem = None, [], ''
   if not any(f.pids for f in found):
     problem = (
       f'none of these runs any more: `{_COMMAND} stop` forgets them,'
@@ -128,6 +135,7 @@ def _status(folder: pathlib.Path) -> None:
     )
   else:
     try:
+      cluster = state.read_cluster(folder / state.JOIN)
       alive = head.ask(folder, cluster, deadline_s=10.0)
     except errors.InputError as e:
       problem = str(e)
@@ -208,7 +216,7 @@ def main(arguments) -> None:
   if flags.FLAGS['port'].present and flags.FLAGS.join is not None:
     raise errors.InputError('--port is of the head: leave it out with --join')
   given = flags.FLAGS.folder
-  folder = pathlib.Path(given).expanduser() if given else state.default_folder()
+  folder = state.expanded(given) if given else state.default_folder()
   action(folder.absolute())
 
 

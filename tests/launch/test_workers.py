@@ -9,6 +9,7 @@ import pytest
 
 from tests.launch import light
 from tests.runtime.cluster import folders
+from tff_xc.runtime.cluster import processes
 from tff_xc.runtime.cluster import state
 
 try:
@@ -51,28 +52,43 @@ def test_bad_flags_are_one_sentence(arguments, expected, folder):
 # A start in which no process is started. The module's flags are no part of the
 # tests' own process, where other commands have flags of the same names.
 _START = """
-import runpy, sys
+import os, pwd, runpy, sys
 from tff_xc.runtime.cluster import nodes, state
 node = state.Node('1', 'mark', '10.0.0.1', True, 1, 1, '')
 cluster = state.Cluster('10.0.0.1:6379', 'token', '/ray', 'PEM', 'PEM')
 nodes.start = lambda *_: node
 state.find_cluster = lambda _: cluster
+if not {'USER', 'LOGNAME'} & set(os.environ):
+  pwd.getpwuid = {}.__getitem__  # Knows nobody, as for a user of a container.
 sys.argv = ['workers', 'start', '--listen=10.0.0.1', '--folder=' + sys.argv[1]]
 runpy.run_module('launch.workers', run_name='__main__')
 """
 
 
-def test_the_printed_commands_stand_a_folder_with_a_space(tmp_path):
-  folder = tmp_path / 'my cluster'
-  told = subprocess.run(
+def _told(folder, **environ):
+  """Returns the lines that a start prints."""
+  names = ('USER', 'LOGNAME', 'LNAME', 'USERNAME')
+  kept = {k: v for k, v in os.environ.items() if k not in names}
+  return subprocess.run(
     [sys.executable, '-c', _START, folder],
     capture_output=True,
     text=True,
     check=True,
     cwd=light.ROOT,
+    env=kept | environ,
   ).stdout.splitlines()
+
+
+def test_a_user_without_a_name_is_told_all_the_same(tmp_path):
+  [scp] = [line.split() for line in _told(tmp_path) if ' scp ' in line]
+  assert scp[1] == f'10.0.0.1:{tmp_path}/join.json'
+
+
+def test_the_printed_commands_stand_a_folder_with_a_space(tmp_path):
+  folder = tmp_path / 'my cluster'
+  told = _told(folder, USER='me')
   [scp] = [shlex.split(line) for line in told if ' scp ' in line]
-  assert scp[1].endswith(f'@10.0.0.1:{folder}/join.json')
+  assert scp[1] == f'me@10.0.0.1:{folder}/join.json'
   joins = [shlex.split(line)[-1] for line in told if '--join=' in line]
   assert joins == [f'--join={folder}/join.json', '--join=join.json']
 
@@ -122,6 +138,27 @@ def test_ended_nodes_are_reported_and_removed(folder, tmp_path):
   )
   assert log.read_text() == 'why'
   assert state.find_cluster(chosen) is None
+
+
+@pytest.mark.parametrize('text', [None, '{}'])
+def test_a_living_node_without_its_join_file_is_reported_and_ended(
+  folder, text
+):
+  state.make(folder)
+  node = folders.node(mark=str(folder))
+  state.write_node(folder, node)
+  if text:
+    (folder / state.JOIN).write_text(text)
+  with subprocess.Popen(
+    ['sleep', '60'], env={processes.MARK: node.mark}
+  ) as process:
+    done = light.call('workers', 'status')
+    assert (done.returncode, done.stderr) == (1, '')
+    assert 'ended, 1 process left' in done.stdout
+    assert f'{folder / state.JOIN} ' in done.stdout.splitlines()[-1]
+    done = light.call('workers', 'stop')
+  assert (done.returncode, done.stdout) == (0, 'stopped 1 node\n')
+  assert process.returncode < 0
 
 
 @pytest.mark.skipif(HAS_RAY, reason='Ray is installed')

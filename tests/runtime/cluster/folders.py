@@ -1,6 +1,8 @@
 """Clusters and nodes on paper, for tests without Ray."""
 
+import contextlib
 import json
+import resource
 import sys
 import time
 
@@ -59,6 +61,17 @@ def write_join(path, **changes):
   state.write_cluster(path.parent, cluster())
   values = json.loads((path.parent / state.JOIN).read_text())
   path.write_text(json.dumps({**values, **changes}))
+
+
+@contextlib.contextmanager
+def no_room():
+  """Lets no file of this process grow, as `ulimit -f 0` and a full disk do."""
+  before = resource.getrlimit(resource.RLIMIT_FSIZE)
+  resource.setrlimit(resource.RLIMIT_FSIZE, (0, before[1]))
+  try:
+    yield
+  finally:
+    resource.setrlimit(resource.RLIMIT_FSIZE, before)
 
 
 def command(script):

@@ -1,5 +1,6 @@
 """Nodes start, are refused, and end; a small program stands for Ray."""
 
+import contextlib
 import json
 import os
 import pathlib
@@ -178,10 +179,51 @@ def test_a_node_that_does_not_start_leaves_nothing(
   )
   with pytest.raises(errors.InputError, match=message + r'.*1\.log has'):
     nodes.start(folder, WORKERS)
-  left = {p.name for p in folder.rglob('*')}
-  assert left == {'tff_xc.lock', 'nodes', '1.log'}
+  _assert_nothing(folder, '1.log')
   assert len(marks) == 1 and not processes.marked(marks)
   assert nodes.find(folder) == [] and state.find_cluster(folder) is None
+
+
+def _assert_nothing(folder, *more):
+  """Nothing but the empty folder, or more, and no process is left."""
+  left = {p.name for p in folder.rglob('*')}
+  assert left == {'tff_xc.lock', 'nodes', *more}
+  assert not processes.marked([str(folder / 'token')], 'RAY_AUTH_TOKEN_PATH')
+
+
+def test_on_a_full_disk_nothing_is_left(folder, monkeypatch):
+  with (
+    folders.no_room(),
+    pytest.raises(errors.InputError, match=r'json cannot be written'),
+  ):
+    nodes.start(folder, WORKERS)
+  _assert_nothing(folder)
+  write = state.write_node
+
+  def full_when_it_runs(place, node):
+    with folders.no_room() if node.pid else contextlib.nullcontext():
+      write(place, node)
+
+  monkeypatch.setattr(state, 'write_node', full_when_it_runs)
+  with pytest.raises(errors.InputError, match=r'1\.json cannot be written'):
+    nodes.start(folder, WORKERS)
+  _assert_nothing(folder, '1.log')
+
+
+def test_a_process_that_cannot_be_made_is_one_sentence(folder, monkeypatch):
+  monkeypatch.setattr(launching, '_command', lambda *_: ['/no/such/program'])
+  with pytest.raises(errors.InputError, match=r'cannot be started.*no/such'):
+    nodes.start(folder, WORKERS)
+  _assert_nothing(folder, '1.log')
+
+
+def test_a_damaged_authority_leaves_nothing(folder):
+  file = folder.parent / 'copied.json'
+  pem = '-----BEGIN CERTIFICATE-----\nAAAA\n-----END CERTIFICATE-----\n'
+  folders.write_join(file, address='127.0.0.2:1', authority=pem)
+  with pytest.raises(errors.InputError, match=r'authority.*is damaged'):
+    nodes.join(folder, file, WORKERS)
+  _assert_nothing(folder)
 
 
 def test_what_an_interrupted_start_left_is_ended(folder, monkeypatch):

@@ -24,6 +24,35 @@ def test_the_folder_is_named_by_the_environment(monkeypatch, tmp_path):
   assert str(state.default_folder()) == '/home/a/mine'
 
 
+def test_without_a_home_directory_the_sentence_says_so(monkeypatch):
+  """As for a user without a line in /etc/passwd."""
+
+  def unknown(_):
+    raise KeyError
+
+  for name in (state.VARIABLE, 'XDG_STATE_HOME', 'HOME'):
+    monkeypatch.delenv(name, raising=False)
+  monkeypatch.setattr('pwd.getpwuid', unknown)
+  with pytest.raises(errors.InputError, match='no known home directory'):
+    state.default_folder()
+  with pytest.raises(
+    errors.InputError, match=r'the ~ of ~nobody\.here/a is no'
+  ):
+    state.expanded('~nobody.here/a')
+
+
+def test_a_file_that_cannot_be_written_stays_as_it_is(tmp_path):
+  path = tmp_path / 'token'
+  state.write(path, 'before')
+  with (
+    folders.no_room(),
+    pytest.raises(errors.InputError, match=r'token cannot be written.*large'),
+  ):
+    state.write(path, 'after')
+  assert path.read_text() == 'before'
+  assert list(tmp_path.iterdir()) == [path]
+
+
 def test_everything_is_for_the_user_only_and_is_removed(tmp_path):
   folder = tmp_path / 'a' / 'cluster'
   old = os.umask(0)
@@ -122,12 +151,16 @@ def test_a_record_names_no_files_but_its_own(tmp_path):
   [
     {'address': 'head:1'},
     {'address': '10.0.0.1'},
+    {'address': '10.0.0.1:70000'},
+    {'address': '10.0.0.1:0'},
+    {'address': '10.0.0.256:1'},
     {'token': '../../etc'},
     {'token': 'a' * 64 + '\n'},
     {'token': 3},
     {'ray_folder': '/home'},
     {'ray_folder': '/tmp/tff_xc_00000000/../../home'},
     {'authority': 'no certificate'},
+    {'authority': PEM.replace('abc', 'a\ud800c')},
     {'more': ''},
   ],
 )

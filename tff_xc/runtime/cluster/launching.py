@@ -98,10 +98,15 @@ def launch(
         raise errors.InputError(_why_not(log, child.returncode))
       time.sleep(0.1)
     return node
-  except BaseException:
+  except BaseException as e:
     processes.end([node.mark], [node.pid])
     state.remove_node(folder, node, keeps_log=True)
-    raise
+    if not isinstance(e, OSError):
+      raise
+    raise errors.InputError(
+      f'the node cannot be started ({e}): see that the machine has room on its'
+      ' disk, memory and processes left'
+    ) from e
 
 
 def _command(

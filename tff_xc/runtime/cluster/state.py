@@ -12,6 +12,7 @@ A folder without it is never changed, and only what is listed here is removed.
 import contextlib
 import dataclasses
 import fcntl
+import ipaddress
 import json
 import os
 import pathlib
@@ -30,7 +31,7 @@ RESOURCE = 'tff_xc_worker'
 _NODES = 'nodes'
 _LOCK = 'tff_xc.lock'
 _SECRETS = ('token', 'authority.pem', 'certificate.pem', 'key.pem')
-_PEM = r'(-----BEGIN [A-Z ]+-----[^-]+-----END [A-Z ]+-----\n)?'
+_PEM = r'(-----BEGIN [A-Z ]+-----[A-Za-z0-9+/=\s]+-----END [A-Z ]+-----\n)?'
 # Also keeps a file of somebody else from naming another folder for removal.
 _FORMS = {
   'address': r'\d+\.\d+\.\d+\.\d+:\d+',
@@ -100,11 +101,26 @@ def default_folder() -> pathlib.Path:
   """Returns $TFF_XC_CLUSTER, else tff_xc/cluster of the XDG state folder."""
   chosen = os.environ.get(VARIABLE)
   if chosen:
-    return pathlib.Path(chosen).expanduser()
+    return expanded(chosen)
   states = os.environ.get('XDG_STATE_HOME', '')
   if not os.path.isabs(states):
-    states = os.path.expanduser(os.path.join('~', '.local', 'state'))
-  return pathlib.Path(states) / 'tff_xc' / 'cluster'
+    states = '~/.local/state'
+  return expanded(states) / 'tff_xc' / 'cluster'
+
+
+def expanded(path: str) -> pathlib.Path:
+  """Returns a path whose ~ is replaced.
+
+  Raises:
+    errors.InputError: nobody knows that home directory.
+  """
+  try:
+    return pathlib.Path(path).expanduser()
+  except RuntimeError as e:
+    raise errors.InputError(
+      f'the ~ of {path} is no known home directory: name a path without ~, for'
+      f' the folder of workers with --folder or ${VARIABLE}'
+    ) from e
 
 
 def is_made(folder: pathlib.Path) -> bool:
@@ -185,13 +201,24 @@ def locked(folder: pathlib.Path) -> Iterator[None]:
 
 
 def write(path: pathlib.Path, text: str) -> None:
-  """Writes a file that only the user can read, in one step."""
+  """Writes a file that only the user can read, in one step.
+
+  Raises:
+    errors.InputError: it cannot be written; it is as before then.
+  """
   new = path.with_name(f'.{path.name}.{os.getpid()}')
-  with open(
-    new, 'w', opener=lambda name, flags: os.open(name, flags, 0o600)
-  ) as file:
-    file.write(text)
-  os.replace(new, path)
+  try:
+    with open(
+      new, 'w', opener=lambda name, flags: os.open(name, flags, 0o600)
+    ) as file:
+      file.write(text)
+    os.replace(new, path)
+  except OSError as e:
+    new.unlink(missing_ok=True)
+    raise errors.InputError(
+      f'{path} cannot be written ({e.strerror}): make room, or name another'
+      ' folder'
+    ) from e
 
 
 def write_cluster(folder: pathlib.Path, cluster: Cluster) -> None:
@@ -214,9 +241,15 @@ def read_cluster(path: pathlib.Path) -> Cluster:
     for name, pattern in _FORMS.items():
       if not re.fullmatch(pattern, getattr(cluster, name)):
         raise ValueError(name)
+    ipaddress.IPv4Address(cluster.ip)
+    if not 0 < cluster.port < 2**16:
+      raise ValueError(cluster.port)
     return cluster
   except OSError as e:
-    raise errors.InputError(f'{path} cannot be read ({e.strerror})') from e
+    raise errors.InputError(
+      f'{path} cannot be read ({e.strerror}): copy {JOIN} from the machine of the'
+      ' head, or there `stop` and `start` anew'
+    ) from e
   except (ValueError, TypeError) as e:
     raise errors.InputError(
       f'{path} is no file {JOIN} of a cluster of this version: copy it anew from'
