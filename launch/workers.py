@@ -213,10 +213,15 @@ def main(arguments) -> None:
   for name in sorted({n for _, names in _ACTIONS.values() for n in names}):
     if flags.FLAGS[name].present and name not in taken:
       raise errors.InputError(f'--{name} is no flag of {arguments[0]}')
+  for name in ('folder', *taken):
+    if flags.FLAGS[name].value == '':  # Say, of a shell variable without value.
+      raise errors.InputError(
+        f'--{name}= is empty: give a value, or leave it out'
+      )
   if flags.FLAGS['port'].present and flags.FLAGS.join is not None:
     raise errors.InputError('--port is of the head: leave it out with --join')
   given = flags.FLAGS.folder
-  folder = state.expanded(given) if given else state.default_folder()
+  folder = state.default_folder() if given is None else state.expanded(given)
   action(folder.absolute())
 
 

@@ -42,6 +42,9 @@ def folder(tmp_path, monkeypatch):
     (('start', '--threads=-1'), '--threads'),
     (('start', '--port=65536'), '--port'),
     (('start', '--join=a', '--port=1'), '--port is of the head'),
+    (('stop', '--node='), '--node= is empty'),
+    (('stop', '--folder='), '--folder= is empty'),
+    (('start', '--listen='), '--listen= is empty'),
   ],
 )
 def test_bad_flags_are_one_sentence(arguments, expected, folder):
@@ -159,6 +162,14 @@ def test_a_living_node_without_its_join_file_is_reported_and_ended(
     done = light.call('workers', 'stop')
   assert (done.returncode, done.stdout) == (0, 'stopped 1 node\n')
   assert process.returncode < 0
+
+
+def test_an_empty_name_ends_no_node(folder):
+  state.make(folder)
+  state.write_node(folder, folders.node(mark=str(folder)))
+  done = light.call('workers', 'stop', '--node=')
+  light.assert_one_sentence(done, '--node= is empty')
+  assert len(state.read_nodes(folder)) == 1
 
 
 @pytest.mark.skipif(HAS_RAY, reason='Ray is installed')
