@@ -7,6 +7,7 @@ import sys
 import time
 
 from tff_xc.runtime.cluster import launching
+from tff_xc.runtime.cluster import own_folder
 from tff_xc.runtime.cluster import state
 
 RAY_FOLDER = '/tmp/tff_xc_00000000'  # No test makes it.
@@ -57,7 +58,7 @@ def workers(**more):
 
 def write_join(path, **changes):
   """Writes a file join.json with some values changed."""
-  state.make(path.parent)
+  own_folder.make(path.parent)
   state.write_cluster(path.parent, cluster())
   values = json.loads((path.parent / state.JOIN).read_text())
   path.write_text(json.dumps({**values, **changes}))

@@ -160,19 +160,19 @@ def test_a_head_that_does_not_answer_leaves_nothing(folder, monkeypatch):
 
 
 @pytest.mark.parametrize(
-  ('script', 'message'),
+  ('script', 'message', 'seconds'),
   [
-    ('print("x\\nno room\\n")', r'does not start \(no room\)'),
-    (folders.NODE.replace('%s', folders.IGNORES), 'within 1 s'),
+    ('print("x\\nno room\\n")', r'does not start \(no room\)', 60.0),
+    (folders.NODE.replace('%s', folders.IGNORES), 'within 1 s', 1.0),
   ],
   ids=['fails', 'hangs'],
 )
 def test_a_node_that_does_not_start_leaves_nothing(
-  folder, monkeypatch, script, message
+  folder, monkeypatch, script, message, seconds
 ):
   script = script.replace("write_text('a1')", 'exists()')
   monkeypatch.setattr(launching, '_command', folders.command(script))
-  monkeypatch.setattr(launching, '_START_S', 1.0)
+  monkeypatch.setattr(launching, '_START_S', seconds)
   marks, end = [], processes.end
   monkeypatch.setattr(
     processes, 'end', lambda m, leaders: marks.extend(m) or end(m, leaders)

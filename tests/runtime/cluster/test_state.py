@@ -8,6 +8,7 @@ import pytest
 
 from tests.runtime.cluster import folders
 from tff_xc import errors
+from tff_xc.runtime.cluster import own_folder
 from tff_xc.runtime.cluster import state
 
 PEM = '-----BEGIN CERTIFICATE-----\nabc\n-----END CERTIFICATE-----\n'
@@ -41,23 +42,11 @@ def test_without_a_home_directory_the_sentence_says_so(monkeypatch):
     state.expanded('~nobody.here/a')
 
 
-def test_a_file_that_cannot_be_written_stays_as_it_is(tmp_path):
-  path = tmp_path / 'token'
-  state.write(path, 'before')
-  with (
-    folders.no_room(),
-    pytest.raises(errors.InputError, match=r'token cannot be written.*large'),
-  ):
-    state.write(path, 'after')
-  assert path.read_text() == 'before'
-  assert list(tmp_path.iterdir()) == [path]
-
-
 def test_everything_is_for_the_user_only_and_is_removed(tmp_path):
   folder = tmp_path / 'a' / 'cluster'
   old = os.umask(0)
   try:
-    state.make(folder)
+    own_folder.make(folder)
     cluster = folders.cluster(authority=PEM, authority_key=PEM)
     state.write_cluster(folder, cluster)
     state.write_node(folder, folders.node())
@@ -86,44 +75,8 @@ def test_everything_is_for_the_user_only_and_is_removed(tmp_path):
   assert (folder / 'key.pem').exists()
 
 
-@pytest.mark.parametrize('mode', [0o777, 0o750, 0o701])
-def test_an_open_folder_is_refused_as_it_is(tmp_path, mode):
-  tmp_path.chmod(mode)
-  with pytest.raises(errors.InputError, match=r'open to others.*chmod 700'):
-    state.make(tmp_path)
-  assert stat.S_IMODE(tmp_path.stat().st_mode) == mode
-  assert not list(tmp_path.iterdir())
-
-
-def test_a_file_and_a_folder_of_other_files_are_refused(tmp_path):
-  (tmp_path / 'file').touch()
-  for refused in (state.make, state.is_made):
-    with pytest.raises(errors.InputError, match='cannot be used'):
-      refused(tmp_path / 'file')
-    with pytest.raises(errors.InputError, match='holds other files'):
-      refused(tmp_path)
-  assert {p.name for p in tmp_path.iterdir()} == {'file'}
-
-
-def test_folders_that_were_made_are_known(tmp_path):
-  folder = tmp_path / 'a'
-  assert not state.is_made(folder)
-  folder.mkdir(mode=0o700)
-  assert not state.is_made(folder)
-  state.make(folder)
-  (folder / 'mine').touch()
-  assert state.is_made(folder)
-  state.make(folder)
-  # By an earlier version, too.
-  (folder / 'tff_xc.lock').rename(folder / 'lock')
-  assert state.is_made(folder)
-  folder.chmod(0o755)
-  with pytest.raises(errors.InputError, match='holds other files'):
-    state.is_made(folder)
-
-
 def test_nodes_keep_their_order(tmp_path):
-  state.make(tmp_path)
+  own_folder.make(tmp_path)
   nodes = [folders.node(name) for name in ('2', '10', '1')]
   for node in nodes:
     state.write_node(tmp_path, node)
@@ -136,7 +89,7 @@ def test_nodes_keep_their_order(tmp_path):
 
 def test_a_record_names_no_files_but_its_own(tmp_path):
   """`stop` removes them."""
-  state.make(tmp_path)
+  own_folder.make(tmp_path)
   state.write_node(tmp_path, folders.node('2'))
   path = state.node_file(tmp_path, '2', 'json')
   path.rename(path.with_stem('1 (copy)'))
@@ -184,18 +137,6 @@ def test_other_files_are_no_join_files(tmp_path, text):
     state.read_cluster(path)
   with pytest.raises(errors.InputError, match='No such file'):
     state.read_cluster(tmp_path / 'none')
-
-
-def test_only_one_command_changes_a_folder(tmp_path):
-  def refused(folder, why):
-    with pytest.raises(errors.InputError, match=why):
-      state.locked(folder).__enter__()
-
-  with state.locked(tmp_path):
-    refused(tmp_path, 'another command')
-  with state.locked(tmp_path):
-    pass
-  refused(tmp_path / 'nowhere', 'cannot be used')
 
 
 def test_ray_is_told_of_token_and_tls(tmp_path):

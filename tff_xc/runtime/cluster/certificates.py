@@ -11,6 +11,7 @@ import pathlib
 from collections.abc import Iterable
 
 from tff_xc import errors
+from tff_xc.runtime.cluster import own_folder
 from tff_xc.runtime.cluster import state
 
 _DAYS = 3650
@@ -74,8 +75,8 @@ def write(
       f'the certificate authority of {state.JOIN} is damaged: copy the file anew'
       ' from the machine of the head'
     ) from e
-  state.write(folder / 'key.pem', key)
-  state.write(folder / 'certificate.pem', certificate)
+  own_folder.write(folder / 'key.pem', key)
+  own_folder.write(folder / 'certificate.pem', certificate)
 
 
 def _name(text: str):

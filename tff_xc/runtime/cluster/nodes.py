@@ -14,6 +14,7 @@ from tff_xc import errors
 from tff_xc.runtime.cluster import certificates
 from tff_xc.runtime.cluster import head
 from tff_xc.runtime.cluster import launching
+from tff_xc.runtime.cluster import own_folder
 from tff_xc.runtime.cluster import processes
 from tff_xc.runtime.cluster import state
 
@@ -111,7 +112,7 @@ def find(folder: pathlib.Path) -> list[Found]:
     errors.InputError: the folder holds other files than a cluster's, or damaged
       ones.
   """
-  if not state.is_made(folder):
+  if not own_folder.is_made(folder):
     return []
   return [
     Found(n, tuple(p.pid for p in processes.marked([n.mark])))
@@ -135,9 +136,9 @@ def stop(folder: pathlib.Path, name: str = '') -> int:
     errors.InputError: there is no such node, something does not end, or the
       folder holds other files than a cluster's.
   """
-  if not state.is_made(folder):
+  if not own_folder.is_made(folder):
     return 0
-  with state.locked(folder):
+  with own_folder.locked(folder):
     found = find(folder)
     chosen = [f for f in found if name in ('', f.node.name)]
     if name and not chosen:
@@ -159,9 +160,9 @@ def _changing(
       f"--data_dir={workers.data_dir} does not exist: name this machine's own copy"
       " of the run's --data_dir, or leave it out"
     )
-  state.make(folder)
+  own_folder.make(folder)
   cores = len(os.sched_getaffinity(0))
-  with state.locked(folder):
+  with own_folder.locked(folder):
     yield dataclasses.replace(
       workers,
       threads=workers.threads or max(1, cores // max(1, workers.number)),

@@ -4,23 +4,20 @@ join.json     how to reach the cluster: address, token, certificate authority
 token, *.pem  the same secrets, and this machine's certificate, as Ray's files
 nodes/N.json  what was started here; nodes/N.log is its output, which stays if
               the node ends by itself, as nodes/N.old after the next `start`
-tff_xc.lock   by its name also says that the folder is ours
 
-A folder without it is never changed, and only what is listed here is removed.
+Only what is listed here is removed. `own_folder` makes the folder.
 """
 
-import contextlib
 import dataclasses
-import fcntl
 import ipaddress
 import json
 import os
 import pathlib
 import re
-from collections.abc import Iterator
 from typing import Any
 
 from tff_xc import errors
+from tff_xc.runtime.cluster import own_folder
 
 # The environment variable that names the folder.
 VARIABLE = 'TFF_XC_CLUSTER'
@@ -28,8 +25,6 @@ JOIN = 'join.json'
 LOOPBACK = '127.0.0.1'
 # The Ray resource of which a node has one unit for each of its workers.
 RESOURCE = 'tff_xc_worker'
-_NODES = 'nodes'
-_LOCK = 'tff_xc.lock'
 _SECRETS = ('token', 'authority.pem', 'certificate.pem', 'key.pem')
 _PEM = r'(-----BEGIN [A-Z ]+-----[A-Za-z0-9+/=\s]+-----END [A-Z ]+-----\n)?'
 # Also keeps a file of somebody else from naming another folder for removal.
@@ -123,111 +118,15 @@ def expanded(path: str) -> pathlib.Path:
     ) from e
 
 
-def is_made(folder: pathlib.Path) -> bool:
-  """Whether `make` made the folder; not if there is none, or an empty one.
-
-  Raises:
-    errors.InputError: it holds other files, or cannot be read.
-  """
-  try:
-    names = set(os.listdir(folder))
-    is_open = folder.stat().st_mode & 0o077
-    # Earlier versions made `lock`, `nodes`, and the folder private.
-    if _LOCK in names or ({'lock', _NODES} <= names and not is_open):
-      return True
-  except FileNotFoundError:
-    return False
-  except OSError as e:
-    raise errors.InputError(
-      f'{folder} cannot be used for the cluster ({e.strerror}): name another'
-      ' folder'
-    ) from e
-  if names:
-    raise errors.InputError(
-      f'{folder} holds other files than those of a cluster, and is left alone:'
-      ' name a folder that `start` made, or for `start` an empty or a new one'
-    )
-  return False
-
-
-def make(folder: pathlib.Path) -> None:
-  """Makes the folder, for its user only.
-
-  Raises:
-    errors.InputError: it cannot be made, holds other files, belongs to somebody
-      else, or is open to others.
-  """
-  try:
-    folder.mkdir(mode=0o700, parents=True, exist_ok=True)
-    is_made(folder)
-    found = folder.stat()
-    if found.st_uid != os.getuid():
-      raise errors.InputError(f'{folder} belongs to another user: name another')
-    if found.st_mode & 0o077:
-      raise errors.InputError(
-        f'{folder} is open to others: close it with `chmod 700`, or name a new'
-        ' folder'
-      )
-    (folder / _LOCK).touch(mode=0o600)
-    (folder / _NODES).mkdir(mode=0o700, exist_ok=True)
-  except OSError as e:
-    raise errors.InputError(
-      f'{folder} cannot be used for the cluster ({e.strerror}): name another'
-      ' folder'
-    ) from e
-
-
-@contextlib.contextmanager
-def locked(folder: pathlib.Path) -> Iterator[None]:
-  """Keeps other commands from changing the folder, which is made.
-
-  Raises:
-    errors.InputError: another command is changing it.
-  """
-  with contextlib.ExitStack() as stack:
-    try:
-      file = stack.enter_context(open(folder / _LOCK, 'a'))
-      fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
-    except BlockingIOError as e:
-      raise errors.InputError(
-        f'another command is starting or stopping nodes of {folder}: wait for'
-        ' its end'
-      ) from e
-    except OSError as e:
-      raise errors.InputError(
-        f'{folder} cannot be used ({e.strerror}): name another folder'
-      ) from e
-    yield
-
-
-def write(path: pathlib.Path, text: str) -> None:
-  """Writes a file that only the user can read, in one step.
-
-  Raises:
-    errors.InputError: it cannot be written; it is as before then.
-  """
-  new = path.with_name(f'.{path.name}.{os.getpid()}')
-  try:
-    with open(
-      new, 'w', opener=lambda name, flags: os.open(name, flags, 0o600)
-    ) as file:
-      file.write(text)
-    os.replace(new, path)
-  except OSError as e:
-    new.unlink(missing_ok=True)
-    raise errors.InputError(
-      f'{path} cannot be written ({e.strerror}): make room, or name another'
-      ' folder'
-    ) from e
-
-
 def write_cluster(folder: pathlib.Path, cluster: Cluster) -> None:
   """Writes join.json and the files of secrets that are the same everywhere."""
   # First, since `remove` knows by it that the others are ours.
-  write(folder / JOIN, json.dumps(dataclasses.asdict(cluster), indent=1))
-  write(folder / 'token', cluster.token)
+  own_folder.write(
+    folder / JOIN, json.dumps(dataclasses.asdict(cluster), indent=1)
+  )
+  own_folder.write(folder / 'token', cluster.token)
   if cluster.uses_tls:
-    write(folder / 'authority.pem', cluster.authority)
+    own_folder.write(folder / 'authority.pem', cluster.authority)
 
 
 def read_cluster(path: pathlib.Path) -> Cluster:
@@ -264,12 +163,12 @@ def find_cluster(folder: pathlib.Path) -> Cluster | None:
 
 
 def node_file(folder: pathlib.Path, name: str, suffix: str) -> pathlib.Path:
-  return folder / _NODES / f'{name}.{suffix}'
+  return folder / own_folder.NODES / f'{name}.{suffix}'
 
 
 def write_node(folder: pathlib.Path, node: Node) -> None:
   path = node_file(folder, node.name, 'json')
-  write(path, json.dumps(dataclasses.asdict(node)))
+  own_folder.write(path, json.dumps(dataclasses.asdict(node)))
 
 
 def read_nodes(folder: pathlib.Path) -> list[Node]:
@@ -280,7 +179,7 @@ def read_nodes(folder: pathlib.Path) -> list[Node]:
   """
   paths = [
     p
-    for p in (folder / _NODES).glob('*.json')
+    for p in (folder / own_folder.NODES).glob('*.json')
     if re.fullmatch('[0-9]+', p.stem)
   ]
   return [_read_node(p) for p in sorted(paths, key=lambda p: int(p.stem))]
