@@ -141,6 +141,7 @@ def test_another_cluster_is_joined_only_if_none_runs(folder, tmp_path):
   for pid in pids(folder)[0]:
     os.kill(pid, signal.SIGKILL)
   assert alive.ends(node.pid)
+  assert folders.wait(lambda: not pids(folder)[0])
   assert nodes.join(folder, other / state.JOIN, WORKERS).name == '1'
   assert state.find_cluster(folder) == state.find_cluster(other)
   nodes.stop(folder)
