@@ -32,7 +32,8 @@ def _folder(tmp_path, monkeypatch):
   )
   folder = tmp_path / 'cluster'
   yield folder
-  nodes.stop(folder)
+  for made in (folder, tmp_path / 'other', tmp_path / 'else'):
+    nodes.stop(made)
 
 
 def pids(folder):
