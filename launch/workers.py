@@ -91,7 +91,7 @@ def _start(folder: pathlib.Path) -> None:
     ip = values.listen or state.LOOPBACK
     node = nodes.start(folder, workers, ip, values.port)
   else:
-    file = pathlib.Path(values.join).expanduser()
+    file = state.expanded(values.join)
     node = nodes.join(folder, file, workers, values.listen or '')
   cluster = state.find_cluster(folder)
   print(
@@ -103,9 +103,9 @@ def _start(folder: pathlib.Path) -> None:
     return
   file = folder / state.JOIN
   here = shlex.quote(str(file))
-  there = shlex.quote(f'{getpass.getuser()}@{cluster.ip}:{file}')
   print(f'To add a node on this machine:\n  {_COMMAND} start --join={here}')
   if cluster.uses_tls:
+    there = shlex.quote(f'{_user()}{cluster.ip}:{file}')
     print(
       'On another machine, with this project at the same version:\n'
       f'  scp {there} {state.JOIN}\n'
@@ -115,17 +115,28 @@ def _start(folder: pathlib.Path) -> None:
     )
 
 
+def _user() -> str:
+  """Returns 'NAME@' of the user for `scp`, or '' if the system knows no name."""
+  try:
+    return f'{getpass.getuser()}@'
+  except (KeyError, OSError):  # The second from Python 3.13 on.
+    return ''
+
+
 def _status(folder: pathlib.Path) -> None:
   found = nodes.find(folder)
   if not found:
     print(f'no workers were started here (folder {folder})')
     sys.exit(1)
-  cluster = state.find_cluster(folder)
-  alive, problem = [], ''
+  cluster, alive, problem = None, [], ''
   if not any(f.pids for f in found):
-    problem = f'none of these runs any more: `{_COMMAND} stop` forgets them'
+    problem = (
+      f'none of these runs any more: `{_COMMAND} stop` forgets them,'
+      ' and keeps their logs'
+    )
   else:
     try:
+      cluster = state.read_cluster(folder / state.JOIN)
       alive = head.ask(folder, cluster, deadline_s=10.0)
     except errors.InputError as e:
       problem = str(e)
@@ -165,12 +176,18 @@ def _trouble(found: nodes.Found) -> str:
 
 
 def _stop(folder: pathlib.Path) -> None:
+  before = nodes.find(folder)
   ended = nodes.stop(folder, flags.FLAGS.node or '')
   print(
     f'stopped {wording.count(ended, "node")}'
     if ended
     else f'nothing to stop: no workers were started here (folder {folder})'
   )
+  left = [f.node for f in nodes.find(folder)]
+  for node in [f.node for f in before if f.node not in left]:
+    log = state.node_file(folder, node.name, 'log')
+    if log.exists():
+      print(f'node {node.name} had ended by itself: its output is in {log}')
 
 
 def _protection(cluster: state.Cluster) -> str:
@@ -192,10 +209,15 @@ def main(arguments) -> None:
   for name in sorted({n for _, names in _ACTIONS.values() for n in names}):
     if flags.FLAGS[name].present and name not in taken:
       raise errors.InputError(f'--{name} is no flag of {arguments[0]}')
+  for name in ('folder', *taken):
+    if flags.FLAGS[name].value == '':  # Say, of a shell variable without value.
+      raise errors.InputError(
+        f'--{name}= is empty: give a value, or leave it out'
+      )
   if flags.FLAGS['port'].present and flags.FLAGS.join is not None:
     raise errors.InputError('--port is of the head: leave it out with --join')
   given = flags.FLAGS.folder
-  folder = pathlib.Path(given).expanduser() if given else state.default_folder()
+  folder = state.default_folder() if given is None else state.expanded(given)
   action(folder.absolute())
 
 

@@ -9,6 +9,8 @@ import pytest
 
 from tests.launch import light
 from tests.runtime.cluster import folders
+from tff_xc.runtime.cluster import own_folder
+from tff_xc.runtime.cluster import processes
 from tff_xc.runtime.cluster import state
 
 try:
@@ -41,6 +43,9 @@ def folder(tmp_path, monkeypatch):
     (('start', '--threads=-1'), '--threads'),
     (('start', '--port=65536'), '--port'),
     (('start', '--join=a', '--port=1'), '--port is of the head'),
+    (('stop', '--node='), '--node= is empty'),
+    (('stop', '--folder='), '--folder= is empty'),
+    (('start', '--listen='), '--listen= is empty'),
   ],
 )
 def test_bad_flags_are_one_sentence(arguments, expected, folder):
@@ -51,28 +56,43 @@ def test_bad_flags_are_one_sentence(arguments, expected, folder):
 # A start in which no process is started. The module's flags are no part of the
 # tests' own process, where other commands have flags of the same names.
 _START = """
-import runpy, sys
+import os, pwd, runpy, sys
 from tff_xc.runtime.cluster import nodes, state
 node = state.Node('1', 'mark', '10.0.0.1', True, 1, 1, '')
 cluster = state.Cluster('10.0.0.1:6379', 'token', '/ray', 'PEM', 'PEM')
 nodes.start = lambda *_: node
 state.find_cluster = lambda _: cluster
+if not {'USER', 'LOGNAME'} & set(os.environ):
+  pwd.getpwuid = {}.__getitem__  # Knows nobody, as for a user of a container.
 sys.argv = ['workers', 'start', '--listen=10.0.0.1', '--folder=' + sys.argv[1]]
 runpy.run_module('launch.workers', run_name='__main__')
 """
 
 
-def test_the_printed_commands_stand_a_folder_with_a_space(tmp_path):
-  folder = tmp_path / 'my cluster'
-  told = subprocess.run(
+def _told(folder, **environ):
+  """Returns the lines that a start prints."""
+  names = ('USER', 'LOGNAME', 'LNAME', 'USERNAME')
+  kept = {k: v for k, v in os.environ.items() if k not in names}
+  return subprocess.run(
     [sys.executable, '-c', _START, folder],
     capture_output=True,
     text=True,
     check=True,
     cwd=light.ROOT,
+    env=kept | environ,
   ).stdout.splitlines()
+
+
+def test_a_user_without_a_name_is_told_all_the_same(tmp_path):
+  [scp] = [line.split() for line in _told(tmp_path) if ' scp ' in line]
+  assert scp[1] == f'10.0.0.1:{tmp_path}/join.json'
+
+
+def test_the_printed_commands_stand_a_folder_with_a_space(tmp_path):
+  folder = tmp_path / 'my cluster'
+  told = _told(folder, USER='me')
   [scp] = [shlex.split(line) for line in told if ' scp ' in line]
-  assert scp[1].endswith(f'@10.0.0.1:{folder}/join.json')
+  assert scp[1] == f'me@10.0.0.1:{folder}/join.json'
   joins = [shlex.split(line)[-1] for line in told if '--join=' in line]
   assert joins == [f'--join={folder}/join.json', '--join=join.json']
 
@@ -86,13 +106,23 @@ def test_nothing_to_report_or_to_stop(folder):
   assert not folder.exists()
 
 
+def test_a_folder_of_others_is_refused(tmp_path):
+  before = folders.write_strangers(tmp_path / 'theirs')
+  for action in ('stop', 'status'):
+    done = light.call('workers', action, f'--folder={tmp_path / "theirs"}')
+    light.assert_one_sentence(done, 'holds other files')
+  assert folders.everything(tmp_path / 'theirs') == before
+
+
 def test_ended_nodes_are_reported_and_removed(folder, tmp_path):
   """As after a reboot: files, and no process."""
   chosen = tmp_path / 'other'
-  state.make(chosen)
+  own_folder.make(chosen)
   state.write_cluster(chosen, folders.cluster())
   state.write_node(chosen, folders.node(pid=1))
   state.write_node(chosen, folders.node('2', is_head=False, data_dir='/d'))
+  log = state.node_file(chosen, '2', 'log')
+  log.write_text('why')
   done = light.call('workers', 'status', f'--folder={chosen}')
   assert done.returncode == 1
   rows = [line.split() for line in done.stdout.splitlines()]
@@ -100,11 +130,47 @@ def test_ended_nodes_are_reported_and_removed(folder, tmp_path):
     ['1', '(head)', 'ended'],
     ['2', 'ended', '0'],
   ]
-  assert '/d' in rows[3]
+  assert '/d' in rows[3] and str(log) in rows[3]
   assert 'none of these runs any more' in done.stdout
   done = light.call('workers', 'stop', f'--folder={chosen}')
-  assert (done.returncode, done.stdout) == (0, 'stopped 2 nodes\n')
+  assert (done.returncode, done.stdout.splitlines()) == (
+    0,
+    [
+      'stopped 2 nodes',
+      f'node 2 had ended by itself: its output is in {log}',
+    ],
+  )
+  assert log.read_text() == 'why'
   assert state.find_cluster(chosen) is None
+
+
+@pytest.mark.parametrize('text', [None, '{}'])
+def test_a_living_node_without_its_join_file_is_reported_and_ended(
+  folder, text
+):
+  own_folder.make(folder)
+  node = folders.node(mark=str(folder))
+  state.write_node(folder, node)
+  if text:
+    (folder / state.JOIN).write_text(text)
+  with subprocess.Popen(
+    ['sleep', '60'], env={processes.MARK: node.mark}
+  ) as process:
+    done = light.call('workers', 'status')
+    assert (done.returncode, done.stderr) == (1, '')
+    assert 'ended, 1 process left' in done.stdout
+    assert f'{folder / state.JOIN} ' in done.stdout.splitlines()[-1]
+    done = light.call('workers', 'stop')
+  assert (done.returncode, done.stdout) == (0, 'stopped 1 node\n')
+  assert process.returncode < 0
+
+
+def test_an_empty_name_ends_no_node(folder):
+  own_folder.make(folder)
+  state.write_node(folder, folders.node(mark=str(folder)))
+  done = light.call('workers', 'stop', '--node=')
+  light.assert_one_sentence(done, '--node= is empty')
+  assert len(state.read_nodes(folder)) == 1
 
 
 @pytest.mark.skipif(HAS_RAY, reason='Ray is installed')
@@ -148,4 +214,5 @@ def test_start_status_stop(folder):
     assert 'no head of a cluster' in done.stdout
   finally:
     done = call('stop')
-  assert done.stdout == 'stopped 1 node\n'
+  # Without the head, node 2 may have ended by itself.
+  assert done.stdout.startswith('stopped 1 node\n')

@@ -1,10 +1,13 @@
 """Clusters and nodes on paper, for tests without Ray."""
 
+import contextlib
 import json
+import resource
 import sys
 import time
 
 from tff_xc.runtime.cluster import launching
+from tff_xc.runtime.cluster import own_folder
 from tff_xc.runtime.cluster import state
 
 RAY_FOLDER = '/tmp/tff_xc_00000000'  # No test makes it.
@@ -31,16 +34,45 @@ def node(name='1', mark='m', **more):
   )
 
 
+def write_strangers(folder):
+  """Fills a folder with somebody's files, named as a cluster's; returns all."""
+  (folder / 'nodes').mkdir(parents=True)
+  names = ['key.pem', 'certificate.pem', 'token', 'driver.log', 'nodes/1.log']
+  for name in [*names, 'join.json', 'nodes/1.json']:
+    (folder / name).write_text(f'my {name}')
+  folder.chmod(0o755)
+  return everything(folder)
+
+
+def everything(folder):
+  """Returns the contents of all files below a folder, and all modes."""
+  return {
+    p: (p.stat().st_mode, p.is_file() and p.read_bytes())
+    for p in [folder, *folder.rglob('*')]
+  }
+
+
 def workers(**more):
   return launching.Workers(**more)
 
 
 def write_join(path, **changes):
   """Writes a file join.json with some values changed."""
-  state.make(path.parent)
+  own_folder.make(path.parent)
   state.write_cluster(path.parent, cluster())
   values = json.loads((path.parent / state.JOIN).read_text())
   path.write_text(json.dumps({**values, **changes}))
+
+
+@contextlib.contextmanager
+def no_room():
+  """Lets no file of this process grow, as `ulimit -f 0` and a full disk do."""
+  before = resource.getrlimit(resource.RLIMIT_FSIZE)
+  resource.setrlimit(resource.RLIMIT_FSIZE, (0, before[1]))
+  try:
+    yield
+  finally:
+    resource.setrlimit(resource.RLIMIT_FSIZE, before)
 
 
 def command(script):

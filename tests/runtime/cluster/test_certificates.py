@@ -9,6 +9,7 @@ import threading
 import pytest
 
 from tests.runtime.cluster import folders
+from tff_xc import errors
 from tff_xc.runtime.cluster import certificates
 
 
@@ -74,6 +75,18 @@ def test_machines_of_a_cluster_accept_each_other_and_nobody_else(tmp_path):
   with pytest.raises(OSError):
     assert _talk(one, liar) == []
     raise ConnectionError  # A refused client may read an empty answer.
+
+
+def test_a_damaged_authority_is_one_sentence(tmp_path):
+  certificate, key = certificates.make_authority()
+  # Of the right form, but not a certificate or a key.
+  other = '-----BEGIN CERTIFICATE-----\nAAAA\n-----END CERTIFICATE-----\n'
+  for number, authority in enumerate(
+    [(other, key), (certificate, other), (certificate, ''), (key, certificate)]
+  ):
+    with pytest.raises(errors.InputError, match='damaged: copy the file anew'):
+      _machine(tmp_path / str(number), authority)
+    assert not (tmp_path / str(number) / 'key.pem').exists()
 
 
 def test_the_key_is_for_the_user_only(tmp_path):

@@ -14,6 +14,7 @@ from tff_xc.runtime.cluster import certificates
 from tff_xc.runtime.cluster import connection
 from tff_xc.runtime.cluster import head
 from tff_xc.runtime.cluster import launching
+from tff_xc.runtime.cluster import own_folder
 from tff_xc.runtime.cluster import state
 
 IP = '127.0.0.2'  # Not the loopback address for which there is no TLS.
@@ -70,7 +71,7 @@ def without_ray(monkeypatch):
 
 def secrets(folder, authority=None):
   """Returns a cluster with TLS, whose secrets are written to a folder."""
-  state.make(folder)
+  own_folder.make(folder)
   pair = authority or certificates.make_authority()
   cluster = folders.cluster(f'{IP}:1', authority=pair[0], authority_key=pair[1])
   launching.write_secrets(folder, cluster, IP)
@@ -80,7 +81,7 @@ def secrets(folder, authority=None):
 def ask(folder, port, cluster=None, deadline_s=5.0):
   """Asks a head; returns its answer or the sentence, and the seconds."""
   known = cluster or folders.cluster()
-  state.make(folder)
+  own_folder.make(folder)
   if cluster is None:
     launching.write_secrets(folder, known, known.ip)
   started = time.monotonic()

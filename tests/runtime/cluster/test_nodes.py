@@ -1,5 +1,6 @@
 """Nodes start, are refused, and end; a small program stands for Ray."""
 
+import contextlib
 import json
 import os
 import pathlib
@@ -31,7 +32,8 @@ def _folder(tmp_path, monkeypatch):
   )
   folder = tmp_path / 'cluster'
   yield folder
-  nodes.stop(folder)
+  for made in (folder, tmp_path / 'other', tmp_path / 'else'):
+    nodes.stop(made)
 
 
 def pids(folder):
@@ -50,7 +52,7 @@ def test_a_node_is_started_found_and_ended(folder):
   assert nodes.stop(folder) == 1
   assert all(alive.ends(pid, 1) for pid in found.pids)
   assert not os.path.exists(cluster.ray_folder)
-  assert {p.name for p in folder.rglob('*')} == {'lock', 'nodes'}
+  assert {p.name for p in folder.rglob('*')} == {'tff_xc.lock', 'nodes'}
   assert nodes.stop(folder) == 0
   assert nodes.stop(folder / 'nowhere') == 0
 
@@ -93,6 +95,25 @@ def test_starting_twice_and_after_a_reboot(folder):
   assert not os.path.exists(first.ray_folder)
 
 
+def test_the_log_of_a_node_that_ended_by_itself_is_kept(folder):
+  """`start` keeps it as the log before."""
+  for end in (nodes.stop, lambda folder: nodes.start(folder, WORKERS)):
+    node = nodes.start(folder, WORKERS)
+    log = state.node_file(folder, '1', 'log')
+    log.write_text(str(end))
+    os.kill(node.pid, signal.SIGKILL)
+    assert alive.ends(node.pid)
+    for pid in pids(folder)[0]:
+      os.kill(pid, signal.SIGKILL)
+    assert folders.wait(lambda: not pids(folder)[0])
+    end(folder)
+    kept = log if end is nodes.stop else log.with_suffix('.old')
+    assert kept.read_text() == str(end)
+  # Ended by `stop`, a node leaves neither.
+  nodes.stop(folder)
+  assert not list((folder / 'nodes').iterdir())
+
+
 def test_nodes_join_and_leave(folder, tmp_path):
   nodes.start(folder, WORKERS)
   file = folder / state.JOIN
@@ -121,6 +142,7 @@ def test_another_cluster_is_joined_only_if_none_runs(folder, tmp_path):
   for pid in pids(folder)[0]:
     os.kill(pid, signal.SIGKILL)
   assert alive.ends(node.pid)
+  assert folders.wait(lambda: not pids(folder)[0])
   assert nodes.join(folder, other / state.JOIN, WORKERS).name == '1'
   assert state.find_cluster(folder) == state.find_cluster(other)
   nodes.stop(folder)
@@ -136,31 +158,74 @@ def test_a_head_that_does_not_answer_leaves_nothing(folder, monkeypatch):
   monkeypatch.setattr(head, 'ask', refuse)
   with pytest.raises(errors.InputError, match='no head'):
     nodes.join(folder, file, WORKERS)
-  assert {p.name for p in folder.rglob('*')} == {'lock', 'nodes'}
+  assert {p.name for p in folder.rglob('*')} == {'tff_xc.lock', 'nodes'}
 
 
 @pytest.mark.parametrize(
-  ('script', 'message'),
+  ('script', 'message', 'seconds'),
   [
-    ('print("x\\nno room\\n")', r'does not start \(no room\)'),
-    (folders.NODE.replace('%s', folders.IGNORES), 'within 1 s'),
+    ('print("x\\nno room\\n")', r'does not start \(no room\)', 60.0),
+    (folders.NODE.replace('%s', folders.IGNORES), 'within 1 s', 1.0),
   ],
   ids=['fails', 'hangs'],
 )
 def test_a_node_that_does_not_start_leaves_nothing(
-  folder, monkeypatch, script, message
+  folder, monkeypatch, script, message, seconds
 ):
   script = script.replace("write_text('a1')", 'exists()')
   monkeypatch.setattr(launching, '_command', folders.command(script))
-  monkeypatch.setattr(launching, '_START_S', 1.0)
+  monkeypatch.setattr(launching, '_START_S', seconds)
   marks, end = [], processes.end
   monkeypatch.setattr(
     processes, 'end', lambda m, leaders: marks.extend(m) or end(m, leaders)
   )
-  with pytest.raises(errors.InputError, match=message):
+  with pytest.raises(errors.InputError, match=message + r'.*1\.log has'):
     nodes.start(folder, WORKERS)
+  _assert_nothing(folder, '1.log')
   assert len(marks) == 1 and not processes.marked(marks)
   assert nodes.find(folder) == [] and state.find_cluster(folder) is None
+
+
+def _assert_nothing(folder, *more):
+  """Nothing but the empty folder, or more, and no process is left."""
+  left = {p.name for p in folder.rglob('*')}
+  assert left == {'tff_xc.lock', 'nodes', *more}
+  assert not processes.marked([str(folder / 'token')], 'RAY_AUTH_TOKEN_PATH')
+
+
+def test_on_a_full_disk_nothing_is_left(folder, monkeypatch):
+  with (
+    folders.no_room(),
+    pytest.raises(errors.InputError, match=r'json cannot be written'),
+  ):
+    nodes.start(folder, WORKERS)
+  _assert_nothing(folder)
+  write = state.write_node
+
+  def full_when_it_runs(place, node):
+    with folders.no_room() if node.pid else contextlib.nullcontext():
+      write(place, node)
+
+  monkeypatch.setattr(state, 'write_node', full_when_it_runs)
+  with pytest.raises(errors.InputError, match=r'1\.json cannot be written'):
+    nodes.start(folder, WORKERS)
+  _assert_nothing(folder, '1.log')
+
+
+def test_a_process_that_cannot_be_made_is_one_sentence(folder, monkeypatch):
+  monkeypatch.setattr(launching, '_command', lambda *_: ['/no/such/program'])
+  with pytest.raises(errors.InputError, match=r'cannot be started.*no/such'):
+    nodes.start(folder, WORKERS)
+  _assert_nothing(folder, '1.log')
+
+
+def test_a_damaged_authority_leaves_nothing(folder):
+  file = folder.parent / 'copied.json'
+  pem = '-----BEGIN CERTIFICATE-----\nAAAA\n-----END CERTIFICATE-----\n'
+  folders.write_join(file, address='127.0.0.2:1', authority=pem)
+  with pytest.raises(errors.InputError, match=r'authority.*is damaged'):
+    nodes.join(folder, file, WORKERS)
+  _assert_nothing(folder)
 
 
 def test_what_an_interrupted_start_left_is_ended(folder, monkeypatch):
@@ -229,6 +294,27 @@ def test_a_damaged_join_file_does_not_keep_from_stopping(folder):
   assert nodes.stop(folder) == 1
   assert not processes.marked([node.mark])
   pathlib.Path(ray_folder).rmdir()
+
+
+def test_a_folder_of_others_is_left_alone(folder, tmp_path):
+  file = tmp_path / 'joined' / state.JOIN
+  folders.write_join(file)
+  theirs = tmp_path / 'theirs'
+  before = folders.write_strangers(theirs)
+  for call in (
+    lambda: nodes.stop(theirs),
+    lambda: nodes.stop(theirs, '1'),
+    lambda: nodes.find(theirs),
+    lambda: nodes.start(theirs, WORKERS),
+    lambda: nodes.join(theirs, file, WORKERS),
+  ):
+    with pytest.raises(errors.InputError, match='holds other files'):
+      call()
+    assert folders.everything(theirs) == before
+  empty = tmp_path / 'empty'
+  empty.mkdir()
+  assert (nodes.stop(empty), nodes.find(empty)) == (0, [])
+  assert not list(empty.iterdir())
 
 
 def test_missing_data_are_refused_before_anything_is_made(folder, tmp_path):

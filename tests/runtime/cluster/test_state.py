@@ -8,6 +8,7 @@ import pytest
 
 from tests.runtime.cluster import folders
 from tff_xc import errors
+from tff_xc.runtime.cluster import own_folder
 from tff_xc.runtime.cluster import state
 
 PEM = '-----BEGIN CERTIFICATE-----\nabc\n-----END CERTIFICATE-----\n'
@@ -24,11 +25,28 @@ def test_the_folder_is_named_by_the_environment(monkeypatch, tmp_path):
   assert str(state.default_folder()) == '/home/a/mine'
 
 
+def test_without_a_home_directory_the_sentence_says_so(monkeypatch):
+  """As for a user without a line in /etc/passwd."""
+
+  def unknown(_):
+    raise KeyError
+
+  for name in (state.VARIABLE, 'XDG_STATE_HOME', 'HOME'):
+    monkeypatch.delenv(name, raising=False)
+  monkeypatch.setattr('pwd.getpwuid', unknown)
+  with pytest.raises(errors.InputError, match='no known home directory'):
+    state.default_folder()
+  with pytest.raises(
+    errors.InputError, match=r'the ~ of ~nobody\.here/a is no'
+  ):
+    state.expanded('~nobody.here/a')
+
+
 def test_everything_is_for_the_user_only_and_is_removed(tmp_path):
   folder = tmp_path / 'a' / 'cluster'
   old = os.umask(0)
   try:
-    state.make(folder)
+    own_folder.make(folder)
     cluster = folders.cluster(authority=PEM, authority_key=PEM)
     state.write_cluster(folder, cluster)
     state.write_node(folder, folders.node())
@@ -39,27 +57,26 @@ def test_everything_is_for_the_user_only_and_is_removed(tmp_path):
   }
   assert modes.pop('cluster') == modes.pop('nodes') == 0o700
   assert modes == dict.fromkeys(
-    [state.JOIN, 'token', 'authority.pem', '1.json'], 0o600
+    [state.JOIN, 'token', 'authority.pem', '1.json', 'tff_xc.lock'], 0o600
   )
   assert state.find_cluster(folder) == cluster
   assert cluster.uses_tls and not folders.cluster().uses_tls
-  (folder / 'mine').touch()
-  state.remove(folder)
-  assert {p.name for p in folder.rglob('*')} == {'nodes', 'mine'}
+  (folder / '.token.123').touch()  # A killed `write` left it.
+  mine = {'tff_xc.lock', 'nodes', 'mine', '.token.bak', '1.txt'}
+  for name in ('mine', '.token.bak', 'nodes/1.txt'):
+    (folder / name).touch()
+  state.remove_cluster(folder)
+  state.remove_node(folder, folders.node())
+  assert {p.name for p in folder.rglob('*')} == mine
   assert state.find_cluster(folder) is None
-
-
-def test_an_open_folder_is_closed_and_a_file_is_refused(tmp_path):
-  tmp_path.chmod(0o777)
-  state.make(tmp_path)
-  assert stat.S_IMODE(tmp_path.stat().st_mode) == 0o700
-  (tmp_path / 'file').touch()
-  with pytest.raises(errors.InputError, match='cannot be used for the cluster'):
-    state.make(tmp_path / 'file')
+  # Without join.json and records, files of these names are not ours.
+  (folder / 'key.pem').touch()
+  state.remove_cluster(folder)
+  assert (folder / 'key.pem').exists()
 
 
 def test_nodes_keep_their_order(tmp_path):
-  state.make(tmp_path)
+  own_folder.make(tmp_path)
   nodes = [folders.node(name) for name in ('2', '10', '1')]
   for node in nodes:
     state.write_node(tmp_path, node)
@@ -70,17 +87,33 @@ def test_nodes_keep_their_order(tmp_path):
     state.read_nodes(tmp_path)
 
 
+def test_a_record_names_no_files_but_its_own(tmp_path):
+  """`stop` removes them."""
+  own_folder.make(tmp_path)
+  state.write_node(tmp_path, folders.node('2'))
+  path = state.node_file(tmp_path, '2', 'json')
+  path.rename(path.with_stem('1 (copy)'))
+  assert state.read_nodes(tmp_path) == []
+  path.with_stem('1 (copy)').rename(path.with_stem('1'))
+  with pytest.raises(errors.InputError, match=r'1\.json is damaged'):
+    state.read_nodes(tmp_path)
+
+
 @pytest.mark.parametrize(
   'changes',
   [
     {'address': 'head:1'},
     {'address': '10.0.0.1'},
+    {'address': '10.0.0.1:70000'},
+    {'address': '10.0.0.1:0'},
+    {'address': '10.0.0.256:1'},
     {'token': '../../etc'},
     {'token': 'a' * 64 + '\n'},
     {'token': 3},
     {'ray_folder': '/home'},
     {'ray_folder': '/tmp/tff_xc_00000000/../../home'},
     {'authority': 'no certificate'},
+    {'authority': PEM.replace('abc', 'a\ud800c')},
     {'more': ''},
   ],
 )
@@ -104,18 +137,6 @@ def test_other_files_are_no_join_files(tmp_path, text):
     state.read_cluster(path)
   with pytest.raises(errors.InputError, match='No such file'):
     state.read_cluster(tmp_path / 'none')
-
-
-def test_only_one_command_changes_a_folder(tmp_path):
-  def refused(folder, why):
-    with pytest.raises(errors.InputError, match=why):
-      state.locked(folder).__enter__()
-
-  with state.locked(tmp_path):
-    refused(tmp_path, 'another command')
-  with state.locked(tmp_path):
-    pass
-  refused(tmp_path / 'nowhere', 'cannot be used')
 
 
 def test_ray_is_told_of_token_and_tls(tmp_path):

@@ -10,6 +10,8 @@ import ipaddress
 import pathlib
 from collections.abc import Iterable
 
+from tff_xc import errors
+from tff_xc.runtime.cluster import own_folder
 from tff_xc.runtime.cluster import state
 
 _DAYS = 3650
@@ -57,12 +59,24 @@ def issue(
 def write(
   folder: pathlib.Path, cluster: state.Cluster, ips: Iterable[str]
 ) -> None:
-  """Writes this machine's certificate, for its addresses, and its key."""
-  certificate, key = issue(
-    cluster.authority, cluster.authority_key, dict.fromkeys(ips)
-  )
-  state.write(folder / 'key.pem', key)
-  state.write(folder / 'certificate.pem', certificate)
+  """Writes this machine's certificate, for its addresses, and its key.
+
+  Raises:
+    errors.InputError: they cannot be written, or the authority is damaged.
+  """
+  from cryptography import exceptions
+
+  try:
+    certificate, key = issue(
+      cluster.authority, cluster.authority_key, dict.fromkeys(ips)
+    )
+  except (ValueError, TypeError, exceptions.UnsupportedAlgorithm) as e:
+    raise errors.InputError(
+      f'the certificate authority of {state.JOIN} is damaged: copy the file anew'
+      ' from the machine of the head'
+    ) from e
+  own_folder.write(folder / 'key.pem', key)
+  own_folder.write(folder / 'certificate.pem', certificate)
 
 
 def _name(text: str):

@@ -58,7 +58,7 @@ def launch(
   """Starts a node's process and waits until the node runs.
 
   Raises:
-    errors.InputError: it does not; nothing of it is left then.
+    errors.InputError: it does not; only its log is left then.
   """
   _make_ray_folder(cluster.ray_folder)
   names = [int(n.name) for n in state.read_nodes(folder)]
@@ -74,6 +74,8 @@ def launch(
   ready = state.node_file(folder, node.name, 'ready')
   log = state.node_file(folder, node.name, 'log')
   ready.unlink(missing_ok=True)
+  if log.exists():  # Of a node that ended by itself.
+    log.replace(log.with_suffix('.old'))
   # Written before anything runs, so that `stop` finds what it must end.
   state.write_node(folder, node)
   try:
@@ -96,10 +98,15 @@ def launch(
         raise errors.InputError(_why_not(log, child.returncode))
       time.sleep(0.1)
     return node
-  except BaseException:
+  except BaseException as e:
     processes.end([node.mark], [node.pid])
-    state.node_file(folder, node.name, 'json').unlink(missing_ok=True)
-    raise
+    state.remove_node(folder, node, keeps_log=True)
+    if not isinstance(e, OSError):
+      raise
+    raise errors.InputError(
+      f'the node cannot be started ({e}): see that the machine has room on its'
+      ' disk, memory and processes left'
+    ) from e
 
 
 def _command(
@@ -166,6 +173,5 @@ def _private(path: str, flags: int) -> int:
 def _why_not(log: pathlib.Path, status: int | None) -> str:
   lines = log.read_text(errors='replace').split('\n')
   last = next((line for line in reversed(lines) if line.strip()), 'no output')
-  if status is None:
-    return f'the node does not start within {_START_S:.0f} s: {last}'
-  return f'the node does not start ({last}); {log} has its output'
+  within = f' within {_START_S:.0f} s' if status is None else ''
+  return f'the node does not start{within} ({last}); {log} has its output'

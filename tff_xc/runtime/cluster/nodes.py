@@ -14,6 +14,7 @@ from tff_xc import errors
 from tff_xc.runtime.cluster import certificates
 from tff_xc.runtime.cluster import head
 from tff_xc.runtime.cluster import launching
+from tff_xc.runtime.cluster import own_folder
 from tff_xc.runtime.cluster import processes
 from tff_xc.runtime.cluster import state
 
@@ -67,7 +68,7 @@ def start(
       launching.write_secrets(folder, cluster, ip)
       return launching.launch(folder, cluster, workers, ip, is_head=True)
     except BaseException:
-      _remove_files(folder)
+      _forget(folder, [])
       raise
 
 
@@ -100,13 +101,19 @@ def join(
       head.ask(folder, cluster, _ANSWER_S)
       return launching.launch(folder, cluster, workers, ip, is_head=False)
     except BaseException:
-      if not state.read_nodes(folder):
-        _remove_files(folder)
+      _forget(folder, [])
       raise
 
 
 def find(folder: pathlib.Path) -> list[Found]:
-  """Returns the nodes that were started here, also those that have ended."""
+  """Returns the nodes that were started here, also those that have ended.
+
+  Raises:
+    errors.InputError: the folder holds other files than a cluster's, or damaged
+      ones.
+  """
+  if not own_folder.is_made(folder):
+    return []
   return [
     Found(n, tuple(p.pid for p in processes.marked([n.mark])))
     for n in state.read_nodes(folder)
@@ -116,6 +123,8 @@ def find(folder: pathlib.Path) -> list[Found]:
 def stop(folder: pathlib.Path, name: str = '') -> int:
   """Ends what was started here, and removes its files.
 
+  The log of a node that had ended by itself stays.
+
   Args:
     folder: the folder of `start`.
     name: of one node; '': all nodes.
@@ -124,22 +133,19 @@ def stop(folder: pathlib.Path, name: str = '') -> int:
     The number of nodes that were ended, also those of which nothing was left.
 
   Raises:
-    errors.InputError: there is no such node, or something does not end.
+    errors.InputError: there is no such node, something does not end, or the
+      folder holds other files than a cluster's.
   """
-  if not folder.exists():
+  if not own_folder.is_made(folder):
     return 0
-  with state.locked(folder):
-    nodes = state.read_nodes(folder)
-    chosen = [n for n in nodes if name in ('', n.name)]
+  with own_folder.locked(folder):
+    found = find(folder)
+    chosen = [f for f in found if name in ('', f.node.name)]
     if name and not chosen:
-      known = ', '.join(n.name for n in nodes) or 'none'
+      known = ', '.join(f.node.name for f in found) or 'none'
       raise errors.InputError(f'there is no node {name}: the nodes are {known}')
-    processes.end([n.mark for n in chosen], [n.pid for n in chosen])
-    for node in chosen:
-      for suffix in ('json', 'ready', 'log'):
-        state.node_file(folder, node.name, suffix).unlink(missing_ok=True)
-    if len(chosen) == len(nodes):
-      _remove_files(folder)
+    processes.end([f.node.mark for f in chosen], [f.node.pid for f in chosen])
+    _forget(folder, chosen)
     return len(chosen)
 
 
@@ -154,9 +160,9 @@ def _changing(
       f"--data_dir={workers.data_dir} does not exist: name this machine's own copy"
       " of the run's --data_dir, or leave it out"
     )
-  state.make(folder)
+  own_folder.make(folder)
   cores = len(os.sched_getaffinity(0))
-  with state.locked(folder):
+  with own_folder.locked(folder):
     yield dataclasses.replace(
       workers,
       threads=workers.threads or max(1, cores // max(1, workers.number)),
@@ -179,12 +185,13 @@ def check_ip(ip: str) -> None:
 
 def _refuse_second(folder: pathlib.Path) -> None:
   """Raises InputError if nodes run here, and removes traces of ended ones."""
-  if any(f.pids for f in find(folder)):
+  found = find(folder)
+  if any(f.pids for f in found):
     raise errors.InputError(
       f'nodes run here already ({folder}): `start --join={folder / state.JOIN}`'
       ' adds one, `stop` ends them'
     )
-  _remove_files(folder)
+  _forget(folder, found)
 
 
 def _free_port(ip: str, port: int = 0) -> int:
@@ -222,12 +229,19 @@ def _own_ip(cluster: state.Cluster, ip: str) -> str:
     return probe.getsockname()[0]
 
 
-def _remove_files(folder: pathlib.Path) -> None:
-  """Removes the folder's files, and Ray's if no node of the cluster uses them."""
-  with contextlib.suppress(errors.InputError):  # join.json is damaged.
-    cluster = state.find_cluster(folder)
-    if cluster and not processes.marked(
-      [cluster.ray_folder], processes.CLUSTER_MARK
-    ):
-      shutil.rmtree(cluster.ray_folder, ignore_errors=True)
-  state.remove(folder)
+def _forget(folder: pathlib.Path, ended: list[Found]) -> None:
+  """Removes the files of nodes, and with the last node those of the cluster.
+
+  Ray's files stay while another folder's node of the cluster uses them, and so do
+  the logs of nodes that did not run when they were found.
+  """
+  if len(state.read_nodes(folder)) == len(ended):
+    with contextlib.suppress(errors.InputError):  # join.json is damaged.
+      cluster = state.find_cluster(folder)
+      if cluster and not processes.marked(
+        [cluster.ray_folder], processes.CLUSTER_MARK
+      ):
+        shutil.rmtree(cluster.ray_folder, ignore_errors=True)
+    state.remove_cluster(folder)
+  for found in ended:
+    state.remove_node(folder, found.node, keeps_log=not found.is_alive)

@@ -2,20 +2,22 @@
 
 join.json     how to reach the cluster: address, token, certificate authority
 token, *.pem  the same secrets, and this machine's certificate, as Ray's files
-nodes/N.json  what was started here; nodes/N.log is its output
+nodes/N.json  what was started here; nodes/N.log is its output, which stays if
+              the node ends by itself, as nodes/N.old after the next `start`
+
+Only what is listed here is removed. `own_folder` makes the folder.
 """
 
-import contextlib
 import dataclasses
-import fcntl
+import ipaddress
 import json
 import os
 import pathlib
 import re
-from collections.abc import Iterator
 from typing import Any
 
 from tff_xc import errors
+from tff_xc.runtime.cluster import own_folder
 
 # The environment variable that names the folder.
 VARIABLE = 'TFF_XC_CLUSTER'
@@ -23,8 +25,8 @@ JOIN = 'join.json'
 LOOPBACK = '127.0.0.1'
 # The Ray resource of which a node has one unit for each of its workers.
 RESOURCE = 'tff_xc_worker'
-_NODES = 'nodes'
-_PEM = r'(-----BEGIN [A-Z ]+-----[^-]+-----END [A-Z ]+-----\n)?'
+_SECRETS = ('token', 'authority.pem', 'certificate.pem', 'key.pem')
+_PEM = r'(-----BEGIN [A-Z ]+-----[A-Za-z0-9+/=\s]+-----END [A-Z ]+-----\n)?'
 # Also keeps a file of somebody else from naming another folder for removal.
 _FORMS = {
   'address': r'\d+\.\d+\.\d+\.\d+:\d+',
@@ -94,71 +96,37 @@ def default_folder() -> pathlib.Path:
   """Returns $TFF_XC_CLUSTER, else tff_xc/cluster of the XDG state folder."""
   chosen = os.environ.get(VARIABLE)
   if chosen:
-    return pathlib.Path(chosen).expanduser()
+    return expanded(chosen)
   states = os.environ.get('XDG_STATE_HOME', '')
   if not os.path.isabs(states):
-    states = os.path.expanduser(os.path.join('~', '.local', 'state'))
-  return pathlib.Path(states) / 'tff_xc' / 'cluster'
+    states = '~/.local/state'
+  return expanded(states) / 'tff_xc' / 'cluster'
 
 
-def make(folder: pathlib.Path) -> None:
-  """Makes the folder, for its user only.
+def expanded(path: str) -> pathlib.Path:
+  """Returns a path whose ~ is replaced.
 
   Raises:
-    errors.InputError: it cannot be made, or belongs to somebody else.
+    errors.InputError: nobody knows that home directory.
   """
   try:
-    folder.mkdir(mode=0o700, parents=True, exist_ok=True)
-    if folder.stat().st_uid != os.getuid():
-      raise errors.InputError(f'{folder} belongs to another user: name another')
-    folder.chmod(0o700)
-    (folder / _NODES).mkdir(mode=0o700, exist_ok=True)
-  except OSError as e:
+    return pathlib.Path(path).expanduser()
+  except RuntimeError as e:
     raise errors.InputError(
-      f'{folder} cannot be used for the cluster ({e.strerror}): name another'
-      ' folder'
+      f'the ~ of {path} is no known home directory: name a path without ~, for'
+      f' the folder of workers with --folder or ${VARIABLE}'
     ) from e
-
-
-@contextlib.contextmanager
-def locked(folder: pathlib.Path) -> Iterator[None]:
-  """Keeps other commands from changing the folder, which must exist.
-
-  Raises:
-    errors.InputError: another command is changing it.
-  """
-  with contextlib.ExitStack() as stack:
-    try:
-      file = stack.enter_context(open(folder / 'lock', 'w'))
-      fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
-    except BlockingIOError as e:
-      raise errors.InputError(
-        f'another command is starting or stopping nodes of {folder}: wait for'
-        ' its end'
-      ) from e
-    except OSError as e:
-      raise errors.InputError(
-        f'{folder} cannot be used ({e.strerror}): name another folder'
-      ) from e
-    yield
-
-
-def write(path: pathlib.Path, text: str) -> None:
-  """Writes a file that only the user can read, in one step."""
-  new = path.with_name(f'.{path.name}.{os.getpid()}')
-  with open(
-    new, 'w', opener=lambda name, flags: os.open(name, flags, 0o600)
-  ) as file:
-    file.write(text)
-  os.replace(new, path)
 
 
 def write_cluster(folder: pathlib.Path, cluster: Cluster) -> None:
   """Writes join.json and the files of secrets that are the same everywhere."""
-  write(folder / 'token', cluster.token)
+  # First, since `remove` knows by it that the others are ours.
+  own_folder.write(
+    folder / JOIN, json.dumps(dataclasses.asdict(cluster), indent=1)
+  )
+  own_folder.write(folder / 'token', cluster.token)
   if cluster.uses_tls:
-    write(folder / 'authority.pem', cluster.authority)
-  write(folder / JOIN, json.dumps(dataclasses.asdict(cluster), indent=1))
+    own_folder.write(folder / 'authority.pem', cluster.authority)
 
 
 def read_cluster(path: pathlib.Path) -> Cluster:
@@ -172,9 +140,15 @@ def read_cluster(path: pathlib.Path) -> Cluster:
     for name, pattern in _FORMS.items():
       if not re.fullmatch(pattern, getattr(cluster, name)):
         raise ValueError(name)
+    ipaddress.IPv4Address(cluster.ip)
+    if not 0 < cluster.port < 2**16:
+      raise ValueError(cluster.port)
     return cluster
   except OSError as e:
-    raise errors.InputError(f'{path} cannot be read ({e.strerror})') from e
+    raise errors.InputError(
+      f'{path} cannot be read ({e.strerror}): copy {JOIN} from the machine of the'
+      ' head, or there `stop` and `start` anew'
+    ) from e
   except (ValueError, TypeError) as e:
     raise errors.InputError(
       f'{path} is no file {JOIN} of a cluster of this version: copy it anew from'
@@ -189,12 +163,12 @@ def find_cluster(folder: pathlib.Path) -> Cluster | None:
 
 
 def node_file(folder: pathlib.Path, name: str, suffix: str) -> pathlib.Path:
-  return folder / _NODES / f'{name}.{suffix}'
+  return folder / own_folder.NODES / f'{name}.{suffix}'
 
 
 def write_node(folder: pathlib.Path, node: Node) -> None:
   path = node_file(folder, node.name, 'json')
-  write(path, json.dumps(dataclasses.asdict(node)))
+  own_folder.write(path, json.dumps(dataclasses.asdict(node)))
 
 
 def read_nodes(folder: pathlib.Path) -> list[Node]:
@@ -203,14 +177,21 @@ def read_nodes(folder: pathlib.Path) -> list[Node]:
   Raises:
     errors.InputError: a file is damaged.
   """
-  paths = (folder / _NODES).glob('[0-9]*.json')
+  paths = [
+    p
+    for p in (folder / own_folder.NODES).glob('*.json')
+    if re.fullmatch('[0-9]+', p.stem)
+  ]
   return [_read_node(p) for p in sorted(paths, key=lambda p: int(p.stem))]
 
 
 def _read_node(path: pathlib.Path) -> Node:
   try:
     values: dict[str, Any] = json.loads(path.read_text(encoding='utf-8'))
-    return Node(**values)
+    node = Node(**values)
+    if node.name != path.stem:  # Names the files that `stop` removes.
+      raise ValueError(node.name)
+    return node
   except (OSError, ValueError, TypeError) as e:
     raise errors.InputError(
       f'{path} is damaged: end what it describes by hand and remove it'
@@ -223,12 +204,31 @@ def ray_id(folder: pathlib.Path, node: Node) -> str:
   return ready.read_text() if ready.exists() else ''
 
 
-def remove(folder: pathlib.Path) -> None:
-  """Removes what this module wrote, and logs; other files are left alone."""
-  names = [JOIN, 'token', 'authority.pem', 'certificate.pem', 'key.pem']
-  names += ['driver.log']
-  for path in [folder / n for n in names] + list((folder / _NODES).glob('*.*')):
-    path.unlink(missing_ok=True)
+def remove_node(
+  folder: pathlib.Path, node: Node, keeps_log: bool = False
+) -> None:
+  """Removes the files of a node that has ended; `keeps_log`: but not its log."""
+  logs = () if keeps_log else ('log', 'old')
+  for suffix in (*logs, 'ready', 'new', 'json'):
+    _remove(node_file(folder, node.name, suffix))
+
+
+def remove_cluster(folder: pathlib.Path) -> None:
+  """Removes join.json and its files if there are it or a node's record.
+
+  Without either, files of these names are not ours.
+  """
+  if (folder / JOIN).exists() or read_nodes(folder):
+    for name in (*_SECRETS, 'driver.log', JOIN):
+      _remove(folder / name)
+
+
+def _remove(path: pathlib.Path) -> None:
+  """Removes a file, and what a killed `write` left of it."""
+  path.unlink(missing_ok=True)
+  for new in path.parent.glob(f'.{path.name}.*'):
+    if re.fullmatch('[0-9]+', new.suffix[1:]):
+      new.unlink(missing_ok=True)
 
 
 def ray_environment(folder: pathlib.Path, cluster: Cluster) -> dict[str, str]:
