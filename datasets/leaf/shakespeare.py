@@ -19,6 +19,7 @@ from datasets.leaf import files as leaf_files
 from datasets.leaf import gutenberg
 from datasets.leaf import users as leaf_users
 from tff_xc import errors
+from tff_xc import wording
 from tff_xc.data import client_data
 from tff_xc.data import pool
 
@@ -176,7 +177,7 @@ def _parse(x: list, y: list, where: str) -> dict[str, np.ndarray]:
         found = leaf_users.shown(value)
         raise errors.InputError(
           f'{where}, example {number}: {part} is {found}, expected a string of '
-          f'{length} character{"s" if length > 1 else ""}; mend the file'
+          f'{wording.count(length, "character")}; mend the file'
         )
   codes, unknown = encode(''.join(x))
   labels, more = encode(''.join(y))

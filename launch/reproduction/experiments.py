@@ -128,8 +128,7 @@ def plan_all(found: Sequence[result.Result], request: Request) -> list[Planned]:
 
 def _unclear(problem: errors.InputError) -> int:
   """Returns how little a refusal says of what would be taken."""
-  is_unused = isinstance(problem, study.Unused)
-  return is_unused + (is_unused and 'has no use for it' in str(problem))
+  return 1 + problem.is_bare if isinstance(problem, study.Unused) else 0
 
 
 def plan_one(found: result.Result, request: Request) -> Planned:

@@ -2,7 +2,7 @@
 
 A probe trains two rounds of the costliest run of a task and algorithm, in a directory
 beside the runs that is deleted afterwards. Seconds of the other runs are those of the
-probe, in proportion to the clients of a round times their epochs or steps.
+probe, in proportion to their `work`.
 """
 
 import contextlib
@@ -165,7 +165,7 @@ def work(run: plan.Run) -> float:
   values = run_files.flat(run.config)
   passes = values.get('local_steps') or values.get('local_epochs', 1)
   layers = values.get('depth', 1)
-  return (values.get('clients_per_round') or 1) * passes * layers
+  return values.get('clients_per_round', 1) * passes * layers
 
 
 def _cost(run: plan.Run) -> float:

@@ -243,7 +243,8 @@ def _size(outcome: outcome_lib.Outcome) -> str:
   found = outcome.result
   if outcome.verdict in (_VERDICTS.NOT_RUN, _VERDICTS.NOTHING):
     return ''
-  if isinstance(found, result.Formula) or not getattr(found, 'needs', 'data'):
+  has_one = isinstance(found, result.Study) and not found.needs
+  if has_one or isinstance(found, result.Formula):
     return ''
   if outcome.scale == 'small':
     return 'small'

@@ -24,7 +24,9 @@ _HANDWRITING = (
 )
 
 
-def _small(rows, task, classes, algorithms, expected, **changes):
+def _small(
+  rows, task, classes, algorithms, expected, note=result.REDESIGNED, **changes
+):
   """Returns the small form of a table.
 
   Args:
@@ -33,6 +35,7 @@ def _small(rows, task, classes, algorithms, expected, **changes):
     classes: n.
     algorithms: algorithm -> the m that are taken, () for one without.
     expected: what it is to show.
+    note: on the form.
     **changes: further settings.
   """
   kept = [
@@ -45,9 +48,8 @@ def _small(rows, task, classes, algorithms, expected, **changes):
   small_task = (
     'glyphs-retrieval' if 'retrieval_classes' in changes else 'glyphs'
   )
-  what = _HANDWRITING.format(**shared)
   return table.Small(
-    what if classes == 2_000 else what + result.REDESIGNED,
+    _HANDWRITING.format(**shared) + note,
     table.shrunk(kept, small_task, shared),
     expected,
   )
@@ -118,6 +120,7 @@ SMALL3 = _small(
     ),
     result.Expected('top1', 'centralized', -2, than='fullsoftmax'),
   ),
+  note='',
   num_clients=150,
   classes_per_client=20,
 )

@@ -28,11 +28,13 @@ class Unused(errors.InputError):
 
   Attributes:
     flag: its name.
+    is_bare: whether the message does not say what would be taken.
   """
 
-  def __init__(self, flag: str, message: str):
+  def __init__(self, flag: str, message: str, is_bare: bool = False):
     super().__init__(message)
     self.flag = flag
+    self.is_bare = is_bare
 
 
 class Measured(NamedTuple):
@@ -59,7 +61,8 @@ def refuse(name: str, unused: Iterable[str]) -> None:
     Unused: there is one.
   """
   for flag in sorted(unused):
-    raise Unused(flag, f'--{flag}: {name} has no use for it; leave it out')
+    told = f'--{flag}: {name} has no use for it; leave it out'
+    raise Unused(flag, told, is_bare=True)
 
 
 def lacks(config: Mapping[str, Any]) -> str:

@@ -17,25 +17,32 @@ NODES = 'nodes'
 _LOCK = 'tff_xc.lock'
 
 
+@contextlib.contextmanager
+def _using(folder: pathlib.Path) -> Iterator[None]:
+  try:
+    yield
+  except OSError as e:
+    raise errors.InputError(
+      f'{folder} cannot be used for the cluster ({e.strerror}): name another'
+      ' folder'
+    ) from e
+
+
 def is_made(folder: pathlib.Path) -> bool:
   """Whether `make` made the folder; not if there is none, or an empty one.
 
   Raises:
     errors.InputError: it holds other files, or cannot be read.
   """
-  try:
-    names = set(os.listdir(folder))
-    is_open = folder.stat().st_mode & 0o077
-    # Earlier versions made `lock`, `nodes`, and the folder private.
-    if _LOCK in names or ({'lock', NODES} <= names and not is_open):
-      return True
-  except FileNotFoundError:
-    return False
-  except OSError as e:
-    raise errors.InputError(
-      f'{folder} cannot be used for the cluster ({e.strerror}): name another'
-      ' folder'
-    ) from e
+  with _using(folder):
+    try:
+      names = set(os.listdir(folder))
+      is_open = folder.stat().st_mode & 0o077
+    except FileNotFoundError:
+      return False
+  # Earlier versions made `lock`, `nodes`, and the folder private.
+  if _LOCK in names or ({'lock', NODES} <= names and not is_open):
+    return True
   if names:
     raise errors.InputError(
       f'{folder} holds other files than those of a cluster, and is left alone:'
@@ -51,7 +58,7 @@ def make(folder: pathlib.Path) -> None:
     errors.InputError: it cannot be made, holds other files, belongs to somebody
       else, or is open to others.
   """
-  try:
+  with _using(folder):
     folder.mkdir(mode=0o700, parents=True, exist_ok=True)
     is_made(folder)
     found = folder.stat()
@@ -64,11 +71,6 @@ def make(folder: pathlib.Path) -> None:
       )
     (folder / _LOCK).touch(mode=0o600)
     (folder / NODES).mkdir(mode=0o700, exist_ok=True)
-  except OSError as e:
-    raise errors.InputError(
-      f'{folder} cannot be used for the cluster ({e.strerror}): name another'
-      ' folder'
-    ) from e
 
 
 @contextlib.contextmanager
