@@ -232,7 +232,8 @@ def test_workers_read_the_values_of_which_they_have_a_copy(
   _, runtime = on_workers(2)
   marks = {'clients': _FEW}
   runtime.offer_data(
-    lambda folder: (marks, lambda number: _cohort(_FEW, number)), marks
+    lambda folder: (marks, lambda number: _cohort(_FEW, number), lambda: None),
+    marks,
   )
   with tff.framework.get_context_stack().install(runtime):
     process = _process('fedss')

@@ -148,6 +148,9 @@ def test_bad_input_of_a_worker_is_one_sentence(begin):
   assert str(error.value) == 'a worker: d/x.npz cannot be read'
   with pytest.raises(_RayTaskError):
     _call(made, ray, _RayTaskError(ValueError('a mistake of ours')))
+  changed = client_error.ChangedError('d/x.tar has changed')
+  with pytest.raises(client_error.ChangedError, match='d/x.tar has'):
+    _call(made, ray, _RayTaskError(changed))
 
 
 def test_a_worker_that_cannot_start_says_why(begin, capsys):

@@ -56,11 +56,11 @@ class ThreadsCrew:
 
   def offer_data(self, source, fingerprint) -> None:
     """Lets all workers read clients' values themselves."""
-    found, values_of = source('')
+    found, values_of, check = source('')
     assert found == fingerprint
     self._reads_data = True
     for each in self._made:
-      each.open_data(values_of)
+      each.open_data(values_of, check)
 
   def workers(self):
     info = crew.Info(1, 'here', self._reads_data)

@@ -60,6 +60,7 @@ class Crew(Protocol):
 
     Raises:
       LostError: the worker has ended.
+      client_error.ChangedError: its data have changed.
     """
 
   def dismiss(self, worker: str) -> None:

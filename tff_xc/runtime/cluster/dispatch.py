@@ -12,6 +12,7 @@ import time
 
 import tensorflow as tf
 
+from tff_xc import errors
 from tff_xc.runtime import client_error
 from tff_xc.runtime.cluster import crew as crew_lib
 from tff_xc.runtime.cluster import cut
@@ -183,6 +184,9 @@ class Dispatch:
       member.tickets[ticket] = what, clients
       self._lose(name, str(e))
       return
+    except client_error.ChangedError as e:
+      # No error of workers, after which the rounds so far would be saved.
+      raise errors.InputError(f'a worker on {member.info.machine}: {e}') from e
     member.heard = time.monotonic()
     self._lost_early = 0
     if isinstance(found, messages.Failed):

@@ -152,6 +152,8 @@ class RayCrew:
     try:
       return self._ray.get(ticket)
     except self._ray.exceptions.RayTaskError as e:  # Of our own code.
+      if isinstance(e.cause, client_error.ChangedError):
+        raise e.cause from e
       if isinstance(e.cause, errors.InputError):
         raise client_error.WorkersError(f'a worker: {e.cause}') from e
       raise
@@ -248,7 +250,7 @@ class _Actor:
   def open_data(self, source, fingerprint) -> str:
     """Opens this machine's copy of the data; returns what is wrong, or ''."""
     try:
-      found, values_of = source(self._data_dir)
+      found, values_of, check = source(self._data_dir)
     except errors.InputError as e:
       return str(e)
     if found != fingerprint:
@@ -256,7 +258,7 @@ class _Actor:
         f'the data in {self._data_dir} are not those of the run: put the same'
         ' there, or start its workers without --data_dir'
       )
-    self._worker.open_data(values_of)
+    self._worker.open_data(values_of, check)
     return ''
 
   def load(self, number, block):

@@ -12,6 +12,7 @@ import numpy as np
 import tensorflow as tf
 import tensorflow_federated as tff
 
+from tff_xc import errors
 from tff_xc.runtime import client_error
 from tff_xc.runtime.cluster import cut
 from tff_xc.runtime.cluster import messages
@@ -32,6 +33,7 @@ class Worker:
     self._servers = {}  # The server's values, of the current round only.
     self._begun = {}  # Blocks that wait for rows, by their first client.
     self._values_of: Callable[[int], Any] | None = None
+    self._check_data: Callable[[], None] | None = None
     self._lock = threading.Lock()
     self._folding = threading.Lock()
 
@@ -51,9 +53,11 @@ class Worker:
     phases = [cut.CutPhase(program, i) for i in range(program.phases)]
     self._programs[number] = program, phases
 
-  def open_data(self, values_of: Callable[[int], Any]) -> None:
-    """Lets clients' values be read here; round -> the sequence of them."""
-    self._values_of = values_of
+  def open_data(
+    self, values_of: Callable[[int], Any], check: Callable[[], None]
+  ) -> None:
+    """Lets clients' values be read here; see `registry.offer_data`."""
+    self._values_of, self._check_data = values_of, check
 
   def keys(self, block: messages.Block):
     """Returns the distinct keys of a block's clients, int32 [U] by select.
@@ -150,18 +154,33 @@ class Worker:
     return program, phases[block.phase]
 
   def _arguments(self, block: messages.Block, program) -> list:
-    """Returns the parameter as each client sees it."""
+    """Returns the parameter as each client sees it.
+
+    Raises:
+      client_error.ChangedError: the data that it reads have changed.
+    """
     if not block.clients:  # They read none.
       return [()] * len(block.kept)
-    seen = phases_lib.seen_by(True, program.parameter_type)
-    found = []
-    for each in block.clients:
-      if isinstance(each, messages.Reference):
-        value = self._values_of(each.round_number)[each.place]
-        found.append(of_client(value, program.parameter_type))
-      else:
-        found.append(values.unflatten(messages.tensors(each), seen))
-    return found
+    try:
+      return [self._argument(each, program) for each in block.clients]
+    finally:  # Of what cannot be read, a change is the better reason.
+      if any(isinstance(each, messages.Reference) for each in block.clients):
+        self._refuse_changes()
+
+  def _argument(self, client, program):
+    kind = program.parameter_type
+    if isinstance(client, messages.Reference):
+      value = self._values_of(client.round_number)[client.place]
+      return of_client(value, kind)
+    return values.unflatten(
+      messages.tensors(client), phases_lib.seen_by(True, kind)
+    )
+
+  def _refuse_changes(self) -> None:
+    try:
+      self._check_data()
+    except errors.InputError as e:
+      raise client_error.ChangedError(str(e)) from e
 
   def _server(self, block: messages.Block, phase) -> dict:
     """Returns the server's values; those of an older round are dropped."""
