@@ -260,7 +260,7 @@ def test_a_change_explains_what_a_worker_cannot_read(crew, runtime):
   with pytest.raises(errors.InputError, match='cannot be read'):
     _invoke(runtime, _total, given)
   _offer(runtime, cohort.Values(fails, range(4)), fails)
-  with pytest.raises(errors.InputError, match='a worker on here: a.png'):
+  with pytest.raises(errors.InputError, match='a worker on here: a'):
     _invoke(runtime, _total, given)
 
 

@@ -33,11 +33,13 @@ class Info(NamedTuple):
     threads: clients that it runs in parallel.
     machine: of several workers on one machine, the same text.
     reads_data: whether it reads clients' values itself.
+    node: the engine's id of its node, if it has one.
   """
 
   threads: int
   machine: str
   reads_data: bool = False
+  node: str = ''
 
 
 class Crew(Protocol):
