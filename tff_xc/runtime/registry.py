@@ -73,7 +73,7 @@ def install(
     device: 'cpu', 'gpu', or names such as 'gpu:0,gpu:1'; '': the GPUs that
       TensorFlow sees, or the CPU if it sees none.
     worker_timeout: seconds after which a worker of a cluster that has something
-      to do and does not answer is given up.
+      to do and has neither read nor run a client is given up.
 
   Returns:
     The installed context, a `tff.framework.SyncContext`.

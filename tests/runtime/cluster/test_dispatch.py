@@ -190,7 +190,8 @@ def test_workers_that_are_lost_before_they_begin_end_the_round(
   monkeypatch.setattr(crew, 'workers', again)
   monkeypatch.setattr(worker.Worker, 'load', lost)
   with pytest.raises(
-    client_error.WorkersError, match=r'4 workers.*it was kill'
+    client_error.WorkersError,
+    match=r'4 workers.*it was kill.*--worker_timeout=60 be',
   ):
     _invoke(runtime, _total, [1.0])
   assert len(crew.dismissed) == 4

@@ -118,6 +118,7 @@ def test_a_worker_that_hangs_at_its_start_makes_room_for_another(
   assert len(ray.killed) == 2
   error = capsys.readouterr().err
   assert error.startswith(f'\na worker did not {told} within 120 seconds')
+  assert '--worker_timeout=60 ' in error
   assert error.count('\n') == 2
   ray.answers[method] = answer
   for _ in range(3):

@@ -17,7 +17,7 @@ def start_seconds(timeout: float) -> float:
   A run waits twice as long for its first worker, which leaves a second attempt.
 
   Args:
-    timeout: how long a worker may be silent, in seconds.
+    timeout: how long a worker may make no progress, in seconds.
   """
   return max(timeout / 2, _START_SECONDS)
 

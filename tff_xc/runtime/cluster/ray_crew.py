@@ -31,7 +31,7 @@ class RayCrew:
     """Connects to the cluster of this machine.
 
     Args:
-      timeout_seconds: how long a worker may be silent.
+      timeout_seconds: how long a worker may make no progress.
       folder: that of `launch.workers`; None: its default folder.
 
     Raises:
@@ -59,6 +59,7 @@ class RayCrew:
     self._left_out: dict[str, crew.Info] = {}
     self._had_one = False  # Whether a worker was ready.
     self._program = _program()
+    self._timeout = timeout_seconds
     self._start_seconds = crew.start_seconds(timeout_seconds)
     self._starting: dict[str, Any] = {}  # What a worker must answer first.
     # When it was first seen to work at that.
@@ -121,7 +122,8 @@ class RayCrew:
         what = 'open its data' if name in self._infos else 'start'
         print(
           f'\na worker did not {what} within {self._start_seconds:g} seconds'
-          ' (a higher --worker_timeout gives it more); another is started',
+          f' (more than twice this in place of --worker_timeout={self._timeout:g}'
+          ' gives it more); another is started',
           file=sys.stderr,
         )
         self.dismiss(name)
@@ -292,6 +294,9 @@ class _Actor:
       )
     self._worker.open_data(values_of, check)
     return ''
+
+  def idle_seconds(self):
+    return self._worker.idle_seconds()
 
   def load(self, number, block):
     self._worker.load(number, block)

@@ -5,6 +5,7 @@ once; the clients of all calls share the worker's threads.
 """
 
 import threading
+import time
 from collections.abc import Callable
 from typing import Any
 
@@ -36,6 +37,11 @@ class Worker:
     self._check_data: Callable[[], None] | None = None
     self._lock = threading.Lock()
     self._folding = threading.Lock()
+    self._progress = time.monotonic()  # When it last read or ran a client.
+
+  def idle_seconds(self) -> float:
+    """Returns how long ago it last read a client's values, or ran a client."""
+    return time.monotonic() - self._progress
 
   def load(self, number: int, block) -> None:
     """Compiles a program, unless that has been done.
@@ -136,12 +142,18 @@ class Worker:
 
   def _run(self, block, program, read, work, fold, at_once=None):
     """Runs the block's clients; returns `messages.Failed` if one fails."""
+
+    def noted(*args):
+      found = work(*args)
+      self._progress = time.monotonic()
+      return found
+
     try:
       self._clients.run(
         len(block.kept),
         program.stateful,
         read,
-        work,
+        noted,
         fold,
         at_once or (lambda found: phases_lib.GROUP),
       )
@@ -171,6 +183,7 @@ class Worker:
     kind = program.parameter_type
     if isinstance(client, messages.Reference):
       value = self._values_of(client.round_number)[client.place]
+      self._progress = time.monotonic()
       return of_client(value, kind)
     return values.unflatten(
       messages.tensors(client), phases_lib.seen_by(True, kind)
