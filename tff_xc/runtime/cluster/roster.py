@@ -13,7 +13,8 @@ class Measured:
   """What a computation's clients cost between the machines.
 
   Attributes:
-    bytes_down: from the driver to the workers.
+    bytes_down: from the driver to the workers, the server's values once for each
+      machine, without programs.
     bytes_up: from the workers to the driver.
     workers: workers that did a part.
     workers_lost: workers that ended, or were ended because they made no progress.
