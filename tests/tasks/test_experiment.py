@@ -237,8 +237,8 @@ def test_a_worker_notices_that_its_images_were_replaced(tmp_path):
   given = {'image_size': 8, 'split': 'iid:2', 'clients_per_round': 2}
   given |= {'data_dir': str(tmp_path)}
   config = experiment.resolve('images', 'fedavg', given)
+  before = experiment.own_values(config, str(tmp_path))[1](0)[0].x
   _, values_of, check = experiment.own_values(config, str(tmp_path))
-  before = values_of(0)[0].x
   check()
   for file in tmp_path.glob('*/*.png'):
     Image.fromarray(np.full([8, 8, 3], 7, np.uint8)).save(file)
