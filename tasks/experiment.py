@@ -265,14 +265,18 @@ def own_values(config: Mapping, data_dir: str):
     data_dir: where the worker's copy is.
 
   Returns:
-    (the data's fingerprint, round -> the sequence of its clients' values).
+    (the data's fingerprint, round -> the sequence of its clients' values, a check
+    that refuses data whose files have changed since), see `runtime.registry`.
   """
   from tff_xc.data import fingerprint
+  from tff_xc.experiment import unchanged
 
   found = assemble(without_importance(config), data_dir)
+  # It begins before the data are compared with the run's.
+  watch = unchanged.Watch(found.dataset.train.pool.files)
   cohorts = found.algorithm.sampling.cohorts(found.dataset, config['seed'])
   values_of = functools.lru_cache(2)(lambda number: cohorts(number).examples)
-  return fingerprint.fingerprint(found.dataset), values_of
+  return fingerprint.fingerprint(found.dataset), values_of, watch.check
 
 
 def without_importance(config: Mapping) -> dict[str, Any]:

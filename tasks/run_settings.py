@@ -54,8 +54,8 @@ SETTINGS: Mapping[str, hp.Hyperparameter] = {
     _setting(
       'worker_timeout',
       runtimes.WORKER_TIMEOUT,
-      'of --runtime=cluster: seconds after which a worker that does not answer is'
-      ' given up, and its clients are trained by others',
+      'of --runtime=cluster: seconds after which a worker that has neither read nor'
+      ' trained a client is given up, and its clients are trained by others',
       least=1,
     ),
     hp.Hyperparameter(

@@ -1,7 +1,9 @@
 """Versions of the packages and of the code, for the record of a run."""
 
 import functools
+import hashlib
 import os
+import pathlib
 import platform
 import subprocess
 from importlib import metadata
@@ -14,8 +16,11 @@ _PACKAGES = (
   'tensorflow',
   'tensorflow-federated',
   'numpy',
+  'pillow',
   'scikit-learn',
 )
+# Of this repository, what a client's numbers depend on.
+_PROGRAM = ('tff_xc', 'tasks', 'datasets')
 
 
 def describe() -> dict[str, Any]:
@@ -23,6 +28,27 @@ def describe() -> dict[str, Any]:
   # Other kernels give other last digits.
   versions = {**_versions(), tff_xc.ONEDNN: os.environ.get(tff_xc.ONEDNN, '')}
   return {'versions': versions, 'git_revision': _git_revision()}
+
+
+@functools.cache  # What is edited later has perhaps been imported before.
+def sources() -> dict[str, str]:
+  """Returns a checksum of the source files by package of this repository.
+
+  Without its `tasks`, a package called `datasets` is another one.
+  """
+  root = pathlib.Path(tff_xc.__file__).parents[1]
+  whole = (root / 'tasks' / 'experiment.py').exists()
+  return {n: _checksum(root / n) for n in (_PROGRAM if whole else _PROGRAM[:1])}
+
+
+def _checksum(folder: pathlib.Path) -> str:
+  found = hashlib.blake2b(digest_size=8)
+  for name, file in sorted(
+    (file.relative_to(folder).as_posix(), file) for file in folder.rglob('*.py')
+  ):
+    content = file.read_bytes()
+    found.update(f'{name}\0{len(content)}\0'.encode() + content)
+  return found.hexdigest()
 
 
 @functools.cache

@@ -6,9 +6,11 @@ import numpy as np
 import pandas as pd
 import pytest
 import tensorflow as tf
+from PIL import Image
 
 from tasks import experiment
 from tests import small_tasks
+from tests.experiment import test_unchanged
 from tff_xc import errors
 from tff_xc.data import fingerprint
 from tff_xc.report import run_files
@@ -219,7 +221,7 @@ def test_a_worker_reads_examples_without_the_file_of_the_target(
   made = experiment.assemble(config)
   assert made.algorithm.example_weights.target[3] > 0
   target.unlink()
-  found, values_of = experiment.own_values(config, '')
+  found, values_of, _ = experiment.own_values(config, '')
   assert found == fingerprint.fingerprint(made.dataset)
   cohorts = made.algorithm.sampling.cohorts(made.dataset, config['seed'])
   for number in range(2):
@@ -228,6 +230,21 @@ def test_a_worker_reads_examples_without_the_file_of_the_target(
       list(values_of(number)),
       list(cohorts(number).examples),
     )
+
+
+def test_a_worker_notices_that_its_images_were_replaced(tmp_path):
+  test_unchanged.images(tmp_path)
+  given = {'image_size': 8, 'split': 'iid:2', 'clients_per_round': 2}
+  given |= {'data_dir': str(tmp_path)}
+  config = experiment.resolve('images', 'fedavg', given)
+  before = experiment.own_values(config, str(tmp_path))[1](0)[0].x
+  _, values_of, check = experiment.own_values(config, str(tmp_path))
+  check()
+  for file in tmp_path.glob('*/*.png'):
+    Image.fromarray(np.full([8, 8, 3], 7, np.uint8)).save(file)
+  assert not np.array_equal(values_of(0)[0].x, before)
+  with pytest.raises(errors.InputError, match=r'\.png has changed since'):
+    check()
 
 
 def test_sets_of_labels_have_no_importance_weights():

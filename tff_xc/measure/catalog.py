@@ -209,7 +209,8 @@ ROUND: Mapping[str, Metric] = {
   ),
   'worker_bytes_down': Metric(
     'to workers',
-    'bytes from the driver to all workers in a round (--runtime=cluster)',
+    'bytes from the driver to all workers in a round: what each is sent, and the'
+    " server's values once for each node; not the programs (--runtime=cluster)",
     unit='bytes',
     better='lower',
   ),

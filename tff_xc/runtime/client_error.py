@@ -1,4 +1,4 @@
-"""The error of a client's computation."""
+"""Errors of clients' computations."""
 
 import tensorflow as tf
 
@@ -7,6 +7,10 @@ from tff_xc import errors
 
 class WorkersError(errors.InputError):
   """A cluster's workers cannot go on with a round; the state is unharmed."""
+
+
+class ChangedError(errors.InputError):
+  """Data that a worker reads have changed, so the last rounds are in doubt."""
 
 
 class ClientError(RuntimeError):

@@ -73,7 +73,7 @@ def install(
     device: 'cpu', 'gpu', or names such as 'gpu:0,gpu:1'; '': the GPUs that
       TensorFlow sees, or the CPU if it sees none.
     worker_timeout: seconds after which a worker of a cluster that has something
-      to do and does not answer is given up.
+      to do and has neither read nor run a client is given up.
 
   Returns:
     The installed context, a `tff.framework.SyncContext`.
@@ -121,15 +121,16 @@ def measured() -> dict[str, float]:
 
 
 def offer_data(
-  source: Callable[[str], tuple[Mapping, Callable[[int], Any]]] | None,
+  source: Callable[[str], tuple[Mapping, Callable, Callable]] | None,
   fingerprint: Mapping[str, Any],
 ) -> None:
   """Lets workers that have a copy of a run's data read clients' values there.
 
   Args:
-    source: from a directory to its data's fingerprint, and a function from round
-      to the sequence of its clients' values; it can be pickled. None: they read
-      nothing, also not what a run before has offered.
+    source: from a directory to its data's fingerprint, a function from round to
+      the sequence of its clients' values, and one without arguments that raises
+      `errors.InputError` if the data have changed since; it can be pickled. None:
+      they read nothing, also not what a run before has offered.
     fingerprint: of the run's data.
   """
   if found := _of_current('offer_data'):

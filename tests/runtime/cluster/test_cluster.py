@@ -144,7 +144,7 @@ def test_a_worker_that_joins_takes_part(expected, on_workers):
 def test_without_workers_it_waits_and_then_says_so(on_workers, monkeypatch):
   monkeypatch.setattr(crew, '_START_SECONDS', 0.15)
   _, runtime = on_workers(0, timeout=0.3)
-  with pytest.raises(client_error.WorkersError, match='no worker has been'):
+  with pytest.raises(client_error.WorkersError, match=r'timeout=0\.3;'):
     _after(runtime, 'fedss', _FEW)
 
 
@@ -159,7 +159,9 @@ def test_clients_that_end_worker_after_worker_are_named(
       raise crew.LostError('out of memory')
 
   _, runtime = on_workers(4, faults)
-  with pytest.raises(client_error.ClientError, match='3 workers') as error:
+  with pytest.raises(
+    client_error.ClientError, match=r'3 workers.*want of'
+  ) as error:
     _after(runtime, 'fedss', _FEW)
   assert error.value.client_index == 4
 
@@ -232,7 +234,8 @@ def test_workers_read_the_values_of_which_they_have_a_copy(
   _, runtime = on_workers(2)
   marks = {'clients': _FEW}
   runtime.offer_data(
-    lambda folder: (marks, lambda number: _cohort(_FEW, number)), marks
+    lambda folder: (marks, lambda number: _cohort(_FEW, number), lambda: None),
+    marks,
   )
   with tff.framework.get_context_stack().install(runtime):
     process = _process('fedss')

@@ -9,6 +9,7 @@ import tensorflow as tf
 import tensorflow_federated as tff
 
 from tests.runtime.cluster import threads_crew
+from tff_xc import errors
 from tff_xc.experiment import cohort
 from tff_xc.runtime import client_error
 from tff_xc.runtime import registry
@@ -36,6 +37,10 @@ def _runtime(crew):
 def _invoke(runtime, computation, *arguments):
   with tff.framework.get_context_stack().install(runtime):
     return computation(*arguments)
+
+
+def _offer(to, values, check=lambda: None):
+  to.offer_data(lambda folder: ({}, lambda number: values, check), {})
 
 
 @tff.federated_computation(_FLOATS)
@@ -185,7 +190,8 @@ def test_workers_that_are_lost_before_they_begin_end_the_round(
   monkeypatch.setattr(crew, 'workers', again)
   monkeypatch.setattr(worker.Worker, 'load', lost)
   with pytest.raises(
-    client_error.WorkersError, match=r'4 workers.*it was kill'
+    client_error.WorkersError,
+    match=r'4 workers.*it was kill.*--worker_timeout=60 be',
   ):
     _invoke(runtime, _total, [1.0])
   assert len(crew.dismissed) == 4
@@ -205,7 +211,7 @@ def test_the_next_block_is_read_while_one_trains(crew, runtime):
 
   crew.reset(1, trains)
   values = cohort.Values(value, range(40))
-  runtime.offer_data(lambda folder: ({}, lambda number: values), {})
+  _offer(runtime, values)
   given = messages.Referenced([2.0] * 40, 0)
   assert _invoke(runtime, _total, given) == 40.0
 
@@ -216,12 +222,47 @@ def test_nothing_is_read_from_the_data_of_a_run_before(crew, runtime):
     crew._reads_data = True  # Its workers have data, and nobody opened them.
     given = registry.referenced([1.0] * 9, 0)
     assert _invoke(runtime, _total, given) == 9.0
-    registry.offer_data(lambda folder: ({}, lambda number: [7.0] * 9), {})
+    _offer(registry, [7.0] * 9)
     given = registry.referenced([1.0] * 9, 0)
     assert _invoke(runtime, _total, given) == 63.0
     registry.offer_data(None, {})
     given = registry.referenced([1.0] * 9, 0)
     assert _invoke(runtime, _total, given) == 9.0
+
+
+def test_data_of_a_worker_that_change_end_the_run(crew, runtime):
+  changed = []
+
+  def check():
+    if changed:
+      raise errors.InputError('a.png has changed')
+
+  crew.reset(2)
+  _offer(runtime, [2.0] * 40, check)
+  given = messages.Referenced([1.0] * 40, 0)
+  assert _invoke(runtime, _total, given) == 80.0
+  changed.append(True)
+  with pytest.raises(errors.InputError) as error:
+    _invoke(runtime, _total, given)
+  assert str(error.value) == 'a worker on here: a.png has changed'
+  # After that the rounds since the last checkpoint would be saved.
+  assert not isinstance(error.value, client_error.WorkersError)
+  # What the driver sends is not of the worker's disk.
+  assert _invoke(runtime, _total, [1.0] * 40) == 40.0
+
+
+def test_a_change_explains_what_a_worker_cannot_read(crew, runtime):
+  def fails(*_):
+    raise errors.InputError('a.png cannot be read')
+
+  crew.reset(1)
+  given = messages.Referenced([1.0] * 4, 0)
+  _offer(runtime, cohort.Values(fails, range(4)))
+  with pytest.raises(errors.InputError, match='cannot be read'):
+    _invoke(runtime, _total, given)
+  _offer(runtime, cohort.Values(fails, range(4)), fails)
+  with pytest.raises(errors.InputError, match='a worker on here: a'):
+    _invoke(runtime, _total, given)
 
 
 def test_lost_workers_are_counted(crew, runtime):

@@ -1,100 +1,22 @@
 """What becomes of Ray's errors, with a stand-in for Ray."""
 
-import sys
 import types
 
 import pytest
 
-from tff_xc import environment
+from tests.runtime.cluster import fake_ray
 from tff_xc import errors
 from tff_xc.runtime import client_error
 from tff_xc.runtime import registry
 from tff_xc.runtime.cluster import connection
 from tff_xc.runtime.cluster import context
 from tff_xc.runtime.cluster import crew
-from tff_xc.runtime.cluster import head
 from tff_xc.runtime.cluster import ray_crew
-
-
-class _RayError(Exception):
-  """As `ray.exceptions.RayError`."""
-
-
-class _RayTaskError(_RayError):
-  """As `ray.exceptions.RayTaskError`."""
-
-  def __init__(self, cause):
-    super().__init__(f'a trace\nof many lines\n{cause}')
-    self.cause = cause
-
-
-class _Actor:
-  """Answers what `_Ray.answers` has for each method."""
-
-  def __init__(self, ray):
-    self._ray = ray
-
-  def __getattr__(self, method):
-    def remote(*args):
-      self._ray.calls.append((method, args))
-      return self, method
-
-    return types.SimpleNamespace(remote=remote)
-
-
-class _Ray(types.ModuleType):
-  """Stands for Ray; a ticket is (actor, method).
-
-  Attributes:
-    answers: by method: a value or an error; without one it is not done.
-    calls: (method, arguments) in order.
-    killed: the actors that were killed.
-  """
-
-  def __init__(self, reads_data=False, **answers):
-    super().__init__('ray')
-    self.exceptions = types.SimpleNamespace(
-      RayError=_RayError, RayTaskError=_RayTaskError
-    )
-    info = crew.Info(1, 'here', reads_data)
-    self.answers = {'describe': (info, environment.describe())} | answers
-    self.calls, self.killed = [], []
-
-  def remote(self, **_):
-    new = types.SimpleNamespace(remote=lambda *_: _Actor(self))
-    return lambda cls: new
-
-  def wait(self, tickets, num_returns, timeout):
-    del num_returns, timeout
-    return [t for t in tickets if t[1] in self.answers], []
-
-  def get(self, ticket):
-    found = self.answers[ticket[1]]
-    if isinstance(found, Exception):
-      raise found
-    return found
-
-  def kill(self, actor, no_restart):
-    self.killed.append(actor)
-    assert no_restart
 
 
 @pytest.fixture(name='begin')
 def _begin(monkeypatch):
-  """Returns a function that makes a crew of one worker, and its Ray."""
-  monkeypatch.setattr(connection, 'connect', lambda folder: 1)
-  monkeypatch.setattr(
-    connection, 'check', lambda deadline: [head.LiveNode('a', 'b', 1)]
-  )
-  monkeypatch.setattr(connection, 'check_node', lambda: None)
-  monkeypatch.setattr(connection, 'has_process', lambda actor: True)
-
-  def begin(**more):
-    ray = _Ray(**more)
-    monkeypatch.setitem(sys.modules, 'ray', ray)
-    return ray_crew.RayCrew(60.0), ray
-
-  return begin
+  return fake_ray.beginning(monkeypatch)
 
 
 def _call(made, ray, answer):
@@ -115,14 +37,14 @@ def test_more_workers_than_blocks_are_told(units, begin, monkeypatch, capsys):
 def test_a_lost_worker_is_told_from_a_lost_head(begin, monkeypatch):
   made, ray = begin()
   with pytest.raises(crew.LostError, match='it died'):
-    _call(made, ray, _RayError('it died\nthere'))
+    _call(made, ray, fake_ray.RayError('it died\nthere'))
 
   def gone(deadline):
     raise errors.InputError('no head of a cluster')
 
   monkeypatch.setattr(connection, 'check', gone)
   with pytest.raises(client_error.WorkersError, match='no head of a cluster'):
-    _call(made, ray, _RayError('it died\nthere'))
+    _call(made, ray, fake_ray.RayError('it died\nthere'))
 
 
 def test_a_head_that_is_gone_is_noticed_without_a_lost_worker(
@@ -144,14 +66,17 @@ def test_bad_input_of_a_worker_is_one_sentence(begin):
   made, ray = begin()
   cause = errors.InputError('d/x.npz cannot be read')
   with pytest.raises(client_error.WorkersError) as error:
-    _call(made, ray, _RayTaskError(cause))
+    _call(made, ray, fake_ray.RayTaskError(cause))
   assert str(error.value) == 'a worker: d/x.npz cannot be read'
-  with pytest.raises(_RayTaskError):
-    _call(made, ray, _RayTaskError(ValueError('a mistake of ours')))
+  with pytest.raises(fake_ray.RayTaskError):
+    _call(made, ray, fake_ray.RayTaskError(ValueError('a mistake of ours')))
+  changed = client_error.ChangedError('d/x.tar has changed')
+  with pytest.raises(client_error.ChangedError, match='has changed'):
+    _call(made, ray, fake_ray.RayTaskError(changed))
 
 
 def test_a_worker_that_cannot_start_says_why(begin, capsys):
-  error = _RayError(
+  error = fake_ray.RayError(
     'died because of an error raised in its creation task, x()\n  File "a"\n'
     "ModuleNotFoundError: No module named 'tff_xc'\n"
   )
@@ -193,6 +118,7 @@ def test_a_worker_that_hangs_at_its_start_makes_room_for_another(
   assert len(ray.killed) == 2
   error = capsys.readouterr().err
   assert error.startswith(f'\na worker did not {told} within 120 seconds')
+  assert '--worker_timeout=60 ' in error
   assert error.count('\n') == 2
   ray.answers[method] = answer
   for _ in range(3):
@@ -253,7 +179,7 @@ def test_workers_open_the_data_of_each_run(begin):
   made.offer_data('second', {})
   assert not made.workers()
   ray.answers['open_data'] = 'these are other data'
-  with pytest.raises(client_error.WorkersError, match='here: these are other'):
+  with pytest.raises(client_error.WorkersError, match='machine a these are'):
     made.workers()
   opened = [args for method, args in ray.calls if method == 'open_data']
   assert opened == [('first', {}), ('second', {})]

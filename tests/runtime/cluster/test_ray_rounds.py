@@ -85,7 +85,7 @@ def test_other_data_on_a_worker_are_refused(cluster, tmp_path):
     *('--clients_per_round=2', f'--run_dir={tmp_path / "run"}'),
     status=2,
   )
-  assert 'are not those of the run' in found.stderr
+  assert 'than those of the run' in found.stderr
   assert 'Traceback' not in found.stderr
 
 

@@ -17,7 +17,7 @@ def start_seconds(timeout: float) -> float:
   A run waits twice as long for its first worker, which leaves a second attempt.
 
   Args:
-    timeout: how long a worker may be silent, in seconds.
+    timeout: how long a worker may make no progress, in seconds.
   """
   return max(timeout / 2, _START_SECONDS)
 
@@ -33,11 +33,13 @@ class Info(NamedTuple):
     threads: clients that it runs in parallel.
     machine: of several workers on one machine, the same text.
     reads_data: whether it reads clients' values itself.
+    node: the engine's id of its node, if it has one.
   """
 
   threads: int
   machine: str
   reads_data: bool = False
+  node: str = ''
 
 
 class Crew(Protocol):
@@ -60,6 +62,7 @@ class Crew(Protocol):
 
     Raises:
       LostError: the worker has ended.
+      client_error.ChangedError: its data have changed.
     """
 
   def dismiss(self, worker: str) -> None:

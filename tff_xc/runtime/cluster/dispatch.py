@@ -12,6 +12,7 @@ import time
 
 import tensorflow as tf
 
+from tff_xc import errors
 from tff_xc.runtime import client_error
 from tff_xc.runtime.cluster import crew as crew_lib
 from tff_xc.runtime.cluster import cut
@@ -20,6 +21,8 @@ from tff_xc.runtime.cluster import roster as roster_lib
 from tff_xc.runtime.in_process import sums as sums_lib
 
 _POLL_SECONDS = 1.0
+# A worker that made no progress is asked for it, and answers at once if it lives.
+_ANSWER_SECONDS = 10.0
 # A block whose workers are lost so many times in a row is given up.
 _MOST_LOST = 3
 # Workers that are lost before they have done anything, with no answer between.
@@ -110,7 +113,7 @@ class Dispatch:
       name = min(free)[1]
       member = self._roster.members[name]
       if not member.tickets:
-        member.heard = time.monotonic()
+        member.hear()
       if self._number not in member.loaded:
         self._roster.load(name, self._number)
         continue
@@ -183,7 +186,10 @@ class Dispatch:
       member.tickets[ticket] = what, clients
       self._lose(name, str(e))
       return
-    member.heard = time.monotonic()
+    except client_error.ChangedError as e:
+      # No error of workers, after which the rounds so far would be saved.
+      raise errors.InputError(f'a worker on {member.info.machine}: {e}') from e
+    member.hear()
     self._lost_early = 0
     if isinstance(found, messages.Failed):
       raise client_error.ClientError(
@@ -223,7 +229,9 @@ class Dispatch:
         self._sums.add([messages.unpack(v, types) for v in found.folded])
       self._joined = clients.stop
 
-  def _lose(self, name: str, why: str) -> None:
+  def _lose(
+    self, name: str, why: str, cure: str = 'perhaps for want of memory'
+  ) -> None:
     """Gives what a lost worker was doing to others."""
     self._measured.workers_lost += 1
     machine = self._roster.members[name].info.machine
@@ -237,8 +245,9 @@ class Dispatch:
     if self._lost_early >= _MOST_LOST_EARLY:
       raise client_error.WorkersError(
         f'{self._lost_early} workers were lost one after the other before they had'
-        f' begun (the last: {why}): they may lack memory, or --worker_timeout be'
-        ' too short for them to compile'
+        f' begun (the last: {why}): they may lack memory, or'
+        f' --worker_timeout={self._roster.timeout:g} be too short for them to'
+        ' compile'
       )
     for clients in again:
       self._lost[clients[0]] += 1
@@ -251,7 +260,7 @@ class Dispatch:
           self._num_clients,
           RuntimeError(
             f'{_MOST_LOST} workers were lost one after the other with {which}'
-            f' (from 0; the last: {why}), perhaps for want of memory'
+            f' (from 0; the last: {why}), {cure}'
           ),
         )
     self._waiting = collections.deque(
@@ -259,13 +268,36 @@ class Dispatch:
     )
 
   def _dismiss_silent(self) -> None:
-    now = time.monotonic()
+    """Gives up workers that make no progress; a large block takes its time."""
+    most = self._roster.timeout
     for name, member in list(self._roster.members.items()):
-      if not member.tickets or now - member.heard <= self._roster.timeout:
+      try:
+        gone = self._is_silent(name, member, most)
+      except crew_lib.LostError as e:
+        self._lose(name, str(e))
         continue
-      # This process may have been slow to take what the worker has answered.
-      if not self._crew.wait(list(member.tickets), 0):
-        self._lose(name, f'silent for {self._roster.timeout:g} seconds')
+      if gone:
+        why = f'no progress within --worker_timeout={most:g} seconds'
+        cure = 'perhaps since a client takes longer: give a higher one'
+        self._lose(name, why, cure)
+
+  def _is_silent(
+    self, name: str, member: roster_lib.Member, most: float
+  ) -> bool:
+    now = time.monotonic()
+    if not member.tickets or now - member.heard <= most:
+      return False
+    # This process may have been slow to take what the worker has answered.
+    if self._crew.wait(list(member.tickets), 0):
+      return False
+    if member.asked is None:
+      member.asked = now, self._crew.call(name, 'idle_seconds')
+    asked, ticket = member.asked
+    if not self._crew.wait([ticket], 0):
+      return now - asked > _ANSWER_SECONDS
+    member.asked = None
+    member.heard = max(member.heard, now - self._crew.result(ticket))
+    return now - member.heard > most
 
   def _wait_for_workers(self) -> None:
     """Waits a moment, since no worker is there.
@@ -279,8 +311,9 @@ class Dispatch:
       self._alone_since = now
     if now - self._alone_since > most:
       raise client_error.WorkersError(
-        f'no worker has been free for {most:g} seconds: start some with `python'
-        ' -m launch.workers start`, or wait until another run has ended; then the'
-        ' same command goes on'
+        f'no worker has been free for {most:g} seconds'
+        f' (--worker_timeout={self._roster.timeout:g}; with a higher one it waits'
+        ' longer): start some with `python -m launch.workers start`, or wait until'
+        ' another run has ended; then the same command goes on'
       )
     time.sleep(0.1)

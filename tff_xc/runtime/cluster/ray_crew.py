@@ -31,7 +31,7 @@ class RayCrew:
     """Connects to the cluster of this machine.
 
     Args:
-      timeout_seconds: how long a worker may be silent.
+      timeout_seconds: how long a worker may make no progress.
       folder: that of `launch.workers`; None: its default folder.
 
     Raises:
@@ -56,6 +56,10 @@ class RayCrew:
     )(_Actor)
     self._actors: dict[str, Any] = {}
     self._infos: dict[str, crew.Info] = {}
+    self._left_out: dict[str, crew.Info] = {}
+    self._had_one = False  # Whether a worker was ready.
+    self._program = _program()
+    self._timeout = timeout_seconds
     self._start_seconds = crew.start_seconds(timeout_seconds)
     self._starting: dict[str, Any] = {}  # What a worker must answer first.
     # When it was first seen to work at that.
@@ -67,7 +71,9 @@ class RayCrew:
 
   def offer_data(self, source, fingerprint) -> None:
     self._data = source, fingerprint
+    self._had_one = False
     for name in self._infos:  # They may have those of another run.
+      self._left_out.pop(name, None)
       self._open_data(name)
 
   def _open_data(self, name: str) -> None:
@@ -80,13 +86,21 @@ class RayCrew:
     now = time.monotonic()
     if now - self._looked >= _LOOK_SECONDS:
       self._looked = now
-      units = sum(node.workers for node in _alive())
+      nodes = _alive()
+      there = {node.ray_id for node in nodes}
+      for name, info in list(self._left_out.items()):
+        if info.node not in there:
+          self.dismiss(name)
+      units = sum(node.workers for node in nodes)
       for _ in range(units - len(self._actors)):
         self._start()
       self._see_processes(now)
     self._welcome()
     self._dismiss_late()
-    return {n: i for n, i in self._infos.items() if n not in self._starting}
+    busy = {*self._starting, *self._left_out}
+    ready = {n: i for n, i in self._infos.items() if n not in busy}
+    self._had_one |= bool(ready)
+    return ready
 
   def _start(self) -> None:
     name = f'worker {self._count}'
@@ -108,7 +122,8 @@ class RayCrew:
         what = 'open its data' if name in self._infos else 'start'
         print(
           f'\na worker did not {what} within {self._start_seconds:g} seconds'
-          ' (a higher --worker_timeout gives it more); another is started',
+          f' (more than twice this in place of --worker_timeout={self._timeout:g}'
+          ' gives it more); another is started',
           file=sys.stderr,
         )
         self.dismiss(name)
@@ -117,8 +132,7 @@ class RayCrew:
     """Goes on with the workers that start.
 
     Raises:
-      client_error.WorkersError: one has another version of the program, or other
-        data.
+      client_error.WorkersError: see `_leave_out`.
     """
     waiting = list(self._starting.values())
     done = self.wait(waiting, 0, len(waiting)) if waiting else []
@@ -131,12 +145,31 @@ class RayCrew:
         print(f'\na worker could not start ({e})', file=sys.stderr)
         self.dismiss(name)
         continue
-      if name not in self._infos:
-        self._infos[name] = _checked(*found)
+      if name in self._infos:
+        info, wrong = self._infos[name], found
+      else:
+        info, wrong = found[0], _difference(self._program, found[1])
+      if wrong:
+        self._leave_out(name, info, wrong)
+      elif name not in self._infos:
+        self._infos[name] = info
         self._open_data(name)
-      elif found:
-        machine = self._infos[name].machine
-        raise client_error.WorkersError(f'a worker on {machine}: {found}')
+
+  def _leave_out(self, name: str, info: crew.Info, wrong: str) -> None:
+    """Gives a worker nothing to do until its node ends.
+
+    It holds its unit, which would start another one like it.
+
+    Raises:
+      client_error.WorkersError: there is no other one, and was none.
+    """
+    told = info in self._left_out.values()  # Of the same node.
+    self._left_out[name] = info
+    sentence = f'a worker on {info.machine} {wrong}'
+    if not self._had_one and self._left_out.keys() == self._actors.keys():
+      raise client_error.WorkersError(sentence)
+    if not told:
+      print(f'\n{sentence}; it is left out', file=sys.stderr)
 
   def call(self, worker: str, method: str, *args: Any) -> Any:
     _check_node()
@@ -152,6 +185,8 @@ class RayCrew:
     try:
       return self._ray.get(ticket)
     except self._ray.exceptions.RayTaskError as e:  # Of our own code.
+      if isinstance(e.cause, client_error.ChangedError):
+        raise e.cause from e
       if isinstance(e.cause, errors.InputError):
         raise client_error.WorkersError(f'a worker: {e.cause}') from e
       raise
@@ -161,6 +196,7 @@ class RayCrew:
 
   def dismiss(self, worker: str) -> None:
     self._infos.pop(worker, None)
+    self._left_out.pop(worker, None)
     self._starting.pop(worker, None)
     self._since.pop(worker, None)
     actor = self._actors.pop(worker, None)
@@ -235,29 +271,32 @@ class _Actor:
     self._worker = worker.Worker(self._threads)
 
   def describe(self):
-    """Returns (`crew.Info`, versions of packages and program)."""
+    """Returns (`crew.Info`, `_program`)."""
     import ray
 
     machine = ray.util.get_node_ip_address()
     node = ray.get_runtime_context().get_node_id()
     info = crew.Info(
-      self._threads, f'{machine} ({node[:8]})', bool(self._data_dir)
+      self._threads, f'{machine} ({node[:8]})', bool(self._data_dir), node
     )
-    return info, environment.describe()
+    return info, _program()
 
   def open_data(self, source, fingerprint) -> str:
     """Opens this machine's copy of the data; returns what is wrong, or ''."""
     try:
-      found, values_of = source(self._data_dir)
+      found, values_of, check = source(self._data_dir)
     except errors.InputError as e:
-      return str(e)
+      return f'cannot read its data: {e}'
     if found != fingerprint:
       return (
-        f'the data in {self._data_dir} are not those of the run: put the same'
+        f'finds other data in {self._data_dir} than those of the run: put the same'
         ' there, or start its workers without --data_dir'
       )
-    self._worker.open_data(values_of)
+    self._worker.open_data(values_of, check)
     return ''
+
+  def idle_seconds(self):
+    return self._worker.idle_seconds()
 
   def load(self, number, block):
     self._worker.load(number, block)
@@ -269,15 +308,23 @@ class _Actor:
     return self._worker.train(block, rows)
 
 
-def _checked(info: crew.Info, found: dict) -> crew.Info:
-  """Refuses a worker with other versions than the driver's."""
-  here = environment.describe()
-  a = {**here['versions'], 'revision': here['git_revision']}
-  b = {**found['versions'], 'revision': found['git_revision']}
-  for name in sorted({*a, *b}):
-    if a.get(name) != b.get(name):
-      raise client_error.WorkersError(
-        f'a worker on {info.machine} has {name} {b.get(name)}, and this driver'
-        f' {a.get(name)}: install the same there, and start its workers again'
+def _program() -> dict:
+  """Returns what a worker's numbers depend on, by what it is called."""
+  return {
+    **{
+      f'source files of {name} with the checksum': checksum
+      for name, checksum in environment.sources().items()
+    },
+    **environment.describe()['versions'],
+  }
+
+
+def _difference(here: dict, there: dict) -> str:
+  """Returns how a worker's program differs from this driver's, or ''."""
+  for name in {**here, **there}:
+    if here.get(name) != there.get(name):
+      return (
+        f'has {name} {there.get(name)}, and this driver {here.get(name)}: install'
+        ' the same there, and start its workers again'
       )
-  return info
+  return ''

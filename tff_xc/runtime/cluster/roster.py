@@ -13,10 +13,11 @@ class Measured:
   """What a computation's clients cost between the machines.
 
   Attributes:
-    bytes_down: from the driver to the workers.
+    bytes_down: from the driver to the workers, the server's values once for each
+      machine, without programs.
     bytes_up: from the workers to the driver.
     workers: workers that did a part.
-    workers_lost: workers that ended, or were ended because they did not react.
+    workers_lost: workers that ended, or were ended because they made no progress.
   """
 
   bytes_down: int = 0
@@ -31,7 +32,8 @@ class Member:
 
   Attributes:
     info: from the crew.
-    heard: when it last answered, by `time.monotonic`.
+    heard: when it last answered or ran a client, by `time.monotonic`.
+    asked: when it was asked how long it has been idle since, and the ticket.
     loaded: numbers of the programs that it has.
     tickets: what it is doing: the method, and the clients of a block or the number
       of a program.
@@ -39,8 +41,13 @@ class Member:
 
   info: crew_lib.Info
   heard: float
+  asked: tuple[float, Any] | None = None
   loaded: set[int] = dataclasses.field(default_factory=set)
   tickets: dict[Any, tuple] = dataclasses.field(default_factory=dict)
+
+  def hear(self) -> None:
+    """Notes an answer, or that it has just been given something to do."""
+    self.heard, self.asked = time.monotonic(), None
 
 
 class Roster:
@@ -48,7 +55,7 @@ class Roster:
 
   Attributes:
     crew: the engine.
-    timeout: seconds that a worker may be silent.
+    timeout: seconds that a worker may make no progress.
     members: the workers by name.
     ready: names of those that can take something now.
     measured: of the last phase with clients.
@@ -56,7 +63,7 @@ class Roster:
   """
 
   def __init__(self, crew: crew_lib.Crew, timeout_seconds: float):
-    """Args: the engine, and how long a worker may be silent."""
+    """Args: the engine, and how long it may make no progress."""
     self.crew = crew
     self.timeout = timeout_seconds
     self.members: dict[str, Member] = {}

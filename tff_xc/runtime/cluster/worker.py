@@ -5,6 +5,7 @@ once; the clients of all calls share the worker's threads.
 """
 
 import threading
+import time
 from collections.abc import Callable
 from typing import Any
 
@@ -12,6 +13,7 @@ import numpy as np
 import tensorflow as tf
 import tensorflow_federated as tff
 
+from tff_xc import errors
 from tff_xc.runtime import client_error
 from tff_xc.runtime.cluster import cut
 from tff_xc.runtime.cluster import messages
@@ -32,8 +34,14 @@ class Worker:
     self._servers = {}  # The server's values, of the current round only.
     self._begun = {}  # Blocks that wait for rows, by their first client.
     self._values_of: Callable[[int], Any] | None = None
+    self._check_data: Callable[[], None] | None = None
     self._lock = threading.Lock()
     self._folding = threading.Lock()
+    self._progress = time.monotonic()  # When it last read or ran a client.
+
+  def idle_seconds(self) -> float:
+    """Returns how long ago it last read a client's values, or ran a client."""
+    return time.monotonic() - self._progress
 
   def load(self, number: int, block) -> None:
     """Compiles a program, unless that has been done.
@@ -51,9 +59,11 @@ class Worker:
     phases = [cut.CutPhase(program, i) for i in range(program.phases)]
     self._programs[number] = program, phases
 
-  def open_data(self, values_of: Callable[[int], Any]) -> None:
-    """Lets clients' values be read here; round -> the sequence of them."""
-    self._values_of = values_of
+  def open_data(
+    self, values_of: Callable[[int], Any], check: Callable[[], None]
+  ) -> None:
+    """Lets clients' values be read here; see `registry.offer_data`."""
+    self._values_of, self._check_data = values_of, check
 
   def keys(self, block: messages.Block):
     """Returns the distinct keys of a block's clients, int32 [U] by select.
@@ -132,12 +142,18 @@ class Worker:
 
   def _run(self, block, program, read, work, fold, at_once=None):
     """Runs the block's clients; returns `messages.Failed` if one fails."""
+
+    def noted(*args):
+      found = work(*args)
+      self._progress = time.monotonic()
+      return found
+
     try:
       self._clients.run(
         len(block.kept),
         program.stateful,
         read,
-        work,
+        noted,
         fold,
         at_once or (lambda found: phases_lib.GROUP),
       )
@@ -150,18 +166,34 @@ class Worker:
     return program, phases[block.phase]
 
   def _arguments(self, block: messages.Block, program) -> list:
-    """Returns the parameter as each client sees it."""
+    """Returns the parameter as each client sees it.
+
+    Raises:
+      client_error.ChangedError: the data that it reads have changed.
+    """
     if not block.clients:  # They read none.
       return [()] * len(block.kept)
-    seen = phases_lib.seen_by(True, program.parameter_type)
-    found = []
-    for each in block.clients:
-      if isinstance(each, messages.Reference):
-        value = self._values_of(each.round_number)[each.place]
-        found.append(of_client(value, program.parameter_type))
-      else:
-        found.append(values.unflatten(messages.tensors(each), seen))
-    return found
+    try:
+      return [self._argument(each, program) for each in block.clients]
+    finally:  # Of what cannot be read, a change is the better reason.
+      if any(isinstance(each, messages.Reference) for each in block.clients):
+        self._refuse_changes()
+
+  def _argument(self, client, program):
+    kind = program.parameter_type
+    if isinstance(client, messages.Reference):
+      value = self._values_of(client.round_number)[client.place]
+      self._progress = time.monotonic()
+      return of_client(value, kind)
+    return values.unflatten(
+      messages.tensors(client), phases_lib.seen_by(True, kind)
+    )
+
+  def _refuse_changes(self) -> None:
+    try:
+      self._check_data()
+    except errors.InputError as e:
+      raise client_error.ChangedError(str(e)) from e
 
   def _server(self, block: messages.Block, phase) -> dict:
     """Returns the server's values; those of an older round are dropped."""

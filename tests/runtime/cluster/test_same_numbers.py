@@ -1,0 +1,86 @@
+"""Workers and one process agree to the last digit, also with a run's options."""
+
+import dataclasses
+
+import numpy as np
+import pytest
+import tensorflow as tf
+import tensorflow_federated as tff
+
+from tests import remembering
+from tests import small_data
+from tests.runtime.cluster import threads_crew
+from tff_xc.algorithms import fedss
+from tff_xc.algorithms import moon
+from tff_xc.experiment import cohort
+from tff_xc.experiment import dropout
+from tff_xc.round import process
+from tff_xc.round import robust
+from tff_xc.runtime.cluster import context
+
+_ROUNDS = 3
+# Bounds that zero some of these clients' updates and clip others.
+_BOUNDS = robust.Robust(
+  robust.Quantile(0.01, 0.9, 0.5, 2.0), robust.Quantile(0.05, 0.8, 0.2)
+)
+
+
+def _fedss(model):
+  found = fedss.fedss(model=model, max_positives=4, negatives=2)
+  return dataclasses.replace(found, robust=_BOUNDS)
+
+
+def _moon(model):
+  return dataclasses.replace(moon.moon(model=model), robust=_BOUNDS)
+
+
+def _run(runtime, algorithm, learning, cohorts):
+  """Returns the state, what clients keep, and all rounds' metrics, as arrays."""
+  clients = remembering.Clients(algorithm.client_state)
+  with tff.framework.get_context_stack().install(runtime):
+    state, metrics = learning.initialize(), []
+    for number in range(_ROUNDS):
+      examples = clients.attach(cohorts(number).examples)
+      output = learning.next(state, examples)
+      clients.take(output.metrics)
+      state = output.state
+      metrics.append(output.metrics)
+    weights = learning.get_model_weights(state)
+  every = weights, metrics, clients.kept
+  return [np.asarray(x) for x in tf.nest.flatten(every)], metrics
+
+
+@pytest.mark.parametrize(
+  'make', [_fedss, pytest.param(_moon, marks=pytest.mark.slow)]
+)
+def test_the_numbers_are_those_of_one_process(make, in_process_context):
+  data, model = small_data.images(60)
+  algorithm = make(model)
+  learning = process.build_process(algorithm, 0)
+  crew = threads_crew.ThreadsCrew()
+  runtime = context.ClusterContext(crew)
+  zeroed = clipped = 0
+  for clients, leaving, workers in (
+    (60, 0.3, 4),  # Blocks of several clients.
+    (9, 0.5, 4),
+    (1, 0.0, 2),
+    (3, 0.99, 2),  # Nobody is left.
+  ):
+    sampling = cohort.UniformClients(clients)
+    if leaving:
+      sampling = dropout.Dropout(sampling, leaving)
+    cohorts = sampling.cohorts(data, 1)
+    stay = [len(cohorts(r).numbers) for r in range(_ROUNDS)]
+    assert (min(stay) > 32) == (clients == 60)
+    assert (max(stay) == 0) == (clients == 3)
+    expected, metrics = _run(in_process_context, algorithm, learning, cohorts)
+    crew.reset(workers)
+    runtime._roster.members.clear()
+    found, _ = _run(runtime, algorithm, learning, cohorts)
+    assert crew.calls
+    for one, other in zip(found, expected, strict=True):
+      np.testing.assert_array_equal(one, other)
+    zeroed += sum(float(m['clients_zeroed']) for m in metrics)
+    clipped += sum(float(m['clients_clipped']) for m in metrics)
+  assert zeroed and clipped
+  crew.close()

@@ -1,0 +1,47 @@
+"""What identifies the program: its source files, whatever git says."""
+
+import pytest
+
+import tff_xc
+from tff_xc import environment
+
+
+@pytest.fixture(name='copy')
+def _copy(tmp_path, monkeypatch):
+  """A checkout without git."""
+  for name in ('tff_xc/a.py', 'tasks/experiment.py', 'datasets/xc/read.py'):
+    file = tmp_path / name
+    file.parent.mkdir(parents=True)
+    file.write_text('x = 1\n')
+  monkeypatch.setattr(tff_xc, '__file__', str(tmp_path / 'tff_xc/__init__.py'))
+  return tmp_path
+
+
+def _sources():
+  return environment.sources.__wrapped__()  # Without its cache.
+
+
+def test_the_checksum_is_of_names_and_contents_of_source_files(copy):
+  before = _sources()
+  assert list(before) == ['tff_xc', 'tasks', 'datasets']
+  (copy / 'tff_xc' / '__pycache__').mkdir()
+  (copy / 'tff_xc' / '__pycache__' / 'a.cpython-311.pyc').write_bytes(b'x')
+  (copy / 'tff_xc' / 'notes.txt').write_text('of nobody')
+  assert _sources() == before
+  (copy / 'datasets' / 'xc' / 'read.py').write_text('x = 2\n')
+  edited = _sources()
+  assert edited['datasets'] != before['datasets']
+  assert {**edited, 'datasets': before['datasets']} == before
+  (copy / 'tff_xc' / 'a.py').rename(copy / 'tff_xc' / 'b.py')
+  assert _sources()['tff_xc'] != before['tff_xc']
+
+
+def test_of_a_wheel_another_package_called_datasets_is_not_ours(copy):
+  (copy / 'tasks' / 'experiment.py').unlink()
+  assert list(_sources()) == ['tff_xc']
+
+
+def test_this_program_has_a_checksum_for_each_package():
+  found = environment.sources()
+  assert len({*found.values()}) == 3
+  assert environment.sources() == found
