@@ -23,12 +23,12 @@ def one_class_a_client(rows: Sequence[table.Row]) -> table.Small:
     'local_steps': 1,
     'steps_per_round': _CLASSES,
     'spreadout_margin': 1.4,
-    'rounds': 400,
+    'rounds': 200,
     'eval_every': 50,
   }
   rows = [row._replace(changes={}) for row in rows]
   return table.Small(
-    'Ten classes of procedural handwriting, a client each, all in every round, 400'
+    'Ten classes of procedural handwriting, a client each, all in every round, 200'
     ' rounds of one batch, one seed',
     table.shrunk(rows, 'glyphs', shared),
     (
@@ -46,12 +46,12 @@ _WORDS = {
   'clients_per_round': 128,
   'client_weighting': 'examples',
   'row_update': 'mean',
-  'rounds': 200,
-  'eval_every': 50,
+  'rounds': 120,
+  'eval_every': 40,
 }
 _WHAT = (
   'Procedural bags of words, 500 labels by a power law, one kept of each training'
-  ' example, 128 clients a round, 200 rounds, one seed; clients weigh by examples,'
+  ' example, 128 clients a round, 120 rounds, one seed; clients weigh by examples,'
   ' and rows move by the mean'
 )
 

@@ -15,7 +15,7 @@ _DIM = 64
 _SHARED = {
   'embedding_dim': _DIM,
   'rounds': 60,
-  'eval_every': 2,
+  'eval_every': 4,
   'checkpoint_every': 20,
 }
 _EVALUATED = ('eval_every', 'checkpoint_every')
