@@ -3,9 +3,9 @@
 Starts two nodes of one worker on this machine (`launch.workers`) and trains a tiny
 FedSS on them, while processes are killed, stopped and started at random, every so many
 seconds: a worker, a worker that hangs, a node that leaves and one that joins. It then
-trains the same rounds in one process. The weights must be equal to the last digit, and
-no process may be left. It prints a table of the faults, and writes memory.csv and
-memory.png.
+trains the same rounds in one process. The weights must be equal to the last digit. No
+process may be left of what was killed or left, and none after the cluster's end. It
+prints a table of the faults, and writes faults.csv, memory.csv and memory.png.
 """
 
 import contextlib
@@ -50,13 +50,25 @@ def workers(folder: pathlib.Path, *arguments: str) -> None:
 
 
 class Cluster:
-  """Two nodes of this machine, each with one worker of one thread."""
+  """Two nodes of this machine, each with one worker of one thread, for a block."""
 
   def __init__(self, folder: pathlib.Path):
     self.folder = folder
     self._one = ('start', '--workers=1', '--threads=1')
-    workers(folder, *self._one)
-    self.join()
+
+  def __enter__(self) -> 'Cluster':
+    try:
+      workers(self.folder, *self._one)
+      self.join()
+      # All that the nodes ever start has this, also when they have left.
+      self._mark = state.find_cluster(self.folder).ray_folder
+    except BaseException:
+      self.stop()
+      raise
+    return self
+
+  def __exit__(self, *unused) -> None:
+    self.stop()
 
   def join(self) -> None:
     """Adds a node."""
@@ -83,6 +95,12 @@ class Cluster:
     last = [node for node in self.nodes() if not node.is_head][-1]
     workers(self.folder, 'stop', f'--node={last.name}')
 
+  def left(self) -> list[psutil.Process]:
+    """Returns the living processes that are of no node that is known now."""
+    everything = processes.marked([self._mark], processes.CLUSTER_MARK)
+    known = {process.pid for process in self.processes()}
+    return [process for process in everything if process.pid not in known]
+
   def stop(self) -> None:
     workers(self.folder, 'stop')
 
@@ -92,6 +110,7 @@ class Faults(threading.Thread):
 
   Attributes:
     log: (what, `time.monotonic` of it) in order.
+    error: what ended it before it was told to, or None.
   """
 
   def __init__(self, cluster: Cluster, seed: int, mean_seconds: float):
@@ -101,15 +120,25 @@ class Faults(threading.Thread):
     self._mean = mean_seconds
     self._ended = threading.Event()
     self.log: list[tuple[str, float]] = []
+    self.error: Exception | None = None
 
   def run(self) -> None:
     kinds = ('killed', 'hangs', 'node')
-    while not self._ended.wait(self._random.expovariate(1 / self._mean)):
-      getattr(self, f'_{self._random.choice(kinds)}')()
+    try:
+      while not self._ended.wait(self._random.expovariate(1 / self._mean)):
+        getattr(self, f'_{self._random.choice(kinds)}')()
+    except Exception as e:  # Else the rounds would go on without faults.
+      self.error = e
 
-  def end(self) -> None:
+  def __enter__(self) -> 'Faults':
+    self.start()
+    return self
+
+  def __exit__(self, *unused) -> None:
     self._ended.set()
     self.join()
+    if self.error:
+      raise self.error
 
   def _signal(self, what: str, number: int) -> None:
     found = self._cluster.actors()
@@ -200,40 +229,55 @@ def main(
 
   path = pathlib.Path(directory)
   path.mkdir(parents=True, exist_ok=True)
-  cluster = Cluster(path / 'cluster')
-  runtime = faults = None
-  try:
-    timeout = max(TIMEOUT, clients / _CLIENTS_A_SECOND)
+  timeout = max(TIMEOUT, clients / _CLIENTS_A_SECOND)
+  with Cluster(path / 'cluster') as cluster:
     runtime = context.ClusterContext(
       ray_crew.RayCrew(timeout, str(cluster.folder)), timeout
     )
     memory = Memory(cluster, max(rounds // 100, 1))
-    with tff.framework.get_context_stack().install(runtime):
-      train(1, clients)  # Compiles; the faults come after.
-      faults = Faults(cluster, 0, mean_seconds)
-      started = time.monotonic()
-      faults.start()
-      found = train(rounds, clients, memory)
-      ended = time.monotonic()
-  finally:
-    if faults:
-      faults.end()
-    if runtime:
+    faults = Faults(cluster, 0, mean_seconds)
+    try:
+      with tff.framework.get_context_stack().install(runtime):
+        train(1, clients)  # Compiles; the faults come after.
+        started = time.monotonic()
+        with faults:
+          found = train(rounds, clients, memory)
+          ended = time.monotonic()
+    finally:
       runtime.close()  # Before its node ends, with which Ray ends this process.
-    marks = [node.mark for node in cluster.nodes()]
-    cluster.stop()
-  left = processes.marked(marks)
+    left_by_faults = len(cluster.left())
+  left = len(cluster.left())
   runtime = in_process.create_context(client_threads=2)
   with tff.framework.get_context_stack().install(runtime):
     expected = train(rounds, clients)
   same = all(map(np.array_equal, found, expected))
   memory.write(path)
+  _write_faults(path, faults.log, started, memory.seconds)
   print(
     f'{rounds} rounds of {clients} clients in {ended - started:.0f} s; equal to one'
-    f' process to the last digit: {same}; processes left: {len(left)}'
+    f' process to the last digit: {same}; processes left: {left_by_faults} of the'
+    f' faults, {left} at the end'
   )
   print(text_table.to_text(_table(faults.log, memory.seconds)))
-  sys.exit(not same or bool(left))
+  sys.exit(not same or bool(left_by_faults) or bool(left))
+
+
+def _round_of(when, rounds):
+  """Returns (number, seconds) of the round in which something happened."""
+  for number, (at, seconds) in enumerate(rounds, start=1):
+    if at >= when:
+      return number, seconds
+  return None
+
+
+def _write_faults(directory, log, started, rounds) -> None:
+  """Writes faults.csv: a line for each."""
+  with (directory / 'faults.csv').open('w', newline='') as file:
+    writer = csv.writer(file)
+    writer.writerow(('fault', 'second', 'round', 'its_seconds'))
+    for what, when in log:
+      number, seconds = _round_of(when, rounds) or ('', 0.0)
+      writer.writerow((what, f'{when - started:.1f}', number, f'{seconds:.2f}'))
 
 
 def _table(log, rounds):
@@ -243,7 +287,7 @@ def _table(log, rounds):
   for kind in dict.fromkeys(what for what, _ in log):
     # The round in which it happened.
     hit = [
-      next((s for at, s in rounds if at >= when), usual)
+      (_round_of(when, rounds) or (0, usual))[1]
       for what, when in log
       if what == kind
     ]

@@ -1,6 +1,7 @@
 """Plans and measures tables and figures, and writes what came of them."""
 
 import dataclasses
+import itertools
 import pathlib
 import shlex
 from collections.abc import Mapping
@@ -199,8 +200,9 @@ def tell_needs(planned: Sequence[Planned], request: Request) -> None:
 def run_all(planned: Sequence[Planned], request: Request) -> None:
   """Measures results one after another; prints and writes what came of them.
 
-  Of several, one that cannot be measured ends no others. At the end it writes the
-  page of all results in the output's directory.
+  The runs of all tables of a paper are trained together, ahead of its results. Of
+  several results, one that cannot be measured ends no others. At the end it writes
+  the page of all results in the output's directory.
 
   Raises:
     errors.InputError: of a single result, its data are missing or damaged, or
@@ -209,21 +211,15 @@ def run_all(planned: Sequence[Planned], request: Request) -> None:
     KeyboardInterrupt: after SIGINT or SIGTERM; the same command goes on.
   """
   done, damaged = [], []
-  for each in planned:
-    if not request.is_one:
-      print(f'{each.found.name} ...', flush=True)
-    try:
-      found = _complete(each, measuring.outcome_of(each))
-      outcome_lib.write(found, request.output)
-    except errors.InputError as e:
-      if request.is_one:
-        raise
-      found, is_damaged = _not_measured(each, e)
+  for paper, group in itertools.groupby(planned, _paper):
+    together, failed = [*group], {}
+    if request.train and sum(bool(each.runs) for each in together) > 1:
+      print(f'{paper}: the runs of its tables and figures ...', flush=True)
+      failed = measuring.train_together(together)
+    for each in together:
+      found, is_damaged = _measure(each, failed)
+      done.append(found)
       damaged += [found.name] if is_damaged else []
-    else:
-      told = f'{found.name}: {found.verdict}: {found.why}\n'
-      print(outcome_lib.to_text(found) if request.is_one else told, flush=True)
-    done.append(found)
   if not request.is_one:
     print(outcome_lib.counted(done))
   shown = page.write(request.output, request.scale)
@@ -233,6 +229,33 @@ def run_all(planned: Sequence[Planned], request: Request) -> None:
       'files that are damaged, or cannot be written, kept these from being measured:'
       f' {", ".join(damaged)}; the reasons stand above'
     )
+
+
+def _paper(each: Planned) -> str:
+  return each.found.name.partition('/')[0]
+
+
+def _measure(
+  each: Planned, failed: Mapping[pathlib.Path, str]
+) -> tuple[outcome_lib.Outcome, bool]:
+  """Measures a result, writes and tells it; see `_not_measured`.
+
+  Raises:
+    errors.InputError: it is the only one, and cannot be measured.
+  """
+  is_one = each.request.is_one
+  if not is_one:
+    print(f'{each.found.name} ...', flush=True)
+  try:
+    found = _complete(each, measuring.outcome_of(each, failed))
+    outcome_lib.write(found, each.request.output)
+  except errors.InputError as e:
+    if is_one:
+      raise
+    return _not_measured(each, e)
+  told = f'{found.name}: {found.verdict}: {found.why}\n'
+  print(outcome_lib.to_text(found) if is_one else told, flush=True)
+  return found, False
 
 
 def _not_measured(

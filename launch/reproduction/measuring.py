@@ -1,6 +1,9 @@
 """Measures one result of the papers: formula, study or trained table."""
 
+import contextlib
 import pathlib
+from collections.abc import Mapping
+from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from launch.reproduction import outcome as outcome_lib
@@ -22,15 +25,39 @@ def nothing(
   )
 
 
-def outcome_of(each: 'experiments.Planned') -> outcome_lib.Outcome:
+def train_together(
+  planned: Sequence['experiments.Planned'],
+) -> dict[pathlib.Path, str]:
+  """Trains the runs of several tables, so that no core waits for a table's last run.
+
+  What is no problem of single runs is left to `outcome_of`, which tells it of each
+  result.
+
+  Returns:
+    Why runs failed, by directory.
+  """
+  failed = {}
+  for task, runs in _by_task(planned).items():
+    with contextlib.suppress(errors.InputError, OSError):
+      failed |= _train_task(task, [*runs.values()], planned[0].request)
+  return failed
+
+
+def outcome_of(
+  each: 'experiments.Planned', failed: Mapping[pathlib.Path, str] | None = None
+) -> outcome_lib.Outcome:
   """Trains or measures what a result needs; returns what came of it.
+
+  Args:
+    each: the result.
+    failed: why runs failed just now, by directory; they are not tried again.
 
   Raises:
     errors.InputError: its data are missing.
     errors.DamageError: a file is damaged, or the system ends the measurement.
   """
   try:
-    return _outcome(each)
+    return _outcome(each, failed or {})
   except BrokenPipeError:
     raise  # Nobody reads what is printed.
   except OSError as e:
@@ -40,7 +67,9 @@ def outcome_of(each: 'experiments.Planned') -> outcome_lib.Outcome:
     ) from e
 
 
-def _outcome(each: 'experiments.Planned') -> outcome_lib.Outcome:
+def _outcome(
+  each: 'experiments.Planned', failed: Mapping[pathlib.Path, str]
+) -> outcome_lib.Outcome:
   found, request = each.found, each.request
   if isinstance(found, result.Diagram):
     verdict = outcome_lib.Verdict.NOTHING
@@ -54,7 +83,7 @@ def _outcome(each: 'experiments.Planned') -> outcome_lib.Outcome:
     return nothing(each, outcome_lib.Verdict.NOT_RUN, why)
   missing = []
   if request.train:
-    missing = _train(each)
+    missing = _train(each, failed)
   elif kept := _kept_without_runs(each):
     return kept
   from launch.reproduction import trained
@@ -122,29 +151,53 @@ def kept_or_why(
     return None, str(e)
 
 
-def _train(each: 'experiments.Planned') -> list[str]:
+def _by_task(
+  planned: Sequence['experiments.Planned'],
+) -> dict[str, dict[pathlib.Path, plan.Run]]:
+  """Returns runs by task and directory; rows with equal settings share theirs."""
+  found: dict[str, dict[pathlib.Path, plan.Run]] = {}
+  for each in planned:
+    for group in each.runs:
+      for run in group:
+        found.setdefault(run.config['task'], {})[run.folder] = run
+  return found
+
+
+def _train_task(
+  task: str, runs: Sequence[plan.Run], request: 'experiments.Request'
+) -> dict[pathlib.Path, str]:
+  """Trains what is not finished; returns why runs failed, by directory.
+
+  Raises:
+    errors.InputError: the task's data are missing, or files are damaged.
+  """
+  from launch.sweeps import training
+
+  failures: dict[pathlib.Path, str] = {}
+  training.train(
+    runs,
+    {},
+    request.output / 'runs' / task,
+    request.jobs,
+    lambda found: failures.update(found) or '',
+  )
+  return failures
+
+
+def _train(
+  each: 'experiments.Planned', failed: Mapping[pathlib.Path, str]
+) -> list[str]:
   """Trains what is not finished; returns why runs are missing.
 
   Raises:
     errors.InputError: no task of the table has its data.
   """
-  from launch.sweeps import training
-
-  by_task: dict[str, dict[pathlib.Path, plan.Run]] = {}
-  for group in each.runs:
-    for run in group:  # Rows with equal settings share their runs.
-      by_task.setdefault(run.config['task'], {})[run.folder] = run
-  missing = []
+  by_task, missing = _by_task([each]), []
   for task, runs in by_task.items():
-    failures: dict[pathlib.Path, str] = {}
+    failures = {folder: failed[folder] for folder in runs if folder in failed}
+    rest = [run for folder, run in runs.items() if folder not in failed]
     try:
-      training.train(
-        [*runs.values()],
-        {},
-        each.request.output / 'runs' / task,
-        each.request.jobs,
-        lambda found, kept=failures: kept.update(found) or '',
-      )
+      failures |= _train_task(task, rest, each.request) if rest else {}
     except errors.InputError as e:
       if len(by_task) == 1:
         raise

@@ -165,7 +165,8 @@ def run_all(
 
   Args:
     runs: in this order.
-    arguments_of: run, number of runs side by side -> Python's arguments.
+    arguments_of: run, number of runs that share the cores with it, itself
+      included, until it ends -> Python's arguments. The last run ends alone.
     jobs: runs side by side; 0: the first run runs alone, and the others as many
       at a time as there are cores and as fit the memory, each as large as the
       largest so far.
@@ -182,7 +183,8 @@ def run_all(
       while (waiting or running) and not requested:
         while waiting and len(running) < limit:
           run = waiting.pop(0)
-          running.append(Child(run, arguments_of(run, limit)))
+          shared = min(limit, len(waiting) + 1)
+          running.append(Child(run, arguments_of(run, shared)))
         time.sleep(_POLL_SECONDS)
         for child in [child for child in running if child.has_ended()]:
           running.remove(child)
@@ -216,7 +218,7 @@ def fitting(peak_bytes: int, held_bytes: int) -> int:
 
 
 def threads(side_by_side: int) -> int | None:
-  """Returns the clients that a run trains at a time; None: its default.
+  """Returns the clients that a run trains at a time; None: one for each core.
 
   It does not change results.
   """

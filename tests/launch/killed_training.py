@@ -2,9 +2,9 @@
 
 Arguments: a directory, the number of kills, and flags of launch.train. It trains in
 DIRECTORY/killed, kills the process at random moments, starts it again each time, and
-lets it finish; then it trains in DIRECTORY/whole at one go. Each training is a fork of
-this process, which has imported all and computed nothing. It writes DIRECTORY/log: for
-each kill, the rows of metrics.csv that there were.
+lets it finish; then it trains in DIRECTORY/whole at one go, in one process whatever the
+runtime. Each training is a fork of this process, which has imported all and computed
+nothing. It writes DIRECTORY/log: for each kill, the rows of metrics.csv that there were.
 """
 
 import os
@@ -73,8 +73,9 @@ def main(root, kills, *flags):
       os.waitpid(child, 0)
       log.write(f'{rows(run_dir)}\n')
       log.flush()
-    for path in (run_dir, root / 'whole'):
-      status = os.waitpid(started(flags, path, output), 0)[1]
+    alone = [flag for flag in flags if not flag.startswith('--runtime=')]
+    for path, given in ((run_dir, flags), (root / 'whole', alone)):
+      status = os.waitpid(started(given, path, output), 0)[1]
       if status:
         sys.exit(f'training in {path} ended with {status}')
 

@@ -1,5 +1,6 @@
 """Several results: which take the flags, and that one's problem ends no others."""
 
+import dataclasses
 import errno
 import subprocess
 import sys
@@ -11,6 +12,7 @@ from launch.reproduction import measuring
 from launch.reproduction import outcome as outcome_lib
 from launch.reproduction import page
 from launch.reproduction import trained
+from launch.sweeps import training
 from tasks.papers import fedmlh
 from tasks.papers import registry
 from tests.launch.reproduction import small_table
@@ -145,6 +147,42 @@ def finished(monkeypatch, tmp_path):
     for [run] in each.runs:
       small_table.finish(run, 0.5)
   return plans, asked
+
+
+def test_tables_of_a_paper_train_their_runs_together(
+  finished, monkeypatch, tmp_path
+):
+  plans, asked = finished
+  [first] = [each for each in plans if each.runs]
+  fewer = dataclasses.replace(first.found, number='Fig. 2', small=None)
+  monkeypatch.setitem(registry.RESULTS, fewer.name, fewer)
+  second = dataclasses.replace(first, found=fewer, runs=first.runs[1:])
+  second = dataclasses.replace(second, rows=first.rows[1:])
+  folders = [run.folder for [run] in first.runs]
+  trained_then = []
+
+  def train(runs, given, output, jobs, write):
+    assert output == tmp_path / 'runs' / 'glyphs'
+    trained_then.append([run.folder for run in runs])
+    return write(dict.fromkeys(folders[2:], 'it broke'))
+
+  monkeypatch.setattr(training, 'train', train)
+  experiments.run_all([second, first], asked)
+  # What failed is not tried again.
+  both = [*folders[1:], folders[0]]
+  assert trained_then == [both, folders[1:2], folders[:2]]
+  why = f'{folders[2]} failed: it broke'
+  assert why in outcome_lib.read(tmp_path, 'p/fig1').why
+  assert why in outcome_lib.read(tmp_path, 'p/fig2').why
+
+
+def test_a_table_alone_trains_its_own_runs(finished, monkeypatch):
+  plans, asked = finished
+  [first] = [each for each in plans if each.runs]
+  seen = []
+  monkeypatch.setattr(training, 'train', lambda *given: seen.append(given))
+  experiments.run_all([first], dataclasses.replace(asked, names=('p/fig1',)))
+  assert len(seen) == 1
 
 
 def assert_others_are_measured(output, capsys, reason):

@@ -88,6 +88,20 @@ sys.exit(1)
   ]
 
 
+@pytest.mark.parametrize(
+  ('jobs', 'shares'), [(1, [1] * 5), (2, [2, 2, 2, 2, 1]), (9, [5, 4, 3, 2, 1])]
+)
+def test_the_last_run_has_all_cores(tmp_path, jobs, shares):
+  seen = []
+  children.run_all(
+    made(tmp_path, 5),
+    lambda run, shared: seen.append(shared) or ['-c', ''],
+    jobs,
+    lambda child, limit: None,
+  )
+  assert seen == shares
+
+
 def test_the_first_run_tells_how_many_fit(tmp_path, monkeypatch):
   monkeypatch.setattr(children, '_MEMORY_SECONDS', 0)
   seen = []

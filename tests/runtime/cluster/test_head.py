@@ -107,6 +107,17 @@ def test_a_wrong_token_is_one_sentence(tmp_path):
   assert 'refuses our token' in found and seconds < 4
 
 
+@pytest.mark.parametrize(
+  'damaged', [b'', b'a' * 63 + b'\n', b'a' * 63 + b'\xff']
+)
+def test_a_damaged_token_is_one_sentence(tmp_path, damaged):
+  with serve() as port:
+    ask(tmp_path, port)
+    (tmp_path / 'token').write_bytes(damaged)
+    found, _ = ask(tmp_path, port, folders.cluster())
+  assert found.startswith(f'{tmp_path / "token"} is damaged')
+
+
 def test_a_head_that_is_gone_is_one_sentence(tmp_path):
   with socket.create_server(('127.0.0.1', 0)) as used:
     port = used.getsockname()[1]

@@ -109,7 +109,7 @@ def test_a_run_over_two_hosts_has_the_numbers_of_one_process(pair):
   for metrics, arrays in zip(found[1:], weights[1:], strict=True):
     assert list(metrics['workers'].iloc[1:]) == [2, 2]
     assert not metrics['workers_lost'].iloc[1:].any()
-    same = metrics.drop(columns=test_ray_rounds._OWN)
+    same = metrics.drop(columns=test_ray_rounds.OWN)
     assert same.assign(seconds=found[0]['seconds']).equals(found[0])
     assert arrays.keys() == weights[0].keys()
     for name, value in arrays.items():

@@ -119,7 +119,7 @@ def _call(
   import grpc
 
   try:
-    token = (folder / 'token').read_text()
+    token = (folder / 'token').read_text('ascii', 'replace')
     files = _TLS_FILES if cluster.uses_tls else ()
     secrets = [(folder / name).read_bytes() for name in files]
   except OSError as e:
@@ -127,6 +127,11 @@ def _call(
       f'{e.filename} cannot be read ({e.strerror}): run'
       ' `python -m launch.workers stop`, then `start` again'
     ) from e
+  if not state.is_token(token):  # gRPC refuses some characters as such.
+    raise errors.InputError(
+      f'{folder / "token"} is damaged: run `python -m launch.workers stop`, then'
+      ' `start` again'
+    )
   if cluster.uses_tls:
     credentials = grpc.ssl_channel_credentials(*secrets)
     channel = grpc.secure_channel(address, credentials)

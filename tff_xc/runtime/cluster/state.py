@@ -118,6 +118,11 @@ def expanded(path: str) -> pathlib.Path:
     ) from e
 
 
+def is_token(text: str) -> bool:
+  """Whether this could be the token of a cluster."""
+  return bool(re.fullmatch(_FORMS['token'], text))
+
+
 def write_cluster(folder: pathlib.Path, cluster: Cluster) -> None:
   """Writes join.json and the files of secrets that are the same everywhere."""
   # First, since `remove` knows by it that the others are ours.
