@@ -46,12 +46,12 @@ _WORDS = {
   'clients_per_round': 128,
   'client_weighting': 'examples',
   'row_update': 'mean',
-  'rounds': 120,
-  'eval_every': 40,
+  'rounds': 200,
+  'eval_every': 50,
 }
 _WHAT = (
   'Procedural bags of words, 500 labels by a power law, one kept of each training'
-  ' example, 128 clients a round, 120 rounds, one seed; clients weigh by examples,'
+  ' example, 128 clients a round, 200 rounds, one seed; clients weigh by examples,'
   ' and rows move by the mean'
 )
 
