@@ -54,7 +54,7 @@ def _train(folder, run_dir, *more, status=0):
     f'--run_dir={run_dir}',
     status=status,
   )
-  return found if status else run_files.readrun(run_dir).metrics
+  return found if status else run_files.read_run(run_dir).metrics
 
 
 def test_a_run_on_workers_has_the_numbers_of_one_process(cluster, tmp_path):
