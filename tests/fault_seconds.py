@@ -4,7 +4,8 @@ Trains FedSS on a few images that it makes. At a random moment each fault strike
 process is killed, its last checkpoint is cut short as well, its data have become others
 at the next start, or the disk is full. What is broken is mended, the same command is
 given again, and the run must have the numbers of one without faults. The disk is a
-small one, which only root can mount; elsewhere its line is missing. It prints a table.
+small one, which only root can mount; elsewhere its line is missing. It prints what the
+command said, and a table.
 """
 
 import os
@@ -128,11 +129,11 @@ def measure(
   name: str, fault: Callable[[Run, int], str], run: Run, rounds: int
 ) -> tuple[str, ...]:
   """Returns a row of the table."""
-  said = fault(run, rounds)
+  print(f'{name}: {fault(run, rounds)}', flush=True)
   done, saved = run.rounds(), run.saved()
   seconds = run.go_on()
   last = saved[-2 if fault is cut else -1].stem.split('_')[-1]
-  return name, said, f'{done - int(last)} of {done}', f'{seconds:.1f}'
+  return name, f'{done - int(last)} of {done}', f'{seconds:.1f}'
 
 
 def main(directory: str) -> None:
@@ -144,7 +145,7 @@ def main(directory: str) -> None:
   whole = Run(path / 'whole', data)
   alone = whole.go_on()
   draw = random.Random(0)
-  table = [('fault', 'what happened', 'rounds lost', 's until it was further')]
+  table = [('fault', 'rounds lost', 's until it was further')]
   with full_disk.mounted(path / 'disk', '8m') as disk:
     faults = {'killed': killed, 'checkpoint': cut, 'data': other_data}
     if isinstance(disk, str):
