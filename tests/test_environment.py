@@ -27,6 +27,8 @@ def test_the_checksum_is_of_names_and_contents_of_source_files(copy):
   (copy / 'tff_xc' / '__pycache__').mkdir()
   (copy / 'tff_xc' / '__pycache__' / 'a.cpython-311.pyc').write_bytes(b'x')
   (copy / 'tff_xc' / 'notes.txt').write_text('of nobody')
+  (copy / 'tff_xc' / '.#a.py').symlink_to('an.editor@here')
+  (copy / 'tasks' / '._experiment.py').write_bytes(b'x')
   assert _sources() == before
   (copy / 'datasets' / 'xc' / 'read.py').write_text('x = 2\n')
   edited = _sources()

@@ -44,7 +44,9 @@ def sources() -> dict[str, str]:
 def _checksum(folder: pathlib.Path) -> str:
   found = hashlib.blake2b(digest_size=8)
   for name, file in sorted(
-    (file.relative_to(folder).as_posix(), file) for file in folder.rglob('*.py')
+    (file.relative_to(folder).as_posix(), file)
+    for file in folder.rglob('*.py')
+    if not file.name.startswith('.')  # An editor's, or of another system.
   ):
     content = file.read_bytes()
     found.update(f'{name}\0{len(content)}\0'.encode() + content)

@@ -1,6 +1,6 @@
 """Measures one result of the papers: formula, study or trained table."""
 
-import contextlib
+import dataclasses
 import pathlib
 from collections.abc import Mapping
 from collections.abc import Sequence
@@ -31,15 +31,23 @@ def train_together(
   """Trains the runs of several tables, so that no core waits for a table's last run.
 
   What is no problem of single runs is left to `outcome_of`, which tells it of each
-  result.
+  result. A run has the name of its first table, since rows of several have one label.
 
   Returns:
     Why runs failed, by directory.
   """
   failed = {}
   for task, runs in _by_task(planned).items():
-    with contextlib.suppress(errors.InputError, OSError):
-      failed |= _train_task(task, [*runs.values()], planned[0].request)
+    named = [
+      dataclasses.replace(run, name=f'{name} {run.point}')
+      for name, run in runs.values()
+    ]
+    try:
+      failed |= _train_task(task, named, planned[0].request)
+    except BrokenPipeError:
+      raise  # Nobody reads what is printed.
+    except (errors.InputError, OSError):
+      pass
   return failed
 
 
@@ -153,13 +161,17 @@ def kept_or_why(
 
 def _by_task(
   planned: Sequence['experiments.Planned'],
-) -> dict[str, dict[pathlib.Path, plan.Run]]:
-  """Returns runs by task and directory; rows with equal settings share theirs."""
-  found: dict[str, dict[pathlib.Path, plan.Run]] = {}
+) -> dict[str, dict[pathlib.Path, tuple[str, plan.Run]]]:
+  """Returns (result's name, run) by task and directory.
+
+  Rows with equal settings share their runs, which are of the first result.
+  """
+  found: dict[str, dict[pathlib.Path, tuple[str, plan.Run]]] = {}
   for each in planned:
     for group in each.runs:
       for run in group:
-        found.setdefault(run.config['task'], {})[run.folder] = run
+        of_task = found.setdefault(run.config['task'], {})
+        of_task.setdefault(run.folder, (each.found.name, run))
   return found
 
 
@@ -195,7 +207,7 @@ def _train(
   by_task, missing = _by_task([each]), []
   for task, runs in by_task.items():
     failures = {folder: failed[folder] for folder in runs if folder in failed}
-    rest = [run for folder, run in runs.items() if folder not in failed]
+    rest = [run for folder, (_, run) in runs.items() if folder not in failed]
     try:
       failures |= _train_task(task, rest, each.request) if rest else {}
     except errors.InputError as e:
@@ -204,7 +216,7 @@ def _train(
       missing.append(f'{task}: {e}')
     missing += [f'{folder} failed: {why}' for folder, why in failures.items()]
   if len(missing) >= len(by_task) and not any(
-    run.folder.exists() for runs in by_task.values() for run in runs.values()
+    folder.exists() for runs in by_task.values() for folder in runs
   ):
     raise errors.InputError('; '.join(missing))
   return missing

@@ -165,8 +165,9 @@ def run_all(
 
   Args:
     runs: in this order.
-    arguments_of: run, number of runs that share the cores with it, itself
-      included, until it ends -> Python's arguments. The last run ends alone.
+    arguments_of: run, number of runs that share the cores -> Python's arguments.
+      The last runs count only themselves and those that start after them, since
+      they may end alone; until then they crowd the others.
     jobs: runs side by side; 0: the first run runs alone, and the others as many
       at a time as there are cores and as fit the memory, each as large as the
       largest so far.

@@ -32,7 +32,7 @@ def kill(root, kills, flags, own=(), env=None):
     root: a directory.
     kills: how many.
     flags: of launch.train.
-    own: columns of metrics.csv that the two may not share.
+    own: columns of metrics.csv that only the killed one has.
     env: the environment; None for this process's own.
   """
   done = subprocess.run(
@@ -54,6 +54,7 @@ def kill(root, kills, flags, own=(), env=None):
   assert len(set(found)) > kills / 2  # Most starts came further.
   killed, whole = root / 'killed', root / 'whole'
   tables = [doubling.rows(path) for path in (killed, whole)]
+  assert all(name in tables[0][-1] for name in own)  # It used its runtime.
   for row in tables[0] + tables[1]:
     for name in own:
       row.pop(name, None)

@@ -159,11 +159,12 @@ def test_tables_of_a_paper_train_their_runs_together(
   second = dataclasses.replace(first, found=fewer, runs=first.runs[1:])
   second = dataclasses.replace(second, rows=first.rows[1:])
   folders = [run.folder for [run] in first.runs]
-  trained_then = []
+  trained_then, names = [], []
 
   def train(runs, given, output, jobs, write):
     assert output == tmp_path / 'runs' / 'glyphs'
     trained_then.append([run.folder for run in runs])
+    names.append([run.point.partition(' ')[0] for run in runs])
     return write(dict.fromkeys(folders[2:], 'it broke'))
 
   monkeypatch.setattr(training, 'train', train)
@@ -171,6 +172,8 @@ def test_tables_of_a_paper_train_their_runs_together(
   # What failed is not tried again.
   both = [*folders[1:], folders[0]]
   assert trained_then == [both, folders[1:2], folders[:2]]
+  # Rows of several tables have one label.
+  assert names[0] == ['p/fig2', 'p/fig2', 'p/fig1']
   why = f'{folders[2]} failed: it broke'
   assert why in outcome_lib.read(tmp_path, 'p/fig1').why
   assert why in outcome_lib.read(tmp_path, 'p/fig2').why
@@ -183,6 +186,22 @@ def test_a_table_alone_trains_its_own_runs(finished, monkeypatch):
   monkeypatch.setattr(training, 'train', lambda *given: seen.append(given))
   experiments.run_all([first], dataclasses.replace(asked, names=('p/fig1',)))
   assert len(seen) == 1
+
+
+def test_nothing_goes_on_if_nobody_reads_what_is_printed(finished, monkeypatch):
+  plans, asked = finished
+  [first] = [each for each in plans if each.runs]
+  seen = []
+
+  def train(*given):
+    seen.append(given)
+    raise BrokenPipeError
+
+  monkeypatch.setattr(training, 'train', train)
+  with pytest.raises(BrokenPipeError):
+    experiments.run_all([first, first], asked)
+  [(runs, *_)] = seen
+  assert runs[0].point.startswith('p/fig1 ')  # Of all tables.
 
 
 def assert_others_are_measured(output, capsys, reason):

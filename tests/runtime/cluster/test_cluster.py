@@ -144,7 +144,7 @@ def test_a_worker_that_joins_takes_part(expected, on_workers):
 def test_without_workers_it_waits_and_then_says_so(on_workers, monkeypatch):
   monkeypatch.setattr(crew, '_START_SECONDS', 0.15)
   _, runtime = on_workers(0, timeout=0.3)
-  with pytest.raises(client_error.WorkersError, match=r'timeout=0\.3;'):
+  with pytest.raises(client_error.WorkersError, match=r'timeout=0\.3 lets'):
     _after(runtime, 'fedss', _FEW)
 
 

@@ -311,9 +311,9 @@ class Dispatch:
       self._alone_since = now
     if now - self._alone_since > most:
       raise client_error.WorkersError(
-        f'no worker has been free for {most:g} seconds'
-        f' (--worker_timeout={self._roster.timeout:g}; with a higher one it waits'
-        ' longer): start some with `python -m launch.workers start`, or wait until'
-        ' another run has ended; then the same command goes on'
+        f'no worker has been free for {most:g} seconds (more than this in place of'
+        f' --worker_timeout={self._roster.timeout:g} lets it wait longer): start'
+        ' some with `python -m launch.workers start`, or wait until another run has'
+        ' ended; then the same command goes on'
       )
     time.sleep(0.1)
