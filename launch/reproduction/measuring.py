@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
+from launch.reproduction import needs
 from launch.reproduction import outcome as outcome_lib
 from launch.reproduction.studies import study
 from launch.sweeps import plan
@@ -32,6 +33,8 @@ def train_together(
 
   What is no problem of single runs is left to `outcome_of`, which tells it of each
   result. A run has the name of its first table, since rows of several have one label.
+  The costliest runs are first: the first one tells how many fit the memory, and the
+  cores wait for the last one.
 
   Returns:
     Why runs failed, by directory.
@@ -42,6 +45,7 @@ def train_together(
       dataclasses.replace(run, name=f'{name} {run.point}')
       for name, run in runs.values()
     ]
+    named.sort(key=needs.cost, reverse=True)
     try:
       failed |= _train_task(task, named, planned[0].request)
     except BrokenPipeError:

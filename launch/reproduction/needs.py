@@ -107,7 +107,7 @@ def _told(runs, output: pathlib.Path) -> tuple[str, list[str]]:
       print(f'probing {kind}: {_ROUNDS} rounds ...', flush=True)
       rounds = sum(run.config['rounds'] for run in group)
       try:
-        costliest = max(group, key=_cost)
+        costliest = max(group, key=cost)
         probe = _probe(costliest, pathlib.Path(folder, str(number)))
       except errors.InputError as e:
         failures.append(str(e))
@@ -168,8 +168,8 @@ def work(run: plan.Run) -> float:
   return values.get('clients_per_round', 1) * passes * layers
 
 
-def _cost(run: plan.Run) -> float:
-  """Returns by what the costliest run is chosen: with the length of its rows."""
+def cost(run: plan.Run) -> float:
+  """Returns `work` times the length of rows: which runs take most time and memory."""
   return work(run) * run_files.flat(run.config).get('embedding_dim', 1)
 
 

@@ -9,6 +9,7 @@ import pytest
 
 from launch.reproduction import experiments
 from launch.reproduction import measuring
+from launch.reproduction import needs
 from launch.reproduction import outcome as outcome_lib
 from launch.reproduction import page
 from launch.reproduction import trained
@@ -177,6 +178,17 @@ def test_tables_of_a_paper_train_their_runs_together(
   why = f'{folders[2]} failed: it broke'
   assert why in outcome_lib.read(tmp_path, 'p/fig1').why
   assert why in outcome_lib.read(tmp_path, 'p/fig2').why
+
+
+def test_the_costliest_runs_are_trained_first(finished, monkeypatch):
+  plans, _ = finished
+  [first] = [each for each in plans if each.runs]
+  costs = {run.folder: i for i, [run] in enumerate(first.runs)}
+  monkeypatch.setattr(needs, 'cost', lambda run: costs[run.folder])
+  seen = []
+  monkeypatch.setattr(training, 'train', lambda *given: seen.append(given[0]))
+  measuring.train_together([first, first])
+  assert [run.folder for run in seen[0]] == [*reversed(costs)]
 
 
 def test_a_table_alone_trains_its_own_runs(finished, monkeypatch):

@@ -13,6 +13,10 @@ import socket
 from tff_xc import errors
 from tff_xc.runtime.cluster import state
 
+_ANEW = (
+  'run `python -m launch.workers stop`, then `start` again (with --join on a machine'
+  ' that joined)'
+)
 _TLS_FILES = ('authority.pem', 'key.pem', 'certificate.pem')
 
 
@@ -124,14 +128,10 @@ def _call(
     secrets = [(folder / name).read_bytes() for name in files]
   except OSError as e:
     raise errors.InputError(
-      f'{e.filename} cannot be read ({e.strerror}): run'
-      ' `python -m launch.workers stop`, then `start` again'
+      f'{e.filename} cannot be read ({e.strerror}): {_ANEW}'
     ) from e
   if not state.is_token(token):  # gRPC refuses some characters as such.
-    raise errors.InputError(
-      f'{folder / "token"} is damaged: run `python -m launch.workers stop`, then'
-      ' `start` again'
-    )
+    raise errors.InputError(f'{folder / "token"} is damaged: {_ANEW}')
   if cluster.uses_tls:
     credentials = grpc.ssl_channel_credentials(*secrets)
     channel = grpc.secure_channel(address, credentials)
