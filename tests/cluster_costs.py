@@ -103,7 +103,7 @@ def main() -> None:
     wall, own, crossed = _measure(runtime, classes, clients, rows)
     size = sums.block_size(clients)
     blocks = clients if size == clients else -(-clients // size)
-    parts.append((1.0, blocks, clients, clients * rows, classes))
+    parts.append((1.0, blocks, clients, clients * rows))
     times.append(own)
     table.append(
       (
@@ -119,7 +119,7 @@ def main() -> None:
     print(text_table.to_text([heading, table[-1]]), flush=True)
   print(text_table.to_text(table))
   fitted, *_ = np.linalg.lstsq(np.array(parts), np.array(times), rcond=None)
-  names = ('round', 'block', 'client', 'row', 'class')
+  names = ('round', 'block', 'client', 'row')
   for name, seconds in zip(names, fitted, strict=True):
     print(f'{1e6 * seconds:,.3g} microseconds of the driver a {name}')
   runtime.close()
