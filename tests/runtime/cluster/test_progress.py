@@ -8,28 +8,14 @@ import pytest
 import tensorflow as tf
 import tensorflow_federated as tff
 
-from tests.runtime.cluster import threads_crew
 from tff_xc.experiment import cohort
 from tff_xc.runtime import client_error
-from tff_xc.runtime.cluster import context
 from tff_xc.runtime.cluster import crew as crew_lib
 from tff_xc.runtime.cluster import dispatch
 from tff_xc.runtime.cluster import messages
 from tff_xc.runtime.cluster import worker
 
 _FLOATS = tff.FederatedType(np.float32, tff.CLIENTS)
-
-
-@pytest.fixture(name='crew')
-def _crew():
-  made = threads_crew.ThreadsCrew()
-  yield made
-  made.close()
-
-
-@pytest.fixture(name='runtime')
-def _runtime(crew):
-  return context.ClusterContext(crew, 60.0)
 
 
 def _invoke(runtime, computation, *arguments):
