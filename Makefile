@@ -28,7 +28,7 @@ test: venv  ## run the linter, the format check and the quick tests
 	$(PYTHON_BIN) -m ruff format --check
 	$(PYTHON_BIN) -m pytest -n 2 --dist worksteal
 
-test-slow: venv  ## run the tests that take minutes
+test-slow: venv-cluster  ## run the tests that take minutes, with Ray
 	$(PYTHON_BIN) -m pytest -n 2 --dist worksteal -m slow
 
 reproduce-small: venv  ## measure all published tables, small, and write their page

@@ -9,6 +9,7 @@ A file's tables stand between two comments, of which the first says what is show
   <!-- result docs/results/small/fedss/table1 [--short] -->
   <!-- verdicts docs/results/small -->
   <!-- benchmark docs/results/benchmarks/select.json [--short] -->
+  <!-- table docs/results/measured/cluster_costs.csv -->
   ...
   <!-- end -->
 
@@ -22,11 +23,13 @@ their tasks, whose published numbers of the same algorithm stand beside; only ro
 without changes of their own have one. result: what `launch.reproduce
 --output=docs/results/small` wrote, with --short without costs and expectations.
 verdicts: how many results of each paper have which verdict. benchmark: what
-`launch.benchmark NAME --output=FILE` wrote, with --short only its ratios.
+`launch.benchmark NAME --output=FILE` wrote, with --short only its ratios. table: a
+CSV as it is, of a command of tests/ that measures something.
 Directories and files are relative to the page. --check changes nothing: exit status
 2 if a table is not that of its runs.
 """
 
+import csv
 import math
 import pathlib
 import re
@@ -47,10 +50,10 @@ from tff_xc import errors
 from tff_xc.report import text_table
 
 _BLOCK = re.compile(
-  r'(<!-- (compare|result|verdicts|benchmark) (.*?) -->\n)(.*?)(<!-- end -->)',
+  r'(<!-- (compare|result|verdicts|benchmark|table) (.*?) -->\n)(.*?)(<!-- end -->)',
   re.DOTALL,
 )
-_OPENING = re.compile(r'<!-- (?:compare|result|verdicts|benchmark) ')
+_OPENING = re.compile(r'<!-- (?:compare|result|verdicts|benchmark|table) ')
 _NONE = '–'
 # Numbers of the round that a run chose by a score, as `summary.json` has them.
 _BEST = 'best.'
@@ -263,6 +266,18 @@ def _benchmark(root: pathlib.Path, words: Sequence[str]) -> str:
     raise ValueError(f'it is no report of a benchmark ({e})') from e
 
 
+def _table(root: pathlib.Path, words: Sequence[str]) -> str:
+  """Returns the rows of a CSV."""
+  try:
+    with open(root / _one(words), newline='', encoding='utf-8') as file:
+      rows = list(csv.reader(file))
+  except OSError as e:
+    raise ValueError(f'it cannot be read ({e.strerror})') from e
+  if len({len(row) for row in rows}) != 1:
+    raise ValueError('it is no table: rows differ in length, or there are none')
+  return text_table.to_markdown(rows)
+
+
 def _short(words: Sequence[str]) -> tuple[bool, str]:
   """Returns whether `--short` is among the words, and the only other one."""
   return '--short' in words, _one([w for w in words if w != '--short'])
@@ -299,6 +314,7 @@ _KINDS = {
   'result': _result,
   'verdicts': _verdicts,
   'benchmark': _benchmark,
+  'table': _table,
 }
 
 

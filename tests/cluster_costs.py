@@ -1,16 +1,18 @@
-"""What a round costs the driver of a cluster: python -m tests.cluster_costs.
+"""What a round costs the driver of a cluster: python -m tests.cluster_costs [FILE.csv].
 
 Trains FedSS with a linear encoder on the cluster that `launch.workers` started here,
 with several numbers of classes, clients and rows, and fits the driver's processor
-time to its parts. docs/scale.md shows what it prints.
+time to its parts. docs/scale.md shows what it prints and writes to the file.
 """
 
 import os
 import statistics
+import sys
 import time
 
 import numpy as np
 
+from tests import kept
 from tests import tiny
 from tff_xc.report import text_table
 from tff_xc.report import units
@@ -83,7 +85,7 @@ def _measure(runtime, classes: int, clients: int, rows: int):
   )
 
 
-def main() -> None:
+def main(file: str = '') -> None:
   os.environ.setdefault('TF_CPP_MIN_LOG_LEVEL', '2')
   from tff_xc.runtime import registry
   from tff_xc.runtime.in_process import sums
@@ -118,6 +120,8 @@ def main() -> None:
     )
     print(text_table.to_text([heading, table[-1]]), flush=True)
   print(text_table.to_text(table))
+  if file:
+    kept.write(file, table)
   fitted, *_ = np.linalg.lstsq(np.array(parts), np.array(times), rcond=None)
   names = ('round', 'block', 'client', 'row')
   for name, seconds in zip(names, fitted, strict=True):
@@ -126,4 +130,4 @@ def main() -> None:
 
 
 if __name__ == '__main__':
-  main()
+  main(*sys.argv[1:])

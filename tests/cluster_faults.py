@@ -5,7 +5,8 @@ FedSS on them, while processes are killed, stopped and started at random, every 
 seconds: a worker, a worker that hangs, a node that leaves and one that joins. It then
 trains the same rounds in one process. The weights must be equal to the last digit. No
 process may be left of what was killed or left, and none after the cluster's end. It
-prints a table of the faults, and writes faults.csv, memory.csv and memory.png.
+prints a table of the faults, and writes table.csv, faults.csv, memory.csv and
+memory.png.
 """
 
 import contextlib
@@ -23,6 +24,7 @@ import time
 import numpy as np
 import psutil
 
+from tests import kept
 from tests import tiny
 from tff_xc.report import pictures
 from tff_xc.report import text_table
@@ -258,7 +260,9 @@ def main(
     f' process to the last digit: {same}; processes left: {left_by_faults} of the'
     f' faults, {left} at the end'
   )
-  print(text_table.to_text(_table(faults.log, memory.seconds)))
+  table = _table(faults.log, memory.seconds)
+  kept.write(path / 'table.csv', table)
+  print(text_table.to_text(table))
   sys.exit(not same or bool(left_by_faults) or bool(left))
 
 

@@ -5,7 +5,7 @@ process is killed, its last checkpoint is cut short as well, its data have becom
 at the next start, or the disk is full. What is broken is mended, the same command is
 given again, and the run must have the numbers of one without faults. The disk is a
 small one, which only root can mount; elsewhere its line is missing. It prints what the
-command said, and a table.
+command said and a table, and writes DIRECTORY/table.csv.
 """
 
 import os
@@ -18,6 +18,7 @@ from collections.abc import Callable
 
 from tests import doubling
 from tests import full_disk
+from tests import kept
 from tests.launch import light
 from tests.launch import test_other_data
 from tff_xc.report import text_table
@@ -157,6 +158,7 @@ def main(directory: str) -> None:
       table.append(measure(name, fault, run, draw.randrange(12, 50)))
       if doubling.rows(run.path) != doubling.rows(whole.path):
         sys.exit(f'{run.path} and {whole.path} have other numbers')
+  kept.write(path / 'table.csv', table)
   print(text_table.to_text(table))
   print(
     f'The numbers are equal. A run without faults began after {alone:.1f} s.'

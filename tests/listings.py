@@ -2,7 +2,8 @@
 
 Writes made-up files in the form and with the number of rows of the owners' files,
 runs `launch.make_splits` on them, and prints processor seconds and peak memory of
-each rule. The files need 3 GB at most and are deleted again. No images are needed.
+each rule, also to DIRECTORY/table.csv. The made-up files need 3 GB at most and are
+deleted again. No images are needed.
 """
 
 import csv
@@ -19,6 +20,7 @@ from collections.abc import Sequence
 
 import numpy as np
 
+from tests import kept
 from tests.datasets.sop import on_disk as sop_on_disk
 from tff_xc.report import text_table
 
@@ -284,8 +286,8 @@ def _child(arguments: Sequence[str]) -> None:
 
 def measure(
   directory: str, rules: Sequence[str] = (), share: float = 1.0
-) -> str:
-  """Writes files and splits them; returns a table with a row for each rule.
+) -> list[list[str]]:
+  """Writes files and splits them; returns a heading, and a row for each rule.
 
   Args:
     directory: a folder, made if it is not there; a new folder in it takes all
@@ -317,7 +319,7 @@ def measure(
           ]
         )
         print(*table[-1], file=sys.stderr, flush=True)
-  return text_table.to_text(table)
+  return table
 
 
 if __name__ == '__main__':
@@ -326,4 +328,6 @@ if __name__ == '__main__':
   elif len(sys.argv) < 2 or sys.argv[1].startswith('-'):
     sys.exit(__doc__)
   else:
-    print(measure(sys.argv[1], sys.argv[2:]), end='')
+    _table = measure(sys.argv[1], sys.argv[2:])
+    kept.write(pathlib.Path(sys.argv[1]) / 'table.csv', _table)
+    print(text_table.to_text(_table), end='')

@@ -5,7 +5,7 @@ of its owners, makes the split with `launch.make_splits`, trains FedSS with
 MobileNetV3 at 96 pixels, and retrieves. Before and after it runs a plain Keras loop
 on the same files (`tests.keras_photographs`). Then FedAvgM with FedVC and MobileNetV2,
 with all layers and with two. It prints where the time goes, FedSS beside Keras, and
-what SOP's full size would take.
+what SOP's full size would take, and writes runs.csv and beside_keras.csv.
 """
 
 import dataclasses
@@ -25,6 +25,7 @@ from PIL import Image
 from datasets.images import clients
 from datasets.procedural import glyphs
 from tasks import experiment
+from tests import kept as kept_lib
 from tff_xc.report import run_files
 from tff_xc.report import text_table
 
@@ -201,7 +202,7 @@ def rounds_only(settings, run_dir: pathlib.Path, kept: bool) -> dict:
 
 def beside_keras(
   path: dict, warm: dict, cold: dict, before: dict, after: dict
-) -> str:
+) -> list[list[str]]:
   """Returns a table: milliseconds of an image on the path, and in Keras's loop.
 
   Args:
@@ -226,12 +227,7 @@ def beside_keras(
       times = sorted(1000 * found[norm][name] for found in (before, after))
       cells.append('{:.2f} – {:.2f}'.format(*times))
     rows.append(cells)
-  return text_table.to_text(rows) + (
-    'Keras runs before FedSS and after it. Its softmax is over all'
-    f' {SIZES["num_classes"]} classes, that of\nFedSS over the'
-    f' rows of a client. FedSS decodes'
-    f' {1 / ours["decoding, processor"]:,.0f} images a second and thread.\n'
-  )
+  return rows
 
 
 def at_full_size(path: dict, images: int, evaluated: int, rendered) -> str:
@@ -277,10 +273,17 @@ def main(directory: str, rounds: str = '20') -> None:
     flush=True,
   )
   found, summary = measure(fedss, folder / 'fedss', made)
-  _print('FedSS, MobileNetV3', found, summary)
+  runs = {'FedSS, MobileNetV3': found}
+  _print(*runs, found, summary)
   warm = rounds_only(fedss, folder / 'fedss_warm', kept=True)
   cold = rounds_only(fedss, folder / 'fedss_cold', kept=False)
-  print('\n' + beside_keras(found, warm, cold, before, keras(folder)))
+  table = beside_keras(found, warm, cold, before, keras(folder))
+  kept_lib.write(folder / 'beside_keras.csv', table)
+  print('\n' + text_table.to_text(table))
+  print(
+    'Keras runs before FedSS and after it. Its softmax is over all'
+    f' {SIZES["num_classes"]} classes, that of\nFedSS over the rows of a client.'
+  )
   evaluated = retrieved + min(trained, _LOOKED_AT)
   print(at_full_size(found, trained + retrieved, evaluated, rendered))
   for trained in ('all', 'bottleneck'):
@@ -290,7 +293,19 @@ def main(directory: str, rounds: str = '20') -> None:
       train=trained,
     )
     found, summary = measure(virtual, folder / trained)
-    _print(f'FedAvgM with FedVC, MobileNetV2, {trained}', found, summary)
+    title = f'FedAvgM with FedVC, MobileNetV2, {trained}'
+    runs[title] = found
+    _print(title, found, summary)
+  kept_lib.write(
+    folder / 'runs.csv',
+    [
+      ['', *runs],
+      *(
+        [name, *(f'{each[name]:,.2f}' for each in runs.values())]
+        for name in runs[title]
+      ),
+    ],
+  )
 
 
 def _print(title: str, found, summary) -> None:

@@ -104,6 +104,25 @@ def test_published_numbers_stand_beside(runs):
   assert fedss.endswith('| – |')
 
 
+def test_a_kept_table(tmp_path):
+  path = tmp_path / 'a.md'
+  write(path, 'table a.csv')
+  (tmp_path / 'a.csv').write_text('fault,s\n"killed, late",1.5\n')
+  lines = document.document(path).splitlines()
+  assert lines[3:6] == [
+    '| fault | s |',
+    '| --- | ---: |',
+    '| killed, late | 1.5 |',
+  ]
+  for content in ('a,b\n1\n', ''):
+    (tmp_path / 'a.csv').write_text(content)
+    with pytest.raises(errors.InputError, match='it is no table'):
+      document.document(path)
+  (tmp_path / 'a.csv').unlink()
+  with pytest.raises(errors.InputError, match='No such file'):
+    document.document(path)
+
+
 def test_a_result(tmp_path):
   cells = outcome_lib.Cells('', ('a', 'b'), (('1', '2|3'),))
   outcome_lib.write(

@@ -1,5 +1,7 @@
 """Calls every port of a cluster as a stranger would, who must be refused.
 
+On the host where `launch.workers` has started nodes, for a table of the answers:
+  python -m tests.runtime.cluster.strangers table FOLDER [FILE.csv]
 On another host than the one that listens:
   python -m tests.runtime.cluster.strangers ports FOLDER    # prints them as JSON
   python -m tests.runtime.cluster.strangers call FOLDER IP  # reads them from stdin
@@ -10,12 +12,21 @@ import json
 import pathlib
 import socket
 import sys
+from collections.abc import Mapping
+from typing import NamedTuple
 
 import psutil
 
+from tests import kept
+from tff_xc.report import text_table
 from tff_xc.runtime.cluster import head
 from tff_xc.runtime.cluster import processes
 from tff_xc.runtime.cluster import state
+
+# Who calls: the last one is a member of the cluster.
+NO_TOKEN, WRONG_TOKEN = 'no token', 'a wrong token'
+NO_TLS, NO_CERTIFICATE = 'the token, no TLS', 'the token, no certificate'
+MEMBER = 'all of it'
 
 METHODS = (
   '/ray.rpc.NodeInfoGcsService/GetClusterId',
@@ -25,35 +36,58 @@ METHODS = (
 )
 
 
+class Port(NamedTuple):
+  """What a port tells its callers.
+
+  Attributes:
+    kind: 'grpc' or 'http'.
+    told: the codes of the answers to each caller.
+  """
+
+  kind: str
+  told: Mapping[str, set[str]]
+
+
 def listening(*started: state.Node):
-  """Returns the addresses, (IP, port), on which processes of nodes listen."""
+  """Returns (process, address) where nodes listen; an address is (IP, port)."""
   return [
-    connection.laddr
+    (process.name(), connection.laddr)
     for process in processes.marked([n.mark for n in started])
     for connection in process.net_connections('inet')
     if connection.status == 'LISTEN'
   ]
 
 
+def call(folder: pathlib.Path, address: str, tls: bool) -> Port:
+  """Calls 'IP:PORT' as members and strangers do."""
+  token = (folder / 'token').read_text()
+  tokens = {NO_TOKEN: '', WRONG_TOKEN: '0' * 64, MEMBER: token}
+  if _http(address, ''):
+    told = {who: {_http(address, given)} for who, given in tokens.items()}
+    return Port('http', told)
+  files = [(folder / n).read_bytes() for n in head._TLS_FILES] if tls else []
+  told = {who: _grpc(address, given, files) for who, given in tokens.items()}
+  if tls:
+    told[NO_TLS] = _grpc(address, token, [])
+    # It knows the authority, and has no certificate of its own.
+    told[NO_CERTIFICATE] = _grpc(address, token, files[:1])
+  return Port('grpc', told)
+
+
 def check(folder: pathlib.Path, address: str, tls: bool) -> str:
   """Asserts that a port refuses strangers; returns 'grpc' or 'http'."""
-  token = (folder / 'token').read_text()
-  wrong = '0' * 64
-  if status := _http(address, ''):
-    assert (status, _http(address, wrong)) == ('401', '403')
-    assert _http(address, token) == '404'  # The page, not the caller.
-    return 'http'
-  files = [(folder / n).read_bytes() for n in head._TLS_FILES] if tls else []
-  assert 'OK' in _grpc(address, token, files), address
-  for given in ('', wrong):
-    codes = _grpc(address, given, files)
-    assert codes <= {'UNAUTHENTICATED', 'UNIMPLEMENTED'}, (address, codes)
-    assert 'UNAUTHENTICATED' in codes, address
-  if tls:
-    assert _grpc(address, token, []) == {'UNAVAILABLE'}
-    # It knows the authority, and has no certificate of its own.
-    assert _grpc(address, token, files[:1]) == {'UNAVAILABLE'}
-  return 'grpc'
+  kind, told = call(folder, address, tls)
+  if kind == 'http':  # 404: the page, not the caller.
+    expected = {NO_TOKEN: {'401'}, WRONG_TOKEN: {'403'}, MEMBER: {'404'}}
+    assert told == expected, (address, told)
+    return kind
+  assert 'OK' in told[MEMBER], (address, told)
+  for who in (NO_TOKEN, WRONG_TOKEN):
+    assert told[who] <= {'UNAUTHENTICATED', 'UNIMPLEMENTED'}, (address, told)
+    assert 'UNAUTHENTICATED' in told[who], (address, told)
+  for who in (NO_TLS, NO_CERTIFICATE) if tls else ():
+    assert told[who] == {'UNAVAILABLE'}, (address, told)
+  return kind
 
 
 def _grpc(address: str, token: str, files: list[bytes]) -> set[str]:
@@ -96,14 +130,41 @@ def _http(address: str, token: str) -> str:
   return answer[9:] if answer.startswith('HTTP/1.1 ') else ''
 
 
-def main(what: str, folder: str, ip: str = '') -> None:
+def table(folder: pathlib.Path) -> list[tuple[str, ...]]:
+  """Returns a heading, and the answers of each port of this host's nodes."""
+  cluster = state.find_cluster(folder)
+  if cluster is None:
+    raise SystemExit(f'{folder} has no cluster: launch.workers start')
+  nodes = state.read_nodes(folder)
+  found = {
+    (name, f'{node.ip}:{address.port}')
+    for node in nodes
+    for name, address in listening(node)
+  }
+  callers = (NO_TOKEN, WRONG_TOKEN, NO_TLS, NO_CERTIFICATE, MEMBER)
+  rows = [('process', 'address', 'kind', *callers)]
+  for name, address in sorted(found):
+    kind, told = call(folder, address, cluster.uses_tls)
+    codes = (' '.join(sorted(told.get(who, ()))) or '–' for who in callers)
+    rows.append((name, address, kind, *codes))
+  return rows
+
+
+def main(what: str, folder: str, last: str = '') -> None:
+  path = pathlib.Path(folder)
+  if what == 'table':
+    rows = table(path)
+    if last:
+      kept.write(last, rows)
+    width = text_table.terminal_width()
+    print(text_table.to_text(rows, range(len(rows[0])), width), end='')
+    return
   if what == 'ports':  # Of the whole host, drivers included.
     every = psutil.net_connections('inet')
     found = {c.laddr.port for c in every if c.status == 'LISTEN'}
   else:
     ports = json.loads(sys.stdin.readline())
-    path = pathlib.Path(folder)
-    found = [check(path, f'{ip}:{port}', tls=True) for port in ports]
+    found = [check(path, f'{last}:{port}', tls=True) for port in ports]
   print(json.dumps(sorted(found)))
 
 

@@ -118,7 +118,8 @@ def test_a_driver_uses_the_workers_and_nothing_is_left(
   assert {gpus for *_, gpus in found} == {'3'}
   assert {pid for pid, *_ in found} < pids(first, second)
   assert {
-    a.ip.removeprefix('::ffff:') for a in strangers.listening(first, second)
+    address.ip.removeprefix('::ffff:')
+    for _, address in strangers.listening(first, second)
   } == {'127.0.0.1'}
   answers, alive = go_on(driver)
   assert (answers, alive) == ([pid for pid, *_ in found], 2)
@@ -235,7 +236,7 @@ def test_every_port_refuses_strangers(folder, is_outer):
   first_line(driver)  # Workers listen, too.
   kinds = [
     strangers.check(folder, f'{ip}:{port}', is_outer)
-    for port in sorted({a.port for a in strangers.listening(*started)})
+    for port in sorted({a.port for _, a in strangers.listening(*started)})
   ]
   # A head, two raylets with two ports, two workers; an agent for each node.
   assert sorted(kinds) == ['grpc'] * 7 + ['http'] * 2
