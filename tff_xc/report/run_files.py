@@ -310,10 +310,10 @@ def _read_object(path, required):
 
 def _check_scores(path, summary):
   for name in ('final', 'best'):
-    for key, value in (summary.get(name) or {}).items():
-      if value is None or isinstance(value, int | float):
-        continue
-      raise damaged(path, f'"{name}": "{key}" is no number')
+    scores = summary.get(name) or {}
+    values = scores.values() if isinstance(scores, dict) else ['']
+    if not all(isinstance(value, int | float | None) for value in values):
+      raise damaged(path, f'expected "{name}" to be an object of numbers')
 
 
 def read_metrics(path: pathlib.Path) -> 'pd.DataFrame':
