@@ -101,6 +101,11 @@ class Planned:
   runs: Sequence[Sequence[plan.Run]] = ()
   config: Any = None
 
+  @property
+  def by_folder(self) -> dict[pathlib.Path, plan.Run]:
+    """All runs by their directories, which rows with equal settings share."""
+    return {run.folder: run for group in self.runs for run in group}
+
 
 def plan_all(found: Sequence[result.Result], request: Request) -> list[Planned]:
   """Checks the flags of results.
@@ -184,9 +189,9 @@ def tell_needs(planned: Sequence[Planned], request: Request) -> None:
   """
   from launch.reproduction import needs
 
-  runs = {
-    run.folder: run for each in planned for group in each.runs for run in group
-  }
+  runs: dict[pathlib.Path, plan.Run] = {}
+  for each in planned:
+    runs |= each.by_folder
   if not runs:
     print('nothing to probe: formulas and studies have no runs of their own')
     return
@@ -303,8 +308,7 @@ def _part(each: Planned) -> str:
   """Returns which data sets of a table are there only in part; '' if none is."""
   places = {
     run.config['task']: run.config['data_dir']
-    for group in each.runs
-    for run in group
+    for run in each.by_folder.values()
   }
   parts = {
     task: found_lib.part(tasks.get(task), directory)

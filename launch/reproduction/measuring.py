@@ -2,6 +2,7 @@
 
 import dataclasses
 import pathlib
+from collections.abc import Iterable
 from collections.abc import Mapping
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
@@ -39,15 +40,16 @@ def train_together(
   Returns:
     Why runs failed, by directory.
   """
+  named: dict[pathlib.Path, plan.Run] = {}
+  for each in planned:
+    for folder, run in each.by_folder.items():
+      name = f'{each.found.name} {run.point}'
+      named.setdefault(folder, dataclasses.replace(run, name=name))
   failed = {}
-  for task, runs in _by_task(planned).items():
-    named = [
-      dataclasses.replace(run, name=f'{name} {run.point}')
-      for name, run in runs.values()
-    ]
-    named.sort(key=needs.cost, reverse=True)
+  for task, runs in _by_task(named.values()).items():
+    runs.sort(key=needs.cost, reverse=True)
     try:
-      failed |= _train_task(task, named, planned[0].request)
+      failed |= _train_task(task, runs, planned[0].request)
     except BrokenPipeError:
       raise  # Nobody reads what is printed.
     except (errors.InputError, OSError):
@@ -146,7 +148,7 @@ def _kept_without_runs(
   """Returns a table's result of before whose runs have been removed since."""
   from launch.sweeps import training
 
-  if any(training.is_finished(run) for group in each.runs for run in group):
+  if any(training.is_finished(run) for run in each.by_folder.values()):
     return None
   kept = _kept(each)
   is_same = kept and kept.command == each.request.command(each.found.name)
@@ -163,19 +165,10 @@ def kept_or_why(
     return None, str(e)
 
 
-def _by_task(
-  planned: Sequence['experiments.Planned'],
-) -> dict[str, dict[pathlib.Path, tuple[str, plan.Run]]]:
-  """Returns (result's name, run) by task and directory.
-
-  Rows with equal settings share their runs, which are of the first result.
-  """
-  found: dict[str, dict[pathlib.Path, tuple[str, plan.Run]]] = {}
-  for each in planned:
-    for group in each.runs:
-      for run in group:
-        of_task = found.setdefault(run.config['task'], {})
-        of_task.setdefault(run.folder, (each.found.name, run))
+def _by_task(runs: Iterable[plan.Run]) -> dict[str, list[plan.Run]]:
+  found: dict[str, list[plan.Run]] = {}
+  for run in runs:
+    found.setdefault(run.config['task'], []).append(run)
   return found
 
 
@@ -208,10 +201,10 @@ def _train(
   Raises:
     errors.InputError: no task of the table has its data.
   """
-  by_task, missing = _by_task([each]), []
+  by_task, missing = _by_task(each.by_folder.values()), []
   for task, runs in by_task.items():
-    failures = {folder: failed[folder] for folder in runs if folder in failed}
-    rest = [run for folder, (_, run) in runs.items() if folder not in failed]
+    failures = {r.folder: failed[r.folder] for r in runs if r.folder in failed}
+    rest = [run for run in runs if run.folder not in failed]
     try:
       failures |= _train_task(task, rest, each.request) if rest else {}
     except errors.InputError as e:
@@ -220,7 +213,7 @@ def _train(
       missing.append(f'{task}: {e}')
     missing += [f'{folder} failed: {why}' for folder, why in failures.items()]
   if len(missing) >= len(by_task) and not any(
-    folder.exists() for runs in by_task.values() for folder in runs
+    folder.exists() for folder in each.by_folder
   ):
     raise errors.InputError('; '.join(missing))
   return missing
