@@ -145,7 +145,11 @@ def table(folder: pathlib.Path) -> list[tuple[str, ...]]:
   rows = [('process', 'address', 'kind', *callers)]
   for name, address in sorted(found):
     kind, told = call(folder, address, cluster.uses_tls)
-    codes = (' '.join(sorted(told.get(who, ()))) or '–' for who in callers)
+    # A port has one of the methods; of the others it says so to members.
+    codes = (
+      ' '.join(sorted(told.get(who, set()) - {'UNIMPLEMENTED'})) or '–'
+      for who in callers
+    )
     rows.append((name, address, kind, *codes))
   return rows
 

@@ -234,10 +234,18 @@ def test_every_port_refuses_strangers(folder, is_outer):
   started.append(nodes.join(folder, folder / state.JOIN, WORKERS, ip=ip))
   driver = drive(folder)
   first_line(driver)  # Workers listen, too.
+  ports = lambda: {a.port for _, a in strangers.listening(*started)}
+  # A head, two raylets with two ports, two workers; an agent for each node, which
+  # starts last.
+  assert folders.wait(lambda: len(ports()) == 9, 30), ports()
   kinds = [
     strangers.check(folder, f'{ip}:{port}', is_outer)
-    for port in sorted({a.port for _, a in strangers.listening(*started)})
+    for port in sorted(ports())
   ]
-  # A head, two raylets with two ports, two workers; an agent for each node.
   assert sorted(kinds) == ['grpc'] * 7 + ['http'] * 2
+  rows = strangers.table(folder)
+  assert sorted({row[2] for row in rows[1:]}) == ['grpc', 'http']
+  for _, _, kind, *refused, taken in rows[1:]:
+    assert taken == ('OK' if kind == 'grpc' else '404')
+    assert not {'OK', '404'} & set(refused)
   go_on(driver)
