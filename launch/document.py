@@ -189,7 +189,7 @@ def _column(name: str, reference=''):
   from tff_xc.report import run_files
 
   known = {column.name: column for column in columns.COLUMNS}
-  score, at, rounds = name.partition('@')
+  score, at, rounds = name.rpartition('@')  # As in p@1@100.
   if name in known:
     return known[name]
   if name.startswith(_BEST):

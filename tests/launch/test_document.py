@@ -71,6 +71,11 @@ def test_a_score_is_related_to_that_of_other_runs(runs):
   assert '| 2 | 183.3 ± 23.6 |' in text  # 0.5 and 0.6 over 0.3.
 
 
+def test_a_score_with_an_at_is_shown_at_a_round():
+  assert document._column('p@1@100').heading == 'P@1 % after 100 rounds'
+  assert document._column('p@1').heading == 'P@1 %'
+
+
 def test_a_table_of_the_rounds_that_runs_chose(tmp_path):
   path = tmp_path / 'a.md'
   words = '--columns=best.round,best.top1,best.bytes_down'
