@@ -49,11 +49,6 @@ from tasks.papers import table as table_lib
 from tff_xc import errors
 from tff_xc.report import text_table
 
-_BLOCK = re.compile(
-  r'(<!-- (compare|result|verdicts|benchmark|table) (.*?) -->\n)(.*?)(<!-- end -->)',
-  re.DOTALL,
-)
-_OPENING = re.compile(r'<!-- (?:compare|result|verdicts|benchmark|table) ')
 _NONE = '–'
 # Numbers of the round that a run chose by a score, as `summary.json` has them.
 _BEST = 'best.'
@@ -316,6 +311,10 @@ _KINDS = {
   'benchmark': _benchmark,
   'table': _table,
 }
+_OPENING = re.compile(f'<!-- ({"|".join(_KINDS)}) ')
+_BLOCK = re.compile(
+  rf'({_OPENING.pattern}(.*?) -->\n)(.*?)(<!-- end -->)', re.DOTALL
+)
 
 
 def main(arguments: Sequence[str]) -> None:

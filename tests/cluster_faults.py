@@ -10,7 +10,6 @@ memory.png.
 """
 
 import contextlib
-import csv
 import os
 import pathlib
 import random
@@ -204,10 +203,8 @@ class Memory:
     """Writes memory.csv and memory.png."""
     from matplotlib import figure
 
-    with (directory / 'memory.csv').open('w', newline='') as file:
-      writer = csv.writer(file)
-      writer.writerow(('round', 'driver_mib', 'nodes_mib'))
-      writer.writerows(self.rows)
+    heading = ('round', 'driver_mib', 'nodes_mib')
+    kept.write(directory / 'memory.csv', [heading, *self.rows])
     drawn = figure.Figure(figsize=(7, 4), layout='constrained')
     axes = drawn.subplots()
     numbers, own, theirs = zip(*self.rows, strict=True)
@@ -276,12 +273,11 @@ def _round_of(when, rounds):
 
 def _write_faults(directory, log, started, rounds) -> None:
   """Writes faults.csv: a line for each."""
-  with (directory / 'faults.csv').open('w', newline='') as file:
-    writer = csv.writer(file)
-    writer.writerow(('fault', 'second', 'round', 'its_seconds'))
-    for what, when in log:
-      number, seconds = _round_of(when, rounds) or ('', 0.0)
-      writer.writerow((what, f'{when - started:.1f}', number, f'{seconds:.2f}'))
+  lines = [('fault', 'second', 'round', 'its_seconds')]
+  for what, when in log:
+    number, seconds = _round_of(when, rounds) or ('', 0.0)
+    lines.append((what, f'{when - started:.1f}', number, f'{seconds:.2f}'))
+  kept.write(directory / 'faults.csv', lines)
 
 
 def _table(log, rounds):

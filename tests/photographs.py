@@ -202,8 +202,10 @@ def rounds_only(settings, run_dir: pathlib.Path, kept: bool) -> dict:
 
 def beside_keras(
   path: dict, warm: dict, cold: dict, before: dict, after: dict
-) -> list[list[str]]:
+) -> tuple[list[list[str]], str]:
   """Returns a table: milliseconds of an image on the path, and in Keras's loop.
+
+  And what is said of it.
 
   Args:
     path: from `measure`.
@@ -227,7 +229,12 @@ def beside_keras(
       times = sorted(1000 * found[norm][name] for found in (before, after))
       cells.append('{:.2f} – {:.2f}'.format(*times))
     rows.append(cells)
-  return rows
+  return rows, (
+    'Keras runs before FedSS and after it. Its softmax is over all'
+    f' {SIZES["num_classes"]} classes, that of\nFedSS over the'
+    f' rows of a client. FedSS decodes'
+    f' {1 / ours["decoding, processor"]:,.0f} images a second and thread.\n'
+  )
 
 
 def at_full_size(path: dict, images: int, evaluated: int, rendered) -> str:
@@ -277,13 +284,9 @@ def main(directory: str, rounds: str = '20') -> None:
   _print(*runs, found, summary)
   warm = rounds_only(fedss, folder / 'fedss_warm', kept=True)
   cold = rounds_only(fedss, folder / 'fedss_cold', kept=False)
-  table = beside_keras(found, warm, cold, before, keras(folder))
+  table, told = beside_keras(found, warm, cold, before, keras(folder))
   kept_lib.write(folder / 'beside_keras.csv', table)
-  print('\n' + text_table.to_text(table))
-  print(
-    'Keras runs before FedSS and after it. Its softmax is over all'
-    f' {SIZES["num_classes"]} classes, that of\nFedSS over the rows of a client.'
-  )
+  print('\n' + text_table.to_text(table) + told)
   evaluated = retrieved + min(trained, _LOOKED_AT)
   print(at_full_size(found, trained + retrieved, evaluated, rendered))
   for trained in ('all', 'bottleneck'):

@@ -72,13 +72,14 @@ def test_the_path_is_shown_beside_keras():
   }
   warm = {**path, 'a round': 3.0}
   cold = {**path, 'a round': 4.0, 'a round, processor': 10.0}
-  shown = photographs.beside_keras(path, warm, cold, before, after)
-  cells = {name: row for name, *row in shown}
+  rows, shown = photographs.beside_keras(path, warm, cold, before, after)
+  cells = {name: row for name, *row in rows}
   assert cells['decoding, processor'] == ['2.00', '1.00 – 1.00', '1.00 – 40.00']
   assert cells['both, processor'] == ['25.00', '20.00 – 20.00', '20.00 – 40.00']
   assert cells['training, processor'][0] == '20.00'
   assert cells['training, elapsed'][0] == '7.50'
   assert cells['both, elapsed'][0] == '10.00'
+  assert 'decodes 500 images a second' in shown
   told = photographs.at_full_size(path, 5_000, 5_000, None)
   # 20 rounds of 3,200 images at 15 ms, and 65,502 at 10 ms.
   assert told.endswith('clients 16 minutes, an evaluation 11 minutes.')

@@ -144,7 +144,13 @@ def read_summary(path: pathlib.Path) -> dict[str, Any] | None:
   if not file.is_file():
     return None
   summary = _read_object(file, {'final': dict, 'rounds': int})
-  _check_scores(file, summary)
+  for name in ('final', 'best'):
+    scores = summary.get(name) or {}
+    if not isinstance(scores, dict):
+      raise damaged(file, f'expected "{name}" to be an object')
+    for key, value in scores.items():
+      if not isinstance(value, int | float | None):
+        raise damaged(file, f'"{name}": "{key}" is no number')
   return summary
 
 
@@ -306,14 +312,6 @@ def _read_object(path, required):
     if not isinstance(value, kind) or isinstance(value, bool):
       raise damaged(path, f'expected "{key}" to be of type {kind.__name__}')
   return obj
-
-
-def _check_scores(path, summary):
-  for name in ('final', 'best'):
-    scores = summary.get(name) or {}
-    values = scores.values() if isinstance(scores, dict) else ['']
-    if not all(isinstance(value, int | float | None) for value in values):
-      raise damaged(path, f'expected "{name}" to be an object of numbers')
 
 
 def read_metrics(path: pathlib.Path) -> 'pd.DataFrame':
