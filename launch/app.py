@@ -4,6 +4,7 @@ The commands import TensorFlow after parsing their flags, so that `--help` and
 flag errors answer at once.
 """
 
+import atexit
 import errno
 import math
 import os
@@ -32,6 +33,7 @@ def run(main: Callable[[Sequence[str]], None], usage: str) -> None:
       docstring.
   """
   os.environ.setdefault('TF_CPP_MIN_LOG_LEVEL', '2')
+  ending = _Ending()
   lazy_imports.install()
   # `bazel run` starts elsewhere; paths are relative to the user's directory.
   os.chdir(os.environ.get('BUILD_WORKING_DIRECTORY', '.'))
@@ -41,13 +43,14 @@ def run(main: Callable[[Sequence[str]], None], usage: str) -> None:
     else:
       main(_parse())
     sys.stdout.flush()
+    ending.status = 0
   except BrokenPipeError:
     # Python flushes stdout once more at its exit, which would fail.
     os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
-    sys.exit(141)
+    ending.exit(141)
   except errors.InputError as e:
     print(f'error: {e}', file=sys.stderr)
-    sys.exit(2)
+    ending.exit(2)
   except OSError as e:
     if e.errno not in _OF_PATHS or e.filename is None:
       raise
@@ -56,10 +59,29 @@ def run(main: Callable[[Sequence[str]], None], usage: str) -> None:
       ' or name another',
       file=sys.stderr,
     )
-    sys.exit(2)
+    ending.exit(2)
   except KeyboardInterrupt:
     print('interrupted', file=sys.stderr)
-    sys.exit(130)
+    ending.exit(130)
+
+
+class _Ending:
+  """Ends the process with its status, also where Ray hangs."""
+
+  def __init__(self):
+    self.status = 1  # Of an error of ours.
+    atexit.register(self._leave)  # The first one is called last.
+
+  def exit(self, status: int) -> None:
+    self.status = status
+    sys.exit(status)
+
+  def _leave(self) -> None:
+    cluster = sys.modules.get('tff_xc.runtime.cluster.connection')
+    if cluster and cluster.left_behind:
+      sys.stdout.flush()
+      sys.stderr.flush()
+      os._exit(self.status)
 
 
 def _parse() -> Sequence[str]:

@@ -2,6 +2,7 @@
 
 import errno
 import os
+import subprocess
 import sys
 
 import pytest
@@ -39,3 +40,33 @@ def test_other_faults_keep_their_trace(monkeypatch):
 def test_a_name_that_is_too_long():
   done = light.call('compare', 'runs' * 100)
   light.assert_one_sentence(done, 'cannot be opened (File name too long)')
+
+
+HANGS = """
+import atexit, sys, types
+from launch import app
+from tff_xc import errors
+
+atexit.register(print, 'the way that may crash')
+def main(arguments):
+  atexit.register(print, 'the usual end')
+  name = 'tff_xc.runtime.cluster.connection'
+  sys.modules[name] = types.SimpleNamespace(left_behind={hangs})
+  raise errors.InputError('no answer')
+app.run(main, '')
+"""
+
+
+@pytest.mark.parametrize('hangs', [False, True])
+def test_a_command_that_leaves_a_thread_in_ray_ends_at_once(hangs):
+  found = subprocess.run(
+    [sys.executable, '-c', HANGS.format(hangs=hangs)],
+    cwd=light.ROOT,
+    capture_output=True,
+    text=True,
+    timeout=60,
+    check=False,
+  )
+  assert (found.returncode, found.stderr) == (2, 'error: no answer\n')
+  assert 'the usual end' in found.stdout
+  assert ('the way that may crash' in found.stdout) != hangs

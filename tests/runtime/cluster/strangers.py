@@ -34,6 +34,11 @@ METHODS = (
   '/ray.rpc.ObjectManagerService/FreeObjects',
   '/ray.rpc.CoreWorkerService/GetCoreWorkerStats',
 )
+# Those of gRPC itself want a certificate where there is TLS, and no token.
+OPEN_METHODS = (
+  '/grpc.health.v1.Health/Check',
+  '/grpc.channelz.v1.Channelz/GetServers',
+)
 
 
 class Port(NamedTuple):
@@ -85,12 +90,19 @@ def check(folder: pathlib.Path, address: str, tls: bool) -> str:
   for who in (NO_TOKEN, WRONG_TOKEN):
     assert told[who] <= {'UNAUTHENTICATED', 'UNIMPLEMENTED'}, (address, told)
     assert 'UNAUTHENTICATED' in told[who], (address, told)
-  for who in (NO_TLS, NO_CERTIFICATE) if tls else ():
-    assert told[who] == {'UNAVAILABLE'}, (address, told)
+  if tls:
+    for who in (NO_TLS, NO_CERTIFICATE):
+      assert told[who] == {'UNAVAILABLE'}, (address, told)
+    authority = (folder / head._TLS_FILES[0]).read_bytes()
+    for files in ([], [authority]):
+      found = _grpc(address, '', files, OPEN_METHODS)
+      assert found == {'UNAVAILABLE'}, (address, found)
   return kind
 
 
-def _grpc(address: str, token: str, files: list[bytes]) -> set[str]:
+def _grpc(
+  address: str, token: str, files: list[bytes], methods=METHODS
+) -> set[str]:
   """Returns the codes with which a port answers the methods.
 
   Args:
@@ -98,6 +110,7 @@ def _grpc(address: str, token: str, files: list[bytes]) -> set[str]:
     token: '' for none.
     files: the authority, our key and our certificate; the first alone; or none
       for a call without TLS.
+    methods: to call.
   """
   import grpc
 
@@ -106,7 +119,7 @@ def _grpc(address: str, token: str, files: list[bytes]) -> set[str]:
   if files:
     channel = grpc.secure_channel(address, grpc.ssl_channel_credentials(*files))
   with channel:
-    for method in METHODS:
+    for method in methods:
       metadata = [('authorization', f'Bearer {token}')] if token else []
       try:
         channel.unary_unary(method)(b'', timeout=10, metadata=metadata)

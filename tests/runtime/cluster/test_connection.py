@@ -4,6 +4,9 @@ import os
 import pathlib
 import shutil
 import subprocess
+import sys
+import threading
+import types
 import uuid
 
 import pytest
@@ -11,6 +14,7 @@ import pytest
 from tests.runtime.cluster import folders
 from tff_xc import errors
 from tff_xc.runtime.cluster import connection
+from tff_xc.runtime.cluster import head
 from tff_xc.runtime.cluster import processes
 from tff_xc.runtime.cluster import state
 
@@ -29,7 +33,9 @@ def _raylet(tmp_path, monkeypatch):
   assert folders.wait(lambda: processes.marked([mark]))
   found = connection._raylet(node)
   assert found.pid == process.pid
-  session = connection._Session(pathlib.Path(), None, {}, mark, found)
+  session = connection._Session(
+    pathlib.Path(), None, {}, mark, head.LiveNode('a', 'b', 1), found
+  )
   monkeypatch.setattr(connection, '_session', session)
   monkeypatch.setattr(connection, 'check', lambda: [])
   yield process
@@ -60,3 +66,29 @@ def test_a_head_that_is_gone_too_comes_first(raylet, monkeypatch):
   raylet.wait()
   with pytest.raises(errors.InputError, match='no head of a cluster'):
     connection.check_node()
+
+
+def test_a_node_that_the_head_has_given_up_is_one_sentence(monkeypatch):
+  ours, other = (head.LiveNode(name, 'b', 1) for name in 'ac')
+  session = connection._Session(pathlib.Path(), None, {}, 'm', ours, None)
+  monkeypatch.setattr(connection, '_session', session)
+  monkeypatch.setattr(head, 'ask', lambda *_: [ours, other])
+  assert connection.check() == [ours, other]
+  monkeypatch.setattr(head, 'ask', lambda *_: [other])
+  with pytest.raises(errors.InputError, match='this machine does not answer'):
+    connection.check()
+
+
+def test_a_driver_leaves_a_ray_that_does_not_answer(monkeypatch):
+  end = threading.Event()
+  ray = types.SimpleNamespace(shutdown=end.wait)
+  monkeypatch.setitem(sys.modules, 'ray', ray)
+  monkeypatch.setattr(connection, '_LEAVE_SECONDS', 0.01)
+  session = connection._Session(pathlib.Path(), None, {}, 'm', None, None)
+  monkeypatch.setattr(connection, '_session', session)
+  left_out = []
+  monkeypatch.setattr(connection.atexit, 'unregister', left_out.append)
+  connection.disconnect()
+  end.set()
+  assert left_out[-1] == ray.shutdown
+  assert connection._session is None

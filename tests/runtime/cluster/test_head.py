@@ -135,6 +135,13 @@ def test_a_silent_head_is_given_up_at_the_deadline(tmp_path):
   assert 'does not answer within 1 s' in found and seconds < 2
 
 
+@pytest.mark.slow
+def test_a_deadline_beyond_grpcs_own_is_kept(tmp_path):
+  with socket.create_server(('127.0.0.1', 0)) as mute:
+    found, seconds = ask(tmp_path, mute.getsockname()[1], deadline_s=22.0)
+  assert 'does not answer within 22 s' in found and seconds < 24
+
+
 def test_wrong_certificates_are_one_sentence(tmp_path):
   ours, folder = secrets(tmp_path / 'ours'), tmp_path / 'ours'
   theirs = secrets(tmp_path / 'theirs')

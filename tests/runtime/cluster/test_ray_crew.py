@@ -1,5 +1,6 @@
 """What becomes of Ray's errors, with a stand-in for Ray."""
 
+import threading
 import types
 
 import pytest
@@ -12,6 +13,7 @@ from tff_xc.runtime.cluster import connection
 from tff_xc.runtime.cluster import context
 from tff_xc.runtime.cluster import crew
 from tff_xc.runtime.cluster import ray_crew
+from tff_xc.runtime.cluster import waiting
 
 
 @pytest.fixture(name='begin')
@@ -167,6 +169,33 @@ def test_nothing_is_asked_of_ray_once_the_node_has_ended(begin, monkeypatch):
     with pytest.raises(client_error.WorkersError, match='no node runs here'):
       use()
   assert not ray.calls
+
+
+@pytest.mark.parametrize(
+  'cause',
+  [OSError(28, 'No space left'), MemoryError(), fake_ray.RayError('no object')],
+)
+def test_a_worker_whose_machine_is_at_its_end_is_lost(begin, cause):
+  made, ray = begin()
+  [name] = made.workers()
+  ray.answers['train'] = fake_ray.RayTaskError(cause)
+  with pytest.raises(crew.LostError, match=type(cause).__name__):
+    made.result(made.call(name, 'train'))
+
+
+def test_a_ray_that_does_not_answer_is_given_up(begin, monkeypatch):
+  made, ray = begin()
+
+  def silent(seconds):
+    raise errors.InputError(f'no answer within {seconds:g} s')
+
+  monkeypatch.setattr(connection, 'check_answers', silent)
+  monkeypatch.setattr(waiting, '_LOOK_SECONDS', 0.01)
+  end = threading.Event()
+  monkeypatch.setattr(ray, 'put', lambda value: end.wait(), raising=False)
+  with pytest.raises(client_error.WorkersError, match='no answer within 30 s'):
+    made.share(1)
+  end.set()
 
 
 def test_workers_open_the_data_of_each_run(begin):

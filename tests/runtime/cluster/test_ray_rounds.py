@@ -8,7 +8,9 @@ import pytest
 
 from tests.launch import light
 from tests.launch import test_other_data
+from tests.runtime.cluster import folders
 from tff_xc.report import run_files
+from tff_xc.runtime.cluster import processes
 from tff_xc.runtime.cluster import state
 
 pytest.importorskip('ray', reason='Ray is not installed: make venv-cluster')
@@ -77,6 +79,39 @@ def test_a_run_on_workers_has_the_numbers_of_one_process(cluster, tmp_path):
   own = _train(cluster, tmp_path / 'own', '--runtime=cluster')
   assert own['top1'].equals(expected['top1'])
   assert own['worker_bytes_down'].iloc[1] < 0.7 * sent
+
+
+@pytest.mark.parametrize('which', ['gcs_server', 'raylet'])
+def test_a_run_whose_ray_hangs_saves_and_ends(cluster, tmp_path, which):
+  run(cluster, 'launch.workers', 'start', '--workers=1', '--threads=2')
+  command = [
+    *(sys.executable, '-m', 'launch.train', '--task=glyphs'),
+    *('--algorithm=fedss', '--rounds=100000', '--eval_every=50000'),
+    *('--runtime=cluster', f'--run_dir={tmp_path / "run"}'),
+  ]
+  driver = subprocess.Popen(
+    command,
+    cwd=light.ROOT,
+    env=environment(cluster),
+    stdout=subprocess.DEVNULL,
+    stderr=subprocess.PIPE,
+    text=True,
+  )
+  metrics = tmp_path / 'run/metrics.csv'
+  rounds = lambda: metrics.exists() and len(metrics.read_text().splitlines())
+  assert folders.wait(lambda: rounds() > 3, 120)
+  [node] = state.read_nodes(cluster)
+  [silent] = [p for p in processes.marked([node.mark]) if p.name() == which]
+  silent.suspend()
+  try:
+    _, error = driver.communicate(timeout=150)
+  finally:
+    silent.resume()
+  assert driver.returncode == 2
+  assert 'does not answer' in error and 'Traceback' not in error
+  # A heading, and round 0.
+  saved = tmp_path / f'run/checkpoints/round_{rounds() - 2}.npz'
+  assert saved.exists()
 
 
 def test_other_data_on_a_worker_are_refused(cluster, tmp_path):

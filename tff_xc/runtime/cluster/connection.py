@@ -1,5 +1,6 @@
 """Connects a driver to the cluster of which this machine is a part."""
 
+import atexit
 import contextlib
 import dataclasses
 import os
@@ -14,9 +15,14 @@ from tff_xc import errors
 from tff_xc.runtime.cluster import head
 from tff_xc.runtime.cluster import processes
 from tff_xc.runtime.cluster import state
+from tff_xc.runtime.cluster import waiting
 
 # The Ray resource of which a node has one unit for each of its workers.
 RESOURCE = state.RESOURCE
+_SILENT_NODE = (
+  'the node of this machine does not answer any more: run `python -m launch.workers'
+  ' stop`, then `start` again'
+)
 _NO_NODE = (
   'no node runs on this machine any more: run `python -m launch.workers stop`,'
   ' then `start` again'
@@ -27,20 +33,34 @@ _WITHOUT_HEAD = str(10 * 24 * 3600)
 # A driver that leaves tells the head, which may be unreachable: after so many
 # milliseconds without any answer a connection is given up, in place of 120 s.
 _UNANSWERED = '20000'
+# Nor does it leave while the head or its node lives and does not answer.
+_LEAVE_SECONDS = 20.0
 
 
 @dataclasses.dataclass(frozen=True)
 class _Session:
-  """A connection: to what, Ray's variables before it, the node's mark and raylet."""
+  """A connection: to what, through which node, and Ray's variables before it.
+
+  Attributes:
+    folder: of this machine, with the secrets.
+    cluster: what it is connected to.
+    before: Ray's variables before it.
+    mark: of the node's processes.
+    node: what the head says of it.
+    raylet: the node's own process.
+  """
 
   folder: pathlib.Path
   cluster: state.Cluster
   before: dict[str, str]
   mark: str
+  node: head.LiveNode
   raylet: psutil.Process
 
 
 _session: _Session | None = None
+# Whether a thread that waits for Ray was left behind; see `disconnect`.
+left_behind = False
 
 
 def connect(
@@ -72,27 +92,18 @@ def connect(
     )
   deadline = time.monotonic() + deadline_s
   alive = head.ask(folder, cluster, deadline_s)
-  node, raylet = _node_here(folder, alive)
-  head.check_node(folder, cluster, raylet, deadline - time.monotonic())
+  node, live = _node_here(folder, alive)
+  head.check_node(folder, cluster, live, deadline - time.monotonic())
   workers = sum(n.workers for n in alive)
   if not workers:
     raise errors.InputError(
       f'the cluster at {cluster.address} has no workers: start some with'
       f' `python -m launch.workers start --join={folder / state.JOIN}`'
     )
-  process = _raylet(node)
+  before = _ray_variables()
+  session = _Session(folder, cluster, before, node.mark, live, _raylet(node))
   try:
-    import ray
-
-    with _stderr_to(folder / 'driver.log'), _only_to(raylet.ray_id):
-      _set_environment(folder, cluster, node.mark, process)
-      ray.init(
-        address=cluster.address,
-        _node_ip_address=node.ip,
-        log_to_driver=False,
-        logging_level='ERROR',
-      )
-    _silence()
+    _begin(session, node.ip)
   except BaseException as e:
     disconnect()
     if not isinstance(e, Exception):
@@ -105,6 +116,23 @@ def connect(
   return workers
 
 
+def _begin(session: _Session, ip: str) -> None:
+  """Connects through the session's node, which has this address."""
+  import ray
+
+  log = session.folder / 'driver.log'
+  with _stderr_to(log), _only_to(session.node.ray_id):
+    _set_environment(session)
+    ray.init(
+      address=session.cluster.address,
+      _node_ip_address=ip,
+      log_to_driver=False,
+      logging_level='ERROR',
+    )
+  atexit.register(disconnect)  # Before Ray's own, which waits without end.
+  _silence()
+
+
 def check(deadline_s: float = 5.0) -> list[head.LiveNode]:
   """Returns the nodes that the connected cluster's head believes alive.
 
@@ -114,9 +142,12 @@ def check(deadline_s: float = 5.0) -> list[head.LiveNode]:
     deadline_s: the longest time for the answer, in seconds.
 
   Raises:
-    errors.InputError: the head is gone or silent.
+    errors.InputError: the head is gone or silent, or has given up our node.
   """
-  return head.ask(_session.folder, _session.cluster, deadline_s)
+  alive = head.ask(_session.folder, _session.cluster, deadline_s)
+  if _session.node.ray_id not in {node.ray_id for node in alive}:
+    raise errors.InputError(_SILENT_NODE)
+  return alive
 
 
 def check_node() -> None:
@@ -129,6 +160,17 @@ def check_node() -> None:
     raise errors.InputError(_NO_NODE)
 
 
+def check_answers(deadline_s: float) -> None:
+  """Raises InputError unless the head and this machine's node answer.
+
+  Args:
+    deadline_s: the longest time for each answer, in seconds.
+  """
+  check_node()
+  check(deadline_s)
+  head.check_node(_session.folder, _session.cluster, _session.node, deadline_s)
+
+
 def has_process(actor) -> bool:
   """Whether an actor has a process, also one that still starts."""
   from ray._private import state as ray_state
@@ -137,13 +179,21 @@ def has_process(actor) -> bool:
 
 
 def disconnect() -> None:
-  """Ends what `connect` began; does nothing if nothing is connected."""
-  global _session
+  """Ends what `connect` began; does nothing if nothing is connected.
+
+  Where Ray does not answer, a thread of this process stays behind in Ray's code,
+  and `left_behind` is true: the process may crash when it ends unless by
+  `os._exit`, as `launch.app` does.
+  """
+  global _session, left_behind
   if _session is None:
     return
   import ray
 
-  ray.shutdown()
+  atexit.unregister(disconnect)
+  if not waiting.ends(ray.shutdown, _LEAVE_SECONDS):
+    atexit.unregister(ray.shutdown)  # It would not end at the exit, either.
+    left_behind = True
   _replace_variables(_session.before)
   _session = None
 
@@ -169,26 +219,21 @@ def _raylet(node: state.Node) -> psutil.Process:
   raise errors.InputError(_NO_NODE)
 
 
-def _set_environment(
-  folder: pathlib.Path,
-  cluster: state.Cluster,
-  mark: str,
-  raylet: psutil.Process,
-) -> None:
+def _set_environment(session: _Session) -> None:
   """Sets the variables that Ray reads, also if it was imported before."""
   global _session
-  values = state.ray_environment(folder, cluster)
+  values = state.ray_environment(session.folder, session.cluster)
   # Otherwise it prints on stderr, for example that nobody collects metrics.
   values['RAY_BACKEND_LOG_LEVEL'] = 'fatal'
   values['RAY_gcs_rpc_server_reconnect_timeout_s'] = _WITHOUT_HEAD
   values['RAY_grpc_client_keepalive_timeout_ms'] = _UNANSWERED
-  _session = _Session(folder, cluster, _ray_variables(), mark, raylet)
+  _session = session
   _replace_variables(values)
   import ray._raylet
   from ray._private import ray_constants
 
   # Otherwise Ray replaces 127.0.0.1 by the machine's address to the outside.
-  ray_constants.ENABLE_RAY_CLUSTER = cluster.ip != state.LOOPBACK
+  ray_constants.ENABLE_RAY_CLUSTER = session.cluster.ip != state.LOOPBACK
   ray._raylet.AuthenticationTokenLoader.instance().reset_cache()
   ray._raylet.Config.initialize('')
 

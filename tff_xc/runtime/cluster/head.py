@@ -17,6 +17,8 @@ _ANEW = (
   'run `python -m launch.workers stop`, then `start` again (with --join on a machine'
   ' that joined)'
 )
+# So much longer than a deadline gRPC waits itself, so that the deadline ends a call.
+_GRPC_SECONDS = 10.0
 _TLS_FILES = ('authority.pem', 'key.pem', 'certificate.pem')
 
 
@@ -132,11 +134,14 @@ def _call(
     ) from e
   if not state.is_token(token):  # gRPC refuses some characters as such.
     raise errors.InputError(f'{folder / "token"} is damaged: {_ANEW}')
+  # gRPC gives up a silent port after 20 s, and then calls it no server.
+  patience = int(1000 * (deadline_s + _GRPC_SECONDS))
+  options = [('grpc.min_reconnect_backoff_ms', patience)]
   if cluster.uses_tls:
     credentials = grpc.ssl_channel_credentials(*secrets)
-    channel = grpc.secure_channel(address, credentials)
+    channel = grpc.secure_channel(address, credentials, options)
   else:
-    channel = grpc.insecure_channel(address)
+    channel = grpc.insecure_channel(address, options)
   try:
     return channel.unary_unary(method)(
       b'',

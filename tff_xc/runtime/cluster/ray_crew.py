@@ -14,12 +14,15 @@ from tff_xc.runtime import client_error
 from tff_xc.runtime.cluster import connection
 from tff_xc.runtime.cluster import crew
 from tff_xc.runtime.cluster import launching
+from tff_xc.runtime.cluster import waiting
 from tff_xc.runtime.in_process import sums
 
 # Seconds between looks at which machines there are.
 _LOOK_SECONDS = 10.0
 # The head's longest time for an answer.
 _HEAD_SECONDS = 30.0
+# What a worker raises where its machine has come to an end, and not our code.
+_OF_MACHINES = (OSError, MemoryError)
 # Calls that an actor takes at a time; `dispatch` gives it fewer.
 _CALLS = 256
 
@@ -78,8 +81,7 @@ class RayCrew:
 
   def _open_data(self, name: str) -> None:
     if self._data and self._infos[name].reads_data:
-      opened = self._actors[name].open_data.remote(*self._data)
-      self._starting[name] = opened
+      self._starting[name] = self.call(name, 'open_data', *self._data)
       self._since[name] = time.monotonic()
 
   def workers(self) -> dict[str, crew.Info]:
@@ -105,13 +107,14 @@ class RayCrew:
   def _start(self) -> None:
     name = f'worker {self._count}'
     self._count += 1
-    self._actors[name] = self._new_actor.remote(list(sys.path))
-    self._starting[name] = self._actors[name].describe.remote()
+    new = lambda: self._new_actor.remote(list(sys.path))
+    self._actors[name] = _answered(new)
+    self._starting[name] = self.call(name, 'describe')
 
   def _see_processes(self, now: float) -> None:
     """Notes which workers have begun to start; others wait for a free unit."""
     for name in self._starting.keys() - self._since.keys():
-      if connection.has_process(self._actors[name]):
+      if _answered(lambda n=name: connection.has_process(self._actors[n])):
         self._since[name] = now
 
   def _dismiss_late(self) -> None:
@@ -172,23 +175,27 @@ class RayCrew:
       print(f'\n{sentence}; it is left out', file=sys.stderr)
 
   def call(self, worker: str, method: str, *args: Any) -> Any:
-    _check_node()
-    return getattr(self._actors[worker], method).remote(*args)
+    method_of = getattr(self._actors[worker], method)
+    return _answered(lambda: method_of.remote(*args))
 
   def wait(self, tickets: Sequence, seconds: float, most: int = 1) -> list:
-    _check_node()
-    done, _ = self._ray.wait(list(tickets), num_returns=most, timeout=seconds)
+    every = list(tickets)
+    done, _ = _answered(
+      lambda: self._ray.wait(every, num_returns=most, timeout=seconds)
+    )
     return done
 
   def result(self, ticket) -> Any:
-    _check_node()
     try:
-      return self._ray.get(ticket)
+      return _answered(lambda: self._ray.get(ticket))
     except self._ray.exceptions.RayTaskError as e:  # Of our own code.
       if isinstance(e.cause, client_error.ChangedError):
         raise e.cause from e
       if isinstance(e.cause, errors.InputError):
         raise client_error.WorkersError(f'a worker: {e.cause}') from e
+      if isinstance(e.cause, (*_OF_MACHINES, self._ray.exceptions.RayError)):
+        why = f'{type(e.cause).__name__}: {e.cause}'
+        raise crew.LostError(why.splitlines()[0]) from e
       raise
     except self._ray.exceptions.RayError as e:
       _alive()
@@ -201,11 +208,10 @@ class RayCrew:
     self._since.pop(worker, None)
     actor = self._actors.pop(worker, None)
     if actor is not None:
-      self._ray.kill(actor, no_restart=True)
+      _answered(lambda: self._ray.kill(actor, no_restart=True))
 
   def share(self, value: Any) -> '_Shared':
-    _check_node()
-    return _Shared(self._ray.put(value))
+    return _Shared(_answered(lambda: self._ray.put(value)))
 
   def close(self) -> None:
     connection.disconnect()
@@ -221,10 +227,21 @@ def _alive() -> list:
     return connection.check(_HEAD_SECONDS)
 
 
-def _check_node() -> None:
-  """Raises WorkersError where Ray would end this process without a word."""
+def _answered(call):
+  """Returns what a call of Ray returns.
+
+  Raises:
+    client_error.WorkersError: Ray would end this process without a word, or wait
+      without end: the head or this machine's node is gone or silent.
+  """
   with _of_workers():
     connection.check_node()
+
+  def check():
+    with _of_workers():
+      connection.check_answers(_HEAD_SECONDS)
+
+  return waiting.answered(call, check)
 
 
 @contextlib.contextmanager
