@@ -31,7 +31,7 @@ test: venv  ## run the linter, the format check and the quick tests
 test-slow: venv-cluster  ## run the tests that take minutes, with Ray
 	$(PYTHON_BIN) -m pytest -n 2 --dist worksteal -m slow
 
-reproduce-small: venv  ## measure all published tables, small, and write their page
+reproduce-small: venv  ## measure the published tables, small, and write their page
 	$(PYTHON_BIN) -m launch.reproduce all --scale=small
 
 documents: venv  ## write the tables of README and docs from docs/results

@@ -29,7 +29,7 @@ def one_class_a_client(rows: Sequence[table.Row]) -> table.Small:
   rows = [row._replace(changes={}) for row in rows]
   return table.Small(
     'Ten classes of procedural handwriting, a client each, all in every round, 200'
-    ' rounds of one batch, one seed',
+    ' rounds of one batch, one seed' + result.REDESIGNED,
     table.shrunk(rows, 'glyphs', shared),
     (
       result.Expected('top1', 'fedaws_baseline1', most=40),
