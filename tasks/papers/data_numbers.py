@@ -21,10 +21,11 @@ def _repository(
     **{
       statistic: data_set.printed(text, origin=origin)
       for statistic, text in (
-        *((data_set.EXAMPLES, examples), (data_set.TEST, test)),
+        (data_set.EXAMPLES, examples),
         *((data_set.FEATURES, features), (data_set.CLASSES, labels)),
       )
     },
+    data_set.TEST: data_set.printed(test, origin=origin or 'of the files'),
     **dict(
       zip(
         (data_set.LABELS, data_set.POSITIVES),
@@ -243,12 +244,14 @@ STATISTICS: Mapping[str, data_set.Statistics] = {
 }
 
 
-def _expected(each: data_set.Set) -> tuple[result.Expected, ...]:
+def _expected(
+  task: str, numbers: Mapping[str, data_set.Number]
+) -> tuple[result.Expected, ...]:
   return tuple(
     result.Expected(
-      '', data_set.name(each.task, statistic), number.least, number.most
+      '', data_set.name(task, statistic), number.least, number.most
     )
-    for statistic, number in each.numbers.items()
+    for statistic, number in numbers.items()
   )
 
 
@@ -268,7 +271,10 @@ def study(
     notes=notes,
     module='data_statistics',
     small=f'Procedural data: task {found.small.task}',
-    expected=_expected(found.small),
-    published=tuple(e for each in found.sets for e in _expected(each)),
+    expected=_expected(found.small.task, found.small.numbers),
+    # Of what others state, none tells whether the paper's result is reproduced.
+    published=tuple(
+      e for each in found.sets for e in _expected(each.task, each.published)
+    ),
     needs=f'the data of {", ".join(tasks)}; of one with --task',
   )

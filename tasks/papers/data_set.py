@@ -73,6 +73,13 @@ class Set(NamedTuple):
   numbers: Mapping[str, Number]
   options: Mapping[str, Any] = {}
 
+  @property
+  def published(self) -> dict[str, Number]:
+    """The numbers that the paper itself has."""
+    return {
+      name: number for name, number in self.numbers.items() if not number.origin
+    }
+
 
 class Statistics(NamedTuple):
   """What a result shows.

@@ -84,10 +84,8 @@ def measure(
 
     split_pictures.plot_sizes(sizes, folder / 'result.png')
     pictures.append('result.png')
-  if missing:
-    rows = tuple((each.task, 'its files are missing') for each in missing)
-    tables.append(outcome.Cells('Not measured', ('task', 'why'), rows))
-  unknown = sum(len(each.numbers) for each in missing)
+  tables += study.not_measured([each.task for each in missing])
+  unknown = sum(len(each.published) for each in missing)
   return study.Measured(values, tuple(tables), tuple(pictures), unknown)
 
 

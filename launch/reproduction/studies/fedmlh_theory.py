@@ -74,14 +74,19 @@ def measure(
     for each in config
     if not why[each['task']]
   }
+  missing = [task for task in why if task not in measured]
   return study.Measured(
     {
       data_set.name(task, name): value
       for task, found in measured.items()
       for name, value in found.values.items()
     },
-    tuple(cells for found in measured.values() for cells in found.tables),
+    (
+      *(cells for found in measured.values() for cells in found.tables),
+      *study.not_measured(missing),
+    ),
     tuple(name for found in measured.values() for name in found.pictures),
+    len(missing) * len(fedmlh.OF_THEORY),
   )
 
 

@@ -14,6 +14,7 @@ import importlib
 import pathlib
 from collections.abc import Iterable
 from collections.abc import Mapping
+from collections.abc import Sequence
 from typing import Any
 from typing import NamedTuple
 
@@ -45,7 +46,8 @@ class Measured(NamedTuple):
       'TASK: NAME'; what is expected of NAME is expected of each.
     tables: of text.
     pictures: names of files in the folder.
-    missing: how many published values were asked for, and lack their data.
+    missing: how many published values, or values of which something is expected,
+      were asked for, and lack their data.
   """
 
   values: Mapping[str, float]
@@ -74,6 +76,13 @@ def lacks(config: Mapping[str, Any]) -> str:
   except errors.InputError as e:
     return str(e)
   return ''
+
+
+def not_measured(tasks_: Sequence[str]) -> list[outcome_lib.Cells]:
+  """Returns the table of tasks whose data are missing; nothing without any."""
+  rows = tuple((task, 'its files are missing') for task in tasks_)
+  heading = 'task', 'why'
+  return [outcome_lib.Cells('Not measured', heading, rows)] if rows else []
 
 
 def resolve(
@@ -120,9 +129,7 @@ def conclude(
     if expected is found.expected or each.of in measured.values
     for name in _names(each.of, measured.values)
   )
-  verdict, why = outcome_lib.judged(checked)
-  if expected is found.published:
-    verdict, why = _of_published(verdict, why, measured.missing)
+  verdict, why = _judged(checked, measured.missing, expected is found.published)
   return outcome_lib.Outcome(
     name=found.name,
     scale=scale,
@@ -148,14 +155,28 @@ def shown(value: float) -> str:
   return f'{value:,.10g}' if value.is_integer() else f'{value:,.1f}'
 
 
-def _of_published(verdict, why: str, missing: int):
-  """Returns the verdict on values beside the published ones, and why."""
+def _judged(
+  checked: Sequence[outcome_lib.Checked], missing: int, is_published: bool
+) -> tuple[outcome_lib.Verdict, str]:
+  """Returns the verdict on a study, and why.
+
+  Args:
+    checked: what was measured.
+    missing: as in `Measured`.
+    is_published: whether the values are beside the published ones.
+  """
   verdicts = outcome_lib.Verdict
+  if is_published and not checked:
+    return verdicts.NOT_RUN, 'no published value was measured'
+  verdict, why = outcome_lib.judged(checked)
   if missing:
-    why = f'{why}; {missing} published values were not measured'
+    kind = 'published' if is_published else 'expected'
+    why = f'{why}; {missing} {kind} values were not measured'
   if verdict != verdicts.SHAPE:
     return verdict, why
-  return (verdicts.NOT_RUN if missing else verdicts.REPRODUCED), why
+  if missing:  # They may still not be as expected.
+    return verdicts.NOT_RUN, why
+  return (verdicts.REPRODUCED if is_published else verdict), why
 
 
 def _module(found: result.Study):

@@ -55,6 +55,9 @@ def test_values_of_the_papers_size_are_compared_with_the_published(
   assert part.why.endswith('holds; 1 published values were not measured')
   assert of(a=4.0, missing=1).verdict == VERDICTS.NOT
   assert of(a=5.0).verdict == VERDICTS.REPRODUCED  # Of the task that was asked.
+  nothing = of(missing=2)
+  assert nothing.verdict == VERDICTS.NOT_RUN
+  assert nothing.why == 'no published value was measured'
 
 
 def test_bounds_and_values_read_well():
