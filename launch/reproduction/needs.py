@@ -1,7 +1,7 @@
 """What runs at the paper's size will take, from a short probe of each kind.
 
-A probe trains two rounds of the costliest run of a task and algorithm, in a directory
-beside the runs that is deleted afterwards. Seconds of the other runs are those of the
+A probe trains two rounds of the costliest run of a task, an algorithm and its
+switches, in a directory beside the runs that is deleted afterwards. Seconds of the other runs are those of the
 probe, in proportion to their `work`.
 """
 
@@ -79,7 +79,7 @@ def with_data(runs: Sequence[plan.Run]) -> list[plan.Run]:
 def told(
   runs: Sequence[plan.Run], output: pathlib.Path
 ) -> tuple[str, list[str]]:
-  """Trains a probe of each task and algorithm; returns what all runs will take.
+  """Trains a probe of each kind of runs; returns what all runs will take.
 
   Args:
     runs: with their data; of the unfinished ones the costliest of each kind is
@@ -148,11 +148,15 @@ def _told(runs, output: pathlib.Path) -> tuple[str, list[str]]:
 
 
 def _kinds(runs: Sequence[plan.Run]) -> Mapping[str, list[plan.Run]]:
-  """Returns runs by task and algorithm."""
+  """Returns runs by task, algorithm and the switches that rows or flags turn on.
+
+  A switch may make another method of it: what clients keep, what a round takes.
+  """
   found: dict[str, list[plan.Run]] = {}
   for run in runs:
-    name = f'{run.config["task"]} {run.config["algorithm"]}'
-    found.setdefault(name, []).append(run)
+    switches = sorted(n for n, value in run.values.items() if value is True)
+    words = run.config['task'], run.config['algorithm'], *switches
+    found.setdefault(' '.join(words), []).append(run)
   return found
 
 

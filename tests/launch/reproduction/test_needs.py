@@ -81,6 +81,24 @@ def test_the_costliest_run_is_probed_and_the_others_are_in_proportion(
   assert 'by clients a round times epochs or steps' in text
 
 
+def test_what_a_switch_makes_of_a_method_is_probed_apart(probes, tmp_path):
+  # With one local epoch the published MOON keeps no models, and with more it does.
+  rows = runs_lib.of_paper(
+    registry.TABLES['turbosvm-fl/table11'], 'celeba', 'moon'
+  )
+  groups = runs_lib.plan_runs(rows, {}, [0], tmp_path)
+  text, _ = needs.told([run for [run] in groups], tmp_path)
+  lines = [line.split() for line in text.splitlines()]
+  left = {
+    tuple(line[:-7]): line[-7] for line in lines if line[:1] == ['celeba']
+  }
+  assert left == {
+    ('celeba', 'moon'): '2',
+    ('celeba', 'moon', 'moon_published'): '1',
+  }
+  assert ['--moon_published=True' in probe for probe in probes] == [True, False]
+
+
 def test_work_is_clients_times_epochs_or_steps(tmp_path):
   def work(name, task=None, **given):
     rows = runs_lib.of_paper(registry.TABLES[name], task, None)
