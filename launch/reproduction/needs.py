@@ -23,10 +23,13 @@ from launch.sweeps import training
 from tasks import found as found_lib
 from tasks import registry as tasks
 from tff_xc import errors
+from tff_xc.experiment import progress
 from tff_xc.report import run_files
 from tff_xc.report import text_table
 from tff_xc.report import units
 
+# How many a run keeps, `tff_xc.experiment.checkpoints`, which imports TensorFlow.
+CHECKPOINTS = 3
 _ROUNDS = 2
 _SCALED = (
   's / round and memory: of the costliest run of a row, which was probed\n'
@@ -42,13 +45,37 @@ class Probe:
     start_seconds: of everything but the rounds: data, compilation, evaluation.
     round_seconds: of the second round.
     peak_bytes: of memory.
-    disk_bytes: of the run's directory, with one checkpoint.
+    checkpoint_bytes: of a checkpoint.
+    state_bytes: of what a client keeps between rounds; 0: clients keep nothing.
+    other_bytes: of the run's other files.
+    clients: of the data.
   """
 
   start_seconds: float
   round_seconds: float
   peak_bytes: int
-  disk_bytes: int
+  checkpoint_bytes: int
+  state_bytes: int
+  other_bytes: int
+  clients: int
+
+  def disk_bytes(self, run: plan.Run) -> int:
+    """Returns the most that the directory of such a run holds.
+
+    Of each client that has taken part it holds what the client keeps, and for each
+    checkpoint what those kept before who took part since.
+    """
+    drawn = run_files.flat(run.config).get('clients_per_round', 0)
+    rounds, every = run.config['rounds'], run.config['checkpoint_every']
+    schedule = progress.Schedule(rounds, run.config['eval_every'], every)
+    kept = min(CHECKPOINTS, schedule.left(every, 0))
+    states = min(self.clients, rounds * drawn)
+    states += kept * min(self.clients, every * drawn)
+    return (
+      self.other_bytes
+      + kept * self.checkpoint_bytes
+      + min(states, rounds * drawn) * self.state_bytes
+    )
 
 
 def with_data(runs: Sequence[plan.Run]) -> list[plan.Run]:
@@ -122,7 +149,7 @@ def _told(runs, output: pathlib.Path) -> tuple[str, list[str]]:
         for run in group
       )
       total, most = total + seconds, max(most, probe.peak_bytes)
-      disk += len(group) * probe.disk_bytes
+      disk += sum(map(probe.disk_bytes, group))
       lines.append(
         [
           *(kind, str(len(group)), f'{rounds:,}', f'{probe.round_seconds:.3g}'),
@@ -142,7 +169,7 @@ def _told(runs, output: pathlib.Path) -> tuple[str, list[str]]:
     f'\n{_SCALED}\n\none after another{known}: {units.human_duration(total)}, without most'
     ' evaluations; side by side as far as memory allows (--jobs)\n'
     f'memory: {units.human_bytes(most)} a run, {units.human_bytes(memory)} free\n'
-    f'disk: {units.human_bytes(disk)}, {units.human_bytes(free)} free\n'
+    f'disk: at most {units.human_bytes(disk)}, {units.human_bytes(free)} free\n'
   )
   return text, failures
 
@@ -201,12 +228,26 @@ def _probe(run: plan.Run, folder: pathlib.Path) -> Probe:
     raise errors.InputError(f'the probe of {run.point} failed: {failed[0]}')
   [(seconds, peak)] = seen
   rounds = run_files.read_metrics(short.folder / run_files.METRICS)['seconds']
-  files = [path.stat().st_size for path in short.folder.rglob('*.*')]
+  clients = run_files.read_config(short.folder / run_files.CONFIG)['data'][
+    'clients'
+  ]
+  checkpoints, states = (
+    _sizes(short.folder / name) for name in ('checkpoints', 'client_states')
+  )
+  others = sum(_sizes(short.folder)) - sum(checkpoints) - sum(states)
   with contextlib.suppress(OSError):
     shutil.rmtree(short.folder)
   return Probe(
     max(seconds - float(rounds.sum()), 0.0),
     float(rounds.iloc[-1]),
     peak,
-    sum(files),
+    max(checkpoints),
+    max(states, default=0),
+    others,
+    clients,
   )
+
+
+def _sizes(folder: pathlib.Path) -> list[int]:
+  """Returns the sizes of all files in a folder, none if it is not there."""
+  return [path.stat().st_size for path in folder.rglob('*.*')]

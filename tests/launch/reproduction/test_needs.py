@@ -33,6 +33,16 @@ class Ended:
     self.run, self.error = run, error
 
 
+# Of the probes' data and files; a sparse file takes no disk.
+CLIENTS, CHECKPOINT, STATE = 100, 10_000_000_000, 1_000_000_000
+
+
+def write(folder, name, size):
+  folder.mkdir(parents=True, exist_ok=True)
+  with open(folder / name, 'wb') as file:
+    file.truncate(size)
+
+
 @pytest.fixture
 def probes(monkeypatch):
   """Makes probes end at once; () -> their arguments."""
@@ -41,7 +51,12 @@ def probes(monkeypatch):
   def run_all(runs, arguments_of, jobs, on_end):
     [run] = runs
     found.append(arguments_of(run, jobs))
-    fake_runs.write_run(run.folder, rounds=2)
+    data = {'data': {'clients': CLIENTS}}
+    fake_runs.write_run(run.folder, rounds=2, settings=data)
+    write(run.folder / 'checkpoints', 'round_2.npz', CHECKPOINT)
+    if run.config['algorithm'] == 'moon':
+      for name in ('7_1.npz', '7_2.npz', '9_2.npz'):
+        write(run.folder / 'client_states', name, STATE)
     on_end(Ended(run), 1)
 
   monkeypatch.setattr(children, 'run_all', run_all)
@@ -97,6 +112,43 @@ def test_what_a_switch_makes_of_a_method_is_probed_apart(probes, tmp_path):
     ('celeba', 'moon', 'moon_published'): '1',
   }
   assert ['--moon_published=True' in probe for probe in probes] == [True, False]
+
+
+def disk(algorithm, output, **changes):
+  """Returns the disk that a run is said to take, in GB."""
+  given = {'clients_per_round': 8, **changes}
+  rows = [small_table.row(algorithm, '1.0 1.0', **given)]
+  [[run]] = runs_lib.plan_runs(rows, {}, [0], output)
+  text, _ = needs.told([run], output)
+  [line] = [line for line in text.splitlines() if line.startswith('disk: ')]
+  number, unit = line.removeprefix('disk: at most ').split(',')[0].split()
+  assert unit == 'GB'
+  return float(number)
+
+
+def test_the_disk_has_all_checkpoints_that_a_run_keeps(probes, tmp_path):
+  assert disk('fedavg', tmp_path, eval_every=5) == 30
+  assert disk('fedavg', tmp_path, eval_every=5, checkpoint_every=15) == 20
+  assert disk('fedavg', tmp_path, eval_every=20) == 10
+
+
+def test_a_run_keeps_as_many_checkpoints_as_are_counted(tmp_path):
+  from tff_xc.experiment import checkpoints
+
+  kept = checkpoints.Checkpoints(tmp_path)
+  for number in range(1, 9):
+    kept.save([1.0], number)
+  found = list((tmp_path / 'checkpoints').iterdir())
+  assert len(found) == needs.CHECKPOINTS
+
+
+def test_the_disk_has_what_clients_keep(probes, tmp_path):
+  # All 100 clients, and those of a round for each of three checkpoints.
+  assert disk('moon', tmp_path, eval_every=1) == 30 + 100 + 3 * 8
+  # Four rounds of other clients each, and no more.
+  assert disk('moon', tmp_path, eval_every=2, rounds=4) == 20 + 4 * 8
+  # Everybody takes part between two checkpoints.
+  assert disk('moon', tmp_path, eval_every=50, rounds=500) == 30 + 4 * 100
 
 
 def test_work_is_clients_times_epochs_or_steps(tmp_path):
