@@ -1,7 +1,7 @@
 """What runs at the paper's size will take, from a short probe of each kind.
 
-A probe trains two rounds of the costliest run of a task and algorithm, in a directory
-beside the runs that is deleted afterwards. Seconds of the other runs are those of the
+A probe trains two rounds of the costliest run of a task, an algorithm and its
+switches, in a directory beside the runs that is deleted afterwards. Seconds of the other runs are those of the
 probe, in proportion to their `work`.
 """
 
@@ -23,14 +23,20 @@ from launch.sweeps import training
 from tasks import found as found_lib
 from tasks import registry as tasks
 from tff_xc import errors
+from tff_xc.experiment import progress
 from tff_xc.report import run_files
 from tff_xc.report import text_table
 from tff_xc.report import units
 
+# The checkpoints that a run keeps, as `tff_xc.experiment.checkpoints`, which imports
+# TensorFlow, and where they lie.
+KEPT = 3
+_FOLDER = 'checkpoints'
 _ROUNDS = 2
 _SCALED = (
   's / round and memory: of the costliest run of a row, which was probed\n'
-  'time: of all runs of the row, by clients a round times epochs or steps, and layers'
+  'time: of the rounds left, by clients a round times epochs or steps, and layers, and\n'
+  '  of their evaluations, each as long as that of the probe'
 )
 
 
@@ -39,16 +45,54 @@ class Probe:
   """What two rounds of a run took.
 
   Attributes:
-    start_seconds: of everything but the rounds: data, compilation, evaluation.
+    start_seconds: of everything else: data, compilation, the first evaluation.
     round_seconds: of the second round.
+    evaluation_seconds: of the evaluation after it, and a checkpoint.
+    work: of the run that was probed, see `work`.
     peak_bytes: of memory.
-    disk_bytes: of the run's directory, with one checkpoint.
+    checkpoint_bytes: of a checkpoint.
+    state_bytes: of what a client keeps between rounds; 0: clients keep nothing.
+    other_bytes: of the run's other files.
+    clients: of the data.
   """
 
   start_seconds: float
   round_seconds: float
+  evaluation_seconds: float
+  work: float
   peak_bytes: int
-  disk_bytes: int
+  checkpoint_bytes: int
+  state_bytes: int
+  other_bytes: int
+  clients: int
+
+  def seconds(self, run: plan.Run) -> float:
+    """Returns what is left of such a run, which goes on from its checkpoint."""
+    done = _rounds_done(run)
+    evaluations = _schedule(run).left(run.config['eval_every'], done)
+    rounds = (run.config['rounds'] - done) * work(run) / self.work
+    return (
+      self.start_seconds
+      + rounds * self.round_seconds
+      + evaluations * self.evaluation_seconds
+    )
+
+  def disk_bytes(self, run: plan.Run) -> int:
+    """Returns the most that the directory of such a run holds.
+
+    Of each client that has taken part it holds what the client keeps, and for each
+    checkpoint what those kept before who took part since.
+    """
+    drawn = run_files.flat(run.config).get('clients_per_round', 0)
+    rounds, every = run.config['rounds'], run.config['checkpoint_every']
+    kept = min(KEPT, _schedule(run).left(every, 0))
+    states = min(self.clients, rounds * drawn)
+    states += kept * min(self.clients, every * drawn)
+    return (
+      self.other_bytes
+      + kept * self.checkpoint_bytes
+      + min(states, rounds * drawn) * self.state_bytes
+    )
 
 
 def with_data(runs: Sequence[plan.Run]) -> list[plan.Run]:
@@ -79,7 +123,7 @@ def with_data(runs: Sequence[plan.Run]) -> list[plan.Run]:
 def told(
   runs: Sequence[plan.Run], output: pathlib.Path
 ) -> tuple[str, list[str]]:
-  """Trains a probe of each task and algorithm; returns what all runs will take.
+  """Trains a probe of each kind of runs; returns what all runs will take.
 
   Args:
     runs: with their data; of the unfinished ones the costliest of each kind is
@@ -105,24 +149,16 @@ def _told(runs, output: pathlib.Path) -> tuple[str, list[str]]:
   with tempfile.TemporaryDirectory(prefix='probe_', dir=output) as folder:
     for number, (kind, group) in enumerate(_kinds(waiting).items()):
       print(f'probing {kind}: {_ROUNDS} rounds ...', flush=True)
-      rounds = sum(run.config['rounds'] for run in group)
+      rounds = sum(run.config['rounds'] - _rounds_done(run) for run in group)
       try:
-        costliest = max(group, key=cost)
-        probe = _probe(costliest, pathlib.Path(folder, str(number)))
+        probe = _probe(max(group, key=cost), pathlib.Path(folder, str(number)))
       except errors.InputError as e:
         failures.append(str(e))
         lines.append([kind, str(len(group)), f'{rounds:,}', *['failed'] * 3])
         continue
-      seconds = sum(
-        probe.start_seconds
-        + run.config['rounds']
-        * probe.round_seconds
-        * work(run)
-        / work(costliest)
-        for run in group
-      )
+      seconds = sum(map(probe.seconds, group))
       total, most = total + seconds, max(most, probe.peak_bytes)
-      disk += len(group) * probe.disk_bytes
+      disk += sum(map(probe.disk_bytes, group))
       lines.append(
         [
           *(kind, str(len(group)), f'{rounds:,}', f'{probe.round_seconds:.3g}'),
@@ -139,21 +175,38 @@ def _told(runs, output: pathlib.Path) -> tuple[str, list[str]]:
     psutil.virtual_memory().available, pathlib.Path('/sys/fs/cgroup')
   )
   text += (
-    f'\n{_SCALED}\n\none after another{known}: {units.human_duration(total)}, without most'
-    ' evaluations; side by side as far as memory allows (--jobs)\n'
+    f'\n{_SCALED}\n\none after another{known}: {units.human_duration(total)};'
+    ' side by side as far as memory allows (--jobs)\n'
     f'memory: {units.human_bytes(most)} a run, {units.human_bytes(memory)} free\n'
-    f'disk: {units.human_bytes(disk)}, {units.human_bytes(free)} free\n'
+    f'disk: at most {units.human_bytes(disk)}, {units.human_bytes(free)} free\n'
   )
   return text, failures
 
 
 def _kinds(runs: Sequence[plan.Run]) -> Mapping[str, list[plan.Run]]:
-  """Returns runs by task and algorithm."""
+  """Returns runs by task, algorithm and the switches that rows or flags turn on.
+
+  A switch may make another method of it: what clients keep, what a round takes.
+  """
   found: dict[str, list[plan.Run]] = {}
   for run in runs:
-    name = f'{run.config["task"]} {run.config["algorithm"]}'
-    found.setdefault(name, []).append(run)
+    switches = sorted(n for n, value in run.values.items() if value is True)
+    words = run.config['task'], run.config['algorithm'], *switches
+    found.setdefault(' '.join(words), []).append(run)
   return found
+
+
+def _schedule(run: plan.Run) -> progress.Schedule:
+  names = 'rounds', 'eval_every', 'checkpoint_every'
+  return progress.Schedule(*(run.config[name] for name in names))
+
+
+def _rounds_done(run: plan.Run) -> int:
+  """Returns the round of the newest checkpoint; 0 without one."""
+  found = (run.folder / _FOLDER).glob('round_*.npz')
+  done = (path.stem.removeprefix('round_') for path in found)
+  newest = max(map(int, filter(str.isdigit, done)), default=0)
+  return min(newest, run.config['rounds'])
 
 
 def work(run: plan.Run) -> float:
@@ -179,10 +232,11 @@ def _probe(run: plan.Run, folder: pathlib.Path) -> Probe:
   Raises:
     errors.InputError: it failed.
   """
-  values = {**run.values, 'rounds': _ROUNDS, 'eval_every': _ROUNDS}
   values = {
-    n: v for n, v in values.items() if n not in ('target', 'stop_after')
+    n: v for n, v in run.values.items() if n not in ('target', 'stop_after')
   }
+  # Two checkpoints, since the time between them tells of the evaluation.
+  values |= {'rounds': _ROUNDS, 'eval_every': _ROUNDS, 'checkpoint_every': 1}
   short = plan.Run(values, run.config, folder, f'probe of {run.point}')
   failed, seen = [], []
 
@@ -196,13 +250,38 @@ def _probe(run: plan.Run, folder: pathlib.Path) -> Probe:
   if failed:
     raise errors.InputError(f'the probe of {run.point} failed: {failed[0]}')
   [(seconds, peak)] = seen
-  rounds = run_files.read_metrics(short.folder / run_files.METRICS)['seconds']
-  files = [path.stat().st_size for path in short.folder.rglob('*.*')]
+  probe = _measured(short, seconds, peak)
   with contextlib.suppress(OSError):
     shutil.rmtree(short.folder)
-  return Probe(
-    max(seconds - float(rounds.sum()), 0.0),
-    float(rounds.iloc[-1]),
-    peak,
-    sum(files),
+  return probe
+
+
+def _measured(run: plan.Run, seconds: float, peak_bytes: int) -> Probe:
+  """Returns what the files of a probe tell, and what its process took."""
+  rounds = run_files.read_metrics(run.folder / run_files.METRICS)['seconds']
+  config = run_files.read_config(run.folder / run_files.CONFIG)
+  checkpoints, states = (
+    _sizes(run.folder / name) for name in (_FOLDER, 'client_states')
   )
+  first, last = (
+    (run.folder / _FOLDER / f'round_{number}.npz').stat().st_mtime
+    for number in (1, _ROUNDS)
+  )
+  # The evaluation of round 0, which TensorFlow traces, is part of the start.
+  evaluation = max(last - first - float(rounds.iloc[-1]), 0.0)
+  return Probe(
+    start_seconds=max(seconds - float(rounds.sum()) - evaluation, 0.0),
+    round_seconds=float(rounds.iloc[-1]),
+    evaluation_seconds=evaluation,
+    work=work(run),
+    peak_bytes=peak_bytes,
+    checkpoint_bytes=max(checkpoints),
+    state_bytes=max(states, default=0),
+    other_bytes=sum(_sizes(run.folder)) - sum(checkpoints) - sum(states),
+    clients=config['data']['clients'],
+  )
+
+
+def _sizes(folder: pathlib.Path) -> list[int]:
+  """Returns the sizes of all files in a folder, none if it is not there."""
+  return [path.stat().st_size for path in folder.rglob('*.*')]

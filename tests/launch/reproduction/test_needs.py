@@ -1,6 +1,8 @@
 """What runs will take, from probes."""
 
 import dataclasses
+import json
+import os
 
 import pytest
 
@@ -33,6 +35,18 @@ class Ended:
     self.run, self.error = run, error
 
 
+# Seconds of the probes' evaluation, which comes between two checkpoints.
+EVALUATION = 3
+# Of the probes' data and files; a sparse file takes no disk.
+CLIENTS, CHECKPOINT, STATE = 100, 10_000_000_000, 1_000_000_000
+
+
+def write(folder, name, size):
+  folder.mkdir(parents=True, exist_ok=True)
+  with open(folder / name, 'wb') as file:
+    file.truncate(size)
+
+
 @pytest.fixture
 def probes(monkeypatch):
   """Makes probes end at once; () -> their arguments."""
@@ -41,7 +55,15 @@ def probes(monkeypatch):
   def run_all(runs, arguments_of, jobs, on_end):
     [run] = runs
     found.append(arguments_of(run, jobs))
-    fake_runs.write_run(run.folder, rounds=2)
+    data = {'data': {'clients': CLIENTS}}
+    fake_runs.write_run(run.folder, rounds=2, settings=data)
+    for number, seconds in (1, 1000), (2, 1000 + 0.5 + EVALUATION):
+      write(run.folder / 'checkpoints', f'round_{number}.npz', CHECKPOINT)
+      path = run.folder / 'checkpoints' / f'round_{number}.npz'
+      os.utime(path, (seconds, seconds))
+    if run.config['algorithm'] == 'moon':
+      for name in ('7_1.npz', '7_2.npz', '9_2.npz'):
+        write(run.folder / 'client_states', name, STATE)
     on_end(Ended(run), 1)
 
   monkeypatch.setattr(children, 'run_all', run_all)
@@ -59,9 +81,33 @@ def test_each_method_is_probed_once_and_times_are_added(probes, tmp_path):
   lines = [line.split() for line in text.splitlines()]
   assert lines[0] == ['6', 'runs,', '5', 'of', 'them', 'not', 'finished']
   [fedss] = [line for line in lines if line[:2] == ['glyphs', 'fedss']]
-  # Three runs of (50 s less the two rounds' 1 s) and of 20 rounds of 0.5 s.
+  # Three runs of (50 s less the two rounds' 1 s and the evaluation's 3 s), of 20
+  # rounds of 0.5 s and of two evaluations of 3 s.
+  assert units.human_duration(3 * (46 + 10 + 6)) == '3 min'
   assert fedss[2:] == ['3', '60', '0.5', '3', 'min', '3.00', 'GB']
   assert 'memory: 3.00 GB a run, ' in text
+
+
+def test_the_rounds_of_a_runs_newest_checkpoint_are_not_counted(
+  probes, tmp_path
+):
+  runs = [
+    run for run in planned(tmp_path) if run.config['algorithm'] != 'fedss'
+  ]
+  for run in runs:
+    run.folder.mkdir(parents=True)
+    (run.folder / 'config.json').write_text(json.dumps(run.config))
+  for number in (8, 9, 12):
+    write(runs[0].folder / 'checkpoints', f'round_{number}.npz', 1)
+  (runs[0].folder / 'checkpoints' / '.round_13.7.tmp.npz').touch()
+  write(runs[1].folder / 'checkpoints', 'round_20.npz', 1)
+  text, _ = needs.told(runs, tmp_path)
+  [line] = [line for line in text.splitlines() if 'glyphs posonly' in line]
+  # 46 s, of 20 rounds the last 8, and the second of two evaluations; and 46 s of
+  # the run of which only the summary is missing.
+  assert line.split()[2:5] == ['2', '8', '0.5']
+  seconds = units.human_duration(46 + 8 * 0.5 + 3 + 46)
+  assert f'one after another: {seconds}; side by side' in text
 
 
 def test_the_costliest_run_is_probed_and_the_others_are_in_proportion(
@@ -73,12 +119,67 @@ def test_the_costliest_run_is_probed_and_the_others_are_in_proportion(
   [probe] = probes
   assert {'--clients_per_round=512', '--embedding_dim=1024'} <= set(probe)
   [line] = [line for line in text.splitlines() if 'femnist turbosvm' in line]
-  # Of each of five lengths, two runs with 8, 64 and 512 clients: 49 s, and 20 rounds
-  # of 0.5 s times 1/64, 1/8 and 1.
-  seconds = 10 * (3 * 49 + 20 * 0.5 * (8 + 64 + 512) / 512)
+  # Of each of five lengths, two runs with 8, 64 and 512 clients: 46 s, an evaluation
+  # of 3 s after each of 20 rounds, and these of 0.5 s times 1/64, 1/8 and 1.
+  seconds = 10 * (3 * (46 + 20 * 3) + 20 * 0.5 * (8 + 64 + 512) / 512)
   assert line.split()[2:5] == ['30', '600', '0.5']
   assert units.human_duration(seconds) in line
   assert 'by clients a round times epochs or steps' in text
+
+
+def test_what_a_switch_makes_of_a_method_is_probed_apart(probes, tmp_path):
+  # With one local epoch the published MOON keeps no models, and with more it does.
+  rows = runs_lib.of_paper(
+    registry.TABLES['turbosvm-fl/table11'], 'celeba', 'moon'
+  )
+  groups = runs_lib.plan_runs(rows, {}, [0], tmp_path)
+  text, _ = needs.told([run for [run] in groups], tmp_path)
+  lines = [line.split() for line in text.splitlines()]
+  left = {
+    tuple(line[:-7]): line[-7] for line in lines if line[:1] == ['celeba']
+  }
+  assert left == {
+    ('celeba', 'moon'): '2',
+    ('celeba', 'moon', 'moon_published'): '1',
+  }
+  assert ['--moon_published=True' in probe for probe in probes] == [True, False]
+
+
+def disk(algorithm, output, **changes):
+  """Returns the disk that a run is said to take, in GB."""
+  given = {'clients_per_round': 8, **changes}
+  rows = [small_table.row(algorithm, '1.0 1.0', **given)]
+  [[run]] = runs_lib.plan_runs(rows, {}, [0], output)
+  text, _ = needs.told([run], output)
+  [line] = [line for line in text.splitlines() if line.startswith('disk: ')]
+  number, unit = line.removeprefix('disk: at most ').split(',')[0].split()
+  assert unit == 'GB'
+  return float(number)
+
+
+def test_the_disk_has_all_checkpoints_that_a_run_keeps(probes, tmp_path):
+  assert disk('fedavg', tmp_path, eval_every=5) == 30
+  assert disk('fedavg', tmp_path, eval_every=5, checkpoint_every=15) == 20
+  assert disk('fedavg', tmp_path, eval_every=20) == 10
+
+
+def test_a_run_keeps_as_many_checkpoints_as_are_counted(tmp_path):
+  from tff_xc.experiment import checkpoints
+
+  kept = checkpoints.Checkpoints(tmp_path)
+  for number in range(1, 9):
+    kept.save([1.0], number)
+  found = list((tmp_path / 'checkpoints').iterdir())
+  assert len(found) == needs.KEPT
+
+
+def test_the_disk_has_what_clients_keep(probes, tmp_path):
+  # All 100 clients, and those of a round for each of three checkpoints.
+  assert disk('moon', tmp_path, eval_every=1) == 30 + 100 + 3 * 8
+  # Four rounds of other clients each, and no more.
+  assert disk('moon', tmp_path, eval_every=2, rounds=4) == 20 + 4 * 8
+  # Everybody takes part between two checkpoints.
+  assert disk('moon', tmp_path, eval_every=50, rounds=500) == 30 + 4 * 100
 
 
 def test_work_is_clients_times_epochs_or_steps(tmp_path):
@@ -121,7 +222,7 @@ def test_a_probe_that_fails_is_told_after_the_others(
   lines = [line.split() for line in capsys.readouterr().out.splitlines()]
   of = {tuple(line[:2]): line[2:] for line in lines}
   told = ' '.join(of['one', 'after'])
-  assert told.startswith('another, without those whose probe failed: 59 s')
+  assert told.startswith('another, without those whose probe failed: 62 s')
   assert of['glyphs', 'fedss'] == ['2', '40', 'failed', 'failed', 'failed']
   assert of['glyphs', 'posonly'][:3] == ['1', '20', '0.5']
   assert not list(tmp_path.glob('probe_*'))
