@@ -73,7 +73,8 @@ class Order(NamedTuple):
   """Pairs of rows whose published values have an order.
 
   Two values have one if they are further apart than the wider of their published
-  bands.
+  bands. A bound has one only with a number below it: '>20000' is later than 9005, and
+  may be sooner than 39236 or '>50000'.
 
   Attributes:
     total: how many pairs.
@@ -84,6 +85,11 @@ class Order(NamedTuple):
   total: int
   kept: int
   unknown: int
+
+  @property
+  def broken(self) -> int:
+    """How many are in the other order."""
+    return self.total - self.kept - self.unknown
 
   def __str__(self) -> str:
     if not self.total:
@@ -112,9 +118,10 @@ def judged(
   if inside == len(pairs) and not missing and found.kept == found.total:
     return verdicts.REPRODUCED, told
   told += f'; {found}'
-  if found.kept < found.total:
+  if found.broken:
     return verdicts.NOT, told
-  if missing:  # They may still be in the band, or in the order.
+  # These may still be in the band, or in the order.
+  if missing or found.unknown:
     return verdicts.NOT_RUN, told
   return (verdicts.SHAPE if found.total else verdicts.NOT), told
 
@@ -126,11 +133,13 @@ def order(pairs: Sequence[Pair]) -> Order:
     groups.setdefault((pair.task, pair.metric), []).append(pair)
   kept = total = unknown = 0
   for group in groups.values():
-    for a, b in itertools.combinations(group, 2):
-      apart = a.published.mean - b.published.mean
-      if abs(apart) <= max(a.published_half_width, b.published_half_width):
+    for two in itertools.combinations(group, 2):
+      low, high = sorted(two, key=lambda pair: pair.published.mean)
+      apart = high.published.mean - low.published.mean
+      band = max(low.published_half_width, high.published_half_width)
+      if apart <= band or low.published.is_bound:
         continue
       total += 1
-      kept += (a.mean > b.mean) if apart > 0 else (a.mean < b.mean)
-      unknown += math.isinf(a.mean) and math.isinf(b.mean)
+      kept += low.mean < high.mean
+      unknown += math.isinf(low.mean) and math.isinf(high.mean)
   return Order(total, kept, unknown)

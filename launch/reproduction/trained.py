@@ -164,7 +164,7 @@ def _as_expected(
     order = bands.order([pair for pair in _pairs(lines) if pair])
     if not order.total:
       return verdict, why
-    if 2 * order.kept <= order.total - order.unknown:
+    if order.broken and order.broken >= order.kept:
       return outcome_lib.Verdict.NOT, f'{why}; only {order}'
     return verdict, f'{why}; {order}'
   waiting = len(checked) - len(measured)

@@ -6,6 +6,7 @@ import pytest
 
 from launch.reproduction import bands
 from launch.reproduction import outcome
+from tasks.papers import registry
 from tasks.papers import table
 
 VERDICTS = outcome.Verdict
@@ -64,15 +65,62 @@ def test_wide_bands_do_not_hide_another_order():
   )
 
 
+def rounds(printed, mean):
+  return pair(printed, mean, metric='top1:0.7')
+
+
 def test_two_targets_that_were_missed_tell_of_no_order():
-  rounds = lambda printed, mean: pair(printed, mean, metric='top1:0.7')
   missed = rounds('50', math.inf), rounds('100', math.inf)
   assert bands.order(missed) == (1, 0, 1)
-  assert bands.judged(missed, 0)[0] == VERDICTS.NOT
+  # Further rounds may still tell, but not of a pair that is in the other order.
+  assert bands.judged(missed, 0)[0] == VERDICTS.NOT_RUN
+  broken = rounds('20', 60.0), rounds('10', 70.0)
+  assert bands.judged([*missed, *broken], 0)[0] == VERDICTS.NOT
   found = bands.order([*missed, rounds('20', 60.0)])
   assert str(found) == (
     '2 of 3 pairs are in the published order, 1 cannot tell'
   )
+
+
+@pytest.mark.parametrize(
+  ('printed', 'other', 'total'),
+  [
+    ('>20000', '9005', 1),
+    ('>20000', '39236', 0),
+    ('>20000', '>50000', 0),
+    ('>20000', '>20000', 0),
+    ('>20000', '19500', 0),  # Within its band.
+  ],
+)
+def test_a_bound_is_later_than_the_numbers_below_it(printed, other, total):
+  two = rounds(printed, 7.0), rounds(other, 5.0)
+  assert bands.order(two) == (total, total, 0)
+  assert bands.order(two[::-1]) == (total, total, 0)
+
+
+def _perfect(found):
+  """Returns the published values of a table, each measured as it is printed."""
+  return [
+    bands.Pair(
+      *(row.task, name, value),
+      *(math.inf if value.is_bound else value.mean, value.std),
+    )
+    for row in found.rows
+    for name, value in row.published.items()
+  ]
+
+
+@pytest.mark.parametrize(
+  'name',
+  [
+    name
+    for name, found in registry.TABLES.items()
+    if all(value for row in found.rows for value in row.published.values())
+  ],
+)
+def test_the_published_values_reproduce_every_table(name):
+  pairs = _perfect(registry.TABLES[name])
+  assert bands.judged(pairs, 0)[0] == VERDICTS.REPRODUCED
 
 
 def test_only_rows_of_one_task_and_metric_have_an_order():
@@ -91,7 +139,6 @@ def test_only_rows_of_one_task_and_metric_have_an_order():
 
 
 def test_fewer_rounds_are_in_order_with_a_target_that_was_missed():
-  rounds = lambda printed, mean: pair(printed, mean, metric='top1:0.7')
   judged = lambda *pairs: bands.judged(pairs, 0)[0]
   assert judged(rounds('50', 150.0), rounds('100', math.inf)) == VERDICTS.SHAPE
   assert judged(rounds('50', math.inf), rounds('100', 150.0)) == VERDICTS.NOT
