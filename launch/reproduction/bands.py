@@ -40,6 +40,12 @@ class Pair(NamedTuple):
   std: float | None
 
   @property
+  def is_rounds(self) -> bool:
+    """Whether these are rounds to a target, of which only evaluations tell."""
+    parts = names.parse(self.metric)
+    return parts.target is not None or parts.relative is not None
+
+  @property
   def published_half_width(self) -> float:
     """Half the band of the published value, whatever was measured."""
     is_percent = names.parse(self.metric).is_percent
@@ -79,7 +85,8 @@ class Order(NamedTuple):
   Attributes:
     total: how many pairs.
     kept: how many of these are in that order.
-    unknown: how many cannot tell, as neither run reached the target.
+    unknown: how many cannot tell: neither run reached the target, or both did at
+      the same evaluated round.
   """
 
   total: int
@@ -141,5 +148,5 @@ def order(pairs: Sequence[Pair]) -> Order:
         continue
       total += 1
       kept += low.mean < high.mean
-      unknown += math.isinf(low.mean) and math.isinf(high.mean)
+      unknown += high.is_rounds and low.mean == high.mean
   return Order(total, kept, unknown)

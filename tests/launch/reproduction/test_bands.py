@@ -82,6 +82,16 @@ def test_two_targets_that_were_missed_tell_of_no_order():
   )
 
 
+def test_two_targets_that_were_reached_at_one_evaluation_tell_of_no_order():
+  tied = rounds('9005', 10.0), rounds('1463', 10.0)
+  assert bands.order(tied) == (1, 0, 1)
+  assert bands.judged(tied, 0)[0] == VERDICTS.NOT_RUN
+  for metric in ('relative_top1:0.1', 'top1'):
+    two = [pair(value, 10.0, metric=metric) for value in ('90', '14')]
+    assert bands.order(two) == (1, 0, metric != 'top1')
+  assert bands.order([rounds('9005', 10.0), rounds('1463', 20.0)]) == (1, 0, 0)
+
+
 @pytest.mark.parametrize(
   ('printed', 'other', 'total'),
   [

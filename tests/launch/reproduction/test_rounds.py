@@ -1,0 +1,140 @@
+"""What rounds to a target tell that some runs missed, or reached together."""
+
+import math
+import types
+
+import pytest
+
+from launch.reproduction import lines
+from launch.reproduction import outcome as outcome_lib
+from launch.reproduction import runs as runs_lib
+from launch.reproduction import trained
+from tasks.papers import result
+from tasks.papers import table
+from tests.launch.reproduction import small_table
+from tests.report import fake_runs
+from tff_xc.report import columns
+from tff_xc.report import groups
+from tff_xc.report import run_files
+
+VERDICTS = outcome_lib.Verdict
+TABLE = small_table.TABLE
+
+
+class _Line(lines.Line):
+  """A row of one result, with the value that is its label."""
+
+  def value(self, name):
+    return self.label
+
+
+def line(printed, value):
+  [published] = table.read(printed)
+  row = table.Row('celeba', 'fedadam', {'top1:0.7': published})
+  return _Line(value, row, None, None)
+
+
+@pytest.mark.parametrize(
+  ('of', 'than', 'bounds', 'measured', 'holds'),
+  [
+    (20, 30, {'most': -5}, '-10.0', True),
+    (20, 30, {'most': -15}, '-10.0', False),
+    # Of 60 rounds: a run that missed may have needed any number of more.
+    (56, None, {'most': -5}, 'at most -5.0', True),
+    (56, None, {'most': -6}, 'at most -5.0', None),
+    (56, None, {'least': -4}, 'at most -5.0', False),
+    (None, 20, {'most': 0}, 'at least +41.0', False),
+    (None, 20, {'least': 41}, 'at least +41.0', True),
+    (None, None, {'most': 0}, 'unknown', None),
+    # One of two seeds missed: the mean is at least (20 + 61) / 2.
+    ((20, None), 30, {'least': 10}, 'at least +10.5', True),
+    ((20, None), 30, {'least': 5, 'most': 15}, 'at least +10.5', None),
+    ((20, None), 30, {'least': -4, 'most': 4}, 'at least +10.5', False),
+    (30, (20, None), {'least': -15, 'most': 0}, 'at most -10.5', None),
+    (30, (20, None), {'least': -4, 'most': 4}, 'at most -10.5', False),
+  ],
+)
+def test_a_missed_target_may_have_needed_any_number_of_rounds(
+  of, than, bounds, measured, holds
+):
+  def line(rounds):
+    seeds = rounds if isinstance(rounds, tuple) else (rounds,)
+    mean = math.inf if None in seeds else sum(seeds) / len(seeds)
+    value = columns.RoundsTo(mean, None, seeds, 60)
+    return types.SimpleNamespace(value=lambda metric: value)
+
+  expected = result.Expected('top1:0.7', 'a', **bounds, than='b')
+  found = trained.check(expected, {'a': line(of), 'b': line(than)})
+  assert (found.measured, found.holds) == (measured, holds)
+
+
+@pytest.mark.parametrize(
+  ('rounds', 'verdict', 'told'),
+  [
+    ((20, 10, 30), VERDICTS.SHAPE, '3 of 3 pairs are in the published order'),
+    (
+      (10, 10, 20),
+      VERDICTS.SHAPE,
+      '2 of 3 pairs are in the published order, 1 cannot tell',
+    ),
+    (
+      (10, 10, 10),
+      VERDICTS.SHAPE,
+      '0 of 3 pairs are in the published order, 3 cannot tell',
+    ),
+    (
+      (10, 20, 20),
+      VERDICTS.NOT,
+      'only 1 of 3 pairs are in the published order, 1 cannot tell',
+    ),
+  ],
+)
+def test_pairs_of_a_small_table_that_cannot_tell_do_not_count(
+  rounds, verdict, told
+):
+  checked = [outcome_lib.Checked('top-1 of posonly', '40.0', True)]
+  of = [
+    line(printed, columns.RoundsTo(each, None, (each,), 60))
+    for each, printed in zip(rounds, ('200', '100', '300'), strict=True)
+  ]
+  found, why = trained._as_expected(checked, of)
+  assert found == verdict
+  assert why == f'what was expected holds; {told}'
+
+
+def test_rounds_to_a_target_that_was_missed_are_at_least_one_more(tmp_path):
+  runs = runs_lib.plan_runs(TABLE.rows, {}, (0,), tmp_path)
+  for [run] in runs:
+    small_table.finish(run, 0.5)
+  group = lines._group(TABLE, runs[0])
+  missed = lines.measured(group, 'top1:0.7')
+  assert trained._possible(missed) == (21.0, math.inf)
+  at_once = columns.RoundsTo(math.inf, None, (0, None), 20)
+  assert trained._possible(at_once) == (10.5, math.inf)
+  least, most = trained._possible(lines.measured(group, 'top1:0.1'))
+  assert least == most < 20
+
+
+def test_too_few_rounds_do_not_tell_of_a_published_bound():
+  pairs = [
+    line('>200', columns.RoundsTo(math.inf, None, (None,), rounds)).pair(
+      'top1:0.7'
+    )
+    for rounds in (30, 200)
+  ]
+  assert pairs[0] is None
+  assert pairs[1].in_band
+
+
+def test_a_seed_that_stopped_early_missed_its_target_in_few_rounds(tmp_path):
+  runs = [
+    fake_runs.write_run(tmp_path / f'{rounds}', top1=top1, rounds=rounds)
+    for rounds, top1 in ((60, 0.8), (20, 0.5), (40, 0.5))
+  ]
+  group = groups.Group('', '', tuple(map(run_files.read_run, runs)))
+  value = lines.measured(group, 'top1:0.7')
+  [reached, *others] = value.by_seed
+  assert reached
+  assert others == [None, None]
+  assert str(value) == '>20 in 2 of 3 seeds'
+  assert trained._possible(value)[0] == pytest.approx((reached + 21 + 21) / 3)
