@@ -31,6 +31,8 @@ class Pair(NamedTuple):
     mean: measured, in the paper's unit; infinite for rounds to a target that a
       seed did not reach.
     std: over seeds; None with one.
+    least: the least that the mean may be; less than it where a seed did not reach
+      the target in its rounds, and may have in the next.
   """
 
   task: str
@@ -38,6 +40,7 @@ class Pair(NamedTuple):
   published: table_lib.Published
   mean: float
   std: float | None
+  least: float
 
   @property
   def is_rounds(self) -> bool:
@@ -58,21 +61,28 @@ class Pair(NamedTuple):
     return max(self.published_half_width, 2 * (self.std or 0))
 
   @property
-  def in_band(self) -> bool:
-    """Whether the measured value is the published one."""
+  def in_band(self) -> bool | None:
+    """Whether the measured value is the published one; None: it cannot tell."""
     if self.published.is_bound:
-      return self.mean > self.published.mean
+      return _is_above(self, self.published.mean)
     return abs(self.mean - self.published.mean) <= self.half_width
 
   @property
   def difference(self) -> str:
     """Returns the difference for people: '+1.2', '-9.0 *', '*' out of the band."""
-    mark = '' if self.in_band else ' *'
+    mark = ' *' if self.in_band is False else ''
     if self.published.is_bound or not math.isfinite(self.mean):
       return mark.strip() or '–'
     # No '-0.0'.
     apart = round(self.mean - self.published.mean, 1) + 0.0
     return f'{apart:+.1f}{mark}'
+
+
+def _is_above(pair: Pair, value: float) -> bool | None:
+  """Returns whether a mean is above a value; None: it may be above or below."""
+  if pair.least > value:
+    return True
+  return None if pair.mean > value else False
 
 
 class Order(NamedTuple):
@@ -85,8 +95,8 @@ class Order(NamedTuple):
   Attributes:
     total: how many pairs.
     kept: how many of these are in that order.
-    unknown: how many cannot tell: neither run reached the target, or both did at
-      the same evaluated round.
+    unknown: how many cannot tell: both runs reached the target at the same
+      evaluated round, or those that did not may have needed more rounds or fewer.
   """
 
   total: int
@@ -118,8 +128,10 @@ def judged(
   rest = f'; {missing} were not measured' if missing else ''
   if not pairs:
     return verdicts.NOT_RUN, 'no published value was measured'
-  inside = sum(pair.in_band for pair in pairs)
-  told = f'{inside} of {len(pairs)} values are in the band{rest}'
+  in_bands = [pair.in_band for pair in pairs]
+  inside, unknown = in_bands.count(True), in_bands.count(None)
+  told = f'{inside} of {len(pairs)} values are in the band'
+  told += (f', {unknown} cannot tell' if unknown else '') + rest
   found = order(pairs)
   # Seeds that differ widen a band: values in it may still be in another order.
   if inside == len(pairs) and not missing and found.kept == found.total:
@@ -128,7 +140,7 @@ def judged(
   if found.broken:
     return verdicts.NOT, told
   # These may still be in the band, or in the order.
-  if missing or found.unknown:
+  if missing or unknown or found.unknown:
     return verdicts.NOT_RUN, told
   return (verdicts.SHAPE if found.total else verdicts.NOT), told
 
@@ -147,6 +159,8 @@ def order(pairs: Sequence[Pair]) -> Order:
       if apart <= band or low.published.is_bound:
         continue
       total += 1
-      kept += low.mean < high.mean
-      unknown += high.is_rounds and low.mean == high.mean
+      is_later = high.least > low.mean
+      kept += is_later
+      # Equal scores are in no order.
+      unknown += high.is_rounds and not is_later and high.mean >= low.least
   return Order(total, kept, unknown)

@@ -227,22 +227,12 @@ def _bounds(line: lines_lib.Line, name: str) -> tuple[float, float] | None:
   value = line.value(name)
   if value is None:
     return None
-  low, high = _possible(value)
+  low, high = lines_lib.possible(value)
   if name == names.BEST_ROUND:
     runs = [run.summary for run in line.group.runs]
     if any(run['best_round']['round'] >= run['rounds'] for run in runs):
       high = math.inf
   return low, high
-
-
-def _possible(value: columns.Value) -> tuple[float, float]:
-  """Returns the bounds of a mean; rounds to a target may be more than were run."""
-  if math.isfinite(value.mean):
-    return value.mean, value.mean
-  reached = [
-    value.rounds + 1 if rounds is None else rounds for rounds in value.by_seed
-  ]
-  return sum(reached) / len(reached), math.inf
 
 
 def _between(low: float, high: float, sign: str) -> str:

@@ -5,6 +5,7 @@ import types
 
 import pytest
 
+from launch.reproduction import bands
 from launch.reproduction import lines
 from launch.reproduction import outcome as outcome_lib
 from launch.reproduction import runs as runs_lib
@@ -108,10 +109,10 @@ def test_rounds_to_a_target_that_was_missed_are_at_least_one_more(tmp_path):
     small_table.finish(run, 0.5)
   group = lines._group(TABLE, runs[0])
   missed = lines.measured(group, 'top1:0.7')
-  assert trained._possible(missed) == (21.0, math.inf)
+  assert lines.possible(missed) == (21.0, math.inf)
   at_once = columns.RoundsTo(math.inf, None, (0, None), 20)
-  assert trained._possible(at_once) == (10.5, math.inf)
-  least, most = trained._possible(lines.measured(group, 'top1:0.1'))
+  assert lines.possible(at_once) == (10.5, math.inf)
+  least, most = lines.possible(lines.measured(group, 'top1:0.1'))
   assert least == most < 20
 
 
@@ -122,8 +123,60 @@ def test_too_few_rounds_do_not_tell_of_a_published_bound():
     )
     for rounds in (30, 200)
   ]
-  assert pairs[0] is None
+  assert pairs[0].in_band is None
   assert pairs[1].in_band
+
+
+@pytest.mark.parametrize(
+  ('by_seed', 'inside'),
+  [
+    ((None,) * 5, True),
+    ((150, 150, 150, 150, None), None),  # It may reach it at 201, or at 1,000.
+    ((190, 200, None, None, None), None),
+    ((201, None, None, None, None), True),  # At least 201 each.
+    ((150, 150, 150, 150, 150), False),
+    ((250, 250, 250, 250, 250), True),
+  ],
+)
+def test_a_bound_is_in_the_band_of_seeds_that_must_be_above_it(by_seed, inside):
+  mean, std = math.inf, None
+  if None not in by_seed:
+    mean, std = columns.mean_and_std(by_seed)
+  pair = line('>200', columns.RoundsTo(mean, std, by_seed, 200)).pair(
+    'top1:0.7'
+  )
+  assert pair.in_band is inside
+  assert pair.difference == ('*' if inside is False else '–')
+  verdict, why = bands.judged([pair], 0)
+  if inside is None:
+    assert verdict == VERDICTS.NOT_RUN
+    assert why.startswith('0 of 1 values are in the band, 1 cannot tell; ')
+  else:
+    assert verdict == (VERDICTS.REPRODUCED if inside else VERDICTS.NOT)
+
+
+@pytest.mark.parametrize(
+  ('by_seed', 'rounds', 'order'),
+  [
+    ((None,), 60, (1, 1, 0)),
+    ((None,), 40, (1, 0, 1)),  # It may reach it before the other.
+    ((10, None), 60, (1, 0, 1)),  # Its mean may be 35.5, or 100.
+    ((45, None), 60, (1, 1, 0)),
+  ],
+)
+def test_a_seed_that_missed_is_later_where_no_further_round_tells_otherwise(
+  by_seed, rounds, order
+):
+  missed = columns.RoundsTo(math.inf, None, by_seed, rounds)
+  reached = columns.RoundsTo(50.0, None, (50,), 60)
+  pairs = lambda *printed: [
+    line(each, value).pair('top1:0.7')
+    for each, value in zip(printed, (missed, reached), strict=True)
+  ]
+  assert bands.order(pairs('200', '100')) == order
+  total, kept, unknown = order
+  assert bands.order(pairs('100', '200')) == (total, 0, unknown)
+  assert bands.order(pairs('100', '200')).broken == kept
 
 
 def test_a_seed_that_stopped_early_missed_its_target_in_few_rounds(tmp_path):
@@ -137,4 +190,4 @@ def test_a_seed_that_stopped_early_missed_its_target_in_few_rounds(tmp_path):
   assert reached
   assert others == [None, None]
   assert str(value) == '>20 in 2 of 3 seeds'
-  assert trained._possible(value)[0] == pytest.approx((reached + 21 + 21) / 3)
+  assert lines.possible(value)[0] == pytest.approx((reached + 21 + 21) / 3)
