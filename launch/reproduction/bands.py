@@ -65,6 +65,9 @@ class Pair(NamedTuple):
     """Whether the measured value is the published one; None: it cannot tell."""
     if self.published.is_bound:
       return _is_above(self, self.published.mean)
+    if self.least < self.mean:
+      is_above = _is_above(self, self.published.mean + self.half_width)
+      return False if is_above else None
     return abs(self.mean - self.published.mean) <= self.half_width
 
   @property

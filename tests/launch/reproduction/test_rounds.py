@@ -156,6 +156,30 @@ def test_a_bound_is_in_the_band_of_seeds_that_must_be_above_it(by_seed, inside):
 
 
 @pytest.mark.parametrize(
+  ('by_seed', 'rounds', 'inside'),
+  [
+    ((None,), 5000, None),
+    ((None,), 9005, None),
+    ((None,), 9904, None),  # The band ends at 9905.5.
+    ((None,), 9905, False),
+    ((9000, 9100, None), 5000, None),
+    ((9000, 9100, None), 20000, False),
+    ((20000, 20000, None), 5000, False),
+  ],
+)
+def test_a_run_too_short_for_a_published_number_does_not_contradict_it(
+  by_seed, rounds, inside
+):
+  missed = columns.RoundsTo(math.inf, None, by_seed, rounds)
+  pair = line('9005', missed).pair('top1:0.7')
+  assert pair.in_band is inside
+  assert pair.difference == ('*' if inside is False else '–')
+  # No other row has an order with it.
+  verdict, _ = bands.judged([pair], 0)
+  assert verdict == (VERDICTS.NOT_RUN if inside is None else VERDICTS.NOT)
+
+
+@pytest.mark.parametrize(
   ('by_seed', 'rounds', 'order'),
   [
     ((None,), 60, (1, 1, 0)),
