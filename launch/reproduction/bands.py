@@ -119,13 +119,15 @@ class Order(NamedTuple):
 
 
 def judged(
-  pairs: Sequence[Pair], missing: int
+  pairs: Sequence[Pair], missing: int, unprinted: int = 0
 ) -> tuple[outcome_lib.Verdict, str]:
   """Returns the verdict on an experiment at the paper's size, and why.
 
   Args:
     pairs: all values that were measured.
     missing: how many published values were not.
+    unprinted: how many results have no published number. They are then not all
+      reproduced, but their shape may be as far as there are numbers.
   """
   verdicts = outcome_lib.Verdict
   rest = f'; {missing} were not measured' if missing else ''
@@ -135,17 +137,22 @@ def judged(
   inside, unknown = in_bands.count(True), in_bands.count(None)
   told = f'{inside} of {len(pairs)} values are in the band'
   told += (f', {unknown} cannot tell' if unknown else '') + rest
+  told += f'; {unprinted} have no published number' if unprinted else ''
   found = order(pairs)
   # Seeds that differ widen a band: values in it may still be in another order.
-  if inside == len(pairs) and not missing and found.kept == found.total:
+  is_all = inside == len(pairs) and not missing and not unprinted
+  if is_all and found.kept == found.total:
     return verdicts.REPRODUCED, told
   told += f'; {found}'
   if found.broken:
     return verdicts.NOT, told
   # These may still be in the band, or in the order.
-  if missing or unknown or found.unknown:
+  if missing or found.unknown:
     return verdicts.NOT_RUN, told
-  return (verdicts.SHAPE if found.total else verdicts.NOT), told
+  if found.total:
+    return verdicts.SHAPE, told
+  # Without an order, more rounds or numbers decide, or a value that is out.
+  return (verdicts.NOT if False in in_bands else verdicts.NOT_RUN), told
 
 
 def order(pairs: Sequence[Pair]) -> Order:

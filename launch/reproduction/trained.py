@@ -146,7 +146,14 @@ def _pairs(lines: Sequence[lines_lib.Line]) -> list[bands.Pair | None]:
 
 def _judged(lines: Sequence[lines_lib.Line]):
   found = _pairs(lines)
-  return bands.judged([pair for pair in found if pair], found.count(None))
+  unprinted = sum(
+    published is None
+    for line in lines
+    for published in line.row.published.values()
+  )
+  return bands.judged(
+    [pair for pair in found if pair], found.count(None), unprinted
+  )
 
 
 def _as_expected(

@@ -179,6 +179,21 @@ def test_a_run_too_short_for_a_published_number_does_not_contradict_it(
   assert verdict == (VERDICTS.NOT_RUN if inside is None else VERDICTS.NOT)
 
 
+def test_a_shape_needs_no_value_that_tells_of_its_band():
+  missed = columns.RoundsTo(math.inf, None, (None,), 8000)
+  values = [
+    line('9005', missed),
+    line('1463', columns.RoundsTo(1400.0, None, (1400,), 8000)),
+  ]
+  pairs = [each.pair('top1:0.7') for each in values]
+  verdict, why = bands.judged(pairs, 0)
+  assert verdict == VERDICTS.SHAPE
+  assert why == (
+    '1 of 2 values are in the band, 1 cannot tell; 1 of 1 pairs are in the'
+    ' published order'
+  )
+
+
 @pytest.mark.parametrize(
   ('by_seed', 'rounds', 'order'),
   [
