@@ -182,7 +182,9 @@ def test_a_paper_table_is_judged_by_its_bands(tmp_path):
   scores = [(0.60, 0.62), (0.79, 0.80), (0.30, 0.30)]
   found = concluded(tmp_path, scores, 'paper', (0, 1))
   assert found.verdict == VERDICTS.SHAPE
-  assert found.why.startswith('3 of 5 values are in the band; ')
+  assert found.why.startswith(
+    '3 of 5 values are in the band; 1 have no published number; '
+  )
   assert not found.checked
   rows = found.tables[0].rows
   assert rows[0][:4] == ('fedss negatives=5', '61.0 ± 1.4', '60.0', '+1.0')
