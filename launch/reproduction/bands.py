@@ -31,6 +31,8 @@ class Pair(NamedTuple):
     mean: measured, in the paper's unit; infinite for rounds to a target that a
       seed did not reach.
     std: over seeds; None with one.
+    least: the least that the mean may be; less than it where a seed did not reach
+      the target in its rounds, and may have in the next.
   """
 
   task: str
@@ -38,6 +40,13 @@ class Pair(NamedTuple):
   published: table_lib.Published
   mean: float
   std: float | None
+  least: float
+
+  @property
+  def is_rounds(self) -> bool:
+    """Whether these are rounds to a target, of which only evaluations tell."""
+    parts = names.parse(self.metric)
+    return parts.target is not None or parts.relative is not None
 
   @property
   def published_half_width(self) -> float:
@@ -52,16 +61,19 @@ class Pair(NamedTuple):
     return max(self.published_half_width, 2 * (self.std or 0))
 
   @property
-  def in_band(self) -> bool:
-    """Whether the measured value is the published one."""
+  def in_band(self) -> bool | None:
+    """Whether the measured value is the published one; None: it cannot tell."""
     if self.published.is_bound:
-      return self.mean > self.published.mean
+      return _is_above(self, self.published.mean)
+    if self.least < self.mean:
+      is_above = _is_above(self, self.published.mean + self.half_width)
+      return False if is_above else None
     return abs(self.mean - self.published.mean) <= self.half_width
 
   @property
   def difference(self) -> str:
     """Returns the difference for people: '+1.2', '-9.0 *', '*' out of the band."""
-    mark = '' if self.in_band else ' *'
+    mark = ' *' if self.in_band is False else ''
     if self.published.is_bound or not math.isfinite(self.mean):
       return mark.strip() or '–'
     # No '-0.0'.
@@ -69,21 +81,35 @@ class Pair(NamedTuple):
     return f'{apart:+.1f}{mark}'
 
 
+def _is_above(pair: Pair, value: float) -> bool | None:
+  """Returns whether a mean is above a value; None: it may be above or below."""
+  if pair.least > value:
+    return True
+  return None if pair.mean > value else False
+
+
 class Order(NamedTuple):
   """Pairs of rows whose published values have an order.
 
   Two values have one if they are further apart than the wider of their published
-  bands.
+  bands. A bound has one only with a number below it: '>20000' is later than 9005, and
+  may be sooner than 39236 or '>50000'.
 
   Attributes:
     total: how many pairs.
     kept: how many of these are in that order.
-    unknown: how many cannot tell, as neither run reached the target.
+    unknown: how many cannot tell: both runs reached the target at the same
+      evaluated round, or those that did not may have needed more rounds or fewer.
   """
 
   total: int
   kept: int
   unknown: int
+
+  @property
+  def broken(self) -> int:
+    """How many are in the other order."""
+    return self.total - self.kept - self.unknown
 
   def __str__(self) -> str:
     if not self.total:
@@ -93,30 +119,40 @@ class Order(NamedTuple):
 
 
 def judged(
-  pairs: Sequence[Pair], missing: int
+  pairs: Sequence[Pair], missing: int, unprinted: int = 0
 ) -> tuple[outcome_lib.Verdict, str]:
   """Returns the verdict on an experiment at the paper's size, and why.
 
   Args:
     pairs: all values that were measured.
     missing: how many published values were not.
+    unprinted: how many results have no published number. They are then not all
+      reproduced, but their shape may be as far as there are numbers.
   """
   verdicts = outcome_lib.Verdict
   rest = f'; {missing} were not measured' if missing else ''
   if not pairs:
     return verdicts.NOT_RUN, 'no published value was measured'
-  inside = sum(pair.in_band for pair in pairs)
-  told = f'{inside} of {len(pairs)} values are in the band{rest}'
+  in_bands = [pair.in_band for pair in pairs]
+  inside, unknown = in_bands.count(True), in_bands.count(None)
+  told = f'{inside} of {len(pairs)} values are in the band'
+  told += (f', {unknown} cannot tell' if unknown else '') + rest
+  told += f'; {unprinted} have no published number' if unprinted else ''
   found = order(pairs)
   # Seeds that differ widen a band: values in it may still be in another order.
-  if inside == len(pairs) and not missing and found.kept == found.total:
+  is_all = inside == len(pairs) and not missing and not unprinted
+  if is_all and found.kept == found.total:
     return verdicts.REPRODUCED, told
   told += f'; {found}'
-  if found.kept < found.total:
+  if found.broken:
     return verdicts.NOT, told
-  if missing:  # They may still be in the band, or in the order.
+  # These may still be in the band, or in the order.
+  if missing or found.unknown:
     return verdicts.NOT_RUN, told
-  return (verdicts.SHAPE if found.total else verdicts.NOT), told
+  if found.total:
+    return verdicts.SHAPE, told
+  # Without an order, more rounds or numbers decide, or a value that is out.
+  return (verdicts.NOT if False in in_bands else verdicts.NOT_RUN), told
 
 
 def order(pairs: Sequence[Pair]) -> Order:
@@ -126,11 +162,15 @@ def order(pairs: Sequence[Pair]) -> Order:
     groups.setdefault((pair.task, pair.metric), []).append(pair)
   kept = total = unknown = 0
   for group in groups.values():
-    for a, b in itertools.combinations(group, 2):
-      apart = a.published.mean - b.published.mean
-      if abs(apart) <= max(a.published_half_width, b.published_half_width):
+    for two in itertools.combinations(group, 2):
+      low, high = sorted(two, key=lambda pair: pair.published.mean)
+      apart = high.published.mean - low.published.mean
+      band = max(low.published_half_width, high.published_half_width)
+      if apart <= band or low.published.is_bound:
         continue
       total += 1
-      kept += (a.mean > b.mean) if apart > 0 else (a.mean < b.mean)
-      unknown += math.isinf(a.mean) and math.isinf(b.mean)
+      is_later = high.least > low.mean
+      kept += is_later
+      # Equal scores are in no order.
+      unknown += high.is_rounds and not is_later and high.mean >= low.least
   return Order(total, kept, unknown)

@@ -20,6 +20,7 @@ from tff_xc.report import run_files
 
 CSV = 'result.csv'
 _MEDIAN = 'seconds_per_round_median'
+_IN_BAND = {True: 'yes', False: 'no', None: ''}
 _COLUMNS = (
   *('row', 'task', 'algorithm', 'metric', 'unit'),
   *('published_mean', 'published_std', 'published_is_bound'),
@@ -47,17 +48,12 @@ class Line(NamedTuple):
     return self.group and measured(self.group, name, self.reference)
 
   def pair(self, name: str) -> bands.Pair | None:
-    """Returns a result beside the published one; None without either.
-
-    Runs of fewer rounds than a published bound, '>200', cannot tell of it.
-    """
+    """Returns a result beside the published one; None without either."""
     published, value = self.row.published.get(name), self.value(name)
     if not published or not value:
       return None
-    is_missed = math.isinf(value.mean)
-    if published.is_bound and is_missed and value.rounds < published.mean:
-      return None
-    return bands.Pair(self.row.task, name, published, value.mean, value.std)
+    least, mean = possible(value)
+    return bands.Pair(self.row.task, name, published, mean, value.std, least)
 
 
 def of_table(found, rows, runs) -> list[Line]:
@@ -163,6 +159,16 @@ def _last(run: run_files.Run, metric: str) -> float | None:
   return None if math.isnan(last) else float(last)
 
 
+def possible(value: columns.Value) -> tuple[float, float]:
+  """Returns the bounds of a mean; rounds to a target may be more than were run."""
+  if math.isfinite(value.mean):
+    return value.mean, value.mean
+  reached = [
+    value.rounds + 1 if rounds is None else rounds for rounds in value.by_seed
+  ]
+  return sum(reached) / len(reached), math.inf
+
+
 def of_seeds(found: Sequence[float]) -> columns.Value:
   return columns.Value(*columns.mean_and_std(found))
 
@@ -179,7 +185,7 @@ def write_csv(
     where: the directory of the result.
     lines: from `of_table`.
     is_judged: whether values are compared with the published ones; `in_band` is
-      empty at the small scale.
+      empty at the small scale, and where a run is too short to tell.
 
   Raises:
     errors.InputError: it cannot be written.
@@ -207,7 +213,7 @@ def _cells(line: Line, name: str, is_judged: bool) -> tuple:
     *((published.mean, published.std) if published else ('', '')),
     ('yes' if published.is_bound else 'no') if published else '',
     *((value.mean, value.std) if value else ('', '')),
-    ('yes' if pair.in_band else 'no') if pair else '',
+    _IN_BAND[pair and pair.in_band],
     len(runs) or '',
     # The longest, if some stopped early.
     max((run.summary['rounds'] for run in runs), default=''),

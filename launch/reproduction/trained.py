@@ -146,7 +146,14 @@ def _pairs(lines: Sequence[lines_lib.Line]) -> list[bands.Pair | None]:
 
 def _judged(lines: Sequence[lines_lib.Line]):
   found = _pairs(lines)
-  return bands.judged([pair for pair in found if pair], found.count(None))
+  unprinted = sum(
+    published is None
+    for line in lines
+    for published in line.row.published.values()
+  )
+  return bands.judged(
+    [pair for pair in found if pair], found.count(None), unprinted
+  )
 
 
 def _as_expected(
@@ -164,7 +171,7 @@ def _as_expected(
     order = bands.order([pair for pair in _pairs(lines) if pair])
     if not order.total:
       return verdict, why
-    if 2 * order.kept <= order.total - order.unknown:
+    if order.broken and order.broken >= order.kept:
       return outcome_lib.Verdict.NOT, f'{why}; only {order}'
     return verdict, f'{why}; {order}'
   waiting = len(checked) - len(measured)
@@ -227,22 +234,12 @@ def _bounds(line: lines_lib.Line, name: str) -> tuple[float, float] | None:
   value = line.value(name)
   if value is None:
     return None
-  low, high = _possible(value)
+  low, high = lines_lib.possible(value)
   if name == names.BEST_ROUND:
     runs = [run.summary for run in line.group.runs]
     if any(run['best_round']['round'] >= run['rounds'] for run in runs):
       high = math.inf
   return low, high
-
-
-def _possible(value: columns.Value) -> tuple[float, float]:
-  """Returns the bounds of a mean; rounds to a target may be more than were run."""
-  if math.isfinite(value.mean):
-    return value.mean, value.mean
-  reached = [
-    value.rounds + 1 if rounds is None else rounds for rounds in value.by_seed
-  ]
-  return sum(reached) / len(reached), math.inf
 
 
 def _between(low: float, high: float, sign: str) -> str:
