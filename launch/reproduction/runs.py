@@ -4,6 +4,7 @@ All tables of an output directory share their runs, OUTPUT/runs/TASK/ALGORITHM a
 what its settings change/seedS, so that a figure costs nothing beside its table.
 """
 
+import itertools
 import pathlib
 from collections.abc import Mapping
 from collections.abc import Sequence
@@ -14,7 +15,9 @@ from launch.sweeps import plan
 from tasks import experiment
 from tasks import registry as tasks
 from tasks.papers import table as table_lib
+from tff_xc import errors
 from tff_xc.algorithms import registry as algorithms
+from tff_xc.experiment import progress
 from tff_xc.report import run_files
 
 # Settings that change no result, and so belong to no experiment.
@@ -128,6 +131,24 @@ def plan_runs(
       ]
     )
   return found
+
+
+def check_evaluated(
+  found: table_lib.PaperTable, runs: Sequence[Sequence[plan.Run]]
+) -> None:
+  """Refuses runs without scores of the round that a table shows, see `lines`.
+
+  Raises:
+    errors.InputError: a run is not evaluated after that round.
+  """
+  for run in itertools.chain.from_iterable(runs if found.at_rounds else ()):
+    rounds, every = run.config['rounds'], run.config['eval_every']
+    at = min(found.at_rounds, rounds)
+    if not progress.Schedule(rounds, every, every).due(every, at):
+      raise errors.InputError(
+        f'--eval_every={every}: the scores are those after round {at} of {rounds},'
+        f' which would not be evaluated; give a divisor of {at}'
+      )
 
 
 def _name(row: table_lib.Row, values: Mapping[str, Any]) -> str:

@@ -110,6 +110,58 @@ def test_flags_that_no_result_takes_are_refused_with_what_there_is(tmp_path):
       planned(tmp_path, ['fedss'], **flags)
 
 
+@pytest.mark.parametrize(
+  ('name', 'given', 'problem'),
+  [
+    ('table3', {'eval_every': 40}, 'eval_every=40: .* after round 100 of 201'),
+    (
+      'table4',
+      {'eval_every': 201},
+      'eval_every=201: .* after round 200 of 201',
+    ),
+    (
+      'table3',
+      {'eval_every': 40, 'rounds': 101},
+      'eval_every=40: .* after round 100 of 101',
+    ),
+  ],
+)
+def test_a_round_whose_scores_a_table_shows_must_be_evaluated(
+  name, given, problem, tmp_path
+):
+  with pytest.raises(errors.InputError, match=f'^--{problem}, [^.]*$'):
+    planned(tmp_path, [f'turbosvm-fl/{name}'], given=given)
+
+
+@pytest.mark.parametrize(
+  'given',
+  [
+    {'eval_every': 25},
+    {'eval_every': 100},
+    # The last round is always evaluated.
+    {'eval_every': 40, 'rounds': 100},
+    {'eval_every': 40, 'rounds': 57},
+  ],
+)
+def test_a_table_may_be_evaluated_less_often(given, tmp_path):
+  [each] = planned(tmp_path, ['turbosvm-fl/table3'], given=given).values()
+  assert {run.config['eval_every'] for group in each.runs for run in group} == {
+    given['eval_every']
+  }
+
+
+def test_tables_without_the_scores_of_their_round_are_left_out(
+  tmp_path, capsys
+):
+  names = [f'turbosvm-fl/{name}' for name in ('table2', 'table3', 'table10')]
+  found = planned(tmp_path, names, given={'eval_every': 40})
+  assert found.keys() == {'turbosvm-fl/table2'}
+  [line] = capsys.readouterr().out.splitlines()
+  assert line.startswith(
+    'left out: turbosvm-fl/table3, turbosvm-fl/table10: --eval_every=40: '
+  )
+
+
 @pytest.mark.slow  # A process looks for each task's data.
 def test_a_report_over_all_results_needs_no_data(tmp_path):
   output = tmp_path / 'out'
