@@ -132,4 +132,6 @@ def test_dependencies_name_what_the_library_imports():
   }
   found = {names.get(name, name) for name in found}
   others = found - set(sys.stdlib_module_names) - {'tff_xc'} - WITH_TFF
-  assert others <= {name for part in listed for name in ast.literal_eval(part)}
+  named = [name for part in listed for name in ast.literal_eval(part)]
+  # Ray has a bound, since its private parts are used.
+  assert others <= {name.partition('<')[0] for name in named}
