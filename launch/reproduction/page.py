@@ -47,7 +47,10 @@ _MEANINGS = {
     ' holds, and so do most published orders; a formula: some digits differ',
   ),
   _VERDICTS.NOT: ('✗', 'neither of these'),
-  _VERDICTS.NOT_RUN: ('○', 'something is missing, or runs have not finished'),
+  _VERDICTS.NOT_RUN: (
+    '○',
+    'something is missing, or runs have not finished or are too short',
+  ),
   _VERDICTS.NOTHING: ('–', 'a diagram, without values'),
 }
 
