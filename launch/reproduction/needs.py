@@ -1,8 +1,8 @@
 """What runs at the paper's size will take, from a short probe of each kind.
 
 A probe trains two rounds of the costliest run of a task, an algorithm and its
-switches, in a directory beside the runs that is deleted afterwards. Seconds of the other runs are those of the
-probe, in proportion to their `work`.
+switches, in a directory beside the runs that is deleted afterwards. Seconds of the
+other runs are those of the probe, in proportion to their `work`.
 """
 
 import contextlib
