@@ -33,8 +33,9 @@ _WITHOUT_HEAD = str(10 * 24 * 3600)
 # A driver that leaves tells the head, which may be unreachable: after so many
 # milliseconds without any answer a connection is given up, in place of 120 s.
 _UNANSWERED = '20000'
-# Nor does it leave while the head or its node lives and does not answer.
-_LEAVE_SECONDS = 20.0
+# Nor does it leave while the head or its node lives and does not answer. So much
+# more than the above that it leaves by itself where nobody lives.
+_LEAVE_SECONDS = 30.0
 
 
 @dataclasses.dataclass(frozen=True)
