@@ -6,6 +6,7 @@ Ctrl-C does not end it.
 
 import threading
 from collections.abc import Callable
+from concurrent import futures
 from typing import Any
 
 # Seconds between looks at who is waited for.
@@ -24,36 +25,35 @@ def answered(call: Callable[[], Any], check: Callable[[], None]) -> Any:
   Raises:
     Exception: what either raises.
   """
-  thread, found = _begin(call)
-  while True:
-    thread.join(_LOOK_SECONDS)
-    if not thread.is_alive():
-      break
+  running = _begin(call)
+  while not _is_done(running, _LOOK_SECONDS):
     check()
-  if 'error' in found:
-    raise found['error']
-  return found['value']
+  return running.result()
 
 
 def ends(call: Callable[[], Any], seconds: float) -> bool:
   """Whether a call ends in time; its error is raised."""
-  thread, found = _begin(call)
-  thread.join(seconds)
-  if 'error' in found:
-    raise found['error']
-  return not thread.is_alive()
+  running = _begin(call)
+  if not _is_done(running, seconds):
+    return False
+  running.result()
+  return True
 
 
-def _begin(call) -> tuple[threading.Thread, dict[str, Any]]:
-  """Returns the thread of a call, and where its 'value' or 'error' will be."""
-  found = {}
+def _is_done(running: futures.Future, seconds: float) -> bool:
+  """Waits at most so long; returns whether it is done."""
+  return bool(futures.wait([running], seconds).done)
+
+
+def _begin(call) -> futures.Future:
+  """Starts a call on a thread that the process does not wait for at its end."""
+  running = futures.Future()
 
   def run():
     try:
-      found['value'] = call()
+      running.set_result(call())
     except BaseException as e:
-      found['error'] = e
+      running.set_exception(e)
 
-  thread = threading.Thread(target=run, daemon=True)
-  thread.start()
-  return thread, found
+  threading.Thread(target=run, daemon=True).start()
+  return running
