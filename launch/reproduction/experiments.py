@@ -301,7 +301,7 @@ def _complete(each: Planned, found: outcome_lib.Outcome) -> outcome_lib.Outcome:
     found,
     what='; '.join(filter(None, parts)),
     command=each.request.command(each.found.name),
-    version=_version(),
+    version=found.version or _version(),
   )
 
 

@@ -55,6 +55,7 @@ def conclude(
   lines_lib.write_csv(folder, lines, scale == 'paper')
   done = [line for line in lines if line.group]
   small = found.small if scale == 'small' else None
+  expected = small.expected if small else found.shape
   outcome = {
     'name': found.name,
     'scale': scale,
@@ -71,11 +72,14 @@ def conclude(
     return outcome_lib.Outcome(
       **outcome, verdict=verdict, why=why, tables=tables
     )
-  checked = _checked(small.expected, lines) if small else ()
-  verdict, why = _as_expected(checked, lines) if small else _judged(lines)
+  checked = _checked(expected, lines)
+  verdict, why = (
+    _as_expected(checked, lines) if small or expected else _judged(lines)
+  )
   return outcome_lib.Outcome(
     **outcome,
     verdict=verdict,
+    version=_revisions(done),
     why='; '.join([why, *missing]),
     tables=(_scores(lines, scale), _costs(lines)),
     checked=checked,
@@ -207,7 +211,10 @@ def check(
     bounds = f'{compared} that of {each.than}'
   says = f'{names.heading(each.metric)} of {each.of}: {bounds}'
   labels = filter(None, (each.of, each.than))
-  values = [_bounds(of[label], each.metric) for label in labels]
+  # Flags may have left its row out.
+  values = [
+    _bounds(of[label], each.metric) if label in of else None for label in labels
+  ]
   if None in values:
     return outcome_lib.Checked(says, _NONE, None)
   low, high = values[0]
@@ -275,6 +282,12 @@ def _different(lines: Sequence[lines_lib.Line]) -> list[run_files.Run]:
   """Returns the finished runs, those that several rows share once."""
   runs = (run for line in lines if line.group for run in line.group.runs)
   return list({run.path: run for run in runs}.values())
+
+
+def _revisions(lines: Sequence[lines_lib.Line]) -> str:
+  """Returns the revisions of this package that trained, in the order of the rows."""
+  found = (run.config.get('git_revision') for run in _different(lines))
+  return ', '.join(dict.fromkeys(filter(None, found)))
 
 
 def _seconds(run: run_files.Run) -> float:

@@ -103,8 +103,9 @@ RESULTS = (
     'Fig. 6',
     'FedSS and NegOnly with equally many pushing classes',
     fedss_numbers.FIGURE6,
-    'The paper shows curves without numbers.',
+    'The paper shows curves without numbers, with FedSS above.',
     small=fedss_small.SMALL6,
+    shape=fedss_small.SMALL6.expected,
   ),
   result.Study(
     paper='FedSS',

@@ -98,6 +98,8 @@ class PaperTable(result.Result):
     rows: its experiments, in the paper's order.
     small: the same in minutes; None: it has no small form.
     seeds: of each row, as in the paper.
+    shape: what the rows are to show at the paper's size, where the paper prints no
+      numbers; (): it prints some.
     at_rounds: the rounds after which scores are taken; None: the last.
     curves: the scores that its picture draws; (): the headline metrics.
     over: what they are drawn over, see `compare_curves.AXES`.
@@ -108,6 +110,7 @@ class PaperTable(result.Result):
   rows: tuple[Row, ...]
   small: Small | None = None
   seeds: tuple[int, ...] = (0, 1, 2)
+  shape: tuple[result.Expected, ...] = ()
   at_rounds: int | None = None
   curves: tuple[str, ...] = ()
   over: str = 'rounds'
@@ -177,7 +180,10 @@ def shrunk(
 
 
 def own_changes(row: Row, rows: Sequence[Row]) -> dict[str, Any]:
-  """Returns the changes in which a row differs from others of its algorithm."""
+  """Returns the changes in which a row differs from others of its algorithm.
+
+  How long it trains is none of them: rows that need more rounds are no other method.
+  """
   alike = [
     other
     for other in rows
@@ -186,7 +192,8 @@ def own_changes(row: Row, rows: Sequence[Row]) -> dict[str, Any]:
   return {
     name: value
     for name, value in row.changes.items()
-    if any(other.changes.get(name) != value for other in alike)
+    if name != 'rounds'
+    and any(other.changes.get(name) != value for other in alike)
   }
 
 

@@ -156,7 +156,6 @@ def widths(rows: Sequence[table.Row]) -> table.Small:
   ]
   label = lambda clients, width: (
     f'turbosvm clients_per_round={clients} embedding_dim={width}'
-    f' rounds={length[clients]["rounds"]}'
     f' svm_rounds={length[clients]["svm_rounds"]}'
   )
   score = lambda *of, **bounds: result.Expected(

@@ -76,10 +76,10 @@ CHECKED = {
   'fedmlh/table6': 0xB158D3FD,
   'fedmlh/table7': 0x738F735C,
   'fedvc/table1': 0xCB537676,
-  'fedvc/table2': 0x88A98090,
+  'fedvc/table2': 0xB491E784,
   'fedvc/table3': 0x24C6FE33,
   'fedvc/table4': 0x00FB0B20,
-  'fedvc/table5': 0xF25DCB35,
+  'fedvc/table5': 0x23CC22AC,
 }
 
 

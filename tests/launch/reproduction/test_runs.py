@@ -8,6 +8,7 @@ from launch.reproduction import runs as runs_lib
 from launch.sweeps import training
 from tasks import registry as tasks
 from tasks.papers import registry
+from tasks.papers import table
 from tff_xc import errors
 from tff_xc.measure import catalog
 
@@ -107,6 +108,30 @@ def test_a_flag_in_which_rows_differ_chooses_rows():
   assert not any('clients_per_round' in row.changes for row in kept)
   with pytest.raises(errors.InputError, match='this table have 8, 16, 32'):
     runs_lib.having(rows, {'clients_per_round': 9})
+
+
+def test_rows_train_as_long_as_their_published_numbers_need(tmp_path):
+  rounds = lambda name, given: {
+    label: group[0].config['rounds']
+    for label, group in zip(
+      table.labels(registry.TABLES[name].rows),
+      runs_lib.plan_runs(registry.TABLES[name].rows, given, [0], tmp_path),
+      strict=True,
+    )
+  }
+  long = rounds('fedvc/table2', {})
+  assert long['inaturalist-geo-3k fedvc'] == 50_000 / 4
+  assert long['inaturalist-user-120k fedavg'] == 50_000 / 4
+  assert long['inaturalist-geo-3k fedavg'] == 5_000
+  long = rounds('fedvc/table5', {})
+  start = 'fedvc encoder_weights={} clients_per_round={}'.format
+  assert long[start('imagenet', 10)] == 5_000
+  assert long[start('', 10)] == 50_000
+  assert long[start('', 100)] == 20_000
+  # A flag replaces those of all rows, which are no others.
+  rows = registry.TABLES['fedvc/table5'].rows
+  assert runs_lib.having(rows, {'rounds': 3}) == [*rows]
+  assert {*rounds('fedvc/table5', {'rounds': 3}).values()} == {3}
 
 
 @pytest.mark.parametrize(

@@ -2,6 +2,7 @@
 
 import csv
 import dataclasses
+import json
 import math
 import sys
 import types
@@ -14,6 +15,7 @@ from launch.reproduction import runs as runs_lib
 from launch.reproduction import trained
 from tasks.papers import registry
 from tasks.papers import result
+from tasks.papers import table
 from tests.launch.reproduction import small_table
 from tests.report import fake_runs
 from tff_xc.report import columns
@@ -189,6 +191,49 @@ def test_a_paper_table_is_judged_by_its_bands(tmp_path):
   rows = found.tables[0].rows
   assert rows[0][:4] == ('fedss negatives=5', '61.0 ± 1.4', '60.0', '+1.0')
   assert rows[2][1:4] == ('30.0 ± 0.0', '40.0', '-10.0 *')
+
+
+def test_a_paper_table_without_numbers_is_judged_by_its_shape(
+  tmp_path, monkeypatch
+):
+  rows = tuple(row._replace(published={'top1': None}) for row in TABLE.rows)
+  shape = (result.Expected('top1', 'fedss negatives=9', 0, than='posonly'),)
+  changed = dataclasses.replace(TABLE, rows=rows, shape=shape)
+  monkeypatch.setattr(sys.modules[__name__], 'TABLE', changed)
+  found = concluded(tmp_path, [(0.3,), (0.5,), (0.4,)], 'paper')
+  assert found.verdict == VERDICTS.SHAPE
+  assert found.why == 'what was expected holds'
+  found = concluded(tmp_path / 'b', [(0.3,), (0.4,), (0.5,)], 'paper')
+  assert found.verdict == VERDICTS.NOT
+  # A flag may have left a row out.
+  monkeypatch.setattr(
+    *(sys.modules[__name__], 'TABLE'),
+    dataclasses.replace(changed, rows=rows[:2]),
+  )
+  found = concluded(tmp_path / 'c', [(0.3,), (0.4,)], 'paper')
+  assert found.verdict == VERDICTS.NOT_RUN
+  assert found.why == '1 of 1 expectations wait for runs'
+
+
+@pytest.mark.parametrize(
+  'found', registry.TABLES.values(), ids=lambda t: t.name
+)
+def test_every_table_prints_numbers_or_has_a_shape(found):
+  printed = [value for row in found.rows for value in row.published.values()]
+  assert any(printed) != bool(found.shape)
+  labels = table.labels(found.rows)
+  assert all({each.of, each.than} <= {*labels} for each in found.shape)
+
+
+def test_the_version_is_that_of_the_runs(tmp_path):
+  scores = [(0.6, 0.62), (0.7, 0.7), (0.3, 0.3)]
+  concluded(tmp_path, scores, 'paper', (0, 1))
+  runs = runs_lib.plan_runs(TABLE.rows, {}, (0, 1), tmp_path)
+  for number, run in enumerate(run for group in runs for run in group):
+    config = {**run.config, 'git_revision': f'v{number // 4}'}
+    (run.folder / 'config.json').write_text(json.dumps(config))
+  found = trained.conclude(TABLE, TABLE.rows, runs, tmp_path, 'paper')
+  assert found.version == 'v0, v1'
 
 
 def test_a_mean_over_some_of_the_seeds_is_no_result(tmp_path):
