@@ -139,7 +139,7 @@ def _kept(each: 'experiments.Planned') -> outcome_lib.Outcome | None:
   kept = outcome_lib.read(each.request.output, each.found.name)
   if not kept or kept.scale != each.request.scale:
     return None
-  return None if kept.verdict is outcome_lib.Verdict.NOT_RUN else kept
+  return kept if kept.has_values else None
 
 
 def _kept_without_runs(

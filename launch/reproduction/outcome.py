@@ -90,7 +90,8 @@ class Outcome:
     pictures: names of files beside result.json.
     runs: directories of the runs, relative to the output's directory.
     seconds: that its runs took, one after another; None without runs.
-    version: the revision of this package that wrote it; '' outside a checkout.
+    version: the revisions of this package that trained its runs, without runs the
+      one that measured; '' outside a checkout.
   """
 
   name: str
@@ -109,6 +110,13 @@ class Outcome:
   @property
   def result(self) -> result.Result:
     return registry.RESULTS[self.name]
+
+  @property
+  def has_values(self) -> bool:
+    """Whether it holds what was measured, if only of a part."""
+    is_study = isinstance(self.result, result.Study)
+    has_some = bool(self.tables) if is_study else self.seconds is not None
+    return has_some or self.verdict is not Verdict.NOT_RUN
 
 
 def judged(checked: Sequence[Checked]) -> tuple[Verdict, str]:

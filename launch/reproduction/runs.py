@@ -139,11 +139,16 @@ def check_evaluated(
   """Refuses runs without scores of the round that a table shows, see `lines`.
 
   Raises:
-    errors.InputError: a run is not evaluated after that round.
+    errors.InputError: a run is not evaluated after that round, or may end before.
   """
   for run in itertools.chain.from_iterable(runs if found.at_rounds else ()):
     rounds, every = run.config['rounds'], run.config['eval_every']
     at = min(found.at_rounds, rounds)
+    if stop := run.config['stop_after']:
+      raise errors.InputError(
+        f'--stop_after={stop}: a run may end before round {at}, whose scores this'
+        ' table shows; leave it out'
+      )
     if not progress.Schedule(rounds, every, every).due(every, at):
       raise errors.InputError(
         f'--eval_every={every}: the scores are those after round {at} of {rounds},'

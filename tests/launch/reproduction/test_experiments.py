@@ -133,6 +133,15 @@ def test_a_round_whose_scores_a_table_shows_must_be_evaluated(
     planned(tmp_path, [f'turbosvm-fl/{name}'], given=given)
 
 
+def test_a_run_may_not_end_before_the_round_that_a_table_shows(tmp_path):
+  early = {'stop_after': 3, 'best_by': 'macro_f1'}
+  with pytest.raises(
+    errors.InputError, match=r'^--stop_after=3: .* before round 100,'
+  ):
+    planned(tmp_path, ['turbosvm-fl/table3'], given=early)
+  assert planned(tmp_path, ['turbosvm-fl/table2'], given=early)
+
+
 @pytest.mark.parametrize(
   'given',
   [

@@ -244,8 +244,18 @@ def test_a_study_that_is_kept_stays_as_it_was(tmp_path, monkeypatch):
     command='c',
     version='v',
   )
-  outcome_lib.write(kept, tmp_path)
-  assert measured(tmp_path, found, train=False) == [kept]
+  part = dataclasses.replace(
+    kept,
+    verdict=VERDICTS.NOT_RUN,
+    tables=(outcome_lib.Cells('', ('a',), (('1',),)),),
+  )
+  for before in (kept, part):
+    outcome_lib.write(before, tmp_path)
+    assert measured(tmp_path, found, train=False) == [before]
+  empty = dataclasses.replace(part, tables=())
+  outcome_lib.write(empty, tmp_path)
+  [after] = measured(tmp_path, found, train=False)
+  assert after.why == 'it has not been measured'
 
 
 def test_a_result_stays_if_it_cannot_be_measured_again(
