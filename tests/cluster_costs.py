@@ -1,11 +1,13 @@
-"""What a round costs the driver of a cluster: python -m tests.cluster_costs [FILE.csv].
+"""What a round costs the driver of a cluster: python -m tests.cluster_costs [FOLDER].
 
 Trains FedSS with a linear encoder on the cluster that `launch.workers` started here,
 with several numbers of classes, clients and rows, and fits the driver's processor
-time to its parts. docs/scale.md shows what it prints and writes to the file.
+time to its parts. docs/scale.md shows what it prints, and writes to cluster_costs.csv
+and driver_costs.csv in the folder.
 """
 
 import os
+import pathlib
 import statistics
 import sys
 import time
@@ -85,7 +87,7 @@ def _measure(runtime, classes: int, clients: int, rows: int):
   )
 
 
-def main(file: str = '') -> None:
+def main(folder: str = '') -> None:
   os.environ.setdefault('TF_CPP_MIN_LOG_LEVEL', '2')
   from tff_xc.runtime import registry
   from tff_xc.runtime.in_process import sums
@@ -120,12 +122,15 @@ def main(file: str = '') -> None:
     )
     print(text_table.to_text([heading, table[-1]]), flush=True)
   print(text_table.to_text(table))
-  if file:
-    kept.write(file, table)
   fitted, *_ = np.linalg.lstsq(np.array(parts), np.array(times), rcond=None)
   names = ('round', 'block', 'client', 'row')
+  costs = [('', 'microseconds of the driver')]
   for name, seconds in zip(names, fitted, strict=True):
-    print(f'{1e6 * seconds:,.3g} microseconds of the driver a {name}')
+    costs.append((f'a {name}', f'{1e6 * seconds:,.3g}'))
+  print(text_table.to_text(costs))
+  if folder:
+    kept.write(pathlib.Path(folder, 'cluster_costs.csv'), table)
+    kept.write(pathlib.Path(folder, 'driver_costs.csv'), costs)
   runtime.close()
 
 
