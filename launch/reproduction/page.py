@@ -43,8 +43,9 @@ _MEANINGS = {
   ),
   _VERDICTS.SHAPE: (
     '≈',
-    "at the paper's size: every published order holds; small: what was expected"
-    ' holds, and so do most published orders; a formula: some digits differ',
+    "at the paper's size: every published order holds, or without numbers what was"
+    ' expected; small: what was expected holds, and so do most published orders; a'
+    ' formula: some digits differ',
   ),
   _VERDICTS.NOT: ('✗', 'neither of these'),
   _VERDICTS.NOT_RUN: (
