@@ -33,7 +33,8 @@ def of_paper(
     found: the table.
     task: of the rows; None: all tasks with files of their own, since procedural
       tasks are no paper's, or all if none has files.
-    algorithm: of the rows; None: all.
+    algorithm: of the rows, with the centralised ones to which their results are
+      relative; None: all.
 
   Raises:
     study.Unused: it has no such rows.
@@ -53,7 +54,9 @@ def of_paper(
       f'--algorithm={algorithm}: {found.name} has, on {", ".join(wanted)},'
       f' {", ".join(names)}',
     )
-  return kept
+  wholes = [found.reference(row, rows) for row in kept if row.is_relative]
+  taken = {id(row) for row in (*kept, *wholes)}
+  return [row for row in rows if id(row) in taken]
 
 
 def differing(rows: Sequence[table_lib.Row]) -> set[str]:

@@ -110,6 +110,18 @@ def test_a_flag_in_which_rows_differ_chooses_rows():
     runs_lib.having(rows, {'clients_per_round': 9})
 
 
+def test_an_algorithm_keeps_the_rows_to_which_its_results_are_relative():
+  found = registry.TABLES['fedvc/table5']
+  rows = runs_lib.of_paper(found, None, 'fedvc')
+  assert [row.algorithm for row in rows] == [
+    *('fedvc', 'fedvc', 'centralized', 'fedvc', 'fedvc', 'centralized'),
+  ]
+  assert all(found.reference(row, rows) for row in rows if row.is_relative)
+  # Scores at rounds need none.
+  rows = runs_lib.of_paper(registry.TABLES['fedvc/table4'], None, 'fedir')
+  assert {row.algorithm for row in rows} == {'fedir'}
+
+
 def test_rows_train_as_long_as_their_published_numbers_need(tmp_path):
   rounds = lambda name, given: {
     label: group[0].config['rounds']
