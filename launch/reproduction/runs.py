@@ -20,8 +20,10 @@ from tff_xc.algorithms import registry as algorithms
 from tff_xc.experiment import progress
 from tff_xc.report import run_files
 
-# Settings that change no result, and so belong to no experiment.
+# Settings that change no round, and so belong to no experiment. Two of them choose
+# the round whose scores count.
 UNSEEN = frozenset({*run_files.NOT_CONFIGURATION, 'device', 'runtime'})
+_CHOOSING = frozenset({'best_by', 'stop_after'})
 
 
 def of_paper(
@@ -190,6 +192,6 @@ def changed(
     f'--{name}={value}': None
     for row, group in zip(rows, runs, strict=True)
     for name, value in group[0].values.items()
-    if row.changes.get(name) != value and name not in UNSEEN
+    if row.changes.get(name) != value and name not in UNSEEN - _CHOOSING
   }
   return f'Changed by flags: {", ".join(found)}' if found else ''

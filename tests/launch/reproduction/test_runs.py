@@ -35,6 +35,10 @@ def test_settings_are_the_tables_unless_flags_replace_them(tmp_path):
   assert 'score' not in plain[0].config['hyperparameters']
   told = runs_lib.changed(rows, runs)
   assert told == 'Changed by flags: --score=logsigmoid, --rounds=9'
+  # These choose the round whose scores count, of the same runs.
+  rows, runs = planned(tmp_path, {'best_by': 'pc@1', 'stop_after': 2})
+  told = runs_lib.changed(rows, runs)
+  assert told == 'Changed by flags: --best_by=pc@1, --stop_after=2'
 
 
 def test_flags_that_change_results_have_folders_of_their_own(tmp_path):
