@@ -52,7 +52,6 @@ def conclude(
   """
   lines = lines_lib.of_table(found, rows, runs)
   folder = outcome_lib.folder(output, found.name)
-  lines_lib.write_csv(folder, lines, scale == 'paper')
   done = [line for line in lines if line.group]
   small = found.small if scale == 'small' else None
   expected = small.expected if small else found.shape
@@ -72,6 +71,7 @@ def conclude(
     return outcome_lib.Outcome(
       **outcome, verdict=verdict, why=why, tables=tables
     )
+  lines_lib.write_csv(folder, lines, scale == 'paper')
   checked = _checked(expected, lines, rows if small else found.rows)
   verdict, why = (
     _as_expected(checked, lines) if small or expected else _judged(lines)
