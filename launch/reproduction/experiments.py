@@ -176,7 +176,7 @@ def _planned(found: result.Result, request: Request) -> Planned:
     rows = found.small.rows if found.small else ()
     seeds = found.small.seeds if found.small else ()
   runs = runs_lib.plan_runs(rows, request.given, seeds, request.output)
-  runs_lib.check_evaluated(found, runs)
+  runs_lib.check_evaluated(found, rows, runs)
   return Planned(found, request, rows, runs)
 
 
