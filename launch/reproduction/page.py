@@ -38,8 +38,8 @@ _VERDICTS = outcome_lib.Verdict
 _MEANINGS = {
   _VERDICTS.REPRODUCED: (
     '✓',
-    'every value is in the band of the published one and in its order, or has its'
-    ' digits',
+    'every value is in the band of the published one and none in the other order, or'
+    ' it has the published digits',
   ),
   _VERDICTS.SHAPE: (
     '≈',
