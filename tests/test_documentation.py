@@ -168,3 +168,14 @@ def test_the_worked_examples_have_the_bytes_that_a_run_reports(
     columns['bytes_down_per_client'],
     columns['bytes_up_per_client'],
   ]
+
+
+def test_no_two_examples_train_in_one_directory():
+  """A reader may follow README and then the pages."""
+  of: dict[str, list[str]] = {}
+  for path in documents.FILES:
+    for words in documents.commands(path.read_text()):
+      found = [word for word in words if word.startswith('--run_dir=')]
+      if words[0] == 'launch.train' and found:
+        others = of.setdefault(found[0], sorted(words))
+        assert others == sorted(words), f'{path}: {found[0]}'

@@ -141,7 +141,7 @@ def judged(
   found = order(pairs)
   # Seeds that differ widen a band: values in it may still be in another order.
   is_all = inside == len(pairs) and not missing and not unprinted
-  if is_all and found.kept == found.total:
+  if is_all and not found.broken:
     return verdicts.REPRODUCED, told
   told += f'; {found}'
   if found.broken:

@@ -176,7 +176,7 @@ def _planned(found: result.Result, request: Request) -> Planned:
     rows = found.small.rows if found.small else ()
     seeds = found.small.seeds if found.small else ()
   runs = runs_lib.plan_runs(rows, request.given, seeds, request.output)
-  runs_lib.check_evaluated(found, runs)
+  runs_lib.check_evaluated(found, rows, runs)
   return Planned(found, request, rows, runs)
 
 
@@ -246,6 +246,8 @@ def _measure(
 ) -> tuple[outcome_lib.Outcome, bool]:
   """Measures a result, writes and tells it; see `_not_measured`.
 
+  What was measured before stays, also at the other scale, if nothing was now.
+
   Raises:
     errors.InputError: it is the only one, and cannot be measured.
   """
@@ -254,14 +256,20 @@ def _measure(
     print(f'{each.found.name} ...', flush=True)
   try:
     found = _complete(each, measuring.outcome_of(each, failed))
-    outcome_lib.write(found, each.request.output)
+    before = None
+    if not found.has_values:
+      before, _ = measuring.kept_or_why(each)
+    if not before:
+      outcome_lib.write(found, each.request.output)
   except errors.InputError as e:
     if is_one:
       raise
     return _not_measured(each, e)
   told = f'{found.name}: {found.verdict}: {found.why}\n'
   print(outcome_lib.to_text(found) if is_one else told, flush=True)
-  return found, False
+  if before:
+    print(f'the result of before stays: {before.command}\n', flush=True)
+  return before or found, False
 
 
 def _not_measured(

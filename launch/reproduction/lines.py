@@ -1,6 +1,7 @@
 """The rows of a published table with their finished runs, and what these measured."""
 
 import csv
+import dataclasses
 import math
 import pathlib
 from collections.abc import Sequence
@@ -12,6 +13,7 @@ from launch.sweeps import plan
 from launch.sweeps import training
 from tasks.papers import names
 from tasks.papers import table as table_lib
+from tff_xc.measure import best_round
 from tff_xc.measure import catalog
 from tff_xc.measure import targets as targets_lib
 from tff_xc.report import columns
@@ -75,14 +77,31 @@ def _group(found, runs: Sequence[plan.Run]) -> groups_lib.Group | None:
   if not all(training.is_finished(run) for run in runs):
     return None
   read = [_whole(run_files.read_run(run.folder)) for run in runs]
+  by = runs[0].config['best_by']
   if found.at_rounds:
+    by = ''
     read = [
       run_files.first_rounds(run, min(found.at_rounds, run.config['rounds']))
       for run in read
     ]
+  read = [_chosen(run, by) for run in read]
   return groups_lib.Group(
     runs[0].name, runs[0].config['algorithm'], tuple(read)
   )
+
+
+def _chosen(run: run_files.Run, by: str) -> run_files.Run:
+  """Returns a run with its best round by a score, without one if that is ''.
+
+  A command with another --best_by may have trained it.
+  """
+  best = run.summary.get('best_round') or {}
+  if best.get('by', '') == by:
+    return run
+  scores = [name for name in catalog.SCORES if name in run.metrics]
+  chosen = best_round.Choice(by if by in scores else '')
+  best = chosen.summary(run.metrics, scores)
+  return dataclasses.replace(run, summary=run.summary | {'best_round': best})
 
 
 def _whole(run: run_files.Run) -> run_files.Run:

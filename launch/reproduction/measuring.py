@@ -135,11 +135,15 @@ def _studied(each: 'experiments.Planned') -> outcome_lib.Outcome:
 
 
 def _kept(each: 'experiments.Planned') -> outcome_lib.Outcome | None:
-  """Returns what was measured before and written there."""
+  """Returns what was measured before at this scale and written there."""
+  kept = _before(each)
+  return kept if kept and kept.scale == each.request.scale else None
+
+
+def _before(each: 'experiments.Planned') -> outcome_lib.Outcome | None:
+  """Returns what was measured before, at any scale and with any flags."""
   kept = outcome_lib.read(each.request.output, each.found.name)
-  if not kept or kept.scale != each.request.scale:
-    return None
-  return kept if kept.has_values else None
+  return kept if kept and kept.has_values else None
 
 
 def _kept_without_runs(
@@ -158,9 +162,13 @@ def _kept_without_runs(
 def kept_or_why(
   each: 'experiments.Planned',
 ) -> tuple[outcome_lib.Outcome | None, str]:
-  """Returns what was measured before, and why that cannot be read; '' if it can."""
+  """Returns what was measured before, at any scale and with any flags.
+
+  Returns:
+    That, None if nothing was; and why it cannot be read, '' if it can.
+  """
   try:
-    return _kept(each), ''
+    return _before(each), ''
   except errors.InputError as e:
     return None, str(e)
 

@@ -190,7 +190,7 @@ def read(output: pathlib.Path, name: str) -> Outcome | None:
     if other := _other_version(values):
       raise errors.DamageError(
         f'{path} is of another version of this program ({other}); read it with'
-        f' that version, or {again}'
+        f' the one that wrote it, or {again}'
       )
     found = _parsed(values)
     if found.name != name:
@@ -206,7 +206,8 @@ def _other_version(values: Any) -> str:
   if not isinstance(values, dict) or not {'name', 'verdict'} <= set(values):
     return ''  # No result of any version.
   known = [field.name for field in dataclasses.fields(Outcome)]
-  of = f'of revision {values["version"]}' if values.get('version') else ''
+  revision = values.get('version')  # Which wrote it is not known.
+  of = f'its numbers are of revision {revision}' if revision else ''
   unknown = [name for name in values if name not in known]
   missing = [name for name in known if name not in values]
   if values['verdict'] not in list(Verdict):
@@ -215,7 +216,7 @@ def _other_version(values: Any) -> str:
     return ''
   has = f'with the unknown {", ".join(unknown)}' if unknown else ''
   lacks = f'without {", ".join(missing)}' if missing else ''
-  return ', '.join(filter(None, [of, has, lacks]))
+  return ', '.join(filter(None, [has, lacks, of]))
 
 
 def verdict_on(output: pathlib.Path, found: result.Result) -> Verdict:

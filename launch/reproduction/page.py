@@ -38,13 +38,14 @@ _VERDICTS = outcome_lib.Verdict
 _MEANINGS = {
   _VERDICTS.REPRODUCED: (
     '✓',
-    'every value is in the band of the published one and in its order, or has its'
-    ' digits',
+    'every value is in the band of the published one and none in the other order, or'
+    ' it has the published digits',
   ),
   _VERDICTS.SHAPE: (
     '≈',
-    "at the paper's size: every published order holds; small: what was expected"
-    ' holds, and so do most published orders; a formula: some digits differ',
+    "at the paper's size: every published order holds, or without numbers what was"
+    ' expected; small: what was expected holds, and so do most published orders; a'
+    ' formula: some digits differ',
   ),
   _VERDICTS.NOT: ('✗', 'neither of these'),
   _VERDICTS.NOT_RUN: (

@@ -4,7 +4,7 @@ All tables of an output directory share their runs, OUTPUT/runs/TASK/ALGORITHM a
 what its settings change/seedS, so that a figure costs nothing beside its table.
 """
 
-import itertools
+import math
 import pathlib
 from collections.abc import Mapping
 from collections.abc import Sequence
@@ -14,14 +14,17 @@ from launch.reproduction.studies import study
 from launch.sweeps import plan
 from tasks import experiment
 from tasks import registry as tasks
+from tasks.papers import names as names_lib
 from tasks.papers import table as table_lib
 from tff_xc import errors
 from tff_xc.algorithms import registry as algorithms
 from tff_xc.experiment import progress
 from tff_xc.report import run_files
 
-# Settings that change no result, and so belong to no experiment.
+# Settings that change no round, and so belong to no experiment. Two of them choose
+# the round whose scores count.
 UNSEEN = frozenset({*run_files.NOT_CONFIGURATION, 'device', 'runtime'})
+_CHOOSING = frozenset({'best_by', 'stop_after'})
 
 
 def of_paper(
@@ -33,7 +36,8 @@ def of_paper(
     found: the table.
     task: of the rows; None: all tasks with files of their own, since procedural
       tasks are no paper's, or all if none has files.
-    algorithm: of the rows; None: all.
+    algorithm: of the rows, with the centralised ones to which their results are
+      relative; None: all.
 
   Raises:
     study.Unused: it has no such rows.
@@ -53,7 +57,9 @@ def of_paper(
       f'--algorithm={algorithm}: {found.name} has, on {", ".join(wanted)},'
       f' {", ".join(names)}',
     )
-  return kept
+  wholes = [found.reference(row, rows) for row in kept if row.is_relative]
+  taken = {id(row) for row in (*kept, *wholes)}
+  return [row for row in rows if id(row) in taken]
 
 
 def differing(rows: Sequence[table_lib.Row]) -> set[str]:
@@ -134,26 +140,45 @@ def plan_runs(
 
 
 def check_evaluated(
-  found: table_lib.PaperTable, runs: Sequence[Sequence[plan.Run]]
+  found: table_lib.PaperTable,
+  rows: Sequence[table_lib.Row],
+  runs: Sequence[Sequence[plan.Run]],
 ) -> None:
-  """Refuses runs without scores of the round that a table shows, see `lines`.
+  """Refuses runs without scores of the rounds that a table shows, see `lines`.
+
+  Args:
+    found: the table.
+    rows: of it.
+    runs: of each row.
 
   Raises:
-    errors.InputError: a run is not evaluated after that round, or may end before.
+    errors.InputError: a run is not evaluated after such a round, or may end before.
   """
-  for run in itertools.chain.from_iterable(runs if found.at_rounds else ()):
-    rounds, every = run.config['rounds'], run.config['eval_every']
-    at = min(found.at_rounds, rounds)
-    if stop := run.config['stop_after']:
-      raise errors.InputError(
-        f'--stop_after={stop}: a run may end before round {at}, whose scores this'
-        ' table shows; leave it out'
-      )
-    if not progress.Schedule(rounds, every, every).due(every, at):
-      raise errors.InputError(
-        f'--eval_every={every}: the scores are those after round {at} of {rounds},'
-        f' which would not be evaluated; give a divisor of {at}'
-      )
+  for row, group in zip(rows, runs, strict=True):
+    numbers = _shown_rounds(found, row)
+    for run in group if numbers else ():
+      rounds, every = run.config['rounds'], run.config['eval_every']
+      shown = sorted({min(number, rounds) for number in numbers})
+      if stop := run.config['stop_after']:
+        raise errors.InputError(
+          f'--stop_after={stop}: a run may end before round {shown[-1]}, whose'
+          ' scores this table shows; leave it out'
+        )
+      schedule = progress.Schedule(rounds, every, every)
+      missed = [at for at in shown if not schedule.due(every, at)]
+      if missed:
+        common = math.gcd(*(at for at in shown if at < rounds))
+        raise errors.InputError(
+          f'--eval_every={every}: the scores are those after round {missed[0]} of'
+          f' {rounds}, which would not be evaluated; give a divisor of {common}'
+        )
+
+
+def _shown_rounds(found: table_lib.PaperTable, row: table_lib.Row) -> list[int]:
+  """Returns the rounds whose scores a table shows of a row; [] for the last."""
+  budgets = (names_lib.parse(name).budget for name in row.published)
+  shown = [each.number for each in budgets if each and each.unit == 'rounds']
+  return [*shown, *([found.at_rounds] if found.at_rounds else [])]
 
 
 def _name(row: table_lib.Row, values: Mapping[str, Any]) -> str:
@@ -187,6 +212,6 @@ def changed(
     f'--{name}={value}': None
     for row, group in zip(rows, runs, strict=True)
     for name, value in group[0].values.items()
-    if row.changes.get(name) != value and name not in UNSEEN
+    if row.changes.get(name) != value and name not in UNSEEN - _CHOOSING
   }
   return f'Changed by flags: {", ".join(found)}' if found else ''

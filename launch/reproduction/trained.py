@@ -52,7 +52,6 @@ def conclude(
   """
   lines = lines_lib.of_table(found, rows, runs)
   folder = outcome_lib.folder(output, found.name)
-  lines_lib.write_csv(folder, lines, scale == 'paper')
   done = [line for line in lines if line.group]
   small = found.small if scale == 'small' else None
   expected = small.expected if small else found.shape
@@ -72,7 +71,8 @@ def conclude(
     return outcome_lib.Outcome(
       **outcome, verdict=verdict, why=why, tables=tables
     )
-  checked = _checked(expected, lines)
+  lines_lib.write_csv(folder, lines, scale == 'paper')
+  checked = _checked(expected, lines, rows if small else found.rows)
   verdict, why = (
     _as_expected(checked, lines) if small or expected else _judged(lines)
   )
@@ -169,6 +169,9 @@ def _as_expected(
   expected may leave out what the paper shows: most pairs of rows that have a
   published order, and tell of it, must be in it as well.
   """
+  if not checked:
+    why = 'nothing is expected of the rows that flags left'
+    return outcome_lib.Verdict.NOT_RUN, why
   measured = [each for each in checked if each.measured != _NONE]
   if len(measured) == len(checked):
     verdict, why = outcome_lib.judged(checked)
@@ -187,10 +190,22 @@ def _as_expected(
 
 
 def _checked(
-  expected: Sequence[result.Expected], lines: Sequence[lines_lib.Line]
+  expected: Sequence[result.Expected],
+  lines: Sequence[lines_lib.Line],
+  rows: Sequence[table_lib.Row],
 ) -> tuple[outcome_lib.Checked, ...]:
-  of = {line.label: line for line in lines}
-  return tuple(check(each, of) for each in expected)
+  """Returns what is expected of the lines that flags have left.
+
+  Args:
+    expected: by the labels of all rows, which are longer than those of some.
+    lines: of some of the rows.
+    rows: all, at this scale.
+  """
+  labels = table_lib.labels(rows)
+  names = {id(row): label for row, label in zip(rows, labels, strict=True)}
+  of = {names[id(line.row)]: line for line in lines}
+  asked = [each for each in expected if {each.of, each.than} <= {*of, ''}]
+  return tuple(check(each, of) for each in asked)
 
 
 def check(
@@ -211,10 +226,7 @@ def check(
     bounds = f'{compared} that of {each.than}'
   says = f'{names.heading(each.metric)} of {each.of}: {bounds}'
   labels = filter(None, (each.of, each.than))
-  # Flags may have left its row out.
-  values = [
-    _bounds(of[label], each.metric) if label in of else None for label in labels
-  ]
+  values = [_bounds(of[label], each.metric) for label in labels]
   if None in values:
     return outcome_lib.Checked(says, _NONE, None)
   low, high = values[0]

@@ -64,6 +64,11 @@ class Row(NamedTuple):
   published: Mapping[str, Published | None]
   changes: Mapping[str, Any] = {}
 
+  @property
+  def is_relative(self) -> bool:
+    """Whether results are relative to those of `PaperTable.reference`."""
+    return any(names.parse(n).relative is not None for n in self.published)
+
   def results(self) -> str:
     """Returns the results for people: 'top-1 51.7 ± 0.4 %'."""
     return ', '.join(

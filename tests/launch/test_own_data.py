@@ -256,7 +256,7 @@ def test_a_run_resumes_on_the_same_images_only(here):
   first = run(command)
   again = run(command)
   assert first['final'] == again['final']
-  config = json.loads((here / 'runs/photos/fedavg/config.json').read_text())
+  config = json.loads((here / 'runs/iid/fedavg/config.json').read_text())
   assert config['data']['source_checksum']
   # A tar of the folder has the same images.
   on_disk.tarred(here / 'photos', here / 'photos.tar')

@@ -111,6 +111,13 @@ def test_two_targets_that_were_reached_at_one_evaluation_tell_of_no_order():
     two = [pair(value, 10.0, metric=metric) for value in ('90', '14')]
     assert bands.order(two) == (1, 0, metric != 'top1')
   assert bands.order([rounds('9005', 10.0), rounds('1463', 20.0)]) == (1, 0, 0)
+  # A tie is not the other order: all that was printed was measured.
+  near = rounds('51.0±5.0', 47.0), rounds('43.4±2.9', 47.0)
+  assert bands.order(near) == (0, 0, 0)
+  near = rounds('51', 47.0), rounds('43.4±2.9', 47.0)
+  assert bands.order(near) == (1, 0, 1)
+  assert bands.judged(near, 0)[0] == VERDICTS.REPRODUCED
+  assert bands.judged(near, 1)[0] == VERDICTS.NOT_RUN
 
 
 @pytest.mark.parametrize(

@@ -140,6 +140,20 @@ def test_a_run_may_not_end_before_the_round_that_a_table_shows(tmp_path):
   ):
     planned(tmp_path, ['turbosvm-fl/table3'], given=early)
   assert planned(tmp_path, ['turbosvm-fl/table2'], given=early)
+  early = {'stop_after': 3, 'best_by': 'top1'}
+  with pytest.raises(errors.InputError, match='before round 5000, whose'):
+    planned(tmp_path, ['fedvc/table3'], given=early)
+
+
+def test_all_rounds_that_a_row_shows_must_be_evaluated(tmp_path):
+  with pytest.raises(
+    errors.InputError, match=r'after round 2500 of 5000, .* divisor of 500$'
+  ):
+    planned(tmp_path, ['fedvc/table3'], given={'eval_every': 1000})
+  assert planned(tmp_path, ['fedvc/table3'], given={'eval_every': 250})
+  # Those that are not reached are not shown.
+  short = {'eval_every': 1000, 'rounds': 1500}
+  assert planned(tmp_path, ['fedvc/table3'], given=short)
 
 
 @pytest.mark.parametrize(

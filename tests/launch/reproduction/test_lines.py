@@ -1,5 +1,6 @@
-"""Finished runs whose files lack something are named in one sentence."""
+"""Finished runs: what a table takes from them, and files that lack something."""
 
+import dataclasses
 import json
 
 import pytest
@@ -8,6 +9,7 @@ from launch.reproduction import lines
 from launch.reproduction import runs as runs_lib
 from tests.launch.reproduction import small_table
 from tff_xc import errors
+from tff_xc.report import run_files
 
 BEST = {'by': 'top1', 'round': 4, 'top1': 0.5, 'bytes_down': 10.0}
 
@@ -68,3 +70,29 @@ def test_metrics_that_were_cut_are_named(kept, folder, tmp_path):
   assert str(told.value).startswith(
     f'{path} is damaged (expected 20 rounds with seconds); restore it'
   )
+
+
+def test_scores_are_those_of_the_round_that_the_command_chooses(tmp_path):
+  """Another command may have trained the runs, with another --best_by."""
+  values = lambda found, rows, given: [
+    line.value('top1').mean
+    for line in lines.of_table(
+      found, rows, runs_lib.plan_runs(rows, given, (0,), tmp_path)
+    )
+  ]
+  rows = small_table.ROWS[:1]
+  found = dataclasses.replace(small_table.TABLE, rows=rows)
+  [[run]] = runs_lib.plan_runs(rows, {}, (0,), tmp_path)
+  small_table.finish(run, 0.5)
+  table = run_files.read_metrics(run.folder / 'metrics.csv')
+  table.loc[table['round'] == 10, 'top1'] = 0.9
+  table.to_csv(run.folder / 'metrics.csv', index=False)
+  best = {'by': 'mcc', 'round': 20, 'top1': 0.4, 'bytes_down': 10.0}
+  change(run.folder / 'summary.json', best_round=best)
+  assert values(found, rows, {}) == [50.0]
+  assert values(found, rows, {'best_by': 'top1'}) == [90.0]
+  assert values(found, rows, {'best_by': 'mcc'}) == [40.0]
+  at_end = dataclasses.replace(found, at_rounds=20)
+  assert values(at_end, rows, {'best_by': 'top1'}) == [
+    pytest.approx(100 * table['top1'].iloc[-1])
+  ]

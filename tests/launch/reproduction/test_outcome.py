@@ -34,9 +34,9 @@ def test_a_verdict_says_what_the_runs_are_too_short_for():
   [
     (
       lambda found: found | {'x': 1, 'version': 'abc'},
-      'is of another version of this program (of revision abc, with the unknown'
-      ' x); read it with that version, or delete it, and run launch.reproduce'
-      ' fedmlh/table5 again',
+      'is of another version of this program (with the unknown x, its numbers are'
+      ' of revision abc); read it with the one that wrote it, or delete it, and run'
+      ' launch.reproduce fedmlh/table5 again',
     ),
     (
       lambda found: {n: v for n, v in found.items() if n != 'checked'},

@@ -252,6 +252,7 @@ def test_a_study_that_is_kept_stays_as_it_was(tmp_path, monkeypatch):
   for before in (kept, part):
     outcome_lib.write(before, tmp_path)
     assert measured(tmp_path, found, train=False) == [before]
+  assert measured(tmp_path, found, train=False, scale='paper') == [part]
   empty = dataclasses.replace(part, tables=())
   outcome_lib.write(empty, tmp_path)
   [after] = measured(tmp_path, found, train=False)
@@ -293,17 +294,20 @@ def test_a_result_that_cannot_be_read_stays_and_ends_no_others(
   assert path.read_text() == '{'
 
 
-def test_a_result_stays_if_its_runs_were_removed(trains, tmp_path):
+def test_a_result_stays_if_its_runs_were_removed(trains, tmp_path, capsys):
   [before] = measured(tmp_path, small_table.TABLE)
   csv = tmp_path / small_table.TABLE.name / 'result.csv'
   values = csv.read_text()
   shutil.rmtree(tmp_path / 'runs')
   assert measured(tmp_path, small_table.TABLE, train=False) == [before]
   assert csv.read_text() == values
-  # Not that of other settings.
+  # Of other settings nothing was measured.
   more = {'scale': 'paper', 'train': False}
-  [other] = measured(tmp_path, small_table.TABLE, **more)
-  assert other.verdict == VERDICTS.NOT_RUN
+  assert measured(tmp_path, small_table.TABLE, **more) == [before]
+  assert csv.read_text() == values
+  out = capsys.readouterr().out
+  assert 'not run: none of its experiments has finished\n' in out
+  assert f'the result of before stays: {before.command}\n' in out
 
 
 def test_there_may_be_nothing_to_probe(tmp_path, capsys):

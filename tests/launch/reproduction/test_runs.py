@@ -35,6 +35,10 @@ def test_settings_are_the_tables_unless_flags_replace_them(tmp_path):
   assert 'score' not in plain[0].config['hyperparameters']
   told = runs_lib.changed(rows, runs)
   assert told == 'Changed by flags: --score=logsigmoid, --rounds=9'
+  # These choose the round whose scores count, of the same runs.
+  rows, runs = planned(tmp_path, {'best_by': 'pc@1', 'stop_after': 2})
+  told = runs_lib.changed(rows, runs)
+  assert told == 'Changed by flags: --best_by=pc@1, --stop_after=2'
 
 
 def test_flags_that_change_results_have_folders_of_their_own(tmp_path):
@@ -108,6 +112,18 @@ def test_a_flag_in_which_rows_differ_chooses_rows():
   assert not any('clients_per_round' in row.changes for row in kept)
   with pytest.raises(errors.InputError, match='this table have 8, 16, 32'):
     runs_lib.having(rows, {'clients_per_round': 9})
+
+
+def test_an_algorithm_keeps_the_rows_to_which_its_results_are_relative():
+  found = registry.TABLES['fedvc/table5']
+  rows = runs_lib.of_paper(found, None, 'fedvc')
+  assert [row.algorithm for row in rows] == [
+    *('fedvc', 'fedvc', 'centralized', 'fedvc', 'fedvc', 'centralized'),
+  ]
+  assert all(found.reference(row, rows) for row in rows if row.is_relative)
+  # Scores at rounds need none.
+  rows = runs_lib.of_paper(registry.TABLES['fedvc/table4'], None, 'fedir')
+  assert {row.algorithm for row in rows} == {'fedir'}
 
 
 def test_rows_train_as_long_as_their_published_numbers_need(tmp_path):

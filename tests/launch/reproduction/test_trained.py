@@ -205,14 +205,30 @@ def test_a_paper_table_without_numbers_is_judged_by_its_shape(
   assert found.why == 'what was expected holds'
   found = concluded(tmp_path / 'b', [(0.3,), (0.4,), (0.5,)], 'paper')
   assert found.verdict == VERDICTS.NOT
-  # A flag may have left a row out.
-  monkeypatch.setattr(
-    *(sys.modules[__name__], 'TABLE'),
-    dataclasses.replace(changed, rows=rows[:2]),
+
+
+def test_what_is_expected_of_rows_that_flags_left_out_is_not_asked(tmp_path):
+  rows = tuple(row._replace(published={'top1': None}) for row in TABLE.rows)
+  shape = (
+    result.Expected('top1', 'fedss negatives=9', 0, than='posonly'),
+    result.Expected('top1', 'fedss negatives=9', 0, than='fedss negatives=5'),
   )
-  found = concluded(tmp_path / 'c', [(0.3,), (0.4,)], 'paper')
+  changed = dataclasses.replace(TABLE, rows=rows, shape=shape)
+
+  def of(left, name):
+    runs = runs_lib.plan_runs(left, {}, (0,), tmp_path / name)
+    for number, [run] in enumerate(runs):
+      small_table.finish(run, 0.5 - number / 10)
+    return trained.conclude(changed, left, runs, tmp_path / name, 'paper')
+
+  found = of(rows[1:], 'a')  # Whose label is now 'fedss'.
+  assert found.tables[0].rows[0][0] == 'fedss'
+  assert found.verdict == VERDICTS.SHAPE
+  assert found.why == 'what was expected holds'
+  assert len(found.checked) == 1
+  found = of(rows[2:], 'b')
   assert found.verdict == VERDICTS.NOT_RUN
-  assert found.why == '1 of 1 expectations wait for runs'
+  assert found.why == 'nothing is expected of the rows that flags left'
 
 
 @pytest.mark.parametrize(
