@@ -77,7 +77,7 @@ CHECKED = {
   'fedmlh/table7': 0x738F735C,
   'fedvc/table1': 0xCB537676,
   'fedvc/table2': 0xB491E784,
-  'fedvc/table3': 0x24C6FE33,
+  'fedvc/table3': 0x145E0628,
   'fedvc/table4': 0x00FB0B20,
   'fedvc/table5': 0x23CC22AC,
 }
