@@ -130,7 +130,7 @@ def _begin(session: _Session, ip: str) -> None:
       log_to_driver=False,
       logging_level='ERROR',
     )
-  atexit.register(disconnect)  # Before Ray's own, which waits without end.
+  atexit.register(_at_exit)  # Before Ray's own, which waits without end.
   _silence()
 
 
@@ -182,21 +182,31 @@ def has_process(actor) -> bool:
 def disconnect() -> None:
   """Ends what `connect` began; does nothing if nothing is connected.
 
-  Where Ray does not answer, a thread of this process stays behind in Ray's code,
-  and `left_behind` is true: the process may crash when it ends unless by
-  `os._exit`, as `launch.app` does.
+  Where Ray does not answer, or an interrupt ends the wait for it, a thread of
+  this process stays behind in Ray's code, and `left_behind` is true: the process
+  may crash when it ends unless by `os._exit`, as `launch.app` does.
   """
   global _session, left_behind
   if _session is None:
     return
   import ray
 
-  atexit.unregister(disconnect)
-  if not waiting.ends(ray.shutdown, _LEAVE_SECONDS):
-    atexit.unregister(ray.shutdown)  # It would not end at the exit, either.
-    left_behind = True
-  _replace_variables(_session.before)
-  _session = None
+  atexit.unregister(_at_exit)
+  has_left = False
+  try:
+    has_left = waiting.ends(ray.shutdown, _LEAVE_SECONDS)
+  finally:
+    if not has_left:
+      atexit.unregister(ray.shutdown)  # It would not end at the exit, either.
+      left_behind = True
+    _replace_variables(_session.before)
+    _session = None
+
+
+def _at_exit() -> None:
+  """Disconnects; a second Ctrl-C, or SIGTERM, does not wait for Ray."""
+  with contextlib.suppress(KeyboardInterrupt, SystemExit):
+    disconnect()
 
 
 def _node_here(
