@@ -234,3 +234,12 @@ def test_a_runtime_of_the_cluster_takes_the_place_of_the_one_before(
   monkeypatch.setattr(context, 'ClusterContext', lambda *_: None)
   registry._CONTEXTS[registry.CLUSTER](0, '', 1.0)
   assert done == ['left', 'connected']
+
+
+def test_an_unknown_device_is_refused_before_workers_start(monkeypatch):
+  def connect(folder):
+    raise AssertionError('connected')
+
+  monkeypatch.setattr(connection, 'connect', connect)
+  with pytest.raises(errors.InputError, match="TensorFlow sees no 'gpu:7'"):
+    registry.install('cluster', device='gpu:7')
