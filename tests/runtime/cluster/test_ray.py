@@ -249,3 +249,12 @@ def test_every_port_refuses_strangers(folder, is_outer):
     assert taken == ('OK' if kind == 'grpc' else '404')
     assert not {'OK', '404'} & set(refused)
   go_on(driver)
+
+
+def test_sigterm_ends_a_driver_without_a_word(folder):
+  nodes.start(folder, WORKERS)
+  driver = drive(folder)
+  first_line(driver)
+  driver.terminate()
+  assert driver.communicate(timeout=60)[1] == ''
+  assert driver.returncode == -signal.SIGTERM

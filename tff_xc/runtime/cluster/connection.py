@@ -5,7 +5,9 @@ import contextlib
 import dataclasses
 import os
 import pathlib
+import signal
 import sys
+import threading
 import time
 from collections.abc import Iterator
 
@@ -64,6 +66,19 @@ _session: _Session | None = None
 left_behind = False
 
 
+@contextlib.contextmanager
+def _same_sigterm() -> Iterator[None]:
+  """Keeps what SIGTERM does here: Ray would print a trace of C++, and abort."""
+  before = signal.getsignal(signal.SIGTERM)
+  try:
+    yield
+  finally:
+    in_main = threading.current_thread() is threading.main_thread()
+    if in_main and before is not None:  # Otherwise Python cannot set it.
+      signal.signal(signal.SIGTERM, before)
+
+
+@_same_sigterm()
 def connect(
   folder: str | os.PathLike | None = None, deadline_s: float = 20.0
 ) -> int:
