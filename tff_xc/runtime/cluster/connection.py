@@ -294,10 +294,16 @@ def _only_to(ray_id: str) -> Iterator[None]:
 
 
 def _silence() -> None:
-  """Lets Ray print nothing about lost workers: the caller says it better."""
+  """Lets Ray print nothing about lost workers: the caller says it better.
+
+  Nor does it tell the head of an error that ends this process: it would wait for
+  the head's answer before it prints the error.
+  """
   from ray._private import worker
 
   worker.print_to_stdstream = lambda *args, **more: None
+  if sys.excepthook is worker.custom_excepthook:
+    sys.excepthook = worker.normal_excepthook
 
 
 @contextlib.contextmanager
