@@ -243,3 +243,14 @@ def test_an_unknown_device_is_refused_before_workers_start(monkeypatch):
   monkeypatch.setattr(connection, 'connect', connect)
   with pytest.raises(errors.InputError, match="TensorFlow sees no 'gpu:7'"):
     registry.install('cluster', device='gpu:7')
+
+
+def test_a_full_disk_of_the_driver_is_one_sentence(begin):
+  made, _ = begin()
+  [name] = made.workers()
+  full = fake_ray.RayError('Local disk is full\nTip: Use `df`')
+  for store in (made.share, lambda value: made.call(name, 'train', value)):
+    with pytest.raises(
+      client_error.WorkersError, match=r'\(Local disk is full\)'
+    ):
+      store(full)
