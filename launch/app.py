@@ -5,6 +5,7 @@ flag errors answer at once.
 """
 
 import atexit
+import contextlib
 import errno
 import math
 import os
@@ -79,8 +80,9 @@ class _Ending:
   def _leave(self) -> None:
     cluster = sys.modules.get('tff_xc.runtime.cluster.connection')
     if cluster and cluster.left_behind:
-      sys.stdout.flush()
-      sys.stderr.flush()
+      for stream in (sys.stdout, sys.stderr):
+        with contextlib.suppress(OSError):  # The disk is full, say.
+          stream.flush()
       os._exit(self.status)
 
 

@@ -70,3 +70,19 @@ def test_a_command_that_leaves_a_thread_in_ray_ends_at_once(hangs):
   assert (found.returncode, found.stderr) == (2, 'error: no answer\n')
   assert 'the usual end' in found.stdout
   assert ('the way that may crash' in found.stdout) != hangs
+
+
+def test_a_full_output_does_not_keep_such_a_command_from_ending():
+  program = HANGS.format(hangs=True)
+  with open('/dev/full', 'w') as full:
+    found = subprocess.run(
+      [sys.executable, '-c', program],
+      cwd=light.ROOT,
+      env={**os.environ, 'PYTHONUNBUFFERED': ''},
+      stdout=full,
+      stderr=subprocess.PIPE,
+      text=True,
+      timeout=60,
+      check=False,
+    )
+  assert (found.returncode, found.stderr) == (2, 'error: no answer\n')

@@ -38,7 +38,9 @@ def _cluster(client_threads: int, device: str, timeout: float) -> Any:
   from tff_xc.runtime.cluster import connection
   from tff_xc.runtime.cluster import context
   from tff_xc.runtime.cluster import ray_crew
+  from tff_xc.runtime.in_process import context as in_process
 
+  in_process.new_clients(1, device)  # Refuses one before workers start.
   connection.disconnect()  # A process has one; those before end with it.
   return context.ClusterContext(ray_crew.RayCrew(timeout), timeout, device)
 

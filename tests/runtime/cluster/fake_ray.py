@@ -7,6 +7,7 @@ from tff_xc.runtime.cluster import connection
 from tff_xc.runtime.cluster import crew
 from tff_xc.runtime.cluster import head
 from tff_xc.runtime.cluster import ray_crew
+from tff_xc.runtime.cluster import same_program
 
 
 class RayError(Exception):
@@ -31,6 +32,8 @@ class Actor:
   def __getattr__(self, method):
     def remote(*args):
       self._ray.calls.append((method, args))
+      for arg in args:
+        self._ray.put(arg)
       return self, method
 
     return types.SimpleNamespace(remote=remote)
@@ -39,7 +42,7 @@ class Actor:
 def described(reads_data=False, node='a', **changes):
   """Returns what a worker says of itself."""
   info = crew.Info(1, f'machine {node}', reads_data, node)
-  return info, ray_crew._program() | changes
+  return info, same_program.describe() | changes
 
 
 class Ray(types.ModuleType):
@@ -77,6 +80,10 @@ class Ray(types.ModuleType):
     if isinstance(found, Exception):
       raise found
     return found
+
+  def put(self, value):
+    if isinstance(value, Exception):
+      raise value
 
   def kill(self, actor, no_restart):
     self.killed.append(actor)

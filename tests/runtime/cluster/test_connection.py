@@ -79,16 +79,38 @@ def test_a_node_that_the_head_has_given_up_is_one_sentence(monkeypatch):
     connection.check()
 
 
-def test_a_driver_leaves_a_ray_that_does_not_answer(monkeypatch):
+@pytest.fixture(name='silent')
+def _silent(monkeypatch):
+  """A Ray that does not leave, to which we are connected, and who unregisters."""
   end = threading.Event()
   ray = types.SimpleNamespace(shutdown=end.wait)
   monkeypatch.setitem(sys.modules, 'ray', ray)
-  monkeypatch.setattr(connection, '_LEAVE_SECONDS', 0.01)
   session = connection._Session(pathlib.Path(), None, {}, 'm', None, None)
   monkeypatch.setattr(connection, '_session', session)
+  monkeypatch.setattr(connection, 'left_behind', False)
   left_out = []
   monkeypatch.setattr(connection.atexit, 'unregister', left_out.append)
-  connection.disconnect()
+  yield ray, left_out
   end.set()
+
+
+def test_a_driver_leaves_a_ray_that_does_not_answer(silent, monkeypatch):
+  ray, left_out = silent
+  monkeypatch.setattr(connection, '_LEAVE_SECONDS', 0.01)
+  connection.disconnect()
   assert left_out[-1] == ray.shutdown
   assert connection._session is None
+  assert connection.left_behind
+
+
+def test_a_second_interrupt_does_not_wait_for_ray(silent, monkeypatch):
+  ray, left_out = silent
+
+  def interrupted(call, seconds):
+    raise KeyboardInterrupt
+
+  monkeypatch.setattr(connection.waiting, 'ends', interrupted)
+  connection._at_exit()
+  assert left_out[-1] == ray.shutdown
+  assert connection._session is None
+  assert connection.left_behind

@@ -8,6 +8,7 @@ from tff_xc.runtime.cluster import connection
 from tff_xc.runtime.cluster import crew
 from tff_xc.runtime.cluster import head
 from tff_xc.runtime.cluster import ray_crew
+from tff_xc.runtime.cluster import same_program
 
 
 @pytest.fixture(name='begin')
@@ -19,7 +20,7 @@ def _begin(monkeypatch):
   ('what', 'is_whole_program'), [('numpy', False), ('source files', True)]
 )
 def test_another_version_is_refused(what, is_whole_program, begin):
-  program = ray_crew._program()
+  program = same_program.describe()
   names = [name for name in program if what in name]
   assert len(names) == (3 if is_whole_program else 1)
   for name in names:

@@ -239,7 +239,11 @@ def test_what_an_interrupted_start_left_is_ended(folder, monkeypatch):
 
 
 @pytest.mark.parametrize(
-  'ip', ['0.0.0.0', 'localhost', '::1', '192.0.2.1', '10.1', '']
+  'ip',
+  [
+    *('0.0.0.0', 'localhost', '::1', '192.0.2.1', '10.1', ''),
+    *('224.0.0.1', '255.255.255.255'),  # Linux binds these, too.
+  ],
 )
 def test_addresses_that_are_not_ours_are_refused(folder, ip):
   with pytest.raises(errors.InputError, match='address of this machine'):

@@ -249,3 +249,46 @@ def test_every_port_refuses_strangers(folder, is_outer):
     assert taken == ('OK' if kind == 'grpc' else '404')
     assert not {'OK', '404'} & set(refused)
   go_on(driver)
+
+
+def test_sigterm_ends_a_driver_without_a_word(folder):
+  nodes.start(folder, WORKERS)
+  driver = drive(folder)
+  first_line(driver)
+  driver.terminate()
+  assert driver.communicate(timeout=60)[1] == ''
+  assert driver.returncode == -signal.SIGTERM
+
+
+FAILS = """
+import sys
+from tff_xc.runtime.cluster import connection
+
+connection.connect(sys.argv[1])
+print('{}', flush=True)
+sys.stdin.readline()
+raise ValueError('of the user')
+"""
+
+
+def test_an_error_of_the_user_is_told_though_the_head_hangs(folder):
+  node = nodes.start(folder, WORKERS)
+  with subprocess.Popen(
+    [sys.executable, '-c', FAILS, folder],
+    cwd=light.ROOT,
+    stdin=subprocess.PIPE,
+    stdout=subprocess.PIPE,
+    stderr=subprocess.PIPE,
+    text=True,
+  ) as driver:
+    first_line(driver)
+    [silent] = [
+      p for p in processes.marked([node.mark]) if p.name() == 'gcs_server'
+    ]
+    silent.suspend()
+    try:
+      _, error = driver.communicate('\n', timeout=90)
+    finally:
+      silent.resume()
+      driver.kill()
+  assert error.endswith('ValueError: of the user\n')

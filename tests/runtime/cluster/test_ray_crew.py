@@ -234,3 +234,23 @@ def test_a_runtime_of_the_cluster_takes_the_place_of_the_one_before(
   monkeypatch.setattr(context, 'ClusterContext', lambda *_: None)
   registry._CONTEXTS[registry.CLUSTER](0, '', 1.0)
   assert done == ['left', 'connected']
+
+
+def test_an_unknown_device_is_refused_before_workers_start(monkeypatch):
+  def connect(folder):
+    raise AssertionError('connected')
+
+  monkeypatch.setattr(connection, 'connect', connect)
+  with pytest.raises(errors.InputError, match="TensorFlow sees no 'gpu:7'"):
+    registry.install('cluster', device='gpu:7')
+
+
+def test_a_full_disk_of_the_driver_is_one_sentence(begin):
+  made, _ = begin()
+  [name] = made.workers()
+  full = fake_ray.RayError('Local disk is full\nTip: Use `df`')
+  for store in (made.share, lambda value: made.call(name, 'train', value)):
+    with pytest.raises(
+      client_error.WorkersError, match=r'\(Local disk is full\)'
+    ):
+      store(full)

@@ -5,7 +5,9 @@ import contextlib
 import dataclasses
 import os
 import pathlib
+import signal
 import sys
+import threading
 import time
 from collections.abc import Iterator
 
@@ -64,6 +66,19 @@ _session: _Session | None = None
 left_behind = False
 
 
+@contextlib.contextmanager
+def _same_sigterm() -> Iterator[None]:
+  """Keeps what SIGTERM does here: Ray would print a trace of C++, and abort."""
+  before = signal.getsignal(signal.SIGTERM)
+  try:
+    yield
+  finally:
+    in_main = threading.current_thread() is threading.main_thread()
+    if in_main and before is not None:  # Otherwise Python cannot set it.
+      signal.signal(signal.SIGTERM, before)
+
+
+@_same_sigterm()
 def connect(
   folder: str | os.PathLike | None = None, deadline_s: float = 20.0
 ) -> int:
@@ -130,7 +145,7 @@ def _begin(session: _Session, ip: str) -> None:
       log_to_driver=False,
       logging_level='ERROR',
     )
-  atexit.register(disconnect)  # Before Ray's own, which waits without end.
+  atexit.register(_at_exit)  # Before Ray's own, which waits without end.
   _silence()
 
 
@@ -182,21 +197,31 @@ def has_process(actor) -> bool:
 def disconnect() -> None:
   """Ends what `connect` began; does nothing if nothing is connected.
 
-  Where Ray does not answer, a thread of this process stays behind in Ray's code,
-  and `left_behind` is true: the process may crash when it ends unless by
-  `os._exit`, as `launch.app` does.
+  Where Ray does not answer, or an interrupt ends the wait for it, a thread of
+  this process stays behind in Ray's code, and `left_behind` is true: the process
+  may crash when it ends unless by `os._exit`, as `launch.app` does.
   """
   global _session, left_behind
   if _session is None:
     return
   import ray
 
-  atexit.unregister(disconnect)
-  if not waiting.ends(ray.shutdown, _LEAVE_SECONDS):
-    atexit.unregister(ray.shutdown)  # It would not end at the exit, either.
-    left_behind = True
-  _replace_variables(_session.before)
-  _session = None
+  atexit.unregister(_at_exit)
+  has_left = False
+  try:
+    has_left = waiting.ends(ray.shutdown, _LEAVE_SECONDS)
+  finally:
+    if not has_left:
+      atexit.unregister(ray.shutdown)  # It would not end at the exit, either.
+      left_behind = True
+    _replace_variables(_session.before)
+    _session = None
+
+
+def _at_exit() -> None:
+  """Disconnects; a second Ctrl-C, or SIGTERM, does not wait for Ray."""
+  with contextlib.suppress(KeyboardInterrupt, SystemExit):
+    disconnect()
 
 
 def _node_here(
@@ -269,10 +294,16 @@ def _only_to(ray_id: str) -> Iterator[None]:
 
 
 def _silence() -> None:
-  """Lets Ray print nothing about lost workers: the caller says it better."""
+  """Lets Ray print nothing about lost workers: the caller says it better.
+
+  Nor does it tell the head of an error that ends this process: it would wait for
+  the head's answer before it prints the error.
+  """
   from ray._private import worker
 
   worker.print_to_stdstream = lambda *args, **more: None
+  if sys.excepthook is worker.custom_excepthook:
+    sys.excepthook = worker.normal_excepthook
 
 
 @contextlib.contextmanager

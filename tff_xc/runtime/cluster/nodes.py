@@ -172,11 +172,10 @@ def _changing(
 
 def check_ip(ip: str) -> None:
   """Raises InputError unless `ip` is an IPv4 address that can be one machine's."""
-  try:
-    if not ipaddress.IPv4Address(ip).is_unspecified:
+  with contextlib.suppress(ValueError):
+    found = ipaddress.IPv4Address(ip)
+    if not (found.is_unspecified or found.is_multicast or found.is_reserved):
       return
-  except ValueError:
-    pass
   raise errors.InputError(
     f'--listen={ip} is no IPv4 address of this machine: name the one at which the'
     ' other machines reach it'

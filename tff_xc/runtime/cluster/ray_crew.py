@@ -8,12 +8,12 @@ from collections.abc import Iterator
 from collections.abc import Sequence
 from typing import Any
 
-from tff_xc import environment
 from tff_xc import errors
 from tff_xc.runtime import client_error
 from tff_xc.runtime.cluster import connection
 from tff_xc.runtime.cluster import crew
 from tff_xc.runtime.cluster import launching
+from tff_xc.runtime.cluster import same_program
 from tff_xc.runtime.cluster import waiting
 from tff_xc.runtime.in_process import sums
 
@@ -61,7 +61,7 @@ class RayCrew:
     self._infos: dict[str, crew.Info] = {}
     self._left_out: dict[str, crew.Info] = {}
     self._had_one = False  # Whether a worker was ready.
-    self._program = _program()
+    self._program = same_program.describe()
     self._timeout = timeout_seconds
     self._start_seconds = crew.start_seconds(timeout_seconds)
     self._starting: dict[str, Any] = {}  # What a worker must answer first.
@@ -151,7 +151,7 @@ class RayCrew:
       if name in self._infos:
         info, wrong = self._infos[name], found
       else:
-        info, wrong = found[0], _difference(self._program, found[1])
+        info, wrong = found[0], same_program.difference(self._program, found[1])
       if wrong:
         self._leave_out(name, info, wrong)
       elif name not in self._infos:
@@ -176,7 +176,7 @@ class RayCrew:
 
   def call(self, worker: str, method: str, *args: Any) -> Any:
     method_of = getattr(self._actors[worker], method)
-    return _answered(lambda: method_of.remote(*args))
+    return self._stored(lambda: method_of.remote(*args))
 
   def wait(self, tickets: Sequence, seconds: float, most: int = 1) -> list:
     every = list(tickets)
@@ -211,7 +211,18 @@ class RayCrew:
       _answered(lambda: self._ray.kill(actor, no_restart=True))
 
   def share(self, value: Any) -> '_Shared':
-    return _Shared(_answered(lambda: self._ray.put(value)))
+    return _Shared(self._stored(lambda: self._ray.put(value)))
+
+  def _stored(self, call):
+    """Returns what a call returns that stores values on this machine."""
+    try:
+      return _answered(call)
+    except self._ray.exceptions.RayError as e:
+      _alive()
+      raise client_error.WorkersError(
+        f'Ray cannot store here what workers need ({_reason(e)}): make room in the'
+        ' memory and on the disk of this machine, or start the head anew'
+      ) from e
 
   def close(self) -> None:
     connection.disconnect()
@@ -288,7 +299,7 @@ class _Actor:
     self._worker = worker.Worker(self._threads)
 
   def describe(self):
-    """Returns (`crew.Info`, `_program`)."""
+    """Returns (`crew.Info`, `same_program.describe`)."""
     import ray
 
     machine = ray.util.get_node_ip_address()
@@ -296,7 +307,7 @@ class _Actor:
     info = crew.Info(
       self._threads, f'{machine} ({node[:8]})', bool(self._data_dir), node
     )
-    return info, _program()
+    return info, same_program.describe()
 
   def open_data(self, source, fingerprint) -> str:
     """Opens this machine's copy of the data; returns what is wrong, or ''."""
@@ -323,25 +334,3 @@ class _Actor:
 
   def train(self, block, rows):
     return self._worker.train(block, rows)
-
-
-def _program() -> dict:
-  """Returns what a worker's numbers depend on, by what it is called."""
-  return {
-    **{
-      f'source files of {name} with the checksum': checksum
-      for name, checksum in environment.sources().items()
-    },
-    **environment.describe()['versions'],
-  }
-
-
-def _difference(here: dict, there: dict) -> str:
-  """Returns how a worker's program differs from this driver's, or ''."""
-  for name in {**here, **there}:
-    if here.get(name) != there.get(name):
-      return (
-        f'has {name} {there.get(name)}, and this driver {here.get(name)}: install'
-        ' the same there, and start its workers again'
-      )
-  return ''
