@@ -2,7 +2,9 @@
 
 import threading
 import time
+import weakref
 
+import numpy as np
 import pytest
 
 from tff_xc.runtime.cluster import waiting
@@ -50,6 +52,28 @@ def test_a_call_is_given_up_when_nobody_answers(never, monkeypatch):
   monkeypatch.setattr(waiting, '_LOOK_SECONDS', 0.01)
   with pytest.raises(SilentError):
     waiting.answered(never, silent)
+
+
+def test_calls_share_a_thread_unless_one_is_left_behind(never, monkeypatch):
+  monkeypatch.setattr(waiting, '_LOOK_SECONDS', 0.01)
+  ask = lambda: waiting.answered(threading.get_ident, silent)
+  before = ask()
+  assert {ask() for _ in range(5)} == {before}
+  with pytest.raises(SilentError):
+    waiting.answered(never, silent)
+  after = ask()
+  assert after != before
+  assert {ask() for _ in range(5)} == {after}
+
+
+def test_a_value_is_held_no_longer_than_by_the_caller():
+  value = waiting.answered(lambda: np.zeros(3), silent)
+  held = weakref.ref(value)
+  del value
+  deadline = time.monotonic() + 5
+  while held() is not None and time.monotonic() < deadline:
+    time.sleep(0.01)
+  assert held() is None
 
 
 def test_whether_a_call_ends_in_time(never):
