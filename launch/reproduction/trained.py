@@ -140,10 +140,14 @@ def _values(
 
 
 def _pairs(lines: Sequence[lines_lib.Line]) -> list[bands.Pair | None]:
-  """Returns each published value with the measured one, None without that."""
+  """Returns each published value with the measured one, None without that.
+
+  A row that a table prints twice counts once.
+  """
+  of = {line.label: line for line in lines}
   return [
     line.pair(name)
-    for line in lines
+    for line in of.values()
     for name in filter(line.row.published.get, line.row.published)
   ]
 
