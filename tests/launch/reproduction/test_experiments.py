@@ -147,7 +147,7 @@ def test_a_run_may_not_end_before_the_round_that_a_table_shows(tmp_path):
 
 def test_all_rounds_that_a_row_shows_must_be_evaluated(tmp_path):
   with pytest.raises(
-    errors.InputError, match=r'after round 2500 of 5000, .* divisor of 500$'
+    errors.InputError, match=r'after round 2500 of 12500, .* divisor of 500$'
   ):
     planned(tmp_path, ['fedvc/table3'], given={'eval_every': 1000})
   assert planned(tmp_path, ['fedvc/table3'], given={'eval_every': 250})

@@ -23,16 +23,16 @@ TABLE = small_table.TABLE
 
 
 class _Line(lines.Line):
-  """A row of one result, with the value that is its label."""
+  """A row of one result, with the value that is its reference."""
 
   def value(self, name):
-    return self.label
+    return self.reference
 
 
 def line(printed, value):
   [published] = table.read(printed)
   row = table.Row('celeba', 'fedadam', {'top1:0.7': published})
-  return _Line(value, row, None, None)
+  return _Line(printed, row, None, value)
 
 
 @pytest.mark.parametrize(
