@@ -23,10 +23,11 @@ venv-cluster:  ## add Ray to .venv, of either kind, for --runtime=cluster
 demo: venv  ## train and evaluate on the embedded data
 	$(PYTHON_BIN) $(DEMO)
 
+# Three processes for two cores: some tests wait for others.
 test: venv  ## run the linter, the format check and the quick tests
 	$(PYTHON_BIN) -m ruff check
 	$(PYTHON_BIN) -m ruff format --check
-	$(PYTHON_BIN) -m pytest -n 2 --dist worksteal
+	$(PYTHON_BIN) -m pytest -n 3 --dist worksteal
 
 test-slow: venv-cluster  ## run the tests that take minutes, with Ray
 	$(PYTHON_BIN) -m pytest -n 2 --dist worksteal -m slow
