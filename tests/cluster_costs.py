@@ -126,7 +126,7 @@ def main(folder: str = '') -> None:
   names = ('round', 'block', 'client', 'row')
   costs = [('', 'microseconds of the driver')]
   for name, seconds in zip(names, fitted, strict=True):
-    costs.append((f'a {name}', f'{1e6 * seconds:,.3g}'))
+    costs.append((f'a {name}', f'{float(f"{1e6 * seconds:.3g}"):,g}'))
   print(text_table.to_text(costs))
   if folder:
     kept.write(pathlib.Path(folder, 'cluster_costs.csv'), table)
