@@ -114,9 +114,8 @@ def _landmarks(algorithm, printed, **changes):
 
 def _result(number, caption, rows, notes='', start=_PRETRAINED, **more):
   return table.PaperTable(
-    paper='FedVC',
+    **fedvc_skew.PAPER,
     number=number,
-    source='arXiv:2003.08082',
     caption=caption,
     rows=rows,
     notes=f'{start}{notes}'.strip(),

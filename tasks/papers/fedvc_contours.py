@@ -2,6 +2,7 @@
 
 import math
 
+from tasks.papers import fedvc_skew
 from tasks.papers import fedvc_small
 from tasks.papers import result
 from tasks.papers import table
@@ -47,9 +48,8 @@ _SHAPE = (
 )
 
 FIGURE8 = table.PaperTable(
-  paper='FedVC',
+  **fedvc_skew.PAPER,
   number='Fig. 8',
-  source='arXiv:2003.08082',
   caption="Accuracy by the clients' rate and the momentum, at two alpha",
   rows=_ROWS,
   notes='The paper draws contours without numbers; its grids are not known here, and'

@@ -3,7 +3,7 @@
 from tasks.papers import data_numbers
 from tasks.papers import result
 
-_PAPER = {'paper': 'FedVC', 'source': 'arXiv:2003.08082'}
+PAPER = {'paper': 'FedVC', 'source': 'arXiv:2003.08082'}
 # Of 100 clients of 500 images of CIFAR-10: derived, the mean of five seeds.
 EMD = {
   100.0: 0.28,
@@ -24,7 +24,7 @@ def name(alpha: float) -> str:
 
 
 FIGURE1 = result.Diagram(
-  **_PAPER,
+  **PAPER,
   number='Fig. 1',
   caption='Maps of where the images of iNaturalist clients were taken',
   notes='`launch.make_splits inaturalist-geo-*` draws such a map as map.png.',
@@ -34,21 +34,21 @@ _FIGURES = (
   ' are as well.'
 )
 FIGURE2 = data_numbers.study(
-  **_PAPER,
+  **PAPER,
   number='Fig. 2',
   caption='Examples and classes of the clients of iNaturalist, by rank',
   notes='The least images of a Geo cell, 0.01 of its most, are from memory.'
   + _FIGURES,
 )
 FIGURE3 = data_numbers.study(
-  **_PAPER,
+  **PAPER,
   number='Fig. 3',
   caption='Examples and classes of the clients of Landmarks-User-160k, by rank, and'
   ' examples of its classes for training and test',
   notes=_FIGURES.strip(),
 )
 FIGURE10 = result.Study(
-  **_PAPER,
+  **PAPER,
   number='Fig. 10',
   caption='Classes of the clients of CIFAR-10 by alpha: 100 clients of 500 images',
   notes='The paper draws the counts without numbers. The distances are derived, with'
