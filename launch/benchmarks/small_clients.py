@@ -68,6 +68,7 @@ def build(contender: str, settings: Settings) -> Any:
   from launch.benchmarks import learning
   from launch.benchmarks import plain
   from tff_xc.runtime import registry
+  from tff_xc.runtime.in_process import sums
 
   encoder = build_encoder()
   clients = arrays.femnist_like(
@@ -81,7 +82,9 @@ def build(contender: str, settings: Settings) -> Any:
   )
   if contender == 'plain':
     return plain.PlainRounds(plain.perceptron, *rest)
-  registry.install(contender)
+  if contender == 'one_block':
+    sums.MOST_BLOCKS = settings.clients
+  registry.install('in_process' if contender == 'one_block' else contender)
   return learning.fullsoftmax_rounds(encoder, *rest)
 
 
@@ -91,6 +94,7 @@ def _pairs(names: Sequence[str]) -> list[spec.Pair]:
     ('in_process', 'plain'),
     ('worker', 'plain'),
     ('worker', 'in_process'),
+    ('in_process', 'one_block'),
   )
 
 
@@ -101,6 +105,8 @@ BENCHMARK = spec.Benchmark(
   small={'clients': 3},
   contenders=lambda settings: ('plain', 'in_process', 'worker'),
   pairs=_pairs,
+  # In one block, clients are summed up one after another, in this process only.
+  optional=lambda settings: ('one_block',),
   groups=spec.all_together,
   tolerances={'loss': 0.02, 'update_norm': 0.05},
   build=build,

@@ -17,6 +17,7 @@ from launch.benchmarks import plain
 from launch.benchmarks import small_clients
 from tff_xc.round import nearest
 from tff_xc.runtime import registry
+from tff_xc.runtime.in_process import sums
 
 
 # `test_same_as_worker` compares the runtimes.
@@ -69,6 +70,17 @@ def test_small_clients_compute_what_the_plain_loop_does(runtime):
   base = checked('small', 'plain')
   assert base['update_norm'] > 0.01
   assert_agree('small', base, checked('small', runtime))
+
+
+def test_one_block_is_folded_in_another_order(monkeypatch, runtime):
+  if runtime == 'worker':
+    pytest.skip('it folds in this process')
+  sizes = {'clients': sums.MOST_BLOCKS + 8, 'examples': 2, 'batch_size': 1}
+  blocks = checked('small', 'in_process', **sizes)
+  monkeypatch.setattr(sums, 'MOST_BLOCKS', sums.MOST_BLOCKS)
+  one = checked('small', 'one_block', **sizes)
+  assert sums.block_size(sizes['clients']) == sizes['clients']
+  assert_agree('small', blocks, one)
 
 
 @pytest.fixture

@@ -4,7 +4,6 @@ Whatever happens to workers, each block enters the sums once, and at its place:
 a lost worker's blocks are done by others, with the same numbers.
 """
 
-import collections
 import itertools
 import math
 import sys
@@ -18,6 +17,7 @@ from tff_xc.runtime.cluster import crew as crew_lib
 from tff_xc.runtime.cluster import cut
 from tff_xc.runtime.cluster import messages
 from tff_xc.runtime.cluster import roster as roster_lib
+from tff_xc.runtime.cluster import shares
 from tff_xc.runtime.in_process import sums as sums_lib
 
 _POLL_SECONDS = 1.0
@@ -58,16 +58,9 @@ class Dispatch:
     self._round = next(_rounds)
     num_clients = len(kept)
     # Numbers of larger blocks would be folded in another order in one process.
-    size = sums_lib.block_size(num_clients)
-    self._folds = size < num_clients
-    size = size if self._folds else 1
+    self._shares = shares.Shares(num_clients)
     self._num_clients = num_clients
     self._sums = sums_lib.Sums(phase, server, self._home, num_clients)
-    self._waiting = collections.deque(
-      range(first, min(first + size, num_clients))
-      for first in range(0, num_clients, size)
-    )
-    self._lost = collections.Counter()
     self._lost_early = 0
     self._done = {}
     self._joined = 0
@@ -102,11 +95,12 @@ class Dispatch:
 
   def _hand_out(self, machines: set[str]) -> None:
     """Gives waiting blocks to the workers that have room, least busy first."""
-    while self._waiting:
+    while self._shares:
+      share = self._shares.next(self._threads())
       free = [
         (len(member.tickets) / member.info.threads, name)
         for name, member in self._roster.members.items()
-        if name in self._roster.ready and self._room(member)
+        if name in self._roster.ready and self._room(member, share)
       ]
       if not free:
         return
@@ -119,22 +113,29 @@ class Dispatch:
         continue
       machines.add(member.info.machine)
       self._used.add(name)
-      self._start(name, self._waiting.popleft())
+      self._shares.take(share)
+      self._start(name, share)
 
-  def _room(self, member: roster_lib.Member) -> bool:
-    """Whether a worker can take a block more.
+  def _threads(self) -> int:
+    """Returns the threads of the workers that can take something now."""
+    members = self._roster.members
+    ready = [members[name] for name in self._roster.ready if name in members]
+    return max(sum(member.info.threads for member in ready), 1)
+
+  def _room(self, member: roster_lib.Member, share: range) -> bool:
+    """Whether a worker can take a share more.
 
     It has enough for its threads, and one that waits for its rows meanwhile. A
-    block that was lost with a worker is alone on the next one, so that the one
+    share that was lost with a worker is alone on the next one, so that the one
     to blame is found.
     """
     if any(what == 'load' for what, _ in member.tickets.values()):
       return False
-    doing = [clients[0] for _, clients in member.tickets.values()]
-    if self._lost[self._waiting[0][0]] or any(self._lost[i] for i in doing):
+    doing = [clients for _, clients in member.tickets.values()]
+    if any(map(self._shares.times_lost, [share, *doing])):
       return not doing
-    each = len(self._waiting[0])
-    return len(member.tickets) < 1 + math.ceil(member.info.threads / each)
+    enough = math.ceil(member.info.threads / len(share))
+    return len(doing) < 1 + enough
 
   def _start(self, name: str, clients: range) -> None:
     reads_data = self._roster.members[name].info.reads_data
@@ -154,7 +155,7 @@ class Dispatch:
       own,
       [messages.pack(self._kept[index], kept) for index in clients],
       self._shared,
-      self._folds,
+      self._shares.folds,
     )
 
   def _own(self, clients: range, reads_data: bool) -> list:
@@ -212,7 +213,11 @@ class Dispatch:
     try:
       rows = self._phase.rows({**self._server, **keys}, self._home)
     except tf.errors.InvalidArgumentError as e:  # A key is out of range.
-      raise client_error.ClientError(clients[0], self._num_clients, e) from e
+      error = client_error.ClientError(clients[0], self._num_clients, e)
+      if len(clients) > 1:
+        why = f'of {_which(clients)} (from 0): {error.reason}'
+        error = self._error(clients, why)
+      raise error from e
     return messages.pack(rows, self._phase.rows.outputs)
 
   def _join(self) -> None:
@@ -222,11 +227,13 @@ class Dispatch:
       types = self._phase.client.outputs
       for index, new in zip(clients, found.kept, strict=False):
         self._kept[index].update(messages.unpack(new, types))
-      if self._folds:
+      if self._shares.folds:
         types = self._phase.zero.outputs
         self._sums.merge(messages.unpack(found.folded, types))
       else:
-        self._sums.add([messages.unpack(v, types) for v in found.folded])
+        self._sums.add(
+          [messages.unpack(v, types, borrowed=True) for v in found.folded]
+        )
       self._joined = clients.stop
 
   def _lose(
@@ -240,7 +247,9 @@ class Dispatch:
       file=sys.stderr,
     )
     doing = self._roster.remove(name)
-    again = [clients for what, clients in doing if what != 'load']
+    again = self._shares.give_back(
+      [clients for what, clients in doing if what != 'load']
+    )
     self._lost_early += not again
     if self._lost_early >= _MOST_LOST_EARLY:
       raise client_error.WorkersError(
@@ -250,22 +259,16 @@ class Dispatch:
         ' compile'
       )
     for clients in again:
-      self._lost[clients[0]] += 1
-      if self._lost[clients[0]] >= _MOST_LOST:
-        which = f'client {clients[0]}'
-        if len(clients) > 1:
-          which = f'one of the clients {clients[0]} to {clients[-1]}'
-        raise client_error.ClientError(
-          clients[0],
-          self._num_clients,
-          RuntimeError(
-            f'{_MOST_LOST} workers were lost one after the other with {which}'
-            f' (from 0; the last: {why}), {cure}'
-          ),
+      if self._shares.times_lost(clients) >= _MOST_LOST:
+        raise self._error(
+          clients,
+          f'{_MOST_LOST} workers were lost one after the other with'
+          f' {_which(clients)} (from 0; the last: {why}), {cure}',
         )
-    self._waiting = collections.deque(
-      sorted([*again, *self._waiting], key=lambda clients: clients[0])
-    )
+
+  def _error(self, clients: range, why: str) -> client_error.ClientError:
+    cause = RuntimeError(why)
+    return client_error.ClientError(clients[0], self._num_clients, cause)
 
   def _dismiss_silent(self) -> None:
     """Gives up workers that make no progress; a large block takes its time."""
@@ -317,3 +320,9 @@ class Dispatch:
         ' ended; then the same command goes on'
       )
     time.sleep(0.1)
+
+
+def _which(clients: range) -> str:
+  if len(clients) == 1:
+    return f'client {clients[0]}'
+  return f'one of the clients {clients[0]} to {clients[-1]}'

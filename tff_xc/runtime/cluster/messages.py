@@ -9,6 +9,8 @@ from typing import Protocol
 import numpy as np
 import tensorflow as tf
 import tensorflow_federated as tff
+from tensorflow.python.eager import context
+from tensorflow.python.framework import ops
 
 from tff_xc.runtime.in_process import expressions
 from tff_xc.runtime.in_process import graph_call
@@ -132,19 +134,43 @@ def arrays(value, type_spec: tff.Type) -> list[np.ndarray]:
 
 
 def unpack(
-  found: Mapping[str, list[np.ndarray]], types: Mapping[str, tff.Type]
+  found: Mapping[str, list[np.ndarray]],
+  types: Mapping[str, tff.Type],
+  borrowed: bool = False,
 ) -> dict[str, Any]:
-  """Inverts `pack`; names without a type are left out."""
+  """Inverts `pack`; names without a type are left out.
+
+  Args:
+    found: arrays by name.
+    types: the values' types by name.
+    borrowed: whether the values are only read, and never given up
+      (`updates.donate`). They then share the arrays' memory, if nobody can
+      write there: new memory of this size costs more than to copy to it.
+  """
   return {
-    name: values.unflatten(tensors(leaves), types[name])
+    name: values.unflatten(tensors(leaves, borrowed), types[name])
     for name, leaves in found.items()
     if name in types
   }
 
 
-def tensors(leaves: list[np.ndarray]) -> list[tf.Tensor]:
-  """Returns arrays as tensors."""
-  return [tf.constant(leaf) for leaf in leaves]
+def tensors(
+  leaves: list[np.ndarray], borrowed: bool = False
+) -> list[tf.Tensor]:
+  """Returns arrays as tensors; see `unpack`."""
+  return [
+    _shared(leaf)
+    if borrowed and not leaf.flags.writeable
+    else tf.constant(leaf)  # It copies.
+    for leaf in leaves
+  ]
+
+
+def _shared(leaf: np.ndarray) -> tf.Tensor:
+  """Returns a tensor in an array's memory; a copy if that is not aligned."""
+  current = context.context()
+  current.ensure_initialized()
+  return ops.EagerTensor(leaf, current.device_name, None)
 
 
 def num_bytes(message) -> int:

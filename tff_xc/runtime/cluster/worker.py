@@ -199,7 +199,9 @@ class Worker:
     """Returns the server's values; those of an older round are dropped."""
     with self._lock:
       if block.round not in self._servers:
-        found = messages.unpack(block.server.get(), phase.server_inputs)
+        found = messages.unpack(
+          block.server.get(), phase.server_inputs, borrowed=True
+        )
         if block.round < max(self._servers, default=0):
           return found  # Of a round that was given up; a newer one has begun.
         self._servers = {block.round: found}

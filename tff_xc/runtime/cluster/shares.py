@@ -1,0 +1,62 @@
+"""The clients of a phase that wait for a worker, in shares."""
+
+import collections
+import math
+from collections.abc import Iterable
+
+from tff_xc.runtime.in_process import sums
+
+# The clients that are left are cut into so many shares for each thread.
+_PIECES = 2
+
+
+class Shares:
+  """Cuts a cohort into shares of consecutive clients, one for a call of a worker.
+
+  Of a larger cohort a share is a block of `sums`, which the worker folds. Clients
+  of a single block are folded by the driver, so any number of them may go
+  together: fewer towards the end, so that the workers end together.
+
+  Attributes:
+    folds: whether workers fold.
+  """
+
+  def __init__(self, num_clients: int):
+    size = sums.block_size(num_clients)
+    self.folds = size < num_clients
+    self._waiting = collections.deque(
+      range(first, min(first + size, num_clients))
+      for first in range(0, num_clients, size)
+    )
+    self._lost = collections.Counter()
+
+  def __bool__(self) -> bool:
+    return bool(self._waiting)
+
+  def times_lost(self, share: range) -> int:
+    """Returns how many workers were lost with a share."""
+    return self._lost[share[0]]
+
+  def next(self, threads: int) -> range:
+    """Returns the next share for workers of so many threads together."""
+    first = self._waiting[0]
+    if self.folds or self.times_lost(first):
+      return first
+    left = sum(map(len, self._waiting))
+    return first[: math.ceil(left / (_PIECES * threads))]
+
+  def take(self, share: range) -> None:
+    """Takes the next share out."""
+    rest = self._waiting.popleft()[len(share) :]
+    if rest:
+      self._waiting.appendleft(rest)
+
+  def give_back(self, lost: Iterable[range]) -> list[range]:
+    """Returns the shares in which the clients of lost ones wait again."""
+    if not self.folds:  # One by one, the client to blame is found.
+      lost = [range(i, i + 1) for share in lost for i in share]
+    again = list(lost)
+    self._lost.update(share[0] for share in again)
+    waiting = sorted([*again, *self._waiting], key=lambda share: share[0])
+    self._waiting = collections.deque(waiting)
+    return again
