@@ -191,13 +191,12 @@ class Phase:
 
     Only small results can wait for others without filling the memory.
     """
-    size = sum(
-      leaf.shape.num_elements() * leaf.dtype.size
-      for step in self._folding
-      for leaf in values.leaves(found[_value(step.name)], step.fold.value_type)
-      if isinstance(leaf, tf.Tensor)
-    )
-    return 2 * GROUP if size <= _SMALL_BYTES else 1
+    types = {_value(s.name): s.fold.value_type for s in self._folding}
+    return 2 * GROUP if _are_small(found, types) else 1
+
+  def are_small(self, totals: dict) -> bool:
+    """Whether accumulators may stay in memory beside others."""
+    return _are_small(totals, self._total_types())
 
   def _fold(self, size: int) -> graph_call.GraphCall:
     totals = self._total_types()
@@ -245,6 +244,16 @@ def _kept_apart(found: dict, types: graph_call.Types) -> dict:
   return {
     name: values.map_leaves(apart, found[name], types[name]) for name in types
   }
+
+
+def _are_small(found: dict, types: graph_call.Types) -> bool:
+  size = sum(
+    leaf.shape.num_elements() * leaf.dtype.size
+    for name, type_spec in types.items()
+    for leaf in values.leaves(found[name], type_spec)
+    if isinstance(leaf, tf.Tensor)
+  )
+  return size <= _SMALL_BYTES
 
 
 def run_steps(steps, environment: dict, place: imported.Place) -> dict:

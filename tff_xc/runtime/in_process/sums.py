@@ -36,7 +36,7 @@ class Sums:
     """Args: the phase, what its zeros read, where it folds, clients of a block."""
     self._phase, self._server, self._home = phase, server, home
     self._size = block_size
-    self._whole = self._block = None
+    self._whole = self._block = self._zeros = None
     self._clients = 0  # Of the block that is not merged yet.
 
   def add(self, results: list[dict]) -> None:
@@ -46,7 +46,7 @@ class Sums:
       some = results[: self._size - self._clients]
       del results[: len(some)]
       if self._block is None:
-        self._block = self._phase.zero(self._server, self._home)
+        self._block = self._zero()
       self._block = self._phase.fold(self._block, some, self._home)
       self._clients += len(some)
       if self._clients == self._size:
@@ -72,8 +72,17 @@ class Sums:
     if self._block is not None:
       self._close()
     if self._whole is None:
-      self._whole = self._phase.zero(self._server, self._home)
+      self._whole = self._zero()
     return self._whole
+
+  def _zero(self) -> dict:
+    """Returns the first accumulators; small ones are made once for all blocks."""
+    if self._zeros is not None:
+      return self._zeros
+    found = self._phase.zero(self._server, self._home)
+    if self._phase.are_small(found):
+      self._zeros = found
+    return found
 
   def _close(self) -> None:
     self.merge(self._block)
