@@ -87,10 +87,20 @@ def _measure(runtime, classes: int, clients: int, rows: int):
   )
 
 
+def _shares(clients: int) -> int:
+  """Returns in how many shares two threads get the clients of a cohort."""
+  from tff_xc.runtime.cluster import shares
+
+  waiting, count = shares.Shares(clients), 0
+  while waiting:
+    waiting.take(waiting.next(threads=2))
+    count += 1
+  return count
+
+
 def main(folder: str = '') -> None:
   os.environ.setdefault('TF_CPP_MIN_LOG_LEVEL', '2')
   from tff_xc.runtime import registry
-  from tff_xc.runtime.in_process import sums
 
   runtime = registry.install('cluster')
   heading = (
@@ -105,9 +115,7 @@ def main(folder: str = '') -> None:
   table, parts, times = [heading], [], []
   for classes, clients, rows in SIZES:
     wall, own, crossed = _measure(runtime, classes, clients, rows)
-    size = sums.block_size(clients)
-    blocks = clients if size == clients else -(-clients // size)
-    parts.append((1.0, blocks, clients, clients * rows))
+    parts.append((1.0, _shares(clients), clients, clients * rows))
     times.append(own)
     table.append(
       (
@@ -123,7 +131,7 @@ def main(folder: str = '') -> None:
     print(text_table.to_text([heading, table[-1]]), flush=True)
   print(text_table.to_text(table))
   fitted, *_ = np.linalg.lstsq(np.array(parts), np.array(times), rcond=None)
-  names = ('round', 'block', 'client', 'row')
+  names = ('round', 'share', 'client', 'row')
   costs = [('', 'microseconds of the driver')]
   for name, seconds in zip(names, fitted, strict=True):
     costs.append((f'a {name}', f'{float(f"{1e6 * seconds:.3g}"):,g}'))
