@@ -97,7 +97,7 @@ def test_a_section_of_single_measurements_says_when():
         text = documents.section(path.read_text(), heading)
         assert re.search(r'\b20\d\d-\d\d-\d\d\b', text), path
         checked += 1
-  assert checked > 3
+  assert checked > 1
 
 
 @pytest.mark.parametrize(
