@@ -28,6 +28,7 @@ from absl import flags
 from launch import app
 from launch import settings
 from launch.reproduction import experiments
+from launch.reproduction import others
 from launch.reproduction import outcome as outcome_lib
 from launch.sweeps import plan
 from tasks.papers import registry
@@ -54,11 +55,12 @@ def main(arguments: Sequence[str]) -> None:
     algorithm=values.algorithm,
     given=settings.changes(),
     seeds=plan.seeds(values.seeds) if values.seeds else None,
-    output=pathlib.Path(values.output or f'runs/reproduce-{values.scale}'),
+    output=pathlib.Path(_output(values)),
     jobs=values.jobs,
     train=not values.finished_only,
   )
   planned = experiments.plan_all(found, request)
+  others.refuse(request.output, request.names)
   settings.use_cache_dir()
   if values.needs:
     experiments.tell_needs(planned, request)
@@ -71,6 +73,13 @@ def main(arguments: Sequence[str]) -> None:
         raise
       print(e, flush=True)  # Other results may need no data.
   experiments.run_all(planned, request)
+
+
+def _output(values) -> str:
+  """Returns the directory of results and runs."""
+  if values.output == '':
+    raise errors.InputError('--output is empty; name a directory')
+  return values.output or f'runs/reproduce-{values.scale}'
 
 
 if __name__ == '__main__':

@@ -90,10 +90,11 @@ def _measure(runtime, classes: int, clients: int, rows: int):
 def _shares(clients: int) -> int:
   """Returns in how many shares two threads get the clients of a cohort."""
   from tff_xc.runtime.cluster import shares
+  from tff_xc.runtime.in_process import phases
 
   waiting, count = shares.Shares(clients), 0
   while waiting:
-    waiting.take(waiting.next(threads=2))
+    waiting.take(waiting.next(threads=2, most=2 * phases.GROUP))
     count += 1
   return count
 

@@ -7,6 +7,7 @@ test of a package that is imported and not named fails only under Bazel.
 import ast
 import pathlib
 import re
+import subprocess
 
 import pytest
 
@@ -55,6 +56,24 @@ def files_of(package):
   for pattern in strings(library(package)['srcs']):
     found |= set((ROOT / package).glob(pattern))
   return found
+
+
+@pytest.mark.parametrize('package', [p for p in PACKAGES if p != 'tests'])
+def test_a_library_has_all_its_other_files(package):
+  listed = subprocess.run(
+    ['git', 'ls-files', package], cwd=ROOT, capture_output=True, text=True
+  )
+  others = {
+    ROOT / line
+    for line in listed.stdout.splitlines()
+    if not line.endswith(('.py', 'BUILD.bazel'))
+  }
+  data = library(package).get('data')
+  named = set()
+  for pattern in strings(data) if data else ():
+    named |= {p for p in (ROOT / package).glob(pattern) if p.suffix != '.py'}
+  assert others == named
+  assert package != 'launch' or len(others) > 5
 
 
 def imported(path):

@@ -179,3 +179,13 @@ def test_no_two_examples_train_in_one_directory():
       if words[0] == 'launch.train' and found:
         others = of.setdefault(found[0], sorted(words))
         assert others == sorted(words), f'{path}: {found[0]}'
+
+
+@pytest.mark.parametrize(
+  'family', ['fedss', 'fedaws', 'turbosvm', 'fedmlh', 'fedvc']
+)
+def test_the_page_of_a_family_has_a_picture(family):
+  found = re.findall(r'!\[[^\]]+\]\(([^)]+\.png)\)', documents.page(family))
+  assert found
+  for picture in found:
+    assert (documents.ROOT / 'docs' / picture).is_file()

@@ -14,6 +14,8 @@ command -v bazel > /dev/null || {
 
 work=$(mktemp -d)
 trap 'chmod -R u+w "$work"; rm -rf "$work"' EXIT
+trap 'exit 130' INT
+trap 'exit 143' TERM
 export VIRTUAL_ENV="$PWD/.venv"
 
 # Nothing may be downloaded: nobody answers there.

@@ -122,8 +122,16 @@ def _whole(run: run_files.Run) -> run_files.Run:
     numbers |= {name: best.get(name) for name in ('round', 'bytes_down')}
   elif best is not None:
     numbers['best_round'] = None
+  final = run.summary.get('final')
+  for scores in (final, best):
+    if isinstance(scores, dict):  # A score may be null: it was never measured.
+      numbers |= {
+        name: value
+        for name, value in scores.items()
+        if name in catalog.SCORES and value is not None
+      }
   for name, value in numbers.items():
-    if not isinstance(value, int | float):
+    if not isinstance(value, int | float) or not math.isfinite(value):
       raise run_files.damaged(
         run.path / run_files.SUMMARY, f'expected a number of "{name}"'
       )

@@ -5,6 +5,7 @@ import dataclasses
 import enum
 import itertools
 import json
+import math
 import pathlib
 import textwrap
 from collections.abc import Iterator
@@ -19,6 +20,7 @@ from tff_xc.report import run_files
 from tff_xc.report import text_table
 
 FILE = 'result.json'
+TEXT = 'result.md'
 SCALES = ('paper', 'small')
 
 
@@ -155,7 +157,7 @@ def write(outcome: Outcome, output: pathlib.Path) -> None:
   where = folder(output, outcome.name)
   with writing(where):
     run_files.write_json(where / FILE, dataclasses.asdict(outcome))
-    with run_files.replacing(where / 'result.md') as temporary:
+    with run_files.replacing(where / TEXT) as temporary:
       temporary.write_text(to_markdown(outcome), encoding='utf-8')
 
 
@@ -182,10 +184,10 @@ def read(output: pathlib.Path, name: str) -> Outcome | None:
     errors.DamageError: the file is damaged, or another version wrote it.
   """
   path = folder(output, name) / FILE
-  if not path.exists():
-    return None
   again = f'delete it, and run launch.reproduce {name} again'
   try:
+    if not path.exists():
+      return None
     values = json.loads(path.read_text(encoding='utf-8'))
     if other := _other_version(values):
       raise errors.DamageError(
@@ -261,7 +263,8 @@ def _check(found: Outcome) -> None:
     for flag in (each.holds, each.is_reversed):
       if not (flag is None or isinstance(flag, bool)):
         raise ValueError(f'expected true, false or null instead of {flag!r}')
-  if not isinstance(found.seconds or 0.0, float | int):
+  seconds = found.seconds or 0.0
+  if not isinstance(seconds, float | int) or not math.isfinite(seconds):
     raise ValueError(f'expected a number of seconds, not {found.seconds!r}')
 
 

@@ -28,7 +28,7 @@ _FOLDER = pathlib.Path(__file__).parent
 _MOST_BYTES = 6_000_000
 _LONG = 24  # Rows of a table that is folded away.
 _WHY = 110  # Characters of a reason in the overview.
-_FILES = ('result.csv', 'result.md', outcome_lib.FILE)
+_FILES = ('result.csv', outcome_lib.TEXT, outcome_lib.FILE)
 _COLOURS = (
   128  # Of a picture in the page, a quarter of the bytes of all colours.
 )
@@ -313,11 +313,14 @@ def _picture(
   """
   from PIL import Image  # Late: flags are checked first.
 
-  with Image.open(outcome_lib.folder(output, outcome.name) / name) as image:
-    size = image.size
-    small = image.convert('RGB').quantize(
-      _COLOURS, Image.Quantize.FASTOCTREE, dither=Image.Dither.NONE
-    )
+  try:
+    with Image.open(outcome_lib.folder(output, outcome.name) / name) as image:
+      size = image.size
+      small = image.convert('RGB').quantize(
+        _COLOURS, Image.Quantize.FASTOCTREE, dither=Image.Dither.NONE
+      )
+  except Image.DecompressionBombError as e:
+    raise ValueError(str(e)) from e
   file = io.BytesIO()
   small.save(file, 'PNG')
   src = f'{outcome.name}/{name}'

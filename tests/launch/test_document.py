@@ -3,9 +3,11 @@
 import json
 import pathlib
 import re
+import shutil
 
 import pytest
 
+from launch import compared_runs
 from launch import document
 from launch.benchmarks import report
 from launch.reproduction import outcome as outcome_lib
@@ -72,8 +74,8 @@ def test_a_score_is_related_to_that_of_other_runs(runs):
 
 
 def test_a_score_with_an_at_is_shown_at_a_round():
-  assert document._column('p@1@100').heading == 'P@1 % after 100 rounds'
-  assert document._column('p@1').heading == 'P@1 %'
+  assert compared_runs._column('p@1@100').heading == 'P@1 % after 100 rounds'
+  assert compared_runs._column('p@1').heading == 'P@1 %'
 
 
 def test_a_table_of_the_rounds_that_runs_chose(tmp_path):
@@ -261,9 +263,59 @@ def test_a_table_without_an_end_is_refused(text, tmp_path):
     document.document(path)
 
 
+@pytest.mark.parametrize(
+  ('words', 'told'),
+  [
+    ('verdict small', 'has 1 lines <!-- end --> for 0 tables; a table begins'),
+    ('verdicts small', 'no result was written to'),
+    ('result small', 'expected DIRECTORY/PAPER/TABLE'),
+  ],
+)
+def test_wrong_words_are_refused(words, told, tmp_path):
+  (tmp_path / 'small').mkdir()
+  path = tmp_path / 'a.md'
+  write(path, words)
+  with pytest.raises(errors.InputError, match=re.escape(told)):
+    document.document(path)
+
+
+def test_a_page_in_another_coding_is_refused(tmp_path):
+  path = tmp_path / 'a.md'
+  path.write_bytes(b'\xff\xfe')
+  with pytest.raises(errors.InputError, match=r'a.md is no text in UTF-8'):
+    document.document(path)
+
+
+def test_a_page_keeps_its_line_ends(runs):
+  path = runs / 'a.md'
+  write(path, 'compare runs --columns=top1', 'old\n')
+  expected = document.document(path)
+  path.write_bytes(path.read_bytes().replace(b'\n', b'\r\n'))
+  assert document.document(path) == expected.replace('\n', '\r\n')
+
+
+def test_a_page_that_cannot_be_written_stays(tmp_path, monkeypatch):
+  path = tmp_path / 'a.md'
+  path.write_text('as it was')
+  write_bytes = pathlib.Path.write_bytes
+
+  def full(self, data):
+    write_bytes(self, data[:1])
+    raise OSError(28, 'No space left on device')
+
+  monkeypatch.setattr(pathlib.Path, 'write_bytes', full)
+  with pytest.raises(
+    errors.InputError, match=r'a.md cannot be written \(No sp'
+  ):
+    document._write(path, 'new')
+  assert path.read_text() == 'as it was'
+  assert list(tmp_path.iterdir()) == [path]
+
+
 def test_the_command_checks_and_writes(tmp_path):
   path = tmp_path / 'a.md'
-  (tmp_path / 'small').mkdir()
+  kept = ROOT / 'docs/results/small/fedmlh/table5'
+  shutil.copytree(kept, tmp_path / 'small/fedmlh/table5')
   write(path, 'verdicts small')
   done = light.call('document', path, '--check')
   assert done.returncode == 2

@@ -269,14 +269,14 @@ def _dropped_all(row) -> bool:
 
 
 def _explained(error, cohort: cohort_lib.Cohort, round_number: int) -> str:
-  index = error.client_index
-  name = cohort.client_ids[index] if index < len(cohort.client_ids) else index
+  ids = dict(enumerate(cohort.client_ids))
+  names = [ids.get(i, i) for i in (error.client_index, error.last_index)]
   # Of TensorFlow's message, the part that a check of ours wrote.
   said = re.search(
     r'assertion failed: \[client -?\d+: (.*?)\] ?\[', error.reason
   )
   return (
-    f'client {name!r} failed in round {round_number}:'
+    f'{client_error.which(*names)} failed in round {round_number}:'
     f' {said[1] if said else error.reason}; mend its data or what ran out, and'
     ' start the same command again'
   )

@@ -18,18 +18,33 @@ class ClientError(RuntimeError):
 
   Attributes:
     client_index: the client's position in the cohort.
+    last_index: another one if it is any client up to that position.
     reason: the error's message.
     cancelled: whether another client's error stopped this client.
   """
 
-  def __init__(self, client_index: int, num_clients: int, cause: Exception):
+  def __init__(
+    self,
+    client_index: int,
+    num_clients: int,
+    cause: Exception,
+    last_index: int | None = None,
+  ):
     self.reason = _reason(cause)
-    super().__init__(
-      f'client {client_index} (from 0) of the {num_clients} in the cohort'
-      f' failed: {self.reason}'
-    )
     self.client_index = client_index
+    self.last_index = client_index if last_index is None else last_index
+    super().__init__(
+      f'{which(client_index, self.last_index)} (from 0) of the {num_clients} in'
+      f' the cohort failed: {self.reason}'
+    )
     self.cancelled = isinstance(cause, tf.errors.CancelledError)
+
+
+def which(first, last) -> str:
+  """Returns words for a client, or for one of several, by positions or ids."""
+  if first == last:
+    return f'client {first!r}'
+  return f'one of the clients {first!r} to {last!r}'
 
 
 def _reason(error: Exception) -> str:

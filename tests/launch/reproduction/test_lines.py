@@ -2,6 +2,7 @@
 
 import dataclasses
 import json
+import math
 
 import pytest
 
@@ -45,6 +46,9 @@ def change(path, **values):
     ('round', {'best_round': {**BEST, 'round': 'x'}}),
     ('best_round', {'best_round': [4]}),
     ('seconds_per_round_median', {'seconds_per_round_median': None}),
+    ('top1', {'best_round': {**BEST, 'top1': math.nan}}),
+    ('mcc', {'final': {'top1': 0.5, 'mcc': math.inf}}),
+    ('seconds_per_round_median', {'seconds_per_round_median': math.nan}),
   ],
 )
 def test_what_a_summary_lacks_is_named(name, values, folder, tmp_path):

@@ -1,17 +1,21 @@
 """The page of all results."""
 
 import json
+import pathlib
 import re
 import shutil
 
 import pytest
+from PIL import Image
 
 from launch.reproduction import experiments
+from launch.reproduction import others
 from launch.reproduction import page
 from tasks.papers import registry
 from tasks.papers import result
 from tests.launch.reproduction import parsed_page
 from tests.launch.reproduction import small_table
+from tff_xc import errors
 
 TABLE = small_table.TABLE
 DIAGRAM = result.Diagram(
@@ -166,13 +170,56 @@ def test_damaged_files_are_told_in_a_sentence(output):
 
 
 @pytest.mark.parametrize(
-  'change', [{'tables': [3]}, {'seconds': 'long'}, {'pictures': 5}, {'why': 1}]
+  'change',
+  [
+    {'tables': [3]},
+    {'seconds': 'long'},
+    {'seconds': float('nan')},
+    {'pictures': 5},
+    {'why': 1},
+  ],
 )
 def test_a_result_of_another_form_is_damaged(change, output):
   path = output / 'p/fig1/result.json'
   path.write_text(json.dumps({**json.loads(path.read_text()), **change}))
   rewritten(output)
   assert 'fig1/result.json is damaged (' in text_of(output)
+
+
+def test_a_result_that_cannot_be_looked_at_ends_no_other(output, monkeypatch):
+  exists = pathlib.Path.exists
+
+  def shut(path):
+    if path.parent.name == 'fig1':
+      raise PermissionError(13, 'Permission denied')
+    return exists(path)
+
+  monkeypatch.setattr(pathlib.Path, 'exists', shut)
+  rewritten(output)
+  assert 'fig1/result.json is damaged ([Errno 13] Permission' in text_of(output)
+
+
+def test_a_picture_too_large_to_open_is_told(output, monkeypatch):
+  monkeypatch.setattr(Image, 'MAX_IMAGE_PIXELS', 1)
+  rewritten(output)
+  assert 'result.png is missing or damaged; the command' in text_of(output)
+
+
+def test_what_somebody_else_wrote_is_not_overwritten(output):
+  names = ['fedmlh/table5', 'fedmlh/table4']
+  others.refuse(output, names)
+  others.refuse(output / 'nothing', names)
+  (output / 'fedmlh/table5/result.json').unlink()
+  with pytest.raises(
+    errors.InputError, match=r'table5/result.md was not writt'
+  ):
+    others.refuse(output, names)
+  others.refuse(output, names[1:])
+  (output / page.FILE).write_text('my notes')
+  with pytest.raises(
+    errors.InputError, match=r'report.html was not written by'
+  ):
+    others.refuse(output, names[1:])
 
 
 def test_long_tables_are_folded_away(output):

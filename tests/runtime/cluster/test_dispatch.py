@@ -120,34 +120,30 @@ def test_a_key_out_of_range_is_a_clients_error(crew, runtime):
   assert error.value.client_index == 1
 
 
-def test_a_key_out_of_range_of_several_clients_names_them(crew, runtime):
+def test_the_client_of_a_share_whose_key_is_out_of_range_is_found(
+  crew, runtime
+):
+  crew.reset(1)
+  selected = _selected()
+  assert _invoke(runtime, selected, [1] * 32) == 32.0
+  crew.calls.clear()
+  with pytest.raises(
+    client_error.ClientError, match=r'^client 3 \(from 0\) .* outside'
+  ):
+    _invoke(runtime, selected, [1, 2, 3, 10, *[1] * 28])
+  assert (0, 'keys', 3) in crew.calls
+
+
+def test_the_clients_of_a_block_with_a_key_out_of_range_are_named(
+  crew, runtime
+):
   crew.reset(1)
   with pytest.raises(
-    client_error.ClientError, match=r'failed: of one of the clients 0 to 3 \(fr'
-  ):
-    _invoke(runtime, _selected(), [1, 2, 3, 10, *[1] * 4])
-
-
-def test_workers_get_fewer_clients_towards_the_end(crew, runtime):
-  crew.reset(2)
-  _invoke(runtime, _total, [1.0] * 2)  # Loads.
-  crew.calls.clear()
-  assert _invoke(runtime, _total, [float(i) for i in range(20)]) == 190.0
-  first = sorted(first for _, _, first in crew.calls)
-  assert first == [0, 5, 9, 12, 14, 16, 17, 18, 19]
-
-
-def test_clients_of_a_lost_worker_are_repeated_one_by_one(crew, runtime):
-  def lost(_, called, block):
-    if called == 'train' and block.first <= 3 < block.first + len(block.kept):
-      raise crew_lib.LostError('it was killed')
-
-  crew.reset(4, lost)
-  with pytest.raises(
     client_error.ClientError,
-    match=r'client 3 \(from 0\) of the 20 .* lost .* with client 3 \(from 0; ',
-  ):
-    _invoke(runtime, _total, [1.0] * 20)
+    match=r'^one of the clients 4 to 7 \(from 0\) of the 40 in the cohort failed',
+  ) as error:
+    _invoke(runtime, _selected(), [1, 2, 3, 4, 5, 10, *[1] * 34])
+  assert (error.value.client_index, error.value.last_index) == (4, 7)
 
 
 def test_an_answer_that_is_taken_late_loses_no_worker(crew, runtime):

@@ -87,7 +87,7 @@ def test_a_worker_without_progress_is_lost_and_the_flag_is_named(
     _invoke(runtime, _total, [1.0])
   end.set()
   assert error.value.reason == (
-    '3 workers were lost one after the other with client 0 (from 0; the last: no'
+    '3 workers were lost one after the other with it (the last: no'
     ' progress within --worker_timeout=0.5 seconds), perhaps since a client takes'
     ' longer: give a higher one'
   )

@@ -1,4 +1,4 @@
-"""Hands a cohort's blocks to workers, and joins the results in their order.
+"""Hands a cohort's shares to workers, and joins the results in their order.
 
 Whatever happens to workers, each block enters the sums once, and at its place:
 a lost worker's blocks are done by others, with the same numbers.
@@ -58,6 +58,7 @@ class Dispatch:
     self._round = next(_rounds)
     num_clients = len(kept)
     # Numbers of larger blocks would be folded in another order in one process.
+    self._most = self._roster.at_once.get((self._number, phase.number), 1)
     self._shares = shares.Shares(num_clients)
     self._num_clients = num_clients
     self._sums = sums_lib.Sums(phase, server, self._home, num_clients)
@@ -96,7 +97,7 @@ class Dispatch:
   def _hand_out(self, machines: set[str]) -> None:
     """Gives waiting blocks to the workers that have room, least busy first."""
     while self._shares:
-      share = self._shares.next(self._threads())
+      share = self._shares.next(self._threads(), self._most)
       free = [
         (len(member.tickets) / member.info.threads, name)
         for name, member in self._roster.members.items()
@@ -200,24 +201,32 @@ class Dispatch:
       member.loaded.add(clients)
     elif what == 'keys':
       self._measured.bytes_up += messages.num_bytes(found)
+      try:
+        rows = self._rows(clients, found)
+      except client_error.ClientError:
+        if not self._shares.split(clients):
+          raise
+        return  # One by one, the client is found.
       block = self._block(clients, [])  # It has the clients' own.
-      self._call(name, 'train', clients, block, self._rows(clients, found))
+      self._call(name, 'train', clients, block, rows)
     elif what == 'train':
       self._measured.bytes_up += messages.num_bytes([found.folded, found.kept])
+      self._most = found.at_once
+      self._roster.at_once[self._number, self._phase.number] = found.at_once
       self._done[clients[0]] = clients, found
       self._join()
 
   def _rows(self, clients: range, found) -> messages.Arrays:
-    """Returns the rows of a block's keys."""
+    """Returns the rows of a share's keys.
+
+    Raises:
+      client_error.ClientError: a key is out of range.
+    """
     keys = {name: tf.constant(each) for name, each in found.items()}
     try:
       rows = self._phase.rows({**self._server, **keys}, self._home)
-    except tf.errors.InvalidArgumentError as e:  # A key is out of range.
-      error = client_error.ClientError(clients[0], self._num_clients, e)
-      if len(clients) > 1:
-        why = f'of {_which(clients)} (from 0): {error.reason}'
-        error = self._error(clients, why)
-      raise error from e
+    except tf.errors.InvalidArgumentError as e:
+      raise self._error(clients, e) from e
     return messages.pack(rows, self._phase.rows.outputs)
 
   def _join(self) -> None:
@@ -262,13 +271,18 @@ class Dispatch:
       if self._shares.times_lost(clients) >= _MOST_LOST:
         raise self._error(
           clients,
-          f'{_MOST_LOST} workers were lost one after the other with'
-          f' {_which(clients)} (from 0; the last: {why}), {cure}',
+          RuntimeError(
+            f'{_MOST_LOST} workers were lost one after the other with it (the'
+            f' last: {why}), {cure}'
+          ),
         )
 
-  def _error(self, clients: range, why: str) -> client_error.ClientError:
-    cause = RuntimeError(why)
-    return client_error.ClientError(clients[0], self._num_clients, cause)
+  def _error(
+    self, clients: range, cause: Exception
+  ) -> client_error.ClientError:
+    return client_error.ClientError(
+      clients[0], self._num_clients, cause, clients[-1]
+    )
 
   def _dismiss_silent(self) -> None:
     """Gives up workers that make no progress; a large block takes its time."""
@@ -320,9 +334,3 @@ class Dispatch:
         ' ended; then the same command goes on'
       )
     time.sleep(0.1)
-
-
-def _which(clients: range) -> str:
-  if len(clients) == 1:
-    return f'client {clients[0]}'
-  return f'one of the clients {clients[0]} to {clients[-1]}'

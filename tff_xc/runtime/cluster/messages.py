@@ -91,10 +91,12 @@ class Trained:
     folded: the accumulators if the block folds; otherwise each client's values
       to fold.
     kept: each client's values for later phases.
+    at_once: how many clients may form a share, by the size of what they return.
   """
 
   folded: Arrays | list[Arrays]
   kept: list[Arrays]
+  at_once: int
 
 
 @dataclasses.dataclass(frozen=True)

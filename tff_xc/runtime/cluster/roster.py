@@ -56,6 +56,8 @@ class Roster:
   Attributes:
     crew: the engine.
     timeout: seconds that a worker may make no progress.
+    at_once: how many clients may form a share, by numbers of program and phase:
+      at least one; see `phases.Phase.at_once`.
     members: the workers by name.
     ready: names of those that can take something now.
     measured: of the last phase with clients.
@@ -66,6 +68,7 @@ class Roster:
     """Args: the engine, and how long it may make no progress."""
     self.crew = crew
     self.timeout = timeout_seconds
+    self.at_once: dict[tuple[int, int], int] = {}
     self.members: dict[str, Member] = {}
     self.ready: set[str] = set()
     self.measured = Measured()

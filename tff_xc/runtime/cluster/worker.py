@@ -114,7 +114,7 @@ class Worker:
     server = {**server, **messages.unpack(rows, phase.client.inputs)}
     home = self._clients.home(program.stateful)
     sums = sums_lib.Sums(phase, server, home, len(arguments))
-    found, new = [], []
+    found, new, at_once = [], [], 1
     to_keep, to_fold = {}, {}
     for name, kind in phase.client.outputs.items():
       (to_keep if name in phase.kept else to_fold)[name] = kind
@@ -124,6 +124,8 @@ class Worker:
       return phase.client({**server, **places[index], **own}, place)
 
     def fold(group):
+      nonlocal at_once
+      at_once = phase.at_once(group[0])
       new.extend(messages.pack(each, to_keep) for each in group)
       if not block.folds:
         found.extend(messages.pack(each, to_fold) for each in group)
@@ -138,7 +140,7 @@ class Worker:
       return failed
     if block.folds:
       found = messages.pack(sums.totals(), phase.zero.outputs)
-    return messages.Trained(found, new)
+    return messages.Trained(found, new, at_once)
 
   def _run(self, block, program, read, work, fold, at_once=None):
     """Runs the block's clients; returns `messages.Failed` if one fails."""
