@@ -2,8 +2,8 @@
 
 Trains FedSS with a linear encoder on the cluster that `launch.workers` started here,
 with several numbers of classes, clients and rows, and fits the driver's processor
-time to its parts. docs/scale.md shows what it prints, and writes to cluster_costs.csv
-and driver_costs.csv in the folder.
+time to its parts, none of which is negative. docs/scale.md shows what it prints, and
+writes to cluster_costs.csv and driver_costs.csv in the folder.
 """
 
 import os
@@ -13,6 +13,7 @@ import sys
 import time
 
 import numpy as np
+from scipy import optimize
 
 from tests import kept
 from tests import tiny
@@ -131,7 +132,7 @@ def main(folder: str = '') -> None:
     )
     print(text_table.to_text([heading, table[-1]]), flush=True)
   print(text_table.to_text(table))
-  fitted, *_ = np.linalg.lstsq(np.array(parts), np.array(times), rcond=None)
+  fitted, _ = optimize.nnls(np.array(parts), np.array(times))
   names = ('round', 'share', 'client', 'row')
   costs = [('', 'microseconds of the driver')]
   for name, seconds in zip(names, fitted, strict=True):

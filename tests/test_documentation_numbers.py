@@ -4,6 +4,7 @@ What no kept run or benchmark stands behind is in a page's section "Measured onc
 which says when and where, or is said in words.
 """
 
+import csv
 import re
 
 import pytest
@@ -98,6 +99,21 @@ def test_a_section_of_single_measurements_says_when():
         assert re.search(r'\b20\d\d-\d\d-\d\d\b', text), path
         checked += 1
   assert checked > 1
+
+
+def test_what_is_calculated_on_paper_begins_with_what_was_measured():
+  kept = documents.ROOT / 'docs/results/measured/driver_costs.csv'
+  with kept.open() as file:
+    cost = {row[0]: row[1].replace(',', '') for row in csv.reader(file)}
+  row, client = float(cost['a row']), float(cost['a client'])
+  seconds = float(f'{1e8 * row / 1e6 + 1e5 * client / 1e6:.2g}')
+  text = documents.page('scale')
+  assert (
+    f'10⁸ rows × {row:.1f} µs + 10⁵ clients × {client / 1e3:.2f} ms |'
+    f' {seconds:.0f} s of'
+  ) in text
+  cores = round(1e5 / (100 * row + 0.1 * client), -1)
+  assert f'as long as\n{cores:.0f} cores take' in text
 
 
 @pytest.mark.parametrize(
