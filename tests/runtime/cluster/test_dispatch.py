@@ -8,6 +8,7 @@ import pytest
 import tensorflow as tf
 import tensorflow_federated as tff
 
+from tests.runtime.cluster import invoking
 from tff_xc import errors
 from tff_xc.experiment import cohort
 from tff_xc.runtime import client_error
@@ -17,21 +18,9 @@ from tff_xc.runtime.cluster import dispatch
 from tff_xc.runtime.cluster import messages
 from tff_xc.runtime.cluster import worker
 
-_FLOATS = tff.FederatedType(np.float32, tff.CLIENTS)
-
-
-def _invoke(runtime, computation, *arguments):
-  with tff.framework.get_context_stack().install(runtime):
-    return computation(*arguments)
-
 
 def _offer(to, values, check=lambda: None):
   to.offer_data(lambda folder: ({}, lambda number: values, check), {})
-
-
-@tff.federated_computation(_FLOATS)
-def _total(x):
-  return tff.federated_sum(x)
 
 
 @tff.tensorflow.computation
@@ -70,11 +59,11 @@ def _selected():
 def test_threads_may_invoke_at_once(crew, runtime):
   crew.reset(2, lambda *_: time.sleep(0.01))
   given = [[float(i + 100 * j) for i in range(40)] for j in range(4)]
-  _invoke(runtime, _total, given[0])
+  invoking.invoke(runtime, invoking.total, given[0])
   found = {}
 
   def invoke(place):
-    found[place] = float(_invoke(runtime, _total, given[place]))
+    found[place] = float(invoking.invoke(runtime, invoking.total, given[place]))
 
   threads = [
     threading.Thread(target=invoke, args=[i], daemon=True) for i in range(4)
@@ -98,7 +87,7 @@ def test_a_late_call_of_a_round_given_up_harms_no_newer_one(crew, runtime):
 
   crew.reset(1, given_up)
   with pytest.raises(KeyboardInterrupt):
-    _invoke(runtime, selected, [1, 2, 3])
+    invoking.invoke(runtime, selected, [1, 2, 3])
 
   def release(_, called, block):
     if called == 'train' and not newer:
@@ -107,16 +96,16 @@ def test_a_late_call_of_a_round_given_up_harms_no_newer_one(crew, runtime):
       time.sleep(0.5)  # Now the late call goes on.
 
   crew._faults = release
-  assert _invoke(runtime, selected, [1, 2, 3]) == 6.0
+  assert invoking.invoke(runtime, selected, [1, 2, 3]) == 6.0
   assert newer
 
 
 def test_a_key_out_of_range_is_a_clients_error(crew, runtime):
   crew.reset(2)
   selected = _selected()
-  assert _invoke(runtime, selected, [9] * 3) == 27.0
+  assert invoking.invoke(runtime, selected, [9] * 3) == 27.0
   with pytest.raises(client_error.ClientError, match='outside') as error:
-    _invoke(runtime, selected, [1, 10, 2])
+    invoking.invoke(runtime, selected, [1, 10, 2])
   assert error.value.client_index == 1
 
 
@@ -125,12 +114,12 @@ def test_the_client_of_a_share_whose_key_is_out_of_range_is_found(
 ):
   crew.reset(1)
   selected = _selected()
-  assert _invoke(runtime, selected, [1] * 32) == 32.0
+  assert invoking.invoke(runtime, selected, [1] * 32) == 32.0
   crew.calls.clear()
   with pytest.raises(
     client_error.ClientError, match=r'^client 3 \(from 0\) .* outside'
   ):
-    _invoke(runtime, selected, [1, 2, 3, 10, *[1] * 28])
+    invoking.invoke(runtime, selected, [1, 2, 3, 10, *[1] * 28])
   assert (0, 'keys', 3) in crew.calls
 
 
@@ -142,14 +131,14 @@ def test_the_clients_of_a_block_with_a_key_out_of_range_are_named(
     client_error.ClientError,
     match=r'^one of the clients 4 to 7 \(from 0\) of the 40 in the cohort failed',
   ) as error:
-    _invoke(runtime, _selected(), [1, 2, 3, 4, 5, 10, *[1] * 34])
+    invoking.invoke(runtime, _selected(), [1, 2, 3, 4, 5, 10, *[1] * 34])
   assert (error.value.client_index, error.value.last_index) == (4, 7)
 
 
 def test_an_answer_that_is_taken_late_loses_no_worker(crew, runtime):
   """The driver may be slow: it reads data, or has been stopped."""
   crew.reset(2)
-  _invoke(runtime, _total, [1.0] * 9)
+  invoking.invoke(runtime, invoking.total, [1.0] * 9)
   runtime._roster.timeout = 0.4
   take = dispatch.Dispatch._take
 
@@ -161,7 +150,7 @@ def test_an_answer_that_is_taken_late_loses_no_worker(crew, runtime):
   crew.wait = lambda tickets, seconds: wait(tickets, seconds)[:1]  # As Ray.
   with pytest.MonkeyPatch.context() as patch:
     patch.setattr(dispatch.Dispatch, '_take', slowly)
-    assert _invoke(runtime, _total, [1.0] * 6) == 6.0
+    assert invoking.invoke(runtime, invoking.total, [1.0] * 6) == 6.0
   assert not crew.dismissed
 
 
@@ -177,10 +166,10 @@ def test_a_program_that_does_not_load_harms_no_other(
 
   monkeypatch.setattr(worker.Worker, 'load', fails)
   with pytest.raises(ValueError, match='no'):
-    _invoke(runtime, _total, [1.0])
+    invoking.invoke(runtime, invoking.total, [1.0])
   monkeypatch.setattr(worker.Worker, 'load', load)
-  assert _invoke(runtime, selected, [1]) == 1.0
-  assert _invoke(runtime, _total, [1.0]) == 1.0
+  assert invoking.invoke(runtime, selected, [1]) == 1.0
+  assert invoking.invoke(runtime, invoking.total, [1.0]) == 1.0
 
 
 def test_workers_that_are_lost_before_they_begin_end_the_round(
@@ -205,7 +194,7 @@ def test_workers_that_are_lost_before_they_begin_end_the_round(
     client_error.WorkersError,
     match=r'4 workers.*it was kill.*--worker_timeout=60 be',
   ):
-    _invoke(runtime, _total, [1.0])
+    invoking.invoke(runtime, invoking.total, [1.0])
   assert len(crew.dismissed) == 4
 
 
@@ -225,7 +214,7 @@ def test_the_next_block_is_read_while_one_trains(crew, runtime):
   values = cohort.Values(value, range(40))
   _offer(runtime, values)
   given = messages.Referenced([2.0] * 40, 0)
-  assert _invoke(runtime, _total, given) == 40.0
+  assert invoking.invoke(runtime, invoking.total, given) == 40.0
 
 
 def test_nothing_is_read_from_the_data_of_a_run_before(crew, runtime):
@@ -233,13 +222,13 @@ def test_nothing_is_read_from_the_data_of_a_run_before(crew, runtime):
   with tff.framework.get_context_stack().install(runtime):
     crew._reads_data = True  # Its workers have data, and nobody opened them.
     given = registry.referenced([1.0] * 9, 0)
-    assert _invoke(runtime, _total, given) == 9.0
+    assert invoking.invoke(runtime, invoking.total, given) == 9.0
     _offer(registry, [7.0] * 9)
     given = registry.referenced([1.0] * 9, 0)
-    assert _invoke(runtime, _total, given) == 63.0
+    assert invoking.invoke(runtime, invoking.total, given) == 63.0
     registry.offer_data(None, {})
     given = registry.referenced([1.0] * 9, 0)
-    assert _invoke(runtime, _total, given) == 9.0
+    assert invoking.invoke(runtime, invoking.total, given) == 9.0
 
 
 def test_data_of_a_worker_that_change_end_the_run(crew, runtime):
@@ -252,15 +241,15 @@ def test_data_of_a_worker_that_change_end_the_run(crew, runtime):
   crew.reset(2)
   _offer(runtime, [2.0] * 40, check)
   given = messages.Referenced([1.0] * 40, 0)
-  assert _invoke(runtime, _total, given) == 80.0
+  assert invoking.invoke(runtime, invoking.total, given) == 80.0
   changed.append(True)
   with pytest.raises(errors.InputError) as error:
-    _invoke(runtime, _total, given)
+    invoking.invoke(runtime, invoking.total, given)
   assert str(error.value) == 'a worker on here: a.png has changed'
   # After that the rounds since the last checkpoint would be saved.
   assert not isinstance(error.value, client_error.WorkersError)
   # What the driver sends is not of the worker's disk.
-  assert _invoke(runtime, _total, [1.0] * 40) == 40.0
+  assert invoking.invoke(runtime, invoking.total, [1.0] * 40) == 40.0
 
 
 def test_a_change_explains_what_a_worker_cannot_read(crew, runtime):
@@ -271,10 +260,10 @@ def test_a_change_explains_what_a_worker_cannot_read(crew, runtime):
   given = messages.Referenced([1.0] * 4, 0)
   _offer(runtime, cohort.Values(fails, range(4)))
   with pytest.raises(errors.InputError, match='cannot be read'):
-    _invoke(runtime, _total, given)
+    invoking.invoke(runtime, invoking.total, given)
   _offer(runtime, cohort.Values(fails, range(4)), fails)
   with pytest.raises(errors.InputError, match='a worker on here: a'):
-    _invoke(runtime, _total, given)
+    invoking.invoke(runtime, invoking.total, given)
 
 
 def test_lost_workers_are_counted(crew, runtime):
@@ -283,20 +272,20 @@ def test_lost_workers_are_counted(crew, runtime):
       raise crew_lib.LostError('it was killed')
 
   crew.reset(3, lost)
-  assert _invoke(runtime, _total, [1.0] * 9) == 9.0
+  assert invoking.invoke(runtime, invoking.total, [1.0] * 9) == 9.0
   assert sorted(crew.dismissed) == [0, 1]
   assert runtime.metrics()['workers_lost'] == 2.0
-  assert _invoke(runtime, _total, [1.0] * 9) == 9.0
+  assert invoking.invoke(runtime, invoking.total, [1.0] * 9) == 9.0
   assert runtime.metrics()['workers_lost'] == 0.0
 
 
 def test_a_worker_that_is_not_ready_is_given_nothing(crew, runtime):
   crew.reset(2)
-  _invoke(runtime, _total, [1.0] * 9)
+  invoking.invoke(runtime, invoking.total, [1.0] * 9)
   crew.calls.clear()
   workers = crew.workers
   crew.workers = lambda: dict(list(workers().items())[1:])
-  assert _invoke(runtime, _total, [1.0] * 9) == 9.0
+  assert invoking.invoke(runtime, invoking.total, [1.0] * 9) == 9.0
   assert {place for place, *_ in crew.calls} == {1}
 
 
@@ -319,7 +308,7 @@ def test_what_is_measured_is_of_all_phases(crew, runtime):
 
   crew.reset(1)
   given = [np.full(1000, i, np.float32) for i in range(5)]
-  assert _invoke(runtime, run, given) == 0.0
+  assert invoking.invoke(runtime, run, given) == 0.0
   # Their values go there once; the second phase sends a few numbers.
   assert 20_000 <= runtime.measured.bytes_down < 21_000
   assert runtime.measured.workers == 1

@@ -5,21 +5,10 @@ import pytest
 import tensorflow as tf
 import tensorflow_federated as tff
 
+from tests.runtime.cluster import invoking
 from tff_xc.runtime import client_error
 from tff_xc.runtime.cluster import crew as crew_lib
 from tff_xc.runtime.cluster import shares
-
-_FLOATS = tff.FederatedType(np.float32, tff.CLIENTS)
-
-
-def _invoke(runtime, computation, *arguments):
-  with tff.framework.get_context_stack().install(runtime):
-    return computation(*arguments)
-
-
-@tff.federated_computation(_FLOATS)
-def _total(x):
-  return tff.federated_sum(x)
 
 
 def _taken(waiting, threads, most):
@@ -63,9 +52,11 @@ def test_a_block_is_not_cut():
 
 def test_workers_get_fewer_clients_towards_the_end(crew, runtime):
   crew.reset(2)
-  _invoke(runtime, _total, [1.0] * 2)  # Now the size of their results is known.
+  # Afterwards the size of their results is known.
+  invoking.invoke(runtime, invoking.total, [1.0] * 2)
   crew.calls.clear()
-  assert _invoke(runtime, _total, [float(i) for i in range(20)]) == 190.0
+  given = [float(i) for i in range(20)]
+  assert invoking.invoke(runtime, invoking.total, given) == 190.0
   first = sorted(first for _, _, first in crew.calls)
   assert first == [0, 3, 6, 8, 10, 12, 13, 14, 15, 16, 17, 18, 19]
 
@@ -77,14 +68,14 @@ def test_clients_with_large_results_go_to_workers_one_by_one(crew, runtime):
   def filled(x):
     return tf.fill(large.shape, x)
 
-  @tff.federated_computation(_FLOATS)
+  @tff.federated_computation(invoking.FLOATS)
   def total(x):
     return tff.federated_sum(tff.federated_map(filled, x))
 
   crew.reset(1)
   for _ in range(2):
     crew.calls.clear()
-    assert _invoke(runtime, total, [1.0] * 9)[0] == 9.0
+    assert invoking.invoke(runtime, total, [1.0] * 9)[0] == 9.0
     assert len(crew.calls) - (crew.calls[0][1] == 'load') == 9
 
 
@@ -98,4 +89,4 @@ def test_clients_of_a_lost_worker_are_repeated_one_by_one(crew, runtime):
     client_error.ClientError,
     match=r'client 3 \(from 0\) of the 20 .* lost .* with it \(the last: it was',
   ):
-    _invoke(runtime, _total, [1.0] * 20)
+    invoking.invoke(runtime, invoking.total, [1.0] * 20)
