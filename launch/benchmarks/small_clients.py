@@ -83,8 +83,8 @@ def build(contender: str, settings: Settings) -> Any:
   if contender == 'plain':
     return plain.PlainRounds(plain.perceptron, *rest)
   if contender == 'one_block':
-    sums.MOST_BLOCKS = settings.clients
-  registry.install('in_process' if contender == 'one_block' else contender)
+    sums.MOST_BLOCKS, contender = settings.clients, 'in_process'
+  registry.install(contender)
   return learning.fullsoftmax_rounds(encoder, *rest)
 
 

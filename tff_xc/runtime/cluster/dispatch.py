@@ -57,8 +57,6 @@ class Dispatch:
     self._phase, self._kept, self._server = phase, kept, server
     self._round = next(_rounds)
     num_clients = len(kept)
-    # Numbers of larger blocks would be folded in another order in one process.
-    self._most = self._roster.at_once.get((self._number, phase.number), 1)
     self._shares = shares.Shares(num_clients)
     self._num_clients = num_clients
     self._sums = sums_lib.Sums(phase, server, self._home, num_clients)
@@ -95,9 +93,10 @@ class Dispatch:
       self._dismiss_silent()
 
   def _hand_out(self, machines: set[str]) -> None:
-    """Gives waiting blocks to the workers that have room, least busy first."""
+    """Gives waiting shares to the workers that have room, least busy first."""
     while self._shares:
-      share = self._shares.next(self._threads(), self._most)
+      most = self._roster.at_once.get((self._number, self._phase.number), 1)
+      share = self._shares.next(self._threads(), most)
       free = [
         (len(member.tickets) / member.info.threads, name)
         for name, member in self._roster.members.items()
@@ -211,7 +210,6 @@ class Dispatch:
       self._call(name, 'train', clients, block, rows)
     elif what == 'train':
       self._measured.bytes_up += messages.num_bytes([found.folded, found.kept])
-      self._most = found.at_once
       self._roster.at_once[self._number, self._phase.number] = found.at_once
       self._done[clients[0]] = clients, found
       self._join()

@@ -23,6 +23,7 @@ class Shares:
   """
 
   def __init__(self, num_clients: int):
+    # Numbers of larger blocks would be folded in another order in one process.
     size = sums.block_size(num_clients)
     self.folds = size < num_clients
     self._waiting = collections.deque(
