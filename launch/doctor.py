@@ -19,7 +19,6 @@ from importlib import metadata
 from typing import Any
 
 try:
-  import psutil
   from absl import flags
 
   from launch import app
@@ -32,6 +31,7 @@ try:
   from tasks import task as task_lib
   from tff_xc import environment
   from tff_xc import errors
+  from tff_xc import memory
   from tff_xc import wording
   from tff_xc.report import text_table
   from tff_xc.runtime import registry as runtimes
@@ -90,9 +90,7 @@ def _quick_checks() -> list[machine.Check]:
     machine.Check(
       'revision', environment.describe()['git_revision'] or 'not a git checkout'
     ),
-    machine.check_memory(
-      psutil.virtual_memory().available, pathlib.Path('/sys/fs/cgroup')
-    ),
+    machine.check_memory(memory.free_bytes()),
     machine.check_disk(pathlib.Path.cwd()),
   ]
 

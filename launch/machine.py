@@ -116,23 +116,8 @@ def read_pins(requirements: pathlib.Path) -> dict[str, str]:
   )
 
 
-def free_bytes(free: int, cgroup: pathlib.Path) -> int:
-  """Returns the free memory: the machine's, or the rest of a container's limit.
-
-  Args:
-    free: the machine's available memory, in bytes.
-    cgroup: the directory of the control group, which has a container's limit.
-  """
-  try:
-    limit = int((cgroup / 'memory.max').read_text())
-    return min(free, limit - int((cgroup / 'memory.current').read_text()))
-  except (OSError, ValueError):
-    return free  # There is no control group, or its limit is 'max'.
-
-
-def check_memory(free: int, cgroup: pathlib.Path) -> Check:
-  """Checks the free memory; the arguments are those of `free_bytes`."""
-  free = free_bytes(free, cgroup)
+def check_memory(free: int) -> Check:
+  """Checks the free memory, in bytes."""
   found = f'{free / GIB:.1f} GiB free'
   if free >= LEAST_MEMORY_BYTES:
     return Check('memory', found)

@@ -17,8 +17,8 @@ from scipy import optimize
 
 from tests import kept
 from tests import tiny
+from tff_xc import wording
 from tff_xc.report import text_table
-from tff_xc.report import units
 
 DIM = 64
 _ROUNDS = 5
@@ -126,8 +126,8 @@ def main(folder: str = '') -> None:
         f'{rows:,}',
         f'{wall:.2f}',
         f'{own:.3f}',
-        units.human_bytes(crossed.bytes_down),
-        units.human_bytes(crossed.bytes_up),
+        wording.human_bytes(crossed.bytes_down),
+        wording.human_bytes(crossed.bytes_up),
       )
     )
     print(text_table.to_text([heading, table[-1]]), flush=True)

@@ -1,4 +1,4 @@
-"""Messages count in words that fit the number."""
+"""Words that fit their numbers, units, and names that do no harm."""
 
 import pytest
 
@@ -17,3 +17,56 @@ from tff_xc import wording
 )
 def test_a_noun_fits_its_number(number, what, expected):
   assert wording.count(number, what) == expected
+
+
+@pytest.mark.parametrize(
+  ('size', 'text'),
+  [
+    (0, '0 B'),
+    (999, '999 B'),
+    (999.6, '1.00 kB'),
+    (1000, '1.00 kB'),
+    (9_994, '9.99 kB'),
+    (9_996, '10.0 kB'),
+    (128_224, '128 kB'),
+    (999_600, '1.00 MB'),
+    (6_600_000, '6.60 MB'),
+    (53_400_000_000, '53.4 GB'),
+    (2.5e15, '2500 TB'),
+  ],
+)
+def test_human_bytes(size, text):
+  assert wording.human_bytes(size) == text
+
+
+@pytest.mark.parametrize(
+  ('seconds', 'text'),
+  [
+    (0, '0 s'),
+    (99.4, '99 s'),
+    (99.6, '2 min'),
+    (5_969, '99 min'),
+    (5_971, '1 h 40 min'),
+    (7_195, '2 h 0 min'),
+    (172_700, '47 h 58 min'),
+    (172_799, '2 d 0 h'),
+    (10 * 86_400 + 5 * 3_600, '10 d 5 h'),
+  ],
+)
+def test_human_duration(seconds, text):
+  assert wording.human_duration(seconds) == text
+
+
+@pytest.mark.parametrize(
+  ('text', 'expected'),
+  [
+    ('cat 猫 é $5', 'cat 猫 é $5'),
+    ('\x1b]0;PWNED\x07', r'\x1b]0;PWNED\x07'),
+    ('a\nb\t\u202ec\u2028', r'a\nb\t\u202ec\u2028'),
+    ('می\u200cخواهم', 'می\u200cخواهم'),
+    ('\udcff', r'\udcff'),
+    (7, '7'),
+  ],
+)
+def test_a_name_is_one_line_without_commands(text, expected):
+  assert wording.shown(text) == expected

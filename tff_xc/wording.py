@@ -1,4 +1,10 @@
-"""Words of messages. This module imports nothing."""
+"""What people read: words, numbers with units, and the names in their data."""
+
+import unicodedata
+
+# Controls, directions of writing, halves of characters, and ends of lines.
+_HIDDEN = ('Cc', 'Cf', 'Cs', 'Zl', 'Zp')
+_JOINERS = '\u200c\u200d'  # Of Persian and Indian words, and of emoji.
 
 
 def count(number: int, what: str) -> str:
@@ -10,3 +16,43 @@ def count(number: int, what: str) -> str:
   """
   plural = 'es' if what.endswith('s') else 's'
   return f'{number:,} {what}{"" if number == 1 else plural}'
+
+
+def human_bytes(size: float) -> str:
+  """Returns `size` in bytes with three digits and a decimal unit: '1.09 MB'."""
+  for unit in ('B', 'kB', 'MB', 'GB', 'TB'):
+    # 999.5 would print as 1000.
+    if abs(size) < 999.5 or unit == 'TB':
+      break
+    size /= 1000
+  digits = 0 if unit == 'B' or abs(size) >= 99.95 else 1
+  digits = 2 if unit != 'B' and abs(size) < 9.995 else digits
+  return f'{size:.{digits}f} {unit}'
+
+
+def human_duration(seconds: float) -> str:
+  """Returns a duration with its largest units: '45 s', '12 min', '3 h 20 min'."""
+  minutes = round(seconds / 60)
+  if seconds < 99.5:
+    return f'{seconds:.0f} s'
+  if minutes < 100:
+    return f'{minutes} min'
+  if minutes < 48 * 60:
+    return f'{minutes // 60} h {minutes % 60} min'
+  hours = round(minutes / 60)
+  return f'{hours // 24} d {hours % 24} h'
+
+
+def shown(text: object) -> str:
+  """Returns a text of somebody's data on one line, without commands to a terminal.
+
+  Args:
+    text: a name of a class, a user or a file, or anything that `str` makes one.
+      Control characters become escapes such as `\\x1b`.
+  """
+  return ''.join(
+    character
+    if character in _JOINERS or unicodedata.category(character) not in _HIDDEN
+    else character.encode('unicode_escape').decode()
+    for character in str(text)
+  )

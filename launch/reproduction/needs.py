@@ -13,9 +13,6 @@ import tempfile
 from collections.abc import Mapping
 from collections.abc import Sequence
 
-import psutil
-
-from launch import machine
 from launch.reproduction import outcome as outcome_lib
 from launch.sweeps import children
 from launch.sweeps import plan
@@ -23,10 +20,11 @@ from launch.sweeps import training
 from tasks import found as found_lib
 from tasks import registry as tasks
 from tff_xc import errors
+from tff_xc import memory
+from tff_xc import wording
 from tff_xc.experiment import progress
 from tff_xc.report import run_files
 from tff_xc.report import text_table
-from tff_xc.report import units
 
 # The checkpoints that a run keeps, as `tff_xc.experiment.checkpoints`, which imports
 # TensorFlow, and where they lie.
@@ -162,7 +160,10 @@ def _told(runs, output: pathlib.Path) -> tuple[str, list[str]]:
       lines.append(
         [
           *(kind, str(len(group)), f'{rounds:,}', f'{probe.round_seconds:.3g}'),
-          *(units.human_duration(seconds), units.human_bytes(probe.peak_bytes)),
+          *(
+            wording.human_duration(seconds),
+            wording.human_bytes(probe.peak_bytes),
+          ),
         ]
       )
   table = text_table.to_text(lines, (0,), text_table.terminal_width())
@@ -171,14 +172,12 @@ def _told(runs, output: pathlib.Path) -> tuple[str, list[str]]:
     return text, failures
   known = ', without those whose probe failed' if failures else ''
   free = shutil.disk_usage(output).free
-  memory = machine.free_bytes(
-    psutil.virtual_memory().available, pathlib.Path('/sys/fs/cgroup')
-  )
+  free_memory = memory.free_bytes()
   text += (
-    f'\n{_SCALED}\n\none after another{known}: {units.human_duration(total)};'
+    f'\n{_SCALED}\n\none after another{known}: {wording.human_duration(total)};'
     ' side by side as far as memory allows (--jobs)\n'
-    f'memory: {units.human_bytes(most)} a run, {units.human_bytes(memory)} free\n'
-    f'disk: at most {units.human_bytes(disk)}, {units.human_bytes(free)} free\n'
+    f'memory: {wording.human_bytes(most)} a run, {wording.human_bytes(free_memory)} free\n'
+    f'disk: at most {wording.human_bytes(disk)}, {wording.human_bytes(free)} free\n'
   )
   return text, failures
 

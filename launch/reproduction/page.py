@@ -19,8 +19,8 @@ from launch.reproduction import outcome as outcome_lib
 from tasks.papers import registry
 from tasks.papers import result
 from tff_xc import errors
+from tff_xc import wording
 from tff_xc.report import run_files
-from tff_xc.report import units
 
 FILE = 'report.html'
 _FOLDER = pathlib.Path(__file__).parent
@@ -230,7 +230,7 @@ def _shown(
     mark=_MEANINGS[outcome.verdict][0],
     size=_size(outcome),
     short_why=textwrap.shorten(outcome.why, _WHY, placeholder=' …'),
-    cost=units.human_duration(outcome.seconds) if outcome.seconds else '',
+    cost=wording.human_duration(outcome.seconds) if outcome.seconds else '',
     tables=_tables(outcome),
     pictures=pictures,
     problems=problems,

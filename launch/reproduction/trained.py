@@ -13,12 +13,12 @@ from launch.sweeps import plan
 from tasks.papers import names
 from tasks.papers import result
 from tasks.papers import table as table_lib
+from tff_xc import wording
 from tff_xc.report import columns
 from tff_xc.report import compare_curves
 from tff_xc.report import groups as groups_lib
 from tff_xc.report import pictures
 from tff_xc.report import run_files
-from tff_xc.report import units
 
 _NONE = '–'
 # Results that fit beside each other.
@@ -289,7 +289,7 @@ def _cost(group: groups_lib.Group) -> list[str]:
   if all(best):
     sent = lines_lib.of_seeds([each['bytes_down'] for each in best]).mean
     rounds = lines_lib.of_seeds([each['round'] for each in best])
-    shown = [columns.with_std(1)(rounds), units.human_bytes(sent)]
+    shown = [columns.with_std(1)(rounds), wording.human_bytes(sent)]
   seconds = lines_lib.measured(group, names.SECONDS).mean
   return [str(len(group.runs)), *shown, f'{seconds:.3g}']
 

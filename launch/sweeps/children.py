@@ -19,13 +19,11 @@ from collections.abc import Callable
 from collections.abc import Iterator
 from collections.abc import Sequence
 
-import psutil
-
-from launch import machine
 from launch.benchmarks import cpu
 from launch.sweeps import plan
 from tasks import registry as tasks
 from tff_xc import errors
+from tff_xc import memory
 
 _ROOT = pathlib.Path(__file__).parents[2]
 _POLL_SECONDS = 0.2
@@ -47,6 +45,7 @@ _FIND = """
 import sys
 from tasks import registry
 from tff_xc import errors
+from tff_xc import memory
 try:
   registry.get(sys.argv[1]).find(sys.argv[2])
 except errors.InputError as e:
@@ -210,9 +209,7 @@ def fitting(peak_bytes: int, held_bytes: int) -> int:
   """
   if pathlib.Path('/dev/nvidia0').exists():
     return 1  # TensorFlow takes all memory of a GPU.
-  free = machine.free_bytes(
-    psutil.virtual_memory().available, pathlib.Path('/sys/fs/cgroup')
-  )
+  free = memory.free_bytes()
   cores = len(os.sched_getaffinity(0))
   usable = _MEMORY_SHARE * (free + held_bytes)
   return max(1, min(cores, int(usable / max(peak_bytes, 1))))

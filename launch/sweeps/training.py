@@ -14,7 +14,6 @@ from tff_xc.experiment import lock
 from tff_xc.experiment import same_run
 from tff_xc.measure import catalog
 from tff_xc.report import run_files
-from tff_xc.report import units
 
 
 def is_finished(run: plan.Run) -> bool:
@@ -64,13 +63,13 @@ class _Report:
       what = f'failed: {child.error}'
     else:
       self._seconds.append(child.seconds)
-      what = f'{_score(run)}, {units.human_duration(child.seconds)}'
+      what = f'{_score(run)}, {wording.human_duration(child.seconds)}'
     done = f'finished {self._ended} of {self._total}'
     left = self._total - self._ended
     if left and self._seconds:
       turns = -(-left // jobs)
       seconds = turns * statistics.median(self._seconds)
-      done += f', about {units.human_duration(seconds)} left'
+      done += f', about {wording.human_duration(seconds)} left'
     print(f'{done}: {run.point} seed {run.seed}: {what}', flush=True)
 
 

@@ -21,8 +21,8 @@ from collections.abc import Mapping
 
 import tqdm
 
+from tff_xc import wording
 from tff_xc.report import text_table
-from tff_xc.report import units
 
 # The time left is shown after this many rounds.
 _ROUNDS_FIRST = 10
@@ -208,8 +208,8 @@ class Progress:
     """Returns the bytes so far and the time left, where they are known."""
     parts = []
     if self._bytes:
-      parts.append(f'{units.human_bytes(self._bytes)} so far')
+      parts.append(f'{wording.human_bytes(self._bytes)} so far')
     left = self.estimate.seconds_left(self._done)
     if left is not None and self._done < self._schedule.rounds:
-      parts.append(f'{units.human_duration(left)} left')
+      parts.append(f'{wording.human_duration(left)} left')
     return parts

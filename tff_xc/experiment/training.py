@@ -13,6 +13,7 @@ import scipy.sparse
 import tensorflow as tf
 
 from tff_xc import environment
+from tff_xc import wording
 from tff_xc.data import client_data
 from tff_xc.data import fingerprint
 from tff_xc.experiment import client_states
@@ -27,7 +28,6 @@ from tff_xc.measure import communication
 from tff_xc.measure import evaluation
 from tff_xc.measure import skew
 from tff_xc.measure import targets as targets_lib
-from tff_xc.report import units
 from tff_xc.round import algorithm as algorithm_lib
 from tff_xc.round import importance
 from tff_xc.round import process
@@ -141,8 +141,8 @@ def _large_states(algorithm, dataset, run_dir) -> list[str]:
     return []
   folder = os.path.join(run_dir, client_states.FOLDER)
   return [
-    f'each client that takes part keeps {units.human_bytes(each)} in {folder},'
-    f' {units.human_bytes(each * clients)} for all {clients:,}, and its older'
+    f'each client that takes part keeps {wording.human_bytes(each)} in {folder},'
+    f' {wording.human_bytes(each * clients)} for all {clients:,}, and its older'
     ' ones for up to three checkpoints'
   ]
 

@@ -9,12 +9,12 @@ from collections.abc import Sequence
 from typing import Any
 
 from tff_xc import errors
+from tff_xc import wording
 from tff_xc.measure import budgets
 from tff_xc.measure import catalog
 from tff_xc.measure import targets as targets_lib
 from tff_xc.report import groups as groups_lib
 from tff_xc.report import run_files
-from tff_xc.report import units
 
 
 @dataclasses.dataclass(frozen=True)
@@ -182,13 +182,13 @@ COLUMNS = (
     'bytes_down',
     'bytes_down_per_client',
     'bytes_down_per_client_round',
-    units.human_bytes,
+    wording.human_bytes,
   ),
   _round_column(
     'bytes_up',
     'bytes_up_per_client',
     'bytes_up_per_client_round',
-    units.human_bytes,
+    wording.human_bytes,
   ),
   Column(
     'bytes_saving',

@@ -16,7 +16,7 @@ from tasks.papers import registry
 from tests.launch.reproduction import small_table
 from tests.report import fake_runs
 from tff_xc import errors
-from tff_xc.report import units
+from tff_xc import wording
 
 
 def planned(output, seeds=(0, 1)):
@@ -83,7 +83,7 @@ def test_each_method_is_probed_once_and_times_are_added(probes, tmp_path):
   [fedss] = [line for line in lines if line[:2] == ['glyphs', 'fedss']]
   # Three runs of (50 s less the two rounds' 1 s and the evaluation's 3 s), of 20
   # rounds of 0.5 s and of two evaluations of 3 s.
-  assert units.human_duration(3 * (46 + 10 + 6)) == '3 min'
+  assert wording.human_duration(3 * (46 + 10 + 6)) == '3 min'
   assert fedss[2:] == ['3', '60', '0.5', '3', 'min', '3.00', 'GB']
   assert 'memory: 3.00 GB a run, ' in text
 
@@ -106,7 +106,7 @@ def test_the_rounds_of_a_runs_newest_checkpoint_are_not_counted(
   # 46 s, of 20 rounds the last 8, and the second of two evaluations; and 46 s of
   # the run of which only the summary is missing.
   assert line.split()[2:5] == ['2', '8', '0.5']
-  seconds = units.human_duration(46 + 8 * 0.5 + 3 + 46)
+  seconds = wording.human_duration(46 + 8 * 0.5 + 3 + 46)
   assert f'one after another: {seconds}; side by side' in text
 
 
@@ -123,7 +123,7 @@ def test_the_costliest_run_is_probed_and_the_others_are_in_proportion(
   # of 3 s after each of 20 rounds, and these of 0.5 s times 1/64, 1/8 and 1.
   seconds = 10 * (3 * (46 + 20 * 3) + 20 * 0.5 * (8 + 64 + 512) / 512)
   assert line.split()[2:5] == ['30', '600', '0.5']
-  assert units.human_duration(seconds) in line
+  assert wording.human_duration(seconds) in line
   assert 'by clients a round times epochs or steps' in text
 
 

@@ -133,7 +133,7 @@ time.sleep(3 if sys.argv[1] == '1' else 1)
 def test_as_many_run_as_there_are_cores_and_as_fit(monkeypatch):
   monkeypatch.setattr(children.pathlib.Path, 'exists', lambda path: False)
   monkeypatch.setattr(children.os, 'sched_getaffinity', lambda pid: range(8))
-  monkeypatch.setattr(children.machine, 'free_bytes', lambda *_: 10e9)
+  monkeypatch.setattr(children.memory, 'free_bytes', lambda: 10e9)
   assert children.fitting(2_000_000_000, 0) == 4
   assert children.fitting(2_000_000_000, 5_000_000_000) == 6
   assert children.fitting(1000, 0) == 8

@@ -1,0 +1,32 @@
+"""Tests of `tff_xc.memory`."""
+
+import pytest
+
+from tff_xc import errors
+from tff_xc import memory
+
+
+def _meminfo(folder, kilobytes=3):
+  file = folder / 'meminfo'
+  file.write_text(f'MemTotal: 9 kB\nMemAvailable:    {kilobytes} kB\n')
+  return file
+
+
+def test_a_container_has_less_free_than_the_machine(tmp_path):
+  meminfo = _meminfo(tmp_path)
+  assert memory.free_bytes(meminfo, tmp_path) == 3072
+  (tmp_path / 'memory.current').write_text('100\n')
+  (tmp_path / 'memory.max').write_text('1100\n')
+  assert memory.free_bytes(meminfo, tmp_path) == 1000
+  (tmp_path / 'memory.max').write_text('max\n')
+  assert memory.free_bytes(meminfo, tmp_path) == 3072
+
+
+def test_this_machine_has_some():
+  assert memory.free_bytes() > 10**6
+
+
+def test_what_does_not_fit_is_refused():
+  memory.require(1000, 'a.txt', 'mend it')
+  with pytest.raises(errors.InputError, match=r'a.txt takes 900 TB.*mend it'):
+    memory.require(9 * 10**14, 'a.txt', 'mend it')

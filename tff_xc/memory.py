@@ -1,0 +1,51 @@
+"""The memory that is free, and the refusal of what is announced larger.
+
+Sizes in headers of files, and in configurations, are asked about here before
+anything of that size is read or made.
+"""
+
+import pathlib
+
+from tff_xc import errors
+from tff_xc import wording
+
+_CGROUP = pathlib.Path('/sys/fs/cgroup')
+_MEMINFO = pathlib.Path('/proc/meminfo')
+
+
+def free_bytes(
+  meminfo: pathlib.Path = _MEMINFO, cgroup: pathlib.Path = _CGROUP
+) -> int:
+  """Returns the free memory: the machine's, or the rest of a container's limit.
+
+  Args:
+    meminfo: the machine's.
+    cgroup: the directory of the control group, which has a container's limit.
+  """
+  words = meminfo.read_text().split()
+  free = int(words[words.index('MemAvailable:') + 1]) * 1024
+  try:
+    limit = int((cgroup / 'memory.max').read_text())
+    return min(free, limit - int((cgroup / 'memory.current').read_text()))
+  except (OSError, ValueError):
+    return free  # There is no control group, or its limit is 'max'.
+
+
+def require(needed: int, what: str, advice: str) -> None:
+  """Refuses what would not fit the free memory; call it before making it.
+
+  Args:
+    needed: bytes.
+    what: says what is that large, and where: 'a.txt, line 1 names 2,000,000,000
+      labels, whose table'.
+    advice: what to do, which ends the sentence.
+
+  Raises:
+    errors.InputError: fewer bytes are free.
+  """
+  free = free_bytes()
+  if needed > free:
+    raise errors.InputError(
+      f'{what} takes {wording.human_bytes(needed)} of memory, and'
+      f' {wording.human_bytes(free)} are free; {advice}'
+    )
