@@ -20,6 +20,9 @@ _ASSIGNED = (
   'Which of the two merged numbers is of posonly and which of fedaws_posonly is'
   ' inferred from the order of the rows.'
 )
+_PANEL_A = (
+  "Its panel a. Panel b, the same of Table 2's runs, is not drawn here."
+)
 _NOT_KNOWN = ' Rows without a number: it is not known here.'
 
 
@@ -83,6 +86,7 @@ RESULTS = (
     'Fig. 3',
     "Learning curves of the methods: Table 1's runs",
     fedss_numbers.TABLE1,
+    _PANEL_A,
     small=fedss_small.SMALL1,
     curves=('top1',),
   ),
@@ -90,6 +94,7 @@ RESULTS = (
     'Fig. 4',
     "Learning curves of FedSS by |S|: Table 1's runs",
     fedss_numbers.TABLE1,
+    _PANEL_A,
     small=fedss_small.SMALL_M,
     curves=('top1',),
   ),
@@ -97,6 +102,7 @@ RESULTS = (
     'Fig. 5',
     "Accuracy for the class parameters that a client is sent: Table 1's runs",
     fedss_numbers.TABLE1,
+    _PANEL_A,
     small=fedss_small.SMALL_M,
   ),
   _result(
@@ -147,8 +153,8 @@ RESULTS = (
   ),
   _result(
     'Fig. 10',
-    "MAP@10 for the class parameters that a client is sent: Table 2's runs",
-    fedss_numbers.TABLE2,
-    small=fedss_small.SMALL2,
+    "Accuracy for the class parameters that a client is sent: Table 3's runs",
+    fedss_numbers.TABLE3,
+    small=fedss_small.SMALL3,
   ),
 )

@@ -215,16 +215,15 @@ _SHAPE4 = (
 )
 
 
-def _curves(number, of, rows, small):
+def _curves(number, of, caption, rows, small, **more):
   """Returns learning curves of a table's runs."""
   return _result(
     f'Fig. {number}',
-    f"Learning curves: {of}'s runs",
+    f"Learning curves, {caption}: {of}'s runs",
     rows,
-    'The paper draws learning curves in its figures 5, 6, 7 and 9; which of its'
-    ' tables each shows is not known here, and the assignment is ours.',
     small=small,
     curves=('top1',),
+    **more,
   )
 
 
@@ -232,6 +231,13 @@ def _is_taken(row: table.Row) -> bool:
   """Whether the small Table 4 has the row: all layers, ten clients."""
   clients = row.changes.get('clients_per_round', 10)
   return clients == 10 and row.changes['train'] == 'all'
+
+
+_SMALL2 = fedvc_small.virtual_clients(_TABLE2[:4])
+_SMALL4 = fedvc_small.importance_weights(
+  [row for row in _TABLE4 if _is_taken(row)]
+)
+_SMALL5 = fedvc_small.relative([_TABLE5[5], _TABLE5[7], _TABLE5[9]])
 
 
 RESULTS = (
@@ -253,7 +259,7 @@ RESULTS = (
     _TABLE2,
     'Virtual clients take 4 batches a round, so that 50,000 batches are 12,500 rounds;'
     ' the rows of User-120k train as long.',
-    small=fedvc_small.virtual_clients(_TABLE2[:4]),
+    small=_SMALL2,
   ),
   _result(
     'Table 3',
@@ -268,9 +274,7 @@ RESULTS = (
     _TABLE4,
     'The target distribution of FedIR, that of the training images, and the 5 local'
     ' epochs are not in the paper as we know it.',
-    small=fedvc_small.importance_weights(
-      [row for row in _TABLE4 if _is_taken(row)]
-    ),
+    small=_SMALL4,
   ),
   _result(
     'Table 5',
@@ -282,7 +286,7 @@ RESULTS = (
     ' scratch is not in the paper as we know it. Each round ends with an evaluation;'
     ' --eval_every=10 saves most of the time.',
     '',
-    small=fedvc_small.relative([_TABLE5[5], _TABLE5[7], _TABLE5[9]]),
+    small=_SMALL5,
   ),
   fedvc_skew.FIGURE1,
   fedvc_skew.FIGURE2,
@@ -299,25 +303,15 @@ RESULTS = (
     small=fedvc_small.skew(_FIGURE4),
     is_relative=True,
   ),
+  _curves(5, 'Table 4', 'FedIR on Landmarks', _TABLE4, _SMALL4),
+  _curves(6, 'Table 2', 'FedVC on iNaturalist', _TABLE2, _SMALL2),
   _curves(
-    5,
-    'Table 2, iNaturalist-Geo-3k',
-    _TABLE2[:4],
-    fedvc_small.virtual_clients(_TABLE2[:4]),
+    *(7, 'Table 4', 'Landmarks by clients a round', _TABLE4, _SMALL4),
+    notes='The small form has one number of clients a round, that of Fig. 5.',
   ),
-  _curves(
-    6,
-    'Table 2, iNaturalist-User-120k',
-    _TABLE2[4:],
-    fedvc_small.virtual_clients(_TABLE2[4:]),
-  ),
-  _curves(7, 'Table 3', _TABLE3, fedvc_small.reweighted(_TABLE3[:4])),
   fedvc_contours.FIGURE8,
   _curves(
-    9,
-    'Table 4',
-    _TABLE4,
-    fedvc_small.importance_weights([row for row in _TABLE4 if _is_taken(row)]),
+    *(9, 'Table 5', 'pretrained and from scratch', _TABLE5, _SMALL5), start=''
   ),
   fedvc_skew.FIGURE10,
 )

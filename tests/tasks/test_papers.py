@@ -348,3 +348,16 @@ def test_the_reproduction_matrix_is_whole():
     for number in range(1, most + 1)
   }
   assert wanted | {'fedmlh/theory'} == set(registry.RESULTS)
+
+
+@pytest.mark.parametrize(
+  ('figure', 'of'),
+  [
+    *(('fedss/fig3', 'table1'), ('fedss/fig10', 'table3')),
+    *(('fedvc/fig5', 'table4'), ('fedvc/fig6', 'table2')),
+    *(('fedvc/fig7', 'table4'), ('fedvc/fig9', 'table5')),
+  ],
+)
+def test_a_figure_has_the_runs_of_its_table(figure, of):
+  paper = figure.split('/')[0]
+  assert registry.TABLES[figure].rows == registry.TABLES[f'{paper}/{of}'].rows
