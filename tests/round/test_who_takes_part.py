@@ -1,9 +1,11 @@
 """Clients that do not fit, have no examples, or whose update is dropped."""
 
+import collections
 import math
 
 import numpy as np
 import pytest
+import tensorflow as tf
 import tensorflow_federated as tff
 
 from tests import tiny
@@ -17,6 +19,9 @@ pytestmark = pytest.mark.usefixtures('in_process')
 
 N = 12
 SOUND, OTHER = tiny.cohort([[0, 0, 3, 5], [7, 3]], seed=1)
+NOISE = tff.aggregators.DifferentiallyPrivateFactory.gaussian_fixed(
+  0.1, 100, 1.0
+)
 EMPTY = tiny.cohort([[], []])[1]
 
 
@@ -144,12 +149,6 @@ def test_a_round_of_nobody_measures_nothing():
 UNWEIGHTED = tff.aggregators.UnweightedMeanFactory()
 
 
-def zero_noise(clients):
-  return tff.aggregators.DifferentiallyPrivateFactory.gaussian_fixed(
-    noise_multiplier=0.0, clients_per_round=clients, clip=1e3
-  )
-
-
 @pytest.mark.parametrize(
   'factory',
   [
@@ -158,7 +157,7 @@ def zero_noise(clients):
       lambda clients: tff.learning.robust_aggregator(weighted=False),
       marks=pytest.mark.slow,
     ),
-    zero_noise,
+    lambda clients: tff.aggregators.clipping_factory(1e3, UNWEIGHTED),
   ],
 )
 def test_means_without_weights_are_of_the_clients_that_count(factory):
@@ -173,6 +172,31 @@ def test_means_without_weights_are_of_the_clients_that_count(factory):
 def test_a_factory_of_sums_is_refused():
   with pytest.raises(ValueError, match='SumFactory gives a sum'):
     build('fullsoftmax', model_aggregator=tff.aggregators.SumFactory())
+
+
+@pytest.mark.parametrize(
+  'factory',
+  [
+    lambda: tff.learning.dp_aggregator(0.1, 100),
+    lambda: tff.learning.ddp_secure_aggregator(0.1, 100),
+    lambda: tff.aggregators.clipping_factory(1.0, NOISE),
+    lambda: tff.aggregators.DifferentiallyPrivateFactory.tree_aggregation(
+      0.1,
+      100,
+      1.0,
+      collections.OrderedDict(
+        kernel=tf.TensorSpec([5, 3]), bias=tf.TensorSpec([3])
+      ),
+    ),
+  ],
+)
+def test_noise_is_refused_where_rows_are_sent_without_it(factory):
+  with pytest.raises(ValueError, match='rows of class'):
+    build('fullsoftmax', model_aggregator=factory())
+
+
+def test_noise_is_taken_where_no_rows_are_sent():
+  tiny.process('fedaws_baseline2', max_positives=3, model_aggregator=NOISE)
 
 
 def test_local_batches_are_those_of_the_client_that_takes_the_most():

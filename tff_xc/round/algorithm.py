@@ -75,6 +75,8 @@ class Algorithm:
     local_training: the SGD that minimises it.
     model_aggregator: joins the encoder (question 3): any `tff.aggregators`
       factory of means, weighted if it takes weights. None: the weighted mean.
+      It does not join rows of tables, so a differentially private one is refused
+      where clients send some.
     robust: bounds on a client's whole update, before any mean, or None.
     weighting: a client's weight in means, one of `WEIGHTINGS`: its number of
       examples, or 1.

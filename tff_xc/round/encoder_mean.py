@@ -1,5 +1,7 @@
 """Question 3 for the encoder: how are the clients' deltas averaged?"""
 
+from collections.abc import Sequence
+
 import numpy as np
 import tensorflow as tf
 import tensorflow_federated as tff
@@ -7,6 +9,9 @@ import tensorflow_federated as tff
 from tff_xc import classifier
 
 _SUMS = (tff.aggregators.SumFactory, tff.aggregators.SecureSumFactory)
+# A field in the state of `tff.aggregators.DifferentiallyPrivateFactory`, which all
+# of TFF's that add noise have in them.
+_DP = 'dp_event='
 
 
 @tff.tensorflow.computation(np.float32)
@@ -22,16 +27,19 @@ class EncoderMean:
   scaled by (clients / clients of positive weight).
   """
 
-  def __init__(self, factory, specs: classifier.ModelWeights):
+  def __init__(
+    self, factory, specs: classifier.ModelWeights, rows: Sequence[str] = ()
+  ):
     """Describes the aggregation.
 
     Args:
       factory: gives a mean; None: the weighted mean.
       specs: of the model's weights that are trained.
+      rows: names of the tables whose rows clients send beside the encoder.
 
     Raises:
-      ValueError: for a factory of sums. One that is nested in another factory
-        is not found.
+      ValueError: for a factory of sums (one that is nested in another factory
+        is not found), or a differentially private one of TFF's beside `rows`.
     """
     if factory is None:
       factory = tff.aggregators.MeanFactory(no_nan_division=True)
@@ -48,6 +56,13 @@ class EncoderMean:
     )
     extra = [tff.TensorType(np.float32)] if self._weighted else []
     self._process = factory.create(value_type, *extra)
+    if rows and _DP in str(self._process.initialize.type_signature):
+      raise ValueError(
+        'model_aggregator is differentially private, and would add noise to the'
+        f' encoder alone: clients also send rows of {", ".join(rows)}, which say'
+        ' what the noise is to hide. Give an aggregator without noise, or an'
+        ' algorithm that sends no rows'
+      )
 
     @tff.tensorflow.computation(value_type, np.float32, np.float32)
     def over_those_who_count(mean, clients, counted):

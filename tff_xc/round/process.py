@@ -67,7 +67,9 @@ def build_process(
   pair = [seed & 0x7FFFFFFF, (seed >> 31) & 0x7FFFFFFF]
   fixed = frozen.Fixed(algorithm, pair)
   aggregate = encoder_mean.EncoderMean(
-    algorithm.model_aggregator, fixed.trained_specs()
+    algorithm.model_aggregator,
+    fixed.trained_specs(),
+    [table.name for table in algorithm.tables if table.merge.sends_rows],
   )
   initialize = _build_initialize(algorithm, aggregate, fixed, pair)
   state_type = initialize.type_signature.result.member
