@@ -18,6 +18,7 @@ def partition(
   num_clients: int = 10,
   rule: str = 'code',
   frequency: float = 0.01,
+  counts: np.ndarray | None = None,
   seed: int = 0,
 ) -> partition_lib.Partition:
   """Assigns examples to clients by their frequent labels.
@@ -38,6 +39,8 @@ def partition(
     rule: one of `RULES`.
     frequency: the share of the examples from which a label is frequent, for
       'paper'.
+    counts: int [n], by which labels are frequent; None: how many examples have
+      each.
     seed: of all draws.
 
   Raises:
@@ -47,7 +50,8 @@ def partition(
   if rule not in RULES:
     raise errors.InputError(f'unknown rule {rule!r}: take {" or ".join(RULES)}')
   by_label = labels.tocsc()
-  counts = np.diff(by_label.indptr)
+  if counts is None:
+    counts = np.diff(by_label.indptr)
   if num_clients > labels.shape[0]:
     raise errors.InputError(
       f'{labels.shape[0]} examples are too few for {num_clients} clients'

@@ -34,8 +34,9 @@ class Options(NamedTuple):
     num_clients: K.
     partition_rule: one of `frequent_labels.RULES`.
     published_reading: as FedMLH's code reads files: an example without labels
-      has label 0 and lacks its first feature, and the last test examples that do
-      not fill a batch of 100 are left out.
+      has label 0, which does not count where labels are frequent, and lacks its
+      first feature; the last test examples that do not fill a batch of 100 are
+      left out.
     validation: the share of the training examples that is held out for
       validation.
     seed: of the clients, and of the examples for validation.
@@ -94,16 +95,22 @@ def federated(
   Raises:
     errors.InputError: too few labels or examples for so many clients.
   """
-  if options.published_reading:
-    train = _without_labels_as_zero(train)
-    test = test and _whole_batches(_without_labels_as_zero(test))
   held_out = None
   if options.validation:
     train, held_out = _split(train, options)
+  # The published code does not count the label 0 that it reads where none is.
+  label_counts = np.bincount(
+    train.labels.indices, minlength=train.labels.shape[1]
+  )
+  if options.published_reading:
+    train = _without_labels_as_zero(train)
+    held_out = held_out and _without_labels_as_zero(held_out)
+    test = test and _whole_batches(_without_labels_as_zero(test))
   partition = frequent_labels.partition(
     train.labels,
     num_clients=options.num_clients,
     rule=options.partition_rule,
+    counts=label_counts,
     seed=[options.seed, _CLIENTS],
   )
   examples, num_classes = train.labels.shape
@@ -111,7 +118,6 @@ def federated(
     hashed_features(part.features, options.hashed_features), part.labels
   )
   train_pool = as_pool(train)
-  label_counts = np.bincount(train.labels.indices, minlength=num_classes)
   return client_data.FederatedDataset(
     name=name,
     num_classes=num_classes,

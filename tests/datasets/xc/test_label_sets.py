@@ -73,6 +73,32 @@ def test_the_published_reading():
     np.testing.assert_array_equal(x, old)
 
 
+def test_label_0_of_examples_without_labels_makes_nothing_frequent():
+  labels = np.zeros([20, 3], bool)
+  labels[:2, 0] = labels[2:7, 1] = labels[7:11, 2] = True
+  x = np.arange(1, 21, dtype=np.float32)[:, None]
+  train = xc.Part(*map(scipy.sparse.csr_matrix, (x, labels)))
+  options = label_sets.Options(num_clients=2, published_reading=True)
+  made = label_sets.federated('some', train, None, options)
+  np.testing.assert_array_equal(made.propensity.label_counts, [2, 5, 4])
+  assert made.train.pool.y.toarray().sum(0).tolist() == [11, 5, 4]
+  # Not the eleven of label 0: the clients are those of labels 1 and 2.
+  for client, own in enumerate((range(2, 7), range(7, 11))):
+    assert set(own) <= set(made.train.partition.of_client(client))
+
+
+def test_the_frequencies_of_delicious_are_those_of_the_published_code(data_dir):
+  options = label_sets.Options(published_reading=True)
+  made = label_sets.load('delicious', data_dir, options)
+  counts = np.zeros(made.num_classes, int)
+  lines = (data_dir / 'xc' / 'delicious_train.txt').read_text().splitlines()
+  for line in lines[1:]:
+    if not line.startswith(' '):
+      counts[[int(label) for label in line.split()[0].split(',')]] += 1
+  np.testing.assert_array_equal(made.propensity.label_counts, counts)
+  assert made.train.pool.y[:, [0]].sum() == counts[0] + 10
+
+
 def test_validation_examples_are_with_no_client():
   train, test = part(80), part(7, seed=1)
   # An example tells itself by its feature.
