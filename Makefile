@@ -44,10 +44,14 @@ requirements: venv  ## resolve requirements*.in into requirements*.txt again
 presets: venv  ## write launch/presets/*.flags
 	$(PYTHON_BIN) -m launch.preset_files
 
-# A build folder that is left would put deleted modules into the next wheel.
+# A build folder that is left would put deleted modules into the next wheel. TFF's
+# pins hold an old `packaging`, which does not read licences; setuptools brings its own.
+VENDORED = $(shell $(PYTHON_BIN) -c \
+  'import setuptools; print(setuptools.__path__[0])')/_vendor
 wheel: venv  ## build the library tff_xc as a wheel, in dist/
 	rm -rf build
-	$(PYTHON_BIN) -m pip --disable-pip-version-check wheel --no-deps \
+	PYTHONPATH=$(VENDORED) $(PYTHON_BIN) -m pip \
+	  --disable-pip-version-check wheel --no-deps \
 	  --no-build-isolation --wheel-dir dist .
 	rm -rf build tff_xc.egg-info
 

@@ -1,6 +1,7 @@
 """The wheel: the library alone, installed and used outside the checkout."""
 
 import ast
+import hashlib
 import os
 import pathlib
 import re
@@ -59,7 +60,7 @@ def call(command, folder, **env):
 
 @pytest.fixture(name='wheel', scope='module')
 def _wheel(tmp_path_factory):
-  """Builds the wheel from a copy of the tree, as `make wheel` does."""
+  """Builds the wheel by `make wheel` in a copy of the tree."""
   source = tmp_path_factory.mktemp('source')
   for folder in ('tff_xc', 'datasets', 'tasks'):
     shutil.copytree(
@@ -67,14 +68,10 @@ def _wheel(tmp_path_factory):
       source / folder,
       ignore=shutil.ignore_patterns('__pycache__'),
     )
-  for file in ('pyproject.toml', 'README.md', 'Makefile'):
+  for file in ('pyproject.toml', 'README.md', 'Makefile', 'LICENSE'):
     shutil.copy(ROOT / file, source)
-  [recipe] = re.findall(
-    r'^\t\$\(PYTHON_BIN\) -m (pip .*?) \.$',
-    (ROOT / 'Makefile').read_text().replace('\\\n\t', ''),
-    re.MULTILINE,
-  )
-  call([sys.executable, '-m', *recipe.split(), '.'], source, PIP_NO_INDEX='1')
+  make = ['make', '-o', 'venv', 'wheel', f'PYTHON_BIN={sys.executable}']
+  call(make, source, PIP_NO_INDEX='1')
   [wheel] = (source / 'dist').iterdir()
   return wheel
 
@@ -90,6 +87,34 @@ def test_the_wheel_holds_the_library_alone(wheel):
     path.relative_to(ROOT).as_posix() for path in ROOT.glob('tff_xc/**/*.py')
   ]
   assert sorted(files) == sorted(expected)
+
+
+@pytest.mark.slow
+def test_the_wheel_holds_its_licence(wheel):
+  file = zipfile.ZipFile(wheel)
+  of = {name.split('.dist-info/')[-1]: name for name in file.namelist()}
+  assert file.read(of['licenses/LICENSE']) == (ROOT / 'LICENSE').read_bytes()
+  metadata = file.read(of['METADATA']).decode()
+  assert 'License-Expression: Apache-2.0' in metadata
+
+
+def test_the_licence_is_the_unchanged_text():
+  digest = hashlib.sha256((ROOT / 'LICENSE').read_bytes()).hexdigest()
+  # Of https://www.apache.org/licenses/LICENSE-2.0.txt.
+  assert digest.startswith('cfc7749b96f63bd31c3c42b5c471bf75')
+
+
+def test_the_citation_is_of_this_version_and_the_five_papers():
+  citation = (ROOT / 'CITATION.cff').read_text()
+  project = (ROOT / 'pyproject.toml').read_text()
+  for name in ('version', 'license'):
+    [value] = re.findall(rf'^{name}: (.*)$', citation, re.M)
+    assert f'\n{name} = "{value}"\n' in project
+  links = re.compile(r'https://arxiv\.org/abs/[\d.]+')
+  pages = ('fedss', 'fedaws', 'turbosvm', 'fedmlh', 'fedvc')
+  assert links.findall(citation) == [
+    links.search(documents.page(name))[0] for name in pages
+  ]
 
 
 @pytest.mark.slow
