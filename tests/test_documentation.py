@@ -170,6 +170,17 @@ def test_the_worked_examples_have_the_bytes_that_a_run_reports(
   ]
 
 
+@pytest.mark.parametrize(
+  'word',
+  [
+    *('best of three', 'at most 5,000', '256 × 256'),
+    *('Table 11', 'SLEEC', 'ResNets', 'augmentation', '`--steps_per_round`'),
+  ],
+)
+def test_what_differs_from_the_papers_is_said(word):
+  assert word in documents.page('deviations')
+
+
 def test_no_two_examples_train_in_one_directory():
   """A reader may follow README and then the pages."""
   of: dict[str, list[str]] = {}

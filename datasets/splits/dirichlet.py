@@ -1,7 +1,7 @@
 """Clients with classes from a Dirichlet distribution.
 
 Hsu, Qi and Brown: Federated visual classification with real-world data
-distribution, ECCV 2020, https://arxiv.org/abs/2003.08082, section 6.5.
+distribution, ECCV 2020, https://arxiv.org/abs/2003.08082, appendix B.1.
 
 Client k's distribution of classes is q_k ~ Dir(alpha p), p the share of each
 class in the data: alpha is the total concentration, not that of a class. Clients

@@ -1,7 +1,7 @@
 """FedVC: FedAvg on virtual clients of equal size.
 
 Hsu, Qi, Brown: "Federated Visual Classification with Real-World Data
-Distribution", ECCV 2020, arXiv:2003.08082, section 4.2. On users whose numbers of
+Distribution", ECCV 2020, arXiv:2003.08082, section 5.3. On users whose numbers of
 examples differ by orders of magnitude, a client takes part with a probability
 that grows with its n_k examples. It draws N_VC of them in every round, takes
 N_VC / B steps, and counts like any other. N_VC = 256 and B = 64 are those of the

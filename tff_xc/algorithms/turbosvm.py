@@ -4,8 +4,9 @@ Wang, Bodonhelyi, Bozkir, Kasneci: "TurboSVM-FL: Boosting Federated Learning
 through SVM Aggregation for Lazy Clients", AAAI 2024, arXiv:2401.12012. The step is
 `support_vectors.SupportVectors`; the encoder is averaged as in FedAvg.
 
-The paper says that the machines' C increases over rounds. The published code
-lets it decrease, from 1 to 1 / 201: so does the default here.
+The machines' C decreases over rounds, from 1 to 1 / 201, in the paper's experiments
+and in its code: so does the default here. The paper's name for this, "linearly
+increasing", is of the number of support vectors.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """FedVC: virtual clients of equal size.
 
 Hsu, Qi, Brown: "Federated Visual Classification with Real-World Data
-Distribution", ECCV 2020, arXiv:2003.08082, section 4.2. A client takes part with
+Distribution", ECCV 2020, arXiv:2003.08082, section 5.3. A client takes part with
 a probability that grows with its number of examples, draws N_VC of them, and
 takes N_VC / B steps. All clients of a round count alike.
 """

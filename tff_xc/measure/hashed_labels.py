@@ -1,6 +1,6 @@
 """What hashing labels into buckets does to their counts: FedMLH's theory.
 
-Lemma 1: a bucket has more positive examples than its labels alone. Lemma 2: how
+Lemma 1: a bucket has more positive examples than a label alone. Lemma 2: how
 many buckets tell all labels apart. Theorem 2: clients' label distributions
 become more alike.
 """
@@ -21,9 +21,10 @@ def expected_positives(
 ) -> np.ndarray:
   """Returns float64 [n], the expected positive examples of each label's bucket.
 
-  Those of the label, and of every other label with probability 1 / B (Lemma 1).
-  An example with two labels of one bucket counts twice, so that this bounds the
-  number of the bucket's examples.
+  Those of the label, and of every other label with probability 1 / B. An example
+  with two labels of one bucket counts twice, so that this is above the number of
+  the bucket's examples. The paper's Lemma 1 bounds the same from below, by
+  (sum of the counts) / B^2 less.
 
   Args:
     label_counts: int [n], training examples with each label.

@@ -15,7 +15,7 @@ OPTIMIZERS = ('sgd', 'adam')
 class LocalTraining:
   """Minibatch SGD, or Adam, over a client's examples.
 
-  SGD is that of FedSS, Algorithm 1, lines 9 to 14.
+  SGD is that of a FedSS client (Algorithm 1).
   Every epoch visits all examples in a fresh order; the last, partial batch is
   kept and its loss is the mean over its own examples.
 

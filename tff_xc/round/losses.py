@@ -192,8 +192,8 @@ class BinaryCrossEntropy:
   """Binary cross entropy of every held row: whether an example has its label.
 
   Of an example, the mean over the rows held, times `tables`: with several
-  tables, the sum of the tables' means (FedMLH, Algorithm 2, line 6). A row to
-  which several labels of an example belong is one target.
+  tables, the sum of the tables' means (FedMLH, Algorithm 2). A row to which
+  several labels of an example belong is one target (line 6).
 
   Attributes:
     tables: R, the tables that the rows belong to.

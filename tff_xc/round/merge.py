@@ -78,7 +78,7 @@ class SumRows:
   """Averages row deltas over the weight of the whole cohort.
 
   A client that does not hold a row counts as a zero delta (FedSS, Algorithm 1,
-  line 7, with n_tot over all K clients).
+  line 12, with n_tot over all K clients).
 
   Attributes:
     row_renormalise: divide by the weight of only those clients that hold the

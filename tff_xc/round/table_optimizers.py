@@ -138,7 +138,7 @@ class RowMomentum:
   """SGD with dense momentum, v <- beta v + g, w <- w - lr v, row by row.
 
   Rows that no client requested still move by their momentum (FedSS, Algorithm
-  1, line 8). These updates are applied when a row is read: j steps after its
+  1, line 13). These updates are applied when a row is read: j steps after its
   last update, with no gradient since, its velocity is beta^j v and its value
   w - lr v beta (1 - beta^j) / (1 - beta).
 
