@@ -72,6 +72,12 @@ OPTIONS = (
 NAMES = tuple(option.name for option in OPTIONS)
 
 
+def code_of(options: Mapping) -> str:
+  """Returns the encoder if it is a function of the user's; '' otherwise."""
+  name = options.get('encoder', SMALL)
+  return '' if name in _LEAST_SIDE else name
+
+
 def fit(options: dict, given: Mapping) -> None:
   """Removes options that do not apply to the encoder chosen.
 
