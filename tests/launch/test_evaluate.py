@@ -250,3 +250,17 @@ def test_settings_that_an_older_run_lacks_have_their_defaults(glyphs, here):
 
   _edited(path, older)
   assert evaluation.run(str(path), None, None)['rounds'] == 1
+
+
+def test_a_checkpoint_has_the_model_that_is_evaluated(here):
+  """Rows without requests still move by their momentum (FedSS)."""
+  changes = {**_GLYPHS, 'negatives': 2, 'clients_per_round': 1, 'rounds': 3}
+  changes |= {'server_optimizer': 'sgd', 'server_momentum': 0.9}
+  experiment.run(experiment.resolve('glyphs', 'fedss', changes), 'run')
+  model = evaluation.load('run').weights
+  with np.load('run/checkpoints/round_3.npz') as found:
+    state = found['weights/tables/class']
+    assert (state != model.class_table.numpy()).any()
+    np.testing.assert_array_equal(
+      found['model/tables/class'], model.class_table.numpy()
+    )
