@@ -162,7 +162,9 @@ def _checked(
   try:
     config = experiment.recorded(found)
   except errors.InputError as e:
-    raise errors.InputError(f'{path / run_files.CONFIG}: {e}') from e
+    raise errors.InputError(
+      f'{path / run_files.CONFIG}: {wording.shown(e)}'
+    ) from e
   named = config['options'].get('encoder', '')
   if encoder is not None and encoder != named:
     raise errors.InputError(

@@ -4,7 +4,6 @@ import contextlib
 import dataclasses
 import enum
 import itertools
-import json
 import math
 import pathlib
 import textwrap
@@ -188,7 +187,7 @@ def read(output: pathlib.Path, name: str) -> Outcome | None:
   try:
     if not path.exists():
       return None
-    values = json.loads(path.read_text(encoding='utf-8'))
+    values = run_files.read_json(path)
     if other := _other_version(values):
       raise errors.DamageError(
         f'{path} is of another version of this program ({other}); read it with'
@@ -259,6 +258,9 @@ def _check(found: Outcome) -> None:
   for text in texts:
     if not isinstance(text, str):
       raise ValueError(f'expected text instead of {text!r}')
+  for name in found.pictures:
+    if name != pathlib.PurePath(name).name or not name.endswith('.png'):
+      raise ValueError(f'the picture {name!r} is no .png beside it')
   for each in found.checked:
     for flag in (each.holds, each.is_reversed):
       if not (flag is None or isinstance(flag, bool)):
