@@ -223,5 +223,5 @@ def _write_confusion(
   table = pd.DataFrame(matrix, shown, [*shown, 'other'])
   with run_files.replacing(path / 'confusion.csv') as temporary:
     table.to_csv(temporary, index_label='class of training examples')
-  title = f'Training examples of client {client}'
+  title = f'Training examples of client {wording.shown(client)}'
   curves.plot_confusion(matrix, class_ids, path / 'confusion.png', title)

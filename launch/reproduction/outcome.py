@@ -15,6 +15,7 @@ from typing import NamedTuple
 from tasks.papers import registry
 from tasks.papers import result
 from tff_xc import errors
+from tff_xc import wording
 from tff_xc.report import run_files
 from tff_xc.report import text_table
 
@@ -258,6 +259,8 @@ def _check(found: Outcome) -> None:
   for text in texts:
     if not isinstance(text, str):
       raise ValueError(f'expected text instead of {text!r}')
+    if text != wording.shown(text):
+      raise ValueError(f'{text!r} has characters that a terminal may obey')
   for name in found.pictures:
     if name != pathlib.PurePath(name).name or not name.endswith('.png'):
       raise ValueError(f'the picture {name!r} is no .png beside it')
