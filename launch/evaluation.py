@@ -25,6 +25,9 @@ from tff_xc.report import run_files
 from tff_xc.round import process as process_lib
 from tff_xc.runtime import registry as runtimes
 
+# Settings that name files of data, some of whose readers know addresses, too.
+_PATHS = ('data_dir', 'split', 'test_file')
+
 
 def run(
   run_dir: str,
@@ -157,32 +160,31 @@ def _checked(
     data_dir: as in `run`.
     encoder: as in `run`.
   """
-  if data_dir is not None:
-    found = {**found, 'data_dir': data_dir}
-  try:
-    config = experiment.recorded(found)
-  except errors.InputError as e:
-    raise errors.InputError(
-      f'{path / run_files.CONFIG}: {wording.shown(e)}'
-    ) from e
-  named = config['options'].get('encoder', '')
+  file = path / run_files.CONFIG
+  named = str(found.get('options', {}).get('encoder', ''))
   if encoder is not None and encoder != named:
     raise errors.InputError(
       f'--encoder={encoder}: {path} is a run with the encoder'
       f' {wording.shown(named) or "of its task"}; leave it out, or give that'
     )
-  if encoders.code_of(config['options']) and encoder is None:
+  if named and encoders.is_code(named) and encoder is None:
     raise errors.InputError(
-      f'{path / run_files.CONFIG} names the code {wording.shown(named)}, and code'
-      " runs only if you name it: give the run's --encoder again if you trust it"
+      f'{file} names the code {wording.shown(named)}, and code runs only if you'
+      " name it: give the run's --encoder again if you trust it"
     )
-  for name, value in run_files.flat(config).items():
-    if isinstance(value, str) and '://' in value:
+  for name in _PATHS:
+    value = str(run_files.flat(found).get(name, ''))
+    if '://' in value and (name != 'data_dir' or data_dir is None):
       raise errors.InputError(
-        f'{path / run_files.CONFIG}: {name} is the address'
-        f' {wording.shown(value)}; only files of this machine are read'
+        f'{file}: {name} is the address {wording.shown(value)}; only files of this'
+        ' machine are read: give --data_dir, or train on a copy'
       )
-  return config
+  if data_dir is not None:
+    found = {**found, 'data_dir': data_dir}
+  try:
+    return experiment.recorded(found)
+  except errors.InputError as e:
+    raise errors.InputError(f'{file}: {wording.shown(e)}') from e
 
 
 def choose_client(

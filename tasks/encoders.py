@@ -72,10 +72,9 @@ OPTIONS = (
 NAMES = tuple(option.name for option in OPTIONS)
 
 
-def code_of(options: Mapping) -> str:
-  """Returns the encoder if it is a function of the user's; '' otherwise."""
-  name = options.get('encoder', SMALL)
-  return '' if name in _LEAST_SIDE else name
+def is_code(encoder: str) -> bool:
+  """Whether the value of --encoder is a function of the user's."""
+  return encoder not in _LEAST_SIDE
 
 
 def fit(options: dict, given: Mapping) -> None:

@@ -197,11 +197,21 @@ def test_code_that_a_directory_names_does_not_run(here, monkeypatch):
   assert (here / 'OWNED').exists()
 
 
-def test_a_directory_that_lies_about_its_network_runs_no_code(here):
-  path = untrained(here / 'run', 'glyphs', **_GLYPHS)
+def test_a_directory_that_lies_about_its_network_runs_no_code(
+  glyphs, here, monkeypatch
+):
+  (here / 'evil.py').write_text("open('OWNED', 'w')")
+  monkeypatch.syspath_prepend(str(here))
+  path = here / 'run'
+  shutil.copytree(glyphs, path)
   _edited(path, lambda c: c['options'].update(encoder='evil:f'))
-  with pytest.raises(errors.InputError, match='encoder'):
-    evaluation.run(str(path), None, None)
+  for given, word in (
+    (None, '--encoder again'),
+    ('evil:f', 'no option|not an'),
+  ):
+    with pytest.raises(errors.InputError, match=word):
+      evaluation.run(str(path), None, None, given)
+  assert not (here / 'OWNED').exists()
 
 
 @pytest.fixture(scope='module')
@@ -224,6 +234,8 @@ def glyphs(in_process_context, tmp_path_factory):
     (lambda c: c.update(seed=2**40), '--seed'),
     (lambda c: c.update(task='mnist'), 'mnist'),
     (lambda c: c.update(data_dir='s3://bucket/data'), 'address'),
+    (lambda c: c.update(options=None), 'other data'),
+    (lambda c: c['options'].update(encoder=[]), '--encoder'),
     (lambda c: c.update(options={}), 'other data|another model'),
     (lambda c: c['data'].update(classes=[[]]), 'other data'),
   ],

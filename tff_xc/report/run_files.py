@@ -335,7 +335,7 @@ def read_json(path: pathlib.Path) -> Any:
 
 
 def _read_object(path, required, optional):
-  """Reads a JSON object and checks the types of its keys."""
+  """Reads a JSON object, checks its keys' types, and drops optional nulls."""
   try:
     obj = read_json(path)
   except (OSError, ValueError) as e:
@@ -347,7 +347,7 @@ def _read_object(path, required, optional):
     is_right = isinstance(value, kind) and not isinstance(value, bool)
     if not is_right and (key in required or value is not None):
       raise damaged(path, f'expected "{key}" to be of type {kind.__name__}')
-  return obj
+  return {k: v for k, v in obj.items() if k not in optional or v is not None}
 
 
 def _is_number_or_null(value) -> bool:
