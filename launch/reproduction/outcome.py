@@ -259,7 +259,7 @@ def _check(found: Outcome) -> None:
   for text in texts:
     if not isinstance(text, str):
       raise ValueError(f'expected text instead of {text!r}')
-    if text != wording.shown(text):
+    if any(line != wording.shown(line) for line in text.split('\n')):
       raise ValueError(f'{text!r} has characters that a terminal may obey')
   for name in found.pictures:
     if name != pathlib.PurePath(name).name or not name.endswith('.png'):
