@@ -12,6 +12,7 @@ that do not fit the terminal, or 100 characters without a terminal.
 
 import os
 import pathlib
+import textwrap
 from collections.abc import Callable
 from collections.abc import Sequence
 
@@ -78,20 +79,33 @@ def compare(
   from tff_xc.report import compare_curves
   from tff_xc.report import pictures
 
+  unequal = _unequal(groups)
   # Drawn before anything is written, so that errors leave nothing.
   final = metric and metric.partition(':')[0]
   figure = compare_curves.compare_figure(groups, curves, over, reference, final)
   write_files(
     pathlib.Path(output or parent) / 'compare',
-    tables.to_markdown(rows),
+    tables.to_markdown(rows) + (unequal and f'\n{unequal}\n'),
     tables.to_csv(rows),
     lambda path: pictures.save(figure, path),
   )
   task = groups[0].runs[0].task
-  return _told(rows, task, rounds, metric, output or parent)
+  return _told(rows, task, rounds, metric, unequal, output or parent)
 
 
-def _told(rows, task: str, rounds: int | None, metric, where) -> str:
+def _unequal(groups) -> str:
+  """Returns a sentence on what differs besides the methods; '' for nothing."""
+  from tff_xc.report import groups as groups_lib
+
+  found = groups_lib.differing(groups)
+  if not found:
+    return ''
+  return f'besides the methods, these settings differ: {", ".join(found)}'
+
+
+def _told(
+  rows, task: str, rounds: int | None, metric, unequal: str, where
+) -> str:
   """Returns what is printed of rows that lie in `where`."""
   from tff_xc.report import tables
   from tff_xc.report import text_table
@@ -101,6 +115,8 @@ def _told(rows, task: str, rounds: int | None, metric, where) -> str:
     when = f'after {wording.count(rounds, "round")}'
   width = text_table.terminal_width()
   table = tables.to_text(rows, width, metric, 'compare.csv')
+  if unequal:
+    table += textwrap.fill(unequal, width) + '\n'
   return (
     f'task {task}, {when}\n{table}'
     f'written to {where}: compare.md, compare.csv, compare.png\n'

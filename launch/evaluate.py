@@ -2,9 +2,10 @@
 
   python -m launch.evaluate --run_dir=runs/demo
 
-Prints every metric of the run's task. Writes evaluation.json, and the confusion
-matrix of one client's training examples as confusion.png and confusion.csv.
-Changes nothing else in the directory. The data must be those of the run.
+Prints every metric of the run's task. Writes evaluation.json. Of examples with one
+label each it also measures one client's training examples (client_train_top1), and
+writes their confusion matrix as confusion.png and confusion.csv. Changes nothing
+else in the directory. The data must be those of the run.
 """
 
 from absl import flags
@@ -17,12 +18,18 @@ flags.DEFINE_string('run_dir', None, 'the directory of a run')
 flags.DEFINE_string(
   'data_dir', None, 'directory of the data sets; default: that of the run'
 )
+flags.DEFINE_string(
+  'encoder',
+  None,
+  "a run's --encoder=MODULE:FUNCTION once more: code that a directory names is not"
+  ' run',
+)
 settings.define_cache_flag()
 flags.DEFINE_string(
   'client',
   None,
-  'id of the client for the confusion matrix; default: among the first hundred'
-  ' clients, the one with the most examples',
+  'id of the client whose training examples the confusion matrix is of; default:'
+  ' among the first hundred clients, the one with the most examples',
 )
 
 
@@ -33,7 +40,8 @@ def main(arguments) -> None:
   settings.use_cache_dir()
   from launch import evaluation
 
-  evaluation.run(flags.FLAGS.run_dir, flags.FLAGS.data_dir, flags.FLAGS.client)
+  values = flags.FLAGS
+  evaluation.run(values.run_dir, values.data_dir, values.client, values.encoder)
 
 
 if __name__ == '__main__':

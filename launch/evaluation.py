@@ -1,11 +1,15 @@
 """Evaluates a run's newest checkpoint. Imports TensorFlow."""
 
 import pathlib
+from collections.abc import Mapping
+from typing import Any
 from typing import NamedTuple
 
 import numpy as np
 import pandas as pd
+import scipy.sparse
 
+from tasks import encoders
 from tasks import experiment
 from tff_xc import classifier
 from tff_xc import errors
@@ -21,50 +25,66 @@ from tff_xc.report import run_files
 from tff_xc.round import process as process_lib
 from tff_xc.runtime import registry as runtimes
 
+# Settings that name files of data, some of whose readers know addresses, too.
+_PATHS = ('data_dir', 'split', 'test_file')
 
-def run(run_dir: str, data_dir: str | None, client: str | None) -> dict:
+
+def run(
+  run_dir: str,
+  data_dir: str | None,
+  client: str | None,
+  encoder: str | None = None,
+) -> dict:
   """Evaluates, prints and writes; returns the content of evaluation.json.
 
-  Writes evaluation.json, confusion.csv and confusion.png into the run's
-  directory. It changes nothing else there, since the run may be training.
+  Writes evaluation.json and, of examples with one label each, confusion.csv and
+  confusion.png into the run's directory. It changes nothing else there, since the
+  run may be training.
 
   Args:
     run_dir: the run's directory.
     data_dir: the present directory of its data; None: the run's own.
-    client: the client of the confusion matrix; None: a large client.
+    client: whose training examples the confusion matrix is of; None: a large
+      client.
+    encoder: the run's, if it is a function of the user's.
 
   Raises:
     errors.InputError: there is no run, no checkpoint or no such client; or the
       data or the checkpoint's model are not those of the run.
   """
-  found = load(run_dir, data_dir)
-  dataset, weights = found.dataset, found.weights
-  client = choose_client(dataset.train, client)
-  measured = found.evaluator(weights)
-  predictions, y = found.predictions(client)
-  rounds = found.rounds
-  result = {
-    'rounds': rounds,
-    'metrics': measured,
-    'client': client,
-    'client_top1': ranking.accuracy(predictions, y),
-  }
-  for name, value in [
-    *measured.items(),
-    ('client_top1', result['client_top1']),
-  ]:
+  found = load(run_dir, data_dir, encoder)
+  rounds, train = found.rounds, found.dataset.train
+  result = {'rounds': rounds}
+  confused = None
+  if not scipy.sparse.issparse(train.pool.y):
+    result['client'] = client = choose_client(train, client)
+    confused = found.predictions(client)
+    # Beside the scores of held-out examples, hence its name.
+    more = {'client_train_top1': ranking.accuracy(*confused)}
+  elif client is None:
+    more = {}
+  else:
+    raise errors.InputError(
+      f'--client={client}: a confusion matrix is of examples with one label each,'
+      f' and those of {run_dir} have sets of labels; leave it out'
+    )
+  result |= {'metrics': found.evaluator(found.weights), **more}
+  for name, value in {**result['metrics'], **more}.items():
     print(f'{name:19s} {value:.4f}')
   path = pathlib.Path(run_dir)
   try:
     run_files.write_json(path / 'evaluation.json', result)
-    _write_confusion(predictions, y, dataset.class_names, path)
+    if confused:
+      _write_confusion(*confused, client, found.dataset.class_names, path)
   except OSError as e:
     raise errors.InputError(
       f'{path} cannot be written ({e.strerror}); the results above are all'
     ) from e
-  done = wording.count(rounds, 'round')
-  print(f'after {done}; confusion of client {client}:')
-  print(path / 'confusion.png')
+  done = f'after {wording.count(rounds, "round")}'
+  if confused:
+    of = f'the training examples of client {wording.shown(client)}'
+    done += f'; confusion of {of}:\n{path / "confusion.png"}'
+  print(done)
   return result
 
 
@@ -91,23 +111,27 @@ class Trained(NamedTuple):
     return predicted, clients.labels(client)
 
 
-def load(run_dir: str, data_dir: str | None = None) -> Trained:
+def load(
+  run_dir: str, data_dir: str | None = None, encoder: str | None = None
+) -> Trained:
   """Loads a run's newest checkpoint and its data, and installs its runtime.
 
   Args:
     run_dir: the run's directory.
     data_dir: as in `run`.
+    encoder: as in `run`.
 
   Raises:
     errors.InputError: as in `run`.
   """
-  config = experiment.without_importance(run_files.read_run(run_dir).config)
+  found = run_files.read_run(run_dir).config
+  config = _checked(pathlib.Path(run_dir), found, data_dir, encoder)
   if config['runtime'] == runtimes.CLUSTER:  # No clients train here.
     config['runtime'] = runtimes.DEFAULT
   experiment.install_runtime(config)
-  assembled = experiment.assemble(config, data_dir)
+  assembled = experiment.assemble(config)
   same_run.check_data(
-    run_dir, config, fingerprint.fingerprint(assembled.dataset)
+    run_dir, found, fingerprint.fingerprint(assembled.dataset)
   )
   process = process_lib.build_process(assembled.algorithm, config['seed'])
   state, rounds, _ = checkpoints.load_newest(run_dir, process.initialize())
@@ -120,6 +144,47 @@ def load(run_dir: str, data_dir: str | None = None) -> Trained:
   )
   weights = process.get_model_weights(state)
   return Trained(assembled.dataset, evaluator, weights, rounds)
+
+
+def _checked(
+  path: pathlib.Path, found: Mapping, data_dir: str | None, encoder: str | None
+) -> dict[str, Any]:
+  """Returns the configuration of a run that somebody else may have written.
+
+  Its data are only read, and have to be those that the run saw. Code runs only if
+  the user names it, too.
+
+  Args:
+    path: the run's directory.
+    found: its config.json.
+    data_dir: as in `run`.
+    encoder: as in `run`.
+  """
+  file = path / run_files.CONFIG
+  named = str(found.get('options', {}).get('encoder', ''))
+  if encoder is not None and encoder != named:
+    raise errors.InputError(
+      f'--encoder={encoder}: {path} is a run with the encoder'
+      f' {wording.shown(named) or "of its task"}; leave it out, or give that'
+    )
+  if named and encoders.is_code(named) and encoder is None:
+    raise errors.InputError(
+      f'{file} names the code {wording.shown(named)}, and code runs only if you'
+      " name it: give the run's --encoder again if you trust it"
+    )
+  for name in _PATHS:
+    value = str(run_files.flat(found).get(name, ''))
+    if '://' in value and (name != 'data_dir' or data_dir is None):
+      raise errors.InputError(
+        f'{file}: {name} is the address {wording.shown(value)}; only files of this'
+        ' machine are read: give --data_dir, or train on a copy'
+      )
+  if data_dir is not None:
+    found = {**found, 'data_dir': data_dir}
+  try:
+    return experiment.recorded(found)
+  except errors.InputError as e:
+    raise errors.InputError(f'{file}: {wording.shown(e)}') from e
 
 
 def choose_client(
@@ -140,12 +205,15 @@ def choose_client(
   return wanted
 
 
-def _write_confusion(predictions, labels, names, path: pathlib.Path) -> None:
-  """Writes the client's confusion matrix (FedSS, fig. 7) as table and picture.
+def _write_confusion(
+  predictions, labels, client: str, names, path: pathlib.Path
+) -> None:
+  """Writes a client's confusion matrix (FedSS, fig. 7) as table and picture.
 
   Args:
-    predictions: int [k].
+    predictions: int [k], of the client's training examples.
     labels: int [k].
+    client: its id.
     names: of all classes; None: their numbers.
     path: the run's directory.
   """
@@ -153,7 +221,9 @@ def _write_confusion(predictions, labels, names, path: pathlib.Path) -> None:
   matrix = ranking.confusion(predictions, labels, class_ids)
   if names is not None:
     class_ids = [names[number] for number in class_ids]
-  table = pd.DataFrame(matrix, class_ids, [*class_ids, 'other'])
+  shown = [wording.cell(str(name)) for name in class_ids]
+  table = pd.DataFrame(matrix, shown, [*shown, 'other'])
   with run_files.replacing(path / 'confusion.csv') as temporary:
-    table.to_csv(temporary, index_label='class')
-  curves.plot_confusion(matrix, class_ids, path / 'confusion.png')
+    table.to_csv(temporary, index_label='class of training examples')
+  title = f'Training examples of client {wording.shown(client)}'
+  curves.plot_confusion(matrix, class_ids, path / 'confusion.png', title)

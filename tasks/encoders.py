@@ -72,6 +72,11 @@ OPTIONS = (
 NAMES = tuple(option.name for option in OPTIONS)
 
 
+def is_code(encoder: str) -> bool:
+  """Whether the value of --encoder is a function of the user's."""
+  return encoder not in _LEAST_SIDE
+
+
 def fit(options: dict, given: Mapping) -> None:
   """Removes options that do not apply to the encoder chosen.
 

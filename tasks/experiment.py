@@ -24,6 +24,7 @@ from tff_xc.algorithms import options as of_algorithms
 from tff_xc.algorithms import registry as algorithms
 from tff_xc.measure import best_round
 from tff_xc.measure import targets as targets_lib
+from tff_xc.report import run_files
 from tff_xc.runtime import registry as runtimes
 
 if TYPE_CHECKING:
@@ -70,6 +71,46 @@ def resolve(
     'hyperparameters': values,
     **environment.describe(),
   }
+
+
+def recorded(config: Mapping[str, Any]) -> dict[str, Any]:
+  """Returns a run's configuration as `resolve` returns it, from its config.json.
+
+  Values are checked as flags are, and settings that an older run lacks have
+  today's defaults. Initial weights and FedIR's p are left out: a checkpoint has
+  all weights, and nothing but training needs them.
+
+  Args:
+    config: of config.json.
+
+  Raises:
+    errors.InputError: as `resolve`.
+  """
+  given = run_files.flat(without_importance(config))
+  taken = {
+    *run_settings.SETTINGS,
+    *task_lib.OPTIONS,
+    *algorithms.HYPERPARAMETERS,
+  }
+  taken |= {*config.get('options', {}), *config.get('hyperparameters', {})}
+  given = {
+    name: value
+    for name, value in given.items()
+    if name in taken - {'encoder_weights'} and value is not None
+  }
+  # As flags: what has its default was not given, since flags exclude each other.
+  changes = {n: v for n, v in given.items() if n == 'data_dir'}
+  while True:
+    resolved = resolve(config['task'], config['algorithm'], changes)
+    found = run_files.flat(resolved)
+    more = {
+      name: value
+      for name, value in given.items()
+      if name not in changes and (name not in found or found[name] != value)
+    }
+    if not more:
+      return resolved
+    changes |= more
 
 
 def _settings(given: Mapping, task: task_lib.Task) -> dict[str, Any]:
@@ -162,7 +203,7 @@ def assemble(config: Mapping, data_dir: str | None = None) -> Experiment:
   """Loads a configuration's data and model, and asks the algorithm.
 
   Args:
-    config: from `resolve`, or config.json.
+    config: from `resolve` or `recorded`.
     data_dir: where the data are; None: as configured.
 
   Raises:

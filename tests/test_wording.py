@@ -70,3 +70,14 @@ def test_human_duration(seconds, text):
 )
 def test_a_name_is_one_line_without_commands(text, expected):
   assert wording.shown(text) == expected
+
+
+@pytest.mark.parametrize('text', ['fedss lr=-1', '-1.5', '+3', '', 'a=b'])
+def test_cells_keep_what_is_no_formula(text):
+  assert wording.cell(text) == text
+
+
+@pytest.mark.parametrize('text', ['=1+1', '@SUM(A1)', '+cmd|x', '-a'])
+def test_cells_hold_no_formula(text):
+  assert wording.cell(text) == f"'{text}"
+  assert wording.cell('a\x1b[31m\n=b') == r'a\x1b[31m\n=b'

@@ -56,3 +56,15 @@ def shown(text: object) -> str:
     else character.encode('unicode_escape').decode()
     for character in str(text)
   )
+
+
+def cell(text: str) -> str:
+  """Returns a text for a CSV, in which spreadsheets see text and no formula."""
+  text = shown(text)
+  if not text.startswith(('=', '+', '-', '@')):
+    return text
+  try:
+    float(text)
+  except ValueError:
+    return f"'{text}"
+  return text

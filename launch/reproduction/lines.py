@@ -116,22 +116,11 @@ def _whole(run: run_files.Run) -> run_files.Run:
       run.path / run_files.METRICS,
       f'expected {run.summary["rounds"]} rounds with seconds',
     )
-  best = run.summary.get('best_round')
   numbers = {_MEDIAN: run.summary.get(_MEDIAN)}
-  if isinstance(best, dict):
+  if (best := run.summary.get('best_round')) is not None:
     numbers |= {name: best.get(name) for name in ('round', 'bytes_down')}
-  elif best is not None:
-    numbers['best_round'] = None
-  final = run.summary.get('final')
-  for scores in (final, best):
-    if isinstance(scores, dict):  # A score may be null: it was never measured.
-      numbers |= {
-        name: value
-        for name, value in scores.items()
-        if name in catalog.SCORES and value is not None
-      }
   for name, value in numbers.items():
-    if not isinstance(value, int | float) or not math.isfinite(value):
+    if value is None:
       raise run_files.damaged(
         run.path / run_files.SUMMARY, f'expected a number of "{name}"'
       )

@@ -4,7 +4,6 @@ import contextlib
 import dataclasses
 import enum
 import itertools
-import json
 import math
 import pathlib
 import textwrap
@@ -16,6 +15,7 @@ from typing import NamedTuple
 from tasks.papers import registry
 from tasks.papers import result
 from tff_xc import errors
+from tff_xc import wording
 from tff_xc.report import run_files
 from tff_xc.report import text_table
 
@@ -188,7 +188,7 @@ def read(output: pathlib.Path, name: str) -> Outcome | None:
   try:
     if not path.exists():
       return None
-    values = json.loads(path.read_text(encoding='utf-8'))
+    values = run_files.read_json(path)
     if other := _other_version(values):
       raise errors.DamageError(
         f'{path} is of another version of this program ({other}); read it with'
@@ -259,6 +259,11 @@ def _check(found: Outcome) -> None:
   for text in texts:
     if not isinstance(text, str):
       raise ValueError(f'expected text instead of {text!r}')
+    if any(line != wording.shown(line) for line in text.split('\n')):
+      raise ValueError(f'{text!r} has characters that a terminal may obey')
+  for name in found.pictures:
+    if name != pathlib.PurePath(name).name or not name.endswith('.png'):
+      raise ValueError(f'the picture {name!r} is no .png beside it')
   for each in found.checked:
     for flag in (each.holds, each.is_reversed):
       if not (flag is None or isinstance(flag, bool)):

@@ -313,8 +313,13 @@ def _picture(
   """
   from PIL import Image  # Late: flags are checked first.
 
+  path = outcome_lib.folder(output, outcome.name) / name
+  if not path.is_file() or path.resolve().parent != path.parent.resolve():
+    raise ValueError(
+      f'{path} is no file of this folder'
+    )  # Nor a link elsewhere.
   try:
-    with Image.open(outcome_lib.folder(output, outcome.name) / name) as image:
+    with Image.open(path) as image:
       size = image.size
       small = image.convert('RGB').quantize(
         _COLOURS, Image.Quantize.FASTOCTREE, dither=Image.Dither.NONE

@@ -3,6 +3,7 @@
 import collections
 import contextlib
 import io
+import os
 import zipfile
 
 import numpy as np
@@ -11,6 +12,8 @@ import tensorflow as tf
 
 from tests import doubling
 from tff_xc import errors
+from tff_xc import memory
+from tff_xc.experiment import array_files
 from tff_xc.experiment import checkpoints
 
 State = collections.namedtuple('State', 'weights round_number')
@@ -46,6 +49,44 @@ def test_the_newest_state_comes_back(tmp_path):
   assert not more
   tf.nest.map_structure(np.testing.assert_array_equal, found, state())
   assert found.weights['encoder']['bias'].dtype == np.float32
+
+
+def test_the_model_is_there_where_its_state_lacks_updates(tmp_path):
+  saved = checkpoints.Checkpoints(tmp_path)
+  saved.save(state(), 4, model=lambda: state().weights)
+  file = tmp_path / 'checkpoints' / 'round_4.npz'
+  before = set(np.load(file).files)
+  model = state().weights
+  model['class_table'] = np.full([3, 2], 7, np.float32)
+  saved.save(state(), 8, {'ids': np.arange(2)}, lambda: model)
+  with np.load(file.with_name('round_8.npz')) as found:
+    assert {*found.files} - before == {
+      *('model/class_table', 'model/README', 'more:ids'),
+    }
+    np.testing.assert_array_equal(
+      found['model/class_table'], model['class_table']
+    )
+    assert 'momentum' in str(found['model/README'])
+  found, done, more = checkpoints.load_newest(tmp_path, state())
+  assert done == 8
+  assert [*more] == ['ids']
+  tf.nest.map_structure(np.testing.assert_array_equal, found, state())
+
+
+def test_a_checkpoint_that_announces_too_much_is_not_read(
+  tmp_path, monkeypatch
+):
+  checkpoints.Checkpoints(tmp_path).save(state(), 4)
+  monkeypatch.setattr(memory, 'free_bytes', lambda: 40)
+  with pytest.raises(errors.InputError, match=r'round_4.npz takes 76 B'):
+    checkpoints.load_newest(tmp_path, state())
+
+
+def test_a_pipe_is_not_opened(tmp_path, capsys):
+  os.mkfifo(tmp_path / 'a.npz')
+  assert not array_files.is_whole(tmp_path / 'a.npz')
+  with pytest.raises(array_files.DamagedError):
+    array_files.read(tmp_path / 'a.npz')
 
 
 @pytest.mark.parametrize(

@@ -198,8 +198,9 @@ def test_a_run_that_does_not_name_its_data_is_refused(tmp_path):
 
 
 def test_settings_that_do_not_matter_may_change(tmp_path):
-  for value in ('a', 'b'):
+  for value in (1, 2):
     free = dict.fromkeys(run_files.NOT_CONFIGURATION, value)
+    free['target'] = f'top1:0.{value}'
     run_directory.RunDirectory(tmp_path, {**doubling.CONFIG, **free})
 
 

@@ -92,6 +92,42 @@ def test_bad_input_is_one_sentence_and_status_2(arguments, message):
   light.assert_one_sentence(light.call('compare', *arguments), message)
 
 
+def test_what_differs_besides_the_methods_is_said(tmp_path, monkeypatch):
+  monkeypatch.setenv('COLUMNS', '60')
+  own = {'server_optimizer': 'adam', 'negatives': 80}
+  fake_runs.write_run(tmp_path / 'a', rounds=30, **own)
+  fake_runs.write_run(tmp_path / 'b', rounds=30, seed=1, **own)
+  same = {'server_optimizer': 'sgd', 'client_learning_rate': 0.1}
+  fake_runs.write_run(tmp_path / 'c', 'fedavg', rounds=50, **same)
+  text = compare.compare([tmp_path])
+  expected = 'settings differ: rounds, server_optimizer'
+  assert expected in ' '.join(text.split())
+  assert max(map(len, text.splitlines()[:-1])) <= 60
+  assert expected in (tmp_path / 'compare.md').read_text()
+  of_one = compare.compare([tmp_path / 'a', tmp_path / 'b'])
+  assert 'settings differ' not in of_one
+
+
+def test_names_of_strangers_do_no_harm(tmp_path):
+  bad = (
+    '<img src=x onerror=alert(1)>\n\n# Heading\n\x1b]0;PWNED\x07 [a](b) $x$y$'
+  )
+  fake_runs.write_run(tmp_path / 'a', '=cmd|calc!A1')
+  fake_runs.write_run(tmp_path / 'b', bad, negatives='\x1b[31m')
+  text = compare.compare([tmp_path])
+  markdown = (tmp_path / 'compare.md').read_text()
+  csv_text = (tmp_path / 'compare.csv').read_text()
+  for written in (text, markdown, csv_text):
+    assert '\x1b' not in written
+    assert '\n# ' not in written
+  assert '<img' not in markdown
+  assert '](b' not in markdown
+  with open(tmp_path / 'compare.csv', newline='') as file:
+    cells = [row['algorithm'] for row in csv.DictReader(file)]
+  assert any(cell.startswith("'=cmd") for cell in cells)
+  assert not any(cell.startswith('=') for cell in cells)
+
+
 def test_runs_are_found_below_and_counted_once(sweep):
   fake_runs.write_run(sweep / 'full' / 'backup')  # Inside another run.
   found = compare.find_runs(

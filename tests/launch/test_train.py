@@ -190,11 +190,11 @@ def test_evaluate_gives_the_final_metrics_and_a_confusion_matrix(
   summary = json.loads((run_dir / 'summary.json').read_text())
   assert evaluation['metrics'] == summary['final']
   lines = (run_dir / 'confusion.csv').read_text().splitlines()
-  assert lines[0].startswith('class,')
+  assert lines[0].startswith('class of training examples,')
   counts = [list(map(int, line.split(',')[1:])) for line in lines[1:]]
   correct = sum(counts[i][i] for i in range(len(counts)))
   total = sum(map(sum, counts))
-  assert evaluation['client_top1'] == pytest.approx(correct / total)
+  assert evaluation['client_train_top1'] == pytest.approx(correct / total)
   assert (run_dir / 'confusion.png').stat().st_size > 0
   with pytest.raises(errors.InputError, match='no such client'):
     evaluation_lib.run(str(run_dir), None, 'nobody')

@@ -279,3 +279,21 @@ def test_scores_are_drawn_over_what_was_spent(runs, tmp_path):
     groups_lib.group_runs(runs), tmp_path / 'c.png', ['top1', 'mcc'], 'bytes'
   )
   assert read(tmp_path / 'c.png').size
+
+
+def test_a_dollar_in_a_name_is_a_character(tmp_path):
+  names = ['$$', 'a$b_{$', 'price $5 or $10', r'\$x']
+  matrix = np.eye(4, 5, dtype=int)
+  curves.plot_confusion(matrix, names, tmp_path / 'a.png', 'client $x_{$')
+  assert (tmp_path / 'a.png').stat().st_size > 0
+
+
+def test_labels_of_log_axes_are_still_formulas(tmp_path, monkeypatch):
+  figure = matplotlib.figure.Figure(layout='constrained')
+  ax = figure.subplots()
+  ax.plot([1, 1000], [1, 2], label='$a_{$')
+  ax.set_xscale('log')
+  ax.legend()
+  pictures.save(figure, tmp_path / 'a.png')
+  assert {t.get_parse_math() for t in ax.get_xticklabels()} == {True}
+  assert {t.get_parse_math() for t in ax.get_legend().get_texts()} == {False}

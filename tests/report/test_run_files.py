@@ -70,7 +70,7 @@ def test_an_unfinished_run_has_no_summary(tmp_path):
       'config.json',
       '{"task": "a", "algorithm": "b", "seed": 0, "rounds": 1,'
       ' "hyperparameters": 1}',
-      '"hyperparameters" to be an object',
+      '"hyperparameters" to be of type dict',
     ),
     ('summary.json', '{"rounds": 3}', '"final" to be of type dict'),
     (
@@ -81,7 +81,32 @@ def test_an_unfinished_run_has_no_summary(tmp_path):
     (
       'summary.json',
       '{"rounds": 3, "final": {}, "best": [1]}',
-      'expected "best" to be an object',
+      'expected "best" to be of type dict',
+    ),
+    ('summary.json', '{"rounds": 3, "final": {}, "emd": "x"}', 'no number'),
+    (
+      'summary.json',
+      '{"rounds": 3, "final": {"top1": 1' + 400 * '0' + '}}',
+      'no number',
+    ),
+    ('summary.json', '{"rounds": 3, "final": {"a": Infinity}}', 'no number'),
+    (
+      'summary.json',
+      '{"rounds": 3, "final": {}, "best_round": {"round": []}}',
+      'no number',
+    ),
+    ('summary.json', '[' * 100_000, 'nested'),
+    ('config.json', '[' * 100_000, 'nested'),
+    (
+      'config.json',
+      '{"task": "a", "algorithm": "b", "seed": 0, "rounds": 1, "target": 5}',
+      '"target" to be of type str',
+    ),
+    (
+      'config.json',
+      '{"task": "a", "algorithm": "b", "seed": 0, "rounds": 1,'
+      ' "stop_after": "1"}',
+      '"stop_after" to be of type int',
     ),
     ('metrics.csv', '', 'expected a header'),
     ('metrics.csv', 'loss,round\n1,2\n', 'expected a header'),
@@ -106,6 +131,17 @@ def test_a_binary_metrics_file_is_an_input_error(tmp_path):
   (path / 'metrics.csv').write_bytes(b'\x89PNG\xff\x00')
   with pytest.raises(errors.InputError, match=r'metrics.csv is damaged'):
     run_files.read_run(path)
+
+
+@pytest.mark.parametrize('name', ['config.json', 'metrics.csv'])
+def test_a_pipe_is_not_opened(tmp_path, name):
+  path = fake_runs.write_run(tmp_path / 'a')
+  (path / name).unlink()
+  os.mkfifo(path / name)
+  with pytest.raises(errors.InputError, match=name):
+    run_files.read_run(path)
+  with pytest.raises(errors.InputError, match='regular'):
+    run_files.read_config(path / name)
 
 
 def test_what_is_no_run_is_refused(tmp_path):

@@ -56,6 +56,41 @@ def test_without_validation_examples_no_round_is_chosen_by_them():
       resolve(**changes)
 
 
+@pytest.mark.parametrize(
+  ('task', 'algorithm', 'changes'),
+  [
+    ('glyphs', 'fedss', {}),
+    ('glyphs', 'fedavg', {'virtual_clients': 64, 'batch_size': 32}),
+    ('glyphs', 'fedprox', {'local_steps': 0, 'local_epochs': 2}),
+    ('glyphs', 'moon', {'server_optimizer': 'sgd', 'robust': 'clipping'}),
+    ('bibtex', 'centralized', {'embedding_dim': 8}),
+    ('bibtex-sets', 'fedmlh', {'validation': 0.0}),
+    (
+      'images',
+      'fedaws',
+      {'data_dir': 'a.npz', 'encoder': 'mobilenet_v2', 'bottleneck': False},
+    ),
+    ('images', 'fedavg', {'data_dir': 'a.npz', 'encoder': 'my.module:f'}),
+  ],
+)
+def test_what_a_run_recorded_is_its_configuration(task, algorithm, changes):
+  config = experiment.resolve(task, algorithm, changes)
+  written = {**config, 'data': {'classes': 3}}
+  assert experiment.recorded(written) == config
+  del written['runtime'], written['client_threads']
+  assert experiment.recorded(written) == config
+
+
+def test_what_only_training_reads_is_not_asked_for_later():
+  changes = {'data_dir': 'a.npz', 'encoder': 'mobilenet_v2'}
+  config = experiment.resolve('images', 'fedir', changes)
+  config['options']['encoder_weights'] = 'gone.h5'
+  config['hyperparameters']['importance_weights'] = 'gone.csv'
+  found = experiment.recorded(config)
+  assert found['options']['encoder_weights'] == ''
+  assert found['hyperparameters']['importance_weights'] == 'none'
+
+
 def test_virtual_clients_take_one_epoch_over_what_they_draw():
   given = {'virtual_clients': 1024}
   config = experiment.resolve('bibtex', 'fedss', given)

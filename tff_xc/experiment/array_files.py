@@ -3,11 +3,14 @@
 import os
 import pathlib
 import zipfile
+from collections.abc import Collection
 from collections.abc import Mapping
 
 import numpy as np
 
 from tff_xc import errors
+from tff_xc import memory
+from tff_xc import npz_headers
 from tff_xc.experiment import writing
 from tff_xc.report import run_files
 
@@ -45,21 +48,34 @@ def write(
         np.lib.format.write_array(file, array, allow_pickle=False)
 
 
-def read(path: pathlib.Path) -> dict[str, np.ndarray]:
+def read(
+  path: pathlib.Path, without: str | None = None
+) -> dict[str, np.ndarray]:
   """Reads what `write` wrote.
+
+  Args:
+    path: the file.
+    without: the beginning of the names of arrays that are left out.
 
   Raises:
     DamagedError: the file is missing or damaged.
     errors.InputError: it may be sound and cannot be read.
   """
+  if not path.is_file():  # A pipe would wait for a writer.
+    raise DamagedError('there is no such file')
   try:
     with np.load(path, allow_pickle=False) as file:
-      found = {name: file[name] for name in file.files}
       # Files of earlier versions have no comment.
-      if file.zip.comment not in (b'', _count(found)):
+      if file.zip.comment not in (b'', _count(file.files)):
         raise DamagedError('its list of arrays is damaged')
-      return found
-  except DamagedError:
+      names = [n for n in file.files if not (without and n.startswith(without))]
+      memory.require(
+        npz_headers.announced(path, names),
+        str(path),
+        'free some, or delete the file if it is damaged',
+      )
+      return {name: file[name] for name in names}
+  except (DamagedError, errors.InputError):
     raise
   except _NOT_DAMAGE as e:
     raise errors.InputError(
@@ -70,7 +86,7 @@ def read(path: pathlib.Path) -> dict[str, np.ndarray]:
     raise DamagedError(_first_line(e)) from e
 
 
-def _count(named: Mapping) -> bytes:
+def _count(named: Collection) -> bytes:
   """Returns the archive's comment.
 
   A bit of the list of an archive's members may hide those that follow it, and all
@@ -81,7 +97,7 @@ def _count(named: Mapping) -> bytes:
 
 def is_whole(path: str | os.PathLike) -> bool:
   """Whether a file has its beginning and its end; reads little of it."""
-  return zipfile.is_zipfile(path)
+  return os.path.isfile(path) and zipfile.is_zipfile(path)
 
 
 def _first_line(error) -> str:

@@ -1,9 +1,11 @@
 """Keeps the newest states of a run: saves atomically, never deletes on loading.
 
 A state is a file `checkpoints/round_N.npz`, which holds its tensors in order,
-under their paths in the state, such as `weights/tables/class`. (A SavedModel, as
-`tff.program` writes it, leaves some of its graph in the memory of the process
-with every save.)
+under their paths in the state, such as `weights/tables/class`. Rows of a state may
+lack updates that are still to come, such as FedSS's momentum; where they do, the
+file also holds the model's array, `model/tables/class`. (A SavedModel, as
+`tff.program` writes it, leaves some of its graph in the memory of the process with
+every save.)
 """
 
 import os
@@ -13,6 +15,7 @@ import shutil
 import sys
 from collections.abc import Callable
 from collections.abc import Mapping
+from typing import Any
 
 import numpy as np
 import tensorflow as tf
@@ -28,6 +31,11 @@ _DAMAGED = 'damaged'
 _KEPT = 3
 # Before the names of arrays that are saved with a state.
 _MORE = 'more:'
+_WEIGHTS, _MODEL = 'weights/', 'model/'
+_ABOUT = (
+  'The model is model/X where there is one, and weights/X for all others: rows of'
+  ' these weights/X still lack momentum updates. To resume needs only weights/X.'
+)
 
 
 def load_newest(run_dir: str | os.PathLike, like):
@@ -90,6 +98,7 @@ class Checkpoints:
     state,
     rounds_done: int,
     more: Mapping[str, np.ndarray] | None = None,
+    model: Callable[[], Any] = dict,
   ) -> int:
     """Saves the state after `rounds_done` rounds, unless already saved.
 
@@ -99,11 +108,14 @@ class Checkpoints:
       state: a structure of tensors.
       rounds_done: names the file.
       more: arrays of any shape, by names that are in no state.
+      model: returns the weights of the model, of the structure of those in the
+        state. Where they are not equal, they are saved, too.
     """
     path = _path(self._root, rounds_done)
     if not path.exists():
       self._check()
       named = {name: np.asarray(leaf) for name, leaf in _named(state)}
+      named |= _of_model(named, model())
       named |= {_MORE + name: array for name, array in (more or {}).items()}
       array_files.write(path, named)
     versions = _versions(self._root)
@@ -144,6 +156,16 @@ def _named(state) -> list:
   ]
 
 
+def _of_model(named: Mapping[str, np.ndarray], model) -> dict:
+  """Returns the arrays of a model that differ from those of its state."""
+  found = {}
+  for name, leaf in _named(model):
+    kept = named.get(_WEIGHTS + name)
+    if kept is not None and not np.array_equal(kept, array := np.asarray(leaf)):
+      found[_MODEL + name] = array
+  return found and {**found, f'{_MODEL}README': np.array(_ABOUT)}
+
+
 def _versions(root: pathlib.Path) -> list[int]:
   """Returns the rounds that have a checkpoint, ascending."""
   if not root.is_dir():
@@ -157,7 +179,7 @@ def _load_newest(root: pathlib.Path, like, on_damage, problem=lambda more: ''):
   for version in reversed(versions):
     path = _path(root, version)
     try:
-      named = array_files.read(path)
+      named = array_files.read(path, without=_MODEL)
       more = {
         name.removeprefix(_MORE): named.pop(name)
         for name in list(named)

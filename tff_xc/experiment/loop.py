@@ -241,7 +241,9 @@ class _Held:
     if self._clients:
       self._clients.sync()
       more = self._clients.arrays()
-    oldest = self._checkpoints.save(self._state, self.done, more)
+    oldest = self._checkpoints.save(
+      self._state, self.done, more, model=self.weights
+    )
     if self._clients:
       self._clients.saved(oldest, self.done)
 

@@ -183,8 +183,9 @@ def _rounds(file: pathlib.Path, rounds_done: int) -> str:
     errors.InputError: unless it has all rounds up to `rounds_done`, from 0.
   """
   try:
-    lines = file.read_text().splitlines(keepends=True) if file.exists() else []
-  except ValueError as e:
+    text = run_files.read_text(file) if file.exists() else ''
+    lines = text.splitlines(keepends=True)
+  except (OSError, ValueError) as e:
     raise run_files.damaged(file, str(e)) from e
 
   def number(line):

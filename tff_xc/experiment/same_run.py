@@ -10,6 +10,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from tff_xc import errors
+from tff_xc import wording
 from tff_xc.report import run_files
 
 # A checksum of FedIR's target distribution; in config.json once it is read.
@@ -97,7 +98,7 @@ def _settings(config: Mapping) -> dict[str, Any]:
 def differences(found: Mapping, wanted: Mapping) -> str:
   """Returns 'examples was 60 and is 80, ...'; empty if both are equal."""
   return ', '.join(
-    f'{name} was {found.get(name)} and is {wanted.get(name)}'
+    wording.shown(f'{name} was {found.get(name)} and is {wanted.get(name)}')
     for name in {**wanted, **found}
     if found.get(name) != wanted.get(name)
   )

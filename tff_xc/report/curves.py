@@ -8,6 +8,7 @@ import matplotlib.figure
 import numpy as np
 from matplotlib import ticker
 
+from tff_xc import wording
 from tff_xc.measure import catalog
 from tff_xc.report import pictures
 from tff_xc.report import run_files
@@ -91,7 +92,7 @@ def plot_confusion(
   ax.axvline(count - 0.5, color='black', linewidth=1)
   every = -(-count // 30)  # At most 30 labels stay legible.
   places = list(range(0, count, every))
-  names = [_short(str(class_ids[place])) for place in places]
+  names = [_short(wording.shown(class_ids[place])) for place in places]
   ax.set_yticks(places, names, fontsize=8)
   if places and count - places[-1] < every:  # It would touch 'another'.
     places, names = places[:-1], names[:-1]

@@ -11,6 +11,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from tff_xc import errors
+from tff_xc import wording
 from tff_xc.report import run_files
 
 # Keys that are not settings: they identify a run, or hold settings.
@@ -26,6 +27,8 @@ _NOT_SETTINGS = frozenset(
   }
 )
 _DATA = 'data.'
+# They change results in their last digits only.
+_OF_MACHINES = ('runtime', 'device')
 
 
 @dataclasses.dataclass(frozen=True)
@@ -107,6 +110,25 @@ def settings_of(run: run_files.Run) -> dict[str, Any]:
   return {key: value for key, value in settings.items() if value is not None}
 
 
+def differing(groups: Sequence[Group]) -> list[str]:
+  """Returns the settings in which methods differ, besides the method, rounds first.
+
+  A setting that one method has alone is part of it.
+  """
+  values: dict[str, dict[str, set[str]]] = {}
+  for group in groups:
+    for key, value in settings_of(group.runs[0]).items():
+      if key not in _OF_MACHINES and not key.startswith(_DATA):
+        of_method = values.setdefault(key, {})
+        of_method.setdefault(group.algorithm, set()).add(_show(value))
+  found = [
+    key
+    for key, of_method in values.items()
+    if any(a != b for a, b in itertools.pairwise(of_method.values()))
+  ]
+  return sorted(map(_show, found), key=lambda key: key != 'rounds')
+
+
 def methods(groups: Sequence[Group]) -> list[str]:
   """Returns each group's algorithm with the hyper-parameters that differ.
 
@@ -166,7 +188,9 @@ def _labels(
 def _label(run, settings, named) -> str:
   return ' '.join(
     [run.algorithm]
-    + [f'{key}={_show(settings[key])}' for key in named if key in settings]
+    + [
+      f'{_show(key)}={_show(settings[key])}' for key in named if key in settings
+    ]
   )
 
 
@@ -197,6 +221,5 @@ def _names_of_data(runs, settings, named) -> list[str]:
 
 
 def _show(value) -> str:
-  if isinstance(value, str):
-    return value
-  return json.dumps(value, sort_keys=True)
+  text = value if isinstance(value, str) else json.dumps(value, sort_keys=True)
+  return wording.shown(text)

@@ -40,7 +40,16 @@ def styles() -> Iterator[tuple[str, str, str]]:
 
 
 def save(figure: 'matplotlib.figure.Figure', path: str | os.PathLike) -> None:
-  """Writes a figure as a .png."""
+  """Writes a figure as a .png; `$` in names of data is a character, no formula."""
+  import matplotlib.text
+
+  for text in figure.findobj(matplotlib.text.Text):
+    text.set_parse_math(False)
+  for ax in figure.axes:
+    for axis in (ax.xaxis, ax.yaxis):
+      if axis.get_scale() == 'log':  # Its own labels are formulas.
+        for text in axis.get_ticklabels(which='both'):
+          text.set_parse_math(True)
   with run_files.replacing(path) as temporary:
     # No version in the file, so that equal pictures have equal bytes.
     figure.savefig(

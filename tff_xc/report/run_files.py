@@ -17,6 +17,7 @@ import contextlib
 import csv
 import dataclasses
 import errno
+import io
 import json
 import math
 import os
@@ -29,6 +30,7 @@ from typing import TYPE_CHECKING
 from typing import Any
 
 from tff_xc import errors
+from tff_xc import wording
 from tff_xc.measure import catalog
 
 if TYPE_CHECKING:
@@ -58,6 +60,17 @@ NOT_CONFIGURATION = (
 # Hyper-parameters of federated algorithms that older runs lack, each with the
 # value at which rounds are as they were.
 _ADDED = {'client_dropout': 0.0, 'robust': 'none'}
+# Types of keys that may be absent, since some versions did not write them.
+_OPTIONAL = {
+  'hyperparameters': dict,
+  'options': dict,
+  'data': dict,
+  'target': str,
+  'stop_after': int,
+}
+# Of summary.json, objects of scores, and all else that is no number.
+_OF_SCORES = ('final', 'best', 'best_round')
+_NO_TOTALS = (*_OF_SCORES, 'rounds_to_target', 'warnings')
 _TEMPORARY = re.compile(r'\.(?P<stem>.+)\.\d+\.tmp(?P<suffix>\.[^.]+|)')
 
 
@@ -143,14 +156,15 @@ def read_summary(path: pathlib.Path) -> dict[str, Any] | None:
   file = path / SUMMARY
   if not file.is_file():
     return None
-  summary = _read_object(file, {'final': dict, 'rounds': int})
-  for name in ('final', 'best'):
-    scores = summary.get(name) or {}
-    if not isinstance(scores, dict):
-      raise damaged(file, f'expected "{name}" to be an object')
-    for key, value in scores.items():
-      if not isinstance(value, int | float | None):
-        raise damaged(file, f'"{name}": "{key}" is no number')
+  summary = _read_object(file, {'final': dict, 'rounds': int}, {'best': dict})
+  if not isinstance(summary.get('best_round'), dict | None):
+    raise damaged(file, 'expected "best_round" to be an object')
+  totals = {k: v for k, v in summary.items() if k not in _NO_TOTALS}
+  groups = {name: summary.get(name) or {} for name in _OF_SCORES}
+  for name, values in {**groups, 'totals': totals}.items():
+    for key, value in values.items():
+      if key != 'by' and not _is_number_or_null(value):
+        raise damaged(file, f'"{name}": "{wording.shown(key)}" is no number')
   return summary
 
 
@@ -160,12 +174,10 @@ def read_config(path: pathlib.Path) -> dict[str, Any]:
   Raises:
     errors.InputError: for a file that is damaged or lacks a required key.
   """
-  config = _read_object(
-    path, {'task': str, 'algorithm': str, 'seed': int, 'rounds': int}
-  )
-  for key in ('hyperparameters', 'options', 'data'):
-    if not isinstance(config.get(key, {}), dict):
-      raise damaged(path, f'expected "{key}" to be an object')
+  required = {'task': str, 'algorithm': str, 'seed': int, 'rounds': int}
+  config = _read_object(path, required, _OPTIONAL)
+  for name in ('task', 'algorithm'):  # They become text for people.
+    config[name] = wording.shown(config[name])
   values = config.get('hyperparameters', {})
   if 'clients_per_round' in values:
     config['hyperparameters'] = {**_ADDED, **values}
@@ -299,19 +311,51 @@ def damaged(path: pathlib.Path, what: str) -> errors.DamageError:
   )
 
 
-def _read_object(path, required):
-  """Reads a JSON object and checks the types of its `required` keys."""
+def read_text(path: pathlib.Path) -> str:
+  """Reads a regular file. A pipe would wait for a writer.
+
+  Raises:
+    OSError, ValueError: it cannot be read, or is no text.
+  """
+  if path.exists() and not path.is_file():
+    raise OSError('it is no regular file')
+  return path.read_text(encoding='utf-8')
+
+
+def read_json(path: pathlib.Path) -> Any:
+  """Reads a file of JSON.
+
+  Raises:
+    OSError, ValueError: it cannot be read, or is no JSON.
+  """
   try:
-    obj = json.loads(path.read_text(encoding='utf-8'))
+    return json.loads(read_text(path))
+  except RecursionError as e:
+    raise ValueError('it is nested too deeply') from e
+
+
+def _read_object(path, required, optional):
+  """Reads a JSON object, checks its keys' types, and drops optional nulls."""
+  try:
+    obj = read_json(path)
   except (OSError, ValueError) as e:
     raise damaged(path, str(e)) from e
   if not isinstance(obj, dict):
     raise damaged(path, 'expected a JSON object')
-  for key, kind in required.items():
+  for key, kind in {**required, **optional}.items():
     value = obj.get(key)
-    if not isinstance(value, kind) or isinstance(value, bool):
+    is_right = isinstance(value, kind) and not isinstance(value, bool)
+    if not is_right and (key in required or value is not None):
       raise damaged(path, f'expected "{key}" to be of type {kind.__name__}')
-  return obj
+  return {k: v for k, v in obj.items() if k not in optional or v is not None}
+
+
+def _is_number_or_null(value) -> bool:
+  """Whether a value of JSON is null, or a finite number; no NumPy is imported."""
+  if value is None or isinstance(value, bool):
+    return value is None
+  # Python reads whole numbers of any size, which no float may hold.
+  return isinstance(value, int | float) and abs(value) < 1e300
 
 
 def read_metrics(path: pathlib.Path) -> 'pd.DataFrame':
@@ -323,8 +367,7 @@ def read_metrics(path: pathlib.Path) -> 'pd.DataFrame':
   import pandas as pd  # Late: training checks directories first.
 
   try:
-    with open(path, newline='', encoding='utf-8') as f:
-      rows = list(csv.reader(f))
+    rows = list(csv.reader(io.StringIO(read_text(path))))
   except FileNotFoundError as e:
     raise errors.DamageError(
       f'{path} is missing; delete {path.parent} and train again.'

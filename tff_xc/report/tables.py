@@ -15,6 +15,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from tff_xc import errors
+from tff_xc import wording
 from tff_xc.measure import budgets as budgets_lib
 from tff_xc.measure import catalog
 from tff_xc.measure import targets as targets_lib
@@ -200,7 +201,7 @@ def to_csv(
 
   table = pd.DataFrame(
     {
-      'algorithm': row.label,
+      'algorithm': wording.cell(row.label),
       'seeds': ' '.join(map(str, row.seeds)),
       **others,
       **{

@@ -57,10 +57,15 @@ def to_markdown(rows: Sequence[Sequence[str]]) -> str:
   heading, *cells = rows
   rule = ['---'] + ['---:'] * (len(heading) - 1)
   escaped = (
-    [cell.replace('|', '\\|') for cell in row]
-    for row in (heading, rule, *cells)
+    [_markdown(cell) for cell in row] for row in (heading, rule, *cells)
   )
   return ''.join(f'| {" | ".join(row)} |\n' for row in escaped)
+
+
+def _markdown(cell: str) -> str:
+  """Returns a cell's text, of which Markdown makes no cells, links or HTML."""
+  found = cell.replace('|', '\\|').replace('<', '&lt;')
+  return found.replace('](', ']\\(')
 
 
 def _wrap(text: str, width: int) -> list[str]:

@@ -111,7 +111,9 @@ def _drawn(run, client: str | None, path: pathlib.Path, data_dir: str | None):
   from tff_xc.measure import ranking
   from tff_xc.report import curves
 
-  found = evaluation.load(run.folder, data_dir)
+  # The code that flags have named, and not what the directory says.
+  encoder = run.config['options'].get('encoder')
+  found = evaluation.load(run.folder, data_dir, encoder)
   client = client or evaluation.choose_client(found.dataset.train, None)
   predictions, labels = found.predictions(client)
   class_ids = np.unique(labels)

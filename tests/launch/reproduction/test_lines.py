@@ -58,10 +58,8 @@ def test_what_a_summary_lacks_is_named(name, values, folder, tmp_path):
   change(path, **values)
   with pytest.raises(errors.DamageError) as told:
     of_table(tmp_path)
-  assert str(told.value) == (
-    f'{path} is damaged (expected a number of "{name}"); restore it, or delete'
-    f' {folder} and train again.'
-  )
+  assert str(told.value).startswith(f'{path} is damaged (')
+  assert f'"{name}"' in str(told.value)
 
 
 @pytest.mark.parametrize('kept', ['round,lo', 'round,loss,seconds\n', 'half'])

@@ -1,6 +1,7 @@
 """The page of all results."""
 
 import json
+import os
 import pathlib
 import re
 import shutil
@@ -177,6 +178,10 @@ def test_damaged_files_are_told_in_a_sentence(output):
     {'seconds': float('nan')},
     {'pictures': 5},
     {'why': 1},
+    {'why': 'red\x1b[31m'},
+    {'pictures': ['../../../mine.png']},
+    {'pictures': ['..']},
+    {'pictures': ['javascript:alert(3)']},
   ],
 )
 def test_a_result_of_another_form_is_damaged(change, output):
@@ -184,6 +189,28 @@ def test_a_result_of_another_form_is_damaged(change, output):
   path.write_text(json.dumps({**json.loads(path.read_text()), **change}))
   rewritten(output)
   assert 'fig1/result.json is damaged (' in text_of(output)
+
+
+def test_what_is_nested_too_deeply_or_a_pipe_is_damaged(output):
+  path = output / 'p/fig1/result.json'
+  path.write_text('[' * 100_000)
+  rewritten(output)
+  assert 'fig1/result.json is damaged (it is nested' in text_of(output)
+  path.unlink()
+  os.mkfifo(path)
+  rewritten(output)
+  assert 'fig1/result.json is damaged (it is no regular' in text_of(output)
+
+
+def test_a_picture_of_another_folder_is_not_taken(output, tmp_path):
+  picture = output / 'p/fig1/result.png'
+  picture.rename(tmp_path / 'mine.png')
+  picture.symlink_to(tmp_path / 'mine.png')
+  assert not rewritten(output).values('img', 'src')
+  picture.unlink()
+  os.mkfifo(picture)
+  assert not rewritten(output).values('img', 'src')
+  assert 'result.png is missing or damaged' in text_of(output)
 
 
 def test_a_result_that_cannot_be_looked_at_ends_no_other(output, monkeypatch):

@@ -45,7 +45,7 @@ def trains(monkeypatch):
     assert output.name == 'glyphs'
     return write({})
 
-  by_folder = lambda path, data_dir: Trained(path.parent.name.split('_')[0])
+  by_folder = lambda path, *_: Trained(path.parent.name.split('_')[0])
   monkeypatch.setattr(training, 'train', train)
   monkeypatch.setattr(evaluation, 'load', by_folder)
   return asked

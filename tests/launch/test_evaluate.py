@@ -1,0 +1,278 @@
+"""`launch.evaluate` on runs of every kind of task, and on runs of strangers.
+
+A run's checkpoint is its initial state, so that nothing is trained.
+"""
+
+import json
+import shutil
+import sys
+
+import numpy as np
+import pytest
+import tensorflow_federated as tff
+
+from launch import evaluation
+from tasks import experiment
+from tests.launch import own_examples
+from tff_xc import errors
+from tff_xc.data import fingerprint
+from tff_xc.experiment import checkpoints
+from tff_xc.report import run_files
+from tff_xc.round import process as process_lib
+from tff_xc.runtime import registry as runtimes
+
+_GLYPHS = {
+  'num_classes': 10,
+  'num_clients': 4,
+  'examples_per_client': 6,
+  'classes_per_client': 3,
+  'embedding_dim': 4,
+}
+_WORDS = {
+  'num_classes': 10,
+  'num_features': 32,
+  'num_clients': 5,
+  'hidden_dim': 4,
+}
+
+
+@pytest.fixture
+def here(in_process, tmp_path, monkeypatch):
+  """Works in an empty directory, with one runtime for all runs."""
+  monkeypatch.chdir(tmp_path)
+  monkeypatch.setattr(runtimes, 'install', lambda *_, **__: in_process)
+  return tmp_path
+
+
+def untrained(path, task, algorithm='fedavg', **changes):
+  """Writes a run whose checkpoint of round 1 is the initial state."""
+  config = experiment.resolve(task, algorithm, {'rounds': 1, **changes})
+  made = experiment.assemble(config)
+  process = process_lib.build_process(made.algorithm, config['seed'])
+  path.mkdir()
+  checkpoints.Checkpoints(path).save(process.initialize(), 1)
+  config['data'] = fingerprint.fingerprint(made.dataset)
+  run_files.write_json(path / run_files.CONFIG, config)
+  (path / run_files.METRICS).write_text('round,loss\n1,0.5\n')
+  return path
+
+
+def _images(folder, side=12):
+  random = np.random.default_rng(0)
+  np.savez(
+    folder / 'mine.npz',
+    x=random.integers(0, 256, (20, side, side, 3), np.uint8),
+    y=np.arange(20) % 4,
+    client=np.arange(20) // 5,
+    test_x=random.integers(0, 256, (4, side, side, 3), np.uint8),
+    test_y=np.arange(4),
+  )
+  return {'data_dir': 'mine.npz', 'embedding_dim': 4}
+
+
+def _table(folder):
+  own_examples.items(folder)
+  return {
+    'data_dir': 'items.csv',
+    'label_column': 'item',
+    'user_column': 'user',
+    'test_column': 'part',
+    'hidden_dim': 4,
+    'embedding_dim': 4,
+  }
+
+
+def _text(folder):
+  lines = [f'{i % 6},{6 + i % 5} {i % 9}:1 {9 + i % 4}:0.5' for i in range(40)]
+  (folder / 'own.txt').write_text('\n'.join(['40 13 11', *lines, '']))
+  return {
+    'data_dir': 'own.txt',
+    'test_fraction': 0.2,
+    'hidden_dim': 4,
+  }
+
+
+def _shakespeare(folder):
+  names = [f'u{i}' for i in range(4)]
+  x = ['a' * 80, 'b' * 80] * 4
+  users = {name: {'x': x, 'y': list('bacd') * 2} for name in names}
+  path = folder / 'shakespeare' / 'all_data.json'
+  path.parent.mkdir()
+  found = {'users': names, 'num_samples': [8] * 4, 'user_data': users}
+  path.write_text(json.dumps(found))
+  return {'data_dir': str(folder), 'min_examples': 1}
+
+
+# A task, an algorithm, and (folder) -> changes; those that others cover are slow.
+_KINDS = {
+  'one label': ('glyphs', 'fedss', lambda _: _GLYPHS),
+  'label sets': (
+    'sparse-words-sets',
+    'fedavg',
+    lambda _: {**_WORDS, 'batch_size': 4},
+  ),
+  'hashed labels': (
+    'sparse-words-sets',
+    'fedmlh',
+    lambda _: {**_WORDS, 'hash_tables': 2, 'hash_buckets': 4},
+  ),
+  'sparse text': ('sparse-text', 'fedavg', _text),
+  'sparse text with sets': (
+    'sparse-text-sets',
+    'fedavg',
+    lambda folder: {**_text(folder), 'num_clients': 2},
+  ),
+  'table': ('table', 'fedavg', _table),
+  'images': ('images', 'fedir', _images),
+  'sequences': ('shakespeare', 'fedavg', _shakespeare),
+  'without clients': ('glyphs', 'centralized', lambda _: _GLYPHS),
+}
+_QUICK = ('one label', 'label sets', 'hashed labels', 'table')
+
+
+@pytest.mark.parametrize(
+  'kind',
+  [
+    pytest.param(kind, marks=[pytest.mark.slow] * (kind not in _QUICK))
+    for kind in _KINDS
+  ],
+)
+def test_every_kind_of_run(kind, here, capsys):
+  task, algorithm, made = _KINDS[kind]
+  path = untrained(here / 'run', task, algorithm, **made(here))
+  result = evaluation.run(str(path), None, None)
+  assert json.loads((path / 'evaluation.json').read_text()) == result
+  assert np.isfinite(list(result['metrics'].values())).all()
+  said = capsys.readouterr().out
+  has_sets = task.endswith('-sets')
+  assert not has_sets or 'p@1' in result['metrics']
+  assert ('client_train_top1' in said) == (not has_sets)
+  assert ('training examples of client' in said) == (not has_sets)
+  assert (path / 'confusion.png').exists() == (not has_sets)
+  if has_sets:
+    with pytest.raises(
+      errors.InputError, match=r'--client=0: .*sets of labels'
+    ):
+      evaluation.run(str(path), None, '0')
+  else:
+    heading = (path / 'confusion.csv').read_text().split(',')[0]
+    assert 'training examples' in heading
+
+
+def _edited(path, change):
+  """Lets `change` edit the content of a run's config.json."""
+  file = path / run_files.CONFIG
+  config = json.loads(file.read_text())
+  change(config)
+  file.write_text(json.dumps(config))
+
+
+_OWN_NETWORK = """
+import pathlib
+import tensorflow as tf
+pathlib.Path('OWNED').touch()
+
+def network(shape):
+  pixels = tf.keras.Input(shape)
+  return tf.keras.Model(pixels, tf.keras.layers.Dense(4)(
+    tf.keras.layers.Flatten()(pixels)))
+"""
+
+
+def test_code_that_a_directory_names_does_not_run(here, monkeypatch):
+  monkeypatch.syspath_prepend(str(here))
+  own = 'network_of_test_evaluate:network'
+  (here / 'network_of_test_evaluate.py').write_text(_OWN_NETWORK)
+  changes = _images(here)
+  del changes['embedding_dim']
+  path = untrained(here / 'run', 'images', encoder=own, **changes)
+  (here / 'OWNED').unlink()
+  sys.modules.pop('network_of_test_evaluate')
+  for given, word in ((None, '--encoder again'), ('small', 'run with the')):
+    with pytest.raises(errors.InputError, match=word):
+      evaluation.run(str(path), None, None, given)
+  assert not (here / 'OWNED').exists()
+  assert not (path / 'evaluation.json').exists()
+  assert evaluation.run(str(path), None, None, own)['rounds'] == 1
+  assert (here / 'OWNED').exists()
+
+
+def test_a_directory_that_lies_about_its_network_runs_no_code(
+  glyphs, here, monkeypatch
+):
+  (here / 'evil.py').write_text("open('OWNED', 'w')")
+  monkeypatch.syspath_prepend(str(here))
+  path = here / 'run'
+  shutil.copytree(glyphs, path)
+  _edited(path, lambda c: c['options'].update(encoder='evil:f'))
+  for given, word in (
+    (None, '--encoder again'),
+    ('evil:f', 'no option|not an'),
+  ):
+    with pytest.raises(errors.InputError, match=word):
+      evaluation.run(str(path), None, None, given)
+  assert not (here / 'OWNED').exists()
+
+
+@pytest.fixture(scope='module')
+def glyphs(in_process_context, tmp_path_factory):
+  """A run that tests only read, or copy."""
+  tff.framework.set_default_context(in_process_context)
+  path = tmp_path_factory.mktemp('runs') / 'glyphs'
+  return untrained(path, 'glyphs', 'fedss', negatives=3, **_GLYPHS)
+
+
+@pytest.mark.parametrize(
+  ('change', 'word'),
+  [
+    (lambda c: c['options'].update(num_classes='10'), '--num_classes'),
+    (lambda c: c['options'].update(num_classes=[10]), '--num_classes'),
+    (lambda c: c['options'].update(num_classes={'a': 1}), '--num_classes'),
+    (lambda c: c['options'].update(colour='red'), '--colour'),
+    (lambda c: c['hyperparameters'].update(negatives=-1), '--negatives'),
+    (lambda c: c.update(runtime='cloud'), '--runtime'),
+    (lambda c: c.update(seed=2**40), '--seed'),
+    (lambda c: c.update(task='mnist'), 'mnist'),
+    (lambda c: c.update(data_dir='s3://bucket/data'), 'address'),
+    (lambda c: c.update(options=None), 'other data'),
+    (lambda c: c['options'].update(encoder=[]), '--encoder'),
+    (lambda c: c.update(options={}), 'other data|another model'),
+    (lambda c: c['data'].update(classes=[[]]), 'other data'),
+  ],
+)
+def test_an_edited_config_is_refused_in_a_sentence(change, word, glyphs, here):
+  path = here / 'run'
+  shutil.copytree(glyphs, path)
+  _edited(path, change)
+  with pytest.raises(errors.InputError, match=word) as e:
+    evaluation.run(str(path), None, None)
+  assert '\n' not in str(e.value)
+  assert not (path / 'evaluation.json').exists()
+
+
+def test_settings_that_an_older_run_lacks_have_their_defaults(glyphs, here):
+  path = here / 'run'
+  shutil.copytree(glyphs, path)
+
+  def older(config):
+    for name in ('runtime', 'device', 'client_threads', 'worker_timeout'):
+      del config[name]
+    del config['options']['logit_scale']
+    del config['hyperparameters']['client_dropout']
+
+  _edited(path, older)
+  assert evaluation.run(str(path), None, None)['rounds'] == 1
+
+
+def test_a_checkpoint_has_the_model_that_is_evaluated(here):
+  """Rows without requests still move by their momentum (FedSS)."""
+  changes = {**_GLYPHS, 'negatives': 2, 'clients_per_round': 1, 'rounds': 3}
+  changes |= {'server_optimizer': 'sgd', 'server_momentum': 0.9}
+  experiment.run(experiment.resolve('glyphs', 'fedss', changes), 'run')
+  model = evaluation.load('run').weights
+  with np.load('run/checkpoints/round_3.npz') as found:
+    state = found['weights/tables/class']
+    assert (state != model.class_table.numpy()).any()
+    np.testing.assert_array_equal(
+      found['model/tables/class'], model.class_table.numpy()
+    )
