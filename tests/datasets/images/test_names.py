@@ -81,20 +81,83 @@ def test_the_order_of_the_directory_does_not_count(tmp_path, monkeypatch):
   assert list(content(names.read(root))) == list(content(expected))
 
 
-@pytest.mark.parametrize('test', ['test', 'val', 'validation'])
-def test_a_train_and_a_test_folder(test, tmp_path):
-  root = folder(tmp_path / 'a', [f'train/{n}' for n in FILES], 'outer')
-  folder(root, [f'{test}/dog/9.jpg', f'{test}/bird/1.png'], 'outer')
+@pytest.mark.parametrize(
+  ('train', 'test'),
+  [
+    *(
+      ('train', test) for test in ('test', 'val', 'validation', 'valid', 'dev')
+    ),
+    ('Training', 'Testing'),
+    ('seg_train', 'seg_test'),
+    ('images-training-v2', 'images-val-v2'),
+    ('train2017', 'val2017'),
+  ],
+)
+@pytest.mark.parametrize('outer', ['', 'outer/'])
+def test_a_train_and_a_test_folder(train, test, outer, tmp_path):
+  root = folder(tmp_path / 'a', [f'{outer}{train}/{n}' for n in FILES])
+  folder(root, [f'{outer}{test}/dog/9.jpg', f'{outer}{test}/bird/1.png'])
   found = names.read(root)
   assert found.class_names == ['bird', 'cat', 'dog', 'dog-wild']
-  assert content(found) == {f'outer/train/{n}': c for n, c in EXPECTED.items()}
+  assert content(found) == {
+    f'{outer}{train}/{n}': c for n, c in EXPECTED.items()
+  }
   assert content(found.test) == {
-    f'outer/{test}/bird/1.png': 'bird',
-    f'outer/{test}/dog/9.jpg': 'dog',
+    f'{outer}{test}/bird/1.png': 'bird',
+    f'{outer}{test}/dog/9.jpg': 'dog',
   }
 
 
-def test_beside_test_images_those_of_val_are_left_out(tmp_path):
+def test_a_part_may_lie_in_a_folder_of_its_name(tmp_path):
+  files = ['training_set/training_set/a/1.jpg', 'test_set/test_set/b/2.jpg']
+  found = names.read(folder(tmp_path / 'a', files))
+  assert content(found) == {files[0]: 'a'}
+  assert content(found.test) == {files[1]: 'b'}
+
+
+@pytest.mark.parametrize('outer', ['', 'outer/'])
+def test_one_part_alone_is_all_there_is(outer, tmp_path):
+  files = [f'{outer}train/{n}' for n in FILES]
+  found = names.read(folder(tmp_path / 'a', files))
+  assert found.class_names == ['cat', 'dog', 'dog-wild']
+  assert found.test is None
+
+
+@pytest.mark.parametrize(
+  ('files', 'message'),
+  [
+    (
+      ['train/a/1.jpg', 'test/2.jpg'],
+      'no class folder, in test.*.train. alone',
+    ),
+    (['train/1.jpg', 'test/2.jpg'], 'no class folder'),
+    (['seg_train/seg_train/a/1.jpg', 'seg_test/seg_test/2.jpg'], 'no class f'),
+    (['train/a/1.jpg', 'test/a/2.jpg', 'extra/3.jpg'], "parts.*'extra'"),
+    (['seg_train/a/1.jpg', 'seg_test/a/2.jpg', 'seg_pred/3.jpg'], "'seg_pred'"),
+    (['train/a/1.jpg', 'sample/3.jpg'], "'sample'.*rename"),
+    (['train/1.jpg', 'sample/3.jpg'], "'sample'.*rename"),
+    (['cat/1.jpg', 'dog/2.jpg', 'test/3.jpg'], "'cat'.*rename"),
+    (['cat/1.jpg', 'dog/2.jpg', 'Valid/a/3.jpg'], "'cat'.*rename"),
+    (['test/a/1.jpg', 'val/a/1.jpg'], 'no part to train on'),
+  ],
+)
+def test_parts_are_never_classes(files, message, tmp_path):
+  with pytest.raises(errors.InputError, match=message):
+    names.read(folder(tmp_path / 'a', files))
+
+
+def test_a_class_of_trains_is_told(tmp_path, capsys):
+  found = names.read(
+    folder(tmp_path / 'a', ['bus/1.jpg', 'car/2.jpg', 'train/3.jpg'])
+  )
+  assert found.class_names == ['bus', 'car', 'train']
+  assert 'a class' in capsys.readouterr().err
+  files = ['train/bus/1.jpg', 'train/train/2.jpg', 'test/train/3.jpg']
+  found = names.read(folder(tmp_path / 'b', files))
+  assert found.class_names == ['bus', 'train']
+
+
+def test_beside_test_images_those_of_val_are_left_out(tmp_path, capsys):
   files = ['train/a/1.jpg', 'test/a/2.jpg', 'val/a/3.jpg', 'val/b/3.jpg']
   found = names.read(folder(tmp_path / 'a', files))
   assert (content(found), content(found.test)) == (
@@ -102,11 +165,7 @@ def test_beside_test_images_those_of_val_are_left_out(tmp_path):
     {'test/a/2.jpg': 'a'},
   )
   assert found.class_names == ['a']
-
-
-def test_classes_may_be_called_train(tmp_path):
-  found = names.read(folder(tmp_path / 'a', ['train/1.jpg', 'test/2.jpg']))
-  assert found.class_names == ['test', 'train']
+  assert '2 images for validation' in capsys.readouterr().err
 
 
 def test_parts_in_upper_case(tmp_path):
