@@ -22,6 +22,7 @@ from typing import NamedTuple
 
 import numpy as np
 
+from datasets import never_data
 from datasets import parsed_cache
 from datasets.images import in_place
 from datasets.images import paths
@@ -30,7 +31,7 @@ from datasets.splits import listing as listing_lib
 from tff_xc import errors
 
 # Increase this when the arrays of a cached index change.
-VERSION = 1
+VERSION = 2
 _FILE = re.compile(r'\.tf_?rec(ord)?s?(-\d+-of-\d+)?$', re.IGNORECASE)
 _TEST = re.compile(r'(^|[/_.-])(test|val|validation)([/_.-]|$)', re.IGNORECASE)
 _CRC_OF_BYTE = []
@@ -96,7 +97,7 @@ def files_of_tff(path: pathlib.Path) -> list[str]:
   users = sorted(
     file.name
     for file in (path / 'train').iterdir()
-    if file.is_file() and not file.name.startswith('.')
+    if file.is_file() and never_data.is_data(file.name)
   )
   return [*(f'train/{user}' for user in users), 'test.tfRecord']
 

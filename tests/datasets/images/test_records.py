@@ -60,7 +60,9 @@ def load(path, split='', corrupt='skip', **more):
 
 
 def test_tffs_layout_has_its_users_and_its_test(tmp_path):
-  dataset = load(of_tff(tmp_path / 'gld23k'))
+  path = of_tff(tmp_path / 'gld23k')
+  (path / 'train' / 'Thumbs.db').write_bytes(b'\xd0\xcf')
+  dataset = load(path)
   assert dataset.train.client_ids == ['user0', 'user1', 'user2']
   assert dataset.num_classes == 4
   # TFF's own `load_data_from_cache` fails in 0.87: it lacks an argument.
