@@ -17,6 +17,7 @@ from typing import NamedTuple
 
 import numpy as np
 
+from datasets import never_data
 from datasets.images import paths
 from datasets.images import record_features
 from datasets.images import records
@@ -149,7 +150,7 @@ def find(store: Store, ids: listing_lib.Texts) -> np.ndarray:
     raise errors.InputError(
       f'{store.path}: the image_id {ids.take(np.array([row]))[0]!r} may be'
       f' {store.where(best[row])} or {store.where(last[row])}; give images by'
-      ' their paths'
+      ' their paths, or rename one of names that look the same'
     )
   return best
 
@@ -180,11 +181,11 @@ def _records(path, files, features) -> Store:
 def _folder(path: pathlib.Path, features: record_features.Features) -> Store:
   if files := records.files_of_tff(path):
     return _records(path, files, features)
-  archives, of_records = [], []
+  archives, of_records, found = [], [], paths.Found()
 
   def images():
     for file in _files(path):
-      if name := paths.image(file):
+      if name := found.image(file):
         yield name
       elif name := paths.tar(file):
         archives.append(name)
@@ -196,6 +197,7 @@ def _folder(path: pathlib.Path, features: record_features.Features) -> Store:
     return Store(path, *tars.open_tars(path, sorted(archives)))
   if of_records and not len(names):
     return _records(path, sorted(of_records), features)
+  paths.tell(found.left_out(), path)
   name = lambda number: names.take(np.array([number]))[0]
 
   return Store(
@@ -223,6 +225,7 @@ def _files(path: pathlib.Path) -> Iterator[str]:
 
   above = {os.fspath(path): ()}  # What each folder lies in.
   for folder, below, files in os.walk(path, followlinks=True, onerror=fail):
+    below[:] = filter(never_data.is_data, below)  # Some may not even be opened.
     outer, real = above.pop(folder), os.path.realpath(folder)
     if real in outer:  # A link leads back.
       below.clear()
@@ -241,12 +244,13 @@ def _zip(path: pathlib.Path) -> Store:
       f'{path} is no archive that can be read ({e}); make or get it again'
     ) from e
   status = path.stat()
-  members = [
-    m for m in archive.infolist() if paths.image(m.filename) and not m.is_dir()
-  ]
-  names, order = paths.in_order(
-    (paths.image(m.filename) for m in members), path
-  )
+  found, members, ids = paths.Found(), [], []
+  for member in archive.infolist():
+    if not member.is_dir() and (name := found.image(member.filename)):
+      members.append(member)
+      ids.append(name)
+  names, order = paths.in_order(ids, path)
+  paths.tell(found.left_out(), path)
   return Store(
     path,
     names,

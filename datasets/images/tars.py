@@ -23,7 +23,7 @@ from datasets.splits import listing as listing_lib
 from tff_xc import errors
 
 # Increase this when the arrays of a cached index change.
-VERSION = 5
+VERSION = 6
 
 
 def open_tars(path: pathlib.Path, files: Sequence[str] = ()) -> in_place.Images:
@@ -38,12 +38,13 @@ def open_tars(path: pathlib.Path, files: Sequence[str] = ()) -> in_place.Images:
   """
   whole = [path / file for file in files] or [path]
   prefixes = [f'{_stem(file)}/' for file in files] or ['']
-  found, _ = in_place.open_files(
+  found, index = in_place.open_files(
     path,
     whole,
     VERSION,
     lambda store: _fill(store, path, list(zip(prefixes, whole, strict=True))),
   )
+  paths.tell(index['left_out'].tobytes().decode(), path)
   return found
 
 
@@ -53,7 +54,8 @@ def names_of_compressed(path: pathlib.Path) -> listing_lib.Texts:
   Raises:
     errors.InputError: as `open_tars`.
   """
-  names, _, _ = _scanned(path, [('', path)], 'r|*')
+  names, _, found = _scanned(path, [('', path)], 'r|*')
+  paths.tell(found.paths.left_out(), path)
   return names
 
 
@@ -69,6 +71,8 @@ def _fill(store: parsed_cache.Store, path, whole) -> None:
   names, order, found = _scanned(path, whole, 'r:')
   numbers = {name: getattr(found, name) for name in in_place.NUMBERS}
   in_place.append(store, names, order, numbers)
+  left_out = found.paths.left_out().encode()
+  store.append('left_out', np.frombuffer(left_out, np.uint8))
 
 
 class _Member(tarfile.TarInfo):
@@ -93,11 +97,13 @@ class _Found:
     files: of each image, the place of its tar.
     offsets, sizes: of each image in that.
     inner: of each image, whether it is in a tar in that.
+    paths: all names.
   """
 
   def __init__(self):
     self.files, self.offsets, self.sizes = (array.array('q') for _ in range(3))
     self.inner = array.array('b')
+    self.paths = paths.Found()
 
   def names(
     self, whole: Sequence[tuple[str, pathlib.Path]], mode: str
@@ -110,12 +116,14 @@ class _Found:
     """
     for place, (prefix, path) in enumerate(whole):
       with _readable(path), tarfile.open(path, mode, tarinfo=_Member) as opened:
-        for name, offset, size, is_inner in _images(opened, path, mode[:2]):
+        for name, offset, size, is_inner in _images(
+          opened, path, mode[:2], self.paths, prefix
+        ):
           self.files.append(place)
           self.offsets.append(offset)
           self.sizes.append(size)
           self.inner.append(is_inner)
-          yield prefix + name
+          yield name
 
   def kept(self, names: listing_lib.Texts, order: np.ndarray):
     """Returns those names and places that count: tars beside images do not."""
@@ -130,12 +138,19 @@ class _Found:
 
 
 def _images(
-  file: tarfile.TarFile, path, mode: str, start: int = 0
+  file: tarfile.TarFile,
+  path,
+  mode: str,
+  found: paths.Found,
+  prefix: str,
+  start: int = 0,
 ) -> Iterator[tuple[str, int, int, bool]]:
   """Yields name, offset, size, and whether it is in an inner tar."""
   while (member := file.next()) is not None:
     file.members.clear()  # It would keep all.
-    name, tar = paths.image(member.name), paths.tar(member.name)
+    tar = paths.tar(member.name)
+    is_file = not (tar or member.isdir())
+    name = found.image(prefix + member.name) if is_file else None
     if name and (member.islnk() or member.issym()):
       raise errors.InputError(
         f'{path}: {member.name} is a link, to {member.linkname}; pack the'
@@ -150,8 +165,10 @@ def _images(
         _readable(within),
         tarfile.open(fileobj=inner, mode=mode, tarinfo=_Member) as opened,
       ):
-        for below, at, size, _ in _images(opened, within, mode, offset):
-          yield f'{_stem(tar)}/{below}', at, size, True
+        for name, at, size, _ in _images(
+          opened, within, mode, found, f'{prefix}{_stem(tar)}/', offset
+        ):
+          yield name, at, size, True
 
 
 def _stem(tar: str) -> str:

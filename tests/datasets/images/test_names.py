@@ -17,7 +17,11 @@ FILES = (
   'dog-wild/x,1.jpg',
   'dog/deep/er/3.jpg',
 )
-OTHERS = ('notes.txt', 'cat/.hidden.jpg', '__MACOSX/cat/2.jpg', '.git/a/b.jpg')
+OTHERS = (
+  *('notes.txt', 'cat/.hidden.jpg', '__MACOSX/cat/2.jpg', '.git/a/b.jpg'),
+  *('cat/@eaDir/2.jpg', '$RECYCLE.BIN/a/2.jpg', '#recycle/a/b.jpg'),
+  *('lost+found/1.jpg', '.ipynb_checkpoints/cat/2.jpg', 'cat/Thumbs.db'),
+)
 
 
 def folder(root, files, outer=''):
@@ -51,7 +55,10 @@ def content(listing):
 EXPECTED = {name: name.split('/')[0] for name in sorted(FILES)}
 
 
-@pytest.mark.parametrize('form', ['', '.tar', '.tar.gz', '.zip'])
+FORMS = ('', '.tar', '.tar.gz', '.zip')
+
+
+@pytest.mark.parametrize('form', FORMS)
 @pytest.mark.parametrize('outer', ['', 'photographs/'])
 def test_folders_and_archives_are_the_same(form, outer, tmp_path):
   files = [outer + name for name in (*FILES, *OTHERS)]
@@ -65,6 +72,22 @@ def test_folders_and_archives_are_the_same(form, outer, tmp_path):
   assert found.test is None
   of_folder = names.read(folder(tmp_path / 'b', files))
   assert found.fingerprint() == of_folder.fingerprint()
+
+
+@pytest.mark.parametrize('form', FORMS)
+def test_what_is_no_image_by_its_name_is_told(form, tmp_path, capsys):
+  images = [f'cat/1.{s}' for s in ('webp', 'JFIF', 'jpe', 'bmp', 'gif', 'tif')]
+  others = ['cat/2.heic', 'fox/1.heic', 'fox/deep/2.heic', 'read_me', *OTHERS]
+  source = folder(tmp_path / 'a', [*images, 'dog/1.TIFF', *others])
+  if form:
+    source = archive(tmp_path / f'a{form}', source, [*images, *others])
+  for _ in range(2):  # The index of a tar is cached.
+    assert len(names.read(source)) == 6 + (not form)
+    told = capsys.readouterr().err
+    assert told.count('\n') == 1
+    assert 'left out: 4 files' in told
+    assert '3 .heic, 1 without suffix' in told
+    assert "all of 'fox'" in told
 
 
 def test_the_order_of_the_directory_does_not_count(tmp_path, monkeypatch):
@@ -191,7 +214,7 @@ def test_links_that_lead_back(tmp_path):
 @pytest.mark.parametrize(
   ('files', 'message'),
   [
-    ([], r'has no images \(\.jpg, \.jpeg, \.png\)'),
+    ([], r'has no images \(\.jpg, \.jpeg, '),
     (['cat/notes.txt'], 'has no images'),
     (
       ['cat/1.jpg', '2.jpg'],
