@@ -118,7 +118,7 @@ def _meaning(folders: list[str], path: pathlib.Path) -> _Folders:
         ' their classes in a CSV, of which `launch.make_splits` makes a --split'
       )
     if not kinds or kinds[parts[0]] in used:
-      class_of[folder] = _check_name(parts[depth], path)
+      class_of[folder] = names_lib.joined(_check_name(parts[depth], path))
   names = names_lib.in_order(set(class_of.values()))
   place = {name: i for i, name in enumerate(names)}
   return _Folders(

@@ -21,6 +21,7 @@ from datasets.splits import by_class
 from datasets.splits import by_user
 from datasets.splits import hold_out
 from datasets.splits import listing as listing_lib
+from datasets.splits import names as names_lib
 from datasets.splits import split_folder
 from tff_xc import errors
 from tff_xc import wording
@@ -238,10 +239,12 @@ def _numbers(
       f'{file} has the example {_shown(data.ids, numbers[row])} twice, the second'
       f' time as {_shown(listing.ids, row)}; leave one out'
     )
-  place = {name: i for i, name in enumerate(data.class_names)}
+  place = {names_lib.joined(name): i for i, name in enumerate(data.class_names)}
   names = split.class_names if split else listing.class_names
   texts = split.class_ids if split else listing.class_names
-  same = np.array([place.get(name, -1) for name in names], np.int32)
+  same = np.array(
+    [place.get(names_lib.joined(name), -1) for name in names], np.int32
+  )
   if list(names) == list(texts) and (same < 0).any():
     # Without names, the numbers that `launch.make_splits` gives to classes.
     same = np.array([_whole(text, len(place)) for text in texts], np.int32)
@@ -260,7 +263,7 @@ def _numbers(
 def find(
   ids: listing_lib.Texts | range, wanted: listing_lib.Texts | range
 ) -> np.ndarray:
-  """Returns int64, the place in `ids` of each id wanted, or -1."""
+  """Returns int64, the first place in `ids` of each id wanted, or -1."""
   import pyarrow as pa
   import pyarrow.compute
 
@@ -269,8 +272,17 @@ def find(
   if isinstance(ids, range):
     places = [_whole(text, len(ids)) for text in wanted.array.to_pylist()]
     return np.array(places, np.int64)
-  found = pa.compute.index_in(wanted.array, value_set=ids.array)
+  found = pa.compute.index_in(_joined(wanted), value_set=_joined(ids))
   return found.fill_null(-1).to_numpy().astype(np.int64)
+
+
+def _joined(texts: listing_lib.Texts):
+  """Returns arrow's array of `names.joined` of each text."""
+  import pyarrow.compute
+
+  if pyarrow.compute.all(pyarrow.compute.string_is_ascii(texts.array)).as_py():
+    return texts.array  # Most are, and copies of many millions are large.
+  return pyarrow.compute.utf8_normalize(texts.array, form='NFC')
 
 
 def _whole(text: str, size: int) -> int:

@@ -120,6 +120,30 @@ def test_a_split_needs_no_class_folders(tmp_path):
   assert sorted(dataset.train.pool.y.tolist()) == [0, 1, 1, 2]
 
 
+@pytest.mark.parametrize('pack', [False, True])
+def test_ids_in_another_normal_form(tmp_path, pack):
+  path = on_disk.write(tmp_path / 'p', ['cafe\u0301/u\u0308.jpg', 'dog/1.jpg'])
+  if pack:
+    path = on_disk.tarred(path, tmp_path / 'p.tar')
+  lines = ['ann,caf\u00e9/\u00fc.jpg,caf\u00e9', 'bob,dog/1,dog']
+  split = write(tmp_path / 's.csv', 'user_id,image_id,class', *lines[:1])
+  with open(split, 'a', encoding='utf-8') as file:
+    file.write('bob,dog/1.jpg,dog\n')
+  assert len(load(path, split, corrupt='fail').train.partition.numbers) == 2
+  test = write(tmp_path / 't.csv', 'image_id,class', lines[0][4:])
+  found = load(path, 'class', test_file=test)
+  assert found.test.y.tolist() == [0]
+
+
+def test_images_whose_names_look_the_same(tmp_path):
+  names = ['a/u\u0308.jpg', 'a/\u00fc.jpg', 'b/1.jpg']
+  path = on_disk.write(tmp_path / 'p', names)
+  lines = [f'ann,{name},{name[0]}' for name in names[1:]]
+  split = write(tmp_path / 's.csv', 'user_id,image_id,class', *lines)
+  with pytest.raises(errors.InputError, match=r'may be .*rename'):
+    load(path, split)
+
+
 def damage(path):
   cut = (path / 'cat/0.jpg').read_bytes()[:200]
   (path / 'cat/0.jpg').write_bytes(cut)

@@ -52,6 +52,21 @@ def write(path, *lines):
   return str(path)
 
 
+def test_ids_and_classes_in_another_normal_form(tmp_path):
+  data = labelled(
+    ids=listing.texts([[f'u\u0308{i}' for i in range(24)]]),
+    class_names=['a', 'e\u0301', 'c'],
+  )
+  split = write(
+    tmp_path / 's.csv',
+    'user_id,image_id,class',
+    '9,\u00fc1,\u00e9',
+    '9,\u00fc3,a',
+  )
+  clients, _ = parts(data, split=split)
+  assert clients.numbers.tolist() == [1, 3]
+
+
 def test_a_file_says_who_has_what(tmp_path):
   split = write(
     tmp_path / 's.csv', 'user_id,image_id,class', '9,0,a', '10,4,b', 'NA,1,b'
