@@ -16,6 +16,8 @@ SUFFIXES = (
   *('.jpg', '.jpeg', '.jpe', '.jfif', '.png', '.webp', '.bmp', '.gif', '.tif'),
   *('.tiff', '.ppm', '.pgm'),
 )
+# Of a file of one image: 89 million pixels without compression.
+MOST_BYTES = 2**28
 # Texts that lie beside images and are none; nobody is told of them.
 _TEXTS = (
   '.txt',
@@ -74,6 +76,19 @@ class Found:
       f' none of images ({kinds})'
       + f', so all of {", ".join(map(repr, lost[:5]))}' * bool(lost)
       + f' and {len(lost) - 5:,} more folders' * (len(lost) > 5)
+    )
+
+
+def check_size(size: int) -> None:
+  """Refuses what is too large for an image, before it is read.
+
+  Raises:
+    ValueError: it has too many bytes, as a damaged image.
+  """
+  if size > MOST_BYTES:
+    raise ValueError(
+      f'it has {wording.human_bytes(size)}, and the file of an image at most'
+      f' {wording.human_bytes(MOST_BYTES)}'
     )
 
 

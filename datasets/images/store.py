@@ -28,6 +28,11 @@ from tff_xc import errors
 
 # Images that stand for all where reading all would take long.
 _SAMPLE = 500
+# Compressions of zips that Python reads.
+_METHODS = (
+  *(zipfile.ZIP_STORED, zipfile.ZIP_DEFLATED),
+  *(zipfile.ZIP_BZIP2, zipfile.ZIP_LZMA),
+)
 COMPRESSED = ('.tar.gz', '.tgz', '.tar.bz2', '.tar.xz')
 
 
@@ -203,9 +208,14 @@ def _folder(path: pathlib.Path, features: record_features.Features) -> Store:
   return Store(
     path,
     names,
-    lambda number: (path / name(number)).read_bytes(),
+    lambda number: _read(path / name(number)),
     lambda numbers: [_stamp(path / name) for name in names.take(numbers)],
   )
+
+
+def _read(file: pathlib.Path) -> bytes:
+  paths.check_size(file.stat().st_size)
+  return file.read_bytes()
 
 
 def _stamp(file: pathlib.Path) -> list[int]:
@@ -241,20 +251,43 @@ def _zip(path: pathlib.Path) -> Store:
     archive = zipfile.ZipFile(path)
   except (OSError, ValueError, NotImplementedError, zipfile.BadZipFile) as e:
     raise errors.InputError(
-      f'{path} is no archive that can be read ({e}); make or get it again'
+      f'{path} is no archive that can be read ({e}{tars.kind(path)}); make or get'
+      ' it again'
     ) from e
   status = path.stat()
   found, members, ids = paths.Found(), [], []
   for member in archive.infolist():
     if not member.is_dir() and (name := found.image(member.filename)):
+      _check_member(member, path)
       members.append(member)
       ids.append(name)
   names, order = paths.in_order(ids, path)
   paths.tell(found.left_out(), path)
+
+  def read(number: int) -> bytes:
+    member = members[order[number]]
+    paths.check_size(member.file_size)
+    return archive.read(member)
+
   return Store(
     path,
     names,
-    lambda number: archive.read(members[order[number]]),
+    read,
     lambda numbers: [[status.st_size, status.st_mtime_ns]] * len(numbers),
     (path,),
   )
+
+
+def _check_member(member: zipfile.ZipInfo, path: pathlib.Path) -> None:
+  method = member.compress_type
+  cause = ''
+  if member.flag_bits & 1:
+    cause = 'a password protects it'
+  elif method not in _METHODS:
+    name = zipfile.compressor_names.get(method, f'method {method}')
+    cause = f'its compression is {name}'
+  if cause:
+    raise errors.InputError(
+      f'{path}: {member.filename!r} cannot be read, since {cause}; unpack the'
+      ' archive with another program, and give the folder'
+    )

@@ -24,6 +24,16 @@ from tff_xc import errors
 
 # Increase this when the arrays of a cached index change.
 VERSION = 6
+# Kinds of archives by their first bytes.
+_KINDS = {
+  b'\x1f\x8b': 'gzip',
+  b'BZh': 'bzip2',
+  b'\xfd7zXZ\0': 'xz',
+  b'(\xb5/\xfd': 'zstd',
+  b'PK\3\4': 'zip',
+  b"7z\xbc\xaf'\x1c": '7z',
+  b'Rar!': 'rar',
+}
 
 
 def open_tars(path: pathlib.Path, files: Sequence[str] = ()) -> in_place.Images:
@@ -182,6 +192,17 @@ def _readable(path):
     yield
   except (OSError, EOFError, ValueError, tarfile.TarError, zlib.error) as e:
     raise errors.InputError(
-      f'{path} is no archive that can be read ({e}); get a damaged one again, and'
+      f'{path} is no archive that can be read ({e}{kind(path)}); get a damaged one again, and'
       ' unpack a compressed one (.tar.gz), whose images cannot be read in place'
     ) from e
+
+
+def kind(path) -> str:
+  """Says what archive a file is, whatever its name; empty: not known."""
+  try:
+    with open(path, 'rb') as file:
+      start = file.read(8)
+  except OSError:  # It is in another archive, for example.
+    return ''
+  kinds = (k for magic, k in _KINDS.items() if start.startswith(magic))
+  return next((f'; by its first bytes it is {k}' for k in kinds), '')

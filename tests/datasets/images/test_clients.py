@@ -8,6 +8,7 @@ import pytest
 from datasets import cache_folder
 from datasets.images import clients
 from datasets.images import decode
+from datasets.images import paths
 from datasets.images import readable
 from datasets.images import store as store_lib
 from datasets.splits import own
@@ -169,9 +170,25 @@ def test_damaged_images_are_counted_and_left_out(tmp_path, capsys, monkeypatch):
     decode, 'square', lambda *a: decoded.append(0) or square(*a)
   )
   assert load(path).train.partition.sizes.tolist() == [5, 5, 6]
-  assert len(decoded) == 2
+  assert len(decoded) == 3  # The first one once more, to say why.
   (path / 'emu/3.jpg').write_bytes(on_disk.photograph(3))  # Mended.
   assert load(path).train.partition.sizes.tolist() == [5, 5, 7]
+
+
+@pytest.mark.parametrize('pack', [None, on_disk.tarred, on_disk.zipped])
+def test_what_announces_too_many_bytes_is_not_read(
+  tmp_path, pack, capsys, monkeypatch
+):
+  monkeypatch.setattr(paths, 'MOST_BYTES', 5_000)
+  path = on_disk.classes(tmp_path / 'photos')
+  (path / 'cat/0.jpg').write_bytes(bytes(5_001))
+  if pack:
+    path = pack(path, tmp_path / f'photos.{pack.__name__[:3]}')
+  assert load(path).train.partition.sizes.tolist() == [5, 5, 7]
+  told = capsys.readouterr().err
+  assert '5.00 kB' in told
+  with pytest.raises(errors.InputError, match=r'cat/0\.jpg.*5\.00 kB'):
+    load(path, corrupt='fail').train.examples('class/0')
 
 
 def test_a_damaged_test_image_is_left_out(tmp_path):
@@ -325,8 +342,9 @@ def test_bad_input_is_one_sentence(tmp_path):
   with pytest.raises(errors.InputError, match='one class only'):
     load(one)
   for file in one.glob('*/*'):
-    file.write_bytes(b'no image')
-  with pytest.raises(errors.InputError, match='all 3 images cannot be read'):
+    file.write_bytes(on_disk.encoded(on_disk.quarters())[:60])
+  message = r'all 3 images cannot be read, first .cat/0.jpg. \(.*truncated'
+  with pytest.raises(errors.InputError, match=message):
     load(one)
 
 
