@@ -74,18 +74,22 @@ def rgb(data: bytes, least: int = 0) -> Image.Image:
 
 def _decoded(data: bytes, least: int, use: Callable[[Image.Image], Any]):
   """Returns `use` of what `rgb` returns, while no other large image is decoded."""
-  with Image.open(io.BytesIO(data), formats=_FORMATS) as image:
+  image = Image.open(io.BytesIO(data), formats=_FORMATS)
+  size = image.size
+  if least:
+    image.draft('RGB', (least, least))
+  if not image.info.get('progressive'):  # Such a JPEG is decoded as a whole.
     size = image.size
-    if least:
-      image.draft('RGB', (least, least))
-    if not image.info.get('progressive'):  # Such a JPEG is decoded as a whole.
-      size = image.size
-    is_large = size[0] * size[1] > LARGE
-    with _ONE_AT_A_TIME if is_large else contextlib.nullcontext():
-      image.load()
-      turn = _TURNS.get(_orientation(image))
-      found = _by_strips(image) if is_large else _converted(image)
-      return use(found if turn is None else found.transpose(turn))
+  is_large = size[0] * size[1] > LARGE
+  with _ONE_AT_A_TIME if is_large else contextlib.nullcontext():
+    image.load()
+    turn = _TURNS.get(_orientation(image))
+    image = _by_strips(image) if is_large else _converted(image)
+    if turn is not None:
+      image = image.transpose(turn)
+    found = use(image)
+    del image  # Before another thread decodes one.
+  return found
 
 
 def reason(error: Exception) -> str:
