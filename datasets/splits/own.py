@@ -42,12 +42,14 @@ class Choice(NamedTuple):
     test_fraction: the share of the training examples that are held out for the
       test; 0: none.
     seed: of the clients and of the examples held out.
+    test_examples: the size of a sample of the test, see `hold_out.sample`; 0: all.
   """
 
   split: str = ''
   test_file: str = ''
   test_fraction: float = 0.0
   seed: int = 0
+  test_examples: int = 0
 
   @property
   def is_file(self) -> bool:
@@ -141,6 +143,7 @@ def parts(
     seed = [choice.seed, _TEST]
     test = hold_out.by_fraction(labels, choice.test_fraction, seed)
     trains[test] = False
+  test = sampled(test, choice, where)
   if by_users:
     users = np.where(trains, users, -1)
     some = np.unique(users[users >= 0])
@@ -154,6 +157,20 @@ def parts(
     return at_random(np.flatnonzero(trains), choice), test
   labels = np.where(trains, data.labels, -1)
   return by_class.partition(labels, len(data.class_names)), test
+
+
+def sampled(
+  test: np.ndarray | None, choice: Choice, where: str
+) -> np.ndarray | None:
+  """Returns the test examples that `choice.test_examples` leaves."""
+  if not choice.test_examples:
+    return test
+  if test is None:
+    raise errors.InputError(
+      f'--test_examples={choice.test_examples}: {where} has no test part; give'
+      ' --test_file or --test_fraction, or leave out --test_examples'
+    )
+  return hold_out.sample(test, choice.test_examples)
 
 
 def described(

@@ -47,6 +47,19 @@ def test_test_examples_of_the_data_do_not_train():
     assert test.tolist() == [3, 4]
 
 
+def test_a_sample_of_the_test():
+  data = labelled(test=np.arange(3, 24, 2))
+  clients, test = parts(data, split='class', test_examples=5)
+  assert len(set(test)) == 5
+  assert set(test) < set(data.test)
+  assert not set(clients.numbers) & set(data.test)
+  np.testing.assert_array_equal(
+    parts(data, split='iid:2', seed=1, test_examples=5)[1], test
+  )
+  _, test = parts(data, split='class', test_examples=50)
+  assert test.tolist() == data.test.tolist()
+
+
 def write(path, *lines):
   path.write_text('\n'.join([*lines, '']))
   return str(path)
