@@ -72,9 +72,10 @@ class Found:
     )
     lost = sorted(self._of_others - with_images)
     return (
-      f'left out: {wording.count(self._suffixes.total(), "file")} whose names are'
-      f' none of images ({kinds})'
-      + f', so all of {", ".join(map(repr, lost[:5]))}' * bool(lost)
+      f'leaving out {wording.count(self._suffixes.total(), "file")} not named as'
+      f' images ({kinds})'
+      + f'; there is nothing else in {", ".join(map(repr, lost[:5]))}'
+      * bool(lost)
       + f' and {len(lost) - 5:,} more folders' * (len(lost) > 5)
     )
 

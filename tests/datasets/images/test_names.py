@@ -85,9 +85,9 @@ def test_what_is_no_image_by_its_name_is_told(form, tmp_path, capsys):
     assert len(names.read(source)) == 6 + (not form)
     told = capsys.readouterr().err
     assert told.count('\n') == 1
-    assert 'left out: 4 files' in told
+    assert 'leaving out 4 files' in told
     assert '3 .heic, 1 without suffix' in told
-    assert "all of 'fox'" in told
+    assert "nothing else in 'fox'" in told
 
 
 def test_the_order_of_the_directory_does_not_count(tmp_path, monkeypatch):
