@@ -5,8 +5,8 @@ white. Of 16 bits a channel the higher 8 are kept. CMYK, palettes and greyscale
 are converted by Pillow. Of several frames or pages the first one counts.
 
 A file of a few kilobytes may announce very many pixels. Pillow refuses more than
-179 million of them, before it decodes any. So many take about 1.5 GB (of a WebP
-3.5), and images that are nearly as large are decoded one at a time.
+179 million of them, before it decodes any. So many take 1.4 GB (WebP 2.8, JPEG 2000
+3.4): the large ones are therefore decoded one at a time.
 """
 
 import contextlib

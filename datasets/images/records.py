@@ -7,8 +7,8 @@ user without suffix, and `test.tfRecord`, with `image/encoded_jpeg` and `class`
 
 An image's id is its path in a folder tree of the same content: train/CLASS/ID.jpg, or
 train/CLASS/USER/ID.jpg if users are known, and test/... of files named or in a folder
-named test or validation; without classes ID.jpg. An ID that no feature has is its
-file's stem and its place in the file. A `/` in a name becomes `%2F`.
+named test or validation (or val, valid, dev); without classes ID.jpg. An ID that no
+feature has is its file's stem and its place in the file. A `/` in a name becomes `%2F`.
 """
 
 import array
@@ -33,7 +33,9 @@ from tff_xc import errors
 # Increase this when the arrays of a cached index change.
 VERSION = 2
 _FILE = re.compile(r'\.tf_?rec(ord)?s?(-\d+-of-\d+)?$', re.IGNORECASE)
-_TEST = re.compile(r'(^|[/_.-])(test|val|validation)([/_.-]|$)', re.IGNORECASE)
+_TEST = re.compile(
+  r'(^|[/_.-])(test(ing)?|val(id(ation)?)?|dev)([/_.-]|$)', re.IGNORECASE
+)
 _CRC_OF_BYTE = []
 for _byte in range(256):
   for _ in range(8):

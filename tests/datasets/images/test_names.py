@@ -204,6 +204,18 @@ def test_class_numbers_sort_as_numbers(tmp_path):
   assert found.class_names == ['0', '2', '9', '10']
 
 
+def test_what_is_never_data_is_not_even_opened(tmp_path, monkeypatch):
+  root, scandir = folder(tmp_path / 'a', [*FILES, *OTHERS]), os.scandir
+
+  def refuse(path):
+    if 'lost+found' in path:
+      raise PermissionError(13, 'Permission denied', path)
+    return scandir(path)
+
+  monkeypatch.setattr(os, 'scandir', refuse)
+  assert content(names.read(root)) == EXPECTED
+
+
 def test_links_that_lead_back(tmp_path):
   root = folder(tmp_path / 'a', FILES)
   (root / 'dog' / 'again').symlink_to(root)

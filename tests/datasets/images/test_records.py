@@ -100,6 +100,17 @@ def test_ids_and_described(tmp_path):
   )
 
 
+@pytest.mark.parametrize('part', ['test', 'valid/a', 'validation', 'dev'])
+def test_files_of_a_test_are_known_by_their_names(tmp_path, part):
+  for name, first in (('train', 0), (part, 20)):
+    made = [
+      example(image=on_disk.photograph(first + i), label=i % 2)
+      for i in range(4)
+    ]
+    write(tmp_path / f'{name}.tfrecord', made)
+  assert load(tmp_path, 'class').test.y.tolist() == [0, 0, 1, 1]
+
+
 @pytest.mark.parametrize('one_file', [True, False])
 def test_shards_with_usual_features(tmp_path, one_file):
   made = [
