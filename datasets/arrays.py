@@ -59,7 +59,12 @@ def load(
     for split in present(arrays):
       images = [decode.fitted_array(x, side) for x in arrays[f'{split}x']]
       arrays[f'{split}x'] = np.stack(images)
-  return federated(path, arrays, *parts(path, arrays, choice))
+  clients, test = parts(path, arrays, choice)
+  if 'test_y' in arrays:
+    kept = own.sampled(np.arange(len(arrays['test_y'])), choice, str(path))
+    for name in ('test_x', 'test_y'):
+      arrays[name] = arrays[name][kept]
+  return federated(path, arrays, clients, test)
 
 
 def read(path: str | os.PathLike) -> dict[str, np.ndarray]:

@@ -10,6 +10,7 @@ import zipfile
 from typing import NamedTuple
 from typing import TextIO
 
+from datasets import never_data
 from tff_xc import errors
 
 
@@ -70,7 +71,7 @@ def names_of(archive: pathlib.Path) -> list[str]:
     raise errors.InputError(
       f'{archive} is no zip that can be read ({e}); get it again'
     ) from e
-  return [n for n in names if not n.startswith('__MACOSX') and n[-1:] != '/']
+  return [n for n in names if never_data.is_data(n) and n[-1:] != '/']
 
 
 def open_text(path: str | os.PathLike, **options) -> TextIO:

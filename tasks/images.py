@@ -91,11 +91,12 @@ TASKS = (
       'record_features',
       *encoders.NAMES,
       *own_data.SPLIT,
+      'test_examples',
     ),
     check=_check,
     count_classes=own_data.count_classes,
     find=_find,
-    data='JPEG and PNG in a folder, .tar or .zip, in a folder or a .tar for each class'
+    data='images (.jpg, .png, .webp, .bmp, .gif, .tif) in a folder, .tar or .zip, in a folder or a .tar for each class'
     ' unless --split names the classes; TFRecords (.tfrecord) in a file or a folder;'
     ' or a .npz with x uint8 [N, height,'
     ' width(, channels)], y [N], client [N], and optionally test_x, test_y,'

@@ -74,7 +74,9 @@ def choice(options: Mapping):
   """Returns the `datasets.splits.own.Choice` of a task's options."""
   from datasets.splits import own
 
-  return own.Choice(*(options[name] for name in SPLIT))
+  return own.Choice(
+    *(options[name] for name in SPLIT), options.get('test_examples', 0)
+  )
 
 
 def small_task(**attributes) -> task.Task:

@@ -13,6 +13,7 @@ Importing this imports nothing large.
 import pathlib
 from typing import NamedTuple
 
+from datasets import never_data
 from datasets.splits import split_path
 from tasks import found as found_lib
 from tff_xc import errors
@@ -179,7 +180,9 @@ def _images(source: Source, data_dir: str) -> pathlib.Path | None:
 
 def _has_something(path: pathlib.Path) -> bool:
   try:
-    return any(path.iterdir()) if path.is_dir() else path.exists()
+    if not path.is_dir():
+      return path.exists()
+    return any(never_data.is_data(file.name) for file in path.iterdir())
   except PermissionError:  # Reading it says so.
     return True
 

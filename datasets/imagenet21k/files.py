@@ -22,7 +22,8 @@ from datasets.splits import listing as listing_lib
 from tff_xc import errors
 
 _LISTS = ('.txt', '.txt.gz', '.lst', '.lst.gz')
-_AN_IMAGE = r'^(\./)?([^/]+/)+[^/]+\.(?i:jpg|jpeg|png)$'
+_SUFFIXES = '|'.join(suffix[1:] for suffix in paths.SUFFIXES)
+_AN_IMAGE = rf'^(\./)?([^/]+/)+[^/]+\.(?i:{_SUFFIXES})$'
 _BYTES = 1 << 22
 
 

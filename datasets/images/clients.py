@@ -74,7 +74,8 @@ def load(
   places, data = _labelled(store, choice, corrupt)
   if corrupt == SKIP:
     bad = ~_readable(store, places, side)
-    places, data = _without(bad, places, data, _DAMAGED, store.path)
+    reason = lambda number: _damage(store, places[number], side)
+    places, data = _without(bad, places, data, _DAMAGED, store.path, reason)
   clients, test = _parts(store, data, choice)
   pool = _pool(store, places, data.labels, side)
   return client_data.FederatedDataset(
@@ -217,19 +218,36 @@ def _first(data: own.Labelled, numbers: np.ndarray) -> str:
   return data.ids.take(numbers[:1])[0]
 
 
-def _without(bad: np.ndarray, places, data: own.Labelled, why: str, path):
-  """Returns the images that are not `bad`, bool [N]; tells how many are."""
+def _without(
+  bad: np.ndarray,
+  places,
+  data: own.Labelled,
+  why: str,
+  path,
+  reason: Callable[[int], str | None] = lambda number: '',
+):
+  """Returns the images that are not `bad`, bool [N]; tells how many are.
+
+  Args:
+    bad: which ones to leave out.
+    places: numbers in the store.
+    data: the images.
+    why: what they have in common.
+    path: the store's.
+    reason: number -> why this one is bad.
+  """
   if not bad.any():
     return places, data
+  first = lambda rows: f'{_first(data, rows)!r}{reason(rows[0]) or ""}'
   for part, numbers in _named_parts(data):
     if len(numbers) and bad[numbers].all():
       raise errors.InputError(
         f'{path}: all {len(numbers):,} {part}images {why}, first'
-        f' {_first(data, numbers)!r}; give JPEG or PNG, of all parts of the split'
+        f' {first(numbers)}; give sound images, of all parts of the split'
       )
   print(
     f'warning: {path}: {bad.sum():,} of {len(bad):,} images {why} and will be left'
-    f' out, first {_first(data, np.flatnonzero(bad))!r}; {_CURES[why]}'
+    f' out, first {first(np.flatnonzero(bad))}; {_CURES[why]}'
     ' (--corrupt=fail: an error)',
     file=sys.stderr,
   )
@@ -261,16 +279,19 @@ def _named_parts(data: own.Labelled) -> Iterator[tuple[str, np.ndarray]]:
 def _readable(store: store_lib.Store, places: np.ndarray, side: int):
   """Returns bool [k]: which images can be decoded."""
 
-  def is_readable(place: int) -> bool:
-    try:
-      decode.square(store.read(place), side)
-    except decode.DAMAGE:
-      return False
-    return True
-
+  is_readable = lambda place: _damage(store, place, side) is None
   return readable.find(
     store, places, lambda block: list(_threads().map(is_readable, block))
   )
+
+
+def _damage(store: store_lib.Store, place: int, side: int) -> str | None:
+  """Returns `decode.reason` of an image that cannot be decoded, else None."""
+  try:
+    decode.square(store.read(place), side)
+  except decode.DAMAGE as e:
+    return decode.reason(e)
+  return None
 
 
 @functools.cache

@@ -2,20 +2,31 @@
 
 Cameras store a rotation in EXIF, which is applied. Transparent pixels become
 white. Of 16 bits a channel the higher 8 are kept. CMYK, palettes and greyscale
-are converted by Pillow.
+are converted by Pillow. Of several frames or pages the first one counts.
+
+A file of a few kilobytes may announce very many pixels. Pillow refuses more than
+179 million of them, before it decodes any. So many take 1.4 GB (WebP 2.8, JPEG 2000
+3.4): the large ones are therefore decoded one at a time.
 """
 
+import contextlib
 import io
 import struct
+import threading
 import warnings
 import zipfile
 import zlib
+from collections.abc import Callable
+from typing import Any
 
 import numpy as np
 from PIL import ExifTags
 from PIL import Image
 from PIL import ImageOps
 
+# Images of more pixels are decoded one at a time, and converted by strips.
+LARGE = 2**24
+_ONE_AT_A_TIME = threading.Lock()
 # What Pillow decodes by itself. For an EPS it would run another program.
 _FORMATS = ('JPEG', 'PNG', 'GIF', 'BMP', 'TIFF', 'WEBP', 'JPEG2000', 'PPM')
 # What Pillow, and the readers of archives, raise for a damaged image.
@@ -58,13 +69,27 @@ def rgb(data: bytes, least: int = 0) -> Image.Image:
   Raises:
     One of `DAMAGE`: it is no image, or is damaged or cut short.
   """
-  with Image.open(io.BytesIO(data), formats=_FORMATS) as image:
-    if least:
-      image.draft('RGB', (least, least))
+  return _decoded(data, least, lambda image: image)
+
+
+def _decoded(data: bytes, least: int, use: Callable[[Image.Image], Any]):
+  """Returns `use` of what `rgb` returns, while no other large image is decoded."""
+  image = Image.open(io.BytesIO(data), formats=_FORMATS)
+  size = image.size
+  if least:
+    image.draft('RGB', (least, least))
+  if not image.info.get('progressive'):  # Such a JPEG is decoded as a whole.
+    size = image.size
+  is_large = size[0] * size[1] > LARGE
+  with _ONE_AT_A_TIME if is_large else contextlib.nullcontext():
     image.load()
     turn = _TURNS.get(_orientation(image))
-    image = _converted(image)
-  return image if turn is None else image.transpose(turn)
+    image = _by_strips(image) if is_large else _converted(image)
+    if turn is not None:
+      image = image.transpose(turn)
+    found = use(image)
+    del image  # Before another thread decodes one.
+  return found
 
 
 def reason(error: Exception) -> str:
@@ -82,7 +107,7 @@ def square(data: bytes, side: int) -> np.ndarray:
   Raises:
     One of `DAMAGE`, as `rgb`.
   """
-  return fitted(rgb(data, 2 * side), side)
+  return _decoded(data, 2 * side, lambda image: fitted(image, side))
 
 
 def fitted(image: Image.Image, side: int) -> np.ndarray:
@@ -108,10 +133,25 @@ def _orientation(image: Image.Image) -> int:
     return 1
 
 
+def _by_strips(image: Image.Image) -> Image.Image:
+  """As `_converted`, whose intermediate images take several times the memory."""
+  found = Image.new('RGB', image.size)
+  rows = max(LARGE // 16 // image.width, 1)
+  for top in range(0, image.height, rows):
+    bottom = min(top + rows, image.height)
+    strip = image.crop((0, top, image.width, bottom))
+    found.paste(_converted(strip), (0, top))
+  return found
+
+
 def _converted(image: Image.Image) -> Image.Image:
+  if image.mode == 'F':
+    raise ValueError('its pixels are floating-point numbers; write 8 bits each')
   if image.mode.startswith('I'):  # 16 bits, or 32 that hold 16.
-    high = np.clip(np.asarray(image).astype(np.int64), 0, 65_535) >> 8
-    image = Image.fromarray(high.astype(np.uint8))
+    pixels = np.asarray(image)
+    if pixels.dtype.kind == 'i':
+      pixels = np.clip(pixels, 0, 65_535)
+    image = Image.fromarray((pixels >> 8).astype(np.uint8))
   if image.has_transparency_data:
     image = image.convert('RGBA')
     white = Image.new('RGBA', image.size, 'white')

@@ -16,6 +16,7 @@ from typing import NamedTuple
 import numpy as np
 
 from datasets import parsed_cache
+from datasets.images import paths
 from datasets.splits import listing as listing_lib
 
 # Files that are open at once.
@@ -77,6 +78,7 @@ def open_files(
 
   def read(number: int) -> bytes:
     place, size = int(files[number]), int(sizes[number])
+    paths.check_size(size)
     file = opened(place)
     data = os.pread(file.fileno(), size, int(offsets[number]))
     if len(data) < size:

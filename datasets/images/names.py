@@ -1,16 +1,22 @@
 """The names of images in a folder, a tar or a zip, with a folder for each class.
 
   CLASS/NAME.jpg           CLASS may have folders of its own
-  train/CLASS/NAME.jpg     and test/... (or val/..., validation/...): two parts,
-                           in upper or lower case
+  train/CLASS/NAME.jpg     and test/... or val/...: two parts, see `_KINDS`, in
+                           upper or lower case, perhaps seg_train and seg_test,
+                           perhaps train/train and test/test
 
 All may lie in one outer folder, as archives often have it. Nothing is decoded.
+Beside a test part, validation images are left out. A folder named as a part is
+no class, except `train` without folders of its own beside several classes.
 An image's id is its path below the folder or in the archive, so that a folder
 and its archive have the same ids, in the same order: that of the ids' bytes.
 """
 
+import collections
 import os
 import pathlib
+import re
+import sys
 from typing import NamedTuple
 
 import numpy as np
@@ -21,7 +27,15 @@ from datasets.splits import names as names_lib
 from tff_xc import errors
 
 ARCHIVES = ('.zip', '.tar', *store_lib.COMPRESSED)
-_TEST = ('test', 'val', 'validation')
+_TRAIN, _TEST, _VALIDATION = range(3)
+# Parts of a data set by the names of their folders.
+_KINDS = {
+  **dict.fromkeys(('train', 'training'), _TRAIN),
+  **dict.fromkeys(('test', 'testing'), _TEST),
+  **dict.fromkeys(('val', 'valid', 'validation', 'dev'), _VALIDATION),
+}
+# What else the names of all parts may have in common: `seg_train`, `train2017`.
+_PART = re.compile(rf'(|.*[ _.-])({"|".join(_KINDS)})(|[ _.\d-].*)')
 
 
 class _Folders(NamedTuple):
@@ -60,6 +74,13 @@ def of_ids(
   in_test = np.array([folders.tests[f] for f in codes.names], bool)
   folder = codes.codes()
   labels, is_test = of_folder[folder], in_test[folder]
+  if (unused := np.flatnonzero(labels < 0)).size:
+    [name] = ids.take(unused[:1])
+    print(
+      f'note: {path}: {len(unused):,} images for validation are left out, first'
+      f' {name!r}; the test part is that named test',
+      file=sys.stderr,
+    )
   part = lambda rows: listing_lib.Listing(
     labels[rows],
     folders.class_names,
@@ -75,47 +96,80 @@ def of_ids(
 def _meaning(folders: list[str], path: pathlib.Path) -> _Folders:
   """Finds the part and the class of each folder that has images."""
   split = [folder.split('/') if folder else [] for folder in folders]
-  start = 0
-  if len({parts[0] for parts in split if parts}) == 1 and all(
-    len(parts) > 1 for parts in split
-  ):
-    start = 1  # One outer folder.
-  part_of = lambda parts: parts[start].lower()
-  tops = {part_of(parts) for parts in split if len(parts) > start}
-  test = next((name for name in _TEST if name in tops), None)
-  in_parts = (
-    'train' in tops
-    and test is not None
-    and tops <= {'train', *_TEST}
-    and all(len(parts) > start + 1 for parts in split)
-  )
-  depth = start + in_parts
-  if any(len(parts) <= depth for parts in split):
-    raise errors.InputError(
-      f'{path} has images in no class folder, in'
-      f' {folders[[len(p) <= depth for p in split].index(True)] or "the top"};'
-      ' put them into a folder named as their class, or list them with their'
-      ' classes in a CSV, of which `launch.make_splits` makes a --split'
-    )
-  used = ('train', test)
-  class_of = {
-    folder: parts[depth]
-    for folder, parts in zip(folders, split, strict=True)
-    if not in_parts or part_of(parts) in used
-  }
-  outer = (parts[0] for parts in split if parts)
-  for name in (*class_of.values(), *outer):
-    if name != name.strip():
+  outer = {parts[0] for parts in split if parts}
+  for name in outer:
+    _check_name(name, path)
+  if len(outer) == 1 and all(len(parts) > 1 for parts in split):
+    split = [parts[1:] for parts in split]
+  kinds = _kinds(split, path)
+  used = {_TRAIN, _TEST if _TEST in kinds.values() else _VALIDATION}
+  first = lambda top: [parts[1:2] for parts in split if parts[:1] == [top]]
+  doubled = {top for top in kinds if all(f == [top] for f in first(top))}
+  class_of = {}
+  for folder, parts in zip(folders, split, strict=True):
+    depth = 1 + (parts[:1] != [] and parts[0] in doubled) if kinds else 0
+    if len(parts) <= depth:
+      alone = ''
+      if len(kinds) > 1:
+        alone = f' or give the folder {min(kinds, key=kinds.get)!r} alone,'
       raise errors.InputError(
-        f'{path}: the folder {name!r} begins or ends with a space; rename it'
+        f'{path} has images in no class folder, in {folder or "the top"}; put'
+        f' them into a folder named as their class,{alone} or list them with'
+        ' their classes in a CSV, of which `launch.make_splits` makes a --split'
       )
+    if not kinds or kinds[parts[0]] in used:
+      class_of[folder] = names_lib.joined(_check_name(parts[depth], path))
   names = names_lib.in_order(set(class_of.values()))
   place = {name: i for i, name in enumerate(names)}
   return _Folders(
     names,
     {f: place[class_of[f]] if f in class_of else -1 for f in folders},
     {
-      f: in_parts and part_of(parts) == test
+      f: bool(kinds) and kinds[parts[0]] != _TRAIN
       for f, parts in zip(folders, split, strict=True)
     },
   )
+
+
+def _check_name(name: str, path: pathlib.Path) -> str:
+  if name != name.strip():
+    raise errors.InputError(
+      f'{path}: the folder {name!r} begins or ends with a space; rename it'
+    )
+  return name
+
+
+def _kinds(split: list[list[str]], path: pathlib.Path) -> dict[str, int]:
+  """Returns the folders at the top that are parts, if all are, and their kinds."""
+  tops = {parts[0] for parts in split if parts}
+  by_rest = collections.defaultdict(dict)
+  for top in sorted(tops):
+    if match := _PART.fullmatch(top.lower()):
+      by_rest[match[1], match[3]][top] = _KINDS[match[2]]
+  for rest, kinds in by_rest.items():
+    present = set(kinds.values())
+    if any(rest) and not (_TRAIN in present and len(present) > 1):
+      continue  # `test-1` and `test-2` may be classes.
+    if len(kinds) == 1 == len(tops):
+      return dict.fromkeys(kinds, _TRAIN)  # It is all there is.
+    parts = ' and '.join(map(repr, kinds))
+    others = sorted(tops - set(kinds))
+    if not others and _TRAIN in present:
+      return kinds
+    if not others:
+      raise errors.InputError(
+        f'{path} has {parts} and no part to train on; name the folder of that'
+        ' train, or give one of these folders'
+      )
+    below = any(top in kinds for top, *below in filter(None, split) if below)
+    if present != {_TRAIN} or below or len(others) < 2:
+      raise errors.InputError(
+        f'{path} has {parts}, which are parts of a data set by their names, beside'
+        f' {others[0]!r}, which is none; take one or the other away, or rename a'
+        ' folder of a class'
+      )
+    print(
+      f'note: {path}: the folder {parts} is taken for a class, as {others[0]} is',
+      file=sys.stderr,
+    )
+  return {}

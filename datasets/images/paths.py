@@ -1,33 +1,114 @@
 """Which files of a folder or an archive are images, and their order."""
 
+import collections
+import os
+import sys
 from collections.abc import Iterable
 
 import numpy as np
 
+from datasets import never_data
 from datasets.splits import listing as listing_lib
 from tff_xc import errors
+from tff_xc import wording
 
-SUFFIXES = ('.jpg', '.jpeg', '.png')
+SUFFIXES = (
+  *('.jpg', '.jpeg', '.jpe', '.jfif', '.png', '.webp', '.bmp', '.gif', '.tif'),
+  *('.tiff', '.ppm', '.pgm'),
+)
+# Of a file of one image: 89 million pixels without compression.
+MOST_BYTES = 2**28
+# Texts that lie beside images and are none; nobody is told of them.
+_TEXTS = (
+  '.txt',
+  '.md',
+  '.csv',
+  '.tsv',
+  '.json',
+  '.xml',
+  '.yaml',
+  '.yml',
+  '.html',
+)
 
 
-def image(path: str) -> str | None:
-  """Returns the id of an image by its path, None for other files.
+class Found:
+  """Tells the images of a folder or an archive, and counts what is left out."""
 
-  Like tar, it takes absolute paths as relative ones, and none through `..`.
+  def __init__(self):
+    self._suffixes = collections.Counter()
+    self._of_images, self._of_others = set(), set()
+
+  def image(self, path: str) -> str | None:
+    """Returns the id of an image by the path of a file, None for other files.
+
+    Like tar, it takes absolute paths as relative ones, and none through `..`.
+    """
+    name = _clean(path)
+    if name is None:
+      return None
+    folder, _, file = name.rpartition('/')
+    suffix = os.path.splitext(file)[1].lower()
+    if suffix in SUFFIXES:
+      self._of_images.add(folder)
+      return name
+    if suffix not in _TEXTS:
+      self._of_others.add(folder)
+      self._suffixes[suffix] += 1
+    return None
+
+  def left_out(self) -> str:
+    """Says how many files are no images, and which folders have no others."""
+    if not self._suffixes or not self._of_images:
+      return ''
+    with_images = set()
+    for folder in self._of_images:
+      while folder not in with_images:
+        with_images.add(folder)
+        folder = folder.rpartition('/')[0]
+    kinds = ', '.join(
+      f'{count:,} {wording.shown(suffix) or "without suffix"}'
+      for suffix, count in self._suffixes.most_common(5)
+    )
+    lost = sorted(self._of_others - with_images)
+    return (
+      f'leaving out {wording.count(self._suffixes.total(), "file")} not named as'
+      f' images ({kinds})'
+      + f'; there is nothing else in {", ".join(map(repr, lost[:5]))}'
+      * bool(lost)
+      + f' and {len(lost) - 5:,} more folders' * (len(lost) > 5)
+    )
+
+
+def check_size(size: int) -> None:
+  """Refuses what is too large for an image, before it is read.
+
+  Raises:
+    ValueError: it has too many bytes, as a damaged image.
   """
-  return _visible(path, SUFFIXES)
+  if size > MOST_BYTES:
+    raise ValueError(
+      f'it has {wording.human_bytes(size)}, and the file of an image at most'
+      f' {wording.human_bytes(MOST_BYTES)}'
+    )
+
+
+def tell(left_out: str, of) -> None:
+  """Tells people what `Found.left_out` says of a folder or an archive."""
+  if left_out:
+    print(f'note: {of}: {left_out}', file=sys.stderr)
 
 
 def tar(path: str) -> str | None:
   """Returns the path of a tar without `./`, None for other files."""
-  return _visible(path, ('.tar',))
+  name = _clean(path)
+  return name if name and name.lower().endswith('.tar') else None
 
 
-def _visible(path: str, suffixes: tuple[str, ...]) -> str | None:
-  parts = [part for part in path.split('/') if part not in ('', '.')]
-  hidden = any(part.startswith(('.', '__MACOSX')) for part in parts)
-  clean = '/'.join(parts)
-  return clean if clean.lower().endswith(suffixes) and not hidden else None
+def _clean(path: str) -> str | None:
+  """Returns a path without `./`; None if it is never data."""
+  name = '/'.join(part for part in path.split('/') if part not in ('', '.'))
+  return name if never_data.is_data(name) else None
 
 
 def in_order(names: Iterable[str], of) -> tuple[listing_lib.Texts, np.ndarray]:

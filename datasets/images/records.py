@@ -7,8 +7,8 @@ user without suffix, and `test.tfRecord`, with `image/encoded_jpeg` and `class`
 
 An image's id is its path in a folder tree of the same content: train/CLASS/ID.jpg, or
 train/CLASS/USER/ID.jpg if users are known, and test/... of files named or in a folder
-named test or validation; without classes ID.jpg. An ID that no feature has is its
-file's stem and its place in the file. A `/` in a name becomes `%2F`.
+named test or validation (or val, valid, dev); without classes ID.jpg. An ID that no
+feature has is its file's stem and its place in the file. A `/` in a name becomes `%2F`.
 """
 
 import array
@@ -22,6 +22,7 @@ from typing import NamedTuple
 
 import numpy as np
 
+from datasets import never_data
 from datasets import parsed_cache
 from datasets.images import in_place
 from datasets.images import paths
@@ -30,9 +31,11 @@ from datasets.splits import listing as listing_lib
 from tff_xc import errors
 
 # Increase this when the arrays of a cached index change.
-VERSION = 1
+VERSION = 2
 _FILE = re.compile(r'\.tf_?rec(ord)?s?(-\d+-of-\d+)?$', re.IGNORECASE)
-_TEST = re.compile(r'(^|[/_.-])(test|val|validation)([/_.-]|$)', re.IGNORECASE)
+_TEST = re.compile(
+  r'(^|[/_.-])(test(ing)?|val(id(ation)?)?|dev)([/_.-]|$)', re.IGNORECASE
+)
 _CRC_OF_BYTE = []
 for _byte in range(256):
   for _ in range(8):
@@ -96,7 +99,7 @@ def files_of_tff(path: pathlib.Path) -> list[str]:
   users = sorted(
     file.name
     for file in (path / 'train').iterdir()
-    if file.is_file() and not file.name.startswith('.')
+    if file.is_file() and never_data.is_data(file.name)
   )
   return [*(f'train/{user}' for user in users), 'test.tfRecord']
 

@@ -17,6 +17,7 @@ from typing import NamedTuple
 
 import numpy as np
 
+from datasets import never_data
 from datasets.images import paths
 from datasets.images import record_features
 from datasets.images import records
@@ -27,6 +28,11 @@ from tff_xc import errors
 
 # Images that stand for all where reading all would take long.
 _SAMPLE = 500
+# Compressions of zips that Python reads.
+_METHODS = (
+  *(zipfile.ZIP_STORED, zipfile.ZIP_DEFLATED),
+  *(zipfile.ZIP_BZIP2, zipfile.ZIP_LZMA),
+)
 COMPRESSED = ('.tar.gz', '.tgz', '.tar.bz2', '.tar.xz')
 
 
@@ -149,7 +155,7 @@ def find(store: Store, ids: listing_lib.Texts) -> np.ndarray:
     raise errors.InputError(
       f'{store.path}: the image_id {ids.take(np.array([row]))[0]!r} may be'
       f' {store.where(best[row])} or {store.where(last[row])}; give images by'
-      ' their paths'
+      ' their paths, or rename one of names that look the same'
     )
   return best
 
@@ -180,11 +186,11 @@ def _records(path, files, features) -> Store:
 def _folder(path: pathlib.Path, features: record_features.Features) -> Store:
   if files := records.files_of_tff(path):
     return _records(path, files, features)
-  archives, of_records = [], []
+  archives, of_records, found = [], [], paths.Found()
 
   def images():
     for file in _files(path):
-      if name := paths.image(file):
+      if name := found.image(file):
         yield name
       elif name := paths.tar(file):
         archives.append(name)
@@ -196,14 +202,20 @@ def _folder(path: pathlib.Path, features: record_features.Features) -> Store:
     return Store(path, *tars.open_tars(path, sorted(archives)))
   if of_records and not len(names):
     return _records(path, sorted(of_records), features)
+  paths.tell(found.left_out(), path)
   name = lambda number: names.take(np.array([number]))[0]
 
   return Store(
     path,
     names,
-    lambda number: (path / name(number)).read_bytes(),
+    lambda number: _read(path / name(number)),
     lambda numbers: [_stamp(path / name) for name in names.take(numbers)],
   )
+
+
+def _read(file: pathlib.Path) -> bytes:
+  paths.check_size(file.stat().st_size)
+  return file.read_bytes()
 
 
 def _stamp(file: pathlib.Path) -> list[int]:
@@ -223,6 +235,7 @@ def _files(path: pathlib.Path) -> Iterator[str]:
 
   above = {os.fspath(path): ()}  # What each folder lies in.
   for folder, below, files in os.walk(path, followlinks=True, onerror=fail):
+    below[:] = filter(never_data.is_data, below)  # Some may not even be opened.
     outer, real = above.pop(folder), os.path.realpath(folder)
     if real in outer:  # A link leads back.
       below.clear()
@@ -238,19 +251,43 @@ def _zip(path: pathlib.Path) -> Store:
     archive = zipfile.ZipFile(path)
   except (OSError, ValueError, NotImplementedError, zipfile.BadZipFile) as e:
     raise errors.InputError(
-      f'{path} is no archive that can be read ({e}); make or get it again'
+      f'{path} is no archive that can be read ({e}{tars.kind(path)}); make or get'
+      ' it again'
     ) from e
   status = path.stat()
-  members = [
-    m for m in archive.infolist() if paths.image(m.filename) and not m.is_dir()
-  ]
-  names, order = paths.in_order(
-    (paths.image(m.filename) for m in members), path
-  )
+  found, members, ids = paths.Found(), [], []
+  for member in archive.infolist():
+    if not member.is_dir() and (name := found.image(member.filename)):
+      _check_member(member, path)
+      members.append(member)
+      ids.append(name)
+  names, order = paths.in_order(ids, path)
+  paths.tell(found.left_out(), path)
+
+  def read(number: int) -> bytes:
+    member = members[order[number]]
+    paths.check_size(member.file_size)
+    return archive.read(member)
+
   return Store(
     path,
     names,
-    lambda number: archive.read(members[order[number]]),
+    read,
     lambda numbers: [[status.st_size, status.st_mtime_ns]] * len(numbers),
     (path,),
   )
+
+
+def _check_member(member: zipfile.ZipInfo, path: pathlib.Path) -> None:
+  method = member.compress_type
+  cause = ''
+  if member.flag_bits & 1:
+    cause = 'a password protects it'
+  elif method not in _METHODS:
+    name = zipfile.compressor_names.get(method, f'method {method}')
+    cause = f'its compression is {name}'
+  if cause:
+    raise errors.InputError(
+      f'{path}: {member.filename!r} cannot be read, since {cause}; unpack the'
+      ' archive with another program, and give the folder'
+    )

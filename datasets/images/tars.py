@@ -23,7 +23,17 @@ from datasets.splits import listing as listing_lib
 from tff_xc import errors
 
 # Increase this when the arrays of a cached index change.
-VERSION = 5
+VERSION = 6
+# Kinds of archives by their first bytes.
+_KINDS = {
+  b'\x1f\x8b': 'gzip',
+  b'BZh': 'bzip2',
+  b'\xfd7zXZ\0': 'xz',
+  b'(\xb5/\xfd': 'zstd',
+  b'PK\3\4': 'zip',
+  b"7z\xbc\xaf'\x1c": '7z',
+  b'Rar!': 'rar',
+}
 
 
 def open_tars(path: pathlib.Path, files: Sequence[str] = ()) -> in_place.Images:
@@ -38,12 +48,13 @@ def open_tars(path: pathlib.Path, files: Sequence[str] = ()) -> in_place.Images:
   """
   whole = [path / file for file in files] or [path]
   prefixes = [f'{_stem(file)}/' for file in files] or ['']
-  found, _ = in_place.open_files(
+  found, index = in_place.open_files(
     path,
     whole,
     VERSION,
     lambda store: _fill(store, path, list(zip(prefixes, whole, strict=True))),
   )
+  paths.tell(index['left_out'].tobytes().decode(), path)
   return found
 
 
@@ -53,7 +64,8 @@ def names_of_compressed(path: pathlib.Path) -> listing_lib.Texts:
   Raises:
     errors.InputError: as `open_tars`.
   """
-  names, _, _ = _scanned(path, [('', path)], 'r|*')
+  names, _, found = _scanned(path, [('', path)], 'r|*')
+  paths.tell(found.paths.left_out(), path)
   return names
 
 
@@ -69,6 +81,8 @@ def _fill(store: parsed_cache.Store, path, whole) -> None:
   names, order, found = _scanned(path, whole, 'r:')
   numbers = {name: getattr(found, name) for name in in_place.NUMBERS}
   in_place.append(store, names, order, numbers)
+  left_out = found.paths.left_out().encode()
+  store.append('left_out', np.frombuffer(left_out, np.uint8))
 
 
 class _Member(tarfile.TarInfo):
@@ -93,11 +107,13 @@ class _Found:
     files: of each image, the place of its tar.
     offsets, sizes: of each image in that.
     inner: of each image, whether it is in a tar in that.
+    paths: all names.
   """
 
   def __init__(self):
     self.files, self.offsets, self.sizes = (array.array('q') for _ in range(3))
     self.inner = array.array('b')
+    self.paths = paths.Found()
 
   def names(
     self, whole: Sequence[tuple[str, pathlib.Path]], mode: str
@@ -110,12 +126,14 @@ class _Found:
     """
     for place, (prefix, path) in enumerate(whole):
       with _readable(path), tarfile.open(path, mode, tarinfo=_Member) as opened:
-        for name, offset, size, is_inner in _images(opened, path, mode[:2]):
+        for name, offset, size, is_inner in _images(
+          opened, path, mode[:2], self.paths, prefix
+        ):
           self.files.append(place)
           self.offsets.append(offset)
           self.sizes.append(size)
           self.inner.append(is_inner)
-          yield prefix + name
+          yield name
 
   def kept(self, names: listing_lib.Texts, order: np.ndarray):
     """Returns those names and places that count: tars beside images do not."""
@@ -130,12 +148,19 @@ class _Found:
 
 
 def _images(
-  file: tarfile.TarFile, path, mode: str, start: int = 0
+  file: tarfile.TarFile,
+  path,
+  mode: str,
+  found: paths.Found,
+  prefix: str,
+  start: int = 0,
 ) -> Iterator[tuple[str, int, int, bool]]:
   """Yields name, offset, size, and whether it is in an inner tar."""
   while (member := file.next()) is not None:
     file.members.clear()  # It would keep all.
-    name, tar = paths.image(member.name), paths.tar(member.name)
+    tar = paths.tar(member.name)
+    is_file = not (tar or member.isdir())
+    name = found.image(prefix + member.name) if is_file else None
     if name and (member.islnk() or member.issym()):
       raise errors.InputError(
         f'{path}: {member.name} is a link, to {member.linkname}; pack the'
@@ -150,8 +175,10 @@ def _images(
         _readable(within),
         tarfile.open(fileobj=inner, mode=mode, tarinfo=_Member) as opened,
       ):
-        for below, at, size, _ in _images(opened, within, mode, offset):
-          yield f'{_stem(tar)}/{below}', at, size, True
+        for name, at, size, _ in _images(
+          opened, within, mode, found, f'{prefix}{_stem(tar)}/', offset
+        ):
+          yield name, at, size, True
 
 
 def _stem(tar: str) -> str:
@@ -165,6 +192,17 @@ def _readable(path):
     yield
   except (OSError, EOFError, ValueError, tarfile.TarError, zlib.error) as e:
     raise errors.InputError(
-      f'{path} is no archive that can be read ({e}); get a damaged one again, and'
+      f'{path} is no archive that can be read ({e}{kind(path)}); get a damaged one again, and'
       ' unpack a compressed one (.tar.gz), whose images cannot be read in place'
     ) from e
+
+
+def kind(path) -> str:
+  """Says what archive a file is, whatever its name; empty: not known."""
+  try:
+    with open(path, 'rb') as file:
+      start = file.read(8)
+  except OSError:  # It is in another archive, for example.
+    return ''
+  kinds = (k for magic, k in _KINDS.items() if start.startswith(magic))
+  return next((f'; by its first bytes it is {k}' for k in kinds), '')

@@ -11,6 +11,7 @@ import pathlib
 import re
 from typing import NamedTuple
 
+from datasets import never_data
 from datasets.leaf import gutenberg
 from datasets.leaf import json_users
 from tff_xc import errors
@@ -178,7 +179,8 @@ def _in_folder(folder: pathlib.Path) -> tuple[pathlib.Path, ...]:
   """Returns the JSON files of a folder in their order."""
   if not folder.is_dir():
     return ()
-  return tuple(sorted(folder.glob('*.json'), key=_by_numbers))
+  found = (p for p in folder.glob('*.json') if never_data.is_data(p.name))
+  return tuple(sorted(found, key=_by_numbers))
 
 
 def _by_numbers(path: pathlib.Path) -> list:

@@ -17,6 +17,7 @@ from datasets import parsed_cache
 from datasets.leaf import files as leaf_files
 from datasets.leaf import json_users
 from datasets.splits import by_user
+from datasets.splits import hold_out
 from tff_xc import errors
 from tff_xc.data import client_data
 from tff_xc.data import partition
@@ -25,8 +26,6 @@ from tff_xc.data import pool as pool_lib
 # Increase this when the arrays of a cache change.
 VERSION = 1
 
-# Streams of numpy generators: [0, stream].
-_TEST_EXAMPLES = 0
 # Indices of the fields of `leaf_files.Files`.
 _TRAIN, _TEST, _ALL = range(3)
 
@@ -214,11 +213,7 @@ def federated(
     kept[left_out] = False
   train, test = (_owned(users, part, kept, min_examples) for part in parts)
   _check_remaining(name, parts, (train, test), min_examples)
-  held_out = np.concatenate(list(test.values()))
-  if 0 < test_examples < len(held_out):
-    generator = np.random.default_rng([0, _TEST_EXAMPLES])
-    chosen = generator.choice(len(held_out), test_examples, replace=False)
-    held_out = held_out[np.sort(chosen)]
+  held_out = hold_out.sample(np.concatenate(list(test.values())), test_examples)
   return client_data.FederatedDataset(
     name=name,
     num_classes=num_classes,

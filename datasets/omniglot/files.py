@@ -24,6 +24,7 @@ from collections.abc import Callable
 import numpy as np
 import tensorflow as tf
 
+from datasets import never_data
 from tff_xc import errors
 
 SIDE = 105  # pixels, of every drawing
@@ -190,8 +191,10 @@ def _from_pngs(parts: list[pathlib.Path], expected: Counts) -> Drawings:
 
 def _list_folder(part: pathlib.Path):
   """Returns the names of a folder's PNGs, and a function: name to bytes."""
-  names = sorted(p.relative_to(part).as_posix() for p in part.glob('*/*/*.png'))
-  return names, lambda name: (part / name).read_bytes()
+  names = (p.relative_to(part).as_posix() for p in part.glob('*/*/*.png'))
+  return sorted(filter(never_data.is_data, names)), lambda name: (
+    part / name
+  ).read_bytes()
 
 
 def _list_zip(part: pathlib.Path):
@@ -202,9 +205,7 @@ def _list_zip(part: pathlib.Path):
     raise errors.InputError(
       f'{part} is damaged or not a zip file ({e}); {_GET_IT}'
     ) from e
-  # Archives packed on a Mac carry a shadow file beside each real one.
-  names = [n for n in archive.namelist() if not n.startswith('__MACOSX')]
-  return sorted(names), archive.read
+  return sorted(filter(never_data.is_data, archive.namelist())), archive.read
 
 
 def _decode(read_bytes, name: str, path: str) -> np.ndarray:

@@ -5,6 +5,9 @@ import scipy.sparse
 
 from tff_xc import errors
 
+# A stream of numpy generators: [0, stream].
+_SAMPLE = 0
+
 
 def by_fraction(
   labels: np.ndarray | scipy.sparse.csr_matrix,
@@ -63,6 +66,22 @@ def by_class(labels: np.ndarray, each: int, seed) -> np.ndarray:
   order, rank, sizes = ranked_by_class(labels, np.random.default_rng(seed))
   drawn = order[rank < np.minimum(each, sizes // 2)]
   return _some(drawn, f'--test_per_class={each}')
+
+
+def sample(test: np.ndarray, size: int) -> np.ndarray:
+  """Draws test examples uniformly, the same ones in every run.
+
+  Args:
+    test: int64 [k], numbers of examples.
+    size: how many to draw; 0, or k and more: all.
+
+  Returns:
+    Some of these numbers, in their order.
+  """
+  if not 0 < size < len(test):
+    return test
+  random = np.random.default_rng([0, _SAMPLE])
+  return test[np.sort(random.choice(len(test), size, replace=False))]
 
 
 def _some(drawn: np.ndarray, flag: str) -> np.ndarray:

@@ -19,6 +19,7 @@ from typing import NamedTuple
 
 import numpy as np
 
+from datasets import never_data
 from datasets import npz
 from datasets import tables
 from datasets.splits import listing as listing_lib
@@ -87,7 +88,8 @@ def _of_folder(path: pathlib.Path, columns: Columns) -> listing_lib.Listing:
   from datasets.leaf import files as leaf_files
 
   try:
-    texts = sorted(p for p in path.iterdir() if _XC.fullmatch(p.name))
+    files = (p for p in path.iterdir() if never_data.is_data(p.name))
+    texts = sorted(p for p in files if _XC.fullmatch(p.name))
     if texts:
       return _xc(_only(path, texts))
     if found := leaf_files.in_folder(path):

@@ -55,7 +55,8 @@ class TextParts:
     import pyarrow as pa
 
     self._parts.append(pa.array(block, pa.large_string()))
-    self._hashes.append(np.fromiter(map(hash, block), np.int64, len(block)))
+    hashes = map(hash, map(names_lib.joined, block))
+    self._hashes.append(np.fromiter(hashes, np.int64, len(block)))
 
   def texts(self) -> Texts:
     """Returns the texts of all blocks."""
@@ -75,8 +76,8 @@ class TextParts:
     for place, name in zip(
       places.tolist(), self.texts().take(places), strict=True
     ):
-      if seen.setdefault(name, place) != place:
-        return seen[name], place
+      if (first := seen.setdefault(names_lib.joined(name), place)) != place:
+        return first, place
     return None
 
 

@@ -21,6 +21,7 @@ from datasets.splits import by_class
 from datasets.splits import by_user
 from datasets.splits import hold_out
 from datasets.splits import listing as listing_lib
+from datasets.splits import names as names_lib
 from datasets.splits import split_folder
 from tff_xc import errors
 from tff_xc import wording
@@ -41,12 +42,14 @@ class Choice(NamedTuple):
     test_fraction: the share of the training examples that are held out for the
       test; 0: none.
     seed: of the clients and of the examples held out.
+    test_examples: the size of a sample of the test, see `hold_out.sample`; 0: all.
   """
 
   split: str = ''
   test_file: str = ''
   test_fraction: float = 0.0
   seed: int = 0
+  test_examples: int = 0
 
   @property
   def is_file(self) -> bool:
@@ -140,6 +143,7 @@ def parts(
     seed = [choice.seed, _TEST]
     test = hold_out.by_fraction(labels, choice.test_fraction, seed)
     trains[test] = False
+  test = sampled(test, choice, where)
   if by_users:
     users = np.where(trains, users, -1)
     some = np.unique(users[users >= 0])
@@ -153,6 +157,20 @@ def parts(
     return at_random(np.flatnonzero(trains), choice), test
   labels = np.where(trains, data.labels, -1)
   return by_class.partition(labels, len(data.class_names)), test
+
+
+def sampled(
+  test: np.ndarray | None, choice: Choice, where: str
+) -> np.ndarray | None:
+  """Returns the test examples that `choice.test_examples` leaves."""
+  if not choice.test_examples:
+    return test
+  if test is None:
+    raise errors.InputError(
+      f'--test_examples={choice.test_examples}: {where} has no test part; give'
+      ' --test_file or --test_fraction, or leave out --test_examples'
+    )
+  return hold_out.sample(test, choice.test_examples)
 
 
 def described(
@@ -238,10 +256,12 @@ def _numbers(
       f'{file} has the example {_shown(data.ids, numbers[row])} twice, the second'
       f' time as {_shown(listing.ids, row)}; leave one out'
     )
-  place = {name: i for i, name in enumerate(data.class_names)}
+  place = {names_lib.joined(name): i for i, name in enumerate(data.class_names)}
   names = split.class_names if split else listing.class_names
   texts = split.class_ids if split else listing.class_names
-  same = np.array([place.get(name, -1) for name in names], np.int32)
+  same = np.array(
+    [place.get(names_lib.joined(name), -1) for name in names], np.int32
+  )
   if list(names) == list(texts) and (same < 0).any():
     # Without names, the numbers that `launch.make_splits` gives to classes.
     same = np.array([_whole(text, len(place)) for text in texts], np.int32)
@@ -260,7 +280,7 @@ def _numbers(
 def find(
   ids: listing_lib.Texts | range, wanted: listing_lib.Texts | range
 ) -> np.ndarray:
-  """Returns int64, the place in `ids` of each id wanted, or -1."""
+  """Returns int64, the first place in `ids` of each id wanted, or -1."""
   import pyarrow as pa
   import pyarrow.compute
 
@@ -269,8 +289,17 @@ def find(
   if isinstance(ids, range):
     places = [_whole(text, len(ids)) for text in wanted.array.to_pylist()]
     return np.array(places, np.int64)
-  found = pa.compute.index_in(wanted.array, value_set=ids.array)
+  found = pa.compute.index_in(_joined(wanted), value_set=_joined(ids))
   return found.fill_null(-1).to_numpy().astype(np.int64)
+
+
+def _joined(texts: listing_lib.Texts):
+  """Returns arrow's array of `names.joined` of each text."""
+  import pyarrow.compute
+
+  if pyarrow.compute.all(pyarrow.compute.string_is_ascii(texts.array)).as_py():
+    return texts.array  # Most are, and copies of many millions are large.
+  return pyarrow.compute.utf8_normalize(texts.array, form='NFC')
 
 
 def _whole(text: str, size: int) -> int:

@@ -37,6 +37,14 @@ def test_examples_are_grouped_by_owner_in_their_order(tmp_path):
   assert [int(e['y']) for e in elements] == [1]
 
 
+def test_a_sample_of_the_test_arrays(tmp_path):
+  choice = own.Choice(test_examples=1)
+  test = arrays.load(saved(tmp_path), choice).test
+  x, y = test.examples(np.arange(len(test)))
+  place = GOOD['test_y'].tolist().index(y)
+  np.testing.assert_array_equal(x, GOOD['test_x'][place : place + 1])
+
+
 @pytest.mark.parametrize(
   ('changes', 'message'),
   [

@@ -271,7 +271,7 @@ def test_a_run_resumes_on_the_same_images_only(here):
 @pytest.mark.parametrize(
   ('flags_', 'message'),
   [
-    (('--task=images',), '--data_dir is missing: task images needs JPEG'),
+    (('--task=images',), '--data_dir is missing: task images needs images'),
     (('--task=sparse-text',), '--data_dir is missing: task sparse-text needs'),
     (('--task=images', '--split=iid:0'), 'such as --split=iid:100'),
     (('--task=table', '--split=nowhere.csv'), 'nowhere.csv does not exist'),

@@ -48,6 +48,39 @@ RUNS = [
 ]
 
 
+@pytest.mark.parametrize(
+  ('make', 'data_dir', 'given', 'found'),
+  [
+    (
+      own_examples.photos,
+      'photos.tar',
+      {'split': 'federated_train.csv', 'test_file': 'test.csv'},
+      '35 images of 3 classes (0, 1, 2), 3 of them test; 5 clients',
+    ),
+    (
+      own_examples.npz,
+      'mine.npz',
+      {'split': 'iid:3', 'test_fraction': 0.25},
+      '18 images of 4 classes (0, 1, 2, ...), 3 of them test; 3 clients',
+    ),
+  ],
+)
+def test_a_sample_of_the_test_of_images(
+  make, data_dir, given, found, tmp_path, monkeypatch
+):
+  make(tmp_path)
+  monkeypatch.chdir(tmp_path)
+  task = registry.get('images')
+  options = fitting.checked_options(task, {**given, 'test_examples': 3})
+  assert task.find(data_dir, options) == found
+  assert len(task.load(data_dir, options).dataset.test) == 3
+  options = fitting.checked_options(
+    task, {'split': 'class', 'test_examples': 3}
+  )
+  with pytest.raises(errors.InputError, match='no test part'):
+    task.find(data_dir, options)
+
+
 @pytest.mark.parametrize(('name', 'make', 'data_dir', 'given', 'found'), RUNS)
 def test_the_doctor_says_what_a_run_would_find(
   name, make, data_dir, given, found, tmp_path, monkeypatch

@@ -1,6 +1,8 @@
 """Small images in every form that people have them."""
 
 import io
+import pathlib
+import shutil
 import struct
 import tarfile
 import zlib
@@ -85,3 +87,8 @@ def tarred(folder, path, form=tarfile.PAX_FORMAT):
   with tarfile.open(path, 'w', format=form) as archive:
     archive.add(folder, '.')
   return path
+
+
+def zipped(folder, path):
+  """Packs a folder's content into a zip."""
+  return pathlib.Path(shutil.make_archive(path.with_suffix(''), 'zip', folder))

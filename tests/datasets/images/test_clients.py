@@ -8,6 +8,7 @@ import pytest
 from datasets import cache_folder
 from datasets.images import clients
 from datasets.images import decode
+from datasets.images import paths
 from datasets.images import readable
 from datasets.images import store as store_lib
 from datasets.splits import own
@@ -120,6 +121,30 @@ def test_a_split_needs_no_class_folders(tmp_path):
   assert sorted(dataset.train.pool.y.tolist()) == [0, 1, 1, 2]
 
 
+@pytest.mark.parametrize('pack', [False, True])
+def test_ids_in_another_normal_form(tmp_path, pack):
+  path = on_disk.write(tmp_path / 'p', ['cafe\u0301/u\u0308.jpg', 'dog/1.jpg'])
+  if pack:
+    path = on_disk.tarred(path, tmp_path / 'p.tar')
+  lines = ['ann,caf\u00e9/\u00fc.jpg,caf\u00e9', 'bob,dog/1,dog']
+  split = write(tmp_path / 's.csv', 'user_id,image_id,class', *lines[:1])
+  with open(split, 'a', encoding='utf-8') as file:
+    file.write('bob,dog/1.jpg,dog\n')
+  assert len(load(path, split, corrupt='fail').train.partition.numbers) == 2
+  test = write(tmp_path / 't.csv', 'image_id,class', lines[0][4:])
+  found = load(path, 'class', test_file=test)
+  assert found.test.y.tolist() == [0]
+
+
+def test_images_whose_names_look_the_same(tmp_path):
+  names = ['a/u\u0308.jpg', 'a/\u00fc.jpg', 'b/1.jpg']
+  path = on_disk.write(tmp_path / 'p', names)
+  lines = [f'ann,{name},{name[0]}' for name in names[1:]]
+  split = write(tmp_path / 's.csv', 'user_id,image_id,class', *lines)
+  with pytest.raises(errors.InputError, match=r'may be .*rename'):
+    load(path, split)
+
+
 def damage(path):
   cut = (path / 'cat/0.jpg').read_bytes()[:200]
   (path / 'cat/0.jpg').write_bytes(cut)
@@ -145,9 +170,25 @@ def test_damaged_images_are_counted_and_left_out(tmp_path, capsys, monkeypatch):
     decode, 'square', lambda *a: decoded.append(0) or square(*a)
   )
   assert load(path).train.partition.sizes.tolist() == [5, 5, 6]
-  assert len(decoded) == 2
+  assert len(decoded) == 3  # The first one once more, to say why.
   (path / 'emu/3.jpg').write_bytes(on_disk.photograph(3))  # Mended.
   assert load(path).train.partition.sizes.tolist() == [5, 5, 7]
+
+
+@pytest.mark.parametrize('pack', [None, on_disk.tarred, on_disk.zipped])
+def test_what_announces_too_many_bytes_is_not_read(
+  tmp_path, pack, capsys, monkeypatch
+):
+  monkeypatch.setattr(paths, 'MOST_BYTES', 5_000)
+  path = on_disk.classes(tmp_path / 'photos')
+  (path / 'cat/0.jpg').write_bytes(bytes(5_001))
+  if pack:
+    path = pack(path, tmp_path / f'photos.{pack.__name__[:3]}')
+  assert load(path).train.partition.sizes.tolist() == [5, 5, 7]
+  told = capsys.readouterr().err
+  assert '5.00 kB' in told
+  with pytest.raises(errors.InputError, match=r'cat/0\.jpg.*5\.00 kB'):
+    load(path, corrupt='fail').train.examples('class/0')
 
 
 def test_a_damaged_test_image_is_left_out(tmp_path):
@@ -301,8 +342,9 @@ def test_bad_input_is_one_sentence(tmp_path):
   with pytest.raises(errors.InputError, match='one class only'):
     load(one)
   for file in one.glob('*/*'):
-    file.write_bytes(b'no image')
-  with pytest.raises(errors.InputError, match='all 3 images cannot be read'):
+    file.write_bytes(on_disk.encoded(on_disk.quarters())[:60])
+  message = r'all 3 images cannot be read, first .cat/0.jpg. \(.*truncated'
+  with pytest.raises(errors.InputError, match=message):
     load(one)
 
 

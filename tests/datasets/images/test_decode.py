@@ -1,7 +1,9 @@
 """Images of every kind become the same square."""
 
+import concurrent.futures
 import subprocess
 import sys
+import time
 
 import numpy as np
 import pytest
@@ -54,6 +56,52 @@ def modes():
 def test_every_kind_is_rgb(data, expected):
   assert close(np.asarray(decode.rgb(data)), expected)
   assert close(decode.square(data, 8), expected[:, 2:10])
+
+
+@pytest.mark.parametrize(
+  ('data', 'expected'), [pytest.param(*m[1:], id=m[0]) for m in modes()]
+)
+def test_a_large_image_is_the_same(data, expected, monkeypatch):
+  """It is converted by strips, which takes less memory."""
+  del expected
+  whole = np.asarray(decode.rgb(data))
+  monkeypatch.setattr(decode, 'LARGE', 20)
+  np.testing.assert_array_equal(np.asarray(decode.rgb(data)), whole)
+
+
+@pytest.mark.parametrize('progressive', [None, False, True])
+def test_large_images_are_decoded_one_at_a_time(progressive, monkeypatch):
+  data, now, most = on_disk.encoded(on_disk.quarters(96, 64)), [], []
+  if progressive is not None:  # A progressive JPEG is kept whole.
+    data = on_disk.encoded(
+      on_disk.quarters(96, 64), 'JPEG', progressive=progressive
+    )
+
+  def fitted(image, side, kept=decode.fitted):
+    now.append(0)
+    most.append(len(now))
+    time.sleep(0.02)
+    now.pop()
+    return kept(image, side)
+
+  monkeypatch.setattr(decode, 'fitted', fitted)
+  monkeypatch.setattr(decode, 'LARGE', 1_000)
+  with concurrent.futures.ThreadPoolExecutor(4) as threads:
+    list(threads.map(lambda _: decode.square(data, 4), range(4)))
+  assert (max(most) == 1) == (progressive is not False)
+
+
+@pytest.mark.parametrize('form', ['GIF', 'TIFF', 'WebP'])
+def test_the_first_frame_counts(form):
+  more = [Image.new('RGB', (12, 8), on_disk.RED)]
+  data = on_disk.encoded(PICTURE, form, save_all=True, append_images=more)
+  assert close(np.asarray(decode.rgb(data)), PICTURE, within=40)
+
+
+def test_floating_point_is_no_photograph():
+  data = on_disk.encoded(GREY.astype(np.float32) / 255, 'TIFF')
+  with pytest.raises(decode.DAMAGE, match='floating'):
+    decode.rgb(data)
 
 
 def test_black_and_white():

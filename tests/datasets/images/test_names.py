@@ -17,7 +17,11 @@ FILES = (
   'dog-wild/x,1.jpg',
   'dog/deep/er/3.jpg',
 )
-OTHERS = ('notes.txt', 'cat/.hidden.jpg', '__MACOSX/cat/2.jpg', '.git/a/b.jpg')
+OTHERS = (
+  *('notes.txt', 'cat/.hidden.jpg', '__MACOSX/cat/2.jpg', '.git/a/b.jpg'),
+  *('cat/@eaDir/2.jpg', '$RECYCLE.BIN/a/2.jpg', '#recycle/a/b.jpg'),
+  *('lost+found/1.jpg', '.ipynb_checkpoints/cat/2.jpg', 'cat/Thumbs.db'),
+)
 
 
 def folder(root, files, outer=''):
@@ -51,7 +55,10 @@ def content(listing):
 EXPECTED = {name: name.split('/')[0] for name in sorted(FILES)}
 
 
-@pytest.mark.parametrize('form', ['', '.tar', '.tar.gz', '.zip'])
+FORMS = ('', '.tar', '.tar.gz', '.zip')
+
+
+@pytest.mark.parametrize('form', FORMS)
 @pytest.mark.parametrize('outer', ['', 'photographs/'])
 def test_folders_and_archives_are_the_same(form, outer, tmp_path):
   files = [outer + name for name in (*FILES, *OTHERS)]
@@ -65,6 +72,22 @@ def test_folders_and_archives_are_the_same(form, outer, tmp_path):
   assert found.test is None
   of_folder = names.read(folder(tmp_path / 'b', files))
   assert found.fingerprint() == of_folder.fingerprint()
+
+
+@pytest.mark.parametrize('form', FORMS)
+def test_what_is_no_image_by_its_name_is_told(form, tmp_path, capsys):
+  images = [f'cat/1.{s}' for s in ('webp', 'JFIF', 'jpe', 'bmp', 'gif', 'tif')]
+  others = ['cat/2.heic', 'fox/1.heic', 'fox/deep/2.heic', 'read_me', *OTHERS]
+  source = folder(tmp_path / 'a', [*images, 'dog/1.TIFF', *others])
+  if form:
+    source = archive(tmp_path / f'a{form}', source, [*images, *others])
+  for _ in range(2):  # The index of a tar is cached.
+    assert len(names.read(source)) == 6 + (not form)
+    told = capsys.readouterr().err
+    assert told.count('\n') == 1
+    assert 'leaving out 4 files' in told
+    assert '3 .heic, 1 without suffix' in told
+    assert "nothing else in 'fox'" in told
 
 
 def test_the_order_of_the_directory_does_not_count(tmp_path, monkeypatch):
@@ -81,20 +104,83 @@ def test_the_order_of_the_directory_does_not_count(tmp_path, monkeypatch):
   assert list(content(names.read(root))) == list(content(expected))
 
 
-@pytest.mark.parametrize('test', ['test', 'val', 'validation'])
-def test_a_train_and_a_test_folder(test, tmp_path):
-  root = folder(tmp_path / 'a', [f'train/{n}' for n in FILES], 'outer')
-  folder(root, [f'{test}/dog/9.jpg', f'{test}/bird/1.png'], 'outer')
+@pytest.mark.parametrize(
+  ('train', 'test'),
+  [
+    *(
+      ('train', test) for test in ('test', 'val', 'validation', 'valid', 'dev')
+    ),
+    ('Training', 'Testing'),
+    ('seg_train', 'seg_test'),
+    ('images-training-v2', 'images-val-v2'),
+    ('train2017', 'val2017'),
+  ],
+)
+@pytest.mark.parametrize('outer', ['', 'outer/'])
+def test_a_train_and_a_test_folder(train, test, outer, tmp_path):
+  root = folder(tmp_path / 'a', [f'{outer}{train}/{n}' for n in FILES])
+  folder(root, [f'{outer}{test}/dog/9.jpg', f'{outer}{test}/bird/1.png'])
   found = names.read(root)
   assert found.class_names == ['bird', 'cat', 'dog', 'dog-wild']
-  assert content(found) == {f'outer/train/{n}': c for n, c in EXPECTED.items()}
+  assert content(found) == {
+    f'{outer}{train}/{n}': c for n, c in EXPECTED.items()
+  }
   assert content(found.test) == {
-    f'outer/{test}/bird/1.png': 'bird',
-    f'outer/{test}/dog/9.jpg': 'dog',
+    f'{outer}{test}/bird/1.png': 'bird',
+    f'{outer}{test}/dog/9.jpg': 'dog',
   }
 
 
-def test_beside_test_images_those_of_val_are_left_out(tmp_path):
+def test_a_part_may_lie_in_a_folder_of_its_name(tmp_path):
+  files = ['training_set/training_set/a/1.jpg', 'test_set/test_set/b/2.jpg']
+  found = names.read(folder(tmp_path / 'a', files))
+  assert content(found) == {files[0]: 'a'}
+  assert content(found.test) == {files[1]: 'b'}
+
+
+@pytest.mark.parametrize('outer', ['', 'outer/'])
+def test_one_part_alone_is_all_there_is(outer, tmp_path):
+  files = [f'{outer}train/{n}' for n in FILES]
+  found = names.read(folder(tmp_path / 'a', files))
+  assert found.class_names == ['cat', 'dog', 'dog-wild']
+  assert found.test is None
+
+
+@pytest.mark.parametrize(
+  ('files', 'message'),
+  [
+    (
+      ['train/a/1.jpg', 'test/2.jpg'],
+      'no class folder, in test.*.train. alone',
+    ),
+    (['train/1.jpg', 'test/2.jpg'], 'no class folder'),
+    (['seg_train/seg_train/a/1.jpg', 'seg_test/seg_test/2.jpg'], 'no class f'),
+    (['train/a/1.jpg', 'test/a/2.jpg', 'extra/3.jpg'], "parts.*'extra'"),
+    (['seg_train/a/1.jpg', 'seg_test/a/2.jpg', 'seg_pred/3.jpg'], "'seg_pred'"),
+    (['train/a/1.jpg', 'sample/3.jpg'], "'sample'.*rename"),
+    (['train/1.jpg', 'sample/3.jpg'], "'sample'.*rename"),
+    (['cat/1.jpg', 'dog/2.jpg', 'test/3.jpg'], "'cat'.*rename"),
+    (['cat/1.jpg', 'dog/2.jpg', 'Valid/a/3.jpg'], "'cat'.*rename"),
+    (['test/a/1.jpg', 'val/a/1.jpg'], 'no part to train on'),
+  ],
+)
+def test_parts_are_never_classes(files, message, tmp_path):
+  with pytest.raises(errors.InputError, match=message):
+    names.read(folder(tmp_path / 'a', files))
+
+
+def test_a_class_of_trains_is_told(tmp_path, capsys):
+  found = names.read(
+    folder(tmp_path / 'a', ['bus/1.jpg', 'car/2.jpg', 'train/3.jpg'])
+  )
+  assert found.class_names == ['bus', 'car', 'train']
+  assert 'a class' in capsys.readouterr().err
+  files = ['train/bus/1.jpg', 'train/train/2.jpg', 'test/train/3.jpg']
+  found = names.read(folder(tmp_path / 'b', files))
+  assert found.class_names == ['bus', 'train']
+
+
+def test_beside_test_images_those_of_val_are_left_out(tmp_path, capsys):
   files = ['train/a/1.jpg', 'test/a/2.jpg', 'val/a/3.jpg', 'val/b/3.jpg']
   found = names.read(folder(tmp_path / 'a', files))
   assert (content(found), content(found.test)) == (
@@ -102,11 +188,7 @@ def test_beside_test_images_those_of_val_are_left_out(tmp_path):
     {'test/a/2.jpg': 'a'},
   )
   assert found.class_names == ['a']
-
-
-def test_classes_may_be_called_train(tmp_path):
-  found = names.read(folder(tmp_path / 'a', ['train/1.jpg', 'test/2.jpg']))
-  assert found.class_names == ['test', 'train']
+  assert '2 images for validation' in capsys.readouterr().err
 
 
 def test_parts_in_upper_case(tmp_path):
@@ -122,6 +204,18 @@ def test_class_numbers_sort_as_numbers(tmp_path):
   assert found.class_names == ['0', '2', '9', '10']
 
 
+def test_what_is_never_data_is_not_even_opened(tmp_path, monkeypatch):
+  root, scandir = folder(tmp_path / 'a', [*FILES, *OTHERS]), os.scandir
+
+  def refuse(path):
+    if 'lost+found' in path:
+      raise PermissionError(13, 'Permission denied', path)
+    return scandir(path)
+
+  monkeypatch.setattr(os, 'scandir', refuse)
+  assert content(names.read(root)) == EXPECTED
+
+
 def test_links_that_lead_back(tmp_path):
   root = folder(tmp_path / 'a', FILES)
   (root / 'dog' / 'again').symlink_to(root)
@@ -132,7 +226,7 @@ def test_links_that_lead_back(tmp_path):
 @pytest.mark.parametrize(
   ('files', 'message'),
   [
-    ([], r'has no images \(\.jpg, \.jpeg, \.png\)'),
+    ([], r'has no images \(\.jpg, \.jpeg, '),
     (['cat/notes.txt'], 'has no images'),
     (
       ['cat/1.jpg', '2.jpg'],

@@ -60,7 +60,9 @@ def load(path, split='', corrupt='skip', **more):
 
 
 def test_tffs_layout_has_its_users_and_its_test(tmp_path):
-  dataset = load(of_tff(tmp_path / 'gld23k'))
+  path = of_tff(tmp_path / 'gld23k')
+  (path / 'train' / 'Thumbs.db').write_bytes(b'\xd0\xcf')
+  dataset = load(path)
   assert dataset.train.client_ids == ['user0', 'user1', 'user2']
   assert dataset.num_classes == 4
   # TFF's own `load_data_from_cache` fails in 0.87: it lacks an argument.
@@ -96,6 +98,17 @@ def test_ids_and_described(tmp_path):
   assert clients.described(path, None) == (
     '13 images of 4 classes (0, 1, 2, ...), 4 of them test; 3 clients'
   )
+
+
+@pytest.mark.parametrize('part', ['test', 'valid/a', 'validation', 'dev'])
+def test_files_of_a_test_are_known_by_their_names(tmp_path, part):
+  for name, first in (('train', 0), (part, 20)):
+    made = [
+      example(image=on_disk.photograph(first + i), label=i % 2)
+      for i in range(4)
+    ]
+    write(tmp_path / f'{name}.tfrecord', made)
+  assert load(tmp_path, 'class').test.y.tolist() == [0, 0, 1, 1]
 
 
 @pytest.mark.parametrize('one_file', [True, False])

@@ -30,10 +30,6 @@ def everything(store):
   )
 
 
-def zipped(folder, path):
-  return shutil.make_archive(str(path.with_suffix('')), 'zip', folder)
-
-
 def pax(folder, path):
   return on_disk.tarred(folder, path.with_suffix('.tar'))
 
@@ -47,7 +43,7 @@ def plain(folder, path):
   return folder
 
 
-@pytest.mark.parametrize('pack', [plain, pax, gnu, zipped])
+@pytest.mark.parametrize('pack', [plain, pax, gnu, on_disk.zipped])
 def test_every_form_has_the_same_images(tmp_path, pack):
   folder = on_disk.write(tmp_path / 'photos', NAMES)
   # What people's computers leave there.
@@ -198,6 +194,24 @@ def test_what_cannot_be_read_in_place_is_refused(tmp_path):
   (tmp_path / 'no.zip').write_bytes(b'PK no')
   with pytest.raises(errors.InputError, match='not a zip file'):
     store_lib.open_store(tmp_path / 'no.zip')
+
+
+def test_archives_of_other_kinds_are_named(tmp_path):
+  folder = on_disk.write(tmp_path / 'photos', ['cat/1.jpg'])
+  path = on_disk.zipped(folder, tmp_path / 'a.zip')
+  for at, value, why in ((8, 1, 'password'), (10, 9, 'deflate64')):
+    data = bytearray(path.read_bytes())
+    data[data.rindex(b'PK\1\2') + at] = value  # Of the list at the end.
+    (tmp_path / 'b.zip').write_bytes(data)
+    with pytest.raises(errors.InputError, match=f"'cat/1.jpg'.*{why}.*unpack"):
+      store_lib.open_store(tmp_path / 'b.zip')
+  with tarfile.open(tmp_path / 'a.tar', 'w:gz') as archive:
+    archive.add(folder, '.')
+  shutil.copy(tmp_path / 'a.tar', tmp_path / 'c.zip')
+  shutil.copy(path, tmp_path / 'b.tar')
+  for name, kind in (('a.tar', 'gzip'), ('b.tar', 'zip'), ('c.zip', 'gzip')):
+    with pytest.raises(errors.InputError, match=f'{name}.*it is {kind}'):
+      store_lib.open_store(tmp_path / name)
 
 
 @pytest.mark.parametrize('link', ['symlink_to', 'hardlink_to'])

@@ -175,6 +175,19 @@ def test_npz_of_other_content(tmp_path):
       on_disk.load(tmp_path)
 
 
+@pytest.mark.parametrize('write', [on_disk.write_zips, on_disk.write_folders])
+def test_what_computers_leave_is_no_drawing(tmp_path, write):
+  write(tmp_path)
+  left = 'images_background/@eaDir/character01/0709_01.png'
+  if write is on_disk.write_folders:
+    (tmp_path / left).parent.mkdir(parents=True)
+    (tmp_path / left).write_bytes(b'')
+  else:
+    with zipfile.ZipFile(tmp_path / 'images_background.zip', 'a') as archive:
+      archive.writestr(left, b'')
+  assert on_disk.load(tmp_path).num_classes == 3
+
+
 def test_truncated_zip(tmp_path):
   on_disk.write_zips(tmp_path)
   _cut(tmp_path / 'images_background.zip', -200)

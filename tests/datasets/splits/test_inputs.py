@@ -28,6 +28,13 @@ def of_users(listing):
 TABLE = 'user_id,image_id,class\nb,x,10\na,y,9\nNA,z,10\nb,w,2\n'
 
 
+def test_ids_that_look_the_same_are_one_id(tmp_path):
+  path = tmp_path / 'a.csv'
+  path.write_text('image_id,class\ncaf\u00e9,a\ncafe\u0301,b\n')
+  with pytest.raises(errors.InputError, match='both have the id'):
+    read(path)
+
+
 def test_a_table(tmp_path):
   path = tmp_path / 'a.csv'
   path.write_text(TABLE)
@@ -125,6 +132,8 @@ def test_extreme_classification_text(tmp_path):
   assert alone.labels.toarray().nonzero()[1].tolist() == [1, 2, 4]
   assert alone.class_names == list('01234')
   assert alone.test is None
+  (tmp_path / '._a_train.txt').write_bytes(b'\0\5\26\7')  # Of macOS.
+  assert read(tmp_path).fingerprint() == alone.fingerprint()
   (tmp_path / 'a_test.txt').write_text('1 4 5\n3 0:1\n')
   for path in (tmp_path, tmp_path / 'a_train.txt'):
     assert read(path).test.labels.indices.tolist() == [3]
@@ -210,6 +219,7 @@ def test_leaf(tmp_path):
   leaf_on_disk.write(
     tmp_path / 'test' / 'data.json', {'c': leaf_on_disk.writer(40, 4)}
   )
+  (tmp_path / 'train' / '._data.json').write_bytes(b'\0\5\26\7')  # Of macOS.
   found = read(tmp_path)
   dataset = femnist.load(tmp_path, min_examples=1)
   assert of_users(found) == ['b'] * 3 + ['a'] * 2

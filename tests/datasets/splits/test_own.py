@@ -47,9 +47,37 @@ def test_test_examples_of_the_data_do_not_train():
     assert test.tolist() == [3, 4]
 
 
+def test_a_sample_of_the_test():
+  data = labelled(test=np.arange(3, 24, 2))
+  clients, test = parts(data, split='class', test_examples=5)
+  assert len(set(test)) == 5
+  assert set(test) < set(data.test)
+  assert not set(clients.numbers) & set(data.test)
+  np.testing.assert_array_equal(
+    parts(data, split='iid:2', seed=1, test_examples=5)[1], test
+  )
+  _, test = parts(data, split='class', test_examples=50)
+  assert test.tolist() == data.test.tolist()
+
+
 def write(path, *lines):
   path.write_text('\n'.join([*lines, '']))
   return str(path)
+
+
+def test_ids_and_classes_in_another_normal_form(tmp_path):
+  data = labelled(
+    ids=listing.texts([[f'u\u0308{i}' for i in range(24)]]),
+    class_names=['a', 'e\u0301', 'c'],
+  )
+  split = write(
+    tmp_path / 's.csv',
+    'user_id,image_id,class',
+    '9,\u00fc1,\u00e9',
+    '9,\u00fc3,a',
+  )
+  clients, _ = parts(data, split=split)
+  assert clients.numbers.tolist() == [1, 3]
 
 
 def test_a_file_says_who_has_what(tmp_path):

@@ -41,6 +41,7 @@ def text(rows):
 def zipped(path, **members):
   with zipfile.ZipFile(path, 'w') as file:
     file.writestr('__MACOSX/set/._federated_train.csv', b'\0')
+    file.writestr('.ipynb_checkpoints/federated_train.csv', b'\0')
     for name, rows in members.items():
       file.writestr(f'set/{name}.csv', text(rows))
   return path
