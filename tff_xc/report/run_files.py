@@ -60,6 +60,8 @@ NOT_CONFIGURATION = (
 # Hyper-parameters of federated algorithms that older runs lack, each with the
 # value at which rounds are as they were.
 _ADDED = {'client_dropout': 0.0, 'robust': 'none'}
+# The same of tasks' options.
+_ADDED_OPTIONS = {'images': {'test_examples': 0}}
 # Types of keys that may be absent, since some versions did not write them.
 _OPTIONAL = {
   'hyperparameters': dict,
@@ -181,6 +183,9 @@ def read_config(path: pathlib.Path) -> dict[str, Any]:
   values = config.get('hyperparameters', {})
   if 'clients_per_round' in values:
     config['hyperparameters'] = {**_ADDED, **values}
+  if 'options' in config:
+    added = _ADDED_OPTIONS.get(config['task'], {})
+    config['options'] = {**added, **config['options']}
   return config
 
 
