@@ -8,14 +8,13 @@ All give the same listing, in the order of the ids' bytes. The text file needs n
 images at all.
 """
 
-import gzip
 import os
 import pathlib
-import zlib
 from collections.abc import Iterator
 
 import numpy as np
 
+from datasets import zip_members
 from datasets.images import names as names_lib
 from datasets.images import paths
 from datasets.splits import listing as listing_lib
@@ -65,16 +64,15 @@ def _ids(path: pathlib.Path) -> listing_lib.Texts:
 
 
 def _lines(path: pathlib.Path) -> Iterator[str]:
-  opened = gzip.open if path.name.lower().endswith('.gz') else open
   count = 0
   try:
-    with opened(path, 'rt', encoding='utf-8-sig') as file:
+    with zip_members.open_text(path) as file:
       while lines := file.readlines(_BYTES):
         lines = list(map(str.rstrip, lines))
         _check(path, lines, count)
         count += len(lines)
         yield from (line.removeprefix('./') for line in lines)
-  except (OSError, EOFError, zlib.error, UnicodeDecodeError) as e:
+  except zip_members.DAMAGE as e:
     raise errors.InputError(
       f'{path} cannot be read ({e}); give text, SYNSET/NAME.JPEG in each line'
     ) from e

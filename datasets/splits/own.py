@@ -17,6 +17,7 @@ from typing import NamedTuple
 
 import numpy as np
 
+from datasets import tables
 from datasets.splits import by_class
 from datasets.splits import by_user
 from datasets.splits import hold_out
@@ -238,7 +239,8 @@ def _numbers(
       f'{file} has the example {_shown(data.ids, numbers[row])} twice, the second'
       f' time as {_shown(listing.ids, row)}; leave one out'
     )
-  place = {name: i for i, name in enumerate(data.class_names)}
+  # Names of folders, too, are compared with those of a table.
+  place = {tables.plain(name): i for i, name in enumerate(data.class_names)}
   names = split.class_names if split else listing.class_names
   texts = split.class_ids if split else listing.class_names
   same = np.array([place.get(name, -1) for name in names], np.int32)
