@@ -143,6 +143,7 @@ def test_classes_of_folders_that_look_like_floats(tmp_path):
   """A table calls the class of a folder 2.0 by 2."""
   data = labelled(class_names=['1.0', '2.0', '2.1'])
   for name in ('2.0', '2'):
-    path = write(tmp_path / 'a.csv', f'u,1,{name}', 'v,2,2.1')
+    lines = ('user_id,image_id,class', f'u,1,{name}', 'v,2,2.1')
+    path = write(tmp_path / 'a.csv', *lines)
     clients, _ = parts(data, split=path)
     assert sorted(clients.numbers) == [1, 2]
