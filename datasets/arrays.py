@@ -50,9 +50,7 @@ def load(
       and for arrays of another shape, dtype or range.
   """
   path = pathlib.Path(path)
-  arrays = read(path)
-  for split in present(arrays):
-    _check_images(path, arrays, split)
+  arrays = read_images(path)
   shape = arrays['x'].shape[1:3]
   side = side or min(shape)
   if shape != (side, side):
@@ -60,6 +58,14 @@ def load(
       images = [decode.fitted_array(x, side) for x in arrays[f'{split}x']]
       arrays[f'{split}x'] = np.stack(images)
   return federated(path, arrays, *parts(path, arrays, choice))
+
+
+def read_images(path: str | os.PathLike) -> dict[str, np.ndarray]:
+  """Reads a file of images and checks it; errors are those of `load`."""
+  arrays = read(path)
+  for split in present(arrays):
+    _check_images(path, arrays, split)
+  return arrays
 
 
 def read(path: str | os.PathLike) -> dict[str, np.ndarray]:

@@ -157,20 +157,19 @@ def parts(
 
 
 def described(
-  size: int, noun: str, class_names: Sequence[str], tests: int, clients: int
+  size: int, noun: str, class_names: Sequence, tests: int, clients: int
 ) -> str:
   """Returns `60 images of 4 classes (cat, dog, ...), 6 of them test; 6 clients`.
 
   Args:
     size: the number of all examples.
     noun: what one of them is.
-    class_names: of all classes.
+    class_names: of all classes, text or numbers.
     tests: how many examples are the test part.
     clients: their number; 0: nobody has said yet whose the examples are.
   """
-  first = [
-    name if len(name) < 30 else f'{name[:27]}...' for name in class_names[:3]
-  ]
+  first = [wording.shown(name) for name in class_names[:3]]
+  first = [n if len(n) < 30 else f'{n[:27]}...' for n in first]
   if len(class_names) > len(first):
     first.append('...')
   test = f'{tests:,} of them test' if tests else 'no test part'
