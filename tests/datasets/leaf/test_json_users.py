@@ -7,9 +7,11 @@ import numpy as np
 import pytest
 
 from datasets import json_text
+from datasets import zip_members
 from datasets.leaf import json_users
 from tests.datasets.leaf import on_disk
 from tff_xc import errors
+from tff_xc import memory
 
 DATA = {
   'ann': ([[0.5, 1], [0.25, 0.0]], [3, 1]),
@@ -166,3 +168,13 @@ def test_what_add_raises_is_not_of_the_file(tmp_path):
 def test_no_file(tmp_path):
   with pytest.raises(errors.InputError, match='cannot be read'):
     read(tmp_path / 'a.json')
+
+
+def test_a_value_without_end_is_not_gathered(tmp_path, monkeypatch):
+  monkeypatch.setattr(zip_members, 'LONGEST_LINE', 20)
+  monkeypatch.setattr(json_text, '_CHUNK', 5)
+  monkeypatch.setattr(memory, 'free_bytes', lambda: 30)
+  path = tmp_path / 'a.json'
+  path.write_text('{"users": ["' + 'a' * 100)
+  with pytest.raises(errors.InputError, match='memory'):
+    read(path)
