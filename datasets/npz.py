@@ -30,7 +30,7 @@ def read(
       wanted = [n for n in file.files if names is None or n in names]
       announced = sum(_announced(file, name) for name in wanted)
       memory.require(
-        announced, f'{path}: what it announces', 'give smaller arrays'
+        announced, f'{path}: what its headers announce', 'give smaller arrays'
       )
       return {name: file[name] for name in wanted}
   except (
@@ -40,8 +40,7 @@ def read(
     zipfile.BadZipFile,
     zlib.error,
     AttributeError,
-    RuntimeError,
-    NotImplementedError,
+    RuntimeError,  # A password, or an unknown compression.
   ) as e:
     raise errors.InputError(
       f'{path} is no .npz of plain arrays ({e}); write it with np.savez'

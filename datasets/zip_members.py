@@ -124,7 +124,7 @@ def _open_member(member: Member) -> BinaryIO:
       member.archive
     ) as archive:  # Closed with its last member.
       return archive.open(member.name)
-  except (*DAMAGE, RuntimeError, NotImplementedError) as e:
+  except (*DAMAGE, RuntimeError) as e:
     raise errors.InputError(
       f'{member.archive} cannot be unpacked ({e}); unpack it, and give the file'
       f' {member.name}'
