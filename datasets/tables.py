@@ -332,7 +332,7 @@ def _value(row: dict, name: str, where: str) -> str:
     raise errors.InputError(
       f'{where}: {name!r} is {value[:40]!a}, which is no text; mend it'
     ) from e
-  return value.strip()
+  return value
 
 
 def _parquet(path, required, optional, raw) -> Iterator[Batch]:

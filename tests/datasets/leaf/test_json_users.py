@@ -1,5 +1,6 @@
 """LEAF's JSON: any order of keys, small buffers, and everything malformed."""
 
+import gzip
 import json
 import tracemalloc
 
@@ -178,3 +179,11 @@ def test_a_value_without_end_is_not_gathered(tmp_path, monkeypatch):
   path.write_text('{"users": ["' + 'a' * 100)
   with pytest.raises(errors.InputError, match='memory'):
     read(path)
+
+
+def test_gzip_is_known_by_its_bytes(tmp_path):
+  path = tmp_path / 'a.json'
+  on_disk.write(path, DATA)
+  plain = read(path)
+  path.write_bytes(gzip.compress(path.read_bytes()))
+  assert read(path) == plain
