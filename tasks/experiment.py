@@ -133,10 +133,17 @@ class Experiment:
     """Trains in `run_dir`, or resumes; returns the summary.
 
     Raises:
-      errors.InputError: as `tff_xc.experiment.training.train`.
+      errors.InputError: as `tff_xc.experiment.training.train`; or the free memory
+        cannot hold the model.
     """
     from tff_xc.experiment import training
 
+    # Not as the data are assembled: a worker reads them, and holds no model.
+    task_lib.check_memory(
+      self.algorithm.model,
+      f'the model of {self.dataset.num_classes:,} classes',
+      'lower its sizes, or give data of fewer classes',
+    )
     return training.train(
       self.algorithm,
       self.dataset,
@@ -196,11 +203,6 @@ def with_data(config: Mapping, loaded: task_lib.Loaded) -> Experiment:
     class_probabilities=_class_probabilities(
       values.get('importance_weights'), dataset
     ),
-  )
-  task_lib.check_memory(
-    algorithm.model,
-    f'the model of {dataset.num_classes:,} classes',
-    'lower its sizes, or give data of fewer classes',
   )
   drawn = values.get('virtual_clients') or options.get('examples_per_round', 0)
   if entry.has_clients:

@@ -138,7 +138,8 @@ def test_a_model_larger_than_memory_is_refused(tmp_path, monkeypatch):
   loaded = task.load(path, config['options'])
   monkeypatch.setattr(memory, 'free_bytes', lambda: 100_000)
   with pytest.raises(errors.InputError, match='3 classes'):
-    experiment.with_data(config, loaded)
+    experiment.with_data(config, loaded).run(str(tmp_path / 'run'))
+  assert not (tmp_path / 'run').exists()
   with pytest.raises(errors.InputError, match='num_features'):
     registry.get('sparse-words').load('', task.option_values() | WORDS)
 
