@@ -50,9 +50,7 @@ def load(
       and for arrays of another shape, dtype or range.
   """
   path = pathlib.Path(path)
-  arrays = read(path)
-  for split in present(arrays):
-    _check_images(path, arrays, split)
+  arrays = read_images(path)
   shape = arrays['x'].shape[1:3]
   side = side or min(shape)
   if shape != (side, side):
@@ -65,6 +63,14 @@ def load(
     for name in ('test_x', 'test_y'):
       arrays[name] = arrays[name][kept]
   return federated(path, arrays, clients, test)
+
+
+def read_images(path: str | os.PathLike) -> dict[str, np.ndarray]:
+  """Reads a file of images and checks it; errors are those of `load`."""
+  arrays = read(path)
+  for split in present(arrays):
+    _check_images(path, arrays, split)
+  return arrays
 
 
 def read(path: str | os.PathLike) -> dict[str, np.ndarray]:

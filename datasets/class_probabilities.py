@@ -1,13 +1,11 @@
-"""Probabilities of classes in a CSV file: FedIR's target distribution.
+"""Probabilities of classes in a table: FedIR's target distribution.
 
-A header `class,probability` or `class,weight`, then a line for each class. Columns
-may come in any order and beside others, fields may be quoted, and blank lines do
-not count. Classes without a line have probability 0; the rest is divided by the
-sum. A class is a number from 0. Of data that name their classes it is a name: if
-all lines have names of the data, these count, even where they are numbers.
+A table (`datasets.tables`) with the columns `class,probability` or `class,weight`
+and a row for each class. Classes without a row have probability 0; the rest is
+divided by the sum. A class is a number from 0. Of data that name their classes it is
+a name: if all rows have names of the data, these count, even where they are numbers.
 """
 
-import csv
 import math
 import os
 import pathlib
@@ -16,6 +14,7 @@ from collections.abc import Sequence
 
 import numpy as np
 
+from datasets import tables
 from tff_xc import errors
 
 _CLASS, _VALUES = 'class', ('probability', 'weight')
@@ -37,19 +36,18 @@ def read(
     errors.InputError: naming the file and the line that is wrong.
   """
   found = np.zeros(num_classes)
-  line_of = {}
+  place_of = {}
   lines = list(_lines(pathlib.Path(path)))
-  place = {name: i for i, name in enumerate(class_names or ())}
+  place = {tables.plain(n): i for i, n in enumerate(class_names or ())}
   by_name = bool(place) and all(name in place for _, name, _ in lines)
-  for line, name, value in lines:
-    where = f'{path}, line {line}'
+  for where, name, value in lines:
     label = place[name] if by_name else _class(name, num_classes, place, where)
-    if label in line_of:
+    if label in place_of:
       raise errors.InputError(
-        f'{where}: class {name} is in line {line_of[label]} already; give each'
-        ' class once'
+        f'{where}: class {name} is in {place_of[label]} already; give each class'
+        ' once'
       )
-    found[label], line_of[label] = _number(value, where), line
+    found[label], place_of[label] = _number(value, where), where
   with np.errstate(over='ignore'):
     total = found.sum()
   if not 0 < total < math.inf:
@@ -89,27 +87,19 @@ def _number(value: str, where: str) -> float:
   return number
 
 
-def _lines(path: pathlib.Path) -> Iterator[tuple[int, str, str]]:
-  """Yields (line number, class, probability) of every line after the header."""
-  try:
-    with path.open(newline='', encoding='utf-8-sig') as file:
-      reader = csv.reader(file)
-      header = [name.strip() for name in next(reader, [])]
-      values = [name for name in header if name in _VALUES]
-      if header.count(_CLASS) != 1 or len(values) != 1:
-        raise errors.InputError(
-          f'{path}, line 1 is {",".join(header)[:80]!r}; expected the columns'
-          ' class,probability or class,weight: give such a file'
-        )
-      places = header.index(_CLASS), header.index(values[0])
-      for row in filter(None, reader):
-        if len(row) != len(header):
-          raise errors.InputError(
-            f'{path}, line {reader.line_num} has {len(row)} fields; expected'
-            f' {len(header)}, as in line 1: mend the line'
-          )
-        yield reader.line_num, *(row[i].strip() for i in places)
-  except (OSError, UnicodeDecodeError, csv.Error) as e:
+def _lines(path: pathlib.Path) -> Iterator[tuple[str, str, str]]:
+  """Yields (place, class, probability) of every row."""
+  if not path.is_file():
     raise errors.InputError(
-      f'{path} cannot be read as CSV text ({e}); give a file class,probability'
-    ) from e
+      f'{path} is no file; give one with the columns class,probability'
+    )
+  header = tables.header(path)
+  values = [name for name in header if name in _VALUES]
+  if header.count(_CLASS) != 1 or len(values) != 1:
+    raise errors.InputError(
+      f'{path}, line 1 is {",".join(header)[:80]!r}; expected the columns'
+      ' class,probability or class,weight: give such a file'
+    )
+  for batch in tables.batches(path, [_CLASS], raw=values):
+    for row, name in enumerate(batch.columns[_CLASS]):
+      yield batch.where(row), name, str(batch.raw[values[0]][row])

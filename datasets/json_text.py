@@ -13,7 +13,9 @@ from collections.abc import Iterator
 from typing import Any
 from typing import NoReturn
 
+from datasets import zip_members
 from tff_xc import errors
+from tff_xc import memory
 
 # Characters of the file to read at a time.
 _CHUNK = 1 << 20
@@ -162,6 +164,9 @@ class Text:
     # As much again, so that the value in a growing buffer is copied, and tried,
     # few times.
     rest = self._buffer[self._at :]
+    if len(rest) > zip_members.LONGEST_LINE:
+      what = f'{self.path}: a value that has not ended'
+      memory.require(2 * len(rest), what, self._get_it)
     with readable(self.path, self._get_it):
       more = self._file.read(max(_CHUNK, len(rest)))
     self._before += self._at

@@ -83,8 +83,7 @@ def as_text(values, where: str, start: int) -> list[str]:
     )
   if pa.types.is_floating(kind):
     values = pa.array(_whole(values.to_pylist(), where, start), pa.int64())
-  text = values.cast(pa.large_string()).to_pylist()
-  return [value.strip() for value in text]
+  return values.cast(pa.large_string()).to_pylist()
 
 
 def _whole(values: list[float], where: str, start: int) -> list[int]:

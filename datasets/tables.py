@@ -5,18 +5,15 @@ The form is that of the file's name: `.csv` (commas), `.tsv` (tabs), `.jsonl` or
 `.parquet`; other names are CSV. In CSV, line 1 names the columns, fields may be
 quoted, blank lines do not count, and spaces around a field are left out. Text is
 what names things, such as classes: whole numbers, true and false are written as in
-JSON, and 2.0 is 2.
+JSON, and 2.0 is 2, because pandas writes it where another row has no value.
 """
 
-import contextlib
 import csv
-import gzip
 import itertools
 import json
 import os
 import pathlib
-import zipfile
-import zlib
+import re
 from collections.abc import Iterator
 from collections.abc import Sequence
 from typing import Any
@@ -28,15 +25,9 @@ from tff_xc import errors
 
 FORMS = ('.csv', '.tsv', '.jsonl', '.ndjson', '.parquet')
 
-# Of a batch.
-_ROWS, _CELLS = 1 << 16, 1 << 21
-_DAMAGE = (
-  OSError,
-  EOFError,
-  zlib.error,
-  zipfile.BadZipFile,
-  UnicodeDecodeError,
-)
+# Of a batch; characters are those of its lines.
+_ROWS, _CELLS, _CHARACTERS = 1 << 16, 1 << 21, 1 << 26
+_WHOLE = re.compile(r'(0|-?[1-9][0-9]*)\.0')
 
 
 class Batch(NamedTuple):
@@ -120,7 +111,16 @@ def batches(
   """
   path = pathlib.Path(path)
   read = {'.jsonl': _json, '.ndjson': _json, '.parquet': _parquet}
-  yield from read.get(form(path), _csv)(path, required, optional, raw)
+  for batch in read.get(form(path), _csv)(path, required, optional, raw):
+    for name, texts in batch.columns.items():
+      batch.columns[name] = list(map(plain, texts))
+    yield batch
+
+
+def plain(text: str) -> str:
+  """Returns what a name is in a table: without spaces around it, and 2 for 2.0."""
+  text = text.strip()
+  return text[:-2] if _WHOLE.fullmatch(text) else text
 
 
 def not_utf8(
@@ -133,57 +133,91 @@ def not_utf8(
   )
 
 
-def _text(path: pathlib.Path, **more):
-  if path.name.lower().endswith('.gz'):
-    return gzip.open(path, 'rt', encoding='utf-8-sig', **more)
-  return zip_members.open_text(path, encoding='utf-8-sig', **more)
-
-
 def _rows(columns: int) -> int:
   """Returns how many rows of so many columns a batch has."""
   return max(1, min(_ROWS, _CELLS // max(columns, 1)))
 
 
+def _parts(rows: Iterator[tuple[int, Any, int]], most: int) -> Iterator[list]:
+  """Yields lists of (line, row), of (line, row, characters of the row's lines)."""
+  part, size = [], 0
+  for line, row, characters in rows:
+    part.append((line, row))
+    size += characters
+    if len(part) == most or size > _CHARACTERS:
+      yield part
+      part, size = [], 0
+  if part:
+    yield part
+
+
 def _csv_header(path) -> list[str]:
-  with _reader(path) as reader:
-    return [name.strip() for name in next(reader, [])]
+  return [n.strip() for n in next((r for _, r, _ in _records(path)), [])]
 
 
-@contextlib.contextmanager
-def _reader(path) -> Iterator:
-  """Opens a CSV; raises InputError for what is wrong with its text."""
-  reader = None
+def _records(path) -> Iterator[tuple[int, list[str], int]]:
+  """Yields the records of a CSV that are not blank, as `_parts` takes them.
+
+  A record has the line in which it begins: where a quote is not closed, the lines
+  that it spoils can be many.
+  """
+  line, size, reader = 0, 0, None
+
+  def counted(lines):
+    nonlocal size
+    for text in lines:
+      size += len(text)
+      yield text
+
+  csv.field_size_limit(zip_members.LONGEST_LINE)
   try:
-    with _text(path, newline='') as file:
-      delimiter = '\t' if form(path) == '.tsv' else ','
-      reader = csv.reader(file, delimiter=delimiter, strict=True)
-      yield reader
+    with zip_members.open_text(path, newline='') as file:
+      reader = csv.reader(
+        counted(zip_members.lines(file, path)),
+        delimiter='\t' if form(path) == '.tsv' else ',',
+        strict=True,
+      )
+      line = 1
+      for record in reader:
+        if record and not (len(record) == 1 and record[0].isspace()):
+          yield line, record, size
+        line, size = reader.line_num + 1, 0
   except UnicodeDecodeError as e:
     raise not_utf8(path, e) from e
-  except (*_DAMAGE, csv.Error) as e:
-    near = f', line {reader.line_num},' if reader else ''
+  except (*zip_members.DAMAGE, csv.Error) as e:
+    near = f', line {line},' if line else ''
+    more = ''
+    if line and reader.line_num > line:
+      more = f'; a quote in it is open until line {reader.line_num}'
     raise errors.InputError(
-      f'{path}{near} is no CSV text ({e}); mend it, or give another file'
+      f'{path}{near} is no CSV text ({e}{more}); mend it, or give another file'
     ) from e
 
 
 def _csv(path, required, optional, raw) -> Iterator[Batch]:
-  with _reader(path) as reader:
-    header = [name.strip() for name in next(reader, [])]
-    places = dict(_places(header, required, [*optional, *raw], path))
-    rows = ((reader.line_num, row) for row in filter(None, reader))
-    while part := list(itertools.islice(rows, _rows(len(header)))):
-      for line, row in part:
-        if len(row) != len(header):
-          raise errors.InputError(
-            f'{path}, line {line} has {len(row)} fields; expected'
-            f' {len(header)}, as in line 1: mend the line'
-          )
-      found = {
-        name: [row[i].strip() for _, row in part] for name, i in places.items()
-      }
-      text, others = _parted(found, required, optional, raw)
-      yield Batch(f'{path}, line', [n for n, _ in part], text, others)
+  records = _records(path)
+  header = [name.strip() for name in next((r for _, r, _ in records), [])]
+  places = dict(_places(header, required, [*optional, *raw], path))
+  rows = _wanted(records, len(header), list(places.values()), path)
+  for part in _parts(rows, _rows(len(header))):
+    columns = zip(*(row for _, row in part), strict=True)
+    found = {
+      name: list(map(str.strip, column))
+      for name, column in zip(places, columns, strict=True)
+    }
+    text, others = _parted(found, required, optional, raw)
+    yield Batch(f'{path}, line', [n for n, _ in part], text, others)
+
+
+def _wanted(records, width: int, places: list[int], path):
+  """Yields records with the fields of these places only; checks their number."""
+  for line, record, size in records:
+    if len(record) != width:
+      raise errors.InputError(
+        f'{path}, line {line} has {len(record)} fields; expected'
+        f' {width}, as in line 1: mend the line'
+      )
+    yield line, [record[i] for i in places], size
 
 
 def _parted(found, required, optional, raw) -> tuple[dict, dict]:
@@ -204,48 +238,49 @@ def _places(header, required, optional, path):
   return parquet_columns.places(header, (*required, *optional), twice)
 
 
-@contextlib.contextmanager
-def _lines(path) -> Iterator:
-  """Opens JSON lines: pairs of number and line, without blank lines."""
+def _json_header(path) -> list[str]:
+  return next((list(row) for _, row, _ in _objects(path)), [])
+
+
+def _objects(path) -> Iterator[tuple[int, dict, int]]:
+  """Yields the objects of JSON lines, as `_parts` takes them."""
   try:
-    with _text(path) as file:
-      yield ((i, line) for i, line in enumerate(file, 1) if line.strip())
+    with zip_members.open_text(path) as file:
+      for number, line in enumerate(zip_members.lines(file, path), 1):
+        if not line.isspace():
+          yield number, _object(number, line, path), len(line)
   except UnicodeDecodeError as e:
     raise not_utf8(path, e) from e
-  except _DAMAGE as e:
+  except zip_members.DAMAGE as e:
     raise errors.InputError(
       f'{path} cannot be read ({e}); mend it, or give another file'
     ) from e
 
 
-def _json_header(path) -> list[str]:
-  with _lines(path) as lines:
-    return next((list(_object(*line, path)) for line in lines), [])
-
-
 def _json(path, required, optional, raw) -> Iterator[Batch]:
   """Reads JSON lines; the first one says which optional columns there are."""
-  with _lines(path) as lines:
-    names = None
-    first = list(itertools.islice(lines, 1))
-    lines = itertools.chain(first, lines)
-    for line in first:
-      row = _object(*line, path)
-      names = [*required, *(n for n in optional if n in row)]
-      absent = set(optional) - set(names)
-      size = _rows(len(row))
-    while first and (part := list(itertools.islice(lines, size))):
-      rows = [_object(*numbered, path) for numbered in part]
+  objects = _objects(path)
+  for first in itertools.islice(objects, 1):
+    row = first[1]
+    names = [*required, *(n for n in optional if n in row)]
+    absent = set(optional) - set(names)
+    wanted = {*required, *optional, *raw}
+    rows = (
+      (line, {name: row[name] for name in wanted & row.keys()}, size)
+      for line, row, size in itertools.chain([first], objects)
+    )
+    for part in _parts(rows, _rows(len(row))):
       where = [f'{path}, line {number}' for number, _ in part]
-      _check_absent(rows, where, absent)
+      found = [row for _, row in part]
+      _check_absent(found, where, absent)
       text = {
         name: [
           _value(row, name, place)
-          for row, place in zip(rows, where, strict=True)
+          for row, place in zip(found, where, strict=True)
         ]
         for name in names
       }
-      others = {name: [row.get(name) for row in rows] for name in raw}
+      others = {name: [row.get(name) for row in found] for name in raw}
       yield Batch(f'{path}, line', [n for n, _ in part], text, others)
 
 
@@ -297,7 +332,7 @@ def _value(row: dict, name: str, where: str) -> str:
     raise errors.InputError(
       f'{where}: {name!r} is {value[:40]!a}, which is no text; mend it'
     ) from e
-  return value.strip()
+  return value
 
 
 def _parquet(path, required, optional, raw) -> Iterator[Batch]:

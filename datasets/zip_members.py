@@ -1,17 +1,37 @@
 """Text files, also in a zip, where a path such as `a.zip/b.csv` names them.
 
-A member is named by its path in the zip, or by the end of it if that is enough.
+A member is named by its path in the zip, or by the end of it if that is enough. A
+file or member whose bytes are gzip's is unpacked, whatever its name is.
 """
 
+import gzip
 import io
 import os
 import pathlib
 import zipfile
+import zlib
+from collections.abc import Iterator
+from typing import IO
+from typing import AnyStr
+from typing import BinaryIO
 from typing import NamedTuple
 from typing import TextIO
 
 from datasets import never_data
 from tff_xc import errors
+
+# What reading a damaged file raises.
+DAMAGE = (
+  OSError,
+  EOFError,
+  zlib.error,
+  zipfile.BadZipFile,
+  UnicodeDecodeError,
+)
+# A longer line is none of a person's data, and a few kilobytes of gzip hold one
+# that is larger than any memory.
+LONGEST_LINE = 1 << 26
+_GZIP = b'\x1f\x8b'
 
 
 class Member(NamedTuple):
@@ -75,13 +95,62 @@ def names_of(archive: pathlib.Path) -> list[str]:
 
 
 def open_text(path: str | os.PathLike, **options) -> TextIO:
-  """Opens a file or a member for reading, as `open` with these options.
+  """Opens a file or a member as text in UTF-8, perhaps with a byte order mark.
 
-  Reading a damaged member raises `zipfile.BadZipFile` or `zlib.error`.
+  Args:
+    path: the file, or a member of a zip.
+    **options: of `io.TextIOWrapper`.
+
+  Raises:
+    errors.InputError: the zip or its member cannot be read.
+    OSError: the file cannot be; reading on raises what `DAMAGE` lists.
   """
-  found = None if pathlib.Path(path).is_file() else find(path)
-  if found is None:
-    return open(path, **options)
-  archive = zipfile.ZipFile(found.archive)  # Closed with its last member.
-  with archive:
-    return io.TextIOWrapper(archive.open(found.name), **options)
+  return io.TextIOWrapper(open_bytes(path), encoding='utf-8-sig', **options)
+
+
+def open_bytes(path: str | os.PathLike) -> BinaryIO:
+  """Opens a file or a member, unpacked; arguments and errors of `open_text`."""
+  path = pathlib.Path(path)
+  found = None if path.is_file() else find(path)
+  file = path.open('rb') if found is None else _open_member(found)
+  if path.suffix.lower() == '.gz' or file.peek(2)[:2] == _GZIP:
+    packed, file = file, gzip.GzipFile(fileobj=file)
+    file.myfileobj = packed  # So that it is closed with the other.
+  return file
+
+
+def _open_member(member: Member) -> BinaryIO:
+  try:
+    with zipfile.ZipFile(
+      member.archive
+    ) as archive:  # Closed with its last member.
+      return archive.open(member.name)
+  except (*DAMAGE, RuntimeError) as e:
+    raise errors.InputError(
+      f'{member.archive} cannot be unpacked ({e}); unpack it, and give the file'
+      f' {member.name}'
+    ) from e
+
+
+def lines(
+  file: IO[AnyStr], path: str | os.PathLike, before: int = 0
+) -> Iterator[AnyStr]:
+  """Yields the lines of an open file, none of them larger than any memory.
+
+  Args:
+    file: of text or bytes.
+    path: its path, for errors.
+    before: how many lines of it are read already.
+
+  Raises:
+    errors.InputError: a line is longer than `LONGEST_LINE`.
+  """
+  number = before
+  while line := file.readline(LONGEST_LINE):
+    number += 1
+    if len(line) == LONGEST_LINE:
+      raise errors.InputError(
+        f'{path}, line {number} has more than {LONGEST_LINE:,} characters; give a'
+        ' file with shorter lines'
+      )
+    yield line

@@ -67,6 +67,7 @@ def resolve(
     'task': task,
     'algorithm': algorithm,
     **settings,
+    'clients_given': 'clients_per_round' in given,
     'options': options,
     'hyperparameters': values,
     **environment.describe(),
@@ -159,7 +160,8 @@ class Experiment:
     dataset: the clients and the held-out examples.
     algorithm: the answers to the four questions.
     metrics: names of the metrics that it can measure, the headline first.
-    warnings: sentences about settings that are likely to fail.
+    warnings: sentences about settings that are likely to fail, and about data
+      that are likely to be wrong.
   """
 
   config: Mapping[str, Any]
@@ -172,10 +174,17 @@ class Experiment:
     """Trains in `run_dir`, or resumes; returns the summary.
 
     Raises:
-      errors.InputError: as `tff_xc.experiment.training.train`.
+      errors.InputError: as `tff_xc.experiment.training.train`; or the free memory
+        cannot hold the model.
     """
     from tff_xc.experiment import training
 
+    # Not as the data are assembled: a worker reads them, and holds no model.
+    task_lib.check_memory(
+      self.algorithm.model,
+      f'the model of {self.dataset.num_classes:,} classes',
+      'lower its sizes, or give data of fewer classes',
+    )
     return training.train(
       self.algorithm,
       self.dataset,
@@ -222,8 +231,11 @@ def with_data(config: Mapping, loaded: task_lib.Loaded) -> Experiment:
     loaded: the data and the model.
   """
   task, entry = tasks.get(config['task']), algorithms.get(config['algorithm'])
-  options, values = config['options'], config['hyperparameters']
   dataset, model = loaded
+  options, values = config['options'], dict(config['hyperparameters'])
+  warnings = dataset.warnings()
+  if entry.has_clients and not config.get('clients_given', True):
+    warnings += _fit_clients(values, len(dataset.train.partition))
   most = dataset.train.largest_label_set * model.rows_per_label
   algorithm = entry.algorithm(
     values,
@@ -242,8 +254,20 @@ def with_data(config: Mapping, loaded: task_lib.Loaded) -> Experiment:
     dataset,
     algorithm,
     task.metrics_of(dataset, algorithm.model),
-    tuple(entry.warn(values, dataset.num_classes, most)),
+    (*warnings, *entry.warn(values, dataset.num_classes, most)),
   )
+
+
+def _fit_clients(values: dict, clients: int) -> list[str]:
+  """Lowers a default --clients_per_round to the clients there are; returns why."""
+  count = values['clients_per_round']
+  if not 0 < clients < count:
+    return []
+  values['clients_per_round'] = clients
+  return [
+    f'all {clients:,} clients take part in a round: the default'
+    f' --clients_per_round={count} is more than there are'
+  ]
 
 
 def _class_probabilities(chosen: str | None, dataset):

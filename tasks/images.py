@@ -62,8 +62,10 @@ def _of_arrays(data_dir, options):
 def _find(data_dir, options=None):
   if own_data.is_arrays(data_dir):
     if options is None:
-      return own_data.find_arrays(data_dir)
-    return own_data.described(_of_arrays(data_dir, options), 'image')
+      from datasets import arrays
+
+      return own_data.find_arrays(arrays.read_images(data_dir))
+    return own_data.examined(_of_arrays(data_dir, options), 'image', options)
   from datasets.images import clients
 
   if options is None:

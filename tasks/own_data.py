@@ -3,14 +3,13 @@
 Importing this imports nothing large, so that flags are checked at once.
 """
 
-import gzip
 import os
-import zlib
 from collections.abc import Mapping
 
 from datasets.splits import split_path
 from tasks import task
 from tff_xc import errors
+from tff_xc import memory
 from tff_xc import wording
 
 # Options of tasks whose data have one label an example.
@@ -20,6 +19,7 @@ SPARSE_TEXT = (
   'a text file in the form of the Extreme Classification Repository, perhaps .gz:'
   ' line 1 `N D L`, then N lines `l1,l2 f:v f:v`, numbers from 0'
 )
+_WARNING = '; warning: '
 METRICS = ('top1', 'macro_f1', 'mcc', 'map@10', 'map@r', 'train_top1')
 
 
@@ -104,22 +104,32 @@ def count_classes(path: str) -> int | None:
   """
   if not is_arrays(path):
     return None
-  import numpy as np
+  from datasets import npz
 
   try:
-    with np.load(path, allow_pickle=False) as file:
-      return int(file['y'].max()) + 1
-  except Exception:  # NumPy raises many types for a file that is no .npz.
+    return int(npz.read(path, ('y',))['y'].max()) + 1
+  except Exception:  # It may be anything.
     return None
 
 
 def count_labels(path: str) -> int | None:
   """Returns L of a file of sparse text; None if its first line has none."""
+  from datasets.xc import headers
+
   try:
-    with (gzip.open if path.endswith('.gz') else open)(path, 'rb') as file:
-      return int(file.readline(200).split()[2])
-  except (OSError, EOFError, ValueError, IndexError, zlib.error):
+    return headers.read_header(path).num_labels
+  except errors.InputError:
     return None
+
+
+def check_memory(path: str, header, model) -> None:
+  """Refuses text whose first line names more than a model can have."""
+  task.check_memory(
+    model,
+    f'{path}, line 1 names {header.num_labels:,} labels and'
+    f' {header.num_features:,} features: a model of these',
+    'check line 1, or give a smaller network',
+  )
 
 
 def sparse_text(data_dir: str, options: Mapping):
@@ -135,23 +145,43 @@ def described(dataset, noun: str) -> str:
 
   clients = dataset.train.partition
   tests = 0 if dataset.test is None else len(dataset.test)
-  names = dataset.class_names or list(map(str, range(dataset.num_classes)))
+  names = dataset.class_names or range(dataset.num_classes)
   size = len(clients.numbers) + tests
   return own.described(size, noun, names, tests, len(clients))
 
 
-def find_arrays(path: str) -> str:
-  """Describes a .npz by its examples, its classes, its test part and its clients."""
-  from datasets import arrays
-  from datasets.splits import own
+def examined(dataset, noun: str, options: Mapping) -> str:
+  """Describes a data set, and tells or refuses what training would.
 
-  found = arrays.read(path)
-  tests = len(found.get('test_y', ()))
-  names = list(map(str, range(int(found['y'].max()) + 1)))
-  clients = len(set(found['client'].tolist())) if 'client' in found else 0
-  return own.described(
-    len(found['y']) + tests, 'example', names, tests, clients
+  Args:
+    dataset: a `client_data.FederatedDataset`.
+    noun: as of `described`.
+    options: of the task.
+  """
+  memory.require(
+    4 * dataset.num_classes * options['embedding_dim'],
+    f'a table of {dataset.num_classes:,} classes',
+    'lower --embedding_dim, or give data of fewer classes',
   )
+  return _WARNING.join([described(dataset, noun), *dataset.warnings()])
+
+
+def find_arrays(found: Mapping) -> str:
+  """Describes arrays by their examples, classes, test part and clients.
+
+  Args:
+    found: of a .npz, as its task checks them.
+  """
+  from datasets.splits import own
+  from tff_xc.data import client_data
+
+  y, test_y = found['y'], found.get('test_y', ())
+  classes = range(int(y.max()) + 1)
+  clients = len(set(found['client'].tolist())) if 'client' in found else 0
+  told = own.described(
+    len(y) + len(test_y), 'example', classes, len(test_y), clients
+  )
+  return _WARNING.join([told, *client_data.class_warnings(y, test_y, classes)])
 
 
 def find_sparse_text(path: str) -> str:

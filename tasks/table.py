@@ -5,6 +5,7 @@
 
 from tasks import own_data
 from tasks import task
+from tff_xc import wording
 
 _COLUMNS = ('label_column', 'user_column', 'id_column', 'test_column')
 
@@ -49,12 +50,16 @@ def _load(data_dir, options):
 
 def _find(data_dir, options=None):
   if options is not None:
-    return own_data.described(_dataset(data_dir, options), 'row')
-  if own_data.is_arrays(data_dir):
-    return own_data.find_arrays(data_dir)
+    return own_data.examined(_dataset(data_dir, options), 'row', options)
+  from datasets.features import clients
   from datasets.features import table
 
-  return f'the columns {", ".join(table.header(data_dir))}'
+  if own_data.is_arrays(data_dir):
+    return own_data.find_arrays(clients.read_arrays(data_dir))
+  names = table.header(data_dir)
+  if table.DEFAULT.label in names:  # Flags need not say which column it is.
+    table.read(data_dir, table.DEFAULT)
+  return f'the columns {", ".join(map(wording.shown, names))}'
 
 
 TASKS = (

@@ -12,6 +12,7 @@ from typing import NamedTuple
 from tasks import encoders
 from tasks import own_options
 from tff_xc import errors
+from tff_xc import memory
 from tff_xc.algorithms import entry as entry_lib
 from tff_xc.algorithms import hyperparameters as hp
 from tff_xc.algorithms import settings
@@ -347,3 +348,25 @@ def with_encoder(dataset, options: Mapping) -> Loaded:
     num_classes=dataset.num_classes,
   )
   return Loaded(dataset, model)
+
+
+def check_memory(model, what: str, advice: str) -> None:
+  """Refuses a model whose weights would not fit the free memory.
+
+  Call it before anything of the number of classes or features is made.
+
+  Args:
+    model: a `tff_xc.classifier.EmbeddingClassifier`.
+    what: whose model it is, which begins the sentence.
+    advice: what to do, which ends it.
+
+  Raises:
+    errors.InputError: the weights alone are larger than that.
+  """
+  import tensorflow as tf
+
+  size = sum(
+    spec.shape.num_elements() * spec.dtype.size
+    for spec in tf.nest.flatten(model.weight_specs())
+  )
+  memory.require(size, what, advice)

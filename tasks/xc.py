@@ -67,11 +67,17 @@ _BY_EXAMPLES = {
 
 def with_bag_encoder(dataset, num_features: int, options) -> task.Loaded:
   """Returns a set of sparse text with the bag encoder and a cosine head."""
+  return task.Loaded(
+    dataset, _model(dataset.num_classes, num_features, options)
+  )
+
+
+def _model(num_classes: int, num_features: int, options):
   from tff_xc import classifier
   from tff_xc import heads
   from tff_xc.encoders import bag
 
-  model = classifier.EmbeddingClassifier(
+  return classifier.EmbeddingClassifier(
     encoder=bag.build_bag_encoder(
       num_features=num_features,
       feature_dim=options['feature_dim'],
@@ -79,9 +85,8 @@ def with_bag_encoder(dataset, num_features: int, options) -> task.Loaded:
       embedding_dim=options['embedding_dim'],
     ),
     head=heads.CosineHead(options['logit_scale']),
-    num_classes=dataset.num_classes,
+    num_classes=num_classes,
   )
-  return task.Loaded(dataset, model)
 
 
 def _load(name, data_dir, options):
@@ -90,6 +95,16 @@ def _load(name, data_dir, options):
   clients = {option: options[option] for option in _CLIENTS}
   dataset = xc.load(name, data_dir, **clients)
   return with_bag_encoder(dataset, xc_sets.SETS[name].counts.features, options)
+
+
+def _own_model(data_dir, options):
+  """Returns the model of one's own text, unless it is too large to load."""
+  from datasets.xc import own
+
+  header = own.check(data_dir)
+  model = _model(header.num_labels, header.num_features, options)
+  own_data.check_memory(data_dir, header, model)
+  return model
 
 
 def _own(data_dir, options):
@@ -103,17 +118,15 @@ def _own(data_dir, options):
 
 
 def _load_own(data_dir, options):
-  from datasets.xc import own
-
-  dataset = _own(data_dir, options)
-  _, num_features, _ = own.check(data_dir)
-  return with_bag_encoder(dataset, num_features, options)
+  model = _own_model(data_dir, options)
+  return task.Loaded(_own(data_dir, options), model)
 
 
 def _find_own(data_dir, options=None):
+  _own_model(data_dir, options or TASKS[-1].option_values())
   if options is None:
     return own_data.find_sparse_text(data_dir)
-  return own_data.described(_own(data_dir, options), 'example')
+  return own_data.examined(_own(data_dir, options), 'example', options)
 
 
 def _find(name, data_dir):
@@ -127,8 +140,13 @@ def _load_words(data_dir, options):
   from datasets.procedural import words as sparse_words
 
   shape = {n: options[n] for n in (*_CLIENTS, 'num_classes', 'num_features')}
-  dataset = sparse_words.load(**shape, seed=options['data_seed'])
-  return with_bag_encoder(dataset, options['num_features'], options)
+  model = _model(options['num_classes'], options['num_features'], options)
+  task.check_memory(
+    model, 'a model of so many features', 'lower --num_features'
+  )
+  return task.Loaded(
+    sparse_words.load(**shape, seed=options['data_seed']), model
+  )
 
 
 def _spreadout(k: int) -> dict:

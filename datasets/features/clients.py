@@ -147,8 +147,16 @@ def _codes(names: Sequence[str]) -> tuple[np.ndarray, list[str]]:
   return listing_lib.sorted_codes(found)
 
 
-def _of_arrays(path, choice, standardise: bool) -> client_data.FederatedDataset:
+def read_arrays(path: str | os.PathLike) -> dict[str, np.ndarray]:
+  """Reads a .npz of features and checks it; errors are those of `load`."""
   arrays = arrays_lib.read(path)
+  for part in arrays_lib.present(arrays):
+    _check_rows(arrays[f'{part}x'], f'{path}: {part}x')
+  return arrays
+
+
+def _of_arrays(path, choice, standardise: bool) -> client_data.FederatedDataset:
+  arrays = read_arrays(path)
   if choice.test_file:
     raise errors.InputError(
       f'--test_file={choice.test_file}: the test rows of {path} are its arrays'
@@ -156,8 +164,6 @@ def _of_arrays(path, choice, standardise: bool) -> client_data.FederatedDataset:
     )
   present = arrays_lib.present(arrays)
   raw = [arrays[f'{part}x'] for part in present]
-  for part, x in zip(present, raw, strict=True):
-    _check_rows(x, f'{path}: {part}x')
   clients, test = arrays_lib.parts(path, arrays, choice)
   labels = [arrays[f'{part}y'] for part in present]
   scaled = _scaled(raw, clients.numbers, standardise)

@@ -4,6 +4,7 @@ A row has a class, perhaps a user, an id and a mark of the test part, and
 numbers. A column of lists of one length, in Parquet and JSON, is as many features.
 """
 
+import itertools
 import os
 import pathlib
 from collections.abc import Sequence
@@ -14,6 +15,7 @@ import pandas as pd
 
 from datasets import tables
 from tff_xc import errors
+from tff_xc import memory
 
 _IS_TEST = {
   **dict.fromkeys(('test', 'true', '1', 'yes'), True),
@@ -87,13 +89,18 @@ def read(
   names = list(features) or _candidates(path, found, columns, roles)
   _require(path, found, names)
   test = roles.pop('test', '')
-  text, parts, marks = {role: [] for role in roles}, [], []
-  for batch in tables.batches(
-    path, list(roles.values()), raw=list(filter(None, [*names, test]))
-  ):
-    frame = pd.DataFrame({name: _series(batch.raw[name]) for name in names})
-    if not parts and not (features or columns.features):
-      names = _of_numbers(path, frame, roles)
+  text, parts, marks, size = {role: [] for role in roles}, [], [], 0
+
+  def batches():
+    raw = list(filter(None, [*names, test]))
+    return tables.batches(path, list(roles.values()), raw=raw)
+
+  if not (features or columns.features):
+    # Columns without numbers may be large: the rest of the file is read without.
+    for batch in itertools.islice(batches(), 1):
+      names = _of_numbers(path, _frame(batch, names), roles)
+  for batch in batches():
+    frame = _frame(batch, names)
     for role, column in roles.items():
       if '' in batch.columns[column]:
         where = batch.where(batch.columns[column].index(''))
@@ -105,6 +112,9 @@ def read(
     if test:
       marks += _marks(batch, test)
     parts.append(_numbers(frame, names, batch))
+    size += parts[-1].nbytes
+    what = f'{batch.where(-1)} and what is before it'
+    memory.require(size, what, 'give a smaller table')
   if not parts:
     raise errors.InputError(f'{path} has no rows; give a table with some')
   return Table(
@@ -127,6 +137,10 @@ def header(path: str | os.PathLike) -> list[str]:
   if not path.is_file():
     raise errors.InputError(f'{path} is no file; give a table')
   return tables.header(path)
+
+
+def _frame(batch: tables.Batch, names: Sequence[str]) -> pd.DataFrame:
+  return pd.DataFrame({name: _series(batch.raw[name]) for name in names})
 
 
 def _series(values) -> pd.Series:
@@ -243,8 +257,8 @@ def _numbers(frame, features: Sequence[str], batch: tables.Batch) -> np.ndarray:
     name = repr(features[place])
     cell = frame[features[place]].iloc[row]
   raise errors.InputError(
-    f'{batch.where(row)}: {name} is {str(cell)!r}; expected a finite number: mend'
-    ' it, leave the row out, or name other --feature_columns'
+    f'{batch.where(row)}: {name} is {str(cell)[:40]!r}; expected a finite number:'
+    ' mend it, leave the row out, or name other --feature_columns'
   )
 
 

@@ -8,14 +8,14 @@ All give the same listing, in the order of the ids' bytes. The text file needs n
 images at all.
 """
 
-import gzip
+import itertools
 import os
 import pathlib
-import zlib
 from collections.abc import Iterator
 
 import numpy as np
 
+from datasets import zip_members
 from datasets.images import names as names_lib
 from datasets.images import paths
 from datasets.splits import listing as listing_lib
@@ -23,8 +23,8 @@ from tff_xc import errors
 
 _LISTS = ('.txt', '.txt.gz', '.lst', '.lst.gz')
 _SUFFIXES = '|'.join(suffix[1:] for suffix in paths.SUFFIXES)
-_AN_IMAGE = rf'^(\./)?([^/]+/)+[^/]+\.(?i:{_SUFFIXES})$'
-_BYTES = 1 << 22
+_AN_IMAGE = rf'^((\./)?([^/]+/)+[^/]+\.(?i:{_SUFFIXES}))?$'
+_LINES = 1 << 16
 
 
 def read(path: str | os.PathLike) -> listing_lib.Listing:
@@ -51,31 +51,32 @@ def read(path: str | os.PathLike) -> listing_lib.Listing:
 
 def _ids(path: pathlib.Path) -> listing_lib.Texts:
   """Returns the lines of a text file, in order."""
-  names, order = paths.all_in_order(_lines(path), path)
+  names, _ = paths.all_in_order(filter(None, _lines(path)), path)
   if not len(names):
     raise errors.InputError(
       f'{path} has no lines; give SYNSET/NAME.JPEG in each'
     )
   if twice := np.flatnonzero(paths.equal_to_next(names))[:1].tolist():
-    before, line = sorted(1 + order[twice[0] : twice[0] + 2].astype(int))
+    [name] = names.take(twice)
+    before, line, *_ = [i for i, n in enumerate(_lines(path), 1) if n == name]
     raise errors.InputError(
-      f'{path}, line {line:,}: {names.take(twice)[0]!r} is in line {before:,}'
-      ' already; list each image once'
+      f'{path}, line {line:,}: {name!r} is in line {before:,} already; list each'
+      ' image once'
     )
   return names
 
 
 def _lines(path: pathlib.Path) -> Iterator[str]:
-  opened = gzip.open if path.name.lower().endswith('.gz') else open
+  """Yields the names, and '' for blank lines."""
   count = 0
   try:
-    with opened(path, 'rt', encoding='utf-8-sig') as file:
-      while lines := file.readlines(_BYTES):
-        lines = list(map(str.rstrip, lines))
+    with zip_members.open_text(path) as file:
+      every = map(str.rstrip, zip_members.lines(file, path))
+      while lines := list(itertools.islice(every, _LINES)):
         _check(path, lines, count)
         count += len(lines)
         yield from (line.removeprefix('./') for line in lines)
-  except (OSError, EOFError, zlib.error, UnicodeDecodeError) as e:
+  except zip_members.DAMAGE as e:
     raise errors.InputError(
       f'{path} cannot be read ({e}); give text, SYNSET/NAME.JPEG in each line'
     ) from e

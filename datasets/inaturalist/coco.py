@@ -59,7 +59,7 @@ class _Images:
 def open_json(path: pathlib.Path) -> tuple[Any, json_text.Text]:
   """Opens a JSON file, also in a zip; returns the file and its text."""
   with json_text.readable(path, GET_IT):
-    file = zip_members.open_text(path, encoding='utf-8-sig')
+    file = zip_members.open_text(path)
   return file, json_text.Text(path, file, GET_IT)
 
 

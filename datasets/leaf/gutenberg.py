@@ -7,13 +7,12 @@ case. (A still later version of LEAF makes windows line by line; the published
 1,129 users have one text each.)
 """
 
-import gzip
 import itertools
 import os
 import pathlib
 import re
-import zlib
 
+from datasets import zip_members
 from tff_xc import errors
 
 NAMES = ('pg100.txt', 'pg100.txt.gz', '100.txt')
@@ -42,11 +41,10 @@ def read(path: str | os.PathLike) -> dict[str, str]:
     errors.InputError: the file cannot be read or has no plays.
   """
   path = pathlib.Path(path)
-  opened = gzip.open if path.suffix == '.gz' else open
   try:
-    with opened(path, 'rt', encoding='utf-8-sig') as file:
+    with zip_members.open_text(path) as file:
       text = file.read()
-  except (OSError, EOFError, zlib.error, UnicodeDecodeError) as e:
+  except zip_members.DAMAGE as e:
     raise errors.InputError(
       f'{path} cannot be read ({e}); get pg100.txt of Project Gutenberg again'
     ) from e

@@ -14,6 +14,7 @@ from collections.abc import Callable
 from typing import Any
 
 from datasets import json_text
+from datasets import zip_members
 from tff_xc import errors
 
 _GET_IT = "make the file again with LEAF's preprocess.sh"
@@ -53,7 +54,7 @@ def read(
     add(name, x, y)
 
   with json_text.readable(path, _GET_IT):
-    file = path.open(encoding='utf-8-sig')
+    file = zip_members.open_text(path)
   with file:
     lists = _top_level(json_text.Text(path, file, _GET_IT), add_user)
   return _checked_users(path, lists, sizes)
@@ -67,7 +68,7 @@ def first_users(path: pathlib.Path) -> list[str] | None:
   """
   try:
     with json_text.readable(path, _GET_IT):
-      file = path.open(encoding='utf-8-sig')
+      file = zip_members.open_text(path)
     with file:
       text = json_text.Text(path, file, _GET_IT)
       for key in text.keys('the file'):

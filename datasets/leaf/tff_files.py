@@ -22,6 +22,7 @@ import numpy as np
 import tensorflow as tf
 
 from tff_xc import errors
+from tff_xc.data import hdf5
 
 
 class Known(NamedTuple):
@@ -180,7 +181,9 @@ class _Hdf5:
     self._paths, self._parts = paths, []
     for path in paths:
       with _damage(path):
-        self._parts.append(h5py.File(path, 'r')['examples'])
+        file = h5py.File(path, 'r')
+        hdf5.check(file, path)
+        self._parts.append(file['examples'])
 
   def clients(self) -> Iterator[Client]:
     listed = []

@@ -9,8 +9,6 @@ The classes of the test list are others than those that are trained on.
 
 import os
 import pathlib
-import zipfile
-import zlib
 from typing import NamedTuple
 
 import numpy as np
@@ -23,13 +21,6 @@ TRAIN, TEST = 'Ebay_train.txt', 'Ebay_test.txt'
 HEADER = ('image_id', 'class_id', 'super_class_id', 'path')
 # The name of the set's folder, which the zip has.
 FOLDER = 'Stanford_Online_Products'
-_DAMAGE = (
-  OSError,
-  EOFError,
-  zlib.error,
-  zipfile.BadZipFile,
-  UnicodeDecodeError,
-)
 
 
 class _List(NamedTuple):
@@ -105,9 +96,9 @@ def _find(path: pathlib.Path, name: str) -> pathlib.Path:
 
 def _read(file: pathlib.Path) -> _List:
   try:
-    with zip_members.open_text(file, encoding='utf-8-sig') as text:
+    with zip_members.open_text(file) as text:
       return _parsed(file, text)
-  except _DAMAGE as e:
+  except zip_members.DAMAGE as e:
     raise errors.InputError(
       f'{file} is no list that can be read ({e}); get it again'
     ) from e

@@ -289,7 +289,7 @@ def _xc(path: pathlib.Path) -> listing_lib.Listing:
     return xc_cache.read(file, form).labels
 
   train = labels(path)
-  check_classes(train.shape[1], path)
+  check_classes(train.shape[1], f'{path}, line 1')
   name = re.sub('(?i)train', 'test', re.sub('(?i)trn', 'tst', path.name))
   beside = path.with_name(name)
   test = labels(beside) if name != path.name and beside.is_file() else None

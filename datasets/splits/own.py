@@ -17,6 +17,7 @@ from typing import NamedTuple
 
 import numpy as np
 
+from datasets import tables
 from datasets.splits import by_class
 from datasets.splits import by_user
 from datasets.splits import hold_out
@@ -174,20 +175,19 @@ def sampled(
 
 
 def described(
-  size: int, noun: str, class_names: Sequence[str], tests: int, clients: int
+  size: int, noun: str, class_names: Sequence, tests: int, clients: int
 ) -> str:
   """Returns `60 images of 4 classes (cat, dog, ...), 6 of them test; 6 clients`.
 
   Args:
     size: the number of all examples.
     noun: what one of them is.
-    class_names: of all classes.
+    class_names: of all classes, text or numbers.
     tests: how many examples are the test part.
     clients: their number; 0: nobody has said yet whose the examples are.
   """
-  first = [
-    name if len(name) < 30 else f'{name[:27]}...' for name in class_names[:3]
-  ]
+  first = [wording.shown(name) for name in class_names[:3]]
+  first = [n if len(n) < 30 else f'{n[:27]}...' for n in first]
   if len(class_names) > len(first):
     first.append('...')
   test = f'{tests:,} of them test' if tests else 'no test part'
@@ -256,7 +256,11 @@ def _numbers(
       f'{file} has the example {_shown(data.ids, numbers[row])} twice, the second'
       f' time as {_shown(listing.ids, row)}; leave one out'
     )
-  place = {names_lib.joined(name): i for i, name in enumerate(data.class_names)}
+  # Names of folders, too, are compared with those of a table.
+  place = {
+    names_lib.joined(tables.plain(name)): i
+    for i, name in enumerate(data.class_names)
+  }
   names = split.class_names if split else listing.class_names
   texts = split.class_ids if split else listing.class_names
   same = np.array(

@@ -3,15 +3,15 @@
 Importing this imports neither NumPy nor TensorFlow; `datasets.xc.text` has the forms.
 """
 
+import codecs
 import contextlib
-import gzip
 import os
 import pathlib
-import zlib
 from collections.abc import Iterator
 from typing import BinaryIO
 from typing import NamedTuple
 
+from datasets import zip_members
 from datasets.xc import sets as xc_sets
 from tff_xc import errors
 
@@ -66,9 +66,9 @@ def opened(path: pathlib.Path) -> Iterator[BinaryIO]:
       'Repository'
     )
   try:
-    with (gzip.open if path.suffix == '.gz' else open)(path, 'rb') as file:
+    with zip_members.open_bytes(path) as file:
       yield file
-  except (OSError, EOFError, zlib.error) as e:
+  except zip_members.DAMAGE as e:
     raise errors.InputError(
       f'{path} cannot be read ({e}); check its permissions, or download it '
       'again'
@@ -80,7 +80,7 @@ def parse(file: BinaryIO, path, form: str) -> Header:
   if form not in FORMS:
     raise ValueError(f'form is {form!r}, expected one of {FORMS}')
   names = {'examples': 'N D L', 'features': 'N D', 'labels': 'N L'}[form]
-  line = file.readline(200)
+  line = file.readline(200).removeprefix(codecs.BOM_UTF8)
   fields = line.split()
   wanted = len(names.split())
   if (

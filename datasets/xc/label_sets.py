@@ -157,11 +157,11 @@ def hashed_features(
   """
   if not size:
     return features
-  bucket = hashing.buckets(
-    np.arange(features.shape[1]), hashing.FEATURE_SEED, size
-  )
+  # Not of all D features, of which a header may name very many.
+  used, place = np.unique(features.indices, return_inverse=True)
+  bucket = hashing.buckets(used, hashing.FEATURE_SEED, size)
   hashed = scipy.sparse.csr_matrix(
-    (features.data.copy(), bucket[features.indices], features.indptr.copy()),
+    (features.data.copy(), bucket[place], features.indptr.copy()),
     (features.shape[0], size),
   )
   hashed.sum_duplicates()

@@ -11,6 +11,7 @@ import numpy as np
 
 from datasets.splits import by_user
 from datasets.splits import hold_out
+from datasets.splits import inputs
 from datasets.splits import own as splits
 from datasets.splits import split_folder
 from datasets.splits import split_path
@@ -123,6 +124,7 @@ def read(
       there are fewer than two labels.
   """
   header = check(path)
+  inputs.check_classes(header.num_labels, f'{path}, line 1')
   if test_file:
     splits.check_test_file(test_file, path)
     found = check(test_file)

@@ -30,6 +30,7 @@ import numpy as np
 import scipy.sparse
 import sklearn.datasets
 
+from datasets import zip_members
 from datasets.xc import headers as xc_headers
 from datasets.xc import lines as xc_lines
 from tff_xc import errors
@@ -63,7 +64,7 @@ def read(path: str | os.PathLike, form: str = 'examples') -> Table:
   A value equals `np.float32(float(text))`, bit for bit.
 
   Args:
-    path: the file; a file whose name ends in `.gz` is decompressed.
+    path: the file, perhaps packed by gzip.
     form: one of `headers.FORMS`.
 
   Raises:
@@ -106,7 +107,7 @@ def _blocks(
     errors.InputError: there are fewer lines, or more that are not blank.
   """
   found = 0
-  while lines := file.readlines(_BLOCK):
+  for lines in _grouped(zip_members.lines(file, path, before=1)):
     rest = expected - found
     for number, line in enumerate(lines[rest:], expected + 2):
       if line.strip():
@@ -122,6 +123,19 @@ def _blocks(
       f'{path}: the header promises {expected} lines after it, found {found}; '
       'the file is cut short, download it again'
     )
+
+
+def _grouped(lines: Iterator[bytes]) -> Iterator[list[bytes]]:
+  """Yields lists of lines that have about as many bytes as a block."""
+  block, size = [], 0
+  for line in lines:
+    block.append(line)
+    size += len(line)
+    if size >= _BLOCK:
+      yield block
+      block, size = [], 0
+  if block:
+    yield block
 
 
 def _parse(

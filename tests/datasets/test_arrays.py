@@ -1,9 +1,12 @@
 """The user's own data as arrays in a file."""
 
+import zipfile
+
 import numpy as np
 import pytest
 
 from datasets import arrays
+from datasets import npz
 from datasets.splits import own
 from tff_xc import errors
 
@@ -119,3 +122,20 @@ def test_missing_and_truncated_files_are_refused(tmp_path):
   path.write_bytes(path.read_bytes()[:500])
   with pytest.raises(errors.InputError, match='plain arrays'):
     arrays.load(path)
+
+
+@pytest.mark.parametrize('version', [1, 2])
+def test_an_announced_size_is_compared_with_the_memory(tmp_path, version):
+  """A header of some bytes announces 100 TB, and nothing follows it."""
+  path = tmp_path / 'a.npz'
+  header = {'descr': '|u1', 'fortran_order': False, 'shape': (10**8, 10**6)}
+  write = getattr(np.lib.format, f'write_array_header_{version}_0')
+  with zipfile.ZipFile(path, 'w') as file:
+    with file.open('x.npy', 'w') as member:
+      write(member, header)
+    with file.open('y.npy', 'w') as member:
+      np.lib.format.write_array(member, np.arange(3))
+    file.writestr('notes.txt', 'of somebody')
+  with pytest.raises(errors.InputError, match='memory'):
+    npz.read(path)
+  assert npz.read(path, ('y', 'notes.txt')).keys() == {'y', 'notes.txt'}

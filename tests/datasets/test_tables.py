@@ -2,6 +2,7 @@
 
 import gzip
 import json
+import zipfile
 
 import pandas as pd
 import pyarrow as pa
@@ -9,6 +10,7 @@ import pyarrow.parquet
 import pytest
 
 from datasets import tables
+from datasets import zip_members
 from tff_xc import errors
 
 ROWS = [('a, b', '7', 'x'), ('é', '10', 'y'), ('a, b', '9', 'x')]
@@ -62,7 +64,7 @@ def test_blank_lines_and_line_breaks_in_fields_count_as_lines(tmp_path):
   ('name', 'content', 'message'),
   [
     ('a.csv', 'user,item\n1,2\n3\n', 'line 3 has 1 fields; expected 2'),
-    ('a.csv', 'user,item\n1,"2\n3,4\n', 'line 3, is no CSV text'),
+    ('a.csv', 'user,item\n1,"2\n3,4\n', 'line 2, is no CSV text.*until line 3'),
     ('a.csv', 'user,item\n1,2\n3,"4"5\n', 'is no CSV text'),
     ('a.csv', 'user;item\n', "line 1 is 'user;item'; expected the columns"),
     ('a.csv', 'user,item,user\n', "names the column 'user' twice"),
@@ -151,3 +153,71 @@ def test_whole_floats_and_bools_are_text(tmp_path, form):
   assert tables.header(path) == ['user', 'item']
   with pytest.raises(errors.InputError, match=r'(row|line) 2.* (nan|NaN); exp'):
     list(tables.batches(bad, ['user']))
+
+
+@pytest.mark.parametrize('form', ['.csv', '.tsv', '.jsonl', '.parquet'])
+def test_names_are_the_same_text_in_every_form(form, tmp_path):
+  """pandas writes a column of whole numbers with a missing value as floats."""
+  texts = ['2.0', '-7.0', '0.0', '1.10', '1.1', '02.0', '2.00', '1e5', 'v2.0']
+  path = tmp_path / f'a{form}'
+  frame = pd.DataFrame({'class': texts})
+  if form == '.parquet':
+    frame.to_parquet(path)
+  elif form == '.jsonl':
+    frame.to_json(path, orient='records', lines=True)
+  else:
+    frame.to_csv(path, index=False)
+  [batch] = tables.batches(path, ['class'])
+  found = ['2', '-7', '0', *texts[3:]]
+  assert batch.columns['class'] == found
+
+
+def test_long_fields_and_long_lines(tmp_path, monkeypatch):
+  path = tmp_path / 'a.csv'
+  path.write_text(f'user,text\n1,{"x" * 140_000}\n')
+  [batch] = tables.batches(path, ['user', 'text'])
+  assert len(batch.columns['text'][0]) == 140_000
+  monkeypatch.setattr(zip_members, 'LONGEST_LINE', 1000)
+  other = tmp_path / 'a.jsonl'
+  other.write_text('{"user": 1}\n{"user": 1, "text": "' + 'x' * 2000)
+  for bad in (path, other):
+    with pytest.raises(errors.InputError, match='line 2 has more than 1,000'):
+      list(tables.batches(bad, ['user']))
+
+
+def test_batches_of_long_lines_are_short(tmp_path, monkeypatch):
+  monkeypatch.setattr(tables, '_CHARACTERS', 1000)
+  csv, json_lines = tmp_path / 'a.csv', tmp_path / 'a.jsonl'
+  csv.write_text('user,unused\n' + f'1,{"x" * 600}\n' * 6)
+  json_lines.write_text(f'{{"user": 1, "unused": "{"x" * 600}"}}\n' * 6)
+  for path in (csv, json_lines):
+    sizes = [len(b.places) for b in tables.batches(path, ['user'])]
+    assert sizes == [2, 2, 2]
+
+
+@pytest.mark.parametrize('archive', [False, True])
+def test_gzip_is_known_by_its_bytes(tmp_path, archive):
+  path, content = tmp_path / 'a.csv', gzip.compress(b'\xef\xbb\xbfuser\n1\n')
+  path.write_bytes(content)
+  if archive:
+    path = tmp_path / 'z.zip' / 'a.csv'
+    with zipfile.ZipFile(path.parent, 'w') as file:
+      file.writestr('a.csv', content)
+  [batch] = tables.batches(path, ['user'])
+  assert batch.columns == {'user': ['1']}
+
+
+@pytest.mark.parametrize(
+  ('place', 'value', 'reason'),
+  [(6, b'\x01', 'password'), (8, b'\x63', 'compression')],
+)
+def test_a_zip_that_cannot_be_unpacked_says_why(place, value, reason, tmp_path):
+  path = tmp_path / 'z.zip'
+  with zipfile.ZipFile(path, 'w') as file:
+    file.writestr('a.csv', 'user\n1\n')
+  content = bytearray(path.read_bytes())
+  for start in (place, content.index(b'PK\1\2') + place + 2):
+    content[start : start + 1] = value
+  path.write_bytes(content)
+  with pytest.raises(errors.InputError, match=reason):
+    list(tables.batches(path / 'a.csv', ['user']))

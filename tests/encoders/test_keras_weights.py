@@ -1,5 +1,6 @@
 """Weights of Keras's files, and BatchNorm as GroupNorm."""
 
+import h5py
 import numpy as np
 import pytest
 import tensorflow as tf
@@ -159,3 +160,11 @@ def test_a_missing_file_and_a_failed_download_are_one_sentence(monkeypatch):
     errors.InputError, match=r'c\.h5.* no route.*download this'
   ):
     keras_weights.read(mobilenet.V2, 'imagenet')
+
+
+def test_weights_of_another_file_are_not_read(tmp_path):
+  path = tmp_path / 'weights.h5'
+  with h5py.File(path, 'w') as file:
+    file['Conv1'] = h5py.ExternalLink(str(tmp_path / 'other.h5'), '/x')
+  with pytest.raises(errors.InputError, match='another file'):
+    keras_weights.read(mobilenet.V2, str(path))

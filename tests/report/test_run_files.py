@@ -48,6 +48,15 @@ def test_a_run_of_before_drop_outs_has_none(tmp_path, hyperparameters, added):
   assert found == config | {'hyperparameters': hyperparameters | added}
 
 
+def test_a_run_of_images_of_before_samples_has_the_whole_test(tmp_path):
+  config = {'task': 'images', 'algorithm': 'b', 'seed': 0, 'rounds': 1}
+  file = tmp_path / run_files.CONFIG
+  for options, added in (({'crop': 4}, 0), ({'test_examples': 9}, 9)):
+    run_files.write_json(file, config | {'options': options})
+    found = run_files.read_config(file)
+    assert found['options'] == options | {'test_examples': added}
+
+
 def test_an_unfinished_run_has_no_summary(tmp_path):
   run = run_files.read_run(fake_runs.write_run(tmp_path / 'a', finished=False))
   assert run.summary is None

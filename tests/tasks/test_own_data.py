@@ -1,12 +1,15 @@
 """The doctor says what is in one's own data, and what a run would find there."""
 
+import numpy as np
 import pytest
 
 from launch import machine
+from tasks import experiment
 from tasks import fitting
 from tasks import registry
 from tests.launch import own_examples
 from tff_xc import errors
+from tff_xc import memory
 
 RUNS = [
   (
@@ -133,3 +136,107 @@ def test_the_doctor_says_what_it_finds(task, make, data_dir, found, tmp_path):
   assert not check.is_problem
   missing = machine.check_task_data(task, str(tmp_path / 'absent'), find)
   assert missing.is_problem
+
+
+def write_text(path, header='4 9 3'):
+  lines = [f'{i % 3} {i}:1 8:0.5' for i in range(4)]
+  path.write_text('\n'.join([header, *lines, '']))
+  return str(path)
+
+
+def text_run(path, **changes):
+  changes = {'data_dir': path, 'split': 'iid:3', **changes}
+  return experiment.resolve('sparse-text', 'fedavg', changes)
+
+
+@pytest.mark.parametrize('task', ['sparse-text', 'sparse-text-sets'])
+@pytest.mark.parametrize('header', ['4 9 2000000000', '4 2000000000 3'])
+def test_a_first_line_that_names_too_much_is_told_of(task, header, tmp_path):
+  path = write_text(tmp_path / 'a.txt', header)
+  found = registry.get(task)
+  options = found.option_values()
+  for what in (found.load, found.find):
+    with pytest.raises(errors.InputError, match='line 1'):
+      what(path, options)
+
+
+def test_a_model_larger_than_memory_is_refused(tmp_path, monkeypatch):
+  path = write_text(tmp_path / 'a.txt')
+  config = text_run(path)
+  monkeypatch.setattr(memory, 'free_bytes', lambda: 100_000)
+  with pytest.raises(errors.InputError, match='line 1 names 3 labels'):
+    experiment.assemble(config)
+  monkeypatch.undo()
+  task = registry.get('sparse-text')
+  loaded = task.load(path, config['options'])
+  monkeypatch.setattr(memory, 'free_bytes', lambda: 100_000)
+  with pytest.raises(errors.InputError, match='3 classes'):
+    experiment.with_data(config, loaded).run(str(tmp_path / 'run'))
+  assert not (tmp_path / 'run').exists()
+  with pytest.raises(errors.InputError, match='num_features'):
+    registry.get('sparse-words').load('', task.option_values() | WORDS)
+
+
+WORDS = {'num_classes': 10, 'num_features': 10**6}
+
+
+def test_a_default_number_of_clients_fits(tmp_path):
+  path = write_text(tmp_path / 'a.txt')
+  found = experiment.assemble(text_run(path))
+  assert found.algorithm.sampling.clients_per_round == 3
+  assert any('all 3 clients' in warning for warning in found.warnings)
+  default = found.config['hyperparameters']['clients_per_round']
+  for given in (4, default):
+    chosen = experiment.assemble(text_run(path, clients_per_round=given))
+    with pytest.raises(errors.InputError, match=f'is {given}, and the data'):
+      chosen.algorithm.sampling.cohorts(chosen.dataset, 0)
+
+
+def test_features_of_ones_own_are_not_hashed(tmp_path):
+  task = registry.get('sparse-text-sets')
+  options = task.option_values() | {'num_clients': 2}
+  loaded = task.load(write_text(tmp_path / 'a.txt'), options)
+  assert loaded.dataset.train.pool.read(np.arange(1)).shape[1] == 9
+
+
+def test_a_class_of_the_test_that_nobody_trains_on(tmp_path):
+  path = tmp_path / 'a.csv'
+  path.write_text(
+    'class,user_id,part,a\n'
+    + ''.join(f'{c},u,train,{i}\n' for i, c in enumerate('abab'))
+    + 'fox\x1b[2J,u,test,1\n'
+  )
+  config = experiment.resolve(
+    'table', 'fedavg', {'data_dir': str(path), 'test_column': 'part'}
+  )
+  [told, _] = experiment.assemble(config).warnings
+  assert '1 class of the test' in told
+  assert r'fox\x1b' in told
+  assert told in registry.get('table').find(str(path), config['options'])
+
+
+def test_labels_with_gaps_are_told_of(tmp_path):
+  path = str(tmp_path / 'a.npz')
+  np.savez(path, x=np.eye(4), y=[3, 999, 3, 999], client=[0, 0, 1, 1])
+  config = experiment.resolve('table', 'fedavg', {'data_dir': path})
+  warnings = experiment.assemble(config).warnings
+  found = registry.get('table').find(path)
+  for text in (warnings[0], found):
+    assert 'labels up to 999, of which only 2 occur' in text
+
+
+def test_the_doctor_refuses_features_that_training_refuses(tmp_path):
+  find = registry.get('table').find
+  path = str(tmp_path / 'a.npz')
+  x = np.eye(4)
+  x[2, 1] = np.inf
+  np.savez(path, x=x, y=[0, 1, 0, 1], client=[0, 0, 1, 1])
+  with pytest.raises(errors.InputError, match='finite'):
+    find(path)
+  table = tmp_path / 'a.csv'
+  table.write_text('class,x\na,1\nb,inf\n')
+  with pytest.raises(errors.InputError, match='finite'):
+    find(str(table))
+  np.savez(path, x=np.zeros([4, 8, 8]), y=[0, 1, 0, 1], client=[0, 0, 1, 1])
+  with pytest.raises(errors.InputError, match='uint8'):
+    registry.get('images').find(path)

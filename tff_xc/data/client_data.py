@@ -12,6 +12,7 @@ import tensorflow as tf
 import tensorflow_federated as tff
 
 from tff_xc import errors
+from tff_xc import wording
 from tff_xc.data import partition as partition_lib
 from tff_xc.data import pool as pool_lib
 from tff_xc.data import sparse
@@ -167,6 +168,10 @@ def _dataset(examples: pool_lib.Examples) -> tf.data.Dataset:
   ).map(lambda element: element)  # Rows of ragged tensors become tensors.
 
 
+# Classes for each one that occurs, from which on a person will have misnumbered.
+_GAPS = 10
+
+
 @dataclasses.dataclass(frozen=True, eq=False)
 class FederatedDataset:
   """A data set in the form that training and evaluation use.
@@ -215,6 +220,15 @@ class FederatedDataset:
           f'{self.name}, {part} examples',
         )
 
+  def warnings(self) -> list[str]:
+    """Returns what is likely to be a mistake in the classes, see below."""
+    y = self.train.classes[:0]
+    if self.test is not None:
+      y = self.test.y
+      y = y.indices if scipy.sparse.issparse(y) else y
+    names = self.class_names or range(self.num_classes)
+    return class_warnings(self.train.classes, y, names)
+
   def repartitioned(
     self,
     rule: Callable[
@@ -231,3 +245,30 @@ class FederatedDataset:
     return dataclasses.replace(
       self, train=PartitionedClientData(pool, rule(pool.y))
     )
+
+
+def class_warnings(
+  trained: np.ndarray, tested: np.ndarray, class_names: Sequence
+) -> list[str]:
+  """Returns sentences about classes that are likely to be a mistake.
+
+  Args:
+    trained: labels of training examples.
+    tested: labels of test examples.
+    class_names: [n], texts or numbers.
+  """
+  found = []
+  unseen = np.setdiff1d(tested, trained)
+  if len(unseen):
+    such = ', '.join(wording.shown(class_names[c]) for c in unseen[:3])
+    found.append(
+      f'{wording.count(len(unseen), "class")} of the test without a training'
+      f' example, such as {such}: nothing can learn them'
+    )
+  occurring = len(np.union1d(trained, tested))
+  if occurring * _GAPS <= len(class_names):
+    found.append(
+      f'labels up to {len(class_names) - 1:,}, of which only {occurring:,} occur:'
+      ' number the classes from 0 without gaps, as each takes a row'
+    )
+  return found

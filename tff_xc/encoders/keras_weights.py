@@ -36,6 +36,7 @@ import numpy as np
 import tensorflow as tf
 
 from tff_xc import errors
+from tff_xc.data import hdf5
 from tff_xc.encoders import encoder as encoder_lib
 from tff_xc.encoders import mobilenet
 
@@ -135,6 +136,7 @@ def read(network: mobilenet.Network, source: str) -> tf.keras.Model:
       f'--encoder_weights={source} is no file; give a .h5 file of'
       f' tf.keras.applications.{application}, or {DOWNLOAD}'
     )
+  hdf5.check_file(source)
   reasons = []
   for top in (False, True):
     model = build(include_top=top, weights=None, input_shape=(224, 224, 3))

@@ -49,6 +49,7 @@ NOT_CONFIGURATION = (
   'best_by',
   'checkpoint_every',
   'client_threads',
+  'clients_given',
   'data_dir',
   'git_revision',
   'run_dir',

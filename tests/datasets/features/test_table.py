@@ -13,6 +13,7 @@ from datasets import tables
 from datasets.features import table as table_lib
 from datasets.splits import inputs
 from tff_xc import errors
+from tff_xc import memory
 
 FRAME = pd.DataFrame(
   {
@@ -206,3 +207,32 @@ def test_damaged_files_are_refused(tmp_path, name, content, message):
     (tmp_path / name).write_bytes(content)
   with pytest.raises(errors.InputError, match=message):
     table_lib.read(tmp_path / name, table_lib.DEFAULT)
+
+
+def test_columns_without_numbers_are_read_once(tmp_path, monkeypatch):
+  """A text of 100,000 characters in each row would fill the memory."""
+  asked = []
+  batches = tables.batches
+
+  def watched(path, required, optional=(), raw=()):
+    asked.append(set(raw))
+    return batches(path, required, optional, raw)
+
+  monkeypatch.setattr(tables, 'batches', watched)
+  path = written(tmp_path, FRAME.assign(text='not a number'), '.csv')
+  found = table_lib.read(path, table_lib.DEFAULT)
+  assert 'text' in asked[0]
+  assert asked[-1] == set(found.features)
+
+
+def test_a_table_larger_than_memory_is_refused(tmp_path, monkeypatch):
+  monkeypatch.setattr(memory, 'free_bytes', lambda: 10)
+  with pytest.raises(errors.InputError, match='memory'):
+    table_lib.read(written(tmp_path), table_lib.DEFAULT)
+
+
+def test_a_long_cell_is_not_shown_whole(tmp_path):
+  frame = FRAME.assign(weight=['1', '1' * 1000, '2', '3'])
+  with pytest.raises(errors.InputError, match='weight') as e:
+    table_lib.read(written(tmp_path, frame), table_lib.DEFAULT)
+  assert len(str(e.value)) < 400

@@ -18,7 +18,7 @@ from tff_xc import errors
   ],
 )
 def test_every_form_has_the_same_images(tmp_path, write, monkeypatch):
-  monkeypatch.setattr(files, '_BYTES', 100)
+  monkeypatch.setattr(files, '_LINES', 3)
   found = files.read(write(tmp_path))
   assert list(found.ids) == sorted(on_disk.NAMES)
   synsets = ['n00000001', 'n00000003', 'n00000020', 'n00000100']
@@ -33,7 +33,8 @@ def test_every_form_has_the_same_images(tmp_path, write, monkeypatch):
   ('change', 'said'),
   [
     (lambda t: t + 'n1.JPEG\n', r'line 21: .n1\.JPEG. is no SYNSET/NAME'),
-    (lambda t: t + '\nn1/2.JPEG\n', r'line 21: .. is no SYNSET'),
+    (lambda t: t + '\n \nn1.JPEG', r'line 23: .n1\.JPEG. is no SYNSET'),
+    (lambda t: t + '\n' + t.split('\n')[4], r'line 22: .* in line 5 already'),
     (lambda t: t + 'n1/2.txt\n', r'line 21: .n1/2\.txt. is no SYNSET'),
     (lambda t: t + t.split('\n')[4], r'line 21: .* is in line 5 already'),
     (lambda t: '', 'has no lines'),

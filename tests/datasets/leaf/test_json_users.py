@@ -1,5 +1,6 @@
 """LEAF's JSON: any order of keys, small buffers, and everything malformed."""
 
+import gzip
 import json
 import tracemalloc
 
@@ -7,9 +8,11 @@ import numpy as np
 import pytest
 
 from datasets import json_text
+from datasets import zip_members
 from datasets.leaf import json_users
 from tests.datasets.leaf import on_disk
 from tff_xc import errors
+from tff_xc import memory
 
 DATA = {
   'ann': ([[0.5, 1], [0.25, 0.0]], [3, 1]),
@@ -166,3 +169,21 @@ def test_what_add_raises_is_not_of_the_file(tmp_path):
 def test_no_file(tmp_path):
   with pytest.raises(errors.InputError, match='cannot be read'):
     read(tmp_path / 'a.json')
+
+
+def test_a_value_without_end_is_not_gathered(tmp_path, monkeypatch):
+  monkeypatch.setattr(zip_members, 'LONGEST_LINE', 20)
+  monkeypatch.setattr(json_text, '_CHUNK', 5)
+  monkeypatch.setattr(memory, 'free_bytes', lambda: 30)
+  path = tmp_path / 'a.json'
+  path.write_text('{"users": ["' + 'a' * 100)
+  with pytest.raises(errors.InputError, match='memory'):
+    read(path)
+
+
+def test_gzip_is_known_by_its_bytes(tmp_path):
+  path = tmp_path / 'a.json'
+  on_disk.write(path, DATA)
+  plain = read(path)
+  path.write_bytes(gzip.compress(path.read_bytes()))
+  assert read(path) == plain

@@ -265,3 +265,15 @@ def test_no_clients(tmp_path):
       file.create_group('examples')
   with pytest.raises(errors.InputError, match='has no clients'):
     load('emnist', tmp_path)
+
+
+def test_text_of_another_file_is_no_example(tmp_path):
+  other = tmp_path / 'secret.txt'
+  other.write_text('a password')
+  for part in ('train', 'test'):
+    with h5py.File(tmp_path / f'shakespeare_{part}.h5', 'w') as file:
+      file.create_dataset(
+        'examples/A/snippets', (1,), 'S10', external=[(str(other), 0, 10)]
+      )
+  with pytest.raises(errors.InputError, match='another file'):
+    load('shakespeare', tmp_path)

@@ -165,3 +165,13 @@ def test_one_is_no_plural():
     '1,200 rows of 4 classes (a, b, c, ...), 30 of them test; --split must say'
     ' whose each is'
   )
+
+
+def test_classes_of_folders_that_look_like_floats(tmp_path):
+  """A table calls the class of a folder 2.0 by 2."""
+  data = labelled(class_names=['1.0', '2.0', '2.1'])
+  for name in ('2.0', '2'):
+    lines = ('user_id,image_id,class', f'u,1,{name}', 'v,2,2.1')
+    path = write(tmp_path / 'a.csv', *lines)
+    clients, _ = parts(data, split=path)
+    assert sorted(clients.numbers) == [1, 2]

@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 import scipy.sparse
 
+from datasets import zip_members
 from datasets.xc import headers as xc_headers
 from datasets.xc import lines as xc_lines
 from datasets.xc import text as xc_text
@@ -344,3 +345,18 @@ def test_real_files_equal_a_naive_parser(data_dir, name):
     pytest.skip(f'no {path}')
   text = path.read_text().rstrip('\n')
   assert rows_of(xc_text.read(path)) == naive(text)
+
+
+def test_a_byte_order_mark_and_gzip_under_any_name(tmp_path):
+  content = b'\xef\xbb\xbf' + EXAMPLES.encode()
+  for name, written in (('a.txt', content), ('b.txt', gzip.compress(content))):
+    (tmp_path / name).write_bytes(written)
+    assert xc_text.read(tmp_path / name).header == (4, 7, 5)
+
+
+def test_a_line_without_end_is_not_read(tmp_path, monkeypatch):
+  monkeypatch.setattr(zip_members, 'LONGEST_LINE', 100)
+  path = tmp_path / 'a.txt'
+  path.write_text('1 7 5\n0' + ' 1:1' * 100)
+  with pytest.raises(errors.InputError, match='line 2 has more than 100'):
+    xc_text.read(path)

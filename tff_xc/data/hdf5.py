@@ -1,0 +1,101 @@
+"""Checks HDF5 files before anything is read of them.
+
+An HDF5 file may name other files whose bytes it takes for its own (external storage,
+external links, virtual datasets), and may announce more values than it has. A file
+that somebody else made could so read any file of the user's, or fill the memory.
+"""
+
+import io
+import os
+import pathlib
+import zipfile
+
+from tff_xc import errors
+from tff_xc import memory
+
+# Bytes that are not worth a look at the free memory for each of 20,000 datasets.
+_SMALL = 1 << 20
+
+
+def check(file, path: str | os.PathLike) -> None:
+  """Refuses a file that reads other files, or announces what it has not.
+
+  Args:
+    file: an open `h5py.File`.
+    path: its path, for errors.
+
+  Raises:
+    errors.InputError: naming the group or the dataset.
+  """
+  import h5py
+
+  groups, seen = [file], set()
+  while groups:
+    group = groups.pop()
+    for name in group:
+      where = f'{path}: {group.name.rstrip("/")}/{name}'
+      link = group.get(name, getlink=True)
+      if isinstance(link, h5py.SoftLink):
+        continue  # Of this file; what it leads to is visited anyway.
+      if not isinstance(link, h5py.HardLink):
+        _refuse(where)
+      found = group[name]
+      address = h5py.h5o.get_info(found.id).addr
+      if address in seen:
+        continue
+      seen.add(address)
+      if isinstance(found, h5py.Group):
+        groups.append(found)
+      elif isinstance(found, h5py.Dataset):
+        _check_dataset(found, where)
+
+
+def _check_dataset(dataset, where: str) -> None:
+  import h5py
+
+  # h5py's own attributes would ask for these properties anew each time.
+  made = dataset.id.get_create_plist()
+  if made.get_layout() == h5py.h5d.VIRTUAL or made.get_external_count():
+    _refuse(where)
+  size = dataset.dtype.itemsize * (dataset.size or 0)
+  if size > _SMALL:
+    memory.require(size, where, 'get the file again')
+  if size and not dataset.id.get_storage_size():
+    raise errors.InputError(
+      f'{where} announces {list(dataset.shape)} values and has none; get the file'
+      ' again'
+    )
+
+
+def _refuse(where: str) -> None:
+  raise errors.InputError(
+    f'{where} is in another file, which is not read; copy it into this one'
+  )
+
+
+def check_file(path: str | os.PathLike) -> None:
+  """Checks an HDF5 file, or those in a zip such as Keras's `.keras`.
+
+  A file of another kind is left to its reader.
+
+  Raises:
+    errors.InputError: as `check`; or it is damaged.
+  """
+  import h5py
+
+  path = pathlib.Path(path)
+  try:
+    if zipfile.is_zipfile(path):
+      with zipfile.ZipFile(path) as archive:
+        for member in archive.infolist():
+          if member.filename.endswith('.h5'):
+            where = f'{path}/{member.filename}'
+            memory.require(member.file_size, where, 'get the file again')
+            content = io.BytesIO(archive.read(member))
+            with h5py.File(content, 'r') as file:
+              check(file, where)
+    elif h5py.is_hdf5(path):
+      with h5py.File(path, 'r') as file:
+        check(file, path)
+  except (OSError, RuntimeError, KeyError, zipfile.BadZipFile) as e:
+    raise errors.InputError(f'{path} is damaged ({e}); get it again') from e
