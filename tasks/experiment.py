@@ -235,7 +235,7 @@ def with_data(config: Mapping, loaded: task_lib.Loaded) -> Experiment:
   options, values = config['options'], dict(config['hyperparameters'])
   warnings = dataset.warnings()
   if entry.has_clients and not config.get('clients_given', True):
-    warnings += _fit_clients(values, len(dataset.train.partition))
+    warnings += _fit_clients(values, dataset.train.partition)
   most = dataset.train.largest_label_set * model.rows_per_label
   algorithm = entry.algorithm(
     values,
@@ -250,7 +250,7 @@ def with_data(config: Mapping, loaded: task_lib.Loaded) -> Experiment:
     algorithm = _with_clients(algorithm, values, drawn)
   algorithm = _with_feature_rows(algorithm, dataset, options, drawn)
   return Experiment(
-    config,
+    {**config, 'hyperparameters': values},
     dataset,
     algorithm,
     task.metrics_of(dataset, algorithm.model),
@@ -258,9 +258,13 @@ def with_data(config: Mapping, loaded: task_lib.Loaded) -> Experiment:
   )
 
 
-def _fit_clients(values: dict, clients: int) -> list[str]:
+def _fit_clients(values: dict, partition) -> list[str]:
   """Lowers a default --clients_per_round to the clients there are; returns why."""
-  count = values['clients_per_round']
+  clients, count = len(partition), values['clients_per_round']
+  if values.get('virtual_clients'):
+    if values['virtual_clients_replace']:
+      return []
+    clients = int((partition.sizes > 0).sum())  # Others are never drawn.
   if not 0 < clients < count:
     return []
   values['clients_per_round'] = clients

@@ -10,6 +10,8 @@ from tasks import registry
 from tests.launch import own_examples
 from tff_xc import errors
 from tff_xc import memory
+from tff_xc.experiment import same_run
+from tff_xc.report import run_files
 
 RUNS = [
   (
@@ -182,14 +184,39 @@ WORDS = {'num_classes': 10, 'num_features': 10**6}
 
 def test_a_default_number_of_clients_fits(tmp_path):
   path = write_text(tmp_path / 'a.txt')
-  found = experiment.assemble(text_run(path))
+  config = text_run(path)
+  found = experiment.assemble(config)
   assert found.algorithm.sampling.clients_per_round == 3
+  assert found.config['hyperparameters']['clients_per_round'] == 3
   assert any('all 3 clients' in warning for warning in found.warnings)
-  default = found.config['hyperparameters']['clients_per_round']
+  run_files.write_json(tmp_path / 'config.json', found.config)
+  same_run.check_config(tmp_path, config)  # Before the data are read.
+  default = config['hyperparameters']['clients_per_round']
+  with pytest.raises(errors.InputError, match='clients_per_round'):
+    same_run.check_config(tmp_path, text_run(path, clients_per_round=default))
   for given in (4, default):
     chosen = experiment.assemble(text_run(path, clients_per_round=given))
     with pytest.raises(errors.InputError, match=f'is {given}, and the data'):
       chosen.algorithm.sampling.cohorts(chosen.dataset, 0)
+
+
+def test_a_default_number_of_virtual_clients_fits(tmp_path):
+  path = write_text(tmp_path / 'a.txt')
+  for replace in (False, True):
+    config = experiment.resolve(
+      'sparse-text',
+      'fedvc',
+      {
+        'data_dir': path,
+        'split': 'iid:3',
+        'virtual_clients_replace': replace,
+      },
+    )
+    default = config['hyperparameters']['clients_per_round']
+    found = experiment.assemble(config)
+    expected = default if replace else 3
+    assert found.algorithm.sampling.clients_per_round == expected
+    found.algorithm.sampling.cohorts(found.dataset, 0)
 
 
 def test_features_of_ones_own_are_not_hashed(tmp_path):

@@ -15,6 +15,7 @@ from tff_xc.report import run_files
 
 # A checksum of FedIR's target distribution; in config.json once it is read.
 PROBABILITIES = 'class_probabilities'
+_FITTED = 'clients_per_round'
 
 
 def check_config(path: str | os.PathLike, config: Mapping) -> None:
@@ -45,7 +46,11 @@ def check_config(path: str | os.PathLike, config: Mapping) -> None:
     return
   found = run_files.read_config(file)
   wanted = json.loads(json.dumps(config))
-  told = differences(_settings(found), _settings(wanted))
+  was, is_now = _settings(found), _settings(wanted)
+  if 'data' not in wanted and not wanted.get('clients_given', True):
+    # A default, which is fitted to the data once they are read.
+    was, is_now = ({**s, _FITTED: None} for s in (was, is_now))
+  told = differences(was, is_now)
   if told:
     raise errors.InputError(
       f'{path} holds a run of another configuration: {told}; choose another'
