@@ -3,12 +3,14 @@
 import json
 import math
 import shutil
+import signal
 
 import numpy as np
 import pytest
 
 from tests import doubling
 from tff_xc import errors
+from tff_xc import interrupts
 from tff_xc.experiment import loop as experiment
 from tff_xc.experiment import run_directory
 from tff_xc.experiment import same_run
@@ -101,6 +103,20 @@ def test_an_interrupt_saves_and_the_same_call_goes_on(tmp_path, capsys):
   # Round 7 is no multiple of 3: the interrupt itself wrote the checkpoint.
   doubling.run(tmp_path / 'cut', process=doubling.Doubling(interrupt_at=5))
   assert doubling.rows(tmp_path / 'cut') == doubling.rows(tmp_path / 'whole')
+
+
+def test_an_interrupt_that_was_swallowed_stops_after_the_round(
+  tmp_path, monkeypatch, capsys
+):
+  class Swallowing(doubling.Doubling):
+    def next(self, state, examples):
+      if state.round_number == 4:
+        monkeypatch.setattr(interrupts, '_received', signal.SIGINT)
+      return super().next(state, examples)
+
+  with pytest.raises(KeyboardInterrupt):
+    doubling.run(tmp_path / 'cut', process=Swallowing())
+  assert 'stopped after round 5' in capsys.readouterr().err
 
 
 def test_an_interrupt_while_evaluating_loses_no_row(tmp_path):

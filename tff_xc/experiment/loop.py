@@ -10,6 +10,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from tff_xc import errors
+from tff_xc import interrupts
 from tff_xc.experiment import client_states as client_states_lib
 from tff_xc.experiment import cohort as cohort_lib
 from tff_xc.experiment import progress as progress_lib
@@ -117,6 +118,7 @@ def _train(
       rows.append(measured)
       progress.start(measured)
     while held.done < schedule.rounds and not best.stops(rows):
+      interrupts.check()
       started = time.perf_counter()
       cohort = cohorts(held.done)
       output, row = held.next(cohort, messages)
