@@ -351,3 +351,28 @@ def contents(path):
     for p in path.rglob('*')
     if p.is_file() and p.name != '.lock'
   }
+
+
+def test_a_directory_that_disappears_is_one_sentence(tmp_path):
+  class Moving(doubling.Doubling):
+    def next(self, state, examples):
+      if state.round_number == 4:
+        (tmp_path / 'run').rename(tmp_path / 'elsewhere')
+      return super().next(state, examples)
+
+  with pytest.raises(errors.InputError, match='cannot be written'):
+    doubling.run(tmp_path / 'run', process=Moving())
+  assert not (tmp_path / 'run').exists()
+
+
+@pytest.mark.parametrize('kind', [doubling.Doubling, doubling.Keeping])
+def test_a_checkpoint_is_also_saved_by_the_clock(kind, tmp_path, monkeypatch):
+  doubling.run(tmp_path / 'whole', process=kind())
+  monkeypatch.setattr(experiment, '_SAVE_SECONDS', 0)
+  with pytest.raises(KeyboardInterrupt):
+    doubling.run(tmp_path / 'cut', process=kind(5))
+  # Rounds 3, 6 and 9 are due.
+  kept = (tmp_path / 'cut' / 'checkpoints').glob('round_*')
+  assert sorted(path.stem for path in kept) == ['round_3', 'round_4', 'round_5']
+  doubling.run(tmp_path / 'cut', process=kind())
+  assert doubling.rows(tmp_path / 'cut') == doubling.rows(tmp_path / 'whole')

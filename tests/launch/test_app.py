@@ -271,6 +271,6 @@ def test_a_tilde_is_the_home(tmp_path, monkeypatch):
   for arguments in (['--run_dir=~/run'], [f'--flagfile={flag_file}']):
     done = light.call('evaluate', *arguments, HOME=str(tmp_path))
     assert done.returncode == 0, done.stderr
-    assert done.stdout.split()[-1] == str(tmp_path / 'run')
+    assert done.stdout.splitlines()[0] == str(tmp_path / 'run')
   done = light.call('compare', '~/runs', HOME=str(tmp_path))
   light.assert_one_sentence(done, str(tmp_path / 'runs'))
