@@ -24,6 +24,7 @@ from tasks import registry as tasks
 from tff_xc import errors
 from tff_xc import interrupts
 from tff_xc import memory
+from tff_xc.experiment import lock
 
 _ROOT = pathlib.Path(__file__).parents[2]
 _POLL_SECONDS = 0.2
@@ -94,7 +95,7 @@ class Child:
     self.seconds, self.peak_bytes = 0.0, 0
     self._log = run.folder.with_name(run.folder.name + '.log')
     self._log.parent.mkdir(parents=True, exist_ok=True)
-    with open(self._log, 'ab') as log:
+    with open(self._log, 'ab', opener=lock.regular) as log:
       self._log_start = log.tell()
       self._process = subprocess.Popen(
         [

@@ -2,6 +2,7 @@
 
 import json
 import math
+import os
 import shutil
 import signal
 
@@ -376,3 +377,19 @@ def test_a_checkpoint_is_also_saved_by_the_clock(kind, tmp_path, monkeypatch):
   assert sorted(path.stem for path in kept) == ['round_3', 'round_4', 'round_5']
   doubling.run(tmp_path / 'cut', process=kind())
   assert doubling.rows(tmp_path / 'cut') == doubling.rows(tmp_path / 'whole')
+
+
+@pytest.mark.parametrize('kind', ['link', 'pipe'])
+def test_a_prepared_directory_harms_no_file_and_waits_for_nobody(
+  kind, tmp_path
+):
+  precious = tmp_path / 'precious'
+  precious.write_text('precious')
+  (tmp_path / 'run').mkdir()
+  if kind == 'link':
+    (tmp_path / 'run' / '.lock').symlink_to(precious)
+  else:
+    os.mkfifo(tmp_path / 'run' / '.lock')
+  with pytest.raises(errors.InputError, match='link or a pipe'):
+    doubling.run(tmp_path / 'run')
+  assert precious.read_text() == 'precious'

@@ -69,6 +69,17 @@ def test_an_earlier_start_is_not_taken_for_the_cause(tmp_path):
   assert 'status 2' in child.error
 
 
+def test_a_log_that_is_a_link_is_refused(tmp_path):
+  [run] = made(tmp_path, 1)
+  run.folder.parent.mkdir()
+  precious = tmp_path / 'precious'
+  precious.touch()
+  run.folder.with_name('seed0.log').symlink_to(precious)
+  with pytest.raises(OSError, match='link'):
+    run_all([run], 'print(1)')
+  assert precious.read_text() == ''
+
+
 def test_jobs_run_side_by_side(tmp_path):
   program = f"""
 import pathlib, sys, time
