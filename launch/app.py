@@ -19,6 +19,7 @@ import launch
 from tff_xc import errors
 from tff_xc import interrupts
 from tff_xc import lazy_imports
+from tff_xc import wording
 
 # What a path that the user named may have, wherever it is looked at first.
 _OF_PATHS = (errno.EACCES, errno.EPERM, errno.ENAMETOOLONG, errno.ELOOP)
@@ -141,6 +142,11 @@ def _parse() -> Sequence[str]:
   """Parses the flags and returns the other arguments; `~` is the user's home."""
   try:
     arguments = flags.FLAGS(sys.argv)[1:]
+  except flags.UnrecognizedFlagError as e:
+    meant = wording.meant(e.flagname, flags.FLAGS, '--')
+    raise errors.InputError(
+      f'there is no flag --{e.flagname}{meant} (--help lists the flags)'
+    ) from e
   except flags.Error as e:
     raise errors.InputError(f'{e} (--help lists the flags)') from e
   for name in flags.FLAGS:

@@ -117,22 +117,22 @@ def in_a_destructor(arguments):
   time.sleep(60)
 
 def swallowed(arguments):
-  print('begun', flush=True)
   try:
+    print('begun', flush=True)
     time.sleep(60)
   except KeyboardInterrupt:
     pass
 
 def made_another_error(arguments):
-  print('begun', flush=True)
   try:
+    print('begun', flush=True)
     time.sleep(60)
   except KeyboardInterrupt:
     raise ImportError('initialization failed')
 
 def busy(arguments):
-  print('begun', flush=True)
   try:
+    print('begun', flush=True)
     time.sleep(60)
   except KeyboardInterrupt:
     print('saving', flush=True)

@@ -1,5 +1,7 @@
 """Compares the search of nearest rows with NumPy, in blocks of any size."""
 
+import tempfile
+
 import numpy as np
 import pytest
 import tensorflow as tf
@@ -36,3 +38,14 @@ def test_equal_rows_are_neighbours_by_their_place(small_blocks):
   np.testing.assert_array_equal(places[2], [0, 1, 3])
   np.testing.assert_array_equal(places[11], [0, 1, 2])
   np.testing.assert_array_equal(places[23], [12, 13, 14])
+
+
+def test_no_file_of_autograph_is_written(monkeypatch):
+  """One would stay in the temporary folder if the run is killed."""
+  monkeypatch.setattr(tempfile, 'NamedTemporaryFile', None)
+  rows = numpy_fedaws.unit_rows(5)
+  # TFF traces it so, with AutoGraph where it is not switched off.
+  found = tf.compat.v1.wrap_function(
+    lambda: nearest.nearest(rows, tf.range(5), rows, 1), []
+  )
+  assert found()[1].shape == (5, 1)
