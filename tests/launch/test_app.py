@@ -261,7 +261,14 @@ def test_a_standard_output_that_is_closed_or_full(redirected, status, said):
 
 
 def test_a_terminal_that_cannot_show_a_character():
-  done = light.call('list', 'tables', PYTHONIOENCODING='ascii')
+  done = subprocess.run(
+    [sys.executable, '-m', 'launch.list', 'tables'],
+    cwd=light.ROOT,
+    env={**os.environ, 'PYTHONIOENCODING': 'ascii'},
+    capture_output=True,
+    text=True,
+    check=False,
+  )
   assert (done.returncode, done.stderr) == (0, '')
 
 

@@ -225,7 +225,7 @@ def test_an_interrupted_and_resumed_sweep_ends_like_another(tmp_path):
   finally:
     cut.terminate()
     said, _ = cut.communicate(timeout=90)
-  assert cut.returncode == 130
+  assert cut.returncode == 143
   assert 'stopped; the same command goes on from here' in said
   assert not [process for process in below if process.is_running()]
   assert not (second / 'summary.json').exists()

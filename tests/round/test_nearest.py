@@ -5,6 +5,7 @@ import tempfile
 import numpy as np
 import pytest
 import tensorflow as tf
+import tensorflow_federated as tff
 
 from tests.algorithms import numpy_fedaws
 from tff_xc.round import nearest
@@ -44,8 +45,9 @@ def test_no_file_of_autograph_is_written(monkeypatch):
   """One would stay in the temporary folder if the run is killed."""
   monkeypatch.setattr(tempfile, 'NamedTemporaryFile', None)
   rows = numpy_fedaws.unit_rows(5)
-  # TFF traces it so, with AutoGraph where it is not switched off.
-  found = tf.compat.v1.wrap_function(
-    lambda: nearest.nearest(rows, tf.range(5), rows, 1), []
-  )
-  assert found()[1].shape == (5, 1)
+
+  @tff.tensorflow.computation
+  def found():
+    return nearest.nearest(rows, tf.range(5), rows, 1)
+
+  assert found.type_signature.result[1].shape[1] == 1
