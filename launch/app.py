@@ -15,8 +15,11 @@ from collections.abc import Sequence
 
 from absl import flags
 
+import launch
 from tff_xc import errors
+from tff_xc import interrupts
 from tff_xc import lazy_imports
+from tff_xc import wording
 
 # What a path that the user named may have, wherever it is looked at first.
 _OF_PATHS = (errno.EACCES, errno.EPERM, errno.ENAMETOOLONG, errno.ELOOP)
@@ -25,8 +28,8 @@ _OF_PATHS = (errno.EACCES, errno.EPERM, errno.ENAMETOOLONG, errno.ELOOP)
 def run(main: Callable[[Sequence[str]], None], usage: str) -> None:
   """Parses `sys.argv`, calls `main` with the arguments left, and exits.
 
-  Exit status: 0 done, 2 bad input (one sentence on stderr), 130 interrupted,
-  141 if nobody reads the output any more (`| head`).
+  Exit status: 0 done, 2 bad input (one sentence on stderr), 130 interrupted, 143
+  ended by SIGTERM, 141 if nobody reads the output any more (`| head`).
 
   Args:
     main: the command; raises `errors.InputError` on bad input.
@@ -34,52 +37,101 @@ def run(main: Callable[[Sequence[str]], None], usage: str) -> None:
       docstring.
   """
   os.environ.setdefault('TF_CPP_MIN_LOG_LEVEL', '2')
+  _open_streams()
   ending = _Ending()
   lazy_imports.install()
+  interrupts.install()
   # `bazel run` starts elsewhere; paths are relative to the user's directory.
   os.chdir(os.environ.get('BUILD_WORKING_DIRECTORY', '.'))
   try:
-    if any(arg in ('--help', '-h', '-help') for arg in sys.argv[1:]):
-      print(usage.strip() + '\n' + _flags_help())
-    else:
-      main(_parse())
-    sys.stdout.flush()
+    with interrupts.raising():
+      if any(arg in ('--help', '-h', '-help') for arg in sys.argv[1:]):
+        print(usage.strip() + '\n' + _flags_help())
+      else:
+        main(_parse())
+      sys.stdout.flush()
+      interrupts.check()
     ending.status = 0
   except BrokenPipeError:
-    # Python flushes stdout once more at its exit, which would fail.
-    os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
     ending.exit(141)
-  except errors.InputError as e:
-    print(f'error: {e}', file=sys.stderr)
-    ending.exit(2)
-  except OSError as e:
-    if e.errno not in _OF_PATHS or e.filename is None:
-      raise
-    print(
-      f'error: {e.filename} cannot be opened ({e.strerror}); check its permissions,'
-      ' or name another',
-      file=sys.stderr,
-    )
-    ending.exit(2)
   except KeyboardInterrupt:
-    print('interrupted', file=sys.stderr)
-    ending.exit(130)
+    ending.exit(interrupts.status(), 'interrupted')
+  except Exception as e:
+    told = _told(e)
+    if told:
+      ending.exit(2, f'error: {told}')
+    if interrupts.received():  # C code made another error of it.
+      ending.exit(interrupts.status(), 'interrupted')
+    raise
+
+
+def _open_streams() -> None:
+  """Lets a closed stream lead nowhere, so that no other file gets its number."""
+  for name, mode in (('stdin', 'r'), ('stdout', 'w'), ('stderr', 'w')):
+    if getattr(sys, name) is None:
+      setattr(sys, name, open(os.devnull, mode))  # noqa: SIM115
+  # Names in people's data may have what a terminal cannot show.
+  sys.stdout.reconfigure(errors='replace')
+
+
+def _told(error: Exception) -> str:
+  """Returns the sentence of an error that the user can mend; '' of a fault."""
+  if isinstance(error, errors.InputError):
+    return str(error)
+  if isinstance(error, MemoryError) or _is_of_tensorflows_memory(error):
+    return (
+      f'memory ran out ({str(error).partition(chr(10))[0] or "no more is free"});'
+      ' free some, or choose smaller settings or data'
+    )
+  if isinstance(error, ModuleNotFoundError):
+    return launch.without(error)
+  if isinstance(error, OSError) and error.filename is None:
+    try:
+      print(flush=True)
+    except OSError as e:
+      return (
+        f'standard output cannot be written ({e.strerror}); mend that, or let it'
+        ' lead elsewhere'
+      )
+  elif isinstance(error, OSError) and error.errno in _OF_PATHS:
+    return (
+      f'{error.filename} cannot be opened ({error.strerror}); check its'
+      ' permissions, or name another'
+    )
+  return ''
+
+
+def _is_of_tensorflows_memory(error: Exception) -> bool:
+  tf = sys.modules.get('tensorflow')
+  return tf is not None and isinstance(error, tf.errors.ResourceExhaustedError)
 
 
 class _Ending:
-  """Ends the process with its status, also where Ray hangs."""
+  """Ends the process with its status, also where Ray hangs.
+
+  An interrupted process keeps its status, too: where C code has run Python code,
+  Python would end it by a signal.
+  """
 
   def __init__(self):
     self.status = 1  # Of an error of ours.
     atexit.register(self._leave)  # The first one is called last.
 
-  def exit(self, status: int) -> None:
+  def exit(self, status: int, told: str = '') -> None:
     self.status = status
+    try:
+      sys.stdout.flush()
+    except OSError:
+      # Python flushes it once more at its exit, which would fail again.
+      os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+    with contextlib.suppress(OSError):
+      if told:
+        print(told, file=sys.stderr)
     sys.exit(status)
 
   def _leave(self) -> None:
     cluster = sys.modules.get('tff_xc.runtime.cluster.connection')
-    if cluster and cluster.left_behind:
+    if self.status > 128 or (cluster and cluster.left_behind):
       for stream in (sys.stdout, sys.stderr):
         with contextlib.suppress(OSError):  # The disk is full, say.
           stream.flush()
@@ -87,11 +139,22 @@ class _Ending:
 
 
 def _parse() -> Sequence[str]:
-  """Parses the flags and returns the other arguments."""
+  """Parses the flags and returns the other arguments; `~` is the user's home."""
   try:
-    return flags.FLAGS(sys.argv)[1:]
+    arguments = flags.FLAGS(sys.argv)[1:]
+  except flags.UnrecognizedFlagError as e:
+    meant = wording.meant(e.flagname, flags.FLAGS, '--')
+    raise errors.InputError(
+      f'there is no flag --{e.flagname}{meant} (--help lists the flags)'
+    ) from e
   except flags.Error as e:
     raise errors.InputError(f'{e} (--help lists the flags)') from e
+  for name in flags.FLAGS:
+    flag = flags.FLAGS[name]
+    # A shell expands neither --name=~/x nor what a flag file says.
+    if isinstance(flag.value, str) and flag.value.startswith('~'):
+      flag.value = os.path.expanduser(flag.value)
+  return [os.path.expanduser(argument) for argument in arguments]
 
 
 def define_float(

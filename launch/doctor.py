@@ -18,28 +18,22 @@ import textwrap
 from importlib import metadata
 from typing import Any
 
-try:
-  from absl import flags
+from absl import flags
 
-  from launch import app
-  from launch import machine
-  from launch import settings
-  from tasks import fitting
-  from tasks import own_options
-  from tasks import registry as tasks
-  from tasks import run_settings
-  from tasks import task as task_lib
-  from tff_xc import environment
-  from tff_xc import errors
-  from tff_xc import memory
-  from tff_xc import wording
-  from tff_xc.report import text_table
-  from tff_xc.runtime import registry as runtimes
-except ModuleNotFoundError as e:
-  sys.exit(
-    f'error: {e.name} is not installed for {sys.executable}: run `make venv`, '
-    'then `.venv/bin/python -m launch.doctor`'
-  )
+from launch import app
+from launch import machine
+from launch import settings
+from tasks import fitting
+from tasks import own_options
+from tasks import registry as tasks
+from tasks import run_settings
+from tasks import task as task_lib
+from tff_xc import environment
+from tff_xc import errors
+from tff_xc import memory
+from tff_xc import wording
+from tff_xc.report import text_table
+from tff_xc.runtime import registry as runtimes
 
 _ROOT = pathlib.Path(__file__).resolve().parents[1]
 

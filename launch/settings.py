@@ -89,7 +89,7 @@ def use_cache_dir() -> None:
   """
   if not flags.FLAGS.cache_dir:
     return
-  chosen = os.path.abspath(os.path.expanduser(flags.FLAGS.cache_dir))
+  chosen = os.path.abspath(flags.FLAGS.cache_dir)
   try:
     os.makedirs(chosen, exist_ok=True)
   except OSError as e:

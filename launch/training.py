@@ -6,8 +6,6 @@ from typing import Any
 
 from tasks import experiment
 from tff_xc.experiment import run_directory
-from tff_xc.experiment import writing
-from tff_xc.report import curves
 from tff_xc.report import groups
 from tff_xc.report import run_files
 from tff_xc.report import tables
@@ -18,11 +16,8 @@ def run(config: Mapping[str, Any], run_dir: str) -> dict[str, Any]:
   """Trains as configured, in `run_dir`; prints and returns the summary."""
   summary = experiment.run(config, run_dir)
   finished = run_files.read_run(run_dir)
-  picture = pathlib.Path(run_dir) / run_directory.CURVES
-  with writing.writing(picture):
-    curves.plot_run(finished, picture)
   rows = tables.build_rows(groups.group_runs([finished]))
   width = text_table.terminal_width()
   print(tables.to_text(rows, width, elsewhere='summary.json'))
-  print(f'curves: {picture}')
+  print(f'curves: {pathlib.Path(run_dir) / run_directory.CURVES}')
   return summary

@@ -6,6 +6,7 @@ import traceback
 from collections.abc import Mapping
 
 from tff_xc import errors
+from tff_xc import wording
 from tff_xc.algorithms import hyperparameters as hp
 
 MIDDLE = 'middle'  # Of --crop.
@@ -94,7 +95,7 @@ def fit(options: dict, given: Mapping) -> None:
   if not own and name not in _LEAST_SIDE:
     raise errors.InputError(
       f'--encoder={name}: choose one of {", ".join(_LEAST_SIDE)}, or a function'
-      ' of yours, MODULE:FUNCTION'
+      f' of yours, MODULE:FUNCTION{wording.meant(name, _LEAST_SIDE)}'
     )
   unused = []
   if name not in (V2, V3):

@@ -11,6 +11,7 @@ from tasks import table
 from tasks import task
 from tasks import xc
 from tff_xc import errors
+from tff_xc import wording
 
 TASKS = {
   t.name: t
@@ -26,6 +27,7 @@ def get(name: str) -> task.Task:
   """Returns the task of a name; `errors.InputError` lists the known names."""
   if name not in TASKS:
     raise errors.InputError(
-      f'unknown task {name!r}: choose one of ' + ', '.join(TASKS)
+      f'unknown task {name!r}{wording.meant(name, TASKS)}; choose one of '
+      + ', '.join(TASKS)
     )
   return TASKS[name]

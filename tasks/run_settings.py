@@ -30,7 +30,8 @@ SETTINGS: Mapping[str, hp.Hyperparameter] = {
     _setting(
       'checkpoint_every',
       0,
-      'rounds between checkpoints; default: eval_every',
+      'rounds between checkpoints, of which there is also one after about five'
+      ' minutes; default: eval_every',
       least=1,
     ),
     _setting(

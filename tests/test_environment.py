@@ -1,5 +1,8 @@
 """What identifies the program: its source files, whatever git says."""
 
+import subprocess
+import sys
+
 import pytest
 
 import tff_xc
@@ -47,3 +50,14 @@ def test_this_program_has_a_checksum_for_each_package():
   found = environment.sources()
   assert len({*found.values()}) == 3
   assert environment.sources() == found
+
+
+def test_a_program_that_never_installs_a_runtime_ends_quietly():
+  program = 'import tff_xc, tensorflow_federated'
+  done = subprocess.run(
+    [sys.executable, '-c', program],
+    capture_output=True,
+    text=True,
+    check=False,
+  )
+  assert (done.returncode, 'ServiceManager' in done.stderr) == (0, False)

@@ -81,3 +81,32 @@ def test_cells_keep_what_is_no_formula(text):
 def test_cells_hold_no_formula(text):
   assert wording.cell(text) == f"'{text}"
   assert wording.cell('a\x1b[31m\n=b') == r'a\x1b[31m\n=b'
+
+
+@pytest.mark.parametrize(
+  ('written', 'meant'),
+  [
+    ('lr', 'client_learning_rate'),
+    ('learning_rate', 'client_learning_rate'),
+    ('num_rounds', 'rounds'),
+    ('numRounds', 'rounds'),
+    ('epochs', 'local_epochs'),
+    ('local-epoch', 'local_epochs'),
+    ('batch', 'batch_size'),
+    ('batchsize', 'batch_size'),
+    ('clients_per_roud', 'clients_per_round'),
+    ('nonsense', ''),
+    ('', ''),
+  ],
+)
+def test_a_flag_that_was_meant_is_named(written, meant):
+  known = [
+    *('client_learning_rate', 'server_learning_rate', 'rounds', 'batch_size'),
+    *('local_epochs', 'clients_per_round', 'clients_per_class', 'seed'),
+  ]
+  expected = f'; did you mean --{meant}?' if meant else ''
+  assert wording.meant(written, known, '--') == expected
+
+
+def test_a_synonym_of_a_flag_that_is_not_there_names_none():
+  assert wording.meant('lr', ['output', 'metric']) == ''

@@ -1,7 +1,25 @@
 """What people read: words, numbers with units, and the names in their data."""
 
+import difflib
 import unicodedata
+from collections.abc import Iterable
 
+# What the field also calls our flags, without underscores.
+_SYNONYMS = {
+  'alpha': 'concentration',
+  'clientlr': 'client_learning_rate',
+  'cohortsize': 'clients_per_round',
+  'dataset': 'task',
+  'learningrate': 'client_learning_rate',
+  'lr': 'client_learning_rate',
+  'method': 'algorithm',
+  'mu': 'proximal_weight',
+  'numepochs': 'local_epochs',
+  'numrounds': 'rounds',
+  'output': 'run_dir',
+  'outputdir': 'run_dir',
+  'serverlr': 'server_learning_rate',
+}
 # Controls, directions of writing, halves of characters, and ends of lines.
 _HIDDEN = ('Cc', 'Cf', 'Cs', 'Zl', 'Zp')
 _JOINERS = '\u200c\u200d'  # Of Persian and Indian words, and of emoji.
@@ -68,3 +86,21 @@ def cell(text: str) -> str:
   except ValueError:
     return f"'{text}"
   return text
+
+
+def meant(name: str, known: Iterable[str], sign: str = '') -> str:
+  """Returns '; did you mean NAME?' for an unknown name, or '' if none is near.
+
+  Args:
+    name: what somebody wrote.
+    known: the names that there are.
+    sign: before a name: '--' of a flag.
+  """
+  plain = lambda text: text.lower().replace('_', '').replace('-', '')
+  by_plain = {plain(one): one for one in known}
+  written = plain(name)
+  found = _SYNONYMS.get(written)
+  if found not in by_plain.values():
+    near = difflib.get_close_matches(written, by_plain, 1, 0.7)
+    found = by_plain[near[0]] if near else None
+  return f'; did you mean {sign}{found}?' if found else ''

@@ -17,6 +17,7 @@ from launch.benchmarks import spec
 from launch.benchmarks import spreadout_step
 from launch.benchmarks import svm_step
 from tff_xc import errors
+from tff_xc import wording
 
 BENCHMARKS: dict[str, spec.Benchmark] = {
   module.BENCHMARK.name: module.BENCHMARK
@@ -48,6 +49,7 @@ def get(name: str) -> spec.Benchmark:
   """
   if name not in BENCHMARKS:
     raise errors.InputError(
-      f'unknown benchmark {name!r}: the benchmarks are {", ".join(BENCHMARKS)}'
+      f'unknown benchmark {name!r}{wording.meant(name, BENCHMARKS)}; the'
+      f' benchmarks are {", ".join(BENCHMARKS)}'
     )
   return BENCHMARKS[name]

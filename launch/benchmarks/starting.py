@@ -46,6 +46,7 @@ def parse_peers(
         f'--peers={word}: expected NAME=INTERPRETER, the names of '
         f'{benchmark.name} are {", ".join(known)}'
       )
+    interpreter = os.path.expanduser(interpreter)
     if not os.access(interpreter, os.X_OK) or os.path.isdir(interpreter):
       raise errors.InputError(
         f'--peers={word}: {interpreter or "nothing"} is no program that can be '

@@ -2,10 +2,10 @@
 
 A run's memory is given back at its end, and a crash ends one run only. Children
 are in process groups of their own, so that Ctrl-C reaches them through this
-module, which gives them time to end; a kill of this process ends them, too. A run
-that is interrupted between rounds saves its state. One that is interrupted within
-a round, as most are, has given its state away: it resumes from its last
-checkpoint.
+module, which gives them time to end; a kill of this process ends them, too, and so
+does a second Ctrl-C. A run that is interrupted between rounds saves its state. One
+that is interrupted within a round, as most are, has given its state away: it
+resumes from its last checkpoint.
 """
 
 import contextlib
@@ -16,14 +16,15 @@ import subprocess
 import sys
 import time
 from collections.abc import Callable
-from collections.abc import Iterator
 from collections.abc import Sequence
 
 from launch.benchmarks import cpu
 from launch.sweeps import plan
 from tasks import registry as tasks
 from tff_xc import errors
+from tff_xc import interrupts
 from tff_xc import memory
+from tff_xc.experiment import lock
 
 _ROOT = pathlib.Path(__file__).parents[2]
 _POLL_SECONDS = 0.2
@@ -45,7 +46,6 @@ _FIND = """
 import sys
 from tasks import registry
 from tff_xc import errors
-from tff_xc import memory
 try:
   registry.get(sys.argv[1]).find(sys.argv[2])
 except errors.InputError as e:
@@ -93,7 +93,7 @@ class Child:
     self.seconds, self.peak_bytes = 0.0, 0
     self._log = run.folder.with_name(run.folder.name + '.log')
     self._log.parent.mkdir(parents=True, exist_ok=True)
-    with open(self._log, 'ab') as log:
+    with open(self._log, 'ab', opener=lock.regular) as log:
       self._log_start = log.tell()
       self._process = subprocess.Popen(
         [
@@ -129,7 +129,7 @@ class Child:
   def interrupt(self) -> None:
     """Lets it end, and save its state if it has one, as between rounds."""
     if self._process.poll() is None:
-      self._process.send_signal(signal.SIGINT)
+      self._process.terminate()  # In the background, SIGINT is ignored.
 
   def end(self, deadline: float) -> None:
     """Waits until `deadline`, of `time.monotonic`, and kills what is left."""
@@ -174,29 +174,28 @@ def run_all(
       by side.
 
   Raises:
-    KeyboardInterrupt: after SIGINT or SIGTERM; the children have ended.
+    KeyboardInterrupt: after Ctrl-C, or SIGTERM to a command; the children have
+      ended.
   """
   waiting, running, limit = list(runs), [], jobs or 1
   largest = 0
-  with _stop_requested() as requested:
-    try:
-      while (waiting or running) and not requested:
-        while waiting and len(running) < limit:
-          run = waiting.pop(0)
-          shared = min(limit, len(waiting) + 1)
-          running.append(Child(run, arguments_of(run, shared)))
-        time.sleep(_POLL_SECONDS)
-        for child in [child for child in running if child.has_ended()]:
-          running.remove(child)
-          seen = (child.peak_bytes, *(other.peak_bytes for other in running))
-          largest = max(largest, *seen)
-          if not jobs and not child.error:
-            limit = fitting(largest, sum(c.held_bytes() for c in running))
-          on_end(child, limit)
-      if requested:
-        raise KeyboardInterrupt
-    finally:
-      _end(running, requested)
+  try:
+    while waiting or running:
+      while waiting and len(running) < limit:
+        run = waiting.pop(0)
+        shared = min(limit, len(waiting) + 1)
+        running.append(Child(run, arguments_of(run, shared)))
+      time.sleep(_POLL_SECONDS)
+      for child in [child for child in running if child.has_ended()]:
+        running.remove(child)
+        seen = (child.peak_bytes, *(other.peak_bytes for other in running))
+        largest = max(largest, *seen)
+        if not jobs and not child.error:
+          limit = fitting(largest, sum(c.held_bytes() for c in running))
+        on_end(child, limit)
+      interrupts.check()
+  finally:
+    _end(running)
 
 
 def fitting(peak_bytes: int, held_bytes: int) -> int:
@@ -230,33 +229,10 @@ def _environment() -> dict[str, str]:
   return {**os.environ, 'PYTHONPATH': os.pathsep.join(filter(None, paths))}
 
 
-@contextlib.contextmanager
-def _stop_requested() -> Iterator[list[int]]:
-  """Yields a list to which SIGINT and SIGTERM append their numbers.
-
-  A child inherits neither handlers nor an ignored SIGINT, as a background job
-  of a script has it.
-  """
-  requested: list[int] = []
-  record = lambda number, frame: requested.append(number)
-  numbers = (signal.SIGINT, signal.SIGTERM)
-  before = [signal.signal(number, record) for number in numbers]
-  try:
-    yield requested
-  finally:
-    for number, handler in zip(numbers, before, strict=True):
-      signal.signal(number, handler)
-
-
-def _end(children: Sequence[Child], requested: Sequence[int]) -> None:
-  """Ends children; a second signal kills them at once."""
+def _end(children: Sequence[Child]) -> None:
+  """Ends children, which may save their states first."""
   for child in children:
     child.interrupt()
-  signals = len(requested)
   deadline = time.monotonic() + _GRACE_SECONDS
-  while time.monotonic() < deadline and len(requested) == signals:
-    if all(child.has_ended() for child in children):
-      break
-    time.sleep(_POLL_SECONDS)
   for child in children:
-    child.end(time.monotonic())
+    child.end(deadline)

@@ -11,6 +11,7 @@ from typing import Any
 
 from tasks import experiment
 from tff_xc import errors
+from tff_xc import wording
 from tff_xc.algorithms import hyperparameters as hp
 from tff_xc.report import run_files
 
@@ -76,8 +77,9 @@ def points(
       )
     if name not in parameters or name in run_files.NOT_CONFIGURATION:
       raise errors.InputError(
-        f'--grid={grid}: {name} is no setting that changes results; `python -m'
-        ' launch.list algorithms` lists hyper-parameters'
+        f'--grid={grid}: {name} is no setting that changes results'
+        f'{wording.meant(name, parameters)}; `python -m launch.list algorithms`'
+        ' lists hyper-parameters'
       )
     try:
       values = [_value(parameters[name], t.strip()) for t in texts.split(',')]

@@ -2,13 +2,16 @@
 
 import json
 import math
+import os
 import shutil
+import signal
 
 import numpy as np
 import pytest
 
 from tests import doubling
 from tff_xc import errors
+from tff_xc import interrupts
 from tff_xc.experiment import loop as experiment
 from tff_xc.experiment import run_directory
 from tff_xc.experiment import same_run
@@ -101,6 +104,20 @@ def test_an_interrupt_saves_and_the_same_call_goes_on(tmp_path, capsys):
   # Round 7 is no multiple of 3: the interrupt itself wrote the checkpoint.
   doubling.run(tmp_path / 'cut', process=doubling.Doubling(interrupt_at=5))
   assert doubling.rows(tmp_path / 'cut') == doubling.rows(tmp_path / 'whole')
+
+
+def test_an_interrupt_that_was_swallowed_stops_after_the_round(
+  tmp_path, monkeypatch, capsys
+):
+  class Swallowing(doubling.Doubling):
+    def next(self, state, examples):
+      if state.round_number == 4:
+        monkeypatch.setattr(interrupts, '_received', signal.SIGINT)
+      return super().next(state, examples)
+
+  with pytest.raises(KeyboardInterrupt):
+    doubling.run(tmp_path / 'cut', process=Swallowing())
+  assert 'stopped after round 5' in capsys.readouterr().err
 
 
 def test_an_interrupt_while_evaluating_loses_no_row(tmp_path):
@@ -336,3 +353,44 @@ def contents(path):
     for p in path.rglob('*')
     if p.is_file() and p.name != '.lock'
   }
+
+
+def test_a_directory_that_disappears_is_one_sentence(tmp_path):
+  class Moving(doubling.Doubling):
+    def next(self, state, examples):
+      if state.round_number == 4:
+        (tmp_path / 'run').rename(tmp_path / 'elsewhere')
+      return super().next(state, examples)
+
+  with pytest.raises(errors.InputError, match='cannot be written'):
+    doubling.run(tmp_path / 'run', process=Moving())
+  assert not (tmp_path / 'run').exists()
+
+
+@pytest.mark.parametrize('kind', [doubling.Doubling, doubling.Keeping])
+def test_a_checkpoint_is_also_saved_by_the_clock(kind, tmp_path, monkeypatch):
+  doubling.run(tmp_path / 'whole', process=kind())
+  monkeypatch.setattr(experiment, '_SAVE_SECONDS', 0)
+  with pytest.raises(KeyboardInterrupt):
+    doubling.run(tmp_path / 'cut', process=kind(5))
+  # Rounds 3, 6 and 9 are due.
+  kept = (tmp_path / 'cut' / 'checkpoints').glob('round_*')
+  assert sorted(path.stem for path in kept) == ['round_3', 'round_4', 'round_5']
+  doubling.run(tmp_path / 'cut', process=kind())
+  assert doubling.rows(tmp_path / 'cut') == doubling.rows(tmp_path / 'whole')
+
+
+@pytest.mark.parametrize('kind', ['link', 'pipe'])
+def test_a_prepared_directory_harms_no_file_and_waits_for_nobody(
+  kind, tmp_path
+):
+  precious = tmp_path / 'precious'
+  precious.write_text('precious')
+  (tmp_path / 'run').mkdir()
+  if kind == 'link':
+    (tmp_path / 'run' / '.lock').symlink_to(precious)
+  else:
+    os.mkfifo(tmp_path / 'run' / '.lock')
+  with pytest.raises(errors.InputError, match='link or a pipe'):
+    doubling.run(tmp_path / 'run')
+  assert precious.read_text() == 'precious'

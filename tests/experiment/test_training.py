@@ -1,5 +1,6 @@
 """Training from Python: what it refuses, and what it resumes."""
 
+import asyncio
 import dataclasses
 
 import numpy as np
@@ -58,6 +59,17 @@ def test_another_algorithm_is_refused_in_the_same_directory(
   )
   apart = np.abs(shares - shares.mean(axis=0)).sum(axis=1)
   assert summary['emd'] == pytest.approx(apart.mean())
+
+
+def test_it_trains_while_a_loop_runs_as_in_a_notebook(
+  made, in_process, built_once, tmp_path
+):
+  async def cell():
+    return train(made, tmp_path / 'run')
+
+  assert asyncio.run(cell())['rounds'] == 1
+  assert (tmp_path / 'run' / 'curves.png').stat().st_size > 0
+  assert len((tmp_path / 'run' / 'metrics.csv').read_text().splitlines()) == 3
 
 
 @pytest.mark.parametrize(

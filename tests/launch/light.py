@@ -34,7 +34,7 @@ for number, file in enumerate(given['files'], 1):
   os.dup2(os.open(file, os.O_WRONLY), number)
 os.environ.clear()
 os.environ.update(given['environment'])
-say = lambda *_: print(os.environ.get('TFF_XC_CACHE'))
+say = lambda *given: print(given[0], os.environ.get('TFF_XC_CACHE'), sep='\\n')
 for name in ('training', 'evaluation'):
   sys.modules[f'launch.{name}'] = types.SimpleNamespace(run=say)
 command, *arguments = given['words']

@@ -1,14 +1,27 @@
 """What every command does with an error: bad input is one sentence."""
 
+import contextlib
 import errno
 import os
+import signal
 import subprocess
 import sys
+import time
 
 import pytest
 
 from launch import app
 from tests.launch import light
+
+
+@pytest.fixture(autouse=True)
+def handlers_as_before():
+  """Commands here run in this process, which keeps its own handlers."""
+  numbers = signal.SIGINT, signal.SIGTERM
+  before = [signal.getsignal(number) for number in numbers]
+  yield
+  for number, handler in zip(numbers, before, strict=True):
+    signal.signal(number, handler)
 
 
 @pytest.mark.parametrize('number', [errno.EACCES, errno.ENAMETOOLONG])
@@ -86,3 +99,185 @@ def test_a_full_output_does_not_keep_such_a_command_from_ending():
       check=False,
     )
   assert (found.returncode, found.stderr) == (2, 'error: no answer\n')
+
+
+# It says that it has begun, and what its argument says.
+INTERRUPTED = """
+import gc, os, signal, sys, time
+from launch import app
+from tff_xc import interrupts
+
+class Destroyed:
+  def __del__(self):
+    print('begun', flush=True)
+    time.sleep(60)
+
+def in_a_destructor(arguments):
+  Destroyed()
+  time.sleep(60)
+
+def swallowed(arguments):
+  try:
+    print('begun', flush=True)
+    time.sleep(60)
+  except KeyboardInterrupt:
+    pass
+
+def made_another_error(arguments):
+  try:
+    print('begun', flush=True)
+    time.sleep(60)
+  except KeyboardInterrupt:
+    raise ImportError('initialization failed')
+
+def busy(arguments):
+  try:
+    print('begun', flush=True)
+    time.sleep(60)
+  except KeyboardInterrupt:
+    print('saving', flush=True)
+    time.sleep(60)
+
+name = sys.argv.pop()
+app.run(globals()[name], '')
+"""
+
+
+def interrupted(name, number=signal.SIGINT, ignored=False):
+  """Starts such a command, and returns it as soon as it has begun."""
+  disposition = 'SIG_IGN' if ignored else 'default_int_handler'
+  first = f'import signal; signal.signal(2, signal.{disposition})'
+  process = subprocess.Popen(
+    [sys.executable, '-c', first + INTERRUPTED, name],
+    cwd=light.ROOT,
+    stdout=subprocess.PIPE,
+    stderr=subprocess.PIPE,
+    text=True,
+  )
+  assert process.stdout.readline() == 'begun\n'
+  process.send_signal(number)
+  return process
+
+
+@pytest.mark.parametrize(
+  ('name', 'number', 'status'),
+  [
+    ('in_a_destructor', signal.SIGINT, 130),
+    ('in_a_destructor', signal.SIGTERM, 143),
+    ('swallowed', signal.SIGINT, 130),
+    ('made_another_error', signal.SIGINT, 130),
+  ],
+)
+def test_no_interrupt_is_lost(name, number, status):
+  process = interrupted(name, number)
+  said = process.communicate(timeout=20)
+  assert (process.returncode, *said) == (status, '', 'interrupted\n')
+
+
+def test_a_second_interrupt_ends_it_at_once():
+  process = interrupted('busy')
+  assert process.stdout.readline() == 'saving\n'
+  time.sleep(0.4)  # Some programs pass a signal on twice, which is one.
+  process.send_signal(signal.SIGINT)
+  said = process.communicate(timeout=20)
+  assert (process.returncode, *said) == (130, '', 'interrupted\n')
+
+
+def test_an_ignored_interrupt_stays_ignored():
+  process = interrupted('busy', ignored=True)
+  with pytest.raises(subprocess.TimeoutExpired):
+    process.wait(0.2)
+  process.terminate()
+  assert process.stdout.readline() == 'saving\n'
+  process.kill()
+  process.communicate()
+
+
+def test_an_interrupt_of_the_start_leaves_no_trace():
+  for seconds in (0.1, 0.2):
+    process = subprocess.Popen(
+      [sys.executable, '-m', 'launch.list', 'metrics'],
+      cwd=light.ROOT,
+      stdout=subprocess.DEVNULL,
+      stderr=subprocess.PIPE,
+      text=True,
+    )
+    time.sleep(seconds)
+    with contextlib.suppress(ProcessLookupError):
+      process.send_signal(signal.SIGINT)
+    _, said = process.communicate(timeout=20)
+    assert (process.returncode, said) in [(130, 'interrupted\n'), (0, '')]
+
+
+def ran(main, monkeypatch):
+  """Returns the exit status of a command in this process."""
+  monkeypatch.setattr(app, '_parse', lambda: [])
+  monkeypatch.setattr(sys, 'argv', ['command'])
+  with pytest.raises(SystemExit) as found:
+    app.run(main, '')
+  return found.value.code
+
+
+def test_memory_that_runs_out_is_one_sentence(monkeypatch, capsys):
+  def main(arguments):
+    raise MemoryError('Unable to allocate 7 GiB')
+
+  assert ran(main, monkeypatch) == 2
+  [line] = capsys.readouterr().err.splitlines()
+  assert line.startswith('error: memory') and '7 GiB' in line
+
+
+def test_a_missing_package_says_how_to_get_it(monkeypatch, capsys):
+  def main(arguments):
+    import no_such_package  # noqa: F401
+
+  assert ran(main, monkeypatch) == 2
+  [line] = capsys.readouterr().err.splitlines()
+  assert 'no_such_package' in line and 'make venv' in line
+
+
+@pytest.mark.parametrize(
+  ('redirected', 'status', 'said'),
+  [
+    ('>&-', 0, ''),
+    ('>/dev/full', 2, 'error: standard output cannot be written'),
+    ('2>&- >/dev/full', 2, ''),
+  ],
+)
+def test_a_standard_output_that_is_closed_or_full(redirected, status, said):
+  # `list tasks` prints more than one buffer, --help less.
+  for what in ('tasks', 'metrics', '--help'):
+    done = subprocess.run(
+      f'{sys.executable} -m launch.list {what} {redirected}',
+      shell=True,
+      cwd=light.ROOT,
+      stderr=subprocess.PIPE,
+      text=True,
+      check=False,
+    )
+    assert done.returncode == status, done.stderr
+    assert done.stderr.startswith(said)
+    assert done.stderr.count('\n') == bool(said)
+
+
+def test_a_terminal_that_cannot_show_a_character():
+  done = subprocess.run(
+    [sys.executable, '-m', 'launch.list', 'tables'],
+    cwd=light.ROOT,
+    env={**os.environ, 'PYTHONIOENCODING': 'ascii'},
+    capture_output=True,
+    text=True,
+    check=False,
+  )
+  assert (done.returncode, done.stderr) == (0, '')
+
+
+def test_a_tilde_is_the_home(tmp_path, monkeypatch):
+  flag_file = tmp_path / 'own.flags'
+  flag_file.write_text('--run_dir=~/run\n')
+  for arguments in (['--run_dir=~/run'], [f'--flagfile={flag_file}']):
+    done = light.call('evaluate', *arguments, HOME=str(tmp_path))
+    assert done.returncode == 0, done.stderr
+    assert done.stdout.splitlines()[0] == str(tmp_path / 'run')
+  done = light.call('compare', '~/runs', HOME=str(tmp_path))
+  light.assert_one_sentence(done, str(tmp_path / 'runs'))

@@ -55,7 +55,7 @@ def test_help_names_flags_sizes_and_every_benchmark():
       'name one benchmark: round, bottleneck, classes, select, small, spreadout,'
       ' svm, rank, retrieve, label_scores, hashed_networks, lstm, mobilenet, paper',
     ),
-    (('rounds',), "unknown benchmark 'rounds': the benchmarks are round, bo"),
+    (('rounds',), 'did you mean round?; the benchmarks are round, bo'),
     (('round', '--contenders=plian'), 'those of round are plain, in_process,'),
     (('round', '--contenders=plain,plain'), 'name each contender once'),
     (('round', '--contenders='), 'name each contender once'),

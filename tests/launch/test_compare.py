@@ -85,7 +85,7 @@ def test_help_names_the_flags():
     ),
     (('absent', '--metric=top1:x'), 'not of the form METRIC:VALUE'),
     (('absent', '--target=f1:0.5'), 'names no metric; there are top1'),
-    (('absent', '--colour=red'), 'Unknown command line flag'),
+    (('absent', '--colour=red'), 'no flag --colour'),
   ],
 )
 def test_bad_input_is_one_sentence_and_status_2(arguments, message):

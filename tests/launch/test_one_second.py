@@ -40,6 +40,18 @@ def test_every_command_is_here():
   assert sorted(ERRORS) == COMMANDS == re.findall(r'"(\w+)"', listed)
 
 
+def test_the_package_lists_them():
+  done = subprocess.run(
+    [sys.executable, '-m', 'launch'],
+    cwd=light.ROOT,
+    capture_output=True,
+    text=True,
+    check=True,
+  )
+  for command in COMMANDS:
+    assert re.search(rf'^python -m launch\.{command} +\w', done.stdout, re.M)
+
+
 @pytest.mark.parametrize('command', COMMANDS)
 @pytest.mark.parametrize('what', ['--help', '--no_such_flag', 'error'])
 def test_nothing_large_is_imported(command, what):

@@ -1,8 +1,11 @@
 """Compares the search of nearest rows with NumPy, in blocks of any size."""
 
+import tempfile
+
 import numpy as np
 import pytest
 import tensorflow as tf
+import tensorflow_federated as tff
 
 from tests.algorithms import numpy_fedaws
 from tff_xc.round import nearest
@@ -36,3 +39,18 @@ def test_equal_rows_are_neighbours_by_their_place(small_blocks):
   np.testing.assert_array_equal(places[2], [0, 1, 3])
   np.testing.assert_array_equal(places[11], [0, 1, 2])
   np.testing.assert_array_equal(places[23], [12, 13, 14])
+
+
+def test_no_file_of_autograph_is_written(monkeypatch):
+  """One would stay in the temporary folder if the run is killed."""
+  written = []
+  monkeypatch.setattr(
+    tempfile, 'NamedTemporaryFile', lambda **how: written.append(how)
+  )
+  rows = numpy_fedaws.unit_rows(5)
+
+  # Traced, which is where a body is converted; nothing is run.
+  tff.tensorflow.computation(
+    lambda: nearest.nearest(rows, tf.range(5), rows, 1)
+  )
+  assert written == []

@@ -15,6 +15,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from tff_xc import errors
+from tff_xc import wording
 
 # TensorFlow counts steps, examples and classes in int32; larger numbers wrap.
 INT32_MAX = 2**31 - 1
@@ -69,7 +70,8 @@ class Hyperparameter:
     value = self._typed(value)
     if self.choices:
       if value not in self.choices:
-        self._refuse(value, 'one of ' + ', '.join(self.choices))
+        meant = wording.meant(value, self.choices)
+        self._refuse(value, f'one of {", ".join(self.choices)}{meant}')
       return value
     if not isinstance(value, bool | str):
       self._check_number(value)
@@ -133,7 +135,8 @@ def resolve(
   for name in given:
     if name not in names:
       raise errors.InputError(
-        f'--{name} is not a hyper-parameter of {who}, which takes: '
+        f'--{name} is not a hyper-parameter of {who}'
+        f'{wording.meant(name, names, "--")}; it takes: '
         + ', '.join(f'--{n}' for n in names)
       )
   own, values = own_defaults or {}, {}

@@ -3,6 +3,7 @@
 from collections.abc import Mapping
 
 from tff_xc import errors
+from tff_xc import wording
 from tff_xc.algorithms import centralized
 from tff_xc.algorithms import entry
 from tff_xc.algorithms import fedadam
@@ -60,6 +61,7 @@ def get(name: str) -> entry.Entry:
   """Returns the algorithm; raises `errors.InputError` for an unknown name."""
   if name not in ALGORITHMS:
     raise errors.InputError(
-      f'unknown algorithm {name!r}: choose one of ' + ', '.join(ALGORITHMS)
+      f'unknown algorithm {name!r}{wording.meant(name, ALGORITHMS)}; choose one'
+      ' of ' + ', '.join(ALGORITHMS)
     )
   return ALGORITHMS[name]

@@ -1,8 +1,10 @@
 """Locks a directory against a second process. Imports no TensorFlow."""
 
+import errno
 import fcntl
 import os
 import pathlib
+import stat
 from typing import TextIO
 
 from tff_xc import errors
@@ -24,7 +26,7 @@ def lock(path: str | os.PathLike, flag: str) -> TextIO:
   path = pathlib.Path(path)
   try:
     path.mkdir(parents=True, exist_ok=True)
-    file = open(path / '.lock', 'w')  # noqa: SIM115
+    file = open(path / '.lock', 'a', opener=regular)  # noqa: SIM115
   except OSError as e:
     raise errors.InputError(
       f'--{flag}={path} cannot be written ({e.strerror}); choose another'
@@ -38,3 +40,23 @@ def lock(path: str | os.PathLike, flag: str) -> TextIO:
       f' --{flag}'
     ) from e
   return file
+
+
+def regular(path: str, flags: int) -> int:
+  """Opens a file at a name that others may have taken; `opener` of `open`.
+
+  Raises:
+    OSError: it is a link, which may lead to somebody's file, or a pipe, which may
+      wait for ever.
+  """
+  try:
+    found = os.open(path, flags | os.O_NOFOLLOW | os.O_NONBLOCK, 0o666)
+  except OSError as e:
+    if e.errno not in (errno.ELOOP, errno.ENXIO):
+      raise
+  else:
+    if stat.S_ISREG(os.fstat(found).st_mode):
+      return found
+    os.close(found)
+  name = os.path.basename(path)
+  raise OSError(errno.ELOOP, f'{name} is a link or a pipe', path)

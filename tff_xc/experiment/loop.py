@@ -10,6 +10,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from tff_xc import errors
+from tff_xc import interrupts
 from tff_xc.experiment import client_states as client_states_lib
 from tff_xc.experiment import cohort as cohort_lib
 from tff_xc.experiment import progress as progress_lib
@@ -25,6 +26,9 @@ from tff_xc.runtime import registry as runtimes
 
 # A run stops after this many consecutive rounds that dropped every update.
 _MOST_LOST = 5
+# A checkpoint is also saved if the last is older, so that a run that is rarely
+# evaluated, or a slow one, loses little to a kill.
+_SAVE_SECONDS = 300.0
 # The column of runs whose clients may leave; see `cohort.Cohort.dropouts`.
 _DROPOUTS = 'client_dropouts'
 
@@ -117,6 +121,7 @@ def _train(
       rows.append(measured)
       progress.start(measured)
     while held.done < schedule.rounds and not best.stops(rows):
+      interrupts.check()
       started = time.perf_counter()
       cohort = cohorts(held.done)
       output, row = held.next(cohort, messages)
@@ -131,7 +136,8 @@ def _train(
       # Only now is the round done: an interrupt before this line repeats it.
       held.take(output, row)
       del output  # A second reference would force a copy.
-      if schedule.due(schedule.checkpoint_every, held.done) or held.lost_all:
+      due = schedule.due(schedule.checkpoint_every, held.done)
+      if due or held.lost_all or held.is_old():
         with estimate.timing('checkpoint'):
           held.save()
       if held.lost and _dropped_all(row):
@@ -177,6 +183,7 @@ class _Held:
         ' have; choose another --run_dir'
       )
     self.lost = 0
+    self._saved_at = time.monotonic()
     if self.done:
       self.save()  # It is saved; this removes older files that a kill left.
 
@@ -184,6 +191,10 @@ class _Held:
   def lost_all(self) -> bool:
     """Whether the run must stop because updates are lost."""
     return self.lost >= _MOST_LOST
+
+  def is_old(self) -> bool:
+    """Whether much time has passed since the last checkpoint, or the start."""
+    return time.monotonic() - self._saved_at >= _SAVE_SECONDS
 
   def weights(self):
     """Returns the global weights; drop them before the next round."""
@@ -246,6 +257,7 @@ class _Held:
     )
     if self._clients:
       self._clients.saved(oldest, self.done)
+    self._saved_at = time.monotonic()
 
   def save_interrupted(self) -> None:
     """Saves an interrupted run's state and says where the run will resume."""

@@ -7,6 +7,8 @@ metrics.csv is authoritative; TensorBoard's events are rewritten from it.
 """
 
 import asyncio
+import concurrent.futures
+import contextlib
 import csv
 import functools
 import math
@@ -151,19 +153,26 @@ class RunDirectory:
     """
     try:
       with writing.writing(self.path / run_files.METRICS):
-        asyncio.run(self._metrics.release(dict(row), round_number))
+        _finish(self._metrics.release(dict(row), round_number))
     except errors.InputError:
-      self._remove_leftovers()
+      with contextlib.suppress(OSError):  # The directory itself may be gone.
+        self._remove_leftovers()
       raise
     with writing.writing(self.path / _TENSORBOARD):
       measured = {k: float(v) for k, v in row.items() if v == v}
-      asyncio.run(self._events.release(measured, round_number))
+      _finish(self._events.release(measured, round_number))
 
   def write_summary(self, summary: Mapping[str, Any]) -> None:
     """Writes summary.json."""
     path = self.path / run_files.SUMMARY
     with writing.writing(path):
       run_files.write_json(path, summary)
+
+
+def _finish(release) -> None:
+  """Runs a coroutine in a thread: the caller's may run a loop, as a notebook's."""
+  with concurrent.futures.ThreadPoolExecutor(1) as thread:
+    thread.submit(asyncio.run, release).result()
 
 
 def _before_checkpoint(path: pathlib.Path, watch: unchanged.Watch) -> None:

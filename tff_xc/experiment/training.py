@@ -3,6 +3,7 @@
 import contextlib
 import dataclasses
 import os
+import pathlib
 from collections.abc import Callable
 from collections.abc import Mapping
 from collections.abc import Sequence
@@ -22,12 +23,15 @@ from tff_xc.experiment import prefetch
 from tff_xc.experiment import progress
 from tff_xc.experiment import run_directory
 from tff_xc.experiment import same_run
+from tff_xc.experiment import writing
 from tff_xc.measure import best_round
 from tff_xc.measure import catalog
 from tff_xc.measure import communication
 from tff_xc.measure import evaluation
 from tff_xc.measure import skew
 from tff_xc.measure import targets as targets_lib
+from tff_xc.report import curves
+from tff_xc.report import run_files
 from tff_xc.round import algorithm as algorithm_lib
 from tff_xc.round import importance
 from tff_xc.round import process
@@ -85,7 +89,7 @@ def train(
   config = _whole_config(config, best, algorithm, dataset, metrics, schedule)
   same_run.check_config(run_dir, config)
   with _cohorts(algorithm, dataset, config, source) as cohorts:
-    return loop.run(
+    summary = loop.run(
       targets=targets_lib.parse(target, metrics),
       process=process.build_process(algorithm, seed),
       cohorts=cohorts,
@@ -99,6 +103,10 @@ def train(
       client_states=_client_states(algorithm.client_state, run_dir),
       facts={'emd': _emd(dataset)},
     )
+  picture = pathlib.Path(run_dir) / run_directory.CURVES
+  with writing.writing(picture):
+    curves.plot_run(run_files.read_run(run_dir), picture)
+  return summary
 
 
 def _cohorts(algorithm, dataset, config, source):

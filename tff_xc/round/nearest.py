@@ -33,8 +33,12 @@ def in_blocks(function, count: tf.Tensor, others: tf.Tensor, width):
   # The last number pads the last block; one block runs even if count is 0.
   last = tf.maximum(count - 1, 0)
   at_once = tf.minimum(at_once, last + 1)
+  block = lambda first: function(
+    tf.minimum(tf.range(first, first + at_once), last)
+  )
   blocks = tf.map_fn(
-    lambda first: function(tf.minimum(tf.range(first, first + at_once), last)),
+    # AutoGraph would write a file, which stays after a kill.
+    tf.autograph.experimental.do_not_convert(block),
     tf.range(0, last + 1, at_once),
     parallel_iterations=_PARALLEL,
     fn_output_signature=tf.nest.map_structure(

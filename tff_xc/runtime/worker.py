@@ -6,11 +6,10 @@ inherited. Here, a context owns the process, which inherits no stream. It ends
 when the context is closed or collected, when the interpreter exits, and,
 through the kernel, when this process is killed.
 
-Importing this module imports TFF (seconds). Only this module uses parts of TFF
-outside its public API.
+Importing this module imports TFF (seconds). Only this module, and the package at
+its exit, use parts of TFF outside its public API.
 """
 
-import atexit
 import os
 import signal
 import socket
@@ -26,9 +25,6 @@ import grpc
 import tensorflow_federated as tff
 from tensorflow_federated.python.core.environments.tensorflow_frontend import (
   tensorflow_computation,
-)
-from tensorflow_federated.python.core.impl.context_stack import (
-  runtime_error_context,
 )
 
 from tff_xc import errors
@@ -281,13 +277,3 @@ def _find_binary() -> str:
       'pinned tensorflow-federated again, with `make clean venv`'
     )
   return path
-
-
-@atexit.register
-def _drop_default_context() -> None:
-  """Frees the default context while its dependencies still exist.
-
-  The destructor of TFF's own default, which is never used here, would otherwise
-  print an ignored exception while the interpreter ends.
-  """
-  tff.framework.set_default_context(runtime_error_context.RuntimeErrorContext())

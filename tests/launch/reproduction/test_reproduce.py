@@ -46,7 +46,7 @@ VERDICTS = outcome_lib.Verdict
     (['fedss/table1', '--scale=big'], 'should be one of <paper|small>'),
     (['--scale=paper', 'fedss/table2', '--task=x'], '--task=x: fedss/table2'),
     (['--scale=paper', 'fedss/table2', '--seeds=1,1'], '--seeds=1,1: expected'),
-    (['--scale=paper', 'fedss/table2', '--seed=1'], "'seed'"),
+    (['--scale=paper', 'fedss/table2', '--seed=1'], 'no flag --seed'),
     (
       ['--scale=paper', 'fedmlh/table3', '--validation=2'],
       '--validation=2.0',

@@ -66,6 +66,7 @@ def test_runs_are_resolved_with_their_settings_and_directories():
     (('negatives:1', 'negatives:2'), 'negatives has a grid already'),
     (('seed:1,2',), 'seeds are given by --seeds'),
     (('nonsense:1',), 'nonsense is no setting that changes results'),
+    (('lr:1',), r'did you mean client_learning_rate\?'),
     (('client_threads:1,2',), 'client_threads is no setting that changes'),
     (('algorithm:fedss,moon',), 'has one algorithm; run a sweep for each'),
     (('task:glyphs',), 'a sweep has one task'),

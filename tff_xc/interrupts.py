@@ -1,0 +1,118 @@
+"""Ctrl-C and SIGTERM of a command: none is lost, and a second one ends it at once.
+
+Python raises `KeyboardInterrupt` wherever the program is. TensorFlow and TFF run
+destructors and callbacks all the time, and Python ignores what is raised there. It
+is therefore raised once more, and long loops call `check` where they can stop.
+Programs that import the library keep their own handlers.
+"""
+
+import contextlib
+import os
+import signal
+import sys
+import threading
+import time
+
+_SIGNALS = (signal.SIGINT, signal.SIGTERM)
+_USUAL = (signal.default_int_handler, signal.SIG_DFL)
+# Some programs, such as `timeout`, pass one Ctrl-C on twice.
+_SAME_SECONDS = 0.3
+# Until an exception that was ignored is raised again.
+_AGAIN_SECONDS = 0.02
+
+# The number of the first signal within `raising`; 0 before.
+_received = 0
+
+
+def install() -> None:
+  """Ends this process quietly at a signal, until `raising` is entered.
+
+  A signal that is ignored, as Ctrl-C in a script's background job, stays so.
+  """
+  for number in _SIGNALS:
+    if signal.getsignal(number) in _USUAL:
+      signal.signal(number, _leave)
+
+
+@contextlib.contextmanager
+def raising():
+  """Within it, the first signal raises `KeyboardInterrupt` in the main thread.
+
+  A second one ends the process, also while the main thread is in a library.
+  """
+  global _received
+  _received = 0
+  hook = sys.unraisablehook
+
+  def ignored(unraisable):
+    if _received and unraisable.exc_type is KeyboardInterrupt:
+      signal.setitimer(signal.ITIMER_REAL, _AGAIN_SECONDS)
+    else:
+      hook(unraisable)
+
+  numbers = [n for n in _SIGNALS if signal.getsignal(n) is _leave]
+  for number in numbers:
+    signal.signal(number, _first)
+  alarm = signal.signal(signal.SIGALRM, lambda number, frame: check())
+  sys.unraisablehook = ignored
+  for_signals, told = os.pipe()
+  os.set_blocking(told, False)
+  before = signal.set_wakeup_fd(told, warn_on_full_buffer=False)
+  # A child that was forked writes into the same pipe.
+  os.register_at_fork(after_in_child=lambda: signal.set_wakeup_fd(-1))
+  threading.Thread(
+    target=_end_at_the_second, args=[for_signals, numbers], daemon=True
+  ).start()
+  try:
+    yield
+  finally:
+    signal.setitimer(signal.ITIMER_REAL, 0)
+    signal.set_wakeup_fd(before)
+    os.close(told)
+    sys.unraisablehook = hook
+    signal.signal(signal.SIGALRM, alarm)
+    for number in numbers:
+      signal.signal(number, _leave)
+
+
+def check() -> None:
+  """Raises `KeyboardInterrupt` if a signal has come, however long ago."""
+  if _received:
+    signal.setitimer(signal.ITIMER_REAL, 0)
+    raise KeyboardInterrupt
+
+
+def received() -> bool:
+  """Whether a signal has come."""
+  return bool(_received)
+
+
+def status() -> int:
+  """Returns the exit status of a process that a signal has ended: 130 or 143."""
+  return 128 + (_received or signal.SIGINT)
+
+
+def _leave(number, frame) -> None:
+  with contextlib.suppress(OSError):
+    os.write(2, b'interrupted\n')
+  os._exit(128 + number)
+
+
+def _first(number, frame) -> None:
+  global _received
+  if not _received:
+    _received = number
+    raise KeyboardInterrupt
+
+
+def _end_at_the_second(descriptor: int, numbers) -> None:
+  """Reads the signals' numbers, which come also while Python code waits."""
+  first = None
+  with os.fdopen(descriptor, 'rb', buffering=0) as pipe:
+    while found := pipe.read(1):
+      if found[0] not in numbers:
+        continue
+      now = time.monotonic()
+      first = now if first is None else first
+      if now - first > _SAME_SECONDS:
+        _leave(found[0], None)
