@@ -5,6 +5,7 @@ import gc
 import os
 import pathlib
 import signal
+import sys
 
 import pytest
 
@@ -40,6 +41,14 @@ def cache_folder(tmp_path_factory):
     folder = tmp_path_factory.mktemp('cache')
     patch.setenv(cache_folder_lib.VARIABLE, str(folder))
     yield folder
+
+
+@pytest.fixture(autouse=True)
+def few_pictures(request, monkeypatch):
+  """Lets no run in this process draw its curves, half a second each, unasked."""
+  training = sys.modules.get('tff_xc.experiment.training')
+  if training and 'pictures' not in request.keywords:
+    monkeypatch.setattr(training, 'draw_curves', lambda run_dir: None)
 
 
 @pytest.fixture(scope='session')

@@ -20,6 +20,7 @@ WITH_TFF = {
   'absl',
   'attrs',
   'grpc',
+  'h5py',
   'tensorflow',
   'tensorflow_federated',
   'tree',

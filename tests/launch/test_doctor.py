@@ -95,7 +95,7 @@ def test_without_the_packages_it_says_how_to_get_them():
     capture_output=True,
     text=True,
   )
-  assert done.returncode == 1
+  assert done.returncode == 2
   assert re.match(r'error: \w+ is not installed', done.stderr)
   assert done.stderr.count('\n') == 1
 
@@ -246,7 +246,7 @@ def put_eurlex(folder):
 def test_one_task_is_asked_for(tmp_path):
   done = _doctor('--task=omniglot', f'--data_dir={tmp_path}')
   rows = _rows(done.stdout.splitlines())
-  assert done.returncode == 1
+  assert done.returncode == 2
   assert rows['data'] == [
     'PROBLEM',
     f'omniglot cannot be loaded from {tmp_path}',

@@ -37,10 +37,9 @@ SMALLER = {
 
 @pytest.fixture
 def here(in_process, built_once, tmp_path, monkeypatch):
-  """Runs in an empty directory, in this process, and draws no curves."""
+  """Runs in an empty directory, in this process."""
   monkeypatch.chdir(tmp_path)
   monkeypatch.setattr(runtimes, 'install', lambda *_, **__: in_process)
-  monkeypatch.setattr(training.curves, 'plot_run', lambda *_: None)
   return tmp_path
 
 

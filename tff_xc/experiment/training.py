@@ -103,10 +103,15 @@ def train(
       client_states=_client_states(algorithm.client_state, run_dir),
       facts={'emd': _emd(dataset)},
     )
+  draw_curves(run_dir)
+  return summary
+
+
+def draw_curves(run_dir: str | os.PathLike) -> None:
+  """Draws curves.png of a run's directory."""
   picture = pathlib.Path(run_dir) / run_directory.CURVES
   with writing.writing(picture):
     curves.plot_run(run_files.read_run(run_dir), picture)
-  return summary
 
 
 def _cohorts(algorithm, dataset, config, source):
