@@ -52,6 +52,7 @@ def test_this_program_has_a_checksum_for_each_package():
   assert environment.sources() == found
 
 
+@pytest.mark.slow
 def test_a_program_that_never_installs_a_runtime_ends_quietly():
   program = 'import tff_xc, tensorflow_federated'
   done = subprocess.run(

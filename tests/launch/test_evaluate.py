@@ -127,7 +127,7 @@ _KINDS = {
   'sequences': ('shakespeare', 'fedavg', _shakespeare),
   'without clients': ('glyphs', 'centralized', lambda _: _GLYPHS),
 }
-_QUICK = ('one label', 'label sets', 'hashed labels', 'table')
+_QUICK = ('one label', 'label sets')
 
 
 @pytest.mark.parametrize(

@@ -178,7 +178,10 @@ def test_a_factory_of_sums_is_refused():
   'factory',
   [
     lambda: tff.learning.dp_aggregator(0.1, 100),
-    lambda: tff.learning.ddp_secure_aggregator(0.1, 100),
+    pytest.param(
+      lambda: tff.learning.ddp_secure_aggregator(0.1, 100),
+      marks=pytest.mark.slow,
+    ),
     lambda: tff.aggregators.clipping_factory(1.0, NOISE),
     lambda: tff.aggregators.DifferentiallyPrivateFactory.tree_aggregation(
       0.1,
