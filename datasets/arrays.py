@@ -23,7 +23,6 @@ from datasets.splits import inputs
 from datasets.splits import own
 from tff_xc import errors
 from tff_xc.data import client_data
-from tff_xc.data import partition
 from tff_xc.data import pool
 
 Arrays = Mapping[str, np.ndarray]
@@ -57,12 +56,12 @@ def load(
     for split in present(arrays):
       images = [decode.fitted_array(x, side) for x in arrays[f'{split}x']]
       arrays[f'{split}x'] = np.stack(images)
-  clients, test = parts(path, arrays, choice)
+  found = parts(path, arrays, choice)
   if 'test_y' in arrays:
     kept = own.sampled(np.arange(len(arrays['test_y'])), choice, str(path))
     for name in ('test_x', 'test_y'):
       arrays[name] = arrays[name][kept]
-  return federated(path, arrays, clients, test)
+  return federated(path, arrays, found)
 
 
 def read_images(path: str | os.PathLike) -> dict[str, np.ndarray]:
@@ -103,10 +102,8 @@ def present(arrays: Arrays) -> list[str]:
   return [split for split in SPLITS if there(split) or not split]
 
 
-def parts(
-  path: pathlib.Path, arrays: Arrays, choice: own.Choice
-) -> tuple[partition.Partition, np.ndarray | None]:
-  """Returns the clients, and the numbers of test examples among x, or None."""
+def parts(path: pathlib.Path, arrays: Arrays, choice: own.Choice) -> own.Parts:
+  """Returns the clients and the test among x; None if it has arrays of its own."""
   y, users, names = arrays['y'], None, ()
   if 'client' in arrays:
     users, names = npz.owners(path, arrays['client'], y.shape)
@@ -118,15 +115,14 @@ def parts(
     user_names=names,
     test=np.zeros(0, np.int64) if 'test_y' in arrays else None,
   )
-  clients, test = own.parts(data, choice, str(path), 'add an array client, or ')
-  return clients, None if 'test_y' in arrays else test
+  found = own.parts(data, choice, str(path), 'add an array client, or ')
+  return own.Parts(found.clients) if 'test_y' in arrays else found
 
 
 def federated(
   path: pathlib.Path,
   arrays: Arrays,
-  clients: partition.Partition,
-  test: np.ndarray | None,
+  found: own.Parts,
   **more,
 ) -> client_data.FederatedDataset:
   """Returns the data set with the clients and the test of `parts`.
@@ -134,8 +130,7 @@ def federated(
   Args:
     path: the file.
     arrays: its content, as `read` checks it.
-    clients: of the training examples.
-    test: numbers of test examples among x; None: the arrays have them, or none.
+    found: from `parts`.
     **more: further attributes of the data set.
   """
   train, test_part, retrieval = (
@@ -147,9 +142,10 @@ def federated(
   return client_data.FederatedDataset(
     name=path.stem,
     num_classes=int(arrays['y'].max()) + 1,
-    train=client_data.PartitionedClientData(train, clients),
-    test=test_part if test is None else train.subset(test),
+    train=client_data.PartitionedClientData(train, found.clients),
+    test=test_part if found.test is None else train.subset(found.test),
     retrieval=retrieval,
+    held_out=found.held_out,
     **more,
   )
 

@@ -3,9 +3,10 @@
   python -m launch.evaluate --run_dir=runs/demo
 
 Prints every metric of the run's task. Writes evaluation.json. Of examples with one
-label each it also measures one client's training examples (client_train_top1), and
-writes their confusion matrix as confusion.png and confusion.csv. Changes nothing
-else in the directory. The data must be those of the run.
+label each it also measures one client's own: those of the test where it has some
+(client_test_top1), else those it trains on (client_train_top1). Their confusion
+matrix is confusion.png and confusion.csv. Changes nothing else in the directory. The
+data must be those of the run.
 """
 
 from absl import flags
@@ -28,8 +29,8 @@ settings.define_cache_flag()
 flags.DEFINE_string(
   'client',
   None,
-  'id of the client whose training examples the confusion matrix is of; default:'
-  ' among the first hundred clients, the one with the most examples',
+  'id of the client whose examples the confusion matrix is of; default: among the'
+  ' first hundred clients, the one with the most training examples',
 )
 
 

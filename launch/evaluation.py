@@ -44,8 +44,7 @@ def run(
   Args:
     run_dir: the run's directory.
     data_dir: the present directory of its data; None: the run's own.
-    client: whose training examples the confusion matrix is of; None: a large
-      client.
+    client: whose examples the confusion matrix is of; None: a large client.
     encoder: the run's, if it is a function of the user's.
 
   Raises:
@@ -58,9 +57,11 @@ def run(
   confused = None
   if not scipy.sparse.issparse(train.pool.y):
     result['client'] = client = choose_client(train, client)
-    confused = found.predictions(client)
-    # Beside the scores of held-out examples, hence its name.
-    more = {'client_train_top1': ranking.accuracy(*confused)}
+    part, *confused = found.predictions(client)
+    of = f'the {part} examples of client {wording.shown(client)}'
+    # Beside the scores of everybody's test, hence its name.
+    name = 'client_test_top1' if part == 'test' else 'client_train_top1'
+    more = {name: ranking.accuracy(*confused)}
   elif client is None:
     more = {}
   else:
@@ -75,14 +76,13 @@ def run(
   try:
     run_files.write_json(path / 'evaluation.json', result)
     if confused:
-      _write_confusion(*confused, client, found.dataset.class_names, path)
+      _write_confusion(*confused, of, found.dataset.class_names, path)
   except OSError as e:
     raise errors.InputError(
       f'{path} cannot be written ({e.strerror}); the results above are all'
     ) from e
   done = f'after {wording.count(rounds, "round")}'
   if confused:
-    of = f'the training examples of client {wording.shown(client)}'
     done += f'; confusion of {of}:\n{path / "confusion.png"}'
   print(done)
   return result
@@ -103,12 +103,18 @@ class Trained(NamedTuple):
   weights: classifier.ModelWeights
   rounds: int
 
-  def predictions(self, client: str) -> tuple[np.ndarray, np.ndarray]:
-    """Returns predicted and true classes, int [k], of a client's examples."""
-    clients = self.dataset.train
-    numbers = clients.numbers(client)
+  def predictions(self, client: str) -> tuple[str, np.ndarray, np.ndarray]:
+    """Returns 'test' or 'training', and predicted and true classes, int [k].
+
+    They are of the client's held-out examples where it has some.
+    """
+    clients, held_out = self.dataset.train, self.dataset.held_out
+    part, numbers = 'training', clients.numbers(client)
+    if held_out is not None:
+      own = held_out.of_client(clients.client_ids.index(client))
+      part, numbers = ('test', own) if len(own) else (part, numbers)
     predicted = self.evaluator.predict(self.weights, clients.pool, numbers)
-    return predicted, clients.labels(client)
+    return part, predicted, clients.pool.y[numbers]
 
 
 def load(
@@ -206,14 +212,14 @@ def choose_client(
 
 
 def _write_confusion(
-  predictions, labels, client: str, names, path: pathlib.Path
+  predictions, labels, of: str, names, path: pathlib.Path
 ) -> None:
   """Writes a client's confusion matrix (FedSS, fig. 7) as table and picture.
 
   Args:
-    predictions: int [k], of the client's training examples.
+    predictions: int [k], of some of the client's examples.
     labels: int [k].
-    client: its id.
+    of: says which ones, and of which client.
     names: of all classes; None: their numbers.
     path: the run's directory.
   """
@@ -224,6 +230,5 @@ def _write_confusion(
   shown = [wording.cell(str(name)) for name in class_ids]
   table = pd.DataFrame(matrix, shown, [*shown, 'other'])
   with run_files.replacing(path / 'confusion.csv') as temporary:
-    table.to_csv(temporary, index_label='class of training examples')
-  title = f'Training examples of client {wording.shown(client)}'
-  curves.plot_confusion(matrix, class_ids, path / 'confusion.png', title)
+    table.to_csv(temporary, index_label=f'class of {of}')
+  curves.plot_confusion(matrix, class_ids, path / 'confusion.png', of)

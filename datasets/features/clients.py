@@ -69,7 +69,9 @@ def load(
     own.check_test_file(choice.test_file, path)
     table, data = _with_test(table, choice.test_file, path, columns)
     choice = choice._replace(test_file='')
-  clients, test = own.parts(data, choice, str(path), 'name --user_column, or ')
+  clients, test, held_out = own.parts(
+    data, choice, str(path), 'name --user_column, or '
+  )
   _tell(path, table.features, standardise)
   [x] = _scaled([table.x], clients.numbers, standardise)
   pool = pool_lib.in_memory(x, data.labels)
@@ -81,6 +83,7 @@ def load(
     exact=False,  # Processors add in different orders.
     source_checksum=_checksum(table.x, data.labels, test),
     class_names=data.class_names,
+    held_out=held_out,
   )
 
 
@@ -164,18 +167,17 @@ def _of_arrays(path, choice, standardise: bool) -> client_data.FederatedDataset:
     )
   present = arrays_lib.present(arrays)
   raw = [arrays[f'{part}x'] for part in present]
-  clients, test = arrays_lib.parts(path, arrays, choice)
+  parts = arrays_lib.parts(path, arrays, choice)
   labels = [arrays[f'{part}y'] for part in present]
-  scaled = _scaled(raw, clients.numbers, standardise)
+  scaled = _scaled(raw, parts.clients.numbers, standardise)
   for part, x in zip(present, scaled, strict=True):
     arrays[f'{part}x'] = x
   return arrays_lib.federated(
     path,
     arrays,
-    clients,
-    test,
+    parts,
     exact=False,  # Processors add in different orders.
-    source_checksum=_checksum(*raw, *labels, test),
+    source_checksum=_checksum(*raw, *labels, parts.test),
   )
 
 

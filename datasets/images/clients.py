@@ -76,7 +76,7 @@ def load(
     bad = ~_readable(store, places, side)
     reason = lambda number: _damage(store, places[number], side)
     places, data = _without(bad, places, data, _DAMAGED, store.path, reason)
-  clients, test = _parts(store, data, choice)
+  clients, test, held_out = _parts(store, data, choice)
   pool = _pool(store, places, data.labels, side)
   return client_data.FederatedDataset(
     name=store.path.name,
@@ -87,6 +87,7 @@ def load(
     exact=False,  # Decoders of JPEG differ in the last bit.
     source_checksum=_checksum(store, places, data.labels, test, data.retrieval),
     class_names=data.class_names,
+    held_out=held_out,
   )
 
 
@@ -111,7 +112,7 @@ def described(
   store = store_lib.open_store(path, features)
   _, data = _labelled(store, choice or own.USERS, corrupt)
   if choice or store.has_users:
-    clients, test = _parts(store, data, choice or own.USERS)
+    clients, test, _ = _parts(store, data, choice or own.USERS)
     trains, num_clients = len(clients.numbers), len(clients)
   else:
     _check_classes(store, data, own.USERS)
@@ -137,7 +138,7 @@ def _labelled(store, choice, corrupt: str) -> tuple[np.ndarray, own.Labelled]:
 
 
 def _parts(store, data: own.Labelled, choice: own.Choice):
-  """Returns the clients and the test, as `own.parts`, of what `_labelled` read."""
+  """Returns the `own.Parts` of what `_labelled` read."""
   _check_classes(store, data, choice)
   rest = choice._replace(test_file='')
   if choice.is_file:

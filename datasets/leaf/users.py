@@ -214,12 +214,14 @@ def federated(
   train, test = (_owned(users, part, kept, min_examples) for part in parts)
   _check_remaining(name, parts, (train, test), min_examples)
   held_out = hold_out.sample(np.concatenate(list(test.values())), test_examples)
+  own = {u: np.intersect1d(test.get(u, held_out[:0]), held_out) for u in train}
   return client_data.FederatedDataset(
     name=name,
     num_classes=num_classes,
     train=client_data.PartitionedClientData(pool, partition.of_clients(train)),
     test=pool.subset(held_out),
     exact=exact,
+    held_out=partition.of_clients(own),
   )
 
 

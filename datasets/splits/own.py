@@ -100,10 +100,24 @@ class Labelled(NamedTuple):
   retrieval: np.ndarray | None = None
 
 
+class Parts(NamedTuple):
+  """Who trains on which examples, and which are the test.
+
+  Attributes:
+    clients: with the numbers of their training examples.
+    test: numbers of examples; None: there is no test among them.
+    held_out: the same clients with their own of the test; None: not known.
+  """
+
+  clients: partition_lib.Partition
+  test: np.ndarray | None = None
+  held_out: partition_lib.Partition | None = None
+
+
 def parts(
   data: Labelled, choice: Choice, where: str, to_name_users: str
-) -> tuple[partition_lib.Partition, np.ndarray | None]:
-  """Returns the clients and the numbers of the test examples, or None.
+) -> Parts:
+  """Returns the clients and the test.
 
   Users without training examples are no clients.
 
@@ -146,18 +160,23 @@ def parts(
     trains[test] = False
   test = sampled(test, choice, where)
   if by_users:
-    users = np.where(trains, users, -1)
-    some = np.unique(users[users >= 0])
+    trained = np.where(trains, users, -1)
+    some = np.unique(trained[trained >= 0])
     if not len(some):
       raise errors.InputError(
         f'{where}: no training example has a user (NA is nobody); give other users,'
         ' or --split=class, or --split=iid:100'
       )
-    return by_user.of_users(users, data.user_names, some), test
+    clients = by_user.of_users(trained, data.user_names, some)
+    if test is None:
+      return Parts(clients)
+    tested = np.full(len(users), -1)
+    tested[test] = users[test]
+    return Parts(clients, test, by_user.of_users(tested, data.user_names, some))
   if choice.iid:
-    return at_random(np.flatnonzero(trains), choice), test
+    return Parts(at_random(np.flatnonzero(trains), choice), test)
   labels = np.where(trains, data.labels, -1)
-  return by_class.partition(labels, len(data.class_names)), test
+  return Parts(by_class.partition(labels, len(data.class_names)), test)
 
 
 def sampled(

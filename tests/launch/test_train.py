@@ -190,7 +190,7 @@ def test_evaluate_gives_the_final_metrics_and_a_confusion_matrix(
   summary = json.loads((run_dir / 'summary.json').read_text())
   assert evaluation['metrics'] == summary['final']
   lines = (run_dir / 'confusion.csv').read_text().splitlines()
-  assert lines[0].startswith('class of training examples,')
+  assert lines[0].startswith('class of the training examples of')
   counts = [list(map(int, line.split(',')[1:])) for line in lines[1:]]
   correct = sum(counts[i][i] for i in range(len(counts)))
   total = sum(map(sum, counts))

@@ -191,6 +191,8 @@ class FederatedDataset:
     source_checksum: of what the examples are made from; empty if nothing but
       the examples themselves identifies them.
     class_names: [n], the user's names of the classes; None: their numbers.
+    held_out: the clients' own examples among `test`, as numbers in the pool of
+      `train`; None: nobody knows whose the test examples are.
   """
 
   name: str
@@ -203,6 +205,7 @@ class FederatedDataset:
   exact: bool = True
   source_checksum: str = ''
   class_names: Sequence[str] | None = None
+  held_out: partition_lib.Partition | None = None
 
   def __post_init__(self):
     """Raises errors.InputError for a label outside [0, n)."""

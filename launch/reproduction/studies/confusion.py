@@ -115,7 +115,7 @@ def _drawn(run, client: str | None, path: pathlib.Path, data_dir: str | None):
   encoder = run.config['options'].get('encoder')
   found = evaluation.load(run.folder, data_dir, encoder)
   client = client or evaluation.choose_client(found.dataset.train, None)
-  predictions, labels = found.predictions(client)
+  _, predictions, labels = found.predictions(client)
   class_ids = np.unique(labels)
   matrix = ranking.confusion(predictions, labels, class_ids)
   title = f'{run.config["algorithm"]}, m = {_NEGATIVES}: client {client}'

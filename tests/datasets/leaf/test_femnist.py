@@ -57,6 +57,9 @@ def test_five_real_writers(data_dir):
   np.testing.assert_array_equal(
     held_out.y, np.concatenate([tests[name]['y'] for name in train.client_ids])
   )
+  for index, name in enumerate(train.client_ids):
+    own = dataset.held_out.of_client(index)
+    assert train.pool.y[own].tolist() == tests[name]['y']
   np.testing.assert_array_equal(
     held_out.x[-1].reshape(-1), np.float32(tests['f3785_26']['x'][-1])
   )

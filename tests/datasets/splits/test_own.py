@@ -28,35 +28,49 @@ def test_every_example_is_in_one_place():
     ({'test_fraction': 0.25}, 18),
     ({'split': 'class', 'test_fraction': 0.25}, 24),
   ):
-    clients, test = parts(data, **choice)
+    clients, test, _ = parts(data, **choice)
     everything = [*clients.numbers, *([] if test is None else test)]
     assert len(set(everything)) == len(everything) == everyone
     if 'test_fraction' in choice:
       assert set(LABELS[test]) == {0, 1, 2}
       assert 4 <= len(test) <= 7
-  clients, _ = parts(data)
+  clients, *_ = parts(data)
   assert clients.client_ids == ['u10', 'u9', 'x']
   assert clients.of_client(1).tolist() == [2, 6, 10, 14, 18, 22]
+
+
+def test_a_client_has_its_own_of_the_test():
+  users = np.arange(24, dtype=np.int32) % 4 - 1  # -1 is nobody.
+  names = ['u10', 'u9', 'x']
+  tested = np.array([0, 2, 3, 6, 7, 11, 15, 19, 23])  # All of x, one of nobody.
+  data = labelled(users=users, user_names=names, test=tested)
+  clients, _, held_out = parts(data)
+  assert held_out.client_ids == clients.client_ids == ['u10', 'u9']
+  assert [held_out.of_client(k).tolist() for k in (0, 1)] == [[], [2, 6]]
+  assert parts(labelled(users=users, user_names=names)).held_out is None
+  assert parts(data, split='class').held_out is None
+  _, test, held_out = parts(data, test_examples=4)
+  assert set(held_out.numbers) == {2, 6} & set(test)
 
 
 def test_test_examples_of_the_data_do_not_train():
   data = labelled(test=np.array([3, 4]))
   for split in ('class', 'iid:2'):
-    clients, test = parts(data, split=split)
+    clients, test, _ = parts(data, split=split)
     assert not {3, 4} & set(clients.numbers)
     assert test.tolist() == [3, 4]
 
 
 def test_a_sample_of_the_test():
   data = labelled(test=np.arange(3, 24, 2))
-  clients, test = parts(data, split='class', test_examples=5)
+  clients, test, _ = parts(data, split='class', test_examples=5)
   assert len(set(test)) == 5
   assert set(test) < set(data.test)
   assert not set(clients.numbers) & set(data.test)
   np.testing.assert_array_equal(
     parts(data, split='iid:2', seed=1, test_examples=5)[1], test
   )
-  _, test = parts(data, split='class', test_examples=50)
+  _, test, _ = parts(data, split='class', test_examples=50)
   assert test.tolist() == data.test.tolist()
 
 
@@ -76,7 +90,7 @@ def test_ids_and_classes_in_another_normal_form(tmp_path):
     '9,\u00fc1,\u00e9',
     '9,\u00fc3,a',
   )
-  clients, _ = parts(data, split=split)
+  clients, *_ = parts(data, split=split)
   assert clients.numbers.tolist() == [1, 3]
 
 
@@ -85,11 +99,11 @@ def test_a_file_says_who_has_what(tmp_path):
     tmp_path / 's.csv', 'user_id,image_id,class', '9,0,a', '10,4,b', 'NA,1,b'
   )
   test = write(tmp_path / 't.csv', 'image_id,class', '5,c')
-  clients, found = parts(labelled(), split=split, test_file=test)
+  clients, found, _ = parts(labelled(), split=split, test_file=test)
   assert clients.client_ids == ['9', '10']
   assert clients.numbers.tolist() == [0, 4]
   assert found.tolist() == [5]
-  clients, found = parts(labelled(), split='class', test_file=test)
+  clients, found, _ = parts(labelled(), split='class', test_file=test)
   assert (len(clients.numbers), found.tolist()) == (23, [5])
 
 
@@ -122,7 +136,7 @@ def test_a_file_that_does_not_fit_is_refused(tmp_path, lines, message):
 
 def test_numbers_of_classes_stand_for_their_names(tmp_path):
   split = write(tmp_path / 's.csv', 'user_id,image_id,class', 'u,0,0', 'u,5,2')
-  clients, _ = parts(labelled(), split=split)
+  clients, *_ = parts(labelled(), split=split)
   assert clients.numbers.tolist() == [0, 5]
 
 
@@ -173,5 +187,5 @@ def test_classes_of_folders_that_look_like_floats(tmp_path):
   for name in ('2.0', '2'):
     lines = ('user_id,image_id,class', f'u,1,{name}', 'v,2,2.1')
     path = write(tmp_path / 'a.csv', *lines)
-    clients, _ = parts(data, split=path)
+    clients, *_ = parts(data, split=path)
     assert sorted(clients.numbers) == [1, 2]

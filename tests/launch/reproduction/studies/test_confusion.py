@@ -31,7 +31,7 @@ class Trained:
 
   def predictions(self, client):
     assert client == 'large'
-    return self.predicted, LABELS
+    return 'training', self.predicted, LABELS
 
 
 @pytest.fixture
