@@ -16,7 +16,7 @@ from tff_xc.encoders import keras_model
 OWN = documents.page('your_own')
 # Each command in a process of its own, in which the large imports are done.
 MAKE_SPLITS = """
-import json, os, pathlib, runpy, sys
+import json, os, pathlib, runpy, shutil, sys
 from datasets.splits import making, output
 for command in json.loads(sys.argv[1]):
   child = os.fork()
@@ -27,7 +27,7 @@ for command in json.loads(sys.argv[1]):
   assert not os.waitpid(child, 0)[1], command
   made = pathlib.Path('splits/photos/federated_train.csv')
   if made.exists():
-    made.rename(made.name)
+    shutil.copy(made, made.name)
 """
 
 
