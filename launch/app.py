@@ -58,8 +58,9 @@ def run(main: Callable[[Sequence[str]], None], usage: str) -> None:
     ending.exit(interrupts.status(), 'interrupted')
   except Exception as e:
     told = _told(e)
-    if told:
-      ending.exit(2, f'error: {told}')
+    if told:  # It may name what strangers named.
+      lines = map(wording.shown, told.split('\n'))
+      ending.exit(2, 'error: ' + '\n'.join(lines))
     if interrupts.received():  # C code made another error of it.
       ending.exit(interrupts.status(), 'interrupted')
     raise

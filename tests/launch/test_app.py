@@ -65,7 +65,7 @@ def main(arguments):
   atexit.register(print, 'the usual end')
   name = 'tff_xc.runtime.cluster.connection'
   sys.modules[name] = types.SimpleNamespace(left_behind={hangs})
-  raise errors.InputError('no answer')
+  raise errors.InputError('no\\x1b answer')
 app.run(main, '')
 """
 
@@ -80,7 +80,7 @@ def test_a_command_that_leaves_a_thread_in_ray_ends_at_once(hangs):
     timeout=60,
     check=False,
   )
-  assert (found.returncode, found.stderr) == (2, 'error: no answer\n')
+  assert (found.returncode, found.stderr) == (2, 'error: no\\x1b answer\n')
   assert 'the usual end' in found.stdout
   assert ('the way that may crash' in found.stdout) != hangs
 
@@ -98,7 +98,7 @@ def test_a_full_output_does_not_keep_such_a_command_from_ending():
       timeout=60,
       check=False,
     )
-  assert (found.returncode, found.stderr) == (2, 'error: no answer\n')
+  assert (found.returncode, found.stderr) == (2, 'error: no\\x1b answer\n')
 
 
 # It says that it has begun, and what its argument says.
