@@ -17,6 +17,8 @@ from datasets import zip_members
 from tff_xc import errors
 from tff_xc import memory
 
+# Bytes of a value for each of its characters, at most and about.
+_TIMES = 20
 # Characters of the file to read at a time.
 _CHUNK = 1 << 20
 # Where a text is cut, the decoder reports an error within a token of the end.
@@ -166,7 +168,8 @@ class Text:
     rest = self._buffer[self._at :]
     if len(rest) > zip_members.LONGEST_LINE:
       what = f'{self.path}: a value that has not ended'
-      memory.require(2 * len(rest), what, self._get_it)
+      # A number of two characters becomes one of many bytes.
+      memory.require(_TIMES * len(rest), what, self._get_it)
     with readable(self.path, self._get_it):
       more = self._file.read(max(_CHUNK, len(rest)))
     self._before += self._at

@@ -8,10 +8,10 @@ systems and file servers keep for themselves.
 import re
 
 _NEVER = re.compile(
-  r'(^|/)(\.|(__MACOSX|Thumbs\.db|ehthumbs\.db|desktop\.ini|@eaDir|@tmp'
-  r'|#recycle|#snapshot|\$RECYCLE\.BIN|RECYCLER|System Volume Information'
-  r'|lost\+found)(/|$))',
-  re.IGNORECASE,
+  r'(^|/)(\.|(__MACOSX|(?i:(eh)?thumbs\.db|desktop\.ini)|@eaDir|@tmp|@Recycle'
+  r'|@Recently-Snapshot|#recycle|#snapshot|~snapshot|\$RECYCLE\.BIN|RECYCLE[DR]'
+  r'|FOUND\.\d{3}|System Volume Information|Network Trash Folder|Temporary Items'
+  r'|lost\+found)(/|$))'
 )
 
 

@@ -1,6 +1,5 @@
 """Arrays of a `.npz` file."""
 
-import math
 import os
 import zipfile
 import zlib
@@ -9,7 +8,7 @@ from collections.abc import Container
 import numpy as np
 
 from tff_xc import errors
-from tff_xc import memory
+from tff_xc import npz_headers
 
 
 def read(
@@ -21,6 +20,8 @@ def read(
     errors.InputError: the file is no .npz, is damaged, has Python objects, or its
       headers announce more than the free memory.
   """
+  if not os.path.isfile(path):  # A pipe would wait for a writer.
+    raise errors.InputError(f'{path} is no file; give a .npz')
   try:
     # One array without a zip is mapped, not read.
     file = np.load(path, mmap_mode='r', allow_pickle=False)
@@ -28,10 +29,7 @@ def read(
       raise ValueError('it is one array without a name')
     with file:
       wanted = [n for n in file.files if names is None or n in names]
-      announced = sum(_announced(file, name) for name in wanted)
-      memory.require(
-        announced, f'{path}: what its headers announce', 'give smaller arrays'
-      )
+      npz_headers.check(path, wanted, 'give smaller arrays')
       return {name: file[name] for name in wanted}
   except (
     ValueError,
@@ -45,19 +43,6 @@ def read(
     raise errors.InputError(
       f'{path} is no .npz of plain arrays ({e}); write it with np.savez'
     ) from e
-
-
-def _announced(file: np.lib.npyio.NpzFile, name: str) -> int:
-  """Returns the bytes that an array's header says it has; it is not read."""
-  if f'{name}.npy' not in file.zip.namelist():
-    return file.zip.getinfo(name).file_size  # It is no array, but bytes.
-  with file.zip.open(f'{name}.npy') as member:
-    version = np.lib.format.read_magic(member)
-    read = np.lib.format.read_array_header_1_0
-    if version != (1, 0):
-      read = np.lib.format.read_array_header_2_0
-    shape, _, dtype = read(member)
-  return math.prod(shape) * dtype.itemsize
 
 
 def owners(

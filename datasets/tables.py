@@ -336,13 +336,14 @@ def _value(row: dict, name: str, where: str) -> str:
 
 
 def _parquet(path, required, optional, raw) -> Iterator[Batch]:
-  with parquet_columns.open_file(path) as file:
+  with parquet_columns.open_file(path, [*required, *optional]) as file:
     header = file.schema_arrow.names
     wanted = dict(
       parquet_columns.columns(header, required, [*optional, *raw], path)
     )
     start = 0
-    for part in file.iter_batches(_ROWS, columns=list(wanted)):
+    rows = parquet_columns.rows_of_batch(file, set(wanted), _ROWS)
+    for part in file.iter_batches(rows, columns=list(wanted)):
       found = {name: part.column(name) for name in wanted}
       text, others = _parted(found, required, optional, raw)
       text = {

@@ -32,6 +32,11 @@ DAMAGE = (
 # that is larger than any memory.
 LONGEST_LINE = 1 << 26
 _GZIP = b'\x1f\x8b'
+_NO_TEXT = {
+  'a zip': b'PK\x03\x04',
+  'a Parquet file': b'PAR1',
+  'packed by gzip twice': _GZIP,
+}
 
 
 class Member(NamedTuple):
@@ -112,10 +117,25 @@ def open_bytes(path: str | os.PathLike) -> BinaryIO:
   """Opens a file or a member, unpacked; arguments and errors of `open_text`."""
   path = pathlib.Path(path)
   found = None if path.is_file() else find(path)
+  if found is None:
+    for archive in filter(is_zip, path.parents):
+      inside = path.relative_to(archive)
+      raise errors.InputError(f'{archive} has no file {inside}; name another')
+    if path.exists() and not path.is_file():  # A pipe would wait for a writer.
+      raise errors.InputError(f'{path} is no file; give one')
   file = path.open('rb') if found is None else _open_member(found)
   if path.suffix.lower() == '.gz' or file.peek(2)[:2] == _GZIP:
     packed, file = file, gzip.GzipFile(fileobj=file)
     file.myfileobj = packed  # So that it is closed with the other.
+    beginning = b'' if path.suffix.lower() == '.gz' else file.peek(4)
+  else:
+    beginning = file.peek(4)
+  for kind, magic in _NO_TEXT.items():
+    if beginning.startswith(magic):
+      raise errors.InputError(
+        f'{path} is {kind} by its first bytes, and text is expected; unpack it, or'
+        ' name it as what it is'
+      )
   return file
 
 

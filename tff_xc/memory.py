@@ -9,6 +9,9 @@ import pathlib
 from tff_xc import errors
 from tff_xc import wording
 
+# What is larger than this, and so many times the file that it is in, is no data:
+# it fills the memory of whoever opens a small file.
+_LARGE, _MOST_TIMES = 10**9, 200
 _CGROUP = pathlib.Path('/sys/fs/cgroup')
 _MEMINFO = pathlib.Path('/proc/meminfo')
 
@@ -48,4 +51,25 @@ def require(needed: int, what: str, advice: str) -> None:
     raise errors.InputError(
       f'{what} takes {wording.human_bytes(needed)} of memory, and'
       f' {wording.human_bytes(free)} are free; {advice}'
+    )
+
+
+def require_unpacked(
+  unpacked: int, packed: int, what: str, advice: str
+) -> None:
+  """As `require`, of what is read from a file, and copied once on the way.
+
+  A file may be a thousand times smaller than what it announces.
+
+  Args:
+    unpacked: bytes of what it announces.
+    packed: bytes of the file.
+    what: as of `require`.
+    advice: as of `require`.
+  """
+  require(2 * unpacked, f'{what}, with a copy,', advice)
+  if unpacked > _LARGE and unpacked > _MOST_TIMES * packed:
+    raise errors.InputError(
+      f'{what} takes {wording.human_bytes(unpacked)}, more than {_MOST_TIMES} times'
+      f' what the file has; {advice}'
     )

@@ -9,15 +9,37 @@ from collections.abc import Container
 
 import numpy as np
 
+from tff_xc import memory
+
 _MAGIC_BYTES = np.lib.format.MAGIC_LEN
 # NumPy refuses longer headers, once it has read them.
 _MOST_HEADER_BYTES = 10_000
 
 
+def check(
+  path: str | os.PathLike, names: Container[str] | None, advice: str
+) -> None:
+  """Refuses arrays that the free memory cannot hold, before they are read.
+
+  Args:
+    path: the file.
+    names: the arrays; None: all.
+    advice: what to do, which ends the sentence.
+
+  Raises:
+    errors.InputError: they are too large, or unpack to far more than the file has.
+    Exception: as `announced`.
+  """
+  size = announced(path, names)
+  memory.require_unpacked(
+    size, os.path.getsize(path), f'{path}: what its headers announce', advice
+  )
+
+
 def announced(
   path: str | os.PathLike, names: Container[str] | None = None
 ) -> int:
-  """Returns the bytes of memory that arrays of an `.npz` file take.
+  """Returns the bytes of memory that arrays of an `.npz` file take, at least.
 
   Args:
     path: the file.
@@ -58,4 +80,4 @@ def _bytes_of(archive: zipfile.ZipFile, member: zipfile.ZipInfo) -> int:
     if size < 0:
       raise ValueError(f'{member.filename} has the shape {shape}')
     count *= size
-  return count * dtype.itemsize
+  return count * max(dtype.itemsize, 1)  # NumPy counts those of no bytes, too.

@@ -34,8 +34,8 @@ _KINDS = {
   **dict.fromkeys(('test', 'testing'), _TEST),
   **dict.fromkeys(('val', 'valid', 'validation', 'dev'), _VALIDATION),
 }
-# What else the names of all parts may have in common: `seg_train`, `train2017`.
-_PART = re.compile(rf'(|.*[ _.-])({"|".join(_KINDS)})(|[ _.\d-].*)')
+# The names of all parts may have something in common: `seg_train`, `TrainData`.
+_PART = re.compile('|'.join(sorted(_KINDS, key=len, reverse=True)))
 
 
 class _Folders(NamedTuple):
@@ -101,7 +101,11 @@ def _meaning(folders: list[str], path: pathlib.Path) -> _Folders:
     _check_name(name, path)
   if len(outer) == 1 and all(len(parts) > 1 for parts in split):
     split = [parts[1:] for parts in split]
+  while _is_outer(split):
+    split = [parts[1:] for parts in split]
   kinds = _kinds(split, path)
+  if not kinds:
+    _check_below(split, path)
   used = {_TRAIN, _TEST if _TEST in kinds.values() else _VALIDATION}
   first = lambda top: [parts[1:2] for parts in split if parts[:1] == [top]]
   doubled = {top for top in kinds if all(f == [top] for f in first(top))}
@@ -139,13 +143,41 @@ def _check_name(name: str, path: pathlib.Path) -> str:
   return name
 
 
+def _is_outer(split: list[list[str]]) -> bool:
+  """Whether all is in one folder more, and right below it are parts."""
+  if len({*(parts[0] if parts else '' for parts in split)}) != 1:
+    return False
+  below = {parts[1].lower() if len(parts) > 1 else '' for parts in split}
+  is_part = split[0] and split[0][0].lower() in _KINDS
+  return not is_part and _are_parts(below)
+
+
+def _are_parts(names: set[str]) -> bool:
+  kinds = {_KINDS.get(name) for name in names}
+  return None not in kinds and _TRAIN in kinds and len(kinds) > 1
+
+
+def _check_below(split: list[list[str]], path: pathlib.Path) -> None:
+  """Refuses classes that have parts: their test would be trained on."""
+  below = {parts[1].lower() if len(parts) > 1 else '' for parts in split}
+  if split and _are_parts(below):
+    raise errors.InputError(
+      f'{path} has {"/".join(split[0][:2])!r}, a part of a data set in a class;'
+      ' put the classes into the parts, as train/CLASS and test/CLASS, or list the'
+      ' images with their classes in a CSV, of which `launch.make_splits` makes a'
+      ' --split'
+    )
+
+
 def _kinds(split: list[list[str]], path: pathlib.Path) -> dict[str, int]:
   """Returns the folders at the top that are parts, if all are, and their kinds."""
   tops = {parts[0] for parts in split if parts}
   by_rest = collections.defaultdict(dict)
   for top in sorted(tops):
-    if match := _PART.fullmatch(top.lower()):
-      by_rest[match[1], match[3]][top] = _KINDS[match[2]]
+    lower = top.lower()
+    for match in _PART.finditer(lower):
+      rest = lower[: match.start()], lower[match.end() :]
+      by_rest[rest][top] = _KINDS[match[0]]
   for rest, kinds in by_rest.items():
     present = set(kinds.values())
     if any(rest) and not (_TRAIN in present and len(present) > 1):

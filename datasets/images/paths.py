@@ -14,11 +14,11 @@ from tff_xc import wording
 
 SUFFIXES = (
   *('.jpg', '.jpeg', '.jpe', '.jfif', '.png', '.webp', '.bmp', '.gif', '.tif'),
-  *('.tiff', '.ppm', '.pgm'),
+  *('.tiff', '.ppm', '.pgm', '.pbm', '.jp2', '.j2k'),
 )
 # Of a file of one image: 89 million pixels without compression.
 MOST_BYTES = 2**28
-# Texts that lie beside images and are none; nobody is told of them.
+# Texts that lie beside images and are none; they are not counted.
 _TEXTS = (
   '.txt',
   '.md',
@@ -52,14 +52,14 @@ class Found:
     if suffix in SUFFIXES:
       self._of_images.add(folder)
       return name
+    self._of_others.add(folder)
     if suffix not in _TEXTS:
-      self._of_others.add(folder)
       self._suffixes[suffix] += 1
     return None
 
   def left_out(self) -> str:
     """Says how many files are no images, and which folders have no others."""
-    if not self._suffixes or not self._of_images:
+    if not self._of_images:
       return ''
     with_images = set()
     for folder in self._of_images:
@@ -70,14 +70,15 @@ class Found:
       f'{count:,} {wording.shown(suffix) or "without suffix"}'
       for suffix, count in self._suffixes.most_common(5)
     )
-    lost = sorted(self._of_others - with_images)
-    return (
-      f'leaving out {wording.count(self._suffixes.total(), "file")} not named as'
-      f' images ({kinds})'
-      + f'; there is nothing else in {", ".join(map(repr, lost[:5]))}'
-      * bool(lost)
-      + f' and {len(lost) - 5:,} more folders' * (len(lost) > 5)
-    )
+    found = []
+    if self._suffixes:
+      files = wording.count(self._suffixes.total(), 'file')
+      found.append(f'leaving out {files} not named as images ({kinds})')
+    if lost := sorted(self._of_others - with_images):
+      names = ', '.join(repr(wording.shown(name)) for name in lost[:5])
+      more = f' and {len(lost) - 5:,} more folders' * (len(lost) > 5)
+      found.append(f'there is no image in {names}{more}')
+    return '; '.join(found)
 
 
 def check_size(size: int) -> None:

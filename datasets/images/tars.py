@@ -22,6 +22,12 @@ from datasets.images import paths
 from datasets.splits import listing as listing_lib
 from tff_xc import errors
 
+_MOST_NAME_BYTES = 1 << 20
+_PAX_TYPES = (
+  tarfile.XHDTYPE,
+  tarfile.XGLTYPE,
+  tarfile.SOLARIS_XHDTYPE,
+)
 # Increase this when the arrays of a cached index change.
 VERSION = 6
 # Kinds of archives by their first bytes.
@@ -98,6 +104,13 @@ class _Member(tarfile.TarInfo):
       raise tarfile.ReadError(
         f'it stops at byte {file.offset:,} without the zeros that end a tar'
       ) from e
+
+  def _proc_member(self, file):
+    # Python reads the content of these members whole, as names.
+    is_name = self.type in (*tarfile.GNU_TYPES[:2], *_PAX_TYPES)
+    if is_name and self.size > _MOST_NAME_BYTES:
+      raise tarfile.ReadError(f'a name of {self.size:,} bytes')
+    return super()._proc_member(file)
 
 
 class _Found:

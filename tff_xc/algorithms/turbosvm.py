@@ -5,8 +5,8 @@ through SVM Aggregation for Lazy Clients", AAAI 2024, arXiv:2401.12012. The step
 `support_vectors.SupportVectors`; the encoder is averaged as in FedAvg.
 
 The machines' C decreases over rounds, from 1 to 1 / 201, in the paper's experiments
-and in its code: so does the default here. The paper's name for this, "linearly
-increasing", is of the number of support vectors.
+and in its code: so does the default here. Its strategy is called "linearly
+increasing", since support vectors become more.
 """
 
 from __future__ import annotations

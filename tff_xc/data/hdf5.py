@@ -58,12 +58,14 @@ def _check_dataset(dataset, where: str) -> None:
   if made.get_layout() == h5py.h5d.VIRTUAL or made.get_external_count():
     _refuse(where)
   size = dataset.dtype.itemsize * (dataset.size or 0)
-  if size > _SMALL:
-    memory.require(size, where, 'get the file again')
-  if size and not dataset.id.get_storage_size():
+  if size <= _SMALL:
+    return
+  stored = dataset.id.get_storage_size()
+  memory.require_unpacked(size, stored, where, 'get the file again')
+  if not stored or (stored < size and not made.get_nfilters()):
     raise errors.InputError(
-      f'{where} announces {list(dataset.shape)} values and has none; get the file'
-      ' again'
+      f'{where} announces {list(dataset.shape)} values and has not all of them; get'
+      ' the file again'
     )
 
 
@@ -97,5 +99,9 @@ def check_file(path: str | os.PathLike) -> None:
     elif h5py.is_hdf5(path):
       with h5py.File(path, 'r') as file:
         check(file, path)
-  except (OSError, RuntimeError, KeyError, zipfile.BadZipFile) as e:
+  # A link's name need not be text, and links may be of kinds unknown to h5py.
+  except (
+    *(OSError, RuntimeError, KeyError, ValueError, TypeError),
+    zipfile.BadZipFile,
+  ) as e:
     raise errors.InputError(f'{path} is damaged ({e}); get it again') from e

@@ -9,7 +9,6 @@ from collections.abc import Mapping
 import numpy as np
 
 from tff_xc import errors
-from tff_xc import memory
 from tff_xc import npz_headers
 from tff_xc.experiment import writing
 from tff_xc.report import run_files
@@ -69,10 +68,8 @@ def read(
       if file.zip.comment not in (b'', _count(file.files)):
         raise DamagedError('its list of arrays is damaged')
       names = [n for n in file.files if not (without and n.startswith(without))]
-      memory.require(
-        npz_headers.announced(path, names),
-        str(path),
-        'free some, or delete the file if it is damaged',
+      npz_headers.check(
+        path, names, 'free some, or delete the file if it is damaged'
       )
       return {name: file[name] for name in names}
   except (DamagedError, errors.InputError):

@@ -21,6 +21,7 @@ OTHERS = (
   *('notes.txt', 'cat/.hidden.jpg', '__MACOSX/cat/2.jpg', '.git/a/b.jpg'),
   *('cat/@eaDir/2.jpg', '$RECYCLE.BIN/a/2.jpg', '#recycle/a/b.jpg'),
   *('lost+found/1.jpg', '.ipynb_checkpoints/cat/2.jpg', 'cat/Thumbs.db'),
+  *('@Recycle/a/1.jpg', 'Network Trash Folder/1.jpg', 'FOUND.000/a/1.jpg'),
 )
 
 
@@ -87,7 +88,7 @@ def test_what_is_no_image_by_its_name_is_told(form, tmp_path, capsys):
     assert told.count('\n') == 1
     assert 'leaving out 4 files' in told
     assert '3 .heic, 1 without suffix' in told
-    assert "nothing else in 'fox'" in told
+    assert "no image in 'fox'" in told
 
 
 def test_the_order_of_the_directory_does_not_count(tmp_path, monkeypatch):
@@ -138,6 +139,33 @@ def test_a_part_may_lie_in_a_folder_of_its_name(tmp_path):
   assert content(found.test) == {files[1]: 'b'}
 
 
+@pytest.mark.parametrize(
+  ('train', 'test'),
+  [
+    ('trainset', 'testset'),
+    ('TrainData', 'TestData'),
+    ('outer/images/TRAIN', 'outer/images/TEST'),
+    ('outer/images/more/train', 'outer/images/more/val'),
+  ],
+)
+def test_parts_by_other_names(train, test, tmp_path):
+  files = [f'{train}/a/1.jpg', f'{train}/b/1.jpg', f'{test}/b/2.jpg']
+  found = names.read(folder(tmp_path / 'a', files))
+  assert content(found) == {files[0]: 'a', files[1]: 'b'}
+  assert content(found.test) == {files[2]: 'b'}
+
+
+def test_classes_that_only_resemble_parts(tmp_path):
+  files = ['contest/1.jpg', 'restraint/2.jpg', 'test-1/3.jpg', 'interval/4.jpg']
+  found = names.read(folder(tmp_path / 'a', files))
+  assert set(found.class_names) == {
+    'contest',
+    'restraint',
+    'test-1',
+    'interval',
+  }
+
+
 @pytest.mark.parametrize('outer', ['', 'outer/'])
 def test_one_part_alone_is_all_there_is(outer, tmp_path):
   files = [f'{outer}train/{n}' for n in FILES]
@@ -162,6 +190,7 @@ def test_one_part_alone_is_all_there_is(outer, tmp_path):
     (['cat/1.jpg', 'dog/2.jpg', 'test/3.jpg'], "'cat'.*rename"),
     (['cat/1.jpg', 'dog/2.jpg', 'Valid/a/3.jpg'], "'cat'.*rename"),
     (['test/a/1.jpg', 'val/a/1.jpg'], 'no part to train on'),
+    (['a/train/1.jpg', 'a/test/2.jpg', 'b/train/3.jpg'], 'part .* in a class'),
   ],
 )
 def test_parts_are_never_classes(files, message, tmp_path):
@@ -261,3 +290,14 @@ def test_damaged_archives(name, tmp_path):
   path.write_bytes(b'no archive at all')
   with pytest.raises(errors.InputError, match='no archive that can be read'):
     names.read(path)
+
+
+def test_a_class_is_no_recycle_folder_because_of_its_letters(tmp_path):
+  files = ['Recycler/1.jpg', 'Lost+Found/2.jpg']
+  found = names.read(folder(tmp_path / 'a', files))
+  assert found.class_names == ['Lost+Found', 'Recycler']
+
+
+def test_a_folder_of_texts_is_told(tmp_path, capsys):
+  names.read(folder(tmp_path / 'a', ['cat/1.jpg', 'dog/1.jpg', 'fox/1.txt']))
+  assert "no image in 'fox'" in capsys.readouterr().err
