@@ -6,7 +6,7 @@ Prints every metric of the run's task. Writes evaluation.json. Of examples with 
 label each it also measures one client's own: those of the test where it has some
 (client_test_top1), else those it trains on (client_train_top1). Their confusion
 matrix is confusion.png and confusion.csv. Changes nothing else in the directory. The
-data must be those of the run.
+data must be those of the run; one's own are named again, as --data_dir.
 """
 
 from absl import flags
@@ -16,15 +16,18 @@ from launch import settings
 from tff_xc import errors
 
 flags.DEFINE_string('run_dir', None, 'the directory of a run')
-flags.DEFINE_string(
-  'data_dir', None, 'directory of the data sets; default: that of the run'
-)
-flags.DEFINE_string(
-  'encoder',
-  None,
-  "a run's --encoder=MODULE:FUNCTION once more: code that a directory names is not"
-  ' run',
-)
+for _name, _what in (
+  ('data_dir', 'the data of the run, where they are now'),
+  ('split', 'the split, if it is a file or a folder'),
+  ('test_file', 'the test examples, if they are a file'),
+  ('encoder', 'the network, if it is MODULE:FUNCTION'),
+):
+  flags.DEFINE_string(
+    _name,
+    None,
+    f'{_what}: named once more, since what only a run directory names is neither read'
+    ' nor run',
+  )
 settings.define_cache_flag()
 flags.DEFINE_string(
   'client',
@@ -42,7 +45,9 @@ def main(arguments) -> None:
   from launch import evaluation
 
   values = flags.FLAGS
-  evaluation.run(values.run_dir, values.data_dir, values.client, values.encoder)
+  given = {name: values[name].value for name in evaluation.NAMED}
+  named = {name: value for name, value in given.items() if value is not None}
+  evaluation.run(values.run_dir, values.client, named)
 
 
 if __name__ == '__main__':

@@ -1,6 +1,8 @@
 """Evaluates a run's newest checkpoint. Imports TensorFlow."""
 
+import os
 import pathlib
+import types
 from collections.abc import Mapping
 from typing import Any
 from typing import NamedTuple
@@ -11,6 +13,7 @@ import scipy.sparse
 
 from tasks import encoders
 from tasks import experiment
+from tasks import run_settings
 from tff_xc import classifier
 from tff_xc import errors
 from tff_xc import wording
@@ -25,15 +28,14 @@ from tff_xc.report import run_files
 from tff_xc.round import process as process_lib
 from tff_xc.runtime import registry as runtimes
 
-# Settings that name files of data, some of whose readers know addresses, too.
-_PATHS = ('data_dir', 'split', 'test_file')
+# Settings of a run that may name files and code.
+NAMED = ('data_dir', 'split', 'test_file', 'encoder')
 
 
 def run(
   run_dir: str,
-  data_dir: str | None,
-  client: str | None,
-  encoder: str | None = None,
+  client: str | None = None,
+  named: Mapping[str, str] = types.MappingProxyType({}),
 ) -> dict:
   """Evaluates, prints and writes; returns the content of evaluation.json.
 
@@ -43,15 +45,15 @@ def run(
 
   Args:
     run_dir: the run's directory.
-    data_dir: the present directory of its data; None: the run's own.
     client: whose examples the confusion matrix is of; None: a large client.
-    encoder: the run's, if it is a function of the user's.
+    named: those of `NAMED` that the user has named: where the run's data are now,
+      and its code.
 
   Raises:
     errors.InputError: there is no run, no checkpoint or no such client; or the
       data or the checkpoint's model are not those of the run.
   """
-  found = load(run_dir, data_dir, encoder)
+  found = load(run_dir, named)
   rounds, train = found.rounds, found.dataset.train
   result = {'rounds': rounds}
   confused = None
@@ -118,20 +120,19 @@ class Trained(NamedTuple):
 
 
 def load(
-  run_dir: str, data_dir: str | None = None, encoder: str | None = None
+  run_dir: str, named: Mapping[str, str] = types.MappingProxyType({})
 ) -> Trained:
   """Loads a run's newest checkpoint and its data, and installs its runtime.
 
   Args:
     run_dir: the run's directory.
-    data_dir: as in `run`.
-    encoder: as in `run`.
+    named: as in `run`.
 
   Raises:
     errors.InputError: as in `run`.
   """
   found = run_files.read_run(run_dir).config
-  config = _checked(pathlib.Path(run_dir), found, data_dir, encoder)
+  config = _checked(pathlib.Path(run_dir), found, named)
   if config['runtime'] == runtimes.CLUSTER:  # No clients train here.
     config['runtime'] = runtimes.DEFAULT
   experiment.install_runtime(config)
@@ -153,44 +154,53 @@ def load(
 
 
 def _checked(
-  path: pathlib.Path, found: Mapping, data_dir: str | None, encoder: str | None
+  path: pathlib.Path, found: Mapping, named: Mapping[str, str]
 ) -> dict[str, Any]:
   """Returns the configuration of a run that somebody else may have written.
 
-  Its data are only read, and have to be those that the run saw. Code runs only if
-  the user names it, too.
+  Code runs and files are read only if the user names them, too.
 
   Args:
     path: the run's directory.
     found: its config.json.
-    data_dir: as in `run`.
-    encoder: as in `run`.
+    named: as in `run`.
   """
   file = path / run_files.CONFIG
-  named = str(found.get('options', {}).get('encoder', ''))
-  if encoder is not None and encoder != named:
+  recorded = {n: str(run_files.flat(found).get(n, '')) for n in NAMED}
+  if named.get('encoder', recorded['encoder']) != recorded['encoder']:
     raise errors.InputError(
-      f'--encoder={encoder}: {path} is a run with the encoder'
-      f' {wording.shown(named) or "of its task"}; leave it out, or give that'
+      f'--encoder={named["encoder"]}: {path} is a run with the encoder'
+      f' {wording.shown(recorded["encoder"]) or "of its task"}; leave it out, or'
+      ' give that'
     )
-  if named and encoders.is_code(named) and encoder is None:
+  unnamed = [
+    f'--{name}={wording.shown(value)}'
+    for name, value in recorded.items()
+    if name not in named and _leads_outside(name, value)
+  ]
+  if unnamed:
     raise errors.InputError(
-      f'{file} names the code {wording.shown(named)}, and code runs only if you'
-      " name it: give the run's --encoder again if you trust it"
+      f'{file} names {" ".join(unnamed)}, and what a run directory names is neither'
+      ' read nor run by itself: give this again, if you trust it'
     )
-  for name in _PATHS:
-    value = str(run_files.flat(found).get(name, ''))
-    if '://' in value and (name != 'data_dir' or data_dir is None):
-      raise errors.InputError(
-        f'{file}: {name} is the address {wording.shown(value)}; only files of this'
-        ' machine are read: give --data_dir, or train on a copy'
-      )
-  if data_dir is not None:
-    found = {**found, 'data_dir': data_dir}
+  changed = {n: v for n, v in named.items() if n != 'encoder'}
+  options = {**found.get('options', {})}
+  options |= {n: v for n, v in changed.items() if n in options}
+  changed = {n: v for n, v in changed.items() if n not in options}
   try:
-    return experiment.recorded(found)
+    return experiment.recorded({**found, **changed, 'options': options})
   except errors.InputError as e:
     raise errors.InputError(f'{file}: {wording.shown(e)}') from e
+
+
+def _leads_outside(name: str, value: str) -> bool:
+  """Whether a setting leads to files or code of which only its run has told."""
+  if name == 'data_dir':
+    return value != run_settings.SETTINGS[name].default
+  if name == 'encoder':
+    return bool(value) and encoders.is_code(value)
+  # A split may also be a rule, such as iid:5.
+  return '/' in value or os.path.lexists(value)
 
 
 def choose_client(

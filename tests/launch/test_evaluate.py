@@ -142,7 +142,7 @@ _WHOSE = ('table',)
 def test_every_kind_of_run(kind, here, capsys):
   task, algorithm, made = _KINDS[kind]
   path = untrained(here / 'run', task, algorithm, **made(here))
-  result = evaluation.run(str(path), None, None)
+  result = evaluation.run(str(path), None, named(path))
   assert json.loads((path / 'evaluation.json').read_text()) == result
   assert np.isfinite(list(result['metrics'].values())).all()
   said = capsys.readouterr().out
@@ -156,10 +156,16 @@ def test_every_kind_of_run(kind, here, capsys):
     with pytest.raises(
       errors.InputError, match=r'--client=0: .*sets of labels'
     ):
-      evaluation.run(str(path), None, '0')
+      evaluation.run(str(path), '0', named(path))
   else:
     heading = (path / 'confusion.csv').read_text().split(',')[0]
     assert f'the {part} examples' in heading
+
+
+def named(path):
+  """Returns what a run's config.json names, as its owner would name it again."""
+  found = run_files.flat(run_files.read_config(path / run_files.CONFIG))
+  return {name: found[name] for name in evaluation.NAMED if found.get(name)}
 
 
 def _edited(path, change):
@@ -191,12 +197,19 @@ def test_code_that_a_directory_names_does_not_run(here, monkeypatch):
   path = untrained(here / 'run', 'images', encoder=own, **changes)
   (here / 'OWNED').unlink()
   sys.modules.pop('network_of_test_evaluate')
-  for given, word in ((None, '--encoder again'), ('small', 'run with the')):
+  data = {'data_dir': changes['data_dir']}
+  for given, word in (
+    (data, '--encoder=.* again'),
+    ({'encoder': own}, '--data_dir=mine.npz.* again'),
+    ({**data, 'encoder': 'small'}, 'run with the'),
+  ):
     with pytest.raises(errors.InputError, match=word):
-      evaluation.run(str(path), None, None, given)
+      evaluation.run(str(path), None, given)
   assert not (here / 'OWNED').exists()
   assert not (path / 'evaluation.json').exists()
-  assert evaluation.run(str(path), None, None, own)['rounds'] == 1
+  assert (
+    evaluation.run(str(path), None, {**data, 'encoder': own})['rounds'] == 1
+  )
   assert (here / 'OWNED').exists()
 
 
@@ -209,11 +222,11 @@ def test_a_directory_that_lies_about_its_network_runs_no_code(
   shutil.copytree(glyphs, path)
   _edited(path, lambda c: c['options'].update(encoder='evil:f'))
   for given, word in (
-    (None, '--encoder again'),
-    ('evil:f', 'no option|not an'),
+    ({}, '--encoder=.* again'),
+    ({'encoder': 'evil:f'}, 'no option|not an'),
   ):
     with pytest.raises(errors.InputError, match=word):
-      evaluation.run(str(path), None, None, given)
+      evaluation.run(str(path), None, given)
   assert not (here / 'OWNED').exists()
 
 
@@ -236,7 +249,9 @@ def glyphs(in_process_context, tmp_path_factory):
     (lambda c: c.update(runtime='cloud'), '--runtime'),
     (lambda c: c.update(seed=2**40), '--seed'),
     (lambda c: c.update(task='mnist'), 'mnist'),
-    (lambda c: c.update(data_dir='s3://bucket/data'), 'address'),
+    (lambda c: c.update(data_dir='s3://bucket/data'), '--data_dir=.* again'),
+    (lambda c: c['options'].update(split='/etc/passwd'), '--split=.* again'),
+    (lambda c: c['options'].update(test_file='/x'), '--test_file=.* again'),
     (lambda c: c.update(options=None), 'other data'),
     (lambda c: c['options'].update(encoder=[]), '--encoder'),
     (lambda c: c.update(options={}), 'other data|another model'),
@@ -248,7 +263,7 @@ def test_an_edited_config_is_refused_in_a_sentence(change, word, glyphs, here):
   shutil.copytree(glyphs, path)
   _edited(path, change)
   with pytest.raises(errors.InputError, match=word) as e:
-    evaluation.run(str(path), None, None)
+    evaluation.run(str(path))
   assert '\n' not in str(e.value)
   assert not (path / 'evaluation.json').exists()
 
@@ -264,7 +279,7 @@ def test_settings_that_an_older_run_lacks_have_their_defaults(glyphs, here):
     del config['hyperparameters']['client_dropout']
 
   _edited(path, older)
-  assert evaluation.run(str(path), None, None)['rounds'] == 1
+  assert evaluation.run(str(path))['rounds'] == 1
 
 
 def test_a_checkpoint_has_the_model_that_is_evaluated(here):

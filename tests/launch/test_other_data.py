@@ -82,7 +82,7 @@ def test_other_data_are_refused_and_nothing_changes(
     with pytest.raises(errors.InputError, match=f'other data: {told}'):
       training.run(configuration(other, rounds=2), str(run_dir))
     with pytest.raises(errors.InputError, match=f'other data: {told}'):
-      evaluation.run(str(run_dir), other, None)
+      evaluation.run(str(run_dir), named={'data_dir': other})
     assert contents(run_dir) == before
 
   # A second check protects checkpoints that were copied from another run.
@@ -94,7 +94,7 @@ def test_other_data_are_refused_and_nothing_changes(
   )
   before = contents(run_dir)
   with pytest.raises(errors.InputError, match=message):
-    evaluation.run(str(run_dir), other, None)
+    evaluation.run(str(run_dir), named={'data_dir': other})
   with pytest.raises(errors.InputError, match=message):
     training.run(configuration(other, rounds=2), str(run_dir))
   assert contents(run_dir) == before
@@ -103,7 +103,12 @@ def test_other_data_are_refused_and_nothing_changes(
   before = contents(run_dir)
 
   # An evaluation writes only its own files; it keeps a damaged checkpoint.
-  assert evaluation.run(str(run_dir), None, None)['rounds'] == 1
+  assert (
+    evaluation.run(str(run_dir), named={'data_dir': config['data_dir']})[
+      'rounds'
+    ]
+    == 1
+  )
   after = contents(run_dir)
   outputs = {'evaluation.json', 'confusion.csv', 'confusion.png'}
   assert {n: v for n, v in after.items() if n not in outputs} == before
@@ -111,5 +116,5 @@ def test_other_data_are_refused_and_nothing_changes(
   (run_dir / 'checkpoints' / 'round_1.npz').write_bytes(b'')
   before = contents(run_dir)
   with pytest.raises(errors.InputError, match='has no sound checkpoint'):
-    evaluation.run(str(run_dir), None, None)
+    evaluation.run(str(run_dir), named={'data_dir': config['data_dir']})
   assert contents(run_dir) == before

@@ -22,6 +22,7 @@ from tests.launch import flag_values
 from tests.launch import light
 from tests.launch import own_examples
 from tff_xc import errors
+from tff_xc.report import run_files
 from tff_xc.runtime import registry as runtimes
 
 OWN = documents.page('your_own')
@@ -243,7 +244,9 @@ def test_names_of_classes_are_kept_and_shown(here):
     ['1', 'dog'],
     ['2', 'emu'],
   ]
-  evaluation.run(str(named), None, None)
+  config = run_files.flat(run_files.read_run(named).config)
+  own = {n: config[n] for n in evaluation.NAMED if config.get(n)}
+  evaluation.run(str(named), named=own)
   heading = (named / 'confusion.csv').read_text().splitlines()[0]
   assert heading.startswith('class of the training examples of')
   assert heading.endswith(',cat,dog,emu,other')

@@ -110,10 +110,14 @@ def _drawn(run, client: str | None, path: pathlib.Path, data_dir: str | None):
   from launch import evaluation
   from tff_xc.measure import ranking
   from tff_xc.report import curves
+  from tff_xc.report import run_files
 
-  # The code that flags have named, and not what the directory says.
-  encoder = run.config['options'].get('encoder')
-  found = evaluation.load(run.folder, data_dir, encoder)
+  # What flags have named, and not what the directory says.
+  named = run_files.flat(run.config)
+  named = {n: named[n] for n in evaluation.NAMED if n in named}
+  if data_dir is not None:
+    named['data_dir'] = data_dir
+  found = evaluation.load(run.folder, named)
   client = client or evaluation.choose_client(found.dataset.train, None)
   _, predictions, labels = found.predictions(client)
   class_ids = np.unique(labels)
