@@ -27,7 +27,9 @@ def open_file(path, text: Iterable[str] = ()) -> Iterator:
 
   _check_kind(path)
   try:
-    with pyarrow.parquet.ParquetFile(path, read_dictionary=list(text)) as file:
+    names = pyarrow.parquet.read_schema(path).names
+    once = [name for name in text if names.count(name) == 1]
+    with pyarrow.parquet.ParquetFile(path, read_dictionary=once) as file:
       yield file
   except pa.ArrowMemoryError:
     raise

@@ -100,7 +100,7 @@ def _unequal(groups) -> str:
   found = groups_lib.differing(groups)
   if not found:
     return ''
-  return f'besides the methods, these settings differ: {", ".join(found)}'
+  return f'settings that differ between the methods: {", ".join(found)}'
 
 
 def _told(

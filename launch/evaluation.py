@@ -28,9 +28,6 @@ from tff_xc.report import run_files
 from tff_xc.round import process as process_lib
 from tff_xc.runtime import registry as runtimes
 
-# Settings of a run that may name files and code.
-NAMED = ('data_dir', 'split', 'test_file', 'encoder')
-
 
 def run(
   run_dir: str,
@@ -46,7 +43,7 @@ def run(
   Args:
     run_dir: the run's directory.
     client: whose examples the confusion matrix is of; None: a large client.
-    named: those of `NAMED` that the user has named: where the run's data are now,
+    named: those of `experiment.NAMED` that the user has named: where the run's data are now,
       and its code.
 
   Raises:
@@ -166,7 +163,9 @@ def _checked(
     named: as in `run`.
   """
   file = path / run_files.CONFIG
-  recorded = {n: str(run_files.flat(found).get(n, '')) for n in NAMED}
+  recorded = {
+    n: str(run_files.flat(found).get(n, '')) for n in experiment.NAMED
+  }
   if named.get('encoder', recorded['encoder']) != recorded['encoder']:
     raise errors.InputError(
       f'--encoder={named["encoder"]}: {path} is a run with the encoder'

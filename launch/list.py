@@ -26,6 +26,7 @@ from tasks import run_settings
 from tasks.papers import registry as papers
 from tasks.papers import result
 from tff_xc import errors
+from tff_xc import wording
 from tff_xc.algorithms import entry
 from tff_xc.algorithms import registry as algorithms
 from tff_xc.measure import catalog as metrics
@@ -170,6 +171,7 @@ def main(arguments: Sequence[str]) -> None:
     given = f'{" ".join(arguments)!r}: ' if arguments else ''
     raise errors.InputError(
       f'{given}name what to list: {", ".join(first)} or {last}'
+      + wording.meant(arguments[0] if arguments else '', _LISTS)
     )
   print(_LISTS[arguments[0]](text_table.terminal_width()), end='')
 

@@ -22,6 +22,7 @@ from tff_xc import environment
 from tff_xc import errors
 from tff_xc.algorithms import options as of_algorithms
 from tff_xc.algorithms import registry as algorithms
+from tff_xc.experiment import same_run
 from tff_xc.measure import best_round
 from tff_xc.measure import targets as targets_lib
 from tff_xc.report import run_files
@@ -31,6 +32,8 @@ if TYPE_CHECKING:
   from tff_xc.data import client_data
   from tff_xc.round import algorithm as algorithm_lib
 
+# Settings of a run that may name files, and code.
+NAMED = ('data_dir', 'split', 'test_file', 'encoder')
 _OF_TRAINING = ('rounds', 'eval_every', 'checkpoint_every', 'seed', 'target')
 
 
@@ -67,7 +70,7 @@ def resolve(
     'task': task,
     'algorithm': algorithm,
     **settings,
-    'clients_given': 'clients_per_round' in given,
+    same_run.UNSET: [n for n in same_run.FITTED if n in values.keys() - given],
     'options': options,
     'hyperparameters': values,
     **environment.describe(),
@@ -234,8 +237,15 @@ def with_data(config: Mapping, loaded: task_lib.Loaded) -> Experiment:
   dataset, model = loaded
   options, values = config['options'], dict(config['hyperparameters'])
   warnings = dataset.warnings()
-  if entry.has_clients and not config.get('clients_given', True):
+  unset = config.get(same_run.UNSET, ())
+  if 'clients_per_round' in unset:
     warnings += _fit_clients(values, dataset.train.partition)
+  if 'negatives' in unset and values['negatives'] >= dataset.num_classes:
+    values['negatives'] = dataset.num_classes - 1
+    warnings.append(
+      f'all other classes are negatives, {values["negatives"]}: the default'
+      ' --negatives is more than there are'
+    )
   most = dataset.train.largest_label_set * model.rows_per_label
   algorithm = entry.algorithm(
     values,
@@ -369,8 +379,6 @@ def run(config: Mapping[str, Any], run_dir: str) -> dict[str, Any]:
   Raises:
     errors.InputError: for bad data, or a directory of another run.
   """
-  from tff_xc.experiment import same_run
-
   # Every check of the input precedes the first write.
   same_run.check_config(run_dir, config)
   install_runtime(config)

@@ -29,9 +29,13 @@ def free_bytes(
   free = int(words[words.index('MemAvailable:') + 1]) * 1024
   try:
     limit = int((cgroup / 'memory.max').read_text())
-    return min(free, limit - int((cgroup / 'memory.current').read_text()))
+    used = int((cgroup / 'memory.current').read_text())
+    # Of it, what the kernel gives back when it is asked: files that were read.
+    words = (cgroup / 'memory.stat').read_text().split()
+    used -= int(words[words.index('inactive_file') + 1])
   except (OSError, ValueError):
     return free  # There is no control group, or its limit is 'max'.
+  return min(free, max(limit - used, 0))
 
 
 def require(needed: int, what: str, advice: str) -> None:

@@ -18,6 +18,7 @@ _SYNONYMS = {
   'numrounds': 'rounds',
   'output': 'run_dir',
   'outputdir': 'run_dir',
+  'rundir': 'output',
   'serverlr': 'server_learning_rate',
 }
 # Controls, directions of writing, halves of characters, and ends of lines.

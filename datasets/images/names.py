@@ -101,8 +101,8 @@ def _meaning(folders: list[str], path: pathlib.Path) -> _Folders:
     _check_name(name, path)
   if len(outer) == 1 and all(len(parts) > 1 for parts in split):
     split = [parts[1:] for parts in split]
-  while _is_outer(split):
-    split = [parts[1:] for parts in split]
+  depth = _outer(split)
+  split = [parts[depth:] for parts in split]
   kinds = _kinds(split, path)
   if not kinds:
     _check_below(split, path)
@@ -143,13 +143,17 @@ def _check_name(name: str, path: pathlib.Path) -> str:
   return name
 
 
-def _is_outer(split: list[list[str]]) -> bool:
-  """Whether all is in one folder more, and right below it are parts."""
-  if len({*(parts[0] if parts else '' for parts in split)}) != 1:
-    return False
-  below = {parts[1].lower() if len(parts) > 1 else '' for parts in split}
-  is_part = split[0] and split[0][0].lower() in _KINDS
-  return not is_part and _are_parts(below)
+def _outer(split: list[list[str]]) -> int:
+  """Returns in how many folders more all is, below which are parts, or 0."""
+  for depth in range(1, min(map(len, split), default=0) + 1):
+    tops = {parts[depth - 1].lower() for parts in split}
+    if len(tops) > 1 or tops & set(_KINDS):
+      break
+    if _are_parts(
+      {*(''.join(parts[depth : depth + 1]).lower() for parts in split)}
+    ):
+      return depth
+  return 0
 
 
 def _are_parts(names: set[str]) -> bool:

@@ -14,6 +14,7 @@ from typing import NamedTuple
 from datasets.splits import published
 from datasets.splits import rule as rule_lib
 from tff_xc import errors
+from tff_xc import wording
 
 
 class Request(NamedTuple):
@@ -57,6 +58,7 @@ def get(name: str) -> rule_lib.Rule:
   if name not in RULES:
     raise errors.InputError(
       f'unknown rule {name!r}: the rules are {", ".join(RULES)}'
+      + wording.meant(name, RULES)
     )
   return RULES[name]
 

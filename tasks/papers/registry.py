@@ -11,6 +11,7 @@ from tasks.papers import result
 from tasks.papers import table
 from tasks.papers import turbosvm
 from tff_xc import errors
+from tff_xc import wording
 
 RESULTS: Mapping[str, result.Result] = {
   found.name: found
@@ -39,7 +40,10 @@ def chosen(names: Sequence[str]) -> list[result.Result]:
       known = ', '.join(
         near or ['all', *papers, 'or one of `launch.list tables`']
       )
-      raise errors.InputError(f'unknown table {name!r}: there are {known}')
+      meant = wording.meant(name, [*papers, *RESULTS])
+      raise errors.InputError(
+        f'unknown table {name!r}: there are {known}{meant}'
+      )
     wanted.update(found)
   return [r for name, r in RESULTS.items() if name in wanted]
 

@@ -25,7 +25,11 @@ def virtual(file, other):
 
 
 def fill_values(file, other):
-  file.create_dataset('a/x', (5,), 'f4', fillvalue=0.5)
+  file.create_dataset('a/x', (10**6,), 'f4', fillvalue=0.5)
+
+
+def one_chunk(file, other):
+  file.create_dataset('a/x', (10**6,), 'f4', chunks=(9,))[0] = 1
 
 
 def announced(file, other):
@@ -39,7 +43,8 @@ def announced(file, other):
     (external_storage, 'another file'),
     (external_link, 'another file'),
     (virtual, 'another file'),
-    (fill_values, 'has none'),
+    (fill_values, 'not all of them'),
+    (one_chunk, 'not all of them'),
     (announced, 'memory'),
   ],
 )

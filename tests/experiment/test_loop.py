@@ -218,6 +218,7 @@ def test_settings_that_do_not_matter_may_change(tmp_path):
   for value in (1, 2):
     free = dict.fromkeys(run_files.NOT_CONFIGURATION, value)
     free['target'] = f'top1:0.{value}'
+    free['unset'] = ['negatives'] * value
     run_directory.RunDirectory(tmp_path, {**doubling.CONFIG, **free})
 
 

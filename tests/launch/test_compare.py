@@ -100,12 +100,12 @@ def test_what_differs_besides_the_methods_is_said(tmp_path, monkeypatch):
   same = {'server_optimizer': 'sgd', 'client_learning_rate': 0.1}
   fake_runs.write_run(tmp_path / 'c', 'fedavg', rounds=50, **same)
   text = compare.compare([tmp_path])
-  expected = 'settings differ: rounds, server_optimizer'
+  expected = 'between the methods: rounds, server_optimizer'
   assert expected in ' '.join(text.split())
   assert max(map(len, text.splitlines()[:-1])) <= 60
   assert expected in (tmp_path / 'compare.md').read_text()
   of_one = compare.compare([tmp_path / 'a', tmp_path / 'b'])
-  assert 'settings differ' not in of_one
+  assert 'between the methods' not in of_one
 
 
 def test_names_of_strangers_do_no_harm(tmp_path):

@@ -165,7 +165,7 @@ def test_every_kind_of_run(kind, here, capsys):
 def named(path):
   """Returns what a run's config.json names, as its owner would name it again."""
   found = run_files.flat(run_files.read_config(path / run_files.CONFIG))
-  return {name: found[name] for name in evaluation.NAMED if found.get(name)}
+  return {name: found[name] for name in experiment.NAMED if found.get(name)}
 
 
 def _edited(path, change):

@@ -185,7 +185,7 @@ def test_evaluate_gives_the_final_metrics_and_a_confusion_matrix(
   config['hyperparameters']['importance_weights'] = 'gone.csv'
   (run_dir / 'config.json').write_text(json.dumps(config))
   monkeypatch.setattr(experiment, 'install_runtime', lambda config: None)
-  evaluation_lib.run(str(run_dir), None, None)
+  evaluation_lib.run(str(run_dir))
   evaluation = json.loads((run_dir / 'evaluation.json').read_text())
   summary = json.loads((run_dir / 'summary.json').read_text())
   assert evaluation['metrics'] == summary['final']
@@ -197,7 +197,7 @@ def test_evaluate_gives_the_final_metrics_and_a_confusion_matrix(
   assert evaluation['client_train_top1'] == pytest.approx(correct / total)
   assert (run_dir / 'confusion.png').stat().st_size > 0
   with pytest.raises(errors.InputError, match='no such client'):
-    evaluation_lib.run(str(run_dir), None, 'nobody')
+    evaluation_lib.run(str(run_dir), 'nobody')
 
 
 def assert_one_sentence(done, expected):

@@ -1,5 +1,8 @@
 """`federated_select` in the in-process runtime."""
 
+import pathlib
+import sys
+
 import numpy as np
 import pytest
 import tensorflow as tf
@@ -35,6 +38,15 @@ def test_select_is_a_gather_in_the_order_of_the_keys():
   keys = [np.array(k, np.int32) for k in ([5, 0, 5], [1, 2, 3])]
   for found, wanted in zip(_select(row)(table, keys), keys, strict=True):
     np.testing.assert_array_equal(found, table[wanted])
+
+
+def test_no_source_of_autograph_stays():
+  row = tff.tensorflow.computation(lambda t, k: 2 * t[k], [_TABLE, np.int32])
+  _select(row)(np.zeros([6, 2], np.float32), [np.zeros(3, np.int32)])
+  # TensorFlow converts a function of its own once in a process.
+  made = [m for n, m in sys.modules.items() if n.startswith('__autograph_gen')]
+  assert made
+  assert not [m.__file__ for m in made if pathlib.Path(m.__file__).exists()]
 
 
 def test_select_by_a_function_that_is_no_lookup():

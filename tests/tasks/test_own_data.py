@@ -219,6 +219,19 @@ def test_a_default_number_of_virtual_clients_fits(tmp_path):
     found.algorithm.sampling.cohorts(found.dataset, 0)
 
 
+def test_a_default_number_of_negatives_fits(tmp_path):
+  path = tmp_path / 'a.csv'
+  path.write_text('class,user_id,a\n' + 'cat,u,1\ndog,v,2\nfox,u,3\n')
+  resolve = lambda **given: experiment.resolve(
+    'table', 'fedss', {'data_dir': str(path), **given}
+  )
+  found = experiment.assemble(resolve())
+  assert found.config['hyperparameters']['negatives'] == 2
+  assert any('--negatives' in warning for warning in found.warnings)
+  with pytest.raises(errors.InputError, match='--negatives=80'):
+    experiment.assemble(resolve(negatives=80))
+
+
 def test_features_of_ones_own_are_not_hashed(tmp_path):
   task = registry.get('sparse-text-sets')
   options = task.option_values() | {'num_clients': 2}

@@ -266,7 +266,7 @@ def class_warnings(
     such = ', '.join(wording.shown(class_names[c]) for c in unseen[:3])
     found.append(
       f'{wording.count(len(unseen), "class")} of the test without a training'
-      f' example, such as {such}: nothing can learn them'
+      f' example, which no model can learn: {such}{" ..." * (len(unseen) > 3)}'
     )
   occurring = len(np.union1d(trained, tested))
   if occurring * _GAPS <= len(class_names):

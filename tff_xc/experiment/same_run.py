@@ -15,7 +15,9 @@ from tff_xc.report import run_files
 
 # A checksum of FedIR's target distribution; in config.json once it is read.
 PROBABILITIES = 'class_probabilities'
-_FITTED = 'clients_per_round'
+# In config.json: those of `FITTED` that have their defaults.
+UNSET = 'unset'
+FITTED = ('clients_per_round', 'negatives')
 
 
 def check_config(path: str | os.PathLike, config: Mapping) -> None:
@@ -47,9 +49,11 @@ def check_config(path: str | os.PathLike, config: Mapping) -> None:
   found = run_files.read_config(file)
   wanted = json.loads(json.dumps(config))
   was, is_now = _settings(found), _settings(wanted)
-  if 'data' not in wanted and not wanted.get('clients_given', True):
-    # A default, which is fitted to the data once they are read.
-    was, is_now = ({**s, _FITTED: None} for s in (was, is_now))
+  if (
+    'data' not in wanted
+  ):  # Defaults are fitted to the data once they are read.
+    unset = dict.fromkeys(wanted.get(UNSET, ()))
+    was, is_now = was | unset, is_now | unset
   told = differences(was, is_now)
   if told:
     raise errors.InputError(

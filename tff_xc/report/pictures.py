@@ -7,6 +7,7 @@ line styles and markers change with them.
 
 import itertools
 import os
+import warnings
 from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
@@ -50,7 +51,9 @@ def save(figure: 'matplotlib.figure.Figure', path: str | os.PathLike) -> None:
       if axis.get_scale() == 'log':  # Its own labels are formulas.
         for text in axis.get_ticklabels(which='both'):
           text.set_parse_math(True)
-  with run_files.replacing(path) as temporary:
+  with run_files.replacing(path) as temporary, warnings.catch_warnings():
+    # A name in a script that the font lacks is drawn as boxes.
+    warnings.filterwarnings('ignore', 'Glyph .* missing from')
     # No version in the file, so that equal pictures have equal bytes.
     figure.savefig(
       temporary, dpi=120, format='png', metadata={'Software': None}

@@ -1,5 +1,7 @@
 """`federated_select`: a client's keys become a sequence of slices."""
 
+import pathlib
+import sys
 from collections.abc import Callable
 
 import tensorflow as tf
@@ -52,9 +54,22 @@ def _for_each(function: Callable, keys: tf.Tensor, element: tff.Type):
     Exception
   ) as e:  # The type of error depends on the first op that fails.
     logging.info('federated_select runs once for each key: %s', e)
+  finally:
+    _remove_sources()
   flat = tf.map_fn(
     lambda key: values.flatten(function(key), element),
     keys,
     fn_output_signature=values.leaf_specs(element),
   )
   return values.unflatten(flat, element)
+
+
+def _remove_sources() -> None:
+  """Removes the files that AutoGraph writes while TensorFlow vectorises.
+
+  TensorFlow has imported them, and would remove them at the exit only, which a
+  killed process does not reach.
+  """
+  for name, module in list(sys.modules.items()):
+    if name.startswith('__autograph_generated_file'):
+      pathlib.Path(module.__file__).unlink(missing_ok=True)
