@@ -88,3 +88,11 @@ def test_a_file_cut_short(tmp_path):
   path.write_bytes(path.read_bytes()[:20_000])
   with pytest.raises(errors.InputError, match='damaged'):
     hdf5.check_file(path)
+
+
+def test_a_name_that_is_no_text_is_one_sentence(tmp_path):
+  path = tmp_path / 'mine.h5'
+  with h5py.File(path, 'w') as file:
+    file[b'\xff\xfe'] = np.arange(4)
+  with pytest.raises(errors.InputError, match='damaged'):
+    hdf5.check_file(path)

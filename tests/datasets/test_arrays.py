@@ -1,5 +1,6 @@
 """The user's own data as arrays in a file."""
 
+import os
 import zipfile
 
 import numpy as np
@@ -139,3 +140,35 @@ def test_an_announced_size_is_compared_with_the_memory(tmp_path, version):
   with pytest.raises(errors.InputError, match='memory'):
     npz.read(path)
   assert npz.read(path, ('y', 'notes.txt')).keys() == {'y', 'notes.txt'}
+
+
+@pytest.mark.parametrize(
+  'header',
+  [
+    b"{'descr': '|V0', 'fortran_order': False, 'shape': (10**15,)}",
+    b"{'descr': '|V0', 'fortran_order': False, 'shape': (1000000000000000,)}",
+    b'{[[[[',
+  ],
+)
+def test_a_hostile_header_is_one_sentence(header, tmp_path):
+  path = tmp_path / 'a.npz'
+  with zipfile.ZipFile(path, 'w') as archive:
+    size = len(header).to_bytes(2, 'little')
+    archive.writestr('x.npy', b'\x93NUMPY\x01\x00' + size + header)
+  with pytest.raises(errors.InputError, match=r'a\.npz'):
+    arrays.read(path)
+
+
+def test_a_header_without_end_is_not_read(tmp_path):
+  path = tmp_path / 'a.npz'
+  with zipfile.ZipFile(path, 'w') as archive:
+    size = (10**9).to_bytes(4, 'little')
+    archive.writestr('x.npy', b'\x93NUMPY\x02\x00' + size + b' ' * 100)
+  with pytest.raises(errors.InputError, match='1000000000 bytes'):
+    arrays.read(path)
+
+
+def test_a_pipe_is_not_waited_for(tmp_path):
+  os.mkfifo(tmp_path / 'a.npz')
+  with pytest.raises(errors.InputError, match='is no file'):
+    arrays.read(tmp_path / 'a.npz')

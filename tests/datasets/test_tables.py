@@ -2,16 +2,19 @@
 
 import gzip
 import json
+import os
 import zipfile
 
+import numpy as np
 import pandas as pd
 import pyarrow as pa
-import pyarrow.parquet
+import pyarrow.parquet as pq
 import pytest
 
 from datasets import tables
 from datasets import zip_members
 from tff_xc import errors
+from tff_xc import memory
 
 ROWS = [('a, b', '7', 'x'), ('é', '10', 'y'), ('a, b', '9', 'x')]
 NAMES = ('user', 'item', 'kind')
@@ -123,7 +126,7 @@ def test_bad_parquet(tmp_path):
     with pytest.raises(errors.InputError, match=message):
       list(tables.batches(path, columns))
   both = pa.table([frame['user'][:1], frame['user'][:1]], ['user', 'user'])
-  pyarrow.parquet.write_table(both, path)
+  pq.write_table(both, path)
   with pytest.raises(errors.InputError, match="has two columns 'user'"):
     list(tables.batches(path, ['user']))
 
@@ -141,7 +144,7 @@ def test_whole_floats_and_bools_are_text(tmp_path, form):
   path, bad = tmp_path / f'a{form}', tmp_path / f'b{form}'
   if form == '.parquet':
     frame.to_parquet(path)
-    pyarrow.parquet.write_table(pa.table({'user': [2.0, float('nan')]}), bad)
+    pq.write_table(pa.table({'user': [2.0, float('nan')]}), bad)
   else:
     path.write_text(
       '{"user": true, "item": -3.0}\n{"user": false, "item": 2e0}\n'
@@ -221,3 +224,56 @@ def test_a_zip_that_cannot_be_unpacked_says_why(place, value, reason, tmp_path):
   path.write_bytes(content)
   with pytest.raises(errors.InputError, match=reason):
     list(tables.batches(path / 'a.csv', ['user']))
+
+
+def test_what_a_file_is_that_is_no_text(tmp_path):
+  with zipfile.ZipFile(tmp_path / 'a.zip', 'w') as archive:
+    archive.writestr('b.csv', 'class\na\n')
+  content = {
+    'zip.csv': (tmp_path / 'a.zip').read_bytes(),
+    'parquet.csv': b'PAR1....',
+    'twice.csv': gzip.compress(gzip.compress(b'class\na\n')),
+    'packed.parquet': gzip.compress(b'PAR1....'),
+  }
+  for name, data in content.items():
+    (tmp_path / name).write_bytes(data)
+  for name, said in (
+    ('zip.csv', 'is a zip'),
+    ('parquet.csv', 'is a Parquet file'),
+    ('twice.csv', 'twice'),
+    ('packed.parquet', 'by gzip'),
+    ('a.zip/c.csv', r'a.zip has no file c.csv'),
+    ('a.zip/c.parquet', 'in a zip'),
+  ):
+    with pytest.raises(errors.InputError, match=said):
+      tables.header(tmp_path / name)
+
+
+def test_a_pipe_is_not_waited_for(tmp_path):
+  for name in ('a.csv', 'a.parquet'):
+    os.mkfifo(tmp_path / name)
+    with pytest.raises(errors.InputError, match='is no file'):
+      tables.header(tmp_path / name)
+
+
+def test_wide_rows_of_parquet_are_read_a_few_at_a_time(tmp_path, monkeypatch):
+  path = tmp_path / 'a.parquet'
+  rows = [np.zeros(4000).tolist()] * 600
+  table = pa.table({'class': ['a', 'b'] * 300, 'v': rows})
+  pq.write_table(table, path)
+  monkeypatch.setattr(tables, '_ROWS', 1000)
+  sizes = [len(b.places) for b in tables.batches(path, ['class'], raw=['v'])]
+  assert sum(sizes) == 600
+  assert max(sizes) < 100
+  [narrow] = tables.batches(path, ['class'])
+  assert len(narrow.places) == 600
+
+
+def test_text_that_repeats_is_compared_with_the_memory(tmp_path, monkeypatch):
+  path = tmp_path / 'a.parquet'
+  pq.write_table(pa.table({'class': ['x' * 1000] * 500}), path)
+  [batch] = tables.batches(path, ['class'])
+  assert set(batch.columns['class']) == {'x' * 1000}
+  monkeypatch.setattr(memory, 'free_bytes', lambda: 10**6 - 1)
+  with pytest.raises(errors.InputError, match='text of 500 rows'):
+    list(tables.batches(path, ['class']))

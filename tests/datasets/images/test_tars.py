@@ -10,6 +10,7 @@ import pytest
 
 from datasets.images import in_place
 from datasets.images import store as store_lib
+from datasets.images import tars
 from datasets.splits import listing as listing_lib
 from tests.datasets.images import on_disk
 from tff_xc import errors
@@ -158,3 +159,13 @@ def test_ids_may_leave_out_the_outer_folder(tmp_path):
   ids = listing_lib.texts([sorted(NAMES)[::-1]])
   expected = np.arange(len(NAMES))[::-1]
   np.testing.assert_array_equal(store_lib.find(store, ids), expected)
+
+
+@pytest.mark.parametrize('kind', [tarfile.XHDTYPE, tarfile.GNUTYPE_LONGNAME])
+def test_a_name_larger_than_any_is_not_read(kind, tmp_path):
+  path = tmp_path / 'a.tar'
+  header = tarfile.TarInfo('x')
+  header.type, header.size = kind, 2**40
+  path.write_bytes(header.tobuf() + bytes(1024))
+  with pytest.raises(errors.InputError, match='a name of'):
+    tars.open_tars(path)
