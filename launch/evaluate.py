@@ -6,14 +6,14 @@ Prints every metric of the run's task. Writes evaluation.json. Of examples with 
 label each it also measures one client's own: those of the test where it has some
 (client_test_top1), else those it trains on (client_train_top1). Their confusion
 matrix is confusion.png and confusion.csv. Changes nothing else in the directory. The
-data must be those of the run; one's own are named again, as --data_dir.
+data must be those of the run.
 """
 
 from absl import flags
 
 from launch import app
 from launch import settings
-from tasks import experiment
+from tasks import trust
 from tff_xc import errors
 
 flags.DEFINE_string('run_dir', None, 'the directory of a run')
@@ -26,8 +26,8 @@ for _name, _what in (
   flags.DEFINE_string(
     _name,
     None,
-    f'{_what}: named once more, since what only a run directory names is neither read'
-    ' nor run',
+    f'{_what}: named once more, since what only the run directory of somebody else'
+    ' names is neither read nor run',
   )
 settings.define_cache_flag()
 flags.DEFINE_string(
@@ -46,7 +46,7 @@ def main(arguments) -> None:
   from launch import evaluation
 
   values = flags.FLAGS
-  given = {name: values[name].value for name in experiment.NAMED}
+  given = {name: values[name].value for name in trust.NAMED}
   named = {name: value for name, value in given.items() if value is not None}
   evaluation.run(values.run_dir, values.client, named)
 

@@ -14,6 +14,7 @@ import scipy.sparse
 from tasks import encoders
 from tasks import experiment
 from tasks import run_settings
+from tasks import trust
 from tff_xc import classifier
 from tff_xc import errors
 from tff_xc import wording
@@ -43,7 +44,7 @@ def run(
   Args:
     run_dir: the run's directory.
     client: whose examples the confusion matrix is of; None: a large client.
-    named: those of `experiment.NAMED` that the user has named: where the run's data are now,
+    named: those of `trust.NAMED` that the user has named: where the run's data are now,
       and its code.
 
   Raises:
@@ -163,9 +164,7 @@ def _checked(
     named: as in `run`.
   """
   file = path / run_files.CONFIG
-  recorded = {
-    n: str(run_files.flat(found).get(n, '')) for n in experiment.NAMED
-  }
+  recorded = {n: str(run_files.flat(found).get(n, '')) for n in trust.NAMED}
   if named.get('encoder', recorded['encoder']) != recorded['encoder']:
     raise errors.InputError(
       f'--encoder={named["encoder"]}: {path} is a run with the encoder'
@@ -176,11 +175,14 @@ def _checked(
     f'--{name}={wording.shown(value)}'
     for name, value in recorded.items()
     if name not in named and _leads_outside(name, value)
+    # Code is asked for in any case.
+    if name == 'encoder' or not trust.is_signed(found)
   ]
   if unnamed:
     raise errors.InputError(
-      f'{file} names {" ".join(unnamed)}, and what a run directory names is neither'
-      ' read nor run by itself: give this again, if you trust it'
+      f'{file} names {" ".join(unnamed)}, and what a directory from elsewhere names'
+      ' is not opened, and no code is run, before you name it: give this again, if'
+      ' you trust it'
     )
   changed = {n: v for n, v in named.items() if n != 'encoder'}
   options = {**found.get('options', {})}

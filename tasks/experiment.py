@@ -18,6 +18,7 @@ from tasks import fitting
 from tasks import registry as tasks
 from tasks import run_settings
 from tasks import task as task_lib
+from tasks import trust
 from tff_xc import environment
 from tff_xc import errors
 from tff_xc.algorithms import options as of_algorithms
@@ -32,8 +33,6 @@ if TYPE_CHECKING:
   from tff_xc.data import client_data
   from tff_xc.round import algorithm as algorithm_lib
 
-# Settings of a run that may name files, and code.
-NAMED = ('data_dir', 'split', 'test_file', 'encoder')
 _OF_TRAINING = ('rounds', 'eval_every', 'checkpoint_every', 'seed', 'target')
 
 
@@ -382,4 +381,5 @@ def run(config: Mapping[str, Any], run_dir: str) -> dict[str, Any]:
   # Every check of the input precedes the first write.
   same_run.check_config(run_dir, config)
   install_runtime(config)
-  return assemble(config).run(run_dir)
+  named = {**config, trust.SIGNATURE: trust.signature(config)}
+  return assemble(named).run(run_dir)

@@ -13,6 +13,7 @@ import tensorflow_federated as tff
 
 from launch import evaluation
 from tasks import experiment
+from tasks import trust
 from tests.launch import own_examples
 from tff_xc import errors
 from tff_xc.data import fingerprint
@@ -165,7 +166,7 @@ def test_every_kind_of_run(kind, here, capsys):
 def named(path):
   """Returns what a run's config.json names, as its owner would name it again."""
   found = run_files.flat(run_files.read_config(path / run_files.CONFIG))
-  return {name: found[name] for name in experiment.NAMED if found.get(name)}
+  return {name: found[name] for name in trust.NAMED if found.get(name)}
 
 
 def _edited(path, change):
@@ -294,3 +295,20 @@ def test_a_checkpoint_has_the_model_that_is_evaluated(here):
     np.testing.assert_array_equal(
       found['model/tables/class'], model.class_table.numpy()
     )
+
+
+def test_what_this_user_has_named_is_trusted(here, monkeypatch):
+  changes = _images(here)
+  path = untrained(here / 'run', 'images', **changes)
+  with pytest.raises(errors.InputError, match=r'--data_dir=.* again'):
+    evaluation.run(str(path))
+  sign = lambda c: c.update(signature=trust.signature(c))
+  _edited(path, sign)
+  assert evaluation.run(str(path))['rounds'] == 1
+  _edited(path, lambda c: c.update(data_dir='other.npz'))
+  with pytest.raises(errors.InputError, match=r'--data_dir=other.* again'):
+    evaluation.run(str(path))
+  _edited(path, sign)
+  monkeypatch.setenv('XDG_STATE_HOME', str(here / 'of another user'))
+  with pytest.raises(errors.InputError, match=r'--data_dir=other.* again'):
+    evaluation.run(str(path))

@@ -52,6 +52,7 @@ NOT_CONFIGURATION = (
   'data_dir',
   'git_revision',
   'run_dir',
+  'signature',
   'unset',
   'stop_after',
   'target',

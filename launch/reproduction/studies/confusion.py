@@ -108,14 +108,14 @@ def _drawn(run, client: str | None, path: pathlib.Path, data_dir: str | None):
   import numpy as np
 
   from launch import evaluation
-  from tasks import experiment
+  from tasks import trust
   from tff_xc.measure import ranking
   from tff_xc.report import curves
   from tff_xc.report import run_files
 
   # What flags have named, and not what the directory says.
   named = run_files.flat(run.config)
-  named = {n: named[n] for n in experiment.NAMED if n in named}
+  named = {n: named[n] for n in trust.NAMED if n in named}
   if data_dir is not None:
     named['data_dir'] = data_dir
   found = evaluation.load(run.folder, named)

@@ -166,6 +166,6 @@ def test_a_name_larger_than_any_is_not_read(kind, tmp_path):
   path = tmp_path / 'a.tar'
   header = tarfile.TarInfo('x')
   header.type, header.size = kind, 2**40
-  path.write_bytes(header.tobuf() + bytes(1024))
+  path.write_bytes(header.tobuf(tarfile.GNU_FORMAT) + bytes(1024))
   with pytest.raises(errors.InputError, match='a name of'):
     tars.open_tars(path)
