@@ -283,6 +283,7 @@ def test_settings_that_an_older_run_lacks_have_their_defaults(glyphs, here):
   assert evaluation.run(str(path))['rounds'] == 1
 
 
+@pytest.mark.slow
 def test_a_checkpoint_has_the_model_that_is_evaluated(here):
   """Rows without requests still move by their momentum (FedSS)."""
   changes = {**_GLYPHS, 'negatives': 2, 'clients_per_round': 1, 'rounds': 3}

@@ -72,6 +72,7 @@ def test_small_clients_compute_what_the_plain_loop_does(runtime):
   assert_agree('small', base, checked('small', runtime))
 
 
+@pytest.mark.slow
 def test_one_block_is_folded_in_another_order(monkeypatch, runtime):
   if runtime == 'worker':
     pytest.skip('it folds in this process')
@@ -269,6 +270,7 @@ def test_a_papers_size_is_two_rounds_of_its_experiment(who, in_process):
   assert report['check']['class_rows'] >= 1
 
 
+@pytest.mark.slow
 def test_the_sizes_are_those_of_the_papers():
   settings = paper_sizes.Settings()
   of = lambda who: paper_sizes.experiment(who, settings)

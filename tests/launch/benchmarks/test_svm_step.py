@@ -68,6 +68,7 @@ def test_contenders_take_the_same_step(drawn, calls):
   assert 0 < check['pair_similarity'] < 1
 
 
+@pytest.mark.slow
 def test_one_core_is_taken_before_tensorflow_is_set_up(calls):
   _, check = built('ours_1', small())
   assert calls == [{max(os.sched_getaffinity(0))}, 'in_process']
