@@ -214,7 +214,10 @@ def federated(
   train, test = (_owned(users, part, kept, min_examples) for part in parts)
   _check_remaining(name, parts, (train, test), min_examples)
   held_out = hold_out.sample(np.concatenate(list(test.values())), test_examples)
-  own = {u: np.intersect1d(test.get(u, held_out[:0]), held_out) for u in train}
+  is_held_out = np.zeros(len(pool), bool)
+  is_held_out[held_out] = True
+  own = {user: test.get(user, held_out[:0]) for user in train}
+  own = {user: mine[is_held_out[mine]] for user, mine in own.items()}
   return client_data.FederatedDataset(
     name=name,
     num_classes=num_classes,
