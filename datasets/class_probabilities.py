@@ -15,6 +15,7 @@ from collections.abc import Sequence
 import numpy as np
 
 from datasets import tables
+from datasets import zip_members
 from tff_xc import errors
 
 _CLASS, _VALUES = 'class', ('probability', 'weight')
@@ -89,7 +90,7 @@ def _number(value: str, where: str) -> float:
 
 def _lines(path: pathlib.Path) -> Iterator[tuple[str, str, str]]:
   """Yields (place, class, probability) of every row."""
-  if not path.is_file():
+  if not zip_members.is_file(path):
     raise errors.InputError(
       f'{path} is no file; give one with the columns class,probability'
     )

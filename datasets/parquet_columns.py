@@ -47,8 +47,7 @@ def _check_kind(path) -> None:
     raise errors.InputError(
       f'{path} is in a zip, where Parquet is not read; unpack it'
     )
-  if path.exists() and not path.is_file():
-    raise errors.InputError(f'{path} is no file; give one')
+  zip_members.check_regular(path)
   if path.is_file():
     with path.open('rb') as file:
       if file.read(2) == b'\x1f\x8b':

@@ -121,8 +121,7 @@ def open_bytes(path: str | os.PathLike) -> BinaryIO:
     for archive in filter(is_zip, path.parents):
       inside = path.relative_to(archive)
       raise errors.InputError(f'{archive} has no file {inside}; name another')
-    if path.exists() and not path.is_file():  # A pipe would wait for a writer.
-      raise errors.InputError(f'{path} is no file; give one')
+    check_regular(path)
   file = path.open('rb') if found is None else _open_member(found)
   if path.suffix.lower() == '.gz' or file.peek(2)[:2] == _GZIP:
     packed, file = file, gzip.GzipFile(fileobj=file)
@@ -137,6 +136,12 @@ def open_bytes(path: str | os.PathLike) -> BinaryIO:
         ' name it as what it is'
       )
   return file
+
+
+def check_regular(path: pathlib.Path) -> None:
+  """Refuses folders, and pipes, which would wait for a writer."""
+  if path.exists() and not path.is_file():
+    raise errors.InputError(f'{path} is no file; give one')
 
 
 def _open_member(member: Member) -> BinaryIO:

@@ -25,20 +25,22 @@ SIGNATURE = 'signature'
 def signature(config: Mapping[str, Any]) -> str:
   """Returns what to keep in config.json; '' if no key can be read or made."""
   file = _file()
-  try:
-    with contextlib.suppress(FileExistsError):
-      file.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
-      # A whole file at once, so that no other process reads a part of it.
-      made = file.with_name(f'key.{os.getpid()}')
-      made.touch(0o600)
-      made.write_text(secrets.token_hex(32))
-      try:
-        os.link(made, file)
-      finally:
-        made.unlink()
-  except OSError:
-    return ''
+  if not file.exists():
+    with contextlib.suppress(OSError):
+      _make_key(file)
   return _signed(config)
+
+
+def _make_key(file: pathlib.Path) -> None:
+  """Makes the whole file at once; a key that another process made meanwhile stays."""
+  file.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+  made = file.with_name(f'key.{os.getpid()}')
+  made.touch(0o600)
+  try:
+    made.write_text(secrets.token_hex(32))
+    os.link(made, file)
+  finally:
+    made.unlink()
 
 
 def is_signed(config: Mapping[str, Any]) -> bool:

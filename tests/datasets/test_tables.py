@@ -269,9 +269,13 @@ def test_wide_rows_of_parquet_are_read_a_few_at_a_time(tmp_path, monkeypatch):
   assert len(narrow.places) == 600
 
 
-def test_text_that_repeats_is_compared_with_the_memory(tmp_path, monkeypatch):
+@pytest.mark.parametrize('kind', [pa.string(), pa.large_string()])
+def test_text_that_repeats_is_compared_with_the_memory(
+  kind, tmp_path, monkeypatch
+):
   path = tmp_path / 'a.parquet'
-  pq.write_table(pa.table({'class': ['x' * 1000] * 500}), path)
+  names = pa.array(['x' * 1000] * 500, kind)
+  pq.write_table(pa.table({'class': names}), path)
   [batch] = tables.batches(path, ['class'])
   assert set(batch.columns['class']) == {'x' * 1000}
   monkeypatch.setattr(memory, 'free_bytes', lambda: 10**6 - 1)

@@ -53,9 +53,9 @@ NOT_CONFIGURATION = (
   'git_revision',
   'run_dir',
   'signature',
-  'unset',
   'stop_after',
   'target',
+  'unset',
   'versions',
   'worker_timeout',
 )
