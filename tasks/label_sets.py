@@ -81,9 +81,7 @@ def _load(name, data_dir, options):
 
 
 def _find(name, data_dir):
-  from datasets.xc import headers
-
-  return headers.find(name, data_dir)
+  return xc_sets.find(name, data_dir)
 
 
 # Examples, labels and words of EURLex-4K.

@@ -114,10 +114,10 @@ def count_classes(path: str) -> int | None:
 
 def count_labels(path: str) -> int | None:
   """Returns L of a file of sparse text; None if its first line has none."""
-  from datasets.xc import headers
+  from datasets.xc import sets as xc_sets
 
   try:
-    return headers.read_header(path).num_labels
+    return xc_sets.read_header(path).num_labels
   except errors.InputError:
     return None
 

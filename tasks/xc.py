@@ -130,9 +130,7 @@ def _find_own(data_dir, options=None):
 
 
 def _find(name, data_dir):
-  from datasets.xc import headers
-
-  return headers.find(name, data_dir)
+  return xc_sets.find(name, data_dir)
 
 
 def _load_words(data_dir, options):

@@ -18,8 +18,8 @@ import scipy.sparse
 
 from datasets.procedural import glyph_strokes
 from datasets.splits import by_class
-from datasets.xc import headers as xc_headers
-from datasets.xc import write as xc_write
+from datasets.xc import sets as xc_sets
+from datasets.xc import text as xc_text
 from tff_xc import errors
 from tff_xc.data import client_data
 from tff_xc.data import pool
@@ -131,7 +131,7 @@ def write(folder: str | os.PathLike, name: str, **options) -> None:
     ('train', TRAIN, len(words.train_labels)),
     ('test', TEST, words.options.test_examples),
   ):
-    header = xc_headers.Header(
+    header = xc_sets.Header(
       total, words.options.num_features, words.options.num_classes
     )
     parts = (
@@ -139,7 +139,7 @@ def write(folder: str | os.PathLike, name: str, **options) -> None:
       for numbers in _chunks(np.arange(total))
     )
     path = pathlib.Path(folder) / f'{name}_{name_of_part}.txt'
-    xc_write.write(path, header, parts, digits=6)
+    xc_text.write(path, header, parts, digits=6)
 
 
 class Words:

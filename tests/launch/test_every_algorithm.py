@@ -14,9 +14,8 @@ import tensorflow_federated as tff
 from absl import flags
 
 from datasets.cifar import clients as cifar
-from datasets.xc import headers as xc_headers
 from datasets.xc import sets as xc_sets
-from datasets.xc import write as xc_write
+from datasets.xc import text as xc_text
 from launch import settings
 from launch import train  # noqa: F401  The import defines the flags.
 from launch import training
@@ -79,8 +78,8 @@ def _bibtex(root, monkeypatch):
     y = np.zeros((count, 10), bool)
     for i in range(count):
       y[i, [i % 10, 3 * i % 10]] = True
-    header = xc_headers.Header(count, _XC.features, _XC.labels)
-    xc_write.write(
+    header = xc_sets.Header(count, _XC.features, _XC.labels)
+    xc_text.write(
       root / f'bibtex_{part}.txt', header, [(x, scipy.sparse.csr_matrix(y))]
     )
   return root
