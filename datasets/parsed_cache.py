@@ -86,14 +86,17 @@ def arrays(
   if found is None:
     _save(cache, source, fill)
     found = load(cache, source)
-  if found is None:
-    store = Store(lambda name: io.BytesIO())
-    fill(store)
-    found = {
-      name: _array(spec, np.frombuffer(store.files[name].getbuffer(), np.uint8))
-      for name, spec in store.described().items()
-    }
-  return found
+  return in_memory(fill) if found is None else found
+
+
+def in_memory(fill: Callable[[Store], None]) -> Mapping[str, np.ndarray]:
+  """Returns read-only arrays that are in no cache; see `arrays`."""
+  store = Store(lambda name: io.BytesIO())
+  fill(store)
+  return {
+    name: _array(spec, np.frombuffer(store.files[name].getbuffer(), np.uint8))
+    for name, spec in store.described().items()
+  }
 
 
 def load(cache: pathlib.Path, source: Any) -> Mapping[str, np.ndarray] | None:

@@ -110,9 +110,9 @@ def _with_linear_head(dataset, encoder) -> task.Loaded:
 
 
 def _find_tff(name, data_dir):
-  from datasets.leaf import tff_files
+  from datasets.leaf import files
 
-  return tff_files.find(name, data_dir)
+  return files.find_tff(name, data_dir)
 
 
 def _find_json(name, data_dir):

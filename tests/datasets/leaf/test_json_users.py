@@ -23,7 +23,9 @@ DATA = {
 
 def read(path):
   found = {}
-  users = json_users.read(path, lambda u, x, y: found.update({u: (x, y)}))
+  users = json_users.read_all(
+    [path], lambda _, user, x, y: found.update({user: (x, y)})
+  )
   return users, found
 
 
@@ -76,7 +78,7 @@ def test_one_user_is_in_memory_at_a_time(tmp_path, monkeypatch):
   on_disk.write(path, data)
   del data
   tracemalloc.start()
-  json_users.read(path, lambda *_: None)
+  json_users.read_all([path], lambda *_: None)
   peak = tracemalloc.get_traced_memory()[1]
   tracemalloc.stop()
   assert peak < path.stat().st_size / 8
@@ -157,7 +159,7 @@ def test_what_add_raises_is_not_of_the_file(tmp_path):
     raise OSError(28, 'No space left on device')
 
   with pytest.raises(OSError, match='No space left'):
-    json_users.read(tmp_path / 'a.json', full)
+    json_users.read_all([tmp_path / 'a.json'], full)
 
 
 def test_no_file(tmp_path):
