@@ -1,4 +1,4 @@
-"""Reads and writes the text files of the Extreme Classification Repository.
+"""Reads the text files of the Extreme Classification Repository.
 
 There are three forms. Each has a header, then one line for each example; ids
 count from 0:
@@ -14,10 +14,8 @@ blank lines after the last example, ids in any order, signs and exponents. A
 repeated label counts once. A file is parsed once and then mapped from the cache.
 """
 
-import itertools
 import os
 import re
-from collections.abc import Iterable
 from collections.abc import Iterator
 from typing import NamedTuple
 from typing import NoReturn
@@ -29,7 +27,6 @@ from datasets import parsed_cache
 from datasets import zip_members
 from datasets.xc import sets
 from tff_xc import errors
-from tff_xc.report import run_files
 
 # Increase this when the arrays of a cache or the result of `parse` change.
 VERSION = 5
@@ -288,51 +285,3 @@ def _below(token: bytes, limit: int, noun: str, where: str) -> int:
 def _show(token: bytes) -> str:
   text = token.decode('utf-8', 'backslashreplace')
   return repr(text if len(text) <= 40 else text[:37] + '...')
-
-
-def write(
-  path: str | os.PathLike,
-  header: sets.Header,
-  parts: Iterable[
-    tuple[scipy.sparse.csr_matrix | None, scipy.sparse.csr_matrix | None]
-  ],
-  form: str = 'examples',
-  *,
-  digits: int = 9,
-) -> None:
-  """Writes a file in one step: after an error the old file is unchanged.
-
-  Args:
-    path: the file.
-    header: its first line; not compared with `parts`.
-    parts: the examples' features and labels, as in `Table`, one part after the
-      other, so that a file may be larger than memory. Ignored if the form does
-      not hold them.
-    form: one of `sets.FORMS`.
-    digits: significant digits of values; 9 restore the same float32.
-  """
-  numbers = dict(zip('NDL', header, strict=True))
-  with (
-    run_files.replacing(path, durable=False) as temporary,
-    temporary.open('w', encoding='ascii', newline='\n') as file,
-  ):
-    print(*(numbers[name] for name in sets.FORMS[form].split()), file=file)
-    for features, labels in parts:
-      columns = []
-      if form == 'examples':
-        columns.append(_joined(',', labels, '{0}'))
-      if form != 'labels':
-        columns.append(_joined(' ', features, f'{{0}}:{{1:.{digits}g}}'))
-      else:
-        columns.append(_joined(' ', labels, '{0}:1'))
-      file.writelines(
-        ' '.join(row) + '\n' for row in zip(*columns, strict=True)
-      )
-
-
-def _joined(separator: str, rows, entry: str) -> Iterator[str]:
-  """Yields the text of each row, of an entry for each id and value."""
-  pairs = zip(rows.indices.tolist(), rows.data.tolist(), strict=True)
-  entries = itertools.starmap(entry.format, pairs)
-  for count in np.diff(rows.indptr).tolist():
-    yield separator.join(itertools.islice(entries, count))

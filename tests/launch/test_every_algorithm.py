@@ -15,13 +15,13 @@ from absl import flags
 
 from datasets.cifar import clients as cifar
 from datasets.xc import sets as xc_sets
-from datasets.xc import text as xc_text
 from launch import settings
 from launch import train  # noqa: F401  The import defines the flags.
 from launch import training
 from tasks import registry as tasks
 from tests import tiny_sparse
 from tests.datasets.cifar import on_disk as cifar_on_disk
+from tests.datasets.xc import on_disk as xc_on_disk
 from tff_xc import errors
 from tff_xc.algorithms import registry as algorithms
 from tff_xc.runtime import registry as runtimes
@@ -74,14 +74,14 @@ def _bibtex(root, monkeypatch):
     count = getattr(_XC, part)
     features = [sorted(random.choice(20, 3, False)) for _ in range(count)]
     x = tiny_sparse.features(features)
-    x = scipy.sparse.csr_matrix((x.values, x.ids, x.row_splits))
+    x = scipy.sparse.csr_matrix(
+      (x.values, x.ids, x.row_splits), (count, _XC.features)
+    )
     y = np.zeros((count, 10), bool)
     for i in range(count):
       y[i, [i % 10, 3 * i % 10]] = True
-    header = xc_sets.Header(count, _XC.features, _XC.labels)
-    xc_text.write(
-      root / f'bibtex_{part}.txt', header, [(x, scipy.sparse.csr_matrix(y))]
-    )
+    y = scipy.sparse.csr_matrix(y)
+    xc_on_disk.write(root / f'bibtex_{part}.txt', x, y)
   return root
 
 

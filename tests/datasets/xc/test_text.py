@@ -9,6 +9,7 @@ import scipy.sparse
 from datasets import zip_members
 from datasets.xc import sets as xc_sets
 from datasets.xc import text as xc_text
+from tests.datasets.xc import on_disk
 from tff_xc import errors
 
 # An example without labels, one without features, one with neither.
@@ -227,20 +228,17 @@ def test_a_long_bad_line_is_refused_in_linear_time(line):
 
 @pytest.mark.parametrize('form', xc_sets.FORMS)
 def test_what_is_written_is_read(tmp_path, form):
-  header = xc_sets.Header(60, 50_000, 30)
   rng = np.random.default_rng(0)
   x = scipy.sparse.random(60, 50_000, 1e-3, 'csr', np.float32, rng)
   x.sort_indices()
   x.data[:2] = 0, -0.5
   y = scipy.sparse.csr_matrix(rng.random((60, 30)) < 0.1)
-  path = tmp_path / 'some.txt'
-  xc_text.write(path, header, [(x, y)], form)
-  table = xc_text.read(path, form)
+  on_disk.write(tmp_path / 'some.txt', x, y, form)
+  table = xc_text.read(tmp_path / 'some.txt', form)
   if form != 'labels':
     same(table.features, x)
   if form != 'features':
     same(table.labels, y)
-  assert [p.name for p in tmp_path.iterdir()] == ['some.txt']
 
 
 def test_packed_and_truncated_gz(tmp_path):
