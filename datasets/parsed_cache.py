@@ -70,8 +70,7 @@ def arrays(
 ) -> Mapping[str, np.ndarray]:
   """Returns the arrays of a cache; makes them if there is no valid cache.
 
-  If the cache cannot be written, the arrays are made in memory each time. Even
-  root does not write to a folder whose mode lets nobody write.
+  If the cache cannot be written, the arrays are made in memory each time.
 
   Args:
     cache: the cache's folder, from `path`.
@@ -86,24 +85,18 @@ def arrays(
   if found is None:
     _save(cache, source, fill)
     found = load(cache, source)
-  return in_memory(fill) if found is None else found
-
-
-def in_memory(fill: Callable[[Store], None]) -> Mapping[str, np.ndarray]:
-  """Returns read-only arrays that are in no cache; see `arrays`."""
-  store = Store(lambda name: io.BytesIO())
-  fill(store)
-  return {
-    name: _array(spec, np.frombuffer(store.files[name].getbuffer(), np.uint8))
-    for name, spec in store.described().items()
-  }
+  if found is None:
+    store = Store(lambda name: io.BytesIO())
+    fill(store)
+    found = {
+      name: _array(spec, np.frombuffer(store.files[name].getbuffer(), np.uint8))
+      for name, spec in store.described().items()
+    }
+  return found
 
 
 def load(cache: pathlib.Path, source: Any) -> Mapping[str, np.ndarray] | None:
-  """Returns the arrays of a cache, or None if there is no valid one.
-
-  The arguments are those of `arrays`.
-  """
+  """Returns the arrays of a cache, or None if there is no valid one."""
   try:
     folder = cache.stat().st_ino
     about = json.loads((cache / 'about.json').read_text(encoding='ascii'))
@@ -135,10 +128,8 @@ def describe_files(
 ) -> dict:
   """Describes files by path, size and modification time, as a `source`.
 
-  Args:
-    version: of the code that makes the arrays.
-    files: the files, which exist.
-    **settings: what else the arrays depend on, in values of JSON.
+  `version` is of the code that makes the arrays, and `settings` are what else they
+  depend on, in values of JSON.
   """
   described = []
   for file in files:

@@ -66,11 +66,7 @@ def form(path: str | os.PathLike) -> str | None:
 
 
 def header(path: str | os.PathLike) -> list[str]:
-  """Returns the names of the columns; of JSON lines, of the first object's.
-
-  Raises:
-    errors.InputError: as `batches`.
-  """
+  """Returns the names of the columns; of JSON lines, of the first object's."""
   path = pathlib.Path(path)
   if form(path) == '.parquet':
     with _open_parquet(path) as file:
@@ -87,13 +83,7 @@ def header(path: str | os.PathLike) -> list[str]:
 def require(
   path: str | os.PathLike, columns: Sequence[str], advice: str
 ) -> None:
-  """Raises InputError if a table lacks a column.
-
-  Args:
-    path: the table.
-    columns: that it must have.
-    advice: what to do if it lacks one, which ends the message.
-  """
+  """Raises InputError, which ends with `advice`, if a table lacks a column."""
   _present(path, header(path), columns, (), advice)
 
 
@@ -166,13 +156,7 @@ def _present(
 def _gathered(
   rows: Iterable[tuple[int, list, int]], names: Sequence[str], width: int
 ) -> Iterator[tuple[list[int], dict[str, list]]]:
-  """Yields lines and columns of successive rows.
-
-  Args:
-    rows: (line, values, characters).
-    names: of the values.
-    width: how many columns the file has.
-  """
+  """Yields lines and columns of successive rows (line, values, characters)."""
   most = max(1, min(_ROWS, _CELLS // max(width, 1)))
   lines, part, size = [], [], 0
   for line, values, characters in itertools.chain(rows, [(0, None, 0)]):

@@ -107,19 +107,13 @@ def readable(
 def open_text(path: str | os.PathLike, **options) -> TextIO:
   """Opens a file or a member as text in UTF-8, perhaps with a byte order mark.
 
-  Args:
-    path: the file, or a member of a zip.
-    **options: of `io.TextIOWrapper`.
-
-  Raises:
-    errors.InputError: the zip or its member cannot be read.
-    OSError: the file cannot be; reading on raises what `DAMAGE` lists.
+  Use it within `readable`; `options` are those of `io.TextIOWrapper`.
   """
   return io.TextIOWrapper(open_bytes(path), encoding='utf-8-sig', **options)
 
 
 def open_bytes(path: str | os.PathLike) -> BinaryIO:
-  """Opens a file or a member, unpacked; arguments and errors of `open_text`."""
+  """Opens a file or a member, unpacked, as `open_text` does."""
   path = pathlib.Path(path)
   found = None if path.is_file() else find(path)
   if found is None:
@@ -162,15 +156,12 @@ def _open_member(member: Member) -> BinaryIO:
 def lines(
   file: IO[AnyStr], path: str | os.PathLike, before: int = 0
 ) -> Iterator[AnyStr]:
-  """Yields the lines of an open file, none of them larger than any memory.
+  """Yields the lines of an open file; refuses one longer than `LONGEST_LINE`.
 
   Args:
     file: of text or bytes.
     path: its path, for errors.
     before: how many lines of it are read already.
-
-  Raises:
-    errors.InputError: a line is longer than `LONGEST_LINE`.
   """
   number = before
   while line := file.readline(LONGEST_LINE):

@@ -30,10 +30,7 @@ CACHE = 2**29
 
 
 def load(
-  data_dir: str | os.PathLike,
-  *,
-  min_examples: int = 8,
-  test_examples: int = 0,
+  data_dir: str | os.PathLike, **options
 ) -> client_data.FederatedDataset:
   """Loads CelebA from LEAF's JSON; an image is decoded when it is used.
 
@@ -41,9 +38,7 @@ def load(
 
   Args:
     data_dir: the directory of all data, see `leaf_files.find_celeba`.
-    min_examples: users with fewer examples are dropped, see
-      `leaf_users.federated`.
-    test_examples: the size of a sample of the test; 0: all of it.
+    **options: of `leaf_users.federated`.
 
   Returns:
     The data set; `x` is uint8 [84, 84, 3], as LEAF resizes images (bicubic).
@@ -83,8 +78,7 @@ def load(
     pool_lib.cached(pool, CACHE),
     leaf_users.of_arrays(arrays),
     least=_LEAST,
-    min_examples=min_examples,
-    test_examples=test_examples,
+    **options,
     exact=False,  # Decoders of JPEG differ in the last bit.
   )
 

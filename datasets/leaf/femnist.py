@@ -34,21 +34,15 @@ class _OtherLevelsError(Exception):
 
 
 def load(
-  data_dir: str | os.PathLike,
-  *,
-  min_examples: int = 64,
-  drop_duplicates: bool = False,
-  test_examples: int = 0,
+  data_dir: str | os.PathLike, *, drop_duplicates: bool = False, **options
 ) -> client_data.FederatedDataset:
   """Loads FEMNIST from LEAF's JSON; its images are mapped from the cache.
 
   Args:
     data_dir: the directory of all data, see `leaf_files.find`.
-    min_examples: users with fewer examples are dropped, see
-      `leaf_users.federated`.
     drop_duplicates: whether to leave out the second of a writer's first two
       images where they and their labels are equal.
-    test_examples: the size of a sample of the test; 0: all of it.
+    **options: of `leaf_users.federated`.
 
   Returns:
     The data set; `x` is float32 [28, 28], ink 0.0 on white 1.0.
@@ -80,8 +74,7 @@ def load(
     NUM_CLASSES,
     pool_of(arrays),
     users,
-    min_examples=min_examples,
-    test_examples=test_examples,
+    **options,
     left_out=twice if drop_duplicates else (),
   )
 

@@ -39,10 +39,7 @@ _CODES[np.frombuffer(ALPHABET.encode(), np.uint8)] = np.arange(NUM_CLASSES)
 
 
 def load(
-  data_dir: str | os.PathLike,
-  *,
-  min_examples: int = 64,
-  test_examples: int = 0,
+  data_dir: str | os.PathLike, **options
 ) -> client_data.FederatedDataset:
   """Loads LEAF's Shakespeare; its examples are mapped from the cache.
 
@@ -51,9 +48,7 @@ def load(
 
   Args:
     data_dir: the directory of all data, see `leaf_files.find_shakespeare`.
-    min_examples: users with fewer examples are dropped, see
-      `leaf_users.federated`.
-    test_examples: the size of a sample of the test; 0: all of it.
+    **options: of `leaf_users.federated`.
 
   Returns:
     The data set; `x` is uint8 [80], numbers in `ALPHABET`.
@@ -73,8 +68,7 @@ def load(
     NUM_CLASSES,
     examples,
     users,
-    min_examples=min_examples,
-    test_examples=test_examples,
+    **options,
   )
 
 

@@ -86,7 +86,7 @@ class Client(NamedTuple):
 
 
 def load_shakespeare(
-  data_dir: str | os.PathLike, *, min_examples: int = 64, test_examples: int = 0
+  data_dir: str | os.PathLike, **options
 ) -> client_data.FederatedDataset:
   """As `shakespeare.load`, of TFF's snippets.
 
@@ -112,13 +112,12 @@ def load_shakespeare(
     shakespeare.NUM_CLASSES,
     examples,
     users,
-    min_examples=min_examples,
-    test_examples=test_examples,
+    **options,
   )
 
 
 def load_emnist(
-  data_dir: str | os.PathLike, *, min_examples: int = 64, test_examples: int = 0
+  data_dir: str | os.PathLike, **options
 ) -> client_data.FederatedDataset:
   """As `femnist.load`, of TFF's EMNIST of 62 classes."""
   paths = leaf_files.find_tff('emnist', data_dir)
@@ -146,13 +145,12 @@ def load_emnist(
     femnist.NUM_CLASSES,
     femnist.pool_of(arrays),
     leaf_users.of_arrays(arrays),
-    min_examples=min_examples,
-    test_examples=test_examples,
+    **options,
   )
 
 
 def load_celeba(
-  data_dir: str | os.PathLike, *, min_examples: int = 8, test_examples: int = 0
+  data_dir: str | os.PathLike, **options
 ) -> client_data.FederatedDataset:
   """As `celeba.load`, of TFF's files; images are read when they are used."""
   paths = leaf_files.find_tff('celeba', data_dir)
@@ -207,8 +205,7 @@ def load_celeba(
     celeba.NUM_CLASSES,
     pool.cached(images, celeba.CACHE),
     users,
-    min_examples=min_examples,
-    test_examples=test_examples,
+    **options,
   )
 
 
@@ -261,18 +258,9 @@ def _damage(path: pathlib.Path) -> Iterator[None]:
   """Turns what readers raise for damaged files into an InputError."""
   try:
     yield
-  except (
-    OSError,
-    EOFError,
-    KeyError,
-    RuntimeError,
-    TypeError,
-    ValueError,
-    AttributeError,
-    lzma.LZMAError,
-    sqlite3.Error,
-    tf.errors.OpError,
-  ) as e:
+  except (errors.InputError, MemoryError):
+    raise
+  except Exception as e:  # They raise almost anything.
     reason = str(e).splitlines()[0].split(' [Op:')[0]
     raise errors.InputError(
       f'{path} is damaged or has another form ({reason}); download it again'

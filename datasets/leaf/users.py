@@ -51,18 +51,10 @@ def put(
   starts: Sequence[int] | None = None,
   is_test: Sequence[bool] | None = None,
 ) -> None:
-  """Puts users into a store, for `of_arrays`.
+  """Puts users into a store, for `of_arrays`; fields are those of `Users`.
 
-  Args:
-    store: of the cache.
-    path: the file that names them, for errors.
-    names: as in `Users`.
-    sizes: as in `Users`.
-    starts: as in `Users`; None: users have their examples in their order.
-    is_test: as in `Users`.
-
-  Raises:
-    errors.InputError: there is no example; a name ends in NUL, which NumPy drops.
+  Without `starts`, users have their examples in their order. `path` is named in
+  errors: there is no example; a name ends in NUL, which NumPy drops.
   """
   if not sum(sizes):
     raise errors.InputError(
@@ -110,9 +102,6 @@ def read_json(
 
   Returns:
     The arrays with the rows of all users, and those of `put`.
-
-  Raises:
-    errors.InputError: as `json_users.read_all` and `parse`; there is no user.
   """
   return parsed_cache.arrays(
     parsed_cache.path(place, form),
@@ -155,17 +144,9 @@ def fill(
 
 
 def labels(y: list, num_classes: int, where: str, kinds=(int,)) -> np.ndarray:
-  """Returns a user's labels, int32 [k].
+  """Returns a user's labels, int32 [k]: whole numbers in [0, num_classes).
 
-  Args:
-    y: as in the JSON.
-    num_classes: n.
-    where: `<file>, user <name>`, for errors.
-    kinds: the types that a label may have; its value is whole in any case.
-
-  Raises:
-    errors.InputError: a label has another type, is not whole, or is not in
-      [0, n).
+  `kinds` are the types that they may have in the JSON.
   """
   for number, label in enumerate(y, 1):
     if type(label) not in kinds or not (

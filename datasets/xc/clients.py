@@ -93,19 +93,9 @@ def federated(
   clients_per_class: int,
   constants: tuple[float, ...] = (),
 ) -> client_data.FederatedDataset:
-  """Returns federated data of a training and a test part.
+  """As `load`, of parts that are read; the test may be None.
 
-  Args:
-    name: of the set.
-    train: the training part; an example keeps one label.
-    test: the test part, whose examples keep all labels; or None.
-    label_seed: as in `load`.
-    classes_per_client: as in `load`.
-    clients_per_class: as in `load`.
-    constants: a and b of the propensities; none: the usual ones.
-
-  Raises:
-    errors.InputError: an argument is out of its range.
+  `constants` are a and b of the propensities; none: the usual ones.
   """
   labels = sample_labels(train.labels, label_seed)
   clients = by_class.partition(
@@ -128,14 +118,8 @@ def with_clients(
 ) -> client_data.FederatedDataset:
   """As `federated`, of known labels and clients.
 
-  Args:
-    name: as in `federated`.
-    train: as in `federated`.
-    test: as in `federated`.
-    labels: int32 [N], the label that each training example keeps; -1: it is no
-      client's.
-    clients: of the examples that keep a label, which are numbered anew.
-    constants: as in `federated`.
+  `labels`, int32 [N], are what each training example keeps, -1 if it is no client's;
+  `clients` have the examples that keep a label, which are numbered anew.
   """
   examples, num_classes = train.labels.shape
   labelled = pool.in_memory(train.features, labels)
@@ -152,11 +136,7 @@ def with_clients(
 
 
 def sample_labels(label_sets: scipy.sparse.csr_matrix, seed: int) -> np.ndarray:
-  """Draws one label of each example, uniformly.
-
-  Returns:
-    int32 [N]; -1 for an example without labels.
-  """
+  """Draws one label of each example, uniformly: int32 [N], -1 where none is."""
   sizes = np.diff(label_sets.indptr)
   random = np.random.default_rng([seed, _LABELS])
   chosen = random.integers(0, np.maximum(sizes.astype(np.int64), 1))

@@ -54,13 +54,7 @@ def load(
   options: Options,
   counts: sets.Counts | None = None,
 ) -> client_data.FederatedDataset:
-  """Loads a set of the Extreme Classification Repository.
-
-  Args:
-    name: one of `sets.SETS`.
-    data_dir: the directory of the files, see `sets.find`.
-    options: how it becomes federated data.
-    counts: the counts that the files must have; None: those of the set.
+  """Loads a set; arguments other than `options` are those of `sets.find`.
 
   Raises:
     errors.InputError: files are missing, damaged, or have other counts; too few
@@ -78,17 +72,9 @@ def federated(
   options: Options,
   constants: tuple[float, ...] = (),
 ) -> client_data.FederatedDataset:
-  """Returns federated data of a training and a test part.
+  """As `load`, of parts that are read; the test may be None.
 
-  Args:
-    name: of the set.
-    train: the training part.
-    test: the test part, or None.
-    options: how it becomes federated data.
-    constants: a and b of the propensities; none: the usual ones.
-
-  Raises:
-    errors.InputError: too few labels or examples for so many clients.
+  `constants` are a and b of the propensities; none: the usual ones.
   """
   held_out = None
   if options.validation:
@@ -135,9 +121,7 @@ def hashed_features(
 ) -> scipy.sparse.csr_matrix:
   """Returns [N, size]: values of features in one bucket are added, unsigned.
 
-  Args:
-    features: float32 [N, D].
-    size: the number of buckets; 0 returns the features as they are.
+  A size of 0 returns the features, float32 [N, D], as they are.
   """
   if not size:
     return features

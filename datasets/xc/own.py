@@ -11,7 +11,6 @@ from collections.abc import Sequence
 from typing import NamedTuple
 
 import numpy as np
-import scipy.sparse
 
 from datasets import tables
 from datasets.splits import by_user
@@ -76,7 +75,7 @@ def read(
   test_fraction: float = 0.0,
   seed: int = 0,
 ) -> tuple[clients.Part, clients.Part | None]:
-  """Reads a training and a test part.
+  """Reads a training part, and a test part or None.
 
   Args:
     path: the training examples, a file `N D L`, `l1,l2 f:v f:v`, perhaps .gz.
@@ -84,9 +83,6 @@ def read(
     test_fraction: the share of the training examples that are taken for the
       test; 0: none.
     seed: of that draw.
-
-  Returns:
-    The training part, and the test part or None.
 
   Raises:
     errors.InputError: a file is missing or damaged; both are one, or differ in D or L;
@@ -186,45 +182,56 @@ class _Rows(NamedTuple):
 
 
 def _rows(
-  path: pathlib.Path,
-  labels: scipy.sparse.csr_matrix,
-  data: str | os.PathLike,
-  *,
-  is_test: bool = False,
+  path: pathlib.Path, sets_of_labels, data, *, is_test: bool = False
 ) -> _Rows:
-  """Reads a file of a split of `data`, whose examples have these labels."""
+  """Reads a file of a split of `data`, whose examples have these sets of labels."""
   if not path.is_file():
     raise errors.InputError(
       f'{path} is no file; give a CSV {",".join(split_csv.COLUMNS)}, or a folder of'
       ' `python -m launch.make_splits`'
     )
-  numbers, classes, users = [], [], listing_lib.Codes()
+  size, num_classes = sets_of_labels.shape
+  parts, users = [], listing_lib.Codes()
   for batch in tables.batches(path, split_csv.COLUMNS[is_test:]):
-    found = _whole(batch.columns[_ID], labels.shape[0])
-    bad = np.flatnonzero(found == labels.shape[0])
-    if len(bad):
+    numbers = _whole(batch.columns[_ID], size)
+    if (bad := np.flatnonzero(numbers == size)).size:
       raise errors.InputError(
         f'{batch.where(bad[0])}: {_ID} is {batch.columns[_ID][bad[0]][:20]!r};'
-        f' expected 0 to {labels.shape[0] - 1}, the number of an example: give the'
-        ' split of these data'
+        f' expected 0 to {size - 1}, the number of an example: give the split of'
+        ' these data'
       )
-    numbers.append(found)
-    classes.append(_classes(batch, found, labels, data, is_test))
-    names = batch.columns.get(_USER, [inputs.NOBODY] * len(found))
+    labels = _whole(batch.columns[_CLASS], num_classes)
+    right = labels < num_classes
+    found = sets_of_labels[numbers[right], labels[right]]
+    right[right] = np.asarray(found).ravel()
+    if (bad := np.flatnonzero(~right)).size:
+      row, label = bad[0], batch.columns[_CLASS][bad[0]]
+      has = sets_of_labels[numbers[row]].indices.tolist()
+      cure = 'give the split of these data'
+      if is_test:
+        cure = 'if it is of another file, give that as --test_file'
+      elif ' ' in label:
+        cure = 'take another rule than frequent_labels, of one label an example'
+      raise errors.InputError(
+        f'{batch.where(row)}: example {numbers[row]} has class {label!r} here and'
+        f' {" ".join(map(str, has)) or "no label"} in {data}; {cure}'
+      )
+    parts.append((numbers, labels))
+    names = batch.columns.get(_USER, [inputs.NOBODY] * len(labels))
     if '' in names:
       raise errors.InputError(
         f'{batch.where(names.index(""))} has no user_id; name the user'
       )
     users.add(names)
-  if not numbers:
+  if not parts:
     raise errors.InputError(f'{path} has no examples; give a line for each')
-  numbers = np.concatenate(numbers)
+  numbers, labels = map(np.concatenate, zip(*parts, strict=True))
   again, counts = np.unique(numbers, return_counts=True)
   if (counts > 1).any():
     raise errors.InputError(
       f'{path} has example {again[counts > 1][0]} twice; give each to one user'
     )
-  return _Rows(numbers, np.concatenate(classes), *inputs.named_users(users))
+  return _Rows(numbers, labels.astype(np.int32), *inputs.named_users(users))
 
 
 def _whole(texts: Sequence[str], size: int) -> np.ndarray:
@@ -233,26 +240,3 @@ def _whole(texts: Sequence[str], size: int) -> np.ndarray:
   is_number = lambda text: text.isdecimal() and len(text) < 19
   found = [int(text) if is_number(text) else size for text in texts]
   return np.minimum(np.array(found, np.int64), size)
-
-
-def _classes(
-  batch: tables.Batch, numbers: np.ndarray, labels, data, is_test: bool
-) -> np.ndarray:
-  """Returns int32 [rows], one label of each of these examples."""
-  texts, size = batch.columns[_CLASS], labels.shape[1]
-  found = _whole(texts, size).astype(np.int32)
-  right = found < size
-  right[right] = np.asarray(labels[numbers[right], found[right]]).ravel()
-  if right.all():
-    return found
-  row = int(np.flatnonzero(~right)[0])
-  has = ' '.join(map(str, labels[numbers[row]].indices.tolist())) or 'no label'
-  cure = 'give the split of these data'
-  if is_test:
-    cure = 'if it is of another file, give that as --test_file'
-  elif ' ' in texts[row]:
-    cure = 'take another rule than frequent_labels, of one label an example'
-  raise errors.InputError(
-    f'{batch.where(row)}: example {numbers[row]} has class {texts[row]!r} here and'
-    f' {has} in {data}; {cure}'
-  )

@@ -26,13 +26,7 @@ ADVICE = 'check its permissions, or download it again'
 
 
 class Header(NamedTuple):
-  """The numbers of a file's first line.
-
-  Attributes:
-    num_examples: N.
-    num_features: D; 0 in a file of labels.
-    num_labels: L; 0 in a file of features.
-  """
+  """N, D and L of a file's first line; what the file lacks is 0."""
 
   num_examples: int
   num_features: int
@@ -41,13 +35,7 @@ class Header(NamedTuple):
 
 @dataclasses.dataclass(frozen=True)
 class Counts:
-  """The counts of a complete copy; a copy with other counts is refused.
-
-  Attributes:
-    train, test: numbers of examples, including those without labels.
-    features: D.
-    labels: L.
-  """
+  """The counts of a complete copy, with examples without labels."""
 
   train: int
   test: int
@@ -145,17 +133,12 @@ def find(
     )
   files = _found(name, pathlib.Path(data_dir))
   counts = counts or SETS[name].counts
-  for paths, num_examples in (
-    (files.train, counts.train),
-    (files.test, counts.test),
-  ):
-    wanted = Header(num_examples, counts.features, counts.labels)
-    for path, form in forms(paths):
+  for part in ('train', 'test'):
+    wanted = (getattr(counts, part), counts.features, counts.labels)
+    for path, form in forms(getattr(files, part)):
       header = read_header(path, form)
-      for noun, found, want in zip(
-        ('examples', 'features', 'labels'), header, wanted, strict=True
-      ):
-        if found != want and form in ('examples', noun):
+      for noun, found, want in zip(FORMS, header, wanted, strict=True):
+        if found != want and (form in ('examples', noun) or noun == 'examples'):
           raise errors.InputError(
             f'{path}, line 1: found {found:,} {noun}, expected {want:,}; this is'
             ' another version of the set, get the one of these counts'
@@ -172,15 +155,7 @@ def forms(
 
 
 def read_header(path: str | os.PathLike, form: str = 'examples') -> Header:
-  """Reads a file's first line.
-
-  Args:
-    path: the file.
-    form: a key of `FORMS`.
-
-  Raises:
-    errors.InputError: the file is missing or damaged, or another file.
-  """
+  """Reads a file's first line; InputError: it is missing, damaged or another's."""
   with open_file(path) as file:
     return parse_header(file, path, form)
 
@@ -222,19 +197,11 @@ def _found(name: str, data_dir: pathlib.Path) -> Files:
   partly = ''
   for folder, wanted in _places(data_dir, names):
     there = {p.name.lower(): p for p in _entries(folder) if p.is_file()}
-    found = [
-      [there.get(n.lower(), there.get(f'{n.lower()}.gz')) for n in part]
-      for part in wanted
-    ]
-    names_of_all = [*wanted[0], *wanted[1]]
-    missing = [
-      n
-      for n, path in zip(names_of_all, [*found[0], *found[1]], strict=True)
-      if path is None
-    ]
+    of_name = lambda n, there=there: there.get(n, there.get(f'{n}.gz'))
+    missing = [n for part in wanted for n in part if of_name(n.lower()) is None]
     if not missing:
-      return Files(*map(tuple, found))
-    if len(missing) < len(names_of_all) and not partly:
+      return Files(*(tuple(of_name(n.lower()) for n in p) for p in wanted))
+    if len(missing) < sum(map(len, wanted)) and not partly:
       partly = (
         f'{folder} has only a part of {name}: {" and ".join(missing)} '
         f'{"is" if len(missing) == 1 else "are"} missing; put them there'
@@ -261,15 +228,13 @@ def _places(data_dir: pathlib.Path, names) -> Iterator:
   ]
   if data_dir.resolve().name.lower() in names:
     own.append(data_dir)
+  pairs = [(f'{p}_X_Xf.txt', f'{p}_X_Y.txt') for p in ('trn', 'tst')]
   for folder in own:
-    yield (
-      folder,
-      tuple((f'{p}_X_Xf.txt', f'{p}_X_Y.txt') for p in ('trn', 'tst')),
-    )
-    yield folder, (('train.txt',), ('test.txt',))
+    yield folder, pairs
+    yield folder, [('train.txt',), ('test.txt',)]
   for folder in own + shared:
     for n in names:
-      yield folder, ((f'{n}_train.txt',), (f'{n}_test.txt',))
+      yield folder, [(f'{n}_train.txt',), (f'{n}_test.txt',)]
 
 
 def _entries(folder: pathlib.Path) -> list[pathlib.Path]:

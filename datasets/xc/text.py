@@ -138,11 +138,7 @@ def _shapes(header: sets.Header, form: str) -> dict[str, tuple[int, int]]:
 
 
 def _blocks(file, expected: int, path) -> Iterator[tuple[int, list[bytes]]]:
-  """Yields the file's next `expected` lines in blocks, and their line numbers.
-
-  Raises:
-    errors.InputError: there are fewer lines, or more that are not blank.
-  """
+  """Yields the file's next `expected` lines in blocks, and their line numbers."""
   block, size, found = [], 0, 0
   with zip_members.readable(path, sets.ADVICE):
     lines = zip_members.lines(file, path, before=1)
@@ -184,7 +180,9 @@ def _parsed(lines: list[bytes], shapes) -> dict | None:
   if 'features' in shapes:
     if not (np.abs(values) < _INFINITE).all():
       return None
-    found['features'] = _matrix(ids, values, counts, shapes['features'][1])
+    found['features'] = _matrix(
+      ids, values.astype(np.float32), counts, shapes['features'][1]
+    )
     if found['features'] is None or not found['features'].has_canonical_format:
       return None
     values = np.ones(0)
@@ -212,14 +210,9 @@ def _matrix(
   """Returns rows with so many entries each; None: an id is too large."""
   if ids.max(initial=-1) >= num_columns:
     return None
-  dtype = np.float32 if values.dtype != bool else bool
+  ends = np.cumsum([0, *counts], dtype=np.int32)
   matrix = scipy.sparse.csr_matrix(
-    (
-      values.astype(dtype),
-      ids.astype(np.int32),
-      np.cumsum([0, *counts], dtype=np.int32),
-    ),
-    (len(counts), num_columns),
+    (values, ids.astype(np.int32), ends), (len(counts), num_columns)
   )
   matrix.sort_indices()
   return matrix
@@ -236,50 +229,40 @@ def _check(line: bytes, shapes, where: str) -> None:
   """Raises InputError if a line is not right."""
   noun = 'feature' if 'features' in shapes else 'label'
   fields, seen = line.split(), set()
+
+  def fail(problem: str) -> NoReturn:
+    advice = 'mend the line, or download the file again'
+    raise errors.InputError(f'{where}: {problem}; {advice}')
+
+  def below(token: bytes, noun: str) -> int:
+    # 20 digits are too large in any case; int() may refuse longer numbers.
+    number, limit = int(token.lstrip(b'0')[:20] or b'0'), shapes[f'{noun}s'][1]
+    if number >= limit:
+      fail(f'{noun} {token.decode()[:20]} is outside [0, {limit})')
+    return number
+
   begins = line[:1].strip() and b':' not in fields[0]
   if len(shapes) == 2 and begins:
     labels = fields.pop(0)
     if not re.fullmatch(_LABELS, labels):
-      raise errors.InputError(
-        f'{where}: expected labels such as 3,17, found {_show(labels)}; mend '
-        'the line, or download the file again'
-      )
+      fail(f'expected labels such as 3,17, found {_show(labels)}')
     for label in labels.split(b','):
-      _below(label, shapes['labels'][1], 'label', where)
+      below(label, 'label')
   for field in fields:
     token, colon, value = field.partition(b':')
     if not (colon and token.isdigit()):
-      raise errors.InputError(
-        f'{where}: expected {noun}:value, found {_show(field)}; mend the line, '
-        'or download the file again'
-      )
-    i = _below(token, shapes[f'{noun}s'][1], noun, where)
+      fail(f'expected {noun}:value, found {_show(field)}')
+    i = below(token, noun)
     if not re.fullmatch(_NUMBER, value) or not abs(float(value)) < _INFINITE:
-      raise errors.InputError(
-        f'{where}: expected a finite number as the value of {noun} {i}, found '
-        f'{_show(value)}; mend the line, or download the file again'
+      fail(
+        f'expected a finite number as the value of {noun} {i}, found '
+        f'{_show(value)}'
       )
     if noun == 'label' and float(value) != 1:
-      raise errors.InputError(
-        f'{where}: label {i} has the value {_show(value)}, expected 1; leave '
-        'out labels that do not apply'
-      )
+      fail(f'label {i} has the value {_show(value)}, expected 1')
     if noun == 'feature' and i in seen:
-      raise errors.InputError(
-        f'{where}: feature {i} is given twice; keep one of its values'
-      )
+      fail(f'feature {i} is given twice')
     seen.add(i)
-
-
-def _below(token: bytes, limit: int, noun: str, where: str) -> int:
-  # 20 digits are too large in any case; int() may refuse longer numbers.
-  number = int(token.lstrip(b'0')[:20] or b'0')
-  if number >= limit:
-    raise errors.InputError(
-      f'{where}: {noun} {token.decode()[:20]} is outside [0, {limit}); check '
-      'the header, or download the file again'
-    )
-  return number
 
 
 def _show(token: bytes) -> str:
