@@ -10,7 +10,7 @@ from tests import tiny
 from tests.algorithms import numpy_fedavg
 from tff_xc import errors
 from tff_xc.algorithms import fedavg
-from tff_xc.algorithms import fedir
+from tff_xc.algorithms import fedvc
 from tff_xc.algorithms import registry
 from tff_xc.round import computations
 from tff_xc.round import frozen
@@ -89,13 +89,10 @@ def test_adam_and_amsgrad_are_told_apart(name, given, is_amsgrad):
   """Three rounds are too few: only AMSGrad's state has a largest square."""
   entry = registry.get(name)
   facts = {'model': tiny.model(), 'max_positives': 4}
-  found = [entry.algorithm(entry.resolve(given, {}), **facts)]
-  if not given:
-    found.append(entry.function(model=tiny.model()))
-  for made in found:
-    for optimizer in (made.encoder_optimizer, made.tables[0].optimizer):
-      state = optimizer.initialize(tf.TensorSpec([1]))
-      assert ('largest' in str(tf.nest.map_structure(str, state))) == is_amsgrad
+  made = entry.made(**facts, **given)
+  for optimizer in (made.encoder_optimizer, made.tables[0].optimizer):
+    state = optimizer.initialize(tf.TensorSpec([1]))
+    assert ('largest' in str(tf.nest.map_structure(str, state))) == is_amsgrad
 
 
 def test_fedprox_equals_the_numpy_reference():
@@ -115,8 +112,11 @@ def test_fedprox_equals_the_numpy_reference():
   [pytest.param(None, marks=pytest.mark.slow), np.arange(1.0, 13.0)],
 )
 def test_fedir_equals_the_numpy_reference(target):
-  made = fedir.fedir(
-    model=tiny.model(), local_training=FULL_BATCH, class_probabilities=target
+  made = fedvc.FedIR.made(
+    model=tiny.model(),
+    local_training=FULL_BATCH,
+    importance_weights='uniform' if target is None else 'train',
+    class_probabilities=target,
   )
   p = np.ones(12) / 12 if target is None else target / target.sum()
   weighing = lambda y: p[y] / (np.bincount(y)[y] / len(y))  # Eq. (3).
@@ -134,7 +134,7 @@ def test_fedir_equals_the_numpy_reference(target):
   'part', [pytest.param('head', marks=pytest.mark.slow), 'bottleneck']
 )
 def test_frozen_weights_equal_the_numpy_reference(part):
-  made = frozen.train_only(fedavg.fedavg(model=tiny.model()), part)
+  made = frozen.train_only(fedavg.FedAvg.made(model=tiny.model()), part)
   made = dataclasses.replace(
     made,
     local_training=dataclasses.replace(FULL_BATCH, weight_decay=0.2),
@@ -167,8 +167,8 @@ def test_fedprox_measures_its_whole_objective():
 
 
 def test_fedavg_is_fullsoftmax_with_a_plain_server():
-  of = lambda name, **given: registry.get(name).algorithm(
-    registry.get(name).resolve(given, {}), model=tiny.model(), max_positives=4
+  of = lambda name, **given: registry.get(name).made(
+    model=tiny.model(), **given
   )
   a, b = of('fedavg'), of('fullsoftmax', server_momentum=0.0)
   assert (a.loss, a.penalties, a.weighting) == (
@@ -238,16 +238,14 @@ def test_a_user_may_give_fedavg_another_server():
 @pytest.mark.parametrize('name', ['fedadam', 'fedams'])
 def test_frozen_statistics_without_statistics_are_refused(name):
   with pytest.raises(errors.InputError, match='has no batch statistics'):
-    registry.get(name).function(model=tiny.model(), frozen_statistics=True)
+    registry.get(name).made(model=tiny.model(), frozen_statistics=True)
 
 
 @pytest.mark.parametrize('frozen', [False, True])
 def test_frozen_statistics_do_not_move(frozen):
   """The quirk of FedOpt in TurboSVM-FL's code, on the server's computation."""
-  made = registry.get('fedadam').algorithm(
-    registry.get('fedadam').resolve({'frozen_statistics': frozen}, {}),
-    model=tiny.model_with_statistics(),
-    max_positives=4,
+  made = fedavg.FedAdam.made(
+    model=tiny.model_with_statistics(), frozen_statistics=frozen
   )
   assert made.moves_encoder_state is not frozen
   weights = made.model.init(tf.constant([0, 1]))

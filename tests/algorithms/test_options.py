@@ -8,7 +8,7 @@ from tests import registered
 from tests import remembering
 from tests import tiny
 from tff_xc import errors
-from tff_xc.algorithms import options
+from tff_xc.algorithms import base
 from tff_xc.algorithms import registry
 from tff_xc.experiment import virtual_clients
 from tff_xc.round import local_training
@@ -74,10 +74,7 @@ def test_a_combination_trains(name, given):
 
 def test_every_algorithm_with_clients_takes_the_options():
   for name in registered.FEDERATED:
-    assert {h.name for h in options.TERMS} | {
-      'virtual_clients',
-      'weight_decay',
-    } <= set(registry.get(name).names)
+    assert {*base.Federated.names} <= {*registry.get(name).names}
 
 
 GIVEN = {

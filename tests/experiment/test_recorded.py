@@ -69,7 +69,7 @@ def _measured(task: str, algorithm: str, run_dir: str) -> pd.DataFrame:
   """Trains five rounds; returns metrics.csv without times."""
   found = algorithms.get(algorithm)
   given = {**_SHARED, **_TASKS[task]}
-  taken = (*found.names, *settings.tasks.get(task).options)
+  taken = (*found.names, *settings.tasks.get(task).option_values())
   if not found.has_clients or found.own.get('virtual_clients'):
     taken = set(taken) - {'examples_per_round'}
   argv = [f'--{k}={v}' for k, v in given.items() if k in taken]

@@ -105,7 +105,7 @@ def _config(task, algorithm, **changes):
   """Returns the resolved configuration of `launch.train`, with tiny sizes."""
   names = (
     *algorithms.get(algorithm).names,
-    *tasks.get(task).options,
+    *tasks.get(task).option_values(),
   )
   given = {k: v for k, v in _TINY.items() if k in names}
   if task == 'cifar10':

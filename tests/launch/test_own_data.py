@@ -15,8 +15,8 @@ import pytest
 from launch import compare
 from launch import evaluation
 from launch import training
+from tasks import experiment
 from tasks import registry
-from tasks import trust
 from tests import documents
 from tests.datasets.images import on_disk
 from tests.launch import flag_values
@@ -246,7 +246,7 @@ def test_names_of_classes_are_kept_and_shown(here):
     ['2', 'emu'],
   ]
   config = run_files.flat(run_files.read_run(named).config)
-  own = {n: config[n] for n in trust.NAMED if config.get(n)}
+  own = {n: config[n] for n in experiment.NAMED if config.get(n)}
   evaluation.run(str(named), named=own)
   heading = (named / 'confusion.csv').read_text().splitlines()[0]
   assert heading.startswith('class of the training examples of')

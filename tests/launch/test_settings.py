@@ -7,7 +7,6 @@ import sys
 import pytest
 
 from tasks import registry as tasks
-from tasks import task as task_lib
 from tests.launch import light
 from tff_xc.algorithms import registry as algorithms
 
@@ -96,7 +95,7 @@ def test_every_number_of_a_run_has_bounds():
   cases = []
   parameters = [
     *algorithms.HYPERPARAMETERS.values(),
-    *task_lib.OPTIONS.values(),
+    *tasks.OPTIONS.values(),
   ]
   for parameter in parameters:
     algorithm = next(
@@ -111,7 +110,7 @@ def test_every_number_of_a_run_has_bounds():
       (
         name
         for name, found in tasks.TASKS.items()
-        if parameter.name in found.options
+        if parameter.name in found.option_values()
       ),
       'glyphs',
     )

@@ -9,7 +9,6 @@ import pytest
 from datasets.splits import published
 from launch import machine
 from tasks import experiment
-from tasks import photograph_files
 from tasks import photographs
 from tasks import registry
 from tasks.papers import registry as papers
@@ -253,9 +252,9 @@ def test_products_are_retrieved_from_their_zip(tmp_path, capsys):
 
 def test_every_source_is_of_a_task():
   sources = {
-    photograph_files.LANDMARKS.folder,
-    photograph_files.INATURALIST.folder,
-    photograph_files.SOP.folder,
-    photograph_files.IMAGENET.folder,
+    photographs.LANDMARKS.folder,
+    photographs.INATURALIST.folder,
+    photographs.SOP.folder,
+    photographs.IMAGENET.folder,
   }
   assert {task.data.split(':')[0] for task in photographs.TASKS} == sources

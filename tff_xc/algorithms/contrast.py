@@ -105,20 +105,12 @@ def _kept(weights, frozen: frozenset[str]) -> collections.OrderedDict:
   )
 
 
-def keep_trained(algorithm: algorithm_lib.Algorithm) -> algorithm_lib.Algorithm:
-  """Returns the algorithm whose clients keep nothing that is frozen by now."""
-  if not isinstance(algorithm.client_state, LastModel):
-    return algorithm
-  spec = _kept(algorithm.model.weight_specs(), algorithm.frozen)
-  return dataclasses.replace(
-    algorithm, client_state=LastModel(spec, algorithm.frozen)
-  )
-
-
 def contrastive(
   algorithm: algorithm_lib.Algorithm, weight: float, temperature: float
 ) -> algorithm_lib.Algorithm:
   """Returns the algorithm with MOON's term in its loss.
+
+  Its clients keep nothing that is frozen by now.
 
   Raises:
     ValueError: clients keep another state; or they hold selected rows of a
@@ -138,5 +130,7 @@ def contrastive(
   return dataclasses.replace(
     algorithm,
     loss=Contrastive(algorithm.loss, model, weight, temperature),
-    client_state=LastModel(_kept(model.weight_specs(), frozenset())),
+    client_state=LastModel(
+      _kept(model.weight_specs(), algorithm.frozen), algorithm.frozen
+    ),
   )
