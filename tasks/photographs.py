@@ -79,19 +79,89 @@ class Split(NamedTuple):
   published: str = ''
   tff: str = ''
 
+  def folder(self, data_dir: str) -> pathlib.Path:
+    return pathlib.Path(data_dir) / self.source.folder
 
-class Found(NamedTuple):
-  """The files of a task.
+  def find(self, data_dir: str) -> tuple[str, str, str]:
+    """Returns the images, the split and its test file, as flags take them.
 
-  Attributes:
-    images: a folder or an archive.
-    split: as `--split` takes it; empty: the images have their clients.
-    test_file: as `--test_file` takes it.
-  """
+    Without a split, the images have their clients; without a test file, the split
+    has one.
 
-  images: str
-  split: str
-  test_file: str = ''
+    Raises:
+      errors.InputError: something is missing; the message says all that is, and
+        where it comes from.
+    """
+    folder = self.folder(data_dir)
+    for name in filter(None, (self.tff, self.tff.upper())):
+      if (folder / name / 'test.tfRecord').is_file():
+        return str(folder / name), '', ''
+    images, clients = self._images(folder), self._clients(folder)
+    missing = []
+    if images is None:
+      missing.append(self._no_images(folder))
+    if clients is None:
+      missing.append(self._no_clients(folder, images))
+    if missing:
+      raise errors.InputError(task.ALSO.join(missing))
+    return str(images), *clients
+
+  def find_images(self, data_dir: str) -> str:
+    """Returns the images alone; errors are those of `find`."""
+    folder = self.folder(data_dir)
+    images = self._images(folder)
+    if images is None:
+      raise errors.InputError(self._no_images(folder))
+    return str(images)
+
+  def described(self, data_dir: str) -> str:
+    """Says where the images and the clients are; errors are those of `find`."""
+    images, split, test = self.find(data_dir)
+    if not split:
+      return f"images and clients in {images}, TFF's files"
+    test = f' and {test}' if test else ''
+    return f'images in {images}, clients in {split}{test}'
+
+  def _images(self, folder: pathlib.Path) -> pathlib.Path | None:
+    names = [folder / name for name in (*_IMAGES, *self.source.images)]
+    return next(filter(_has_something, names), None)
+
+  def _clients(self, folder: pathlib.Path) -> tuple[str, str] | None:
+    for name in (self.task, f'{self.task}.zip'):
+      if (folder / name).exists():
+        return str(folder / name), ''
+    train, test = folder / self.train, folder / self.test
+    if self.train and split_path.parse(train).exists() and test.exists():
+      return str(train), str(test) if self.test else ''
+    return None
+
+  def _no_images(self, folder: pathlib.Path) -> str:
+    names = ', '.join((*_IMAGES, *self.source.images))
+    return f'{folder} has no images ({names}): get {self.source.get}'
+
+  def _no_clients(self, folder: pathlib.Path, images) -> str:
+    ways = []
+    if self.is_made:
+      lists, get = self.source.lists
+      path = folder / lists if lists is not None else images
+      path = path or folder / self.source.images[0]
+      ways.append(
+        f'make it with `python -m launch.make_splits {self.task} --input={path}'
+        f' --output={folder / self.task}`, which reads {get}'
+      )
+    if self.train:
+      files = filter(None, (self.train.partition(':')[0], self.test))
+      ways.append(f'get {" and ".join(files)} from {self.published}')
+    return f'{folder} has no clients of {self.task}: {", or ".join(ways)}'
+
+
+def _has_something(path: pathlib.Path) -> bool:
+  try:
+    if not path.is_dir():
+      return path.exists()
+    return any(never_data.is_data(file.name) for file in path.iterdir())
+  except PermissionError:  # Reading it says so.
+    return True
 
 
 LANDMARKS = Source(
@@ -132,113 +202,6 @@ IMAGENET = Source(
   " synsets' tars or folders, from https://image-net.org, which asks for a login",
   (None, 'the images themselves'),
 )
-
-
-def find(split: Split, data_dir: str) -> Found:
-  """Finds the files of a task.
-
-  Raises:
-    errors.InputError: something is missing; the message says all that is, and
-      where it comes from.
-  """
-  if both := _of_tff(split, _folder(split.source, data_dir)):
-    return Found(str(both), '')
-  images = _images(split.source, data_dir)
-  clients = _clients(split, _folder(split.source, data_dir))
-  missing = []
-  if images is None:
-    missing.append(_no_images(split.source, data_dir))
-  if clients is None:
-    missing.append(_no_split(split, data_dir, images))
-  if missing:
-    raise errors.InputError(task.ALSO.join(missing))
-  return Found(str(images), *clients)
-
-
-def find_images(split: Split, data_dir: str) -> str:
-  """Finds the images alone; errors are those of `find`."""
-  images = _images(split.source, data_dir)
-  if images is None:
-    raise errors.InputError(_no_images(split.source, data_dir))
-  return str(images)
-
-
-def described(split: Split, data_dir: str) -> str:
-  """Says where the images and the clients are; errors are those of `find`."""
-  found = find(split, data_dir)
-  if not found.split:
-    return f"images and clients in {found.images}, TFF's files"
-  test = f' and {found.test_file}' if found.test_file else ''
-  return f'images in {found.images}, clients in {found.split}{test}'
-
-
-def needs(split: Split) -> str:
-  """Returns what --data_dir must hold, for listings."""
-  return (
-    f'{split.source.folder}: images as a folder (also of tars), .tar or .zip, and'
-    ' their clients; `launch.doctor --task` says where both come from'
-  )
-
-
-def _folder(source: Source, data_dir: str) -> pathlib.Path:
-  return pathlib.Path(data_dir) / source.folder
-
-
-def _of_tff(split: Split, folder: pathlib.Path) -> pathlib.Path | None:
-  for name in filter(None, dict.fromkeys((split.tff, split.tff.upper()))):
-    if (folder / name / 'test.tfRecord').is_file():
-      return folder / name
-  return None
-
-
-def _images(source: Source, data_dir: str) -> pathlib.Path | None:
-  folder = _folder(source, data_dir)
-  names = [folder / name for name in (*_IMAGES, *source.images)]
-  return next(filter(_has_something, names), None)
-
-
-def _has_something(path: pathlib.Path) -> bool:
-  try:
-    if not path.is_dir():
-      return path.exists()
-    return any(never_data.is_data(file.name) for file in path.iterdir())
-  except PermissionError:  # Reading it says so.
-    return True
-
-
-def _clients(split: Split, folder: pathlib.Path) -> tuple[str, str] | None:
-  """Returns the split and its file of the test; '': it has its own."""
-  for name in (split.task, f'{split.task}.zip'):
-    if (folder / name).exists():
-      return str(folder / name), ''
-  train, test = folder / split.train, folder / split.test
-  if split.train and split_path.parse(train).exists() and test.exists():
-    return str(train), str(test) if split.test else ''
-  return None
-
-
-def _no_images(source: Source, data_dir: str) -> str:
-  folder = _folder(source, data_dir)
-  names = ', '.join((*_IMAGES, *source.images))
-  return f'{folder} has no images ({names}): get {source.get}'
-
-
-def _no_split(split: Split, data_dir: str, images: pathlib.Path | None) -> str:
-  folder = _folder(split.source, data_dir)
-  ways = []
-  if split.is_made:
-    lists, get = split.source.lists
-    path = folder / lists if lists is not None else images
-    path = path or folder / split.source.images[0]
-    ways.append(
-      f'make it with `python -m launch.make_splits {split.task} --input={path}'
-      f' --output={folder / split.task}`, which reads {get}'
-    )
-  if split.train:
-    files = [split.train.partition(':')[0], split.test]
-    names = ' and '.join(filter(None, files))
-    ways.append(f'get {names} from {split.published}')
-  return f'{folder} has no clients of {split.task}: {", or ".join(ways)}'
 
 
 _GOOGLE = 'https://storage.googleapis.com'
@@ -297,10 +260,10 @@ def _load(of: Split, num_classes: int, data_dir, options):
   from datasets.splits import own
 
   if options['split']:
-    images = find_images(of, data_dir)
+    images = of.find_images(data_dir)
     choice = own.Choice(options['split'])
   else:
-    images, *split = find(of, data_dir)
+    images, *split = of.find(data_dir)
     choice = own.Choice(*split)
   dataset = clients.load(
     images,
@@ -346,8 +309,9 @@ def _task(
     check=_check,
     fit=_fit,
     lacks=() if options else (base.COSINES,),
-    find=functools.partial(described, split),
-    data=needs(split),
+    find=split.described,
+    data=f'{split.source.folder}: images as a folder (also of tars), .tar or .zip,'
+    ' and their clients; `launch.doctor --task` says where both come from',
     **more,
   )
 

@@ -18,8 +18,7 @@ from datasets.xc import headers as xc_headers
 from datasets.xc import sets as xc_sets
 from datasets.xc import write as xc_write
 from launch import settings
-from launch import train  # noqa: F401  The import defines the flags.
-from launch import training
+from launch import train
 from tasks import registry as tasks
 from tests import tiny_sparse
 from tests.datasets.cifar import on_disk as cifar_on_disk
@@ -144,7 +143,7 @@ def launched(in_process, tmp_path, monkeypatch):
   def launch(task, algorithm, **changes):
     made = _KINDS[task](tmp_path, monkeypatch)
     config = _config(task, algorithm, **{'data_dir': made, **changes})
-    return training.run(config, str(tmp_path / 'run')), tmp_path / 'run'
+    return train.run(config, str(tmp_path / 'run')), tmp_path / 'run'
 
   return launch
 

@@ -14,7 +14,7 @@ import pytest
 
 from launch import compare
 from launch import evaluation
-from launch import training
+from launch import train
 from tasks import experiment
 from tasks import registry
 from tests import documents
@@ -56,9 +56,7 @@ def run(line):
   small = [*SMALL, *SMALLER[task]]
   if task == 'sparse-text-sets':
     small.remove('embedding_dim=4')
-  return training.run(
-    *flag_values.resolved([*given, *(f'--{s}' for s in small)])
-  )
+  return train.run(*flag_values.resolved([*given, *(f'--{s}' for s in small)]))
 
 
 def commands(block):
@@ -130,7 +128,7 @@ def test_photographs_with_another_encoder(encoder, here, monkeypatch):
       f'--encoder={encoder}',
     ]
   )
-  result = training.run(config, 'run')
+  result = train.run(config, 'run')
   assert result['rounds'] == 2
   assert np.isfinite(result['final']['top1'])
 
