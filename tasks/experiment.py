@@ -463,15 +463,14 @@ def _with_feature_rows(algorithm, dataset, options: Mapping, drawn: int):
   from tff_xc.round import algorithm as algorithm_lib
   from tff_xc.round import table_optimizers
 
+  rate = options.get('feature_learning_rate')
+  optimizer = rate and table_optimizers.RowMomentum(rate)
   for name, table in algorithm.model.encoder.tables.items():
     most = 0
     if algorithm.has_clients and options['select_features']:
       most = dataset.train.largest_feature_set(drawn)
     algorithm = algorithm_lib.own_rows(
-      algorithm,
-      name,
-      min(most, table.num_rows),
-      table_optimizers.RowMomentum(options['feature_learning_rate']),
+      algorithm, name, min(most, table.num_rows), optimizer
     )
   return algorithm
 

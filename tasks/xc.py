@@ -10,6 +10,7 @@ from datasets.xc import sets as xc_sets
 from tasks import own_data
 from tasks import task
 from tff_xc import errors
+from tff_xc.algorithms import base
 from tff_xc.algorithms import hyperparameters as hp
 from tff_xc.measure import catalog
 
@@ -98,6 +99,13 @@ def fit(draft: task.Draft) -> None:
   options, values, given = draft.options, draft.values, draft.given
   if 'split' in options:
     task.check_split(draft)
+  if not issubclass(draft.algorithm, base.Server):
+    if 'feature_learning_rate' in given:
+      raise errors.InputError(
+        f'--feature_learning_rate does not apply to {draft.algorithm.name}, which'
+        ' brings its own server optimizers; leave it out'
+      )
+    del options['feature_learning_rate']
   if 'hash_tables' in values:
     for name in ('select_features', 'feature_learning_rate'):
       if name in given:
@@ -107,13 +115,14 @@ def fit(draft: task.Draft) -> None:
         )
     options['select_features'] = False
     return
-  keeps_models = values.get('contrastive_weight')
+  algorithm = draft.algorithm
+  keeps_models = algorithm.has_clients and algorithm.keeps_models(values)
   if values['train'] != 'all':
     if keeps_models:
       raise errors.InputError(
-        f'--train={values["train"]} does not go with the contrastive term (of MOON,'
-        ' or --contrastive_weight) on sparse text: clients would receive the whole'
-        ' frozen feature table in every round; give --train=all'
+        f'--train={values["train"]} does not go with clients that keep their models'
+        ' (as in MOON, or with --contrastive_weight) on sparse text: they would'
+        ' receive the whole frozen feature table in every round; give --train=all'
       )
     if not options['select_features']:
       raise errors.InputError(
@@ -124,8 +133,8 @@ def fit(draft: task.Draft) -> None:
   if keeps_models:
     if given.get('select_features'):
       raise errors.InputError(
-        '--select_features does not go with the contrastive term (of MOON, or'
-        ' --contrastive_weight), for which clients keep whole models; leave it out'
+        '--select_features does not apply where clients keep whole models (as in'
+        ' MOON, or with --contrastive_weight); leave it out'
       )
     options['select_features'] = False
 

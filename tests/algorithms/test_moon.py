@@ -237,5 +237,5 @@ def test_rows_of_an_encoder_that_are_selected_are_refused():
   with pytest.raises(ValueError, match='hold only some rows'):
     contrast.contrastive(selects, 1.0, 0.5)
   twice = contrast.contrastive(made, 1.0, 0.5)
-  with pytest.raises(ValueError, match='another state already'):
+  with pytest.raises(errors.InputError, match='another state'):
     contrast.contrastive(twice, 1.0, 0.5)

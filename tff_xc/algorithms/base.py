@@ -390,21 +390,25 @@ class Federated(Base):
     return dropout.with_dropout(made, self.client_dropout)
 
   @classmethod
+  def keeps_models(cls, values: Mapping) -> bool:
+    """Whether each client keeps its model, and so has to receive all of it."""
+    return bool(values.get('contrastive_weight'))
+
+  @classmethod
   def check(cls, values, given):
     super().check(values, given)
-    if values.get('contrastive_weight'):
-      if values['train'] == 'head':
-        raise errors.InputError(
-          '--train=head does not go with the contrastive term (of MOON, or'
-          ' --contrastive_weight), which compares embeddings, and these would never'
-          ' change; give --train=bottleneck or all'
-        )
-      if values.get('virtual_clients_replace'):
-        raise errors.InputError(
-          '--virtual_clients_replace may draw a client twice in a round, and with'
-          ' the contrastive term (of MOON, or --contrastive_weight) each client'
-          ' keeps one model; leave one of them out'
-        )
+    if values.get('contrastive_weight') and values['train'] == 'head':
+      raise errors.InputError(
+        '--train=head does not go with the contrastive term (of MOON, or'
+        ' --contrastive_weight), which compares embeddings, and these would never'
+        ' change; give --train=bottleneck or all'
+      )
+    if cls.keeps_models(values) and values.get('virtual_clients_replace'):
+      raise errors.InputError(
+        '--virtual_clients_replace may draw a client twice in a round, and where'
+        ' clients keep their models (as in MOON, or with --contrastive_weight) each'
+        ' keeps one model; leave one of them out'
+      )
     examples, size = values['virtual_clients'], values['batch_size']
     if not examples:
       return

@@ -9,6 +9,7 @@ import dataclasses
 import tensorflow as tf
 
 from tff_xc import classifier
+from tff_xc import errors
 from tff_xc.encoders import normalization
 from tff_xc.round import algorithm as algorithm_lib
 from tff_xc.round import losses
@@ -113,12 +114,15 @@ def contrastive(
   Its clients keep nothing that is frozen by now.
 
   Raises:
-    ValueError: clients keep another state; or they hold selected rows of a
-      table of the encoder, so that their previous rows do not fit the present
-      examples.
+    errors.InputError: clients keep another state.
+    ValueError: they hold selected rows of a table of the encoder, so that their
+      previous rows do not fit the present examples.
   """
   if algorithm.client_state is not None:
-    raise ValueError('clients keep another state already')
+    raise errors.InputError(
+      '--contrastive_weight does not go with an algorithm whose clients keep'
+      ' another state already; leave it out'
+    )
   _, *others = algorithm.tables
   selected = [table.name for table in others if table.request.selects]
   if selected:
