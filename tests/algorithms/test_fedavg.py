@@ -186,53 +186,35 @@ def test_fedavg_is_fullsoftmax_with_a_plain_server():
 
 
 @pytest.mark.parametrize(
-  ('name', 'expected'),
+  ('task', 'name', 'given', 'expected'),
   [
-    ('fedavg', ('sgd', 1.0, 0.0)),
-    ('fedprox', ('sgd', 1.0, 0.0)),
-    ('moon', ('sgd', 1.0, 0.0)),
-    ('fedaws_softmax', ('sgd', 1.0, 0.0)),
-    ('fedavgm', ('sgd', 1.0, 0.9)),
-    ('fedadam', ('adam', 0.003, None)),
-    ('fedams', ('amsgrad', 0.001, None)),
-    ('fullsoftmax', ('adam', 0.003, None)),
+    # A task's server, here Adam of rate 0.003, is not that of FedAvg.
+    *(
+      ('omniglot', name, {}, ('sgd', 1.0, 0.0))
+      for name in ('fedavg', 'fedprox', 'moon', 'fedaws_softmax')
+    ),
+    ('omniglot', 'fedavgm', {}, ('sgd', 1.0, 0.9)),
+    ('omniglot', 'fedadam', {}, ('adam', 0.003, None)),
+    ('omniglot', 'fedams', {}, ('amsgrad', 0.001, None)),
+    ('omniglot', 'fullsoftmax', {}, ('adam', 0.003, None)),
+    # The user's own.
+    ('omniglot', 'fedavg', {'server_optimizer': 'adam'}, ('adam', 0.001, None)),
+    # TurboSVM-FL, Table 8.
+    ('femnist', 'fedadam', {}, ('adam', 1e-3, None)),
+    ('shakespeare', 'fedadam', {}, ('adam', 1e-2, None)),
+    ('shakespeare', 'fedams', {}, ('amsgrad', 1e-2, None)),
+    ('shakespeare', 'fedavg', {}, ('sgd', 1.0, 0.0)),
   ],
 )
-def test_the_server_is_what_the_name_says_on_every_task(name, expected):
-  """A task's server, here Adam of rate 0.003, is not that of FedAvg."""
+def test_the_server_is_what_the_name_says_on_every_task(
+  task, name, given, expected
+):
   from tasks import registry as tasks
 
-  entry = registry.get(name)
-  task = tasks.get('omniglot')
-  values = entry.resolve({}, task.hyperparameters(entry))
-  found = ('server_optimizer', 'server_learning_rate', 'server_momentum')
-  assert tuple(map(values.get, found)) == expected
-
-
-@pytest.mark.parametrize(
-  ('task', 'name', 'rate'),
-  [
-    ('femnist', 'fedadam', 1e-3),
-    ('shakespeare', 'fedadam', 1e-2),
-    ('shakespeare', 'fedams', 1e-2),
-    ('shakespeare', 'fedavg', 1.0),
-  ],
-)
-def test_leafs_tasks_have_the_servers_rates_of_table_8(task, name, rate):
-  from tasks import registry as tasks
-
-  entry = registry.get(name)
-  values = entry.resolve({}, tasks.get(task).hyperparameters(entry))
-  assert values['server_learning_rate'] == rate
-
-
-def test_a_user_may_give_fedavg_another_server():
-  from tasks import registry as tasks
-
-  entry, task = registry.get('fedavg'), tasks.get('omniglot')
-  given = {'server_optimizer': 'adam'}
-  values = entry.resolve(given, task.hyperparameters(entry))
-  assert values['server_learning_rate'] == 0.001
+  found = registry.get(name)
+  values = found.resolve(given, tasks.get(task).hyperparameters(found))
+  names = ('server_optimizer', 'server_learning_rate', 'server_momentum')
+  assert tuple(map(values.get, names)) == expected
 
 
 @pytest.mark.parametrize('name', ['fedadam', 'fedams'])

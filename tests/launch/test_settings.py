@@ -93,27 +93,15 @@ def resolve_each(cases):
 def test_every_number_of_a_run_has_bounds():
   """Values that wrap an int32, overflow a float32, or are nan are refused."""
   cases = []
-  parameters = [
-    *algorithms.HYPERPARAMETERS.values(),
-    *tasks.OPTIONS.values(),
-  ]
+  parameters = [*algorithms.HYPERPARAMETERS.values(), *tasks.OPTIONS.values()]
   for parameter in parameters:
-    algorithm = next(
-      (
-        name
-        for name, found in algorithms.ALGORITHMS.items()
-        if parameter.name in found.names
-      ),
-      'fedavg',
+    of = lambda found, default, name=parameter.name: next(
+      (n for n, names in found.items() if name in names), default
     )
-    task = next(
-      (
-        name
-        for name, found in tasks.TASKS.items()
-        if parameter.name in found.option_values()
-      ),
-      'glyphs',
+    algorithm = of(
+      {n: a.names for n, a in algorithms.ALGORITHMS.items()}, 'fedavg'
     )
+    task = of({n: t.option_values() for n, t in tasks.TASKS.items()}, 'glyphs')
     bad = {int: (-1, 2**63, 10**30), float: ('nan', 'inf', '-inf', 1e39)}
     cases += [
       [
@@ -144,20 +132,3 @@ def test_every_number_of_a_run_has_bounds():
 def test_as_many_negatives_as_classes_are_refused(arguments, limit):
   done = light.call('train', '--algorithm=fedss', *arguments)
   light.assert_one_sentence(done, f'expected fewer than the {limit} classes')
-
-
-@pytest.mark.slow  # As tests/tasks/test_fitting.py, by flags.
-def test_defaults_fit_every_algorithm_on_every_task_that_has_its_needs():
-  cases = [
-    [
-      f'--task={task}',
-      f'--algorithm={algorithm}',
-      '--data_dir=mine',
-      f'--run_dir={task}/{algorithm}',
-    ]
-    for task, found in tasks.TASKS.items()
-    for algorithm, entry in algorithms.ALGORITHMS.items()
-    if not set(entry.needs) & set(found.lacks)
-  ]
-  answers = resolve_each(cases)
-  assert {flag: a for flag, a in answers.items() if a} == {}
