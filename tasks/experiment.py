@@ -29,6 +29,7 @@ from tasks import registry as tasks
 from tasks import task as task_lib
 from tff_xc import environment
 from tff_xc import errors
+from tff_xc import wording
 from tff_xc.algorithms import base
 from tff_xc.algorithms import hyperparameters as hp
 from tff_xc.algorithms import registry as algorithms
@@ -148,6 +149,9 @@ def resolve(
   found, chosen = tasks.get(task), algorithms.get(algorithm)
   _check_needs(found, chosen)
   given = dict(changes or {})
+  for name in given:
+    if told := wording.renamed(name, '--'):
+      raise errors.InputError(f'there is no --{name} any more; {told}')
   taken = lambda names: {n: given.pop(n) for n in list(given) if n in names}
   settings = _settings(taken(SETTINGS), found)
   options = _options(found, chosen, taken(tasks.OPTIONS))
@@ -278,10 +282,12 @@ def _check_sizes(draft: task_lib.Draft) -> None:
 def _fit_virtual_clients(draft: task_lib.Draft) -> None:
   """Lets virtual clients draw their own number of examples."""
   options = draft.options
-  if draft.values.get('virtual_clients') and 'examples_per_round' in options:
+  if (
+    draft.values.get('virtual_client_size') and 'examples_per_round' in options
+  ):
     if draft.given.get('examples_per_round'):
       raise errors.InputError(
-        '--examples_per_round does not apply with --virtual_clients, which is the'
+        '--examples_per_round does not apply with --virtual_client_size, which is the'
         ' number of examples that every client draws; leave it out'
       )
     options['examples_per_round'] = 0
@@ -405,7 +411,9 @@ def with_data(config: Mapping, loaded: task_lib.Loaded) -> Experiment:
       ' --negatives is more than there are'
     )
   most = dataset.train.largest_label_set * model.rows_per_label
-  drawn = values.get('virtual_clients') or options.get('examples_per_round', 0)
+  drawn = values.get('virtual_client_size') or options.get(
+    'examples_per_round', 0
+  )
   made = chosen(**values)
   algorithm = made.algorithm(
     model,
@@ -429,8 +437,8 @@ def with_data(config: Mapping, loaded: task_lib.Loaded) -> Experiment:
 def _fit_clients(values: dict, partition) -> list[str]:
   """Lowers a default --clients_per_round to the clients there are; returns why."""
   clients, count = len(partition), values['clients_per_round']
-  if values.get('virtual_clients'):
-    if values['virtual_clients_replace']:
+  if values.get('virtual_client_size'):
+    if values['virtual_client_replace']:
       return []
     clients = int((partition.sizes > 0).sum())  # Others are never drawn.
   if not 0 < clients < count:

@@ -116,7 +116,7 @@ def _config(task, algorithm, **changes):
     given['clients_per_round'] = 3
   given |= _SIZES.get(task, {}) | changes
   if algorithm == 'fedvc' and 'batch_size' in given:
-    given['virtual_clients'] = 2 * given['batch_size']
+    given['virtual_client_size'] = 2 * given['batch_size']
   flags.FLAGS.unparse_flags()
   argv = [f'--{k}={v}' for k, v in given.items()]
   flags.FLAGS(['train', f'--task={task}', f'--algorithm={algorithm}', *argv])

@@ -8,6 +8,7 @@ import pytest
 
 from tasks import registry as tasks
 from tests.launch import light
+from tff_xc import wording
 from tff_xc.algorithms import registry as algorithms
 
 
@@ -132,3 +133,10 @@ def test_every_number_of_a_run_has_bounds():
 def test_as_many_negatives_as_classes_are_refused(arguments, limit):
   done = light.call('train', '--algorithm=fedss', *arguments)
   light.assert_one_sentence(done, f'expected fewer than the {limit} classes')
+
+
+@pytest.mark.parametrize('flag', ['virtual_clients=64'])
+def test_a_flag_with_another_name_now_is_told(flag):
+  new = wording.RENAMED[flag.removeprefix('no').partition('=')[0]]
+  done = light.call('train', '--task=glyphs', '--algorithm=fedss', f'--{flag}')
+  light.assert_one_sentence(done, f'is now --{new}')

@@ -1,6 +1,7 @@
 """Configurations: what a task, an algorithm and changes give together."""
 
 import dataclasses
+import json
 import types
 
 import numpy as np
@@ -15,14 +16,16 @@ from tests import small_tasks
 from tests.experiment import test_unchanged
 from tests.launch import light
 from tff_xc import errors
+from tff_xc import wording
 from tff_xc.algorithms import base
 from tff_xc.algorithms import hyperparameters as hp
 from tff_xc.algorithms import registry as algorithms
 from tff_xc.data import fingerprint
+from tff_xc.experiment import same_run
 from tff_xc.report import run_files
 from tff_xc.round import table_optimizers
 
-TWICE = {'virtual_clients_replace': True}
+TWICE = {'virtual_client_replace': True}
 
 
 COSINES = {'fedaws', 'fedaws_baseline1', 'fedaws_baseline2'}
@@ -121,7 +124,7 @@ def test_without_validation_examples_no_round_is_chosen_by_them():
   ('task', 'algorithm', 'changes'),
   [
     ('glyphs', 'fedss', {}),
-    ('glyphs', 'fedavg', {'virtual_clients': 64, 'batch_size': 32}),
+    ('glyphs', 'fedavg', {'virtual_client_size': 64, 'batch_size': 32}),
     ('glyphs', 'fedprox', {'local_steps': 0, 'local_epochs': 2}),
     ('glyphs', 'moon', {'server_optimizer': 'sgd', 'robust': 'clipping'}),
     ('bibtex', 'centralized', {'embedding_dim': 8}),
@@ -153,14 +156,14 @@ def test_what_only_training_reads_is_not_asked_for_later():
 
 
 def test_virtual_clients_take_one_epoch_over_what_they_draw():
-  given = {'virtual_clients': 1024}
+  given = {'virtual_client_size': 1024}
   config = experiment.resolve('bibtex', 'fedss', given)
   assert config['options']['examples_per_round'] == 0
   values = config['hyperparameters']
   assert not {'local_epochs', 'local_steps'} & set(values)
-  assert not values['virtual_clients_replace']
+  assert not values['virtual_client_replace']
   values = experiment.resolve('omniglot', 'fedvc')['hyperparameters']
-  assert (values['virtual_clients'], values['batch_size']) == (256, 64)
+  assert (values['virtual_client_size'], values['batch_size']) == (256, 64)
   values = experiment.resolve('omniglot', 'fedir')['hyperparameters']
   assert values['importance_weights'] == 'uniform'
 
@@ -168,14 +171,22 @@ def test_virtual_clients_take_one_epoch_over_what_they_draw():
 @pytest.mark.parametrize(
   ('chosen', 'changes', 'word'),
   [
-    ('omniglot fedss', {'virtual_clients': 100}, 'multiple'),
+    ('omniglot fedss', {'virtual_client_size': 100}, 'multiple'),
     ('omniglot fedvc', {'batch_size': 100}, 'multiple'),
     ('omniglot fedvc', {'local_epochs': 2}, 'local_epochs'),
-    ('omniglot fedvc', {'virtual_clients': 0}, 'nothing'),
-    ('omniglot moon', {'virtual_clients': 64, 'local_steps': 2}, 'local_steps'),
-    ('omniglot moon', {'virtual_clients': 64, **TWICE}, 'twice'),
-    ('omniglot fedss', TWICE, 'virtual_clients_replace'),
-    ('omniglot fedss', {'virtual_clients': 64, 'shuffle': False}, 'shuffle'),
+    ('omniglot fedvc', {'virtual_client_size': 0}, 'nothing'),
+    (
+      'omniglot moon',
+      {'virtual_client_size': 64, 'local_steps': 2},
+      'local_steps',
+    ),
+    ('omniglot moon', {'virtual_client_size': 64, **TWICE}, 'twice'),
+    ('omniglot fedss', TWICE, 'virtual_client_replace'),
+    (
+      'omniglot fedss',
+      {'virtual_client_size': 64, 'shuffle': False},
+      'shuffle',
+    ),
     ('bibtex fedvc', {'examples_per_round': 5}, 'examples_per_round'),
     ('omniglot moon', {'train': 'head'}, 'never change'),
     ('omniglot fedss', {'train': 'tail'}, 'bottleneck'),
@@ -187,7 +198,7 @@ def test_virtual_clients_take_one_epoch_over_what_they_draw():
     ('omniglot fedir', {'importance_weights': ''}, 'no file'),
     ('sparse-words-sets fedavg', {'importance_weights': 'uniform'}, 'label'),
     ('sparse-words-sets fedmlh', {'importance_weights': 'uniform'}, 'label'),
-    ('omniglot centralized', {'virtual_clients': 64}, 'hyper-parameter'),
+    ('omniglot centralized', {'virtual_client_size': 64}, 'hyper-parameter'),
     ('bibtex-sets fedmlh', {'hash_buckets': 2**31 - 1}, 'hash_buckets'),
     (
       'bibtex-sets fedmlh',
@@ -246,8 +257,8 @@ def test_fedvc_fedir_fedavgm_and_fedss_in_one_run_that_resumes(
   given = {
     **small_tasks.GLYPHS,
     'negatives': 3,
-    'virtual_clients': 8,
-    'virtual_clients_replace': True,
+    'virtual_client_size': 8,
+    'virtual_client_replace': True,
     'importance_weights': str(target),
     'server_optimizer': 'sgd',
     'server_momentum': 0.9,
@@ -287,7 +298,7 @@ def test_the_target_may_be_that_of_the_training_examples():
 
 @pytest.mark.parametrize(
   ('algorithm', 'changes'),
-  [('fedir', {}), ('fedss', {'virtual_clients': 8})],
+  [('fedir', {}), ('fedss', {'virtual_client_size': 8})],
 )
 def test_a_worker_reads_examples_without_the_file_of_the_target(
   algorithm, changes, tmp_path
@@ -362,3 +373,44 @@ def test_an_algorithm_from_outside_is_a_class_and_a_line(monkeypatch):
   ):
     with pytest.raises(errors.InputError, match=f'--{next(iter(given))}'):
       resolve(**given)
+
+
+def test_old_names_of_settings_are_refused_with_the_new_ones(tmp_path):
+  known = {**experiment.SETTINGS, **tasks.OPTIONS, **algorithms.HYPERPARAMETERS}
+  for old, new in wording.RENAMED.items():
+    assert new in known, old
+    assert old not in known
+    with pytest.raises(errors.InputError, match=f'--{new}'):
+      experiment.resolve('glyphs', 'fedvc', {old: 1})
+
+
+def test_a_run_of_before_a_renaming_goes_on(tmp_path):
+  config = experiment.resolve('glyphs', 'fedvc', {'proximal_weight': 0.5})
+  run_files.write_json(tmp_path / 'config.json', _older(config))
+  assert json.loads((tmp_path / 'config.json').read_text()) != config
+  same_run.check_config(tmp_path, config)
+  found = run_files.read_config(tmp_path / 'config.json')
+  assert experiment.recorded(found) == config
+  other = experiment.resolve('glyphs', 'fedvc', {'proximal_weight': 0.25})
+  with pytest.raises(errors.InputError, match='another configuration'):
+    same_run.check_config(tmp_path, other)
+
+
+def _older(config):
+  """Returns a config.json of before all renamings."""
+  old_names = {new: old for old, new in wording.RENAMED.items()}
+
+  def older(settings):
+    return {
+      old_names.get(name, name): value
+      / wording.FACTORS.get(old_names.get(name), 1)
+      if old_names.get(name) in wording.FACTORS
+      else value
+      for name, value in settings.items()
+    }
+
+  return {
+    **older(config),
+    'options': older(config['options']),
+    'hyperparameters': older(config['hyperparameters']),
+  }

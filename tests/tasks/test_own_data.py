@@ -206,7 +206,7 @@ def test_a_default_number_of_virtual_clients_fits(tmp_path):
       {
         'data_dir': path,
         'split': 'iid:3',
-        'virtual_clients_replace': replace,
+        'virtual_client_replace': replace,
       },
     )
     default = config['hyperparameters']['clients_per_round']

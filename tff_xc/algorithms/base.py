@@ -236,7 +236,7 @@ class Federated(Base):
   clients_per_round: int = hp.field(
     16, "K, clients that take part in a round; default: the task's", least=1
   )
-  virtual_clients: int = hp.field(
+  virtual_client_size: int = hp.field(
     0,
     'N_VC, examples that every client draws for a round (FedVC): clients are then'
     ' drawn in proportion to their examples, count alike, and take one local epoch,'
@@ -245,11 +245,11 @@ class Federated(Base):
     least=0,
     most=10_000_000,
   )
-  virtual_clients_replace: bool = hp.field(
+  virtual_client_replace: bool = hp.field(
     False,
     'draw the clients of a round with replacement, so that one may take part'
     ' twice, with other examples',
-    of='virtual_clients',
+    of='virtual_client_size',
     not_with=(0,),
   )
   client_dropout: float = hp.field(
@@ -380,9 +380,9 @@ class Federated(Base):
     from tff_xc.experiment import virtual_clients
 
     count = self.clients_per_round
-    if self.virtual_clients:
+    if self.virtual_client_size:
       made = virtual_clients.virtual_clients(
-        made, count, self.virtual_clients, self.virtual_clients_replace
+        made, count, self.virtual_client_size, self.virtual_client_replace
       )
     else:
       sampling = cohort.UniformClients(count, facts.examples_per_round)
@@ -403,31 +403,31 @@ class Federated(Base):
         ' --contrastive_weight), which compares embeddings, and these would never'
         ' change; give --train=bottleneck or all'
       )
-    if cls.keeps_models(values) and values.get('virtual_clients_replace'):
+    if cls.keeps_models(values) and values.get('virtual_client_replace'):
       raise errors.InputError(
-        '--virtual_clients_replace may draw a client twice in a round, and where'
+        '--virtual_client_replace may draw a client twice in a round, and where'
         ' clients keep their models (as in MOON, or with --contrastive_weight) each'
         ' keeps one model; leave one of them out'
       )
-    examples, size = values['virtual_clients'], values['batch_size']
+    examples, size = values['virtual_client_size'], values['batch_size']
     if not examples:
       return
     if examples % size:
       raise errors.InputError(
-        f'--virtual_clients={examples} is no multiple of --batch_size={size}; give'
-        ' a multiple, since a client takes exactly virtual_clients / batch_size'
+        f'--virtual_client_size={examples} is no multiple of --batch_size={size}; give'
+        ' a multiple, since a client takes exactly virtual_client_size / batch_size'
         ' steps'
       )
     for name in ('local_steps', 'local_epochs'):
       if given.get(name):
         raise errors.InputError(
-          f'--{name} does not apply with --virtual_clients, whose clients take one'
+          f'--{name} does not apply with --virtual_client_size, whose clients take one'
           ' epoch over the examples that they draw; leave it out'
         )
       values.pop(name, None)
     if given.get('shuffle') is False:
       raise errors.InputError(
-        '--shuffle=false does not apply with --virtual_clients, whose examples are'
+        '--shuffle=false does not apply with --virtual_client_size, whose examples are'
         ' drawn in random order; leave it out'
       )
 

@@ -1,9 +1,9 @@
 """FedVC and FedIR: FedAvg for clients that differ in size, and in their classes.
 
 Hsu, Qi, Brown: "Federated Visual Classification with Real-World Data
-Distribution", ECCV 2020, arXiv:2003.08082. `--virtual_clients` and
+Distribution", ECCV 2020, arXiv:2003.08082. `--virtual_client_size` and
 `--importance_weights` do the same to every algorithm with clients:
-`fedavgm --virtual_clients=256 --importance_weights=uniform` is the paper's FedAvgM
+`fedavgm --virtual_client_size=256 --importance_weights=uniform` is the paper's FedAvgM
 with FedVC and FedIR.
 """
 
@@ -31,14 +31,14 @@ class FedVC(fedavg.FedAvg):
   paper = 'FedVC'
   answers = fedavg.FedAvg.answers._replace(merge='mean delta, clients alike')
 
-  virtual_clients: int = hp.own(256)
+  virtual_client_size: int = hp.own(256)
   batch_size: int = hp.own(64)
 
   @classmethod
   def check(cls, values, given):
-    if not values['virtual_clients']:
+    if not values['virtual_client_size']:
       raise errors.InputError(
-        f'--virtual_clients=0 leaves nothing of {cls.name}; give a number above 0,'
+        f'--virtual_client_size=0 leaves nothing of {cls.name}; give a number above 0,'
         ' or --algorithm=fedavg'
       )
     super().check(values, given)
