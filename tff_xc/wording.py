@@ -14,7 +14,7 @@ _SYNONYMS = {
   'learningrate': 'client_learning_rate',
   'lr': 'client_learning_rate',
   'method': 'algorithm',
-  'mu': 'proximal_weight',
+  'mu': 'prox_mu',
   'numepochs': 'local_epochs',
   'numrounds': 'rounds',
   'output': 'run_dir',
@@ -24,11 +24,12 @@ _SYNONYMS = {
 }
 # Settings that have another name now, old to new.
 RENAMED: dict[str, str] = {
+  'proximal_weight': 'prox_mu',
   'virtual_clients': 'virtual_client_size',
   'virtual_clients_replace': 'virtual_client_replace',
 }
 # Those whose values are other numbers, too: the factor.
-FACTORS: dict[str, float] = {}
+FACTORS = {'proximal_weight': 2.0}
 # Controls, directions of writing, halves of characters, and ends of lines.
 _HIDDEN = ('Cc', 'Cf', 'Cs', 'Zl', 'Zp')
 _JOINERS = '\u200c\u200d'  # Of Persian and Indian words, and of emoji.

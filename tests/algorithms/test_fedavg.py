@@ -96,9 +96,7 @@ def test_adam_and_amsgrad_are_told_apart(name, given, is_amsgrad):
 
 
 def test_fedprox_equals_the_numpy_reference():
-  process = tiny.process(
-    'fedprox', local_training=FULL_BATCH, proximal_weight=0.5
-  )
+  process = tiny.process('fedprox', local_training=FULL_BATCH, prox_mu=1.0)
   server = numpy_fedavg.Server('sgd', 1.0)
   near = check_three_rounds(process, server, proximal_weight=0.5)
   far = tiny.weights_after(
@@ -149,9 +147,7 @@ def test_frozen_weights_equal_the_numpy_reference(part):
 
 
 def test_fedprox_measures_its_whole_objective():
-  process = tiny.process(
-    'fedprox', local_training=FULL_BATCH, proximal_weight=0.5
-  )
+  process = tiny.process('fedprox', local_training=FULL_BATCH, prox_mu=1.0)
   state, [client, *_] = process.initialize(), COHORTS[0]
   of = lambda epochs: numpy_fedavg.train_client(
     tiny.as_numpy(state.weights),

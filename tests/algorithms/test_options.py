@@ -27,8 +27,8 @@ COHORT = tiny.cohort([[0, 0, 3, 5], [7, 3], [11, 11, 11]], seed=1)
   ('name', 'given'),
   [
     # The next has the term, too.
-    pytest.param('fedss', {'proximal_weight': 0.5}, marks=pytest.mark.slow),
-    ('fedaws', {'server_optimizer': 'adam', 'proximal_weight': 0.1}),
+    pytest.param('fedss', {'prox_mu': 1.0}, marks=pytest.mark.slow),
+    ('fedaws', {'server_optimizer': 'adam', 'prox_mu': 0.2}),
     ('fedss', {'contrastive_weight': 1.0, **AMSGRAD}),
     pytest.param(
       'fedaws_softmax',
@@ -37,7 +37,7 @@ COHORT = tiny.cohort([[0, 0, 3, 5], [7, 3], [11, 11, 11]], seed=1)
     ),
     pytest.param(
       'turbosvm',
-      {**AMSGRAD, 'proximal_weight': 0.01},
+      {**AMSGRAD, 'prox_mu': 0.02},
       marks=pytest.mark.slow,
     ),
     # `test_process` has Adam on requested rows.
@@ -48,7 +48,7 @@ COHORT = tiny.cohort([[0, 0, 3, 5], [7, 3], [11, 11, 11]], seed=1)
     ),
     pytest.param(
       'moon',
-      {'proximal_weight': 0.01, 'server_momentum': 0.9},
+      {'prox_mu': 0.02, 'server_momentum': 0.9},
       marks=pytest.mark.slow,
     ),
     pytest.param(
@@ -156,15 +156,13 @@ def test_defaults_of_the_options_are_without_them():
 
 
 def test_the_terms_change_the_objective():
-  made = registered.algorithm('fedss', proximal_weight=0.5)
+  made = registered.algorithm('fedss', prox_mu=1.0)
   [penalty] = made.penalties
   assert penalty.weight == 0.5
   assert not registered.algorithm('fedss').penalties
   assert registered.algorithm('fedprox').penalties[0].weight == 0.01
   # Applied once, also where the algorithm's function takes it.
-  assert (
-    len(registered.algorithm('fedprox', proximal_weight=1.0).penalties) == 1
-  )
+  assert len(registered.algorithm('fedprox', prox_mu=1.0).penalties) == 1
 
 
 def test_numbers_that_are_not_finite_are_replaced_if_asked():

@@ -284,7 +284,7 @@ def test_one_and_several_threads_give_the_same_digits():
 def test_it_composes_with_terms_and_servers():
   entry = registry.get('turbosvm')
   given = {
-    'proximal_weight': 0.01, 'server_optimizer': 'amsgrad', 'svm_classes': 5.0,
+    'prox_mu': 0.02, 'server_optimizer': 'amsgrad', 'svm_classes': 5.0,
     'svm_kernel': 'rbf', 'local_epochs': 1,
   }  # fmt: skip
   made = entry.made(model=tiny.model(), **given)

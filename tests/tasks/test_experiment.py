@@ -385,13 +385,13 @@ def test_old_names_of_settings_are_refused_with_the_new_ones(tmp_path):
 
 
 def test_a_run_of_before_a_renaming_goes_on(tmp_path):
-  config = experiment.resolve('glyphs', 'fedvc', {'proximal_weight': 0.5})
+  config = experiment.resolve('glyphs', 'fedvc', {'prox_mu': 0.5})
   run_files.write_json(tmp_path / 'config.json', _older(config))
   assert json.loads((tmp_path / 'config.json').read_text()) != config
   same_run.check_config(tmp_path, config)
   found = run_files.read_config(tmp_path / 'config.json')
   assert experiment.recorded(found) == config
-  other = experiment.resolve('glyphs', 'fedvc', {'proximal_weight': 0.25})
+  other = experiment.resolve('glyphs', 'fedvc', {'prox_mu': 0.25})
   with pytest.raises(errors.InputError, match='another configuration'):
     same_run.check_config(tmp_path, other)
 

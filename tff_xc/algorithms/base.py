@@ -278,10 +278,10 @@ class Federated(Base):
     of='client_optimizer',
     only_with=('sgd',),
   )
-  proximal_weight: float = hp.field(
+  prox_mu: float = hp.field(
     0.0,
-    'weight of the squared distance from the weights received (FedProx); no'
-    ' factor of 1/2: mu / 2 in the usual convention',
+    'mu of the proximal term (FedProx): mu / 2 times the squared distance from the'
+    ' weights received',
     least=0,
   )
   contrastive_weight: float = hp.field(
@@ -341,8 +341,8 @@ class Federated(Base):
     from tff_xc.round import penalties
 
     made = super().finish(made, facts)
-    if self.proximal_weight:
-      made = penalties.proximal(made, self.proximal_weight)
+    if self.prox_mu:
+      made = penalties.proximal(made, self.prox_mu / 2)
     if self.contrastive_weight:
       made = contrast.contrastive(
         made, self.contrastive_weight, self.contrastive_temperature

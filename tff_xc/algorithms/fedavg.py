@@ -100,8 +100,8 @@ class FedProx(FedAvg):
 
   Li, Sahu, Zaheer, Sanjabi, Talwalkar, Smith: "Federated Optimization in
   Heterogeneous Networks", MLSys 2020, arXiv:1812.06127; every client does all its
-  local work. The weight is that of TurboSVM-FL's code: 0.01 times the squared
-  distance, without a factor of 1/2, which is mu = 0.02 in the paper's notation.
+  local work. mu is that of TurboSVM-FL's code: 0.01 times the squared distance,
+  without a factor of 1/2, is mu = 0.02.
   """
 
   name = 'fedprox'
@@ -110,7 +110,7 @@ class FedProx(FedAvg):
     minimise='softmax, squared distance from the model received'
   )
 
-  proximal_weight: float = 0.01
+  prox_mu: float = 0.02
 
 
 _UNLESS_PUBLISHED = {'of': 'moon_published', 'only_with': (False,)}
