@@ -24,6 +24,7 @@ _SYNONYMS = {
 }
 # Settings that have another name now, old to new.
 RENAMED: dict[str, str] = {
+  'client_dropout': 'client_failure_rate',
   'proximal_weight': 'prox_mu',
   'virtual_clients': 'virtual_client_size',
   'virtual_clients_replace': 'virtual_client_replace',

@@ -276,7 +276,7 @@ def test_settings_that_an_older_run_lacks_have_their_defaults(glyphs, here):
     for name in ('runtime', 'device', 'client_threads', 'worker_timeout'):
       del config[name]
     del config['options']['logit_scale']
-    del config['hyperparameters']['client_dropout']
+    del config['hyperparameters']['client_failure_rate']
 
   _edited(path, older)
   assert evaluation.run(str(path))['rounds'] == 1

@@ -252,7 +252,7 @@ class Federated(Base):
     of='virtual_client_size',
     not_with=(0,),
   )
-  client_dropout: float = hp.field(
+  client_failure_rate: float = hp.field(
     0.0,
     'probability that a drawn client leaves the round before it sends anything; the'
     ' round goes on with the others',
@@ -387,7 +387,7 @@ class Federated(Base):
     else:
       sampling = cohort.UniformClients(count, facts.examples_per_round)
       made = dataclasses.replace(made, sampling=sampling)
-    return dropout.with_dropout(made, self.client_dropout)
+    return dropout.with_dropout(made, self.client_failure_rate)
 
   @classmethod
   def keeps_models(cls, values: Mapping) -> bool:
