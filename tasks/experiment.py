@@ -117,7 +117,7 @@ SETTINGS: Mapping[str, hp.Hyperparameter] = {
       " the task's",
     ),
     _setting(
-      'stop_after',
+      'early_stopping_patience',
       0,
       'stop after this many evaluations without a better --best_by; 0: all'
       ' rounds',
@@ -235,7 +235,9 @@ def _settings(given: Mapping, task: task_lib.Task) -> dict[str, Any]:
   values |= {'rounds': task.rounds, 'eval_every': task.eval_every}
   values |= {'target': ','.join(task.targets), 'best_by': task.best_by} | given
   targets_lib.parse(values['target'], task.metrics)
-  best_round.check(values['best_by'], values['stop_after'], task.metrics)
+  best_round.check(
+    values['best_by'], values['early_stopping_patience'], task.metrics
+  )
   values['checkpoint_every'] = given.get(
     'checkpoint_every', values['eval_every']
   )
@@ -358,7 +360,9 @@ class Experiment:
       run_dir,
       metrics=self.metrics,
       **{name: self.config[name] for name in _OF_TRAINING},
-      best=best_round.Choice(self.config['best_by'], self.config['stop_after']),
+      best=best_round.Choice(
+        self.config['best_by'], self.config['early_stopping_patience']
+      ),
       config=self.config,
       warnings=self.warnings,
       source=functools.partial(own_values, dict(self.config)),

@@ -74,7 +74,7 @@ def _fit(draft: task.Draft) -> None:
     return
   if 'validation' not in catalog.SCORES[best_by].needs:
     return
-  if 'best_by' in draft.given or draft.settings['stop_after']:
+  if 'best_by' in draft.given or draft.settings['early_stopping_patience']:
     raise errors.InputError(
       f'--best_by={best_by} is measured on validation examples, and'
       ' --validation=0 holds none out; give another --best_by'

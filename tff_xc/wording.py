@@ -26,6 +26,7 @@ _SYNONYMS = {
 RENAMED: dict[str, str] = {
   'client_dropout': 'client_failure_rate',
   'proximal_weight': 'prox_mu',
+  'stop_after': 'early_stopping_patience',
   'virtual_clients': 'virtual_client_size',
   'virtual_clients_replace': 'virtual_client_replace',
 }

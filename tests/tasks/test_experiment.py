@@ -114,8 +114,14 @@ def test_without_validation_examples_no_round_is_chosen_by_them():
     'pc_mean_validation'
   )
   assert resolve()['best_by'] == ''
-  assert resolve(best_by='pc_mean', stop_after=3)['best_by'] == 'pc_mean'
-  for changes in ({'best_by': 'pc_mean_validation'}, {'stop_after': 3}):
+  assert (
+    resolve(best_by='pc_mean', early_stopping_patience=3)['best_by']
+    == 'pc_mean'
+  )
+  for changes in (
+    {'best_by': 'pc_mean_validation'},
+    {'early_stopping_patience': 3},
+  ):
     with pytest.raises(errors.InputError, match='validation=0'):
       resolve(**changes)
 
