@@ -117,16 +117,16 @@ def fit(draft: task.Draft) -> None:
     return
   algorithm = draft.algorithm
   keeps_models = algorithm.has_clients and algorithm.keeps_models(values)
-  if values['train'] != 'all':
+  if values['trainable'] != 'all':
     if keeps_models:
       raise errors.InputError(
-        f'--train={values["train"]} does not go with clients that keep their models'
+        f'--trainable={values["trainable"]} does not go with clients that keep their models'
         ' (as in MOON, or with --contrastive_weight) on sparse text: they would'
-        ' receive the whole frozen feature table in every round; give --train=all'
+        ' receive the whole frozen feature table in every round; give --trainable=all'
       )
     if not options['select_features']:
       raise errors.InputError(
-        f'--train={values["train"]} does not go with --select_features=false:'
+        f'--trainable={values["trainable"]} does not go with --select_features=false:'
         ' clients would receive the whole frozen feature table in every round;'
         ' leave one of them out'
       )

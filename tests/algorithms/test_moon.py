@@ -174,7 +174,9 @@ def test_the_previous_model_has_its_own_batch_statistics():
 
 def keeping_a_part_and_all():
   """Returns MOON of which the bias alone is trained and kept, or all is kept."""
-  made = fedavg.MOON.made(model=tiny.model(), train='bottleneck', batch_size=2)
+  made = fedavg.MOON.made(
+    model=tiny.model(), trainable='bottleneck', batch_size=2
+  )
   assert [*made.client_state.spec['encoder']] == ['bias']
   whole = dataclasses.replace(
     made,

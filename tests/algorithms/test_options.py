@@ -53,7 +53,7 @@ COHORT = tiny.cohort([[0, 0, 3, 5], [7, 3], [11, 11, 11]], seed=1)
     ),
     pytest.param(
       'fedavgm',
-      {'importance_weights': 'train', 'train': 'bottleneck'},
+      {'importance_weights': 'train', 'trainable': 'bottleneck'},
       marks=pytest.mark.slow,
     ),
   ],
@@ -81,14 +81,14 @@ def test_every_algorithm_with_clients_takes_the_options():
 
 
 GIVEN = {
-  'train': 'head',
+  'trainable': 'head',
   'importance_weights': 'train',
   'weight_decay': 0.1,
   'robust': 'zeroing+clipping',
 }
 # Here nothing is trained but the class table, or it has other rows.
 REFUSED = {
-  'fedaws_baseline2': ('train', 'nothing would be trained'),
+  'fedaws_baseline2': ('trainable', 'nothing would be trained'),
   'fedmlh': ('importance_weights', 'hashes several classes'),
 }
 
@@ -97,7 +97,7 @@ REFUSED = {
 def test_every_algorithm_takes_each_option_or_says_why_not(name):
   given = dict(GIVEN)
   if name == 'moon':
-    given['train'] = 'bottleneck'
+    given['trainable'] = 'bottleneck'
   option, message = REFUSED.get(name, ('', ''))
   if option:
     with pytest.raises(errors.InputError, match=message):
@@ -105,7 +105,7 @@ def test_every_algorithm_takes_each_option_or_says_why_not(name):
   made = registered.algorithm(name, **given)
   assert made.local_training.weight_decay == 0.1
   frozen = any('kernel' in weight for weight in made.frozen)
-  assert frozen == ('train' in given)
+  assert frozen == ('trainable' in given)
   weighted = made.example_weights is not None
   takes = 'importance_weights' in registry.get(name).names
   assert weighted == (takes and 'importance_weights' in given)
@@ -121,7 +121,7 @@ def test_every_algorithm_takes_each_option_or_says_why_not(name):
 def test_every_algorithm_trains_with_the_options(name):
   given = dict(GIVEN)
   if name == 'moon':
-    given['train'] = 'bottleneck'
+    given['trainable'] = 'bottleneck'
   given.pop(REFUSED.get(name, ('',))[0], None)
   process = registered.process(name, **given)
   clients = remembering.Clients(
@@ -138,12 +138,16 @@ def test_every_algorithm_trains_with_the_options(name):
   after = process.get_model_weights(state)
   [kernel, *_] = [weight for weight in before.encoder if 'kernel' in weight]
   kept = np.array_equal(after.encoder[kernel], before.encoder[kernel])
-  assert kept == ('train' in given)
+  assert kept == ('trainable' in given)
 
 
 def test_defaults_of_the_options_are_without_them():
   for name in ('fedss', 'fedavg'):
-    given = {'train': 'all', 'importance_weights': 'none', 'weight_decay': 0.0}
+    given = {
+      'trainable': 'all',
+      'importance_weights': 'none',
+      'weight_decay': 0.0,
+    }
     made, plain = (
       registered.algorithm(name, **given),
       registered.algorithm(name),

@@ -135,7 +135,9 @@ def test_as_many_negatives_as_classes_are_refused(arguments, limit):
   light.assert_one_sentence(done, f'expected fewer than the {limit} classes')
 
 
-@pytest.mark.parametrize('flag', ['virtual_clients=64', 'proximal_weight=0.1'])
+@pytest.mark.parametrize(
+  'flag', ['virtual_clients=64', 'proximal_weight=0.1', 'train=head']
+)
 def test_a_flag_with_another_name_now_is_told(flag):
   new = wording.RENAMED[flag.removeprefix('no').partition('=')[0]]
   done = light.call('train', '--task=glyphs', '--algorithm=fedss', f'--{flag}')

@@ -194,11 +194,11 @@ def test_virtual_clients_take_one_epoch_over_what_they_draw():
       'shuffle',
     ),
     ('bibtex fedvc', {'examples_per_round': 5}, 'examples_per_round'),
-    ('omniglot moon', {'train': 'head'}, 'never change'),
-    ('omniglot fedss', {'train': 'tail'}, 'bottleneck'),
-    ('bibtex moon', {'train': 'bottleneck'}, 'frozen'),
+    ('omniglot moon', {'trainable': 'head'}, 'never change'),
+    ('omniglot fedss', {'trainable': 'tail'}, 'bottleneck'),
+    ('bibtex moon', {'trainable': 'bottleneck'}, 'frozen'),
     ('bibtex moon', {'select_features': True}, 'whole models'),
-    ('bibtex fedss', {'train': 'head', 'select_features': False}, 'frozen'),
+    ('bibtex fedss', {'trainable': 'head', 'select_features': False}, 'frozen'),
     ('omniglot fedss', {'weight_decay': -1.0}, 'at least 0'),
     ('omniglot fedir', {'importance_weights': 'p.csv'}, 'no file'),
     ('omniglot fedir', {'importance_weights': ''}, 'no file'),
@@ -269,7 +269,7 @@ def test_fedvc_fedir_fedavgm_and_fedss_in_one_run_that_resumes(
     'server_optimizer': 'sgd',
     'server_momentum': 0.9,
     'weight_decay': 1e-4,
-    'train': 'bottleneck',
+    'trainable': 'bottleneck',
   }
 
   def run(rounds, folder):
@@ -375,7 +375,7 @@ def test_an_algorithm_from_outside_is_a_class_and_a_line(monkeypatch):
     {'server_optimizer': 'adam'},
     {'feature_learning_rate': 0.1},
     {'select_features': True},
-    {'train': 'bottleneck'},
+    {'trainable': 'bottleneck'},
   ):
     with pytest.raises(errors.InputError, match=f'--{next(iter(given))}'):
       resolve(**given)

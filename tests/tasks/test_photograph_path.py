@@ -30,7 +30,7 @@ def test_the_whole_path(tmp_path, in_process):
     settings = photographs.config(
       *(tmp_path, 'fedavgm', 2),
       **{'clients_per_round': 2, 'image_size': 32, 'virtual_client_size': 32},
-      **{'encoder': 'mobilenet_v2', 'train': trained},
+      **{'encoder': 'mobilenet_v2', 'trainable': trained},
     )
     return photographs.measure(settings, tmp_path / trained)[0]
 

@@ -109,7 +109,7 @@ class Base:
     ' decay times the weight, added to its gradient',
     least=0,
   )
-  train: str = hp.field(
+  trainable: str = hp.field(
     'all',
     "what clients train: 'all'; 'head', the class table; 'bottleneck', the class"
     " table and the encoder's last layer; the rest keeps its initial values and is"
@@ -166,7 +166,7 @@ class Base:
     del facts
     from tff_xc.round import frozen
 
-    return frozen.train_only(made, self.train)
+    return frozen.train_only(made, self.trainable)
 
   def local_training(self) -> local_training_lib.LocalTraining:
     """Returns the local training that the fields describe."""
@@ -397,11 +397,11 @@ class Federated(Base):
   @classmethod
   def check(cls, values, given):
     super().check(values, given)
-    if values.get('contrastive_weight') and values['train'] == 'head':
+    if values.get('contrastive_weight') and values['trainable'] == 'head':
       raise errors.InputError(
-        '--train=head does not go with the contrastive term (of MOON, or'
+        '--trainable=head does not go with the contrastive term (of MOON, or'
         ' --contrastive_weight), which compares embeddings, and these would never'
-        ' change; give --train=bottleneck or all'
+        ' change; give --trainable=bottleneck or all'
       )
     if cls.keeps_models(values) and values.get('virtual_client_replace'):
       raise errors.InputError(
