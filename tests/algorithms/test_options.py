@@ -84,7 +84,7 @@ GIVEN = {
   'trainable': 'head',
   'importance_weights': 'train',
   'weight_decay': 0.1,
-  'robust': 'zeroing+clipping',
+  'robust_aggregation': 'zeroing+clipping',
 }
 # Here nothing is trained but the class table, or it has other rows.
 REFUSED = {

@@ -132,7 +132,11 @@ def test_without_validation_examples_no_round_is_chosen_by_them():
     ('glyphs', 'fedss', {}),
     ('glyphs', 'fedavg', {'virtual_client_size': 64, 'batch_size': 32}),
     ('glyphs', 'fedprox', {'local_steps': 0, 'local_epochs': 2}),
-    ('glyphs', 'moon', {'server_optimizer': 'sgd', 'robust': 'clipping'}),
+    (
+      'glyphs',
+      'moon',
+      {'server_optimizer': 'sgd', 'robust_aggregation': 'clipping'},
+    ),
     ('bibtex', 'centralized', {'embedding_dim': 8}),
     ('bibtex-sets', 'fedmlh', {'validation': 0.0}),
     (

@@ -303,7 +303,7 @@ class Federated(Base):
     " is 'uniform', that of all training examples ('train'), or in a CSV FILE"
     " class,probability; 'none': all alike",
   )
-  robust: str = hp.field(
+  robust_aggregation: str = hp.field(
     'none',
     "bounds on a client's whole update, as tff.learning.robust_aggregator has them:"
     " 'zeroing' of one with a number far above those of others, 'clipping' of its L2"
@@ -314,7 +314,7 @@ class Federated(Base):
     1.0,
     'L2 norm of an update above which it is clipped in the first round',
     above=0,
-    of='robust',
+    of='robust_aggregation',
     only_with=('clipping', _BOTH),
   )
   clipping_quantile: float = hp.field(
@@ -322,7 +322,7 @@ class Federated(Base):
     "quantile of the clients' norms that the clipping norm follows",
     above=0,
     most=1,
-    of='robust',
+    of='robust_aggregation',
     only_with=('clipping', _BOTH),
   )
 
@@ -361,7 +361,7 @@ class Federated(Base):
   def _with_bounds(self, made):
     from tff_xc.round import robust
 
-    if self.robust == 'none':
+    if self.robust_aggregation == 'none':
       return made
     clipping = dataclasses.replace(
       robust.CLIPPING,
@@ -369,8 +369,8 @@ class Federated(Base):
       quantile=self.clipping_quantile,
     )
     bounds = robust.Robust(
-      robust.ZEROING if 'zeroing' in self.robust else None,
-      clipping if 'clipping' in self.robust else None,
+      robust.ZEROING if 'zeroing' in self.robust_aggregation else None,
+      clipping if 'clipping' in self.robust_aggregation else None,
     )
     return dataclasses.replace(made, robust=bounds)
 
