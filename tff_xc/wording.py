@@ -27,6 +27,7 @@ RENAMED: dict[str, str] = {
   'client_dropout': 'client_failure_rate',
   'proximal_weight': 'prox_mu',
   'robust': 'robust_aggregation',
+  'score': 'bucket_score',
   'stop_after': 'early_stopping_patience',
   'train': 'trainable',
   'virtual_clients': 'virtual_client_size',

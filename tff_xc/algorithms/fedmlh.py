@@ -40,7 +40,7 @@ class FedMLH(fedavg.FedAvg):
     4, 'R, tables that labels are hashed into', least=1, most=1024
   )
   hash_buckets: int = hp.field(1000, 'B, buckets of a table', least=1)
-  score: str = hp.field(
+  bucket_score: str = hp.field(
     'logsigmoid',
     "what of a label's buckets is averaged to its score: the log of their"
     " probabilities, or their logits, as in FedMLH's published code",
@@ -73,7 +73,7 @@ class FedMLH(fedavg.FedAvg):
       model,
       encoder=copies.side_by_side(model.encoder, count),
       head=heads.HashedHead(
-        model.num_classes, count, self.hash_buckets, self.score
+        model.num_classes, count, self.hash_buckets, self.bucket_score
       ),
     )
     rows = model.num_rows
