@@ -92,8 +92,8 @@ _FEATURE_COLUMNS = hp.Hyperparameter(
   'columns of numbers, with commas between them; default: all other columns'
   ' of numbers',
 )
-_STANDARDISE = hp.Hyperparameter(
-  'standardise',
+_STANDARDIZE = hp.Hyperparameter(
+  'standardize',
   True,
   'scale features to mean 0 and deviation 1 over the training rows',
 )
@@ -106,7 +106,7 @@ OPTIONS = (
   _RECORD_FEATURES,
   *_COLUMNS,
   _FEATURE_COLUMNS,
-  _STANDARDISE,
+  _STANDARDIZE,
 )
 
 SPARSE_TEXT = (
@@ -334,7 +334,7 @@ def _rows(data_dir, options):
     tuple(name.strip() for name in features if name.strip()),
   )
   return clients.load(
-    data_dir, choice(options), columns, standardise=options['standardise']
+    data_dir, choice(options), columns, standardise=options['standardize']
   )
 
 
@@ -414,7 +414,7 @@ TASKS = (
       task.LOGIT_SCALE,
       task.HIDDEN_DIM,
       _FEATURE_COLUMNS,
-      _STANDARDISE,
+      _STANDARDIZE,
       *_COLUMNS,
       *CLIENTS,
       hidden_dim=128,

@@ -28,6 +28,7 @@ RENAMED: dict[str, str] = {
   'proximal_weight': 'prox_mu',
   'robust': 'robust_aggregation',
   'score': 'bucket_score',
+  'standardise': 'standardize',
   'stop_after': 'early_stopping_patience',
   'train': 'trainable',
   'virtual_clients': 'virtual_client_size',
