@@ -27,6 +27,7 @@ RENAMED: dict[str, str] = {
   'client_dropout': 'client_failure_rate',
   'proximal_weight': 'prox_mu',
   'robust': 'robust_aggregation',
+  'row_renormalise': 'row_renormalize',
   'score': 'bucket_score',
   'standardise': 'standardize',
   'stop_after': 'early_stopping_patience',

@@ -188,7 +188,7 @@ def test_the_servers_optimizer_is_not_of_fedaws_rows():
 
 
 def test_rows_are_averaged_over_their_holders_if_asked():
-  [table] = made('fedss', row_renormalise=True, negatives=4).tables
+  [table] = made('fedss', row_renormalize=True, negatives=4).tables
   assert table.merge.row_renormalise
 
 
@@ -248,7 +248,7 @@ ADAMS = {'server_optimizer': 'adam'}
     ('fedss', {'negatives': None}, 'whole number'),
     ('fedss', {'negatives': True}, 'whole number'),
     ('fedss', {'client_learning_rate': '0.1'}, 'a number'),
-    ('fedss', {'row_renormalise': 'no'}, 'True or False'),
+    ('fedss', {'row_renormalize': 'no'}, 'True or False'),
     ('fedss', {'server_optimizer': 3}, 'a text'),
   ],
 )
@@ -268,7 +268,7 @@ def test_numbers_of_numpy_are_numbers():
     {
       'negatives': np.int64(5),
       'client_learning_rate': np.float32(0.5),
-      'row_renormalise': np.bool_(True),
+      'row_renormalize': np.bool_(True),
       'server_learning_rate': 2,
     },
   )

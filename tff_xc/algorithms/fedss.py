@@ -47,7 +47,7 @@ class Sampled(base.Server, base.Federated):
     of='server_optimizer',
     only_with=('adam', 'amsgrad'),
   )
-  row_renormalise: bool = hp.field(
+  row_renormalize: bool = hp.field(
     False,
     'average a row over the examples of the clients that hold it, not over'
     ' those of the whole cohort (not in the FedSS paper)',
@@ -73,7 +73,7 @@ class Sampled(base.Server, base.Federated):
     from tff_xc.round import tables
 
     requested = base.own_and_sampled(model, facts, negatives, **more)
-    merged = merge.SumRows(self.row_renormalise)
+    merged = merge.SumRows(self.row_renormalize)
     return algorithm.Algorithm(
       model,
       (tables.Table(classifier.CLASS, requested, merged),),
