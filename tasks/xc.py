@@ -225,7 +225,7 @@ def _load_words(data_dir, options):
 
 def _spreadout(k: int) -> dict:
   """Returns k and eta; with lambda = 10, lambda eta is 1/5 of 1 / (2 k)."""
-  return {'spreadout_neighbours': k, 'spreadout_learning_rate': 0.01 / k}
+  return {'spreadout_neighbors': k, 'spreadout_learning_rate': 0.01 / k}
 
 
 def _task(

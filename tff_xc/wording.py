@@ -29,6 +29,7 @@ RENAMED: dict[str, str] = {
   'robust': 'robust_aggregation',
   'row_renormalise': 'row_renormalize',
   'score': 'bucket_score',
+  'spreadout_neighbours': 'spreadout_neighbors',
   'standardise': 'standardize',
   'stop_after': 'early_stopping_patience',
   'train': 'trainable',

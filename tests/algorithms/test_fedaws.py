@@ -31,7 +31,7 @@ FULL_BATCH = local_training.LocalTraining(0.2, 64, 2)
 TWO_NEIGHBOURS = {
   'spreadout_weight': 0.5,
   'spreadout_learning_rate': 0.04,
-  'spreadout_neighbours': 2,
+  'spreadout_neighbors': 2,
 }
 
 
@@ -83,28 +83,28 @@ def assert_equal(weights, expected):
   [
     # So has `test_line_14_steps_from_normalised_rows`, with a larger rate.
     pytest.param(
-      {'spreadout_neighbours': 2},
+      {'spreadout_neighbors': 2},
       2,
       'sq_euclidean',
       0.0,
       marks=pytest.mark.slow,
     ),
     pytest.param(
-      {'spreadout_neighbours': 2, 'spreadout_distance': 'cosine'},
+      {'spreadout_neighbors': 2, 'spreadout_distance': 'cosine'},
       2,
       'cosine',
       0.0,
       marks=pytest.mark.slow,
     ),
     pytest.param(
-      {'spreadout_neighbours': 0},
+      {'spreadout_neighbors': 0},
       0,
       'sq_euclidean',
       0.0,
       marks=pytest.mark.slow,
     ),
     pytest.param(
-      {'spreadout_neighbours': 100},
+      {'spreadout_neighbors': 100},
       0,
       'sq_euclidean',
       0.0,
@@ -159,7 +159,7 @@ def test_line_14_steps_from_normalised_rows(margin):
   process = build(
     spreadout_weight=0.5,
     spreadout_learning_rate=0.1,
-    spreadout_neighbours=2,
+    spreadout_neighbors=2,
     spreadout_margin=margin,
     local_training=training,
   )
@@ -275,7 +275,7 @@ def test_baseline_1_collapses_and_fedaws_does_not():
     )
     for name, more in (
       ('baseline1', {}),
-      ('fedaws', {'spreadout_learning_rate': 0.004, 'spreadout_neighbours': 3}),
+      ('fedaws', {'spreadout_learning_rate': 0.004, 'spreadout_neighbors': 3}),
     )
   }
   assert distances['baseline1'][1] < 0.7 < 1.0 < distances['fedaws'][1]
@@ -304,7 +304,7 @@ def test_the_fedss_variant_is_posonly_with_a_spreadout_step():
     'fedaws_posonly',
     max_positives=3,
     spreadout_weight=0.05,
-    spreadout_neighbours=2,
+    spreadout_neighbors=2,
   )
   after = tiny.weights_after(plain, 1, cohort_of).class_table.numpy()
   moved = tiny.weights_after(spread, 1, cohort_of).class_table.numpy()

@@ -32,7 +32,7 @@ _TINY = {
   'hidden_dim': 4,
   'batch_size': 4,
   'negatives': 3,
-  'spreadout_neighbours': 2,
+  'spreadout_neighbors': 2,
 }
 _XC = xc_sets.Counts(train=30, test=8, features=20, labels=10)
 
@@ -109,7 +109,7 @@ def _config(task, algorithm, **changes):
   given = {k: v for k, v in _TINY.items() if k in names}
   if task == 'cifar10':
     given.pop(
-      'spreadout_neighbours', None
+      'spreadout_neighbors', None
     )  # The task has a margin, which takes all others.
   given['rounds'] = 2
   if algorithms.get(algorithm).has_clients:
@@ -199,7 +199,7 @@ def test_the_worker_gives_what_the_process_gives(launched):
 
 @pytest.mark.slow
 def test_a_step_that_may_diverge_is_warned_of(launched, capsys):
-  changes = {'spreadout_neighbours': 0, 'spreadout_learning_rate': 0.05}
+  changes = {'spreadout_neighbors': 0, 'spreadout_learning_rate': 0.05}
   summary, run_dir = launched('images', 'fedaws', **changes)
   assert 'warning: the spreadout step' in capsys.readouterr().err
   (warning,) = summary['warnings']

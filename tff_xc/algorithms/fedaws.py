@@ -178,7 +178,7 @@ class FedAwS(Baseline1):
     ' (eq. 7), not the nearest ones (eq. 8)',
     least=0,
   )
-  spreadout_neighbours: int = hp.field(
+  spreadout_neighbors: int = hp.field(
     10,
     'k, number of nearest classes from which the spreadout step separates a'
     ' class; 0: all others',
@@ -203,7 +203,7 @@ class FedAwS(Baseline1):
     rate = self.spreadout_learning_rate or self.client_learning_rate
     return spreadout.Spreadout(
       self.spreadout_weight * rate,
-      self.spreadout_neighbours,
+      self.spreadout_neighbors,
       self.spreadout_distance,
       self.spreadout_margin,
     )
@@ -221,7 +221,7 @@ class FedAwS(Baseline1):
     if self.spreadout_classes == 'round':
       num_classes = min(num_classes, self.clients_per_round * max_positives)
     flags = '--spreadout_weight times --spreadout_learning_rate'
-    or_k = '' if self.spreadout_margin else ', or --spreadout_neighbours'
+    or_k = '' if self.spreadout_margin else ', or --spreadout_neighbors'
     return _warned(self._spread(), flags, or_k, num_classes)
 
 
@@ -241,7 +241,7 @@ class FedAwSPosOnly(fedss.PosOnly):
   )
 
   spreadout_weight: float = hp.again(FedAwS, 'spreadout_weight', default=0.01)
-  spreadout_neighbours: int = hp.again(FedAwS, 'spreadout_neighbours')
+  spreadout_neighbors: int = hp.again(FedAwS, 'spreadout_neighbors')
   spreadout_distance: str = hp.again(FedAwS, 'spreadout_distance')
 
   def _spread(self):
@@ -249,7 +249,7 @@ class FedAwSPosOnly(fedss.PosOnly):
 
     return spreadout.Spreadout(
       self.spreadout_weight,
-      self.spreadout_neighbours,
+      self.spreadout_neighbors,
       self.spreadout_distance,
       tangent=True,
     )
@@ -261,7 +261,7 @@ class FedAwSPosOnly(fedss.PosOnly):
     return base.with_steps(super().make(model, facts), step)
 
   def warnings(self, num_classes, max_positives):
-    or_k = ', or --spreadout_neighbours'
+    or_k = ', or --spreadout_neighbors'
     return [
       *super().warnings(num_classes, max_positives),
       *_warned(self._spread(), '--spreadout_weight', or_k, num_classes),
