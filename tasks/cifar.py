@@ -41,7 +41,8 @@ _OPTIONS = (
   hp.Hyperparameter(
     'concentration',
     1.0,
-    'alpha of --split=dirichlet, for all classes together; 0: clients of one'
+    'total concentration alpha of --split=dirichlet: each of n classes has alpha / n;'
+    ' where others give every class the same a, alpha is n a; 0: clients of one'
     ' class',
     least=0,
   ),
