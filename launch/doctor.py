@@ -23,11 +23,9 @@ from absl import flags
 from launch import app
 from launch import machine
 from launch import settings
-from tasks import fitting
-from tasks import own_options
+from tasks import experiment
+from tasks import own_data
 from tasks import registry as tasks
-from tasks import run_settings
-from tasks import task as task_lib
 from tff_xc import environment
 from tff_xc import errors
 from tff_xc import memory
@@ -44,11 +42,11 @@ flags.DEFINE_string(
   'data_dir',
   None,
   "directory of the data sets, one folder each, or one's own data; default "
-  f'${run_settings.DATA_VARIABLE}, then {run_settings.DEFAULT_DATA_DIR}',
+  f'${experiment.DATA_VARIABLE}, then {experiment.DEFAULT_DATA_DIR}',
 )
 # What a run of one's own data may say about them.
-_OF_DATA = ('data_seed', *(option.name for option in own_options.OPTIONS))
-settings.define_flags(task_lib.OPTIONS[name] for name in _OF_DATA)
+_OF_DATA = tuple(option.name for option in own_data.OPTIONS)
+settings.define_flags(own_data.OPTIONS)
 app.define_float(
   'worker_timeout_seconds',
   60.0,
@@ -149,14 +147,14 @@ def _options() -> dict[str, Any] | None:
       f' one of {own}'
     )
   task = tasks.get(name)
-  options = fitting.checked_options(task, given)
+  options = task.checked_options(given)
   task.check(options)
   return options
 
 
 def _check_data() -> machine.Check:
-  chosen = flags.FLAGS.data_dir or os.environ.get(run_settings.DATA_VARIABLE)
-  directory = chosen or run_settings.DEFAULT_DATA_DIR
+  chosen = flags.FLAGS.data_dir or os.environ.get(experiment.DATA_VARIABLE)
+  directory = chosen or experiment.DEFAULT_DATA_DIR
   name = flags.FLAGS.task
   if name is not None:
     find, options = tasks.get(name).find, _options()

@@ -16,7 +16,7 @@ from collections.abc import Mapping
 from collections.abc import Sequence
 from typing import Any
 
-from tasks import found as found_lib
+from tasks import task as found_lib
 from tff_xc import errors
 from tff_xc import wording
 

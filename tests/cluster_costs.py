@@ -42,8 +42,7 @@ def _process(classes: int, rows: int):
 
   from tff_xc import classifier
   from tff_xc import heads
-  from tff_xc.algorithms import entry
-  from tff_xc.algorithms import registry
+  from tff_xc.algorithms import fedss
   from tff_xc.encoders import encoder
 
   def init(seed):
@@ -62,8 +61,7 @@ def _process(classes: int, rows: int):
     last_layer=('bias',),
   )
   model = classifier.EmbeddingClassifier(linear, heads.CosineHead(4.0), classes)
-  build = entry.builder(registry.get('fedss').function)
-  return build(
+  return fedss.build_fedss(
     model=model, max_positives=10, negatives=rows - 10, **tiny.settings()
   )
 

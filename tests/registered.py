@@ -35,11 +35,11 @@ def algorithm(name: str, model=DENSE, max_features: int = 0, **given):
     **given,
   }
   given = {k: v for k, v in given.items() if k in entry.names}
-  made = entry.algorithm(
-    entry.resolve(given, {}),
+  made = entry.made(
     model=model,
     max_positives=4,
     class_probabilities=np.arange(model.num_classes),
+    **given,
   )
   for table in model.encoder.tables:
     made = algorithm_lib.own_rows(made, table, max_features)

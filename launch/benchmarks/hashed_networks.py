@@ -128,7 +128,7 @@ def _fedmlh(settings: Settings, **options):
   from tff_xc.encoders import mlp
 
   encoder = mlp.build_mlp_encoder(settings.features, settings.dim, **options)
-  return fedmlh.fedmlh(
+  return fedmlh.FedMLH.made(
     model=classifier.EmbeddingClassifier(
       encoder, heads.LinearHead(), settings.num_classes, label_sets=True
     ),

@@ -15,7 +15,6 @@ from launch.benchmarks.peers import inputs
 from tff_xc import classifier
 from tff_xc import heads
 from tff_xc.algorithms import fedss
-from tff_xc.algorithms import fullsoftmax
 from tff_xc.encoders import encoder as encoder_lib
 from tff_xc.round import examples as examples_lib
 from tff_xc.round import local_training
@@ -95,7 +94,7 @@ def fullsoftmax_rounds(
     learning_rate: of the clients' SGD; the server's is 1, without momentum.
     shuffle: whether the clients visit their examples in random order.
   """
-  process = fullsoftmax.build_fullsoftmax(
+  process = fedss.build_fullsoftmax(
     model=_model(encoder, weights),
     local_training=local_training.LocalTraining(
       learning_rate, batch_size, epochs=1, shuffle=shuffle

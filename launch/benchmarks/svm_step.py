@@ -122,13 +122,13 @@ class OurSteps:
 
 
 def _make_step(classes: int, drawn: int):
-  from tff_xc.algorithms import support_vectors
+  from tff_xc.algorithms import svm
   from tff_xc.round import optimizers
 
-  return support_vectors.SupportVectors(
+  return svm.SupportVectors(
     classes,
-    support_vectors.Bound(_BOUND, 'constant'),
-    subset=drawn if drawn < classes else 1.0,
+    svm.Bound(_BOUND, 'constant'),
+    subset=drawn,
     tolerance=_TOLERANCE,
     steps=_STEPS,
     optimizer=optimizers.TorchAdam(_LEARNING_RATE, epsilon=_EPSILON),

@@ -144,13 +144,13 @@ def test_all_buckets_selected_are_all_buckets():
     'model': MODEL, 'hash_tables': TABLES, 'hash_buckets': BUCKETS,
     'local_training': ADAM,
   }  # fmt: skip
-  selected = fedmlh.fedmlh(
-    **arguments, select_buckets=True, bucket_negatives=15, max_positives=5
+  selected = fedmlh.FedMLH.made(
+    **arguments, select_buckets=True, bucket_negatives=14, max_positives=5
   )
   cohort = [c for c, _ in COHORTS[0]]
   ends = [
     tiny.weights_after(process.build_process(made), 1, lambda _: cohort)
-    for made in (fedmlh.fedmlh(**arguments), selected)
+    for made in (fedmlh.FedMLH.made(**arguments), selected)
   ]
   tiny.assert_same_weights(*ends, 2e-3)
 

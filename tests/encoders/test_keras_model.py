@@ -257,7 +257,7 @@ def run(train: str, rounds: int = 2):
   """Returns the weights before and after some rounds of federated averaging."""
   encoder = keras_model.build_keras_encoder(network_of_runs(), SHAPE)
   model = classifier.EmbeddingClassifier(encoder, heads.CosineHead(4.0), 6)
-  algorithm = fedavg.fedavg(
+  algorithm = fedavg.FedAvg.made(
     model=model, local_training=local_training.LocalTraining(0.1, 2, 2)
   )
   process = process_lib.build_process(frozen.train_only(algorithm, train))

@@ -123,7 +123,7 @@ def test_the_embedding_is_a_linear_layer_of_the_features():
 def test_of_a_frozen_network_only_the_last_layers_are_sent(part):
   encoder = mobilenet.build(FEW, image_size=32, embedding_dim=5)
   model = classifier.EmbeddingClassifier(encoder, heads.CosineHead(4.0), 3)
-  made = fedavg.fedavg(
+  made = fedavg.FedAvg.made(
     model=model, local_training=local_training.LocalTraining(0.1, 2, 1)
   )
   learning = process_lib.build_process(frozen.train_only(made, part))

@@ -17,7 +17,7 @@ import tensorflow as tf
 from tests import doubling
 from tests import small_data
 from tff_xc import errors
-from tff_xc.algorithms import moon
+from tff_xc.algorithms import fedavg
 from tff_xc.experiment import checkpoints
 from tff_xc.experiment import client_states
 from tff_xc.experiment import cohort
@@ -193,7 +193,7 @@ def train(path, rounds=8):
   """Trains MOON; python -c calls this in another process, too."""
   dataset, model = small_data.images()
   algorithm = dataclasses.replace(
-    moon.moon(model=model, contrastive_weight=5.0),
+    fedavg.MOON.made(model=model, contrastive_weight=5.0),
     sampling=cohort.UniformClients(3),
   )
   training.train(
@@ -215,7 +215,7 @@ def train(path, rounds=8):
 def test_states_that_may_fill_a_disk_are_warned_of(monkeypatch):
   dataset, model = small_data.images()
   of = lambda name: training._large_states(
-    moon.moon(model=model, contrastive_weight=name), dataset, 'runs/mine'
+    fedavg.MOON.made(model=model, contrastive_weight=name), dataset, 'runs/mine'
   )
   assert not of(1.0)
   monkeypatch.setattr(training, '_MUCH', 6 * 256 * 4 * 4)

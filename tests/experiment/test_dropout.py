@@ -10,8 +10,8 @@ from tasks import experiment
 from tests import small_data
 from tests import small_tasks
 from tff_xc import errors
+from tff_xc.algorithms import fedavg
 from tff_xc.algorithms import fedss
-from tff_xc.algorithms import moon
 from tff_xc.algorithms import registry
 from tff_xc.experiment import client_states
 from tff_xc.experiment import cohort
@@ -149,7 +149,9 @@ def test_virtual_clients_leave_also_one_of_two_draws_of_a_client():
 
 def test_no_probability_changes_nothing(data):
   made = dataclasses.replace(
-    fedss.fedss(model=small_data.images()[1], max_positives=4, negatives=3),
+    fedss.FedSS.made(
+      model=small_data.images()[1], max_positives=4, negatives=3
+    ),
     sampling=cohort.UniformClients(2),
   )
   assert dropout.with_dropout(made, 0.0) is made
@@ -249,7 +251,7 @@ def test_a_round_of_which_nobody_is_left_keeps_the_model(
 def test_what_a_client_keeps_stays_as_it_was(in_process, tmp_path):
   data, model = small_data.images()
   made = dataclasses.replace(
-    moon.moon(model=model), sampling=cohort.UniformClients(6)
+    fedavg.MOON.made(model=model), sampling=cohort.UniformClients(6)
   )
   made = dropout.with_dropout(made, 0.5)
   training.train(

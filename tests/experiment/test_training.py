@@ -17,7 +17,7 @@ from tff_xc.round import losses
 @pytest.fixture(scope='module')
 def made():
   dataset, model = small_data.images()
-  algorithm = fedss.fedss(model=model, max_positives=4, negatives=2)
+  algorithm = fedss.FedSS.made(model=model, max_positives=4, negatives=2)
   sampling = cohort.UniformClients(2)
   return dataclasses.replace(algorithm, sampling=sampling), dataset
 

@@ -13,7 +13,6 @@ from tests import tiny
 from tff_xc import classifier
 from tff_xc import errors
 from tff_xc.algorithms import fedavg
-from tff_xc.algorithms import moon
 from tff_xc.data import client_data
 from tff_xc.data import partition
 from tff_xc.data import pool
@@ -148,7 +147,7 @@ def test_too_few_clients_with_examples_are_refused(clients, replace, sizes):
 def algorithm(model=None, batch_size=4, **changes):
   training = local_training.LocalTraining(0.1, batch_size, 3, steps=7)
   model = model or tiny.model()
-  made = fedavg.fedavg(model=model, local_training=training)
+  made = fedavg.FedAvg.made(model=model, local_training=training)
   return virtual_clients.virtual_clients(made, **changes)
 
 
@@ -163,7 +162,7 @@ def test_the_option_changes_sampling_weighting_and_epochs():
 def test_what_does_not_fit_is_refused():
   with pytest.raises(ValueError, match='10 examples are no multiple'):
     algorithm(clients_per_round=2, examples=10)
-  keeps = moon.moon(model=tiny.model())
+  keeps = fedavg.MOON.made(model=tiny.model())
   virtual_clients.virtual_clients(keeps, 2, 32)
   with pytest.raises(ValueError, match='drawn without replacement'):
     virtual_clients.virtual_clients(keeps, 2, 32, replace=True)
@@ -214,7 +213,7 @@ def test_with_equal_clients_that_all_take_part_fedvc_is_fedavg(in_process):
   """Up to the order of examples, which full batches do not show."""
   dataset, model = small_data.images()
   training = local_training.LocalTraining(0.5, 10)
-  plain = fedavg.fedavg(model=model, local_training=training)
+  plain = fedavg.FedAvg.made(model=model, local_training=training)
   plain = dataclasses.replace(plain, sampling=cohort.UniformClients(6))
   virtual = virtual_clients.virtual_clients(plain, 6, 10)
   found = []

@@ -55,7 +55,7 @@ def test_an_encoder_without_a_last_layer_is_refused():
     tiny.model(), encoder=leaf.build_celeba_encoder(side=16)
   )
   with pytest.raises(errors.InputError, match='names no last layer'):
-    frozen.train_only(fedavg.fedavg(model=model), 'bottleneck')
+    frozen.train_only(fedavg.FedAvg.made(model=model), 'bottleneck')
 
 
 @pytest.mark.parametrize(
@@ -95,7 +95,7 @@ def test_other_values_of_frozen_weights_cannot_be_set():
 
 def test_frozen_statistics_are_those_of_test_time_in_training_too():
   made = frozen.train_only(
-    fedavg.fedavg(model=tiny.model_with_statistics()), 'head'
+    fedavg.FedAvg.made(model=tiny.model_with_statistics()), 'head'
   )
   made = dataclasses.replace(
     made, local_training=local_training.LocalTraining(1e-9, 64)

@@ -39,7 +39,7 @@ OWN = {
 def made(name, bounds=None, rate=1.0):
   """Returns the algorithm, of one local step and a server of plain SGD."""
   training = local_training.LocalTraining(rate, 8, 1)
-  found = registry.get(name).function(
+  found = registry.get(name).made(
     model=tiny.model(), local_training=training, **OWN.get(name, {})
   )
   table = found.tables[0]
@@ -308,8 +308,7 @@ def test_options_make_the_bounds():
   entry = registry.get('fedavg')
 
   def bounds(**given):
-    values = entry.resolve(given, {})
-    return entry.algorithm(values, model=tiny.model()).robust
+    return entry.made(model=tiny.model(), **given).robust
 
   assert bounds() is None
   assert bounds(robust='zeroing+clipping') == robust.Robust()

@@ -87,7 +87,9 @@ def test_more_classes_than_announced_fail_and_name_client_and_number():
 
 
 def test_more_features_than_announced_fail_likewise():
-  made = fedss.fedss(model=tiny_sparse.model(N), max_positives=2, negatives=2)
+  made = fedss.FedSS.made(
+    model=tiny_sparse.model(N), max_positives=2, negatives=2
+  )
   process = process_lib.build_process(algorithm.own_rows(made, 'feature', 2))
   [client] = tiny_sparse.cohort([[(3, [[0, 1], [2]])]])
   with pytest.raises(

@@ -29,8 +29,8 @@ def test_the_whole_path(tmp_path, in_process):
   def virtual(trained):
     settings = photographs.config(
       *(tmp_path, 'fedavgm', 2),
-      **{'clients_per_round': 2, 'image_size': 32, 'virtual_clients': 32},
-      **{'encoder': 'mobilenet_v2', 'train': trained},
+      **{'clients_per_round': 2, 'image_size': 32, 'virtual_client_size': 32},
+      **{'encoder': 'mobilenet_v2', 'trainable': trained},
     )
     return photographs.measure(settings, tmp_path / trained)[0]
 

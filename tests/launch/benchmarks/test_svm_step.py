@@ -10,7 +10,7 @@ from launch.benchmarks import contender
 from launch.benchmarks import harness
 from launch.benchmarks import svm_sklearn
 from launch.benchmarks import svm_step
-from tff_xc.algorithms import svm_pairs
+from tff_xc.algorithms import svm
 from tff_xc.runtime import registry
 
 SVM = catalog.get('svm')
@@ -77,13 +77,13 @@ def test_one_core_is_taken_before_tensorflow_is_set_up(calls):
 
 def test_a_step_that_is_wrong_is_found(calls, monkeypatch):
   _, wanted = built('sklearn', small())
-  similarities = svm_pairs.similarities
+  similarities = svm.similarities
 
   def wrong(*arguments):
     loss, gradient = similarities(*arguments)
     return 1.01 * loss, gradient
 
-  monkeypatch.setattr(svm_pairs, 'similarities', wrong)
+  monkeypatch.setattr(svm, 'similarities', wrong)
   _, check = built('ours', small())
   assert disagreeing({'ours': check, 'sklearn': wanted}) == {'sklearn@5x4'}
 

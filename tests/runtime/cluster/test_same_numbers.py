@@ -10,8 +10,8 @@ import tensorflow_federated as tff
 from tests import remembering
 from tests import small_data
 from tests.runtime.cluster import threads_crew
+from tff_xc.algorithms import fedavg
 from tff_xc.algorithms import fedss
-from tff_xc.algorithms import moon
 from tff_xc.experiment import cohort
 from tff_xc.experiment import dropout
 from tff_xc.round import process
@@ -26,12 +26,12 @@ _BOUNDS = robust.Robust(
 
 
 def _fedss(model):
-  found = fedss.fedss(model=model, max_positives=4, negatives=2)
+  found = fedss.FedSS.made(model=model, max_positives=4, negatives=2)
   return dataclasses.replace(found, robust=_BOUNDS)
 
 
 def _moon(model):
-  return dataclasses.replace(moon.moon(model=model), robust=_BOUNDS)
+  return dataclasses.replace(fedavg.MOON.made(model=model), robust=_BOUNDS)
 
 
 def _run(runtime, algorithm, learning, cohorts):
