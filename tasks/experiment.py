@@ -302,25 +302,23 @@ def _class_probabilities(chosen: str | None, dataset):
 def _with_clients(algorithm, values: Mapping, drawn: int):
   """Returns the algorithm with its sampling; clients draw so many examples."""
   from tff_xc.experiment import cohort
-  from tff_xc.experiment import dropout
-  from tff_xc.experiment import virtual_clients
 
   count = values['clients_per_round']
   if values.get('virtual_clients'):
-    made = virtual_clients.virtual_clients(
+    made = cohort.virtual_clients(
       algorithm, count, drawn, values['virtual_clients_replace']
     )
   else:
     made = dataclasses.replace(
       algorithm, sampling=cohort.UniformClients(count, drawn)
     )
-  return dropout.with_dropout(made, values['client_dropout'])
+  return cohort.with_dropout(made, values['client_dropout'])
 
 
 def _with_feature_rows(algorithm, dataset, options: Mapping, drawn: int):
   """Returns the algorithm with the task's options of feature tables."""
   from tff_xc.round import algorithm as algorithm_lib
-  from tff_xc.round import table_optimizers
+  from tff_xc.round import optimizers
 
   for name, table in algorithm.model.encoder.tables.items():
     most = 0
@@ -330,7 +328,7 @@ def _with_feature_rows(algorithm, dataset, options: Mapping, drawn: int):
       algorithm,
       name,
       min(most, table.num_rows),
-      table_optimizers.RowMomentum(options['feature_learning_rate']),
+      optimizers.RowMomentum(options['feature_learning_rate']),
     )
   return algorithm
 
@@ -347,11 +345,11 @@ def own_values(config: Mapping, data_dir: str):
     that refuses data whose files have changed since), see `runtime.registry`.
   """
   from tff_xc.data import fingerprint
-  from tff_xc.experiment import unchanged
+  from tff_xc.experiment import files
 
   found = assemble(without_importance(config), data_dir)
   # It begins before the data are compared with the run's.
-  watch = unchanged.Watch(found.dataset.train.pool.files)
+  watch = files.Watch(found.dataset.train.pool.files)
   cohorts = found.algorithm.sampling.cohorts(found.dataset, config['seed'])
   values_of = functools.lru_cache(2)(lambda number: cohorts(number).examples)
   return fingerprint.fingerprint(found.dataset), values_of, watch.check

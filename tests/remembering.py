@@ -3,7 +3,6 @@
 import numpy as np
 import tensorflow as tf
 
-from tff_xc.round import client_states
 from tff_xc.round import examples
 
 
@@ -34,7 +33,7 @@ class Clients:
     """Takes what a round's clients returned among its metrics."""
     if not self._spec:
       return
-    found = metrics[client_states.NAME]
+    found = metrics[examples.NAME]
     for place, client in enumerate(np.asarray(found.ids).tolist()):
       self.kept[client] = tf.nest.map_structure(
         lambda t, i=place: np.asarray(t)[i], found.value

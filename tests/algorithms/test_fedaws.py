@@ -11,7 +11,7 @@ from tests.algorithms import numpy_fedaws
 from tff_xc import heads
 from tff_xc.algorithms import fedaws as fedaws_lib
 from tff_xc.algorithms import registry as algorithms
-from tff_xc.measure import collapse
+from tff_xc.measure import ranking
 from tff_xc.round import folding
 from tff_xc.round import local_training
 from tff_xc.runtime import registry
@@ -260,7 +260,7 @@ def test_baseline_1_collapses_and_fedaws_does_not():
     for client in tiny.cohort([[c] * 4 for c in range(N)], seed=6)
   ]
   distances = {
-    name: collapse.class_distances(
+    name: ranking.class_distances(
       tiny.weights_after(
         build(name, **more), 60, lambda _: cohort
       ).class_table.numpy()

@@ -10,7 +10,7 @@ from tests import tiny
 from tff_xc import errors
 from tff_xc.algorithms import options
 from tff_xc.algorithms import registry
-from tff_xc.experiment import virtual_clients
+from tff_xc.experiment import cohort
 from tff_xc.round import local_training
 from tff_xc.round import optimizers
 
@@ -112,7 +112,7 @@ def test_every_algorithm_takes_each_option_or_says_why_not(name):
   assert bool(made.robust) == made.has_clients
   if not made.has_clients:
     return
-  drawn = virtual_clients.virtual_clients(made, 2, 6)
+  drawn = cohort.virtual_clients(made, 2, 6)
   assert drawn.weighting == 'uniform'
 
 

@@ -11,8 +11,8 @@ from tff_xc import errors
 from tff_xc.algorithms import fedaws
 from tff_xc.algorithms import registry
 from tff_xc.algorithms import settings
+from tff_xc.round import optimizers
 from tff_xc.round import process
-from tff_xc.round import table_optimizers
 
 ADAM = {
   'server_optimizer': 'adam',
@@ -149,12 +149,12 @@ def test_arguments_are_hyperparameters_with_the_same_defaults(name):
 @pytest.mark.parametrize(
   ('given', 'expected'),
   [
-    ({}, table_optimizers.RowMomentum(1.0, 0.9)),
-    ({'server_momentum': 0.0}, table_optimizers.RowMomentum(1.0, 0.0)),
-    ({'server_optimizer': 'adam'}, table_optimizers.Dense),
+    ({}, optimizers.RowMomentum(1.0, 0.9)),
+    ({'server_momentum': 0.0}, optimizers.RowMomentum(1.0, 0.0)),
+    ({'server_optimizer': 'adam'}, optimizers.Dense),
     (
       {'server_optimizer': 'adam', 'server_adam_rows': 'requested'},
-      table_optimizers.LazyRows,
+      optimizers.LazyRows,
     ),
   ],
 )
@@ -175,7 +175,7 @@ def test_adagrad_moves_requested_rows():
 def test_the_servers_optimizer_is_not_of_fedaws_rows():
   given = {'server_optimizer': 'adam', 'row_update': 'mean'}
   [table] = algorithm_of('fedaws', resolve('fedaws', given)).tables
-  assert table.optimizer == table_optimizers.RowMomentum()
+  assert table.optimizer == optimizers.RowMomentum()
 
 
 def test_rows_are_averaged_over_their_holders_if_asked():

@@ -22,7 +22,7 @@ from tff_xc.experiment import checkpoints
 from tff_xc.experiment import client_states
 from tff_xc.experiment import cohort
 from tff_xc.experiment import training
-from tff_xc.round import client_states as states_lib
+from tff_xc.round import examples
 
 ROOT = pathlib.Path(__file__).parents[2]
 SPEC = collections.OrderedDict(
@@ -36,7 +36,7 @@ def kept(ids, number):
     a=np.full([len(ids), 2], number, np.float32) + np.float32([0, 1]),
     n=np.full([len(ids)], number, np.int32),
   )
-  return states_lib.KeptStates(np.int64(ids), value)
+  return examples.KeptStates(np.int64(ids), value)
 
 
 def after(path, rounds, saved=()):

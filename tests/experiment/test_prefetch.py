@@ -8,7 +8,6 @@ import pytest
 
 from tff_xc import errors
 from tff_xc.experiment import cohort as cohort_lib
-from tff_xc.experiment import prefetch
 
 CLIENTS = 6
 
@@ -43,7 +42,7 @@ class Source:
 
 def test_values_are_those_of_the_cohort_and_the_next_round_is_read():
   source = Source()
-  with prefetch.ahead(source.cohort, 3) as cohorts:
+  with cohort_lib.ahead(source.cohort, 3) as cohorts:
     for number in range(3):
       cohort = cohorts(number)
       assert (cohort.skipped, cohort.client_ids) == (number, ('a',))
@@ -52,7 +51,7 @@ def test_values_are_those_of_the_cohort_and_the_next_round_is_read():
         value = cohort.examples[place]
         assert (value == 100 * number + place).all()
         left = 3 * CLIENTS - (number * CLIENTS + place + 1)
-        source.wait(3 * CLIENTS - max(left - prefetch._CLIENTS, 0))
+        source.wait(3 * CLIENTS - max(left - cohort_lib._AHEAD_CLIENTS, 0))
   assert sorted(source.read) == sorted(set(source.read))  # Each once.
   assert 'tff_xc_prefetch' in source.threads
   assert not any(
@@ -61,21 +60,21 @@ def test_values_are_those_of_the_cohort_and_the_next_round_is_read():
 
 
 def test_the_bound_in_bytes_holds(monkeypatch):
-  monkeypatch.setattr(prefetch, '_BYTES', 250)
+  monkeypatch.setattr(cohort_lib, '_AHEAD_BYTES', 250)
   source = Source(size=100)
-  with prefetch.ahead(source.cohort, 3) as cohorts:
+  with cohort_lib.ahead(source.cohort, 3) as cohorts:
     cohorts(0).examples[0]
     source.wait(3)
-  monkeypatch.setattr(prefetch, '_BYTES', 99)
+  monkeypatch.setattr(cohort_lib, '_AHEAD_BYTES', 99)
   source = Source(size=100)
-  with prefetch.ahead(source.cohort, 3) as cohorts:
+  with cohort_lib.ahead(source.cohort, 3) as cohorts:
     cohorts(0).examples[0]
     source.wait(1)
 
 
 def test_any_order_and_a_second_time():
   source = Source()
-  with prefetch.ahead(source.cohort, 1) as cohorts:
+  with cohort_lib.ahead(source.cohort, 1) as cohorts:
     examples = cohorts(0).examples
     for place in (3, 1, 5, 1, 0, 2, 4):
       assert examples[place][0] == place
@@ -83,10 +82,10 @@ def test_any_order_and_a_second_time():
 
 def test_an_error_is_raised_where_the_value_is_used():
   source = Source(bad=(1, 1))
-  with prefetch.ahead(source.cohort, 3) as cohorts:
+  with cohort_lib.ahead(source.cohort, 3) as cohorts:
     for place in range(CLIENTS):
       cohorts(0).examples[place]
-    source.wait(CLIENTS + prefetch._CLIENTS)
+    source.wait(CLIENTS + cohort_lib._AHEAD_CLIENTS)
     examples = cohorts(1).examples
     assert examples[0][0] == 100
     with pytest.raises(errors.InputError, match='is damaged'):

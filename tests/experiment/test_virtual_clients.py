@@ -18,7 +18,6 @@ from tff_xc.data import client_data
 from tff_xc.data import partition
 from tff_xc.data import pool
 from tff_xc.experiment import cohort
-from tff_xc.experiment import virtual_clients
 from tff_xc.round import local_training
 from tff_xc.round import process
 
@@ -40,7 +39,7 @@ def dataset(sizes=SIZES):
 
 
 def draws(clients, examples, replace=False, seed=7, data=None):
-  sampling = virtual_clients.VirtualClients(clients, examples, replace)
+  sampling = cohort.VirtualClients(clients, examples, replace)
   return sampling.cohorts(data or dataset(), seed)
 
 
@@ -149,12 +148,12 @@ def algorithm(model=None, batch_size=4, **changes):
   training = local_training.LocalTraining(0.1, batch_size, 3, steps=7)
   model = model or tiny.model()
   made = fedavg.fedavg(model=model, local_training=training)
-  return virtual_clients.virtual_clients(made, **changes)
+  return cohort.virtual_clients(made, **changes)
 
 
 def test_the_option_changes_sampling_weighting_and_epochs():
   made = algorithm(clients_per_round=2, examples=8, replace=True)
-  assert made.sampling == virtual_clients.VirtualClients(2, 8, True)
+  assert made.sampling == cohort.VirtualClients(2, 8, True)
   assert made.weighting == 'uniform'
   training = made.local_training
   assert (training.epochs, training.steps, training.batch_size) == (1, 0, 4)
@@ -164,9 +163,9 @@ def test_what_does_not_fit_is_refused():
   with pytest.raises(ValueError, match='10 examples are no multiple'):
     algorithm(clients_per_round=2, examples=10)
   keeps = moon.moon(model=tiny.model())
-  virtual_clients.virtual_clients(keeps, 2, 32)
+  cohort.virtual_clients(keeps, 2, 32)
   with pytest.raises(ValueError, match='drawn without replacement'):
-    virtual_clients.virtual_clients(keeps, 2, 32, replace=True)
+    cohort.virtual_clients(keeps, 2, 32, replace=True)
 
 
 @pytest.mark.parametrize(
@@ -216,7 +215,7 @@ def test_with_equal_clients_that_all_take_part_fedvc_is_fedavg(in_process):
   training = local_training.LocalTraining(0.5, 10)
   plain = fedavg.fedavg(model=model, local_training=training)
   plain = dataclasses.replace(plain, sampling=cohort.UniformClients(6))
-  virtual = virtual_clients.virtual_clients(plain, 6, 10)
+  virtual = cohort.virtual_clients(plain, 6, 10)
   found = []
   for made in (plain, virtual):
     learning = process.build_process(made)

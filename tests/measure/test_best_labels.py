@@ -8,7 +8,7 @@ import tensorflow as tf
 
 from tff_xc import heads
 from tff_xc.data import hashing
-from tff_xc.measure import best_labels
+from tff_xc.measure import evaluation
 
 
 def best_of_each(scores, k):
@@ -29,7 +29,7 @@ def test_the_best_are_those_of_a_sort_and_ties_go_to_the_lower_label(n, k):
   scores = random.integers(0, 4, [n, 9]).astype(np.float32)
   scores[:, 0] = 1.0
   scores[:, 5:] *= random.random([n, 4]) < 0.01  # Maxima differ, and tie.
-  found = best_labels.top_k(tf.constant(scores), k)
+  found = evaluation.top_labels(tf.constant(scores), k)
   assert found.dtype == np.int32
   np.testing.assert_array_equal(found, best_of_each(scores, k))
 
@@ -39,7 +39,7 @@ def test_labels_without_a_finite_score_are_not_returned():
   scores[:, 0] = np.nan
   scores[3:, 1] = -np.inf
   scores[130:, 2] = np.nan  # Of the group of 128 and 129, too.
-  found = best_labels.top_k(tf.constant(scores), 5).numpy()
+  found = evaluation.top_labels(tf.constant(scores), 5).numpy()
   assert found[0].tolist() == [-1] * 5
   np.testing.assert_array_equal(found[1], best_of_each(scores, 5)[1])
   assert (found[2] >= 0).all() and (found[2] < 130).all()
@@ -67,13 +67,13 @@ def test_a_search_finds_the_labels_of_the_largest_means(score, monkeypatch):
       tf.py_function(lambda e: sizes.append(len(e)), [embeddings], [])
       return super().label_scores(embeddings, table)
 
-  monkeypatch.setattr(best_labels, '_SCORES', 300 * 10 + 7)
-  search = best_labels.Search(Counted(300, 3, 20, score), 300)
+  monkeypatch.setattr(evaluation, '_SCORES', 300 * 10 + 7)
+  search = evaluation.LabelSearch(Counted(300, 3, 20, score), 300)
   found = search(embeddings, table, 5)
   np.testing.assert_array_equal(found, wanted)
   assert sizes == [10, 10, 3]  # Memory is bounded by the number of scores.
   assert search(embeddings[:0], table, 5).shape == (0, 5)
-  monkeypatch.setattr(best_labels, '_SCORES', 7)
+  monkeypatch.setattr(evaluation, '_SCORES', 7)
   sizes.clear()
   search(embeddings, table, 1)
   assert sizes == [1] * 23  # An example's scores are never cut.

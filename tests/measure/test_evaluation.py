@@ -18,8 +18,8 @@ from tff_xc.data import partition
 from tff_xc.data import pool
 from tff_xc.data import sparse
 from tff_xc.encoders import encoder
-from tff_xc.measure import collapse
 from tff_xc.measure import evaluation
+from tff_xc.measure import ranking
 
 RANDOM = np.random.default_rng(0)
 
@@ -145,7 +145,7 @@ def test_class_distances_of_the_classes_that_clients_hold(setting):
   dataset = dataclasses.replace(dataset, train=clients([few, parts[1]]))
   names = ('class_distance_mean', 'class_distance_min')
   measured = evaluation.Evaluator(model, dataset, names)(weights)
-  smallest, mean = collapse.class_distances(weights.class_table.numpy()[:4])
+  smallest, mean = ranking.class_distances(weights.class_table.numpy()[:4])
   assert measured['class_distance_min'] == pytest.approx(smallest, rel=1e-5)
   assert measured['class_distance_mean'] == pytest.approx(mean, rel=1e-5)
 

@@ -7,7 +7,7 @@ import pytest
 import scipy.sparse
 
 from tff_xc.data import sparse
-from tff_xc.measure import multilabel
+from tff_xc.measure import ranking
 
 
 def label_sets(*sets):
@@ -21,7 +21,7 @@ def test_worked_by_hand():
   top = np.array([[4, 2, 0], [1, 0, 3], [2, 1, 0]])
   labels = label_sets({0, 4}, {3}, set())
   propensity = sparse.Propensity(np.array([9, 5, 5, 2, 1]), 20)
-  got = multilabel.scores(top, labels, propensity, (1, 3))
+  got = ranking.label_set_scores(top, labels, propensity, (1, 3))
   assert got['p@1'] == pytest.approx(1 / 2)  # The third has no label.
   assert got['p@3'] == pytest.approx((2 / 3 + 1 / 3) / 2)
   assert got['pc@3'] == pytest.approx((2 / 2 + 1 / 1) / 2)
@@ -30,7 +30,7 @@ def test_worked_by_hand():
   assert got['ndcg@3'] == pytest.approx((first + 1 / 2) / 2)
   c = (math.log(20) - 1) * 2.5**0.55
   w = [1 + c * (count + 1.5) ** -0.55 for count in (9, 5, 5, 2, 1)]
-  assert multilabel.inverse_propensities(propensity) == pytest.approx(w)
+  assert ranking.inverse_propensities(propensity) == pytest.approx(w)
   assert got['psp@1'] == pytest.approx(w[4] / (w[4] + w[3]))
   assert got['psp@3'] == pytest.approx(1.0)
 
@@ -69,7 +69,7 @@ def test_equal_the_naive_loops(a, b):
     1 + (math.log(400) - 1) * (b + 1) ** a / (n + b) ** a
     for n in propensity.label_counts
   ]
-  got = multilabel.scores(top, label_sets(*sets), propensity)
+  got = ranking.label_set_scores(top, label_sets(*sets), propensity)
   assert set(got) == {
     f'{name}@{k}{part}'
     for k in (1, 3, 5)
@@ -91,7 +91,7 @@ def test_the_ideal_ranking_scores_one():
   sets = label_sets({1, 5, 2, 7, 3, 0}, {4})
   counts = np.array([5, 100, 3, 7, 9, 1, 50, 2])
   top = np.array([[5, 7, 2, 0, 3], [4, 0, 1, 2, 3]])
-  got = multilabel.scores(top, sets, sparse.Propensity(counts, 1000))
+  got = ranking.label_set_scores(top, sets, sparse.Propensity(counts, 1000))
   for k in (1, 3, 5):
     assert got[f'psp@{k}'] == pytest.approx(1.0)
     assert got[f'ndcg@{k}'] == pytest.approx(1.0)
@@ -102,7 +102,7 @@ def test_equal_counts_make_psp_a_ratio_of_hits():
   top = np.array([[0, 1, 2], [3, 4, 5]])
   labels = label_sets({0, 4, 5}, {0, 3})
   propensity = sparse.Propensity(np.full(6, 3), 100)
-  got = multilabel.scores(top, labels, propensity, (1, 3))
+  got = ranking.label_set_scores(top, labels, propensity, (1, 3))
   assert got['psp@1'] == pytest.approx(1.0)
   assert got['psp@3'] == pytest.approx(2 / 5)
 
@@ -110,7 +110,7 @@ def test_equal_counts_make_psp_a_ratio_of_hits():
 def test_ids_that_are_missing_hit_nothing():
   """An id of -1 must not count as the previous example's last class."""
   top = np.array([[9, -1, -1], [8, -1, -1]])
-  got = multilabel.scores(top, label_sets({9}, {9}), ks=(1, 3))
+  got = ranking.label_set_scores(top, label_sets({9}, {9}), ks=(1, 3))
   assert got == pytest.approx(
     {
       **{'p@1': 0.5, 'ndcg@1': 0.5, 'pc@1': 0.5},
@@ -120,10 +120,10 @@ def test_ids_that_are_missing_hit_nothing():
 
 
 def test_single_labels():
-  sets = multilabel.single_labels(np.array([3, 0, 3]))
+  sets = ranking.single_labels(np.array([3, 0, 3]))
   assert sets.indptr.tolist() == [0, 1, 2, 3]
   top = np.array([[3, 1, 2], [1, 0, 2], [0, 1, 2]])
-  got = multilabel.scores(top, sets, ks=(1, 3))
+  got = ranking.label_set_scores(top, sets, ks=(1, 3))
   assert got['p@1'] == pytest.approx(1 / 3)
   assert got['p@3'] == pytest.approx(2 / 9)
 
@@ -131,19 +131,19 @@ def test_single_labels():
 def test_refuses_what_has_no_value():
   top = np.zeros((2, 3), int)
   with pytest.raises(ValueError, match='as many'):
-    multilabel.scores(top, label_sets({1}), ks=(1,))
+    ranking.label_set_scores(top, label_sets({1}), ks=(1,))
   with pytest.raises(ValueError, match='not empty'):
-    multilabel.scores(top, label_sets(set(), set()), ks=(1,))
+    ranking.label_set_scores(top, label_sets(set(), set()), ks=(1,))
   with pytest.raises(ValueError, match='3 ranks'):
-    multilabel.scores(top, label_sets({1}, {2}))
+    ranking.label_set_scores(top, label_sets({1}, {2}))
   with pytest.raises(ValueError, match='at least 3'):
-    multilabel.inverse_propensities(sparse.Propensity(np.ones(3), 2))
+    ranking.inverse_propensities(sparse.Propensity(np.ones(3), 2))
 
 
 def test_frequent_and_infrequent_parts_add_up():
   """Labels 0 and 1 have 1 % of the examples or more; the others less."""
   propensity = sparse.Propensity(np.array([40, 10, 9, 1, 0]), 1000)
-  assert list(multilabel.frequent(propensity)) == [
+  assert list(ranking.frequent(propensity)) == [
     True,
     True,
     False,
@@ -152,7 +152,7 @@ def test_frequent_and_infrequent_parts_add_up():
   ]
   top = np.array([[0, 2, 4], [3, 1, 0], [4, 0, 1]])
   labels = label_sets({0, 2, 3, 4}, {1}, {2})
-  got = multilabel.scores(top, labels, propensity, (1, 3))
+  got = ranking.label_set_scores(top, labels, propensity, (1, 3))
   assert got['pc@1_frequent'] == pytest.approx(1 / 3)
   assert got['pc@1_infrequent'] == 0
   assert got['pc@3_frequent'] == pytest.approx((1 / 3 + 1) / 3)

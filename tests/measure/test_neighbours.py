@@ -5,7 +5,7 @@ import tracemalloc
 import numpy as np
 import pytest
 
-from tff_xc.measure import neighbours
+from tff_xc.measure import search as search_lib
 
 
 def unit(rows):
@@ -54,7 +54,9 @@ def naive(points, k):
 
 
 def search(points, k, block=2**22):
-  return np.concatenate([f for _, f in neighbours.blocks(points, k, block)])
+  return np.concatenate(
+    [f for _, f in search_lib.nearest_blocks(points, k, block)]
+  )
 
 
 @pytest.mark.parametrize('crowded_share', [0.0, 1 / 32, 1.0])
@@ -62,10 +64,10 @@ def search(points, k, block=2**22):
   'points', [scattered, with_copies, cone, clusters, one_apart]
 )
 def test_both_ways_equal_the_naive_search(monkeypatch, points, crowded_share):
-  monkeypatch.setattr(neighbours, '_CROWDED_SHARE', crowded_share)
-  monkeypatch.setattr(neighbours, '_LEAST_GROUPS', 20)
-  monkeypatch.setattr(neighbours, '_GROUPS_PER_NEIGHBOUR', 2)
-  monkeypatch.setattr(neighbours, '_GATHERED', 64)
+  monkeypatch.setattr(search_lib, '_CROWDED_SHARE', crowded_share)
+  monkeypatch.setattr(search_lib, '_LEAST_GROUPS', 20)
+  monkeypatch.setattr(search_lib, '_GROUPS_PER_NEIGHBOUR', 2)
+  monkeypatch.setattr(search_lib, '_GATHERED', 64)
   x = points(np.random.default_rng(0), 103)
   for k, block in ((1, 2**22), (7, 103 * 3), (70, 1)):
     np.testing.assert_array_equal(search(x, k, block), naive(x, k))
@@ -74,10 +76,10 @@ def test_both_ways_equal_the_naive_search(monkeypatch, points, crowded_share):
 def test_few_pairs_of_a_cone_are_measured_in_float64(monkeypatch):
   """Without their mean, float32 would not tell its points apart."""
   pairs = []
-  of_pairs = neighbours._of_pairs
-  monkeypatch.setattr(neighbours, '_of_crowded', None)
+  of_pairs = search_lib._of_pairs
+  monkeypatch.setattr(search_lib, '_of_crowded', None)
   monkeypatch.setattr(
-    neighbours,
+    search_lib,
     '_of_pairs',
     lambda *args: pairs.append(len(args[1])) or of_pairs(*args),
   )
@@ -89,10 +91,10 @@ def test_few_pairs_of_a_cone_are_measured_in_float64(monkeypatch):
 @pytest.mark.parametrize('points', [scattered, with_copies])
 def test_memory_is_bounded_by_the_block(points, monkeypatch):
   if points is with_copies:  # Whatever way is taken.
-    monkeypatch.setattr(neighbours, '_CROWDED_SHARE', 0.0)
+    monkeypatch.setattr(search_lib, '_CROWDED_SHARE', 0.0)
   x = points(np.random.default_rng(0), 3_000)
   tracemalloc.start()
-  for _ in neighbours.blocks(x, 10, block=2**17):
+  for _ in search_lib.nearest_blocks(x, 10, block=2**17):
     pass
   _, peak = tracemalloc.get_traced_memory()
   tracemalloc.stop()

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 from sklearn import metrics
 
-from tff_xc.measure import single_label
+from tff_xc.measure import ranking
 
 RANDOM = np.random.default_rng(0)
 LABELS = RANDOM.integers(0, 62, 3000).astype(np.int32)
@@ -32,7 +32,7 @@ GUESSES = np.where(
   ],
 )
 def test_they_are_those_of_scikit_learn(predictions, labels):
-  found = single_label.scores(predictions, labels)
+  found = ranking.single_label_scores(predictions, labels)
   f1 = metrics.f1_score(labels, predictions, average='macro', zero_division=0)
   assert found == {
     'macro_f1': pytest.approx(f1, abs=1e-12),
@@ -45,18 +45,18 @@ def test_they_are_those_of_scikit_learn(predictions, labels):
 def test_a_constant_predictor_of_two_classes():
   """FedOpt's collapse on CelebA: 51.6 % accuracy, F1 34.0, MCC 0."""
   labels = np.arange(1000) < 516
-  found = single_label.scores(np.ones(1000, int), labels.astype(int))
+  found = ranking.single_label_scores(np.ones(1000, int), labels.astype(int))
   assert found['macro_f1'] == pytest.approx(0.340, abs=5e-4)
   assert found['mcc'] == 0
 
 
 def test_many_examples_do_not_overflow():
   labels = np.arange(200_000) % 2
-  found = single_label.scores(np.roll(labels, 50_001), labels)
+  found = ranking.single_label_scores(np.roll(labels, 50_001), labels)
   assert found == {'macro_f1': 0.0, 'mcc': -1.0}
 
 
 @pytest.mark.parametrize(('predictions', 'labels'), [([], []), ([1], [1, 2])])
 def test_no_examples_and_other_lengths_are_refused(predictions, labels):
   with pytest.raises(ValueError, match='as many predictions as labels'):
-    single_label.scores(predictions, labels)
+    ranking.single_label_scores(predictions, labels)

@@ -7,7 +7,7 @@ import pytest
 import tensorflow as tf
 
 from tests.algorithms import numpy_fedaws
-from tff_xc.round import all_pairs
+from tff_xc.round import nearest
 
 
 @functools.cache
@@ -15,8 +15,8 @@ def traced(k):
   # Without autograph, as TFF traces it: conversion takes seconds.
   @functools.partial(tf.function, autograph=False)
   def find(rows):
-    strips = all_pairs.similarities(rows)
-    return [all_pairs.neighbours(strip, k) for strip in strips]
+    strips = nearest.similarities(rows)
+    return [nearest.neighbours(strip, k) for strip in strips]
 
   return find
 
@@ -30,7 +30,7 @@ def masks(rows, k):
 @pytest.mark.parametrize('count', [3, 8, 21, 130])
 def test_similarities_are_symmetric_and_a_row_is_not_its_own(count):
   rows = numpy_fedaws.unit_rows(count, dim=33)
-  found = tf.concat(all_pairs.similarities(rows), axis=0).numpy()
+  found = tf.concat(nearest.similarities(rows), axis=0).numpy()
   np.testing.assert_array_equal(found, found.T)
   np.testing.assert_array_equal(np.diag(found), np.full(count, -2))
   off = ~np.eye(count, dtype=bool)
@@ -57,7 +57,7 @@ def test_the_k_nearest_have_a_one(kind, k):
   rows = rows.astype(np.float32)
   mask, least, known = masks(rows, k)
   expected = np.zeros([100, 100])
-  similar = tf.concat(all_pairs.similarities(rows), axis=0).numpy()
+  similar = tf.concat(nearest.similarities(rows), axis=0).numpy()
   places = np.argsort(-similar, axis=1, kind='stable')[:, :k]
   np.put_along_axis(expected, places, 1, axis=1)
   assert known.all()

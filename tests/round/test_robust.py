@@ -21,7 +21,6 @@ from tff_xc.round import local_training
 from tff_xc.round import optimizers
 from tff_xc.round import process as process_lib
 from tff_xc.round import robust
-from tff_xc.round import table_optimizers
 
 pytestmark = pytest.mark.usefixtures('in_process')
 
@@ -44,7 +43,7 @@ def made(name, bounds=None, rate=1.0):
   )
   table = found.tables[0]
   if table.merge.takes_optimizer:
-    plain = table_optimizers.RowMomentum(1.0, 0.0)
+    plain = optimizers.RowMomentum(1.0, 0.0)
     found = found.with_table(dataclasses.replace(table, optimizer=plain))
   return poisoning.poisoned(
     dataclasses.replace(

@@ -9,7 +9,6 @@ import tensorflow_federated as tff
 
 from tests import graphs
 from tff_xc.round import optimizers
-from tff_xc.round import table_optimizers
 
 N, DIM, STEPS = 9, 2, 14
 TABLE = np.random.default_rng(0).normal(size=(N, DIM)).astype(np.float32)
@@ -78,7 +77,7 @@ def assert_reads(optimizer, state, table, expected):
 @pytest.mark.parametrize('momentum', [0.0, 0.5, 0.9, 0.999])
 @pytest.mark.parametrize('catch_up_at', [None, 6])
 def test_row_momentum_is_momentum_on_all_rows(momentum, catch_up_at):
-  optimizer = table_optimizers.RowMomentum(0.5, momentum)
+  optimizer = optimizers.RowMomentum(0.5, momentum)
   reference = NumpyMomentum(0.5, momentum)
   state, table = initial(optimizer)
   for index, (ids, gradients, counts) in enumerate(steps()):
@@ -96,7 +95,7 @@ def test_row_momentum_is_momentum_on_all_rows(momentum, catch_up_at):
 
 def test_row_momentum_in_numbers():
   """A gradient of 1, then two empty steps, with rate 1 and momentum 1/2."""
-  optimizer = table_optimizers.RowMomentum(1.0, 0.5)
+  optimizer = optimizers.RowMomentum(1.0, 0.5)
   state = optimizer.initialize(tf.TensorSpec([2, 1]))
   table, counts = tf.zeros([2, 1]), tf.constant(True)
   nothing = (tf.zeros([0], tf.int32), tf.zeros([0, 1]), counts)
@@ -115,7 +114,7 @@ def test_row_momentum_in_numbers():
 
 
 def test_without_momentum_there_is_no_state():
-  optimizer = table_optimizers.RowMomentum(1.0, 0.0)
+  optimizer = optimizers.RowMomentum(1.0, 0.0)
   assert optimizer.initialize(tf.TensorSpec([N, DIM])) == ()
   assert not optimizer.reads_state
 
@@ -123,10 +122,10 @@ def test_without_momentum_there_is_no_state():
 @pytest.mark.parametrize(
   'optimizer',
   [
-    table_optimizers.Dense(optimizers.build_sgd(0.5, 0.9)),
-    table_optimizers.RowMomentum(0.5, 0.9),
-    table_optimizers.RowMomentum(0.5, 0.0),
-    table_optimizers.LazyRows(optimizers.TorchAdam(0.5)),
+    optimizers.Dense(optimizers.build_sgd(0.5, 0.9)),
+    optimizers.RowMomentum(0.5, 0.9),
+    optimizers.RowMomentum(0.5, 0.0),
+    optimizers.LazyRows(optimizers.TorchAdam(0.5)),
   ],
 )
 def test_a_step_that_does_not_count_changes_nothing(optimizer):
@@ -164,7 +163,7 @@ def adam_on_requested_rows(rate, epsilon, amsgrad):
 @pytest.mark.parametrize('amsgrad', [False, True])
 def test_row_adam_moves_the_requested_rows_alone(amsgrad):
   adam = optimizers.TorchAdam(0.1, epsilon=1e-3, amsgrad=amsgrad)
-  optimizer = table_optimizers.LazyRows(adam)
+  optimizer = optimizers.LazyRows(adam)
   state, table = initial(optimizer)
   for ids, gradients, counts in steps():
     state, table = step(optimizer, state, table, ids, gradients, counts)
@@ -176,8 +175,8 @@ def test_row_adam_moves_the_requested_rows_alone(amsgrad):
 @pytest.mark.parametrize('amsgrad', [False, True])
 def test_row_adam_on_every_row_is_adam(amsgrad):
   adam = optimizers.TorchAdam(0.1, amsgrad=amsgrad)
-  of_rows = table_optimizers.LazyRows(adam)
-  dense = table_optimizers.Dense(adam)
+  of_rows = optimizers.LazyRows(adam)
+  dense = optimizers.Dense(adam)
   a, b = initial(of_rows), initial(dense)
   for arguments in steps(every_row=True):
     a, b = step(of_rows, *a, *arguments), step(dense, *b, *arguments)
@@ -187,8 +186,8 @@ def test_row_adam_on_every_row_is_adam(amsgrad):
 
 def test_adagrad_on_requested_rows_is_adagrad():
   adagrad = tff.learning.optimizers.build_adagrad(0.1, 0.01)
-  of_rows = table_optimizers.LazyRows(adagrad)
-  dense = table_optimizers.Dense(adagrad)
+  of_rows = optimizers.LazyRows(adagrad)
+  dense = optimizers.Dense(adagrad)
   a, b = initial(of_rows), initial(dense)
   for arguments in steps():
     a, b = step(of_rows, *a, *arguments), step(dense, *b, *arguments)
@@ -199,10 +198,10 @@ def test_adagrad_on_requested_rows_is_adagrad():
 @pytest.mark.parametrize(
   'optimizer',
   [
-    table_optimizers.Dense(optimizers.build_sgd(0.5, 0.9)),
-    table_optimizers.RowMomentum(0.5, 0.9),
-    table_optimizers.RowMomentum(0.5),
-    table_optimizers.LazyRows(optimizers.TorchAdam(0.5)),
+    optimizers.Dense(optimizers.build_sgd(0.5, 0.9)),
+    optimizers.RowMomentum(0.5, 0.9),
+    optimizers.RowMomentum(0.5),
+    optimizers.LazyRows(optimizers.TorchAdam(0.5)),
   ],
 )
 def test_what_comes_after_a_step_is_done_to_its_rows(optimizer):
@@ -223,10 +222,10 @@ def test_what_comes_after_a_step_is_done_to_its_rows(optimizer):
 
 MANY = 100_000
 ON_ROWS = (
-  table_optimizers.RowMomentum(1.0, 0.9),
-  table_optimizers.RowMomentum(1.0, 0.0),
-  table_optimizers.LazyRows(optimizers.TorchAdam(0.1, amsgrad=True)),
-  table_optimizers.LazyRows(tff.learning.optimizers.build_adagrad(0.1)),
+  optimizers.RowMomentum(1.0, 0.9),
+  optimizers.RowMomentum(1.0, 0.0),
+  optimizers.LazyRows(optimizers.TorchAdam(0.1, amsgrad=True)),
+  optimizers.LazyRows(tff.learning.optimizers.build_adagrad(0.1)),
 )
 
 
@@ -266,7 +265,7 @@ def test_reading_costs_the_rows_read_alone(optimizer, shape):
 
 
 def test_the_check_of_cost_finds_a_dense_step():
-  dense = table_optimizers.Dense(optimizers.build_sgd(1.0, 0.9))
+  dense = optimizers.Dense(optimizers.build_sgd(1.0, 0.9))
   concrete = graph_of(
     dense.next,
     dense,
@@ -275,5 +274,5 @@ def test_the_check_of_cost_finds_a_dense_step():
     tf.TensorSpec([], tf.bool),
   )
   assert graphs.work_on_all_rows(concrete, MANY)
-  whole = table_optimizers.RowMomentum(1.0, 0.9)
+  whole = optimizers.RowMomentum(1.0, 0.9)
   assert graphs.work_on_all_rows(graph_of(whole.read_all, whole), MANY)

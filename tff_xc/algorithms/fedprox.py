@@ -33,10 +33,10 @@ def fedprox(
     proximal_weight: of the squared distance; 0: FedAvg.
     local_training: the clients' SGD.
   """
-  from tff_xc.round import penalties
+  from tff_xc.round import losses
 
   made = fedavg.fedavg(model=model, local_training=local_training)
-  return penalties.proximal(made, proximal_weight) if proximal_weight else made
+  return losses.proximal(made, proximal_weight) if proximal_weight else made
 
 
 ENTRY = entry.Entry(

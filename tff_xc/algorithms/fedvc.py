@@ -35,7 +35,7 @@ def fedvc(
 ) -> algorithm_lib.Algorithm:
   """Returns FedVC without its sampling: FedAvg whose clients count alike.
 
-  `tff_xc.experiment.virtual_clients.virtual_clients` adds the sampling.
+  `tff_xc.experiment.cohort.virtual_clients` adds the sampling.
 
   Args:
     model: the embedding classifier.

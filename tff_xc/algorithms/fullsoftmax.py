@@ -42,11 +42,10 @@ def softmax(model, local_training, requested, loss):
   from tff_xc.round import algorithm
   from tff_xc.round import local_training as local_training_lib
   from tff_xc.round import optimizers
-  from tff_xc.round import table_optimizers
   from tff_xc.round import tables
 
   momentum = optimizers.build_sgd(1.0, 0.9)
-  of_rows = table_optimizers.RowMomentum(1.0, 0.9)
+  of_rows = optimizers.RowMomentum(1.0, 0.9)
   table = tables.Table(
     classifier.CLASS,
     requested,

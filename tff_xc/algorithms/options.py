@@ -15,7 +15,7 @@ from tff_xc.algorithms import hyperparameters as hp
 if TYPE_CHECKING:
   from tff_xc.round import algorithm as algorithm_lib
 
-# FedVC; see `tff_xc.experiment.virtual_clients`.
+# FedVC; see `tff_xc.experiment.cohort`.
 VIRTUAL_CLIENTS = (
   hp.Hyperparameter(
     'virtual_clients',
@@ -36,7 +36,7 @@ VIRTUAL_CLIENTS = (
     not_with=(0,),
   ),
 )
-# See `tff_xc.experiment.dropout`.
+# See `tff_xc.experiment.cohort`.
 CLIENT_DROPOUT = hp.Hyperparameter(
   'client_dropout',
   0.0,
@@ -175,10 +175,10 @@ def with_terms(
   from tff_xc.algorithms import contrast
   from tff_xc.round import frozen
   from tff_xc.round import importance
-  from tff_xc.round import penalties
+  from tff_xc.round import losses
 
   if weight := values.get('proximal_weight', 0.0):
-    made = penalties.proximal(made, weight)
+    made = losses.proximal(made, weight)
   if weight := values.get('contrastive_weight', 0.0):
     made = contrast.contrastive(made, weight, values['contrastive_temperature'])
   target = values.get('importance_weights', NO_IMPORTANCE)

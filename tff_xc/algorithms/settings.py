@@ -212,20 +212,19 @@ def _optimizers(values: Mapping):
   import tensorflow_federated as tff
 
   from tff_xc.round import optimizers
-  from tff_xc.round import table_optimizers
 
   rate, kind = values['server_learning_rate'], values['server_optimizer']
   if kind == 'sgd':
     momentum = values['server_momentum']
     return (
       optimizers.build_sgd(rate, momentum),
-      table_optimizers.RowMomentum(rate, momentum),
+      optimizers.RowMomentum(rate, momentum),
     )
   if kind == 'adagrad':
     optimizer = tff.learning.optimizers.build_adagrad(
       rate, values['server_initial_accumulator']
     )
-    return optimizer, table_optimizers.LazyRows(optimizer)
+    return optimizer, optimizers.LazyRows(optimizer)
   optimizer = optimizers.TorchAdam(
     rate,
     values['server_beta_1'],
@@ -234,5 +233,5 @@ def _optimizers(values: Mapping):
     amsgrad=kind == 'amsgrad',
   )
   if values.get('server_adam_rows') == 'requested':
-    return optimizer, table_optimizers.LazyRows(optimizer)
+    return optimizer, optimizers.LazyRows(optimizer)
   return optimizer, optimizer

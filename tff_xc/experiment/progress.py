@@ -1,10 +1,9 @@
 """The schedule of a run, and what a run shows while it trains.
 
 A terminal gets a bar; without one, every evaluation is a line, with the scores that
-fit its width. Both show the time
-left once this process has done ten rounds, and after a resume not before its first
-evaluation. Both show the bytes of all clients so far, down and up,
-those before a resume included.
+fit its width. Both show the time left once this process has done ten rounds, and
+after a resume not before its first evaluation. Both show the bytes of all clients so
+far, down and up, those before a resume included.
 """
 
 import collections
@@ -69,7 +68,6 @@ class Estimate:
   def __init__(
     self, schedule: Schedule, clock: Callable[[], float] = time.perf_counter
   ):
-    """Starts now. `clock` returns seconds."""
     self._clock = clock
     self._every = {
       'round': 1,
@@ -137,14 +135,7 @@ class Progress:
     rows: Iterable[Mapping[str, float]],
     clock: Callable[[], float] = time.perf_counter,
   ):
-    """Starts to show a run.
-
-    Args:
-      schedule: of the run.
-      metrics: names of the scores, those to be shown first at the front.
-      rows: those of metrics.csv so far.
-      clock: returns seconds.
-    """
+    """Args: names of the scores, first those to be shown first; the rows so far."""
     rounds = [row for row in rows if row['round']]
     self.estimate = Estimate(schedule, clock)
     self._schedule, self._done = schedule, len(rounds)
@@ -166,12 +157,7 @@ class Progress:
   def round_done(
     self, row: Mapping[str, float], scores: Mapping[str, float] | None
   ) -> None:
-    """Shows a round.
-
-    Args:
-      row: its columns.
-      scores: those of its evaluation; None without one.
-    """
+    """Shows a round: its row, and the scores of its evaluation, if it had one."""
     self.estimate.round_done()
     self._done += 1
     self._bytes += bytes_of(row)

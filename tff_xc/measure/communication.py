@@ -74,9 +74,7 @@ class Messages:
   ) -> dict[str, float]:
     """Returns the columns of bytes of a round.
 
-    Args:
-      rows: by table, the mean number of rows that a client requested.
-      largest: by table, the largest.
+    By table, a client requested `rows` rows on average, and at most `largest`.
     """
     down = up = held = 0.0
     for name, table in self.tables.items():
@@ -94,11 +92,9 @@ class Messages:
   def saving(self, sent: float) -> float:
     """Returns the saved fraction of FullSoftmax's bytes, down and up.
 
-    FullSoftmax sends the same encoder weights and all rows. The fraction is
-    negative if the ids cost more than the omitted rows save.
-
-    Args:
-      sent: bytes down and up, per client and round.
+    FullSoftmax sends the same encoder weights and all rows. `sent` are bytes down
+    and up, per client and round. The fraction is negative if the ids cost more than
+    the omitted rows save.
     """
     if not self.has_clients:
       return 1.0
@@ -141,10 +137,7 @@ def _encoder_bytes(specs: classifier.ModelWeights) -> int:
 def last_layer_share(
   num_classes: int, dim: int, encoder_parameters: int
 ) -> float:
-  """Returns the class table's share of the model's parameters (FedSS, fig. 8).
-
-  This fraction is n d / (n d + the encoder's parameters).
-  """
+  """Returns n d / (n d + the encoder's parameters) (FedSS, fig. 8)."""
   table = num_classes * dim
   return table / (table + encoder_parameters)
 

@@ -43,12 +43,7 @@ class Target(NamedTuple):
     return f'rounds to {metric.heading} {value}'
 
   def first_round(self, metrics: 'pd.DataFrame') -> int | None:
-    """Returns the first evaluated round that reaches the target, or None.
-
-    Args:
-      metrics: a run's metrics.csv, as `run_files.Run.metrics`; it has a column
-        of the metric.
-    """
+    """Returns the first round of metrics.csv that reaches the target, or None."""
     scores = metrics[self.metric]  # nan, where not evaluated, reaches nothing.
     lower = catalog.SCORES[self.metric].better == 'lower'
     reached = scores <= self.value if lower else scores >= self.value

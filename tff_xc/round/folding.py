@@ -65,13 +65,8 @@ class RowUpdate(NamedTuple):
 def row_update(held, rows: tf.Tensor, weight: tf.Tensor) -> RowUpdate:
   """Returns a client's update of the rows `held`, padding removed.
 
-  A client of weight zero sends no rows.
-
-  Args:
-    held: the rows held, in N slots.
-    rows: float32 [N, row_dim], or only the rows of the first slots, if all
-      other slots are padding.
-    weight: float32 scalar.
+  A client of weight zero sends no rows. `rows` are those of the N slots, or of the
+  first ones, if all others are padding.
   """
   slots = tf.shape(rows)[0]
   sent = tf.logical_and(held.mask[:slots], weight > 0)
@@ -112,7 +107,21 @@ def pushed(stacks: list, new, join: Callable, most: Sequence[int]) -> list:
     join: (stack, stack) -> stack.
     most: the most entries of each stack but the last.
   """
-  return _folded([side_by_side(stacks[0], new), *stacks[1:]], join, most)
+
+  def folded(stacks: list, level: int) -> list:
+    if level == len(most):
+      return stacks
+
+    def into_the_next():
+      following = join(stacks[level + 1], stacks[level])
+      empty = tf.nest.map_structure(lambda t: t[:0], stacks[level])
+      changed = [*stacks[:level], empty, following, *stacks[level + 2 :]]
+      return folded(changed, level + 1)
+
+    full = tf.size(stacks[level].ids) > most[level]
+    return tf.cond(full, into_the_next, lambda: stacks)
+
+  return folded([side_by_side(stacks[0], new), *stacks[1:]], 0)
 
 
 def merged(a: list, b: list, join: Callable, most: Sequence[int]) -> list:
@@ -120,30 +129,8 @@ def merged(a: list, b: list, join: Callable, most: Sequence[int]) -> list:
   return pushed(a, join(*reversed(b)), join, most)
 
 
-def _folded(
-  stacks: list, join: Callable, most: Sequence[int], level: int = 0
-) -> list:
-  """Returns the stacks, none above its bound, from `level` on."""
-  if level == len(most):
-    return stacks
-
-  def into_the_next():
-    following = join(stacks[level + 1], stacks[level])
-    empty = tf.nest.map_structure(lambda t: t[:0], stacks[level])
-    changed = [*stacks[:level], empty, following, *stacks[level + 2 :]]
-    return _folded(changed, join, most, level + 1)
-
-  full = tf.size(stacks[level].ids) > most[level]
-  return tf.cond(full, into_the_next, lambda: stacks)
-
-
 def all_rows(rows: tf.Tensor, total_weight: tf.Tensor) -> RowSums:
-  """Returns the sums of a cohort in which every client holds every row.
-
-  Args:
-    rows: float32 [n, row_dim], the weighted sum of rows.
-    total_weight: float32 scalar.
-  """
+  """Returns the sums of a cohort whose clients all hold all n rows, from theirs."""
   count = rows.shape[0]
   return RowSums(tf.range(count), rows, tf.fill([count], total_weight))
 

@@ -13,7 +13,6 @@ from tests.runtime.cluster import threads_crew
 from tff_xc.algorithms import fedss
 from tff_xc.algorithms import moon
 from tff_xc.experiment import cohort
-from tff_xc.experiment import dropout
 from tff_xc.round import process
 from tff_xc.round import robust
 from tff_xc.runtime.cluster import context
@@ -68,7 +67,7 @@ def test_the_numbers_are_those_of_one_process(make, in_process_context):
   ):
     sampling = cohort.UniformClients(clients)
     if leaving:
-      sampling = dropout.Dropout(sampling, leaving)
+      sampling = cohort.Dropout(sampling, leaving)
     cohorts = sampling.cohorts(data, 1)
     stay = [len(cohorts(r).numbers) for r in range(_ROUNDS)]
     assert (min(stay) > 32) == (clients == 60)
