@@ -1,11 +1,11 @@
-"""Compares the k best classes with exact rational arithmetic."""
+"""The k best classes and nearest points, against exact rational and integer ones."""
 
 import fractions
+import tracemalloc
 
 import numpy as np
 import pytest
 
-from tff_xc.measure import ranking
 from tff_xc.measure import search
 
 
@@ -164,13 +164,6 @@ def test_biases_that_dwarf_scores(small_blocks):
   assert got.tolist() == naive_top(x, table, 6, bias)
 
 
-def test_one_class_is_the_prediction():
-  x, table, bias = some(9, classes=3000)
-  table[1500:] = table[:1500]
-  five = search.top_k(x, table, 5, bias)
-  assert five[:, 0].tolist() == ranking.predict_top1(x, table, bias).tolist()
-
-
 def test_refuses_what_does_not_fit():
   with pytest.raises(ValueError, match='dimensions'):
     search.top_k(np.ones((2, 3)), np.ones((4, 5)), 1)
@@ -178,3 +171,108 @@ def test_refuses_what_does_not_fit():
     search.top_k(np.ones((2, 3)), np.ones((4, 3)), 1, np.ones(3))
   with pytest.raises(ValueError, match='at least 1'):
     search.top_k(np.ones((2, 3)), np.ones((4, 3)), 0)
+
+
+def unit(rows):
+  rows = np.asarray(rows, np.float64)
+  return rows / np.linalg.norm(rows, axis=1, keepdims=True)
+
+
+def scattered(random, count):
+  return unit(random.normal(size=[count, 16]))
+
+
+def with_copies(random, count):
+  return np.repeat(scattered(random, -(-count // 6)), 6, axis=0)[:count]
+
+
+def cone(random, count):
+  """Points that lie together, as those of a network without training."""
+  return unit(10 + 1e-2 * random.normal(size=[count, 16]))
+
+
+def clusters(random, count):
+  centres = np.repeat(random.normal(size=[-(-count // 9), 16]), 9, axis=0)
+  return unit(centres[:count] + 1e-4 * random.normal(size=[count, 16]))
+
+
+def one_apart(random, count):
+  points = cone(random, count)
+  points[3] = -points[3]
+  points[5] = 0
+  points[7] = np.nan
+  return points
+
+
+def naive(points, k):
+  """Orders all others by their integer distances, then by number."""
+  finite = np.isfinite(points).all(axis=1)
+  fixed = np.zeros(points.shape, np.int64)
+  fixed[finite] = np.rint(points[finite] * 2.0**25).astype(np.int64)
+  found = np.full([len(points), k], -1)
+  for q in np.flatnonzero(finite):
+    squares = ((fixed - fixed[q]) ** 2).sum(axis=1)
+    others = [int(i) for i in np.flatnonzero(finite) if i != q]
+    nearest = sorted(others, key=lambda i: (squares[i], i))[:k]
+    found[q, : len(nearest)] = nearest
+  return found
+
+
+def nearest(points, k, block=2**22):
+  return np.concatenate([f for _, f in search.nearest_blocks(points, k, block)])
+
+
+@pytest.mark.parametrize('crowded_share', [0.0, 1 / 32, 1.0])
+@pytest.mark.parametrize(
+  'points', [scattered, with_copies, cone, clusters, one_apart]
+)
+def test_both_ways_equal_the_naive_search(monkeypatch, points, crowded_share):
+  monkeypatch.setattr(search, '_CROWDED_SHARE', crowded_share)
+  monkeypatch.setattr(search, '_LEAST_GROUPS', 20)
+  monkeypatch.setattr(search, '_GROUPS_PER_NEIGHBOUR', 2)
+  monkeypatch.setattr(search, '_GATHERED', 64)
+  x = points(np.random.default_rng(0), 103)
+  for k, block in ((1, 2**22), (7, 103 * 3), (70, 1)):
+    np.testing.assert_array_equal(nearest(x, k, block), naive(x, k))
+
+
+def test_few_pairs_of_a_cone_are_measured_in_float64(monkeypatch):
+  """Without their mean, float32 would not tell its points apart."""
+  pairs = []
+  of_pairs = search._of_pairs
+  monkeypatch.setattr(search, '_of_crowded', None)
+  monkeypatch.setattr(
+    search,
+    '_of_pairs',
+    lambda *args: pairs.append(len(args[1])) or of_pairs(*args),
+  )
+  x = cone(np.random.default_rng(0), 2_000)
+  assert nearest(x, 10).shape == (2_000, 10)
+  assert sum(pairs) < 2_000 * 20
+
+
+@pytest.mark.parametrize('points', [scattered, with_copies])
+def test_memory_is_bounded_by_the_block(points, monkeypatch):
+  if points is with_copies:  # Whatever way is taken.
+    monkeypatch.setattr(search, '_CROWDED_SHARE', 0.0)
+  x = points(np.random.default_rng(0), 3_000)
+  tracemalloc.start()
+  for _ in search.nearest_blocks(x, 10, block=2**17):
+    pass
+  _, peak = tracemalloc.get_traced_memory()
+  tracemalloc.stop()
+  assert peak < 6 * x.nbytes + 16 * 2**17  # All distances take 36 MB.
+
+
+def test_copies_are_found_by_number_and_rows_may_end_early():
+  copies = np.repeat(unit(np.ones([1, 67])), 40, axis=0)
+  found = nearest(copies, 3)
+  assert found[0].tolist() == [1, 2, 3]
+  assert found[39].tolist() == [0, 1, 2]
+  few = unit([[1, 0], [1, 0.1], [0, 1], [np.nan, 1]])
+  assert nearest(few, 5).tolist() == [
+    [1, 2, -1, -1, -1],
+    [0, 2, -1, -1, -1],
+    [1, 0, -1, -1, -1],
+    [-1, -1, -1, -1, -1],
+  ]
