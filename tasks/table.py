@@ -34,12 +34,12 @@ def _dataset(data_dir, options):
 def _load(data_dir, options):
   from tff_xc import classifier
   from tff_xc import heads
-  from tff_xc.encoders import dense_mlp
+  from tff_xc.encoders import mlp
 
   dataset = _dataset(data_dir, options)
   [features] = dataset.train.pool.spec.shape
   model = classifier.EmbeddingClassifier(
-    dense_mlp.build_dense_mlp_encoder(
+    mlp.build_dense_mlp_encoder(
       features, options['hidden_dim'], options['embedding_dim']
     ),
     heads.CosineHead(options['logit_scale']),

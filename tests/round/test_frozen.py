@@ -14,7 +14,7 @@ from tff_xc import errors
 from tff_xc.algorithms import fedavg
 from tff_xc.encoders import bag
 from tff_xc.encoders import conv
-from tff_xc.encoders import copies
+from tff_xc.encoders import encoder as encoder_lib
 from tff_xc.encoders import leaf
 from tff_xc.encoders import mlp
 from tff_xc.encoders import mobilenet
@@ -35,9 +35,9 @@ ENCODERS = {
   'shakespeare': leaf.build_shakespeare_encoder,
   'bag': lambda: bag.build_bag_encoder(num_features=5),
   'mlp': lambda: mlp.build_mlp_encoder(5, 3),
-  'mlps': lambda: copies.side_by_side(mlp.build_mlp_encoder(5, 3), 2),
+  'mlps': lambda: encoder_lib.side_by_side(mlp.build_mlp_encoder(5, 3), 2),
   'mobilenet': mobilenet.build_mobilenet_v3,
-  'copies': lambda: copies.side_by_side(conv.build_conv_encoder(), 2),
+  'copies': lambda: encoder_lib.side_by_side(conv.build_conv_encoder(), 2),
 }
 
 

@@ -89,7 +89,7 @@ def fedmlh(
   """
   from tff_xc import classifier
   from tff_xc import heads
-  from tff_xc.encoders import copies
+  from tff_xc.encoders import encoder
   from tff_xc.round import algorithm
   from tff_xc.round import local_training as local_training_lib
   from tff_xc.round import losses
@@ -100,7 +100,7 @@ def fedmlh(
   _check(select_buckets, bucket_negatives, max_positives)
   model = dataclasses.replace(
     model,
-    encoder=copies.side_by_side(model.encoder, hash_tables),
+    encoder=encoder.side_by_side(model.encoder, hash_tables),
     head=heads.HashedHead(model.num_classes, hash_tables, hash_buckets, score),
   )
   requested = request.AllRows(model.num_rows)

@@ -1,12 +1,32 @@
-"""Layers that several encoders share."""
+"""Initial weights, the same for the same seed, and layers that encoders share."""
+
+from collections.abc import Mapping
 
 import tensorflow as tf
 
-from tff_xc.encoders import encoder as encoder_lib
-from tff_xc.encoders import initializers
+
+def fold(seed: tf.Tensor, data) -> tf.Tensor:
+  """Returns a new seed int32 [2], derived from `seed` and an integer."""
+  return tf.random.experimental.stateless_fold_in(seed, data)
 
 
-def dense(h: tf.Tensor, weights: encoder_lib.Weights, layer: str) -> tf.Tensor:
+def he_normal(seed: tf.Tensor, shape: list[int]) -> tf.Tensor:
+  """Normal with variance 2 / fan_in; the last axis is the output."""
+  fan_in = 1
+  for size in shape[:-1]:
+    fan_in *= size
+  return tf.random.stateless_normal(shape, seed) * (2.0 / fan_in) ** 0.5
+
+
+def torch_uniform(seed: tf.Tensor, shape: list[int], fan_in: int) -> tf.Tensor:
+  """PyTorch's default for dense and convolution: U(-1, 1) / sqrt(fan_in)."""
+  bound = fan_in**-0.5
+  return tf.random.stateless_uniform(shape, seed, -bound, bound)
+
+
+def dense(
+  h: tf.Tensor, weights: Mapping[str, tf.Tensor], layer: str
+) -> tf.Tensor:
   """A dense layer whose kernel is stored as in PyTorch.
 
   In this form, the three products of a training step read the kernel by rows.
@@ -18,9 +38,6 @@ def dense(h: tf.Tensor, weights: encoder_lib.Weights, layer: str) -> tf.Tensor:
     weights: has 'LAYER/kernel', float32 [outputs, inputs], and 'LAYER/bias',
       float32 [outputs].
     layer: LAYER.
-
-  Returns:
-    float32 [B, outputs].
   """
   kernel, bias = weights[f'{layer}/kernel'], weights[f'{layer}/bias']
   # Not `h` times the transpose, which would read the kernel by columns.
@@ -37,8 +54,19 @@ def init_dense(
   layer: str, seed: tf.Tensor, inputs: int, outputs: int
 ) -> dict[str, tf.Tensor]:
   """Returns the weights of `dense` by name: He's normal kernel, zero bias."""
-  kernel = initializers.he_normal(seed, [inputs, outputs])
+  kernel = he_normal(seed, [inputs, outputs])
   return {
     f'{layer}/kernel': tf.transpose(kernel),
     f'{layer}/bias': tf.zeros([outputs]),
+  }
+
+
+def with_group_norm(
+  layer: str, kernel: tf.Tensor, axis: int = -1
+) -> dict[str, tf.Tensor]:
+  """Returns a convolution's weights by name, with GroupNorm's of an axis' length."""
+  return {
+    f'{layer}/kernel': kernel,
+    f'{layer}/scale': tf.ones([kernel.shape[axis]]),
+    f'{layer}/offset': tf.zeros([kernel.shape[axis]]),
   }

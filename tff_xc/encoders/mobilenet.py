@@ -25,7 +25,6 @@ import tensorflow as tf
 
 from tff_xc import errors
 from tff_xc.encoders import encoder as encoder_lib
-from tff_xc.encoders import initializers
 from tff_xc.encoders import layers
 from tff_xc.encoders import normalization
 
@@ -39,12 +38,10 @@ class Block(NamedTuple):
   """An inverted residual block.
 
   Attributes:
-    inputs: channels that come in.
+    inputs, outputs: channels that come in and go out.
     expanded: channels of the depthwise convolution; equal to `inputs`: there is
       no convolution before it.
-    outputs: channels that go out.
-    side: of the depthwise kernel.
-    stride: of the depthwise convolution.
+    side, stride: of the depthwise convolution.
     squeezed: channels of the squeeze-and-excite layer; 0: there is none.
     activation: after the first two convolutions.
   """
@@ -59,14 +56,7 @@ class Block(NamedTuple):
 
 
 class Network(NamedTuple):
-  """The sizes of a MobileNet.
-
-  Attributes:
-    first: filters of the first convolution.
-    blocks: the blocks, in order.
-    last: filters of the last convolution.
-    activation: of the first and the last convolution.
-  """
+  """A MobileNet: filters of the first and last convolution, and their activation."""
 
   first: int
   blocks: tuple[Block, ...]
@@ -244,17 +234,11 @@ def _norm(trainable, groups: int, layer: str, h):
 def _initial_weights(network: Network, embedding_dim: int, seed: tf.Tensor):
   """Returns the weights by name, in the order in which layers come."""
   weights = collections.OrderedDict()
-  seeds = (initializers.fold(seed, i) for i in itertools.count())
-
-  def add(layer, kernel):
-    weights[f'{layer}/kernel'] = kernel
-    filters = kernel.shape[2] if 'depthwise' in layer else kernel.shape[3]
-    weights[f'{layer}/scale'] = tf.ones([filters])
-    weights[f'{layer}/offset'] = tf.zeros([filters])
+  seeds = (layers.fold(seed, i) for i in itertools.count())
 
   def convolution(layer, side, inputs, outputs):
-    shape = [side, side, inputs, outputs]
-    add(layer, initializers.he_normal(next(seeds), shape))
+    kernel = layers.he_normal(next(seeds), [side, side, inputs, outputs])
+    weights.update(layers.with_group_norm(layer, kernel))
 
   convolution('first', 3, 3, network.first)
   for i, block in enumerate(network.blocks):
@@ -263,8 +247,9 @@ def _initial_weights(network: Network, embedding_dim: int, seed: tf.Tensor):
       convolution(f'{name}/expand', 1, block.inputs, block.expanded)
     # Each filter has one input.
     shape = [block.side, block.side, 1, block.expanded]
-    kernel = initializers.he_normal(next(seeds), shape)
-    add(f'{name}/depthwise', tf.transpose(kernel, [0, 1, 3, 2]))
+    kernel = layers.he_normal(next(seeds), shape)
+    kernel = tf.transpose(kernel, [0, 1, 3, 2])
+    weights |= layers.with_group_norm(f'{name}/depthwise', kernel, axis=2)
     if block.squeezed:
       for layer, *sizes in (
         ('squeeze', block.expanded, block.squeezed),

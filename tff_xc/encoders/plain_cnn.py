@@ -14,7 +14,6 @@ from collections.abc import Sequence
 import tensorflow as tf
 
 from tff_xc.encoders import encoder as encoder_lib
-from tff_xc.encoders import initializers
 from tff_xc.encoders import layers
 from tff_xc.encoders import resnet
 
@@ -75,8 +74,8 @@ def _initial_weights(shapes, dense, seed):
   weights = collections.OrderedDict()
   for i, (layer, shape) in enumerate(shapes.items()):
     fan_in = math.prod(shape[:-1])
-    draw = lambda part, shape, i=i, fan_in=fan_in: initializers.torch_uniform(
-      initializers.fold(seed, 2 * i + part), shape, fan_in
+    draw = lambda part, shape, i=i, fan_in=fan_in: layers.torch_uniform(
+      layers.fold(seed, 2 * i + part), shape, fan_in
     )
     kernel = draw(0, shape)
     # `layers.dense` takes [outputs, inputs].
