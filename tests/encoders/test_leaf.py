@@ -1,11 +1,11 @@
-"""The FEMNIST CNN of LEAF.
+"""The networks of LEAF, and BatchNorm and the LSTM as in PyTorch."""
 
-The CelebA CNN of LEAF, and BatchNorm as in PyTorch.
+import functools
 
-The Shakespeare LSTM of LEAF.
-
-The LSTM layer beside a NumPy loop.
-"""
+import numpy as np
+import pytest
+import tensorflow as tf
+import tensorflow_federated as tff
 
 from launch.benchmarks import arrays
 from launch.benchmarks import femnist_round
@@ -15,18 +15,14 @@ from tff_xc import classifier
 from tff_xc import errors
 from tff_xc import heads
 from tff_xc.algorithms import fedavg
+from tff_xc.encoders import conv
 from tff_xc.encoders import leaf
 from tff_xc.encoders import normalization
 from tff_xc.round import examples
 from tff_xc.round import local_training
-import functools
-import numpy as np
-import pytest
-import tensorflow as tf
-import tensorflow_federated as tff
 
 RANDOM = np.random.default_rng(0)
-NO_SEED = tf.constant([0, 0])
+SEED, NO_SEED = tf.constant([0, 1]), tf.constant([0, 0])
 
 
 def _conv_relu_pool(x, kernel, bias):
@@ -42,7 +38,7 @@ def _conv_relu_pool(x, kernel, bias):
   return halves.max(axis=(2, 4))
 
 
-def test_the_embedding_is_the_papers_network_in_numpy():
+def test_the_femnist_network_is_the_papers_in_numpy():
   encoder = leaf.build_femnist_encoder(embedding_dim=16)
   weights = {k: w.numpy() for k, w in encoder.init(tf.constant([0, 1])).items()}
   x = RANDOM.random([3, 28, 28], np.float32)
@@ -60,19 +56,80 @@ def test_the_embedding_is_the_papers_network_in_numpy():
     assert state == {}
 
 
-def test_with_62_classes_it_has_the_published_number_of_parameters():
-  model = classifier.EmbeddingClassifier(
-    leaf.build_femnist_encoder(), heads.LinearHead(bias=True), 62
-  )
+@pytest.mark.parametrize(
+  ('encoder', 'classes', 'parameters', 'statistics'),
+  [
+    (leaf.build_femnist_encoder, 62, 6_603_710, 0),
+    (leaf.build_celeba_encoder, 2, 30_498, 256),
+    (leaf.build_shakespeare_encoder, 80, 819_920, 0),
+  ],
+)
+def test_they_have_the_published_numbers_of_parameters(
+  encoder, classes, parameters, statistics
+):
+  model = classifier.EmbeddingClassifier(encoder(), heads.LinearHead(), classes)
   specs = model.weight_specs()
-  sizes = [s.shape.num_elements() for s in tf.nest.flatten(specs)]
-  assert sum(sizes) == 6_603_710 == femnist_round.PARAMETERS
-  shapes = femnist_round.shapes(2048, 62)
-  assert list(specs.encoder) == list(shapes)[:-2]
-  for name, spec in specs.encoder.items():
-    # The benchmarks write a dense kernel as Keras does, the encoder turns it.
-    shape = shapes[name][::-1] if name == 'dense/kernel' else shapes[name]
-    assert tuple(spec.shape) == shape
+  count = lambda part: sum(
+    s.shape.num_elements() for s in tf.nest.flatten(part)
+  )
+  assert count(specs.encoder_state) == statistics
+  assert count(specs) - statistics == parameters
+  if classes == 62:
+    assert parameters == femnist_round.PARAMETERS
+    shapes = femnist_round.shapes(2048, 62)
+    assert list(specs.encoder) == list(shapes)[:-2]
+    for name, spec in specs.encoder.items():
+      # The benchmarks write a dense kernel as Keras does, the encoder turns it.
+      shape = shapes[name][::-1] if name == 'dense/kernel' else shapes[name]
+      assert tuple(spec.shape) == shape
+
+
+@pytest.mark.parametrize(
+  ('encoder', 'name', 'fan_in'),
+  [
+    (leaf.build_femnist_encoder, 'conv1/kernel', 800),
+    (leaf.build_femnist_encoder, 'conv1/bias', 800),
+    (leaf.build_femnist_encoder, 'dense/bias', 3136),
+    (leaf.build_celeba_encoder, 'conv0/kernel', 27),
+    (leaf.build_celeba_encoder, 'conv1/kernel', 288),
+    (leaf.build_celeba_encoder, 'conv3/bias', 288),
+  ],
+)
+def test_the_initial_weights_are_pytorchs(encoder, name, fan_in):
+  weights = encoder().init(SEED)
+  bound, w = fan_in**-0.5, weights[name].numpy()
+  assert 0.9 * bound < np.abs(w).max() <= bound
+  assert np.std(w) == pytest.approx(bound / 3**0.5, rel=0.2)
+  assert not np.array_equal(w.ravel()[:9], weights['conv0/bias'][:9])
+
+
+@pytest.mark.parametrize(
+  ('encoder', 'x'),
+  [
+    (
+      leaf.build_femnist_encoder(embedding_dim=8),
+      RANDOM.random([4, 28, 28], np.float32),
+    ),
+    (
+      leaf.build_shakespeare_encoder(window=5, hidden_dim=4),
+      RANDOM.integers(0, 80, [4, 5]).astype(np.uint8),
+    ),
+    (
+      conv.build_conv_encoder(),
+      RANDOM.integers(0, 256, [4, 28, 28]).astype(np.uint8),
+    ),
+  ],
+)
+def test_every_weight_gets_a_gradient(encoder, x):
+  weights = encoder.init(SEED)
+  with tf.GradientTape() as tape:
+    tape.watch(weights)
+    embeddings, _ = encoder.apply(
+      weights, {}, tf.constant(x), training=True, seed=NO_SEED
+    )
+    loss = tf.reduce_sum(embeddings**2)
+  for name, gradient in tape.gradient(loss, weights).items():
+    assert np.any(tf.convert_to_tensor(gradient).numpy() != 0), name
 
 
 def test_the_benchmarks_forms_of_the_network_compute_the_same():
@@ -95,38 +152,11 @@ def test_the_benchmarks_forms_of_the_network_compute_the_same():
     np.testing.assert_allclose(form(clients[0].x), logits, atol=1e-5)
 
 
-@pytest.mark.parametrize('name', ['conv1/kernel', 'conv1/bias', 'dense/bias'])
-def test_the_initial_weights_are_pytorchs(name):
-  weights = leaf.build_femnist_encoder().init(tf.constant([0, 1]))
-  fan_in = {'conv1': 800, 'dense': 3136}[name.split('/')[0]]
-  bound, w = fan_in**-0.5, weights[name].numpy()
-  assert np.abs(w).max() <= bound
-  assert np.abs(w).max() > 0.9 * bound
-  assert np.std(w) == pytest.approx(bound / 3**0.5, rel=0.2)
-  assert not np.array_equal(w.ravel()[:9], weights['conv0/bias'][:9])
-
-
-def test_every_weight_gets_a_gradient():
-  encoder = leaf.build_femnist_encoder(embedding_dim=8)
-  weights = encoder.init(tf.constant([0, 1]))
-  x = RANDOM.random([4, 28, 28], np.float32)
-  with tf.GradientTape() as tape:
-    tape.watch(weights)
-    embeddings, _ = encoder.apply(weights, {}, x, training=True, seed=NO_SEED)
-    loss = tf.reduce_sum(embeddings**2)
-  for name, gradient in tape.gradient(loss, weights).items():
-    assert np.any(gradient.numpy() != 0), name
-
-
-RANDOM = np.random.default_rng(0)
-SEED = tf.constant([0, 1])
-
-
 def images(count: int, side: int) -> np.ndarray:
   return RANDOM.integers(0, 256, [count, side, side, 3]).astype(np.uint8)
 
 
-def arrays(weights) -> dict[str, np.ndarray]:
+def as_arrays(weights) -> dict[str, np.ndarray]:
   return {name: np.asarray(w, np.float64) for name, w in weights.items()}
 
 
@@ -173,7 +203,7 @@ def numpy_network(x, weights, statistics, training: bool):
 
 
 @pytest.mark.parametrize(('side', 'left'), [(84, 5), (33, 2)])
-def test_the_network_is_the_papers_in_numpy(side, left):
+def test_the_celeba_network_is_the_papers_in_numpy(side, left):
   encoder = leaf.build_celeba_encoder(side=side)
   weights = encoder.init(SEED)
   for i in range(4):  # Not the initial ones and zeros, which could be missed.
@@ -187,7 +217,7 @@ def test_the_network_is_the_papers_in_numpy(side, left):
       weights, state, tf.constant(x), training=training, seed=None
     )
     expected, expected_after = numpy_network(
-      x, arrays(weights), arrays(state), training
+      x, as_arrays(weights), as_arrays(state), training
     )
     assert embeddings.shape == (3, 32 * left**2) == (3, encoder.embedding_dim)
     np.testing.assert_allclose(embeddings, expected, atol=1e-4)
@@ -214,28 +244,6 @@ def test_the_variance_that_is_kept_is_unbiased():
   np.testing.assert_allclose(tf.squeeze(normalised), [-1, 1], atol=1e-5)
   np.testing.assert_allclose(mean, [0.3], rtol=1e-6)
   np.testing.assert_allclose(variance, [0.9 + 0.1 * 8.0], rtol=1e-6)
-
-
-def test_with_2_classes_it_has_the_published_number_of_parameters():
-  model = classifier.EmbeddingClassifier(
-    leaf.build_celeba_encoder(), heads.LinearHead(bias=True), 2
-  )
-  specs = model.weight_specs()
-  count = lambda part: sum(
-    s.shape.num_elements() for s in tf.nest.flatten(part)
-  )
-  assert count(specs.encoder_state) == 256
-  assert count(specs) - 256 == 30_498
-
-
-@pytest.mark.parametrize(
-  ('name', 'fan_in'),
-  [('conv0/kernel', 27), ('conv1/kernel', 288), ('conv3/bias', 288)],
-)
-def test_the_initial_weights_are_pytorchs(name, fan_in):
-  w, bound = leaf.build_celeba_encoder().init(SEED)[name].numpy(), fan_in**-0.5
-  assert 0.9 * bound < np.abs(w).max() <= bound
-  assert np.std(w) == pytest.approx(bound / 3**0.5, rel=0.2)
 
 
 def test_every_weight_of_celeba_gets_a_gradient():
@@ -275,7 +283,10 @@ def test_the_server_takes_the_weighted_mean_of_the_statistics(in_process):
   after = process.get_model_weights(process.next(state, cohort).state)
   each = [
     numpy_network(
-      c.x, arrays(before.encoder), arrays(before.encoder_state), training=True
+      c.x,
+      as_arrays(before.encoder),
+      as_arrays(before.encoder_state),
+      training=True,
     )[1]
     for c in cohort
   ]
@@ -284,15 +295,11 @@ def test_the_server_takes_the_weighted_mean_of_the_statistics(in_process):
     np.testing.assert_allclose(found, expected, atol=1e-5, rtol=1e-5)
 
 
-RANDOM = np.random.default_rng(0)
-SEED = tf.constant([0, 1])
-
-
 def windows(count: int, length: int) -> np.ndarray:
   return RANDOM.integers(0, 80, [count, length]).astype(np.uint8)
 
 
-def test_the_embedding_is_the_papers_network_in_numpy():
+def test_the_shakespeare_network_is_the_papers_in_numpy():
   encoder = leaf.build_shakespeare_encoder(window=6, hidden_dim=5)
   weights = {k: w.numpy() for k, w in encoder.init(SEED).items()}
   x = windows(3, 6)
@@ -308,17 +315,7 @@ def test_the_embedding_is_the_papers_network_in_numpy():
   assert state == {}
 
 
-def test_with_80_classes_it_has_the_published_number_of_parameters():
-  model = classifier.EmbeddingClassifier(
-    leaf.build_shakespeare_encoder(), heads.LinearHead(bias=True), 80
-  )
-  specs = tf.nest.flatten(model.weight_specs())
-  assert sum(s.shape.num_elements() for s in specs) == 819_920
-  spec = model.encoder.example_spec
-  assert (spec.shape, spec.dtype) == ([80], tf.uint8)
-
-
-def test_the_initial_weights_are_pytorchs():
+def test_the_initial_weights_of_the_lstm_are_pytorchs():
   weights = leaf.build_shakespeare_encoder().init(SEED)
   characters = weights.pop('characters').numpy()
   assert characters.shape == (80, 8)
@@ -332,19 +329,6 @@ def test_the_initial_weights_are_pytorchs():
     assert np.std(w) == pytest.approx(3**-0.5 / 16, rel=0.05), name
     firsts.add(float(tf.reshape(w, [-1])[0]))
   assert len(firsts) == len(weights) == 8
-
-
-def test_every_weight_gets_a_gradient():
-  encoder = leaf.build_shakespeare_encoder(window=5, hidden_dim=4)
-  weights = encoder.init(SEED)
-  with tf.GradientTape() as tape:
-    tape.watch(weights)
-    embeddings, _ = encoder.apply(
-      weights, {}, tf.constant(windows(4, 5)), training=True, seed=None
-    )
-    loss = tf.reduce_sum(embeddings**2)
-  for name, gradient in tape.gradient(loss, weights).items():
-    assert np.any(tf.convert_to_tensor(gradient).numpy() != 0), name
 
 
 @pytest.mark.slow
@@ -371,9 +355,6 @@ def test_a_round_is_the_same_on_every_runtime(in_process, tff_worker):
   before = process.get_model_weights(process.initialize()).encoder
   for name, after in found[0][0].encoder.items():
     assert np.any(np.asarray(after) != np.asarray(before[name])), name
-
-
-RANDOM = np.random.default_rng(0)
 
 
 def draw(*shape) -> np.ndarray:
