@@ -136,11 +136,7 @@ def replaced(
 
 
 def union(*parts: encoder_lib.Weights) -> collections.OrderedDict:
-  """Joins weights by name.
-
-  Raises:
-    ValueError: for a repeated name, which would lose a weight.
-  """
+  """Joins weights by name; raises ValueError where a name would lose a weight."""
   joined = collections.OrderedDict()
   for part in parts:
     for name, value in part.items():

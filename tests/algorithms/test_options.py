@@ -5,7 +5,6 @@ import pytest
 import tensorflow as tf
 
 from tests import registered
-from tests import remembering
 from tests import tiny
 from tff_xc import errors
 from tff_xc.algorithms import options
@@ -59,7 +58,7 @@ def test_a_combination_trains(name, given):
   given |= {'client_learning_rate': 0.5, 'local_epochs': 2}
   made = registered.algorithm(name, **given)
   process = registered.process(name, **given)
-  clients = remembering.Clients(made.client_state)
+  clients = registered.Clients(made.client_state)
   state, losses = process.initialize(), []
   for _ in range(6):
     output = process.next(state, clients.attach(COHORT))
@@ -124,9 +123,7 @@ def test_every_algorithm_trains_with_the_options(name):
     given['train'] = 'bottleneck'
   given.pop(REFUSED.get(name, ('',))[0], None)
   process = registered.process(name, **given)
-  clients = remembering.Clients(
-    registered.algorithm(name, **given).client_state
-  )
+  clients = registered.Clients(registered.algorithm(name, **given).client_state)
   state = process.initialize()
   before = process.get_model_weights(state)
   for _ in range(2):

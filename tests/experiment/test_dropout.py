@@ -8,7 +8,6 @@ import pytest
 
 from tasks import experiment
 from tests import small_data
-from tests import small_tasks
 from tff_xc import errors
 from tff_xc.algorithms import fedss
 from tff_xc.algorithms import moon
@@ -169,7 +168,7 @@ def test_the_option_is_one_of_all_algorithms_with_clients():
 
 
 def run(folder, algorithm, rounds, **given):
-  given = {**small_tasks.GLYPHS, 'rounds': rounds, **given}
+  given = {**small_data.GLYPHS, 'rounds': rounds, **given}
   if algorithm == 'fedss':
     given['negatives'] = 3
   made = experiment.assemble(experiment.resolve('glyphs', algorithm, given))

@@ -9,7 +9,7 @@ import tensorflow as tf
 from PIL import Image
 
 from tasks import experiment
-from tests import small_tasks
+from tests import small_data
 from tests.experiment import test_unchanged
 from tff_xc import errors
 from tff_xc.data import fingerprint
@@ -201,7 +201,7 @@ def test_fedvc_fedir_fedavgm_and_fedss_in_one_run_that_resumes(
   lines = [f'{label},{label + 1}\n' for label in range(10)]
   target.write_text('class,weight\n' + ''.join(lines))
   given = {
-    **small_tasks.GLYPHS,
+    **small_data.GLYPHS,
     'negatives': 3,
     'virtual_clients': 8,
     'virtual_clients_replace': True,
@@ -233,7 +233,7 @@ def test_fedvc_fedir_fedavgm_and_fedss_in_one_run_that_resumes(
 
 def test_the_target_may_be_that_of_the_training_examples():
   config = experiment.resolve(
-    'glyphs', 'fedavg', {**small_tasks.GLYPHS, 'importance_weights': 'train'}
+    'glyphs', 'fedavg', {**small_data.GLYPHS, 'importance_weights': 'train'}
   )
   made = experiment.assemble(config)
   _, labels = made.dataset.train.owned_labels()
@@ -251,7 +251,7 @@ def test_a_worker_reads_examples_without_the_file_of_the_target(
 ):
   target = tmp_path / 'p.csv'
   target.write_text('class,weight\n1,2\n3,4\n')
-  given = {**small_tasks.GLYPHS, **changes, 'importance_weights': str(target)}
+  given = {**small_data.GLYPHS, **changes, 'importance_weights': str(target)}
   config = experiment.resolve('glyphs', algorithm, given)
   made = experiment.assemble(config)
   assert made.algorithm.example_weights.target[3] > 0

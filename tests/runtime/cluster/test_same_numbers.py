@@ -7,7 +7,7 @@ import pytest
 import tensorflow as tf
 import tensorflow_federated as tff
 
-from tests import remembering
+from tests import registered
 from tests import small_data
 from tests.runtime.cluster import threads_crew
 from tff_xc.algorithms import fedss
@@ -35,7 +35,7 @@ def _moon(model):
 
 def _run(runtime, algorithm, learning, cohorts):
   """Returns the state, what clients keep, and all rounds' metrics, as arrays."""
-  clients = remembering.Clients(algorithm.client_state)
+  clients = registered.Clients(algorithm.client_state)
   with tff.framework.get_context_stack().install(runtime):
     state, metrics = learning.initialize(), []
     for number in range(_ROUNDS):
