@@ -185,7 +185,7 @@ def test_examples_are_read_when_they_are_asked_for(sampling):
 def test_without_a_number_of_steps_a_round_is_the_average_client():
   draw = cohort.IidBatches(3).cohorts(dataset(), 0)
   assert len(draw(0).examples[0].y) == 3  # Of 10 / 5 examples, rounded up.
-  with pytest.raises(errors.InputError, match='expected at most 10,000,000'):
+  with pytest.raises(errors.InputError, match='10,000,000'):
     cohort.IidBatches(10**6, 11).cohorts(dataset(), 0)
 
 
@@ -226,5 +226,5 @@ def test_batches_of_no_examples_are_refused(clients, steps):
     train.pool, partition.of_clients(clients)
   )
   data = client_data.FederatedDataset('none', 5, train)
-  with pytest.raises(errors.InputError, match='no client has any examples'):
+  with pytest.raises(errors.InputError, match='any examples'):
     cohort.IidBatches(2, steps).cohorts(data, 0)

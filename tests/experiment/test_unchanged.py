@@ -51,7 +51,7 @@ def test_a_changed_file_is_named(tmp_path, change):
   watch.check()
   change(files[1])
   name = 'absent' if change is appeared else 'b.tar'
-  with pytest.raises(errors.InputError, match=f'{name} has changed since this'):
+  with pytest.raises(errors.InputError, match=f'{name} has changed'):
     watch.check()
 
 

@@ -160,11 +160,11 @@ def test_the_option_changes_sampling_weighting_and_epochs():
 
 
 def test_what_does_not_fit_is_refused():
-  with pytest.raises(ValueError, match='10 examples are no multiple'):
+  with pytest.raises(ValueError, match='no multiple'):
     algorithm(clients_per_round=2, examples=10)
   keeps = moon.moon(model=tiny.model())
   cohort.virtual_clients(keeps, 2, 32)
-  with pytest.raises(ValueError, match='drawn without replacement'):
+  with pytest.raises(ValueError, match='replacement'):
     cohort.virtual_clients(keeps, 2, 32, replace=True)
 
 

@@ -89,7 +89,7 @@ def test_other_values_of_frozen_weights_cannot_be_set():
   found = learning.set_model_weights(state, rows).weights
   tiny.assert_same_weights(found, rows, 0)
   other = tf.nest.map_structure(lambda t: 2 * np.asarray(t), weights)
-  with pytest.raises(Exception, match=r'frozen weight .*kernel.* differs'):
+  with pytest.raises(Exception, match='kernel.* differs'):
     learning.set_model_weights(state, other)
 
 
@@ -138,17 +138,13 @@ def test_rows_of_a_frozen_table_are_requested_and_not_sent_back(part):
 
 def test_a_frozen_table_that_all_clients_receive_is_refused():
   made = registered.algorithm('fedss', registered.SPARSE, 0, train='head')
-  with pytest.raises(
-    errors.InputError, match="whole table 'feature', which is"
-  ):
+  with pytest.raises(errors.InputError, match='feature'):
     process_lib.build_process(made)
 
 
 def test_a_frozen_table_does_not_send_rows():
   made = registered.algorithm('fedavg')
-  with pytest.raises(
-    ValueError, match="'class' is frozen: merge it by KeepRow"
-  ):
+  with pytest.raises(ValueError, match='KeepRows'):
     dataclasses.replace(made, frozen=frozenset({'class'}))
   baseline = registered.algorithm('fedaws_baseline2')
   assert baseline.frozen == {'class'}

@@ -398,7 +398,7 @@ def test_options_make_the_bounds():
   assert bounds(
     robust='clipping', clipping_norm=0.1, clipping_quantile=0.5
   ) == robust.Robust(None, robust.Quantile(0.1, 0.5, 0.2))
-  with pytest.raises(errors.InputError, match='clipping_norm only applies'):
+  with pytest.raises(errors.InputError, match='clipping_norm'):
     bounds(robust='zeroing', clipping_norm=0.1)
-  with pytest.raises(ValueError, match='zeroing, clipping or both'):
+  with pytest.raises(ValueError, match='or both'):
     robust.Robust(None, None)

@@ -131,10 +131,10 @@ def test_a_table_that_the_encoder_lacks_is_refused():
     tiny_sparse.model(N), (table,), losses.HeldSoftmax(N)
   )
   assert [t.name for t in made.tables] == ['class', 'feature']
-  with pytest.raises(ValueError, match="no table 'pixel'"):
+  with pytest.raises(ValueError, match='pixel'):
     algorithm.own_rows(made, 'pixel', 3)
   for wrong in ((), (tables.Table('feature', request.AllRows(9)), table)):
-    with pytest.raises(ValueError, match="expected 'class' first"):
+    with pytest.raises(ValueError, match='class'):
       dataclasses.replace(made, tables=wrong)
   with pytest.raises(ValueError, match='name repeats'):
     dataclasses.replace(made, tables=(table, table))
@@ -156,5 +156,5 @@ def test_tables_have_the_order_of_the_encoder():
   made = algorithm.Algorithm(model, given, losses.HeldSoftmax(N))
   assert [t.name for t in made.tables] == ['class', 'a', 'b']
   assert made.tables[2] == given[1]
-  with pytest.raises(ValueError, match="no table 'c'"):
+  with pytest.raises(ValueError, match='no table'):
     made.with_table(tables.Table('c', request.AllRows(9)))

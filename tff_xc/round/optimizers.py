@@ -1,13 +1,11 @@
-"""Optimizers in the form that the papers' code uses.
+"""Optimizers of all weights, in the papers' form, and of a table's requested rows.
 
 TFF's own Adam adds epsilon before the bias correction and has no AMSGrad; these
 follow PyTorch: w <- w - lr * m_hat / (sqrt(v_hat) + epsilon).
 
-Optimizers of a table that take the gradients of requested rows only.
-
-A round's clients request U of the n rows. `Dense` updates all n rows. The other
-optimizers touch only the U requested rows: they return each large tensor as one
-`tf.tensor_scatter_nd_update` of their input, never inside `tf.cond`, so that a
+A round's clients request U of the n rows of a table. `Dense` updates all n rows. The
+other table optimizers touch only the U requested rows: they return each large tensor
+as one `tf.tensor_scatter_nd_update` of their input, never inside `tf.cond`, so that a
 runtime may apply it in place.
 """
 
@@ -139,16 +137,7 @@ class TableOptimizer(Protocol):
     """Returns the initial state for a table [n, row_dim] of this spec."""
 
   def read(self, state: Any, table: tf.Tensor, ids: tf.Tensor) -> tf.Tensor:
-    """Returns rows, up to date.
-
-    Args:
-      state: as returned before.
-      table: float32 [n, row_dim].
-      ids: int32 [U], or a scalar.
-
-    Returns:
-      float32 [U, row_dim], or [row_dim].
-    """
+    """Returns rows, up to date: [U, row_dim] of ids [U], or [row_dim] of a scalar."""
 
   def read_all(self, state: Any, table: tf.Tensor) -> tf.Tensor:
     """Returns the table float32 [n, row_dim], up to date."""
@@ -168,8 +157,7 @@ class TableOptimizer(Protocol):
       state: as returned before.
       table: float32 [n, row_dim].
       ids: int32 [U], distinct.
-      gradients: float32 [U, row_dim], at the values that `read` returns. All
-        other rows have a zero gradient.
+      gradients: [U, row_dim], at the values that `read` returns; zero for others.
       has_update: bool scalar; if it is False, nothing changes.
       after: changes the new rows `ids` before they are written, so that they
         are written once. It gets no rows if there is no update.
