@@ -78,7 +78,7 @@ def test_a_checkpoint_that_announces_too_much_is_not_read(
 ):
   checkpoints.Checkpoints(tmp_path).save(state(), 4)
   monkeypatch.setattr(memory, 'free_bytes', lambda: 40)
-  with pytest.raises(errors.InputError, match='round_4.npz: .*152 B'):
+  with pytest.raises(errors.InputError, match=r'round_4.npz: .*152 B'):
     checkpoints.load_newest(tmp_path, state())
 
 

@@ -106,7 +106,7 @@ def test_a_missing_or_damaged_file_is_one_sentence(tmp_path):
   states = after(tmp_path, [[7, 3]])
   path = tmp_path / client_states.FOLDER / '7_1.npz'
   path.write_bytes(path.read_bytes()[:50])
-  with pytest.raises(errors.InputError, match='7_1.npz'):
+  with pytest.raises(errors.InputError, match=r'7_1.npz'):
     states.of(7)
   assert re.search(r'7_1.npz, is damaged', states.problem(states.arrays()))
   path.unlink()
@@ -142,7 +142,7 @@ def test_memory_that_runs_out_does_not_blame_the_file(tmp_path, monkeypatch):
     raise MemoryError
 
   monkeypatch.setattr(np, 'load', load)
-  with pytest.raises(errors.InputError, match='MemoryError.*mend'):
+  with pytest.raises(errors.InputError, match=r'MemoryError.*mend'):
     states.of(7)
 
 
@@ -176,7 +176,7 @@ def test_states_of_another_algorithm_are_refused(spec, tmp_path):
   saved = after(tmp_path, [[7, 3]]).arrays()
   states = client_states.ClientStates(spec, tmp_path)
   states.restore(saved, 1)
-  with pytest.raises(errors.InputError, match='7_1.npz'):
+  with pytest.raises(errors.InputError, match=r'7_1.npz'):
     states.of(7)
 
 

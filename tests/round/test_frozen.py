@@ -89,7 +89,7 @@ def test_other_values_of_frozen_weights_cannot_be_set():
   found = learning.set_model_weights(state, rows).weights
   tiny.assert_same_weights(found, rows, 0)
   other = tf.nest.map_structure(lambda t: 2 * np.asarray(t), weights)
-  with pytest.raises(Exception, match='kernel.* differs'):
+  with pytest.raises(Exception, match=r'kernel.* differs'):
     learning.set_model_weights(state, other)
 
 

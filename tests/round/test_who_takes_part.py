@@ -76,7 +76,9 @@ def test_a_label_that_all_y_lacks_fails():
 
 
 def test_more_classes_than_announced_fail_and_name_client_and_number():
-  with pytest.raises(client_error.ClientError, match='client 0: .* 3 .*most 2'):
+  with pytest.raises(
+    client_error.ClientError, match=r'client 0: .* 3 .*most 2'
+  ):
     tiny.run(build(max_positives=2), 1, lambda _: [SOUND])
 
 
@@ -84,7 +86,7 @@ def test_more_features_than_announced_fail_likewise():
   made = fedss.fedss(model=tiny_sparse.model(N), max_positives=2, negatives=2)
   process = process_lib.build_process(algorithm.own_rows(made, 'feature', 2))
   [client] = tiny_sparse.cohort([[(3, [[0, 1], [2]])]])
-  with pytest.raises(client_error.ClientError, match='3 .*feature.*most 2'):
+  with pytest.raises(client_error.ClientError, match=r'3 .*feature.*most 2'):
     process.next(process.initialize(), [client])
 
 
