@@ -39,22 +39,18 @@ _AHEAD_CLIENTS, _AHEAD_BYTES = 4, 2**28
 
 
 class Cohort(NamedTuple):
-  """The clients of one round.
+  """The clients of one round."""
 
-  Attributes:
-    examples: one value per client, for `LearningProcess.next`. Each access to a
-      value reads its examples.
-    skipped: number of drawn clients without examples, which do not take part.
-    client_ids: the clients' ids, for messages.
-    numbers: each value's `client_id`; None: read from the values.
-    dropouts: number of drawn clients that left before they sent anything; None
-      where no client ever leaves.
-  """
-
+  # One value per client, for `LearningProcess.next`. Each access to a value
+  # reads its examples.
   examples: Sequence[examples_lib.ClientExamples]
+  # Number of drawn clients without examples, which do not take part.
   skipped: int
-  client_ids: tuple[str, ...] = ()
+  client_ids: tuple[str, ...] = ()  # The clients' ids, for messages.
+  # Each value's `client_id`; None: read from the values.
   numbers: Sequence[int] | None = None
+  # Number of drawn clients that left before they sent anything; None where no
+  # client ever leaves.
   dropouts: int | None = None
 
 

@@ -34,17 +34,12 @@ _BAR = '{l_bar}{bar}| {n_fmt}/{total_fmt} [{elapsed}{postfix}]'
 
 @dataclasses.dataclass(frozen=True)
 class Schedule:
-  """The number of rounds, evaluations and checkpoints.
+  """The number of rounds, evaluations and checkpoints."""
 
-  Attributes:
-    rounds: rounds of the whole run.
-    eval_every: rounds between evaluations; the last round is evaluated too.
-    checkpoint_every: rounds between checkpoints; likewise.
-  """
-
-  rounds: int
+  rounds: int  # Rounds of the whole run.
+  # Rounds between evaluations; the last round is evaluated too.
   eval_every: int
-  checkpoint_every: int
+  checkpoint_every: int  # Rounds between checkpoints; likewise.
 
   def due(self, every: int, round_number: int) -> bool:
     """Whether an action of period `every` is due after the round."""

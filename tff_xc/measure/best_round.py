@@ -19,15 +19,10 @@ if TYPE_CHECKING:
 
 
 class Choice(NamedTuple):
-  """Chooses the round with the best value of a score, the first of equals.
+  """Chooses the round with the best value of a score, the first of equals."""
 
-  Attributes:
-    metric: a name in `catalog.SCORES`; '': no round is chosen.
-    stop_after: evaluations without a better value after which a run stops; 0: it
-      does not.
-  """
-
-  metric: str = ''
+  metric: str = ''  # A name in `catalog.SCORES`; '': no round is chosen.
+  # Evaluations without a better value after which a run stops; 0: it does not.
   stop_after: int = 0
 
   def waited(self, rows: Iterable[Mapping[str, float]]) -> int:

@@ -19,24 +19,19 @@ AT = (1, 3, 5)
 
 
 class Metric(NamedTuple):
-  """A metric.
+  """A metric."""
 
-  Attributes:
-    heading: its name in tables and legends.
-    meaning: its definition, in one line.
-    needs: the parts of a data set or model that it is computed from: 'test',
-      'validation', 'retrieval', 'propensity', 'train', 'class rows'. Empty for `ROUND`.
-    unit: 'fraction', printed in percent ('mcc' may be negative); 'distance' of
-      unit vectors, in [0, 2]; 'bytes', 'rows', 'examples', 'clients',
-      'batches', 'parameters', 'seconds', 'norm' or 'loss'.
-    better: 'higher', 'lower', or 'neither'.
-  """
-
-  heading: str
-  meaning: str
+  heading: str  # Its name in tables and legends.
+  meaning: str  # Its definition, in one line.
+  # The parts of a data set or model that it is computed from: 'test',
+  # 'validation', 'retrieval', 'propensity', 'train', 'class rows'. Empty for
+  # `ROUND`.
   needs: tuple[str, ...] = ()
+  # 'fraction', printed in percent ('mcc' may be negative); 'distance' of unit
+  # vectors, in [0, 2]; 'bytes', 'rows', 'examples', 'clients', 'batches',
+  # 'parameters', 'seconds', 'norm' or 'loss'.
   unit: str = 'fraction'
-  better: str = 'higher'
+  better: str = 'higher'  # 'higher', 'lower', or 'neither'.
 
   def best(self, values: 'pd.Series') -> float:
     """Returns the best of a column's values; nan if it has none but nan."""

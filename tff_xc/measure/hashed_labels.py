@@ -100,31 +100,20 @@ def divergences(counts: np.ndarray, smoothing: float = 1.0) -> np.ndarray:
 
 
 class Theory(NamedTuple):
-  """What the lemmas and the theorem say of a data set, and what is so.
+  """What the lemmas and the theorem say of a data set, and what is so."""
 
-  Attributes:
-    num_tables: R.
-    num_buckets: B.
-    label_counts: int64 [n], training examples with each label.
-    is_frequent: bool [n].
-    num_examples: N.
-    expected: float64 [n], see `expected_positives`.
-    observed: int64 [R, n], examples of each label's bucket in each table.
-    client_counts: int64 [K, n], examples of each client with each label.
-    of_labels: float64 [K, K], see `divergences`.
-    of_buckets: float64 [R, K, K].
-  """
-
-  num_tables: int
-  num_buckets: int
-  label_counts: np.ndarray
-  is_frequent: np.ndarray
-  num_examples: int
-  expected: np.ndarray
+  num_tables: int  # R.
+  num_buckets: int  # B.
+  label_counts: np.ndarray  # int64 [n], training examples with each label.
+  is_frequent: np.ndarray  # bool [n].
+  num_examples: int  # N.
+  expected: np.ndarray  # float64 [n], see `expected_positives`.
+  # int64 [R, n], examples of each label's bucket in each table.
   observed: np.ndarray
+  # int64 [K, n], examples of each client with each label.
   client_counts: np.ndarray
-  of_labels: np.ndarray
-  of_buckets: np.ndarray
+  of_labels: np.ndarray  # float64 [K, K], see `divergences`.
+  of_buckets: np.ndarray  # float64 [R, K, K].
 
   @property
   def pairs(self) -> tuple[np.ndarray, np.ndarray]:

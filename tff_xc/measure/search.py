@@ -86,35 +86,22 @@ def _smallest(values: np.ndarray, k: int) -> np.ndarray:
 
 
 class _Examples(NamedTuple):
-  """A batch of examples in fixed point.
+  """A batch of examples in fixed point."""
 
-  Attributes:
-    fixed: float64 [b, d], integers.
-    scale: float64 [b], powers of two; `fixed` * scale * 2^-24 are the examples.
-    norms: float64 [b], upper bounds of the rounded examples' norms.
-    float32: [b, d], exactly the rounded examples.
-  """
-
-  fixed: np.ndarray
+  fixed: np.ndarray  # float64 [b, d], integers.
+  # float64 [b], powers of two; `fixed` * scale * 2^-24 are the examples.
   scale: np.ndarray
-  norms: np.ndarray
-  float32: np.ndarray
+  norms: np.ndarray  # float64 [b], upper bounds of the rounded examples' norms.
+  float32: np.ndarray  # [b, d], exactly the rounded examples.
 
 
 class _Table(NamedTuple):
-  """The classes.
+  """The classes."""
 
-  Attributes:
-    rows: float [n, d].
-    bias: float64 [n], or None.
-    norms: float64 [n], nan if a row is not finite.
-    scale: a power of two above all norms.
-  """
-
-  rows: np.ndarray
-  bias: np.ndarray | None
-  norms: np.ndarray
-  scale: float
+  rows: np.ndarray  # float [n, d].
+  bias: np.ndarray | None  # float64 [n], or None.
+  norms: np.ndarray  # float64 [n], nan if a row is not finite.
+  scale: float  # A power of two above all norms.
 
 
 def top_k(
@@ -345,25 +332,18 @@ def _check(embeddings, class_table, bias, k):
 
 
 class _Points(NamedTuple):
-  """All points. In float32 they are less their mean, so that near ones differ.
+  """All points. In float32 they are less their mean, so that near ones differ."""
 
-  Attributes:
-    fixed: float64 [e, d], integers; zero if not finite.
-    finite: bool [e].
-    queries: float32 [e, d + 1], the points and 1.
-    targets: float32 [e', d + 1], the points and minus half their squared norms.
-      The product with a query is larger the nearer the point is. It is -inf of
-      points that are not finite, and of those that make e' a multiple of `groups`.
-    slack: float64 [e], twice the most by which a query's products may be wrong.
-    groups: number of groups; point i is in group i modulo it.
-  """
-
-  fixed: np.ndarray
-  finite: np.ndarray
-  queries: np.ndarray
+  fixed: np.ndarray  # float64 [e, d], integers; zero if not finite.
+  finite: np.ndarray  # bool [e].
+  queries: np.ndarray  # float32 [e, d + 1], the points and 1.
+  # float32 [e', d + 1], the points and minus half their squared norms. The
+  # product with a query is larger the nearer the point is. It is -inf of points
+  # that are not finite, and of those that make e' a multiple of `groups`.
   targets: np.ndarray
+  # float64 [e], twice the most by which a query's products may be wrong.
   slack: np.ndarray
-  groups: int
+  groups: int  # Number of groups; point i is in group i modulo it.
 
 
 def nearest_blocks(

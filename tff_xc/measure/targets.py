@@ -17,15 +17,11 @@ if TYPE_CHECKING:
 
 
 class Target(NamedTuple):
-  """A value of a metric.
+  """A value of a metric."""
 
-  Attributes:
-    metric: its name in `catalog.SCORES`.
-    value: a fraction, or a distance; at least this, or at most this for metrics
-      of which less is better.
-  """
-
-  metric: str
+  metric: str  # Its name in `catalog.SCORES`.
+  # A fraction, or a distance; at least this, or at most this for metrics of
+  # which less is better.
   value: float
 
   @property

@@ -25,28 +25,21 @@ from tff_xc.round import tables
 
 
 class ClientUpdate(NamedTuple):
-  """What a client sends to the server.
+  """What a client sends to the server."""
 
-  Attributes:
-    encoder_delta: by name, trained weights after minus before; zeros if the
-      update is dropped.
-    rows: by table, float32 [N, row_dim], as its merge says; exactly zero on
-      padding.
-    weight: float32 scalar, the client's weight in means: its number of
-      examples, or 1 with 'uniform' weighting; 0 if the client has no examples
-      or its update is not finite.
-    measured: sums over the client's examples, by name; all zero for a client
-      without examples.
-    bounded: `robust.Bounded`, if there are bounds.
-    state: what it keeps, if the algorithm has client state; not sent.
-  """
-
+  # By name, trained weights after minus before; zeros if the update is dropped.
   encoder_delta: encoder_lib.Weights
+  # By table, float32 [N, row_dim], as its merge says; exactly zero on padding.
   rows: Mapping[str, tf.Tensor]
+  # float32 scalar, the client's weight in means: its number of examples, or 1
+  # with 'uniform' weighting; 0 if the client has no examples or its update is
+  # not finite.
   weight: tf.Tensor
+  # Sums over the client's examples, by name; all zero for a client without
+  # examples.
   measured: collections.OrderedDict
-  bounded: Any = ()
-  state: Any = ()
+  bounded: Any = ()  # `robust.Bounded`, if there are bounds.
+  state: Any = ()  # What it keeps, if the algorithm has client state; not sent.
 
 
 def build(algorithm: algorithm_lib.Algorithm):

@@ -44,15 +44,11 @@ class ClientExamples(NamedTuple):
 
 
 class KeptState(NamedTuple):
-  """What a client kept from the last round in which it took part.
+  """What a client kept from the last round in which it took part."""
 
-  Attributes:
-    known: bool scalar; False for a client that has not taken part yet.
-    value: tensors as `ClientState.spec`; zeros if not known.
-  """
-
+  # bool scalar; False for a client that has not taken part yet.
   known: tf.Tensor
-  value: Any
+  value: Any  # Tensors as `ClientState.spec`; zeros if not known.
 
 
 def nothing_kept(spec: Any) -> KeptState:
@@ -96,15 +92,10 @@ _MOST = (4, 16, 64)
 
 
 class KeptStates(NamedTuple):
-  """The states of a round's clients.
+  """The states of a round's clients."""
 
-  Attributes:
-    ids: int64 [K], the clients' ids.
-    value: as the algorithm's `ClientState.spec`, with K first.
-  """
-
-  ids: tf.Tensor
-  value: Any
+  ids: tf.Tensor  # int64 [K], the clients' ids.
+  value: Any  # As the algorithm's `ClientState.spec`, with K first.
 
 
 def build_collect(spec: Any) -> Callable:

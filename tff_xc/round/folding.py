@@ -20,46 +20,30 @@ _STACK_ROWS = (2**12, 2**14, 2**16)
 
 
 class RowSums(NamedTuple):
-  """Weighted sums of rows over a cohort.
+  """Weighted sums of rows over a cohort."""
 
-  Attributes:
-    ids: int32 [U], distinct numbers of rows, ascending.
-    rows: float32 [U, row_dim], sum of weight times row over the clients that
-      sent the row.
-    weights: float32 [U], sum of the weights of these clients.
-  """
-
-  ids: tf.Tensor
+  ids: tf.Tensor  # int32 [U], distinct numbers of rows, ascending.
+  # float32 [U, row_dim], sum of weight times row over the clients that sent the
+  # row.
   rows: tf.Tensor
-  weights: tf.Tensor
+  weights: tf.Tensor  # float32 [U], sum of the weights of these clients.
 
 
 class StackedRows(NamedTuple):
-  """All clients' rows, side by side.
+  """All clients' rows, side by side."""
 
-  Attributes:
-    ids: int32 [R], the rows' numbers; a number repeats for each client.
-    rows: float32 [R, row_dim], as the clients sent them.
-    weights: float32 [R], the weight of the client that sent the row.
-  """
-
+  # int32 [R], the rows' numbers; a number repeats for each client.
   ids: tf.Tensor
-  rows: tf.Tensor
-  weights: tf.Tensor
+  rows: tf.Tensor  # float32 [R, row_dim], as the clients sent them.
+  weights: tf.Tensor  # float32 [R], the weight of the client that sent the row.
 
 
 class RowUpdate(NamedTuple):
-  """One client's rows, without padding.
+  """One client's rows, without padding."""
 
-  Attributes:
-    ids: int32 [S].
-    rows: float32 [S, row_dim], not yet weighted.
-    weight: float32 scalar.
-  """
-
-  ids: tf.Tensor
-  rows: tf.Tensor
-  weight: tf.Tensor
+  ids: tf.Tensor  # int32 [S].
+  rows: tf.Tensor  # float32 [S, row_dim], not yet weighted.
+  weight: tf.Tensor  # float32 scalar.
 
 
 def row_update(held, rows: tf.Tensor, weight: tf.Tensor) -> RowUpdate:

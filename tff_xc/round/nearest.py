@@ -124,17 +124,13 @@ def similarities(units: tf.Tensor) -> list[tf.Tensor]:
 
 
 class Neighbours(NamedTuple):
-  """The k nearest of some rows.
+  """The k nearest of some rows."""
 
-  Attributes:
-    mask: float32 [b, U], 1 for a neighbour, 0 for others.
-    least: float32 [b], the similarity of the least similar neighbour.
-    known: bool [b]. A row of which more than k others are as similar is in a
-      tie, and its neighbours are not known: its mask is 0, and `least` is 2.
-  """
-
-  mask: tf.Tensor
+  mask: tf.Tensor  # float32 [b, U], 1 for a neighbour, 0 for others.
+  # float32 [b], the similarity of the least similar neighbour.
   least: tf.Tensor
+  # bool [b]. A row of which more than k others are as similar is in a tie, and
+  # its neighbours are not known: its mask is 0, and `least` is 2.
   known: tf.Tensor
 
 

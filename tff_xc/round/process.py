@@ -30,22 +30,16 @@ class ServerState(NamedTuple):
 
 
 class RoundState(NamedTuple):
-  """The server's state between rounds.
+  """The server's state between rounds."""
 
-  Attributes:
-    weights: the global model. Rows that were not requested lately may still
-      lack momentum updates; `LearningProcess.get_model_weights` applies them.
-    server: states of the server's optimizers and steps.
-    aggregator: state of the encoder's aggregator; `robust.State` with bounds.
-    round_number: int32, rounds done.
-    seed: int32 [2], the run's seed; all randomness derives from it.
-  """
-
+  # The global model. Rows that were not requested lately may still lack
+  # momentum updates; `LearningProcess.get_model_weights` applies them.
   weights: classifier.ModelWeights
-  server: ServerState
+  server: ServerState  # States of the server's optimizers and steps.
+  # State of the encoder's aggregator; `robust.State` with bounds.
   aggregator: Any
-  round_number: tf.Tensor
-  seed: tf.Tensor
+  round_number: tf.Tensor  # int32, rounds done.
+  seed: tf.Tensor  # int32 [2], the run's seed; all randomness derives from it.
 
 
 def build_process(
