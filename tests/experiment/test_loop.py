@@ -178,7 +178,7 @@ def test_more_rounds_go_on_and_fewer_are_refused(tmp_path):
     ({'extra': 1}, 'extra was None and is 1'),
     (
       {'hyperparameters': {'batch': 2, 'steps': 4}, 'options': {'depth': 8}},
-      'configuration: depth was 56 and is 8, steps was 3 and is 4; choose',
+      'depth was 56 and is 8, steps was 3',
     ),
   ],
 )
@@ -328,7 +328,7 @@ def test_what_is_left_of_a_run_without_config_is_refused(tmp_path, kept):
   ('change', 'message'),
   [
     (lambda file: file.unlink(), 'no row of round 0'),
-    (lambda file: _drop_lines(file, 1, 2), 'round 0: .* an earlier version'),
+    (lambda file: _drop_lines(file, 1, 2), 'earlier version'),
     (lambda file: _drop_lines(file, 4, 6), 'no row of round 3'),
     (lambda file: file.write_bytes(b'\xff\xfe\x00'), 'is damaged'),
   ],
