@@ -345,11 +345,11 @@ def own_values(config: Mapping, data_dir: str):
     that refuses data whose files have changed since), see `runtime.registry`.
   """
   from tff_xc.data import fingerprint
-  from tff_xc.experiment import files
+  from tff_xc.experiment import storage
 
   found = assemble(without_importance(config), data_dir)
   # It begins before the data are compared with the run's.
-  watch = files.Watch(found.dataset.train.pool.files)
+  watch = storage.Watch(found.dataset.train.pool.files)
   cohorts = found.algorithm.sampling.cohorts(found.dataset, config['seed'])
   values_of = functools.lru_cache(2)(lambda number: cohorts(number).examples)
   return fingerprint.fingerprint(found.dataset), values_of, watch.check

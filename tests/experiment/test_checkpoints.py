@@ -14,7 +14,7 @@ from tests import doubling
 from tff_xc import errors
 from tff_xc import memory
 from tff_xc.experiment import checkpoints
-from tff_xc.experiment import files
+from tff_xc.experiment import storage
 
 State = collections.namedtuple('State', 'weights round_number')
 
@@ -84,9 +84,9 @@ def test_a_checkpoint_that_announces_too_much_is_not_read(
 
 def test_a_pipe_is_not_opened(tmp_path, capsys):
   os.mkfifo(tmp_path / 'a.npz')
-  assert not files.is_whole(tmp_path / 'a.npz')
-  with pytest.raises(files.DamagedError):
-    files.read_arrays(tmp_path / 'a.npz')
+  assert not storage.is_whole(tmp_path / 'a.npz')
+  with pytest.raises(storage.DamagedError):
+    storage.read_arrays(tmp_path / 'a.npz')
 
 
 @pytest.mark.parametrize(

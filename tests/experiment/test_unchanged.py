@@ -13,8 +13,8 @@ from datasets.splits import own
 from tests import doubling
 from tff_xc import errors
 from tff_xc.experiment import checkpoints
-from tff_xc.experiment import files as files_lib
 from tff_xc.experiment import run_directory
+from tff_xc.experiment import storage
 
 
 def replaced(file):
@@ -45,7 +45,7 @@ def test_a_changed_file_is_named(tmp_path, change):
   files = [tmp_path / 'a.tar', tmp_path / 'b.tar']
   for file in files:
     file.write_bytes(b'data')
-  watch = files_lib.Watch([*files, tmp_path / 'absent'])
+  watch = storage.Watch([*files, tmp_path / 'absent'])
   watch.check()
   files[1].read_bytes()  # Reading is no change.
   watch.check()
@@ -58,7 +58,7 @@ def test_a_changed_file_is_named(tmp_path, change):
 def test_a_file_system_that_is_mounted_anew_is_no_change(tmp_path, monkeypatch):
   file = tmp_path / 'a.tar'
   file.write_bytes(b'data')
-  watch = files_lib.Watch([file])
+  watch = storage.Watch([file])
   stat = os.stat
 
   def elsewhere(*args, **kwargs):

@@ -22,7 +22,7 @@ import tensorflow as tf
 import tree
 
 from tff_xc import errors
-from tff_xc.experiment import files
+from tff_xc.experiment import storage
 from tff_xc.report import run_files
 
 _FOLDER, _DAMAGED = 'checkpoints', 'damaged'
@@ -67,15 +67,15 @@ def load_newest(
   for version in reversed(versions):
     path = _path(root, version)
     try:
-      named = files.read_arrays(path, without=_MODEL)
+      named = storage.read_arrays(path, without=_MODEL)
       more = {
         name.removeprefix(_MORE): named.pop(name)
         for name in list(named)
         if name.startswith(_MORE)
       }
       if told := problem(more):
-        raise files.DamagedError(told)
-    except files.DamagedError as e:
+        raise storage.DamagedError(told)
+    except storage.DamagedError as e:
       if not path.exists():  # The training run has removed it.
         continue
       before = 'the one before is taken'
@@ -146,7 +146,7 @@ class Checkpoints:
       named = {name: np.asarray(leaf) for name, leaf in _named(state)}
       named |= _of_model(named, model())
       named |= {_MORE + name: array for name, array in (more or {}).items()}
-      files.write_arrays(path, named)
+      storage.write_arrays(path, named)
     versions = _versions(self._root)
     for version in versions[:-_KEPT]:
       _path(self._root, version).unlink()
@@ -158,7 +158,7 @@ class Checkpoints:
       shutil.copyfile(file, self._aside(file))
 
   def _move_aside(self, path: pathlib.Path) -> str:
-    with files.writing(self._root / _DAMAGED):
+    with storage.writing(self._root / _DAMAGED):
       (self._root / _DAMAGED).mkdir(exist_ok=True)
       target = self._aside(path)
       path.rename(target)

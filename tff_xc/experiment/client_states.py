@@ -23,7 +23,7 @@ import tree
 
 from tff_xc import errors
 from tff_xc.experiment import cohort
-from tff_xc.experiment import files
+from tff_xc.experiment import storage
 from tff_xc.report import run_files
 from tff_xc.round import examples as examples_lib
 
@@ -67,13 +67,15 @@ class ClientStates:
       return self._unknown
     path = self._path(client_id, self.kept[client_id][-1])
     try:
-      found = files.read_arrays(path)
+      found = storage.read_arrays(path)
       for name, spec in self._named:
         leaf = found.get(name, np.zeros(0))
         dtype = spec.dtype.as_numpy_dtype
         if leaf.dtype != dtype or leaf.shape != tuple(spec.shape):
-          raise files.DamagedError(f'{name} is {leaf.dtype} {list(leaf.shape)}')
-    except files.DamagedError as e:
+          raise storage.DamagedError(
+            f'{name} is {leaf.dtype} {list(leaf.shape)}'
+          )
+    except storage.DamagedError as e:
       raise errors.InputError(
         f"a client's state, {path}, cannot be read ({e}); restore it, or move it"
         ' away, and the same command goes on from the checkpoint before'
@@ -101,12 +103,12 @@ class ClientStates:
     kept = self._without(lambda at, by: at > self._saved)
     leaves = [np.asarray(t) for t in tf.nest.flatten(new.value)]
     names = [name for name, _ in self._named]
-    with files.writing(self._folder):
+    with storage.writing(self._folder):
       self._folder.mkdir(exist_ok=True)
     for place, client_id in enumerate(np.asarray(new.ids).tolist()):
       named = dict(zip(names, (leaf[place] for leaf in leaves), strict=True))
       path = self._path(client_id, round_number)
-      files.write_arrays(path, named, durable=False)  # See `sync`.
+      storage.write_arrays(path, named, durable=False)  # See `sync`.
       kept[client_id] = (*kept.get(client_id, ()), round_number)
     return kept
 
@@ -131,7 +133,7 @@ class ClientStates:
     ]
     # At once, since the file system then writes its journal once for many.
     with (
-      files.writing(self._folder),
+      storage.writing(self._folder),
       concurrent.futures.ThreadPoolExecutor(_SYNCED_AT_ONCE) as pool,
     ):
       for _ in pool.map(run_files.sync, new):
@@ -197,7 +199,7 @@ class ClientStates:
     """Says which file of a checkpoint is missing or cut short; '' if none is."""
     for client, at in _rounds(arrays).items():
       path = self._path(client, at)
-      if not files.is_whole(path):
+      if not storage.is_whole(path):
         what = 'damaged' if path.exists() else 'missing'
         return f"a client's state, {path}, is {what}"
     return ''

@@ -26,8 +26,8 @@ import tensorflow_federated as tff
 from tff_xc import errors
 from tff_xc import lock
 from tff_xc.experiment import checkpoints
-from tff_xc.experiment import files as files_lib
 from tff_xc.experiment import same_run
+from tff_xc.experiment import storage
 from tff_xc.report import run_files
 
 CURVES = 'curves.png'
@@ -77,10 +77,10 @@ class RunDirectory:
     same_run.check_config(self.path, config)
     self._remove_leftovers()
     self._config = config
-    with files_lib.writing(self.path / run_files.CONFIG):
+    with storage.writing(self.path / run_files.CONFIG):
       if not run_files.is_run(self.path):
         run_files.write_json(self.path / run_files.CONFIG, config)
-      watch = files_lib.Watch(files)
+      watch = storage.Watch(files)
       # Without a reference to `self`, which holds the lock as long as it lives.
       check = functools.partial(_before_checkpoint, self.path, watch)
       self.checkpoints = checkpoints.Checkpoints(self.path, check)
@@ -108,7 +108,7 @@ class RunDirectory:
     """
     file, folder = self.path / run_files.METRICS, self.path / _TENSORBOARD
     rows = []
-    with files_lib.writing(file):
+    with storage.writing(file):
       kept = _rounds(file, rounds_done)
       run_files.write_json(self.path / run_files.CONFIG, self._config)
       if not rounds_done:
@@ -128,7 +128,7 @@ class RunDirectory:
     """Writes classes.csv: the classes' names and their training examples."""
     path = self.path / run_files.CLASSES
     with (
-      files_lib.writing(path),
+      storage.writing(path),
       run_files.replacing(path) as temporary,
       temporary.open('w', newline='', encoding='utf-8') as file,
     ):
@@ -145,20 +145,20 @@ class RunDirectory:
       errors.InputError: they cannot be written; then metrics.csv is as it was.
     """
     try:
-      with files_lib.writing(self.path / run_files.METRICS):
+      with storage.writing(self.path / run_files.METRICS):
         _finish(self._metrics.release(dict(row), round_number))
     except errors.InputError:
       with contextlib.suppress(OSError):  # The directory itself may be gone.
         self._remove_leftovers()
       raise
-    with files_lib.writing(self.path / _TENSORBOARD):
+    with storage.writing(self.path / _TENSORBOARD):
       measured = {k: float(v) for k, v in row.items() if v == v}
       _finish(self._events.release(measured, round_number))
 
   def write_summary(self, summary: Mapping[str, Any]) -> None:
     """Writes summary.json."""
     path = self.path / run_files.SUMMARY
-    with files_lib.writing(path):
+    with storage.writing(path):
       run_files.write_json(path, summary)
 
 
@@ -168,11 +168,11 @@ def _finish(release) -> None:
     thread.submit(asyncio.run, release).result()
 
 
-def _before_checkpoint(path: pathlib.Path, watch: files_lib.Watch) -> None:
+def _before_checkpoint(path: pathlib.Path, watch: storage.Watch) -> None:
   """Checks the data; waits until the disk has the rows that a resume needs."""
   watch.check()
   file = path / run_files.METRICS
-  with files_lib.writing(file):
+  with storage.writing(file):
     if file.exists():
       run_files.sync(file)
     run_files.sync(path)

@@ -19,11 +19,11 @@ from tff_xc.data import client_data
 from tff_xc.data import fingerprint
 from tff_xc.experiment import client_states
 from tff_xc.experiment import cohort
-from tff_xc.experiment import files as files_lib
 from tff_xc.experiment import loop
 from tff_xc.experiment import progress
 from tff_xc.experiment import run_directory
 from tff_xc.experiment import same_run
+from tff_xc.experiment import storage
 from tff_xc.measure import best_round
 from tff_xc.measure import catalog
 from tff_xc.measure import communication
@@ -113,7 +113,7 @@ def train(
 def draw_curves(run_dir: str | os.PathLike) -> None:
   """Draws curves.png of a run's directory."""
   picture = pathlib.Path(run_dir) / run_directory.CURVES
-  with files_lib.writing(picture):
+  with storage.writing(picture):
     curves.plot_run(run_files.read_run(run_dir), picture)
 
 
