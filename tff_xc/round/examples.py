@@ -104,12 +104,6 @@ def build_collect(spec: Any) -> Callable:
   It takes (metrics@SERVER, ids@CLIENTS, `KeptState`s@CLIENTS) within a federated
   computation. A client that keeps nothing yet is left out.
   """
-  stacked = lambda t: tff.TensorType(t.dtype.as_numpy_dtype, [None, *t.shape])
-  kept_type = tff.to_type(
-    KeptStates(
-      tff.TensorType(np.int64, [None]), tf.nest.map_structure(stacked, spec)
-    )
-  )
 
   @tff.tensorflow.computation
   def message(client_id, state):
@@ -117,31 +111,8 @@ def build_collect(spec: Any) -> Callable:
     alone = lambda t: tf.repeat(t[None], count, axis=0)
     return tf.nest.map_structure(alone, KeptStates(client_id, state.value))
 
-  join = folding.side_by_side
-
-  @tff.tensorflow.computation
-  def zero():
-    empty = lambda t: tf.raw_ops.PlaceholderWithDefault(
-      input=tf.zeros([0, *t.shape], t.dtype), shape=[None, *t.shape]
-    )
-    nothing = tf.nest.map_structure(
-      empty, KeptStates(tf.TensorSpec([], tf.int64), spec)
-    )
-    return [nothing] * (len(_MOST) + 1)
-
-  stacks_type = tff.to_type([kept_type] * (len(_MOST) + 1))
-
-  @tff.tensorflow.computation(stacks_type, kept_type)
-  def accumulate(stacks, kept):
-    return folding.pushed(stacks, kept, join, _MOST)
-
-  @tff.tensorflow.computation(stacks_type, stacks_type)
-  def merge(a, b):
-    return folding.merged(a, b, join, _MOST)
-
-  @tff.tensorflow.computation(stacks_type)
-  def report(stacks):
-    return join(*reversed(stacks))
+  entry = KeptStates(tf.TensorSpec([], tf.int64), spec)
+  zero, *functions = folding.aggregation(entry, folding.side_by_side, _MOST)
 
   @tff.tensorflow.computation
   def added(measured, kept):
@@ -149,9 +120,7 @@ def build_collect(spec: Any) -> Callable:
 
   def collect(measured, client_ids, states):
     messages = tff.federated_map(message, (client_ids, states))
-    joined = tff.federated_aggregate(
-      messages, zero(), accumulate, merge, report
-    )
+    joined = tff.federated_aggregate(messages, zero(), *functions)
     return tff.federated_map(added, (measured, joined))
 
   return collect
