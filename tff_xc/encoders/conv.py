@@ -13,7 +13,6 @@ import tensorflow as tf
 
 from tff_xc.encoders import encoder as encoder_lib
 from tff_xc.encoders import layers
-from tff_xc.encoders import normalization
 
 _POOLED = (True, True, True, False)
 
@@ -59,8 +58,7 @@ def build_conv_encoder(
       h = tf.nn.conv2d(h, trainable[f'conv{i}/kernel'], 1, 'SAME')
       if pooled:
         h = tf.nn.max_pool2d(h, 2, 2, 'VALID')
-      scale, offset = trainable[f'conv{i}/scale'], trainable[f'conv{i}/offset']
-      h = tf.nn.relu(normalization.group_norm(h, scale, offset, groups))
+      h = tf.nn.relu(layers.group_norm(h, trainable, f'conv{i}', groups))
     h = tf.reshape(h, [-1, flat])
     return layers.dense(h, trainable, 'dense'), non_trainable
 

@@ -1,8 +1,11 @@
 """Initial weights, the same for the same seed, and layers that encoders share."""
 
+import math
 from collections.abc import Mapping
 
 import tensorflow as tf
+
+from tff_xc.encoders import normalization
 
 
 def fold(seed: tf.Tensor, data) -> tf.Tensor:
@@ -12,9 +15,7 @@ def fold(seed: tf.Tensor, data) -> tf.Tensor:
 
 def he_normal(seed: tf.Tensor, shape: list[int]) -> tf.Tensor:
   """Normal with variance 2 / fan_in; the last axis is the output."""
-  fan_in = 1
-  for size in shape[:-1]:
-    fan_in *= size
+  fan_in = math.prod(shape[:-1])
   return tf.random.stateless_normal(shape, seed) * (2.0 / fan_in) ** 0.5
 
 
@@ -59,6 +60,32 @@ def init_dense(
     f'{layer}/kernel': tf.transpose(kernel),
     f'{layer}/bias': tf.zeros([outputs]),
   }
+
+
+def init_torch(
+  layer: str, seed: tf.Tensor, number: int, shape: list[int]
+) -> dict[str, tf.Tensor]:
+  """Returns PyTorch's default kernel [..., outputs] and bias of layer `number`."""
+  fan_in = math.prod(shape[:-1])
+  draw = lambda part, shape: torch_uniform(
+    fold(seed, 2 * number + part), shape, fan_in
+  )
+  return {
+    f'{layer}/kernel': draw(0, shape),
+    f'{layer}/bias': draw(1, shape[-1:]),
+  }
+
+
+def group_norm(
+  h: tf.Tensor,
+  weights: Mapping[str, tf.Tensor],
+  layer: str,
+  groups: int,
+  epsilon: float = 1e-5,
+) -> tf.Tensor:
+  """`normalization.group_norm` by the weights 'LAYER/scale' and 'LAYER/offset'."""
+  scale, offset = weights[f'{layer}/scale'], weights[f'{layer}/offset']
+  return normalization.group_norm(h, scale, offset, groups, epsilon)
 
 
 def with_group_norm(

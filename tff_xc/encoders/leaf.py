@@ -7,7 +7,6 @@ With a linear class layer they have 6,603,710 (FEMNIST, 62 classes), 30,498
 
 import collections
 import functools
-import math
 
 import tensorflow as tf
 
@@ -106,13 +105,7 @@ def _init_celeba(shapes, seed):
   """Returns the weights of blocks with kernels of the given shapes."""
   weights = collections.OrderedDict()
   for i, shape in enumerate(shapes):
-    fan_in = math.prod(shape[:-1])
-    for part, name in enumerate(('kernel', 'bias')):
-      weights[f'conv{i}/{name}'] = layers.torch_uniform(
-        layers.fold(seed, 2 * i + part),
-        shape[-1:] if part else shape,
-        fan_in,
-      )
+    weights |= layers.init_torch(f'conv{i}', seed, i, shape)
     weights[f'norm{i}/scale'] = tf.ones(shape[-1:])
     weights[f'norm{i}/offset'] = tf.zeros(shape[-1:])
   return weights

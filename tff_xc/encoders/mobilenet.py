@@ -26,7 +26,6 @@ import tensorflow as tf
 from tff_xc import errors
 from tff_xc.encoders import encoder as encoder_lib
 from tff_xc.encoders import layers
-from tff_xc.encoders import normalization
 
 _LEAST_SIDE = 32
 _EPSILON = 1e-3
@@ -187,48 +186,39 @@ def _apply(
   network, embedding_dim, groups, trainable, non_trainable, x, training, seed
 ):
   del training, seed  # Nothing here is random or differs in training.
-  norm = functools.partial(_norm, trainable, groups)
+
+  def norm(layer, h):
+    return layers.group_norm(h, trainable, layer, groups, _EPSILON)
+
+  def convolution(layer, h, stride=1):
+    kernel = trainable[f'{layer}/kernel']
+    return norm(layer, tf.nn.conv2d(h, kernel, stride, 'SAME'))
+
+  def inverted_residual(name: str, block: Block, x):
+    h = x
+    if block.expanded != block.inputs:
+      h = block.activation(convolution(f'{name}/expand', h))
+    strides = [1, block.stride, block.stride, 1]
+    kernel = trainable[f'{name}/depthwise/kernel']
+    h = tf.nn.depthwise_conv2d(h, kernel, strides, 'SAME')
+    h = block.activation(norm(f'{name}/depthwise', h))
+    if block.squeezed:
+      pooled = tf.reduce_mean(h, axis=[1, 2])
+      gate = tf.nn.relu(layers.dense(pooled, trainable, f'{name}/squeeze'))
+      gate = hard_sigmoid(layers.dense(gate, trainable, f'{name}/excite'))
+      h = h * gate[:, None, None, :]
+    h = convolution(f'{name}/project', h)
+    return h + x if block.stride == 1 and block.inputs == block.outputs else h
+
   h = tf.cast(x, tf.float32) * (1.0 / 127.5) - 1.0
-  h = tf.nn.conv2d(h, trainable['first/kernel'], 2, 'SAME')
-  h = network.activation(norm('first', h))
+  h = network.activation(convolution('first', h, 2))
   for i, block in enumerate(network.blocks):
-    h = _apply_block(trainable, norm, f'block{i}', block, h)
-  h = tf.nn.conv2d(h, trainable['last/kernel'], 1, 'SAME')
-  h = network.activation(norm('last', h))
+    h = inverted_residual(f'block{i}', block, h)
+  h = network.activation(convolution('last', h))
   h = tf.reduce_mean(h, axis=[1, 2])
   if embedding_dim:
     h = layers.dense(h, trainable, 'bottleneck')
   return h, non_trainable
-
-
-def _apply_block(trainable, norm, name: str, block: Block, x):
-  """Expands, convolves each channel, and projects."""
-  h = x
-  if block.expanded != block.inputs:
-    h = tf.nn.conv2d(h, trainable[f'{name}/expand/kernel'], 1, 'SAME')
-    h = block.activation(norm(f'{name}/expand', h))
-  strides = [1, block.stride, block.stride, 1]
-  kernel = trainable[f'{name}/depthwise/kernel']
-  h = tf.nn.depthwise_conv2d(h, kernel, strides, 'SAME')
-  h = block.activation(norm(f'{name}/depthwise', h))
-  if block.squeezed:
-    pooled = tf.reduce_mean(h, axis=[1, 2])
-    gate = tf.nn.relu(layers.dense(pooled, trainable, f'{name}/squeeze'))
-    gate = hard_sigmoid(layers.dense(gate, trainable, f'{name}/excite'))
-    h = h * gate[:, None, None, :]
-  h = tf.nn.conv2d(h, trainable[f'{name}/project/kernel'], 1, 'SAME')
-  h = norm(f'{name}/project', h)
-  return h + x if block.stride == 1 and block.inputs == block.outputs else h
-
-
-def _norm(trainable, groups: int, layer: str, h):
-  return normalization.group_norm(
-    h,
-    trainable[f'{layer}/scale'],
-    trainable[f'{layer}/offset'],
-    groups,
-    _EPSILON,
-  )
 
 
 def _initial_weights(network: Network, embedding_dim: int, seed: tf.Tensor):

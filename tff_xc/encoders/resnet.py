@@ -23,7 +23,6 @@ import tensorflow as tf
 from tff_xc import errors
 from tff_xc.encoders import encoder as encoder_lib
 from tff_xc.encoders import layers
-from tff_xc.encoders import normalization
 
 _FILTERS = (16, 32, 64)
 # Over the 50,000 training images of CIFAR-10, for pixels from 0 to 255.
@@ -147,8 +146,7 @@ def _initial_weights(blocks, embedding_dim: int, seed: tf.Tensor):
 
 def _conv_norm(weights, layer: str, x, stride: int, groups: int):
   x = tf.nn.conv2d(x, weights[f'{layer}/kernel'], stride, 'SAME')
-  scale, offset = weights[f'{layer}/scale'], weights[f'{layer}/offset']
-  return normalization.group_norm(x, scale, offset, groups)
+  return layers.group_norm(x, weights, layer, groups)
 
 
 def _block(weights, name: str, x, stride: int, groups: int):

@@ -19,7 +19,6 @@ from typing import Any
 
 import numpy as np
 import tensorflow as tf
-import tree
 
 from tff_xc import errors
 from tff_xc.experiment import storage
@@ -87,7 +86,7 @@ def load_newest(
         file=sys.stderr,
       )
       continue
-    if difference := _first_difference(named, _named(like)):
+    if difference := _first_difference(named, storage.named(like)):
       raise errors.InputError(
         f'{path} is of another model: {difference}; choose another --run_dir,'
         ' or the version of this program that wrote it'
@@ -143,7 +142,7 @@ class Checkpoints:
     path = _path(self._root, rounds_done)
     if not path.exists():
       self._check()
-      named = {name: np.asarray(leaf) for name, leaf in _named(state)}
+      named = {name: np.asarray(leaf) for name, leaf in storage.named(state)}
       named |= _of_model(named, model())
       named |= {_MORE + name: array for name, array in (more or {}).items()}
       storage.write_arrays(path, named)
@@ -177,18 +176,10 @@ def _path(root: pathlib.Path, version: int) -> pathlib.Path:
   return root / f'round_{version}.npz'
 
 
-def _named(state) -> list:
-  """Returns the leaves of a state in order, with their paths as names."""
-  return [
-    ('/'.join(map(str, path)), leaf)
-    for path, leaf in tree.flatten_with_path(state)
-  ]
-
-
 def _of_model(named: Mapping[str, np.ndarray], model) -> dict:
   """Returns the arrays of a model that differ from those of its state."""
   found = {}
-  for name, leaf in _named(model):
+  for name, leaf in storage.named(model):
     kept = named.get(_WEIGHTS + name)
     if kept is not None and not np.array_equal(kept, array := np.asarray(leaf)):
       found[_MODEL + name] = array

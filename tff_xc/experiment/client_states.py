@@ -19,7 +19,6 @@ from typing import Any
 
 import numpy as np
 import tensorflow as tf
-import tree
 
 from tff_xc import errors
 from tff_xc.experiment import cohort
@@ -50,10 +49,7 @@ class ClientStates:
     self._spec = spec
     self._folder = pathlib.Path(run_dir) / FOLDER
     self._unknown = examples_lib.nothing_kept(spec)
-    self._named = [
-      ('/'.join(map(str, path)) or 'state', leaf)
-      for path, leaf in tree.flatten_with_path(spec)
-    ]
+    self._named = [(n or 'state', leaf) for n, leaf in storage.named(spec)]
     self.kept: Kept = {}
     self._saved = 0  # The newest checkpoint's round.
 

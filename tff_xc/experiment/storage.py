@@ -7,9 +7,11 @@ import zipfile
 from collections.abc import Iterable
 from collections.abc import Iterator
 from collections.abc import Mapping
+from typing import Any
 
 import numpy as np
 import tensorflow as tf
+import tree
 
 from tff_xc import errors
 from tff_xc import npz_headers
@@ -101,6 +103,14 @@ def _comment(count: int) -> bytes:
   others are sound: their number shows it.
   """
   return f'{count} arrays'.encode()
+
+
+def named(structure) -> list[tuple[str, Any]]:
+  """Returns the leaves of a structure in order, with their paths as names."""
+  return [
+    ('/'.join(map(str, path)), leaf)
+    for path, leaf in tree.flatten_with_path(structure)
+  ]
 
 
 def is_whole(path: str | os.PathLike) -> bool:
