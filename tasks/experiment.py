@@ -473,10 +473,10 @@ def _class_probabilities(chosen: str | None, dataset):
 def _with_feature_rows(algorithm, dataset, options: Mapping, drawn: int):
   """Returns the algorithm with the task's options of feature tables."""
   from tff_xc.round import algorithm as algorithm_lib
-  from tff_xc.round import table_optimizers
+  from tff_xc.round import optimizers
 
   rate = options.get('feature_learning_rate')
-  optimizer = rate and table_optimizers.RowMomentum(rate)
+  optimizer = rate and optimizers.RowMomentum(rate)
   for name, table in algorithm.model.encoder.tables.items():
     most = 0
     if algorithm.has_clients and options['select_features']:
@@ -499,11 +499,11 @@ def own_values(config: Mapping, data_dir: str):
     that refuses data whose files have changed since), see `runtime.registry`.
   """
   from tff_xc.data import fingerprint
-  from tff_xc.experiment import unchanged
+  from tff_xc.experiment import storage
 
   found = assemble(without_importance(config), data_dir)
   # It begins before the data are compared with the run's.
-  watch = unchanged.Watch(found.dataset.train.pool.files)
+  watch = storage.Watch(found.dataset.train.pool.files)
   cohorts = found.algorithm.sampling.cohorts(found.dataset, config['seed'])
   values_of = functools.lru_cache(2)(lambda number: cohorts(number).examples)
   return fingerprint.fingerprint(found.dataset), values_of, watch.check

@@ -340,11 +340,11 @@ def _rows(data_dir, options):
 
 def _load_rows(data_dir, options):
   from tff_xc import heads
-  from tff_xc.encoders import dense_mlp
+  from tff_xc.encoders import mlp
 
   dataset = _rows(data_dir, options)
   [features] = dataset.train.pool.spec.shape
-  encoder = dense_mlp.build_dense_mlp_encoder(
+  encoder = mlp.build_dense_mlp_encoder(
     features, options['hidden_dim'], options['embedding_dim']
   )
   head = heads.CosineHead(options['logit_scale'])

@@ -44,12 +44,7 @@ _JOINERS = '\u200c\u200d'  # Of Persian and Indian words, and of emoji.
 
 
 def count(number: int, what: str) -> str:
-  """Returns a number and its noun: `1 class`, `2,000 classes`.
-
-  Args:
-    number: 0 or more.
-    what: a noun whose plural ends in s, in the singular.
-  """
+  """Returns a number and its noun: `1 class`, `2,000 classes`."""
   plural = 'es' if what.endswith('s') else 's'
   return f'{number:,} {what}{"" if number == 1 else plural}'
 
@@ -82,9 +77,7 @@ def human_duration(seconds: float) -> str:
 def shown(text: object) -> str:
   """Returns a text of somebody's data on one line, without commands to a terminal.
 
-  Args:
-    text: a name of a class, a user or a file, or anything that `str` makes one.
-      Control characters become escapes such as `\\x1b`.
+  Control characters become escapes such as `\\x1b`.
   """
   return ''.join(
     character

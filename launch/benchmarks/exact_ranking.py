@@ -60,8 +60,8 @@ def build(contender: str, settings: Settings) -> Any:
   if contender == 'product':
     return Evaluations(_product, settings)
   from datasets.procedural import words as sparse_words
-  from tff_xc.measure import multilabel
-  from tff_xc.measure import top_classes
+  from tff_xc.measure import ranking
+  from tff_xc.measure import search
 
   dataset = sparse_words.load(
     num_classes=settings.num_classes,
@@ -71,8 +71,8 @@ def build(contender: str, settings: Settings) -> Any:
   labels, propensity = dataset.test.y, dataset.propensity
 
   def exact(embeddings, table):
-    top = top_classes.top_k(embeddings, table, 5)
-    multilabel.scores(top, labels, propensity)
+    top = search.top_k(embeddings, table, 5)
+    ranking.label_set_scores(top, labels, propensity)
     best = (embeddings * table[top[:, 0]]).sum(axis=1)
     return best.max()
 

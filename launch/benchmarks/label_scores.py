@@ -112,13 +112,13 @@ def _ours(settings: Settings, score: str) -> Predictions:
   import tensorflow as tf
 
   from tff_xc import heads
-  from tff_xc.measure import best_labels
+  from tff_xc.measure import evaluation
   from tff_xc.runtime import registry
 
   registry.install('in_process')
   n = settings.num_classes
   head = heads.HashedHead(n, settings.tables, settings.buckets, score)
-  search = best_labels.Search(head, n)
+  search = evaluation.LabelSearch(head, n)
   made = Predictions(
     lambda embeddings, table: search(embeddings, table, _K), settings, score
   )

@@ -19,7 +19,6 @@ from tff_xc.encoders import encoder as encoder_lib
 from tff_xc.round import examples as examples_lib
 from tff_xc.round import local_training
 from tff_xc.round import optimizers
-from tff_xc.round import table_optimizers
 from tff_xc.runtime import registry
 
 
@@ -131,7 +130,7 @@ def fedss_rounds(
     negatives=negatives,
     local_training=local_training.LocalTraining(learning_rate, batch_size, 1),
     encoder_optimizer=optimizers.build_sgd(1.0),
-    table_optimizer=table_optimizers.RowMomentum(1.0),
+    table_optimizer=optimizers.RowMomentum(1.0),
   )
   return _rounds_from(weights, process, clients)
 

@@ -70,9 +70,9 @@ class Exact(Retrieval):
     ranking.retrieval_scores(self._x, self._labels, _BLOCK)
 
   def report(self) -> dict:
-    from tff_xc.measure import neighbours
+    from tff_xc.measure import search
 
-    _, found = next(neighbours.blocks(self._x, 10, _BLOCK))
+    _, found = next(search.nearest_blocks(self._x, 10, _BLOCK))
     queries = min(len(found), self._at_once)
     nearest = self._x[found[:queries, 0]]
     similarities = (self._x[:queries] * nearest).sum(axis=1)

@@ -12,7 +12,6 @@ from tff_xc import errors
 from tff_xc.algorithms import fedavg
 from tff_xc.algorithms import fedvc
 from tff_xc.algorithms import registry
-from tff_xc.round import computations
 from tff_xc.round import frozen
 from tff_xc.round import local_training
 from tff_xc.round import process as process_lib
@@ -228,7 +227,7 @@ def test_frozen_statistics_do_not_move(frozen):
   assert made.moves_encoder_state is not frozen
   weights = made.model.init(tf.constant([0, 1]))
   delta = {'kernel': tf.ones([5, 3]), 'mean': tf.ones([5])}
-  step = computations.server.encoder_step(
+  step = process_lib.server.encoder_step(
     made.encoder_optimizer,
     made.encoder_optimizer.initialize(made.model.weight_specs().encoder),
     weights,

@@ -13,7 +13,7 @@ from tests.algorithms import test_fedavg
 from tff_xc import heads
 from tff_xc.algorithms import fedaws as fedaws_lib
 from tff_xc.algorithms import spreadout
-from tff_xc.measure import collapse
+from tff_xc.measure import ranking
 from tff_xc.round import folding
 from tff_xc.round import local_training
 from tff_xc.runtime import registry
@@ -268,7 +268,7 @@ def test_baseline_1_collapses_and_fedaws_does_not():
     for client in tiny.cohort([[c] * 4 for c in range(N)], seed=6)
   ]
   distances = {
-    name: collapse.class_distances(
+    name: ranking.class_distances(
       tiny.weights_after(
         build(name, **more), 60, lambda _: cohort
       ).class_table.numpy()

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
-from tests import remembering
+from tests import registered
 from tests import sameness
 from tests import tiny
 from tests.algorithms import numpy_fedavg
@@ -34,7 +34,7 @@ MOON = {
 def test_three_rounds_equal_the_numpy_reference():
   learning = tiny.process('moon', **MOON)
   made = fedavg.MOON.made(model=tiny.model(), **MOON)
-  clients = remembering.Clients(made.client_state)
+  clients = registered.Clients(made.client_state)
   state = learning.initialize()
   weights, previous = tiny.as_numpy(state.weights), {}
   for cohort in COHORTS:
@@ -218,7 +218,7 @@ def test_rounds_are_the_same_if_a_client_keeps_what_it_does_not_train():
   found = []
   for one in keeping_a_part_and_all():
     learning = process.build_process(one, 0)
-    clients = remembering.Clients(one.client_state)
+    clients = registered.Clients(one.client_state)
     state = learning.initialize()
     for cohort in (COHORTS[0], COHORTS[0]):
       output = learning.next(state, clients.attach(cohort))

@@ -8,12 +8,11 @@ import tensorflow as tf
 import tensorflow_federated as tff
 
 from tests import registered
-from tests import remembering
 from tests import tiny
 from tff_xc import errors
 from tff_xc.algorithms import base
 from tff_xc.algorithms import registry
-from tff_xc.experiment import virtual_clients
+from tff_xc.experiment import cohort
 from tff_xc.round import local_training
 from tff_xc.round import optimizers
 
@@ -62,7 +61,7 @@ def test_a_combination_trains(name, given):
   given |= {'client_learning_rate': 0.5, 'local_epochs': 2}
   made = registered.algorithm(name, **given)
   process = registered.process(name, **given)
-  clients = remembering.Clients(made.client_state)
+  clients = registered.Clients(made.client_state)
   state, losses = process.initialize(), []
   for _ in range(6):
     output = process.next(state, clients.attach(COHORT))
@@ -112,7 +111,7 @@ def test_every_algorithm_takes_each_option_or_says_why_not(name):
   assert bool(made.robust) == made.has_clients
   if not made.has_clients:
     return
-  drawn = virtual_clients.virtual_clients(made, 2, 6)
+  drawn = cohort.virtual_clients(made, 2, 6)
   assert drawn.weighting == 'uniform'
 
 
@@ -124,9 +123,7 @@ def test_every_algorithm_trains_with_the_options(name):
     given['trainable'] = 'bottleneck'
   given.pop(REFUSED.get(name, ('',))[0], None)
   process = registered.process(name, **given)
-  clients = remembering.Clients(
-    registered.algorithm(name, **given).client_state
-  )
+  clients = registered.Clients(registered.algorithm(name, **given).client_state)
   state = process.initialize()
   before = process.get_model_weights(state)
   for _ in range(2):
@@ -215,8 +212,8 @@ def test_a_round_with_nobody_left_keeps_the_state(name, own):
   state = tiny.run(process, 1, lambda _: COHORT)[0]
   nobody = tiny.cohort([[]])
   broken = [c._replace(x=np.full_like(c.x, np.inf)) for c in COHORT]
-  for cohort in (nobody, broken):
-    after = process.next(state, cohort).state
+  for clients in (nobody, broken):
+    after = process.next(state, clients).state
     tiny.assert_same_weights(
       (after.weights, after.server), (state.weights, state.server), 0
     )

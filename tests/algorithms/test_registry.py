@@ -18,7 +18,6 @@ from tff_xc.algorithms import hyperparameters as hp
 from tff_xc.algorithms import registry
 from tff_xc.round import optimizers
 from tff_xc.round import process as process_lib
-from tff_xc.round import table_optimizers
 
 ADAM = {
   'server_optimizer': 'adam',
@@ -159,12 +158,12 @@ def test_an_algorithm_may_bring_its_own_server():
 @pytest.mark.parametrize(
   ('given', 'expected'),
   [
-    ({}, table_optimizers.RowMomentum(1.0, 0.9)),
-    ({'server_momentum': 0.0}, table_optimizers.RowMomentum(1.0, 0.0)),
-    ({'server_optimizer': 'adam'}, table_optimizers.Dense),
+    ({}, optimizers.RowMomentum(1.0, 0.9)),
+    ({'server_momentum': 0.0}, optimizers.RowMomentum(1.0, 0.0)),
+    ({'server_optimizer': 'adam'}, optimizers.Dense),
     (
       {'server_optimizer': 'adam', 'server_adam_rows': 'requested'},
-      table_optimizers.LazyRows,
+      optimizers.LazyRows,
     ),
   ],
 )
@@ -184,7 +183,7 @@ def test_adagrad_moves_requested_rows():
 
 def test_the_servers_optimizer_is_not_of_fedaws_rows():
   [table] = made('fedaws', server_optimizer='adam', row_update='mean').tables
-  assert table.optimizer == table_optimizers.RowMomentum()
+  assert table.optimizer == optimizers.RowMomentum()
 
 
 def test_rows_are_averaged_over_their_holders_if_asked():

@@ -112,8 +112,8 @@ def test_what_is_no_distribution_is_refused(target):
 @pytest.mark.parametrize(
   ('changes', 'message'),
   [
-    ({'label_sets': True}, 'these have sets of labels'),
-    ({'head': heads.HashedHead(N, 2, 5)}, 'hashes several classes into one'),
+    ({'label_sets': True}, 'sets of labels'),
+    ({'head': heads.HashedHead(N, 2, 5)}, 'hashes'),
   ],
 )
 def test_models_without_a_row_for_the_class_are_refused(changes, message):

@@ -12,7 +12,7 @@ from PIL import Image
 
 from tasks import experiment
 from tasks import registry as tasks
-from tests import small_tasks
+from tests import small_data
 from tests.experiment import test_unchanged
 from tests.launch import light
 from tff_xc import errors
@@ -23,7 +23,7 @@ from tff_xc.algorithms import registry as algorithms
 from tff_xc.data import fingerprint
 from tff_xc.experiment import same_run
 from tff_xc.report import run_files
-from tff_xc.round import table_optimizers
+from tff_xc.round import optimizers
 
 TWICE = {'virtual_client_replace': True}
 
@@ -265,7 +265,7 @@ def test_fedvc_fedir_fedavgm_and_fedss_in_one_run_that_resumes(
   lines = [f'{label},{label + 1}\n' for label in range(10)]
   target.write_text('class,weight\n' + ''.join(lines))
   given = {
-    **small_tasks.GLYPHS,
+    **small_data.GLYPHS,
     'negatives': 3,
     'virtual_client_size': 8,
     'virtual_client_replace': True,
@@ -297,7 +297,7 @@ def test_fedvc_fedir_fedavgm_and_fedss_in_one_run_that_resumes(
 
 def test_the_target_may_be_that_of_the_training_examples():
   config = experiment.resolve(
-    'glyphs', 'fedavg', {**small_tasks.GLYPHS, 'importance_weights': 'train'}
+    'glyphs', 'fedavg', {**small_data.GLYPHS, 'importance_weights': 'train'}
   )
   made = experiment.assemble(config)
   _, labels = made.dataset.train.owned_labels()
@@ -315,7 +315,7 @@ def test_a_worker_reads_examples_without_the_file_of_the_target(
 ):
   target = tmp_path / 'p.csv'
   target.write_text('class,weight\n1,2\n3,4\n')
-  given = {**small_tasks.GLYPHS, **changes, 'importance_weights': str(target)}
+  given = {**small_data.GLYPHS, **changes, 'importance_weights': str(target)}
   config = experiment.resolve('glyphs', algorithm, given)
   made = experiment.assemble(config)
   assert made.algorithm.example_weights.target[3] > 0
@@ -355,7 +355,7 @@ class OfAnotherServer(base.Federated):
   def make(self, model, facts):
     made = base.softmax(model, self.local_training())
     assert facts.num_clients > 1
-    half = table_optimizers.RowMomentum(0.5)
+    half = optimizers.RowMomentum(0.5)
     for table in made.tables:
       made = made.with_table(dataclasses.replace(table, optimizer=half))
     return made

@@ -338,11 +338,11 @@ class Federated(Base):
   def finish(self, made, facts):
     from tff_xc.algorithms import contrast
     from tff_xc.round import importance
-    from tff_xc.round import penalties
+    from tff_xc.round import losses
 
     made = super().finish(made, facts)
     if self.prox_mu:
-      made = penalties.proximal(made, self.prox_mu / 2)
+      made = losses.proximal(made, self.prox_mu / 2)
     if self.contrastive_weight:
       made = contrast.contrastive(
         made, self.contrastive_weight, self.contrastive_temperature
@@ -376,18 +376,16 @@ class Federated(Base):
 
   def _with_sampling(self, made, facts):
     from tff_xc.experiment import cohort
-    from tff_xc.experiment import dropout
-    from tff_xc.experiment import virtual_clients
 
     count = self.clients_per_round
     if self.virtual_client_size:
-      made = virtual_clients.virtual_clients(
+      made = cohort.virtual_clients(
         made, count, self.virtual_client_size, self.virtual_client_replace
       )
     else:
       sampling = cohort.UniformClients(count, facts.examples_per_round)
       made = dataclasses.replace(made, sampling=sampling)
-    return dropout.with_dropout(made, self.client_failure_rate)
+    return cohort.with_dropout(made, self.client_failure_rate)
 
   @classmethod
   def keeps_models(cls, values: Mapping) -> bool:
@@ -499,18 +497,17 @@ class Server(Base):
     import tensorflow_federated as tff
 
     from tff_xc.round import optimizers
-    from tff_xc.round import table_optimizers
 
     rate, kind = self.server_learning_rate, self.server_optimizer
     if kind == 'sgd':
       momentum = self.server_momentum
-      of_rows = table_optimizers.RowMomentum(rate, momentum)
+      of_rows = optimizers.RowMomentum(rate, momentum)
       return optimizers.build_sgd(rate, momentum), of_rows
     if kind == 'adagrad':
       optimizer = tff.learning.optimizers.build_adagrad(
         rate, self.server_initial_accumulator
       )
-      return optimizer, table_optimizers.LazyRows(optimizer)
+      return optimizer, optimizers.LazyRows(optimizer)
     optimizer = optimizers.TorchAdam(
       rate,
       self.server_beta_1,
@@ -519,7 +516,7 @@ class Server(Base):
       amsgrad=kind == 'amsgrad',
     )
     if getattr(self, 'server_adam_rows', 'all') == 'requested':
-      return optimizer, table_optimizers.LazyRows(optimizer)
+      return optimizer, optimizers.LazyRows(optimizer)
     return optimizer, optimizer
 
 

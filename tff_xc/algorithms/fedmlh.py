@@ -62,7 +62,7 @@ class FedMLH(fedavg.FedAvg):
   def make(self, model, facts):
     from tff_xc import classifier
     from tff_xc import heads
-    from tff_xc.encoders import copies
+    from tff_xc.encoders import encoder
     from tff_xc.round import algorithm
     from tff_xc.round import losses
     from tff_xc.round import request
@@ -71,7 +71,7 @@ class FedMLH(fedavg.FedAvg):
     count = self.hash_tables
     model = dataclasses.replace(
       model,
-      encoder=copies.side_by_side(model.encoder, count),
+      encoder=encoder.side_by_side(model.encoder, count),
       head=heads.HashedHead(
         model.num_classes, count, self.hash_buckets, self.bucket_score
       ),

@@ -9,7 +9,7 @@ from launch.benchmarks import catalog
 from launch.benchmarks import contender
 from launch.benchmarks import harness
 from launch.benchmarks import label_scores
-from tff_xc.measure import best_labels
+from tff_xc.measure import evaluation
 from tff_xc.runtime import registry
 
 LABEL_SCORES = catalog.get('label_scores')
@@ -74,7 +74,7 @@ def test_blocks_of_examples_change_nothing(monkeypatch):
   monkeypatch.setattr(label_scores, '_AT_ONCE', 2 * 200)
   np.testing.assert_array_equal(built('numpy@logit').best, whole)
   ours = built('ours@logit').best
-  monkeypatch.setattr(best_labels, '_SCORES', 2 * 200)
+  monkeypatch.setattr(evaluation, '_SCORES', 2 * 200)
   np.testing.assert_array_equal(built('ours@logit').best, ours)
 
 
