@@ -1,4 +1,4 @@
-"""Pictures of a split. Importing this imports Matplotlib."""
+"""Pictures of a split and of a data set. Importing this imports Matplotlib."""
 
 import os
 from collections.abc import Mapping
@@ -6,15 +6,22 @@ from collections.abc import Sequence
 
 import matplotlib
 import matplotlib.colors
-import matplotlib.figure
 import numpy as np
 import scipy.sparse
 from matplotlib import ticker
 
+from tff_xc.measure import hashed_labels
+from tff_xc.measure import multilabel
 from tff_xc.report import pictures
 
 # The largest picture of class counts, in cells.
 _CLIENTS, _CLASSES = 100, 200
+# Of FedMLH's theory: more labels are not told apart in a panel.
+_MOST_DOTS = 2000
+_MOST_TICKS = 20
+_OF_LABELS, _OF_BUCKETS, _LEMMA = (
+  colour for (colour, _, _), _ in zip(pictures.styles(), range(3), strict=False)
+)
 
 
 def plot_clients(
@@ -25,15 +32,12 @@ def plot_clients(
   Args:
     sizes: int [K], examples of each client.
     classes: int [K], classes of each client.
-    path: the file to write, a .png.
+    path: the file to write, a .png or .pdf.
   """
-  figure = matplotlib.figure.Figure(figsize=(10, 4), layout='constrained')
+  figure, axes = pictures.panels(2, 2, (10, 4))
   styles = pictures.styles()
-  for ax, (noun, values) in zip(
-    figure.subplots(1, 2),
-    {'examples': sizes, 'classes': classes}.items(),
-    strict=True,
-  ):
+  drawn = (('examples', sizes), ('classes', classes))
+  for ax, (noun, values) in zip(axes, drawn, strict=True):
     _draw_ranks(ax, values, next(styles))
     ax.set_title(f'{noun.capitalize()} of the clients')
     ax.set_xlabel(f'client, by number of {noun}')
@@ -49,18 +53,16 @@ def plot_labels(
   Args:
     train: int [n], examples with clients.
     test: int [n], examples for the test, or None.
-    path: the file to write, a .png.
+    path: the file to write, a .png or .pdf.
   """
-  figure = matplotlib.figure.Figure(figsize=(6.5, 4), layout='constrained')
-  ax = figure.subplots()
-  order = np.argsort(-train, kind='stable')
+  figure, [ax] = pictures.panels(1, 1, (6.5, 4))
   styles = pictures.styles()
   _draw_ranks(ax, train, next(styles), 'with clients')
   if test is not None and test.any():
     colour, _, marker = next(styles)
     ax.plot(
       np.arange(1, len(test) + 1),
-      test[order],
+      test[np.argsort(-train, kind='stable')],
       color=colour,
       linestyle='none',
       marker=marker,
@@ -87,30 +89,19 @@ def plot_class_counts(
   Args:
     counts: int [K, n], from `skew.class_counts`.
     client_ids: [K].
-    path: the file to write, a .png.
+    path: the file to write, a .png or .pdf.
   """
-  clients = counts.shape[0]
   shown, table, group = _shares(counts)
-  figure = matplotlib.figure.Figure(
-    figsize=(
-      min(9.0, 3.5 + 0.06 * table.shape[1]),
-      min(8.0, 2.8 + 0.06 * len(shown)),
-    ),
-    layout='constrained',
-  )
-  ax = figure.subplots()
-  image = ax.imshow(
-    table,
-    cmap='Blues',
-    norm=matplotlib.colors.PowerNorm(0.5, 0, max(table.max(), 1e-9)),
-    aspect='auto',
-    interpolation='nearest',
-    extent=(-0.5, table.shape[1] * group - 0.5, len(shown) - 0.5, -0.5),
-  )
+  width, height = 3.5 + 0.06 * table.shape[1], 2.8 + 0.06 * len(shown)
+  figure, [ax] = pictures.panels(1, 1, (min(9.0, width), min(8.0, height)))
+  extent = (-0.5, table.shape[1] * group - 0.5, len(shown) - 0.5, -0.5)
+  image = _draw_shares(ax, table, max(table.max(), 1e-9), extent)
   ax.xaxis.set_major_locator(ticker.MaxNLocator(nbins=8, integer=True))
   places = np.unique(np.linspace(0, len(shown) - 1, 10).astype(int))
-  ax.set_yticks(places, [_short(client_ids[shown[i]]) for i in places])
+  names = [pictures.short(client_ids[shown[place]], 16) for place in places]
+  ax.set_yticks(places, names)
   ax.set_xlabel('class' if group == 1 else f'class, in groups of {group:,}')
+  clients = counts.shape[0]
   more = f' ({len(shown)} of {clients:,}, by size)'
   ax.set_ylabel(f'client{more if clients > _CLIENTS else ""}')
   ax.set_title('Classes of the clients')
@@ -126,33 +117,20 @@ def plot_panels(
   Args:
     counts: by title, int [K, n], from `skew.class_counts`; drawn as by
       `plot_class_counts`.
-    path: the file to write, a .png.
+    path: the file to write, a .png or .pdf.
   """
-  columns = min(4, len(counts))
-  lines = -(-len(counts) // columns)
-  figure = matplotlib.figure.Figure(
-    figsize=(2.6 * columns + 0.8, 3.4 * lines), layout='constrained'
-  )
-  axes = figure.subplots(lines, columns, squeeze=False)
-  for ax in axes.flat[len(counts) :]:
-    ax.set_axis_off()
-  for ax, (title, each) in zip(axes.flat, counts.items(), strict=False):
-    _, table, _ = _shares(each)
-    image = ax.imshow(
-      table,
-      cmap='Blues',
-      norm=matplotlib.colors.PowerNorm(0.5, 0, 1),
-      aspect='auto',
-      interpolation='nearest',
-    )
+  across = min(4, len(counts))
+  size = 2.6 * across + 0.8, 3.4 * -(-len(counts) // across)
+  figure, axes = pictures.panels(len(counts), across, size)
+  for ax, (title, each) in zip(axes, counts.items(), strict=True):
+    image = _draw_shares(ax, _shares(each)[1], 1)
     ax.xaxis.set_major_locator(ticker.MaxNLocator(nbins=5, integer=True))
     ax.set_title(title, fontsize=10)
     ax.set_xlabel('class')
     ax.set_ylabel('client')
     ax.label_outer()
-  figure.colorbar(
-    image, ax=axes, label="share of a client's examples", shrink=0.6
-  )
+  label = "share of a client's examples"
+  figure.colorbar(image, ax=figure.axes, label=label, shrink=0.6)
   pictures.save(figure, path)
 
 
@@ -163,14 +141,11 @@ def plot_sizes(
 
   Args:
     sizes: by title, int [K], examples of each client.
-    path: the file to write, a .png.
+    path: the file to write, a .png or .pdf.
   """
-  figure = matplotlib.figure.Figure(
-    figsize=(5 * len(sizes), 3.6), layout='constrained'
-  )
-  axes = figure.subplots(1, len(sizes), squeeze=False)
+  figure, axes = pictures.panels(len(sizes), len(sizes), (5 * len(sizes), 3.6))
   for ax, style, (title, values) in zip(
-    axes.flat, pictures.styles(), sizes.items(), strict=False
+    axes, pictures.styles(), sizes.items(), strict=False
   ):
     ax.hist(values, bins=50, color=style[0])
     ax.set_title(f'{title}, {len(values):,} clients')
@@ -178,6 +153,33 @@ def plot_sizes(
     ax.set_ylabel('clients')
     ax.grid(alpha=0.3)
     ax.set_axisbelow(True)
+  pictures.save(figure, path)
+
+
+def plot_map(
+  positions: np.ndarray, owners: np.ndarray, path: str | os.PathLike
+) -> None:
+  """Draws where examples were taken, coloured by client (FedVC, fig. 1).
+
+  Neighbouring clients mostly differ in colour; far ones may share one.
+
+  Args:
+    positions: float [N, 2], latitude and longitude in degrees.
+    owners: int [N], the client of each.
+    path: the file to write, a .png or .pdf.
+  """
+  figure, [ax] = pictures.panels(1, 1, (10, 5.2))
+  ax.scatter(
+    positions[:, 1],
+    positions[:, 0],
+    s=1 if len(owners) > 5000 else 6,
+    c=matplotlib.colormaps['tab20'](owners % 20),
+    linewidths=0,
+  )
+  ax.set(xlim=(-180, 180), ylim=(-90, 90), aspect='equal')
+  ax.set_title(f'Examples by client ({len(np.unique(owners)):,} clients)')
+  ax.set_xlabel('longitude')
+  ax.set_ylabel('latitude')
   pictures.save(figure, path)
 
 
@@ -202,58 +204,31 @@ def _shares(counts: scipy.sparse.csr_matrix):
   return shown, table, group
 
 
-def plot_map(
-  positions: np.ndarray, owners: np.ndarray, path: str | os.PathLike
-) -> None:
-  """Draws where examples were taken, coloured by client (FedVC, fig. 1).
-
-  Neighbouring clients mostly differ in colour; far ones may share one.
-
-  Args:
-    positions: float [N, 2], latitude and longitude in degrees.
-    owners: int [N], the client of each.
-    path: the file to write, a .png.
-  """
-  figure = matplotlib.figure.Figure(figsize=(10, 5.2), layout='constrained')
-  ax = figure.subplots()
-  ax.scatter(
-    positions[:, 1],
-    positions[:, 0],
-    s=1 if len(owners) > 5000 else 6,
-    c=matplotlib.colormaps['tab20'](owners % 20),
-    linewidths=0,
+def _draw_shares(ax, table, most: float, extent=None):
+  return ax.imshow(
+    table,
+    cmap='Blues',
+    norm=matplotlib.colors.PowerNorm(0.5, 0, most),
+    aspect='auto',
+    interpolation='nearest',
+    extent=extent,
   )
-  ax.set_xlim(-180, 180)
-  ax.set_ylim(-90, 90)
-  ax.set_aspect('equal')
-  clients = len(np.unique(owners))
-  ax.set_title(f'Examples by client ({clients:,} clients)')
-  ax.set_xlabel('longitude')
-  ax.set_ylabel('latitude')
-  pictures.save(figure, path)
-
-
-def _short(name: str) -> str:
-  return name if len(name) <= 16 else f'{name[:15]}…'
 
 
 def _draw_ranks(
   ax, values: np.ndarray, style, label: str | None = None
 ) -> None:
   """Draws values over their rank, the largest first."""
-  colour, *_ = style
   ranked = np.sort(values)[::-1]
-  if (
-    len(ranked) > 5000
-  ):  # Equal bytes of a picture, whatever the rank's number.
+  # At most 5,000 of them, so that a picture's size does not grow.
+  chosen = np.arange(len(ranked))
+  if len(ranked) > 5000:
     chosen = np.unique(np.linspace(0, len(ranked) - 1, 5000).astype(int))
-  else:
-    chosen = np.arange(len(ranked))
   few = {'marker': 'o', 'markersize': 3} if len(ranked) <= 25 else {}
   ax.plot(
     chosen + 1,
     ranked[chosen],
-    color=colour,
+    color=style[0],
     drawstyle='steps-mid',
     label=label,
     **few,
@@ -266,3 +241,112 @@ def _draw_ranks(
     return
   ax.set_ylim(0, 1.1 * max(ranked.max(initial=0), 1))
   ax.yaxis.set_major_locator(ticker.MaxNLocator(nbins=6, integer=True))
+
+
+def plot_theory(
+  found: hashed_labels.Theory, title: str, path: str | os.PathLike
+) -> None:
+  """Draws FedMLH's theory on a data set, four panels.
+
+  The positives of labels and of their buckets (Lemma 1); the divergence of every
+  pair of clients over labels and over buckets (Theorem 2); how frequent labels
+  are, and the labels that clients hold (FedMLH, fig. 2).
+
+  Args:
+    found: the theory and the set.
+    title: of the picture.
+    path: the file to write, a .png or .pdf.
+  """
+  figure, axes = pictures.panels(4, 2, (11, 8))
+  draw = (_positives, _divergences, _frequencies, _clients)
+  for ax, draw_panel in zip(axes, draw, strict=True):
+    draw_panel(ax, found)
+    ax.grid(alpha=0.3)
+    ax.set_axisbelow(True)
+  figure.suptitle(title)
+  pictures.save(figure, path)
+
+
+def _positives(ax, found) -> None:
+  order = np.argsort(-found.label_counts, kind='stable')
+  rank = np.arange(1, len(order) + 1)
+  dots = np.unique(np.geomspace(1, len(order), _MOST_DOTS).astype(int)) - 1
+  observed = found.observed.mean(axis=0)[order]
+  ax.plot(
+    *(rank[dots], observed[dots], '.'),
+    color=_OF_BUCKETS,
+    markersize=3,
+    label='its buckets, mean of the tables',
+  )
+  ax.plot(
+    *(rank, found.expected[order], '--'),
+    color=_LEMMA,
+    label='its buckets, expected (Lemma 1)',
+  )
+  alone = np.where(found.label_counts > 0, found.label_counts, np.nan)[order]
+  ax.plot(rank, alone, color=_OF_LABELS, label='the label alone')
+  ax.set(
+    xscale='log',
+    yscale='log',
+    xlabel='label, by frequency',
+    ylabel='positive examples',
+    title='Positive examples of a label and of its buckets',
+  )
+  ax.legend(frameon=False, fontsize=9)
+
+
+def _divergences(ax, found) -> None:
+  of_labels, of_buckets = found.pairs
+  ax.plot(of_labels, of_buckets, '.', color=_OF_BUCKETS, markersize=4)
+  most = 1.05 * max(of_labels.max(initial=0), of_buckets.max(initial=0), 1e-3)
+  ax.plot([0, most], [0, most], '--', color='0.4')
+  ax.annotate(
+    'equal', (0.72 * most, 0.72 * most), (-6, 6), textcoords='offset points',
+    ha='right', color='0.4',
+  )  # fmt: skip
+  ax.set(
+    xlim=(0, most),
+    ylim=(0, most),
+    xlabel='over labels, nats',
+    ylabel='over buckets of a table, nats',
+    title='KL divergence of two clients (Theorem 2)',
+  )
+
+
+def _frequencies(ax, found) -> None:
+  share = np.sort(found.label_counts) / found.num_examples
+  upto = np.arange(1, len(share) + 1) / len(share)
+  some = share > 0
+  ax.step(share[some], 100 * upto[some], where='post', color=_OF_LABELS)
+  ax.axvline(multilabel.FREQUENT, linestyle='--', color='0.4')
+  ax.annotate(
+    'frequent', (multilabel.FREQUENT, 2), (4, 0), textcoords='offset points',
+    color='0.4',
+  )  # fmt: skip
+  ax.set(
+    xscale='log',
+    ylim=(0, 103),
+    xlabel='share of the training examples',
+    ylabel='labels of at most this share, %',
+    title='Frequencies of labels',
+  )
+
+
+def _clients(ax, found) -> None:
+  held, places = found.client_counts > 0, np.arange(1, len(found.of_labels) + 1)
+  for name, part, colour, shift in (
+    ('frequent', found.is_frequent, _OF_LABELS, -0.2),
+    ('infrequent', ~found.is_frequent, _OF_BUCKETS, 0.2),
+  ):
+    share = held[:, part].sum(axis=1) / max(part.sum(), 1)
+    label = f'of the {part.sum():,} {name} labels'
+    ax.bar(places + shift, 100 * share, width=0.4, color=colour, label=label)
+  if len(held) <= _MOST_TICKS:
+    ax.set_xticks(places)
+  ax.set(
+    ylim=(0, 120),
+    xlabel='client',
+    ylabel='labels held, %',
+    title='Labels of which a client has examples',
+  )
+  ax.legend(frameon=False, fontsize=9, ncols=2, loc='upper center')
