@@ -81,10 +81,7 @@ def _draw_line(ax, x, y, style, label=None):
 
 def _finish_over_rounds(ax, title: str, unit: str) -> None:
   """Labels an axis over rounds, also if nothing was measured."""
-  ax.set_title(title)
-  ax.set_xlabel('round')
-  ax.set_ylabel(unit)
-  ax.grid(alpha=0.3)
+  pictures.label(ax, title, 'round', unit)
   ax.xaxis.set_major_locator(ticker.MaxNLocator(nbins=7, integer=True))
   if not ax.lines:
     ax.text(0.5, 0.5, 'not measured', ha='center', transform=ax.transAxes)
@@ -148,25 +145,9 @@ def plot_confusion(
         colour = 'white' if shares[row, column] > 0.5 else 'black'
         text = str(matrix[row, column])
         ax.text(column, row, text, ha='center', va='center', color=colour)
-  ax.set_xlabel('predicted class')
-  ax.set_ylabel('true class')
-  ax.set_title(title)
+  ax.set(title=title, xlabel='predicted class', ylabel='true class')
   figure.colorbar(image, ax=ax, label='share of the true class')
   pictures.save(figure, path)
-
-
-class _Axis(NamedTuple):
-  """What scores are drawn over.
-
-  Attributes:
-    label: for people.
-    unit: 'bytes', 's' or ''.
-    upto: metrics of a run -> what was spent until the end of every round.
-  """
-
-  label: str
-  unit: str
-  upto: Callable[[pd.DataFrame], pd.Series]
 
 
 def _bytes(metrics: pd.DataFrame) -> pd.Series:
@@ -174,14 +155,16 @@ def _bytes(metrics: pd.DataFrame) -> pd.Series:
   return (each * metrics['clients']).fillna(0).cumsum()
 
 
-AXES: Mapping[str, _Axis] = {
-  'rounds': _Axis('round', '', lambda metrics: metrics['round']),
-  'batches': _Axis(
-    'local batches', '', lambda metrics: budgets.spent(metrics, 'batches')
-  ),
-  'bytes': _Axis('bytes of all clients, down and up', 'B', _bytes),
-  'seconds': _Axis(
-    'seconds of training', 's', lambda m: m['seconds'].fillna(0).cumsum()
+# What scores are drawn over: its label, its unit, and what metrics say was spent
+# until the end of every round.
+AXES: Mapping[str, tuple[str, str, Callable[[pd.DataFrame], pd.Series]]] = {
+  'rounds': ('round', '', lambda metrics: metrics['round']),
+  'batches': ('local batches', '', lambda m: budgets.spent(m, 'batches')),
+  'bytes': ('bytes of all clients, down and up', 'B', _bytes),
+  'seconds': (
+    'seconds of training',
+    's',
+    lambda metrics: metrics['seconds'].fillna(0).cumsum(),
   ),
 }
 
@@ -210,31 +193,29 @@ def compare_figure(
   Raises:
     errors.InputError: the reference has no such score.
   """
-  found = {
-    score: band(frame, score, over) for score in scores or catalog.HEADLINES
-  }
-  panels = [score for score, drawn in found.items() if len(drawn)]
-  panels += [] if scores else points(frame, reference, final)
-  if not panels:
-    first = [*(scores or ['top1'])]
-    panels, found = first, {name: band(frame, name, over) for name in first}
+  is_chosen = bool(scores)
+  scores = list(scores or catalog.HEADLINES)
+  found = {score: band(frame, score, over) for score in scores}
+  panels = [score for score in scores if len(found[score])]
+  panels += [] if is_chosen else points(frame, reference, final)
+  panels = panels or scores[: None if is_chosen else 1]
   methods = list(frame.groupby('method'))
-  width = max(6.5, 5.2 * min(len(panels), 3))
-  down = -(-len(panels) // 3)
-  size = width, 4.2 * down + 0.24 * len(methods)
-  figure, axes = pictures.panels(len(panels), min(len(panels), 3), size)
+  across = min(len(panels), 3)
+  width, height = max(6.5, 5.2 * across), 4.2 * -(-len(panels) // across)
+  size = width, height + 0.24 * len(methods)
+  figure, axes = pictures.panels(len(panels), across, size)
   for ax, panel in zip(axes, panels, strict=True):
     if isinstance(panel, Panel):
       draw_points(ax, panel)
     else:
-      _draw_bands(ax, found[panel], AXES[over])
+      _draw_bands(ax, found[panel], len(methods))
       heading = catalog.SCORES[panel].heading
       title = f'{heading} on {frame["run"].iloc[0].task}'
       _finish_over_rounds(ax, title, heading)
-      ax.set_xlabel(AXES[over].label)
-      if AXES[over].unit:
-        unit = ticker.EngFormatter(AXES[over].unit, sep=' ')
-        ax.xaxis.set_major_formatter(unit)
+      label, unit, _ = AXES[over]
+      ax.set_xlabel(label)
+      if unit:
+        ax.xaxis.set_major_formatter(ticker.EngFormatter(unit, sep=' '))
   handles = [
     _handle(of_method, style)
     for (_, of_method), style in zip(methods, pictures.styles(), strict=False)
@@ -262,7 +243,7 @@ def band(
     return pd.DataFrame(columns=['method', 'round', 'x', 'mean', 'std'])
   rows = pd.concat(
     row.run.metrics[['round', metric]].assign(
-      method=row.method, x=AXES[over].upto(row.run.metrics)
+      method=row.method, x=AXES[over][2](row.run.metrics)
     )
     for row in whole.itertuples()
   )
@@ -274,17 +255,14 @@ def band(
   return table[table['count'] == seeds].drop(columns='count')
 
 
-def _draw_bands(ax, bands, axis: _Axis):
-  by = dict(list(bands.groupby('method')))
-  every = range(max(by, default=-1) + 1)
-  for method, style in zip(every, pictures.styles(), strict=False):
-    if method not in by:
-      continue
-    drawn = by[method]
-    _draw_line(ax, drawn['x'], drawn['mean'], style)
+def _draw_bands(ax, bands: pd.DataFrame, methods: int) -> None:
+  styles = list(itertools.islice(pictures.styles(), methods))
+  for method, drawn in bands.groupby('method'):
+    _draw_line(ax, drawn['x'], drawn['mean'], styles[method])
     if drawn['std'].notna().all():
       low, high = drawn['mean'] - drawn['std'], drawn['mean'] + drawn['std']
-      ax.fill_between(drawn['x'], low, high, color=style[0], alpha=0.18, lw=0)
+      colour = styles[method][0]
+      ax.fill_between(drawn['x'], low, high, color=colour, alpha=0.18, lw=0)
 
 
 def _handle(of_method, style):
@@ -379,19 +357,13 @@ def _points(
   frame, scores: Sequence[str], of: Callable[[run_files.Run], float | None]
 ) -> tuple[str, list] | None:
   """Returns the first metric with values that `of` tells apart, and its points."""
-  read = lambda run: (
-    # Centralised training has no clients, and sends nothing.
-    of(run) if run.summary.get('bytes_down_per_client_round') else None
-  )
-  x = tables.Column('x', '', read, str)
+  # Centralised training has no clients, and sends nothing.
+  sends = lambda run: run.summary.get('bytes_down_per_client_round')
+  x = tables.Column('x', '', lambda run: of(run) if sends(run) else None, str)
   for metric in scores:
     table = tables.of_methods(frame, [x, tables.COLUMNS[metric]])
-    found = [
-      None if row.isna().iloc[:2].any() else tuple(row)
-      for _, row in table[
-        ['x_mean', f'{metric}_mean', f'{metric}_std']
-      ].iterrows()
-    ]
+    cells = table[['x_mean', f'{metric}_mean', f'{metric}_std']].to_numpy()
+    found = [None if np.isnan(c[:2]).any() else (*c,) for c in cells]
     if len({point[0] for point in found if point}) > 1:
       return metric, found
   return None
@@ -404,11 +376,9 @@ def draw_points(ax, panel: Panel) -> None:
     if point:
       lines[name].append(point[:2])
   joined = {name: line for name, line in lines.items() if len(line) > 1}
-  for (name, line), (_, dash, _) in zip(
-    joined.items(), pictures.styles(), strict=False
-  ):
+  for name, (_, dash, _) in zip(joined, pictures.styles(), strict=False):
     ax.plot(
-      *zip(*sorted(line), strict=True),
+      *zip(*sorted(joined[name]), strict=True),
       color='0.5',
       linestyle=dash,
       linewidth=1,
@@ -425,10 +395,7 @@ def draw_points(ax, panel: Panel) -> None:
     ax.xaxis.set_minor_formatter(ticker.NullFormatter())
   if max(xs) >= 10:  # Below, it would write 0.4 as 400 m.
     ax.xaxis.set_major_formatter(ticker.EngFormatter(sep=' '))
-  ax.set_xlabel(panel.x_label)
-  ax.set_ylabel(panel.y_label)
-  ax.set_title(panel.title)
-  ax.grid(alpha=0.3)
+  pictures.label(ax, panel.title, panel.x_label, panel.y_label)
   if joined:
     ax.legend(frameon=False, fontsize=9)
 
@@ -483,10 +450,8 @@ def sweep_figure(
     if not math.isnan(mean):
       spread = 0 if math.isnan(std) else std  # With one seed.
       drawn.append((place[point[first]], scale * mean, scale * spread))
-  for (name, drawn), style in zip(
-    lines.items(), pictures.styles(), strict=False
-  ):
-    drawn.sort(key=lambda each: each[0])
+  for name, style in zip(lines, pictures.styles(), strict=False):
+    drawn = sorted(lines[name], key=lambda each: each[0])
     _draw_errors(ax, drawn, style, 6, name)
   if numbers:
     if min(order) > 0 and max(order) > _SPAN * min(order):
@@ -495,9 +460,7 @@ def sweep_figure(
     ax.xaxis.set_minor_formatter(ticker.NullFormatter())
   else:
     ax.set_xticks(range(len(order)), list(map(str, order)))
-  ax.set_xlabel(first)
-  ax.set_ylabel(f'{heading} %' if percent else heading)
-  ax.grid(alpha=0.3)
+  pictures.label(ax, '', first, f'{heading} %' if percent else heading)
   if others:
     ax.legend(frameon=False, fontsize=9)
   return figure

@@ -53,6 +53,13 @@ def panels(count: int, across: int, size: tuple[float, float]):
   return figure, axes[:count]
 
 
+def label(ax, title: str, x: str, y: str, has_grid: bool = True) -> None:
+  """Names a panel and its axes."""
+  ax.set(title=title, xlabel=x, ylabel=y)
+  if has_grid:
+    ax.grid(alpha=0.3)
+
+
 def short(name: object, most: int) -> str:
   """Returns a name of somebody's data on one line, of at most `most` characters."""
   text = wording.shown(name)

@@ -39,9 +39,8 @@ def plot_clients(
   drawn = (('examples', sizes), ('classes', classes))
   for ax, (noun, values) in zip(axes, drawn, strict=True):
     _draw_ranks(ax, values, next(styles))
-    ax.set_title(f'{noun.capitalize()} of the clients')
-    ax.set_xlabel(f'client, by number of {noun}')
-    ax.set_ylabel(noun)
+    title = f'{noun.capitalize()} of the clients'
+    pictures.label(ax, title, f'client, by number of {noun}', noun)
   pictures.save(figure, path)
 
 
@@ -70,9 +69,8 @@ def plot_labels(
       label='test',
     )
     ax.legend(frameon=False)
-  ax.set_title('Examples of the classes')
-  ax.set_xlabel('class, by number of examples with clients')
-  ax.set_ylabel('examples')
+  x = 'class, by number of examples with clients'
+  pictures.label(ax, 'Examples of the classes', x, 'examples')
   pictures.save(figure, path)
 
 
@@ -100,11 +98,12 @@ def plot_class_counts(
   places = np.unique(np.linspace(0, len(shown) - 1, 10).astype(int))
   names = [pictures.short(client_ids[shown[place]], 16) for place in places]
   ax.set_yticks(places, names)
-  ax.set_xlabel('class' if group == 1 else f'class, in groups of {group:,}')
-  clients = counts.shape[0]
-  more = f' ({len(shown)} of {clients:,}, by size)'
-  ax.set_ylabel(f'client{more if clients > _CLIENTS else ""}')
-  ax.set_title('Classes of the clients')
+  x, y = 'class', 'client'
+  if group > 1:
+    x += f', in groups of {group:,}'
+  if len(shown) < counts.shape[0]:
+    y += f' ({len(shown)} of {counts.shape[0]:,}, by size)'
+  pictures.label(ax, 'Classes of the clients', x, y, False)
   figure.colorbar(image, ax=ax, label="share of a client's examples")
   pictures.save(figure, path)
 
@@ -148,10 +147,8 @@ def plot_sizes(
     axes, pictures.styles(), sizes.items(), strict=False
   ):
     ax.hist(values, bins=50, color=style[0])
-    ax.set_title(f'{title}, {len(values):,} clients')
-    ax.set_xlabel('examples of a client')
-    ax.set_ylabel('clients')
-    ax.grid(alpha=0.3)
+    title = f'{title}, {len(values):,} clients'
+    pictures.label(ax, title, 'examples of a client', 'clients')
     ax.set_axisbelow(True)
   pictures.save(figure, path)
 
@@ -177,9 +174,8 @@ def plot_map(
     linewidths=0,
   )
   ax.set(xlim=(-180, 180), ylim=(-90, 90), aspect='equal')
-  ax.set_title(f'Examples by client ({len(np.unique(owners)):,} clients)')
-  ax.set_xlabel('longitude')
-  ax.set_ylabel('latitude')
+  title = f'Examples by client ({len(np.unique(owners)):,} clients)'
+  pictures.label(ax, title, 'longitude', 'latitude', False)
   pictures.save(figure, path)
 
 
@@ -233,7 +229,6 @@ def _draw_ranks(
     label=label,
     **few,
   )
-  ax.grid(alpha=0.3)
   ax.xaxis.set_major_locator(ticker.MaxNLocator(nbins=6, integer=True))
   positive = ranked[ranked > 0]
   if len(positive) and positive[0] > 20 * positive[-1]:
@@ -261,7 +256,6 @@ def plot_theory(
   draw = (_positives, _divergences, _frequencies, _clients)
   for ax, draw_panel in zip(axes, draw, strict=True):
     draw_panel(ax, found)
-    ax.grid(alpha=0.3)
     ax.set_axisbelow(True)
   figure.suptitle(title)
   pictures.save(figure, path)
@@ -285,13 +279,9 @@ def _positives(ax, found) -> None:
   )
   alone = np.where(found.label_counts > 0, found.label_counts, np.nan)[order]
   ax.plot(rank, alone, color=_OF_LABELS, label='the label alone')
-  ax.set(
-    xscale='log',
-    yscale='log',
-    xlabel='label, by frequency',
-    ylabel='positive examples',
-    title='Positive examples of a label and of its buckets',
-  )
+  ax.set(xscale='log', yscale='log')
+  title = 'Positive examples of a label and of its buckets'
+  pictures.label(ax, title, 'label, by frequency', 'positive examples')
   ax.legend(frameon=False, fontsize=9)
 
 
@@ -304,13 +294,10 @@ def _divergences(ax, found) -> None:
     'equal', (0.72 * most, 0.72 * most), (-6, 6), textcoords='offset points',
     ha='right', color='0.4',
   )  # fmt: skip
-  ax.set(
-    xlim=(0, most),
-    ylim=(0, most),
-    xlabel='over labels, nats',
-    ylabel='over buckets of a table, nats',
-    title='KL divergence of two clients (Theorem 2)',
-  )
+  ax.set(xlim=(0, most), ylim=(0, most))
+  title = 'KL divergence of two clients (Theorem 2)'
+  y = 'over buckets of a table, nats'
+  pictures.label(ax, title, 'over labels, nats', y)
 
 
 def _frequencies(ax, found) -> None:
@@ -323,13 +310,9 @@ def _frequencies(ax, found) -> None:
     'frequent', (multilabel.FREQUENT, 2), (4, 0), textcoords='offset points',
     color='0.4',
   )  # fmt: skip
-  ax.set(
-    xscale='log',
-    ylim=(0, 103),
-    xlabel='share of the training examples',
-    ylabel='labels of at most this share, %',
-    title='Frequencies of labels',
-  )
+  ax.set(xscale='log', ylim=(0, 103))
+  x, y = 'share of the training examples', 'labels of at most this share, %'
+  pictures.label(ax, 'Frequencies of labels', x, y)
 
 
 def _clients(ax, found) -> None:
@@ -343,10 +326,7 @@ def _clients(ax, found) -> None:
     ax.bar(places + shift, 100 * share, width=0.4, color=colour, label=label)
   if len(held) <= _MOST_TICKS:
     ax.set_xticks(places)
-  ax.set(
-    ylim=(0, 120),
-    xlabel='client',
-    ylabel='labels held, %',
-    title='Labels of which a client has examples',
-  )
+  ax.set(ylim=(0, 120))
+  title = 'Labels of which a client has examples'
+  pictures.label(ax, title, 'client', 'labels held, %')
   ax.legend(frameon=False, fontsize=9, ncols=2, loc='upper center')
