@@ -38,7 +38,7 @@ if TYPE_CHECKING:
 # Of a run's data, what does not depend on the clients.
 _SAME_DATA = ('classes', 'names_checksum', 'test_examples', 'test_checksum')
 # What does not tell methods of a kept table apart.
-_UNSHOWN = ('rounds', 'eval_every', 'runtime', 'device')
+_UNSHOWN = {'rounds', 'eval_every', 'runtime', 'device'}
 
 
 def compare(
@@ -49,7 +49,7 @@ def compare(
   target: str | None = None,
   curves: Sequence[str] = (),
   over: str = 'rounds',
-  at: str = '',
+  at: str | None = None,
   relative_to: str | os.PathLike | None = None,
   columns: Sequence[str] = (),
 ) -> str:
@@ -92,9 +92,9 @@ def compare(
       )
   task = frame['run'].iloc[0].task
   reference = _reference(relative_to, frame)
-  more = [tables.column(name) for name in columns]
+  more = [tables.column(name, reference) for name in columns]
   table = tables.build(
-    frame, metric, targets, budgets.parse(at), reference, more
+    frame, metric, targets, budgets.parse(at or ''), reference, more
   )
   from tff_xc.report import curves as curves_lib
 
@@ -212,7 +212,7 @@ def keep(
   """Writes the table of runs that a page shows, by `launch.document`.
 
   Its rows are in the order of the runs. A label is the algorithm with what the run
-  changes of its defaults on the task, where another row has it otherwise. Further
+  changes of its defaults on the task, where another row has it otherwise. The last
   columns are the revisions that trained, the processor, and a command that trains
   with these settings.
 
@@ -220,7 +220,7 @@ def keep(
     directories: as of `compare`.
     path: the CSV.
     columns: further columns, see `tables.column`.
-    relative_to: as of `compare`; adds each final score over that of these runs.
+    relative_to: as of `compare`, for columns such as relative_top1.
 
   Raises:
     errors.InputError: runs cannot be compared, or the file cannot be written.
@@ -229,46 +229,32 @@ def keep(
   from tff_xc.report import tables
 
   reference = _reference(relative_to, frame)
+  more = [tables.column(name, reference) for name in columns]
   first = frame.drop_duplicates('method')['run']
   targets = targets_lib.parse(first.iloc[0].config.get('target', ''))
-  more = [tables.column(name) for name in columns]
   table = tables.of_methods(frame, tables.all_columns(targets, more))
-  if reference is not None:
-    related = [
-      tables.column(f'relative_{name}', tables.whole(reference, name))
-      for name in tables.measured(table)
-      if catalog.SCORES.get(name) and catalog.SCORES[name].unit == 'fraction'
-    ]
-    more = [*more, *related]
-    table = tables.of_methods(frame, tables.all_columns(targets, more))
   table = table.loc[:, (table.notna() & (table != '')).any()]
-  changes = [_changes(run) for run in first]
-  table['algorithm'] = [
-    ' '.join(
-      [
-        run.algorithm,
-        *(
-          f'{name}={value}'
-          for name, value in own.items()
-          if name not in _UNSHOWN
-          and any(other.get(name) != value for other in changes)
-        ),
-      ]
-    )
-    for run, own in zip(first, changes, strict=True)
-  ]
-  table['revision'] = frame.groupby('method')['run'].agg(_revisions)
-  table['processor'] = [_processor(run) for run in first]
-  table['command'] = [
-    shlex.join(
-      [
-        *('python', '-m', 'launch.train'),
-        *(f'--task={run.task}', f'--algorithm={run.algorithm}'),
-        *(f'--{name}={value}' for name, value in own.items()),
-      ]
-    )
-    for run, own in zip(first, changes, strict=True)
-  ]
+  changes = list(map(_changes, first))
+  differing = {
+    name
+    for own in changes
+    for name in own.keys() - _UNSHOWN
+    if any(own[name] != other.get(name) for other in changes)
+  }
+  labels, commands = [], []
+  for run, own in zip(first, changes, strict=True):
+    words = [f'{name}={value}' for name, value in own.items()]
+    told = [w for name, w in zip(own, words, strict=True) if name in differing]
+    labels.append(' '.join([run.algorithm, *told]))
+    given = (f'task={run.task}', f'algorithm={run.algorithm}', *words)
+    flags_ = (f'--{word}' for word in given)
+    commands.append(shlex.join(['python', '-m', 'launch.train', *flags_]))
+  table = table.assign(
+    algorithm=labels,
+    revision=frame.groupby('method')['run'].agg(_revisions),
+    processor=list(map(_processor, first)),
+    command=commands,
+  )
   try:
     with files.replacing(path) as temporary:
       temporary.write_text(tables.to_csv(table), encoding='utf-8')
@@ -366,35 +352,30 @@ def main(arguments: Sequence[str]) -> None:
 
 if __name__ == '__main__':
   # Not at import, since other commands have flags of these names.
-  for _name, _help in (
-    (
-      'output',
-      'directory for the table and the picture; default: the directory that the'
-      ' runs have in common',
-    ),
-    (
-      'metric',
-      f'final score to sort by: {", ".join(catalog.SCORES)}, or a target such as'
-      ' top1:0.7; default: the first of these that the runs have',
-    ),
-    (
-      'target',
-      'scores to which to count the rounds, such as top1:0.7,mcc:0.5; default:'
-      ' those that the runs were trained with',
-    ),
-    (
-      'relative_to',
-      'run directory, such as that of algorithm centralized, whose final score is'
-      ' 100 %: adds relative scores and the rounds until 10, 50 and 90 %',
-    ),
-    (
-      'csv',
-      'write this file only: a table for a page of the documentation, with'
-      ' revisions and commands; of the other flags it takes --columns and'
-      ' --relative_to',
-    ),
-  ):
+  for _name, _help in {
+    'output': 'directory for the table and the picture; default: the directory that'
+    ' the runs have in common',
+    'metric': f'final score to sort by: {", ".join(catalog.SCORES)}, or a target'
+    ' such as top1:0.7; default: the first of these that the runs have',
+    'target': 'scores to which to count the rounds, such as top1:0.7,mcc:0.5;'
+    ' default: those that the runs were trained with',
+    'at': 'budgets at which to show the score that rows are sorted by, such as'
+    ' rounds:1000,batches:10000',
+    'relative_to': 'run directory, such as that of algorithm centralized, whose'
+    ' final score is 100 %: adds relative scores and the rounds until 10, 50 and'
+    ' 90 %',
+    'csv': 'write this file only: a table for a page of the documentation, with'
+    ' revisions and commands; of the other flags it takes --columns and'
+    ' --relative_to',
+  }.items():
     flags.DEFINE_string(_name, None, _help)
+  for _name, _help in {
+    'curves': 'scores to draw, such as pc@1,pc@1_infrequent; default: the headline'
+    ' metrics',
+    'columns': 'further columns: a score after a round, top1@400, or in the round'
+    ' that the run chose, best.pc@1, with best.round and best.bytes_down',
+  }.items():
+    flags.DEFINE_list(_name, [], _help)
   flags.DEFINE_integer(
     'rounds',
     None,
@@ -402,28 +383,11 @@ if __name__ == '__main__':
     lower_bound=1,
     upper_bound=hp.INT32_MAX,
   )
-  flags.DEFINE_list(
-    'curves',
-    [],
-    'scores to draw, such as pc@1,pc@1_infrequent; default: the headline metrics',
-  )
   flags.DEFINE_enum(
     'over',
     'rounds',
     ['rounds', 'batches', 'bytes', 'seconds'],
     'what scores are drawn over; batches are those of the client that takes the'
     ' most in a round, bytes those of all clients',
-  )
-  flags.DEFINE_string(
-    'at',
-    '',
-    'budgets at which to show the score that rows are sorted by, such as'
-    ' rounds:1000,batches:10000',
-  )
-  flags.DEFINE_list(
-    'columns',
-    [],
-    'further columns: a score after a round, top1@400, or in the round that the'
-    ' run chose, best.pc@1, with best.round and best.bytes_down',
   )
   app.run(main, __doc__)

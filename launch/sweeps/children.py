@@ -165,8 +165,8 @@ def run_all(
   Args:
     runs: in this order.
     arguments_of: run, number of runs that share the cores -> Python's arguments.
-      The last runs count only themselves and those that start after them, since
-      they may end alone; until then they crowd the others.
+      The last runs count only those that start after them, since they may end
+      alone.
     jobs: runs side by side; 0: the first run runs alone, and the others as many
       at a time as there are cores and as fit the memory, each as large as the
       largest so far.
@@ -195,7 +195,11 @@ def run_all(
         on_end(child, limit)
       interrupts.check()
   finally:
-    _end(running)
+    for child in running:  # They may save their states first.
+      child.interrupt()
+    deadline = time.monotonic() + _GRACE_SECONDS
+    for child in running:
+      child.end(deadline)
 
 
 def fitting(peak_bytes: int, held_bytes: int) -> int:
@@ -227,12 +231,3 @@ def _environment() -> dict[str, str]:
   """Returns the environment in which children find this project."""
   paths = [str(_ROOT), os.environ.get('PYTHONPATH', '')]
   return {**os.environ, 'PYTHONPATH': os.pathsep.join(filter(None, paths))}
-
-
-def _end(children: Sequence[Child]) -> None:
-  """Ends children, which may save their states first."""
-  for child in children:
-    child.interrupt()
-  deadline = time.monotonic() + _GRACE_SECONDS
-  for child in children:
-    child.end(deadline)

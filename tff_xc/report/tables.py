@@ -68,31 +68,6 @@ def collect(
     errors.InputError: for runs of different tasks, a run that has not finished,
       or two runs of one method and seed.
   """
-  _check_comparable(runs)
-  keys = labels or [
-    json.dumps([run.algorithm, settings_of(run)], sort_keys=True)
-    for run in runs
-  ]
-  frame = pd.DataFrame(
-    {
-      'run': pd.Series(list(runs), dtype=object),
-      'algorithm': [run.algorithm for run in runs],
-      'seed': [run.seed for run in runs],
-      'method': pd.factorize(pd.Series(keys))[0],
-    }
-  ).sort_values(['method', 'seed'], kind='stable', ignore_index=True)
-  for a, b in itertools.pairwise(frame.itertuples()):
-    if (a.method, a.seed) == (b.method, b.seed):
-      raise errors.InputError(
-        f'{a.run.path} and {b.run.path} have the same configuration and seed '
-        f'{a.seed}; name only one of them.'
-      )
-  names = list(dict.fromkeys(labels)) if labels else _labels(frame, settings_of)
-  frame['label'] = [names[method] for method in frame['method']]
-  return frame
-
-
-def _check_comparable(runs):
   for run in runs:
     if run.task != runs[0].task:
       raise errors.InputError(
@@ -105,6 +80,28 @@ def _check_comparable(runs):
         f'{run.path} has not finished its {wanted} rounds; run launch.train '
         'again with its flags and this --run_dir to finish it.'
       )
+  keys = labels or [
+    json.dumps([run.algorithm, settings_of(run)], sort_keys=True)
+    for run in runs
+  ]
+  frame = pd.DataFrame(
+    {
+      'run': pd.Series(list(runs), dtype=object),
+      'algorithm': [run.algorithm for run in runs],
+      'seed': [run.seed for run in runs],
+      'method': pd.factorize(pd.Series(keys))[0],
+    }
+  ).sort_values(['method', 'seed'], kind='stable', ignore_index=True)
+  again = frame.duplicated(['method', 'seed'])
+  if again.any():
+    a, b = frame['run'][[again.idxmax() - 1, again.idxmax()]]
+    raise errors.InputError(
+      f'{a.path} and {b.path} have the same configuration and seed '
+      f'{a.seed}; name only one of them.'
+    )
+  names = list(dict.fromkeys(labels or ())) or _labels(frame, settings_of)
+  frame['label'] = [names[method] for method in frame['method']]
+  return frame
 
 
 def settings_of(run: run_files.Run) -> dict[str, Any]:
@@ -123,28 +120,26 @@ def settings_of(run: run_files.Run) -> dict[str, Any]:
   return {key: value for key, value in settings.items() if value is not None}
 
 
-def _hyperparameters(run: run_files.Run) -> dict[str, Any]:
-  return {k: v for k, v in run.hyperparameters.items() if v is not None}
-
-
-def _settings(first: pd.DataFrame, of: Callable) -> pd.DataFrame:
-  """Returns the settings of runs as JSON, a row a run; nan where it has none."""
-  return pd.DataFrame(
-    [
-      {k: json.dumps(v, sort_keys=True) for k, v in of(run).items()}
-      for run in first['run']
-    ],
-    index=first.index,
-  )
-
-
 def methods(frame: pd.DataFrame) -> list[str]:
   """Returns each method's algorithm with the hyper-parameters that differ.
 
   Methods that differ only in the task's options, such as the skew of the clients,
   have one.
   """
-  return _labels(frame, _hyperparameters)
+  return _labels(frame, lambda run: run.hyperparameters)
+
+
+def _settings(first: pd.DataFrame, of: Callable) -> pd.DataFrame:
+  """Returns the settings of runs as JSON, a row a run; nan where it has none."""
+  rows = [
+    {
+      key: json.dumps(value, sort_keys=True)
+      for key, value in of(run).items()
+      if value is not None
+    }
+    for run in first['run']
+  ]
+  return pd.DataFrame(rows, index=first.index)
 
 
 def differing(frame: pd.DataFrame) -> list[str]:
@@ -325,7 +320,7 @@ _OF_BEST = {
 }
 
 
-def column(name: str, whole: float = math.nan) -> Column:
+def column(name: str, reference: pd.DataFrame | None = None) -> Column:
   """Returns the column of this name.
 
   Args:
@@ -334,10 +329,11 @@ def column(name: str, whole: float = math.nan) -> Column:
       'best.bytes_down', of the round that a run chose; 'relative_top1', a score over
       that of a reference (Hsu, Qi and Brown, arXiv:2003.08082), and
       'relative_top1:0.5', the rounds until that.
-    whole: the score of the reference.
+    reference: one method, from `collect`.
 
   Raises:
-    errors.InputError: there is no such column, target or budget.
+    errors.InputError: there is no such column, target or budget, or nothing can be
+      related to the reference.
   """
   if name in COLUMNS:
     return COLUMNS[name]
@@ -346,7 +342,7 @@ def column(name: str, whole: float = math.nan) -> Column:
     found = _of_best_round(name.removeprefix('best.'))
   elif name.startswith('relative_'):
     score, _, part = name.removeprefix('relative_').partition(':')
-    found = _relative(score, part, whole)
+    found = _relative(score, part, reference)
   elif (at := name.rpartition('@'))[0] in catalog.SCORES:  # As in p@1@100.
     found = _after(at[0], at[2])
   elif ':' in name:
@@ -372,17 +368,19 @@ def _rounds_to(heading: str, target: targets_lib.Target) -> Column:
   return Column('', heading, read, show, is_target=True)
 
 
-def _relative(score: str, part: str, whole: float) -> Column | None:
+def _relative(score: str, part: str, reference) -> Column | None:
   if score not in catalog.SCORES:
     return None
+  of, one = COLUMNS[score], math.nan
+  if reference is not None:
+    one = whole(reference, score)
   if part:
-    target = targets_lib.Target(score, float(part) * whole)
+    target = targets_lib.Target(score, float(part) * one)
     return _rounds_to(f'rounds to relative {100 * float(part):.10g} %', target)
-  of = COLUMNS[score]
 
   def read(run):
     found = of.read(run)
-    return None if found is None else found / whole
+    return None if found is None else found / one
 
   return of._replace(heading=f'relative {of.heading}', read=read)
 
@@ -552,8 +550,9 @@ def build(
   if scores and (budgets or reference is not None):
     added = [column(f'{scores[0]}@{budget.name}') for budget in budgets]
     if reference is not None:
-      name, of = f'relative_{scores[0]}', whole(reference, scores[0])
-      added += [column(n, of) for n in (name, *(f'{name}:{p}' for p in _PARTS))]
+      name = f'relative_{scores[0]}'
+      names = (name, *(f'{name}:{part}' for part in _PARTS))
+      added += [column(each, reference) for each in names]
     table = of_methods(frame, all_columns(targets, [*added, *more]))
   for name in wanted:
     if name not in present:
@@ -585,16 +584,15 @@ def _has_value(table, each: Column) -> bool:
 def ranking(table: pd.DataFrame, metric: str) -> list[int]:
   """Returns the places of a table's rows by a metric, the best first."""
   key = column(metric).key
-  means, best = table[f'{key}_mean'].fillna(math.inf), []
+  means = table[f'{key}_mean']
   if ':' in metric:
     # Of two that missed a target, the one that more seeds reached.
-    missed = table[f'{key}_by_seed'].str.count('>').astype(float)
-    missed[table[f'{key}_by_seed'] == ''] = math.inf
-    best = [*zip(missed, means, strict=True)]
-  elif catalog.SCORES[metric].better == 'lower':
-    best = means.tolist()
+    by_seed = table[f'{key}_by_seed']
+    missed = by_seed.str.count('>').astype(float).where(by_seed != '', math.inf)
+    best = list(zip(missed, means.fillna(math.inf), strict=True))
   else:
-    best = (-table[f'{key}_mean']).fillna(math.inf).tolist()
+    sign = 1 if catalog.SCORES[metric].better == 'lower' else -1
+    best = (sign * means).fillna(math.inf).tolist()
   return sorted(range(len(table)), key=best.__getitem__)
 
 
