@@ -53,21 +53,7 @@ def compare(
   relative_to: str | os.PathLike | None = None,
   columns: Sequence[str] = (),
 ) -> str:
-  """Compares runs and writes compare.md, compare.csv, compare.png and compare.pdf.
-
-  Args:
-    directories: run directories, or directories of some.
-    output: the directory for the files; None: the runs' common parent.
-    metric: the score to sort by, or a target; None: the first that a run has.
-      Final values of this score are drawn.
-    rounds: compare the runs after this number of rounds; None: at their ends.
-    target: scores to which to count the rounds; None: the runs' own.
-    curves: scores to draw, a panel each; without any, the headline metrics.
-    over: 'rounds', 'batches', 'bytes' or 'seconds', over which they are drawn.
-    at: budgets at which to show the score, 'rounds:1000,batches:10000'.
-    relative_to: the run, or runs of several seeds, whose final score is the
-      whole: centralised training for relative accuracy; at their ends always.
-    columns: further columns, see `tables.column`.
+  """Compares runs as the flags of these names say, and writes the four files.
 
   Returns:
     The table as text that fits the terminal, or 100 columns without one.
@@ -126,15 +112,7 @@ def compare(
 def collect(
   directories: Sequence[str | os.PathLike], rounds: int | None = None
 ) -> 'pd.DataFrame':
-  """Returns the runs in directories, as `tables.collect` does.
-
-  Args:
-    directories: of runs.
-    rounds: after which to look at them; None: at their ends.
-
-  Raises:
-    errors.InputError: they cannot be compared.
-  """
+  """Returns the runs in directories as `tables.collect` does, after `rounds`."""
   paths = find_runs(directories)
   from tff_xc.report import tables  # Pandas, which is slow to import.
 
@@ -177,13 +155,9 @@ def write_files(
   csv: str,
   figure: 'matplotlib.figure.Figure',
 ) -> str:
-  """Writes a table as PATH.md and PATH.csv, and its picture as PATH.png and .pdf.
+  """Writes a table as PATH.md and PATH.csv, its picture as PATH.png and .pdf.
 
-  Returns:
-    A line that says so.
-
-  Raises:
-    errors.InputError: the directory cannot be written.
+  Returns a line that says so.
   """
   from tff_xc.report import pictures
 
@@ -215,15 +189,6 @@ def keep(
   changes of its defaults on the task, where another row has it otherwise. The last
   columns are the revisions that trained, the processor, and a command that trains
   with these settings.
-
-  Args:
-    directories: as of `compare`.
-    path: the CSV.
-    columns: further columns, see `tables.column`.
-    relative_to: as of `compare`, for columns such as relative_top1.
-
-  Raises:
-    errors.InputError: runs cannot be compared, or the file cannot be written.
   """
   frame = collect(directories)
   from tff_xc.report import tables
@@ -286,11 +251,7 @@ def _processor(run: run_files.Run) -> str:
 
 
 def check_metric(metric: str) -> str:
-  """Returns the name of a score, or of a target such as 'top1:0.7'.
-
-  Raises:
-    errors.InputError: it is neither.
-  """
+  """Returns the name of a score, or of a target such as 'top1:0.7'."""
   if ':' in metric:
     return targets_lib.parse_one(metric).name
   return _check_score(
@@ -308,11 +269,7 @@ def _check_score(name: str, flag: str, what: str, others: str = '') -> str:
 
 
 def find_runs(directories: Sequence[str | os.PathLike]) -> list[pathlib.Path]:
-  """Returns the run directories among and below `directories`, each once.
-
-  Raises:
-    errors.InputError: a directory has none.
-  """
+  """Returns the run directories among and below `directories`, each once."""
   found: dict[pathlib.Path, pathlib.Path] = {}
   for directory in map(pathlib.Path, directories):
     runs = []

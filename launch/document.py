@@ -47,12 +47,7 @@ from tff_xc.report import text_table
 
 
 def document(path: pathlib.Path) -> str:
-  """Returns a file's text with its tables written anew.
-
-  Raises:
-    errors.InputError: the file is not there, a table's end is missing, or a table
-      cannot be made; the message names both.
-  """
+  """Returns a file's text with its tables written anew."""
   text = _read(path)
   opened, closed = len(_OPENING.findall(text)), len(_BLOCK.findall(text))
   if opened != closed:  # The text up to the next end would be lost.
@@ -81,11 +76,7 @@ def document(path: pathlib.Path) -> str:
 
 
 def _read(path: pathlib.Path) -> str:
-  """Returns a page's text, with its own line ends.
-
-  Raises:
-    errors.InputError: it cannot be read.
-  """
+  """Returns a page's text, with its own line ends."""
   try:
     return path.read_bytes().decode('utf-8')
   except OSError as e:
@@ -95,11 +86,7 @@ def _read(path: pathlib.Path) -> str:
 
 
 def _write(path: pathlib.Path, text: str) -> None:
-  """Replaces a page.
-
-  Raises:
-    errors.InputError: it cannot be written, and is as it was.
-  """
+  """Replaces a page, or leaves it as it was."""
   try:
     with files.replacing(path) as temporary:
       temporary.write_bytes(text.encode('utf-8'))

@@ -48,12 +48,6 @@ def sweep(
     output: the directory of the sweep.
     jobs: runs side by side; 0: as many as fit the memory.
     metric: the score, or the name of the target, to mark the best by.
-
-  Raises:
-    errors.InputError: another process runs in `output`, a directory holds
-      another run, runs are on different data, the task's data are missing, or
-      no run succeeded.
-    KeyboardInterrupt: after SIGINT or SIGTERM; no run is left running.
   """
   first = runs[0].config
   table = training.train(
@@ -70,19 +64,9 @@ def write(
 ) -> str:
   """Writes the files of a sweep; returns the table as text.
 
-  A row is a grid point, in the order of the grids, and '*' marks the best. A
-  point has no values if one of its seeds failed, as a mean over the other seeds
-  would favour it.
-
-  Args:
-    runs: all runs, finished or failed, seeds of a point after each other.
-    failures: why a run failed, by its directory.
-    output: the directory of the sweep.
-    metric: a score or the name of a target; None: the first score measured.
-
-  Raises:
-    errors.InputError: no grid point has finished, files are damaged, or runs
-      are on different data.
+  A row is a grid point, in the order of the grids, and '*' marks the best by
+  `metric`. A point has no values if one of its seeds failed, as a mean over the
+  other seeds would favour it. `failures` has why a run failed, by its directory.
   """
   from tff_xc.report import curves
   from tff_xc.report import tables

@@ -49,16 +49,7 @@ class Run:
 def points(
   grids: Sequence[str], parameters: Mapping[str, hp.Hyperparameter]
 ) -> list[dict[str, Any]]:
-  """Returns the product of grids: values by name, the last grid fastest.
-
-  Args:
-    grids: texts NAME:VALUE,VALUE,...
-    parameters: all that a flag may set, by name.
-
-  Raises:
-    errors.InputError: a grid is malformed, of no parameter that changes
-      results, or has a value twice.
-  """
+  """Returns the product of grids NAME:VALUE,VALUE,...: values by name, the last fastest."""
   found: dict[str, list] = {}
   for grid in grids:
     name, _, texts = grid.partition(':')
@@ -110,11 +101,7 @@ def _value(parameter: hp.Hyperparameter, text: str) -> bool | int | float | str:
 
 
 def seeds(text: str) -> list[int]:
-  """Returns the seeds of a text such as '0,1,2'.
-
-  Raises:
-    errors.InputError: for anything else, or a seed that occurs twice.
-  """
+  """Returns the seeds of a text such as '0,1,2', all different."""
   try:
     found = [int(part) for part in text.split(',')]
   except ValueError:
@@ -136,16 +123,7 @@ def runs(
 ) -> list[Run]:
   """Returns all runs of a sweep, all seeds of a point after each other.
 
-  Args:
-    task: its name.
-    algorithm: its name.
-    given: settings of all runs, by name.
-    grid_points: from `points`.
-    run_seeds: from `seeds`.
-    output: the directory of the sweep.
-
-  Raises:
-    errors.InputError: a setting is unknown or out of bounds.
+  `given` are settings of all runs, `grid_points` those of `points`.
   """
   found = []
   for values in grid_points:

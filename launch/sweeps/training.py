@@ -19,27 +19,17 @@ from tff_xc.report import run_files
 
 
 def is_finished(run: plan.Run) -> bool:
-  """Whether a run is finished: `run_files.is_finished`.
-
-  Raises:
-    errors.InputError: its directory holds another run.
-  """
+  """Whether a run is finished; refuses a directory that holds another run."""
   same_run.check_config(run.folder, run.config)
   summary = run_files.read_summary(run.folder)
   return run_files.is_finished(run.config, summary)
 
 
 def check_data(runs: Sequence[plan.Run]) -> None:
-  """Refuses runs that were trained on different data.
+  """Refuses runs that were trained on different data; some may not have begun.
 
   Options may change the data of procedural tasks, so that only runs of equal
   options must have equal data.
-
-  Args:
-    runs: those without a directory are skipped.
-
-  Raises:
-    errors.InputError: naming two such runs and what differs.
   """
   first: dict[str, tuple[plan.Run, Mapping]] = {}
   for run in runs:
@@ -62,10 +52,8 @@ def arguments_of(
 ) -> list[str]:
   """Returns Python's arguments that train a run.
 
-  Args:
-    run: the run.
-    given: the settings of all runs.
-    threads: for `--client_threads`, unless it is given; None: its default.
+  `given` are the settings of all runs, `threads` is for `--client_threads`, unless
+  it is given; None: its default.
   """
   changes = {**given, **run.values, 'seed': run.seed}
   if threads is not None:

@@ -117,7 +117,7 @@ def test_an_unfinished_run_has_no_summary(tmp_path):
     ('metrics.csv', '', 'expected a header'),
     ('metrics.csv', 'loss,round\n1,2\n', 'expected a header'),
     ('metrics.csv', 'round,a,a\n', 'expected a header'),
-    ('metrics.csv', 'round,a\n1,2\n2\n', 'line 3 has 1 cells, the header 2'),
+    ('metrics.csv', 'round,a\n1,2\n2\n', 'line 3: 1 cells'),
     ('metrics.csv', 'round,a\n1,x\n', "line 2: could not convert.*'x'"),
     ('metrics.csv', 'round,a\n2,1\n2,1\n', 'line 3: rounds must ascend'),
     ('metrics.csv', 'round,a\n,1\n', 'line 2: rounds must ascend'),
@@ -151,7 +151,7 @@ def test_a_pipe_is_not_opened(tmp_path, name):
 
 
 def test_what_is_no_run_is_refused(tmp_path):
-  with pytest.raises(errors.InputError, match='is no directory'):
+  with pytest.raises(errors.InputError, match='no directory'):
     run_files.read_run(tmp_path / 'absent')
   with pytest.raises(errors.InputError, match=r'no config\.json'):
     run_files.read_run(tmp_path)

@@ -31,13 +31,9 @@ _SPAN = 20
 
 
 def plot_run(run: run_files.Run, path: str | os.PathLike) -> None:
-  """Draws one run: loss, accuracies, bytes, and the cohort, over rounds.
+  """Draws one run, finished or not: loss, accuracies, bytes, and the cohort, over rounds.
 
   It omits columns that the run's metrics.csv lacks.
-
-  Args:
-    run: with or without a summary.
-    path: the file to write, a .png or .pdf.
   """
   panels = [
     ('Training loss', 'loss', ('loss',)),
@@ -180,18 +176,14 @@ def compare_figure(
 
   It draws the mean over seeds in a band of one sample std, without rounds that a
   seed did not measure. Without `scores` these are top-1, P@1 and MAP@10. Then it
-  also draws a final value against what methods differ in, see `points`.
+  also draws final values against what methods differ in, see `points`.
 
   Args:
     frame: from `tables.collect`.
     scores: names of `catalog.SCORES`.
     over: what they are drawn over, one of `AXES`.
     reference: one method, whose final score is the whole of the others'.
-    final: the score of which final values are drawn; None: the first of these
-      metrics.
-
-  Raises:
-    errors.InputError: the reference has no such score.
+    final: the score of `points`.
   """
   is_chosen = bool(scores)
   scores = list(scores or catalog.HEADLINES)
@@ -290,8 +282,7 @@ class Panel(NamedTuple):
     y_label: the score.
     points: (x, mean, std) of each method; None without a score, std nan with one
       seed.
-    lines: the methods with one name are joined by a line of this name; empty:
-      none are.
+    lines: methods with one name are joined by a line; empty: none are.
   """
 
   title: str
@@ -310,16 +301,8 @@ def points(
 
   The first is against the class parameters that a client receives (FedSS, figs 5
   and 10), the second against the skew of the clients' classes (Hsu, Qi and
-  Brown, fig. 4).
-
-  Args:
-    frame: from `tables.collect`.
-    reference: one method; the second panel has scores over its own.
-    score: the one that is drawn; None: the first headline metric that tells
-      methods apart.
-
-  Raises:
-    errors.InputError: the reference has no such score.
+  Brown, fig. 4), over the score of the reference if there is one. None takes the
+  first headline metric that tells methods apart.
   """
   scores = (score,) if score else tuple(catalog.HEADLINES)
   panels = []

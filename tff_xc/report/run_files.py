@@ -127,14 +127,10 @@ def read_run(path: str | os.PathLike) -> Run:
       damaged or lacks a required key.
   """
   path = pathlib.Path(path)
-  if not path.is_dir():
-    raise errors.InputError(
-      f'{path} is no directory; give the --run_dir of a launch.train.'
-    )
   if not is_run(path):
+    what = f'it has no {CONFIG}' if path.is_dir() else 'it is no directory'
     raise errors.InputError(
-      f'{path} is no run directory, it has no {CONFIG}; give the --run_dir '
-      'of a launch.train.'
+      f'{path} is no run directory, {what}; give the --run_dir of a launch.train.'
     )
   config = read_config(path / CONFIG)
   summary = read_summary(path)
@@ -145,20 +141,14 @@ def is_finished(
   config: Mapping[str, Any], summary: Mapping[str, Any] | None
 ) -> bool:
   """Whether a run has all its rounds, or waited `stop_after` for a better one."""
-  if summary is None:
-    return False
-  return (
+  return summary is not None and (
     summary['rounds'] >= config.get('rounds', 0)
     or summary.get('stopped_after', 0) == config.get('stop_after', 0) > 0
   )
 
 
 def read_summary(path: pathlib.Path) -> dict[str, Any] | None:
-  """Reads a run's summary.json; None if the run has not finished.
-
-  Raises:
-    errors.InputError: for a file that is damaged or lacks a required key.
-  """
+  """Reads a run's summary.json; None if the run has not finished."""
   file = path / SUMMARY
   if not file.is_file():
     return None
@@ -175,11 +165,7 @@ def read_summary(path: pathlib.Path) -> dict[str, Any] | None:
 
 
 def read_config(path: pathlib.Path) -> dict[str, Any]:
-  """Reads a config.json; that of an older run is as if it were written today.
-
-  Raises:
-    errors.InputError: for a file that is damaged or lacks a required key.
-  """
+  """Reads a config.json; that of an older run is as if it were written today."""
   required = {'task': str, 'algorithm': str, 'seed': int, 'rounds': int}
   config = _read_object(path, required, _OPTIONAL)
   for name in ('task', 'algorithm'):  # They become text for people.
@@ -195,19 +181,15 @@ def read_config(path: pathlib.Path) -> dict[str, Any]:
 
 def flat(config: Mapping[str, Any]) -> dict[str, Any]:
   """Returns a configuration with its options and hyper-parameters by their names."""
-  return {
-    **config,
-    **config.get('options', {}),
-    **config.get('hyperparameters', {}),
-  }
+  settings = config.get('options', {}) | config.get('hyperparameters', {})
+  return {**config, **settings}
 
 
 def first_rounds(run: Run, rounds: int) -> Run:
   """Returns a run as it stood after its first `rounds` rounds.
 
-  Its metrics end with that round, and its final scores are those of that round.
-  If the run has finished, means of bytes, rows and seconds are still those of
-  the whole run.
+  If the run has finished, means of bytes, rows and seconds are still those of the
+  whole run.
 
   Raises:
     errors.InputError: if the run was not evaluated after that round.
@@ -259,11 +241,7 @@ def _is_number_or_null(value) -> bool:
 
 
 def read_metrics(path: pathlib.Path) -> 'pd.DataFrame':
-  """Reads a metrics.csv, as `Run.metrics`.
-
-  Raises:
-    errors.InputError: for a file that is missing or damaged.
-  """
+  """Reads a metrics.csv, as `Run.metrics`."""
   import pandas as pd  # Late: training checks directories first.
 
   try:
@@ -276,16 +254,15 @@ def read_metrics(path: pathlib.Path) -> 'pd.DataFrame':
     raise damaged(path, str(e)) from e
   if not rows or rows[0][:1] != ['round'] or len(set(rows[0])) < len(rows[0]):
     raise damaged(path, 'expected a header of distinct columns, "round" first')
-  header, values = rows[0], []
+  header, values, last = rows[0], [], -math.inf
   for line, row in enumerate(rows[1:], 2):
-    if len(row) != len(header):
-      raise damaged(
-        path, f'line {line} has {len(row)} cells, the header {len(header)}'
-      )
     try:
+      if len(row) != len(header):
+        raise ValueError(f'{len(row)} cells, the header has {len(header)}')
       values.append([float(cell) if cell.strip() else math.nan for cell in row])
+      if not last < values[-1][0]:
+        raise ValueError('rounds must ascend')
+      last = values[-1][0]
     except ValueError as e:
       raise damaged(path, f'line {line}: {e}') from e
-    if not values[-1][0] > (values[-2][0] if len(values) > 1 else -math.inf):
-      raise damaged(path, f'line {line}: rounds must ascend')
   return pd.DataFrame(values, columns=header, dtype='float64')

@@ -27,13 +27,7 @@ _OF_LABELS, _OF_BUCKETS, _LEMMA = (
 def plot_clients(
   sizes: np.ndarray, classes: np.ndarray, path: str | os.PathLike
 ) -> None:
-  """Draws clients by size rank (FedVC, figs 2 and 3).
-
-  Args:
-    sizes: int [K], examples of each client.
-    classes: int [K], classes of each client.
-    path: the file to write, a .png or .pdf.
-  """
+  """Draws clients by size rank (FedVC, figs 2 and 3); int [K] examples and classes."""
   figure, axes = pictures.panels(2, 2, (10, 4))
   styles = pictures.styles()
   drawn = (('examples', sizes), ('classes', classes))
@@ -47,13 +41,7 @@ def plot_clients(
 def plot_labels(
   train: np.ndarray, test: np.ndarray | None, path: str | os.PathLike
 ) -> None:
-  """Draws the examples of each class, the largest first.
-
-  Args:
-    train: int [n], examples with clients.
-    test: int [n], examples for the test, or None.
-    path: the file to write, a .png or .pdf.
-  """
+  """Draws the examples of each class, int [n] with clients and for the test."""
   figure, [ax] = pictures.panels(1, 1, (6.5, 4))
   styles = pictures.styles()
   _draw_ranks(ax, train, next(styles), 'with clients')
@@ -82,12 +70,8 @@ def plot_class_counts(
   """Draws which classes clients have, as shares of a client (FedVC, fig. 10).
 
   Of more than 100 clients it shows 100, evenly spread by size; more than 200
-  classes are shown in groups of successive classes.
-
-  Args:
-    counts: int [K, n], from `skew.class_counts`.
-    client_ids: [K].
-    path: the file to write, a .png or .pdf.
+  classes are shown in groups of successive classes. `counts`: int [K, n], from
+  `skew.class_counts`.
   """
   shown, table, group = _shares(counts)
   width, height = 3.5 + 0.06 * table.shape[1], 2.8 + 0.06 * len(shown)
@@ -111,13 +95,7 @@ def plot_class_counts(
 def plot_panels(
   counts: Mapping[str, scipy.sparse.csr_matrix], path: str | os.PathLike
 ) -> None:
-  """Draws which classes clients have, a panel for each of several splits.
-
-  Args:
-    counts: by title, int [K, n], from `skew.class_counts`; drawn as by
-      `plot_class_counts`.
-    path: the file to write, a .png or .pdf.
-  """
+  """Draws the class counts of several splits by title, a panel each."""
   across = min(4, len(counts))
   size = 2.6 * across + 0.8, 3.4 * -(-len(counts) // across)
   figure, axes = pictures.panels(len(counts), across, size)
@@ -136,12 +114,7 @@ def plot_panels(
 def plot_sizes(
   sizes: Mapping[str, np.ndarray], path: str | os.PathLike
 ) -> None:
-  """Draws histograms of the clients' sizes (TurboSVM-FL, fig. 3).
-
-  Args:
-    sizes: by title, int [K], examples of each client.
-    path: the file to write, a .png or .pdf.
-  """
+  """Draws histograms of clients' sizes by title, int [K] (TurboSVM-FL, fig. 3)."""
   figure, axes = pictures.panels(len(sizes), len(sizes), (5 * len(sizes), 3.6))
   for ax, style, (title, values) in zip(
     axes, pictures.styles(), sizes.items(), strict=False
@@ -180,12 +153,7 @@ def plot_map(
 
 
 def _shares(counts: scipy.sparse.csr_matrix):
-  """Returns the clients that are shown, their shares of classes, and the grouping.
-
-  Returns:
-    int [k], the clients; float [k, groups], shares of a client's examples; the
-    number of successive classes of a group.
-  """
+  """Returns the clients shown, int [k], float [k, groups] shares, and a group's classes."""
   clients, classes = counts.shape
   sizes = np.asarray(counts.sum(axis=1)).ravel()
   shown = np.arange(clients)
@@ -246,11 +214,6 @@ def plot_theory(
   The positives of labels and of their buckets (Lemma 1); the divergence of every
   pair of clients over labels and over buckets (Theorem 2); how frequent labels
   are, and the labels that clients hold (FedMLH, fig. 2).
-
-  Args:
-    found: the theory and the set.
-    title: of the picture.
-    path: the file to write, a .png or .pdf.
   """
   figure, axes = pictures.panels(4, 2, (11, 8))
   draw = (_positives, _divergences, _frequencies, _clients)

@@ -57,7 +57,7 @@ def collect(
   Args:
     runs: at least one.
     labels: the method of each run; None: runs whose settings are all equal, except
-      the seed, have one method. Its label is the algorithm and the settings that
+      the seed, have one. Its label is the algorithm and the settings that
       distinguish it from the others.
 
   Returns:
@@ -108,8 +108,7 @@ def settings_of(run: run_files.Run) -> dict[str, Any]:
   """Returns the settings that decide results, except algorithm and seed.
 
   It is one flat dictionary of settings, task options, hyper-parameters and the
-  data's fingerprint (`data.examples`, ...). It omits null settings, which do
-  not apply to the run.
+  data's fingerprint (`data.examples`, ...), without null settings.
   """
   settings = {
     key: value for key, value in run.config.items() if key not in _NOT_SETTINGS
@@ -121,11 +120,7 @@ def settings_of(run: run_files.Run) -> dict[str, Any]:
 
 
 def methods(frame: pd.DataFrame) -> list[str]:
-  """Returns each method's algorithm with the hyper-parameters that differ.
-
-  Methods that differ only in the task's options, such as the skew of the clients,
-  have one.
-  """
+  """Returns each method's algorithm with the hyper-parameters that differ."""
   return _labels(frame, lambda run: run.hyperparameters)
 
 
@@ -160,11 +155,10 @@ def differing(frame: pd.DataFrame) -> list[str]:
 def _labels(frame: pd.DataFrame, of: Callable) -> list[str]:
   """Returns labels for the methods, of which `of` takes the settings.
 
-  A label contains a setting if the methods that have it differ in it. It also
-  contains a setting that at most half of the algorithms have, such as FedSS's
-  `negatives` next to FullSoftmax, unless it is an option that is off
-  everywhere. It contains those facts of the data that distinguish methods of equal
-  options.
+  A label contains a setting if the methods that have it differ in it, or if at most
+  half of the algorithms have it, such as FedSS's `negatives` next to FullSoftmax,
+  unless it is an option that is off everywhere; and those facts of the data that
+  distinguish methods of equal options.
   """
   first = frame.drop_duplicates('method')
   settings = _settings(first, of)
@@ -190,10 +184,7 @@ def _labels(frame: pd.DataFrame, of: Callable) -> list[str]:
 
 
 def _names_of_data(options, settings, labels) -> list[str]:
-  """Returns the facts that distinguish methods on different data.
-
-  It skips methods with different options, whose labels already differ.
-  """
+  """Returns the facts that distinguish methods on different data with equal options."""
   keys = [key for key in settings if key.startswith(_DATA)]
   data = settings[keys].fillna('').to_dict('records')
   alike = [
@@ -413,15 +404,7 @@ def columns_of(table: pd.DataFrame) -> list[Column]:
 
 
 def whole(reference: pd.DataFrame, score: str) -> float:
-  """Returns the final score of a reference, the mean over its seeds.
-
-  Args:
-    reference: from `collect`, one method.
-    score: one of `catalog.SCORES`.
-
-  Raises:
-    errors.InputError: it has none, or nothing can be related to it.
-  """
+  """Returns the final score of a reference, the mean over its seeds."""
   found = math.nan
   if catalog.SCORES[score].unit == 'fraction':
     found = of_methods(reference, [COLUMNS[score]])[f'{score}_mean'].iloc[0]
@@ -481,8 +464,7 @@ def of_methods(frame: pd.DataFrame, columns: Iterable[Column]) -> pd.DataFrame:
 def _by_seed(runs: pd.DataFrame) -> str:
   """Returns the rounds to a target of each seed, as '54 >200'.
 
-  The bound is the fewest rounds of those that did not reach it, as some may have
-  stopped early.
+  The bound is the fewest rounds of those that did not reach it.
   """
   if runs['reached'].isna().any():
     return ''
@@ -510,7 +492,7 @@ def build(
   reference: pd.DataFrame | None = None,
   more: Sequence[Column] = (),
 ) -> pd.DataFrame:
-  """Returns the table of methods, the best `metric` first.
+  """Returns the table of methods as `of_methods` does, the best `metric` first.
 
   Args:
     frame: from `collect`.
@@ -523,9 +505,6 @@ def build(
       centralised training. Rounds are counted to a tenth, half and nine tenths
       of it.
     more: further columns.
-
-  Returns:
-    As `of_methods`.
 
   Raises:
     errors.InputError: for a metric, or one of `targets`, that no run has, or a
@@ -635,13 +614,9 @@ def to_text(
 ) -> str:
   """Returns an aligned table for a terminal, ending in a newline.
 
-  Args:
-    table: from `build`.
-    width: characters per line. The most informative columns that fit are
-      printed, and a line below the table names the others. Long labels are
-      wrapped. None: no limit.
-    metric: the score that is always printed.
-    elsewhere: the place of the other columns, for that line.
+  In `width` characters it prints the most informative columns that fit, `metric`
+  first; a line below the table says that the others are in `elsewhere`. Long labels
+  are wrapped.
   """
   columns = _shown_columns(table)
   if width is None:
@@ -675,11 +650,7 @@ def to_csv(table: pd.DataFrame) -> str:
 
 
 def read_csv(path: str | os.PathLike) -> pd.DataFrame:
-  """Reads what `to_csv` wrote.
-
-  Raises:
-    errors.InputError: it cannot be read, or is no such table.
-  """
+  """Reads what `to_csv` wrote; refuses what is no such table."""
   try:
     files.read_text(path)
     table = pd.read_csv(path, dtype=str, keep_default_na=False)
