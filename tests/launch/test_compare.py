@@ -306,9 +306,8 @@ def test_what_is_no_reference_is_refused(sweep, tmp_path, out):
 def test_further_columns_are_shown(sweep, out):
   text = compare.compare([sweep], out, columns=['top1@10', 'best.round'])
   assert 'top-1 % after 10 rounds' in text
-  assert (
-    rows_of(out)['fullsoftmax']['best.round_mean'] == ''
-  )  # None was chosen.
+  chosen = rows_of(out)['fullsoftmax']['best.round_mean']
+  assert chosen == ''  # None was chosen.
 
 
 def test_a_table_is_kept_for_a_page(tmp_path):

@@ -2,7 +2,6 @@
 
 import pathlib
 import re
-import shutil
 
 import pytest
 
@@ -25,15 +24,11 @@ FILES = [ROOT / 'README.md', *sorted((ROOT / 'docs').rglob('*.md'))]
 
 @pytest.mark.parametrize('path', FILES, ids=lambda p: p.name)
 def test_the_documentation_is_that_of_its_results(path):
-  assert document.document(path) == path.read_text(encoding='utf-8')
-
-
-def test_every_block_is_closed_and_read():
-  for path in FILES:
-    text = path.read_text(encoding='utf-8')
-    opened = re.findall(r'<!-- (?!end)\w+ ', text)
-    assert len(opened) == text.count('<!-- end -->')
-    assert len(opened) == len(document._BLOCK.findall(text))
+  text = path.read_text(encoding='utf-8')
+  assert document.document(path) == text
+  # Every block is closed and read.
+  opened = re.findall(r'<!-- (?!end)\w+ ', text)
+  assert len(opened) == len(document._BLOCK.findall(text))
 
 
 def write(path, words, old=''):
@@ -194,22 +189,23 @@ def test_a_benchmark(tmp_path):
   [
     ('compare none.csv --columns=top1', 'none.csv is no table of runs'),
     ('compare a.md --columns=top1', 'a.md is no table of runs'),
-    ('compare runs.csv --columns=top9', 'there is no column top9; there are'),
-    ('compare runs.csv --columns=map@10@7', 'has no column map@10@7'),
-    ('compare runs.csv --column=top1', '--column=top1 is none of --columns='),
-    ('compare runs.csv a.csv', 'expected one path, not 2'),
-    ('compare runs.csv --columns=top1 --paper=x:y', 'there is no table x'),
+    ('compare runs.csv --columns=top9', 'no column top9'),
+    ('compare runs.csv --columns=map@10@7', 'no column map@10@7'),
+    ('compare runs.csv --column=top1', 'none of --columns='),
+    ('compare runs.csv a.csv', 'one path'),
+    ('compare runs.csv --columns=top1 --paper=x:y', 'no table x'),
     (
       'compare runs.csv --columns=top1 --paper=fedss/table1:omniglot',
-      "fedss/table1 has no results on 'omniglot'",
+      "'omniglot'",
     ),
     ('result small/fedss/table1', 'nothing was written of fedss/table1'),
-    ('result --short', 'expected one path, not 0'),
-    ('verdicts a b', 'expected one path, not 2'),
+    ('result small', 'DIRECTORY/PAPER/TABLE'),
+    ('result --short', 'one path'),
+    ('verdict small', 'begins with'),
+    ('verdicts runs', 'no result was written to'),
     ('verdicts none', 'none is no directory'),
     ('benchmark none.json', 'none.json is no report of a benchmark'),
     ('benchmark runs/a0/config.json', 'has no name, command, date'),
-    ('benchmark a b', 'expected one path, not 2'),
   ],
 )
 def test_bad_input_is_one_sentence(words, problem, runs):
@@ -230,25 +226,7 @@ def test_bad_input_is_one_sentence(words, problem, runs):
 def test_a_table_without_an_end_is_refused(text, tmp_path):
   path = tmp_path / 'a.md'
   path.write_text(text)
-  with pytest.raises(
-    errors.InputError, match=r'a.md begins \d tables and ends'
-  ):
-    document.document(path)
-
-
-@pytest.mark.parametrize(
-  ('words', 'told'),
-  [
-    ('verdict small', 'has 1 lines <!-- end --> for 0 tables; a table begins'),
-    ('verdicts small', 'no result was written to'),
-    ('result small', 'expected DIRECTORY/PAPER/TABLE'),
-  ],
-)
-def test_wrong_words_are_refused(words, told, tmp_path):
-  (tmp_path / 'small').mkdir()
-  path = tmp_path / 'a.md'
-  write(path, words)
-  with pytest.raises(errors.InputError, match=re.escape(told)):
+  with pytest.raises(errors.InputError, match=r'a.md begins \d tables'):
     document.document(path)
 
 
@@ -277,9 +255,7 @@ def test_a_page_that_cannot_be_written_stays(tmp_path, monkeypatch):
     raise OSError(28, 'No space left on device')
 
   monkeypatch.setattr(pathlib.Path, 'write_bytes', full)
-  with pytest.raises(
-    errors.InputError, match=r'a.md cannot be written \(No sp'
-  ):
+  with pytest.raises(errors.InputError, match='No space'):
     document._write(path, 'new')
   assert path.read_text() == 'as it was'
   assert list(tmp_path.iterdir()) == [path]
@@ -287,9 +263,8 @@ def test_a_page_that_cannot_be_written_stays(tmp_path, monkeypatch):
 
 def test_the_command_checks_and_writes(tmp_path):
   path = tmp_path / 'a.md'
-  kept = ROOT / 'docs/results/small/fedmlh/table5'
-  shutil.copytree(kept, tmp_path / 'small/fedmlh/table5')
-  write(path, 'verdicts small')
+  (tmp_path / 'a.csv').write_text('a\n1\n')
+  write(path, 'table a.csv')
   done = light.call('document', path, '--check')
   assert done.returncode == 2
   assert 'a.md: tables differ' in done.stderr
