@@ -96,6 +96,42 @@ def _write(path: pathlib.Path, text: str) -> None:
     ) from e
 
 
+def _result(root: pathlib.Path, words: Sequence[str]) -> str:
+  """Returns the tables and the verdict of a result."""
+  is_short, where = _short(words)
+  folder = root / where
+  if len(pathlib.Path(where).parts) < 2:
+    raise ValueError('expected DIRECTORY/PAPER/TABLE')
+  paper, number = folder.parts[-2:]
+  output = folder.parents[1]
+  found = outcome_lib.read(output, f'{paper}/{number}')
+  if found is None:
+    raise ValueError(f'nothing was written of {paper}/{number} in {output}')
+  return outcome_lib.tables_of(found, is_short)
+
+
+def _benchmark(root: pathlib.Path, words: Sequence[str]) -> str:
+  """Returns the tables of a benchmark, and how they were made."""
+  is_short, where = _short(words)
+  found = report.read(root / where)
+  try:
+    return report.to_markdown(found, is_short)
+  except (AttributeError, KeyError, TypeError) as e:
+    raise ValueError(f'it is no report of a benchmark ({e})') from e
+
+
+def _table(root: pathlib.Path, words: Sequence[str]) -> str:
+  """Returns the rows of a CSV."""
+  try:
+    with open(root / _one(words), newline='', encoding='utf-8') as file:
+      rows = list(csv.reader(file))
+  except OSError as e:
+    raise ValueError(f'it cannot be read ({e.strerror})') from e
+  if len({len(row) for row in rows}) != 1:
+    raise ValueError('it is no table: rows differ in length, or there are none')
+  return text_table.to_markdown(rows)
+
+
 def _compare(root: pathlib.Path, words: Sequence[str]) -> str:
   """Returns the columns of a kept table of runs, and published numbers beside."""
   from tff_xc.report import tables
@@ -140,42 +176,6 @@ def _published(name: str):
   own = lambda row: table_lib.own_changes(row, rows)
   plain = {row.algorithm: row.published for row in rows if not own(row)}
   return list(rows[0].published), plain
-
-
-def _result(root: pathlib.Path, words: Sequence[str]) -> str:
-  """Returns the tables and the verdict of a result."""
-  is_short, where = _short(words)
-  folder = root / where
-  if len(pathlib.Path(where).parts) < 2:
-    raise ValueError('expected DIRECTORY/PAPER/TABLE')
-  paper, number = folder.parts[-2:]
-  output = folder.parents[1]
-  found = outcome_lib.read(output, f'{paper}/{number}')
-  if found is None:
-    raise ValueError(f'nothing was written of {paper}/{number} in {output}')
-  return outcome_lib.tables_of(found, is_short)
-
-
-def _benchmark(root: pathlib.Path, words: Sequence[str]) -> str:
-  """Returns the tables of a benchmark, and how they were made."""
-  is_short, where = _short(words)
-  found = report.read(root / where)
-  try:
-    return report.to_markdown(found, is_short)
-  except (AttributeError, KeyError, TypeError) as e:
-    raise ValueError(f'it is no report of a benchmark ({e})') from e
-
-
-def _table(root: pathlib.Path, words: Sequence[str]) -> str:
-  """Returns the rows of a CSV."""
-  try:
-    with open(root / _one(words), newline='', encoding='utf-8') as file:
-      rows = list(csv.reader(file))
-  except OSError as e:
-    raise ValueError(f'it cannot be read ({e.strerror})') from e
-  if len({len(row) for row in rows}) != 1:
-    raise ValueError('it is no table: rows differ in length, or there are none')
-  return text_table.to_markdown(rows)
 
 
 def _short(words: Sequence[str]) -> tuple[bool, str]:
