@@ -78,7 +78,7 @@ def compare(
       )
   task = frame['run'].iloc[0].task
   reference = _reference(relative_to, frame)
-  more = [tables.column(name, reference) for name in columns]
+  more = _further(columns, reference)
   table = tables.build(
     frame, metric, targets, budgets.parse(at or ''), reference, more
   )
@@ -149,6 +149,16 @@ def _reference(directory, frame: 'pd.DataFrame') -> 'pd.DataFrame | None':
   return found
 
 
+def _further(columns: Sequence[str], reference) -> list:
+  """Returns the columns of these names, some of which need a reference."""
+  from tff_xc.report import tables
+
+  for name in columns:
+    if name.startswith('relative_') and reference is None:
+      raise errors.InputError(f'--columns={name}: give --relative_to=RUN_DIR')
+  return [tables.column(name, reference) for name in columns]
+
+
 def write_files(
   path: pathlib.Path,
   markdown: str,
@@ -194,7 +204,7 @@ def keep(
   from tff_xc.report import tables
 
   reference = _reference(relative_to, frame)
-  more = [tables.column(name, reference) for name in columns]
+  more = _further(columns, reference)
   first = frame.drop_duplicates('method')['run']
   targets = targets_lib.parse(first.iloc[0].config.get('target', ''))
   table = tables.of_methods(frame, tables.all_columns(targets, more))

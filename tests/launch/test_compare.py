@@ -308,6 +308,8 @@ def test_further_columns_are_shown(sweep, out):
   assert 'top-1 % after 10 rounds' in text
   chosen = rows_of(out)['fullsoftmax']['best.round_mean']
   assert chosen == ''  # None was chosen.
+  with pytest.raises(errors.InputError, match='relative_to'):
+    compare.compare([sweep], out, columns=['relative_top1'])
 
 
 def test_a_table_is_kept_for_a_page(tmp_path):

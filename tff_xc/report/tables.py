@@ -10,6 +10,7 @@ fewer seeds for one over all. Likewise, rounds to a target have a mean only if e
 seed reached it.
 """
 
+import contextlib
 import itertools
 import json
 import math
@@ -329,16 +330,18 @@ def column(name: str, reference: pd.DataFrame | None = None) -> Column:
   if name in COLUMNS:
     return COLUMNS[name]
   found = None
-  if name.startswith('best.'):
-    found = _of_best_round(name.removeprefix('best.'))
-  elif name.startswith('relative_'):
-    score, _, part = name.removeprefix('relative_').partition(':')
-    found = _relative(score, part, reference)
-  elif (at := name.rpartition('@'))[0] in catalog.SCORES:  # As in p@1@100.
-    found = _after(at[0], at[2])
-  elif ':' in name:
-    target = targets_lib.parse_one(name)
-    name, found = target.name, _rounds_to(target.heading, target)
+  score, _, when = name.rpartition('@')  # As in p@1@100.
+  with contextlib.suppress(ValueError):  # Of what is no number.
+    if name.startswith('best.'):
+      found = _of_best_round(name.removeprefix('best.'))
+    elif name.startswith('relative_'):
+      of, _, part = name.removeprefix('relative_').partition(':')
+      found = _relative(of, part, reference)
+    elif score in catalog.SCORES:
+      found = _after(score, when)
+    elif ':' in name:
+      target = targets_lib.parse_one(name)
+      name, found = target.name, _rounds_to(target.heading, target)
   if found is None:
     raise errors.InputError(
       f'there is no column {wording.shown(name)}; there are'
