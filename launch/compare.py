@@ -3,32 +3,42 @@
   python -m launch.compare RUN_DIR... [--output=DIR] [--metric=top1] [--rounds=N]
       [--target=top1:0.7] [--curves=pc@1,pc@1_infrequent] [--over=bytes]
       [--at=rounds:1000,batches:10000] [--relative_to=RUN_DIR]
+      [--columns=top1@400,best.pc@1] [--csv=FILE]
 
 Runs that differ only in their seed form one row, mean ± sample std. A directory
-with several runs stands for all of them. Prints the table and writes
-compare.md, compare.csv and compare.png. The printed table leaves out columns
-that do not fit the terminal, or 100 characters without a terminal.
+with several runs stands for all of them. Prints the table and writes compare.md,
+compare.csv, compare.png and compare.pdf. The printed table leaves out columns that
+do not fit the terminal, or 100 characters without a terminal.
 """
 
 import os
 import pathlib
+import shlex
 import textwrap
-from collections.abc import Callable
 from collections.abc import Sequence
+from typing import TYPE_CHECKING
 
 from absl import flags
 
 from launch import app
 from tff_xc import errors
+from tff_xc import files
 from tff_xc import wording
 from tff_xc.algorithms import hyperparameters as hp
 from tff_xc.measure import budgets
 from tff_xc.measure import catalog
 from tff_xc.measure import targets as targets_lib
 from tff_xc.report import run_files
+from tff_xc.report import text_table
+
+if TYPE_CHECKING:
+  import matplotlib.figure
+  import pandas as pd
 
 # Of a run's data, what does not depend on the clients.
 _SAME_DATA = ('classes', 'names_checksum', 'test_examples', 'test_checksum')
+# What does not tell methods of a kept table apart.
+_UNSHOWN = {'rounds', 'eval_every', 'runtime', 'device'}
 
 
 def compare(
@@ -39,23 +49,11 @@ def compare(
   target: str | None = None,
   curves: Sequence[str] = (),
   over: str = 'rounds',
-  at: str = '',
+  at: str | None = None,
   relative_to: str | os.PathLike | None = None,
+  columns: Sequence[str] = (),
 ) -> str:
-  """Compares runs and writes compare.md, compare.csv and compare.png.
-
-  Args:
-    directories: run directories, or directories of some.
-    output: the directory for the files; None: the runs' common parent.
-    metric: the score to sort by, or a target; None: the first that a run has.
-      Final values of this score are drawn.
-    rounds: compare the runs after this number of rounds; None: at their ends.
-    target: scores to which to count the rounds; None: the runs' own.
-    curves: scores to draw, a panel each; without any, the headline metrics.
-    over: 'rounds', 'batches', 'bytes' or 'seconds', over which they are drawn.
-    at: budgets at which to show the score, 'rounds:1000,batches:10000'.
-    relative_to: the run, or runs of several seeds, whose final score is the
-      whole: centralised training for relative accuracy; at their ends always.
+  """Compares runs as the flags of these names say, and writes the four files.
 
   Returns:
     The table as text that fits the terminal, or 100 columns without one.
@@ -63,97 +61,84 @@ def compare(
   Raises:
     errors.InputError: a directory holds no run; runs are damaged, unfinished, or
       of different tasks, or did not count batches, over which they are drawn; a
-      metric, curve, target or budget is unknown.
+      metric, curve, target, budget or column is unknown.
   """
   metric = metric and check_metric(metric)
-  _check_curves(curves)
+  for curve in curves:
+    _check_score(curve, 'curves', 'score')
   targets = None if target is None else targets_lib.parse(target)
+  frame = collect(directories, rounds)
   from tff_xc.report import tables
 
-  groups, parent = _groups(directories, rounds)
-  _check_over(over, groups)
-  reference = relative_to and find_reference(relative_to, groups[0].runs[0])
-  rows = tables.build_rows(
-    groups, metric, targets, budgets.parse(at), reference
+  for run in frame['run']:
+    if over in budgets.UNITS and budgets.spent(run.metrics, over) is None:
+      raise errors.InputError(
+        f'{run.path} did not count its {over}; leave it out, or leave out'
+        f' --over={over}'
+      )
+  task = frame['run'].iloc[0].task
+  reference = _reference(relative_to, frame)
+  more = _further(columns, reference)
+  table = tables.build(
+    frame, metric, targets, budgets.parse(at or ''), reference, more
   )
-  from tff_xc.report import compare_curves
-  from tff_xc.report import pictures
+  from tff_xc.report import curves as curves_lib
 
-  unequal = _unequal(groups)
+  unequal = ''
+  if found := tables.differing(frame):
+    unequal = f'settings that differ between the methods: {", ".join(found)}'
   # Drawn before anything is written, so that errors leave nothing.
   final = metric and metric.partition(':')[0]
-  figure = compare_curves.compare_figure(groups, curves, over, reference, final)
-  write_files(
-    pathlib.Path(output or parent) / 'compare',
-    tables.to_markdown(rows) + (unequal and f'\n{unequal}\n'),
-    tables.to_csv(rows),
-    lambda path: pictures.save(figure, path),
+  figure = curves_lib.compare_figure(frame, curves, over, reference, final)
+  if output is None:
+    parents = [run.path.resolve().parent for run in frame['run']]
+    output = os.path.commonpath(parents)
+  written = write_files(
+    pathlib.Path(output) / 'compare',
+    tables.to_markdown(table) + (unequal and f'\n{unequal}\n'),
+    tables.to_csv(table),
+    figure,
   )
-  task = groups[0].runs[0].task
-  return _told(rows, task, rounds, metric, unequal, output or parent)
-
-
-def _unequal(groups) -> str:
-  """Returns a sentence on what differs besides the methods; '' for nothing."""
-  from tff_xc.report import groups as groups_lib
-
-  found = groups_lib.differing(groups)
-  if not found:
-    return ''
-  return f'settings that differ between the methods: {", ".join(found)}'
-
-
-def _told(
-  rows, task: str, rounds: int | None, metric, unequal: str, where
-) -> str:
-  """Returns what is printed of rows that lie in `where`."""
-  from tff_xc.report import tables
-  from tff_xc.report import text_table
-
   when = 'final scores'
   if rounds is not None:
     when = f'after {wording.count(rounds, "round")}'
   width = text_table.terminal_width()
-  table = tables.to_text(rows, width, metric, 'compare.csv')
+  text = tables.to_text(table, width, metric, 'compare.csv')
   if unequal:
-    table += textwrap.fill(unequal, width) + '\n'
-  return (
-    f'task {task}, {when}\n{table}'
-    f'written to {where}: compare.md, compare.csv, compare.png\n'
-  )
+    text += textwrap.fill(unequal, width) + '\n'
+  return f'task {task}, {when}\n{text}{written}'
 
 
-def _groups(directories, rounds: int | None):
-  """Returns the configurations of the runs, and the runs' common parent."""
-  from tff_xc.report import groups as groups_lib
-
+def collect(
+  directories: Sequence[str | os.PathLike], rounds: int | None = None
+) -> 'pd.DataFrame':
+  """Returns the runs in directories as `tables.collect` does, after `rounds`."""
   paths = find_runs(directories)
+  from tff_xc.report import tables  # Pandas, which is slow to import.
+
   runs = [run_files.read_run(path) for path in paths]
   if rounds is not None:
     runs = [run_files.first_rounds(run, rounds) for run in runs]
-  parent = os.path.commonpath([path.resolve().parent for path in paths])
-  return groups_lib.group_runs(runs), parent
+  return tables.collect(runs)
 
 
-def find_reference(directory, run: run_files.Run):
-  """Returns the runs in `directory` as one configuration, of the task of `run`.
-
-  Raises:
-    errors.InputError: they are several, or of another task or of other data.
-  """
-  found, _ = _groups([directory], None)
-  task = found[0].runs[0].task
-  if len(found) > 1 or task != run.task:
+def _reference(directory, frame: 'pd.DataFrame') -> 'pd.DataFrame | None':
+  """Returns the runs in `directory`, one method on the task and data of `frame`."""
+  if not directory:
+    return None
+  found, run = collect([directory]), frame['run'].iloc[0]
+  first, number = found['run'].iloc[0], found['method'].nunique()
+  if number > 1 or first.task != run.task:
     what = (
-      f'a run of task {task}'
-      if task != run.task
-      else f'{len(found)} configurations'
+      f'a run of task {first.task}'
+      if first.task != run.task
+      else f'{number} configurations'
     )
     raise errors.InputError(
       f'--relative_to={directory} is {what}; give one configuration of task'
       f' {run.task}, such as its centralised run.'
     )
-  data, other = (r.config.get('data', {}) for r in (run, found[0].runs[0]))
+  data, other = (each.config.get('data', {}) for each in (run, first))
   for name in _SAME_DATA:
     if name in data and name in other and data[name] != other[name]:
       raise errors.InputError(
@@ -161,74 +146,140 @@ def find_reference(directory, run: run_files.Run):
         f' {other[name]} there and {data[name]} here; give a run on the same classes'
         ' and test examples.'
       )
-  return found[0]
+  return found
+
+
+def _further(columns: Sequence[str], reference) -> list:
+  """Returns the columns of these names, some of which need a reference."""
+  from tff_xc.report import tables
+
+  for name in columns:
+    if name.startswith('relative_') and reference is None:
+      raise errors.InputError(f'--columns={name}: give --relative_to=RUN_DIR')
+  return [tables.column(name, reference) for name in columns]
 
 
 def write_files(
   path: pathlib.Path,
   markdown: str,
   csv: str,
-  plot: Callable[[pathlib.Path], None],
-) -> None:
-  """Writes a table as PATH.md and PATH.csv, and its picture as PATH.png.
+  figure: 'matplotlib.figure.Figure',
+) -> str:
+  """Writes a table as PATH.md and PATH.csv, its picture as PATH.png and .pdf.
 
-  Raises:
-    errors.InputError: the directory cannot be written.
+  Returns a line that says so.
   """
+  from tff_xc.report import pictures
+
   try:
     path.parent.mkdir(parents=True, exist_ok=True)
     for suffix, text in (('.md', markdown), ('.csv', csv)):
-      with run_files.replacing(path.with_suffix(suffix)) as temporary:
+      with files.replacing(path.with_suffix(suffix)) as temporary:
         temporary.write_text(text, encoding='utf-8')
-    plot(path.with_suffix('.png'))
+    for suffix in ('.png', '.pdf'):
+      pictures.save(figure, path.with_suffix(suffix))
   except OSError as e:
     raise errors.InputError(
       f'{path.parent} cannot be written ({e.strerror}); name another --output.'
     ) from e
+  kinds = ('md', 'csv', 'png', 'pdf')
+  names = ', '.join(f'{path.name}.{kind}' for kind in kinds)
+  return f'written to {path.parent}: {names}\n'
+
+
+def keep(
+  directories: Sequence[str | os.PathLike],
+  path: str | os.PathLike,
+  columns: Sequence[str] = (),
+  relative_to: str | os.PathLike | None = None,
+) -> None:
+  """Writes the table of runs that a page shows, by `launch.document`.
+
+  Its rows are in the order of the runs. A label is the algorithm with what the run
+  changes of its defaults on the task, where another row has it otherwise. The last
+  columns are the revisions that trained, the processor, and a command that trains
+  with these settings.
+  """
+  frame = collect(directories)
+  from tff_xc.report import tables
+
+  reference = _reference(relative_to, frame)
+  more = _further(columns, reference)
+  first = frame.drop_duplicates('method')['run']
+  targets = targets_lib.parse(first.iloc[0].config.get('target', ''))
+  table = tables.of_methods(frame, tables.all_columns(targets, more))
+  table = table.loc[:, (table.notna() & (table != '')).any()]
+  changes = list(map(_changes, first))
+  differing = {
+    name
+    for own in changes
+    for name in own.keys() - _UNSHOWN
+    if any(own[name] != other.get(name) for other in changes)
+  }
+  labels, commands = [], []
+  for run, own in zip(first, changes, strict=True):
+    words = [f'{name}={value}' for name, value in own.items()]
+    told = [w for name, w in zip(own, words, strict=True) if name in differing]
+    labels.append(' '.join([run.algorithm, *told]))
+    given = (f'task={run.task}', f'algorithm={run.algorithm}', *words)
+    flags_ = (f'--{word}' for word in given)
+    commands.append(shlex.join(['python', '-m', 'launch.train', *flags_]))
+  table = table.assign(
+    algorithm=labels,
+    revision=frame.groupby('method')['run'].agg(_revisions),
+    processor=list(map(_processor, first)),
+    command=commands,
+  )
+  try:
+    with files.replacing(path) as temporary:
+      temporary.write_text(tables.to_csv(table), encoding='utf-8')
+  except OSError as e:
+    raise errors.InputError(f'{path} cannot be written ({e.strerror})') from e
+
+
+def _changes(run: run_files.Run) -> dict:
+  """Returns what a run changes of its defaults on the task."""
+  from tasks import experiment
+  from tff_xc.report import tables
+
+  usual = run_files.flat(experiment.resolve(run.task, run.algorithm, {}))
+  return {
+    name: value
+    for name, value in tables.settings_of(run).items()
+    if name in usual and usual[name] != value
+  }
+
+
+def _revisions(runs) -> str:
+  found = (run.config.get('git_revision') for run in runs)
+  return ' '.join(dict.fromkeys(filter(None, found)))
+
+
+def _processor(run: run_files.Run) -> str:
+  is_cpu = 'tensorflow-cpu' in run.config.get('versions', {})
+  return run.config.get('device') or ('CPU' if is_cpu else '')
 
 
 def check_metric(metric: str) -> str:
-  """Returns the name of a score, or of a target such as 'top1:0.7'.
-
-  Raises:
-    errors.InputError: it is neither.
-  """
+  """Returns the name of a score, or of a target such as 'top1:0.7'."""
   if ':' in metric:
     return targets_lib.parse_one(metric).name
-  if metric not in catalog.SCORES:
+  return _check_score(
+    metric, 'metric', 'metric', ', and targets such as top1:0.7'
+  )
+
+
+def _check_score(name: str, flag: str, what: str, others: str = '') -> str:
+  if name not in catalog.SCORES:
     raise errors.InputError(
-      f'--metric={metric}: there is no such metric; there are'
-      f' {", ".join(catalog.SCORES)}, and targets such as top1:0.7'
+      f'--{flag}={name}: there is no such {what}; there are'
+      f' {", ".join(catalog.SCORES)}{others}'
     )
-  return metric
-
-
-def _check_curves(curves: Sequence[str]) -> None:
-  for curve in curves:
-    if curve not in catalog.SCORES:
-      raise errors.InputError(
-        f'--curves={curve}: there is no such score; there are'
-        f' {", ".join(catalog.SCORES)}'
-      )
-
-
-def _check_over(over: str, groups) -> None:
-  """Refuses runs without what their scores are to be drawn over."""
-  for group in groups:
-    for run in group.runs:
-      if over in budgets.UNITS and budgets.spent(run.metrics, over) is None:
-        raise errors.InputError(
-          f'{run.path} did not count its {over}; leave it out, or leave out'
-          f' --over={over}'
-        )
+  return name
 
 
 def find_runs(directories: Sequence[str | os.PathLike]) -> list[pathlib.Path]:
-  """Returns the run directories among and below `directories`, each once.
-
-  Raises:
-    errors.InputError: a directory has none.
-  """
+  """Returns the run directories among and below `directories`, each once."""
   found: dict[pathlib.Path, pathlib.Path] = {}
   for directory in map(pathlib.Path, directories):
     runs = []
@@ -256,42 +307,42 @@ def main(arguments: Sequence[str]) -> None:
       'no run was named; give run directories: launch.compare RUN_DIR...'
     )
   values = flags.FLAGS
-  print(
-    compare(
-      arguments,
-      values.output,
-      values.metric,
-      values.rounds,
-      values.target,
-      values.curves,
-      values.over,
-      values.at,
-      values.relative_to,
-    ),
-    end='',
-  )
+  if values.csv:
+    keep(arguments, values.csv, values.columns, values.relative_to)
+    print(f'written: {values.csv}')
+    return
+  names = ('output', 'metric', 'rounds', 'target', 'curves', 'over', 'at')
+  names += ('relative_to', 'columns')
+  text = compare(arguments, **{name: values[name].value for name in names})
+  print(text, end='')
 
 
 if __name__ == '__main__':
   # Not at import, since other commands have flags of these names.
-  flags.DEFINE_string(
-    'output',
-    None,
-    'directory for the table and the picture; default: the directory that the '
-    'runs have in common',
-  )
-  flags.DEFINE_string(
-    'metric',
-    None,
-    f'final score to sort by: {", ".join(catalog.SCORES)}, or a target such as'
-    ' top1:0.7; default: the first of these that the runs have',
-  )
-  flags.DEFINE_string(
-    'target',
-    None,
-    'scores to which to count the rounds, such as top1:0.7,mcc:0.5; default:'
-    ' those that the runs were trained with',
-  )
+  for _name, _help in {
+    'output': 'directory for the table and the picture; default: the directory that'
+    ' the runs have in common',
+    'metric': f'final score to sort by: {", ".join(catalog.SCORES)}, or a target'
+    ' such as top1:0.7; default: the first of these that the runs have',
+    'target': 'scores to which to count the rounds, such as top1:0.7,mcc:0.5;'
+    ' default: those that the runs were trained with',
+    'at': 'budgets at which to show the score that rows are sorted by, such as'
+    ' rounds:1000,batches:10000',
+    'relative_to': 'run directory, such as that of algorithm centralized, whose'
+    ' final score is 100 %: adds relative scores and the rounds until 10, 50 and'
+    ' 90 %',
+    'csv': 'write this file only: a table for a page of the documentation, with'
+    ' revisions and commands; of the other flags it takes --columns and'
+    ' --relative_to',
+  }.items():
+    flags.DEFINE_string(_name, None, _help)
+  for _name, _help in {
+    'curves': 'scores to draw, such as pc@1,pc@1_infrequent; default: the headline'
+    ' metrics',
+    'columns': 'further columns: a score after a round, top1@400, or in the round'
+    ' that the run chose, best.pc@1, with best.round and best.bytes_down',
+  }.items():
+    flags.DEFINE_list(_name, [], _help)
   flags.DEFINE_integer(
     'rounds',
     None,
@@ -299,28 +350,11 @@ if __name__ == '__main__':
     lower_bound=1,
     upper_bound=hp.INT32_MAX,
   )
-  flags.DEFINE_list(
-    'curves',
-    [],
-    'scores to draw, such as pc@1,pc@1_infrequent; default: the headline metrics',
-  )
   flags.DEFINE_enum(
     'over',
     'rounds',
     ['rounds', 'batches', 'bytes', 'seconds'],
     'what scores are drawn over; batches are those of the client that takes the'
     ' most in a round, bytes those of all clients',
-  )
-  flags.DEFINE_string(
-    'at',
-    '',
-    'budgets at which to show the score that rows are sorted by, such as'
-    ' rounds:1000,batches:10000',
-  )
-  flags.DEFINE_string(
-    'relative_to',
-    None,
-    'run directory, such as that of algorithm centralized, whose final score is'
-    ' 100 %: adds relative scores and the rounds until 10, 50 and 90 %',
   )
   app.run(main, __doc__)

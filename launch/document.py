@@ -1,11 +1,11 @@
-"""Writes the tables of the documentation from the runs that lie beside it.
+"""Writes the tables of the documentation from the results that lie beside it.
 
   python -m launch.document README.md docs/*.md [--check]
 
 A file's tables stand between two comments, of which the first says what is shown:
 
-  <!-- compare docs/results/omniglot --columns=top1:0.1,top1@400 -->
-  <!-- compare DIRECTORY... --columns=... --paper=turbosvm-fl/table3:femnist -->
+  <!-- compare docs/results/omniglot.csv --columns=top1:0.1,top1@400 -->
+  <!-- compare FILE --columns=... --paper=turbosvm-fl/table3:femnist -->
   <!-- result docs/results/small/fedss/table1 [--short] -->
   <!-- verdicts docs/results/small -->
   <!-- benchmark docs/results/benchmarks/select.json [--short] -->
@@ -13,12 +13,10 @@ A file's tables stand between two comments, of which the first says what is show
   ...
   <!-- end -->
 
-compare: a row for each configuration of the runs, mean ± sample std over seeds.
---columns: scores, at a round (top1@400), at the end (top1) or in the round that the
-run chose (best.pc@1), that round (best.round) and the bytes that the server sent until
-it (best.bytes_down), rounds to a target (top1:0.1), and other columns of
-`launch.compare` by their names in its CSV; with --relative_to=DIRECTORY, of a
-configuration's runs, scores over its score (relative_top1). --paper: tables and
+compare: a row for each method of what `launch.compare RUN_DIR... --csv=FILE` wrote,
+mean ± sample std over seeds. --columns: of that file, by their names for
+`launch.compare`: scores at the end (top1), at a round (top1@400) or in the round that
+the run chose (best.pc@1), rounds to a target (top1:0.1), and more. --paper: tables and
 their tasks, whose published numbers of the same algorithm stand beside; only rows
 without changes of their own have one. result: what `launch.reproduce
 --output=docs/results/small` wrote, with --short without costs and expectations.
@@ -26,7 +24,7 @@ verdicts: how many results of each paper have which verdict. benchmark: what
 `launch.benchmark NAME --output=FILE` wrote, with --short only its ratios. table: a
 CSV as it is, of a command of tests/ that measures something.
 Directories and files are relative to the page. --check changes nothing: exit status
-2 if a table is not that of its runs.
+2 if a table is not that of its results.
 """
 
 import csv
@@ -38,21 +36,18 @@ from collections.abc import Sequence
 from absl import flags
 
 from launch import app
-from launch import compared_runs
 from launch.benchmarks import report
 from launch.reproduction import outcome as outcome_lib
+from tasks.papers import names
 from tasks.papers import registry
+from tasks.papers import table as table_lib
 from tff_xc import errors
+from tff_xc import files
 from tff_xc.report import text_table
 
 
 def document(path: pathlib.Path) -> str:
-  """Returns a file's text with its tables written anew.
-
-  Raises:
-    errors.InputError: the file is not there, a table's end is missing, or a table
-      cannot be made; the message names both.
-  """
+  """Returns a file's text with its tables written anew."""
   text = _read(path)
   opened, closed = len(_OPENING.findall(text)), len(_BLOCK.findall(text))
   if opened != closed:  # The text up to the next end would be lost.
@@ -81,11 +76,7 @@ def document(path: pathlib.Path) -> str:
 
 
 def _read(path: pathlib.Path) -> str:
-  """Returns a page's text, with its own line ends.
-
-  Raises:
-    errors.InputError: it cannot be read.
-  """
+  """Returns a page's text, with its own line ends."""
   try:
     return path.read_bytes().decode('utf-8')
   except OSError as e:
@@ -95,15 +86,9 @@ def _read(path: pathlib.Path) -> str:
 
 
 def _write(path: pathlib.Path, text: str) -> None:
-  """Replaces a page.
-
-  Raises:
-    errors.InputError: it cannot be written, and is as it was.
-  """
-  from tff_xc.report import run_files
-
+  """Replaces a page, or leaves it as it was."""
   try:
-    with run_files.replacing(path) as temporary:
+    with files.replacing(path) as temporary:
       temporary.write_bytes(text.encode('utf-8'))
   except OSError as e:
     raise errors.InputError(
@@ -147,6 +132,52 @@ def _table(root: pathlib.Path, words: Sequence[str]) -> str:
   return text_table.to_markdown(rows)
 
 
+def _compare(root: pathlib.Path, words: Sequence[str]) -> str:
+  """Returns the columns of a kept table of runs, and published numbers beside."""
+  from tff_xc.report import tables
+
+  given = {'columns': '', 'paper': ''}
+  paths = []
+  for word in words:
+    name, equals, value = word.removeprefix('--').partition('=')
+    if not word.startswith('--'):
+      paths.append(word)
+    elif equals and name in given:
+      given[name] = value
+    else:
+      raise ValueError(f'{word} is none of --columns=, --paper=')
+  path = root / _one(paths)
+  table = tables.read_csv(path)
+  columns = [tables.column(name) for name in given['columns'].split(',')]
+  for each in columns:
+    if f'{each.key}_mean' not in table and f'{each.key}_by_seed' not in table:
+      raise ValueError(
+        f'{path} has no column {each.name}; write it anew with it'
+      )
+  table['method'] = [f'`{label}`' for label in table['algorithm']]
+  heading, *lines = tables.cells(table, columns, 'method')
+  for paper in filter(None, given['paper'].split(',')):
+    metrics, published = _published(paper)
+    heading += [f'paper: {names.heading(metric)}' for metric in metrics]
+    for line, label in zip(lines, table['algorithm'], strict=True):
+      numbers = published.get(label.split()[0], {})
+      line += [str(numbers.get(metric) or '–') for metric in metrics]
+  return text_table.to_markdown([heading, *lines])
+
+
+def _published(name: str):
+  """Returns the metrics of a table, and its numbers by algorithm."""
+  table, _, task = name.partition(':')
+  if table not in registry.TABLES:
+    raise ValueError(f'there is no table {table}')
+  rows = [row for row in registry.TABLES[table].rows if row.task == task]
+  if not rows:
+    raise ValueError(f'{table} has no results on {task!r}')
+  own = lambda row: table_lib.own_changes(row, rows)
+  plain = {row.algorithm: row.published for row in rows if not own(row)}
+  return list(rows[0].published), plain
+
+
 def _short(words: Sequence[str]) -> tuple[bool, str]:
   """Returns whether `--short` is among the words, and the only other one."""
   return '--short' in words, _one([w for w in words if w != '--short'])
@@ -182,7 +213,7 @@ def _verdicts(root: pathlib.Path, words: Sequence[str]) -> str:
 
 
 _KINDS = {
-  'compare': compared_runs.table,
+  'compare': _compare,
   'result': _result,
   'verdicts': _verdicts,
   'benchmark': _benchmark,
@@ -204,7 +235,7 @@ def main(arguments: Sequence[str]) -> None:
   stale = [str(path) for path, text in made.items() if text != old[path]]
   if flags.FLAGS.check and stale:
     raise errors.InputError(
-      f'{", ".join(stale)}: tables differ from their runs; run launch.document'
+      f'{", ".join(stale)}: tables differ from their results; run launch.document'
     )
   for path in map(pathlib.Path, stale):
     _write(path, made[path])

@@ -10,7 +10,7 @@ settings are checked before the first run starts. The same command goes on with 
 sweep that stopped: finished runs are kept, an unfinished one resumes. A run that
 fails, such as one that diverges, is reported and the sweep goes on. At the end
 it prints a table, mean ± sample std over seeds, the best marked with '*', and
-writes sweep.md, sweep.csv and sweep.png.
+writes sweep.md, sweep.csv, sweep.png and sweep.pdf.
 """
 
 import pathlib
@@ -27,6 +27,10 @@ from launch.sweeps import plan
 from launch.sweeps import training
 from tasks import registry as tasks
 from tff_xc import errors
+from tff_xc.measure import catalog
+from tff_xc.measure import targets as targets_lib
+from tff_xc.report import run_files
+from tff_xc.report import text_table
 
 
 def sweep(
@@ -44,25 +48,113 @@ def sweep(
     output: the directory of the sweep.
     jobs: runs side by side; 0: as many as fit the memory.
     metric: the score, or the name of the target, to mark the best by.
-
-  Raises:
-    errors.InputError: another process runs in `output`, a directory holds
-      another run, runs are on different data, the task's data are missing, or
-      no run succeeded.
-    KeyboardInterrupt: after SIGINT or SIGTERM; no run is left running.
   """
   first = runs[0].config
-
-  def write(failures):
-    from launch.sweeps import results
-
-    return results.write(runs, failures, output, metric)
-
-  table = training.train(runs, given, output, jobs, write)
-  return (
-    f'task {first["task"]}, {first["algorithm"]}\n{table}'
-    f'written to {output}: sweep.md, sweep.csv, sweep.png\n'
+  table = training.train(
+    runs, given, output, jobs, lambda told: write(runs, told, output, metric)
   )
+  return f'task {first["task"]}, {first["algorithm"]}\n{table}'
+
+
+def write(
+  runs: Sequence[plan.Run],
+  failures: Mapping[pathlib.Path, str],
+  output: pathlib.Path,
+  metric: str | None,
+) -> str:
+  """Writes the files of a sweep; returns the table as text.
+
+  A row is a grid point, in the order of the grids, and '*' marks the best by
+  `metric`. A point has no values if one of its seeds failed, as a mean over the
+  other seeds would favour it. `failures` has why a run failed, by its directory.
+  """
+  from tff_xc.report import curves
+  from tff_xc.report import tables
+
+  training.check_data(runs)
+  points: dict[str, list[plan.Run]] = {}
+  for run in runs:
+    points.setdefault(run.point, []).append(run)
+  table = _table(points, failures, metric)
+  measured = tables.measured(table)
+  metric = metric or next(iter([*measured, *catalog.SCORES]))
+  column = tables.column(metric)
+  heading = column.heading if ':' in metric else catalog.SCORES[metric].heading
+  values = table.reindex(columns=[f'{column.key}_mean', f'{column.key}_std'])
+  best, notes = None, []
+  if metric not in measured:
+    notes.append(
+      f'no row is marked: no grid point has a value of {metric}; they'
+      f' have {", ".join(measured) or "no metric"}'
+    )
+  elif values.iloc[:, 0].notna().any():
+    best = tables.ranking(table, metric)[0]
+    notes.append(f'* the best by {heading}')
+  notes += [f'{run.point} seed {run.seed} failed: {failures[run.folder]}'
+            for run in runs if run.folder in failures]  # fmt: skip
+  is_best = [place == best for place in range(len(table))]
+  marked = table.assign(
+    algorithm=table['algorithm'].where(
+      [not found for found in is_best], table['algorithm'] + ' *'
+    )
+  )
+  grid = [point[0].values for point in points.values()]
+  cells = {name: [point[name] for point in grid] for name in grid[0]}
+  cells['best'] = is_best
+  cells['failed_seeds'] = [
+    ' '.join(str(run.seed) for run in point if run.folder in failures)
+    for point in points.values()
+  ]
+  csv = table.copy()
+  for place, (name, found) in enumerate(cells.items(), 2):
+    csv.insert(place, name, found)
+  written = compare.write_files(
+    output / 'sweep',
+    tables.to_markdown(marked) + ''.join(f'\n{note}\n' for note in notes),
+    tables.to_csv(csv),
+    curves.sweep_figure(
+      grid,
+      values.to_numpy().tolist(),
+      heading,
+      ':' not in metric and catalog.SCORES[metric].unit == 'fraction',
+    ),
+  )
+  width = text_table.terminal_width()
+  text = tables.to_text(marked, width, metric, 'sweep.csv')
+  return text + ''.join(f'{note}\n' for note in notes) + written
+
+
+def _table(points, failures, metric):
+  """Returns a row for each point, without values where a seed failed."""
+  from tff_xc.report import tables
+
+  done = [
+    run
+    for point in points.values()
+    for run in point
+    if not any(each.folder in failures for each in point)
+  ]
+  if not done:
+    raise errors.InputError(
+      'no grid point has finished with all its seeds; the first failure:'
+      f' {next(iter(failures.values()))}'
+    )
+  config = done[0].config
+  targets = [*targets_lib.parse(config['target'])]
+  if metric and ':' in metric:
+    targets.append(targets_lib.parse_one(metric))
+  read = [run_files.read_run(run.folder) for run in done]
+  frame = tables.collect(read, [run.point for run in done])
+  found = tables.of_methods(frame, tables.all_columns(targets))
+  table = found.set_index('algorithm').reindex(list(points)).reset_index()
+  table['algorithm'] = [f'{config["algorithm"]} {name}' for name in points]
+  table['seeds'] = [
+    ' '.join(map(str, sorted(r.seed for r in p if r.folder not in failures)))
+    for p in points.values()
+  ]
+  texts = [name for name in table if name.endswith('_by_seed')]
+  table[texts] = table[texts].fillna('')
+  return table
 
 
 def main(arguments) -> None:

@@ -28,14 +28,13 @@ def run(config: Mapping[str, Any], run_dir: str) -> dict[str, Any]:
   """Trains as configured, in `run_dir`; prints and returns the summary."""
   summary = experiment.run(config, run_dir)
   from tff_xc.experiment import run_directory
-  from tff_xc.report import groups
   from tff_xc.report import run_files
   from tff_xc.report import tables
   from tff_xc.report import text_table
 
-  rows = tables.build_rows(groups.group_runs([run_files.read_run(run_dir)]))
+  table = tables.build(tables.collect([run_files.read_run(run_dir)]))
   width = text_table.terminal_width()
-  print(tables.to_text(rows, width, elsewhere='summary.json'))
+  print(tables.to_text(table, width, elsewhere='summary.json'))
   print(f'curves: {pathlib.Path(run_dir) / run_directory.CURVES}')
   return summary
 

@@ -59,9 +59,6 @@ def check_data(task: str, data_dir: str) -> None:
 
   A process of its own looks, since readers of data import TensorFlow. Anything
   but missing data is left to the runs.
-
-  Raises:
-    errors.InputError: the data are not there.
   """
   if tasks.get(task).find is None:
     return
@@ -160,18 +157,17 @@ def run_all(
   jobs: int,
   on_end: Callable[[Child, int], None],
 ) -> None:
-  """Runs all runs.
+  """Runs all runs, in their order.
 
   Args:
-    runs: in this order.
+    runs: each with a directory of its own.
     arguments_of: run, number of runs that share the cores -> Python's arguments.
-      The last runs count only themselves and those that start after them, since
-      they may end alone; until then they crowd the others.
+      The last runs count only those that start after them, since they may end
+      alone.
     jobs: runs side by side; 0: the first run runs alone, and the others as many
       at a time as there are cores and as fit the memory, each as large as the
       largest so far.
-    on_end: called with every child that has ended, and the number of runs side
-      by side.
+    on_end: called with every child that has ended, and the number side by side.
 
   Raises:
     KeyboardInterrupt: after Ctrl-C, or SIGTERM to a command; the children have
@@ -195,16 +191,18 @@ def run_all(
         on_end(child, limit)
       interrupts.check()
   finally:
-    _end(running)
+    for child in running:  # They may save their states first.
+      child.interrupt()
+    deadline = time.monotonic() + _GRACE_SECONDS
+    for child in running:
+      child.end(deadline)
 
 
 def fitting(peak_bytes: int, held_bytes: int) -> int:
   """Returns how many runs to run side by side, at least one.
 
-  Args:
-    peak_bytes: peak memory of a run.
-    held_bytes: memory of the runs that are running, which is not free now, and
-      will be used by them or their successors.
+  The memory that running runs hold is not free now, and will be used by them or
+  their successors.
   """
   if pathlib.Path('/dev/nvidia0').exists():
     return 1  # TensorFlow takes all memory of a GPU.
@@ -215,10 +213,7 @@ def fitting(peak_bytes: int, held_bytes: int) -> int:
 
 
 def threads(side_by_side: int) -> int | None:
-  """Returns the clients that a run trains at a time; None: one for each core.
-
-  It does not change results.
-  """
+  """Returns the clients that a run trains at a time; None: one for each core."""
   cores = len(os.sched_getaffinity(0))
   return max(1, cores // side_by_side) if side_by_side > 1 else None
 
@@ -227,12 +222,3 @@ def _environment() -> dict[str, str]:
   """Returns the environment in which children find this project."""
   paths = [str(_ROOT), os.environ.get('PYTHONPATH', '')]
   return {**os.environ, 'PYTHONPATH': os.pathsep.join(filter(None, paths))}
-
-
-def _end(children: Sequence[Child]) -> None:
-  """Ends children, which may save their states first."""
-  for child in children:
-    child.interrupt()
-  deadline = time.monotonic() + _GRACE_SECONDS
-  for child in children:
-    child.end(deadline)

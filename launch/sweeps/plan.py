@@ -49,59 +49,59 @@ class Run:
 def points(
   grids: Sequence[str], parameters: Mapping[str, hp.Hyperparameter]
 ) -> list[dict[str, Any]]:
-  """Returns the product of grids: values by name, the last grid fastest.
-
-  Args:
-    grids: texts NAME:VALUE,VALUE,...
-    parameters: all that a flag may set, by name.
-
-  Raises:
-    errors.InputError: a grid is malformed, of no parameter that changes
-      results, or has a value twice.
-  """
+  """Returns the product of grids NAME:VALUE,VALUE,...: values by name, the last fastest."""
   found: dict[str, list] = {}
   for grid in grids:
-    name, colon, texts = grid.partition(':')
-    if not colon or not texts:
-      raise errors.InputError(
-        f'--grid={grid}: expected NAME:VALUE,VALUE, such as'
-        ' client_learning_rate:0.01,0.1'
-      )
-    if name in found:
-      raise errors.InputError(f'--grid={grid}: {name} has a grid already')
-    if name == 'seed':
-      raise errors.InputError(f'--grid={grid}: seeds are given by --seeds')
-    if name in ('task', 'algorithm'):
-      raise errors.InputError(
-        f'--grid={grid}: a sweep has one {name}; run a sweep for each'
-      )
-    if name not in parameters or name in run_files.NOT_CONFIGURATION:
-      raise errors.InputError(
-        f'--grid={grid}: {name} is no setting that changes results'
-        f'{wording.meant(name, parameters)}; `python -m launch.list algorithms`'
-        ' lists hyper-parameters'
-      )
+    name, _, texts = grid.partition(':')
     try:
-      values = [_value(parameters[name], t.strip()) for t in texts.split(',')]
+      if not texts:
+        raise errors.InputError(
+          'expected NAME:VALUE,VALUE, such as client_learning_rate:0.01,0.1'
+        )
+      if name in found:
+        raise errors.InputError(f'{name} has a grid already')
+      found[name] = _values(name, texts, parameters)
     except errors.InputError as e:
       raise errors.InputError(f'--grid={grid}: {e}') from e
-    shown = [_shown(value) for value in values]
-    for text in shown:
-      if shown.count(text) > 1:
-        raise errors.InputError(f'--grid={grid}: it has {text} twice')
-    found[name] = values
   return [
     dict(zip(found, values, strict=True))
     for values in itertools.product(*found.values())
   ]
 
 
-def seeds(text: str) -> list[int]:
-  """Returns the seeds of a text such as '0,1,2'.
+def _values(name: str, texts: str, parameters) -> list:
+  if name == 'seed':
+    raise errors.InputError('seeds are given by --seeds')
+  if name in ('task', 'algorithm'):
+    raise errors.InputError(f'a sweep has one {name}; run a sweep for each')
+  if name not in parameters or name in run_files.NOT_CONFIGURATION:
+    raise errors.InputError(
+      f'{name} is no setting that changes results'
+      f'{wording.meant(name, parameters)}; `python -m launch.list algorithms`'
+      ' lists hyper-parameters'
+    )
+  values = [_value(parameters[name], t.strip()) for t in texts.split(',')]
+  shown = [_shown(value) for value in values]
+  for text in shown:
+    if shown.count(text) > 1:
+      raise errors.InputError(f'it has {text} twice')
+  return values
 
-  Raises:
-    errors.InputError: for anything else, or a seed that occurs twice.
-  """
+
+def _value(parameter: hp.Hyperparameter, text: str) -> bool | int | float | str:
+  """Returns a text as a value of the parameter's type; its bounds come later."""
+  kind, value = type(parameter.default), text
+  if kind is bool:
+    value = _WORDS.get(text.lower(), text)
+  elif kind is not str:
+    # The parameter refuses what stays a text, and says what it expects.
+    with contextlib.suppress(ValueError):
+      value = kind(text)
+  return parameter.checked(value)
+
+
+def seeds(text: str) -> list[int]:
+  """Returns the seeds of a text such as '0,1,2', all different."""
   try:
     found = [int(part) for part in text.split(',')]
   except ValueError:
@@ -123,29 +123,19 @@ def runs(
 ) -> list[Run]:
   """Returns all runs of a sweep, all seeds of a point after each other.
 
-  Args:
-    task: its name.
-    algorithm: its name.
-    given: settings of all runs, by name.
-    grid_points: from `points`.
-    run_seeds: from `seeds`.
-    output: the directory of the sweep.
-
-  Raises:
-    errors.InputError: a setting is unknown or out of bounds.
+  `given` are settings of all runs, `grid_points` those of `points`.
   """
   found = []
   for values in grid_points:
     if both := set(values) & set(given):
       name = min(both)
       raise errors.InputError(f'--{name} is given, and has a --grid as well')
-    folder = output / folder_name(values)
     for seed in run_seeds:
       changes = {**given, **values, 'seed': seed}
       config = experiment.resolve(task, algorithm, changes)
-      found.append(Run(values, config, folder / f'seed{seed}'))
-  folders = [run.folder for run in found]
-  if len(set(folders)) < len(folders):
+      folder = output / folder_name(values) / f'seed{seed}'
+      found.append(Run(values, config, folder))
+  if len({run.folder for run in found}) < len(found):
     raise errors.InputError(
       '--grid has two values whose directories would have one name; sweep over'
       ' them separately'
@@ -159,18 +149,6 @@ def folder_name(values: Mapping[str, Any]) -> str:
     f'{name}={re.sub(r"[^A-Za-z0-9.+-]", "-", _shown(value))}'
     for name, value in values.items()
   )
-
-
-def _value(parameter: hp.Hyperparameter, text: str) -> bool | int | float | str:
-  """Returns a text as a value of the parameter's type; its bounds come later."""
-  kind, value = type(parameter.default), text
-  if kind is bool:
-    value = _WORDS.get(text.lower(), text)
-  elif kind is not str:
-    # The parameter refuses what stays a text, and says what it expects.
-    with contextlib.suppress(ValueError):
-      value = kind(text)
-  return parameter.checked(value)
 
 
 def _shown(value) -> str:

@@ -1,5 +1,6 @@
 """Trains runs that are planned, each in a process of its own, and reports them."""
 
+import json
 import pathlib
 import statistics
 from collections.abc import Callable
@@ -9,6 +10,7 @@ from typing import Any
 
 from launch.sweeps import plan
 from tasks import registry as tasks
+from tff_xc import errors
 from tff_xc import lock
 from tff_xc import wording
 from tff_xc.experiment import same_run
@@ -17,14 +19,32 @@ from tff_xc.report import run_files
 
 
 def is_finished(run: plan.Run) -> bool:
-  """Whether a run is finished: `run_files.is_finished`.
-
-  Raises:
-    errors.InputError: its directory holds another run.
-  """
+  """Whether a run is finished; refuses a directory that holds another run."""
   same_run.check_config(run.folder, run.config)
   summary = run_files.read_summary(run.folder)
   return run_files.is_finished(run.config, summary)
+
+
+def check_data(runs: Sequence[plan.Run]) -> None:
+  """Refuses runs that were trained on different data; some may not have begun.
+
+  Options may change the data of procedural tasks, so that only runs of equal
+  options must have equal data.
+  """
+  first: dict[str, tuple[plan.Run, Mapping]] = {}
+  for run in runs:
+    if not run_files.is_run(run.folder):
+      continue
+    config = run_files.read_config(run.folder / run_files.CONFIG)
+    options = json.dumps(config.get('options'), sort_keys=True)
+    data = config.get('data', {})
+    other, expected = first.setdefault(options, (run, data))
+    if told := same_run.differences(expected, data):
+      raise errors.InputError(
+        f'{other.folder} and {run.folder} are runs on different data: {told};'
+        " move one of them away and train it again with the other's --data_dir,"
+        ' or choose another --output'
+      )
 
 
 def arguments_of(
@@ -32,10 +52,8 @@ def arguments_of(
 ) -> list[str]:
   """Returns Python's arguments that train a run.
 
-  Args:
-    run: the run.
-    given: the settings of all runs.
-    threads: for `--client_threads`, unless it is given; None: its default.
+  `given` are the settings of all runs, `threads` is for `--client_threads`, unless
+  it is given; None: its default.
   """
   changes = {**given, **run.values, 'seed': run.seed}
   if threads is not None:
@@ -67,8 +85,7 @@ class _Report:
     done = f'finished {self._ended} of {self._total}'
     left = self._total - self._ended
     if left and self._seconds:
-      turns = -(-left // jobs)
-      seconds = turns * statistics.median(self._seconds)
+      seconds = -(-left // jobs) * statistics.median(self._seconds)
       done += f', about {wording.human_duration(seconds)} left'
     print(f'{done}: {run.point} seed {run.seed}: {what}', flush=True)
 
@@ -106,44 +123,30 @@ def train(
       another run, runs are on different data, or the task's data are missing.
     KeyboardInterrupt: after SIGINT or SIGTERM; no run is left running.
   """
+  from launch.sweeps import children
+
   first = runs[0].config
   waiting = [run for run in runs if not is_finished(run)]
   if waiting:
-    from launch.sweeps import children
-
     children.check_data(first['task'], first['data_dir'])
-  from launch.sweeps import results
-
   with lock.lock(output, 'output'):
-    results.check_data(runs)
-    return write(_train(runs, waiting, given, output, jobs))
+    check_data(runs)
+    finished = len(runs) - len(waiting)
+    number = wording.count(len(runs), 'run')
+    print(f'{number} in {output}, {finished} of them finished', flush=True)
+    report = _Report(len(runs), finished)
 
+    def ended(child, side_by_side):
+      report.ended(child, side_by_side)
+      check_data(runs)  # A wrong --data_dir ends the sweep early.
 
-def _train(runs, waiting, given, output, jobs) -> Mapping[pathlib.Path, str]:
-  """Trains the runs that are waiting; returns why runs failed, by directory."""
-  finished = len(runs) - len(waiting)
-  number = wording.count(len(runs), 'run')
-  print(f'{number} in {output}, {finished} of them finished', flush=True)
-  report = _Report(len(runs), finished)
-  if not waiting:
-    return report.failures
-  from launch.sweeps import children
-  from launch.sweeps import results
+    def arguments(run, side_by_side):
+      return arguments_of(run, given, children.threads(side_by_side))
 
-  def ended(child, side_by_side):
-    report.ended(child, side_by_side)
-    results.check_data(runs)  # A wrong --data_dir ends the sweep early.
-
-  try:
-    children.run_all(
-      waiting,
-      lambda run, side_by_side: arguments_of(
-        run, given, children.threads(side_by_side)
-      ),
-      jobs,
-      ended,
-    )
-  except KeyboardInterrupt:
-    print('stopped; the same command goes on from here', flush=True)
-    raise
-  return report.failures
+    try:
+      if waiting:
+        children.run_all(waiting, arguments, jobs, ended)
+    except KeyboardInterrupt:
+      print('stopped; the same command goes on from here', flush=True)
+      raise
+    return write(report.failures)

@@ -12,6 +12,7 @@ from launch import compare
 from tests.launch import light
 from tests.report import fake_runs
 from tff_xc import errors
+from tff_xc.report import tables
 
 
 @pytest.fixture
@@ -28,6 +29,22 @@ def sweep(tmp_path):
   return root
 
 
+@pytest.fixture(name='out')
+def _out(tmp_path):
+  return tmp_path / 'out'
+
+
+def read_csv(path):
+  with open(path, newline='') as file:
+    return list(csv.DictReader(file))
+
+
+def rows_of(out):
+  """Returns the rows of compare.csv by algorithm."""
+  rows = read_csv(out / 'compare.csv')
+  return {row['algorithm'].split()[0]: row for row in rows}
+
+
 def run_command(*arguments):
   return subprocess.run(
     [sys.executable, '-m', 'launch.compare', *map(str, arguments)],
@@ -38,53 +55,42 @@ def run_command(*arguments):
   )
 
 
-def test_command_prints_the_table_and_writes_three_files(sweep):
-  done = run_command(sweep)
+def test_command_prints_the_table_and_writes_four_files(sweep, monkeypatch):
+  monkeypatch.setenv('COLUMNS', '60')
+  done = run_command(sweep, '--metric=map@r')
   assert done.returncode == 0, done.stderr
   assert done.stderr == ''
   lines = done.stdout.splitlines()
   assert lines[0] == 'task omniglot, final scores'
   assert lines[3].split()[0] == 'fullsoftmax'
   assert 'fedss negatives=80' in lines[4]
-  assert '50.0 ± 3.0' in lines[4]
   assert str(sweep) in lines[-1]
-  written = {p.name for p in sweep.iterdir() if p.is_file()}
-  assert written == {'compare.md', 'compare.csv', 'compare.png'}
-  assert '| fedss negatives=80 | 3 |' in (sweep / 'compare.md').read_text()
-  with open(sweep / 'compare.csv', newline='') as f:
-    assert [row['seeds'] for row in csv.DictReader(f)] == ['0', '0 1 2']
-  assert (sweep / 'compare.png').read_bytes().startswith(b'\x89PNG')
-
-
-def test_the_table_fits_the_terminal_and_the_files_hold_all(sweep, monkeypatch):
-  monkeypatch.setenv('COLUMNS', '60')
-  done = run_command(sweep, '--metric=map@r')
-  lines = done.stdout.splitlines()
+  # The table fits the terminal, and the files hold all.
   assert max(map(len, lines[:-1])) <= 60
   assert 'MAP@R %' in lines[1]
-  assert any(line.startswith('more columns in compare.csv: ') for line in lines)
-  heading = (sweep / 'compare.md').read_text().splitlines()[0]
-  assert 's / round' in heading
   assert 's / round' not in lines[1]
-
-
-def test_help_names_the_flags():
-  done = light.call('compare', '--help')
-  for flag in ('--output', '--metric', '--rounds', '--target'):
-    assert flag in done.stdout
+  assert any(line.startswith('more columns in compare.csv: ') for line in lines)
+  written = {p.name for p in sweep.iterdir() if p.is_file()}
+  assert written == {f'compare.{kind}' for kind in ('md', 'csv', 'png', 'pdf')}
+  markdown = (sweep / 'compare.md').read_text()
+  assert 's / round' in markdown.splitlines()[0]
+  assert '| fedss negatives=80 | 3 |' in markdown
+  assert '50.0 ± 3.0' in markdown
+  rows = read_csv(sweep / 'compare.csv')
+  assert [row['seeds'] for row in rows] == ['0', '0 1 2']
+  assert (sweep / 'compare.png').read_bytes().startswith(b'\x89PNG')
 
 
 @pytest.mark.parametrize(
   ('arguments', 'message'),
   [
     ((), 'no run was named'),
-    (('absent',), 'absent is no run directory, it does not exist'),
-    (
-      ('absent', '--metric=f1'),
-      '--metric=f1: there is no such metric; there are top1',
-    ),
-    (('absent', '--metric=top1:x'), 'not of the form METRIC:VALUE'),
-    (('absent', '--target=f1:0.5'), 'names no metric; there are top1'),
+    (('absent',), 'absent is no run directory'),
+    (('absent', '--csv=a.csv'), 'absent is no run directory'),
+    (('absent', '--metric=f1'), '--metric=f1'),
+    (('absent', '--curves=f1'), '--curves=f1'),
+    (('absent', '--metric=top1:x'), 'METRIC:VALUE'),
+    (('absent', '--target=f1:0.5'), 'names no metric'),
     (('absent', '--colour=red'), 'no flag --colour'),
   ],
 )
@@ -122,8 +128,7 @@ def test_names_of_strangers_do_no_harm(tmp_path):
     assert '\n# ' not in written
   assert '<img' not in markdown
   assert '](b' not in markdown
-  with open(tmp_path / 'compare.csv', newline='') as file:
-    cells = [row['algorithm'] for row in csv.DictReader(file)]
+  cells = [row['algorithm'] for row in read_csv(tmp_path / 'compare.csv')]
   assert any(cell.startswith("'=cmd") for cell in cells)
   assert not any(cell.startswith('=') for cell in cells)
 
@@ -134,152 +139,123 @@ def test_runs_are_found_below_and_counted_once(sweep):
     [sweep / 'fedss' / 'seed_1', sweep, sweep / 'full' / '..' / 'full']
   )
   assert [str(path.relative_to(sweep)) for path in found] == [
-    'fedss/seed_1',
-    'fedss/seed_0',
-    'fedss/seed_2',
-    'full',
+    *('fedss/seed_1', 'fedss/seed_0', 'fedss/seed_2', 'full')
   ]
 
 
 def test_output_and_metric_are_honoured(sweep, tmp_path):
   output = tmp_path / 'new' / 'out'
   text = compare.compare([sweep], output, 'map@10')
-  assert sorted(p.name for p in output.iterdir()) == [
-    'compare.csv',
-    'compare.md',
-    'compare.png',
-  ]
+  assert len(list(output.iterdir())) == 4
   assert str(output) in text
   assert not (sweep / 'compare.md').exists()
-  with pytest.raises(errors.InputError, match='none of the runs has a final'):
+  with pytest.raises(errors.InputError, match='train_top1'):
     compare.compare([sweep], output, 'train_top1')
   with pytest.raises(errors.InputError, match='the target mcc:0'):
     compare.compare([sweep], output, target='mcc:0.1')
-
-
-def test_a_single_run_is_written_beside_it(sweep):
-  compare.compare([sweep / 'full'])
+  compare.compare([sweep / 'full'])  # A single run is written beside it.
   assert (sweep / 'compare.png').is_file()
 
 
 def test_what_cannot_be_compared_is_refused(sweep, tmp_path):
-  with pytest.raises(errors.InputError, match='notes is no run directory, no'):
-    compare.compare([sweep / 'notes'])
   other = fake_runs.write_run(tmp_path / 'g', settings={'task': 'glyphs'})
-  with pytest.raises(errors.InputError, match=r'task omniglot and .* glyphs'):
-    compare.compare([sweep, other])
   unfinished = fake_runs.write_run(tmp_path / 'u', finished=False)
-  with pytest.raises(errors.InputError, match=r'u has not finished.*launch\.t'):
-    compare.compare([sweep, unfinished])
   file = tmp_path / 'file'
   file.write_text('')
-  with pytest.raises(errors.InputError, match=r'cannot be written.*--output'):
-    compare.compare([sweep], file / 'below')
+  for paths, output, message in (
+    ([sweep / 'notes'], None, 'notes is no run directory, no'),
+    ([sweep, other], None, 'task omniglot and .* glyphs'),
+    ([sweep, unfinished], None, 'u has not finished'),
+    ([sweep], file / 'below', 'cannot be written.*--output'),
+  ):
+    with pytest.raises(errors.InputError, match=message):
+      compare.compare(paths, output)
   assert os.listdir(sweep / 'notes') == []
 
 
-def test_runs_of_different_lengths_compare_after_the_same_rounds(tmp_path):
+def test_runs_of_different_lengths_compare_after_the_same_rounds(tmp_path, out):
   short = fake_runs.write_run(tmp_path / 'short', rounds=10)
   long = fake_runs.write_run(tmp_path / 'long', 'fullsoftmax', rounds=20)
-  text = compare.compare([short, long], tmp_path / 'out', rounds=10)
-  with open(tmp_path / 'out' / 'compare.csv', newline='') as f:
-    rows = {row['algorithm']: row for row in csv.DictReader(f)}
-  with open(long / 'metrics.csv', newline='') as f:
-    tenth = list(csv.DictReader(f))[9]
-  assert set(rows) == {'fedss', 'fullsoftmax'}
-  final = float(rows['fullsoftmax']['top1_mean'])
+  text = compare.compare([short, long], out, rounds=10)
+  tenth = read_csv(long / 'metrics.csv')[9]
+  final = float(rows_of(out)['fullsoftmax']['top1_mean'])
   assert final == pytest.approx(float(tenth['top1']))
-  assert {float(row['rounds_mean']) for row in rows.values()} == {10}
+  rounds = {row['rounds_mean'] for row in rows_of(out).values()}
+  assert rounds == {'10.0'}
   assert 'after 10 rounds' in text
   with pytest.raises(errors.InputError, match=r'no scores of round 9.*2, 4, 6'):
-    compare.compare([long], tmp_path / 'out', rounds=9)
+    compare.compare([long], out, rounds=9)
 
 
-def test_runs_with_and_without_an_initial_evaluation_compare(tmp_path):
+def test_runs_with_and_without_an_initial_evaluation_compare(tmp_path, out):
   """Runs of earlier versions have no row of round 0."""
   old = fake_runs.write_run(tmp_path / 'old', rounds=10)
   new = fake_runs.write_run(tmp_path / 'new', seed=1, rounds=10, initial=True)
-  compare.compare([old, new], tmp_path / 'out')
-  with open(tmp_path / 'out' / 'compare.csv', newline='') as f:
-    [row] = csv.DictReader(f)
+  compare.compare([old, new], out)
+  [row] = rows_of(out).values()
   assert (row['seeds'], row['rounds_mean']) == ('0 1', '10.0')
-  text = compare.compare([old, new], tmp_path / 'out', rounds=6)
-  assert 'after 6 rounds' in text
-  with pytest.raises(errors.InputError, match=r'after rounds 0, 2, 4, 6'):
-    compare.compare([new], tmp_path / 'out', rounds=9)
+  assert 'after 6 rounds' in compare.compare([old, new], out, rounds=6)
+  with pytest.raises(errors.InputError, match=r'rounds 0, 2, 4, 6'):
+    compare.compare([new], out, rounds=9)
 
 
-def test_rounds_to_targets_are_counted_anew(sweep, tmp_path):
+def test_rounds_to_targets_are_counted_anew(sweep, out):
   text = compare.compare(
-    [sweep], tmp_path / 'out', metric='top1:0.40', target='map@10:0.1,top1:0.9'
+    [sweep], out, metric='top1:0.40', target='map@10:0.1,top1:0.9'
   )
   heading = text.splitlines()[1]
   assert 'rounds to top-1 40 %' in heading  # Of `metric`, so it stays.
-  assert '>20' in (tmp_path / 'out' / 'compare.md').read_text()
-  with open(tmp_path / 'out' / 'compare.csv', newline='') as f:
-    rows = list(csv.DictReader(f))
-  assert {row['rounds_to_top1:0.9_mean'] for row in rows} == {''}
-  assert [float(row['rounds_to_top1:0.4_mean']) > 0 for row in rows] == [
-    True
-  ] * 2
+  assert '>20' in (out / 'compare.md').read_text()
+  for row in rows_of(out).values():
+    assert row['rounds_to_top1:0.9_mean'] == ''
+    assert float(row['rounds_to_top1:0.4_mean']) > 0
   # After ten rounds a target may not be reached yet.
-  compare.compare([sweep], tmp_path / 'out', rounds=2, target='top1:0.4')
-  assert '>2 ' in (tmp_path / 'out' / 'compare.md').read_text()
+  compare.compare([sweep], out, rounds=2, target='top1:0.4')
+  assert '>2 ' in (out / 'compare.md').read_text()
 
 
-def test_scores_are_related_to_those_of_a_reference(sweep, tmp_path):
+def test_scores_are_related_to_those_of_a_reference(sweep, tmp_path, out):
   whole = fake_runs.write_run(tmp_path / 'c', 'centralized', 0, 0.8, None)
-  text = compare.compare([sweep], tmp_path / 'out', relative_to=whole)
+  text = compare.compare([sweep], out, relative_to=whole)
   assert 'relative top-1 %' in text
-  with open(tmp_path / 'out' / 'compare.csv', newline='') as f:
-    rows = {row['algorithm'].split()[0]: row for row in csv.DictReader(f)}
+  rows = rows_of(out)
   assert float(rows['fedss']['relative_top1_mean']) == pytest.approx(0.5 / 0.8)
+  paths = {
+    'fedss': sorted(sweep.glob('*/seed_*')),
+    'fullsoftmax': [sweep / 'full'],
+  }
   for name, row in rows.items():
     for part in (0.1, 0.5, 0.9):
       reached = row[f'rounds_to_relative_top1:{part}_by_seed'].split()
-      paths = (
-        sorted(sweep.glob('*/seed_*')) if name == 'fedss' else [sweep / 'full']
-      )
-      for path, number in zip(paths, reached, strict=True):
-        with open(path / 'metrics.csv', newline='') as f:
-          first = next(
-            (
-              r['round']
-              for r in csv.DictReader(f)
-              if float(r['top1'] or 0) >= part * 0.8
-            ),
-            '>20',
-          )
-        assert number == first
+      for path, number in zip(paths[name], reached, strict=True):
+        rounds = [
+          each['round']
+          for each in read_csv(path / 'metrics.csv')
+          if float(each['top1'] or 0) >= part * 0.8
+        ]
+        assert number == (rounds or ['>20'])[0]
   # It may be one of the runs, and relates the score that is sorted by.
-  text = compare.compare(
-    [sweep], tmp_path / 'out', 'map@10', relative_to=sweep / 'full'
-  )
+  text = compare.compare([sweep], out, 'map@10', relative_to=sweep / 'full')
   assert 'relative MAP@10 %' in text
-  with open(tmp_path / 'out' / 'compare.csv', newline='') as f:
-    assert next(csv.DictReader(f))['relative_map@10_mean'] == '1.0'
+  assert rows_of(out)['fullsoftmax']['relative_map@10_mean'] == '1.0'
 
 
-def test_batches_that_were_not_counted_are_refused(sweep, tmp_path):
-  with pytest.raises(errors.InputError, match='did not count its batches; lea'):
-    compare.compare([sweep], tmp_path / 'out', over='batches')
-  assert not (tmp_path / 'out').exists()
+def test_batches_that_were_not_counted_are_refused(sweep, out):
+  with pytest.raises(errors.InputError, match='batches'):
+    compare.compare([sweep], out, over='batches')
+  assert not out.exists()
   for path in sweep.rglob('metrics.csv'):
     heading, *lines = path.read_text().splitlines()
     lines = [f'{heading},local_batches', *(f'{line},3' for line in lines)]
     path.write_text('\n'.join(lines) + '\n')
-  compare.compare(
-    [sweep], tmp_path / 'out', over='batches', at='batches:12,batches:999'
-  )
-  heading, _, row, *_ = (
-    (tmp_path / 'out' / 'compare.md').read_text().splitlines()
-  )
+  compare.compare([sweep], out, over='batches', at='batches:12,batches:999')
+  heading, _, row, *_ = (out / 'compare.md').read_text().splitlines()
   cells = dict(zip(heading.split('|'), row.split('|'), strict=True))
   assert cells[' top-1 % at 12 batches '] != ' – '
   assert cells[' top-1 % at 999 batches '] == ' – '
 
 
-def test_a_reference_that_cannot_be_drawn_leaves_nothing(tmp_path):
+def test_a_reference_that_cannot_be_drawn_leaves_nothing(tmp_path, out):
   runs = [
     fake_runs.write_run(tmp_path / f'{emd}', emd=emd, negatives=emd)
     for emd in (1, 2)
@@ -289,14 +265,14 @@ def test_a_reference_that_cannot_be_drawn_leaves_nothing(tmp_path):
   summary['final']['top1'] = None
   (whole / 'summary.json').write_text(json.dumps(summary))
   with pytest.raises(errors.InputError, match='no reference for top1'):
-    compare.compare(runs, tmp_path / 'out', relative_to=whole)
-  assert not (tmp_path / 'out').exists()
+    compare.compare(runs, out, relative_to=whole)
+  assert not out.exists()
   # Of the score that is named, it can.
-  compare.compare(runs, tmp_path / 'out', 'map@10', relative_to=whole)
-  assert (tmp_path / 'out' / 'compare.png').exists()
+  compare.compare(runs, out, 'map@10', relative_to=whole)
+  assert (out / 'compare.png').exists()
 
 
-def test_a_reference_on_other_data_is_refused(tmp_path):
+def test_a_reference_on_other_data_is_refused(tmp_path, out):
   of = lambda **data: {'data': {'clients': 5, **data}}
   ours = fake_runs.write_run(
     tmp_path / 'a', settings=of(classes=9, test_checksum='1', clients=7)
@@ -306,23 +282,71 @@ def test_a_reference_on_other_data_is_refused(tmp_path):
     ('test_checksum', {'classes': 9, 'test_checksum': '2'}),
   ):
     whole = fake_runs.write_run(tmp_path / name, settings=of(**data))
-    message = f'was run on other data than .*: {name} is'
-    with pytest.raises(errors.InputError, match=message):
-      compare.compare([ours], tmp_path / 'out', relative_to=whole)
+    with pytest.raises(errors.InputError, match=f'other data .*: {name} is'):
+      compare.compare([ours], out, relative_to=whole)
   same = fake_runs.write_run(tmp_path / 'b', settings=of(classes=9))
-  compare.compare([ours], tmp_path / 'out', relative_to=same)
+  compare.compare([ours], out, relative_to=same)
 
 
-def test_what_is_no_reference_is_refused(sweep, tmp_path):
+def test_what_is_no_reference_is_refused(sweep, tmp_path, out):
   for path, message in (
-    (sweep, r'--relative_to=.* is 2 configurations; give one'),
+    (sweep, '--relative_to=.* is 2 configurations'),
     (
       fake_runs.write_run(tmp_path / 'g', settings={'task': 'glyphs'}),
-      r'is a run of task glyphs; give one configuration of task omniglot',
+      'run of task glyphs',
     ),
-    (fake_runs.write_run(tmp_path / '0', top1=0), 'its final top1 is 0;'),
+    (fake_runs.write_run(tmp_path / '0', top1=0), 'its final top1 is 0'),
     (fake_runs.write_run(tmp_path / 'u', finished=False), 'has not finished'),
   ):
     with pytest.raises(errors.InputError, match=message):
-      compare.compare([sweep], tmp_path / 'out', relative_to=path)
-  assert not (tmp_path / 'out').exists()
+      compare.compare([sweep], out, relative_to=path)
+  assert not out.exists()
+
+
+def test_further_columns_are_shown(sweep, out):
+  text = compare.compare([sweep], out, columns=['top1@10', 'best.round'])
+  assert 'top-1 % after 10 rounds' in text
+  chosen = rows_of(out)['fullsoftmax']['best.round_mean']
+  assert chosen == ''  # None was chosen.
+  with pytest.raises(errors.InputError, match='relative_to'):
+    compare.compare([sweep], out, columns=['relative_top1'])
+
+
+def test_a_table_is_kept_for_a_page(tmp_path):
+  rate = {'client_learning_rate': 0.25}
+  for seed in (0, 1):
+    fake_runs.write_run(tmp_path / f'b{seed}', seed=seed, negatives=5, **rate)
+  fake_runs.write_run(
+    tmp_path / 'c',
+    'posonly',
+    top1=0.8,
+    settings={'versions': {'tensorflow-cpu': '2'}},
+    **rate,
+  )
+  path = tmp_path / 'kept.csv'
+  done = run_command(
+    *(tmp_path / 'b0', tmp_path / 'b1', tmp_path / 'c'),
+    *(
+      f'--csv={path}',
+      '--columns=top1@10,relative_top1',
+      f'--relative_to={tmp_path / "c"}',
+    ),
+  )
+  assert done.returncode == 0, done.stderr
+  first, second = read_csv(path)  # In the order of the runs.
+  # In the learning rate they are alike.
+  assert first['algorithm'] == 'fedss negatives=5'
+  assert second['algorithm'] == 'posonly'
+  assert first['seeds'] == '0 1'
+  assert float(first['relative_top1_mean']) == pytest.approx(0.5 / 0.8)
+  assert float(first['top1@10_mean']) > 0
+  assert first['revision'] == '0000000 0000001'
+  assert (first['processor'], second['processor']) == ('', 'CPU')
+  assert '--algorithm=fedss' in first['command']
+  for flag in ('--client_learning_rate=0.25', '--negatives=5', '--rounds=20'):
+    assert flag in first['command'].split()
+  assert not any(name.startswith('psp@') for name in first)  # Nobody has it.
+  assert len(tables.read_csv(path)) == 2
+  assert not (tmp_path / 'compare.md').exists()
+  with pytest.raises(errors.InputError, match='cannot be written'):
+    compare.keep([tmp_path / 'c'], tmp_path / 'no' / 'a.csv')

@@ -1,4 +1,4 @@
-"""`launch.sweep`: bad input, what is run again, and a real interrupted sweep."""
+"""`launch.sweep`: bad input, what is run again, its table, and an interrupted one."""
 
 import csv
 import json
@@ -6,6 +6,7 @@ import subprocess
 import sys
 import time
 
+import matplotlib.image
 import psutil
 import pytest
 
@@ -105,7 +106,7 @@ def test_finished_runs_are_kept(planned, tmp_path, monkeypatch, capsys):
   assert said[1] == 'finished 2 of 2: negatives=5 seed 0: top-1 50.0 %, 30 s'
   assert text.startswith('task glyphs, fedss\n')
   assert 'fedss negatives=2 *' in text
-  assert text.endswith('sweep.md, sweep.csv, sweep.png\n')
+  assert text.endswith('sweep.md, sweep.csv, sweep.png, sweep.pdf\n')
   started.clear()
   sweep_lib.sweep(runs, given, tmp_path, 0, None)
   assert not started
@@ -168,6 +169,149 @@ def test_a_directory_of_another_sweep_is_refused(planned, tmp_path):
   run = plan.Run(runs[0].values, changed, runs[0].folder)
   with pytest.raises(errors.InputError, match='eval_every was 10 and is 3'):
     sweep_lib.sweep([run], {}, tmp_path, 0, None)
+
+
+def made(root, points, seeds=(0, 1)):
+  """Returns finished runs; `points`: (values, top-1), None for a failed run."""
+  runs = []
+  for values, top1 in points:
+    for seed in seeds:
+      folder = root / '_'.join(f'{n}={v}' for n, v in values.items())
+      folder /= f'seed{seed}'
+      config = {'algorithm': 'fedss', 'seed': seed, 'target': 'top1:0.3'}
+      runs.append(plan.Run(values, config, folder))
+      if top1 is not None:
+        fake_runs.write_run(folder, seed=seed, top1=top1 + seed / 100)
+  return runs
+
+
+@pytest.fixture
+def swept(tmp_path):
+  points = [
+    ({'lr': 0.001, 'm': 4}, 0.30),
+    ({'lr': 0.001, 'm': 8}, 0.40),
+    ({'lr': 0.1, 'm': 4}, 0.50),
+    ({'lr': 0.1, 'm': 8}, None),
+  ]
+  return made(tmp_path, points)
+
+
+def rows_of(folder):
+  with open(folder / 'sweep.csv', newline='') as f:
+    return list(csv.DictReader(f))
+
+
+def is_drawn(folder):
+  return matplotlib.image.imread(folder / 'sweep.png').std() > 0.01
+
+
+def test_rows_in_grid_order_the_best_marked_and_failures_told(swept, tmp_path):
+  fake_runs.write_run(swept[7].folder, seed=1, top1=0.9)
+  failures = {swept[6].folder: 'no update was finite'}
+  text = sweep_lib.write(swept, failures, tmp_path, None)
+  lines = text.splitlines()
+  assert [line.split('  ')[0] for line in lines[2:6]] == [
+    'fedss lr=0.001 m=4',
+    'fedss lr=0.001 m=8',
+    'fedss lr=0.1 m=4 *',
+    'fedss lr=0.1 m=8',
+  ]
+  assert '50.5 ± 0.7' in lines[4]
+  # A mean over the seeds that did not fail would be the best.
+  assert '90' not in lines[5]
+  assert lines[5].split()[-1] == '–'
+  assert '* the best by top-1' in lines
+  failed = 'lr=0.1 m=8 seed 0 failed: no update was finite'
+  assert failed in lines
+  markdown = (tmp_path / 'sweep.md').read_text()
+  assert '| fedss lr=0.1 m=4 * | 2 |' in markdown
+  assert markdown.endswith(f'\n{failed}\n')
+  rows = rows_of(tmp_path)
+  found = [
+    tuple(row[name] for name in ('lr', 'm', 'best', 'failed_seeds', 'seeds'))
+    for row in rows
+  ]
+  assert found == [
+    ('0.001', '4', 'False', '', '0 1'),
+    ('0.001', '8', 'False', '', '0 1'),
+    ('0.1', '4', 'True', '', '0 1'),
+    ('0.1', '8', 'False', '0', '1'),
+  ]
+  assert rows[3]['top1_mean'] == ''
+  assert float(rows[2]['top1_mean']) == pytest.approx(0.505)
+  assert is_drawn(tmp_path)
+
+
+def _change_config(run, **changes):
+  file = run.folder / 'config.json'
+  file.write_text(json.dumps(json.loads(file.read_text()) | changes))
+
+
+def test_runs_on_different_data_are_refused(swept, tmp_path):
+  for run in swept[:6]:
+    _change_config(run, data={'examples': 60, 'train_checksum': 'a'})
+  training.check_data(swept)  # Those without a directory have no data yet.
+  _change_config(swept[3], data={'examples': 60, 'train_checksum': 'b'})
+  with pytest.raises(
+    errors.InputError, match=r'm=4/seed0 and .*m=8/seed1.*was a and is b;'
+  ):
+    sweep_lib.write(swept[:6], {}, tmp_path, None)
+  assert not (tmp_path / 'sweep.md').exists()
+  # Options, such as the classes of procedural data, change the data.
+  _change_config(swept[3], options={'num_classes': 7})
+  training.check_data(swept)
+
+
+def test_the_best_by_rounds_to_a_target(swept, tmp_path):
+  text = sweep_lib.write(swept[:6], {}, tmp_path, 'top1:0.3')
+  assert 'fedss lr=0.1 m=4 *' in text
+  assert '* the best by rounds to top-1 30 %' in text
+  # Nobody reached this one, so none is the best.
+  text = sweep_lib.write(swept[:6], {}, tmp_path, 'top1:0.9')
+  assert '*' not in text
+  assert '>20' in text
+  assert is_drawn(tmp_path)
+
+
+@pytest.mark.parametrize('metric', ['mcc', 'mcc:0.5'])
+def test_a_metric_that_was_not_measured_marks_nothing(swept, tmp_path, metric):
+  text = sweep_lib.write(swept[:6], {}, tmp_path, metric)
+  assert '*' not in text
+  [note] = [line for line in text.splitlines() if 'no row is marked' in line]
+  assert f'{metric}; they have top1, map@10, map@r, top1:0.3' in note
+  assert note in (tmp_path / 'sweep.md').read_text()
+  assert [row['best'] for row in rows_of(tmp_path)] == ['False'] * 3
+  assert is_drawn(tmp_path)
+
+
+def test_a_sweep_without_any_success_is_an_error(swept, tmp_path):
+  failures = {run.folder: f'reason of seed {run.seed}' for run in swept}
+  with pytest.raises(errors.InputError, match='reason of seed 0'):
+    sweep_lib.write(swept, failures, tmp_path, None)
+  assert not (tmp_path / 'sweep.md').exists()
+
+
+def test_texts_and_one_seed_are_drawn(tmp_path, recwarn):
+  points = [({'server_optimizer': name}, 0.4) for name in ('sgd', 'adam')]
+  runs = made(tmp_path, points, seeds=(0,))
+  assert '±' not in sweep_lib.write(runs, {}, tmp_path, 'map@10')
+  assert is_drawn(tmp_path)
+  assert not recwarn.list
+
+
+def test_the_table_is_made_without_tensorflow(swept, tmp_path):
+  code = f"""
+import pathlib, sys
+from launch import sweep
+from launch.sweeps import children, plan
+root = pathlib.Path({str(tmp_path)!r})
+config = dict(algorithm='fedss', seed=0, target='')
+folder = root / 'lr=0.1_m=4' / 'seed0'
+sweep.write([plan.Run(dict(lr=0.1), config, folder)], {{}}, root, None)
+assert 'pandas' in sys.modules
+assert not {{'tensorflow', 'tensorflow_federated'}} & set(sys.modules)
+"""
+  subprocess.run([sys.executable, '-c', code], cwd=light.ROOT, check=True)
 
 
 SMALL = (

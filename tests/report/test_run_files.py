@@ -1,9 +1,6 @@
-"""Reading and writing a run's files."""
+"""Reading a run's files, whole and damaged."""
 
-import json
-import math
 import os
-import pathlib
 
 import numpy as np
 import pytest
@@ -33,28 +30,26 @@ def test_reads_a_finished_run(tmp_path):
 
 
 @pytest.mark.parametrize(
-  ('hyperparameters', 'added'),
+  ('task', 'key', 'found', 'added'),
   [
-    ({'clients_per_round': 3}, {'client_dropout': 0.0, 'robust': 'none'}),
-    ({'clients_per_round': 3, 'robust': 'zeroing'}, {'client_dropout': 0.0}),
-    ({'steps_per_round': 3}, {}),  # Centralized.
+    (
+      *('a', 'hyperparameters', {'clients_per_round': 3}),
+      {'client_dropout': 0.0, 'robust': 'none'},
+    ),
+    (
+      *('a', 'hyperparameters', {'clients_per_round': 3, 'robust': 'zeroing'}),
+      {'client_dropout': 0.0},
+    ),
+    ('a', 'hyperparameters', {'steps_per_round': 3}, {}),  # Centralized.
+    ('images', 'options', {'crop': 4}, {'test_examples': 0}),
+    ('images', 'options', {'test_examples': 9}, {}),
   ],
 )
-def test_a_run_of_before_drop_outs_has_none(tmp_path, hyperparameters, added):
-  config = {'task': 'a', 'algorithm': 'b', 'seed': 0, 'rounds': 1}
+def test_an_older_run_has_what_it_lacks(tmp_path, task, key, found, added):
+  config = {'task': task, 'algorithm': 'b', 'seed': 0, 'rounds': 1}
   file = tmp_path / run_files.CONFIG
-  run_files.write_json(file, config | {'hyperparameters': hyperparameters})
-  found = run_files.read_config(file)
-  assert found == config | {'hyperparameters': hyperparameters | added}
-
-
-def test_a_run_of_images_of_before_samples_has_the_whole_test(tmp_path):
-  config = {'task': 'images', 'algorithm': 'b', 'seed': 0, 'rounds': 1}
-  file = tmp_path / run_files.CONFIG
-  for options, added in (({'crop': 4}, 0), ({'test_examples': 9}, 9)):
-    run_files.write_json(file, config | {'options': options})
-    found = run_files.read_config(file)
-    assert found['options'] == options | {'test_examples': added}
+  run_files.write_json(file, config | {key: found})
+  assert run_files.read_config(file) == config | {key: found | added}
 
 
 def test_an_unfinished_run_has_no_summary(tmp_path):
@@ -65,81 +60,46 @@ def test_an_unfinished_run_has_no_summary(tmp_path):
   assert run_files.read_run(run.path).metrics.empty
 
 
+IDS = '{"task": "a", "algorithm": "b"'
+WHOLE = f'{IDS}, "seed": 0, "rounds": 1'
+DONE = '{"rounds": 3, "final": {'
+
+
 @pytest.mark.parametrize(
   ('file', 'text', 'message'),
   [
-    ('config.json', '{"task": ', r'config.json is damaged.*train again'),
-    ('config.json', '[]', 'expected a JSON object'),
-    (
-      'config.json',
-      '{"task": "a", "algorithm": "b"}',
-      '"seed" to be of type int',
-    ),
-    (
-      'config.json',
-      '{"task": "a", "algorithm": "b", "seed": 0, "rounds": 1,'
-      ' "hyperparameters": 1}',
-      '"hyperparameters" to be of type dict',
-    ),
-    ('summary.json', '{"rounds": 3}', '"final" to be of type dict'),
-    (
-      'summary.json',
-      '{"rounds": 3, "final": {"top1": "x"}}',
-      '"final": "top1" is no number',
-    ),
-    (
-      'summary.json',
-      '{"rounds": 3, "final": {}, "best": [1]}',
-      'expected "best" to be of type dict',
-    ),
-    ('summary.json', '{"rounds": 3, "final": {}, "emd": "x"}', 'no number'),
-    (
-      'summary.json',
-      '{"rounds": 3, "final": {"top1": 1' + 400 * '0' + '}}',
-      'no number',
-    ),
-    ('summary.json', '{"rounds": 3, "final": {"a": Infinity}}', 'no number'),
-    (
-      'summary.json',
-      '{"rounds": 3, "final": {}, "best_round": {"round": []}}',
-      'no number',
-    ),
-    ('summary.json', '[' * 100_000, 'nested'),
+    ('config.json', '{"task": ', 'config.json is damaged'),
+    ('config.json', '[]', 'JSON object'),
+    ('config.json', IDS + '}', '"seed" to be of type int'),
+    ('config.json', WHOLE + ', "hyperparameters": 1}', 'of type dict'),
+    ('config.json', WHOLE + ', "target": 5}', '"target" to be of type str'),
+    ('config.json', WHOLE + ', "stop_after": "1"}', 'of type int'),
     ('config.json', '[' * 100_000, 'nested'),
-    (
-      'config.json',
-      '{"task": "a", "algorithm": "b", "seed": 0, "rounds": 1, "target": 5}',
-      '"target" to be of type str',
-    ),
-    (
-      'config.json',
-      '{"task": "a", "algorithm": "b", "seed": 0, "rounds": 1,'
-      ' "stop_after": "1"}',
-      '"stop_after" to be of type int',
-    ),
+    ('summary.json', '{"rounds": 3}', '"final" to be of type dict'),
+    ('summary.json', DONE + '"top1": "x"}}', '"top1" is no number'),
+    ('summary.json', DONE + '"top1": 1' + 400 * '0' + '}}', 'no number'),
+    ('summary.json', DONE + '"a": Infinity}}', 'no number'),
+    ('summary.json', DONE + '}, "best": [1]}', '"best" to be of type dict'),
+    ('summary.json', DONE + '}, "emd": "x"}', 'no number'),
+    ('summary.json', DONE + '}, "best_round": {"round": []}}', 'no number'),
+    ('summary.json', '[' * 100_000, 'nested'),
     ('metrics.csv', '', 'expected a header'),
     ('metrics.csv', 'loss,round\n1,2\n', 'expected a header'),
     ('metrics.csv', 'round,a,a\n', 'expected a header'),
-    ('metrics.csv', 'round,a\n1,2\n2\n', 'line 3 has 1 cells, the header 2'),
-    ('metrics.csv', 'round,a\n1,x\n', "line 2: could not convert.*'x'"),
+    ('metrics.csv', 'round,a\n1,2\n2\n', 'line 3: 1 cells'),
+    ('metrics.csv', 'round,a\n1,x\n', "line 2: .*'x'"),
     ('metrics.csv', 'round,a\n2,1\n2,1\n', 'line 3: rounds must ascend'),
     ('metrics.csv', 'round,a\n,1\n', 'line 2: rounds must ascend'),
+    ('metrics.csv', b'\x89PNG\xff\x00', 'metrics.csv is damaged'),
   ],
 )
 def test_a_damaged_file_is_named_with_its_cure(tmp_path, file, text, message):
   path = fake_runs.write_run(tmp_path / 'a')
-  (path / file).write_text(text)
+  (path / file).write_bytes(text if isinstance(text, bytes) else text.encode())
   with pytest.raises(errors.InputError, match=message) as error:
     run_files.read_run(path)
   assert str(path / file) in str(error.value)
   assert 'train again' in str(error.value)
-
-
-def test_a_binary_metrics_file_is_an_input_error(tmp_path):
-  path = fake_runs.write_run(tmp_path / 'a')
-  (path / 'metrics.csv').write_bytes(b'\x89PNG\xff\x00')
-  with pytest.raises(errors.InputError, match=r'metrics.csv is damaged'):
-    run_files.read_run(path)
 
 
 @pytest.mark.parametrize('name', ['config.json', 'metrics.csv'])
@@ -154,7 +114,7 @@ def test_a_pipe_is_not_opened(tmp_path, name):
 
 
 def test_what_is_no_run_is_refused(tmp_path):
-  with pytest.raises(errors.InputError, match='is no directory'):
+  with pytest.raises(errors.InputError, match='no directory'):
     run_files.read_run(tmp_path / 'absent')
   with pytest.raises(errors.InputError, match=r'no config\.json'):
     run_files.read_run(tmp_path)
@@ -162,44 +122,3 @@ def test_what_is_no_run_is_refused(tmp_path):
   (path / 'metrics.csv').unlink()
   with pytest.raises(errors.InputError, match=r'metrics\.csv is missing'):
     run_files.read_run(path)
-
-
-def test_json_is_plain_sorted_and_without_nan(tmp_path):
-  path = tmp_path / 'x.json'
-  run_files.write_json(
-    path,
-    {
-      'b': np.float32(0.5),
-      'a': [math.nan, math.inf, np.int64(3), (1, True)],
-      'c': {'p': pathlib.Path('q'), 'n': None, 'v': np.array([1.0, np.nan])},
-    },
-  )
-  text = path.read_text()
-  assert text.endswith('}\n')
-  assert text.index('"a"') < text.index('"b"')
-  assert json.loads(text) == {
-    'a': [None, None, 3, [1, True]],
-    'b': 0.5,
-    'c': {'p': 'q', 'n': None, 'v': [1.0, None]},
-  }
-
-
-def test_a_failed_write_leaves_the_old_file_and_nothing_else(tmp_path):
-  path = tmp_path / 'x.json'
-  run_files.write_json(path, {'old': 1})
-  with pytest.raises(TypeError):
-    run_files.write_json(path, {'new': object()})
-  with pytest.raises(RuntimeError), run_files.replacing(path) as temporary:
-    temporary.write_text('half')
-    raise RuntimeError
-  assert json.loads(path.read_text()) == {'old': 1}
-  assert [p.name for p in tmp_path.iterdir()] == ['x.json']
-
-
-def test_a_pipe_is_not_replaced(tmp_path):
-  path = tmp_path / 'x.json'
-  os.mkfifo(path)
-  with pytest.raises(FileExistsError, match='it is no regular file'):
-    run_files.write_json(path, {})
-  assert path.is_fifo()
-  assert list(tmp_path.iterdir()) == [path]

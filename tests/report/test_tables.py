@@ -1,9 +1,10 @@
-"""Rows of tables over seeds, their labels, and the three forms of a table."""
+"""Methods of runs and their labels; tables over seeds, and their three forms."""
 
 import csv
 import io
 
 import numpy as np
+import pandas as pd
 import pytest
 
 from tests.report import fake_runs
@@ -11,80 +12,242 @@ from tff_xc import errors
 from tff_xc.measure import budgets
 from tff_xc.measure import catalog
 from tff_xc.measure import targets
-from tff_xc.report import columns
-from tff_xc.report import groups as groups_lib
 from tff_xc.report import run_files
 from tff_xc.report import tables
 
+FEDSS = 'fedss negatives=80 correction=negatives'
+
+
+def read(tmp_path, *runs):
+  """Returns runs; each is the name of a new directory and what it is made of."""
+  return [
+    run_files.read_run(fake_runs.write_run(tmp_path / name, **keys))
+    for name, keys in runs
+  ]
+
+
+def labels(runs):
+  return list(dict.fromkeys(tables.collect(runs)['label']))
+
+
+def build(runs, *args, **kwargs):
+  """Returns the table of runs, by its labels."""
+  frame = tables.collect(runs)
+  return tables.build(frame, *args, **kwargs).set_index('algorithm', drop=False)
+
+
+def rows_of(table):
+  return list(csv.DictReader(io.StringIO(tables.to_csv(table))))
+
+
+def printed(table, label, name):
+  return tables.shown(tables.column(name), table.loc[label])
+
+
+def test_methods_are_everything_but_the_seed(runs):
+  frame = tables.collect(runs[::-1])
+  assert labels(runs[::-1]) == [
+    *('centralized', 'fullsoftmax', 'posonly'),
+    *('fedss negatives=80 correction=none', FEDSS),
+  ]
+  assert frame[frame['label'] == FEDSS]['seed'].tolist() == [0, 1, 2]
+
+
+@pytest.mark.parametrize(
+  ('a', 'b', 'expected'),
+  [
+    (
+      {'negatives': 5},
+      {'negatives': 80, 'rounds': 40},
+      ['fedss rounds=20 negatives=5', 'fedss rounds=40 negatives=80'],
+    ),
+    (
+      {'negatives': 80},
+      {'algorithm': 'fullsoftmax'},
+      ['fedss negatives=80', 'fullsoftmax'],
+    ),
+    (  # A setting that both runs have is named if its values differ.
+      {'algorithm': 'posonly', 'client_learning_rate': 0.01},
+      {'algorithm': 'fullsoftmax'},
+      [
+        'posonly client_learning_rate=0.01',
+        'fullsoftmax client_learning_rate=0.1',
+      ],
+    ),
+    (  # An option that is off in all runs is not named.
+      {'row_renormalise': False},
+      {'algorithm': 'fullsoftmax'},
+      ['fedss', 'fullsoftmax'],
+    ),
+    (  # A configuration without the key differs from one with any value of it.
+      {'row_renormalise': True},
+      {},
+      ['fedss row_renormalise=true', 'fedss'],
+    ),
+  ],
+)
+def test_a_label_names_only_what_distinguishes(tmp_path, a, b, expected):
+  runs = read(tmp_path, ('a', a), ('b', b))
+  assert labels(runs) == expected
+  assert labels(runs[:1]) == [expected[0].split()[0]]
+
+
+def test_runs_that_do_not_compare_are_refused(tmp_path, runs):
+  [other, unfinished, twice] = read(
+    tmp_path,
+    ('g', {'settings': {'task': 'glyphs'}}),
+    ('u', {'finished': False}),
+    ('again', {'negatives': 80, 'correction': 'negatives'}),
+  )
+  for more, message in (
+    (other, 'omniglot and .*g of task glyphs'),
+    (unfinished, 'u has not finished'),
+    (twice, 'same configuration and seed 0'),
+  ):
+    with pytest.raises(errors.InputError, match=message):
+      tables.collect([*runs, more])
+  runs[0].config['rounds'] = 30  # summary.json is of 20 rounds.
+  with pytest.raises(errors.InputError, match='f0 has not finished its 30'):
+    tables.collect(runs)
+
+
+def test_a_run_that_waited_for_a_better_round_has_finished(runs):
+  runs[0].config.update(rounds=30, stop_after=3)
+  runs[0].summary['stopped_after'] = 3
+  assert len(tables.collect(runs[:1])) == 1
+  runs[0].config['stop_after'] = 5  # It goes on to wait.
+  with pytest.raises(errors.InputError, match='has not finished'):
+    tables.collect(runs[:1])
+
+
+def test_settings_leave_out_what_does_not_decide_the_numbers(tmp_path):
+  names = ('checkpoint_every', 'data_dir', 'client_threads')
+  runs = read(
+    tmp_path,
+    *(
+      (str(seed), {'seed': seed, 'settings': dict.fromkeys(names, seed)})
+      for seed in (0, 1)
+    ),
+  )
+  assert labels(runs) == ['fedss']
+  assert tables.settings_of(runs[0]) == {
+    'rounds': 20,
+    'clients_per_round': 32,
+    'embedding_dim': 64,
+    'client_learning_rate': 0.1,
+  }
+
+
+A = {'examples': 40, 'labels': 'aa', 'train': 'bb'}
+B = A | {'examples': 60, 'labels': 'dd'}
+
+
+@pytest.mark.parametrize(
+  ('others', 'expected'),
+  [
+    (  # More seeds on the same data, and on data with other labels.
+      [('fedss', 1, A, {}), ('fedss', 2, A | {'labels': 'cc'}, {})],
+      {'fedss data.labels=aa': 2, 'fedss data.labels=cc': 1},
+    ),
+    (  # The first difference is named, also between algorithms.
+      [('posonly', 0, B, {})],
+      {'fedss data.examples=40': 1, 'posonly data.examples=60': 1},
+    ),
+    (  # Other options imply other data; one message is enough.
+      [('fedss', 1, B, {'num_classes': 9})],
+      {'fedss': 1, 'fedss num_classes=9': 1},
+    ),
+    # A run of a version that did not record the data.
+    ([('fedss', 1, {}, {})], {'fedss data.examples=40': 1, 'fedss': 1}),
+    ([('posonly', 0, {}, {})], {'fedss': 1, 'posonly': 1}),
+  ],
+)
+def test_runs_on_other_data_are_another_method(tmp_path, others, expected):
+  runs = read(
+    tmp_path,
+    *(
+      (
+        f'{i}',
+        {
+          'algorithm': algorithm,
+          'seed': seed,
+          'settings': {'data': data, 'options': options},
+        },
+      )
+      for i, (algorithm, seed, data, options) in enumerate(
+        [('fedss', 0, A, {}), *others]
+      )
+    ),
+  )
+  frame = tables.collect(runs)
+  assert frame['label'].value_counts(sort=False).to_dict() == expected
+
 
 def test_means_and_sample_std(runs):
-  rows = tables.build_rows(groups_lib.group_runs(runs))
-  row = next(row for row in rows if len(row.seeds) == 3)
-  assert row.seeds == (0, 1, 2)
-  assert row.values['top1'].mean == pytest.approx(np.mean(fake_runs.TOP1))
-  assert row.values['top1'].std == pytest.approx(np.std(fake_runs.TOP1, ddof=1))
-  assert row.values['map@10'].mean == pytest.approx(np.mean(fake_runs.TOP1) / 3)
-  assert row.values['seconds_per_round'].mean == pytest.approx(0.6)
-  assert row.values['bytes_down'] == columns.Value(100_000 + 256 * 109, 0.0)
-  assert row.values['train_top1'] is None
-  alone = next(row for row in rows if row.label == 'posonly')
-  assert alone.values['top1'] == columns.Value(0.09, None)
+  table = build(runs)
+  row = table.loc[FEDSS]
+  assert row['seeds'] == '0 1 2'
+  assert row['top1_mean'] == pytest.approx(np.mean(fake_runs.TOP1))
+  assert row['top1_std'] == pytest.approx(np.std(fake_runs.TOP1, ddof=1))
+  assert row['map@10_mean'] == pytest.approx(np.mean(fake_runs.TOP1) / 3)
+  assert row['seconds_per_round_mean'] == pytest.approx(0.6)
+  assert row['bytes_down_mean'] == 100_000 + 256 * 109
+  assert row['bytes_down_std'] == 0
+  assert np.isnan(row['train_top1_mean'])
+  assert table.loc['posonly', 'top1_mean'] == 0.09
+  assert np.isnan(table.loc['posonly', 'top1_std'])
 
 
 def test_a_value_that_one_seed_lacks_is_left_out(runs):
   del runs[1].summary['final']['map@10']
-  row = tables.build_rows(groups_lib.group_runs(runs[:3]))[0]
-  assert row.values['map@10'] is None
-  assert row.values['map@r'] is not None
+  row = build(runs[:3]).iloc[0]
+  assert np.isnan(row['map@10_mean'])
+  assert row['map@r_mean'] > 0
+
+
+def test_a_score_that_was_nan_after_some_rounds_is_left_out(runs):
+  runs[0].metrics['map@10'] = np.nan
+  row = build([run_files.first_rounds(runs[0], 10)]).iloc[0]
+  assert np.isnan(row['map@10_mean'])
+  assert row['top1_mean'] < 0.6
 
 
 def test_sorted_by_the_metric_chosen_and_unmeasured_last(runs):
   runs[5].summary['final']['map@10'] = None
-  groups = groups_lib.group_runs(runs)
-  names = lambda rows: [row.label.split()[0] for row in rows]
-  assert names(tables.build_rows(groups)) == [
-    'centralized',
-    'fullsoftmax',
-    'fedss',
-    'fedss',
-    'posonly',
+  names = lambda table: [label.split()[0] for label in table['algorithm']]
+  assert names(build(runs)) == [
+    *('centralized', 'fullsoftmax', 'fedss', 'fedss', 'posonly')
   ]
-  assert names(tables.build_rows(groups, 'map@10'))[-1] == 'fullsoftmax'
-  with pytest.raises(
-    errors.InputError, match=r'train_top1.*they have top1, map'
-  ):
-    tables.build_rows(groups, 'train_top1')
+  assert names(build(runs, 'map@10'))[-1] == 'fullsoftmax'
+  with pytest.raises(errors.InputError, match=r'train_top1.*have top1, map'):
+    build(runs, 'train_top1')
   for run in runs:
     run.summary['final']['top1'] = None
-  assert (
-    names(tables.build_rows(groups_lib.group_runs(runs)))[-1] == 'fullsoftmax'
-  )
+  assert names(build(runs))[-1] == 'fullsoftmax'
 
 
 def test_less_is_better_of_some_metrics(runs, monkeypatch):
   lower = catalog.SCORES['top1']._replace(better='lower')
   monkeypatch.setitem(catalog.SCORES, 'top1', lower)
-  rows = tables.build_rows(groups_lib.group_runs(runs))
-  values = [row.values['top1'].mean for row in rows]
+  values = build(runs)['top1_mean'].tolist()
   assert values == sorted(values)
   assert len(set(values)) > 1
 
 
 def test_text_is_aligned(runs):
-  text = tables.to_text(tables.build_rows(groups_lib.group_runs(runs)))
+  text = tables.to_text(build(runs))
   lines = text.splitlines()
   assert len(lines) == 2 + 5
   assert len({len(line) for line in lines}) == 1
   assert lines[0].split()[:3] == ['algorithm', 'seeds', 'rounds']
-  fedss = next(line for line in lines if 'correction=negatives' in line)
+  of = {line.split()[0]: line for line in lines}
+  [fedss] = [line for line in lines if 'correction=negatives' in line]
   assert '50.0 ± 3.0' in fedss
   assert '128 kB' in fedss
   assert 'train top-1' not in text  # No run has it.
-  posonly = next(line for line in lines if line.startswith('posonly'))
-  assert '±' not in posonly
-  assert '97.0' in posonly  # 1 - 29/964.
-  centralized = next(line for line in lines if line.startswith('centralized'))
-  assert centralized.count('–') == 4
+  assert '±' not in of['posonly']
+  assert '97.0' in of['posonly']  # 1 - 29/964.
+  assert of['centralized'].count('–') == 4
 
 
 def wide(runs):
@@ -92,24 +255,25 @@ def wide(runs):
   for run in runs:
     for i, name in enumerate(catalog.SCORES):
       run.summary['final'][name] = (i + 1) / 100
-  return tables.build_rows(groups_lib.group_runs(runs))
+  return build(runs)
 
 
-@pytest.mark.parametrize('width', [60, 80, 100, 140])
+@pytest.mark.parametrize('width', [60, 80, 100, 140, 600])
 def test_text_fits_a_width_and_says_what_it_leaves_out(runs, width):
-  rows = wide(runs)
-  whole = tables.to_text(rows).splitlines()
-  assert len(whole[0]) > 190
-  text = tables.to_text(rows, width=width, elsewhere='compare.csv')
+  table = wide(runs)
+  whole = tables.to_text(table)
+  text = tables.to_text(table, width=width, elsewhere='compare.csv')
+  assert len(whole.splitlines()[0]) > 190
   assert max(map(len, text.splitlines())) <= width
-  table, _, rest = text.partition('more columns in compare.csv: ')
-  kept = [c.strip() for c in table.splitlines()[0].split('  ') if c.strip()]
+  shown, _, rest = text.partition('more columns in compare.csv: ')
+  cut = lambda line: [c.strip() for c in line.split('  ') if c.strip()]
+  kept, every = cut(shown.splitlines()[0]), cut(whole.splitlines()[0])
   left_out = [c.strip() for c in ' '.join(rest.split()).rstrip('.').split(',')]
-  every = [c.strip() for c in whole[0].split('  ') if c.strip()]
   assert [c for c in every if c in kept] == kept
-  assert sorted(kept + left_out) == sorted(every)
+  assert sorted(kept + [c for c in left_out if c]) == sorted(every)
   assert kept[:1] == ['algorithm']
   assert 'top-1 %' in kept
+  assert (text == whole) == (width == 600)
 
 
 def test_the_metric_sorted_by_is_the_last_to_be_left_out(runs):
@@ -117,154 +281,172 @@ def test_the_metric_sorted_by_is_the_last_to_be_left_out(runs):
   assert 'nDCG@5 %' in text.splitlines()[0]
 
 
-def test_nothing_is_said_where_everything_fits(runs):
-  rows = wide(runs)
-  assert tables.to_text(rows, width=600) == tables.to_text(rows)
-
-
-def test_distances_are_no_percentages(runs):
-  for run in runs:
-    run.summary['final'] |= {'p@1': 0.25, 'class_distance_min': 0.0125}
-  rows = tables.build_rows(groups_lib.group_runs(runs[:3]), 'p@1')
-  lines = tables.to_text(rows).splitlines()
-  assert 'P@1 %' in lines[0]
+def test_distances_are_no_percentages_and_correlations_may_be_negative(runs):
+  for run, mcc in zip(runs[:3], (-0.125, -0.25, 0.0), strict=True):
+    run.summary['final'] = {'mcc': mcc, 'class_distance_min': 0.0125}
+  lines = tables.to_text(build(runs[:3], 'mcc')).splitlines()
+  assert 'MCC %' in lines[0]
   assert 'least class distance ' in lines[0]
   assert 'distance %' not in lines[0]
-  assert '25.0 ± 0.0' in lines[2]
+  assert '-12.5 ± 12.5' in lines[2]
   assert ' 0.0125 ± 0.0000' in lines[2]
 
 
-def test_a_correlation_below_chance_is_negative(runs):
-  for run, mcc in zip(runs[:3], (-0.125, -0.25, 0.0), strict=True):
-    run.summary['final'] = {'macro_f1': 0.5, 'mcc': mcc}
-  rows = tables.build_rows(groups_lib.group_runs(runs[:3]), 'mcc')
-  lines = tables.to_text(rows).splitlines()
-  assert 'macro F1 %' in lines[0]
-  assert 'MCC %' in lines[0]
-  assert '-12.5 ± 12.5' in lines[2]
-
-
 def test_no_score_is_minus_zero(tmp_path):
-  made = fake_runs.write_run(tmp_path / 'a', rows=964.01, top1=-1e-9)
-  run = run_files.read_run(made)
-  text = tables.to_text(tables.build_rows(groups_lib.group_runs([run])))
-  assert '-0' not in text
+  runs = read(tmp_path, ('a', {'rows': 964.01, 'top1': -1e-9}))
+  assert '-0' not in tables.to_text(build(runs))
+
+
+def test_a_run_without_any_score_is_shown(runs):
+  """The summary has null scores if every evaluation gave nan."""
+  runs[0].summary['final'] = dict.fromkeys(runs[0].summary['final'])
+  text = tables.to_text(build(runs[:1]))
+  assert 'fedss' in text
+  assert 'nan' not in text
 
 
 def test_markdown_has_the_same_cells_as_the_text(runs):
-  rows = tables.build_rows(groups_lib.group_runs(runs))
-  lines = tables.to_markdown(rows).splitlines()
+  table = build(runs)
+  lines = tables.to_markdown(table).splitlines()
   assert len({line.count('|') for line in lines}) == 1
   assert lines[1].startswith('| --- | ---: |')
-  text = tables.to_text(rows).splitlines()
+  text = tables.to_text(table).splitlines()
   for line, other in zip(lines[2:], text[2:], strict=True):
     cells = [cell.strip() for cell in line.strip('|').split('|')]
     assert ' '.join(other.split()) == ' '.join(cells)
 
 
-def test_csv_is_exact(runs):
-  rows = tables.build_rows(groups_lib.group_runs(runs))
-  read = list(csv.DictReader(io.StringIO(tables.to_csv(rows))))
-  fedss = read[2]
-  assert fedss['algorithm'] == 'fedss negatives=80 correction=negatives'
+def test_csv_is_exact_and_is_read_again(runs, tmp_path):
+  table = build(runs, target := 'top1:0.4')
+  fedss = next(r for r in rows_of(table) if r['algorithm'] == FEDSS)
   assert fedss['seeds'] == '0 1 2'
-  assert float(fedss['top1_mean']) == rows[2].values['top1'].mean
-  assert float(fedss['top1_std']) == rows[2].values['top1'].std
-  assert float(fedss['bytes_down_mean']) == 100_000 + 256 * 109
+  assert float(fedss['top1_mean']) == table.loc[FEDSS, 'top1_mean']
+  assert float(fedss['top1_std']) == table.loc[FEDSS, 'top1_std']
   assert float(fedss['bytes_up_mean']) == 100_004 + 264 * 109
   assert fedss['train_top1_mean'] == ''
-  assert read[4]['top1_std'] == ''
+  path = tmp_path / 'a.csv'
+  path.write_text(tables.to_csv(table))
+  again = tables.read_csv(path)
+  pd.testing.assert_frame_equal(
+    again, table.reset_index(drop=True), check_dtype=False
+  )
+  for form in (tables.to_text, tables.to_markdown, tables.to_csv):
+    assert form(again) == form(table)
+  assert target in tables.measured(again)
+
+
+@pytest.mark.parametrize('content', ['', 'seeds,a_mean\n0,x\n', 'a\n1\n'])
+def test_what_is_no_table_of_runs_is_refused(tmp_path, content):
+  path = tmp_path / 'a.csv'
+  with pytest.raises(errors.InputError, match=r'a.csv is no table'):
+    tables.read_csv(path)
+  path.write_text(content)
+  with pytest.raises(errors.InputError, match=r'a.csv is no table'):
+    tables.read_csv(path)
 
 
 def test_rounds_to_a_target_over_seeds(runs):
   """Seeds that did not reach it are told; there is no mean without them."""
-  seeds = runs[:3]
-  alone = next(run for run in runs if run.algorithm == 'fullsoftmax')
+  seeds, alone = runs[:3], runs[5]
   for run, rises in zip(seeds, (8, 12, 20), strict=True):
     run.metrics['top1'] = np.where(run.metrics['round'] >= rises, 0.5, 0.1)
     run.metrics['map@10'] = np.where(run.metrics['round'] >= 2 * rises, 0.5, 0)
   alone.metrics['top1'] = 0.6
   seeds[0].config['target'] = 'top1:0.4'
-  groups = groups_lib.group_runs([*seeds, alone])
-  found = {r.label.split()[0]: r for r in tables.build_rows(groups)}
-  three, one = found['fedss'], found['fullsoftmax']
-  assert set(three.values) - set(one.values) == set()
-  value = three.values['top1:0.4']
-  assert value.mean == pytest.approx(40 / 3)
-  assert value.std == pytest.approx(np.std([8, 12, 20], ddof=1))
-  assert str(value) == '13.3 ± 6.1'
-  assert str(one.values['top1:0.4']) == '1'
-  rows = tables.build_rows(
-    groups, targets=targets.parse('map@10:0.4,top1:0.55')
-  )
-  printed = {
-    row.label.split()[0]: [
-      str(row.values[n]) for n in ('map@10:0.4', 'top1:0.55')
-    ]
-    for row in rows
-  }
-  assert printed == {
-    'fedss': ['>20 in 2 of 3 seeds', '>20'],
-    'fullsoftmax': ['>20', '1'],
-  }
-  text = tables.to_text(rows, 100)
+  frame = tables.collect([*seeds, alone], ['a', 'a', 'a', 'b'])
+  table = tables.build(frame).set_index('algorithm', drop=False)
+  assert table.loc['a', 'rounds_to_top1:0.4_mean'] == pytest.approx(40 / 3)
+  std = table.loc['a', 'rounds_to_top1:0.4_std']
+  assert std == pytest.approx(np.std([8, 12, 20], ddof=1))
+  assert printed(table, 'a', 'top1:0.4') == '13.3 ± 6.1'
+  assert printed(table, 'b', 'top1:0.4') == '1'
+  given = targets.parse('map@10:0.4,top1:0.55')
+  table = tables.build(frame, targets=given).set_index('algorithm', drop=False)
+  for label, expected in (
+    ('a', ['>20 in 2 of 3 seeds', '>20']),
+    ('b', ['>20', '1']),
+  ):
+    found = [printed(table, label, each.name) for each in given]
+    assert found == expected
+  text = tables.to_text(table, 100)
   assert 'rounds to MAP@10 40 %' in text.splitlines()[0]
-  read = list(csv.DictReader(io.StringIO(tables.to_csv(rows))))
-  cells = [row for row in read if 'fedss' in row['algorithm']]
-  assert cells[0]['rounds_to_map@10:0.4_by_seed'] == '16 >20 >20'
-  assert cells[0]['rounds_to_map@10:0.4_mean'] == ''
+  [cells] = [row for row in rows_of(table) if row['algorithm'] == 'a']
+  assert cells['rounds_to_map@10:0.4_by_seed'] == '16 >20 >20'
+  assert cells['rounds_to_map@10:0.4_mean'] == ''
 
 
 def test_sorted_by_rounds_to_a_target(runs):
   for run, rises in zip(runs[:6], (8, 12, 40, 40, 40, 18), strict=True):
     run.metrics['top1'] = np.where(run.metrics['round'] >= rises, 0.5, 0.1)
-  labels = [
-    row.label.split()[0]
-    for row in tables.build_rows(groups_lib.group_runs(runs), 'top1:0.4')
-  ]
+  found = [label.split()[0] for label in build(runs, 'top1:0.4').index]
   # FullSoftmax's one seed reached it, and not every seed of FedSS.
-  assert labels.index('fullsoftmax') < labels.index('fedss')
-  with pytest.raises(errors.InputError, match=r'p@1:0.4.*they have top1'):
-    tables.build_rows(groups_lib.group_runs(runs), 'p@1:0.4')
+  assert found.index('fullsoftmax') < found.index('fedss')
+  with pytest.raises(errors.InputError, match=r'p@1:0.4.*have top1'):
+    build(runs, 'p@1:0.4')
 
 
 def test_a_target_that_no_run_can_have_is_refused(runs):
-  groups = groups_lib.group_runs(runs)
   given = targets.parse('top1:0.4,p@1:0.1')
   with pytest.raises(
-    errors.InputError,
-    match=r'target p@1:0.1 needs; they have top1, .*top1:0.4.',
+    errors.InputError, match=r'p@1:0.1.*have top1, .*top1:0.4'
   ):
-    tables.build_rows(groups, targets=given)
+    build(runs, targets=given)
   # Of the targets that the runs were trained with, a column stays empty.
   runs[0].config['target'] = 'p@1:0.1'
-  rows = tables.build_rows(groups)
-  assert all(row.values['p@1:0.1'] is None for row in rows)
-  assert 'rounds to P@1' not in tables.to_text(rows, 100)
-  read = list(csv.DictReader(io.StringIO(tables.to_csv(rows))))
-  assert {row['rounds_to_p@1:0.1_by_seed'] for row in read} == {''}
+  table = build(runs)
+  assert 'rounds to P@1' not in tables.to_text(table, 100)
+  assert {row['rounds_to_p@1:0.1_by_seed'] for row in rows_of(table)} == {''}
 
 
 def test_a_score_at_a_budget_is_a_column(runs):
-  groups = groups_lib.group_runs(runs)
   some = budgets.parse('rounds:10,rounds:999')
-  rows = tables.build_rows(groups, 'top1', budgets=some)
-  row = next(row for row in rows if len(row.seeds) == 3)
-  [group] = [g for g in groups if g.label == row.label]
+  table = build(runs, 'top1', budgets=some)
   at = [
     run.metrics.set_index('round')['top1'].loc[:10].dropna().iloc[-1]
-    for run in group.runs
+    for run in runs[:3]
   ]
-  value = row.values['top1@rounds:10']
-  assert value.mean == pytest.approx(np.mean(at))
-  assert value.std == pytest.approx(np.std(at, ddof=1))
-  assert row.values['top1@rounds:999'] is None
-  text = tables.to_text(rows)
+  row = table.loc[FEDSS]
+  assert row['top1@rounds:10_mean'] == pytest.approx(np.mean(at))
+  assert row['top1@rounds:10_std'] == pytest.approx(np.std(at, ddof=1))
+  text = tables.to_text(table)
   assert 'top-1 % at 10 rounds' in text
   # A budget that no run reached is shown as well: it was asked for.
   assert 'top-1 % at 999 rounds' in text
-  assert '–' in text.splitlines()[2]
-  assert 'top1@rounds:10_mean' in tables.to_csv(rows)
+  assert printed(table, FEDSS, 'top1@rounds:999') == '–'
   # Of rows that are sorted by a target, it is the target's score.
-  [row, *_] = tables.build_rows(groups, 'map@10:0.1', budgets=some)
-  assert 'map@10@rounds:10' in row.values
+  assert 'map@10@rounds:10_mean' in build(runs, 'map@10:0.1', budgets=some)
+
+
+def test_columns_of_a_round_and_of_the_best_round(runs):
+  for run, (number, top1) in zip(runs[:2], [(10, 0.4), (20, 0.6)], strict=True):
+    chosen = {'round': number, 'top1': top1, 'bytes_down': number * 2**20}
+    run.summary['best_round'] = chosen
+  names = ('top1@10', 'best.round', 'best.top1', 'best.bytes_down')
+  columns = [tables.column(name) for name in names]
+  table = build([*runs[:2], runs[5]], more=columns)
+  at = [run.metrics.set_index('round')['top1'][10] for run in runs[:2]]
+  mean = table.loc['fedss negatives=80 correction=negatives', 'top1@10_mean']
+  assert mean == pytest.approx(np.mean(at))
+  heading, *lines = tables.cells(table, columns)
+  assert heading[2:] == [
+    *('top-1 % after 10 rounds', 'best round', 'top-1 %, best round'),
+    'MiB sent down until then',
+  ]
+  of = {line[0]: line[3:] for line in lines}
+  assert of['fullsoftmax'] == ['–', '–', '–']  # It chose none.
+  assert of[FEDSS] == ['15 ± 7', '50.0 ± 14.1', '15 ± 7']
+  assert tables.column('p@1@100').heading == 'P@1 % after 100 rounds'
+  with pytest.raises(errors.InputError, match='no scores of round 9'):
+    build(runs, more=[tables.column('top1@9')])
+
+
+@pytest.mark.parametrize(
+  'name',
+  [
+    *('top9', 'best.top9', 'relative_top9', 'top9@3', '\x1b', 'top1@'),
+    *('relative_top1:x', 'top1@' + 5000 * '9'),
+  ],
+)
+def test_an_unknown_column_is_refused(name):
+  with pytest.raises(errors.InputError, match='there is no column'):
+    tables.column(name)

@@ -1,33 +1,43 @@
 """Pictures of runs, drawn without a display. Importing this imports Matplotlib."""
 
 import itertools
+import math
 import os
+import textwrap
+from collections.abc import Callable
+from collections.abc import Mapping
 from collections.abc import Sequence
+from typing import Any
+from typing import NamedTuple
 
 import matplotlib.figure
+import matplotlib.lines
 import numpy as np
+import pandas as pd
 from matplotlib import ticker
 
-from tff_xc import wording
+from tff_xc.measure import budgets
 from tff_xc.measure import catalog
+from tff_xc.measure import communication
 from tff_xc.report import pictures
 from tff_xc.report import run_files
+from tff_xc.report import tables
 
-_TRAINING = ('accuracy', 'train_top1')
+# The characters of a label, for each inch of a picture's width, that leave room
+# for a second column of labels.
+_HALF_LINE = 5.5
+# Of a sweep, numbers that span more than this factor get a logarithmic axis.
+_SPAN = 20
 
 
 def plot_run(run: run_files.Run, path: str | os.PathLike) -> None:
-  """Draws one run: loss, accuracies, bytes, and the cohort, over rounds.
+  """Draws one run, finished or not: loss, accuracies, bytes, and the cohort, over rounds.
 
   It omits columns that the run's metrics.csv lacks.
-
-  Args:
-    run: with or without a summary.
-    path: the file to write, a .png.
   """
   panels = [
     ('Training loss', 'loss', ('loss',)),
-    ('Training accuracy', 'fraction', _TRAINING),
+    ('Training accuracy', 'fraction', ('accuracy', 'train_top1')),
     ('Held-out examples', 'fraction', catalog.HELD_OUT),
     (
       'Bytes of one client and round',
@@ -40,106 +50,34 @@ def plot_run(run: run_files.Run, path: str | os.PathLike) -> None:
   if set(catalog.DISTANCES) & set(run.metrics):
     panels.append(('Class rows of length 1', 'distance', catalog.DISTANCES))
   lines = -(-len(panels) // 2)
-  figure = matplotlib.figure.Figure(
-    figsize=(11, 2.5 * lines), layout='constrained'
-  )
-  axes = figure.subplots(lines, 2)
-  for ax in axes.flat[len(panels) :]:
-    ax.set_axis_off()
-  for ax, (title, unit, columns) in zip(axes.flat, panels, strict=False):
+  figure, axes = pictures.panels(len(panels), 2, (11, 2.5 * lines))
+  for ax, (title, unit, columns) in zip(axes, panels, strict=True):
     for style, column in zip(pictures.styles(), columns, strict=False):
       if column in run.metrics:
         measured = run.metrics[['round', column]].dropna()
-        _draw_line(ax, measured['round'], measured[column], column, style)
-    finish_over_rounds(ax, title, unit)
+        label = catalog.METRICS[column].heading
+        _draw_line(ax, measured['round'], measured[column], style, label)
+    _finish_over_rounds(ax, title, unit)
   figure.suptitle(f'{run.algorithm} on {run.task}, seed {run.seed}')
   pictures.save(figure, path)
 
 
-def plot_confusion(
-  matrix: np.ndarray,
-  class_ids: Sequence[int | str],
-  path: str | os.PathLike,
-  title: str = "One client's confusion matrix",
-) -> None:
-  """Draws a confusion matrix of one client (FedSS, fig. 7).
-
-  Cells are shares of their row. The last column is all classes that the client
-  does not hold.
-
-  Args:
-    matrix: int [c, c + 1], from `ranking.confusion`.
-    class_ids: [c], numbers or names of its rows' classes.
-    path: the file to write, a .png.
-    title: text above the picture.
-
-  Raises:
-    ValueError: for a matrix of another shape.
-  """
-  matrix = np.asarray(matrix)
-  count = len(class_ids)
-  if matrix.shape != (count, count + 1):
-    raise ValueError(
-      f'Expected a matrix of shape {(count, count + 1)}, got {matrix.shape}.'
-    )
-  shares = matrix / np.maximum(matrix.sum(axis=1, keepdims=True), 1)
-  size = min(12.0, 4.5 + 0.16 * count)
-  figure = matplotlib.figure.Figure(
-    figsize=(size + 1, size), layout='constrained'
-  )
-  ax = figure.subplots()
-  image = ax.imshow(shares, cmap='Blues', vmin=0, vmax=1, aspect='auto')
-  ax.axvline(count - 0.5, color='black', linewidth=1)
-  every = -(-count // 30)  # At most 30 labels stay legible.
-  places = list(range(0, count, every))
-  names = [_short(wording.shown(class_ids[place])) for place in places]
-  ax.set_yticks(places, names, fontsize=8)
-  if places and count - places[-1] < every:  # It would touch 'another'.
-    places, names = places[:-1], names[:-1]
-  ax.set_xticks([*places, count], [*names, 'another'], rotation=90, fontsize=8)
-  if count <= 12:
-    for row, column in itertools.product(range(count), range(count + 1)):
-      if matrix[row, column]:
-        dark = shares[row, column] > 0.5
-        ax.text(
-          column,
-          row,
-          str(matrix[row, column]),
-          ha='center',
-          va='center',
-          color='white' if dark else 'black',
-        )
-  ax.set_xlabel('predicted class')
-  ax.set_ylabel('true class')
-  ax.set_title(title)
-  figure.colorbar(image, ax=ax, label='share of the true class')
-  pictures.save(figure, path)
-
-
-def _short(name: str) -> str:
-  return name if len(name) <= 24 else f'{name[:23]}…'
-
-
-def _draw_line(ax, rounds, values, column, style):
+def _draw_line(ax, x, y, style, label=None):
   colour, line, marker = style
-  few = len(rounds) <= 25
   ax.plot(
-    rounds,
-    values,
+    x,
+    y,
     color=colour,
     linestyle=line,
-    marker=marker if few else None,
+    marker=marker if len(x) <= 25 else None,
     markersize=4,
-    label=catalog.METRICS[column].heading,
+    label=label,
   )
 
 
-def finish_over_rounds(ax, title: str, unit: str) -> None:
+def _finish_over_rounds(ax, title: str, unit: str) -> None:
   """Labels an axis over rounds, also if nothing was measured."""
-  ax.set_title(title)
-  ax.set_xlabel('round')
-  ax.set_ylabel(unit)
-  ax.grid(alpha=0.3)
+  pictures.label(ax, title, 'round', unit)
   ax.xaxis.set_major_locator(ticker.MaxNLocator(nbins=7, integer=True))
   if not ax.lines:
     ax.text(0.5, 0.5, 'not measured', ha='center', transform=ax.transAxes)
@@ -157,3 +95,355 @@ def finish_over_rounds(ax, title: str, unit: str) -> None:
     )
   elif lines > 1:
     ax.legend(frameon=False, fontsize=9)
+
+
+def plot_confusion(
+  matrix: np.ndarray,
+  class_ids: Sequence[int | str],
+  path: str | os.PathLike,
+  title: str = "One client's confusion matrix",
+) -> None:
+  """Draws a confusion matrix of one client (FedSS, fig. 7).
+
+  Cells are shares of their row. The last column is all classes that the client
+  does not hold.
+
+  Args:
+    matrix: int [c, c + 1], from `ranking.confusion`.
+    class_ids: [c], numbers or names of its rows' classes.
+    path: the file to write, a .png or .pdf.
+    title: text above the picture.
+
+  Raises:
+    ValueError: for a matrix of another shape.
+  """
+  matrix = np.asarray(matrix)
+  count = len(class_ids)
+  if matrix.shape != (count, count + 1):
+    raise ValueError(
+      f'Expected a matrix of shape {(count, count + 1)}, got {matrix.shape}.'
+    )
+  shares = matrix / np.maximum(matrix.sum(axis=1, keepdims=True), 1)
+  size = min(12.0, 4.5 + 0.16 * count)
+  figure, [ax] = pictures.panels(1, 1, (size + 1, size))
+  image = ax.imshow(shares, cmap='Blues', vmin=0, vmax=1, aspect='auto')
+  ax.axvline(count - 0.5, color='black', linewidth=1)
+  every = -(-count // 30)  # At most 30 labels stay legible.
+  places = list(range(0, count, every))
+  names = [pictures.short(class_ids[place], 24) for place in places]
+  ax.set_yticks(places, names, fontsize=8)
+  if places and count - places[-1] < every:  # It would touch 'another'.
+    places, names = places[:-1], names[:-1]
+  ax.set_xticks([*places, count], [*names, 'another'], rotation=90, fontsize=8)
+  if count <= 12:
+    for row, column in itertools.product(range(count), range(count + 1)):
+      if matrix[row, column]:
+        colour = 'white' if shares[row, column] > 0.5 else 'black'
+        text = str(matrix[row, column])
+        ax.text(column, row, text, ha='center', va='center', color=colour)
+  ax.set(title=title, xlabel='predicted class', ylabel='true class')
+  figure.colorbar(image, ax=ax, label='share of the true class')
+  pictures.save(figure, path)
+
+
+def _bytes(metrics: pd.DataFrame) -> pd.Series:
+  each = metrics['bytes_down_per_client'] + metrics['bytes_up_per_client']
+  return (each * metrics['clients']).fillna(0).cumsum()
+
+
+# What scores are drawn over: its label, its unit, and what metrics say was spent
+# until the end of every round.
+AXES: Mapping[str, tuple[str, str, Callable[[pd.DataFrame], pd.Series]]] = {
+  'rounds': ('round', '', lambda metrics: metrics['round']),
+  'batches': ('local batches', '', lambda m: budgets.spent(m, 'batches')),
+  'bytes': ('bytes of all clients, down and up', 'B', _bytes),
+  'seconds': (
+    'seconds of training',
+    's',
+    lambda metrics: metrics['seconds'].fillna(0).cumsum(),
+  ),
+}
+
+
+def compare_figure(
+  frame: pd.DataFrame,
+  scores: Sequence[str] = (),
+  over: str = 'rounds',
+  reference: pd.DataFrame | None = None,
+  final: str | None = None,
+) -> matplotlib.figure.Figure:
+  """Draws several methods in one picture, a panel for each score.
+
+  It draws the mean over seeds in a band of one sample std, without rounds that a
+  seed did not measure. Without `scores` these are top-1, P@1 and MAP@10. Then it
+  also draws final values against what methods differ in, see `points`.
+
+  Args:
+    frame: from `tables.collect`.
+    scores: names of `catalog.SCORES`.
+    over: what they are drawn over, one of `AXES`.
+    reference: one method, whose final score is the whole of the others'.
+    final: the score of `points`.
+  """
+  is_chosen = bool(scores)
+  scores = list(scores or catalog.HEADLINES)
+  found = {score: band(frame, score, over) for score in scores}
+  panels = [score for score in scores if len(found[score])]
+  panels += [] if is_chosen else points(frame, reference, final)
+  panels = panels or scores[: None if is_chosen else 1]
+  methods = list(frame.groupby('method'))
+  across = min(len(panels), 3)
+  width, height = max(6.5, 5.2 * across), 4.2 * -(-len(panels) // across)
+  size = width, height + 0.24 * len(methods)
+  figure, axes = pictures.panels(len(panels), across, size)
+  for ax, panel in zip(axes, panels, strict=True):
+    if isinstance(panel, Panel):
+      draw_points(ax, panel)
+    else:
+      _draw_bands(ax, found[panel], len(methods))
+      heading = catalog.SCORES[panel].heading
+      title = f'{heading} on {frame["run"].iloc[0].task}'
+      _finish_over_rounds(ax, title, heading)
+      label, unit, _ = AXES[over]
+      ax.set_xlabel(label)
+      if unit:
+        ax.xaxis.set_major_formatter(ticker.EngFormatter(unit, sep=' '))
+  handles = [
+    _handle(of_method, style)
+    for (_, of_method), style in zip(methods, pictures.styles(), strict=False)
+  ]
+  longest = max(len(handle.get_label()) for handle in handles)
+  figure.legend(
+    handles=handles,
+    loc='outside lower center',
+    ncols=2 if longest <= _HALF_LINE * width else 1,
+    frameon=False,
+  )
+  return figure
+
+
+def band(
+  frame: pd.DataFrame, metric: str, over: str = 'rounds'
+) -> pd.DataFrame:
+  """Returns method, round, x, mean, std, for rounds measured by every seed.
+
+  x is the mean over seeds of what was spent until then.
+  """
+  have = frame['run'].map(lambda run: metric in run.metrics)
+  whole = frame[have.groupby(frame['method']).transform('all')]
+  if whole.empty:
+    return pd.DataFrame(columns=['method', 'round', 'x', 'mean', 'std'])
+  rows = pd.concat(
+    row.run.metrics[['round', metric]].assign(
+      method=row.method, x=AXES[over][2](row.run.metrics)
+    )
+    for row in whole.itertuples()
+  )
+  of_round = rows.dropna().groupby(['method', 'round'])
+  table = of_round[metric].agg(['mean', 'std', 'count'])
+  table.insert(0, 'x', of_round['x'].mean())
+  table = table.reset_index()
+  seeds = table['method'].map(whole['method'].value_counts())
+  return table[table['count'] == seeds].drop(columns='count')
+
+
+def _draw_bands(ax, bands: pd.DataFrame, methods: int) -> None:
+  styles = list(itertools.islice(pictures.styles(), methods))
+  for method, drawn in bands.groupby('method'):
+    _draw_line(ax, drawn['x'], drawn['mean'], styles[method])
+    if drawn['std'].notna().all():
+      low, high = drawn['mean'] - drawn['std'], drawn['mean'] + drawn['std']
+      colour = styles[method][0]
+      ax.fill_between(drawn['x'], low, high, color=colour, alpha=0.18, lw=0)
+
+
+def _handle(of_method, style):
+  colour, line, marker = style
+  seeds = len(of_method)
+  more = f' ({seeds} seeds, mean ± std)' if seeds > 1 else ''
+  label = of_method['label'].iloc[0] + more
+  return matplotlib.lines.Line2D(
+    [],
+    [],
+    color=colour,
+    linestyle=line,
+    marker=marker,
+    markersize=5,
+    label=textwrap.fill(label, 76, subsequent_indent='  '),
+  )
+
+
+class Panel(NamedTuple):
+  """Final scores against something.
+
+  Attributes:
+    title: of the panel.
+    x_label: what the methods differ in.
+    y_label: the score.
+    points: (x, mean, std) of each method; None without a score, std nan with one
+      seed.
+    lines: methods with one name are joined by a line; empty: none are.
+  """
+
+  title: str
+  x_label: str
+  y_label: str
+  points: tuple[tuple[float, float, float] | None, ...]
+  lines: tuple[str, ...] = ()
+
+
+def points(
+  frame: pd.DataFrame,
+  reference: pd.DataFrame | None = None,
+  score: str | None = None,
+) -> list[Panel]:
+  """Returns the panels of final scores in which methods differ, at most two.
+
+  The first is against the class parameters that a client receives (FedSS, figs 5
+  and 10), the second against the skew of the clients' classes (Hsu, Qi and
+  Brown, fig. 4), over the score of the reference if there is one. None takes the
+  first headline metric that tells methods apart.
+  """
+  scores = (score,) if score else tuple(catalog.HEADLINES)
+  panels = []
+  rows = lambda run: run.summary.get('class_rows_requested_mean')
+  if found := _points(frame, scores, rows):
+    heading, of_methods = catalog.SCORES[found[0]].heading, found[1]
+    label = 'class rows sent to a client, |S|'
+    first = frame.drop_duplicates('method')['run']
+    dims = [tables.settings_of(run).get('embedding_dim') for run in first]
+    if all(isinstance(dim, int) for dim in dims):
+      label = 'class parameters sent to a client, |S| · d'
+      of_methods = [
+        p and (communication.class_parameters_sent(p[0], dim), *p[1:])
+        for p, dim in zip(of_methods, dims, strict=True)
+      ]
+    title = f'{heading} for what a client is sent'
+    panels.append(Panel(title, label, f'final {heading}', tuple(of_methods)))
+  emd = lambda run: run.summary.get('emd') and round(run.summary['emd'], 2)
+  if found := _points(frame, scores, emd):
+    heading, of_methods = catalog.SCORES[found[0]].heading, found[1]
+    title, label = f'{heading} for the skew of the clients', f'final {heading}'
+    if reference is not None:
+      whole = tables.whole(reference, found[0])
+      title, label = f'Relative {title}', f'{label} / that of the reference'
+      of_methods = [
+        p and (p[0], p[1] / whole, p[2] / whole) for p in of_methods
+      ]
+    x_label = 'EMD of the split, from 0 (alike) to 2'
+    lines = tuple(tables.methods(frame))
+    panels.append(Panel(title, x_label, label, tuple(of_methods), lines))
+  return panels
+
+
+def _points(
+  frame, scores: Sequence[str], of: Callable[[run_files.Run], float | None]
+) -> tuple[str, list] | None:
+  """Returns the first metric with values that `of` tells apart, and its points."""
+  # Centralised training has no clients, and sends nothing.
+  sends = lambda run: run.summary.get('bytes_down_per_client_round')
+  x = tables.Column('x', '', lambda run: of(run) if sends(run) else None, str)
+  for metric in scores:
+    table = tables.of_methods(frame, [x, tables.COLUMNS[metric]])
+    cells = table[['x_mean', f'{metric}_mean', f'{metric}_std']].to_numpy()
+    found = [None if np.isnan(c[:2]).any() else (*c,) for c in cells]
+    if len({point[0] for point in found if point}) > 1:
+      return metric, found
+  return None
+
+
+def draw_points(ax, panel: Panel) -> None:
+  """Draws a panel, in the styles of the methods' curves."""
+  lines = {name: [] for name in panel.lines}
+  for point, name in zip(panel.points, panel.lines, strict=False):
+    if point:
+      lines[name].append(point[:2])
+  joined = {name: line for name, line in lines.items() if len(line) > 1}
+  for name, (_, dash, _) in zip(joined, pictures.styles(), strict=False):
+    ax.plot(
+      *zip(*sorted(joined[name]), strict=True),
+      color='0.5',
+      linestyle=dash,
+      linewidth=1,
+      zorder=0,
+      label=textwrap.fill(name, 40),
+    )
+  for point, style in zip(panel.points, pictures.styles(), strict=False):
+    if point:
+      _draw_errors(ax, [point], style, 7)
+  xs = [point[0] for point in panel.points if point]
+  if max(xs) > 10 * min(xs) > 0:
+    ax.set_xscale('log')
+    ax.xaxis.set_major_locator(ticker.LogLocator(subs=(1, 2, 5)))
+    ax.xaxis.set_minor_formatter(ticker.NullFormatter())
+  if max(xs) >= 10:  # Below, it would write 0.4 as 400 m.
+    ax.xaxis.set_major_formatter(ticker.EngFormatter(sep=' '))
+  pictures.label(ax, panel.title, panel.x_label, panel.y_label)
+  if joined:
+    ax.legend(frameon=False, fontsize=9)
+
+
+def _draw_errors(ax, drawn, style, size, label=None) -> None:
+  """Draws (x, mean, std), joined by a line; a std of nan is no bar."""
+  colour, line, marker = style
+  x, mean, std = zip(*drawn, strict=True) if drawn else ((), (), ())
+  ax.errorbar(
+    x,
+    mean,
+    yerr=None if any(map(math.isnan, std)) else std,
+    color=colour,
+    linestyle=line,
+    marker=marker,
+    markersize=size,
+    capsize=3,
+    label=label,
+  )
+
+
+def sweep_figure(
+  points: Sequence[Mapping[str, Any]],
+  values: Sequence[tuple[float, float]],
+  heading: str,
+  percent: bool,
+) -> matplotlib.figure.Figure:
+  """Draws a metric over the values of the first grid.
+
+  Every combination of the other grids is a line; bars are one sample std. A
+  point without a value, or whose seeds did not all reach a target, is omitted.
+
+  Args:
+    points: values of the grids, by name; all points have the same names.
+    values: mean and std of the metric at each point, nan where it has none.
+    heading: the metric, for people.
+    percent: whether to draw percent of the values.
+  """
+  first, *others = points[0]
+  order = list(dict.fromkeys(point[first] for point in points))
+  numbers = all(
+    isinstance(v, int | float) and not isinstance(v, bool) for v in order
+  )
+  # Texts are drawn at places 0, 1, ...
+  place = {v: v if numbers else i for i, v in enumerate(order)}
+  scale = 100 if percent else 1
+  figure, [ax] = pictures.panels(1, 1, (7, 4.5))
+  lines: dict[str, list] = {}
+  for point, (mean, std) in zip(points, values, strict=True):
+    name = ', '.join(f'{name}={point[name]}' for name in others)
+    drawn = lines.setdefault(name, [])
+    if not math.isnan(mean):
+      spread = 0 if math.isnan(std) else std  # With one seed.
+      drawn.append((place[point[first]], scale * mean, scale * spread))
+  for name, style in zip(lines, pictures.styles(), strict=False):
+    drawn = sorted(lines[name], key=lambda each: each[0])
+    _draw_errors(ax, drawn, style, 6, name)
+  if numbers:
+    if min(order) > 0 and max(order) > _SPAN * min(order):
+      ax.set_xscale('log')
+    ax.set_xticks(order, [f'{value:g}' for value in order])
+    ax.xaxis.set_minor_formatter(ticker.NullFormatter())
+  else:
+    ax.set_xticks(range(len(order)), list(map(str, order)))
+  pictures.label(ax, '', first, f'{heading} %' if percent else heading)
+  if others:
+    ax.legend(frameon=False, fontsize=9)
+  return figure

@@ -7,11 +7,13 @@ line styles and markers change with them.
 
 import itertools
 import os
+import pathlib
 import warnings
 from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
-from tff_xc.report import run_files
+from tff_xc import files
+from tff_xc import wording
 
 if TYPE_CHECKING:
   import matplotlib.figure
@@ -40,8 +42,32 @@ def styles() -> Iterator[tuple[str, str, str]]:
     )
 
 
+def panels(count: int, across: int, size: tuple[float, float]):
+  """Returns a figure, and the axes of its `count` panels, `across` in a line."""
+  import matplotlib.figure
+
+  figure = matplotlib.figure.Figure(figsize=size, layout='constrained')
+  axes = figure.subplots(-(-count // across), across, squeeze=False).flat
+  for ax in axes[count:]:
+    ax.set_axis_off()
+  return figure, axes[:count]
+
+
+def label(ax, title: str, x: str, y: str, has_grid: bool = True) -> None:
+  """Names a panel and its axes."""
+  ax.set(title=title, xlabel=x, ylabel=y)
+  if has_grid:
+    ax.grid(alpha=0.3)
+
+
+def short(name: object, most: int) -> str:
+  """Returns a name of somebody's data on one line, of at most `most` characters."""
+  text = wording.shown(name)
+  return text if len(text) <= most else f'{text[: most - 1]}…'
+
+
 def save(figure: 'matplotlib.figure.Figure', path: str | os.PathLike) -> None:
-  """Writes a figure as a .png; `$` in names of data is a character, no formula."""
+  """Writes a figure as a .png or .pdf; `$` in names is a character, no formula."""
   import matplotlib.text
 
   for text in figure.findobj(matplotlib.text.Text):
@@ -51,10 +77,13 @@ def save(figure: 'matplotlib.figure.Figure', path: str | os.PathLike) -> None:
       if axis.get_scale() == 'log':  # Its own labels are formulas.
         for text in axis.get_ticklabels(which='both'):
           text.set_parse_math(True)
-  with run_files.replacing(path) as temporary, warnings.catch_warnings():
+  # No version and no date in the file, so that equal pictures have equal bytes.
+  kind, without = 'png', ('Software',)
+  if pathlib.Path(path).suffix == '.pdf':
+    kind, without = 'pdf', ('Creator', 'Producer', 'CreationDate')
+  with files.replacing(path) as temporary, warnings.catch_warnings():
     # A name in a script that the font lacks is drawn as boxes.
     warnings.filterwarnings('ignore', 'Glyph .* missing from')
-    # No version in the file, so that equal pictures have equal bytes.
     figure.savefig(
-      temporary, dpi=120, format='png', metadata={'Software': None}
+      temporary, dpi=120, format=kind, metadata=dict.fromkeys(without)
     )

@@ -13,23 +13,18 @@ A run directory holds
     `rounds_to_target`, and totals.
 """
 
-import contextlib
 import csv
 import dataclasses
-import errno
 import io
-import json
 import math
 import os
 import pathlib
-import re
-from collections.abc import Callable
-from collections.abc import Iterator
 from collections.abc import Mapping
 from typing import TYPE_CHECKING
 from typing import Any
 
 from tff_xc import errors
+from tff_xc import files
 from tff_xc import wording
 from tff_xc.measure import catalog
 
@@ -75,7 +70,14 @@ _OPTIONAL = {
 # Of summary.json, objects of scores, and all else that is no number.
 _OF_SCORES = ('final', 'best', 'best_round')
 _NO_TOTALS = (*_OF_SCORES, 'rounds_to_target', 'warnings')
-_TEMPORARY = re.compile(r'\.(?P<stem>.+)\.\d+\.tmp(?P<suffix>\.[^.]+|)')
+# Callers that have not moved to `files`.
+damaged = files.damaged
+read_json = files.read_json
+read_text = files.read_text
+remove_leftovers = files.remove_leftovers
+replacing = files.replacing
+sync = files.sync
+write_json = files.write_json
 
 
 @dataclasses.dataclass(frozen=True)
@@ -125,14 +127,10 @@ def read_run(path: str | os.PathLike) -> Run:
       damaged or lacks a required key.
   """
   path = pathlib.Path(path)
-  if not path.is_dir():
-    raise errors.InputError(
-      f'{path} is no directory; give the --run_dir of a launch.train.'
-    )
   if not is_run(path):
+    what = f'it has no {CONFIG}' if path.is_dir() else 'it is no directory'
     raise errors.InputError(
-      f'{path} is no run directory, it has no {CONFIG}; give the --run_dir '
-      'of a launch.train.'
+      f'{path} is no run directory, {what}; give the --run_dir of a launch.train.'
     )
   config = read_config(path / CONFIG)
   summary = read_summary(path)
@@ -143,20 +141,14 @@ def is_finished(
   config: Mapping[str, Any], summary: Mapping[str, Any] | None
 ) -> bool:
   """Whether a run has all its rounds, or waited `stop_after` for a better one."""
-  if summary is None:
-    return False
-  return (
+  return summary is not None and (
     summary['rounds'] >= config.get('rounds', 0)
     or summary.get('stopped_after', 0) == config.get('stop_after', 0) > 0
   )
 
 
 def read_summary(path: pathlib.Path) -> dict[str, Any] | None:
-  """Reads a run's summary.json; None if the run has not finished.
-
-  Raises:
-    errors.InputError: for a file that is damaged or lacks a required key.
-  """
+  """Reads a run's summary.json; None if the run has not finished."""
   file = path / SUMMARY
   if not file.is_file():
     return None
@@ -173,11 +165,7 @@ def read_summary(path: pathlib.Path) -> dict[str, Any] | None:
 
 
 def read_config(path: pathlib.Path) -> dict[str, Any]:
-  """Reads a config.json; that of an older run is as if it were written today.
-
-  Raises:
-    errors.InputError: for a file that is damaged or lacks a required key.
-  """
+  """Reads a config.json; that of an older run is as if it were written today."""
   required = {'task': str, 'algorithm': str, 'seed': int, 'rounds': int}
   config = _read_object(path, required, _OPTIONAL)
   for name in ('task', 'algorithm'):  # They become text for people.
@@ -197,19 +185,15 @@ def read_config(path: pathlib.Path) -> dict[str, Any]:
 
 def flat(config: Mapping[str, Any]) -> dict[str, Any]:
   """Returns a configuration with its options and hyper-parameters by their names."""
-  return {
-    **config,
-    **config.get('options', {}),
-    **config.get('hyperparameters', {}),
-  }
+  settings = config.get('options', {}) | config.get('hyperparameters', {})
+  return {**config, **settings}
 
 
 def first_rounds(run: Run, rounds: int) -> Run:
   """Returns a run as it stood after its first `rounds` rounds.
 
-  Its metrics end with that round, and its final scores are those of that round.
-  If the run has finished, means of bytes, rows and seconds are still those of
-  the whole run.
+  If the run has finished, means of bytes, rows and seconds are still those of the
+  whole run.
 
   Raises:
     errors.InputError: if the run was not evaluated after that round.
@@ -234,115 +218,6 @@ def first_rounds(run: Run, rounds: int) -> Run:
     metrics=metrics,
     summary=(run.summary or {}) | {'final': final, 'rounds': rounds},
   )
-
-
-@contextlib.contextmanager
-def replacing(
-  path: str | os.PathLike, durable: bool = True
-) -> Iterator[pathlib.Path]:
-  """Yields a temporary path that becomes `path` if the block succeeds.
-
-  The temporary file has its suffix and directory. If the block raises, the
-  temporary file is removed and `path` is unchanged.
-
-  Args:
-    path: the file.
-    durable: whether a power cut leaves the old file or the new one, for sure.
-
-  Raises:
-    FileExistsError: `path` is no regular file; a pipe would lose its name.
-  """
-  path = pathlib.Path(path)
-  if path.exists() and not path.is_file():
-    raise FileExistsError(errno.EEXIST, 'it is no regular file', str(path))
-  temporary = path.with_name(f'.{path.stem}.{os.getpid()}.tmp{path.suffix}')
-  try:
-    yield temporary
-    if durable:
-      sync(temporary)
-    os.replace(temporary, path)
-    if durable:
-      sync(path.parent)
-  finally:
-    temporary.unlink(missing_ok=True)
-
-
-def sync(path: str | os.PathLike) -> None:
-  """Waits until the disk has a file's content, or the names in a directory."""
-  descriptor = os.open(path, os.O_RDONLY)
-  try:
-    os.fsync(descriptor)
-  except OSError as e:
-    # Some network file systems have no such thing for directories.
-    if e.errno not in (errno.EINVAL, errno.ENOTSUP):
-      raise
-  finally:
-    os.close(descriptor)
-
-
-def remove_leftovers(folder: pathlib.Path, is_ours: Callable) -> None:
-  """Removes what a kill in `replacing` left of files in whose names `is_ours`."""
-  for file in list(folder.iterdir()) if folder.is_dir() else ():
-    match = _TEMPORARY.fullmatch(file.name)
-    if match and is_ours(match['stem'] + match['suffix']):
-      file.unlink()
-
-
-def write_json(
-  path: str | os.PathLike, obj: Any, is_sorted: bool = True
-) -> None:
-  """Writes `obj` as JSON, atomically, with sorted keys and a final newline.
-
-  NumPy scalars and arrays become numbers and lists, and paths become strings.
-  Numbers that are not finite become null, because JSON has no such numbers.
-  With `is_sorted=False`, keys keep their order.
-  """
-  text = json.dumps(_plain(obj), sort_keys=is_sorted, indent=2, allow_nan=False)
-  with replacing(path) as temporary:
-    temporary.write_text(text + '\n', encoding='utf-8')
-
-
-def _plain(obj):
-  if hasattr(obj, 'tolist'):  # NumPy values, without importing NumPy.
-    obj = obj.tolist()
-  if isinstance(obj, dict):
-    return {str(key): _plain(value) for key, value in obj.items()}
-  if isinstance(obj, list | tuple):
-    return [_plain(value) for value in obj]
-  if isinstance(obj, float) and not math.isfinite(obj):
-    return None
-  return str(obj) if isinstance(obj, os.PathLike) else obj
-
-
-def damaged(path: pathlib.Path, what: str) -> errors.DamageError:
-  """Returns the error for a damaged file of a run."""
-  return errors.DamageError(
-    f'{path} is damaged ({what}); restore it, or delete {path.parent} and '
-    'train again.'
-  )
-
-
-def read_text(path: pathlib.Path) -> str:
-  """Reads a regular file. A pipe would wait for a writer.
-
-  Raises:
-    OSError, ValueError: it cannot be read, or is no text.
-  """
-  if path.exists() and not path.is_file():
-    raise OSError('it is no regular file')
-  return path.read_text(encoding='utf-8')
-
-
-def read_json(path: pathlib.Path) -> Any:
-  """Reads a file of JSON.
-
-  Raises:
-    OSError, ValueError: it cannot be read, or is no JSON.
-  """
-  try:
-    return json.loads(read_text(path))
-  except RecursionError as e:
-    raise ValueError('it is nested too deeply') from e
 
 
 def _read_object(path, required, optional):
@@ -370,11 +245,7 @@ def _is_number_or_null(value) -> bool:
 
 
 def read_metrics(path: pathlib.Path) -> 'pd.DataFrame':
-  """Reads a metrics.csv, as `Run.metrics`.
-
-  Raises:
-    errors.InputError: for a file that is missing or damaged.
-  """
+  """Reads a metrics.csv, as `Run.metrics`."""
   import pandas as pd  # Late: training checks directories first.
 
   try:
@@ -387,16 +258,15 @@ def read_metrics(path: pathlib.Path) -> 'pd.DataFrame':
     raise damaged(path, str(e)) from e
   if not rows or rows[0][:1] != ['round'] or len(set(rows[0])) < len(rows[0]):
     raise damaged(path, 'expected a header of distinct columns, "round" first')
-  header, values = rows[0], []
+  header, values, last = rows[0], [], -math.inf
   for line, row in enumerate(rows[1:], 2):
-    if len(row) != len(header):
-      raise damaged(
-        path, f'line {line} has {len(row)} cells, the header {len(header)}'
-      )
     try:
+      if len(row) != len(header):
+        raise ValueError(f'{len(row)} cells, the header has {len(header)}')
       values.append([float(cell) if cell.strip() else math.nan for cell in row])
+      if not last < values[-1][0]:
+        raise ValueError('rounds must ascend')
+      last = values[-1][0]
     except ValueError as e:
       raise damaged(path, f'line {line}: {e}') from e
-    if not values[-1][0] > (values[-2][0] if len(values) > 1 else -math.inf):
-      raise damaged(path, f'line {line}: rounds must ascend')
   return pd.DataFrame(values, columns=header, dtype='float64')

@@ -1,4 +1,4 @@
-"""Pictures of a split. Importing this imports Matplotlib."""
+"""Pictures of a split and of a data set. Importing this imports Matplotlib."""
 
 import os
 from collections.abc import Mapping
@@ -6,61 +6,50 @@ from collections.abc import Sequence
 
 import matplotlib
 import matplotlib.colors
-import matplotlib.figure
 import numpy as np
 import scipy.sparse
 from matplotlib import ticker
 
+from tff_xc.measure import hashed_labels
+from tff_xc.measure import ranking
 from tff_xc.report import pictures
 
 # The largest picture of class counts, in cells.
 _CLIENTS, _CLASSES = 100, 200
+# Of FedMLH's theory: more labels are not told apart in a panel.
+_MOST_DOTS = 2000
+_MOST_TICKS = 20
+_OF_LABELS, _OF_BUCKETS, _LEMMA = (
+  colour for (colour, _, _), _ in zip(pictures.styles(), range(3), strict=False)
+)
 
 
 def plot_clients(
   sizes: np.ndarray, classes: np.ndarray, path: str | os.PathLike
 ) -> None:
-  """Draws clients by size rank (FedVC, figs 2 and 3).
-
-  Args:
-    sizes: int [K], examples of each client.
-    classes: int [K], classes of each client.
-    path: the file to write, a .png.
-  """
-  figure = matplotlib.figure.Figure(figsize=(10, 4), layout='constrained')
+  """Draws clients by size rank (FedVC, figs 2 and 3); int [K] examples and classes."""
+  figure, axes = pictures.panels(2, 2, (10, 4))
   styles = pictures.styles()
-  for ax, (noun, values) in zip(
-    figure.subplots(1, 2),
-    {'examples': sizes, 'classes': classes}.items(),
-    strict=True,
-  ):
+  drawn = (('examples', sizes), ('classes', classes))
+  for ax, (noun, values) in zip(axes, drawn, strict=True):
     _draw_ranks(ax, values, next(styles))
-    ax.set_title(f'{noun.capitalize()} of the clients')
-    ax.set_xlabel(f'client, by number of {noun}')
-    ax.set_ylabel(noun)
+    title = f'{noun.capitalize()} of the clients'
+    pictures.label(ax, title, f'client, by number of {noun}', noun)
   pictures.save(figure, path)
 
 
 def plot_labels(
   train: np.ndarray, test: np.ndarray | None, path: str | os.PathLike
 ) -> None:
-  """Draws the examples of each class, the largest first.
-
-  Args:
-    train: int [n], examples with clients.
-    test: int [n], examples for the test, or None.
-    path: the file to write, a .png.
-  """
-  figure = matplotlib.figure.Figure(figsize=(6.5, 4), layout='constrained')
-  ax = figure.subplots()
-  order = np.argsort(-train, kind='stable')
+  """Draws the examples of each class, int [n] with clients and for the test."""
+  figure, [ax] = pictures.panels(1, 1, (6.5, 4))
   styles = pictures.styles()
   _draw_ranks(ax, train, next(styles), 'with clients')
   if test is not None and test.any():
     colour, _, marker = next(styles)
     ax.plot(
       np.arange(1, len(test) + 1),
-      test[order],
+      test[np.argsort(-train, kind='stable')],
       color=colour,
       linestyle='none',
       marker=marker,
@@ -68,9 +57,8 @@ def plot_labels(
       label='test',
     )
     ax.legend(frameon=False)
-  ax.set_title('Examples of the classes')
-  ax.set_xlabel('class, by number of examples with clients')
-  ax.set_ylabel('examples')
+  x = 'class, by number of examples with clients'
+  pictures.label(ax, 'Examples of the classes', x, 'examples')
   pictures.save(figure, path)
 
 
@@ -82,38 +70,24 @@ def plot_class_counts(
   """Draws which classes clients have, as shares of a client (FedVC, fig. 10).
 
   Of more than 100 clients it shows 100, evenly spread by size; more than 200
-  classes are shown in groups of successive classes.
-
-  Args:
-    counts: int [K, n], from `skew.class_counts`.
-    client_ids: [K].
-    path: the file to write, a .png.
+  classes are shown in groups of successive classes. `counts`: int [K, n], from
+  `skew.class_counts`.
   """
-  clients = counts.shape[0]
   shown, table, group = _shares(counts)
-  figure = matplotlib.figure.Figure(
-    figsize=(
-      min(9.0, 3.5 + 0.06 * table.shape[1]),
-      min(8.0, 2.8 + 0.06 * len(shown)),
-    ),
-    layout='constrained',
-  )
-  ax = figure.subplots()
-  image = ax.imshow(
-    table,
-    cmap='Blues',
-    norm=matplotlib.colors.PowerNorm(0.5, 0, max(table.max(), 1e-9)),
-    aspect='auto',
-    interpolation='nearest',
-    extent=(-0.5, table.shape[1] * group - 0.5, len(shown) - 0.5, -0.5),
-  )
+  width, height = 3.5 + 0.06 * table.shape[1], 2.8 + 0.06 * len(shown)
+  figure, [ax] = pictures.panels(1, 1, (min(9.0, width), min(8.0, height)))
+  extent = (-0.5, table.shape[1] * group - 0.5, len(shown) - 0.5, -0.5)
+  image = _draw_shares(ax, table, max(table.max(), 1e-9), extent)
   ax.xaxis.set_major_locator(ticker.MaxNLocator(nbins=8, integer=True))
   places = np.unique(np.linspace(0, len(shown) - 1, 10).astype(int))
-  ax.set_yticks(places, [_short(client_ids[shown[i]]) for i in places])
-  ax.set_xlabel('class' if group == 1 else f'class, in groups of {group:,}')
-  more = f' ({len(shown)} of {clients:,}, by size)'
-  ax.set_ylabel(f'client{more if clients > _CLIENTS else ""}')
-  ax.set_title('Classes of the clients')
+  names = [pictures.short(client_ids[shown[place]], 16) for place in places]
+  ax.set_yticks(places, names)
+  x, y = 'class', 'client'
+  if group > 1:
+    x += f', in groups of {group:,}'
+  if len(shown) < counts.shape[0]:
+    y += f' ({len(shown)} of {counts.shape[0]:,}, by size)'
+  pictures.label(ax, 'Classes of the clients', x, y, False)
   figure.colorbar(image, ax=ax, label="share of a client's examples")
   pictures.save(figure, path)
 
@@ -121,73 +95,65 @@ def plot_class_counts(
 def plot_panels(
   counts: Mapping[str, scipy.sparse.csr_matrix], path: str | os.PathLike
 ) -> None:
-  """Draws which classes clients have, a panel for each of several splits.
-
-  Args:
-    counts: by title, int [K, n], from `skew.class_counts`; drawn as by
-      `plot_class_counts`.
-    path: the file to write, a .png.
-  """
-  columns = min(4, len(counts))
-  lines = -(-len(counts) // columns)
-  figure = matplotlib.figure.Figure(
-    figsize=(2.6 * columns + 0.8, 3.4 * lines), layout='constrained'
-  )
-  axes = figure.subplots(lines, columns, squeeze=False)
-  for ax in axes.flat[len(counts) :]:
-    ax.set_axis_off()
-  for ax, (title, each) in zip(axes.flat, counts.items(), strict=False):
-    _, table, _ = _shares(each)
-    image = ax.imshow(
-      table,
-      cmap='Blues',
-      norm=matplotlib.colors.PowerNorm(0.5, 0, 1),
-      aspect='auto',
-      interpolation='nearest',
-    )
+  """Draws the class counts of several splits by title, a panel each."""
+  across = min(4, len(counts))
+  size = 2.6 * across + 0.8, 3.4 * -(-len(counts) // across)
+  figure, axes = pictures.panels(len(counts), across, size)
+  for ax, (title, each) in zip(axes, counts.items(), strict=True):
+    image = _draw_shares(ax, _shares(each)[1], 1)
     ax.xaxis.set_major_locator(ticker.MaxNLocator(nbins=5, integer=True))
     ax.set_title(title, fontsize=10)
     ax.set_xlabel('class')
     ax.set_ylabel('client')
     ax.label_outer()
-  figure.colorbar(
-    image, ax=axes, label="share of a client's examples", shrink=0.6
-  )
+  label = "share of a client's examples"
+  figure.colorbar(image, ax=figure.axes, label=label, shrink=0.6)
   pictures.save(figure, path)
 
 
 def plot_sizes(
   sizes: Mapping[str, np.ndarray], path: str | os.PathLike
 ) -> None:
-  """Draws histograms of the clients' sizes (TurboSVM-FL, fig. 3).
-
-  Args:
-    sizes: by title, int [K], examples of each client.
-    path: the file to write, a .png.
-  """
-  figure = matplotlib.figure.Figure(
-    figsize=(5 * len(sizes), 3.6), layout='constrained'
-  )
-  axes = figure.subplots(1, len(sizes), squeeze=False)
+  """Draws histograms of clients' sizes by title, int [K] (TurboSVM-FL, fig. 3)."""
+  figure, axes = pictures.panels(len(sizes), len(sizes), (5 * len(sizes), 3.6))
   for ax, style, (title, values) in zip(
-    axes.flat, pictures.styles(), sizes.items(), strict=False
+    axes, pictures.styles(), sizes.items(), strict=False
   ):
     ax.hist(values, bins=50, color=style[0])
-    ax.set_title(f'{title}, {len(values):,} clients')
-    ax.set_xlabel('examples of a client')
-    ax.set_ylabel('clients')
-    ax.grid(alpha=0.3)
+    title = f'{title}, {len(values):,} clients'
+    pictures.label(ax, title, 'examples of a client', 'clients')
     ax.set_axisbelow(True)
   pictures.save(figure, path)
 
 
-def _shares(counts: scipy.sparse.csr_matrix):
-  """Returns the clients that are shown, their shares of classes, and the grouping.
+def plot_map(
+  positions: np.ndarray, owners: np.ndarray, path: str | os.PathLike
+) -> None:
+  """Draws where examples were taken, coloured by client (FedVC, fig. 1).
 
-  Returns:
-    int [k], the clients; float [k, groups], shares of a client's examples; the
-    number of successive classes of a group.
+  Neighbouring clients mostly differ in colour; far ones may share one.
+
+  Args:
+    positions: float [N, 2], latitude and longitude in degrees.
+    owners: int [N], the client of each.
+    path: the file to write, a .png or .pdf.
   """
+  figure, [ax] = pictures.panels(1, 1, (10, 5.2))
+  ax.scatter(
+    positions[:, 1],
+    positions[:, 0],
+    s=1 if len(owners) > 5000 else 6,
+    c=matplotlib.colormaps['tab20'](owners % 20),
+    linewidths=0,
+  )
+  ax.set(xlim=(-180, 180), ylim=(-90, 90), aspect='equal')
+  title = f'Examples by client ({len(np.unique(owners)):,} clients)'
+  pictures.label(ax, title, 'longitude', 'latitude', False)
+  pictures.save(figure, path)
+
+
+def _shares(counts: scipy.sparse.csr_matrix):
+  """Returns the clients shown, int [k], float [k, groups] shares, and a group's classes."""
   clients, classes = counts.shape
   sizes = np.asarray(counts.sum(axis=1)).ravel()
   shown = np.arange(clients)
@@ -202,63 +168,35 @@ def _shares(counts: scipy.sparse.csr_matrix):
   return shown, table, group
 
 
-def plot_map(
-  positions: np.ndarray, owners: np.ndarray, path: str | os.PathLike
-) -> None:
-  """Draws where examples were taken, coloured by client (FedVC, fig. 1).
-
-  Neighbouring clients mostly differ in colour; far ones may share one.
-
-  Args:
-    positions: float [N, 2], latitude and longitude in degrees.
-    owners: int [N], the client of each.
-    path: the file to write, a .png.
-  """
-  figure = matplotlib.figure.Figure(figsize=(10, 5.2), layout='constrained')
-  ax = figure.subplots()
-  ax.scatter(
-    positions[:, 1],
-    positions[:, 0],
-    s=1 if len(owners) > 5000 else 6,
-    c=matplotlib.colormaps['tab20'](owners % 20),
-    linewidths=0,
+def _draw_shares(ax, table, most: float, extent=None):
+  return ax.imshow(
+    table,
+    cmap='Blues',
+    norm=matplotlib.colors.PowerNorm(0.5, 0, most),
+    aspect='auto',
+    interpolation='nearest',
+    extent=extent,
   )
-  ax.set_xlim(-180, 180)
-  ax.set_ylim(-90, 90)
-  ax.set_aspect('equal')
-  clients = len(np.unique(owners))
-  ax.set_title(f'Examples by client ({clients:,} clients)')
-  ax.set_xlabel('longitude')
-  ax.set_ylabel('latitude')
-  pictures.save(figure, path)
-
-
-def _short(name: str) -> str:
-  return name if len(name) <= 16 else f'{name[:15]}…'
 
 
 def _draw_ranks(
   ax, values: np.ndarray, style, label: str | None = None
 ) -> None:
   """Draws values over their rank, the largest first."""
-  colour, *_ = style
   ranked = np.sort(values)[::-1]
-  if (
-    len(ranked) > 5000
-  ):  # Equal bytes of a picture, whatever the rank's number.
+  # At most 5,000 of them, so that a picture's size does not grow.
+  chosen = np.arange(len(ranked))
+  if len(ranked) > 5000:
     chosen = np.unique(np.linspace(0, len(ranked) - 1, 5000).astype(int))
-  else:
-    chosen = np.arange(len(ranked))
   few = {'marker': 'o', 'markersize': 3} if len(ranked) <= 25 else {}
   ax.plot(
     chosen + 1,
     ranked[chosen],
-    color=colour,
+    color=style[0],
     drawstyle='steps-mid',
     label=label,
     **few,
   )
-  ax.grid(alpha=0.3)
   ax.xaxis.set_major_locator(ticker.MaxNLocator(nbins=6, integer=True))
   positive = ranked[ranked > 0]
   if len(positive) and positive[0] > 20 * positive[-1]:
@@ -266,3 +204,92 @@ def _draw_ranks(
     return
   ax.set_ylim(0, 1.1 * max(ranked.max(initial=0), 1))
   ax.yaxis.set_major_locator(ticker.MaxNLocator(nbins=6, integer=True))
+
+
+def plot_theory(
+  found: hashed_labels.Theory, title: str, path: str | os.PathLike
+) -> None:
+  """Draws FedMLH's theory on a data set, four panels.
+
+  The positives of labels and of their buckets (Lemma 1); the divergence of every
+  pair of clients over labels and over buckets (Theorem 2); how frequent labels
+  are, and the labels that clients hold (FedMLH, fig. 2).
+  """
+  figure, axes = pictures.panels(4, 2, (11, 8))
+  draw = (_positives, _divergences, _frequencies, _clients)
+  for ax, draw_panel in zip(axes, draw, strict=True):
+    draw_panel(ax, found)
+    ax.set_axisbelow(True)
+  figure.suptitle(title)
+  pictures.save(figure, path)
+
+
+def _positives(ax, found) -> None:
+  order = np.argsort(-found.label_counts, kind='stable')
+  rank = np.arange(1, len(order) + 1)
+  dots = np.unique(np.geomspace(1, len(order), _MOST_DOTS).astype(int)) - 1
+  observed = found.observed.mean(axis=0)[order]
+  ax.plot(
+    *(rank[dots], observed[dots], '.'),
+    color=_OF_BUCKETS,
+    markersize=3,
+    label='its buckets, mean of the tables',
+  )
+  ax.plot(
+    *(rank, found.expected[order], '--'),
+    color=_LEMMA,
+    label='its buckets, expected (Lemma 1)',
+  )
+  alone = np.where(found.label_counts > 0, found.label_counts, np.nan)[order]
+  ax.plot(rank, alone, color=_OF_LABELS, label='the label alone')
+  ax.set(xscale='log', yscale='log')
+  title = 'Positive examples of a label and of its buckets'
+  pictures.label(ax, title, 'label, by frequency', 'positive examples')
+  ax.legend(frameon=False, fontsize=9)
+
+
+def _divergences(ax, found) -> None:
+  of_labels, of_buckets = found.pairs
+  ax.plot(of_labels, of_buckets, '.', color=_OF_BUCKETS, markersize=4)
+  most = 1.05 * max(of_labels.max(initial=0), of_buckets.max(initial=0), 1e-3)
+  ax.plot([0, most], [0, most], '--', color='0.4')
+  ax.annotate(
+    'equal', (0.72 * most, 0.72 * most), (-6, 6), textcoords='offset points',
+    ha='right', color='0.4',
+  )  # fmt: skip
+  ax.set(xlim=(0, most), ylim=(0, most))
+  title = 'KL divergence of two clients (Theorem 2)'
+  y = 'over buckets of a table, nats'
+  pictures.label(ax, title, 'over labels, nats', y)
+
+
+def _frequencies(ax, found) -> None:
+  share = np.sort(found.label_counts) / found.num_examples
+  upto = np.arange(1, len(share) + 1) / len(share)
+  some = share > 0
+  ax.step(share[some], 100 * upto[some], where='post', color=_OF_LABELS)
+  ax.axvline(ranking.FREQUENT, linestyle='--', color='0.4')
+  ax.annotate(
+    'frequent', (ranking.FREQUENT, 2), (4, 0), textcoords='offset points',
+    color='0.4',
+  )  # fmt: skip
+  ax.set(xscale='log', ylim=(0, 103))
+  x, y = 'share of the training examples', 'labels of at most this share, %'
+  pictures.label(ax, 'Frequencies of labels', x, y)
+
+
+def _clients(ax, found) -> None:
+  held, places = found.client_counts > 0, np.arange(1, len(found.of_labels) + 1)
+  for name, part, colour, shift in (
+    ('frequent', found.is_frequent, _OF_LABELS, -0.2),
+    ('infrequent', ~found.is_frequent, _OF_BUCKETS, 0.2),
+  ):
+    share = held[:, part].sum(axis=1) / max(part.sum(), 1)
+    label = f'of the {part.sum():,} {name} labels'
+    ax.bar(places + shift, 100 * share, width=0.4, color=colour, label=label)
+  if len(held) <= _MOST_TICKS:
+    ax.set_xticks(places)
+  ax.set(ylim=(0, 120))
+  title = 'Labels of which a client has examples'
+  pictures.label(ax, title, 'client', 'labels held, %')
+  ax.legend(frameon=False, fontsize=9, ncols=2, loc='upper center')

@@ -1,66 +1,513 @@
-"""Tables of several runs: one row per configuration, mean ± std over seeds.
+"""Tables of several runs: a row for each method, mean ± sample std over seeds.
 
-Runs with equal settings, except the seed, are one row. The std is the sample's
-(n - 1 in the denominator); one seed has no std. A value that one of the seeds
-lacks is omitted, because readers would take a mean over fewer seeds for one
-over all. Likewise, rounds to a target have a mean only if every seed reached it.
+`collect` makes one DataFrame of runs, `build` one of methods, which is the content
+of compare.csv. All that prints a table takes the second, computed or read from such
+a file.
+
+Runs with equal settings, except the seed, are one method. One seed has no std. A
+value that one of the seeds lacks is omitted, because readers would take a mean over
+fewer seeds for one over all. Likewise, rounds to a target have a mean only if every
+seed reached it.
 """
 
-import dataclasses
+import contextlib
+import itertools
+import json
 import math
+import os
+import statistics
 import textwrap
+from collections.abc import Callable
 from collections.abc import Iterable
-from collections.abc import Mapping
 from collections.abc import Sequence
 from typing import Any
+from typing import NamedTuple
+
+import pandas as pd
 
 from tff_xc import errors
+from tff_xc import files
 from tff_xc import wording
 from tff_xc.measure import budgets as budgets_lib
 from tff_xc.measure import catalog
 from tff_xc.measure import targets as targets_lib
-from tff_xc.report import columns as columns_lib
-from tff_xc.report import groups as groups_lib
+from tff_xc.report import run_files
 from tff_xc.report import text_table
 
+# Keys that are not settings: they identify a run, or hold settings.
+_NOT_SETTINGS = frozenset(
+  {
+    *run_files.NOT_CONFIGURATION,
+    *('task', 'algorithm', 'hyperparameters', 'options', 'data', 'seed'),
+  }
+)
+_DATA = 'data.'
+# They change results in their last digits only.
+_OF_MACHINES = ('runtime', 'device')
 # The parts of a reference's score to which rounds are counted: Hsu, Qi and
 # Brown's Table 5.
-RELATIVE = (0.1, 0.5, 0.9)
+_PARTS = (0.1, 0.5, 0.9)
+_NONE = '–'
 
 
-@dataclasses.dataclass(frozen=True)
-class Row:
-  """One configuration's row; values by column name, None where unmeasured.
+def collect(
+  runs: Sequence[run_files.Run], labels: Sequence[str] | None = None
+) -> pd.DataFrame:
+  """Returns finished runs of one task as a DataFrame, a row for each run.
 
-  A target's column has the target's name. All rows of a table have the same
-  columns.
+  Args:
+    runs: at least one.
+    labels: the method of each run; None: runs whose settings are all equal, except
+      the seed, have one. Its label is the algorithm and the settings that
+      distinguish it from the others.
+
+  Returns:
+    `run`, a `run_files.Run`; `algorithm`; `seed`; `label`; and `method`, a number.
+    Methods are in the order of their first runs, and their runs by seed.
+
+  Raises:
+    errors.InputError: for runs of different tasks, a run that has not finished,
+      or two runs of one method and seed.
+  """
+  for run in runs:
+    if run.task != runs[0].task:
+      raise errors.InputError(
+        f'{runs[0].path} is a run of task {runs[0].task} and {run.path} of '
+        f'task {run.task}; compare runs of one task.'
+      )
+    if not run_files.is_finished(run.config, run.summary):
+      wanted = run.config.get('rounds', 0)
+      raise errors.InputError(
+        f'{run.path} has not finished its {wanted} rounds; run launch.train '
+        'again with its flags and this --run_dir to finish it.'
+      )
+  keys = labels or [
+    json.dumps([run.algorithm, settings_of(run)], sort_keys=True)
+    for run in runs
+  ]
+  frame = pd.DataFrame(
+    {
+      'run': pd.Series(list(runs), dtype=object),
+      'algorithm': [run.algorithm for run in runs],
+      'seed': [run.seed for run in runs],
+      'method': pd.factorize(pd.Series(keys))[0],
+    }
+  ).sort_values(['method', 'seed'], kind='stable', ignore_index=True)
+  again = frame.duplicated(['method', 'seed'])
+  if again.any():
+    a, b = frame['run'][[again.idxmax() - 1, again.idxmax()]]
+    raise errors.InputError(
+      f'{a.path} and {b.path} have the same configuration and seed '
+      f'{a.seed}; name only one of them.'
+    )
+  names = list(dict.fromkeys(labels or ())) or _labels(frame, settings_of)
+  frame['label'] = [names[method] for method in frame['method']]
+  return frame
+
+
+def settings_of(run: run_files.Run) -> dict[str, Any]:
+  """Returns the settings that decide results, except algorithm and seed.
+
+  It is one flat dictionary of settings, task options, hyper-parameters and the
+  data's fingerprint (`data.examples`, ...), without null settings.
+  """
+  settings = {
+    key: value for key, value in run.config.items() if key not in _NOT_SETTINGS
+  }
+  settings |= run.config.get('options', {}) | run.hyperparameters
+  data = run.config.get('data', {})
+  settings |= {f'{_DATA}{key}': value for key, value in data.items()}
+  return {key: value for key, value in settings.items() if value is not None}
+
+
+def methods(frame: pd.DataFrame) -> list[str]:
+  """Returns each method's algorithm with the hyper-parameters that differ."""
+  return _labels(frame, lambda run: run.hyperparameters)
+
+
+def _settings(first: pd.DataFrame, of: Callable) -> pd.DataFrame:
+  """Returns the settings of runs as JSON, a row a run; nan where it has none."""
+  rows = [
+    {
+      key: json.dumps(value, sort_keys=True)
+      for key, value in of(run).items()
+      if value is not None
+    }
+    for run in first['run']
+  ]
+  return pd.DataFrame(rows, index=first.index)
+
+
+def differing(frame: pd.DataFrame) -> list[str]:
+  """Returns the settings in which algorithms differ, besides themselves, rounds first.
+
+  A setting that one algorithm has alone is part of it.
+  """
+  first = frame.drop_duplicates('method')
+  found = []
+  for key, values in _settings(first, settings_of).items():
+    values = values.dropna().groupby(first['algorithm']).agg(frozenset)
+    own = key in _OF_MACHINES or key.startswith(_DATA)
+    if not own and values.nunique() > 1:
+      found.append(wording.shown(key))
+  return sorted(found, key=lambda key: key != 'rounds')
+
+
+def _labels(frame: pd.DataFrame, of: Callable) -> list[str]:
+  """Returns labels for the methods, of which `of` takes the settings.
+
+  A label contains a setting if the methods that have it differ in it, or if at most
+  half of the algorithms have it, such as FedSS's `negatives` next to FullSoftmax,
+  unless it is an option that is off everywhere; and those facts of the data that
+  distinguish methods of equal options.
+  """
+  first = frame.drop_duplicates('method')
+  settings = _settings(first, of)
+  some = settings.notna().groupby(first['algorithm']).any()
+  every = settings.notna().groupby(first['algorithm']).all()
+  is_off = (settings.isna() | (settings == 'false')).all()
+  rare = (2 * some.sum() <= len(some)) & ~is_off
+  # Among the methods of one algorithm, some may lack a setting.
+  told = (settings.nunique() > 1) | (some & ~every).any() | rare
+  named = [key for key in settings if told[key] and not key.startswith(_DATA)]
+
+  def label(place):
+    row = settings.iloc[place].dropna()
+    words = (f'{wording.shown(k)}={_show(row[k])}' for k in named if k in row)
+    return ' '.join([first['algorithm'].iloc[place], *words])
+
+  named += _names_of_data(
+    [run.config.get('options') for run in first['run']],
+    settings,
+    list(map(label, range(len(first)))),
+  )
+  return list(map(label, range(len(first))))
+
+
+def _names_of_data(options, settings, labels) -> list[str]:
+  """Returns the facts that distinguish methods on different data with equal options."""
+  keys = [key for key in settings if key.startswith(_DATA)]
+  data = settings[keys].fillna('').to_dict('records')
+  alike = [
+    (i, j)
+    for i, j in itertools.combinations(range(len(data)), 2)
+    if data[i] != data[j]
+    and options[i] == options[j]
+    and (labels[i] == labels[j] or all(any(data[k].values()) for k in (i, j)))
+  ]
+  found = []
+  for key in keys:
+    left = [(i, j) for i, j in alike if data[i][key] == data[j][key]]
+    if len(left) < len(alike):
+      found.append(key)
+    alike = left
+  return found
+
+
+def _show(text: str) -> str:
+  value = json.loads(text)
+  return wording.shown(value if isinstance(value, str) else text)
+
+
+class Column(NamedTuple):
+  """What a table says of methods.
+
+  Attributes:
+    name: the metric, total, target or budget.
+    heading: for people.
+    read: takes it from a run; None if it is not there, inf for a target that the
+      run did not reach.
+    show: prints a mean and its std, which is nan with one seed.
+    is_target: whether it is the rounds to a target.
+    is_asked_for: whether it is shown even if no method has a value.
   """
 
-  label: str
-  seeds: tuple[int, ...]
-  values: dict[str, columns_lib.Value | None]
-  columns: tuple[columns_lib.Column, ...]
+  name: str
+  heading: str
+  read: Callable[[run_files.Run], float | None]
+  show: Callable[[float, float], str]
+  is_target: bool = False
+  is_asked_for: bool = False
+
+  @property
+  def key(self) -> str:
+    """The beginning of its headings in CSV."""
+    return f'rounds_to_{self.name}' if self.is_target else self.name
 
 
-def build_rows(
-  groups: Sequence[groups_lib.Group],
+def _fixed(value: float, digits: int) -> str:
+  """Returns a number as text, and 0.0 in place of -0.0."""
+  return f'{round(value, digits) + 0.0:.{digits}f}'
+
+
+def _with_std(digits: int, factor: float = 1.0):
+  """Returns a function that prints '50.0 ± 3.0'."""
+
+  def show(mean, std):
+    spread = '' if math.isnan(std) else f' ± {std * factor:.{digits}f}'
+    return _fixed(mean * factor, digits) + spread
+
+  return show
+
+
+def _score(name: str) -> Column:
+  metric = catalog.SCORES[name]
+  read = lambda run: run.summary['final'].get(name)
+  if metric.unit == 'fraction':
+    return Column(name, f'{metric.heading} %', read, _with_std(1, 100))
+  return Column(name, metric.heading, read, _with_std(4))
+
+
+def _total(name, heading, total, show) -> Column:
+  read = lambda run: run.summary.get(total)
+  return Column(name, heading, read, lambda mean, std: show(mean))
+
+
+# The columns of every table, by name.
+COLUMNS = {
+  each.name: each
+  for each in (
+    _total('rounds', 'rounds', 'rounds', '{:.0f}'.format),
+    _total('emd', 'EMD', 'emd', '{:.2f}'.format),
+    *map(_score, catalog.SCORES),
+    _total(
+      'class_rows',
+      catalog.ROUND['class_rows'].heading,
+      'class_rows_requested_mean',
+      '{:.1f}'.format,
+    ),
+    *(
+      _total(
+        f'bytes_{way}',
+        catalog.ROUND[f'bytes_{way}_per_client'].heading,
+        f'bytes_{way}_per_client_round',
+        wording.human_bytes,
+      )
+      for way in ('down', 'up')
+    ),
+    _total(
+      'bytes_saving',
+      'saved %',
+      'bytes_saving_vs_fullsoftmax',
+      lambda saving: _fixed(100 * saving, 1),
+    ),
+    _total(
+      'seconds_per_round',
+      catalog.ROUND['seconds'].heading,
+      'seconds_per_round_median',
+      '{:.3g}'.format,
+    ),
+  )
+}
+# The first columns of a narrow table; the others follow in their own order.
+_TELLING = (
+  *catalog.HEADLINES,
+  *('macro_f1', 'mcc', 'class_rows', 'bytes_saving'),
+  *('seconds_per_round', 'p@5', 'train_top1', 'class_distance_mean'),
+)
+# Numbers of the round that a run chose by a score: heading, and how it is shown.
+_OF_BEST = {
+  'round': ('best round', _with_std(0)),
+  'bytes_down': ('MiB sent down until then', _with_std(0, 2**-20)),
+}
+
+
+def column(name: str, reference: pd.DataFrame | None = None) -> Column:
+  """Returns the column of this name.
+
+  Args:
+    name: of `COLUMNS`; 'top1:0.7', the rounds to a target; 'top1@400', a score after
+      a round; 'top1@batches:500', at a budget; 'best.top1', 'best.round' and
+      'best.bytes_down', of the round that a run chose; 'relative_top1', a score over
+      that of a reference (Hsu, Qi and Brown, arXiv:2003.08082), and
+      'relative_top1:0.5', the rounds until that.
+    reference: one method, from `collect`.
+
+  Raises:
+    errors.InputError: there is no such column, target or budget, or nothing can be
+      related to the reference.
+  """
+  if name in COLUMNS:
+    return COLUMNS[name]
+  found = None
+  score, _, when = name.rpartition('@')  # As in p@1@100.
+  with contextlib.suppress(ValueError):  # Of what is no number.
+    if name.startswith('best.'):
+      found = _of_best_round(name.removeprefix('best.'))
+    elif name.startswith('relative_'):
+      of, _, part = name.removeprefix('relative_').partition(':')
+      found = _relative(of, part, reference)
+    elif score in catalog.SCORES:
+      found = _after(score, when)
+    elif ':' in name:
+      target = targets_lib.parse_one(name)
+      name, found = target.name, _rounds_to(target.heading, target)
+  if found is None:
+    raise errors.InputError(
+      f'there is no column {wording.shown(name)}; there are'
+      f' {", ".join(COLUMNS)}'
+    )
+  return found._replace(name=name)
+
+
+def _rounds_to(heading: str, target: targets_lib.Target) -> Column:
+  def read(run):
+    metrics = run.metrics
+    if target.metric not in metrics or not metrics[target.metric].count():
+      return None
+    reached = target.first_round(metrics)
+    return math.inf if reached is None else reached
+
+  show = lambda mean, std: _with_std(0 if math.isnan(std) else 1)(mean, std)
+  return Column('', heading, read, show, is_target=True)
+
+
+def _relative(score: str, part: str, reference) -> Column | None:
+  if score not in catalog.SCORES:
+    return None
+  of, one = COLUMNS[score], math.nan
+  if reference is not None:
+    one = whole(reference, score)
+  if part:
+    target = targets_lib.Target(score, float(part) * one)
+    return _rounds_to(f'rounds to relative {100 * float(part):.10g} %', target)
+
+  def read(run):
+    found = of.read(run)
+    return None if found is None else found / one
+
+  return of._replace(heading=f'relative {of.heading}', read=read)
+
+
+def _after(score: str, when: str) -> Column:
+  """Returns the column of a score after a round, or at a budget."""
+  of = COLUMNS[score]
+  if when.isdecimal():
+    heading = f'{of.heading} after {int(when):,} rounds'
+    read = lambda run: of.read(run_files.first_rounds(run, int(when)))
+  else:
+    [budget] = budgets_lib.parse(when)
+    heading = f'{of.heading} {budget.heading}'
+    read = lambda run: budget.score(run.metrics, score)
+  return of._replace(heading=heading, read=read, is_asked_for=True)
+
+
+def _of_best_round(key: str) -> Column | None:
+  heading, show = _OF_BEST.get(key, (None, None))
+  if key in catalog.SCORES:
+    heading, show = f'{COLUMNS[key].heading}, best round', COLUMNS[key].show
+  read = lambda run: (run.summary.get('best_round') or {}).get(key)
+  return heading and Column('', heading, read, show, is_asked_for=True)
+
+
+def columns_of(table: pd.DataFrame) -> list[Column]:
+  """Returns the columns of which a table has the mean."""
+  keys = [n.removesuffix('_mean') for n in table if n.endswith('_mean')]
+  return [column(key.removeprefix('rounds_to_')) for key in keys]
+
+
+def whole(reference: pd.DataFrame, score: str) -> float:
+  """Returns the final score of a reference, the mean over its seeds."""
+  found = math.nan
+  if catalog.SCORES[score].unit == 'fraction':
+    found = of_methods(reference, [COLUMNS[score]])[f'{score}_mean'].iloc[0]
+  if not found > 0:
+    told = 'none' if math.isnan(found) else f'{found:.4g}'
+    raise errors.InputError(
+      f'{reference["run"].iloc[0].path} is no reference for {score}: its final'
+      f' {score} is {told}; scores can be related to a fraction above 0'
+    )
+  return found
+
+
+def _mean(values: pd.Series) -> float:
+  return statistics.fmean(values.tolist())
+
+
+def _std(values: pd.Series) -> float:
+  found = values.tolist()
+  if len(found) < 2 or not all(map(math.isfinite, found)):
+    return math.nan
+  return statistics.stdev(found)
+
+
+def of_methods(frame: pd.DataFrame, columns: Iterable[Column]) -> pd.DataFrame:
+  """Returns the methods' values, exact numbers: fractions, bytes.
+
+  Args:
+    frame: from `collect`.
+    columns: what to show.
+
+  Returns:
+    A row for each method: `algorithm`, its label; `seeds`, separated by spaces; and
+    of each column NAME_mean and NAME_std, nan where it was not measured. For a
+    target these are rounds_to_NAME_mean and _std, nan if a seed did not reach it,
+    and rounds_to_NAME_by_seed, such as '54 >200'; '' where it was not measured.
+  """
+  by = frame['method'].to_numpy()
+  cells = {
+    'algorithm': frame.groupby(by)['label'].first(),
+    'seeds': frame.groupby(by)['seed'].agg(lambda s: ' '.join(map(str, s))),
+  }
+  rounds = [run.summary['rounds'] for run in frame['run']]
+  for each in columns:
+    read = map(each.read, frame['run'])
+    values = pd.Series(
+      [math.nan if v is None else v for v in read], dtype=float
+    )
+    mean = values.groupby(by).agg(_mean)
+    cells[f'{each.key}_mean'] = mean.replace(math.inf, math.nan)
+    cells[f'{each.key}_std'] = values.groupby(by).agg(_std)
+    if each.is_target:
+      reached = pd.DataFrame({'reached': values, 'rounds': rounds})
+      cells[f'{each.key}_by_seed'] = reached.groupby(by).apply(_by_seed)
+  return pd.DataFrame(cells)
+
+
+def _by_seed(runs: pd.DataFrame) -> str:
+  """Returns the rounds to a target of each seed, as '54 >200'.
+
+  The bound is the fewest rounds of those that did not reach it.
+  """
+  if runs['reached'].isna().any():
+    return ''
+  missed = runs['reached'] == math.inf
+  bound = f'>{runs["rounds"][missed].min()}'
+  return ' '.join(
+    bound if found == math.inf else f'{found:.0f}' for found in runs['reached']
+  )
+
+
+def all_columns(
+  targets: Iterable[targets_lib.Target], more: Iterable[Column] = ()
+) -> list[Column]:
+  """Returns the columns of every table, those of targets, and more."""
+  rounds, *others = COLUMNS.values()
+  names = dict.fromkeys(target.name for target in targets)
+  return [rounds, *map(column, names), *more, *others]
+
+
+def build(
+  frame: pd.DataFrame,
   metric: str | None = None,
   targets: Sequence[targets_lib.Target] | None = None,
   budgets: Sequence[budgets_lib.Budget] = (),
-  reference: groups_lib.Group | None = None,
-) -> list[Row]:
-  """Returns a row for each group, the best `metric` first.
+  reference: pd.DataFrame | None = None,
+  more: Sequence[Column] = (),
+) -> pd.DataFrame:
+  """Returns the table of methods as `of_methods` does, the best `metric` first.
 
   Args:
-    groups: from `groups.group_runs`.
+    frame: from `collect`.
     metric: one of `catalog.SCORES`, or the name of a target, of which fewer
-      rounds are better; None takes the first score that any group has.
+      rounds are better; None takes the first score that any method has.
     targets: those to count the rounds to; None: those of the runs.
     budgets: of rounds or batches, at which to show the score, or the target's
       score, that rows are sorted by.
-    reference: a configuration to whose final score that score is related, such
-      as centralised training. Rounds are counted to a tenth, half and nine
-      tenths of it.
+    reference: one method, to whose final score that score is related, such as
+      centralised training. Rounds are counted to a tenth, half and nine tenths
+      of it.
+    more: further columns.
 
   Raises:
     errors.InputError: for a metric, or one of `targets`, that no run has, or a
@@ -68,184 +515,153 @@ def build_rows(
   """
   wanted = [target.name for target in targets or ()]
   if targets is None:
-    targets = _targets_of(groups)
+    targets = [
+      target
+      for run in frame['run']
+      for target in targets_lib.parse(run.config.get('target', ''))
+    ]
   if metric is not None:
     wanted.append(metric)
     if ':' in metric:
       targets = [*targets, targets_lib.parse_one(metric)]
-  rows = in_order(groups, targets)
-  present = measured(rows)
+  table = of_methods(frame, all_columns(targets, more))
+  present = measured(table)
   # The score of a target, if rows are sorted by one.
   first = metric and metric.partition(':')[0]
   scores = [n for n in (first, *present) if n in catalog.SCORES]
-  if scores and (budgets or reference):
-    more = [columns_lib.at_budget(b, scores[0]) for b in budgets]
-    if reference:
-      whole = columns_lib.whole(reference, scores[0])
-      more += columns_lib.relative(scores[0], whole, RELATIVE)
-    rows = in_order(groups, targets, more)
+  if scores and (budgets or reference is not None):
+    added = [column(f'{scores[0]}@{budget.name}') for budget in budgets]
+    if reference is not None:
+      name = f'relative_{scores[0]}'
+      names = (name, *(f'{name}:{part}' for part in _PARTS))
+      added += [column(each, reference) for each in names]
+    table = of_methods(frame, all_columns(targets, [*added, *more]))
   for name in wanted:
     if name not in present:
+      what = f'a final {name} of all its seeds'
+      if ':' in name:
+        what = f'the scores of all its seeds that the target {name} needs'
       raise errors.InputError(
-        f'none of the runs has {_explained(name)}; they have '
+        f'none of the runs has {what}; they have '
         f'{", ".join(present) or "no metric"}.'
       )
   if metric is None:
     metric = present[0] if present else next(iter(catalog.SCORES))
-  return sorted(rows, key=lambda row: place(row.values[metric], metric))
+  return table.iloc[ranking(table, metric)]
 
 
-def in_order(
-  groups: Sequence[groups_lib.Group],
-  targets: Iterable[targets_lib.Target],
-  more: Sequence[columns_lib.Column] = (),
-) -> list[Row]:
-  """Returns a row for each group, in their order, with columns of `more`."""
-  columns = columns_lib.with_targets(dict.fromkeys(targets), more)
+def measured(table: pd.DataFrame) -> list[str]:
+  """Returns the scores, then the targets, of which any method has a value."""
+  columns = [each for each in columns_of(table) if _has_value(table, each)]
+  scores = [each.name for each in columns if each.name in catalog.SCORES]
+  return [*scores, *(each.name for each in columns if each.is_target)]
+
+
+def _has_value(table, each: Column) -> bool:
+  if each.is_target:
+    return table[f'{each.key}_by_seed'].astype(bool).any()
+  return table[f'{each.key}_mean'].notna().any()
+
+
+def ranking(table: pd.DataFrame, metric: str) -> list[int]:
+  """Returns the places of a table's rows by a metric, the best first."""
+  key = column(metric).key
+  means = table[f'{key}_mean']
+  if ':' in metric:
+    # Of two that missed a target, the one that more seeds reached.
+    by_seed = table[f'{key}_by_seed']
+    missed = by_seed.str.count('>').astype(float).where(by_seed != '', math.inf)
+    best = list(zip(missed, means.fillna(math.inf), strict=True))
+  else:
+    sign = 1 if catalog.SCORES[metric].better == 'lower' else -1
+    best = (sign * means).fillna(math.inf).tolist()
+  return sorted(range(len(table)), key=best.__getitem__)
+
+
+def cells(
+  table: pd.DataFrame, columns: Sequence[Column], label: str = 'algorithm'
+) -> list[list[str]]:
+  """Returns the heading and the rows of a table as they are printed."""
+  lines = [[label, 'seeds', *(each.heading for each in columns)]]
+  for _, row in table.iterrows():
+    seeds = str(len(row['seeds'].split()))
+    lines.append([row[label], seeds, *(shown(each, row) for each in columns)])
+  return lines
+
+
+def shown(each: Column, row: pd.Series) -> str:
+  """Returns a value as it is printed: '50.0 ± 3.0', '>200 in 1 of 3 seeds'."""
+  seeds = str(row.get(f'{each.key}_by_seed', '')).split()
+  missed = [seed for seed in seeds if seed.startswith('>')]
+  if missed:
+    some = f' in {len(missed)} of {len(seeds)} seeds'
+    return missed[0] + (some if len(missed) < len(seeds) else '')
+  mean, std = (row.get(f'{each.key}_{of}', math.nan) for of in ('mean', 'std'))
+  return _NONE if math.isnan(mean) else each.show(mean, std)
+
+
+def _shown_columns(table: pd.DataFrame) -> list[Column]:
+  """Returns the columns that a row has a value of, or that were asked for."""
   return [
-    Row(
-      group.label,
-      tuple(run.seed for run in group.runs),
-      {column.name: column.of(group) for column in columns},
-      columns,
-    )
-    for group in groups
+    each
+    for each in columns_of(table)
+    if each.is_asked_for or _has_value(table, each)
   ]
 
 
-def measured(rows: Sequence[Row]) -> list[str]:
-  """Returns the scores, then the targets, of which any row has a value."""
-  columns = _measured(rows)
-  scores = [c.name for c in columns if c.name in catalog.SCORES]
-  return [*scores, *(c.name for c in columns if c.is_target)]
-
-
-def _explained(name: str) -> str:
-  if ':' in name:
-    return f'the scores of all its seeds that the target {name} needs'
-  return f'a final {name} of all its seeds'
-
-
-def place(value: columns_lib.Value | None, metric: str) -> tuple:
-  """Returns the key that sorts values of a metric, the best first."""
-  if value is None:
-    return (math.inf,)
-  if isinstance(value, columns_lib.RoundsTo):
-    # Of two that missed it, the one that more seeds reached.
-    return (value.missed, value.mean)
-  sign = 1 if catalog.SCORES[metric].better == 'lower' else -1
-  return (0, sign * value.mean)
-
-
 def to_text(
-  rows: Sequence[Row],
+  table: pd.DataFrame,
   width: int | None = None,
   metric: str | None = None,
   elsewhere: str = 'the CSV',
 ) -> str:
   """Returns an aligned table for a terminal, ending in a newline.
 
-  Args:
-    rows: from `build_rows`.
-    width: characters per line. The most informative columns that fit are
-      printed, and a line below the table names the others. Long labels are
-      wrapped. None: no limit.
-    metric: the score that is always printed.
-    elsewhere: the place of the other columns, for that line.
+  In `width` characters it prints the most informative columns that fit, `metric`
+  first; a line below the table says that the others are in `elsewhere`. Long labels
+  are wrapped.
   """
-  columns = _measured(rows)
+  columns = _shown_columns(table)
   if width is None:
-    return text_table.to_text(_cells(rows, columns))
-  rows = [
-    dataclasses.replace(
-      row, label=textwrap.fill(row.label, max(width // 2, 20))
-    )
-    for row in rows
-  ]
-  common = {column.name for column in columns_lib.COLUMNS}
-  asked_for = [c.name for c in columns if c.name not in common]
-  first = [metric, *catalog.HEADLINES, *asked_for, *columns_lib.TELLING]
-  order = [*first, *(column.name for column in columns)]
+    return text_table.to_text(cells(table, columns))
+  wrap = lambda label: textwrap.fill(label, max(width // 2, 20))
+  table = table.assign(algorithm=table['algorithm'].map(wrap))
+  asked_for = [each.name for each in columns if each.name not in COLUMNS]
+  first = [metric, *catalog.HEADLINES, *asked_for, *_TELLING]
+  order = [*first, *(each.name for each in columns)]
   kept, text = [], ''
-  for column in sorted(columns, key=lambda c: order.index(c.name)):
-    more = [c for c in columns if c in kept or c is column]
-    wider = text_table.to_text(_cells(rows, more))
+  for each in sorted(columns, key=lambda c: order.index(c.name)):
+    more = [c for c in columns if c in kept or c is each]
+    wider = text_table.to_text(cells(table, more))
     if not kept or max(map(len, wider.splitlines())) <= width:
       kept, text = more, wider
-  others = ', '.join(c.heading for c in columns if c not in kept)
-  if others:
+  if others := ', '.join(c.heading for c in columns if c not in kept):
     others = f'more columns in {elsewhere}: {others}'
     text += textwrap.fill(others, width) + '\n'
   return text
 
 
-def to_markdown(rows: Sequence[Row]) -> str:
+def to_markdown(table: pd.DataFrame) -> str:
   """Returns a Markdown table, ending in a newline."""
-  return text_table.to_markdown(_cells(rows, _measured(rows)))
+  return text_table.to_markdown(cells(table, _shown_columns(table)))
 
 
-def to_csv(
-  rows: Sequence[Row], more: Sequence[Mapping[str, Any]] | None = None
-) -> str:
-  """Returns CSV with exact numbers (fractions, bytes), each as mean and std.
-
-  Spaces separate seeds. A value that was not measured is an empty cell. Rounds
-  to a target are also there for each seed, as '54 >200'; their mean and std are
-  empty if a seed did not reach it.
-
-  Args:
-    rows: from `build_rows`.
-    more: further cells of each row, by heading.
-  """
-  import pandas as pd  # Late: `launch.compare` checks directories first.
-
-  table = pd.DataFrame(
-    {
-      'algorithm': wording.cell(row.label),
-      'seeds': ' '.join(map(str, row.seeds)),
-      **others,
-      **{
-        name: cell
-        for column in row.columns
-        for name, cell in columns_lib.csv_cells(
-          column, row.values[column.name]
-        ).items()
-      },
-    }
-    for row, others in zip(rows, more or [{}] * len(rows), strict=True)
-  )
-  return table.to_csv(index=False, lineterminator='\n')
+def to_csv(table: pd.DataFrame) -> str:
+  """Returns a table as CSV; labels are text for spreadsheets, and no formulas."""
+  labels = table['algorithm'].map(wording.cell)
+  return table.assign(algorithm=labels).to_csv(index=False, lineterminator='\n')
 
 
-def _targets_of(groups) -> list[targets_lib.Target]:
-  """Returns the targets that the runs were trained with."""
-  return [
-    target
-    for group in groups
-    for run in group.runs
-    for target in targets_lib.parse(run.config.get('target', ''))
-  ]
-
-
-def _measured(rows: Sequence[Row]) -> list[columns_lib.Column]:
-  """Returns the columns that a row has a value of, or that were asked for."""
-  return [
-    column
-    for column in (rows[0].columns if rows else ())
-    if column.is_asked_for
-    or any(row.values[column.name] is not None for row in rows)
-  ]
-
-
-def _cells(
-  rows: Sequence[Row], columns: Sequence[columns_lib.Column]
-) -> list[list[str]]:
-  """Returns the heading and the rows as printed."""
-  cells = [['algorithm', 'seeds', *(column.heading for column in columns)]]
-  for row in rows:
-    values = [(column, row.values[column.name]) for column in columns]
-    cells.append(
-      [row.label, str(len(row.seeds))]
-      + [column.show(value) if value else '–' for column, value in values]
-    )
-  return cells
+def read_csv(path: str | os.PathLike) -> pd.DataFrame:
+  """Reads what `to_csv` wrote; refuses what is no such table."""
+  try:
+    files.read_text(path)
+    table = pd.read_csv(path, dtype=str, keep_default_na=False)
+    for name in table:
+      if name.endswith(('_mean', '_std')):
+        table[name] = [float(c) if c else math.nan for c in table[name]]
+    if 'seeds' not in table:
+      raise ValueError('it has no column seeds')
+  except (OSError, ValueError) as e:
+    raise errors.InputError(f'{path} is no table of runs ({e})') from e
+  return table

@@ -94,14 +94,14 @@ def _one(
   config: Mapping[str, Any], folder: pathlib.Path, picture: str
 ) -> study.Measured:
   """Returns the comparison on one task, and draws FOLDER/PICTURE."""
-  from tff_xc.report import theory_picture
+  from tff_xc.report import split_pictures
 
   found = _theory(json.dumps(config, sort_keys=True))
   title = (
     f'FedMLH on {config["task"]}: {len(found.label_counts):,} labels,'
     f' {found.num_tables} tables of {found.num_buckets:,} buckets'
   )
-  theory_picture.plot(found, title, folder / picture)
+  split_pictures.plot_theory(found, title, folder / picture)
   rows = _rows(found)
   return study.Measured(
     _values(found),

@@ -1,0 +1,128 @@
+"""Writes files so that a crash leaves the old or the new one; reads JSON.
+
+This imports neither TensorFlow nor NumPy.
+"""
+
+import contextlib
+import errno
+import json
+import math
+import os
+import pathlib
+import re
+from collections.abc import Callable
+from collections.abc import Iterator
+from typing import Any
+
+from tff_xc import errors
+
+_TEMPORARY = re.compile(r'\.(?P<stem>.+)\.\d+\.tmp(?P<suffix>\.[^.]+|)')
+
+
+@contextlib.contextmanager
+def replacing(
+  path: str | os.PathLike, durable: bool = True
+) -> Iterator[pathlib.Path]:
+  """Yields a temporary path that becomes `path` if the block succeeds.
+
+  The temporary file has its suffix and directory. If the block raises, the
+  temporary file is removed and `path` is unchanged.
+
+  Args:
+    path: the file.
+    durable: whether a power cut leaves the old file or the new one, for sure.
+
+  Raises:
+    FileExistsError: `path` is no regular file; a pipe would lose its name.
+  """
+  path = pathlib.Path(path)
+  if path.exists() and not path.is_file():
+    raise FileExistsError(errno.EEXIST, 'it is no regular file', str(path))
+  temporary = path.with_name(f'.{path.stem}.{os.getpid()}.tmp{path.suffix}')
+  try:
+    yield temporary
+    if durable:
+      sync(temporary)
+    os.replace(temporary, path)
+    if durable:
+      sync(path.parent)
+  finally:
+    temporary.unlink(missing_ok=True)
+
+
+def sync(path: str | os.PathLike) -> None:
+  """Waits until the disk has a file's content, or the names in a directory."""
+  descriptor = os.open(path, os.O_RDONLY)
+  try:
+    os.fsync(descriptor)
+  except OSError as e:
+    # Some network file systems have no such thing for directories.
+    if e.errno not in (errno.EINVAL, errno.ENOTSUP):
+      raise
+  finally:
+    os.close(descriptor)
+
+
+def remove_leftovers(folder: pathlib.Path, is_ours: Callable) -> None:
+  """Removes what a kill in `replacing` left of files in whose names `is_ours`."""
+  for file in list(folder.iterdir()) if folder.is_dir() else ():
+    match = _TEMPORARY.fullmatch(file.name)
+    if match and is_ours(match['stem'] + match['suffix']):
+      file.unlink()
+
+
+def write_json(
+  path: str | os.PathLike, obj: Any, is_sorted: bool = True
+) -> None:
+  """Writes `obj` as JSON, atomically, with sorted keys and a final newline.
+
+  NumPy scalars and arrays become numbers and lists, and paths become strings.
+  Numbers that are not finite become null, because JSON has no such numbers.
+  With `is_sorted=False`, keys keep their order.
+  """
+  text = json.dumps(_plain(obj), sort_keys=is_sorted, indent=2, allow_nan=False)
+  with replacing(path) as temporary:
+    temporary.write_text(text + '\n', encoding='utf-8')
+
+
+def _plain(obj):
+  if hasattr(obj, 'tolist'):  # NumPy values, without importing NumPy.
+    obj = obj.tolist()
+  if isinstance(obj, dict):
+    return {str(key): _plain(value) for key, value in obj.items()}
+  if isinstance(obj, list | tuple):
+    return [_plain(value) for value in obj]
+  if isinstance(obj, float) and not math.isfinite(obj):
+    return None
+  return str(obj) if isinstance(obj, os.PathLike) else obj
+
+
+def read_text(path: pathlib.Path) -> str:
+  """Reads a regular file. A pipe would wait for a writer.
+
+  Raises:
+    OSError, ValueError: it cannot be read, or is no text.
+  """
+  if path.exists() and not path.is_file():
+    raise OSError('it is no regular file')
+  return path.read_text(encoding='utf-8')
+
+
+def read_json(path: pathlib.Path) -> Any:
+  """Reads a file of JSON.
+
+  Raises:
+    OSError, ValueError: it cannot be read, or is no JSON.
+  """
+  try:
+    return json.loads(read_text(path))
+  except RecursionError as e:
+    raise ValueError('it is nested too deeply') from e
+
+
+def damaged(path: pathlib.Path, what: str) -> errors.DamageError:
+  """Returns the error for a damaged file of a run."""
+  return errors.DamageError(
+    f'{path} is damaged ({what}); restore it, or delete {path.parent} and '
+    'train again.'
+  )
