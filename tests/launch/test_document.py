@@ -3,16 +3,12 @@
 import json
 import pathlib
 import re
-import shutil
 
 import pytest
 
 from launch import compared_runs
 from launch import document
 from launch.benchmarks import report
-from launch.reproduction import outcome as outcome_lib
-from tasks.papers import registry
-from tasks.papers import result
 from tests.launch import light
 from tests.launch.benchmarks import fake_report
 from tests.report import fake_runs
@@ -130,60 +126,6 @@ def test_a_kept_table(tmp_path):
     document.document(path)
 
 
-def test_a_result(tmp_path):
-  cells = outcome_lib.Cells('', ('a', 'b'), (('1', '2|3'),))
-  outcome_lib.write(
-    outcome_lib.Outcome(
-      name='fedmlh/table5',
-      scale='small',
-      verdict=outcome_lib.Verdict.REPRODUCED,
-      why='all is equal',
-      tables=(cells, cells._replace(title='Cost')),
-    ),
-    tmp_path / 'small',
-  )
-  path = tmp_path / 'a.md'
-  write(path, 'result small/fedmlh/table5')
-  text = document.document(path)
-  assert '| 1 | 2\\|3 |' in text
-  assert '**Cost**' in text
-  assert '**reproduced**: all is equal.' in text
-  write(path, 'result small/fedmlh/table5 --short')
-  text = document.document(path)
-  assert '| 1 | 2\\|3 |' in text
-  assert '**Cost**' not in text
-  assert '**reproduced**: all is equal.' in text
-
-
-def test_verdicts_are_counted_by_paper(tmp_path):
-  kinds = outcome_lib.Verdict
-  for name, verdict in (
-    ('fedmlh/table4', kinds.SHAPE),
-    ('fedmlh/table5', kinds.REPRODUCED),
-    ('fedmlh/table3', kinds.NOT),
-    ('fedmlh/table6', kinds.NOT_RUN),
-  ):
-    kept = outcome_lib.Outcome(
-      name=name, scale='small', verdict=verdict, why='w'
-    )
-    outcome_lib.write(kept, tmp_path / 'small')
-  path = tmp_path / 'a.md'
-  write(path, 'verdicts small')
-  lines = document.document(path).splitlines()[3:-2]
-  table = [[cell.strip() for cell in line.split('|')[1:-1]] for line in lines]
-  assert table[0] == ['paper', *map(str, kinds), 'all']
-  counts = {paper: list(map(int, found)) for paper, *found in table[2:]}
-  results = [f for f in registry.RESULTS.values() if f.paper == 'FedMLH']
-  diagrams = sum(isinstance(f, result.Diagram) for f in results)
-  assert diagrams == 1
-  others = len(results) - 3 - diagrams
-  assert counts['FedMLH'] == [1, 1, 1, others, diagrams, len(results)]
-  assert counts['FedSS'][:3] == [0, 0, 0]
-  assert counts['all'][-1] == len(registry.RESULTS)
-  assert counts['all'][:3] == [1, 1, 1]
-  assert all(sum(found[:-1]) == found[-1] for found in counts.values())
-
-
 def test_a_damaged_benchmark_is_one_sentence(tmp_path):
   fake_report.written(tmp_path / 'fake.json', machine='a laptop')
   write(tmp_path / 'a.md', 'benchmark fake.json')
@@ -230,10 +172,10 @@ def test_a_benchmark(tmp_path):
       'compare runs --columns=relative_top1 --relative_to=runs',
       'is 2 configurations',
     ),
-    ('result small/fedss/table1', 'nothing was written of fedss/table1'),
-    ('result --short', 'expected one path, not 0'),
+    ('result small fedss/table1', 'nothing was written of fedss/table1'),
+    ('result --short', 'expected DIRECTORY PAPER/TABLE'),
     ('verdicts a b', 'expected one path, not 2'),
-    ('verdicts none', 'none is no directory'),
+    ('verdicts none', 'no result was written'),
     ('benchmark none.json', 'none.json is no report of a benchmark'),
     ('benchmark runs/a0/config.json', 'has no name, command, date'),
     ('benchmark a b', 'expected one path, not 2'),
@@ -268,7 +210,7 @@ def test_a_table_without_an_end_is_refused(text, tmp_path):
   [
     ('verdict small', 'has 1 lines <!-- end --> for 0 tables; a table begins'),
     ('verdicts small', 'no result was written to'),
-    ('result small', 'expected DIRECTORY/PAPER/TABLE'),
+    ('result small', 'expected DIRECTORY PAPER/TABLE'),
   ],
 )
 def test_wrong_words_are_refused(words, told, tmp_path):
@@ -314,9 +256,8 @@ def test_a_page_that_cannot_be_written_stays(tmp_path, monkeypatch):
 
 def test_the_command_checks_and_writes(tmp_path):
   path = tmp_path / 'a.md'
-  kept = ROOT / 'docs/results/small/fedmlh/table5'
-  shutil.copytree(kept, tmp_path / 'small/fedmlh/table5')
-  write(path, 'verdicts small')
+  (tmp_path / 'a.csv').write_text('a,b\n1,2\n')
+  write(path, 'table a.csv')
   done = light.call('document', path, '--check')
   assert done.returncode == 2
   assert (
