@@ -6,8 +6,8 @@ A file's tables stand between two comments, of which the first says what is show
 
   <!-- compare docs/results/omniglot.csv --columns=top1:0.1,top1@400 -->
   <!-- compare FILE --columns=... --paper=turbosvm-fl/table3:femnist -->
-  <!-- result docs/results/small/fedss/table1 [--short] -->
-  <!-- verdicts docs/results/small -->
+  <!-- result docs/results fedss/table1 [--paper] [--short] -->
+  <!-- verdicts docs/results -->
   <!-- benchmark docs/results/benchmarks/select.json [--short] -->
   <!-- table docs/results/measured/cluster_costs.csv -->
   ...
@@ -19,8 +19,8 @@ mean ± sample std over seeds. --columns: of that file, by their names for
 the run chose (best.pc@1), rounds to a target (top1:0.1), and more. --paper: tables and
 their tasks, whose published numbers of the same algorithm stand beside; only rows
 without changes of their own have one. result: what `launch.reproduce
---output=docs/results/small` wrote, with --short without costs and expectations.
-verdicts: how many results of each paper have which verdict. benchmark: what
+--output=docs/results` wrote, with --paper at the paper's size, with --short without
+costs and orders. verdicts: how many small results of each paper have which verdict. benchmark: what
 `launch.benchmark NAME --output=FILE` wrote, with --short only its ratios. table: a
 CSV as it is, of a command of tests/ that measures something.
 Directories and files are relative to the page. --check changes nothing: exit status
@@ -37,7 +37,7 @@ from absl import flags
 
 from launch import app
 from launch.benchmarks import report
-from launch.reproduction import outcome as outcome_lib
+from launch.reproduction import results
 from tasks.papers import names
 from tasks.papers import registry
 from tasks.papers import table as table_lib
@@ -94,20 +94,6 @@ def _write(path: pathlib.Path, text: str) -> None:
     raise errors.InputError(
       f'{path} cannot be written ({e.strerror}); it is as it was'
     ) from e
-
-
-def _result(root: pathlib.Path, words: Sequence[str]) -> str:
-  """Returns the tables and the verdict of a result."""
-  is_short, where = _short(words)
-  folder = root / where
-  if len(pathlib.Path(where).parts) < 2:
-    raise ValueError('expected DIRECTORY/PAPER/TABLE')
-  paper, number = folder.parts[-2:]
-  output = folder.parents[1]
-  found = outcome_lib.read(output, f'{paper}/{number}')
-  if found is None:
-    raise ValueError(f'nothing was written of {paper}/{number} in {output}')
-  return outcome_lib.tables_of(found, is_short)
 
 
 def _benchmark(root: pathlib.Path, words: Sequence[str]) -> str:
@@ -189,33 +175,10 @@ def _one(words: Sequence[str]) -> str:
   return words[0]
 
 
-def _verdicts(root: pathlib.Path, words: Sequence[str]) -> str:
-  """Returns a line for each paper, with the counts of its results' verdicts."""
-  output = root / _one(words)
-  if not output.is_dir():
-    raise ValueError(f'{output} is no directory')
-  results = registry.RESULTS.values()
-  if not any((output / r.name / outcome_lib.FILE).exists() for r in results):
-    raise ValueError(f'no result was written to {output}')
-  found: dict[str, list[outcome_lib.Verdict]] = {}
-  for result in results:
-    verdict = outcome_lib.verdict_on(output, result)
-    found.setdefault(result.paper, []).append(verdict)
-  found['all'] = [
-    verdict for of_paper in found.values() for verdict in of_paper
-  ]
-  kinds = list(outcome_lib.Verdict)
-  lines = [
-    [paper, *(str(counted.count(kind)) for kind in kinds), str(len(counted))]
-    for paper, counted in found.items()
-  ]
-  return text_table.to_markdown([['paper', *map(str, kinds), 'all'], *lines])
-
-
 _KINDS = {
   'compare': _compare,
-  'result': _result,
-  'verdicts': _verdicts,
+  'result': results.document,
+  'verdicts': results.document_verdicts,
   'benchmark': _benchmark,
   'table': _table,
 }

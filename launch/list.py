@@ -24,7 +24,7 @@ from tasks import experiment
 from tasks import registry as tasks
 from tasks import task as task_lib
 from tasks.papers import registry as papers
-from tasks.papers import result
+from tasks.papers import table as table_lib
 from tff_xc import errors
 from tff_xc import wording
 from tff_xc.algorithms import base
@@ -119,13 +119,13 @@ def _tables(width: int) -> str:
   return f'{textwrap.fill(about, width)}\n\n{shown}'
 
 
-def _needs(each: result.Result, directory: str) -> tuple[str, str]:
+def _needs(each: table_lib.Result, directory: str) -> tuple[str, str]:
   """Returns a table's small form, and the data it needs, missing ones marked."""
-  if isinstance(each, result.Formula):
+  if isinstance(each, table_lib.Formula):
     return 'formulas', 'nothing'
-  if isinstance(each, result.Diagram):
+  if isinstance(each, table_lib.Diagram):
     return 'a diagram', 'nothing'
-  if isinstance(each, result.Study):
+  if isinstance(each, table_lib.Study):
     told = re.sub(r'[\w-]+', lambda w: _told(w[0], directory), each.needs)
     return each.small, told or 'nothing'
   names = dict.fromkeys(row.task for row in each.rows)

@@ -28,10 +28,10 @@ from absl import flags
 from launch import app
 from launch import settings
 from launch.reproduction import experiments
-from launch.reproduction import others
-from launch.reproduction import outcome as outcome_lib
+from launch.reproduction import results
 from launch.sweeps import plan
 from tasks.papers import registry
+from tasks.papers import table
 from tff_xc import errors
 
 
@@ -60,7 +60,7 @@ def main(arguments: Sequence[str]) -> None:
     train=not values.finished_only,
   )
   planned = experiments.plan_all(found, request)
-  others.refuse(request.output, request.names)
+  results.refuse_others(request.output, request.names)
   settings.use_cache_dir()
   if values.needs:
     experiments.tell_needs(planned, request)
@@ -88,7 +88,7 @@ if __name__ == '__main__':
   flags.DEFINE_enum(
     'scale',
     'small',
-    outcome_lib.SCALES,
+    table.SCALES,
     'small: in minutes, on data that are always there; paper: as published',
   )
   flags.DEFINE_string(

@@ -292,8 +292,12 @@ def main(directory: str, rounds: str = '20') -> None:
   for trained in ('all', 'bottleneck'):
     virtual = config(
       *(folder, 'fedavgm', max(count // 4, 2)),
-      **{'encoder': 'mobilenet_v2', 'virtual_clients': 64, 'batch_size': 32},
-      train=trained,
+      **{
+        'encoder': 'mobilenet_v2',
+        'virtual_client_size': 64,
+        'batch_size': 32,
+      },
+      trainable=trained,
     )
     found, summary = measure(virtual, folder / trained)
     title = f'FedAvgM with FedVC, MobileNetV2, {trained}'

@@ -9,7 +9,7 @@ import re
 
 import pytest
 
-from tasks.papers import fedss_sizes
+from tasks.papers import fedss
 from tests import documents
 
 ONCE = 'Measured once'
@@ -150,19 +150,19 @@ def test_the_encoder_of_fedss_fits_the_printed_shares():
   number = lambda text: 0 if text == '–' else int(text.replace(',', ''))
   printed = [
     (row[4], *map(number, row[1:4]))
-    for row in fedss_sizes.FIGURE8.rows
+    for row in fedss.FIGURE8.rows
     if row[4] != '–'
   ]
 
   def fits(encoder):
-    shares = [fedss_sizes.share(encoder, *sizes) for _, *sizes in printed]
+    shares = [fedss.share(encoder, *sizes) for _, *sizes in printed]
     return all(
       f'{100 * share:.{len(text.partition(".")[2])}f}' == text
       for share, (text, *_) in zip(shares, printed, strict=True)
     )
 
   found = [e for e in range(3_000_000, 4_500_000, 1_000) if fits(e)]
-  told = {f'{e / 1e6:.2f}' for e in (found[0], fedss_sizes.ENCODER, found[-1])}
+  told = {f'{e / 1e6:.2f}' for e in (found[0], fedss.ENCODER, found[-1])}
   assert [f'of about {text} million parameters' for text in told] == re.findall(
     r'of about [\d.]+ million parameters', documents.page('deviations')
   )

@@ -8,15 +8,17 @@ from collections.abc import Mapping
 from collections.abc import Sequence
 from typing import Any
 
-from launch.reproduction import measuring
-from launch.reproduction import outcome as outcome_lib
+from launch.benchmarks import report
+from launch.reproduction import judge
+from launch.reproduction import needs
 from launch.reproduction import page
-from launch.reproduction import runs as runs_lib
-from launch.reproduction.studies import study
+from launch.reproduction import results
+from launch.reproduction import rows as rows_lib
+from launch.reproduction import studies
 from launch.sweeps import plan
+from launch.sweeps import training
 from tasks import registry as tasks
 from tasks import task as found_lib
-from tasks.papers import result
 from tasks.papers import table as table_lib
 from tff_xc import errors
 
@@ -27,7 +29,7 @@ class Request:
 
   Attributes:
     names: of the results.
-    scale: of `outcome.SCALES`.
+    scale: of `table.SCALES`.
     task: of the rows at the paper's size, or of a study; None: all.
     algorithm: of these rows; None: all.
     given: the settings that flags set, by name.
@@ -63,24 +65,13 @@ class Request:
 
   def command(self, name: str) -> str:
     """Returns the command that measures one of the results again."""
-    settings = {**self._limits, **self.given}
-    settings.pop('data_dir', None)  # Where they lie elsewhere is not known.
-    kept = [shlex.quote(f'--{n}={value}') for n, value in settings.items()]
-    words = ['python -m launch.reproduce', name, f'--scale={self.scale}', *kept]
-    return ' '.join(words)
-
-  @property
-  def limited(self) -> str:
-    """Returns which flags leave rows or seeds out, for people; '' if none."""
-    limits = ', '.join(f'--{n}={value}' for n, value in self._limits.items())
-    return f'measured with {limits} only' if limits else ''
-
-  @property
-  def _limits(self) -> dict[str, str]:
     seeds = ','.join(map(str, self.seeds or ()))
     limits = {'task': self.task, 'algorithm': self.algorithm, 'seeds': seeds}
-    limits |= {n: self.given[n] for n in sorted(self.chosen)}
-    return {n: v for n, v in limits.items() if v not in (None, '')}
+    settings = {n: value for n, value in limits.items() if value}
+    settings |= {n: self.given[n] for n in sorted(self.chosen)} | {**self.given}
+    settings.pop('data_dir', None)  # Where they lie elsewhere is not known.
+    kept = [shlex.quote(f'--{n}={value}') for n, value in settings.items()]
+    return ' '.join([*results.command(name, self.scale), *kept])
 
 
 @dataclasses.dataclass(frozen=True)
@@ -95,7 +86,7 @@ class Planned:
     config: of a study.
   """
 
-  found: result.Result
+  found: table_lib.Result
   request: Request
   rows: Sequence[table_lib.Row] = ()
   runs: Sequence[Sequence[plan.Run]] = ()
@@ -106,8 +97,20 @@ class Planned:
     """All runs by their directories, which rows with equal settings share."""
     return {run.folder: run for group in self.runs for run in group}
 
+  def kept(self) -> results.Measured:
+    """Returns what was measured before at this scale."""
+    return results.read(self.request.output, self.found, self.request.scale)
 
-def plan_all(found: Sequence[result.Result], request: Request) -> list[Planned]:
+  def measured(self, lines: Sequence[Mapping[str, Any]]) -> results.Measured:
+    """Returns what these lines say."""
+    return results.Measured(
+      self.found, self.request.scale, results.frame(lines)
+    )
+
+
+def plan_all(
+  found: Sequence[table_lib.Result], request: Request
+) -> list[Planned]:
   """Checks the flags of results.
 
   Of several results, those that do not take the flags are left out, in a line that
@@ -121,23 +124,18 @@ def plan_all(found: Sequence[result.Result], request: Request) -> list[Planned]:
     try:
       planned.append(plan_one(each, request))
     except errors.InputError as e:
-      is_unused = isinstance(e, study.Unused)
+      is_unused = isinstance(e, rows_lib.Unused)
       why = f'they do not take this --{e.flag}' if is_unused else str(e)
       left_out.setdefault(why, []).append(each.name)
       problems.append(e)
-  if not planned:
-    raise min(problems, key=_unclear)
+  if not planned:  # The refusal that says most of what would be taken.
+    raise min(problems, key=lambda e: 1 + getattr(e, 'is_bare', -1))
   for why, names in left_out.items():
     print(f'left out: {", ".join(names)}: {why}', flush=True)
   return planned
 
 
-def _unclear(problem: errors.InputError) -> int:
-  """Returns how little a refusal says of what would be taken."""
-  return 1 + problem.is_bare if isinstance(problem, study.Unused) else 0
-
-
-def plan_one(found: result.Result, request: Request) -> Planned:
+def plan_one(found: table_lib.Result, request: Request) -> Planned:
   """Checks the flags of one result.
 
   Of several results, some may have no use for where the data are, or for seeds.
@@ -145,38 +143,41 @@ def plan_one(found: result.Result, request: Request) -> Planned:
   Raises:
     errors.InputError: a flag does not apply, or its value is out of bounds.
   """
-  dropped = {*runs_lib.UNSEEN, *(['seeds'] if request.scale == 'paper' else [])}
+  dropped = {*rows_lib.UNSEEN, 'seeds'}
   while True:
     try:
       return _planned(found, request)
-    except study.Unused as e:
+    except rows_lib.Unused as e:
       if request.is_one or e.flag not in dropped:
         raise
       request = request.without(e.flag)
 
 
-def _planned(found: result.Result, request: Request) -> Planned:
+def _planned(found: table_lib.Result, request: Request) -> Planned:
   limits = ('task', 'algorithm', 'seeds')
   told = {*request.given, *(n for n in limits if getattr(request, n))}
-  if isinstance(found, result.Study):
-    study.refuse(found.name, told & {'algorithm', 'seeds'})
-    config = study.resolve(found, request.scale, request.task, request.given)
+  if isinstance(found, table_lib.Study):
+    rows_lib.refuse(found.name, told & {'algorithm', 'seeds'})
+    config = studies.module(found).resolve(
+      found.name, request.scale, request.task, request.given
+    )
     return Planned(found, request, config=config)
   if not isinstance(found, table_lib.PaperTable):
-    study.refuse(found.name, told)
+    rows_lib.refuse(found.name, told)
     return Planned(found, request)
   if request.scale == 'paper':
-    rows = runs_lib.of_paper(found, request.task, request.algorithm)
-    chosen = frozenset(runs_lib.differing(rows) & set(request.given))
+    rows = rows_lib.of_paper(found, request.task, request.algorithm)
+    chosen = frozenset(rows_lib.differing(rows) & set(request.given))
     request = dataclasses.replace(request, chosen=chosen)
-    rows = runs_lib.having(rows, request.given)
+    rows = rows_lib.having(rows, request.given)
     seeds = request.seeds or found.seeds
   else:
-    study.refuse(f'{found.name} --scale=small', told - runs_lib.UNSEEN)
+    unused = told - rows_lib.UNSEEN - {'seeds'}
+    rows_lib.refuse(f'{found.name} --scale=small', unused)
     rows = found.small.rows if found.small else ()
-    seeds = found.small.seeds if found.small else ()
-  runs = runs_lib.plan_runs(rows, request.given, seeds, request.output)
-  runs_lib.check_evaluated(found, rows, runs)
+    seeds = request.seeds or (found.small.seeds if found.small else ())
+  runs = rows_lib.plan_runs(rows, request.given, seeds, request.output)
+  rows_lib.check_evaluated(found, rows, runs)
   return Planned(found, request, rows, runs)
 
 
@@ -188,16 +189,13 @@ def tell_needs(planned: Sequence[Planned], request: Request) -> None:
       failed.
     KeyboardInterrupt: after SIGINT or SIGTERM.
   """
-  from launch.reproduction import needs
-
   runs: dict[pathlib.Path, plan.Run] = {}
   for each in planned:
     runs |= each.by_folder
   if not runs:
     print('nothing to probe: formulas and studies have no runs of their own')
     return
-  here = needs.with_data([*runs.values()])
-  text, failures = needs.told(here, request.output)
+  text, failures = needs.told(needs.with_data([*runs.values()]), request.output)
   print(text, flush=True)
   if failures:
     raise errors.InputError('; '.join(failures))
@@ -216,18 +214,24 @@ def run_all(planned: Sequence[Planned], request: Request) -> None:
       be written.
     KeyboardInterrupt: after SIGINT or SIGTERM; the same command goes on.
   """
-  done, damaged = [], []
-  for paper, group in itertools.groupby(planned, _paper):
+  verdicts, damaged = [], []
+  of_paper = lambda each: each.found.paper
+  for paper, group in itertools.groupby(planned, of_paper):
     together, failed = [*group], {}
     if request.train and sum(bool(each.runs) for each in together) > 1:
       print(f'{paper}: the runs of its tables and figures ...', flush=True)
-      failed = measuring.train_together(together)
+      failed = _train_together(together)
     for each in together:
-      found, is_damaged = _measure(each, failed)
-      done.append(found)
-      damaged += [found.name] if is_damaged else []
+      try:
+        verdicts.append(_measure(each, failed))
+      except errors.InputError as e:
+        if request.is_one:
+          raise
+        if isinstance(e, errors.DamageError):
+          damaged.append(each.found.name)
+        verdicts.append(_not_measured(each, e))
   if not request.is_one:
-    print(outcome_lib.counted(done))
+    print(results.counted(verdicts))
   shown = page.write(request.output, request.scale)
   print(f'written to {request.output}, see {shown.name}', flush=True)
   if damaged:
@@ -237,80 +241,88 @@ def run_all(planned: Sequence[Planned], request: Request) -> None:
     )
 
 
-def _paper(each: Planned) -> str:
-  return each.found.name.partition('/')[0]
+def _not_measured(each: Planned, problem: errors.InputError) -> judge.Verdict:
+  """Tells why a result was not measured, and writes it where nothing was before."""
+  kept, why = each.kept(), str(problem)
+  if kept.is_measured:
+    why = f'{why}; the result of before stays'
+  elif not isinstance(problem, errors.DamageError):
+    about = {'scale': kept.scale, 'table': kept.found.table, 'note': why}
+    about['command'] = each.request.command(kept.found.name)
+    kept = each.measured([about])
+    kept.write(each.request.output)
+  verdict = kept.judged.verdict
+  print(f'{kept.found.name}: {verdict}: {why}\n', flush=True)
+  return verdict
 
 
 def _measure(
   each: Planned, failed: Mapping[pathlib.Path, str]
-) -> tuple[outcome_lib.Outcome, bool]:
-  """Measures a result, writes and tells it; see `_not_measured`.
+) -> judge.Verdict:
+  """Measures a result, writes and tells it.
 
-  What was measured before stays, also at the other scale, if nothing was now.
+  What was measured before stays if nothing was now.
 
   Raises:
-    errors.InputError: it is the only one, and cannot be measured.
+    errors.InputError: it cannot be measured.
   """
-  is_one = each.request.is_one
-  if not is_one:
-    print(f'{each.found.name} ...', flush=True)
+  found, request = each.found, each.request
+  if not request.is_one:
+    print(f'{found.name} ...', flush=True)
   try:
-    found = _complete(each, measuring.outcome_of(each, failed))
-    before = None
-    if not found.has_values:
-      before, _ = measuring.kept_or_why(each)
-    if not before:
-      outcome_lib.write(found, each.request.output)
-  except errors.InputError as e:
-    if is_one:
-      raise
-    return _not_measured(each, e)
-  told = f'{found.name}: {found.verdict}: {found.why}\n'
-  print(outcome_lib.to_text(found) if is_one else told, flush=True)
-  if before:
-    print(f'the result of before stays: {before.command}\n', flush=True)
-  return before or found, False
+    now, kept = _measured(each, failed), each.kept()
+    shown = now if now.is_measured or not kept.is_measured else kept
+    if shown is now and len(now.lines):
+      now.write(request.output)
+    with results.writing(results.folder(request.output, found.name)) as where:
+      shown.write_text(where)
+  except BrokenPipeError:
+    raise  # Nobody reads what is printed.
+  except OSError as e:
+    raise errors.DamageError(
+      f'{found.name} could not be measured: {e}; mend that, and run the same'
+      ' command again'
+    ) from e
+  verdict, why, _ = shown.judged
+  told = f'{found.name}: {verdict}: {why}\n'
+  print(shown.to_text() if request.is_one else told, flush=True)
+  if shown is kept:
+    print('nothing was measured now; the result of before stays\n', flush=True)
+  return verdict
 
 
-def _not_measured(
-  each: Planned, problem: errors.InputError
-) -> tuple[outcome_lib.Outcome, bool]:
-  """Tells why a result was not measured; returns what there is of it instead.
+def _measured(
+  each: Planned, failed: Mapping[pathlib.Path, str]
+) -> results.Measured:
+  """Trains or measures what a result needs.
 
-  Returns:
-    What was measured before, which stays, or that nothing was, which is written;
-    and whether files are damaged or cannot be written.
+  Raises:
+    errors.InputError: its data are missing, or files are damaged.
   """
-  is_damaged = isinstance(problem, errors.DamageError)
-  kept, why = measuring.kept_or_why(each)
-  if kept:
-    told = f'{problem}; the result of before stays'
-    print(f'{kept.name}: {told}\n', flush=True)
-    return kept, is_damaged
-  is_readable = not why
-  why = '; '.join(dict.fromkeys(filter(None, [str(problem), why])))
-  verdict = outcome_lib.Verdict.NOT_RUN
-  found = _complete(each, measuring.nothing(each, verdict, why))
-  if is_readable:
-    try:
-      outcome_lib.write(found, each.request.output)
-    except errors.DamageError:
-      is_damaged = True  # As was told, or will be of the page.
-  print(f'{found.name}: {verdict}: {why}\n', flush=True)
-  return found, is_damaged or not is_readable
+  found, request = each.found, each.request
+  command = request.command(found.name)
+  about = {'scale': request.scale, 'command': command, 'note': _part(each)}
+  if request.train:  # Where finished runs come from is not known.
+    about['processor'] = report.machine()['cpu']
+  where = results.folder(request.output, found.name)
+  if isinstance(found, table_lib.Study) and request.train:
+    with results.writing(where):
+      made = studies.module(found).measure(
+        each.config, where, request.output, request.jobs
+      )
+    about |= {'revision': studies.revision(), 'table': found.table}
+    return each.measured([{**about, **line} for line in made])
+  if not each.rows:
+    return each.measured([])
+  from launch.reproduction import measure
 
-
-def _complete(each: Planned, found: outcome_lib.Outcome) -> outcome_lib.Outcome:
-  """Returns an outcome with what was measured, and how; one that was kept has it."""
-  if found.command:
-    return found
-  parts = found.what, each.request.limited, _part(each)
-  return dataclasses.replace(
-    found,
-    what='; '.join(filter(None, parts)),
-    command=each.request.command(each.found.name),
-    version=found.version or _version(),
-  )
+  notes = _train(each, failed) if request.train else {}
+  groups = measure.finished(found, each.runs)
+  if any(groups):
+    with results.writing(where):
+      measure.draw(found, each.rows, groups, where)
+  lines = measure.lines(found, each.rows, groups, about, notes)
+  return each.measured(lines)
 
 
 def _part(each: Planned) -> str:
@@ -326,7 +338,76 @@ def _part(each: Planned) -> str:
   return ', '.join(f'{task} has {part}' for task, part in parts.items() if part)
 
 
-def _version() -> str:
-  from tff_xc import environment
+def _by_task(runs) -> dict[str, list[plan.Run]]:
+  found: dict[str, list[plan.Run]] = {}
+  for run in runs:
+    found.setdefault(run.config['task'], []).append(run)
+  return found
 
-  return environment.describe()['git_revision'] or ''
+
+def _train_task(
+  task: str, runs: Sequence[plan.Run], request: Request
+) -> dict[pathlib.Path, str]:
+  """Trains what is not finished; returns why runs failed, by directory."""
+  failures: dict[pathlib.Path, str] = {}
+  training.train(
+    runs,
+    {},
+    request.output / 'runs' / task,
+    request.jobs,
+    lambda found: failures.update(found) or '',
+  )
+  return failures
+
+
+def _train_together(planned: Sequence[Planned]) -> dict[pathlib.Path, str]:
+  """Trains the runs of several tables, so that no core waits for a table's last run.
+
+  Returns why runs failed, by directory; other problems are told of each result. A run
+  has the name of its first table, since rows of several have one label. The costliest
+  are first: one tells how many fit the memory, and the cores wait for the last.
+  """
+  named: dict[pathlib.Path, plan.Run] = {}
+  for each in planned:
+    for folder, run in each.by_folder.items():
+      name = f'{each.found.name} {run.point}'
+      named.setdefault(folder, dataclasses.replace(run, name=name))
+  failed = {}
+  for task, runs in _by_task(named.values()).items():
+    runs.sort(key=needs.cost, reverse=True)
+    try:
+      failed |= _train_task(task, runs, planned[0].request)
+    except BrokenPipeError:
+      raise  # Nobody reads what is printed.
+    except (errors.InputError, OSError):
+      pass
+  return failed
+
+
+def _train(each: Planned, failed: Mapping[pathlib.Path, str]) -> dict[int, str]:
+  """Trains what is not finished; returns why rows lack runs, by their number.
+
+  Runs that have `failed` just now are not tried again.
+
+  Raises:
+    errors.InputError: no task of the table has its data.
+  """
+  by_task, why, failures = _by_task(each.by_folder.values()), {}, {**failed}
+  for task, runs in by_task.items():
+    rest = [run for run in runs if run.folder not in failed]
+    try:
+      failures |= _train_task(task, rest, each.request) if rest else {}
+    except errors.InputError as e:
+      why[task] = f'{task}: {e}'
+  if len(why) == len(by_task) and not any(
+    folder.exists() for folder in each.by_folder
+  ):
+    raise errors.InputError('; '.join(why.values()))
+  notes: dict[int, str] = {}
+  for number, group in enumerate(each.runs):
+    for run in group:
+      if run.folder in failures:
+        notes[number] = f'{run.folder} failed: {failures[run.folder]}'
+      elif run.config['task'] in why:
+        notes.setdefault(number, why[run.config['task']])
+  return notes

@@ -6,14 +6,14 @@ other runs are those of the probe, in proportion to their `work`.
 """
 
 import contextlib
-import dataclasses
 import pathlib
 import shutil
 import tempfile
 from collections.abc import Mapping
 from collections.abc import Sequence
+from typing import NamedTuple
 
-from launch.reproduction import outcome as outcome_lib
+from launch.reproduction import results
 from launch.sweeps import children
 from launch.sweeps import plan
 from launch.sweeps import training
@@ -29,7 +29,7 @@ from tff_xc.report import text_table
 # The checkpoints that a run keeps, as `tff_xc.experiment.checkpoints`, which imports
 # TensorFlow, and where they lie.
 KEPT = 3
-_FOLDER = 'checkpoints'
+_FOLDER, _STATES = 'checkpoints', 'client_states'
 _ROUNDS = 2
 _SCALED = (
   's / round and memory: of the costliest run of a row, which was probed\n'
@@ -38,20 +38,11 @@ _SCALED = (
 )
 
 
-@dataclasses.dataclass(frozen=True)
-class Probe:
+class Probe(NamedTuple):
   """What two rounds of a run took.
 
-  Attributes:
-    start_seconds: of everything else: data, compilation, the first evaluation.
-    round_seconds: of the second round.
-    evaluation_seconds: of the evaluation after it, and a checkpoint.
-    work: of the run that was probed, see `work`.
-    peak_bytes: of memory.
-    checkpoint_bytes: of a checkpoint.
-    state_bytes: of what a client keeps between rounds; 0: clients keep nothing.
-    other_bytes: of the run's other files.
-    clients: of the data.
+  `start_seconds` are those of data, compilation and the first evaluation, `work` that
+  of the probed run, `state_bytes` of what a client keeps between rounds.
   """
 
   start_seconds: float
@@ -78,8 +69,7 @@ class Probe:
   def disk_bytes(self, run: plan.Run) -> int:
     """Returns the most that the directory of such a run holds.
 
-    Of each client that has taken part it holds what the client keeps, and for each
-    checkpoint what those kept before who took part since.
+    That is what each client keeps, and for each checkpoint what clients kept before.
     """
     drawn = run_files.flat(run.config).get('clients_per_round', 0)
     rounds, every = run.config['rounds'], run.config['checkpoint_every']
@@ -121,12 +111,7 @@ def with_data(runs: Sequence[plan.Run]) -> list[plan.Run]:
 def told(
   runs: Sequence[plan.Run], output: pathlib.Path
 ) -> tuple[str, list[str]]:
-  """Trains a probe of each kind of runs; returns what all runs will take.
-
-  Args:
-    runs: with their data; of the unfinished ones the costliest of each kind is
-      probed.
-    output: the directory of all runs.
+  """Trains a probe of each kind of unfinished runs; returns what all will take.
 
   Returns:
     What they take, for people, and the probes that failed, a sentence each.
@@ -135,16 +120,14 @@ def told(
     errors.DamageError: the directory cannot be written.
     KeyboardInterrupt: after SIGINT or SIGTERM; no probe is left running.
   """
-  with outcome_lib.writing(output):
-    return _told(runs, output)
-
-
-def _told(runs, output: pathlib.Path) -> tuple[str, list[str]]:
+  human_time, human_bytes = wording.human_duration, wording.human_bytes
   waiting = [run for run in runs if not training.is_finished(run)]
   lines = [['runs of', 'left', 'rounds', 's / round', 'time', 'memory']]
-  total, most, disk = 0.0, 0, 0
-  failures = []
-  with tempfile.TemporaryDirectory(prefix='probe_', dir=output) as folder:
+  total, most, disk, failures = 0.0, 0, 0, []
+  with (
+    results.writing(output),
+    tempfile.TemporaryDirectory(prefix='probe_', dir=output) as folder,
+  ):
     for number, (kind, group) in enumerate(_kinds(waiting).items()):
       print(f'probing {kind}: {_ROUNDS} rounds ...', flush=True)
       rounds = sum(run.config['rounds'] - _rounds_done(run) for run in group)
@@ -157,27 +140,22 @@ def _told(runs, output: pathlib.Path) -> tuple[str, list[str]]:
       seconds = sum(map(probe.seconds, group))
       total, most = total + seconds, max(most, probe.peak_bytes)
       disk += sum(map(probe.disk_bytes, group))
+      time, peak = human_time(seconds), human_bytes(probe.peak_bytes)
+      per_round = f'{probe.round_seconds:.3g}'
       lines.append(
-        [
-          *(kind, str(len(group)), f'{rounds:,}', f'{probe.round_seconds:.3g}'),
-          *(
-            wording.human_duration(seconds),
-            wording.human_bytes(probe.peak_bytes),
-          ),
-        ]
+        [kind, str(len(group)), f'{rounds:,}', per_round, time, peak]
       )
   table = text_table.to_text(lines, (0,), text_table.terminal_width())
   text = f'{len(runs)} runs, {len(waiting)} of them not finished\n\n{table}'
   if failures and not most:  # None was probed.
     return text, failures
   known = ', without those whose probe failed' if failures else ''
-  free = shutil.disk_usage(output).free
-  free_memory = memory.free_bytes()
+  free, disk_free = memory.free_bytes(), shutil.disk_usage(output).free
   text += (
-    f'\n{_SCALED}\n\none after another{known}: {wording.human_duration(total)};'
+    f'\n{_SCALED}\n\none after another{known}: {human_time(total)};'
     ' side by side as far as memory allows (--jobs)\n'
-    f'memory: {wording.human_bytes(most)} a run, {wording.human_bytes(free_memory)} free\n'
-    f'disk: at most {wording.human_bytes(disk)}, {wording.human_bytes(free)} free\n'
+    f'memory: {human_bytes(most)} a run, {human_bytes(free)} free\n'
+    f'disk: at most {human_bytes(disk)}, {human_bytes(disk_free)} free\n'
   )
   return text, failures
 
@@ -226,61 +204,50 @@ def cost(run: plan.Run) -> float:
 
 
 def _probe(run: plan.Run, folder: pathlib.Path) -> Probe:
-  """Trains a few rounds of a run in a new folder.
+  """Trains a few rounds of a run in a new folder, and removes their files.
 
   Raises:
     errors.InputError: it failed.
   """
   values = {
-    n: v for n, v in run.values.items() if n not in ('target', 'stop_after')
+    n: v
+    for n, v in run.values.items()
+    if n not in ('target', 'early_stopping_patience')
   }
   # Two checkpoints, since the time between them tells of the evaluation.
   values |= {'rounds': _ROUNDS, 'eval_every': _ROUNDS, 'checkpoint_every': 1}
   short = plan.Run(values, run.config, folder, f'probe of {run.point}')
-  failed, seen = [], []
-
-  def ended(child, jobs):
-    del jobs
-    seen.append((child.seconds, child.peak_bytes))
-    failed.extend([child.error] if child.error else [])
-
-  arguments = training.arguments_of(short, {}, None)
-  children.run_all([short], lambda *_: arguments, 1, ended)
-  if failed:
-    raise errors.InputError(f'the probe of {run.point} failed: {failed[0]}')
-  [(seconds, peak)] = seen
-  probe = _measured(short, seconds, peak)
-  with contextlib.suppress(OSError):
-    shutil.rmtree(short.folder)
-  return probe
-
-
-def _measured(run: plan.Run, seconds: float, peak_bytes: int) -> Probe:
-  """Returns what the files of a probe tell, and what its process took."""
-  rounds = run_files.read_metrics(run.folder / run_files.METRICS)['seconds']
-  config = run_files.read_config(run.folder / run_files.CONFIG)
-  checkpoints, states = (
-    _sizes(run.folder / name) for name in (_FOLDER, 'client_states')
+  arguments, ended = training.arguments_of(short, {}, None), []
+  children.run_all(
+    [short], lambda *_: arguments, 1, lambda child, jobs: ended.append(child)
   )
+  [child] = ended
+  if child.error:
+    raise errors.InputError(f'the probe of {run.point} failed: {child.error}')
+  rounds = run_files.read_metrics(folder / run_files.METRICS)['seconds']
+  config = run_files.read_config(folder / run_files.CONFIG)
   first, last = (
-    (run.folder / _FOLDER / f'round_{number}.npz').stat().st_mtime
+    (folder / _FOLDER / f'round_{number}.npz').stat().st_mtime
     for number in (1, _ROUNDS)
   )
   # The evaluation of round 0, which TensorFlow traces, is part of the start.
   evaluation = max(last - first - float(rounds.iloc[-1]), 0.0)
-  return Probe(
-    start_seconds=max(seconds - float(rounds.sum()) - evaluation, 0.0),
+  checkpoints, states = _sizes(folder / _FOLDER), _sizes(folder / _STATES)
+  found = Probe(
+    start_seconds=max(child.seconds - float(rounds.sum()) - evaluation, 0.0),
     round_seconds=float(rounds.iloc[-1]),
     evaluation_seconds=evaluation,
     work=work(run),
-    peak_bytes=peak_bytes,
+    peak_bytes=child.peak_bytes,
     checkpoint_bytes=max(checkpoints),
     state_bytes=max(states, default=0),
-    other_bytes=sum(_sizes(run.folder)) - sum(checkpoints) - sum(states),
+    other_bytes=sum(_sizes(folder)) - sum(checkpoints) - sum(states),
     clients=config['data']['clients'],
   )
+  with contextlib.suppress(OSError):
+    shutil.rmtree(folder)
+  return found
 
 
 def _sizes(folder: pathlib.Path) -> list[int]:
-  """Returns the sizes of all files in a folder, none if it is not there."""
   return [path.stat().st_size for path in folder.rglob('*.*')]

@@ -11,316 +11,190 @@ import itertools
 import pathlib
 import re
 import textwrap
-from collections.abc import Sequence
-from typing import NamedTuple
+from collections.abc import Iterator
+from typing import Any
 
-from launch.reproduction import bands
-from launch.reproduction import outcome as outcome_lib
+from launch.reproduction import judge
+from launch.reproduction import results
 from tasks.papers import registry
-from tasks.papers import result
+from tasks.papers import table as table_lib
 from tff_xc import errors
 from tff_xc import wording
 from tff_xc.report import run_files
 
 FILE = 'report.html'
-_FOLDER = pathlib.Path(__file__).parent
 # Of all pictures: less than 10 MB in the page, where a byte takes 4/3 characters.
 _MOST_BYTES = 6_000_000
 _LONG = 24  # Rows of a table that is folded away.
 _WHY = 110  # Characters of a reason in the overview.
-_FILES = ('result.csv', outcome_lib.TEXT, outcome_lib.FILE)
-_COLOURS = (
-  128  # Of a picture in the page, a quarter of the bytes of all colours.
-)
+_COLOURS = 128  # Of a picture, a quarter of the bytes of all colours.
 
-_VERDICTS = outcome_lib.Verdict
+_VERDICTS = judge.Verdict
 # A mark beside the words, and what the words mean.
 _MEANINGS = {
   _VERDICTS.REPRODUCED: (
     '✓',
-    'every value is in the band of the published one and none in the other order, or'
-    ' it has the published digits',
+    'every value is the published one, and no pair of rows disagrees; or it has the'
+    ' published digits',
   ),
   _VERDICTS.SHAPE: (
     '≈',
-    "at the paper's size: every published order holds, or without numbers what was"
-    ' expected; small: what was expected holds, and so do most published orders; a'
-    ' formula: some digits differ',
+    'no pair of rows disagrees with the published order, most agree, and so do all'
+    " claims of the paper's text; a study: what was expected holds; a formula: some"
+    ' digits differ',
   ),
-  _VERDICTS.NOT: ('✗', 'neither of these'),
-  _VERDICTS.NOT_RUN: (
-    '○',
-    'something is missing, or runs have not finished or are too short',
+  _VERDICTS.NOT: ('✗', 'a pair of rows or a claim disagrees, or values differ'),
+  _VERDICTS.UNDECIDED: (
+    '?',
+    'nothing disagrees, and not enough agrees: the differences are within two'
+    f' standard errors, or fewer than {judge.SEEDS} seeds were run',
   ),
+  _VERDICTS.NOT_RUN: ('○', 'something is missing, or runs have not finished'),
   _VERDICTS.NOTHING: ('–', 'a diagram, without values'),
 }
-
-
-class _Table(NamedTuple):
-  """A table of the page.
-
-  Attributes:
-    id: of its caption.
-    caption: what it shows.
-    heading: of the columns.
-    rows: cells.
-    numbers: of each column, whether its cells are numbers.
-    is_folded: whether only its caption is seen at first.
-    note: what a mark in its cells means; ''.
-  """
-
-  id: str
-  caption: str
-  heading: Sequence[str]
-  rows: Sequence[Sequence[str]]
-  numbers: Sequence[bool]
-  is_folded: bool
-  note: str
-
-
-class _Picture(NamedTuple):
-  """A picture: its address, what it shows, and its size in pixels."""
-
-  src: str
-  alt: str
-  width: int
-  height: int
-
-
-class _Shown(NamedTuple):
-  """A result on the page.
-
-  Attributes:
-    id: of its section.
-    outcome: what came of it.
-    mark: of the verdict.
-    size: at which size it was measured, for people; ''.
-    short_why: the beginning of the reason.
-    cost: the time of its runs, for people; ''.
-    tables: all its tables.
-    pictures: those that can be read.
-    problems: what cannot be read, sentences.
-    files: (name, address relative to the page).
-  """
-
-  id: str
-  outcome: outcome_lib.Outcome
-  mark: str
-  size: str
-  short_why: str
-  cost: str
-  tables: Sequence[_Table]
-  pictures: Sequence[_Picture]
-  problems: Sequence[str]
-  files: Sequence[tuple[str, str]]
-
-
-class _Paper(NamedTuple):
-  """The results of a paper, and the counts of their verdicts."""
-
-  name: str
-  sources: Sequence[str]
-  results: Sequence[_Shown]
-  counted: str
+_EQUAL = (
+  f'A value is the published one within {judge.POINTS:g} percent points'
+  f' ({100 * judge.SHARE:g} % of rounds and counts) or two standard deviations of'
+  ' either. A pair has a published order if it is further apart than that, and agrees'
+  ' or disagrees if the means differ by more than two standard errors.'
+)
 
 
 def write(output: pathlib.Path, scale: str) -> pathlib.Path:
-  """Writes the page; returns its path.
+  """Writes the page of the results at a scale; returns its path.
 
-  Results without files are 'not run', as are those whose files are damaged.
-
-  Args:
-    output: the directory of all results.
-    scale: of the commands of results that have not been run.
+  Results without lines are 'not run', as are those whose file is damaged.
 
   Raises:
     errors.InputError: it cannot be written.
   """
-  path = output / FILE
-  text = _page(output, scale)
-  with outcome_lib.writing(output), run_files.replacing(path) as temporary:
-    temporary.write_text(text, encoding='utf-8')
-  return path
-
-
-def _page(output: pathlib.Path, scale: str) -> str:
   import jinja2  # Late: flags are checked first.
 
-  room = _Room(_MOST_BYTES)
-  outcomes = [_outcome(output, found, scale) for found in _all()]
-  papers = []
-  for name, group in itertools.groupby(outcomes, lambda o: o.result.paper):
-    group = list(group)
-    papers.append(
-      _Paper(
-        name,
-        list(dict.fromkeys(each.result.source for each in group)),
-        [_shown(output, each, room) for each in group],
-        outcome_lib.counted(group),
-      )
-    )
+  shown = [*_all(output, scale)]
+  counts = [each['verdict'] for each in shown]
   environment = jinja2.Environment(
-    loader=jinja2.FileSystemLoader(_FOLDER),
+    loader=jinja2.FileSystemLoader(pathlib.Path(__file__).parent),
     autoescape=True,
     undefined=jinja2.StrictUndefined,
     trim_blocks=True,
     lstrip_blocks=True,
     keep_trailing_newline=True,
   )
-  counts = [each.verdict for each in outcomes]
-  return environment.get_template('page.html.j2').render(
+  papers = [
+    (name, group, results.counted([each['verdict'] for each in group]))
+    for name, found in itertools.groupby(shown, lambda each: each['paper'])
+    for group in [[*found]]
+  ]
+  text = environment.get_template('page.html.j2').render(
     papers=papers,
-    total=len(outcomes),
+    total=len(shown),
     verdicts=[
       (verdict, mark, counts.count(verdict), meaning)
       for verdict, (mark, meaning) in _MEANINGS.items()
     ],
-    band=bands.MEANING,
-    unknown=_unknown(output),
+    equal=_EQUAL,
   )
+  path = output / FILE
+  with results.writing(output), run_files.replacing(path) as temporary:
+    temporary.write_text(text, encoding='utf-8')
+  return path
 
 
-def _all() -> Sequence[result.Result]:
-  return list(registry.RESULTS.values())
-
-
-def _outcome(
-  output: pathlib.Path, found: result.Result, scale: str
-) -> outcome_lib.Outcome:
-  """Returns what was written of a result, or why there is nothing."""
-  verdict, why = _VERDICTS.NOT_RUN, 'it has not been measured here'
-  try:
-    if kept := outcome_lib.read(output, found.name):
-      return kept
-  except errors.InputError as e:
-    why = str(e)
-  if isinstance(found, result.Diagram):
-    verdict, why = _VERDICTS.NOTHING, 'it is a diagram'
-  return outcome_lib.Outcome(
-    name=found.name,
-    scale=scale,
-    verdict=verdict,
-    why=why,
-    command=f'python -m launch.reproduce {found.name} --scale={scale}',
-  )
-
-
-def _unknown(output: pathlib.Path) -> list[str]:
-  """Returns names of directories with the outcome of no known result."""
-  found = output.glob(f'*/*/{outcome_lib.FILE}')
-  names = {path.parent.relative_to(output).as_posix() for path in found}
-  return sorted(names - set(registry.RESULTS))
-
-
-def _shown(
-  output: pathlib.Path, outcome: outcome_lib.Outcome, room: '_Room'
-) -> _Shown:
-  pictures, problems = [], []
-  for name in outcome.pictures:
+def _all(output: pathlib.Path, scale: str) -> Iterator[dict[str, Any]]:
+  """Yields what the page says of each result."""
+  room = _MOST_BYTES
+  for found in registry.RESULTS.values():
+    of, problems = results.Measured(found, scale, results.frame()), []
     try:
-      pictures.append(_picture(output, outcome, name, room))
-    except (OSError, SyntaxError, ValueError):  # Pillow's, for damaged files.
-      problems.append(
-        f'{name} is missing or damaged; the command below draws it again'
-      )
-  folder = outcome_lib.folder(output, outcome.name)
-  return _Shown(
-    id=_id(outcome.name),
-    outcome=outcome,
-    mark=_MEANINGS[outcome.verdict][0],
-    size=_size(outcome),
-    short_why=textwrap.shorten(outcome.why, _WHY, placeholder=' …'),
-    cost=wording.human_duration(outcome.seconds) if outcome.seconds else '',
-    tables=_tables(outcome),
-    pictures=pictures,
-    problems=problems,
-    files=[
-      (name, f'{outcome.name}/{name}')
-      for name in (*_FILES, *outcome.pictures)
-      if (folder / name).is_file()
-    ],
-  )
+      of = results.read(output, found, scale)
+    except errors.InputError as e:
+      problems.append(str(e))
+    verdict, why, _ = of.judged
+    folder = results.folder(output, found.name)
+    pictures = []
+    for path in sorted(folder.glob('*.png')) if len(of.lines) else ():
+      try:
+        picture = _picture(output, found, path, room)
+        pictures.append(picture)
+        room -= len(picture['src']) if picture['is_inside'] else 0
+      except (OSError, SyntaxError, ValueError):  # Pillow's, for damaged files.
+        told = 'is missing or damaged; the command below draws it again'
+        problems.append(f'{path.name} {told}')
+    every = {
+      name: ', '.join(filter(None, dict.fromkeys(of.lines[name])))
+      for name in ('revision', 'processor')
+    }
+    yield {
+      'id': found.name.replace('/', '-'),
+      'paper': found.paper,
+      'found': found,
+      'verdict': verdict,
+      'mark': _MEANINGS[verdict][0],
+      'why': why,
+      'short_why': textwrap.shorten(why, _WHY, placeholder=' …'),
+      'what': of.what if len(of.lines) else '',
+      'size': _size(of),
+      'cost': wording.human_duration(of.seconds) if of.seconds else '',
+      'tables': _tables(of),
+      'pictures': pictures,
+      'problems': problems,
+      'commands': of.commands,
+      **every,
+      'files': [
+        path.relative_to(output).as_posix()
+        for path in (results.path_of(output, found.name), folder / results.TEXT)
+        if path.is_file()
+      ],
+    }
 
 
-def _size(outcome: outcome_lib.Outcome) -> str:
+def _size(of: results.Measured) -> str:
   """Returns at which size a result was measured; '' if not, or if it has one size."""
-  found = outcome.result
-  if outcome.verdict in (_VERDICTS.NOT_RUN, _VERDICTS.NOTHING):
+  is_study = isinstance(of.found, table_lib.Study)
+  if not of.is_measured or (is_study and not of.found.needs):
     return ''
-  has_one = isinstance(found, result.Study) and not found.needs
-  if has_one or isinstance(found, result.Formula):
-    return ''
-  if outcome.scale == 'small':
+  if of.scale == 'small':
     return 'small'
-  return 'in part, or changed' if outcome.what else "at the paper's size"
+  is_whole = of.commands == [of.usual_command]
+  return "at the paper's size" if is_whole else 'in part, or changed'
 
 
-def _id(name: str) -> str:
-  return name.replace('/', '-')
-
-
-def _tables(outcome: outcome_lib.Outcome) -> list[_Table]:
-  """Returns a result's tables, with what was expected after its own."""
-  first, rest = outcome.tables[:1], outcome.tables[1:]
-  expected = outcome_lib.expectations(outcome)
-  shown = [*first, *([expected] if expected else []), *rest]
+def _tables(of: results.Measured) -> list[dict[str, Any]]:
+  """Returns a result's tables; costs, orders and long ones are folded away."""
   return [
-    _Table(
-      f'{_id(outcome.name)}-{place}',
-      cells.title or 'Measured beside published',
-      cells.heading,
-      cells.rows,
-      [_are_numbers(column) for column in zip(*cells.rows, strict=True)],
-      len(cells.rows) > _LONG or cells in rest,
-      _note(cells),
-    )
-    for place, cells in enumerate(shown, 1)
+    {
+      'id': f'{of.found.name.replace("/", "-")}-{place}',
+      'caption': cells.title or 'Measured beside published',
+      'heading': cells.heading,
+      'rows': cells.rows,
+      'numbers': [
+        all(re.match(r'[<>+-]?\d|–$', cell) for cell in column)
+        for column in zip(*cells.rows, strict=True)
+      ],
+      'is_folded': len(cells.rows) > _LONG or bool(cells.title),
+      'note': '* another value than the published one'
+      if any(cell.endswith('*') for row in cells.rows for cell in row[1:])
+      else '',
+    }
+    for place, cells in enumerate(of.tables(), 1)
   ]
 
 
-def _are_numbers(cells: Sequence[str]) -> bool:
-  return all(re.match(r'[<>+-]?\d|–$', cell) for cell in cells)
-
-
-def _note(cells: outcome_lib.Cells) -> str:
-  marked = any(cell.endswith('*') for row in cells.rows for cell in row[1:])
-  return '* out of the band of the published value' if marked else ''
-
-
-class _Room:
-  """How many bytes of pictures may still go into the page."""
-
-  def __init__(self, size: int):
-    self._left = size
-
-  def take(self, size: int) -> bool:
-    """Whether there is room for a picture, which is then taken."""
-    fits = size <= self._left
-    self._left -= size if fits else 0
-    return fits
-
-
-def _picture(
-  output: pathlib.Path,
-  outcome: outcome_lib.Outcome,
-  name: str,
-  room: _Room,
-) -> _Picture:
-  """Returns a picture.
+def _picture(output, found, path: pathlib.Path, room: int) -> dict[str, Any]:
+  """Returns a picture: its address, text and size, inside the page if there is room.
 
   Raises:
     OSError, SyntaxError, ValueError: it is missing or damaged.
   """
   from PIL import Image  # Late: flags are checked first.
 
-  path = outcome_lib.folder(output, outcome.name) / name
   if not path.is_file() or path.resolve().parent != path.parent.resolve():
     raise ValueError(
       f'{path} is no file of this folder'
     )  # Nor a link elsewhere.
   try:
     with Image.open(path) as image:
-      size = image.size
+      width, height = image.size
       small = image.convert('RGB').quantize(
         _COLOURS, Image.Quantize.FASTOCTREE, dither=Image.Dither.NONE
       )
@@ -328,10 +202,13 @@ def _picture(
     raise ValueError(str(e)) from e
   file = io.BytesIO()
   small.save(file, 'PNG')
-  src = f'{outcome.name}/{name}'
-  if room.take(len(file.getvalue())):
-    data = base64.b64encode(file.getvalue()).decode()
-    src = f'data:image/png;base64,{data}'
-  about = outcome.result
-  alt = f'{about.title}, drawn from what was measured: {about.caption}'
-  return _Picture(src, alt, *size)
+  data = base64.b64encode(file.getvalue()).decode()
+  is_inside = len(data) <= room
+  src = f'data:image/png;base64,{data}'
+  return {
+    'src': src if is_inside else path.relative_to(output).as_posix(),
+    'is_inside': is_inside,
+    'alt': f'{found.title}, drawn from what was measured: {found.caption}',
+    'width': width,
+    'height': height,
+  }

@@ -1,1 +1,11 @@
-"""Published tables as data: one file a paper."""
+"""Published tables as data: a CSV of numbers and a module of words for each paper.
+
+PAPER.csv has a line for each result of each experiment:
+  table: such as table1; figures that draw a table's runs have no lines of their own;
+  scale: paper, or small for the same experiment in minutes;
+  row: its number within the table and scale;
+  task, algorithm; changes: settings that differ from these defaults, NAME=VALUE;...;
+    of small rows those that differ from the form's `shared` ones;
+  metric, at: see `names`; published, std, bound: as printed, '>' for '>200'; empty:
+    not known here.
+"""

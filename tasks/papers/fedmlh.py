@@ -5,11 +5,10 @@ print: 150, 500, 1,000 and 1,000 are the only whole numbers that give both colum
 of its Table 5. Its MB and GB are 2^20 and 2^30 bytes.
 """
 
+import math
 from typing import NamedTuple
 
-from tasks.papers import data_numbers
-from tasks.papers import fedmlh_small
-from tasks.papers import result
+from tasks.papers import data
 from tasks.papers import table
 
 _MB, _GB = 2**20, 2**30
@@ -79,60 +78,19 @@ CONFIGURATIONS = tuple(
     ),
   )
 )
-# What the published code does, by whose scores the round is chosen included.
-_AS_PUBLISHED = {
-  'validation': 0.0,
-  'best_by': 'pc_mean',
-  'published_reading': True,
-  'shuffle': False,
-}
-_OF_ALGORITHM = {'fedmlh': {'score': 'logit'}, 'fedavg': {}}
-_TABLE3 = {
-  'fedmlh': (
-    '59.3 45.6 38.4',
-    '81.7 63.4 52.1',
-    '18.3 18.7 20.4',
-    '12.41 11.89 13.01',
-  ),
-  'fedavg': (
-    '50.3 38.3 33.3',
-    '80.6 56.9 45.8',
-    '16.2 17.4 19.3',
-    '9.43 8.94 9.59',
-  ),
-}
+_PAPER = {'paper': 'FedMLH', 'source': 'arXiv:2110.12292'}
+_WHAT = (
+  'Procedural bags of words of the size of EURLex-4K, 30 rounds, one seed; the round'
+  ' is chosen by validation examples'
+)
 
 
-_TABLE6 = {'fedmlh': '31 18 12 28', 'fedavg': '39 31 66 64'}
-_TABLE7 = {'fedmlh': '4.67 5.44 5.97 5.82', 'fedavg': '5.38 5.73 6.21 7.26'}
-
-
-def _numbers(metric, printed):
-  """Returns a row of each set and algorithm, with one number."""
-  return tuple(
-    table.Row(
-      configuration.task,
-      algorithm,
-      {metric: value},
-      {**_AS_PUBLISHED, **_OF_ALGORITHM[algorithm]},
-    )
-    for algorithm, text in printed.items()
-    for configuration, value in zip(
-      CONFIGURATIONS, table.read(text), strict=True
-    )
-  )
-
-
-def _scores():
-  return tuple(
-    table.Row(
-      configuration.task,
-      algorithm,
-      dict(zip(_SCORES, table.read(text), strict=True)),
-      {**_AS_PUBLISHED, **_OF_ALGORITHM[algorithm]},
-    )
-    for algorithm, printed in _TABLE3.items()
-    for configuration, text in zip(CONFIGURATIONS, printed, strict=True)
+def _table(number, caption, notes='', **more):
+  """Returns a result; a figure of another table's runs has those of EURLex."""
+  task = CONFIGURATIONS[0].task if 'of' in more else ''
+  words = {'number': number, 'caption': caption, 'notes': notes, 'task': task}
+  return table.of_csv(
+    **_PAPER, **words, what=_WHAT, shared={'rounds': 30}, **more
   )
 
 
@@ -170,7 +128,7 @@ def _compared(name: str, size, digits: int):
       if algorithm == _RATIO and same == 'no':
         # The last digit is cut off, not rounded.
         near = abs(rounded - float(text)) < 10**-decimals
-        same = result.OF_ROUNDED if near else 'no'
+        same = 'of rounded' if near else 'no'
       unit = 'MiB' if found.unit == _MB else 'GiB'
       unit = '' if algorithm == _RATIO else unit
       rows.append(
@@ -180,26 +138,14 @@ def _compared(name: str, size, digits: int):
 
 
 _SIZES = ('set', 'algorithm', 'unit', 'published', 'computed', 'equal')
-_PAPER = {'paper': 'FedMLH', 'source': 'arXiv:2110.12292'}
-
-_OF_SCORES = _scores()
-
-
-def _of_eurlex(rows):
-  return tuple(row for row in rows if row.task == CONFIGURATIONS[0].task)
-
-
-_EURLEX = _of_eurlex(_OF_SCORES)
 _ANY_SETS = (
   f'the data of {", ".join(found.task for found in CONFIGURATIONS)}, or --task, any'
   ' whose examples keep all labels'
 )
-OF_THEORY = (
-  result.Expected('', 'pairs whose divergence grew', most=0),
-  result.Expected(
-    '', 'of its buckets over the bound of Lemma 1', least=0.2, most=1.05
-  ),
-)
+OF_THEORY = {
+  'pairs whose divergence grew': (-math.inf, 0),
+  'of its buckets over the bound of Lemma 1': (0.2, 1.05),
+}
 
 
 def _sizes() -> tuple[tuple[str, ...], ...]:
@@ -220,26 +166,30 @@ def _sizes() -> tuple[tuple[str, ...], ...]:
   return tuple(rows)
 
 
-# The paper's figure 5 has curves, of these sizes among others, without numbers.
-_SIZES_OF_EURLEX = tuple(
-  table.Row(
-    CONFIGURATIONS[0].task,
-    'fedmlh',
-    dict.fromkeys(_SCORES),
-    {'hash_tables': tables, 'hash_buckets': buckets},
+_SIZE = 'fedmlh hash_tables={} hash_buckets={}'.format
+_OF_SIZES = tuple(
+  table.Claim(says, 'pc@1', _SIZE(*high), _SIZE(*low), least)
+  for says, high, low, least in (
+    ('More tables are better (Fig. 5)', (4, 250), (2, 250), 0),
+    ('Beyond four tables hardly (Fig. 5)', (8, 250), (4, 250), -2),
+    ('More buckets are better (Fig. 5)', (4, 250), (4, 125), 0),
+    ('More buckets are better (Fig. 5)', (4, 1000), (4, 250), 0),
   )
-  for tables, buckets in ((2, 250), (4, 250), (8, 250), (4, 125), (4, 1000))
+)
+_INFREQUENT = table.Claim(
+  'The gain is in the infrequent labels (Fig. 3)',
+  *('pc@1_infrequent', 'fedmlh', 'fedavg'),
 )
 
 RESULTS = (
-  data_numbers.study(
+  data.study(
     **_PAPER,
     number='Table 1',
     caption='Statistics of the multi-label sets, before features are hashed',
     notes='Test examples, and labels an example, are of the distributed files.'
     ' Bibtex and Delicious are not in the paper.',
   ),
-  result.Formula(
+  table.Formula(
     **_PAPER,
     number='Table 2',
     caption='Tables R and buckets B, and the rows that they replace, beside the'
@@ -247,20 +197,17 @@ RESULTS = (
     heading=('set', 'labels', 'rows', 'R × B', 'here', 'equal'),
     rows=_sizes(),
   ),
-  table.PaperTable(
-    **_PAPER,
-    number='Table 3',
-    caption='Scores of the round with the best mean on the test set',
-    rows=_OF_SCORES,
-    small=fedmlh_small.scores(_EURLEX),
-    notes='The paper divides by k; its code, and hence these numbers, by the'
+  _table(
+    'Table 3',
+    'Scores of the round with the best mean on the test set',
+    'The paper divides by k; its code, and hence these numbers, by the'
     ' labels of an example where they are fewer. The changes are what its code'
     ' does; they choose the round on the test set, and rank by logits. Its order'
     ' of examples is not ours: it takes floor(n / 100) batches an epoch, carries'
     ' the rest over to the next, and never uses the last example; here an epoch is'
     ' all examples, its last batch smaller.',
   ),
-  result.Formula(
+  table.Formula(
     **_PAPER,
     number='Table 4',
     caption="Bytes sent until the best round, one way: the model's bytes, 4 clients"
@@ -269,7 +216,7 @@ RESULTS = (
     heading=_SIZES,
     rows=_compared('table4', Configuration.volume, 2),
   ),
-  result.Formula(
+  table.Formula(
     **_PAPER,
     number='Table 5',
     caption='Bytes of the model: 4 for each weight and bias',
@@ -277,26 +224,20 @@ RESULTS = (
     heading=_SIZES,
     rows=_compared('table5', Configuration.bytes, 4),
   ),
-  table.PaperTable(
-    **_PAPER,
-    number='Table 6',
-    caption='The round with the best mean of P@1, 3 and 5',
-    rows=_numbers('best_round', _TABLE6),
-    small=fedmlh_small.best_round(_of_eurlex(_numbers('best_round', _TABLE6))),
-    notes="The paper's third line, the quotients of these rounds, is left out.",
+  _table(
+    'Table 6',
+    'The round with the best mean of P@1, 3 and 5',
+    "The paper's third line, the quotients of these rounds, is left out.",
   ),
-  table.PaperTable(
-    **_PAPER,
-    number='Table 7',
-    caption='Seconds of a round',
-    rows=_numbers('seconds', _TABLE7),
-    small=fedmlh_small.seconds(_of_eurlex(_numbers('seconds', _TABLE7))),
-    notes='The published seconds are of a P100: what compares is their order.',
+  _table(
+    'Table 7',
+    'Seconds of a round',
+    'The published seconds are of a P100: what compares is their order.',
   ),
-  result.Diagram(
+  table.Diagram(
     **_PAPER, number='Fig. 1', caption='Labels hashed into several small tables'
   ),
-  result.Study(
+  table.Study(
     **_PAPER,
     number='Fig. 2',
     caption='How frequent labels are, and how hashing changes it',
@@ -305,40 +246,28 @@ RESULTS = (
     needs=_ANY_SETS,
     expected=OF_THEORY,
   ),
-  table.PaperTable(
-    **_PAPER,
-    number='Fig. 3',
-    caption="Learning curves of all, frequent and infrequent labels: Table 3's runs",
-    rows=_EURLEX,
-    small=fedmlh_small.scores(_EURLEX),
+  _table(
+    'Fig. 3',
+    "Learning curves of all, frequent and infrequent labels: Table 3's runs",
+    of='table3',
+    claims=(_INFREQUENT,),
     curves=('pc@1', 'pc@1_frequent', 'pc@1_infrequent'),
   ),
-  table.PaperTable(
-    **_PAPER,
-    number='Fig. 4',
-    caption="Scores over the bytes that all clients are sent: Table 3's runs",
-    rows=_EURLEX,
-    small=fedmlh_small.scores(_EURLEX),
+  _table(
+    'Fig. 4',
+    "Scores over the bytes that all clients are sent: Table 3's runs",
+    of='table3',
     curves=_SCORES,
     over='bytes',
   ),
-  table.PaperTable(
-    **_PAPER,
-    number='Fig. 5',
-    caption='Scores by the numbers of tables R and of buckets B',
-    rows=_SIZES_OF_EURLEX,
-    small=fedmlh_small.sizes(_SIZES_OF_EURLEX),
-    shape=tuple(  # That a table more does not harm.
-      result.Expected(
-        *('pc@1', f'fedmlh hash_tables={2 * tables} hash_buckets=250', 0),
-        than=f'fedmlh hash_tables={tables} hash_buckets=250',
-      )
-      for tables in (2, 4)
-    ),
+  _table(
+    'Fig. 5',
+    'Scores by the numbers of tables R and of buckets B',
+    'The paper draws curves of other sizes, and prints no numbers.',
+    claims=_OF_SIZES,
     curves=_SCORES,
-    notes='The paper draws curves of other sizes, and prints no numbers.',
   ),
-  result.Study(
+  table.Study(
     **_PAPER,
     number='Theory',
     caption='Lemmas 1 and 2 and Theorem 2 beside the labels of a task',

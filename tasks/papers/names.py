@@ -6,6 +6,7 @@ top1:0.7             rounds to a target of `tff_xc.measure.targets`
 relative_top1:0.1    rounds to a part of the score of the table's centralised row
 best_round           the round with the best score, of a run's summary
 seconds              of a round, the median
+bytes_down           that all clients were sent until the best round
 others               metrics of the last round, such as support_vectors
 """
 
@@ -16,7 +17,7 @@ from tff_xc.measure import budgets
 from tff_xc.measure import catalog
 from tff_xc.measure import targets
 
-BEST_ROUND, SECONDS = 'best_round', 'seconds'
+BEST_ROUND, SECONDS, SENT = 'best_round', 'seconds', 'bytes_down'
 _RELATIVE = 'relative_'
 _METRICS: Mapping[str, catalog.Metric] = {
   **catalog.METRICS,
@@ -46,11 +47,15 @@ class Parts(NamedTuple):
   relative: float | None = None
 
   @property
+  def is_rounds(self) -> bool:
+    """Whether these are rounds to a score, which a run may not reach."""
+    return self.target is not None or self.relative is not None
+
+  @property
   def is_percent(self) -> bool:
     """Whether the result is in percent; others are numbers."""
-    if self.target or self.relative is not None:
-      return False
-    return _METRICS[self.metric].unit == 'fraction'
+    known = _METRICS.get(self.metric)
+    return not self.is_rounds and known is not None and known.unit == 'fraction'
 
 
 def parse(name: str) -> Parts:

@@ -7,13 +7,12 @@ from tasks.papers import fedaws
 from tasks.papers import fedmlh
 from tasks.papers import fedss
 from tasks.papers import fedvc
-from tasks.papers import result
 from tasks.papers import table
 from tasks.papers import turbosvm
 from tff_xc import errors
 from tff_xc import wording
 
-RESULTS: Mapping[str, result.Result] = {
+RESULTS: Mapping[str, table.Result] = {
   found.name: found
   for paper in (fedss, fedaws, turbosvm, fedmlh, fedvc)
   for found in paper.RESULTS
@@ -21,7 +20,7 @@ RESULTS: Mapping[str, result.Result] = {
 TABLES = {n: r for n, r in RESULTS.items() if isinstance(r, table.PaperTable)}
 
 
-def chosen(names: Sequence[str]) -> list[result.Result]:
+def chosen(names: Sequence[str]) -> list[table.Result]:
   """Returns results by name, each once, in the papers' order.
 
   Args:

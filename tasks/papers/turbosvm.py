@@ -5,11 +5,8 @@ The tasks have the paper's models and rates (its Tables 5 to 8). All numbers are
 means of five seeds on the pooled examples of the test users.
 """
 
-from tasks.papers import data_numbers
-from tasks.papers import result
+from tasks.papers import data
 from tasks.papers import table
-from tasks.papers import turbosvm_numbers as numbers
-from tasks.papers import turbosvm_small
 
 _PAPER = {'paper': 'TurboSVM-FL', 'source': 'arXiv:2401.12012'}
 _SEEDS = (0, 1, 2, 3, 4)
@@ -26,28 +23,35 @@ _FIRST_ROUND = (
 _SETS = {'femnist': 'FEMNIST', 'celeba': 'CelebA', 'shakespeare': 'Shakespeare'}
 
 
-def _table(number, caption, rows, notes, **more):
-  return table.PaperTable(
-    **_PAPER,
-    number=f'Table {number}',
-    caption=caption,
-    rows=rows,
-    notes=notes,
-    **{'seeds': _SEEDS, **more},
-  )
+# All small forms are on handwriting in the shape of FEMNIST, with rows of 64 and not of
+# 2,048, so that tables share their runs. The schedule of the machines stays that of 201
+# rounds, but for Table 4, which counts support vectors at the schedule's end: its fewer
+# rounds take the schedule of C down to 2 / T, as the paper's 200 of 201.
+_EVALUATED = {'eval_every': 4, 'checkpoint_every': 20}
+_SMALL = {'embedding_dim': 64, 'rounds': 60, **_EVALUATED}
+_WHAT = (
+  'Procedural handwriting in the shape of FEMNIST, rows of 64, 60 rounds of 201, one'
+  ' seed' + table.REDESIGNED
+)
+
+
+def _table(number, caption, notes='', **more):
+  words = {'number': number, 'caption': caption, 'notes': notes}
+  words |= {'what': _WHAT, 'shared': _SMALL, 'seeds': _SEEDS, **more}
+  return table.of_csv(**_PAPER, **words)
 
 
 def _curves(number, task):
   """Returns the learning curves of Table 3's runs on one task."""
-  return table.PaperTable(
-    **_PAPER,
-    number=f'Fig. {number}',
-    caption=f"Learning curves on {_SETS[task]}: Table 3's runs",
-    rows=tuple(row for row in numbers.TABLE3 if row.task == task),
-    seeds=_SEEDS,
+  is_small = task == 'femnist'
+  return _table(
+    f'Fig. {number}',
+    f"Learning curves on {_SETS[task]}: Table 3's runs",
+    '' if is_small else 'The small form is that of Fig. 2.',
+    of='table3',
+    task=task,
+    what=_WHAT if is_small else '',
     curves=('macro_f1', 'top1', 'mcc'),
-    small=turbosvm_small.scores(numbers.TABLE3) if task == 'femnist' else None,
-    notes='' if task == 'femnist' else 'The small form is that of Fig. 2.',
   )
 
 
@@ -82,7 +86,7 @@ _COUNTS = (
 
 def _architecture(number, place):
   name, published, formula, value = _COUNTS[place]
-  return result.Formula(
+  return table.Formula(
     **_PAPER,
     number=f'Table {number}',
     caption='Trainable parameters of the network, from its layers',
@@ -132,43 +136,44 @@ _STATISTICS_NOTES = (
 
 
 RESULTS = (
-  result.Diagram(
+  table.Diagram(
     **_PAPER,
     number='Fig. 1',
     caption='The round of TurboSVM-FL, and curves at a rate that is too small',
     notes='Only the sketch is known here, not the rate of its curves.',
   ),
-  data_numbers.study(
+  data.study(
     **_PAPER,
     number='Table 1',
     caption="Statistics of LEAF's sets",
     notes=_STATISTICS_NOTES,
   ),
   _table(
-    2,
+    'Table 2',
     'Rounds to an accuracy; 8 clients, one local epoch',
-    numbers.TABLE2,
     _FIRST_ROUND,
-    small=turbosvm_small.rounds(numbers.TABLE2),
+    # The best score is what rows are judged by; rounds need the target.
+    shared={**_SMALL, 'target': 'top1:0.7'},
   ),
   _table(
-    3,
+    'Table 3',
     'Scores after 100 rounds; 8 clients, one local epoch',
-    numbers.TABLE3,
     _AFTER_100,
     at_rounds=100,
-    small=turbosvm_small.scores(numbers.TABLE3),
   ),
   _table(
-    4,
+    'Table 4',
     'Macro F1 by the length of class rows; 8, 64 and 512 clients',
-    numbers.TABLE4,
     'After 200 of 201 rounds. No other method has support vectors.',
     at_rounds=200,
-    small=turbosvm_small.widths(numbers.TABLE4),
+    what='Procedural handwriting in the shape of FEMNIST, the schedule of 201 rounds in'
+    ' 61, and 60 of these (9 and 8 with 64 clients), one seed'
+    + table.REDESIGNED
+    + ' (but that of 64 clients with rows of 16, which failed, left with its run)',
+    shared=_EVALUATED,
   ),
   *(_architecture(number, number - 5) for number in (5, 6, 7)),
-  result.Formula(
+  table.Formula(
     **_PAPER,
     number='Table 8',
     caption="Learning rates, beside the tasks' defaults",
@@ -178,40 +183,32 @@ RESULTS = (
     rows=_rates(),
   ),
   _table(
-    9,
+    'Table 9',
     'Rounds to an accuracy; 8, 16 and 32 clients',
-    numbers.TABLE9,
     _FIRST_ROUND,
-    small=turbosvm_small.more_clients(numbers.TABLE9, 'top1:0.7'),
   ),
   _table(
-    10,
+    'Table 10',
     'Scores after 100 rounds; 8, 16 and 32 clients',
-    numbers.TABLE10,
     _AFTER_100,
     at_rounds=100,
-    small=turbosvm_small.more_clients(numbers.TABLE10, 'macro_f1'),
   ),
   _table(
-    11,
+    'Table 11',
     'Scores after 100 rounds; 1, 2 and 4 local epochs',
-    numbers.TABLE11,
     _AFTER_100,
     at_rounds=100,
-    small=turbosvm_small.more_epochs(numbers.TABLE11),
   ),
   _table(
-    12,
+    'Table 12',
     'Macro F1 by the kernel of the machines; 8 clients, one local epoch',
-    numbers.TABLE12,
     'After 200 rounds. The paper also prints test losses, which are not measured'
     ' here. The rates of rbf and sigmoid are not known here.',
     seeds=(0,),
     at_rounds=200,
-    small=turbosvm_small.kernels(numbers.TABLE12),
   ),
   *map(_curves, (2, 4, 5), _SETS),
-  data_numbers.study(
+  data.study(
     **_PAPER,
     number='Fig. 3',
     caption='Histograms of the sizes of clients',

@@ -163,10 +163,12 @@ def test_no_probability_changes_nothing(data):
 
 def test_the_option_is_one_of_all_algorithms_with_clients():
   for name, entry in registry.ALGORITHMS.items():
-    assert ('client_dropout' in entry.names) == entry.has_clients, name
+    assert ('client_failure_rate' in entry.names) == entry.has_clients, name
   for value, told in ((1.0, 'less than 1'), (-0.1, 'at least 0')):
-    with pytest.raises(errors.InputError, match=f'--client_dropout.*{told}'):
-      experiment.resolve('glyphs', 'fedss', {'client_dropout': value})
+    with pytest.raises(
+      errors.InputError, match=f'--client_failure_rate.*{told}'
+    ):
+      experiment.resolve('glyphs', 'fedss', {'client_failure_rate': value})
 
 
 def run(folder, algorithm, rounds, **given):
@@ -194,7 +196,7 @@ def weights(folder, round_number):
     ('fedss', {}),
     pytest.param(
       'fedss',
-      {'virtual_clients': 8, 'robust': 'zeroing+clipping'},
+      {'virtual_client_size': 8, 'robust_aggregation': 'zeroing+clipping'},
       marks=pytest.mark.slow,
     ),
     pytest.param('turbosvm', {}, marks=pytest.mark.slow),
@@ -203,7 +205,7 @@ def weights(folder, round_number):
 def test_a_run_goes_on_with_the_rest_and_resumes(
   in_process, built_once, tmp_path, algorithm, given
 ):
-  given = {**given, 'client_dropout': 0.5}
+  given = {**given, 'client_failure_rate': 0.5}
   made, summary, straight = run(tmp_path / 'straight', algorithm, 4, **given)
   assert isinstance(made.algorithm.sampling, cohort.Dropout)
   done = straight[1:]
@@ -211,7 +213,7 @@ def test_a_run_goes_on_with_the_rest_and_resumes(
   assert summary['client_dropouts_total'] == done['client_dropouts'].sum()
   assert 2 <= summary['client_dropouts_total'] <= 10
   assert np.isnan(straight['client_dropouts'][0])
-  assert ('clipping_norm' in straight) == ('robust' in given)
+  assert ('clipping_norm' in straight) == ('robust_aggregation' in given)
   run(tmp_path / 'resumed', algorithm, 2, **given)
   resumed = run(tmp_path / 'resumed', algorithm, 4, **given)
   pd.testing.assert_frame_equal(resumed[2], straight)
@@ -233,7 +235,7 @@ def test_a_round_of_which_nobody_is_left_keeps_the_model(
   in_process, built_once, tmp_path
 ):
   _, summary, table = run(
-    tmp_path / 'run', 'fedss', 6, client_dropout=0.99, checkpoint_every=1
+    tmp_path / 'run', 'fedss', 6, client_failure_rate=0.99, checkpoint_every=1
   )
   assert (table['client_dropouts'][4:] == 3).all()
   assert (table['clients'][4:] == 0).all()

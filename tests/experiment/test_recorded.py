@@ -28,7 +28,7 @@ _SHARED = {
   'embedding_dim': 6,
   'batch_size': 8,
   'negatives': 4,
-  'spreadout_neighbours': 3,
+  'spreadout_neighbors': 3,
   'clients_per_round': 5,
   'steps_per_round': 3,
 }
@@ -69,7 +69,7 @@ def _measured(task: str, algorithm: str, run_dir: str) -> pd.DataFrame:
   found = algorithms.get(algorithm)
   given = {**_SHARED, **_TASKS[task]}
   taken = (*found.names, *settings.tasks.get(task).option_values())
-  if not found.has_clients or found.own.get('virtual_clients'):
+  if not found.has_clients or found.own.get('virtual_client_size'):
     taken = set(taken) - {'examples_per_round'}
   argv = [f'--{k}={v}' for k, v in given.items() if k in taken]
   argv += [f'--task={task}', f'--algorithm={algorithm}']

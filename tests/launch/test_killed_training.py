@@ -17,8 +17,8 @@ KILLS = 10
 FLAGS = (
   *small_data.SPARSE_WORDS,
   '--algorithm=moon',
-  '--client_dropout=0.2',
-  '--robust=zeroing+clipping',
+  '--client_failure_rate=0.2',
+  '--robust_aggregation=zeroing+clipping',
   '--rounds=200',
   '--eval_every=5',
   '--checkpoint_every=1',

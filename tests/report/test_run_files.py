@@ -34,11 +34,15 @@ def test_reads_a_finished_run(tmp_path):
   [
     (
       *('a', 'hyperparameters', {'clients_per_round': 3}),
-      {'client_dropout': 0.0, 'robust': 'none'},
+      {'client_failure_rate': 0.0, 'robust_aggregation': 'none'},
     ),
     (
-      *('a', 'hyperparameters', {'clients_per_round': 3, 'robust': 'zeroing'}),
-      {'client_dropout': 0.0},
+      *(
+        'a',
+        'hyperparameters',
+        {'clients_per_round': 3, 'robust_aggregation': 'zeroing'},
+      ),
+      {'client_failure_rate': 0.0},
     ),
     ('a', 'hyperparameters', {'steps_per_round': 3}, {}),  # Centralized.
     ('images', 'options', {'crop': 4}, {'test_examples': 0}),
@@ -73,7 +77,7 @@ DONE = '{"rounds": 3, "final": {'
     ('config.json', IDS + '}', '"seed" to be of type int'),
     ('config.json', WHOLE + ', "hyperparameters": 1}', 'of type dict'),
     ('config.json', WHOLE + ', "target": 5}', '"target" to be of type str'),
-    ('config.json', WHOLE + ', "stop_after": "1"}', 'of type int'),
+    ('config.json', WHOLE + ', "early_stopping_patience": "1"}', 'of type int'),
     ('config.json', '[' * 100_000, 'nested'),
     ('summary.json', '{"rounds": 3}', '"final" to be of type dict'),
     ('summary.json', DONE + '"top1": "x"}}', '"top1" is no number'),

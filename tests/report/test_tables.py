@@ -75,14 +75,14 @@ def test_methods_are_everything_but_the_seed(runs):
       ],
     ),
     (  # An option that is off in all runs is not named.
-      {'row_renormalise': False},
+      {'row_renormalize': False},
       {'algorithm': 'fullsoftmax'},
       ['fedss', 'fullsoftmax'],
     ),
     (  # A configuration without the key differs from one with any value of it.
-      {'row_renormalise': True},
+      {'row_renormalize': True},
       {},
-      ['fedss row_renormalise=true', 'fedss'],
+      ['fedss row_renormalize=true', 'fedss'],
     ),
   ],
 )
@@ -112,10 +112,10 @@ def test_runs_that_do_not_compare_are_refused(tmp_path, runs):
 
 
 def test_a_run_that_waited_for_a_better_round_has_finished(runs):
-  runs[0].config.update(rounds=30, stop_after=3)
+  runs[0].config.update(rounds=30, early_stopping_patience=3)
   runs[0].summary['stopped_after'] = 3
   assert len(tables.collect(runs[:1])) == 1
-  runs[0].config['stop_after'] = 5  # It goes on to wait.
+  runs[0].config['early_stopping_patience'] = 5  # It goes on to wait.
   with pytest.raises(errors.InputError, match='has not finished'):
     tables.collect(runs[:1])
 

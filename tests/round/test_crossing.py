@@ -22,7 +22,7 @@ ALIKE = ('fedavg', 'fedavgm', 'fedadam', 'fedams', 'fedprox', 'fedvc', 'fedir')
 REMEMBERING = ('moon',)
 # Between them they have every request and merge; the bytes of others are slow.
 QUICK = ('fedss', 'fullsoftmax', 'fedaws', 'fedaws_baseline2', 'fedmlh')
-FROZEN_AND_WEIGHTED = {'train': 'bottleneck', 'importance_weights': 'train'}
+FROZEN_AND_WEIGHTED = {'trainable': 'bottleneck', 'importance_weights': 'train'}
 LABELS = [[0, 0, 3, 5], [7, 3]]
 SPARSE = [
   [(3, [[0, 1], [2]]), (5, [[]]), (1, [[2]])],
@@ -89,11 +89,11 @@ def _cases():
     ('fedss', 0, {}),
     ('fullsoftmax', 0, {}),
     ('fedaws_baseline2', 0, {}),
-    ('fullsoftmax', None, {'train': 'head', 'importance_weights': 'train'}),
-    ('fedss', 5, {'train': 'head'}),
-    ('fullsoftmax', 5, {'train': 'bottleneck'}),
-    ('turbosvm', None, {'train': 'head'}),
-    ('fedaws', None, {'train': 'head'}),
+    ('fullsoftmax', None, {'trainable': 'head', 'importance_weights': 'train'}),
+    ('fedss', 5, {'trainable': 'head'}),
+    ('fullsoftmax', 5, {'trainable': 'bottleneck'}),
+    ('turbosvm', None, {'trainable': 'head'}),
+    ('fedaws', None, {'trainable': 'head'}),
   ):
     yield pytest.param(name, features, given, marks=slow)
 
@@ -147,7 +147,7 @@ def test_nothing_of_n_rows_crosses_with_probabilities():
 
 def test_frozen_weights_count_as_parameters_of_the_client():
   whole, head = (
-    communication.messages(registered.algorithm('fedavg', train=part))
+    communication.messages(registered.algorithm('fedavg', trainable=part))
     for part in ('all', 'head')
   )
   assert (head.encoder_bytes, head.frozen_bytes) == (0, whole.encoder_bytes)

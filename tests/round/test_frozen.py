@@ -62,7 +62,7 @@ def test_an_encoder_without_a_last_layer_is_refused():
   'part', ['head', pytest.param('bottleneck', marks=pytest.mark.slow)]
 )
 def test_what_is_frozen_is_in_the_weights_and_in_no_optimizers_state(part):
-  given = {'train': part, 'server_optimizer': 'adam'}
+  given = {'trainable': part, 'server_optimizer': 'adam'}
   learning = registered.process('fedss', **given)
   state = learning.initialize()
   before = learning.get_model_weights(state)
@@ -80,7 +80,9 @@ def test_what_is_frozen_is_in_the_weights_and_in_no_optimizers_state(part):
 
 
 def test_other_values_of_frozen_weights_cannot_be_set():
-  learning = registered.process('fedss', train='head', server_optimizer='adam')
+  learning = registered.process(
+    'fedss', trainable='head', server_optimizer='adam'
+  )
   state = learning.initialize()
   weights = learning.get_model_weights(state)
   rows = weights._replace(
@@ -121,7 +123,7 @@ def test_frozen_statistics_are_those_of_test_time_in_training_too():
   'part', [pytest.param('head', marks=pytest.mark.slow), 'bottleneck']
 )
 def test_rows_of_a_frozen_table_are_requested_and_not_sent_back(part):
-  learning = registered.process('fedss', registered.SPARSE, 5, train=part)
+  learning = registered.process('fedss', registered.SPARSE, 5, trainable=part)
   state = learning.initialize()
   after, metrics = tiny.run(learning, 1, lambda _: SPARSE)
   np.testing.assert_array_equal(
@@ -137,7 +139,7 @@ def test_rows_of_a_frozen_table_are_requested_and_not_sent_back(part):
 
 
 def test_a_frozen_table_that_all_clients_receive_is_refused():
-  made = registered.algorithm('fedss', registered.SPARSE, 0, train='head')
+  made = registered.algorithm('fedss', registered.SPARSE, 0, trainable='head')
   with pytest.raises(errors.InputError, match='feature'):
     process_lib.build_process(made)
 

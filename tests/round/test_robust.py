@@ -334,7 +334,7 @@ def test_feature_rows_are_within_the_same_norm():
     [[(0, [[1, 2], [3]]), (5, [[2, 8]])], [(7, [[4], [0, 1]])]]
   )
   given = {
-    'robust': 'clipping',
+    'robust_aggregation': 'clipping',
     'clipping_norm': 1e-3,
     'server_momentum': 0.0,
     'client_learning_rate': 1.0,
@@ -392,12 +392,12 @@ def test_options_make_the_bounds():
     return entry.made(model=tiny.model(), **given).robust
 
   assert bounds() is None
-  assert bounds(robust='zeroing+clipping') == robust.Robust()
-  assert bounds(robust='zeroing') == robust.Robust(clipping=None)
+  assert bounds(robust_aggregation='zeroing+clipping') == robust.Robust()
+  assert bounds(robust_aggregation='zeroing') == robust.Robust(clipping=None)
   assert bounds(
-    robust='clipping', clipping_norm=0.1, clipping_quantile=0.5
+    robust_aggregation='clipping', clipping_norm=0.1, clipping_quantile=0.5
   ) == robust.Robust(None, robust.Quantile(0.1, 0.5, 0.2))
   with pytest.raises(errors.InputError, match='clipping_norm'):
-    bounds(robust='zeroing', clipping_norm=0.1)
+    bounds(robust_aggregation='zeroing', clipping_norm=0.1)
   with pytest.raises(ValueError, match='or both'):
     robust.Robust(None, None)

@@ -105,7 +105,7 @@ def test_own_classes_of_examples_not_drawn_are_no_negatives():
 
 
 def test_fedaws_sends_the_rows_of_classes_that_were_not_drawn():
-  process = tiny.process('fedaws', max_positives=4, spreadout_neighbours=1)
+  process = tiny.process('fedaws', max_positives=4, spreadout_neighbors=1)
   state = process.initialize()
   drawn = SOUND._replace(x=SOUND.x[:2], y=SOUND.y[:2])  # Only class 0.
   output = process.next(state, [drawn])

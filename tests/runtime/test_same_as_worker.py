@@ -70,7 +70,7 @@ _CHANGED = [
     else [],
   )
   for name, algorithm in algorithms.ALGORITHMS.items()
-  for changes in ({}, _ADAM, {**_OPTIONS, 'train': 'bottleneck'})
+  for changes in ({}, _ADAM, {**_OPTIONS, 'trainable': 'bottleneck'})
   if set(changes) <= set(algorithm.names)
   if name != 'fedmlh' or 'train' not in changes  # It hashes classes.
 ]

@@ -1,16 +1,14 @@
 """Published tables: their experiments exist here."""
 
-import math
 import zlib
 
 import pytest
 
 from tasks import experiment
 from tasks import registry as tasks
-from tasks.papers import fedss_sizes
+from tasks.papers import fedss
 from tasks.papers import names
 from tasks.papers import registry
-from tasks.papers import result
 from tasks.papers import table
 from tff_xc import errors
 from tff_xc.algorithms import registry as algorithms
@@ -49,17 +47,6 @@ def _check_published(row, metrics):
     assert not value.is_bound or (not parts.is_percent and value.mean in bounds)
 
 
-TURBOSVM = [
-  t
-  for t in registry.TABLES.values()
-  if t.paper == 'TurboSVM-FL' and t.number.startswith('Table')
-]
-METHODS = {'fedavg', 'fedadam', 'fedams', 'fedprox', 'moon', 'turbosvm'}
-METHODS |= {'fedaws_softmax'}
-SETS = {'femnist', 'celeba', 'shakespeare'}
-# Rows of each table: 7 methods, 3 sets, 1 or 3 settings.
-SIZES = {2: 21, 3: 21, 4: 15, 9: 63, 10: 63, 11: 63, 12: 9}
-
 # Checksums of rows as they were compared with the papers: settings, and numbers.
 CHECKED = {
   'turbosvm-fl/table2': 0x9769D4A6,
@@ -92,35 +79,6 @@ def test_every_digit_is_the_papers(name):
   of = lambda r: f'{r.task} {r.algorithm} {sorted(r.changes.items())}'
   rows = [f'{of(r)} {r.results()}' for r in registry.TABLES[name].rows]
   assert zlib.crc32('\n'.join(rows).encode()) == CHECKED[name]
-
-
-def test_turbosvms_tables_have_all_methods_and_sets():
-  for t in TURBOSVM:
-    if t.number not in ('Table 4', 'Table 12'):  # TurboSVM-FL alone.
-      assert {row.algorithm for row in t.rows} == METHODS
-      assert {row.task for row in t.rows} == SETS
-
-
-def test_turbosvms_tables_agree_with_each_other():
-  t = {int(t.number.split()[1]): t for t in TURBOSVM}
-  assert {number: len(table.rows) for number, table in t.items()} == SIZES
-  for found in t.values():
-    for row in found.rows:
-      _check_published(row, ('top1', 'macro_f1', 'mcc'))
-  plain = lambda number: {
-    (r.task, r.algorithm): r.published
-    for r in t[number].rows
-    if not r.changes.keys() - {'eval_every'}
-  }
-  assert plain(3) == plain(10) == plain(11)
-  for key, published in plain(2).items():
-    [(name, exact)] = published.items()
-    rounded = plain(9)[key][name]
-    assert rounded.mean == int(exact.mean + 0.5)
-    assert rounded.is_bound == exact.is_bound
-  last = t[11].rows[-1]
-  assert last.task == 'shakespeare'
-  assert last.changes == {'local_epochs': 4}
 
 
 @pytest.mark.parametrize(
@@ -172,24 +130,41 @@ def test_a_tables_summary_is_of_one_task_and_its_first_metric():
   assert str(table.Published(51.7, 0.06)) == '51.7 ± 0.06'
 
 
-def test_values_are_read_as_printed():
-  first, second = table.Published(51.7, 0.4), table.Published(18.0)
-  assert table.read('51.7±0.4 – 18.0') == [first, None, second]
+def test_values_and_changes_are_read_as_printed(monkeypatch):
+  line = lambda row, changes, **value: dict(
+    zip(
+      ('table', 'scale', 'row', 'task', 'algorithm', 'changes', 'metric', 'at'),
+      ('table1', 'paper', row, 'glyphs', 'fedss', changes, 'top1', '0.7'),
+      strict=True,
+    ),
+    **{'published': '', 'std': '', 'bound': '', **value},
+  )
+  monkeypatch.setattr(
+    table,
+    '_lines',
+    lambda paper: [
+      line('1', 'negatives=5', published='91.6', std='18.2'),
+      line('2', 'shuffle=false;crop=scale', published='200', bound='>'),
+      line('3', 'client_learning_rate=1e-05', published='144'),
+      line('4', ''),
+    ],
+  )
+  rows = table.rows('p', 'table1', shared={'rounds': 9, 'hash_tables': 3})
+  values = [row.published['top1:0.7'] for row in rows]
   bound = table.Published(200, is_bound=True)
-  assert table.read('>200 144') == [bound, table.Published(144)]
-  assert str(bound) == '>200'
-  assert str(table.Published(144)) == '144'
-
-
-def test_rounds_to_a_target_are_results():
-  row = lambda *values: [
-    table.Row('a', 'x', {'top1:0.7': value}, {'m': i})
-    for i, value in enumerate(table.read(' '.join(values)))
+  number = table.Published(144)
+  assert values == [table.Published(91.6, 18.2), bound, number, None]
+  assert [str(value) for value in values[1:3]] == ['>200', '144']
+  assert [row.changes for row in rows] == [
+    {'rounds': 9, 'negatives': 5},  # It takes no hash_tables.
+    {'rounds': 9, 'shuffle': False, 'crop': 'scale'},
+    {'rounds': 9, 'client_learning_rate': 1e-5},
+    {'rounds': 9},
   ]
-  t = paper_table('Table 1', row('91.6±18.2', '>200'))
-  assert t.rows[0].results() == 'rounds to top-1 70 %: 91.6 ± 18.2'
-  assert t.rows[1].results() == 'rounds to top-1 70 %: >200'
-  assert t.summary('a') == 'rounds to top-1 70 %: x 91.6 to >200'
+  for row in rows:
+    assert table.changes(table.text_of(row.changes)) == row.changes
+  assert rows[0].results() == 'rounds to top-1 70 %: 91.6 ± 18.2'
+  assert rows[1].results() == 'rounds to top-1 70 %: >200'
 
 
 def test_every_task_of_a_table_is_listed_with_it():
@@ -201,27 +176,35 @@ def test_every_task_of_a_table_is_listed_with_it():
 
 
 @pytest.mark.parametrize(
-  'each', registry.RESULTS.values(), ids=lambda r: r.name
+  'found', registry.TABLES.values(), ids=lambda t: t.name
 )
-def test_expectations_are_of_something_that_is_measured(each):
-  if isinstance(each, result.Study):
-    assert each.expected
-  if not isinstance(each, table.PaperTable) or not each.small:
-    return
-  small = each.small
-  labels = table.labels(small.rows)
-  assert len(set(labels)) == len(labels)
-  assert small.expected
-  for expected in small.expected:
-    assert {expected.of, expected.than or expected.of} <= set(labels)
-    if expected.metric.partition(':')[0] not in catalog.SCORES:
-      continue
-    for row in small.rows:
-      assert expected.metric.partition(':')[0] in tasks.get(row.task).metrics
-    assert expected.bounds
-  for row in small.rows:
-    assert tasks.get(row.task).find is None  # Always there.
-    assert 'rounds' in row.changes
+def test_rows_and_claims_of_both_sizes(found):
+  forms = [(found.rows, found.claims)]
+  if found.small:
+    forms.append((found.small.rows, found.small.claims))
+    for row in found.small.rows:
+      assert tasks.get(row.task).find is None  # Always there.
+      assert 'rounds' in row.changes
+  for rows, claims in forms:
+    labels = table.labels(rows)
+    of = dict(zip(labels, rows, strict=True))
+    assert [of[label] for label in labels] == [*rows]  # Equal ones alone.
+    for claim in claims:
+      assert claim.pairs(rows), claim
+      assert claim.metric in tasks.get(rows[0].task).metrics
+  printed = [value for row in found.rows for value in row.published.values()]
+  assert any(printed) or found.claims
+
+
+def test_small_rows_have_numbers_of_their_table():
+  for found in registry.TABLES.values():
+    published = [
+      value for row in found.rows for value in row.published.values()
+    ]
+    for row in found.small.rows if found.small else ():
+      assert all(
+        value in published for value in row.published.values() if value
+      )
 
 
 def test_results_are_chosen_by_name_paper_or_all():
@@ -237,62 +220,35 @@ def test_results_are_chosen_by_name_paper_or_all():
     chosen('x')
 
 
-def test_bounds_read_well():
-  assert result.Expected('top1', 'a', 10).bounds == 'at least 10'
-  assert result.Expected('top1', 'a', most=2.5).bounds == 'at most 2.5'
-  assert result.Expected('top1', 'a', -1, 1).bounds == '-1 to 1'
-
-
 @pytest.mark.parametrize(
-  ('bounds', 'text', 'reversed_by', 'in_order'),
+  ('least', 'most', 'text'),
   [
-    ({'least': 10}, 'at least 10 points above', (), (10, 12)),
-    ({'least': 0}, 'not below', (), (0, 1)),
-    ({'least': -3}, 'at most 3 points below', (-3, -0.1), (0, 5)),
-    ({'most': -5}, 'at least 5 points below', (), (-5, -6)),
-    ({'most': 0}, 'not above', (), (0, -1)),
-    ({'most': 2.5}, 'at most 2.5 points above', (2.5, 1), (0, -1)),
-    # A range is of no order.
-    (
-      {'least': -3, 'most': 12},
-      'from 3 points below to 12 points above',
-      (),
-      (-3, 0, 12),
-    ),
+    (10, float('inf'), 'at least 10'),
+    (-float('inf'), 2.5, 'at most 2.5'),
+    (-1, 1, '-1 to 1'),
+    (1262, 1262, 'exactly 1,262'),
   ],
 )
-def test_an_expectation_says_what_it_tests(bounds, text, reversed_by, in_order):
-  expected = result.Expected('top1', 'a', **bounds, than='b')
-  assert expected.compared(' points') == text
-  assert all(map(expected.holds, (*reversed_by, *in_order)))
-  assert all(map(expected.is_reversed, reversed_by))
-  assert not any(map(expected.is_reversed, in_order))
-  beyond = (expected.least - 1, expected.most + 1)
-  assert not any(map(expected.holds, filter(math.isfinite, beyond)))
+def test_bounds_read_well(least, most, text):
+  assert table.bounds(least, most) == text
 
 
-def test_fedvcs_tables_agree_with_each_other():
-  t = {n: registry.TABLES[f'fedvc/table{n}'] for n in range(1, 6)}
-  # Plain and virtual clients of Table 2 are those without FedIR of Table 3.
-  of_user = [r.published for r in t[2].rows if 'user' in r.task][2:]
-  rounds = lambda found: {n: v for n, v in found.items() if 'batches' not in n}
-  plain = [
-    r.published
-    for r in t[3].rows
-    if r.changes['clients_per_round'] == 10
-    and 'importance_weights' not in r.changes
-  ]
-  assert [rounds(found) for found in of_user] == plain
-  alone = [r for r in t[1].rows if r.task == 'landmarks-user-160k']
-  assert t[4].rows[-1].published == alone[0].published
-  assert (
-    t[5].reference(t[5].rows[0], t[5].rows).published == t[1].rows[2].published
+def test_a_claim_is_of_rows_with_the_same_other_settings():
+  row = lambda task, algorithm, **changes: table.Row(
+    task, algorithm, {}, changes
   )
-  # A virtual client takes 4 batches a round.
-  for row in t[2].rows:
-    if row.algorithm == 'fedvc' or 'virtual_clients' in row.changes:
-      at = lambda budget, row=row: row.published[f'top1@{budget}']
-      assert at('rounds:2500') == at('batches:10000')
+  rows = [
+    row('a', 'fedss', negatives=5),
+    row('a', 'fedss', negatives=80),
+    row('a', 'negonly', negatives=5),
+    row('b', 'negonly', negatives=5),
+    row('a', 'fullsoftmax', rounds=3),
+  ]
+  pairs = lambda high, low: table.Claim('', 'top1', high, low).pairs(rows)
+  assert pairs('fedss', 'negonly') == [(0, 2)]
+  assert pairs('fedss negatives=80', 'fullsoftmax') == [(1, 4)]
+  assert pairs('fedss negatives=80', 'fedss negatives=5') == [(1, 0)]
+  assert not pairs('fedss', 'posonly')
 
 
 def test_scores_at_budgets_and_rounds_to_a_part_are_results():
@@ -327,13 +283,13 @@ def test_a_row_is_relative_to_the_centralised_row_with_its_settings():
 
 
 def test_the_share_of_the_class_table_has_the_printed_digits():
-  rows = fedss_sizes.FIGURE8.rows
+  rows = fedss.FIGURE8.rows
   digits = [row[6] for row in rows if row[4] != '–']
   assert digits == ['yes'] * 5
   # Of tests/encoders/test_mobilenet.py, which counts the network's weights.
-  assert fedss_sizes.encoder_here(64) == 3_033_456
-  assert fedss_sizes.share(100, 50, 2) == 0.5
-  assert fedss_sizes.share(100, 50, 2, sent=10) == pytest.approx(0.4)
+  assert fedss.encoder_here(64) == 3_033_456
+  assert fedss.share(100, 50, 2) == 0.5
+  assert fedss.share(100, 50, 2, sent=10) == pytest.approx(0.4)
 
 
 def test_the_reproduction_matrix_is_whole():

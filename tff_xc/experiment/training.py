@@ -175,7 +175,7 @@ def _whole_config(
     'algorithm': 'own',
     **config,
     'best_by': best.metric,
-    'stop_after': best.stop_after,
+    'early_stopping_patience': best.stop_after,
     **dataclasses.asdict(schedule),
     'data': fingerprint.fingerprint(dataset),
   }

@@ -79,4 +79,6 @@ def check(best_by: str, stop_after: int, measured: Collection[str]) -> None:
       f' {", ".join(measured)}'
     )
   if stop_after and not best_by:
-    raise errors.InputError('--stop_after needs --best_by, a score to improve')
+    raise errors.InputError(
+      '--early_stopping_patience needs --best_by, a score to improve'
+    )

@@ -48,7 +48,7 @@ NOT_CONFIGURATION = (
   'git_revision',
   'run_dir',
   'signature',
-  'stop_after',
+  'early_stopping_patience',
   'target',
   'unset',
   'versions',
@@ -56,7 +56,7 @@ NOT_CONFIGURATION = (
 )
 # Hyper-parameters of federated algorithms that older runs lack, each with the
 # value at which rounds are as they were.
-_ADDED = {'client_dropout': 0.0, 'robust': 'none'}
+_ADDED = {'client_failure_rate': 0.0, 'robust_aggregation': 'none'}
 # The same of tasks' options.
 _ADDED_OPTIONS = {'images': {'test_examples': 0}}
 # Types of keys that may be absent, since some versions did not write them.
@@ -65,7 +65,7 @@ _OPTIONAL = {
   'options': dict,
   'data': dict,
   'target': str,
-  'stop_after': int,
+  'early_stopping_patience': int,
 }
 # Of summary.json, objects of scores, and all else that is no number.
 _OF_SCORES = ('final', 'best', 'best_round')
@@ -143,7 +143,9 @@ def is_finished(
   """Whether a run has all its rounds, or waited `stop_after` for a better one."""
   return summary is not None and (
     summary['rounds'] >= config.get('rounds', 0)
-    or summary.get('stopped_after', 0) == config.get('stop_after', 0) > 0
+    or summary.get('stopped_after', 0)
+    == config.get('early_stopping_patience', 0)
+    > 0
   )
 
 

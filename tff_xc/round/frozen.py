@@ -146,7 +146,7 @@ def _drawn(algorithm, seed: list[int]) -> dict[str, np.ndarray]:
     raise errors.InputError(
       f'the frozen weights of the encoder have {size:,} bytes; expected at most'
       f' {_MOST_BYTES:,}, which a computation can hold: take a smaller network,'
-      ' or --train=all'
+      ' or --trainable=all'
     )
 
   @tf.function(autograph=False)
@@ -182,16 +182,16 @@ def train_only(
   specs, encoder = model.weight_specs(), model.encoder
   if part == 'bottleneck' and not encoder.last_layer:
     raise errors.InputError(
-      '--train=bottleneck: this encoder names no last layer of its own'
-      ' (Encoder.last_layer); give --train=head or all'
+      '--trainable=bottleneck: this encoder names no last layer of its own'
+      ' (Encoder.last_layer); give --trainable=head or all'
     )
   kept = encoder.last_layer if part == 'bottleneck' else ()
   names = {*specs.encoder, *specs.encoder_state, *encoder.tables} - {*kept}
   frozen = algorithm.frozen | names
   if frozen >= {*specs.encoder, *specs.tables}:
     raise errors.InputError(
-      f'--train={part}: this algorithm does not train the class table, so nothing'
-      ' would be trained; give --train=bottleneck or all'
+      f'--trainable={part}: this algorithm does not train the class table, so nothing'
+      ' would be trained; give --trainable=bottleneck or all'
     )
   tables = tuple(
     tables_lib.Table(t.name, t.request, merge.KeepRows())

@@ -1,1 +1,56 @@
-"""Measurements of a paper that are neither formulas nor plain runs."""
+"""Measurements that are neither formulas nor plain runs, a module for each.
+
+resolve(name, scale, task, given) -> config: checks what the flags say without
+  importing TensorFlow. `name` is of the result, `scale` 'paper' or 'small',
+  `task` that of --task or None, `given` the settings that flags set, by name.
+  Raises errors.InputError.
+measure(config, folder, output, jobs) -> lines: measures, and draws pictures in
+  `folder`, which exists. `output` is the directory of all results, with whose runs
+  a study may share models; `jobs` of them are trained side by side, 0: as many as
+  fit. Lines are dictionaries with row, metric and mean, see `results.COLUMNS`; the
+  metric `results.VALUE` has values of which something is published or expected.
+  Raises errors.InputError for missing or damaged data.
+"""
+
+import importlib
+from collections.abc import Mapping
+from typing import Any
+
+from launch.reproduction import results
+from tasks import registry as tasks
+from tasks.papers import table
+from tff_xc import errors
+
+
+def module(found: table.Study):
+  """Returns the module that measures a study."""
+  return importlib.import_module(f'{__name__}.{found.module}')
+
+
+def revision() -> str:
+  """Returns the revision of this package that measures now, or ''."""
+  from tff_xc import environment
+
+  return environment.describe()['git_revision'] or ''
+
+
+def lacks(config: Mapping[str, Any]) -> str:
+  """Returns why a configuration's data are not there; '' if they are."""
+  find = tasks.get(config['task']).find
+  try:
+    if find is not None:
+      find(config['data_dir'])
+  except errors.InputError as e:
+    return str(e)
+  return ''
+
+
+def value(row: str, mean: float, **more: Any) -> dict[str, Any]:
+  """Returns the line of a value of which something is published or expected."""
+  return {'row': row, 'metric': results.VALUE, 'mean': float(mean), **more}
+
+
+def missing(task: str, row: str = 'all values', **more: Any) -> dict[str, Any]:
+  """Returns the line of a task whose data are not there."""
+  of = {'row': row, 'metric': results.VALUE, 'task': task}
+  return {**of, 'note': 'its files are missing', **more}

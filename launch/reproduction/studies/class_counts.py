@@ -8,9 +8,9 @@ import pathlib
 from collections.abc import Mapping
 from typing import Any
 
-from launch.reproduction import outcome
-from launch.reproduction.studies import study
-from tasks.papers import fedvc_skew
+from launch.reproduction import rows as rows_lib
+from launch.reproduction import studies
+from tasks.papers import fedvc
 
 _CLASSES, _OF_CLASS, _CLIENTS = 10, 5_000, 100
 _SEEDS = (0, 1, 2, 3, 4)
@@ -19,10 +19,10 @@ _SEEDS = (0, 1, 2, 3, 4)
 def resolve(
   name: str, scale: str, task: str | None, given: Mapping[str, Any]
 ) -> tuple[float, ...]:
-  """Returns the values of alpha; see `study.resolve`."""
+  """Returns the values of alpha; see `studies`."""
   del scale  # It is too small to have two.
-  study.refuse(name, {*given, *(['task'] if task else [])})
-  return tuple(fedvc_skew.EMD)
+  rows_lib.refuse(name, {*given, *(['task'] if task else [])})
+  return tuple(fedvc.EMD)
 
 
 def measure(
@@ -30,8 +30,8 @@ def measure(
   folder: pathlib.Path,
   output: pathlib.Path,
   jobs: int = 0,
-) -> study.Measured:
-  """Returns EMD by alpha, and draws FOLDER/result.png; see `study.measure`."""
+) -> list[dict[str, Any]]:
+  """Returns EMD by alpha, and draws FOLDER/result.png; see `studies`."""
   del output, jobs
   import numpy as np
 
@@ -39,29 +39,27 @@ def measure(
   from tff_xc.report import split_pictures
 
   labels = np.repeat(np.arange(_CLASSES), _OF_CLASS)
-  values, rows, panels = {}, [], {}
+  grid, values, panels = [], [], {}
   for alpha in config:
     counts = [_counts(labels, alpha, seed) for seed in _SEEDS]
     found = [skew.emd(each) for each in counts]
     held = np.mean([each.getnnz(axis=1).mean() for each in counts])
-    values[fedvc_skew.name(alpha)] = float(np.mean(found))
     panels[f'alpha = {alpha:g}, EMD {found[0]:.2f}'] = counts[0]
-    rows.append(
-      (
-        *(f'{alpha:g}', f'{fedvc_skew.EMD[alpha]:.2f}'),
-        f'{np.mean(found):.3f} ± {np.std(found, ddof=1):.3f}',
-        *(f'{held:.1f}', f'{counts[0].sum(axis=1).min():,}'),
-      )
-    )
+    name, mean = f'alpha = {alpha:g}', float(np.mean(found))
+    spread = {'std': float(np.std(found, ddof=1)), 'seeds': len(_SEEDS)}
+    grid += [
+      {'row': name, 'metric': 'EMD, derived', 'mean': fedvc.EMD[alpha]},
+      {'row': name, 'metric': 'EMD', 'mean': mean, **spread},
+      {'row': name, 'metric': 'classes of a client', 'mean': float(held)},
+      {
+        'row': name,
+        'metric': 'examples of a client',
+        'mean': float(counts[0].sum(axis=1).min()),
+      },
+    ]
+    values.append(studies.value(f'EMD at {name}', mean, **spread))
   split_pictures.plot_panels(panels, folder / 'result.png')
-  heading = (
-    *('alpha', 'EMD, derived', f'EMD, {len(_SEEDS)} seeds'),
-    *('classes of a client', 'examples of a client'),
-  )
-  title = f'CIFAR-10: {_CLIENTS} clients by a Dirichlet distribution'
-  return study.Measured(
-    values, (outcome.Cells(title, heading, tuple(rows)),), ('result.png',)
-  )
+  return grid + values
 
 
 def _counts(labels, alpha: float, seed: int):

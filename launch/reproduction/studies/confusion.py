@@ -10,9 +10,8 @@ from collections.abc import Sequence
 from typing import Any
 from typing import NamedTuple
 
-from launch.reproduction import outcome
-from launch.reproduction import runs as runs_lib
-from launch.reproduction.studies import study
+from launch.reproduction import rows as rows_lib
+from launch.reproduction import studies
 from launch.sweeps import plan
 from launch.sweeps import training
 from tasks.papers import registry
@@ -34,22 +33,22 @@ class Config(NamedTuple):
 def resolve(
   name: str, scale: str, task: str | None, given: Mapping[str, Any]
 ) -> Config:
-  """Returns the settings; see `study.resolve`."""
-  study.refuse(name, {'negatives'} & set(given))
+  """Returns the settings; see `studies`."""
+  rows_lib.refuse(name, {'negatives'} & set(given))
   found = registry.TABLES['fedss/table1']
   if scale == 'small':
-    unused = {*given, *(['task'] if task else [])} - runs_lib.UNSEEN
-    study.refuse(f'{name} --scale=small', unused)
+    unused = {*given, *(['task'] if task else [])} - rows_lib.UNSEEN
+    rows_lib.refuse(f'{name} --scale=small', unused)
     rows = found.small.rows
   else:
-    rows = runs_lib.of_paper(found, task, None)
+    rows = rows_lib.of_paper(found, task, None)
   kept = tuple(
     row
     for algorithm in _ALGORITHMS
     for row in rows
     if row.algorithm == algorithm and row.changes['negatives'] == _NEGATIVES
   )
-  runs_lib.plan_runs(kept, given, (0,), pathlib.Path())  # Checks the flags.
+  rows_lib.plan_runs(kept, given, (0,), pathlib.Path())  # Checks the flags.
   return Config(kept, given)
 
 
@@ -58,35 +57,29 @@ def measure(
   folder: pathlib.Path,
   output: pathlib.Path,
   jobs: int = 0,
-) -> study.Measured:
-  """Returns shares of the diagonal, and draws matrices; see `study.measure`."""
-  planned = runs_lib.plan_runs(config.rows, config.given, (0,), output)
+) -> list[dict[str, Any]]:
+  """Returns shares of the diagonal, and draws matrices; see `studies`."""
+  planned = rows_lib.plan_runs(config.rows, config.given, (0,), output)
   runs = [run for [run] in planned]
   _train(runs, output, jobs)
-  client, shares, pictures, rows = None, [], [], []
+  client, shares, lines = None, [], []
   for run in runs:
     algorithm = run.config['algorithm']
-    client, share, few = _drawn(
+    client, share, hit, held = _drawn(
       run, client, folder / f'{algorithm}.png', config.given.get('data_dir')
     )
     shares.append(100 * share)
-    pictures.append(f'{algorithm}.png')
-    rows.append((run.point, f'{100 * share:.1f}', few))
-  title = f'Training examples of client {client}'
-  heading = 'run', 'on the diagonal %', 'classes predicted, of those held'
-  return study.Measured(
-    {DIFFERENCE: shares[0] - shares[1]},
-    (outcome.Cells(title, heading, tuple(rows)),),
-    tuple(pictures),
-  )
+    of = {'row': f'{run.point}, client {client}', 'algorithm': algorithm}
+    lines += [
+      {**of, 'metric': 'on the diagonal %', 'mean': 100 * share},
+      {**of, 'metric': 'classes predicted', 'mean': float(hit)},
+      {**of, 'metric': 'of those held', 'mean': float(held)},
+    ]
+  return [*lines, studies.value(DIFFERENCE, shares[0] - shares[1])]
 
 
 def _train(runs: Sequence[plan.Run], output: pathlib.Path, jobs: int) -> None:
-  """Trains what has not finished.
-
-  Raises:
-    errors.InputError: a run failed, or the data are missing.
-  """
+  """Trains what has not finished; a run that fails raises an InputError."""
   failures: dict[pathlib.Path, str] = {}
   where = output / 'runs' / runs[0].config['task']
   training.train(
@@ -97,13 +90,10 @@ def _train(runs: Sequence[plan.Run], output: pathlib.Path, jobs: int) -> None:
 
 
 def _drawn(run, client: str | None, path: pathlib.Path, data_dir: str | None):
-  """Draws a client's matrix; returns the client, its share on the diagonal, text.
+  """Draws the matrix of a client, None: as `launch.evaluate` chooses.
 
-  Args:
-    run: that has finished.
-    client: None: as `launch.evaluate` chooses.
-    path: of the picture.
-    data_dir: as in `evaluation.load`.
+  Returns:
+    The client, its share on the diagonal, and the classes predicted and held.
   """
   import numpy as np
 
@@ -126,4 +116,4 @@ def _drawn(run, client: str | None, path: pathlib.Path, data_dir: str | None):
   title = f'{run.config["algorithm"]}, m = {_NEGATIVES}: client {client}'
   curves.plot_confusion(matrix, class_ids, path, title)
   hit = np.count_nonzero(matrix[:, :-1].sum(axis=0))
-  return client, matrix.trace() / matrix.sum(), f'{hit} of {len(class_ids)}'
+  return client, matrix.trace() / matrix.sum(), hit, len(class_ids)

@@ -1,7 +1,7 @@
 """Statistics of the papers' data beside the published ones: clients, classes, labels.
 
-`tasks.papers.data_numbers` has what is published, and what is expected of procedural
-data of the same shape.
+`tasks.papers.data` has what is published, and what is expected of procedural data of
+the same shape.
 """
 
 import pathlib
@@ -9,98 +9,81 @@ from collections.abc import Mapping
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 from typing import Any
-from typing import NamedTuple
 
-from launch.reproduction import outcome
-from launch.reproduction.studies import study
+from launch.reproduction import rows as rows_lib
+from launch.reproduction import studies
 from tasks import experiment
 from tasks import registry as tasks
 from tasks import task as found_lib
-from tasks.papers import data_numbers
-from tasks.papers import data_set
+from tasks.papers import data
 
 if TYPE_CHECKING:
-  import numpy as np
-
   from tff_xc.data import client_data
 
-_NONE = '–'
-
-
-class Config(NamedTuple):
-  """What is measured: a result's picture, and sets with their configurations."""
-
-  picture: str
-  sets: tuple[tuple[data_set.Set, Mapping[str, Any]], ...]
+# What is drawn, and the sets with their configurations.
+Config = tuple[str, Sequence[tuple[data.Set, Mapping[str, Any]]]]
 
 
 def resolve(
   name: str, scale: str, task: str | None, given: Mapping[str, Any]
 ) -> Config:
-  """Returns the settings; see `study.resolve`."""
-  found = data_numbers.STATISTICS[name]
-  study.refuse(name, set(given) - {'data_dir'})
-  sets = found.sets if scale == 'paper' else (found.small,)
+  """Returns the settings; see `studies`."""
+  rows_lib.refuse(name, set(given) - {'data_dir'})
+  sets = data.sets(name, scale)
   if task is not None:
     known = [each.task for each in sets]
     if task not in known:
       told = f'--task={task}: {name} --scale={scale} is of {", ".join(known)}'
-      raise study.Unused('task', told)
+      raise rows_lib.Unused('task', told)
     sets = [each for each in sets if each.task == task]
   if scale == 'small':
     given = {}  # Procedural data take no directory.
   # Any algorithm that takes all tasks: only data are loaded.
-  return Config(
-    found.picture,
-    tuple(
-      (each, experiment.resolve(each.task, 'fedavg', {**each.options, **given}))
-      for each in sets
-    ),
+  resolve_ = lambda each: experiment.resolve(
+    each.task, 'fedavg', {**each.options, **given}
   )
+  return data.STATISTICS[name][1], [(each, resolve_(each)) for each in sets]
 
 
 def measure(
-  config: Config,
-  folder: pathlib.Path,
-  output: pathlib.Path,
-  jobs: int = 0,
-) -> study.Measured:
-  """Returns statistics of the sets that are there; see `study.measure`."""
-  del output, jobs
-  values, tables, pictures, sizes = {}, [], [], {}
-  there, missing = _with_data(config.sets)
-  for each, resolved in there:
-    load = tasks.get(each.task).load
-    dataset, _ = load(resolved['data_dir'], resolved['options'])
-    counts = _class_counts(dataset)
-    found = statistics(dataset, counts)
-    of = lambda statistic, each=each: data_set.name(each.task, statistic)
-    values |= {of(statistic): value for statistic, value in found.items()}
-    tables.append(_cells(each, found))
-    sizes[each.task] = dataset.train.partition.sizes
-    pictures += _draw(config.picture, dataset, counts, each.task, folder)
-  if config.picture == 'sizes':
-    from tff_xc.report import split_pictures
-
-    split_pictures.plot_sizes(sizes, folder / 'result.png')
-    pictures.append('result.png')
-  tables += study.not_measured([each.task for each in missing])
-  unknown = sum(len(each.published) for each in missing)
-  return study.Measured(values, tuple(tables), tuple(pictures), unknown)
-
-
-def _with_data(sets: Sequence[tuple[data_set.Set, Mapping]]):
-  """Returns the sets whose files are there, and those without.
+  config: Config, folder: pathlib.Path, output: pathlib.Path, jobs: int = 0
+) -> list[dict[str, Any]]:
+  """Returns statistics of the sets that are there; see `studies`.
 
   Raises:
     errors.InputError: none are there; a line for each.
   """
-  why = {each.task: study.lacks(resolved) for each, resolved in sets}
+  del output, jobs
+  picture, sets = config
+  why = {each.task: studies.lacks(resolved) for each, resolved in sets}
   if all(why.values()):
     raise found_lib.error(why)
   found_lib.tell(why)
-  kept = [(each, resolved) for each, resolved in sets if not why[each.task]]
-  return kept, [each for each, _ in sets if why[each.task]]
+  lines, sizes = [], {}
+  for each, resolved in sets:
+    if why[each.task]:
+      lines += [
+        studies.missing(each.task, name, published=number.printed)
+        for name, number in each.numbers.items()
+        if not number.origin
+      ] or [studies.missing(each.task)]
+      continue
+    load = tasks.get(each.task).load
+    dataset, _ = load(resolved['data_dir'], resolved['options'])
+    counts = _class_counts(dataset)
+    for name, value in statistics(dataset, counts).items():
+      number = each.numbers.get(name)
+      published = number.printed if number else ''
+      note = number.origin if number else ''
+      more = {'task': each.task, 'published': published, 'note': note}
+      lines.append(studies.value(name, value, **more))
+    sizes[each.task] = dataset.train.partition.sizes
+    _draw(picture, dataset, counts, folder / f'{each.task}.png')
+  if picture == 'sizes':
+    from tff_xc.report import split_pictures
+
+    split_pictures.plot_sizes(sizes, folder / 'result.png')
+  return lines
 
 
 def _class_counts(dataset: 'client_data.FederatedDataset'):
@@ -132,72 +115,41 @@ def statistics(
   of_labels = dataset.propensity
   examples = of_labels.num_examples if of_labels else int(sizes.sum())
   found = {
-    data_set.CLIENTS: len(sizes),
-    data_set.CLASSES: dataset.num_classes,
-    data_set.EXAMPLES: examples,
-    data_set.MEAN: sizes.mean(),
-    data_set.STD: sizes.std(),
-    data_set.HELD: held.mean(),
-    data_set.MOST_HELD: held.max(),
+    data.CLIENTS: len(sizes),
+    data.CLASSES: dataset.num_classes,
+    data.EXAMPLES: examples,
+    data.MEAN: sizes.mean(),
+    data.STD: sizes.std(),
+    data.HELD: held.mean(),
+    data.MOST_HELD: held.max(),
   }
   if dataset.test is not None:
-    found[data_set.TEST] = len(dataset.test)
-    found[data_set.ALL] = examples + len(dataset.test)
+    found[data.TEST] = len(dataset.test)
+    found[data.ALL] = examples + len(dataset.test)
   if train.pool.spec is pool_lib.SPARSE:
-    found[data_set.FEATURES] = train.pool.read(sizes[:0]).shape[1]
+    found[data.FEATURES] = train.pool.read(sizes[:0]).shape[1]
   if of_labels:
     labels = of_labels.label_counts.sum()
-    found[data_set.LABELS] = labels / examples
-    found[data_set.POSITIVES] = labels / dataset.num_classes
+    found[data.LABELS] = labels / examples
+    found[data.POSITIVES] = labels / dataset.num_classes
   if not scipy.sparse.issparse(train.pool.y):
-    found[data_set.EMD] = skew.emd(counts)
+    found[data.EMD] = skew.emd(counts)
   return {name: float(value) for name, value in found.items()}
 
 
-def _cells(each: data_set.Set, found: Mapping[str, float]) -> outcome.Cells:
-  """Returns a set's table: published beside measured, and whether they agree."""
-  rows = []
-  for statistic, value in found.items():
-    number = each.numbers.get(statistic)
-    text, same = _NONE, _NONE
-    if number:
-      text = f'{number.printed or _NONE} {number.origin}'.strip()
-      same = 'yes' if number.least <= value <= number.most else 'no'
-    rows.append((statistic, text, study.shown(value), same))
-  heading = each.task, 'published', 'measured', 'in the band'
-  return outcome.Cells('', heading, tuple(rows))
-
-
-def _draw(
-  picture: str,
-  dataset: 'client_data.FederatedDataset',
-  counts,
-  task: str,
-  folder: pathlib.Path,
-) -> list[str]:
-  """Draws one set's clients, and for 'labels' its classes; returns the files."""
+def _draw(picture: str, dataset, counts, path: pathlib.Path) -> None:
+  """Draws one set's clients, and for 'labels' its classes beside that file."""
   if picture not in ('clients', 'labels'):
-    return []
-  from tff_xc.report import split_pictures
-
-  made = [f'{task}.png']
-  sizes, held = dataset.train.partition.sizes, counts.getnnz(axis=1)
-  split_pictures.plot_clients(sizes, held, folder / made[0])
-  if picture == 'labels':
-    made.append(f'{task}_classes.png')
-    split_pictures.plot_labels(
-      *_examples_of_classes(dataset, counts), folder / made[1]
-    )
-  return made
-
-
-def _examples_of_classes(
-  dataset: 'client_data.FederatedDataset', counts
-) -> tuple['np.ndarray', 'np.ndarray | None']:
-  """Returns int [n], examples of each class with clients and for the test."""
+    return
   import numpy as np
 
-  train = np.asarray(counts.sum(axis=0)).ravel()
-  if dataset.test is None:
-    return train, None
-  return train, np.bincount(dataset.test.y, minlength=dataset.num_classes)
+  from tff_xc.report import split_pictures
+
+  sizes, held = dataset.train.partition.sizes, counts.getnnz(axis=1)
+  split_pictures.plot_clients(sizes, held, path)
+  if picture == 'labels':
+    train, test = np.asarray(counts.sum(axis=0)).ravel(), None
+    if dataset.test is not None:
+      test = np.bincount(dataset.test.y, minlength=dataset.num_classes)
+    of_classes = path.with_stem(f'{path.stem}_classes')
+    split_pictures.plot_labels(train, test, of_classes)

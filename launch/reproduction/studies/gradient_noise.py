@@ -11,16 +11,22 @@ from collections.abc import Mapping
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 from typing import Any
+from typing import NamedTuple
 
-from launch.reproduction import outcome
-from launch.reproduction.studies import study
+from launch.reproduction import rows as rows_lib
+from launch.reproduction import studies
 from tasks import experiment
 from tasks import registry as tasks
 from tff_xc import errors
 
 if TYPE_CHECKING:
-  from launch.reproduction.studies import deltas
+  import numpy as np
 
+  from tff_xc import classifier
+  from tff_xc.data import client_data
+
+BATCH = 32
+_BATCHES = 4
 _TASKS = {'small': 'glyphs', 'paper': 'sop'}
 _SMALL = {
   'num_classes': 160,
@@ -40,27 +46,39 @@ OF_MOST = f'noise with m = {MOST} over that with m = {FEWEST}'
 OF_ALL = 'noise with all other classes, m = n - |P|'
 
 
+class Noise(NamedTuple):
+  """Mean absolute differences of the aggregated deltas, over batches.
+
+  Attributes:
+    negatives: m.
+    all: over all weights.
+    encoder: over the encoder's.
+    rows: over the class rows.
+  """
+
+  negatives: int
+  all: float
+  encoder: float
+  rows: float
+
+
 def resolve(
   name: str, scale: str, task: str | None, given: Mapping[str, Any]
 ) -> dict[str, Any]:
-  """Returns the settings; see `study.resolve`."""
-  study.refuse(name, set(given) - _FLAGS)
+  """Returns the settings; see `studies`."""
+  rows_lib.refuse(name, set(given) - _FLAGS)
   task = task or _TASKS[scale]
   changes = {**(_SMALL if task == _TASKS['small'] else {}), **given}
   config = experiment.resolve(task, 'fedss', changes)
   known = tasks.get(task).known_classes(config['options'], config['data_dir'])
-  # With one class in a batch; `deltas` has the data, and looks again.
+  # With one class in a batch; `noises` has the data, and looks again.
   if known is not None:
-    check_classes(known - 1)
+    _check_classes(known - 1)
   return config
 
 
-def check_classes(others: int) -> None:
-  """Refuses so few classes outside of a batch that the m are not all there.
-
-  Raises:
-    errors.InputError: there are at most `MOST` others.
-  """
+def _check_classes(others: int) -> None:
+  """Refuses so few classes outside of a batch that the m are not all there."""
   if others <= MOST:
     raise errors.InputError(
       f'a batch leaves {others} other classes at most, and the noise is that of up'
@@ -73,36 +91,29 @@ def measure(
   folder: pathlib.Path,
   output: pathlib.Path,
   jobs: int = 0,
-) -> study.Measured:
-  """Returns the noise by m, and draws FOLDER/result.png; see `study.measure`."""
+) -> list[dict[str, Any]]:
+  """Returns the noise by m, and draws FOLDER/result.png; see `studies`."""
   del output, jobs
-  from launch.reproduction.studies import deltas
-
   experiment.install_runtime(config)
   load = tasks.get(config['task']).load
   dataset, model = load(config['data_dir'], config['options'])
-  scale, found = deltas.noises(dataset, model, config)
+  scale, found = noises(dataset, model, config)
   clients = config['hyperparameters']['clients_per_round']
-  title = (
-    f'{dataset.num_classes:,} classes, {clients} clients of one batch of'
-    f' {deltas.BATCH}'
-  )
-  deltas.draw(found, title, folder / 'result.png')
-  rows = tuple(
-    (
-      f'{each.negatives:,}' if each is not found[-1] else 'n - |P|',
-      *(f'{value:.3g}' for value in each[1:]),
-      f'{each.all / scale:.2%}',
-    )
-    for each in found
-  )
-  heading = 'm', 'all weights', 'encoder', 'class rows', 'of the mean |delta|'
-  return study.Measured(
-    _values(found), (outcome.Cells(title, heading, rows),), ('result.png',)
-  )
+  title = f'{dataset.num_classes:,} classes, {clients} clients of one batch of {BATCH}'
+  _draw(found, title, folder / 'result.png')
+  headings = 'all weights', 'encoder', 'class rows', 'of the mean |delta| %'
+  lines = []
+  for each in found:
+    m = f'{each.negatives:,}' if each is not found[-1] else 'n - |P|'
+    values = (*each[1:], 100 * each.all / scale)
+    lines += [
+      {'row': f'm = {m}', 'metric': heading, 'mean': float(value)}
+      for heading, value in zip(headings, values, strict=True)
+    ]
+  return lines + [studies.value(n, v) for n, v in _values(found).items()]
 
 
-def _values(found: Sequence['deltas.Noise']) -> dict[str, float]:
+def _values(found: Sequence[Noise]) -> dict[str, float]:
   *sampled, everything = found
   of = {each.negatives: each.all for each in sampled}
   return {
@@ -110,3 +121,133 @@ def _values(found: Sequence['deltas.Noise']) -> dict[str, float]:
     OF_ALL: everything.all,
     OF_MOST: of[MOST] / of[FEWEST],
   }
+
+
+def noises(
+  dataset: 'client_data.FederatedDataset',
+  model: 'classifier.EmbeddingClassifier',
+  config: Mapping[str, Any],
+) -> tuple[float, list[Noise]]:
+  """Returns the mean |delta| of FullSoftmax, and the noise of FedSS by m.
+
+  Args:
+    dataset: some of whose clients' first examples are the batches.
+    model: the embedding classifier.
+    config: from `resolve`; a runtime is installed.
+
+  Raises:
+    errors.InputError: a client has too few examples, or there are too few classes.
+  """
+  import numpy as np
+
+  from tff_xc.algorithms import fedss
+  from tff_xc.algorithms import registry as algorithms
+
+  batches = _batches(dataset)
+  most = max(len(np.unique(dataset.train.pool.y[b])) for b in batches)
+  n = dataset.num_classes
+  grid = _grid(n - most)
+  values = {**config['hyperparameters'], 'batch_size': BATCH}
+  training = algorithms.get(config['algorithm'])(**values).local_training()
+  after = lambda made: _weights_after(made, dataset, batches, config)
+  before, exact = after(
+    fedss.FullSoftmax.made(model=model, local_training=training)
+  )
+  found = []
+  for m in (*grid, n - 1):  # A client takes all n - |P| others at most.
+    made = fedss.FedSS.made(
+      model=model, max_positives=most, negatives=m, local_training=training
+    )
+    pairs = zip(after(made)[1], exact, strict=True)
+    each = [mean_difference(*pair) for pair in pairs]
+    found.append(Noise(m, *np.mean(each, axis=0).tolist()))
+  scale = np.mean([mean_difference(w, before)[0] for w in exact])
+  return float(scale), found
+
+
+def _grid(most: int) -> list[int]:
+  """Returns the m below `most`, each twice the last."""
+  _check_classes(most)
+  doubled = (FEWEST * 2**power for power in itertools.count())
+  return [*itertools.takewhile(lambda m: m < most, doubled)]
+
+
+def _batches(dataset: 'client_data.FederatedDataset') -> list['np.ndarray']:
+  """Returns the first examples of the first clients that have enough."""
+  train = dataset.train
+  large = [k for k, size in enumerate(train.partition.sizes) if size >= BATCH]
+  if not large:
+    raise errors.InputError(
+      f'no client has {BATCH} examples, as a batch has here'
+    )
+  return [train.partition.of_client(k)[:BATCH] for k in large[:_BATCHES]]
+
+
+def _weights_after(made, dataset, batches, config):
+  """Returns the initial weights, and those after a first round on each batch."""
+  import numpy as np
+
+  from tff_xc.experiment import cohort
+  from tff_xc.round import process as process_lib
+
+  process = process_lib.build_process(made, config['seed'])
+  clients = config['hyperparameters']['clients_per_round']
+  found = []
+  for i, numbers in enumerate(batches):
+    value = cohort.client_value(dataset.train, numbers, 0)
+    # Each client of each batch has an id, and hence negatives, of its own.
+    examples = [
+      value._replace(client_id=np.int64(i * clients + k))
+      for k in range(clients)
+    ]
+    # A new state, since a round may update the old one in place.
+    state = process.next(process.initialize(), examples).state
+    found.append(process.get_model_weights(state))
+  return process.get_model_weights(process.initialize()), found
+
+
+def mean_difference(a, b) -> tuple[float, float, float]:
+  """Returns mean |a - b| of two `ModelWeights`: all, the encoder's, the tables'."""
+  import numpy as np
+
+  sums = []
+  for part in ('encoder', 'tables'):
+    pairs = [
+      (np.asarray(value, np.float64), getattr(b, part)[name])
+      for name, value in getattr(a, part).items()
+    ]
+    total = sum(np.abs(x - np.asarray(y)).sum() for x, y in pairs)
+    sums.append((total, sum(x.size for x, _ in pairs)))
+  (encoder, e), (rows, r) = sums
+  return (encoder + rows) / (e + r), encoder / max(e, 1), rows / max(r, 1)
+
+
+def _draw(found: Sequence[Noise], title: str, path: pathlib.Path) -> None:
+  """Draws noise over m; the last m, of no noise, has no place on a log axis."""
+  import matplotlib.figure
+
+  from tff_xc.report import pictures
+
+  figure = matplotlib.figure.Figure(figsize=(6.5, 4), layout='constrained')
+  ax = figure.subplots()
+  places = [each.negatives for each in found[:-1]]
+  labels = {'all': 'all weights', 'encoder': 'encoder', 'rows': 'class rows'}
+  for style, (name, label) in zip(
+    pictures.styles(), labels.items(), strict=False
+  ):
+    colour, line, marker = style
+    values = [getattr(each, name) for each in found[:-1]]
+    more = {'color': colour, 'linestyle': line, 'marker': marker}
+    ax.plot(places, values, label=label, **more)
+  ax.set(
+    xscale='log',
+    yscale='log',
+    xlabel='m, sampled negatives',
+    ylabel='mean absolute difference of the deltas',
+    title=title,
+  )
+  ax.set_xticks(places, [f'{m:,}' for m in places])
+  ax.set_xticks([], minor=True)
+  ax.grid(alpha=0.3)
+  ax.legend(frameon=False)
+  pictures.save(figure, path)

@@ -299,7 +299,7 @@ def test_the_sizes_are_those_of_fedaws(name, classes, features):
   assert 70 < x.nnz / 1000 < 80
   values = found.config['hyperparameters']
   assert values['clients_per_round'] == 4096
-  assert values['spreadout_neighbours'] == 500
+  assert values['spreadout_neighbors'] == 500
 
 
 @pytest.mark.parametrize('name', catalog.BENCHMARKS)

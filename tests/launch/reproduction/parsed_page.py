@@ -3,7 +3,7 @@
 import html.parser
 import itertools
 
-from launch.reproduction import outcome
+from launch.reproduction import judge
 
 VOID = {'br', 'img', 'meta', 'link', 'input', 'hr', 'source', 'base'}
 
@@ -66,7 +66,7 @@ class Page(html.parser.HTMLParser):
     return {
       row[0].split(' ', 1)[1]: int(row[1])
       for row in self.rows
-      if row[0].split(' ', 1)[-1] in set(outcome.Verdict)
+      if row[0].split(' ', 1)[-1] in set(judge.Verdict)
     }
 
   def assert_sound(self):

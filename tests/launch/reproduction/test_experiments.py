@@ -1,26 +1,34 @@
-"""Several results: which take the flags, and that one's problem ends no others."""
+"""`launch.reproduce`: which flags results take, what is measured, written and kept."""
 
 import dataclasses
 import errno
+import pathlib
+import re
+import shutil
 import subprocess
 import sys
 
 import pytest
 
 from launch.reproduction import experiments
-from launch.reproduction import measuring
+from launch.reproduction import judge
+from launch.reproduction import measure
 from launch.reproduction import needs
-from launch.reproduction import outcome as outcome_lib
 from launch.reproduction import page
-from launch.reproduction import trained
+from launch.reproduction import results
+from launch.sweeps import children
 from launch.sweeps import training
+from tasks import photographs
+from tasks import registry as tasks
+from tasks import task as found_lib
 from tasks.papers import fedmlh
 from tasks.papers import registry
+from tests.launch import light
 from tests.launch.reproduction import small_table
 from tff_xc import errors
 
 EURLEX = 'eurlex-4k-sets'
-VERDICTS = outcome_lib.Verdict
+VERDICTS = judge.Verdict
 
 
 def request(output, names, **more):
@@ -47,7 +55,6 @@ def test_a_setting_in_which_rows_differ_limits_a_table(tmp_path):
   [each] = planned(tmp_path, ['fedaws/table1'], given=given).values()
   assert [row.changes['depth'] for row in each.rows] == [8] * 4
   assert {run.config['rounds'] for [run, *_] in each.runs} == {1000}
-  assert each.request.limited == 'measured with --depth=8 only'
   assert each.request.command('fedaws/table1').endswith(
     '--scale=paper --depth=8 --rounds=1000'
   )
@@ -77,9 +84,7 @@ def test_a_task_limits_the_results_that_have_it(tmp_path, capsys):
 
 def test_a_setting_limits_the_results_that_take_it(tmp_path, capsys):
   found = planned(tmp_path, ['fedmlh'], given={'rounds': 9})
-  assert found.keys() == {
-    name for name in registry.TABLES if name.startswith('fedmlh/')
-  }
+  assert found.keys() == {n for n in registry.TABLES if 'fedmlh/' in n}
   assert 'this --rounds' in capsys.readouterr().out
 
 
@@ -93,7 +98,6 @@ def test_flags_that_change_nothing_leave_nothing_out(tmp_path, capsys):
     assert each['data_dir'] == '/x'
   formula = found['fedmlh/table5'].request
   assert formula.command('fedmlh/table5').endswith(' --scale=paper')
-  assert formula.limited == ''
   table = found['fedmlh/table3'].request
   assert table.command('fedmlh/table3').endswith(
     ' --seeds=0 --client_threads=2'
@@ -114,11 +118,7 @@ def test_flags_that_no_result_takes_are_refused_with_what_there_is(tmp_path):
   ('name', 'given', 'problem'),
   [
     ('table3', {'eval_every': 40}, 'eval_every=40: .* after round 100 of 201'),
-    (
-      'table4',
-      {'eval_every': 201},
-      'eval_every=201: .* after round 200 of 201',
-    ),
+    ('table4', {'eval_every': 201}, 'eval_every=201: .* round 200 of 201'),
     (
       'table3',
       {'eval_every': 40, 'rounds': 101},
@@ -134,13 +134,14 @@ def test_a_round_whose_scores_a_table_shows_must_be_evaluated(
 
 
 def test_a_run_may_not_end_before_the_round_that_a_table_shows(tmp_path):
-  early = {'stop_after': 3, 'best_by': 'macro_f1'}
+  early = {'early_stopping_patience': 3, 'best_by': 'macro_f1'}
   with pytest.raises(
-    errors.InputError, match=r'^--stop_after=3: .* before round 100,'
+    errors.InputError,
+    match=r'^--early_stopping_patience=3: .* before round 100,',
   ):
     planned(tmp_path, ['turbosvm-fl/table3'], given=early)
   assert planned(tmp_path, ['turbosvm-fl/table2'], given=early)
-  early = {'stop_after': 3, 'best_by': 'top1'}
+  early = {'early_stopping_patience': 3, 'best_by': 'top1'}
   with pytest.raises(errors.InputError, match='before round 5000, whose'):
     planned(tmp_path, ['fedvc/table3'], given=early)
 
@@ -185,6 +186,359 @@ def test_tables_without_the_scores_of_their_round_are_left_out(
   )
 
 
+@pytest.mark.parametrize(
+  ('arguments', 'problem'),
+  [
+    ([], 'name a table or figure'),
+    (['table5'], "unknown table 'table5'"),
+    (['fedmlh/table9'], 'there are fedmlh/table1, '),
+    (['fedmlh/table5', '--rounds=3'], '--rounds: fedmlh/table5 has no use'),
+    (['fedmlh/table5', '--task=bibtex-sets'], '--task: fedmlh/table5 has no'),
+    (['fedmlh/table5', '--seeds=1'], '--seeds: fedmlh/table5 has no use'),
+    (['fedmlh/theory', '--client_learning_rate=3'], '--client_learning_rate: '),
+    (['fedmlh/theory', '--task=bibtex'], '--task=bibtex: fedmlh/theory is of'),
+    (['fedmlh/theory', '--hash_tables=0'], '--hash_tables=0'),
+    (['fedss/fig9', '--negatives=3'], '--negatives: fedss/fig9 has no use'),
+    (['fedss/fig9', '--num_classes=30'], 'leaves 29 other classes'),
+    (['fedss/fig7', '--rounds=3'], '--rounds: fedss/fig7 --scale=small'),
+    (['fedvc/fig10', '--task=glyphs'], '--task: fedvc/fig10 has no use'),
+    (['fedvc/fig3', '--task=sop'], '--task=sop: fedvc/fig3 --scale=small is'),
+    (['fedss/table1', '--rounds=3'], '--rounds: fedss/table1 --scale=small'),
+    (['fedss/table1', '--needs', '--finished_only'], 'leave one out'),
+    (['fedss/table1', '--scale=big'], '<paper|small>'),
+    (['--scale=paper', 'fedss/table2', '--task=x'], '--task=x: fedss/table2'),
+    (['--scale=paper', 'fedss/table2', '--seeds=1,1'], '--seeds=1,1: expected'),
+    (['--scale=paper', 'fedss/table2', '--seed=1'], 'no flag --seed'),
+    (['--scale=paper', 'fedmlh/table3', '--validation=2'], '--validation=2.0'),
+    (['--scale=paper', 'fedmlh/table3', '--negatives=2'], 'fedmlh, fedavg'),
+  ],
+)
+def test_bad_input_is_one_sentence(arguments, problem, tmp_path):
+  output = tmp_path / 'out'
+  done = light.call('reproduce', *arguments, f'--output={output}')
+  light.assert_one_sentence(done, problem)
+  assert not output.exists()
+
+
+def test_the_command_of_a_result_says_what_flags_changed():
+  asked = experiments.Request(
+    names=('a/table1',),
+    scale='paper',
+    output=pathlib.Path('x'),
+    algorithm='fedss',
+    seeds=(0, 2),
+    given={
+      'rounds': 9,
+      'data_dir': '/x',
+      'split': 'a b',
+      'encoder_weights': '',
+    },
+  )
+  assert asked.command('a/table1') == (
+    'python -m launch.reproduce a/table1 --scale=paper --algorithm=fedss'
+    " --seeds=0,2 --rounds=9 '--split=a b' --encoder_weights="
+  )
+
+
+def lines_of(output, name, scale='small'):
+  return results.read(output, registry.RESULTS[name], scale).lines
+
+
+def verdict(output, name, scale='small'):
+  return results.read(output, registry.RESULTS[name], scale).judged.verdict
+
+
+def measured(output, *found, **more):
+  """Measures results; returns their lines as written."""
+  names = tuple(each.name for each in found)
+  values = {'scale': 'small', 'output': output} | more
+  asked = experiments.Request(**values, names=names)
+  experiments.run_all([experiments.plan_one(f, asked) for f in found], asked)
+  return [lines_of(output, name, values['scale']) for name in names]
+
+
+def test_fedmlhs_sizes_are_the_papers(tmp_path, capsys):
+  volume, memory = registry.chosen(['fedmlh/table4', 'fedmlh/table5'])
+  equal = [row[-1] for row in (*volume.rows, *memory.rows)]
+  assert (equal.count('yes'), equal.count('of rounded')) == (18, 5)
+  [other] = [row for row in volume.rows if row[-1] == 'no']
+  assert other == ('AMZtitle', 'fedavg', 'GiB', '135.0', '134.94', 'no')
+  measured(tmp_path, volume, memory)
+  told = capsys.readouterr().out
+  assert 'table4: shape reproduced: 8 of 12' in told
+  assert 'table5: reproduced: 10 of 12' in told
+  assert '1 reproduced, 1 shape reproduced' in told
+
+
+def test_the_configurations_are_the_tasks_defaults():
+  for found in fedmlh.CONFIGURATIONS:
+    task = tasks.get(found.task)
+    assert task.num_classes == found.labels
+    options = task.option_values()
+    assert options['hashed_features'] == found.features
+    assert options['hidden_dim'] == found.hidden
+    assert task.by_algorithm['fedmlh'] == {
+      'hash_tables': found.tables,
+      'hash_buckets': found.buckets,
+    }
+  assert set(registry.RESULTS['fedmlh/table2'].equal) == {'yes'}
+
+
+@pytest.fixture
+def own(monkeypatch):
+  """Returns a small table that is known."""
+  found = small_table.TABLE
+  monkeypatch.setitem(registry.RESULTS, found.name, found)
+  return found
+
+
+class Ended:
+  def __init__(self, run, error=None):
+    self.run, self.error, self.seconds = run, error, 1.0
+
+
+@pytest.fixture
+def trains(own, monkeypatch):
+  """Makes `children` finish runs at once; () -> the runs that were started."""
+  started = []
+
+  def run_all(waiting, arguments_of, jobs, on_end):
+    for run in waiting:
+      fails = run.config['algorithm'] == 'posonly' and run.seed == 1
+      started.append(arguments_of(run, 1))
+      if not fails:
+        small_table.finish(run, 0.5 + len(started) / 100)
+      on_end(Ended(run, 'no memory' if fails else None), 1)
+
+  monkeypatch.setattr(children, 'run_all', run_all)
+  return started
+
+
+def test_small_runs_are_trained_once_and_shown(trains, own, tmp_path, capsys):
+  [lines] = measured(tmp_path, own)
+  assert '--negatives=5' in trains[0]
+  assert '--seed=0' in trains[0]
+  command = 'python -m launch.reproduce p/fig1 --scale=small'
+  assert set(lines['command']) == {command}
+  assert (lines['processor'] != '').all()
+  assert verdict(tmp_path, own.name) == VERDICTS.UNDECIDED
+  shown = capsys.readouterr().out
+  assert 'finished 1 of 3, about' in shown
+  assert shown.count('undecided: ') == 1
+  # Not the last, which names the directory.
+  assert max(map(len, shown.splitlines()[-12:-1])) <= 100
+  folder = results.folder(tmp_path, own.name)
+  assert {p.name for p in folder.iterdir()} == {'result.md', 'result.png'}
+  trains.clear()
+  [again] = measured(tmp_path, own)
+  assert again.equals(lines)
+  assert not trains
+
+
+def test_seeds_are_given_to_small_forms(trains, own, tmp_path):
+  [lines] = measured(tmp_path, own, seeds=(0, 2, 3))
+  assert len(trains) == 9
+  assert set(lines['seeds']) == {'3'}
+  assert lines['command'][0].endswith('--scale=small --seeds=0,2,3')
+
+
+def test_finished_runs_alone_are_shown_beside_the_published(
+  trains, own, tmp_path, capsys
+):
+  [lines] = measured(tmp_path, own, train=False, scale='paper')
+  assert not trains
+  assert set(lines['mean']) == {''}
+  out = capsys.readouterr().out
+  assert re.search(r'fedss negatives=9 +– +80\.0 ', out)
+  assert 'not run: none of its experiments has finished' in out
+
+
+def test_a_failed_run_is_named_and_its_row_has_no_mean(trains, own, tmp_path):
+  more = {'scale': 'paper', 'seeds': (0, 1), 'given': {'rounds': 20}}
+  [lines] = measured(tmp_path, own, **more)
+  of = {line.row: line for line in lines.itertuples()}
+  assert of['posonly'].mean == ''
+  assert of['posonly'].note.endswith('seed1 failed: no memory')
+  assert of['fedss negatives=5'].mean
+  assert verdict(tmp_path, own.name, 'paper') == VERDICTS.NOT_RUN
+
+
+def test_missing_data_end_one_result_and_are_told_of_several(
+  tmp_path, capsys, monkeypatch
+):
+  # Without a process for each task; `test_children` has that.
+  look = lambda task, data_dir: tasks.get(task).find(data_dir)
+  monkeypatch.setattr(children, 'check_data', look)
+  names = ['fedss/table2', 'fedaws/table1', 'fedmlh/theory']
+  found = registry.chosen(names)
+  more = {'scale': 'paper', 'given': {'data_dir': str(tmp_path / 'none')}}
+  with pytest.raises(errors.InputError, match='none'):
+    measured(tmp_path / 'a', found[0], **more)
+  assert not (tmp_path / 'a').exists()
+  for lines in measured(tmp_path / 'b', *found, **more):
+    assert 'none' in lines['note'][0]
+    assert verdict(tmp_path / 'b', found[0].name, 'paper') == VERDICTS.NOT_RUN
+  assert 'none' in (tmp_path / 'b' / page.FILE).read_text()
+  # All tasks of a table are named in one sentence.
+  with pytest.raises(errors.InputError, match=r'cifar10: .*; cifar100: '):
+    measured(tmp_path / 'c', found[1], **more)
+  assert '3 not run' in capsys.readouterr().out
+
+
+def test_an_output_that_cannot_be_written_is_named(own, tmp_path):
+  (tmp_path / 'file').write_text('')
+  for name in ('fedmlh/table5', 'fedvc/fig10'):
+    with pytest.raises(errors.InputError, match='cannot be written'):
+      measured(tmp_path / 'file', registry.RESULTS[name])
+
+
+def test_a_result_says_that_the_data_were_a_part(
+  trains, own, tmp_path, monkeypatch
+):
+  find = lambda directory: found_lib.Part('5 of 9 users')
+  of_part = dataclasses.replace(tasks.get('glyphs'), find=find)
+  monkeypatch.setitem(tasks.TASKS, 'glyphs', of_part)
+  monkeypatch.setattr(children, 'check_data', lambda *_: None)
+  [lines] = measured(tmp_path, own, scale='paper', seeds=(0,))
+  assert set(lines['note']) == {'glyphs has 5 of 9 users'}
+
+
+def test_a_result_stays_if_nothing_can_be_measured_again(
+  trains, own, tmp_path, monkeypatch, capsys
+):
+  others = own, registry.RESULTS['fedmlh/table5']
+  [before, _] = measured(tmp_path, *others)
+
+  def fails(*arguments):
+    raise errors.InputError('another run is in the way')
+
+  with monkeypatch.context() as patch:
+    patch.setattr(experiments, '_train', fails)
+    assert measured(tmp_path, *others)[0].equals(before)
+  assert 'in the way; the result of' in capsys.readouterr().out
+  # Nor if its runs were removed.
+  shutil.rmtree(tmp_path / 'runs')
+  [after] = measured(tmp_path, own, train=False)
+  assert after.equals(before)
+  assert 'result of before stays' in capsys.readouterr().out
+
+
+def test_there_may_be_nothing_to_probe(tmp_path, capsys):
+  found, asked = request(tmp_path / 'out', ['fedmlh/table5'], scale='small')
+  experiments.tell_needs(experiments.plan_all(found, asked), asked)
+  assert 'nothing to probe' in capsys.readouterr().out
+  assert not (tmp_path / 'out').exists()
+
+
+@pytest.fixture
+def finished(own, tmp_path):
+  """Returns a table whose runs have finished in tmp_path, and two others."""
+  names = [own.name, 'fedmlh/table5', 'fedvc/fig10']
+  found, asked = request(tmp_path, names, scale='small')
+  plans = experiments.plan_all(found, asked)
+  for each in plans:
+    for [run] in each.runs:
+      small_table.finish(run, 0.5)
+  return sorted(plans, key=lambda each: not each.runs), asked
+
+
+def test_tables_of_a_paper_train_their_runs_together(
+  finished, monkeypatch, tmp_path
+):
+  [first, *_], asked = finished
+  fewer = dataclasses.replace(first.found, number='Fig. 2')
+  monkeypatch.setitem(registry.RESULTS, fewer.name, fewer)
+  second = dataclasses.replace(first, found=fewer, runs=first.runs[1:])
+  second = dataclasses.replace(second, rows=first.rows[1:])
+  folders = [run.folder for [run] in first.runs]
+  trained_then, names = [], []
+
+  def train(runs, given, output, jobs, write):
+    assert output == tmp_path / 'runs' / 'glyphs'
+    trained_then.append([run.folder for run in runs])
+    names.append([run.point.partition(' ')[0] for run in runs])
+    return write(dict.fromkeys(folders[2:], 'it broke'))
+
+  shutil.rmtree(folders[2])
+  monkeypatch.setattr(training, 'train', train)
+  experiments.run_all([second, first], asked)
+  # What failed is not tried again.
+  both = [*folders[1:], folders[0]]
+  assert trained_then == [both, folders[1:2], folders[:2]]
+  # Rows of several tables have one label.
+  assert names[0] == ['p/fig2', 'p/fig2', 'p/fig1']
+  for name in ('p/fig1', 'p/fig2'):
+    lines = lines_of(tmp_path, name)
+    assert f'{folders[2]} failed: it broke' in set(lines['note'])
+
+
+def test_the_costliest_runs_are_trained_first(finished, monkeypatch):
+  [first, *_], _ = finished
+  costs = {run.folder: i for i, [run] in enumerate(first.runs)}
+  monkeypatch.setattr(needs, 'cost', lambda run: costs[run.folder])
+  seen = []
+  monkeypatch.setattr(training, 'train', lambda *given: seen.append(given[0]))
+  experiments._train_together([first, first])
+  assert [run.folder for run in seen[0]] == [*reversed(costs)]
+
+
+def test_a_table_alone_trains_its_own_runs(finished, monkeypatch):
+  [first, *_], asked = finished
+  seen = []
+  monkeypatch.setattr(training, 'train', lambda *given: seen.append(given))
+  experiments.run_all([first], dataclasses.replace(asked, names=('p/fig1',)))
+  assert len(seen) == 1
+
+
+def test_nothing_goes_on_if_nobody_reads_what_is_printed(finished, monkeypatch):
+  [first, *_], asked = finished
+  seen = []
+
+  def train(*given):
+    seen.append(given)
+    raise BrokenPipeError
+
+  monkeypatch.setattr(training, 'train', train)
+  with pytest.raises(BrokenPipeError):
+    experiments.run_all([first, first], asked)
+  [(runs, *_)] = seen
+  assert runs[0].point.startswith('p/fig1 ')  # Of all tables.
+
+
+@pytest.mark.parametrize('kind', ['damaged', 'full'])
+def test_one_results_files_end_no_other(
+  kind, finished, tmp_path, capsys, monkeypatch
+):
+  plans, asked = finished
+  if kind == 'damaged':
+    path = next(tmp_path.rglob('summary.json'))
+    path.write_text('{')
+    reason = f'{path} is damaged ('
+  else:
+    full = OSError(errno.ENOSPC, 'No space left on device', 'result.png')
+    monkeypatch.setattr(measure, 'draw', lambda *_: (_ for _ in ()).throw(full))
+    reason = 'cannot be written (No space left on device)'
+  with pytest.raises(errors.InputError, match='being measured: p/fig1; the'):
+    experiments.run_all(plans, asked)
+  out = capsys.readouterr().out
+  assert 'p/fig1: not run: ' in out
+  assert reason in out
+  assert '1 reproduced, 1 shape reproduced, 1 not run' in out
+  assert (tmp_path / page.FILE).is_file()
+  assert len(lines_of(tmp_path, 'fedvc/fig10'))
+
+
+def test_a_bug_keeps_its_trace(finished, monkeypatch):
+  plans, asked = finished
+
+  def fails(*arguments):
+    raise KeyError('bug')
+
+  monkeypatch.setattr(experiments, '_measured', fails)
+  with pytest.raises(KeyError):
+    experiments.run_all(plans, asked)
+
+
 @pytest.mark.slow  # A process looks for each task's data.
 def test_a_report_over_all_results_needs_no_data(tmp_path):
   output = tmp_path / 'out'
@@ -201,149 +555,37 @@ def test_a_report_over_all_results_needs_no_data(tmp_path):
   for line, each in zip(lines, fedmlh.CONFIGURATIONS, strict=False):
     assert line.startswith(f'  {each.task}: no ')
   assert (output / page.FILE).is_file()
-  found = {
-    name: outcome_lib.read(output, name).verdict
-    for name in registry.RESULTS
-    if name.startswith('fedmlh/')
-  }
-  assert found['fedmlh/table5'] == VERDICTS.REPRODUCED
   for name in ('fedmlh/table1', 'fedmlh/table3', 'fedmlh/fig2'):
-    assert found[name] == VERDICTS.NOT_RUN
+    assert verdict(output, name, 'paper') == VERDICTS.NOT_RUN
 
 
-@pytest.fixture
-def finished(monkeypatch, tmp_path):
-  """Returns a table whose runs have finished in tmp_path, and two others."""
-  table = small_table.TABLE
-  monkeypatch.setitem(registry.RESULTS, table.name, table)
-  names = [table.name, 'fedmlh/table5', 'fedmlh/table2']
-  found, asked = request(tmp_path, names, scale='small')
-  plans = experiments.plan_all(found, asked)
-  for each in plans:
-    for [run] in each.runs:
-      small_table.finish(run, 0.5)
-  return plans, asked
+# Every photograph task of a table, with its first table.
+_PHOTOGRAPHS = {
+  task.name: found[0].name
+  for task in photographs.TASKS
+  if (found := registry.of_task(task.name))
+}
 
 
-def test_tables_of_a_paper_train_their_runs_together(
-  finished, monkeypatch, tmp_path
+def test_photographs_have_tables():
+  assert set(_PHOTOGRAPHS) == {
+    *('landmarks-user-160k', 'inaturalist-user-120k', 'inaturalist-geo-3k'),
+    *('sop', 'imagenet21k'),
+  }
+
+
+@pytest.mark.parametrize(('task', 'name'), _PHOTOGRAPHS.items())
+def test_without_its_photographs_a_table_says_where_they_are(
+  task, name, tmp_path
 ):
-  plans, asked = finished
-  [first] = [each for each in plans if each.runs]
-  fewer = dataclasses.replace(first.found, number='Fig. 2', small=None)
-  monkeypatch.setitem(registry.RESULTS, fewer.name, fewer)
-  second = dataclasses.replace(first, found=fewer, runs=first.runs[1:])
-  second = dataclasses.replace(second, rows=first.rows[1:])
-  folders = [run.folder for [run] in first.runs]
-  trained_then, names = [], []
-
-  def train(runs, given, output, jobs, write):
-    assert output == tmp_path / 'runs' / 'glyphs'
-    trained_then.append([run.folder for run in runs])
-    names.append([run.point.partition(' ')[0] for run in runs])
-    return write(dict.fromkeys(folders[2:], 'it broke'))
-
-  monkeypatch.setattr(training, 'train', train)
-  experiments.run_all([second, first], asked)
-  # What failed is not tried again.
-  both = [*folders[1:], folders[0]]
-  assert trained_then == [both, folders[1:2], folders[:2]]
-  # Rows of several tables have one label.
-  assert names[0] == ['p/fig2', 'p/fig2', 'p/fig1']
-  why = f'{folders[2]} failed: it broke'
-  assert why in outcome_lib.read(tmp_path, 'p/fig1').why
-  assert why in outcome_lib.read(tmp_path, 'p/fig2').why
-
-
-def test_the_costliest_runs_are_trained_first(finished, monkeypatch):
-  plans, _ = finished
-  [first] = [each for each in plans if each.runs]
-  costs = {run.folder: i for i, [run] in enumerate(first.runs)}
-  monkeypatch.setattr(needs, 'cost', lambda run: costs[run.folder])
-  seen = []
-  monkeypatch.setattr(training, 'train', lambda *given: seen.append(given[0]))
-  measuring.train_together([first, first])
-  assert [run.folder for run in seen[0]] == [*reversed(costs)]
-
-
-def test_a_table_alone_trains_its_own_runs(finished, monkeypatch):
-  plans, asked = finished
-  [first] = [each for each in plans if each.runs]
-  seen = []
-  monkeypatch.setattr(training, 'train', lambda *given: seen.append(given))
-  experiments.run_all([first], dataclasses.replace(asked, names=('p/fig1',)))
-  assert len(seen) == 1
-
-
-def test_nothing_goes_on_if_nobody_reads_what_is_printed(finished, monkeypatch):
-  plans, asked = finished
-  [first] = [each for each in plans if each.runs]
-  seen = []
-
-  def train(*given):
-    seen.append(given)
-    raise BrokenPipeError
-
-  monkeypatch.setattr(training, 'train', train)
-  with pytest.raises(BrokenPipeError):
-    experiments.run_all([first, first], asked)
-  [(runs, *_)] = seen
-  assert runs[0].point.startswith('p/fig1 ')  # Of all tables.
-
-
-def assert_others_are_measured(output, capsys, reason):
-  out = capsys.readouterr().out
-  assert f'p/fig1: not run: {reason}' in out
-  assert '2 reproduced, 1 not run' in out
-  assert (output / page.FILE).is_file()
-  for name in ('fedmlh/table5', 'fedmlh/table2'):
-    assert outcome_lib.read(output, name).verdict == VERDICTS.REPRODUCED
-  assert reason in outcome_lib.read(output, 'p/fig1').why
-
-
-def test_a_damaged_run_ends_no_other_result(finished, tmp_path, capsys):
-  plans, asked = finished
-  path = next(tmp_path.rglob('summary.json'))
-  path.write_text('{')
-  with pytest.raises(errors.InputError, match='being measured: p/fig1; the'):
-    experiments.run_all(plans, asked)
-  assert_others_are_measured(tmp_path, capsys, f'{path} is damaged (')
-
-
-def test_a_full_disk_while_drawing_ends_no_other_result(
-  finished, tmp_path, capsys, monkeypatch
-):
-  plans, asked = finished
-
-  def full(*arguments):
-    raise OSError(errno.ENOSPC, 'No space left on device', 'result.png')
-
-  monkeypatch.setattr(trained, '_draw', full)
-  with pytest.raises(errors.InputError, match='being measured: p/fig1; the'):
-    experiments.run_all(plans, asked)
-  reason = 'p/fig1 could not be measured: [Errno 28] No space left on device'
-  assert_others_are_measured(tmp_path, capsys, reason)
-
-
-@pytest.mark.parametrize('error', [KeyError('bug'), BrokenPipeError()])
-def test_a_bug_keeps_its_trace(error, finished, monkeypatch):
-  plans, asked = finished
-
-  def fails(*arguments):
-    raise error
-
-  monkeypatch.setattr(measuring, '_outcome', fails)
-  with pytest.raises(type(error)):
-    experiments.run_all(plans, asked)
-
-
-def test_missing_data_are_no_damage(tmp_path, capsys):
-  names = ['fedmlh/theory', 'fedmlh/table5']
-  given = {'data_dir': str(tmp_path)}
-  found, asked = request(tmp_path / 'out', names, given=given)
-  experiments.run_all(experiments.plan_all(found, asked), asked)
-  theory = outcome_lib.read(tmp_path / 'out', 'fedmlh/theory')
-  assert theory.verdict == VERDICTS.NOT_RUN
-  for each in fedmlh.CONFIGURATIONS:
-    assert f'{each.task}: no ' in theory.why
-  assert '1 reproduced, 1 not run' in capsys.readouterr().out
+  data, output = tmp_path / 'data', tmp_path / 'runs'
+  arguments = (f'--task={task}', f'--data_dir={data}', f'--output={output}')
+  done = light.call('reproduce', name, '--scale=paper', *arguments)
+  with pytest.raises(errors.InputError) as told:  # What the doctor prints.
+    tasks.get(task).find(str(data))
+  light.assert_one_sentence(done, f'error: {task}: {told.value}\n')
+  folder = data / task.partition('-')[0]
+  for part in (f'{folder} has no images', f'{folder} has no clients', 'https:'):
+    assert part in done.stderr
+  assert f'launch.make_splits {task} --input=' in done.stderr
+  assert not output.exists()

@@ -8,7 +8,7 @@ import pytest
 
 from launch.reproduction import experiments
 from launch.reproduction import needs
-from launch.reproduction import runs as runs_lib
+from launch.reproduction import rows as rows_lib
 from launch.sweeps import children
 from tasks import registry as tasks
 from tasks import task as found
@@ -23,7 +23,7 @@ def planned(output, seeds=(0, 1)):
   rows = small_table.ROWS
   return [
     run
-    for group in runs_lib.plan_runs(rows, {}, seeds, output)
+    for group in rows_lib.plan_runs(rows, {}, seeds, output)
     for run in group
   ]
 
@@ -114,7 +114,7 @@ def test_the_costliest_run_is_probed_and_the_others_are_in_proportion(
   probes, tmp_path
 ):
   rows = registry.TABLES['turbosvm-fl/table4'].rows
-  groups = runs_lib.plan_runs(rows, {'rounds': 20}, (0, 1), tmp_path)
+  groups = rows_lib.plan_runs(rows, {'rounds': 20}, (0, 1), tmp_path)
   text, _ = needs.told([run for group in groups for run in group], tmp_path)
   [probe] = probes
   assert {'--clients_per_round=512', '--embedding_dim=1024'} <= set(probe)
@@ -129,10 +129,10 @@ def test_the_costliest_run_is_probed_and_the_others_are_in_proportion(
 
 def test_what_a_switch_makes_of_a_method_is_probed_apart(probes, tmp_path):
   # With one local epoch the published MOON keeps no models, and with more it does.
-  rows = runs_lib.of_paper(
+  rows = rows_lib.of_paper(
     registry.TABLES['turbosvm-fl/table11'], 'celeba', 'moon'
   )
-  groups = runs_lib.plan_runs(rows, {}, [0], tmp_path)
+  groups = rows_lib.plan_runs(rows, {}, [0], tmp_path)
   text, _ = needs.told([run for [run] in groups], tmp_path)
   lines = [line.split() for line in text.splitlines()]
   left = {
@@ -149,7 +149,7 @@ def disk(algorithm, output, **changes):
   """Returns the disk that a run is said to take, in GB."""
   given = {'clients_per_round': 8, **changes}
   rows = [small_table.row(algorithm, '1.0 1.0', **given)]
-  [[run]] = runs_lib.plan_runs(rows, {}, [0], output)
+  [[run]] = rows_lib.plan_runs(rows, {}, [0], output)
   text, _ = needs.told([run], output)
   [line] = [line for line in text.splitlines() if line.startswith('disk: ')]
   number, unit = line.removeprefix('disk: at most ').split(',')[0].split()
@@ -184,8 +184,8 @@ def test_the_disk_has_what_clients_keep(probes, tmp_path):
 
 def test_work_is_clients_times_epochs_or_steps(tmp_path):
   def work(name, task=None, **given):
-    rows = runs_lib.of_paper(registry.TABLES[name], task, None)
-    groups = runs_lib.plan_runs(rows, given, [0], tmp_path)
+    rows = rows_lib.of_paper(registry.TABLES[name], task, None)
+    groups = rows_lib.plan_runs(rows, given, [0], tmp_path)
     return {needs.work(run) for [run] in groups}
 
   assert work('turbosvm-fl/table11', 'femnist') == {8, 16, 32}

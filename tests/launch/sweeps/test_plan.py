@@ -29,9 +29,9 @@ def test_a_grid_is_a_product_in_the_order_given():
     (0.1, 2),
     (0.1, 5),
   ]
-  assert points('row_renormalise:true,FALSE') == [
-    {'row_renormalise': True},
-    {'row_renormalise': False},
+  assert points('row_renormalize:true,FALSE') == [
+    {'row_renormalize': True},
+    {'row_renormalize': False},
   ]
   assert points('server_optimizer:sgd,adam')[1] == {'server_optimizer': 'adam'}
 

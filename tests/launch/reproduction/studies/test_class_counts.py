@@ -1,22 +1,25 @@
 """FedVC's class counts by alpha: as derived, in every run of the tests."""
 
-from launch.reproduction import outcome
-from launch.reproduction.studies import study
-from tasks.papers import fedvc_skew
+from launch.reproduction import judge
+from launch.reproduction import results
+from launch.reproduction import studies
+from tasks.papers import registry
+from tasks.papers import table
 
 
 def test_the_distances_are_as_derived(tmp_path):
-  found = fedvc_skew.FIGURE10
-  for scale in outcome.SCALES:
-    config = study.resolve(found, scale, None, {})
+  found = registry.RESULTS['fedvc/fig10']
+  module = studies.module(found)
+  for scale in table.SCALES:
+    config = module.resolve(found.name, scale, None, {})
     assert len(config) == 8
-  measured = study.conclude(found, 'small', config, tmp_path)
-  assert len(measured.checked) == 8
-  assert all(each.holds for each in measured.checked), measured.checked
-  assert measured.verdict == outcome.Verdict.SHAPE
-  [cells] = measured.tables
-  assert {row[-1] for row in cells.rows} == {'500'}
-  held = [float(row[3]) for row in cells.rows]
+  lines = results.frame(module.measure(config, tmp_path, tmp_path))
+  assert judge.judge(found, lines, 'small') == (
+    *(judge.Verdict.SHAPE, 'all 8 expected values hold', ()),
+  )
+  grid, _ = results.Measured(found, 'small', lines).tables()
+  assert {row[-1] for row in grid.rows} == {'500'}
+  held = [float(row[3]) for row in grid.rows]
   assert held == sorted(held, reverse=True)
   assert held[-1] == 1
-  assert (tmp_path / 'fedvc' / 'fig10' / 'result.png').exists()
+  assert (tmp_path / 'result.png').exists()

@@ -7,6 +7,8 @@ import pytest
 
 from launch import evaluation
 from launch.reproduction import experiments
+from launch.reproduction import results
+from launch.reproduction import rows as rows_lib
 from launch.reproduction.studies import confusion
 from launch.sweeps import training
 from tasks.papers import registry
@@ -55,27 +57,24 @@ def test_shares_of_the_diagonal_and_two_pictures(trains, tmp_path):
   config = confusion.resolve('fedss/fig7', 'small', None, {})
   folder = tmp_path / 'fedss' / 'fig7'
   folder.mkdir(parents=True)
-  measured = confusion.measure(config, folder, tmp_path)
-  assert measured.values == {confusion.DIFFERENCE: 75 - 25}
-  [expected] = registry.RESULTS['fedss/fig7'].expected
-  assert expected.of == confusion.DIFFERENCE
-  [cells] = measured.tables
-  assert cells.title == 'Training examples of client large'
-  assert [row[1:] for row in cells.rows] == [
-    ('75.0', '2 of 3'),
-    ('25.0', '2 of 3'),
+  lines = results.frame(confusion.measure(config, folder, tmp_path))
+  found = registry.RESULTS['fedss/fig7']
+  grid, value = results.Measured(found, 'small', lines).tables()
+  assert value.rows == ((confusion.DIFFERENCE, '50', 'at least 20', 'yes'),)
+  assert [row[1:] for row in grid.rows] == [
+    ('75', '2', '3'),
+    ('25', '2', '3'),
   ]
-  assert measured.pictures == ('fedss.png', 'negonly.png')
-  assert all((folder / name).exists() for name in measured.pictures)
+  assert all('client large' in row[0] for row in grid.rows)
+  pictures = {path.name for path in folder.iterdir()}
+  assert pictures == {'fedss.png', 'negonly.png'}
   assert [run.config['algorithm'] for run in trains] == ['fedss', 'negonly']
   assert {run.config['hyperparameters']['negatives'] for run in trains} == {5}
 
 
 def test_the_runs_are_those_of_table_1(trains, tmp_path):
-  from launch.reproduction import runs
-
   small = registry.TABLES['fedss/table1'].small
-  of_table = runs.plan_runs(small.rows, {}, small.seeds, tmp_path)
+  of_table = rows_lib.plan_runs(small.rows, {}, small.seeds, tmp_path)
   config = confusion.resolve('fedss/fig7', 'small', None, {})
   confusion.measure(config, tmp_path, tmp_path)
   folders = {run.folder for group in of_table for run in group}

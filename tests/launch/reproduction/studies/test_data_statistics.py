@@ -6,12 +6,11 @@ import numpy as np
 import pytest
 import scipy.sparse
 
-from launch.reproduction import outcome
+from launch.reproduction import judge
+from launch.reproduction import results
 from launch.reproduction.studies import data_statistics
-from launch.reproduction.studies import study
 from tasks import registry as tasks
-from tasks.papers import data_numbers
-from tasks.papers import data_set
+from tasks.papers import data
 from tasks.papers import registry
 from tff_xc import errors
 from tff_xc.data import client_data
@@ -19,7 +18,8 @@ from tff_xc.data import partition
 from tff_xc.data import pool
 from tff_xc.data import sparse
 
-NAMES = list(data_numbers.STATISTICS)
+NAMES = list(data.STATISTICS)
+STATISTICS = [v for v in vars(data).values() if isinstance(v, str)]
 
 
 def federated(y, *, n, x=None, **more):
@@ -39,17 +39,17 @@ def measured(dataset):
 def test_statistics_of_classes():
   found = measured(federated(np.array([0, 1, 1, 1, 2, 3]), n=5))
   assert found == {
-    data_set.CLIENTS: 2,
-    data_set.CLASSES: 5,
-    data_set.EXAMPLES: 5,
-    data_set.MEAN: 2.5,
-    data_set.STD: 0.5,
-    data_set.HELD: 2,
-    data_set.MOST_HELD: 2,
-    data_set.TEST: 3,
-    data_set.ALL: 8,
+    data.CLIENTS: 2,
+    data.CLASSES: 5,
+    data.EXAMPLES: 5,
+    data.MEAN: 2.5,
+    data.STD: 0.5,
+    data.HELD: 2,
+    data.MOST_HELD: 2,
+    data.TEST: 3,
+    data.ALL: 8,
     # p = .2 .6 .2; of a .3 + .1 + .2, of b .2 + 1/15 + 2/15.
-    data_set.EMD: pytest.approx((2 * 0.6 + 3 * 0.4) / 5),
+    data.EMD: pytest.approx((2 * 0.6 + 3 * 0.4) / 5),
   }
 
 
@@ -65,12 +65,12 @@ def test_statistics_of_label_sets():
       propensity=sparse.Propensity(sets.sum(axis=0), 6),
     )
   )
-  assert found[data_set.EXAMPLES] == 6  # Also those that no client has.
-  assert found[data_set.LABELS] == pytest.approx(8 / 6)
-  assert found[data_set.POSITIVES] == 2
-  assert found[data_set.FEATURES] == 9
-  assert found[data_set.HELD] == 2.5
-  assert data_set.EMD not in found
+  assert found[data.EXAMPLES] == 6  # Also those that no client has.
+  assert found[data.LABELS] == pytest.approx(8 / 6)
+  assert found[data.POSITIVES] == 2
+  assert found[data.FEATURES] == 9
+  assert found[data.HELD] == 2.5
+  assert data.EMD not in found
 
 
 def give_one_set(monkeypatch, *more):
@@ -89,28 +89,30 @@ def give_one_set(monkeypatch, *more):
 
 
 def resolved(name, scale, task=None, **given):
-  return study.resolve(registry.RESULTS[name], scale, task, given)
+  return data_statistics.resolve(name, scale, task, given)
+
+
+def measured_lines(config, folder):
+  return results.frame(data_statistics.measure(config, folder, folder))
 
 
 def test_clients_and_classes_are_drawn(tmp_path, monkeypatch):
   config = resolved('fedvc/fig3', 'small')
   give_one_set(monkeypatch)
-  found = data_statistics.measure(config, tmp_path, tmp_path)
-  assert found.pictures == (
+  lines = measured_lines(config, tmp_path)
+  assert {path.name for path in tmp_path.iterdir()} == {
     *('glyphs-landmarks.png', 'glyphs-landmarks_classes.png'),
-  )
-  assert {path.name for path in tmp_path.iterdir()} == set(found.pictures)
-  of_clients = data_set.name('glyphs-landmarks', data_set.CLIENTS)
-  assert found.values[of_clients] == 2
-  [cells] = found.tables
-  assert ('clients', '–', '2', 'no') in cells.rows
-  assert ('training examples', '–', '5', '–') in cells.rows
+  }
+  found = registry.RESULTS['fedvc/fig3']
+  [cells] = results.Measured(found, 'small', lines).tables()
+  assert ('clients', '2', 'exactly 1,262', 'no') in cells.rows
+  assert ('training examples', '5', '–', '–') in cells.rows
 
 
 def test_all_missing_sets_are_named(tmp_path):
   config = resolved('turbosvm-fl/fig3', 'paper', data_dir=str(tmp_path))
   with pytest.raises(errors.InputError) as told:
-    data_statistics.measure(config, tmp_path, tmp_path)
+    measured_lines(config, tmp_path)
   first, *lines = str(told.value).splitlines()
   assert first == 'the data of these 3 tasks are missing'
   for line, task in zip(
@@ -123,13 +125,16 @@ def test_the_verdict_is_on_all_published_values(tmp_path, monkeypatch, capsys):
   found = registry.RESULTS['turbosvm-fl/fig3']
   config = resolved(found.name, 'paper')
   give_one_set(monkeypatch)
-  outcome_ = study.conclude(found, 'paper', config, tmp_path)
-  assert outcome_.verdict == outcome.Verdict.NOT  # 2 clients, not 3,195.
-  assert outcome_.why.endswith('; 5 published values were not measured')
-  assert len(outcome_.checked) == 3
-  assert outcome_.tables[-1].rows[0] == ('celeba', 'its files are missing')
+  lines = measured_lines(config, tmp_path)
+  verdict, why, _ = judge.judge(found, lines, 'paper')
+  assert verdict == judge.Verdict.NOT  # 2 clients, not 3,195.
+  assert why.startswith('3 of 3 published values')
+  assert why.endswith('the data of celeba, shakespeare are missing')
   assert 'celeba: no celeba in ' in capsys.readouterr().out
-  assert outcome_.pictures == ('result.png',)
+  [cells] = results.Measured(found, 'paper', lines).tables()
+  row = ('celeba: examples a client, mean', '21.4', 'its files are missing')
+  assert row in [each[:3] for each in cells.rows]
+  assert [path.name for path in tmp_path.iterdir()] == ['result.png']
 
 
 @pytest.mark.parametrize('task', ['bibtex', 'delicious'])
@@ -137,20 +142,18 @@ def test_a_set_that_is_not_in_the_paper_reproduces_nothing(
   task, tmp_path, monkeypatch
 ):
   found = registry.RESULTS['fedaws/table2']
-  config = resolved(found.name, 'paper', task)
-  [(each, _)] = config.sets
+  _, [(each, _)] = config = resolved(found.name, 'paper', task)
   values = {name: number.least for name, number in each.numbers.items()}
   give_one_set(monkeypatch, task)
   monkeypatch.setattr(data_statistics, 'statistics', lambda *_: values)
-  outcome_ = study.conclude(found, 'paper', config, tmp_path)
-  assert outcome_.verdict == outcome.Verdict.NOT_RUN
-  assert outcome_.why == 'no published value was measured'
-  [cells] = outcome_.tables
-  assert {row[-1] for row in cells.rows} == {'yes'}  # As the repository has it.
+  lines = measured_lines(config, tmp_path)
+  assert judge.judge(found, lines, 'paper').verdict == judge.Verdict.NOT_RUN
+  [cells] = results.Measured(found, 'paper', lines).tables()
+  assert "the repository's" in cells.rows[0][1]
 
 
-def test_numbers_that_the_paper_does_not_have_are_of_no_expectation():
-  of = lambda name: {each.of for each in registry.RESULTS[name].published}
+def test_numbers_that_the_paper_does_not_have_are_of_no_bound():
+  of = lambda name: registry.RESULTS[name].published
   assert not any('bibtex' in each for each in of('fedaws/table2'))
   assert not any('bibtex' in each for each in of('fedmlh/table1'))
   assert 'femnist: clients' not in of('turbosvm-fl/table1')  # Derived.
@@ -165,7 +168,7 @@ def test_flags_are_checked():
   message = r'--task=sop: fedvc/fig2 --scale=paper is of inaturalist-user-120k'
   with pytest.raises(errors.InputError, match=message):
     resolved('fedvc/fig2', 'paper', 'sop')
-  [(each, config)] = resolved('turbosvm-fl/table1', 'paper', 'femnist').sets
+  _, [(each, config)] = resolved('turbosvm-fl/table1', 'paper', 'femnist')
   assert each.task == config['task'] == 'femnist'
   assert config['options']['min_examples'] == 1
 
@@ -173,32 +176,33 @@ def test_flags_are_checked():
 @pytest.mark.parametrize('name', NAMES)
 def test_sets_are_of_tasks_and_numbers_of_statistics(name):
   found = registry.RESULTS[name]
-  statistics = data_numbers.STATISTICS[name]
+  [small], published = data.sets(name, 'small'), data.sets(name, 'paper')
   assert found.module == 'data_statistics'
-  assert tasks.get(statistics.small.task).find is None  # Always there.
-  for each in (statistics.small, *statistics.sets):
+  assert tasks.get(small.task).find is None  # Always there.
+  for each in (small, *published):
     task = tasks.get(each.task)
     assert set(each.options) <= set(task.option_values())
-    classes = each.numbers.get(data_set.CLASSES)
+    classes = each.numbers.get(data.CLASSES)
     if classes and task.num_classes:
       assert classes.least == classes.most == task.num_classes
-    for number in each.numbers.values():
+    for statistic, number in each.numbers.items():
+      assert statistic in STATISTICS
       assert number.least <= number.most
       if number.printed:
         value = float(number.printed.replace(',', ''))
         assert number.least <= value <= number.most
-  own = [n for s in statistics.sets for n in s.numbers.values() if not n.origin]
+  own = [n for s in published for n in s.numbers.values() if not n.origin]
   assert 0 < len(own) == len(found.published)
 
 
 def test_labels_of_an_example_and_of_a_label_agree():
   """The three sets of FedAwS's Table 2: N times one is n times the other."""
-  for each in data_numbers.STATISTICS['fedaws/table2'].sets[:3]:
+  for each in data.sets('fedaws/table2', 'paper')[:3]:
     labels, positives, examples, classes = (
       float(each.numbers[name].printed.replace(',', ''))
       for name in (
-        *(data_set.LABELS, data_set.POSITIVES),
-        *(data_set.EXAMPLES, data_set.CLASSES),
+        *(data.LABELS, data.POSITIVES),
+        *(data.EXAMPLES, data.CLASSES),
       )
     )
     assert labels * examples == pytest.approx(positives * classes, rel=2e-3)

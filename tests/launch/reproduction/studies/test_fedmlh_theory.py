@@ -4,9 +4,10 @@ import json
 
 import pytest
 
-from launch.reproduction import outcome as outcome_lib
+from launch.reproduction import judge
+from launch.reproduction import results
+from launch.reproduction import studies
 from launch.reproduction.studies import fedmlh_theory
-from launch.reproduction.studies import study
 from tasks.papers import fedmlh
 from tasks.papers import registry
 from tff_xc import errors
@@ -26,20 +27,21 @@ def test_a_table_and_a_picture(clients, tmp_path):
     (tmp_path / name).mkdir()
     found.append(fedmlh_theory.measure(config, tmp_path / name, tmp_path))
   assert found[0] == found[1]
-  [cells] = found[0].tables
-  assert cells.title == f'FedMLH on {TASK}: 60 labels, 4 tables of 7 buckets'
-  values = [row[-1] for row in cells.rows]
-  assert values[0] == '14'  # (60 · 59 / 2 / 0.05)^(1/4) = 13.7
-  alone, expected, observed = (float(v.replace(',', '')) for v in values[3:6])
+  of = {line['row']: line['mean'] for line in found[0]}
+  assert (of['labels'], of['tables'], of['buckets of a table']) == (60, 4, 7)
+  [least] = [value for row, value in of.items() if row.startswith('least')]
+  assert least == 14  # (60 · 59 / 2 / 0.05)^(1/4) = 13.7
+  expected = of['of its buckets, mean, expected (Lemma 1, a bound)']
+  observed = of['of its buckets, mean']
+  alone = of['positive examples of an infrequent label, mean']
   assert alone < observed <= 1.05 * expected
-  pairs = 4 * clients * (clients - 1)
-  assert values[-1] == f'0 of {pairs}'
-  if pairs:
-    assert float(values[7]) < float(values[6])
-  assert found[0].values['pairs whose divergence grew'] == 0
-  assert found[0].values['positive examples of its buckets'] == pytest.approx(
-    observed, abs=0.01
-  )
+  ratio = of['of its buckets over the bound of Lemma 1']
+  assert ratio == pytest.approx(observed / expected)
+  assert of['pairs of clients and tables'] == 4 * clients * (clients - 1)
+  assert of['pairs whose divergence grew'] == 0
+  if clients > 1:
+    over_labels = of['KL divergence of two clients over labels, mean']
+    assert of['over the buckets of a table, mean'] < over_labels
   pictures = [(tmp_path / name / 'result.png').read_bytes() for name in 'ab']
   assert pictures[0] == pictures[1]
   assert pictures[0].startswith(b'\x89PNG')
@@ -67,23 +69,20 @@ def test_at_the_papers_size_the_sets_that_are_there_are_measured(
   small = {'num_classes': 60, 'num_features': 40, 'hash_buckets': 7}
   [config] = resolve('small', TASK, small)
   theory = fedmlh_theory._theory(json.dumps(config, sort_keys=True))
-  monkeypatch.setattr(study, 'lacks', lacks)
+  monkeypatch.setattr(studies, 'lacks', lacks)
   monkeypatch.setattr(fedmlh_theory, '_theory', lambda config: theory)
-  outcome = study.conclude(
-    registry.RESULTS['fedmlh/theory'], 'paper', configs, tmp_path
-  )
-  assert [each.says.split(': ')[:2] for each in outcome.checked] == [
-    [task, 'pairs whose divergence grew'] for task in there
-  ] + [[task, 'of its buckets over the bound of Lemma 1'] for task in there]
-  assert outcome.pictures == tuple(f'{task}.png' for task in there)
-  for name in outcome.pictures:
-    assert (tmp_path / 'fedmlh' / 'theory' / name).is_file()
+  measured = fedmlh_theory.measure(configs, tmp_path, tmp_path)
+  found, lines = registry.RESULTS['fedmlh/theory'], results.frame(measured)
+  assert {*lines['task'][lines['mean'] != '']} == {*there}
+  for task in there:
+    assert (tmp_path / f'{task}.png').is_file()
   # What two sets say is not said of all four.
-  assert outcome.verdict == outcome_lib.Verdict.NOT_RUN
-  assert outcome.why.endswith('; 4 expected values were not measured')
-  *measured, missing = outcome.tables
-  assert len(measured) == 2
-  assert [row[0] for row in missing.rows] == tasks_[2:]
+  verdict, why, _ = judge.judge(found, lines, 'paper')
+  assert verdict == judge.Verdict.NOT_RUN
+  assert why.startswith('4 expected values')
+  assert why.endswith(f'{", ".join(tasks_[2:])} are missing')
+  [cells] = results.Measured(found, 'paper', lines).tables()
+  assert f'{there[1]}: labels' in [row[0] for row in cells.rows]
   assert (
     f'missing: {", ".join(tasks_[2:])}: no files' in capsys.readouterr().out
   )
@@ -106,9 +105,7 @@ def test_results_of_one_configuration_are_measured_once(tmp_path, monkeypatch):
       'fedmlh/theory', 'small', TASK, small | changes
     )
     (tmp_path / name).mkdir()
-    tables.append(
-      fedmlh_theory.measure(config, tmp_path / name, tmp_path).tables
-    )
+    tables.append(fedmlh_theory.measure(config, tmp_path / name, tmp_path))
     assert (tmp_path / name / 'result.png').exists()
   assert len(calls) == 2
   assert tables[0] == tables[1] != tables[2]

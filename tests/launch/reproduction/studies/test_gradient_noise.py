@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
-from launch.reproduction.studies import deltas
+from launch.reproduction import results
 from launch.reproduction.studies import gradient_noise
 from tasks import experiment
 from tasks import registry as tasks
@@ -89,10 +89,10 @@ def held(y, client, m, most):
 
 @pytest.mark.usefixtures('in_process')
 def test_the_noise_is_that_of_the_derivation(monkeypatch):
-  assert list(deltas._grid(N - 4)) == [5, 10, 20, 40, 80]
-  monkeypatch.setattr(deltas, '_grid', lambda most: GRID)
+  assert gradient_noise._grid(N - 4) == [5, 10, 20, 40, 80]
+  monkeypatch.setattr(gradient_noise, '_grid', lambda most: GRID)
   data, model = dataset(), tiny.model(N)
-  scale, found = deltas.noises(data, model, CONFIG)
+  scale, found = gradient_noise.noises(data, model, CONFIG)
   assert [each.negatives for each in found] == [*GRID, N - 1]
   initial = model.init(tf.constant([SEED, 0]))
   weights = [
@@ -129,28 +129,29 @@ def test_the_study_has_a_table_a_picture_and_values(tmp_path, monkeypatch):
   loaded = dataset(), tiny.model(N)
   task = types.SimpleNamespace(load=lambda *_: loaded)
   noises = [
-    deltas.Noise(5, 0.2, 0.1, 0.3),
-    deltas.Noise(80, 0.1, 0.1, 0.1),
-    deltas.Noise(N - 1, 0.0, 0.0, 0.0),
+    gradient_noise.Noise(5, 0.2, 0.1, 0.3),
+    gradient_noise.Noise(80, 0.1, 0.1, 0.1),
+    gradient_noise.Noise(N - 1, 0.0, 0.0, 0.0),
   ]
-  monkeypatch.setattr(deltas, 'noises', lambda *_: (0.4, noises))
+  monkeypatch.setattr(gradient_noise, 'noises', lambda *_: (0.4, noises))
   monkeypatch.setattr(tasks, 'get', lambda _: task)
   monkeypatch.setattr(experiment, 'install_runtime', lambda _: None)
-  measured = gradient_noise.measure(CONFIG, tmp_path, tmp_path)
-  [cells] = measured.tables
-  assert cells.rows[0] == ('5', '0.2', '0.1', '0.3', '50.00%')
-  assert cells.rows[2][0] == 'n - |P|'
+  lines = results.frame(gradient_noise.measure(CONFIG, tmp_path, tmp_path))
+  found = registry.RESULTS['fedss/fig9']
+  grid, values = results.Measured(found, 'small', lines).tables()
+  assert grid.rows[0] == ('m = 5', '0.2', '0.1', '0.3', '50')
+  assert grid.rows[2][0] == 'm = n - |P|'
   assert (tmp_path / 'result.png').read_bytes().startswith(b'\x89PNG')
-  assert measured.values == {
-    gradient_noise.OF_ALL: 0.0,
-    gradient_noise.LARGEST_RATIO: 0.5,
-    gradient_noise.OF_MOST: 0.5,
+  assert {row[0]: row[1] for row in values.rows} == {
+    gradient_noise.OF_ALL: '0',
+    gradient_noise.LARGEST_RATIO: '0.5',
+    gradient_noise.OF_MOST: '0.5',
   }
 
 
 def test_values_are_those_that_are_expected():
-  named = {each.of for each in registry.RESULTS['fedss/fig9'].expected}
-  noise = [deltas.Noise(m, 1 / m, 0, 0) for m in (5, 80, 99)]
+  named = {*registry.RESULTS['fedss/fig9'].expected}
+  noise = [gradient_noise.Noise(m, 1 / m, 0, 0) for m in (5, 80, 99)]
   values = gradient_noise._values(noise)
   assert set(values) == named
   assert values[gradient_noise.OF_MOST] == pytest.approx(5 / 80)
@@ -159,11 +160,11 @@ def test_values_are_those_that_are_expected():
 
 def test_bad_data_are_refused():
   with pytest.raises(errors.InputError, match='no client has 32 examples'):
-    deltas.noises(dataset(sizes=(9, 8)), tiny.model(N), CONFIG)
+    gradient_noise.noises(dataset(sizes=(9, 8)), tiny.model(N), CONFIG)
   with pytest.raises(
     errors.InputError, match='leaves 80 other classes at most'
   ):
-    deltas.noises(dataset(84, (40, 33)), tiny.model(84), CONFIG)
+    gradient_noise.noises(dataset(84, (40, 33)), tiny.model(84), CONFIG)
 
 
 def test_the_settings_are_small_or_the_papers():

@@ -1,0 +1,289 @@
+"""What measured values say of a published table or figure: pairs, claims, a verdict."""
+
+import enum
+import itertools
+import math
+from typing import TYPE_CHECKING
+from typing import NamedTuple
+
+from tasks.papers import names
+from tasks.papers import table as table_lib
+
+if TYPE_CHECKING:
+  import pandas as pd
+
+POINTS = 2.0  # Percent points in which two values count as equal,
+SHARE = 0.1  # and the same of rounds and other counts.
+SEEDS = 3  # That tell an order.
+AGREES, DISAGREES, UNDECIDED = 'agrees', 'disagrees', 'undecided'
+COSTS = (names.BEST_ROUND, names.SENT, names.SECONDS)
+
+
+class Verdict(enum.StrEnum):
+  """REPRODUCED: every value is the published one. SHAPE: no pair of rows disagrees
+  with the published order, most agree, and so do all claims. NOT: some disagrees, or
+  values differ and have no order. UNDECIDED: neither, as with fewer than three seeds.
+  """
+
+  REPRODUCED = 'reproduced'
+  SHAPE = 'shape reproduced'
+  NOT = 'not reproduced'
+  UNDECIDED = 'undecided'
+  NOT_RUN = 'not run'
+  NOTHING = 'nothing to run'
+
+
+class Order(NamedTuple):
+  """Two rows: what is published, the difference here, and AGREES or another word.
+
+  `is_kept`: whether the means alone are in this order.
+  """
+
+  says: str
+  published: str
+  here: str
+  told: str
+  is_kept: bool
+
+
+class Judged(NamedTuple):
+  """A verdict, its reason, and the orders behind it."""
+
+  verdict: Verdict
+  why: str
+  orders: tuple[Order, ...] = ()
+
+
+def judge(found: table_lib.Result, frame: 'pd.DataFrame', scale: str) -> Judged:
+  """Returns the verdict on a result.
+
+  Args:
+    found: the result.
+    frame: its lines at this scale, see `results`; none where nothing was measured.
+    scale: of `table.SCALES`.
+  """
+  if isinstance(found, table_lib.Diagram):
+    return Judged(Verdict.NOTHING, 'it is a diagram')
+  if isinstance(found, table_lib.Formula):
+    return _of_formula(found)
+  if frame.empty:
+    without = isinstance(found, table_lib.PaperTable) and not found.small
+    why = 'it has not been measured here'
+    if without and scale == 'small':
+      why = 'it has no small form'
+    return Judged(Verdict.NOT_RUN, why)
+  notes = [note for note in dict.fromkeys(frame['note']) if note]
+  frame = frame[frame['metric'] != '']  # Others only say what is missing.
+  if not (frame['mean'] != '').any():
+    why = '; '.join(notes) or 'none of its experiments has finished'
+    return Judged(Verdict.NOT_RUN, why)
+  if isinstance(found, table_lib.Study):
+    return _of_study(found, frame, scale)
+  return _of_table(found, frame, scale)
+
+
+def _of_formula(found: table_lib.Formula) -> Judged:
+  equal = found.equal
+  why = f'{equal.count("yes")} of {len(equal)} values are the published ones'
+  if rounded := equal.count('of rounded'):
+    why += f', {rounded} those of rounded numbers'
+  return Judged(Verdict.SHAPE if 'no' in equal else Verdict.REPRODUCED, why)
+
+
+def bounds_of(found: table_lib.Study, scale: str):
+  """Returns the bounds of a study's values, and whether they are published."""
+  is_published = scale == 'paper' and bool(found.published)
+  return (found.published if is_published else found.expected), is_published
+
+
+def bound_of(bounds, line) -> tuple[float, float] | None:
+  """Returns the bounds of a line of a study; None if it has none."""
+  return bounds.get(f'{line.task}: {line.row}') or bounds.get(line.row)
+
+
+def _of_study(found: table_lib.Study, frame, scale: str) -> Judged:
+  bounds, is_published = bounds_of(found, scale)
+  told, missing = [], dict.fromkeys(frame['task'][frame['mean'] == ''])
+  for line in numbers(frame).itertuples():
+    limits = bound_of(bounds, line)
+    if limits and not math.isnan(line.m):
+      told.append((line.row, limits[0] <= line.m <= limits[1]))
+  outside = [row for row, holds in told if not holds]
+  lacks = f'; the data of {", ".join(missing)} are missing' if missing else ''
+  what = 'published values' if is_published else 'expected values'
+  if outside:
+    why = (
+      f'{len(outside)} of {len(told)} {what} do not hold: {"; ".join(outside)}'
+    )
+    return Judged(Verdict.NOT, why + lacks)
+  if not told or missing:
+    return Judged(Verdict.NOT_RUN, f'{len(told)} {what} were measured{lacks}')
+  verdict = Verdict.REPRODUCED if is_published else Verdict.SHAPE
+  return Judged(verdict, f'all {len(told)} {what} hold')
+
+
+def numbers(frame: 'pd.DataFrame') -> 'pd.DataFrame':
+  """Returns lines with numbers: m, s and n measured, p, p_std and width published.
+
+  `is_open`: m is a bound from below, of runs that missed a target; `is_bound`: p is.
+  """
+  import pandas as pd  # Late: flags are checked first.
+
+  number = lambda text: pd.to_numeric(text.str.lstrip('>'), errors='coerce')
+  printed = frame['published'].str.replace(',', '').str.split('±', expand=True)
+  printed = printed.reindex(columns=[0, 1]).fillna('').astype(str)
+  p, p_std = number(printed[0]), number(printed[1]).fillna(0.0)
+  percent = frame['metric'].map(lambda name: bool(names.unit(name)))
+  width = (SHARE * p).where(~percent, POINTS).combine(2 * p_std, max)
+  return frame.assign(
+    m=number(frame['mean']),
+    s=number(frame['std']).fillna(0.0),
+    n=number(frame['seeds']).fillna(0),
+    p=p,
+    p_std=p_std,
+    width=width,
+    is_open=frame['mean'].str.startswith('>'),
+    is_bound=frame['published'].str.startswith('>'),
+  )
+
+
+def main_lines(frame: 'pd.DataFrame') -> 'pd.DataFrame':
+  """Returns the lines of results, each row once, without those of what it cost."""
+  printed = set(frame['metric'][frame['published'] != ''])
+  costs = [name for name in COSTS if name not in printed]
+  kept = frame[~frame['metric'].isin(costs)]
+  return kept.drop_duplicates(['row', 'metric'])
+
+
+def is_equal(line) -> bool:
+  """Whether a measured value of `numbers` counts as the published one."""
+  if line.is_bound:
+    return line.m > line.p or (line.is_open and line.m >= line.p)
+  return not line.is_open and abs(line.m - line.p) <= max(
+    line.width, 2 * line.s
+  )
+
+
+def _of_table(found: table_lib.PaperTable, frame, scale: str) -> Judged:
+  lines = numbers(main_lines(frame))
+  measured = lines[lines['m'].notna()]
+  notes = [note for note in dict.fromkeys(frame['note']) if note]
+  missing = len(lines) - len(measured)
+  is_small = scale == 'small' and found.small
+  claims = _claims(found.small.claims if is_small else found.claims, lines)
+  pairs = _pairs(measured)
+  inside = [
+    is_equal(line) for line in measured.itertuples() if line.p == line.p
+  ]
+  told = [order.told for order in (*pairs, *claims)]
+  parts = []
+  if scale == 'paper' and inside:
+    parts.append(
+      f'{sum(inside)} of {len(inside)} values are the published ones'
+    )
+  if told and (fewest := int(measured['n'].min())) < SEEDS:
+    kept = sum(order.is_kept for order in (*pairs, *claims))
+    parts.append(
+      f'the means have {kept} of {len(told)} published orders; {SEEDS} seeds would'
+      f' tell them, and {fewest} {"were" if fewest > 1 else "was"} run'
+    )
+  else:
+    parts += [
+      f'{what}: {_counted(orders)}'
+      for what, orders in (
+        ('pairs of rows', pairs),
+        ("claims of the paper's text", claims),
+      )
+      if orders
+    ]
+  if missing:
+    parts.append(f'{missing} values were not measured')
+  why = '; '.join([*parts, *notes])
+  orders = (*pairs, *claims)
+  is_whole = not missing and (lines['p'].notna()).all()
+  if scale == 'paper' and is_whole and all(inside) and DISAGREES not in told:
+    return Judged(Verdict.REPRODUCED, why, orders)
+  alone = scale == 'paper' and not told and not all(inside)
+  if DISAGREES in told or alone:
+    return Judged(Verdict.NOT, why, orders)
+  if missing:
+    return Judged(Verdict.NOT_RUN, why, orders)
+  agreed = [order.told for order in pairs].count(AGREES)
+  is_most = 2 * agreed > len(pairs) or not pairs
+  if told and is_most and all(claim.told == AGREES for claim in claims):
+    return Judged(Verdict.SHAPE, why, orders)
+  return Judged(Verdict.UNDECIDED, why or 'nothing tells', orders)
+
+
+def _counted(orders) -> str:
+  told = [order.told for order in orders]
+  return ', '.join(
+    f'{told.count(word)} {word if told.count(word) == 1 else plural}'
+    for word, plural in (
+      (AGREES, 'agree'),
+      (DISAGREES, 'disagree'),
+      (UNDECIDED, 'undecided'),
+    )
+    if word in told
+  )
+
+
+def _pairs(lines: 'pd.DataFrame') -> list[Order]:
+  """Returns the pairs of rows that the paper orders.
+
+  Their printed values are further apart than two standard deviations or `POINTS`
+  (`SHARE` of counts). A bound has an order only with a number below it: '>20000' is
+  later than 9005, and may be sooner than 39236 or '>50000'.
+  """
+  found = []
+  for (_, metric), group in lines.groupby(['task', 'metric'], sort=False):
+    printed = group[group['p'].notna()]
+    for two in itertools.combinations(printed.itertuples(), 2):
+      low, high = sorted(two, key=lambda line: line.p)
+      if high.p - low.p <= max(low.width, high.width) or low.is_bound:
+        continue
+      says = f'{names.heading(metric)}: {high.row} above {low.row}'
+      found.append(_order(says, f'{high.p - low.p:+.1f}', high, low))
+  return found
+
+
+def _claims(claims, lines: 'pd.DataFrame') -> list[Order]:
+  """Returns the paper's claims, as far as there are their rows."""
+  found = []
+  for claim in claims:
+    of = lines[lines['metric'] == claim.metric]
+    rows = [
+      table_lib.Row(
+        line.task, line.algorithm, {}, table_lib.changes(line.changes)
+      )
+      for line in of.itertuples()
+    ]
+    measured = [*of.itertuples()]
+    for high, low in claim.pairs(rows):
+      high, low = measured[high], measured[low]
+      says = (
+        f'{claim.says}: {names.heading(claim.metric)} of {high.row} above'
+        f' {low.row}'
+      )
+      least = f'at least {claim.least:+g}' if claim.least else ''
+      found.append(_order(says, least or 'above', high, low, claim.least))
+  return found
+
+
+def _order(says, published, high, low, least: float = 0.0) -> Order:
+  """Compares two lines: the difference beyond two standard errors tells.
+
+  A bound from below tells only what any greater number would tell.
+  """
+  apart = high.m - low.m - least
+  if math.isnan(apart):
+    return Order(says, published, table_lib.NONE, UNDECIDED, False)
+  told = UNDECIDED
+  if min(high.n, low.n) >= SEEDS:
+    error = 2 * math.sqrt(high.s**2 / high.n + low.s**2 / low.n)
+    if apart > error and not low.is_open:
+      told = AGREES
+    elif apart < -error and not high.is_open:
+      told = DISAGREES
+  here = f'{high.m - low.m + 0.0:+.1f}'
+  return Order(says, published, here, told, apart > 0)

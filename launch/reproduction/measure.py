@@ -1,0 +1,236 @@
+"""The lines and the picture of a table or figure, from its finished runs."""
+
+import dataclasses
+import math
+import pathlib
+import statistics
+from collections.abc import Mapping
+from collections.abc import Sequence
+from typing import Any
+
+from launch.sweeps import plan
+from launch.sweeps import training
+from tasks.papers import names
+from tasks.papers import table as table_lib
+from tff_xc.measure import best_round
+from tff_xc.measure import catalog
+from tff_xc.measure import targets
+from tff_xc.report import run_files
+
+_MEDIAN = 'seconds_per_round_median'
+_Runs = Sequence[run_files.Run]
+
+
+def finished(
+  found: table_lib.PaperTable, runs: Sequence[Sequence[plan.Run]]
+) -> list[_Runs | None]:
+  """Returns each row's runs as they are after the table's rounds.
+
+  None for a row of which a seed has not finished: a mean over some seeds would pass
+  for one over all.
+
+  Raises:
+    errors.DamageError: a file is damaged, or lacks what tables take from it.
+  """
+  return [
+    [_read(found, run) for run in group]
+    if all(training.is_finished(run) for run in group)
+    else None
+    for group in runs
+  ]
+
+
+def _read(found: table_lib.PaperTable, planned: plan.Run) -> run_files.Run:
+  run = run_files.read_run(planned.folder)
+  if run.metrics['round'].max() != run.summary['rounds']:
+    raise run_files.damaged(
+      run.path / run_files.METRICS, f'expected {run.summary["rounds"]} rounds'
+    )
+  if run.summary.get(_MEDIAN) is None:
+    raise run_files.damaged(
+      run.path / run_files.SUMMARY, f'expected a number of "{_MEDIAN}"'
+    )
+  by = planned.config['best_by']
+  if found.at_rounds:
+    by = ''
+    last = min(found.at_rounds, run.config['rounds'])
+    run = run_files.first_rounds(run, last)
+  # Another command, with another --best_by, may have trained it.
+  scores = [name for name in catalog.SCORES if name in run.metrics]
+  best = (run.summary.get('best_round') or {}) if by else {}
+  if by and best.get('by') != by:
+    choice = best_round.Choice(by if by in scores else '')
+    best = choice.summary(run.metrics, scores) or {}
+  for name in ('round', names.SENT) if best else ():
+    if best.get(name) is None:
+      raise run_files.damaged(
+        run.path / run_files.SUMMARY, f'expected a number of "{name}"'
+      )
+  return dataclasses.replace(run, summary={**run.summary, 'best_round': best})
+
+
+def lines(
+  found: table_lib.PaperTable,
+  rows: Sequence[table_lib.Row],
+  groups: Sequence[_Runs | None],
+  about: Mapping[str, Any],
+  notes: Mapping[int, str],
+) -> list[dict[str, Any]]:
+  """Returns the lines of a table, those of rows without runs empty.
+
+  Args:
+    found: the table.
+    rows: of it.
+    groups: of each row, from `finished`.
+    about: scale, processor, command and note of all lines.
+    notes: why a row has no runs, by its number.
+  """
+  made = []
+  claims = found.small.claims if about['scale'] == 'small' else found.claims
+  wholes = [found.reference(row, rows) for row in rows]
+  of = {id(row): runs for row, runs in zip(rows, groups, strict=True)}
+  for number, (row, label, runs, whole) in enumerate(
+    zip(rows, table_lib.labels(rows), groups, wholes, strict=True)
+  ):
+    line = {
+      **about,
+      'table': found.table,
+      'row': label,
+      'task': row.task,
+      'algorithm': row.algorithm,
+      'changes': table_lib.text_of(row.changes),
+    }
+    if runs:
+      revisions = (run.config.get('git_revision') for run in runs)
+      line |= {
+        'seeds': len(runs),
+        # The longest, if some stopped early.
+        'rounds': max(run.summary['rounds'] for run in runs),
+        'revision': ' '.join(dict.fromkeys(filter(None, revisions))),
+      }
+    else:
+      line['note'] = '; '.join(filter(None, [about['note'], notes.get(number)]))
+    wanted = dict.fromkeys([*row.published, *(c.metric for c in claims)])
+    for name in wanted:
+      printed = row.published.get(name)
+      value = measured(runs, name, of[id(whole)] if whole else None)
+      text = str(printed).replace(' ', '') if printed else ''
+      made.append({**line, 'metric': name, 'published': text, **value})
+    for name in (names.SECONDS, names.BEST_ROUND, names.SENT):
+      if runs and name not in wanted and (value := measured(runs, name)):
+        made.append({**line, 'metric': name, **value})
+  return made
+
+
+def measured(
+  runs: _Runs | None, name: str, whole: _Runs | None = None
+) -> dict[str, Any]:
+  """Returns mean and std of a result over seeds, in percent or as a number.
+
+  A score without a budget is that of the best round where a run chose one. Rounds
+  to a target that a seed missed are '>' the mean with the rounds that it had.
+
+  Args:
+    runs: of a row, or None.
+    name: see `tasks.papers.names`.
+    whole: the runs to whose score a result may be relative.
+
+  Returns:
+    mean, and std of several seeds; nothing if a run lacks the result.
+  """
+  if not runs:
+    return {}
+  parts = names.parse(name)
+  if parts.is_rounds:
+    return _rounds_to(runs, parts, whole)
+  found = [_value(run, parts) for run in runs]
+  if None in found:
+    return {}
+  factor = 100 if parts.is_percent else 1
+  return _over_seeds([factor * value for value in found])
+
+
+def _over_seeds(found: Sequence[float]) -> dict[str, Any]:
+  values = {'mean': float(statistics.fmean(found))}
+  return values | (
+    {'std': float(statistics.stdev(found))} if len(found) > 1 else {}
+  )
+
+
+def _rounds_to(runs: _Runs, parts: names.Parts, whole) -> dict[str, Any]:
+  target = parts.target
+  if target is None:
+    score = measured(whole, parts.metric)
+    if not score:
+      return {}
+    part = parts.relative * score['mean'] / 100
+    target = targets.Target(parts.metric, part)
+  if not all(
+    target.metric in run.metrics and run.metrics[target.metric].count()
+    for run in runs
+  ):
+    return {}
+  reached = [target.first_round(run.metrics) for run in runs]
+  if None not in reached:
+    return _over_seeds(reached)
+  least = [
+    run.summary['rounds'] if rounds is None else rounds
+    for run, rounds in zip(runs, reached, strict=True)
+  ]
+  return {'mean': f'>{statistics.fmean(least):.10g}'}
+
+
+def _value(run: run_files.Run, parts: names.Parts) -> float | None:
+  """Returns a number of one run at a budget, its best round or its end."""
+  best = run.summary['best_round']
+  if parts.budget:
+    return parts.budget.score(run.metrics, parts.metric)
+  if parts.metric == names.SECONDS:
+    return run.summary[_MEDIAN]
+  if parts.metric in (names.BEST_ROUND, names.SENT):
+    return best.get('round' if parts.metric == names.BEST_ROUND else names.SENT)
+  if parts.metric in catalog.SCORES:
+    return (best or run.summary['final']).get(parts.metric)
+  if parts.metric not in run.metrics:
+    return None
+  last = float(run.metrics[parts.metric].iloc[-1])
+  # Such as the support vectors of a class that was not drawn in this round.
+  return None if math.isnan(last) else last
+
+
+def draw(
+  found: table_lib.PaperTable,
+  rows: Sequence[table_lib.Row],
+  groups: Sequence[_Runs | None],
+  where: pathlib.Path,
+) -> None:
+  """Draws result.png of a table's learning curves, or result_TASK.png of several."""
+  from tff_xc.report import curves
+  from tff_xc.report import pictures
+  from tff_xc.report import tables
+
+  known = {
+    id(row): (label, runs)
+    for row, label, runs in zip(
+      rows, table_lib.labels(rows), groups, strict=True
+    )
+    if runs
+  }
+  tasks = dict.fromkeys(row.task for row in rows if id(row) in known)
+  for task in tasks:
+    of_task = [row for row in rows if row.task == task and id(row) in known]
+    shown = {known[id(row)][1][0].path: known[id(row)] for row in of_task}
+    wholes = (found.reference(row, rows) for row in of_task)
+    whole = next((w for w in wholes if w and id(w) in known), None)
+    frame = tables.collect(
+      [run for _, runs in shown.values() for run in runs],
+      [label for label, runs in shown.values() for _ in runs],
+    )
+    reference = None
+    if found.is_relative and whole:
+      label, runs = known[id(whole)]
+      reference = tables.collect(runs, [label] * len(runs))
+    figure = curves.compare_figure(frame, found.curves, found.over, reference)
+    name = 'result.png' if len(tasks) == 1 else f'result_{task}.png'
+    where.mkdir(parents=True, exist_ok=True)
+    pictures.save(figure, where / name)

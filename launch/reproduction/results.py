@@ -1,0 +1,464 @@
+"""Measured results: OUTPUT/PAPER.csv, and the text that shows them.
+
+A file has a line for each result of each row of a table, and one for each of its
+costs. Numbers are as people read them: '>60' of a target that a seed missed, '51.7±0.4'
+published. The lines of a table and scale are replaced together.
+"""
+
+import contextlib
+import csv
+import dataclasses
+import functools
+import io
+import itertools
+import math
+import pathlib
+import textwrap
+from collections.abc import Iterator
+from collections.abc import Mapping
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
+from typing import Any
+from typing import NamedTuple
+
+from launch.reproduction import judge
+from tasks.papers import names
+from tasks.papers import registry
+from tasks.papers import table as table_lib
+from tff_xc import errors
+from tff_xc import wording
+from tff_xc.report import run_files
+from tff_xc.report import text_table
+
+if TYPE_CHECKING:
+  import pandas as pd
+
+COLUMNS = (
+  *('table', 'scale', 'row', 'task', 'algorithm', 'changes', 'metric'),
+  *('published', 'mean', 'std', 'seeds', 'rounds', 'revision', 'processor'),
+  *('command', 'note'),
+)
+TEXT = 'result.md'
+# The metric of a study's values, of which something is expected or published.
+VALUE = 'value'
+_NONE = table_lib.NONE
+_BESIDE = 2  # Results that fit beside each other.
+
+
+class Cells(NamedTuple):
+  """A table of text: its title, '' for the result's own; heading; rows of cells."""
+
+  title: str
+  heading: tuple[str, ...]
+  rows: tuple[tuple[str, ...], ...]
+
+
+@dataclasses.dataclass(frozen=True)
+class Measured:
+  """What was measured of a result at a scale: its lines, without any if nothing was."""
+
+  found: table_lib.Result
+  scale: str
+  lines: 'pd.DataFrame'
+
+  @functools.cached_property
+  def judged(self) -> judge.Judged:
+    """The verdict, its reason and the orders behind it."""
+    return judge.judge(self.found, self.lines, self.scale)
+
+  @property
+  def is_measured(self) -> bool:
+    """Whether there is a value, if only of a part."""
+    return bool((self.lines['mean'] != '').any())
+
+  @property
+  def usual_command(self) -> str:
+    """The command without further flags."""
+    return ' '.join(command(self.found.name, self.scale))
+
+  @property
+  def commands(self) -> list[str]:
+    """The commands that measured the lines, or the one that will."""
+    found = [*filter(None, dict.fromkeys(self.lines['command']))]
+    return found or [self.usual_command]
+
+  @property
+  def seconds(self) -> float:
+    """About what the runs took, one after another."""
+    is_time = self.lines['metric'] == names.SECONDS
+    of = self.lines[is_time & (self.lines['mean'] != '')]
+    each = of[['mean', 'seeds', 'rounds']].astype(float)
+    return float(each.prod(axis=1).sum())
+
+  @property
+  def what(self) -> str:
+    """What the small form made smaller, a sentence, or ''."""
+    small = getattr(self.found, 'small', None)
+    if self.scale != 'small' or not small:
+      return ''
+    return small if isinstance(small, str) else small.what
+
+  @property
+  def about(self) -> str:
+    """What the result is, and what is different here, a paragraph."""
+    found = self.found
+    sentences = f'{found.title}, {found.source}', found.caption, self.what
+    text = ' '.join(f'{s.rstrip(".")}.' for s in sentences if s)
+    return f'{text} {found.notes}'.strip()
+
+  def tables(self) -> list[Cells]:
+    """Returns the result's tables, its own first: results, costs, orders."""
+    if isinstance(self.found, table_lib.Formula):
+      return [Cells('', self.found.heading, self.found.rows)]
+    # Lines without a metric only say what is missing.
+    lines = self.lines[self.lines['metric'] != '']
+    if lines.empty:
+      return []
+    if isinstance(self.found, table_lib.Study):
+      return _of_study(self.found, lines, self.scale)
+    made = [_of_results(lines, self.scale)]
+    costs = lines[lines['metric'].isin(judge.COSTS)]
+    made += [_costs(costs)] if len(costs) else []
+    if orders := self.judged.orders:
+      cells = tuple((o.says, o.published, o.here, o.told) for o in orders)
+      heading = 'order', 'published', 'here', 'told'
+      made.append(Cells('Orders', heading, cells))
+    return made
+
+  def to_text(self) -> str:
+    """Returns the result for a terminal, ending in a newline."""
+    width = text_table.terminal_width()
+    blocks = [textwrap.fill(self.about, width) + '\n']
+    for title, heading, rows in self.tables():
+      words = [
+        i
+        for i, cells in enumerate(zip(*rows, strict=True))
+        if any(char.isalpha() for cell in cells for char in cell)
+      ]
+      shown = text_table.to_text([heading, *rows], {0, *words}, width)
+      blocks.append(f'{title}\n{shown}' if title else shown)
+    verdict, why, _ = self.judged
+    told = textwrap.fill(f'{verdict}: {why}', width)
+    return '\n'.join([*blocks, f'{told}\n'])
+
+  def to_markdown(self, is_short: bool = False) -> str:
+    """Returns tables and verdict, in short without costs and orders, with a newline."""
+    blocks = []
+    for title, heading, rows in self.tables():
+      if not (title and is_short):
+        table = text_table.to_markdown([heading, *rows])
+        blocks.append(f'**{title}**\n\n{table}' if title else table)
+    verdict, why, _ = self.judged
+    return '\n'.join([*blocks, f'**{verdict}**: {why}.\n'])
+
+  def write(self, output: pathlib.Path) -> None:
+    """Replaces the lines of the result at this scale, in the papers' order.
+
+    Raises:
+      errors.DamageError: the file is another's, or cannot be written.
+    """
+    import pandas as pd
+
+    path = path_of(output, self.found.name)
+    kept = read_all(path)
+    is_own = kept['table'] == self.found.table
+    kept = kept[~is_own | (kept['scale'] != self.scale)]
+    order = {each: i for i, each in enumerate(registry.RESULTS)}
+    place = lambda table: order.get(f'{path.stem}/{table}', len(order))
+    merged = pd.concat([kept, self.lines]).sort_values('scale', kind='stable')
+    merged = merged.sort_values(
+      'table', kind='stable', key=lambda tables: tables.map(place)
+    )
+    with writing(output), run_files.replacing(path) as temporary:
+      merged.to_csv(temporary, index=False, lineterminator='\n')
+
+  def write_text(self, where: pathlib.Path) -> None:
+    """Writes the result as Markdown beside its pictures."""
+    pictures = [p.name for p in sorted(where.glob('*.png'))]
+    parts = [self.about, self.to_markdown()]
+    parts += [f'![{self.found.title}]({name})' for name in pictures]
+    parts += [f'`{each}`' for each in self.commands]
+    text = '\n\n'.join(part.rstrip('\n') for part in parts) + '\n'
+    with run_files.replacing(where / TEXT) as temporary:
+      temporary.write_text(text, encoding='utf-8')
+
+
+def frame(lines: Sequence[Mapping[str, Any]] = ()) -> 'pd.DataFrame':
+  """Returns lines with all columns as text."""
+  import pandas as pd  # Late: flags are checked first.
+
+  # Reasons may have line breaks, and names of files anything.
+  text = lambda value: wording.shown(str(value).replace('\n', ' '))
+  filled = [{n: text(line.get(n, '')) for n in COLUMNS} for line in lines]
+  return pd.DataFrame(filled, columns=COLUMNS, dtype=str)
+
+
+def command(name: str, scale: str) -> list[str]:
+  """Returns the words of the command that measures a result."""
+  return ['python', '-m', 'launch.reproduce', name, f'--scale={scale}']
+
+
+def path_of(output: pathlib.Path, name: str) -> pathlib.Path:
+  """Returns the CSV that has a result, by its name."""
+  return output / f'{name.partition("/")[0]}.csv'
+
+
+def folder(output: pathlib.Path, name: str) -> pathlib.Path:
+  """Returns the directory of a result's text and pictures."""
+  return output / name
+
+
+def read_all(path: pathlib.Path) -> 'pd.DataFrame':
+  """Reads a paper's CSV; errors are those of `_lines`."""
+  return frame([dict(zip(COLUMNS, line, strict=True)) for line in _lines(path)])
+
+
+def _lines(path: pathlib.Path) -> list[list[str]]:
+  """Returns the lines of a paper's CSV; none if it is not there.
+
+  Raises:
+    errors.DamageError: it cannot be read, or this program has not written it.
+  """
+  try:
+    if not path.exists():
+      return []
+    lines = list(csv.reader(io.StringIO(run_files.read_text(path))))
+  except (OSError, ValueError, csv.Error) as e:
+    raise errors.DamageError(f'{path} cannot be read ({e}); move it') from e
+  if not lines or tuple(lines[0]) != COLUMNS:
+    raise errors.DamageError(
+      f'{path} was not written by this version of launch.reproduce and is not'
+      ' overwritten; move it, or name another --output'
+    )
+  for number, line in enumerate(lines[1:], 2):
+    if len(line) != len(COLUMNS) or any(c != wording.shown(c) for c in line):
+      raise errors.DamageError(
+        f'{path} is damaged (line {number}); delete it, and run launch.reproduce'
+        ' again'
+      )
+  return lines[1:]
+
+
+def read(output: pathlib.Path, found: table_lib.Result, scale: str) -> Measured:
+  """Returns what was measured of a result; errors are those of `_lines`."""
+  lines = read_all(path_of(output, found.name))
+  is_own = (lines['table'] == found.table) & (lines['scale'] == scale)
+  return Measured(found, scale, lines[is_own].reset_index(drop=True))
+
+
+@contextlib.contextmanager
+def writing(where: pathlib.Path) -> Iterator[pathlib.Path]:
+  """Makes and yields a directory, and names it if the block cannot write to it.
+
+  Raises:
+    errors.DamageError: it cannot be made, or the block raises an OSError.
+  """
+  try:
+    where.mkdir(parents=True, exist_ok=True)
+    yield where
+  except OSError as e:
+    raise errors.DamageError(
+      f'{where} cannot be written ({e.strerror}); name another --output'
+    ) from e
+
+
+def refuse_others(output: pathlib.Path, found: Sequence[str]) -> None:
+  """Looks at the files that results of these names will replace.
+
+  Raises:
+    errors.InputError: one is there and nothing of this program, or cannot be read.
+  """
+  try:
+    texts = [output / 'report.html']
+    texts += [folder(output, name) / TEXT for name in found]
+    for path in texts:
+      if path.is_file() and b'launch.reproduce' not in path.read_bytes():
+        raise errors.InputError(
+          f'{path} was not written by this program and is not overwritten; name'
+          ' another --output'
+        )
+    for path in {path_of(output, name) for name in found}:
+      _lines(path)
+  except OSError as e:
+    raise errors.InputError(
+      f'{e.filename} cannot be read ({e.strerror}); name another --output'
+    ) from e
+
+
+def _of_study(found, lines, scale: str) -> list[Cells]:
+  """Returns what was measured by row and metric, and values beside their bounds."""
+  if lines['task'].nunique() > 1:
+    lines = lines.assign(row=lines['task'] + ': ' + lines['row'])
+  made, grid = [], lines[lines['metric'] != VALUE]
+  if len(grid):
+    shown = grid.assign(cell=[*map(_of_cell, grid.itertuples())])
+    made.append(_wide('', shown, {'': 'cell'}))
+  values = judge.numbers(lines[lines['metric'] == VALUE])
+  bounds, _ = judge.bounds_of(found, scale)
+  cells = []
+  for line in values.itertuples():
+    limits, is_there = judge.bound_of(bounds, line), line.mean != ''
+    printed = f'{line.published} {line.note if is_there else ""}'.strip()
+    holds = _NONE
+    if limits and is_there:
+      holds = 'yes' if limits[0] <= line.m <= limits[1] else 'no'
+    wanted = table_lib.bounds(*limits) if limits else _NONE
+    here = _number(line.m) if is_there else line.note
+    cells.append((line.row, printed or _NONE, here, wanted, holds))
+  if cells:
+    heading = ('', 'published', 'here', 'expected', 'holds')
+    made.append(_without_empty(Cells('', heading, tuple(cells))))
+  return made
+
+
+def _wide(
+  title: str, lines: 'pd.DataFrame', columns: Mapping[str, str]
+) -> Cells:
+  """Returns a row for each row of lines, and for each metric these columns.
+
+  Args:
+    title: of the cells.
+    lines: with the text of the cells, and `heading` of the metric.
+    columns: of lines, by their heading; '': the metric's.
+  """
+  metrics = [*dict.fromkeys(lines['metric'])]
+  headings = dict(zip(lines['metric'], lines['metric'], strict=True))
+  if 'heading' in lines:
+    headings = dict(zip(lines['metric'], lines['heading'], strict=True))
+  pivot = lines.pivot(index='row', columns='metric', values=[*columns.values()])
+  pivot = pivot.loc[[*dict.fromkeys(lines['row'])]].fillna(_NONE)
+  kept = pivot[[(c, m) for m in metrics for c in columns.values()]]
+  heading = [each or headings[m] for m in metrics for each in columns]
+  rows = tuple((row, *cells) for row, *cells in kept.itertuples())
+  return Cells(title, ('', *heading), rows)
+
+
+def _without_empty(cells: Cells) -> Cells:
+  """Returns cells without columns of dashes."""
+  columns = zip(cells.heading, *cells.rows, strict=True)
+  kept = [column for column in columns if set(column[1:]) != {_NONE}]
+  heading, *rows = zip(*kept, strict=True)
+  return Cells(cells.title, heading, tuple(rows))
+
+
+def _number(value: float) -> str:
+  """Returns a number for people: '1,262', '3,743.2', '0.2865'."""
+  if abs(value) < 1e3:
+    return f'{value:.4g}'
+  return f'{value:,.10g}' if value.is_integer() else f'{value:,.1f}'
+
+
+def _of_cell(line) -> str:
+  """Returns a value of a study for people: '0.2865 ± 0.011'."""
+  std = f' ± {float(line.std):.2g}' if line.std else ''
+  return _number(float(line.mean)) + std
+
+
+def _mean(line) -> str:
+  """Returns a measured result for people: '50.0 ± 3.0', '>60', '–'."""
+  if not line.mean or line.mean.startswith('>'):
+    return line.mean or _NONE
+  value, std = float(line.mean), ''
+  if line.std:
+    std = f' ± {float(line.std):.1f}'
+  elif names.parse(line.metric).is_rounds:
+    return f'{value:.0f}'
+  return f'{round(value, 1) + 0.0:.1f}{std}'
+
+
+def _of_results(lines: 'pd.DataFrame', scale: str) -> Cells:
+  """Returns measured beside published values, with differences at full scale.
+
+  Few results stand beside each other, and many below each other.
+  """
+  main = judge.numbers(judge.main_lines(lines))
+  heading = lambda name: f'{names.heading(name)}{names.unit(name)}'
+  shown = main.assign(
+    heading=main['metric'].map(heading),
+    here=[*map(_mean, main.itertuples())],
+    paper=main['published'].str.replace('±', ' ± ').replace('', _NONE),
+    difference=[*map(_difference, main.itertuples())],
+  )
+  more = ('difference',) if scale == 'paper' else ()
+  if main['metric'].nunique() <= _BESIDE:
+    return _wide('', shown, {'': 'here', **{c: c for c in ('paper', *more)}})
+  cells = shown[['row', 'heading', 'here', 'paper', *more]]
+  rows = tuple(cells.itertuples(index=False, name=None))
+  return Cells('', ('', 'result', 'here', 'paper', *more), rows)
+
+
+def _difference(line) -> str:
+  """Returns the difference for people: '+1.2', '-9.0 *', '*' for another value."""
+  if math.isnan(line.p) or math.isnan(line.m):
+    return _NONE
+  mark = '' if judge.is_equal(line) else ' *'
+  if line.is_bound or line.is_open:
+    return mark.strip() or _NONE
+  return f'{round(line.m - line.p, 1) + 0.0:+.1f}{mark}'
+
+
+def _costs(lines: 'pd.DataFrame') -> Cells:
+  """Returns seeds, best round, all clients' bytes down to it, and seconds."""
+  of = {(line.row, line.metric): line for line in lines.itertuples()}
+  show = {
+    names.BEST_ROUND: _mean,
+    names.SENT: lambda line: wording.human_bytes(float(line.mean)),
+    names.SECONDS: lambda line: f'{float(line.mean):.3g}',
+  }
+  shown = {
+    key: show[key[1]](line) for key, line in of.items() if line.mean != ''
+  }
+  seeds = dict(zip(lines['row'], lines['seeds'], strict=True))
+  rows = tuple(
+    (row, count or _NONE, *(shown.get((row, name), _NONE) for name in show))
+    for row, count in seeds.items()
+  )
+  heading = ('runs', 'seeds', 'best round', 'sent down', 's / round')
+  return Cells('Cost', heading, rows)
+
+
+def counted(verdicts: Sequence[judge.Verdict]) -> str:
+  """Returns the numbers of the verdicts: '3 reproduced, 1 not run'."""
+  return ', '.join(
+    f'{verdicts.count(verdict)} {verdict}'
+    for verdict in judge.Verdict
+    if verdict in verdicts
+  )
+
+
+def document(root: pathlib.Path, words: Sequence[str]) -> str:
+  """Returns the tables of a result for a page: DIRECTORY PAPER/TABLE [--SCALE]."""
+  flags = {w for w in words if w.startswith('--')}
+  paths = [w for w in words if w not in flags]
+  if len(paths) != 2 or not flags <= {'--short', '--paper'}:
+    raise ValueError('expected DIRECTORY PAPER/TABLE [--paper] [--short]')
+  output, name = root / paths[0], paths[1]
+  if name not in registry.RESULTS:
+    raise ValueError(f'there is no result {name}')
+  scale = 'paper' if '--paper' in flags else 'small'
+  found = read(output, registry.RESULTS[name], scale)
+  if found.lines.empty and not isinstance(found.found, table_lib.Formula):
+    raise ValueError(f'nothing was written of {name} in {output}')
+  return found.to_markdown('--short' in flags)
+
+
+def document_verdicts(root: pathlib.Path, words: Sequence[str]) -> str:
+  """Returns a line for each paper, with the counts of its small results' verdicts."""
+  if len(words) != 1:
+    raise ValueError(f'expected one path, not {len(words)}: {list(words)}')
+  output = root / words[0]
+  if not any(output.glob('*.csv')):
+    raise ValueError(f'no result was written to {output}')
+  found = {
+    paper: [read(output, each, 'small').judged.verdict for each in group]
+    for paper, group in itertools.groupby(
+      registry.RESULTS.values(), lambda each: each.paper
+    )
+  }
+  found['all'] = [*itertools.chain(*found.values())]
+  kinds = list(judge.Verdict)
+  lines = [
+    [paper, *(str(of.count(kind)) for kind in kinds), str(len(of))]
+    for paper, of in found.items()
+  ]
+  return text_table.to_markdown([['paper', *map(str, kinds), 'all'], *lines])

@@ -1,0 +1,103 @@
+"""Tables and figures of the papers' data, from data.csv: published statistics, and
+bands of procedural data of the same shape.
+
+Printed numbers count as reproduced to half of their last digit; those of the whole set
+of LEAF, of which ours has the training users, within three standard errors of these.
+`origin` is empty for a number of the paper itself.
+"""
+
+import csv
+import functools
+import math
+import pathlib
+from collections.abc import Mapping
+from typing import Any
+from typing import NamedTuple
+
+from tasks.papers import table
+
+# Statistics; `launch.reproduction.studies.data_statistics` measures them.
+CLIENTS = 'clients'
+CLASSES = 'classes'
+FEATURES = 'features'
+EXAMPLES = 'training examples'
+TEST = 'test examples'
+ALL = 'training and test examples'
+MEAN, STD = 'examples a client, mean', 'examples a client, std'
+HELD, MOST_HELD = 'classes a client, mean', 'classes a client, most'
+LABELS = 'labels an example, mean'
+POSITIVES = 'examples a label, mean'
+EMD = 'EMD of the clients'
+
+
+class Number(NamedTuple):
+  """A printed number, '' if none is, with its band and its origin."""
+
+  printed: str
+  least: float
+  most: float
+  origin: str
+
+
+class Set(NamedTuple):
+  """A data set: its task, statistics that are compared, and options of the task."""
+
+  task: str
+  numbers: dict[str, Number]
+  options: Mapping[str, Any]
+
+  def bounds(self) -> dict[str, tuple[float, float]]:
+    """Returns the bands of what the paper itself prints, or the small form has."""
+    return {
+      f'{self.task}: {name}': (number.least, number.most)
+      for name, number in self.numbers.items()
+      if not number.origin
+    }
+
+
+# The sets of data.csv, and what the study draws: clients, their sizes, or labels.
+STATISTICS = {
+  'fedaws/table2': ('fedaws', ''),
+  'turbosvm-fl/table1': ('turbosvm', ''),
+  'turbosvm-fl/fig3': ('turbosvm', 'sizes'),
+  'fedmlh/table1': ('fedmlh', ''),
+  'fedvc/fig2': ('users', 'clients'),
+  'fedvc/fig3': ('photographers', 'labels'),
+}
+
+
+@functools.cache
+def sets(name: str, scale: str) -> tuple[Set, ...]:
+  """Returns the sets of a result of `STATISTICS`; of the small scale one."""
+  found: dict[str, Set] = {}
+  with open(
+    pathlib.Path(__file__).with_suffix('.csv'), newline='', encoding='utf-8'
+  ) as file:
+    for line in csv.DictReader(file):
+      if (line['sets'], line['scale']) != (STATISTICS[name][0], scale):
+        continue
+      options = table.changes(line['options'])
+      of = found.setdefault(line['task'], Set(line['task'], {}, options))
+      of.numbers[line['statistic']] = Number(
+        line['printed'],
+        float(line['least']),
+        float(line['most'] or math.inf),
+        line['origin'],
+      )
+  return tuple(found.values())
+
+
+def study(**words: str) -> table.Study:
+  """Returns the result of this paper, number, source, caption and notes."""
+  name = table.Result(**words).name
+  [small] = sets(name, 'small')
+  published = sets(name, 'paper')
+  return table.Study(
+    **words,
+    module='data_statistics',
+    small=f'Procedural data: task {small.task}',
+    expected=small.bounds(),
+    # Of what others state, none tells whether the paper's result is reproduced.
+    published={n: b for each in published for n, b in each.bounds().items()},
+    needs=f'the data of {", ".join(s.task for s in published)}; of one with --task',
+  )

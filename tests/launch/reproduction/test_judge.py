@@ -1,0 +1,258 @@
+"""Pairs of rows, claims and verdicts."""
+
+import dataclasses
+import math
+
+import pytest
+
+from launch.reproduction import judge
+from launch.reproduction import results
+from tasks.papers import table
+from tests.launch.reproduction import small_table
+
+VERDICTS = judge.Verdict
+
+
+def line(row, published='', mean='', std='', seeds=3, **more):
+  of = {'table': 'fig1', 'scale': 'paper', 'task': 'glyphs', 'metric': 'top1'}
+  values = {'published': published, 'mean': mean, 'std': std, 'seeds': seeds}
+  return {**of, 'row': row, 'algorithm': row.split()[0], **values, **more}
+
+
+def found_of(**more):
+  return dataclasses.replace(small_table.TABLE, small=None, **more)
+
+
+def judged(*lines, scale='paper', claims=()):
+  small = table.Small('Small', (), claims)
+  found = found_of(claims=claims)
+  if scale == 'small':
+    found = dataclasses.replace(found, small=small)
+  return judge.judge(found, results.frame(lines), scale)
+
+
+def told(*lines, **more):
+  return [order.told for order in judged(*lines, **more).orders]
+
+
+@pytest.mark.parametrize(
+  ('low', 'high', 'expected'),
+  [
+    # 2 standard errors: 2 * sqrt(1 / 3 + 1 / 3) = 1.63.
+    ((50, 1), (51.7, 1), judge.AGREES),
+    ((50, 1), (51.6, 1), judge.UNDECIDED),
+    ((51.6, 1), (50, 1), judge.UNDECIDED),
+    ((51.7, 1), (50, 1), judge.DISAGREES),
+    ((50, 0), (50.1, 0), judge.AGREES),
+    ((50, 0), (50, 0), judge.UNDECIDED),
+  ],
+)
+def test_two_standard_errors_tell_an_order(low, high, expected):
+  pair = (
+    line('a', '40', low[0], low[1]),
+    line('b', '60', high[0], high[1]),
+  )
+  assert told(*pair) == [expected]
+  assert told(*reversed(pair)) == [expected]
+
+
+def test_fewer_than_three_seeds_tell_no_order():
+  pair = line('a', '40', 20), line('b', '60', 80, seeds=2)
+  found = judged(*pair, scale='small')
+  assert [order.told for order in found.orders] == [judge.UNDECIDED]
+  assert found.verdict == VERDICTS.UNDECIDED
+  assert '1 of 1 published' in found.why
+
+
+@pytest.mark.parametrize(
+  ('low', 'high', 'metric', 'is_ordered'),
+  [
+    ('40', '42', 'top1', False),
+    ('40', '42.1', 'top1', True),
+    ('40±3', '45.9', 'top1', False),
+    ('40±3', '46.1', 'top1', True),
+    ('100', '109', 'top1:0.7', False),
+    ('100', '112', 'top1:0.7', True),
+    # A bound has an order only with a number below it.
+    ('9005', '>20000', 'top1:0.7', True),
+    ('>20000', '39236', 'top1:0.7', False),
+    ('>20000', '>50000', 'top1:0.7', False),
+  ],
+)
+def test_pairs_that_the_paper_orders(low, high, metric, is_ordered):
+  pair = [line(n, p, 1, metric=metric) for n, p in (('a', low), ('b', high))]
+  assert bool(told(*pair)) == is_ordered
+  others = [line('a', low, 1), line('b', high, 1, task='sop')]
+  assert not told(*others)  # Of two tasks.
+
+
+@pytest.mark.parametrize(
+  ('low', 'high', 'expected'),
+  [
+    ('20', '>60', judge.AGREES),
+    ('80', '>60', judge.UNDECIDED),  # It may have needed any number of more.
+    ('>60', '20', judge.DISAGREES),
+    ('>60', '80', judge.UNDECIDED),
+    ('>60', '>60', judge.UNDECIDED),
+  ],
+)
+def test_a_missed_target_may_have_needed_any_number_of_rounds(
+  low, high, expected
+):
+  pair = line('a', '100', low), line('b', '200', high)
+  assert told(*({**each, 'metric': 'top1:0.7'} for each in pair)) == [expected]
+
+
+@pytest.mark.parametrize(
+  ('published', 'mean', 'std', 'metric', 'is_equal'),
+  [
+    ('50', 52, '', 'top1', True),
+    ('50', 52.1, '', 'top1', False),
+    ('50±2', 54, '', 'top1', True),
+    ('50', 54, 2, 'top1', True),
+    ('144', 158, '', 'top1:0.7', True),
+    ('144', 159, '', 'top1:0.7', False),
+    ('144', '>140', '', 'top1:0.7', False),
+    ('>200', '>200', '', 'top1:0.7', True),
+    ('>200', '>160', '', 'top1:0.7', False),
+    ('>200', 150, '', 'top1:0.7', False),
+    ('>200', 250, '', 'top1:0.7', True),
+    ('8', 7.3, '', 'support_vectors', True),
+  ],
+)
+def test_what_counts_as_the_published_value(
+  published, mean, std, metric, is_equal
+):
+  frame = results.frame([line('a', published, mean, std, metric=metric)])
+  [each] = judge.numbers(frame).itertuples()
+  assert judge.is_equal(each) is is_equal
+
+
+SAME = line('a', '40', 40, 0), line('b', '60', 60, 0)
+LATER = line('a', '40', 20, 0), line('b', '60', 30, 0)
+OTHER = line('a', '40', 30, 0), line('b', '60', 20, 0)
+
+
+@pytest.mark.parametrize(
+  ('lines', 'scale', 'verdict'),
+  [
+    (SAME, 'paper', VERDICTS.REPRODUCED),
+    (SAME, 'small', VERDICTS.SHAPE),  # Of other data, it is chance.
+    (LATER, 'paper', VERDICTS.SHAPE),
+    (OTHER, 'paper', VERDICTS.NOT),
+    # Something has no number, or was not measured.
+    ((*SAME, line('c', '', 5)), 'paper', VERDICTS.SHAPE),
+    ((*SAME, line('c', '50')), 'paper', VERDICTS.NOT_RUN),
+    ((*OTHER, line('c', '50')), 'paper', VERDICTS.NOT),
+    # Nothing has an order.
+    ((line('a', '40', 41),), 'paper', VERDICTS.REPRODUCED),
+    ((line('a', '40', 50),), 'paper', VERDICTS.NOT),
+    ((line('a', '40', 50),), 'small', VERDICTS.UNDECIDED),
+    ((line('a', '40'),), 'paper', VERDICTS.NOT_RUN),
+    ((), 'paper', VERDICTS.NOT_RUN),
+    # Half of the pairs are not most.
+    (
+      (*LATER, line('c', '80', 30, 0)),  # 2 agree, 1 is undecided.
+      'paper',
+      VERDICTS.SHAPE,
+    ),
+    (
+      (line('a', '40', 30, 9), line('b', '60', 30, 9), line('c', '80', 90, 9)),
+      'paper',
+      VERDICTS.SHAPE,
+    ),
+    (
+      (line('a', '40', 30, 9), line('b', '60', 40, 9), line('c', '80', 50, 9)),
+      'paper',
+      VERDICTS.UNDECIDED,  # One of three agrees.
+    ),
+  ],
+)
+def test_verdicts(lines, scale, verdict):
+  assert judged(*lines, scale=scale).verdict == verdict
+
+
+@pytest.mark.parametrize(
+  ('high', 'least', 'verdict'),
+  [
+    (35, 0, VERDICTS.SHAPE),
+    (25, 0, VERDICTS.NOT),
+    (30, 0, VERDICTS.UNDECIDED),
+    # Level: not 3 points below.
+    (28, -3, VERDICTS.SHAPE),
+    (27, -3, VERDICTS.UNDECIDED),
+    (26, -3, VERDICTS.NOT),
+  ],
+)
+def test_every_claim_of_the_text_must_hold(high, least, verdict):
+  claims = (table.Claim('Ahead (abstract)', 'top1', 'c', 'b', least),)
+  lines = (*LATER, line('c', '', high, 0))
+  found = judged(*lines, claims=claims)
+  assert found.verdict == verdict
+  assert found.orders[-1].says.startswith('Ahead (abstract)')
+  # Of rows that flags left out nothing is claimed.
+  assert judged(*LATER, claims=claims).verdict == VERDICTS.SHAPE
+
+
+def test_costs_and_a_row_that_is_printed_twice_do_not_count():
+  cost = line('a', '', 9, metric='seconds')
+  twice = judged(*LATER, *LATER, cost)
+  assert twice == judged(*LATER)
+  # Printed seconds are results.
+  assert told(
+    line('a', '4', 1, 0, metric='seconds'),
+    line('b', '5', 2, 0, metric='seconds'),
+  ) == [judge.AGREES]
+
+
+def test_what_keeps_a_row_from_being_measured_is_told():
+  found = judged(*LATER, line('c', '50', note='no disk'))
+  assert found.verdict == VERDICTS.NOT_RUN
+  assert 'no disk' in found.why
+  nothing = judged(line('-', metric='', note='no data'))
+  assert nothing[:2] == (VERDICTS.NOT_RUN, 'no data')
+
+
+STUDY = table.Study(
+  paper='P',
+  number='Fig. 3',
+  source='',
+  caption='',
+  module='m',
+  small='Small',
+  expected={'a': (1, 2)},
+  published={'glyphs: a': (5, 5), 'glyphs: b': (-math.inf, 1262)},
+)
+
+
+def test_values_of_a_study_are_within_their_bounds():
+  def verdict(scale, **values):
+    lines = [line(n, mean=v, metric=results.VALUE) for n, v in values.items()]
+    return judge.judge(STUDY, results.frame(lines), scale).verdict
+
+  assert verdict('small', a=1.5, b=7000) == VERDICTS.SHAPE
+  assert verdict('small', a=3) == VERDICTS.NOT
+  assert verdict('paper', a=5, b=1000) == VERDICTS.REPRODUCED
+  assert verdict('paper', a=5.1, b=1000) == VERDICTS.NOT
+  assert verdict('paper', a=5, b='') == VERDICTS.NOT_RUN
+  assert verdict('paper', a=4, b='') == VERDICTS.NOT
+  assert verdict('paper', c=1) == VERDICTS.NOT_RUN
+  assert verdict('paper', a='') == VERDICTS.NOT_RUN
+
+
+def test_a_formula_is_compared_by_its_digits():
+  formula = lambda *equal: table.Formula(
+    paper='P',
+    number='Table 1',
+    source='',
+    caption='',
+    heading=('of', 'equal'),
+    rows=tuple(('a', each) for each in equal),
+  )
+  verdict = lambda *equal: judge.judge(
+    formula(*equal), results.frame(), 'small'
+  )
+  assert verdict('yes', '–').verdict == VERDICTS.REPRODUCED
+  assert verdict('yes', 'of rounded').verdict == VERDICTS.REPRODUCED
+  assert verdict('yes', 'no').verdict == VERDICTS.SHAPE
+  assert verdict('yes', 'no', 'of rounded').why.startswith('1 of 3 values')

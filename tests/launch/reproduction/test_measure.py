@@ -1,0 +1,222 @@
+"""What finished runs say of a published table."""
+
+import dataclasses
+import json
+import math
+
+import pytest
+
+from launch.reproduction import measure
+from launch.reproduction import results
+from launch.reproduction import rows as rows_lib
+from tasks.papers import table as table_lib
+from tests.launch.reproduction import small_table
+from tests.report import fake_runs
+from tff_xc import errors
+from tff_xc.report import run_files
+
+TABLE = small_table.TABLE
+BEST = {'by': 'top1', 'round': 4, 'top1': 0.5, 'bytes_down': 10.0}
+
+
+def planned(output, seeds=(0,), rows=TABLE.rows, given=()):
+  return rows_lib.plan_runs(rows, dict(given), seeds, output)
+
+
+def lines(output, scores, seeds=(0,), found=TABLE, scale='small', notes=()):
+  """Returns the lines of rows with these top-1 of each seed; None: no run."""
+  runs = planned(output, seeds, found.rows)
+  for group, of_row in zip(runs, scores, strict=True):
+    for run, score in zip(group, of_row, strict=True):
+      if score is not None:
+        small_table.finish(run, score)
+  about = {'scale': scale, 'command': 'c', 'note': ''}
+  groups = measure.finished(found, runs)
+  made = measure.lines(found, found.rows, groups, about, dict(notes))
+  return results.frame(made)
+
+
+def test_a_row_has_a_line_for_each_result_and_cost(tmp_path):
+  found = lines(tmp_path, [(0.3, 0.4), (0.5, 0.5), (0.4, 0.4)], (0, 1))
+  assert [*found['metric']] == 3 * ['top1', 'map@10', 'seconds']
+  first = dict(found.iloc[0])
+  assert float(first.pop('mean')) == pytest.approx(35)
+  assert float(first.pop('std')) == pytest.approx(50**0.5)
+  assert first == {
+    **{'table': 'fig1', 'scale': 'small', 'row': 'fedss negatives=5'},
+    **{'task': 'glyphs', 'algorithm': 'fedss', 'metric': 'top1'},
+    **{'changes': 'rounds=20;negatives=5', 'published': '60.0'},
+    **{'seeds': '2', 'rounds': '20', 'revision': first['revision']},
+    **{'processor': '', 'command': 'c', 'note': ''},
+  }
+  assert found['published'][7] == ''
+
+
+def test_the_revisions_are_those_of_the_runs(tmp_path):
+  lines(tmp_path, 3 * [(0.6, 0.7)], (0, 1))
+  runs = [run for group in planned(tmp_path, (0, 1)) for run in group]
+  for number, run in enumerate(runs):
+    config = {**run.config, 'git_revision': f'v{number // 3}'}
+    (run.folder / 'config.json').write_text(json.dumps(config))
+  groups = measure.finished(TABLE, planned(tmp_path, (0, 1)))
+  about = {'scale': 'paper', 'note': ''}
+  found = measure.lines(TABLE, TABLE.rows, groups, about, {})
+  found = results.frame(found)
+  assert [*dict.fromkeys(found['revision'])] == ['v0', 'v0 v1', 'v1']
+
+
+def test_a_mean_over_some_of_the_seeds_is_no_result(tmp_path):
+  scores = [(0.3, None), (0.5, 0.5), (None, None)]
+  found = lines(tmp_path, scores, (0, 1), notes={2: 'no disk'})
+  of = lambda row: found[(found['row'] == row) & (found['metric'] == 'top1')]
+  for row, mean, note in (
+    ('fedss negatives=5', '', ''),
+    ('fedss negatives=9', '50.0', ''),
+    ('posonly', '', 'no disk'),
+  ):
+    assert [*of(row)['mean']] == [mean]
+    assert [*of(row)['note']] == [note]
+    assert (of(row)['seeds'] == ('2' if mean else '')).all()
+
+
+def test_what_the_text_claims_is_measured_too(tmp_path):
+  claim = table_lib.Claim('Ahead', 'map@r', 'fedss', 'posonly')
+  small = TABLE.small._replace(claims=(claim,))
+  found = dataclasses.replace(TABLE, small=small)
+  measured = lines(tmp_path, [(0.3,), (0.5,), (0.4,)], found=found)
+  kept = measured[measured['metric'] == 'map@r']
+  assert [*kept['published']] == 3 * ['']
+  assert [*map(float, kept['mean'])] == [15, 25, 20]
+
+
+def write_scores(folder, *scores, seed=0):
+  """Returns a finished run with a score after rounds 2, 4, 6 and so on."""
+  path = folder / str(seed)
+  fake_runs.write_run(path, seed=seed, top1=scores[-1], rounds=2 * len(scores))
+  text = 'round,local_batches,top1,seconds\n' + ''.join(
+    f'{2 * n},8,{score},1.0\n' for n, score in enumerate(scores, 1)
+  )
+  (path / 'metrics.csv').write_text(text)
+  run = run_files.read_run(path)
+  return dataclasses.replace(run, summary={**run.summary, 'best_round': {}})
+
+
+def test_results_at_budgets_and_relative_ones_are_measured(tmp_path):
+  whole = [write_scores(tmp_path / 'whole', 0.5, 0.8)]
+  part = [write_scores(tmp_path / 'part', 0.1, 0.3, 0.4)]
+  mean = lambda name, *more: measure.measured(part, name, *more).get('mean')
+  for name, value in {
+    **{'top1': 40, 'top1@rounds:5': 30, 'top1@batches:16': 30},
+    **{'top1@rounds:7': None},  # It ended before.
+    **{'top1:0.3': 4, 'top1:0.7': '>6', 'seconds': 0.5},
+    **{'best_round': None, 'support_vectors': None, 'relative_top1:0.1': None},
+  }.items():
+    found = mean(name)
+    assert found == (pytest.approx(value) if isinstance(value, int) else value)
+  assert mean('relative_top1:0.1', whole) == 2
+  assert mean('relative_top1:0.5', whole) == 6
+  assert mean('relative_top1:0.9', whole) == '>6'
+
+
+def test_seeds_that_missed_a_target_make_it_a_bound(tmp_path):
+  reached = write_scores(tmp_path, 0.5, 0.8, seed=0)
+  short = write_scores(tmp_path, 0.5, seed=1)  # It stopped early.
+  both = measure.measured([reached, reached], 'top1:0.7')
+  assert both == {'mean': 4, 'std': 0}
+  assert measure.measured([reached, short], 'top1:0.7') == {'mean': '>3'}
+
+
+def test_a_number_that_the_last_round_lacks_was_not_measured(tmp_path):
+  run = write_scores(tmp_path, 0.5, 0.8)
+  name = 'support_vectors_class_1'
+  run.metrics[name] = [8.0, 7.0]
+  assert measure.measured([run], name) == {'mean': 7}
+  run.metrics[name] = [8.0, math.nan]  # The class was not drawn.
+  assert measure.measured([run], name) == {}
+
+
+def change(path, **values):
+  """Changes a summary; None removes a key."""
+  summary = json.loads(path.read_text()) | values
+  kept = {name: value for name, value in summary.items() if value is not None}
+  path.write_text(json.dumps(kept))
+
+
+def test_scores_are_those_of_the_round_that_the_command_chooses(tmp_path):
+  """Another command may have trained the runs, with another --best_by."""
+  rows = TABLE.rows[:1]
+  [[run]] = planned(tmp_path, rows=rows)
+  small_table.finish(run, 0.5)
+  metrics = run_files.read_metrics(run.folder / 'metrics.csv')
+  metrics.loc[metrics['round'] == 10, 'top1'] = 0.9
+  metrics.to_csv(run.folder / 'metrics.csv', index=False)
+  best = {'by': 'mcc', 'round': 20, 'top1': 0.4, 'bytes_down': 10.0}
+  change(run.folder / 'summary.json', best_round=best)
+
+  def values(*names, found=TABLE, **given):
+    runs = planned(tmp_path, rows=rows, given=given)
+    [group] = measure.finished(found, runs)
+    return [measure.measured(group, name).get('mean') for name in names]
+
+  names = 'top1', 'best_round'
+  assert values(*names) == [50.0, None]
+  assert values(*names, best_by='top1') == [90.0, 10]
+  assert values(*names, 'bytes_down', best_by='mcc') == [40.0, 20, 10]
+  at_end = dataclasses.replace(TABLE, at_rounds=20)
+  last = pytest.approx(100 * metrics['top1'].iloc[-1])
+  assert values('top1', found=at_end, best_by='top1') == [last]
+
+
+@pytest.mark.parametrize(
+  ('name', 'values'),
+  [
+    ('bytes_down', {'best_round': {**BEST, 'bytes_down': None}}),
+    ('round', {'best_round': {**BEST, 'round': 'x'}}),
+    ('best_round', {'best_round': [4]}),
+    ('seconds_per_round_median', {'seconds_per_round_median': None}),
+    ('top1', {'best_round': {**BEST, 'top1': math.nan}}),
+    ('mcc', {'final': {'top1': 0.5, 'mcc': math.inf}}),
+  ],
+)
+def test_what_a_summary_lacks_is_named(name, values, tmp_path):
+  runs = planned(tmp_path, given={'best_by': 'top1'})
+  for [run] in runs:
+    small_table.finish(run, 0.5)
+  path = runs[0][0].folder / 'summary.json'
+  change(path, best_round=BEST)
+  assert all(measure.finished(TABLE, runs))
+  change(path, **values)
+  with pytest.raises(errors.DamageError, match=f'"{name}"') as told:
+    measure.finished(TABLE, runs)
+  assert str(told.value).startswith(f'{path} is damaged (')
+
+
+@pytest.mark.parametrize('kept', ['round,lo', 'round,loss,seconds\n', 'half'])
+def test_metrics_that_were_cut_are_named(kept, tmp_path):
+  [[run], *_] = runs = planned(tmp_path)
+  small_table.finish(run, 0.5)
+  path = run.folder / 'metrics.csv'
+  whole = path.read_text().splitlines(keepends=True)
+  path.write_text(''.join(whole[:9]) if kept == 'half' else kept)
+  with pytest.raises(
+    errors.DamageError, match=f'{path} is damaged .*20 rounds'
+  ):
+    measure.finished(TABLE, runs)
+
+
+def test_a_picture_for_each_task(tmp_path):
+  rows = (*TABLE.rows, TABLE.rows[0]._replace(task='glyphs-femnist'))
+  found = dataclasses.replace(TABLE, rows=rows)
+  runs = planned(tmp_path, rows=rows)
+  for [run] in runs:
+    small_table.finish(run, 0.5)
+  groups = measure.finished(found, runs)
+  measure.draw(found, rows, groups, tmp_path / 'a')
+  measure.draw(found, rows, [*groups[:3], None], tmp_path / 'b')
+  names = lambda folder: sorted(path.name for path in folder.iterdir())
+  assert names(tmp_path / 'a') == [
+    *('result_glyphs-femnist.png', 'result_glyphs.png'),
+  ]
+  assert names(tmp_path / 'b') == ['result.png']
+  picture = tmp_path / 'b' / 'result.png'
+  assert picture.read_bytes().startswith(b'\x89PNG')
