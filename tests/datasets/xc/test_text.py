@@ -1,6 +1,7 @@
 """The text files of the Extreme Classification Repository."""
 
 import gzip
+import re
 
 import numpy as np
 import pytest
@@ -224,6 +225,11 @@ def test_numpy_takes_the_lines_in_which_nothing_is_wrong(form):
 def test_a_long_bad_line_is_refused_in_linear_time(line):
   """In quadratic time this takes minutes."""
   assert xc_text._parsed([line], SHAPES['examples']) is None
+  for pattern in (
+    xc_text._LINE,
+    xc_text._LABELLED_LINE,
+  ):  # Python 3.10 has them.
+    assert not re.search(rb'[*+?}]\+|\(\?>', pattern.pattern)
 
 
 @pytest.mark.parametrize('form', xc_sets.FORMS)
