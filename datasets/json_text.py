@@ -18,7 +18,7 @@ from tff_xc import memory
 _TIMES = 20
 # Characters of the file to read at a time. A value that the end cuts is decoded
 # twice, so that a chunk should have many.
-_CHUNK = 1 << 23
+_CHUNK = 1 << 22
 # Where a text is cut, the decoder reports an error within a token of the end.
 _TOKEN = 32
 _KNOWN_NUMBERS = 4096

@@ -64,11 +64,7 @@ def load(
   else:
     users, examples = _from_json(data_dir, found)
   return leaf_users.federated(
-    'shakespeare',
-    NUM_CLASSES,
-    examples,
-    users,
-    **options,
+    'shakespeare', NUM_CLASSES, examples, users, **options
   )
 
 

@@ -53,10 +53,7 @@ _feature = tf.io.FixedLenFeature
 _SQLITE = {
   'emnist': (
     ('all_train', 'all_test'),
-    {
-      'pixels': _feature([28, 28], tf.float32),
-      'label': _feature([], tf.int64),
-    },
+    {'pixels': _feature([28, 28], tf.float32), 'label': _feature([], tf.int64)},
   ),
   'celeba': (
     ('split_by_clients_train', 'split_by_clients_test'),
@@ -108,11 +105,7 @@ def load_shakespeare(
     'shakespeare-tff', list(paths), lambda: texts().items()
   )
   return leaf_users.federated(
-    'shakespeare-tff',
-    shakespeare.NUM_CLASSES,
-    examples,
-    users,
-    **options,
+    'shakespeare-tff', shakespeare.NUM_CLASSES, examples, users, **options
   )
 
 

@@ -8,7 +8,6 @@ An image_id is an example's number from 0. Test examples keep all labels.
 import os
 import pathlib
 from collections.abc import Sequence
-from typing import NamedTuple
 
 import numpy as np
 
@@ -134,10 +133,10 @@ def _of_split(path, choice: splits.Choice, name: str):
   file, folder = pathlib.Path(choice.split), None
   if file.is_dir():
     file, folder = file / split_path.TRAIN, file
-  rows = _rows(file, whole.labels, path)
+  numbers, kept, owners, names = _rows(file, whole.labels, path)
   users, labels = np.full([2, whole.labels.shape[0]], -1, np.int32)
-  users[rows.numbers] = rows.users
-  labels[rows.numbers] = np.where(rows.users >= 0, rows.labels, -1)
+  users[numbers] = owners
+  labels[numbers] = np.where(owners >= 0, kept, -1)
   held = np.zeros(len(labels), bool)
   if folder and not test and (folder / split_folder.TEST).is_file():
     if choice.test_fraction:
@@ -145,7 +144,7 @@ def _of_split(path, choice: splits.Choice, name: str):
         f'{folder} has a test part; leave out --test_fraction'
       )
     file = folder / split_folder.TEST
-    numbers = _rows(file, whole.labels, path, is_test=True).numbers
+    numbers, *_ = _rows(file, whole.labels, path, is_test=True)
     if both := numbers[users[numbers] >= 0].tolist():
       raise errors.InputError(
         f'{folder}: example {both[0]} is a training and a test example; give each'
@@ -159,32 +158,19 @@ def _of_split(path, choice: splits.Choice, name: str):
     test, whole = whole.some(held), whole.some(~held)
     users, labels = users[~held], labels[~held]
   owners = users[labels >= 0]
-  partition = by_user.of_users(
-    owners, rows.user_names, np.unique(owners).tolist()
-  )
+  partition = by_user.of_users(owners, names, np.unique(owners).tolist())
   return clients.with_clients(name, whole, test, labels, partition)
-
-
-class _Rows(NamedTuple):
-  """The rows of a split's file.
-
-  Attributes:
-    numbers: int64 [k], the examples, each once.
-    labels: int32 [k], the label that each keeps.
-    users: int32 [k], places in `user_names`, -1 for nobody.
-    user_names: empty of a test part.
-  """
-
-  numbers: np.ndarray
-  labels: np.ndarray
-  users: np.ndarray
-  user_names: Sequence[str]
 
 
 def _rows(
   path: pathlib.Path, sets_of_labels, data, *, is_test: bool = False
-) -> _Rows:
-  """Reads a file of a split of `data`, whose examples have these sets of labels."""
+) -> tuple[np.ndarray, np.ndarray, np.ndarray, list[str]]:
+  """Reads a file of a split of `data`, whose examples have these sets of labels.
+
+  Returns:
+    int64 [k], the examples, each once; int32 [k], the label that each keeps; int32
+    [k], places among the users' names, -1 for nobody; and these names.
+  """
   if not path.is_file():
     raise errors.InputError(
       f'{path} is no file; give a CSV {",".join(split_csv.COLUMNS)}, or a folder of'
@@ -231,7 +217,7 @@ def _rows(
     raise errors.InputError(
       f'{path} has example {again[counts > 1][0]} twice; give each to one user'
     )
-  return _Rows(numbers, labels.astype(np.int32), *inputs.named_users(users))
+  return numbers, labels.astype(np.int32), *inputs.named_users(users)
 
 
 def _whole(texts: Sequence[str], size: int) -> np.ndarray:

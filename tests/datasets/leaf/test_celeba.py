@@ -122,8 +122,7 @@ def test_missing_images(tmp_path):
     (images / f'{number:06d}.jpg').unlink()
   with pytest.raises(
     errors.InputError,
-    match=r'4 of the 60 images .* missing: 000003.jpg, 000007.jpg,'
-    r' 000008.jpg \.\.\.; get',
+    match=r'4 of the 60 images .* 000003.jpg, 000007.jpg, 000008.jpg \.\.\.',
   ):
     load(tmp_path)
   shutil.rmtree(images)
@@ -153,25 +152,20 @@ def test_a_zip_of_a_mac(tmp_path):
 @pytest.mark.parametrize(
   ('x', 'y', 'said'),
   [
-    (['000001.jpg'], ['1'], "the label is '1', expected .* 0 to 1"),
-    (['000001.jpg'], [0.5], 'the label is 0.5'),
-    (['000001.jpg'], [2], 'the label is 2'),
-    (['000001.jpg'], [float('nan')], 'the label is nan'),
-    (['000001.jpg'], [float('inf')], 'the label is inf'),
-    (['000001.jpg'], [True], 'the label is True'),
-    ([7], [1], 'x is 7, expected the name of an image'),
-    ([''], [1], "x is '', expected the name"),
-    (['a' * 65], [1], "x is 'aaaa"),
-    (['\ud800.jpg'], [1], r"x is '\\ud800.jpg', expected the name"),
-    (['000001.jpg\0'], [1], r"x is '000001.jpg\\x00', expected the name"),
-    ([[0.5] * 784], [1], r'x is \[0.5, .*\.\.\., expected the name'),
+    *(
+      ('000001.jpg', y, 'the label')
+      for y in ('1', 0.5, 2, float('nan'), float('inf'), True)
+    ),
+    *(
+      (x, 1, 'x')
+      for x in (7, '', 'a' * 65, '\ud800.jpg', '000001.jpg\0', [0.5] * 784)
+    ),
   ],
 )
 def test_what_is_wrong_is_said(tmp_path, x, y, said):
   write(tmp_path)
   path = tmp_path / 'celeba/data/all_data/all_data.json'
-  on_disk.write(path, {'a': (x, y)})
-  with pytest.raises(
-    errors.InputError, match=r"all_data.json, user 'a', example 1: " + said
-  ):
+  on_disk.write(path, {'a': ([x], [y])})
+  message = f"all_data.json, user 'a', example 1: {said} is "
+  with pytest.raises(errors.InputError, match=message):
     load(tmp_path)

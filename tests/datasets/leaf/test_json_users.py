@@ -94,9 +94,7 @@ def changed(**parts):
 
 MALFORMED = {
   '': 'empty',
-  '  \n': 'within the file',
   'hello': '{ at character 1',
-  '[1, 2]': '{ at character 1',
   '{}': 'users',
   '{users: []}': 'double quotes at character 2',
   GOOD[:40]: 'cut short',
@@ -105,7 +103,6 @@ MALFORMED = {
   GOOD + ' {}': 'nothing after',
   GOOD.replace('[0.5]', '[0.5 0.5]', 1): "user 'ann': expected JSON at char",
   GOOD.replace('"users"', '"people"'): 'users',
-  GOOD.replace('"num_samples"', '"sizes"'): 'num_samples',
   GOOD.replace('"user_data"', '"data"'): 'user_data',
   GOOD.replace('"x"', '"z"'): "'ann'",
   GOOD.replace('"y": [', '"y": [7, '): "'ann'",
@@ -117,9 +114,7 @@ MALFORMED = {
   changed(num_samples=[1, 3]): "'bob'",
   changed(num_samples=[1]): 'num_samples',
   changed(num_samples=[1, '1']): 'num_samples|bob',
-  changed(num_samples=[1, 1.5]): 'num_samples|bob',
   changed(users=['ann', 'ann', 'bob'], num_samples=[1, 1, 1]): 'users',
-  changed(users='ann'): 'users',
   changed(user_data=[]): '"user_data": expected {',
   changed(user_data={'ann': [], 'bob': []}): "'ann'",
   GOOD.replace('"user_data": {', '"user_data": {"ann":{"x":[],"y":[]},'): (

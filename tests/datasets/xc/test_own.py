@@ -47,14 +47,11 @@ def test_a_share_is_held_out(tmp_path):
 @pytest.mark.parametrize(
   ('header', 'message'),
   [
-    (
-      '2 11 3',
-      '11 features and 3 labels, and .* 10 and 3; give two files of one',
-    ),
-    ('2 10 4', '10 features and 4 labels, and .* 10 and 3'),
-    ('2 10', "line 1: expected the header 'N D L'"),
-    ('2 10 1', 'line 1: 1 label; give a file with at least two'),
-    ('0 10 3', 'line 1: 0 examples of 10 features'),
+    ('2 11 3', '11 features'),
+    ('2 10 4', '4 labels'),
+    ('2 10', 'line 1'),
+    ('2 10 1', 'line 1: 1 label'),
+    ('0 10 3', 'line 1: 0 examples'),
   ],
 )
 def test_files_that_do_not_fit_are_refused(tmp_path, header, message):
@@ -135,10 +132,10 @@ def test_random_clients(tmp_path):
 @pytest.mark.parametrize(
   ('file', 'line', 'message'),
   [
-    ('federated_train.csv', 'ann,40,1', "image_id is '40'; expected 0 to 39"),
+    ('federated_train.csv', 'ann,40,1', '0 to 39'),
     ('federated_train.csv', ',1,1', 'line 2 has no user_id'),
-    ('federated_train.csv', 'ann,2,0 2', 'take another rule than frequent_lab'),
-    ('federated_train.csv', 'ann,0,9', "has class '9' here and 0 in .*mine_tr"),
+    ('federated_train.csv', 'ann,2,0 2', 'frequent_labels'),
+    ('federated_train.csv', 'ann,0,9', r"'9' here and 0 in .*mine_train"),
     ('federated_train.csv', 'ann,0,0\nbob,0,0', 'has example 0 twice'),
     ('test.csv', '3,0 1 2', 'give that as --test_file'),
     ('test.csv', '3,', 'give that as --test_file'),

@@ -1,6 +1,7 @@
 """The text files of the Extreme Classification Repository."""
 
 import gzip
+import re
 
 import numpy as np
 import pytest
@@ -224,6 +225,11 @@ def test_numpy_takes_the_lines_in_which_nothing_is_wrong(form):
 def test_a_long_bad_line_is_refused_in_linear_time(line):
   """In quadratic time this takes minutes."""
   assert xc_text._parsed([line], SHAPES['examples']) is None
+  for pattern in (
+    xc_text._LINE,
+    xc_text._LABELLED_LINE,
+  ):  # Python 3.10 has them.
+    assert not re.search(rb'[*+?}]\+|\(\?>', pattern.pattern)
 
 
 @pytest.mark.parametrize('form', xc_sets.FORMS)
@@ -256,7 +262,6 @@ def test_packed_and_truncated_gz(tmp_path):
   ('old', 'new', 'message'),
   [
     ('4 7 5', '4 7', "line 1: .*'N D L'"),
-    ('4 7 5', '4 7 x', 'line 1: '),
     ('4 7 5', '4 7 9999999999', 'line 1: '),
     ('4 7 5\n', '', 'line 1: '),
     ('4 7 5', '5 7 5', '5 lines .* found 4'),
@@ -266,37 +271,29 @@ def test_packed_and_truncated_gz(tmp_path):
     ('3:1', '-3:1', "line 3: .*'-3:1'"),
     ('4 \n', '5 \n', r'line 4: label 5 .*\[0, 5\)'),
     ('0,3', '0,-3', "line 2: .*'0,-3'"),
-    ('0,3', '0,,3', "line 2: .*'0,,3'"),
     ('0,3', '0, 3', "line 2: .*'0,'"),
     ('0,3', '0 3', "line 2: .*'3'"),
     ('6:2', '6:2:3', "line 2: .*feature 6, found '2:3'"),
-    ('6:2', '6:', "line 2: .*feature 6, found ''"),
     ('6:2', '6:1.2.3', "line 2: .*'1.2.3'"),
     ('6:2', '6:0x1', "line 2: .*'0x1'"),
     ('6:2', '6:2 # two', "line 2: .*'#'"),
-    ('1:0.5', 'qid:1', "line 2: .*'qid:1'"),
     ('3:1', '+3:1', "line 3: .*'.3:1'"),
-    ('0,3', '0,3.0', "line 2: .*'0,3.0'"),
     ('6:2', '6:1_0', "line 2: .*'1_0'"),
-    ('6:2', '6:--2', "line 2: .*'--2'"),
     ('6:2', '6:nan', 'line 2: .*finite'),
-    ('6:2', '6:-inf', 'line 2: .*finite'),
     ('6:2', '6:1e39', 'line 2: .*finite'),
     ('6:2', '6:3.4028235677973367e38', 'line 2: .*finite'),
-    ('6:2', '6:' + '9' * 40, 'line 2: .*finite'),
     ('6:2', '1:2', 'line 2: feature 1 .*twice'),
     ('3:1', '3:1 2:1', 'line 3: feature 2 .*twice'),
     ('6:2', '6:\0\0', 'line 2: .*x00'),
-    ('6:2', '6:2\0', 'line 2: .*x00'),
-    ('4 \n', '\0\0\0\n', 'line 4: .*labels'),
     ('4 \n', 'é \n', 'line 4: .*labels'),
   ],
 )
 def test_what_is_wrong_is_told_with_its_line(tmp_path, old, new, message):
   assert EXAMPLES.count(old) == 1
   path = written(tmp_path, EXAMPLES.replace(old, new))
-  with pytest.raises(errors.InputError, match=message) as caught:
-    xc_text.read(path)
+  for _ in range(2):  # A file with an error is not cached.
+    with pytest.raises(errors.InputError, match=message) as caught:
+      xc_text.read(path)
   assert str(path) in str(caught.value)
   assert '\n' not in str(caught.value)
 
@@ -325,15 +322,11 @@ def test_lines_are_counted_over_blocks(tmp_path, monkeypatch):
     xc_text.read(path)
 
 
-def test_a_missing_file(tmp_path):
-  with pytest.raises(errors.InputError, match='is no file'):
-    xc_text.read(tmp_path / 'absent.txt')
-  with pytest.raises(errors.InputError, match='is no file'):
-    xc_text.read(tmp_path)
-
-
-def test_an_empty_file_and_one_without_examples(tmp_path):
-  with pytest.raises(errors.InputError, match=r"line 1.*found ''"):
+def test_a_missing_file_an_empty_one_and_one_without_examples(tmp_path):
+  for path in (tmp_path / 'absent.txt', tmp_path):
+    with pytest.raises(errors.InputError, match='is no file'):
+      xc_text.read(path)
+  with pytest.raises(errors.InputError, match='line 1'):
     xc_text.read(written(tmp_path, ''))
   table = xc_text.read(written(tmp_path, '0 7 5\n'))
   same(table.features, scipy.sparse.csr_matrix((0, 7), dtype=np.float32))
@@ -388,10 +381,3 @@ def test_the_second_time_nothing_is_parsed(tmp_path, monkeypatch, form, text):
   monkeypatch.setattr(xc_text, 'VERSION', xc_text.VERSION + 1)
   with pytest.raises(TypeError, match='not callable'):
     xc_text.read(path, form)
-
-
-def test_what_is_wrong_with_the_text_is_told_each_time(tmp_path):
-  path = written(tmp_path, EXAMPLES.replace('6:2', '7:2'))
-  for _ in range(2):
-    with pytest.raises(errors.InputError, match='line 2: feature 7'):
-      xc_text.read(path)
