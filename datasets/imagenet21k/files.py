@@ -1,7 +1,7 @@
 """Lists the images of ImageNet-21k, wherever they lie.
 
   n01440764/n01440764_10026.JPEG  in a folder, tar or zip
-  n01440764.tar                   in a folder or a tar (`datasets.images.tars`)
+  n01440764.tar                   in a folder or a tar (`datasets.images.packed`)
   a text file                     a line for each image, SYNSET/NAME.JPEG; or .gz
 
 All give the same listing, in the order of the ids' bytes. The text file needs no
@@ -17,12 +17,12 @@ import numpy as np
 
 from datasets import zip_members
 from datasets.images import names as names_lib
-from datasets.images import paths
+from datasets.images import store as store_lib
 from datasets.splits import listing as listing_lib
 from tff_xc import errors
 
 _LISTS = ('.txt', '.txt.gz', '.lst', '.lst.gz')
-_SUFFIXES = '|'.join(suffix[1:] for suffix in paths.SUFFIXES)
+_SUFFIXES = '|'.join(suffix[1:] for suffix in names_lib.SUFFIXES)
 _AN_IMAGE = rf'^((\./)?([^/]+/)+[^/]+\.(?i:{_SUFFIXES}))?$'
 _LINES = 1 << 16
 
@@ -38,7 +38,7 @@ def read(path: str | os.PathLike) -> listing_lib.Listing:
   if path.name.lower().endswith(_LISTS) and not path.is_dir():
     listing = names_lib.of_ids(path, _ids(path))
   else:
-    listing = names_lib.read(path)
+    listing = store_lib.read(path)
   facts = {'images': len(listing), 'classes': len(listing.class_names)}
   return listing_lib.Listing(
     listing.labels,
@@ -51,12 +51,12 @@ def read(path: str | os.PathLike) -> listing_lib.Listing:
 
 def _ids(path: pathlib.Path) -> listing_lib.Texts:
   """Returns the lines of a text file, in order."""
-  names, _ = paths.all_in_order(filter(None, _lines(path)), path)
+  names, _ = names_lib.in_order(filter(None, _lines(path)), path)
   if not len(names):
     raise errors.InputError(
       f'{path} has no lines; give SYNSET/NAME.JPEG in each'
     )
-  if twice := np.flatnonzero(paths.equal_to_next(names))[:1].tolist():
+  if twice := np.flatnonzero(names_lib.equal_to_next(names))[:1].tolist():
     [name] = names.take(twice)
     before, line, *_ = [i for i, n in enumerate(_lines(path), 1) if n == name]
     raise errors.InputError(

@@ -84,7 +84,7 @@ def read(path: str | os.PathLike, columns: Columns) -> listing_lib.Listing:
 
 
 def _of_folder(path: pathlib.Path, columns: Columns) -> listing_lib.Listing:
-  from datasets.images import names as images
+  from datasets.images import store as images
   from datasets.leaf import files as leaf_files
 
   try:
@@ -104,7 +104,7 @@ def _images_beside(
   path: pathlib.Path, error: errors.InputError
 ) -> listing_lib.Listing:
   """Returns images of several classes; raises the error if there are none."""
-  from datasets.images import names as images
+  from datasets.images import store as images
 
   try:
     found = images.read(path)
@@ -117,7 +117,7 @@ def _images_beside(
 
 
 def _of_file(path: pathlib.Path, columns: Columns) -> listing_lib.Listing:
-  from datasets.images import names as images
+  from datasets.images import store as images
   from datasets.leaf import files as leaf_files
 
   name = path.name.lower()

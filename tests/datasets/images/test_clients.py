@@ -8,8 +8,7 @@ import pytest
 from datasets import cache_folder
 from datasets.images import clients
 from datasets.images import decode
-from datasets.images import paths
-from datasets.images import readable
+from datasets.images import packed
 from datasets.images import store as store_lib
 from datasets.splits import own
 from tests.datasets.images import on_disk
@@ -179,7 +178,7 @@ def test_damaged_images_are_counted_and_left_out(tmp_path, capsys, monkeypatch):
 def test_what_announces_too_many_bytes_is_not_read(
   tmp_path, pack, capsys, monkeypatch
 ):
-  monkeypatch.setattr(paths, 'MOST_BYTES', 5_000)
+  monkeypatch.setattr(packed, 'MOST_BYTES', 5_000)
   path = on_disk.classes(tmp_path / 'photos')
   (path / 'cat/0.jpg').write_bytes(bytes(5_001))
   if pack:
@@ -246,7 +245,7 @@ def test_an_image_that_rots_is_left_out_the_next_time(tmp_path):
     dataset.train.examples('class/1')
   # Only this one is forgotten.
   store, places = store_lib.open_store(path), np.arange(18)
-  known = readable.find(store, places, lambda n: [False] * len(n))
+  known = clients.readable(store, places, lambda n: [False] * len(n))
   assert np.count_nonzero(~known) == 1
   dataset = load(path)
   assert dataset.train.partition.sizes.tolist() == [6, 4, 7]
@@ -257,7 +256,7 @@ def test_an_image_that_rots_is_left_out_the_next_time(tmp_path):
   names = {p.name.split('.')[-1] for p in cache_folder.folder().iterdir()}
   assert not names & {str(os.getpid())}
   assert not list(cache_folder.folder().glob('.*.tmp*'))
-  readable.find(store, places, lambda n: check.extend(n.tolist()) or [False])
+  clients.readable(store, places, lambda n: check.extend(n.tolist()) or [False])
   assert [store.names.take(np.array([n]))[0] for n in check] == ['dog/0.jpg']
 
 

@@ -5,7 +5,7 @@ import pytest
 
 from datasets import cache_folder
 from datasets import parsed_cache
-from datasets.images import readable
+from datasets.images import clients
 from datasets.images import store as store_lib
 from tests.datasets.images import on_disk
 
@@ -27,7 +27,7 @@ class Check:
 
 @pytest.fixture(name='store', params=['folder', 'tar'])
 def _store(request, tmp_path, monkeypatch):
-  monkeypatch.setattr(readable, '_BLOCK', 4)
+  monkeypatch.setattr(clients, '_BLOCK', 4)
   path = on_disk.classes(tmp_path / 'photos')
   if request.param == 'tar':
     path = on_disk.tarred(path, tmp_path / 'photos.tar')
@@ -35,7 +35,7 @@ def _store(request, tmp_path, monkeypatch):
 
 
 def find(store, numbers, check):
-  return readable.find(store, np.array(numbers), check).tolist()
+  return clients.readable(store, np.array(numbers), check).tolist()
 
 
 def test_a_check_that_is_stopped_goes_on(store):
@@ -83,12 +83,12 @@ def test_what_cannot_be_remembered_is_found_all_the_same(store, tmp_path):
 
 
 def test_a_long_check_is_told(store, monkeypatch, capsys):
-  monkeypatch.setattr(readable, '_MANY', 10)
+  monkeypatch.setattr(clients, '_MANY', 10)
   find(store, range(9), Check())
   assert not capsys.readouterr().err
   find(store, range(8, 18), Check())
   assert not capsys.readouterr().err
-  monkeypatch.setattr(readable, '_MANY', 1)
+  monkeypatch.setattr(clients, '_MANY', 1)
   find(store, [BAD], Check())
   said = capsys.readouterr().err
   assert 'decoding 1 images to find damaged ones' in said

@@ -10,7 +10,7 @@ from tensorflow_federated.python.simulation.datasets import (
 from datasets.images import clients
 from datasets.images import decode
 from datasets.images import record_features
-from datasets.images import records
+from datasets.images import packed
 from datasets.images import store as store_lib
 from datasets.splits import own
 from tests.datasets.images import on_disk
@@ -159,7 +159,7 @@ def test_features_of_other_names(tmp_path):
   with pytest.raises(errors.InputError, match='it has key, kind, photo, who'):
     store_lib.open_store(path)
   with pytest.raises(errors.InputError, match=r'record 1 has no user \(nobody'):
-    store_lib.open_store(path, given._replace(user='nobody'))
+    store_lib.open_store(path, {**given, 'user': 'nobody'})
 
 
 @pytest.mark.parametrize('text', ['photo', 'picture=a', 'image=', 'id=a,id=b'])
@@ -227,5 +227,5 @@ def test_what_is_no_example_or_ambiguous_is_refused(tmp_path):
 def test_checksums_are_those_of_tensorflow(tmp_path):
   path = write(tmp_path / 'a.tfrecord', [b'12345'])
   data = path.read_bytes()
-  assert records.masked_crc(data[:8]) == int.from_bytes(data[8:12], 'little')
-  assert records.masked_crc(b'12345') == int.from_bytes(data[-4:], 'little')
+  assert packed.masked_crc(data[:8]) == int.from_bytes(data[8:12], 'little')
+  assert packed.masked_crc(b'12345') == int.from_bytes(data[-4:], 'little')

@@ -8,9 +8,8 @@ import tarfile
 import numpy as np
 import pytest
 
-from datasets.images import in_place
+from datasets.images import packed
 from datasets.images import store as store_lib
-from datasets.images import tars
 from datasets.splits import listing as listing_lib
 from tests.datasets.images import on_disk
 from tff_xc import errors
@@ -59,7 +58,7 @@ def compressed(folder):
 
 @pytest.mark.parametrize('write', [folder_of_tars, tar_of_tars])
 def test_images_are_read_in_place_as_from_folders(tmp_path, write, monkeypatch):
-  monkeypatch.setattr(in_place, '_OPEN', 2)
+  monkeypatch.setattr(packed, '_OPEN', 2)
   path = write(tmp_path)
   expected = everything(store_lib.open_store(tmp_path / 'folders'))
   assert list(expected) == sorted(NAMES)
@@ -74,7 +73,7 @@ def test_images_are_read_in_place_as_from_folders(tmp_path, write, monkeypatch):
 
 
 def test_a_compressed_tar_of_tars_can_be_listed(tmp_path):
-  assert list(store_lib.names_of(compressed(tmp_path))) == sorted(NAMES)
+  assert list(store_lib.read(compressed(tmp_path)).ids) == sorted(NAMES)
 
 
 def test_an_index_is_made_again_when_one_tar_changes(tmp_path):
@@ -131,7 +130,7 @@ def test_a_damaged_header_is_not_the_end(tmp_path, suffix, damage):
   data = damage(whole.getvalue())
   path.write_bytes(gzip.compress(data) if suffix == '.tar.gz' else data)
   with pytest.raises(errors.InputError, match=r'at byte 1,024'):
-    store_lib.names_of(path)
+    store_lib.read(path)
 
 
 def _member(name):
@@ -168,4 +167,4 @@ def test_a_name_larger_than_any_is_not_read(kind, tmp_path):
   header.type, header.size = kind, 2**40
   path.write_bytes(header.tobuf(tarfile.GNU_FORMAT) + bytes(1024))
   with pytest.raises(errors.InputError, match='a name of'):
-    tars.open_tars(path)
+    packed.open_tars(path)
