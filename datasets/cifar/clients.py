@@ -10,7 +10,6 @@ uses one class per client. Hsu, Qi and Brown (FedVC, FedIR) deal the images to
 import os
 
 from datasets.cifar import files as cifar_files
-from datasets.cifar import places as cifar_places
 from datasets.splits import by_class
 from datasets.splits import dirichlet
 from datasets.splits import split_csv
@@ -55,14 +54,24 @@ def load(
     errors.InputError: a bad argument; data that are missing, damaged or
       incomplete; a split that does not fit them.
   """
-  if name not in cifar_places.LAYOUTS:
+  if name not in cifar_files.LAYOUTS:
     raise errors.InputError(
-      f'{name!r} is no CIFAR; take {" or ".join(cifar_places.LAYOUTS)}'
+      f'{name!r} is no CIFAR; take {" or ".join(cifar_files.LAYOUTS)}'
     )
-  n = cifar_places.LAYOUTS[name].num_classes
-  _check_clients(name, split, clients_per_class, expected.train // n)
-  splits = cifar_files.read(data_dir, name, expected)
-  train = pool.in_memory(*splits.train)
+  n = cifar_files.LAYOUTS[name].num_classes
+  share = expected.train // n
+  if str(split) != 'class' and clients_per_class != 1:
+    raise errors.InputError(
+      f'clients_per_class is {clients_per_class}, but {split} says whose'
+      " each image is; leave it out, or take split='class'"
+    )
+  if not 1 <= clients_per_class <= share:
+    raise errors.InputError(
+      f'clients_per_class is {clients_per_class}; {name} has {share:,} images'
+      f' of each class, take 1 to {share:,}'
+    )
+  parts = cifar_files.read(data_dir, name, expected)
+  train, test = (pool.in_memory(*part) for part in parts)
   if str(split) == 'class':
     clients = by_class.partition(
       train.y, n, clients_per_class=clients_per_class
@@ -77,19 +86,5 @@ def load(
     name=name,
     num_classes=n,
     train=client_data.PartitionedClientData(train, clients),
-    test=pool.in_memory(*splits.test),
+    test=test,
   )
-
-
-def _check_clients(name, split, clients_per_class: int, share: int) -> None:
-  """Raises InputError unless `share` images of a class go to these clients."""
-  if str(split) != 'class' and clients_per_class != 1:
-    raise errors.InputError(
-      f'clients_per_class is {clients_per_class}, but {split} says whose'
-      " each image is; leave it out, or take split='class'"
-    )
-  if not 1 <= clients_per_class <= share:
-    raise errors.InputError(
-      f'clients_per_class is {clients_per_class}; {name} has {share:,} images'
-      f' of each class, take 1 to {share:,}'
-    )

@@ -235,10 +235,9 @@ def _cifar(path: pathlib.Path) -> listing_lib.Listing | None:
   if not any('cifar' in name.lower() for name in names):
     return None
   from datasets.cifar import files as cifar_files
-  from datasets.cifar import places as cifar_places
 
   found = {}
-  for name in cifar_places.LAYOUTS:
+  for name in cifar_files.LAYOUTS:
     try:
       found[name] = cifar_files.find(path, name)
     except errors.InputError as e:
@@ -251,11 +250,9 @@ def _cifar(path: pathlib.Path) -> listing_lib.Listing | None:
       f'--input={path} has CIFAR-10 and CIFAR-100; give the folder or archive of'
       ' one of them'
     )
-  [(name, load)] = found.items()
-  splits = load(cifar_files.OFFICIAL)
-  return _numbered(
-    splits.train.y, cifar_places.LAYOUTS[name].num_classes, test=splits.test.y
-  )
+  [name] = found
+  (_, y), (_, test) = cifar_files.read(path, name, cifar_files.OFFICIAL)
+  return _numbered(y, cifar_files.LAYOUTS[name].num_classes, test=test)
 
 
 def check_classes(num_classes: int, where: str | os.PathLike) -> None:

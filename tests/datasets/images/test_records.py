@@ -9,8 +9,8 @@ from tensorflow_federated.python.simulation.datasets import (
 
 from datasets.images import clients
 from datasets.images import decode
-from datasets.images import record_features
 from datasets.images import packed
+from datasets.images import record_features
 from datasets.images import store as store_lib
 from datasets.splits import own
 from tests.datasets.images import on_disk

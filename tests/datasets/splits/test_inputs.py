@@ -7,7 +7,6 @@ import numpy as np
 import pytest
 
 from datasets.cifar import files as cifar_files
-from datasets.cifar import places as cifar_places
 from datasets.leaf import femnist
 from datasets.splits import inputs
 from tests.datasets.cifar import on_disk as cifar_on_disk
@@ -92,17 +91,17 @@ def test_bad_lines(line, message, tmp_path):
     read(path)
 
 
-@pytest.mark.parametrize('name', list(cifar_places.LAYOUTS))
+@pytest.mark.parametrize('name', list(cifar_files.LAYOUTS))
 def test_the_official_cifars(name, tmp_path, monkeypatch):
   monkeypatch.setattr(cifar_files, 'OFFICIAL', cifar_on_disk.COUNTS[name])
   (_, y), (_, test_y) = cifar_on_disk.tiny(name)
-  layout = cifar_places.LAYOUTS[name]
+  layout = cifar_files.LAYOUTS[name]
   content = cifar_on_disk.files(name, 'binary')
   cifar_on_disk.write(tmp_path, content)
-  archive = tmp_path / 'archive' / layout.archives[0]
+  archive = tmp_path / 'archive' / layout.places["binary"][1]
   archive.parent.mkdir()
   cifar_on_disk.archive(archive, content)
-  for path in (tmp_path, tmp_path / layout.binary, archive):
+  for path in (tmp_path, tmp_path / layout.places["binary"][0], archive):
     found = read(path)
     np.testing.assert_array_equal(found.labels, y)
     np.testing.assert_array_equal(found.test.labels, test_y)
@@ -112,7 +111,7 @@ def test_the_official_cifars(name, tmp_path, monkeypatch):
 
 
 def test_both_cifars_in_one_folder(tmp_path):
-  for name in cifar_places.LAYOUTS:
+  for name in cifar_files.LAYOUTS:
     cifar_on_disk.write(tmp_path, cifar_on_disk.files(name, 'python'))
   with pytest.raises(errors.InputError, match='has CIFAR-10 and CIFAR-100'):
     read(tmp_path)
