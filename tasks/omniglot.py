@@ -10,15 +10,15 @@ from tasks import task
 
 
 def _load(data_dir, options):
-  from datasets.omniglot import clients as omniglot
+  from datasets import omniglot
 
   return task.with_encoder(omniglot.load(data_dir), options)
 
 
 def _find(data_dir):
-  from datasets.omniglot import files as omniglot_files
+  from datasets import omniglot
 
-  return omniglot_files.find(data_dir)
+  return omniglot.find(data_dir)
 
 
 TASKS = (

@@ -10,8 +10,8 @@ import pytest
 from datasets.splits import split_csv
 from datasets.xc import clients as xc
 from datasets.xc import sets as xc_sets
+from tests.datasets import test_omniglot as omniglot_on_disk
 from tests.datasets.cifar import on_disk as cifar_on_disk
-from tests.datasets.omniglot import on_disk as omniglot_on_disk
 from tff_xc.data import partition
 from tff_xc.experiment import cohort
 

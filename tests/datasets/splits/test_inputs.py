@@ -98,10 +98,10 @@ def test_the_official_cifars(name, tmp_path, monkeypatch):
   layout = cifar_files.LAYOUTS[name]
   content = cifar_on_disk.files(name, 'binary')
   cifar_on_disk.write(tmp_path, content)
-  archive = tmp_path / 'archive' / layout.places["binary"][1]
+  archive = tmp_path / 'archive' / layout.places['binary'][1]
   archive.parent.mkdir()
   cifar_on_disk.archive(archive, content)
-  for path in (tmp_path, tmp_path / layout.places["binary"][0], archive):
+  for path in (tmp_path, tmp_path / layout.places['binary'][0], archive):
     found = read(path)
     np.testing.assert_array_equal(found.labels, y)
     np.testing.assert_array_equal(found.test.labels, test_y)
