@@ -11,19 +11,19 @@ _COLUMNS = ('label_column', 'user_column', 'id_column', 'test_column')
 
 
 def _columns(options):
-  from datasets.features import table
+  from datasets import features
 
-  features = options['feature_columns']
-  return table.Columns(
+  given = options['feature_columns']
+  return features.Columns(
     *(options[name] for name in _COLUMNS),
-    tuple(name.strip() for name in features.split(',') if name.strip()),
+    tuple(name.strip() for name in given.split(',') if name.strip()),
   )
 
 
 def _dataset(data_dir, options):
-  from datasets.features import clients
+  from datasets import features
 
-  return clients.load(
+  return features.load(
     data_dir,
     own_data.choice(options),
     _columns(options),
@@ -51,14 +51,13 @@ def _load(data_dir, options):
 def _find(data_dir, options=None):
   if options is not None:
     return own_data.examined(_dataset(data_dir, options), 'row', options)
-  from datasets.features import clients
-  from datasets.features import table
+  from datasets import features
 
   if own_data.is_arrays(data_dir):
-    return own_data.find_arrays(clients.read_arrays(data_dir))
-  names = table.header(data_dir)
-  if table.DEFAULT.label in names:  # Flags need not say which column it is.
-    table.read(data_dir, table.DEFAULT)
+    return own_data.find_arrays(features.read_arrays(data_dir))
+  names = features.header(data_dir)
+  if features.DEFAULT.label in names:  # Flags need not say which column it is.
+    features.read(data_dir, features.DEFAULT)
   return f'the columns {", ".join(map(wording.shown, names))}'
 
 
