@@ -14,7 +14,6 @@ from tasks import photographs
 from tasks import registry
 from tasks.papers import registry as papers
 from tests.datasets.images import on_disk
-from tests.datasets.images import test_records
 from tff_xc import classifier
 from tff_xc import errors
 from tff_xc import heads
@@ -220,7 +219,7 @@ def test_landmarks_as_distributed_are_trained_on(tmp_path):
 
 
 def test_tffs_own_files_need_no_split(tmp_path):
-  test_records.of_tff(tmp_path / 'landmarks' / 'gld23k')
+  on_disk.of_tff(tmp_path / 'landmarks' / 'gld23k')
   task = registry.get('gld23k')
   assert task.find(str(tmp_path)).endswith("gld23k, TFF's files")
   options = resolve('gld23k', encoder='small', image_size=14)['options']

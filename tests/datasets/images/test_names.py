@@ -132,18 +132,13 @@ def test_a_train_and_a_test_folder(train, test, outer, tmp_path):
   }
 
 
-def test_a_part_may_lie_in_a_folder_of_its_name(tmp_path):
-  files = ['training_set/training_set/a/1.jpg', 'test_set/test_set/b/2.jpg']
-  found = store.read(folder(tmp_path / 'a', files))
-  assert content(found) == {files[0]: 'a'}
-  assert content(found.test) == {files[1]: 'b'}
-
-
 @pytest.mark.parametrize(
   ('train', 'test'),
   [
+    ('training_set/training_set', 'test_set/test_set'),
     ('trainset', 'testset'),
     ('TrainData', 'TestData'),
+    ('Train', 'TEST'),
     ('outer/images/TRAIN', 'outer/images/TEST'),
     ('outer/images/more/train', 'outer/images/more/val'),
   ],
@@ -158,12 +153,8 @@ def test_parts_by_other_names(train, test, tmp_path):
 def test_classes_that_only_resemble_parts(tmp_path):
   files = ['contest/1.jpg', 'restraint/2.jpg', 'test-1/3.jpg', 'interval/4.jpg']
   found = store.read(folder(tmp_path / 'a', files))
-  assert set(found.class_names) == {
-    'contest',
-    'restraint',
-    'test-1',
-    'interval',
-  }
+  classes = {'contest', 'restraint', 'test-1', 'interval'}
+  assert set(found.class_names) == classes
 
 
 @pytest.mark.parametrize('outer', ['', 'outer/'])
@@ -177,20 +168,17 @@ def test_one_part_alone_is_all_there_is(outer, tmp_path):
 @pytest.mark.parametrize(
   ('files', 'message'),
   [
-    (
-      ['train/a/1.jpg', 'test/2.jpg'],
-      'no class folder, in test.*.train. alone',
-    ),
+    (['train/a/1.jpg', 'test/2.jpg'], 'in test.*.train. alone'),
     (['train/1.jpg', 'test/2.jpg'], 'no class folder'),
     (['seg_train/seg_train/a/1.jpg', 'seg_test/seg_test/2.jpg'], 'no class f'),
-    (['train/a/1.jpg', 'test/a/2.jpg', 'extra/3.jpg'], "parts.*'extra'"),
+    (['train/a/1.jpg', 'test/a/2.jpg', 'extra/3.jpg'], "'extra'"),
     (['seg_train/a/1.jpg', 'seg_test/a/2.jpg', 'seg_pred/3.jpg'], "'seg_pred'"),
-    (['train/a/1.jpg', 'sample/3.jpg'], "'sample'.*rename"),
-    (['train/1.jpg', 'sample/3.jpg'], "'sample'.*rename"),
-    (['cat/1.jpg', 'dog/2.jpg', 'test/3.jpg'], "'cat'.*rename"),
-    (['cat/1.jpg', 'dog/2.jpg', 'Valid/a/3.jpg'], "'cat'.*rename"),
-    (['test/a/1.jpg', 'val/a/1.jpg'], 'no part to train on'),
-    (['a/train/1.jpg', 'a/test/2.jpg', 'b/train/3.jpg'], 'part .* in a class'),
+    (['train/a/1.jpg', 'sample/3.jpg'], "'sample'"),
+    (['train/1.jpg', 'sample/3.jpg'], "'sample'"),
+    (['cat/1.jpg', 'dog/2.jpg', 'test/3.jpg'], "'cat'"),
+    (['cat/1.jpg', 'dog/2.jpg', 'Valid/a/3.jpg'], "'cat'"),
+    (['test/a/1.jpg', 'val/a/1.jpg'], 'to train on'),
+    (['a/train/1.jpg', 'a/test/2.jpg', 'b/train/3.jpg'], 'in a class'),
   ],
 )
 def test_parts_are_never_classes(files, message, tmp_path):
@@ -218,13 +206,6 @@ def test_beside_test_images_those_of_val_are_left_out(tmp_path, capsys):
   )
   assert found.class_names == ['a']
   assert '2 images for validation' in capsys.readouterr().err
-
-
-def test_parts_in_upper_case(tmp_path):
-  files = ['Train/cat/1.jpg', 'Train/dog/2.jpg', 'TEST/cat/3.jpg']
-  found = store.read(folder(tmp_path / 'a', files))
-  assert content(found) == {'Train/cat/1.jpg': 'cat', 'Train/dog/2.jpg': 'dog'}
-  assert content(found.test) == {'TEST/cat/3.jpg': 'cat'}
 
 
 def test_class_numbers_sort_as_numbers(tmp_path):
@@ -255,13 +236,11 @@ def test_links_that_lead_back(tmp_path):
 @pytest.mark.parametrize(
   ('files', 'message'),
   [
-    ([], r'has no images \(\.jpg, \.jpeg, '),
-    (['cat/notes.txt'], 'has no images'),
-    (
-      ['cat/1.jpg', '2.jpg'],
-      'images in no class folder, in the top; .* in a CSV',
-    ),
-    (['cat /1.jpg', 'dog/2.jpg'], "folder 'cat ' begins or ends with a space"),
+    ([], r'no images \(\.jpg, \.jpeg, '),
+    (['cat/notes.txt'], 'no images'),
+    (['cat/1.jpg', '2.jpg'], 'in the top'),
+    (['cat /1.jpg', 'dog/2.jpg'], "'cat '"),
+    ([' my/cat/1.jpg', ' my/dog/1.jpg'], "' my'"),
   ],
 )
 def test_bad_folders(files, message, tmp_path):
@@ -270,17 +249,11 @@ def test_bad_folders(files, message, tmp_path):
     store.read(folder(tmp_path / 'a', files))
 
 
-def test_an_outer_folder_with_a_space(tmp_path):
-  source = folder(tmp_path, (' my/cat/1.jpg', ' my/dog/1.jpg'))
-  with pytest.raises(errors.InputError, match="' my' begins or ends with a sp"):
-    store.read(source)
-
-
 def test_names_that_are_no_text(tmp_path):
   root = folder(tmp_path / 'a', FILES)
   with open(os.fsencode(root) + b'/cat/\xff.jpg', 'wb'):
     pass
-  with pytest.raises(errors.InputError, match='not UTF-8; rename it'):
+  with pytest.raises(errors.InputError, match='UTF-8'):
     store.read(root)
 
 
@@ -288,7 +261,7 @@ def test_names_that_are_no_text(tmp_path):
 def test_damaged_archives(name, tmp_path):
   path = tmp_path / name
   path.write_bytes(b'no archive at all')
-  with pytest.raises(errors.InputError, match='no archive that can be read'):
+  with pytest.raises(errors.InputError, match='no archive'):
     store.read(path)
 
 
