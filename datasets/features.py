@@ -65,23 +65,14 @@ DEFAULT = Columns()
 
 
 class Table(NamedTuple):
-  """The rows of a file.
+  """The N rows of a file."""
 
-  Attributes:
-    x: float64 [N, D], finite.
-    features: the names of their columns.
-    labels: [N].
-    users: [N], or empty if the table has none.
-    ids: [N], or empty.
-    is_test: bool [N]; None: no row is marked.
-  """
-
-  x: np.ndarray
-  features: list[str]
+  x: np.ndarray  # float64 [N, D], finite.
+  features: list[str]  # The names of their columns.
   labels: list[str]
-  users: list[str]
-  ids: list[str]
-  is_test: np.ndarray | None
+  users: list[str]  # Empty if the table has none.
+  ids: list[str]  # Likewise.
+  is_test: np.ndarray | None  # bool [N]; None: no row is marked.
 
 
 def load(

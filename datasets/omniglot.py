@@ -27,7 +27,6 @@ import os
 import pathlib
 import re
 from collections.abc import Callable
-from typing import NamedTuple
 
 import numpy as np
 import tensorflow as tf
@@ -67,19 +66,7 @@ class Counts:
 
 
 OFFICIAL = Counts()
-
-
-class Drawings(NamedTuple):
-  """All drawings, numbered `class · drawers + drawer − 1`.
-
-  Attributes:
-    class_names: 'Alphabet/characterNN' of each class, background first.
-    read: decodes drawings: numbers, int [k] -> uint8 [k, 105, 105], ink 1;
-      raises InputError for a file that cannot be decoded.
-  """
-
-  class_names: list[str]
-  read: Callable[[np.ndarray], np.ndarray]
+_Found = tuple[list[str], Callable[[np.ndarray], np.ndarray]]
 
 
 def load(
@@ -92,7 +79,7 @@ def load(
   """Loads Omniglot; images are decoded on demand.
 
   Args:
-    data_dir: as of `find`.
+    data_dir: the directory of all data, see `find`.
     image_size: pixels of an image's side, 1 to 105.
     train_drawers: the number of drawers of each alphabet that train; the other
       drawers are for the test.
@@ -113,7 +100,7 @@ def load(
       raise errors.InputError(
         f'{name} is {value}; Omniglot takes 1 to {most} here'
       )
-  drawings = find(data_dir, expected)
+  class_names, read_ink = find(data_dir, expected)
   numbers = np.arange(expected.images)
   labels = (numbers // drawers).astype(np.int32)
 
@@ -121,7 +108,7 @@ def load(
     x = np.empty([len(numbers), image_size, image_size], np.uint8)
     for start in range(0, len(numbers), _CHUNK):
       chunk = slice(start, start + _CHUNK)
-      x[chunk] = shrink(drawings.read(numbers[chunk]), image_size)
+      x[chunk] = shrink(read_ink(numbers[chunk]), image_size)
     return x
 
   spec = tf.TensorSpec([image_size, image_size], tf.uint8)
@@ -131,8 +118,7 @@ def load(
   retrieval = everything.subset(numbers[~background])
   train = numbers[background & first]
   owners = [
-    f'{drawings.class_names[number // drawers].split("/")[0]}'
-    f'/{number % drawers + 1:02d}'
+    f'{class_names[number // drawers].split("/")[0]}/{number % drawers + 1:02d}'
     for number in train
   ]
   return client_data.FederatedDataset(
@@ -170,14 +156,15 @@ def shrink(ink: np.ndarray, size: int) -> np.ndarray:
   return ((255 * area + side * side // 2) // (side * side)).astype(np.uint8)
 
 
-def find(data_dir: str | os.PathLike, expected: Counts = OFFICIAL) -> Drawings:
+def find(data_dir: str | os.PathLike, expected: Counts = OFFICIAL) -> _Found:
   """Finds Omniglot in `<data_dir>/omniglot` or `<data_dir>`; decodes nothing.
 
   The `.npz` has precedence over folders, and folders over zips.
 
-  Args:
-    data_dir: the directory of all data.
-    expected: the counts a complete copy has.
+  Returns:
+    'Alphabet/characterNN' of each class, background first; and a function that
+    decodes drawings: int [k], numbers `class · drawers + drawer − 1` -> uint8
+    [k, 105, 105], ink 1. It raises InputError for a file that cannot be decoded.
 
   Raises:
     InputError: nothing is found, a file is damaged, or counts differ from
@@ -205,7 +192,7 @@ def find(data_dir: str | os.PathLike, expected: Counts = OFFICIAL) -> Drawings:
   )
 
 
-def _of_npz(path: pathlib.Path, expected: Counts) -> Drawings:
+def _of_npz(path: pathlib.Path, expected: Counts) -> _Found:
   """Reads the packed file, about 45 MB, and keeps it packed in memory.
 
   Its arrays: `bits` uint8 [N, 105, 14] (ink 1, rows padded to whole bytes),
@@ -234,10 +221,10 @@ def _of_npz(path: pathlib.Path, expected: Counts) -> Drawings:
   def read(numbers):
     return np.unpackbits(bits[order[numbers]], axis=-1, count=SIDE)
 
-  return Drawings(class_names, read)
+  return class_names, read
 
 
-def _of_pngs(parts: list[pathlib.Path], expected: Counts) -> Drawings:
+def _of_pngs(parts: list[pathlib.Path], expected: Counts) -> _Found:
   """Lists both parts; a PNG is read on demand."""
   keys, places = [], []
   for is_evaluation, part in enumerate(parts):
@@ -255,7 +242,7 @@ def _of_pngs(parts: list[pathlib.Path], expected: Counts) -> Drawings:
       row[:] = _ink(*places[number])
     return ink
 
-  return Drawings(class_names, read)
+  return class_names, read
 
 
 def _ink(store: store_lib.Store, number: int) -> np.ndarray:
@@ -276,16 +263,9 @@ def _ink(store: store_lib.Store, number: int) -> np.ndarray:
 def _numbered(
   source, keys: list[tuple[bool, str, int]], expected: Counts
 ) -> tuple[list[str], np.ndarray]:
-  """Numbers the drawings and checks that every one is there exactly once.
+  """Returns the classes' names in order, and each number's drawing's place in keys.
 
-  Args:
-    source: the file or folders, for the error.
-    keys: (is_evaluation, class name, drawer) of each drawing that was found.
-    expected: the counts that must be found.
-
-  Returns:
-    The classes' names in their order, and int64 [images]: for each number
-    `class · drawers + drawer − 1`, the drawing's position in `keys`.
+  A key is (is_evaluation, class name, drawer); every one must be there once.
   """
   classes = sorted({key[:2] for key in keys})
   evaluation = sum(is_evaluation for is_evaluation, _ in classes)

@@ -57,16 +57,6 @@ _OPEN = 64
 _TARS, _RECORDS = 6, 2
 # The names and these arrays are what an index consists of.
 _NUMBERS = {'files': np.int32, 'offsets': np.int64, 'sizes': np.int64}
-# Kinds of archives by their first bytes.
-_KINDS = {
-  b'\x1f\x8b': 'gzip',
-  b'BZh': 'bzip2',
-  b'\xfd7zXZ\0': 'xz',
-  b'(\xb5/\xfd': 'zstd',
-  b'PK\3\4': 'zip',
-  b"7z\xbc\xaf'\x1c": '7z',
-  b'Rar!': 'rar',
-}
 _RECORD_FILE = re.compile(r'\.tf_?rec(ord)?s?(-\d+-of-\d+)?$', re.IGNORECASE)
 _TEST = re.compile(
   r'(^|[/_.-])(test(ing)?|val(id(ation)?)?|dev)([/_.-]|$)', re.IGNORECASE
@@ -79,11 +69,7 @@ for _byte in range(256):
 
 
 def check_size(size: int) -> None:
-  """Refuses what is too large for an image, before it is read.
-
-  Raises:
-    ValueError: it has too many bytes, as a damaged image.
-  """
+  """Raises ValueError of what is too large for an image, before it is read."""
   if size > MOST_BYTES:
     raise ValueError(
       f'it has {wording.human_bytes(size)}, and the file of an image at most'
@@ -147,14 +133,7 @@ def _open(
 
 
 def open_tars(path: pathlib.Path, files: Sequence[str] = ()) -> tuple:
-  """Opens tars.
-
-  Args:
-    path: a tar, or a folder.
-    files: the folder's tars, paths in it.
-
-  Returns:
-    Names, read, stamp and files of a `store.Store`.
+  """Opens a tar, or these tars of a folder; returns what `_open` does.
 
   Raises:
     errors.InputError: a tar cannot be read, or has a link for an image.
@@ -187,10 +166,7 @@ def names_of_compressed(path: pathlib.Path) -> listing_lib.Texts:
 def _scanned(path, named: Sequence[tuple[str, pathlib.Path]], mode: str):
   """Returns names in order, where each was, the places, and what is left out.
 
-  Args:
-    path: the tar, or the folder, for errors.
-    named: what names begin with, and the tars.
-    mode: of `tarfile.open`.
+  `named` has what names begin with, and the tars; `mode` is that of `tarfile.open`.
   """
   found = names_lib.Found()
   where = [*(array.array('q') for _ in _NUMBERS), array.array('b')]
@@ -273,21 +249,9 @@ def _readable(path):
     yield
   except (OSError, EOFError, ValueError, tarfile.TarError, zlib.error) as e:
     raise errors.InputError(
-      f'{path} is no archive that can be read ({e}{kind(path)}); get a damaged one'
-      ' again, and unpack a compressed one (.tar.gz), whose images cannot be read in'
-      ' place'
+      f'{path} is no tar that can be read ({e}); get a damaged one again, and unpack'
+      ' a compressed one (.tar.gz), whose images cannot be read in place'
     ) from e
-
-
-def kind(path) -> str:
-  """Says what archive a file is, whatever its name; empty: not known."""
-  try:
-    with open(path, 'rb') as file:
-      start = file.read(8)
-  except OSError:  # It is in another archive, for example.
-    return ''
-  kinds = (k for magic, k in _KINDS.items() if start.startswith(magic))
-  return next((f'; by its first bytes it is {k}' for k in kinds), '')
 
 
 def is_records(name: str) -> bool:
@@ -312,15 +276,7 @@ def open_records(
   files: Sequence[str] = (),
   features: record_features.Features = record_features.USUAL,
 ) -> tuple:
-  """Opens TFRecord files.
-
-  Args:
-    path: a file, or a folder.
-    files: the folder's files, paths in it.
-    features: their names.
-
-  Returns:
-    Names, read, stamp, files and has_users of a `store.Store`.
+  """Opens a TFRecord file, or these of a folder; returns `_open`'s and has_users.
 
   Raises:
     errors.InputError: a file is damaged or compressed, or an example lacks a feature

@@ -78,10 +78,6 @@ def open_store(
 ) -> Store:
   """Opens a folder, a tar, a zip or TFRecord files of images.
 
-  Args:
-    path: the folder or file.
-    features: the names of features of TFRecord files.
-
   Raises:
     errors.InputError: it cannot be read, or has no images.
   """
@@ -246,8 +242,7 @@ def _zip(path: pathlib.Path) -> tuple:
     archive = zipfile.ZipFile(path)
   except (OSError, ValueError, NotImplementedError, zipfile.BadZipFile) as e:
     raise errors.InputError(
-      f'{path} is no archive that can be read ({e}{packed.kind(path)}); make or get'
-      ' it again'
+      f'{path} is no zip that can be read ({e}); make or get it again'
     ) from e
   status = path.stat()
   found, members, ids = names_lib.Found(), [], []

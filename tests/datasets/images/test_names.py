@@ -261,7 +261,7 @@ def test_names_that_are_no_text(tmp_path):
 def test_damaged_archives(name, tmp_path):
   path = tmp_path / name
   path.write_bytes(b'no archive at all')
-  with pytest.raises(errors.InputError, match='no archive'):
+  with pytest.raises(errors.InputError, match=name):
     store.read(path)
 
 

@@ -204,8 +204,8 @@ def test_archives_of_other_kinds_are_named(tmp_path):
     archive.add(folder, '.')
   shutil.copy(tmp_path / 'a.tar', tmp_path / 'c.zip')
   shutil.copy(path, tmp_path / 'b.tar')
-  for name, kind in (('a.tar', 'gzip'), ('b.tar', 'zip'), ('c.zip', 'gzip')):
-    refused(tmp_path / name, f'it is {kind}')
+  for name in ('a.tar', 'b.tar', 'c.zip'):
+    refused(tmp_path / name, name)
 
 
 @pytest.mark.parametrize('link', ['symlink_to', 'hardlink_to'])
