@@ -311,8 +311,14 @@ def test_a_second_table_is_the_test(tmp_path, users):
   assert dataset.class_names == ['c0', 'c1', 'c2', 'c3']
   assert sorted(dataset.train.partition.numbers) == list(range(12))
   assert dataset.test.y.tolist() == [3, 0]
+  if users is not None:
+    assert not len(dataset.held_out.numbers)  # These rows are nobody's.
   expected = (X[:2] + 1 - X.mean(0)) / X.std(0)
   np.testing.assert_allclose(examples(dataset.test), expected, rtol=1e-5)
+  split = tmp_path / 's.csv'  # Row 12 would be the first of the test.
+  split.write_text('user_id,image_id,class\na,1,c1\na,12,c3\n')
+  with pytest.raises(errors.InputError, match="'12'"):
+    load(path, split, test)
   narrow = csv(tmp_path / 'narrow.csv', X[:2, :2], Y[:2])
   for other, message in ((narrow, r"narrow\.csv .*'f2'"), (path, 'training')):
     with pytest.raises(errors.InputError, match=message):

@@ -124,6 +124,7 @@ def test_no_drawing_and_no_hand_serves_twice(monkeypatch):
   assert len(np.unique(classes)) == 30 + 5
   assert len(np.unique(hands)) == 12 + 30 * 3 + 5 * 5
   assert len(np.unique(drawings)) == len(drawings)
+  assert not np.isin(hands, drawings).any()
 
 
 def test_a_bounded_test_is_a_sample():
