@@ -23,23 +23,14 @@ BINARY, PYTHON, PREPARED = 'binary', 'python', 'prepared'
 
 
 class Layout(NamedTuple):
-  """The differences between the files of the two sets.
-
-  Attributes:
-    num_classes: n.
-    train: names of the training files, without '.bin', in their order.
-    test: the name of the test file.
-    places: by form, the folder and the distributed archive.
-    label_bytes: label bytes of a binary record; the last one is the class.
-    labels_key: the key of the classes in a pickle.
-  """
+  """The differences between the files of the two sets."""
 
   num_classes: int
-  train: tuple[str, ...]
+  train: tuple[str, ...]  # Names, without '.bin', in their order.
   test: str
-  places: dict[str, tuple[str, str]]
-  label_bytes: int
-  labels_key: str
+  places: dict[str, tuple[str, str]]  # By form, the folder and the archive.
+  label_bytes: int  # Of a binary record; the last one is the class.
+  labels_key: str  # Of a pickle.
 
 
 LAYOUTS = {
@@ -80,14 +71,11 @@ Part = tuple[np.ndarray, np.ndarray]
 
 
 def find(data_dir: str | os.PathLike, name: str) -> tuple[pathlib.Path, str]:
-  """Finds a set in `data_dir` or `data_dir`/`name`; opens nothing.
+  """Returns a folder or an archive, and its form; opens nothing.
 
   Args:
     data_dir: the folder, archive or prepared directory, or its parent.
     name: 'cifar10' or 'cifar100'.
-
-  Returns:
-    A folder or an archive, and its form.
 
   Raises:
     errors.InputError: nothing is found.
@@ -129,12 +117,7 @@ def _version(path: pathlib.Path) -> list[int]:
 def read(
   data_dir: str | os.PathLike, name: str, expected: Counts = OFFICIAL
 ) -> tuple[Part, Part]:
-  """Reads the first form found in `data_dir` or `data_dir`/`name`.
-
-  Args:
-    data_dir: the folder, archive or prepared directory, or its parent.
-    name: 'cifar10' or 'cifar100'.
-    expected: the numbers of images that the files must have.
+  """Reads the first form that `find` finds, which must have so many images.
 
   Returns:
     The training and the test images in the order of the source: uint8 [k, 32, 32, 3],
@@ -219,12 +202,7 @@ def parse_binary(content: bytes, where: str, layout: Layout, size: int) -> Part:
 
 
 def parse_pickle(content: bytes, where: str, layout: Layout, size: int) -> Part:
-  """As `parse_binary`, of a pickle, without running code from it.
-
-  Raises:
-    errors.InputError: the pickle is damaged, needs any function except those of
-      arrays, or has arrays of other shapes or dtypes.
-  """
+  """As `parse_binary`, of a pickle, without running code from it."""
   try:
     batch = _ArraysOnly(io.BytesIO(content), encoding='bytes').load()
     # Python 2 wrote bytes for keys.

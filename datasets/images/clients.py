@@ -342,12 +342,9 @@ def readable(
   places: np.ndarray,
   check: Callable[[np.ndarray], Sequence[bool]],
 ) -> np.ndarray:
-  """Returns bool [k], which images can be decoded.
+  """Returns bool [k], which images of these numbers can be decoded.
 
-  Args:
-    store: the images.
-    places: int64 [k], their numbers in it.
-    check: numbers -> whether each of these images can be decoded.
+  `check` says of some numbers whether each of these images can be.
   """
   file = parsed_cache.path(store.path, 'readable')
   keys, known = _keys(store, places), np.sort(_remembered(file))
