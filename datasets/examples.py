@@ -112,7 +112,7 @@ class Examples:
 
   labels: np.ndarray | scipy.sparse.csr_matrix
   class_names: Sequence[str]
-  ids: Texts | Sequence[int]
+  ids: Texts | range | np.ndarray
   users: np.ndarray | None = None
   user_names: Sequence[str] = ()
   test: np.ndarray | None = None
@@ -122,11 +122,6 @@ class Examples:
   positions: np.ndarray | None = None
   facts: Mapping[str, Any] = dataclasses.field(default_factory=dict)
   read: Callable[[np.ndarray], np.ndarray] | None = None
-
-  def __post_init__(self):
-    """Makes ids that are a range an array."""
-    if isinstance(self.ids, range):
-      object.__setattr__(self, 'ids', np.arange(self.ids.start, self.ids.stop))
 
   def __len__(self) -> int:
     return self.labels.shape[0]
@@ -149,6 +144,8 @@ class Examples:
     """Returns the ids of these examples."""
     if isinstance(self.ids, Texts):
       return self.ids.take(numbers)
+    if isinstance(self.ids, range):
+      return (numbers + self.ids.start).tolist()
     return self.ids[numbers].tolist()
 
   def some(self, numbers: np.ndarray) -> 'Examples':
@@ -180,37 +177,38 @@ class Examples:
   def fingerprint(self) -> dict[str, Any]:
     """Returns counts, and a checksum of ids, labels and users, part by part."""
     names, train = self.class_names, self.train
-    counts = {'examples': len(train), 'classes': len(names)}
     found = hashlib.blake2b(digest_size=8)
-    users = self.users is not None
-    for piece in self._content(train, names, self.user_names, users):
+    counts = {'examples': len(train), 'classes': len(names)}
+    of_train = (self.user_names, self.users, self.positions)
+    for piece in self._content(train, names, *of_train):
       found.update(piece)
     if self.test is not None:
       counts['test_examples'] = len(self.test)
-      users = len(self.test_user_names) > 0
+      users = None
+      if self.test_user_names:
+        users = self.users - np.int32(len(self.user_names))
       for piece in self._content(self.test, names, self.test_user_names, users):
         found.update(piece)
     if self.retrieval is not None:
       counts['retrieval_examples'] = len(self.retrieval)
       names = [*names, *self.retrieval_class_names]
-      for piece in self._content(self.retrieval, names, (), False):
+      for piece in self._content(self.retrieval, names):
         found.update(piece)
     return {**counts, 'checksum': found.hexdigest()}
 
-  def _content(self, numbers, class_names, user_names, users) -> Iterator:
-    """Yields the bytes of a part."""
+  def _content(
+    self, numbers, class_names, user_names=(), *columns
+  ) -> Iterator[bytes]:
     yield '\0'.join([*class_names, '', *user_names]).encode()
     labels = self.labels[numbers]
     yield from map(
       _bytes, (labels.indptr, labels.indices) if self.has_sets else (labels,)
     )
-    if users:
-      first = 0 if user_names is self.user_names else len(self.user_names)
-      yield _bytes(self.users[numbers] - np.int32(first))
-    if self.positions is not None and user_names is self.user_names:
-      yield _bytes(self.positions[numbers])
+    for column in columns:
+      if column is not None:
+        yield _bytes(column[numbers])
     if not isinstance(self.ids, Texts):
-      first = int(self.ids[numbers[0]]) if len(numbers) else 0
+      first = self.ids_of(numbers[:1])[0] if len(numbers) else 0
       yield repr(range(first, first + len(numbers))).encode()
       return
     for block in blocks(len(numbers)):
@@ -276,12 +274,38 @@ def _concatenated(ids: list) -> Texts | np.ndarray:
   import pyarrow as pa
 
   if not isinstance(ids[0], Texts):
-    return np.concatenate(ids)
+    return np.concatenate([np.asarray(part) for part in ids])
   return Texts(pa.concat_arrays([texts.array for texts in ids]))
 
 
 def _bytes(array: np.ndarray):
   return np.ascontiguousarray(array).data.cast('B') if array.size else b''
+
+
+def find(ids: Texts | range | np.ndarray, wanted: Texts) -> np.ndarray:
+  """Returns int64, the first place in `ids` of each id wanted, or -1."""
+  import pyarrow as pa
+  import pyarrow.compute
+
+  if isinstance(ids, Texts):
+    found = pa.compute.index_in(_joined(wanted), value_set=_joined(ids))
+    return found.fill_null(-1).to_numpy().astype(np.int64)
+  # int() may refuse long numbers.
+  is_number = lambda text: text.isdecimal() and len(text) < 19
+  numbers = [int(text) if is_number(text) else -1 for text in wanted]
+  known, first = np.unique(ids, return_index=True)
+  places = np.searchsorted(known, numbers)
+  places[places == len(known)] = 0
+  return np.where(known[places] == numbers, first[places], -1)
+
+
+def _joined(texts: Texts):
+  """Returns arrow's array of `nfc` of each text."""
+  import pyarrow.compute
+
+  if pyarrow.compute.all(pyarrow.compute.string_is_ascii(texts.array)).as_py():
+    return texts.array  # Most are, and copies of many millions are large.
+  return pyarrow.compute.utf8_normalize(texts.array, form='NFC')
 
 
 def blocks(size: int) -> Iterator[np.ndarray]:

@@ -21,12 +21,14 @@ from typing import Any
 
 from absl import flags
 
-from datasets.splits import rule as rule_lib
 from datasets.splits import rules
 from launch import app
 from launch import settings
 from tff_xc import errors
 from tff_xc.algorithms import hyperparameters as hp
+
+# Flags that had another name.
+_RENAMED = {'alpha': 'concentration'}
 
 
 def rule_settings(name: str) -> Mapping[str, Any]:
@@ -35,40 +37,27 @@ def rule_settings(name: str) -> Mapping[str, Any]:
   Raises:
     errors.InputError: a flag of another rule is given, or a value is bad.
   """
-  own = rules.get(name).flags
-  values = {flag: known.default for flag, known in own.items()}
+  rule = rules.get(name)
+  own, given = {flag.name: flag for flag in rule.flags}, {}
   for flag in _flags():
-    given = flags.FLAGS[flag].value
-    if given is None:
+    if (value := flags.FLAGS[flag].value) is None:
       continue
     if flag not in own:
       raise errors.InputError(
         f'--{flag} is no flag of {name}, which takes '
         + (', '.join(f'--{n}' for n in own) or 'none')
       )
-    values[flag] = _parsed(flag, own[flag], given)
-  return values
-
-
-def _parsed(name: str, flag: rule_lib.Flag, text: str):
-  """Returns the value of a rule's flag; the rule gives its type and bounds."""
-  bounds = {'least': flag.least, 'most': flag.most, 'choices': flag.choices}
-  known = hp.Hyperparameter(name, flag.default, flag.meaning, **bounds)
-  try:
-    return known.checked(type(flag.default)(text))
-  except ValueError:
-    return known.checked(text)  # Refuses it.
+    given[flag] = rules.parsed(own[flag], value)
+  return rule.settings(**given)
 
 
 def _flags() -> dict[str, str]:
   """Returns what the flags of all rules mean, by name."""
   meanings: dict[str, dict[str, list[str]]] = {}
   for name, rule in rules.RULES.items():
-    for flag, known in rule.flags.items():
-      meaning = meanings.setdefault(flag, {})
-      meaning.setdefault(
-        f'{known.meaning} (default {known.default})', []
-      ).append(name)
+    for flag in rule.flags:
+      text = f'{flag.help} (default {flag.default})'
+      meanings.setdefault(flag.name, {}).setdefault(text, []).append(name)
   return {
     flag: '; '.join(f'{", ".join(by)}: {text}' for text, by in found.items())
     for flag, found in meanings.items()
@@ -92,7 +81,6 @@ def make(
   Raises:
     errors.InputError: bad input; `output` holds anything else.
   """
-  from datasets.splits import as_published
   from datasets.splits import inputs
   from datasets.splits import making
   from datasets.splits import output as output_lib
@@ -100,7 +88,7 @@ def make(
 
   found = output_lib.find(output, request)
   made = making.make(request, path, inputs.Columns(**columns))
-  for line in as_published.lines(made.summary.get('published')):
+  for line in making.published_lines(made.summary.get('published')):
     print(line, file=sys.stderr)
   if found is None:
     output_lib.check_apart(output, path, request, made)
@@ -138,6 +126,9 @@ def inspect(
 def main(arguments: Sequence[str]) -> None:
   """Makes or inspects the split named on the command line."""
   values = flags.FLAGS
+  for old, new in _RENAMED.items():
+    if values[old].present:
+      raise errors.InputError(f'--{old} is --{new} now; give it by that name')
   columns = {n: values[f'{n}_column'].value for n in ('label', 'user', 'id')}
   if values.inspect is not None:
     _check_alone(arguments)
@@ -221,6 +212,8 @@ def _define_flags() -> None:
   settings.define_cache_flag()
   for name, meaning in _flags().items():
     flags.DEFINE_string(name, None, meaning)
+  for old, new in _RENAMED.items():
+    flags.DEFINE_string(old, None, f'renamed: --{new}')
 
 
 if __name__ == '__main__':

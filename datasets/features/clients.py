@@ -6,6 +6,7 @@ mean, over their standard deviation. (A deployed system would compute both from
 the clients' sums.)
 """
 
+import dataclasses
 import os
 import pathlib
 import sys
@@ -14,9 +15,9 @@ from collections.abc import Sequence
 import numpy as np
 
 from datasets import arrays as arrays_lib
+from datasets import examples as examples_lib
 from datasets.features import table as table_lib
 from datasets.splits import inputs
-from datasets.splits import listing as listing_lib
 from datasets.splits import own
 from tff_xc import errors
 from tff_xc import wording
@@ -96,7 +97,7 @@ def _tell(path, features: Sequence[str], standardise: bool) -> None:
   print(f'{path}: {found}{how}: {names}', file=sys.stderr)
 
 
-def _labelled(table, path, columns) -> own.Labelled:
+def _labelled(table, path, columns) -> examples_lib.Examples:
   """Returns the rows of a table without their features."""
   classes = _codes(table.labels)
   if len(classes[1]) < 2:
@@ -106,18 +107,18 @@ def _labelled(table, path, columns) -> own.Labelled:
     )
   ids = range(len(table.labels))
   if table.ids:
-    ids = listing_lib.texts([table.ids])
+    ids = examples_lib.texts([table.ids])
     if len(set(table.ids)) < len(ids):
       raise errors.InputError(
         f'{path}: two rows have one id; name another --id_column'
       )
   users = (None, ())
   if table.users:
-    found = listing_lib.Codes()
+    found = examples_lib.Codes()
     found.add(table.users)
     users = inputs.named_users(found)
   test = None if table.is_test is None else np.flatnonzero(table.is_test)
-  return own.Labelled(*classes, ids, *users, test)
+  return examples_lib.Examples(*classes, ids, *users, test)
 
 
 def _with_test(table, test_file: str, path, columns):
@@ -136,18 +137,19 @@ def _with_test(table, test_file: str, path, columns):
   extra = len(test.labels)
   if data.users is not None:
     nobody = np.full(extra, -1, np.int32)
-    data = data._replace(users=np.append(data.users, nobody))
+    data = dataclasses.replace(data, users=np.append(data.users, nobody))
   if not table.ids:
-    data = data._replace(ids=range(size))
+    data = dataclasses.replace(data, ids=range(size))
   both = table._replace(x=np.concatenate([table.x, test.x]))
-  return both, data._replace(test=np.arange(size, size + extra))
+  test = np.arange(size, size + extra)
+  return both, dataclasses.replace(data, test=test)
 
 
 def _codes(names: Sequence[str]) -> tuple[np.ndarray, list[str]]:
   """Returns each row's place among the sorted names, int32, and the names."""
-  found = listing_lib.Codes()
+  found = examples_lib.Codes()
   found.add(names)
-  return listing_lib.sorted_codes(found)
+  return examples_lib.sorted_codes(found)
 
 
 def read_arrays(path: str | os.PathLike) -> dict[str, np.ndarray]:

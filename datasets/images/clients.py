@@ -7,27 +7,27 @@ are cores, and kept within a bound.
 """
 
 import concurrent.futures
+import dataclasses
 import functools
 import hashlib
 import os
 import sys
 from collections.abc import Callable
 from collections.abc import Iterator
-from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
 import tensorflow as tf
 
+from datasets import examples as examples_lib
 from datasets.images import decode
 from datasets.images import names as names_lib
 from datasets.images import readable
 from datasets.images import record_features
 from datasets.images import records
 from datasets.images import store as store_lib
-from datasets.splits import listing as listing_lib
 from datasets.splits import own
-from datasets.splits import split_folder
+from datasets.splits import split_files
 from tff_xc import errors
 from tff_xc.data import client_data
 from tff_xc.data import pool as pool_lib
@@ -124,20 +124,22 @@ def described(
   )
 
 
-def _labelled(store, choice, corrupt: str) -> tuple[np.ndarray, own.Labelled]:
-  """Returns the images of the store or of a split's files, as `_joined`."""
+def _labelled(
+  store, choice, corrupt: str
+) -> tuple[np.ndarray, examples_lib.Examples]:
+  """Returns the images of the store or of a split's files, with their places."""
   if choice.is_file:
     return _of_split(store, choice, corrupt)
   found = names_lib.of_ids(store.path, store.names)
   if store.has_users:
     found = records.with_users(found)
-  places, data = _joined(store, found, found.test, None, found.class_names)
+  places = store_lib.find(store, found.ids)
   if choice.test_file:
-    data = own.with_test(data, choice.test_file, str(store.path))
-  return places, data
+    found = own.with_test(found, choice.test_file, str(store.path))
+  return places, found
 
 
-def _parts(store, data: own.Labelled, choice: own.Choice):
+def _parts(store, data: examples_lib.Examples, choice: own.Choice):
   """Returns the `own.Parts` of what `_labelled` read."""
   _check_classes(store, data, choice)
   rest = choice._replace(test_file='')
@@ -146,7 +148,9 @@ def _parts(store, data: own.Labelled, choice: own.Choice):
   return own.parts(data, rest, str(store.path), '')
 
 
-def _check_classes(store, data: own.Labelled, choice: own.Choice) -> None:
+def _check_classes(
+  store, data: examples_lib.Examples, choice: own.Choice
+) -> None:
   labels = data.labels[data.labels < len(data.class_names)]
   if len(np.unique(labels)) > 1:
     return
@@ -162,12 +166,13 @@ def _check_classes(store, data: own.Labelled, choice: own.Choice) -> None:
   )
 
 
-def _of_split(store, choice, corrupt: str) -> tuple[np.ndarray, own.Labelled]:
-  """Returns the images that a split names, as `_joined`."""
-  split = split_folder.read(choice.split, choice.test_file)
-  places, data = _joined(
-    store, split.train, split.test, split.retrieval, split.class_names
-  )
+def _of_split(
+  store, choice, corrupt: str
+) -> tuple[np.ndarray, examples_lib.Examples]:
+  """Returns the images that a split names, with their places."""
+  split = split_files.read(choice.split, choice.test_file)
+  data = split.examples
+  places = store_lib.find(store, data.ids)
   missing = places < 0
   if missing.all() or (missing.any() and corrupt == FAIL):
     raise errors.InputError(
@@ -185,44 +190,14 @@ def _of_split(store, choice, corrupt: str) -> tuple[np.ndarray, own.Labelled]:
   return _without(missing, places, data, _MISSING, store.path)
 
 
-def _joined(
-  store, train, test, retrieval, class_names: Sequence[str]
-) -> tuple[np.ndarray, own.Labelled]:
-  """Returns numbers in the store, -1 if missing, of the images of all parts."""
-  import pyarrow as pa
-
-  listings = [part for part in (train, test, retrieval) if part is not None]
-  ids = listing_lib.Texts(
-    pa.concat_arrays([part.ids.array for part in listings])
-  )
-  labels = np.concatenate([part.labels for part in listings])
-  ends = np.cumsum([0, *map(len, listings)])
-  numbers = [np.arange(*ends[i : i + 2]) for i in range(len(listings))]
-  if retrieval is not None:
-    labels[numbers[-1]] += len(class_names)
-  users = train.users
-  if users is not None:
-    users = np.append(users, np.full(len(ids) - len(train), -1, np.int32))
-  data = own.Labelled(
-    labels,
-    list(class_names),
-    ids,
-    users,
-    train.user_names,
-    None if test is None else numbers[1],
-    None if retrieval is None else numbers[-1],
-  )
-  return store_lib.find(store, ids), data
-
-
-def _first(data: own.Labelled, numbers: np.ndarray) -> str:
+def _first(data: examples_lib.Examples, numbers: np.ndarray) -> str:
   return data.ids.take(numbers[:1])[0]
 
 
 def _without(
   bad: np.ndarray,
   places,
-  data: own.Labelled,
+  data: examples_lib.Examples,
   why: str,
   path,
   reason: Callable[[int], str | None] = lambda number: '',
@@ -257,16 +232,19 @@ def _without(
   def left(numbers: np.ndarray | None) -> np.ndarray | None:
     return None if numbers is None else np.flatnonzero(np.isin(kept, numbers))
 
-  return places[kept], data._replace(
+  return places[kept], dataclasses.replace(
+    data,
     labels=data.labels[kept],
-    ids=listing_lib.Texts(data.ids.array.take(kept)),
+    ids=examples_lib.Texts(data.ids.array.take(kept)),
     users=None if data.users is None else data.users[kept],
     test=left(data.test),
     retrieval=left(data.retrieval),
   )
 
 
-def _named_parts(data: own.Labelled) -> Iterator[tuple[str, np.ndarray]]:
+def _named_parts(
+  data: examples_lib.Examples,
+) -> Iterator[tuple[str, np.ndarray]]:
   """Yields what errors call the parts, and the numbers of their images."""
   rest = np.ones(len(data.labels), bool)
   yield '', np.arange(len(data.labels))
@@ -338,7 +316,7 @@ def _checksum(store: store_lib.Store, places, labels, *parts) -> str:
   A folder and a tar of it have one checksum.
   """
   found = hashlib.blake2b(digest_size=8)
-  for numbers in listing_lib.blocks(len(places)):
+  for numbers in examples_lib.blocks(len(places)):
     found.update('\0'.join(store.names.take(places[numbers])).encode())
   for part in parts:
     if part is not None:

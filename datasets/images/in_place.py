@@ -15,9 +15,9 @@ from typing import NamedTuple
 
 import numpy as np
 
+from datasets import examples as examples_lib
 from datasets import parsed_cache
 from datasets.images import paths
-from datasets.splits import listing as listing_lib
 
 # Files that are open at once.
 _OPEN = 64
@@ -35,7 +35,7 @@ class Images(NamedTuple):
     files: that they are in.
   """
 
-  names: listing_lib.Texts
+  names: examples_lib.Texts
   read: Callable[[int], bytes]
   stamp: Callable[[np.ndarray], Sequence[list[int]]]
   files: Sequence[pathlib.Path]
@@ -88,12 +88,12 @@ def open_files(
   def stamp(numbers: np.ndarray):
     return [statuses[place] for place in files[numbers]]
 
-  return Images(listing_lib.Texts(names), read, stamp, whole), index
+  return Images(examples_lib.Texts(names), read, stamp, whole), index
 
 
 def append(
   store: parsed_cache.Store,
-  names: listing_lib.Texts,
+  names: examples_lib.Texts,
   order: np.ndarray,
   numbers: Mapping[str, Any],
 ) -> None:

@@ -21,9 +21,8 @@ from typing import NamedTuple
 
 import numpy as np
 
+from datasets import examples as examples_lib
 from datasets.images import store as store_lib
-from datasets.splits import listing as listing_lib
-from datasets.splits import names as names_lib
 from tff_xc import errors
 
 ARCHIVES = ('.zip', '.tar', *store_lib.COMPRESSED)
@@ -52,7 +51,7 @@ class _Folders(NamedTuple):
   tests: dict[str, bool]
 
 
-def read(path: str | os.PathLike) -> listing_lib.Listing:
+def read(path: str | os.PathLike) -> examples_lib.Examples:
   """Lists the images of a folder or an archive.
 
   Raises:
@@ -63,11 +62,11 @@ def read(path: str | os.PathLike) -> listing_lib.Listing:
 
 
 def of_ids(
-  path: str | os.PathLike, ids: listing_lib.Texts
-) -> listing_lib.Listing:
+  path: str | os.PathLike, ids: examples_lib.Texts
+) -> examples_lib.Examples:
   """Lists the images of these ids, which are all of `path`, as `read` does."""
-  codes = listing_lib.Codes()
-  for numbers in listing_lib.blocks(len(ids)):
+  codes = examples_lib.Codes()
+  for numbers in examples_lib.blocks(len(ids)):
     codes.add(name.rpartition('/')[0] for name in ids.take(numbers))
   folders = _meaning(codes.names, pathlib.Path(path))
   of_folder = np.array([folders.classes[f] for f in codes.names], np.int32)
@@ -81,16 +80,13 @@ def of_ids(
       f' {name!r}; the test part is that named test',
       file=sys.stderr,
     )
-  part = lambda rows: listing_lib.Listing(
+  part = lambda rows: examples_lib.Examples(
     labels[rows],
     folders.class_names,
-    listing_lib.Texts(ids.array.take(np.flatnonzero(rows))),
+    examples_lib.Texts(ids.array.take(np.flatnonzero(rows))),
   )
   test = part(is_test & (labels >= 0)) if is_test.any() else None
-  train = part(~is_test & (labels >= 0))
-  return listing_lib.Listing(
-    train.labels, train.class_names, train.ids, test=test
-  )
+  return examples_lib.of_parts(part(~is_test & (labels >= 0)), test)
 
 
 def _meaning(folders: list[str], path: pathlib.Path) -> _Folders:
@@ -122,8 +118,8 @@ def _meaning(folders: list[str], path: pathlib.Path) -> _Folders:
         ' their classes in a CSV, of which `launch.make_splits` makes a --split'
       )
     if not kinds or kinds[parts[0]] in used:
-      class_of[folder] = names_lib.joined(_check_name(parts[depth], path))
-  names = names_lib.in_order(set(class_of.values()))
+      class_of[folder] = examples_lib.nfc(_check_name(parts[depth], path))
+  names = examples_lib.in_order(set(class_of.values()))
   place = {name: i for i, name in enumerate(names)}
   return _Folders(
     names,

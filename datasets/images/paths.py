@@ -7,8 +7,8 @@ from collections.abc import Iterable
 
 import numpy as np
 
+from datasets import examples as examples_lib
 from datasets import never_data
-from datasets.splits import listing as listing_lib
 from tff_xc import errors
 from tff_xc import wording
 
@@ -112,7 +112,7 @@ def _clean(path: str) -> str | None:
   return name if never_data.is_data(name) else None
 
 
-def in_order(names: Iterable[str], of) -> tuple[listing_lib.Texts, np.ndarray]:
+def in_order(names: Iterable[str], of) -> tuple[examples_lib.Texts, np.ndarray]:
   """Returns names in the order of their bytes, and where each was, each once.
 
   Of equal names, the last one counts, as in tar. Arguments and errors are those of
@@ -122,11 +122,11 @@ def in_order(names: Iterable[str], of) -> tuple[listing_lib.Texts, np.ndarray]:
   same = equal_to_next(names)
   if same.any():  # Copying very many names takes memory.
     kept = np.flatnonzero(~np.append(same, False))
-    names, order = listing_lib.Texts(names.array.take(kept)), order[kept]
+    names, order = examples_lib.Texts(names.array.take(kept)), order[kept]
   return names, order
 
 
-def equal_to_next(names: listing_lib.Texts) -> np.ndarray:
+def equal_to_next(names: examples_lib.Texts) -> np.ndarray:
   """Returns bool [k - 1]: whether the next name is the same."""
   import pyarrow.compute
 
@@ -136,7 +136,7 @@ def equal_to_next(names: listing_lib.Texts) -> np.ndarray:
 
 def all_in_order(
   names: Iterable[str], of
-) -> tuple[listing_lib.Texts, np.ndarray]:
+) -> tuple[examples_lib.Texts, np.ndarray]:
   """Returns names in the order of their bytes, and where each one was.
 
   Args:
@@ -152,18 +152,18 @@ def all_in_order(
     block = []
     for name in names:
       block.append(name)
-      if len(block) == listing_lib.BLOCK:
+      if len(block) == examples_lib.BLOCK:
         yield block
         block = []
     yield block
 
   try:
-    found = listing_lib.texts(
-      listing_lib.watched_rows(blocks(), 'listing', len)
+    found = examples_lib.texts(
+      examples_lib.watched_rows(blocks(), 'listing', len)
     )
   except UnicodeEncodeError as e:
     raise errors.InputError(
       f'{of} has the name {e.object!a}, which is not UTF-8; rename it'
     ) from e
   order = pyarrow.compute.sort_indices(found.array)
-  return listing_lib.Texts(found.array.take(order)), order.to_numpy()
+  return examples_lib.Texts(found.array.take(order)), order.to_numpy()

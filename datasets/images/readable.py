@@ -18,9 +18,9 @@ from collections.abc import Sequence
 
 import numpy as np
 
+from datasets import examples as examples_lib
 from datasets import parsed_cache
 from datasets.images import store as store_lib
-from datasets.splits import listing as listing_lib
 from tff_xc.report import run_files
 
 # Increase this when more or fewer images become readable.
@@ -56,7 +56,7 @@ def find(
       file=sys.stderr,
     )
   blocks = [unknown[i : i + _BLOCK] for i in range(0, len(unknown), _BLOCK)]
-  for block in listing_lib.watched_rows(blocks, 'checking', len, len(unknown)):
+  for block in examples_lib.watched_rows(blocks, 'checking', len, len(unknown)):
     found[block] = check(places[block])
     _remember(file, keys[block[found[block]]])
   return found
@@ -85,7 +85,7 @@ def forget(store: store_lib.Store, place: int) -> None:
 def _keys(store: store_lib.Store, places: np.ndarray) -> np.ndarray:
   """Returns uint64 [k]."""
   parts = [np.zeros(0, '<u8')]
-  for rows in listing_lib.blocks(len(places)):
+  for rows in examples_lib.blocks(len(places)):
     numbers = places[rows]
     names, stamps = store.names.take(numbers), store.stamp(numbers)
     hashes = (

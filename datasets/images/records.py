@@ -12,6 +12,7 @@ feature has is its file's stem and its place in the file. A `/` in a name become
 """
 
 import array
+import dataclasses
 import pathlib
 import re
 import struct
@@ -22,12 +23,12 @@ from typing import NamedTuple
 
 import numpy as np
 
+from datasets import examples as examples_lib
 from datasets import never_data
 from datasets import parsed_cache
 from datasets.images import in_place
 from datasets.images import paths
 from datasets.images import record_features
-from datasets.splits import listing as listing_lib
 from tff_xc import errors
 
 # Increase this when the arrays of a cached index change.
@@ -281,18 +282,11 @@ def masked_crc(data: bytes) -> int:
   return ((crc >> 15 | crc << 17) + 0xA282EAD8) & 0xFFFFFFFF
 
 
-def with_users(
-  train: listing_lib.Listing,
-) -> listing_lib.Listing:
-  """Returns the training images with their users, by their ids."""
-  codes = listing_lib.Codes()
-  for numbers in listing_lib.blocks(len(train)):
-    codes.add(map(user_of, train.ids.take(numbers)))
-  return listing_lib.Listing(
-    train.labels,
-    train.class_names,
-    train.ids,
-    codes.codes(),
-    codes.names,
-    test=train.test,
-  )
+def with_users(images: examples_lib.Examples) -> examples_lib.Examples:
+  """Returns the images with the users of those that train, by their ids."""
+  codes, trains = examples_lib.Codes(), images.train
+  for block in examples_lib.blocks(len(trains)):
+    codes.add(map(user_of, images.ids.take(trains[block])))
+  users = np.full(len(images), -1, np.int32)
+  users[trains] = codes.codes()
+  return dataclasses.replace(images, users=users, user_names=codes.names)

@@ -16,10 +16,10 @@ from collections.abc import Sequence
 
 import numpy as np
 
+from datasets import examples as examples_lib
 from datasets import parsed_cache
 from datasets.images import in_place
 from datasets.images import paths
-from datasets.splits import listing as listing_lib
 from tff_xc import errors
 
 _MOST_NAME_BYTES = 1 << 20
@@ -64,7 +64,7 @@ def open_tars(path: pathlib.Path, files: Sequence[str] = ()) -> in_place.Images:
   return found
 
 
-def names_of_compressed(path: pathlib.Path) -> listing_lib.Texts:
+def names_of_compressed(path: pathlib.Path) -> examples_lib.Texts:
   """Returns the names of a compressed tar's images, in order.
 
   Raises:
@@ -148,7 +148,7 @@ class _Found:
           self.inner.append(is_inner)
           yield name
 
-  def kept(self, names: listing_lib.Texts, order: np.ndarray):
+  def kept(self, names: examples_lib.Texts, order: np.ndarray):
     """Returns those names and places that count: tars beside images do not."""
     tars = np.frombuffer(self.files, np.int64)
     inner = np.frombuffer(self.inner, bool)
@@ -157,7 +157,7 @@ class _Found:
     if not (inner & beside[tars]).any():
       return names, order
     counts = np.flatnonzero(~(inner & beside[tars])[order])
-    return listing_lib.Texts(names.array.take(counts)), order[counts]
+    return examples_lib.Texts(names.array.take(counts)), order[counts]
 
 
 def _images(

@@ -9,11 +9,12 @@ import pathlib
 
 import numpy as np
 
-from datasets.splits import by_user
+from datasets import examples as examples_lib
 from datasets.splits import hold_out
 from datasets.splits import inputs
 from datasets.splits import own as splits
-from datasets.splits import split_folder
+from datasets.splits import partitions
+from datasets.splits import split_files
 from datasets.splits import split_path
 from datasets.xc import clients
 from datasets.xc import headers as xc_headers
@@ -49,10 +50,11 @@ def load(
   if choice.is_file:
     return _of_split(path, choice, name)
   train, test = read(path, choice.test_file, choice.test_fraction, choice.seed)
-  if choice.iid:
+  if not choice.is_class:
     labels = clients.sample_labels(train.labels, choice.seed)
-    iid = splits.at_random(np.arange((labels >= 0).sum()), choice)
-    return clients.with_clients(name, train, test, labels, iid)
+    kept = examples_lib.of_labels(labels[labels >= 0], train.labels.shape[1])
+    dealt = splits.deal(kept, choice)
+    return clients.with_clients(name, train, test, labels, dealt)
   return clients.federated(
     name,
     train,
@@ -74,12 +76,12 @@ def _of_split(path, choice: splits.Choice, name: str):
   users[rows.numbers] = rows.users
   labels[rows.numbers] = np.where(rows.users >= 0, rows.labels, -1)
   held = np.zeros(len(labels), bool)
-  if folder and not test and (folder / split_folder.TEST).is_file():
+  if folder and not test and (folder / split_files.TEST).is_file():
     if choice.test_fraction:
       raise errors.InputError(
         f'{folder} has a test part; leave out --test_fraction'
       )
-    file = folder / split_folder.TEST
+    file = folder / split_files.TEST
     numbers = xc_split.read(file, whole.labels, path, is_test=True).numbers
     if both := numbers[users[numbers] >= 0].tolist():
       raise errors.InputError(
@@ -95,7 +97,7 @@ def _of_split(path, choice: splits.Choice, name: str):
     whole = clients.Part(whole.features[~held], whole.labels[~held])
     users, labels = users[~held], labels[~held]
   owners = users[labels >= 0]
-  partition = by_user.of_users(
+  partition = partitions.of_users(
     owners, rows.user_names, np.unique(owners).tolist()
   )
   return clients.with_clients(name, whole, test, labels, partition)

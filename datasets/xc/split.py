@@ -13,13 +13,13 @@ from typing import NamedTuple
 import numpy as np
 import scipy.sparse
 
+from datasets import examples as examples_lib
 from datasets import tables
 from datasets.splits import inputs
-from datasets.splits import listing as listing_lib
-from datasets.splits import split_csv
+from datasets.splits import split_files
 from tff_xc import errors
 
-_USER, _ID, _CLASS = split_csv.COLUMNS
+_USER, _ID, _CLASS = split_files.COLUMNS
 
 
 class Rows(NamedTuple):
@@ -59,11 +59,11 @@ def read(
   """
   if not os.path.isfile(path):
     raise errors.InputError(
-      f'{path} is no file; give a CSV {",".join(split_csv.COLUMNS)}, or a folder of'
+      f'{path} is no file; give a CSV {",".join(split_files.COLUMNS)}, or a folder of'
       ' `python -m launch.make_splits`'
     )
-  columns = split_csv.COLUMNS[is_test:]
-  numbers, classes, users = [], [], listing_lib.Codes()
+  columns = split_files.COLUMNS[is_test:]
+  numbers, classes, users = [], [], examples_lib.Codes()
   for batch in tables.batches(path, columns):
     found = _numbers(batch, _ID, labels.shape[0])
     numbers.append(found)

@@ -10,9 +10,9 @@ import zipfile
 import numpy as np
 import pytest
 
+from datasets import examples as examples_lib
 from datasets import parsed_cache
 from datasets.images import store as store_lib
-from datasets.splits import listing as listing_lib
 from tests.datasets.images import on_disk
 from tff_xc import errors
 
@@ -111,16 +111,16 @@ def test_an_index_takes_little_memory(tmp_path):
 def test_ids_are_paths_or_names_with_or_without_suffix(tmp_path, write):
   names = ['dog/2.jpg', 'cat/1.b.jpg', 'cat/deep/3.png']
   store = store_lib.open_store(on_disk.write(tmp_path, names))
-  ids = listing_lib.texts([[write(name) for name in names]])
+  ids = examples_lib.texts([[write(name) for name in names]])
   assert store_lib.find(store, ids).tolist() == [2, 0, 1]
-  ids = listing_lib.texts([[write(n) for n in [*names, 'cat/absent.jpg']]])
+  ids = examples_lib.texts([[write(n) for n in [*names, 'cat/absent.jpg']]])
   assert store_lib.find(store, ids).tolist() == [2, 0, 1, -1]
 
 
 def test_an_ambiguous_id_is_refused(tmp_path):
   store = store_lib.open_store(on_disk.write(tmp_path, ['a/1.jpg', 'b/1.jpg']))
   with pytest.raises(errors.InputError, match=r"'1.jpg' may be .*a/1.jpg"):
-    store_lib.find(store, listing_lib.texts([['1.jpg']]))
+    store_lib.find(store, examples_lib.texts([['1.jpg']]))
 
 
 def test_links_lead_to_images_and_not_in_circles(tmp_path):

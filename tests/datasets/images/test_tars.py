@@ -8,10 +8,10 @@ import tarfile
 import numpy as np
 import pytest
 
+from datasets import examples as examples_lib
 from datasets.images import in_place
 from datasets.images import store as store_lib
 from datasets.images import tars
-from datasets.splits import listing as listing_lib
 from tests.datasets.images import on_disk
 from tff_xc import errors
 
@@ -156,7 +156,7 @@ def test_ids_may_leave_out_the_outer_folder(tmp_path):
   on_disk.tarred(tmp_path / 'outer', tmp_path / 'w.tar')
   store = store_lib.open_store(tmp_path / 'w.tar')
   assert all(name.startswith('winter21_whole/n000') for name in store.names)
-  ids = listing_lib.texts([sorted(NAMES)[::-1]])
+  ids = examples_lib.texts([sorted(NAMES)[::-1]])
   expected = np.arange(len(NAMES))[::-1]
   np.testing.assert_array_equal(store_lib.find(store, ids), expected)
 

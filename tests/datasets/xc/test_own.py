@@ -77,12 +77,7 @@ def make(tmp_path):
     for i in range(40)
   ]
   path = write(tmp_path / 'mine_train.txt', lines, '40 41 5')
-  settings = {
-    'alpha': 1.0,
-    'clients': 4,
-    'examples_per_client': 0,
-    'size_deviation': 0.0,
-  }
+  settings = rules.get('dirichlet').settings(clients=4)
   request = rules.Request('dirichlet', settings, 3, test_fraction=0.25)
   made = making.make(request, path, inputs.Columns())
   output.write(tmp_path / 'split', made)
@@ -107,7 +102,7 @@ def test_a_split_names_clients_labels_and_the_test(tmp_path):
   for name, rows in expected.items():
     x, y = dataset.train.examples(name)
     assert sorted(zip(example_of(x), y, strict=True)) == sorted(rows)
-  held = made.test_numbers.tolist()
+  held = made.test.tolist()
   x, y = dataset.test.examples(np.arange(len(dataset.test)))
   assert example_of(x) == held
   labels = xc.read((path,)).labels

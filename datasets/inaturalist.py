@@ -1,0 +1,437 @@
+"""iNaturalist-User-120k and iNaturalist-Geo: photographs of iNaturalist 2017.
+
+  train2017.json, val2017.json   COCO's form: images (id, file_name), categories
+                                 (id, name, supercategory), annotations (image_id,
+                                 category_id); or train_val2017.zip with both
+  inat2017_locations.zip         train2017_locations.json, or that file: an array
+                                 of {id, lat, lon, date, user_id}, null for unknown
+
+All are read as streams. An image's id in splits is its file's name without folder
+and suffix, as in TFF's files. https://github.com/visipedia/inat_comp, 2017.
+
+Of the classes with at least 100 training images 100 are drawn. Their clients are
+the users that took them, or cells of the earth (Hsu, Qi and Brown: Federated
+Visual Classification with Real-World Data Distribution, ECCV 2020). Cells are those
+of S2, Google's division of the sphere: the six faces of a cube are cells of level 0,
+and each cell has four children, to level 30. A cell's id has 64 bits: three for the
+face, two for each level, then a one and zeros; so a cell's parents are prefixes of
+it. https://s2geometry.io.
+"""
+
+import array
+import collections
+import dataclasses
+import math
+import pathlib
+from collections.abc import Callable
+from collections.abc import Iterator
+from collections.abc import Sequence
+from typing import Any
+from typing import NamedTuple
+from typing import NoReturn
+
+import numpy as np
+
+from datasets import examples as examples_lib
+from datasets import json_text
+from datasets import zip_members
+from datasets.splits import hold_out
+from datasets.splits import partitions
+from datasets.splits import split_files
+from tff_xc import errors
+from tff_xc.data import partition as partition_lib
+
+TRAIN, VALIDATION = 'train2017.json', 'val2017.json'
+LOCATIONS = 'train2017_locations.json'
+# Archives in which a file may lie, as it is distributed.
+_ARCHIVES = {
+  TRAIN: 'train_val2017.zip',
+  VALIDATION: 'train_val2017.zip',
+  LOCATIONS: 'inat2017_locations.zip',
+}
+_SITE = 'https://github.com/visipedia/inat_comp/tree/master/2017'
+_GET_IT = f'get it from {_SITE}'
+_LEVELS = 30  # Of S2's cells.
+
+
+def read(
+  path: pathlib.Path, *, positions: bool = False
+) -> examples_lib.Examples:
+  """Lists the images of train2017.json; those of val2017.json are the test.
+
+  Classes are in the order of their ids. A name that two classes have is followed
+  by the id.
+
+  Args:
+    path: the folder of the files.
+    positions: whether to read where images were taken, in place of by whom.
+
+  Raises:
+    errors.InputError: a file is missing or damaged, an image has no category or
+      several, two images have one name, or the files do not fit each other.
+  """
+  files = {name: _find(path, name) for name in _ARCHIVES}
+  train, test = _annotations(files[TRAIN]), _annotations(files[VALIDATION])
+  if unknown := sorted(set(test.names) - set(train.names)):
+    raise errors.InputError(
+      f'{files[VALIDATION]} has the category {unknown[0]}, which'
+      f' {files[TRAIN]} has not; give files of one year'
+    )
+  taken_at, users, user_names = _locations(files[LOCATIONS], train.ids)
+  class_ids = sorted(train.names)
+  times = collections.Counter(train.names.values())
+  names = [train.names[i] for i in class_ids]
+  names = [
+    f'{name} {i}' if times[name] > 1 else name
+    for i, name in zip(class_ids, names, strict=True)
+  ]
+  facts = {
+    f'images in {TRAIN}': len(train.ids),
+    f'images in {VALIDATION}': len(test.ids),
+    f'categories in {TRAIN}': len(names),
+    'images without user': int((users < 0).sum()),
+    'images without coordinates': int(np.isnan(taken_at[:, 0]).sum()),
+  }
+  if archive := zip_members.find(files[LOCATIONS]):
+    checksum = split_files.md5(archive.archive)
+    facts[f'md5 of {_ARCHIVES[LOCATIONS]}'] = checksum
+  parts = [
+    examples_lib.Examples(
+      np.searchsorted(class_ids, part.categories).astype(np.int32),
+      names,
+      part.stems,
+      facts=facts,
+    )
+    for part in (train, test)
+  ]
+  found = examples_lib.of_parts(*parts)
+  nobody = np.full(len(test.ids), -1, np.int32)
+  if not positions:
+    users = np.append(users, nobody)
+    return dataclasses.replace(found, users=users, user_names=user_names)
+  nowhere = np.full((len(test.ids), 2), np.nan)
+  return dataclasses.replace(
+    found, positions=np.concatenate([taken_at, nowhere])
+  )
+
+
+def _find(path: pathlib.Path, name: str) -> pathlib.Path:
+  """Returns where a file is: in the folder, or in a zip there."""
+  for place in (path / name, path / _ARCHIVES[name] / name):
+    if zip_members.is_file(place):
+      return place
+  raise errors.InputError(
+    f'--input={path} has no {name}, nor {_ARCHIVES[name]} with it; give the folder'
+    f' with {", ".join(sorted(set(_ARCHIVES.values())))} of {_SITE}'
+  )
+
+
+class _Annotations(NamedTuple):
+  """A file's images, by id: names of files and ids of categories, with names."""
+
+  ids: np.ndarray
+  stems: examples_lib.Texts
+  categories: np.ndarray
+  names: dict[int, str]
+
+
+def _open(path: pathlib.Path) -> tuple[Any, json_text.Text]:
+  """Opens a JSON file, also in a zip; returns the file and its text."""
+  with json_text.readable(path, _GET_IT):
+    file = zip_members.open_text(path)
+  return file, json_text.Text(path, file, _GET_IT)
+
+
+def _objects(
+  text: json_text.Text, what: str
+) -> Iterator[tuple[dict, Callable[[str], NoReturn]]]:
+  """Yields the objects of an array, each with what to call if it is damaged."""
+  for number, item in enumerate(text.items(what)):
+
+    def fail(expected: str, number=number, item=item) -> NoReturn:
+      raise errors.InputError(
+        f'{text.path}, {what}[{number}] is {str(item)[:80]}; expected {expected}:'
+        f' {_GET_IT}'
+      )
+
+    if not isinstance(item, dict):
+      fail('an object')
+    yield item, fail
+
+
+def _whole(item: dict, key: str, fail: Callable[[str], NoReturn]) -> int:
+  """Returns a whole number of an object."""
+  value = item.get(key)
+  if type(value) is not int or not -(2**63) <= value < 2**63:
+    fail(f'"{key}" as a whole number')
+  return value
+
+
+def _annotations(path: pathlib.Path) -> _Annotations:
+  """Reads annotations in COCO's form; the file's keys may come in any order."""
+  ids, stems, block, names = array.array('q'), examples_lib.TextParts(), [], {}
+  of_image, categories = array.array('q'), array.array('q')
+
+  def add_image(item, fail):
+    file_name = item.get('file_name')
+    if not isinstance(file_name, str) or not file_name:
+      fail('"file_name" as text')
+    ids.append(_whole(item, 'id', fail))
+    block.append(file_name.rpartition('/')[2].rpartition('.')[0])
+    if len(block) == examples_lib.BLOCK:
+      stems.add(block)
+      block.clear()
+
+  def add_category(item, fail):
+    if not isinstance(item.get('name'), str) or not item['name'].strip():
+      fail('"name" as text')
+    names[_whole(item, 'id', fail)] = item['name'].strip()
+
+  def add_annotation(item, fail):
+    of_image.append(_whole(item, 'image_id', fail))
+    categories.append(_whole(item, 'category_id', fail))
+
+  takers = {
+    'images': add_image,
+    'categories': add_category,
+    'annotations': add_annotation,
+  }
+  file, text = _open(path)
+  seen = set()
+  with file:
+    for key in text.keys('the file'):
+      if key not in takers or key in seen:
+        text.value(f'"{key}"')
+        continue
+      seen.add(key)
+      for item, fail in examples_lib.watched(
+        _objects(text, key), f'reading {path.name}, {key}', 'row'
+      ):
+        takers[key](item, fail)
+    text.end()
+  if missing := [key for key in takers if key not in seen]:
+    raise errors.InputError(
+      f'{path} has no "{missing[0]}", expected an object with'
+      f' {", ".join(takers)}; {_GET_IT}'
+    )
+  stems.add(block)
+  as_array = lambda numbers: np.array(numbers, np.int64)
+  found = _by_image(path, *map(as_array, (ids, of_image, categories)))
+  if unknown := sorted(set(np.unique(found).tolist()) - set(names)):
+    raise errors.InputError(
+      f'{path}: "annotations" has the category_id {unknown[0]}, which'
+      f' "categories" has not; {_GET_IT}'
+    )
+  texts = stems.texts()
+  if twice := stems.repeated():
+    raise errors.InputError(
+      f'{path}: two images have files of the name'
+      f' {texts.take(np.array(twice[:1]))[0]!r}; {_GET_IT}'
+    )
+  return _Annotations(as_array(ids), texts, found, names)
+
+
+def _by_image(path, ids, of_image, categories) -> np.ndarray:
+  """Returns the category of each image, int64 [N]."""
+  if not len(ids):
+    raise errors.InputError(f'{path} has no images; {_GET_IT}')
+  order = np.argsort(ids, kind='stable')
+  ranked = ids[order]
+  if (same := np.flatnonzero(ranked[1:] == ranked[:-1])).size:
+    raise errors.InputError(
+      f'{path}: two images have the id {ranked[same[0]]}; {_GET_IT}'
+    )
+  rank = np.searchsorted(ranked, of_image)
+  known = rank < len(ids)
+  known[known] = ranked[rank[known]] == of_image[known]
+  if not known.all():
+    raise errors.InputError(
+      f'{path}: "annotations" has the image_id {of_image[~known][0]}, which'
+      f' "images" has not; {_GET_IT}'
+    )
+  counts = np.bincount(rank, minlength=len(ids))
+  if (other := np.flatnonzero(counts != 1)).size:
+    raise errors.InputError(
+      f'{path}: the image {ranked[other[0]]} has {counts[other[0]]} annotations,'
+      f' expected one; {_GET_IT} (not the bounding boxes)'
+    )
+  found = np.empty(len(ids), np.int64)
+  found[order[rank]] = categories
+  return found
+
+
+def _locations(
+  path: pathlib.Path, ids: np.ndarray
+) -> tuple[np.ndarray, np.ndarray, list[str]]:
+  """Reads where and by whom images were taken.
+
+  Args:
+    path: the file, which may lie in a zip.
+    ids: int64 [N], the ids of the images that matter, each once.
+
+  Returns:
+    Latitudes and longitudes in degrees, float64 [N, 2], NaN for unknown ones and
+    for what is no such place; users, int32 [N], -1 for unknown; and their names.
+  """
+  place = {number: i for i, number in enumerate(ids.tolist())}
+  positions = np.full((len(ids), 2), np.nan)
+  users, codes = np.full(len(ids), -1, np.int32), {}
+  seen = np.zeros(len(ids), bool)
+  file, text = _open(path)
+  with file:
+    for item, fail in examples_lib.watched(
+      _objects(text, 'the array'), f'reading {path.name}', 'row'
+    ):
+      row = place.get(_whole(item, 'id', fail))
+      if row is None:
+        continue
+      if seen[row]:
+        fail('each "id" once')
+      seen[row] = True
+      latitude, longitude = (_degrees(item, n, fail) for n in ('lat', 'lon'))
+      if abs(latitude) <= 90 and abs(longitude) <= 180:  # False for NaN.
+        positions[row] = latitude, longitude
+      if name := _name(item.get('user_id'), fail):
+        users[row] = codes.setdefault(name, len(codes))
+    text.end()
+  if not seen.any():
+    raise errors.InputError(
+      f'{path} has none of the {len(ids):,} images; give files of one year'
+    )
+  return positions, users, list(codes)
+
+
+def _degrees(item: dict, key: str, fail) -> float:
+  """Returns a number of degrees, NaN for null."""
+  value = item.get(key)
+  if value is None:
+    return math.nan
+  if type(value) not in (int, float):
+    fail(f'"{key}" as a number, or null')
+  return float(value)
+
+
+def _name(value: Any, fail) -> str | None:
+  """Returns the name of a user; None: unknown. Tables write 12 as 12.0."""
+  if isinstance(value, float):
+    value = int(value) if value.is_integer() else None
+  if value is None:
+    return None
+  if type(value) not in (int, str):
+    fail('"user_id" as a number or text, or null')
+  name = str(value).strip()
+  return name if name not in ('', 'NA') else None
+
+
+def by_user(
+  examples: examples_lib.Examples, seed: int, *, images_per_class: int
+) -> partitions.Split:
+  """Makes a client of each user of the images drawn."""
+  numbers, classes = _balanced(examples, seed, images_per_class)
+  users = np.full(len(examples), -1, np.int32)
+  users[numbers] = examples.users[numbers]
+  drawn = dataclasses.replace(examples, users=users)
+  return partitions.Split(partitions.users(drawn), classes=classes)
+
+
+def by_cell(
+  examples: examples_lib.Examples,
+  seed: int,
+  *,
+  images_per_class: int,
+  least_share: float,
+  most: int,
+) -> partitions.Split:
+  """Makes a client of each cell that has images drawn, as `of_cells`."""
+  numbers, classes = _balanced(examples, seed, images_per_class)
+  clients = of_cells(examples.positions, numbers, most, least_share * most)
+  return partitions.Split(clients, classes=classes)
+
+
+def _balanced(examples, seed: int, images_per_class: int):
+  """Returns the images drawn of the classes that have enough, and the classes."""
+  order, rank, sizes = hold_out.ranked_by_class(
+    examples.labels, np.random.default_rng(seed)
+  )
+  drawn = order[(rank < images_per_class) & (sizes >= images_per_class)]
+  if not len(drawn):
+    raise errors.InputError(
+      f'no class has {images_per_class:,} images; lower --images_per_class'
+    )
+  return np.sort(drawn), np.unique(examples.labels[drawn])
+
+
+def leaves(positions: np.ndarray) -> np.ndarray:
+  """Returns uint64 [N], the cells of level 30.
+
+  Args:
+    positions: float64 [N, 2], latitude and longitude in degrees.
+  """
+  import s2geometry as s2
+
+  point = s2.S2LatLng.FromDegrees
+  ids = (s2.S2CellId(point(*both)).id() for both in positions.tolist())
+  return np.fromiter(ids, np.uint64, len(positions))
+
+
+def parents(cells: np.ndarray, level: int) -> np.ndarray:
+  """Returns uint64 [N], the cells of a level that contain cells of level 30."""
+  lowest = np.uint64(1) << np.uint64(2 * (_LEVELS - level))
+  return (cells & (~lowest + np.uint64(1))) | lowest
+
+
+def token(cell: int) -> str:
+  """Returns S2's text of a cell: its id in hexadecimal digits, without zeros."""
+  return f'{cell:016x}'.rstrip('0')
+
+
+def divide(cells: np.ndarray, most: int) -> np.ndarray:
+  """Divides the sphere until no cell has more than `most` of some points.
+
+  Cells of level 30 are not divided: points at one place stay together.
+
+  Args:
+    cells: uint64 [N], the points' cells of level 30.
+    most: points of a cell.
+
+  Returns:
+    uint64 [N], the cell of each point.
+  """
+  found = np.empty(len(cells), np.uint64)
+  rest = np.arange(len(cells))
+  for level in range(_LEVELS + 1):
+    above = parents(cells[rest], level)
+    _, code, counts = np.unique(above, return_inverse=True, return_counts=True)
+    small = (counts <= most)[code] | (level == _LEVELS)
+    found[rest[small]] = above[small]
+    rest = rest[~small]
+  return found
+
+
+def of_cells(
+  positions: np.ndarray, numbers: Sequence[int], most: int, least: float
+) -> partition_lib.Partition:
+  """Makes a client of each cell; its id is the cell's token.
+
+  Args:
+    positions: float64 [N, 2], latitude and longitude; NaN: unknown, nobody's.
+    numbers: the examples that may be dealt.
+    most: examples of a client, except where more are at one place.
+    least: cells with fewer examples are left out.
+
+  Raises:
+    errors.InputError: no cell remains.
+  """
+  numbers = np.asarray(numbers)
+  numbers = numbers[~np.isnan(positions[numbers, 0])]
+  cells = divide(leaves(positions[numbers]), most)
+  ids, code, counts = np.unique(cells, return_inverse=True, return_counts=True)
+  enough = counts >= least
+  if not enough.any():
+    raise errors.InputError(
+      f'no S2 cell has {least:g} of the {len(numbers):,} images whose place is'
+      ' known; lower --least_share'
+    )
+  owners = np.full(len(positions), -1)
+  owners[numbers[enough[code]]] = (np.cumsum(enough) - 1)[code[enough[code]]]
+  return partition_lib.of_places(owners, list(map(token, ids[enough].tolist())))
