@@ -66,8 +66,8 @@ class TextParts:
     none = pa.array([], pa.large_string())
     return Texts(pa.concat_arrays([none, *self._parts]))
 
-  def repeated(self) -> tuple[int, int] | None:
-    """Returns the first text that is there twice, as two places; None: none is."""
+  def repeated(self) -> tuple[str, int, int] | None:
+    """Returns the first text that is there twice, and its places; None: none is."""
     hashes = np.concatenate([np.zeros(0, np.int64), *self._hashes])
     ranked = np.sort(hashes)
     again = np.unique(ranked[1:][ranked[1:] == ranked[:-1]])
@@ -76,7 +76,7 @@ class TextParts:
     names = self.texts().take(places)
     for place, name in zip(places.tolist(), names, strict=True):
       if (first := seen.setdefault(nfc(name), place)) != place:
-        return first, place
+        return name, first, place
     return None
 
 

@@ -144,9 +144,12 @@ def _open(path: pathlib.Path) -> tuple[Any, json_text.Text]:
 
 def _objects(
   text: json_text.Text, what: str
-) -> Iterator[tuple[dict, Callable[[str], NoReturn]]]:
+) -> Iterator[tuple[dict, Callable]]:
   """Yields the objects of an array, each with what to call if it is damaged."""
-  for number, item in enumerate(text.items(what)):
+  rows = text.items(what)
+  for number, item in enumerate(
+    examples_lib.watched(rows, f'reading {text.path.name}, {what}', 'row')
+  ):
 
     def fail(expected: str, number=number, item=item) -> NoReturn:
       raise errors.InputError(
@@ -159,105 +162,88 @@ def _objects(
     yield item, fail
 
 
-def _whole(item: dict, key: str, fail: Callable[[str], NoReturn]) -> int:
-  """Returns a whole number of an object."""
+def _value(item: dict, key: str, kind: type, fail: Callable) -> Any:
+  """Returns a whole number of 64 bits, or a text that is not blank."""
   value = item.get(key)
-  if type(value) is not int or not -(2**63) <= value < 2**63:
+  if type(value) is not kind:
+    fail(f'"{key}" as {"text" if kind is str else "a whole number"}')
+  if kind is str and not value.strip():
+    fail(f'"{key}" as text')
+  if kind is int and not -(2**63) <= value < 2**63:
     fail(f'"{key}" as a whole number')
   return value
 
 
 def _annotations(path: pathlib.Path) -> _Annotations:
   """Reads annotations in COCO's form; the file's keys may come in any order."""
-  ids, stems, block, names = array.array('q'), examples_lib.TextParts(), [], {}
-  of_image, categories = array.array('q'), array.array('q')
+  import pandas as pd
 
-  def add_image(item, fail):
-    file_name = item.get('file_name')
-    if not isinstance(file_name, str) or not file_name:
-      fail('"file_name" as text')
-    ids.append(_whole(item, 'id', fail))
-    block.append(file_name.rpartition('/')[2].rpartition('.')[0])
-    if len(block) == examples_lib.BLOCK:
-      stems.add(block)
-      block.clear()
-
-  def add_category(item, fail):
-    if not isinstance(item.get('name'), str) or not item['name'].strip():
-      fail('"name" as text')
-    names[_whole(item, 'id', fail)] = item['name'].strip()
-
-  def add_annotation(item, fail):
-    of_image.append(_whole(item, 'image_id', fail))
-    categories.append(_whole(item, 'category_id', fail))
-
-  takers = {
-    'images': add_image,
-    'categories': add_category,
-    'annotations': add_annotation,
+  columns = {
+    'images': {'id': int, 'file_name': str},
+    'categories': {'id': int, 'name': str},
+    'annotations': {'image_id': int, 'category_id': int},
   }
+  found = {}
   file, text = _open(path)
-  seen = set()
   with file:
     for key in text.keys('the file'):
-      if key not in takers or key in seen:
+      if key not in columns or key in found:
         text.value(f'"{key}"')
         continue
-      seen.add(key)
-      for item, fail in examples_lib.watched(
-        _objects(text, key), f'reading {path.name}, {key}', 'row'
-      ):
-        takers[key](item, fail)
+      found[key] = [
+        array.array('q') if kind is int else []
+        for kind in columns[key].values()
+      ]
+      for item, fail in _objects(text, key):
+        for (name, kind), values in zip(
+          columns[key].items(), found[key], strict=True
+        ):
+          values.append(_value(item, name, kind, fail))
     text.end()
-  if missing := [key for key in takers if key not in seen]:
+  if missing := [key for key in columns if key not in found]:
     raise errors.InputError(
       f'{path} has no "{missing[0]}", expected an object with'
-      f' {", ".join(takers)}; {_GET_IT}'
+      f' {", ".join(columns)}; {_GET_IT}'
     )
-  stems.add(block)
-  as_array = lambda numbers: np.array(numbers, np.int64)
-  found = _by_image(path, *map(as_array, (ids, of_image, categories)))
-  if unknown := sorted(set(np.unique(found).tolist()) - set(names)):
-    raise errors.InputError(
-      f'{path}: "annotations" has the category_id {unknown[0]}, which'
-      f' "categories" has not; {_GET_IT}'
-    )
-  texts = stems.texts()
-  if twice := stems.repeated():
-    raise errors.InputError(
-      f'{path}: two images have files of the name'
-      f' {texts.take(np.array(twice[:1]))[0]!r}; {_GET_IT}'
-    )
-  return _Annotations(as_array(ids), texts, found, names)
-
-
-def _by_image(path, ids, of_image, categories) -> np.ndarray:
-  """Returns the category of each image, int64 [N]."""
-  if not len(ids):
+  (ids, files), (category_ids, names) = found['images'], found['categories']
+  place = pd.Index(np.array(ids, np.int64))
+  if not len(place):
     raise errors.InputError(f'{path} has no images; {_GET_IT}')
-  order = np.argsort(ids, kind='stable')
-  ranked = ids[order]
-  if (same := np.flatnonzero(ranked[1:] == ranked[:-1])).size:
-    raise errors.InputError(
-      f'{path}: two images have the id {ranked[same[0]]}; {_GET_IT}'
-    )
-  rank = np.searchsorted(ranked, of_image)
-  known = rank < len(ids)
-  known[known] = ranked[rank[known]] == of_image[known]
-  if not known.all():
-    raise errors.InputError(
-      f'{path}: "annotations" has the image_id {of_image[~known][0]}, which'
-      f' "images" has not; {_GET_IT}'
-    )
-  counts = np.bincount(rank, minlength=len(ids))
+  stems = examples_lib.TextParts()
+  stems.add([n.rpartition('/')[2].rpartition('.')[0] for n in files])
+  for what, again in (
+    ('the id', place[place.duplicated()]),
+    ('files of the name', stems.repeated() or ()),
+  ):
+    if len(again):
+      raise errors.InputError(
+        f'{path}: two images have {what} {again[0]!r}; {_GET_IT}'
+      )
+  of_image, of_category = (np.array(v, np.int64) for v in found['annotations'])
+  rows = place.get_indexer(of_image)
+  known = set(category_ids)
+  for key, bad in (
+    ('image', of_image[rows < 0].tolist()),
+    (
+      'category',
+      [c for c in np.unique(of_category).tolist() if c not in known],
+    ),
+  ):
+    if bad:
+      raise errors.InputError(
+        f'{path}: "annotations" has the {key}_id {bad[0]}, which its list lacks;'
+        f' {_GET_IT}'
+      )
+  counts = np.bincount(rows, minlength=len(place))
   if (other := np.flatnonzero(counts != 1)).size:
     raise errors.InputError(
-      f'{path}: the image {ranked[other[0]]} has {counts[other[0]]} annotations,'
+      f'{path}: the image {place[other[0]]} has {counts[other[0]]} annotations,'
       f' expected one; {_GET_IT} (not the bounding boxes)'
     )
-  found = np.empty(len(ids), np.int64)
-  found[order[rank]] = categories
-  return found
+  categories = np.empty(len(place), np.int64)
+  categories[rows] = of_category
+  names = dict(zip(category_ids, map(str.strip, names), strict=True))
+  return _Annotations(place.to_numpy(), stems.texts(), categories, names)
 
 
 def _locations(
@@ -279,16 +265,18 @@ def _locations(
   seen = np.zeros(len(ids), bool)
   file, text = _open(path)
   with file:
-    for item, fail in examples_lib.watched(
-      _objects(text, 'the array'), f'reading {path.name}', 'row'
-    ):
-      row = place.get(_whole(item, 'id', fail))
+    for item, fail in _objects(text, 'the array'):
+      row = place.get(_value(item, 'id', int, fail))
       if row is None:
         continue
       if seen[row]:
         fail('each "id" once')
       seen[row] = True
-      latitude, longitude = (_degrees(item, n, fail) for n in ('lat', 'lon'))
+      where = [item.get('lat'), item.get('lon')]
+      for key, value in zip(('lat', 'lon'), where, strict=True):
+        if type(value) not in (int, float, type(None)):
+          fail(f'"{key}" as a number, or null')
+      latitude, longitude = (math.nan if v is None else v for v in where)
       if abs(latitude) <= 90 and abs(longitude) <= 180:  # False for NaN.
         positions[row] = latitude, longitude
       if name := _name(item.get('user_id'), fail):
@@ -301,25 +289,13 @@ def _locations(
   return positions, users, list(codes)
 
 
-def _degrees(item: dict, key: str, fail) -> float:
-  """Returns a number of degrees, NaN for null."""
-  value = item.get(key)
-  if value is None:
-    return math.nan
-  if type(value) not in (int, float):
-    fail(f'"{key}" as a number, or null')
-  return float(value)
-
-
 def _name(value: Any, fail) -> str | None:
   """Returns the name of a user; None: unknown. Tables write 12 as 12.0."""
   if isinstance(value, float):
     value = int(value) if value.is_integer() else None
-  if value is None:
-    return None
-  if type(value) not in (int, str):
+  if type(value) not in (int, str, type(None)):
     fail('"user_id" as a number or text, or null')
-  name = str(value).strip()
+  name = '' if value is None else str(value).strip()
   return name if name not in ('', 'NA') else None
 
 

@@ -123,9 +123,8 @@ def _column(path: pathlib.Path, column: str) -> _Column:
 
 def _check_once(path: pathlib.Path, ids: examples_lib.TextParts) -> None:
   if twice := ids.repeated():
-    name = ids.texts().take(np.array(twice[:1]))[0]
     raise errors.InputError(
-      f'{path} has the image {name!r} twice; get it again'
+      f'{path} has the image {twice[0]!r} twice; get it again'
     )
 
 

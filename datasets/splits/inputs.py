@@ -194,10 +194,9 @@ def table(
     users.add(batch.columns.get(named['user'], ()))
     ids.add(batch.columns.get(named['id'], ()))
   if not repeated and (twice := ids.repeated()):
-    first, second = twice
+    name, first, second = twice
     raise errors.InputError(
-      f'{where(second, path)} has the id'
-      f' {ids.texts().take(np.array([first]))[0]!r}, as {where(first, path)} has;'
+      f'{where(second, path)} has the id {name!r}, as {where(first, path)} has;'
       ' leave one out, or name another --id_column'
     )
   labels, class_names = examples_lib.sorted_codes(classes)

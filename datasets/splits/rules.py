@@ -187,21 +187,26 @@ def _at(name: str) -> Callable:
   )
 
 
-def _flag(name, default, meaning, least=1, most=hp.INT32_MAX, choices=()):
-  return hp.Hyperparameter(
-    name, default, meaning, least=least, most=most, choices=choices
-  )
+def _flags(**settings: tuple) -> tuple[hp.Hyperparameter, ...]:
+  """Returns settings of (default, help) and perhaps (least, most), or choices."""
+  made = []
+  for name, (default, text, *more) in settings.items():
+    bounds = {'least': 1, **dict(zip(('least', 'most'), more, strict=False))}
+    if isinstance(default, str):
+      bounds = {'choices': tuple(more)}
+    made.append(hp.Hyperparameter(name, default, text, **bounds))
+  return tuple(made)
 
 
-def _clients(default: int) -> hp.Hyperparameter:
-  return _flag('clients', default, 'number of clients')
+_CLIENTS = 'number of clients'
+_FEWER = 'users with fewer examples are left out'
 
 
-def _inaturalist(summary: str, clients: int, *flags, **options) -> Rule:
-  counts = {'classes': 1_203, 'test_examples': 35_641, 'clients': clients}
-  images = 'images drawn of each class; classes with fewer are left out'
+def _inaturalist(summary: str, clients: int, counts=(), flags=(), **options):
+  text = 'images drawn of each class; classes with fewer are left out'
   return Rule(
-    flags=(_flag('images_per_class', 100, images), *flags),
+    summary,
+    flags=_flags(images_per_class=(100, text), **dict(flags)),
     has_lists=True,
     published=Published(
       input={
@@ -210,26 +215,27 @@ def _inaturalist(summary: str, clients: int, *flags, **options) -> Rule:
         'categories in train2017.json': 5_089,
         'md5 of inat2017_locations.zip': 'afc1956f9a100b165b89f3923d040912',
       },
-      counts=counts | options.pop('counts', {}),
+      counts={
+        'classes': 1_203,
+        'test_examples': 35_641,
+        'clients': clients,
+        **dict(counts),
+      },
       drawn=('clients',),
     ),
-    summary=summary,
     **options,
   )
 
 
 def _inaturalist_geo(most: int, clients: int) -> Rule:
+  text = (
+    'cells with fewer images than this share of the most are left out; the paper has'
+    ' such a bound and does not name it'
+  )
   return _inaturalist(
     f'the same images by S2 cell, divided until none has over {most:,} (FedVC)',
     clients,
-    _flag(
-      'least_share',
-      0.01,
-      'cells with fewer images than this share of the most are left out; the paper'
-      ' has such a bound and does not name it',
-      0.0,
-      1.0,
-    ),
+    flags={'least_share': (0.01, text, 0.0, 1.0)},
     split=functools.partial(_at('inaturalist:by_cell'), most=most),
     read=functools.partial(_at('inaturalist:read'), positions=True),
   )
@@ -240,9 +246,8 @@ RULES: Mapping[str, Rule] = {
     'classes of a client from Dir(alpha p), one client filled after another'
     ' (FedVC, FedIR)',
     _at('splits.dirichlet:partition'),
-    (
-      _flag(
-        'concentration',
+    _flags(
+      concentration=(
         1.0,
         'total concentration alpha: class c has alpha p_c, which is alpha / n of n'
         ' equal classes (where others give each class beta, alpha is n beta); 0:'
@@ -250,15 +255,13 @@ RULES: Mapping[str, Rule] = {
         0.0,
         1e9,
       ),
-      _clients(100),
-      _flag(
-        'examples_per_client',
+      clients=(100, _CLIENTS),
+      examples_per_client=(
         0,
         'examples of each client, or their mean; 0: all are dealt',
         0,
       ),
-      _flag(
-        'size_deviation',
+      size_deviation=(
         0.0,
         "standard deviation of the logarithm of clients' sizes, which are then"
         ' log-normal; 0: equal',
@@ -270,44 +273,43 @@ RULES: Mapping[str, Rule] = {
   'iid': Rule(
     'random examples, as many each',
     _at('splits.partitions:iid'),
-    (_clients(100),),
+    _flags(clients=(100, _CLIENTS)),
   ),
   'classes_per_client': Rule(
     'random classes a client, whole or in shares (FedAwS: one class a client)',
     _at('splits.partitions:by_class'),
-    (
-      _flag('classes_per_client', 1, 'classes of each client'),
-      _flag('clients_per_class', 1, 'clients that share each class'),
+    _flags(
+      classes_per_client=(1, 'classes of each client'),
+      clients_per_class=(1, 'clients that share each class'),
     ),
   ),
   'chunks': Rule(
     'examples sorted by class and cut into equal clients (FedSS: SOP)',
     _at('splits.partitions:chunks'),
-    (_flag('examples_per_client', 100, 'examples of each client'),),
+    _flags(examples_per_client=(100, 'examples of each client')),
   ),
   'shards': Rule(
     'examples sorted by class and cut into shards; some shards a client'
     ' (FedAvg: MNIST)',
     _at('splits.partitions:shards'),
-    (_clients(100), _flag('shards_per_client', 2, 'shards of each client')),
+    _flags(
+      clients=(100, _CLIENTS), shards_per_client=(2, 'shards of each client')
+    ),
   ),
   'frequent_labels': Rule(
     'sets of labels: a frequent label a client, with overlaps (FedMLH)',
     _at('splits.frequent_labels:partition'),
-    (
-      _clients(10),
-      _flag(
-        'variant',
+    _flags(
+      clients=(10, _CLIENTS),
+      variant=(
         'code',
         'the rule of the published code, or of the paper',
-        choices=('code', 'paper'),
+        *('code', 'paper'),
       ),
-      _flag(
-        'frequency',
+      frequency=(
         0.01,
         "share of the examples of a frequent label ('paper')",
-        0.0,
-        1.0,
+        *(0.0, 1.0),
       ),
     ),
     labels='sets',
@@ -315,16 +317,16 @@ RULES: Mapping[str, Rule] = {
   'users': Rule(
     'the users of the data, by a column, LEAF, or the array client',
     _at('splits.partitions:users'),
-    (_flag('min_examples', 1, 'users with fewer examples are left out'),),
+    _flags(min_examples=(1, _FEWER)),
     labels='',
     users=True,
   ),
   'leaf_users': Rule(
     'users, a tenth of whom are the test (LEAF, TurboSVM-FL)',
     _at('splits.partitions:leaf_users'),
-    (
-      _flag('min_examples', 0, 'users with fewer examples are left out', 0),
-      _flag('train_share', 0.9, 'share of the users that train', 0.01, 0.99),
+    _flags(
+      min_examples=(0, _FEWER, 0),
+      train_share=(0.9, 'share of the users that train', 0.01, 0.99),
     ),
     labels='',
     users=True,
@@ -336,23 +338,15 @@ RULES: Mapping[str, Rule] = {
     'clean images of Google Landmarks v2 by author (FedVC, FedSS); --input: the'
     ' folder of train.csv, train_attribution.csv and train_clean.csv',
     _at('landmarks:split'),
-    (
-      _flag(
-        'min_landmark_images', 30, 'landmarks with fewer images are left out'
-      ),
-      _flag(
-        'min_landmark_authors', 10, 'landmarks of fewer authors are left out'
-      ),
-      _flag(
-        'min_author_images', 30, 'authors with fewer images are no clients'
-      ),
-      _flag(
-        'min_author_landmarks',
+    _flags(
+      min_landmark_images=(30, 'landmarks with fewer images are left out'),
+      min_landmark_authors=(10, 'landmarks of fewer authors are left out'),
+      min_author_images=(30, 'authors with fewer images are no clients'),
+      min_author_landmarks=(
         5,
         'authors with images of fewer landmarks are no clients',
       ),
-      _flag(
-        'max_test',
+      max_test=(
         10,
         'test images of a landmark, of authors that are no clients, at most',
       ),
@@ -381,17 +375,22 @@ RULES: Mapping[str, Rule] = {
     'images of iNaturalist 2017 by user (FedVC); --input: the folder of'
     ' train_val2017.zip and inat2017_locations.zip, or of the files in them',
     9_275,
+    counts={'examples': 120_300},
     split=_at('inaturalist:by_user'),
     users=True,
     read=_at('inaturalist:read'),
-    counts={'examples': 120_300},
   ),
-  'inaturalist-geo-30k': _inaturalist_geo(30_000, 11),
-  'inaturalist-geo-10k': _inaturalist_geo(10_000, 38),
-  'inaturalist-geo-3k': _inaturalist_geo(3_000, 135),
-  'inaturalist-geo-1k': _inaturalist_geo(1_000, 368),
-  'inaturalist-geo-300': _inaturalist_geo(300, 1_208),
-  'inaturalist-geo-100': _inaturalist_geo(100, 3_606),
+  **{
+    f'inaturalist-geo-{size}': _inaturalist_geo(most, clients)
+    for size, most, clients in (
+      ('30k', 30_000, 11),
+      ('10k', 10_000, 38),
+      ('3k', 3_000, 135),
+      ('1k', 1_000, 368),
+      ('300', 300, 1_208),
+      ('100', 100, 3_606),
+    )
+  },
   # Song et al.: Deep Metric Learning via Lifted Structured Feature Embedding, CVPR
   # 2016, made the lists. Waghmare et al. (FedSS) made the clients: 596 with 100
   # images of about 20 classes, which are the chunks of a list sorted by class.
@@ -400,7 +399,7 @@ RULES: Mapping[str, Rule] = {
     ' becomes retrieval.csv (FedSS); --input: the folder or zip of Ebay_train.txt'
     ' and Ebay_test.txt',
     _at('splits.partitions:chunks'),
-    (_flag('examples_per_client', 100, 'images of each client'),),
+    _flags(examples_per_client=(100, 'images of each client')),
     read=_at('sop:read'),
     has_lists=True,
     published=Published(
@@ -425,10 +424,10 @@ RULES: Mapping[str, Rule] = {
     ' distinct classes a client (FedSS); --input: a folder for each synset, or a'
     ' tar for each (in a folder or a tar), or a text file, SYNSET/NAME.JPEG a line',
     _at('imagenet21k:split'),
-    (
-      _flag('test_share', 0.2, 'share of each class for the test', 0.001, 0.5),
-      _flag('examples_per_shard', 20, 'images of a class in a shard'),
-      _flag('shards_per_client', 20, 'shards of each client'),
+    _flags(
+      test_share=(0.2, 'share of each class for the test', 0.001, 0.5),
+      examples_per_shard=(20, 'images of a class in a shard'),
+      shards_per_client=(20, 'shards of each client'),
     ),
     makes_test=True,
     read=_at('imagenet21k:read'),

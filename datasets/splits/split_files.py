@@ -87,7 +87,7 @@ def read(
   split: str | os.PathLike,
   test_file: str | os.PathLike = '',
   *,
-  repeated: bool = False,
+  sets: bool = False,
 ) -> Split:
   """Reads the files of a split.
 
@@ -95,7 +95,8 @@ def read(
     split: its folder, zip or CSV, see `split_path`. A classes.csv beside the CSV
       names its classes; test.csv and retrieval.csv count only in a folder or zip.
     test_file: a CSV `image_id,class` in place of the folder's test.csv.
-    repeated: whether examples may be there several times, and without class.
+    sets: whether a class may be a set of labels, which classes.csv does not name;
+      then a file may have an example several times, too.
 
   Raises:
     errors.InputError: a file is missing or damaged, or classes.csv lacks a class.
@@ -103,7 +104,7 @@ def read(
   name = split_path.parse(split)
   folder = name.path if name.is_folder else name.path.parent
   file = train_file(name)
-  files, parts = [file], {'train': _rows(file, name.user, repeated)}
+  files, parts = [file], {'train': _rows(file, name.user, sets)}
   beside = {'test': folder / TEST, 'retrieval': folder / RETRIEVAL}
   if test_file:
     beside['test'] = pathlib.Path(test_file)
@@ -112,11 +113,11 @@ def read(
     is_given = test_file and part == 'test'
     if is_given or (name.is_folder and zip_members.is_file(path)):
       files.append(path)
-      parts[part] = _rows(path, None, repeated)
+      parts[part] = _rows(path, None, sets)
   own = [part for part in ('train', 'test') if part in parts]
   ids = {name for part in own for name in parts[part].class_names}
   named = {}
-  if zip_members.is_file(folder / CLASSES):
+  if not sets and zip_members.is_file(folder / CLASSES):
     named = _class_names(folder / CLASSES)
     if missing := examples_lib.in_order(ids - set(named)):
       raise errors.InputError(
@@ -205,13 +206,13 @@ def _tell(path: pathlib.Path) -> None:
     )
 
 
-def _rows(path, user: str | None, repeated: bool = False):
+def _rows(path, user: str | None, sets: bool = False):
   """Returns the examples of a file, without users if `user` is None."""
   if not zip_members.is_file(path):
     _missing(path, ','.join(COLUMNS if user else COLUMNS[1:]))
   columns = inputs.Columns('class', user, 'image_id')
   found = inputs.table(
-    path, columns, repeated=repeated, advice=split_path.OTHER_COLUMNS
+    path, columns, repeated=sets, advice=split_path.OTHER_COLUMNS
   )
   if not len(found):
     raise errors.InputError(f'{path} has no examples; give a line for each')
@@ -234,7 +235,12 @@ def _class_names(path: pathlib.Path) -> dict[str, str]:
 
 
 def join(
-  data: examples_lib.Examples, split: Split, rows: np.ndarray, where: str
+  data: examples_lib.Examples,
+  split: Split,
+  rows: np.ndarray,
+  where: str,
+  *,
+  repeated: bool = False,
 ) -> np.ndarray:
   """Returns which examples of some data some rows of a split are.
 
@@ -245,9 +251,10 @@ def join(
     split: what was read.
     rows: int [k], numbers in `split.examples`.
     where: what `data` was read from, for errors.
+    repeated: whether examples may be there several times.
 
   Returns:
-    int64 [k], numbers in `data`, each once unless labels are sets.
+    int64 [k], numbers in `data`.
 
   Raises:
     errors.InputError: a row is of other data, is there twice, or has another class
@@ -262,7 +269,7 @@ def join(
       f' has no such example: its ids look like {data.ids_of(np.arange(1))[0]!r};'
       ' give the split of these data, or the --id_column that it was made with'
     )
-  if not data.has_sets:
+  if not repeated:
     _, first = np.unique(numbers, return_index=True)
     if len(first) < len(numbers):
       row = np.setdiff1d(np.arange(len(numbers)), first)[0]
@@ -290,12 +297,10 @@ def _agree(data, split: Split, numbers, labels) -> np.ndarray:
   names, size = split.examples.class_names, len(data.class_names)
   if data.has_sets:
     whole = np.array(_texts(data.labels, numbers), object)
-    right = np.array(names, object)[labels] == whole
-    one = np.array([_whole(name, size) for name in names])[labels]
-    some = np.flatnonzero(one >= 0)
-    has = np.asarray(data.labels[numbers[some], one[some]], bool).ravel()
-    right[some] |= has
-    return right
+    right = np.array(split.class_ids, object)[labels] == whole
+    one = np.array([_whole(text, size) for text in split.class_ids])[labels]
+    has = np.asarray(data.labels[numbers, np.maximum(one, 0)], bool).ravel()
+    return right | (has & (one >= 0))
   # Names of folders, too, are compared with those of a table.
   plain = [examples_lib.nfc(tables.plain(name)) for name in data.class_names]
   place = {name: i for i, name in enumerate(plain)}
@@ -326,9 +331,9 @@ def partition(
   Raises:
     errors.InputError: as `read` and `join`.
   """
-  found = read(split, repeated=data.has_sets)
+  found = read(split, sets=data.has_sets)
   rows = found.examples.train
-  numbers = join(data, found, rows, where)
+  numbers = join(data, found, rows, where, repeated=data.has_sets)
   users, names = found.examples.users[rows], found.examples.user_names
   clients = partitions.of_users(users, names, range(len(names)))
   return dataclasses.replace(clients, numbers=numbers[clients.numbers])

@@ -15,10 +15,8 @@ from datasets.splits import inputs
 from datasets.splits import own as splits
 from datasets.splits import partitions
 from datasets.splits import split_files
-from datasets.splits import split_path
 from datasets.xc import clients
 from datasets.xc import headers as xc_headers
-from datasets.xc import split as xc_split
 from tff_xc import errors
 from tff_xc import wording
 from tff_xc.data import client_data
@@ -68,27 +66,26 @@ def load(
 def _of_split(path, choice: splits.Choice, name: str):
   """Returns the data set whose clients, labels and perhaps test a split names."""
   whole, test = read(path, choice.test_file)
-  file, folder = pathlib.Path(choice.split), None
-  if file.is_dir():
-    file, folder = file / split_path.TRAIN, file
-  rows = xc_split.read(file, whole.labels, path)
-  users, labels = np.full([2, whole.labels.shape[0]], -1, np.int32)
-  users[rows.numbers] = rows.users
-  labels[rows.numbers] = np.where(rows.users >= 0, rows.labels, -1)
-  held = np.zeros(len(labels), bool)
-  if folder and not test and (folder / split_files.TEST).is_file():
+  data = examples_lib.of_labels(whole.labels)
+  split = split_files.read(choice.split, sets=True)
+  named = split.examples
+  classes = np.array(split.class_ids)[named.labels[named.train]]
+  if (several := np.flatnonzero(np.char.find(classes, ' ') >= 0)).size:
+    raise errors.InputError(
+      f'{split.where(named.train[several[0]])} has several labels; take another'
+      ' rule than frequent_labels, of one label an example'
+    )
+  numbers = split_files.join(data, split, named.train, str(path))
+  users, labels = np.full([2, len(data)], -1, np.int32)
+  users[numbers] = named.users[named.train]
+  labels[numbers] = np.where(users[numbers] >= 0, classes.astype(int), -1)
+  held = np.zeros(len(data), bool)
+  if named.test is not None and not test:
     if choice.test_fraction:
       raise errors.InputError(
-        f'{folder} has a test part; leave out --test_fraction'
+        f'{choice.split} has a test part; leave out --test_fraction'
       )
-    file = folder / split_files.TEST
-    numbers = xc_split.read(file, whole.labels, path, is_test=True).numbers
-    if both := numbers[users[numbers] >= 0].tolist():
-      raise errors.InputError(
-        f'{folder}: example {both[0]} is a training and a test example; give each'
-        ' example to one part'
-      )
-    held[numbers] = True
+    held[_test(data, split, users, choice.split, path)] = True
   elif choice.test_fraction:
     seed = [choice.seed, _TEST]
     held[hold_out.by_fraction(labels, choice.test_fraction, seed)] = True
@@ -98,9 +95,25 @@ def _of_split(path, choice: splits.Choice, name: str):
     users, labels = users[~held], labels[~held]
   owners = users[labels >= 0]
   partition = partitions.of_users(
-    owners, rows.user_names, np.unique(owners).tolist()
+    owners, named.user_names, np.unique(owners).tolist()
   )
   return clients.with_clients(name, whole, test, labels, partition)
+
+
+def _test(data, split, users, name: str, path) -> np.ndarray:
+  """Returns the numbers of a split's test examples, which train with nobody."""
+  try:
+    numbers = split_files.join(data, split, split.examples.test, str(path))
+  except errors.InputError as e:
+    raise errors.InputError(
+      f'{e}; if the test is of another file, give that as --test_file'
+    ) from e
+  if both := numbers[users[numbers] >= 0].tolist():
+    raise errors.InputError(
+      f'{name}: example {both[0]} is a training and a test example; give each'
+      ' example to one part'
+    )
+  return numbers
 
 
 def read(

@@ -130,11 +130,15 @@ def test_random_clients(tmp_path):
 @pytest.mark.parametrize(
   ('file', 'line', 'message'),
   [
-    ('federated_train.csv', 'ann,40,1', "image_id is '40'; expected 0 to 39"),
-    ('federated_train.csv', ',1,1', 'line 2 has no user_id'),
+    ('federated_train.csv', 'ann,40,1', "line 2 has the image_id '40'"),
+    ('federated_train.csv', ',1,1', 'line 2 has no user'),
     ('federated_train.csv', 'ann,2,0 2', 'take another rule than frequent_lab'),
-    ('federated_train.csv', 'ann,0,9', "has class '9' here and 0 in .*mine_tr"),
-    ('federated_train.csv', 'ann,0,0\nbob,0,0', 'has example 0 twice'),
+    (
+      'federated_train.csv',
+      'ann,0,9',
+      "has class '9' here and '0 .* in .*mine_tr",
+    ),
+    ('federated_train.csv', 'ann,0,0\nbob,0,0', 'line 3 has the example'),
     ('test.csv', '3,0 1 2', 'give that as --test_file'),
     ('test.csv', '3,', 'give that as --test_file'),
   ],
