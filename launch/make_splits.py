@@ -65,18 +65,18 @@ def _flags() -> dict[str, str]:
 
 
 def make(
-  request: rules.Request,
+  request: rules.Request | None,
   path: str,
   columns: Mapping[str, str | None],
-  output: str,
+  output: str | None,
 ) -> str:
   """Makes a split, unless it is in `output` already; returns the tables.
 
   Args:
-    request: what to make.
+    request: what to make; None: describe the split file `path`.
     path: the input.
     columns: of a table, see `inputs.Columns`.
-    output: the folder to write.
+    output: the folder to write; None: only describe a split.
 
   Raises:
     errors.InputError: bad input; `output` holds anything else.
@@ -86,41 +86,24 @@ def make(
   from datasets.splits import output as output_lib
   from tff_xc.report import text_table
 
-  found = output_lib.find(output, request)
-  made = making.make(request, path, inputs.Columns(**columns))
+  found, columns = None, inputs.Columns(**columns)
+  if output:
+    found = output_lib.find(output, request)
+  if request:
+    made = making.make(request, path, columns)
+  else:
+    made = making.inspect(path, columns)
   for line in making.published_lines(made.summary.get('published')):
     print(line, file=sys.stderr)
-  if found is None:
-    output_lib.check_apart(output, path, request, made)
-    output_lib.write(output, made)
-    end = f'written to {output}'
-  else:
-    output_lib.check_same(output, found, made)
-    end = f'{output} holds this split already'
-  width = text_table.terminal_width()
-  return f'{output_lib.to_text(made.summary, width)}\n{end}\n'
-
-
-def inspect(
-  path: str, columns: Mapping[str, str | None], output: str | None
-) -> str:
-  """Describes a split file; returns the tables, and writes `output` if given.
-
-  Arguments and errors are those of `make`.
-  """
-  from datasets.splits import inputs
-  from datasets.splits import making
-  from datasets.splits import output as output_lib
-  from tff_xc.report import text_table
-
-  if output:
-    output_lib.check_new(output)
-  made = making.inspect(path, inputs.Columns(**columns))
   text = output_lib.to_text(made.summary, text_table.terminal_width())
-  if output:
-    output_lib.write(output, made)
-    text += f'\nwritten to {output}\n'
-  return text
+  if found is not None:
+    output_lib.check_same(output, found, made)
+    return f'{text}\n{output} holds this split already\n'
+  if not output:
+    return text
+  output_lib.check_apart(output, path, request, made)
+  output_lib.write(output, made)
+  return f'{text}\nwritten to {output}\n'
 
 
 def main(arguments: Sequence[str]) -> None:
@@ -132,7 +115,7 @@ def main(arguments: Sequence[str]) -> None:
   columns = {n: values[f'{n}_column'].value for n in ('label', 'user', 'id')}
   if values.inspect is not None:
     _check_alone(arguments)
-    print(inspect(values.inspect, columns, values.output), end='')
+    print(make(None, values.inspect, columns, values.output), end='')
     return
   if len(arguments) != 1:
     raise errors.InputError(

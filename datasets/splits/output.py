@@ -34,16 +34,20 @@ from tff_xc.report import split_pictures
 from tff_xc.report import text_table
 
 SUMMARY = 'summary.json'
-
-
-def check_new(folder: str | os.PathLike) -> None:
-  """Raises InputError if there is anything in the folder."""
-  if not _is_new(pathlib.Path(folder)):
-    raise _occupied(folder, 'something else')
+# What the text calls counts of a summary.
+_COUNTS = {
+  'clients': 'clients',
+  'classes': 'classes',
+  'classes_held': 'classes of clients',
+  'examples': 'examples of clients',
+  'examples_unused': 'examples of nobody',
+  'test_examples': 'test examples',
+  'retrieval_examples': 'retrieval examples',
+}
 
 
 def find(
-  folder: str | os.PathLike, request: rules.Request
+  folder: str | os.PathLike, request: rules.Request | None
 ) -> dict[str, Any] | None:
   """Returns the summary of the same request's split in a folder, if it is there.
 
@@ -51,7 +55,14 @@ def find(
     errors.InputError: there is anything else in the folder.
   """
   folder = pathlib.Path(folder)
-  if _is_new(folder):
+  if not folder.exists():
+    return None
+  if folder.is_dir() and not any(folder.iterdir()):
+    # It is replaced, and a shell in it would see nothing of the new one.
+    if folder.samefile('.'):
+      raise errors.InputError(
+        f'--output={folder} is the folder that the command runs in; name a new one'
+      )
     return None
   try:
     found = json.loads((folder / SUMMARY).read_text(encoding='utf-8'))
@@ -64,29 +75,17 @@ def find(
   return found
 
 
-def _is_new(folder: pathlib.Path) -> bool:
-  if not folder.is_dir():
-    return not folder.exists()
-  if any(folder.iterdir()):
-    return False
-  # It is replaced, and a shell in it would see nothing of the new one.
-  if folder.samefile('.'):
-    raise errors.InputError(
-      f'--output={folder} is the folder that the command runs in; name a new one'
-    )
-  return True
-
-
 def check_apart(
   folder: str | os.PathLike,
   source: str | os.PathLike,
-  request: rules.Request,
+  request: rules.Request | None,
   made: making.Made,
 ) -> None:
   """Raises InputError if the split's pictures would be images of its input."""
   source = pathlib.Path(source)
   are_all_images = (
-    source.is_dir()
+    request
+    and source.is_dir()
     and isinstance(made.examples.ids, examples_lib.Texts)
     and not rules.get(request.rule).has_lists
   )
@@ -202,34 +201,20 @@ def to_text(summary: Mapping[str, Any], width: int) -> str:
     given = {**summary['settings'], 'seed': summary['seed']}
     settings = ' '.join(f'--{name}={value}' for name, value in given.items())
     lines = [f'{summary["rule"]} {settings}', f'of {summary["input"]}']
-  whole = [
-    ['', 'number'],
-    ['clients', f'{summary["clients"]:,}'],
-    ['classes', f'{summary["classes"]:,}'],
-    ['examples of clients', f'{summary["examples"]:,}'],
-    ['examples of nobody', f'{summary["examples_unused"]:,}'],
-    ['EMD, from 0 (alike) to 2', f'{summary["emd"]:.3f}'],
-  ]
-  if summary['classes_held'] < summary['classes']:
-    whole.insert(3, ['classes of clients', f'{summary["classes_held"]:,}'])
-  if 'test_examples' in summary:
-    whole.insert(-1, ['test examples', f'{summary["test_examples"]:,}'])
-  if 'retrieval_examples' in summary:
-    whole.insert(
-      -1, ['retrieval examples', f'{summary["retrieval_examples"]:,}']
-    )
+  whole = [['', 'number']]
+  for name, told in _COUNTS.items():
+    held_all = name == 'classes_held' and summary[name] == summary['classes']
+    if name in summary and not held_all:
+      whole.append([told, f'{summary[name]:,}'])
+  whole.append(['EMD, from 0 (alike) to 2', f'{summary["emd"]:.3f}'])
   # What the input lacks, such as images without author, is told here.
   for name, count in summary.get('facts', {}).items():
     if isinstance(count, int):
       whole.append([f'input: {name}', f'{count:,}'])
-  columns = list(summary['examples_per_client'])
-  spread = [['', *columns]]
+  spread = [['', *summary['examples_per_client']]]
   for noun in ('examples', 'classes'):
-    values = summary[f'{noun}_per_client']
-    spread.append([f'{noun} a client', *(_short(values[c]) for c in columns)])
+    values = summary[f'{noun}_per_client'].values()
+    short = (f'{v:,.0f}' if v >= 1000 else f'{v:.4g}' for v in values)
+    spread.append([f'{noun} a client', *short])
   tables = [text_table.to_text(rows, width=width) for rows in (whole, spread)]
   return '\n'.join([*lines, '', *tables])
-
-
-def _short(value: float) -> str:
-  return f'{value:,.0f}' if value >= 1000 else f'{value:.4g}'

@@ -196,8 +196,8 @@ def test_inspecting_a_split_of_somebody_else(tmp_path, capsys):
     'image_id,class,user_120k,geo_100\n'
     'a,5,u1,NA\nb,5,u2,7\nc,9,u2,7\nd,7,NA,3\n'
   )
-  text = make_splits.inspect(
-    str(source), {**COLUMNS, 'user': 'user_120k'}, str(tmp_path / 'out')
+  text = make_splits.make(
+    None, str(source), {**COLUMNS, 'user': 'user_120k'}, str(tmp_path / 'out')
   )
   assert 'clients                        2\n' in text
   summary = split_inputs.summary(tmp_path / 'out')
@@ -208,21 +208,21 @@ def test_inspecting_a_split_of_somebody_else(tmp_path, capsys):
   assert summary['emd'] == pytest.approx((1 * 2 / 3 + 2 * 1 / 3) / 3)
   files = {p.name for p in (tmp_path / 'out').iterdir()}
   assert files == {'classes.csv', 'summary.json'}
-  geo = make_splits.inspect(f'{source}:geo_100', COLUMNS, None)
+  geo = make_splits.make(None, f'{source}:geo_100', COLUMNS, None)
   assert 'clients                        2\n' in geo
   assert 'is another file: its md5 is' in capsys.readouterr().err
   with pytest.raises(errors.InputError, match=r'such as .*csv:user_120k'):
-    make_splits.inspect(str(source), COLUMNS, None)
+    make_splits.make(None, str(source), COLUMNS, None)
   with pytest.raises(errors.InputError, match='holds something else'):
-    make_splits.inspect(str(source), COLUMNS, str(tmp_path))
+    make_splits.make(None, str(source), COLUMNS, str(tmp_path))
 
 
 @pytest.mark.parametrize('rule', ['dirichlet', 'frequent_labels'])
 def test_inspecting_our_own_split_gives_its_own_numbers(rule, tmp_path):
   made = tmp_path / 'out'
   make(rule, split_inputs.as_xc(tmp_path), made)
-  make_splits.inspect(
-    str(made / 'federated_train.csv'), COLUMNS, str(tmp_path / 'again')
+  make_splits.make(
+    None, str(made / 'federated_train.csv'), COLUMNS, str(tmp_path / 'again')
   )
   first, again = map(split_inputs.summary, (made, tmp_path / 'again'))
   for key in ('clients', 'examples', 'classes_held', 'classes_per_client'):
@@ -233,7 +233,7 @@ def test_inspecting_our_own_split_gives_its_own_numbers(rule, tmp_path):
 def test_inspecting_examples_without_labels(tmp_path):
   source = tmp_path / 'split.csv'
   source.write_text('user_id,image_id,class\na,1,0 3\nb,2,\n')
-  text = make_splits.inspect(str(source), COLUMNS, None)
+  text = make_splits.make(None, str(source), COLUMNS, None)
   assert 'examples of clients            2' in text
   for classes, message in (
     ('0,', 'example 2 has no class'),
@@ -243,9 +243,9 @@ def test_inspecting_examples_without_labels(tmp_path):
     a, b = classes.split(',')
     source.write_text(f'user_id,image_id,class\na,1,{a}\nb,2,{b}\n')
     with pytest.raises(errors.InputError, match=message):
-      make_splits.inspect(str(source), COLUMNS, None)
+      make_splits.make(None, str(source), COLUMNS, None)
   with pytest.raises(errors.InputError, match=r'.* is no file; give'):
-    make_splits.inspect(str(tmp_path), COLUMNS, None)
+    make_splits.make(None, str(tmp_path), COLUMNS, None)
 
 
 def test_pictures_are_the_same_each_time(tmp_path):
