@@ -161,16 +161,14 @@ def _unequal(
 def _sizes(total: int, num_clients: int, each: int) -> list[int]:
   least = max(each, 1)
   if num_clients * least > total:
-    cures = []
-    if most := total // least:
-      cures.append(f'--clients={most}' + ' or fewer' * (most > 1))
+    most = total // least
+    cure = f'--clients={most} or fewer' if most else 'labelled examples'
     if each > 1:
-      cures.append('a smaller --examples_per_client')
+      cure += ', or a smaller --examples_per_client'
     raise errors.InputError(
       f'{wording.count(total, "training example")} cannot make'
       f' {wording.count(num_clients, "client")} of'
-      f' {wording.count(least, "example")}; give'
-      f' {", or ".join(cures) or "labelled examples"}'
+      f' {wording.count(least, "example")}; give {cure}'
     )
   if each:
     return [each] * num_clients

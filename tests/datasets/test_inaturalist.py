@@ -109,30 +109,23 @@ def locations(found):
 @pytest.mark.parametrize(
   ('change', 'match'),
   [
-    (
-      lambda f: images(f)[2].pop('file_name'),
-      r'images\[2\] is .*"file_name" as',
-    ),
-    (lambda f: images(f)[2].update(id='7'), r'images\[2\] .*"id" as a whole'),
-    (
-      lambda f: images(f)[2].update(id=images(f)[0]['id']),
-      'two images have the',
-    ),
+    (lambda f: images(f)[2].pop('file_name'), r'images\[2\] .*"file_name" as'),
+    (lambda f: images(f)[2].update(file_name=' '), '"file_name" as text'),
+    (lambda f: images(f)[2].update(id='7'), '"id" as a whole'),
+    (lambda f: images(f)[2].update(id=2**63), '"id" as a whole'),
+    (lambda f: images(f)[2].update(id=images(f)[0]['id']), 'have the id'),
     (
       lambda f: images(f)[2].update(file_name=images(f)[0]['file_name']),
       'files of the name',
     ),
-    (lambda f: images(f).append(4), r'images\[600\] is 4; expected an object'),
+    (lambda f: images(f).append(4), r'images\[600\] .* an object'),
     (lambda f: images(f).clear(), 'has no images'),
-    (lambda f: annotations(f).pop(), 'has 0 annotations, expected one'),
+    (lambda f: annotations(f).pop(), 'has 0 annotations'),
     (lambda f: annotations(f).append(annotations(f)[0]), 'has 2 annotations'),
     (lambda f: annotations(f)[0].update(image_id=999), 'image_id 999, which'),
     (lambda f: annotations(f)[0].update(category_id=4), 'category_id 4, which'),
     (lambda f: f['train2017.json'].pop('categories'), 'has no "categories"'),
-    (
-      lambda f: f['train2017.json']['categories'][0].update(name=3),
-      r'categories\[0\] is .*"name"',
-    ),
+    (lambda f: f['train2017.json']['categories'][0].update(name=3), '"name"'),
     (
       lambda f: f['val2017.json'].update(
         categories=[{'id': 3, 'name': 'a'}, {'id': 4, 'name': 'b'}],
@@ -140,19 +133,13 @@ def locations(found):
           {**a, 'category_id': 4} for a in f['val2017.json']['annotations']
         ],
       ),
-      'val2017.json has the category 4, which',
+      'the category 4, which',
     ),
-    (lambda f: locations(f)[3].update(lat='5'), r'array\[3\] is .*"lat" as a'),
-    (
-      lambda f: locations(f)[3].update(user_id=[1]),
-      r'array\[3\] is .*"user_id"',
-    ),
+    (lambda f: locations(f)[3].update(lat='5'), r'array\[3\] is .*"lat"'),
+    (lambda f: locations(f)[3].update(user_id=[1]), '"user_id"'),
     (lambda f: locations(f).append(locations(f)[0]), 'each "id" once'),
     (lambda f: locations(f).clear(), 'has none of the 600 images'),
-    (
-      lambda f: f.update({'train2017_locations.json': {'a': 1}}),
-      r'the array: expected \[ at character 1',
-    ),
+    (lambda f: f.update({'train2017_locations.json': {'a': 1}}), 'the array'),
   ],
 )
 def test_damaged_content(tmp_path, change, match):

@@ -4,7 +4,6 @@ import numpy as np
 import pytest
 
 from datasets import landmarks
-from datasets.splits import rules
 from tests.datasets import landmarks_on_disk as on_disk
 from tff_xc import errors
 
@@ -30,15 +29,6 @@ def test_images_have_their_landmark_and_author(tmp_path, packed):
   }
 
 
-def test_what_is_published_is_compared():
-  rule = rules.get('landmarks-user-160k')
-  assert set(rule.published.input) == {
-    landmarks.IMAGES,
-    landmarks.CLEAN_IMAGES,
-    landmarks.CLEAN_LANDMARKS,
-  }
-
-
 def test_images_that_the_other_files_lack_are_counted(tmp_path):
   rows = on_disk.images(count=100)
   on_disk.write(tmp_path, rows)
@@ -59,18 +49,14 @@ def test_a_landmark_with_more_images_than_a_csv_field_may_have(tmp_path):
   [
     ('train.csv', None, r'has no train\.csv or train\.csv\.gz'),
     ('train_clean.csv', lambda t: t.replace('images', 'ids'), 'line 1 is'),
-    (
-      'train_clean.csv',
-      lambda t: t + '9,\n',
-      r'line \d+ has no landmark_id or',
-    ),
-    ('train_clean.csv', lambda t: t + '9,0 0\n', "has the image '0' twice"),
+    ('train_clean.csv', lambda t: t + '9,\n', r'line \d+ has no landmark_id'),
+    ('train_clean.csv', lambda t: t + '9,0 0\n', "image '0' twice"),
     ('train_clean.csv', lambda t: t.split('\n')[0], 'has no images'),
     ('train.csv', lambda t: t + t.split('\n')[1], r'train\.csv has the image'),
     (
       'train_attribution.csv',
       lambda t: t + f'{0:016x},u,Another,l,t\n',
-      f'has the image {f"{0:016x}"!r} twice',
+      f'{0:016x}. twice',
     ),
     ('train.csv', lambda t: t + 'x,y\n', r'line 502 has 2 fields'),
     ('train_attribution.csv', lambda t: t.split('\n')[0], 'has an author'),

@@ -1,7 +1,6 @@
 """The lists of Stanford Online Products, and their clients."""
 
 import math
-import shutil
 
 import numpy as np
 import pytest
@@ -73,32 +72,6 @@ def test_the_test_list_is_of_other_classes(tmp_path):
   assert len(found.retrieval) == len(test)
   assert found.retrieval_class_names == ['7', '8', '9']
   assert found.test is None
-
-
-@pytest.mark.parametrize(
-  'pack',
-  [
-    lambda path: path,
-    lambda path: path.parent,
-    lambda path: shutil.make_archive(
-      str(path.parent / 'sop'), 'zip', path.parent, path.name
-    ),
-  ],
-)
-def test_folder_and_zip_are_alike(tmp_path, pack):
-  path = on_disk.write(tmp_path, *on_disk.lists())
-  expected = sop.read(path).fingerprint()
-  assert expected['retrieval_examples'] == 9
-  assert sop.read(pack(path)).fingerprint() == expected
-
-
-def test_another_test_list_is_other_data(tmp_path):
-  train, test = on_disk.lists()
-  found = [
-    sop.read(on_disk.write(tmp_path / str(i), train, some)).fingerprint()
-    for i, some in enumerate([test, test[::-1]])
-  ]
-  assert found[0] != found[1]
 
 
 @pytest.mark.parametrize(

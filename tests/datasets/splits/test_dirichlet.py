@@ -204,7 +204,7 @@ def test_clients_share_all_examples_and_keep_their_order():
     (
       2,
       3,
-      '--clients=1, or a smaller',
+      '--clients=1 or fewer, or a smaller',
     ),
     # One example a client cannot become fewer.
     (
@@ -215,7 +215,7 @@ def test_clients_share_all_examples_and_keep_their_order():
     (
       1,
       7,
-      'give a smaller',
+      'a smaller',
     ),
   ],
 )

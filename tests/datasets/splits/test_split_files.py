@@ -91,10 +91,7 @@ def test_a_bad_line_is_named(tmp_path, line, message):
   ('text', 'message'),
   [
     ('', 'is empty'),
-    (
-      'user_id,class\na,1\n',
-      "no column 'image_id', it has user_id, class; rename them, or let",
-    ),
+    ('user_id,class\na,1\n', "no column 'image_id'"),
     ('user_id,image_id,class\n', 'has no examples'),
     (b'user_id,image_id,class\n\xff,0,3\n', 'is not UTF-8 text'),
   ],
