@@ -17,7 +17,6 @@ all four hold, whatever the order.
 import dataclasses
 import itertools
 import pathlib
-from typing import NamedTuple
 
 import numpy as np
 
@@ -35,18 +34,6 @@ CLEAN_IMAGES = f'images in {CLEAN}'
 CLEAN_LANDMARKS = f'landmarks in {CLEAN}'
 NOT_IN_TRAIN = f'images in {CLEAN} and not as such in {TRAIN}'
 NO_AUTHOR = f'images in {CLEAN} without author'
-
-
-class _Column(NamedTuple):
-  """A column of a file by image id: codes are places in `names`, int32 [N]."""
-
-  ids: examples_lib.Texts
-  codes: np.ndarray
-  names: list[str]
-
-  def of(self, ids: examples_lib.Texts) -> np.ndarray:
-    """Returns int32 [k], the codes of these images; -1: not in the file."""
-    return np.append(self.codes, np.int32(-1))[examples_lib.find(self.ids, ids)]
 
 
 def read(path: pathlib.Path) -> examples_lib.Examples:
@@ -68,7 +55,7 @@ def read(path: pathlib.Path) -> examples_lib.Examples:
   found = dataclasses.replace(
     found,
     facts={
-      IMAGES: len(landmark.ids),
+      IMAGES: len(landmark),
       CLEAN_IMAGES: len(found),
       CLEAN_LANDMARKS: len(found.class_names),
       NOT_IN_TRAIN: _misplaced(found, landmark),
@@ -108,7 +95,8 @@ def _clean(path: pathlib.Path) -> examples_lib.Examples:
   return examples_lib.Examples(np.repeat(labels, sizes), names, ids.texts())
 
 
-def _column(path: pathlib.Path, column: str) -> _Column:
+def _column(path: pathlib.Path, column: str) -> examples_lib.Examples:
+  """Returns a column of a file by image id: its values are the classes."""
   ids, values = examples_lib.TextParts(), examples_lib.Codes()
   for batch in examples_lib.watched_rows(
     tables.batches(path, ['id', column]),
@@ -118,7 +106,13 @@ def _column(path: pathlib.Path, column: str) -> _Column:
     ids.add(batch.columns['id'])
     values.add(batch.columns[column])
   _check_once(path, ids)
-  return _Column(ids.texts(), values.codes(), values.names)
+  return examples_lib.Examples(values.codes(), values.names, ids.texts())
+
+
+def _of(column: examples_lib.Examples, ids: examples_lib.Texts) -> np.ndarray:
+  """Returns int32 [k], the values of these images; -1: not in the file."""
+  places = examples_lib.find(column.ids, ids)
+  return np.append(column.labels, np.int32(-1))[places]
 
 
 def _check_once(path: pathlib.Path, ids: examples_lib.TextParts) -> None:
@@ -128,19 +122,25 @@ def _check_once(path: pathlib.Path, ids: examples_lib.TextParts) -> None:
     )
 
 
-def _misplaced(found: examples_lib.Examples, landmark: _Column) -> int:
+def _misplaced(
+  found: examples_lib.Examples, landmark: examples_lib.Examples
+) -> int:
   """Returns how many images train.csv lacks, or has for another landmark."""
   place = {name: i for i, name in enumerate(found.class_names)}
-  of_name = np.array([place.get(name, -1) for name in landmark.names] + [-1])
-  return int((of_name[landmark.of(found.ids)] != found.labels).sum())
+  of_name = np.array(
+    [place.get(name, -1) for name in landmark.class_names] + [-1]
+  )
+  return int((of_name[_of(landmark, found.ids)] != found.labels).sum())
 
 
 def _with_authors(
-  found: examples_lib.Examples, authors: _Column, path
+  found: examples_lib.Examples, authors: examples_lib.Examples, path
 ) -> examples_lib.Examples:
-  codes = authors.of(found.ids)
+  codes = _of(authors, found.ids)
   nobody = [
-    i for i, name in enumerate(authors.names) if name in ('', inputs.NOBODY)
+    i
+    for i, name in enumerate(authors.class_names)
+    if name in ('', inputs.NOBODY)
   ]
   codes[np.isin(codes, nobody)] = -1
   if (codes < 0).all():
@@ -153,7 +153,7 @@ def _with_authors(
   return dataclasses.replace(
     found,
     users=codes,
-    user_names=[authors.names[i] for i in some.tolist()],
+    user_names=[authors.class_names[i] for i in some.tolist()],
     facts={**found.facts, NO_AUTHOR: int((codes < 0).sum())},
   )
 

@@ -69,23 +69,30 @@ def _of_split(path, choice: splits.Choice, name: str):
   data = examples_lib.of_labels(whole.labels)
   split = split_files.read(choice.split, sets=True)
   named = split.examples
-  classes = np.array(split.class_ids)[named.labels[named.train]]
-  if (several := np.flatnonzero(np.char.find(classes, ' ') >= 0)).size:
-    raise errors.InputError(
-      f'{split.where(named.train[several[0]])} has several labels; take another'
-      ' rule than frequent_labels, of one label an example'
-    )
-  numbers = split_files.join(data, split, named.train, str(path))
+  numbers, kept = _labels(
+    data,
+    split,
+    named.train,
+    path,
+    'take another rule than frequent_labels, of one label an example',
+  )
   users, labels = np.full([2, len(data)], -1, np.int32)
   users[numbers] = named.users[named.train]
-  labels[numbers] = np.where(users[numbers] >= 0, classes.astype(int), -1)
+  labels[numbers] = np.where(users[numbers] >= 0, kept, -1)
   held = np.zeros(len(data), bool)
   if named.test is not None and not test:
     if choice.test_fraction:
       raise errors.InputError(
         f'{choice.split} has a test part; leave out --test_fraction'
       )
-    held[_test(data, split, users, choice.split, path)] = True
+    cure = 'if the test is of another file, give that as --test_file'
+    numbers, _ = _labels(data, split, named.test, path, cure)
+    if both := numbers[users[numbers] >= 0].tolist():
+      raise errors.InputError(
+        f'{choice.split}: example {both[0]} is a training and a test example; give'
+        ' each example to one part'
+      )
+    held[numbers] = True
   elif choice.test_fraction:
     seed = [choice.seed, _TEST]
     held[hold_out.by_fraction(labels, choice.test_fraction, seed)] = True
@@ -100,20 +107,20 @@ def _of_split(path, choice: splits.Choice, name: str):
   return clients.with_clients(name, whole, test, labels, partition)
 
 
-def _test(data, split, users, name: str, path) -> np.ndarray:
-  """Returns the numbers of a split's test examples, which train with nobody."""
-  try:
-    numbers = split_files.join(data, split, split.examples.test, str(path))
-  except errors.InputError as e:
+def _labels(data, split, rows: np.ndarray, path, cure: str):
+  """Returns the examples of a split's rows, and the one label that each keeps."""
+  classes = np.array(split.class_ids)[split.examples.labels[rows]]
+  if not (one := np.char.isdecimal(classes)).all():
+    row = int(np.argmin(one))
     raise errors.InputError(
-      f'{e}; if the test is of another file, give that as --test_file'
-    ) from e
-  if both := numbers[users[numbers] >= 0].tolist():
-    raise errors.InputError(
-      f'{name}: example {both[0]} is a training and a test example; give each'
-      ' example to one part'
+      f'{split.where(rows[row])} has the class {str(classes[row])!r}, which is not'
+      f' one label; {cure}'
     )
-  return numbers
+  try:
+    numbers = split_files.join(data, split, rows, str(path))
+  except errors.InputError as e:
+    raise errors.InputError(f'{e}; {cure}') from e
+  return numbers, classes.astype(int)
 
 
 def read(
