@@ -17,6 +17,7 @@ from collections.abc import Mapping
 
 import numpy as np
 
+from datasets import examples as examples_lib
 from datasets import npz
 from datasets.images import decode
 from datasets.splits import inputs
@@ -143,7 +144,7 @@ def parts(path: pathlib.Path, arrays: Arrays, choice: own.Choice) -> own.Parts:
   y, users, names = arrays['y'], None, ()
   if 'client' in arrays:
     users, names = npz.owners(path, arrays['client'], y.shape)
-  data = own.Labelled(
+  data = examples_lib.Examples(
     labels=y,
     class_names=list(map(str, range(int(y.max()) + 1))),
     ids=range(len(y)),

@@ -19,9 +19,9 @@ import numpy as np
 import pandas as pd
 
 from datasets import arrays as arrays_lib
+from datasets import examples as examples_lib
 from datasets import tables
 from datasets.splits import inputs
-from datasets.splits import listing as listing_lib
 from datasets.splits import own
 from tff_xc import errors
 from tff_xc import memory
@@ -148,11 +148,11 @@ def load(
 
 def _labelled(
   table: Table, size: int, test, path, columns: Columns
-) -> own.Labelled:
+) -> examples_lib.Examples:
   """Returns the rows without their features; a second file's follow `size`."""
-  classes = listing_lib.Codes()
+  classes = examples_lib.Codes()
   classes.add(table.labels)
-  labels, class_names = listing_lib.sorted_codes(classes)
+  labels, class_names = examples_lib.sorted_codes(classes)
   if len(class_names) < 2:
     raise errors.InputError(
       f'{path}: the column {columns.label!r} has one class only; give at least'
@@ -160,18 +160,20 @@ def _labelled(
     )
   ids = range(size)
   if table.ids:
-    ids = listing_lib.texts([table.ids])
+    ids = examples_lib.texts([table.ids])
     if len(set(table.ids)) < len(ids):
       raise errors.InputError(
         f'{path}: two rows have one id; name another --id_column'
       )
   users, user_names = None, ()
   if table.users:
-    codes = listing_lib.Codes()
+    codes = examples_lib.Codes()
     codes.add(table.users)
     users, user_names = inputs.named_users(codes)
     users = np.append(users, np.full(len(labels) - size, -1, np.int32))
-  return own.Labelled(labels, class_names, ids, users, user_names, test)
+  return examples_lib.Examples(
+    labels, class_names, ids, users, user_names, test
+  )
 
 
 def read(

@@ -6,6 +6,7 @@ Importing this imports nothing large, so that flags are checked at once.
 import os
 from collections.abc import Mapping
 
+from datasets.splits import rules
 from datasets.splits import split_path
 from tasks import task
 from tff_xc import errors
@@ -31,15 +32,8 @@ def check(options: Mapping) -> None:
       are asked for.
   """
   check_test(options)
-  split = options['split']
-  count = split.removeprefix('iid:')
-  if count != split:
-    if not (count.isdecimal() and 0 < len(count) < 10 and int(count)):
-      raise errors.InputError(
-        f'--split={split}: expected a number of clients, such as --split=iid:100'
-      )
-  elif split not in ('', 'class'):
-    check_split(split, 'class, iid:100, ')
+  if rules.parse(options['split']) is None:
+    check_split(options['split'], 'class, iid:100, RULE:SETTING=VALUE,..., ')
 
 
 def check_split(split: str, others: str = '') -> None:

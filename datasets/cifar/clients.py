@@ -9,10 +9,10 @@ uses one class per client. Hsu, Qi and Brown (FedVC, FedIR) deal the images to
 
 import os
 
+from datasets import examples as examples_lib
 from datasets.cifar import files as cifar_files
-from datasets.splits import by_class
-from datasets.splits import dirichlet
-from datasets.splits import split_csv
+from datasets.splits import rules
+from datasets.splits import split_files
 from tff_xc import errors
 from tff_xc.data import client_data
 from tff_xc.data import pool
@@ -72,16 +72,21 @@ def load(
     )
   parts = cifar_files.read(data_dir, name, expected)
   train, test = (pool.in_memory(*part) for part in parts)
+  examples = examples_lib.of_labels(train.y, n)
   if str(split) == 'class':
-    clients = by_class.partition(
-      train.y, n, clients_per_class=clients_per_class
-    )
+    clients = rules.deal(
+      'classes_per_client', examples, clients_per_class=clients_per_class
+    ).train
   elif str(split) == 'dirichlet':
-    clients = dirichlet.partition(
-      train.y, alpha=concentration, num_clients=num_clients, seed=seed
-    )
+    clients = rules.deal(
+      'dirichlet',
+      examples,
+      seed,
+      concentration=concentration,
+      clients=num_clients,
+    ).train
   else:
-    clients = split_csv.read(split, train.y)
+    clients = split_files.partition(split, examples, name)
   return client_data.FederatedDataset(
     name=name,
     num_classes=n,

@@ -14,6 +14,7 @@ of 8 bytes: hashes of an image's name and of the sizes and times of its file.
 
 import concurrent.futures
 import contextlib
+import dataclasses
 import functools
 import hashlib
 import os
@@ -27,15 +28,15 @@ from typing import Any
 import numpy as np
 import tensorflow as tf
 
+from datasets import examples as examples_lib
 from datasets import parsed_cache
 from datasets.images import decode
 from datasets.images import names as names_lib
 from datasets.images import packed
 from datasets.images import record_features
 from datasets.images import store as store_lib
-from datasets.splits import listing as listing_lib
 from datasets.splits import own
-from datasets.splits import split_folder
+from datasets.splits import split_files
 from tff_xc import errors
 from tff_xc.data import client_data
 from tff_xc.data import pool as pool_lib
@@ -136,20 +137,22 @@ def described(
   )
 
 
-def _labelled(store, choice, corrupt: str) -> tuple[np.ndarray, own.Labelled]:
-  """Returns the images of the store or of a split's files, as `_joined`."""
+def _labelled(
+  store, choice, corrupt: str
+) -> tuple[np.ndarray, examples_lib.Examples]:
+  """Returns the images of the store or of a split's files, with their places."""
   if choice.is_file:
     return _of_split(store, choice, corrupt)
   found = names_lib.of_ids(store.path, store.names)
   if store.has_users:
     found = packed.with_users(found)
-  places, data = _joined(store, found, found.test, None, found.class_names)
+  places = store_lib.find(store, found.ids)
   if choice.test_file:
-    data = own.with_test(data, choice.test_file, str(store.path))
-  return places, data
+    found = own.with_test(found, choice.test_file, str(store.path))
+  return places, found
 
 
-def _parts(store, data: own.Labelled, choice: own.Choice) -> own.Parts:
+def _parts(store, data: examples_lib.Examples, choice: own.Choice) -> own.Parts:
   """Returns the clients and the test of what `_labelled` read."""
   _check_classes(store, data, choice)
   rest = choice._replace(test_file='')
@@ -158,7 +161,9 @@ def _parts(store, data: own.Labelled, choice: own.Choice) -> own.Parts:
   return own.parts(data, rest, str(store.path), '')
 
 
-def _check_classes(store, data: own.Labelled, choice: own.Choice) -> None:
+def _check_classes(
+  store, data: examples_lib.Examples, choice: own.Choice
+) -> None:
   labels = data.labels[data.labels < len(data.class_names)]
   if len(np.unique(labels)) > 1:
     return
@@ -174,12 +179,12 @@ def _check_classes(store, data: own.Labelled, choice: own.Choice) -> None:
   )
 
 
-def _of_split(store, choice, corrupt: str) -> tuple[np.ndarray, own.Labelled]:
-  """Returns the images that a split names, as `_joined`."""
-  split = split_folder.read(choice.split, choice.test_file)
-  places, data = _joined(
-    store, split.train, split.test, split.retrieval, split.class_names
-  )
+def _of_split(
+  store, choice, corrupt: str
+) -> tuple[np.ndarray, examples_lib.Examples]:
+  """Returns the images that a split names, with their places."""
+  data = split_files.read(choice.split, choice.test_file).examples
+  places = store_lib.find(store, data.ids)
   missing = places < 0
   if missing.all() or (missing.any() and corrupt == FAIL):
     [first] = data.ids.take(np.flatnonzero(missing)[:1])
@@ -199,43 +204,15 @@ def _of_split(store, choice, corrupt: str) -> tuple[np.ndarray, own.Labelled]:
   return _without(missing, places, data, store.path, 'cannot be found', cure)
 
 
-def _joined(
-  store, train, test, retrieval, class_names: Sequence[str]
-) -> tuple[np.ndarray, own.Labelled]:
-  """Returns numbers in the store, -1 if missing, of the images of all parts."""
-  import pyarrow as pa
-
-  parts = [part for part in (train, test, retrieval) if part is not None]
-  ids = listing_lib.Texts(pa.concat_arrays([part.ids.array for part in parts]))
-  labels = np.concatenate([part.labels for part in parts])
-  ends = np.cumsum([0, *map(len, parts)])
-  numbers = [np.arange(*ends[i : i + 2]) for i in range(len(parts))]
-  if retrieval is not None:
-    labels[numbers[-1]] += len(class_names)
-  users = train.users
-  if users is not None:
-    users = np.append(users, np.full(len(ids) - len(train), -1, np.int32))
-  data = own.Labelled(
-    labels,
-    list(class_names),
-    ids,
-    users,
-    train.user_names,
-    None if test is None else numbers[1],
-    None if retrieval is None else numbers[-1],
-  )
-  return store_lib.find(store, ids), data
-
-
 def _without(
   bad: np.ndarray,
   places: np.ndarray,
-  data: own.Labelled,
+  data: examples_lib.Examples,
   path,
   why: str,
   cure: str,
   reason: Callable[[int], str | None] = lambda place: '',
-) -> tuple[np.ndarray, own.Labelled]:
+) -> tuple[np.ndarray, examples_lib.Examples]:
   """Returns the images that are not `bad`, bool [N]; tells how many are, and why."""
   if not bad.any():
     return places, data
@@ -265,9 +242,10 @@ def _without(
   left = lambda numbers: (
     None if numbers is None else np.flatnonzero(np.isin(kept, numbers))
   )
-  return places[kept], data._replace(
+  return places[kept], dataclasses.replace(
+    data,
     labels=data.labels[kept],
-    ids=listing_lib.Texts(data.ids.array.take(kept)),
+    ids=examples_lib.Texts(data.ids.array.take(kept)),
     users=None if data.users is None else data.users[kept],
     test=left(data.test),
     retrieval=left(data.retrieval),
@@ -326,7 +304,7 @@ def _checksum(store: store_lib.Store, places, labels, *parts) -> str:
   A folder and a tar of it have one checksum.
   """
   found = hashlib.blake2b(digest_size=8)
-  for numbers in listing_lib.blocks(len(places)):
+  for numbers in examples_lib.blocks(len(places)):
     found.update('\0'.join(store.names.take(places[numbers])).encode())
   for part in parts:
     if part is not None:
@@ -361,7 +339,7 @@ def readable(
       file=sys.stderr,
     )
   blocks = [unknown[i : i + _BLOCK] for i in range(0, len(unknown), _BLOCK)]
-  for block in listing_lib.watched_rows(blocks, 'checking', len, len(unknown)):
+  for block in examples_lib.watched_rows(blocks, 'checking', len, len(unknown)):
     found[block] = check(places[block])
     if parsed_cache.is_writable(file.parent):
       # One write, since other processes may add keys, too. If the disk is full, the
@@ -390,7 +368,7 @@ def _forget(store: store_lib.Store, place: int) -> None:
 def _keys(store: store_lib.Store, places: np.ndarray) -> np.ndarray:
   """Returns uint64 [k]."""
   parts = [np.zeros(0, '<u8')]
-  for rows in listing_lib.blocks(len(places)):
+  for rows in examples_lib.blocks(len(places)):
     numbers = places[rows]
     names, stamps = store.names.take(numbers), store.stamp(numbers)
     hashes = (

@@ -21,9 +21,8 @@ from collections.abc import Iterable
 
 import numpy as np
 
+from datasets import examples as examples_lib
 from datasets import never_data
-from datasets.splits import listing as listing_lib
-from datasets.splits import names as names_lib
 from tff_xc import errors
 from tff_xc import wording
 
@@ -110,7 +109,7 @@ def clean(path: str) -> str | None:
   return name if name and never_data.is_data(name) else None
 
 
-def in_order(names: Iterable[str], of) -> tuple[listing_lib.Texts, np.ndarray]:
+def in_order(names: Iterable[str], of) -> tuple[examples_lib.Texts, np.ndarray]:
   """Returns names in the order of their bytes, and where each one was.
 
   Args:
@@ -123,18 +122,20 @@ def in_order(names: Iterable[str], of) -> tuple[listing_lib.Texts, np.ndarray]:
   import pyarrow.compute
 
   rest = iter(names)
-  blocks = iter(lambda: list(itertools.islice(rest, listing_lib.BLOCK)), [])
+  blocks = iter(lambda: list(itertools.islice(rest, examples_lib.BLOCK)), [])
   try:
-    found = listing_lib.texts(listing_lib.watched_rows(blocks, 'listing', len))
+    found = examples_lib.texts(
+      examples_lib.watched_rows(blocks, 'listing', len)
+    )
   except UnicodeEncodeError as e:
     raise errors.InputError(
       f'{of} has the name {e.object!a}, which is not UTF-8; rename it'
     ) from e
   order = pyarrow.compute.sort_indices(found.array)
-  return listing_lib.Texts(found.array.take(order)), order.to_numpy()
+  return examples_lib.Texts(found.array.take(order)), order.to_numpy()
 
 
-def equal_to_next(names: listing_lib.Texts) -> np.ndarray:
+def equal_to_next(names: examples_lib.Texts) -> np.ndarray:
   """Returns bool [k - 1]: whether the next name is the same."""
   import pyarrow.compute
 
@@ -143,30 +144,30 @@ def equal_to_next(names: listing_lib.Texts) -> np.ndarray:
 
 
 def last_of_equal(
-  names: listing_lib.Texts, order: np.ndarray
-) -> tuple[listing_lib.Texts, np.ndarray]:
+  names: examples_lib.Texts, order: np.ndarray
+) -> tuple[examples_lib.Texts, np.ndarray]:
   """Returns what `in_order` does, each name once: as in tar, the last one counts."""
   same = equal_to_next(names)
   if not same.any():  # Copying very many names takes memory.
     return names, order
   kept = np.flatnonzero(~np.append(same, False))
-  return listing_lib.Texts(names.array.take(kept)), order[kept]
+  return examples_lib.Texts(names.array.take(kept)), order[kept]
 
 
 def of_ids(
-  path: str | os.PathLike, ids: listing_lib.Texts
-) -> listing_lib.Listing:
+  path: str | os.PathLike, ids: examples_lib.Texts
+) -> examples_lib.Examples:
   """Lists the images of these ids, which are all of `path`.
 
   Raises:
     errors.InputError: an image is in no class's folder, or parts of a data set
       and classes cannot be told apart.
   """
-  codes = listing_lib.Codes()
-  for numbers in listing_lib.blocks(len(ids)):
+  codes = examples_lib.Codes()
+  for numbers in examples_lib.blocks(len(ids)):
     codes.add(name.rpartition('/')[0] for name in ids.take(numbers))
   class_of, tests = _meaning(codes.names, path)
-  class_names = names_lib.in_order({c for c in class_of if c is not None})
+  class_names = examples_lib.in_order({c for c in class_of if c is not None})
   place = {name: i for i, name in enumerate(class_names)}
   folder = codes.codes()
   labels = np.array([place.get(c, -1) for c in class_of], np.int32)[folder]
@@ -179,12 +180,13 @@ def of_ids(
       file=sys.stderr,
     )
 
-  def part(rows, test=None):
+  def part(rows):
     rows = np.flatnonzero(rows & (labels >= 0))
-    texts = listing_lib.Texts(ids.array.take(rows))
-    return listing_lib.Listing(labels[rows], class_names, texts, test=test)
+    texts = examples_lib.Texts(ids.array.take(rows))
+    return examples_lib.Examples(labels[rows], class_names, texts)
 
-  return part(~is_test, part(is_test) if is_test.any() else None)
+  test = part(is_test) if is_test.any() else None
+  return examples_lib.of_parts(part(~is_test), test)
 
 
 def _meaning(folders: list[str], path) -> tuple[list[str | None], list[bool]]:
@@ -218,7 +220,7 @@ def _meaning(folders: list[str], path) -> tuple[list[str | None], list[bool]]:
     tests.append(kind != _TRAIN)
     is_used = kind in used
     class_of.append(
-      names_lib.joined(_check_name(parts[depth], path)) if is_used else None
+      examples_lib.nfc(_check_name(parts[depth], path)) if is_used else None
     )
   return class_of, tests
 

@@ -21,6 +21,7 @@ the file. A `/` in a name becomes `%2F`.
 
 import array
 import contextlib
+import dataclasses
 import functools
 import os
 import pathlib
@@ -36,11 +37,11 @@ from collections.abc import Sequence
 
 import numpy as np
 
+from datasets import examples as examples_lib
 from datasets import never_data
 from datasets import parsed_cache
 from datasets.images import names as names_lib
 from datasets.images import record_features
-from datasets.splits import listing as listing_lib
 from tff_xc import errors
 from tff_xc import wording
 
@@ -79,7 +80,7 @@ def check_size(size: int) -> None:
 
 def _index(
   found: Iterable[tuple], where: Sequence[array.array], path
-) -> tuple[listing_lib.Texts, np.ndarray]:
+) -> tuple[examples_lib.Texts, np.ndarray]:
   """Returns the names in `found`, in order; puts its numbers into `where`."""
 
   def names():
@@ -129,7 +130,7 @@ def _open(
   def stamp(numbers: np.ndarray) -> list[list[int]]:
     return [statuses[place] for place in files[numbers]]
 
-  return listing_lib.Texts(names), read, stamp, whole
+  return examples_lib.Texts(names), read, stamp, whole
 
 
 def open_tars(path: pathlib.Path, files: Sequence[str] = ()) -> tuple:
@@ -156,7 +157,7 @@ def open_tars(path: pathlib.Path, files: Sequence[str] = ()) -> tuple:
   return _open(whole, index)
 
 
-def names_of_compressed(path: pathlib.Path) -> listing_lib.Texts:
+def names_of_compressed(path: pathlib.Path) -> examples_lib.Texts:
   """Returns the names of a compressed tar's images in order, as `open_tars`."""
   names, _, _, left_out = _scanned(path, [('', path)], 'r|*')
   names_lib.tell(left_out, path)
@@ -183,7 +184,7 @@ def _scanned(path, named: Sequence[tuple[str, pathlib.Path]], mode: str):
   beside[tars[~inner]] = True
   if (others := inner & beside[tars]).any():  # Tars beside images.
     kept = np.flatnonzero(~others[order])
-    names, order = listing_lib.Texts(names.array.take(kept)), order[kept]
+    names, order = examples_lib.Texts(names.array.take(kept)), order[kept]
   return names, order, where, found.left_out()
 
 
@@ -415,19 +416,14 @@ def masked_crc(data: bytes) -> int:
   return ((crc >> 15 | crc << 17) + 0xA282EAD8) & 0xFFFFFFFF
 
 
-def with_users(train: listing_lib.Listing) -> listing_lib.Listing:
-  """Returns the training images of records with their users, by their ids."""
-  codes = listing_lib.Codes()
-  for numbers in listing_lib.blocks(len(train)):
+def with_users(images: examples_lib.Examples) -> examples_lib.Examples:
+  """Returns images of records with the users of those that train, by their ids."""
+  codes, trains = examples_lib.Codes(), images.train
+  for block in examples_lib.blocks(len(trains)):
     codes.add(
       urllib.parse.unquote(name.split('/')[-2])
-      for name in train.ids.take(numbers)
+      for name in images.ids.take(trains[block])
     )
-  return listing_lib.Listing(
-    train.labels,
-    train.class_names,
-    train.ids,
-    codes.codes(),
-    codes.names,
-    test=train.test,
-  )
+  users = np.full(len(images), -1, np.int32)
+  users[trains] = codes.codes()
+  return dataclasses.replace(images, users=users, user_names=codes.names)

@@ -16,12 +16,11 @@ from typing import NamedTuple
 
 import numpy as np
 
+from datasets import examples as examples_lib
 from datasets import never_data
 from datasets.images import names as names_lib
 from datasets.images import packed
 from datasets.images import record_features
-from datasets.splits import listing as listing_lib
-from datasets.splits import own
 from tff_xc import errors
 
 # Images that stand for all where reading all would take long.
@@ -47,7 +46,7 @@ class Store(NamedTuple):
   """
 
   path: pathlib.Path
-  names: listing_lib.Texts
+  names: examples_lib.Texts
   read: Callable[[int], bytes]
   stamp: Callable[[np.ndarray], Sequence[list[int]]]
   files: Sequence[pathlib.Path] = ()
@@ -100,7 +99,7 @@ def open_store(
   return store
 
 
-def read(path: str | os.PathLike) -> listing_lib.Listing:
+def read(path: str | os.PathLike) -> examples_lib.Examples:
   """Lists the images of a folder or an archive by their classes, and decodes none.
 
   A compressed tar will do, too, although it cannot be read in place.
@@ -117,7 +116,7 @@ def read(path: str | os.PathLike) -> listing_lib.Listing:
   return names_lib.of_ids(path, ids)
 
 
-def _check_some(names: listing_lib.Texts, path: pathlib.Path) -> None:
+def _check_some(names: examples_lib.Texts, path: pathlib.Path) -> None:
   if not len(names):
     raise errors.InputError(
       f'{path} has no images ({", ".join(names_lib.SUFFIXES)}); give another folder'
@@ -125,7 +124,7 @@ def _check_some(names: listing_lib.Texts, path: pathlib.Path) -> None:
     )
 
 
-def find(store: Store, ids: listing_lib.Texts) -> np.ndarray:
+def find(store: Store, ids: examples_lib.Texts) -> np.ndarray:
   """Returns int64, the number of each image by its id, or -1.
 
   Ids are the images' paths in the store, or these without an outer folder that
@@ -137,12 +136,12 @@ def find(store: Store, ids: listing_lib.Texts) -> np.ndarray:
   """
   best, best_keys = np.full(len(ids), -1), None
   for keys in _forms(store.names.array):
-    places = own.find(listing_lib.Texts(keys), ids)
+    places = examples_lib.find(examples_lib.Texts(keys), ids)
     if best_keys is None or (places >= 0).sum() > (best >= 0).sum():
       best, best_keys = places, keys
     if (best >= 0).all():
       break
-  backwards = own.find(listing_lib.Texts(best_keys[::-1]), ids)
+  backwards = examples_lib.find(examples_lib.Texts(best_keys[::-1]), ids)
   last = len(store.names) - 1 - backwards
   if twice := np.flatnonzero((best >= 0) & (best != last)).tolist():
     row = twice[0]

@@ -11,11 +11,11 @@ import numpy as np
 import tensorflow as tf
 from PIL import Image
 
+from datasets import examples as examples_lib
 from datasets.images import decode
 from datasets.images import store as store_lib
 from datasets.leaf import files as leaf_files
 from datasets.leaf import users as leaf_users
-from datasets.splits import listing as listing_lib
 from tff_xc import errors
 from tff_xc.data import client_data
 from tff_xc.data import pool as pool_lib
@@ -90,7 +90,7 @@ def _places(
   x: np.ndarray, store: store_lib.Store, found: leaf_files.CelebaFiles
 ) -> np.ndarray:
   """Returns int64 [N], the images' numbers in the store."""
-  ids = listing_lib.texts([[name.decode() for name in x]])
+  ids = examples_lib.texts([[name.decode() for name in x]])
   places = store_lib.find(store, ids)
   missing = sorted(set(ids.take(np.flatnonzero(places < 0))))
   if missing:

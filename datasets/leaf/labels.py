@@ -8,14 +8,13 @@ import pathlib
 
 import numpy as np
 
+from datasets import examples as examples_lib
 from datasets.leaf import files as leaf_files
 from datasets.leaf import json_users
-from datasets.splits import listing as listing_lib
-from datasets.splits import names as names_lib
 from tff_xc import errors
 
 
-def read(files: leaf_files.Files) -> listing_lib.Listing:
+def read(files: leaf_files.Files) -> examples_lib.Examples:
   """Lists the examples of all files; those of test users are the test part.
 
   An example's id is its number: users in the order of "users", training files
@@ -25,7 +24,7 @@ def read(files: leaf_files.Files) -> listing_lib.Listing:
     errors.InputError: as `json_users.read`; a user is in two files of one part;
       a label is no text and no whole number.
   """
-  labels = listing_lib.Codes()
+  labels = examples_lib.Codes()
   parts = [
     _Part(paths, labels) for paths in (files.train or files.all, files.test)
   ]
@@ -35,7 +34,7 @@ def read(files: leaf_files.Files) -> listing_lib.Listing:
   for part in parts:
     size = len(part.labels)
     listings.append(
-      listing_lib.Listing(
+      examples_lib.Examples(
         of_code[part.labels],
         class_names,
         range(first, first + size),
@@ -44,21 +43,13 @@ def read(files: leaf_files.Files) -> listing_lib.Listing:
       )
     )
     first += size
-  train, test = listings
-  return listing_lib.Listing(
-    train.labels,
-    class_names,
-    train.ids,
-    train.users,
-    train.user_names,
-    test if files.test else None,
-  )
+  return examples_lib.of_parts(*listings[: 1 + bool(files.test)])
 
 
 class _Part:
   """The users of some files, and their labels as codes, int32 [k]."""
 
-  def __init__(self, paths, labels: listing_lib.Codes):
+  def __init__(self, paths, labels: examples_lib.Codes):
     self.users, self.sizes, found = [], [], []
     of_user = {}
 
@@ -70,7 +61,7 @@ class _Part:
       of_user[name] = labels.numbers([_text(v, path, name) for v in y])
 
     for path in paths:
-      reading = listing_lib.watched_rows(
+      reading = examples_lib.watched_rows(
         _users(path, add), f'reading {path.name}', lambda _: 1
       )
       for name in reading:
@@ -101,6 +92,6 @@ def _classes(names: list[str]) -> tuple[np.ndarray, list[str]]:
     classes = np.array([int(name) for name in names])
     if classes.max() < 1 << 20:
       return classes.astype(np.int32), list(map(str, range(classes.max() + 1)))
-  ordered = names_lib.in_order(names)
+  ordered = examples_lib.in_order(names)
   place = {name: i for i, name in enumerate(ordered)}
   return np.array([place[name] for name in names], np.int32), ordered

@@ -9,15 +9,14 @@ import pathlib
 
 import numpy as np
 
-from datasets.splits import by_user
+from datasets import examples as examples_lib
 from datasets.splits import hold_out
 from datasets.splits import inputs
 from datasets.splits import own as splits
-from datasets.splits import split_folder
-from datasets.splits import split_path
+from datasets.splits import partitions
+from datasets.splits import split_files
 from datasets.xc import clients
 from datasets.xc import headers as xc_headers
-from datasets.xc import split as xc_split
 from tff_xc import errors
 from tff_xc import wording
 from tff_xc.data import client_data
@@ -49,10 +48,11 @@ def load(
   if choice.is_file:
     return _of_split(path, choice, name)
   train, test = read(path, choice.test_file, choice.test_fraction, choice.seed)
-  if choice.iid:
+  if not choice.is_class:
     labels = clients.sample_labels(train.labels, choice.seed)
-    iid = splits.at_random(np.arange((labels >= 0).sum()), choice)
-    return clients.with_clients(name, train, test, labels, iid)
+    kept = examples_lib.of_labels(labels[labels >= 0], train.labels.shape[1])
+    dealt = splits.deal(kept, choice)
+    return clients.with_clients(name, train, test, labels, dealt)
   return clients.federated(
     name,
     train,
@@ -66,25 +66,31 @@ def load(
 def _of_split(path, choice: splits.Choice, name: str):
   """Returns the data set whose clients, labels and perhaps test a split names."""
   whole, test = read(path, choice.test_file)
-  file, folder = pathlib.Path(choice.split), None
-  if file.is_dir():
-    file, folder = file / split_path.TRAIN, file
-  rows = xc_split.read(file, whole.labels, path)
-  users, labels = np.full([2, whole.labels.shape[0]], -1, np.int32)
-  users[rows.numbers] = rows.users
-  labels[rows.numbers] = np.where(rows.users >= 0, rows.labels, -1)
-  held = np.zeros(len(labels), bool)
-  if folder and not test and (folder / split_folder.TEST).is_file():
+  data = examples_lib.of_labels(whole.labels)
+  split = split_files.read(choice.split, sets=True)
+  named = split.examples
+  numbers, kept = _labels(
+    data,
+    split,
+    named.train,
+    path,
+    'take another rule than frequent_labels, of one label an example',
+  )
+  users, labels = np.full([2, len(data)], -1, np.int32)
+  users[numbers] = named.users[named.train]
+  labels[numbers] = np.where(users[numbers] >= 0, kept, -1)
+  held = np.zeros(len(data), bool)
+  if named.test is not None and not test:
     if choice.test_fraction:
       raise errors.InputError(
-        f'{folder} has a test part; leave out --test_fraction'
+        f'{choice.split} has a test part; leave out --test_fraction'
       )
-    file = folder / split_folder.TEST
-    numbers = xc_split.read(file, whole.labels, path, is_test=True).numbers
+    cure = 'if the test is of another file, give that as --test_file'
+    numbers, _ = _labels(data, split, named.test, path, cure)
     if both := numbers[users[numbers] >= 0].tolist():
       raise errors.InputError(
-        f'{folder}: example {both[0]} is a training and a test example; give each'
-        ' example to one part'
+        f'{choice.split}: example {both[0]} is a training and a test example; give'
+        ' each example to one part'
       )
     held[numbers] = True
   elif choice.test_fraction:
@@ -95,10 +101,26 @@ def _of_split(path, choice: splits.Choice, name: str):
     whole = clients.Part(whole.features[~held], whole.labels[~held])
     users, labels = users[~held], labels[~held]
   owners = users[labels >= 0]
-  partition = by_user.of_users(
-    owners, rows.user_names, np.unique(owners).tolist()
+  partition = partitions.of_users(
+    owners, named.user_names, np.unique(owners).tolist()
   )
   return clients.with_clients(name, whole, test, labels, partition)
+
+
+def _labels(data, split, rows: np.ndarray, path, cure: str):
+  """Returns the examples of a split's rows, and the one label that each keeps."""
+  classes = np.array(split.class_ids)[split.examples.labels[rows]]
+  if not (one := np.char.isdecimal(classes)).all():
+    row = int(np.argmin(one))
+    raise errors.InputError(
+      f'{split.where(rows[row])} has the class {str(classes[row])!r}, which is not'
+      f' one label; {cure}'
+    )
+  try:
+    numbers = split_files.join(data, split, rows, str(path))
+  except errors.InputError as e:
+    raise errors.InputError(f'{e}; {cure}') from e
+  return numbers, classes.astype(int)
 
 
 def read(

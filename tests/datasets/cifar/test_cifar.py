@@ -328,7 +328,7 @@ def test_columns_may_come_in_another_order_and_images_be_left_out(root):
     ('1,50,0', "'50'"),
     ('1,-1,0', "'-1'"),
     ('1,x,0', "'x'"),
-    ('1,5,cat', "'cat'"),
+    ('1,6,cat', "'cat'"),
   ],
 )
 def test_a_bad_line_of_a_split_file_is_named(root, line, message):

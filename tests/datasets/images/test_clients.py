@@ -30,7 +30,7 @@ def write(path, *lines):
   return path
 
 
-def split_folder(folder):
+def split_files(folder):
   """Writes what `launch.make_splits` would: user, image, class; names."""
   write(
     folder / 'federated_train.csv',
@@ -86,7 +86,7 @@ def test_train_and_test_folders(tmp_path):
 @pytest.mark.parametrize('form', ['folder', 'files', 'without suffix'])
 def test_a_split_names_clients_classes_and_test(tmp_path, form):
   path = on_disk.classes(tmp_path / 'photos')
-  split = split_folder(tmp_path / 'splits')
+  split = split_files(tmp_path / 'splits')
   if form == 'without suffix':
     for file in ('federated_train.csv', 'test.csv'):
       text = (split / file).read_text().replace('.jpg', '')
@@ -208,7 +208,7 @@ def test_a_damaged_test_image_is_left_out(tmp_path):
 @pytest.mark.parametrize('part', ['test', 'training'])
 def test_a_part_of_which_nothing_is_left_is_an_error(tmp_path, part):
   path = on_disk.classes(tmp_path / 'photos')
-  split = split_folder(tmp_path / 'splits')
+  split = split_files(tmp_path / 'splits')
   damaged = ['emu/1', 'cat/2']
   if part == 'training':
     damaged = ['cat/0', 'dog/1', 'dog/0', 'emu/0']
@@ -277,7 +277,7 @@ def test_what_would_be_loaded_is_described_without_decoding(
   assert found.startswith('18 images of 3 classes (cat, dog, emu), no test')
   assert found.endswith('; --split must say whose each is')
   assert '; 3 clients' in clients.described(path, own.Choice('class'))
-  split = own.Choice(str(split_folder(tmp_path / 'splits')))
+  split = own.Choice(str(split_files(tmp_path / 'splits')))
   assert clients.described(path, split) == (
     '6 images of 3 classes (cat, dog, emu), 2 of them test; 3 clients'
   )
@@ -298,7 +298,7 @@ def test_one_folder_of_all_images_needs_a_split(tmp_path):
 
 def test_missing_images(tmp_path, capsys):
   path = on_disk.classes(tmp_path / 'photos')
-  split = split_folder(tmp_path / 'splits')
+  split = split_files(tmp_path / 'splits')
   (path / 'cat/0.jpg').unlink()
   dataset = load(path, split)
   assert '1 of 6 images' in capsys.readouterr().err
@@ -316,7 +316,7 @@ def test_bad_input_is_one_sentence(tmp_path):
     load(path, '')
   with pytest.raises(errors.InputError, match='18 training'):
     load(path, 'iid:19')
-  split = split_folder(tmp_path / 'splits')
+  split = split_files(tmp_path / 'splits')
   write(split / 'classes.csv', 'class,name', '0,cat', '1,dog')
   with pytest.raises(errors.InputError, match="class '2'"):
     load(path, split)

@@ -14,13 +14,13 @@ from tensorflow_federated.python.simulation.datasets import (
   vision_datasets_utils,
 )
 
+from datasets import examples as examples_lib
 from datasets import parsed_cache
 from datasets.images import clients
 from datasets.images import decode
 from datasets.images import packed
 from datasets.images import record_features
 from datasets.images import store as store_lib
-from datasets.splits import listing as listing_lib
 from datasets.splits import own
 from tests.datasets.images import on_disk
 from tff_xc import errors
@@ -124,16 +124,16 @@ def test_an_index_that_cannot_be_kept_is_made_in_memory(tmp_path, monkeypatch):
 def test_ids_are_paths_or_names_with_or_without_suffix(tmp_path, write):
   names = ['dog/2.jpg', 'cat/1.b.jpg', 'cat/deep/3.png']
   store = store_lib.open_store(on_disk.write(tmp_path, names))
-  ids = listing_lib.texts([[write(name) for name in names]])
+  ids = examples_lib.texts([[write(name) for name in names]])
   assert store_lib.find(store, ids).tolist() == [2, 0, 1]
-  ids = listing_lib.texts([[write(n) for n in [*names, 'cat/absent.jpg']]])
+  ids = examples_lib.texts([[write(n) for n in [*names, 'cat/absent.jpg']]])
   assert store_lib.find(store, ids).tolist() == [2, 0, 1, -1]
 
 
 def test_an_ambiguous_id_is_refused(tmp_path):
   store = store_lib.open_store(on_disk.write(tmp_path, ['a/1.jpg', 'b/1.jpg']))
   with pytest.raises(errors.InputError, match=r"'1.jpg' may be .*a/1.jpg"):
-    store_lib.find(store, listing_lib.texts([['1.jpg']]))
+    store_lib.find(store, examples_lib.texts([['1.jpg']]))
 
 
 def test_links_lead_to_images_and_not_in_circles(tmp_path):
@@ -329,7 +329,7 @@ def test_ids_may_leave_out_the_outer_folder(tmp_path):
   on_disk.tarred(tmp_path / 'outer', tmp_path / 'w.tar')
   store = store_lib.open_store(tmp_path / 'w.tar')
   assert all(name.startswith('winter21_whole/n000') for name in store.names)
-  ids = listing_lib.texts([sorted(SYNSETS)[::-1]])
+  ids = examples_lib.texts([sorted(SYNSETS)[::-1]])
   expected = np.arange(len(SYNSETS))[::-1]
   np.testing.assert_array_equal(store_lib.find(store, ids), expected)
 

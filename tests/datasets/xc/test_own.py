@@ -77,12 +77,7 @@ def make(tmp_path):
     for i in range(40)
   ]
   path = write(tmp_path / 'mine_train.txt', lines, '40 41 5')
-  settings = {
-    'alpha': 1.0,
-    'clients': 4,
-    'examples_per_client': 0,
-    'size_deviation': 0.0,
-  }
+  settings = rules.get('dirichlet').settings(clients=4)
   request = rules.Request('dirichlet', settings, 3, test_fraction=0.25)
   made = making.make(request, path, inputs.Columns())
   output.write(tmp_path / 'split', made)
@@ -107,7 +102,7 @@ def test_a_split_names_clients_labels_and_the_test(tmp_path):
   for name, rows in expected.items():
     x, y = dataset.train.examples(name)
     assert sorted(zip(example_of(x), y, strict=True)) == sorted(rows)
-  held = made.test_numbers.tolist()
+  held = made.test.tolist()
   x, y = dataset.test.examples(np.arange(len(dataset.test)))
   assert example_of(x) == held
   labels = xc.read((path,)).labels
@@ -135,11 +130,15 @@ def test_random_clients(tmp_path):
 @pytest.mark.parametrize(
   ('file', 'line', 'message'),
   [
-    ('federated_train.csv', 'ann,40,1', "image_id is '40'; expected 0 to 39"),
-    ('federated_train.csv', ',1,1', 'line 2 has no user_id'),
+    ('federated_train.csv', 'ann,40,1', "line 2 has the image_id '40'"),
+    ('federated_train.csv', ',1,1', 'line 2 has no user'),
     ('federated_train.csv', 'ann,2,0 2', 'take another rule than frequent_lab'),
-    ('federated_train.csv', 'ann,0,9', "has class '9' here and 0 in .*mine_tr"),
-    ('federated_train.csv', 'ann,0,0\nbob,0,0', 'has example 0 twice'),
+    (
+      'federated_train.csv',
+      'ann,0,9',
+      "has class '9' here and '0' in .*mine_tr",
+    ),
+    ('federated_train.csv', 'ann,0,0\nbob,0,0', 'line 3 has the example'),
     ('test.csv', '3,0 1 2', 'give that as --test_file'),
     ('test.csv', '3,', 'give that as --test_file'),
   ],

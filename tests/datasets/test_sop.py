@@ -1,14 +1,13 @@
 """The lists of Stanford Online Products, and their clients."""
 
 import math
-import shutil
 
 import numpy as np
 import pytest
 
-from datasets.sop import files
-from datasets.sop import rules
-from tests.datasets.sop import on_disk
+from datasets import sop
+from datasets.splits import rules
+from tests.datasets import sop_on_disk as on_disk
 from tff_xc import errors
 
 
@@ -18,20 +17,22 @@ def naive_clients(train, size):
   return [in_order[i : i + size] for i in range(0, len(in_order), size)]
 
 
-def clients(listing, size):
-  split = rules.RULES['sop'].split(listing, 0, examples_per_client=size)
+def clients(found, size):
+  numbers = found.train
+  split = rules.deal('sop', found.some(numbers), examples_per_client=size)
   return [
-    listing.ids.take(split.train.of_client(k)) for k in range(len(split.train))
+    found.ids_of(numbers[split.train.of_client(k)])
+    for k in range(len(split.train))
   ]
 
 
 @pytest.mark.parametrize('size', [1, 5, 100])
 def test_clients_are_chunks_of_the_list_sorted_by_class(tmp_path, size):
   train, test = on_disk.lists()
-  listing = files.read(on_disk.write(tmp_path, train, test))
-  found = clients(listing, size)
-  assert len(found) == math.ceil(37 / size)
-  for images, expected in zip(found, naive_clients(train, size), strict=True):
+  found = sop.read(on_disk.write(tmp_path, train, test))
+  dealt = clients(found, size)
+  assert len(dealt) == math.ceil(37 / size)
+  for images, expected in zip(dealt, naive_clients(train, size), strict=True):
     assert sorted(images) == sorted(row[3] for row in expected)
 
 
@@ -47,15 +48,15 @@ def test_596_clients_of_the_published_sizes(tmp_path):
     sizes = np.clip(sizes, 2, 12)
   train = on_disk.rows(sizes.tolist(), 1, 1)
   path = on_disk.write(tmp_path, train, on_disk.rows([3], 20_000, 60_000))
-  listing = files.read(path)
-  found = clients(listing, 100)
-  assert len(found) == 596
-  assert [len(images) for images in found] == [100] * 595 + [51]
+  found = sop.read(path)
+  dealt = clients(found, 100)
+  assert len(dealt) == 596
+  assert [len(images) for images in dealt] == [100] * 595 + [51]
   class_of = {row[3]: row[1] for row in train}
-  held = np.mean([len({class_of[i] for i in images}) for images in found])
+  held = np.mean([len({class_of[i] for i in images}) for images in dealt])
   assert 19.5 < held < 20.5
   facts = rules.RULES['sop'].published.input
-  assert {n: listing.facts[n] for n in facts if 'train' in n} == {
+  assert {n: found.facts[n] for n in facts if 'train' in n} == {
     'images in Ebay_train.txt': 59_551,
     'classes in Ebay_train.txt': 11_318,
   }
@@ -63,43 +64,14 @@ def test_596_clients_of_the_published_sizes(tmp_path):
 
 def test_the_test_list_is_of_other_classes(tmp_path):
   train, test = on_disk.lists()
-  listing = files.read(on_disk.write(tmp_path, train, test))
-  part = listing.retrieval
-  assert listing.class_names == [str(c) for c in range(1, 7)]
-  assert list(listing.ids) == [row[3] for row in train]
-  assert listing.labels.tolist() == [row[1] - 1 for row in train]
-  assert list(part.ids) == [row[3] for row in test]
-  assert part.labels.tolist() == [row[1] - 1 for row in test]
-  assert [int(part.class_names[c]) for c in part.labels] == [
-    row[1] for row in test
-  ]
-  assert listing.test is None
-
-
-@pytest.mark.parametrize(
-  'pack',
-  [
-    lambda path: path,
-    lambda path: path.parent,
-    lambda path: shutil.make_archive(
-      str(path.parent / 'sop'), 'zip', path.parent, path.name
-    ),
-  ],
-)
-def test_folder_and_zip_are_alike(tmp_path, pack):
-  path = on_disk.write(tmp_path, *on_disk.lists())
-  expected = files.read(path).fingerprint()
-  assert expected['retrieval_examples'] == 9
-  assert files.read(pack(path)).fingerprint() == expected
-
-
-def test_another_test_list_is_other_data(tmp_path):
-  train, test = on_disk.lists()
-  found = [
-    files.read(on_disk.write(tmp_path / str(i), train, some)).fingerprint()
-    for i, some in enumerate([test, test[::-1]])
-  ]
-  assert found[0] != found[1]
+  found = sop.read(on_disk.write(tmp_path, train, test))
+  assert found.class_names == [str(c) for c in range(1, 7)]
+  assert list(found.ids) == [row[3] for row in train + test]
+  assert found.labels.tolist() == [row[1] - 1 for row in train + test]
+  assert found.train.tolist() == list(range(len(train)))
+  assert len(found.retrieval) == len(test)
+  assert found.retrieval_class_names == ['7', '8', '9']
+  assert found.test is None
 
 
 @pytest.mark.parametrize(
@@ -119,11 +91,11 @@ def test_a_malformed_list_is_refused_in_a_sentence(tmp_path, change, said):
   file = path / 'Ebay_train.txt'
   file.write_text(change(file.read_text()), errors='surrogateescape')
   with pytest.raises(errors.InputError, match=said):
-    files.read(path)
+    sop.read(path)
 
 
 def test_a_missing_list_is_named(tmp_path):
   path = on_disk.write(tmp_path, *on_disk.lists())
   (path / 'Ebay_test.txt').unlink()
   with pytest.raises(errors.InputError, match=r'has no Ebay_test\.txt; give'):
-    files.read(path)
+    sop.read(path)

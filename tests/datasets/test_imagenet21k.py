@@ -1,4 +1,4 @@
-"""ImageNet-21k's clients: held to a naive check of what the rule promises."""
+"""ImageNet-21k: its forms, and a naive check of what its rule promises."""
 
 import collections
 import math
@@ -6,7 +6,10 @@ import math
 import numpy as np
 import pytest
 
-from datasets.imagenet21k import shards
+from datasets import examples
+from datasets import imagenet21k
+from datasets.splits import rules
+from tests.datasets import imagenet21k_on_disk as on_disk
 from tff_xc import errors
 
 # Many classes; few; one that outweighs all others; classes of one example.
@@ -49,7 +52,7 @@ def check(labels, partition, size, per_client):
 def test_shards_of_a_client_are_of_distinct_classes(sizes, size, per_client):
   labels = labels_of(SIZES[sizes])
   labels[::11] = -1
-  deal = lambda seed: shards.deal(
+  deal = lambda seed: imagenet21k.deal(
     labels, examples_per_shard=size, shards_per_client=per_client, seed=seed
   )
   for seed in range(5):
@@ -65,7 +68,7 @@ def test_shards_of_a_client_are_of_distinct_classes(sizes, size, per_client):
 def test_clients_have_no_classes_in_common_by_their_numbers():
   """Dealt class by class, neighbours would have the same classes."""
   labels = labels_of([400] * 200)
-  partition = shards.deal(
+  partition = imagenet21k.deal(
     labels, examples_per_shard=20, shards_per_client=20, seed=0
   )
   held = [set(labels[partition.of_client(k)].tolist()) for k in range(200)]
@@ -76,9 +79,16 @@ def test_clients_have_no_classes_in_common_by_their_numbers():
 @pytest.mark.parametrize('share', [0.2, 0.5])
 def test_the_test_is_a_share_of_each_class(share):
   labels = labels_of(SIZES['many'] * 3)
-  split = shards.split(
-    labels, 3, test_share=share, examples_per_shard=5, shards_per_client=4
+  data = examples.of_labels(labels)
+  deal = lambda seed: rules.deal(
+    'imagenet21k',
+    data,
+    seed,
+    test_share=share,
+    examples_per_shard=5,
+    shards_per_client=4,
   )
+  split = deal(3)
   in_test = np.bincount(labels[split.test], minlength=180)
   for count, tested in zip(np.bincount(labels), in_test, strict=True):
     low, high = math.floor(share * count), math.ceil(share * count)
@@ -86,17 +96,62 @@ def test_the_test_is_a_share_of_each_class(share):
     assert count > 1 or not tested
   both = np.concatenate([split.test, split.train.numbers])
   assert sorted(both.tolist()) == list(range(len(labels)))
-  drawn = shards.split(labels, 4, test_share=share).test.tolist()
-  assert drawn != split.test.tolist()
+  assert deal(4).test.tolist() != split.test.tolist()
 
 
 def test_nothing_to_deal_is_refused():
   with pytest.raises(errors.InputError, match=r'test_share=0\.2 holds out no'):
-    shards.split(np.arange(4, dtype=np.int32), 0)
+    rules.deal('imagenet21k', examples.of_labels(np.arange(4)))
   with pytest.raises(errors.InputError, match='no example has a label'):
-    shards.deal(
+    imagenet21k.deal(
       np.full(4, -1, np.int32),
       examples_per_shard=2,
       shards_per_client=2,
       seed=0,
     )
+
+
+@pytest.mark.parametrize(
+  'write',
+  [
+    on_disk.folders,
+    on_disk.tars,
+    on_disk.tar_of_tars,
+    on_disk.as_text,
+    on_disk.as_windows_gzip,
+  ],
+)
+def test_every_form_has_the_same_images(tmp_path, write, monkeypatch):
+  monkeypatch.setattr(imagenet21k, '_LINES', 3)
+  found = imagenet21k.read(write(tmp_path))
+  assert list(found.ids) == sorted(on_disk.NAMES)
+  synsets = ['n00000001', 'n00000003', 'n00000020', 'n00000100']
+  assert found.class_names == synsets
+  assert [synsets[c] for c in found.labels] == [
+    n[:9] for n in sorted(on_disk.NAMES)
+  ]
+  assert found.facts == {'images': len(on_disk.NAMES), 'classes': 4}
+
+
+@pytest.mark.parametrize(
+  ('change', 'said'),
+  [
+    (lambda t: t + 'n1.JPEG\n', r'line 21: .n1\.JPEG. is no SYNSET/NAME'),
+    (lambda t: t + '\n \nn1.JPEG', r'line 23: .n1\.JPEG. is no SYNSET'),
+    (lambda t: t + '\n' + t.split('\n')[4], r'line 22: .* in line 5 already'),
+    (lambda t: t + 'n1/2.txt\n', r'line 21: .n1/2\.txt. is no SYNSET'),
+    (lambda t: t + t.split('\n')[4], r'line 21: .* is in line 5 already'),
+    (lambda t: '', 'has no lines'),
+    (lambda t: t + '\udcff', 'cannot be read'),
+  ],
+)
+def test_a_malformed_list_is_refused_in_a_sentence(tmp_path, change, said):
+  path = on_disk.as_text(tmp_path)
+  path.write_text(change(path.read_text()), errors='surrogateescape')
+  with pytest.raises(errors.InputError, match=said):
+    imagenet21k.read(path)
+
+
+def test_a_missing_list_is_named(tmp_path):
+  with pytest.raises(errors.InputError, match=r'list\.txt cannot be read'):
+    imagenet21k.read(tmp_path / 'list.txt')

@@ -13,8 +13,8 @@ from typing import NamedTuple
 
 import numpy as np
 
+from datasets import examples as examples_lib
 from datasets import zip_members
-from datasets.splits import listing as listing_lib
 from tff_xc import errors
 
 TRAIN, TEST = 'Ebay_train.txt', 'Ebay_test.txt'
@@ -24,14 +24,7 @@ FOLDER = 'Stanford_Online_Products'
 
 
 class _List(NamedTuple):
-  """The content of a list.
-
-  Attributes:
-    file: the list.
-    classes: int64 [k], class ids.
-    images: [k], paths.
-    lines: [k].
-  """
+  """A list: k class ids and paths, and their lines."""
 
   file: pathlib.Path
   classes: np.ndarray
@@ -39,7 +32,7 @@ class _List(NamedTuple):
   lines: list[int]
 
 
-def read(path: str | os.PathLike) -> listing_lib.Listing:
+def read(path: str | os.PathLike) -> examples_lib.Examples:
   """Lists the images of both lists; the images themselves may be absent.
 
   Classes are numbered in the order of their ids, and those of the test list come
@@ -55,8 +48,7 @@ def read(path: str | os.PathLike) -> listing_lib.Listing:
     errors.InputError: a list is missing or damaged; an image is there twice; the
       lists have a class in common.
   """
-  path = pathlib.Path(path)
-  train, test = (_read(_find(path, name)) for name in (TRAIN, TEST))
+  train, test = (_read(_find(pathlib.Path(path), n)) for n in (TRAIN, TEST))
   _check_once(train, test)
   if len(both := np.intersect1d(train.classes, test.classes)):
     row = test.classes.tolist().index(both[0])
@@ -65,24 +57,20 @@ def read(path: str | os.PathLike) -> listing_lib.Listing:
       f' {train.file.name}, and the test is of other classes; give the lists as'
       ' distributed'
     )
-  ids, labels = np.unique(train.classes, return_inverse=True)
-  test_ids, test_labels = np.unique(test.classes, return_inverse=True)
-  names = list(map(str, ids.tolist()))
-  facts = {}
-  for found, classes in ((train, ids), (test, test_ids)):
+  parts, facts = [], {}
+  for found in (train, test):
+    ids, labels = np.unique(found.classes, return_inverse=True)
     facts[f'images in {found.file.name}'] = len(found.images)
-    facts[f'classes in {found.file.name}'] = len(classes)
-  return listing_lib.Listing(
-    labels.astype(np.int32),
-    names,
-    listing_lib.texts([train.images]),
-    retrieval=listing_lib.Listing(
-      (test_labels + len(ids)).astype(np.int32),
-      names + list(map(str, test_ids.tolist())),
-      listing_lib.texts([test.images]),
-    ),
-    facts=facts,
-  )
+    facts[f'classes in {found.file.name}'] = len(ids)
+    parts.append(
+      examples_lib.Examples(
+        labels.astype(np.int32),
+        list(map(str, ids.tolist())),
+        examples_lib.texts([found.images]),
+        facts=facts,
+      )
+    )
+  return examples_lib.of_parts(parts[0], retrieval=parts[1])
 
 
 def _find(path: pathlib.Path, name: str) -> pathlib.Path:
@@ -97,20 +85,20 @@ def _find(path: pathlib.Path, name: str) -> pathlib.Path:
 def _read(file: pathlib.Path) -> _List:
   try:
     with zip_members.open_text(file) as text:
-      return _parsed(file, text)
+      return _parsed(file, zip_members.lines(text, file))
   except zip_members.DAMAGE as e:
     raise errors.InputError(
       f'{file} is no list that can be read ({e}); get it again'
     ) from e
 
 
-def _parsed(file: pathlib.Path, text) -> _List:
-  if tuple(text.readline().split()) != HEADER:
+def _parsed(file: pathlib.Path, rows) -> _List:
+  if tuple(next(rows, '').split()) != HEADER:
     raise errors.InputError(
       f'{file}, line 1: expected {" ".join(HEADER)!r}; give the list as distributed'
     )
   classes, images, lines = [], [], []
-  for number, line in enumerate(text, 2):
+  for number, line in enumerate(rows, 2):
     fields = line.split(maxsplit=3)
     if not fields:
       continue
