@@ -17,6 +17,7 @@ from collections.abc import Mapping
 
 import numpy as np
 
+from datasets import examples as examples_lib
 from datasets import npz
 from datasets.images import decode
 from datasets.splits import inputs
@@ -27,7 +28,13 @@ from tff_xc.data import pool
 
 Arrays = Mapping[str, np.ndarray]
 # What the names of a part's arrays begin with.
-SPLITS = ('', 'test_', 'retrieval_')
+PARTS = ('', 'test_', 'retrieval_')
+# What to do about pixels of another kind of dtype.
+_TO_UINT8 = {
+  'f': "of pixels from 0 to 1 write (255 * x).round().astype('uint8')",
+  'u': "of 16 bits write (x >> 8).astype('uint8')",
+  'i': "write x.astype('uint8') if they are from 0 to 255",
+}
 
 
 def load(
@@ -53,9 +60,9 @@ def load(
   shape = arrays['x'].shape[1:3]
   side = side or min(shape)
   if shape != (side, side):
-    for split in present(arrays):
-      images = [decode.fitted_array(x, side) for x in arrays[f'{split}x']]
-      arrays[f'{split}x'] = np.stack(images)
+    for part in present(arrays):
+      images = [decode.fitted_array(x, side) for x in arrays[f'{part}x']]
+      arrays[f'{part}x'] = np.stack(images)
   found = parts(path, arrays, choice)
   if 'test_y' in arrays:
     kept = own.sampled(np.arange(len(arrays['test_y'])), choice, str(path))
@@ -67,8 +74,18 @@ def load(
 def read_images(path: str | os.PathLike) -> dict[str, np.ndarray]:
   """Reads a file of images and checks it; errors are those of `load`."""
   arrays = read(path)
-  for split in present(arrays):
-    _check_images(path, arrays, split)
+  for part in present(arrays):
+    x = arrays[f'{part}x']
+    if x.ndim not in (3, 4) or not all(x.shape[1:]):
+      raise errors.InputError(
+        f'{path}: {part}x is {x.dtype} {list(x.shape)}; expected images [N, height,'
+        ' width] or [N, height, width, channels]; rows of features are --task=table'
+      )
+    if x.dtype != np.uint8:
+      how = _TO_UINT8.get(x.dtype.kind, 'give pixels from 0 to 255')
+      raise errors.InputError(
+        f'{path}: {part}x is {x.dtype}; expected uint8, 0 to 255: {how}'
+      )
   return arrays
 
 
@@ -78,10 +95,30 @@ def read(path: str | os.PathLike) -> dict[str, np.ndarray]:
   Raises:
     errors.InputError: as `load`.
   """
-  path = pathlib.Path(path)
-  arrays = _read(path)
-  for split in present(arrays):
-    _check_labels(path, arrays, split)
+  arrays = npz.read(path)
+  for part in present(arrays):
+    names = f'{part}x', f'{part}y'
+    if missing := [name for name in names if name not in arrays]:
+      found = ', '.join(sorted(arrays)) or 'nothing'
+      raise errors.InputError(
+        f'{path} has no array {missing[0]!r} (it has {found}); add it'
+      )
+    x, y = map(arrays.get, names)
+    if x.shape[1:] != arrays['x'].shape[1:] or not x.ndim:
+      raise errors.InputError(
+        f'{path}: {part}x has examples {list(x.shape[1:])} and x'
+        f' {list(arrays["x"].shape[1:])}; make them alike'
+      )
+    if (
+      y.dtype.kind not in 'iu'
+      or y.shape != (len(x),)
+      or not y.size
+      or y.min() < 0
+    ):
+      raise errors.InputError(
+        f'{path}: {part}y is {y.dtype} {list(y.shape)}; expected {len(x)} whole'
+        ' numbers from 0, one label for each example'
+      )
   y = arrays['y']
   if 'client' in arrays:
     npz.owners(path, arrays['client'], y.shape)
@@ -98,8 +135,8 @@ def read(path: str | os.PathLike) -> dict[str, np.ndarray]:
 
 def present(arrays: Arrays) -> list[str]:
   """Returns the parts that there are, and the training part in any case."""
-  there = lambda split: {f'{split}x', f'{split}y'} & set(arrays)
-  return [split for split in SPLITS if there(split) or not split]
+  there = lambda part: {f'{part}x', f'{part}y'} & set(arrays)
+  return [part for part in PARTS if there(part) or not part]
 
 
 def parts(path: pathlib.Path, arrays: Arrays, choice: own.Choice) -> own.Parts:
@@ -107,7 +144,7 @@ def parts(path: pathlib.Path, arrays: Arrays, choice: own.Choice) -> own.Parts:
   y, users, names = arrays['y'], None, ()
   if 'client' in arrays:
     users, names = npz.owners(path, arrays['client'], y.shape)
-  data = own.Labelled(
+  data = examples_lib.Examples(
     labels=y,
     class_names=list(map(str, range(int(y.max()) + 1))),
     ids=range(len(y)),
@@ -120,89 +157,21 @@ def parts(path: pathlib.Path, arrays: Arrays, choice: own.Choice) -> own.Parts:
 
 
 def federated(
-  path: pathlib.Path,
-  arrays: Arrays,
-  found: own.Parts,
-  **more,
+  path: pathlib.Path, arrays: Arrays, found: own.Parts, **more
 ) -> client_data.FederatedDataset:
-  """Returns the data set with the clients and the test of `parts`.
-
-  Args:
-    path: the file.
-    arrays: its content, as `read` checks it.
-    found: from `parts`.
-    **more: further attributes of the data set.
-  """
-  train, test_part, retrieval = (
-    pool.in_memory(arrays[f'{split}x'], arrays[f'{split}y'])
-    if f'{split}x' in arrays
+  """Returns the data set of checked arrays and `parts`, with further attributes."""
+  train, test, retrieval = (
+    pool.in_memory(arrays[f'{part}x'], arrays[f'{part}y'])
+    if f'{part}x' in arrays
     else None
-    for split in SPLITS
+    for part in PARTS
   )
   return client_data.FederatedDataset(
     name=path.stem,
     num_classes=int(arrays['y'].max()) + 1,
     train=client_data.PartitionedClientData(train, found.clients),
-    test=test_part if found.test is None else train.subset(found.test),
+    test=test if found.test is None else train.subset(found.test),
     retrieval=retrieval,
     held_out=found.held_out,
     **more,
   )
-
-
-def _read(path: pathlib.Path) -> dict[str, np.ndarray]:
-  if not path.is_file():
-    raise errors.InputError(
-      f'{path} is no file; give the .npz of your data, with arrays x, y, client'
-    )
-  return npz.read(path)
-
-
-def _check_labels(path, arrays: Arrays, split: str) -> None:
-  for name in ('x', 'y'):
-    if f'{split}{name}' not in arrays:
-      found = ', '.join(sorted(arrays)) or 'nothing'
-      raise errors.InputError(
-        f'{path} has no array {split + name!r} (it has {found}); add it'
-      )
-  x, y = arrays[f'{split}x'], arrays[f'{split}y']
-  if x.shape[1:] != arrays['x'].shape[1:] or not x.ndim:
-    raise errors.InputError(
-      f'{path}: {split}x has examples {list(x.shape[1:])} and x'
-      f' {list(arrays["x"].shape[1:])}; make them alike'
-    )
-  if not np.issubdtype(y.dtype, np.integer) or y.shape != (len(x),):
-    raise errors.InputError(
-      f'{path}: {split}y is {y.dtype} {list(y.shape)}; expected {len(x)}'
-      ' integers, one label for each example'
-    )
-  if not len(y) or y.min() < 0:
-    raise errors.InputError(
-      f'{path}: {split}y is empty or has labels below 0; labels start at 0'
-    )
-
-
-def _check_images(path, arrays: Arrays, split: str) -> None:
-  x = arrays[f'{split}x']
-  shape = f'{split}x is {x.dtype} {list(x.shape)}'
-  if x.ndim == 2:
-    raise errors.InputError(
-      f'{path}: {shape}, and images are [N, height, width] or [N, height, width,'
-      ' channels]; rows of features are --task=table'
-    )
-  if x.ndim not in (3, 4) or not all(x.shape[1:]):
-    raise errors.InputError(
-      f'{path}: {shape}; expected images [N, height, width] or [N, height,'
-      ' width, channels]'
-    )
-  if x.dtype != np.uint8:
-    how = _TO_UINT8.get(x.dtype.kind, 'give pixels from 0 to 255')
-    raise errors.InputError(f'{path}: {shape}; expected uint8, 0 to 255: {how}')
-
-
-# By kinds of dtypes.
-_TO_UINT8 = {
-  'f': "of pixels from 0 to 1 write (255 * x).round().astype('uint8')",
-  'u': "of 16 bits write (x >> 8).astype('uint8')",
-  'i': "write x.astype('uint8') if they are from 0 to 255",
-}

@@ -6,10 +6,7 @@ divided by the sum. A class is a number from 0. Of data that name their classes 
 a name: if all rows have names of the data, these count, even where they are numbers.
 """
 
-import math
 import os
-import pathlib
-from collections.abc import Iterator
 from collections.abc import Sequence
 
 import numpy as np
@@ -36,60 +33,6 @@ def read(
   Raises:
     errors.InputError: naming the file and the line that is wrong.
   """
-  found = np.zeros(num_classes)
-  place_of = {}
-  lines = list(_lines(pathlib.Path(path)))
-  place = {tables.plain(n): i for i, n in enumerate(class_names or ())}
-  by_name = bool(place) and all(name in place for _, name, _ in lines)
-  for where, name, value in lines:
-    label = place[name] if by_name else _class(name, num_classes, place, where)
-    if label in place_of:
-      raise errors.InputError(
-        f'{where}: class {name} is in {place_of[label]} already; give each class'
-        ' once'
-      )
-    found[label], place_of[label] = _number(value, where), where
-  with np.errstate(over='ignore'):
-    total = found.sum()
-  if not 0 < total < math.inf:
-    raise errors.InputError(
-      f'{path}: the probabilities have the sum {total}; expected a finite number'
-      ' above 0: give a class that occurs'
-    )
-  return found / total
-
-
-def _class(name: str, num_classes: int, names, where: str) -> int:
-  """Returns the class of a number from 0, beside the data's names for errors."""
-  # int() may refuse longer numbers.
-  if name.isdecimal() and len(name) < 20 and int(name) < num_classes:
-    return int(name)
-  others = ''
-  if names:
-    others = (
-      f', or in all lines a name of the data, such as {next(iter(names))!r}'
-    )
-  raise errors.InputError(
-    f'{where}: class is {name[:20]!r}; expected a number from 0 to'
-    f' {num_classes - 1}{others}: mend it'
-  )
-
-
-def _number(value: str, where: str) -> float:
-  try:
-    number = float(value)
-  except ValueError:
-    number = math.nan
-  if not 0 <= number < math.inf:
-    raise errors.InputError(
-      f'{where}: the probability is {value[:20]!r}; expected a finite number of at'
-      ' least 0: mend it'
-    )
-  return number
-
-
-def _lines(path: pathlib.Path) -> Iterator[tuple[str, str, str]]:
-  """Yields (place, class, probability) of every row."""
   if not zip_members.is_file(path):
     raise errors.InputError(
       f'{path} is no file; give one with the columns class,probability'
@@ -101,6 +44,47 @@ def _lines(path: pathlib.Path) -> Iterator[tuple[str, str, str]]:
       f'{path}, line 1 is {",".join(header)[:80]!r}; expected the columns'
       ' class,probability or class,weight: give such a file'
     )
-  for batch in tables.batches(path, [_CLASS], raw=values):
-    for row, name in enumerate(batch.columns[_CLASS]):
-      yield batch.where(row), name, str(batch.raw[values[0]][row])
+  rows = [
+    (batch.where(row), name, str(batch.raw[values[0]][row]))
+    for batch in tables.batches(path, [_CLASS], raw=values)
+    for row, name in enumerate(batch.columns[_CLASS])
+  ]
+  named = {tables.plain(n): i for i, n in enumerate(class_names or ())}
+  by_name = all(name in named for _, name, _ in rows)
+  numbers = {str(i): i for i in range(num_classes)}
+  found, seen = np.zeros(num_classes), {}
+  for where, name, value in rows:
+    label = named[name] if by_name else numbers.get(name.lstrip('0') or '0')
+    if label is None or not name:
+      others = ', or in all lines a name of the data, such as '
+      others += repr(next(iter(named), ''))
+      raise errors.InputError(
+        f'{where}: class is {name[:20]!r}; expected a number from 0 to'
+        f' {num_classes - 1}{others if named else ""}: mend it'
+      )
+    if label in seen:
+      raise errors.InputError(
+        f'{where}: class {name} is in {seen[label]} already; give each class once'
+      )
+    found[label], seen[label] = _number(value, where), where
+  with np.errstate(over='ignore'):
+    total = found.sum()
+  if not 0 < total < np.inf:
+    raise errors.InputError(
+      f'{path}: the probabilities have the sum {total}; expected a finite number'
+      ' above 0: give a class that occurs'
+    )
+  return found / total
+
+
+def _number(value: str, where: str) -> float:
+  try:
+    number = float(value)
+  except ValueError:
+    number = np.nan
+  if not 0 <= number < np.inf:
+    raise errors.InputError(
+      f'{where}: the probability is {value[:20]!r}; expected a finite number of at'
+      ' least 0: mend it'
+    )
+  return number

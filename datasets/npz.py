@@ -21,7 +21,9 @@ def read(
       headers announce more than the free memory.
   """
   if not os.path.isfile(path):  # A pipe would wait for a writer.
-    raise errors.InputError(f'{path} is no file; give a .npz')
+    raise errors.InputError(
+      f'{path} is no file; give the .npz of your data, with arrays x, y, client'
+    )
   try:
     # One array without a zip is mapped, not read.
     file = np.load(path, mmap_mode='r', allow_pickle=False)
@@ -32,12 +34,8 @@ def read(
       npz_headers.check(path, wanted, 'give smaller arrays')
       return {name: file[name] for name in wanted}
   except (
-    ValueError,
-    OSError,
-    EOFError,
-    zipfile.BadZipFile,
-    zlib.error,
-    AttributeError,
+    *(ValueError, OSError, EOFError, AttributeError),
+    *(zipfile.BadZipFile, zlib.error),
     RuntimeError,  # A password, or an unknown compression.
   ) as e:
     raise errors.InputError(

@@ -21,12 +21,14 @@ from typing import Any
 
 from absl import flags
 
-from datasets.splits import rule as rule_lib
 from datasets.splits import rules
 from launch import app
 from launch import settings
 from tff_xc import errors
 from tff_xc.algorithms import hyperparameters as hp
+
+# Flags that had another name.
+_RENAMED = {'alpha': 'concentration'}
 
 
 def rule_settings(name: str) -> Mapping[str, Any]:
@@ -35,40 +37,27 @@ def rule_settings(name: str) -> Mapping[str, Any]:
   Raises:
     errors.InputError: a flag of another rule is given, or a value is bad.
   """
-  own = rules.get(name).flags
-  values = {flag: known.default for flag, known in own.items()}
+  rule = rules.get(name)
+  own, given = {flag.name: flag for flag in rule.flags}, {}
   for flag in _flags():
-    given = flags.FLAGS[flag].value
-    if given is None:
+    if (value := flags.FLAGS[flag].value) is None:
       continue
     if flag not in own:
       raise errors.InputError(
         f'--{flag} is no flag of {name}, which takes '
         + (', '.join(f'--{n}' for n in own) or 'none')
       )
-    values[flag] = _parsed(flag, own[flag], given)
-  return values
-
-
-def _parsed(name: str, flag: rule_lib.Flag, text: str):
-  """Returns the value of a rule's flag; the rule gives its type and bounds."""
-  bounds = {'least': flag.least, 'most': flag.most, 'choices': flag.choices}
-  known = hp.Hyperparameter(name, flag.default, flag.meaning, **bounds)
-  try:
-    return known.checked(type(flag.default)(text))
-  except ValueError:
-    return known.checked(text)  # Refuses it.
+    given[flag] = rules.parsed(own[flag], value)
+  return rule.settings(**given)
 
 
 def _flags() -> dict[str, str]:
   """Returns what the flags of all rules mean, by name."""
   meanings: dict[str, dict[str, list[str]]] = {}
   for name, rule in rules.RULES.items():
-    for flag, known in rule.flags.items():
-      meaning = meanings.setdefault(flag, {})
-      meaning.setdefault(
-        f'{known.meaning} (default {known.default})', []
-      ).append(name)
+    for flag in rule.flags:
+      text = f'{flag.help} (default {flag.default})'
+      meanings.setdefault(flag.name, {}).setdefault(text, []).append(name)
   return {
     flag: '; '.join(f'{", ".join(by)}: {text}' for text, by in found.items())
     for flag, found in meanings.items()
@@ -76,72 +65,57 @@ def _flags() -> dict[str, str]:
 
 
 def make(
-  request: rules.Request,
+  request: rules.Request | None,
   path: str,
   columns: Mapping[str, str | None],
-  output: str,
+  output: str | None,
 ) -> str:
   """Makes a split, unless it is in `output` already; returns the tables.
 
   Args:
-    request: what to make.
+    request: what to make; None: describe the split file `path`.
     path: the input.
     columns: of a table, see `inputs.Columns`.
-    output: the folder to write.
+    output: the folder to write; None: only describe a split.
 
   Raises:
     errors.InputError: bad input; `output` holds anything else.
   """
-  from datasets.splits import as_published
   from datasets.splits import inputs
   from datasets.splits import making
   from datasets.splits import output as output_lib
   from tff_xc.report import text_table
 
-  found = output_lib.find(output, request)
-  made = making.make(request, path, inputs.Columns(**columns))
-  for line in as_published.lines(made.summary.get('published')):
-    print(line, file=sys.stderr)
-  if found is None:
-    output_lib.check_apart(output, path, request, made)
-    output_lib.write(output, made)
-    end = f'written to {output}'
+  found, columns = None, inputs.Columns(**columns)
+  if output:
+    found = output_lib.find(output, request)
+  if request:
+    made = making.make(request, path, columns)
   else:
-    output_lib.check_same(output, found, made)
-    end = f'{output} holds this split already'
-  width = text_table.terminal_width()
-  return f'{output_lib.to_text(made.summary, width)}\n{end}\n'
-
-
-def inspect(
-  path: str, columns: Mapping[str, str | None], output: str | None
-) -> str:
-  """Describes a split file; returns the tables, and writes `output` if given.
-
-  Arguments and errors are those of `make`.
-  """
-  from datasets.splits import inputs
-  from datasets.splits import making
-  from datasets.splits import output as output_lib
-  from tff_xc.report import text_table
-
-  if output:
-    output_lib.check_new(output)
-  made = making.inspect(path, inputs.Columns(**columns))
+    made = making.inspect(path, columns)
+  for line in making.published_lines(made.summary.get('published')):
+    print(line, file=sys.stderr)
   text = output_lib.to_text(made.summary, text_table.terminal_width())
-  if output:
-    output_lib.write(output, made)
-    text += f'\nwritten to {output}\n'
-  return text
+  if found is not None:
+    output_lib.check_same(output, found, made)
+    return f'{text}\n{output} holds this split already\n'
+  if not output:
+    return text
+  output_lib.check_apart(output, path, request, made)
+  output_lib.write(output, made)
+  return f'{text}\nwritten to {output}\n'
 
 
 def main(arguments: Sequence[str]) -> None:
   """Makes or inspects the split named on the command line."""
   values = flags.FLAGS
+  for old, new in _RENAMED.items():
+    if values[old].present:
+      raise errors.InputError(f'--{old} is --{new} now; give it by that name')
   columns = {n: values[f'{n}_column'].value for n in ('label', 'user', 'id')}
   if values.inspect is not None:
     _check_alone(arguments)
-    print(inspect(values.inspect, columns, values.output), end='')
+    print(make(None, values.inspect, columns, values.output), end='')
     return
   if len(arguments) != 1:
     raise errors.InputError(
@@ -221,6 +195,8 @@ def _define_flags() -> None:
   settings.define_cache_flag()
   for name, meaning in _flags().items():
     flags.DEFINE_string(name, None, meaning)
+  for old, new in _RENAMED.items():
+    flags.DEFINE_string(old, None, f'renamed: --{new}')
 
 
 if __name__ == '__main__':

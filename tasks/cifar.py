@@ -89,9 +89,9 @@ def _load(name, data_dir, options):
 
 
 def _find(name, data_dir):
-  from datasets.cifar import places
+  from datasets.cifar import files
 
-  return places.find(data_dir, name)
+  return files.find(data_dir, name)
 
 
 def _task(set_name: str, num_classes: int, load, **more) -> task.Task:

@@ -79,15 +79,15 @@ def _load_femnist(data_dir, options):
 
 
 def _load_omniglot(data_dir, options):
-  from datasets.omniglot import clients as omniglot
+  from datasets import omniglot
 
   return task.with_encoder(omniglot.load(data_dir), options)
 
 
 def _find_omniglot(data_dir):
-  from datasets.omniglot import files as omniglot_files
+  from datasets import omniglot
 
-  return omniglot_files.find(data_dir)
+  return omniglot.find(data_dir)
 
 
 def _task(name, summary, metrics, options=(), negatives=None, **more):

@@ -11,6 +11,7 @@ import sys
 from collections.abc import Mapping
 
 from datasets.images import record_features
+from datasets.splits import rules
 from datasets.splits import split_path
 from tasks import encoders
 from tasks import task
@@ -126,15 +127,8 @@ def check(options: Mapping) -> None:
       are asked for.
   """
   check_test(options)
-  split = options['split']
-  count = split.removeprefix('iid:')
-  if count != split:
-    if not (count.isdecimal() and 0 < len(count) < 10 and int(count)):
-      raise errors.InputError(
-        f'--split={split}: expected a number of clients, such as --split=iid:100'
-      )
-  elif split not in ('', 'class'):
-    check_split(split, 'class, iid:100, ')
+  if rules.parse(options['split']) is None:
+    check_split(options['split'], 'class, iid:100, RULE:SETTING=VALUE,..., ')
 
 
 def check_split(split: str, others: str = '') -> None:
@@ -325,15 +319,14 @@ def _find_images(data_dir, options=None):
 
 
 def _rows(data_dir, options):
-  from datasets.features import clients
-  from datasets.features import table
+  from datasets import features
 
-  features = options['feature_columns'].split(',')
-  columns = table.Columns(
+  named = options['feature_columns'].split(',')
+  columns = features.Columns(
     *(options[column.name] for column in _COLUMNS),
-    tuple(name.strip() for name in features if name.strip()),
+    tuple(name.strip() for name in named if name.strip()),
   )
-  return clients.load(
+  return features.load(
     data_dir, choice(options), columns, standardise=options['standardize']
   )
 
@@ -354,14 +347,13 @@ def _load_rows(data_dir, options):
 def _find_rows(data_dir, options=None):
   if options is not None:
     return examined(_rows(data_dir, options), 'row', options)
-  from datasets.features import clients
-  from datasets.features import table
+  from datasets import features
 
   if _is_arrays(data_dir):
-    return _find_arrays(clients.read_arrays(data_dir))
-  names = table.header(data_dir)
-  if table.DEFAULT.label in names:  # Flags need not say which column it is.
-    table.read(data_dir, table.DEFAULT)
+    return _find_arrays(features.read_arrays(data_dir))
+  names = features.header(data_dir)
+  if features.DEFAULT.label in names:  # Flags need not say which column it is.
+    features.read(data_dir, features.DEFAULT)
   return f'the columns {", ".join(map(wording.shown, names))}'
 
 

@@ -21,7 +21,7 @@ from collections.abc import Sequence
 import numpy as np
 
 from tests import kept
-from tests.datasets.sop import on_disk as sop_on_disk
+from tests.datasets import sop_on_disk
 from tff_xc.report import text_table
 
 ROOT = pathlib.Path(__file__).parents[1]

@@ -3,6 +3,7 @@
 A file of a few kilobytes may announce, and unpack to, more than any memory holds.
 """
 
+import math
 import os
 import zipfile
 from collections.abc import Container
@@ -39,11 +40,7 @@ def check(
 def announced(
   path: str | os.PathLike, names: Container[str] | None = None
 ) -> int:
-  """Returns the bytes of memory that arrays of an `.npz` file take, at least.
-
-  Args:
-    path: the file.
-    names: the arrays; None: all.
+  """Returns the bytes of memory that these (or all) arrays take, at least.
 
   Raises:
     ValueError: a header is damaged, or announces Python objects.
@@ -58,26 +55,24 @@ def announced(
 
 
 def _bytes_of(archive: zipfile.ZipFile, member: zipfile.ZipInfo) -> int:
+  name, form = member.filename, np.lib.format
   with archive.open(member) as file:
     beginning = file.read(_MAGIC_BYTES)
-    if not beginning.startswith(np.lib.format.MAGIC_PREFIX):
+    if not beginning.startswith(form.MAGIC_PREFIX):
       return member.file_size  # `np.load` returns it as it is.
     short = tuple(beginning[-2:]) == (1, 0)
     length = int.from_bytes(file.read(2 if short else 4), 'little')
     if length > _MOST_HEADER_BYTES:
-      raise ValueError(f'the header of {member.filename} has {length} bytes')
+      raise ValueError(f'the header of {name} has {length} bytes')
     file.seek(_MAGIC_BYTES)
-    form = np.lib.format
     read = form.read_array_header_1_0 if short else form.read_array_header_2_0
     try:
       shape, _, dtype = read(file)
     except Exception as e:  # Of many types, since NumPy parses it as Python.
-      raise ValueError(f'the header of {member.filename} is damaged') from e
+      raise ValueError(f'the header of {name} is damaged') from e
   if dtype.hasobject:
-    raise ValueError(f'{member.filename} has Python objects')
-  count = 1
-  for size in shape:
-    if size < 0:
-      raise ValueError(f'{member.filename} has the shape {shape}')
-    count *= size
-  return count * max(dtype.itemsize, 1)  # NumPy counts those of no bytes, too.
+    raise ValueError(f'{name} has Python objects')
+  if any(size < 0 for size in shape):
+    raise ValueError(f'{name} has the shape {shape}')
+  # NumPy counts those of no bytes, too.
+  return math.prod(shape) * max(dtype.itemsize, 1)

@@ -9,11 +9,10 @@ uses one class per client. Hsu, Qi and Brown (FedVC, FedIR) deal the images to
 
 import os
 
+from datasets import examples as examples_lib
 from datasets.cifar import files as cifar_files
-from datasets.cifar import places as cifar_places
-from datasets.splits import by_class
-from datasets.splits import dirichlet
-from datasets.splits import split_csv
+from datasets.splits import rules
+from datasets.splits import split_files
 from tff_xc import errors
 from tff_xc.data import client_data
 from tff_xc.data import pool
@@ -55,34 +54,12 @@ def load(
     errors.InputError: a bad argument; data that are missing, damaged or
       incomplete; a split that does not fit them.
   """
-  if name not in cifar_places.LAYOUTS:
+  if name not in cifar_files.LAYOUTS:
     raise errors.InputError(
-      f'{name!r} is no CIFAR; take {" or ".join(cifar_places.LAYOUTS)}'
+      f'{name!r} is no CIFAR; take {" or ".join(cifar_files.LAYOUTS)}'
     )
-  n = cifar_places.LAYOUTS[name].num_classes
-  _check_clients(name, split, clients_per_class, expected.train // n)
-  splits = cifar_files.read(data_dir, name, expected)
-  train = pool.in_memory(*splits.train)
-  if str(split) == 'class':
-    clients = by_class.partition(
-      train.y, n, clients_per_class=clients_per_class
-    )
-  elif str(split) == 'dirichlet':
-    clients = dirichlet.partition(
-      train.y, alpha=concentration, num_clients=num_clients, seed=seed
-    )
-  else:
-    clients = split_csv.read(split, train.y)
-  return client_data.FederatedDataset(
-    name=name,
-    num_classes=n,
-    train=client_data.PartitionedClientData(train, clients),
-    test=pool.in_memory(*splits.test),
-  )
-
-
-def _check_clients(name, split, clients_per_class: int, share: int) -> None:
-  """Raises InputError unless `share` images of a class go to these clients."""
+  n = cifar_files.LAYOUTS[name].num_classes
+  share = expected.train // n
   if str(split) != 'class' and clients_per_class != 1:
     raise errors.InputError(
       f'clients_per_class is {clients_per_class}, but {split} says whose'
@@ -93,3 +70,26 @@ def _check_clients(name, split, clients_per_class: int, share: int) -> None:
       f'clients_per_class is {clients_per_class}; {name} has {share:,} images'
       f' of each class, take 1 to {share:,}'
     )
+  parts = cifar_files.read(data_dir, name, expected)
+  train, test = (pool.in_memory(*part) for part in parts)
+  examples = examples_lib.of_labels(train.y, n)
+  if str(split) == 'class':
+    clients = rules.deal(
+      'classes_per_client', examples, clients_per_class=clients_per_class
+    ).train
+  elif str(split) == 'dirichlet':
+    clients = rules.deal(
+      'dirichlet',
+      examples,
+      seed,
+      concentration=concentration,
+      clients=num_clients,
+    ).train
+  else:
+    clients = split_files.partition(split, examples, name)
+  return client_data.FederatedDataset(
+    name=name,
+    num_classes=n,
+    train=client_data.PartitionedClientData(train, clients),
+    test=test,
+  )

@@ -4,43 +4,53 @@ They lie in a folder, a tar or a zip (`images.store`), in a folder for each
 class, or in any folders if a split file names their users and classes
 (`splits.own`). They are decoded when they are used, by as many threads as there
 are cores, and kept within a bound.
+
+The user's cache remembers which images can be decoded, so that an image is decoded
+once to know that, whatever the split and however often a check is killed. Those that
+cannot be decoded are few, and are tried again each time: a disk may have failed only
+for a while. One that fails when it is used is forgotten. The cache is a file of keys
+of 8 bytes: hashes of an image's name and of the sizes and times of its file.
 """
 
 import concurrent.futures
+import contextlib
+import dataclasses
 import functools
 import hashlib
 import os
+import pathlib
 import sys
+import threading
 from collections.abc import Callable
-from collections.abc import Iterator
 from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
 import tensorflow as tf
 
+from datasets import examples as examples_lib
+from datasets import parsed_cache
 from datasets.images import decode
 from datasets.images import names as names_lib
-from datasets.images import readable
+from datasets.images import packed
 from datasets.images import record_features
-from datasets.images import records
 from datasets.images import store as store_lib
-from datasets.splits import listing as listing_lib
 from datasets.splits import own
-from datasets.splits import split_folder
+from datasets.splits import split_files
 from tff_xc import errors
 from tff_xc.data import client_data
 from tff_xc.data import pool as pool_lib
+from tff_xc.report import run_files
 
 # Bytes of decoded images that are kept; 43,000 of 64 x 64.
 CACHE = 2**29
 SKIP, FAIL = 'skip', 'fail'
-# Why images are left out, and what people can do.
-_MISSING, _DAMAGED = 'cannot be found', 'cannot be read'
-_CURES = {
-  _MISSING: 'put them there, or mend their paths in the table of the split',
-  _DAMAGED: 'mend or remove them',
-}
+# Increase this when more or fewer images become readable.
+_VERSION = 1
+# Images at a time of a check, and so many that it takes minutes, and is told.
+_BLOCK, _MANY = 256, 20_000
+# Threads decode images, and more than one of them may find a damaged one.
+_FORGETTING = threading.Lock()
 
 
 def load(
@@ -57,9 +67,9 @@ def load(
     path: the folder or archive.
     choice: the clients and the test.
     side: pixels a side, see `decode.square`.
-    corrupt: 'skip': every image is decoded once (see `readable`), and those that
-      fail are left out; images that the split names and that are missing are left
-      out, too. 'fail': these are errors, a damaged image when it is first used.
+    corrupt: 'skip': every image is decoded once, and those that fail are left out;
+      images that the split names and that are missing are left out, too. 'fail':
+      these are errors, a damaged image when it is first used.
     features: the names of features of TFRecord files.
 
   Returns:
@@ -73,9 +83,18 @@ def load(
   # The files of the split are read before any image is left out.
   places, data = _labelled(store, choice, corrupt)
   if corrupt == SKIP:
-    bad = ~_readable(store, places, side)
-    reason = lambda number: _damage(store, places[number], side)
-    places, data = _without(bad, places, data, _DAMAGED, store.path, reason)
+    damage = lambda place: _damage(store, place, side)
+    are_sound = lambda block: [d is None for d in _threads().map(damage, block)]
+    bad = ~readable(store, places, are_sound)
+    places, data = _without(
+      bad,
+      places,
+      data,
+      store.path,
+      'cannot be read',
+      'mend or remove them',
+      damage,
+    )
   clients, test, held_out = _parts(store, data, choice)
   pool = _pool(store, places, data.labels, side)
   return client_data.FederatedDataset(
@@ -100,14 +119,8 @@ def described(
 ) -> str:
   """Says what `load` would load, and decodes no image.
 
-  Args:
-    path: as of `load`.
-    choice: as of `load`; None: perhaps nobody has said yet whose the images are.
-    corrupt: as of `load`.
-    features: as of `load`.
-
-  Raises:
-    errors.InputError: as `load`, except for damaged images.
+  The arguments and errors are those of `load`, except for damaged images; no
+  choice: perhaps nobody has said yet whose the images are.
   """
   store = store_lib.open_store(path, features)
   _, data = _labelled(store, choice or own.USERS, corrupt)
@@ -124,21 +137,23 @@ def described(
   )
 
 
-def _labelled(store, choice, corrupt: str) -> tuple[np.ndarray, own.Labelled]:
-  """Returns the images of the store or of a split's files, as `_joined`."""
+def _labelled(
+  store, choice, corrupt: str
+) -> tuple[np.ndarray, examples_lib.Examples]:
+  """Returns the images of the store or of a split's files, with their places."""
   if choice.is_file:
     return _of_split(store, choice, corrupt)
   found = names_lib.of_ids(store.path, store.names)
   if store.has_users:
-    found = records.with_users(found)
-  places, data = _joined(store, found, found.test, None, found.class_names)
+    found = packed.with_users(found)
+  places = store_lib.find(store, found.ids)
   if choice.test_file:
-    data = own.with_test(data, choice.test_file, str(store.path))
-  return places, data
+    found = own.with_test(found, choice.test_file, str(store.path))
+  return places, found
 
 
-def _parts(store, data: own.Labelled, choice: own.Choice):
-  """Returns the `own.Parts` of what `_labelled` read."""
+def _parts(store, data: examples_lib.Examples, choice: own.Choice) -> own.Parts:
+  """Returns the clients and the test of what `_labelled` read."""
   _check_classes(store, data, choice)
   rest = choice._replace(test_file='')
   if choice.is_file:
@@ -146,7 +161,9 @@ def _parts(store, data: own.Labelled, choice: own.Choice):
   return own.parts(data, rest, str(store.path), '')
 
 
-def _check_classes(store, data: own.Labelled, choice: own.Choice) -> None:
+def _check_classes(
+  store, data: examples_lib.Examples, choice: own.Choice
+) -> None:
   labels = data.labels[data.labels < len(data.class_names)]
   if len(np.unique(labels)) > 1:
     return
@@ -162,17 +179,18 @@ def _check_classes(store, data: own.Labelled, choice: own.Choice) -> None:
   )
 
 
-def _of_split(store, choice, corrupt: str) -> tuple[np.ndarray, own.Labelled]:
-  """Returns the images that a split names, as `_joined`."""
-  split = split_folder.read(choice.split, choice.test_file)
-  places, data = _joined(
-    store, split.train, split.test, split.retrieval, split.class_names
-  )
+def _of_split(
+  store, choice, corrupt: str
+) -> tuple[np.ndarray, examples_lib.Examples]:
+  """Returns the images that a split names, with their places."""
+  data = split_files.read(choice.split, choice.test_file).examples
+  places = store_lib.find(store, data.ids)
   missing = places < 0
   if missing.all() or (missing.any() and corrupt == FAIL):
+    [first] = data.ids.take(np.flatnonzero(missing)[:1])
     raise errors.InputError(
       f'{choice.split}: {missing.sum():,} of {len(missing):,} images are not in'
-      f' {store.path}, first {_first(data, np.flatnonzero(missing))!r}; an image_id is a path in'
+      f' {store.path}, first {first!r}; an image_id is a path in'
       f' it, such as {store.names.take(np.array([0]))[0]!r}, with or without'
       ' suffix; `launch.make_splits --id_column` names the column that has it'
     )
@@ -182,65 +200,34 @@ def _of_split(store, choice, corrupt: str) -> tuple[np.ndarray, own.Labelled]:
       f'{choice.split}: {store.where(twice[0])} is named twice, perhaps for'
       ' training and for the test; give each image to one user or to the test'
     )
-  return _without(missing, places, data, _MISSING, store.path)
-
-
-def _joined(
-  store, train, test, retrieval, class_names: Sequence[str]
-) -> tuple[np.ndarray, own.Labelled]:
-  """Returns numbers in the store, -1 if missing, of the images of all parts."""
-  import pyarrow as pa
-
-  listings = [part for part in (train, test, retrieval) if part is not None]
-  ids = listing_lib.Texts(
-    pa.concat_arrays([part.ids.array for part in listings])
-  )
-  labels = np.concatenate([part.labels for part in listings])
-  ends = np.cumsum([0, *map(len, listings)])
-  numbers = [np.arange(*ends[i : i + 2]) for i in range(len(listings))]
-  if retrieval is not None:
-    labels[numbers[-1]] += len(class_names)
-  users = train.users
-  if users is not None:
-    users = np.append(users, np.full(len(ids) - len(train), -1, np.int32))
-  data = own.Labelled(
-    labels,
-    list(class_names),
-    ids,
-    users,
-    train.user_names,
-    None if test is None else numbers[1],
-    None if retrieval is None else numbers[-1],
-  )
-  return store_lib.find(store, ids), data
-
-
-def _first(data: own.Labelled, numbers: np.ndarray) -> str:
-  return data.ids.take(numbers[:1])[0]
+  cure = 'put them there, or mend their paths in the table of the split'
+  return _without(missing, places, data, store.path, 'cannot be found', cure)
 
 
 def _without(
   bad: np.ndarray,
-  places,
-  data: own.Labelled,
-  why: str,
+  places: np.ndarray,
+  data: examples_lib.Examples,
   path,
-  reason: Callable[[int], str | None] = lambda number: '',
-):
-  """Returns the images that are not `bad`, bool [N]; tells how many are.
-
-  Args:
-    bad: which ones to leave out.
-    places: numbers in the store.
-    data: the images.
-    why: what they have in common.
-    path: the store's.
-    reason: number -> why this one is bad.
-  """
+  why: str,
+  cure: str,
+  reason: Callable[[int], str | None] = lambda place: '',
+) -> tuple[np.ndarray, examples_lib.Examples]:
+  """Returns the images that are not `bad`, bool [N]; tells how many are, and why."""
   if not bad.any():
     return places, data
-  first = lambda rows: f'{_first(data, rows)!r}{reason(rows[0]) or ""}'
-  for part, numbers in _named_parts(data):
+
+  def first(numbers: np.ndarray) -> str:
+    return (
+      f'{data.ids.take(numbers[:1])[0]!r}{reason(places[numbers[0]]) or ""}'
+    )
+
+  everything = np.arange(len(bad))
+  held = [('test ', data.test), ('retrieval ', data.retrieval)]
+  held = [(part, numbers) for part, numbers in held if numbers is not None]
+  others = np.concatenate([everything[:0], *(numbers for _, numbers in held)])
+  trains = np.setdiff1d(everything, others)
+  for part, numbers in (('', everything), *held, ('training ', trains)):
     if len(numbers) and bad[numbers].all():
       raise errors.InputError(
         f'{path}: all {len(numbers):,} {part}images {why}, first'
@@ -248,41 +235,20 @@ def _without(
       )
   print(
     f'warning: {path}: {bad.sum():,} of {len(bad):,} images {why} and will be left'
-    f' out, first {first(np.flatnonzero(bad))}; {_CURES[why]}'
-    ' (--corrupt=fail: an error)',
+    f' out, first {first(np.flatnonzero(bad))}; {cure} (--corrupt=fail: an error)',
     file=sys.stderr,
   )
   kept = np.flatnonzero(~bad)
-
-  def left(numbers: np.ndarray | None) -> np.ndarray | None:
-    return None if numbers is None else np.flatnonzero(np.isin(kept, numbers))
-
-  return places[kept], data._replace(
+  left = lambda numbers: (
+    None if numbers is None else np.flatnonzero(np.isin(kept, numbers))
+  )
+  return places[kept], dataclasses.replace(
+    data,
     labels=data.labels[kept],
-    ids=listing_lib.Texts(data.ids.array.take(kept)),
+    ids=examples_lib.Texts(data.ids.array.take(kept)),
     users=None if data.users is None else data.users[kept],
     test=left(data.test),
     retrieval=left(data.retrieval),
-  )
-
-
-def _named_parts(data: own.Labelled) -> Iterator[tuple[str, np.ndarray]]:
-  """Yields what errors call the parts, and the numbers of their images."""
-  rest = np.ones(len(data.labels), bool)
-  yield '', np.arange(len(data.labels))
-  for part, numbers in (('test ', data.test), ('retrieval ', data.retrieval)):
-    if numbers is not None:
-      yield part, numbers
-      rest[numbers] = False
-  yield 'training ', np.flatnonzero(rest)
-
-
-def _readable(store: store_lib.Store, places: np.ndarray, side: int):
-  """Returns bool [k]: which images can be decoded."""
-
-  is_readable = lambda place: _damage(store, place, side) is None
-  return readable.find(
-    store, places, lambda block: list(_threads().map(is_readable, block))
   )
 
 
@@ -325,7 +291,7 @@ def _used(store: store_lib.Store, place: int, use: Callable[[bytes], Any]):
   try:
     return use(store.read(place))
   except decode.DAMAGE as e:
-    readable.forget(store, place)  # Or --corrupt=skip would not leave it out.
+    _forget(store, place)  # Or --corrupt=skip would not leave it out.
     raise errors.InputError(
       f'{store.where(place)} is not a readable image{decode.reason(e)}; mend or'
       ' remove it, or leave it out with --corrupt=skip'
@@ -338,7 +304,7 @@ def _checksum(store: store_lib.Store, places, labels, *parts) -> str:
   A folder and a tar of it have one checksum.
   """
   found = hashlib.blake2b(digest_size=8)
-  for numbers in listing_lib.blocks(len(places)):
+  for numbers in examples_lib.blocks(len(places)):
     found.update('\0'.join(store.names.take(places[numbers])).encode())
   for part in parts:
     if part is not None:
@@ -347,3 +313,77 @@ def _checksum(store: store_lib.Store, places, labels, *parts) -> str:
     data = _used(store, place, bytes)
     found.update(f'{len(data)};'.encode() + data)
   return found.hexdigest()
+
+
+def readable(
+  store: store_lib.Store,
+  places: np.ndarray,
+  check: Callable[[np.ndarray], Sequence[bool]],
+) -> np.ndarray:
+  """Returns bool [k], which images of these numbers can be decoded.
+
+  `check` says of some numbers whether each of these images can be.
+  """
+  file = parsed_cache.path(store.path, 'readable')
+  keys, known = _keys(store, places), np.sort(_remembered(file))
+  # `np.isin` takes several times the memory.
+  at = np.searchsorted(known, keys)
+  at[at == len(known)] = 0
+  found = known[at] == keys if len(known) else np.zeros(len(keys), bool)
+  unknown = np.flatnonzero(~found)
+  if len(unknown) >= _MANY:
+    print(
+      f'{store.path}: decoding {len(unknown):,} images to find damaged ones, once:'
+      ' the cache remembers each, also if this is stopped; --corrupt=fail leaves'
+      ' it out',
+      file=sys.stderr,
+    )
+  blocks = [unknown[i : i + _BLOCK] for i in range(0, len(unknown), _BLOCK)]
+  for block in examples_lib.watched_rows(blocks, 'checking', len, len(unknown)):
+    found[block] = check(places[block])
+    if parsed_cache.is_writable(file.parent):
+      # One write, since other processes may add keys, too. If the disk is full, the
+      # images are decoded again next time.
+      with contextlib.suppress(OSError), file.open('ab', buffering=0) as opened:
+        opened.write(keys[block[found[block]]].tobytes())
+  return found
+
+
+def _forget(store: store_lib.Store, place: int) -> None:
+  """Forgets that an image can be decoded, so that the next check decodes it.
+
+  A disk may damage a file, or a copy of it, that keeps its size and time.
+  """
+  file = parsed_cache.path(store.path, 'readable')
+  with _FORGETTING:
+    known = _remembered(file)
+    kept = known[known != _keys(store, np.array([place]))]
+    if len(kept) == len(known) or not parsed_cache.is_writable(file.parent):
+      return
+    # Keys that another process adds meanwhile are lost, and found again.
+    with contextlib.suppress(OSError), run_files.replacing(file) as new:
+      kept.tofile(new)
+
+
+def _keys(store: store_lib.Store, places: np.ndarray) -> np.ndarray:
+  """Returns uint64 [k]."""
+  parts = [np.zeros(0, '<u8')]
+  for rows in examples_lib.blocks(len(places)):
+    numbers = places[rows]
+    names, stamps = store.names.take(numbers), store.stamp(numbers)
+    hashes = (
+      hashlib.blake2b(f'{_VERSION} {s} {n}'.encode(), digest_size=8).digest()
+      for n, s in zip(names, stamps, strict=True)
+    )
+    parts.append(np.frombuffer(b''.join(hashes), '<u8'))
+  return np.concatenate(parts)
+
+
+def _remembered(file: pathlib.Path) -> np.ndarray:
+  """Returns uint64 [r]. Of a key that was cut by a full disk nothing is left."""
+  try:
+    if rest := file.stat().st_size % 8:
+      os.truncate(file, file.stat().st_size - rest)
+    return np.fromfile(file, '<u8')
+  except OSError:
+    return np.zeros(0, '<u8')

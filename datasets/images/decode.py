@@ -20,7 +20,6 @@ from collections.abc import Callable
 from typing import Any
 
 import numpy as np
-from PIL import ExifTags
 from PIL import Image
 from PIL import ImageOps
 
@@ -46,16 +45,6 @@ DAMAGE = (
 # They name lines of Pillow. What it warns of is readable, such as an image with
 # damaged EXIF; images of twice as many pixels as it warns of are damaged ones.
 warnings.filterwarnings('ignore', module=r'PIL\.')
-
-_TURNS = {
-  2: Image.Transpose.FLIP_LEFT_RIGHT,
-  3: Image.Transpose.ROTATE_180,
-  4: Image.Transpose.FLIP_TOP_BOTTOM,
-  5: Image.Transpose.TRANSPOSE,
-  6: Image.Transpose.ROTATE_270,
-  7: Image.Transpose.TRANSVERSE,
-  8: Image.Transpose.ROTATE_90,
-}
 
 
 def rgb(data: bytes, least: int = 0) -> Image.Image:
@@ -83,10 +72,10 @@ def _decoded(data: bytes, least: int, use: Callable[[Image.Image], Any]):
   is_large = size[0] * size[1] > LARGE
   with _ONE_AT_A_TIME if is_large else contextlib.nullcontext():
     image.load()
-    turn = _TURNS.get(_orientation(image))
+    # Damaged EXIF raises anything; the image may be sound.
+    with contextlib.suppress(Exception):
+      ImageOps.exif_transpose(image, in_place=True)
     image = _by_strips(image) if is_large else _converted(image)
-    if turn is not None:
-      image = image.transpose(turn)
     found = use(image)
     del image  # Before another thread decodes one.
   return found
@@ -124,13 +113,6 @@ def fitted_array(image: np.ndarray, side: int) -> np.ndarray:
   return np.stack(
     [fitted_array(np.ascontiguousarray(p), side) for p in planes], -1
   )
-
-
-def _orientation(image: Image.Image) -> int:
-  try:
-    return image.getexif().get(ExifTags.Base.Orientation, 1)
-  except Exception:  # Damaged EXIF raises anything; the image may be sound.
-    return 1
 
 
 def _by_strips(image: Image.Image) -> Image.Image:

@@ -1,32 +1,39 @@
-"""The names of images in a folder, a tar or a zip, with a folder for each class.
+"""The names of images: which files are images, their order, and their classes.
 
   CLASS/NAME.jpg           CLASS may have folders of its own
   train/CLASS/NAME.jpg     and test/... or val/...: two parts, see `_KINDS`, in
                            upper or lower case, perhaps seg_train and seg_test,
                            perhaps train/train and test/test
 
-All may lie in one outer folder, as archives often have it. Nothing is decoded.
-Beside a test part, validation images are left out. A folder named as a part is
-no class, except `train` without folders of its own beside several classes.
-An image's id is its path below the folder or in the archive, so that a folder
-and its archive have the same ids, in the same order: that of the ids' bytes.
+All may lie in one outer folder, as archives often have it. Beside a test part,
+validation images are left out. A folder named as a part is no class, except
+`train` without folders of its own beside several classes. An image's id is its
+path below the folder or in the archive, so that a folder and its archive have the
+same ids, in the same order: that of the ids' bytes.
 """
 
 import collections
+import itertools
 import os
-import pathlib
 import re
 import sys
-from typing import NamedTuple
+from collections.abc import Iterable
 
 import numpy as np
 
-from datasets.images import store as store_lib
-from datasets.splits import listing as listing_lib
-from datasets.splits import names as names_lib
+from datasets import examples as examples_lib
+from datasets import never_data
 from tff_xc import errors
+from tff_xc import wording
 
-ARCHIVES = ('.zip', '.tar', *store_lib.COMPRESSED)
+SUFFIXES = (
+  *('.jpg', '.jpeg', '.jpe', '.jfif', '.png', '.webp', '.bmp', '.gif', '.tif'),
+  *('.tiff', '.ppm', '.pgm', '.pbm', '.jp2', '.j2k'),
+)
+# Texts that lie beside images and are none; they are not counted.
+_TEXTS = (
+  *('.txt', '.md', '.csv', '.tsv', '.json', '.xml', '.yaml', '.yml', '.html'),
+)
 _TRAIN, _TEST, _VALIDATION = range(3)
 # Parts of a data set by the names of their folders.
 _KINDS = {
@@ -36,44 +43,135 @@ _KINDS = {
 }
 # The names of all parts may have something in common: `seg_train`, `TrainData`.
 _PART = re.compile('|'.join(sorted(_KINDS, key=len, reverse=True)))
+_BY_TABLE = (
+  'list them with their classes in a CSV, of which `launch.make_splits` makes a'
+  ' --split'
+)
 
 
-class _Folders(NamedTuple):
-  """What the images' folders mean.
+class Found:
+  """Tells the images of a folder or an archive, and counts what is left out."""
 
-  Attributes:
-    class_names: of all folders, in order.
-    classes: by folder, the place of its class; -1: of no part.
-    tests: by folder, whether it belongs to the test part.
-  """
+  def __init__(self):
+    self._suffixes = collections.Counter()
+    self._of_images, self._of_others = set(), set()
 
-  class_names: list[str]
-  classes: dict[str, int]
-  tests: dict[str, bool]
+  def image(self, path: str) -> str | None:
+    """Returns the id of an image by the path of a file, None for other files.
+
+    Like tar, it takes absolute paths as relative ones, and none through `..`.
+    """
+    if (name := clean(path)) is None:
+      return None
+    folder, _, file = name.rpartition('/')
+    suffix = os.path.splitext(file)[1].lower()
+    if suffix in SUFFIXES:
+      self._of_images.add(folder)
+      return name
+    self._of_others.add(folder)
+    if suffix not in _TEXTS:
+      self._suffixes[suffix] += 1
+    return None
+
+  def left_out(self) -> str:
+    """Says how many files are no images, and which folders have no others."""
+    if not self._of_images:
+      return ''
+    with_images = set()
+    for folder in self._of_images:
+      while folder not in with_images:
+        with_images.add(folder)
+        folder = folder.rpartition('/')[0]
+    said = []
+    if self._suffixes:
+      kinds = ', '.join(
+        f'{count:,} {wording.shown(suffix) or "without suffix"}'
+        for suffix, count in self._suffixes.most_common(5)
+      )
+      files = wording.count(self._suffixes.total(), 'file')
+      said.append(f'leaving out {files} not named as images ({kinds})')
+    if lost := sorted(self._of_others - with_images):
+      names = ', '.join(repr(wording.shown(name)) for name in lost[:5])
+      more = f' and {len(lost) - 5:,} more folders' * (len(lost) > 5)
+      said.append(f'there is no image in {names}{more}')
+    return '; '.join(said)
 
 
-def read(path: str | os.PathLike) -> listing_lib.Listing:
-  """Lists the images of a folder or an archive.
+def tell(left_out: str, of) -> None:
+  """Tells people what `Found.left_out` says of a folder or an archive."""
+  if left_out:
+    print(f'note: {of}: {left_out}', file=sys.stderr)
+
+
+def clean(path: str) -> str | None:
+  """Returns a path without `./`; None if it is never data."""
+  name = '/'.join(part for part in path.split('/') if part not in ('', '.'))
+  return name if name and never_data.is_data(name) else None
+
+
+def in_order(names: Iterable[str], of) -> tuple[examples_lib.Texts, np.ndarray]:
+  """Returns names in the order of their bytes, and where each one was.
+
+  Args:
+    names: any number of them.
+    of: the folder or archive, for errors.
 
   Raises:
-    errors.InputError: it cannot be read, has no images, or has images outside a
-      class's folder.
+    errors.InputError: a name is not UTF-8.
   """
-  return of_ids(path, store_lib.names_of(path))
+  import pyarrow.compute
+
+  rest = iter(names)
+  blocks = iter(lambda: list(itertools.islice(rest, examples_lib.BLOCK)), [])
+  try:
+    found = examples_lib.texts(
+      examples_lib.watched_rows(blocks, 'listing', len)
+    )
+  except UnicodeEncodeError as e:
+    raise errors.InputError(
+      f'{of} has the name {e.object!a}, which is not UTF-8; rename it'
+    ) from e
+  order = pyarrow.compute.sort_indices(found.array)
+  return examples_lib.Texts(found.array.take(order)), order.to_numpy()
+
+
+def equal_to_next(names: examples_lib.Texts) -> np.ndarray:
+  """Returns bool [k - 1]: whether the next name is the same."""
+  import pyarrow.compute
+
+  same = pyarrow.compute.equal(names.array[1:], names.array[:-1])
+  return same.to_numpy(zero_copy_only=False).astype(bool)
+
+
+def last_of_equal(
+  names: examples_lib.Texts, order: np.ndarray
+) -> tuple[examples_lib.Texts, np.ndarray]:
+  """Returns what `in_order` does, each name once: as in tar, the last one counts."""
+  same = equal_to_next(names)
+  if not same.any():  # Copying very many names takes memory.
+    return names, order
+  kept = np.flatnonzero(~np.append(same, False))
+  return examples_lib.Texts(names.array.take(kept)), order[kept]
 
 
 def of_ids(
-  path: str | os.PathLike, ids: listing_lib.Texts
-) -> listing_lib.Listing:
-  """Lists the images of these ids, which are all of `path`, as `read` does."""
-  codes = listing_lib.Codes()
-  for numbers in listing_lib.blocks(len(ids)):
+  path: str | os.PathLike, ids: examples_lib.Texts
+) -> examples_lib.Examples:
+  """Lists the images of these ids, which are all of `path`.
+
+  Raises:
+    errors.InputError: an image is in no class's folder, or parts of a data set
+      and classes cannot be told apart.
+  """
+  codes = examples_lib.Codes()
+  for numbers in examples_lib.blocks(len(ids)):
     codes.add(name.rpartition('/')[0] for name in ids.take(numbers))
-  folders = _meaning(codes.names, pathlib.Path(path))
-  of_folder = np.array([folders.classes[f] for f in codes.names], np.int32)
-  in_test = np.array([folders.tests[f] for f in codes.names], bool)
+  class_of, tests = _meaning(codes.names, path)
+  class_names = examples_lib.in_order({c for c in class_of if c is not None})
+  place = {name: i for i, name in enumerate(class_names)}
   folder = codes.codes()
-  labels, is_test = of_folder[folder], in_test[folder]
+  labels = np.array([place.get(c, -1) for c in class_of], np.int32)[folder]
+  is_test = np.array(tests, bool)[folder]
   if (unused := np.flatnonzero(labels < 0)).size:
     [name] = ids.take(unused[:1])
     print(
@@ -81,20 +179,18 @@ def of_ids(
       f' {name!r}; the test part is that named test',
       file=sys.stderr,
     )
-  part = lambda rows: listing_lib.Listing(
-    labels[rows],
-    folders.class_names,
-    listing_lib.Texts(ids.array.take(np.flatnonzero(rows))),
-  )
-  test = part(is_test & (labels >= 0)) if is_test.any() else None
-  train = part(~is_test & (labels >= 0))
-  return listing_lib.Listing(
-    train.labels, train.class_names, train.ids, test=test
-  )
+
+  def part(rows):
+    rows = np.flatnonzero(rows & (labels >= 0))
+    texts = examples_lib.Texts(ids.array.take(rows))
+    return examples_lib.Examples(labels[rows], class_names, texts)
+
+  test = part(is_test) if is_test.any() else None
+  return examples_lib.of_parts(part(~is_test), test)
 
 
-def _meaning(folders: list[str], path: pathlib.Path) -> _Folders:
-  """Finds the part and the class of each folder that has images."""
+def _meaning(folders: list[str], path) -> tuple[list[str | None], list[bool]]:
+  """Returns each folder's class, None if it is of no part, and if it is the test."""
   split = [folder.split('/') if folder else [] for folder in folders]
   outer = {parts[0] for parts in split if parts}
   for name in outer:
@@ -109,7 +205,7 @@ def _meaning(folders: list[str], path: pathlib.Path) -> _Folders:
   used = {_TRAIN, _TEST if _TEST in kinds.values() else _VALIDATION}
   first = lambda top: [parts[1:2] for parts in split if parts[:1] == [top]]
   doubled = {top for top in kinds if all(f == [top] for f in first(top))}
-  class_of = {}
+  class_of, tests = [], []
   for folder, parts in zip(folders, split, strict=True):
     depth = 1 + (parts[:1] != [] and parts[0] in doubled) if kinds else 0
     if len(parts) <= depth:
@@ -118,24 +214,18 @@ def _meaning(folders: list[str], path: pathlib.Path) -> _Folders:
         alone = f' or give the folder {min(kinds, key=kinds.get)!r} alone,'
       raise errors.InputError(
         f'{path} has images in no class folder, in {folder or "the top"}; put'
-        f' them into a folder named as their class,{alone} or list them with'
-        ' their classes in a CSV, of which `launch.make_splits` makes a --split'
+        f' them into a folder named as their class,{alone} or {_BY_TABLE}'
       )
-    if not kinds or kinds[parts[0]] in used:
-      class_of[folder] = names_lib.joined(_check_name(parts[depth], path))
-  names = names_lib.in_order(set(class_of.values()))
-  place = {name: i for i, name in enumerate(names)}
-  return _Folders(
-    names,
-    {f: place[class_of[f]] if f in class_of else -1 for f in folders},
-    {
-      f: bool(kinds) and kinds[parts[0]] != _TRAIN
-      for f, parts in zip(folders, split, strict=True)
-    },
-  )
+    kind = kinds[parts[0]] if kinds else _TRAIN
+    tests.append(kind != _TRAIN)
+    is_used = kind in used
+    class_of.append(
+      examples_lib.nfc(_check_name(parts[depth], path)) if is_used else None
+    )
+  return class_of, tests
 
 
-def _check_name(name: str, path: pathlib.Path) -> str:
+def _check_name(name: str, path) -> str:
   if name != name.strip():
     raise errors.InputError(
       f'{path}: the folder {name!r} begins or ends with a space; rename it'
@@ -149,31 +239,27 @@ def _outer(split: list[list[str]]) -> int:
     tops = {parts[depth - 1].lower() for parts in split}
     if len(tops) > 1 or tops & set(_KINDS):
       break
-    if _are_parts(
-      {*(''.join(parts[depth : depth + 1]).lower() for parts in split)}
-    ):
+    if _are_parts({''.join(parts[depth : depth + 1]) for parts in split}):
       return depth
   return 0
 
 
 def _are_parts(names: set[str]) -> bool:
-  kinds = {_KINDS.get(name) for name in names}
+  kinds = {_KINDS.get(name.lower()) for name in names}
   return None not in kinds and _TRAIN in kinds and len(kinds) > 1
 
 
-def _check_below(split: list[list[str]], path: pathlib.Path) -> None:
+def _check_below(split: list[list[str]], path) -> None:
   """Refuses classes that have parts: their test would be trained on."""
-  below = {parts[1].lower() if len(parts) > 1 else '' for parts in split}
-  if split and _are_parts(below):
+  if _are_parts({''.join(parts[1:2]) for parts in split}):
     raise errors.InputError(
       f'{path} has {"/".join(split[0][:2])!r}, a part of a data set in a class;'
-      ' put the classes into the parts, as train/CLASS and test/CLASS, or list the'
-      ' images with their classes in a CSV, of which `launch.make_splits` makes a'
-      ' --split'
+      f' put the classes into the parts, as train/CLASS and test/CLASS, or'
+      f' {_BY_TABLE}'
     )
 
 
-def _kinds(split: list[list[str]], path: pathlib.Path) -> dict[str, int]:
+def _kinds(split: list[list[str]], path) -> dict[str, int]:
   """Returns the folders at the top that are parts, if all are, and their kinds."""
   tops = {parts[0] for parts in split if parts}
   by_rest = collections.defaultdict(dict)

@@ -1,6 +1,6 @@
 """What features of TFRecords are called. Importing this imports nothing large."""
 
-from typing import NamedTuple
+from collections.abc import Mapping
 
 from tff_xc import errors
 
@@ -11,25 +11,9 @@ KNOWN = {
   'user': ('user_id', 'user', 'client_id'),
   'id': ('image/filename', 'image_id', 'image/id', 'id', 'filename'),
 }
-
-
-class Features(NamedTuple):
-  """What features are called; empty: one of those that are usual.
-
-  Attributes:
-    image: bytes of a JPEG or PNG.
-    label: a class, a number or text.
-    user: a number or text.
-    id: likewise.
-  """
-
-  image: str = ''
-  label: str = ''
-  user: str = ''
-  id: str = ''
-
-
-USUAL = Features()
+# Names by what the feature is; one of the usual names where there is none.
+Features = Mapping[str, str]
+USUAL: Features = {}
 
 
 def parse(text: str) -> Features:
@@ -48,4 +32,4 @@ def parse(text: str) -> Features:
         ' --record_features=image=image/encoded,class=image/class/label'
       )
     given[kind] = name
-  return Features(*(given.get(kind, '') for kind in KNOWN))
+  return given

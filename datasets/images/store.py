@@ -1,10 +1,9 @@
 """Stores of images: a folder, a tar, a zip, TFRecords, or a folder of such files.
 
-A store lists its images once, and reads an image's bytes where they lie. Tars
-and TFRecords are not unpacked: their index (names, offsets, sizes) is kept in the
-user's cache (`images.in_place`). A folder and its archive have the same names in the same
-order, that of the names' bytes; so do a folder of folders and one of their tars. Of
-images of one name, the last in an archive counts, as in tar.
+A store lists its images once, and reads an image's bytes where they lie. Tars and
+TFRecords are not unpacked (`images.packed`). A folder and its archive have the same
+names in the same order, that of the names' bytes; so do a folder of folders and one of
+their tars. Of images of one name, the last in an archive counts, as in tar.
 """
 
 import os
@@ -17,23 +16,19 @@ from typing import NamedTuple
 
 import numpy as np
 
+from datasets import examples as examples_lib
 from datasets import never_data
-from datasets.images import paths
+from datasets.images import names as names_lib
+from datasets.images import packed
 from datasets.images import record_features
-from datasets.images import records
-from datasets.images import tars
-from datasets.splits import listing as listing_lib
-from datasets.splits import own
 from tff_xc import errors
 
 # Images that stand for all where reading all would take long.
 _SAMPLE = 500
-# Compressions of zips that Python reads.
-_METHODS = (
-  *(zipfile.ZIP_STORED, zipfile.ZIP_DEFLATED),
-  *(zipfile.ZIP_BZIP2, zipfile.ZIP_LZMA),
-)
-COMPRESSED = ('.tar.gz', '.tgz', '.tar.bz2', '.tar.xz')
+# Compressions of zips that Python reads: none, deflate, bzip2, LZMA.
+_METHODS = 0, 8, 12, 14
+_COMPRESSED = ('.tar.gz', '.tgz', '.tar.bz2', '.tar.xz')
+ARCHIVES = ('.zip', '.tar', *_COMPRESSED)
 
 
 class Store(NamedTuple):
@@ -46,11 +41,12 @@ class Store(NamedTuple):
       `decode.DAMAGE` if that fails.
     stamp: numbers int [k] -> for each image, numbers that change when its file does.
     files: that the images are in; none if each image is a file.
-    has_users: whether the names of training images have users (`records.user_of`).
+    has_users: whether the names of training images have users, see
+      `packed.with_users`.
   """
 
   path: pathlib.Path
-  names: listing_lib.Texts
+  names: examples_lib.Texts
   read: Callable[[int], bytes]
   stamp: Callable[[np.ndarray], Sequence[list[int]]]
   files: Sequence[pathlib.Path] = ()
@@ -81,56 +77,54 @@ def open_store(
 ) -> Store:
   """Opens a folder, a tar, a zip or TFRecord files of images.
 
-  Args:
-    path: the folder or file.
-    features: the names of features of TFRecord files.
-
   Raises:
     errors.InputError: it cannot be read, or has no images.
   """
   path = pathlib.Path(path)
   if path.is_dir():
-    store = _folder(path, features)
+    found = _folder(path, features)
   elif not path.is_file():
     raise errors.InputError(
       f'{path} does not exist; give a folder, a .tar, a .zip or a'
       ' .tfrecord of images'
     )
   elif path.name.lower().endswith('.zip'):
-    store = _zip(path)
-  elif records.is_records(path.name):
-    store = _records(path, (), features)
+    found = _zip(path)
+  elif packed.is_records(path.name):
+    found = packed.open_records(path, (), features)
   else:
-    store = Store(path, *tars.open_tars(path))
+    found = packed.open_tars(path)
+  store = Store(path, *found)
   _check_some(store.names, path)
   return store
 
 
-def names_of(path: str | os.PathLike) -> listing_lib.Texts:
-  """Returns the names of all images of a folder or archive, in order.
+def read(path: str | os.PathLike) -> examples_lib.Examples:
+  """Lists the images of a folder or an archive by their classes, and decodes none.
 
   A compressed tar will do, too, although it cannot be read in place.
 
   Raises:
-    errors.InputError: as `open_store`.
+    errors.InputError: as `open_store` and `names.of_ids`.
   """
   path = pathlib.Path(path)
-  if not path.name.lower().endswith(COMPRESSED) or path.is_dir():
-    return open_store(path).names
-  names = tars.names_of_compressed(path)
-  _check_some(names, path)
-  return names
+  if path.name.lower().endswith(_COMPRESSED) and not path.is_dir():
+    ids = packed.names_of_compressed(path)
+    _check_some(ids, path)
+  else:
+    ids = open_store(path).names
+  return names_lib.of_ids(path, ids)
 
 
-def _check_some(names: listing_lib.Texts, path: pathlib.Path) -> None:
+def _check_some(names: examples_lib.Texts, path: pathlib.Path) -> None:
   if not len(names):
     raise errors.InputError(
-      f'{path} has no images ({", ".join(paths.SUFFIXES)}); give another folder or'
-      ' archive'
+      f'{path} has no images ({", ".join(names_lib.SUFFIXES)}); give another folder'
+      ' or archive'
     )
 
 
-def find(store: Store, ids: listing_lib.Texts) -> np.ndarray:
+def find(store: Store, ids: examples_lib.Texts) -> np.ndarray:
   """Returns int64, the number of each image by its id, or -1.
 
   Ids are the images' paths in the store, or these without an outer folder that
@@ -142,14 +136,13 @@ def find(store: Store, ids: listing_lib.Texts) -> np.ndarray:
   """
   best, best_keys = np.full(len(ids), -1), None
   for keys in _forms(store.names.array):
-    places = own.find(listing_lib.Texts(keys), ids)
+    places = examples_lib.find(examples_lib.Texts(keys), ids)
     if best_keys is None or (places >= 0).sum() > (best >= 0).sum():
       best, best_keys = places, keys
     if (best >= 0).all():
       break
-  last = (
-    len(store.names) - 1 - own.find(listing_lib.Texts(best_keys[::-1]), ids)
-  )
+  backwards = examples_lib.find(examples_lib.Texts(best_keys[::-1]), ids)
+  last = len(store.names) - 1 - backwards
   if twice := np.flatnonzero((best >= 0) & (best != last)).tolist():
     row = twice[0]
     raise errors.InputError(
@@ -178,44 +171,38 @@ def _forms(names) -> Iterator:
   yield cut(base, r'\.[A-Za-z]+$')
 
 
-def _records(path, files, features) -> Store:
-  images, has_users = records.open_records(path, files, features)
-  return Store(path, *images, has_users)
-
-
-def _folder(path: pathlib.Path, features: record_features.Features) -> Store:
-  if files := records.files_of_tff(path):
-    return _records(path, files, features)
-  archives, of_records, found = [], [], paths.Found()
+def _folder(path: pathlib.Path, features: record_features.Features) -> tuple:
+  """Returns what follows a folder's path in its `Store`."""
+  if files := packed.files_of_tff(path):
+    return packed.open_records(path, files, features)
+  tars, records, found = [], [], names_lib.Found()
 
   def images():
     for file in _files(path):
       if name := found.image(file):
         yield name
-      elif name := paths.tar(file):
-        archives.append(name)
-      elif records.is_records(file):
-        of_records.append(file.removeprefix('./'))
+      elif (name := names_lib.clean(file)) and name.lower().endswith('.tar'):
+        tars.append(name)
+      elif packed.is_records(file):
+        records.append(file.removeprefix('./'))
 
-  names, _ = paths.in_order(images(), path)
-  if archives and not len(names):
-    return Store(path, *tars.open_tars(path, sorted(archives)))
-  if of_records and not len(names):
-    return _records(path, sorted(of_records), features)
-  paths.tell(found.left_out(), path)
-  name = lambda number: names.take(np.array([number]))[0]
+  names, _ = names_lib.in_order(images(), path)
+  if tars and not len(names):
+    return packed.open_tars(path, sorted(tars))
+  if records and not len(names):
+    return packed.open_records(path, sorted(records), features)
+  names_lib.tell(found.left_out(), path)
 
-  return Store(
-    path,
+  def read_file(number: int) -> bytes:
+    file = path / names.take(np.array([number]))[0]
+    packed.check_size(file.stat().st_size)
+    return file.read_bytes()
+
+  return (
     names,
-    lambda number: _read(path / name(number)),
+    read_file,
     lambda numbers: [_stamp(path / name) for name in names.take(numbers)],
   )
-
-
-def _read(file: pathlib.Path) -> bytes:
-  paths.check_size(file.stat().st_size)
-  return file.read_bytes()
 
 
 def _stamp(file: pathlib.Path) -> list[int]:
@@ -228,6 +215,8 @@ def _stamp(file: pathlib.Path) -> list[int]:
 
 
 def _files(path: pathlib.Path) -> Iterator[str]:
+  """Yields the paths of all files in a folder, links followed."""
+
   def fail(e: OSError):
     raise errors.InputError(
       f'{e.filename} cannot be read ({e.strerror}); check its permissions'
@@ -246,48 +235,35 @@ def _files(path: pathlib.Path) -> Iterator[str]:
     yield from (f'{start}/{file}' for file in files)
 
 
-def _zip(path: pathlib.Path) -> Store:
+def _zip(path: pathlib.Path) -> tuple:
+  """Returns what follows a zip's path in its `Store`."""
   try:
     archive = zipfile.ZipFile(path)
   except (OSError, ValueError, NotImplementedError, zipfile.BadZipFile) as e:
     raise errors.InputError(
-      f'{path} is no archive that can be read ({e}{tars.kind(path)}); make or get'
-      ' it again'
+      f'{path} is no zip that can be read ({e}); make or get it again'
     ) from e
   status = path.stat()
-  found, members, ids = paths.Found(), [], []
+  found, members, ids = names_lib.Found(), [], []
   for member in archive.infolist():
     if not member.is_dir() and (name := found.image(member.filename)):
-      _check_member(member, path)
+      method = member.compress_type
+      if member.flag_bits & 1 or method not in _METHODS:
+        kind = zipfile.compressor_names.get(method, f'method {method}')
+        cause = 'has a password' if member.flag_bits & 1 else f'is in {kind}'
+        raise errors.InputError(
+          f'{path}: {member.filename!r} cannot be read, since it {cause}; unpack the'
+          ' archive with another program, and give the folder'
+        )
       members.append(member)
       ids.append(name)
-  names, order = paths.in_order(ids, path)
-  paths.tell(found.left_out(), path)
+  names, order = names_lib.last_of_equal(*names_lib.in_order(ids, path))
+  names_lib.tell(found.left_out(), path)
 
-  def read(number: int) -> bytes:
+  def read_member(number: int) -> bytes:
     member = members[order[number]]
-    paths.check_size(member.file_size)
+    packed.check_size(member.file_size)
     return archive.read(member)
 
-  return Store(
-    path,
-    names,
-    read,
-    lambda numbers: [[status.st_size, status.st_mtime_ns]] * len(numbers),
-    (path,),
-  )
-
-
-def _check_member(member: zipfile.ZipInfo, path: pathlib.Path) -> None:
-  method = member.compress_type
-  cause = ''
-  if member.flag_bits & 1:
-    cause = 'a password protects it'
-  elif method not in _METHODS:
-    name = zipfile.compressor_names.get(method, f'method {method}')
-    cause = f'its compression is {name}'
-  if cause:
-    raise errors.InputError(
-      f'{path}: {member.filename!r} cannot be read, since {cause}; unpack the'
-      ' archive with another program, and give the folder'
-    )
+  stamp = [status.st_size, status.st_mtime_ns]
+  return names, read_member, lambda numbers: [stamp] * len(numbers), (path,)

@@ -11,11 +11,11 @@ import numpy as np
 import tensorflow as tf
 from PIL import Image
 
+from datasets import examples as examples_lib
 from datasets.images import decode
 from datasets.images import store as store_lib
 from datasets.leaf import files as leaf_files
 from datasets.leaf import users as leaf_users
-from datasets.splits import listing as listing_lib
 from tff_xc import errors
 from tff_xc.data import client_data
 from tff_xc.data import pool as pool_lib
@@ -50,7 +50,7 @@ def load(
   found = leaf_files.find_celeba(data_dir)
   arrays = leaf_users.read_json(data_dir, found.json, 'celeba', _parse)
   store = store_lib.open_store(found.images)
-  ids = listing_lib.texts([[name.decode() for name in arrays['x']]])
+  ids = examples_lib.texts([[name.decode() for name in arrays['x']]])
   places = store_lib.find(store, ids)
   if missing := sorted(set(ids.take(np.flatnonzero(places < 0)))):
     raise errors.InputError(

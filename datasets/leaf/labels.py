@@ -6,14 +6,13 @@ Shakespeare, are numbered in their order.
 
 import numpy as np
 
+from datasets import examples as examples_lib
 from datasets.leaf import files as leaf_files
 from datasets.leaf import json_users
-from datasets.splits import listing as listing_lib
-from datasets.splits import names as names_lib
 from tff_xc import errors
 
 
-def read(files: leaf_files.Files) -> listing_lib.Listing:
+def read(files: leaf_files.Files) -> examples_lib.Examples:
   """Lists the examples of all files; those of test users are the test part.
 
   An example's id is its number: users in the order of "users", training files
@@ -23,7 +22,7 @@ def read(files: leaf_files.Files) -> listing_lib.Listing:
     errors.InputError: as `json_users.read_all`; a label is no text and no whole
       number.
   """
-  codes = listing_lib.Codes()
+  codes = examples_lib.Codes()
   parts, first = [], 0
   for paths in filter(None, (files.train or files.all, files.test)):
     of_user = {}
@@ -39,10 +38,12 @@ def read(files: leaf_files.Files) -> listing_lib.Listing:
     parts.append((np.concatenate(labels), ids, owners, users))
     first += len(owners)
   classes, names = _classes(codes.names)
-  found = None
-  for labels, *others in reversed(parts):
-    found = listing_lib.Listing(classes[labels], names, *others, found)
-  return found
+  return examples_lib.of_parts(
+    *(
+      examples_lib.Examples(classes[labels], names, *others)
+      for labels, *others in parts
+    )
+  )
 
 
 def _text(label, where: str) -> str:
@@ -62,6 +63,6 @@ def _classes(names: list[str]) -> tuple[np.ndarray, list[str]]:
     classes = np.array([int(name) for name in names])
     if classes.max() < 1 << 20:
       return classes.astype(np.int32), list(map(str, range(classes.max() + 1)))
-  ordered = names_lib.in_order(names)
+  ordered = examples_lib.in_order(names)
   place = {name: i for i, name in enumerate(ordered)}
   return np.array([place[name] for name in names], np.int32), ordered

@@ -16,8 +16,8 @@ import numpy as np
 from datasets import parsed_cache
 from datasets.leaf import files as leaf_files
 from datasets.leaf import json_users
-from datasets.splits import by_user
 from datasets.splits import hold_out
+from datasets.splits import partitions
 from tff_xc import errors
 from tff_xc.data import client_data
 from tff_xc.data import partition
@@ -180,7 +180,7 @@ def split(users: Users, least: int = 0) -> tuple[np.ndarray, np.ndarray]:
   """
   if users.is_test is not None:
     return np.flatnonzero(~users.is_test), np.flatnonzero(users.is_test)
-  return by_user.leaf_parts(users.sizes, min_examples=least)
+  return partitions.leaf_parts(users.sizes, min_examples=least)
 
 
 def federated(

@@ -59,8 +59,7 @@ def draw(
     hand_key: uint64 [B], the hands that draw them.
     drawing_key: uint64 [B], one key for each drawing of a hand.
     image_size: pixels of a side.
-    variation: how much hands and drawings differ; with 0 all drawings of a
-      class are equal.
+    variation: how much hands and drawings differ; 0: not at all.
 
   Returns:
     uint8 [B, image_size, image_size], ink 255 on 0.
@@ -75,12 +74,10 @@ def draw(
 
 
 def _place(class_key, hand_key, drawing_key, variation):
-  """Lays the strokes out on a page of side 1.
+  """Returns points (x, y) of strokes on a page of side 1, which exist, and pens.
 
-  Returns:
-    float32 [B, strokes, _SEGMENTS + 1, 2], points (x, y) along each stroke;
-    bool [B, strokes], whether the stroke exists; float32 [B], the pen's width
-    as a standard deviation on a page of 28 pixels.
+  They are float32 [B, strokes, _SEGMENTS + 1, 2], bool [B, strokes], and float32
+  [B], the pen's width as a standard deviation on a page of 28 pixels.
   """
   control, kind, present = program(class_key)
   hand = uniforms(hand_key, 6) * 2 - 1
@@ -162,21 +159,12 @@ def program(
 
 
 def _ink(edges, present, pen, size):
-  """Fills pixels: an antialiased line around each stroke.
+  """Fills pixels, uint8 [B, size, size]: an antialiased line around each stroke.
 
-  A pixel's darkness is the integral of a Gaussian along all strokes. The
-  Gaussian is separable, so the integral is a product of two small matrices. At
-  distance r from a long stroke the darkness is exp(−r² / 2s²). It is then
-  steepened, so that the edge at half height is about one pixel wide.
-
-  Args:
-    edges: float32 [B, strokes, segments + 1, 2], in pixels.
-    present: bool [B, strokes].
-    pen: float32 [B], s on a page of 28 pixels.
-    size: pixels of a side.
-
-  Returns:
-    uint8 [B, size, size].
+  A pixel's darkness is the integral of a Gaussian along all strokes, whose points
+  are in pixels. The Gaussian is separable, so the integral is a product of two small
+  matrices. At distance r from a long stroke the darkness is exp(−r² / 2s²). It is
+  then steepened, so that the edge at half height is about one pixel wide.
   """
   count = len(edges)
   s = pen * np.float32(size / 28)

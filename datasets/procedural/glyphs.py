@@ -9,13 +9,14 @@ examples, not on the number of classes.
 
 import dataclasses
 import math
+from collections.abc import Callable
 from collections.abc import Mapping
 from typing import Any
 
 import numpy as np
+import scipy.special
 import tensorflow as tf
 
-from datasets.procedural import glyph_hands
 from datasets.procedural import glyph_strokes
 from tff_xc import errors
 from tff_xc.data import client_data
@@ -24,12 +25,13 @@ from tff_xc.data import pool
 
 # The purpose of a key: the first part after the seed of every hash.
 _CLASS, _HAND, _DRAWING, _TEST_HAND, _TEST_DRAWING = range(5)
-
+# Streams of numpy generators: [seed, stream, ...].
+_SIZES, _LABELS, _SAMPLE = range(3)
 # Their labels and numbers take 2 GB.
 _MOST_EXAMPLES = 10**8
 
-# Sets shaped like those of the papers (FedSS, §4.1; `glyph_hands` describes the
-# client sizes of the Landmarks set), and a small set that is learnt in minutes.
+# Sets shaped like those of the papers (FedSS, §4.1; `_class_counts` describes
+# those of clients of the Landmarks set), and a small set that is learnt in minutes.
 PRESETS: Mapping[str, Mapping[str, Any]] = {
   'glyphs': {},
   'glyphs-retrieval': {'retrieval_classes': 200},
@@ -138,39 +140,43 @@ class Options:
 
   def __post_init__(self):
     (low, high), mean = self.bounds, self.classes_per_client
-    self._check('num_classes', 2, 2**31 - 1)
-    if self.class_shares:
-      grouped = sum(count for count, _ in self.class_shares)
-      _check(
-        'the number of classes with shares', grouped, *[self.num_classes] * 2
-      )
-    self._check('examples_deviation', 0, 10**7)
-    self._check('num_clients', 1, 10**8)
-    self._check('classes_per_client', 1, self.num_classes)
-    _check('the first of classes_range', low, 1, mean)
-    _check('the last of classes_range', high, mean, self.num_classes)
-    self._check('examples_per_client', mean, 10**7)
-    self._check('test_examples_per_class', 0, 10**6)
-    self._check('max_test_examples', 1, 10**8)
-    self._check('retrieval_classes', 0, 10**8)
-    self._check('retrieval_examples_per_class', 1, 10**6)
-    self._check('image_size', 8, 512)
-    self._check('variation', 0, 3)
-    self._check('seed', 0, 2**63 - 1)
-    self._check_product('num_clients', 'examples_per_client')
-    self._check_product('retrieval_classes', 'retrieval_examples_per_class')
-
-  def _check(self, name: str, low: float, high: float) -> None:
-    _check(name, getattr(self, name), low, high)
-
-  def _check_product(self, *names: str) -> None:
-    factors = {name: getattr(self, name) for name in names}
-    if math.prod(factors.values()) > _MOST_EXAMPLES:
-      said = ' and '.join(f'{name} is {n}' for name, n in factors.items())
-      raise errors.InputError(
-        f'{said}; glyphs takes {_MOST_EXAMPLES:,} such examples at most,'
-        ' because their labels are held in memory'
-      )
+    n = self.num_classes
+    grouped = sum(count for count, _ in self.class_shares) or n
+    for name, least, most, value in (
+      ('num_classes', 2, 2**31 - 1, n),
+      ('the number of classes with shares', n, n, grouped),
+      ('examples_deviation', 0, 10**7, self.examples_deviation),
+      ('num_clients', 1, 10**8, self.num_clients),
+      ('classes_per_client', 1, n, mean),
+      ('the first of classes_range', 1, mean, low),
+      ('the last of classes_range', mean, n, high),
+      ('examples_per_client', mean, 10**7, self.examples_per_client),
+      ('test_examples_per_class', 0, 10**6, self.test_examples_per_class),
+      ('max_test_examples', 1, 10**8, self.max_test_examples),
+      ('retrieval_classes', 0, 10**8, self.retrieval_classes),
+      (
+        'retrieval_examples_per_class',
+        *(1, 10**6, self.retrieval_examples_per_class),
+      ),
+      ('image_size', 8, 512, self.image_size),
+      ('variation', 0, 3, self.variation),
+      ('seed', 0, 2**63 - 1, self.seed),
+    ):
+      if not least <= value <= most:
+        raise errors.InputError(
+          f'{name} is {value}; glyphs takes {least} to {most} here'
+        )
+    for names in (
+      ('num_clients', 'examples_per_client'),
+      ('retrieval_classes', 'retrieval_examples_per_class'),
+    ):
+      factors = {name: getattr(self, name) for name in names}
+      if math.prod(factors.values()) > _MOST_EXAMPLES:
+        said = ' and '.join(f'{name} is {n}' for name, n in factors.items())
+        raise errors.InputError(
+          f'{said}; glyphs takes {_MOST_EXAMPLES:,} such examples at most,'
+          ' because their labels are held in memory'
+        )
 
 
 def load_preset(name: str, **changes) -> client_data.FederatedDataset:
@@ -196,112 +202,170 @@ def load(**options) -> client_data.FederatedDataset:
     InputError: an argument out of its range.
   """
   options = Options(**options)
-  pages = _Pages(options)
-  labels, clients = glyph_hands.deal(options)
+  labels, clients = _deal(options)
+  test = retrieval = None
+  if options.test_examples_per_class:
+    test = _by_strangers(options, *_test(options))
+  if options.retrieval_classes:
+    # As in Bresenham's algorithm, class c's images end at ⌊(c + 1)·mean⌋.
+    upto = np.arange(options.retrieval_classes + 1)
+    upto = upto * options.retrieval_examples_per_class
+    upto = np.floor(upto + 1e-6).astype(np.int64)
+    y = np.repeat(np.arange(options.retrieval_classes), np.diff(upto))
+    drawn = np.arange(len(y)) - upto[y]
+    retrieval = _by_strangers(options, y, drawn, first=options.num_classes)
   return client_data.FederatedDataset(
     name=options.name,
     num_classes=options.num_classes,
     train=client_data.PartitionedClientData(
-      pages.by_clients(labels, clients), clients
+      _by_clients(options, labels, clients), clients
     ),
-    test=_test(options, pages),
-    retrieval=_retrieval(options, pages),
+    test=test,
+    retrieval=retrieval,
     exact=False,  # The machine's BLAS draws the pen, in float32.
   )
 
 
-def _check(name: str, value: float, low: float, high: float) -> None:
-  if not low <= value <= high:
-    raise errors.InputError(
-      f'{name} is {value}; glyphs takes {low} to {high} here'
+def _by_clients(
+  options: Options, labels: np.ndarray, clients: partition.Partition
+) -> pool.Pool:
+  """Each client's hand draws its examples 0, 1, …"""
+
+  def keys(numbers):
+    client = np.searchsorted(clients.offsets, numbers, side='right') - 1
+    number = numbers - clients.offsets[client]
+    return (
+      glyph_strokes.mix(options.seed, _HAND, client),
+      glyph_strokes.mix(options.seed, _DRAWING, client, number),
     )
 
-
-class _Pages:
-  """Pools of images, given their hands, classes and numbers."""
-
-  def __init__(self, options: Options):
-    self._seed = options.seed
-    self._image_size = options.image_size
-    self._variation = options.variation
-    self._white = options.white_paper
-
-  def by_clients(
-    self, labels: np.ndarray, clients: partition.Partition
-  ) -> pool.Pool:
-    """Each client's hand draws its examples 0, 1, …"""
-
-    def keys(numbers):
-      client = np.searchsorted(clients.offsets, numbers, side='right') - 1
-      number = numbers - clients.offsets[client]
-      return (
-        glyph_strokes.mix(self._seed, _HAND, client),
-        glyph_strokes.mix(self._seed, _DRAWING, client, number),
-      )
-
-    return self._pool(labels, labels, keys)
-
-  def by_strangers(
-    self, labels: np.ndarray, drawing: np.ndarray, first: int = 0
-  ) -> pool.Pool:
-    """Test image `drawing` of each class, every one by its own hand.
-
-    Args:
-      labels: int [k].
-      drawing: int [k].
-      first: the class of label 0.
-    """
-    classes = first + labels.astype(np.int64)
-
-    def keys(numbers):
-      parts = classes[numbers], drawing[numbers]
-      return (
-        glyph_strokes.mix(self._seed, _TEST_HAND, *parts),
-        glyph_strokes.mix(self._seed, _TEST_DRAWING, *parts),
-      )
-
-    return self._pool(labels.astype(np.int32), classes, keys)
-
-  def _pool(self, labels, classes, keys) -> pool.Pool:
-    def read(numbers):
-      return glyph_strokes.draw(
-        glyph_strokes.mix(self._seed, _CLASS, classes[numbers]),
-        *keys(numbers),
-        image_size=self._image_size,
-        variation=self._variation,
-      )
-
-    size = self._image_size
-    spec = tf.TensorSpec([size, size], tf.uint8)
-    images = pool.cached(pool.Pool(labels, spec, read))
-    return _on_white(images) if self._white else images
+  return _pool(options, labels, labels, keys)
 
 
-def _on_white(images: pool.Pool) -> pool.Pool:
-  """Returns images with ink 255 on 0 as float32 with ink 0.0 on 1.0."""
+def _by_strangers(
+  options: Options, labels: np.ndarray, drawing: np.ndarray, first: int = 0
+) -> pool.Pool:
+  """Image `drawing` of each class, every one by its own hand; label 0 is `first`."""
+  classes = first + labels.astype(np.int64)
+
+  def keys(numbers):
+    parts = classes[numbers], drawing[numbers]
+    return (
+      glyph_strokes.mix(options.seed, _TEST_HAND, *parts),
+      glyph_strokes.mix(options.seed, _TEST_DRAWING, *parts),
+    )
+
+  return _pool(options, labels.astype(np.int32), classes, keys)
+
+
+def _pool(
+  options: Options, labels: np.ndarray, classes: np.ndarray, keys: Callable
+) -> pool.Pool:
+  """Images of these classes; `keys` are those of hands and drawings."""
+
+  def read(numbers):
+    return glyph_strokes.draw(
+      glyph_strokes.mix(options.seed, _CLASS, classes[numbers]),
+      *keys(numbers),
+      image_size=options.image_size,
+      variation=options.variation,
+    )
+
+  shape = [options.image_size] * 2
+  images = pool.cached(pool.Pool(labels, tf.TensorSpec(shape, tf.uint8), read))
+  if not options.white_paper:
+    return images
   levels = ((255 - np.arange(256)) / 255).astype(np.float32)
   return dataclasses.replace(
     images,
-    spec=tf.TensorSpec(images.spec.shape, tf.float32),
+    spec=tf.TensorSpec(shape, tf.float32),
     read=lambda numbers: levels[images.read(numbers)],
   )
 
 
-def _test(options: Options, pages: _Pages) -> pool.Pool | None:
-  each = options.test_examples_per_class
-  if not each:
-    return None
-  labels, drawn = glyph_hands.test(options)
-  return pages.by_strangers(labels, drawn)
+def _class_counts(options: Options) -> np.ndarray:
+  """Returns int [clients], the number of classes of each client.
+
+  With a range of classes, the client of rank r among K has
+  low + (high − low)·((r + ½) / K)^p classes, and p is chosen to reach the mean.
+  Few clients hold many classes; most hold few. For the Landmarks set (mean 90,
+  largest 399, at least 30 images) the median is 38.
+  """
+  (low, high), mean = options.bounds, options.classes_per_client
+  clients = options.num_clients
+  if mean in (low, high):
+    return np.full(clients, mean)
+  power = (high - low) / (mean - low) - 1
+  rank = np.random.default_rng([options.seed, _SIZES]).permutation(clients)
+  share = ((rank + 0.5) / clients) ** power
+  return np.rint(low + (high - low) * share).astype(np.int64)
 
 
-def _retrieval(options: Options, pages: _Pages) -> pool.Pool | None:
-  classes = options.retrieval_classes
-  if not classes:
-    return None
-  # As in Bresenham's algorithm, class c's images end at ⌊(c + 1)·mean⌋.
-  upto = np.arange(classes + 1) * options.retrieval_examples_per_class
-  upto = np.floor(upto + 1e-6).astype(np.int64)
-  y = np.repeat(np.arange(classes), np.diff(upto))
-  drawn = np.arange(len(y)) - upto[y]
-  return pages.by_strangers(y, drawn, first=options.num_classes)
+def _sizes(options: Options, class_counts: np.ndarray) -> np.ndarray:
+  """Returns int64 [clients], the number of examples of each client."""
+  if options.examples_deviation:
+    clients = options.num_clients
+    random = np.random.default_rng([options.seed, _SIZES])
+    quantiles = scipy.special.ndtri((np.arange(clients) + 0.5) / clients)
+    sizes = options.examples_per_client + options.examples_deviation * quantiles
+    return random.permutation(np.maximum(np.rint(sizes), 1).astype(np.int64))
+  per_class = options.examples_per_client / options.classes_per_client
+  sizes = np.floor(class_counts * per_class + 0.5).astype(np.int64)
+  return np.maximum(sizes, class_counts)
+
+
+def _by_shares(
+  options: Options, random: np.random.Generator, k: int
+) -> np.ndarray:
+  """Draws classes by `class_shares`, int64 [k]."""
+  counts, shares = np.array(options.class_shares).T
+  counts = counts.astype(np.int64)
+  upto = np.cumsum(np.repeat(shares / counts, counts))
+  drawn = np.searchsorted(upto, random.random(k) * upto[-1], 'right')
+  return np.minimum(drawn, len(upto) - 1)
+
+
+def _deal(options: Options) -> tuple[np.ndarray, partition.Partition]:
+  """Returns the labels of the training examples, int32 [N], and the clients."""
+  num_classes, clients = options.num_classes, options.num_clients
+  class_counts = _class_counts(options)
+  sizes = _sizes(options, class_counts)
+  offsets = np.cumsum(np.append(0, sizes))
+  labels = np.empty(offsets[-1], np.int32)
+  for client, count in enumerate(class_counts.tolist()):
+    random = np.random.default_rng([options.seed, _LABELS, client])
+    mine = slice(offsets[client], offsets[client + 1])
+    if options.class_shares:
+      labels[mine] = _by_shares(options, random, sizes[client])
+      continue
+    if options.consecutive_classes:
+      first = client * num_classes // clients
+      classes = (first + np.arange(count)) % num_classes
+    else:
+      classes = _sample(random, num_classes, count)
+    more = classes[random.integers(count, size=sizes[client] - count)]
+    # Shuffled, or the first batches would hold each class exactly once.
+    labels[mine] = random.permutation(np.concatenate([classes, more]))
+  width = len(str(clients - 1))
+  ids = [f'hand{client:0{width}d}' for client in range(clients)]
+  return labels, partition.Partition(ids, offsets, np.arange(len(labels)))
+
+
+def _test(options: Options) -> tuple[np.ndarray, np.ndarray]:
+  """Returns the classes of the test images, and their numbers in a class."""
+  each, most = options.test_examples_per_class, options.max_test_examples
+  total = options.num_classes * each
+  drawn = np.arange(min(total, most))
+  random = np.random.default_rng([options.seed, _SAMPLE])
+  if options.class_shares:
+    return _by_shares(options, random, len(drawn)), drawn
+  if total > most:
+    drawn = np.sort(_sample(random, total, most))
+  return drawn // each, drawn % each
+
+
+def _sample(random: np.random.Generator, n: int, k: int) -> np.ndarray:
+  """Draws k different numbers below n, in O(k) time and memory."""
+  # With shuffle=False, numpy permutes all numbers below n only if n is at most
+  # 10,000 or 50·k. Otherwise it uses Floyd's algorithm with a hash table.
+  return random.choice(n, size=k, replace=False, shuffle=False)

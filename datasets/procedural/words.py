@@ -14,8 +14,9 @@ from typing import NamedTuple
 import numpy as np
 import scipy.sparse
 
+from datasets import examples as examples_lib
 from datasets.procedural import glyph_strokes
-from datasets.splits import by_class
+from datasets.splits import rules
 from tff_xc import errors
 from tff_xc.data import client_data
 from tff_xc.data import pool
@@ -106,13 +107,13 @@ def load(
   """
   words = Words(Options(**options))
   n = words.options.num_classes
-  clients = by_class.partition(
-    words.train_labels,
-    n,
+  clients = rules.deal(
+    'classes_per_client',
+    examples_lib.of_labels(words.train_labels, n),
+    [words.options.seed, _GROUPS],
     classes_per_client=classes_per_client,
     clients_per_class=clients_per_class,
-    seed=[words.options.seed, _GROUPS],
-  )
+  ).train
   test = None
   if words.options.test_examples:
     numbers = np.arange(words.options.test_examples)

@@ -14,7 +14,7 @@ one class, and classes have as equal numbers of clients as their shares allow.
 
 import numpy as np
 
-from datasets.splits import listing
+from datasets import examples as examples_lib
 from tff_xc import errors
 from tff_xc import wording
 from tff_xc.data import partition as partition_lib
@@ -24,50 +24,49 @@ _LEAST = 1e-300
 
 
 def partition(
-  labels: np.ndarray,
+  examples: examples_lib.Examples,
+  seed,
   *,
-  alpha: float,
-  num_clients: int,
-  examples_per_client: int = 0,
-  size_deviation: float = 0.0,
-  seed: int = 0,
+  concentration: float,
+  clients: int,
+  examples_per_client: int,
+  size_deviation: float,
 ) -> partition_lib.Partition:
   """Deals examples to clients '0' to 'K - 1'.
 
   Takes O(K · n + N log N) time. A client's examples keep their order.
 
   Args:
-    labels: int [N]; an example with a label below 0 goes to no client.
-    alpha: the concentration, 0 or more.
-    num_clients: K.
+    examples: N; one with a label below 0 goes to no client.
+    seed: of all draws.
+    concentration: alpha, 0 or more.
+    clients: K.
     examples_per_client: the same for all, or their mean; 0: all examples are
       dealt, and clients' numbers differ by one at most.
     size_deviation: the standard deviation of the logarithm of a client's number
       of examples, which is log-normal; 0: clients are equal. (Ours: the paper's
       synthetic clients are equal, and its real ones are not.)
-    seed: of all draws.
 
   Raises:
     errors.InputError: there are too few examples.
   """
-  random = np.random.default_rng(seed)
+  labels, random = examples.labels, np.random.default_rng(seed)
   counts = np.bincount(labels[labels >= 0])
   present = np.flatnonzero(counts)
   left = counts[present]
-  sizes = _sizes(int(left.sum()), num_clients, examples_per_client)
+  sizes = _sizes(int(left.sum()), clients, examples_per_client)
   if size_deviation:
     # Draws of its own, so that equal clients stay as they were.
     apart = np.random.default_rng([seed, 1])
-    sizes = _unequal(sum(sizes), num_clients, size_deviation, apart)
+    sizes = _unequal(sum(sizes), clients, size_deviation, apart)
   # Each class's examples in random order, one class after the other.
   order = random.permutation(np.flatnonzero(labels >= 0))
   order = order[np.argsort(labels[order], kind='stable')]
   next_of = np.cumsum(left) - left
-  weights = alpha * left / left.sum()
-  only = _balanced(left, num_clients, random) if alpha == 0 else None
+  weights = concentration * left / left.sum()
+  only = _balanced(left, clients, random) if concentration == 0 else None
   owners = np.full(len(labels), -1, np.int32)
-  clients = listing.watched(range(num_clients), 'dealing', 'client')
-  for client in clients:
+  for client in examples_lib.watched(range(clients), 'dealing', 'client'):
     if only is None:
       log_q = _log_dirichlet(weights, random)
     else:
@@ -76,13 +75,12 @@ def partition(
     taken = draw_classes(log_q, sizes[client], left, random)
     some = np.flatnonzero(taken)
     count = taken[some]
-    within = np.arange(sizes[client]) - np.repeat(
-      np.cumsum(count) - count, count
-    )
+    first = np.repeat(np.cumsum(count) - count, count)
+    within = np.arange(sizes[client]) - first
     owners[order[np.repeat(next_of[some], count) + within]] = client
     left -= taken
     next_of += taken
-  return partition_lib.of_places(owners, list(map(str, range(num_clients))))
+  return partition_lib.of_places(owners, list(map(str, range(clients))))
 
 
 def draw_classes(
@@ -163,16 +161,14 @@ def _unequal(
 def _sizes(total: int, num_clients: int, each: int) -> list[int]:
   least = max(each, 1)
   if num_clients * least > total:
-    cures = []
-    if most := total // least:
-      cures.append(f'--clients={most}' + ' or fewer' * (most > 1))
+    most = total // least
+    cure = f'--clients={most} or fewer' if most else 'labelled examples'
     if each > 1:
-      cures.append('a smaller --examples_per_client')
+      cure += ', or a smaller --examples_per_client'
     raise errors.InputError(
       f'{wording.count(total, "training example")} cannot make'
       f' {wording.count(num_clients, "client")} of'
-      f' {wording.count(least, "example")}; give'
-      f' {", or ".join(cures) or "labelled examples"}'
+      f' {wording.count(least, "example")}; give {cure}'
     )
   if each:
     return [each] * num_clients

@@ -4,22 +4,20 @@ The published code and the paper have different rules; both are here.
 """
 
 import numpy as np
-import scipy.sparse
 
+from datasets import examples as examples_lib
 from tff_xc import errors
 from tff_xc.data import partition as partition_lib
 
-RULES = ('code', 'paper')
-
 
 def partition(
-  labels: scipy.sparse.csr_matrix,
+  examples: examples_lib.Examples,
+  seed,
   *,
-  num_clients: int = 10,
-  rule: str = 'code',
-  frequency: float = 0.01,
+  clients: int,
+  variant: str,
+  frequency: float,
   counts: np.ndarray | None = None,
-  seed: int = 0,
 ) -> partition_lib.Partition:
   """Assigns examples to clients by their frequent labels.
 
@@ -34,42 +32,36 @@ def partition(
   client has each example once, though several clients may have it.
 
   Args:
-    labels: bool [N, n].
-    num_clients: K.
-    rule: one of `RULES`.
+    examples: N, with sets of labels.
+    seed: of all draws.
+    clients: K.
+    variant: 'code' or 'paper'.
     frequency: the share of the examples from which a label is frequent, for
       'paper'.
     counts: int [n], by which labels are frequent; None: how many examples have
       each.
-    seed: of all draws.
 
   Raises:
     errors.InputError: there are fewer labels with examples, or fewer examples,
       than clients.
   """
-  if rule not in RULES:
-    raise errors.InputError(f'unknown rule {rule!r}: take {" or ".join(RULES)}')
-  by_label = labels.tocsc()
+  size, by_label = len(examples), examples.labels.tocsc()
   if counts is None:
     counts = np.diff(by_label.indptr)
-  if num_clients > labels.shape[0]:
+  if clients > size:
     raise errors.InputError(
-      f'{labels.shape[0]} examples are too few for {num_clients} clients'
+      f'{size} examples are too few for {clients} clients'
     )
   random = np.random.default_rng(seed)
   of_label = lambda label: by_label.indices[
     by_label.indptr[label] : by_label.indptr[label + 1]
   ].astype(np.int64)
-  if rule == 'code':
-    parts = _as_in_the_code(
-      of_label, counts, labels.shape[0], num_clients, random
-    )
+  if variant == 'code':
+    parts = _as_in_the_code(of_label, counts, size, clients, random)
   else:
-    frequent = np.flatnonzero(counts >= max(1, frequency * labels.shape[0]))
-    parts = _as_in_the_paper(
-      of_label, frequent, labels.shape[0], num_clients, random
-    )
-  width = len(str(num_clients - 1))
+    frequent = np.flatnonzero(counts >= max(1, frequency * size))
+    parts = _as_in_the_paper(of_label, frequent, size, clients, random)
+  width = len(str(clients - 1))
   return partition_lib.of_clients(
     {f'client/{i:0{width}d}': part for i, part in enumerate(parts)}
   )

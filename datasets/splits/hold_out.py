@@ -47,16 +47,7 @@ def by_fraction(
 def by_class(labels: np.ndarray, each: int, seed) -> np.ndarray:
   """Draws `each` examples of every class, and half of a class that has fewer.
 
-  Args:
-    labels: int [N]; examples without a label, below 0, are never drawn.
-    each: examples of a class that has at least twice as many.
-    seed: of the draw.
-
-  Returns:
-    int64 [k], numbers of examples, ascending.
-
-  Raises:
-    errors.InputError: labels are sets; no example is drawn.
+  Arguments, value and errors are those of `by_fraction`; sets are refused.
   """
   if scipy.sparse.issparse(labels):
     raise errors.InputError(
@@ -69,15 +60,7 @@ def by_class(labels: np.ndarray, each: int, seed) -> np.ndarray:
 
 
 def sample(test: np.ndarray, size: int) -> np.ndarray:
-  """Draws test examples uniformly, the same ones in every run.
-
-  Args:
-    test: int64 [k], numbers of examples.
-    size: how many to draw; 0, or k and more: all.
-
-  Returns:
-    Some of these numbers, in their order.
-  """
+  """Draws `size` of some numbers uniformly, the same in every run; 0: all."""
   if not 0 < size < len(test):
     return test
   random = np.random.default_rng([0, _SAMPLE])

@@ -11,6 +11,7 @@ Classes of tables and of folders are numbered in the order of their names, whole
 numbers as numbers. The other inputs number their classes themselves.
 """
 
+import dataclasses
 import os
 import pathlib
 import re
@@ -19,10 +20,10 @@ from typing import NamedTuple
 
 import numpy as np
 
+from datasets import examples as examples_lib
 from datasets import never_data
 from datasets import npz
 from datasets import tables
-from datasets.splits import listing as listing_lib
 from tff_xc import errors
 
 # Of 21,841 in ImageNet-21k and 670,091 in Amazon-670K.
@@ -52,7 +53,7 @@ _NAME_THEM = 'name yours: ' + ', '.join(
 )
 
 
-def read(path: str | os.PathLike, columns: Columns) -> listing_lib.Listing:
+def read(path: str | os.PathLike, columns: Columns) -> examples_lib.Examples:
   """Lists the examples of an input, whose kind its names tell.
 
   Raises:
@@ -63,28 +64,27 @@ def read(path: str | os.PathLike, columns: Columns) -> listing_lib.Listing:
     raise errors.InputError(
       f'--input={path} does not exist; give a folder or file'
     )
-  if path.is_dir() or not tables.form(path):
+  is_table = not path.is_dir() and tables.form(path)
+  if not is_table and columns != Columns():
     given = [f'--{n}_column={v}' for n, v in columns._asdict().items() if v]
-    if columns != Columns():
-      raise errors.InputError(
-        f'{given[-1]} names a column of a table, and {path} is none; leave it'
-        ' out'
-      )
+    raise errors.InputError(
+      f'{given[-1]} names a column of a table, and {path} is none; leave it out'
+    )
   try:
-    listing = _cifar(path)
-    if listing is None:
-      listing = (_of_folder if path.is_dir() else _of_file)(path, columns)
+    found = _cifar(path)
+    if found is None:
+      found = _of_folder(path) if path.is_dir() else _of_file(path, columns)
   except OSError as e:
     raise errors.InputError(
       f'{e.filename or path} cannot be read ({e.strerror}); check its permissions'
     ) from e
-  if not len(listing):
+  if not len(found.train):
     raise errors.InputError(f'{path} has no examples; give another input')
-  return listing
+  return found
 
 
-def _of_folder(path: pathlib.Path, columns: Columns) -> listing_lib.Listing:
-  from datasets.images import names as images
+def _of_folder(path: pathlib.Path) -> examples_lib.Examples:
+  from datasets.images import store as images
   from datasets.leaf import files as leaf_files
 
   try:
@@ -102,9 +102,9 @@ def _of_folder(path: pathlib.Path, columns: Columns) -> listing_lib.Listing:
 
 def _images_beside(
   path: pathlib.Path, error: errors.InputError
-) -> listing_lib.Listing:
+) -> examples_lib.Examples:
   """Returns images of several classes; raises the error if there are none."""
-  from datasets.images import names as images
+  from datasets.images import store as images
 
   try:
     found = images.read(path)
@@ -116,8 +116,8 @@ def _images_beside(
   return found
 
 
-def _of_file(path: pathlib.Path, columns: Columns) -> listing_lib.Listing:
-  from datasets.images import names as images
+def _of_file(path: pathlib.Path, columns: Columns) -> examples_lib.Examples:
+  from datasets.images import store as images
   from datasets.leaf import files as leaf_files
 
   name = path.name.lower()
@@ -149,16 +149,16 @@ def _only(path: pathlib.Path, found: list):
 def table(
   path: str | os.PathLike,
   columns: Columns,
-  of_sets: bool = False,
+  repeated: bool = False,
   advice: str = _NAME_THEM,
-) -> listing_lib.Listing:
+) -> examples_lib.Examples:
   """Lists the rows of a table, see `tables.batches`.
 
   Args:
     path: the table.
     columns: its columns.
-    of_sets: True: a class may be empty, as of an example without labels, and
-      ids are the rows' numbers from 0, so that they may be repeated.
+    repeated: whether two rows may have one id, and a class may be empty, as of an
+      example without labels.
     advice: what to do if a column is missing.
 
   Raises:
@@ -173,42 +173,53 @@ def table(
   explicit = [n for n in (columns.user, columns.id) if n]
   required = list(dict.fromkeys([columns.label, *explicit]))
   tables.require(path, required, advice)
-  batches = tables.batches(path, required, list(named.values()))
-  classes, users = listing_lib.Codes(), listing_lib.Codes()
-  ids = listing_lib.TextParts()
-  present = set()
-  for batch in listing_lib.watched_rows(
-    batches, 'reading', lambda batch: len(batch.places)
+  classes, users = examples_lib.Codes(), examples_lib.Codes()
+  ids, present = examples_lib.TextParts(), set()
+  for batch in examples_lib.watched_rows(
+    tables.batches(path, required, list(named.values())),
+    'reading',
+    lambda batch: len(batch.places),
   ):
     for noun, column in named.items():
-      if of_sets and noun == 'class':
-        continue
-      if '' in batch.columns.get(column, ()):
-        where = batch.where(batch.columns[column].index(''))
+      if '' in batch.columns.get(column, ()) and not (
+        repeated and noun == 'class'
+      ):
+        row = batch.columns[column].index('')
         raise errors.InputError(
-          f'{where} has no {noun}, its {column!r} is empty; fill it in, or leave'
+          f'{batch.where(row)} has no {noun}, its {column!r} is empty; fill it in, or leave'
           ' out the line'
         )
     present |= set(batch.columns)
     classes.add(batch.columns[columns.label])
     users.add(batch.columns.get(named['user'], ()))
-    if not of_sets:
-      ids.add(batch.columns.get(named['id'], []))
-  labels, class_names = listing_lib.sorted_codes(classes)
-  has_ids = not of_sets and named['id'] in present
-  user_codes = user_names = None
-  if named['user'] in present:
-    user_codes, user_names = named_users(users)
-  return listing_lib.Listing(
+    ids.add(batch.columns.get(named['id'], ()))
+  if not repeated and (twice := ids.repeated()):
+    name, first, second = twice
+    raise errors.InputError(
+      f'{where(second, path)} has the id {name!r}, as {where(first, path)} has;'
+      ' leave one out, or name another --id_column'
+    )
+  labels, class_names = examples_lib.sorted_codes(classes)
+  has_ids, has_users = (named[n] in present for n in ('id', 'user'))
+  return examples_lib.Examples(
     labels,
     class_names,
-    _distinct(ids, path) if has_ids else range(len(labels)),
-    user_codes,
-    user_names or (),
+    ids.texts() if has_ids else range(len(labels)),
+    *(named_users(users) if has_users else ()),
   )
 
 
-def named_users(users: listing_lib.Codes) -> tuple[np.ndarray, list[str]]:
+def where(number: int, *tables_of: pathlib.Path) -> str:
+  """Names the line of a row, for an error: it reads the tables again."""
+  for path in tables_of:
+    for batch in tables.batches(path, tables.header(path)[:1]):
+      if number < len(batch.places):
+        return batch.where(number)
+      number -= len(batch.places)
+  raise IndexError(number)
+
+
+def named_users(users: examples_lib.Codes) -> tuple[np.ndarray, list[str]]:
   """Returns int32 [rows], places among the names, -1 for 'NA'; and the names."""
   names, codes = users.names, users.codes()
   if NOBODY in names:
@@ -218,44 +229,29 @@ def named_users(users: listing_lib.Codes) -> tuple[np.ndarray, list[str]]:
   return codes.astype(np.int32), names
 
 
-def _distinct(ids: listing_lib.TextParts, path) -> listing_lib.Texts:
-  found = ids.texts()
-  if twice := ids.repeated():
-    first, second = twice
-    raise errors.InputError(
-      f'{path}: examples {first + 1:,} and {second + 1:,} both have the id'
-      f' {found.take(np.array([first]))[0]!r}; name another --id_column, or leave'
-      ' one out'
-    )
-  return found
-
-
-def _cifar(path: pathlib.Path) -> listing_lib.Listing | None:
+def _cifar(path: pathlib.Path) -> examples_lib.Examples | None:
   names = [path.name, *(os.listdir(path) if path.is_dir() else ())]
   if not any('cifar' in name.lower() for name in names):
     return None
   from datasets.cifar import files as cifar_files
-  from datasets.cifar import places as cifar_places
 
   found = {}
-  for name in cifar_places.LAYOUTS:
+  for name, layout in cifar_files.LAYOUTS.items():
     try:
-      found[name] = cifar_files.find(path, name)
+      cifar_files.find(path, name)
+      found[name] = layout.num_classes
     except errors.InputError as e:
       if 'mosaics' in str(e):
         raise
-  if not found:
-    return None
   if len(found) > 1:
     raise errors.InputError(
       f'--input={path} has CIFAR-10 and CIFAR-100; give the folder or archive of'
       ' one of them'
     )
-  [(name, load)] = found.items()
-  splits = load(cifar_files.OFFICIAL)
-  return _numbered(
-    splits.train.y, cifar_places.LAYOUTS[name].num_classes, test=splits.test.y
-  )
+  for name, num_classes in found.items():
+    (_, y), (_, test_y) = cifar_files.read(path, name, cifar_files.OFFICIAL)
+    return _numbered(y, test_y, num_classes)
+  return None
 
 
 def check_classes(num_classes: int, where: str | os.PathLike) -> None:
@@ -267,21 +263,16 @@ def check_classes(num_classes: int, where: str | os.PathLike) -> None:
     )
 
 
-def _numbered(
-  labels, num_classes: int, test=None, **users
-) -> listing_lib.Listing:
-  """Returns a listing whose classes and examples are numbers."""
-  names = list(map(str, range(num_classes)))
-  return listing_lib.Listing(
-    labels,
-    names,
-    range(labels.shape[0]),
-    test=None if test is None else _numbered(test, num_classes),
-    **users,
-  )
+def _numbered(train, test, num_classes: int) -> examples_lib.Examples:
+  """Returns examples of labels; `test` may be None."""
+  parts = [
+    None if labels is None else examples_lib.of_labels(labels, num_classes)
+    for labels in (train, test)
+  ]
+  return examples_lib.of_parts(*parts)
 
 
-def _xc(path: pathlib.Path) -> listing_lib.Listing:
+def _xc(path: pathlib.Path) -> examples_lib.Examples:
   from datasets.xc import text as xc_text
 
   def labels(file):
@@ -298,37 +289,35 @@ def _xc(path: pathlib.Path) -> listing_lib.Listing:
       f'{beside} has {test.shape[1]:,} labels and {path.name}'
       f' {train.shape[1]:,}; give files of one set'
     )
-  return _numbered(train, train.shape[1], test)
+  return _numbered(train, test, train.shape[1])
 
 
-def _npz(path: pathlib.Path) -> listing_lib.Listing:
+def _npz(path: pathlib.Path) -> examples_lib.Examples:
   found = npz.read(path, ('y', 'client', 'test_y'))
   if 'y' not in found:
     raise errors.InputError(f"{path} has no array 'y'; add the labels")
   labels = sorted(found.keys() - {'client'})
   for name in labels:
     y = found[name]
-    if y.ndim != 1 or not np.issubdtype(y.dtype, np.integer) or not y.size:
+    is_whole = y.ndim == 1 and y.dtype.kind in 'iu' and y.size
+    if not is_whole or y.min() < 0 or y.max() >= 2**31:
       raise errors.InputError(
         f'{path}: {name} is {y.dtype} {list(y.shape)}; expected one whole number'
-        ' for each example'
-      )
-    if y.min() < 0 or y.max() >= 2**31:
-      raise errors.InputError(
-        f'{path}: {name} has labels from {y.min()} to {y.max()}; number the'
-        ' classes from 0'
+        ' for each example: number the classes from 0'
       )
     found[name] = y.astype(np.int32)
-  users = {}
-  if 'client' in found:
-    owners, names = npz.owners(path, found['client'], found['y'].shape)
-    users = {'users': owners, 'user_names': names}
   num_classes = max(int(found[n].max()) for n in labels) + 1
   check_classes(num_classes, path)
-  return _numbered(found['y'], num_classes, found.get('test_y'), **users)
+  examples = _numbered(found['y'], found.get('test_y'), num_classes)
+  if 'client' not in found:
+    return examples
+  users = np.full(len(examples), -1, np.int32)
+  shape = found['y'].shape
+  users[: shape[0]], names = npz.owners(path, found['client'], shape)
+  return dataclasses.replace(examples, users=users, user_names=names)
 
 
-def _leaf(files) -> listing_lib.Listing:
+def _leaf(files) -> examples_lib.Examples:
   from datasets.leaf import labels
 
   return labels.read(files)

@@ -12,7 +12,6 @@ labels.png            examples of each class
 map.png               examples by client, if it is known where they were taken
 """
 
-import contextlib
 import filecmp
 import json
 import os
@@ -24,27 +23,31 @@ from typing import Any
 
 import numpy as np
 
-from datasets.splits import listing as listing_lib
+from datasets import examples as examples_lib
 from datasets.splits import making
 from datasets.splits import rules
-from datasets.splits import split_csv
+from datasets.splits import split_files
+from datasets.splits import split_path
 from tff_xc import errors
 from tff_xc.report import run_files
 from tff_xc.report import split_pictures
 from tff_xc.report import text_table
 
 SUMMARY = 'summary.json'
-
-
-def check_new(folder: str | os.PathLike) -> None:
-  """Raises InputError if there is anything in the folder."""
-  folder = pathlib.Path(folder)
-  if not _is_new(folder):
-    raise _occupied(folder, 'something else')
+# What the text calls counts of a summary.
+_COUNTS = {
+  'clients': 'clients',
+  'classes': 'classes',
+  'classes_held': 'classes of clients',
+  'examples': 'examples of clients',
+  'examples_unused': 'examples of nobody',
+  'test_examples': 'test examples',
+  'retrieval_examples': 'retrieval examples',
+}
 
 
 def find(
-  folder: str | os.PathLike, request: rules.Request
+  folder: str | os.PathLike, request: rules.Request | None
 ) -> dict[str, Any] | None:
   """Returns the summary of the same request's split in a folder, if it is there.
 
@@ -52,7 +55,14 @@ def find(
     errors.InputError: there is anything else in the folder.
   """
   folder = pathlib.Path(folder)
-  if _is_new(folder):
+  if not folder.exists():
+    return None
+  if folder.is_dir() and not any(folder.iterdir()):
+    # It is replaced, and a shell in it would see nothing of the new one.
+    if folder.samefile('.'):
+      raise errors.InputError(
+        f'--output={folder} is the folder that the command runs in; name a new one'
+      )
     return None
   try:
     found = json.loads((folder / SUMMARY).read_text(encoding='utf-8'))
@@ -65,30 +75,18 @@ def find(
   return found
 
 
-def _is_new(folder: pathlib.Path) -> bool:
-  if not folder.is_dir():
-    return not folder.exists()
-  if any(folder.iterdir()):
-    return False
-  # It is replaced, and a shell in it would see nothing of the new one.
-  if folder.samefile('.'):
-    raise errors.InputError(
-      f'--output={folder} is the folder that the command runs in; name a new one'
-    )
-  return True
-
-
 def check_apart(
   folder: str | os.PathLike,
   source: str | os.PathLike,
-  request: rules.Request,
+  request: rules.Request | None,
   made: making.Made,
 ) -> None:
   """Raises InputError if the split's pictures would be images of its input."""
   source = pathlib.Path(source)
   are_all_images = (
-    source.is_dir()
-    and isinstance(made.listing.ids, listing_lib.Texts)
+    request
+    and source.is_dir()
+    and isinstance(made.examples.ids, examples_lib.Texts)
     and not rules.get(request.rule).has_lists
   )
   if are_all_images and pathlib.Path(folder).resolve().is_relative_to(
@@ -100,7 +98,7 @@ def check_apart(
     )
 
 
-def _occupied(folder: pathlib.Path, what: str) -> errors.InputError:
+def _occupied(folder: str | os.PathLike, what: str) -> errors.InputError:
   return errors.InputError(
     f'--output={folder} holds {what}, and nothing is overwritten; name a new'
     ' folder'
@@ -108,7 +106,7 @@ def _occupied(folder: pathlib.Path, what: str) -> errors.InputError:
 
 
 def check_same(
-  folder: pathlib.Path, found: Mapping[str, Any], made: making.Made
+  folder: str | os.PathLike, found: Mapping[str, Any], made: making.Made
 ) -> None:
   """Raises InputError unless a split that was found is the one made."""
   if found.get('fingerprint') != made.summary['fingerprint']:
@@ -136,83 +134,63 @@ def write(folder: str | os.PathLike, made: making.Made) -> None:
     errors.InputError: it cannot be written.
   """
   folder = pathlib.Path(folder).resolve()  # Of a link, what it leads to.
+  work = folder.with_name(f'.{folder.name}.{os.getpid()}.tmp')
   try:
     folder.parent.mkdir(parents=True, exist_ok=True)
-    with _replacing(folder) as work:
+    work.mkdir()
+    try:
       _write_tables(work, made)
       run_files.write_json(work / SUMMARY, made.summary)
       _draw(work, made)
+      os.rename(work, folder)  # Fails if there is a folder that is not empty.
+    finally:
+      shutil.rmtree(work, ignore_errors=True)
   except OSError as e:
     raise errors.InputError(
       f'--output={folder} cannot be written ({e.strerror}); name another folder'
     ) from e
 
 
-@contextlib.contextmanager
-def _replacing(folder: pathlib.Path):
-  """Yields a new folder, which becomes `folder` if the block succeeds."""
-  work = folder.with_name(f'.{folder.name}.{os.getpid()}.tmp')
-  work.mkdir()
-  try:
-    yield work
-    os.rename(work, folder)  # Fails if there is a folder that is not empty.
-  finally:
-    shutil.rmtree(work, ignore_errors=True)
-
-
 def _write_tables(folder: pathlib.Path, made: making.Made) -> None:
+  data = made.examples
   if made.summary.get('rule'):
-    split_csv.write(
-      folder / 'federated_train.csv',
-      made.train,
-      made.listing.labels,
-      made.listing.ids,
-    )
+    split_files.write(folder / split_path.TRAIN, made.train, data)
   if made.test is not None:
-    split_csv.write_test(
-      folder / 'test.csv', made.test_numbers, made.test.labels, made.test.ids
-    )
-  if (part := made.listing.retrieval) is not None:
-    split_csv.write_test(
-      folder / 'retrieval.csv', np.arange(len(part)), part.labels, part.ids
-    )
-  _write_classes(folder / 'classes.csv', made)
-
-
-def _write_classes(path: pathlib.Path, made: making.Made) -> None:
+    split_files.write_part(folder / split_files.TEST, made.test, made.tested)
+  if data.retrieval is not None:
+    path = folder / split_files.RETRIEVAL
+    split_files.write_part(path, data.retrieval, data)
   counts = np.asarray(made.counts.sum(axis=0)).ravel()
-  names = made.listing.class_names
-  split_csv.write_rows(
-    path,
+  names = data.class_names
+  split_files.write_rows(
+    folder / split_files.CLASSES,
     ('class', 'name', 'count'),
-    (
-      (block.tolist(), [names[c] for c in block], counts[block].tolist())
-      for block in listing_lib.blocks(len(names))
+    len(names),
+    lambda block: (
+      block.tolist(),
+      [names[c] for c in block],
+      counts[block].tolist(),
     ),
   )
 
 
 def _draw(folder: pathlib.Path, made: making.Made) -> None:
+  data, train = made.examples, made.train
   split_pictures.plot_clients(
-    made.train.sizes, np.diff(made.counts.indptr), folder / 'clients.png'
+    train.sizes, np.diff(made.counts.indptr), folder / 'clients.png'
   )
   split_pictures.plot_class_counts(
-    made.counts, made.train.client_ids, folder / 'class_counts.png'
+    made.counts, train.client_ids, folder / 'class_counts.png'
   )
   test = None
-  if made.test is not None and not made.test.has_sets:
-    labels = made.test.labels[made.test_numbers]
-    test = np.bincount(
-      labels[labels >= 0], minlength=len(made.listing.class_names)
-    )
+  if made.test is not None and not made.tested.has_sets:
+    labels = made.tested.labels[made.test]
+    test = np.bincount(labels[labels >= 0], minlength=len(data.class_names))
   counts = np.asarray(made.counts.sum(axis=0)).ravel()
   split_pictures.plot_labels(counts, test, folder / 'labels.png')
-  if made.listing.positions is not None:
-    numbers = made.train.numbers
+  if data.positions is not None:
     split_pictures.plot_map(
-      made.listing.positions[numbers],
-      made.train.owners(),
-      folder / 'map.png',
+      data.positions[train.numbers], train.owners(), folder / 'map.png'
     )
 
 
@@ -223,34 +201,20 @@ def to_text(summary: Mapping[str, Any], width: int) -> str:
     given = {**summary['settings'], 'seed': summary['seed']}
     settings = ' '.join(f'--{name}={value}' for name, value in given.items())
     lines = [f'{summary["rule"]} {settings}', f'of {summary["input"]}']
-  whole = [
-    ['', 'number'],
-    ['clients', f'{summary["clients"]:,}'],
-    ['classes', f'{summary["classes"]:,}'],
-    ['examples of clients', f'{summary["examples"]:,}'],
-    ['examples of nobody', f'{summary["examples_unused"]:,}'],
-    ['EMD, from 0 (alike) to 2', f'{summary["emd"]:.3f}'],
-  ]
-  if summary['classes_held'] < summary['classes']:
-    whole.insert(3, ['classes of clients', f'{summary["classes_held"]:,}'])
-  if 'test_examples' in summary:
-    whole.insert(-1, ['test examples', f'{summary["test_examples"]:,}'])
-  if 'retrieval_examples' in summary:
-    whole.insert(
-      -1, ['retrieval examples', f'{summary["retrieval_examples"]:,}']
-    )
+  whole = [['', 'number']]
+  for name, told in _COUNTS.items():
+    held_all = name == 'classes_held' and summary[name] == summary['classes']
+    if name in summary and not held_all:
+      whole.append([told, f'{summary[name]:,}'])
+  whole.append(['EMD, from 0 (alike) to 2', f'{summary["emd"]:.3f}'])
   # What the input lacks, such as images without author, is told here.
   for name, count in summary.get('facts', {}).items():
     if isinstance(count, int):
       whole.append([f'input: {name}', f'{count:,}'])
-  columns = list(summary['examples_per_client'])
-  spread = [['', *columns]]
+  spread = [['', *summary['examples_per_client']]]
   for noun in ('examples', 'classes'):
-    values = summary[f'{noun}_per_client']
-    spread.append([f'{noun} a client', *(_short(values[c]) for c in columns)])
+    values = summary[f'{noun}_per_client'].values()
+    short = (f'{v:,.0f}' if v >= 1000 else f'{v:.4g}' for v in values)
+    spread.append([f'{noun} a client', *short])
   tables = [text_table.to_text(rows, width=width) for rows in (whole, spread)]
   return '\n'.join([*lines, '', *tables])
-
-
-def _short(value: float) -> str:
-  return f'{value:,.0f}' if value >= 1000 else f'{value:.4g}'

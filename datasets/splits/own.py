@@ -3,6 +3,8 @@
   (empty)   the users of the data
   class     a client for each class
   iid:K     K clients with random examples, as many each
+  RULE:SETTING=VALUE,...
+            another rule, such as dirichlet:concentration=0.1,clients=50
   FILE.csv  a split, user_id,image_id,class; see `split_path` for other forms
   FOLDER    what `launch.make_splits` writes: federated_train.csv, and test.csv
             and classes.csv if they are there; of images also retrieval.csv
@@ -11,26 +13,24 @@
 `--test_fraction` holds some out, the same share of each class.
 """
 
+import dataclasses
 import os
 from collections.abc import Sequence
 from typing import NamedTuple
 
 import numpy as np
 
-from datasets import tables
-from datasets.splits import by_class
-from datasets.splits import by_user
+from datasets import examples as examples_lib
 from datasets.splits import hold_out
-from datasets.splits import listing as listing_lib
-from datasets.splits import names as names_lib
-from datasets.splits import split_folder
+from datasets.splits import partitions
+from datasets.splits import rules
+from datasets.splits import split_files
 from tff_xc import errors
 from tff_xc import wording
 from tff_xc.data import partition as partition_lib
 
-IID = 'iid:'
 # Streams of numpy generators: [seed, stream].
-_IID, _TEST = range(2)
+_RULE, _TEST = range(2)
 
 
 class Choice(NamedTuple):
@@ -55,13 +55,12 @@ class Choice(NamedTuple):
   @property
   def is_file(self) -> bool:
     """Whether the split is a file or a folder."""
-    return bool(self.split) and self.split != 'class' and not self.iid
+    return rules.parse(self.split) is None
 
   @property
-  def iid(self) -> int:
-    """K of `iid:K`, else 0."""
-    text = self.split.removeprefix(IID)
-    return int(text) if text != self.split else 0
+  def is_class(self) -> bool:
+    """Whether clients are classes, as where nothing is said of text."""
+    return self.split in ('', 'class')
 
 
 USERS = Choice()
@@ -74,30 +73,6 @@ def check_test_file(test_file: str, path: str | os.PathLike) -> None:
       f'--test_file={test_file} is the file of the training examples; name the'
       ' file of the test examples, or give --test_fraction instead'
     )
-
-
-class Labelled(NamedTuple):
-  """Numbered examples, before some of them become clients.
-
-  Attributes:
-    labels: int32 [N].
-    class_names: [n].
-    ids: what a split calls them.
-    users: int32 [N], places in `user_names`, -1 for nobody; None: unknown.
-    user_names: the users.
-    test: numbers of the test examples, empty if the data keep them apart; None:
-      the data have no test part.
-    retrieval: numbers of the examples of other classes, whose labels are at least
-      n; None: there is no such part.
-  """
-
-  labels: np.ndarray
-  class_names: Sequence[str]
-  ids: listing_lib.Texts | range
-  users: np.ndarray | None = None
-  user_names: Sequence[str] = ()
-  test: np.ndarray | None = None
-  retrieval: np.ndarray | None = None
 
 
 class Parts(NamedTuple):
@@ -115,7 +90,7 @@ class Parts(NamedTuple):
 
 
 def parts(
-  data: Labelled, choice: Choice, where: str, to_name_users: str
+  data: examples_lib.Examples, choice: Choice, where: str, to_name_users: str
 ) -> Parts:
   """Returns the clients and the test.
 
@@ -136,7 +111,7 @@ def parts(
   elif choice.test_file:
     data = with_test(data, choice.test_file, where)
   users, test = data.users, data.test
-  trains = np.ones(len(data.labels), bool)
+  trains = np.ones(len(data), bool)
   if test is not None:
     trains[test] = False
   by_users = choice.is_file or not choice.split
@@ -159,24 +134,40 @@ def parts(
     test = hold_out.by_fraction(labels, choice.test_fraction, seed)
     trains[test] = False
   test = sampled(test, choice, where)
-  if by_users:
-    trained = np.where(trains, users, -1)
-    some = np.unique(trained[trained >= 0])
-    if not len(some):
-      raise errors.InputError(
-        f'{where}: no training example has a user (NA is nobody); give other users,'
-        ' or --split=class, or --split=iid:100'
-      )
-    clients = by_user.of_users(trained, data.user_names, some)
-    if test is None:
-      return Parts(clients)
-    tested = np.full(len(users), -1)
-    tested[test] = users[test]
-    return Parts(clients, test, by_user.of_users(tested, data.user_names, some))
-  if choice.iid:
-    return Parts(at_random(np.flatnonzero(trains), choice), test)
-  labels = np.where(trains, data.labels, -1)
-  return Parts(by_class.partition(labels, len(data.class_names)), test)
+  numbers = np.flatnonzero(trains)
+  if not by_users:
+    clients = deal(data.some(numbers), choice)
+    clients = dataclasses.replace(clients, numbers=numbers[clients.numbers])
+    return Parts(clients, test)
+  some = np.unique(users[numbers])
+  if not len(some):
+    raise errors.InputError(
+      f'{where}: no training example has a user (NA is nobody); give other users,'
+      ' or --split=class, or --split=iid:100'
+    )
+
+  def of_users(part: np.ndarray) -> partition_lib.Partition:
+    owners = np.full(len(users), -1)
+    owners[part] = users[part]
+    return partitions.of_users(owners, data.user_names, some.tolist())
+
+  held_out = None if test is None else of_users(test)
+  return Parts(of_users(numbers), test, held_out)
+
+
+def deal(
+  data: examples_lib.Examples, choice: Choice
+) -> partition_lib.Partition:
+  """Returns the clients that the rule of a choice makes of examples.
+
+  Raises:
+    errors.InputError: the examples do not do for the rule.
+  """
+  name, settings = rules.parse(choice.split)
+  try:
+    return rules.deal(name, data, [choice.seed, _RULE], **settings).train
+  except errors.InputError as e:
+    raise errors.InputError(f'--split={choice.split}: {e}') from e
 
 
 def sampled(
@@ -219,139 +210,40 @@ def described(
   )
 
 
-def with_test(data: Labelled, test_file: str, where: str) -> Labelled:
+def with_test(
+  data: examples_lib.Examples, test_file: str, where: str
+) -> examples_lib.Examples:
   """Returns the examples with those of a CSV `image_id,class` as the test.
 
   Raises:
     errors.InputError: the file is missing, damaged, or does not fit the data.
   """
-  listing = split_folder.read_test(test_file)
-  return data._replace(test=_numbers(data, listing, test_file, where))
+  split = split_files.read_test(test_file)
+  test = split_files.join(data, split, split.examples.train, where)
+  return dataclasses.replace(data, test=test)
 
 
-def _of_split(data: Labelled, choice: Choice, where: str) -> Labelled:
+def _of_split(
+  data: examples_lib.Examples, choice: Choice, where: str
+) -> examples_lib.Examples:
   """Returns the examples with the users and the test of a split."""
-  split = split_folder.read(choice.split, choice.test_file)
-  if split.retrieval is not None:
+  split = split_files.read(choice.split, choice.test_file)
+  named = split.examples
+  if named.retrieval is not None:
     raise errors.InputError(
-      f'{choice.split} has a {split_folder.RETRIEVAL}, which only images have'
+      f'{choice.split} has a {split_files.RETRIEVAL}, which only images have'
       f' (--task=images), and {where} is other data; take that file away'
     )
-  numbers = _numbers(data, split.train, choice.split, where, split)
-  users = np.full(len(data.labels), -1, np.int32)
-  users[numbers] = split.train.users
-  data = data._replace(users=users, user_names=split.train.user_names)
-  if data.test is not None or split.test is None:
+  numbers = split_files.join(data, split, named.train, where)
+  users = np.full(len(data), -1, np.int32)
+  users[numbers] = named.users[named.train]
+  data = dataclasses.replace(data, users=users, user_names=named.user_names)
+  if data.test is not None or named.test is None:
     return data
-  test = _numbers(data, split.test, choice.split, where, split)
+  test = split_files.join(data, split, named.test, where)
   if both := np.flatnonzero(users[test] >= 0).tolist():
     raise errors.InputError(
-      f'{choice.split}: example {_shown(data.ids, test[both[0]])} is a training'
+      f'{choice.split}: example {data.ids_of(test[both[:1]])[0]!r} is a training'
       ' and a test example; give each example to one part'
     )
-  return data._replace(test=test)
-
-
-def _numbers(
-  data: Labelled,
-  listing,
-  file,
-  where: str,
-  split: split_folder.Split | None = None,
-) -> np.ndarray:
-  """Returns the numbers of a file's examples; their classes must agree."""
-  numbers = find(data.ids, listing.ids)
-  if (numbers < 0).any():
-    bad = listing_lib.ids_of(listing.ids, np.flatnonzero(numbers < 0)[:1])[0]
-    raise errors.InputError(
-      f'{file} has the image_id {bad!r}, and {where} has no such example: its'
-      f' ids look like {_shown(data.ids, 0)}; give the split of these data, or'
-      ' the --id_column that it was made with'
-    )
-  _, first = np.unique(numbers, return_index=True)
-  if len(first) < len(numbers):
-    row = np.setdiff1d(np.arange(len(numbers)), first)[0]
-    raise errors.InputError(
-      f'{file} has the example {_shown(data.ids, numbers[row])} twice, the second'
-      f' time as {_shown(listing.ids, row)}; leave one out'
-    )
-  # Names of folders, too, are compared with those of a table.
-  place = {
-    names_lib.joined(tables.plain(name)): i
-    for i, name in enumerate(data.class_names)
-  }
-  names = split.class_names if split else listing.class_names
-  texts = split.class_ids if split else listing.class_names
-  same = np.array(
-    [place.get(names_lib.joined(name), -1) for name in names], np.int32
-  )
-  if list(names) == list(texts) and (same < 0).any():
-    # Without names, the numbers that `launch.make_splits` gives to classes.
-    same = np.array([_whole(text, len(place)) for text in texts], np.int32)
-  right = data.labels[numbers]
-  if wrong := np.flatnonzero(same[listing.labels] != right).tolist():
-    row = wrong[0]
-    raise errors.InputError(
-      f'{file}: example {_shown(listing.ids, row)} has class'
-      f' {names[listing.labels[row]]!r} here and'
-      f' {data.class_names[right[row]]!r} in {where}; give the split of these'
-      ' data'
-    )
-  return numbers
-
-
-def find(
-  ids: listing_lib.Texts | range, wanted: listing_lib.Texts | range
-) -> np.ndarray:
-  """Returns int64, the first place in `ids` of each id wanted, or -1."""
-  import pyarrow as pa
-  import pyarrow.compute
-
-  if isinstance(wanted, range):
-    wanted = listing_lib.texts([list(map(str, wanted))])
-  if isinstance(ids, range):
-    places = [_whole(text, len(ids)) for text in wanted.array.to_pylist()]
-    return np.array(places, np.int64)
-  found = pa.compute.index_in(_joined(wanted), value_set=_joined(ids))
-  return found.fill_null(-1).to_numpy().astype(np.int64)
-
-
-def _joined(texts: listing_lib.Texts):
-  """Returns arrow's array of `names.joined` of each text."""
-  import pyarrow.compute
-
-  if pyarrow.compute.all(pyarrow.compute.string_is_ascii(texts.array)).as_py():
-    return texts.array  # Most are, and copies of many millions are large.
-  return pyarrow.compute.utf8_normalize(texts.array, form='NFC')
-
-
-def _whole(text: str, size: int) -> int:
-  """Returns a number below `size`, or -1; int() may refuse long numbers."""
-  number = int(text) if text.isdecimal() and len(text) < 20 else -1
-  return number if number < size else -1
-
-
-def _shown(ids, number: int) -> str:
-  return repr(listing_lib.ids_of(ids, np.array([number]))[0])
-
-
-def at_random(numbers: np.ndarray, choice: Choice) -> partition_lib.Partition:
-  """Returns the clients of `iid:K`, who have these examples.
-
-  Raises:
-    errors.InputError: there are fewer than K.
-  """
-  if choice.iid > len(numbers):
-    raise errors.InputError(
-      f'--split={choice.split}: there are'
-      f' {wording.count(len(numbers), "training example")}; take as many clients or'
-      ' fewer'
-    )
-  random = np.random.default_rng([choice.seed, _IID])
-  clients = np.array_split(random.permutation(numbers), choice.iid)
-  width = len(str(choice.iid - 1))
-  return partition_lib.Partition(
-    [f'client/{k:0{width}d}' for k in range(choice.iid)],
-    np.cumsum([0, *map(len, clients)]),
-    np.concatenate(list(map(np.sort, clients))),
-  )
+  return dataclasses.replace(data, test=test)

@@ -1,20 +1,79 @@
-"""The split rules of `launch.make_splits`, by name, with their flags.
+"""The split rules of `launch.make_splits` and of `--split`, by name.
 
-A rule is a record (`rule.Rule`) and a line in `RULES`. Its function makes clients
-of a listing; a rule for data of one kind only has a reader of its own, too, and
-lies beside that. Importing this imports no NumPy.
+A rule is a function (examples, seed, **settings) -> Partition, and a record in
+`RULES` with its settings. A rule for data of one kind has a reader of its own, too.
+Importing this imports no NumPy.
 """
 
 from __future__ import annotations
 
+import dataclasses
+import functools
+import pkgutil
+from collections.abc import Callable
 from collections.abc import Mapping
+from typing import TYPE_CHECKING
 from typing import Any
 from typing import NamedTuple
 
-from datasets.splits import published
-from datasets.splits import rule as rule_lib
 from tff_xc import errors
 from tff_xc import wording
+from tff_xc.algorithms import hyperparameters as hp
+
+if TYPE_CHECKING:
+  from datasets import examples as examples_lib
+  from datasets.splits import partitions
+
+
+class Published(NamedTuple):
+  """What is known of a published split.
+
+  Attributes:
+    input: what its input has, by names of `Examples.facts`.
+    counts: what it has, by names of a split's summary.
+    drawn: names in `counts` that a draw decides which was not published.
+    why: why a split of this input differs all the same; empty: it does not.
+  """
+
+  input: Mapping[str, Any]
+  counts: Mapping[str, int]
+  drawn: tuple[str, ...] = ()
+  why: str = ''
+
+
+@dataclasses.dataclass(frozen=True)
+class Rule:
+  """A way to make clients.
+
+  Attributes:
+    summary: one line for `--help`.
+    split: (examples, seed, **settings) -> Partition or `partitions.Split`. Examples
+      may go to nobody.
+    flags: its settings.
+    labels: 'one' if each example must have one label (of sets of labels one is
+      drawn), 'sets' if each must have a set, '' if either will do.
+    users: whether it needs the examples' users.
+    makes_test: whether it makes the test part itself.
+    read: path -> examples; None: `inputs.read`, which takes all kinds.
+    has_lists: whether lists in the input name its images, so that others beside
+      them do not count.
+    published: the split that the rule makes with its default settings of the
+      published data; None: there is none.
+  """
+
+  summary: str
+  split: Callable
+  flags: tuple[hp.Hyperparameter, ...] = ()
+  labels: str = 'one'
+  users: bool = False
+  makes_test: bool = False
+  read: Callable[[Any], examples_lib.Examples] | None = None
+  has_lists: bool = False
+  published: Published | None = None
+
+  def settings(self, **given) -> dict[str, Any]:
+    """Returns all settings: those given, and the defaults of the others."""
+    return {flag.name: flag.default for flag in self.flags} | given
 
 
 class Request(NamedTuple):
@@ -34,12 +93,8 @@ class Request(NamedTuple):
   test_fraction: float = 0.0
   test_per_class: int = 0
 
-  def check(self) -> rule_lib.Rule:
-    """Returns the rule.
-
-    Raises:
-      errors.InputError: there is no such rule; it is to make two test parts.
-    """
+  def check(self) -> Rule:
+    """Returns the rule; raises InputError if there is none, or two test parts."""
     rule = get(self.rule)
     asked = [n for n in ('test_fraction', 'test_per_class') if getattr(self, n)]
     if asked and rule.makes_test:
@@ -53,7 +108,7 @@ class Request(NamedTuple):
     return rule
 
 
-def get(name: str) -> rule_lib.Rule:
+def get(name: str) -> Rule:
   """Returns a rule; raises `errors.InputError` if there is none of that name."""
   if name not in RULES:
     raise errors.InputError(
@@ -63,193 +118,324 @@ def get(name: str) -> rule_lib.Rule:
   return RULES[name]
 
 
-def _dirichlet(
-  listing, seed, *, alpha, clients, examples_per_client, size_deviation
-) -> rule_lib.Split:
-  from datasets.splits import dirichlet
+def deal(
+  name: str, examples: examples_lib.Examples, seed=0, **given
+) -> partitions.Split:
+  """Deals examples to clients.
 
-  return rule_lib.Split(
-    dirichlet.partition(
-      listing.labels,
-      alpha=alpha,
-      num_clients=clients,
-      examples_per_client=examples_per_client,
-      size_deviation=size_deviation,
-      seed=seed,
-    )
+  Args:
+    name: of a rule.
+    examples: the examples, all of which train.
+    seed: of all draws; whatever `np.random.default_rng` takes.
+    **given: settings of the rule; others have their defaults.
+
+  Raises:
+    errors.InputError: a setting is bad; the examples do not do for the rule.
+  """
+  from datasets.splits import partitions
+
+  rule = get(name)
+  settings = rule.settings(**given)
+  for flag in rule.flags:
+    settings[flag.name] = flag.checked(settings[flag.name])
+  made = rule.split(examples, seed, **settings)
+  return made if isinstance(made, partitions.Split) else partitions.Split(made)
+
+
+def parse(split: str) -> tuple[str, dict[str, Any]] | None:
+  """Returns the rule that `--split` names, with its settings; None: it names a file.
+
+  It may be empty (users), `class`, `iid:K`, or `RULE:SETTING=VALUE,...` with a rule
+  that deals examples of one label, such as `dirichlet:concentration=0.1,clients=50`.
+
+  Raises:
+    errors.InputError: a setting is none of the rule, or has a bad value.
+  """
+  if split in ('', 'class'):
+    return ('classes_per_client' if split else 'users'), {}
+  name, _, rest = split.partition(':')
+  if name == 'iid' and '=' not in rest and rest != '':
+    rest = f'clients={rest}'
+  rule = RULES.get(name)
+  if '=' not in rest or not rule or rule.read or rule.labels != 'one':
+    return None
+  flags = {flag.name: flag for flag in rule.flags}
+  settings = {}
+  for item in rest.split(','):
+    flag, _, value = item.partition('=')
+    if flag not in flags:
+      raise errors.InputError(
+        f'--split={split}: {flag!r} is no setting of {name}, which takes'
+        f' {", ".join(flags)}'
+      )
+    settings[flag] = parsed(flags[flag], value)
+  return name, settings
+
+
+def parsed(flag: hp.Hyperparameter, text: str) -> int | float | str:
+  """Returns the value of a setting; raises `errors.InputError` if it is bad."""
+  try:
+    return flag.checked(type(flag.default)(text))
+  except ValueError:
+    return flag.checked(text)  # Refuses it.
+
+
+def _at(name: str) -> Callable:
+  """Returns the function `module:name`, which is imported when it is called."""
+  return lambda *args, **settings: pkgutil.resolve_name(f'datasets.{name}')(
+    *args, **settings
   )
 
 
-def _classes_per_client(listing, seed, **settings) -> rule_lib.Split:
-  from datasets.splits import by_class
+def _flags(**settings: tuple) -> tuple[hp.Hyperparameter, ...]:
+  """Returns settings of (default, help) and perhaps (least, most), or choices."""
+  made = []
+  for name, (default, text, *more) in settings.items():
+    bounds = {'least': 1, **dict(zip(('least', 'most'), more, strict=False))}
+    if isinstance(default, str):
+      bounds = {'choices': tuple(more)}
+    made.append(hp.Hyperparameter(name, default, text, **bounds))
+  return tuple(made)
 
-  return rule_lib.Split(
-    by_class.partition(
-      listing.labels, len(listing.class_names), seed=seed, **settings
-    )
+
+_CLIENTS = 'number of clients'
+_FEWER = 'users with fewer examples are left out'
+
+
+def _inaturalist(summary: str, clients: int, counts=(), flags=(), **options):
+  text = 'images drawn of each class; classes with fewer are left out'
+  return Rule(
+    summary,
+    flags=_flags(images_per_class=(100, text), **dict(flags)),
+    has_lists=True,
+    published=Published(
+      input={
+        'images in train2017.json': 579_184,
+        'images in val2017.json': 95_986,
+        'categories in train2017.json': 5_089,
+        'md5 of inat2017_locations.zip': 'afc1956f9a100b165b89f3923d040912',
+      },
+      counts={
+        'classes': 1_203,
+        'test_examples': 35_641,
+        'clients': clients,
+        **dict(counts),
+      },
+      drawn=('clients',),
+    ),
+    **options,
   )
 
 
-def _chunks(listing, seed, *, examples_per_client) -> rule_lib.Split:
-  from datasets.splits import sorted_cuts
-
-  return rule_lib.Split(
-    sorted_cuts.chunks(listing.labels, examples_per_client=examples_per_client)
+def _inaturalist_geo(most: int, clients: int) -> Rule:
+  text = (
+    'cells with fewer images than this share of the most are left out; the paper has'
+    ' such a bound and does not name it'
+  )
+  return _inaturalist(
+    f'the same images by S2 cell, divided until none has over {most:,} (FedVC)',
+    clients,
+    flags={'least_share': (0.01, text, 0.0, 1.0)},
+    split=functools.partial(_at('inaturalist:by_cell'), most=most),
+    read=functools.partial(_at('inaturalist:read'), positions=True),
   )
 
 
-def _shards(listing, seed, *, clients, shards_per_client) -> rule_lib.Split:
-  from datasets.splits import sorted_cuts
-
-  return rule_lib.Split(
-    sorted_cuts.shards(
-      listing.labels,
-      num_clients=clients,
-      shards_per_client=shards_per_client,
-      seed=seed,
-    )
-  )
-
-
-def _frequent_labels(
-  listing, seed, *, clients, variant, frequency
-) -> rule_lib.Split:
-  from datasets.splits import frequent_labels
-
-  return rule_lib.Split(
-    frequent_labels.partition(
-      listing.labels,
-      num_clients=clients,
-      rule=variant,
-      frequency=frequency,
-      seed=seed,
-    )
-  )
-
-
-def _users(listing, seed, *, min_examples) -> rule_lib.Split:
-  from datasets.splits import by_user
-
-  return rule_lib.Split(
-    by_user.partition(
-      listing.users, listing.user_names, min_examples=min_examples
-    )
-  )
-
-
-def _leaf_users(listing, seed, *, min_examples, train_share) -> rule_lib.Split:
-  import numpy as np
-
-  from datasets.splits import by_user
-
-  users, names = listing.users, listing.user_names
-  by_user.check_some(names)
-  sizes = np.bincount(users[users >= 0], minlength=len(names))
-  train, test = by_user.leaf_parts(
-    sizes, min_examples=min_examples, train_share=train_share, seed=seed
-  )
-  if not len(train):
-    raise errors.InputError(
-      f'leaf_users has {len(test)} of {len(names)} users with enough examples, and'
-      f' {train_share:g} of them is less than one who trains; give data of more'
-      ' users, lower --min_examples, or raise --train_share'
-    )
-  return rule_lib.Split(
-    by_user.partition(users, names, kept=train),
-    np.flatnonzero(np.isin(users, test)),
-  )
-
-
-def _clients(default: int) -> rule_lib.Flag:
-  return rule_lib.Flag(default, 'number of clients')
-
-
-_MIN_EXAMPLES = rule_lib.Flag(1, 'users with fewer examples are left out')
-
-RULES: Mapping[str, rule_lib.Rule] = {
-  'dirichlet': rule_lib.Rule(
+RULES: Mapping[str, Rule] = {
+  'dirichlet': Rule(
     'classes of a client from Dir(alpha p), one client filled after another'
     ' (FedVC, FedIR)',
-    _dirichlet,
-    {
-      'alpha': rule_lib.Flag(
+    _at('splits.dirichlet:partition'),
+    _flags(
+      concentration=(
         1.0,
-        'concentration of all classes together; 0: one class a client',
+        'total concentration alpha: class c has alpha p_c, which is alpha / n of n'
+        ' equal classes (where others give each class beta, alpha is n beta); 0:'
+        ' one class a client',
         0.0,
         1e9,
       ),
-      'clients': _clients(100),
-      'examples_per_client': rule_lib.Flag(
-        0, 'examples of each client, or their mean; 0: all are dealt', 0
+      clients=(100, _CLIENTS),
+      examples_per_client=(
+        0,
+        'examples of each client, or their mean; 0: all are dealt',
+        0,
       ),
-      'size_deviation': rule_lib.Flag(
+      size_deviation=(
         0.0,
         "standard deviation of the logarithm of clients' sizes, which are then"
         ' log-normal; 0: equal',
         0.0,
         10.0,
       ),
-    },
+    ),
   ),
-  'classes_per_client': rule_lib.Rule(
+  'iid': Rule(
+    'random examples, as many each',
+    _at('splits.partitions:iid'),
+    _flags(clients=(100, _CLIENTS)),
+  ),
+  'classes_per_client': Rule(
     'random classes a client, whole or in shares (FedAwS: one class a client)',
-    _classes_per_client,
-    {
-      'classes_per_client': rule_lib.Flag(1, 'classes of each client'),
-      'clients_per_class': rule_lib.Flag(1, 'clients that share each class'),
-    },
+    _at('splits.partitions:by_class'),
+    _flags(
+      classes_per_client=(1, 'classes of each client'),
+      clients_per_class=(1, 'clients that share each class'),
+    ),
   ),
-  'chunks': rule_lib.Rule(
+  'chunks': Rule(
     'examples sorted by class and cut into equal clients (FedSS: SOP)',
-    _chunks,
-    {'examples_per_client': rule_lib.Flag(100, 'examples of each client')},
+    _at('splits.partitions:chunks'),
+    _flags(examples_per_client=(100, 'examples of each client')),
   ),
-  'shards': rule_lib.Rule(
+  'shards': Rule(
     'examples sorted by class and cut into shards; some shards a client'
     ' (FedAvg: MNIST)',
-    _shards,
-    {
-      'clients': _clients(100),
-      'shards_per_client': rule_lib.Flag(2, 'shards of each client'),
-    },
+    _at('splits.partitions:shards'),
+    _flags(
+      clients=(100, _CLIENTS), shards_per_client=(2, 'shards of each client')
+    ),
   ),
-  'frequent_labels': rule_lib.Rule(
+  'frequent_labels': Rule(
     'sets of labels: a frequent label a client, with overlaps (FedMLH)',
-    _frequent_labels,
-    {
-      'clients': _clients(10),
-      'variant': rule_lib.Flag(
+    _at('splits.frequent_labels:partition'),
+    _flags(
+      clients=(10, _CLIENTS),
+      variant=(
         'code',
         'the rule of the published code, or of the paper',
-        choices=('code', 'paper'),
+        *('code', 'paper'),
       ),
-      'frequency': rule_lib.Flag(
-        0.01, "share of the examples of a frequent label ('paper')", 0.0, 1.0
+      frequency=(
+        0.01,
+        "share of the examples of a frequent label ('paper')",
+        *(0.0, 1.0),
       ),
-    },
+    ),
     labels='sets',
   ),
-  'users': rule_lib.Rule(
+  'users': Rule(
     'the users of the data, by a column, LEAF, or the array client',
-    _users,
-    {'min_examples': _MIN_EXAMPLES},
+    _at('splits.partitions:users'),
+    _flags(min_examples=(1, _FEWER)),
     labels='',
     users=True,
   ),
-  'leaf_users': rule_lib.Rule(
+  'leaf_users': Rule(
     'users, a tenth of whom are the test (LEAF, TurboSVM-FL)',
-    _leaf_users,
-    {
-      'min_examples': rule_lib.Flag(
-        0, 'users with fewer examples are left out', 0
-      ),
-      'train_share': rule_lib.Flag(
-        0.9, 'share of the users that train', 0.01, 0.99
-      ),
-    },
+    _at('splits.partitions:leaf_users'),
+    _flags(
+      min_examples=(0, _FEWER, 0),
+      train_share=(0.9, 'share of the users that train', 0.01, 0.99),
+    ),
     labels='',
     users=True,
     makes_test=True,
   ),
-  **published.RULES,
+  # Hsu, Qi and Brown: Federated Visual Classification with Real-World Data
+  # Distribution, ECCV 2020. The input's counts are those of its owners.
+  'landmarks-user-160k': Rule(
+    'clean images of Google Landmarks v2 by author (FedVC, FedSS); --input: the'
+    ' folder of train.csv, train_attribution.csv and train_clean.csv',
+    _at('landmarks:split'),
+    _flags(
+      min_landmark_images=(30, 'landmarks with fewer images are left out'),
+      min_landmark_authors=(10, 'landmarks of fewer authors are left out'),
+      min_author_images=(30, 'authors with fewer images are no clients'),
+      min_author_landmarks=(
+        5,
+        'authors with images of fewer landmarks are no clients',
+      ),
+      max_test=(
+        10,
+        'test images of a landmark, of authors that are no clients, at most',
+      ),
+    ),
+    users=True,
+    makes_test=True,
+    read=_at('landmarks:read'),
+    has_lists=True,
+    published=Published(
+      input={
+        'images in train.csv': 4_132_914,
+        'images in train_clean.csv': 1_580_470,
+        'landmarks in train_clean.csv': 81_313,
+      },
+      counts={
+        'examples': 164_172,
+        'classes': 2_028,
+        'clients': 1_262,
+        'test_examples': 19_526,
+      },
+    ),
+  ),
+  # The same paper. TFF's documentation has one client more each, since it counts
+  # the images of nobody ('NA') as a client.
+  'inaturalist-user-120k': _inaturalist(
+    'images of iNaturalist 2017 by user (FedVC); --input: the folder of'
+    ' train_val2017.zip and inat2017_locations.zip, or of the files in them',
+    9_275,
+    counts={'examples': 120_300},
+    split=_at('inaturalist:by_user'),
+    users=True,
+    read=_at('inaturalist:read'),
+  ),
+  **{
+    f'inaturalist-geo-{size}': _inaturalist_geo(most, clients)
+    for size, most, clients in (
+      ('30k', 30_000, 11),
+      ('10k', 10_000, 38),
+      ('3k', 3_000, 135),
+      ('1k', 1_000, 368),
+      ('300', 300, 1_208),
+      ('100', 100, 3_606),
+    )
+  },
+  # Song et al.: Deep Metric Learning via Lifted Structured Feature Embedding, CVPR
+  # 2016, made the lists. Waghmare et al. (FedSS) made the clients: 596 with 100
+  # images of about 20 classes, which are the chunks of a list sorted by class.
+  'sop': Rule(
+    'Stanford Online Products sorted by class and cut into clients; the test list'
+    ' becomes retrieval.csv (FedSS); --input: the folder or zip of Ebay_train.txt'
+    ' and Ebay_test.txt',
+    _at('splits.partitions:chunks'),
+    _flags(examples_per_client=(100, 'images of each client')),
+    read=_at('sop:read'),
+    has_lists=True,
+    published=Published(
+      input={
+        'images in Ebay_train.txt': 59_551,
+        'classes in Ebay_train.txt': 11_318,
+        'images in Ebay_test.txt': 60_502,
+        'classes in Ebay_test.txt': 11_316,
+      },
+      counts={
+        'examples': 59_551,
+        'classes': 11_318,
+        'clients': 596,
+        'retrieval_examples': 60_502,
+        'retrieval_classes': 11_316,
+      },
+    ),
+  ),
+  # Waghmare et al. (FedSS), section 4.1; the input is the release of fall 2011.
+  'imagenet21k': Rule(
+    'ImageNet-21k, a fifth of each class for the test, the rest in shards, some of'
+    ' distinct classes a client (FedSS); --input: a folder for each synset, or a'
+    ' tar for each (in a folder or a tar), or a text file, SYNSET/NAME.JPEG a line',
+    _at('imagenet21k:split'),
+    _flags(
+      test_share=(0.2, 'share of each class for the test', 0.001, 0.5),
+      examples_per_shard=(20, 'images of a class in a shard'),
+      shards_per_client=(20, 'shards of each client'),
+    ),
+    makes_test=True,
+    read=_at('imagenet21k:read'),
+    published=Published(
+      input={'images': 14_197_122, 'classes': 21_841},
+      counts={'clients': 25_691},
+      why='25,691 clients of 400 images are 10.3 million, and 80 % of the images are'
+      ' 11.4: the published counts do not agree with each other',
+    ),
+  ),
 }

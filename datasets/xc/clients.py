@@ -13,7 +13,8 @@ from typing import NamedTuple
 import numpy as np
 import scipy.sparse
 
-from datasets.splits import by_class
+from datasets import examples
+from datasets.splits import rules
 from datasets.xc import sets
 from datasets.xc import text
 from tff_xc.data import client_data
@@ -98,13 +99,13 @@ def federated(
   `constants` are a and b of the propensities; none: the usual ones.
   """
   labels = sample_labels(train.labels, label_seed)
-  clients = by_class.partition(
-    labels[labels >= 0],
-    train.labels.shape[1],
+  clients = rules.deal(
+    'classes_per_client',
+    examples.of_labels(labels[labels >= 0], train.labels.shape[1]),
+    [label_seed, _GROUPS],
     classes_per_client=classes_per_client,
     clients_per_class=clients_per_class,
-    seed=[label_seed, _GROUPS],
-  )
+  ).train
   return with_clients(name, train, test, labels, clients, constants)
 
 

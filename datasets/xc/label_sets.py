@@ -10,7 +10,8 @@ from typing import NamedTuple
 import numpy as np
 import scipy.sparse
 
-from datasets.splits import frequent_labels
+from datasets import examples as examples_lib
+from datasets.splits import rules
 from datasets.xc import clients
 from datasets.xc import sets
 from tff_xc.data import client_data
@@ -30,7 +31,7 @@ class Options(NamedTuple):
   Attributes:
     hashed_features: features after hashing; 0: all of the set.
     num_clients: K.
-    partition_rule: one of `frequent_labels.RULES`.
+    partition_rule: 'code' or 'paper'.
     published_reading: as FedMLH's code reads files: an example without labels
       has label 0, which does not count where labels are frequent, and lacks its
       first feature; the last test examples that do not fill a batch of 100 are
@@ -94,13 +95,14 @@ def federated(
     if test:
       whole = test.labels.shape[0] // _TEST_BATCH * _TEST_BATCH
       test = _without_labels_as_zero(test).some(slice(whole))
-  partition = frequent_labels.partition(
-    train.labels,
-    num_clients=options.num_clients,
-    rule=options.partition_rule,
+  partition = rules.deal(
+    'frequent_labels',
+    examples_lib.of_labels(train.labels),
+    [options.seed, _CLIENTS],
+    clients=options.num_clients,
+    variant=options.partition_rule,
     counts=label_counts,
-    seed=[options.seed, _CLIENTS],
-  )
+  ).train
   as_pool = lambda part: pool.in_memory(
     hashed_features(part.features, options.hashed_features), part.labels
   )

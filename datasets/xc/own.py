@@ -1,25 +1,20 @@
 """One's own files of sparse text, in the form of `xc.text` and of any size.
 
-A split, as `launch.make_splits` writes it, says whose the examples are, and which of
-its labels each keeps: `user_id,image_id,class`, and of a test part without user_id.
-An image_id is an example's number from 0. Test examples keep all labels.
+A split (`splits.split_files`) says whose the examples are, and which of its labels
+each keeps. Test examples keep all labels.
 """
 
 import os
 import pathlib
-from collections.abc import Sequence
 
 import numpy as np
 
-from datasets import tables
-from datasets.splits import by_user
+from datasets import examples as examples_lib
 from datasets.splits import hold_out
 from datasets.splits import inputs
-from datasets.splits import listing as listing_lib
 from datasets.splits import own as splits
-from datasets.splits import split_csv
-from datasets.splits import split_folder
-from datasets.splits import split_path
+from datasets.splits import partitions
+from datasets.splits import split_files
 from datasets.xc import clients
 from datasets.xc import sets
 from tff_xc import errors
@@ -28,7 +23,6 @@ from tff_xc.data import client_data
 
 # A stream of numpy generators: [seed, stream].
 _TEST = 2
-_USER, _ID, _CLASS = split_csv.COLUMNS
 
 
 def load(
@@ -54,10 +48,11 @@ def load(
   if choice.is_file:
     return _of_split(path, choice, name)
   train, test = read(path, choice.test_file, choice.test_fraction, choice.seed)
-  if choice.iid:
+  if not choice.is_class:
     labels = clients.sample_labels(train.labels, choice.seed)
-    iid = splits.at_random(np.arange((labels >= 0).sum()), choice)
-    return clients.with_clients(name, train, test, labels, iid)
+    kept = examples_lib.of_labels(labels[labels >= 0], train.labels.shape[1])
+    dealt = splits.deal(kept, choice)
+    return clients.with_clients(name, train, test, labels, dealt)
   return clients.federated(
     name,
     train,
@@ -66,6 +61,65 @@ def load(
     classes_per_client=classes_per_client,
     clients_per_class=clients_per_class,
   )
+
+
+def _of_split(path, choice: splits.Choice, name: str):
+  """Returns the data set whose clients, labels and perhaps test a split names."""
+  whole, test = read(path, choice.test_file)
+  data = examples_lib.of_labels(whole.labels)
+  split = split_files.read(choice.split, sets=True)
+  named = split.examples
+  numbers, kept = _labels(
+    data,
+    split,
+    named.train,
+    path,
+    'take another rule than frequent_labels, of one label an example',
+  )
+  users, labels = np.full([2, len(data)], -1, np.int32)
+  users[numbers] = named.users[named.train]
+  labels[numbers] = np.where(users[numbers] >= 0, kept, -1)
+  held = np.zeros(len(data), bool)
+  if named.test is not None and not test:
+    if choice.test_fraction:
+      raise errors.InputError(
+        f'{choice.split} has a test part; leave out --test_fraction'
+      )
+    cure = 'if the test is of another file, give that as --test_file'
+    numbers, _ = _labels(data, split, named.test, path, cure)
+    if both := numbers[users[numbers] >= 0].tolist():
+      raise errors.InputError(
+        f'{choice.split}: example {both[0]} is a training and a test example; give'
+        ' each example to one part'
+      )
+    held[numbers] = True
+  elif choice.test_fraction:
+    seed = [choice.seed, _TEST]
+    held[hold_out.by_fraction(labels, choice.test_fraction, seed)] = True
+  if held.any():
+    test, whole = whole.some(held), whole.some(~held)
+    users, labels = users[~held], labels[~held]
+  owners = users[labels >= 0]
+  partition = partitions.of_users(
+    owners, named.user_names, np.unique(owners).tolist()
+  )
+  return clients.with_clients(name, whole, test, labels, partition)
+
+
+def _labels(data, split, rows: np.ndarray, path, cure: str):
+  """Returns the examples of a split's rows, and the one label that each keeps."""
+  classes = np.array(split.class_ids)[split.examples.labels[rows]]
+  if not (one := np.char.isdecimal(classes)).all():
+    row = int(np.argmin(one))
+    raise errors.InputError(
+      f'{split.where(rows[row])} has the class {str(classes[row])!r}, which is not'
+      f' one label; {cure}'
+    )
+  try:
+    numbers = split_files.join(data, split, rows, str(path))
+  except errors.InputError as e:
+    raise errors.InputError(f'{e}; {cure}') from e
+  return numbers, classes.astype(int)
 
 
 def read(
@@ -125,104 +179,3 @@ def check(path: str | os.PathLike) -> sets.Header:
 
 def _part(path: str | os.PathLike) -> clients.Part:
   return clients.read((pathlib.Path(path),))
-
-
-def _of_split(path, choice: splits.Choice, name: str):
-  """Returns the data set whose clients, labels and perhaps test a split names."""
-  whole, test = read(path, choice.test_file)
-  file, folder = pathlib.Path(choice.split), None
-  if file.is_dir():
-    file, folder = file / split_path.TRAIN, file
-  numbers, kept, owners, names = _rows(file, whole.labels, path)
-  users, labels = np.full([2, whole.labels.shape[0]], -1, np.int32)
-  users[numbers] = owners
-  labels[numbers] = np.where(owners >= 0, kept, -1)
-  held = np.zeros(len(labels), bool)
-  if folder and not test and (folder / split_folder.TEST).is_file():
-    if choice.test_fraction:
-      raise errors.InputError(
-        f'{folder} has a test part; leave out --test_fraction'
-      )
-    file = folder / split_folder.TEST
-    numbers, *_ = _rows(file, whole.labels, path, is_test=True)
-    if both := numbers[users[numbers] >= 0].tolist():
-      raise errors.InputError(
-        f'{folder}: example {both[0]} is a training and a test example; give each'
-        ' example to one part'
-      )
-    held[numbers] = True
-  elif choice.test_fraction:
-    seed = [choice.seed, _TEST]
-    held[hold_out.by_fraction(labels, choice.test_fraction, seed)] = True
-  if held.any():
-    test, whole = whole.some(held), whole.some(~held)
-    users, labels = users[~held], labels[~held]
-  owners = users[labels >= 0]
-  partition = by_user.of_users(owners, names, np.unique(owners).tolist())
-  return clients.with_clients(name, whole, test, labels, partition)
-
-
-def _rows(
-  path: pathlib.Path, sets_of_labels, data, *, is_test: bool = False
-) -> tuple[np.ndarray, np.ndarray, np.ndarray, list[str]]:
-  """Reads a file of a split of `data`, whose examples have these sets of labels.
-
-  Returns:
-    int64 [k], the examples, each once; int32 [k], the label that each keeps; int32
-    [k], places among the users' names, -1 for nobody; and these names.
-  """
-  if not path.is_file():
-    raise errors.InputError(
-      f'{path} is no file; give a CSV {",".join(split_csv.COLUMNS)}, or a folder of'
-      ' `python -m launch.make_splits`'
-    )
-  size, num_classes = sets_of_labels.shape
-  parts, users = [], listing_lib.Codes()
-  for batch in tables.batches(path, split_csv.COLUMNS[is_test:]):
-    numbers = _whole(batch.columns[_ID], size)
-    if (bad := np.flatnonzero(numbers == size)).size:
-      raise errors.InputError(
-        f'{batch.where(bad[0])}: {_ID} is {batch.columns[_ID][bad[0]][:20]!r};'
-        f' expected 0 to {size - 1}, the number of an example: give the split of'
-        ' these data'
-      )
-    labels = _whole(batch.columns[_CLASS], num_classes)
-    right = labels < num_classes
-    found = sets_of_labels[numbers[right], labels[right]]
-    right[right] = np.asarray(found).ravel()
-    if (bad := np.flatnonzero(~right)).size:
-      row, label = bad[0], batch.columns[_CLASS][bad[0]]
-      has = sets_of_labels[numbers[row]].indices.tolist()
-      cure = 'give the split of these data'
-      if is_test:
-        cure = 'if it is of another file, give that as --test_file'
-      elif ' ' in label:
-        cure = 'take another rule than frequent_labels, of one label an example'
-      raise errors.InputError(
-        f'{batch.where(row)}: example {numbers[row]} has class {label!r} here and'
-        f' {" ".join(map(str, has)) or "no label"} in {data}; {cure}'
-      )
-    parts.append((numbers, labels))
-    names = batch.columns.get(_USER, [inputs.NOBODY] * len(labels))
-    if '' in names:
-      raise errors.InputError(
-        f'{batch.where(names.index(""))} has no user_id; name the user'
-      )
-    users.add(names)
-  if not parts:
-    raise errors.InputError(f'{path} has no examples; give a line for each')
-  numbers, labels = map(np.concatenate, zip(*parts, strict=True))
-  again, counts = np.unique(numbers, return_counts=True)
-  if (counts > 1).any():
-    raise errors.InputError(
-      f'{path} has example {again[counts > 1][0]} twice; give each to one user'
-    )
-  return numbers, labels.astype(np.int32), *inputs.named_users(users)
-
-
-def _whole(texts: Sequence[str], size: int) -> np.ndarray:
-  """Returns int64 [rows], numbers below `size`, and `size` for other texts."""
-  # int() may refuse longer numbers.
-  is_number = lambda text: text.isdecimal() and len(text) < 19
-  found = [int(text) if is_number(text) else size for text in texts]
-  return np.minimum(np.array(found, np.int64), size)

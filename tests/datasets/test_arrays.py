@@ -52,30 +52,24 @@ def test_a_sample_of_the_test_arrays(tmp_path):
 @pytest.mark.parametrize(
   ('changes', 'message'),
   [
-    ({'client': None}, 'add an array client, or give --split'),
-    ({'test_y': None}, "no array 'test_y'"),
-    ({'client': np.arange(5)}, 'one client for each example'),
-    ({'x': X.astype(np.float32)}, 'expected uint8, 0 to 255'),
-    ({'x': X.astype(np.uint16)}, r'write \(x >> 8\)'),
-    (
-      {'x': X[:, 0], 'test_x': X[:2, 0]},
-      'rows of features are --task=table',
-    ),
-    ({'x': X[:, 0, 0], 'test_x': X[:2, 0, 0]}, 'expected images'),
-    ({'test_x': X[:2, :4, :4]}, 'make them alike'),
-    ({'y': GOOD['y'] + 0.5}, 'one label for each example'),
-    ({'y': GOOD['y'] - 1}, 'labels start at 0'),
-    ({'y': np.zeros(6, int)}, 'at least two classes'),
-    ({'y': GOOD['y'] + 2**30}, 'number them from 0 without gaps'),
-    ({'test_y': np.array([0, 3])}, r'label 3 is outside \[0, 3\)'),
+    ({'client': None}, '--split'),
+    ({'test_y': None}, "'test_y'"),
+    ({'client': np.arange(5)}, 'one client'),
+    ({'x': X.astype(np.float32)}, 'uint8'),
+    ({'x': X.astype(np.uint16)}, 'x >> 8'),
+    ({'x': X[:, 0], 'test_x': X[:2, 0]}, '--task=table'),
+    ({'x': X[:, 0, 0], 'test_x': X[:2, 0, 0]}, 'images'),
+    ({'test_x': X[:2, :4, :4]}, 'alike'),
+    ({'y': GOOD['y'] + 0.5}, 'float64'),
+    ({'y': GOOD['y'] - 1}, 'from 0'),
+    ({'y': np.zeros(6, int)}, 'two classes'),
+    ({'y': GOOD['y'] + 2**30}, 'from 0 without gaps'),
+    ({'test_y': np.array([0, 3])}, 'label 3'),
     ({'client': np.array([None] * 6, object)}, 'plain arrays'),
-    ({'client': np.array([1, 2, np.nan] * 2)}, 'has clients as float64'),
-    (
-      {'client': np.array([b'a', b'b'] * 3)},
-      r'clients as \|S1; expected whole',
-    ),
-    ({'client': np.array(['a', ''] * 3)}, "has the client ''; expected whole"),
-    ({'client': np.array(['a', 'b '] * 3)}, "has the client 'b '"),
+    ({'client': np.array([1, 2, np.nan] * 2)}, 'float64'),
+    ({'client': np.array([b'a', b'b'] * 3)}, r'\|S1'),
+    ({'client': np.array(['a', ''] * 3)}, "''"),
+    ({'client': np.array(['a', 'b '] * 3)}, "'b '"),
   ],
 )
 def test_bad_arrays_are_refused_by_name(tmp_path, changes, message):
@@ -142,30 +136,18 @@ def test_an_announced_size_is_compared_with_the_memory(tmp_path, version):
   assert npz.read(path, ('y', 'notes.txt')).keys() == {'y', 'notes.txt'}
 
 
-@pytest.mark.parametrize(
-  'header',
-  [
+def test_a_hostile_header_is_one_sentence(tmp_path):
+  path = tmp_path / 'a.npz'
+  for header in (
     b"{'descr': '|V0', 'fortran_order': False, 'shape': (10**15,)}",
     b"{'descr': '|V0', 'fortran_order': False, 'shape': (1000000000000000,)}",
     b'{[[[[',
-  ],
-)
-def test_a_hostile_header_is_one_sentence(header, tmp_path):
-  path = tmp_path / 'a.npz'
-  with zipfile.ZipFile(path, 'w') as archive:
-    size = len(header).to_bytes(2, 'little')
-    archive.writestr('x.npy', b'\x93NUMPY\x01\x00' + size + header)
-  with pytest.raises(errors.InputError, match=r'a\.npz'):
-    arrays.read(path)
-
-
-def test_a_header_without_end_is_not_read(tmp_path):
-  path = tmp_path / 'a.npz'
-  with zipfile.ZipFile(path, 'w') as archive:
-    size = (10**9).to_bytes(4, 'little')
-    archive.writestr('x.npy', b'\x93NUMPY\x02\x00' + size + b' ' * 100)
-  with pytest.raises(errors.InputError, match='1000000000 bytes'):
-    arrays.read(path)
+  ):
+    with zipfile.ZipFile(path, 'w') as archive:
+      size = len(header).to_bytes(2, 'little')
+      archive.writestr('x.npy', b'\x93NUMPY\x01\x00' + size + header)
+    with pytest.raises(errors.InputError, match=r'a\.npz'):
+      arrays.read(path)
 
 
 def test_a_pipe_is_not_waited_for(tmp_path):

@@ -53,12 +53,7 @@ def text(folder):
     ]
     header = f'{size} 13 11'
     (folder / f'{part}.txt').write_text('\n'.join([header, *lines, '']))
-  settings = {
-    'alpha': 1.0,
-    'clients': 10,
-    'examples_per_client': 0,
-    'size_deviation': 0.0,
-  }
+  settings = rules.get('dirichlet').settings(clients=10)
   (folder / 'splits').mkdir()
   make_splits.make(
     rules.Request('dirichlet', settings),

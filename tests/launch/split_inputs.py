@@ -1,10 +1,14 @@
-"""Small inputs of every kind for `launch.make_splits`."""
+"""Small inputs of every kind for `launch.make_splits`, and splits of them."""
 
+import csv
+import json
 import tarfile
 
 import numpy as np
 import pandas as pd
 
+from datasets.splits import rules
+from launch import make_splits
 from tests.datasets.cifar import on_disk as cifar_on_disk
 from tests.datasets.leaf import on_disk as leaf_on_disk
 
@@ -86,4 +90,24 @@ INPUTS = (
   as_leaf,
   as_xc,
 )
+COLUMNS = {'label': 'class', 'user': None, 'id': None}
 WITHOUT_USERS = (as_images, as_tar, as_cifar, as_xc)
+
+
+def request(rule, seed=0, test_fraction=0.0, test_per_class=0, **changes):
+  settings = rules.get(rule).settings(**changes)
+  return rules.Request(rule, settings, seed, test_fraction, test_per_class)
+
+
+def make(rule, source, output, columns=COLUMNS, **options):
+  asked = request(rule, **options)
+  return make_splits.make(asked, str(source), columns, str(output))
+
+
+def lines(path):
+  with open(path, newline='') as file:
+    return list(csv.DictReader(file))
+
+
+def summary(output):
+  return json.loads((output / 'summary.json').read_text())

@@ -40,7 +40,7 @@ def test_every_rule_splits_the_made_up_files(rules, tmp_path):
 def test_full_size_has_the_numbers_of_the_owners(tmp_path):
   _, row = listings.measure(str(tmp_path), ['sop'])
   rule, rows, _, _, clients, examples = row
-  # As published, see `datasets.sop.rules`.
+  # As published, see `datasets.splits.rules`.
   assert [rule, rows, clients, examples] == ['sop', '120,053', '596', '59,551']
 
 

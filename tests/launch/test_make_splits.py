@@ -1,24 +1,25 @@
 """`launch.make_splits`: every rule on every input, all of a split or nothing."""
 
-import csv
-import json
+import dataclasses
 
 import numpy as np
 import pytest
 import scipy.sparse
 
+from datasets import examples
 from datasets.cifar import files as cifar_files
 from datasets.splits import making
 from datasets.splits import output as output_lib
 from datasets.splits import rules
-from datasets.splits import split_csv
+from datasets.splits import split_files
 from launch import make_splits
+from tests.datasets import sop_on_disk
 from tests.datasets.cifar import on_disk as cifar_on_disk
 from tests.launch import light
 from tests.launch import split_inputs
 from tff_xc import errors
 
-COLUMNS = {'label': 'class', 'user': None, 'id': None}
+COLUMNS = split_inputs.COLUMNS
 FILES = {
   'federated_train.csv',
   'classes.csv',
@@ -30,6 +31,7 @@ FILES = {
 # Such that tiny inputs suffice.
 SMALL = {
   'dirichlet': {'clients': 4},
+  'iid': {'clients': 4},
   'classes_per_client': {'classes_per_client': 2, 'clients_per_class': 2},
   'chunks': {'examples_per_client': 7},
   'shards': {'clients': 4},
@@ -44,25 +46,9 @@ def _no_pictures(request, monkeypatch):
     monkeypatch.setattr(output_lib, '_draw', lambda folder, made: None)
 
 
-def request(rule, seed=0, test_fraction=0.0, test_per_class=0, **changes):
-  settings = {n: flag.default for n, flag in rules.get(rule).flags.items()}
-  return rules.Request(
-    rule, {**settings, **changes}, seed, test_fraction, test_per_class
-  )
-
-
 def make(rule, source, output, columns=COLUMNS, **options):
-  return make_splits.make(
-    request(rule, **{**SMALL.get(rule, {}), **options}),
-    str(source),
-    columns,
-    str(output),
-  )
-
-
-def lines(path):
-  with open(path, newline='') as file:
-    return list(csv.DictReader(file))
+  options = {**SMALL.get(rule, {}), **options}
+  return split_inputs.make(rule, source, output, columns, **options)
 
 
 @pytest.mark.parametrize('write', split_inputs.INPUTS)
@@ -83,12 +69,12 @@ def test_every_rule_on_every_input(write, tmp_path, monkeypatch):
       continue
     text = make(name, source, output)
     assert text.endswith(f'written to {output}\n')
-    summary = json.loads((output / 'summary.json').read_text())
-    train = lines(output / 'federated_train.csv')
+    summary = split_inputs.summary(output)
+    train = split_inputs.lines(output / 'federated_train.csv')
     assert summary['examples'] == len(train) > 0
     assert summary['clients'] == len({row['user_id'] for row in train})
     assert 0 <= summary['emd'] <= 2
-    classes = lines(output / 'classes.csv')
+    classes = split_inputs.lines(output / 'classes.csv')
     assert len(classes) == summary['classes']
     counted = sum(int(row['count']) for row in classes)
     assert counted == sum(len(row['class'].split()) for row in train)
@@ -98,7 +84,7 @@ def test_every_rule_on_every_input(write, tmp_path, monkeypatch):
     if rule.labels != 'sets':
       assert len(set(images)) == len(images)
     if tests.exists() and write is not split_inputs.as_cifar:
-      held_out = {row['image_id'] for row in lines(tests)}
+      held_out = {row['image_id'] for row in split_inputs.lines(tests)}
       assert not held_out & set(images)
       assert len(held_out) == summary['test_examples'] == 5
 
@@ -123,13 +109,17 @@ def test_a_split_of_images_is_read_back(tmp_path):
   make('dirichlet', split_inputs.as_images(tmp_path), output, test_per_class=2)
   ids = sorted(f'c{i % 6}/{i}.jpg' for i in range(48))
   labels = np.array([int(name[1]) for name in ids])
-  train = split_csv.read(output / 'federated_train.csv', labels, ids)
-  test = split_csv.read_test(output / 'test.csv', labels, ids)
+  data = dataclasses.replace(
+    examples.of_labels(labels), ids=examples.texts([ids])
+  )
+  split = split_files.read(output)
+  test = split_files.join(data, split, split.examples.test, '')
+  train = split_files.partition(output, data, '')
   assert np.bincount(labels[test]).tolist() == [2] * 6
   both = np.sort(np.concatenate([train.numbers, test]))
   np.testing.assert_array_equal(both, np.arange(48))
   assert train.client_ids == list('0123')
-  assert lines(output / 'classes.csv')[1] == {
+  assert split_inputs.lines(output / 'classes.csv')[1] == {
     'class': '1',
     'name': 'c1',
     'count': '6',
@@ -142,15 +132,13 @@ def test_a_split_of_cifar_is_the_tasks_partition(tmp_path, monkeypatch):
   make('dirichlet', split_inputs.as_cifar(tmp_path), tmp_path / 'out', seed=3)
   dataset = cifar_on_disk.load(tmp_path, split=tmp_path / 'out')
   labels = dataset.train.pool.y
-  expected = rules.RULES['dirichlet'].split(
-    making.listing_lib.Listing(labels, list('0123456789'), range(50)),
-    3,
-    **request('dirichlet', **SMALL['dirichlet']).settings,
-  )
+  expected = rules.deal(
+    'dirichlet', examples.of_labels(labels), 3, **SMALL['dirichlet']
+  ).train
   found = dataset.train.partition
-  assert found.client_ids == expected.train.client_ids
-  np.testing.assert_array_equal(found.numbers, expected.train.numbers)
-  np.testing.assert_array_equal(found.offsets, expected.train.offsets)
+  assert found.client_ids == expected.client_ids
+  np.testing.assert_array_equal(found.numbers, expected.numbers)
+  np.testing.assert_array_equal(found.offsets, expected.offsets)
 
 
 def test_nothing_is_overwritten_and_the_same_split_is_left_with_its_pictures(
@@ -208,11 +196,11 @@ def test_inspecting_a_split_of_somebody_else(tmp_path, capsys):
     'image_id,class,user_120k,geo_100\n'
     'a,5,u1,NA\nb,5,u2,7\nc,9,u2,7\nd,7,NA,3\n'
   )
-  text = make_splits.inspect(
-    str(source), {**COLUMNS, 'user': 'user_120k'}, str(tmp_path / 'out')
+  text = make_splits.make(
+    None, str(source), {**COLUMNS, 'user': 'user_120k'}, str(tmp_path / 'out')
   )
   assert 'clients                        2\n' in text
-  summary = json.loads((tmp_path / 'out' / 'summary.json').read_text())
+  summary = split_inputs.summary(tmp_path / 'out')
   assert (summary['clients'], summary['examples']) == (2, 3)
   assert (summary['classes'], summary['classes_held']) == (3, 2)
   assert summary['examples_unused'] == 1
@@ -220,26 +208,23 @@ def test_inspecting_a_split_of_somebody_else(tmp_path, capsys):
   assert summary['emd'] == pytest.approx((1 * 2 / 3 + 2 * 1 / 3) / 3)
   files = {p.name for p in (tmp_path / 'out').iterdir()}
   assert files == {'classes.csv', 'summary.json'}
-  geo = make_splits.inspect(f'{source}:geo_100', COLUMNS, None)
+  geo = make_splits.make(None, f'{source}:geo_100', COLUMNS, None)
   assert 'clients                        2\n' in geo
   assert 'is another file: its md5 is' in capsys.readouterr().err
   with pytest.raises(errors.InputError, match=r'such as .*csv:user_120k'):
-    make_splits.inspect(str(source), COLUMNS, None)
+    make_splits.make(None, str(source), COLUMNS, None)
   with pytest.raises(errors.InputError, match='holds something else'):
-    make_splits.inspect(str(source), COLUMNS, str(tmp_path))
+    make_splits.make(None, str(source), COLUMNS, str(tmp_path))
 
 
 @pytest.mark.parametrize('rule', ['dirichlet', 'frequent_labels'])
 def test_inspecting_our_own_split_gives_its_own_numbers(rule, tmp_path):
   made = tmp_path / 'out'
   make(rule, split_inputs.as_xc(tmp_path), made)
-  make_splits.inspect(
-    str(made / 'federated_train.csv'), COLUMNS, str(tmp_path / 'again')
+  make_splits.make(
+    None, str(made / 'federated_train.csv'), COLUMNS, str(tmp_path / 'again')
   )
-  first, again = (
-    json.loads((folder / 'summary.json').read_text())
-    for folder in (made, tmp_path / 'again')
-  )
+  first, again = map(split_inputs.summary, (made, tmp_path / 'again'))
   for key in ('clients', 'examples', 'classes_held', 'classes_per_client'):
     assert first[key] == again[key]
   assert first['emd'] == pytest.approx(again['emd'])
@@ -248,7 +233,7 @@ def test_inspecting_our_own_split_gives_its_own_numbers(rule, tmp_path):
 def test_inspecting_examples_without_labels(tmp_path):
   source = tmp_path / 'split.csv'
   source.write_text('user_id,image_id,class\na,1,0 3\nb,2,\n')
-  text = make_splits.inspect(str(source), COLUMNS, None)
+  text = make_splits.make(None, str(source), COLUMNS, None)
   assert 'examples of clients            2' in text
   for classes, message in (
     ('0,', 'example 2 has no class'),
@@ -258,9 +243,9 @@ def test_inspecting_examples_without_labels(tmp_path):
     a, b = classes.split(',')
     source.write_text(f'user_id,image_id,class\na,1,{a}\nb,2,{b}\n')
     with pytest.raises(errors.InputError, match=message):
-      make_splits.inspect(str(source), COLUMNS, None)
+      make_splits.make(None, str(source), COLUMNS, None)
   with pytest.raises(errors.InputError, match=r'.* is no file; give'):
-    make_splits.inspect(str(tmp_path), COLUMNS, None)
+    make_splits.make(None, str(tmp_path), COLUMNS, None)
 
 
 def test_pictures_are_the_same_each_time(tmp_path):
@@ -291,14 +276,15 @@ def test_a_test_part_that_is_there(tmp_path, monkeypatch):
 @pytest.mark.parametrize(
   ('arguments', 'message'),
   [
-    ((), 'name one rule, dirichlet, classes_per_client, chunks'),
-    (('dirichlets',), "unknown rule 'dirichlets': the rules are dirichlet"),
+    ((), 'name one rule, dirichlet, iid'),
+    (('dirichlets',), "unknown rule 'dirichlets'"),
     (('chunks', 'shards'), 'name one rule'),
     (('chunks',), '--input is missing; give --input=DATA'),
     (('chunks', '--input=a'), '--output is missing'),
-    (('chunks', '--alpha=1'), '--alpha is no flag of chunks, which takes --ex'),
-    (('dirichlet', '--alpha=-1'), '--alpha=-1.0: expected at least 0.0 (conc'),
-    (('dirichlet', '--alpha=nan'), '--alpha=nan: expected a finite number'),
+    (('chunks', '--clients=1'), '--clients is no flag of chunks'),
+    (('dirichlet', '--alpha=1'), '--alpha is --concentration now'),
+    (('dirichlet', '--concentration=-1'), 'expected at least 0.0 (total'),
+    (('dirichlet', '--concentration=nan'), 'expected a finite number'),
     (
       ('dirichlet', '--clients=1.5'),
       "--clients='1.5': expected a whole number",
@@ -328,16 +314,16 @@ def test_help_names_every_rule_and_its_flags():
     assert f'  {name} ' in text
     assert rule.summary in text
     for flag in rule.flags:
-      assert f'--{flag}:' in text
+      assert f'--{flag.name}:' in text
 
 
 def test_emd_of_sets_counts_labels(tmp_path):
   made = making.make(
-    request('frequent_labels', clients=2),
+    split_inputs.request('frequent_labels', clients=2),
     split_inputs.as_xc(tmp_path),
     making.inputs.Columns(),
   )
-  labels = made.listing.labels
+  labels = made.examples.labels
   table = np.array(
     [
       np.asarray(labels[made.train.of_client(k)].sum(axis=0)).ravel()
@@ -346,3 +332,37 @@ def test_emd_of_sets_counts_labels(tmp_path):
   )
   np.testing.assert_array_equal(made.counts.toarray(), table)
   assert scipy.sparse.issparse(made.counts)
+
+
+def test_a_link_is_followed_and_the_folder_at_hand_is_refused(
+  tmp_path, monkeypatch
+):
+  source = split_inputs.as_csv(tmp_path)
+  (tmp_path / 'there').mkdir()
+  (tmp_path / 'link').symlink_to('there')
+  make('chunks', source, tmp_path / 'link')
+  assert (tmp_path / 'link').is_symlink()
+  assert {p.name for p in (tmp_path / 'there').iterdir()} >= {'classes.csv'}
+  (tmp_path / 'here').mkdir()
+  monkeypatch.chdir(tmp_path / 'here')
+  for output in ('.', tmp_path / 'here'):
+    with pytest.raises(errors.InputError, match='folder that the command runs'):
+      make('chunks', source, output)
+
+
+def test_a_splits_pictures_do_not_join_its_images(tmp_path):
+  source = split_inputs.as_images(tmp_path)
+  for output in (
+    source / 'new' / 'split',
+    tmp_path / 'a' / '..' / 'images/c0/s',
+  ):
+    with pytest.raises(errors.InputError, match=r'lies in --input=.*images,'):
+      make('chunks', source, output)
+  assert not (source / 'new').exists()
+  make('chunks', split_inputs.as_xc(tmp_path), tmp_path / 'images' / 'text')
+
+
+def test_a_split_may_lie_beside_the_lists_that_it_is_made_of(tmp_path):
+  source = sop_on_disk.write(tmp_path, *sop_on_disk.lists())
+  make('sop', source, source / 'sop')
+  assert (source / 'sop' / 'retrieval.csv').exists()

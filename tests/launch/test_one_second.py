@@ -22,7 +22,7 @@ ERRORS = {
   'document': ('nowhere.md',),
   'evaluate': (),
   'list': ('nothing',),
-  'make_splits': ('chunks', '--alpha=1'),
+  'make_splits': ('chunks', '--clients=1'),
   'reproduce': ('nothing',),
   'sweep': (
     *('--task=glyphs', '--algorithm=fedss'),

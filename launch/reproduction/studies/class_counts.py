@@ -64,16 +64,18 @@ def measure(
 
 def _counts(labels, alpha: float, seed: int):
   """Returns int [clients, classes], sparse."""
-  from datasets.splits import dirichlet
+  from datasets import examples
+  from datasets.splits import rules
   from tff_xc.measure import skew
 
-  partition = dirichlet.partition(
-    labels,
-    alpha=alpha,
-    num_clients=_CLIENTS,
+  partition = rules.deal(
+    'dirichlet',
+    examples.of_labels(labels),
+    seed,
+    concentration=alpha,
+    clients=_CLIENTS,
     examples_per_client=len(labels) // _CLIENTS,
-    seed=seed,
-  )
+  ).train
   return skew.class_counts(
     partition.owners(), labels[partition.numbers], (_CLIENTS, _CLASSES)
   )

@@ -11,7 +11,6 @@ import pytest
 
 from datasets.cifar import clients as cifar
 from datasets.cifar import files as cifar_files
-from datasets.cifar import places as cifar_places
 from tff_xc import errors
 
 # Training and test images per class: 5 and 2 of CIFAR-10, 2 and 1 of CIFAR-100.
@@ -47,7 +46,7 @@ def pickled(content):
 def tiny(name):
   """Returns x uint8 [k, 32, 32, 3] and y of both splits, classes mixed."""
   random = np.random.default_rng(len(name))
-  n = cifar_places.LAYOUTS[name].num_classes
+  n = cifar_files.LAYOUTS[name].num_classes
   splits = []
   for count in COUNTS[name]:
     y = random.permutation(np.repeat(np.arange(n), count // n))
@@ -58,7 +57,7 @@ def tiny(name):
 
 def files(name, form, x_y=None):
   """Returns the official files of a version, {path: bytes}."""
-  layout = cifar_places.LAYOUTS[name]
+  layout = cifar_files.LAYOUTS[name]
   (x, y), test = x_y or tiny(name)
   parts = [
     *zip(
@@ -68,7 +67,7 @@ def files(name, form, x_y=None):
     ),
     test,
   ]
-  folder = getattr(layout, form)
+  folder, _ = layout.places[form]
   content = {}
   for file, (x, y) in zip((*layout.train, layout.test), parts, strict=True):
     planes = x.transpose(0, 3, 1, 2).reshape(len(x), 3072)
@@ -108,7 +107,7 @@ def load(root, name='cifar10', **arguments):
 def check_equal(dataset, name='cifar10'):
   """Checks the training images by class, in order, and the test images."""
   (x, y), (test_x, test_y) = tiny(name)
-  n = cifar_places.LAYOUTS[name].num_classes
+  n = cifar_files.LAYOUTS[name].num_classes
   assert dataset.num_classes == n == len(dataset.train.client_ids)
   for label, client in enumerate(dataset.train.client_ids):
     examples = dataset.train.examples(client)

@@ -8,6 +8,7 @@ import tarfile
 import zlib
 
 import numpy as np
+import tensorflow as tf
 from PIL import Image
 
 # The picture of most tests: four quarters, 12 x 8, so that a turn shows.
@@ -92,3 +93,44 @@ def tarred(folder, path, form=tarfile.PAX_FORMAT):
 def zipped(folder, path):
   """Packs a folder's content into a zip."""
   return pathlib.Path(shutil.make_archive(path.with_suffix(''), 'zip', folder))
+
+
+def example(**values):
+  """A serialized tf.train.Example; `/` is written as `__`."""
+  feature = {}
+  for name, value in values.items():
+    if isinstance(value, int):
+      made = tf.train.Feature(int64_list=tf.train.Int64List(value=[value]))
+    else:
+      text = value if isinstance(value, bytes) else value.encode()
+      made = tf.train.Feature(bytes_list=tf.train.BytesList(value=[text]))
+    feature[name.replace('__', '/')] = made
+  return tf.train.Example(
+    features=tf.train.Features(feature=feature)
+  ).SerializeToString()
+
+
+def write_records(path, contents):
+  path.parent.mkdir(parents=True, exist_ok=True)
+  with tf.io.TFRecordWriter(str(path)) as writer:
+    for content in contents:
+      writer.write(content)
+  return path
+
+
+def of_tff(folder):
+  """What TFF's gldv2 and inaturalist write: 3 users, 4 classes."""
+  from tensorflow_federated.python.simulation.datasets import (
+    vision_datasets_utils,
+  )
+
+  make = lambda number, label: vision_datasets_utils.create_example(
+    photograph(number), label
+  ).SerializeToString()
+  for user in range(3):
+    write_records(
+      folder / 'train' / f'user{user}',
+      [make(10 * user + i, (user + i) % 4) for i in range(user + 2)],
+    )
+  write_records(folder / 'test.tfRecord', [make(50 + i, i) for i in range(4)])
+  return folder

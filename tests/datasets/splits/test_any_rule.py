@@ -7,11 +7,12 @@ Copy `halves` to write another.
 import numpy as np
 import pytest
 
-from datasets.splits import split_csv
+from datasets import examples
+from datasets.splits import split_files
 from datasets.xc import clients as xc
 from datasets.xc import sets as xc_sets
+from tests.datasets import test_omniglot as omniglot_on_disk
 from tests.datasets.cifar import on_disk as cifar_on_disk
-from tests.datasets.omniglot import on_disk as omniglot_on_disk
 from tff_xc.data import partition
 from tff_xc.experiment import cohort
 
@@ -77,8 +78,11 @@ def test_such_clients_train(load, tmp_path):
 def test_a_split_file_makes_the_same_clients(load, tmp_path):
   dataset = load(tmp_path).repartitioned(halves)
   path = tmp_path / 'split.csv'
-  split_csv.write(path, dataset.train.partition, dataset.train.pool.y)
-  again = dataset.repartitioned(lambda labels: split_csv.read(path, labels))
+  data = examples.of_labels(dataset.train.pool.y)
+  split_files.write(path, dataset.train.partition, data)
+  again = dataset.repartitioned(
+    lambda labels: split_files.partition(path, data, 'the set')
+  )
   assert sorted(again.train.client_ids) == sorted(dataset.train.client_ids)
   for client_id in again.train.client_ids:
     np.testing.assert_array_equal(

@@ -4,7 +4,8 @@ import numpy as np
 import pytest
 import scipy.sparse
 
-from datasets.splits import frequent_labels
+from datasets import examples
+from datasets.splits import rules
 from tff_xc import errors
 
 # Label 0 has 30 of 50 examples, label 1 has 4, label 2 has 20, label 3 none,
@@ -19,8 +20,14 @@ def label_sets():
   return scipy.sparse.csr_matrix(matrix)
 
 
+def deal(seed=0, matrix=None, **settings):
+  sets = label_sets() if matrix is None else scipy.sparse.csr_matrix(matrix)
+  data = examples.of_labels(sets)
+  return rules.deal('frequent_labels', data, seed, **settings).train
+
+
 def test_the_codes_rule():
-  found = frequent_labels.partition(label_sets(), num_clients=3, seed=1)
+  found = deal(1, clients=3)
   assert found.client_ids == ['client/0', 'client/1', 'client/2']
   assert list(found.sizes) == [16, 16, 16]
   of_0, of_2, of_1 = (found.of_client(i) for i in range(3))
@@ -32,18 +39,16 @@ def test_the_codes_rule():
   assert len(set(filled)) == 12
   # Whatever the seed, the last two examples fill no client.
   for seed in range(30):
-    some = frequent_labels.partition(label_sets(), num_clients=3, seed=seed)
+    some = deal(seed, clients=3)
     assert some.of_client(2)[4:].max() < 48
-  again = frequent_labels.partition(label_sets(), num_clients=3, seed=1)
+  again = deal(1, clients=3)
   np.testing.assert_array_equal(found.numbers, again.numbers)
-  other = frequent_labels.partition(label_sets(), num_clients=3, seed=2)
+  other = deal(2, clients=3)
   assert (found.numbers != other.numbers).any()
 
 
 def test_the_papers_rule():
-  found = frequent_labels.partition(
-    label_sets(), num_clients=4, rule='paper', frequency=0.08, seed=0
-  )
+  found = deal(clients=4, variant='paper', frequency=0.08)
   parts = [set(found.of_client(i)) for i in range(4)]
   assert sum(map(len, parts)) == len(found.numbers)  # Nothing twice.
   for label in (0, 1, 2):
@@ -56,23 +61,21 @@ def test_the_papers_rule():
 @pytest.mark.parametrize(
   ('arguments', 'problem'),
   [
-    ({'num_clients': 5}, '4 labels have examples: too few for 5 clients'),
-    ({'num_clients': 51}, '50 examples are too few for 51'),
-    ({'rule': 'text'}, "unknown rule 'text': take code or paper"),
+    ({'clients': 5}, '4 labels have examples: too few for 5'),
+    ({'clients': 51}, '50 examples are too few for 51'),
+    ({'variant': 'text'}, 'code, paper'),
   ],
 )
 def test_bad_arguments(arguments, problem):
   with pytest.raises(errors.InputError, match=problem):
-    frequent_labels.partition(label_sets(), **arguments)
+    deal(**arguments)
 
 
 def test_a_label_as_frequent_as_the_threshold_is_frequent():
   matrix = np.zeros([50, 2], bool)
   matrix[:25, 0] = True
   matrix[25:, 1] = True
-  found = frequent_labels.partition(
-    scipy.sparse.csr_matrix(matrix), num_clients=4, rule='paper', frequency=0.5
-  )
+  found = deal(matrix=matrix, clients=4, variant='paper', frequency=0.5)
   # So each is whole with one client.
   owners = found.owners()[np.argsort(found.numbers)]
   assert len(set(owners[:25])) == len(set(owners[25:])) == 1

@@ -46,11 +46,7 @@ def test_sets_of_labels():
 
 def test_nothing_to_hold_out_is_an_error():
   labels = np.arange(5)
-  with pytest.raises(
-    errors.InputError, match=r'--test_fraction=0\.5 holds out no'
-  ):
+  with pytest.raises(errors.InputError, match='--test_fraction='):
     hold_out.by_fraction(labels, 0.5, 0)
-  with pytest.raises(
-    errors.InputError, match='--test_per_class=2 holds out no'
-  ):
+  with pytest.raises(errors.InputError, match='--test_per_class='):
     hold_out.by_class(labels, 2, 0)

@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from datasets.splits import listing
+from datasets import examples
 from datasets.splits import own
 from tff_xc import errors
 
@@ -11,7 +11,8 @@ LABELS = np.array([0, 1, 2] * 8, np.int32)
 
 
 def labelled(**changes):
-  return own.Labelled(LABELS, ['a', 'b', 'c'], range(24))._replace(**changes)
+  settings = {'class_names': ['a', 'b', 'c'], 'ids': range(24), **changes}
+  return examples.Examples(LABELS, **settings)
 
 
 def parts(data, **choice):
@@ -25,6 +26,7 @@ def test_every_example_is_in_one_place():
     ({}, 18),
     ({'split': 'class'}, 24),
     ({'split': 'iid:5'}, 24),
+    ({'split': 'dirichlet:concentration=0.5,clients=4'}, 24),
     ({'test_fraction': 0.25}, 18),
     ({'split': 'class', 'test_fraction': 0.25}, 24),
   ):
@@ -81,7 +83,7 @@ def write(path, *lines):
 
 def test_ids_and_classes_in_another_normal_form(tmp_path):
   data = labelled(
-    ids=listing.texts([[f'u\u0308{i}' for i in range(24)]]),
+    ids=examples.texts([[f'u\u0308{i}' for i in range(24)]]),
     class_names=['a', 'e\u0301', 'c'],
   )
   split = write(
@@ -108,7 +110,7 @@ def test_a_file_says_who_has_what(tmp_path):
 
 
 def test_data_of_nobody_need_a_split():
-  data = labelled()._replace(users=np.full(24, -1, np.int32), user_names=[])
+  data = labelled(users=np.full(24, -1, np.int32), user_names=[])
   with pytest.raises(errors.InputError, match=r'no training .*NA is nobody'):
     own.parts(data, own.USERS, 'a.csv', '')
 
@@ -116,16 +118,9 @@ def test_data_of_nobody_need_a_split():
 @pytest.mark.parametrize(
   ('lines', 'message'),
   [
-    (['u,0,b'], "example '0' has class 'b' here and 'a' in mine"),
-    (['u,24,a'], "image_id '24', and mine has no such example"),
-    (['u,x,a'], "image_id 'x'"),
-    (['u,-1,a'], "image_id '-1'"),
-    (['u,0,a', 'v,0,a'], 'both have the id'),
-    (['u,0,a', 'v,00,a'], "has the example 0 twice, the second time as '00'"),
-    (['u,0,'], "no class, its 'class' is empty"),
-    ([',0,a'], 'no user'),
-    (['u,0'], 'line 2 has 2 fields; expected 3'),
-    ([], 'has no examples'),
+    (['u,1,b', 'u,0,b'], "line 3: .*'b' here and 'a' in mine"),
+    (['u,24,a'], "line 2 .* '24', and mine has no such"),
+    (['u,0,'], 'no class'),
   ],
 )
 def test_a_file_that_does_not_fit_is_refused(tmp_path, lines, message):
@@ -143,9 +138,7 @@ def test_numbers_of_classes_stand_for_their_names(tmp_path):
 def test_an_example_is_not_for_training_and_for_the_test(tmp_path):
   split = write(tmp_path / 's.csv', 'user_id,image_id,class', 'u,0,a', 'u,1,b')
   test = write(tmp_path / 't.csv', 'image_id,class', '1,b')
-  with pytest.raises(
-    errors.InputError, match='example 1 is a training and a test'
-  ):
+  with pytest.raises(errors.InputError, match='example 1 is a'):
     parts(labelled(), split=split, test_file=test)
 
 
@@ -160,15 +153,8 @@ def test_what_is_missing_is_named(tmp_path):
     parts(labelled(), split=str(tmp_path))
   with pytest.raises(errors.InputError, match='leave out --test_fraction'):
     parts(labelled(test=np.array([0])), split='class', test_fraction=0.1)
-  with pytest.raises(errors.InputError, match='there are 24 training examples'):
+  with pytest.raises(errors.InputError, match='split=iid:25: there are 24'):
     parts(labelled(), split='iid:25')
-
-
-def test_ids_are_found_as_texts_and_as_numbers():
-  wanted = listing.texts([['b', 'x', '1', '007']])
-  found = own.find(listing.texts([['a', 'b', '1']]), wanted)
-  assert found.tolist() == [1, -1, 2, -1]
-  assert own.find(range(9), wanted).tolist() == [-1, -1, 1, 7]
 
 
 def test_one_is_no_plural():

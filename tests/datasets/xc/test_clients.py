@@ -6,7 +6,6 @@ import numpy as np
 import pytest
 import scipy.sparse
 
-from datasets.splits import by_class
 from datasets.xc import clients as xc
 from datasets.xc import sets as xc_sets
 from datasets.xc import text as xc_text
@@ -94,94 +93,9 @@ def test_labels_are_drawn_uniformly_and_by_their_own_seed():
   assert (labels != xc.sample_labels(label_sets, 1)).sum() > 1500
 
 
-def clients_of(grouping):
-  return {
-    name: grouping.of_client(k).tolist()
-    for k, name in enumerate(grouping.client_ids)
-  }
-
-
-LABELS = np.array([7, 2, -1, 2, 0, 7, 7, 2, 7, 11])
-
-
-def test_grouping_by_class():
-  assert clients_of(by_class.partition(LABELS, 12)) == {
-    'class/00': [4],
-    'class/02': [1, 3, 7],
-    'class/07': [0, 5, 6, 8],
-    'class/11': [9],
-  }
-
-
-def test_grouping_a_class_in_shares():
-  assert clients_of(by_class.partition(LABELS, 12, clients_per_class=3)) == {
-    'class/00/0': [4],
-    'class/02/0': [1],
-    'class/02/1': [3],
-    'class/02/2': [7],
-    'class/07/0': [0, 8],
-    'class/07/1': [5],
-    'class/07/2': [6],
-    'class/11/0': [9],
-  }
-
-
-def test_grouping_shares_of_several_classes():
-  labels = np.random.default_rng(0).integers(0, 12, 300)
-  found = by_class.partition(
-    labels, 12, classes_per_client=5, clients_per_class=4, seed=1
-  )
-  clients = clients_of(found)
-  assert len(clients) == 4 * 3
-  assert list(clients)[:2] == ['classes/00/0', 'classes/00/1']
-  assert sorted(found.numbers) == list(range(300))
-  groups = {
-    name: frozenset(labels[numbers]) for name, numbers in clients.items()
-  }
-  assert sorted(map(len, groups.values())) == [2] * 4 + [5] * 8
-  for share in range(4):
-    mine = [g for name, g in groups.items() if name.endswith(f'/{share}')]
-    assert sorted(label for group in mine for label in group) == list(range(12))
-  assert len(set(groups.values())) > 9  # Grouped anew for each share.
-  for label in range(12):
-    counts = [
-      np.count_nonzero(labels[numbers] == label) for numbers in clients.values()
-    ]
-    counts = [c for c in counts if c]
-    assert len(counts) == 4
-    assert max(counts) - min(counts) <= 1
-
-
-def test_grouping_several_classes():
-  seen = set()
-  for seed in range(20):
-    clients = clients_of(
-      by_class.partition(LABELS, 12, classes_per_client=3, seed=seed)
-    )
-    assert list(clients) == ['classes/00', 'classes/01']
-    first, second = (set(LABELS[n]) for n in clients.values())
-    assert (len(first), len(second)) == (3, 1)
-    assert first | second == {0, 2, 7, 11}
-    assert all(n == sorted(n) for n in clients.values())
-    assert sum(map(len, clients.values())) == 9
-    seen |= second
-  assert len(seen) > 1
-  again = [
-    by_class.partition(LABELS, 12, classes_per_client=3, seed=5).numbers
-    for _ in range(2)
-  ]
-  np.testing.assert_array_equal(*again)
-
-
-def test_grouping_nothing():
-  grouping = by_class.partition(np.array([-1, -1]), 12)
-  assert grouping.client_ids == []
-  np.testing.assert_array_equal(grouping.offsets, [0])
-
-
 def test_numbers_of_classes_and_clients_are_checked(tiny):
   for options in ({'classes_per_client': 0}, {'classes_per_client': 6}):
-    with pytest.raises(errors.InputError, match='classes_per_client is'):
+    with pytest.raises(errors.InputError, match='classes_per_client'):
       load(tiny, **options)
   assert len(load(tiny, classes_per_client=5).train.client_ids) == 1
 

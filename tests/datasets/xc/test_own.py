@@ -74,12 +74,7 @@ def make(tmp_path):
     for i in range(40)
   ]
   path = write(tmp_path / 'mine_train.txt', lines, '40 41 5')
-  settings = {
-    'alpha': 1.0,
-    'clients': 4,
-    'examples_per_client': 0,
-    'size_deviation': 0.0,
-  }
+  settings = rules.get('dirichlet').settings(clients=4)
   request = rules.Request('dirichlet', settings, 3, test_fraction=0.25)
   made = making.make(request, path, inputs.Columns())
   output.write(tmp_path / 'split', made)
@@ -104,7 +99,7 @@ def test_a_split_names_clients_labels_and_the_test(tmp_path):
   for name, rows in expected.items():
     x, y = dataset.train.examples(name)
     assert sorted(zip(example_of(x), y, strict=True)) == sorted(rows)
-  held = made.test_numbers.tolist()
+  held = made.test.tolist()
   x, y = dataset.test.examples(np.arange(len(dataset.test)))
   assert example_of(x) == held
   labels = xc.read((path,)).labels
@@ -132,11 +127,11 @@ def test_random_clients(tmp_path):
 @pytest.mark.parametrize(
   ('file', 'line', 'message'),
   [
-    ('federated_train.csv', 'ann,40,1', '0 to 39'),
-    ('federated_train.csv', ',1,1', 'line 2 has no user_id'),
-    ('federated_train.csv', 'ann,2,0 2', 'frequent_labels'),
-    ('federated_train.csv', 'ann,0,9', r"'9' here and 0 in .*mine_train"),
-    ('federated_train.csv', 'ann,0,0\nbob,0,0', 'has example 0 twice'),
+    ('federated_train.csv', 'ann,40,1', "'40'"),
+    ('federated_train.csv', ',1,1', 'line 2 has no user'),
+    ('federated_train.csv', 'ann,2,0 2', 'frequent_lab'),
+    ('federated_train.csv', 'ann,0,9', "'9'.*'0' in .*mine_tr"),
+    ('federated_train.csv', 'ann,0,0\nbob,0,0', 'line 3'),
     ('test.csv', '3,0 1 2', 'give that as --test_file'),
     ('test.csv', '3,', 'give that as --test_file'),
   ],

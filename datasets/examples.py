@@ -1,0 +1,386 @@
+"""The one table of examples that every reader returns.
+
+Each example has a number, an id, a label, perhaps a user and a place on the earth.
+Rules (`datasets.splits.rules`) deal them to clients, and files of splits are joined
+to them by id (`datasets.splits.split_files`). Only what is asked for is read: the
+labels of 14 million images need about 1 GB.
+"""
+
+import collections
+import dataclasses
+import hashlib
+import re
+import unicodedata
+from collections.abc import Callable
+from collections.abc import Iterable
+from collections.abc import Iterator
+from collections.abc import Mapping
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+import scipy.sparse
+import tqdm
+
+# Rows at a time.
+BLOCK = 1 << 16
+_NUMBER = re.compile('0|[1-9][0-9]*')
+
+
+class Texts:
+  """Very many texts, in about as many bytes as they have characters."""
+
+  def __init__(self, array: Any):
+    """Takes a `pyarrow.LargeStringArray`."""
+    self.array = array
+
+  def __len__(self) -> int:
+    return len(self.array)
+
+  def __iter__(self) -> Iterator[str]:
+    for numbers in blocks(len(self)):
+      yield from self.take(numbers)
+
+  def take(self, numbers: np.ndarray) -> list[str]:
+    """Returns the texts of these numbers, in their order."""
+    return self.array.take(numbers).to_pylist()
+
+
+class TextParts:
+  """Gathers texts, block by block."""
+
+  def __init__(self):
+    self._parts, self._hashes = [], []
+
+  def add(self, block: Sequence[str]) -> None:
+    """Takes further texts; raises UnicodeEncodeError if one is none."""
+    import pyarrow as pa
+
+    self._parts.append(pa.array(block, pa.large_string()))
+    self._hashes.append(np.fromiter(map(hash, map(nfc, block)), np.int64))
+
+  def texts(self) -> Texts:
+    """Returns the texts of all blocks."""
+    import pyarrow as pa
+
+    none = pa.array([], pa.large_string())
+    return Texts(pa.concat_arrays([none, *self._parts]))
+
+  def repeated(self) -> tuple[str, int, int] | None:
+    """Returns the first text that is there twice, and its places; None: none is."""
+    hashes = np.concatenate([np.zeros(0, np.int64), *self._hashes])
+    ranked = np.sort(hashes)
+    again = np.unique(ranked[1:][ranked[1:] == ranked[:-1]])
+    places = np.flatnonzero(np.isin(hashes, again))
+    seen = {}
+    names = self.texts().take(places)
+    for place, name in zip(places.tolist(), names, strict=True):
+      if (first := seen.setdefault(nfc(name), place)) != place:
+        return name, first, place
+    return None
+
+
+def texts(blocks: Iterable[Sequence[str]]) -> Texts:
+  """Returns the texts of all blocks; raises UnicodeEncodeError if one is none."""
+  parts = TextParts()
+  for block in blocks:
+    parts.add(block)
+  return parts.texts()
+
+
+@dataclasses.dataclass(frozen=True, eq=False)
+class Examples:
+  """N numbered examples: those that train, then those of other parts.
+
+  Attributes:
+    labels: int32 [N], -1 for none; or sets of labels, a bool csr_matrix [N, n].
+    class_names: [n].
+    ids: [N], what files of splits call the examples: texts, or whole numbers.
+    users: int32 [N], places in `user_names`, -1 for nobody; None: unknown.
+    user_names: in the order in which the input names them.
+    test: int64, the numbers of the test examples, in the test's order; empty: the
+      test is elsewhere; None: there is none.
+    retrieval: likewise those of other classes, whose labels are n and more.
+    test_user_names: users of the test only, placed after `user_names`.
+    retrieval_class_names: the classes of `retrieval`, numbered from n.
+    positions: float64 [N, 2], where examples were taken: latitude and longitude in
+      degrees, NaN for unknown ones; None: the input does not say, or it does not
+      matter.
+    facts: what the reader counted in the input's files.
+    read: numbers [k] -> x [k, ...]; None: only labels were asked for.
+  """
+
+  labels: np.ndarray | scipy.sparse.csr_matrix
+  class_names: Sequence[str]
+  ids: Texts | range | np.ndarray
+  users: np.ndarray | None = None
+  user_names: Sequence[str] = ()
+  test: np.ndarray | None = None
+  retrieval: np.ndarray | None = None
+  test_user_names: Sequence[str] = ()
+  retrieval_class_names: Sequence[str] = ()
+  positions: np.ndarray | None = None
+  facts: Mapping[str, Any] = dataclasses.field(default_factory=dict)
+  read: Callable[[np.ndarray], np.ndarray] | None = None
+
+  def __len__(self) -> int:
+    return self.labels.shape[0]
+
+  @property
+  def has_sets(self) -> bool:
+    """Whether the labels are sets."""
+    return scipy.sparse.issparse(self.labels)
+
+  @property
+  def train(self) -> np.ndarray:
+    """int64, the numbers of the examples that are of no other part."""
+    trains = np.ones(len(self), bool)
+    for part in (self.test, self.retrieval):
+      if part is not None:
+        trains[part] = False
+    return np.flatnonzero(trains)
+
+  def ids_of(self, numbers: np.ndarray) -> list:
+    """Returns the ids of these examples."""
+    if isinstance(self.ids, Texts):
+      return self.ids.take(numbers)
+    if isinstance(self.ids, range):
+      return (numbers + self.ids.start).tolist()
+    return self.ids[numbers].tolist()
+
+  def some(self, numbers: np.ndarray) -> 'Examples':
+    """Returns these examples, all of which train; ids are their numbers here."""
+    read = self.read
+    return dataclasses.replace(
+      self,
+      labels=self.labels[numbers],
+      ids=range(len(numbers)),
+      users=None if self.users is None else self.users[numbers],
+      test=None,
+      retrieval=None,
+      positions=None if self.positions is None else self.positions[numbers],
+      read=read and (lambda rows: read(numbers[rows])),
+    )
+
+  def of_classes(self, classes: np.ndarray) -> 'Examples':
+    """Returns all examples with these classes, numbered from 0; others are none.
+
+    Args:
+      classes: int [k], ascending. Examples have one label each.
+    """
+    size = len(self.class_names) + 1
+    new = np.full(size, -1, np.int32)  # The last is none's.
+    new[classes] = np.arange(len(classes))
+    names = [self.class_names[c] for c in classes.tolist()]
+    return dataclasses.replace(self, labels=new[self.labels], class_names=names)
+
+  def fingerprint(self) -> dict[str, Any]:
+    """Returns counts, and a checksum of ids, labels and users, part by part."""
+    names, train = self.class_names, self.train
+    found = hashlib.blake2b(digest_size=8)
+    counts = {'examples': len(train), 'classes': len(names)}
+    of_train = (self.user_names, self.users, self.positions)
+    for piece in self._content(train, names, *of_train):
+      found.update(piece)
+    if self.test is not None:
+      counts['test_examples'] = len(self.test)
+      users = None
+      if self.test_user_names:
+        users = self.users - np.int32(len(self.user_names))
+      for piece in self._content(self.test, names, self.test_user_names, users):
+        found.update(piece)
+    if self.retrieval is not None:
+      counts['retrieval_examples'] = len(self.retrieval)
+      names = [*names, *self.retrieval_class_names]
+      for piece in self._content(self.retrieval, names):
+        found.update(piece)
+    return {**counts, 'checksum': found.hexdigest()}
+
+  def _content(
+    self, numbers, class_names, user_names=(), *columns
+  ) -> Iterator[bytes]:
+    yield '\0'.join([*class_names, '', *user_names]).encode()
+    labels = self.labels[numbers]
+    yield from map(
+      _bytes, (labels.indptr, labels.indices) if self.has_sets else (labels,)
+    )
+    for column in columns:
+      if column is not None:
+        yield _bytes(column[numbers])
+    if not isinstance(self.ids, Texts):
+      first = self.ids_of(numbers[:1])[0] if len(numbers) else 0
+      yield repr(range(first, first + len(numbers))).encode()
+      return
+    for block in blocks(len(numbers)):
+      yield '\0'.join(self.ids.take(numbers[block])).encode()
+
+
+def of_labels(
+  labels: np.ndarray | scipy.sparse.csr_matrix, num_classes: int | None = None
+) -> Examples:
+  """Returns examples whose ids and classes are numbers.
+
+  Args:
+    labels: as in `Examples`.
+    num_classes: n; None: of sets, their width; else the largest label plus one.
+  """
+  if num_classes is None:
+    is_sets = scipy.sparse.issparse(labels)
+    num_classes = labels.shape[1] if is_sets else labels.max(initial=-1) + 1
+  names = list(map(str, range(num_classes)))
+  return Examples(labels, names, range(labels.shape[0]))
+
+
+def of_parts(
+  train: Examples,
+  test: Examples | None = None,
+  retrieval: Examples | None = None,
+) -> Examples:
+  """Returns the table of parts that were read one by one.
+
+  Args:
+    train: the training part.
+    test: of the same classes. Its users, if it has any, are others.
+    retrieval: of other classes, numbered from 0 in its own `class_names`.
+  """
+  parts = [part for part in (train, test, retrieval) if part is not None]
+  if len(parts) == 1:
+    return train
+  labels, users = [part.labels for part in parts], None
+  if retrieval is not None:
+    labels[-1] = labels[-1] + np.int32(len(train.class_names))
+  if train.users is not None:
+    users = [np.full(len(part), -1, np.int32) for part in parts]
+    users[0] = train.users
+    if test is not None and test.users is not None:
+      known = test.users >= 0
+      users[1][known] = test.users[known] + len(train.user_names)
+  ends = np.cumsum([0, *map(len, parts)])
+  return dataclasses.replace(
+    train,
+    labels=scipy.sparse.vstack(labels, 'csr')
+    if train.has_sets
+    else np.concatenate(labels),
+    ids=_concatenated([part.ids for part in parts]),
+    users=None if users is None else np.concatenate(users),
+    test=None if test is None else np.arange(*ends[1:3]),
+    retrieval=None if retrieval is None else np.arange(*ends[-2:]),
+    test_user_names=() if test is None else test.user_names,
+    retrieval_class_names=() if retrieval is None else retrieval.class_names,
+  )
+
+
+def _concatenated(ids: list) -> Texts | np.ndarray:
+  import pyarrow as pa
+
+  if not isinstance(ids[0], Texts):
+    return np.concatenate([np.asarray(part) for part in ids])
+  return Texts(pa.concat_arrays([texts.array for texts in ids]))
+
+
+def _bytes(array: np.ndarray):
+  return np.ascontiguousarray(array).data.cast('B') if array.size else b''
+
+
+def find(ids: Texts | range | np.ndarray, wanted: Texts) -> np.ndarray:
+  """Returns int64, the first place in `ids` of each id wanted, or -1."""
+  import pyarrow as pa
+  import pyarrow.compute
+
+  if isinstance(ids, Texts):
+    found = pa.compute.index_in(_joined(wanted), value_set=_joined(ids))
+    return found.fill_null(-1).to_numpy().astype(np.int64)
+  # int() may refuse long numbers.
+  is_number = lambda text: text.isdecimal() and len(text) < 19
+  numbers = [int(text) if is_number(text) else -1 for text in wanted]
+  known, first = np.unique(ids, return_index=True)
+  places = np.searchsorted(known, numbers)
+  places[places == len(known)] = 0
+  return np.where(known[places] == numbers, first[places], -1)
+
+
+def _joined(texts: Texts):
+  """Returns arrow's array of `nfc` of each text."""
+  import pyarrow.compute
+
+  if pyarrow.compute.all(pyarrow.compute.string_is_ascii(texts.array)).as_py():
+    return texts.array  # Most are, and copies of many millions are large.
+  return pyarrow.compute.utf8_normalize(texts.array, form='NFC')
+
+
+def blocks(size: int) -> Iterator[np.ndarray]:
+  """Yields 0 to size - 1 in blocks."""
+  for start in range(0, size, BLOCK):
+    yield np.arange(start, min(start + BLOCK, size))
+
+
+class Codes:
+  """Numbers names in the order in which they come."""
+
+  def __init__(self):
+    self._places = collections.defaultdict()
+    self._places.default_factory = self._places.__len__
+    self._parts = []
+
+  def add(self, names: Iterable[str]) -> None:
+    """Takes the names of further rows."""
+    self._parts.append(self.numbers(names))
+
+  def numbers(self, names: Iterable[str]) -> np.ndarray:
+    """Returns int32, the place in `names` of each; new names come last."""
+    return np.fromiter(map(self._places.__getitem__, names), np.int32)
+
+  @property
+  def names(self) -> list[str]:
+    """The names, each once."""
+    return list(self._places)
+
+  def codes(self) -> np.ndarray:
+    """Returns int32 [rows], the place in `names` of each row."""
+    return np.concatenate([np.zeros(0, np.int32), *self._parts])
+
+
+def sorted_codes(codes: Codes) -> tuple[np.ndarray, list[str]]:
+  """Returns int32 [rows] and the names: as `codes`, with the names in order."""
+  names = in_order(codes.names)
+  place = {name: i for i, name in enumerate(names)}
+  new = np.array([place[name] for name in codes.names], np.int32)
+  return new[codes.codes()], names
+
+
+def in_order(names: Iterable[str]) -> list[str]:
+  """Returns names sorted; if all are whole numbers, as numbers."""
+  names = list(names)
+  if all(map(_NUMBER.fullmatch, names)):
+    # Of numbers without leading zeros, the longer one is larger.
+    return sorted(names, key=lambda name: (len(name), name))
+  return sorted(names)
+
+
+def nfc(name: str) -> str:
+  """Returns what is equal of an id or a class in two files, Unicode's form C.
+
+  macOS gives files names in form D, in which an accent follows its letter.
+  """
+  return unicodedata.normalize('NFC', name)
+
+
+def watched(
+  steps: Iterable, what: str, unit: str, total: int | None = None
+) -> Iterator:
+  """Yields `steps`; a terminal sees a bar if they take more than a second."""
+  yield from tqdm.tqdm(
+    steps, what, total, unit=unit, disable=None, delay=1, leave=False
+  )
+
+
+def watched_rows(
+  parts: Iterable, what: str, size: Callable, total: int | None = None
+) -> Iterator:
+  """Yields parts of rows, as `watched`; `size` returns the rows of a part."""
+  with tqdm.tqdm(
+    desc=what, total=total, unit='row', disable=None, delay=1, leave=False
+  ) as bar:
+    for part in parts:
+      yield part
+      bar.update(size(part))

@@ -1,0 +1,447 @@
+"""One's own rows of features as federated data: a table (`datasets.tables`) or `.npz`.
+
+A row has a class, perhaps a user, an id and a mark of the test part, and
+numbers. A column of lists of one length, in Parquet and JSON, is as many features.
+Classes of a table are numbered in the order of their names, whole numbers as
+numbers. Features are standardised by the rows that clients hold: less their
+mean, over their standard deviation. (A deployed system would compute both from
+the clients' sums.)
+"""
+
+import itertools
+import os
+import pathlib
+import sys
+from collections.abc import Sequence
+from typing import NamedTuple
+
+import numpy as np
+import pandas as pd
+
+from datasets import arrays as arrays_lib
+from datasets import examples as examples_lib
+from datasets import tables
+from datasets.splits import inputs
+from datasets.splits import own
+from tff_xc import errors
+from tff_xc import memory
+from tff_xc import wording
+from tff_xc.data import client_data
+from tff_xc.data import fingerprint
+from tff_xc.data import pool as pool_lib
+
+# Rows at a time.
+_ROWS = 1 << 14
+_IS_TEST = {
+  **dict.fromkeys(('test', 'true', '1', 'yes'), True),
+  **dict.fromkeys(('train', 'false', '0', 'no', '', 'none', 'nan'), False),
+}
+_BOOL = {
+  **dict.fromkeys(('true', 'True', 'TRUE'), 1.0),
+  **dict.fromkeys(('false', 'False', 'FALSE'), 0.0),
+}
+
+
+class Columns(NamedTuple):
+  """The columns of a table.
+
+  Attributes:
+    label: the classes, text or numbers.
+    user: the users; empty: 'user_id', if the table has it.
+    id: what a split calls the rows; empty: 'image_id', if the table has it.
+    test: marks test rows by test, true, 1 or yes, and others by train, false, 0,
+      no or nothing; empty: no row is marked.
+    features: empty: all others that hold numbers.
+  """
+
+  label: str = 'class'
+  user: str = ''
+  id: str = ''
+  test: str = ''
+  features: tuple[str, ...] = ()
+
+
+DEFAULT = Columns()
+
+
+class Table(NamedTuple):
+  """The N rows of a file."""
+
+  x: np.ndarray  # float64 [N, D], finite.
+  features: list[str]  # The names of their columns.
+  labels: list[str]
+  users: list[str]  # Empty if the table has none.
+  ids: list[str]  # Likewise.
+  is_test: np.ndarray | None  # bool [N]; None: no row is marked.
+
+
+def load(
+  path: str | os.PathLike,
+  choice: own.Choice,
+  columns: Columns = DEFAULT,
+  *,
+  standardise: bool = True,
+) -> client_data.FederatedDataset:
+  """Loads rows of features.
+
+  Args:
+    path: a table, or a .npz, see `datasets.arrays`.
+    choice: the clients and the test; its `test_file` is a second table.
+    columns: of the table.
+    standardise: whether to standardise features.
+
+  Returns:
+    The data set; `x` is float32 [D].
+
+  Raises:
+    errors.InputError: a file is missing or damaged, lacks a column, or has a
+      feature that is no finite number; there are fewer than two classes.
+  """
+  path = pathlib.Path(path)
+  if path.suffix.lower() == '.npz':
+    return _of_arrays(path, choice, columns, standardise)
+  table = read(path, columns)
+  size = len(table.x)
+  test = None if table.is_test is None else np.flatnonzero(table.is_test)
+  if choice.test_file:
+    if test is not None:
+      raise errors.InputError(
+        f'{path} has test rows, marked by {columns.test!r}; leave out'
+        ' --test_file or --test_column'
+      )
+    own.check_test_file(choice.test_file, path)
+    columns_of_test = columns._replace(user='', id='', test='')
+    other = read(choice.test_file, columns_of_test, table.features)
+    if other.x.shape[1] != table.x.shape[1]:
+      raise errors.InputError(
+        f'{choice.test_file} has {other.x.shape[1]} features and {path}'
+        f' {table.x.shape[1]}; give rows of one form'
+      )
+    test = np.arange(size, size + len(other.x))
+    table = table._replace(
+      x=np.concatenate([table.x, other.x]), labels=table.labels + other.labels
+    )
+    choice = choice._replace(test_file='')
+  data = _labelled(table, size, test, path, columns)
+  clients, test, held_out = own.parts(
+    data, choice, str(path), 'name --user_column, or '
+  )
+  # An unnamed id would be a feature.
+  names = ', '.join(table.features)
+  names = names if len(names) < 200 else f'{names[:200]} ...'
+  how = ', standardised by the training rows' if standardise else ''
+  found = wording.count(len(table.features), 'feature')
+  print(f'{path}: {found}{how}: {names}', file=sys.stderr)
+  [x] = _scaled([table.x], clients.numbers, standardise)
+  pool = pool_lib.in_memory(x, data.labels)
+  return client_data.FederatedDataset(
+    name=path.name.partition('.')[0],
+    num_classes=len(data.class_names),
+    train=client_data.PartitionedClientData(pool, clients),
+    test=None if test is None else pool.subset(test),
+    exact=False,  # Processors add in different orders.
+    source_checksum=_checksum(table.x, data.labels, test),
+    class_names=data.class_names,
+    held_out=held_out,
+  )
+
+
+def _labelled(
+  table: Table, size: int, test, path, columns: Columns
+) -> examples_lib.Examples:
+  """Returns the rows without their features; a second file's follow `size`."""
+  classes = examples_lib.Codes()
+  classes.add(table.labels)
+  labels, class_names = examples_lib.sorted_codes(classes)
+  if len(class_names) < 2:
+    raise errors.InputError(
+      f'{path}: the column {columns.label!r} has one class only; give at least'
+      ' two classes'
+    )
+  ids = range(size)
+  if table.ids:
+    ids = examples_lib.texts([table.ids])
+    if len(set(table.ids)) < len(ids):
+      raise errors.InputError(
+        f'{path}: two rows have one id; name another --id_column'
+      )
+  users, user_names = None, ()
+  if table.users:
+    codes = examples_lib.Codes()
+    codes.add(table.users)
+    users, user_names = inputs.named_users(codes)
+    users = np.append(users, np.full(len(labels) - size, -1, np.int32))
+  return examples_lib.Examples(
+    labels, class_names, ids, users, user_names, test
+  )
+
+
+def read(
+  path: str | os.PathLike, columns: Columns, features: Sequence[str] = ()
+) -> Table:
+  """Reads a table.
+
+  Args:
+    path: the file.
+    columns: their names.
+    features: the features that it must have; none: as `columns` says.
+
+  Raises:
+    errors.InputError: the file is missing or damaged, lacks a column, has an
+      empty class, user or id, or a feature that is no finite number.
+  """
+  path = pathlib.Path(path)
+  found = header(path)
+  roles = _roles(path, found, columns)
+  names = list(features) or _candidates(found, columns, roles)
+  _require(path, found, names)
+  test = roles.pop('test', '')
+  text, parts, marks, size = {role: [] for role in roles}, [], [], 0
+
+  def batches():
+    raw = list(filter(None, [*names, test]))
+    return tables.batches(path, list(roles.values()), raw=raw)
+
+  if not (features or columns.features):
+    # Columns without numbers may be large: the rest of the file is read without.
+    for batch in itertools.islice(batches(), 1):
+      names = [n for n in names if _holds_numbers(_series(batch.raw[n]))]
+    if not names:
+      raise errors.InputError(
+        f'{path} has no column of numbers beside {", ".join(roles.values())};'
+        ' give --feature_columns=NAME,NAME'
+      )
+  for batch in batches():
+    for role, column in roles.items():
+      if '' in batch.columns[column]:
+        where = batch.where(batch.columns[column].index(''))
+        raise errors.InputError(
+          f"{where}: {column!r} is ''; expected {role}: fill it in, or leave the"
+          ' row out'
+        )
+      text[role] += batch.columns[column]
+    if test:
+      marks += _marks(batch, test)
+    parts.append(np.hstack([_numbers(batch, name) for name in names]))
+    size += parts[-1].nbytes
+    what = f'{batch.where(-1)} and what is before it'
+    memory.require(size, what, 'give a smaller table')
+  if not parts:
+    raise errors.InputError(f'{path} has no rows; give a table with some')
+  return Table(
+    np.concatenate(parts),
+    names,
+    text['class'],
+    text.get('user', []),
+    text.get('id', []),
+    np.array(marks, bool) if test else None,
+  )
+
+
+def header(path: str | os.PathLike) -> list[str]:
+  """Returns the names of a table's columns; errors are those of `read`."""
+  path = pathlib.Path(path)
+  if not tables.form(path):
+    raise errors.InputError(
+      f'{path} is no table; give {", ".join(tables.FORMS)} or .npz'
+    )
+  if not path.is_file():
+    raise errors.InputError(f'{path} is no file; give a table')
+  return tables.header(path)
+
+
+def _roles(path, found: list[str], columns: Columns) -> dict[str, str]:
+  """Returns the column of each role: 'class', 'user', 'id', 'test'."""
+  _require(path, found, [columns.label], 'name it with --label_column')
+  roles = {'class': columns.label}
+  for role, column, otherwise in (
+    ('user', columns.user, 'user_id'),
+    ('id', columns.id, 'image_id'),
+    ('test', columns.test, ''),
+  ):
+    if column:
+      _require(path, found, [column])
+      roles[role] = column
+    elif otherwise in found:
+      roles[role] = otherwise
+  return roles
+
+
+def _require(path, found, wanted, hint: str = 'name another column') -> None:
+  for name in wanted:
+    if name not in found:
+      shown = ', '.join(map(str, found))
+      shown = shown if len(shown) < 200 else f'{shown[:200]} ...'
+      raise errors.InputError(
+        f'{path} has no column {name!r}, it has {shown}; {hint}'
+      )
+
+
+def _candidates(found: list[str], columns: Columns, roles) -> list[str]:
+  """Returns the columns of features: those named, or all that may be."""
+  if not columns.features:
+    # A column without a name is the rows' index, as pandas writes it.
+    return [name for name in found if name and name not in roles.values()]
+  for name in columns.features:
+    if name in roles.values() or columns.features.count(name) > 1:
+      raise errors.InputError(
+        f'--feature_columns: {name!r} is given twice, or is the column of the'
+        ' class, the user, the id or the test; leave it out'
+      )
+  return list(columns.features)
+
+
+def _series(values) -> pd.Series:
+  """Returns a column: float64 if all its cells are numbers, or true and false."""
+  if hasattr(values, 'to_pandas'):
+    return values.to_pandas()
+  column = pd.Series(values, dtype=object)
+  try:
+    numbers = pd.to_numeric(column, 'coerce')
+    if not numbers.notna().all():
+      numbers = column.map(_BOOL)
+  except TypeError:  # JSON's lists and objects.
+    return column
+  return numbers.astype(np.float64) if numbers.notna().all() else column
+
+
+def _holds_numbers(column: pd.Series) -> bool:
+  """Whether most cells are numbers; a feature's other cells are errors."""
+  if column.dtype.kind in 'fiub' or _is_lists(column):
+    return True
+  if column.dtype != object:
+    return False  # Dates, for example.
+  try:
+    return pd.to_numeric(column, 'coerce').notna().mean() > 0.5
+  except TypeError:  # JSON's objects.
+    return False
+
+
+def _is_lists(column: pd.Series) -> bool:
+  return column.dtype == object and any(
+    isinstance(cell, np.ndarray | list) for cell in column
+  )
+
+
+def _numbers(batch: tables.Batch, name: str) -> np.ndarray:
+  """Returns float64 [rows, 1], or [rows, k] of a column of lists."""
+  column = _series(batch.raw[name])
+  is_lists = _is_lists(column)
+  try:
+    x = np.stack(column) if is_lists else column.to_numpy()[:, None]
+    x = x.astype(np.float64)
+  except (ValueError, TypeError) as e:
+    if is_lists:
+      raise errors.InputError(
+        f'{batch.where(0)} or below: the lists of column {name!r} are not numbers'
+        ' of one length; make them so, or name other --feature_columns'
+      ) from e
+    x = np.array([[_number(cell)] for cell in column])
+  bad = np.argwhere(~(np.abs(x) <= np.finfo(np.float32).max))
+  if len(bad):
+    row = bad[0][0]
+    raise errors.InputError(
+      f'{batch.where(row)}: {name!r} is {str(column.iloc[row])[:40]!r}; expected a'
+      ' finite number: mend it, leave the row out, or name other --feature_columns'
+    )
+  return x
+
+
+def _number(cell) -> float:
+  try:
+    return float(cell)
+  except (ValueError, TypeError):
+    return np.nan
+
+
+def _marks(batch: tables.Batch, column: str) -> list[bool]:
+  """Returns whether each row is marked as one of the test."""
+  values = batch.raw[column]
+  values = values.to_pylist() if hasattr(values, 'to_pylist') else values
+  texts = [str(value).strip().lower().removesuffix('.0') for value in values]
+  for row, text in enumerate(texts):
+    if text not in _IS_TEST:
+      raise errors.InputError(
+        f'{batch.where(row)}: {column!r} is {str(values[row])!r}; expected test,'
+        ' train, true, false, 1, 0: mend it, or leave the row out'
+      )
+  return [_IS_TEST[text] for text in texts]
+
+
+def read_arrays(path: str | os.PathLike) -> arrays_lib.Arrays:
+  """Reads a .npz of features and checks it; errors are those of `load`."""
+  arrays = arrays_lib.read(path)
+  for part in arrays_lib.present(arrays):
+    x, what = arrays[f'{part}x'], f'{path}: {part}x'
+    if x.ndim != 2 or not x.shape[1] or x.dtype.kind not in 'fiub':
+      raise errors.InputError(
+        f'{what} is {x.dtype} {list(x.shape)}; expected numbers [N, D], a row of D'
+        ' features for each example; images are --task=images'
+      )
+    for start in range(0, len(x), _ROWS):
+      block = x[start : start + _ROWS].astype(np.float64)
+      bad = np.argwhere(~(np.abs(block) <= np.finfo(np.float32).max))
+      if len(bad):
+        row, column = bad[0]
+        raise errors.InputError(
+          f'{what}[{start + row}, {column}] is {block[row, column]}; expected'
+          ' finite numbers: mend it, or leave the row out'
+        )
+  return arrays
+
+
+def _of_arrays(
+  path: pathlib.Path, choice, columns: Columns, standardise: bool
+) -> client_data.FederatedDataset:
+  """Loads a .npz, as `load`."""
+  if columns != DEFAULT:
+    raise errors.InputError(
+      f'{path} has arrays and no columns; leave out --label_column,'
+      ' --user_column, --id_column, --test_column and --feature_columns'
+    )
+  arrays = read_arrays(path)
+  if choice.test_file:
+    raise errors.InputError(
+      f'--test_file={choice.test_file}: the test rows of {path} are its arrays'
+      ' test_x and test_y; leave the flag out'
+    )
+  parts = arrays_lib.parts(path, arrays, choice)
+  names = [f'{part}x' for part in arrays_lib.present(arrays)]
+  labels = [arrays[f'{part}y'] for part in arrays_lib.present(arrays)]
+  raw = [arrays[name] for name in names]
+  scaled = _scaled(raw, parts.clients.numbers, standardise)
+  return arrays_lib.federated(
+    path,
+    {**arrays, **dict(zip(names, scaled, strict=True))},
+    parts,
+    exact=False,  # Processors add in different orders.
+    source_checksum=_checksum(*raw, *labels, parts.test),
+  )
+
+
+def _scaled(parts: list, rows: np.ndarray, standardise: bool) -> list:
+  """Returns float32 copies; `rows` of the first part set mean and deviation."""
+  mean, deviation = 0.0, 1.0
+  if standardise and len(rows):
+    first = parts[0][rows[0]].astype(np.float64)
+    mean = _mean(parts[0], rows, lambda x: x)
+    deviation = np.sqrt(_mean(parts[0], rows, lambda x: (x - mean) ** 2))
+    # The mean of equal numbers is rounded, so that they seem to deviate from it.
+    varies = _mean(parts[0], rows, lambda x: x != first) > 0
+    deviation = np.where(varies & (deviation > 0), deviation, 1.0)
+  scaled = [np.empty(x.shape, np.float32) for x in parts]
+  for x, new in zip(parts, scaled, strict=True):
+    for start in range(0, len(x), _ROWS):
+      block = x[start : start + _ROWS].astype(np.float64)
+      new[start : start + _ROWS] = (block - mean) / deviation
+  return scaled
+
+
+def _mean(x: np.ndarray, rows: np.ndarray, value) -> np.ndarray:
+  """Returns float64 [D], the mean of `value` over rows."""
+  blocks = np.array_split(rows, -(-len(rows) // _ROWS))
+  return sum(value(x[b].astype(np.float64)).sum(0) for b in blocks) / len(rows)
+
+
+def _checksum(*values: np.ndarray | None) -> str:
+  return fingerprint.checksum(np.zeros(0) if v is None else v for v in values)

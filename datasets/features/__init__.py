@@ -1,1 +1,0 @@
-"""One's own rows of features: tables and arrays."""

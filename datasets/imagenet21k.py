@@ -1,0 +1,201 @@
+"""ImageNet-21k: lists its images, wherever they lie, and deals them to clients.
+
+  n01440764/n01440764_10026.JPEG  in a folder, tar or zip
+  n01440764.tar                   in a folder or a tar (`datasets.images.packed`)
+  a text file                     a line for each image, SYNSET/NAME.JPEG; or .gz
+
+All give the same examples, in the order of the ids' bytes. The text file needs no
+images at all. Waghmare et al. (FedSS), section 4.1, have 25,691 clients with about
+400 images of 20 classes, and do not say how they were made; here a client has some
+shards of distinct classes.
+"""
+
+import dataclasses
+import itertools
+import os
+import pathlib
+from collections.abc import Iterator
+
+import numpy as np
+
+from datasets import examples as examples_lib
+from datasets import zip_members
+from datasets.images import names as names_lib
+from datasets.images import store as store_lib
+from datasets.splits import hold_out
+from datasets.splits import partitions
+from tff_xc import errors
+from tff_xc.data import partition as partition_lib
+
+_LISTS = ('.txt', '.txt.gz', '.lst', '.lst.gz')
+_SUFFIXES = '|'.join(suffix[1:] for suffix in names_lib.SUFFIXES)
+_AN_IMAGE = rf'^((\./)?([^/]+/)+[^/]+\.(?i:{_SUFFIXES}))?$'
+_LINES = 1 << 16
+# Streams of numpy generators: [seed, stream].
+_TEST, _DEAL = range(2)
+
+
+def read(path: str | os.PathLike) -> examples_lib.Examples:
+  """Lists the images; a class is a folder.
+
+  Raises:
+    errors.InputError: the input cannot be read or has no images; a line of the
+      text file is no image in a folder, or is there twice.
+  """
+  path = pathlib.Path(path)
+  if path.name.lower().endswith(_LISTS) and not path.is_dir():
+    found = names_lib.of_ids(path, _ids(path))
+  else:
+    found = store_lib.read(path)
+  facts = {'images': len(found.train), 'classes': len(found.class_names)}
+  return dataclasses.replace(found, facts=facts)
+
+
+def _ids(path: pathlib.Path) -> examples_lib.Texts:
+  """Returns the lines of a text file, in order."""
+  names, _ = names_lib.in_order(filter(None, _lines(path)), path)
+  if not len(names):
+    raise errors.InputError(
+      f'{path} has no lines; give SYNSET/NAME.JPEG in each'
+    )
+  if twice := np.flatnonzero(names_lib.equal_to_next(names))[:1].tolist():
+    [name] = names.take(twice)
+    before, line, *_ = [i for i, n in enumerate(_lines(path), 1) if n == name]
+    raise errors.InputError(
+      f'{path}, line {line:,}: {name!r} is in line {before:,} already; list each'
+      ' image once'
+    )
+  return names
+
+
+def _lines(path: pathlib.Path) -> Iterator[str]:
+  """Yields the names, and '' for blank lines."""
+  count = 0
+  try:
+    with zip_members.open_text(path) as file:
+      every = map(str.rstrip, zip_members.lines(file, path))
+      while lines := list(itertools.islice(every, _LINES)):
+        _check(path, lines, count)
+        count += len(lines)
+        yield from (line.removeprefix('./') for line in lines)
+  except zip_members.DAMAGE as e:
+    raise errors.InputError(
+      f'{path} cannot be read ({e}); give text, SYNSET/NAME.JPEG in each line'
+    ) from e
+
+
+def _check(path: pathlib.Path, lines: list[str], before: int) -> None:
+  import pyarrow as pa
+  import pyarrow.compute
+
+  right = pyarrow.compute.match_substring_regex(
+    pa.array(lines, pa.large_string()), _AN_IMAGE
+  )
+  if bad := np.flatnonzero(~right.to_numpy(zero_copy_only=False)).tolist():
+    raise errors.InputError(
+      f'{path}, line {before + bad[0] + 1:,}: {lines[bad[0]][:60]!r} is no'
+      ' SYNSET/NAME.JPEG; mend it, or leave it out'
+    )
+
+
+def split(
+  examples: examples_lib.Examples,
+  seed: int,
+  *,
+  test_share: float,
+  examples_per_shard: int,
+  shards_per_client: int,
+) -> partitions.Split:
+  """Holds out a share of each class, and deals the rest (`deal`).
+
+  Args:
+    examples: one with a label below 0 goes to nobody.
+    seed: of all draws.
+    test_share: of each class, rounded up or down at random; none of a class with
+      one example.
+    examples_per_shard: see `deal`.
+    shards_per_client: see `deal`.
+
+  Raises:
+    errors.InputError: no example is held out, or none is left to be dealt.
+  """
+  labels = examples.labels
+  test = hold_out.by_fraction(labels, test_share, [seed, _TEST], 'test_share')
+  left = labels.copy()
+  left[test] = -1
+  train = deal(
+    left,
+    examples_per_shard=examples_per_shard,
+    shards_per_client=shards_per_client,
+    seed=[seed, _DEAL],
+  )
+  return partitions.Split(train, test)
+
+
+def deal(
+  labels: np.ndarray, *, examples_per_shard: int, shards_per_client: int, seed
+) -> partition_lib.Partition:
+  """Cuts each class into shards, and deals them to clients at random.
+
+  A class's examples are shuffled and cut; its last shard has the rest. A client
+  has no two shards of one class. All shards are dealt: there are as few clients as
+  that takes, and some have one shard less than `shards_per_client`. (If a class
+  has more shards than there would be clients, there are as many clients as it has
+  shards, and all have fewer.)
+
+  Args:
+    labels: int [N]; an example with a label below 0 goes to nobody.
+    examples_per_shard: b.
+    shards_per_client: s.
+    seed: of the cuts and the clients.
+
+  Raises:
+    errors.InputError: no example has a label.
+  """
+  random = np.random.default_rng(seed)
+  order = random.permutation(np.flatnonzero(labels >= 0))
+  if not len(order):
+    raise errors.InputError('no example has a label; give labelled examples')
+  # Classes in random order: clients that are neighbours have nothing in common.
+  place_of_class = random.permutation(int(labels.max()) + 1).astype(np.int32)
+  places = place_of_class[labels[order]]
+  by_class = np.argsort(places, kind='stable')
+  order, places = order[by_class], places[by_class]
+  counts = np.bincount(places)
+  shards = -(-counts // examples_per_shard)
+  owners = _owners(shards, shards_per_client, random)
+  rank = np.arange(len(order)) - np.repeat(np.cumsum(counts) - counts, counts)
+  shard = (np.cumsum(shards) - shards)[places] + rank // examples_per_shard
+  owner = np.full(len(labels), -1, np.int32)
+  owner[order] = owners[shard]
+  return partition_lib.of_places(owner, list(map(str, range(owners.max() + 1))))
+
+
+def _owners(shards: np.ndarray, shards_per_client: int, random) -> np.ndarray:
+  """Returns int64 [S]: the client of each shard.
+
+  The shards, class by class, are dealt in turns of one shard a client. Within a
+  turn the clients come in random order. A class has no more shards than there are
+  clients. So only a class that goes on from one turn into the next could give a
+  client two shards; those of the second turn go to clients without one.
+
+  Args:
+    shards: int [n], the shards of each class.
+    shards_per_client: the most shards of a client.
+    random: a numpy generator.
+  """
+  total = int(shards.sum())
+  clients = max(-(-total // shards_per_client), int(shards.max()))
+  class_of = np.repeat(np.arange(len(shards)), shards)
+  owners = np.empty(total, np.int64)
+  for start in range(0, total, clients):
+    turn = random.permutation(clients)
+    size = min(clients, total - start)
+    if start and class_of[start] == class_of[start - 1]:
+      first, last = np.searchsorted(class_of, class_of[start] + np.arange(2))
+      has_one = np.isin(turn, owners[first:start])
+      chosen = np.zeros(clients, bool)
+      chosen[np.flatnonzero(~has_one)[: last - start]] = True
+      turn = np.append(turn[chosen], turn[~chosen])
+    owners[start : start + size] = turn[:size]
+  return owners

@@ -1,0 +1,413 @@
+"""iNaturalist-User-120k and iNaturalist-Geo: photographs of iNaturalist 2017.
+
+  train2017.json, val2017.json   COCO's form: images (id, file_name), categories
+                                 (id, name, supercategory), annotations (image_id,
+                                 category_id); or train_val2017.zip with both
+  inat2017_locations.zip         train2017_locations.json, or that file: an array
+                                 of {id, lat, lon, date, user_id}, null for unknown
+
+All are read as streams. An image's id in splits is its file's name without folder
+and suffix, as in TFF's files. https://github.com/visipedia/inat_comp, 2017.
+
+Of the classes with at least 100 training images 100 are drawn. Their clients are
+the users that took them, or cells of the earth (Hsu, Qi and Brown: Federated
+Visual Classification with Real-World Data Distribution, ECCV 2020). Cells are those
+of S2, Google's division of the sphere: the six faces of a cube are cells of level 0,
+and each cell has four children, to level 30. A cell's id has 64 bits: three for the
+face, two for each level, then a one and zeros; so a cell's parents are prefixes of
+it. https://s2geometry.io.
+"""
+
+import array
+import collections
+import dataclasses
+import math
+import pathlib
+from collections.abc import Callable
+from collections.abc import Iterator
+from collections.abc import Sequence
+from typing import Any
+from typing import NamedTuple
+from typing import NoReturn
+
+import numpy as np
+
+from datasets import examples as examples_lib
+from datasets import json_text
+from datasets import zip_members
+from datasets.splits import hold_out
+from datasets.splits import partitions
+from datasets.splits import split_files
+from tff_xc import errors
+from tff_xc.data import partition as partition_lib
+
+TRAIN, VALIDATION = 'train2017.json', 'val2017.json'
+LOCATIONS = 'train2017_locations.json'
+# Archives in which a file may lie, as it is distributed.
+_ARCHIVES = {
+  TRAIN: 'train_val2017.zip',
+  VALIDATION: 'train_val2017.zip',
+  LOCATIONS: 'inat2017_locations.zip',
+}
+_SITE = 'https://github.com/visipedia/inat_comp/tree/master/2017'
+_GET_IT = f'get it from {_SITE}'
+_LEVELS = 30  # Of S2's cells.
+
+
+def read(
+  path: pathlib.Path, *, positions: bool = False
+) -> examples_lib.Examples:
+  """Lists the images of train2017.json; those of val2017.json are the test.
+
+  Classes are in the order of their ids. A name that two classes have is followed
+  by the id.
+
+  Args:
+    path: the folder of the files.
+    positions: whether to read where images were taken, in place of by whom.
+
+  Raises:
+    errors.InputError: a file is missing or damaged, an image has no category or
+      several, two images have one name, or the files do not fit each other.
+  """
+  files = {name: _find(path, name) for name in _ARCHIVES}
+  train, test = _annotations(files[TRAIN]), _annotations(files[VALIDATION])
+  if unknown := sorted(set(test.names) - set(train.names)):
+    raise errors.InputError(
+      f'{files[VALIDATION]} has the category {unknown[0]}, which'
+      f' {files[TRAIN]} has not; give files of one year'
+    )
+  taken_at, users, user_names = _locations(files[LOCATIONS], train.ids)
+  class_ids = sorted(train.names)
+  times = collections.Counter(train.names.values())
+  names = [train.names[i] for i in class_ids]
+  names = [
+    f'{name} {i}' if times[name] > 1 else name
+    for i, name in zip(class_ids, names, strict=True)
+  ]
+  facts = {
+    f'images in {TRAIN}': len(train.ids),
+    f'images in {VALIDATION}': len(test.ids),
+    f'categories in {TRAIN}': len(names),
+    'images without user': int((users < 0).sum()),
+    'images without coordinates': int(np.isnan(taken_at[:, 0]).sum()),
+  }
+  if archive := zip_members.find(files[LOCATIONS]):
+    checksum = split_files.md5(archive.archive)
+    facts[f'md5 of {_ARCHIVES[LOCATIONS]}'] = checksum
+  parts = [
+    examples_lib.Examples(
+      np.searchsorted(class_ids, part.categories).astype(np.int32),
+      names,
+      part.stems,
+      facts=facts,
+    )
+    for part in (train, test)
+  ]
+  found = examples_lib.of_parts(*parts)
+  nobody = np.full(len(test.ids), -1, np.int32)
+  if not positions:
+    users = np.append(users, nobody)
+    return dataclasses.replace(found, users=users, user_names=user_names)
+  nowhere = np.full((len(test.ids), 2), np.nan)
+  return dataclasses.replace(
+    found, positions=np.concatenate([taken_at, nowhere])
+  )
+
+
+def _find(path: pathlib.Path, name: str) -> pathlib.Path:
+  """Returns where a file is: in the folder, or in a zip there."""
+  for place in (path / name, path / _ARCHIVES[name] / name):
+    if zip_members.is_file(place):
+      return place
+  raise errors.InputError(
+    f'--input={path} has no {name}, nor {_ARCHIVES[name]} with it; give the folder'
+    f' with {", ".join(sorted(set(_ARCHIVES.values())))} of {_SITE}'
+  )
+
+
+class _Annotations(NamedTuple):
+  """A file's images, by id: names of files and ids of categories, with names."""
+
+  ids: np.ndarray
+  stems: examples_lib.Texts
+  categories: np.ndarray
+  names: dict[int, str]
+
+
+def _open(path: pathlib.Path) -> tuple[Any, json_text.Text]:
+  """Opens a JSON file, also in a zip; returns the file and its text."""
+  with json_text.readable(path, _GET_IT):
+    file = zip_members.open_text(path)
+  return file, json_text.Text(path, file, _GET_IT)
+
+
+def _objects(
+  text: json_text.Text, what: str
+) -> Iterator[tuple[dict, Callable]]:
+  """Yields the objects of an array, each with what to call if it is damaged."""
+  rows = text.items(what)
+  for number, item in enumerate(
+    examples_lib.watched(rows, f'reading {text.path.name}, {what}', 'row')
+  ):
+
+    def fail(expected: str, number=number, item=item) -> NoReturn:
+      raise errors.InputError(
+        f'{text.path}, {what}[{number}] is {str(item)[:80]}; expected {expected}:'
+        f' {_GET_IT}'
+      )
+
+    if not isinstance(item, dict):
+      fail('an object')
+    yield item, fail
+
+
+def _value(item: dict, key: str, kind: type, fail: Callable) -> Any:
+  """Returns a whole number of 64 bits, or a text that is not blank."""
+  value = item.get(key)
+  if type(value) is not kind:
+    fail(f'"{key}" as {"text" if kind is str else "a whole number"}')
+  if kind is str and not value.strip():
+    fail(f'"{key}" as text')
+  if kind is int and not -(2**63) <= value < 2**63:
+    fail(f'"{key}" as a whole number')
+  return value
+
+
+def _annotations(path: pathlib.Path) -> _Annotations:
+  """Reads annotations in COCO's form; the file's keys may come in any order."""
+  import pandas as pd
+
+  columns = {
+    'images': {'id': int, 'file_name': str},
+    'categories': {'id': int, 'name': str},
+    'annotations': {'image_id': int, 'category_id': int},
+  }
+  found = {}
+  file, text = _open(path)
+  with file:
+    for key in text.keys('the file'):
+      if key not in columns or key in found:
+        text.value(f'"{key}"')
+        continue
+      found[key] = [
+        array.array('q') if kind is int else []
+        for kind in columns[key].values()
+      ]
+      for item, fail in _objects(text, key):
+        for (name, kind), values in zip(
+          columns[key].items(), found[key], strict=True
+        ):
+          values.append(_value(item, name, kind, fail))
+    text.end()
+  if missing := [key for key in columns if key not in found]:
+    raise errors.InputError(
+      f'{path} has no "{missing[0]}", expected an object with'
+      f' {", ".join(columns)}; {_GET_IT}'
+    )
+  (ids, files), (category_ids, names) = found['images'], found['categories']
+  place = pd.Index(np.array(ids, np.int64))
+  if not len(place):
+    raise errors.InputError(f'{path} has no images; {_GET_IT}')
+  stems = examples_lib.TextParts()
+  stems.add([n.rpartition('/')[2].rpartition('.')[0] for n in files])
+  for what, again in (
+    ('the id', place[place.duplicated()]),
+    ('files of the name', stems.repeated() or ()),
+  ):
+    if len(again):
+      raise errors.InputError(
+        f'{path}: two images have {what} {again[0]!r}; {_GET_IT}'
+      )
+  of_image, of_category = (np.array(v, np.int64) for v in found['annotations'])
+  rows = place.get_indexer(of_image)
+  known = set(category_ids)
+  for key, bad in (
+    ('image', of_image[rows < 0].tolist()),
+    (
+      'category',
+      [c for c in np.unique(of_category).tolist() if c not in known],
+    ),
+  ):
+    if bad:
+      raise errors.InputError(
+        f'{path}: "annotations" has the {key}_id {bad[0]}, which its list lacks;'
+        f' {_GET_IT}'
+      )
+  counts = np.bincount(rows, minlength=len(place))
+  if (other := np.flatnonzero(counts != 1)).size:
+    raise errors.InputError(
+      f'{path}: the image {place[other[0]]} has {counts[other[0]]} annotations,'
+      f' expected one; {_GET_IT} (not the bounding boxes)'
+    )
+  categories = np.empty(len(place), np.int64)
+  categories[rows] = of_category
+  names = dict(zip(category_ids, map(str.strip, names), strict=True))
+  return _Annotations(place.to_numpy(), stems.texts(), categories, names)
+
+
+def _locations(
+  path: pathlib.Path, ids: np.ndarray
+) -> tuple[np.ndarray, np.ndarray, list[str]]:
+  """Reads where and by whom images were taken.
+
+  Args:
+    path: the file, which may lie in a zip.
+    ids: int64 [N], the ids of the images that matter, each once.
+
+  Returns:
+    Latitudes and longitudes in degrees, float64 [N, 2], NaN for unknown ones and
+    for what is no such place; users, int32 [N], -1 for unknown; and their names.
+  """
+  place = {number: i for i, number in enumerate(ids.tolist())}
+  positions = np.full((len(ids), 2), np.nan)
+  users, codes = np.full(len(ids), -1, np.int32), {}
+  seen = np.zeros(len(ids), bool)
+  file, text = _open(path)
+  with file:
+    for item, fail in _objects(text, 'the array'):
+      row = place.get(_value(item, 'id', int, fail))
+      if row is None:
+        continue
+      if seen[row]:
+        fail('each "id" once')
+      seen[row] = True
+      where = [item.get('lat'), item.get('lon')]
+      for key, value in zip(('lat', 'lon'), where, strict=True):
+        if type(value) not in (int, float, type(None)):
+          fail(f'"{key}" as a number, or null')
+      latitude, longitude = (math.nan if v is None else v for v in where)
+      if abs(latitude) <= 90 and abs(longitude) <= 180:  # False for NaN.
+        positions[row] = latitude, longitude
+      if name := _name(item.get('user_id'), fail):
+        users[row] = codes.setdefault(name, len(codes))
+    text.end()
+  if not seen.any():
+    raise errors.InputError(
+      f'{path} has none of the {len(ids):,} images; give files of one year'
+    )
+  return positions, users, list(codes)
+
+
+def _name(value: Any, fail) -> str | None:
+  """Returns the name of a user; None: unknown. Tables write 12 as 12.0."""
+  if isinstance(value, float):
+    value = int(value) if value.is_integer() else None
+  if type(value) not in (int, str, type(None)):
+    fail('"user_id" as a number or text, or null')
+  name = '' if value is None else str(value).strip()
+  return name if name not in ('', 'NA') else None
+
+
+def by_user(
+  examples: examples_lib.Examples, seed: int, *, images_per_class: int
+) -> partitions.Split:
+  """Makes a client of each user of the images drawn."""
+  numbers, classes = _balanced(examples, seed, images_per_class)
+  users = np.full(len(examples), -1, np.int32)
+  users[numbers] = examples.users[numbers]
+  drawn = dataclasses.replace(examples, users=users)
+  return partitions.Split(partitions.users(drawn), classes=classes)
+
+
+def by_cell(
+  examples: examples_lib.Examples,
+  seed: int,
+  *,
+  images_per_class: int,
+  least_share: float,
+  most: int,
+) -> partitions.Split:
+  """Makes a client of each cell that has images drawn, as `of_cells`."""
+  numbers, classes = _balanced(examples, seed, images_per_class)
+  clients = of_cells(examples.positions, numbers, most, least_share * most)
+  return partitions.Split(clients, classes=classes)
+
+
+def _balanced(examples, seed: int, images_per_class: int):
+  """Returns the images drawn of the classes that have enough, and the classes."""
+  order, rank, sizes = hold_out.ranked_by_class(
+    examples.labels, np.random.default_rng(seed)
+  )
+  drawn = order[(rank < images_per_class) & (sizes >= images_per_class)]
+  if not len(drawn):
+    raise errors.InputError(
+      f'no class has {images_per_class:,} images; lower --images_per_class'
+    )
+  return np.sort(drawn), np.unique(examples.labels[drawn])
+
+
+def leaves(positions: np.ndarray) -> np.ndarray:
+  """Returns uint64 [N], the cells of level 30.
+
+  Args:
+    positions: float64 [N, 2], latitude and longitude in degrees.
+  """
+  import s2geometry as s2
+
+  point = s2.S2LatLng.FromDegrees
+  ids = (s2.S2CellId(point(*both)).id() for both in positions.tolist())
+  return np.fromiter(ids, np.uint64, len(positions))
+
+
+def parents(cells: np.ndarray, level: int) -> np.ndarray:
+  """Returns uint64 [N], the cells of a level that contain cells of level 30."""
+  lowest = np.uint64(1) << np.uint64(2 * (_LEVELS - level))
+  return (cells & (~lowest + np.uint64(1))) | lowest
+
+
+def token(cell: int) -> str:
+  """Returns S2's text of a cell: its id in hexadecimal digits, without zeros."""
+  return f'{cell:016x}'.rstrip('0')
+
+
+def divide(cells: np.ndarray, most: int) -> np.ndarray:
+  """Divides the sphere until no cell has more than `most` of some points.
+
+  Cells of level 30 are not divided: points at one place stay together.
+
+  Args:
+    cells: uint64 [N], the points' cells of level 30.
+    most: points of a cell.
+
+  Returns:
+    uint64 [N], the cell of each point.
+  """
+  found = np.empty(len(cells), np.uint64)
+  rest = np.arange(len(cells))
+  for level in range(_LEVELS + 1):
+    above = parents(cells[rest], level)
+    _, code, counts = np.unique(above, return_inverse=True, return_counts=True)
+    small = (counts <= most)[code] | (level == _LEVELS)
+    found[rest[small]] = above[small]
+    rest = rest[~small]
+  return found
+
+
+def of_cells(
+  positions: np.ndarray, numbers: Sequence[int], most: int, least: float
+) -> partition_lib.Partition:
+  """Makes a client of each cell; its id is the cell's token.
+
+  Args:
+    positions: float64 [N, 2], latitude and longitude; NaN: unknown, nobody's.
+    numbers: the examples that may be dealt.
+    most: examples of a client, except where more are at one place.
+    least: cells with fewer examples are left out.
+
+  Raises:
+    errors.InputError: no cell remains.
+  """
+  numbers = np.asarray(numbers)
+  numbers = numbers[~np.isnan(positions[numbers, 0])]
+  cells = divide(leaves(positions[numbers]), most)
+  ids, code, counts = np.unique(cells, return_inverse=True, return_counts=True)
+  enough = counts >= least
+  if not enough.any():
+    raise errors.InputError(
+      f'no S2 cell has {least:g} of the {len(numbers):,} images whose place is'
+      ' known; lower --least_share'
+    )
+  owners = np.full(len(positions), -1)
+  owners[numbers[enough[code]]] = (np.cumsum(enough) - 1)[code[enough[code]]]
+  return partition_lib.of_places(owners, list(map(token, ids[enough].tolist())))

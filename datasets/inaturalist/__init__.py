@@ -1,1 +1,0 @@
-"""iNaturalist-User-120k and iNaturalist-Geo: photographs of iNaturalist 2017."""

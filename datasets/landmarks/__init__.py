@@ -1,1 +1,0 @@
-"""Landmarks-User-160k: photographs of Google Landmarks v2, clients are authors."""

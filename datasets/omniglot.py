@@ -1,0 +1,298 @@
+"""Omniglot, with the drawers of each alphabet as clients.
+
+Lake, Salakhutdinov, Tenenbaum: Human-level concept learning through
+probabilistic program induction, Science 350 (2015). 1,623 characters of 50
+alphabets, each drawn once by 20 people. Drawers are numbered within their
+alphabet, so 'Greek/07' and 'Latin/07' are two people.
+
+The 964 background classes are the n classes. The first drawers of each
+background alphabet are the training clients (480 with the default 16); the
+other drawers' images are the top-1 test (3,856 with the default). The 659
+evaluation classes are never trained on. Their 13,180 images are the retrieval
+test, with labels of their own from 0 to 658.
+
+Two sources have the same 32,460 drawings under the same numbers:
+
+- `omniglot_1623.npz`: one file of packed bits (see `_of_npz`);
+- the official `images_background` and `images_evaluation`, each a folder or a
+  `.zip`, with files `<Alphabet>/character<NN>/<id>_<drawer>.png`: 105×105, one
+  bit, black ink on white.
+
+Background classes have the first numbers. Within each part, classes are sorted
+by alphabet, then by character, both as strings: the order of the `.npz`.
+"""
+
+import dataclasses
+import os
+import pathlib
+import re
+from collections.abc import Callable
+
+import numpy as np
+import tensorflow as tf
+
+from datasets import npz
+from datasets.images import decode
+from datasets.images import store as store_lib
+from tff_xc import errors
+from tff_xc.data import client_data
+from tff_xc.data import partition
+from tff_xc.data import pool
+
+SIDE = 105  # pixels, of every drawing
+NPZ = 'omniglot_1623.npz'
+PARTS = ('images_background', 'images_evaluation')
+# Drawings are decoded in chunks of this size, which limits memory to 60 MB.
+_CHUNK = 1024
+_DRAWING = re.compile(r'(?:^|/)([^/]+/character\d+)/\d+_(\d+)\.png$')
+_GET_IT = (
+  'get images_background.zip and images_evaluation.zip again from '
+  'https://github.com/brendenlake/omniglot'
+)
+
+
+@dataclasses.dataclass(frozen=True)
+class Counts:
+  """The counts of a complete copy; a copy with other counts is refused."""
+
+  background: int = 964
+  evaluation: int = 659
+  alphabets: int = 50
+  drawers: int = 20
+
+  @property
+  def images(self) -> int:
+    return (self.background + self.evaluation) * self.drawers
+
+
+OFFICIAL = Counts()
+_Found = tuple[list[str], Callable[[np.ndarray], np.ndarray]]
+
+
+def load(
+  data_dir: str | os.PathLike,
+  *,
+  image_size: int = 28,
+  train_drawers: int = 16,
+  expected: Counts = OFFICIAL,
+) -> client_data.FederatedDataset:
+  """Loads Omniglot; images are decoded on demand.
+
+  Args:
+    data_dir: the directory of all data, see `find`.
+    image_size: pixels of an image's side, 1 to 105.
+    train_drawers: the number of drawers of each alphabet that train; the other
+      drawers are for the test.
+    expected: the counts that the files must have.
+
+  Returns:
+    The data set; `x` is uint8 [image_size, image_size], ink 255 on 0.
+
+  Raises:
+    InputError: a bad argument; data that are missing, damaged or incomplete.
+  """
+  drawers, num_classes = expected.drawers, expected.background
+  for name, value, most in (
+    ('image_size', image_size, SIDE),
+    ('train_drawers', train_drawers, drawers - 1),
+  ):
+    if not 1 <= value <= most:
+      raise errors.InputError(
+        f'{name} is {value}; Omniglot takes 1 to {most} here'
+      )
+  class_names, read_ink = find(data_dir, expected)
+  numbers = np.arange(expected.images)
+  labels = (numbers // drawers).astype(np.int32)
+
+  def read(numbers):
+    x = np.empty([len(numbers), image_size, image_size], np.uint8)
+    for start in range(0, len(numbers), _CHUNK):
+      chunk = slice(start, start + _CHUNK)
+      x[chunk] = shrink(read_ink(numbers[chunk]), image_size)
+    return x
+
+  spec = tf.TensorSpec([image_size, image_size], tf.uint8)
+  everything = pool.cached(pool.Pool(labels, spec, read))
+  background = labels < num_classes
+  first = numbers % drawers < train_drawers
+  retrieval = everything.subset(numbers[~background])
+  train = numbers[background & first]
+  owners = [
+    f'{class_names[number // drawers].split("/")[0]}/{number % drawers + 1:02d}'
+    for number in train
+  ]
+  return client_data.FederatedDataset(
+    name='omniglot',
+    num_classes=num_classes,
+    train=client_data.PartitionedClientData(
+      everything.subset(train), partition.of_owners(np.array(owners))
+    ),
+    test=everything.subset(numbers[background & ~first]),
+    retrieval=dataclasses.replace(retrieval, y=retrieval.y - num_classes),
+  )
+
+
+def shrink(ink: np.ndarray, size: int) -> np.ndarray:
+  """Resizes by area averaging, exactly.
+
+  A new pixel is the mean of the area of the old image that it covers. An old
+  pixel at its border counts with its covered part (OpenCV calls this
+  INTER_AREA). In units of 1/size of an old pixel these parts are whole numbers,
+  and so are all sums below, which float32 holds exactly. The result therefore
+  depends neither on the machine nor on the batches.
+
+  Args:
+    ink: uint8 [k, side, side] of 0 and 1.
+    size: the new side, at most the old.
+
+  Returns:
+    uint8 [k, size, size]: 255 times the share of ink, rounded.
+  """
+  side = ink.shape[-1]
+  new, old = np.arange(size)[:, None] * side, np.arange(side) * size
+  parts = np.minimum(new + side, old + size) - np.maximum(new, old)
+  parts = np.maximum(parts, 0).astype(np.float32)  # [size, side]
+  area = (parts @ ink.astype(np.float32) @ parts.T).astype(np.int64)
+  return ((255 * area + side * side // 2) // (side * side)).astype(np.uint8)
+
+
+def find(data_dir: str | os.PathLike, expected: Counts = OFFICIAL) -> _Found:
+  """Finds Omniglot in `<data_dir>/omniglot` or `<data_dir>`; decodes nothing.
+
+  The `.npz` has precedence over folders, and folders over zips.
+
+  Returns:
+    'Alphabet/characterNN' of each class, background first; and a function that
+    decodes drawings: int [k], numbers `class · drawers + drawer − 1` -> uint8
+    [k, 105, 105], ink 1. It raises InputError for a file that cannot be decoded.
+
+  Raises:
+    InputError: nothing is found, a file is damaged, or counts differ from
+      `expected`.
+  """
+  places = [pathlib.Path(data_dir) / 'omniglot', pathlib.Path(data_dir)]
+  for place in places:
+    if (place / NPZ).is_file():
+      return _of_npz(place / NPZ, expected)
+  for place in places:
+    forms = [(place / part, place / f'{part}.zip') for part in PARTS]
+    parts = [[path for path in form if path.exists()] for form in forms]
+    if all(parts):
+      return _of_pngs([found[0] for found in parts], expected)
+    if any(parts):
+      missing = PARTS[parts.index([])]
+      raise errors.InputError(
+        f'{place}: {missing} is missing beside {max(parts)[0].name}; put {missing}'
+        f' or {missing}.zip there'
+      )
+  raise errors.InputError(
+    f'no Omniglot in {places[0]} or {places[1]}: expected {NPZ}, or '
+    f'{PARTS[0]} and {PARTS[1]} as folders or .zip files; {_GET_IT}, '
+    'or name another directory with --data_dir'
+  )
+
+
+def _of_npz(path: pathlib.Path, expected: Counts) -> _Found:
+  """Reads the packed file, about 45 MB, and keeps it packed in memory.
+
+  Its arrays: `bits` uint8 [N, 105, 14] (ink 1, rows padded to whole bytes),
+  `label` [N] into `class_names` [classes], `drawer` [N] from 1,
+  `is_evaluation` bool [N].
+  """
+  names = ('bits', 'label', 'drawer', 'is_evaluation', 'class_names')
+  found = npz.read(path, names)
+  if len(found) < len(names) or (
+    (found['bits'].dtype, found['bits'].shape[1:]) != (np.uint8, (SIDE, 14))
+    or len({len(found[name]) for name in names[:4]}) > 1
+    or not set(found['label'].tolist()) <= set(range(len(found['class_names'])))
+  ):
+    raise errors.InputError(
+      f'{path} is damaged or not an Omniglot file: expected bits, uint8'
+      f' [N, {SIDE}, 14], label, drawer and is_evaluation [N], and class_names;'
+      f' copy it again, or {_GET_IT}'
+    )
+  bits, label, drawer, is_evaluation, class_names = map(found.get, names)
+  keys = [
+    (bool(e), str(class_names[c]), int(d))
+    for e, c, d in zip(is_evaluation, label, drawer, strict=True)
+  ]
+  class_names, order = _numbered(path, keys, expected)
+
+  def read(numbers):
+    return np.unpackbits(bits[order[numbers]], axis=-1, count=SIDE)
+
+  return class_names, read
+
+
+def _of_pngs(parts: list[pathlib.Path], expected: Counts) -> _Found:
+  """Lists both parts; a PNG is read on demand."""
+  keys, places = [], []
+  for is_evaluation, part in enumerate(parts):
+    store = store_lib.open_store(part)
+    for number, name in enumerate(store.names):
+      if match := _DRAWING.search(name):
+        keys.append((bool(is_evaluation), match[1], int(match[2])))
+        places.append((store, number))
+  where = f'{parts[0]} and {parts[1]}'
+  class_names, order = _numbered(where, keys, expected)
+
+  def read(numbers):
+    ink = np.empty([len(numbers), SIDE, SIDE], np.uint8)
+    for row, number in zip(ink, order[numbers], strict=True):
+      row[:] = _ink(*places[number])
+    return ink
+
+  return class_names, read
+
+
+def _ink(store: store_lib.Store, number: int) -> np.ndarray:
+  """Decodes one PNG to uint8 [105, 105], ink 1."""
+  try:
+    image = decode.rgb(store.read(number)).convert('L')
+    if image.size != (SIDE, SIDE):
+      raise ValueError(
+        f'{image.height}×{image.width} pixels, expected {SIDE}×{SIDE}'
+      )
+  except decode.DAMAGE as e:
+    raise errors.InputError(
+      f'{store.where(number)} is not a readable drawing{decode.reason(e)}; {_GET_IT}'
+    ) from e
+  return (np.asarray(image) < 128).astype(np.uint8)
+
+
+def _numbered(
+  source, keys: list[tuple[bool, str, int]], expected: Counts
+) -> tuple[list[str], np.ndarray]:
+  """Returns the classes' names in order, and each number's drawing's place in keys.
+
+  A key is (is_evaluation, class name, drawer); every one must be there once.
+  """
+  classes = sorted({key[:2] for key in keys})
+  evaluation = sum(is_evaluation for is_evaluation, _ in classes)
+  alphabets = {name.split('/')[0] for _, name in classes}
+  found = {
+    'images': len(keys),
+    'background': len(classes) - evaluation,
+    'evaluation': evaluation,
+    'alphabets': len(alphabets),
+  }
+  wanted = {what: getattr(expected, what) for what in found}
+  if found != wanted:
+    say = lambda counts: (
+      '{images:,} images, {background:,} background and {evaluation:,} evaluation'
+      ' classes, {alphabets} alphabets'.format(**counts)
+    )
+    raise errors.InputError(
+      f'{source}: found {say(found)}; expected {say(wanted)}; the copy is '
+      f'incomplete or has files that do not belong, {_GET_IT}'
+    )
+  order = sorted(range(len(keys)), key=keys.__getitem__)
+  drawers = list(range(1, expected.drawers + 1))
+  for place, (_, name) in enumerate(classes):
+    mine = order[place * len(drawers) : (place + 1) * len(drawers)]
+    if [keys[i][1:] for i in mine] != [(name, drawer) for drawer in drawers]:
+      raise errors.InputError(
+        f'{source}: {name} has not one drawing by each of the drawers 1 to'
+        f' {expected.drawers}; {_GET_IT}'
+      )
+  return [name for _, name in classes], np.array(order, np.int64)

@@ -1,0 +1,411 @@
+"""Splits in files: one line for each example, joined to examples by id.
+
+  federated_train.csv  user_id,image_id,class
+  test.csv             image_id,class
+  retrieval.csv        image_id,class, of other classes
+  classes.csv          class,name
+
+`launch.make_splits` writes these; Hsu, Qi and Brown (FedVC, FedIR) publish splits of
+the first two forms, in a zip. Columns may come in any order and beside others. An
+image_id is an example's number, or its name in a folder or table. Of examples with
+sets of labels, `class` has them separated by spaces. A file that was published is
+known by its checksum, and stderr tells so.
+"""
+
+import csv
+import dataclasses
+import hashlib
+import itertools
+import os
+import pathlib
+import sys
+from collections.abc import Callable
+from collections.abc import Sequence
+from typing import NamedTuple
+from typing import NoReturn
+
+import numpy as np
+import scipy.sparse
+
+from datasets import examples as examples_lib
+from datasets import tables
+from datasets import zip_members
+from datasets.splits import inputs
+from datasets.splits import partitions
+from datasets.splits import split_path
+from tff_xc import errors
+from tff_xc.data import partition as partition_lib
+from tff_xc.report import run_files
+
+COLUMNS = ('user_id', 'image_id', 'class')
+TEST, CLASSES, RETRIEVAL = 'test.csv', 'classes.csv', 'retrieval.csv'
+# By MD5: what a published file is called, and what it has.
+PUBLISHED = {
+  '53c36bd7d5fc12f927af2820b7e4a57c': (
+    'landmarks-user-160k.zip',
+    'Landmarks-User-160k of Hsu, Qi and Brown',
+  ),
+  '9fd62cf79a67046fdd673d3a0ac52841': (
+    'mini_gld_train_split.csv',
+    "the training part of TFF's gld23k",
+  ),
+  '298e9d19d66357236f66fe8e22920933': (
+    'mini_gld_test.csv',
+    "the test part of TFF's gld23k",
+  ),
+  '63d5a41699434bc2b13f5853f3764c18': (
+    'iNaturalist_train.csv',
+    "the training part of TFF's iNaturalist",
+  ),
+  'bcf08a5a740ee76dac4e5af668081891': (
+    'iNaturalist_test.csv',
+    "the test part of TFF's iNaturalist",
+  ),
+}
+
+
+class Split(NamedTuple):
+  """The content of a split's files.
+
+  Attributes:
+    examples: what they name. Labels are places in `class_names`, which has the
+      names of classes.csv where there is one.
+    class_ids: the same classes as the files have them.
+    files: the files of the examples, in their order.
+  """
+
+  examples: examples_lib.Examples
+  class_ids: Sequence[str]
+  files: Sequence[pathlib.Path]
+
+  def where(self, number: int) -> str:
+    """Names the line of an example, for an error."""
+    return inputs.where(number, *self.files)
+
+
+def read(
+  split: str | os.PathLike,
+  test_file: str | os.PathLike = '',
+  *,
+  sets: bool = False,
+) -> Split:
+  """Reads the files of a split.
+
+  Args:
+    split: its folder, zip or CSV, see `split_path`. A classes.csv beside the CSV
+      names its classes; test.csv and retrieval.csv count only in a folder or zip.
+    test_file: a CSV `image_id,class` in place of the folder's test.csv.
+    sets: whether a class may be a set of labels, which classes.csv does not name;
+      then a file may have an example several times, too.
+
+  Raises:
+    errors.InputError: a file is missing or damaged, or classes.csv lacks a class.
+  """
+  name = split_path.parse(split)
+  folder = name.path if name.is_folder else name.path.parent
+  file = train_file(name)
+  files, parts = [file], {'train': _rows(file, name.user, sets)}
+  beside = {'test': folder / TEST, 'retrieval': folder / RETRIEVAL}
+  if test_file:
+    beside['test'] = pathlib.Path(test_file)
+    _tell(beside['test'])
+  for part, path in beside.items():
+    is_given = test_file and part == 'test'
+    if is_given or (name.is_folder and zip_members.is_file(path)):
+      files.append(path)
+      parts[part] = _rows(path, None, sets)
+  own = [part for part in ('train', 'test') if part in parts]
+  ids = {name for part in own for name in parts[part].class_names}
+  named = {}
+  if not sets and zip_members.is_file(folder / CLASSES):
+    named = _class_names(folder / CLASSES)
+    if missing := examples_lib.in_order(ids - set(named)):
+      raise errors.InputError(
+        f'{folder / CLASSES} has no class {missing[0]!r}, which {file} or its'
+        ' test part has; add it, or take the file away'
+      )
+  ids = examples_lib.in_order(ids | set(named))
+  place = {name: i for i, name in enumerate(ids)}
+  names = [named.get(name, name) for name in ids]
+  for part in own:
+    new = [place[name] for name in parts[part].class_names]
+    labels = np.array(new, np.int32)[parts[part].labels]
+    parts[part] = dataclasses.replace(
+      parts[part], labels=labels, class_names=names
+    )
+  return Split(examples_lib.of_parts(**parts), ids, files)
+
+
+def read_test(path: str | os.PathLike) -> Split:
+  """Reads a CSV `image_id,class`; other columns do not count."""
+  path = pathlib.Path(path)
+  _tell(path)
+  found = _rows(path, None)
+  return Split(found, found.class_names, [path])
+
+
+def train_file(name: split_path.SplitPath) -> pathlib.Path:
+  """Returns the file of a split's training examples; tells if it was published.
+
+  Raises:
+    errors.InputError: it is missing, or lacks the column of users.
+  """
+  file = name.train
+  if not zip_members.is_file(file):
+    _missing(file, ','.join(COLUMNS))
+  _tell(name.path)
+  if tables.form(file) in (None, '.csv'):
+    header = tables.header(file)
+    others = [n for n in header if n not in ('image_id', 'class', 'label')]
+    if name.user not in header and 'class' in header and others:
+      raise errors.InputError(
+        f'{file} has no column {name.user!r}, it has {", ".join(others)}; name the'
+        f' column of the users after a colon, such as {name.path}:{others[0]}'
+      )
+  return file
+
+
+def _missing(path: pathlib.Path, columns: str) -> NoReturn:
+  for archive in filter(zip_members.is_zip, path.parents):
+    found = [n for n in zip_members.names_of(archive) if n.endswith('.csv')]
+    raise errors.InputError(
+      f'{archive} has no {path.name}, it has {", ".join(found)[:200] or "no .csv"};'
+      f' name one of its files, such as {archive}/{(found or ["a.csv"])[0]}'
+    )
+  raise errors.InputError(
+    f'{path} is no file; give a CSV {columns}, as `python -m launch.make_splits`'
+    ' writes it'
+  )
+
+
+def md5(path: str | os.PathLike) -> str:
+  """Returns the MD5 of a file's bytes, in hexadecimal digits."""
+  with open(path, 'rb') as file:
+    return hashlib.file_digest(file, 'md5').hexdigest()
+
+
+def _tell(path: pathlib.Path) -> None:
+  """Says on stderr if a file, or its zip, is a published one by content or name."""
+  found = zip_members.find(path)
+  path = found.archive if found else path
+  if not path.is_file():
+    return
+  names = {name: (digest, what) for digest, (name, what) in PUBLISHED.items()}
+  digest = md5(path)
+  if digest in PUBLISHED:
+    what = PUBLISHED[digest][1]
+    print(
+      f'note: {path} is {what}, as published (md5 {digest})', file=sys.stderr
+    )
+  elif path.name in names:
+    right, what = names[path.name]
+    print(
+      f'note: {path} is named as {what}, and is another file: its md5 is {digest},'
+      f' that of the published one {right}',
+      file=sys.stderr,
+    )
+
+
+def _rows(path, user: str | None, sets: bool = False):
+  """Returns the examples of a file, without users if `user` is None."""
+  if not zip_members.is_file(path):
+    _missing(path, ','.join(COLUMNS if user else COLUMNS[1:]))
+  columns = inputs.Columns('class', user, 'image_id')
+  found = inputs.table(
+    path, columns, repeated=sets, advice=split_path.OTHER_COLUMNS
+  )
+  if not len(found):
+    raise errors.InputError(f'{path} has no examples; give a line for each')
+  if user:
+    return found
+  return dataclasses.replace(found, users=None, user_names=())
+
+
+def _class_names(path: pathlib.Path) -> dict[str, str]:
+  """Returns the names of classes by their ids, from a CSV `class,name`."""
+  found = inputs.table(path, inputs.Columns('name', None, 'class'))
+  ids = found.ids_of(np.arange(len(found)))
+  names = [found.class_names[label] for label in found.labels]
+  if len(set(names)) < len(names):
+    twice = next(name for name in names if names.count(name) > 1)
+    raise errors.InputError(
+      f'{path} names two classes {twice!r}; give each a name of its own'
+    )
+  return dict(zip(ids, names, strict=True))
+
+
+def join(
+  data: examples_lib.Examples,
+  split: Split,
+  rows: np.ndarray,
+  where: str,
+  *,
+  repeated: bool = False,
+) -> np.ndarray:
+  """Returns which examples of some data some rows of a split are.
+
+  Of examples with sets of labels, a row's class may be the set, or one of it.
+
+  Args:
+    data: the examples.
+    split: what was read.
+    rows: int [k], numbers in `split.examples`.
+    where: what `data` was read from, for errors.
+    repeated: whether examples may be there several times.
+
+  Returns:
+    int64 [k], numbers in `data`.
+
+  Raises:
+    errors.InputError: a row is of other data, is there twice, or has another class
+      than the data.
+  """
+  named = split.examples
+  numbers = examples_lib.find(data.ids, named.ids)[rows]
+  shown = lambda row: repr(named.ids_of(rows[row : row + 1])[0])
+  if (bad := np.flatnonzero(numbers < 0)).size:
+    raise errors.InputError(
+      f'{split.where(rows[bad[0]])} has the image_id {shown(bad[0])}, and {where}'
+      f' has no such example: its ids look like {data.ids_of(np.arange(1))[0]!r};'
+      ' give the split of these data, or the --id_column that it was made with'
+    )
+  if not repeated:
+    _, first = np.unique(numbers, return_index=True)
+    if len(first) < len(numbers):
+      row = np.setdiff1d(np.arange(len(numbers)), first)[0]
+      before = np.flatnonzero(numbers == numbers[row])[0]
+      raise errors.InputError(
+        f'{split.where(rows[row])} has the example {shown(row)}, as'
+        f' {split.where(rows[before])} has; leave one out'
+      )
+  right = _agree(data, split, numbers, named.labels[rows])
+  if (wrong := np.flatnonzero(~right)).size:
+    row = wrong[0]
+    [has] = _texts(data.labels, numbers[row : row + 1])
+    if not data.has_sets:
+      has = data.class_names[int(has)]
+    raise errors.InputError(
+      f'{split.where(rows[row])}: example {shown(row)} has class'
+      f' {named.class_names[named.labels[rows[row]]]!r} here and {has!r} in'
+      f' {where}; give the split of these data, in their order'
+    )
+  return numbers
+
+
+def _agree(data, split: Split, numbers, labels) -> np.ndarray:
+  """Returns bool [k]: whether labels of a split are those of examples."""
+  names, size = split.examples.class_names, len(data.class_names)
+  if data.has_sets:
+    whole = np.array(_texts(data.labels, numbers), object)
+    right = np.array(split.class_ids, object)[labels] == whole
+    one = np.array([_whole(text, size) for text in split.class_ids])[labels]
+    has = np.asarray(data.labels[numbers, np.maximum(one, 0)], bool).ravel()
+    return right | (has & (one >= 0))
+  # Names of folders, too, are compared with those of a table.
+  plain = [examples_lib.nfc(tables.plain(name)) for name in data.class_names]
+  place = {name: i for i, name in enumerate(plain)}
+  same = [place.get(examples_lib.nfc(name), -1) for name in names]
+  unnamed = list(names) == list(split.class_ids) or plain == [
+    str(i) for i in range(size)
+  ]
+  if unnamed and min(same) < 0:
+    # Without names, the numbers that `launch.make_splits` gives to classes.
+    same = [_whole(text, size) for text in split.class_ids]
+  return np.array(same)[labels] == data.labels[numbers]
+
+
+def _whole(text: str, size: int) -> int:
+  """Returns a number below `size`, or -1; int() may refuse long numbers."""
+  number = int(text) if text.isdecimal() and len(text) < 20 else -1
+  return number if number < size else -1
+
+
+def partition(
+  split: str | os.PathLike, data: examples_lib.Examples, where: str
+) -> partition_lib.Partition:
+  """Reads the clients of a split: its users, in the order of their ids.
+
+  A client's examples keep the file's order. An example with a set of labels may be
+  with several users, and several times.
+
+  Raises:
+    errors.InputError: as `read` and `join`.
+  """
+  found = read(split, sets=data.has_sets)
+  rows = found.examples.train
+  numbers = join(data, found, rows, where, repeated=data.has_sets)
+  users, names = found.examples.users[rows], found.examples.user_names
+  clients = partitions.of_users(users, names, range(len(names)))
+  return dataclasses.replace(clients, numbers=numbers[clients.numbers])
+
+
+def write(
+  path: str | os.PathLike,
+  clients: partition_lib.Partition,
+  data: examples_lib.Examples,
+) -> None:
+  """Writes a split of `data` in one step: after an error the old file is unchanged.
+
+  Raises:
+    errors.InputError: the folder is missing; a client's id is empty or begins or
+      ends with a space.
+  """
+  for name in clients.client_ids:
+    if not name or name != name.strip():
+      raise errors.InputError(
+        f'the user {name!r} is empty, or begins or ends with a space; rename it'
+      )
+
+  def rows(places):
+    owners = np.searchsorted(clients.offsets, places, 'right') - 1
+    numbers = clients.numbers[places]
+    return (
+      [clients.client_ids[k] for k in owners.tolist()],
+      data.ids_of(numbers),
+      _texts(data.labels, numbers),
+    )
+
+  write_rows(path, COLUMNS, len(clients.numbers), rows)
+
+
+def write_part(
+  path: str | os.PathLike, numbers: np.ndarray, data: examples_lib.Examples
+) -> None:
+  """Writes the test or retrieval part that has these examples, as `write`."""
+
+  def rows(places):
+    chosen = numbers[places]
+    return data.ids_of(chosen), _texts(data.labels, chosen)
+
+  write_rows(path, COLUMNS[1:], len(numbers), rows)
+
+
+def write_rows(
+  path: str | os.PathLike, header: Sequence[str], size: int, rows: Callable
+) -> None:
+  """Writes a CSV in one step; `rows` returns the columns of some of `size` rows."""
+  path = pathlib.Path(path)
+  if not path.parent.is_dir():
+    raise errors.InputError(
+      f'{path.parent} is no folder; make it, or write the split elsewhere'
+    )
+  with (
+    run_files.replacing(path) as temporary,
+    temporary.open('w', newline='', encoding='utf-8') as file,
+  ):
+    writer = csv.writer(file, lineterminator='\n')
+    writer.writerow(header)
+    for block in examples_lib.watched_rows(
+      examples_lib.blocks(size), 'writing', len, size
+    ):
+      writer.writerows(zip(*rows(block), strict=True))
+
+
+def _texts(labels, numbers: np.ndarray) -> list[str]:
+  """Returns the labels of these examples as a split file has them."""
+  found = labels[numbers]
+  if not scipy.sparse.issparse(labels):
+    return list(map(str, found.tolist()))
+  ids = list(map(str, found.indices.tolist()))
+  ends = found.indptr.tolist()
+  return [' '.join(ids[a:b]) for a, b in itertools.pairwise(ends)]

@@ -1,0 +1,398 @@
+"""CIFAR in every form, whole, broken and hostile, and dealt to clients."""
+
+import functools
+import os
+import pickle
+import subprocess
+import sys
+import tempfile
+
+import numpy as np
+import pytest
+
+from datasets.cifar import clients as cifar
+from datasets.cifar import files as cifar_files
+from tests.datasets.cifar import on_disk
+from tff_xc import errors
+
+
+def write(root, form='binary', name='cifar10', x_y=None, **changes):
+  """Writes the official files; `changes` by file's name, None: it is missing."""
+  content = on_disk.files(name, form, x_y)
+  folder = next(iter(content)).split('/')[0]
+  content |= {f'{folder}/{file}': raw for file, raw in changes.items()}
+  content = {path: raw for path, raw in content.items() if raw is not None}
+  return on_disk.write(root, content)
+
+
+@pytest.fixture
+def root(tmp_path):
+  return write(tmp_path)
+
+
+@pytest.mark.parametrize('name', on_disk.COUNTS)
+@pytest.mark.parametrize('form', on_disk.FORMS)
+@pytest.mark.parametrize('below', ['', 'named', 'itself'])
+def test_a_folder_is_read(tmp_path, name, form, below):
+  write(tmp_path / name if below == 'named' else tmp_path, form, name)
+  folder, _ = cifar_files.LAYOUTS[name].places[form]
+  given = tmp_path / folder if below == 'itself' else tmp_path
+  on_disk.check_equal(on_disk.load(given, name), name)
+
+
+@pytest.mark.parametrize('name', on_disk.COUNTS)
+@pytest.mark.parametrize('form', on_disk.FORMS)
+def test_an_archive_is_read_and_nothing_written(tmp_path, name, form):
+  path = tmp_path / cifar_files.LAYOUTS[name].places[form][1]
+  on_disk.archive(path, on_disk.files(name, form))
+  for given in (tmp_path, path):
+    on_disk.check_equal(on_disk.load(given, name), name)
+  assert list(tmp_path.rglob('*')) == [path]
+
+
+def test_nothing_there_names_what_was_looked_for(tmp_path):
+  on_disk.assert_refused('cifar-10-batches-bin', tmp_path)
+  on_disk.assert_refused('cifar-100-python', tmp_path / 'absent', 'cifar100')
+  with pytest.raises(errors.InputError, match='cifar10 or'):
+    cifar.load(tmp_path, 'cifar')
+
+
+def test_mosaics_name_the_script_that_unpacks_them(tmp_path):
+  on_disk.write(tmp_path / 'cifar10', {'unpack.py': b'', 'train_0.webp': b''})
+  script = tmp_path / 'cifar10' / 'unpack.py'
+  on_disk.assert_refused(f'`python {script} OUT`', tmp_path)
+
+
+@pytest.mark.parametrize(
+  ('form', 'change', 'message'),
+  [
+    ('binary', {'data_batch_3.bin': None}, 'has no data_batch_3'),
+    ('python', {'data_batch_3': None}, 'has no data_batch_3'),
+    ('binary', {'test_batch.bin': b'\0' * 61_459}, '20 records of 3,073'),
+  ],
+)
+def test_missing_and_truncated_files_are_named(tmp_path, form, change, message):
+  on_disk.assert_refused(message, write(tmp_path, form, **change))
+
+
+def test_cifar_100_records_have_3074_bytes(tmp_path):
+  write(tmp_path, name='cifar100', **{'train.bin': b'\0' * (200 * 3073)})
+  on_disk.assert_refused(
+    'train.bin .* 200 records of 3,074', tmp_path, 'cifar100'
+  )
+
+
+@pytest.mark.parametrize('form', on_disk.FORMS)
+def test_a_label_out_of_range_is_named_with_its_file(tmp_path, form):
+  (x, y), test = on_disk.tiny('cifar10')
+  y[13] = 10
+  root = write(tmp_path, form, x_y=[(x, y), test])
+  on_disk.assert_refused(r'data_batch_2\S*: label 10', root)
+
+
+@pytest.mark.parametrize('split', [0, 1])
+def test_a_class_with_too_many_images_is_refused(tmp_path, split):
+  splits = on_disk.tiny('cifar10')
+  y = splits[split][1]
+  y[np.flatnonzero(y == 1)[0]] = 0
+  said = ('6 training images; expected 5', '3 test images; expected 2')[split]
+  on_disk.assert_refused(f'class 0 has {said}', write(tmp_path, x_y=splits))
+
+
+def test_damaged_archives_are_refused(tmp_path):
+  path = tmp_path / 'cifar-10-binary.tar.gz'
+  on_disk.archive(path, on_disk.files('cifar10', 'binary'))
+  for damage in (lambda raw: raw[:-1000], lambda raw: b'<html>404</html>'):
+    path.write_bytes(damage(path.read_bytes()))
+    on_disk.assert_refused('no whole', tmp_path)
+
+
+# Pickles.
+
+
+@pytest.mark.parametrize('protocol', [2, 4])
+def test_pickles_of_python_3_are_read_too(tmp_path, protocol):
+  content = {
+    path: pickle.dumps(pickle.loads(raw, encoding='bytes'), protocol)
+    for path, raw in on_disk.files('cifar10', 'python').items()
+  }
+  on_disk.check_equal(on_disk.load(on_disk.write(tmp_path, content)))
+
+
+class Call:
+  """An object whose pickle calls `function`."""
+
+  def __init__(self, function, *arguments):
+    self.call = function, arguments
+
+  def __reduce__(self):
+    return self.call
+
+
+@pytest.mark.parametrize('call', ['os.system', 'builtins.eval', 'nested'])
+@pytest.mark.parametrize('protocol', [0, 2, 4])
+def test_a_pickle_that_calls_functions_is_refused(tmp_path, call, protocol):
+  mark = tmp_path / 'was_here'
+  batch = {
+    'os.system': Call(os.system, f'touch {mark}'),
+    'builtins.eval': Call(eval, f'open({str(mark)!r}, "w")'),
+    'nested': {b'data': [np.array([Call(os.mkdir, str(mark))], object)]},
+  }[call]
+  write(tmp_path, 'python', data_batch_4=pickle.dumps(batch, protocol))
+  on_disk.assert_refused(r'data_batch_4 .*\(it calls', tmp_path)
+  assert not mark.exists()
+
+
+def test_pickled_bytes_name_no_codec_but_latin1():
+  for raw, said in (
+    (b'c_codecs\nencode\n(Vabc\nVrot13\ntR.', 'rot13'),
+    (b'c_codecs\ndecode\n.', r'_codecs\.decode'),
+  ):
+    with pytest.raises(errors.InputError, match=said):
+      cifar_files.parse_pickle(raw, 'x', None, 1)
+
+
+@pytest.mark.parametrize(
+  'changes',
+  [
+    {'data': None},
+    {'labels': None},
+    {'data': np.zeros([9, 3072], np.uint8)},
+    {'data': np.zeros([10, 3072])},
+    {'data': [1]},
+    {'labels': [0] * 9},
+    {'labels': [0.5] * 10},
+    {'labels': 7},
+    [1, 2],
+    'truncated',
+  ],
+)
+def test_other_pickles_are_refused(tmp_path, changes):
+  content = on_disk.files('cifar10', 'python')
+  raw = content['cifar-10-batches-py/data_batch_1'][:-99]
+  if changes != 'truncated':
+    batch = {'data': np.zeros([10, 3072], np.uint8), 'labels': [0] * 10}
+    if isinstance(changes, dict):
+      batch |= changes
+      changes = {
+        key: value for key, value in batch.items() if value is not None
+      }
+    raw = on_disk.pickled(changes)
+  root = write(tmp_path, 'python', data_batch_4=raw)
+  on_disk.assert_refused('data_batch_4', root)
+
+
+# What TensorFlow Datasets prepares.
+
+
+def prepare(root, x_y, ids=True, shift=0):
+  """Writes a directory as TFDS prepares it, in another order."""
+  tfds = pytest.importorskip('tensorflow_datasets')
+  import tensorflow as tf
+
+  features = {
+    'image': tfds.features.Image(shape=(32, 32, 3)),
+    'label': tfds.features.ClassLabel(num_classes=10),
+    **({'id': tfds.features.Text()} if ids else {}),
+  }
+  features = tfds.features.FeaturesDict(features)
+  folder = root / 'cifar10' / '3.0.2'
+  folder.mkdir(parents=True)
+  infos = []
+  for split, (x, y) in zip(('train', 'test'), x_y, strict=True):
+    file = folder / f'cifar10-{split}.tfrecord-00000-of-00001'
+    with tf.io.TFRecordWriter(str(file)) as writer:
+      for i in np.random.default_rng(5).permutation(len(y)):
+        example = {'image': x[i], 'label': y[i]}
+        if ids:
+          example['id'] = f'{split}_{i + shift:05d}'
+        example = features.encode_example(example)
+        writer.write(features.serialize_example(example))
+    infos.append(
+      tfds.core.SplitInfo(
+        name=split, shard_lengths=[len(y)], num_bytes=file.stat().st_size
+      )
+    )
+  template = tfds.core.ShardedFileTemplate(
+    data_dir=folder, dataset_name='cifar10', filetype_suffix='tfrecord'
+  )
+  tfds.folder_dataset.write_metadata(
+    data_dir=folder,
+    features=features,
+    split_infos=infos,
+    version='3.0.2',
+    filename_template=template,
+  )
+  return root
+
+
+def test_a_tfds_directory_is_read_in_the_official_order(tmp_path):
+  prepare(tmp_path, on_disk.tiny('cifar10'))
+  for root in (tmp_path, tmp_path / 'cifar10', tmp_path / 'cifar10/3.0.2'):
+    on_disk.check_equal(on_disk.load(root))
+
+
+def test_a_tfds_directory_without_ids_keeps_its_order(tmp_path):
+  x_y = on_disk.tiny('cifar10')
+  dataset = on_disk.load(prepare(tmp_path, x_y, ids=False))
+  order = np.random.default_rng(5).permutation(20)
+  np.testing.assert_array_equal(
+    dataset.test.read(np.arange(len(order))), x_y[1][0][order]
+  )
+
+
+@pytest.mark.parametrize(
+  ('damage', 'message'),
+  [
+    ('ids', "split train: the ids are not 'train_00000'"),
+    ('size', r"'image': \[49, 32.*\[50, 32"),
+    ('cut', r'3\.0\.2: .* cannot read split train'),
+  ],
+)
+def test_a_damaged_tfds_directory_is_refused(tmp_path, damage, message):
+  (x, y), test = on_disk.tiny('cifar10')
+  first = int(damage == 'size')
+  x_y = [(x[first:], y[first:]), test]
+  prepare(tmp_path, x_y, shift=int(damage == 'ids'))
+  if damage == 'cut':
+    for path in tmp_path.rglob('*.tfrecord*'):
+      path.write_bytes(path.read_bytes()[:-50])
+  on_disk.assert_refused(message, tmp_path)
+
+
+# Clients.
+
+
+def test_clients_by_class_sort_as_classes_do(root):
+  ids = on_disk.load(root).train.client_ids
+  assert ids == [f'class/{label}' for label in range(10)]
+  ids = on_disk.load(write(root, name='cifar100'), 'cifar100').train.client_ids
+  assert ids == [f'class/{label:02d}' for label in range(100)]
+
+
+def test_shards_of_a_class_are_even_whole_and_always_the_same(root):
+  load = lambda **more: on_disk.load(root, **more).train
+  train, again, whole = (
+    load(clients_per_class=2),
+    load(clients_per_class=2),
+    load(),
+  )
+  assert train.client_ids[:3] == ['class/0/0', 'class/0/1', 'class/1/0']
+  assert len(train.client_ids) == 20
+  in_order = 0
+  for label in range(10):
+    parts = [train.examples(f'class/{label}/{i}') for i in range(2)]
+    assert [len(part.y) for part in parts] == [3, 2]
+    assert {*parts[0].y.tolist(), *parts[1].y.tolist()} == {label}
+    dealt = np.concatenate([part.x for part in parts])
+    of_class = whole.examples(f'class/{label}').x
+    assert sorted(map(bytes, dealt)) == sorted(map(bytes, of_class))
+    in_order += np.array_equal(dealt, of_class)
+    np.testing.assert_array_equal(
+      parts[1].x, again.examples(f'class/{label}/1').x
+    )
+  assert in_order < 10
+
+
+def split_file(root, change=lambda lines: None):
+  """Writes a split of all images over 12 users; `change` edits its lines."""
+  _, y = on_disk.tiny('cifar10')[0]
+  lines = [f'{i % 12},{i},{label}' for i, label in enumerate(y)]
+  change(lines)
+  path = root / 'federated_train_alpha_1.00.csv'
+  path.write_text('\n'.join(['user_id,image_id,class', *lines, '']))
+  return path
+
+
+def test_a_split_file_says_whose_each_image_is(root):
+  x, y = on_disk.tiny('cifar10')[0]
+  train = on_disk.load(root, split=split_file(root)).train
+  assert train.client_ids == [str(user) for user in range(12)]
+  for user in range(12):
+    np.testing.assert_array_equal(train.examples(str(user)).x, x[user::12])
+    np.testing.assert_array_equal(train.labels(str(user)), y[user::12])
+
+
+def test_columns_may_come_in_another_order_and_images_be_left_out(root):
+  _, y = on_disk.tiny('cifar10')[0]
+  path = root / 'split.csv'
+  path.write_text(f'class,image_id,user_id\n{y[7]},7,ann\n\n{y[3]},3,bo\n')
+  train = on_disk.load(root, split=str(path)).train
+  assert train.client_ids == ['ann', 'bo']
+  np.testing.assert_array_equal(train.labels('bo'), [y[3]])
+
+
+@pytest.mark.parametrize(
+  ('line', 'message'),
+  [
+    ('1,50,0', "'50'"),
+    ('1,-1,0', "'-1'"),
+    ('1,x,0', "'x'"),
+    ('1,6,cat', "'cat'"),
+  ],
+)
+def test_a_bad_line_of_a_split_file_is_named(root, line, message):
+  path = split_file(root, lambda lines: lines.__setitem__(6, line))
+  on_disk.assert_refused(f'csv, line 8.*{message}', root, split=path)
+
+
+def test_another_image_order_is_refused_at_its_first_line(root):
+  _, y = on_disk.tiny('cifar10')[0]
+  other = next(i for i in range(50) if y[i] != y[0])
+
+  def swap(lines):
+    lines[0], lines[other] = f'0,0,{y[other]}', f'0,{other},{y[0]}'
+
+  path = split_file(root, swap)
+  on_disk.assert_refused('line 2: .*order', root, split=path)
+
+
+@pytest.mark.parametrize(
+  ('arguments', 'message'),
+  [
+    ({'split': 'absent.csv'}, 'absent.csv'),
+    ({'clients_per_class': 0}, 'take 1 to 5'),
+    ({'clients_per_class': 6}, 'take 1 to 5'),
+    ({'clients_per_class': 2, 'split': 'a.csv'}, 'a.csv'),
+  ],
+)
+def test_bad_arguments_are_refused(root, arguments, message):
+  on_disk.assert_refused(message, root, **arguments)
+
+
+def test_clients_by_a_dirichlet_distribution(root):
+  load = functools.partial(
+    on_disk.load, root, split='dirichlet', num_clients=4, seed=3
+  )
+  skewed, even = load(concentration=0.0), load(concentration=1e6)
+  for data in (skewed, even):
+    assert len(data.train.partition) == 4
+    assert len(set(data.train.partition.numbers)) == len(data.train.pool)
+  classes = lambda data: [
+    len(set(data.train.labels(c))) for c in data.train.client_ids
+  ]
+  assert max(classes(skewed)) <= max(classes(even))
+  again = load(concentration=0.0).train.partition.numbers
+  np.testing.assert_array_equal(skewed.train.partition.numbers, again)
+
+
+@pytest.mark.slow
+def test_the_real_set_is_complete(data_dir):
+  script = data_dir / 'cifar10' / 'unpack.py'
+  if not script.is_file():
+    pytest.skip(f'{script} is absent')
+  with tempfile.TemporaryDirectory() as folder:  # pytest would keep its 184 MB.
+    subprocess.run([sys.executable, script, folder], check=True)
+    dataset = cifar.load(folder)
+  sizes = [len(dataset.train.labels(c)) for c in dataset.train.client_ids]
+  assert sizes == [5000] * 10
+  assert dataset.test.read(np.arange(10_000)).shape == (10_000, 32, 32, 3)
+  assert np.bincount(dataset.test.y).tolist() == [1000] * 10
+  # The means of the three colours are well known and show the colours' order.
+  x = np.concatenate(
+    [dataset.train.examples(c).x for c in dataset.train.client_ids]
+  )
+  means = x.mean((0, 1, 2))
+  np.testing.assert_allclose(means, [125.3, 123.0, 113.9], atol=0.06)
+  # If planes were read in a wrong order, rows would not be smooth.
+  assert np.abs(np.diff(x[:500].astype(int), axis=2)).mean() < 15

@@ -1,0 +1,218 @@
+"""Rules by class, by user and at random, on examples that one can follow."""
+
+import dataclasses
+import random
+
+import numpy as np
+import pytest
+
+from datasets import examples as examples_lib
+from datasets.splits import partitions
+from datasets.splits import rules
+from tff_xc import errors
+
+
+def deal(rule, labels, seed=0, num_classes=None, **settings):
+  examples = examples_lib.of_labels(labels, num_classes)
+  return rules.deal(rule, examples, seed, **settings).train
+
+
+def clients_of(found):
+  return {
+    name: found.of_client(k).tolist() for k, name in enumerate(found.client_ids)
+  }
+
+
+def by_class(labels, seed=0, **settings):
+  return deal('classes_per_client', labels, seed, 12, **settings)
+
+
+LABELS = np.array([7, 2, -1, 2, 0, 7, 7, 2, 7, 11])
+
+
+def test_grouping_by_class():
+  assert clients_of(by_class(LABELS)) == {
+    'class/00': [4],
+    'class/02': [1, 3, 7],
+    'class/07': [0, 5, 6, 8],
+    'class/11': [9],
+  }
+
+
+def test_grouping_a_class_in_shares():
+  assert clients_of(by_class(LABELS, clients_per_class=3)) == {
+    'class/00/0': [4],
+    'class/02/0': [1],
+    'class/02/1': [3],
+    'class/02/2': [7],
+    'class/07/0': [0, 8],
+    'class/07/1': [5],
+    'class/07/2': [6],
+    'class/11/0': [9],
+  }
+
+
+def test_grouping_shares_of_several_classes():
+  labels = np.random.default_rng(0).integers(0, 12, 300)
+  found = by_class(labels, 1, classes_per_client=5, clients_per_class=4)
+  clients = clients_of(found)
+  assert len(clients) == 4 * 3
+  assert list(clients)[:2] == ['classes/00/0', 'classes/00/1']
+  assert sorted(found.numbers) == list(range(300))
+  groups = {
+    name: frozenset(labels[numbers]) for name, numbers in clients.items()
+  }
+  assert sorted(map(len, groups.values())) == [2] * 4 + [5] * 8
+  for share in range(4):
+    mine = [g for name, g in groups.items() if name.endswith(f'/{share}')]
+    assert sorted(label for group in mine for label in group) == list(range(12))
+  assert len(set(groups.values())) > 9  # Grouped anew for each share.
+  for label in range(12):
+    counts = [
+      np.count_nonzero(labels[numbers] == label) for numbers in clients.values()
+    ]
+    counts = [c for c in counts if c]
+    assert len(counts) == 4
+    assert max(counts) - min(counts) <= 1
+
+
+def test_grouping_several_classes():
+  seen = set()
+  for seed in range(20):
+    clients = clients_of(by_class(LABELS, seed, classes_per_client=3))
+    assert list(clients) == ['classes/00', 'classes/01']
+    first, second = (set(LABELS[n]) for n in clients.values())
+    assert (len(first), len(second)) == (3, 1)
+    assert first | second == {0, 2, 7, 11}
+    assert all(n == sorted(n) for n in clients.values())
+    assert sum(map(len, clients.values())) == 9
+    seen |= second
+  assert len(seen) > 1
+  again = [by_class(LABELS, 5, classes_per_client=3).numbers for _ in range(2)]
+  np.testing.assert_array_equal(*again)
+
+
+def test_grouping_nothing():
+  grouping = by_class(np.array([-1, -1]))
+  assert grouping.client_ids == []
+  np.testing.assert_array_equal(grouping.offsets, [0])
+
+
+SORTED = np.array([3, 1, 1, -1, 0, 3, 1, 0])
+
+
+def test_chunks_cut_the_examples_sorted_by_class():
+  assert clients_of(deal('chunks', SORTED, examples_per_client=3)) == {
+    '0': [1, 4, 7],
+    '1': [0, 2, 6],
+    '2': [5],
+  }
+
+
+def test_shards_are_cut_evenly_and_dealt_at_random():
+  labels = np.random.default_rng(0).permutation(np.arange(603) % 10)
+  settings = {'clients': 10, 'shards_per_client': 3}
+  found = deal('shards', labels, 1, **settings)
+  assert sorted(found.numbers) == list(range(603))
+  assert set(found.sizes) <= {60, 61, 62, 63}
+  ranks = np.empty(603, int)
+  ranks[np.argsort(labels, kind='stable')] = np.arange(603)
+  for k in range(10):
+    mine = np.sort(ranks[found.of_client(k)])
+    assert np.count_nonzero(np.diff(mine) > 1) <= 2  # Three runs at most.
+  other = deal('shards', labels, 2, **settings)
+  assert (found.numbers != other.numbers).any()
+
+
+def test_iid_deals_all_evenly():
+  found = deal('iid', SORTED, 3, clients=3)
+  assert found.client_ids == ['client/0', 'client/1', 'client/2']
+  assert sorted(found.numbers) == [0, 1, 2, 4, 5, 6, 7]
+  assert sorted(found.sizes) == [2, 2, 3]
+  assert all((np.diff(found.of_client(k)) > 0).all() for k in range(3))
+  assert (deal('iid', SORTED, 4, clients=3).numbers != found.numbers).any()
+
+
+@pytest.mark.parametrize(
+  ('rule', 'labels', 'settings', 'message'),
+  [
+    ('shards', SORTED, {'clients': 4}, '4 clients of 2 shards'),
+    ('chunks', SORTED[3:4], {}, 'no example has a label'),
+    ('iid', SORTED, {'clients': 8}, '7 training examples'),
+    ('classes_per_client', SORTED, {'classes_per_client': 5}, 'take 1 to 4'),
+    ('classes_per_client', SORTED, {'clients_per_class': 0}, 'at least 1'),
+  ],
+)
+def test_what_cannot_be_dealt_is_refused(rule, labels, settings, message):
+  with pytest.raises(errors.InputError, match=message):
+    deal(rule, labels, **settings)
+
+
+def of_users(users, names, rule='users', **settings):
+  labels = np.zeros(len(users), np.int32)
+  examples = dataclasses.replace(
+    examples_lib.of_labels(labels), users=np.array(users), user_names=names
+  )
+  return rules.deal(rule, examples, **settings)
+
+
+def test_users_in_the_order_of_their_names():
+  users, names = [2, 0, 2, -1, 1, 0, 2], ['10', '9', '2']
+  found = of_users(users, names).train
+  assert clients_of(found) == {'2': [0, 2, 6], '9': [4], '10': [1, 5]}
+  found = of_users(users, names, min_examples=3).train
+  assert clients_of(found) == {'2': [0, 2, 6]}
+  with pytest.raises(errors.InputError, match='no user of 3 remains'):
+    of_users(users, names, min_examples=4)
+
+
+def test_leafs_draw_of_users():
+  train, test = partitions.leaf_parts(np.full(3_550, 7))
+  assert (len(train), len(test)) == (3_195, 355)
+  drawn = random.Random(0).sample(range(3_550), int(0.9 * 3_550))
+  assert sorted(drawn) == train.tolist()
+  sizes = np.array([5, 0, 5, 5])
+  train, test = partitions.leaf_parts(sizes, min_examples=1, train_share=0.5)
+  assert sorted([*train, *test]) == [0, 2, 3]
+  assert len(train) == 1
+  found = of_users([0, 1, 1, 2], ['a', 'b', 'c'], 'leaf_users', train_share=0.7)
+  [*held] = {'a', 'b', 'c'} - set(found.train.client_ids)
+  assert found.test.tolist() == {'a': [0], 'b': [1, 2], 'c': [3]}[held[0]]
+
+
+def test_too_few_users_are_told_as_such():
+  for name in ('users', 'leaf_users'):
+    with pytest.raises(errors.InputError, match='of user NA, who is nobody'):
+      of_users([-1, -1], [], name)
+  with pytest.raises(errors.InputError, match=r'1 of 1 users .* 0\.9 of them'):
+    of_users([0, 0], ['ann'], 'leaf_users')
+
+
+@pytest.mark.parametrize(
+  ('split', 'expected'),
+  [
+    ('', ('users', {})),
+    ('class', ('classes_per_client', {})),
+    ('iid:7', ('iid', {'clients': 7})),
+    (
+      'dirichlet:concentration=0.5,clients=9',
+      ('dirichlet', {'concentration': 0.5, 'clients': 9}),
+    ),
+    ('a.csv', None),
+    ('a.csv:user', None),
+    ('dirichlet', None),  # A folder may be called so.
+    ('leaf_users:min_examples=1', None),
+    ('sop:examples_per_client=1', None),
+    ('iid:x', "'x': expected a whole number"),
+    ('iid:0', 'at least 1'),
+    ('dirichlet:alpha=1', "'alpha' is no setting"),
+    ('shards:clients', None),
+    ('shards:clients=', "'': expected a whole number"),
+  ],
+)
+def test_a_split_names_a_rule_or_a_file(split, expected):
+  if isinstance(expected, str):
+    with pytest.raises(errors.InputError, match=expected):
+      rules.parse(split)
+  else:
+    assert rules.parse(split) == expected

@@ -1,0 +1,315 @@
+"""Splits in files: their forms, what is accepted, and which line is refused."""
+
+import csv
+import dataclasses
+import io
+import zipfile
+
+import numpy as np
+import pytest
+import scipy.sparse
+
+from datasets import examples as examples_lib
+from datasets.splits import split_files
+from datasets.splits import split_path
+from tasks import own_data
+from tff_xc import errors
+from tff_xc.data import partition
+
+LABELS = np.array([3, 1, 1, 0, 2])
+
+
+def of(labels, ids=None):
+  found = examples_lib.of_labels(labels)
+  if not ids:
+    return found
+  return dataclasses.replace(found, ids=examples_lib.texts([ids]))
+
+
+DATA = of(LABELS)
+
+
+def partition_of(path, data=DATA):
+  return split_files.partition(path, data, 'the data')
+
+
+def read(path, text, data=DATA):
+  path = path / 'split.csv'
+  path.write_bytes(text if isinstance(text, bytes) else text.encode())
+  found = partition_of(path, data)
+  return {
+    name: found.of_client(k).tolist() for k, name in enumerate(found.client_ids)
+  }
+
+
+def test_users_that_are_numbers_sort_as_numbers(tmp_path):
+  text = 'user_id,image_id,class\n10,0,3\n2,4,2\n10,1,1\n'
+  assert list(read(tmp_path, text).items()) == [('2', [4]), ('10', [0, 1])]
+  assert list(read(tmp_path, text.replace('2,4', '02,4'))) == ['02', '10']
+
+
+@pytest.mark.parametrize('zeros', [18, 19, 30, 5000])
+def test_numbers_of_any_length_sort_as_numbers(tmp_path, zeros):
+  large = '1' + '0' * zeros
+  text = f'user_id,image_id,class\n{large},0,3\n9,4,2\n0,1,1\n'
+  assert list(read(tmp_path, text)) == ['0', '9', large]
+
+
+def test_users_that_differ_in_spaces_are_one(tmp_path):
+  text = 'user_id,image_id,class\n a ,0,3\na,4,2\n'
+  assert read(tmp_path, text) == {'a': [0, 4]}
+
+
+def test_quotes_spaces_blank_lines_and_other_columns(tmp_path):
+  text = (
+    '\ufeff"class",note,image_id,user_id\r\n'
+    '1,"a, b",2,"an, other"\r\n\r\n   \r\n 0 ,, 3 , bo \r\n'
+  )
+  assert read(tmp_path, text) == {'an, other': [2], 'bo': [3]}
+
+
+@pytest.mark.parametrize(
+  ('line', 'message'),
+  [
+    ('b,0,3', "line 6 has the id '0', as .*line 2 has"),
+    ('b,00,3', "line 6 has the example '00', as .*line 2 has"),
+    ('b,4,9', "line 6: example '4' has class '9' here and '2' in the data"),
+    (',4,2', 'line 6 has no user'),
+    ('b,5,2', "line 6 has the image_id '5'"),
+    pytest.param('b,' + '9' * 5000 + ',2', 'line 6 has the image', id='long'),
+    ('b,4,2,,x', 'line 6 has 5 fields; expected 3'),
+  ],
+)
+def test_a_bad_line_is_named(tmp_path, line, message):
+  text = 'user_id,image_id,class\na,0,3\n\nb,1,1\n"a",2,1\n'
+  assert read(tmp_path, text) == {'a': [0, 2], 'b': [1]}
+  with pytest.raises(errors.InputError, match=message):
+    read(tmp_path, text + line)
+
+
+@pytest.mark.parametrize(
+  ('text', 'message'),
+  [
+    ('', 'is empty'),
+    ('user_id,class\na,1\n', "no column 'image_id'"),
+    ('user_id,image_id,class\n', 'has no examples'),
+    (b'user_id,image_id,class\n\xff,0,3\n', 'is not UTF-8 text'),
+  ],
+)
+def test_files_that_are_no_splits(tmp_path, text, message):
+  with pytest.raises(errors.InputError, match=message):
+    read(tmp_path, text)
+
+
+def test_a_split_is_written_in_one_step(tmp_path):
+  path = tmp_path / 'split.csv'
+  clients = partition.of_clients({'d': [2], 'a, "b"': [3, 0], 'c': []})
+  split_files.write(path, clients, DATA)
+  assert path.read_text().split('\n')[:3] == [
+    'user_id,image_id,class',
+    'd,2,1',
+    '"a, ""b""",3,0',
+  ]
+  found = partition_of(path)
+  assert found.client_ids == ['a, "b"', 'd']
+  assert found.of_client(0).tolist() == [3, 0]
+  with pytest.raises(IndexError):
+    split_files.write(path, partition.of_clients({'a': [9]}), DATA)
+  assert [p.name for p in tmp_path.iterdir()] == ['split.csv']
+  assert partition_of(path).client_ids == found.client_ids
+
+
+def test_a_split_that_cannot_be_written_is_one_sentence(tmp_path):
+  clients = partition.of_clients({'a': [0]})
+  with pytest.raises(errors.InputError, match='none is no folder'):
+    split_files.write(tmp_path / 'none' / 'split.csv', clients, DATA)
+  for name in ('', ' a'):
+    clients = partition.of_clients({name: [0]})
+    with pytest.raises(errors.InputError, match='is empty, or begins'):
+      split_files.write(tmp_path / 'split.csv', clients, DATA)
+
+
+def test_examples_with_sets_of_labels_may_be_with_several_users(tmp_path):
+  sets = scipy.sparse.csr_matrix(np.array([[0, 1, 1], [0, 0, 0], [1, 0, 0]]))
+  clients = partition.of_clients({'a': [0, 1, 0], 'b': [0, 2]})
+  path = tmp_path / 'split.csv'
+  split_files.write(path, clients, of(sets))
+  assert path.read_text().splitlines()[1:3] == ['a,0,1 2', 'a,1,']
+  found = partition_of(path, of(sets))
+  assert found.client_ids == ['a', 'b']
+  assert found.numbers.tolist() == [0, 1, 0, 0, 2]
+  with pytest.raises(errors.InputError, match="class '1 2' here and '0' in"):
+    partition_of(path, of(sets[[2, 1, 0]]))
+  path.write_text('user_id,image_id,class\na,0,2\na,2,0\n')  # One of a set.
+  assert partition_of(path, of(sets)).numbers.tolist() == [0, 2]
+  path.write_text('user_id,image_id,class\na,0,2\na,2,1\n')
+  with pytest.raises(errors.InputError, match="line 3: example '2'"):
+    partition_of(path, of(sets))
+
+
+def test_ids_that_are_text(tmp_path):
+  ids = ['cat/1.jpg', 'cat/2, 3.jpg', 'dog/"1".jpg', 'dog/1', 'dog/é']
+  data = of(LABELS, ids)
+  clients = partition.of_clients({'10': [4, 0], '9': [2, 1]})
+  path, test = tmp_path / 'split.csv', tmp_path / 'test.csv'
+  split_files.write(path, clients, data)
+  found = partition_of(path, data)
+  assert found.client_ids == ['9', '10']
+  assert found.numbers.tolist() == [2, 1, 4, 0]
+  split_files.write_part(test, np.array([3, 1]), data)
+  split = split_files.read_test(test)
+  rows = split.examples.train
+  assert split_files.join(data, split, rows, '').tolist() == [3, 1]
+  with pytest.raises(errors.InputError, match="image_id 'dog/é'"):
+    partition_of(path, of(LABELS[:4], ids[:4]))
+
+
+TRAIN = [
+  ('user_id', 'image_id', 'class'),
+  ('7', 'aa', '10'),
+  ('7', 'bb', '2'),
+  ('12', 'cc', '2'),
+]
+TEST = [('image_id', 'class'), ('dd', '10')]
+# TFF's: a column of users for each split; NA is nobody.
+MERGED = [
+  ('image_id', 'class', 'user_120k', 'geo_100'),
+  ('aa', '10', '7', '89c'),
+  ('bb', '2', '7', 'NA'),
+  ('cc', '2', '12', '89c'),
+]
+# iNaturalist's zips have the class of their source, too.
+LABELLED = [(*row, 'label' if not i else str(i)) for i, row in enumerate(TRAIN)]
+
+
+def text(rows):
+  out = io.StringIO()
+  csv.writer(out).writerows(rows)
+  return out.getvalue()
+
+
+def zipped(path, **members):
+  with zipfile.ZipFile(path, 'w') as file:
+    file.writestr('__MACOSX/set/._federated_train.csv', b'\0')
+    file.writestr('.ipynb_checkpoints/federated_train.csv', b'\0')
+    for name, rows in members.items():
+      file.writestr(f'set/{name}.csv', text(rows))
+  return path
+
+
+def clients(split):
+  found, data = {}, split.examples
+  names = data.ids_of(data.train)
+  for name, i in zip(names, data.train, strict=True):
+    if data.users[i] >= 0:
+      key, label = data.user_names[data.users[i]], data.labels[i]
+      found.setdefault(key, []).append((name, data.class_names[label]))
+  return found
+
+
+BY_USER = {'7': [('aa', '10'), ('bb', '2')], '12': [('cc', '2')]}
+
+
+@pytest.mark.parametrize('rows', [TRAIN, LABELLED])
+def test_a_zip_as_it_is_published(rows, tmp_path):
+  path = zipped(tmp_path / 'a.zip', federated_train=rows, test=TEST)
+  own_data.check({'split': str(path), 'test_file': '', 'test_fraction': 0})
+  split = split_files.read(path)
+  assert clients(split) == BY_USER
+  assert split.examples.class_names == ['2', '10']
+  assert split.examples.ids_of(split.examples.test) == ['dd']
+
+
+def test_one_of_several_splits_of_a_zip(tmp_path):
+  path = zipped(tmp_path / 'geo.zip', federated_train_100=TRAIN, test=TEST)
+  split = split_files.read(path / 'federated_train_100.csv', path / 'test.csv')
+  assert clients(split) == BY_USER
+  assert len(split.examples.test) == 1
+  with pytest.raises(
+    errors.InputError, match=r'geo.zip/set/federated_train_100'
+  ):
+    split_files.read(path)
+
+
+@pytest.mark.parametrize(
+  ('user', 'expected'),
+  [
+    ('user_120k', BY_USER),
+    ('geo_100', {'89c': [('aa', '10'), ('cc', '2')]}),
+  ],
+)
+def test_one_column_of_several(user, expected, tmp_path):
+  path = tmp_path / 'iNaturalist_train.csv'
+  path.write_text(text(MERGED))
+  name = f'{path}:{user}'
+  own_data.check({'split': name, 'test_file': '', 'test_fraction': 0})
+  assert clients(split_files.read(name)) == expected
+  if user == 'user_120k':
+    found = partition_of(name, of(np.array([10, 2, 2]), ['aa', 'bb', 'cc']))
+    assert found.client_ids == ['7', '12']
+    assert found.sizes.tolist() == [2, 1]
+
+
+def test_a_column_that_is_not_named(tmp_path):
+  path = tmp_path / 'iNaturalist_train.csv'
+  path.write_text(text(MERGED))
+  for name in (str(path), f'{path}:geo_5'):
+    with pytest.raises(errors.InputError, match=r'such as .*csv:user_120k$'):
+      split_files.read(name)
+
+
+def test_a_file_whose_name_has_a_colon(tmp_path):
+  path = tmp_path / 'a:geo_100'
+  path.write_text(text(TRAIN))
+  assert split_path.parse(path) == (path, 'user_id')
+  assert clients(split_files.read(path)) == BY_USER
+
+
+@pytest.mark.parametrize('name', ['none', 'none:geo_100', 'a.zip/none.csv'])
+def test_a_split_that_is_not_there(name, tmp_path):
+  zipped(tmp_path / 'a.zip', federated_train=TRAIN)
+  path = str(tmp_path / name)
+  with pytest.raises(errors.InputError, match='does not exist'):
+    own_data.check({'split': path, 'test_file': '', 'test_fraction': 0})
+
+
+def test_a_damaged_zip(tmp_path):
+  path = tmp_path / 'a.zip'
+  path.write_bytes(b'PK')
+  with pytest.raises(errors.InputError, match='no zip that can be read'):
+    split_files.read(path)
+
+
+def test_a_name_that_two_members_have(tmp_path):
+  path = tmp_path / 'a.zip'
+  with zipfile.ZipFile(path, 'w') as file:
+    for folder in 'xy':
+      file.writestr(f'{folder}/federated_train.csv', text(TRAIN))
+  with pytest.raises(
+    errors.InputError, match='name one of them with its folder'
+  ):
+    split_files.read(path)
+  assert clients(split_files.read(path / 'x/federated_train.csv')) == BY_USER
+
+
+def test_a_published_file_is_known(tmp_path, capsys, monkeypatch):
+  path = zipped(tmp_path / 'mine.zip', federated_train=TRAIN, test=TEST)
+  known = {split_files.md5(path): ('b.zip', 'the split B')}
+  monkeypatch.setattr(split_files, 'PUBLISHED', known)
+  split_files.read(path)
+  said = capsys.readouterr().err
+  assert said.startswith(f'note: {path} is the split B, as published (md5 ')
+  split_files.read(path / 'federated_train.csv')
+  assert capsys.readouterr().err == said
+  split_files.read(path, zipped(tmp_path / 'b.zip', test=TEST) / 'test.csv')
+  assert 'b.zip is named as the split B, and is another' in (
+    capsys.readouterr().err
+  )
+
+
+def test_other_files_are_not_spoken_of(tmp_path, capsys):
+  path = tmp_path / 'federated_train.csv'
+  path.write_text(text(TRAIN))
+  split_files.read(tmp_path)
+  split_files.read(path)
+  assert not capsys.readouterr().err

@@ -1,0 +1,429 @@
+"""One's own rows of features: tables and `.npz`."""
+
+import gzip
+import json
+
+import numpy as np
+import pandas as pd
+import pyarrow as pa
+import pyarrow.parquet
+import pytest
+
+from datasets import features
+from datasets import tables
+from datasets.splits import inputs
+from datasets.splits import own
+from tff_xc import errors
+from tff_xc import memory
+from tff_xc.data import fingerprint
+
+FRAME = pd.DataFrame(
+  {
+    'user_id': ['ann', 'bob', 'ann', 'cy'],
+    'class': ['10', '9', '10', '9'],
+    'weight': [1.5, -2.0, 1e6, 0.25],
+    'colour': ['red', 'NA', 'None', ''],
+    'count': [1, 2, 3, 4],
+    'part': ['train', 'Test', '', '0'],
+  }
+)
+RANDOM = np.random.default_rng(0)
+X = RANDOM.normal(5.0, 3.0, (12, 3))
+Y = np.arange(12) % 3
+OWNERS = np.array(['u10', 'u9', 'u10', 'u1'] * 3)
+
+
+def written(folder, frame=FRAME, suffix='.csv'):
+  path = folder / f'mine{suffix}'
+  if suffix == '.parquet':
+    frame.to_parquet(path)
+  elif suffix == '.jsonl':
+    frame.to_json(path, orient='records', lines=True)
+  else:
+    text = frame.to_csv(
+      index=False, sep='\t' if 'tsv' in suffix.lower() else ','
+    )
+    packed = gzip.compress(text.encode())
+    path.write_bytes(packed if suffix == '.csv.gz' else text.encode())
+  return path
+
+
+def read(path, **columns):
+  return features.read(path, features.DEFAULT._replace(**columns))
+
+
+def refused(path, match, **columns):
+  with pytest.raises(errors.InputError, match=match):
+    read(path, **columns)
+
+
+@pytest.mark.parametrize(
+  'suffix', ['.csv', '.tsv', '.TSV', '.csv.gz', '.parquet', '.jsonl']
+)
+def test_every_form_holds_the_same(tmp_path, suffix):
+  path = written(tmp_path, suffix=suffix)
+  found = read(path)
+  assert found.features == ['weight', 'count']
+  assert found.x.dtype == np.float64
+  np.testing.assert_array_equal(found.x, FRAME[['weight', 'count']])
+  assert found.labels == ['10', '9', '10', '9']
+  assert found.users == ['ann', 'bob', 'ann', 'cy']
+  assert (found.ids, found.is_test) == ([], None)
+  assert features.header(path) == list(FRAME)
+
+
+def test_columns_may_be_named(tmp_path):
+  frame = FRAME.assign(colour=['NA', 'b', 'b', 'a'])
+  roles = {'label': 'colour', 'user': 'class', 'id': 'count', 'test': 'part'}
+  found = read(written(tmp_path, frame), features=('weight',), **roles)
+  assert found.labels == ['NA', 'b', 'b', 'a']
+  assert found.users == ['10', '9', '10', '9']
+  assert found.ids == ['1', '2', '3', '4']
+  assert found.is_test.tolist() == [False, True, False, False]
+  assert found.x.shape == (4, 1)
+
+
+def test_a_column_of_lists_is_many_features(tmp_path):
+  vectors = np.arange(12, dtype=np.float32).reshape(4, 3)
+  parquet = lambda vector: written(
+    tmp_path, FRAME.assign(vector=vector), '.parquet'
+  )
+  found = read(parquet(list(vectors)))
+  assert found.features == ['weight', 'count', 'vector']
+  np.testing.assert_array_equal(found.x[:, 2:], vectors)
+  ragged = [[1.0], [1.0, 2.0], [1.0], [1.0]]
+  for wrong in ([None, *vectors[1:]], ragged):
+    refused(parquet(wrong), "'vector'")
+  both = pa.table([pa.array(['a', 'b']), [1, 2], [3, 4]], ['class', 'x', 'x'])
+  pyarrow.parquet.write_table(both, tmp_path / 'mine.parquet')
+  refused(tmp_path / 'mine.parquet', "'x'")
+
+
+@pytest.mark.parametrize(
+  ('suffix', 'place'), [('.csv', 'line 5'), ('.parquet', 'row 4')]
+)
+def test_rows_are_read_in_parts(tmp_path, monkeypatch, suffix, place):
+  monkeypatch.setattr(tables, '_ROWS', 3)
+  found = read(written(tmp_path, suffix=suffix))
+  np.testing.assert_array_equal(found.x[:, 1], [1, 2, 3, 4])
+  # A later part's error names the row of the file.
+  bad = written(tmp_path, FRAME.assign(weight=[1, 2, 3, np.inf]), suffix)
+  refused(bad, f"{place}: 'weight' is 'inf'")
+
+
+def test_lists_and_objects_of_json(tmp_path):
+  rows = [
+    {'class': i > 1, 'user_id': i / 1, 'v': [i, 1], 'x': i > 0, 'o': {'a': i}}
+    for i in range(4)
+  ]
+  (tmp_path / 'a.jsonl').write_text('\n'.join(map(json.dumps, rows)))
+  found = read(tmp_path / 'a.jsonl')
+  assert found.labels == ['false', 'false', 'true', 'true']
+  assert found.users == ['0', '1', '2', '3']
+  assert found.features == ['v', 'x']
+  assert found.x.tolist() == [[0, 1, 0], [1, 1, 1], [2, 1, 1], [3, 1, 1]]
+
+
+@pytest.mark.parametrize('suffix', ['.csv', '.parquet', '.jsonl'])
+@pytest.mark.parametrize(
+  'classes', [[True, False, True, False], ['b', 'a', 'b', 'a'], [3, 1, 3, 1]]
+)
+def test_splits_and_training_read_alike(tmp_path, suffix, classes):
+  frame = FRAME.assign(**{'class': classes, 'user_id': [2.0, 1.0, 2.0, 3.0]})
+  path = written(tmp_path, frame, suffix)
+  trained, listed = read(path), inputs.read(path, inputs.Columns())
+  names = [listed.class_names[label] for label in listed.labels]
+  assert names == trained.labels
+  users = [listed.user_names[user] for user in listed.users]
+  assert users == trained.users
+
+
+def test_an_index_without_a_name_is_no_feature(tmp_path):
+  FRAME.to_csv(tmp_path / 'a.csv')
+  assert read(tmp_path / 'a.csv').features == ['weight', 'count']
+
+
+@pytest.mark.parametrize(
+  ('suffix', 'marks'),
+  [
+    ('.csv', ['True', 'False', '', '1']),
+    ('.parquet', [True, False, False, True]),
+    ('.parquet', [1.0, 0.0, None, 1.0]),
+    ('.jsonl', [True, False, None, 'test']),
+  ],
+)
+def test_marks_of_the_test_in_every_form(tmp_path, suffix, marks):
+  found = read(written(tmp_path, FRAME.assign(part=marks), suffix), test='part')
+  assert found.is_test.tolist() == [True, False, False, True]
+  assert found.features == ['weight', 'count']
+
+
+@pytest.mark.parametrize(
+  ('changes', 'columns', 'message'),
+  [
+    ({}, {'label': 'label'}, "'label', it has user_id, class, weight"),
+    ({}, {'user': 'u'}, "no column 'u'"),
+    ({}, {'features': ('weight', 'x')}, "no column 'x'"),
+    ({}, {'features': ('class', 'weight')}, "'class' is given twice, or"),
+    ({}, {'features': ('weight', 'weight')}, "'weight' is given twice"),
+    ({}, {'features': ('colour',)}, "line 2: 'colour' is 'red'"),
+    ({'weight': ['1', '', '3', '4']}, {}, "line 3: 'weight' is ''"),
+    ({'weight': ['1', 'nan', '3', '4']}, {}, "line 3: 'weight' is 'nan'"),
+    ({'weight': [1.0, 2.0, 1e300, 4.0]}, {}, "line 4: 'weight' is '1e[+]300'"),
+    ({'class': ['a', ' ', 'b', 'c']}, {}, "line 3: 'class' is ''"),
+    ({'user_id': ['a', 'b', 'c', '']}, {}, "line 5: 'user_id' is ''"),
+    (
+      {'part': ['train', 'x', '', '0']},
+      {'test': 'part'},
+      "line 3: 'part' is 'x'",
+    ),
+    ({'weight': ['a'] * 4, 'count': ['b'] * 4}, {}, 'no column of numbers'),
+  ],
+)
+def test_bad_cells_and_columns_are_named(tmp_path, changes, columns, message):
+  refused(written(tmp_path, FRAME.assign(**changes)), message, **columns)
+
+
+@pytest.mark.parametrize(
+  ('name', 'content', 'message'),
+  [
+    ('a.txt', b'', r'\.csv, \.tsv'),
+    ('a.csv', None, 'is no file'),
+    ('a.csv', b'', 'empty'),
+    ('a.csv', b'class,x\n', 'no rows'),
+    ('a.csv', b'class,x\na,1\nb,2,3,4\n', 'line 3 has 4 fields'),
+    ('a.csv', b'class,x\na,1,5\nb,2,6\n', 'line 2 has 3 fields'),
+    ('a.csv', b'class,x\na,1\nb\nc,2\n', 'line 3 has 1 fields'),
+    ('a.csv', b'class,x\n\xff\xfe\x00,1\n', 'UTF-8'),
+    ('a.csv', b'class,x, class\na,1,2\nb,2,3\n', "'class' twice"),
+    ('a.csv.gz', b'no', r'a\.csv\.gz'),
+    ('a.parquet', b'PAR1 no PAR1', 'Parquet'),
+  ],
+)
+def test_damaged_files_are_refused(tmp_path, name, content, message):
+  if content is not None:
+    (tmp_path / name).write_bytes(content)
+  refused(tmp_path / name, message)
+
+
+def test_columns_without_numbers_are_read_once(tmp_path, monkeypatch):
+  """A text of 100,000 characters in each row would fill the memory."""
+  asked, batches = [], tables.batches
+
+  def watched(path, required, optional=(), raw=()):
+    asked.append(set(raw))
+    return batches(path, required, optional, raw)
+
+  monkeypatch.setattr(tables, 'batches', watched)
+  found = read(written(tmp_path, FRAME.assign(text='not a number')))
+  assert 'text' in asked[0]
+  assert asked[-1] == set(found.features)
+
+
+def test_a_table_larger_than_memory_is_refused(tmp_path, monkeypatch):
+  monkeypatch.setattr(memory, 'free_bytes', lambda: 10)
+  refused(written(tmp_path), 'memory')
+
+
+def test_a_long_cell_is_not_shown_whole(tmp_path):
+  frame = FRAME.assign(weight=['1', '1' * 1000, '2', '3'])
+  with pytest.raises(errors.InputError, match='weight') as e:
+    read(written(tmp_path, frame))
+  assert len(str(e.value)) < 400
+
+
+# Federated data.
+
+
+def load(path, *choice, columns=features.DEFAULT, **more):
+  return features.load(path, own.Choice(*map(str, choice)), columns, **more)
+
+
+def csv(path, x=X, y=Y, users=OWNERS, **more):
+  columns = {f'f{i}': x[:, i] for i in range(x.shape[1])}
+  frame = pd.DataFrame({'class': [f'c{k}' for k in y], **columns, **more})
+  if users is not None:
+    frame['user_id'] = users[: len(x)]
+  frame.to_csv(path, index=False)
+  return path
+
+
+def npz(path, **changes):
+  arrays = {'x': X, 'y': Y, 'client': OWNERS, 'test_x': X[:4], 'test_y': Y[:4]}
+  arrays = {k: v for k, v in {**arrays, **changes}.items() if v is not None}
+  np.savez(path, **arrays)
+  return path
+
+
+def examples(pool):
+  return pool.examples(np.arange(len(pool))).x
+
+
+def test_users_of_a_table_are_clients(tmp_path, capsys):
+  dataset = load(csv(tmp_path / 'mine.csv'))
+  said = capsys.readouterr().err
+  assert '3 features, standardised' in said
+  assert 'f0, f1, f2' in said
+  assert dataset.train.client_ids == ['u1', 'u10', 'u9']
+  assert dataset.class_names == ['c0', 'c1', 'c2']
+  assert dataset.train.numbers('u10').tolist() == [0, 2, 4, 6, 8, 10]
+  assert dataset.train.pool.spec.shape == (3,)
+  assert dataset.test is None
+
+
+def test_the_user_na_is_nobody_as_in_make_splits(tmp_path):
+  users = np.where(np.arange(12) < 3, 'NA', OWNERS)
+  dataset = load(csv(tmp_path / 'mine.csv', users=users))
+  assert dataset.train.client_ids == ['u1', 'u10', 'u9']
+  assert sorted(dataset.train.partition.numbers) == list(range(3, 12))
+
+
+def test_features_are_standardised_by_the_training_rows_only(tmp_path):
+  part = np.where(np.arange(12) % 4 == 3, 'test', 'train')
+  path = csv(tmp_path / 'mine.csv', constant=np.full(12, 7.0), part=part)
+  columns = features.DEFAULT._replace(test='part')
+  dataset = load(path, columns=columns)
+  assert dataset.train.client_ids == ['u10', 'u9']
+  x, rows = examples(dataset.train.pool), X[np.arange(12) % 4 < 3]
+  assert x.dtype == np.float32
+  expected = (X - rows.mean(0)) / rows.std(0)
+  np.testing.assert_allclose(x[:, :3], expected, rtol=1e-5, atol=1e-6)
+  assert (x[:, 3] == 0).all()
+  np.testing.assert_array_equal(examples(dataset.test), x[3::4])
+  plain = load(path, columns=columns, standardise=False)
+  np.testing.assert_allclose(examples(plain.train.pool)[:, :3], X, rtol=1e-6)
+
+
+def test_a_constant_feature_is_not_scaled(tmp_path):
+  # The mean of three 0.1 is not 0.1 in floating point.
+  x = np.array([[0.1, 1.0], [0.1, 2.0], [0.1, 3.0]])
+  arrays = {'x': x, 'test_x': x + 0.5, 'y': Y[:3], 'test_y': Y[:3]}
+  dataset = load(npz(tmp_path / 'a.npz', client=OWNERS[:3], **arrays))
+  np.testing.assert_allclose(examples(dataset.train.pool)[:, 0], 0, atol=1e-9)
+  np.testing.assert_allclose(examples(dataset.test)[:, 0], 0.5)
+
+
+@pytest.mark.parametrize('users', [OWNERS, None])
+def test_a_second_table_is_the_test(tmp_path, users):
+  path = csv(tmp_path / 'mine.csv', users=users)
+  test = csv(tmp_path / 'test.csv', X[:2] + 1, np.array([3, 0]), None)
+  dataset = load(path, '' if users is not None else 'class', test)
+  assert dataset.class_names == ['c0', 'c1', 'c2', 'c3']
+  assert sorted(dataset.train.partition.numbers) == list(range(12))
+  assert dataset.test.y.tolist() == [3, 0]
+  if users is not None:
+    assert not len(dataset.held_out.numbers)  # These rows are nobody's.
+  expected = (X[:2] + 1 - X.mean(0)) / X.std(0)
+  np.testing.assert_allclose(examples(dataset.test), expected, rtol=1e-5)
+  split = tmp_path / 's.csv'  # Row 12 would be the first of the test.
+  split.write_text('user_id,image_id,class\na,1,c1\na,12,c3\n')
+  with pytest.raises(errors.InputError, match="'12'"):
+    load(path, split, test)
+  narrow = csv(tmp_path / 'narrow.csv', X[:2, :2], Y[:2])
+  for other, message in ((narrow, r"narrow\.csv .*'f2'"), (path, 'training')):
+    with pytest.raises(errors.InputError, match=message):
+      load(path, '', other)
+
+
+@pytest.mark.parametrize('by', ['row', 'id', 'name'])
+def test_a_split_of_rows(tmp_path, by):
+  ids = {} if by == 'row' else {'image_id': [f'r{i}' for i in range(12)]}
+  path = csv(tmp_path / 'mine.csv', users=None, **ids)
+  name = (lambda i: f'r{i}') if ids else str
+  class_ = (lambda i: f'c{Y[i]}') if by == 'name' else lambda i: Y[i]
+  folder = tmp_path / 'splits'
+  folder.mkdir()
+  lines = [f'{i % 2},{name(i)},{class_(i)}\n' for i in range(8)]
+  text = ''.join(['user_id,image_id,class\n', *lines])
+  (folder / 'federated_train.csv').write_text(text)
+  (folder / 'test.csv').write_text(f'image_id,class\n{name(9)},{class_(9)}\n')
+  if by != 'name':
+    names = ''.join(f'{k},c{k},1\n' for k in range(3))
+    (folder / 'classes.csv').write_text(f'class,name,count\n{names}')
+  dataset = load(path, folder)
+  assert dataset.train.client_ids == ['0', '1']
+  assert dataset.train.numbers('1').tolist() == [1, 3, 5, 7]
+  np.testing.assert_array_equal(
+    examples(dataset.test)[0], examples(dataset.train.pool)[9]
+  )
+  other = csv(tmp_path / 'other.csv', y=(Y + 1) % 3, users=None, **ids)
+  few = {key: values[:3] for key, values in ids.items()}
+  short = csv(tmp_path / 'short.csv', X[:3], Y[:3], None, **few)
+  for wrong, message in ((other, "'c0' here and 'c1'"), (short, repr(name(3)))):
+    with pytest.raises(errors.InputError, match=message):
+      load(wrong, folder)
+
+
+def test_without_users_the_ways_out_are_named(tmp_path):
+  path = csv(tmp_path / 'mine.csv', users=None)
+  with pytest.raises(errors.InputError, match=r'--user_column, or .*--split'):
+    load(path)
+  dataset = features.load(path, own.Choice('class', test_fraction=0.25))
+  assert len(dataset.train.client_ids) == 3
+  assert len(dataset.test) == 3
+
+
+@pytest.mark.parametrize(
+  'dtype', [np.float64, np.float16, np.int32, np.uint8, bool]
+)
+def test_arrays_of_any_numbers(tmp_path, dtype):
+  x = (X * 10).astype(dtype)
+  more = {'test_x': x[:4], 'retrieval_x': x, 'retrieval_y': Y}
+  dataset = load(npz(tmp_path / 'mine.npz', x=x, **more))
+  deviation = x.std(0, dtype=np.float64)
+  deviation = np.where(deviation > 0, deviation, 1)
+  expected = (x - x.mean(0, dtype=np.float64)) / deviation
+  for pool in (dataset.train.pool, dataset.retrieval):
+    np.testing.assert_allclose(examples(pool), expected, rtol=1e-4, atol=1e-5)
+  assert dataset.train.client_ids == ['u1', 'u10', 'u9']
+  assert len(dataset.test) == 4
+
+
+@pytest.mark.parametrize(
+  ('changes', 'message'),
+  [
+    (
+      {'x': np.zeros([12, 4, 4]), 'test_x': np.zeros([4, 4, 4])},
+      '--task=images',
+    ),
+    ({'x': X.astype(str), 'test_x': X[:4].astype(str)}, 'numbers'),
+    (
+      {'x': np.where(np.arange(36).reshape(12, 3) == 17, np.nan, X)},
+      r'x\[5, 2\]',
+    ),
+    ({'test_x': X[:4] + np.inf}, r'test_x\[0, 0\] is inf'),
+    ({'client': None}, 'client, or .*--split'),
+  ],
+)
+def test_bad_arrays_are_refused(tmp_path, changes, message):
+  with pytest.raises(errors.InputError, match=message):
+    load(npz(tmp_path / 'mine.npz', **changes))
+
+
+def test_bad_choices_are_refused(tmp_path):
+  part = csv(tmp_path / 'p.csv', part=['test'] * 12)
+  marked = features.DEFAULT._replace(test='part')
+  for path, message, choice, columns in (
+    (csv(tmp_path / 'a.csv', y=0 * Y), 'one class', (), features.DEFAULT),
+    (
+      csv(tmp_path / 'b.csv', image_id=['a'] * 12),
+      'one id',
+      (),
+      features.DEFAULT,
+    ),
+    (part, '--test_file', ('', part), marked),
+    (npz(tmp_path / 'a.npz'), 'flag', ('', part), features.DEFAULT),
+    (npz(tmp_path / 'b.npz'), 'no columns', (), marked),
+  ):
+    with pytest.raises(errors.InputError, match=message):
+      load(path, *choice, columns=columns)
+
+
+def test_other_numbers_are_other_data(tmp_path):
+  of = lambda path: fingerprint.fingerprint(load(path))
+  first = of(csv(tmp_path / 'a.csv'))
+  assert of(csv(tmp_path / 'b.csv')) == first
+  x = X.copy()
+  x[11, 0] += 1e-9
+  other = of(csv(tmp_path / 'c.csv', x))
+  assert [n for n in first if first[n] != other[n]] == ['source_checksum']

@@ -1,0 +1,339 @@
+"""Omniglot from tiny files in the official formats, and the real one."""
+
+import io
+import shutil
+import zipfile
+
+import numpy as np
+import pytest
+from PIL import Image
+
+from datasets import omniglot
+from tff_xc import errors
+
+COUNTS = omniglot.Counts(background=3, evaluation=2, alphabets=3, drawers=4)
+# Unsorted, like a file system's list; the second part holds Angelic.
+CLASSES = [
+  (False, 'Greek/character02'),
+  (True, 'Angelic/character02'),
+  (False, 'Greek/character01'),
+  (True, 'Angelic/character01'),
+  (False, 'Braille/character01'),
+]
+SORTED = [
+  'Braille/character01',
+  'Greek/character01',
+  'Greek/character02',
+  'Angelic/character01',
+  'Angelic/character02',
+]
+
+
+def ink(name, drawer):
+  """Returns a different drawing for each class and drawer, bool [105, 105]."""
+  seed = [*name.encode(), drawer]
+  return np.random.default_rng(seed).random([105, 105]) < 0.1
+
+
+def png(drawing):
+  out = io.BytesIO()
+  Image.fromarray(~drawing).convert('1').save(out, 'PNG')  # ink is black
+  return out.getvalue()
+
+
+def write_folders(place):
+  for number, (evaluation, name) in enumerate(CLASSES):
+    folder = place / omniglot.PARTS[evaluation] / name
+    folder.mkdir(parents=True)
+    for drawer in range(1, 5):
+      path = folder / f'{709 + number:04d}_{drawer:02d}.png'
+      path.write_bytes(png(ink(name, drawer)))
+
+
+def write_zips(place):
+  write_folders(place)
+  for part in omniglot.PARTS:
+    shutil.make_archive(str(place / part), 'zip', place, part)
+    shutil.rmtree(place / part)
+
+
+def write_npz(place):
+  names = [name for _, name in CLASSES]
+  order = np.random.default_rng(0).permutation(20)
+  label, drawer = order // 4, order % 4 + 1
+  bits = [
+    np.packbits(ink(names[c], d), axis=-1)
+    for c, d in zip(label, drawer, strict=True)
+  ]
+  np.savez_compressed(
+    place / omniglot.NPZ,
+    bits=np.array(bits),
+    label=label.astype(np.int16),
+    drawer=drawer.astype(np.int8),
+    is_evaluation=np.array([CLASSES[c][0] for c in label]),
+    class_names=np.array(names),
+  )
+
+
+def load(data_dir, **kwargs):
+  kwargs = {'train_drawers': 3, 'expected': COUNTS, **kwargs}
+  return omniglot.load(data_dir, **kwargs)
+
+
+def held_out(pool):
+  return pool.examples(np.arange(len(pool)))
+
+
+@pytest.fixture(params=[write_folders, write_zips, write_npz])
+def dataset(request, tmp_path):
+  place = tmp_path / 'omniglot'
+  place.mkdir()
+  request.param(place)
+  return load(tmp_path)
+
+
+def _naive_area_mean(ink, size):
+  """Splits every old pixel into size × size equal parts; takes block means."""
+  fine = np.repeat(np.repeat(ink, size, axis=0), size, axis=1)
+  side = ink.shape[0]
+  out = np.zeros([size, size])
+  for i in range(size):
+    for j in range(size):
+      block = fine[i * side : (i + 1) * side, j * side : (j + 1) * side]
+      out[i, j] = block.mean()
+  return np.floor(255 * out + 0.5 + 1e-9).astype(np.uint8)
+
+
+@pytest.mark.parametrize('size', [1, 28, 35, 104, 105])
+def test_shrink_is_the_area_mean(size):
+  ink = (np.random.default_rng(size).random([2, 105, 105]) < 0.3).astype('u1')
+  got = omniglot.shrink(ink, size)
+  assert got.dtype == np.uint8
+  for k in range(2):
+    np.testing.assert_array_equal(got[k], _naive_area_mean(ink[k], size))
+
+
+def test_clients_are_alphabet_and_drawer(dataset):
+  assert dataset.num_classes == 3
+  assert dataset.train.client_ids == [
+    *('Braille/01', 'Braille/02', 'Braille/03'),
+    *('Greek/01', 'Greek/02', 'Greek/03'),
+  ]
+  labels = dataset.train.labels('Greek/02')
+  assert labels.dtype == np.int32
+  np.testing.assert_array_equal(labels, [1, 2])
+  x, y = dataset.train.examples('Greek/02')
+  assert x.dtype == np.uint8
+  np.testing.assert_array_equal(y, labels)
+  for image, label in zip(x, y, strict=True):
+    expected = _naive_area_mean(ink(SORTED[label], 2), 28)
+    np.testing.assert_array_equal(image, expected)
+
+
+def test_held_out_drawers_and_classes(dataset):
+  x, y = held_out(dataset.test)
+  np.testing.assert_array_equal(y, [0, 1, 2])
+  for image, label in zip(x, y, strict=True):
+    expected = _naive_area_mean(ink(SORTED[label], 4), 28)
+    np.testing.assert_array_equal(image, expected)
+  x, y = held_out(dataset.retrieval)
+  np.testing.assert_array_equal(y, [0, 0, 0, 0, 1, 1, 1, 1])
+  for i in range(8):
+    expected = _naive_area_mean(ink(SORTED[3 + i // 4], i % 4 + 1), 28)
+    np.testing.assert_array_equal(x[i], expected)
+
+
+def test_as_client_data_of_tff(dataset):
+  train = dataset.train
+  expected = train.examples('Greek/01')
+  for elements in (
+    train.create_tf_dataset_for_client('Greek/01'),
+    train.preprocess(lambda d: d.take(9)).create_tf_dataset_for_client(
+      'Greek/01'
+    ),
+  ):
+    assert elements.element_spec == train.element_type_structure
+    got = list(elements.as_numpy_iterator())
+    np.testing.assert_array_equal([e['x'] for e in got], expected.x)
+    np.testing.assert_array_equal([e['y'] for e in got], expected.y)
+
+
+def test_labels_do_not_decode_images(tmp_path):
+  write_folders(tmp_path)
+  dataset = load(tmp_path)  # without a folder `omniglot`
+  shutil.rmtree(tmp_path / omniglot.PARTS[0])
+  np.testing.assert_array_equal(dataset.train.labels('Greek/01'), [1, 2])
+  with pytest.raises(
+    errors.InputError, match=r'Greek/character01/0711_01\.png'
+  ):
+    dataset.train.examples('Greek/01')
+
+
+def _cut(path, keep):
+  path.write_bytes(path.read_bytes()[:keep])
+
+
+def test_missing_data_say_where_to_put_them(tmp_path):
+  with pytest.raises(errors.InputError) as e:
+    load(tmp_path)
+  for part in (str(tmp_path / 'omniglot'), 'omniglot_1623.npz', '--data_dir'):
+    assert part in str(e.value)
+  write_folders(tmp_path)
+  shutil.rmtree(tmp_path / 'images_evaluation')
+  with pytest.raises(errors.InputError, match='images_evaluation'):
+    load(tmp_path)
+
+
+@pytest.mark.parametrize('keep', [0, 100, 2000, -30])
+def test_truncated_npz(tmp_path, keep):
+  write_npz(tmp_path)
+  _cut(tmp_path / omniglot.NPZ, keep)
+  with pytest.raises(errors.InputError, match=r'1623\.npz'):
+    load(tmp_path)
+
+
+def test_npz_with_a_flipped_byte(tmp_path):
+  write_npz(tmp_path)
+  path = tmp_path / omniglot.NPZ
+  data = bytearray(path.read_bytes())
+  data[2000] ^= 0xFF
+  path.write_bytes(data)
+  with pytest.raises(errors.InputError, match=r'1623\.npz'):
+    load(tmp_path)
+
+
+def _change_npz(place, change):
+  path = place / omniglot.NPZ
+  with np.load(path) as arrays:
+    arrays = dict(arrays)
+  change(arrays)
+  np.savez_compressed(path, **arrays)
+
+
+def test_npz_of_other_content(tmp_path):
+  def set_label(arrays):
+    arrays['label'][3] = 5
+
+  def drop(arrays):
+    del arrays['drawer']
+
+  def narrow(arrays):
+    arrays['bits'] = arrays['bits'][..., :13]
+
+  def shorten(arrays):
+    arrays['drawer'] = arrays['drawer'][:-1]
+
+  def repeat_drawer(arrays):
+    arrays['drawer'][arrays['label'] == 0] = [1, 2, 3, 3]
+
+  for change, said in (
+    (set_label, '1623'),
+    (drop, '1623'),
+    (narrow, '105, 14'),
+    (shorten, '1623'),
+    (repeat_drawer, 'Greek/character02'),
+  ):
+    write_npz(tmp_path)
+    _change_npz(tmp_path, change)
+    with pytest.raises(errors.InputError, match=said):
+      load(tmp_path)
+
+
+@pytest.mark.parametrize('write', [write_zips, write_folders])
+def test_what_computers_leave_is_no_drawing(tmp_path, write):
+  write(tmp_path)
+  left = 'images_background/@eaDir/character01/0709_01.png'
+  if write is write_folders:
+    (tmp_path / left).parent.mkdir(parents=True)
+    (tmp_path / left).write_bytes(b'')
+  else:
+    with zipfile.ZipFile(tmp_path / 'images_background.zip', 'a') as archive:
+      archive.writestr(left, b'')
+  assert load(tmp_path).num_classes == 3
+
+
+def test_truncated_zip(tmp_path):
+  write_zips(tmp_path)
+  _cut(tmp_path / 'images_background.zip', -200)
+  with pytest.raises(errors.InputError, match=r'background\.zip'):
+    load(tmp_path)
+
+
+def test_zip_with_a_damaged_drawing(tmp_path):
+  write_zips(tmp_path)
+  path = tmp_path / 'images_background.zip'
+  with zipfile.ZipFile(path) as archive:
+    info = archive.getinfo('images_background/Greek/character01/0711_02.png')
+  data = bytearray(path.read_bytes())
+  data[info.header_offset + 300] ^= 0xFF
+  path.write_bytes(data)
+  dataset = load(tmp_path)
+  dataset.train.examples('Greek/01')
+  with pytest.raises(errors.InputError, match=r'character01/0711_02\.png'):
+    dataset.train.examples('Greek/02')
+
+
+@pytest.mark.parametrize('keep', [0, 20, 400, -40])
+def test_truncated_png(tmp_path, keep):
+  write_folders(tmp_path)
+  path = tmp_path / 'images_background/Greek/character02/0709_03.png'
+  _cut(path, keep)
+  dataset = load(tmp_path)
+  dataset.train.examples('Greek/02')
+  with pytest.raises(errors.InputError, match=str(path)):
+    dataset.train.examples('Greek/03')
+
+
+def test_png_of_another_size(tmp_path):
+  write_folders(tmp_path)
+  path = tmp_path / 'images_evaluation/Angelic/character01/0712_01.png'
+  path.write_bytes(png(np.zeros([28, 105], bool)))
+  with pytest.raises(errors.InputError, match='28×105'):
+    held_out(load(tmp_path).retrieval)
+
+
+def test_wrong_counts(tmp_path):
+  write_folders(tmp_path)
+  path = tmp_path / 'images_background/Greek/character02/0709_03.png'
+  path.rename(path.with_name('0709_04b.png'))
+  with pytest.raises(errors.InputError, match=r'19 images.* 20 images'):
+    load(tmp_path)
+  # The number of images is the same, and one drawer occurs twice.
+  path.with_name('0709_04b.png').rename(path.with_name('0800_04.png'))
+  with pytest.raises(errors.InputError, match='character02'):
+    load(tmp_path)
+
+
+@pytest.mark.parametrize(
+  'kwargs',
+  [
+    {'image_size': 0},
+    {'image_size': 106},
+    {'train_drawers': 0},
+    {'train_drawers': 4},
+  ],
+)
+def test_absurd_arguments(tmp_path, kwargs):
+  with pytest.raises(errors.InputError, match=next(iter(kwargs))):
+    load(tmp_path, **kwargs)
+
+
+def test_the_real_one(data_dir):
+  if not (data_dir / 'omniglot').is_dir():
+    pytest.skip(f'no Omniglot in {data_dir}; set TFF_XC_DATA')
+  dataset = omniglot.load(data_dir)
+  train = dataset.train
+  assert dataset.num_classes == 964
+  assert len(train.client_ids) == 480
+  labels = [train.labels(c) for c in train.client_ids]
+  assert min(map(len, labels)) == 14
+  assert max(map(len, labels)) == 55
+  counts = np.bincount(np.concatenate(labels), minlength=964)
+  np.testing.assert_array_equal(counts, np.full(964, 16))
+  x, y = held_out(dataset.test)
+  assert x.shape == (3856, 28, 28)
+  np.testing.assert_array_equal(np.bincount(y), np.full(964, 4))
+  x, y = held_out(dataset.retrieval)
+  assert x.shape == (13180, 28, 28)
+  np.testing.assert_array_equal(np.bincount(y), np.full(659, 20))
+  assert 15 < x.mean() < 30  # ink is bright, and there is little of it

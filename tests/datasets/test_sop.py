@@ -1,0 +1,101 @@
+"""The lists of Stanford Online Products, and their clients."""
+
+import math
+
+import numpy as np
+import pytest
+
+from datasets import sop
+from datasets.splits import rules
+from tests.datasets import sop_on_disk as on_disk
+from tff_xc import errors
+
+
+def naive_clients(train, size):
+  """Sorts by class, the list's order within it, and cuts."""
+  in_order = sorted(train, key=lambda row: row[1])
+  return [in_order[i : i + size] for i in range(0, len(in_order), size)]
+
+
+def clients(found, size):
+  numbers = found.train
+  split = rules.deal('sop', found.some(numbers), examples_per_client=size)
+  return [
+    found.ids_of(numbers[split.train.of_client(k)])
+    for k in range(len(split.train))
+  ]
+
+
+@pytest.mark.parametrize('size', [1, 5, 100])
+def test_clients_are_chunks_of_the_list_sorted_by_class(tmp_path, size):
+  train, test = on_disk.lists()
+  found = sop.read(on_disk.write(tmp_path, train, test))
+  dealt = clients(found, size)
+  assert len(dealt) == math.ceil(37 / size)
+  for images, expected in zip(dealt, naive_clients(train, size), strict=True):
+    assert sorted(images) == sorted(row[3] for row in expected)
+
+
+def test_596_clients_of_the_published_sizes(tmp_path):
+  """59,551 images of 11,318 classes, of 2 to 12 images, about 20 a client."""
+  random = np.random.default_rng(0)
+  sizes = random.integers(2, 9, 11_318)
+  sizes[:3_000] += 1
+  while sizes.sum() != 59_551:
+    some = random.integers(0, 11_318, abs(59_551 - sizes.sum()))
+    step = 1 if sizes.sum() < 59_551 else -1
+    np.add.at(sizes, some, step)
+    sizes = np.clip(sizes, 2, 12)
+  train = on_disk.rows(sizes.tolist(), 1, 1)
+  path = on_disk.write(tmp_path, train, on_disk.rows([3], 20_000, 60_000))
+  found = sop.read(path)
+  dealt = clients(found, 100)
+  assert len(dealt) == 596
+  assert [len(images) for images in dealt] == [100] * 595 + [51]
+  class_of = {row[3]: row[1] for row in train}
+  held = np.mean([len({class_of[i] for i in images}) for images in dealt])
+  assert 19.5 < held < 20.5
+  facts = rules.RULES['sop'].published.input
+  assert {n: found.facts[n] for n in facts if 'train' in n} == {
+    'images in Ebay_train.txt': 59_551,
+    'classes in Ebay_train.txt': 11_318,
+  }
+
+
+def test_the_test_list_is_of_other_classes(tmp_path):
+  train, test = on_disk.lists()
+  found = sop.read(on_disk.write(tmp_path, train, test))
+  assert found.class_names == [str(c) for c in range(1, 7)]
+  assert list(found.ids) == [row[3] for row in train + test]
+  assert found.labels.tolist() == [row[1] - 1 for row in train + test]
+  assert found.train.tolist() == list(range(len(train)))
+  assert len(found.retrieval) == len(test)
+  assert found.retrieval_class_names == ['7', '8', '9']
+  assert found.test is None
+
+
+@pytest.mark.parametrize(
+  ('change', 'said'),
+  [
+    (lambda t: 'id ' + t, r'line 1: expected .image_id class_id'),
+    (lambda t: t.replace(' 3 ', ' three ', 1), r'line \d+: .*three numbers'),
+    (lambda t: t + '99 4 1\n', r'line 39: .99 4 1. is not'),
+    (lambda t: t + t.splitlines()[1] + '\n', r'line 39: .* is in .*line 2,'),
+    (lambda t: t + '99 8 1 a/b.JPG\n', r'line \d+: class 8 is also in'),
+    (lambda t: t.splitlines()[0], 'has no images'),
+    (lambda t: t[:50] + '\udcff', 'is no list that can be read'),
+  ],
+)
+def test_a_malformed_list_is_refused_in_a_sentence(tmp_path, change, said):
+  path = on_disk.write(tmp_path, *on_disk.lists())
+  file = path / 'Ebay_train.txt'
+  file.write_text(change(file.read_text()), errors='surrogateescape')
+  with pytest.raises(errors.InputError, match=said):
+    sop.read(path)
+
+
+def test_a_missing_list_is_named(tmp_path):
+  path = on_disk.write(tmp_path, *on_disk.lists())
+  (path / 'Ebay_test.txt').unlink()
+  with pytest.raises(errors.InputError, match=r'has no Ebay_test\.txt; give'):
+    sop.read(path)
