@@ -168,7 +168,12 @@ def parse(split: str) -> tuple[str, dict[str, Any]] | None:
         f'--split={split}: {flag!r} is no setting of {name}, which takes'
         f' {", ".join(flags)}'
       )
-    settings[flag] = parsed(flags[flag], value)
+    try:
+      settings[flag] = parsed(flags[flag], value)
+    except errors.InputError as e:
+      raise errors.InputError(
+        f'--split={split}: {str(e).removeprefix("--")}, such as --split=iid:100'
+      ) from e
   return name, settings
 
 
