@@ -10,6 +10,7 @@ from __future__ import annotations
 import dataclasses
 import inspect
 from collections.abc import Callable
+from collections.abc import Collection
 from collections.abc import Mapping
 from typing import TYPE_CHECKING
 from typing import Any
@@ -217,12 +218,14 @@ class Base:
     """
 
   @classmethod
-  def fit(cls, values: dict, given: Mapping, num_classes: int | None) -> None:
+  def fit(
+    cls, values: dict, given: Collection[str], num_classes: int | None
+  ) -> None:
     """Lowers defaults to the number of classes; refuses what does not fit it.
 
     Args:
       values: as in `check`.
-      given: as in `check`.
+      given: the names of the user's values.
       num_classes: n; None if only the data say.
     """
 
