@@ -6,7 +6,7 @@ DEMO := -m launch.train --task=glyphs --algorithm=fedss --run_dir=runs/demo
 
 .DEFAULT_GOAL := help
 .PHONY: help venv venv-gpu venv-cluster demo test test-slow requirements \
-  presets wheel clean reproduce-small documents
+  wheel clean reproduce-small documents
 
 help:  ## print this list
 	@sed -n 's/^\([a-z-]*\):.*## /make \1	/p' $(MAKEFILE_LIST) | expand -t 20
@@ -40,9 +40,6 @@ documents: venv  ## write the tables of README and docs from docs/results
 
 requirements: venv  ## resolve requirements*.in into requirements*.txt again
 	sh tools/compile_requirements.sh
-
-presets: venv  ## write launch/presets/*.flags
-	$(PYTHON_BIN) -m launch.preset_files
 
 # A build folder that is left would put deleted modules into the next wheel. TFF's
 # pins hold an old `packaging`, which does not read licences; setuptools brings its own.

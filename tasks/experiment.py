@@ -408,8 +408,9 @@ def with_data(config: Mapping, loaded: task_lib.Loaded) -> Experiment:
   unset = config.get(same_run.UNSET, ())
   if 'clients_per_round' in unset:
     warnings += _fit_clients(values, dataset.train.partition)
-  if 'negatives' in unset and values['negatives'] >= dataset.num_classes:
-    values['negatives'] = dataset.num_classes - 1
+  default = values.get('negatives')
+  chosen.fit(values, values.keys() - {*unset}, dataset.num_classes)
+  if values.get('negatives') != default:
     warnings.append(
       f'all other classes are negatives, {values["negatives"]}: the default'
       ' --negatives is more than there are'

@@ -7,7 +7,6 @@ import sys
 
 import pytest
 
-from launch import preset_files
 from tff_xc.algorithms import registry as algorithms
 
 ROOT = pathlib.Path(__file__).parents[2]
@@ -42,16 +41,3 @@ def test_the_preset_resolves_and_its_head_tells_the_command(preset):
   config = json.loads(done.stdout)
   entry = algorithms.get(config['algorithm'])
   assert not entry(**config['hyperparameters']).warnings(10**6, 1)
-
-
-def test_the_files_are_what_the_tables_say():
-  assert {p.stem for p in PRESETS} == set(preset_files.PRESETS)
-  for preset in PRESETS:
-    expected = preset_files.text_of(preset.stem)
-    assert preset.read_text() == expected, 'run `make presets`'
-
-
-def test_a_preset_of_a_table_tells_what_was_published():
-  text = ' '.join(preset_files.text_of('fedss_landmarks').split())
-  text = text.replace(' # ', ' ')
-  assert 'fedss top-1 51.7 ± 0.4 %, negonly top-1 7.1 ± 3.7 %.' in text

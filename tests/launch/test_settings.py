@@ -136,7 +136,13 @@ def test_as_many_negatives_as_classes_are_refused(arguments, limit):
 
 
 @pytest.mark.parametrize(
-  'flag', ['virtual_clients=64', 'proximal_weight=0.1', 'train=head']
+  'flag',
+  [
+    'virtual_clients=64',
+    'proximal_weight=0.1',
+    'train=head',
+    'norow_renormalise',
+  ],
 )
 def test_a_flag_with_another_name_now_is_told(flag):
   new = wording.RENAMED[flag.removeprefix('no').partition('=')[0]]

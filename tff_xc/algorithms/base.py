@@ -10,6 +10,7 @@ from __future__ import annotations
 import dataclasses
 import inspect
 from collections.abc import Callable
+from collections.abc import Collection
 from collections.abc import Mapping
 from typing import TYPE_CHECKING
 from typing import Any
@@ -217,12 +218,14 @@ class Base:
     """
 
   @classmethod
-  def fit(cls, values: dict, given: Mapping, num_classes: int | None) -> None:
+  def fit(
+    cls, values: dict, given: Collection[str], num_classes: int | None
+  ) -> None:
     """Lowers defaults to the number of classes; refuses what does not fit it.
 
     Args:
       values: as in `check`.
-      given: as in `check`.
+      given: the names of the user's values.
       num_classes: n; None if only the data say.
     """
 
@@ -588,6 +591,8 @@ def with_steps(
   return made.with_table(dataclasses.replace(made.tables[0], steps=steps))
 
 
+# What `build_<algorithm>` takes besides hyper-parameters; all but the first have
+# defaults.
 _ARGUMENTS = {
   'model': 'the embedding classifier.',
   'max_positives': "the largest number of class rows that a client's labels"
@@ -607,7 +612,6 @@ def builder(cls: type[Base]) -> Callable:
   and any attribute of `tff_xc.round.algorithm.Algorithm`, such as
   `model_aggregator`. It returns a `tff.learning.templates.LearningProcess`.
   """
-  facts = [f.name for f in dataclasses.fields(Facts)]
 
   def build(*, seed=0, table_optimizer=None, **arguments):
     from tff_xc.round import process
@@ -619,33 +623,23 @@ def builder(cls: type[Base]) -> Callable:
       )
     return process.build_process(made, seed)
 
-  kind, made = inspect.Parameter, cls()
-  first = [
-    kind(name, kind.KEYWORD_ONLY, default=default)
-    for name, default in (
-      ('model', kind.empty),
-      *((name, None) for name in facts if name in _ARGUMENTS),
-      ('seed', 0),
-      ('table_optimizer', None),
-    )
-  ]
-  own = [
-    kind(h.name, kind.KEYWORD_ONLY, default=getattr(made, h.name))
-    for h in cls.hyperparameters
-  ]
-  build.__signature__ = inspect.Signature(
-    [*first, *own, kind('attributes', kind.VAR_KEYWORD)]
-  )
-  told = [f'{name}: {text}' for name, text in _ARGUMENTS.items()]
+  kind, usual = inspect.Parameter, cls()
+  defaults = {**dict.fromkeys(_ARGUMENTS), 'model': kind.empty, 'seed': 0}
+  told = dict(_ARGUMENTS)
   for h in cls.hyperparameters:
+    defaults[h.name] = getattr(usual, h.name)
     bounds = f', {h.bounds}' if h.bounds else ''
-    told.append(
-      f'{h.name}: {h.help} (default {getattr(made, h.name)!r}{bounds}).'
-    )
-  told.append('**attributes: of `tff_xc.round.algorithm.Algorithm`.')
+    told[h.name] = f'{h.help} (default {defaults[h.name]!r}{bounds}).'
+  told['**attributes'] = 'of `tff_xc.round.algorithm.Algorithm`.'
+  build.__signature__ = inspect.Signature(
+    [
+      *(kind(n, kind.KEYWORD_ONLY, default=d) for n, d in defaults.items()),
+      kind('attributes', kind.VAR_KEYWORD),
+    ]
+  )
   build.__name__ = build.__qualname__ = f'build_{cls.name}'
   build.__doc__ = (
-    f'Builds the learning process of {cls.name}.\n\n'
-    f'{inspect.getdoc(cls)}\n\nArgs:\n  ' + '\n  '.join(told) + '\n'
+    f'Builds the learning process of {cls.name}.\n\n{inspect.getdoc(cls)}\n\n'
+    + '\n  '.join(['Args:', *(f'{n}: {text}' for n, text in told.items())])
   )
   return build
