@@ -1,8 +1,6 @@
 """Federated select alone: 64 clients x 1,000 rows of a 10^6 x 64 table."""
 
 import dataclasses
-from collections.abc import Sequence
-from typing import Any
 
 from launch.benchmarks import spec
 
@@ -22,35 +20,6 @@ class Settings:
   keys: int = 1000
   rows: int = 1_000_000
   dim: int = 64
-
-
-class Selects:
-  """Runs a function of the table and all clients' keys as its rounds."""
-
-  def __init__(self, function, table, keys):
-    self._function, self._table, self._keys = function, table, keys
-
-  def run(self) -> None:
-    import numpy as np
-
-    self._sum = np.asarray(self._function(self._table, self._keys))
-
-  def report(self) -> dict:
-    import numpy as np
-
-    return {'check': {'sum_norm': float(np.linalg.norm(self._sum))}}
-
-
-def _make_arrays(settings: Settings):
-  import numpy as np
-  import tensorflow as tf
-
-  shape = [settings.rows, settings.dim]
-  table = tf.random.stateless_normal(shape, seed=[0, 0])
-  random = np.random.default_rng(0)
-  size = [settings.clients, settings.keys]
-  keys = random.integers(0, settings.rows, size, dtype=np.int32)
-  return table, list(keys)
 
 
 def _floor(table, keys):
@@ -93,23 +62,27 @@ def _build_computation(settings: Settings):
   return select
 
 
-def build(contender: str, settings: Settings) -> Any:
+def build(contender: str, settings: Settings):
   """Builds a contender, in its own process."""
+  import numpy as np
+  import tensorflow as tf
+
   from tff_xc.runtime import registry
 
-  if contender == 'floor':
-    return Selects(_floor, *_make_arrays(settings))
-  registry.install(contender)  # First, since it may set TensorFlow's threads.
-  return Selects(_build_computation(settings), *_make_arrays(settings))
+  function = _floor
+  if contender != 'floor':
+    registry.install(contender)  # First, since it may set TensorFlow's threads.
+    function = _build_computation(settings)
+  table = tf.random.stateless_normal([settings.rows, settings.dim], seed=[0, 0])
+  size = [settings.clients, settings.keys]
+  random = np.random.default_rng(0)
+  keys = list(random.integers(0, settings.rows, size, dtype=np.int32))
 
+  def run():
+    total = np.asarray(function(table, keys))
+    return {'check': {'sum_norm': float(np.linalg.norm(total))}}
 
-def _pairs(names: Sequence[str]) -> list[spec.Pair]:
-  return spec.pairs_of(
-    names,
-    ('in_process', 'floor'),
-    ('worker', 'floor'),
-    ('worker', 'in_process'),
-  )
+  return run
 
 
 BENCHMARK = spec.Benchmark(
@@ -118,8 +91,11 @@ BENCHMARK = spec.Benchmark(
   settings=Settings,
   small={'clients': 2, 'keys': 5, 'rows': 100, 'dim': 4},
   contenders=lambda settings: ('floor', 'in_process', 'worker'),
-  pairs=_pairs,
-  groups=spec.all_together,
+  ratios=(
+    ('in_process', 'floor'),
+    ('worker', 'floor'),
+    ('worker', 'in_process'),
+  ),
   tolerances={'sum_norm': 1e-3},
   build=build,
 )

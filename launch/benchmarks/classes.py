@@ -1,14 +1,10 @@
 """Measures how a round's time depends on n, the number of classes, in FedSS."""
 
 import dataclasses
-from collections.abc import Sequence
-from typing import Any
 
 from launch.benchmarks import spec
 
-OWN_CLASSES = 20
-_NEGATIVES = 80
-_SIDE = 28
+_OWN_CLASSES, _NEGATIVES, _SIDE = 20, 80, 28
 
 
 @dataclasses.dataclass(frozen=True)
@@ -38,8 +34,8 @@ def make_clients(clients: int, num_classes: int):
   random = np.random.default_rng(0)
 
   def make(client):
-    x = random.integers(0, 256, [OWN_CLASSES, _SIDE, _SIDE], np.uint8)
-    y = random.choice(num_classes, OWN_CLASSES, replace=False, shuffle=False)
+    x = random.integers(0, 256, [_OWN_CLASSES, _SIDE, _SIDE], np.uint8)
+    y = random.choice(num_classes, _OWN_CLASSES, replace=False, shuffle=False)
     y = y.astype(np.int32)
     return examples_lib.ClientExamples(x, y, np.int64(client), y)
 
@@ -54,74 +50,35 @@ def make_process(num_classes: int, batch_size: int):
   from tff_xc.encoders import conv
   from tff_xc.round import local_training
 
-  model = classifier.EmbeddingClassifier(
-    conv.build_conv_encoder(embedding_dim=64),
-    heads.CosineHead(20.0),
-    num_classes,
-  )
   return fedss.build_fedss(
-    model=model,
-    max_positives=OWN_CLASSES,
+    model=classifier.EmbeddingClassifier(
+      conv.build_conv_encoder(embedding_dim=64),
+      heads.CosineHead(20.0),
+      num_classes,
+    ),
+    max_positives=_OWN_CLASSES,
     negatives=_NEGATIVES,
     local_training=local_training.LocalTraining(0.1, batch_size, 1),
   )
 
 
-def build(contender: str, settings: Settings) -> Any:
+def build(contender: str, settings: Settings):
   """Builds a contender 'RUNTIME@N', in its own process."""
-  from launch.benchmarks import learning
+  from launch.benchmarks import rounds
   from tff_xc.runtime import registry
 
-  runtime, num_classes = _split(contender)
+  runtime, num_classes = spec.name_and_size(contender)
   registry.install(runtime)
-  process = make_process(num_classes, settings.batch_size)
-  return learning.LearningRounds(
+  process = make_process(int(num_classes), settings.batch_size)
+  return rounds.of_process(
     process,
     process.initialize(),
-    make_clients(settings.clients, num_classes),
+    make_clients(settings.clients, int(num_classes)),
     lambda state, metrics: {
       'loss': float(metrics['loss']),
       'class_rows': float(metrics['class_rows']),
     },
   )
-
-
-def _split(contender: str) -> tuple[str, int]:
-  runtime, num_classes = spec.name_and_size(contender)
-  return runtime, int(num_classes)
-
-
-def _contenders(settings: Settings) -> list[str]:
-  return [f'in_process@{n}' for n in settings.num_classes] + [
-    f'worker@{n}' for n in settings.worker_num_classes
-  ]
-
-
-def _pairs(names: Sequence[str]) -> list[spec.Pair]:
-  pairs = []
-  for runtime, prefix in (('in_process', ''), ('worker', 'worker ')):
-    sizes = sorted(_split(n)[1] for n in names if _split(n)[0] == runtime)
-    pairs += [
-      spec.Pair(
-        f'{prefix}n={size}/n={sizes[0]}',
-        f'{runtime}@{size}',
-        f'{runtime}@{sizes[0]}',
-      )
-      for size in sizes[1:]
-    ]
-  return pairs + [
-    spec.Pair(f'worker/in_process n={group[0].split("@")[1]}', *group[::-1])
-    for group in _groups(names)
-  ]
-
-
-def _groups(names: Sequence[str]) -> list[list[str]]:
-  sizes = [_split(n)[1] for n in names if _split(n)[0] == 'in_process']
-  return [
-    [f'in_process@{size}', f'worker@{size}']
-    for size in sizes
-    if f'worker@{size}' in names
-  ]
 
 
 BENCHMARK = spec.Benchmark(
@@ -133,9 +90,12 @@ BENCHMARK = spec.Benchmark(
     'num_classes': (200, 400),
     'worker_num_classes': (200, 400),
   },
-  contenders=_contenders,
-  pairs=_pairs,
-  groups=_groups,
+  contenders=lambda settings: [
+    *(spec.at('in_process', n) for n in settings.num_classes),
+    *(spec.at('worker', n) for n in settings.worker_num_classes),
+  ],
+  growth=('in_process', 'worker'),
+  ratios=(('worker', 'in_process'),),
   tolerances={'loss': 1e-3, 'class_rows': 1e-6},
   build=build,
 )

@@ -1,12 +1,14 @@
-"""The parent's handle of a contender, a process that runs rounds on command."""
+"""Contenders' processes: which program runs, and a handle that runs its rounds."""
 
 import contextlib
 import dataclasses
 import json
 import os
+import pathlib
 import select
 import signal
 import subprocess
+import sys
 import tempfile
 import time
 from collections.abc import Callable
@@ -14,13 +16,18 @@ from collections.abc import Mapping
 from collections.abc import Sequence
 from typing import Any
 
+import tff_xc
 from launch.benchmarks import cpu
+from launch.benchmarks import spec
 from launch.benchmarks.peers import protocol
 from tff_xc import errors
 
 STARTED_VARIABLE = 'BENCHMARK_STARTED'
 _TAIL_BYTES = 1500
 _GRACE_SECONDS = 10.0
+_PEERS = pathlib.Path(__file__).parent / 'peers'
+# These variables would make another interpreter find this one's packages.
+_OURS = ('PYTHONPATH', 'PYTHONHOME', 'VIRTUAL_ENV')
 
 
 @dataclasses.dataclass(frozen=True)
@@ -29,7 +36,7 @@ class Reply:
 
   Attributes:
     seconds: wall-clock time of the round.
-    check: numbers by name that contenders must agree on; may be empty.
+    check: of the first round, numbers by name that contenders must agree on.
     parts: seconds by name, a breakdown; may be empty.
     peak_bytes: peak memory of its processes so far (`cpu.peak_bytes`).
   """
@@ -101,12 +108,7 @@ class Contender:
       self._process.stdin.write(b'round\n')
       self._process.stdin.flush()
     answer = self._answer('during a round')
-    return Reply(
-      seconds=answer['seconds'],
-      check=answer.get('check', {}),
-      parts=answer.get('parts', {}),
-      peak_bytes=cpu.peak_bytes(self._process.pid),
-    )
+    return Reply(**answer, peak_bytes=cpu.peak_bytes(self._process.pid))
 
   def end(self) -> None:
     """Ends the process; does nothing if none runs."""
@@ -136,12 +138,11 @@ class Contender:
       how = f'exit status {code}'
       if code < 0:
         how = f'signal {-code}, {signal.strsignal(-code)}'
-      raise self._failed(f'ended ({how}) {when}', tail=True)
+      raise self._failed(f'ended ({how}) {when}')
     answer = json.loads(line)
     if 'error' in answer:
-      raise self._failed(
-        f'failed {when}: {answer["error"]}', tail=not answer['input']
-      )
+      what = f'failed {when}: {answer["error"]}'
+      raise self._failed(what, has_tail=not answer['input'])
     return answer
 
   def _read_line(self, when: str) -> bytes:
@@ -153,7 +154,7 @@ class Contender:
       left = deadline - time.monotonic()
       if left <= 0 or not poll.poll(1000 * left):
         raise self._failed(
-          f'did not answer within {self._timeout:g} seconds {when}', tail=True
+          f'did not answer within {self._timeout:g} seconds {when}'
         )
       read = os.read(self._replies.fileno(), 65536)
       if not read:
@@ -162,11 +163,11 @@ class Contender:
     line, self._unread = self._unread.split(b'\n', 1)
     return line
 
-  def _failed(self, what: str, tail: bool) -> errors.InputError:
+  def _failed(self, what: str, has_tail: bool = True) -> errors.InputError:
     size = self._log.seek(0, os.SEEK_END)
     self._log.seek(max(0, size - _TAIL_BYTES))
     text = self._log.read().decode(errors='replace').strip()
-    words = f'; its last words:\n{text}' if tail and text else ''
+    words = f'; its last words:\n{text}' if has_tail and text else ''
     return errors.InputError(f'contender {self.name} {what}{words}')
 
 
@@ -194,3 +195,96 @@ class FreshContender:
     running, self._running = self._running, None
     if running is not None:
       running.end()
+
+
+def check_names(
+  benchmark: spec.Benchmark, settings: Any, names: Sequence[str]
+) -> None:
+  """Refuses contenders that the benchmark does not have, and repetitions."""
+  known = [*benchmark.contenders(settings), *benchmark.optional(settings)]
+  for name in names:
+    if name not in known:
+      raise errors.InputError(
+        f'unknown contender {name!r}: those of {benchmark.name} are '
+        + ', '.join(known)
+      )
+  if not names or len(set(names)) < len(names):
+    raise errors.InputError(
+      f'--contenders={",".join(names)}: name each contender once'
+    )
+
+
+def programs(benchmark: spec.Benchmark, settings: Any) -> list[str]:
+  """Returns the names that `--peers` takes: programs in peers/."""
+  named = map(spec.name_and_size, benchmark.peers(settings))
+  return list(dict.fromkeys(program for program, _ in named))
+
+
+def parse_peers(
+  benchmark: spec.Benchmark, settings: Any, given: Sequence[str]
+) -> dict[str, str]:
+  """Parses NAME=INTERPRETER words.
+
+  Raises:
+    errors.InputError: the benchmark has no peer of a name, or an interpreter
+      cannot be run.
+  """
+  known = programs(benchmark, settings)
+  if given and not known:
+    raise errors.InputError(f'{benchmark.name} has no peers; leave --peers out')
+  peers = {}
+  for word in given:
+    name, _, interpreter = word.partition('=')
+    if name not in known:
+      raise errors.InputError(
+        f'--peers={word}: expected NAME=INTERPRETER, the names of '
+        f'{benchmark.name} are {", ".join(known)}'
+      )
+    interpreter = os.path.expanduser(interpreter)
+    if not os.access(interpreter, os.X_OK) or os.path.isdir(interpreter):
+      raise errors.InputError(
+        f'--peers={word}: {interpreter or "nothing"} is no program that can be '
+        f'run; give the python of an environment that has {name.split("_")[0]}'
+      )
+    peers[name] = interpreter
+  return peers
+
+
+def _given_environment() -> dict[str, str]:
+  """Returns the environment without the setting that this package adds."""
+  added = {tff_xc.ONEDNN} if tff_xc.ONEDNN_GIVEN is None else set()
+  return {k: v for k, v in os.environ.items() if k not in added}
+
+
+def our_contender(
+  benchmark: spec.Benchmark, settings: Any, name: str, timeout_seconds: float
+) -> Contender | FreshContender:
+  """Returns the handle of a contender of this package."""
+  command = [
+    *(sys.executable, '-m', 'launch.benchmarks.child', benchmark.name, name),
+    json.dumps(dataclasses.asdict(settings)),
+  ]
+  environment = _given_environment() | {
+    'PYTHONPATH': os.pathsep.join(path or os.getcwd() for path in sys.path)
+  }
+  make = lambda: Contender(name, command, environment, timeout_seconds)
+  return FreshContender(make) if benchmark.fresh else make()
+
+
+def peer_contenders(
+  names: Sequence[str],
+  interpreters: Mapping[str, str],
+  arrays_path: str,
+  timeout_seconds: float,
+) -> dict[str, Contender]:
+  """Returns the handles of the peers whose programs have an interpreter."""
+  given = _given_environment()
+  environment = {k: v for k, v in given.items() if k not in _OURS}
+  contenders = {}
+  for name in names:
+    program, size = spec.name_and_size(name)
+    if program in interpreters:
+      path = str(_PEERS / f'{program}.py')
+      command = [interpreters[program], path, arrays_path, size]
+      contenders[name] = Contender(name, command, environment, timeout_seconds)
+  return contenders
