@@ -128,7 +128,9 @@ def test_the_splits_of_own_data_are_made(tmp_path):
 
 
 def test_every_command_named_exists():
-  modules = set(re.findall(r'python -m (launch\.\w+)[` ]', documents.everything()))
+  modules = set(
+    re.findall(r'python -m (launch\.\w+)[` ]', documents.everything())
+  )
   assert len(modules) >= 4
   for module in modules:
     done = subprocess.run(

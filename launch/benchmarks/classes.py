@@ -9,19 +9,15 @@ _OWN_CLASSES, _NEGATIVES, _SIDE = 20, 80, 28
 
 @dataclasses.dataclass(frozen=True)
 class Settings:
-  """Sizes of a round.
+  """Sizes of a round."""
 
-  Attributes:
-    clients: clients of a round.
-    batch_size: batch size of local training on 20 examples, one epoch.
-    num_classes: values of n for the in-process runtime.
-    worker_num_classes: values of n for TFF's worker, whose messages are limited
-      to 2 GB.
-  """
-
-  clients: int = 32
-  batch_size: int = 32
+  clients: int = 32  # Clients of a round.
+  batch_size: int = (
+    32  # Batch size of local training on 20 examples, one epoch.
+  )
+  # Values of n for the in-process runtime.
   num_classes: tuple[int, ...] = (10_000, 100_000, 1_000_000)
+  # Values of n for TFF's worker, whose messages are limited to 2 GB.
   worker_num_classes: tuple[int, ...] = (10_000, 100_000, 1_000_000)
 
 

@@ -12,15 +12,11 @@ from tff_xc.runtime.cluster import state
 
 
 class Usage(NamedTuple):
-  """Processor seconds so far.
+  """Processor seconds so far."""
 
-  Attributes:
-    busy: of all cores, by any process, including time that a hypervisor took.
-    own: of a process tree, including children that have ended.
-  """
-
+  # Of all cores, by any process, including time that a hypervisor took.
   busy: float
-  own: float
+  own: float  # Of a process tree, including children that have ended.
 
 
 def tree(root: int) -> list[psutil.Process]:

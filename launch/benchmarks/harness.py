@@ -12,7 +12,6 @@ import time
 from collections.abc import Callable
 from collections.abc import Mapping
 from collections.abc import Sequence
-from typing import Protocol
 
 from launch.benchmarks import cpu
 from launch.benchmarks import process
@@ -22,49 +21,27 @@ from tff_xc import errors
 _ATTEMPTS = 3
 
 
-class Runs(Protocol):
-  """The methods of a contender that the harness uses."""
-
-  def start(self) -> None: ...
-
-  def round(self) -> process.Reply: ...
-
-  def end(self) -> None: ...
-
-
 @dataclasses.dataclass(frozen=True)
 class Plan:
-  """The plan of a measurement.
+  """The plan of a measurement."""
 
-  Attributes:
-    passes: the number of undisturbed passes to measure.
-    warm_up: rounds of each contender before the first pass.
-    max_foreign: the largest part of a pass's core time that other processes may
-      use.
-    seed: the seed of the contenders' orders.
-  """
-
-  passes: int = 9
-  warm_up: int = 2
+  passes: int = 9  # The number of undisturbed passes to measure.
+  warm_up: int = 2  # Rounds of each contender before the first pass.
+  # The largest part of a pass's core time that other processes may use.
   max_foreign: float = 0.15
-  seed: int = 0
+  seed: int = 0  # The seed of the contenders' orders.
 
 
 @dataclasses.dataclass(frozen=True)
 class Measured:
-  """The results of a measurement.
+  """The results of a measurement."""
 
-  Attributes:
-    passes: the replies of the undisturbed passes, by contender.
-    dropped: the number of disturbed passes.
-    first: each contender's reply to its very first round.
-    peak_bytes: each contender's largest peak memory.
-  """
-
+  # The replies of the undisturbed passes, by contender.
   passes: Sequence[Mapping[str, process.Reply]]
-  dropped: int
+  dropped: int  # The number of disturbed passes.
+  # Each contender's reply to its very first round.
   first: Mapping[str, process.Reply]
-  peak_bytes: Mapping[str, int]
+  peak_bytes: Mapping[str, int]  # Each contender's largest peak memory.
 
 
 def foreign_part(before: cpu.Usage, after: cpu.Usage, core_seconds: float):
@@ -74,7 +51,7 @@ def foreign_part(before: cpu.Usage, after: cpu.Usage, core_seconds: float):
 
 
 def measure(
-  contenders: Mapping[str, Runs],
+  contenders: Mapping[str, process.Contender],
   plan: Plan,
   *,
   usage: Callable[[], cpu.Usage] = cpu.usage,

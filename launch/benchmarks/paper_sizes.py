@@ -39,13 +39,10 @@ _WORDS = {'words_per_example': 100, 'labels_per_example': 5}
 
 @dataclasses.dataclass(frozen=True)
 class Settings:
-  """Sizes of all cases.
+  """Sizes of all cases."""
 
-  Attributes:
-    shrink: divides clients, negatives, and the classes, features and dimensions
-      of text; 1: the sizes of the papers.
-  """
-
+  # Divides clients, negatives, and the classes, features and dimensions of
+  # text; 1: the sizes of the papers.
   shrink: int = 1
 
 

@@ -11,7 +11,6 @@ import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Callable
 from collections.abc import Mapping
 from collections.abc import Sequence
 from typing import Any
@@ -32,23 +31,21 @@ _OURS = ('PYTHONPATH', 'PYTHONHOME', 'VIRTUAL_ENV')
 
 @dataclasses.dataclass(frozen=True)
 class Reply:
-  """A contender's report of one round.
+  """A contender's report of one round."""
 
-  Attributes:
-    seconds: wall-clock time of the round.
-    check: of the first round, numbers by name that contenders must agree on.
-    parts: seconds by name, a breakdown; may be empty.
-    peak_bytes: peak memory of its processes so far (`cpu.peak_bytes`).
-  """
-
-  seconds: float
+  seconds: float  # Wall-clock time of the round.
+  # Of the first round, numbers by name that contenders must agree on.
   check: Mapping[str, float] = dataclasses.field(default_factory=dict)
+  # Seconds by name, a breakdown; may be empty.
   parts: Mapping[str, float] = dataclasses.field(default_factory=dict)
-  peak_bytes: int = 0
+  peak_bytes: int = 0  # Peak memory of its processes so far (`cpu.peak_bytes`).
 
 
 class Contender:
-  """A contender's process, which is started once and runs many rounds."""
+  """A contender's process, which is started once and runs many rounds.
+
+  A fresh one starts a process for every round, and ends it again.
+  """
 
   def __init__(
     self,
@@ -56,6 +53,7 @@ class Contender:
     command: Sequence[str],
     environment: Mapping[str, str],
     timeout_seconds: float,
+    is_fresh: bool = False,
   ):
     """Keeps the arguments; `start` starts the process.
 
@@ -64,16 +62,21 @@ class Contender:
       command: the program and its arguments; it must follow `protocol`.
       environment: the program's whole environment.
       timeout_seconds: the longest time for one answer.
+      is_fresh: whether every round has a process of its own.
     """
     self.name = name
     self._command = list(command)
     self._environment = dict(environment)
-    self._timeout = timeout_seconds
+    self._timeout, self._is_fresh = timeout_seconds, is_fresh
     self._process: subprocess.Popen | None = None
     self._is_busy = False
 
   def start(self) -> None:
-    """Starts the process and waits until it is built."""
+    """Starts the process and waits until it is built; not if it is fresh."""
+    if not self._is_fresh:
+      self._start()
+
+  def _start(self) -> None:
     self._log = tempfile.TemporaryFile()  # noqa: SIM115 lives with the process
     reading, writing = os.pipe()
     self._replies = os.fdopen(reading, 'rb', buffering=0)
@@ -104,11 +107,16 @@ class Contender:
 
   def round(self) -> Reply:
     """Runs one round."""
+    if self._is_fresh:
+      self._start()
     with contextlib.suppress(BrokenPipeError):  # `_answer` reports the cause.
       self._process.stdin.write(b'round\n')
       self._process.stdin.flush()
     answer = self._answer('during a round')
-    return Reply(**answer, peak_bytes=cpu.peak_bytes(self._process.pid))
+    reply = Reply(**answer, peak_bytes=cpu.peak_bytes(self._process.pid))
+    if self._is_fresh:
+      self.end()
+    return reply
 
   def end(self) -> None:
     """Ends the process; does nothing if none runs."""
@@ -169,32 +177,6 @@ class Contender:
     text = self._log.read().decode(errors='replace').strip()
     words = f'; its last words:\n{text}' if has_tail and text else ''
     return errors.InputError(f'contender {self.name} {what}{words}')
-
-
-class FreshContender:
-  """A contender that starts a process for every round and ends it again."""
-
-  def __init__(self, make: Callable[[], Contender]):
-    self._make = make
-    self._running: Contender | None = None
-
-  def start(self) -> None:
-    """Does nothing, since every round starts its own process."""
-
-  def round(self) -> Reply:
-    """Starts a process, returns its report of one round, and ends it."""
-    self._running = self._make()
-    try:
-      self._running.start()
-      return self._running.round()
-    finally:
-      self.end()
-
-  def end(self) -> None:
-    """Ends the process if one runs."""
-    running, self._running = self._running, None
-    if running is not None:
-      running.end()
 
 
 def check_names(
@@ -258,7 +240,7 @@ def _given_environment() -> dict[str, str]:
 
 def our_contender(
   benchmark: spec.Benchmark, settings: Any, name: str, timeout_seconds: float
-) -> Contender | FreshContender:
+) -> Contender:
   """Returns the handle of a contender of this package."""
   command = [
     *(sys.executable, '-m', 'launch.benchmarks.child', benchmark.name, name),
@@ -267,8 +249,7 @@ def our_contender(
   environment = _given_environment() | {
     'PYTHONPATH': os.pathsep.join(path or os.getcwd() for path in sys.path)
   }
-  make = lambda: Contender(name, command, environment, timeout_seconds)
-  return FreshContender(make) if benchmark.fresh else make()
+  return Contender(name, command, environment, timeout_seconds, benchmark.fresh)
 
 
 def peer_contenders(

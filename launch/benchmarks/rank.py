@@ -9,17 +9,12 @@ _BLOCK = 8192
 
 @dataclasses.dataclass(frozen=True)
 class Settings:
-  """Sizes of an evaluation.
+  """Sizes of an evaluation."""
 
-  Attributes:
-    examples: test examples, with the label sets of the sparse-words set.
-    num_classes: n.
-    dim: the length of a row.
-  """
-
+  # Test examples, with the label sets of the sparse-words set.
   examples: int = 1024
-  num_classes: int = 670_091
-  dim: int = 512
+  num_classes: int = 670_091  # N.
+  dim: int = 512  # The length of a row.
 
 
 def _product(embeddings, table):

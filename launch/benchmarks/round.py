@@ -12,23 +12,18 @@ from launch.benchmarks import spec
 
 NUM_CLASSES = 62
 _LEARNING_RATE = 0.1
+_TFF = ('tff_fedavg', 'tff_fedavg_worker')
+_PEERS = ('pfl_torch', 'torch_side_by_side')
 
 
 @dataclasses.dataclass(frozen=True)
 class Settings:
-  """Sizes of a round.
+  """Sizes of a round."""
 
-  Attributes:
-    clients: clients of a round.
-    examples: images of each client.
-    batch_size: batch size of local training, one epoch.
-    embedding_dim: width of the dense layer; LEAF has 2,048.
-  """
-
-  clients: int = 8
-  examples: int = 227
-  batch_size: int = 64
-  embedding_dim: int = 2048
+  clients: int = 8  # Clients of a round.
+  examples: int = 227  # Images of each client.
+  batch_size: int = 64  # Batch size of local training, one epoch.
+  embedding_dim: int = 2048  # Width of the dense layer; LEAF has 2,048.
 
 
 @dataclasses.dataclass(frozen=True)
@@ -151,26 +146,17 @@ ROUND = spec.Benchmark(
   summary='a round of FEMNIST CNN training, 6.6 M parameters',
   settings=Settings,
   small={'clients': 2, 'examples': 20, 'batch_size': 8, 'embedding_dim': 32},
-  contenders=lambda settings: (
-    'plain',
-    'in_process',
-    'worker',
-    'tff_fedavg',
-    'tff_fedavg_worker',
-  ),
+  contenders=lambda settings: ('plain', 'in_process', 'worker', *_TFF),
   optional=lambda settings: ('cluster',),
-  peers=lambda settings: ('pfl_torch', 'torch_side_by_side'),
+  peers=lambda settings: _PEERS,
   ratios=(
-    ('in_process', 'plain'),
-    ('worker', 'plain'),
-    ('tff_fedavg', 'plain'),
-    ('tff_fedavg_worker', 'plain'),
+    *(
+      (name, 'plain')
+      for name in ('in_process', 'worker', 'cluster', *_TFF, *_PEERS)
+    ),
     ('worker', 'in_process'),
     ('cluster', 'in_process'),
-    ('in_process', 'tff_fedavg'),
-    ('in_process', 'tff_fedavg_worker'),
-    ('in_process', 'pfl_torch'),
-    ('in_process', 'torch_side_by_side'),
+    *(('in_process', name) for name in (*_TFF, *_PEERS)),
     ('tff_fedavg_worker', 'tff_fedavg'),
   ),
   # Results differ since every contender draws its own order of the examples.

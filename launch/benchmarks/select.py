@@ -7,19 +7,12 @@ from launch.benchmarks import spec
 
 @dataclasses.dataclass(frozen=True)
 class Settings:
-  """Sizes of a select.
+  """Sizes of a select."""
 
-  Attributes:
-    clients: clients of a round.
-    keys: number of rows that each client requests.
-    rows: number of rows of the table.
-    dim: the length of a row.
-  """
-
-  clients: int = 64
-  keys: int = 1000
-  rows: int = 1_000_000
-  dim: int = 64
+  clients: int = 64  # Clients of a round.
+  keys: int = 1000  # Number of rows that each client requests.
+  rows: int = 1_000_000  # Number of rows of the table.
+  dim: int = 64  # The length of a row.
 
 
 def _floor(table, keys):

@@ -9,49 +9,42 @@ from typing import Any
 
 @dataclasses.dataclass(frozen=True)
 class Benchmark:
-  """A benchmark. A contender is called NAME, or NAME@SIZE.
+  """A benchmark. A contender is called NAME, or NAME@SIZE."""
 
-  Attributes:
-    name: its name on the command line.
-    summary: one line for people.
-    settings: a frozen dataclass of ints and tuples of ints with defaults; its
-      fields are flags.
-    small: the sizes for `--small`, which tries a benchmark in seconds.
-    contenders: settings -> the contenders run by default.
-    build: (contender, settings) -> a function for `protocol.serve`; called in
-      the contender's own process.
-    tolerances: relative tolerances by name of what contenders must agree on.
-    ratios: pairs of NAMEs whose times are divided, at each size.
-    growth: NAMEs of which every size is divided by the first.
-    groups: NAMEs that should have the same results at a size, compared to the
-      first; None: all.
-    optional: settings -> further contenders, which run only if named.
-    notes: settings -> sentences for the report.
-    peers: settings -> contenders of which peers/NAME.py is the program.
-    write_arrays: (settings, path) -> None, writes the peers' training data as
-      .npz (`peers.inputs.load` reads it); None if there are no peers.
-    fresh: whether every round is a new process; only one runs at a time.
-    passes: the default number of undisturbed passes.
-    warm_up: the default number of rounds before the passes.
-  """
-
-  name: str
-  summary: str
+  name: str  # Its name on the command line.
+  summary: str  # One line for people.
+  # A frozen dataclass of ints and tuples of ints with defaults; its fields are
+  # flags.
   settings: type
+  # The sizes for `--small`, which tries a benchmark in seconds.
   small: Mapping[str, Any]
+  # Settings -> the contenders run by default.
   contenders: Callable[[Any], Sequence[str]]
+  # (contender, settings) -> a function for `protocol.serve`; called in the
+  # contender's own process.
   build: Callable[[str, Any], Callable[[], dict]]
+  # Relative tolerances by name of what contenders must agree on.
   tolerances: Mapping[str, float]
+  # Pairs of NAMEs whose times are divided, at each size.
   ratios: Sequence[tuple[str, str]] = ()
+  # NAMEs of which every size is divided by the first.
   growth: Sequence[str] = ()
+  # NAMEs that should have the same results at a size, compared to the first;
+  # None: all.
   groups: Sequence[Sequence[str]] | None = None
+  # Settings -> further contenders, which run only if named.
   optional: Callable[[Any], Sequence[str]] = lambda settings: ()
+  # Settings -> sentences for the report.
   notes: Callable[[Any], Sequence[str]] = lambda settings: ()
+  # Settings -> contenders of which peers/NAME.py is the program.
   peers: Callable[[Any], Sequence[str]] = lambda settings: ()
+  # (settings, path) -> None, writes the peers' training data as .npz
+  # (`peers.inputs.load` reads it); None if there are no peers.
   write_arrays: Callable[[Any, str], None] | None = None
+  # Whether every round is a new process; only one runs at a time.
   fresh: bool = False
-  passes: int = 9
-  warm_up: int = 2
+  passes: int = 9  # The default number of undisturbed passes.
+  warm_up: int = 2  # The default number of rounds before the passes.
 
   def pairs(self, names: Sequence[str]) -> list[tuple[str, str]]:
     """Returns the (numerator, denominator) of the ratios among `names`."""

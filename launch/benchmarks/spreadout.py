@@ -13,16 +13,11 @@ _CHECKED_ROWS = 64
 
 @dataclasses.dataclass(frozen=True)
 class Settings:
-  """Sizes of a step.
+  """Sizes of a step."""
 
-  Attributes:
-    classes: C', the number of classes of the round's participants.
-    dim: the length of a row.
-    num_classes: n; a further contender searches neighbours among all n classes.
-  """
-
-  classes: int = 4096
-  dim: int = 512
+  classes: int = 4096  # C', the number of classes of the round's participants.
+  dim: int = 512  # The length of a row.
+  # N; a further contender searches neighbours among all n classes.
   num_classes: int = 670_091
 
 

@@ -16,15 +16,11 @@ _NUM_CLASSES = 200
 
 @dataclasses.dataclass(frozen=True)
 class Settings:
-  """Sizes of a round.
+  """Sizes of a round."""
 
-  Attributes:
-    clients: clients of a round, each with 20 examples; FedSS with n = 200.
-    batch_size: batch size of local training, one epoch.
-  """
-
+  # Clients of a round, each with 20 examples; FedSS with n = 200.
   clients: int = 16
-  batch_size: int = 32
+  batch_size: int = 32  # Batch size of local training, one epoch.
 
 
 def build(contender: str, settings: Settings):

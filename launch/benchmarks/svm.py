@@ -28,18 +28,12 @@ _SKLEARN_POINTS, _SKLEARN_NORMALS = 3e9, 1.5e8
 
 @dataclasses.dataclass(frozen=True)
 class Settings:
-  """Sizes of a step; every number of classes with every number of clients.
+  """Sizes of a step; every number of classes with every number of clients."""
 
-  Attributes:
-    classes: values of n.
-    clients: clients of a round.
-    dim: embedding length; a row has a bias, too.
-    drawn: the most classes with machines; of more, so many are drawn.
-  """
-
-  classes: tuple[int, ...] = (62,)
-  clients: tuple[int, ...] = (8,)
-  dim: int = 2048
+  classes: tuple[int, ...] = (62,)  # Values of n.
+  clients: tuple[int, ...] = (8,)  # Clients of a round.
+  dim: int = 2048  # Embedding length; a row has a bias, too.
+  # The most classes with machines; of more, so many are drawn.
   drawn: int = 10_000
 
 

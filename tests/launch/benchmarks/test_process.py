@@ -40,10 +40,12 @@ protocol.serve(build)
 """
 
 
-def make(second='pass', build='pass', timeout=30.0):
+def make(second='pass', build='pass', timeout=30.0, is_fresh=False):
   code = _CHILD.format(second=second, build=build)
   command = [sys.executable, '-c', code, str(_PEERS)]
-  return process_lib.Contender('fake', command, dict(os.environ), timeout)
+  return process_lib.Contender(
+    'fake', command, dict(os.environ), timeout, is_fresh
+  )
 
 
 @pytest.fixture
@@ -124,11 +126,11 @@ def test_a_program_that_is_not_there_is_one_sentence():
   contender.end()
 
 
-def test_a_fresh_contender_is_a_new_process_every_round():
-  fresh = process_lib.FreshContender(make)
+def test_a_fresh_contender_is_a_new_process_every_round(made):
+  fresh = made(is_fresh=True)
   fresh.start()
   assert [fresh.round().check['rounds'] for _ in range(2)] == [1, 1]
-  fresh.end()
+  assert fresh._process is None
 
 
 def test_a_contenders_own_processes_end_with_it(made):
