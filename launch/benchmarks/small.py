@@ -20,17 +20,11 @@ _LEARNING_RATE = 0.1
 
 @dataclasses.dataclass(frozen=True)
 class Settings:
-  """Sizes of a round.
+  """Sizes of a round."""
 
-  Attributes:
-    clients: clients of a round.
-    examples: images of each client.
-    batch_size: batch size of local training, one epoch.
-  """
-
-  clients: int = 256
-  examples: int = 10
-  batch_size: int = 10
+  clients: int = 256  # Clients of a round.
+  examples: int = 10  # Images of each client.
+  batch_size: int = 10  # Batch size of local training, one epoch.
 
 
 def _build_encoder():
@@ -60,7 +54,7 @@ def build(contender: str, settings: Settings):
   from launch.benchmarks import arrays
   from launch.benchmarks import rounds
   from tff_xc.runtime import registry
-  from tff_xc.runtime.in_process import sums
+  from tff_xc.runtime.in_process import phases
 
   clients = arrays.femnist_like(
     settings.clients, settings.examples, _NUM_CLASSES
@@ -70,7 +64,7 @@ def build(contender: str, settings: Settings):
   if contender == 'plain':
     return rounds.plain(rounds.perceptron, *rest)
   if contender == 'one_block':
-    sums.MOST_BLOCKS, contender = settings.clients, 'in_process'
+    phases.MOST_BLOCKS, contender = settings.clients, 'in_process'
   registry.install(contender)
   return rounds.fullsoftmax(_build_encoder(), *rest)
 

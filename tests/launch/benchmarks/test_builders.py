@@ -20,7 +20,7 @@ from launch.benchmarks.peers import inputs
 from tff_xc.algorithms import svm_pairs
 from tff_xc.round import nearest
 from tff_xc.runtime import registry
-from tff_xc.runtime.in_process import sums
+from tff_xc.runtime.in_process import phases
 
 
 # `test_same_as_worker` compares the runtimes.
@@ -76,11 +76,11 @@ def test_small_clients_compute_what_the_plain_loop_does(runtime):
 def test_one_block_is_folded_in_another_order(monkeypatch, runtime):
   if runtime == 'worker':
     pytest.skip('it folds in this process')
-  sizes = {'clients': sums.MOST_BLOCKS + 8, 'examples': 2, 'batch_size': 1}
+  sizes = {'clients': phases.MOST_BLOCKS + 8, 'examples': 2, 'batch_size': 1}
   blocks = checked('small', 'in_process', **sizes)
-  monkeypatch.setattr(sums, 'MOST_BLOCKS', sums.MOST_BLOCKS)
+  monkeypatch.setattr(phases, 'MOST_BLOCKS', phases.MOST_BLOCKS)
   one = checked('small', 'one_block', **sizes)
-  assert sums.block_size(sizes['clients']) == sizes['clients']
+  assert phases.block_size(sizes['clients']) == sizes['clients']
   assert_agree('small', blocks, one)
 
 

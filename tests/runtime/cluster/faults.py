@@ -1,20 +1,20 @@
-"""A cluster under faults: python -m tests.cluster_faults DIR [ROUNDS [SECONDS [CLIENTS]]].
+"""A cluster under faults.
+
+  python -m tests.runtime.cluster.faults DIR [ROUNDS [SECONDS [CLIENTS]]]
 
 Starts two nodes of one worker on this machine (`launch.workers`) and trains a tiny
 FedSS on them, while processes are killed, stopped and started at random, every so many
 seconds: a worker, a worker that hangs, a node that leaves and one that joins. It then
 trains the same rounds in one process. The weights must be equal to the last digit. No
-process may be left of what was killed or left, and none after the cluster's end. It
-prints a table of the faults, and writes table.csv, faults.csv, memory.csv and
-memory.png.
+process may be left of what was killed or left, and none after the cluster's end.
 """
 
+import collections
 import contextlib
 import os
 import pathlib
 import random
 import signal
-import statistics
 import subprocess
 import sys
 import threading
@@ -23,18 +23,14 @@ import time
 import numpy as np
 import psutil
 
-from tests import kept
 from tests import tiny
-from tff_xc.report import pictures
-from tff_xc.report import text_table
-from tff_xc.runtime.cluster import processes
+from tests.runtime.cluster import drive
 from tff_xc.runtime.cluster import state
 
-ROOT = pathlib.Path(__file__).parents[1]
+ROOT = pathlib.Path(__file__).parents[3]
 # A worker that hangs is given up after so many seconds, and more for many clients.
 TIMEOUT = 15.0
 _CLIENTS_A_SECOND = 50
-_MEBIBYTE = 2**20
 
 
 def workers(folder: pathlib.Path, *arguments: str) -> None:
@@ -80,7 +76,7 @@ class Cluster:
 
   def processes(self) -> list[psutil.Process]:
     """Returns all living processes of the nodes."""
-    return processes.marked([node.mark for node in self.nodes()])
+    return state.marked([node.mark for node in self.nodes()])
 
   def actors(self) -> list[psutil.Process]:
     """Returns the workers' processes."""
@@ -98,7 +94,7 @@ class Cluster:
 
   def left(self) -> list[psutil.Process]:
     """Returns the living processes that are of no node that is known now."""
-    everything = processes.marked([self._mark], processes.CLUSTER_MARK)
+    everything = state.marked([self._mark], state.CLUSTER_MARK)
     known = {process.pid for process in self.processes()}
     return [process for process in everything if process.pid not in known]
 
@@ -110,7 +106,7 @@ class Faults(threading.Thread):
   """Does something bad at random times, until it is told to end.
 
   Attributes:
-    log: (what, `time.monotonic` of it) in order.
+    log: what it did, in order.
     error: what ended it before it was told to, or None.
   """
 
@@ -120,7 +116,7 @@ class Faults(threading.Thread):
     self._random = random.Random(seed)
     self._mean = mean_seconds
     self._ended = threading.Event()
-    self.log: list[tuple[str, float]] = []
+    self.log: list[str] = []
     self.error: Exception | None = None
 
   def run(self) -> None:
@@ -146,7 +142,7 @@ class Faults(threading.Thread):
     if found:
       with contextlib.suppress(psutil.Error):
         self._random.choice(found).send_signal(number)
-        self.log.append((what, time.monotonic()))
+        self.log.append(what)
 
   def _killed(self) -> None:
     self._signal('worker killed', signal.SIGKILL)
@@ -155,70 +151,29 @@ class Faults(threading.Thread):
     self._signal('worker hangs', signal.SIGSTOP)
 
   def _node(self) -> None:
-    self.log.append(('node leaves', time.monotonic()))
+    self.log.append('node leaves')
     self._cluster.leave()
     self._ended.wait(2.0)
-    self.log.append(('node joins', time.monotonic()))
+    self.log.append('node joins')
     self._cluster.join()
 
 
-def cohort(round_number: int, clients: int):
-  labels = np.random.default_rng(round_number).integers(0, 12, [clients, 6])
-  return tiny.cohort(labels, seed=round_number)
-
-
-def train(rounds: int, clients: int, after_round=lambda number, seconds: None):
+def train(rounds: int, clients: int):
   """Trains in the installed runtime; returns the weights as arrays."""
   import tensorflow as tf
 
   process = tiny.process('fedss', max_positives=6, negatives=3)
   state_ = process.initialize()
   for number in range(rounds):
-    started = time.monotonic()
-    state_ = process.next(state_, cohort(number, clients)).state
-    after_round(number, time.monotonic() - started)
+    state_ = process.next(state_, drive.cohort(number, clients)).state
   weights = process.get_model_weights(state_)
   return [np.asarray(w) for w in tf.nest.flatten(weights)]
-
-
-class Memory:
-  """Memory of the driver and of the nodes, in MiB, over the rounds."""
-
-  def __init__(self, cluster: Cluster, every: int):
-    self._cluster, self._every = cluster, every
-    self.rows = []
-    self.seconds = []
-
-  def __call__(self, number: int, seconds: float) -> None:
-    self.seconds.append((time.monotonic(), seconds))
-    if number % self._every == 0:
-      own = psutil.Process().memory_info().rss / _MEBIBYTE
-      theirs = 0.0
-      for process in self._cluster.processes():
-        with contextlib.suppress(psutil.Error):
-          theirs += process.memory_info().rss / _MEBIBYTE
-      self.rows.append((number + 1, own, theirs))
-
-  def write(self, directory: pathlib.Path) -> None:
-    """Writes memory.csv and memory.png."""
-    from matplotlib import figure
-
-    heading = ('round', 'driver_mib', 'nodes_mib')
-    kept.write(directory / 'memory.csv', [heading, *self.rows])
-    drawn = figure.Figure(figsize=(7, 4), layout='constrained')
-    axes = drawn.subplots()
-    numbers, own, theirs = zip(*self.rows, strict=True)
-    axes.plot(numbers, own, label='driver')
-    axes.plot(numbers, theirs, label='nodes and workers')
-    axes.set(xlabel='round', ylabel='resident memory, MiB', ylim=(0, None))
-    axes.legend()
-    pictures.save(drawn, directory / 'memory.png')
 
 
 def main(
   directory: str, rounds: int = 1000, mean_seconds: int = 20, clients: int = 40
 ) -> None:
-  """Trains under faults and prints what they cost."""
+  """Trains under faults, and says how it went."""
   os.environ.setdefault('TF_CPP_MIN_LOG_LEVEL', '2')
   import tensorflow_federated as tff
 
@@ -233,15 +188,14 @@ def main(
     runtime = context.ClusterContext(
       ray_crew.RayCrew(timeout, str(cluster.folder)), timeout
     )
-    memory = Memory(cluster, max(rounds // 100, 1))
     faults = Faults(cluster, 0, mean_seconds)
     try:
       with tff.framework.get_context_stack().install(runtime):
         train(1, clients)  # Compiles; the faults come after.
         started = time.monotonic()
         with faults:
-          found = train(rounds, clients, memory)
-          ended = time.monotonic()
+          found = train(rounds, clients)
+        seconds = time.monotonic() - started
     finally:
       runtime.close()  # Before its node ends, with which Ray ends this process.
     left_by_faults = len(cluster.left())
@@ -250,55 +204,15 @@ def main(
   with tff.framework.get_context_stack().install(runtime):
     expected = train(rounds, clients)
   same = all(map(np.array_equal, found, expected))
-  memory.write(path)
-  _write_faults(path, faults.log, started, memory.seconds)
   print(
-    f'{rounds} rounds of {clients} clients in {ended - started:.0f} s; equal to one'
+    f'{rounds} rounds of {clients} clients in {seconds:.0f} s; equal to one'
     f' process to the last digit: {same}; processes left: {left_by_faults} of the'
     f' faults, {left} at the end'
   )
-  table = _table(faults.log, memory.seconds)
-  kept.write(path / 'table.csv', table)
-  print(text_table.to_text(table))
+  for what, count in collections.Counter(faults.log).items():
+    print(f'{what}: {count} times')
   sys.exit(not same or bool(left_by_faults) or bool(left))
 
 
-def _round_of(when, rounds):
-  """Returns (number, seconds) of the round in which something happened."""
-  for number, (at, seconds) in enumerate(rounds, start=1):
-    if at >= when:
-      return number, seconds
-  return None
-
-
-def _write_faults(directory, log, started, rounds) -> None:
-  """Writes faults.csv: a line for each."""
-  lines = [('fault', 'second', 'round', 'its_seconds')]
-  for what, when in log:
-    number, seconds = _round_of(when, rounds) or ('', 0.0)
-    lines.append((what, f'{when - started:.1f}', number, f'{seconds:.2f}'))
-  kept.write(directory / 'faults.csv', lines)
-
-
-def _table(log, rounds):
-  """Returns the rows of a table: a heading, and one for each kind of fault."""
-  usual = statistics.median(seconds for _, seconds in rounds)
-  rows = []
-  for kind in dict.fromkeys(what for what, _ in log):
-    # The round in which it happened.
-    hit = [
-      (_round_of(when, rounds) or (0, usual))[1]
-      for what, when in log
-      if what == kind
-    ]
-    median, longest = statistics.median(hit), max(hit)
-    rows.append(
-      (kind, str(len(hit)), f'{median:.2f}', f'{longest:.2f}', 'nothing')
-    )
-  header = ('fault', 'times', 'its round, median s', 'longest s', 'lost')
-  return [header, *rows, ('none', '', f'{usual:.2f}', '', '')]
-
-
 if __name__ == '__main__':
-  _directory, *_numbers = sys.argv[1:]
-  main(_directory, *map(int, _numbers))
+  main(sys.argv[1], *map(int, sys.argv[2:]))

@@ -5,7 +5,7 @@ import pytest
 import tensorflow_federated as tff
 
 from tff_xc.runtime.in_process import context as context_lib
-from tff_xc.runtime.in_process import sums
+from tff_xc.runtime.in_process import phases
 
 _FLOATS = tff.FederatedType(np.float32, tff.CLIENTS)
 
@@ -17,7 +17,7 @@ def _usual_runtime(in_process):
 
 @pytest.mark.parametrize('clients', [1, 32, 33, 100, 128, 129, 10_000])
 def test_blocks_are_few_and_of_whole_groups(clients):
-  size = sums.block_size(clients)
+  size = phases.block_size(clients)
   assert -(-clients // size) <= 32
   assert size == clients or size % 4 == 0
 
