@@ -3,12 +3,9 @@
 A file of any size needs the memory of its largest value that is decoded at once.
 """
 
-import contextlib
 import json
 import pathlib
 import re
-import zipfile
-import zlib
 from collections.abc import Iterator
 from typing import Any
 from typing import NoReturn
@@ -19,31 +16,15 @@ from tff_xc import memory
 
 # Bytes of a value for each of its characters, at most and about.
 _TIMES = 20
-# Characters of the file to read at a time.
-_CHUNK = 1 << 20
+# Characters of the file to read at a time. A value that the end cuts is decoded
+# twice, so that a chunk should have many.
+_CHUNK = 1 << 23
 # Where a text is cut, the decoder reports an error within a token of the end.
 _TOKEN = 32
 _KNOWN_NUMBERS = 4096
 _BLANK = re.compile(r'[ \t\r\n]*')
 
-
-@contextlib.contextmanager
-def readable(path: pathlib.Path, get_it: str) -> Iterator[None]:
-  """Turns what opening and reading a file raise into an InputError.
-
-  It must not enclose the use of the values, whose OSError is of another file.
-  """
-  try:
-    yield
-  except UnicodeDecodeError as e:
-    raise errors.InputError(
-      f'{path} is not UTF-8 text (byte {e.start:,} of a block is '
-      f'{e.object[e.start]:#04x}); give JSON that is not packed, or {get_it}'
-    ) from e
-  except (OSError, EOFError, zlib.error, zipfile.BadZipFile) as e:
-    raise errors.InputError(
-      f'{path} cannot be read ({e}); check its permissions, or copy it again'
-    ) from e
+readable = zip_members.readable
 
 
 class _Numbers(dict):
@@ -59,7 +40,8 @@ class _Numbers(dict):
 class Text:
   """The text of a file, decoded value by value.
 
-  All methods raise `errors.InputError` where the file is not JSON of this form.
+  All methods raise `errors.InputError` where the file is not JSON of this form;
+  their argument `where` names the place in errors.
 
   Attributes:
     path: the file, for errors.
@@ -78,71 +60,55 @@ class Text:
 
   def keys(self, where: str) -> Iterator[str]:
     """Yields the keys of an object; the caller reads each key's value."""
-    self._expect('{', where)
-    if self._peek(where) == '}':
-      self._at += 1
-      return
-    while True:
+    for _ in self._entries('{}', where):
       if self._peek(where) != '"':
         self._fail('a key in double quotes', where)
       key = self.value(where)
       self._expect(':', where)
       yield key
-      if self._expect(',}', where) == '}':
-        return
 
   def items(self, where: str) -> Iterator[Any]:
     """Yields the values of an array."""
-    self._expect('[', where)
-    if self._peek(where) == ']':
-      self._at += 1
-      return
-    while True:
+    for _ in self._entries('[]', where):
       yield self.value(where)
-      if self._expect(',]', where) == ']':
-        return
 
   def value(self, where: str) -> Any:
     """Decodes the value that comes next."""
-    closing = {'{': '}', '[': ']', '"': '"'}.get(self._peek(where))
-    while not closing and len(self._buffer) - self._at < _TOKEN:
-      if not self._read_more():
-        break
-    searched = 1
+    self._peek(where)
     while True:
-      # Decoding is slow: not before the value can be complete.
-      start = self._at + searched
-      if not closing or self._buffer.find(closing, start) >= 0:
-        found = self._decoded(where)
-        if found:
-          value, self._at = found
+      try:
+        value, end = self._decode(self._buffer, self._at)
+        # At the buffer's end, a number may go on in the file.
+        if end < len(self._buffer) or not self._read_more():
+          self._at = end
           return value
-      searched = max(len(self._buffer) - self._at, 1)
-      if not self._read_more():
-        self._cut_short(where)
+      except json.JSONDecodeError as e:
+        near_end = e.pos > len(self._buffer) - _TOKEN
+        if not near_end and not e.msg.startswith('Unterminated string'):
+          self._at = e.pos
+          self._fail('JSON', where)
+        if not self._read_more():
+          self._cut_short(where)
+      except (RecursionError, ValueError) as e:
+        raise errors.InputError(
+          f'{self.path}, {where}: no JSON that can be read ({e}); {self._get_it}'
+        ) from e
 
   def end(self) -> None:
     """Raises InputError unless only blanks follow."""
-    try:
-      self._peek('')
-    except errors.InputError:
-      return
-    self._fail('nothing after the object', 'the file')
+    if self._next():
+      self._fail('nothing after the object', 'the file')
 
-  def _decoded(self, where: str) -> tuple[Any, int] | None:
-    """Returns the next value and its end; None if the buffer cuts it."""
-    try:
-      return self._decode(self._buffer, self._at)
-    except json.JSONDecodeError as e:
-      near_end = e.pos > len(self._buffer) - _TOKEN
-      if near_end or e.msg.startswith('Unterminated string'):
-        return None
-      self._at = e.pos
-      self._fail('JSON', where)
-    except (RecursionError, ValueError) as e:
-      raise errors.InputError(
-        f'{self.path}, {where}: no JSON that can be read ({e}); {self._get_it}'
-      ) from e
+  def _entries(self, brackets: str, where: str) -> Iterator[None]:
+    """Passes brackets and commas; the caller reads what is between them."""
+    self._expect(brackets[0], where)
+    if self._peek(where) == brackets[1]:
+      self._at += 1
+      return
+    while True:
+      yield
+      if self._expect(f',{brackets[1]}', where) == brackets[1]:
+        return
 
   def _expect(self, wanted: str, where: str) -> str:
     """Passes the next character, which must be one of `wanted`."""
@@ -153,13 +119,14 @@ class Text:
     return found
 
   def _peek(self, where: str) -> str:
-    """Returns the next character that is not blank."""
+    """Returns the next character that is not blank, of which there must be one."""
+    return self._next() or self._cut_short(where)
+
+  def _next(self) -> str:
     while True:
       self._at = _BLANK.match(self._buffer, self._at).end()
-      if self._at < len(self._buffer):
-        return self._buffer[self._at]
-      if not self._read_more():
-        self._cut_short(where)
+      if self._at < len(self._buffer) or not self._read_more():
+        return self._buffer[self._at : self._at + 1]
 
   def _read_more(self) -> bool:
     """Reads on; forgets what is decoded. Returns False at the file's end."""
@@ -172,8 +139,9 @@ class Text:
       memory.require(_TIMES * len(rest), what, self._get_it)
     with readable(self.path, self._get_it):
       more = self._file.read(max(_CHUNK, len(rest)))
-    self._before += self._at
-    self._buffer, self._at = rest + more, 0
+    if more:
+      self._before += self._at
+      self._buffer, self._at = rest + more, 0
     return bool(more)
 
   def _fail(self, expected: str, where: str) -> NoReturn:
@@ -185,9 +153,7 @@ class Text:
     )
 
   def _cut_short(self, where: str) -> NoReturn:
-    if not self._before and not self._buffer:
-      raise errors.InputError(f'{self.path} is empty; {self._get_it}')
     raise errors.InputError(
-      f'{self.path} ends within {where}: it is cut short or damaged; copy it '
-      f'again, or {self._get_it}'
+      f'{self.path} ends within {where}: it is empty, cut short or damaged; copy it'
+      f' again, or {self._get_it}'
     )

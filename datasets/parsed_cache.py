@@ -1,17 +1,18 @@
 """A cache of arrays that were parsed from files, in the user's cache folder.
 
-The cache folder (`cache_folder`) holds one folder for each cache: arrays as
-`.npy` files, and `about.json`, which says what they were made from. A cache is
-valid for that source only. If it is invalid or damaged, the arrays are made
-again and the cache replaced. Caches may be deleted at any time. Arrays are
-mapped from the cache, not read, so that processes that load the same files
-share the memory.
+The cache folder (`cache_folder`) holds one folder for each cache: the arrays' bytes,
+and `about.json`, which says what they are and what they were made from. A cache is
+valid for that source only. If it is invalid or damaged, the arrays are made again and
+the cache replaced. Caches may be deleted at any time. Arrays are mapped from the
+cache, not read, so that processes that load the same files share the memory.
 """
 
 import collections
 import contextlib
 import fcntl
+import glob
 import hashlib
+import io
 import json
 import os
 import pathlib
@@ -24,7 +25,6 @@ from collections.abc import Iterable
 from collections.abc import Iterator
 from collections.abc import Mapping
 from typing import Any
-from typing import Protocol
 
 import numpy as np
 
@@ -33,14 +33,36 @@ from datasets import cache_folder
 _WRITABLE = stat.S_IWUSR | stat.S_IWGRP | stat.S_IWOTH
 
 
-class Store(Protocol):
-  """Where arrays are put while they are made."""
+class Store:
+  """Where arrays are put while they are made: files, or the memory."""
+
+  def __init__(self, open_file: Callable[[str], Any]):
+    """Takes what opens a file for the array of a name."""
+    self._open = open_file
+    self.files, self._specs = {}, {}
+    self._rows, self._sums = collections.Counter(), collections.Counter()
 
   def append(self, name: str, rows: np.ndarray) -> None:
     """Adds rows [k, ...] to the end of an array; its first rows set its dtype.
 
     Rows of an array have one shape and one dtype.
     """
+    spec = rows.shape[1:], rows.dtype
+    if name not in self.files:
+      self.files[name], self._specs[name] = self._open(name), spec
+    assert spec == self._specs[name], name
+    content = np.ascontiguousarray(rows).reshape(-1).view(np.uint8).data
+    self.files[name].write(content)
+    self._rows[name] += len(rows)
+    self._sums[name] = zlib.crc32(content, self._sums[name])
+
+  def described(self) -> dict[str, list]:
+    """Returns each array's dtype, shape and checksum, which covers these, too."""
+    described = {}
+    for name, (shape, dtype) in self._specs.items():
+      spec = [dtype.str, [self._rows[name], *shape]]
+      described[name] = [*spec, _checksum(spec, self._sums[name])]
+    return described
 
 
 def arrays(
@@ -48,8 +70,7 @@ def arrays(
 ) -> Mapping[str, np.ndarray]:
   """Returns the arrays of a cache; makes them if there is no valid cache.
 
-  If the cache cannot be written, the arrays are made in memory each time. Even
-  root does not write to a folder whose mode lets nobody write.
+  If the cache cannot be written, the arrays are made in memory each time.
 
   Args:
     cache: the cache's folder, from `path`.
@@ -65,32 +86,33 @@ def arrays(
     _save(cache, source, fill)
     found = load(cache, source)
   if found is None:
-    store = _InMemory()
+    store = Store(lambda name: io.BytesIO())
     fill(store)
-    found = store.arrays()
+    found = {
+      name: _array(spec, np.frombuffer(store.files[name].getbuffer(), np.uint8))
+      for name, spec in store.described().items()
+    }
   return found
 
 
 def load(cache: pathlib.Path, source: Any) -> Mapping[str, np.ndarray] | None:
-  """Returns the arrays of a cache, or None if there is no valid one.
-
-  The arguments are those of `arrays`.
-  """
-  source = json.loads(json.dumps(source))  # As about.json gives it back.
+  """Returns the arrays of a cache, or None if there is no valid one."""
   try:
     folder = cache.stat().st_ino
     about = json.loads((cache / 'about.json').read_text(encoding='ascii'))
     # The source first: checksums read all of the arrays.
-    if about['source'] != source or about != _describe(cache, source):
+    if about['source'] != json.loads(json.dumps(source)):
       return None
-    found = {
-      name.removesuffix('.npy'): np.load(cache / name, mmap_mode='r')
-      for name in about['crc32']
-    }
-    # If another process replaced the folder meanwhile, these are not the files
-    # that were checked.
+    found = {}
+    for name, (dtype, shape, checksum) in about['arrays'].items():
+      content = _mapped(cache / name)
+      if checksum != _checksum([dtype, shape], zlib.crc32(content)):
+        return None
+      found[name] = _array([dtype, shape], content)
+    # If another process replaced the folder meanwhile, these may be files of
+    # both.
     return found if cache.stat().st_ino == folder else None
-  except (OSError, ValueError, KeyError, TypeError):
+  except (OSError, ValueError, KeyError, TypeError, AttributeError):
     return None
 
 
@@ -106,10 +128,8 @@ def describe_files(
 ) -> dict:
   """Describes files by path, size and modification time, as a `source`.
 
-  Args:
-    version: of the code that makes the arrays.
-    files: the files, which exist.
-    **settings: what else the arrays depend on, in values of JSON.
+  `version` is of the code that makes the arrays, and `settings` are what else they
+  depend on, in values of JSON.
   """
   described = []
   for file in files:
@@ -131,60 +151,19 @@ def is_writable(folder: pathlib.Path) -> bool:
     return False
 
 
-class _InMemory:
-  """A store in memory."""
-
-  def __init__(self):
-    self._parts = collections.defaultdict(list)
-
-  def append(self, name: str, rows: np.ndarray) -> None:
-    self._parts[name].append(rows)
-
-  def arrays(self) -> dict[str, np.ndarray]:
-    made = {name: np.concatenate(parts) for name, parts in self._parts.items()}
-    for array in made.values():
-      array.setflags(write=False)
-    return made
+def _checksum(spec: list, content: int) -> int:
+  return zlib.crc32(json.dumps(spec).encode(), content)
 
 
-class _OnDisk:
-  """A store in a folder, one `.npy` file for each array."""
+def _mapped(file: pathlib.Path):
+  size = file.stat().st_size
+  return np.memmap(file, np.uint8, 'r') if size else np.zeros(0, np.uint8)
 
-  def __init__(self, folder: pathlib.Path):
-    self._folder = folder
-    self._files, self._specs, self._rows = {}, {}, collections.Counter()
 
-  def append(self, name: str, rows: np.ndarray) -> None:
-    if name not in self._files:
-      self._files[name] = (self._folder / f'{name}.npy').open('wb')
-      self._specs[name] = rows.shape[1:], rows.dtype
-      self._write_header(name)
-    assert (rows.shape[1:], rows.dtype) == self._specs[name], name
-    self._rows[name] += len(rows)
-    flat = np.ascontiguousarray(rows).reshape(-1)
-    self._files[name].write(flat.view(np.uint8).data)
-
-  def __enter__(self):
-    return self
-
-  def __exit__(self, *exception) -> None:
-    """Writes the final headers and closes the files."""
-    for name, file in self._files.items():
-      with file:
-        file.seek(0)
-        self._write_header(name)
-
-  def _write_header(self, name: str) -> None:
-    # NumPy pads a header so that the number of rows can grow in its place.
-    shape, dtype = self._specs[name]
-    np.lib.format.write_array_header_1_0(
-      self._files[name],
-      {
-        'descr': np.lib.format.dtype_to_descr(dtype),
-        'fortran_order': False,
-        'shape': (self._rows[name], *shape),
-      },
-    )
+def _array(spec: list, content: np.ndarray) -> np.ndarray:
+  array = content.view(spec[0]).reshape(spec[1])
+  array.setflags(write=False)
+  return array
 
 
 def _save(cache: pathlib.Path, source, fill: Callable[[Store], None]) -> None:
@@ -192,13 +171,19 @@ def _save(cache: pathlib.Path, source, fill: Callable[[Store], None]) -> None:
   try:
     if not is_writable(cache.parent):
       return
-    with _work_folder(cache) as work:
-      _write(work / 'new', source, fill)
+    with _work_folder(cache) as work, contextlib.ExitStack() as opened:
+      new = work / 'new'
+      new.mkdir()
+      store = Store(lambda n: opened.enter_context((new / n).open('wb')))
+      fill(store)
+      opened.close()
+      about = {'source': source, 'arrays': store.described()}
+      (new / 'about.json').write_text(json.dumps(about), encoding='ascii')
       # A folder can only replace an empty one. If another process comes between
       # these two steps, its cache stays, and this one is removed.
       if cache.exists():
         cache.rename(work / 'old')
-      (work / 'new').rename(cache)
+      new.rename(cache)
   except OSError:
     pass  # The disk is read-only or full; the arrays can be made in memory.
 
@@ -207,60 +192,22 @@ def _save(cache: pathlib.Path, source, fill: Callable[[Store], None]) -> None:
 def _work_folder(cache: pathlib.Path) -> Iterator[pathlib.Path]:
   """Makes a folder for a new cache; removes those that killed processes left.
 
-  A process locks its folder while the folder is empty. The system unlocks it
-  when the process ends, in whatever way. So a folder that is neither empty nor
-  locked belongs to nobody.
+  Who writes a cache has a shared lock of the folder of all caches. The system
+  gives it back when the process ends, in whatever way. So if nobody else has it,
+  what lies there belongs to nobody.
   """
   prefix = f'.{cache.name}.'
-  for path in list(cache.parent.iterdir()):
-    if path.name.startswith(prefix):
-      _remove_abandoned(path)
-  work = pathlib.Path(tempfile.mkdtemp(dir=cache.parent, prefix=prefix))
+  folder = os.open(cache.parent, os.O_RDONLY)
   try:
-    with _locked(work):
-      yield work
+    with contextlib.suppress(OSError):  # Others write, or there are no locks.
+      fcntl.flock(folder, fcntl.LOCK_EX | fcntl.LOCK_NB)
+      for left in cache.parent.glob(f'{glob.escape(prefix)}*'):
+        shutil.rmtree(left, ignore_errors=True)
+    with contextlib.suppress(OSError):
+      fcntl.flock(folder, fcntl.LOCK_SH)
+    with tempfile.TemporaryDirectory(
+      dir=cache.parent, prefix=prefix, ignore_cleanup_errors=True
+    ) as work:
+      yield pathlib.Path(work)
   finally:
-    shutil.rmtree(work, ignore_errors=True)
-
-
-@contextlib.contextmanager
-def _locked(folder: pathlib.Path) -> Iterator[bool]:
-  """Locks a folder if possible; yields whether it is locked."""
-  descriptor = os.open(folder, os.O_RDONLY)
-  try:
-    try:
-      fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
-      locked = True
-    except OSError:  # Another process has it, or the file system has no locks.
-      locked = False
-    yield locked
-  finally:
-    os.close(descriptor)
-
-
-def _remove_abandoned(work: pathlib.Path) -> None:
-  # Another process may remove it at the same time.
-  with contextlib.suppress(OSError):
-    if any(work.iterdir()):
-      with _locked(work) as locked:
-        if locked:
-          shutil.rmtree(work, ignore_errors=True)
-
-
-def _write(folder: pathlib.Path, source, fill: Callable[[Store], None]) -> None:
-  folder.mkdir()
-  with _OnDisk(folder) as store:
-    fill(store)
-  about = json.dumps(_describe(folder, source), indent=2)
-  (folder / 'about.json').write_text(about, encoding='ascii')
-
-
-def _describe(folder: pathlib.Path, source) -> dict:
-  """Returns what `about.json` must hold beside the folder's present arrays."""
-  return {
-    'source': source,
-    'crc32': {
-      path.name: zlib.crc32(np.memmap(path, np.uint8, 'r'))
-      for path in sorted(folder.glob('*.npy'))
-    },
-  }
+    os.close(folder)

@@ -8,26 +8,34 @@ what names things, such as classes: whole numbers, true and false are written as
 JSON, and 2.0 is 2, because pandas writes it where another row has no value.
 """
 
+import contextlib
 import csv
 import itertools
 import json
 import os
 import pathlib
 import re
+from collections.abc import Iterable
 from collections.abc import Iterator
 from collections.abc import Sequence
 from typing import Any
 from typing import NamedTuple
 
-from datasets import parquet_columns
+import numpy as np
+
 from datasets import zip_members
 from tff_xc import errors
+from tff_xc import memory
 
 FORMS = ('.csv', '.tsv', '.jsonl', '.ndjson', '.parquet')
 
-# Of a batch; characters are those of its lines.
+_JSON = ('.jsonl', '.ndjson')
+# Of a batch; characters are those of its rows.
 _ROWS, _CELLS, _CHARACTERS = 1 << 16, 1 << 21, 1 << 26
 _WHOLE = re.compile(r'(0|-?[1-9][0-9]*)\.0')
+_SURROGATE = re.compile('[\ud800-\udfff]')
+# Larger floats need not be the number that was meant.
+_MOST_WHOLE = 2.0**53
 
 
 class Batch(NamedTuple):
@@ -58,15 +66,15 @@ def form(path: str | os.PathLike) -> str | None:
 
 
 def header(path: str | os.PathLike) -> list[str]:
-  """Returns the names of the columns; of JSON lines, of the first object's.
-
-  Raises:
-    errors.InputError: as `batches`.
-  """
+  """Returns the names of the columns; of JSON lines, of the first object's."""
   path = pathlib.Path(path)
-  read = {'.jsonl': _json_header, '.ndjson': _json_header}
-  read['.parquet'] = parquet_columns.header
-  names = read.get(form(path), _csv_header)(path)
+  if form(path) == '.parquet':
+    with _open_parquet(path) as file:
+      names = list(file.schema_arrow.names)
+  elif form(path) in _JSON:
+    names = next((list(row) for _, row, _ in _json_rows(path)), [])
+  else:
+    names = _csv_names(_csv_rows(path))
   if not names:
     raise errors.InputError(f'{path} is empty; give a table')
   return names
@@ -75,20 +83,8 @@ def header(path: str | os.PathLike) -> list[str]:
 def require(
   path: str | os.PathLike, columns: Sequence[str], advice: str
 ) -> None:
-  """Raises InputError if a table lacks a column.
-
-  Args:
-    path: the table.
-    columns: that it must have.
-    advice: what to do if it lacks one, which ends the message.
-  """
-  names = header(path)
-  missing = [name for name in columns if name not in names]
-  if missing:
-    raise errors.InputError(
-      f'{path} has no column {missing[0]!r}, it has {", ".join(names)[:200]};'
-      f' {advice}'
-    )
+  """Raises InputError, which ends with `advice`, if a table lacks a column."""
+  _present(path, header(path), columns, (), advice)
 
 
 def batches(
@@ -110,10 +106,21 @@ def batches(
       as the others; a value of text is something else.
   """
   path = pathlib.Path(path)
-  read = {'.jsonl': _json, '.ndjson': _json, '.parquet': _parquet}
-  for batch in read.get(form(path), _csv)(path, required, optional, raw):
-    for name, texts in batch.columns.items():
-      batch.columns[name] = list(map(plain, texts))
+  kind = form(path)
+  if kind == '.parquet':
+    parts, as_text = _parquet(path, required, optional, raw), _arrow_text
+  elif kind in _JSON:
+    parts, as_text = _json(path, required, optional, raw), _json_text
+  else:
+    parts, as_text = _csv(path, required, optional, raw), _same
+  noun = 'row' if kind == '.parquet' else 'line'
+  for places, found in parts:
+    others = {name: found[name] for name in raw}
+    batch = Batch(f'{path}, {noun}', places, {}, others)
+    for name in (*required, *optional):
+      if name in found:
+        texts = as_text(found[name], name, batch)
+        batch.columns[name] = list(map(plain, texts))
     yield batch
 
 
@@ -123,233 +130,239 @@ def plain(text: str) -> str:
   return text[:-2] if _WHOLE.fullmatch(text) else text
 
 
-def not_utf8(
-  path: str | os.PathLike, error: UnicodeDecodeError
-) -> errors.InputError:
-  """Returns the error of a file in another encoding."""
-  byte = error.object[error.start]
-  return errors.InputError(
-    f'{path} is not UTF-8 text (it has the byte {byte:#x}); save it as UTF-8'
-  )
+def _same(values: list[str], *_) -> list[str]:
+  return values
 
 
-def _rows(columns: int) -> int:
-  """Returns how many rows of so many columns a batch has."""
-  return max(1, min(_ROWS, _CELLS // max(columns, 1)))
+def _present(
+  path, names, required, others=(), advice='mend it, or give another file'
+) -> list[str]:
+  """Returns the wanted columns that a table has; refuses missing and twofold ones."""
+  missing = [name for name in required if name not in names]
+  if missing:
+    raise errors.InputError(
+      f'{path} has no column {missing[0]!r}, it has {", ".join(names)[:200]};'
+      f' {advice}'
+    )
+  wanted = [n for n in dict.fromkeys((*required, *others)) if n in names]
+  for name in wanted:
+    if names.count(name) > 1:
+      raise errors.InputError(
+        f'{path} names the column {name!r} twice; rename one of the two'
+      )
+  return wanted
 
 
-def _parts(rows: Iterator[tuple[int, Any, int]], most: int) -> Iterator[list]:
-  """Yields lists of (line, row), of (line, row, characters of the row's lines)."""
-  part, size = [], 0
-  for line, row, characters in rows:
-    part.append((line, row))
+def _gathered(
+  rows: Iterable[tuple[int, list, int]], names: Sequence[str], width: int
+) -> Iterator[tuple[list[int], dict[str, list]]]:
+  """Yields lines and columns of successive rows (line, values, characters)."""
+  most = max(1, min(_ROWS, _CELLS // max(width, 1)))
+  lines, part, size = [], [], 0
+  for line, values, characters in itertools.chain(rows, [(0, None, 0)]):
+    if part and (values is None or len(part) == most or size > _CHARACTERS):
+      columns = map(list, zip(*part, strict=True))
+      yield lines, dict(zip(names, columns, strict=True))
+      lines, part, size = [], [], 0
+    lines.append(line)
+    part.append(values)
     size += characters
-    if len(part) == most or size > _CHARACTERS:
-      yield part
-      part, size = [], 0
-  if part:
-    yield part
 
 
-def _csv_header(path) -> list[str]:
-  return [n.strip() for n in next((r for _, r, _ in _records(path)), [])]
-
-
-def _records(path) -> Iterator[tuple[int, list[str], int]]:
-  """Yields the records of a CSV that are not blank, as `_parts` takes them.
+def _csv_rows(path) -> Iterator[tuple[int, list[str], int]]:
+  """Yields the records of a CSV that are not blank: (line, fields, characters).
 
   A record has the line in which it begins: where a quote is not closed, the lines
   that it spoils can be many.
   """
-  line, size, reader = 0, 0, None
-
-  def counted(lines):
-    nonlocal size
-    for text in lines:
-      size += len(text)
-      yield text
-
   csv.field_size_limit(zip_members.LONGEST_LINE)
-  try:
-    with zip_members.open_text(path, newline='') as file:
-      reader = csv.reader(
-        counted(zip_members.lines(file, path)),
-        delimiter='\t' if form(path) == '.tsv' else ',',
-        strict=True,
-      )
-      line = 1
+  line = 1
+  with (
+    zip_members.readable(path),
+    zip_members.open_text(path, newline='') as file,
+  ):
+    delimiter = '\t' if form(path) == '.tsv' else ','
+    lines = zip_members.lines(file, path)
+    reader = csv.reader(lines, delimiter=delimiter, strict=True)
+    try:
       for record in reader:
         if record and not (len(record) == 1 and record[0].isspace()):
-          yield line, record, size
-        line, size = reader.line_num + 1, 0
-  except UnicodeDecodeError as e:
-    raise not_utf8(path, e) from e
-  except (*zip_members.DAMAGE, csv.Error) as e:
-    near = f', line {line},' if line else ''
-    more = ''
-    if line and reader.line_num > line:
-      more = f'; a quote in it is open until line {reader.line_num}'
-    raise errors.InputError(
-      f'{path}{near} is no CSV text ({e}{more}); mend it, or give another file'
-    ) from e
-
-
-def _csv(path, required, optional, raw) -> Iterator[Batch]:
-  records = _records(path)
-  header = [name.strip() for name in next((r for _, r, _ in records), [])]
-  places = dict(_places(header, required, [*optional, *raw], path))
-  rows = _wanted(records, len(header), list(places.values()), path)
-  for part in _parts(rows, _rows(len(header))):
-    columns = zip(*(row for _, row in part), strict=True)
-    found = {
-      name: list(map(str.strip, column))
-      for name, column in zip(places, columns, strict=True)
-    }
-    text, others = _parted(found, required, optional, raw)
-    yield Batch(f'{path}, line', [n for n, _ in part], text, others)
-
-
-def _wanted(records, width: int, places: list[int], path):
-  """Yields records with the fields of these places only; checks their number."""
-  for line, record, size in records:
-    if len(record) != width:
+          yield line, record, sum(map(len, record))
+        line = reader.line_num + 1
+    except csv.Error as e:
       raise errors.InputError(
-        f'{path}, line {line} has {len(record)} fields; expected'
-        f' {width}, as in line 1: mend the line'
-      )
-    yield line, [record[i] for i in places], size
+        f'{path}, line {line}, is no CSV text ({e} until line {reader.line_num});'
+        ' mend it, or give another file'
+      ) from e
 
 
-def _parted(found, required, optional, raw) -> tuple[dict, dict]:
-  """Returns the columns of text, and those that are not made text."""
-  text = {n: found[n] for n in (*required, *optional) if n in found}
-  return text, {n: found[n] for n in raw}
+def _csv_names(rows) -> list[str]:
+  return [name.strip() for name in next((row for _, row, _ in rows), [])]
 
 
-def _places(header, required, optional, path):
-  """Returns the columns wanted, as pairs of name and place."""
-  delimiter = '\t' if form(path) == '.tsv' else ','
-  if not set(required) <= set(header):
-    raise errors.InputError(
-      f'{path}, line 1 is {delimiter.join(header)[:200]!r}; expected the columns'
-      f' {delimiter.join(required)}: mend it, or give another file'
-    )
-  twice = lambda name: f'{path}, line 1 names the column {name!r} twice'
-  return parquet_columns.places(header, (*required, *optional), twice)
+def _csv(path, required, optional, raw):
+  rows = _csv_rows(path)
+  header = _csv_names(rows)
+  names = _present(path, header, required, [*optional, *raw])
+  places = [header.index(name) for name in names]
+
+  def wanted():
+    for line, record, size in rows:
+      if len(record) != len(header):
+        raise errors.InputError(
+          f'{path}, line {line} has {len(record)} fields; expected'
+          f' {len(header)}, as in line 1: mend the line'
+        )
+      yield line, [record[place].strip() for place in places], size
+
+  return _gathered(wanted(), names, len(header))
 
 
-def _json_header(path) -> list[str]:
-  return next((list(row) for _, row, _ in _objects(path)), [])
+def _json_rows(path) -> Iterator[tuple[int, dict, int]]:
+  """Yields the objects of JSON lines: (line, object, characters)."""
+  with zip_members.readable(path), zip_members.open_text(path) as file:
+    for number, line in enumerate(zip_members.lines(file, path), 1):
+      if line.isspace():
+        continue
+      try:
+        row = json.loads(line)
+      except (ValueError, RecursionError) as e:
+        raise errors.InputError(
+          f'{path}, line {number} is no JSON ({e}); give one object a line'
+        ) from e
+      if not isinstance(row, dict):
+        raise errors.InputError(
+          f'{path}, line {number} is {line.strip()[:40]!r}; expected an object'
+          ' with the names of columns'
+        )
+      yield number, row, len(line)
 
 
-def _objects(path) -> Iterator[tuple[int, dict, int]]:
-  """Yields the objects of JSON lines, as `_parts` takes them."""
-  try:
-    with zip_members.open_text(path) as file:
-      for number, line in enumerate(zip_members.lines(file, path), 1):
-        if not line.isspace():
-          yield number, _object(number, line, path), len(line)
-  except UnicodeDecodeError as e:
-    raise not_utf8(path, e) from e
-  except zip_members.DAMAGE as e:
-    raise errors.InputError(
-      f'{path} cannot be read ({e}); mend it, or give another file'
-    ) from e
-
-
-def _json(path, required, optional, raw) -> Iterator[Batch]:
+def _json(path, required, optional, raw):
   """Reads JSON lines; the first one says which optional columns there are."""
-  objects = _objects(path)
-  for first in itertools.islice(objects, 1):
-    row = first[1]
-    names = [*required, *(n for n in optional if n in row)]
-    absent = set(optional) - set(names)
-    wanted = {*required, *optional, *raw}
-    rows = (
-      (line, {name: row[name] for name in wanted & row.keys()}, size)
-      for line, row, size in itertools.chain([first], objects)
-    )
-    for part in _parts(rows, _rows(len(row))):
-      where = [f'{path}, line {number}' for number, _ in part]
-      found = [row for _, row in part]
-      _check_absent(found, where, absent)
-      text = {
-        name: [
-          _value(row, name, place)
-          for row, place in zip(found, where, strict=True)
-        ]
-        for name in names
-      }
-      others = {name: [row.get(name) for row in found] for name in raw}
-      yield Batch(f'{path}, line', [n for n, _ in part], text, others)
-
-
-def _check_absent(rows: list[dict], where: list[str], absent: set[str]) -> None:
-  """Raises InputError if a row has one of the columns that the first one lacks."""
-  if not absent:
+  rows = _json_rows(path)
+  first = next(rows, None)
+  if first is None:
     return
-  for row, place in zip(rows, where, strict=True):
-    if found := sorted(absent & row.keys()):
+  absent = set(optional) - first[1].keys()
+  names = list({*required, *optional, *raw} - (absent - {*raw}))
+
+  def wanted():
+    for line, row, size in itertools.chain([first], rows):
+      if late := sorted(absent & row.keys()):
+        raise errors.InputError(
+          f'{path}, line {line} has {late[0]!r}, and the first line has not; give'
+          ' it to all lines or to none'
+        )
+      yield line, [row.get(name) for name in names], size
+
+  yield from _gathered(wanted(), names, len(first[1]))
+
+
+def _json_text(values: list, name: str, batch: Batch) -> list[str]:
+  texts = []
+  for row, value in enumerate(values):
+    if type(value) is float and value.is_integer() and abs(value) < _MOST_WHOLE:
+      value = int(value)
+    if type(value) in (int, bool):
+      value = json.dumps(value)
+    if type(value) is not str or _SURROGATE.search(value):
       raise errors.InputError(
-        f'{place} has {found[0]!r}, and the first line has not; give it to all lines'
-        ' or to none'
+        f'{batch.where(row)}: {name!r} is {json.dumps(value)[:40]}; expected text'
+        ' or a whole number'
       )
+    texts.append(value)
+  return texts
 
 
-def _object(number: int, line: str, path) -> dict:
-  try:
-    row = json.loads(line)
-  except (ValueError, RecursionError) as e:
+@contextlib.contextmanager
+def _open_parquet(path: pathlib.Path, text: Iterable[str] = ()) -> Iterator:
+  """Opens a `pyarrow.parquet.ParquetFile`; the values of `text` are read once."""
+  import pyarrow as pa
+  import pyarrow.parquet
+
+  if any(map(zip_members.is_zip, path.parents)):
     raise errors.InputError(
-      f'{path}, line {number} is no JSON ({e}); give one object a line'
-    ) from e
-  if not isinstance(row, dict):
-    raise errors.InputError(
-      f'{path}, line {number} is {line.strip()[:40]!r}; expected an object with'
-      ' the names of columns'
+      f'{path} is in a zip, where Parquet is not read; unpack it'
     )
-  return row
-
-
-def _value(row: dict, name: str, where: str) -> str:
-  value = row.get(name)
-  if (
-    type(value) is float
-    and abs(value) < parquet_columns.MOST_WHOLE
-    and value.is_integer()
-  ):
-    value = int(value)
-  if type(value) not in (str, int, bool):
-    found = f'is {json.dumps(value)[:40]}' if name in row else 'is missing'
-    raise errors.InputError(
-      f'{where}: {name!r} {found}; expected text or a whole number'
-    )
-  if type(value) is not str:
-    return json.dumps(value)
+  zip_members.check_regular(path)
   try:
-    value.encode()
-  except UnicodeEncodeError as e:
+    with path.open('rb') as file:
+      if file.read(2) == b'\x1f\x8b':
+        raise errors.InputError(
+          f'{path} is packed by gzip, and Parquet is read as it is; unpack it'
+        )
+    names = pyarrow.parquet.read_schema(path).names
+    once = [name for name in text if names.count(name) == 1]
+    with pyarrow.parquet.ParquetFile(path, read_dictionary=once) as file:
+      yield file
+  except pa.ArrowMemoryError:
+    raise
+  except (OSError, pa.ArrowException) as e:
+    reason = ' '.join(str(e).split())[:200]
     raise errors.InputError(
-      f'{where}: {name!r} is {value[:40]!a}, which is no text; mend it'
+      f'{path} is no Parquet file that can be read ({reason}); write it again'
     ) from e
-  return value
 
 
-def _parquet(path, required, optional, raw) -> Iterator[Batch]:
-  with parquet_columns.open_file(path, [*required, *optional]) as file:
+def _parquet(path, required, optional, raw):
+  with _open_parquet(path, [*required, *optional]) as file:
     header = file.schema_arrow.names
-    wanted = dict(
-      parquet_columns.columns(header, required, [*optional, *raw], path)
-    )
-    start = 0
-    rows = parquet_columns.rows_of_batch(file, set(wanted), _ROWS)
-    for part in file.iter_batches(rows, columns=list(wanted)):
-      found = {name: part.column(name) for name in wanted}
-      text, others = _parted(found, required, optional, raw)
-      text = {
-        name: parquet_columns.as_text(values, f'{path}, column {name!r}', start)
-        for name, values in text.items()
-      }
+    names = _present(path, header, required, [*optional, *raw])
+    start = 1
+    for part in file.iter_batches(_few_rows(file, names), columns=names):
       end = start + part.num_rows
-      yield Batch(f'{path}, row', range(start + 1, end + 1), text, others)
+      yield range(start, end), {name: part.column(name) for name in names}
       start = end
+
+
+def _few_rows(file, names: Sequence[str]) -> int:
+  """Returns how many rows of these columns fill about 64 MB, at most `_ROWS`."""
+  widest = 0
+  for group in map(
+    file.metadata.row_group, range(file.metadata.num_row_groups)
+  ):
+    width = sum(
+      8 * column.num_values + column.total_uncompressed_size
+      for column in map(group.column, range(group.num_columns))
+      if column.path_in_schema.split('.')[0] in names
+    )
+    widest = max(widest, width // max(group.num_rows, 1))
+  return max(1, min(_ROWS, 1024 * _ROWS // max(widest, 1)))
+
+
+def _arrow_text(values, name: str, batch: Batch) -> list[str]:
+  import pyarrow as pa
+  import pyarrow.compute as pc
+
+  where = f'{batch.file.removesuffix(", row")}, column {name!r}'
+  if pa.types.is_dictionary(values.type):
+    if pa.types.is_string(values.type.value_type):
+      # A few bytes of the file may be the text of all rows.
+      lengths = pc.cast(pc.binary_length(values.dictionary), pa.int64())
+      whole = pc.sum(lengths.take(values.indices)).as_py() or 0
+      what = f'{where}: the text of {len(values):,} rows'
+      memory.require(2 * whole, what, 'give shorter names')
+    values = values.dictionary_decode()
+  kind = values.type
+  is_float = pa.types.is_floating(kind)
+  if not (is_float or str(kind) in ('bool', 'string', 'large_string')) and (
+    not pa.types.is_integer(kind)
+  ):
+    raise errors.InputError(
+      f'{where} is {kind}; expected text or whole numbers: write it so'
+    )
+  bad = values.is_null().to_numpy(zero_copy_only=False)
+  if is_float:
+    numbers = values.to_numpy(zero_copy_only=False).astype(np.float64)
+    bad |= ~((abs(numbers) < _MOST_WHOLE) & (np.floor(numbers) == numbers))
+  if bad.any():
+    row = int(bad.argmax())
+    found = values[row].as_py()
+    raise errors.InputError(
+      f'{where}, row {batch.places[row]}'
+      f' {"has no value" if found is None else f"is {found}"}; expected text or a'
+      ' whole number: write it so, or name another column'
+    )
+  values = pa.array(numbers.astype(np.int64)) if is_float else values
+  return values.cast(pa.large_string()).to_pylist()

@@ -4,6 +4,7 @@ A member is named by its path in the zip, or by the end of it if that is enough.
 file or member whose bytes are gzip's is unpacked, whatever its name is.
 """
 
+import contextlib
 import gzip
 import io
 import os
@@ -21,13 +22,7 @@ from datasets import never_data
 from tff_xc import errors
 
 # What reading a damaged file raises.
-DAMAGE = (
-  OSError,
-  EOFError,
-  zlib.error,
-  zipfile.BadZipFile,
-  UnicodeDecodeError,
-)
+DAMAGE = (OSError, EOFError, zlib.error, zipfile.BadZipFile, UnicodeDecodeError)
 # A longer line is none of a person's data, and a few kilobytes of gzip hold one
 # that is larger than any memory.
 LONGEST_LINE = 1 << 26
@@ -40,12 +35,7 @@ _NO_TEXT = {
 
 
 class Member(NamedTuple):
-  """A file in a zip.
-
-  Attributes:
-    archive: the zip.
-    name: its path in it.
-  """
+  """A file in a zip: the zip, and the file's path in it."""
 
   archive: pathlib.Path
   name: str
@@ -58,11 +48,7 @@ def is_zip(path: str | os.PathLike) -> bool:
 
 
 def is_file(path: str | os.PathLike) -> bool:
-  """Whether there is a file, or a member of a zip.
-
-  Raises:
-    errors.InputError: two members have the name, or the zip is damaged.
-  """
+  """Whether there is a file, or a member of a zip; errors are those of `find`."""
   return pathlib.Path(path).is_file() or find(path) is not None
 
 
@@ -99,22 +85,35 @@ def names_of(archive: pathlib.Path) -> list[str]:
   return [n for n in names if never_data.is_data(n) and n[-1:] != '/']
 
 
+@contextlib.contextmanager
+def readable(
+  path: str | os.PathLike, advice: str = 'mend it, or give another file'
+) -> Iterator[None]:
+  """Turns what opening and reading a file raise into an InputError.
+
+  It must not enclose the use of what is read, whose OSError is of another file.
+  """
+  try:
+    yield
+  except UnicodeDecodeError as e:
+    raise errors.InputError(
+      f'{path} is not UTF-8 text (it has the byte {e.object[e.start]:#04x}); save'
+      f' it as UTF-8, or {advice}'
+    ) from e
+  except DAMAGE as e:
+    raise errors.InputError(f'{path} cannot be read ({e}); {advice}') from e
+
+
 def open_text(path: str | os.PathLike, **options) -> TextIO:
   """Opens a file or a member as text in UTF-8, perhaps with a byte order mark.
 
-  Args:
-    path: the file, or a member of a zip.
-    **options: of `io.TextIOWrapper`.
-
-  Raises:
-    errors.InputError: the zip or its member cannot be read.
-    OSError: the file cannot be; reading on raises what `DAMAGE` lists.
+  Use it within `readable`; `options` are those of `io.TextIOWrapper`.
   """
   return io.TextIOWrapper(open_bytes(path), encoding='utf-8-sig', **options)
 
 
 def open_bytes(path: str | os.PathLike) -> BinaryIO:
-  """Opens a file or a member, unpacked; arguments and errors of `open_text`."""
+  """Opens a file or a member, unpacked, as `open_text` does."""
   path = pathlib.Path(path)
   found = None if path.is_file() else find(path)
   if found is None:
@@ -126,9 +125,7 @@ def open_bytes(path: str | os.PathLike) -> BinaryIO:
   if path.suffix.lower() == '.gz' or file.peek(2)[:2] == _GZIP:
     packed, file = file, gzip.GzipFile(fileobj=file)
     file.myfileobj = packed  # So that it is closed with the other.
-    beginning = b'' if path.suffix.lower() == '.gz' else file.peek(4)
-  else:
-    beginning = file.peek(4)
+  beginning = file.peek(4)
   for kind, magic in _NO_TEXT.items():
     if beginning.startswith(magic):
       raise errors.InputError(
@@ -146,9 +143,8 @@ def check_regular(path: pathlib.Path) -> None:
 
 def _open_member(member: Member) -> BinaryIO:
   try:
-    with zipfile.ZipFile(
-      member.archive
-    ) as archive:  # Closed with its last member.
+    # The zip is closed with its member.
+    with zipfile.ZipFile(member.archive) as archive:
       return archive.open(member.name)
   except (*DAMAGE, RuntimeError) as e:
     raise errors.InputError(
@@ -160,15 +156,12 @@ def _open_member(member: Member) -> BinaryIO:
 def lines(
   file: IO[AnyStr], path: str | os.PathLike, before: int = 0
 ) -> Iterator[AnyStr]:
-  """Yields the lines of an open file, none of them larger than any memory.
+  """Yields the lines of an open file; refuses one longer than `LONGEST_LINE`.
 
   Args:
     file: of text or bytes.
     path: its path, for errors.
     before: how many lines of it are read already.
-
-  Raises:
-    errors.InputError: a line is longer than `LONGEST_LINE`.
   """
   number = before
   while line := file.readline(LONGEST_LINE):

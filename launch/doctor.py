@@ -28,11 +28,9 @@ from absl import flags
 
 from launch import app
 from launch import settings
-from tasks import fitting
-from tasks import found as found_lib
-from tasks import own_options
+from tasks import experiment
+from tasks import own_data
 from tasks import registry as tasks
-from tasks import run_settings
 from tasks import task as task_lib
 from tff_xc import environment
 from tff_xc import errors
@@ -44,7 +42,7 @@ from tff_xc.runtime import registry as runtimes
 _ROOT = pathlib.Path(__file__).resolve().parents[1]
 
 # What a run of one's own data may say about them.
-_OF_DATA = ('data_seed', *(option.name for option in own_options.OPTIONS))
+_OF_DATA = tuple(option.name for option in own_data.OPTIONS)
 
 GIB = 2**30
 # The demo's peak is below this, although TFF's worker holds a second copy of
@@ -174,8 +172,8 @@ def check_data(
   `errors.InputError` unless its data are there, except for the user's own data;
   `needs` has the files that it needs.
   """
-  state = {n: found_lib.state(find[n], directory) for n in find}
-  known = [n for n in find if state[n] != found_lib.MISSING]
+  state = {n: task_lib.state(find[n], directory) for n in find}
+  known = [n for n in find if state[n] != task_lib.MISSING]
   rows = [['task', 'data', 'needs']] + [
     [name, state.get(name, 'your own') or 'found', text]
     for name, text in needs.items()
@@ -318,14 +316,14 @@ def _options() -> dict[str, Any] | None:
       f' one of {own}'
     )
   task = tasks.get(name)
-  options = fitting.checked_options(task, given)
+  options = task.checked_options(given)
   task.check(options)
   return options
 
 
 def _check_data() -> Check:
-  chosen = flags.FLAGS.data_dir or os.environ.get(run_settings.DATA_VARIABLE)
-  directory = chosen or run_settings.DEFAULT_DATA_DIR
+  chosen = flags.FLAGS.data_dir or os.environ.get(experiment.DATA_VARIABLE)
+  directory = chosen or experiment.DEFAULT_DATA_DIR
   name = flags.FLAGS.task
   if name is not None:
     find, options = tasks.get(name).find, _options()
@@ -379,9 +377,9 @@ if __name__ == '__main__':
     'data_dir',
     None,
     "directory of the data sets, one folder each, or one's own data; default "
-    f'${run_settings.DATA_VARIABLE}, then {run_settings.DEFAULT_DATA_DIR}',
+    f'${experiment.DATA_VARIABLE}, then {experiment.DEFAULT_DATA_DIR}',
   )
-  settings.define_flags(task_lib.OPTIONS[name] for name in _OF_DATA)
+  settings.define_flags(own_data.OPTIONS)
   app.define_float(
     'worker_timeout_seconds',
     60.0,

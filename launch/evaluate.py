@@ -13,7 +13,7 @@ from absl import flags
 
 from launch import app
 from launch import settings
-from tasks import trust
+from tasks import experiment
 from tff_xc import errors
 
 flags.DEFINE_string('run_dir', None, 'the directory of a run')
@@ -46,7 +46,7 @@ def main(arguments) -> None:
   from launch import evaluation
 
   values = flags.FLAGS
-  given = {name: values[name].value for name in trust.NAMED}
+  given = {name: values[name].value for name in experiment.NAMED}
   named = {name: value for name, value in given.items() if value is not None}
   evaluation.run(values.run_dir, values.client, named)
 

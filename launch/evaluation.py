@@ -13,8 +13,6 @@ import scipy.sparse
 
 from tasks import encoders
 from tasks import experiment
-from tasks import run_settings
-from tasks import trust
 from tff_xc import classifier
 from tff_xc import errors
 from tff_xc import wording
@@ -44,7 +42,7 @@ def run(
   Args:
     run_dir: the run's directory.
     client: whose examples the confusion matrix is of; None: a large client.
-    named: those of `trust.NAMED` that the user has named: where the run's data are now,
+    named: those of `experiment.NAMED` that the user has named: where the run's data are now,
       and its code.
 
   Raises:
@@ -164,7 +162,9 @@ def _checked(
     named: as in `run`.
   """
   file = path / run_files.CONFIG
-  recorded = {n: str(run_files.flat(found).get(n, '')) for n in trust.NAMED}
+  recorded = {
+    n: str(run_files.flat(found).get(n, '')) for n in experiment.NAMED
+  }
   if named.get('encoder', recorded['encoder']) != recorded['encoder']:
     raise errors.InputError(
       f'--encoder={named["encoder"]}: {path} is a run with the encoder'
@@ -176,7 +176,7 @@ def _checked(
     for name, value in recorded.items()
     if name not in named and _leads_outside(name, value)
     # Code is asked for in any case.
-    if name == 'encoder' or not trust.is_signed(found)
+    if name == 'encoder' or not experiment.is_signed(found)
   ]
   if unnamed:
     raise errors.InputError(
@@ -197,7 +197,7 @@ def _checked(
 def _leads_outside(name: str, value: str) -> bool:
   """Whether a setting leads to files or code of which only its run has told."""
   if name == 'data_dir':
-    return value != run_settings.SETTINGS[name].default
+    return value != experiment.SETTINGS[name].default
   if name == 'encoder':
     return bool(value) and encoders.is_code(value)
   # A split may also be a rule, such as iid:5.

@@ -20,14 +20,14 @@ from collections.abc import Sequence
 from launch import app
 from launch.benchmarks import catalog as benchmarks
 from tasks import encoders
-from tasks import found as found_lib
+from tasks import experiment
 from tasks import registry as tasks
-from tasks import run_settings
+from tasks import task as task_lib
 from tasks.papers import registry as papers
 from tasks.papers import result
 from tff_xc import errors
 from tff_xc import wording
-from tff_xc.algorithms import entry
+from tff_xc.algorithms import base
 from tff_xc.algorithms import registry as algorithms
 from tff_xc.measure import catalog as metrics
 from tff_xc.report import text_table
@@ -53,7 +53,7 @@ def _blocks(*tables: Sequence[Sequence[str]], width: int) -> str:
 
 
 def _algorithms(width: int) -> str:
-  answers = [['algorithm', 'paper', *entry.Answers._fields]]
+  answers = [['algorithm', 'paper', *base.Answers._fields]]
   taken = [['algorithm', 'hyper-parameters']]
   for name, algorithm in algorithms.ALGORITHMS.items():
     answers.append([name, algorithm.paper, *algorithm.answers])
@@ -104,7 +104,7 @@ def _benchmarks(width: int) -> str:
 
 
 def _tables(width: int) -> str:
-  directory = run_settings.SETTINGS['data_dir'].default
+  directory = experiment.SETTINGS['data_dir'].default
   captions = [['table', 'what']]
   needs = [['table', 'small', 'paper needs']]
   for name, each in papers.RESULTS.items():
@@ -147,7 +147,7 @@ def _told(word: str, directory: str) -> str:
 
 @functools.cache
 def _lacks(task: str, directory: str) -> str:
-  return found_lib.state(tasks.get(task).find, directory)
+  return task_lib.state(tasks.get(task).find, directory)
 
 
 def _size(value: int | tuple[int, ...]) -> str:

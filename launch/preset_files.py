@@ -56,7 +56,7 @@ def _small_set(task: str, labels: str, clients: int) -> Preset:
     ' example counts. For the expected results see docs/fedaws.md.',
     task,
     'fedaws',
-    spreadout_neighbours=10,
+    spreadout_neighbors=10,
     spreadout_weight=10,
     rounds=200,
   )

@@ -10,8 +10,6 @@ from absl import flags
 from datasets import cache_folder
 from tasks import experiment
 from tasks import registry as tasks
-from tasks import run_settings
-from tasks import task as task_lib
 from tff_xc import errors
 from tff_xc.algorithms import hyperparameters as hp
 from tff_xc.algorithms import registry as algorithms
@@ -20,9 +18,9 @@ from tff_xc.algorithms import registry as algorithms
 def parameters() -> dict[str, hp.Hyperparameter]:
   """Returns all that a flag may set, by name."""
   return {
-    **run_settings.SETTINGS,
+    **experiment.SETTINGS,
     **algorithms.HYPERPARAMETERS,
-    **task_lib.OPTIONS,
+    **tasks.OPTIONS,
   }
 
 

@@ -6,11 +6,15 @@ The same command with the same --run_dir resumes a run that stopped.
 """
 
 import os
+import pathlib
+from collections.abc import Mapping
+from typing import Any
 
 from absl import flags
 
 from launch import app
 from launch import settings
+from tasks import experiment
 
 flags.DEFINE_string(
   'run_dir',
@@ -18,6 +22,22 @@ flags.DEFINE_string(
   'directory of the run; default runs/TASK_ALGORITHM_seedS',
 )
 settings.define_experiment_flags()
+
+
+def run(config: Mapping[str, Any], run_dir: str) -> dict[str, Any]:
+  """Trains as configured, in `run_dir`; prints and returns the summary."""
+  summary = experiment.run(config, run_dir)
+  from tff_xc.experiment import run_directory
+  from tff_xc.report import groups
+  from tff_xc.report import run_files
+  from tff_xc.report import tables
+  from tff_xc.report import text_table
+
+  rows = tables.build_rows(groups.group_runs([run_files.read_run(run_dir)]))
+  width = text_table.terminal_width()
+  print(tables.to_text(rows, width, elsewhere='summary.json'))
+  print(f'curves: {pathlib.Path(run_dir) / run_directory.CURVES}')
+  return summary
 
 
 def main(arguments) -> None:
@@ -29,9 +49,7 @@ def main(arguments) -> None:
     'runs', f'{config["task"]}_{config["algorithm"]}_seed{config["seed"]}'
   )
   print(f'run directory: {run_dir}; loading TensorFlow ...', flush=True)
-  from launch import training
-
-  training.run(config, run_dir)
+  run(config, run_dir)
 
 
 if __name__ == '__main__':

@@ -8,8 +8,10 @@ split.
 
 import functools
 
+from tasks import own_data
 from tasks import task
-from tff_xc.algorithms import entry
+from tff_xc.algorithms import base
+from tff_xc.algorithms import hyperparameters as hp
 from tff_xc.measure import catalog
 
 # Each client takes one minibatch a round, so the mean of the clients' gradients
@@ -26,19 +28,29 @@ _DEFAULTS = {
   # eq. (8), which is then minimal whenever the rows' sum is zero.
   'spreadout_margin': 1.4,
 }
-
-
-_OPTIONS = (
-  'split',
-  'clients_per_class',
-  'concentration',
-  'num_clients',
-  'data_seed',
-  'augment',
+_DEPTH = hp.Hyperparameter(
+  'depth',
+  8,
+  'layers of the residual network, 6n + 2 (8, 32, 56)',
+  least=8,
+  most=1202,
 )
-_DATA = (
-  '{}: the official binary or Python batches, or their archive, or'
-  " TFDS's folder"
+_OPTIONS = (
+  own_data.SPLIT,
+  task.CLIENTS_PER_CLASS,
+  hp.Hyperparameter(
+    'concentration',
+    1.0,
+    'total concentration alpha of --split=dirichlet: each of n classes has alpha / n;'
+    ' where others give every class the same a, alpha is n a; 0: clients of one'
+    ' class',
+    least=0,
+  ),
+  task.NUM_CLIENTS,
+  task.DATA_SEED,
+  hp.Hyperparameter(
+    'augment', True, 'mirror and shift training images at random'
+  ),
 )
 
 
@@ -57,35 +69,23 @@ def _dataset(name, data_dir, options):
 
 
 def _load_skewed(name, data_dir, options):
-  from tff_xc import classifier
-  from tff_xc import heads
   from tff_xc.encoders import plain_cnn
 
-  dataset = _dataset(name, data_dir, options)
-  model = classifier.EmbeddingClassifier(
-    encoder=plain_cnn.build_cifar_encoder(augment=options['augment']),
-    head=heads.LinearHead(),
-    num_classes=dataset.num_classes,
-  )
-  return task.Loaded(dataset, model)
+  encoder = plain_cnn.build_cifar_encoder(augment=options['augment'])
+  return task.with_head(_dataset(name, data_dir, options), encoder)
 
 
 def _load(name, data_dir, options):
-  from tff_xc import classifier
   from tff_xc import heads
   from tff_xc.encoders import resnet
 
-  dataset = _dataset(name, data_dir, options)
-  model = classifier.EmbeddingClassifier(
-    encoder=resnet.build_resnet_encoder(
-      depth=options['depth'],
-      embedding_dim=options['embedding_dim'],
-      augment=options['augment'],
-    ),
-    head=heads.CosineHead(options['logit_scale']),
-    num_classes=dataset.num_classes,
+  encoder = resnet.build_resnet_encoder(
+    depth=options['depth'],
+    embedding_dim=options['embedding_dim'],
+    augment=options['augment'],
   )
-  return task.Loaded(dataset, model)
+  head = heads.CosineHead(options['logit_scale'])
+  return task.with_head(_dataset(name, data_dir, options), encoder, head)
 
 
 def _find(name, data_dir):
@@ -94,71 +94,66 @@ def _find(name, data_dir):
   return places.find(data_dir, name)
 
 
-def _task(name: str, num_classes: int, **more) -> task.Task:
+def _task(set_name: str, num_classes: int, load, **more) -> task.Task:
   return task.Task(
+    load=functools.partial(load, set_name),
+    eval_every=100,
+    num_classes=num_classes,
+    fit=task.check_split,
+    find=functools.partial(_find, set_name),
+    data=f'{set_name}: the official binary or Python batches, or their archive,'
+    " or TFDS's folder",
+    **more,
+  )
+
+
+def _positive(name: str, num_classes: int, **defaults) -> task.Task:
+  return _task(
+    name,
+    num_classes,
+    _load,
     name=name,
     summary=f'{num_classes} classes of images, one class a client; ResNet',
-    load=functools.partial(_load, name),
     metrics=('top1', *catalog.DISTANCES),
     rounds=3000,
     clients_per_round=num_classes,
-    eval_every=100,
-    defaults={**_DEFAULTS, **more},
-    num_classes=num_classes,
+    defaults={**_DEFAULTS, **defaults},
     by_algorithm={
       'centralized': {'steps_per_round': 1, 'batch_size': 500, **_ADAM}
     },
-    options=(
-      'embedding_dim',
-      'logit_scale',
-      'depth',
-      *_OPTIONS,
+    options=task.options(
+      task.EMBEDDING_DIM, task.LOGIT_SCALE, _DEPTH, *_OPTIONS, split='class'
     ),
-    option_defaults={'split': 'class'},
-    find=functools.partial(_find, name),
-    data=_DATA.format(name),
   )
 
 
 def _skewed(name: str, num_classes: int, rounds: int) -> task.Task:
-  return task.Task(
+  return _task(
+    name,
+    num_classes,
+    _load_skewed,
     name=f'{name}-dirichlet',
     summary=f'{num_classes} classes of images, 100 clients by a Dirichlet'
     ' distribution; CNN',
-    load=functools.partial(_load_skewed, name),
     metrics=('top1', 'macro_f1', 'mcc', *catalog.DISTANCES),
     rounds=rounds,
     clients_per_round=10,
-    eval_every=100,
     defaults={
       'client_learning_rate': 0.01,
       'batch_size': 64,
       'weight_decay': 4e-4,
     },
-    num_classes=num_classes,
     # A federated round has as many: 10 clients with 8 batches.
     by_algorithm={'centralized': {'steps_per_round': 80}},
-    options=_OPTIONS,
-    option_defaults={'split': 'dirichlet'},
-    lacks=(entry.COSINES,),
-    find=functools.partial(_find, name),
-    data=_DATA.format(name),
+    options=task.options(*_OPTIONS, split='dirichlet'),
+    lacks=(base.COSINES,),
   )
 
 
 # Lambda eta is 0.9 and 0.8 times 1 / (2 k), with all other classes as the k.
 TASKS = (
-  _task(
-    'cifar10',
-    10,
-    spreadout_learning_rate=0.005,
-    negatives=5,
-  ),
-  _task(
-    'cifar100',
-    100,
-    spreadout_learning_rate=0.0004,
-  ),
+  _positive('cifar10', 10, spreadout_learning_rate=0.005, negatives=5),
+  _positive('cifar100', 100, spreadout_learning_rate=0.0004),
   _skewed('cifar10', 10, rounds=10_000),
   _skewed('cifar100', 100, rounds=20_000),
 )

@@ -70,7 +70,6 @@ OPTIONS = (
     most=180,
   ),
 )
-NAMES = tuple(option.name for option in OPTIONS)
 
 
 def is_code(encoder: str) -> bool:
@@ -78,17 +77,17 @@ def is_code(encoder: str) -> bool:
   return encoder not in _LEAST_SIDE
 
 
-def fit(options: dict, given: Mapping) -> None:
+def fit(draft) -> None:
   """Removes options that do not apply to the encoder chosen.
 
   Args:
-    options: of the task; changed.
-    given: the user's values.
+    draft: a `tasks.task.Draft`, whose options are changed.
 
   Raises:
     errors.InputError: the encoder is unknown, or the user gave an option that does
       not apply to it.
   """
+  options, given = draft.options, draft.given
   name = options['encoder']
   module, colon, function = name.partition(':')
   own = colon and module and function

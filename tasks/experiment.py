@@ -4,24 +4,34 @@
   summary = experiment.run(config, 'runs/mine')
 
 `launch.train` takes the changes as flags. `assemble` and `run` import TensorFlow.
+
+Training signs the paths of a run's config.json with a key that only this user can
+read. A directory that somebody else made, or edited, has no such signature: what it
+names outside of itself is not opened before the user names it.
 """
 
 from __future__ import annotations
 
+import contextlib
 import dataclasses
 import functools
+import hashlib
+import hmac
+import json
+import os
+import pathlib
+import secrets
 from collections.abc import Mapping
 from typing import TYPE_CHECKING
 from typing import Any
 
-from tasks import fitting
 from tasks import registry as tasks
-from tasks import run_settings
 from tasks import task as task_lib
-from tasks import trust
 from tff_xc import environment
 from tff_xc import errors
-from tff_xc.algorithms import options as of_algorithms
+from tff_xc import wording
+from tff_xc.algorithms import base
+from tff_xc.algorithms import hyperparameters as hp
 from tff_xc.algorithms import registry as algorithms
 from tff_xc.experiment import same_run
 from tff_xc.measure import best_round
@@ -34,6 +44,91 @@ if TYPE_CHECKING:
   from tff_xc.round import algorithm as algorithm_lib
 
 _OF_TRAINING = ('rounds', 'eval_every', 'checkpoint_every', 'seed', 'target')
+# Floats of a table, 8 GiB.
+_MOST_FLOATS = 2**31
+# Settings of a run that may name files, and code.
+NAMED = ('data_dir', 'split', 'test_file', 'encoder')
+SIGNATURE = 'signature'
+
+DATA_VARIABLE = 'TFF_XC_DATA'
+DEFAULT_DATA_DIR = os.path.join('..', 'shared', 'data')
+
+
+def _setting(name, default, text, least=0, most=hp.INT32_MAX):
+  return hp.Hyperparameter(name, default, text, least=least, most=most)
+
+
+# Settings of a run that are neither its task's nor its algorithm's; 0: the default of
+# the task.
+SETTINGS: Mapping[str, hp.Hyperparameter] = {
+  setting.name: setting
+  for setting in (
+    # NumPy's generators accept only seeds below 2³².
+    _setting('seed', 0, 'seed of all random draws', most=2**32 - 1),
+    _setting('rounds', 0, "rounds; default: the task's", least=1),
+    _setting(
+      'eval_every',
+      0,
+      "rounds between evaluations; default: the task's",
+      least=1,
+    ),
+    _setting(
+      'checkpoint_every',
+      0,
+      'rounds between checkpoints, of which there is also one after about five'
+      ' minutes; default: eval_every',
+      least=1,
+    ),
+    _setting(
+      'client_threads',
+      0,
+      'clients that train at a time; 0: one for each core',
+      most=1024,
+    ),
+    hp.Hyperparameter(
+      'runtime',
+      runtimes.DEFAULT,
+      'runtime of TFF computations',
+      choices=runtimes.names(),
+    ),
+    hp.Hyperparameter(
+      'device',
+      '',
+      "devices that train clients: 'cpu', 'gpu', or names such as 'gpu:0,gpu:1';"
+      ' default: the GPUs that TensorFlow sees, else the CPU',
+    ),
+    _setting(
+      'worker_timeout',
+      runtimes.WORKER_TIMEOUT,
+      'of --runtime=cluster: seconds after which a worker that has neither read nor'
+      ' trained a client is given up, and its clients are trained by others',
+      least=1,
+    ),
+    hp.Hyperparameter(
+      'target',
+      '',
+      'scores to which a run counts its rounds, METRIC:VALUE with commas between'
+      " them, such as top1:0.7,mcc:0.5; default: the task's",
+    ),
+    hp.Hyperparameter(
+      'best_by',
+      '',
+      "score by which the summary's best round is chosen, such as p@1; default:"
+      " the task's",
+    ),
+    _setting(
+      'early_stopping_patience',
+      0,
+      'stop after this many evaluations without a better --best_by; 0: all'
+      ' rounds',
+    ),
+    hp.Hyperparameter(
+      'data_dir',
+      os.environ.get(DATA_VARIABLE, DEFAULT_DATA_DIR),
+      f"directory of all data sets, or one's own data; default ${DATA_VARIABLE}",
+    ),
+  )
+}
 
 
 def resolve(
@@ -44,27 +139,34 @@ def resolve(
   Args:
     task: its name.
     algorithm: its name.
-    changes: values by name of `run_settings.SETTINGS`, of the task's options and of the
+    changes: values by name of `SETTINGS`, of the task's options and of the
       algorithm's hyper-parameters; others get their defaults.
 
   Raises:
     errors.InputError: a name is unknown or does not apply, or a value is out of
       bounds.
   """
-  found, entry = tasks.get(task), algorithms.get(algorithm)
-  fitting.check(found, entry)
+  found, chosen = tasks.get(task), algorithms.get(algorithm)
+  _check_needs(found, chosen)
   given = dict(changes or {})
-  of_run = {n: given.pop(n) for n in list(given) if n in run_settings.SETTINGS}
-  settings = _settings(of_run, found)
-  chosen = {n: given.pop(n) for n in list(given) if n in task_lib.OPTIONS}
-  options = _options(found, entry, chosen)
-  if 'clients_per_round' in given and not entry.has_clients:
+  for name in given:
+    if told := wording.renamed(name, '--'):
+      raise errors.InputError(f'there is no --{name} any more; {told}')
+  taken = lambda names: {n: given.pop(n) for n in list(given) if n in names}
+  settings = _settings(taken(SETTINGS), found)
+  options = _options(found, chosen, taken(tasks.OPTIONS))
+  if 'clients_per_round' in given and not chosen.has_clients:
     raise errors.InputError(
       f'--clients_per_round does not apply to {algorithm}, which has no clients'
     )
-  values = entry.resolve(given, found.hyperparameters(entry))
+  values = chosen.resolve(given, found.hyperparameters(chosen))
+  draft = task_lib.Draft(chosen, settings, options, values, changes or {})
   num_classes = found.known_classes(options, settings['data_dir'])
-  fitting.fit(found, settings, options, values, changes or {}, num_classes)
+  chosen.fit(values, draft.given, num_classes)
+  found.fit(draft)
+  _check_sizes(draft)
+  _fit_virtual_clients(draft)
+  _check_importance(found, values.get('importance_weights'), num_classes)
   return {
     'task': task,
     'algorithm': algorithm,
@@ -90,11 +192,7 @@ def recorded(config: Mapping[str, Any]) -> dict[str, Any]:
     errors.InputError: as `resolve`.
   """
   given = run_files.flat(without_importance(config))
-  taken = {
-    *run_settings.SETTINGS,
-    *task_lib.OPTIONS,
-    *algorithms.HYPERPARAMETERS,
-  }
+  taken = {*SETTINGS, *tasks.OPTIONS, *algorithms.HYPERPARAMETERS}
   taken |= {*config.get('options', {}), *config.get('hyperparameters', {})}
   given = {
     name: value
@@ -116,41 +214,110 @@ def recorded(config: Mapping[str, Any]) -> dict[str, Any]:
     changes |= more
 
 
+def _check_needs(task: task_lib.Task, algorithm: type[base.Base]) -> None:
+  missing = [need for need in algorithm.needs if need in task.lacks]
+  if missing:
+    others = [
+      name
+      for name, other in algorithms.ALGORITHMS.items()
+      if not set(other.needs) & set(task.lacks)
+    ]
+    raise errors.InputError(
+      f'--algorithm={algorithm.name} needs {missing[0]}, which --task={task.name}'
+      f' does not have; choose another task, or one of {", ".join(others)}'
+    )
+
+
 def _settings(given: Mapping, task: task_lib.Task) -> dict[str, Any]:
-  given = {
-    name: run_settings.SETTINGS[name].checked(v) for name, v in given.items()
-  }
+  given = {name: SETTINGS[name].checked(value) for name, value in given.items()}
   task.check_data_dir(given.get('data_dir'))
-  values = {
-    name: setting.default for name, setting in run_settings.SETTINGS.items()
-  }
+  values = {name: setting.default for name, setting in SETTINGS.items()}
   values |= {'rounds': task.rounds, 'eval_every': task.eval_every}
   values |= {'target': ','.join(task.targets), 'best_by': task.best_by} | given
   targets_lib.parse(values['target'], task.metrics)
-  best_round.check(values['best_by'], values['stop_after'], task.metrics)
+  best_round.check(
+    values['best_by'], values['early_stopping_patience'], task.metrics
+  )
   values['checkpoint_every'] = given.get(
     'checkpoint_every', values['eval_every']
   )
   return values
 
 
-def _options(task: task_lib.Task, entry, given: Mapping) -> dict[str, Any]:
-  options = fitting.checked_options(task, given)
+def _options(
+  task: task_lib.Task, algorithm: type[base.Base], given: Mapping
+) -> dict[str, Any]:
+  options = task.checked_options(given)
   for name in given:
-    if name in task_lib.OF_CLIENTS and not entry.has_clients:
+    if name in task_lib.OF_CLIENTS and not algorithm.has_clients:
       raise errors.InputError(
-        f'--{name} does not apply to {entry.name}, which has no clients'
+        f'--{name} does not apply to {algorithm.name}, which has no clients'
       )
-  fitting.check_logits(options, given, entry)
   task.check(options)
   classes, dim = task.known_classes(options), options.get('embedding_dim', 1)
-  if classes and classes * dim > fitting.MOST_FLOATS:
+  if classes and classes * dim > _MOST_FLOATS:
     raise errors.InputError(
       f'--embedding_dim={dim}: a table of {classes:,} classes with rows of'
-      f' this length has more than {fitting.MOST_FLOATS:,} numbers (8 GiB); lower'
+      f' this length has more than {_MOST_FLOATS:,} numbers (8 GiB); lower'
       ' it, or the number of classes'
     )
   return options
+
+
+def _check_sizes(draft: task_lib.Draft) -> None:
+  """Refuses networks and tables of a label set's task, or of FedMLH, too large."""
+  options, values = draft.options, draft.values
+  copies = values.get('hash_tables', 1)
+  width = options.get('hidden_dim', options.get('embedding_dim', 1))
+  sizes = {
+    '--hashed_features': options.get('hashed_features', 0),
+    '--hash_buckets': values.get('hash_buckets', 0),
+  }
+  for flag, size in sizes.items():
+    if copies * size * (width + 1) > _MOST_FLOATS:
+      raise errors.InputError(
+        f'{flag}={size}: {copies} times {size:,} rows of {width + 1:,} numbers are'
+        f' more than {_MOST_FLOATS:,} numbers (8 GiB); lower one of them'
+      )
+
+
+def _fit_virtual_clients(draft: task_lib.Draft) -> None:
+  """Lets virtual clients draw their own number of examples."""
+  options = draft.options
+  if (
+    draft.values.get('virtual_client_size') and 'examples_per_round' in options
+  ):
+    if draft.given.get('examples_per_round'):
+      raise errors.InputError(
+        '--examples_per_round does not apply with --virtual_client_size, which is the'
+        ' number of examples that every client draws; leave it out'
+      )
+    options['examples_per_round'] = 0
+
+
+def _check_importance(
+  task: task_lib.Task, chosen: str | None, num_classes: int | None
+) -> None:
+  """Refuses sets of labels and a bad file, before the data are read."""
+  if chosen in (None, base.NO_IMPORTANCE):
+    return
+  if base.ONE_LABEL in task.lacks:
+    raise errors.InputError(
+      f'--importance_weights={chosen} needs {base.ONE_LABEL}, which'
+      f' --task={task.name} does not have; leave it out'
+    )
+  if chosen in base.NAMED_IMPORTANCE:
+    return
+  if not os.path.isfile(chosen):
+    raise errors.InputError(
+      f'--importance_weights={chosen} is no file; give one with the columns'
+      f' class,probability, or {", ".join(base.NAMED_IMPORTANCE)}'
+    )
+  # Only the data say how many classes photographs have, and their names.
+  if num_classes is not None and 'corrupt' not in task.option_values():
+    from datasets import class_probabilities  # It imports NumPy.
+
+    class_probabilities.read(chosen, num_classes)
 
 
 @dataclasses.dataclass(frozen=True)
@@ -193,7 +360,9 @@ class Experiment:
       run_dir,
       metrics=self.metrics,
       **{name: self.config[name] for name in _OF_TRAINING},
-      best=best_round.Choice(self.config['best_by'], self.config['stop_after']),
+      best=best_round.Choice(
+        self.config['best_by'], self.config['early_stopping_patience']
+      ),
       config=self.config,
       warnings=self.warnings,
       source=functools.partial(own_values, dict(self.config)),
@@ -232,7 +401,7 @@ def with_data(config: Mapping, loaded: task_lib.Loaded) -> Experiment:
     config: from `resolve`.
     loaded: the data and the model.
   """
-  task, entry = tasks.get(config['task']), algorithms.get(config['algorithm'])
+  task, chosen = tasks.get(config['task']), algorithms.get(config['algorithm'])
   dataset, model = loaded
   options, values = config['options'], dict(config['hyperparameters'])
   warnings = dataset.warnings()
@@ -246,32 +415,34 @@ def with_data(config: Mapping, loaded: task_lib.Loaded) -> Experiment:
       ' --negatives is more than there are'
     )
   most = dataset.train.largest_label_set * model.rows_per_label
-  algorithm = entry.algorithm(
-    values,
-    model=model,
+  drawn = values.get('virtual_client_size') or options.get(
+    'examples_per_round', 0
+  )
+  made = chosen(**values)
+  algorithm = made.algorithm(
+    model,
     max_positives=most,
+    num_clients=len(dataset.train.partition),
     class_probabilities=_class_probabilities(
       values.get('importance_weights'), dataset
     ),
+    examples_per_round=options.get('examples_per_round', 0),
   )
-  drawn = values.get('virtual_clients') or options.get('examples_per_round', 0)
-  if entry.has_clients:
-    algorithm = _with_clients(algorithm, values, drawn)
   algorithm = _with_feature_rows(algorithm, dataset, options, drawn)
   return Experiment(
     {**config, 'hyperparameters': values},
     dataset,
     algorithm,
     task.metrics_of(dataset, algorithm.model),
-    (*warnings, *entry.warn(values, dataset.num_classes, most)),
+    (*warnings, *made.warnings(dataset.num_classes, most)),
   )
 
 
 def _fit_clients(values: dict, partition) -> list[str]:
   """Lowers a default --clients_per_round to the clients there are; returns why."""
   clients, count = len(partition), values['clients_per_round']
-  if values.get('virtual_clients'):
-    if values['virtual_clients_replace']:
+  if values.get('virtual_client_size'):
+    if values['virtual_client_replace']:
       return []
     clients = int((partition.sizes > 0).sum())  # Others are never drawn.
   if not 0 < clients < count:
@@ -289,48 +460,29 @@ def _class_probabilities(chosen: str | None, dataset):
 
   from datasets import class_probabilities
 
-  if chosen == of_algorithms.OF_TRAIN:
+  if chosen == base.OF_TRAIN:
     _, labels = dataset.train.owned_labels()
     return np.bincount(labels, minlength=dataset.num_classes).astype(float)
-  if chosen in (None, *of_algorithms.NAMED_IMPORTANCE):
+  if chosen in (None, *base.NAMED_IMPORTANCE):
     return None
   return class_probabilities.read(
     chosen, dataset.num_classes, dataset.class_names
   )
 
 
-def _with_clients(algorithm, values: Mapping, drawn: int):
-  """Returns the algorithm with its sampling; clients draw so many examples."""
-  from tff_xc.experiment import cohort
-  from tff_xc.experiment import dropout
-  from tff_xc.experiment import virtual_clients
-
-  count = values['clients_per_round']
-  if values.get('virtual_clients'):
-    made = virtual_clients.virtual_clients(
-      algorithm, count, drawn, values['virtual_clients_replace']
-    )
-  else:
-    made = dataclasses.replace(
-      algorithm, sampling=cohort.UniformClients(count, drawn)
-    )
-  return dropout.with_dropout(made, values['client_dropout'])
-
-
 def _with_feature_rows(algorithm, dataset, options: Mapping, drawn: int):
   """Returns the algorithm with the task's options of feature tables."""
   from tff_xc.round import algorithm as algorithm_lib
-  from tff_xc.round import table_optimizers
+  from tff_xc.round import optimizers
 
+  rate = options.get('feature_learning_rate')
+  optimizer = rate and optimizers.RowMomentum(rate)
   for name, table in algorithm.model.encoder.tables.items():
     most = 0
     if algorithm.has_clients and options['select_features']:
       most = dataset.train.largest_feature_set(drawn)
     algorithm = algorithm_lib.own_rows(
-      algorithm,
-      name,
-      min(most, table.num_rows),
-      table_optimizers.RowMomentum(options['feature_learning_rate']),
+      algorithm, name, min(most, table.num_rows), optimizer
     )
   return algorithm
 
@@ -347,11 +499,11 @@ def own_values(config: Mapping, data_dir: str):
     that refuses data whose files have changed since), see `runtime.registry`.
   """
   from tff_xc.data import fingerprint
-  from tff_xc.experiment import unchanged
+  from tff_xc.experiment import storage
 
   found = assemble(without_importance(config), data_dir)
   # It begins before the data are compared with the run's.
-  watch = unchanged.Watch(found.dataset.train.pool.files)
+  watch = storage.Watch(found.dataset.train.pool.files)
   cohorts = found.algorithm.sampling.cohorts(found.dataset, config['seed'])
   values_of = functools.lru_cache(2)(lambda number: cohorts(number).examples)
   return fingerprint.fingerprint(found.dataset), values_of, watch.check
@@ -364,7 +516,7 @@ def without_importance(config: Mapping) -> dict[str, Any]:
   """
   values = dict(config.get('hyperparameters', {}))
   if 'importance_weights' in values:
-    values['importance_weights'] = of_algorithms.NO_IMPORTANCE
+    values['importance_weights'] = base.NO_IMPORTANCE
   return {**config, 'hyperparameters': values}
 
 
@@ -381,5 +533,50 @@ def run(config: Mapping[str, Any], run_dir: str) -> dict[str, Any]:
   # Every check of the input precedes the first write.
   same_run.check_config(run_dir, config)
   install_runtime(config)
-  named = {**config, trust.SIGNATURE: trust.signature(config)}
+  named = {**config, SIGNATURE: signature(config)}
   return assemble(named).run(run_dir)
+
+
+def signature(config: Mapping[str, Any]) -> str:
+  """Returns what to keep in config.json; '' if no key can be read or made."""
+  file = _file()
+  if not file.exists():
+    with contextlib.suppress(OSError):
+      _make_key(file)
+  return _signed(config)
+
+
+def _make_key(file: pathlib.Path) -> None:
+  """Makes the whole file at once; a key that another process made meanwhile stays."""
+  file.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+  made = file.with_name(f'key.{os.getpid()}')
+  made.touch(0o600)
+  try:
+    made.write_text(secrets.token_hex(32))
+    os.link(made, file)
+  finally:
+    made.unlink()
+
+
+def is_signed(config: Mapping[str, Any]) -> bool:
+  """Whether a config.json has this user's signature of what it names."""
+  expected = _signed(config)
+  found = str(config.get(SIGNATURE, ''))
+  return bool(expected) and hmac.compare_digest(found, expected)
+
+
+def _signed(config: Mapping[str, Any]) -> str:
+  try:
+    key = _file().read_bytes()
+  except OSError:
+    return ''
+  flat = run_files.flat(config)
+  text = json.dumps([flat.get(name, '') for name in NAMED])
+  return hmac.new(key, text.encode(), hashlib.sha256).hexdigest()
+
+
+def _file() -> pathlib.Path:
+  state = os.environ.get('XDG_STATE_HOME') or os.path.join(
+    '~', '.local', 'state'
+  )
+  return pathlib.Path(state).expanduser() / 'tff_xc' / 'key'

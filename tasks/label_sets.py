@@ -5,12 +5,16 @@ same sets with one label an example and one class a client.
 """
 
 import functools
+import os
 
 from datasets.xc import sets as xc_sets
 from tasks import own_data
 from tasks import task
+from tasks import xc
+from tff_xc import errors
 from tff_xc import wording
-from tff_xc.algorithms import entry
+from tff_xc.algorithms import base
+from tff_xc.algorithms import hyperparameters as hp
 from tff_xc.measure import catalog
 
 _METRICS = (
@@ -24,13 +28,36 @@ _METRICS = (
   *(f'psp@{k}' for k in catalog.AT),
 )
 _OPTIONS = (
-  'hashed_features',
-  'hidden_dim',
-  'num_clients',
-  'partition_rule',
-  'validation',
-  'published_reading',
-  'data_seed',
+  hp.Hyperparameter(
+    'hashed_features',
+    0,
+    'features after hashing; 0: they are not hashed',
+    least=0,
+  ),
+  task.HIDDEN_DIM,
+  task.NUM_CLIENTS,
+  hp.Hyperparameter(
+    'partition_rule',
+    'code',
+    "FedMLH's clients: 'code', as many examples of one frequent label each, or"
+    " 'paper', all examples of some frequent labels",
+    choices=('code', 'paper'),
+  ),
+  hp.Hyperparameter(
+    'validation',
+    0.1,
+    'share of the training examples that no client has, by whose score the best'
+    ' round is chosen; 0: none',
+    least=0,
+    below=1,
+  ),
+  hp.Hyperparameter(
+    'published_reading',
+    False,
+    "read files as FedMLH's published code does: examples without labels have"
+    ' label 0, and the last test examples of an incomplete hundred are left out',
+  ),
+  task.DATA_SEED,
 )
 _DEFAULTS = {
   'client_optimizer': 'adam',
@@ -38,6 +65,21 @@ _DEFAULTS = {
   'batch_size': 100,
   'local_epochs': 5,
 }
+
+
+def _fit(draft: task.Draft) -> None:
+  """Drops a default --best_by that needs validation examples, or refuses it."""
+  best_by = draft.settings['best_by']
+  if draft.options['validation'] or not best_by:
+    return
+  if 'validation' not in catalog.SCORES[best_by].needs:
+    return
+  if 'best_by' in draft.given or draft.settings['early_stopping_patience']:
+    raise errors.InputError(
+      f'--best_by={best_by} is measured on validation examples, and'
+      ' --validation=0 holds none out; give another --best_by'
+    )
+  draft.settings['best_by'] = ''
 
 
 def _options(options):
@@ -51,11 +93,6 @@ def _options(options):
     options['validation'],
     options['data_seed'],
   )
-
-
-def _with_mlp(dataset, features: int, options) -> task.Loaded:
-  """Returns a set with the multilayer perceptron and a row for each label."""
-  return task.Loaded(dataset, _model(dataset.num_classes, features, options))
 
 
 def _model(num_classes: int, features: int, options):
@@ -77,13 +114,8 @@ def _load(name, data_dir, options):
   from datasets.xc import label_sets
 
   dataset = label_sets.load(name, data_dir, _options(options))
-  return _with_mlp(dataset, xc_sets.SETS[name].counts.features, options)
-
-
-def _find(name, data_dir):
-  from datasets.xc import headers
-
-  return headers.find(name, data_dir)
+  features = xc_sets.SETS[name].counts.features
+  return task.Loaded(dataset, _model(dataset.num_classes, features, options))
 
 
 # Examples, labels and words of EURLex-4K.
@@ -101,7 +133,7 @@ _EURLEX = {
 def _load_words(name, shape, data_dir, options):
   del data_dir  # The examples are drawn, not read.
   from datasets.procedural import words
-  from datasets.xc import clients as xc
+  from datasets.xc import clients
   from datasets.xc import label_sets
 
   sizes = {
@@ -110,10 +142,10 @@ def _load_words(name, shape, data_dir, options):
   made = words.Words(words.Options(**shape, **sizes, seed=options['data_seed']))
   features = made.options.num_features
   parts = [
-    xc.Part(*made.everything(part)) for part in (words.TRAIN, words.TEST)
+    clients.Part(*made.everything(part)) for part in (words.TRAIN, words.TEST)
   ]
   dataset = label_sets.federated(name, *parts, _options(options))
-  return _with_mlp(dataset, features, options)
+  return task.Loaded(dataset, _model(dataset.num_classes, features, options))
 
 
 def _own_model(data_dir, options):
@@ -127,12 +159,19 @@ def _own_model(data_dir, options):
   return _model(header.num_labels, header.num_features, options)
 
 
+def _own_parts(data_dir, options):
+  from datasets.xc import own
+
+  names = ('test_file', 'test_fraction', 'data_seed')
+  return own.read(data_dir, *(options[name] for name in names))
+
+
 def _load_own(data_dir, options):
   from datasets.xc import label_sets
 
   model = _own_model(data_dir, options)
-  parts = own_data.sparse_text(data_dir, options)
-  name = own_data.stem(data_dir)
+  parts = _own_parts(data_dir, options)
+  name = os.path.basename(os.path.normpath(data_dir)).partition('.')[0]
   dataset = label_sets.federated(name, *parts, _options(options))
   return task.Loaded(dataset, model)
 
@@ -142,7 +181,7 @@ def _find_own(data_dir, options=None):
   found = own_data.find_sparse_text(data_dir)
   if options is None:
     return found
-  _, test = own_data.sparse_text(data_dir, options)
+  _, test = _own_parts(data_dir, options)
   tests = 0 if test is None else test.labels.shape[0]
   return f'{found}; {wording.count(tests, "test example")}'
 
@@ -160,16 +199,17 @@ def _task(
     clients_per_round=4,
     eval_every=1,
     best_by='pc_mean_validation',
-    lacks=(entry.ONE_LABEL, entry.COSINES),
+    lacks=(base.ONE_LABEL, base.COSINES),
     defaults=_DEFAULTS,
     by_algorithm={'fedmlh': {'hash_tables': tables, 'hash_buckets': buckets}},
-    options=(*_OPTIONS, *options),
-    option_defaults={
-      'hashed_features': hashed,
-      'hidden_dim': hidden,
-      'num_clients': 10,
-      **more.pop('option_defaults', {}),
-    },
+    options=task.options(
+      *_OPTIONS,
+      *options,
+      hashed_features=hashed,
+      hidden_dim=hidden,
+      num_clients=10,
+    ),
+    fit=_fit,
     **more,
   )
 
@@ -180,7 +220,7 @@ def _set(name, summary, **sizes) -> task.Task:
     summary,
     functools.partial(_load, name),
     num_classes=xc_sets.SETS[name].counts.labels,
-    find=functools.partial(_find, name),
+    find=functools.partial(xc.find, name),
     data="the repository's train and test files, in a folder of the set's name"
     ' or in xc',
     **sizes,
@@ -224,8 +264,9 @@ TASKS = (
     'procedural bags of words with all labels, of any size',
     functools.partial(_load_words, 'sparse-words-sets', {}),
     hashed=300, hidden=150, tables=4, buckets=250,
-    options=('num_classes', 'num_features'),
-    option_defaults={'num_classes': 1000, 'num_features': 5000},
+    options=task.options(
+      task.NUM_CLASSES, xc.NUM_FEATURES, num_classes=1000, num_features=5000
+    ),
   ),
   _task(
     'sparse-words-eurlex-sets',
@@ -241,7 +282,7 @@ TASKS = (
     _load_own,
     # The papers hash; nobody expects that of words in a file of one's own.
     hashed=0, hidden=150, tables=4, buckets=250,
-    options=('test_file', 'test_fraction'),
+    options=(own_data.TEST_FILE, own_data.TEST_FRACTION),
     check=own_data.check_test,
     count_classes=own_data.count_labels,
     find=_find_own,

@@ -12,107 +12,85 @@ they differ from LEAF's.
 import functools
 from typing import Any
 
-from tasks import found as found_lib
 from tasks import task
-from tff_xc.algorithms import entry
+from tff_xc.algorithms import base
+from tff_xc.algorithms import hyperparameters as hp
 
 METRICS = ('top1', 'macro_f1', 'mcc')
 ROUNDS = 201
 # As published. LEAF's preprocess.sh draws a sample of them unless it is asked for all.
 _USERS = {'femnist': 3_550, 'celeba': 9_343, 'shakespeare': 1_129}
-_OF_DATA = ('min_examples', 'test_examples')
+EMBEDDING = task.options(task.EMBEDDING_DIM, embedding_dim=2048)
+_OF_DATA = (
+  hp.Hyperparameter(
+    'min_examples',
+    64,
+    'training and test users with fewer examples are left out',
+    least=1,
+  ),
+  task.TEST_EXAMPLES,
+)
+_DROP_DUPLICATES = hp.Hyperparameter(
+  'drop_duplicates',
+  False,
+  "leave out the second copy of a writer's first image, which LEAF's scripts"
+  ' write twice',
+)
 
 
 def _of_data(options):
-  return {name: options[name] for name in _OF_DATA}
-
-
-def _load_femnist(data_dir, options):
-  from datasets.leaf import femnist
-
-  return with_femnist_network(
-    femnist.load(
-      data_dir,
-      drop_duplicates=options['drop_duplicates'],
-      **_of_data(options),
-    ),
-    options,
-  )
-
-
-def _load_emnist_tff(data_dir, options):
-  from datasets.leaf import tff_sets
-
-  return with_femnist_network(
-    tff_sets.load_emnist(data_dir, **_of_data(options)), options
-  )
-
-
-def _load_celeba(data_dir, options):
-  from datasets.leaf import celeba
-
-  return _with_celeba_network(celeba.load(data_dir, **_of_data(options)))
-
-
-def _load_celeba_tff(data_dir, options):
-  from datasets.leaf import tff_sets
-
-  return _with_celeba_network(
-    tff_sets.load_celeba(data_dir, **_of_data(options))
-  )
-
-
-def _with_celeba_network(dataset) -> task.Loaded:
-  from tff_xc.encoders import leaf
-
-  return _with_linear_head(dataset, leaf.build_celeba_encoder())
-
-
-def _load_shakespeare(data_dir, options):
-  from datasets.leaf import shakespeare
-
-  return _with_shakespeare_network(
-    shakespeare.load(data_dir, **_of_data(options))
-  )
-
-
-def _load_shakespeare_tff(data_dir, options):
-  from datasets.leaf import tff_sets
-
-  return _with_shakespeare_network(
-    tff_sets.load_shakespeare(data_dir, **_of_data(options))
-  )
-
-
-def _with_shakespeare_network(dataset) -> task.Loaded:
-  from tff_xc.encoders import leaf
-
-  return _with_linear_head(dataset, leaf.build_shakespeare_encoder())
+  return {option.name: options[option.name] for option in _OF_DATA}
 
 
 def with_femnist_network(dataset, options) -> task.Loaded:
   """Returns images float32 [28, 28] with LEAF's CNN and a linear head."""
   from tff_xc.encoders import leaf
 
-  return _with_linear_head(
-    dataset, leaf.build_femnist_encoder(embedding_dim=options['embedding_dim'])
+  encoder = leaf.build_femnist_encoder(embedding_dim=options['embedding_dim'])
+  return task.with_head(dataset, encoder)
+
+
+def _load_femnist(data_dir, options):
+  from datasets.leaf import femnist
+
+  duplicates = options['drop_duplicates']
+  dataset = femnist.load(
+    data_dir, drop_duplicates=duplicates, **_of_data(options)
   )
+  return with_femnist_network(dataset, options)
 
 
-def _with_linear_head(dataset, encoder) -> task.Loaded:
-  from tff_xc import classifier
-  from tff_xc import heads
+def _load_emnist_tff(data_dir, options):
+  from datasets.leaf import tff_sets
 
-  model = classifier.EmbeddingClassifier(
-    encoder, heads.LinearHead(), dataset.num_classes
-  )
-  return task.Loaded(dataset, model)
+  dataset = tff_sets.load_emnist(data_dir, **_of_data(options))
+  return with_femnist_network(dataset, options)
+
+
+def _load_celeba(is_leafs, data_dir, options):
+  from datasets.leaf import celeba
+  from datasets.leaf import tff_sets
+  from tff_xc.encoders import leaf
+
+  load = celeba.load if is_leafs else tff_sets.load_celeba
+  dataset = load(data_dir, **_of_data(options))
+  return task.with_head(dataset, leaf.build_celeba_encoder())
+
+
+def _load_shakespeare(is_leafs, data_dir, options):
+  from datasets.leaf import shakespeare
+  from datasets.leaf import tff_sets
+  from tff_xc.encoders import leaf
+
+  load = shakespeare.load if is_leafs else tff_sets.load_shakespeare
+  dataset = load(data_dir, **_of_data(options))
+  return task.with_head(dataset, leaf.build_shakespeare_encoder())
 
 
 def _find_tff(name, data_dir):
-  from datasets.leaf import tff_files
+  from datasets.leaf import files
 
-  return tff_files.find(name, data_dir)
+  return files.find_tff(name, data_dir)
 
 
 def _find_json(name, data_dir):
@@ -125,7 +103,7 @@ def _find_json(name, data_dir):
   if isinstance(json, files.Files):
     users = files.count_users(json)
     if users is not None and users < _USERS[name]:
-      return found_lib.Part(f'{users:,} of {_USERS[name]:,} users')
+      return task.Part(f'{users:,} of {_USERS[name]:,} users')
   return there
 
 
@@ -149,7 +127,7 @@ def _settings(
     'clients_per_round': 8,
     'eval_every': 1,
     'targets': (f'top1:{target}',),
-    'lacks': (entry.COSINES,),
+    'lacks': (base.COSINES,),
     'defaults': {
       'client_learning_rate': client_rate,
       'batch_size': batch,
@@ -173,7 +151,6 @@ FEMNIST = _settings(
   batch=64,
   target=0.7,
   num_classes=62,
-  option_defaults={'embedding_dim': 2048},
 )
 _CELEBA = _settings(
   client_rate=1e-3,
@@ -182,8 +159,7 @@ _CELEBA = _settings(
   batch=8,
   target=0.7,
   num_classes=2,
-  options=_OF_DATA,
-  option_defaults={'min_examples': 8},
+  options=task.options(*_OF_DATA, min_examples=8),
 )
 # Table 8 has 1.0 for the logits' rate; the published code ran with 0.1. The test
 # has 400,000 examples, more than the clients of ten rounds.
@@ -195,8 +171,9 @@ _SHAKESPEARE = _settings(
   target=0.5,
   eval_every=5,
   num_classes=80,
-  options=(*_OF_DATA, 'examples_per_round'),
-  option_defaults={'examples_per_round': 0},
+  options=task.options(
+    *_OF_DATA, task.EXAMPLES_PER_ROUND, examples_per_round=0
+  ),
 )
 
 TASKS = (
@@ -205,7 +182,7 @@ TASKS = (
     summary='62 digits and letters of 3,550 real writers, 805,263 images',
     load=_load_femnist,
     **FEMNIST,
-    options=('embedding_dim', *_OF_DATA, 'drop_duplicates'),
+    options=(*EMBEDDING, *_OF_DATA, _DROP_DUPLICATES),
     find=functools.partial(_find_json, 'femnist'),
     data="femnist: LEAF's JSON, train/*.json and test/*.json or"
     ' all_data/*.json, in the folder femnist or leaf',
@@ -213,7 +190,7 @@ TASKS = (
   task.Task(
     name='celeba',
     summary='who smiles, 200,288 photographs of 9,343 celebrities',
-    load=_load_celeba,
+    load=functools.partial(_load_celeba, True),
     **_CELEBA,
     find=functools.partial(_find_json, 'celeba'),
     data="celeba: LEAF's JSON, train/*.json and test/*.json or all_data/*.json,"
@@ -222,7 +199,7 @@ TASKS = (
   task.Task(
     name='shakespeare',
     summary='the next of 80 characters, 4,226,158 examples of 1,129 roles',
-    load=_load_shakespeare,
+    load=functools.partial(_load_shakespeare, True),
     **_SHAKESPEARE,
     find=functools.partial(_find_json, 'shakespeare'),
     data="shakespeare: LEAF's JSON, train/*.json and test/*.json or"
@@ -234,7 +211,7 @@ TASKS = (
     summary="femnist of TFF: 3,400 writers and 749,068 images, not LEAF's set",
     load=_load_emnist_tff,
     **FEMNIST,
-    options=('embedding_dim', *_OF_DATA),
+    options=(*EMBEDDING, *_OF_DATA),
     find=functools.partial(_find_tff, 'emnist'),
     data='emnist: fed_emnist_train.h5 and fed_emnist_test.h5, or'
     ' emnist_all.sqlite (.lzma)',
@@ -242,7 +219,7 @@ TASKS = (
   task.Task(
     name='celeba-tff',
     summary="celeba of TFF: LEAF's celebrities and images, another split",
-    load=_load_celeba_tff,
+    load=functools.partial(_load_celeba, False),
     **_CELEBA,
     find=functools.partial(_find_tff, 'celeba'),
     data='celeba: celeba_train.h5 and celeba_test.h5, or celeba.sqlite',
@@ -250,7 +227,7 @@ TASKS = (
   task.Task(
     name='shakespeare-tff',
     summary="shakespeare of TFF: 715 roles and 2,585,814 examples, not LEAF's",
-    load=_load_shakespeare_tff,
+    load=functools.partial(_load_shakespeare, False),
     **_SHAKESPEARE,
     find=functools.partial(_find_tff, 'shakespeare'),
     data='shakespeare: shakespeare_train.h5 and shakespeare_test.h5, or'

@@ -1,26 +1,121 @@
-"""What tasks of one's own data share: their clients and their test part.
+"""Tasks of one's own data: images and rows of numbers; what all of them share.
 
-Importing this imports nothing large, so that flags are checked at once.
+Images are photographs in a folder, tar, zip or TFRecords, or a .npz; rows are a table
+or a .npz, and get a small perceptron. `datasets.images.clients`, `datasets.arrays` and
+`datasets.features` say how they are read. (`tasks.xc` and `tasks.label_sets` have
+sparse text.) Importing this imports nothing large, so that flags are checked at once.
 """
 
 import os
+import sys
 from collections.abc import Mapping
 
+from datasets.images import record_features
 from datasets.splits import split_path
+from tasks import encoders
 from tasks import task
 from tff_xc import errors
 from tff_xc import memory
 from tff_xc import wording
+from tff_xc.algorithms import hyperparameters as hp
 
-# Options of tasks whose data have one label an example.
-SPLIT = ('split', 'test_file', 'test_fraction', 'data_seed')
-TEST = SPLIT[1:]
+SPLIT = hp.Hyperparameter(
+  'split',
+  '',
+  'whose each example is: a CSV user_id,image_id,class, or FILE.csv:COLUMN, or'
+  ' a folder or zip, as of launch.make_splits; class: a client for each class;'
+  ' iid:100: 100 random clients; of CIFAR dirichlet: see --concentration;'
+  ' default: as the data say, of sparse text class',
+)
+TEST_FILE = hp.Hyperparameter(
+  'test_file',
+  '',
+  'test examples: of images a CSV image_id,class, of a table a second table,'
+  ' of sparse text a second file',
+)
+TEST_FRACTION = hp.Hyperparameter(
+  'test_fraction',
+  0.0,
+  'share of the training examples that are held out for the test',
+  least=0,
+  most=0.5,
+)
+# Of tasks whose data have one label an example.
+CLIENTS = (SPLIT, TEST_FILE, TEST_FRACTION, task.DATA_SEED)
+IMAGE_SIZE = hp.Hyperparameter(
+  'image_size',
+  0,
+  "pixels a side of one's own images: the shorter side is scaled to it, and"
+  " the middle is cut out; 0: 64, of a .npz its images' shorter side",
+  least=0,
+  most=4096,
+)
+CORRUPT = hp.Hyperparameter(
+  'corrupt',
+  'skip',
+  "'skip': images that cannot be read are counted and left out; to find them,"
+  ' each image is decoded once before the first run that uses it, some 10 ms of'
+  ' a core each, so 40 core hours for 14 million images (the cache remembers'
+  " them, also if the check is stopped); 'fail': no such check, and the first"
+  ' one that is met is an error',
+  choices=('skip', 'fail'),
+)
+_RECORD_FEATURES = hp.Hyperparameter(
+  'record_features',
+  '',
+  'what features of TFRecords are called, image=NAME,class=NAME,user=NAME,id=NAME;'
+  " default: usual names, such as TFF's image/encoded_jpeg and class",
+)
+_COLUMNS = (
+  hp.Hyperparameter('label_column', 'class', "the column of a row's class"),
+  hp.Hyperparameter(
+    'user_column',
+    '',
+    "the column of a row's user, where NA is nobody; default: user_id, if any",
+  ),
+  hp.Hyperparameter(
+    'id_column',
+    '',
+    'the column that --split calls image_id; default: image_id, if any, or the'
+    " rows' numbers from 0",
+  ),
+  hp.Hyperparameter(
+    'test_column',
+    '',
+    'the column that marks test rows by test, true or 1, and others by train,'
+    ' false or 0',
+  ),
+)
+_FEATURE_COLUMNS = hp.Hyperparameter(
+  'feature_columns',
+  '',
+  'columns of numbers, with commas between them; default: all other columns'
+  ' of numbers',
+)
+_STANDARDIZE = hp.Hyperparameter(
+  'standardize',
+  True,
+  'scale features to mean 0 and deviation 1 over the training rows',
+)
+
+# Those that say what the data are, and whose.
+OPTIONS = (
+  *CLIENTS,
+  IMAGE_SIZE,
+  CORRUPT,
+  _RECORD_FEATURES,
+  *_COLUMNS,
+  _FEATURE_COLUMNS,
+  _STANDARDIZE,
+)
+
 SPARSE_TEXT = (
   'a text file in the form of the Extreme Classification Repository, perhaps .gz:'
   ' line 1 `N D L`, then N lines `l1,l2 f:v f:v`, numbers from 0'
 )
 _WARNING = '; warning: '
-METRICS = ('top1', 'macro_f1', 'mcc', 'map@10', 'map@r', 'train_top1')
+# Pixels a side of photographs, unless --image_size says otherwise.
+_SIDE = 64
 
 
 def check(options: Mapping) -> None:
@@ -43,12 +138,7 @@ def check(options: Mapping) -> None:
 
 
 def check_split(split: str, others: str = '') -> None:
-  """Refuses a split that is not there.
-
-  Args:
-    split: as `split_path.parse` takes it.
-    others: what else may be given, each followed by a comma.
-  """
+  """Refuses a file of clients that is not there; `others` says what may be given."""
   if not split_path.parse(split).exists():
     raise errors.InputError(
       f'--split={split} does not exist; give {others}a CSV user_id,image_id,class,'
@@ -74,73 +164,28 @@ def choice(options: Mapping):
   """Returns the `datasets.splits.own.Choice` of a task's options."""
   from datasets.splits import own
 
-  return own.Choice(
-    *(options[name] for name in SPLIT), options.get('test_examples', 0)
-  )
+  chosen = (options[option.name] for option in CLIENTS)
+  return own.Choice(*chosen, options.get('test_examples', 0))
 
 
-def small_task(**attributes) -> task.Task:
-  """Returns a task for any algorithm, whose network learns from scratch."""
-  return task.Task(
-    metrics=METRICS,
-    rounds=300,
-    clients_per_round=16,
-    eval_every=20,
-    defaults=task.FROM_SCRATCH,
-    data_is_named=True,
-    **attributes,
-  )
-
-
-def is_arrays(path: str) -> bool:
+def _is_arrays(path: str) -> bool:
   """Whether a file is a .npz, by its name in upper or lower case."""
   return path.lower().endswith('.npz')
 
 
-def count_classes(path: str) -> int | None:
-  """Returns n of a .npz: the largest label plus one; None of other data.
-
-  Loading says what is wrong with a file that cannot be read.
-  """
-  if not is_arrays(path):
+def _count_classes(path: str) -> int | None:
+  """Returns n of a .npz: the largest label plus one; None of other data."""
+  if not _is_arrays(path):
     return None
   from datasets import npz
 
   try:
     return int(npz.read(path, ('y',))['y'].max()) + 1
-  except Exception:  # It may be anything.
+  except Exception:  # It may be anything; loading says what is wrong.
     return None
 
 
-def count_labels(path: str) -> int | None:
-  """Returns L of a file of sparse text; None if its first line has none."""
-  from datasets.xc import headers
-
-  try:
-    return headers.read_header(path).num_labels
-  except errors.InputError:
-    return None
-
-
-def check_memory(path: str, header, model) -> None:
-  """Refuses text whose first line names more than a model can have."""
-  task.check_memory(
-    model,
-    f'{path}, line 1 names {header.num_labels:,} labels and'
-    f' {header.num_features:,} features: a model of these',
-    'check line 1, or give a smaller network',
-  )
-
-
-def sparse_text(data_dir: str, options: Mapping):
-  """Returns the training and the test part of a file of sparse text."""
-  from datasets.xc import own
-
-  return own.read(data_dir, *(options[name] for name in TEST))
-
-
-def described(dataset, noun: str) -> str:
-  """Describes a data set; `noun` is what one of its examples is."""
+def _described(dataset, noun: str) -> str:
   from datasets.splits import own
 
   clients = dataset.train.partition
@@ -155,7 +200,7 @@ def examined(dataset, noun: str, options: Mapping) -> str:
 
   Args:
     dataset: a `client_data.FederatedDataset`.
-    noun: as of `described`.
+    noun: what one of its examples is.
     options: of the task.
   """
   memory.require(
@@ -163,15 +208,11 @@ def examined(dataset, noun: str, options: Mapping) -> str:
     f'a table of {dataset.num_classes:,} classes',
     'lower --embedding_dim, or give data of fewer classes',
   )
-  return _WARNING.join([described(dataset, noun), *dataset.warnings()])
+  return _WARNING.join([_described(dataset, noun), *dataset.warnings()])
 
 
-def find_arrays(found: Mapping) -> str:
-  """Describes arrays by their examples, classes, test part and clients.
-
-  Args:
-    found: of a .npz, as its task checks them.
-  """
+def _find_arrays(found: Mapping) -> str:
+  """Describes arrays of a .npz by their examples, classes, test and clients."""
   from datasets.splits import own
   from tff_xc.data import client_data
 
@@ -184,6 +225,29 @@ def find_arrays(found: Mapping) -> str:
   return _WARNING.join([told, *client_data.class_warnings(y, test_y, classes)])
 
 
+# -- sparse text, of `tasks.xc` and `tasks.label_sets` --
+
+
+def count_labels(path: str) -> int | None:
+  """Returns L of a file of sparse text; None if its first line has none."""
+  from datasets.xc import sets as xc_sets
+
+  try:
+    return xc_sets.read_header(path).num_labels
+  except errors.InputError:
+    return None
+
+
+def check_memory(path: str, header, model) -> None:
+  """Refuses text whose first line names more than a model can have."""
+  task.check_memory(
+    model,
+    f'{path}, line 1 names {header.num_labels:,} labels and'
+    f' {header.num_features:,} features: a model of these',
+    'check line 1, or give a smaller network',
+  )
+
+
 def find_sparse_text(path: str) -> str:
   """Describes a file of sparse text, which it reads."""
   from datasets.xc import own
@@ -194,6 +258,171 @@ def find_sparse_text(path: str) -> str:
   return ', '.join(map(wording.count, header, nouns))
 
 
-def stem(path: str) -> str:
-  """Returns the name of a file without folders and suffixes."""
-  return os.path.basename(os.path.normpath(path)).partition('.')[0]
+# -- images --
+
+
+def _check_images(options) -> None:
+  check(options)
+  record_features.parse(options['record_features'])
+  side = options['image_size']
+  if side:
+    encoders.check_side(options, side, f'--image_size={side}: images')
+
+
+def _load_images(data_dir, options):
+  if _is_arrays(data_dir):
+    dataset = _of_arrays(data_dir, options)
+  else:
+    from datasets.images import clients
+
+    dataset = clients.load(
+      data_dir,
+      choice(options),
+      side=encoders.stored_side(options, options['image_size'] or _SIDE),
+      corrupt=options['corrupt'],
+      features=record_features.parse(options['record_features']),
+    )
+  side = encoders.seen_side(options, dataset.train.pool.spec.shape[0])
+  encoders.check_side(options, side, f'{data_dir}: the images')
+  # A wrong folder, or no test, is seen at once.
+  print(f'{data_dir}: {_described(dataset, "image")}', file=sys.stderr)
+  return task.with_encoder(dataset, options)
+
+
+def _of_arrays(data_dir, options):
+  from datasets import arrays
+
+  if options['corrupt'] != 'skip':
+    raise errors.InputError(
+      f'{data_dir} has no files of images; leave out --corrupt'
+    )
+  side = options['image_size']
+  if side:
+    side = encoders.stored_side(options, side)
+  return arrays.load(data_dir, choice(options), side=side)
+
+
+def _find_images(data_dir, options=None):
+  if _is_arrays(data_dir):
+    if options is None:
+      from datasets import arrays
+
+      return _find_arrays(arrays.read_images(data_dir))
+    return examined(_of_arrays(data_dir, options), 'image', options)
+  from datasets.images import clients
+
+  if options is None:
+    return clients.described(data_dir, None)
+  return clients.described(
+    data_dir,
+    choice(options),
+    corrupt=options['corrupt'],
+    features=record_features.parse(options['record_features']),
+  )
+
+
+# -- rows of numbers --
+
+
+def _rows(data_dir, options):
+  from datasets.features import clients
+  from datasets.features import table
+
+  features = options['feature_columns'].split(',')
+  columns = table.Columns(
+    *(options[column.name] for column in _COLUMNS),
+    tuple(name.strip() for name in features if name.strip()),
+  )
+  return clients.load(
+    data_dir, choice(options), columns, standardise=options['standardize']
+  )
+
+
+def _load_rows(data_dir, options):
+  from tff_xc import heads
+  from tff_xc.encoders import mlp
+
+  dataset = _rows(data_dir, options)
+  [features] = dataset.train.pool.spec.shape
+  encoder = mlp.build_dense_mlp_encoder(
+    features, options['hidden_dim'], options['embedding_dim']
+  )
+  head = heads.CosineHead(options['logit_scale'])
+  return task.with_head(dataset, encoder, head)
+
+
+def _find_rows(data_dir, options=None):
+  if options is not None:
+    return examined(_rows(data_dir, options), 'row', options)
+  from datasets.features import clients
+  from datasets.features import table
+
+  if _is_arrays(data_dir):
+    return _find_arrays(clients.read_arrays(data_dir))
+  names = table.header(data_dir)
+  if table.DEFAULT.label in names:  # Flags need not say which column it is.
+    table.read(data_dir, table.DEFAULT)
+  return f'the columns {", ".join(map(wording.shown, names))}'
+
+
+def _task(**attributes) -> task.Task:
+  """Returns a task for any algorithm, whose network learns from scratch."""
+  return task.Task(
+    metrics=('top1', 'macro_f1', 'mcc', 'map@10', 'map@r', 'train_top1'),
+    rounds=300,
+    clients_per_round=16,
+    eval_every=20,
+    defaults=task.FROM_SCRATCH,
+    data_is_named=True,
+    count_classes=_count_classes,
+    **attributes,
+  )
+
+
+TASKS = (
+  _task(
+    name='images',
+    summary='your own images: --data_dir is a folder, .tar, .zip,'
+    ' .tfrecord or .npz; --split says whose each is',
+    load=_load_images,
+    options=(
+      task.EMBEDDING_DIM,
+      task.LOGIT_SCALE,
+      IMAGE_SIZE,
+      CORRUPT,
+      _RECORD_FEATURES,
+      *encoders.OPTIONS,
+      *CLIENTS,
+      task.TEST_EXAMPLES,
+    ),
+    check=_check_images,
+    fit=encoders.fit,
+    find=_find_images,
+    data='images (.jpg, .png, .webp, .bmp, .gif, .tif) in a folder, .tar or .zip, in'
+    ' a folder or a .tar for each class unless --split names the classes; TFRecords'
+    ' (.tfrecord) in a file or a folder; or a .npz with x uint8 [N, height, width(,'
+    ' channels)], y [N], client [N], and optionally test_x, test_y, retrieval_x,'
+    ' retrieval_y',
+  ),
+  _task(
+    name='table',
+    summary='your own rows of numbers: --data_dir is a .csv, .jsonl, .parquet or'
+    ' .npz; features are standardised by the training rows',
+    load=_load_rows,
+    options=task.options(
+      task.EMBEDDING_DIM,
+      task.LOGIT_SCALE,
+      task.HIDDEN_DIM,
+      _FEATURE_COLUMNS,
+      _STANDARDIZE,
+      *_COLUMNS,
+      *CLIENTS,
+      hidden_dim=128,
+    ),
+    check=check,
+    find=_find_rows,
+    data='a .csv, .tsv, .jsonl or .parquet with a row an example: a class'
+    ' (--label_column), a user (--user_column), numbers; or a .npz with x [N, D],'
+    ' y [N], client [N], and optionally test_x, test_y, retrieval_x, retrieval_y',
+  ),
+)

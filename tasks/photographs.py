@@ -9,29 +9,216 @@ Of what the papers do not state: the weight decay 4e-5 and FedVC's 5 local epoch
 Landmarks are from memory, the 64 clients a round of ImageNet-21k and FedIR's target on
 Landmarks, the distribution of the training images, are ours. Both papers start from
 pretrained networks (`--encoder_weights`).
+
+Where the papers' photographs lie under --data_dir, and where they come from.
+
+  DIR/FOLDER/images             a folder (also of tars), or images.tar, images.zip,
+                                or what the owners distribute, see `Source.images`
+  DIR/FOLDER/TASK               the split, a folder of `launch.make_splits`, or
+                                TASK.zip, or the published files
+  DIR/FOLDER/gld160k and so on  both, as TFRecords that TFF wrote: train/USER and
+                                test.tfRecord
 """
 
 import functools
+import pathlib
 import sys
+import types
 from collections.abc import Mapping
 from typing import Any
 from typing import NamedTuple
 
+from datasets import never_data
+from datasets.splits import split_path
 from tasks import encoders
 from tasks import own_data
-from tasks import photograph_files as files
 from tasks import task
 from tff_xc import errors
-from tff_xc.algorithms import entry
+from tff_xc.algorithms import base
+from tff_xc.algorithms import hyperparameters as hp
+
+_IMAGES = ('images', 'images.tar', 'images.zip')
+
+
+class Source(NamedTuple):
+  """The photographs of one owner.
+
+  Attributes:
+    folder: under --data_dir.
+    images: further names, in it, under which they may lie.
+    get: what to download, its size, and from where.
+    lists: what `launch.make_splits` reads: its path in the folder, '' for the folder
+      itself, or None for the images themselves; and where it comes from.
+  """
+
+  folder: str
+  images: tuple[str, ...]
+  get: str
+  lists: tuple[str | None, str]
+
+
+class Split(NamedTuple):
+  """Clients of photographs.
+
+  Attributes:
+    task: its name, which is also that of the split and of its rule.
+    source: the photographs.
+    is_made: whether `launch.make_splits` has a rule of this name.
+    train: the published file of the training examples, in the folder; it may name
+      a column, see `split_path`. Empty: there is none.
+    test: the published file of the test; empty: it is in `train`, a zip.
+    published: where these come from.
+    tff: the folder in which TFF keeps images with their clients; empty: TFF has none.
+  """
+
+  task: str
+  source: Source
+  is_made: bool = True
+  train: str = ''
+  test: str = ''
+  published: str = ''
+  tff: str = ''
+
+  def folder(self, data_dir: str) -> pathlib.Path:
+    return pathlib.Path(data_dir) / self.source.folder
+
+  def find(self, data_dir: str) -> tuple[str, str, str]:
+    """Returns the images, the split and its test file, as flags take them.
+
+    Without a split, the images have their clients; without a test file, the split
+    has one.
+
+    Raises:
+      errors.InputError: something is missing; the message says all that is, and
+        where it comes from.
+    """
+    folder = self.folder(data_dir)
+    for name in filter(None, (self.tff, self.tff.upper())):
+      if (folder / name / 'test.tfRecord').is_file():
+        return str(folder / name), '', ''
+    images, clients = self._images(folder), self._clients(folder)
+    missing = []
+    if images is None:
+      missing.append(self._no_images(folder))
+    if clients is None:
+      missing.append(self._no_clients(folder, images))
+    if missing:
+      raise errors.InputError(task.ALSO.join(missing))
+    return str(images), *clients
+
+  def find_images(self, data_dir: str) -> str:
+    """Returns the images alone; errors are those of `find`."""
+    folder = self.folder(data_dir)
+    images = self._images(folder)
+    if images is None:
+      raise errors.InputError(self._no_images(folder))
+    return str(images)
+
+  def described(self, data_dir: str) -> str:
+    """Says where the images and the clients are; errors are those of `find`."""
+    images, split, test = self.find(data_dir)
+    if not split:
+      return f"images and clients in {images}, TFF's files"
+    test = f' and {test}' if test else ''
+    return f'images in {images}, clients in {split}{test}'
+
+  def _images(self, folder: pathlib.Path) -> pathlib.Path | None:
+    names = [folder / name for name in (*_IMAGES, *self.source.images)]
+    return next(filter(_has_something, names), None)
+
+  def _clients(self, folder: pathlib.Path) -> tuple[str, str] | None:
+    for name in (self.task, f'{self.task}.zip'):
+      if (folder / name).exists():
+        return str(folder / name), ''
+    train, test = folder / self.train, folder / self.test
+    if self.train and split_path.parse(train).exists() and test.exists():
+      return str(train), str(test) if self.test else ''
+    return None
+
+  def _no_images(self, folder: pathlib.Path) -> str:
+    names = ', '.join((*_IMAGES, *self.source.images))
+    return f'{folder} has no images ({names}): get {self.source.get}'
+
+  def _no_clients(self, folder: pathlib.Path, images) -> str:
+    ways = []
+    if self.is_made:
+      lists, get = self.source.lists
+      path = folder / lists if lists is not None else images
+      path = path or folder / self.source.images[0]
+      ways.append(
+        f'make it with `python -m launch.make_splits {self.task} --input={path}'
+        f' --output={folder / self.task}`, which reads {get}'
+      )
+    if self.train:
+      files = filter(None, (self.train.partition(':')[0], self.test))
+      ways.append(f'get {" and ".join(files)} from {self.published}')
+    return f'{folder} has no clients of {self.task}: {", or ".join(ways)}'
+
+
+def _has_something(path: pathlib.Path) -> bool:
+  try:
+    if not path.is_dir():
+      return path.exists()
+    return any(never_data.is_data(file.name) for file in path.iterdir())
+  except PermissionError:  # Reading it says so.
+    return True
+
+
+LANDMARKS = Source(
+  'landmarks',
+  ('train',),
+  'images_000.tar to images_499.tar of Google Landmarks v2 (about 500 GB), as they'
+  ' are or unpacked, from https://s3.amazonaws.com/google-landmark/train/'
+  ' (https://github.com/cvdfoundation/google-landmark)',
+  (
+    '',
+    'train.csv, train_attribution.csv and train_clean.csv of'
+    ' https://s3.amazonaws.com/google-landmark/metadata/',
+  ),
+)
+INATURALIST = Source(
+  'inaturalist',
+  ('train_val_images', 'train_val_images.tar'),
+  'train_val_images.tar.gz of iNaturalist 2017 (186 GB), unpacked, or as a .tar'
+  ' without .gz, from https://ml-inat-competition-datasets.s3.amazonaws.com/2017/'
+  ' (https://github.com/visipedia/inat_comp)',
+  (
+    '',
+    'train_val2017.zip (26 MB) and inat2017_locations.zip (12 MB) from the same'
+    ' place',
+  ),
+)
+SOP = Source(
+  'sop',
+  ('Stanford_Online_Products.zip', 'Stanford_Online_Products'),
+  'Stanford_Online_Products.zip (about 3 GB), as it is or unpacked, from'
+  ' ftp://cs.stanford.edu/cs/cvgl/ (https://cvgl.stanford.edu/projects/lifted_struct)',
+  (None, 'the same zip, or its Ebay_train.txt and Ebay_test.txt'),
+)
+IMAGENET = Source(
+  'imagenet21k',
+  ('fall11_whole.tar', 'fall11_whole'),
+  'fall11_whole.tar (about 1.3 TB, 14,197,122 images), as it is or as a folder of'
+  " synsets' tars or folders, from https://image-net.org, which asks for a login",
+  (None, 'the images themselves'),
+)
+
 
 _GOOGLE = 'https://storage.googleapis.com'
 _TFF = f'{_GOOGLE}/tff-datasets-public/'
+_LOGITS = hp.Hyperparameter(
+  'logits',
+  task.COSINE,
+  "class scores: 'cosine', times --logit_scale (FedSS); 'linear', with a bias"
+  ' (FedVC)',
+  choices=(task.COSINE, task.LINEAR),
+)
 _OPTIONS = (
-  'embedding_dim',
-  'image_size',
-  'split',
-  'corrupt',
-  *encoders.NAMES,
+  task.EMBEDDING_DIM,
+  own_data.IMAGE_SIZE,
+  own_data.SPLIT,
+  own_data.CORRUPT,
+  *encoders.OPTIONS,
 )
 _METRICS = ('top1', 'macro_f1', 'mcc', 'train_top1')
 _OF_FEDSS = {'client_learning_rate': 0.01, 'batch_size': 32, 'negatives': 80}
@@ -39,40 +226,6 @@ _WEIGHT_DECAY = {'weight_decay': 4e-5}
 # FedVC's local training: its algorithms on Landmarks, where FedSS has another.
 _LANDMARKS_OF_FEDVC = {'local_epochs': 5, **_WEIGHT_DECAY}
 _OF_FEDVC = ('fedavg', 'fedavgm')
-
-
-class _Set(NamedTuple):
-  """A task's settings.
-
-  Attributes:
-    files: its photographs and clients.
-    summary: one line.
-    num_classes: n, as published.
-    metrics: the headline first.
-    rounds, clients_per_round, eval_every: defaults.
-    defaults: hyper-parameters.
-    encoder: the network.
-    side: pixels a side.
-    crop: of training images, see `encoders.OPTIONS`.
-    bottleneck: whether embeddings have 64 dimensions.
-    logits: 'cosine', 'linear', or '' if it is an option.
-    by_algorithm: hyper-parameters of some algorithms.
-  """
-
-  files: files.Split
-  summary: str
-  num_classes: int
-  metrics: tuple[str, ...]
-  rounds: int
-  clients_per_round: int
-  eval_every: int
-  defaults: Mapping[str, Any]
-  encoder: str
-  side: int = 224
-  crop: str = 'random'
-  bottleneck: bool = True
-  logits: str = task.COSINE
-  by_algorithm: Mapping[str, Mapping[str, Any]] = {}
 
 
 def _check(options: Mapping) -> None:
@@ -86,15 +239,31 @@ def _check(options: Mapping) -> None:
     own_data.check_split(split)
 
 
-def _load(found: _Set, data_dir, options):
+def _fit(draft: task.Draft) -> None:
+  """Refuses linear logits for an algorithm that needs cosines, or their scale."""
+  if draft.options.get('logits') == task.LINEAR:
+    if base.COSINES in draft.algorithm.needs:
+      raise errors.InputError(
+        f'--logits=linear does not go with --algorithm={draft.algorithm.name}, which'
+        f' needs {base.COSINES}; leave one of them out'
+      )
+    if 'logit_scale' in draft.given:
+      raise errors.InputError(
+        '--logit_scale does not apply with --logits=linear; leave one of them out'
+      )
+    del draft.options['logit_scale']
+  encoders.fit(draft)
+
+
+def _load(of: Split, num_classes: int, data_dir, options):
   from datasets.images import clients
   from datasets.splits import own
 
   if options['split']:
-    images = files.find_images(found.files, data_dir)
+    images = of.find_images(data_dir)
     choice = own.Choice(options['split'])
   else:
-    images, *split = files.find(found.files, data_dir)
+    images, *split = of.find(data_dir)
     choice = own.Choice(*split)
   dataset = clients.load(
     images,
@@ -102,59 +271,61 @@ def _load(found: _Set, data_dir, options):
     side=encoders.stored_side(options, options['image_size']),
     corrupt=options['corrupt'],
   )
-  if dataset.num_classes != found.num_classes:
+  if dataset.num_classes != num_classes:
     print(
-      f'note: {choice.split or images} has {dataset.num_classes:,} classes, and the published'
-      f' split {found.num_classes:,}',
+      f'note: {choice.split or images} has {dataset.num_classes:,} classes, and the'
+      f' published split {num_classes:,}',
       file=sys.stderr,
     )
-  logits = found.logits or options['logits']
-  return task.with_encoder(dataset, {**options, 'logits': logits})
+  if 'logit_scale' not in options:
+    options = {**options, 'logits': task.LINEAR}
+  return task.with_encoder(dataset, options)
 
 
-def _task(found: _Set) -> task.Task:
-  options = _OPTIONS
-  if found.logits != task.LINEAR:
-    options = ('logit_scale', *options)
-  if not found.logits:
-    options = ('logits', *options)
+def _task(
+  split: Split,
+  summary: str,
+  num_classes: int,
+  metrics: tuple[str, ...] = _METRICS,
+  *,
+  options: tuple[hp.Hyperparameter, ...] = (task.LOGIT_SCALE,),
+  option_defaults: Mapping[str, Any] = types.MappingProxyType({}),
+  **more,
+) -> task.Task:
+  """Returns the task of a split; `options` has those of its logits."""
+  defaults = {
+    'encoder': encoders.V3,
+    'image_size': 224,
+    'crop': 'random',
+    **option_defaults,
+  }
   return task.Task(
-    name=found.files.task,
-    summary=found.summary,
-    load=functools.partial(_load, found),
-    metrics=found.metrics,
-    rounds=found.rounds,
-    clients_per_round=found.clients_per_round,
-    eval_every=found.eval_every,
-    defaults=found.defaults,
-    by_algorithm=found.by_algorithm,
-    num_classes=found.num_classes,
-    options=options,
-    option_defaults={
-      'encoder': found.encoder,
-      'image_size': found.side,
-      'bottleneck': found.bottleneck,
-      'crop': found.crop,
-    },
+    name=split.task,
+    summary=summary,
+    load=functools.partial(_load, split, num_classes),
+    metrics=metrics,
+    num_classes=num_classes,
+    options=task.options(*options, *_OPTIONS, **defaults),
     check=_check,
-    lacks=(entry.COSINES,) if found.logits == task.LINEAR else (),
-    find=functools.partial(files.described, found.files),
-    data=files.needs(found.files),
+    fit=_fit,
+    lacks=() if options else (base.COSINES,),
+    find=split.described,
+    data=f'{split.source.folder}: images as a folder (also of tars), .tar or .zip,'
+    ' and their clients; `launch.doctor --task` says where both come from',
+    **more,
   )
 
 
 def _landmarks(split, summary, num_classes, rounds, clients_per_round):
-  return _Set(
+  return _task(
     split,
     summary,
     num_classes,
-    _METRICS,
-    rounds,
-    clients_per_round,
+    options=(_LOGITS, task.LOGIT_SCALE),
+    rounds=rounds,
+    clients_per_round=clients_per_round,
     eval_every=250,
     defaults=_OF_FEDSS,
-    encoder=encoders.V3,
-    logits='',
     by_algorithm={
       **dict.fromkeys(_OF_FEDVC, _LANDMARKS_OF_FEDVC),
       # The classes of Landmarks are not balanced, unlike those of iNaturalist.
@@ -165,10 +336,10 @@ def _landmarks(split, summary, num_classes, rounds, clients_per_round):
 
 
 def _inaturalist(kind: str, summary: str):
-  return _Set(
-    files.Split(
+  return _task(
+    Split(
       f'inaturalist-{kind}',
-      files.INATURALIST,
+      INATURALIST,
       train=f'iNaturalist_train.csv:{kind.replace("-", "_")}',
       test='iNaturalist_test.csv',
       published=_TFF,
@@ -177,24 +348,25 @@ def _inaturalist(kind: str, summary: str):
     f'1,203 species of iNaturalist 2017 with 100 images each; {summary};'
     ' MobileNetV2',
     1_203,
-    _METRICS,
+    options=(),
+    option_defaults={
+      'encoder': encoders.V2,
+      'image_size': 299,
+      'bottleneck': False,
+      'crop': 'scale',
+    },
     rounds=5_000,
     clients_per_round=10,
     eval_every=250,
     defaults={'client_learning_rate': 0.01, 'batch_size': 64, **_WEIGHT_DECAY},
-    encoder=encoders.V2,
-    side=299,
-    crop='scale',
-    bottleneck=False,
-    logits=task.LINEAR,
   )
 
 
-_SETS = (
+TASKS = (
   _landmarks(
-    files.Split(
+    Split(
       'landmarks-user-160k',
-      files.LANDMARKS,
+      LANDMARKS,
       train='landmarks-user-160k.zip',
       published=f'{_GOOGLE}/gresearch/federated-vision-datasets/',
       tff='gld160k',
@@ -205,9 +377,9 @@ _SETS = (
     clients_per_round=64,
   ),
   _landmarks(
-    files.Split(
+    Split(
       'gld23k',
-      files.LANDMARKS,
+      LANDMARKS,
       is_made=False,
       train='mini_gld_train_split.csv',
       test='mini_gld_test.csv',
@@ -232,8 +404,8 @@ _SETS = (
       ('100', '3,606'),
     )
   ),
-  _Set(
-    files.Split('sop', files.SOP),
+  _task(
+    Split('sop', SOP),
     '11,318 products, 596 clients with 100 images each, 60,502 images of other'
     ' products to retrieve; MobileNetV3',
     11_318,
@@ -242,18 +414,14 @@ _SETS = (
     clients_per_round=32,
     eval_every=100,
     defaults=_OF_FEDSS,
-    encoder=encoders.V3,
   ),
-  _Set(
-    files.Split('imagenet21k', files.IMAGENET),
+  _task(
+    Split('imagenet21k', IMAGENET),
     '21,841 synsets, clients with 400 images of 20 synsets each; MobileNetV3',
     21_841,
-    _METRICS,
     rounds=25_000,
     clients_per_round=64,
     eval_every=1_000,
     defaults={**_OF_FEDSS, 'client_learning_rate': 0.001, 'negatives': 800},
-    encoder=encoders.V3,
   ),
 )
-TASKS = tuple(map(_task, _SETS))

@@ -1,25 +1,27 @@
 """The tasks by name. Importing this does not import TensorFlow."""
 
+from collections.abc import Mapping
+
 from tasks import cifar
 from tasks import glyphs
-from tasks import images
 from tasks import label_sets
 from tasks import leaf
-from tasks import omniglot
+from tasks import own_data
 from tasks import photographs
-from tasks import table
 from tasks import task
 from tasks import xc
 from tff_xc import errors
 from tff_xc import wording
+from tff_xc.algorithms import hyperparameters as hp
 
-TASKS = {
+TASKS: Mapping[str, task.Task] = {
   t.name: t
-  for module in (
-    *(glyphs, omniglot, cifar, photographs, xc, label_sets, leaf, images),
-    table,
-  )
+  for module in (glyphs, cifar, photographs, xc, label_sets, leaf, own_data)
   for t in module.TASKS
+}
+# The options of all tasks by name; their defaults are each task's.
+OPTIONS: Mapping[str, hp.Hyperparameter] = {
+  option.name: option for t in TASKS.values() for option in t.options
 }
 
 

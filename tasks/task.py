@@ -10,194 +10,74 @@ from typing import Any
 from typing import NamedTuple
 
 from tasks import encoders
-from tasks import own_options
 from tff_xc import errors
 from tff_xc import memory
-from tff_xc.algorithms import entry as entry_lib
+from tff_xc.algorithms import base
 from tff_xc.algorithms import hyperparameters as hp
-from tff_xc.algorithms import settings
 from tff_xc.measure import catalog
 
 COSINE, LINEAR = 'cosine', 'linear'
 
-OPTIONS: Mapping[str, hp.Hyperparameter] = {
-  option.name: option
-  for option in (
-    hp.Hyperparameter(
-      'embedding_dim', 64, 'd, length of an embedding', least=1, most=65_536
-    ),
-    hp.Hyperparameter(
-      'logit_scale', 20.0, 'scale of the cosine logits (FedSS: 20)', above=0
-    ),
-    hp.Hyperparameter(
-      'logits',
-      COSINE,
-      "class scores: 'cosine', times --logit_scale (FedSS); 'linear', with a bias"
-      ' (FedVC)',
-      choices=(COSINE, LINEAR),
-    ),
-    hp.Hyperparameter(
-      'num_classes',
-      200,
-      'n, classes of procedural data (2 to 10^7)',
-      least=2,
-      most=10**7,
-    ),
-    hp.Hyperparameter(
-      'num_clients',
-      100,
-      'clients, of data that do not determine their number',
-      least=1,
-      most=10**8,
-    ),
-    hp.Hyperparameter(
-      'classes_per_client',
-      10,
-      'classes of a client, for data that are dealt out by class',
-      least=1,
-    ),
-    hp.Hyperparameter(
-      'classes_least',
-      0,
-      'classes of the smallest client of the glyphs task; examples are in'
-      ' proportion; 0: all have --classes_per_client',
-      least=0,
-    ),
-    hp.Hyperparameter(
-      'classes_most',
-      0,
-      'classes of the largest client of the glyphs task; with --classes_least',
-      least=0,
-    ),
-    hp.Hyperparameter(
-      'examples_per_client',
-      60,
-      'examples of a client of the glyphs task',
-      least=1,
-      most=10**7,
-    ),
-    hp.Hyperparameter(
-      'retrieval_classes',
-      200,
-      'further classes, which nobody trains on, and whose images are retrieved',
-      least=1,
-      most=10**7,
-    ),
-    hp.Hyperparameter(
-      'depth',
-      8,
-      'layers of the residual network, 6n + 2 (8, 32, 56)',
-      least=8,
-      most=1202,
-    ),
-    hp.Hyperparameter(
-      'concentration',
-      1.0,
-      'alpha of --split=dirichlet, for all classes together; 0: clients of one'
-      ' class',
-      least=0,
-    ),
-    hp.Hyperparameter(
-      'augment', True, 'mirror and shift training images at random'
-    ),
-    hp.Hyperparameter(
-      'clients_per_class', 1, 'clients that share a class', least=1
-    ),
-    hp.Hyperparameter(
-      'feature_dim',
-      512,
-      "length of a sparse feature's row in the feature table",
-      least=1,
-      most=65_536,
-    ),
-    hp.Hyperparameter(
-      'num_features',
-      50_000,
-      'features of the sparse-words task',
-      least=16,
-    ),
-    hp.Hyperparameter(
-      'hidden_dim',
-      1024,
-      'width of the two hidden layers',
-      least=1,
-      most=65_536,
-    ),
-    hp.Hyperparameter(
-      'select_features',
-      True,
-      'clients download and upload only the feature rows that their examples'
-      ' use',
-    ),
-    hp.Hyperparameter(
-      'examples_per_round',
-      32,
-      'examples that a client draws for a round; of sparse text it requests'
-      ' only their features; 0: all its examples',
-      least=0,
-    ),
-    hp.Hyperparameter(
-      'feature_learning_rate',
-      1.0,
-      "learning rate of the server's SGD on the feature table",
-      above=0,
-    ),
-    hp.Hyperparameter(
-      'min_examples',
-      64,
-      'training and test users with fewer examples are left out',
-      least=1,
-    ),
-    hp.Hyperparameter(
-      'test_examples',
-      0,
-      'size of a random sample of the test, the same in every run; 0: all of it',
-      least=0,
-    ),
-    hp.Hyperparameter(
-      'drop_duplicates',
-      False,
-      "leave out the second copy of a writer's first image, which LEAF's scripts"
-      ' write twice',
-    ),
-    hp.Hyperparameter(
-      'hashed_features',
-      0,
-      'features after hashing; 0: they are not hashed',
-      least=0,
-    ),
-    hp.Hyperparameter(
-      'partition_rule',
-      'code',
-      "FedMLH's clients: 'code', as many examples of one frequent label each, or"
-      " 'paper', all examples of some frequent labels",
-      choices=('code', 'paper'),
-    ),
-    hp.Hyperparameter(
-      'validation',
-      0.1,
-      'share of the training examples that no client has, by whose score the best'
-      ' round is chosen; 0: none',
-      least=0,
-      below=1,
-    ),
-    hp.Hyperparameter(
-      'published_reading',
-      False,
-      "read files as FedMLH's published code does: examples without labels have"
-      ' label 0, and the last test examples of an incomplete hundred are left out',
-    ),
-    *own_options.OPTIONS,
-    *encoders.OPTIONS,
-    hp.Hyperparameter(
-      'data_seed',
-      0,
-      'seed of procedural data, of clients and of examples held out, which do not'
-      ' depend on --seed',
-      least=0,
-      most=2**63 - 1,
-    ),
-  )
+# Options of tasks in several files; others are declared where they are used.
+EMBEDDING_DIM = hp.Hyperparameter(
+  'embedding_dim', 64, 'd, length of an embedding', least=1, most=65_536
+)
+LOGIT_SCALE = hp.Hyperparameter(
+  'logit_scale', 20.0, 'scale of the cosine logits (FedSS: 20)', above=0
+)
+NUM_CLASSES = hp.Hyperparameter(
+  'num_classes',
+  200,
+  'n, classes of procedural data (2 to 10^7)',
+  least=2,
+  most=10**7,
+)
+NUM_CLIENTS = hp.Hyperparameter(
+  'num_clients',
+  100,
+  'clients, of data that do not determine their number',
+  least=1,
+  most=10**8,
+)
+CLASSES_PER_CLIENT = hp.Hyperparameter(
+  'classes_per_client',
+  10,
+  'classes of a client, for data that are dealt out by class',
+  least=1,
+)
+CLIENTS_PER_CLASS = hp.Hyperparameter(
+  'clients_per_class', 1, 'clients that share a class', least=1
+)
+HIDDEN_DIM = hp.Hyperparameter(
+  'hidden_dim', 1024, 'width of the two hidden layers', least=1, most=65_536
+)
+EXAMPLES_PER_ROUND = hp.Hyperparameter(
+  'examples_per_round',
+  32,
+  'examples that a client draws for a round; of sparse text it requests'
+  ' only their features; 0: all its examples',
+  least=0,
+)
+TEST_EXAMPLES = hp.Hyperparameter(
+  'test_examples',
+  0,
+  'size of a random sample of the test, the same in every run; 0: all of it',
+  least=0,
+)
+DATA_SEED = hp.Hyperparameter(
+  'data_seed',
+  0,
+  'seed of procedural data, of clients and of examples held out, which do not'
+  ' depend on --seed',
+  least=0,
+  most=2**63 - 1,
+)
+# Options that say what clients do: they do not apply without clients.
+OF_CLIENTS = ('select_features', 'examples_per_round')
+# By --split, the options that say how it deals examples to clients.
+_OF_SPLIT = {
+  'dirichlet': ('concentration', 'num_clients', 'data_seed'),
+  'class': ('clients_per_class', 'classes_per_client'),
 }
 
 # Hyper-parameters that train the small encoder from scratch within hundreds of
@@ -210,8 +90,14 @@ FROM_SCRATCH: Mapping[str, Any] = {
 }
 
 
-# Options that say what clients do: they do not apply without clients.
-OF_CLIENTS = ('select_features', 'examples_per_round')
+def options(
+  *chosen: hp.Hyperparameter, **defaults
+) -> tuple[hp.Hyperparameter, ...]:
+  """Returns a task's options, some of them with defaults of its own."""
+  return tuple(
+    o.with_default(defaults[o.name]) if o.name in defaults else o
+    for o in chosen
+  )
 
 
 class Loaded(NamedTuple):
@@ -224,6 +110,24 @@ class Loaded(NamedTuple):
 
   dataset: Any
   model: Any
+
+
+class Draft(NamedTuple):
+  """What a run will be, before any data are read; `Task.fit` may change it.
+
+  Attributes:
+    algorithm: the algorithm's class.
+    settings: of the run, by name.
+    options: of the task.
+    values: of the algorithm's hyper-parameters.
+    given: the user's values of all of them.
+  """
+
+  algorithm: type[base.Base]
+  settings: dict
+  options: dict
+  values: dict
+  given: Mapping
 
 
 @dataclasses.dataclass(frozen=True)
@@ -246,21 +150,22 @@ class Task:
     num_classes: n; None if the data or an option determine it.
     count_classes: (data_dir) -> n, read from the data without TensorFlow, or
       None where that fails; None if the data do not determine n.
-    options: names of the `OPTIONS` that it takes.
-    option_defaults: their defaults where they differ from the general ones.
+    options: those that it takes, with its defaults.
     targets: default of --target: scores to which a run counts its rounds, such
       as 'top1:0.7'.
     best_by: default of --best_by: the score by which the best round is chosen.
     check: (options) -> None; raises `errors.InputError` for options that cannot
       be right, without a large import.
+    fit: (`Draft`) -> None; adapts defaults to each other, and raises
+      `errors.InputError` for values of the user that do not go together.
     data_is_named: whether --data_dir is the user's own file or folder, which has
       no default, and not the directory of all data sets.
     data: the files that --data_dir must hold; empty if the data are generated.
-    lacks: what algorithms may need that it does not have: `entry.ONE_LABEL`,
-      `entry.COSINES`.
-    find: (data_dir) -> anything, within seconds, a `found.Part` if that is known
-      not to be all; raises `errors.InputError` if the files of `data` are not
-      there. None if it needs no files. Of data that are named also (data_dir, all
+    lacks: what algorithms may need that it does not have: `base.ONE_LABEL`,
+      `base.COSINES`.
+    find: (data_dir) -> anything, within seconds, a `Part` if that is known not
+      to be all; raises `errors.InputError` if the files of `data` are not there.
+      None if it needs no files. Of data that are named also (data_dir, all
       options) -> str, what a run with these options would find.
   """
 
@@ -277,11 +182,11 @@ class Task:
   )
   num_classes: int | None = None
   count_classes: Callable[[str], int | None] | None = None
-  options: tuple[str, ...] = ('embedding_dim', 'logit_scale')
-  option_defaults: Mapping[str, Any] = dataclasses.field(default_factory=dict)
+  options: tuple[hp.Hyperparameter, ...] = (EMBEDDING_DIM, LOGIT_SCALE)
   targets: tuple[str, ...] = ()
   best_by: str = ''
   check: Callable[[Mapping[str, Any]], None] = lambda options: None
+  fit: Callable[[Draft], None] = lambda draft: None
   data_is_named: bool = False
   data: str = ''
   lacks: tuple[str, ...] = ()
@@ -289,8 +194,23 @@ class Task:
 
   def option_values(self) -> dict[str, Any]:
     """Returns the default of every option."""
-    general = {n: OPTIONS[n].default for n in self.options}
-    return general | dict(self.option_defaults)
+    return {option.name: option.default for option in self.options}
+
+  def checked_options(self, given: Mapping) -> dict[str, Any]:
+    """Returns all options: those given, and the defaults of others.
+
+    Raises:
+      errors.InputError: the task does not take one of them, or a value is bad.
+    """
+    known = {option.name: option for option in self.options}
+    for name in given:
+      if name not in known:
+        raise errors.InputError(
+          f'--{name} is not an option of task {self.name}, which takes: '
+          + (', '.join(f'--{n}' for n in known) or 'none')
+        )
+    values = self.option_values() | dict(given)
+    return {name: known[name].checked(value) for name, value in values.items()}
 
   def check_data_dir(self, data_dir: str | None) -> None:
     """Raises `errors.InputError` if the user must name the data and does not."""
@@ -316,7 +236,7 @@ class Task:
       present.add('class rows')
     return catalog.measurable(self.metrics, {*present, 'train'})
 
-  def hyperparameters(self, entry: entry_lib.Entry) -> dict[str, Any]:
+  def hyperparameters(self, algorithm: type[base.Base]) -> dict[str, Any]:
     """Returns this task's defaults for an algorithm.
 
     The defaults for a server do not apply to algorithms without clients, or
@@ -324,28 +244,45 @@ class Task:
     """
     shared = {**self.defaults, 'clients_per_round': self.clients_per_round}
     optimizer = shared.get('server_optimizer', 'sgd')
-    own = entry.own.get('server_optimizer', optimizer)
-    if not entry.has_clients or own != optimizer:
-      of_server = {h.name for h in settings.SERVER}
-      shared = {k: v for k, v in shared.items() if k not in of_server}
-    return {**shared, **entry.own, **self.by_algorithm.get(entry.name, {})}
+    own = algorithm.own.get('server_optimizer', optimizer)
+    if not algorithm.has_clients or own != optimizer:
+      shared = {k: v for k, v in shared.items() if not k.startswith('server_')}
+    of_one = self.by_algorithm.get(algorithm.name, {})
+    return {**shared, **algorithm.own, **of_one}
+
+
+def check_split(draft: Draft) -> None:
+  """Refuses options of another split than the chosen one."""
+  split = draft.options['split'] or 'class'
+  for other, names in _OF_SPLIT.items():
+    if other == 'dirichlet' and 'concentration' not in draft.options:
+      continue  # Only CIFAR's tasks make it.
+    for name in names:
+      if split != other and name in draft.given:
+        raise errors.InputError(
+          f'--{name} does not apply with --split={split}, only with'
+          f' --split={other}; leave one of them out'
+        )
 
 
 def with_encoder(dataset, options: Mapping) -> Loaded:
   """Returns a set of images with the encoder and the head chosen."""
+  from tff_xc import heads
+
+  head = heads.LinearHead()
+  if options.get('logits', COSINE) == COSINE:
+    head = heads.CosineHead(options['logit_scale'])
+  spec = dataset.train.element_type_structure['x']
+  return with_head(dataset, encoders.build(options, tuple(spec.shape)), head)
+
+
+def with_head(dataset, encoder, head=None) -> Loaded:
+  """Returns a set with an encoder and a head; None: a linear one."""
   from tff_xc import classifier
   from tff_xc import heads
 
-  if options.get('logits', COSINE) == LINEAR:
-    head = heads.LinearHead()
-  else:
-    head = heads.CosineHead(options['logit_scale'])
-
-  spec = dataset.train.element_type_structure['x']
   model = classifier.EmbeddingClassifier(
-    encoder=encoders.build(options, tuple(spec.shape)),
-    head=head,
-    num_classes=dataset.num_classes,
+    encoder, head or heads.LinearHead(), dataset.num_classes
   )
   return Loaded(dataset, model)
 
@@ -370,3 +307,56 @@ def check_memory(model, what: str, advice: str) -> None:
     for spec in tf.nest.flatten(model.weight_specs())
   )
   memory.require(size, what, advice)
+
+
+# -- what `Task.find` finds --
+
+
+class Part(str):
+  """What is there of a set that is not whole, for people: '5 of 3,550 users'."""
+
+
+MISSING = 'missing'
+# Between the things that a task's sentence says are missing.
+ALSO = '; also '
+
+
+def error(missing: Mapping[str, str]) -> errors.InputError:
+  """Returns the error for data that are all missing: task -> why."""
+  if len(missing) == 1:
+    [(task, why)] = missing.items()
+    return errors.InputError(f'{task}: {why}')
+  lines = '\n  '.join(_lines(missing))
+  return errors.InputError(
+    f'the data of these {len(missing)} tasks are missing\n  {lines}'
+  )
+
+
+def tell(missing: Mapping[str, str]) -> None:
+  """Prints what is missing of some tasks, see `error`; '' is not missing."""
+  for line in _lines({task: why for task, why in missing.items() if why}):
+    print(f'missing: {line}', flush=True)
+
+
+def _lines(missing: Mapping[str, str]) -> list[str]:
+  """Returns a line for each thing that is missing, with the tasks that need it."""
+  tasks: dict[str, list[str]] = {}
+  for task, why in missing.items():
+    for part in why.split(ALSO):
+      tasks.setdefault(part, []).append(task)
+  return [f'{", ".join(of)}: {part}' for part, of in tasks.items()]
+
+
+def state(find: Callable[[str], Any], data_dir: str) -> str:
+  """Returns MISSING, which `Part` of a task's data is there, or '' for all."""
+  try:
+    found = find(data_dir)
+  except (errors.InputError, OSError):
+    return MISSING
+  return found if isinstance(found, Part) else ''
+
+
+def part(task: Task, data_dir: str) -> str:
+  """Returns what is there of a task's set if that is not all; '' otherwise."""
+  found = state(task.find, data_dir) if task.find else ''
+  return '' if found == MISSING else found

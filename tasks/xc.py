@@ -9,6 +9,9 @@ import functools
 from datasets.xc import sets as xc_sets
 from tasks import own_data
 from tasks import task
+from tff_xc import errors
+from tff_xc.algorithms import base
+from tff_xc.algorithms import hyperparameters as hp
 from tff_xc.measure import catalog
 
 _METRICS = (
@@ -17,9 +20,35 @@ _METRICS = (
   *(f'psp@{k}' for k in catalog.AT),
   *catalog.DISTANCES,
 )
-_ENCODER = ('embedding_dim', 'logit_scale', 'feature_dim', 'hidden_dim')
-_CLIENTS = ('classes_per_client', 'clients_per_class')
-_FEATURES = ('select_features', 'examples_per_round', 'feature_learning_rate')
+_CLIENTS = (task.CLASSES_PER_CLIENT, task.CLIENTS_PER_CLASS)
+_OPTIONS = (
+  task.EMBEDDING_DIM,
+  task.LOGIT_SCALE,
+  hp.Hyperparameter(
+    'feature_dim',
+    512,
+    "length of a sparse feature's row in the feature table",
+    least=1,
+    most=65_536,
+  ),
+  task.HIDDEN_DIM,
+  *_CLIENTS,
+  hp.Hyperparameter(
+    'select_features',
+    True,
+    'clients download and upload only the feature rows that their examples use',
+  ),
+  task.EXAMPLES_PER_ROUND,
+  hp.Hyperparameter(
+    'feature_learning_rate',
+    1.0,
+    "learning rate of the server's SGD on the feature table",
+    above=0,
+  ),
+)
+NUM_FEATURES = hp.Hyperparameter(
+  'num_features', 50_000, 'features of the sparse-words task', least=16
+)
 # The paper's encoder, and a smaller one for sets of some thousand examples.
 _CLIENTS_OF_ONE = {'classes_per_client': 1, 'feature_learning_rate': 10.0}
 _PAPER = {**_CLIENTS_OF_ONE, 'embedding_dim': 512}
@@ -65,6 +94,51 @@ _BY_EXAMPLES = {
 }
 
 
+def fit(draft: task.Draft) -> None:
+  """Lets clients hold all feature rows for MOON; selects those of a frozen table."""
+  options, values, given = draft.options, draft.values, draft.given
+  if 'split' in options:
+    task.check_split(draft)
+  if not issubclass(draft.algorithm, base.Server):
+    if 'feature_learning_rate' in given:
+      raise errors.InputError(
+        f'--feature_learning_rate does not apply to {draft.algorithm.name}, which'
+        ' brings its own server optimizers; leave it out'
+      )
+    del options['feature_learning_rate']
+  if 'hash_tables' in values:
+    for name in ('select_features', 'feature_learning_rate'):
+      if name in given:
+        raise errors.InputError(
+          f'--{name} does not apply to fedmlh, whose networks side by side have no'
+          ' feature table that clients could select rows of; leave it out'
+        )
+    options['select_features'] = False
+    return
+  algorithm = draft.algorithm
+  keeps_models = algorithm.has_clients and algorithm.keeps_models(values)
+  if values['trainable'] != 'all':
+    if keeps_models:
+      raise errors.InputError(
+        f'--trainable={values["trainable"]} does not go with clients that keep their models'
+        ' (as in MOON, or with --contrastive_weight) on sparse text: they would'
+        ' receive the whole frozen feature table in every round; give --trainable=all'
+      )
+    if not options['select_features']:
+      raise errors.InputError(
+        f'--trainable={values["trainable"]} does not go with --select_features=false:'
+        ' clients would receive the whole frozen feature table in every round;'
+        ' leave one of them out'
+      )
+  if keeps_models:
+    if given.get('select_features'):
+      raise errors.InputError(
+        '--select_features does not apply where clients keep whole models (as in'
+        ' MOON, or with --contrastive_weight); leave it out'
+      )
+    options['select_features'] = False
+
+
 def with_bag_encoder(dataset, num_features: int, options) -> task.Loaded:
   """Returns a set of sparse text with the bag encoder and a cosine head."""
   return task.Loaded(
@@ -89,11 +163,14 @@ def _model(num_classes: int, num_features: int, options):
   )
 
 
+def _clients(options):
+  return {option.name: options[option.name] for option in _CLIENTS}
+
+
 def _load(name, data_dir, options):
   from datasets.xc import clients as xc
 
-  clients = {option: options[option] for option in _CLIENTS}
-  dataset = xc.load(name, data_dir, **clients)
+  dataset = xc.load(name, data_dir, **_clients(options))
   return with_bag_encoder(dataset, xc_sets.SETS[name].counts.features, options)
 
 
@@ -110,11 +187,7 @@ def _own_model(data_dir, options):
 def _own(data_dir, options):
   from datasets.xc import own
 
-  return own.load(
-    data_dir,
-    own_data.choice(options),
-    **{option: options[option] for option in _CLIENTS},
-  )
+  return own.load(data_dir, own_data.choice(options), **_clients(options))
 
 
 def _load_own(data_dir, options):
@@ -129,29 +202,28 @@ def _find_own(data_dir, options=None):
   return own_data.examined(_own(data_dir, options), 'example', options)
 
 
-def _find(name, data_dir):
-  from datasets.xc import headers
-
-  return headers.find(name, data_dir)
+def find(name, data_dir):
+  return xc_sets.find(name, data_dir)
 
 
 def _load_words(data_dir, options):
   del data_dir  # The examples are drawn, not read.
   from datasets.procedural import words as sparse_words
 
-  shape = {n: options[n] for n in (*_CLIENTS, 'num_classes', 'num_features')}
-  model = _model(options['num_classes'], options['num_features'], options)
+  shape = {n: options[n] for n in ('num_classes', 'num_features')}
+  model = _model(*shape.values(), options)
   task.check_memory(
     model, 'a model of so many features', 'lower --num_features'
   )
   return task.Loaded(
-    sparse_words.load(**shape, seed=options['data_seed']), model
+    sparse_words.load(**shape, **_clients(options), seed=options['data_seed']),
+    model,
   )
 
 
 def _spreadout(k: int) -> dict:
   """Returns k and eta; with lambda = 10, lambda eta is 1/5 of 1 / (2 k)."""
-  return {'spreadout_neighbours': k, 'spreadout_learning_rate': 0.01 / k}
+  return {'spreadout_neighbors': k, 'spreadout_learning_rate': 0.01 / k}
 
 
 def _task(
@@ -171,9 +243,9 @@ def _task(
     defaults=defaults,
     by_algorithm={'centralized': oracle, 'fedaws': _spreadout(k)},
     num_classes=xc_sets.SETS[name].counts.labels,
-    options=(*_ENCODER, *_CLIENTS, *_FEATURES),
-    option_defaults=sizes,
-    find=functools.partial(_find, name),
+    options=task.options(*_OPTIONS, **sizes),
+    fit=fit,
+    find=functools.partial(find, name),
     data="the repository's train and test files, in a folder of the set's name"
     ' or in xc',
     **{
@@ -236,15 +308,14 @@ TASKS = (
     eval_every=50,
     defaults=_DEFAULTS,
     by_algorithm={'centralized': _ORACLE},
-    options=(
-      *_ENCODER,
-      *_CLIENTS,
-      *_FEATURES,
-      'num_classes',
-      'num_features',
-      'data_seed',
+    options=task.options(
+      *_OPTIONS,
+      task.NUM_CLASSES,
+      NUM_FEATURES,
+      task.DATA_SEED,
+      **{**_SMALL, 'num_classes': 1000},
     ),
-    option_defaults={**_SMALL, 'num_classes': 1000},
+    fit=fit,
   ),
   task.Task(
     name='sparse-text',
@@ -257,8 +328,8 @@ TASKS = (
     eval_every=50,
     defaults=_DEFAULTS,
     by_algorithm={'centralized': _ORACLE},
-    options=(*_ENCODER, *_CLIENTS, *_FEATURES, *own_data.SPLIT),
-    option_defaults=_SMALL,
+    options=task.options(*_OPTIONS, *own_data.CLIENTS, **_SMALL),
+    fit=fit,
     check=own_data.check,
     count_classes=own_data.count_labels,
     find=_find_own,

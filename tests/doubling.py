@@ -15,7 +15,6 @@ from tff_xc.experiment import run_directory
 from tff_xc.measure import best_round
 from tff_xc.measure import communication
 from tff_xc.measure import targets
-from tff_xc.round import client_states as states_lib
 from tff_xc.round import examples as examples_lib
 
 CONFIG = {'task': 't', 'algorithm': 'a', 'seed': 0, 'rounds': 10, 'lr': 0.1}
@@ -64,7 +63,7 @@ class Keeping(Doubling):
     sums = np.stack([c.state.value + state.weights for c in examples])
     output.metrics['loss'] = sums.sum()
     ids = np.array([c.client_id for c in examples])
-    output.metrics[states_lib.NAME] = states_lib.KeptStates(ids, sums)
+    output.metrics[examples_lib.NAME] = examples_lib.KeptStates(ids, sums)
     return output
 
 

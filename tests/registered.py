@@ -1,13 +1,15 @@
-"""Every registered algorithm on a tiny model, for tests that go through them."""
+"""Every registered algorithm on a tiny model, and what its clients keep."""
 
 import functools
 
 import numpy as np
+import tensorflow as tf
 
 from tests import tiny
 from tests import tiny_sparse
 from tff_xc.algorithms import registry
 from tff_xc.round import algorithm as algorithm_lib
+from tff_xc.round import examples
 from tff_xc.round import process as process_lib
 
 N = 29  # No other axis has this length.
@@ -35,11 +37,11 @@ def algorithm(name: str, model=DENSE, max_features: int = 0, **given):
     **given,
   }
   given = {k: v for k, v in given.items() if k in entry.names}
-  made = entry.algorithm(
-    entry.resolve(given, {}),
+  made = entry.made(
     model=model,
     max_positives=4,
     class_probabilities=np.arange(model.num_classes),
+    **given,
   )
   for table in model.encoder.tables:
     made = algorithm_lib.own_rows(made, table, max_features)
@@ -51,3 +53,37 @@ def process(name: str, model=DENSE, max_features: int = 0, **given):
   """Returns the process of `algorithm`, built once for all tests."""
   made = algorithm(name, model, max_features, **given)
   return process_lib.build_process(made, 5)
+
+
+class Clients:
+  """Keeps the states of clients, if their algorithm has states.
+
+  Attributes:
+    kept: by client, what it keeps.
+  """
+
+  def __init__(self, client_state):
+    """Args: the algorithm's `client_state`, or None."""
+    self._spec = client_state and client_state.spec
+    self.kept = {}
+
+  def attach(self, cohort):
+    """Returns the cohort's values with the clients' states."""
+    return [self._with_state(c) for c in cohort] if self._spec else cohort
+
+  def _with_state(self, client):
+    client_id = int(client.client_id)
+    state = examples.nothing_kept(self._spec)
+    if client_id in self.kept:
+      state = examples.KeptState(np.bool_(True), self.kept[client_id])
+    return client._replace(state=state)
+
+  def take(self, metrics) -> None:
+    """Takes what a round's clients returned among its metrics."""
+    if not self._spec:
+      return
+    found = metrics[examples.NAME]
+    for place, client in enumerate(np.asarray(found.ids).tolist()):
+      self.kept[client] = tf.nest.map_structure(
+        lambda t, i=place: np.asarray(t)[i], found.value
+      )

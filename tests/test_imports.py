@@ -14,7 +14,7 @@ PACKAGES = ('tff_xc', 'datasets', 'tasks', 'launch')  # The lowest first.
 # The lowest first. Layers of one line do not import each other.
 LAYERS = (
   ('environment', 'errors', 'interrupts', 'lazy_imports', 'wording'),
-  ('memory',),
+  ('lock', 'memory'),
   ('npz_headers',),
   ('data',),
   ('encoders',),

@@ -8,7 +8,7 @@ import tensorflow as tf
 
 from tff_xc import classifier
 from tff_xc import heads
-from tff_xc.algorithms import entry
+from tff_xc.algorithms import base
 from tff_xc.algorithms import registry
 from tff_xc.encoders import encoder
 from tff_xc.round import examples as examples_lib
@@ -113,7 +113,7 @@ def process(name: str, **changes):
 
 @functools.lru_cache(maxsize=32)
 def _process(name, **arguments):
-  return entry.builder(registry.get(name).function)(**arguments)
+  return base.builder(registry.get(name))(**arguments)
 
 
 def run(learning_process, rounds: int, cohort_of):

@@ -14,7 +14,7 @@ import tensorflow as tf
 
 from tff_xc import heads
 from tff_xc.encoders import encoder as encoder_lib
-from tff_xc.encoders import initializers
+from tff_xc.encoders import layers
 
 # The name of the table of class rows.
 CLASS = 'class'
@@ -74,7 +74,7 @@ class EmbeddingClassifier:
 
   def init(self, seed: tf.Tensor) -> ModelWeights:
     """Returns fresh weights; `seed` is int32 [2]."""
-    fold = initializers.fold
+    fold = layers.fold
     encoder = collections.OrderedDict(self.encoder.init(fold(seed, 0)))
     tables = collections.OrderedDict()
     tables[CLASS] = self.head.init(
@@ -136,11 +136,7 @@ def replaced(
 
 
 def union(*parts: encoder_lib.Weights) -> collections.OrderedDict:
-  """Joins weights by name.
-
-  Raises:
-    ValueError: for a repeated name, which would lose a weight.
-  """
+  """Joins weights by name; raises ValueError where a name would lose a weight."""
   joined = collections.OrderedDict()
   for part in parts:
     for name, value in part.items():

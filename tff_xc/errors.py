@@ -18,13 +18,7 @@ class DamageError(InputError):
 
 
 def check_labels(labels, num_classes: int, where: str) -> None:
-  """Raises InputError unless all labels lie in [0, num_classes).
-
-  Args:
-    labels: an array of integers.
-    num_classes: n.
-    where: whose labels they are, for the error: `client Greek/07`.
-  """
+  """Raises InputError, which says where, unless labels lie in [0, num_classes)."""
   bad = labels[(labels < 0) | (labels >= num_classes)]
   if bad.size:
     raise InputError(

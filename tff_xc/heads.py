@@ -12,7 +12,7 @@ import tensorflow as tf
 
 from tff_xc import errors
 from tff_xc.data import hashing
-from tff_xc.encoders import initializers
+from tff_xc.encoders import layers
 from tff_xc.encoders import normalization
 
 
@@ -105,7 +105,7 @@ class LinearHead(_OneRowPerLabel):
     return embedding_dim + int(self.bias)
 
   def init(self, seed, num_labels, embedding_dim):
-    return initializers.torch_uniform(
+    return layers.torch_uniform(
       seed, [num_labels, self.row_dim(embedding_dim)], embedding_dim
     )
 
@@ -167,7 +167,7 @@ class HashedHead:
 
   def init(self, seed, num_labels, embedding_dim):
     shape = [self.num_rows(num_labels), self.row_dim(embedding_dim)]
-    return initializers.torch_uniform(seed, shape, embedding_dim)
+    return layers.torch_uniform(seed, shape, embedding_dim)
 
   def rows_of(self, labels):
     hashed = hashing.buckets_in_tables(

@@ -19,12 +19,7 @@ _MEMINFO = pathlib.Path('/proc/meminfo')
 def free_bytes(
   meminfo: pathlib.Path = _MEMINFO, cgroup: pathlib.Path = _CGROUP
 ) -> int:
-  """Returns the free memory: the machine's, or the rest of a container's limit.
-
-  Args:
-    meminfo: the machine's.
-    cgroup: the directory of the control group, which has a container's limit.
-  """
+  """Returns the free memory: the machine's, or the rest of a container's limit."""
   words = meminfo.read_text().split()
   free = int(words[words.index('MemAvailable:') + 1]) * 1024
   try:
@@ -61,15 +56,9 @@ def require(needed: int, what: str, advice: str) -> None:
 def require_unpacked(
   unpacked: int, packed: int, what: str, advice: str
 ) -> None:
-  """As `require`, of what is read from a file, and copied once on the way.
+  """As `require`, of what a file announces, and is copied once on the way.
 
-  A file may be a thousand times smaller than what it announces.
-
-  Args:
-    unpacked: bytes of what it announces.
-    packed: bytes of the file.
-    what: as of `require`.
-    advice: as of `require`.
+  A file of `packed` bytes may be a thousand times smaller than that.
   """
   require(2 * unpacked, f'{what}, with a copy,', advice)
   if unpacked > _LARGE and unpacked > _MOST_TIMES * packed:

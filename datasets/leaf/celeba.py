@@ -30,20 +30,15 @@ CACHE = 2**29
 
 
 def load(
-  data_dir: str | os.PathLike,
-  *,
-  min_examples: int = 8,
-  test_examples: int = 0,
+  data_dir: str | os.PathLike, **options
 ) -> client_data.FederatedDataset:
   """Loads CelebA from LEAF's JSON; an image is decoded when it is used.
 
   A damaged image raises `errors.InputError` then.
 
   Args:
-    data_dir: the directory of all data, see `find`.
-    min_examples: users with fewer examples are dropped, see
-      `leaf_users.federated`.
-    test_examples: the size of a sample of the test; 0: all of it.
+    data_dir: the directory of all data, see `leaf_files.find_celeba`.
+    **options: of `leaf_users.federated`.
 
   Returns:
     The data set; `x` is uint8 [84, 84, 3], as LEAF resizes images (bicubic).
@@ -53,17 +48,37 @@ def load(
       no user remains.
   """
   found = leaf_files.find_celeba(data_dir)
-  users, arrays = leaf_users.read_json(data_dir, found.json, 'celeba', _parse)
+  arrays = leaf_users.read_json(data_dir, found.json, 'celeba', _parse)
   store = store_lib.open_store(found.images)
-  places = _places(arrays['x'], store, found)
+  ids = listing_lib.texts([[name.decode() for name in arrays['x']]])
+  places = store_lib.find(store, ids)
+  if missing := sorted(set(ids.take(np.flatnonzero(places < 0)))):
+    raise errors.InputError(
+      f'{found.images}: {len(missing):,} of the {len(ids):,} images that '
+      f'{found.json.folder} names are missing: '
+      f'{", ".join(missing[:3])}{" ..." if len(missing) > 3 else ""}; '
+      f'{leaf_files.GET_PHOTOGRAPHS}'
+    )
+
+  def read(numbers: np.ndarray) -> np.ndarray:
+    decoded = np.empty([len(numbers), SIDE, SIDE, 3], np.uint8)
+    for row, place in zip(decoded, places[numbers], strict=True):
+      row[:] = _decode(store, place)
+    return decoded
+
+  pool = pool_lib.Pool(
+    np.asarray(arrays['y']),
+    tf.TensorSpec([SIDE, SIDE, 3], tf.uint8),
+    read,
+    files=store.watched(np.asarray(places)),
+  )
   return leaf_users.federated(
     'celeba',
     NUM_CLASSES,
-    _pool(places, arrays['y'], store),
-    users,
-    leaf_users.split(users, _LEAST),
-    min_examples=min_examples,
-    test_examples=test_examples,
+    pool_lib.cached(pool, CACHE),
+    leaf_users.of_arrays(arrays),
+    least=_LEAST,
+    **options,
     exact=False,  # Decoders of JPEG differ in the last bit.
   )
 
@@ -84,37 +99,6 @@ def _parse(x: list, y: list, where: str) -> dict[str, np.ndarray]:
   names = np.array([name.encode() for name in x], f'S{_LONGEST_NAME}')
   y = leaf_users.labels(y, NUM_CLASSES, where, kinds=(int, float))
   return {'x': names, 'y': y}
-
-
-def _places(
-  x: np.ndarray, store: store_lib.Store, found: leaf_files.CelebaFiles
-) -> np.ndarray:
-  """Returns int64 [N], the images' numbers in the store."""
-  ids = listing_lib.texts([[name.decode() for name in x]])
-  places = store_lib.find(store, ids)
-  missing = sorted(set(ids.take(np.flatnonzero(places < 0))))
-  if missing:
-    raise errors.InputError(
-      f'{found.images}: {len(missing):,} of the {len(x):,} images that '
-      f'{found.json.folder} names are missing: '
-      f'{", ".join(missing[:3])}{" ..." if len(missing) > 3 else ""}; '
-      f'{leaf_files.GET_PHOTOGRAPHS}'
-    )
-  return places
-
-
-def _pool(places, y, store: store_lib.Store) -> pool_lib.Pool:
-  def read(numbers: np.ndarray) -> np.ndarray:
-    decoded = np.empty([len(numbers), SIDE, SIDE, 3], np.uint8)
-    for row, place in zip(decoded, places[numbers], strict=True):
-      row[:] = _decode(store, place)
-    return decoded
-
-  spec = tf.TensorSpec([SIDE, SIDE, 3], tf.uint8)
-  pool = pool_lib.Pool(
-    np.asarray(y), spec, read, files=store.watched(np.asarray(places))
-  )
-  return pool_lib.cached(pool, CACHE)
 
 
 def _decode(store: store_lib.Store, place: int) -> np.ndarray:

@@ -33,27 +33,16 @@ class _OtherLevelsError(Exception):
   """A pixel is not k / 255."""
 
 
-def find(data_dir: str | os.PathLike) -> leaf_files.Files:
-  """Finds the JSON files; raises `errors.InputError` if there are none."""
-  return leaf_files.find('femnist', data_dir)
-
-
 def load(
-  data_dir: str | os.PathLike,
-  *,
-  min_examples: int = 64,
-  drop_duplicates: bool = False,
-  test_examples: int = 0,
+  data_dir: str | os.PathLike, *, drop_duplicates: bool = False, **options
 ) -> client_data.FederatedDataset:
   """Loads FEMNIST from LEAF's JSON; its images are mapped from the cache.
 
   Args:
     data_dir: the directory of all data, see `leaf_files.find`.
-    min_examples: users with fewer examples are dropped, see
-      `leaf_users.federated`.
     drop_duplicates: whether to leave out the second of a writer's first two
       images where they and their labels are equal.
-    test_examples: the size of a sample of the test; 0: all of it.
+    **options: of `leaf_users.federated`.
 
   Returns:
     The data set; `x` is float32 [28, 28], ink 0.0 on white 1.0.
@@ -61,58 +50,33 @@ def load(
   Raises:
     errors.InputError: files are missing or malformed, or no user remains.
   """
-  found = find(data_dir)
+  found = leaf_files.find('femnist', data_dir)
 
   def fill(store, convert):
-    leaf_users.fill(store, found, lambda *user: _parse(*user, convert))
+    def parse(x, y, where):
+      y = leaf_users.labels(y, NUM_CLASSES, where)
+      return {'x': convert(_pixels(x, where)), 'y': y}
+
+    leaf_users.fill(store, found, parse)
 
   source = leaf_users.describe(found)
   arrays = in_fewest_bytes('femnist', data_dir, source, fill)
   users = leaf_users.of_arrays(arrays)
-  images = pool_of(arrays['x'], arrays['y'])
-  twice = duplicates(users, arrays['x'], arrays['y'])
-  if len(twice):
-    does = 'the second is' if drop_duplicates else 'both are'
+  twice = _duplicates(users, arrays['x'], arrays['y'])
+  if twice:
+    does = 'the second is left out' if drop_duplicates else 'both are kept'
     leaf_users.say(
       f'femnist: {len(twice):,} of {len(users.names):,} writers have their '
-      f'first image twice, as LEAF writes it; {does} '
-      f'{"left out" if drop_duplicates else "kept"} (--drop_duplicates)'
+      f'first image twice, as LEAF writes it; {does} (--drop_duplicates)'
     )
   return leaf_users.federated(
     'femnist',
     NUM_CLASSES,
-    images,
+    pool_of(arrays),
     users,
-    leaf_users.split(users),
-    min_examples=min_examples,
-    test_examples=test_examples,
-    left_out=twice if drop_duplicates else None,
+    **options,
+    left_out=twice if drop_duplicates else (),
   )
-
-
-def pool_of(x: np.ndarray, y: np.ndarray) -> pool.Pool:
-  """Returns a pool of float32 [28, 28] in [0, 1].
-
-  Args:
-    x: uint8 k [N, 28, 28] for k / 255, or float32 [N, 28, 28].
-    y: int32 [N].
-  """
-  levels = x.dtype == np.uint8
-  return pool.Pool(
-    y=np.asarray(y),
-    spec=tf.TensorSpec([SIDE, SIDE], tf.float32),
-    read=lambda numbers: _LEVELS[x[numbers]] if levels else x[numbers],
-  )
-
-
-def duplicates(
-  users: leaf_users.Users, x: np.ndarray, y: np.ndarray
-) -> np.ndarray:
-  """Returns the numbers of second images that equal the first, int64."""
-  first = np.asarray(users.starts)[users.sizes >= 2]
-  first = first[y[first] == y[first + 1]]
-  same = [i + 1 for i in first if (x[i] == x[i + 1]).all()]
-  return np.array(same, np.int64)
 
 
 def in_fewest_bytes(
@@ -129,20 +93,26 @@ def in_fewest_bytes(
   Returns:
     The arrays, as of `parsed_cache.arrays`.
   """
-  in_bytes, in_floats = (
-    parsed_cache.path(data, f'{name}-{dtype}') for dtype in ('uint8', 'float32')
-  )
-  # First, or files with other pixels would be parsed in every run to find one.
-  if found := parsed_cache.load(in_floats, source):
-    return found
+  cache = parsed_cache.path(data, name)
   try:
     return parsed_cache.arrays(
-      in_bytes, source, lambda store: fill(store, _levels)
+      cache, source, lambda store: fill(store, _levels)
     )
   except _OtherLevelsError:
     return parsed_cache.arrays(
-      in_floats, source, lambda store: fill(store, np.float32)
+      cache, source, lambda store: fill(store, np.float32)
     )
+
+
+def pool_of(arrays: Mapping[str, np.ndarray]) -> pool.Pool:
+  """Returns a pool of the float32 [28, 28] in [0, 1] that `in_fewest_bytes` has."""
+  x = arrays['x']
+  levels = x.dtype == np.uint8
+  return pool.Pool(
+    y=np.asarray(arrays['y']),
+    spec=tf.TensorSpec([SIDE, SIDE], tf.float32),
+    read=lambda numbers: _LEVELS[x[numbers]] if levels else x[numbers],
+  )
 
 
 def _levels(x: np.ndarray) -> np.ndarray:
@@ -153,50 +123,36 @@ def _levels(x: np.ndarray) -> np.ndarray:
   return k
 
 
-def _parse(x: list, y: list, where: str, convert) -> dict[str, np.ndarray]:
-  return {
-    'x': convert(_pixels(x, where)),
-    'y': leaf_users.labels(y, NUM_CLASSES, where),
-  }
+def _duplicates(
+  users: leaf_users.Users, x: np.ndarray, y: np.ndarray
+) -> list[int]:
+  """Returns the numbers of second images that equal the first."""
+  first = np.asarray(users.starts)[users.sizes >= 2]
+  first = first[y[first] == y[first + 1]]
+  return [i + 1 for i in first if (x[i] == x[i + 1]).all()]
 
 
 def _pixels(x: list, where: str) -> np.ndarray:
-  """Returns a user's images, float64 [k, 28, 28].
-
-  Raises:
-    errors.InputError: an image is no list of 784 numbers in [0, 1].
-  """
-  size = SIDE * SIDE
-  try:
-    pixels = np.array(x)
-  except ValueError:  # Lists of several lengths.
-    pixels = np.zeros(0)
-  numbers = (
-    pixels.dtype.kind in 'if'
-    and pixels.shape == (len(x), size)
-    # NumPy takes true among numbers for 1.
-    and not any(bool in set(map(type, image)) for image in x)
+  """Returns a user's images, float64 [k, 28, 28]."""
+  pixels = _in_range(x)
+  if pixels is not None:
+    return pixels.reshape(-1, SIDE, SIDE)
+  number, image = next(
+    (i, image) for i, image in enumerate(x, 1) if _in_range([image]) is None
   )
+  raise errors.InputError(
+    f'{where}, example {number}: x is {leaf_users.shown(image)}, expected a list '
+    f'of {SIDE * SIDE} numbers from 0 to 1; mend the file'
+  )
+
+
+def _in_range(images: list) -> np.ndarray | None:
+  """Returns float64 [k, 784]; None if these are no such images in [0, 1]."""
+  try:
+    pixels = np.array(images)
+  except ValueError:  # Lists of several lengths.
+    return None
+  numbers = pixels.dtype.kind in 'if' and pixels.shape[1:] == (SIDE * SIDE,)
   if numbers and 0 <= pixels.min() <= pixels.max() <= 1:
-    return pixels.astype(np.float64).reshape(-1, SIDE, SIDE)
-  for number, image in enumerate(x, 1):
-    if problem := _problem(image, size):
-      raise errors.InputError(
-        f'{where}, example {number}: {problem}; mend the file'
-      )
-  raise AssertionError(f'{where}: all images are right one by one.')
-
-
-def _problem(image, size: int) -> str:
-  """Says what is wrong with an image, '' if nothing."""
-  if type(image) is not list:
-    return f'x is {leaf_users.shown(image)}, expected a list of {size} numbers'
-  if len(image) != size:
-    return f'x has {len(image)} numbers, expected {size}'
-  for place, value in enumerate(image, 1):
-    if type(value) not in (int, float) or not 0 <= value <= 1:
-      return (
-        f'pixel {place} is {leaf_users.shown(value)}, expected a number from 0 '
-        'to 1'
-      )
-  return ''
+    return pixels.astype(np.float64)
+  return None

@@ -1,4 +1,4 @@
-"""Finds LEAF's JSON files.
+"""Finds the files of LEAF's sets, and those that TFF downloads in their place.
 
 LEAF's preprocess.sh leaves `<set>/data/train/*.json` and `test/*.json`, and
 before its split `<set>/data/all_data/*.json`. The files of a folder are taken in
@@ -12,19 +12,26 @@ import re
 from typing import NamedTuple
 
 from datasets import never_data
-from datasets.leaf import gutenberg
 from datasets.leaf import json_users
 from tff_xc import errors
+
+GET_PHOTOGRAPHS = (
+  'get img_align_celeba.zip from '
+  'https://mmlab.ie.cuhk.edu.hk/projects/CelebA.html'
+)
+GUTENBERG = ('pg100.txt', 'pg100.txt.gz', '100.txt')
 
 _GET_IT = (
   'run preprocess.sh of https://github.com/TalwalkarLab/leaf, or name another '
   'directory with --data_dir'
 )
 _PHOTOGRAPHS = 'img_align_celeba'
-GET_PHOTOGRAPHS = (
-  'get img_align_celeba.zip from '
-  'https://mmlab.ie.cuhk.edu.hk/projects/CelebA.html'
-)
+# Names of TFF's HDF5 files before `_train.h5`, and of its SQLite file.
+_TFF = {
+  'emnist': (('fed_emnist', 'emnist'), 'emnist_all'),
+  'celeba': (('celeba', 'fed_celeba'), 'celeba'),
+  'shakespeare': (('shakespeare',), 'shakespeare'),
+}
 
 
 class Files(NamedTuple):
@@ -53,16 +60,6 @@ class CelebaFiles(NamedTuple):
   images: pathlib.Path
 
 
-def places(name: str, data_dir: str | os.PathLike) -> list[pathlib.Path]:
-  """Returns the folders in which a set may lie, those that exist."""
-  root = pathlib.Path(data_dir)
-  named = [root / 'leaf' / name, root / name]
-  if name == 'femnist':
-    named.append(root / 'leaf')
-  folders = [f for place in [*named, root] for f in (place / 'data', place)]
-  return [folder for folder in folders if folder.is_dir()]
-
-
 def find(name: str, data_dir: str | os.PathLike) -> Files:
   """Finds the files of a set; opens none.
 
@@ -73,7 +70,7 @@ def find(name: str, data_dir: str | os.PathLike) -> Files:
   Raises:
     errors.InputError: there are none, or only those of one part.
   """
-  for place in places(name, data_dir):
+  for place in _places(name, data_dir):
     if found := in_folder(place):
       return found
   raise errors.InputError(
@@ -84,30 +81,26 @@ def find(name: str, data_dir: str | os.PathLike) -> Files:
 
 
 def find_celeba(data_dir: str | os.PathLike) -> CelebaFiles:
-  """Finds the JSON and the images of CelebA; opens neither.
-
-  Raises:
-    errors.InputError: one of them is missing.
-  """
+  """Finds the JSON and the images of CelebA; raises InputError as `find`."""
   found = find('celeba', data_dir)
-  for place in places('celeba', data_dir):
+  for place in _places('celeba', data_dir):
     for folder in (place, place / 'raw'):
-      inner = folder / _PHOTOGRAPHS / _PHOTOGRAPHS  # As some archives unpack.
-      for images in (
-        inner,
-        folder / _PHOTOGRAPHS,
-        folder / f'{_PHOTOGRAPHS}.zip',
-      ):
-        if images.is_dir() or (images.suffix and images.is_file()):
-          return CelebaFiles(found, images)
+      images = folder / _PHOTOGRAPHS
+      if (images / _PHOTOGRAPHS).is_dir():  # As some archives unpack.
+        return CelebaFiles(found, images / _PHOTOGRAPHS)
+      if images.is_dir():
+        return CelebaFiles(found, images)
+      if images.with_suffix('.zip').is_file():
+        return CelebaFiles(found, images.with_suffix('.zip'))
   raise errors.InputError(
     f'no images beside {found.folder}: expected {_PHOTOGRAPHS} or '
-    f'{_PHOTOGRAPHS}.zip in a folder celeba of {data_dir}, or in its data/raw; {GET_PHOTOGRAPHS}'
+    f'{_PHOTOGRAPHS}.zip in a folder celeba of {data_dir}, or in its data/raw; '
+    f'{GET_PHOTOGRAPHS}'
   )
 
 
 def find_shakespeare(data_dir: str | os.PathLike) -> Files | pathlib.Path:
-  """Finds the JSON files of Shakespeare, or else the file of Project Gutenberg.
+  """Finds the JSON of Shakespeare, or else Project Gutenberg's text.
 
   Raises:
     errors.InputError: there is neither.
@@ -115,20 +108,47 @@ def find_shakespeare(data_dir: str | os.PathLike) -> Files | pathlib.Path:
   try:
     return find('shakespeare', data_dir)
   except errors.InputError as e:
-    root = pathlib.Path(data_dir)
-    known = places('shakespeare', data_dir)
-    for place in [
-      *known,
-      root / 'gutenberg',
-      *(p / 'raw_data' for p in known),
-    ]:
-      for name in gutenberg.NAMES:
+    gutenberg = pathlib.Path(data_dir) / 'gutenberg'
+    known = _places('shakespeare', data_dir)
+    for place in [*known, gutenberg, *(p / 'raw_data' for p in known)]:
+      for name in GUTENBERG:
         if (place / name).is_file():
           return place / name
     raise errors.InputError(
-      f'{e}; or put {" or ".join(gutenberg.NAMES)} of Project Gutenberg there or '
-      f'into {root / "gutenberg"}'
+      f'{e}; or put {" or ".join(GUTENBERG)} of Project Gutenberg there or '
+      f'into {gutenberg}'
     ) from e
+
+
+def find_tff(
+  name: str, data_dir: str | os.PathLike
+) -> tuple[pathlib.Path, ...]:
+  """Returns TFF's HDF5 files of train and test, or its SQLite file.
+
+  Args:
+    name: 'emnist', 'celeba' or 'shakespeare'.
+    data_dir: the directory of all data. Files lie there or in its folder `name`
+      or `fed_<name>`.
+
+  Raises:
+    errors.InputError: there are none.
+  """
+  prefixes, sqlite = _TFF[name]
+  root = pathlib.Path(data_dir)
+  for place in (root / name, root / f'fed_{name}', root):
+    for prefix in prefixes:
+      paths = tuple(place / f'{prefix}_{p}.h5' for p in ('train', 'test'))
+      if all(path.is_file() for path in paths):
+        return paths
+    for ending in ('.sqlite', '.sqlite.lzma'):
+      if (place / f'{sqlite}{ending}').is_file():
+        return (place / f'{sqlite}{ending}',)
+  raise errors.InputError(
+    f'no {name} of TFF in {root} or its folder {name}: expected '
+    f'{prefixes[0]}_train.h5 and {prefixes[0]}_test.h5, or {sqlite}.sqlite '
+    f'(tff.simulation.datasets.{name}.load_data downloads it); or name another '
+    'directory with --data_dir'
+  )
 
 
 def count_users(found: Files) -> int | None:
@@ -152,38 +172,40 @@ def in_folder(place: pathlib.Path) -> Files | None:
   Raises:
     errors.InputError: it has only those of one part.
   """
-  found = _split(place / 'train', place / 'test', _in_folder)
-  found = found or _split(place / 'train.json', place / 'test.json', _file)
-  for folder in (place / 'all_data', place):
-    if not found and (everything := _in_folder(folder)):
-      found = Files(all=everything)
-  return found
+  for ending in ('', '.json'):
+    train, test = (place / f'{part}{ending}' for part in ('train', 'test'))
+    parts = _json(train), _json(test)
+    if all(parts):
+      return Files(*parts)
+    if any(parts):
+      there, missing = (train, test) if parts[0] else (test, train)
+      raise errors.InputError(
+        f'{there} has JSON files, and {missing} has none; put both parts there, '
+        f'or {_GET_IT}'
+      )
+  everything = _json(place / 'all_data') or _json(place)
+  return Files(all=everything) if everything else None
 
 
-def _split(train: pathlib.Path, test: pathlib.Path, files_of) -> Files | None:
-  parts = files_of(train), files_of(test)
-  if any(parts) and not all(parts):
-    there, missing = (train, test) if parts[0] else (test, train)
-    raise errors.InputError(
-      f'{there} has JSON files, and {missing} has none; put both parts there, '
-      f'or {_GET_IT}'
-    )
-  return Files(*parts) if all(parts) else None
+def _places(name: str, data_dir: str | os.PathLike) -> list[pathlib.Path]:
+  """Returns the folders in which a set may lie, those that exist."""
+  root = pathlib.Path(data_dir)
+  named = [root / 'leaf' / name, root / name]
+  if name == 'femnist':
+    named.append(root / 'leaf')
+  folders = [f for place in [*named, root] for f in (place / 'data', place)]
+  return [folder for folder in folders if folder.is_dir()]
 
 
-def _file(path: pathlib.Path) -> tuple[pathlib.Path, ...]:
-  return (path,) if path.is_file() else ()
-
-
-def _in_folder(folder: pathlib.Path) -> tuple[pathlib.Path, ...]:
-  """Returns the JSON files of a folder in their order."""
-  if not folder.is_dir():
+def _json(place: pathlib.Path) -> tuple[pathlib.Path, ...]:
+  """Returns a JSON file, or those of a folder in their order."""
+  if place.suffix == '.json' and place.is_file():
+    return (place,)
+  if not place.is_dir():
     return ()
-  found = (p for p in folder.glob('*.json') if never_data.is_data(p.name))
-  return tuple(sorted(found, key=_by_numbers))
-
-
-def _by_numbers(path: pathlib.Path) -> list:
-  """A key of the order in which all_data_2 precedes all_data_10."""
-  parts = re.split(r'(\d+)', path.name)
-  return [int(p) if i % 2 else p for i, p in enumerate(parts)]
+  # all_data_2 precedes all_data_10.
+  by_numbers = lambda path: [
+    int(p) if i % 2 else p for i, p in enumerate(re.split(r'(\d+)', path.name))
+  ]
+  found = (p for p in place.glob('*.json') if never_data.is_data(p.name))
+  return tuple(sorted(found, key=by_numbers))

@@ -9,13 +9,10 @@ case. (A still later version of LEAF makes windows line by line; the published
 
 import itertools
 import os
-import pathlib
 import re
 
 from datasets import zip_members
 from tff_xc import errors
-
-NAMES = ('pg100.txt', 'pg100.txt.gz', '100.txt')
 
 _AUTHOR = 'by William Shakespeare'
 # Counted from 0 without the file's first line; the poems follow.
@@ -40,14 +37,9 @@ def read(path: str | os.PathLike) -> dict[str, str]:
   Raises:
     errors.InputError: the file cannot be read or has no plays.
   """
-  path = pathlib.Path(path)
-  try:
-    with zip_members.open_text(path) as file:
-      text = file.read()
-  except zip_members.DAMAGE as e:
-    raise errors.InputError(
-      f'{path} cannot be read ({e}); get pg100.txt of Project Gutenberg again'
-    ) from e
+  advice = 'get pg100.txt of Project Gutenberg again'
+  with zip_members.readable(path, advice), zip_members.open_text(path) as file:
+    text = file.read()
   found = roles(text)
   if not found:
     raise errors.InputError(
@@ -79,23 +71,14 @@ def _plays(lines: list[str]):
   begins = [i for i, line in enumerate(lines) if _AUTHOR in line]
   begins = [i for i in begins[1:] if i <= _LAST_LINE]
   for begin, end in itertools.pairwise([*begins, _LAST_LINE + 1]):
-    title = _title(lines, begin)
+    # The nearest line above the author's that is not blank.
+    above = (lines[begin - k].strip() for k in range(2, 8) if k <= begin)
+    title = next(filter(None, above), '')
     yield title, _speakers(lines[begin + 1 : end], title == _FLAT_PLAY)
 
 
-def _title(lines: list[str], author: int) -> str:
-  """Returns the nearest line above the author's that is not blank."""
-  above = (lines[author - k].strip() for k in range(2, 8) if k <= author)
-  return next(filter(None, above), '')
-
-
 def _speakers(lines: list[str], flat: bool) -> dict[str, list[str]]:
-  """Returns the lines of each speaker of a play.
-
-  Args:
-    lines: of the play.
-    flat: whether speakers and their further lines are not indented.
-  """
+  """Returns the lines of each speaker of a play, which may be the flat one."""
   begin, more = (_FLAT_SPEAKER, _FLAT_MORE) if flat else (_SPEAKER, _MORE)
   speakers: dict[str, list[str]] = {}
   current = None

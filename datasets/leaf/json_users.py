@@ -11,7 +11,7 @@ Caldas et al.: LEAF: a benchmark for federated settings, 2018.
 
 import pathlib
 from collections.abc import Callable
-from typing import Any
+from collections.abc import Iterable
 
 from datasets import json_text
 from datasets import zip_members
@@ -20,149 +20,100 @@ from tff_xc import errors
 _GET_IT = "make the file again with LEAF's preprocess.sh"
 
 
-def read(
-  path: pathlib.Path, add: Callable[[str, list, list], None]
+def read_all(
+  paths: Iterable[pathlib.Path], add: Callable[[str, str, list, list], None]
 ) -> list[str]:
-  """Reads and checks a whole file.
+  """Reads and checks whole files, of which no two have one user.
 
   Args:
-    path: the file.
-    add: takes a user and the lists x and y, of one length, as they are in the
-      file; called once for each user, in the order of "user_data".
+    paths: the files.
+    add: takes `<file>, user <name>` for errors, a user, and the lists x and y, of
+      one length, as they are in the file; called once for each user, in the order
+      of "user_data".
 
   Returns:
     The users in the order of "users".
 
   Raises:
-    errors.InputError: the file cannot be read, is not JSON of this form, or
+    errors.InputError: a file cannot be read, is not JSON of this form, or
       "users", "num_samples" and "user_data" do not agree.
   """
-  sizes: dict[str, int] = {}
+  users, seen = [], {}
+  for path in paths:
+    sizes = {}
+    lists = dict.fromkeys(('users', 'num_samples'))
+    with zip_members.readable(path, _GET_IT):
+      file = zip_members.open_text(path)
+    with file:
+      text = json_text.Text(path, file, _GET_IT)
+      for key in text.keys('the file'):
+        if key != 'user_data':
+          value = text.value(f'"{key}"')
+          lists |= {key: value} if key in lists else {}
+          continue
+        for name in text.keys('"user_data"'):
+          where = f'{path}, user {name!r}'
+          x, y = _examples(text.value(f'user {name!r}'), where)
+          if name in seen:
+            raise errors.InputError(
+              f'{where} is there twice, also in {seen[name]}; keep one of the two'
+            )
+          seen[name], sizes[name] = path, len(y)
+          add(where, name, x, y)
+      text.end()
+    users += _agreed(path, lists['users'], lists['num_samples'], sizes)
+  return users
 
-  def add_user(name: str, content: Any) -> None:
-    where = f'{path}, user {name!r}'
-    if name in sizes:
+
+def _examples(content, where: str) -> tuple[list, list]:
+  """Returns a user's x and y."""
+  x, y = (
+    content.get(key) if isinstance(content, dict) else None for key in 'xy'
+  )
+  if not (isinstance(x, list) and isinstance(y, list) and len(x) == len(y)):
+    raise errors.InputError(
+      f'{where}: expected an object with the lists "x" and "y" of one length; '
+      f'{_GET_IT}'
+    )
+  return x, y
+
+
+def _agreed(path, users, numbers, sizes: dict[str, int]) -> list[str]:
+  """Returns "users", compared with "num_samples" and the sizes of "user_data"."""
+  try:
+    announced = dict(zip(users, numbers, strict=True))
+  except (TypeError, ValueError) as e:
+    raise errors.InputError(
+      f'{path}: expected an object with "user_data" and the lists "users" and '
+      f'"num_samples" of one length; {_GET_IT}'
+    ) from e
+  for user in [*users, *sizes]:
+    if announced.get(user) != sizes.get(user) or len(announced) < len(users):
       raise errors.InputError(
-        f'{where} is in "user_data" twice; keep one of the two'
+        f'{path}: "users", "num_samples" and "user_data" do not agree about user '
+        f'{user!r} ({announced.get(user)} and {sizes.get(user)} examples); {_GET_IT}'
       )
-    if '\0' in name:
-      raise errors.InputError(  # NumPy drops it from the end of a string.
-        f'{where}: expected a name without NUL; rename the user'
-      )
-    x, y = _examples(content, where)
-    sizes[name] = len(y)
-    add(name, x, y)
-
-  with json_text.readable(path, _GET_IT):
-    file = zip_members.open_text(path)
-  with file:
-    lists = _top_level(json_text.Text(path, file, _GET_IT), add_user)
-  return _checked_users(path, lists, sizes)
+  return users
 
 
 def first_users(path: pathlib.Path) -> list[str] | None:
   """Reads "users" of a file that begins with them, as LEAF's do.
 
   Returns:
-    None if it has others of its data before, or is damaged, which `read` tells.
+    None if it has others of its data before, or is damaged, which `read_all`
+    tells.
   """
   try:
-    with json_text.readable(path, _GET_IT):
+    with zip_members.readable(path, _GET_IT):
       file = zip_members.open_text(path)
     with file:
       text = json_text.Text(path, file, _GET_IT)
       for key in text.keys('the file'):
-        if key == 'users':
-          found = text.value('"users"')
-          return found if isinstance(found, list) else None
         if key == 'user_data':
           return None
-        text.value(f'"{key}"')
+        value = text.value(f'"{key}"')
+        if key == 'users':
+          return value if isinstance(value, list) else None
   except errors.InputError:
     pass
   return None
-
-
-def _top_level(
-  text: json_text.Text, add_user: Callable[[str, Any], None]
-) -> dict:
-  """Reads the file's object; returns its lists `users` and `num_samples`."""
-  lists, has_data = {}, False
-  for key in text.keys('the file'):
-    if key == 'user_data' and not has_data:
-      has_data = True
-      for name in text.keys('"user_data"'):
-        add_user(name, text.value(f'user {name!r}'))
-    elif key in ('users', 'num_samples', 'user_data'):
-      if key in lists or key == 'user_data':
-        raise errors.InputError(
-          f'{text.path}: "{key}" is there twice; {_GET_IT}'
-        )
-      lists[key] = text.value(f'"{key}"')
-    else:
-      text.value(f'"{key}"')
-  text.end()
-  for key in ('users', 'num_samples', 'user_data'):
-    if key not in lists and not (key == 'user_data' and has_data):
-      raise errors.InputError(
-        f'{text.path}: "{key}" is missing, expected an object with "users", '
-        f'"num_samples" and "user_data"; {_GET_IT}'
-      )
-  return lists
-
-
-def _examples(content: Any, where: str) -> tuple[list, list]:
-  """Returns a user's x and y."""
-  if not isinstance(content, dict) or not all(
-    isinstance(content.get(key), list) for key in 'xy'
-  ):
-    raise errors.InputError(
-      f'{where}: expected an object with the lists "x" and "y"; {_GET_IT}'
-    )
-  x, y = content['x'], content['y']
-  if len(x) != len(y):
-    raise errors.InputError(
-      f'{where}: "x" has {len(x)} entries and "y" {len(y)}, expected as many; '
-      f'{_GET_IT}'
-    )
-  return x, y
-
-
-def _checked_users(path, lists: dict, sizes: dict[str, int]) -> list[str]:
-  """Returns "users", compared with "num_samples" and the data."""
-  users, numbers = lists['users'], lists['num_samples']
-  for key, kind in (('users', str), ('num_samples', int)):
-    entries = lists[key]
-    if not isinstance(entries, list) or not all(
-      type(entry) is kind for entry in entries
-    ):
-      said = {str: 'strings', int: 'whole numbers'}[kind]
-      raise errors.InputError(
-        f'{path}: "{key}" is not a list of {said}; {_GET_IT}'
-      )
-  if len(users) != len(numbers):
-    raise errors.InputError(
-      f'{path}: {len(users)} "users" have {len(numbers)} "num_samples", '
-      f'expected as many; {_GET_IT}'
-    )
-  seen = set()
-  for user, number in zip(users, numbers, strict=True):
-    if user in seen:
-      problem = f'user {user!r} is in "users" twice'
-    elif user not in sizes:
-      problem = f'user {user!r} has no data in "user_data"'
-    elif sizes[user] != number:
-      problem = (
-        f'user {user!r} has {sizes[user]} examples, and "num_samples" says '
-        f'{number}'
-      )
-    else:
-      seen.add(user)
-      continue
-    raise errors.InputError(f'{path}: {problem}; {_GET_IT}')
-  for user in sizes:
-    if user not in seen:
-      raise errors.InputError(
-        f'{path}: user {user!r} has data and is not in "users"; {_GET_IT}'
-      )
-  return users

@@ -4,8 +4,6 @@ Labels that are whole numbers are the classes; others, such as the characters of
 Shakespeare, are numbered in their order.
 """
 
-import pathlib
-
 import numpy as np
 
 from datasets.leaf import files as leaf_files
@@ -22,75 +20,38 @@ def read(files: leaf_files.Files) -> listing_lib.Listing:
   first, as in the tasks of LEAF's sets.
 
   Raises:
-    errors.InputError: as `json_users.read`; a user is in two files of one part;
-      a label is no text and no whole number.
+    errors.InputError: as `json_users.read_all`; a label is no text and no whole
+      number.
   """
-  labels = listing_lib.Codes()
-  parts = [
-    _Part(paths, labels) for paths in (files.train or files.all, files.test)
-  ]
-  of_code, class_names = _classes(labels.names)
-  first = 0
-  listings = []
-  for part in parts:
-    size = len(part.labels)
-    listings.append(
-      listing_lib.Listing(
-        of_code[part.labels],
-        class_names,
-        range(first, first + size),
-        np.repeat(np.arange(len(part.sizes), dtype=np.int32), part.sizes),
-        part.users,
-      )
-    )
-    first += size
-  train, test = listings
-  return listing_lib.Listing(
-    train.labels,
-    class_names,
-    train.ids,
-    train.users,
-    train.user_names,
-    test if files.test else None,
-  )
-
-
-class _Part:
-  """The users of some files, and their labels as codes, int32 [k]."""
-
-  def __init__(self, paths, labels: listing_lib.Codes):
-    self.users, self.sizes, found = [], [], []
+  codes = listing_lib.Codes()
+  parts, first = [], 0
+  for paths in filter(None, (files.train or files.all, files.test)):
     of_user = {}
 
-    def add(path, name, y):
-      if name in of_user:
-        raise errors.InputError(
-          f'{path}, user {name!r} is in another file, too; keep one of the two'
-        )
-      of_user[name] = labels.numbers([_text(v, path, name) for v in y])
+    def add(where, name, _, y, of_user=of_user):
+      of_user[name] = codes.numbers([_text(label, where) for label in y])
 
-    for path in paths:
-      reading = listing_lib.watched_rows(
-        _users(path, add), f'reading {path.name}', lambda _: 1
-      )
-      for name in reading:
-        self.users.append(name)
-        self.sizes.append(len(of_user[name]))
-        found.append(of_user[name])
-    self.labels = np.concatenate([np.zeros(0, np.int32), *found])
-
-
-def _users(path: pathlib.Path, add):
-  yield from json_users.read(path, lambda name, x, y: add(path, name, y))
+    users = json_users.read_all(paths, add)
+    labels = [np.zeros(0, np.int32), *(of_user[name] for name in users)]
+    sizes = [len(of_user[name]) for name in users]
+    owners = np.repeat(np.arange(len(users), dtype=np.int32), sizes)
+    ids = range(first, first + len(owners))
+    parts.append((np.concatenate(labels), ids, owners, users))
+    first += len(owners)
+  classes, names = _classes(codes.names)
+  found = None
+  for labels, *others in reversed(parts):
+    found = listing_lib.Listing(classes[labels], names, *others, found)
+  return found
 
 
-def _text(label, path, user: str) -> str:
+def _text(label, where: str) -> str:
   if isinstance(label, float) and label.is_integer():
     label = int(label)  # CelebA's are 0.0 and 1.0.
   if type(label) not in (str, int):
     raise errors.InputError(
-      f'{path}, user {user!r}: the label is {str(label)[:40]}, expected text or a'
-      ' whole number; mend the file'
+      f'{where}: the label is {str(label)[:40]}, expected text or a whole number; '
+      'mend the file'
     )
   return str(label)
 

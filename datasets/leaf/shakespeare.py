@@ -31,7 +31,7 @@ ALPHABET = (
 NUM_CLASSES = len(ALPHABET)
 WINDOW = 80
 # Increase this when the arrays of a cache or the rules of `gutenberg` change.
-VERSION = 1
+VERSION = 2
 
 _UNKNOWN = 255
 _CODES = np.full(128, _UNKNOWN, np.uint8)
@@ -39,10 +39,7 @@ _CODES[np.frombuffer(ALPHABET.encode(), np.uint8)] = np.arange(NUM_CLASSES)
 
 
 def load(
-  data_dir: str | os.PathLike,
-  *,
-  min_examples: int = 64,
-  test_examples: int = 0,
+  data_dir: str | os.PathLike, **options
 ) -> client_data.FederatedDataset:
   """Loads LEAF's Shakespeare; its examples are mapped from the cache.
 
@@ -50,10 +47,8 @@ def load(
   stderr. (LEAF gives them the code -1, which is no class.)
 
   Args:
-    data_dir: the directory of all data, see `find`.
-    min_examples: users with fewer examples are dropped, see
-      `leaf_users.federated`.
-    test_examples: the size of a sample of the test; 0: all of it.
+    data_dir: the directory of all data, see `leaf_files.find_shakespeare`.
+    **options: of `leaf_users.federated`.
 
   Returns:
     The data set; `x` is uint8 [80], numbers in `ALPHABET`.
@@ -73,9 +68,7 @@ def load(
     NUM_CLASSES,
     examples,
     users,
-    leaf_users.split(users),
-    min_examples=min_examples,
-    test_examples=test_examples,
+    **options,
   )
 
 
@@ -107,67 +100,49 @@ def from_texts(
     lambda store: _store_texts(store, read(), files[0]),
   )
   _say_unknown(form, arrays)
-  lengths = arrays['lengths']
-  sizes = lengths - WINDOW
-  users = leaf_users.Users(
-    [str(name) for name in arrays['names']],
-    np.cumsum(sizes) - sizes,
-    sizes,
-    None,
-  )
-  return users, _windows(arrays['codes'], np.cumsum(lengths) - lengths, users)
-
-
-def _store_texts(
-  store: parsed_cache.Store, texts: Iterable[tuple[str, str]], file
-) -> None:
-  names, lengths, unknown = [], [], 0
-  for name, text in texts:
-    codes, some = encode(re.sub('  +', ' ', text.replace('\n', ' ')))
-    if len(codes) > WINDOW:
-      store.append('codes', codes)
-      names.append(name)
-      lengths.append(len(codes))
-      unknown += some
-  if not names:
-    raise errors.InputError(
-      f'{file}: nobody says more than {WINDOW} characters; give the whole file'
-    )
-  store.append('names', np.array(names, np.str_))
-  store.append('lengths', np.array(lengths, np.int64))
-  store.append('unknown', np.array([unknown], np.int64))
-
-
-def _windows(
-  codes: np.ndarray, text_starts: np.ndarray, users: leaf_users.Users
-) -> pool.Pool:
-  """Returns the pool of all windows of all texts."""
+  users = leaf_users.of_arrays(arrays)
+  codes, lengths = arrays['codes'], users.sizes + WINDOW
+  text_starts = np.cumsum(lengths) - lengths
   ends = [
     codes[start + WINDOW : start + WINDOW + size]
     for start, size in zip(text_starts, users.sizes, strict=True)
   ]
   windows = np.lib.stride_tricks.sliding_window_view(codes, WINDOW)
 
-  def read(numbers: np.ndarray) -> np.ndarray:
+  def windows_of(numbers: np.ndarray) -> np.ndarray:
     user = np.searchsorted(users.starts, numbers, 'right') - 1
     return windows[text_starts[user] + numbers - users.starts[user]]
 
-  return pool.Pool(
-    np.concatenate(ends).astype(np.int32),
-    tf.TensorSpec([WINDOW], tf.uint8),
-    read,
-  )
+  return users, _pool(np.concatenate(ends), windows_of)
+
+
+def _store_texts(
+  store: parsed_cache.Store, texts: Iterable[tuple[str, str]], file
+) -> None:
+  lengths, unknown = {}, 0
+  for name, text in texts:
+    codes, some = encode(re.sub('  +', ' ', text.replace('\n', ' ')))
+    if len(codes) > WINDOW:
+      store.append('codes', codes)
+      lengths[name] = len(codes)
+      unknown += some
+  sizes = [length - WINDOW for length in lengths.values()]
+  leaf_users.put(store, file, list(lengths), sizes)
+  store.append('unknown', np.array([unknown], np.int64))
+
+
+def _pool(y: np.ndarray, read) -> pool.Pool:
+  spec = tf.TensorSpec([WINDOW], tf.uint8)
+  return pool.Pool(y.astype(np.int32), spec, read)
 
 
 def _from_json(
   data_dir, found: leaf_files.Files
 ) -> tuple[leaf_users.Users, pool.Pool]:
-  users, arrays = leaf_users.read_json(data_dir, found, 'shakespeare', _parse)
+  arrays = leaf_users.read_json(data_dir, found, 'shakespeare', _parse)
   _say_unknown('shakespeare', arrays)
   x = arrays['x']
-  spec = tf.TensorSpec([WINDOW], tf.uint8)
-  y = arrays['y'].astype(np.int32)
-  return users, pool.Pool(y, spec, lambda numbers: x[numbers])
+  return leaf_users.of_arrays(arrays), _pool(arrays['y'], lambda rows: x[rows])
 
 
 def _parse(x: list, y: list, where: str) -> dict[str, np.ndarray]:

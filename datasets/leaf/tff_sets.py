@@ -12,11 +12,23 @@ shakespeare-tff  715 roles and 2,585,814 windows, in place of 1,129 and
 TFF splits each client's examples of EMNIST and Shakespeare into train and test.
 Here the two are joined, train first, and clients are split as LEAF does:
 `random.Random(0)` samples 90 % of the clients, in the order of their ids.
+
+The files are those that TFF's load_data downloads. HDF5: `<name>_train.h5` and
+`<name>_test.h5` with `examples/<client>/<column>`. SQLite: `<name>.sqlite`, or
+`.sqlite.lzma`, with the table `examples` of split_name, client_id and
+serialized_example_proto, a `tf.train.Example`.
 """
 
+import contextlib
+import lzma
 import os
 import pathlib
+import shutil
+import sqlite3
+import tempfile
+import threading
 from collections.abc import Iterator
+from typing import NamedTuple
 
 import numpy as np
 import tensorflow as tf
@@ -24,188 +36,312 @@ import tensorflow as tf
 from datasets import parsed_cache
 from datasets.leaf import celeba
 from datasets.leaf import femnist
+from datasets.leaf import files as leaf_files
 from datasets.leaf import shakespeare
-from datasets.leaf import tff_files
 from datasets.leaf import users as leaf_users
 from tff_xc import errors
 from tff_xc.data import client_data
+from tff_xc.data import hdf5
 from tff_xc.data import pool
 
 # Increase this when the arrays of a cache change.
-VERSION = 1
+VERSION = 2
+
+# In SQLite: names of the train and of the test split, and columns as
+# `tf.io.parse_example` takes them.
+_feature = tf.io.FixedLenFeature
+_SQLITE = {
+  'emnist': (
+    ('all_train', 'all_test'),
+    {
+      'pixels': _feature([28, 28], tf.float32),
+      'label': _feature([], tf.int64),
+    },
+  ),
+  'celeba': (
+    ('split_by_clients_train', 'split_by_clients_test'),
+    {
+      'image': _feature([84, 84, 3], tf.int64),
+      'smiling': _feature([], tf.int64),
+    },
+  ),
+  'shakespeare': (('train', 'test'), {'snippets': _feature([], tf.string)}),
+}
+
+
+class Client(NamedTuple):
+  """A client's examples of one split.
+
+  Attributes:
+    name: of the client.
+    part: 0 train, 1 test.
+    rows: int64 [k], where the examples are in the file.
+    where: the file and the client, for errors.
+  """
+
+  name: str
+  part: int
+  rows: np.ndarray
+  where: str
 
 
 def load_shakespeare(
-  data_dir: str | os.PathLike, *, min_examples: int = 64, test_examples: int = 0
+  data_dir: str | os.PathLike, **options
 ) -> client_data.FederatedDataset:
   """As `shakespeare.load`, of TFF's snippets.
 
   A client's snippets are joined by newlines, and then become windows as the
   texts of LEAF do.
   """
-  paths = tff_files.find('shakespeare', data_dir)
+  paths = leaf_files.find_tff('shakespeare', data_dir)
+
+  def texts() -> dict[str, str]:
+    found = {}
+    with opened('shakespeare', paths) as source:
+      for client in source.clients():
+        for snippet in source.read(client, 'snippets'):
+          line = snippet.decode('utf-8', 'replace') + '\n'
+          found[client.name] = found.get(client.name, '') + line
+    return found
+
   users, examples = shakespeare.from_texts(
-    'shakespeare-tff', list(paths), lambda: _texts(paths)
+    'shakespeare-tff', list(paths), lambda: texts().items()
   )
   return leaf_users.federated(
     'shakespeare-tff',
     shakespeare.NUM_CLASSES,
     examples,
     users,
-    leaf_users.split(users),
-    min_examples=min_examples,
-    test_examples=test_examples,
+    **options,
   )
-
-
-def _texts(paths: tuple[pathlib.Path, ...]) -> Iterator[tuple[str, str]]:
-  """Yields each client and its snippets, each with a newline."""
-  with tff_files.opened('shakespeare', paths) as source:
-    name, text = '', ''
-    for client in source.clients():
-      if client.name != name:
-        if name:
-          yield name, text
-        name, text = client.name, ''
-      for snippet in source.read(client, 'snippets'):
-        text += snippet.decode('utf-8', 'replace') + '\n'
-    if name:
-      yield name, text
 
 
 def load_emnist(
-  data_dir: str | os.PathLike, *, min_examples: int = 64, test_examples: int = 0
+  data_dir: str | os.PathLike, **options
 ) -> client_data.FederatedDataset:
   """As `femnist.load`, of TFF's EMNIST of 62 classes."""
-  paths = tff_files.find('emnist', data_dir)
+  paths = leaf_files.find_tff('emnist', data_dir)
 
-  arrays = femnist.in_fewest_bytes(
-    'emnist-tff',
-    paths[0],
-    parsed_cache.describe_files(VERSION, paths),
-    lambda store, convert: _store_emnist(store, paths, convert),
-  )
-  users = _users(arrays)
+  def fill(store, convert):
+    sizes: dict[str, int] = {}
+    with opened('emnist', paths) as source:
+      for client in source.clients():
+        x = source.read(client, 'pixels')
+        _check(client, 'pixels', x, [femnist.SIDE, femnist.SIDE], 'f')
+        if not ((x >= 0) & (x <= 1)).all():
+          raise errors.InputError(
+            f'{client.where}: a pixel is outside [0, 1]; download the file again'
+          )
+        store.append('x', convert(x))
+        y = _labels(source, client, 'label', femnist.NUM_CLASSES)
+        store.append('y', y)
+        sizes[client.name] = sizes.get(client.name, 0) + len(y)
+    leaf_users.put(store, paths[0], list(sizes), list(sizes.values()))
+
+  source = parsed_cache.describe_files(VERSION, paths)
+  arrays = femnist.in_fewest_bytes('emnist-tff', paths[0], source, fill)
   return leaf_users.federated(
     'emnist-tff',
     femnist.NUM_CLASSES,
-    femnist.pool_of(arrays['x'], arrays['y']),
-    users,
-    leaf_users.split(users),
-    min_examples=min_examples,
-    test_examples=test_examples,
+    femnist.pool_of(arrays),
+    leaf_users.of_arrays(arrays),
+    **options,
   )
-
-
-def _users(arrays) -> leaf_users.Users:
-  sizes = arrays['sizes']
-  names = [str(name) for name in arrays['names']]
-  return leaf_users.Users(names, np.cumsum(sizes) - sizes, sizes, None)
-
-
-def _store_emnist(store: parsed_cache.Store, paths, convert) -> None:
-  sizes: dict[str, int] = {}
-  with tff_files.opened('emnist', paths) as source:
-    for client in source.clients():
-      where = f'{paths[-1 if client.part else 0]}, client {client.name}'
-      x, y = (source.read(client, column) for column in ('pixels', 'label'))
-      _check(where, 'pixels', x, [femnist.SIDE, femnist.SIDE], 'f')
-      if not ((x >= 0) & (x <= 1)).all():
-        raise errors.InputError(
-          f'{where}: a pixel is outside [0, 1]; download the file again'
-        )
-      store.append('x', convert(x))
-      store.append('y', _labels(y, femnist.NUM_CLASSES, where))
-      sizes[client.name] = sizes.get(client.name, 0) + len(y)
-  _store_sizes(store, paths, sizes)
-
-
-def _store_sizes(store: parsed_cache.Store, paths, sizes) -> None:
-  if not sizes:
-    raise errors.InputError(
-      f'{paths[0]} has no clients of the splits that are used; download it again'
-    )
-  store.append('names', np.array(list(sizes), np.str_))
-  store.append('sizes', np.array(list(sizes.values()), np.int64))
-
-
-def _labels(y: np.ndarray, num_classes: int, where: str) -> np.ndarray:
-  _check(where, 'labels', y, [], 'biu')
-  errors.check_labels(y.astype(np.int64), num_classes, where)
-  return y.astype(np.int32)
-
-
-def _check(where: str, what: str, found: np.ndarray, shape, kinds: str) -> None:
-  if list(found.shape[1:]) != shape or found.dtype.kind not in kinds:
-    raise errors.InputError(
-      f'{where}: {what} are {found.dtype} {list(found.shape[1:])}, expected '
-      f'{shape}; give the file that TFF distributes'
-    )
 
 
 def load_celeba(
-  data_dir: str | os.PathLike, *, min_examples: int = 8, test_examples: int = 0
+  data_dir: str | os.PathLike, **options
 ) -> client_data.FederatedDataset:
   """As `celeba.load`, of TFF's files; images are read when they are used."""
-  paths = tff_files.find('celeba', data_dir)
-  source = tff_files.open_source('celeba', paths)
+  paths = leaf_files.find_tff('celeba', data_dir)
+  if paths[0].suffix == '.lzma':
+    raise errors.InputError(
+      f'{paths[0]} is packed, and its examples are read one by one; unpack it '
+      f'with: xz --format=lzma --decompress {paths[0].name}'
+    )
+  source = _opened('celeba', paths)
+
+  def fill(store):
+    clients = list(source.clients())
+    for client in clients:
+      y = _labels(source, client, 'smiling', celeba.NUM_CLASSES)
+      store.append('y', y)
+      store.append('rows', client.rows)
+    names = [client.name for client in clients]
+    if len(set(names)) < len(names):
+      raise errors.InputError(
+        f'{paths[0]}: clients are both in train and in test; give the files that '
+        'are split by clients'
+      )
+    sizes = [len(client.rows) for client in clients]
+    is_test = [client.part == 1 for client in clients]
+    leaf_users.put(store, paths[0], names, sizes, is_test=is_test)
+
   arrays = parsed_cache.arrays(
     parsed_cache.path(paths[0], 'celeba-tff'),
     parsed_cache.describe_files(VERSION, paths),
-    lambda store: _store_celeba(store, paths, source),
+    fill,
   )
-  is_test = arrays['part'] == 1
-  users = _users(arrays)._replace(is_test=is_test)
-  return leaf_users.federated(
-    'celeba-tff',
-    celeba.NUM_CLASSES,
-    _images(users, arrays, source, paths),
-    users,
-    leaf_users.split(users),
-    min_examples=min_examples,
-    test_examples=test_examples,
-  )
-
-
-def _store_celeba(store: parsed_cache.Store, paths, source) -> None:
-  clients, sizes = [], []
-  for client in source.clients():
-    where = f'{paths[-1 if client.part else 0]}, client {client.name}'
-    y = _labels(source.read(client, 'smiling'), celeba.NUM_CLASSES, where)
-    store.append('y', y)
-    store.append('rows', client.rows)
-    clients.append(client)
-    sizes.append(len(y))
-  names = [client.name for client in clients]
-  if len(set(names)) < len(names):
-    raise errors.InputError(
-      f'{paths[0]}: clients are both in train and in test; give the files that '
-      'are split by clients'
-    )
-  _store_sizes(store, paths, dict(zip(names, sizes, strict=True)))
-  store.append('part', np.array([client.part for client in clients], np.uint8))
-
-
-def _images(users, arrays, source, paths) -> pool.Pool:
-  """Returns the pool of images, of which each client's are read at once."""
+  users, rows = leaf_users.of_arrays(arrays), arrays['rows']
   shape = [celeba.SIDE, celeba.SIDE, 3]
-  rows, part = arrays['rows'], arrays['part']
 
   def read(numbers: np.ndarray) -> np.ndarray:
     x = np.empty([len(numbers), *shape], np.uint8)
     owners = np.searchsorted(users.starts, numbers, 'right') - 1
-    for user in np.unique(owners):
+    for user in np.unique(owners):  # Each one's are read at once.
       mine = np.flatnonzero(owners == user)
-      client = tff_files.Client(
-        users.names[user], int(part[user]), np.asarray(rows[numbers[mine]])
-      )
+      part = int(users.is_test[user])
+      name, places = users.names[user], np.asarray(rows[numbers[mine]])
+      client = Client(name, part, places, f'{paths[-part]}, client {name}')
       images = source.read(client, 'image')
-      where = f'{paths[-1 if client.part else 0]}, client {client.name}'
-      _check(where, 'images', images, shape, 'iu')
+      _check(client, 'images', images, shape, 'iu')
       x[mine] = images
     return x
 
   spec = tf.TensorSpec(shape, tf.uint8)
-  return pool.cached(
-    pool.Pool(np.asarray(arrays['y']), spec, read, files=paths), celeba.CACHE
+  images = pool.Pool(np.asarray(arrays['y']), spec, read, files=paths)
+  return leaf_users.federated(
+    'celeba-tff',
+    celeba.NUM_CLASSES,
+    pool.cached(images, celeba.CACHE),
+    users,
+    **options,
   )
+
+
+def _labels(source, client: Client, column: str, n: int) -> np.ndarray:
+  y = source.read(client, column)
+  _check(client, 'labels', y, [], 'biu')
+  errors.check_labels(y.astype(np.int64), n, client.where)
+  return y.astype(np.int32)
+
+
+def _check(client: Client, what: str, found, shape, kinds: str) -> None:
+  if list(found.shape[1:]) != shape or found.dtype.kind not in kinds:
+    raise errors.InputError(
+      f'{client.where}: {what} are {found.dtype} {list(found.shape[1:])}, '
+      f'expected {shape}; give the file that TFF distributes'
+    )
+
+
+@contextlib.contextmanager
+def opened(name: str, paths: tuple[pathlib.Path, ...]) -> Iterator:
+  """Opens what `find_tff` found; unpacks `.lzma` into a temporary file.
+
+  Yields:
+    An object with `clients()`, which yields each `Client`, sorted by name and then by
+    part, and `read(client, column)`, which any thread may call. Both raise
+    `errors.InputError` for damaged files.
+  """
+  if paths[0].suffix != '.lzma':
+    yield _opened(name, paths)
+    return
+  with tempfile.TemporaryDirectory() as folder:
+    unpacked = pathlib.Path(folder) / paths[0].stem
+    with (
+      _damage(paths[0]),
+      lzma.open(paths[0]) as packed,
+      unpacked.open('wb') as file,
+    ):
+      shutil.copyfileobj(packed, file)
+    yield _opened(name, (unpacked,))
+
+
+def _opened(name: str, paths: tuple[pathlib.Path, ...]):
+  if paths[0].suffix == '.h5':
+    return _Hdf5(paths)
+  return _Sqlite(paths[0], *_SQLITE[name])
+
+
+@contextlib.contextmanager
+def _damage(path: pathlib.Path) -> Iterator[None]:
+  """Turns what readers raise for damaged files into an InputError."""
+  try:
+    yield
+  except (errors.InputError, MemoryError):
+    raise
+  except Exception as e:  # They raise almost anything.
+    reason = str(e).splitlines()[0].split(' [Op:')[0]
+    raise errors.InputError(
+      f'{path} is damaged or has another form ({reason}); download it again'
+    ) from e
+
+
+class _Hdf5:
+  """The two files of a set; rows are places in a client's columns."""
+
+  def __init__(self, paths: tuple[pathlib.Path, ...]):
+    import h5py
+
+    self._paths, self._parts = paths, []
+    for path in paths:
+      with _damage(path):
+        file = h5py.File(path, 'r')
+        hdf5.check(file, path)
+        self._parts.append(file['examples'])
+
+  def clients(self) -> Iterator[Client]:
+    listed = []
+    for part, examples in enumerate(self._parts):
+      with _damage(self._paths[part]):
+        listed.extend((name, part) for name in examples)
+    for name, part in sorted(listed):
+      where = f'{self._paths[part]}, client {name}'
+      with _damage(self._paths[part]):
+        columns = self._parts[part][name].items()
+        sizes = {column: len(values) for column, values in columns}
+        rows = min(sizes.values())
+      if rows < max(sizes.values()):
+        raise errors.InputError(
+          f'{where}: the columns have different numbers of rows ({sizes}); '
+          'download the file again'
+        )
+      yield Client(name, part, np.arange(rows), where)
+
+  def read(self, client: Client, column: str) -> np.ndarray:
+    with _damage(self._paths[client.part]):
+      return self._parts[client.part][client.name][column][()][client.rows]
+
+
+class _Sqlite:
+  """The database of a set; rows are its row numbers."""
+
+  def __init__(self, path: pathlib.Path, splits: tuple[str, str], columns):
+    self._path, self._splits, self._columns = path, splits, columns
+    self._lock = threading.Lock()
+    with _damage(path):
+      self._database = sqlite3.connect(
+        f'{path.resolve().as_uri()}?mode=ro', uri=True, check_same_thread=False
+      )
+
+  def clients(self) -> Iterator[Client]:
+    with _damage(self._path), self._lock:
+      listed = self._database.execute(
+        'SELECT client_id, split_name, rowid FROM examples'
+        ' WHERE split_name IN (?, ?)',
+        self._splits,
+      ).fetchall()
+    rows: dict[tuple[str, int], list[int]] = {}
+    for name, split, row in listed:
+      if type(name) is not str:
+        raise errors.InputError(
+          f'{self._path}, row {row} of the table examples: client_id is '
+          f'{name!r}, expected text; download the file again'
+        )
+      rows.setdefault((name, self._splits.index(split)), []).append(row)
+    for (name, part), found in sorted(rows.items()):
+      where = f'{self._path}, client {name}'
+      yield Client(name, part, np.array(found, np.int64), where)
+
+  def read(self, client: Client, column: str) -> np.ndarray:
+    with _damage(self._path):
+      protos = []
+      for row in client.rows.tolist():
+        with self._lock:
+          [proto] = self._database.execute(
+            'SELECT serialized_example_proto FROM examples WHERE rowid = ?',
+            [row],
+          ).fetchone()
+        protos.append(proto)
+      form = {column: self._columns[column]}
+      return tf.io.parse_example(protos, form)[column].numpy()

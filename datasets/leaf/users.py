@@ -5,10 +5,10 @@ images or texts of all others are the test.
 """
 
 import os
-import pathlib
 import sys
 from collections.abc import Callable
 from collections.abc import Mapping
+from collections.abc import Sequence
 from typing import NamedTuple
 
 import numpy as np
@@ -24,10 +24,7 @@ from tff_xc.data import partition
 from tff_xc.data import pool as pool_lib
 
 # Increase this when the arrays of a cache change.
-VERSION = 1
-
-# Indices of the fields of `leaf_files.Files`.
-_TRAIN, _TEST, _ALL = range(3)
+VERSION = 2
 
 
 class Users(NamedTuple):
@@ -46,12 +43,55 @@ class Users(NamedTuple):
   is_test: np.ndarray | None
 
 
+def put(
+  store: parsed_cache.Store,
+  path: str | os.PathLike,
+  names: Sequence[str],
+  sizes: Sequence[int],
+  starts: Sequence[int] | None = None,
+  is_test: Sequence[bool] | None = None,
+) -> None:
+  """Puts users into a store, for `of_arrays`; fields are those of `Users`.
+
+  Without `starts`, users have their examples in their order. `path` is named in
+  errors: there is no example; a name ends in NUL, which NumPy drops.
+  """
+  if not sum(sizes):
+    raise errors.InputError(
+      f'{path}: there are no examples of any user; get the file again'
+    )
+  stored = np.array(names, np.str_)
+  if stored.tolist() != list(names):
+    raise errors.InputError(
+      f'{path}: a name of a user ends in NUL; rename the user'
+    )
+  sizes = np.array(sizes, np.int64)
+  store.append('names', stored)
+  store.append('sizes', sizes)
+  store.append(
+    'starts',
+    np.cumsum(sizes) - sizes if starts is None else np.array(starts, np.int64),
+  )
+  if is_test is not None:
+    store.append('is_test', np.array(is_test, bool))
+
+
+def of_arrays(arrays: Mapping[str, np.ndarray]) -> Users:
+  """Returns the users of arrays among which `put` has put them."""
+  return Users(
+    arrays['names'].tolist(),
+    arrays['starts'],
+    arrays['sizes'],
+    arrays.get('is_test'),
+  )
+
+
 def read_json(
   place: str | os.PathLike,
   found: leaf_files.Files,
   form: str,
   parse: Callable[[list, list, str], Mapping[str, np.ndarray]],
-) -> tuple[Users, Mapping[str, np.ndarray]]:
+) -> Mapping[str, np.ndarray]:
   """Reads JSON files through the cache, one user's data at a time.
 
   Args:
@@ -61,92 +101,52 @@ def read_json(
     parse: (x, y, `<file>, user <name>`) -> arrays with a row an example.
 
   Returns:
-    The users, and the arrays with the rows of all users.
-
-  Raises:
-    errors.InputError: as `json_users.read` and `parse`; a user is in two files
-      of one part; there is no user.
+    The arrays with the rows of all users, and those of `put`.
   """
-  arrays = parsed_cache.arrays(
+  return parsed_cache.arrays(
     parsed_cache.path(place, form),
     describe(found),
     lambda store: fill(store, found, parse),
   )
-  return of_arrays(arrays), arrays
 
 
 def describe(found: leaf_files.Files) -> dict:
   """Describes JSON files and their parts as a `source` of a cache."""
-  listed = _listed(found)
+  paths = [path for part in found for path in part]
   return parsed_cache.describe_files(
-    VERSION, [path for _, path in listed], parts=[part for part, _ in listed]
+    VERSION, paths, parts=[len(part) for part in found]
   )
-
-
-def of_arrays(arrays: Mapping[str, np.ndarray]) -> Users:
-  """Returns the users of arrays that `fill` has made."""
-  part = arrays['part']
-  return Users(
-    [str(name) for name in arrays['names']],
-    arrays['starts'],
-    arrays['sizes'],
-    None if part[0] == _ALL else part == _TEST,
-  )
-
-
-def _listed(found: leaf_files.Files) -> list[tuple[int, pathlib.Path]]:
-  return [(part, path) for part, paths in enumerate(found) for path in paths]
 
 
 def fill(
   store: parsed_cache.Store, found: leaf_files.Files, parse: Callable
 ) -> None:
   """Reads JSON files into a store, see `read_json`."""
-  listed = _listed(found)
-  places: dict = {}  # (part, user) -> (file, start, size), in the users' order
-  total = 0
-  for part, path in listed:
+  users, total = [], 0
+  for is_test, paths in ((False, found.train or found.all), (True, found.test)):
     spans = {}
 
-    def add(name, x, y, part=part, path=path, spans=spans):
+    def add(where, name, x, y, spans=spans):
       nonlocal total
-      if (part, name) in places:
-        raise errors.InputError(
-          f'{path}, user {name!r} is also in {places[part, name][0]}; keep one '
-          'of the two'
-        )
       if y:
-        for key, rows in parse(x, y, f'{path}, user {name!r}').items():
+        for key, rows in parse(x, y, where).items():
           store.append(key, rows)
-      spans[name] = total, len(y)
+      spans[name] = len(y), total
       total += len(y)
 
-    for name in json_users.read(path, add):
-      places[part, name] = path, *spans[name]
-  if not total:
-    raise errors.InputError(
-      f'{listed[0][1]}: there are no examples of any user; make the file again '
-      "with LEAF's preprocess.sh"
-    )
-  store.append('names', np.array([name for _, name in places], np.str_))
-  store.append('part', np.array([part for part, _ in places], np.uint8))
-  _, starts, sizes = zip(*places.values(), strict=True)
-  store.append('starts', np.array(starts, np.int64))
-  store.append('sizes', np.array(sizes, np.int64))
+    names = json_users.read_all(paths, add)
+    users += [(name, *spans[name], is_test) for name in names]
+  names, sizes, starts, is_test = (
+    zip(*users, strict=True) if users else [()] * 4
+  )
+  where = found.folder
+  put(store, where, names, sizes, starts, None if found.all else is_test)
 
 
 def labels(y: list, num_classes: int, where: str, kinds=(int,)) -> np.ndarray:
-  """Returns a user's labels, int32 [k].
+  """Returns a user's labels, int32 [k]: whole numbers in [0, num_classes).
 
-  Args:
-    y: as in the JSON.
-    num_classes: n.
-    where: `<file>, user <name>`, for errors.
-    kinds: the types that a label may have; its value is whole in any case.
-
-  Raises:
-    errors.InputError: a label has another type, is not whole, or is not in
-      [0, n).
+  `kinds` are the types that they may have in the JSON.
   """
   for number, label in enumerate(y, 1):
     if type(label) not in kinds or not (
@@ -166,6 +166,11 @@ def shown(value) -> str:
   return text if len(text) <= 40 else text[:37] + '...'
 
 
+def say(sentence: str) -> None:
+  """Tells the user something about the data, on stderr."""
+  print(sentence, file=sys.stderr)
+
+
 def split(users: Users, least: int = 0) -> tuple[np.ndarray, np.ndarray]:
   """Returns the indices of training and of test users, int64.
 
@@ -183,11 +188,11 @@ def federated(
   num_classes: int,
   pool: pool_lib.Pool,
   users: Users,
-  parts: tuple[np.ndarray, np.ndarray],
   *,
+  least: int = 0,
   min_examples: int = 1,
   test_examples: int = 0,
-  left_out: np.ndarray | None = None,
+  left_out: Sequence[int] = (),
   exact: bool = True,
 ) -> client_data.FederatedDataset:
   """Makes the training users clients, and pools the test users' examples.
@@ -197,7 +202,7 @@ def federated(
     num_classes: n.
     pool: the examples of all users.
     users: who has which.
-    parts: the indices of training and of test users, from `split`.
+    least: as of `split`.
     min_examples: training and test users with fewer examples are dropped; how
       many is said on stderr.
     test_examples: the test is a uniform sample of this size of the pooled
@@ -209,10 +214,29 @@ def federated(
     errors.InputError: no training user or no test user has `min_examples`.
   """
   kept = np.ones(len(pool), bool)
-  if left_out is not None:
-    kept[left_out] = False
-  train, test = (_owned(users, part, kept, min_examples) for part in parts)
-  _check_remaining(name, parts, (train, test), min_examples)
+  kept[np.array(left_out, np.int64)] = False
+  parts = split(users, least)
+  owned = []
+  for who, part in zip(('training', 'test'), parts, strict=True):
+    if not len(part):
+      raise errors.InputError(
+        f'{name}: the split leaves no {who} user ({len(parts[0]):,} to train, '
+        f'{len(parts[1]):,} to test); give data of more users'
+      )
+    owned.append(_owned(users, part, kept, max(min_examples, 1)))
+    if not owned[-1]:
+      raise errors.InputError(
+        f'{name}: none of {len(part):,} {who} users has {min_examples} '
+        'examples; lower --min_examples, or give data of more users'
+      )
+  train, test = owned
+  few = [len(part) - len(own) for part, own in zip(parts, owned, strict=True)]
+  if any(few):
+    say(
+      f'{name}: left out {few[0]:,} of {len(parts[0]):,} training users and '
+      f'{few[1]:,} of {len(parts[1]):,} test users, who have fewer than '
+      f'{min_examples} examples'
+    )
   held_out = hold_out.sample(np.concatenate(list(test.values())), test_examples)
   is_held_out = np.zeros(len(pool), bool)
   is_held_out[held_out] = True
@@ -228,39 +252,6 @@ def federated(
   )
 
 
-def _check_remaining(name: str, parts, remaining, min_examples: int) -> None:
-  """Says how many users of each part were dropped; refuses an empty part."""
-  for who, part, remain in zip(
-    ('training', 'test'), parts, remaining, strict=True
-  ):
-    if not len(part):
-      raise errors.InputError(
-        f'{name}: the split leaves no {who} user '
-        f'({len(parts[0]):,} to train, {len(parts[1]):,} to test); give data of '
-        'more users'
-      )
-    if not remain:
-      raise errors.InputError(
-        f'{name}: none of {len(part):,} {who} users has {min_examples} '
-        'examples; lower --min_examples, or give data of more users'
-      )
-  dropped = [
-    len(part) - len(remain)
-    for part, remain in zip(parts, remaining, strict=True)
-  ]
-  if any(dropped):
-    say(
-      f'{name}: left out {dropped[0]:,} of {len(parts[0]):,} training users and '
-      f'{dropped[1]:,} of {len(parts[1]):,} test users, who have fewer than '
-      f'{min_examples} examples'
-    )
-
-
-def say(sentence: str) -> None:
-  """Tells the user something about the data, on stderr."""
-  print(sentence, file=sys.stderr)
-
-
 def _owned(
   users: Users, part: np.ndarray, kept: np.ndarray, least: int
 ) -> dict[str, np.ndarray]:
@@ -269,6 +260,6 @@ def _owned(
   for user in part:
     start = users.starts[user]
     mine = start + np.flatnonzero(kept[start : start + users.sizes[user]])
-    if len(mine) >= max(least, 1):
+    if len(mine) >= least:
       found[users.names[user]] = mine
   return found

@@ -8,8 +8,6 @@ costs time in proportion to its number of examples.
 """
 
 import functools
-import os
-import pathlib
 from collections.abc import Iterator
 from typing import NamedTuple
 
@@ -18,8 +16,6 @@ import scipy.sparse
 
 from datasets.procedural import glyph_strokes
 from datasets.splits import by_class
-from datasets.xc import headers as xc_headers
-from datasets.xc import write as xc_write
 from tff_xc import errors
 from tff_xc.data import client_data
 from tff_xc.data import pool
@@ -36,6 +32,21 @@ _SIZE, _NUM_LABELS, _LABEL, _WORD = range(4)
 _CHUNK = 8192
 # Of at most so many examples, features are kept: 130 MB with 61 words each.
 _KEPT = 2**18
+
+
+# The least and the most of each option.
+_RANGES = {
+  'num_classes': (2, 10**7),
+  'num_features': (16, 2**31 - 1),
+  'examples_per_class': (0.001, 10**6),
+  'test_examples': (0, 10**8),
+  'labels_per_example': (1, 20),
+  'words_per_example': (1, 10_000),
+  'words_per_class': (1, 10_000),
+  'own_words': (0, 1),
+  'skew': (0, 3),
+  'seed': (0, 2**63 - 1),
+}
 
 
 class Options(NamedTuple):
@@ -116,32 +127,6 @@ def load(
   )
 
 
-def write(folder: str | os.PathLike, name: str, **options) -> None:
-  """Writes `<name>_train.txt` and `<name>_test.txt` for `xc_text` to read.
-
-  In these files training examples have all their labels.
-
-  Args:
-    folder: an existing folder.
-    name: the beginning of the files' names.
-    **options: fields of `Options`.
-  """
-  words = Words(Options(**options))
-  for name_of_part, part, total in (
-    ('train', TRAIN, len(words.train_labels)),
-    ('test', TEST, words.options.test_examples),
-  ):
-    header = xc_headers.Header(
-      total, words.options.num_features, words.options.num_classes
-    )
-    parts = (
-      (words.features(part, numbers), words.label_sets(part, numbers))
-      for numbers in _chunks(np.arange(total))
-    )
-    path = pathlib.Path(folder) / f'{name}_{name_of_part}.txt'
-    xc_write.write(path, header, parts, digits=6)
-
-
 class Words:
   """Draws examples by their part, `TRAIN` or `TEST`, and their numbers.
 
@@ -153,9 +138,18 @@ class Words:
   """
 
   def __init__(self, options: Options):
-    _check(options)
-    self.options = options
     n = options.num_classes
+    for name, (low, high) in _RANGES.items():
+      if not low <= (value := getattr(options, name)) <= high:
+        raise errors.InputError(
+          f'{name} is {value}; sparse-words takes {low} to {high} here'
+        )
+    if n * options.examples_per_class > 10**9:
+      raise errors.InputError(
+        f'num_classes is {n} and examples_per_class {options.examples_per_class};'
+        ' sparse-words takes 10^9 examples at most'
+      )
+    self.options = options
     share = np.arange(1, n + 1, dtype=np.float64) ** -options.skew
     share = np.cumsum(share) / share.sum()
     total = max(round(n * options.examples_per_class), 1)
@@ -292,31 +286,3 @@ def _chunks(numbers: np.ndarray) -> Iterator[np.ndarray]:
   """Yields one chunk or more; without numbers, one without numbers."""
   for start in range(0, max(len(numbers), 1), _CHUNK):
     yield numbers[start : start + _CHUNK]
-
-
-_RANGES = {
-  'num_classes': (2, 10**7),
-  'num_features': (16, 2**31 - 1),
-  'examples_per_class': (0.001, 10**6),
-  'test_examples': (0, 10**8),
-  'labels_per_example': (1, 20),
-  'words_per_example': (1, 10_000),
-  'words_per_class': (1, 10_000),
-  'own_words': (0, 1),
-  'skew': (0, 3),
-  'seed': (0, 2**63 - 1),
-}
-
-
-def _check(options: Options) -> None:
-  for name, (low, high) in _RANGES.items():
-    value = getattr(options, name)
-    if not low <= value <= high:
-      raise errors.InputError(
-        f'{name} is {value}; sparse-words takes {low} to {high} here'
-      )
-  if options.num_classes * options.examples_per_class > 10**9:
-    raise errors.InputError(
-      f'num_classes is {options.num_classes} and examples_per_class '
-      f'{options.examples_per_class}; sparse-words takes 10^9 examples at most'
-    )

@@ -282,11 +282,11 @@ def _numbered(
 
 
 def _xc(path: pathlib.Path) -> listing_lib.Listing:
-  from datasets.xc import cache as xc_cache
+  from datasets.xc import text as xc_text
 
   def labels(file):
     form = 'labels' if re.search('_x_y', file.name.lower()) else 'examples'
-    return xc_cache.read(file, form).labels
+    return xc_text.read(file, form).labels
 
   train = labels(path)
   check_classes(train.shape[1], f'{path}, line 1')

@@ -4,9 +4,6 @@ A training example keeps one of its labels, drawn uniformly once; examples
 without a label are left out. Clients are classes (`by_class`). A class
 that no example drew has no client. Test examples keep all their labels. FedAwS
 (Yu et al., ICML 2020) and FedSS use these sets in this way.
-
-`xc_text` describes the files' form, and `xc_sets.find` their places. They are
-parsed once and then mapped from the user's cache (`xc_cache`).
 """
 
 import os
@@ -17,9 +14,8 @@ import numpy as np
 import scipy.sparse
 
 from datasets.splits import by_class
-from datasets.xc import cache as xc_cache
-from datasets.xc import headers as xc_headers
-from datasets.xc import sets as xc_sets
+from datasets.xc import sets
+from datasets.xc import text
 from tff_xc.data import client_data
 from tff_xc.data import partition as partition_lib
 from tff_xc.data import pool
@@ -35,6 +31,16 @@ class Part(NamedTuple):
   features: scipy.sparse.csr_matrix
   labels: scipy.sparse.csr_matrix
 
+  def some(self, rows: np.ndarray | slice) -> 'Part':
+    """Returns some of the examples."""
+    return Part(self.features[rows], self.labels[rows])
+
+
+def read(paths: tuple[pathlib.Path, ...]) -> Part:
+  """Returns a part: of one file of examples, or of features and of labels."""
+  tables = [text.read(path, form) for path, form in sets.forms(paths)]
+  return Part(tables[0].features, tables[-1].labels)
+
 
 def load(
   name: str,
@@ -43,13 +49,13 @@ def load(
   label_seed: int = 0,
   classes_per_client: int = 1,
   clients_per_class: int = 1,
-  counts: xc_sets.Counts | None = None,
+  counts: sets.Counts | None = None,
 ) -> client_data.FederatedDataset:
   """Loads a set; its features are mapped from the cache.
 
   Args:
-    name: one of `xc_sets.SETS`.
-    data_dir: the directory of the files, see `xc_sets.find`.
+    name: one of `sets.SETS`.
+    data_dir: the directory of the files, see `sets.find`.
     label_seed: determines the label that a training example keeps, and the
       classes of a client. It is not the seed of a run.
     classes_per_client: random classes of each client.
@@ -66,16 +72,14 @@ def load(
     errors.InputError: files are missing, damaged, or have other counts; an
       argument is out of its range.
   """
-  files = xc_headers.find(name, data_dir, counts)
-  known = xc_sets.SETS[name]
+  parts = map(read, sets.find(name, data_dir, counts))
   return federated(
     name,
-    read(files.train),
-    read(files.test),
+    *parts,
     label_seed=label_seed,
     classes_per_client=classes_per_client,
     clients_per_class=clients_per_class,
-    constants=(known.a, known.b),
+    constants=(sets.SETS[name].a, sets.SETS[name].b),
   )
 
 
@@ -87,21 +91,11 @@ def federated(
   label_seed: int,
   classes_per_client: int,
   clients_per_class: int,
-  constants: tuple[float, float] = (0.55, 1.5),
+  constants: tuple[float, ...] = (),
 ) -> client_data.FederatedDataset:
-  """Returns federated data of a training and a test part.
+  """As `load`, of parts that are read; the test may be None.
 
-  Args:
-    name: of the set.
-    train: the training part; an example keeps one label.
-    test: the test part, whose examples keep all labels; or None.
-    label_seed: as in `load`.
-    classes_per_client: as in `load`.
-    clients_per_class: as in `load`.
-    constants: a and b of the propensities.
-
-  Raises:
-    errors.InputError: an argument is out of its range.
+  `constants` are a and b of the propensities; none: the usual ones.
   """
   labels = sample_labels(train.labels, label_seed)
   clients = by_class.partition(
@@ -120,42 +114,29 @@ def with_clients(
   test: Part | None,
   labels: np.ndarray,
   clients: partition_lib.Partition,
-  constants: tuple[float, float] = (0.55, 1.5),
+  constants: tuple[float, ...] = (),
 ) -> client_data.FederatedDataset:
-  """Returns federated data whose labels and clients are known.
+  """As `federated`, of known labels and clients.
 
-  Args:
-    name: as in `federated`.
-    train: as in `federated`.
-    test: as in `federated`.
-    labels: int32 [N], the label that each training example keeps; -1: it is no
-      client's.
-    clients: of the examples that keep a label, which are numbered anew.
-    constants: as in `federated`.
+  `labels`, int32 [N], are what each training example keeps, -1 if it is no client's;
+  `clients` have the examples that keep a label, which are numbered anew.
   """
   examples, num_classes = train.labels.shape
   labelled = pool.in_memory(train.features, labels)
   if labels.min(initial=0) < 0:
     labelled = labelled.subset(np.flatnonzero(labels >= 0))
+  counts = np.bincount(train.labels.indices, minlength=num_classes)
   return client_data.FederatedDataset(
     name=name,
     num_classes=num_classes,
     train=client_data.PartitionedClientData(labelled, clients),
     test=None if test is None else pool.in_memory(*test),
-    propensity=sparse.Propensity(
-      np.bincount(train.labels.indices, minlength=num_classes),
-      examples,
-      *constants,
-    ),
+    propensity=sparse.Propensity(counts, examples, *constants),
   )
 
 
 def sample_labels(label_sets: scipy.sparse.csr_matrix, seed: int) -> np.ndarray:
-  """Draws one label of each example, uniformly.
-
-  Returns:
-    int32 [N]; -1 for an example without labels.
-  """
+  """Draws one label of each example, uniformly: int32 [N], -1 where none is."""
   sizes = np.diff(label_sets.indptr)
   random = np.random.default_rng([seed, _LABELS])
   chosen = random.integers(0, np.maximum(sizes.astype(np.int64), 1))
@@ -163,9 +144,3 @@ def sample_labels(label_sets: scipy.sparse.csr_matrix, seed: int) -> np.ndarray:
   some = np.flatnonzero(sizes)
   labels[some] = label_sets.indices[label_sets.indptr[some] + chosen[some]]
   return labels
-
-
-def read(paths: tuple[pathlib.Path, ...]) -> Part:
-  """Returns a part: of one file of examples, or of features and of labels."""
-  tables = [xc_cache.read(path, form) for path, form in xc_headers.forms(paths)]
-  return Part(tables[0].features, tables[-1].labels)

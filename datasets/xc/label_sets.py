@@ -1,8 +1,7 @@
 """Multi-label sets whose training examples keep all their labels (FedMLH).
 
 Features may be hashed to fewer. Clients are made by frequent labels
-(`datasets.splits.frequent_labels`). Elsewhere in this package (`clients`), a
-training example keeps one of its labels, as in FedAwS.
+(`datasets.splits.frequent_labels`).
 """
 
 import os
@@ -13,8 +12,7 @@ import scipy.sparse
 
 from datasets.splits import frequent_labels
 from datasets.xc import clients
-from datasets.xc import headers as xc_headers
-from datasets.xc import sets as xc_sets
+from datasets.xc import sets
 from tff_xc.data import client_data
 from tff_xc.data import hashing
 from tff_xc.data import pool
@@ -54,24 +52,17 @@ def load(
   name: str,
   data_dir: str | os.PathLike,
   options: Options,
-  counts: xc_sets.Counts | None = None,
+  counts: sets.Counts | None = None,
 ) -> client_data.FederatedDataset:
-  """Loads a set of the Extreme Classification Repository.
-
-  Args:
-    name: one of `xc_sets.SETS`.
-    data_dir: the directory of the files, see `xc_sets.find`.
-    options: how it becomes federated data.
-    counts: the counts that the files must have; None: those of the set.
+  """Loads a set; arguments other than `options` are those of `sets.find`.
 
   Raises:
     errors.InputError: files are missing, damaged, or have other counts; too few
       labels or examples for so many clients.
   """
-  files = xc_headers.find(name, data_dir, counts)
-  known = xc_sets.SETS[name]
-  parts = map(clients.read, (files.train, files.test))
-  return federated(name, *parts, options, known.a, known.b)
+  parts = map(clients.read, sets.find(name, data_dir, counts))
+  known = sets.SETS[name]
+  return federated(name, *parts, options, (known.a, known.b))
 
 
 def federated(
@@ -79,25 +70,20 @@ def federated(
   train: clients.Part,
   test: clients.Part | None,
   options: Options,
-  a: float = 0.55,
-  b: float = 1.5,
+  constants: tuple[float, ...] = (),
 ) -> client_data.FederatedDataset:
-  """Returns federated data of a training and a test part.
+  """As `load`, of parts that are read; the test may be None.
 
-  Args:
-    name: of the set.
-    train: the training part.
-    test: the test part, or None.
-    options: how it becomes federated data.
-    a: of the propensities.
-    b: of the propensities.
-
-  Raises:
-    errors.InputError: too few labels or examples for so many clients.
+  `constants` are a and b of the propensities; none: the usual ones.
   """
   held_out = None
   if options.validation:
-    train, held_out = _split(train, options)
+    size = train.labels.shape[0]
+    random = np.random.default_rng([options.seed, _VALIDATION])
+    held = np.zeros(size, bool)
+    count = max(1, round(options.validation * size))
+    held[random.choice(size, count, replace=False)] = True
+    train, held_out = train.some(~held), train.some(held)
   # The published code does not count the label 0 that it reads where none is.
   label_counts = np.bincount(
     train.labels.indices, minlength=train.labels.shape[1]
@@ -105,7 +91,9 @@ def federated(
   if options.published_reading:
     train = _without_labels_as_zero(train)
     held_out = held_out and _without_labels_as_zero(held_out)
-    test = test and _whole_batches(_without_labels_as_zero(test))
+    if test:
+      whole = test.labels.shape[0] // _TEST_BATCH * _TEST_BATCH
+      test = _without_labels_as_zero(test).some(slice(whole))
   partition = frequent_labels.partition(
     train.labels,
     num_clients=options.num_clients,
@@ -113,37 +101,19 @@ def federated(
     counts=label_counts,
     seed=[options.seed, _CLIENTS],
   )
-  examples, num_classes = train.labels.shape
   as_pool = lambda part: pool.in_memory(
     hashed_features(part.features, options.hashed_features), part.labels
   )
-  train_pool = as_pool(train)
   return client_data.FederatedDataset(
     name=name,
-    num_classes=num_classes,
-    train=client_data.PartitionedClientData(train_pool, partition),
+    num_classes=train.labels.shape[1],
+    train=client_data.PartitionedClientData(as_pool(train), partition),
     test=test and as_pool(test),
     validation=held_out and as_pool(held_out),
-    propensity=sparse.Propensity(label_counts, examples, a, b),
+    propensity=sparse.Propensity(
+      label_counts, train.labels.shape[0], *constants
+    ),
   )
-
-
-def _whole_batches(part: clients.Part) -> clients.Part:
-  whole = part.labels.shape[0] // _TEST_BATCH * _TEST_BATCH
-  return clients.Part(part.features[:whole], part.labels[:whole])
-
-
-def _split(
-  train: clients.Part, options: Options
-) -> tuple[clients.Part, clients.Part]:
-  """Returns (the examples for training, those for validation), in order."""
-  size = train.labels.shape[0]
-  random = np.random.default_rng([options.seed, _VALIDATION])
-  is_held_out = np.zeros(size, bool)
-  count = max(1, round(options.validation * size))
-  is_held_out[random.choice(size, count, replace=False)] = True
-  some = lambda rows: clients.Part(train.features[rows], train.labels[rows])
-  return some(~is_held_out), some(is_held_out)
 
 
 def hashed_features(
@@ -151,9 +121,7 @@ def hashed_features(
 ) -> scipy.sparse.csr_matrix:
   """Returns [N, size]: values of features in one bucket are added, unsigned.
 
-  Args:
-    features: float32 [N, D].
-    size: the number of buckets; 0 returns the features as they are.
+  A size of 0 returns the features, float32 [N, D], as they are.
   """
   if not size:
     return features

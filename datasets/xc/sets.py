@@ -1,27 +1,41 @@
-"""The known sets of the Extreme Classification Repository, and their files.
+"""The known sets of the Extreme Classification Repository: files, headers, counts.
 
 Bhatia et al.: The extreme classification repository, 2016,
 http://manikvarma.org/downloads/XC/XMLRepository.html.
+
+Importing this imports neither NumPy nor TensorFlow; `datasets.xc.text` reads the
+files, whose forms it describes.
 """
 
+import codecs
 import dataclasses
 import os
 import pathlib
 from collections.abc import Iterator
 from collections.abc import Mapping
+from typing import BinaryIO
+from typing import NamedTuple
 
+from datasets import zip_members
 from tff_xc import errors
+
+# The numbers of a file's first line.
+FORMS = {'examples': 'N D L', 'features': 'N D', 'labels': 'N L'}
+LARGEST = 2**31 - 1  # Of numbers in a file.
+ADVICE = 'check its permissions, or download it again'
+
+
+class Header(NamedTuple):
+  """N, D and L of a file's first line; what the file lacks is 0."""
+
+  num_examples: int
+  num_features: int
+  num_labels: int
 
 
 @dataclasses.dataclass(frozen=True)
 class Counts:
-  """The counts of a complete copy; a copy with other counts is refused.
-
-  Attributes:
-    train, test: numbers of examples, including those without labels.
-    features: D.
-    labels: L.
-  """
+  """The counts of a complete copy, with examples without labels."""
 
   train: int
   test: int
@@ -86,26 +100,17 @@ SETS: Mapping[str, KnownSet] = {
 }
 
 
-@dataclasses.dataclass(frozen=True)
-class Files:
-  """The files of a set.
-
-  Attributes:
-    train: one file of examples, or a file of features and one of labels.
-    test: likewise.
-  """
+class Files(NamedTuple):
+  """The files of each part: one of examples, or one of features and one of labels."""
 
   train: tuple[pathlib.Path, ...]
   test: tuple[pathlib.Path, ...]
 
 
-_PAIRS = tuple(
-  (f'{part}_X_Xf.txt', f'{part}_X_Y.txt') for part in ('trn', 'tst')
-)
-
-
-def find(name: str, data_dir: str | os.PathLike) -> Files:
-  """Finds the files of a set without opening them.
+def find(
+  name: str, data_dir: str | os.PathLike, counts: Counts | None = None
+) -> Files:
+  """Finds the files of a set and reads their first lines.
 
   They lie in `data_dir`, in `data_dir/xc`, or in a folder of one of these with
   the name of the set. They are `<set>_train.txt` and `<set>_test.txt`. In a
@@ -116,41 +121,94 @@ def find(name: str, data_dir: str | os.PathLike) -> Files:
   Args:
     name: a key of `SETS`.
     data_dir: the directory of all data.
+    counts: the counts that the files must have; None: those of the set.
 
   Raises:
-    errors.InputError: there is no set of that name; a file is missing.
+    errors.InputError: there is no set of that name; a file is missing or has
+      other counts.
   """
   if name not in SETS:
     raise errors.InputError(
       f'no set is named {name!r}; there are {", ".join(SETS)}'
     )
-  names, data_dir = SETS[name].names, pathlib.Path(data_dir)
-  own, shared = [], []
-  for place in (data_dir / 'xc', data_dir):
-    own.extend(_folders(place, names))
-    shared.append(place)
-  if data_dir.resolve().name.lower() in names:
-    own.append(data_dir)
-  partly = None
-  for folder, wanted in _wanted(own, shared, names):
-    present = _files(folder)
-    found = [tuple(_pick(folder, present, n) for n in part) for part in wanted]
-    missing = [
-      n
-      for n, f in zip(sum(wanted, ()), sum(found, ()), strict=True)
-      if f is None
-    ]
-    if not missing:
-      return Files(*found)
-    if len(missing) < len(sum(wanted, ())) and partly is None:
-      partly = folder, missing
-  if partly:
+  files = _found(name, pathlib.Path(data_dir))
+  counts = counts or SETS[name].counts
+  for part in ('train', 'test'):
+    wanted = (getattr(counts, part), counts.features, counts.labels)
+    for path, form in forms(getattr(files, part)):
+      header = read_header(path, form)
+      for noun, found, want in zip(FORMS, header, wanted, strict=True):
+        if found != want and (form in ('examples', noun) or noun == 'examples'):
+          raise errors.InputError(
+            f'{path}, line 1: found {found:,} {noun}, expected {want:,}; this is'
+            ' another version of the set, get the one of these counts'
+          )
+  return files
+
+
+def forms(
+  paths: tuple[pathlib.Path, ...],
+) -> Iterator[tuple[pathlib.Path, str]]:
+  """Returns the form of each file of a part."""
+  names = ('examples',) if len(paths) == 1 else ('features', 'labels')
+  return zip(paths, names, strict=True)
+
+
+def read_header(path: str | os.PathLike, form: str = 'examples') -> Header:
+  """Reads a file's first line; InputError: it is missing, damaged or another's."""
+  with open_file(path) as file:
+    return parse_header(file, path, form)
+
+
+def open_file(path: str | os.PathLike) -> BinaryIO:
+  """Opens a text file of the repository; raises InputError if there is none."""
+  path = pathlib.Path(path)
+  if not path.is_file():
     raise errors.InputError(
-      f'{partly[0]} has only a part of {name}: {" and ".join(partly[1])} '
-      f'{"is" if len(partly[1]) == 1 else "are"} missing; put them there'
+      f'{path} is no file; give a text file of the Extreme Classification '
+      'Repository'
     )
+  with zip_members.readable(path, ADVICE):
+    return zip_members.open_bytes(path)
+
+
+def parse_header(file: BinaryIO, path, form: str) -> Header:
+  """Reads the first line of an open file; see `read_header`."""
+  with zip_members.readable(path, ADVICE):
+    line = file.readline(200).removeprefix(codecs.BOM_UTF8)
+  fields, names = line.split(), FORMS[form].split()
+  if (
+    len(fields) != len(names)
+    or not all(field.isdigit() for field in fields)
+    or max(map(int, fields)) > LARGEST
+  ):
+    shown = line.rstrip().decode('utf-8', 'backslashreplace')[:60]
+    raise errors.InputError(
+      f'{path}, line 1: expected the header {FORMS[form]!r} ({len(names)} whole '
+      f'numbers below 2^31), found {shown!r}; give a file of the Extreme '
+      f'Classification Repository that holds {form}'
+    )
+  numbers = dict(zip(names, map(int, fields), strict=True))
+  return Header(*(numbers.get(name, 0) for name in 'NDL'))
+
+
+def _found(name: str, data_dir: pathlib.Path) -> Files:
+  names = SETS[name].names
+  partly = ''
+  for folder, wanted in _places(data_dir, names):
+    there = {p.name.lower(): p for p in _entries(folder) if p.is_file()}
+    of_name = lambda n, there=there: there.get(n, there.get(f'{n}.gz'))
+    missing = [n for part in wanted for n in part if of_name(n.lower()) is None]
+    if not missing:
+      return Files(*(tuple(of_name(n.lower()) for n in p) for p in wanted))
+    if len(missing) < sum(map(len, wanted)) and not partly:
+      partly = (
+        f'{folder} has only a part of {name}: {" and ".join(missing)} '
+        f'{"is" if len(missing) == 1 else "are"} missing; put them there'
+      )
   raise errors.InputError(
-    f'no {name} in {data_dir}: looked there and in {data_dir / "xc"} for '
+    partly
+    or f'no {name} in {data_dir}: looked there and in {data_dir / "xc"} for '
     f'{" or ".join(n + "_train.txt" for n in names)}, and for a folder '
     f'{" or ".join(names)} with one of these, train.txt or trn_X_Xf.txt (and '
     'the like for the test); get the files from '
@@ -159,31 +217,25 @@ def find(name: str, data_dir: str | os.PathLike) -> Files:
   )
 
 
-def _wanted(own, shared, names) -> Iterator:
+def _places(data_dir: pathlib.Path, names) -> Iterator:
   """Yields folders with the names of train and test files to look for."""
+  shared = [data_dir / 'xc', data_dir]
+  own = [
+    folder
+    for place in shared
+    for folder in sorted(_entries(place))
+    if folder.name.lower() in names and folder.is_dir()
+  ]
+  if data_dir.resolve().name.lower() in names:
+    own.append(data_dir)
+  pairs = [(f'{p}_X_Xf.txt', f'{p}_X_Y.txt') for p in ('trn', 'tst')]
   for folder in own:
-    yield folder, _PAIRS
-    yield folder, (('train.txt',), ('test.txt',))
+    yield folder, pairs
+    yield folder, [('train.txt',), ('test.txt',)]
   for folder in own + shared:
     for n in names:
-      yield folder, ((f'{n}_train.txt',), (f'{n}_test.txt',))
+      yield folder, [(f'{n}_train.txt',), (f'{n}_test.txt',)]
 
 
-def _folders(place: pathlib.Path, names) -> list[pathlib.Path]:
-  if not place.is_dir():
-    return []
-  return sorted(
-    p for p in place.iterdir() if p.name.lower() in names and p.is_dir()
-  )
-
-
-def _files(folder: pathlib.Path) -> dict[str, pathlib.Path]:
-  """Returns the folder's files by their names in lower case."""
-  if not folder.is_dir():
-    return {}
-  return {p.name.lower(): p for p in folder.iterdir() if p.is_file()}
-
-
-def _pick(folder, present, name: str) -> pathlib.Path | None:
-  name = name.lower()
-  return present.get(name, present.get(f'{name}.gz'))
+def _entries(folder: pathlib.Path) -> list[pathlib.Path]:
+  return list(folder.iterdir()) if folder.is_dir() else []

@@ -11,33 +11,36 @@ labels    header `N L`, lines `l:1 l:1` (`trn_X_Y.txt`)
 The reader also accepts: `.gz` of these, Windows line ends, tabs or several
 spaces between fields, spaces at a line's end, no newline at the file's end,
 blank lines after the last example, ids in any order, signs and exponents. A
-repeated label counts once. Reading takes about twice the memory of the result.
-
-scikit-learn's svmlight reader parses blocks of lines. Where a block has a line
-that this reader may not or cannot read, `xc_lines` parses it line by line.
+repeated label counts once. A file is parsed once and then mapped from the cache.
 """
 
-import io
-import itertools
 import os
-import pathlib
+import re
 from collections.abc import Iterator
-from collections.abc import Sequence
-from typing import BinaryIO
 from typing import NamedTuple
+from typing import NoReturn
 
 import numpy as np
 import scipy.sparse
-import sklearn.datasets
 
+from datasets import parsed_cache
 from datasets import zip_members
-from datasets.xc import headers as xc_headers
-from datasets.xc import lines as xc_lines
+from datasets.xc import sets
 from tff_xc import errors
 
-# Bytes of a block. The reader returns labels as tuples of Python's floats,
-# which take far more memory than the result: few of them may live at once.
-_BLOCK = 1 << 18
+# Increase this when the arrays of a cache or the result of `parse` change.
+VERSION = 5
+
+_BLOCK = 1 << 20  # Bytes of the lines that are parsed at a time.
+_ARRAYS = ('data', 'indices', 'indptr')  # The arguments of a csr_matrix.
+# The patterns match a text in one way at most, so that they refuse a long line in
+# linear time. (Possessive quantifiers need Python 3.11.)
+_NUMBER = rb'[+-]?(?:\d+(?:\.\d*)?|\.\d+)(?:[eE][+-]?\d+)?'
+_PAIRS = rb'((?:\s*\d+:%b(?:\s+\d+:%b)*)?)\s*' % (_NUMBER, _NUMBER)
+_LABELS = rb'\d+(?:,\d+)*'
+_LINE = re.compile(rb'()' + _PAIRS)
+_LABELLED_LINE = re.compile(rb'((?:%b(?=\s|\Z))?)%b' % (_LABELS, _PAIRS))
+_INFINITE = 2.0**128 - 2.0**103  # float32 rounds this and more to infinity
 
 
 class Table(NamedTuple):
@@ -53,19 +56,22 @@ class Table(NamedTuple):
       features.
   """
 
-  header: xc_headers.Header
+  header: sets.Header
   features: scipy.sparse.csr_matrix | None
   labels: scipy.sparse.csr_matrix | None
 
 
 def read(path: str | os.PathLike, form: str = 'examples') -> Table:
-  """Reads and checks a whole file.
+  """Reads and checks a whole file; later reads map it from the user's cache.
 
   A value equals `np.float32(float(text))`, bit for bit.
 
   Args:
     path: the file, perhaps packed by gzip.
-    form: one of `headers.FORMS`.
+    form: one of `sets.FORMS`.
+
+  Returns:
+    The file's content. Its arrays are read-only.
 
   Raises:
     errors.InputError: the file is missing or cannot be read; the header does
@@ -73,51 +79,86 @@ def read(path: str | os.PathLike, form: str = 'examples') -> Table:
       line does not have the form; an id is not below D or L; a feature is
       repeated; a value is not a finite float32. The message names the line.
   """
-  path = pathlib.Path(path)
-  with xc_headers.opened(path) as file:
-    header = xc_headers.parse(file, path, form)
-    layout = _layout(header, form)
-    blocks = [
-      _parse(lines, layout, path, number)
-      for number, lines in _blocks(file, header.num_examples, path)
-    ]
-  pairs = _stacked([pairs for pairs, _ in blocks], layout.num_ids, path)
-  if form == 'labels':
-    return Table(header, None, pairs.astype(bool))
-  if form == 'features':
-    return Table(header, pairs, None)
-  labels = _stacked([labels for _, labels in blocks], layout.num_labels, path)
-  return Table(header, pairs, labels.astype(bool, copy=False))
-
-
-def _layout(header: xc_headers.Header, form: str) -> xc_lines.Layout:
-  if form == 'labels':
-    return xc_lines.Layout(False, header.num_labels, noun='label')
-  return xc_lines.Layout(
-    form == 'examples', header.num_features, header.num_labels
+  header = sets.read_header(path, form)
+  source = parsed_cache.describe_files(
+    VERSION, [path], form=form, header=list(header)
   )
+  arrays = parsed_cache.arrays(
+    parsed_cache.path(path, form),
+    source,
+    lambda store: parse(store, path, form),
+  )
+  found = {
+    part: scipy.sparse.csr_matrix(
+      tuple(arrays[f'{part}.{name}'] for name in _ARRAYS), shape, copy=False
+    )
+    for part, shape in _shapes(header, form).items()
+  }
+  return Table(header, found.get('features'), found.get('labels'))
 
 
-def _blocks(
-  file: BinaryIO, expected: int, path
-) -> Iterator[tuple[int, list[bytes]]]:
-  """Yields the file's next `expected` lines in blocks, and their line numbers.
-
-  Raises:
-    errors.InputError: there are fewer lines, or more that are not blank.
-  """
-  found = 0
-  for lines in _grouped(zip_members.lines(file, path, before=1)):
-    rest = expected - found
-    for number, line in enumerate(lines[rest:], expected + 2):
-      if line.strip():
-        raise errors.InputError(
-          f'{path}, line {number}: the header promises {expected} lines after '
-          'it, and here is one more; mend the header, or download the file '
-          'again'
+def parse(
+  store: parsed_cache.Store, path: str | os.PathLike, form: str
+) -> None:
+  """Puts the arrays of a file into a store; see `read`."""
+  with sets.open_file(path) as file:
+    header = sets.parse_header(file, path, form)
+    shapes = _shapes(header, form)
+    sizes = dict.fromkeys(shapes, 0)
+    empty = {'features': np.zeros(0, np.float32), 'labels': np.zeros(0, bool)}
+    for part in shapes:
+      store.append(f'{part}.data', empty[part])
+      store.append(f'{part}.indices', np.zeros(0, np.int32))
+      store.append(f'{part}.indptr', np.zeros(1, np.int32))
+    for number, lines in _blocks(file, header.num_examples, path):
+      found = _parsed(lines, shapes)
+      if found is None:
+        _refuse(lines, shapes, path, number)
+      for part, matrix in found.items():
+        store.append(f'{part}.data', matrix.data)
+        store.append(f'{part}.indices', matrix.indices)
+        store.append(
+          f'{part}.indptr', matrix.indptr[1:] + np.int32(sizes[part])
         )
-    yield found + 2, lines[:rest]
-    found += len(lines[:rest])
+        sizes[part] += matrix.nnz
+        if sizes[part] > sets.LARGEST:
+          raise errors.InputError(
+            f'{path} has more than 2^31 - 1 {part}; split it'
+          )
+
+
+def _shapes(header: sets.Header, form: str) -> dict[str, tuple[int, int]]:
+  """Returns the shapes of the matrices of a file."""
+  sizes = {'features': header.num_features, 'labels': header.num_labels}
+  return {
+    part: (header.num_examples, size)
+    for part, size in sizes.items()
+    if form in ('examples', part)
+  }
+
+
+def _blocks(file, expected: int, path) -> Iterator[tuple[int, list[bytes]]]:
+  """Yields the file's next `expected` lines in blocks, and their line numbers."""
+  block, size, found = [], 0, 0
+  with zip_members.readable(path, sets.ADVICE):
+    lines = zip_members.lines(file, path, before=1)
+    for number, line in enumerate(lines, 2):
+      if found == expected:
+        if line.strip():
+          raise errors.InputError(
+            f'{path}, line {number}: the header promises {expected} lines after '
+            'it, and here is one more; mend the header, or download the file '
+            'again'
+          )
+        continue
+      block.append(line)
+      found += 1
+      size += len(line)
+      if size >= _BLOCK:
+        yield found - len(block) + 2, block
+        block, size = [], 0
+  if block:
+    yield found - len(block) + 2, block
   if found < expected:
     raise errors.InputError(
       f'{path}: the header promises {expected} lines after it, found {found}; '
@@ -125,86 +166,105 @@ def _blocks(
     )
 
 
-def _grouped(lines: Iterator[bytes]) -> Iterator[list[bytes]]:
-  """Yields lists of lines that have about as many bytes as a block."""
-  block, size = [], 0
-  for line in lines:
-    block.append(line)
-    size += len(line)
-    if size >= _BLOCK:
-      yield block
-      block, size = [], 0
-  if block:
-    yield block
+def _parsed(lines: list[bytes], shapes) -> dict | None:
+  """Returns a matrix for each of `shapes`; None: a line is not right."""
+  pattern = _LABELLED_LINE if len(shapes) == 2 else _LINE
+  matches = list(map(pattern.fullmatch, lines))
+  if None in matches:
+    return None
+  pair_texts = [match[2] for match in matches]
+  pairs = _numbers(b' '.join(pair_texts).replace(b':', b' ')).reshape(-1, 2)
+  ids, values = pairs.T
+  counts = [text.count(b':') for text in pair_texts]
+  found = {}
+  if 'features' in shapes:
+    if not (np.abs(values) < _INFINITE).all():
+      return None
+    found['features'] = _matrix(
+      ids, values.astype(np.float32), counts, shapes['features'][1]
+    )
+    if found['features'] is None or not found['features'].has_canonical_format:
+      return None
+    values = np.ones(0)
+    label_texts = [match[1] for match in matches]
+    ids = _numbers(b' '.join(label_texts).replace(b',', b' '))
+    counts = [text.count(b',') + bool(text) for text in label_texts]
+  if 'labels' in shapes:
+    truth = np.ones(len(ids), bool)
+    found['labels'] = _matrix(ids, truth, counts, shapes['labels'][1])
+    if found['labels'] is None or (values != 1).any():
+      return None
+    found['labels'].sum_duplicates()
+  return found
 
 
-def _parse(
-  lines: list[bytes], layout: xc_lines.Layout, path, number: int
-) -> tuple[scipy.sparse.csr_matrix, scipy.sparse.csr_matrix]:
-  """Parses lines of the file, of which the first has this number.
-
-  Returns:
-    float32, the lines' pairs of id and value; and bool, their labels.
-  """
-  try:
-    return _svmlight(lines, layout)
-  except (ValueError, OverflowError):
-    parsed = [
-      xc_lines.parse(line, layout, f'{path}, line {i}')
-      for i, line in enumerate(lines, number)
-    ]
-  pairs = _matrix([line.ids for line in parsed], layout.num_ids)
-  values = itertools.chain.from_iterable(line.values for line in parsed)
-  pairs.data = np.fromiter(values, np.float32, pairs.nnz)
-  return pairs, _matrix([line.labels for line in parsed], layout.num_labels)
+def _numbers(text: bytes) -> np.ndarray:
+  """Returns float64, the numbers of a text, as `float` has them."""
+  # NumPy takes a blank text for one number.
+  return np.fromstring(text, sep=' ') if text.strip() else np.zeros(0)
 
 
-def _svmlight(lines: list[bytes], layout: xc_lines.Layout):
-  """As `_parse`; ValueError or OverflowError if a line may not be right."""
-  if not all(xc_lines.is_usual(line, layout) for line in lines):
-    raise ValueError('a line is unusual')
-  pairs, labels = sklearn.datasets.load_svmlight_file(
-    io.BytesIO(b''.join(lines)),
-    n_features=layout.num_ids,
-    dtype=np.float32,
-    multilabel=True,
-    zero_based=True,
-  )
-  if not np.isfinite(pairs.data).all():
-    raise ValueError('a value is not finite')
-  if layout.holds_label_pairs and (pairs.data != 1).any():
-    raise ValueError('a label has another value than 1')
-  if max(itertools.chain(*labels), default=-1) >= layout.num_labels:
-    raise ValueError('a label is out of range')
-  # The reader skips blank lines.
-  filled = [bool(line.strip()) for line in lines]
-  ends = pairs.indptr[np.cumsum([0, *filled])]
-  found = iter(labels)
-  return (
-    scipy.sparse.csr_matrix(
-      (pairs.data, pairs.indices, ends), (len(lines), layout.num_ids)
-    ),
-    _matrix([next(found) if f else () for f in filled], layout.num_labels),
-  )
-
-
-def _matrix(ids: list[Sequence], num_columns: int) -> scipy.sparse.csr_matrix:
-  """Returns bool [k, num_columns], True at the ids of each of k rows."""
-  ends = np.cumsum([0, *map(len, ids)])
-  flat = np.fromiter(itertools.chain.from_iterable(ids), np.int32, ends[-1])
+def _matrix(
+  ids: np.ndarray, values: np.ndarray, counts: list[int], num_columns: int
+) -> scipy.sparse.csr_matrix | None:
+  """Returns rows with so many entries each; None: an id is too large."""
+  if ids.max(initial=-1) >= num_columns:
+    return None
+  ends = np.cumsum([0, *counts], dtype=np.int32)
   matrix = scipy.sparse.csr_matrix(
-    (np.ones(len(flat), bool), flat, ends), (len(ids), num_columns)
+    (values, ids.astype(np.int32), ends), (len(counts), num_columns)
   )
-  matrix.sum_duplicates()
+  matrix.sort_indices()
   return matrix
 
 
-def _stacked(blocks, num_columns: int, path) -> scipy.sparse.csr_matrix:
-  entries = sum(block.nnz for block in blocks)
-  if entries > xc_headers.LARGEST:
-    raise errors.InputError(
-      f'{path} has {entries} values or labels, more than 2^31 - 1; split it'
-    )
-  if not blocks:
-    return scipy.sparse.csr_matrix((0, num_columns), dtype=np.float32)
-  return scipy.sparse.vstack(blocks, 'csr')
+def _refuse(lines: list[bytes], shapes, path, number: int) -> NoReturn:
+  """Says what is wrong with lines, of which the first has this number."""
+  for i, line in enumerate(lines, number):
+    _check(line, shapes, f'{path}, line {i}')
+  raise AssertionError(f'{path}, lines from {number}: each of them is right')
+
+
+def _check(line: bytes, shapes, where: str) -> None:
+  """Raises InputError if a line is not right."""
+  noun = 'feature' if 'features' in shapes else 'label'
+  fields, seen = line.split(), set()
+
+  def fail(problem: str) -> NoReturn:
+    advice = 'mend the line, or download the file again'
+    raise errors.InputError(f'{where}: {problem}; {advice}')
+
+  def below(token: bytes, noun: str) -> int:
+    # 20 digits are too large in any case; int() may refuse longer numbers.
+    number, limit = int(token.lstrip(b'0')[:20] or b'0'), shapes[f'{noun}s'][1]
+    if number >= limit:
+      fail(f'{noun} {token.decode()[:20]} is outside [0, {limit})')
+    return number
+
+  begins = line[:1].strip() and b':' not in fields[0]
+  if len(shapes) == 2 and begins:
+    labels = fields.pop(0)
+    if not re.fullmatch(_LABELS, labels):
+      fail(f'expected labels such as 3,17, found {_show(labels)}')
+    for label in labels.split(b','):
+      below(label, 'label')
+  for field in fields:
+    token, colon, value = field.partition(b':')
+    if not (colon and token.isdigit()):
+      fail(f'expected {noun}:value, found {_show(field)}')
+    i = below(token, noun)
+    if not re.fullmatch(_NUMBER, value) or not abs(float(value)) < _INFINITE:
+      fail(
+        f'expected a finite number as the value of {noun} {i}, found '
+        f'{_show(value)}'
+      )
+    if noun == 'label' and float(value) != 1:
+      fail(f'label {i} has the value {_show(value)}, expected 1')
+    if noun == 'feature' and i in seen:
+      fail(f'feature {i} is given twice')
+    seen.add(i)
+
+
+def _show(token: bytes) -> str:
+  text = token.decode('utf-8', 'backslashreplace')
+  return repr(text if len(text) <= 40 else text[:37] + '...')

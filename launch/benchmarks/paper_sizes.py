@@ -96,7 +96,7 @@ def experiment(contender: str, settings: Settings):
       'embedding_dim': 512 // shrink or 1,
       'feature_dim': 512 // shrink or 1,
       'hidden_dim': 1024 // shrink or 1,
-      'spreadout_neighbours': int(k),
+      'spreadout_neighbors': int(k),
       'spreadout_learning_rate': 0.01 / int(k),
     },
   )

@@ -27,8 +27,8 @@ def _product(embeddings, table):
 
 def _exact(settings: Settings):
   from datasets.procedural import words as sparse_words
-  from tff_xc.measure import multilabel
-  from tff_xc.measure import top_classes
+  from tff_xc.measure import ranking
+  from tff_xc.measure import search
 
   dataset = sparse_words.load(
     num_classes=settings.num_classes,
@@ -37,8 +37,8 @@ def _exact(settings: Settings):
   )
 
   def best(embeddings, table):
-    top = top_classes.top_k(embeddings, table, 5)
-    multilabel.scores(top, dataset.test.y, dataset.propensity)
+    top = search.top_k(embeddings, table, 5)
+    ranking.label_set_scores(top, dataset.test.y, dataset.propensity)
     return (embeddings * table[top[:, 0]]).sum(axis=1).max()
 
   return best

@@ -20,11 +20,9 @@ from launch.benchmarks.peers import inputs
 from tff_xc import classifier
 from tff_xc import heads
 from tff_xc.algorithms import fedss as fedss_lib
-from tff_xc.algorithms import fullsoftmax as fullsoftmax_lib
 from tff_xc.round import examples as examples_lib
 from tff_xc.round import local_training
 from tff_xc.round import optimizers
-from tff_xc.round import table_optimizers
 from tff_xc.runtime import registry
 
 Weights = Mapping[str, np.ndarray]
@@ -143,7 +141,7 @@ def fullsoftmax(
   encoder, weights: Weights, clients: Clients, batch_size: int, rate: float
 ) -> Round:
   """Returns this package's FedAvg, started from the given weights."""
-  process = fullsoftmax_lib.build_fullsoftmax(
+  process = fedss_lib.build_fullsoftmax(
     model=_model(encoder, weights),
     local_training=local_training.LocalTraining(rate, batch_size, epochs=1),
     encoder_optimizer=optimizers.build_sgd(1.0),
@@ -168,7 +166,7 @@ def fedss(
     negatives=negatives,
     local_training=local_training.LocalTraining(rate, batch_size, 1),
     encoder_optimizer=optimizers.build_sgd(1.0),
-    table_optimizer=table_optimizers.RowMomentum(1.0),
+    table_optimizer=optimizers.RowMomentum(1.0),
   )
   return _from_weights(weights, process, clients)
 

@@ -73,16 +73,16 @@ def our_step(rows, weights, drawn: int):
   import numpy as np
   import tensorflow as tf
 
-  from tff_xc.algorithms import support_vectors
+  from tff_xc.algorithms import svm
   from tff_xc.round import folding
   from tff_xc.round import optimizers
   from tff_xc.round import server
 
   clients, classes, row_dim = rows.shape
-  step = support_vectors.SupportVectors(
+  step = svm.SupportVectors(
     classes,
-    support_vectors.Bound(_BOUND, 'constant'),
-    subset=drawn if drawn < classes else 1.0,
+    svm.Bound(_BOUND, 'constant'),
+    subset=drawn,
     tolerance=_TOLERANCE,
     steps=_STEPS,
     optimizer=optimizers.TorchAdam(_LEARNING_RATE, epsilon=_EPSILON),

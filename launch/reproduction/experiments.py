@@ -14,8 +14,8 @@ from launch.reproduction import page
 from launch.reproduction import runs as runs_lib
 from launch.reproduction.studies import study
 from launch.sweeps import plan
-from tasks import found as found_lib
 from tasks import registry as tasks
+from tasks import task as found_lib
 from tasks.papers import result
 from tasks.papers import table as table_lib
 from tff_xc import errors

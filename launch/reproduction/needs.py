@@ -17,8 +17,8 @@ from launch.reproduction import outcome as outcome_lib
 from launch.sweeps import children
 from launch.sweeps import plan
 from launch.sweeps import training
-from tasks import found as found_lib
 from tasks import registry as tasks
+from tasks import task as found_lib
 from tff_xc import errors
 from tff_xc import memory
 from tff_xc import wording

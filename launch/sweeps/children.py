@@ -23,8 +23,8 @@ from launch.sweeps import plan
 from tasks import registry as tasks
 from tff_xc import errors
 from tff_xc import interrupts
+from tff_xc import lock
 from tff_xc import memory
-from tff_xc.experiment import lock
 
 _ROOT = pathlib.Path(__file__).parents[2]
 _POLL_SECONDS = 0.2

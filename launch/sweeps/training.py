@@ -9,8 +9,8 @@ from typing import Any
 
 from launch.sweeps import plan
 from tasks import registry as tasks
+from tff_xc import lock
 from tff_xc import wording
-from tff_xc.experiment import lock
 from tff_xc.experiment import same_run
 from tff_xc.measure import catalog
 from tff_xc.report import run_files

@@ -10,9 +10,8 @@ from tests import tiny
 from tests.algorithms import numpy_fedavg
 from tff_xc import errors
 from tff_xc.algorithms import fedavg
-from tff_xc.algorithms import fedir
+from tff_xc.algorithms import fedvc
 from tff_xc.algorithms import registry
-from tff_xc.round import computations
 from tff_xc.round import frozen
 from tff_xc.round import local_training
 from tff_xc.round import process as process_lib
@@ -89,19 +88,14 @@ def test_adam_and_amsgrad_are_told_apart(name, given, is_amsgrad):
   """Three rounds are too few: only AMSGrad's state has a largest square."""
   entry = registry.get(name)
   facts = {'model': tiny.model(), 'max_positives': 4}
-  found = [entry.algorithm(entry.resolve(given, {}), **facts)]
-  if not given:
-    found.append(entry.function(model=tiny.model()))
-  for made in found:
-    for optimizer in (made.encoder_optimizer, made.tables[0].optimizer):
-      state = optimizer.initialize(tf.TensorSpec([1]))
-      assert ('largest' in str(tf.nest.map_structure(str, state))) == is_amsgrad
+  made = entry.made(**facts, **given)
+  for optimizer in (made.encoder_optimizer, made.tables[0].optimizer):
+    state = optimizer.initialize(tf.TensorSpec([1]))
+    assert ('largest' in str(tf.nest.map_structure(str, state))) == is_amsgrad
 
 
 def test_fedprox_equals_the_numpy_reference():
-  process = tiny.process(
-    'fedprox', local_training=FULL_BATCH, proximal_weight=0.5
-  )
+  process = tiny.process('fedprox', local_training=FULL_BATCH, prox_mu=1.0)
   server = numpy_fedavg.Server('sgd', 1.0)
   near = check_three_rounds(process, server, proximal_weight=0.5)
   far = tiny.weights_after(
@@ -115,8 +109,11 @@ def test_fedprox_equals_the_numpy_reference():
   [pytest.param(None, marks=pytest.mark.slow), np.arange(1.0, 13.0)],
 )
 def test_fedir_equals_the_numpy_reference(target):
-  made = fedir.fedir(
-    model=tiny.model(), local_training=FULL_BATCH, class_probabilities=target
+  made = fedvc.FedIR.made(
+    model=tiny.model(),
+    local_training=FULL_BATCH,
+    importance_weights='uniform' if target is None else 'train',
+    class_probabilities=target,
   )
   p = np.ones(12) / 12 if target is None else target / target.sum()
   weighing = lambda y: p[y] / (np.bincount(y)[y] / len(y))  # Eq. (3).
@@ -134,7 +131,7 @@ def test_fedir_equals_the_numpy_reference(target):
   'part', [pytest.param('head', marks=pytest.mark.slow), 'bottleneck']
 )
 def test_frozen_weights_equal_the_numpy_reference(part):
-  made = frozen.train_only(fedavg.fedavg(model=tiny.model()), part)
+  made = frozen.train_only(fedavg.FedAvg.made(model=tiny.model()), part)
   made = dataclasses.replace(
     made,
     local_training=dataclasses.replace(FULL_BATCH, weight_decay=0.2),
@@ -149,9 +146,7 @@ def test_frozen_weights_equal_the_numpy_reference(part):
 
 
 def test_fedprox_measures_its_whole_objective():
-  process = tiny.process(
-    'fedprox', local_training=FULL_BATCH, proximal_weight=0.5
-  )
+  process = tiny.process('fedprox', local_training=FULL_BATCH, prox_mu=1.0)
   state, [client, *_] = process.initialize(), COHORTS[0]
   of = lambda epochs: numpy_fedavg.train_client(
     tiny.as_numpy(state.weights),
@@ -167,8 +162,8 @@ def test_fedprox_measures_its_whole_objective():
 
 
 def test_fedavg_is_fullsoftmax_with_a_plain_server():
-  of = lambda name, **given: registry.get(name).algorithm(
-    registry.get(name).resolve(given, {}), model=tiny.model(), max_positives=4
+  of = lambda name, **given: registry.get(name).made(
+    model=tiny.model(), **given
   )
   a, b = of('fedavg'), of('fullsoftmax', server_momentum=0.0)
   assert (a.loss, a.penalties, a.weighting) == (
@@ -186,73 +181,53 @@ def test_fedavg_is_fullsoftmax_with_a_plain_server():
 
 
 @pytest.mark.parametrize(
-  ('name', 'expected'),
+  ('task', 'name', 'given', 'expected'),
   [
-    ('fedavg', ('sgd', 1.0, 0.0)),
-    ('fedprox', ('sgd', 1.0, 0.0)),
-    ('moon', ('sgd', 1.0, 0.0)),
-    ('fedaws_softmax', ('sgd', 1.0, 0.0)),
-    ('fedavgm', ('sgd', 1.0, 0.9)),
-    ('fedadam', ('adam', 0.003, None)),
-    ('fedams', ('amsgrad', 0.001, None)),
-    ('fullsoftmax', ('adam', 0.003, None)),
+    # A task's server, here Adam of rate 0.003, is not that of FedAvg.
+    *(
+      ('omniglot', name, {}, ('sgd', 1.0, 0.0))
+      for name in ('fedavg', 'fedprox', 'moon', 'fedaws_softmax')
+    ),
+    ('omniglot', 'fedavgm', {}, ('sgd', 1.0, 0.9)),
+    ('omniglot', 'fedadam', {}, ('adam', 0.003, None)),
+    ('omniglot', 'fedams', {}, ('amsgrad', 0.001, None)),
+    ('omniglot', 'fullsoftmax', {}, ('adam', 0.003, None)),
+    # The user's own.
+    ('omniglot', 'fedavg', {'server_optimizer': 'adam'}, ('adam', 0.001, None)),
+    # TurboSVM-FL, Table 8.
+    ('femnist', 'fedadam', {}, ('adam', 1e-3, None)),
+    ('shakespeare', 'fedadam', {}, ('adam', 1e-2, None)),
+    ('shakespeare', 'fedams', {}, ('amsgrad', 1e-2, None)),
+    ('shakespeare', 'fedavg', {}, ('sgd', 1.0, 0.0)),
   ],
 )
-def test_the_server_is_what_the_name_says_on_every_task(name, expected):
-  """A task's server, here Adam of rate 0.003, is not that of FedAvg."""
+def test_the_server_is_what_the_name_says_on_every_task(
+  task, name, given, expected
+):
   from tasks import registry as tasks
 
-  entry = registry.get(name)
-  task = tasks.get('omniglot')
-  values = entry.resolve({}, task.hyperparameters(entry))
-  found = ('server_optimizer', 'server_learning_rate', 'server_momentum')
-  assert tuple(map(values.get, found)) == expected
-
-
-@pytest.mark.parametrize(
-  ('task', 'name', 'rate'),
-  [
-    ('femnist', 'fedadam', 1e-3),
-    ('shakespeare', 'fedadam', 1e-2),
-    ('shakespeare', 'fedams', 1e-2),
-    ('shakespeare', 'fedavg', 1.0),
-  ],
-)
-def test_leafs_tasks_have_the_servers_rates_of_table_8(task, name, rate):
-  from tasks import registry as tasks
-
-  entry = registry.get(name)
-  values = entry.resolve({}, tasks.get(task).hyperparameters(entry))
-  assert values['server_learning_rate'] == rate
-
-
-def test_a_user_may_give_fedavg_another_server():
-  from tasks import registry as tasks
-
-  entry, task = registry.get('fedavg'), tasks.get('omniglot')
-  given = {'server_optimizer': 'adam'}
-  values = entry.resolve(given, task.hyperparameters(entry))
-  assert values['server_learning_rate'] == 0.001
+  found = registry.get(name)
+  values = found.resolve(given, tasks.get(task).hyperparameters(found))
+  names = ('server_optimizer', 'server_learning_rate', 'server_momentum')
+  assert tuple(map(values.get, names)) == expected
 
 
 @pytest.mark.parametrize('name', ['fedadam', 'fedams'])
 def test_frozen_statistics_without_statistics_are_refused(name):
   with pytest.raises(errors.InputError, match='has no batch statistics'):
-    registry.get(name).function(model=tiny.model(), frozen_statistics=True)
+    registry.get(name).made(model=tiny.model(), frozen_statistics=True)
 
 
 @pytest.mark.parametrize('frozen', [False, True])
 def test_frozen_statistics_do_not_move(frozen):
   """The quirk of FedOpt in TurboSVM-FL's code, on the server's computation."""
-  made = registry.get('fedadam').algorithm(
-    registry.get('fedadam').resolve({'frozen_statistics': frozen}, {}),
-    model=tiny.model_with_statistics(),
-    max_positives=4,
+  made = fedavg.FedAdam.made(
+    model=tiny.model_with_statistics(), frozen_statistics=frozen
   )
   assert made.moves_encoder_state is not frozen
   weights = made.model.init(tf.constant([0, 1]))
   delta = {'kernel': tf.ones([5, 3]), 'mean': tf.ones([5])}
-  step = computations.server.encoder_step(
+  step = process_lib.server.encoder_step(
     made.encoder_optimizer,
     made.encoder_optimizer.initialize(made.model.weight_specs().encoder),
     weights,

@@ -7,11 +7,13 @@ import pytest
 import tensorflow as tf
 
 from tests import tiny
+from tests.algorithms import numpy_fedavg
 from tests.algorithms import numpy_fedaws
+from tests.algorithms import test_fedavg
 from tff_xc import heads
 from tff_xc.algorithms import fedaws as fedaws_lib
-from tff_xc.algorithms import registry as algorithms
-from tff_xc.measure import collapse
+from tff_xc.algorithms import spreadout
+from tff_xc.measure import ranking
 from tff_xc.round import folding
 from tff_xc.round import local_training
 from tff_xc.runtime import registry
@@ -29,7 +31,7 @@ FULL_BATCH = local_training.LocalTraining(0.2, 64, 2)
 TWO_NEIGHBOURS = {
   'spreadout_weight': 0.5,
   'spreadout_learning_rate': 0.04,
-  'spreadout_neighbours': 2,
+  'spreadout_neighbors': 2,
 }
 
 
@@ -81,28 +83,28 @@ def assert_equal(weights, expected):
   [
     # So has `test_line_14_steps_from_normalised_rows`, with a larger rate.
     pytest.param(
-      {'spreadout_neighbours': 2},
+      {'spreadout_neighbors': 2},
       2,
       'sq_euclidean',
       0.0,
       marks=pytest.mark.slow,
     ),
     pytest.param(
-      {'spreadout_neighbours': 2, 'spreadout_distance': 'cosine'},
+      {'spreadout_neighbors': 2, 'spreadout_distance': 'cosine'},
       2,
       'cosine',
       0.0,
       marks=pytest.mark.slow,
     ),
     pytest.param(
-      {'spreadout_neighbours': 0},
+      {'spreadout_neighbors': 0},
       0,
       'sq_euclidean',
       0.0,
       marks=pytest.mark.slow,
     ),
     pytest.param(
-      {'spreadout_neighbours': 100},
+      {'spreadout_neighbors': 100},
       0,
       'sq_euclidean',
       0.0,
@@ -157,7 +159,7 @@ def test_line_14_steps_from_normalised_rows(margin):
   process = build(
     spreadout_weight=0.5,
     spreadout_learning_rate=0.1,
-    spreadout_neighbours=2,
+    spreadout_neighbors=2,
     spreadout_margin=margin,
     local_training=training,
   )
@@ -201,7 +203,13 @@ def test_without_weight_fedaws_is_baseline_1():
 def test_a_spreadout_rate_of_0_is_that_of_the_clients():
   tiny.assert_same_weights(
     tiny.weights_after(
-      build(spreadout_weight=0.1, spreadout_learning_rate=0.0), 2, cohort_of
+      build(
+        spreadout_weight=0.1,
+        spreadout_learning_rate=0.0,
+        client_learning_rate=0.2,
+      ),
+      2,
+      cohort_of,
     ),
     tiny.weights_after(
       build(spreadout_weight=1.0, spreadout_learning_rate=0.02), 2, cohort_of
@@ -260,14 +268,14 @@ def test_baseline_1_collapses_and_fedaws_does_not():
     for client in tiny.cohort([[c] * 4 for c in range(N)], seed=6)
   ]
   distances = {
-    name: collapse.class_distances(
+    name: ranking.class_distances(
       tiny.weights_after(
         build(name, **more), 60, lambda _: cohort
       ).class_table.numpy()
     )
     for name, more in (
       ('baseline1', {}),
-      ('fedaws', {'spreadout_learning_rate': 0.004, 'spreadout_neighbours': 3}),
+      ('fedaws', {'spreadout_learning_rate': 0.004, 'spreadout_neighbors': 3}),
     )
   }
   assert distances['baseline1'][1] < 0.7 < 1.0 < distances['fedaws'][1]
@@ -296,7 +304,7 @@ def test_the_fedss_variant_is_posonly_with_a_spreadout_step():
     'fedaws_posonly',
     max_positives=3,
     spreadout_weight=0.05,
-    spreadout_neighbours=2,
+    spreadout_neighbors=2,
   )
   after = tiny.weights_after(plain, 1, cohort_of).class_table.numpy()
   moved = tiny.weights_after(spread, 1, cohort_of).class_table.numpy()
@@ -333,7 +341,7 @@ def test_a_head_without_cosines_is_refused():
 
 def test_a_class_of_one_client_gets_exactly_its_row():
   """Line 13 replaces the row; it adds no delta, which would be rounded."""
-  algorithm = algorithms.get('fedaws_baseline1').function(
+  algorithm = fedaws_lib.Baseline1.made(
     model=tiny.model(N), max_positives=3, local_training=FULL_BATCH
   )
   rows, table = tf.random.normal([4, 3], seed=1), algorithm.tables[0]
@@ -343,3 +351,55 @@ def test_a_class_of_one_client_gets_exactly_its_row():
     table.optimizer, (), tf.zeros([4, 3]), sums, tf.constant(7.0)
   )
   np.testing.assert_allclose(replaced, rows, rtol=1e-6)
+
+
+# -- the form that TurboSVM-FL compares with --
+
+
+def penalty(rows):
+  """Returns sum_{i < j} max(0, cos(w_i, w_j)), by loops."""
+  total = 0.0
+  for i in range(len(rows)):
+    for j in range(i):
+      norms = np.linalg.norm(rows[i]) * np.linalg.norm(rows[j])
+      total += max(0.0, rows[i] @ rows[j] / norms)
+  return total
+
+
+def penalty_gradient(rows):
+  """Returns the penalty's gradient by central differences, float64."""
+  gradient = np.zeros_like(rows)
+  for place in np.ndindex(*rows.shape):
+    step = np.zeros_like(rows)
+    step[place] = 1e-6
+    gradient[place] = (penalty(rows + step) - penalty(rows - step)) / 2e-6
+  return gradient
+
+
+def test_the_gradient_is_that_of_turbosvms_penalty():
+  rows = np.random.default_rng(0).normal(size=[7, 4])
+  cosines = spreadout.Spreadout(
+    1.0, nearest=0, distance=spreadout.POSITIVE_COSINE, tangent=True
+  )
+  found = cosines.gradient(tf.constant(rows, tf.float32))
+  np.testing.assert_allclose(found, penalty_gradient(rows), atol=1e-5)
+
+
+def test_turbosvms_form_equals_the_numpy_reference():
+  """FedAvg, then one Adam step whose state lasts over the rounds."""
+  process = tiny.process(
+    'fedaws_softmax',
+    local_training=test_fedavg.FULL_BATCH,
+    logits_learning_rate=0.05,
+    logits_epsilon=1e-2,
+  )
+  adam = numpy_fedavg.Server('adam', 0.05, epsilon=1e-2)
+
+  def server(weights, gradients):
+    kernel, bias, table = (
+      w - g for w, g in zip(weights, gradients, strict=True)
+    )
+    [table] = adam([table], [penalty_gradient(table)])
+    return [kernel, bias, table]
+
+  test_fedavg.check_three_rounds(process, server)

@@ -13,7 +13,7 @@ from tff_xc.algorithms import fedavg
 from tff_xc.algorithms import fedmlh
 from tff_xc.data import hashing
 from tff_xc.data import sparse
-from tff_xc.encoders import copies
+from tff_xc.encoders import encoder as encoder_lib
 from tff_xc.encoders import mlp
 from tff_xc.round import examples
 from tff_xc.round import local_training
@@ -144,13 +144,13 @@ def test_all_buckets_selected_are_all_buckets():
     'model': MODEL, 'hash_tables': TABLES, 'hash_buckets': BUCKETS,
     'local_training': ADAM,
   }  # fmt: skip
-  selected = fedmlh.fedmlh(
-    **arguments, select_buckets=True, bucket_negatives=15, max_positives=5
+  selected = fedmlh.FedMLH.made(
+    **arguments, select_buckets=True, bucket_negatives=14, max_positives=5
   )
   cohort = [c for c, _ in COHORTS[0]]
   ends = [
     tiny.weights_after(process.build_process(made), 1, lambda _: cohort)
-    for made in (fedmlh.fedmlh(**arguments), selected)
+    for made in (fedmlh.FedMLH.made(**arguments), selected)
   ]
   tiny.assert_same_weights(*ends, 2e-3)
 
@@ -158,7 +158,9 @@ def test_all_buckets_selected_are_all_buckets():
 def test_the_batched_networks_are_the_networks_one_after_the_other():
   batched = mlp.build_mlp_encoder(FEATURES, HIDDEN, TABLES)
   plain = mlp.build_mlp_encoder(FEATURES, HIDDEN)
-  looped = copies.side_by_side(dataclasses.replace(plain, copies=None), TABLES)
+  looped = encoder_lib.side_by_side(
+    dataclasses.replace(plain, copies=None), TABLES
+  )
   weights = looped.init(tf.constant([1, 2]))
   of = lambda name: [weights[f'copy{r}/{name}'] for r in range(TABLES)]
   joined = {

@@ -1,5 +1,7 @@
 """Compares FedSS and its baselines with NumPy, and tests limiting cases."""
 
+import dataclasses
+
 import numpy as np
 import pytest
 import tensorflow as tf
@@ -7,10 +9,11 @@ import tensorflow as tf
 from tests import tiny
 from tests.algorithms import numpy_fedss
 from tff_xc import errors
-from tff_xc.algorithms import centralized
 from tff_xc.algorithms import fedss
 from tff_xc.round import local_training
+from tff_xc.round import losses
 from tff_xc.round import optimizers
+from tff_xc.round import process as process_lib
 from tff_xc.round import randomness
 from tff_xc.round import request
 
@@ -161,15 +164,17 @@ def test_one_constant_on_all_terms_cancels():
 
 
 def test_posonly_is_fedss_without_negatives():
-  shared = {'max_positives': 4, 'local_training': FULL_BATCH}
-  a, b = (
-    tiny.weights_after(process, 2, cohort_of)
-    for process in (
-      tiny.process('posonly', **shared),
-      tiny.process('fedss', negatives=0, **shared),
-    )
+  posonly = fedss.PosOnly.made(
+    model=tiny.model(), max_positives=4, local_training=FULL_BATCH
   )
-  tiny.assert_same_weights(a, b, 0)
+  none = dataclasses.replace(
+    posonly, loss=losses.HeldSoftmax(N, 'negatives', 'held')
+  )
+  weights = [
+    tiny.weights_after(process_lib.build_process(made), 2, cohort_of)
+    for made in (posonly, none)
+  ]
+  tiny.assert_same_weights(*weights, 0)
 
 
 @pytest.mark.slow  # NumPy moves the held rows alone, too.
@@ -216,7 +221,7 @@ def test_one_seed_is_one_run_and_another_seed_another():
 
 
 def test_centralized_is_one_client_on_sgd():
-  process = centralized.build_centralized(
+  process = fedss.build_centralized(
     model=tiny.model(N), local_training=FULL_BATCH
   )
   client = tiny.cohort([[0, 4, 4, 7, 9]])[0]

@@ -15,7 +15,7 @@ import pytest
 
 from tff_xc import classifier
 from tff_xc import heads
-from tff_xc.algorithms import fedadam
+from tff_xc.algorithms import fedavg
 from tff_xc.data import client_data
 from tff_xc.data import partition
 from tff_xc.data import pool
@@ -57,7 +57,7 @@ def stripes() -> client_data.FederatedDataset:
 
 def rounds_of(path, frozen: bool, seed: int) -> list[dict[str, float]]:
   """Trains as the paper does, and returns the metrics of each round."""
-  algorithm = fedadam.fedadam(
+  algorithm = fedavg.FedAdam.made(
     model=classifier.EmbeddingClassifier(
       leaf.build_celeba_encoder(side=_SIDE), heads.LinearHead(bias=True), 2
     ),

@@ -6,15 +6,14 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
-from tests import remembering
+from tests import registered
 from tests import sameness
 from tests import tiny
 from tests.algorithms import numpy_fedavg
 from tests.algorithms import test_fedavg
 from tff_xc import errors
 from tff_xc.algorithms import contrast
-from tff_xc.algorithms import moon
-from tff_xc.algorithms import registry
+from tff_xc.algorithms import fedavg
 from tff_xc.round import algorithm
 from tff_xc.round import examples
 from tff_xc.round import local_training
@@ -34,8 +33,8 @@ MOON = {
 
 def test_three_rounds_equal_the_numpy_reference():
   learning = tiny.process('moon', **MOON)
-  made = moon.moon(model=tiny.model(), **MOON)
-  clients = remembering.Clients(made.client_state)
+  made = fedavg.MOON.made(model=tiny.model(), **MOON)
+  clients = registered.Clients(made.client_state)
   state = learning.initialize()
   weights, previous = tiny.as_numpy(state.weights), {}
   for cohort in COHORTS:
@@ -76,78 +75,54 @@ def test_three_rounds_equal_the_numpy_reference():
 
 
 def test_without_weight_it_is_fedavg():
-  made = moon.moon(model=tiny.model(), contrastive_weight=0.0)
+  made = fedavg.MOON.made(model=tiny.model(), contrastive_weight=0.0)
   assert made.client_state is None
-  assert made.loss == registry.get('fedavg').function(model=tiny.model()).loss
+  assert made.loss == fedavg.FedAvg.made(model=tiny.model()).loss
+
+
+PUBLISHED = {
+  'moon_published': True,
+  'client_learning_rate': 0.1,
+  'batch_size': 2,
+}
+STORED = local_training.LocalTraining(0.1, 2, shuffle=False)
 
 
 def test_the_published_form_is_fedavg_without_shuffling():
-  stored = local_training.LocalTraining(0.1, 2, shuffle=False)
-  published = moon.moon(
-    model=tiny.model(),
-    moon_published=True,
-    local_training=local_training.LocalTraining(0.1, 2),
+  published = fedavg.MOON.made(model=tiny.model(), **PUBLISHED)
+  assert published.local_training == STORED
+  plain = lambda training: fedavg.FedAvg.made(
+    model=tiny.model(), local_training=training
   )
-  assert published.local_training == stored
-  fedavg = registry.get('fedavg').function
-  plain = lambda training: fedavg(model=tiny.model(), local_training=training)
-  assert sameness.same(published, plain(stored))
-  shuffled = dataclasses.replace(stored, shuffle=True)
+  assert sameness.same(published, plain(STORED))
+  shuffled = dataclasses.replace(STORED, shuffle=True)
   assert not sameness.same(published, plain(shuffled))
 
 
-@pytest.mark.slow  # The test before has what the processes are made of.
-def test_the_published_form_trains_as_fedavg_without_shuffling():
-  stored = local_training.LocalTraining(0.1, 2, shuffle=False)
-  cohort_of = lambda r: COHORTS[r]
-  a, b, shuffled = (
-    tiny.weights_after(process, 2, cohort_of)
-    for process in (
-      tiny.process(
-        'moon',
-        moon_published=True,
-        local_training=local_training.LocalTraining(0.1, 2),
-      ),
-      tiny.process('fedavg', local_training=stored),
-      tiny.process(
-        'fedavg', local_training=local_training.LocalTraining(0.1, 2)
-      ),
-    )
-  )
-  tiny.assert_same_weights(a, b, 0)
-  assert not np.allclose(a.encoder['kernel'], shuffled.encoder['kernel'])
-
-
-@pytest.mark.parametrize('given', [{'epochs': 2}, {'steps': 3}])
+@pytest.mark.parametrize('given', [{'local_epochs': 2}, {'local_steps': 3}])
 def test_the_published_form_has_one_epoch(given):
-  with pytest.raises(ValueError, match='needs one local epoch'):
-    moon.moon(
-      model=tiny.model(),
-      moon_published=True,
-      local_training=local_training.LocalTraining(0.1, 2, **given),
-    )
-
-
-def test_the_published_form_has_one_epoch_on_every_task():
-  entry = registry.get('moon')
-  values = entry.resolve({'moon_published': True}, {'local_steps': 1})
-  made = entry.algorithm(values, model=tiny.model(), max_positives=4)
-  assert (made.local_training.epochs, made.local_training.steps) == (1, 0)
+  with pytest.raises(ValueError, match='one local epoch'):
+    fedavg.MOON(moon_published=True, **given)
+  # On every task.
+  values = fedavg.MOON.resolve({'moon_published': True}, given)
+  training = fedavg.MOON(**values).local_training()
+  assert (training.epochs, training.steps) == (1, 0)
 
 
 @pytest.mark.parametrize(
   'given',
   [
-    {'contrastive_weight': 0.5},
-    {'contrastive_temperature': 0.1},
-    {'shuffle': True},
-    {'local_epochs': 2},
-    {'local_steps': 3},
+    {'moon_published': True, 'contrastive_weight': 0.5},
+    {'moon_published': True, 'contrastive_temperature': 0.1},
+    {'moon_published': True, 'shuffle': True},
+    {'moon_published': True, 'local_epochs': 2},
+    {'moon_published': True, 'local_steps': 3},
+    {'contrastive_weight': 0.0, 'contrastive_temperature': 0.3},
   ],
 )
-def test_what_the_published_form_ignores_is_refused(given):
-  with pytest.raises(errors.InputError, match='only applies with'):
-    registry.get('moon').resolve({'moon_published': True, **given}, {})
+def test_what_has_no_effect_is_refused(given):
+  with pytest.raises(errors.InputError, match=[*given][1]):
+    fedavg.MOON.resolve(given, {})
 
 
 def test_a_client_that_is_new_has_no_contrast():
@@ -175,12 +150,6 @@ def test_a_client_that_is_new_has_no_contrast():
   np.testing.assert_allclose(loss(step(True)), expected, rtol=1e-6)
 
 
-def test_a_temperature_without_a_contrast_is_refused():
-  given = {'contrastive_weight': 0.0, 'contrastive_temperature': 0.3}
-  with pytest.raises(errors.InputError, match='does not apply with --contrast'):
-    registry.get('moon').resolve(given, {})
-
-
 def test_the_previous_model_has_its_own_batch_statistics():
   model = tiny.model_with_statistics()
   received = model.init(tf.constant([0, 1]))
@@ -205,14 +174,14 @@ def test_the_previous_model_has_its_own_batch_statistics():
 
 def keeping_a_part_and_all():
   """Returns MOON of which the bias alone is trained and kept, or all is kept."""
-  entry = registry.get('moon')
-  values = entry.resolve({'train': 'bottleneck', 'batch_size': 2}, {})
-  made = entry.algorithm(values, model=tiny.model())
+  made = fedavg.MOON.made(
+    model=tiny.model(), trainable='bottleneck', batch_size=2
+  )
   assert [*made.client_state.spec['encoder']] == ['bias']
   whole = dataclasses.replace(
     made,
     client_state=contrast.contrastive(
-      registry.get('fedavg').function(model=tiny.model()), 1.0, 0.5
+      fedavg.FedAvg.made(model=tiny.model()), 1.0, 0.5
     ).client_state,
   )
   assert [*whole.client_state.spec['encoder']] == ['kernel', 'bias']
@@ -249,7 +218,7 @@ def test_rounds_are_the_same_if_a_client_keeps_what_it_does_not_train():
   found = []
   for one in keeping_a_part_and_all():
     learning = process.build_process(one, 0)
-    clients = remembering.Clients(one.client_state)
+    clients = registered.Clients(one.client_state)
     state = learning.initialize()
     for cohort in (COHORTS[0], COHORTS[0]):
       output = learning.next(state, clients.attach(cohort))
@@ -262,7 +231,7 @@ def test_rounds_are_the_same_if_a_client_keeps_what_it_does_not_train():
 def test_rows_of_an_encoder_that_are_selected_are_refused():
   from tests import tiny_sparse
 
-  made = registry.get('fedavg').function(model=tiny_sparse.model(12))
+  made = fedavg.FedAvg.made(model=tiny_sparse.model(12))
   [_, table] = made.tables
   assert contrast.contrastive(made, 1.0, 0.5).client_state is not None
   selects = algorithm.own_rows(made, table.name, 3)
@@ -270,5 +239,5 @@ def test_rows_of_an_encoder_that_are_selected_are_refused():
   with pytest.raises(ValueError, match='hold only some rows'):
     contrast.contrastive(selects, 1.0, 0.5)
   twice = contrast.contrastive(made, 1.0, 0.5)
-  with pytest.raises(ValueError, match='another state already'):
+  with pytest.raises(errors.InputError, match='another state'):
     contrast.contrastive(twice, 1.0, 0.5)

@@ -1,16 +1,18 @@
-"""Options compose: combinations that no algorithm's name stands for train."""
+"""What holds in the rounds of every algorithm, and options that compose."""
+
+import collections
 
 import numpy as np
 import pytest
 import tensorflow as tf
+import tensorflow_federated as tff
 
 from tests import registered
-from tests import remembering
 from tests import tiny
 from tff_xc import errors
-from tff_xc.algorithms import options
+from tff_xc.algorithms import base
 from tff_xc.algorithms import registry
-from tff_xc.experiment import virtual_clients
+from tff_xc.experiment import cohort
 from tff_xc.round import local_training
 from tff_xc.round import optimizers
 
@@ -24,8 +26,8 @@ COHORT = tiny.cohort([[0, 0, 3, 5], [7, 3], [11, 11, 11]], seed=1)
   ('name', 'given'),
   [
     # The next has the term, too.
-    pytest.param('fedss', {'proximal_weight': 0.5}, marks=pytest.mark.slow),
-    ('fedaws', {'server_optimizer': 'adam', 'proximal_weight': 0.1}),
+    pytest.param('fedss', {'prox_mu': 1.0}, marks=pytest.mark.slow),
+    ('fedaws', {'server_optimizer': 'adam', 'prox_mu': 0.2}),
     ('fedss', {'contrastive_weight': 1.0, **AMSGRAD}),
     pytest.param(
       'fedaws_softmax',
@@ -34,7 +36,7 @@ COHORT = tiny.cohort([[0, 0, 3, 5], [7, 3], [11, 11, 11]], seed=1)
     ),
     pytest.param(
       'turbosvm',
-      {**AMSGRAD, 'proximal_weight': 0.01},
+      {**AMSGRAD, 'prox_mu': 0.02},
       marks=pytest.mark.slow,
     ),
     # `test_process` has Adam on requested rows.
@@ -45,12 +47,12 @@ COHORT = tiny.cohort([[0, 0, 3, 5], [7, 3], [11, 11, 11]], seed=1)
     ),
     pytest.param(
       'moon',
-      {'proximal_weight': 0.01, 'server_momentum': 0.9},
+      {'prox_mu': 0.02, 'server_momentum': 0.9},
       marks=pytest.mark.slow,
     ),
     pytest.param(
       'fedavgm',
-      {'importance_weights': 'train', 'train': 'bottleneck'},
+      {'importance_weights': 'train', 'trainable': 'bottleneck'},
       marks=pytest.mark.slow,
     ),
   ],
@@ -59,7 +61,7 @@ def test_a_combination_trains(name, given):
   given |= {'client_learning_rate': 0.5, 'local_epochs': 2}
   made = registered.algorithm(name, **given)
   process = registered.process(name, **given)
-  clients = remembering.Clients(made.client_state)
+  clients = registered.Clients(made.client_state)
   state, losses = process.initialize(), []
   for _ in range(6):
     output = process.next(state, clients.attach(COHORT))
@@ -74,21 +76,18 @@ def test_a_combination_trains(name, given):
 
 def test_every_algorithm_with_clients_takes_the_options():
   for name in registered.FEDERATED:
-    assert {h.name for h in options.TERMS} | {
-      'virtual_clients',
-      'weight_decay',
-    } <= set(registry.get(name).names)
+    assert {*base.Federated.names} <= {*registry.get(name).names}
 
 
 GIVEN = {
-  'train': 'head',
+  'trainable': 'head',
   'importance_weights': 'train',
   'weight_decay': 0.1,
-  'robust': 'zeroing+clipping',
+  'robust_aggregation': 'zeroing+clipping',
 }
 # Here nothing is trained but the class table, or it has other rows.
 REFUSED = {
-  'fedaws_baseline2': ('train', 'nothing would be trained'),
+  'fedaws_baseline2': ('trainable', 'nothing would be trained'),
   'fedmlh': ('importance_weights', 'hashes several classes'),
 }
 
@@ -97,7 +96,7 @@ REFUSED = {
 def test_every_algorithm_takes_each_option_or_says_why_not(name):
   given = dict(GIVEN)
   if name == 'moon':
-    given['train'] = 'bottleneck'
+    given['trainable'] = 'bottleneck'
   option, message = REFUSED.get(name, ('', ''))
   if option:
     with pytest.raises(errors.InputError, match=message):
@@ -105,14 +104,14 @@ def test_every_algorithm_takes_each_option_or_says_why_not(name):
   made = registered.algorithm(name, **given)
   assert made.local_training.weight_decay == 0.1
   frozen = any('kernel' in weight for weight in made.frozen)
-  assert frozen == ('train' in given)
+  assert frozen == ('trainable' in given)
   weighted = made.example_weights is not None
   takes = 'importance_weights' in registry.get(name).names
   assert weighted == (takes and 'importance_weights' in given)
   assert bool(made.robust) == made.has_clients
   if not made.has_clients:
     return
-  drawn = virtual_clients.virtual_clients(made, 2, 6)
+  drawn = cohort.virtual_clients(made, 2, 6)
   assert drawn.weighting == 'uniform'
 
 
@@ -121,12 +120,10 @@ def test_every_algorithm_takes_each_option_or_says_why_not(name):
 def test_every_algorithm_trains_with_the_options(name):
   given = dict(GIVEN)
   if name == 'moon':
-    given['train'] = 'bottleneck'
+    given['trainable'] = 'bottleneck'
   given.pop(REFUSED.get(name, ('',))[0], None)
   process = registered.process(name, **given)
-  clients = remembering.Clients(
-    registered.algorithm(name, **given).client_state
-  )
+  clients = registered.Clients(registered.algorithm(name, **given).client_state)
   state = process.initialize()
   before = process.get_model_weights(state)
   for _ in range(2):
@@ -138,12 +135,16 @@ def test_every_algorithm_trains_with_the_options(name):
   after = process.get_model_weights(state)
   [kernel, *_] = [weight for weight in before.encoder if 'kernel' in weight]
   kept = np.array_equal(after.encoder[kernel], before.encoder[kernel])
-  assert kept == ('train' in given)
+  assert kept == ('trainable' in given)
 
 
 def test_defaults_of_the_options_are_without_them():
   for name in ('fedss', 'fedavg'):
-    given = {'train': 'all', 'importance_weights': 'none', 'weight_decay': 0.0}
+    given = {
+      'trainable': 'all',
+      'importance_weights': 'none',
+      'weight_decay': 0.0,
+    }
     made, plain = (
       registered.algorithm(name, **given),
       registered.algorithm(name),
@@ -156,15 +157,13 @@ def test_defaults_of_the_options_are_without_them():
 
 
 def test_the_terms_change_the_objective():
-  made = registered.algorithm('fedss', proximal_weight=0.5)
+  made = registered.algorithm('fedss', prox_mu=1.0)
   [penalty] = made.penalties
   assert penalty.weight == 0.5
   assert not registered.algorithm('fedss').penalties
   assert registered.algorithm('fedprox').penalties[0].weight == 0.01
   # Applied once, also where the algorithm's function takes it.
-  assert (
-    len(registered.algorithm('fedprox', proximal_weight=1.0).penalties) == 1
-  )
+  assert len(registered.algorithm('fedprox', prox_mu=1.0).penalties) == 1
 
 
 def test_numbers_that_are_not_finite_are_replaced_if_asked():
@@ -192,3 +191,55 @@ def test_without_shuffling_examples_come_in_their_order():
     for step in range(4)
   ]
   assert batches == [[0, 1], [2, 3], [4], [0, 1]]
+
+
+def test_a_client_whose_update_is_not_finite_is_dropped_and_counted():
+  broken = COHORT[0]._replace(x=np.full_like(COHORT[0].x, np.nan))
+  process = tiny.process('fedss', max_positives=4, negatives=3)
+  a, metrics = tiny.run(process, 1, lambda _: [broken, *COHORT[1:]])
+  b, _ = tiny.run(process, 1, lambda _: COHORT[1:])
+  assert metrics['clients_dropped'] == 1
+  assert np.isfinite(metrics['loss'])
+  tiny.assert_same_weights(a.weights, b.weights, 1e-6)
+
+
+@pytest.mark.parametrize(
+  ('name', 'own'),
+  [('fedss', {'max_positives': 4, 'negatives': 3}), ('fullsoftmax', {})],
+)
+def test_a_round_with_nobody_left_keeps_the_state(name, own):
+  process = tiny.process(name, **own)
+  state = tiny.run(process, 1, lambda _: COHORT)[0]
+  nobody = tiny.cohort([[]])
+  broken = [c._replace(x=np.full_like(c.x, np.inf)) for c in COHORT]
+  for clients in (nobody, broken):
+    after = process.next(state, clients).state
+    tiny.assert_same_weights(
+      (after.weights, after.server), (state.weights, state.server), 0
+    )
+    assert after.round_number == state.round_number + 1
+
+
+def test_any_aggregator_of_the_encoder_plugs_in():
+  plain = tiny.process('fullsoftmax')
+  clipped, unweighted = (
+    tiny.process('fullsoftmax', model_aggregator=factory)
+    for factory in (
+      tff.aggregators.clipping_factory(1e-12, tff.aggregators.MeanFactory()),
+      tff.aggregators.UnweightedMeanFactory(),
+    )
+  )
+  start = clipped.initialize().weights
+  end = tiny.run(clipped, 1, lambda _: COHORT)[0].weights
+  tiny.assert_same_weights(end.encoder, start.encoder, 1e-6)
+  assert not np.allclose(end.class_table, start.class_table)
+  mean = tiny.run(unweighted, 1, lambda _: COHORT)[0].weights
+  weighted = tiny.run(plain, 1, lambda _: COHORT)[0].weights
+  assert not np.allclose(mean.encoder['kernel'], weighted.encoder['kernel'])
+  tiny.assert_same_weights(mean.class_table, weighted.class_table, 1e-6)
+
+
+def test_the_state_is_a_structure_of_named_weights():
+  weights = tiny.process('fullsoftmax').initialize().weights
+  assert isinstance(weights.encoder, collections.OrderedDict)
+  assert list(weights.encoder) == ['kernel', 'bias']

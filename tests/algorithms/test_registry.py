@@ -1,18 +1,23 @@
 """Registry, hyper-parameters and builders agree, and bad values are refused."""
 
+import dataclasses
 import inspect
 import json
 
 import numpy as np
 import pytest
+import tensorflow as tf
 
 from tests import tiny
 from tff_xc import errors
+from tff_xc.algorithms import base
+from tff_xc.algorithms import fedavg
 from tff_xc.algorithms import fedaws
+from tff_xc.algorithms import fedss
+from tff_xc.algorithms import hyperparameters as hp
 from tff_xc.algorithms import registry
-from tff_xc.algorithms import settings
-from tff_xc.round import process
-from tff_xc.round import table_optimizers
+from tff_xc.round import optimizers
+from tff_xc.round import process as process_lib
 
 ADAM = {
   'server_optimizer': 'adam',
@@ -25,92 +30,55 @@ def resolve(name, given=None, defaults=None):
   return registry.get(name).resolve(given or {}, defaults or {})
 
 
-def algorithm_of(name, values, model=None, max_positives=4):
-  return registry.get(name).algorithm(
-    values, model=model or tiny.model(), max_positives=max_positives
-  )
+def made(name, **given):
+  return registry.get(name).made(model=tiny.model(), max_positives=4, **given)
 
 
-# The algorithms' own tests build it with other values.
+# Their own tests build them with other values.
 @pytest.mark.slow
 @pytest.mark.parametrize('name', registry.ALGORITHMS)
 def test_every_algorithm_builds_with_its_defaults(name):
-  made = algorithm_of(name, resolve(name, defaults={'negatives': 3}))
-  assert (
-    process.build_process(made).initialize.type_signature.result is not None
-  )
-
-
-@pytest.mark.parametrize('name', registry.ALGORITHMS)
-def test_every_algorithm_takes_its_hyperparameters(name):
-  made = algorithm_of(name, resolve(name, defaults={'negatives': 3}))
-  assert made.tables[0].name == 'class'
+  few = {'negatives': 3} if 'negatives' in registry.get(name).names else {}
+  process = process_lib.build_process(made(name, **few))
+  assert process.initialize.type_signature.result is not None
 
 
 @pytest.mark.parametrize(
   ('name', 'given', 'limit'),
   [
     ('fedaws', {}, None),
-    ('fedaws', {'spreadout_learning_rate': 0.005}, '0.05'),
+    ('fedaws', {'learning_rate': 0.005}, '0.05'),
     # The 20 clients hold at most 40 classes, so a class has 39 others.
-    (
-      'fedaws',
-      {'spreadout_neighbours': 50, 'spreadout_learning_rate': 0.00125},
-      None,
-    ),
-    (
-      'fedaws',
-      {'spreadout_neighbours': 50, 'spreadout_learning_rate': 0.0013},
-      '0.0128',
-    ),
-    (
-      'fedaws',
-      {'spreadout_neighbours': 0, 'spreadout_learning_rate': 0.002},
-      '0.0128',
-    ),
-    (
-      'fedaws',
-      {'spreadout_neighbours': 1, 'spreadout_learning_rate': 0.002},
-      None,
-    ),
-    ('fedaws', {'spreadout_margin': 1.4}, None),
-    (
-      'fedaws',
-      {'spreadout_margin': 1.4, 'spreadout_learning_rate': 0.002},
-      '0.0128',
-    ),
-    (
-      'fedaws',
-      {'spreadout_neighbours': 0, 'spreadout_classes': 'all'},
-      '0.0005',
-    ),
-    # A rate of 0 means the clients' rate.
-    (
-      'fedaws',
-      {'spreadout_learning_rate': 0.0, 'client_learning_rate': 0.1},
-      '0.05',
-    ),
-    ('fedaws', {'spreadout_weight': 0.0, 'spreadout_neighbours': 0}, None),
-    ('fedaws_posonly', {'spreadout_weight': 0.04}, None),
-    ('fedaws_posonly', {'spreadout_weight': 0.05}, '0.05'),
-    ('fedaws_posonly', {'spreadout_neighbours': 0}, '0.0005'),
+    ('fedaws', {'neighbors': 50, 'learning_rate': 0.00125}, None),
+    ('fedaws', {'neighbors': 50, 'learning_rate': 0.0013}, '0.0128'),
+    ('fedaws', {'neighbors': 0, 'learning_rate': 0.002}, '0.0128'),
+    ('fedaws', {'neighbors': 1, 'learning_rate': 0.002}, None),
+    ('fedaws', {'margin': 1.4}, None),
+    ('fedaws', {'margin': 1.4, 'learning_rate': 0.002}, '0.0128'),
+    ('fedaws', {'neighbors': 0, 'classes': 'all'}, '0.0005'),
+    # A rate of 0 means the clients' rate, 0.1.
+    ('fedaws', {'learning_rate': 0.0}, '0.05'),
+    ('fedaws', {'weight': 0.0, 'neighbors': 0}, None),
+    ('fedaws_posonly', {'weight': 0.04}, None),
+    ('fedaws_posonly', {'weight': 0.05}, '0.05'),
+    ('fedaws_posonly', {'neighbors': 0}, '0.0005'),
     ('fedaws_baseline1', {}, None),
     ('fedss', {}, None),
   ],
 )
 def test_a_spreadout_step_beyond_its_bound_is_warned_of(name, given, limit):
-  values = resolve(name, {'clients_per_round': 20, **given})
-  warnings = registry.get(name).warn(values, 1001, 2)
-  if limit is None:
-    assert not warnings
-  else:
-    (warning,) = warnings
-    assert f'from {limit} = 1 / (2 k)' in warning
+  given = {f'spreadout_{n}': value for n, value in given.items()}
+  clients = {'clients_per_round': 20, 'client_learning_rate': 0.1}
+  values = resolve(name, {**clients, **given})
+  warnings = registry.get(name)(**values).warnings(1001, 2)
+  assert len(warnings) == (limit is not None)
+  if limit:
+    assert f'from {limit} = 1 / (2 k)' in warnings[0]
 
 
 @pytest.mark.parametrize('name', ['posonly', 'fedaws_posonly'])
 def test_a_softmax_over_one_class_is_warned_of(name):
-  of = lambda most: registry.get(name).warn(resolve(name), 100, most)
+  of = lambda most: registry.get(name)().warnings(100, most)
   assert not of(2)
   (warning,) = of(1)
   assert 'nothing is learned' in warning
@@ -123,64 +91,103 @@ def test_epochs_that_are_asked_for_replace_the_tasks_steps():
   assert (values['local_steps'], values['local_epochs']) == (0, 5)
 
 
-def test_neighbours_do_not_apply_with_a_margin():
-  with pytest.raises(
-    errors.InputError, match='only applies with --spreadout_m'
-  ):
-    resolve('fedaws', {'spreadout_neighbours': 3, 'spreadout_margin': 1.4})
-
-
 @pytest.mark.parametrize('name', registry.ALGORITHMS)
-def test_arguments_are_hyperparameters_with_the_same_defaults(name):
-  entry = registry.get(name)
-  taken = inspect.signature(entry.function).parameters
-  shared = ('model', 'max_positives', 'class_probabilities', 'local_training')
-  values = {h.name: h.default for h in entry.hyperparameters} | {
-    **entry.defaults
-  }
-  for argument in taken.values():
-    if argument.name not in shared:
-      assert argument.default == values[argument.name], argument.name
-  families = (settings.FEDERATED, settings.SAMPLED_ROWS)
-  of_all = {h.name for family in families for h in family}
-  assert set(values) - of_all <= set(taken)
+def test_a_builder_has_a_true_signature_and_says_what_it_takes(name):
+  build = base.builder(registry.get(name))
+  assert build.__name__ == f'build_{name}'
+  taken = inspect.signature(build).parameters
+  values = registry.get(name).resolve({}, {})
+  for h in registry.get(name).hyperparameters:
+    assert taken[h.name].default == values.get(h.name, taken[h.name].default)
+    assert f'{h.name}: {h.help}' in build.__doc__
+
+
+def test_an_argument_that_is_none_is_refused():
+  with pytest.raises(TypeError, match='no_such'):
+    fedaws.build_fedaws(model=tiny.model(), max_positives=3, no_such=1)
+
+
+def test_bounds_are_told():
+  doc = fedss.build_fedss.__doc__
+  assert '(default 80, at least 1)' in doc
+  assert "(default 'all', one of 'all', 'head', 'bottleneck')" in doc
+  assert '(default 0.9, at least 0, less than 1)' in doc
+
+
+def test_a_class_with_other_defaults_is_another_algorithm():
+  @hp.declared
+  class Cautious(fedavg.FedAvg):
+    name = 'cautious'
+    client_learning_rate: float = 0.001
+    batch_size: int = hp.own(8)
+
+  values = Cautious.resolve({}, {'weight_decay': 0.5})
+  assert (values['client_learning_rate'], values['batch_size']) == (0.001, 8)
+  assert values['weight_decay'] == 0.5
+  assert Cautious.own == {**fedavg.FedAvg.own, 'batch_size': 8}
+  assert fedavg.FedAvg().batch_size == 32
+
+
+@pytest.mark.parametrize('name', ['client', 'server'])
+def test_a_rate_fits_its_optimizer(name):
+  found = fedss.FullSoftmax(**{f'{name}_optimizer': 'adam'})
+  assert getattr(found, f'{name}_learning_rate') == 0.001
+
+
+def test_an_algorithm_may_bring_its_own_server():
+  @hp.declared
+  class Own(base.Federated):
+    def make(self, model, facts):
+      made = base.softmax(model, self.local_training())
+      rate = 1.0 / facts.num_clients
+      return dataclasses.replace(
+        made, encoder_optimizer=optimizers.build_sgd(rate)
+      )
+
+  assert not [name for name in Own.names if name.startswith('server_')]
+  task = {'server_optimizer': 'adam', 'server_learning_rate': 0.5}
+  assert 'server_optimizer' not in Own.resolve({}, task)
+  with pytest.raises(errors.InputError, match='--server_optimizer'):
+    Own.resolve(task, {})
+  optimizer = Own.made(model=tiny.model(), num_clients=4).encoder_optimizer
+  one = tf.ones([1])
+  state = optimizer.initialize(tf.TensorSpec([1]))
+  assert optimizer.next(state, one, one)[1] == 0.75
 
 
 @pytest.mark.parametrize(
   ('given', 'expected'),
   [
-    ({}, table_optimizers.RowMomentum(1.0, 0.9)),
-    ({'server_momentum': 0.0}, table_optimizers.RowMomentum(1.0, 0.0)),
-    ({'server_optimizer': 'adam'}, table_optimizers.Dense),
+    ({}, optimizers.RowMomentum(1.0, 0.9)),
+    ({'server_momentum': 0.0}, optimizers.RowMomentum(1.0, 0.0)),
+    ({'server_optimizer': 'adam'}, optimizers.Dense),
     (
       {'server_optimizer': 'adam', 'server_adam_rows': 'requested'},
-      table_optimizers.LazyRows,
+      optimizers.LazyRows,
     ),
   ],
 )
 def test_the_tables_optimizer_where_rows_are_selected(given, expected):
-  values = resolve('fedss', {'negatives': 4, **given})
-  chosen = algorithm_of('fedss', values).tables[0].optimizer
+  chosen = made('fedss', negatives=4, **given).tables[0].optimizer
   assert expected in (chosen, type(chosen))
 
 
 def test_adagrad_moves_requested_rows():
-  values = resolve('posonly', {'server_optimizer': 'adagrad'})
-  learning = process.build_process(algorithm_of('posonly', values))
+  learning = process_lib.build_process(
+    made('posonly', server_optimizer='adagrad')
+  )
   state = learning.initialize.type_signature.result.member
   optimizer = state.server.tables[0].optimizer
   assert list(optimizer.preconditioner.shape) == [12, 3]
 
 
 def test_the_servers_optimizer_is_not_of_fedaws_rows():
-  given = {'server_optimizer': 'adam', 'row_update': 'mean'}
-  [table] = algorithm_of('fedaws', resolve('fedaws', given)).tables
-  assert table.optimizer == table_optimizers.RowMomentum()
+  [table] = made('fedaws', server_optimizer='adam', row_update='mean').tables
+  assert table.optimizer == optimizers.RowMomentum()
 
 
 def test_rows_are_averaged_over_their_holders_if_asked():
-  given = {'row_renormalise': True, 'negatives': 4}
-  [table] = algorithm_of('fedss', resolve('fedss', given)).tables
+  [table] = made('fedss', row_renormalize=True, negatives=4).tables
   assert table.merge.row_renormalise
 
 
@@ -212,49 +219,40 @@ def test_task_defaults_of_other_algorithms_do_not_apply():
   assert 'negatives' not in resolve('posonly', defaults=ADAM)
 
 
+ADAMS = {'server_optimizer': 'adam'}
+
+
 @pytest.mark.parametrize(
-  ('name', 'given', 'message'),
+  ('name', 'given', 'word'),
   [
-    (
-      'posonly',
-      {'negatives': 3},
-      'not a hyper-parameter of posonly.*--batch_size',
-    ),
+    ('posonly', {'negatives': 3}, '--batch_size'),
     ('fedss', {'negatives': 0}, 'at least 1'),
     ('fedss', {'client_learning_rate': -1.0}, 'more than 0'),
     ('fedss', {'client_learning_rate': float('inf')}, 'finite'),
     ('fedss', {'server_momentum': 1.0}, 'less than 1'),
-    ('fedss', {'softmax_correction': 'all'}, 'one of negatives, none'),
-    (
-      'fedss',
-      {'server_initial_accumulator': 1.0},
-      'only applies with.*adagrad',
-    ),
-    ('fedaws', {'local_steps': 1, 'local_epochs': 2}, 'give one of them'),
-    ('fedaws', {'spreadout_neighbours': -1}, 'at least 0'),
-    (
-      'fedaws',
-      {'spreadout_distance': 'manhattan'},
-      'one of sq_euclidean, cosine',
-    ),
-    ('fedaws_baseline1', {'spreadout_neighbours': 3}, 'not a hyper-parameter'),
-    ('fedss', {'server_beta_1': 0.5}, 'only applies with.*adam'),
-    ('fedss', {'server_adam_rows': 'requested'}, 'only applies with.*adam'),
-    (
-      'fedss',
-      {'server_optimizer': 'adam', 'server_adam_rows': 'some'},
-      'one of all, requested',
-    ),
-    (
-      'fullsoftmax',
-      {'server_optimizer': 'adam', 'server_adam_rows': 'all'},
-      'not a hyper-parameter of fullsoftmax',
-    ),
+    ('fedss', {'softmax_correction': 'all'}, 'negatives, none'),
+    ('fedss', {'server_initial_accumulator': 1.0}, 'adagrad'),
+    ('fedaws', {'local_steps': 1, 'local_epochs': 2}, 'give one'),
+    ('fedaws', {'spreadout_neighbors': -1}, 'at least 0'),
+    ('fedaws', {'spreadout_distance': 'manhattan'}, 'sq_euclidean, cosine'),
+    ('fedaws', {'spreadout_neighbors': 3, 'spreadout_margin': 1.4}, 'margin'),
+    ('fedaws_baseline1', {'spreadout_neighbors': 3}, 'not a hyper-parameter'),
+    ('fedss', {'server_beta_1': 0.5}, 'only applies.*adam'),
+    ('fedss', {'server_adam_rows': 'requested'}, 'only applies.*adam'),
+    ('fedss', {**ADAMS, 'server_adam_rows': 'some'}, 'all, requested'),
+    ('fullsoftmax', {**ADAMS, 'server_adam_rows': 'all'}, 'not a hyper-'),
     ('centralized', {'local_epochs': 2}, 'not a hyper-parameter'),
+    ('fedss', {'negatives': 2.5}, 'whole number'),
+    ('fedss', {'negatives': '40'}, "'40'.*whole number"),
+    ('fedss', {'negatives': None}, 'whole number'),
+    ('fedss', {'negatives': True}, 'whole number'),
+    ('fedss', {'client_learning_rate': '0.1'}, 'a number'),
+    ('fedss', {'row_renormalize': 'no'}, 'True or False'),
+    ('fedss', {'server_optimizer': 3}, 'a text'),
   ],
 )
-def test_bad_values_are_refused(name, given, message):
-  with pytest.raises(errors.InputError, match=message):
+def test_bad_values_are_refused(name, given, word):
+  with pytest.raises(errors.InputError, match=word):
     resolve(name, given)
 
 
@@ -263,30 +261,13 @@ def test_an_unknown_algorithm_names_the_known_ones():
     registry.get('fedsss')
 
 
-@pytest.mark.parametrize(
-  ('given', 'message'),
-  [
-    ({'negatives': 2.5}, '--negatives=2.5: expected a whole number'),
-    ({'negatives': '40'}, "--negatives='40': expected a whole number"),
-    ({'negatives': None}, 'expected a whole number'),
-    ({'negatives': True}, 'expected a whole number'),
-    ({'client_learning_rate': '0.1'}, 'expected a number'),
-    ({'row_renormalise': 'no'}, 'expected True or False'),
-    ({'server_optimizer': 3}, 'expected a text'),
-  ],
-)
-def test_values_of_another_type_are_refused(given, message):
-  with pytest.raises(errors.InputError, match=message):
-    resolve('fedss', given)
-
-
 def test_numbers_of_numpy_are_numbers():
   values = resolve(
     'fedss',
     {
       'negatives': np.int64(5),
       'client_learning_rate': np.float32(0.5),
-      'row_renormalise': np.bool_(True),
+      'row_renormalize': np.bool_(True),
       'server_learning_rate': 2,
     },
   )
@@ -298,14 +279,10 @@ def test_numbers_of_numpy_are_numbers():
   'misspelt', [{'row_update': 'men'}, {'spreadout_classes': 'al'}]
 )
 def test_a_misspelt_choice_is_refused_from_python_too(misspelt):
-  [name] = misspelt
-  with pytest.raises(errors.InputError, match=f'--{name}=.*expected one of'):
-    fedaws.fedaws(model=tiny.model(), max_positives=3, **misspelt)
+  with pytest.raises(errors.InputError, match=f'--{next(iter(misspelt))}='):
+    fedaws.FedAwS(**misspelt)
 
 
-def test_a_builder_says_what_it_builds():
-  build = fedaws.build_fedaws
-  assert build.__name__ == 'build_fedaws'
-  assert build.__doc__.startswith('Builds the learning process')
-  with pytest.raises(TypeError, match='no_such'):
-    build(model=tiny.model(), max_positives=3, no_such=1)
+def test_a_missing_fact_is_told():
+  with pytest.raises(TypeError, match='max_positives'):
+    fedss.build_fedss(model=tiny.model(), negatives=3)

@@ -8,8 +8,7 @@ import pytest
 import tensorflow as tf
 
 from tests.algorithms import sklearn_turbosvm as reference
-from tff_xc.algorithms import svm_kernels
-from tff_xc.algorithms import svm_pairs
+from tff_xc.algorithms import svm
 
 KERNELS = tuple(reference.KERNELS)
 
@@ -29,8 +28,8 @@ def problem(name, classes=7, points=6, dim=5):
 
 
 def _everything(kernel, points, rows, bound, tolerance, steps):
-  machines = svm_pairs.fit(points, kernel, bound, tolerance, steps)
-  of_rows = svm_pairs.similarities(machines, rows, kernel)
+  machines = svm.fit(points, kernel, bound, tolerance, steps)
+  of_rows = svm.similarities(machines, rows, kernel)
   coefficients = machines.coefficients.stack()
   return machines.supports, coefficients, machines.stopped, *of_rows
 
@@ -40,7 +39,7 @@ def traced(kernel):
   """Returns `_everything` for points, rows, ... of any size; traced once."""
   numbers = [tf.TensorSpec([None] * rank) for rank in (3, 2, 0, 0)]
   signature = [*numbers, tf.TensorSpec([], tf.int32)]
-  function = functools.partial(_everything, svm_kernels.Kernel(kernel, 3))
+  function = functools.partial(_everything, svm.Kernel(kernel, 3))
   return tf.function(function, input_signature=signature, autograph=False)
 
 
@@ -260,7 +259,7 @@ def test_tiles_do_not_change_the_result(monkeypatch):
   rows = np.random.default_rng(0).normal(size=[11, 5])
   arguments = (points, np.float32(rows), 0.3, 1e-3, 50)
   in_three = traced('linear')(*arguments)
-  monkeypatch.setattr(svm_pairs, '_CLASSES', 4)
+  monkeypatch.setattr(svm, '_CLASSES', 4)
   in_six = traced.__wrapped__('linear')(*arguments)
   assert (len(in_three[1]), len(in_six[1])) == (3, 6)
   for place in (0, 2, 3, 4):
@@ -269,5 +268,5 @@ def test_tiles_do_not_change_the_result(monkeypatch):
 
 
 def test_an_unknown_kernel_is_refused():
-  with pytest.raises(ValueError, match='unknown kernel'):
-    svm_kernels.Kernel('cubic')
+  with pytest.raises(ValueError, match='cubic'):
+    svm.Kernel('cubic')(1.0, 1.0, 1.0)

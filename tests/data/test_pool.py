@@ -109,12 +109,12 @@ def test_lists_are_arrays():
 @pytest.mark.parametrize(
   ('y', 'message'),
   [
-    ([0, 0.5], r'labels are float64 \[2\]; give integers'),
-    ([True, False], r'labels are bool \[2\]; give integers'),
-    ([[0, 1], [1, 0]], r'labels are int64 \[2, 2\]; give integers'),
-    ([0, 2**32 + 1], 'label 4294967297 does not fit int32'),
-    ([0, 1, 2], r'x has the shape \[2, 4\] and y \[3\]; give one y for each'),
-    ([0], r'x has the shape \[2, 4\] and y \[1\]'),
+    ([0, 0.5], 'float64'),
+    ([True, False], 'bool'),
+    ([[0, 1], [1, 0]], r'int64 \[2, 2\]'),
+    ([0, 2**32 + 1], '4294967297'),
+    ([0, 1, 2], r'y \[3\]'),
+    ([0], r'y \[1\]'),
   ],
 )
 def test_labels_that_would_change_are_refused(y, message):

@@ -1,5 +1,10 @@
-"""The cache of parsed arrays, appended row by row; see also xc/test_cache."""
+"""The cache of parsed arrays: valid for its source, mended, shared by processes."""
 
+import json
+import multiprocessing
+import os
+import pathlib
+import shutil
 import subprocess
 import sys
 
@@ -20,8 +25,15 @@ ROWS = {
 
 @pytest.fixture(autouse=True)
 def folder(tmp_path, monkeypatch):
-  monkeypatch.setenv(cache_folder.VARIABLE, str(tmp_path / 'cache'))
-  return tmp_path / 'cache'
+  """Returns the path of a cache folder that does not exist yet."""
+  folder = tmp_path / 'user' / 'caches'
+  monkeypatch.setenv(cache_folder.VARIABLE, str(folder))
+  return folder
+
+
+@pytest.fixture
+def cache(tmp_path):
+  return parsed_cache.path(tmp_path / 'data', 'x')
 
 
 def fill(store):
@@ -30,52 +42,180 @@ def fill(store):
       store.append(name, part)
 
 
-def read(tmp_path, fill=fill, source=('a', 1)):
-  return parsed_cache.arrays(parsed_cache.path(tmp_path, 'x'), source, fill)
-
-
 def check(arrays):
   assert set(arrays) == set(ROWS)
   for name, rows in ROWS.items():
     np.testing.assert_array_equal(arrays[name], rows)
     assert arrays[name].dtype == rows.dtype
-    assert not arrays[name].flags.writeable
+    with pytest.raises(ValueError, match='read-only'):
+      arrays[name][...] = arrays[name]
 
 
-def test_rows_are_appended(tmp_path):
-  first = read(tmp_path)
-  second = read(tmp_path, None)
-  for arrays in (first, second):
+class Counted:
+  """Fills a store, and counts how often."""
+
+  calls = 0
+
+  def __call__(self, store):
+    self.calls += 1
+    fill(store)
+
+
+def test_the_second_time_arrays_are_mapped_and_not_made(cache, folder):
+  for fill_it in (fill, None):
+    arrays = parsed_cache.arrays(cache, ('a', 1), fill_it)
     check(arrays)
     assert isinstance(arrays['bytes'], np.memmap)
+  assert list(folder.iterdir()) == [cache]
+  again = Counted()
+  check(parsed_cache.arrays(cache, ('b', 1), again))
+  assert again.calls == 1
+  assert list(folder.iterdir()) == [cache]  # The stale one is replaced.
 
 
-def test_another_source_is_made_anew(tmp_path):
-  read(tmp_path)
-  with pytest.raises(TypeError, match='not callable'):
-    read(tmp_path, None, source=('b', 1))
+def test_a_cache_is_of_a_path_however_it_is_written(tmp_path, monkeypatch):
+  monkeypatch.chdir(tmp_path)
+  paths = {parsed_cache.path(p, 'x') for p in ('a/b', tmp_path / 'a/b')}
+  paths |= {parsed_cache.path('c/b', 'x'), parsed_cache.path('a/b', 'y')}
+  assert len(paths) == 3
 
 
-@pytest.mark.parametrize('rows', [1, 10**5])
-def test_a_header_grows_in_its_place(tmp_path, rows):
-  def fill(store):
-    for _ in range(3):
-      store.append('x', np.ones([rows, 2]))
+@pytest.mark.parametrize(
+  ('variables', 'expected'),
+  [
+    ({'TFF_XC_CACHE': '/c', 'XDG_CACHE_HOME': '/x', 'HOME': '/h'}, '/c'),
+    ({'XDG_CACHE_HOME': '/x', 'HOME': '/h'}, '/x/tff_xc'),
+    ({'XDG_CACHE_HOME': 'relative', 'HOME': '/h'}, '/h/.cache/tff_xc'),
+    ({'HOME': '/h'}, '/h/.cache/tff_xc'),
+    ({'TFF_XC_CACHE': '', 'HOME': '/h'}, '/h/.cache/tff_xc'),
+  ],
+)
+def test_the_folder_is_the_users(variables, expected, monkeypatch):
+  for name in ('TFF_XC_CACHE', 'XDG_CACHE_HOME', 'HOME'):
+    monkeypatch.delenv(name, raising=False)
+  for name, value in variables.items():
+    monkeypatch.setenv(name, value)
+  assert cache_folder.folder() == pathlib.Path(expected)
 
-  assert read(tmp_path, fill)['x'].sum() == 6 * rows
+
+def test_files_are_described_by_size_time_version_and_settings(tmp_path):
+  path = tmp_path / 'a'
+  path.write_text('abc')
+  os.utime(path, ns=(0, 5))
+  describe = lambda version=1, part=1: json.dumps(
+    parsed_cache.describe_files(version, [path], part=part)
+  )
+  assert describe() == describe()
+  found = {describe(), describe(version=2), describe(part=2)}
+  path.write_text('abcd')
+  os.utime(path, ns=(0, 5))
+  found.add(describe())
+  os.utime(path, ns=(0, 6))
+  found.add(describe())
+  assert len(found) == 5
 
 
-def test_a_disk_that_fills_up_while_rows_are_written(tmp_path, folder):
-  calls = []
+def contents(cache):
+  return {p.name: p.read_bytes() for p in cache.iterdir()}
+
+
+def damage(good):
+  """Yields changed bytes: cut short, and with one byte changed."""
+  yield None
+  yield from (good[:k] for k in {0, 5, len(good) // 2, len(good) - 1})
+  for k in range(0, len(good), 5):
+    yield good[:k] + bytes([good[k] ^ 0x41]) + good[k + 1 :]
+
+
+def test_damage_anywhere_is_mended(cache):
+  counted = Counted()
+  parsed_cache.arrays(cache, 'a', counted)
+  good = contents(cache)
+  assert len(good) == 1 + len(ROWS)
+  damaged = 0
+  for name, content in good.items():
+    for changed in damage(content):
+      if changed == content or changed == content[:-1] == b'':
+        continue
+      (cache / name).unlink()
+      if changed is not None:
+        (cache / name).write_bytes(changed)
+      check(parsed_cache.arrays(cache, 'a', counted))
+      damaged += 1
+      assert counted.calls == 1 + damaged, (name, changed)
+  assert damaged > 80
+  assert contents(cache) == good
+  assert list(cache.parent.iterdir()) == [cache]
+
+
+@pytest.mark.parametrize('make', [pathlib.Path.touch, pathlib.Path.mkdir])
+def test_something_else_in_the_place_of_the_cache(cache, folder, make):
+  folder.mkdir(parents=True)
+  make(cache)
+  check(parsed_cache.arrays(cache, 'a', fill))
+  check(parsed_cache.arrays(cache, 'a', None))
+  assert list(folder.iterdir()) == [cache]
+
+
+def test_a_cache_that_is_replaced_while_it_is_loaded(cache, monkeypatch):
+  parsed_cache.arrays(cache, 'a', fill)
+  memmap, counted = np.memmap, Counted()
+
+  def replaced(*args):
+    monkeypatch.setattr(np, 'memmap', memmap)
+    shutil.copytree(cache, cache.parent / 'other')
+    cache.rename(cache.parent / 'old')
+    (cache.parent / 'other').rename(cache)
+    return memmap(*args)
+
+  monkeypatch.setattr(np, 'memmap', replaced)
+  check(parsed_cache.arrays(cache, 'a', counted))
+  assert counted.calls == 1
+
+
+def replace_often(cache, process):
+  for k in range(200):
+    check(parsed_cache.arrays(cache, [process, k], fill))
+
+
+@pytest.mark.slow
+def test_processes_that_replace_a_cache_at_once(cache, folder):
+  spawn = multiprocessing.get_context('spawn')
+  processes = [
+    spawn.Process(target=replace_often, args=[cache, k]) for k in range(2)
+  ]
+  for process in processes:
+    process.start()
+  for process in processes:
+    process.join()
+    assert process.exitcode == 0
+  assert list(folder.iterdir()) == [cache]
+
+
+def test_a_folder_that_nobody_may_write_to(cache, folder):
+  folder.mkdir(parents=True)
+  folder.chmod(0o555)
+  for _ in range(2):
+    check(parsed_cache.arrays(cache, 'a', fill))
+  assert list(folder.iterdir()) == []
+
+
+def test_a_folder_that_cannot_be_made(cache, folder):
+  folder.parent.write_text('a file in its place')
+  check(parsed_cache.arrays(cache, 'a', fill))
+
+
+def test_a_disk_that_fills_up_while_rows_are_written(cache, folder):
+  stores = []
 
   def until_full(store):
-    calls.append(type(store).__name__)
+    stores.append(store)
     fill(store)
-    if len(calls) == 1:
+    if len(stores) == 1:
       raise OSError(28, 'No space left on device')
 
-  check(read(tmp_path, until_full))
-  assert len(set(calls)) == 2
+  check(parsed_cache.arrays(cache, 'a', until_full))
+  assert len(stores) == 2
   assert list(folder.iterdir()) == []
 
 
@@ -92,42 +232,32 @@ parsed_cache.arrays(pathlib.Path(sys.argv[1]), 'killed', fill)
 """
 
 
-def test_what_a_killed_process_left_is_removed(tmp_path, folder):
-  cache = parsed_cache.path(tmp_path, 'x')
+def test_what_a_killed_process_left_is_removed(cache, folder):
   for _ in range(2):
     subprocess.run([sys.executable, '-c', KILLED, cache], check=False)
     [left] = folder.iterdir()
-    assert [path.name for path in left.glob('*/*')] == ['x.npy']
-  check(read(tmp_path))
+    assert [path.name for path in left.glob('*/*')] == ['x']
+  check(parsed_cache.arrays(cache, 'a', fill))
   assert list(folder.iterdir()) == [cache]
 
 
-def test_what_a_living_process_writes_stays(tmp_path, folder):
+def test_what_a_living_process_writes_stays(cache, folder):
   def another_meanwhile(store):
     store.append('bytes', ROWS['bytes'][:1])
-    check(read(tmp_path, source='another'))
+    check(parsed_cache.arrays(cache, 'another', fill))
     store.append('bytes', ROWS['bytes'][1:])
 
-  found = read(tmp_path, another_meanwhile)['bytes']
+  found = parsed_cache.arrays(cache, 'a', another_meanwhile)['bytes']
   np.testing.assert_array_equal(found, ROWS['bytes'])
   assert isinstance(found, np.memmap)
-  assert len(list(folder.iterdir())) == 1
+  assert list(folder.iterdir()) == [cache]
 
 
-def test_what_fill_raises_leaves_nothing(tmp_path, folder):
+def test_what_fill_raises_leaves_nothing(cache, folder):
   def wrong(store):
     fill(store)
     raise KeyError('wrong')
 
   with pytest.raises(KeyError):
-    read(tmp_path, wrong)
+    parsed_cache.arrays(cache, 'a', wrong)
   assert list(folder.iterdir()) == []
-
-
-def test_files_are_described_by_size_and_time(tmp_path):
-  path = tmp_path / 'a'
-  path.write_text('abc')
-  before = parsed_cache.describe_files(1, [path], part=[1])
-  assert before == parsed_cache.describe_files(1, [path], part=[1])
-  path.write_text('abcd')
-  assert before != parsed_cache.describe_files(1, [path], part=[1])

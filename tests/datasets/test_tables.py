@@ -66,32 +66,29 @@ def test_blank_lines_and_line_breaks_in_fields_count_as_lines(tmp_path):
 @pytest.mark.parametrize(
   ('name', 'content', 'message'),
   [
-    ('a.csv', 'user,item\n1,2\n3\n', 'line 3 has 1 fields; expected 2'),
-    ('a.csv', 'user,item\n1,"2\n3,4\n', 'line 2, is no CSV text.*until line 3'),
-    ('a.csv', 'user,item\n1,2\n3,"4"5\n', 'is no CSV text'),
-    ('a.csv', 'user;item\n', "line 1 is 'user;item'; expected the columns"),
-    ('a.csv', 'user,item,user\n', "names the column 'user' twice"),
-    ('a.csv', b'user,item\n\xff,1\n', r'is not UTF-8 text \(.*0xff\); save'),
-    ('a.csv.gz', b'user,item\n1,2\n', 'is no CSV text'),
+    ('a.csv', 'user,item\n1,2\n3\n', 'line 3 has 1 fields'),
+    ('a.csv', 'user,item\n1,"2\n3,4\n', 'line 2,.*until line 3'),
+    ('a.csv', 'user,item\n1,2\n3,"4"5\n', 'line 3'),
+    ('a.csv', 'user;item\n', "'user'.*user;item"),
+    ('a.csv', 'user,item,user\n', "'user' twice"),
+    ('a.csv', b'user,item\n\xff,1\n', 'UTF-8.*0xff'),
+    ('a.csv.gz', b'user,item\n1,2\n', 'gzip'),
     (
       'a.csv.gz',
       gzip.compress(b'user,item\n1,2\n', mtime=0)[:-9],
-      'is no CSV text',
+      'cannot be read',
     ),
-    ('a.tsv', 'user,item\n', "line 1 is 'user,item'"),
+    ('a.tsv', 'user,item\n', "'user'"),
     ('a.jsonl', '{"user": 1, "item": 2}\n\n{"user": 1', 'line 3 is no JSON'),
-    ('a.jsonl', b'{"user": "\xfc"}', 'is not UTF-8 text'),
+    ('a.jsonl', b'{"user": "\xfc"}', 'UTF-8'),
     pytest.param('a.jsonl', '[' * 10**5, 'line 1 is no JSON', id='deep'),
-    ('a.jsonl', '[1]\n', r"line 1 is '\[1\]'; expected an object"),
-    ('a.jsonl', '{"user": 1}\n', "line 1: 'item' is missing; expected"),
-    ('a.jsonl', '{"user": 1, "item": 2.5}', "'item' is 2.5; expected text or"),
-    ('a.jsonl', '{"user": null, "item": 2}', "'user' is null; expected"),
-    (
-      'a.jsonl',
-      '{"user": "\\ud800", "item": 2}',
-      r"line 1: 'user' is '\\ud800', which is no text",
-    ),
-    ('a.parquet', b'PAR1', 'is no Parquet file that can be read'),
+    ('a.jsonl', '[1]\n', r"line 1 is '\[1\]'"),
+    ('a.jsonl', '{"user": 1}\n', "line 1: 'item'"),
+    ('a.jsonl', '{"user": 1, "item": 2.5}', "'item' is 2.5"),
+    ('a.jsonl', '{"user": null, "item": 2}', "'user' is null"),
+    ('a.jsonl', '{"user": [1], "item": 2}', r"'user' is \[1\]"),
+    ('a.jsonl', '{"user": "\\ud800", "item": 2}', r"line 1: 'user' .*ud800"),
+    ('a.parquet', b'PAR1', 'no Parquet'),
   ],
 )
 def test_bad_tables(name, content, message, tmp_path):
@@ -106,9 +103,7 @@ def test_bad_tables(name, content, message, tmp_path):
 def test_a_column_that_the_first_line_of_json_lacks(tmp_path):
   path = tmp_path / 'a.jsonl'
   path.write_text('{"item": 1}\n{"item": 2, "user": "a"}\n')
-  with pytest.raises(
-    errors.InputError, match="line 2 has 'user', and the first"
-  ):
+  with pytest.raises(errors.InputError, match="line 2 has 'user'"):
     list(tables.batches(path, ['item'], ['user', 'id']))
   [batch] = tables.batches(path, ['item'])
   assert batch.columns['item'] == ['1', '2']
@@ -119,15 +114,15 @@ def test_bad_parquet(tmp_path):
   frame = pd.DataFrame({'user': ['a', None], 'item': [1.5, 2.0]})
   frame.to_parquet(path)
   for columns, message in (
-    (['user'], "column 'user', row 2 has no value"),
-    (['item'], "column 'item', row 1 is 1.5; expected text or a whole"),
-    (['class'], "has no column 'class', it has user, item"),
+    (['user'], "'user', row 2 has no value"),
+    (['item'], "'item', row 1 is 1.5"),
+    (['class'], "'class'"),
   ):
     with pytest.raises(errors.InputError, match=message):
       list(tables.batches(path, columns))
   both = pa.table([frame['user'][:1], frame['user'][:1]], ['user', 'user'])
   pq.write_table(both, path)
-  with pytest.raises(errors.InputError, match="has two columns 'user'"):
+  with pytest.raises(errors.InputError, match="'user' twice"):
     list(tables.batches(path, ['user']))
 
 
@@ -154,7 +149,7 @@ def test_whole_floats_and_bools_are_text(tmp_path, form):
   assert batch.columns == {'user': ['true', 'false'], 'item': ['-3', '2']}
   assert pd.Series(batch.raw['item']).tolist() == [-3, 2]
   assert tables.header(path) == ['user', 'item']
-  with pytest.raises(errors.InputError, match=r'(row|line) 2.* (nan|NaN); exp'):
+  with pytest.raises(errors.InputError, match=r'(row|line) 2.* (nan|NaN)'):
     list(tables.batches(bad, ['user']))
 
 
@@ -184,7 +179,7 @@ def test_long_fields_and_long_lines(tmp_path, monkeypatch):
   other = tmp_path / 'a.jsonl'
   other.write_text('{"user": 1}\n{"user": 1, "text": "' + 'x' * 2000)
   for bad in (path, other):
-    with pytest.raises(errors.InputError, match='line 2 has more than 1,000'):
+    with pytest.raises(errors.InputError, match=r'line 2 .* 1,000'):
       list(tables.batches(bad, ['user']))
 
 

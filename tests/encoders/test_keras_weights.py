@@ -148,18 +148,14 @@ def test_a_wrong_file_is_refused_in_one_sentence(what, tmp_path):
 
 
 def test_a_missing_file_and_a_failed_download_are_one_sentence(monkeypatch):
-  with pytest.raises(
-    errors.InputError, match=r'no\.h5 is no file; give a \.h5'
-  ):
+  with pytest.raises(errors.InputError, match=r'no\.h5 is no file'):
     keras_weights.read(mobilenet.V2, 'no.h5')
 
   def build(**arguments):
     raise Exception('URL fetch failure on https://a.b/c.h5: None -- no route')
 
   monkeypatch.setattr(tf.keras.applications, 'MobileNetV2', build)
-  with pytest.raises(
-    errors.InputError, match=r'c\.h5.* no route.*download this'
-  ):
+  with pytest.raises(errors.InputError, match=r'c\.h5.* no route'):
     keras_weights.read(mobilenet.V2, 'imagenet')
 
 

@@ -1,20 +1,28 @@
-"""The FEMNIST CNN of LEAF."""
+"""The networks of LEAF, and BatchNorm and the LSTM as in PyTorch."""
 
 import functools
 
 import numpy as np
 import pytest
 import tensorflow as tf
+import tensorflow_federated as tff
 
 from launch.benchmarks import arrays
 from launch.benchmarks import femnist_round
 from launch.benchmarks import plain
+from tests import tiny
 from tff_xc import classifier
+from tff_xc import errors
 from tff_xc import heads
+from tff_xc.algorithms import fedavg
+from tff_xc.encoders import conv
 from tff_xc.encoders import leaf
+from tff_xc.encoders import normalization
+from tff_xc.round import examples
+from tff_xc.round import local_training
 
 RANDOM = np.random.default_rng(0)
-NO_SEED = tf.constant([0, 0])
+SEED, NO_SEED = tf.constant([0, 1]), tf.constant([0, 0])
 
 
 def _conv_relu_pool(x, kernel, bias):
@@ -30,7 +38,7 @@ def _conv_relu_pool(x, kernel, bias):
   return halves.max(axis=(2, 4))
 
 
-def test_the_embedding_is_the_papers_network_in_numpy():
+def test_the_femnist_network_is_the_papers_in_numpy():
   encoder = leaf.build_femnist_encoder(embedding_dim=16)
   weights = {k: w.numpy() for k, w in encoder.init(tf.constant([0, 1])).items()}
   x = RANDOM.random([3, 28, 28], np.float32)
@@ -48,19 +56,80 @@ def test_the_embedding_is_the_papers_network_in_numpy():
     assert state == {}
 
 
-def test_with_62_classes_it_has_the_published_number_of_parameters():
-  model = classifier.EmbeddingClassifier(
-    leaf.build_femnist_encoder(), heads.LinearHead(bias=True), 62
-  )
+@pytest.mark.parametrize(
+  ('encoder', 'classes', 'parameters', 'statistics'),
+  [
+    (leaf.build_femnist_encoder, 62, 6_603_710, 0),
+    (leaf.build_celeba_encoder, 2, 30_498, 256),
+    (leaf.build_shakespeare_encoder, 80, 819_920, 0),
+  ],
+)
+def test_they_have_the_published_numbers_of_parameters(
+  encoder, classes, parameters, statistics
+):
+  model = classifier.EmbeddingClassifier(encoder(), heads.LinearHead(), classes)
   specs = model.weight_specs()
-  sizes = [s.shape.num_elements() for s in tf.nest.flatten(specs)]
-  assert sum(sizes) == 6_603_710 == femnist_round.PARAMETERS
-  shapes = femnist_round.shapes(2048, 62)
-  assert list(specs.encoder) == list(shapes)[:-2]
-  for name, spec in specs.encoder.items():
-    # The benchmarks write a dense kernel as Keras does, the encoder turns it.
-    shape = shapes[name][::-1] if name == 'dense/kernel' else shapes[name]
-    assert tuple(spec.shape) == shape
+  count = lambda part: sum(
+    s.shape.num_elements() for s in tf.nest.flatten(part)
+  )
+  assert count(specs.encoder_state) == statistics
+  assert count(specs) - statistics == parameters
+  if classes == 62:
+    assert parameters == femnist_round.PARAMETERS
+    shapes = femnist_round.shapes(2048, 62)
+    assert list(specs.encoder) == list(shapes)[:-2]
+    for name, spec in specs.encoder.items():
+      # The benchmarks write a dense kernel as Keras does, the encoder turns it.
+      shape = shapes[name][::-1] if name == 'dense/kernel' else shapes[name]
+      assert tuple(spec.shape) == shape
+
+
+@pytest.mark.parametrize(
+  ('encoder', 'name', 'fan_in'),
+  [
+    (leaf.build_femnist_encoder, 'conv1/kernel', 800),
+    (leaf.build_femnist_encoder, 'conv1/bias', 800),
+    (leaf.build_femnist_encoder, 'dense/bias', 3136),
+    (leaf.build_celeba_encoder, 'conv0/kernel', 27),
+    (leaf.build_celeba_encoder, 'conv1/kernel', 288),
+    (leaf.build_celeba_encoder, 'conv3/bias', 288),
+  ],
+)
+def test_the_initial_weights_are_pytorchs(encoder, name, fan_in):
+  weights = encoder().init(SEED)
+  bound, w = fan_in**-0.5, weights[name].numpy()
+  assert 0.9 * bound < np.abs(w).max() <= bound
+  assert np.std(w) == pytest.approx(bound / 3**0.5, rel=0.2)
+  assert not np.array_equal(w.ravel()[:9], weights['conv0/bias'][:9])
+
+
+@pytest.mark.parametrize(
+  ('encoder', 'x'),
+  [
+    (
+      leaf.build_femnist_encoder(embedding_dim=8),
+      RANDOM.random([4, 28, 28], np.float32),
+    ),
+    (
+      leaf.build_shakespeare_encoder(window=5, hidden_dim=4),
+      RANDOM.integers(0, 80, [4, 5]).astype(np.uint8),
+    ),
+    (
+      conv.build_conv_encoder(),
+      RANDOM.integers(0, 256, [4, 28, 28]).astype(np.uint8),
+    ),
+  ],
+)
+def test_every_weight_gets_a_gradient(encoder, x):
+  weights = encoder.init(SEED)
+  with tf.GradientTape() as tape:
+    tape.watch(weights)
+    embeddings, _ = encoder.apply(
+      weights, {}, tf.constant(x), training=True, seed=NO_SEED
+    )
+    loss = tf.reduce_sum(embeddings**2)
+  for name, gradient in tape.gradient(loss, weights).items():
+    assert np.any(tf.convert_to_tensor(gradient).numpy() != 0), name
 
 
 def test_the_benchmarks_forms_of_the_network_compute_the_same():
@@ -83,24 +152,324 @@ def test_the_benchmarks_forms_of_the_network_compute_the_same():
     np.testing.assert_allclose(form(clients[0].x), logits, atol=1e-5)
 
 
-@pytest.mark.parametrize('name', ['conv1/kernel', 'conv1/bias', 'dense/bias'])
-def test_the_initial_weights_are_pytorchs(name):
-  weights = leaf.build_femnist_encoder().init(tf.constant([0, 1]))
-  fan_in = {'conv1': 800, 'dense': 3136}[name.split('/')[0]]
-  bound, w = fan_in**-0.5, weights[name].numpy()
-  assert np.abs(w).max() <= bound
-  assert np.abs(w).max() > 0.9 * bound
-  assert np.std(w) == pytest.approx(bound / 3**0.5, rel=0.2)
-  assert not np.array_equal(w.ravel()[:9], weights['conv0/bias'][:9])
+def images(count: int, side: int) -> np.ndarray:
+  return RANDOM.integers(0, 256, [count, side, side, 3]).astype(np.uint8)
 
 
-def test_every_weight_gets_a_gradient():
-  encoder = leaf.build_femnist_encoder(embedding_dim=8)
-  weights = encoder.init(tf.constant([0, 1]))
-  x = RANDOM.random([4, 28, 28], np.float32)
+def as_arrays(weights) -> dict[str, np.ndarray]:
+  return {name: np.asarray(w, np.float64) for name, w in weights.items()}
+
+
+def numpy_block(h, weights, statistics, i: int, training: bool):
+  """Computes a block; returns (activations, its new mean and variance).
+
+  BatchNorm as `torch.nn.BatchNorm2d` documents it: epsilon 1e-5; in training
+  the biased variance of the batch normalises, and the unbiased one enters the
+  running statistics with momentum 0.1.
+  """
+  kernel = weights[f'conv{i}/kernel']
+  side = h.shape[1]
+  padded = np.pad(h, [[0, 0], [1, 1], [1, 1], [0, 0]])
+  out = weights[f'conv{i}/bias'] + sum(
+    padded[:, a : a + side, b : b + side] @ kernel[a, b]
+    for a in range(3)
+    for b in range(3)
+  )
+  mean, variance = (statistics[f'norm{i}/{n}'] for n in ('mean', 'variance'))
+  if training:
+    flat = out.reshape(-1, out.shape[-1])
+    used = flat.mean(0), flat.var(0)
+    mean = 0.9 * mean + 0.1 * used[0]
+    variance = 0.9 * variance + 0.1 * flat.var(0, ddof=1)
+  else:
+    used = mean, variance
+  out = (out - used[0]) / np.sqrt(used[1] + 1e-5)
+  out = out * weights[f'norm{i}/scale'] + weights[f'norm{i}/offset']
+  half = side // 2
+  quarters = out[:, : 2 * half, : 2 * half].reshape(
+    len(out), half, 2, half, 2, -1
+  )
+  return np.maximum(quarters.max((2, 4)), 0), mean, variance
+
+
+def numpy_network(x, weights, statistics, training: bool):
+  """Returns (embeddings, new statistics by name)."""
+  h, after = x / 255.0, {}
+  for i in range(4):
+    h, after[f'norm{i}/mean'], after[f'norm{i}/variance'] = numpy_block(
+      h, weights, statistics, i, training
+    )
+  return h.reshape(len(x), -1), after
+
+
+@pytest.mark.parametrize(('side', 'left'), [(84, 5), (33, 2)])
+def test_the_celeba_network_is_the_papers_in_numpy(side, left):
+  encoder = leaf.build_celeba_encoder(side=side)
+  weights = encoder.init(SEED)
+  for i in range(4):  # Not the initial ones and zeros, which could be missed.
+    for name, around in (('scale', 1.0), ('offset', 0.0)):
+      drawn = around + 0.2 * RANDOM.normal(size=32)
+      weights[f'norm{i}/{name}'] = tf.constant(drawn, tf.float32)
+  state = encoder.init_non_trainable(SEED)
+  x = images(3, side)
+  for training in (True, True, False):
+    embeddings, after = encoder.apply(
+      weights, state, tf.constant(x), training=training, seed=None
+    )
+    expected, expected_after = numpy_network(
+      x, as_arrays(weights), as_arrays(state), training
+    )
+    assert embeddings.shape == (3, 32 * left**2) == (3, encoder.embedding_dim)
+    np.testing.assert_allclose(embeddings, expected, atol=1e-4)
+    assert list(after) == list(state)
+    for name, value in after.items():
+      np.testing.assert_allclose(
+        value, expected_after[name], atol=1e-5, rtol=1e-5
+      )
+    state = after
+
+
+def test_too_small_images_are_refused():
+  with pytest.raises(errors.InputError, match=r'15 pixels.* at least 16'):
+    leaf.build_celeba_encoder(side=15)
+
+
+def test_the_variance_that_is_kept_is_unbiased():
+  # With 2 numbers a channel it is twice the biased one.
+  x = tf.constant([1.0, 5.0], shape=[2, 1, 1, 1])
+  one, zero = tf.ones([1]), tf.zeros([1])
+  normalised, mean, variance = normalization.batch_norm(
+    x, one, zero, mean=zero, variance=one, training=True
+  )
+  np.testing.assert_allclose(tf.squeeze(normalised), [-1, 1], atol=1e-5)
+  np.testing.assert_allclose(mean, [0.3], rtol=1e-6)
+  np.testing.assert_allclose(variance, [0.9 + 0.1 * 8.0], rtol=1e-6)
+
+
+def test_every_weight_of_celeba_gets_a_gradient():
+  encoder = leaf.build_celeba_encoder(side=16)
+  weights, state = encoder.init(SEED), encoder.init_non_trainable(SEED)
+  # In training, a convolution's bias leaves with the mean of the batch.
+  for training in (True, False):
+    with tf.GradientTape() as tape:
+      tape.watch(weights)
+      embeddings, _ = encoder.apply(
+        weights, state, tf.constant(images(4, 16)), training, seed=None
+      )
+      loss = tf.reduce_sum(embeddings**2)
+    for name, gradient in tape.gradient(loss, weights).items():
+      largest = np.abs(gradient).max()
+      if training and name.startswith('conv') and name.endswith('bias'):
+        assert largest < 1e-3, name
+      else:
+        assert largest > 1e-3, name
+
+
+@pytest.mark.slow
+def test_the_server_takes_the_weighted_mean_of_the_statistics(in_process):
+  encoder = leaf.build_celeba_encoder(side=16)
+  process = fedavg.build_fedavg(
+    model=classifier.EmbeddingClassifier(encoder, heads.LinearHead(), 2),
+    # One step a client, so that both start from the initial weights.
+    local_training=local_training.LocalTraining(0.1, 8, 1),
+  )
+  cohort = [
+    examples.ClientExamples(images(size, 16), y, np.int64(i), y)
+    for i, size in enumerate((2, 6))
+    for y in [np.arange(size, dtype=np.int32) % 2]
+  ]
+  state = process.initialize()
+  before = process.get_model_weights(state)
+  after = process.get_model_weights(process.next(state, cohort).state)
+  each = [
+    numpy_network(
+      c.x,
+      as_arrays(before.encoder),
+      as_arrays(before.encoder_state),
+      training=True,
+    )[1]
+    for c in cohort
+  ]
+  for name, found in after.encoder_state.items():
+    expected = 0.25 * each[0][name] + 0.75 * each[1][name]
+    np.testing.assert_allclose(found, expected, atol=1e-5, rtol=1e-5)
+
+
+def windows(count: int, length: int) -> np.ndarray:
+  return RANDOM.integers(0, 80, [count, length]).astype(np.uint8)
+
+
+def test_the_shakespeare_network_is_the_papers_in_numpy():
+  encoder = leaf.build_shakespeare_encoder(window=6, hidden_dim=5)
+  weights = {k: w.numpy() for k, w in encoder.init(SEED).items()}
+  x = windows(3, 6)
+  h = weights['characters'][x].transpose(1, 0, 2)
+  for layer in ('lstm0', 'lstm1'):
+    of = lambda name, layer=layer: weights[f'{layer}/{name}']
+    inputs = h @ of('kernel').T + of('bias') + of('recurrent_bias')
+    h = hidden_states(inputs, of('recurrent'))
+  embeddings, state = encoder.apply(
+    weights, {}, tf.constant(x), training=True, seed=None
+  )
+  np.testing.assert_allclose(embeddings, h[-1], atol=1e-6)
+  assert state == {}
+
+
+def test_the_initial_weights_of_the_lstm_are_pytorchs():
+  weights = leaf.build_shakespeare_encoder().init(SEED)
+  characters = weights.pop('characters').numpy()
+  assert characters.shape == (80, 8)
+  assert np.mean(characters) == pytest.approx(0, abs=0.1)
+  assert np.std(characters) == pytest.approx(1, abs=0.1)
+  firsts = set()
+  for name, w in weights.items():
+    # All of them by the length of the state, also the kernel of 8 inputs.
+    assert np.abs(w).max() <= 1 / 16, name
+    assert np.abs(w).max() > 0.98 / 16, name
+    assert np.std(w) == pytest.approx(3**-0.5 / 16, rel=0.05), name
+    firsts.add(float(tf.reshape(w, [-1])[0]))
+  assert len(firsts) == len(weights) == 8
+
+
+@pytest.mark.slow
+def test_a_round_is_the_same_on_every_runtime(in_process, tff_worker):
+  process = fedavg.build_fedavg(
+    model=classifier.EmbeddingClassifier(
+      leaf.build_shakespeare_encoder(window=5, hidden_dim=4),
+      heads.LinearHead(bias=True),
+      80,
+    ),
+    local_training=local_training.LocalTraining(1.0, 2, 1),
+  )
+  labels = [np.array(y, np.int32) for y in ([3, 79, 3], [0, 1, 2, 5])]
+  cohort = [
+    examples.ClientExamples(windows(len(y), 5), y, np.int64(i), y)
+    for i, y in enumerate(labels)
+  ]
+  found = []
+  for context in (in_process, tff_worker):
+    tff.framework.set_default_context(context)
+    state, metrics = tiny.run(process, 2, lambda _: cohort)
+    found.append((process.get_model_weights(state), metrics['loss']))
+  tiny.assert_same_weights(*found, 1e-5)
+  before = process.get_model_weights(process.initialize()).encoder
+  for name, after in found[0][0].encoder.items():
+    assert np.any(np.asarray(after) != np.asarray(before[name])), name
+
+
+def draw(*shape) -> np.ndarray:
+  return RANDOM.normal(size=shape).astype(np.float32)
+
+
+def sigmoid(x):
+  return 1 / (1 + np.exp(-x))
+
+
+def hidden_states(inputs, recurrent) -> np.ndarray:
+  """Returns the hidden states float64 [T, B, H] by PyTorch's formulas.
+
+  `torch.nn.LSTM` keeps the rows of its weights in the order i, f, g, o.
+  """
+  h = c = np.zeros([inputs.shape[1], recurrent.shape[1]])
+  states = []
+  for of_step in np.asarray(inputs, np.float64):
+    i, f, g, o = np.split(of_step + h @ recurrent.T, 4, axis=1)
+    c = sigmoid(f) * c + sigmoid(i) * np.tanh(g)
+    h = sigmoid(o) * np.tanh(c)
+    states.append(h)
+  return np.stack(states)
+
+
+def differences(function, x: np.ndarray, step: float = 1e-5) -> np.ndarray:
+  """Returns the gradient of a scalar function by central differences."""
+  x = np.array(x, np.float64)
+  gradient = np.empty_like(x)
+  for place in np.ndindex(x.shape):
+    value = x[place]
+    x[place] = value + step
+    above = function(x)
+    x[place] = value - step
+    gradient[place] = (above - function(x)) / (2 * step)
+    x[place] = value
+  return gradient
+
+
+@pytest.mark.parametrize('steps', [1, 2, 6])
+def test_states_and_gradients_equal_numpys(steps):
+  inputs, recurrent = draw(steps, 2, 12), draw(12, 3)
+  upstream = draw(steps, 2, 3)  # Every state counts, not only the last one.
+  given = tf.constant(inputs), tf.constant(recurrent)
   with tf.GradientTape() as tape:
-    tape.watch(weights)
-    embeddings, _ = encoder.apply(weights, {}, x, training=True, seed=NO_SEED)
-    loss = tf.reduce_sum(embeddings**2)
-  for name, gradient in tape.gradient(loss, weights).items():
-    assert np.any(gradient.numpy() != 0), name
+    tape.watch(given)
+    states = leaf.lstm(*given)
+    loss = tf.reduce_sum(states * upstream)
+  np.testing.assert_allclose(
+    states, hidden_states(inputs, recurrent), atol=1e-6
+  )
+  of_inputs, of_recurrent = tape.gradient(loss, given)
+  np.testing.assert_allclose(
+    of_inputs,
+    differences(
+      lambda x: np.sum(hidden_states(x, recurrent) * upstream), inputs
+    ),
+    atol=1e-5,
+  )
+  np.testing.assert_allclose(
+    of_recurrent,
+    differences(
+      lambda r: np.sum(hidden_states(inputs, r) * upstream), recurrent
+    ),
+    atol=1e-5,
+  )
+
+
+def test_large_inputs_give_finite_gradients():
+  inputs = tf.constant(1e4 * draw(4, 2, 12))
+  recurrent = tf.constant(draw(12, 3))
+  with tf.GradientTape() as tape:
+    tape.watch(recurrent)
+    states = leaf.lstm(inputs, recurrent)
+  assert np.isfinite(states).all()
+  assert np.isfinite(tape.gradient(states, recurrent)).all()
+
+
+def test_the_batch_size_may_be_unknown_and_change_between_calls():
+  recurrent = draw(12, 3)
+
+  @tf.function(input_signature=[tf.TensorSpec([4, None, 12], tf.float32)])
+  def gradient(inputs):
+    with tf.GradientTape() as tape:
+      tape.watch(inputs)
+      loss = tf.reduce_sum(leaf.lstm(inputs, recurrent) ** 2)
+    return loss, tape.gradient(loss, inputs)
+
+  for batch in (3, 1):
+    inputs = draw(4, batch, 12)
+    loss, found = gradient(tf.constant(inputs))
+    states = hidden_states(inputs, recurrent)
+    assert float(loss) == pytest.approx(np.sum(states**2), rel=1e-5)
+    assert found.shape == inputs.shape
+
+
+def test_it_trains_inside_a_loop():
+  # Local training is a `tf.while_loop` over batches, of which the last is small.
+  inputs, recurrent = draw(4, 5, 12), draw(12, 3)
+
+  @tf.function
+  def train(inputs, recurrent):
+    def step(start, recurrent):
+      with tf.GradientTape() as tape:
+        tape.watch(recurrent)
+        states = leaf.lstm(inputs[:, start : start + 3], recurrent)
+        loss = tf.reduce_sum(states**2)
+      return start + 3, recurrent - 0.1 * tape.gradient(loss, recurrent)
+
+    return tf.while_loop(
+      lambda start, _: start < tf.shape(inputs)[1], step, [0, recurrent]
+    )[1]
+
+  expected = recurrent
+  for batch in (inputs[:, :3], inputs[:, 3:]):
+    loss = lambda r, batch=batch: np.sum(hidden_states(batch, r) ** 2)
+    expected = expected - 0.1 * differences(loss, expected)
+  np.testing.assert_allclose(train(inputs, recurrent), expected, atol=1e-5)

@@ -1,11 +1,12 @@
 """The MobileNets equal those of Keras and TFF with GroupNorm."""
 
+import functools
+
 import numpy as np
 import pytest
 import tensorflow as tf
 
 from tests import crossing
-from tests.encoders import mobilenets
 from tff_xc import classifier
 from tff_xc import errors
 from tff_xc import heads
@@ -15,6 +16,61 @@ from tff_xc.round import examples
 from tff_xc.round import frozen
 from tff_xc.round import local_training
 from tff_xc.round import process as process_lib
+
+L = tf.keras.layers
+
+
+@functools.cache
+def v3_of_keras(side: int, groups: int = 8) -> tf.keras.Model:
+  """Returns Keras's MobileNetV3Large with GroupNormalization as BatchNorm."""
+
+  def with_group_norm(layer):
+    if isinstance(layer, L.BatchNormalization):
+      return L.GroupNormalization(groups, epsilon=1e-3, name=layer.name)
+    return layer.__class__.from_config(layer.get_config())
+
+  network = tf.keras.applications.MobileNetV3Large(
+    input_shape=(side, side, 3), include_top=False, weights=None, pooling='avg'
+  )
+  return tf.keras.models.clone_model(network, clone_function=with_group_norm)
+
+
+@functools.cache
+def v2_of_tff(side: int, groups: int = 8) -> tf.keras.Model:
+  """Returns TFF's MobileNetV2, of pixels 0 to 255, without the class layer."""
+  from tensorflow_federated.python.simulation.models import mobilenet_v2
+
+  whole = mobilenet_v2.create_mobilenet_v2(
+    (side, side, 3), num_groups=groups, num_classes=2
+  )
+  features = tf.keras.Model(whole.inputs, whole.layers[-2].output)
+  image = tf.keras.Input((side, side, 3))
+  scaled = L.Rescaling(1 / 127.5, -1)(image)
+  return tf.keras.Model(image, features(scaled))
+
+
+REFERENCES = {
+  'v2': (mobilenet.V2, v2_of_tff),
+  'v3': (mobilenet.V3_LARGE, v3_of_keras),
+}
+
+
+def to_keras(value: np.ndarray) -> np.ndarray:
+  """Returns a weight in Keras's form; a dense kernel is a convolution's there."""
+  value = np.asarray(value)
+  return value.T[None, None] if value.ndim == 2 else value
+
+
+def random_weights(encoder, seed: int = 0) -> dict[str, np.ndarray]:
+  """Returns initial weights with scales and offsets that are not trivial."""
+  random = np.random.default_rng(seed)
+  return {
+    name: w.numpy()
+    if name.endswith('kernel')
+    else (w + random.normal(0, 0.2, w.shape)).numpy().astype(np.float32)
+    for name, w in encoder.init(np.int32([0, seed])).items()
+  }
+
 
 RANDOM = np.random.default_rng(0)
 IMAGES = RANDOM.integers(0, 256, [3, 32, 32, 3], np.uint8)
@@ -32,13 +88,13 @@ FEW = mobilenet.V3_LARGE._replace(
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize('name', mobilenets.REFERENCES)
+@pytest.mark.parametrize('name', REFERENCES)
 def test_it_has_the_weights_of_the_reference_layer_by_layer(name):
-  network, reference = mobilenets.REFERENCES[name]
+  network, reference = REFERENCES[name]
   encoder = mobilenet.build(network, image_size=32, embedding_dim=0)
   ours = encoder.init(np.int32([0, 1]))
   theirs = reference(32).weights
-  assert [mobilenets.to_keras(w).shape for w in ours.values()] == [
+  assert [to_keras(w).shape for w in ours.values()] == [
     tuple(w.shape) for w in theirs
   ]
   count = sum(w.shape.num_elements() for w in ours.values())
@@ -63,11 +119,11 @@ def test_the_papers_sizes():
 @pytest.mark.slow
 @pytest.mark.parametrize('name', ['v2', 'v3'])
 def test_features_and_gradients_are_those_of_the_reference(name):
-  network, reference = mobilenets.REFERENCES[name]
+  network, reference = REFERENCES[name]
   encoder = mobilenet.build(network, image_size=32, embedding_dim=0)
-  weights = mobilenets.random_weights(encoder)
+  weights = random_weights(encoder)
   model = reference(32)
-  model.set_weights([mobilenets.to_keras(w) for w in weights.values()])
+  model.set_weights([to_keras(w) for w in weights.values()])
   direction = RANDOM.normal(size=[3, network.last]).astype(np.float32)
 
   @tf.function(autograph=False)
@@ -95,7 +151,7 @@ def test_features_and_gradients_are_those_of_the_reference(name):
     gradients.items(), of_keras, strict=True
   ):
     wanted = np.asarray(reference)
-    found = mobilenets.to_keras(found)
+    found = to_keras(found)
     error = np.linalg.norm(found - wanted) / np.linalg.norm(wanted)
     assert error < 5e-3, weight
 
@@ -106,7 +162,7 @@ def test_the_embedding_is_a_linear_layer_of_the_features():
   assert encoder.example_spec == tf.TensorSpec([33, 33, 3], tf.uint8)
   assert encoder.embedding_dim == 5
   assert encoder.last_layer == ('bottleneck/kernel', 'bottleneck/bias')
-  weights = mobilenets.random_weights(encoder)
+  weights = random_weights(encoder)
   x = np.pad(IMAGES, [[0, 0], [0, 1], [0, 1], [0, 0]])
   embeddings, state = encoder.apply(weights, {}, x, True, None)
   h, _ = features.apply(weights, {}, x, True, None)
@@ -123,7 +179,7 @@ def test_the_embedding_is_a_linear_layer_of_the_features():
 def test_of_a_frozen_network_only_the_last_layers_are_sent(part):
   encoder = mobilenet.build(FEW, image_size=32, embedding_dim=5)
   model = classifier.EmbeddingClassifier(encoder, heads.CosineHead(4.0), 3)
-  made = fedavg.fedavg(
+  made = fedavg.FedAvg.made(
     model=model, local_training=local_training.LocalTraining(0.1, 2, 1)
   )
   learning = process_lib.build_process(frozen.train_only(made, part))

@@ -5,7 +5,6 @@ import pytest
 import tensorflow as tf
 
 from tff_xc import errors
-from tff_xc.encoders import normalization
 from tff_xc.encoders import resnet
 
 RANDOM = np.random.default_rng(0)
@@ -90,17 +89,6 @@ def test_the_network_equals_one_in_numpy(depth, groups):
     naive_resnet(weights, x, depth, groups),
     atol=1e-4,
   )
-
-
-@pytest.mark.parametrize('channels', [16, 32, 64])
-def test_group_norm_equals_a_naive_formula(channels):
-  x = RANDOM.normal(3, 2, size=(2, 4, 4, channels))
-  scale, offset = RANDOM.normal(size=(2, channels))
-  actual = normalization.group_norm(
-    *(tf.constant(a, tf.float32) for a in (x, scale, offset)), 8
-  )
-  expected = naive_norm(x, scale, offset, 8)
-  np.testing.assert_allclose(actual, expected, atol=2e-5)
 
 
 @pytest.mark.parametrize(

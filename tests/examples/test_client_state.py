@@ -74,7 +74,7 @@ def remembering(model, **arguments):
     rounds=tf.TensorSpec([], tf.int32), encoder=model.weight_specs().encoder
   )
   return dataclasses.replace(
-    fedss.fedss(model=model, **arguments),
+    fedss.FedSS.made(model=model, **arguments),
     penalties=(near_its_last,),
     client_state=LastEncoder(spec),
     example_weights=algorithm_lib.GIVEN,

@@ -67,7 +67,7 @@ class SmoothedSoftmax:
 def smoothed_prototypes(*, model, smoothing=0.1, **arguments):
   """FedSS with prototypes and a smoothed, uncorrected softmax."""
   model = dataclasses.replace(model, head=Prototypes())
-  made = fedss.fedss(model=model, **arguments)
+  made = fedss.FedSS.made(model=model, **arguments)
   return dataclasses.replace(made, loss=SmoothedSoftmax(smoothing))
 
 

@@ -41,7 +41,7 @@ class Leash:
 
 def leashed(*, length, **arguments):
   """FedSS whose rows are on a leash."""
-  made = fedss.fedss(**arguments)
+  made = fedss.FedSS.made(**arguments)
   [table] = made.tables
   return made.with_table(dataclasses.replace(table, steps=(Leash(length),)))
 

@@ -8,17 +8,13 @@ import pytest
 
 from tasks import experiment
 from tests import small_data
-from tests import small_tasks
 from tff_xc import errors
+from tff_xc.algorithms import fedavg
 from tff_xc.algorithms import fedss
-from tff_xc.algorithms import moon
 from tff_xc.algorithms import registry
 from tff_xc.experiment import client_states
 from tff_xc.experiment import cohort
-from tff_xc.experiment import dropout
-from tff_xc.experiment import prefetch
 from tff_xc.experiment import training
-from tff_xc.experiment import virtual_clients
 from tff_xc.report import run_files
 
 CLIENTS = 40
@@ -31,7 +27,7 @@ def data():
 
 def draws(data, probability, seed=3, sampling=None):
   sampling = sampling or cohort.UniformClients(10)
-  return dropout.Dropout(sampling, probability).cohorts(data, seed)
+  return cohort.Dropout(sampling, probability).cohorts(data, seed)
 
 
 def numbers(found):
@@ -110,7 +106,7 @@ def test_the_examples_of_those_who_leave_are_not_read(data):
 
       return lambda r: noting(drawn(r))
 
-  with prefetch.ahead(draws(data, 0.5, sampling=Noting()), 1) as cohorts:
+  with cohort.ahead(draws(data, 0.5, sampling=Noting()), 1) as cohorts:
     found = cohorts(0)
     stay = numbers(found)
   assert 0 < len(stay) < 10
@@ -134,7 +130,7 @@ def test_a_sampling_without_numbers_is_asked_for_its_values(data):
 
 def test_virtual_clients_leave_also_one_of_two_draws_of_a_client():
   data = small_data.images(3)[0]
-  sampling = virtual_clients.VirtualClients(6, 5, replace=True)
+  sampling = cohort.VirtualClients(6, 5, replace=True)
   draw, drawn = draws(data, 0.5, sampling=sampling), sampling.cohorts(data, 3)
   parted = 0
   for r in range(30):
@@ -149,18 +145,20 @@ def test_virtual_clients_leave_also_one_of_two_draws_of_a_client():
 
 def test_no_probability_changes_nothing(data):
   made = dataclasses.replace(
-    fedss.fedss(model=small_data.images()[1], max_positives=4, negatives=3),
+    fedss.FedSS.made(
+      model=small_data.images()[1], max_positives=4, negatives=3
+    ),
     sampling=cohort.UniformClients(2),
   )
-  assert dropout.with_dropout(made, 0.0) is made
-  assert dropout.with_dropout(made, 0.2).sampling == dropout.Dropout(
+  assert cohort.with_dropout(made, 0.0) is made
+  assert cohort.with_dropout(made, 0.2).sampling == cohort.Dropout(
     made.sampling, 0.2
   )
   for wrong, p in ((made, 1.0), (made, -0.1)):
     with pytest.raises(ValueError, match='expected 0 <= p < 1'):
-      dropout.with_dropout(wrong, p)
+      cohort.with_dropout(wrong, p)
   with pytest.raises(ValueError, match='draws no clients'):
-    dropout.with_dropout(dataclasses.replace(made, sampling=None), 0.1)
+    cohort.with_dropout(dataclasses.replace(made, sampling=None), 0.1)
 
 
 def test_the_option_is_one_of_all_algorithms_with_clients():
@@ -172,7 +170,7 @@ def test_the_option_is_one_of_all_algorithms_with_clients():
 
 
 def run(folder, algorithm, rounds, **given):
-  given = {**small_tasks.GLYPHS, 'rounds': rounds, **given}
+  given = {**small_data.GLYPHS, 'rounds': rounds, **given}
   if algorithm == 'fedss':
     given['negatives'] = 3
   made = experiment.assemble(experiment.resolve('glyphs', algorithm, given))
@@ -207,7 +205,7 @@ def test_a_run_goes_on_with_the_rest_and_resumes(
 ):
   given = {**given, 'client_dropout': 0.5}
   made, summary, straight = run(tmp_path / 'straight', algorithm, 4, **given)
-  assert isinstance(made.algorithm.sampling, dropout.Dropout)
+  assert isinstance(made.algorithm.sampling, cohort.Dropout)
   done = straight[1:]
   assert (done['clients'] + done['client_dropouts'] == 3).all()
   assert summary['client_dropouts_total'] == done['client_dropouts'].sum()
@@ -249,9 +247,9 @@ def test_a_round_of_which_nobody_is_left_keeps_the_model(
 def test_what_a_client_keeps_stays_as_it_was(in_process, tmp_path):
   data, model = small_data.images()
   made = dataclasses.replace(
-    moon.moon(model=model), sampling=cohort.UniformClients(6)
+    fedavg.MOON.made(model=model), sampling=cohort.UniformClients(6)
   )
-  made = dropout.with_dropout(made, 0.5)
+  made = cohort.with_dropout(made, 0.5)
   training.train(
     made, data, tmp_path, metrics=('train_top1',), rounds=4, eval_every=1
   )

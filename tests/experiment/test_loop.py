@@ -156,7 +156,7 @@ def test_a_failing_client_is_named_and_the_run_goes_on_after_it(tmp_path):
       return super().next(state, examples)
 
   doubling.run(tmp_path / 'whole')
-  with pytest.raises(errors.InputError, match="'writer' failed in round 6: no"):
+  with pytest.raises(errors.InputError, match="'writer' failed in round 6"):
     doubling.run(tmp_path / 'cut', process=Failing())
   doubling.run(tmp_path / 'cut', process=doubling.Doubling(interrupt_at=4))
   assert doubling.rows(tmp_path / 'cut') == doubling.rows(tmp_path / 'whole')
@@ -178,7 +178,7 @@ def test_more_rounds_go_on_and_fewer_are_refused(tmp_path):
     ({'extra': 1}, 'extra was None and is 1'),
     (
       {'hyperparameters': {'batch': 2, 'steps': 4}, 'options': {'depth': 8}},
-      'configuration: depth was 56 and is 8, steps was 3 and is 4; choose',
+      'depth was 56 and is 8, steps was 3',
     ),
   ],
 )
@@ -210,7 +210,7 @@ def test_other_data_are_refused_wherever_they_lie(tmp_path):
 def test_a_run_that_does_not_name_its_data_is_refused(tmp_path):
   run_directory.RunDirectory(tmp_path, doubling.CONFIG)
   config = {**doubling.CONFIG, 'data': {'examples': 40}}
-  with pytest.raises(errors.InputError, match='examples was None and is 40'):
+  with pytest.raises(errors.InputError, match='examples was None'):
     run_directory.RunDirectory(tmp_path, config)
 
 
@@ -224,7 +224,7 @@ def test_settings_that_do_not_matter_may_change(tmp_path):
 
 def test_a_directory_in_use_a_file_and_a_damaged_config_are_refused(tmp_path):
   held = run_directory.RunDirectory(tmp_path / 'run', doubling.CONFIG)
-  with pytest.raises(errors.InputError, match='another process is running'):
+  with pytest.raises(errors.InputError, match='another process'):
     run_directory.RunDirectory(held.path, doubling.CONFIG)
   (tmp_path / 'file').write_text('')
   with pytest.raises(errors.InputError, match='is a file'):
@@ -319,7 +319,7 @@ def test_what_is_left_of_a_run_without_config_is_refused(tmp_path, kept):
   for file in path.iterdir():
     if file.name not in kept:
       shutil.rmtree(file) if file.is_dir() else file.unlink()
-  with pytest.raises(errors.InputError, match=r'of a run, but no config\.json'):
+  with pytest.raises(errors.InputError, match=r'no config\.json'):
     doubling.run(path)
   assert [p.name for p in path.iterdir() if p.name != '.lock'] == kept
 
@@ -328,7 +328,7 @@ def test_what_is_left_of_a_run_without_config_is_refused(tmp_path, kept):
   ('change', 'message'),
   [
     (lambda file: file.unlink(), 'no row of round 0'),
-    (lambda file: _drop_lines(file, 1, 2), 'round 0: .* an earlier version'),
+    (lambda file: _drop_lines(file, 1, 2), 'earlier version'),
     (lambda file: _drop_lines(file, 4, 6), 'no row of round 3'),
     (lambda file: file.write_bytes(b'\xff\xfe\x00'), 'is damaged'),
   ],

@@ -18,8 +18,7 @@ import pytest
 from absl import flags
 
 from launch import settings
-from launch import train  # noqa: F401  The import defines the flags.
-from launch import training
+from launch import train
 from tff_xc.algorithms import registry as algorithms
 from tff_xc.measure import catalog
 from tff_xc.report import run_files
@@ -69,7 +68,7 @@ def _measured(task: str, algorithm: str, run_dir: str) -> pd.DataFrame:
   """Trains five rounds; returns metrics.csv without times."""
   found = algorithms.get(algorithm)
   given = {**_SHARED, **_TASKS[task]}
-  taken = (*found.names, *settings.tasks.get(task).options)
+  taken = (*found.names, *settings.tasks.get(task).option_values())
   if not found.has_clients or found.own.get('virtual_clients'):
     taken = set(taken) - {'examples_per_round'}
   argv = [f'--{k}={v}' for k, v in given.items() if k in taken]
@@ -78,7 +77,7 @@ def _measured(task: str, algorithm: str, run_dir: str) -> pd.DataFrame:
   flags.FLAGS.unparse_flags()
   flags.FLAGS(['train', *argv])
   try:
-    training.run(settings.resolve(), run_dir)
+    train.run(settings.resolve(), run_dir)
   finally:
     for name in [arg[2:].split('=')[0] for arg in argv]:
       flags.FLAGS[name].unparse()

@@ -14,7 +14,7 @@ from tests import doubling
 from tff_xc import errors
 from tff_xc.experiment import checkpoints
 from tff_xc.experiment import run_directory
-from tff_xc.experiment import unchanged
+from tff_xc.experiment import storage
 
 
 def replaced(file):
@@ -45,20 +45,20 @@ def test_a_changed_file_is_named(tmp_path, change):
   files = [tmp_path / 'a.tar', tmp_path / 'b.tar']
   for file in files:
     file.write_bytes(b'data')
-  watch = unchanged.Watch([*files, tmp_path / 'absent'])
+  watch = storage.Watch([*files, tmp_path / 'absent'])
   watch.check()
   files[1].read_bytes()  # Reading is no change.
   watch.check()
   change(files[1])
   name = 'absent' if change is appeared else 'b.tar'
-  with pytest.raises(errors.InputError, match=f'{name} has changed since this'):
+  with pytest.raises(errors.InputError, match=f'{name} has changed'):
     watch.check()
 
 
 def test_a_file_system_that_is_mounted_anew_is_no_change(tmp_path, monkeypatch):
   file = tmp_path / 'a.tar'
   file.write_bytes(b'data')
-  watch = unchanged.Watch([file])
+  watch = storage.Watch([file])
   stat = os.stat
 
   def elsewhere(*args, **kwargs):

@@ -16,7 +16,7 @@ import time
 
 from launch import app
 from launch import train
-from launch import training  # noqa: F401  Large imports, before the forks.
+from tff_xc.experiment import training  # noqa: F401  Large imports, before the forks.
 
 # Seconds: the most that a start and a few rounds take.
 _START, _ROUNDS = 5.0, 0.5

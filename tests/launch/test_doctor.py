@@ -11,7 +11,7 @@ import types
 import pytest
 
 from launch import doctor
-from tasks import found
+from tasks import task as found
 from tests.datasets.images import on_disk
 from tests.launch import light
 from tff_xc import errors

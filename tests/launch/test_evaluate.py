@@ -13,7 +13,6 @@ import tensorflow_federated as tff
 
 from launch import evaluation
 from tasks import experiment
-from tasks import trust
 from tests.launch import own_examples
 from tff_xc import errors
 from tff_xc.data import fingerprint
@@ -166,7 +165,7 @@ def test_every_kind_of_run(kind, here, capsys):
 def named(path):
   """Returns what a run's config.json names, as its owner would name it again."""
   found = run_files.flat(run_files.read_config(path / run_files.CONFIG))
-  return {name: found[name] for name in trust.NAMED if found.get(name)}
+  return {name: found[name] for name in experiment.NAMED if found.get(name)}
 
 
 def _edited(path, change):
@@ -277,7 +276,7 @@ def test_settings_that_an_older_run_lacks_have_their_defaults(glyphs, here):
     for name in ('runtime', 'device', 'client_threads', 'worker_timeout'):
       del config[name]
     del config['options']['logit_scale']
-    del config['hyperparameters']['client_dropout']
+    del config['hyperparameters']['client_failure_rate']
 
   _edited(path, older)
   assert evaluation.run(str(path))['rounds'] == 1
@@ -303,7 +302,7 @@ def test_what_this_user_has_named_is_trusted(here, monkeypatch):
   path = untrained(here / 'run', 'images', **changes)
   with pytest.raises(errors.InputError, match=r'--data_dir=.* again'):
     evaluation.run(str(path))
-  sign = lambda c: c.update(signature=trust.signature(c))
+  sign = lambda c: c.update(signature=experiment.signature(c))
   _edited(path, sign)
   assert evaluation.run(str(path))['rounds'] == 1
   _edited(path, lambda c: c.update(data_dir='other.npz'))

@@ -14,15 +14,13 @@ import tensorflow_federated as tff
 from absl import flags
 
 from datasets.cifar import clients as cifar
-from datasets.xc import headers as xc_headers
 from datasets.xc import sets as xc_sets
-from datasets.xc import write as xc_write
 from launch import settings
-from launch import train  # noqa: F401  The import defines the flags.
-from launch import training
+from launch import train
 from tasks import registry as tasks
 from tests import tiny_sparse
 from tests.datasets.cifar import on_disk as cifar_on_disk
+from tests.datasets.xc import on_disk as xc_on_disk
 from tff_xc import errors
 from tff_xc.algorithms import registry as algorithms
 from tff_xc.runtime import registry as runtimes
@@ -33,7 +31,7 @@ _TINY = {
   'hidden_dim': 4,
   'batch_size': 4,
   'negatives': 3,
-  'spreadout_neighbours': 2,
+  'spreadout_neighbors': 2,
 }
 _XC = xc_sets.Counts(train=30, test=8, features=20, labels=10)
 
@@ -75,14 +73,14 @@ def _bibtex(root, monkeypatch):
     count = getattr(_XC, part)
     features = [sorted(random.choice(20, 3, False)) for _ in range(count)]
     x = tiny_sparse.features(features)
-    x = scipy.sparse.csr_matrix((x.values, x.ids, x.row_splits))
+    x = scipy.sparse.csr_matrix(
+      (x.values, x.ids, x.row_splits), (count, _XC.features)
+    )
     y = np.zeros((count, 10), bool)
     for i in range(count):
       y[i, [i % 10, 3 * i % 10]] = True
-    header = xc_headers.Header(count, _XC.features, _XC.labels)
-    xc_write.write(
-      root / f'bibtex_{part}.txt', header, [(x, scipy.sparse.csr_matrix(y))]
-    )
+    y = scipy.sparse.csr_matrix(y)
+    xc_on_disk.write(root / f'bibtex_{part}.txt', x, y)
   return root
 
 
@@ -105,19 +103,19 @@ def _config(task, algorithm, **changes):
   """Returns the resolved configuration of `launch.train`, with tiny sizes."""
   names = (
     *algorithms.get(algorithm).names,
-    *tasks.get(task).options,
+    *tasks.get(task).option_values(),
   )
   given = {k: v for k, v in _TINY.items() if k in names}
   if task == 'cifar10':
     given.pop(
-      'spreadout_neighbours', None
+      'spreadout_neighbors', None
     )  # The task has a margin, which takes all others.
   given['rounds'] = 2
   if algorithms.get(algorithm).has_clients:
     given['clients_per_round'] = 3
   given |= _SIZES.get(task, {}) | changes
   if algorithm == 'fedvc' and 'batch_size' in given:
-    given['virtual_clients'] = 2 * given['batch_size']
+    given['virtual_client_size'] = 2 * given['batch_size']
   flags.FLAGS.unparse_flags()
   argv = [f'--{k}={v}' for k, v in given.items()]
   flags.FLAGS(['train', f'--task={task}', f'--algorithm={algorithm}', *argv])
@@ -144,7 +142,7 @@ def launched(in_process, tmp_path, monkeypatch):
   def launch(task, algorithm, **changes):
     made = _KINDS[task](tmp_path, monkeypatch)
     config = _config(task, algorithm, **{'data_dir': made, **changes})
-    return training.run(config, str(tmp_path / 'run')), tmp_path / 'run'
+    return train.run(config, str(tmp_path / 'run')), tmp_path / 'run'
 
   return launch
 
@@ -200,7 +198,7 @@ def test_the_worker_gives_what_the_process_gives(launched):
 
 @pytest.mark.slow
 def test_a_step_that_may_diverge_is_warned_of(launched, capsys):
-  changes = {'spreadout_neighbours': 0, 'spreadout_learning_rate': 0.05}
+  changes = {'spreadout_neighbors': 0, 'spreadout_learning_rate': 0.05}
   summary, run_dir = launched('images', 'fedaws', **changes)
   assert 'warning: the spreadout step' in capsys.readouterr().err
   (warning,) = summary['warnings']

@@ -8,11 +8,11 @@ import pytest
 
 from tests import doubling
 from tests import full_disk
-from tests import small_tasks
+from tests import small_data
 
 ROOT = pathlib.Path(__file__).parents[2]
 FLAGS = (
-  *small_tasks.SPARSE_WORDS,
+  *small_data.SPARSE_WORDS,
   '--algorithm=fedavg',
   '--rounds=4',
   '--eval_every=2',

@@ -9,13 +9,13 @@ import numpy as np
 import pytest
 
 from tests import doubling
-from tests import small_tasks
+from tests import small_data
 
 ROOT = pathlib.Path(__file__).parents[2]
 KILLS = 10
 # MOON's clients keep states, and each round saves a checkpoint.
 FLAGS = (
-  *small_tasks.SPARSE_WORDS,
+  *small_data.SPARSE_WORDS,
   '--algorithm=moon',
   '--client_dropout=0.2',
   '--robust=zeroing+clipping',

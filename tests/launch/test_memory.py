@@ -60,7 +60,7 @@ def test_a_round_of_the_size_of_amazoncat_fits_4_gb(tmp_path):
     *('--algorithm=fedaws', '--num_classes=13330', '--num_features=203882'),
     *('--embedding_dim=512', '--feature_dim=512', '--hidden_dim=1024'),
     *('--clients_per_round=4096', '--rounds=1', f'--run_dir={tmp_path / "r"}'),
-    *('--spreadout_neighbours=100', '--spreadout_learning_rate=0.0001'),
+    *('--spreadout_neighbors=100', '--spreadout_learning_rate=0.0001'),
   ]
   subprocess.run(command, cwd=_ROOT, check=True, stdout=subprocess.DEVNULL)
   peak = resource.getrusage(resource.RUSAGE_CHILDREN).ru_maxrss * 1024

@@ -7,7 +7,7 @@ import pytest
 
 from datasets import arrays
 from launch import evaluation
-from launch import training
+from launch import train
 from tasks import experiment
 from tff_xc import errors
 from tff_xc.data import fingerprint
@@ -66,10 +66,10 @@ def test_other_data_are_refused_and_nothing_changes(
 ):
   run_dir, moved = tmp_path / 'run', tmp_path / 'moved'
   first = write(tmp_path / 'a.npz')
-  training.run(configuration(first, rounds=1), str(run_dir))
+  train.run(configuration(first, rounds=1), str(run_dir))
   moved.mkdir()
   again = write(moved / 'b.npz')
-  training.run(configuration(again, rounds=1), str(run_dir))
+  train.run(configuration(again, rounds=1), str(run_dir))
   config = json.loads((run_dir / 'config.json').read_text())
   assert config['data_dir'] == again
 
@@ -80,7 +80,7 @@ def test_other_data_are_refused_and_nothing_changes(
   ):
     other = write(tmp_path / f'{name}.npz', **changes)
     with pytest.raises(errors.InputError, match=f'other data: {told}'):
-      training.run(configuration(other, rounds=2), str(run_dir))
+      train.run(configuration(other, rounds=2), str(run_dir))
     with pytest.raises(errors.InputError, match=f'other data: {told}'):
       evaluation.run(str(run_dir), named={'data_dir': other})
     assert contents(run_dir) == before
@@ -96,7 +96,7 @@ def test_other_data_are_refused_and_nothing_changes(
   with pytest.raises(errors.InputError, match=message):
     evaluation.run(str(run_dir), named={'data_dir': other})
   with pytest.raises(errors.InputError, match=message):
-    training.run(configuration(other, rounds=2), str(run_dir))
+    train.run(configuration(other, rounds=2), str(run_dir))
   assert contents(run_dir) == before
 
   (run_dir / 'config.json').write_text(json.dumps(config))

@@ -14,9 +14,9 @@ import pytest
 
 from launch import compare
 from launch import evaluation
-from launch import training
+from launch import train
+from tasks import experiment
 from tasks import registry
-from tasks import trust
 from tests import documents
 from tests.datasets.images import on_disk
 from tests.launch import flag_values
@@ -56,9 +56,7 @@ def run(line):
   small = [*SMALL, *SMALLER[task]]
   if task == 'sparse-text-sets':
     small.remove('embedding_dim=4')
-  return training.run(
-    *flag_values.resolved([*given, *(f'--{s}' for s in small)])
-  )
+  return train.run(*flag_values.resolved([*given, *(f'--{s}' for s in small)]))
 
 
 def commands(block):
@@ -130,7 +128,7 @@ def test_photographs_with_another_encoder(encoder, here, monkeypatch):
       f'--encoder={encoder}',
     ]
   )
-  result = training.run(config, 'run')
+  result = train.run(config, 'run')
   assert result['rounds'] == 2
   assert np.isfinite(result['final']['top1'])
 
@@ -246,7 +244,7 @@ def test_names_of_classes_are_kept_and_shown(here):
     ['2', 'emu'],
   ]
   config = run_files.flat(run_files.read_run(named).config)
-  own = {n: config[n] for n in trust.NAMED if config.get(n)}
+  own = {n: config[n] for n in experiment.NAMED if config.get(n)}
   evaluation.run(str(named), named=own)
   heading = (named / 'confusion.csv').read_text().splitlines()[0]
   assert heading.startswith('class of the training examples of')

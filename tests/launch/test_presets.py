@@ -41,7 +41,7 @@ def test_the_preset_resolves_and_its_head_tells_the_command(preset):
   assert '@' not in text.replace('MAP@10', '')
   config = json.loads(done.stdout)
   entry = algorithms.get(config['algorithm'])
-  assert not entry.warn(config['hyperparameters'], 10**6, 1)
+  assert not entry(**config['hyperparameters']).warnings(10**6, 1)
 
 
 def test_the_files_are_what_the_tables_say():

@@ -7,8 +7,8 @@ import sys
 import pytest
 
 from tasks import registry as tasks
-from tasks import task as task_lib
 from tests.launch import light
+from tff_xc import wording
 from tff_xc.algorithms import registry as algorithms
 
 
@@ -94,27 +94,15 @@ def resolve_each(cases):
 def test_every_number_of_a_run_has_bounds():
   """Values that wrap an int32, overflow a float32, or are nan are refused."""
   cases = []
-  parameters = [
-    *algorithms.HYPERPARAMETERS.values(),
-    *task_lib.OPTIONS.values(),
-  ]
+  parameters = [*algorithms.HYPERPARAMETERS.values(), *tasks.OPTIONS.values()]
   for parameter in parameters:
-    algorithm = next(
-      (
-        name
-        for name, found in algorithms.ALGORITHMS.items()
-        if parameter.name in found.names
-      ),
-      'fedavg',
+    of = lambda found, default, name=parameter.name: next(
+      (n for n, names in found.items() if name in names), default
     )
-    task = next(
-      (
-        name
-        for name, found in tasks.TASKS.items()
-        if parameter.name in found.options
-      ),
-      'glyphs',
+    algorithm = of(
+      {n: a.names for n, a in algorithms.ALGORITHMS.items()}, 'fedavg'
     )
+    task = of({n: t.option_values() for n, t in tasks.TASKS.items()}, 'glyphs')
     bad = {int: (-1, 2**63, 10**30), float: ('nan', 'inf', '-inf', 1e39)}
     cases += [
       [
@@ -147,18 +135,10 @@ def test_as_many_negatives_as_classes_are_refused(arguments, limit):
   light.assert_one_sentence(done, f'expected fewer than the {limit} classes')
 
 
-@pytest.mark.slow  # As tests/tasks/test_fitting.py, by flags.
-def test_defaults_fit_every_algorithm_on_every_task_that_has_its_needs():
-  cases = [
-    [
-      f'--task={task}',
-      f'--algorithm={algorithm}',
-      '--data_dir=mine',
-      f'--run_dir={task}/{algorithm}',
-    ]
-    for task, found in tasks.TASKS.items()
-    for algorithm, entry in algorithms.ALGORITHMS.items()
-    if not set(entry.needs) & set(found.lacks)
-  ]
-  answers = resolve_each(cases)
-  assert {flag: a for flag, a in answers.items() if a} == {}
+@pytest.mark.parametrize(
+  'flag', ['virtual_clients=64', 'proximal_weight=0.1', 'train=head']
+)
+def test_a_flag_with_another_name_now_is_told(flag):
+  new = wording.RENAMED[flag.removeprefix('no').partition('=')[0]]
+  done = light.call('train', '--task=glyphs', '--algorithm=fedss', f'--{flag}')
+  light.assert_one_sentence(done, f'is now --{new}')

@@ -16,7 +16,7 @@ from launch.sweeps import training
 from tests.launch import light
 from tests.report import fake_runs
 from tff_xc import errors
-from tff_xc.experiment import lock
+from tff_xc import lock
 
 FEDSS = ('--task=glyphs', '--algorithm=fedss')
 

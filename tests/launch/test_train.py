@@ -13,7 +13,7 @@ import time
 import pytest
 
 from launch import evaluation as evaluation_lib
-from launch import training as training_lib
+from launch import train as train_lib
 from tasks import experiment
 from tests.launch import light
 from tff_xc import errors
@@ -171,7 +171,7 @@ def test_another_configuration_is_refused_and_nothing_changes(
   }
   config = experiment.resolve('glyphs', 'fedss', changes)
   with pytest.raises(errors.InputError, match='seed was 0 and is 1'):
-    training_lib.run(config, str(run_dir))
+    train_lib.run(config, str(run_dir))
   assert (run_dir / 'config.json').read_bytes() == before
 
 

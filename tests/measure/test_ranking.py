@@ -1,23 +1,16 @@
-"""Compares ranking metrics with naive loops, including ties."""
+"""Metrics against naive loops, hand-worked examples and scikit-learn."""
 
 import fractions
+import itertools
+import math
 
 import numpy as np
 import pytest
+import scipy.sparse
+from sklearn import metrics
 
+from tff_xc.data import sparse
 from tff_xc.measure import ranking
-
-
-def naive_top1(embeddings, table, bias):
-  predictions = []
-  for x in embeddings.astype(np.float64):
-    best, best_class = -np.inf, -1
-    for c, row in enumerate(table.astype(np.float64)):
-      score = sum(a * b for a, b in zip(x, row, strict=True)) + bias[c]
-      if score > best:
-        best, best_class = score, c
-    predictions.append(best_class)
-  return predictions
 
 
 def naive_order(points, query):
@@ -66,53 +59,6 @@ def exact_points(embeddings):
   ]
 
 
-@pytest.mark.parametrize('block', [1, 7, 64, 2**22])
-@pytest.mark.parametrize('with_bias', [False, True])
-def test_top1_equals_the_naive_loop(block, with_bias):
-  rng = np.random.default_rng(0)
-  x = rng.normal(size=(23, 5)).astype(np.float32)
-  table = rng.normal(size=(31, 5)).astype(np.float32)
-  table[20] *= 100
-  bias = rng.normal(size=31).astype(np.float32) * with_bias
-  got = ranking.predict_top1(x, table, bias if with_bias else None, block)
-  assert got.dtype == np.int32
-  assert got.tolist() == naive_top1(x, table, bias)
-
-
-@pytest.mark.parametrize('block', [1, 100, 2**22])
-def test_top1_of_equal_rows_is_the_lowest(block):
-  """A BLAS may give equal columns different last bits; they must still tie."""
-  rng = np.random.default_rng(1)
-  x = rng.normal(size=(50, 67)).astype(np.float32)
-  distinct = rng.normal(size=(13, 67)).astype(np.float32)
-  table = np.concatenate([distinct] * 9)
-  predictions = ranking.predict_top1(x, table, block=block)
-  assert predictions.max() < 13
-  assert predictions.tolist() == ranking.predict_top1(x, distinct).tolist()
-  assert not ranking.predict_top1(x, np.zeros((9, 67))).any()
-
-
-def test_top1_with_a_bias_that_masks_keeps_its_resolution():
-  x = np.array([[1.0, 0.0], [0.0, 1.0]], np.float32)
-  table = np.array([[9, 9], [1, 0.999999], [0.999999, 1]], np.float32)
-  bias = np.array([-1e9, 0, 0], np.float32)
-  assert ranking.predict_top1(x, table, bias).tolist() == [1, 2]
-
-
-def test_top1_never_predicts_what_is_not_finite():
-  x = np.array([[1.0, 1.0], [np.nan, 1.0], [-1.0, -1.0]], np.float32)
-  table = np.array([[np.nan, 1], [np.inf, 1], [1, 1], [2, 2]], np.float32)
-  assert ranking.predict_top1(x, table).tolist() == [3, -1, 2]
-  assert ranking.predict_top1(x, table[:2]).tolist() == [-1, -1, -1]
-
-
-def test_top1_refuses_shapes_that_do_not_fit():
-  with pytest.raises(ValueError, match='dimensions'):
-    ranking.predict_top1(np.ones((2, 3)), np.ones((4, 5)))
-  with pytest.raises(ValueError, match='biases'):
-    ranking.predict_top1(np.ones((2, 3)), np.ones((4, 3)), np.ones(3))
-
-
 def test_accuracy():
   assert ranking.accuracy([1, 2, -1, 3], [1, 2, 0, 0]) == 0.5
   with pytest.raises(ValueError, match='at least one'):
@@ -131,14 +77,11 @@ def test_maps_equal_the_naive_loop_with_ties(block):
   labels[3] = 100  # A query with no relevant example.
   points = exact_points(x)
   orders = [naive_order(points, q) for q in range(60)]
-  assert ranking.nearest_neighbours(x, 12, block).tolist() == [
-    order[:12] for order in orders
-  ]
   at_10, at_r = naive_maps(orders, labels)
   got = ranking.retrieval_scores(x, labels, block)
-  assert got.map_at_10 == pytest.approx(float(at_10), abs=1e-12)
-  assert got.map_at_r == pytest.approx(float(at_r), abs=1e-12)
-  assert got.map_at_10 != pytest.approx(got.map_at_r)
+  assert got['map@10'] == pytest.approx(float(at_10), abs=1e-12)
+  assert got['map@r'] == pytest.approx(float(at_r), abs=1e-12)
+  assert got['map@10'] != pytest.approx(got['map@r'])
 
 
 def test_maps_equal_the_naive_loop_on_random_data():
@@ -150,47 +93,29 @@ def test_maps_equal_the_naive_loop_on_random_data():
   unit /= np.sqrt((unit**2).sum(1, keepdims=True))
   orders = [naive_order(unit.tolist(), q) for q in range(80)]
   at_10, at_r = naive_maps(orders, labels)
-  assert ranking.map_at_10(x, labels) == pytest.approx(float(at_10), abs=1e-12)
-  assert ranking.map_at_r(x, labels) == pytest.approx(float(at_r), abs=1e-12)
-
-
-def test_equal_embeddings_tie_whatever_their_place():
-  """Copies of a point are all at distance 0; the lowest index comes first."""
-  rng = np.random.default_rng(4)
-  x = np.concatenate([rng.normal(size=(17, 67)).astype(np.float32)] * 5)
-  neighbours = ranking.nearest_neighbours(x, 4)
-  for q in range(len(x)):
-    copies = [i for i in range(q % 17, len(x), 17) if i != q]
-    assert neighbours[q].tolist() == copies
-  collapsed = ranking.nearest_neighbours(np.ones((40, 67), np.float32), 3)
-  assert collapsed[0].tolist() == [1, 2, 3]
-  assert collapsed[39].tolist() == [0, 1, 2]
+  got = ranking.retrieval_scores(x, labels)
+  assert got['map@10'] == pytest.approx(float(at_10), abs=1e-12)
+  assert got['map@r'] == pytest.approx(float(at_r), abs=1e-12)
 
 
 def test_perfect_retrieval_of_small_classes_is_below_one():
   labels = np.repeat(np.arange(6), 4)
   x = np.eye(6, dtype=np.float32)[labels]
   scores = ranking.retrieval_scores(x, labels)
-  assert scores.map_at_10 == pytest.approx(3 / 10)
-  assert scores.map_at_r == pytest.approx(1.0)
+  assert scores['map@10'] == pytest.approx(3 / 10)
+  assert scores['map@r'] == pytest.approx(1.0)
 
 
 def test_fewer_than_ten_others_and_what_is_not_finite():
   x = np.array([[1, 0], [1, 0.1], [0, 1], [np.nan, 1]], np.float32)
   labels = np.array([0, 0, 1, 0])
-  assert ranking.nearest_neighbours(x, 5).tolist() == [
-    [1, 2, -1, -1, -1],
-    [0, 2, -1, -1, -1],
-    [1, 0, -1, -1, -1],
-    [-1, -1, -1, -1, -1],
-  ]
   scores = ranking.retrieval_scores(x, labels)
-  assert scores.map_at_10 == pytest.approx((0.1 + 0.1 + 0 + 0) / 4)
+  assert scores['map@10'] == pytest.approx((0.1 + 0.1 + 0 + 0) / 4)
   # R is 2 for the three examples of class 0; class 1's query is dropped.
-  assert scores.map_at_r == pytest.approx((0.5 + 0.5 + 0) / 3)
+  assert scores['map@r'] == pytest.approx((0.5 + 0.5 + 0) / 3)
   alone = ranking.retrieval_scores(np.eye(3), np.arange(3))
-  assert alone.map_at_10 == 0.0
-  assert np.isnan(alone.map_at_r)
+  assert alone['map@10'] == 0.0
+  assert np.isnan(alone['map@r'])
 
 
 def test_confusion_counts_other_classes_apart():
@@ -209,3 +134,280 @@ def test_confusion_counts_other_classes_apart():
     ranking.confusion([1], [1], [1, 1])
   with pytest.raises(ValueError, match='not among'):
     ranking.confusion([1], [2], [1])
+
+
+_RANDOM = np.random.default_rng(0)
+LABELS = _RANDOM.integers(0, 62, 3000).astype(np.int32)
+GUESSES = np.where(
+  _RANDOM.random(3000) < 0.6, LABELS, _RANDOM.permutation(LABELS)
+)
+
+
+@pytest.mark.parametrize(
+  ('predictions', 'labels'),
+  [
+    (GUESSES, LABELS),
+    (LABELS, LABELS),
+    (GUESSES % 2, LABELS % 2),
+    # A class that only labels or only predictions have counts, absent ones not.
+    (GUESSES % 7 * 1000, LABELS % 5 * 1000),
+    ([3, 3, 3], [3, 3, 3]),
+    ([3, 3, 3], [4, 4, 4]),
+    ([1, 2, 0], [0, 1, 2]),
+    ([1, 1, 1, 1], [1, 0, 1, 1]),
+    ([1, 0, 1, 1], [1, 1, 1, 1]),
+    ([1, 0, 0, 1], [0, 1, 1, 0]),
+    ([-1, 5, -1], [5, 5, 0]),  # -1 stands for no prediction.
+    ([7], [7]),
+  ],
+)
+def test_they_are_those_of_scikit_learn(predictions, labels):
+  found = ranking.single_label_scores(predictions, labels)
+  f1 = metrics.f1_score(labels, predictions, average='macro', zero_division=0)
+  assert found == {
+    'macro_f1': pytest.approx(f1, abs=1e-12),
+    'mcc': pytest.approx(
+      metrics.matthews_corrcoef(labels, predictions), abs=1e-12
+    ),
+  }
+
+
+def test_a_constant_predictor_of_two_classes():
+  """FedOpt's collapse on CelebA: 51.6 % accuracy, F1 34.0, MCC 0."""
+  labels = np.arange(1000) < 516
+  found = ranking.single_label_scores(np.ones(1000, int), labels.astype(int))
+  assert found['macro_f1'] == pytest.approx(0.340, abs=5e-4)
+  assert found['mcc'] == 0
+
+
+def test_many_examples_do_not_overflow():
+  labels = np.arange(200_000) % 2
+  found = ranking.single_label_scores(np.roll(labels, 50_001), labels)
+  assert found == {'macro_f1': 0.0, 'mcc': -1.0}
+
+
+@pytest.mark.parametrize(('predictions', 'labels'), [([], []), ([1], [1, 2])])
+def test_no_examples_and_other_lengths_are_refused(predictions, labels):
+  with pytest.raises(ValueError, match='as many'):
+    ranking.single_label_scores(predictions, labels)
+
+
+def label_sets(*sets):
+  ids = np.array([label for s in sets for label in sorted(s)], np.int32)
+  splits = np.cumsum([0] + [len(s) for s in sets])
+  shape = len(sets), ids.max(initial=0) + 1
+  return scipy.sparse.csr_matrix((np.ones(len(ids), bool), ids, splits), shape)
+
+
+def test_worked_by_hand():
+  top = np.array([[4, 2, 0], [1, 0, 3], [2, 1, 0]])
+  labels = label_sets({0, 4}, {3}, set())
+  propensity = sparse.Propensity(np.array([9, 5, 5, 2, 1]), 20)
+  got = ranking.label_set_scores(top, labels, propensity, (1, 3))
+  assert got['p@1'] == pytest.approx(1 / 2)  # The third has no label.
+  assert got['p@3'] == pytest.approx((2 / 3 + 1 / 3) / 2)
+  assert got['pc@3'] == pytest.approx((2 / 2 + 1 / 1) / 2)
+  first = (1 + 1 / 2) / (1 + 1 / math.log2(3))  # Hits at ranks 1 and 3.
+  assert got['ndcg@1'] == pytest.approx(1 / 2)
+  assert got['ndcg@3'] == pytest.approx((first + 1 / 2) / 2)
+  c = (math.log(20) - 1) * 2.5**0.55
+  w = [1 + c * (count + 1.5) ** -0.55 for count in (9, 5, 5, 2, 1)]
+  assert ranking.inverse_propensities(propensity) == pytest.approx(w)
+  assert got['psp@1'] == pytest.approx(w[4] / (w[4] + w[3]))
+  assert got['psp@3'] == pytest.approx(1.0)
+
+
+def naive_of_sets(top, sets, weights, k):
+  """Computes a metric by loops over examples and ranks."""
+  precision, gain, gained, possible, kept = 0.0, 0.0, 0.0, 0.0, 0
+  for ranked, labels in zip(top, sets, strict=True):
+    if not labels:
+      continue
+    kept += 1
+    hits = [c in labels for c in ranked[:k]]
+    precision += sum(hits) / k
+    dcg = sum(h / math.log2(r + 2) for r, h in enumerate(hits))
+    ideal = sum(1 / math.log2(r + 2) for r in range(min(k, len(labels))))
+    gain += dcg / ideal
+    gained += sum(weights[c] for c in ranked[:k] if c in labels) / k
+    best = sorted((weights[c] for c in labels), reverse=True)
+    possible += sum(best[:k]) / k
+  return precision / kept, gain / kept, gained / possible
+
+
+@pytest.mark.parametrize(('a', 'b'), [(0.55, 1.5), (0.5, 0.4), (0.6, 2.6)])
+def test_equal_the_naive_loops(a, b):
+  random = np.random.default_rng(0)
+  classes = 30
+  sets = [
+    set(random.choice(classes, random.integers(0, 9), replace=False).tolist())
+    for _ in range(200)
+  ]
+  sets[0] = sets[77] = sets[199] = set()
+  top = np.stack([random.permutation(classes)[:8] for _ in sets])
+  top[5, 2:] = -1  # A table with two classes that can be ranked.
+  propensity = sparse.Propensity(random.integers(0, 50, classes), 400, a=a, b=b)
+  weights = [
+    1 + (math.log(400) - 1) * (b + 1) ** a / (n + b) ** a
+    for n in propensity.label_counts
+  ]
+  got = ranking.label_set_scores(top, label_sets(*sets), propensity)
+  assert set(got) == {
+    f'{name}@{k}{part}'
+    for k in (1, 3, 5)
+    for name, part in (
+      *((name, '') for name in ('p', 'ndcg', 'pc', 'psp')),
+      ('pc', '_frequent'),
+      ('pc', '_infrequent'),
+    )
+  }
+  for k in (1, 3, 5):
+    p, ndcg, psp = naive_of_sets(top.tolist(), sets, weights, k)
+    assert got[f'p@{k}'] == pytest.approx(p, abs=1e-12)
+    assert got[f'ndcg@{k}'] == pytest.approx(ndcg, abs=1e-12)
+    assert got[f'psp@{k}'] == pytest.approx(psp, abs=1e-12)
+    assert got[f'psp@{k}'] != pytest.approx(got[f'p@{k}'])
+
+
+def test_the_ideal_ranking_scores_one():
+  sets = label_sets({1, 5, 2, 7, 3, 0}, {4})
+  counts = np.array([5, 100, 3, 7, 9, 1, 50, 2])
+  top = np.array([[5, 7, 2, 0, 3], [4, 0, 1, 2, 3]])
+  got = ranking.label_set_scores(top, sets, sparse.Propensity(counts, 1000))
+  for k in (1, 3, 5):
+    assert got[f'psp@{k}'] == pytest.approx(1.0)
+    assert got[f'ndcg@{k}'] == pytest.approx(1.0)
+  assert got['p@5'] == pytest.approx((1 + 1 / 5) / 2)
+
+
+def test_equal_counts_make_psp_a_ratio_of_hits():
+  top = np.array([[0, 1, 2], [3, 4, 5]])
+  labels = label_sets({0, 4, 5}, {0, 3})
+  propensity = sparse.Propensity(np.full(6, 3), 100)
+  got = ranking.label_set_scores(top, labels, propensity, (1, 3))
+  assert got['psp@1'] == pytest.approx(1.0)
+  assert got['psp@3'] == pytest.approx(2 / 5)
+
+
+def test_ids_that_are_missing_hit_nothing():
+  """An id of -1 must not count as the previous example's last class."""
+  top = np.array([[9, -1, -1], [8, -1, -1]])
+  got = ranking.label_set_scores(top, label_sets({9}, {9}), ks=(1, 3))
+  assert got == pytest.approx(
+    {
+      **{'p@1': 0.5, 'ndcg@1': 0.5, 'pc@1': 0.5},
+      **{'p@3': 1 / 6, 'ndcg@3': 0.5, 'pc@3': 0.5},
+    }
+  )
+
+
+def test_single_labels():
+  sets = ranking.single_labels(np.array([3, 0, 3]))
+  assert sets.indptr.tolist() == [0, 1, 2, 3]
+  top = np.array([[3, 1, 2], [1, 0, 2], [0, 1, 2]])
+  got = ranking.label_set_scores(top, sets, ks=(1, 3))
+  assert got['p@1'] == pytest.approx(1 / 3)
+  assert got['p@3'] == pytest.approx(2 / 9)
+
+
+def test_refuses_what_has_no_value():
+  top = np.zeros((2, 3), int)
+  with pytest.raises(ValueError, match='as many'):
+    ranking.label_set_scores(top, label_sets({1}), ks=(1,))
+  with pytest.raises(ValueError, match='not empty'):
+    ranking.label_set_scores(top, label_sets(set(), set()), ks=(1,))
+  with pytest.raises(ValueError, match='3 ranks'):
+    ranking.label_set_scores(top, label_sets({1}, {2}))
+  with pytest.raises(ValueError, match='at least 3'):
+    ranking.inverse_propensities(sparse.Propensity(np.ones(3), 2))
+
+
+def test_frequent_and_infrequent_parts_add_up():
+  """Labels 0 and 1 have 1 % of the examples or more; the others less."""
+  propensity = sparse.Propensity(np.array([40, 10, 9, 1, 0]), 1000)
+  assert list(ranking.frequent(propensity)) == [
+    True,
+    True,
+    False,
+    False,
+    False,
+  ]
+  top = np.array([[0, 2, 4], [3, 1, 0], [4, 0, 1]])
+  labels = label_sets({0, 2, 3, 4}, {1}, {2})
+  got = ranking.label_set_scores(top, labels, propensity, (1, 3))
+  assert got['pc@1_frequent'] == pytest.approx(1 / 3)
+  assert got['pc@1_infrequent'] == 0
+  assert got['pc@3_frequent'] == pytest.approx((1 / 3 + 1) / 3)
+  assert got['pc@3_infrequent'] == pytest.approx((2 / 3) / 3)
+  for k in (1, 3):
+    parts = got[f'pc@{k}_frequent'] + got[f'pc@{k}_infrequent']
+    assert got[f'pc@{k}'] == pytest.approx(parts)
+
+
+def naive_distances(rows):
+  rows = rows.astype(np.float64)
+  unit = rows / np.linalg.norm(rows, axis=1, keepdims=True)
+  return [math.dist(a, b) for a, b in itertools.combinations(unit, 2)]
+
+
+def test_equal_the_naive_loop():
+  rows = np.random.default_rng(0).normal(size=(40, 7)).astype(np.float32) * 5
+  smallest, mean = ranking.class_distances(rows)
+  assert smallest == pytest.approx(min(naive_distances(rows)), rel=1e-7)
+  assert mean == pytest.approx(np.mean(naive_distances(rows)), rel=1e-7)
+
+
+@pytest.mark.parametrize('spread', [1e-3, 1e-6, 1e-9])
+@pytest.mark.parametrize('clusters', [1, 3])
+def test_nearly_equal_rows_keep_their_digits(spread, clusters):
+  random = np.random.default_rng(1)
+  centres = random.normal(size=(clusters, 20))
+  rows = np.repeat(centres, 30, axis=0)
+  rows += spread * random.normal(size=rows.shape)
+  expected = naive_distances(rows)
+  smallest, mean = ranking.class_distances(rows)
+  # The rows are accurate to 1e-16, which is 1e-7 of the least spread.
+  assert smallest == pytest.approx(min(expected), rel=1e-5)
+  assert mean == pytest.approx(np.mean(expected), rel=1e-6)
+  assert smallest < 10 * spread
+
+
+def test_collapsed_rows_are_at_distance_zero():
+  rows = np.repeat(np.random.default_rng(2).normal(size=(1, 9)), 50, axis=0)
+  assert ranking.class_distances(rows) == (0.0, 0.0)
+  rows[7] *= -1
+  smallest, mean = ranking.class_distances(rows)
+  assert smallest == 0.0
+  assert mean == pytest.approx(2 * 49 / (50 * 49 / 2))
+  rows[:30] = rows[7]
+  mean = ranking.class_distances(rows)[1]
+  assert mean == pytest.approx(2 * 30 * 20 / (50 * 49 / 2))
+
+
+def test_only_the_classes_named_count():
+  rows = np.random.default_rng(3).normal(size=(30, 4))
+  rows[5] = rows[6]
+  ids = np.array([6, 1, 20, 6, 1])
+  expected = naive_distances(rows[[1, 6, 20]])
+  smallest, mean = ranking.class_distances(rows, ids)
+  assert smallest == pytest.approx(min(expected))
+  assert mean == pytest.approx(np.mean(expected))
+
+
+def test_a_sample_is_fixed_and_without_replacement():
+  rows = np.random.default_rng(4).normal(size=(300, 8))
+  first = ranking.class_distances(rows, sample=50)
+  assert first == ranking.class_distances(rows, sample=50)
+  assert first != ranking.class_distances(rows, sample=50, seed=1)
+  assert first[0] > 0  # A class drawn twice would be at distance 0.
+  assert first[1] == pytest.approx(np.mean(naive_distances(rows)), rel=0.05)
+
+
+def test_undefined_without_two_finite_rows():
+  rows = np.eye(3)
+  assert np.isnan(ranking.class_distances(rows[:1])).all()
+  assert np.isnan(ranking.class_distances(rows, np.array([2, 2]))).all()
+  assert np.isnan(ranking.class_distances(rows, np.zeros(0, int))).all()
+  rows[1] = np.nan
+  assert np.isnan(ranking.class_distances(rows)).all()
+  assert ranking.class_distances(rows, [0, 2])[0] == pytest.approx(2**0.5)

@@ -1,9 +1,13 @@
-"""Targets: what is accepted, and the first round that reaches one."""
+"""Targets, budgets and the best round of a run."""
+
+import math
 
 import pandas as pd
 import pytest
 
 from tff_xc import errors
+from tff_xc.measure import best_round
+from tff_xc.measure import budgets
 from tff_xc.measure import catalog
 from tff_xc.measure import targets
 
@@ -29,17 +33,17 @@ def test_targets_are_read_and_written():
 @pytest.mark.parametrize(
   ('text', 'message'),
   [
-    ('top1', 'not of the form METRIC:VALUE'),
+    ('top1', 'not of the form'),
     ('top1:', 'not of the form'),
     ('top1:x', 'not of the form'),
     ('top1:nan', 'not of the form'),
     ('top1:inf', 'not of the form'),
     ('top1:0.7,', "target '' is not"),
-    (':0.7', "':0.7' names no metric; there are top1, mcc$"),
+    (':0.7', 'names no metric'),
     ('loss:0.7', 'names no metric'),
-    ('p@1:0.7', "'p@1:0.7' is of a metric that is not measured here; measured"),
-    ('top1:70', 'above 1; write a fraction, such as top1:0.7 for 70 %'),
-    ('mcc:-2', 'below -1; write a fraction, such as mcc:-0.02 for -2 %'),
+    ('p@1:0.7', 'not measured'),
+    ('top1:70', 'top1:0.7 for 70 %'),
+    ('mcc:-2', 'mcc:-0.02 for -2 %'),
   ],
 )
 def test_what_is_no_target_is_refused(text, message):
@@ -58,3 +62,126 @@ def test_the_first_evaluated_round_counts(monkeypatch):
   monkeypatch.setitem(catalog.SCORES, 'top1', lower)
   assert first('top1:0.6') == 0
   assert first('top1:0.05') is None
+
+
+NAN = math.nan
+BATCHES = pd.DataFrame(
+  {
+    'round': [0, 1, 2, 3, 4, 5],
+    'local_batches': [NAN, 4, 46, 10, 40, 4],
+    'top1': [0.1, NAN, 0.3, NAN, 0.5, 0.6],
+  }
+)
+
+
+@pytest.mark.parametrize(
+  ('budget', 'score'),
+  [
+    ('rounds:1', 0.1),
+    ('rounds:2', 0.3),
+    ('rounds:3', 0.3),
+    ('rounds:5', 0.6),
+    ('rounds:6', None),
+    ('batches:3', 0.1),
+    ('batches:49', 0.1),
+    ('batches:50', 0.3),
+    ('batches:99', 0.3),
+    ('batches:100', 0.5),
+    ('batches:104', 0.6),
+    ('batches:105', None),
+  ],
+)
+def test_the_last_evaluated_round_within_the_budget_counts(budget, score):
+  [found] = budgets.parse(budget)
+  assert found.score(BATCHES, 'top1') == score
+
+
+def test_with_four_steps_a_round_batches_are_rounds():
+  """As in all rows of FedVC, Table 2: N_VC = 256 and B = 64."""
+  rounds = range(1, 51)
+  metrics = pd.DataFrame(
+    {'round': rounds, 'local_batches': 4.0, 'top1': [r / 50 for r in rounds]}
+  )
+  for number in (1, 10, 25, 50):
+    at_round, at_batch = budgets.parse(f'rounds:{number},batches:{4 * number}')
+    assert at_round.score(metrics, 'top1') == at_batch.score(metrics, 'top1')
+
+
+def test_runs_without_the_number_have_no_score():
+  [budget] = budgets.parse('batches:10')
+  assert budget.score(BATCHES.drop(columns='local_batches'), 'top1') is None
+  assert budget.score(BATCHES, 'mcc') is None
+
+
+def test_names_and_headings():
+  some = budgets.parse('rounds:1000, batches:10000,rounds:1000')
+  assert [b.name for b in some] == ['rounds:1000', 'batches:10000']
+  assert [b.heading for b in some] == ['at 1,000 rounds', 'at 10,000 batches']
+  assert budgets.parse('') == ()
+
+
+@pytest.mark.parametrize(
+  'text',
+  ['1000', 'bytes:3', 'rounds:0', 'rounds:x', ',', f'rounds:{"9" * 5000}'],
+)
+def test_others_are_refused(text):
+  with pytest.raises(errors.InputError, match='rounds:1000'):
+    budgets.parse(text)
+
+
+NAN = math.nan
+
+
+def rows(*values, metric='p@1'):
+  return [{metric: value} for value in values]
+
+
+@pytest.mark.parametrize(
+  ('values', 'waited'),
+  [
+    ((), 0),
+    ((NAN, NAN), 0),
+    ((0.1,), 0),
+    ((0.1, NAN, 0.1), 1),  # The first of equals is the best.
+    ((0.3, 0.2, NAN, 0.1), 2),
+    ((0.3, 0.2, 0.4), 0),
+  ],
+)
+def test_evaluations_since_the_best(values, waited):
+  assert best_round.Choice('p@1').waited(rows(*values)) == waited
+  choice = best_round.Choice('p@1', 2)
+  assert choice.stops(rows(*values)) == (waited >= 2)
+  assert not best_round.Choice('p@1', 0).stops(rows(*values))
+
+
+def test_less_may_be_better():
+  metric = 'class_distance_min'
+  found = best_round.Choice(metric).waited(rows(1.0, 2.0, metric=metric))
+  assert found == 0  # Of distances, more is better.
+  table = pd.DataFrame({'round': [0, 1], metric: [1.0, 2.0]})
+  table = table.assign(
+    bytes_down_per_client=[NAN, 10.0], bytes_up_per_client=4.0, clients=[NAN, 3]
+  )
+  assert best_round.Choice(metric).summary(table, ())['round'] == 1
+
+
+def test_the_summary_has_the_volume_up_to_the_best_round():
+  table = pd.DataFrame(
+    {
+      'round': [0, 1, 2, 3],
+      'p@1': [0.1, 0.5, 0.5, 0.2],
+      'p@3': [0.2, NAN, 0.3, 0.4],
+      'bytes_down_per_client': [NAN, 100.0, 120.0, 90.0],
+      'bytes_up_per_client': [NAN, 10.0, 12.0, 9.0],
+      'clients': [NAN, 4.0, 3.0, 4.0],
+    }
+  )
+  found = best_round.Choice('p@1').summary(table, ('p@1',))
+  assert found == {
+    'by': 'p@1', 'round': 1, 'p@1': 0.5, 'bytes_down': 400, 'bytes_up': 40,
+  }  # fmt: skip
+  found = best_round.Choice('p@3').summary(table, ('p@1', 'p@3'))
+  assert (found['round'], found['bytes_down']) == (3, 400 + 360 + 360)
+  assert best_round.Choice().summary(table, ()) is None
+  table['p@1'] = NAN
+  assert best_round.Choice('p@1').summary(table, ()) is None

@@ -72,63 +72,36 @@ def test_the_reading_sees_a_whole_table():
   assert not found.selects
 
 
-@pytest.mark.parametrize(
-  ('name', 'max_features'),
-  [
-    pytest.param(n, None, marks=() if n in QUICK else pytest.mark.slow)
-    for n in FEDERATED
-    if n not in (*ALIKE, *REMEMBERING)
-  ]
-  + [('fedss', 5)]
-  + [
-    pytest.param(n, 5, marks=pytest.mark.slow)
-    for n in ('fullsoftmax', 'fedaws_baseline2')
-  ]
-  + [
-    pytest.param(n, 0, marks=pytest.mark.slow)
-    for n in ('fedss', 'fullsoftmax', 'fedaws_baseline2')
-  ],
-)  # fmt: skip
+def _cases():
+  """Yields (algorithm, feature rows that a client requests, hyper-parameters).
+
+  0 feature rows are all, None: the examples are dense.
+  """
+  slow = pytest.mark.slow
+  for name in FEDERATED:
+    if name not in (*ALIKE, *REMEMBERING):
+      yield pytest.param(name, None, {}, marks=() if name in QUICK else slow)
+  yield 'fedss', 5, {}
+  yield 'fedss', None, FROZEN_AND_WEIGHTED
+  for name, features, given in (
+    ('fullsoftmax', 5, {}),
+    ('fedaws_baseline2', 5, {}),
+    ('fedss', 0, {}),
+    ('fullsoftmax', 0, {}),
+    ('fedaws_baseline2', 0, {}),
+    ('fullsoftmax', None, {'train': 'head', 'importance_weights': 'train'}),
+    ('fedss', 5, {'train': 'head'}),
+    ('fullsoftmax', 5, {'train': 'bottleneck'}),
+    ('turbosvm', None, {'train': 'head'}),
+    ('fedaws', None, {'train': 'head'}),
+  ):
+    yield pytest.param(name, features, given, marks=slow)
+
+
+@pytest.mark.parametrize(('name', 'max_features', 'given'), _cases())
 def test_the_bytes_are_those_that_a_round_fed_and_folded(
-  name, max_features, monkeypatch
-):
-  check_bytes(name, max_features, monkeypatch)
-
-
-@pytest.mark.parametrize(
-  ('name', 'max_features', 'given'),
-  [
-    ('fedss', None, FROZEN_AND_WEIGHTED),
-    pytest.param(
-      'fullsoftmax',
-      None,
-      {'train': 'head', 'importance_weights': 'train'},
-      marks=pytest.mark.slow,
-    ),
-    pytest.param('fedss', 5, {'train': 'head'}, marks=pytest.mark.slow),
-    pytest.param(
-      'fullsoftmax', 5, {'train': 'bottleneck'}, marks=pytest.mark.slow
-    ),
-    pytest.param('turbosvm', None, {'train': 'head'}, marks=pytest.mark.slow),
-    pytest.param('fedaws', None, {'train': 'head'}, marks=pytest.mark.slow),
-  ],
-)
-def test_the_bytes_with_frozen_weights_and_probabilities(
   name, max_features, given, monkeypatch
 ):
-  check_bytes(name, max_features, monkeypatch, **given)
-
-
-def check_bytes(name, max_features, monkeypatch, **given):
-  """Asserts that the formulas give the bytes of a round.
-
-  Args:
-    name: of the algorithm.
-    max_features: feature rows that a client of sparse text requests, 0: all;
-      None: the examples are dense.
-    monkeypatch: pytest's fixture.
-    **given: hyper-parameters.
-  """
   dense = max_features is None
   model = registered.DENSE if dense else registered.SPARSE
   made = name, model, max_features or 0

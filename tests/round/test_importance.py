@@ -11,7 +11,7 @@ from tests import tiny
 from tff_xc import classifier
 from tff_xc import errors
 from tff_xc import heads
-from tff_xc.algorithms import fedir
+from tff_xc.algorithms import fedvc
 from tff_xc.round import algorithm
 from tff_xc.round import importance
 from tff_xc.round import process
@@ -112,8 +112,8 @@ def test_what_is_no_distribution_is_refused(target):
 @pytest.mark.parametrize(
   ('changes', 'message'),
   [
-    ({'label_sets': True}, 'these have sets of labels'),
-    ({'head': heads.HashedHead(N, 2, 5)}, 'hashes several classes into one'),
+    ({'label_sets': True}, 'sets of labels'),
+    ({'head': heads.HashedHead(N, 2, 5)}, 'hashes'),
   ],
 )
 def test_models_without_a_row_for_the_class_are_refused(changes, message):
@@ -128,8 +128,11 @@ def test_models_without_a_row_for_the_class_are_refused(changes, message):
 
 def test_fedir_does_not_take_a_uniform_target_for_another():
   model = tiny.model(N)
-  for given in ({}, {'class_probabilities': TARGET}):
-    made = fedir.fedir(model=model, **given)
+  for given in (
+    {},
+    {'class_probabilities': TARGET, 'importance_weights': 'train'},
+  ):
+    made = fedvc.FedIR.made(model=model, **given)
     assert (made.example_weights.target is None) == (not given)
   with pytest.raises(ValueError, match="'train' needs class_probabilities"):
-    fedir.fedir(model=model, importance_weights='train')
+    fedvc.FedIR.made(model=model, importance_weights='train')

@@ -231,9 +231,9 @@ def test_a_weight_name_that_repeats_is_refused():
 @pytest.mark.parametrize(
   ('weights', 'message'),
   [
-    ([1.0, 1.0], 'it has 2 example weights and 3 examples'),
-    ([1.0] * 4, 'it has 4 example weights and 3 examples'),
-    ([1.0, -0.5, 1.0], 'an example weight is -0.5'),
+    ([1.0, 1.0], '2 example weights'),
+    ([1.0] * 4, '4 example weights'),
+    ([1.0, -0.5, 1.0], 'weight is -0.5'),
   ],
 )
 def test_example_weights_that_do_not_fit_fail(weights, message):

@@ -6,8 +6,8 @@ import tensorflow as tf
 
 from tff_xc.round import folding
 from tff_xc.round import merge
+from tff_xc.round import optimizers
 from tff_xc.round import request
-from tff_xc.round import table_optimizers
 
 # `test_same_as_worker` compares them.
 RUNTIMES = [
@@ -155,7 +155,7 @@ def test_stacked_rows_are_those_of_all_clients(
 
 
 TABLE = tf.reshape(tf.range(6.0), [3, 2])
-PLAIN = table_optimizers.RowMomentum()
+PLAIN = optimizers.RowMomentum()
 SENT = folding.RowSums(
   tf.constant([1]), tf.constant([[20.0, 40.0]]), tf.constant([4.0])
 )

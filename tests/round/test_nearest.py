@@ -1,5 +1,6 @@
-"""Compares the search of nearest rows with NumPy, in blocks of any size."""
+"""Nearest rows in blocks and strips, against NumPy."""
 
+import functools
 import tempfile
 
 import numpy as np
@@ -54,3 +55,71 @@ def test_no_file_of_autograph_is_written(monkeypatch):
     lambda: nearest.nearest(rows, tf.range(5), rows, 1)
   )
   assert written == []
+
+
+@functools.cache
+def traced(k):
+  # Without autograph, as TFF traces it: conversion takes seconds.
+  @functools.partial(tf.function, autograph=False)
+  def find(rows):
+    strips = nearest.similarities(rows)
+    return [nearest.neighbours(strip, k) for strip in strips]
+
+  return find
+
+
+def masks(rows, k):
+  """Returns the joined results of all strips."""
+  strips = traced(k)(tf.constant(rows))
+  return [np.concatenate(parts) for parts in zip(*strips, strict=True)]
+
+
+@pytest.mark.parametrize('count', [3, 8, 21, 130])
+def test_similarities_are_symmetric_and_a_row_is_not_its_own(count):
+  rows = numpy_fedaws.unit_rows(count, dim=33)
+  found = tf.concat(nearest.similarities(rows), axis=0).numpy()
+  np.testing.assert_array_equal(found, found.T)
+  np.testing.assert_array_equal(np.diag(found), np.full(count, -2))
+  off = ~np.eye(count, dtype=bool)
+  np.testing.assert_allclose(found[off], (rows @ rows.T)[off], atol=1e-6)
+
+
+@pytest.mark.parametrize(
+  ('kind', 'k'),
+  [
+    pytest.param('normal', 1, marks=pytest.mark.slow),
+    ('normal', 30),
+    ('normal', 99),
+    ('groups', 30),
+    ('negative', 30),
+  ],
+)
+def test_the_k_nearest_have_a_one(kind, k):
+  rows = numpy_fedaws.unit_rows(100, dim=9)
+  if kind == 'groups':  # Far from normal, so that most guesses are too high.
+    rows = numpy_fedaws.normalised(0.05 * rows + np.eye(9)[np.arange(100) % 4])
+  if kind == 'negative':  # Two opposite rows, and others at right angles.
+    rows = numpy_fedaws.normalised(0.3 * rows + np.eye(9)[[0] * 50 + [1] * 50])
+    rows[50:] *= -1
+  rows = rows.astype(np.float32)
+  mask, least, known = masks(rows, k)
+  expected = np.zeros([100, 100])
+  similar = tf.concat(nearest.similarities(rows), axis=0).numpy()
+  places = np.argsort(-similar, axis=1, kind='stable')[:, :k]
+  np.put_along_axis(expected, places, 1, axis=1)
+  assert known.all()
+  np.testing.assert_array_equal(mask, expected)
+  np.testing.assert_array_equal(
+    least, np.take_along_axis(similar, places[:, -1:], 1)[:, 0]
+  )
+
+
+@pytest.mark.slow
+def test_a_row_in_a_tie_has_no_neighbours():
+  rows = np.repeat(np.eye(4, dtype=np.float32), [5, 5, 5, 1], axis=0)
+  mask, least, known = masks(rows, 4)  # The four others that are equal.
+  np.testing.assert_array_equal(known, [True] * 15 + [False])
+  np.testing.assert_array_equal(mask.sum(1), [4] * 15 + [0])
+  assert least[-1] == 2
+  mask, least, known = masks(rows, 3)
+  assert not known.any() and not mask.any() and (least == 2).all()

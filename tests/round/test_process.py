@@ -6,7 +6,6 @@ import tensorflow as tf
 
 from tests import tiny
 from tff_xc.round import optimizers
-from tff_xc.round import table_optimizers
 
 pytestmark = pytest.mark.usefixtures('tff_worker')
 
@@ -36,7 +35,7 @@ def momentum(full=False):
   """Returns two equal processes: updates of all rows, or of requested rows."""
   return (
     build(DENSE_MOMENTUM, full),
-    build(table_optimizers.RowMomentum(1.0, 0.9), full),
+    build(optimizers.RowMomentum(1.0, 0.9), full),
   )
 
 
@@ -58,7 +57,7 @@ def test_momentum_on_requested_rows_is_momentum_on_all(full):
 
 def test_without_momentum_the_state_has_no_table():
   dense = build(optimizers.build_sgd(1.0))
-  of_rows = build(table_optimizers.RowMomentum(1.0, 0.0))
+  of_rows = build(optimizers.RowMomentum(1.0, 0.0))
   state, _ = tiny.run(of_rows, 2, cohort_of)
   assert not tf.nest.flatten(state.server.tables)
   tiny.assert_same_weights(
@@ -92,7 +91,7 @@ def test_weights_that_are_set_keep_the_velocity_and_nothing_else():
 
 
 def test_adam_on_requested_rows_leaves_the_others_alone():
-  process = build(table_optimizers.LazyRows(optimizers.TorchAdam(0.01)))
+  process = build(optimizers.LazyRows(optimizers.TorchAdam(0.01)))
   before = process.initialize()
   output = process.next(before, COHORTS[0])
   moved = np.any(

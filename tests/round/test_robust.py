@@ -1,4 +1,4 @@
-"""Zeroing and clipping of clients' updates, on encoder and rows together."""
+"""Zeroing and clipping of poisoned updates, on encoder and rows together."""
 
 import collections
 import dataclasses
@@ -11,17 +11,98 @@ import tensorflow as tf
 import tensorflow_federated as tff
 
 from tests import registered
-from tests import remembering
 from tests import tiny
 from tests import tiny_sparse
-from tests.round import poisoning
 from tff_xc import errors
 from tff_xc.algorithms import registry
+from tff_xc.round import algorithm as algorithm_lib
+from tff_xc.round import client_update
 from tff_xc.round import local_training
+from tff_xc.round import losses
 from tff_xc.round import optimizers
 from tff_xc.round import process as process_lib
+from tff_xc.round import randomness
 from tff_xc.round import robust
-from tff_xc.round import table_optimizers
+from tff_xc.round import tables as tables_lib
+
+# The first number of a poisoned client's examples.
+MARK = 7.0
+
+
+@dataclasses.dataclass(frozen=True)
+class Poisoned:
+  """A loss that is a million times as large on marked examples."""
+
+  loss: losses.Loss
+
+  def __call__(self, step):
+    marked = tf.equal(step.x[:, 0], MARK)
+    return self.loss(step) * tf.where(marked, 1e6, 1.0)
+
+
+def poisoned(algorithm: algorithm_lib.Algorithm) -> algorithm_lib.Algorithm:
+  """Returns the algorithm whose marked clients send a million times as much."""
+  return dataclasses.replace(algorithm, loss=Poisoned(algorithm.loss))
+
+
+def mark(client):
+  """Returns the client, poisoned where the loss is `Poisoned`."""
+  x = client.x.copy()
+  x[:, 0] = MARK
+  return client._replace(x=x)
+
+
+def cohort(bad=(3,), clients=8, seed=1):
+  """Returns clients of two to five examples of 12 classes, some of them marked."""
+  random = np.random.default_rng(seed)
+  labels = [random.integers(0, 12, 2 + i % 4) for i in range(clients)]
+  made = tiny.cohort(labels, seed)
+  return [mark(c) if i in bad else c for i, c in enumerate(made)]
+
+
+class Sent:
+  """What clients would send without bounds, computed by TensorFlow alone."""
+
+  def __init__(self, algorithm: algorithm_lib.Algorithm):
+    self._algorithm = dataclasses.replace(algorithm, robust=None)
+    # As TFF traces it, and once for clients of all sizes.
+    train = client_update.build(self._algorithm)
+    self._train = tf.function(train, autograph=False, reduce_retracing=True)
+
+  def of(self, state, client):
+    """Returns (the client's `ClientUpdate`, its `SelectedRows` by table)."""
+    seed = randomness.round_seed(state.seed, state.round_number)
+    client = tf.nest.map_structure(tf.constant, client)
+    held, rows = collections.OrderedDict(), collections.OrderedDict()
+    for table in self._algorithm.tables:
+      keys = tables_lib.keys(self._algorithm.model, table.name).of(client)
+      held[table.name] = table.request.held_rows(
+        keys,
+        randomness.client_seed(
+          seed, client.client_id, randomness.Purpose.NEGATIVES
+        ),
+      )
+      rows[table.name] = tf.gather(
+        tf.constant(state.weights.tables[table.name]), held[table.name].ids
+      )
+    weights = tf.nest.map_structure(tf.constant, state.weights)
+    return self._train(weights._replace(tables=rows), held, client, seed), held
+
+  def changes(self, state, client):
+    """Returns (changes of the whole model by name, dense; the weight)."""
+    update, held = self.of(state, client)
+    found = {k: v.numpy() for k, v in update.encoder_delta.items()}
+    table = self._algorithm.tables[0]
+    mask, ids = held['class'].mask.numpy(), held['class'].ids.numpy()
+    sent = update.rows['class'].numpy()
+    before = np.asarray(state.weights.tables['class'])
+    dense = np.zeros_like(before)
+    if table.merge.sends_deltas:
+      dense[ids[mask]] = sent[mask]
+    else:
+      dense[ids[mask]] = sent[mask] - before[ids[mask]]
+    return found | {'class': dense}, float(update.weight)
+
 
 pytestmark = pytest.mark.usefixtures('in_process')
 
@@ -39,14 +120,14 @@ OWN = {
 def made(name, bounds=None, rate=1.0):
   """Returns the algorithm, of one local step and a server of plain SGD."""
   training = local_training.LocalTraining(rate, 8, 1)
-  found = registry.get(name).function(
+  found = registry.get(name).made(
     model=tiny.model(), local_training=training, **OWN.get(name, {})
   )
   table = found.tables[0]
   if table.merge.takes_optimizer:
-    plain = table_optimizers.RowMomentum(1.0, 0.0)
+    plain = optimizers.RowMomentum(1.0, 0.0)
     found = found.with_table(dataclasses.replace(table, optimizer=plain))
-  return poisoning.poisoned(
+  return poisoned(
     dataclasses.replace(
       found, robust=bounds, encoder_optimizer=optimizers.build_sgd(1.0)
     )
@@ -60,7 +141,7 @@ def built(name, bounds=None, rate=1.0):
 
 
 def cohort_of(round_number, bad=(3,)):
-  return poisoning.cohort(bad, seed=round_number)
+  return cohort(bad, seed=round_number)
 
 
 def bounded(change, bound_zero, bound_clip):
@@ -87,7 +168,7 @@ def followed(estimate, quantile, norms):
 def test_three_rounds_are_those_of_numpy(name):
   """The mean of the whole models' changes, zeroed and clipped one by one."""
   algorithm, process = made(name, BOTH), built(name, BOTH)
-  sent = poisoning.Sent(algorithm)
+  sent = Sent(algorithm)
   state = process.initialize()
   zero, clip = BOTH.zeroing.initial, BOTH.clipping.initial
   counted = collections.Counter()
@@ -130,7 +211,7 @@ def test_three_rounds_are_those_of_numpy(name):
 def test_with_all_rows_it_is_tffs_robust_aggregator():
   algorithm = made('fullsoftmax', robust.Robust())
   process = process_lib.build_process(algorithm)
-  sent = poisoning.Sent(algorithm)
+  sent = Sent(algorithm)
   state = process.initialize()
   # Of TFF, without the division by no weight, which we allow.
   aggregator = tff.learning.robust_aggregator(
@@ -198,7 +279,7 @@ def test_one_poisoned_client_of_eight_ruins_a_run_without_bounds_only(
 ):
   def end(bounds, bad):
     process = built(name, bounds, 0.05)
-    clients = remembering.Clients(made(name, bounds, 0.05).client_state)
+    clients = registered.Clients(made(name, bounds, 0.05).client_state)
     state = process.initialize()
     for round_number in range(4):
       cohort = clients.attach(cohort_of(round_number, bad))
@@ -308,8 +389,7 @@ def test_options_make_the_bounds():
   entry = registry.get('fedavg')
 
   def bounds(**given):
-    values = entry.resolve(given, {})
-    return entry.algorithm(values, model=tiny.model()).robust
+    return entry.made(model=tiny.model(), **given).robust
 
   assert bounds() is None
   assert bounds(robust='zeroing+clipping') == robust.Robust()
@@ -317,7 +397,7 @@ def test_options_make_the_bounds():
   assert bounds(
     robust='clipping', clipping_norm=0.1, clipping_quantile=0.5
   ) == robust.Robust(None, robust.Quantile(0.1, 0.5, 0.2))
-  with pytest.raises(errors.InputError, match='clipping_norm only applies'):
+  with pytest.raises(errors.InputError, match='clipping_norm'):
     bounds(robust='zeroing', clipping_norm=0.1)
-  with pytest.raises(ValueError, match='zeroing, clipping or both'):
+  with pytest.raises(ValueError, match='or both'):
     robust.Robust(None, None)

@@ -16,7 +16,6 @@ from tff_xc.round import merge
 from tff_xc.round import optimizers
 from tff_xc.round import request
 from tff_xc.round import server
-from tff_xc.round import table_optimizers
 from tff_xc.round import tables
 
 VALUE = tf.reshape(tf.range(6.0), [3, 2])
@@ -36,7 +35,7 @@ EMPTY = folding.RowSums(
 )
 SEED = tf.constant([3, 4])
 SGD = optimizers.build_sgd(1.0)
-ROW_MOMENTUM = table_optimizers.RowMomentum(1.0, 0.9)
+ROW_MOMENTUM = optimizers.RowMomentum(1.0, 0.9)
 
 
 class Halve:
@@ -181,7 +180,7 @@ def test_momentum_moves_rows_that_nobody_sent(optimizer):
 
 
 def test_an_optimizer_of_tff_steps_on_all_rows():
-  assert table().optimizer == table_optimizers.Dense(SGD)
+  assert table().optimizer == optimizers.Dense(SGD)
 
 
 def test_steps_on_all_rows_find_every_row_up_to_date():

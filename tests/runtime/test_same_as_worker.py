@@ -8,7 +8,6 @@ import tensorflow as tf
 import tensorflow_federated as tff
 
 from tests import registered
-from tests import remembering
 from tests import tiny
 from tests import tiny_sparse
 from tff_xc.algorithms import registry as algorithms
@@ -83,7 +82,7 @@ def test_every_registered_algorithm(contexts, name, changes):
   keeps = registered.algorithm(name, **changes).client_state
 
   def run():
-    clients = remembering.Clients(keeps)
+    clients = registered.Clients(keeps)
     state, metrics = process.initialize(), []
     for labels in _COHORTS:
       output = process.next(state, clients.attach(tiny.cohort(labels)))

@@ -12,7 +12,7 @@ from tasks import experiment
 from tests.datasets.images import on_disk
 from tests.launch import light
 from tff_xc import errors
-from tff_xc.experiment import prefetch
+from tff_xc.experiment import cohort
 from tff_xc.report import run_files
 
 OPTIONS = {option.name: option.default for option in encoders.OPTIONS}
@@ -199,15 +199,15 @@ def test_reading_ahead_changes_no_digit(
     return found.drop(columns='seconds')
 
   entered = []
-  original = prefetch.ahead
+  original = cohort.ahead
 
   def watched(*arguments):
     entered.append(arguments)
     return original(*arguments)
 
-  monkeypatch.setattr(prefetch, 'ahead', watched)
+  monkeypatch.setattr(cohort, 'ahead', watched)
   ahead = run('ahead')
   assert len(entered) == 1
   unchanged = lambda cohorts, rounds: contextlib.nullcontext(cohorts)
-  monkeypatch.setattr(prefetch, 'ahead', unchanged)
+  monkeypatch.setattr(cohort, 'ahead', unchanged)
   pd.testing.assert_frame_equal(run('without'), ahead)

@@ -1,5 +1,7 @@
 """Configurations: what a task, an algorithm and changes give together."""
 
+import dataclasses
+import json
 import types
 
 import numpy as np
@@ -9,11 +11,81 @@ import tensorflow as tf
 from PIL import Image
 
 from tasks import experiment
-from tests import small_tasks
+from tasks import registry as tasks
+from tests import small_data
 from tests.experiment import test_unchanged
+from tests.launch import light
 from tff_xc import errors
+from tff_xc import wording
+from tff_xc.algorithms import base
+from tff_xc.algorithms import hyperparameters as hp
+from tff_xc.algorithms import registry as algorithms
 from tff_xc.data import fingerprint
+from tff_xc.experiment import same_run
 from tff_xc.report import run_files
+from tff_xc.round import optimizers
+
+TWICE = {'virtual_client_replace': True}
+
+
+COSINES = {'fedaws', 'fedaws_baseline1', 'fedaws_baseline2'}
+ONE_LABEL = COSINES | {'fedss', 'negonly', 'posonly', 'fedaws_posonly', 'fedir'}
+# Tasks of one's own data need a name; others have a default.
+MINE = {'data_dir': 'mine'}
+LINEAR = {'femnist', 'celeba', 'shakespeare', 'glyphs-femnist'} | {
+  'cifar10-dirichlet',
+  'cifar100-dirichlet',
+}
+
+
+def refused_by(task):
+  if task.endswith('-sets'):
+    return ONE_LABEL
+  linear = task in LINEAR or task.startswith('inaturalist-')
+  return COSINES if linear or task.endswith('-tff') else set()
+
+
+@pytest.mark.parametrize('task', tasks.TASKS)
+def test_a_task_refuses_what_does_not_fit_and_names_what_does(task):
+  others = [a for a in algorithms.ALGORITHMS if a not in refused_by(task)]
+  for algorithm in others:
+    assert experiment.resolve(task, algorithm, MINE)['algorithm'] == algorithm
+  for algorithm in refused_by(task):
+    with pytest.raises(errors.InputError) as refusal:
+      experiment.resolve(task, algorithm, MINE)
+    assert str(refusal.value).endswith(f'or one of {", ".join(others)}')
+
+
+@pytest.mark.parametrize(
+  ('task', 'problem'),
+  [
+    ('bibtex-sets', 'one label'),
+    ('femnist', 'cosine'),
+  ],
+)
+def test_the_command_refuses_before_it_reads_data(task, problem):
+  done = light.call('train', f'--task={task}', '--algorithm=fedaws')
+  light.assert_one_sentence(done, problem)
+
+
+@pytest.mark.parametrize(
+  ('name', 'rounds'), [('cifar10', 10_000), ('cifar100', 20_000)]
+)
+def test_cifar_has_the_published_rates(name, rounds):
+  """Hsu, Qi and Brown (arXiv:2003.08082), section 6.5 and fig. 8."""
+  config = experiment.resolve(f'{name}-dirichlet', 'fedavgm')
+  expected = {
+    'client_learning_rate': 0.01,
+    'batch_size': 64,
+    'weight_decay': 4e-4,
+    'local_epochs': 1,
+    'clients_per_round': 10,
+    'server_momentum': 0.9,
+  }
+  assert config['rounds'] == rounds
+  assert config['options']['num_clients'] == 100
+  values = config['hyperparameters']
+  assert expected.items() <= values.items()
 
 
 @pytest.mark.parametrize(
@@ -24,6 +96,7 @@ from tff_xc.report import run_files
     ('moon', {'moon_published': True}, True),
     ('fedss', {}, True),
     ('fedss', {'select_features': False}, False),
+    ('fedmlh', {}, False),
   ],
 )
 def test_clients_that_keep_their_model_hold_all_of_it(
@@ -31,13 +104,6 @@ def test_clients_that_keep_their_model_hold_all_of_it(
 ):
   config = experiment.resolve('bibtex', algorithm, changes)
   assert config['options']['select_features'] is selects
-
-
-def test_selected_features_do_not_go_with_kept_models():
-  with pytest.raises(
-    errors.InputError, match='keep whole models; leave it out'
-  ):
-    experiment.resolve('bibtex', 'moon', {'select_features': True})
 
 
 def test_without_validation_examples_no_round_is_chosen_by_them():
@@ -48,11 +114,15 @@ def test_without_validation_examples_no_round_is_chosen_by_them():
     'pc_mean_validation'
   )
   assert resolve()['best_by'] == ''
-  assert resolve(best_by='pc_mean', stop_after=3)['best_by'] == 'pc_mean'
-  for changes in ({'best_by': 'pc_mean_validation'}, {'stop_after': 3}):
-    with pytest.raises(
-      errors.InputError, match='--validation=0 holds none out'
-    ):
+  assert (
+    resolve(best_by='pc_mean', early_stopping_patience=3)['best_by']
+    == 'pc_mean'
+  )
+  for changes in (
+    {'best_by': 'pc_mean_validation'},
+    {'early_stopping_patience': 3},
+  ):
+    with pytest.raises(errors.InputError, match='validation=0'):
       resolve(**changes)
 
 
@@ -60,9 +130,13 @@ def test_without_validation_examples_no_round_is_chosen_by_them():
   ('task', 'algorithm', 'changes'),
   [
     ('glyphs', 'fedss', {}),
-    ('glyphs', 'fedavg', {'virtual_clients': 64, 'batch_size': 32}),
+    ('glyphs', 'fedavg', {'virtual_client_size': 64, 'batch_size': 32}),
     ('glyphs', 'fedprox', {'local_steps': 0, 'local_epochs': 2}),
-    ('glyphs', 'moon', {'server_optimizer': 'sgd', 'robust': 'clipping'}),
+    (
+      'glyphs',
+      'moon',
+      {'server_optimizer': 'sgd', 'robust_aggregation': 'clipping'},
+    ),
     ('bibtex', 'centralized', {'embedding_dim': 8}),
     ('bibtex-sets', 'fedmlh', {'validation': 0.0}),
     (
@@ -92,80 +166,70 @@ def test_what_only_training_reads_is_not_asked_for_later():
 
 
 def test_virtual_clients_take_one_epoch_over_what_they_draw():
-  given = {'virtual_clients': 1024}
+  given = {'virtual_client_size': 1024}
   config = experiment.resolve('bibtex', 'fedss', given)
   assert config['options']['examples_per_round'] == 0
   values = config['hyperparameters']
   assert not {'local_epochs', 'local_steps'} & set(values)
-  assert not values['virtual_clients_replace']
+  assert not values['virtual_client_replace']
   values = experiment.resolve('omniglot', 'fedvc')['hyperparameters']
-  assert (values['virtual_clients'], values['batch_size']) == (256, 64)
+  assert (values['virtual_client_size'], values['batch_size']) == (256, 64)
   values = experiment.resolve('omniglot', 'fedir')['hyperparameters']
   assert values['importance_weights'] == 'uniform'
 
 
 @pytest.mark.parametrize(
-  ('task', 'algorithm', 'changes', 'message'),
+  ('chosen', 'changes', 'word'),
   [
+    ('omniglot fedss', {'virtual_client_size': 100}, 'multiple'),
+    ('omniglot fedvc', {'batch_size': 100}, 'multiple'),
+    ('omniglot fedvc', {'local_epochs': 2}, 'local_epochs'),
+    ('omniglot fedvc', {'virtual_client_size': 0}, 'nothing'),
     (
-      'omniglot',
-      'fedss',
-      {'virtual_clients': 100},
-      'no multiple of --batch_size',
-    ),
-    ('omniglot', 'fedvc', {'batch_size': 100}, '--virtual_clients=256 is no'),
-    ('omniglot', 'fedvc', {'local_epochs': 2}, '--local_epochs does not apply'),
-    (
-      'omniglot',
-      'moon',
-      {'virtual_clients': 64, 'local_steps': 2},
+      'omniglot moon',
+      {'virtual_client_size': 64, 'local_steps': 2},
       'local_steps',
     ),
-    ('bibtex', 'fedvc', {'examples_per_round': 5}, '--examples_per_round does'),
+    ('omniglot moon', {'virtual_client_size': 64, **TWICE}, 'twice'),
+    ('omniglot fedss', TWICE, 'virtual_client_replace'),
     (
-      'omniglot',
-      'fedss',
-      {'virtual_clients_replace': True},
-      'virtual_clients=0',
+      'omniglot fedss',
+      {'virtual_client_size': 64, 'shuffle': False},
+      'shuffle',
     ),
+    ('bibtex fedvc', {'examples_per_round': 5}, 'examples_per_round'),
+    ('omniglot moon', {'trainable': 'head'}, 'never change'),
+    ('omniglot fedss', {'trainable': 'tail'}, 'bottleneck'),
+    ('bibtex moon', {'trainable': 'bottleneck'}, 'frozen'),
+    ('bibtex moon', {'select_features': True}, 'whole models'),
+    ('bibtex fedss', {'trainable': 'head', 'select_features': False}, 'frozen'),
+    ('omniglot fedss', {'weight_decay': -1.0}, 'at least 0'),
+    ('omniglot fedir', {'importance_weights': 'p.csv'}, 'no file'),
+    ('omniglot fedir', {'importance_weights': ''}, 'no file'),
+    ('sparse-words-sets fedavg', {'importance_weights': 'uniform'}, 'label'),
+    ('sparse-words-sets fedmlh', {'importance_weights': 'uniform'}, 'label'),
+    ('omniglot centralized', {'virtual_client_size': 64}, 'hyper-parameter'),
+    ('bibtex-sets fedmlh', {'hash_buckets': 2**31 - 1}, 'hash_buckets'),
     (
-      'omniglot',
-      'moon',
-      {'virtual_clients': 64, 'virtual_clients_replace': True},
-      'each client keeps one model; leave one',
+      'bibtex-sets fedmlh',
+      {'hash_tables': 1024, 'hash_buckets': 3_000_000},
+      'hash_buckets',
     ),
-    ('omniglot', 'fedvc', {'virtual_clients': 0}, 'nothing of fedvc; give'),
+    ('bibtex-sets fedavg', {'hashed_features': 2**31 - 1}, 'hashed_features'),
+    ('cifar10 fedavg', {'concentration': 0.5}, 'split=class'),
+    ('cifar10-dirichlet fedavg', {'clients_per_class': 4}, 'split=dirichlet'),
     (
-      'omniglot',
-      'fedss',
-      {'virtual_clients': 64, 'shuffle': False},
-      '--shuffle=false does not apply with --virtual_clients',
+      'sparse-text fedavg',
+      {'classes_per_client': 2, 'split': 'iid:9', 'data_dir': 'a'},
+      'split=iid:9',
     ),
-    ('omniglot', 'moon', {'train': 'head'}, 'these would never change'),
-    ('omniglot', 'fedss', {'train': 'tail'}, 'one of all, head, bottleneck'),
-    ('bibtex', 'moon', {'train': 'bottleneck'}, 'whole frozen feature table'),
-    (
-      'bibtex',
-      'fedss',
-      {'train': 'head', 'select_features': False},
-      'does not go with --select_features=false',
-    ),
-    ('omniglot', 'fedss', {'weight_decay': -1.0}, 'at least 0'),
-    ('omniglot', 'fedir', {'importance_weights': 'p.csv'}, 'p.csv is no file'),
-    ('omniglot', 'fedir', {'importance_weights': ''}, 'is no file; give one'),
-    (
-      'omniglot',
-      'centralized',
-      {'virtual_clients': 64},
-      'not a hyper-parameter',
-    ),
+    ('bibtex fedmlh', {'select_features': True}, 'select_features'),
+    ('bibtex fedmlh', {'feature_learning_rate': 0.1}, 'feature_learning_rate'),
   ],
 )
-def test_options_that_exclude_each_other_are_refused(
-  task, algorithm, changes, message
-):
-  with pytest.raises(errors.InputError, match=message):
-    experiment.resolve(task, algorithm, changes)
+def test_what_excludes_each_other_is_refused(chosen, changes, word):
+  with pytest.raises(errors.InputError, match=word):
+    experiment.resolve(*chosen.split(), changes)
 
 
 def test_a_file_of_class_probabilities_is_read_before_the_data(tmp_path):
@@ -201,15 +265,15 @@ def test_fedvc_fedir_fedavgm_and_fedss_in_one_run_that_resumes(
   lines = [f'{label},{label + 1}\n' for label in range(10)]
   target.write_text('class,weight\n' + ''.join(lines))
   given = {
-    **small_tasks.GLYPHS,
+    **small_data.GLYPHS,
     'negatives': 3,
-    'virtual_clients': 8,
-    'virtual_clients_replace': True,
+    'virtual_client_size': 8,
+    'virtual_client_replace': True,
     'importance_weights': str(target),
     'server_optimizer': 'sgd',
     'server_momentum': 0.9,
     'weight_decay': 1e-4,
-    'train': 'bottleneck',
+    'trainable': 'bottleneck',
   }
 
   def run(rounds, folder):
@@ -233,7 +297,7 @@ def test_fedvc_fedir_fedavgm_and_fedss_in_one_run_that_resumes(
 
 def test_the_target_may_be_that_of_the_training_examples():
   config = experiment.resolve(
-    'glyphs', 'fedavg', {**small_tasks.GLYPHS, 'importance_weights': 'train'}
+    'glyphs', 'fedavg', {**small_data.GLYPHS, 'importance_weights': 'train'}
   )
   made = experiment.assemble(config)
   _, labels = made.dataset.train.owned_labels()
@@ -244,14 +308,14 @@ def test_the_target_may_be_that_of_the_training_examples():
 
 @pytest.mark.parametrize(
   ('algorithm', 'changes'),
-  [('fedir', {}), ('fedss', {'virtual_clients': 8})],
+  [('fedir', {}), ('fedss', {'virtual_client_size': 8})],
 )
 def test_a_worker_reads_examples_without_the_file_of_the_target(
   algorithm, changes, tmp_path
 ):
   target = tmp_path / 'p.csv'
   target.write_text('class,weight\n1,2\n3,4\n')
-  given = {**small_tasks.GLYPHS, **changes, 'importance_weights': str(target)}
+  given = {**small_data.GLYPHS, **changes, 'importance_weights': str(target)}
   config = experiment.resolve('glyphs', algorithm, given)
   made = experiment.assemble(config)
   assert made.algorithm.example_weights.target[3] > 0
@@ -282,11 +346,81 @@ def test_a_worker_notices_that_its_images_were_replaced(tmp_path):
     check()
 
 
-def test_sets_of_labels_have_no_importance_weights():
-  for algorithm in ('fedavg', 'fedmlh'):
-    with pytest.raises(
-      errors.InputError, match='needs examples with one label'
-    ):
-      experiment.resolve(
-        'sparse-words-sets', algorithm, {'importance_weights': 'uniform'}
-      )
+@hp.declared
+class OfAnotherServer(base.Federated):
+  """Softmax whose server moves by half of the mean delta."""
+
+  name = 'of_another_server'
+
+  def make(self, model, facts):
+    made = base.softmax(model, self.local_training())
+    assert facts.num_clients > 1
+    half = optimizers.RowMomentum(0.5)
+    for table in made.tables:
+      made = made.with_table(dataclasses.replace(table, optimizer=half))
+    return made
+
+  @classmethod
+  def keeps_models(cls, values):
+    return True
+
+
+def test_an_algorithm_from_outside_is_a_class_and_a_line(monkeypatch):
+  monkeypatch.setitem(algorithms.ALGORITHMS, 'mine', OfAnotherServer)
+  words = {'num_classes': 8, 'num_features': 32, 'classes_per_client': 1}
+  resolve = lambda **given: experiment.resolve(
+    'sparse-words', 'mine', {**words, 'clients_per_round': 3, **given}
+  )
+  options = resolve()['options']
+  assert options['select_features'] is False
+  tables = experiment.assemble(resolve()).algorithm.tables
+  assert [table.optimizer.learning_rate for table in tables] == [0.5, 0.5]
+  for given in (
+    {'server_optimizer': 'adam'},
+    {'feature_learning_rate': 0.1},
+    {'select_features': True},
+    {'trainable': 'bottleneck'},
+  ):
+    with pytest.raises(errors.InputError, match=f'--{next(iter(given))}'):
+      resolve(**given)
+
+
+def test_old_names_of_settings_are_refused_with_the_new_ones(tmp_path):
+  known = {**experiment.SETTINGS, **tasks.OPTIONS, **algorithms.HYPERPARAMETERS}
+  for old, new in wording.RENAMED.items():
+    assert new in known, old
+    assert old not in known
+    with pytest.raises(errors.InputError, match=f'--{new}'):
+      experiment.resolve('glyphs', 'fedvc', {old: 1})
+
+
+def test_a_run_of_before_a_renaming_goes_on(tmp_path):
+  config = experiment.resolve('glyphs', 'fedvc', {'prox_mu': 0.5})
+  run_files.write_json(tmp_path / 'config.json', _older(config))
+  assert json.loads((tmp_path / 'config.json').read_text()) != config
+  same_run.check_config(tmp_path, config)
+  found = run_files.read_config(tmp_path / 'config.json')
+  assert experiment.recorded(found) == config
+  other = experiment.resolve('glyphs', 'fedvc', {'prox_mu': 0.25})
+  with pytest.raises(errors.InputError, match='another configuration'):
+    same_run.check_config(tmp_path, other)
+
+
+def _older(config):
+  """Returns a config.json of before all renamings."""
+  old_names = {new: old for old, new in wording.RENAMED.items()}
+
+  def older(settings):
+    return {
+      old_names.get(name, name): value
+      / wording.FACTORS.get(old_names.get(name), 1)
+      if old_names.get(name) in wording.FACTORS
+      else value
+      for name, value in settings.items()
+    }
+
+  return {
+    **older(config),
+    'options': older(config['options']),
+    'hyperparameters': older(config['hyperparameters']),
+  }

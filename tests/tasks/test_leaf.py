@@ -5,9 +5,9 @@ import pytest
 
 from datasets import cache_folder
 from tasks import experiment
-from tasks import found
 from tasks import leaf
 from tasks import registry
+from tasks import task as found
 from tests.datasets.leaf import on_disk
 from tests.datasets.leaf import test_celeba as celeba
 from tests.datasets.leaf import test_shakespeare as shakespeare

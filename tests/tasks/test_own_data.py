@@ -5,7 +5,6 @@ import pytest
 
 from launch import doctor
 from tasks import experiment
-from tasks import fitting
 from tasks import registry
 from tests.launch import own_examples
 from tff_xc import errors
@@ -76,12 +75,10 @@ def test_a_sample_of_the_test_of_images(
   make(tmp_path)
   monkeypatch.chdir(tmp_path)
   task = registry.get('images')
-  options = fitting.checked_options(task, {**given, 'test_examples': 3})
+  options = task.checked_options({**given, 'test_examples': 3})
   assert task.find(data_dir, options) == found
   assert len(task.load(data_dir, options).dataset.test) == 3
-  options = fitting.checked_options(
-    task, {'split': 'class', 'test_examples': 3}
-  )
+  options = task.checked_options({'split': 'class', 'test_examples': 3})
   with pytest.raises(errors.InputError, match='no test part'):
     task.find(data_dir, options)
 
@@ -93,7 +90,7 @@ def test_the_doctor_says_what_a_run_would_find(
   make(tmp_path)
   monkeypatch.chdir(tmp_path)
   task = registry.get(name)
-  options = fitting.checked_options(task, given)
+  options = task.checked_options(given)
   task.check(options)
   assert task.find(data_dir, options) == found
   with pytest.raises(errors.InputError):
@@ -209,7 +206,7 @@ def test_a_default_number_of_virtual_clients_fits(tmp_path):
       {
         'data_dir': path,
         'split': 'iid:3',
-        'virtual_clients_replace': replace,
+        'virtual_client_replace': replace,
       },
     )
     default = config['hyperparameters']['clients_per_round']

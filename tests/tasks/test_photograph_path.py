@@ -70,7 +70,11 @@ def test_the_whole_path(tmp_path, in_process):
   def bytes_up(trained):
     settings = config(
       *(tmp_path, 'fedavgm'),
-      **{'virtual_clients': 32, 'encoder': 'mobilenet_v2', 'train': trained},
+      **{
+        'virtual_client_size': 32,
+        'encoder': 'mobilenet_v2',
+        'trainable': trained,
+      },
     )
     summary = experiment.assemble(settings).run(str(tmp_path / trained))
     return summary['bytes_up_per_client_round']

@@ -9,7 +9,6 @@ import pytest
 from datasets.splits import published
 from launch import doctor
 from tasks import experiment
-from tasks import photograph_files
 from tasks import photographs
 from tasks import registry
 from tasks.papers import registry as papers
@@ -98,7 +97,7 @@ def test_options_are_the_papers_networks():
   small = resolve(NAMES[2], encoder='small')['options']
   assert small['embedding_dim'] == 64
   virtual = resolve('inaturalist-geo-3k', 'fedvc')['hyperparameters']
-  assert (virtual['virtual_clients'], virtual['batch_size']) == (256, 64)
+  assert (virtual['virtual_client_size'], virtual['batch_size']) == (256, 64)
 
 
 @pytest.mark.parametrize('number', range(1, 6))
@@ -119,8 +118,8 @@ def test_fedvcs_tables_have_its_network_crops_and_rates(number):
     assert values['weight_decay'] == 4e-5
     if row.algorithm == 'centralized':
       continue
-    if values.get('virtual_clients'):
-      assert (values['virtual_clients'], on_landmarks) == (256, False)
+    if values.get('virtual_client_size'):
+      assert (values['virtual_client_size'], on_landmarks) == (256, False)
     else:
       assert values['local_epochs'] == (5 if on_landmarks else 1)
     assert config['rounds'] == row.changes.get('rounds', 5_000)
@@ -253,9 +252,9 @@ def test_products_are_retrieved_from_their_zip(tmp_path, capsys):
 
 def test_every_source_is_of_a_task():
   sources = {
-    photograph_files.LANDMARKS.folder,
-    photograph_files.INATURALIST.folder,
-    photograph_files.SOP.folder,
-    photograph_files.IMAGENET.folder,
+    photographs.LANDMARKS.folder,
+    photographs.INATURALIST.folder,
+    photographs.SOP.folder,
+    photographs.IMAGENET.folder,
   }
   assert {task.data.split(':')[0] for task in photographs.TASKS} == sources

@@ -5,6 +5,7 @@ import functools
 import numpy as np
 import pytest
 
+from tasks import label_sets
 from tasks import registry
 from tests import tiny
 from tff_xc import errors
@@ -18,25 +19,14 @@ def options_of(task, **changes):
 
 
 @pytest.mark.parametrize('name', registry.TASKS)
-@pytest.mark.parametrize('algorithm', algorithms.ALGORITHMS)
-def test_defaults_resolve_for_every_algorithm(name, algorithm):
+def test_defaults_are_of_hyperparameters_and_within_bounds(name):
   task = registry.get(name)
-  entry = algorithms.get(algorithm)
-  values = entry.resolve({}, task.hyperparameters(entry))
-  assert values['client_learning_rate'] > 0
-  known = [
-    v for k, v in task.by_algorithm.items() if k in algorithms.ALGORITHMS
-  ]
-  for defaults in (task.defaults, *known):
+  for defaults in (task.defaults, *task.by_algorithm.values()):
     assert set(defaults) <= set(algorithms.HYPERPARAMETERS)
-
-
-@pytest.mark.parametrize('name', registry.TASKS)
-@pytest.mark.parametrize('algorithm', ['fedaws', 'fedaws_posonly'])
-def test_the_spreadout_step_is_within_its_bound(name, algorithm):
-  task, entry = registry.get(name), algorithms.get(algorithm)
-  values = entry.resolve({}, task.hyperparameters(entry))
-  assert not algorithms.get('fedaws').warn(values, 10**6, 1)
+  for algorithm in ('fedaws', 'fedaws_posonly'):
+    found = algorithms.get(algorithm)
+    made = found(**found.resolve({}, task.hyperparameters(found)))
+    assert not [w for w in made.warnings(10**6, 1) if 'spreadout' in w]
 
 
 @functools.cache
@@ -93,7 +83,7 @@ def test_the_glyphs_task_has_any_shape():
   assert (len(labels), len(set(labels))) == (9, 4)
   other, _ = task.load('', options_of(task, **shape))
   assert set(labels) != set(other.train.labels(other.train.client_ids[0]))
-  assert 'num_classes' not in registry.get('glyphs-sop').options
+  assert 'num_classes' not in registry.get('glyphs-sop').option_values()
 
 
 def test_any_number_of_unseen_classes_is_retrieved():
@@ -183,3 +173,33 @@ def test_without_clients_a_tasks_server_does_not_apply():
 def test_an_unknown_task_names_the_known_ones():
   with pytest.raises(errors.InputError, match='glyphs-landmarks'):
     registry.get('glyph')
+
+
+def test_options_of_label_sets_reach_the_data():
+  task = registry.get('sparse-words-sets')
+  small = {**task.option_values(), 'num_classes': 30, 'num_features': 40}
+  made = lambda **more: task.load('', {**small, **more}).dataset
+  default = made()
+  examples = len(default.train.pool) + len(default.validation)
+  assert len(default.validation) == round(0.1 * examples)
+  assert len(default.train.partition) == 10
+  assert len(set(default.train.partition.sizes)) == 1
+  assert len(made(validation=0.4).validation) == round(0.4 * examples)
+  assert made(validation=0).validation is None
+  assert len(set(made(partition_rule='paper').train.partition.sizes)) > 1
+  assert len(made(num_clients=3).train.partition) == 3
+  given = label_sets._options(
+    {**small, 'published_reading': True, 'data_seed': 7}
+  )
+  assert given.published_reading
+  assert given.seed == 7
+  assert given.hashed_features == 300
+
+
+def test_the_set_of_eurlexs_size():
+  task = registry.get('sparse-words-eurlex-sets')
+  dataset = task.load('', {**task.option_values(), 'validation': 0}).dataset
+  assert len(dataset.train.pool) == 15_539
+  assert len(dataset.test) == 3809
+  assert dataset.num_classes == 3993
+  assert dataset.train.partition.sizes.tolist() == [1553] * 10

@@ -9,6 +9,7 @@ import dataclasses
 import tensorflow as tf
 
 from tff_xc import classifier
+from tff_xc import errors
 from tff_xc.encoders import normalization
 from tff_xc.round import algorithm as algorithm_lib
 from tff_xc.round import losses
@@ -105,28 +106,23 @@ def _kept(weights, frozen: frozenset[str]) -> collections.OrderedDict:
   )
 
 
-def keep_trained(algorithm: algorithm_lib.Algorithm) -> algorithm_lib.Algorithm:
-  """Returns the algorithm whose clients keep nothing that is frozen by now."""
-  if not isinstance(algorithm.client_state, LastModel):
-    return algorithm
-  spec = _kept(algorithm.model.weight_specs(), algorithm.frozen)
-  return dataclasses.replace(
-    algorithm, client_state=LastModel(spec, algorithm.frozen)
-  )
-
-
 def contrastive(
   algorithm: algorithm_lib.Algorithm, weight: float, temperature: float
 ) -> algorithm_lib.Algorithm:
   """Returns the algorithm with MOON's term in its loss.
 
+  Its clients keep nothing that is frozen by now.
+
   Raises:
-    ValueError: clients keep another state; or they hold selected rows of a
-      table of the encoder, so that their previous rows do not fit the present
-      examples.
+    errors.InputError: clients keep another state.
+    ValueError: they hold selected rows of a table of the encoder, so that their
+      previous rows do not fit the present examples.
   """
   if algorithm.client_state is not None:
-    raise ValueError('clients keep another state already')
+    raise errors.InputError(
+      '--contrastive_weight does not go with an algorithm whose clients keep'
+      ' another state already; leave it out'
+    )
   _, *others = algorithm.tables
   selected = [table.name for table in others if table.request.selects]
   if selected:
@@ -138,5 +134,7 @@ def contrastive(
   return dataclasses.replace(
     algorithm,
     loss=Contrastive(algorithm.loss, model, weight, temperature),
-    client_state=LastModel(_kept(model.weight_specs(), frozenset())),
+    client_state=LastModel(
+      _kept(model.weight_specs(), algorithm.frozen), algorithm.frozen
+    ),
   )

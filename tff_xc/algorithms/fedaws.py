@@ -1,4 +1,4 @@
-"""FedAwS, federated averaging with spreadout, and its reference methods.
+"""FedAwS, federated averaging with spreadout, its reference methods and variants.
 
 Yu, Rawat, Menon, Kumar: "Federated Learning with Only Positive Labels", ICML
 2020, arXiv:2004.10342.
@@ -14,7 +14,8 @@ rows into the table, takes a spreadout step on the rows of the round's classes
   Baseline-2        positive hinge, the initial random table never changes
   FedAwS (FedSS)    PosOnly softmax, server momentum, spreadout on all n rows:
                     the method that the FedSS paper calls FedAwS
-  softmax oracle    'centralized' of `tff_xc.algorithms.fedss`
+  FedAwS (TurboSVM-FL)  softmax on all rows, then a penalty on their cosines
+  softmax oracle    `tff_xc.algorithms.fedss.Centralized`
 
 A client may have several classes, and a class several clients: a client sends
 all its rows, and a class's new row is the mean of the rows sent, weighted by
@@ -25,116 +26,293 @@ class moves as fast as that of a frequent one. If class sizes differ much, rare
 rows then end up closest to every embedding, and P@1, which rewards frequent
 classes, suffers. 'row_update' = 'mean' averages rows as the paper's footnote
 averages the encoder: a row moves by n_i / n of its client's delta (by 1 / K with
-uniform weights). With the
-weighting 'examples' and one local step on all of a client's examples, a round
-then is one step on the positive loss of all its clients' examples. This is not
-in the paper.
+uniform weights). With the weighting 'examples' and one local step on all of a
+client's examples, a round then is one step on the positive loss of all its clients'
+examples. This is not in the paper.
 
 The paper leaves three choices open: the classes of eq. (8), here those of the
 round's participants ('spreadout_classes'); the distance in eq. (8)
-('spreadout_distance', see `tff_xc.algorithms.spreadout`); the learning rate of the spreadout step
-('spreadout_learning_rate').
-
-All algorithms take `model` (with a cosine head; the hinge ignores its scale),
-`max_positives` (the largest number of classes that any client holds) and
-`local_training` (the clients' SGD).
+('spreadout_distance', see `tff_xc.algorithms.spreadout`); the learning rate of the
+spreadout step ('spreadout_learning_rate').
 """
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+import dataclasses
 
-from tff_xc.algorithms import entry
-from tff_xc.algorithms import positive
-from tff_xc.algorithms import settings
-from tff_xc.algorithms import spreadout_settings
-
-if TYPE_CHECKING:
-  from tff_xc import classifier
-  from tff_xc.round import algorithm as algorithm_lib
-  from tff_xc.round import local_training as local_training_lib
+from tff_xc.algorithms import base
+from tff_xc.algorithms import fedavg
+from tff_xc.algorithms import fedss
+from tff_xc.algorithms import hyperparameters as hp
 
 
-def fedaws(
-  *,
-  model: classifier.EmbeddingClassifier,
-  max_positives: int,
-  spreadout_weight: float = 10.0,
-  spreadout_learning_rate: float = 0.001,
-  spreadout_neighbours: int = 10,
-  spreadout_distance: str = 'sq_euclidean',
-  spreadout_margin: float = 0.0,
-  spreadout_classes: str = 'round',
-  hinge_margin: float = 0.9,
-  client_weighting: str = 'uniform',
-  row_update: str = 'replace',
-  local_training: local_training_lib.LocalTraining | None = None,
-) -> algorithm_lib.Algorithm:
-  """Returns FedAwS (Algorithm 1).
+@hp.declared
+class Positive(base.Server, base.Federated):
+  """Clients with positive labels only: what the FedAwS algorithms share.
+
+  The server's optimizer is that of the encoder alone.
+  """
+
+  needs = (base.ONE_LABEL, base.COSINES)
+  paper = 'FedAwS'
+
+  server_momentum: float = 0.0
+  client_weighting: str = hp.field(
+    'uniform',
+    "clients' weights in the encoder's mean: equal, or example counts",
+    choices=('uniform', 'examples'),
+  )
+  hinge_margin: float = hp.field(
+    0.9,
+    'cosine of an embedding and its class row from which on the loss is 0'
+    ' (FedAwS: 0.9)',
+    above=0,
+    least=0,
+  )
+
+  def hinge(self, model, facts, merged):
+    """Returns training on the positive hinge; `merged` joins class rows."""
+    from tff_xc import classifier
+    from tff_xc import heads
+    from tff_xc.round import algorithm as algorithm_lib
+    from tff_xc.round import losses
+    from tff_xc.round import tables
+
+    if not isinstance(model.head, heads.CosineHead):
+      raise ValueError('FedAwS compares by cosine: give the model a CosineHead')
+    unit = dataclasses.replace(model.head, unit_rows=True)
+    requested = base.own_and_sampled(model, facts)
+    return algorithm_lib.Algorithm(
+      dataclasses.replace(model, head=unit),
+      (tables.Table(classifier.CLASS, requested, merged),),
+      losses.PositiveHinge(self.hinge_margin),
+      local_training=self.local_training(),
+      weighting=self.client_weighting,
+      frozen=frozenset(() if merged.sends_rows else (classifier.CLASS,)),
+    )
+
+
+@hp.declared
+class Baseline2(Positive):
+  """FedAwS's Baseline-2: class rows keep their initial values."""
+
+  name = 'fedaws_baseline2'
+  answers = base.Answers(
+    'own classes',
+    'hinge of the positive cosine',
+    'no rows are sent',
+    'rows keep their values',
+  )
+
+  def make(self, model, facts):
+    from tff_xc.round import merge
+
+    return self.hinge(model, facts, merge.KeepRows())
+
+
+@hp.declared
+class Baseline1(Positive):
+  """FedAwS's Baseline-1: no spreadout, so that classes collapse."""
+
+  name = 'fedaws_baseline1'
+  answers = Baseline2.answers._replace(
+    merge='rows replaced, or moved by the mean (--row_update)',
+    server='unit rows',
+  )
+
+  row_update: str = hp.field(
+    'replace',
+    "'replace' sets a class's row to the mean of its clients' rows (FedAwS,"
+    " Algorithm 1); 'mean' moves it by the cohort's mean delta, like the encoder",
+    choices=('replace', 'mean'),
+  )
+
+  def make(self, model, facts):
+    from tff_xc.encoders import normalization
+    from tff_xc.round import merge
+    from tff_xc.round import server
+
+    if self.row_update == 'replace':
+      merged = merge.ReplaceRows()
+    else:
+      merged = merge.SumRows(takes_optimizer=False)
+    made = self.hinge(model, facts, merged)
+    unit = server.RowStep(normalization.unit_norm)
+    return base.with_steps(made, unit)
+
+
+def _warned(spread, flags: str, or_k: str, num_rows: int) -> list[str]:
+  """Returns a warning if a `spreadout.Spreadout` is beyond its bound."""
+  step, limit = spread.step_size, spread.step_limit(num_rows)
+  if step < limit:
+    return []
+  return [
+    f'the spreadout step {flags} is {step:.3g}, and from {limit:.3g} = 1 / (2 k) on'
+    f' class rows may collapse: lower one of them{or_k}'
+  ]
+
+
+@hp.declared
+class FedAwS(Baseline1):
+  """Clients with only positive labels; the server spreads classes apart.
 
   With a spreadout weight of 0 it is Baseline-1. The step size lambda eta must
   stay below 1 / (2 k) (see `tff_xc.algorithms.spreadout`).
-
-  Args:
-    model: see the module.
-    max_positives: see the module.
-    spreadout_weight: lambda.
-    spreadout_learning_rate: eta of line 14; 0 takes the clients' rate.
-    spreadout_neighbours: k of eq. (8); 0: all other classes.
-    spreadout_distance: 'sq_euclidean' or 'cosine'.
-    spreadout_margin: nu; if positive, eq. (7) replaces eq. (8).
-    spreadout_classes: 'round', the classes that the round's clients hold, or
-      'all', all n in every round.
-    hinge_margin: 0.9 in eq. (23).
-    client_weighting: 'uniform' (the paper's) or 'examples' (its footnote's).
-    row_update: 'replace' (the paper's) or 'mean': rows move by the mean of the
-      cohort's deltas, in which a client without the class counts as zero.
-    local_training: see the module.
   """
-  from tff_xc.algorithms import spreadout
-  from tff_xc.encoders import normalization
 
-  made = positive.algorithm(
-    model,
-    max_positives,
-    local_training,
-    hinge_margin,
-    client_weighting,
-    positive.merge_of(row_update),
+  name = 'fedaws'
+  answers = Baseline1.answers._replace(server='spreadout, then unit rows')
+
+  spreadout_weight: float = hp.field(
+    10.0, 'lambda, weight of the spreadout step (FedAwS: 10)', least=0
   )
-  rate = spreadout_learning_rate or made.local_training.learning_rate
-  spread = spreadout.Spreadout(
-    spreadout_weight * rate,
-    spreadout_neighbours,
-    spreadout_distance,
-    spreadout_margin,
+  spreadout_learning_rate: float = hp.field(
+    0.001,
+    'eta of the spreadout step; its size lambda eta must be below 1 / (2 k); 0:'
+    ' client_learning_rate',
+    least=0,
   )
-  everywhere = spreadout_settings.CLASSES.checked(spreadout_classes) == 'all'
-  return positive.with_steps(
-    made, spread, normalization.unit_norm, on_all=everywhere
+  spreadout_margin: float = hp.field(
+    0.0,
+    'nu: if positive, the spreadout step separates all classes nearer than nu'
+    ' (eq. 7), not the nearest ones (eq. 8)',
+    least=0,
+  )
+  spreadout_neighbors: int = hp.field(
+    10,
+    'k, number of nearest classes from which the spreadout step separates a'
+    ' class; 0: all others',
+    least=0,
+    of='spreadout_margin',
+    only_with=(0.0,),
+  )
+  spreadout_distance: str = hp.field(
+    'sq_euclidean',
+    'distance of two class rows in the spreadout step',
+    choices=('sq_euclidean', 'cosine'),
+  )
+  spreadout_classes: str = hp.field(
+    'round',
+    "classes of the spreadout step: those of the round's clients, or all",
+    choices=('round', 'all'),
   )
 
+  def _spread(self):
+    from tff_xc.algorithms import spreadout
 
-ENTRY = entry.Entry(
-  'fedaws',
-  fedaws,
-  'clients with only positive labels; the server spreads classes apart',
-  'FedAwS',
-  entry.Answers(
-    'own classes',
-    'hinge of the positive cosine',
-    'rows replaced, or moved by the mean (--row_update)',
-    'spreadout, then unit rows',
-  ),
-  (
-    *settings.FEDERATED,
-    *positive.POSITIVE,
-    positive.ROW_UPDATE,
-    *spreadout_settings.SPREADOUT,
-  ),
-  {'server_momentum': 0.0},
-  spreadout_settings.warn,
-  needs=positive.NEEDS,
-)
+    rate = self.spreadout_learning_rate or self.client_learning_rate
+    return spreadout.Spreadout(
+      self.spreadout_weight * rate,
+      self.spreadout_neighbors,
+      self.spreadout_distance,
+      self.spreadout_margin,
+    )
 
-build_fedaws = entry.builder(fedaws)
+  def make(self, model, facts):
+    from tff_xc.round import server
+
+    made, on_all = super().make(model, facts), self.spreadout_classes == 'all'
+    functions = (self._spread(), *(s.function for s in made.tables[0].steps))
+    return base.with_steps(
+      made, *(server.RowStep(function, on_all) for function in functions)
+    )
+
+  def warnings(self, num_classes, max_positives):
+    if self.spreadout_classes == 'round':
+      num_classes = min(num_classes, self.clients_per_round * max_positives)
+    flags = '--spreadout_weight times --spreadout_learning_rate'
+    or_k = '' if self.spreadout_margin else ', or --spreadout_neighbors'
+    return _warned(self._spread(), flags, or_k, num_classes)
+
+
+@hp.declared
+class FedAwSPosOnly(fedss.PosOnly):
+  """FedAwS in FedSS's comparison: PosOnly, then spreadout on all rows.
+
+  Clients train PosOnly, and the server takes its momentum step. Then it takes one
+  spreadout step on all n rows. Its size is lambda, which includes the learning rate
+  and needs a search, as the paper gives no value. Its gradient goes through the
+  rows' normalisation, because the logits are cosines.
+  """
+
+  name = 'fedaws_posonly'
+  answers = fedss.PosOnly.answers._replace(
+    server='optimizer step, spreadout on all rows'
+  )
+
+  spreadout_weight: float = hp.again(FedAwS, 'spreadout_weight', default=0.01)
+  spreadout_neighbors: int = hp.again(FedAwS, 'spreadout_neighbors')
+  spreadout_distance: str = hp.again(FedAwS, 'spreadout_distance')
+
+  def _spread(self):
+    from tff_xc.algorithms import spreadout
+
+    return spreadout.Spreadout(
+      self.spreadout_weight,
+      self.spreadout_neighbors,
+      self.spreadout_distance,
+      tangent=True,
+    )
+
+  def make(self, model, facts):
+    from tff_xc.round import server
+
+    step = server.RowStep(self._spread(), True)
+    return base.with_steps(super().make(model, facts), step)
+
+  def warnings(self, num_classes, max_positives):
+    or_k = ', or --spreadout_neighbors'
+    return [
+      *super().warnings(num_classes, max_positives),
+      *_warned(self._spread(), '--spreadout_weight', or_k, num_classes),
+    ]
+
+
+@hp.declared
+class FedAwSSoftmax(fedavg.FedAvg):
+  """FedAwS in TurboSVM-FL's comparison: softmax, then a cosine penalty on rows.
+
+  Clients train softmax on all classes. After FedAvg, the server takes one Adam step
+  down sum_{i < j} max(0, cos(w_i, w_j)) of the class rows, a bias being a row's last
+  coordinate. There is neither a weight lambda, nor a margin, nor a choice of nearest
+  classes, nor training on positive labels only. Adam is PyTorch's; its state is kept
+  over rounds.
+  """
+
+  name = 'fedaws_softmax'
+  paper = 'TurboSVM-FL'
+  answers = fedavg.FedAvg.answers._replace(
+    server='optimizer step, Adam step on positive cosines'
+  )
+
+  logits_learning_rate: float = hp.field(
+    0.01,
+    "learning rate of the server's Adam step on class rows (TurboSVM-FL: 0.01)",
+    above=0,
+  )
+  logits_epsilon: float = hp.field(
+    1e-5,
+    "epsilon of the server's Adam step on class rows (TurboSVM-FL: 0.00001)",
+    above=0,
+  )
+
+  def make(self, model, facts):
+    from tff_xc.algorithms import spreadout
+    from tff_xc.round import optimizers
+    from tff_xc.round import server
+
+    cosines = spreadout.Spreadout(
+      1.0, nearest=0, distance=spreadout.POSITIVE_COSINE, tangent=True
+    )
+    adam = optimizers.TorchAdam(
+      self.logits_learning_rate, epsilon=self.logits_epsilon
+    )
+    step = server.DescentStep(cosines.gradient, adam)
+    return base.with_steps(super().make(model, facts), step)
+
+
+build_fedaws = base.builder(FedAwS)
+build_fedaws_baseline1 = base.builder(Baseline1)
+build_fedaws_baseline2 = base.builder(Baseline2)
+build_fedaws_posonly = base.builder(FedAwSPosOnly)
+build_fedaws_softmax = base.builder(FedAwSSoftmax)

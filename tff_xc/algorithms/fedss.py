@@ -18,131 +18,212 @@ Sign on the server: the paper's Algorithm 1 defines a delta as after minus
 before and then subtracts it. Here it is added, because subtracting would
 diverge.
 
-All algorithms take `model`, the embedding classifier (the paper's head is cosine
-with scale 20), and `local_training`, the clients' SGD (paper: batch 32, one
-epoch, rate 0.01). Those that select rows take `max_positives`, the largest
-number of classes that any client holds: a select has a static number of keys,
-'max_positives + negatives', padded and masked. The server takes the paper's
-step: SGD of rate 1 and momentum 0.9, dense; if rows are selected, only the
-requested rows are computed, with equal results.
+The paper's head is cosine with scale 20, its clients take batches of 32, one epoch
+and rate 0.01. The server takes the paper's step: SGD of rate 1 and momentum 0.9,
+dense; if rows are selected, only the requested rows are computed, with equal
+results.
 """
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+import dataclasses
 
-from tff_xc import errors
-from tff_xc.algorithms import entry
-from tff_xc.algorithms import fullsoftmax
+from tff_xc.algorithms import base
 from tff_xc.algorithms import hyperparameters as hp
-from tff_xc.algorithms import settings
-
-if TYPE_CHECKING:
-  from tff_xc import classifier
-  from tff_xc.round import algorithm as algorithm_lib
-  from tff_xc.round import local_training as local_training_lib
-
-NEGATIVES = hp.Hyperparameter(
-  'negatives', 80, 'm, negatives that a client samples in a round', least=1
-)
-CORRECTION = hp.Hyperparameter(
-  'softmax_correction',
-  'negatives',
-  'the logits that get the sampled-softmax correction',
-  choices=('negatives', 'none'),
-)
 
 
-def check_negatives(negatives: int, num_classes: int) -> None:
-  """Raises `errors.InputError` unless there are more classes than negatives."""
-  if negatives >= num_classes:
-    raise errors.InputError(
-      f'--negatives={negatives}: expected fewer than the {num_classes}'
-      ' classes; use --algorithm=fullsoftmax to train on all of them'
+@hp.declared
+class Sampled(base.Server, base.Federated):
+  """Clients receive, train and send some class rows, on a softmax over these."""
+
+  needs = (base.ONE_LABEL,)
+
+  server_adam_rows: str = hp.field(
+    'all',
+    "rows that the server's Adam updates: 'all', or only those requested this"
+    " round, 'requested' (lazy Adam: cheaper for many classes, not identical to"
+    ' Adam)',
+    choices=('all', 'requested'),
+    of='server_optimizer',
+    only_with=('adam', 'amsgrad'),
+  )
+  row_renormalize: bool = hp.field(
+    False,
+    'average a row over the examples of the clients that hold it, not over'
+    ' those of the whole cohort (not in the FedSS paper)',
+  )
+
+  def softmax(
+    self, model, facts, denominator, negatives=0, correction='none', **more
+  ):
+    """Returns training on own and sampled rows.
+
+    Args:
+      model: the embedding classifier.
+      facts: of the clients.
+      denominator: see `losses.HeldSoftmax`.
+      negatives: m.
+      correction: see `losses.HeldSoftmax`.
+      **more: of `request.OwnAndSampled`.
+    """
+    from tff_xc import classifier
+    from tff_xc.round import algorithm
+    from tff_xc.round import losses
+    from tff_xc.round import merge
+    from tff_xc.round import tables
+
+    requested = base.own_and_sampled(model, facts, negatives, **more)
+    merged = merge.SumRows(self.row_renormalize)
+    return algorithm.Algorithm(
+      model,
+      (tables.Table(classifier.CLASS, requested, merged),),
+      losses.HeldSoftmax(model.num_rows, correction, denominator),
+      local_training=self.local_training(),
     )
 
 
-def fedss(
-  *,
-  model: classifier.EmbeddingClassifier,
-  max_positives: int,
-  negatives: int = 80,
-  softmax_correction: str = 'negatives',
-  local_training: local_training_lib.LocalTraining | None = None,
-) -> algorithm_lib.Algorithm:
-  """Returns FedSS (Algorithm 1).
+@hp.declared
+class FedSS(Sampled):
+  """Federated sampled softmax: own classes and m sampled negatives (Algorithm 1).
 
-  With m = n - |P_k| it is FullSoftmax, with m = 0 PosOnly.
-
-  Args:
-    model: see the module.
-    max_positives: see the module.
-    negatives: m.
-    softmax_correction: 'negatives' adds log((n - |P_k|) / m) to the negatives'
-      logits (eq. 6); 'none' leaves them. The paper does not say which of the
-      two its tables used; a constant on all terms would cancel.
-    local_training: see the module.
+  With m = n - |P_k| it is FullSoftmax, with m = 0 PosOnly. The correction adds
+  log((n - |P_k|) / m) to the negatives' logits (eq. 6). The paper does not say
+  whether its tables used it; a constant on all terms would cancel.
   """
-  return sampled(
-    model,
-    local_training,
-    'held',
-    max_positives,
-    negatives,
-    softmax_correction,
-  )
 
-
-def sampled(
-  model,
-  local_training,
-  denominator: str,
-  max_positives: int,
-  negatives: int = 0,
-  correction: str = 'none',
-  equal_negatives: bool = False,
-) -> algorithm_lib.Algorithm:
-  """Returns sampled softmax training.
-
-  Args:
-    model: the embedding classifier.
-    local_training: the clients' SGD, or None.
-    denominator: see `losses.HeldSoftmax`.
-    max_positives: the largest number of classes that any client holds.
-    negatives: m.
-    correction: see `losses.HeldSoftmax`.
-    equal_negatives: see `request.OwnAndSampled`.
-  """
-  from tff_xc.round import losses
-  from tff_xc.round import request
-
-  check_negatives(negatives, model.num_rows)
-  return fullsoftmax.softmax(
-    model,
-    local_training,
-    request.OwnAndSampled(
-      model.num_rows,
-      max_positives,
-      negatives,
-      equal_negatives=equal_negatives,
-    ),
-    losses.HeldSoftmax(model.num_rows, correction, denominator),
-  )
-
-
-ENTRY = entry.Entry(
-  'fedss',
-  fedss,
-  'federated sampled softmax: own classes and m sampled negatives',
-  'FedSS',
-  entry.Answers(
+  name = 'fedss'
+  paper = 'FedSS'
+  answers = base.Answers(
     'own classes, m negatives',
     'sampled softmax',
     'deltas added by class',
     'optimizer step',
-  ),
-  (*settings.SAMPLED, NEGATIVES, CORRECTION),
-  needs=(entry.ONE_LABEL,),
-)
+  )
 
-build_fedss = entry.builder(fedss)
+  negatives: int = hp.field(
+    80, 'm, negatives that a client samples in a round', least=1
+  )
+  softmax_correction: str = hp.field(
+    'negatives',
+    'the logits that get the sampled-softmax correction',
+    choices=('negatives', 'none'),
+  )
+
+  def make(self, model, facts):
+    return self.softmax(
+      model, facts, 'held', self.negatives, self.softmax_correction
+    )
+
+  @classmethod
+  def fit(cls, values, given, num_classes):
+    super().fit(values, given, num_classes)
+    if num_classes is None:
+      return
+    if 'negatives' not in given:
+      values['negatives'] = min(values['negatives'], max(num_classes - 1, 1))
+    base.check_negatives(values['negatives'], num_classes)
+
+
+@hp.declared
+class NegOnly(FedSS):
+  """FedSS's NegOnly: softmax over the target and the sampled negatives (eq. 7)."""
+
+  name = 'negonly'
+  answers = FedSS.answers._replace(
+    minimise='softmax of the target and the negatives'
+  )
+
+  equal_negatives: bool = hp.field(
+    False,
+    'NegOnly samples m + |P_k| - 1 negatives, so that each example has as many'
+    ' classes besides its target as in FedSS with m (FedSS, fig. 6)',
+  )
+
+  def make(self, model, facts):
+    return self.softmax(
+      model,
+      facts,
+      'negatives',
+      self.negatives,
+      self.softmax_correction,
+      equal_negatives=self.equal_negatives,
+    )
+
+
+@hp.declared
+class PosOnly(Sampled):
+  """FedSS's PosOnly: softmax over the client's own classes (eq. 8)."""
+
+  name = 'posonly'
+  paper = 'FedSS'
+  answers = base.Answers(
+    'own classes',
+    'softmax over own classes',
+    'deltas added by class',
+    'optimizer step',
+  )
+
+  def make(self, model, facts):
+    return self.softmax(model, facts, 'positives')
+
+  def warnings(self, num_classes, max_positives):
+    if max_positives > 1:
+      return []
+    return [
+      f"{self.name} trains a softmax over a client's own classes, and no client"
+      ' has more than one: its loss is 0 and nothing is learned; use'
+      ' --algorithm=fedaws'
+    ]
+
+
+@hp.declared
+class FullSoftmax(base.Softmax):
+  """Softmax over all classes: FedAvg with a server optimizer (eq. 2).
+
+  Every client receives and sends all rows. Sets of labels are learned by binary
+  cross entropy of every label.
+  """
+
+  name = 'fullsoftmax'
+  paper = 'FedSS'
+
+
+@hp.declared
+class Centralized(base.Server):
+  """Softmax on IID minibatches of all data, without clients (the oracle).
+
+  A round has one virtual client, whose examples are IID minibatches of all
+  data. The server takes over the client's weights, which is SGD. With one
+  minibatch a round and a local learning rate of 1, the server's optimizer
+  receives the gradient itself, so that any optimizer works as in centralised
+  training.
+  """
+
+  name = 'centralized'
+  paper = 'all'
+  answers = base.Answers(
+    'all classes, no clients', 'softmax', 'nothing', 'optimizer step'
+  )
+
+  steps_per_round: int = hp.field(
+    0,
+    'minibatches in a round of centralised training; 0: as many as the average'
+    ' client has, ceil(mean n_k / batch_size)',
+    least=0,
+  )
+  server_momentum: float = 0.0
+
+  def make(self, model, facts):
+    del facts
+    from tff_xc.experiment import cohort
+
+    batches = cohort.IidBatches(self.batch_size, self.steps_per_round)
+    made = base.softmax(model, self.local_training())
+    return dataclasses.replace(made, sampling=batches)
+
+
+build_fedss = base.builder(FedSS)
+build_negonly = base.builder(NegOnly)
+build_posonly = base.builder(PosOnly)
+build_fullsoftmax = base.builder(FullSoftmax)
+build_centralized = base.builder(Centralized)

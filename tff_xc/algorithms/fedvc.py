@@ -1,60 +1,68 @@
-"""FedVC: FedAvg on virtual clients of equal size.
+"""FedVC and FedIR: FedAvg for clients that differ in size, and in their classes.
 
 Hsu, Qi, Brown: "Federated Visual Classification with Real-World Data
-Distribution", ECCV 2020, arXiv:2003.08082, section 5.3. On users whose numbers of
-examples differ by orders of magnitude, a client takes part with a probability
-that grows with its n_k examples. It draws N_VC of them in every round, takes
-N_VC / B steps, and counts like any other. N_VC = 256 and B = 64 are those of the
-paper's iNaturalist tables.
-
-`--virtual_clients` does the same to every algorithm with clients:
-`fedavgm --virtual_clients=256 --importance_weights=uniform` is the paper's FedAvgM
-with FedVC and FedIR. If all clients have N_VC examples and all take part in every
-round, FedVC is FedAvg but for the order of the examples.
+Distribution", ECCV 2020, arXiv:2003.08082. `--virtual_client_size` and
+`--importance_weights` do the same to every algorithm with clients:
+`fedavgm --virtual_client_size=256 --importance_weights=uniform` is the paper's FedAvgM
+with FedVC and FedIR.
 """
 
 from __future__ import annotations
 
-import dataclasses
-from typing import TYPE_CHECKING
-
-from tff_xc.algorithms import entry
+from tff_xc import errors
+from tff_xc.algorithms import base
 from tff_xc.algorithms import fedavg
-from tff_xc.algorithms import settings
-
-if TYPE_CHECKING:
-  from tff_xc import classifier
-  from tff_xc.round import algorithm as algorithm_lib
-  from tff_xc.round import local_training as local_training_lib
+from tff_xc.algorithms import hyperparameters as hp
 
 
-def fedvc(
-  *,
-  model: classifier.EmbeddingClassifier,
-  local_training: local_training_lib.LocalTraining | None = None,
-) -> algorithm_lib.Algorithm:
-  """Returns FedVC without its sampling: FedAvg whose clients count alike.
+@hp.declared
+class FedVC(fedavg.FedAvg):
+  """FedAvg on virtual clients of equal size, drawn in proportion to their examples.
 
-  `tff_xc.experiment.virtual_clients.virtual_clients` adds the sampling.
-
-  Args:
-    model: the embedding classifier.
-    local_training: the clients' SGD.
+  Section 5.3. On users whose numbers of examples differ by orders of magnitude, a
+  client takes part with a probability that grows with its n_k examples. It draws
+  N_VC of them in every round, takes N_VC / B steps, and counts like any other.
+  N_VC = 256 and B = 64 are those of the paper's iNaturalist tables. If all clients
+  have N_VC examples and all take part in every round, FedVC is FedAvg but for the
+  order of the examples.
   """
-  made = fedavg.fedavg(model=model, local_training=local_training)
-  return dataclasses.replace(made, weighting='uniform')
+
+  name = 'fedvc'
+  paper = 'FedVC'
+  answers = fedavg.FedAvg.answers._replace(merge='mean delta, clients alike')
+
+  virtual_client_size: int = hp.own(256)
+  batch_size: int = hp.own(64)
+
+  @classmethod
+  def check(cls, values, given):
+    if not values['virtual_client_size']:
+      raise errors.InputError(
+        f'--virtual_client_size=0 leaves nothing of {cls.name}; give a number above 0,'
+        ' or --algorithm=fedavg'
+      )
+    super().check(values, given)
 
 
-ENTRY = entry.Entry(
-  'fedvc',
-  fedvc,
-  'FedAvg on virtual clients of equal size, drawn in proportion to their examples',
-  'FedVC',
-  entry.Answers(
-    'all classes', 'softmax', 'mean delta, clients alike', 'optimizer step'
-  ),
-  settings.FEDERATED,
-  own={**settings.PLAIN_SERVER, 'virtual_clients': 256, 'batch_size': 64},
-)
+@hp.declared
+class FedIR(fedavg.FedAvg):
+  """FedAvg with examples weighted as if all clients had the same classes.
 
-build_fedvc = entry.builder(fedvc)
+  Equations (1) to (4). An example of class y at client k weighs p(y) / q_k(y), as
+  if the client's classes had the target distribution p, and a minibatch's loss is
+  divided by its weights' sum (see `tff_xc.round.importance`). On clients with one
+  class each, FedIR is FedAvg.
+  """
+
+  name = 'fedir'
+  paper = 'FedVC'
+  answers = fedavg.FedAvg.answers._replace(
+    minimise='softmax, weighted by p(y) / q_k(y)'
+  )
+  needs = (base.ONE_LABEL,)
+
+  importance_weights: str = base.UNIFORM
+
+
+build_fedvc = base.builder(FedVC)
+build_fedir = base.builder(FedIR)

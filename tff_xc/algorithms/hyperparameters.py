@@ -1,9 +1,9 @@
 """Hyper-parameters: name, type, bounds, meaning, and how values are resolved.
 
-An algorithm's family declares its hyper-parameters in its own file. Each name
-is an argument of the algorithm's function and a flag of the command. This
-module does not import TensorFlow, so that a command can check its flags before
-any large import.
+An algorithm is a class whose fields are its hyper-parameters; options of tasks and
+settings of runs are declared as `Hyperparameter`s. Nowhere else is a name, a
+default, a bound or a help text. This module does not import TensorFlow, so that a
+command can check its flags before any large import.
 """
 
 import dataclasses
@@ -19,6 +19,8 @@ from tff_xc import wording
 
 # TensorFlow counts steps, examples and classes in int32; larger numbers wrap.
 INT32_MAX = 2**31 - 1
+# In a field's metadata.
+_KEY, _OWN = 'hyperparameter', 'own'
 
 
 @dataclasses.dataclass(frozen=True)
@@ -26,7 +28,7 @@ class Hyperparameter:
   """One hyper-parameter.
 
   Attributes:
-    name: the function's argument and the flag.
+    name: the field or option, and the flag.
     default: its value if neither user nor task sets it; its type is the
       hyper-parameter's type.
     help: one sentence, with unit or source.
@@ -54,6 +56,23 @@ class Hyperparameter:
   only_with: tuple = ()
   not_with: tuple = ()
   defaults: Mapping[Any, Any] = dataclasses.field(default_factory=dict)
+
+  def with_default(self, default) -> 'Hyperparameter':
+    """Returns the same with another default, of a task, say."""
+    return dataclasses.replace(self, default=default)
+
+  @property
+  def bounds(self) -> str:
+    """The values allowed, for people: 'at least 0, less than 1'; '' for any."""
+    if self.choices:
+      return f'one of {", ".join(map(repr, self.choices))}'
+    limits = {
+      'at least': self.least,
+      'more than': self.above,
+      'less than': self.below,
+      'at most': None if self.most == INT32_MAX else self.most,
+    }
+    return ', '.join(f'{k} {v}' for k, v in limits.items() if v is not None)
 
   def applies_with(self, chosen) -> bool:
     """Whether it applies when `of` has the value `chosen`."""
@@ -108,6 +127,86 @@ class Hyperparameter:
     raise errors.InputError(
       f'--{self.name}={value}: expected {expected} ({self.help})'
     )
+
+
+def field(default: Any, text: str, **more) -> Any:
+  """Returns a dataclass field that is a hyper-parameter of the field's name.
+
+  Args:
+    default: its default.
+    text: its help, one sentence.
+    **more: other attributes of `Hyperparameter`.
+  """
+  return _field(Hyperparameter('', default, text, **more))
+
+
+def again(cls: type, name: str, **changes) -> Any:
+  """Returns a field like that of another class, with some attributes changed."""
+  [found] = [h for h in cls.hyperparameters if h.name == name]
+  return _field(dataclasses.replace(found, **changes))
+
+
+def own(default: Any) -> Any:
+  """Returns a field with a default that no task's default replaces.
+
+  It is what the algorithm's name says. A field with a plain default in place of
+  this one, such as `server_momentum: float = 0.0`, changes the inherited default.
+  """
+  return dataclasses.field(default=default, metadata={_OWN: True})
+
+
+def _field(found: Hyperparameter) -> Any:
+  # None: the default depends on the value of another field, see `complete`.
+  default = None if found.defaults else found.default
+  return dataclasses.field(default=default, metadata={_KEY: found})
+
+
+def declared(cls: type) -> type:
+  """Makes a class a frozen, keyword-only dataclass of hyper-parameters.
+
+  It gets the attributes `hyperparameters`, of which one that another belongs to
+  comes before it, with the defaults that tasks take for granted; `names`; its own
+  `defaults` by name; and `own`, those that no task's default replaces.
+  """
+  cls = dataclasses.dataclass(frozen=True, kw_only=True)(cls)
+  of_class = {f.name: f for f in dataclasses.fields(cls)}
+  found, ordered = {}, {}
+  for name in of_class:
+    of_bases = (getattr(b, '__dataclass_fields__', {}) for b in cls.__mro__)
+    metadata = (fields[name].metadata for fields in of_bases if name in fields)
+    first = next(m[_KEY] for m in metadata if _KEY in m)
+    found[name] = dataclasses.replace(first, name=name)
+
+  def add(h):
+    if h.of in found:
+      add(found[h.of])
+    ordered[h.name] = h
+
+  for h in found.values():
+    add(h)
+  changed = {
+    name: found[name].default if f.default is None else f.default
+    for name, f in of_class.items()
+    if _KEY not in f.metadata
+  }
+  cls.hyperparameters = tuple(ordered.values())
+  cls.names = tuple(ordered)
+  cls.defaults = {n: h.default for n, h in ordered.items()} | changed
+  cls.own = {n: v for n, v in changed.items() if of_class[n].metadata}
+  return cls
+
+
+def complete(made: Any) -> None:
+  """Checks the values of an object of a class that is `declared`.
+
+  Raises:
+    errors.InputError: a value is not allowed.
+  """
+  for h in made.hyperparameters:
+    value = getattr(made, h.name)
+    if value is None:
+      value = h.defaults.get(getattr(made, h.of), h.default)
+    object.__setattr__(made, h.name, h.checked(value))
 
 
 def resolve(

@@ -30,7 +30,7 @@ k = U - 1, unless rows are nearer than half the margin (see
 A row's gradient is a sum of rows times the derivative by s. For few neighbours,
 or many rows, it is computed in blocks, so that the full matrix of similarities
 is never in memory. For many neighbours among a few thousand rows, the products
-are dense (`tff_xc.round.all_pairs`).
+are dense (`tff_xc.round.nearest`).
 """
 
 import dataclasses
@@ -39,7 +39,6 @@ import math
 import tensorflow as tf
 
 from tff_xc.encoders import normalization
-from tff_xc.round import all_pairs
 from tff_xc.round import nearest
 
 # Products are dense if k is at least _MANY and at least one _SHARE-th of the
@@ -167,8 +166,8 @@ class Spreadout:
     A row's neighbours are those from a similarity on, so the products are
     dense. Rows in a tie are left out.
     """
-    strips = all_pairs.similarities(units)
-    found = [all_pairs.neighbours(strip, self.nearest) for strip in strips]
+    strips = nearest.similarities(units)
+    found = [nearest.neighbours(strip, self.nearest) for strip in strips]
     # A term moves both rows of its pair.
     least = tf.concat([near.least for near in found], axis=0)
     gradient = []

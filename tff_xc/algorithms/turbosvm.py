@@ -2,100 +2,151 @@
 
 Wang, Bodonhelyi, Bozkir, Kasneci: "TurboSVM-FL: Boosting Federated Learning
 through SVM Aggregation for Lazy Clients", AAAI 2024, arXiv:2401.12012. The step is
-`support_vectors.SupportVectors`; the encoder is averaged as in FedAvg.
-
-The machines' C decreases over rounds, from 1 to 1 / 201, in the paper's experiments
-and in its code: so does the default here. Its strategy is called "linearly
-increasing", since support vectors become more.
+`svm.SupportVectors`; the encoder is averaged as in FedAvg.
 """
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+import dataclasses
+import math
 
-from tff_xc.algorithms import entry
+from tff_xc import errors
+from tff_xc.algorithms import base
 from tff_xc.algorithms import fedavg
-from tff_xc.algorithms import settings
-from tff_xc.algorithms import svm_settings
+from tff_xc.algorithms import fedaws
+from tff_xc.algorithms import hyperparameters as hp
 
-if TYPE_CHECKING:
-  from tff_xc import classifier
-  from tff_xc.round import algorithm as algorithm_lib
-  from tff_xc.round import local_training as local_training_lib
+_OF_SPREADOUT = {'of': 'svm_spreadout', 'only_with': (True,)}
 
 
-def turbosvm(
-  *,
-  model: classifier.EmbeddingClassifier,
-  logits_learning_rate: float = 0.01,
-  logits_epsilon: float = 1e-5,
-  svm_c: float = 1.0,
-  svm_schedule: str = 'decreasing',
-  svm_rounds: int = 201,
-  svm_kernel: str = 'linear',
-  svm_degree: int = 2,
-  svm_tolerance: float = 1e-3,
-  svm_steps: int = 50,
-  svm_classes: float = 1.0,
-  svm_spreadout: bool = True,
-  local_training: local_training_lib.LocalTraining | None = None,
-) -> algorithm_lib.Algorithm:
-  """Returns TurboSVM-FL.
+@hp.declared
+class TurboSVM(fedavg.FedAvg):
+  """Averages the support vectors of classes, and moves them apart.
 
-  Args:
-    model: the embedding classifier, of at least 2 classes.
-    logits_learning_rate: of the spread-out step's Adam.
-    logits_epsilon: its epsilon; gradients well below it move nothing.
-    svm_c: the largest C.
-    svm_schedule: one of `svm_settings.SCHEDULES`.
-    svm_rounds: rounds after which C stays.
-    svm_kernel: one of `svm_settings.KERNELS`.
-    svm_degree: of the polynomial kernel.
-    svm_tolerance: of a fit.
-    svm_steps: the most steps of a fit.
-    svm_classes: classes drawn in each round, a fraction or a number.
-    svm_spreadout: whether there is a spread-out step.
-    local_training: the clients' SGD.
-
-  Raises:
-    errors.InputError: the model has one class, or fewer than `svm_classes`.
+  The machines' C decreases over rounds, from 1 to 1 / 201, in the paper's
+  experiments and in its code: so does the default here. Its strategy is called
+  "linearly increasing", since support vectors become more.
   """
-  from tff_xc.algorithms import support_vectors
-  from tff_xc.algorithms import svm_kernels
-  from tff_xc.round import merge
-  from tff_xc.round import optimizers
-  from tff_xc.round import tables
 
-  adam = optimizers.TorchAdam(logits_learning_rate, epsilon=logits_epsilon)
-  made = fedavg.fedavg(model=model, local_training=local_training)
-  [table, *_] = made.tables
-  step = support_vectors.SupportVectors(
-    model.num_rows,
-    support_vectors.Bound(svm_c, svm_schedule, svm_rounds),
-    svm_kernels.Kernel(svm_kernel, svm_degree),
-    svm_classes,
-    svm_tolerance,
-    svm_steps,
-    adam if svm_spreadout else None,
-  )
-  return made.with_table(
-    tables.Table(table.name, table.request, merge.StackRows(), steps=(step,))
-  )
-
-
-ENTRY = entry.Entry(
-  'turbosvm',
-  turbosvm,
-  'TurboSVM-FL: averages the support vectors of classes, and moves them apart',
-  'TurboSVM-FL',
-  entry.Answers(
+  name = 'turbosvm'
+  paper = 'TurboSVM-FL'
+  answers = base.Answers(
     'all classes',
     'softmax',
     "clients' rows side by side",
     'mean of support vectors, Adam step along normals',
-  ),
-  (*settings.FEDERATED, *svm_settings.MACHINES, *svm_settings.SPREADOUT),
-  own=settings.PLAIN_SERVER,
-)
+  )
 
-build_turbosvm = entry.builder(turbosvm)
+  svm_c: float = hp.field(
+    1.0,
+    'C of the support vector machines, the largest of --svm_schedule',
+    above=0,
+  )
+  svm_schedule: str = hp.field(
+    'decreasing',
+    "how C changes over rounds; 'decreasing', from svm_c to svm_c / svm_rounds, is"
+    " the published code's",
+    choices=('decreasing', 'constant', 'increasing'),
+  )
+  svm_rounds: int = hp.field(
+    201,
+    'rounds after which C stays (TurboSVM-FL: 201)',
+    least=1,
+    of='svm_schedule',
+    not_with=('constant',),
+  )
+  svm_kernel: str = hp.field(
+    'linear',
+    'kernel of the machines, with gamma and coef0 1 (TurboSVM-FL, Table 12)',
+    choices=('linear', 'polynomial', 'rbf', 'sigmoid'),
+  )
+  svm_degree: int = hp.field(
+    2,
+    'degree of the polynomial kernel',
+    least=1,
+    most=10,
+    of='svm_kernel',
+    only_with=('polynomial',),
+  )
+  svm_tolerance: float = hp.field(1e-3, "tolerance of a machine's fit", above=0)
+  svm_steps: int = hp.field(
+    50, "most steps of a machine's fit, scikit-learn's max_iter", least=1
+  )
+  svm_classes: float = hp.field(
+    1.0,
+    'classes drawn for the machines in each round: up to 1 a fraction of all,'
+    ' above 1 their number; the others are averaged, and then move by what is'
+    " left of the step's momentum",
+    above=0,
+  )
+  svm_spreadout: bool = hp.field(
+    True,
+    'whether an Adam step moves the class rows apart along the normals',
+  )
+  logits_learning_rate: float = hp.again(
+    fedaws.FedAwSSoftmax, 'logits_learning_rate', **_OF_SPREADOUT
+  )
+  logits_epsilon: float = hp.again(
+    fedaws.FedAwSSoftmax, 'logits_epsilon', **_OF_SPREADOUT
+  )
+
+  def make(self, model, facts):
+    from tff_xc.algorithms import svm
+    from tff_xc.round import merge
+    from tff_xc.round import optimizers
+
+    n = model.num_rows
+    if n < 2:
+      raise errors.InputError(
+        'turbosvm separates pairs of classes: expected at least 2 classes'
+      )
+    adam = optimizers.TorchAdam(
+      self.logits_learning_rate, epsilon=self.logits_epsilon
+    )
+    step = svm.SupportVectors(
+      n,
+      svm.Bound(self.svm_c, self.svm_schedule, self.svm_rounds),
+      svm.Kernel(self.svm_kernel, self.svm_degree),
+      subset_size(self.svm_classes, n),
+      self.svm_tolerance,
+      self.svm_steps,
+      adam if self.svm_spreadout else None,
+    )
+    made = base.with_steps(super().make(model, facts), step)
+    return made.with_table(
+      dataclasses.replace(made.tables[0], merge=merge.StackRows())
+    )
+
+  @classmethod
+  def fit(cls, values, given, num_classes):
+    super().fit(values, given, num_classes)
+    subset_size(values['svm_classes'], num_classes)
+
+
+def subset_size(subset: float, num_classes: int | None) -> int | None:
+  """Returns how many classes a subset has, or None if that is not known.
+
+  Args:
+    subset: up to 1 a fraction of all classes, of which at least 2 are taken;
+      above 1 their number.
+    num_classes: n, or None if it is not known yet.
+
+  Raises:
+    errors.InputError: for a number of classes that is no whole number from 2 to
+      n.
+  """
+  if subset <= 1:
+    if num_classes is None:
+      return None
+    # A product such as 0.29 * 100 may be just below a whole number.
+    return min(max(2, math.floor(subset * num_classes + 1e-9)), num_classes)
+  most = math.inf if num_classes is None else num_classes
+  if subset != int(subset) or not 2 <= subset <= most:
+    raise errors.InputError(
+      f'--svm_classes={subset:g}: expected a fraction up to 1, or a whole number'
+      f' of classes from 2 to {num_classes or "that of all"}'
+    )
+  return int(subset)
+
+
+build_turbosvm = base.builder(TurboSVM)

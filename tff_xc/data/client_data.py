@@ -85,13 +85,10 @@ class PartitionedClientData(tff.simulation.datasets.ClientData):
   def largest_feature_set(self, examples_per_round: int = 0) -> int:
     """Returns a bound on the distinct features that a client uses in a round.
 
-    The bound is exact if clients use all of their examples. Otherwise a client
+    The bound is exact if clients use all of their examples (0). Otherwise a client
     uses at most the features of its longest examples, and at most the features
     of all its examples: the bound takes the smaller number. It is at least 1,
     because a select needs a key.
-
-    Args:
-      examples_per_round: examples that a client draws for a round; 0: all.
     """
     entries = self.pool.entries[self.partition.numbers].astype(np.int64)
     owners = self.partition.owners()
@@ -238,12 +235,7 @@ class FederatedDataset:
       [np.ndarray | scipy.sparse.csr_matrix], partition_lib.Partition
     ],
   ) -> 'FederatedDataset':
-    """Returns the set with other clients.
-
-    Args:
-      rule: from the labels of all training examples, as in `pool.Examples`, to
-        the clients that hold them.
-    """
+    """Returns the set with the clients that a rule makes of all training labels."""
     pool = self.train.pool
     return dataclasses.replace(
       self, train=PartitionedClientData(pool, rule(pool.y))
@@ -255,10 +247,7 @@ def class_warnings(
 ) -> list[str]:
   """Returns sentences about classes that are likely to be a mistake.
 
-  Args:
-    trained: labels of training examples.
-    tested: labels of test examples.
-    class_names: [n], texts or numbers.
+  `trained` and `tested` are labels of examples, class names are texts or numbers.
   """
   found = []
   unseen = np.setdiff1d(tested, trained)

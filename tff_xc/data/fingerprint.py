@@ -23,12 +23,6 @@ def fingerprint(
   500 training examples of evenly spread clients, and all held-out examples,
   which are read block by block.
 
-  Returns:
-    By name, in this order if they apply: `classes`, `clients`, `examples`,
-    `test_examples`, `validation_examples`, `retrieval_examples`; then checksums of 16 hexadecimal
-    digits: `labels_checksum` (with the client ids), `train_checksum`,
-    `test_checksum`, `validation_checksum`, `retrieval_checksum`,
-    `source_checksum`, `names_checksum` (of the classes), `propensity_checksum`.
   """
   pool, partition = dataset.train.pool, dataset.train.partition
   held = partition.numbers
@@ -74,7 +68,6 @@ def checksum(parts: Iterable) -> str:
 
 
 def _add(found, value) -> None:
-  """Hashes text, arrays with their shapes, matrices, and tuples of them."""
   if isinstance(value, str):
     found.update(f'{len(value)};{value}'.encode())
   elif isinstance(value, tuple):

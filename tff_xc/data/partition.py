@@ -64,14 +64,8 @@ def of_owners(
 ) -> Partition:
   """Returns one client for each owner, in the owners' order.
 
-  A client's examples keep their order.
-
-  Args:
-    owners: integers or strings [k], the owner of each example.
-    numbers: the examples' numbers; None: 0 to k - 1.
-
-  Raises:
-    ValueError: there are more or fewer numbers than owners.
+  A client's examples keep their order. Their owners are integers or strings [k],
+  and their numbers, if not given, 0 to k - 1.
   """
   if numbers is not None and len(numbers) != len(owners):
     raise ValueError(f'{len(owners)} owners have {len(numbers)} numbers.')
@@ -102,11 +96,7 @@ def of_places(owners: np.ndarray, client_ids: Sequence[str]) -> Partition:
 
 
 def of_clients(clients: Mapping[str, Sequence[int]]) -> Partition:
-  """Returns the partition with these clients: id -> numbers of examples.
-
-  Raises:
-    ValueError: numbers are not integers.
-  """
+  """Returns the partition with these clients: id -> numbers of examples."""
   parts = [_integers(part, f'{k!r}') for k, part in clients.items()]
   return Partition(
     list(clients),

@@ -13,7 +13,6 @@ import tensorflow as tf
 
 from tff_xc.data import sparse
 from tff_xc.encoders import encoder as encoder_lib
-from tff_xc.encoders import initializers
 from tff_xc.encoders import layers
 from tff_xc.encoders import normalization
 
@@ -45,11 +44,11 @@ def build_bag_encoder(
     weights = collections.OrderedDict()
     weights[FEATURE] = tf.random.stateless_normal(
       [num_features, feature_dim],
-      initializers.fold(seed, 0),
+      layers.fold(seed, 0),
       stddev=feature_dim**-0.5,
     )
     for i, shape in enumerate(shapes):
-      seed_i = initializers.fold(seed, i + 1)
+      seed_i = layers.fold(seed, i + 1)
       weights |= layers.init_dense(f'dense{i}', seed_i, *shape)
     return weights
 

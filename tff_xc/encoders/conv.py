@@ -12,9 +12,7 @@ import collections
 import tensorflow as tf
 
 from tff_xc.encoders import encoder as encoder_lib
-from tff_xc.encoders import initializers
 from tff_xc.encoders import layers
-from tff_xc.encoders import normalization
 
 _POOLED = (True, True, True, False)
 
@@ -45,13 +43,10 @@ def build_conv_encoder(
     weights = collections.OrderedDict()
     inputs = channels or 1
     for i in range(len(_POOLED)):
-      weights[f'conv{i}/kernel'] = initializers.he_normal(
-        initializers.fold(seed, i), [3, 3, inputs, filters]
-      )
-      weights[f'conv{i}/scale'] = tf.ones([filters])
-      weights[f'conv{i}/offset'] = tf.zeros([filters])
-      inputs = filters
-    dense_seed = initializers.fold(seed, len(_POOLED))
+      shape, inputs = [3, 3, inputs, filters], filters
+      kernel = layers.he_normal(layers.fold(seed, i), shape)
+      weights |= layers.with_group_norm(f'conv{i}', kernel)
+    dense_seed = layers.fold(seed, len(_POOLED))
     weights |= layers.init_dense('dense', dense_seed, flat, embedding_dim)
     return weights
 
@@ -63,8 +58,7 @@ def build_conv_encoder(
       h = tf.nn.conv2d(h, trainable[f'conv{i}/kernel'], 1, 'SAME')
       if pooled:
         h = tf.nn.max_pool2d(h, 2, 2, 'VALID')
-      scale, offset = trainable[f'conv{i}/scale'], trainable[f'conv{i}/offset']
-      h = tf.nn.relu(normalization.group_norm(h, scale, offset, groups))
+      h = tf.nn.relu(layers.group_norm(h, trainable, f'conv{i}', groups))
     h = tf.reshape(h, [-1, flat])
     return layers.dense(h, trainable, 'dense'), non_trainable
 

@@ -21,7 +21,7 @@ import tensorflow as tf
 
 from tff_xc import errors
 from tff_xc.encoders import encoder as encoder_lib
-from tff_xc.encoders import initializers
+from tff_xc.encoders import layers
 
 MIDDLE, RANDOM, SCALE = 'middle', 'random', 'scale'
 _AREA = 0.08, 1.0
@@ -61,9 +61,9 @@ def cropped(
   def apply(trainable, non_trainable, x, training, seed):
     planes = x if x.shape.rank == 4 else x[..., None]
     if training and rotate:
-      planes = rotated(planes, rotate, initializers.fold(seed, _OF_ROTATION))
+      planes = rotated(planes, rotate, layers.fold(seed, _OF_ROTATION))
     how = crop if training else MIDDLE
-    planes = _CROPS[how](planes, side, initializers.fold(seed, _OF_CROP))
+    planes = _CROPS[how](planes, side, layers.fold(seed, _OF_CROP))
     x = planes if x.shape.rank == 4 else planes[..., 0]
     return inner(trainable, non_trainable, x, training, seed)
 
@@ -87,13 +87,7 @@ def middle(x: tf.Tensor, side: int, seed: tf.Tensor) -> tf.Tensor:
 def anywhere(x: tf.Tensor, side: int, seed: tf.Tensor) -> tf.Tensor:
   """Returns a random square of each image, all positions alike likely.
 
-  Args:
-    x: [B, stored, stored, C].
-    side: pixels a side of the result.
-    seed: int32 [2].
-
-  Returns:
-    [B, side, side, C], of the type of `x`.
+  Of [B, stored, stored, C], it is [B, side, side, C] of the same type.
   """
   starts = tf.random.stateless_uniform(
     [2, tf.shape(x)[0]], seed, 0, x.shape[1] - side + 1, tf.int32
@@ -153,13 +147,7 @@ def random_boxes(count: tf.Tensor, seed: tf.Tensor) -> tf.Tensor:
 def rotated(x: tf.Tensor, degrees: float, seed: tf.Tensor) -> tf.Tensor:
   """Rotates each image by a random angle, uniform in [-degrees, degrees].
 
-  Args:
-    x: [B, side, side, C].
-    degrees: the largest angle.
-    seed: int32 [2].
-
-  Returns:
-    Of the shape and the type of `x`; beyond the edge, the image is reflected.
+  The result has the shape and type of `x`; beyond the edge, images are reflected.
   """
   with warnings.catch_warnings():
     warnings.simplefilter('ignore')  # That the package is no longer developed.

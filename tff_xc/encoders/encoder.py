@@ -15,6 +15,7 @@ from typing import NamedTuple
 import tensorflow as tf
 
 from tff_xc.data import sparse
+from tff_xc.encoders import layers
 
 Weights = Mapping[str, tf.Tensor]
 
@@ -64,7 +65,7 @@ class Encoder:
     last_layer: names of the weights of the last layer, whose output is the
       embedding (before a function without weights); empty: there is none.
     copies: number -> that many of the encoder side by side, in a form that is
-      faster than one after the other; see `tff_xc.encoders.copies`.
+      faster than one after the other; see `side_by_side`.
   """
 
   example_spec: tf.TensorSpec | SparseSpec
@@ -95,8 +96,7 @@ class Encoder:
 def count(x) -> tf.Tensor:
   """Returns the number of examples of x, int32 scalar.
 
-  Args:
-    x: a tensor, or a tuple in compressed row form: `row_splits`, then values.
+  x is a tensor, or a tuple in compressed row form: `row_splits`, then values.
   """
   if isinstance(x, tuple):
     return tf.size(x.row_splits) - 1
@@ -115,3 +115,53 @@ def take(x, places: tf.Tensor):
     for v in values
   ]
   return type(x)(rows[0].row_splits, *(r.flat_values for r in rows))
+
+
+def side_by_side(encoder: Encoder, count: int) -> Encoder:
+  """Returns an encoder of `count` copies; embeddings are float32 [B, count, d].
+
+  An encoder may have a faster form of its own (`Encoder.copies`); otherwise the
+  copies compute one after the other. The weights of copy r are named
+  'copyR/NAME'. Its tables become part of the encoder, and are sent whole.
+  """
+  if encoder.copies is not None:
+    return encoder.copies(count)
+  names = [f'copy{r}/' for r in range(count)]
+
+  def drawn(init):
+    def of_all(seed):
+      return collections.OrderedDict(
+        (prefix + name, weight)
+        for r, prefix in enumerate(names)
+        for name, weight in init(layers.fold(seed, r)).items()
+      )
+
+    return of_all
+
+  def apply(trainable, non_trainable, x, training, seed):
+    embeddings, states = [], collections.OrderedDict()
+    for r, prefix in enumerate(names):
+      own = lambda weights, prefix=prefix: collections.OrderedDict(
+        (name.removeprefix(prefix), weight)
+        for name, weight in weights.items()
+        if name.startswith(prefix)
+      )
+      embedding, state = encoder.apply(
+        own(trainable),
+        own(non_trainable),
+        x,
+        training=training,
+        seed=layers.fold(seed, r),
+      )
+      embeddings.append(embedding)
+      states |= {prefix + name: value for name, value in state.items()}
+    return tf.stack(embeddings, axis=1), states
+
+  return dataclasses.replace(
+    encoder,
+    init=drawn(encoder.init),
+    apply=apply,
+    init_non_trainable=drawn(encoder.init_non_trainable),
+    tables={},
+    last_layer=tuple(p + name for p in names for name in encoder.last_layer),
+  )

@@ -9,7 +9,6 @@ argument, and an assignment (BatchNorm's running statistics) replaces the tensor
 
 import collections
 import contextlib
-import functools
 import itertools
 from collections.abc import Iterator
 from collections.abc import Sequence
@@ -19,7 +18,7 @@ import tensorflow as tf
 
 from tff_xc import errors
 from tff_xc.encoders import encoder as encoder_lib
-from tff_xc.encoders import initializers
+from tff_xc.encoders import layers
 
 # Ops that would draw other numbers in the same run again, or that TFF's worker
 # does not have.
@@ -57,10 +56,18 @@ def build_keras_encoder(
       not reproducible, or has variables that are not among its weights.
   """
   _check(model, (*image_shape, 1)[:3], name)
-  values = [v.numpy() for v in model.weights]
-  names = _names(model.weights)
-  part = functools.partial(_part, model, names, values)
-  trained, state = part(model.trainable_weights), part(_state(model))
+  # Keras's own names count the networks of a process.
+  ends = [v.name.rsplit('/', 1)[-1].partition(':')[0] for v in model.weights]
+  name_of = {
+    id(v): f'{i:03}/{end}'
+    for i, (v, end) in enumerate(zip(model.weights, ends, strict=True))
+  }
+
+  def named(variables) -> dict[str, np.ndarray]:
+    held = {id(v) for v in variables}  # In the order of all weights.
+    return {name_of[id(v)]: v.numpy() for v in model.weights if id(v) in held}
+
+  trained, state = named(model.trainable_weights), named(_state(model))
   graphs = {
     training: _graph(model, image_shape, training, name)
     for training in (True, False)
@@ -77,16 +84,13 @@ def build_keras_encoder(
       (n, tf.constant(value)) for n, value in of.items()
     )
   )
-  last = {id(v) for v in _last_weights(model)}
   return encoder_lib.Encoder(
     example_spec=tf.TensorSpec(image_shape, tf.uint8),
     embedding_dim=model.output_shape[-1],
     init=constants(trained),
     apply=apply,
     init_non_trainable=constants(state),
-    last_layer=tuple(
-      n for n, v in zip(names, model.weights, strict=True) if id(v) in last
-    ),
+    last_layer=tuple(named(_last_weights(model))),
   )
 
 
@@ -129,25 +133,9 @@ def _check(model, image_shape, name: str) -> None:
     )
 
 
-def _names(variables) -> list[str]:
-  """Returns unique names; Keras's own count the networks of a process."""
-  ends = [v.name.rsplit('/', 1)[-1].partition(':')[0] for v in variables]
-  return [f'{i:03}/{end}' for i, end in enumerate(ends)]
-
-
 def _state(model) -> list[tf.Variable]:
   """Returns the weights without gradients that can be averaged."""
   return [v for v in model.non_trainable_weights if v.dtype == tf.float32]
-
-
-def _part(model, names, values, variables) -> dict[str, np.ndarray]:
-  """Returns the values of some weights by name."""
-  wanted = {id(v) for v in variables}
-  return {
-    name: value
-    for name, value, v in zip(names, values, model.weights, strict=True)
-    if id(v) in wanted
-  }
 
 
 def _last_weights(model) -> list[tf.Variable]:
@@ -239,12 +227,7 @@ def _check_graph(graph, name: str) -> None:
 def _tensors_for(
   variables: Sequence[tf.Variable], held: dict[int, tf.Tensor]
 ) -> Iterator[None]:
-  """Within it, these variables read and assign what is held for them.
-
-  Args:
-    variables: all of a network.
-    held: tensors by the variables' ids; assignments replace them.
-  """
+  """Within it, variables read and assign what is held for them, by their ids."""
   kinds = [type(v) for v in variables]
   of_kind = {kind: _stand_in(kind, held) for kind in set(kinds)}
   try:
@@ -323,7 +306,7 @@ class _SeededGenerator:
 @contextlib.contextmanager
 def _seeded(model: tf.keras.Model, seed: tf.Tensor) -> Iterator[None]:
   """Within it, random layers of Keras draw by the seed."""
-  seeds = (initializers.fold(seed, i) for i in itertools.count())
+  seeds = (layers.fold(seed, i) for i in itertools.count())
   random = [
     layer
     for layer in model._flatten_layers()

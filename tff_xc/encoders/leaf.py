@@ -6,14 +6,13 @@ With a linear class layer they have 6,603,710 (FEMNIST, 62 classes), 30,498
 """
 
 import collections
-import math
+import functools
 
 import tensorflow as tf
 
 from tff_xc import errors
 from tff_xc.encoders import encoder as encoder_lib
-from tff_xc.encoders import initializers
-from tff_xc.encoders import lstm as lstm_lib
+from tff_xc.encoders import layers
 from tff_xc.encoders import normalization
 from tff_xc.encoders import plain_cnn
 
@@ -92,9 +91,13 @@ def build_celeba_encoder(*, side: int = 84) -> encoder_lib.Encoder:
   return encoder_lib.Encoder(
     example_spec=tf.TensorSpec([side, side, 3], tf.uint8),
     embedding_dim=left * left * _CELEBA_FILTERS,
-    init=lambda seed: _init_celeba(shapes, seed),
+    init=functools.partial(_init_celeba, shapes),
     apply=apply,
-    init_non_trainable=lambda seed: _init_statistics(shapes),
+    init_non_trainable=lambda seed: collections.OrderedDict(
+      (f'norm{i}/{name}', value([_CELEBA_FILTERS]))
+      for i in range(_CELEBA_BLOCKS)
+      for name, value in (('mean', tf.zeros), ('variance', tf.ones))
+    ),
   )
 
 
@@ -102,25 +105,10 @@ def _init_celeba(shapes, seed):
   """Returns the weights of blocks with kernels of the given shapes."""
   weights = collections.OrderedDict()
   for i, shape in enumerate(shapes):
-    fan_in = math.prod(shape[:-1])
-    for part, name in enumerate(('kernel', 'bias')):
-      weights[f'conv{i}/{name}'] = initializers.torch_uniform(
-        initializers.fold(seed, 2 * i + part),
-        shape[-1:] if part else shape,
-        fan_in,
-      )
+    weights |= layers.init_torch(f'conv{i}', seed, i, shape)
     weights[f'norm{i}/scale'] = tf.ones(shape[-1:])
     weights[f'norm{i}/offset'] = tf.zeros(shape[-1:])
   return weights
-
-
-def _init_statistics(shapes):
-  """Returns the running means and variances of these blocks."""
-  state = collections.OrderedDict()
-  for i, shape in enumerate(shapes):
-    state[f'norm{i}/mean'] = tf.zeros(shape[-1:])
-    state[f'norm{i}/variance'] = tf.ones(shape[-1:])
-  return state
 
 
 def build_shakespeare_encoder(
@@ -159,10 +147,10 @@ def build_shakespeare_encoder(
     # The product with the kernel is that of the characters, not of the windows.
     rows, recurrent = layer(0, trainable['characters'])
     places = tf.transpose(tf.cast(x, tf.int32))
-    h = lstm_lib.lstm(tf.gather(rows, places), recurrent)
+    h = lstm(tf.gather(rows, places), recurrent)
     rows, recurrent = layer(1, h)
     rows = tf.reshape(rows, [window, -1, 4 * hidden_dim])
-    return lstm_lib.lstm(rows, recurrent)[-1], non_trainable
+    return lstm(rows, recurrent)[-1], non_trainable
 
   return encoder_lib.Encoder(
     example_spec=tf.TensorSpec([window], tf.uint8),
@@ -180,7 +168,7 @@ _LSTM = ('kernel', 'recurrent', 'bias', 'recurrent_bias')
 def _init_shakespeare(symbols, inputs, seed):
   """Returns the weights of LSTM layers with inputs of the given lengths."""
   character_dim, hidden_dim = inputs
-  fold = initializers.fold
+  fold = layers.fold
   weights = collections.OrderedDict(
     characters=tf.random.stateless_normal(
       [symbols, character_dim], fold(seed, 0)
@@ -190,7 +178,103 @@ def _init_shakespeare(symbols, inputs, seed):
     gates = 4 * hidden_dim
     shapes = ([gates, width], [gates, hidden_dim], [gates], [gates])
     for part, (name, shape) in enumerate(zip(_LSTM, shapes, strict=True)):
-      weights[f'lstm{i}/{name}'] = initializers.torch_uniform(
+      weights[f'lstm{i}/{name}'] = layers.torch_uniform(
         fold(seed, 1 + 4 * i + part), shape, hidden_dim
       )
   return weights
+
+
+@tf.custom_gradient
+def lstm(inputs: tf.Tensor, recurrent: tf.Tensor):
+  """Returns the hidden states float32 [T, B, H] of an LSTM layer, from zero states.
+
+  Hochreiter and Schmidhuber: "Long Short-Term Memory", 1997; gates and biases as
+  in PyTorch:
+
+  i, f, g, o = the parts of inputs[t] + h R';  c = sigmoid(f) c + sigmoid(i)
+  tanh(g);  h = sigmoid(o) tanh(c).
+
+  The gradient of `recurrent` is one product after the loops, and the caller
+  computes the inputs' products before. What the loops compute of a step stays
+  in the processor's cache; for all steps at once it would not.
+
+  Args:
+    inputs: float32 [T, B, 4 H], the inputs times their kernel, with biases; T
+      is known.
+    recurrent: R, float32 [4 H, H].
+  """
+  hidden, cells, gates = _run(inputs, recurrent)
+
+  def gradient(upstream):
+    of_inputs = tf.ensure_shape(
+      _run_back(recurrent, cells, gates, upstream, inputs.shape[0]),
+      inputs.shape,
+    )
+    flat = lambda t: tf.reshape(t, [-1, t.shape[-1]])
+    # Its transpose, computed directly, takes a third longer.
+    of_transposed = tf.matmul(
+      flat(hidden[:-1]), flat(of_inputs), transpose_a=True
+    )
+    return of_inputs, tf.transpose(of_transposed)
+
+  return hidden[1:], gradient
+
+
+def _run(inputs, recurrent):
+  """Returns the hidden states and arrays of the cells' states and the gates.
+
+  The states [T + 1, B, H] start with zeros; the gates are [T, 4, B, H].
+  """
+  steps = inputs.shape[0]
+  transposed = tf.transpose(recurrent)
+  none = tf.zeros([tf.shape(inputs)[1], recurrent.shape[1]])
+  states = lambda: _array(steps + 1).write(0, none)
+
+  def step(t, h, c, hidden, cells, gates):
+    z = inputs[t] + tf.matmul(h, transposed)
+    i, f, g, o = tf.split(z, 4, axis=1)
+    i, f, g, o = tf.sigmoid(i), tf.sigmoid(f), tf.tanh(g), tf.sigmoid(o)
+    c = f * c + i * g
+    h = o * tf.tanh(c)
+    written = hidden.write(t + 1, h), cells.write(t + 1, c)
+    return t + 1, h, c, *written, gates.write(t, tf.stack([i, f, g, o]))
+
+  *_, hidden, cells, gates = tf.while_loop(
+    lambda t, *_: t < steps,
+    step,
+    [0, none, none, states(), states(), _array(steps)],
+    parallel_iterations=1,
+  )
+  return hidden.stack(), cells, gates
+
+
+def _run_back(recurrent, cells, gates, upstream, steps: int):
+  """Returns the gradient of the inputs, [T, B, 4 H]."""
+  none = tf.zeros_like(upstream[0])
+
+  def step(t, of_h, of_c, found):
+    i, f, g, o = tf.unstack(gates.read(t))
+    before, out = cells.read(t), tf.tanh(cells.read(t + 1))
+    of_h += upstream[t]
+    of_c += of_h * o * (1 - out * out)
+    of_z = [
+      of_c * (g * i * (1 - i)),
+      of_c * (before * f * (1 - f)),
+      of_c * (i * (1 - g * g)),
+      of_h * (out * o * (1 - o)),
+    ]
+    of_z = tf.concat(of_z, axis=1)
+    of_h = tf.matmul(of_z, recurrent)
+    return t - 1, of_h, of_c * f, found.write(t, of_z)
+
+  *_, found = tf.while_loop(
+    lambda t, *_: t >= 0,
+    step,
+    [steps - 1, none, none, _array(steps)],
+    parallel_iterations=1,
+  )
+  return found.stack()
+
+
+def _array(size: int) -> tf.TensorArray:
+  return tf.TensorArray(tf.float32, size, clear_after_read=False)

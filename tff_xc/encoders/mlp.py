@@ -1,4 +1,4 @@
-"""Several multilayer perceptrons on sparse text, side by side: FedMLH's encoder.
+"""Multilayer perceptrons: FedMLH's, side by side on sparse text, and one on numbers.
 
 Medini, Huang, Wang, Mohan, Shrivastava: "Extreme Classification in Log Memory
 using Count-Min Sketch"; FedMLH trains such networks federated. Each of R
@@ -13,7 +13,7 @@ import tensorflow as tf
 
 from tff_xc.data import sparse
 from tff_xc.encoders import encoder as encoder_lib
-from tff_xc.encoders import initializers
+from tff_xc.encoders import layers
 
 # The share of a batch's features from which a dense product is faster: the sparse
 # one takes so much longer for each number that is not zero.
@@ -43,8 +43,8 @@ def build_mlp_encoder(
   r = num_tables or 1
 
   def init(seed):
-    draw = lambda number, shape, fan_in: initializers.torch_uniform(
-      initializers.fold(seed, number), shape, fan_in
+    draw = lambda number, shape, fan_in: layers.torch_uniform(
+      layers.fold(seed, number), shape, fan_in
     )
     return collections.OrderedDict(
       [
@@ -99,3 +99,39 @@ def _sums(
   entries = tf.cast(tf.reduce_prod(shape), tf.float32)
   stored = tf.cast(tf.size(x.ids), tf.float32)
   return tf.cond(stored > dense_share * entries, dense, by_entries)
+
+
+def build_dense_mlp_encoder(
+  num_features: int, hidden_dim: int, embedding_dim: int
+) -> encoder_lib.Encoder:
+  """Returns two hidden layers with ReLU and a linear layer on dense rows.
+
+  Examples are float32 [num_features]. The weights are those of
+  `layers.dense`: 'hidden0', 'hidden1' and 'dense'.
+  """
+  shapes = {
+    'hidden0': (num_features, hidden_dim),
+    'hidden1': (hidden_dim, hidden_dim),
+    'dense': (hidden_dim, embedding_dim),
+  }
+
+  def init(seed):
+    weights = collections.OrderedDict()
+    for number, (layer, shape) in enumerate(shapes.items()):
+      layer_seed = layers.fold(seed, number)
+      weights |= layers.init_dense(layer, layer_seed, *shape)
+    return weights
+
+  def apply(trainable, non_trainable, x, training, seed):
+    del training, seed  # Nothing here is random or differs in training.
+    for layer in ('hidden0', 'hidden1'):
+      x = tf.nn.relu(layers.dense(x, trainable, layer))
+    return layers.dense(x, trainable, 'dense'), non_trainable
+
+  return encoder_lib.Encoder(
+    example_spec=tf.TensorSpec([num_features], tf.float32),
+    embedding_dim=embedding_dim,
+    init=init,
+    apply=apply,
+    last_layer=layers.names_of_dense('dense'),
+  )

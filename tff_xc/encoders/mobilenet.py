@@ -25,9 +25,7 @@ import tensorflow as tf
 
 from tff_xc import errors
 from tff_xc.encoders import encoder as encoder_lib
-from tff_xc.encoders import initializers
 from tff_xc.encoders import layers
-from tff_xc.encoders import normalization
 
 _LEAST_SIDE = 32
 _EPSILON = 1e-3
@@ -39,12 +37,10 @@ class Block(NamedTuple):
   """An inverted residual block.
 
   Attributes:
-    inputs: channels that come in.
+    inputs, outputs: channels that come in and go out.
     expanded: channels of the depthwise convolution; equal to `inputs`: there is
       no convolution before it.
-    outputs: channels that go out.
-    side: of the depthwise kernel.
-    stride: of the depthwise convolution.
+    side, stride: of the depthwise convolution.
     squeezed: channels of the squeeze-and-excite layer; 0: there is none.
     activation: after the first two convolutions.
   """
@@ -59,14 +55,7 @@ class Block(NamedTuple):
 
 
 class Network(NamedTuple):
-  """The sizes of a MobileNet.
-
-  Attributes:
-    first: filters of the first convolution.
-    blocks: the blocks, in order.
-    last: filters of the last convolution.
-    activation: of the first and the last convolution.
-  """
+  """A MobileNet: filters of the first and last convolution, and their activation."""
 
   first: int
   blocks: tuple[Block, ...]
@@ -197,64 +186,49 @@ def _apply(
   network, embedding_dim, groups, trainable, non_trainable, x, training, seed
 ):
   del training, seed  # Nothing here is random or differs in training.
-  norm = functools.partial(_norm, trainable, groups)
+
+  def norm(layer, h):
+    return layers.group_norm(h, trainable, layer, groups, _EPSILON)
+
+  def convolution(layer, h, stride=1):
+    kernel = trainable[f'{layer}/kernel']
+    return norm(layer, tf.nn.conv2d(h, kernel, stride, 'SAME'))
+
+  def inverted_residual(name: str, block: Block, x):
+    h = x
+    if block.expanded != block.inputs:
+      h = block.activation(convolution(f'{name}/expand', h))
+    strides = [1, block.stride, block.stride, 1]
+    kernel = trainable[f'{name}/depthwise/kernel']
+    h = tf.nn.depthwise_conv2d(h, kernel, strides, 'SAME')
+    h = block.activation(norm(f'{name}/depthwise', h))
+    if block.squeezed:
+      pooled = tf.reduce_mean(h, axis=[1, 2])
+      gate = tf.nn.relu(layers.dense(pooled, trainable, f'{name}/squeeze'))
+      gate = hard_sigmoid(layers.dense(gate, trainable, f'{name}/excite'))
+      h = h * gate[:, None, None, :]
+    h = convolution(f'{name}/project', h)
+    return h + x if block.stride == 1 and block.inputs == block.outputs else h
+
   h = tf.cast(x, tf.float32) * (1.0 / 127.5) - 1.0
-  h = tf.nn.conv2d(h, trainable['first/kernel'], 2, 'SAME')
-  h = network.activation(norm('first', h))
+  h = network.activation(convolution('first', h, 2))
   for i, block in enumerate(network.blocks):
-    h = _apply_block(trainable, norm, f'block{i}', block, h)
-  h = tf.nn.conv2d(h, trainable['last/kernel'], 1, 'SAME')
-  h = network.activation(norm('last', h))
+    h = inverted_residual(f'block{i}', block, h)
+  h = network.activation(convolution('last', h))
   h = tf.reduce_mean(h, axis=[1, 2])
   if embedding_dim:
     h = layers.dense(h, trainable, 'bottleneck')
   return h, non_trainable
 
 
-def _apply_block(trainable, norm, name: str, block: Block, x):
-  """Expands, convolves each channel, and projects."""
-  h = x
-  if block.expanded != block.inputs:
-    h = tf.nn.conv2d(h, trainable[f'{name}/expand/kernel'], 1, 'SAME')
-    h = block.activation(norm(f'{name}/expand', h))
-  strides = [1, block.stride, block.stride, 1]
-  kernel = trainable[f'{name}/depthwise/kernel']
-  h = tf.nn.depthwise_conv2d(h, kernel, strides, 'SAME')
-  h = block.activation(norm(f'{name}/depthwise', h))
-  if block.squeezed:
-    pooled = tf.reduce_mean(h, axis=[1, 2])
-    gate = tf.nn.relu(layers.dense(pooled, trainable, f'{name}/squeeze'))
-    gate = hard_sigmoid(layers.dense(gate, trainable, f'{name}/excite'))
-    h = h * gate[:, None, None, :]
-  h = tf.nn.conv2d(h, trainable[f'{name}/project/kernel'], 1, 'SAME')
-  h = norm(f'{name}/project', h)
-  return h + x if block.stride == 1 and block.inputs == block.outputs else h
-
-
-def _norm(trainable, groups: int, layer: str, h):
-  return normalization.group_norm(
-    h,
-    trainable[f'{layer}/scale'],
-    trainable[f'{layer}/offset'],
-    groups,
-    _EPSILON,
-  )
-
-
 def _initial_weights(network: Network, embedding_dim: int, seed: tf.Tensor):
   """Returns the weights by name, in the order in which layers come."""
   weights = collections.OrderedDict()
-  seeds = (initializers.fold(seed, i) for i in itertools.count())
-
-  def add(layer, kernel):
-    weights[f'{layer}/kernel'] = kernel
-    filters = kernel.shape[2] if 'depthwise' in layer else kernel.shape[3]
-    weights[f'{layer}/scale'] = tf.ones([filters])
-    weights[f'{layer}/offset'] = tf.zeros([filters])
+  seeds = (layers.fold(seed, i) for i in itertools.count())
 
   def convolution(layer, side, inputs, outputs):
-    shape = [side, side, inputs, outputs]
-    add(layer, initializers.he_normal(next(seeds), shape))
+    kernel = layers.he_normal(next(seeds), [side, side, inputs, outputs])
+    weights.update(layers.with_group_norm(layer, kernel))
 
   convolution('first', 3, 3, network.first)
   for i, block in enumerate(network.blocks):
@@ -263,8 +237,9 @@ def _initial_weights(network: Network, embedding_dim: int, seed: tf.Tensor):
       convolution(f'{name}/expand', 1, block.inputs, block.expanded)
     # Each filter has one input.
     shape = [block.side, block.side, 1, block.expanded]
-    kernel = initializers.he_normal(next(seeds), shape)
-    add(f'{name}/depthwise', tf.transpose(kernel, [0, 1, 3, 2]))
+    kernel = layers.he_normal(next(seeds), shape)
+    kernel = tf.transpose(kernel, [0, 1, 3, 2])
+    weights |= layers.with_group_norm(f'{name}/depthwise', kernel, axis=2)
     if block.squeezed:
       for layer, *sizes in (
         ('squeeze', block.expanded, block.squeezed),

@@ -7,14 +7,12 @@ arXiv:2003.08082) differ in their sizes only.
 
 import collections
 import functools
-import math
 from collections.abc import Callable
 from collections.abc import Sequence
 
 import tensorflow as tf
 
 from tff_xc.encoders import encoder as encoder_lib
-from tff_xc.encoders import initializers
 from tff_xc.encoders import layers
 from tff_xc.encoders import resnet
 
@@ -74,16 +72,9 @@ def build_plain_cnn(
 def _initial_weights(shapes, dense, seed):
   weights = collections.OrderedDict()
   for i, (layer, shape) in enumerate(shapes.items()):
-    fan_in = math.prod(shape[:-1])
-    draw = lambda part, shape, i=i, fan_in=fan_in: initializers.torch_uniform(
-      initializers.fold(seed, 2 * i + part), shape, fan_in
-    )
-    kernel = draw(0, shape)
-    # `layers.dense` takes [outputs, inputs].
-    weights[f'{layer}/kernel'] = (
-      tf.transpose(kernel) if layer in dense else kernel
-    )
-    weights[f'{layer}/bias'] = draw(1, shape[-1:])
+    weights |= layers.init_torch(layer, seed, i, shape)
+    if layer in dense:  # `layers.dense` takes [outputs, inputs].
+      weights[f'{layer}/kernel'] = tf.transpose(weights[f'{layer}/kernel'])
   return weights
 
 

@@ -22,9 +22,7 @@ import tensorflow as tf
 
 from tff_xc import errors
 from tff_xc.encoders import encoder as encoder_lib
-from tff_xc.encoders import initializers
 from tff_xc.encoders import layers
-from tff_xc.encoders import normalization
 
 _FILTERS = (16, 32, 64)
 # Over the 50,000 training images of CIFAR-10, for pixels from 0 to 255.
@@ -78,13 +76,7 @@ def build_resnet_encoder(
 
 
 def standardized(x: tf.Tensor, augment: bool, seed: tf.Tensor) -> tf.Tensor:
-  """Returns CIFAR's images with mean 0 and deviation 1, float32.
-
-  Args:
-    x: uint8 [B, side, side, 3].
-    augment: whether to `shift` them.
-    seed: int32 [2].
-  """
+  """Returns CIFAR's images with mean 0 and deviation 1, float32, `shift`ed or not."""
   x = (tf.cast(x, tf.float32) - _MEAN) / _DEVIATION
   return shift(x, seed) if augment else x
 
@@ -92,16 +84,9 @@ def standardized(x: tf.Tensor, augment: bool, seed: tf.Tensor) -> tf.Tensor:
 def shift(x: tf.Tensor, seed: tf.Tensor) -> tf.Tensor:
   """Mirrors each image or not, and shifts it by up to 4 pixels a side.
 
-  This is the paper's augmentation: it pads 4 zeros on each side and takes a
-  random crop of the old size. An image's draw depends on its place in the
-  batch.
-
-  Args:
-    x: images, float32 [B, side, side, channels]; 0 is the mean colour.
-    seed: int32 [2].
-
-  Returns:
-    float32, of the shape of `x`.
+  This is the paper's augmentation: it pads 4 zeros (the mean color) on each side
+  and takes a random crop of the old size. An image's draw depends on its place in
+  the batch.
   """
   batch, side = tf.shape(x)[0], x.shape[1]
   draws = tf.random.stateless_uniform(
@@ -143,14 +128,11 @@ def _blocks(count: int):
 def _initial_weights(blocks, embedding_dim: int, seed: tf.Tensor):
   """Returns the weights by name, in the order in which layers come."""
   weights = collections.OrderedDict()
-  seeds = (initializers.fold(seed, i) for i in itertools.count())
+  seeds = (layers.fold(seed, i) for i in itertools.count())
 
   def add(layer, inputs, filters):
-    weights[f'{layer}/kernel'] = initializers.he_normal(
-      next(seeds), [3, 3, inputs, filters]
-    )
-    weights[f'{layer}/scale'] = tf.ones([filters])
-    weights[f'{layer}/offset'] = tf.zeros([filters])
+    kernel = layers.he_normal(next(seeds), [3, 3, inputs, filters])
+    weights.update(layers.with_group_norm(layer, kernel))
 
   add('conv', 3, _FILTERS[0])
   for name, inputs, filters in blocks:
@@ -164,8 +146,7 @@ def _initial_weights(blocks, embedding_dim: int, seed: tf.Tensor):
 
 def _conv_norm(weights, layer: str, x, stride: int, groups: int):
   x = tf.nn.conv2d(x, weights[f'{layer}/kernel'], stride, 'SAME')
-  scale, offset = weights[f'{layer}/scale'], weights[f'{layer}/offset']
-  return normalization.group_norm(x, scale, offset, groups)
+  return layers.group_norm(x, weights, layer, groups)
 
 
 def _block(weights, name: str, x, stride: int, groups: int):

@@ -19,15 +19,13 @@ from typing import Any
 
 import numpy as np
 import tensorflow as tf
-import tree
 
 from tff_xc import errors
-from tff_xc.experiment import array_files
-from tff_xc.experiment import writing
+from tff_xc.experiment import storage
 from tff_xc.report import run_files
 
+_FOLDER, _DAMAGED = 'checkpoints', 'damaged'
 _NAME = re.compile(r'round_(\d+)\.npz')
-_DAMAGED = 'damaged'
 _KEPT = 3
 # Before the names of arrays that are saved with a state.
 _MORE = 'more:'
@@ -38,7 +36,12 @@ _ABOUT = (
 )
 
 
-def load_newest(run_dir: str | os.PathLike, like):
+def load_newest(
+  run_dir: str | os.PathLike,
+  like,
+  on_damage: Callable[[pathlib.Path], str] = lambda path: 'it stays in place',
+  problem: Callable[[Mapping], str] = lambda more: '',
+):
   """Returns (state, rounds done, more) of a run's newest sound checkpoint.
 
   Reports damaged ones on stderr and takes the one before. Writes nothing.
@@ -46,6 +49,9 @@ def load_newest(run_dir: str | os.PathLike, like):
   Args:
     run_dir: the run's directory.
     like: a state of the same structure, shapes and dtypes.
+    on_damage: called with a damaged checkpoint; says where it is now.
+    problem: says what else of a checkpoint is damaged, from the arrays that were
+      saved with it; '' if nothing is.
 
   Returns:
     The state; the round; and the arrays that were saved with it, by name.
@@ -55,11 +61,39 @@ def load_newest(run_dir: str | os.PathLike, like):
     errors.InputError: for a checkpoint of another structure, shape or dtype,
       naming the first difference, and for one that cannot be read.
   """
-  return _load_newest(_root(run_dir), like, lambda path: 'it stays in place')
-
-
-def _root(run_dir) -> pathlib.Path:
-  return pathlib.Path(run_dir) / 'checkpoints'
+  root = pathlib.Path(run_dir) / _FOLDER
+  versions = _versions(root)
+  for version in reversed(versions):
+    path = _path(root, version)
+    try:
+      named = storage.read_arrays(path, without=_MODEL)
+      more = {
+        name.removeprefix(_MORE): named.pop(name)
+        for name in list(named)
+        if name.startswith(_MORE)
+      }
+      if told := problem(more):
+        raise storage.DamagedError(told)
+    except storage.DamagedError as e:
+      if not path.exists():  # The training run has removed it.
+        continue
+      before = 'the one before is taken'
+      if version == versions[0]:
+        before = 'there is none before it'
+      print(
+        f'warning: the checkpoint of round {version} is damaged ({e});'
+        f' {on_damage(path)}, and {before}',
+        file=sys.stderr,
+      )
+      continue
+    if difference := _first_difference(named, storage.named(like)):
+      raise errors.InputError(
+        f'{path} is of another model: {difference}; choose another --run_dir,'
+        ' or the version of this program that wrote it'
+      )
+    tensors = [tf.convert_to_tensor(array) for array in named.values()]
+    return tf.nest.pack_sequence_as(like, tensors), version, more
+  return like, 0, {}
 
 
 class Checkpoints:
@@ -70,28 +104,22 @@ class Checkpoints:
     run_dir: str | os.PathLike,
     check: Callable[[], None] = lambda: None,
   ):
-    """Makes a folder `checkpoints` in the run's directory.
+    """Makes a folder `checkpoints`, and removes files that a kill left in it.
 
-    It removes files left by a kill during a save. The caller holds the run's
-    lock, so no other process is saving.
+    The caller holds the run's lock, so no other process is saving.
 
     Args:
       run_dir: the run's directory.
       check: called before a state is saved; it raises if the state must not be.
     """
-    self._root, self._check = _root(run_dir), check
+    self._run_dir, self._check = run_dir, check
+    self._root = pathlib.Path(run_dir) / _FOLDER
     self._root.mkdir(exist_ok=True)
     run_files.remove_leftovers(self._root, _NAME.fullmatch)
 
   def load(self, like, problem: Callable[[Mapping], str] = lambda more: ''):
-    """As `load_newest`; moves damaged checkpoints into `checkpoints/damaged`.
-
-    Args:
-      like: a state of the same structure, shapes and dtypes.
-      problem: says what else of a checkpoint is damaged, from the arrays that
-        were saved with it; '' if nothing is.
-    """
-    return _load_newest(self._root, like, self._move_aside, problem)
+    """As `load_newest`; moves damaged checkpoints into `checkpoints/damaged`."""
+    return load_newest(self._run_dir, like, self._move_aside, problem)
 
   def save(
     self,
@@ -114,10 +142,10 @@ class Checkpoints:
     path = _path(self._root, rounds_done)
     if not path.exists():
       self._check()
-      named = {name: np.asarray(leaf) for name, leaf in _named(state)}
+      named = {name: np.asarray(leaf) for name, leaf in storage.named(state)}
       named |= _of_model(named, model())
       named |= {_MORE + name: array for name, array in (more or {}).items()}
-      array_files.write(path, named)
+      storage.write_arrays(path, named)
     versions = _versions(self._root)
     for version in versions[:-_KEPT]:
       _path(self._root, version).unlink()
@@ -129,7 +157,7 @@ class Checkpoints:
       shutil.copyfile(file, self._aside(file))
 
   def _move_aside(self, path: pathlib.Path) -> str:
-    with writing.writing(self._root / _DAMAGED):
+    with storage.writing(self._root / _DAMAGED):
       (self._root / _DAMAGED).mkdir(exist_ok=True)
       target = self._aside(path)
       path.rename(target)
@@ -148,18 +176,10 @@ def _path(root: pathlib.Path, version: int) -> pathlib.Path:
   return root / f'round_{version}.npz'
 
 
-def _named(state) -> list:
-  """Returns the leaves of a state in order, with their paths as names."""
-  return [
-    ('/'.join(map(str, path)), leaf)
-    for path, leaf in tree.flatten_with_path(state)
-  ]
-
-
 def _of_model(named: Mapping[str, np.ndarray], model) -> dict:
   """Returns the arrays of a model that differ from those of its state."""
   found = {}
-  for name, leaf in _named(model):
+  for name, leaf in storage.named(model):
     kept = named.get(_WEIGHTS + name)
     if kept is not None and not np.array_equal(kept, array := np.asarray(leaf)):
       found[_MODEL + name] = array
@@ -174,54 +194,14 @@ def _versions(root: pathlib.Path) -> list[int]:
   return sorted(int(match[1]) for match in found if match)
 
 
-def _load_newest(root: pathlib.Path, like, on_damage, problem=lambda more: ''):
-  versions = _versions(root)
-  for version in reversed(versions):
-    path = _path(root, version)
-    try:
-      named = array_files.read(path, without=_MODEL)
-      more = {
-        name.removeprefix(_MORE): named.pop(name)
-        for name in list(named)
-        if name.startswith(_MORE)
-      }
-      if told := problem(more):
-        raise array_files.DamagedError(told)
-    except array_files.DamagedError as e:
-      if not path.exists():  # The training run has removed it.
-        continue
-      print(
-        f'warning: the checkpoint of round {version} is damaged'
-        f' ({e}); {on_damage(path)}, and'
-        + (
-          ' there is none before it'
-          if version == versions[0]
-          else ' the one before is taken'
-        ),
-        file=sys.stderr,
-      )
-      continue
-    if difference := _first_difference(named, _named(like)):
-      raise errors.InputError(
-        f'{path} is of another model: {difference}; choose another --run_dir,'
-        ' or the version of this program that wrote it'
-      )
-    tensors = [tf.convert_to_tensor(array) for array in named.values()]
-    return tf.nest.pack_sequence_as(like, tensors), version, more
-  return like, 0, {}
-
-
 def _first_difference(named: dict[str, np.ndarray], expected: list) -> str:
   """Says where arrays differ from leaves expected; '' where nowhere."""
+  described = lambda array: f'{array.dtype.name} {list(array.shape)}'
   for name, leaf in expected:
     if name not in named:
       return f'it has no {name}'
-    found, wanted = _described(named[name]), _described(np.asarray(leaf))
+    found, wanted = described(named[name]), described(np.asarray(leaf))
     if found != wanted:
       return f'{name} is {found} there and {wanted} is expected'
   more = list(named.keys() - dict(expected).keys())
   return f'it has {more[0]}, which is not expected' if more else ''
-
-
-def _described(array: np.ndarray) -> str:
-  return f'{array.dtype.name} {list(array.shape)}'

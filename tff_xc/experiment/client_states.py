@@ -16,18 +16,14 @@ from collections.abc import Callable
 from collections.abc import Mapping
 from collections.abc import Sequence
 from typing import Any
-from typing import NamedTuple
 
 import numpy as np
 import tensorflow as tf
-import tree
 
 from tff_xc import errors
-from tff_xc.experiment import array_files
 from tff_xc.experiment import cohort
-from tff_xc.experiment import writing
+from tff_xc.experiment import storage
 from tff_xc.report import run_files
-from tff_xc.round import client_states as states_lib
 from tff_xc.round import examples as examples_lib
 
 FOLDER = 'client_states'
@@ -36,31 +32,9 @@ _NAME = re.compile(r'(\d+)_(\d+)\.npz')
 _IDS, _ROUNDS = 'client_ids', 'client_rounds'
 _SYNCED_AT_ONCE = 8
 
-
-class Superseded(NamedTuple):
-  """A file in whose place a later one of its client is.
-
-  Attributes:
-    client: its number.
-    at: the file's round.
-    by: the later file's round.
-  """
-
-  client: int
-  at: int
-  by: int
-
-
-class Kept(NamedTuple):
-  """The files of a run after some round.
-
-  Attributes:
-    rounds: by client, the round after which it last kept a state.
-    old: files that only older checkpoints may need.
-  """
-
-  rounds: Mapping[int, int]
-  old: Sequence[Superseded]
+# By client, the rounds of its files, ascending. The last one is its state, and only
+# older checkpoints may need the others.
+Kept = Mapping[int, tuple[int, ...]]
 
 
 class ClientStates:
@@ -75,7 +49,8 @@ class ClientStates:
     self._spec = spec
     self._folder = pathlib.Path(run_dir) / FOLDER
     self._unknown = examples_lib.nothing_kept(spec)
-    self.kept = Kept({}, [])
+    self._named = [(n or 'state', leaf) for n, leaf in storage.named(spec)]
+    self.kept: Kept = {}
     self._saved = 0  # The newest checkpoint's round.
 
   def of(self, client_id: int) -> examples_lib.KeptState:
@@ -84,19 +59,24 @@ class ClientStates:
     Raises:
       errors.InputError: its file is missing or damaged.
     """
-    if client_id not in self.kept.rounds:
+    if client_id not in self.kept:
       return self._unknown
-    path = self._path(client_id, self.kept.rounds[client_id])
+    path = self._path(client_id, self.kept[client_id][-1])
     try:
-      found = array_files.read(path)
-    except array_files.DamagedError as e:
-      raise self._damaged(path, str(e)) from e
-    for name, spec in self._named():
-      leaf = found.get(name, np.zeros(0))
-      dtype = spec.dtype.as_numpy_dtype
-      if leaf.dtype != dtype or leaf.shape != tuple(spec.shape):
-        raise self._damaged(path, f'{name} is {leaf.dtype} {list(leaf.shape)}')
-    leaves = [found[name] for name, _ in self._named()]
+      found = storage.read_arrays(path)
+      for name, spec in self._named:
+        leaf = found.get(name, np.zeros(0))
+        dtype = spec.dtype.as_numpy_dtype
+        if leaf.dtype != dtype or leaf.shape != tuple(spec.shape):
+          raise storage.DamagedError(
+            f'{name} is {leaf.dtype} {list(leaf.shape)}'
+          )
+    except storage.DamagedError as e:
+      raise errors.InputError(
+        f"a client's state, {path}, cannot be read ({e}); restore it, or move it"
+        ' away, and the same command goes on from the checkpoint before'
+      ) from e
+    leaves = [found[name] for name, _ in self._named]
     value = tf.nest.pack_sequence_as(self._spec, leaves)
     return examples_lib.KeptState(np.bool_(True), value)
 
@@ -109,38 +89,31 @@ class ClientStates:
     )
     return cohort.Values(with_state, examples)
 
-  def write(self, new: states_lib.KeptStates, round_number: int) -> Kept:
+  def write(self, new: examples_lib.KeptStates, round_number: int) -> Kept:
     """Writes what a round's clients returned; returns `kept` with them.
 
     Raises:
       errors.InputError: a file cannot be written.
     """
     # Superseded between two checkpoints: no checkpoint will need them.
-    old = self._removed(lambda file: file.at > self._saved)
+    kept = self._without(lambda at, by: at > self._saved)
     leaves = [np.asarray(t) for t in tf.nest.flatten(new.value)]
-    ids = np.asarray(new.ids).tolist()
-    names = [name for name, _ in self._named()]
-    with writing.writing(self._folder):
+    names = [name for name, _ in self._named]
+    with storage.writing(self._folder):
       self._folder.mkdir(exist_ok=True)
-    for place, client_id in enumerate(ids):
+    for place, client_id in enumerate(np.asarray(new.ids).tolist()):
       named = dict(zip(names, (leaf[place] for leaf in leaves), strict=True))
       path = self._path(client_id, round_number)
-      array_files.write(path, named, durable=False)  # See `sync`.
-    rounds = self.kept.rounds
-    old += [
-      Superseded(client, rounds[client], round_number)
-      for client in ids
-      if client in rounds
-    ]
-    return Kept({**rounds, **dict.fromkeys(ids, round_number)}, old)
+      storage.write_arrays(path, named, durable=False)  # See `sync`.
+      kept[client_id] = (*kept.get(client_id, ()), round_number)
+    return kept
 
   def arrays(self) -> dict[str, np.ndarray]:
     """Returns what a checkpoint records, by name."""
-    rounds = self.kept.rounds
-    ids = sorted(rounds)
+    ids = sorted(self.kept)
     return {
       _IDS: np.array(ids, np.int64),
-      _ROUNDS: np.array([rounds[i] for i in ids], np.int64),
+      _ROUNDS: np.array([self.kept[i][-1] for i in ids], np.int64),
     }
 
   def sync(self) -> None:
@@ -149,13 +122,17 @@ class ClientStates:
     Raises:
       errors.InputError: they cannot be written.
     """
-    new = [i for i in self.kept.rounds.items() if i[1] > self._saved]
+    new = [
+      self._path(client, rounds[-1])
+      for client, rounds in self.kept.items()
+      if rounds[-1] > self._saved
+    ]
     # At once, since the file system then writes its journal once for many.
     with (
-      writing.writing(self._folder),
+      storage.writing(self._folder),
       concurrent.futures.ThreadPoolExecutor(_SYNCED_AT_ONCE) as pool,
     ):
-      for _ in pool.map(run_files.sync, (self._path(*i) for i in new)):
+      for _ in pool.map(run_files.sync, new):
         pass
       if new:
         run_files.sync(self._folder)
@@ -167,17 +144,17 @@ class ClientStates:
       oldest: the round of the oldest checkpoint that is kept.
       newest: that of the checkpoint that has just been saved.
     """
-    old = self._removed(lambda file: file.by <= oldest)
-    self.kept, self._saved = self.kept._replace(old=old), newest
+    self.kept = self._without(lambda at, by: by <= oldest)
+    self._saved = newest
 
-  def _removed(self, is_needless: Callable[[Superseded], bool]) -> list:
-    """Removes needless files; returns the superseded ones that are left."""
-    left = []
-    for file in self.kept.old:
-      if is_needless(file):
-        self._path(file.client, file.at).unlink(missing_ok=True)
-      else:
-        left.append(file)
+  def _without(self, is_needless: Callable[[int, int], bool]) -> dict:
+    """Removes superseded files by (round, the next file's round); returns `kept`."""
+    left = {}
+    for client, rounds in self.kept.items():
+      needless = {p[0] for p in itertools.pairwise(rounds) if is_needless(*p)}
+      for at in needless:
+        self._path(client, at).unlink(missing_ok=True)
+      left[client] = tuple(at for at in rounds if at not in needless)
     return left
 
   def restore(self, arrays: Mapping[str, np.ndarray], done: int) -> None:
@@ -201,56 +178,34 @@ class ClientStates:
         f"the checkpoint of round {done} has no clients' states, and this"
         ' algorithm has them; choose another --run_dir'
       )
-    rounds = _rounds(arrays)
-    self.kept, self._saved = Kept(rounds, self._superseded(rounds)), done
-
-  def problem(self, arrays: Mapping[str, np.ndarray]) -> str:
-    """Says which file of a checkpoint is missing or cut short; '' if none is.
-
-    Args:
-      arrays: from the checkpoint.
-    """
-    for client, at in _rounds(arrays).items():
-      path = self._path(client, at)
-      if not array_files.is_whole(path):
-        what = 'damaged' if path.exists() else 'missing'
-        return f"a client's state, {path}, is {what}"
-    return ''
-
-  def _superseded(self, rounds: Mapping[int, int]) -> list[Superseded]:
-    """Returns the clients' older files that there are."""
-    of_client: dict[int, list[int]] = {}
+    rounds, old = _rounds(arrays), {}
     for path in self._folder.iterdir() if rounds else ():
       if match := _NAME.fullmatch(path.name):
         client, at = map(int, match.groups())
         # Files of later rounds will be written again.
-        if at <= rounds.get(client, -1):
-          of_client.setdefault(client, []).append(at)
-    return [
-      Superseded(client, *pair)
-      for client, each in of_client.items()
-      for pair in itertools.pairwise(sorted(each))
-    ]
+        if at < rounds.get(client, -1):
+          old.setdefault(client, []).append(at)
+    self.kept = {
+      client: (*sorted(old.get(client, ())), at)
+      for client, at in rounds.items()
+    }
+    self._saved = done
+
+  def problem(self, arrays: Mapping[str, np.ndarray]) -> str:
+    """Says which file of a checkpoint is missing or cut short; '' if none is."""
+    for client, at in _rounds(arrays).items():
+      path = self._path(client, at)
+      if not storage.is_whole(path):
+        what = 'damaged' if path.exists() else 'missing'
+        return f"a client's state, {path}, is {what}"
+    return ''
 
   def _path(self, client_id: int, round_number: int) -> pathlib.Path:
     return self._folder / f'{client_id}_{round_number}.npz'
 
-  def _damaged(self, path: pathlib.Path, what: str) -> errors.InputError:
-    return errors.InputError(
-      f"a client's state, {path}, cannot be read ({what}); restore it, or move it"
-      ' away, and the same command goes on from the checkpoint before'
-    )
-
-  def _named(self):
-    """Returns the specs of a state's leaves in order, by their paths."""
-    return [
-      ('/'.join(map(str, path)) or 'state', spec)
-      for path, spec in tree.flatten_with_path(self._spec)
-    ]
-
 
 def _rounds(arrays: Mapping[str, np.ndarray]) -> dict[int, int]:
-  """Returns `Kept.rounds` as a checkpoint records them."""
+  """Returns the round of each client's state as a checkpoint records them."""
   ids, rounds = (
     arrays.get(name, np.zeros(0, np.int64)).tolist() for name in (_IDS, _ROUNDS)
   )

@@ -1,69 +1,118 @@
-"""Chooses a round's data: clients, or IID minibatches of all data.
+"""A round's data: who takes part, which examples they use, and reading ahead.
 
-Both depend only on (seed, round), so a resumed run draws the same data as an
-uninterrupted one. A cohort consists of numbers; its examples are read on
-access, and the runtime reads a few values ahead of their use.
+All of it depends on (seed, round) only, so a resumed run draws the same data as an
+uninterrupted one. A cohort consists of numbers; its examples are read on access,
+and the runtime reads a few values ahead of their use.
 """
 
+import concurrent.futures
+import contextlib
 import dataclasses
 import functools
 import math
+import threading
 from collections.abc import Callable
+from collections.abc import Iterator
 from collections.abc import Sequence
 from typing import Any
 from typing import NamedTuple
 
 import numpy as np
 import scipy.sparse
+import tensorflow as tf
 import tensorflow_federated as tff
 
 from tff_xc import errors
 from tff_xc import wording
 from tff_xc.data import client_data
 from tff_xc.data import sparse
+from tff_xc.round import algorithm as algorithm_lib
 from tff_xc.round import examples as examples_lib
 
 # Examples of a round without clients.
 _MOST_POOLED = 10_000_000
+# Keeps the draws of drop-outs apart from others of (seed, round, client). Not 0:
+# NumPy takes [a, b, c] and [a, b, c, 0] for the same seed.
+_OF_DROPOUT = 1
+# The most clients, and bytes of their examples, that are read ahead.
+_AHEAD_CLIENTS, _AHEAD_BYTES = 4, 2**28
 
 
 class Cohort(NamedTuple):
-  """The clients of one round.
+  """The clients of one round."""
 
-  Attributes:
-    examples: one value per client, for `LearningProcess.next`. Each access to a
-      value reads its examples.
-    skipped: number of drawn clients without examples, which do not take part.
-    client_ids: the clients' ids, for messages.
-    numbers: each value's `client_id`; None: read from the values.
-    dropouts: number of drawn clients that left before they sent anything; None
-      where no client ever leaves.
-  """
-
+  # One value per client, for `LearningProcess.next`. Each access to a value
+  # reads its examples.
   examples: Sequence[examples_lib.ClientExamples]
+  # Number of drawn clients without examples, which do not take part.
   skipped: int
-  client_ids: tuple[str, ...] = ()
+  client_ids: tuple[str, ...] = ()  # The clients' ids, for messages.
+  # Each value's `client_id`; None: read from the values.
   numbers: Sequence[int] | None = None
+  # Number of drawn clients that left before they sent anything; None where no
+  # client ever leaves.
   dropouts: int | None = None
 
 
 class Values(Sequence):
-  """Clients' values, made at each access."""
+  """Clients' values: `value` of each of `clients`, made at each access."""
 
   def __init__(
     self,
     value: Callable[[Any], examples_lib.ClientExamples],
     clients: Sequence,
   ):
-    """Args: a function from client's index (or what else) to value, and these."""
-    self._value = value
-    self._clients = clients
+    self._value, self._clients = value, clients
 
   def __len__(self) -> int:
     return len(self._clients)
 
   def __getitem__(self, place: int) -> examples_lib.ClientExamples:
     return self._value(self._clients[place])
+
+
+def client_value(
+  train: client_data.PartitionedClientData,
+  used: np.ndarray,
+  index: int,
+  held: np.ndarray | None = None,
+) -> examples_lib.ClientExamples:
+  """Returns a client's value.
+
+  Args:
+    train: the clients.
+    used: the numbers of the examples that it uses in the round.
+    index: the client's number.
+    held: the numbers of all its examples; None: `used`.
+  """
+  x, y = train.pool.examples(used)
+  all_y = y if held is None or held is used else train.pool.y[held]
+  if scipy.sparse.issparse(all_y):
+    all_y = all_y.indices
+  return examples_lib.ClientExamples(
+    x=sparse.as_tensors(x),
+    y=sparse.as_tensors(y),
+    client_id=np.int64(index),
+    all_y=all_y,
+  )
+
+
+def _nobody(train) -> list[examples_lib.ClientExamples]:
+  """Returns a client without examples, which changes nothing: TFF needs one."""
+  return [client_value(train, np.zeros(0, np.int64), 0)]
+
+
+def _check_enough(wanted: int, found: int, which: str = '') -> None:
+  """Refuses a round of more clients than there are, or of none."""
+  if not found:
+    raise errors.InputError(f'the data have no clients{which}; give other data')
+  if wanted > found:
+    fewer = ' or fewer' if found > 1 else ''
+    raise errors.InputError(
+      f'--clients_per_round is {wanted}, and the data have'
+      f' {wording.count(found, "client")}{which}; give'
+      f' --clients_per_round={found}{fewer}'
+    )
 
 
 @dataclasses.dataclass(frozen=True)
@@ -84,14 +133,10 @@ class UniformClients:
   def cohorts(
     self, dataset: client_data.FederatedDataset, seed: int
   ) -> Callable[[int], Cohort]:
-    """Returns round -> cohort; `seed` seeds the draws.
-
-    Raises:
-      errors.InputError: if there are fewer than K clients.
-    """
+    """Returns round -> cohort; raises InputError for fewer than K clients."""
     train = dataset.train
     partition = train.partition
-    check_enough(self.clients_per_round, len(partition))
+    _check_enough(self.clients_per_round, len(partition))
     sample = tff.simulation.build_uniform_sampling_fn(
       range(len(partition)), random_seed=seed
     )
@@ -109,7 +154,7 @@ class UniformClients:
       drawn = sample(round_number, self.clients_per_round)
       chosen = [i for i in drawn if len(partition.of_client(i))]
       return Cohort(
-        Values(value, chosen) if chosen else nobody(train),
+        Values(value, chosen) if chosen else _nobody(train),
         len(drawn) - len(chosen),
         tuple(partition.client_ids[i] for i in chosen),
         tuple(chosen),
@@ -137,7 +182,7 @@ class IidBatches:
   def cohorts(
     self, dataset: client_data.FederatedDataset, seed: int
   ) -> Callable[[int], Cohort]:
-    """Returns round -> cohort of one client; `seed` seeds the draws.
+    """Returns round -> cohort of one client.
 
     Raises:
       errors.InputError: if there are no examples, or a round has too many.
@@ -174,59 +219,251 @@ class IidBatches:
     return cohort
 
 
-def nobody(
-  train: client_data.PartitionedClientData,
-) -> list[examples_lib.ClientExamples]:
-  """Returns the values of a cohort in which no client is left.
+@dataclasses.dataclass(frozen=True)
+class VirtualClients:
+  """FedVC: K clients a round in proportion to their examples, N_VC of these each.
 
-  TFF needs a client; one without examples changes nothing.
+  Hsu, Qi, Brown: "Federated Visual Classification with Real-World Data
+  Distribution", ECCV 2020, arXiv:2003.08082, section 5.3.
+
+  Without replacement, the draws of a round are successive: the next client is
+  drawn in proportion to the examples of those that are left. Clients without
+  examples are never drawn. A client draws its N_VC examples uniformly in every
+  round, without replacement if it has as many, else with replacement. It still
+  requests the rows of all its classes.
+
+  Attributes:
+    clients_per_round: K.
+    examples: N_VC.
+    replace: whether a client may be drawn twice in a round. Each time it has
+      another id, so that its examples and all its random numbers differ: its
+      number plus a multiple of the number of clients.
   """
-  return [client_value(train, np.zeros(0, np.int64), 0)]
+
+  clients_per_round: int
+  examples: int
+  replace: bool = False
+
+  has_clients = True
+
+  def cohorts(
+    self, dataset: client_data.FederatedDataset, seed: int
+  ) -> Callable[[int], Cohort]:
+    """Returns round -> cohort; raises InputError if too few have examples."""
+    train = dataset.train
+    partition = train.partition
+    sizes = partition.sizes
+    _check_enough(
+      1 if self.replace else self.clients_per_round,
+      np.count_nonzero(sizes),
+      ' with examples',
+    )
+    share = sizes / sizes.sum()
+
+    def cohort(round_number: int) -> Cohort:
+      # Its draw of distinct clients is a sequence of independent draws without
+      # the repetitions, which is successive sampling.
+      drawn = np.random.default_rng([seed, round_number, 0]).choice(
+        len(share), self.clients_per_round, self.replace, share
+      )
+      before = [
+        np.count_nonzero(drawn[:place] == index)
+        for place, index in enumerate(drawn)
+      ]
+      numbers = (drawn + len(partition) * np.array(before)).tolist()
+
+      def value(number: int) -> examples_lib.ClientExamples:
+        held = partition.of_client(number % len(partition))
+        random = np.random.default_rng([seed, round_number, 1 + number])
+        used = random.choice(held, self.examples, self.examples > len(held))
+        return client_value(train, used, number, held)
+
+      return Cohort(
+        Values(value, numbers),
+        0,
+        tuple(partition.client_ids[i] for i in drawn),
+        tuple(numbers),
+      )
+
+    return cohort
 
 
-def check_enough(wanted: int, found: int, which: str = '') -> None:
-  """Refuses a round of more clients than there are, or of none.
-
-  Args:
-    wanted: clients of a round.
-    found: clients that may be drawn.
-    which: which ones these are, for the error: ' with examples'.
+def virtual_clients(
+  algorithm: algorithm_lib.Algorithm,
+  clients_per_round: int,
+  examples: int,
+  replace: bool = False,
+) -> algorithm_lib.Algorithm:
+  """Returns the algorithm on `VirtualClients` of equal weight, for one epoch.
 
   Raises:
-    errors.InputError: there are fewer, or none.
+    ValueError: `examples` is no multiple of the batch size; or clients keep a
+      state, of which a client drawn twice would return two.
   """
-  if not found:
-    raise errors.InputError(f'the data have no clients{which}; give other data')
-  if wanted > found:
-    fewer = ' or fewer' if found > 1 else ''
-    raise errors.InputError(
-      f'--clients_per_round is {wanted}, and the data have'
-      f' {wording.count(found, "client")}{which}; give'
-      f' --clients_per_round={found}{fewer}'
+  training = algorithm.local_training
+  if examples % training.batch_size:
+    raise ValueError(
+      f'{examples} examples are no multiple of batches of {training.batch_size}'
     )
+  if replace and algorithm.client_state is not None:
+    raise ValueError('clients that keep a state are drawn without replacement')
+  return dataclasses.replace(
+    algorithm,
+    sampling=VirtualClients(clients_per_round, examples, replace),
+    weighting='uniform',
+    local_training=dataclasses.replace(training, epochs=1, steps=0),
+  )
 
 
-def client_value(
-  train: client_data.PartitionedClientData,
-  used: np.ndarray,
-  index: int,
-  held: np.ndarray | None = None,
-) -> examples_lib.ClientExamples:
-  """Returns a client's value.
+@dataclasses.dataclass(frozen=True)
+class Dropout:
+  """Clients as `sampling` draws them, of which each leaves with a probability.
+
+  Whether a client leaves depends on (seed, round, client) only. Those that leave
+  at some probability also leave at any larger one. The server never hears of a
+  client that left, and what the client keeps stays as it was. A round of which
+  nobody is left changes nothing. A sampling that adds something to the clients'
+  values, such as weights, goes around this one.
+
+  Attributes:
+    sampling: who is drawn.
+    probability: of leaving, at least 0 and less than 1.
+  """
+
+  sampling: algorithm_lib.Sampling
+  probability: float
+
+  has_clients = True
+
+  def cohorts(
+    self, dataset: client_data.FederatedDataset, seed: int
+  ) -> Callable[[int], Cohort]:
+    """Returns round -> the cohort of those who stay; raises as `sampling`."""
+    drawn = self.sampling.cohorts(dataset, seed)
+
+    def leaves(round_number: int, number: int) -> bool:
+      random = np.random.default_rng([seed, round_number, number, _OF_DROPOUT])
+      return random.random() < self.probability
+
+    def cohort(round_number: int) -> Cohort:
+      found = drawn(round_number)
+      numbers = found.numbers
+      if numbers is None:
+        numbers = [int(client.client_id) for client in found.examples]
+      stay = [i for i, n in enumerate(numbers) if not leaves(round_number, n)]
+      values = Values(found.examples.__getitem__, stay)
+      return Cohort(
+        values if stay else _nobody(dataset.train),
+        found.skipped,
+        tuple(found.client_ids[i] for i in stay if found.client_ids),
+        tuple(numbers[i] for i in stay),
+        (found.dropouts or 0) + len(numbers) - len(stay),
+      )
+
+    return cohort
+
+
+def with_dropout(
+  algorithm: algorithm_lib.Algorithm, probability: float
+) -> algorithm_lib.Algorithm:
+  """Returns the algorithm with `Dropout`; as it is for a probability of 0.
+
+  Raises:
+    ValueError: the probability is outside its bounds, or there are no clients.
+  """
+  if not 0 <= probability < 1:
+    raise ValueError(f'probability {probability}: expected 0 <= p < 1')
+  if not probability:
+    return algorithm
+  if algorithm.sampling is None or not algorithm.has_clients:
+    raise ValueError('the algorithm draws no clients that could leave')
+  return dataclasses.replace(
+    algorithm, sampling=Dropout(algorithm.sampling, probability)
+  )
+
+
+@contextlib.contextmanager
+def ahead(
+  cohorts: Callable[[int], Cohort], rounds: int
+) -> Iterator[Callable[[int], Cohort]]:
+  """Yields round -> the same cohort, whose values a thread reads ahead of their use.
+
+  What is read ahead is bounded in clients and in bytes. A value is the same whoever
+  reads it, so a run has the same digits with and without.
 
   Args:
-    train: the clients.
-    used: the numbers of the examples that it uses in the round.
-    index: the client's number.
-    held: the numbers of all its examples; None: `used`.
+    cohorts: round (from 0) -> its cohort.
+    rounds: of the whole run; nothing of later rounds is read.
   """
-  x, y = train.pool.examples(used)
-  all_y = y if held is None or held is used else train.pool.y[held]
-  if scipy.sparse.issparse(all_y):
-    all_y = all_y.indices
-  return examples_lib.ClientExamples(
-    x=sparse.as_tensors(x),
-    y=sparse.as_tensors(y),
-    client_id=np.int64(index),
-    all_y=all_y,
-  )
+  reader = _Reader(cohorts, rounds)
+  try:
+    yield reader.cohort
+  finally:
+    reader.thread.shutdown(cancel_futures=True)
+
+
+class _Reader:
+  """Reads values by (round, place in its cohort), in this order."""
+
+  def __init__(self, cohorts: Callable[[int], Cohort], rounds: int):
+    self._cohorts, self._rounds = cohorts, rounds
+    self._drawn = {}  # The cohorts of this round and the next.
+    self._started = {}  # Futures by (round, place).
+    self._last = (-1, 0)  # The value that was used last, in order.
+    self._largest = 0  # Bytes of the largest value so far.
+    self._lock = threading.Lock()
+    self.thread = concurrent.futures.ThreadPoolExecutor(
+      1, thread_name_prefix='tff_xc_prefetch'
+    )
+
+  def cohort(self, round_number: int) -> Cohort:
+    """Returns a cohort; rounds are asked for in ascending order."""
+    with self._lock:
+      found = self._draw(round_number)
+      for old in [r for r in self._drawn if r < round_number]:
+        del self._drawn[old]
+      for key in [k for k in self._started if k[0] < round_number]:
+        self._started.pop(key).cancel()
+    value = lambda place: self._take(found, round_number, place)
+    return found._replace(examples=Values(value, range(len(found.examples))))
+
+  def _draw(self, round_number: int) -> Cohort:
+    if round_number not in self._drawn:
+      self._drawn[round_number] = self._cohorts(round_number)
+    return self._drawn[round_number]
+
+  def _take(self, cohort: Cohort, round_number: int, place: int):
+    with self._lock:
+      started = self._started.pop((round_number, place), None)
+    # If the thread has not begun to read it, the caller reads at once.
+    if started is None or started.cancel():
+      value = cohort.examples[place]
+    else:
+      value = started.result()
+    arrays = [t for t in tf.nest.flatten(value) if hasattr(t, 'nbytes')]
+    with self._lock:
+      self._largest = max(self._largest, sum(t.nbytes for t in arrays))
+      self._last = max(self._last, (round_number, place))
+      self._start()
+    return value
+
+  def _start(self) -> None:
+    """Starts to read what follows the last value that was used."""
+    most = min(_AHEAD_CLIENTS, _AHEAD_BYTES // max(self._largest, 1))
+    for key in self._following(most - len(self._started)):
+      read = self._draw(key[0]).examples.__getitem__
+      with contextlib.suppress(RuntimeError):  # It is closed.
+        self._started[key] = self.thread.submit(read, key[1])
+
+  def _following(self, count: int) -> Iterator[tuple[int, int]]:
+    """Yields the next values that are not started, at most `count`."""
+    round_number, place = self._last
+    while count > 0 and round_number < self._rounds:
+      place += 1
+      if place >= len(self._draw(round_number).examples):
+        round_number, place = round_number + 1, -1
+        if round_number > self._last[0] + 1:
+          return  # Only one round ahead.
+      elif (round_number, place) not in self._started:
+        count -= 1
+        yield round_number, place

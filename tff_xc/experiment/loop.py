@@ -20,7 +20,7 @@ from tff_xc.measure import catalog
 from tff_xc.measure import communication
 from tff_xc.measure import targets as targets_lib
 from tff_xc.report import run_files
-from tff_xc.round import client_states as states_lib
+from tff_xc.round import examples as examples_lib
 from tff_xc.runtime import client_error
 from tff_xc.runtime import registry as runtimes
 
@@ -48,7 +48,7 @@ def run(
   client_states: client_states_lib.ClientStates | None = None,
   facts: Mapping[str, Any] | None = None,
 ) -> dict[str, Any]:
-  """Runs or resumes an experiment.
+  """Runs or resumes an experiment; returns what summary.json has, nan for null.
 
   Args:
     process: a `tff.learning.templates.LearningProcess`.
@@ -64,9 +64,6 @@ def run(
     client_states: keeps what clients keep between rounds, if they do.
     facts: about the data; further entries of the summary.
 
-  Returns:
-    The summary, as in summary.json, with nan in place of null.
-
   Raises:
     errors.InputError: if a client fails; the message names it. Also if five
       consecutive rounds dropped every client's update. The rounds done are
@@ -75,7 +72,7 @@ def run(
   for warning in warnings:
     print(f'warning: {warning}', file=sys.stderr)
   held = _Held(process, directory, client_states)
-  rows = directory.start_metrics(held.done)
+  rows = [*directory.start_metrics(held.done)]
   for row in rows:
     if row['round']:  # Row 0 is of the initial model.
       held.count_lost(row)
@@ -84,38 +81,10 @@ def run(
   deciding = [best.metric, *(target.metric for target in targets)]
   shown = sorted(metrics, key=lambda name: name not in deciding)
   progress = progress_lib.Progress(schedule, shown, rows)
-  how = process, cohorts, evaluate, metrics, messages, schedule, directory
-  _train(held, *how, [*rows], best, progress)
-  finished = run_files.read_run(directory.path)
-  summary = summarise(finished, metrics, messages, targets, best, warnings)
-  summary |= facts or {}
-  if held.done < schedule.rounds:
-    summary['stopped_after'] = best.stop_after
-  directory.write_summary(summary)
-  return summary
-
-
-def _train(
-  held: '_Held',
-  process,
-  cohorts,
-  evaluate,
-  metrics,
-  messages,
-  schedule: progress_lib.Schedule,
-  directory: run_directory.RunDirectory,
-  rows: list,
-  best: best_round.Choice,
-  progress: progress_lib.Progress,
-) -> None:
-  """Runs the rounds that are left, and closes `progress`.
-
-  Args: those of `run`, and the rows of metrics.csv so far.
-  """
-  estimate = progress.estimate
+  timing = progress.estimate.timing
   try:
     if not rows:
-      with estimate.timing('evaluation'):
+      with timing('evaluation'):
         measured = evaluate(held.weights())
       directory.release(measured, 0)
       rows.append(measured)
@@ -128,17 +97,17 @@ def _train(
       row['seconds'] = time.perf_counter() - started
       measured = None
       if schedule.due(schedule.eval_every, held.done + 1):
-        with estimate.timing('evaluation'):
+        with timing('evaluation'):
           measured = evaluate(process.get_model_weights(output.state))
-      scores = measured or dict.fromkeys(metrics, math.nan)
-      directory.release({**row, **scores}, held.done + 1)
-      rows.append({**row, **scores})
+      row = {**row, **(measured or dict.fromkeys(metrics, math.nan))}
+      directory.release(row, held.done + 1)
+      rows.append(row)
       # Only now is the round done: an interrupt before this line repeats it.
       held.take(output, row)
       del output  # A second reference would force a copy.
       due = schedule.due(schedule.checkpoint_every, held.done)
       if due or held.lost_all or held.is_old():
-        with estimate.timing('checkpoint'):
+        with timing('checkpoint'):
           held.save()
       if held.lost and _dropped_all(row):
         progress.warn(
@@ -157,6 +126,13 @@ def _train(
     raise errors.InputError(_explained(e, cohort, held.done + 1)) from e
   finally:
     progress.close()
+  finished = run_files.read_run(directory.path)
+  summary = _summarise(finished, metrics, messages, targets, best, warnings)
+  summary |= facts or {}
+  if held.done < schedule.rounds:
+    summary['stopped_after'] = best.stop_after
+  directory.write_summary(summary)
+  return summary
 
 
 class _Held:
@@ -216,7 +192,7 @@ class _Held:
   def take(self, output, row) -> None:
     """Takes over a round that is done, and its row."""
     if self._clients:
-      new = output.metrics[states_lib.NAME]
+      new = output.metrics[examples_lib.NAME]
       kept = self._clients.write(new, self.done + 1)
       # Together, so that an interrupt does not save one without the others.
       self._state, self.done, self._clients.kept = (
@@ -296,13 +272,12 @@ def _explained(error, cohort: cohort_lib.Cohort, round_number: int) -> str:
   )
 
 
-def _row(
-  measured, cohort, messages: communication.Messages
-) -> dict[str, float]:
+def _row(measured, cohort, messages) -> dict[str, float]:
+  """Returns a round's row of metrics.csv, without scores and seconds."""
   row = {
     name: float(value)
     for name, value in measured.items()
-    if name != states_lib.NAME
+    if name != examples_lib.NAME
   }
   rows = {name: row[f'{name}_rows'] for name in messages.tables}
   largest = {n: row.pop(f'{n}_rows_largest') for n in messages.tables}
@@ -312,29 +287,14 @@ def _row(
   return {**row, **messages.of_round(rows, largest)}
 
 
-def summarise(
-  finished: run_files.Run,
-  metrics: tuple[str, ...],
-  messages: communication.Messages,
-  targets: Sequence[targets_lib.Target] = (),
-  best: best_round.Choice = best_round.NO_CHOICE,
-  warnings: Sequence[str] = (),
+def _summarise(
+  finished: run_files.Run, metrics, messages, targets, best, warnings
 ) -> dict[str, Any]:
-  """Returns the summary of a run from its metrics.csv.
+  """Returns the summary of a run, with at least one round after round 0.
 
   Means are over the rounds that measured something, or nan if no round did.
   Final scores are those of the last round, which is always evaluated. The best
   scores may be those of the initial model, round 0.
-
-  Args:
-    finished: the run, with at least one round after round 0.
-    metrics: names of the scores.
-    messages: computes the saved bytes.
-    targets: of these metrics. `rounds_to_target` has the first evaluated round
-      that reaches each, or None.
-    best: chooses `best_round`, which is None without a choice.
-    warnings: about the configuration. `warnings` of the summary also has those
-      about the rounds.
   """
   table = finished.metrics
   mean = lambda name: float(table[name].mean())

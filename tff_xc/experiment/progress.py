@@ -1,10 +1,9 @@
 """The schedule of a run, and what a run shows while it trains.
 
 A terminal gets a bar; without one, every evaluation is a line, with the scores that
-fit its width. Both show the time
-left once this process has done ten rounds, and after a resume not before its first
-evaluation. Both show the bytes of all clients so far, down and up,
-those before a resume included.
+fit its width. Both show the time left once this process has done ten rounds, and
+after a resume not before its first evaluation. Both show the bytes of all clients so
+far, down and up, those before a resume included.
 """
 
 import collections
@@ -35,17 +34,12 @@ _BAR = '{l_bar}{bar}| {n_fmt}/{total_fmt} [{elapsed}{postfix}]'
 
 @dataclasses.dataclass(frozen=True)
 class Schedule:
-  """The number of rounds, evaluations and checkpoints.
+  """The number of rounds, evaluations and checkpoints."""
 
-  Attributes:
-    rounds: rounds of the whole run.
-    eval_every: rounds between evaluations; the last round is evaluated too.
-    checkpoint_every: rounds between checkpoints; likewise.
-  """
-
-  rounds: int
+  rounds: int  # Rounds of the whole run.
+  # Rounds between evaluations; the last round is evaluated too.
   eval_every: int
-  checkpoint_every: int
+  checkpoint_every: int  # Rounds between checkpoints; likewise.
 
   def due(self, every: int, round_number: int) -> bool:
     """Whether an action of period `every` is due after the round."""
@@ -69,7 +63,6 @@ class Estimate:
   def __init__(
     self, schedule: Schedule, clock: Callable[[], float] = time.perf_counter
   ):
-    """Starts now. `clock` returns seconds."""
     self._clock = clock
     self._every = {
       'round': 1,
@@ -137,14 +130,7 @@ class Progress:
     rows: Iterable[Mapping[str, float]],
     clock: Callable[[], float] = time.perf_counter,
   ):
-    """Starts to show a run.
-
-    Args:
-      schedule: of the run.
-      metrics: names of the scores, those to be shown first at the front.
-      rows: those of metrics.csv so far.
-      clock: returns seconds.
-    """
+    """Args: names of the scores, first those to be shown first; the rows so far."""
     rounds = [row for row in rows if row['round']]
     self.estimate = Estimate(schedule, clock)
     self._schedule, self._done = schedule, len(rounds)
@@ -166,12 +152,7 @@ class Progress:
   def round_done(
     self, row: Mapping[str, float], scores: Mapping[str, float] | None
   ) -> None:
-    """Shows a round.
-
-    Args:
-      row: its columns.
-      scores: those of its evaluation; None without one.
-    """
+    """Shows a round: its row, and the scores of its evaluation, if it had one."""
     self.estimate.round_done()
     self._done += 1
     self._bytes += bytes_of(row)

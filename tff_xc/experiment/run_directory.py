@@ -24,11 +24,10 @@ import tensorflow as tf
 import tensorflow_federated as tff
 
 from tff_xc import errors
+from tff_xc import lock
 from tff_xc.experiment import checkpoints
-from tff_xc.experiment import lock
 from tff_xc.experiment import same_run
-from tff_xc.experiment import unchanged
-from tff_xc.experiment import writing
+from tff_xc.experiment import storage
 from tff_xc.report import run_files
 
 CURVES = 'curves.png'
@@ -61,13 +60,12 @@ class RunDirectory:
   ):
     """Opens or creates the directory, and locks it against a second process.
 
-    It removes temporary files left by a kill.
+    It removes temporary files left by a kill. For a new run it writes config.json;
+    for a resumed one `start_metrics` does, once the checkpoint is accepted.
 
     Args:
       path: the directory.
-      config: every resolved setting. For a new run, config.json is written
-        here. For a resumed run, `start_metrics` updates it after the checkpoint
-        has been accepted.
+      config: every resolved setting.
       files: data that the run reads; no checkpoint is saved once they change.
 
     Raises:
@@ -79,10 +77,10 @@ class RunDirectory:
     same_run.check_config(self.path, config)
     self._remove_leftovers()
     self._config = config
-    with writing.writing(self.path / run_files.CONFIG):
+    with storage.writing(self.path / run_files.CONFIG):
       if not run_files.is_run(self.path):
         run_files.write_json(self.path / run_files.CONFIG, config)
-      watch = unchanged.Watch(files)
+      watch = storage.Watch(files)
       # Without a reference to `self`, which holds the lock as long as it lives.
       check = functools.partial(_before_checkpoint, self.path, watch)
       self.checkpoints = checkpoints.Checkpoints(self.path, check)
@@ -108,34 +106,29 @@ class RunDirectory:
     Raises:
       errors.InputError: for a metrics.csv that is damaged or cannot be written.
     """
-    file = self.path / run_files.METRICS
-    with writing.writing(file):
-      return self._start_metrics(file, rounds_done)
-
-  def _start_metrics(self, file, rounds_done: int) -> list[dict[str, float]]:
-    kept = _rounds(file, rounds_done)
-    run_files.write_json(self.path / run_files.CONFIG, self._config)
-    if not rounds_done:
-      self.checkpoints.keep_aside(file)
+    file, folder = self.path / run_files.METRICS, self.path / _TENSORBOARD
     rows = []
-    if file.exists():
-      with run_files.replacing(file) as temporary:
-        temporary.write_text(kept)
-      rows = run_files.read_metrics(file).to_dict('records')
-    _rewrite_events(self.path / _TENSORBOARD, rows)
-    self._metrics = tff.program.CSVFileReleaseManager(
-      str(file), key_fieldname='round'
-    )
-    self._events = tff.program.TensorBoardReleaseManager(
-      str(self.path / _TENSORBOARD)
-    )
+    with storage.writing(file):
+      kept = _rounds(file, rounds_done)
+      run_files.write_json(self.path / run_files.CONFIG, self._config)
+      if not rounds_done:
+        self.checkpoints.keep_aside(file)
+      if file.exists():
+        with run_files.replacing(file) as temporary:
+          temporary.write_text(kept)
+        rows = run_files.read_metrics(file).to_dict('records')
+      _rewrite_events(folder, rows)
+      self._metrics = tff.program.CSVFileReleaseManager(
+        str(file), key_fieldname='round'
+      )
+      self._events = tff.program.TensorBoardReleaseManager(str(folder))
     return rows
 
   def write_classes(self, names: Sequence[str], counts: Sequence[int]) -> None:
     """Writes classes.csv: the classes' names and their training examples."""
     path = self.path / run_files.CLASSES
     with (
-      writing.writing(path),
+      storage.writing(path),
       run_files.replacing(path) as temporary,
       temporary.open('w', newline='', encoding='utf-8') as file,
     ):
@@ -152,20 +145,20 @@ class RunDirectory:
       errors.InputError: they cannot be written; then metrics.csv is as it was.
     """
     try:
-      with writing.writing(self.path / run_files.METRICS):
+      with storage.writing(self.path / run_files.METRICS):
         _finish(self._metrics.release(dict(row), round_number))
     except errors.InputError:
       with contextlib.suppress(OSError):  # The directory itself may be gone.
         self._remove_leftovers()
       raise
-    with writing.writing(self.path / _TENSORBOARD):
+    with storage.writing(self.path / _TENSORBOARD):
       measured = {k: float(v) for k, v in row.items() if v == v}
       _finish(self._events.release(measured, round_number))
 
   def write_summary(self, summary: Mapping[str, Any]) -> None:
     """Writes summary.json."""
     path = self.path / run_files.SUMMARY
-    with writing.writing(path):
+    with storage.writing(path):
       run_files.write_json(path, summary)
 
 
@@ -175,11 +168,11 @@ def _finish(release) -> None:
     thread.submit(asyncio.run, release).result()
 
 
-def _before_checkpoint(path: pathlib.Path, watch: unchanged.Watch) -> None:
+def _before_checkpoint(path: pathlib.Path, watch: storage.Watch) -> None:
   """Checks the data; waits until the disk has the rows that a resume needs."""
   watch.check()
   file = path / run_files.METRICS
-  with writing.writing(file):
+  with storage.writing(file):
     if file.exists():
       run_files.sync(file)
     run_files.sync(path)
@@ -240,20 +233,17 @@ def _rewrite_events(folder: pathlib.Path, rows: list[dict[str, float]]) -> None:
       writer.write(start.SerializeToString())
       for row, taken in zip(rows, seconds, strict=True):
         ended += taken
-        writer.write(_event(row, ended).SerializeToString())
+        summary = tf.compat.v1.Summary(
+          value=[
+            tf.compat.v1.Summary.Value(tag=name, simple_value=value)
+            for name, value in row.items()
+            if name != 'round' and value == value
+          ]
+        )
+        event = tf.compat.v1.Event(
+          wall_time=ended, step=int(row['round']), summary=summary
+        )
+        writer.write(event.SerializeToString())
   for file in old:
     if file != kept or not rows:
       file.unlink()
-
-
-def _event(row: Mapping[str, float], ended: float) -> tf.compat.v1.Event:
-  values = [
-    tf.compat.v1.Summary.Value(tag=name, simple_value=value)
-    for name, value in row.items()
-    if name != 'round' and value == value
-  ]
-  return tf.compat.v1.Event(
-    wall_time=ended,
-    step=int(row['round']),
-    summary=tf.compat.v1.Summary(value=values),
-  )

@@ -28,9 +28,6 @@ def check_config(path: str | os.PathLike, config: Mapping) -> None:
   Args:
     path: the directory; may be absent.
     config: every resolved setting, and `data` once the data are loaded.
-
-  Raises:
-    errors.InputError: naming the settings that differ.
   """
   path = pathlib.Path(path)
   file = path / run_files.CONFIG
@@ -49,13 +46,10 @@ def check_config(path: str | os.PathLike, config: Mapping) -> None:
   found = run_files.read_config(file)
   wanted = json.loads(json.dumps(config))
   was, is_now = _settings(found), _settings(wanted)
-  if (
-    'data' not in wanted
-  ):  # Defaults are fitted to the data once they are read.
+  if 'data' not in wanted:  # Until then, no defaults are fitted to them.
     unset = dict.fromkeys(wanted.get(UNSET, ()))
     was, is_now = was | unset, is_now | unset
-  told = differences(was, is_now)
-  if told:
+  if told := differences(was, is_now):
     raise errors.InputError(
       f'{path} holds a run of another configuration: {told}; choose another'
       ' --run_dir, or give the same flags to go on with that run'
@@ -75,18 +69,8 @@ def check_config(path: str | os.PathLike, config: Mapping) -> None:
 
 
 def check_data(path: str | os.PathLike, config: Mapping, data: Mapping) -> None:
-  """Refuses data that differ from a run's data.
-
-  Args:
-    path: the run's directory.
-    config: its config.json.
-    data: the fingerprint of the present data.
-
-  Raises:
-    errors.InputError: naming the differences.
-  """
-  told = differences(config.get('data', {}), data)
-  if told:
+  """Refuses data, by their fingerprint, that differ from those of a config.json."""
+  if told := differences(config.get('data', {}), data):
     raise errors.InputError(
       f'{path} holds a run on other data: {told}; give the data of that run,'
       ' or choose another --run_dir'

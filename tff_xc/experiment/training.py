@@ -18,12 +18,12 @@ from tff_xc import wording
 from tff_xc.data import client_data
 from tff_xc.data import fingerprint
 from tff_xc.experiment import client_states
+from tff_xc.experiment import cohort
 from tff_xc.experiment import loop
-from tff_xc.experiment import prefetch
 from tff_xc.experiment import progress
 from tff_xc.experiment import run_directory
 from tff_xc.experiment import same_run
-from tff_xc.experiment import writing
+from tff_xc.experiment import storage
 from tff_xc.measure import best_round
 from tff_xc.measure import catalog
 from tff_xc.measure import communication
@@ -88,6 +88,9 @@ def train(
   config = {**(config or {}), 'seed': seed, 'target': target}
   config = _whole_config(config, best, algorithm, dataset, metrics, schedule)
   same_run.check_config(run_dir, config)
+  kept = algorithm.client_state
+  owners, labels = dataset.train.owned_labels()
+  shape = len(dataset.train.partition), dataset.num_classes
   with _cohorts(algorithm, dataset, config, source) as cohorts:
     summary = loop.run(
       targets=targets_lib.parse(target, metrics),
@@ -100,8 +103,8 @@ def train(
       directory=_directory(run_dir, config, dataset),
       best=best,
       warnings=[*warnings, *_large_states(algorithm, dataset, run_dir)],
-      client_states=_client_states(algorithm.client_state, run_dir),
-      facts={'emd': _emd(dataset)},
+      client_states=kept and client_states.ClientStates(kept.spec, run_dir),
+      facts={'emd': skew.emd(skew.class_counts(owners, labels, shape))},
     )
   draw_curves(run_dir)
   return summary
@@ -110,7 +113,7 @@ def train(
 def draw_curves(run_dir: str | os.PathLike) -> None:
   """Draws curves.png of a run's directory."""
   picture = pathlib.Path(run_dir) / run_directory.CURVES
-  with writing.writing(picture):
+  with storage.writing(picture):
     curves.plot_run(run_files.read_run(run_dir), picture)
 
 
@@ -120,14 +123,7 @@ def _cohorts(algorithm, dataset, config, source):
   cohorts = algorithm.sampling.cohorts(dataset, config['seed'])
   if not dataset.train.pool.is_decoded:
     return contextlib.nullcontext(cohorts)
-  return prefetch.ahead(cohorts, config['rounds'])
-
-
-def _emd(dataset) -> float:
-  """Returns how skewed the clients' classes are, see `measure.skew`."""
-  shape = len(dataset.train.partition), dataset.num_classes
-  owners, labels = dataset.train.owned_labels()
-  return skew.emd(skew.class_counts(owners, labels, shape))
+  return cohort.ahead(cohorts, config['rounds'])
 
 
 def _directory(run_dir, config, dataset) -> run_directory.RunDirectory:
@@ -160,16 +156,15 @@ def _large_states(algorithm, dataset, run_dir) -> list[str]:
   ]
 
 
-def _client_states(kept, run_dir) -> client_states.ClientStates | None:
-  return kept and client_states.ClientStates(kept.spec, run_dir)
-
-
 def _whole_config(
-  config, best, algorithm, dataset, metrics, schedule
+  config: dict, best, algorithm, dataset, metrics, schedule
 ) -> dict[str, Any]:
   """Returns what config.json records."""
   if 'hyperparameters' not in config:
-    config |= _described(algorithm, metrics)
+    fields = [field.name for field in dataclasses.fields(algorithm)]
+    answers = {name: describe(getattr(algorithm, name)) for name in fields}
+    answers['metrics'] = ', '.join(metrics)
+    config['hyperparameters'] = answers
   if 'versions' not in config:
     config |= environment.describe()
   target = importance.target_of(algorithm)
@@ -213,15 +208,6 @@ def _check(algorithm, dataset, metrics, rounds, best) -> None:
       f'the model has {model.num_classes} classes, the data'
       f' {dataset.num_classes}'
     )
-
-
-def _described(algorithm, metrics) -> dict[str, Any]:
-  """Returns the settings of a run that nobody else describes."""
-  answers = {
-    field.name: describe(getattr(algorithm, field.name))
-    for field in dataclasses.fields(algorithm)
-  }
-  return {'hyperparameters': {**answers, 'metrics': ', '.join(metrics)}}
 
 
 def describe(value: Any, depth: int = 0) -> str:

@@ -19,28 +19,22 @@ if TYPE_CHECKING:
 
 
 class Choice(NamedTuple):
-  """Chooses the round with the best value of a score, the first of equals.
+  """Chooses the round with the best value of a score, the first of equals."""
 
-  Attributes:
-    metric: a name in `catalog.SCORES`; '': no round is chosen.
-    stop_after: evaluations without a better value after which a run stops; 0: it
-      does not.
-  """
-
-  metric: str = ''
+  metric: str = ''  # A name in `catalog.SCORES`; '': no round is chosen.
+  # Evaluations without a better value after which a run stops; 0: it does not.
   stop_after: int = 0
 
   def waited(self, rows: Iterable[Mapping[str, float]]) -> int:
     """Returns the number of evaluations since the best of these rows."""
-    best, waited = math.nan, 0
-    for row in rows:
-      value = row.get(self.metric, math.nan)
-      if math.isnan(value):
-        continue  # Not evaluated.
-      waited += 1
-      if math.isnan(best) or self._is_better(value, best):
-        best, waited = value, 0
-    return waited
+    values = [row.get(self.metric, math.nan) for row in rows]
+    values = [
+      value for value in values if value == value
+    ]  # Else not evaluated.
+    if not values:
+      return 0
+    best = min(values) if self._is_lower() else max(values)
+    return len(values) - 1 - values.index(best)
 
   def stops(self, rows: Iterable[Mapping[str, float]]) -> bool:
     """Whether a run with these rows of metrics.csv stops."""
@@ -51,17 +45,12 @@ class Choice(NamedTuple):
   ) -> dict[str, Any] | None:
     """Returns the best round, its scores and the bytes up to it, or None.
 
-    'bytes_down' and 'bytes_up' are sums over clients and rounds.
-
-    Args:
-      table: a run's metrics.csv.
-      metrics: names of the scores.
+    'bytes_down' and 'bytes_up' are sums over clients and rounds of metrics.csv.
     """
     values = table[self.metric] if self.metric else []
     if not self.metric or values.isna().all():
       return None
-    lower = catalog.SCORES[self.metric].better == 'lower'
-    row = table.loc[values.idxmin() if lower else values.idxmax()]
+    row = table.loc[values.idxmin() if self._is_lower() else values.idxmax()]
     upto = table[table['round'] <= row['round']]
     return {
       'by': self.metric,
@@ -75,22 +64,15 @@ class Choice(NamedTuple):
       },
     }
 
-  def _is_better(self, value: float, best: float) -> bool:
-    lower = catalog.SCORES[self.metric].better == 'lower'
-    return value < best if lower else value > best
+  def _is_lower(self) -> bool:
+    return catalog.SCORES[self.metric].better == 'lower'
 
 
 NO_CHOICE = Choice()
 
 
 def check(best_by: str, stop_after: int, measured: Collection[str]) -> None:
-  """Raises `errors.InputError` for flags that do not go together.
-
-  Args:
-    best_by: a metric, or ''.
-    stop_after: see `Choice`.
-    measured: names of the metrics that there are.
-  """
+  """Raises `errors.InputError` for flags that do not go together."""
   if best_by and best_by not in measured:
     raise errors.InputError(
       f'--best_by={best_by}: expected a score of this task:'

@@ -20,13 +20,9 @@ UNITS = ('rounds', 'batches')
 
 
 def spent(metrics: 'pd.DataFrame', unit: str) -> 'pd.Series | None':
-  """Returns what was spent until the end of every round.
+  """Returns what was spent until the end of every round, of a run's metrics.csv.
 
   None if the run did not count it, as earlier versions did not count batches.
-
-  Args:
-    metrics: a run's metrics.csv.
-    unit: one of `UNITS`.
   """
   if unit == 'rounds':
     return metrics['round']
@@ -55,10 +51,6 @@ class Budget(NamedTuple):
     """Returns a score of the last evaluated round within the budget.
 
     None if the run ended before it, or was not evaluated within it.
-
-    Args:
-      metrics: a run's metrics.csv.
-      name: a column of scores.
     """
     until = spent(metrics, self.unit)
     if name not in metrics or until is None or until.iloc[-1] < self.number:
@@ -73,16 +65,15 @@ def parse(text: str) -> tuple[Budget, ...]:
   Raises:
     errors.InputError: the text is malformed.
   """
-  parts = text.split(',') if text.strip() else []
-  return tuple(dict.fromkeys(_parse_one(part.strip()) for part in parts))
-
-
-def _parse_one(text: str) -> Budget:
-  unit, _, number = text.partition(':')
-  # int() may refuse longer numbers.
-  small = number.isdecimal() and len(number) < 20
-  if unit not in UNITS or not (small and int(number)):
-    raise errors.InputError(
-      f'the budget {text[:40]!r} is not of the form rounds:1000 or batches:10000'
-    )
-  return Budget(unit, int(number))
+  found = []
+  for part in text.split(',') if text.strip() else ():
+    unit, _, number = part.strip().partition(':')
+    # int() may refuse longer numbers.
+    small = number.isdecimal() and len(number) < 20
+    if unit not in UNITS or not (small and int(number)):
+      raise errors.InputError(
+        f'the budget {part.strip()[:40]!r} is not of the form rounds:1000 or'
+        ' batches:10000'
+      )
+    found.append(Budget(unit, int(number)))
+  return tuple(dict.fromkeys(found))

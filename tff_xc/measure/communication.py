@@ -29,21 +29,14 @@ _ID, _FLOAT = 4, 4
 
 @dataclasses.dataclass(frozen=True)
 class TableSizes:
-  """Sizes of a table's messages.
+  """Sizes of a table's messages."""
 
-  Attributes:
-    num_rows: all rows of the table.
-    row_bytes: one row: 4 d, and 4 more with a bias.
-    selects: whether clients request some rows by their ids.
-    sends_rows: whether clients send rows back.
-    beside_bytes: what comes with a row and is not sent back: a class's
-      probability (`tff_xc.round.importance`).
-  """
-
-  num_rows: int
-  row_bytes: int
-  selects: bool = True
-  sends_rows: bool = True
+  num_rows: int  # All rows of the table.
+  row_bytes: int  # One row: 4 d, and 4 more with a bias.
+  selects: bool = True  # Whether clients request some rows by their ids.
+  sends_rows: bool = True  # Whether clients send rows back.
+  # What comes with a row and is not sent back: a class's probability
+  # (`tff_xc.round.importance`).
   beside_bytes: int = 0
 
   def up(self, rows: float) -> float:
@@ -54,29 +47,21 @@ class TableSizes:
 
 @dataclasses.dataclass(frozen=True)
 class Messages:
-  """Converts numbers of requested rows into bytes.
+  """Converts numbers of requested rows into bytes."""
 
-  Attributes:
-    encoder_bytes: the encoder's trained weights, except tables; their delta has
-      as many bytes.
-    tables: the sizes by name of table.
-    has_clients: False for training without clients, which sends no messages.
-    frozen_bytes: the encoder's other weights, which clients hold.
-  """
-
+  # The encoder's trained weights, except tables; their delta has as many bytes.
   encoder_bytes: int
-  tables: Mapping[str, TableSizes]
+  tables: Mapping[str, TableSizes]  # The sizes by name of table.
+  # False for training without clients, which sends no messages.
   has_clients: bool = True
-  frozen_bytes: int = 0
+  frozen_bytes: int = 0  # The encoder's other weights, which clients hold.
 
   def of_round(
     self, rows: Mapping[str, float], largest: Mapping[str, float]
   ) -> dict[str, float]:
     """Returns the columns of bytes of a round.
 
-    Args:
-      rows: by table, the mean number of rows that a client requested.
-      largest: by table, the largest.
+    By table, a client requested `rows` rows on average, and at most `largest`.
     """
     down = up = held = 0.0
     for name, table in self.tables.items():
@@ -94,11 +79,9 @@ class Messages:
   def saving(self, sent: float) -> float:
     """Returns the saved fraction of FullSoftmax's bytes, down and up.
 
-    FullSoftmax sends the same encoder weights and all rows. The fraction is
-    negative if the ids cost more than the omitted rows save.
-
-    Args:
-      sent: bytes down and up, per client and round.
+    FullSoftmax sends the same encoder weights and all rows. `sent` are bytes down
+    and up, per client and round. The fraction is negative if the ids cost more than
+    the omitted rows save.
     """
     if not self.has_clients:
       return 1.0
@@ -141,10 +124,7 @@ def _encoder_bytes(specs: classifier.ModelWeights) -> int:
 def last_layer_share(
   num_classes: int, dim: int, encoder_parameters: int
 ) -> float:
-  """Returns the class table's share of the model's parameters (FedSS, fig. 8).
-
-  This fraction is n d / (n d + the encoder's parameters).
-  """
+  """Returns n d / (n d + the encoder's parameters) (FedSS, fig. 8)."""
   table = num_classes * dim
   return table / (table + encoder_parameters)
 

@@ -9,16 +9,13 @@ import scipy.sparse
 import tensorflow as tf
 
 from tff_xc import classifier
+from tff_xc import heads
 from tff_xc.data import client_data as client_data_lib
 from tff_xc.data import pool as pool_lib
 from tff_xc.data import sparse
-from tff_xc.measure import best_labels
 from tff_xc.measure import catalog
-from tff_xc.measure import collapse
-from tff_xc.measure import multilabel
 from tff_xc.measure import ranking
-from tff_xc.measure import single_label
-from tff_xc.measure import top_classes
+from tff_xc.measure import search
 
 # Most training examples for 'train_top1'.
 _TRAIN_EXAMPLES = 5_000
@@ -26,24 +23,28 @@ _TRAIN_EXAMPLES = 5_000
 _RANKED_AT_ONCE = 2048
 # Parts of a data set that a metric may need and the set may lack.
 _OF_DATA = ('test', 'validation', 'retrieval', 'propensity')
-_RETRIEVAL = ('map@10', 'map@r')
-# `multilabel.scores` has these.
-_RANKED = ('p@', 'pc@', 'ndcg@', 'psp@')
+_RETRIEVAL = {'map@10', 'map@r'}
 _MEAN, _MEAN_VALIDATION = 'pc_mean', 'pc_mean_validation'
+# Those of `ranking.label_set_scores`, and their mean.
+_RANKED = {
+  *(n for n in catalog.SCORES if n.startswith(('p@', 'pc@', 'ndcg@', 'psp@'))),
+  _MEAN,
+}
 _OF_ONE_LABEL = ('top1', 'macro_f1', 'mcc')
+# The most scores in memory at once; an example has n.
+_SCORES = 2**25
+_EXAMPLES = 256
+# Neighbouring labels of which the largest score is found first.
+_GROUP = 64
 
 
 class Evaluator:
   """Measures a model by the metrics of `catalog.SCORES`.
 
-  It measures top1, macro_f1 and mcc (`single_label.scores`), and p@k, ndcg@k and
-  psp@k (`multilabel.scores`; a single label is a set of one) on test examples,
-  among all classes;
-  map@10 and map@r on retrieval examples; train_top1 on some training examples;
-  and class_distance_min and _mean of the classes that training clients hold
-  (`collapse.class_distances`).
-
-  Examples are read block by block, and never held together.
+  Test, validation and some training examples are ranked among all classes (a single
+  label is a set of one); retrieval examples among each other. Distances are those of
+  the classes that training clients hold. Examples are read block by block, and never
+  held together.
   """
 
   def __init__(
@@ -70,7 +71,7 @@ class Evaluator:
     function = functools.partial(tf.function, autograph=False)
     self._embed = function(model.embed, reduce_retracing=True)
     self._embed_sparse = None
-    self._best_labels = best_labels.Search(model.head, model.num_classes)
+    self._best_labels = LabelSearch(model.head, model.num_classes)
 
   def __call__(self, weights: classifier.ModelWeights) -> dict[str, float]:
     """Returns every metric by name: fractions, and Euclidean distances.
@@ -79,27 +80,25 @@ class Evaluator:
       ValueError: for 'top1', 'macro_f1' or 'mcc' if test examples have sets of
         labels.
     """
-    wanted = set(self.metrics)
-    measured = {}
-    if wanted & set(_RETRIEVAL):
-      pool = self._dataset.retrieval
+    wanted, measured, data = set(self.metrics), {}, self._dataset
+    if wanted & _RETRIEVAL:
+      pool = data.retrieval
       # Of several networks side by side, all of an example's numbers.
       embeddings = self.embeddings(weights, pool).reshape([len(pool), -1])
-      found = ranking.retrieval_scores(embeddings, pool.y)
-      measured |= dict(zip(_RETRIEVAL, found, strict=True))
-    if wanted - set(_RETRIEVAL):
+      measured |= ranking.retrieval_scores(embeddings, pool.y)
+    if wanted - _RETRIEVAL:
       rank = self._ranker(weights)
       measured |= self._ranked(weights, rank, wanted)
       if _MEAN_VALIDATION in wanted:
-        measured[_MEAN_VALIDATION] = self._of_validation(weights, rank)
-      train = self._dataset.train
+        pool = data.validation
+        top = self._top(weights, rank, pool, None, max(catalog.AT))
+        measured[_MEAN_VALIDATION] = _of_sets(top, pool.y)[_MEAN]
       if 'train_top1' in wanted:
-        some = self._some_training_examples
-        y = train.pool.y[some]
-        if scipy.sparse.issparse(y):
+        pool, some = data.train.pool, self._some_training_examples
+        if scipy.sparse.issparse(pool.y):
           raise ValueError('train_top1 is not defined for sets of labels.')
-        top = self._top(weights, rank, train.pool, some, 1)
-        measured['train_top1'] = ranking.accuracy(top[:, 0], y)
+        top = self._top(weights, rank, pool, some, 1)
+        measured['train_top1'] = ranking.accuracy(top[:, 0], pool.y[some])
       if wanted & set(catalog.DISTANCES):
         scoring = self._model.head.scoring_rows(weights.class_table)
         if scoring is None:
@@ -108,7 +107,7 @@ class Evaluator:
             ' row for each class'
           )
         rows = np.asarray(scoring[0])
-        found = collapse.class_distances(rows, train.classes)
+        found = ranking.class_distances(rows, data.train.classes)
         measured |= dict(zip(catalog.DISTANCES, found, strict=True))
     return {name: measured[name] for name in self.metrics}
 
@@ -142,39 +141,23 @@ class Evaluator:
 
   def _ranked(self, weights, rank, wanted) -> dict[str, float]:
     """Returns the test examples' metrics that need a ranking of classes."""
-    ranked = {name for name in catalog.SCORES if name.startswith(_RANKED)}
-    ranked.add(_MEAN)
     of_one = [name for name in _OF_ONE_LABEL if name in wanted]
-    if not of_one and not wanted & ranked:
+    if not of_one and not wanted & _RANKED:
       return {}
     pool = self._dataset.test
-    sets = scipy.sparse.issparse(pool.y)
-    if sets and of_one:
+    if of_one and scipy.sparse.issparse(pool.y):
       raise ValueError(
         f'{of_one[0]} is not defined for sets of labels; see p@1.'
       )
-    k = max(catalog.AT) if wanted & ranked else 1
+    measured, k = {}, max(catalog.AT) if wanted & _RANKED else 1
     top = self._top(weights, rank, pool, None, k)
-    measured = {}
+    if wanted & _RANKED:
+      measured = _of_sets(top, pool.y, self._dataset.propensity)
     if 'top1' in wanted:
       measured['top1'] = ranking.accuracy(top[:, 0], pool.y)
     if set(of_one) - {'top1'}:
-      measured |= single_label.scores(top[:, 0], pool.y)
-    if wanted & ranked:
-      labels = pool.y if sets else multilabel.single_labels(pool.y)
-      measured |= multilabel.scores(
-        top, labels, self._dataset.propensity, catalog.AT
-      )
-      measured[_MEAN] = _mean_capped(measured)
+      measured |= ranking.single_label_scores(top[:, 0], pool.y)
     return measured
-
-  def _of_validation(self, weights, rank) -> float:
-    """Returns `_MEAN` of the validation examples."""
-    pool = self._dataset.validation
-    top = self._top(weights, rank, pool, None, max(catalog.AT))
-    y = pool.y
-    labels = y if scipy.sparse.issparse(y) else multilabel.single_labels(y)
-    return _mean_capped(multilabel.scores(top, labels, ks=catalog.AT))
 
   def _top(self, weights, rank, pool, numbers, k: int) -> np.ndarray:
     """Returns int32 [examples, k], the best classes of each example."""
@@ -195,7 +178,7 @@ class Evaluator:
     if scoring is None:
       return lambda embeddings, k: self._best_labels(embeddings, table, k)
     rows, bias = (None if t is None else np.asarray(t) for t in scoring)
-    return lambda embeddings, k: top_classes.top_k(embeddings, rows, k, bias)
+    return lambda embeddings, k: search.top_k(embeddings, rows, k, bias)
 
   def _embedding_of_sparse(self, weights):
     """Returns the function for sparse examples, traced once for any sizes."""
@@ -221,6 +204,91 @@ class Evaluator:
     return np.concatenate(some)[:_TRAIN_EXAMPLES]
 
 
-def _mean_capped(scores) -> float:
-  """Returns the mean of capped P@k over `catalog.AT`."""
-  return float(np.mean([scores[f'pc@{k}'] for k in catalog.AT]))
+def _of_sets(top, y, propensity=None) -> dict[str, float]:
+  """Returns `ranking.label_set_scores`, and the mean of capped P@k."""
+  labels = y if scipy.sparse.issparse(y) else ranking.single_labels(y)
+  scores = ranking.label_set_scores(top, labels, propensity, catalog.AT)
+  capped = [scores[f'pc@{k}'] for k in catalog.AT]
+  return {**scores, _MEAN: float(np.mean(capped))}
+
+
+class LabelSearch:
+  """Finds the best labels by the scores of one head; it is traced once.
+
+  For heads whose scores are no inner products (`heads.Head.scoring_rows`). Scores
+  are computed for a block of examples at a time, so memory depends neither on the
+  number of examples nor, beyond one row of scores, on that of labels.
+  """
+
+  def __init__(self, head: heads.Head, num_labels: int):
+    self._head, self._num_labels = head, num_labels
+    self._of_block = tf.function(
+      self._best, autograph=False, reduce_retracing=True
+    )
+
+  def __call__(
+    self, embeddings: np.ndarray, table: tf.Tensor, k: int
+  ) -> np.ndarray:
+    """Returns int32 [e, k], each example's best labels as in `top_labels`.
+
+    Args:
+      embeddings: float32 [e, ...].
+      table: float32 [rows, row_dim].
+      k: at least 1.
+    """
+    table = tf.convert_to_tensor(table)
+    at_once = max(1, min(_SCORES // self._num_labels, _EXAMPLES))
+    best = np.empty([len(embeddings), k], np.int32)
+    for start in range(0, len(embeddings), at_once):
+      block = slice(start, start + at_once)
+      best[block] = self._of_block(embeddings[block], table, k)
+    return best
+
+  def _best(self, embeddings, table, k: int) -> tf.Tensor:
+    scores = self._head.label_scores(embeddings, table)
+    return top_labels(tf.ensure_shape(scores, [self._num_labels, None]), k)
+
+
+def top_labels(scores: tf.Tensor, k: int) -> tf.Tensor:
+  """Returns int32 [b, k], the labels of the k largest scores; ties by label.
+
+  A label without a finite score is not returned. If fewer than k remain, the
+  row ends in -1.
+
+  The k best labels are in the k groups of neighbouring labels with the largest
+  maxima (of equal ones, the first). Only the labels of these groups are sorted.
+
+  Args:
+    scores: float32 [n, b], with a static n.
+    k: at least 1.
+  """
+  n, size = scores.shape[0], tf.shape(scores)[1]
+  maxima = _group_maxima(scores)
+  groups = tf.math.top_k(tf.transpose(maxima), min(k, maxima.shape[0])).indices
+  # In ascending order, because of equal scores `tf.math.top_k` takes the first.
+  starts = _GROUP * tf.sort(groups, axis=1)
+  labels = tf.reshape(starts[:, :, None] + tf.range(_GROUP), [size, -1])
+  examples = tf.broadcast_to(tf.range(size)[:, None], tf.shape(labels))
+  places = tf.stack([tf.minimum(labels, n - 1), examples], axis=2)
+  of_labels = _finite_or_least(tf.gather_nd(scores, places))
+  of_labels = tf.where(labels < n, of_labels, -float('inf'))
+  best = tf.math.top_k(of_labels, min(k, n))
+  found = tf.gather(labels, best.indices, batch_dims=1)
+  found = tf.where(tf.math.is_finite(best.values), found, -1)
+  return tf.pad(found, [[0, 0], [0, k - min(k, n)]], constant_values=-1)
+
+
+def _group_maxima(scores):
+  """Returns float32 [groups, b]; the last group may have fewer labels."""
+  n, size = scores.shape[0], tf.shape(scores)[1]
+  whole = n - n % _GROUP
+  groups = tf.reshape(scores[:whole], [whole // _GROUP, _GROUP, size])
+  maxima = tf.reduce_max(groups, axis=1)
+  if whole < n:
+    rest = tf.reduce_max(scores[whole:], axis=0, keepdims=True)
+    maxima = tf.concat([maxima, rest], axis=0)
+  return _finite_or_least(maxima)
+
+
+def _finite_or_least(scores):
+  return tf.where(tf.math.is_finite(scores), scores, -float('inf'))

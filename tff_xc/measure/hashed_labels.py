@@ -13,7 +13,7 @@ import scipy.sparse
 
 from tff_xc.data import client_data
 from tff_xc.data import hashing
-from tff_xc.measure import multilabel
+from tff_xc.measure import ranking
 
 
 def expected_positives(
@@ -25,10 +25,6 @@ def expected_positives(
   with two labels of one bucket counts twice, so that this is above the number of
   the bucket's examples. The paper's Lemma 1 bounds the same from below, by
   (sum of the counts) / B^2 less.
-
-  Args:
-    label_counts: int [n], training examples with each label.
-    num_buckets: B.
   """
   counts = np.asarray(label_counts, np.float64)
   return counts + (counts.sum() - counts) / num_buckets
@@ -40,11 +36,6 @@ def least_buckets(num_labels: int, num_tables: int, failure: float) -> int:
   There are n (n - 1) / 2 pairs, and one collides in all R tables with
   probability B^-R: all are told apart with probability 1 - failure, if B is at
   least (n (n - 1) / (2 failure))^(1 / R).
-
-  Args:
-    num_labels: n.
-    num_tables: R.
-    failure: delta, the probability of a collision that is accepted.
   """
   pairs = num_labels * (num_labels - 1) / 2
   return math.ceil((pairs / failure) ** (1 / num_tables))
@@ -75,13 +66,8 @@ def bucket_examples(
 ) -> np.ndarray:
   """Returns int64 [B], the examples with a label of each of a table's buckets.
 
-  An example with two labels of one bucket counts once, unlike in
-  `bucket_counts`.
-
-  Args:
-    labels: bool [N, n].
-    seed: of the table.
-    num_buckets: B.
+  An example (of labels bool [N, n]) with two labels of one bucket counts once,
+  unlike in `bucket_counts`.
   """
   size, num_labels = labels.shape
   buckets = hashing.buckets(np.arange(num_labels), seed, num_buckets)
@@ -114,31 +100,20 @@ def divergences(counts: np.ndarray, smoothing: float = 1.0) -> np.ndarray:
 
 
 class Theory(NamedTuple):
-  """What the lemmas and the theorem say of a data set, and what is so.
+  """What the lemmas and the theorem say of a data set, and what is so."""
 
-  Attributes:
-    num_tables: R.
-    num_buckets: B.
-    label_counts: int64 [n], training examples with each label.
-    is_frequent: bool [n].
-    num_examples: N.
-    expected: float64 [n], see `expected_positives`.
-    observed: int64 [R, n], examples of each label's bucket in each table.
-    client_counts: int64 [K, n], examples of each client with each label.
-    of_labels: float64 [K, K], see `divergences`.
-    of_buckets: float64 [R, K, K].
-  """
-
-  num_tables: int
-  num_buckets: int
-  label_counts: np.ndarray
-  is_frequent: np.ndarray
-  num_examples: int
-  expected: np.ndarray
+  num_tables: int  # R.
+  num_buckets: int  # B.
+  label_counts: np.ndarray  # int64 [n], training examples with each label.
+  is_frequent: np.ndarray  # bool [n].
+  num_examples: int  # N.
+  expected: np.ndarray  # float64 [n], see `expected_positives`.
+  # int64 [R, n], examples of each label's bucket in each table.
   observed: np.ndarray
+  # int64 [K, n], examples of each client with each label.
   client_counts: np.ndarray
-  of_labels: np.ndarray
-  of_buckets: np.ndarray
+  of_labels: np.ndarray  # float64 [K, K], see `divergences`.
+  of_buckets: np.ndarray  # float64 [R, K, K].
 
   @property
   def pairs(self) -> tuple[np.ndarray, np.ndarray]:
@@ -155,14 +130,9 @@ class Theory(NamedTuple):
 def theory(
   dataset: client_data.FederatedDataset, num_tables: int, num_buckets: int
 ) -> Theory:
-  """Compares the theory with a set whose examples have sets of labels.
+  """Compares the theory with a set that has sets of labels and a propensity.
 
   It takes memory for K n numbers.
-
-  Args:
-    dataset: with a propensity, which has the labels' counts.
-    num_tables: R.
-    num_buckets: B.
   """
   labels, known = dataset.train.pool.y, dataset.propensity
   n, seeds = dataset.num_classes, range(num_tables)
@@ -170,25 +140,21 @@ def theory(
   clients = len(dataset.train.client_ids)
   counts = np.bincount(owners * n + owned, minlength=clients * n)
   counts = counts.reshape(clients, n)
-  ids = np.arange(n)
+  bucket_of = lambda seed: hashing.buckets(np.arange(n), seed, num_buckets)
+  observed = [
+    bucket_examples(labels, seed, num_buckets)[bucket_of(seed)]
+    for seed in seeds
+  ]
+  hashed = [bucket_counts(counts, seed, num_buckets) for seed in seeds]
   return Theory(
     num_tables,
     num_buckets,
     known.label_counts,
-    multilabel.frequent(known),
+    ranking.frequent(known),
     known.num_examples,
     expected_positives(known.label_counts, num_buckets),
-    np.stack(
-      [
-        bucket_examples(labels, seed, num_buckets)[
-          hashing.buckets(ids, seed, num_buckets)
-        ]
-        for seed in seeds
-      ]
-    ),
+    np.stack(observed),
     counts,
     divergences(counts),
-    np.stack(
-      [divergences(bucket_counts(counts, seed, num_buckets)) for seed in seeds]
-    ),
+    np.stack([divergences(each) for each in hashed]),
   )

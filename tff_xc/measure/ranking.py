@@ -1,25 +1,20 @@
-"""Exact ranking metrics: top-1 over all classes, MAP@10 and MAP@R.
+"""Metrics of rankings and predictions: the scores that an evaluation measures.
 
-Scores are computed block by block, so the whole matrix of examples by classes
-(or gallery) is never in memory. They are computed **exactly**, in fixed point
-(`fixed_point`): equal vectors tie exactly, and no result depends on the block
-size, the BLAS or its threads. In a plain float32 product, the scores of two
-equal columns may differ in the last bit, which silently reorders ties.
+Top-1 over all classes, macro F1 and the Matthews correlation; P@k, nDCG@k and PSP@k
+of sets of labels; MAP@10 and MAP@R; a client's confusion; distances of class rows.
+Examples without a label are skipped in the metrics of sets, because no ranking can
+score on them.
 """
 
-from typing import NamedTuple
+import math
+from collections.abc import Sequence
 
 import numpy as np
+import scipy.sparse
+from scipy.spatial import distance
 
-from tff_xc.measure import neighbours
-from tff_xc.measure import top_classes
-
-
-class RetrievalScores(NamedTuple):
-  """Mean average precisions, fractions in [0, 1]; nan where undefined."""
-
-  map_at_10: float
-  map_at_r: float
+from tff_xc.data import sparse
+from tff_xc.measure import search
 
 
 def normalise(rows: np.ndarray) -> np.ndarray:
@@ -29,21 +24,6 @@ def normalise(rows: np.ndarray) -> np.ndarray:
   """
   rows = np.asarray(rows, np.float64)
   return rows / (np.linalg.norm(rows, axis=1, keepdims=True) + 1e-12)
-
-
-def predict_top1(
-  embeddings: np.ndarray,
-  class_table: np.ndarray,
-  bias: np.ndarray | None = None,
-  block: int = 2**23,
-) -> np.ndarray:
-  """Returns int32 [e]: each example's best class among all n, ties the lowest.
-
-  This is `top_classes.top_k` with k = 1; see there for the score, the arguments
-  and errors. An example without any finite score gets -1, which equals no
-  label.
-  """
-  return top_classes.top_k(embeddings, class_table, 1, bias, block)[:, 0]
 
 
 def accuracy(predictions: np.ndarray, labels: np.ndarray) -> float:
@@ -96,29 +76,20 @@ def confusion(
   return matrix
 
 
-def map_at_10(embeddings: np.ndarray, labels: np.ndarray) -> float:
-  """Returns FedSS's MAP@10 (eq. 9), a fraction; see `retrieval_scores`."""
-  return retrieval_scores(embeddings, labels).map_at_10
-
-
-def map_at_r(embeddings: np.ndarray, labels: np.ndarray) -> float:
-  """Returns Musgrave's MAP@R, a fraction; see `retrieval_scores`."""
-  return retrieval_scores(embeddings, labels).map_at_r
-
-
 def retrieval_scores(
   embeddings: np.ndarray, labels: np.ndarray, block: int = 2**22
-) -> RetrievalScores:
-  """Returns MAP@10 and MAP@R from one nearest-neighbour search.
+) -> dict[str, float]:
+  """Returns map@10 and map@r, from one nearest-neighbour search.
 
-  Every example is a query against all others (`nearest_neighbours`). P(i) is
-  the precision among the i nearest. rel(i) is 1 if the i-th has the query's
-  class, and 0 otherwise. R_q other examples have this class.
-    MAP@10: mean over all queries of 1/10 sum_{i<=10} P(i) rel(i). R and the
+  Every example is a query against all others. The distance is Euclidean, between
+  l2-normalised embeddings; ties go to the lower number. P(i) is the precision
+  among the i nearest. rel(i) is 1 if the i-th has the query's class, and 0
+  otherwise. R_q other examples have this class.
+    map@10: mean over all queries of 1/10 sum_{i<=10} P(i) rel(i). R and the
       denominator are 10 for every query (FedSS, eq. 9). A query without a
       relevant example scores 0 and is kept. Perfect retrieval of a class of c
       examples therefore reaches only min(c - 1, 10) / 10.
-    MAP@R: mean over the queries with R_q > 0 of 1/R_q sum_{i<=R_q} P(i) rel(i)
+    map@r: mean over the queries with R_q > 0 of 1/R_q sum_{i<=R_q} P(i) rel(i)
       (Musgrave et al., 2020); nan if there is no such query.
 
   Args:
@@ -142,7 +113,7 @@ def retrieval_scores(
   k = max(10, int(relevant.max()))
   at_10 = np.zeros(len(labels))
   at_r = np.zeros(len(labels))
-  for first, found in neighbours.blocks(normalise(embeddings), k, block):
+  for first, found in search.nearest_blocks(normalise(embeddings), k, block):
     queries = slice(first, first + len(found))
     hits = (labels[found] == labels[queries, None]) & (found >= 0)
     ranks = np.arange(1, hits.shape[1] + 1)
@@ -150,29 +121,224 @@ def retrieval_scores(
     at_10[queries] = gains[:, :10].sum(axis=1) / 10
     within = np.where(ranks <= relevant[queries, None], gains, 0.0)
     at_r[queries] = within.sum(axis=1) / np.maximum(relevant[queries], 1)
-  has_relevant = relevant > 0
-  return RetrievalScores(
-    float(at_10.mean()),
-    float(at_r[has_relevant].mean()) if has_relevant.any() else float('nan'),
-  )
+  at_r = at_r[relevant > 0]
+  return {
+    'map@10': float(at_10.mean()),
+    'map@r': float(at_r.mean()) if len(at_r) else float('nan'),
+  }
 
 
-def nearest_neighbours(
-  embeddings: np.ndarray, k: int, block: int = 2**22
-) -> np.ndarray:
-  """Returns int64 [e, k]: each example's k nearest others, nearest first.
+def single_label_scores(
+  predictions: np.ndarray, labels: np.ndarray
+) -> dict[str, float]:
+  """Returns macro_f1, a fraction, and mcc, in [-1, 1], with O(e + n) memory.
 
-  The distance is Euclidean, between l2-normalised embeddings. The query itself
-  is excluded by its index, and ties go to the lower index. If fewer than k
-  other finite examples exist, the row ends in -1. A query that is not finite
-  has no neighbours.
+  Definitions and corner cases are scikit-learn's, whose functions build a confusion
+  matrix of n x n entries.
+
+  With t_c examples of class c, of which h_c are predicted as c, and p_c
+  predictions of c:
+    macro_f1: mean of 2 h_c / (t_c + p_c) over the classes that occur among the
+      labels or the predictions (`f1_score(average='macro', zero_division=0)`).
+    mcc: (e sum h - sum t p) / sqrt((e^2 - sum t^2) (e^2 - sum p^2)), and 0 where
+      the denominator is 0 (`matthews_corrcoef`; Gorodkin, 2004).
 
   Args:
-    embeddings: float [e, d].
-    k: number of neighbours, at least 1.
-    block: the most distances in memory at once, 4 bytes each.
+    predictions: int [e], -1 for none.
+    labels: int [e], not negative.
+
+  Raises:
+    ValueError: without examples, or for different lengths.
   """
-  blocks = neighbours.blocks(normalise(embeddings), k, block)
-  return np.concatenate(
-    [np.zeros((0, k), np.int64), *(found for _, found in blocks)]
+  predictions, labels = np.asarray(predictions), np.asarray(labels)
+  if predictions.shape != labels.shape or not len(labels):
+    raise ValueError(
+      f'Expected as many predictions as labels and at least one; got'
+      f' {predictions.shape} and {labels.shape}.'
+    )
+  size = 2 + max(int(predictions.max()), int(labels.max()))
+  count = lambda classes: np.bincount(classes + 1, minlength=size)
+  hit, true = count(labels[predictions == labels]), count(labels)
+  predicted = count(predictions)
+  occurs = (true + predicted) > 0
+  f1 = 2 * hit[occurs] / (true + predicted)[occurs]
+  # Python's integers do not overflow in the products of squares.
+  square, right = len(labels) ** 2, len(labels) * int(hit.sum())
+  dot = lambda a, b: int(np.dot(a, b))
+  spread = (square - dot(true, true)) * (square - dot(predicted, predicted))
+  covariance = right - dot(true, predicted)
+  mcc = covariance / math.sqrt(spread) if spread else 0.0
+  return {'macro_f1': float(f1.mean()), 'mcc': mcc}
+
+
+# A label is frequent if at least this share of the training examples has it
+# (FedMLH's published code).
+FREQUENT = 0.01
+
+
+def label_set_scores(
+  top: np.ndarray,
+  labels: scipy.sparse.csr_matrix,
+  propensity: sparse.Propensity | None = None,
+  ks: Sequence[int] = (1, 3, 5),
+) -> dict[str, float]:
+  """Returns p@k, pc@k and ndcg@k; with a propensity more; all are fractions.
+
+  N examples have labels, Y_i are the labels of example i, and ranks start at 1:
+    p@k: 1/N sum_i |top_k(i) & Y_i| / k.
+    ndcg@k: 1/N sum_i of the sum of 1 / log2(rank + 1) over the ranks up to k
+      that hit, divided by the same sum over the first min(k, |Y_i|) ranks.
+    psp@k: the sum of 1 / p_l over all examples and hits, divided by that of the
+      best ranking, which has each example's k labels of largest 1 / p_l. It is
+      one ratio of sums, not a mean of ratios.
+    pc@k, capped: 1/N sum_i |top_k(i) & Y_i| / min(k, |Y_i|).
+    pc@k_frequent, pc@k_infrequent: the hits among the frequent labels, and among
+      the others, over the same min(k, |Y_i|); their sum is pc@k (FedMLH).
+
+  Args:
+    top: int [e, k or more], the best class of an example first, each at most
+      once, or -1.
+    labels: bool [e, n], the e examples' labels, ascending.
+    propensity: the labels' counts and propensities, or None.
+    ks: each at most the number of columns of `top`.
+
+  Raises:
+    ValueError: for different numbers of examples, a k above the number of
+      columns of `top`, or if no example has a label.
+  """
+  counts = np.diff(labels.indptr)
+  if len(top) != len(counts) or not counts.any():
+    raise ValueError(
+      f'Expected as many rankings as label sets, and one that is not empty; '
+      f'got {len(top)} and {len(counts)}.'
+    )
+  if max(ks) > top.shape[1]:
+    raise ValueError(f'{top.shape[1]} ranks do not tell of {max(ks)}.')
+  top = np.asarray(top)[:, : max(ks)]
+  hits = _hits(top, labels)[counts > 0]
+  top, full = top[counts > 0], counts[counts > 0]
+  measured = {}
+  for k in ks:
+    measured[f'p@{k}'] = hits[:, :k].mean()
+    measured[f'ndcg@{k}'] = _ndcg(hits[:, :k], full)
+    measured[f'pc@{k}'] = _capped(hits[:, :k], full)
+  if propensity is not None:
+    weights = inverse_propensities(propensity)
+    gains = np.where(hits, weights[top], 0.0).sum(axis=0)
+    ideal = _largest_by_rank(weights[labels.indices], labels.indptr, max(ks))
+    is_frequent = frequent(propensity)[top]
+    for k in ks:
+      measured[f'psp@{k}'] = gains[:k].sum() / ideal[:k].sum()
+      for name, part in (
+        ('frequent', hits & is_frequent),
+        ('infrequent', hits & ~is_frequent),
+      ):
+        measured[f'pc@{k}_{name}'] = _capped(part[:, :k], full)
+  return {name: float(value) for name, value in measured.items()}
+
+
+def frequent(propensity: sparse.Propensity) -> np.ndarray:
+  """Returns bool [n], the labels of at least `FREQUENT` of the examples."""
+  counts = np.asarray(propensity.label_counts)
+  return counts >= FREQUENT * propensity.num_examples
+
+
+def inverse_propensities(propensity: sparse.Propensity) -> np.ndarray:
+  """Returns float64 [n], 1 / p_l = 1 + C (N_l + B)^-A, C = (ln N - 1)(B + 1)^A.
+
+  Jain, Prabhu, Varma: "Extreme Multi-label Loss Functions", KDD 2016.
+
+  Raises:
+    ValueError: for fewer than 3 training examples, which make C negative.
+  """
+  if propensity.num_examples < 3:
+    raise ValueError('propensities need at least 3 training examples.')
+  a, b = propensity.a, propensity.b
+  c = (np.log(propensity.num_examples) - 1) * (b + 1) ** a
+  return 1 + c * (np.asarray(propensity.label_counts, np.float64) + b) ** -a
+
+
+def single_labels(labels: np.ndarray) -> scipy.sparse.csr_matrix:
+  """Returns `labels` int [e] as sets of one label each."""
+  labels = np.asarray(labels, np.int32)
+  return scipy.sparse.csr_matrix(
+    (np.ones(len(labels), bool), labels, np.arange(len(labels) + 1)),
+    (len(labels), labels.max(initial=0) + 1),
   )
+
+
+def _hits(top, labels):
+  """Returns bool [e, k]: whether a class is among its example's labels."""
+  stride = 1 + max(int(top.max(initial=0)), int(labels.indices.max(initial=0)))
+  keys = stride * _examples_of(labels.indptr) + labels.indices
+  wanted = stride * np.arange(len(top), dtype=np.int64)[:, None] + top
+  at = np.minimum(np.searchsorted(keys, wanted), len(keys) - 1)
+  return (keys[at] == wanted) & (top >= 0)
+
+
+def _examples_of(row_splits):
+  """Returns int64 [labels]: the example of each label."""
+  counts = np.diff(row_splits)
+  return np.repeat(np.arange(len(counts), dtype=np.int64), counts)
+
+
+def _capped(hits, counts):
+  """Returns the mean of hits [e, k] over min(k, an example's labels)."""
+  return (hits.sum(axis=1) / np.minimum(counts, hits.shape[1])).mean()
+
+
+def _ndcg(hits, counts):
+  discounts = 1 / np.log2(np.arange(2, hits.shape[1] + 2))
+  ideal = discounts.cumsum()[np.minimum(counts, hits.shape[1]) - 1]
+  return ((hits * discounts).sum(axis=1) / ideal).mean()
+
+
+def _largest_by_rank(values, row_splits, k):
+  """Returns float64 [k]: sums over examples of the largest, second, ..."""
+  examples = _examples_of(row_splits)
+  order = np.lexsort((-values, examples))
+  ranks = np.arange(len(values)) - row_splits[:-1][examples]
+  kept = ranks < k
+  return np.bincount(ranks[kept], values[order][kept], minlength=k)
+
+
+def class_distances(
+  class_rows: np.ndarray,
+  class_ids: np.ndarray | None = None,
+  sample: int = 4096,
+  seed: int = 0,
+) -> tuple[float, float]:
+  """Returns the smallest and the mean distance between two class rows.
+
+  Distances are Euclidean, between l2-normalised rows, over all pairs of
+  different classes in a sample. The sample is all classes if there are at most
+  `sample`. Otherwise it is `sample` classes drawn uniformly without
+  replacement, the same for the same seed and classes. Distances have float64
+  precision even between nearly equal rows.
+
+  Without its regulariser, FedAwS lets the rows collapse, and both distances go
+  to 0. Independent directions are sqrt(2) apart on average.
+
+  Args:
+    class_rows: float [n, d]; a zero row stays zero.
+    class_ids: int [c], classes to compare, repeats count once; None: all n.
+    sample: the most rows to compare, at least 2; the default takes 67 MB.
+    seed: seeds the sample.
+
+  Returns:
+    Two floats; nan with fewer than two classes, or if a row is not finite.
+  """
+  class_rows = np.asarray(class_rows)
+  if class_ids is None:
+    ids = np.arange(len(class_rows))
+  else:
+    ids = np.unique(np.asarray(class_ids, np.int64))
+  if len(ids) > sample:
+    random = np.random.default_rng(seed)
+    ids = np.sort(random.choice(ids, sample, replace=False))
+  rows = normalise(class_rows[ids])
+  if len(rows) < 2 or not np.isfinite(rows).all():
+    return float('nan'), float('nan')
+  # Direct differences: a product of the rows would cancel between equal ones.
+  distances = distance.pdist(rows)
+  return float(distances.min()), float(distances.mean())

@@ -17,15 +17,11 @@ if TYPE_CHECKING:
 
 
 class Target(NamedTuple):
-  """A value of a metric.
+  """A value of a metric."""
 
-  Attributes:
-    metric: its name in `catalog.SCORES`.
-    value: a fraction, or a distance; at least this, or at most this for metrics
-      of which less is better.
-  """
-
-  metric: str
+  metric: str  # Its name in `catalog.SCORES`.
+  # A fraction, or a distance; at least this, or at most this for metrics of
+  # which less is better.
   value: float
 
   @property
@@ -43,12 +39,7 @@ class Target(NamedTuple):
     return f'rounds to {metric.heading} {value}'
 
   def first_round(self, metrics: 'pd.DataFrame') -> int | None:
-    """Returns the first evaluated round that reaches the target, or None.
-
-    Args:
-      metrics: a run's metrics.csv, as `run_files.Run.metrics`; it has a column
-        of the metric.
-    """
+    """Returns the first round of metrics.csv that reaches the target, or None."""
     scores = metrics[self.metric]  # nan, where not evaluated, reaches nothing.
     lower = catalog.SCORES[self.metric].better == 'lower'
     reached = scores <= self.value if lower else scores >= self.value

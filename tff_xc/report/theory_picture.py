@@ -6,7 +6,7 @@ import matplotlib.figure
 import numpy as np
 
 from tff_xc.measure import hashed_labels
-from tff_xc.measure import multilabel
+from tff_xc.measure import ranking
 from tff_xc.report import pictures
 
 # More labels are not told apart in a panel.
@@ -95,9 +95,9 @@ def _frequencies(ax, found) -> None:
   upto = np.arange(1, len(share) + 1) / len(share)
   some = share > 0
   ax.step(share[some], 100 * upto[some], where='post', color=_LABELS)
-  ax.axvline(multilabel.FREQUENT, linestyle='--', color='0.4')
+  ax.axvline(ranking.FREQUENT, linestyle='--', color='0.4')
   ax.annotate(
-    'frequent', (multilabel.FREQUENT, 2), (4, 0), textcoords='offset points',
+    'frequent', (ranking.FREQUENT, 2), (4, 0), textcoords='offset points',
     color='0.4',
   )  # fmt: skip
   ax.set(

@@ -10,7 +10,6 @@ import tensorflow_federated as tff
 from tff_xc import classifier
 from tff_xc.round import local_training as local_training_lib
 from tff_xc.round import losses
-from tff_xc.round import metrics
 from tff_xc.round import optimizers
 from tff_xc.round import request
 from tff_xc.round import robust as robust_lib
@@ -18,6 +17,11 @@ from tff_xc.round import tables as tables_lib
 
 WEIGHTINGS = ('examples', 'uniform')
 GIVEN = 'given'
+# The metrics of every round, besides those of tables and steps.
+_METRICS = (
+  *('loss', 'accuracy', 'examples', 'clients', 'clients_dropped'),
+  'local_batches',
+)
 
 
 class Sampling(Protocol):
@@ -134,7 +138,15 @@ class Algorithm:
         raise ValueError(
           f'the table {table.name!r} is frozen: merge it by KeepRows'
         )
-    _check_metrics(self.tables, self.robust.metrics if self.robust else ())
+    taken = {*_METRICS, *(self.robust.metrics if self.robust else ())}
+    for table in self.tables:
+      taken |= {f'{table.name}_rows', f'{table.name}_rows_largest'}
+    for name in (name for table in self.tables for name in table.metrics):
+      if name in taken:
+        raise ValueError(
+          f"a round has a metric {name!r} already; rename the step's"
+        )
+      taken.add(name)
 
   @property
   def has_clients(self) -> bool:
@@ -142,32 +154,13 @@ class Algorithm:
     return self.sampling is None or self.sampling.has_clients
 
   def with_table(self, table: tables_lib.Table) -> 'Algorithm':
-    """Returns the algorithm with `table` in place of that of its name.
-
-    Raises:
-      ValueError: there is no table of this name.
-    """
+    """Returns the algorithm with `table` in place of that of its name."""
     if table.name not in tables_lib.by_name(self.tables):
       raise ValueError(f'the algorithm has no table {table.name!r}')
     return dataclasses.replace(
       self,
       tables=tuple(table if t.name == table.name else t for t in self.tables),
     )
-
-
-def _check_metrics(
-  tables: tuple[tables_lib.Table, ...], more: tuple[str, ...]
-) -> None:
-  """Raises ValueError for a step's metric that another one would replace."""
-  taken = {*metrics.NAMES, *more}
-  for table in tables:
-    taken |= {f'{table.name}_rows', f'{table.name}_rows_largest'}
-  for name in (name for table in tables for name in table.metrics):
-    if name in taken:
-      raise ValueError(
-        f"a round has a metric {name!r} already; rename the step's"
-      )
-    taken.add(name)
 
 
 def own_rows(

@@ -1,5 +1,9 @@
-"""What a client computes: SGD on the encoder and the rows that it holds."""
+"""What a client computes and sends: SGD on the encoder and the rows that it holds.
 
+It sends its update, within bounds, or nothing where it is not finite.
+"""
+
+import collections
 from collections.abc import Mapping
 from typing import Any
 from typing import NamedTuple
@@ -10,14 +14,103 @@ from tff_xc import classifier
 from tff_xc.data import sparse
 from tff_xc.encoders import encoder as encoder_lib
 from tff_xc.round import algorithm as algorithm_lib
-from tff_xc.round import client_message
 from tff_xc.round import examples as examples_lib
 from tff_xc.round import frozen
 from tff_xc.round import importance
 from tff_xc.round import losses
 from tff_xc.round import randomness
 from tff_xc.round import request
+from tff_xc.round import robust
 from tff_xc.round import tables
+
+
+class ClientUpdate(NamedTuple):
+  """What a client sends to the server."""
+
+  # By name, trained weights after minus before; zeros if the update is dropped.
+  encoder_delta: encoder_lib.Weights
+  # By table, float32 [N, row_dim], as its merge says; exactly zero on padding.
+  rows: Mapping[str, tf.Tensor]
+  # float32 scalar, the client's weight in means: its number of examples, or 1
+  # with 'uniform' weighting; 0 if the client has no examples or its update is
+  # not finite.
+  weight: tf.Tensor
+  # Sums over the client's examples, by name; all zero for a client without
+  # examples.
+  measured: collections.OrderedDict
+  bounded: Any = ()  # `robust.Bounded`, if there are bounds.
+  state: Any = ()  # What it keeps, if the algorithm has client state; not sent.
+
+
+def build(algorithm: algorithm_lib.Algorithm):
+  """Returns a function of tensors that trains on one client.
+
+  It takes (weights: `ModelWeights` whose tables are the rows held; held: by
+  table, `SelectedRows`; examples: `ClientExamples`; round_seed int32 [2]; target:
+  float32 [N], FedIR's p of the class rows held, or None; bounds: by name, for
+  `robust.bounded`, or None) and returns a `ClientUpdate`.
+  """
+
+  def update(weights, held, examples, round_seed, target=None, bounds=None):
+    local = importance.weighted(
+      algorithm,
+      _localised(algorithm, held, examples),
+      held[classifier.CLASS],
+      target,
+    )
+    after, measured = _train(
+      algorithm, weights, held[classifier.CLASS], local, round_seed
+    )
+    return _message(algorithm, weights, after, held, examples, measured, bounds)
+
+  return update
+
+
+def _localised(algorithm, held, examples) -> examples_lib.ClientExamples:
+  """Returns the examples with slots in place of the rows that they name."""
+  client_id = examples.client_id
+  size, count = encoder_lib.count(examples.y), encoder_lib.count(examples.x)
+  one_each = request.fail_unless(
+    tf.equal(count, size),
+    'it has {} examples x and {} labels y',
+    (count, size),
+    client_id,
+  )
+  checks = [one_each, *_weight_checks(examples.weights, size, client_id)]
+  for table in algorithm.tables:
+
+    def slots_of(ids, table=table):
+      return table.request.positions(
+        held[table.name], ids, client_id, table.name
+      )
+
+    with tf.control_dependencies(checks):
+      examples = tables.keys(algorithm.model, table.name).localised(
+        examples, slots_of
+      )
+  return examples
+
+
+def _weight_checks(weights, size, client_id) -> list[tf.Operation]:
+  """Returns the checks of a client's example weights, if it has any."""
+  if isinstance(weights, tuple):
+    return []
+  count, least = tf.size(weights), tf.reduce_min(tf.pad(weights, [[0, 1]]))
+  return [
+    request.fail_unless(
+      tf.equal(count, size),
+      'it has {} example weights and {} examples; its sampling must give a'
+      ' weight to each',
+      (count, size),
+      client_id,
+    ),
+    request.fail_unless(
+      least >= 0,
+      'an example weight is {}; expected 0 or more',
+      (least,),
+      client_id,
+    ),
+  ]
 
 
 class _Trained(NamedTuple):
@@ -39,39 +132,8 @@ def _trained_of(algorithm, weights) -> _Trained:
   return _Trained(part.encoder, part.tables)
 
 
-def build(algorithm: algorithm_lib.Algorithm):
-  """Returns a function of tensors that trains on one client.
-
-  It takes (weights: `ModelWeights` whose tables are the rows held; held: by
-  table, `SelectedRows`; examples: `ClientExamples`; round_seed int32 [2]; target:
-  float32 [N], FedIR's p of the class rows held, or None; bounds: by name, for
-  `robust.bounded`, or None) and returns a `client_message.ClientUpdate`.
-  """
-
-  def update(weights, held, examples, round_seed, target=None, bounds=None):
-    local = importance.weighted(
-      algorithm,
-      _localised(algorithm, held, examples),
-      held[classifier.CLASS],
-      target,
-    )
-    after, measured = _train(
-      algorithm, weights, held[classifier.CLASS], local, round_seed
-    )
-    return client_message.of(
-      algorithm, weights, after, held, examples, measured, bounds
-    )
-
-  return update
-
-
 def _train(algorithm, weights, held, examples, round_seed):
-  """Trains on the localised examples of a client.
-
-  Returns:
-    (the weights after, the sums of losses and hits over the examples, and the
-    number of minibatches).
-  """
+  """Returns (the weights after local training, sums of losses and hits, steps)."""
   training = algorithm.local_training
   optimizer = training.optimizer()
   initial = _trained_of(algorithm, weights)
@@ -128,53 +190,6 @@ class _StepExamples(NamedTuple):
   y: Any
   weights: Any
   seed: tf.Tensor
-
-
-def _localised(algorithm, held, examples) -> examples_lib.ClientExamples:
-  """Returns the examples with slots in place of the rows that they name."""
-  client_id = examples.client_id
-  size, count = encoder_lib.count(examples.y), encoder_lib.count(examples.x)
-  one_each = request.fail_unless(
-    tf.equal(count, size),
-    'it has {} examples x and {} labels y',
-    (count, size),
-    client_id,
-  )
-  checks = [one_each, *_weight_checks(examples.weights, size, client_id)]
-  for table in algorithm.tables:
-
-    def slots_of(ids, table=table):
-      return table.request.positions(
-        held[table.name], ids, client_id, table.name
-      )
-
-    with tf.control_dependencies(checks):
-      examples = tables.keys(algorithm.model, table.name).localised(
-        examples, slots_of
-      )
-  return examples
-
-
-def _weight_checks(weights, size, client_id) -> list[tf.Operation]:
-  """Returns the checks of a client's example weights, if it has any."""
-  if isinstance(weights, tuple):
-    return []
-  count, least = tf.size(weights), tf.reduce_min(tf.pad(weights, [[0, 1]]))
-  return [
-    request.fail_unless(
-      tf.equal(count, size),
-      'it has {} example weights and {} examples; its sampling must give a'
-      ' weight to each',
-      (count, size),
-      client_id,
-    ),
-    request.fail_unless(
-      least >= 0,
-      'an example weight is {}; expected 0 or more',
-      (least,),
-      client_id,
-    ),
-  ]
 
 
 def _taken(examples, batch):
@@ -248,3 +263,112 @@ def _hits(best: tf.Tensor, targets) -> tf.Tensor:
   hit = tf.cast(tf.equal(tf.gather(best, example), targets.ids), tf.float32)
   each = tf.math.unsorted_segment_sum(hit, example, tf.size(best))
   return tf.reduce_sum(tf.minimum(each, 1.0))
+
+
+def _message(
+  algorithm, before, after, held, examples, measured, bounds=None
+) -> ClientUpdate:
+  """Makes an update of the `ModelWeights` before and after local training.
+
+  One that is not finite is zeros of weight 0, and counted.
+  """
+  parts = [frozen.trained_part(algorithm, w) for w in (after, before)]
+  delta = tf.nest.map_structure(
+    tf.subtract,
+    *(classifier.union(part.encoder, part.encoder_state) for part in parts),
+  )
+  rows, used = collections.OrderedDict(), {}
+  for table in algorithm.tables:
+    name, mask = table.name, held[table.name].mask
+    sent = table.merge.sent(before.tables[name], after.tables[name])
+    if table.request.selects:  # Otherwise no slot is padding.
+      sent = tf.where(mask[: tf.shape(sent)[0], None], sent, 0.0)
+    rows[name] = sent
+    used[name] = tf.reduce_sum(tf.cast(mask, tf.float32))
+  finite = _is_finite([*tf.nest.flatten(delta), *rows.values()])
+  of_bounds = ()
+  if bounds is not None:
+    delta, rows, of_bounds = _bounded(
+      algorithm, before.tables, delta, rows, held, bounds
+    )
+  # Not a product with 0 or 1, which would be one more pass over the numbers.
+  delta, rows = tf.cond(
+    finite,
+    lambda: (delta, rows),
+    lambda: tf.nest.map_structure(tf.zeros_like, (delta, rows)),
+  )
+  # `multiply_no_nan` by zero gives zero even for NaN.
+  kept = lambda t: tf.math.multiply_no_nan(t, tf.cast(finite, tf.float32))
+  count = tf.cast(encoder_lib.count(examples.y), tf.float32)
+  takes_part = tf.minimum(count, 1.0)
+  measured = collections.OrderedDict(
+    loss=kept(measured['loss']),
+    correct=kept(measured['correct']),
+    examples=kept(count),
+    clients=takes_part,
+    dropped=takes_part - kept(takes_part),
+    batches=measured['batches'],
+    **{f'{name}_rows': k * takes_part for name, k in used.items()},
+  )
+  return ClientUpdate(
+    delta,
+    rows,
+    kept(takes_part if algorithm.weighting == 'uniform' else count),
+    measured,
+    tf.nest.map_structure(kept, of_bounds),
+    _next_state(algorithm, before, after, examples, finite),
+  )
+
+
+def _bounded(algorithm, before, delta, rows, held, bounds):
+  """Returns (delta, rows, `robust.Bounded`), changed no more than the bounds."""
+  changes = collections.OrderedDict()
+  for table in algorithm.tables:
+    name, changes[table.name] = table.name, rows[table.name]
+    if not table.merge.sends_deltas:
+      moved = rows[name] - before[name]
+      # Padding is sent as zeros, and did not change.
+      mask = held[name].mask[: tf.shape(moved)[0], None]
+      changes[name] = tf.where(mask, moved, 0.0)
+  (delta, changes), found = robust.bounded((delta, changes), bounds)
+  exceeded = tf.add_n(list(found.exceeded.values())) > 0
+  for table in algorithm.tables:
+    if not table.merge.sends_deltas:
+      name = table.name
+      # Whoever is within the bounds sends its rows to the last digit.
+      changes[name] = tf.cond(
+        exceeded,
+        lambda n=name, c=changes[name]: tf.where(
+          held[n].mask[: tf.shape(c)[0], None], before[n] + c, 0.0
+        ),
+        lambda n=name: rows[n],
+      )
+  return delta, changes, found
+
+
+def _is_finite(values: list[tf.Tensor]) -> tf.Tensor:
+  """Whether all numbers are finite, and their sums in float32 as well.
+
+  A tensor's sum is NaN or infinite if one of its numbers is. It is one pass
+  over the numbers, and the test of each of them would be two.
+  """
+  each = [tf.math.is_finite(tf.reduce_sum(t)) for t in values]
+  return tf.reduce_all([tf.constant(True), *each])
+
+
+def _next_state(algorithm, before, after, examples, finite):
+  """Returns what it keeps: the old state if the update or the new is not finite."""
+  if algorithm.client_state is None:
+    return ()
+  new = tf.nest.map_structure(
+    lambda tensor, spec: tf.ensure_shape(tensor, spec.shape),
+    algorithm.client_state.next(examples.state, before, after),
+    algorithm.client_state.spec,
+  )
+  old = examples.state
+  sound = _is_finite([t for t in tf.nest.flatten(new) if t.dtype.is_floating])
+  has_examples = encoder_lib.count(examples.y) > 0
+  keeps = tf.reduce_all([finite, has_examples, sound])
+  # The branches' tensors are not copied, as `tf.where` would.
+  kept = tf.cond(keeps, lambda: new, lambda: old.value)
+  return examples_lib.KeptState(tf.logical_or(keeps, old.known), kept)

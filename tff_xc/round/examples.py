@@ -1,5 +1,12 @@
-"""A client's value in a round: its examples, and what it kept."""
+"""A client's value in a round: its examples, and what it keeps between rounds.
 
+A client keeps its state; the server does not use it. TFF's learning processes
+return values of the server only, so a round returns the states of its clients
+side by side, among its metrics. The caller gives a client its own state back.
+"""
+
+import collections
+from collections.abc import Callable
 from typing import Any
 from typing import NamedTuple
 
@@ -9,6 +16,7 @@ import tensorflow_federated as tff
 
 from tff_xc import classifier
 from tff_xc.data import sparse
+from tff_xc.round import folding
 
 
 class ClientExamples(NamedTuple):
@@ -36,23 +44,15 @@ class ClientExamples(NamedTuple):
 
 
 class KeptState(NamedTuple):
-  """What a client kept from the last round in which it took part.
+  """What a client kept from the last round in which it took part."""
 
-  Attributes:
-    known: bool scalar; False for a client that has not taken part yet.
-    value: tensors as `ClientState.spec`; zeros if not known.
-  """
-
+  # bool scalar; False for a client that has not taken part yet.
   known: tf.Tensor
-  value: Any
+  value: Any  # Tensors as `ClientState.spec`; zeros if not known.
 
 
 def nothing_kept(spec: Any) -> KeptState:
-  """Returns the state of a client that has not taken part yet.
-
-  Args:
-    spec: the algorithm's `ClientState.spec`.
-  """
+  """Returns the state of a client that has not taken part yet."""
   zeros = lambda s: np.zeros(s.shape, s.dtype.as_numpy_dtype)
   return KeptState(np.bool_(False), tf.nest.map_structure(zeros, spec))
 
@@ -83,3 +83,44 @@ def client_type(
       else KeptState(tff.TensorType(np.bool_), of_specs(state_spec)),
     )
   )
+
+
+# The metric that holds the states.
+NAME = 'client_states'
+# Most states in each stack of an accumulator, as in `folding`.
+_MOST = (4, 16, 64)
+
+
+class KeptStates(NamedTuple):
+  """The states of a round's clients."""
+
+  ids: tf.Tensor  # int64 [K], the clients' ids.
+  value: Any  # As the algorithm's `ClientState.spec`, with K first.
+
+
+def build_collect(spec: Any) -> Callable:
+  """Returns a function that adds the clients' states to the metrics.
+
+  It takes (metrics@SERVER, ids@CLIENTS, `KeptState`s@CLIENTS) within a federated
+  computation. A client that keeps nothing yet is left out.
+  """
+
+  @tff.tensorflow.computation
+  def message(client_id, state):
+    count = tf.cast(state.known, tf.int32)
+    alone = lambda t: tf.repeat(t[None], count, axis=0)
+    return tf.nest.map_structure(alone, KeptStates(client_id, state.value))
+
+  entry = KeptStates(tf.TensorSpec([], tf.int64), spec)
+  zero, *functions = folding.aggregation(entry, folding.side_by_side, _MOST)
+
+  @tff.tensorflow.computation
+  def added(measured, kept):
+    return collections.OrderedDict(**measured, **{NAME: kept})
+
+  def collect(measured, client_ids, states):
+    messages = tff.federated_map(message, (client_ids, states))
+    joined = tff.federated_aggregate(messages, zero(), *functions)
+    return tff.federated_map(added, (measured, joined))
+
+  return collect

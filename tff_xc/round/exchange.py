@@ -1,7 +1,5 @@
-"""Exchanges the rows of tables between server and clients."""
+"""Exchanges the rows of a table between server and clients."""
 
-import collections
-from collections.abc import Mapping
 from typing import Any
 
 import numpy as np
@@ -14,9 +12,10 @@ from tff_xc.round import tables as tables_lib
 
 
 class Exchange:
-  """Exchanges the rows of one table with the clients.
+  """Exchanges the rows of one table; call it within a federated computation.
 
-  Call its methods within a federated computation.
+  Attributes:
+    merge: joins the clients' rows, see `merge.Merge.build`.
   """
 
   def __init__(
@@ -80,52 +79,6 @@ class Exchange:
       return rows
     beside = tff.federated_eval(self._beside, tff.SERVER)
     return tff.federated_zip((rows, tff.federated_broadcast(beside)))
-
-
-class Exchanges:
-  """Exchanges the rows of all tables of an algorithm.
-
-  Call its methods within a federated computation.
-  """
-
-  def __init__(
-    self,
-    tables: tuple[tables_lib.Table, ...],
-    state_type: tff.StructType,
-    beside: Mapping[str, np.ndarray],
-  ):
-    """Args: the tables, the type of `RoundState`, `Exchange`'s `beside` by name."""
-    self._of = collections.OrderedDict(
-      (
-        table.name,
-        Exchange(
-          table,
-          state_type.weights.tables[i],
-          state_type.server.tables[i],
-          beside.get(table.name),
-        ),
-      )
-      for i, table in enumerate(tables)
-    )
-
-  def receive(self, state, held):
-    """Returns by table the rows@CLIENTS of `RoundState`@SERVER."""
-    tables, values = state.server.tables, state.weights.tables
-    return tff.federated_zip(
-      collections.OrderedDict(
-        (name, of.receive(tables[name], values[name], held[name]))
-        for name, of in self._of.items()
-      )
-    )
-
-  def merge(self, held, update):
-    """Returns by table the merged rows@SERVER of `ClientUpdate`@CLIENTS."""
-    return tff.federated_zip(
-      collections.OrderedDict(
-        (name, of.merge(held[name], update.rows[name], update))
-        for name, of in self._of.items()
-      )
-    )
 
 
 def as_tensors(

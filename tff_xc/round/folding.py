@@ -9,6 +9,7 @@ holds few more rows than the cohort has distinct ids.
 import functools
 from collections.abc import Callable
 from collections.abc import Sequence
+from typing import Any
 from typing import NamedTuple
 
 import numpy as np
@@ -20,58 +21,37 @@ _STACK_ROWS = (2**12, 2**14, 2**16)
 
 
 class RowSums(NamedTuple):
-  """Weighted sums of rows over a cohort.
+  """Weighted sums of rows over a cohort."""
 
-  Attributes:
-    ids: int32 [U], distinct numbers of rows, ascending.
-    rows: float32 [U, row_dim], sum of weight times row over the clients that
-      sent the row.
-    weights: float32 [U], sum of the weights of these clients.
-  """
-
-  ids: tf.Tensor
+  ids: tf.Tensor  # int32 [U], distinct numbers of rows, ascending.
+  # float32 [U, row_dim], sum of weight times row over the clients that sent the
+  # row.
   rows: tf.Tensor
-  weights: tf.Tensor
+  weights: tf.Tensor  # float32 [U], sum of the weights of these clients.
 
 
 class StackedRows(NamedTuple):
-  """All clients' rows, side by side.
+  """All clients' rows, side by side."""
 
-  Attributes:
-    ids: int32 [R], the rows' numbers; a number repeats for each client.
-    rows: float32 [R, row_dim], as the clients sent them.
-    weights: float32 [R], the weight of the client that sent the row.
-  """
-
+  # int32 [R], the rows' numbers; a number repeats for each client.
   ids: tf.Tensor
-  rows: tf.Tensor
-  weights: tf.Tensor
+  rows: tf.Tensor  # float32 [R, row_dim], as the clients sent them.
+  weights: tf.Tensor  # float32 [R], the weight of the client that sent the row.
 
 
 class RowUpdate(NamedTuple):
-  """One client's rows, without padding.
+  """One client's rows, without padding."""
 
-  Attributes:
-    ids: int32 [S].
-    rows: float32 [S, row_dim], not yet weighted.
-    weight: float32 scalar.
-  """
-
-  ids: tf.Tensor
-  rows: tf.Tensor
-  weight: tf.Tensor
+  ids: tf.Tensor  # int32 [S].
+  rows: tf.Tensor  # float32 [S, row_dim], not yet weighted.
+  weight: tf.Tensor  # float32 scalar.
 
 
 def row_update(held, rows: tf.Tensor, weight: tf.Tensor) -> RowUpdate:
   """Returns a client's update of the rows `held`, padding removed.
 
-  A client of weight zero sends no rows.
-
-  Args:
-    held: the rows held, in N slots.
-    rows: float32 [N, row_dim], or only the rows of the first slots, if all
-      other slots are padding.
-    weight: float32 scalar.
+  A client of weight zero sends no rows. `rows` are those of the N slots, or of the
+  first ones, if all others are padding.
   """
   slots = tf.shape(rows)[0]
   sent = tf.logical_and(held.mask[:slots], weight > 0)
@@ -112,62 +92,74 @@ def pushed(stacks: list, new, join: Callable, most: Sequence[int]) -> list:
     join: (stack, stack) -> stack.
     most: the most entries of each stack but the last.
   """
-  return _folded([side_by_side(stacks[0], new), *stacks[1:]], join, most)
 
+  def folded(stacks: list, level: int) -> list:
+    if level == len(most):
+      return stacks
 
-def merged(a: list, b: list, join: Callable, most: Sequence[int]) -> list:
-  """Returns the stacks of `a` with the entries of `b` after them; see `pushed`."""
-  return pushed(a, join(*reversed(b)), join, most)
+    def into_the_next():
+      following = join(stacks[level + 1], stacks[level])
+      empty = tf.nest.map_structure(lambda t: t[:0], stacks[level])
+      changed = [*stacks[:level], empty, following, *stacks[level + 2 :]]
+      return folded(changed, level + 1)
 
+    full = tf.size(stacks[level].ids) > most[level]
+    return tf.cond(full, into_the_next, lambda: stacks)
 
-def _folded(
-  stacks: list, join: Callable, most: Sequence[int], level: int = 0
-) -> list:
-  """Returns the stacks, none above its bound, from `level` on."""
-  if level == len(most):
-    return stacks
-
-  def into_the_next():
-    following = join(stacks[level + 1], stacks[level])
-    empty = tf.nest.map_structure(lambda t: t[:0], stacks[level])
-    changed = [*stacks[:level], empty, following, *stacks[level + 2 :]]
-    return _folded(changed, join, most, level + 1)
-
-  full = tf.size(stacks[level].ids) > most[level]
-  return tf.cond(full, into_the_next, lambda: stacks)
+  return folded([side_by_side(stacks[0], new), *stacks[1:]], 0)
 
 
 def all_rows(rows: tf.Tensor, total_weight: tf.Tensor) -> RowSums:
-  """Returns the sums of a cohort in which every client holds every row.
-
-  Args:
-    rows: float32 [n, row_dim], the weighted sum of rows.
-    total_weight: float32 scalar.
-  """
+  """Returns the sums of a cohort whose clients all hold all n rows, from theirs."""
   count = rows.shape[0]
   return RowSums(tf.range(count), rows, tf.fill([count], total_weight))
 
 
-def _of_any_length(tensor: tf.Tensor) -> tf.Tensor:
-  """Drops the tensor's static length: an accumulator's type has none."""
-  return tf.raw_ops.PlaceholderWithDefault(
-    input=tensor, shape=[None, *tensor.shape[1:]]
-  )
+def aggregation(
+  entry: Any,
+  join: Callable,
+  most: Sequence[int],
+  value_type: tff.Type | None = None,
+  entries_of: Callable = lambda value: value,
+):
+  """Returns (zero, accumulate, merge, report) of TFF for an accumulator of stacks.
 
+  Args:
+    entry: a structure of `tf.TensorSpec`s of one entry, with `ids`; a stack has
+      one more axis.
+    join: see `pushed`.
+    most: see `pushed`.
+    value_type: of a client's value; None: it is a stack.
+    entries_of: the value -> its entries, as a stack.
+  """
+  # An accumulator's type has no static lengths.
+  stack_type = tff.to_type(
+    tf.nest.map_structure(
+      lambda s: tff.TensorType(s.dtype.as_numpy_dtype, [None, *s.shape]), entry
+    )
+  )
+  stacks_type = tff.to_type([stack_type] * (len(most) + 1))
 
-def _types(kind, row_dim: int, num_rows: int | None):
-  """Returns the TFF types of a client's update and of joined rows."""
-  update = RowUpdate(
-    () if num_rows else tff.TensorType(np.int32, [None]),
-    tff.TensorType(np.float32, [num_rows, row_dim]),
-    tff.TensorType(np.float32),
-  )
-  joined = kind(
-    tff.TensorType(np.int32, [None]),
-    tff.TensorType(np.float32, [None, row_dim]),
-    tff.TensorType(np.float32, [None]),
-  )
-  return tff.to_type(update), tff.to_type(joined)
+  @tff.tensorflow.computation
+  def zero():
+    empty = lambda s: tf.raw_ops.PlaceholderWithDefault(
+      input=tf.zeros([0, *s.shape], s.dtype), shape=[None, *s.shape]
+    )
+    return [tf.nest.map_structure(empty, entry)] * (len(most) + 1)
+
+  @tff.tensorflow.computation(stacks_type, value_type or stack_type)
+  def accumulate(stacks, value):
+    return pushed(stacks, entries_of(value), join, most)
+
+  @tff.tensorflow.computation(stacks_type, stacks_type)
+  def merge(a, b):
+    return pushed(a, join(*reversed(b)), join, most)
+
+  @tff.tensorflow.computation(stacks_type)
+  def report(stacks):
+    return join(*reversed(stacks))
+
+  return zero, accumulate, merge, report
 
 
 @functools.cache  # Building it takes half a second.
@@ -180,40 +172,32 @@ def build(row_dim: int, stacked: bool = False, num_rows: int | None = None):
     num_rows: if given, clients send all rows, and `()` in place of ids.
   """
   kind = StackedRows if stacked else RowSums
-  join = side_by_side if stacked else add_by_id
-  update_type, joined_type = _types(kind, row_dim, num_rows)
-
-  @tff.tensorflow.computation
-  def zero():
-    empty = kind(
-      _of_any_length(tf.zeros([0], tf.int32)),
-      _of_any_length(tf.zeros([0, row_dim])),
-      _of_any_length(tf.zeros([0])),
+  entry = kind(
+    tf.TensorSpec([], tf.int32), tf.TensorSpec([row_dim]), tf.TensorSpec([])
+  )
+  update_type = tff.to_type(
+    RowUpdate(
+      () if num_rows else tff.TensorType(np.int32, [None]),
+      tff.TensorType(np.float32, [num_rows, row_dim]),
+      tff.TensorType(np.float32),
     )
-    return [empty] * (len(_STACK_ROWS) + 1)
+  )
 
-  accumulator_type = tff.to_type([joined_type] * (len(_STACK_ROWS) + 1))
-
-  @tff.tensorflow.computation(accumulator_type, update_type)
-  def accumulate(stacks, update):
+  def entries_of(update):
     ids, rows, weight = update.ids, update.rows, update.weight
     if num_rows:
       size = tf.where(weight > 0, num_rows, 0)
       ids, rows = tf.range(size), rows[:size]
     weights = tf.fill([tf.size(ids)], weight)
-    new = kind(ids, rows if stacked else rows * weight, weights)
-    return pushed(stacks, new, join, _STACK_ROWS)
+    return kind(ids, rows if stacked else rows * weight, weights)
 
-  @tff.tensorflow.computation(accumulator_type, accumulator_type)
-  def merge(a, b):
-    return merged(a, b, join, _STACK_ROWS)
-
-  @tff.tensorflow.computation(accumulator_type)
-  def report(stacks):
-    return join(*reversed(stacks))
+  join = side_by_side if stacked else add_by_id
+  zero, *functions = aggregation(
+    entry, join, _STACK_ROWS, update_type, entries_of
+  )
 
   @tff.federated_computation(tff.FederatedType(update_type, tff.CLIENTS))
   def fold(updates):
-    return tff.federated_aggregate(updates, zero(), accumulate, merge, report)
+    return tff.federated_aggregate(updates, zero(), *functions)
 
   return fold

@@ -49,11 +49,7 @@ class Fixed:
   """
 
   def __init__(self, algorithm: algorithm_lib.Algorithm, seed: list[int]):
-    """Draws the values.
-
-    Args:
-      algorithm: its `frozen` names them.
-      seed: of the initial weights, two integers.
+    """Draws the values that `algorithm.frozen` names, by the weights' seed.
 
     Raises:
       errors.InputError: clients would receive a whole frozen table, or the
@@ -103,12 +99,9 @@ class Fixed:
     return trained_part(self._algorithm, self._specs)
 
   def receive(self, weights):
-    """Returns (encoder, encoder state)@CLIENTS, of which the trained is sent.
+    """Returns (encoder, encoder state)@CLIENTS of `ModelWeights`@SERVER.
 
-    Call it within a federated computation.
-
-    Args:
-      weights: `ModelWeights`@SERVER.
+    Only what is trained is sent. Call it within a federated computation.
     """
     parts = weights.encoder, weights.encoder_state
     if self.values:

@@ -15,7 +15,6 @@ import dataclasses
 import numpy as np
 import tensorflow as tf
 
-from tff_xc import classifier
 from tff_xc import errors
 from tff_xc.round import algorithm as algorithm_lib
 from tff_xc.round import examples as examples_lib
@@ -37,12 +36,6 @@ def target_of(algorithm: algorithm_lib.Algorithm) -> np.ndarray | None:
   """Returns p float32 [n], if the server sends it with the class rows."""
   weights = algorithm.example_weights
   return weights.target if isinstance(weights, Importance) else None
-
-
-def beside_rows(algorithm: algorithm_lib.Algorithm) -> dict[str, np.ndarray]:
-  """Returns p by the name of the table with whose rows it is sent, if it is."""
-  target = target_of(algorithm)
-  return {} if target is None else {classifier.CLASS: target}
 
 
 def importance_weights(
@@ -105,14 +98,7 @@ def weighted(
   held: request.SelectedRows,
   target: tf.Tensor | None,
 ) -> examples_lib.ClientExamples:
-  """Returns a client's examples with their weights, if these are `Importance`.
-
-  Args:
-    algorithm: its `example_weights` say how examples weigh.
-    examples: `y` are slots.
-    held: the class rows held.
-    target: see `of_classes`.
-  """
+  """Returns a client's localised examples with their weights, if `Importance`."""
   if not isinstance(algorithm.example_weights, Importance):
     return examples
   each = of_classes(held, target, algorithm.model.num_classes)

@@ -6,7 +6,7 @@ classes: all held classes (FedSS, FullSoftmax), the target and the negatives
 to (8).
 
 Or a squared hinge on the target's cosine, which does not push an embedding away
-from other classes (FedAwS, equation (23)).
+from other classes (FedAwS, equation (23)). Penalties are added to the mean loss.
 """
 
 import dataclasses
@@ -223,3 +223,32 @@ def _sum_of_targets(logits, targets):
     places = tf.range(size) * slots + targets
   of_targets = tf.gather(tf.reshape(logits, [-1]), places)
   return tf.math.unsorted_segment_sum(of_targets, places // slots, size)
+
+
+@dataclasses.dataclass(frozen=True)
+class Proximal:
+  """weight * |theta - theta_G|^2, over all trained weights (FedProx).
+
+  Li, Sahu, Zaheer, Sanjabi, Talwalkar, Smith: "Federated Optimization in
+  Heterogeneous Networks", MLSys 2020, arXiv:1812.06127, eq. (2), which has mu / 2
+  as the weight.
+
+  theta_G are the weights that the client received: the encoder, and the rows
+  that it holds of each table.
+  """
+
+  weight: float
+
+  def __call__(self, step: LocalStep) -> tf.Tensor:
+    now, received = (
+      tf.nest.flatten([weights.encoder, weights.tables])
+      for weights in (step.weights, step.initial_weights)
+    )
+    halves = [tf.nn.l2_loss(a - b) for a, b in zip(now, received, strict=True)]
+    return 2.0 * self.weight * tf.add_n(halves)
+
+
+def proximal(algorithm, weight: float):
+  """Returns the `algorithm.Algorithm` with a proximal term of this weight."""
+  penalties = (*algorithm.penalties, Proximal(weight))
+  return dataclasses.replace(algorithm, penalties=penalties)

@@ -1,4 +1,4 @@
-"""Question 3: how are the clients' rows joined?
+"""Question 3: how are the clients' rows joined, and the encoder's deltas averaged?
 
 Clients send (ids, rows), and the server adds rows of the same id (`folding`).
 Merging thus never needs all n rows, neither on a client nor in an accumulator.
@@ -8,14 +8,17 @@ place. A merge may also keep all clients' rows side by side.
 
 import dataclasses
 from collections.abc import Callable
+from collections.abc import Sequence
 from typing import Any
 from typing import Protocol
 
+import numpy as np
 import tensorflow as tf
 import tensorflow_federated as tff
 
+from tff_xc import classifier
 from tff_xc.round import folding
-from tff_xc.round import table_optimizers
+from tff_xc.round import optimizers
 
 
 class Merge(Protocol):
@@ -34,31 +37,25 @@ class Merge(Protocol):
   def sent(self, before: tf.Tensor, after: tf.Tensor) -> tf.Tensor:
     """Returns the rows that a client sends, float32 [N, row_dim].
 
-    Args:
-      before: the rows as the client received them.
-      after: the same rows after local training.
+    They are those before local training, as it received them, and after it.
     """
 
   def build(self, num_rows: int, row_dim: int, selects: bool) -> Callable:
     """Returns a function from values at clients to the merged rows@SERVER.
 
-    It takes (held: `SelectedRows`, rows: as `sent`, update: `ClientUpdate`).
-    Call it within a federated computation.
-
-    Args:
-      num_rows: n.
-      row_dim: length of a row.
-      selects: whether clients hold selected rows; otherwise they hold all.
+    It takes (held: `SelectedRows`, rows: as `sent`, update: `ClientUpdate`)
+    within a federated computation. `selects`: clients hold selected rows;
+    otherwise they hold all.
     """
 
   def next(
     self,
-    optimizer: table_optimizers.TableOptimizer,
+    optimizer: optimizers.TableOptimizer,
     state: Any,
     table: tf.Tensor,
     merged: Any,
     total_weight: tf.Tensor,
-    after: table_optimizers.After | None = None,
+    after: optimizers.After | None = None,
   ) -> tuple[Any, tf.Tensor, Any]:
     """Returns (optimizer state, table, what else `after` returned).
 
@@ -69,7 +66,7 @@ class Merge(Protocol):
       merged: the merged rows.
       total_weight: float32 scalar, the sum of the cohort's weights; if it is 0,
         nothing changes.
-      after: changes the new rows, see `table_optimizers.TableOptimizer.next`.
+      after: changes the new rows, see `optimizers.TableOptimizer.next`.
     """
 
 
@@ -96,7 +93,6 @@ class SumRows:
     return after - before
 
   def _weight(self, update):
-    """Returns the weight@CLIENTS of a client's rows in the sums."""
     return update.weight
 
   def build(self, num_rows, row_dim, selects):
@@ -156,11 +152,11 @@ class ReplaceRows(SumRows):
 
   def next(self, optimizer, state, table, merged, total_weight, after=None):
     ids, rows = (
-      table_optimizers.none_without(total_weight > 0, t)
+      optimizers.none_without(total_weight > 0, t)
       for t in (merged.ids, self.mean(merged, total_weight))
     )
-    rows, more = table_optimizers.changed(after, ids, rows)
-    return state, table_optimizers.put(table, ids, rows), more
+    rows, more = optimizers.changed(after, ids, rows)
+    return state, optimizers.put(table, ids, rows), more
 
 
 @dataclasses.dataclass(frozen=True)
@@ -186,7 +182,7 @@ class KeepRows:
     return lambda held, rows, update: tff.federated_eval(nothing, tff.SERVER)
 
   def next(self, optimizer, state, table, merged, total_weight, after=None):
-    _, more = table_optimizers.changed(after, merged.ids, merged.rows)
+    _, more = optimizers.changed(after, merged.ids, merged.rows)
     return state, table, more
 
 
@@ -223,6 +219,87 @@ class StackRows:
     if after is None:
       return state, table, ()
     ids = tf.sort(tf.unique(merged.ids).y)
-    ids = table_optimizers.none_without(total_weight > 0, ids)
+    ids = optimizers.none_without(total_weight > 0, ids)
     rows, more = after(ids, tf.gather(table, ids))
-    return state, table_optimizers.put(table, ids, rows), more
+    return state, optimizers.put(table, ids, rows), more
+
+
+_SUMS = (tff.aggregators.SumFactory, tff.aggregators.SecureSumFactory)
+# A field in the state of `tff.aggregators.DifferentiallyPrivateFactory`, which all
+# of TFF's that add noise have in them.
+_DP = 'dp_event='
+
+
+@tff.tensorflow.computation(np.float32)
+def _counts(weight):
+  return tf.cast(weight > 0, tf.float32)
+
+
+class EncoderMean:
+  """Averages the encoder's deltas by a `tff.aggregators` factory of means.
+
+  An unweighted factory averages over all clients, including the zeros of those
+  that have no examples or whose update was dropped. Its result is therefore
+  scaled by (clients / clients of positive weight).
+  """
+
+  def __init__(
+    self, factory, specs: classifier.ModelWeights, rows: Sequence[str] = ()
+  ):
+    """Args: the factory, specs of trained weights, tables that send rows, too.
+
+    Raises:
+      ValueError: for a factory of sums (one that is nested in another factory
+        is not found), or a differentially private one of TFF's beside `rows`.
+    """
+    if factory is None:
+      factory = tff.aggregators.MeanFactory(no_nan_division=True)
+    if isinstance(factory, _SUMS):
+      raise ValueError(
+        f'{type(factory).__name__} gives a sum of the deltas, and the server'
+        ' needs a mean: give a factory of means, such as UnweightedMeanFactory'
+      )
+    value_type = tff.types.tensorflow_to_type(
+      classifier.union(specs.encoder, specs.encoder_state)
+    )
+    self._weighted = isinstance(
+      factory, tff.aggregators.WeightedAggregationFactory
+    )
+    extra = [tff.TensorType(np.float32)] if self._weighted else []
+    self._process = factory.create(value_type, *extra)
+    if rows and _DP in str(self._process.initialize.type_signature):
+      raise ValueError(
+        'model_aggregator is differentially private, and would add noise to the'
+        f' encoder alone: clients also send rows of {", ".join(rows)}, which say'
+        ' what the noise is to hide. Give an aggregator without noise, or an'
+        ' algorithm that sends no rows'
+      )
+
+    @tff.tensorflow.computation(value_type, np.float32, np.float32)
+    def over_those_who_count(mean, clients, counted):
+      scale = tf.math.divide_no_nan(clients, counted)
+      return tf.nest.map_structure(
+        lambda t: tf.math.multiply_no_nan(t, scale), mean
+      )
+
+    self._over_those_who_count = over_those_who_count
+
+  @property
+  def initialize(self):
+    return self._process.initialize
+
+  def __call__(self, state, update):
+    """Returns the aggregator's output for `ClientUpdate`s@CLIENTS."""
+    delta, weight = update.encoder_delta, update.weight
+    if self._weighted:
+      return self._process.next(state, delta, weight)
+    output = self._process.next(state, delta)
+    counts = tff.federated_map(_counts, weight)
+    everybody = tff.federated_value(1.0, tff.CLIENTS)
+    result = tff.federated_map(
+      self._over_those_who_count,
+      (output.result, tff.federated_sum(everybody), tff.federated_sum(counts)),
+    )
+    return tff.templates.MeasuredProcessOutput(
+      output.state, result, output.measurements
+    )

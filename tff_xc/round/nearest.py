@@ -1,7 +1,11 @@
-"""Finds the nearest rows in blocks.
+"""Finds the nearest rows of many, in blocks, or of a few thousand, in strips.
 
-The full matrix of similarities is never in memory.
+Of many rows, the full matrix of similarities is never in memory; of a few
+thousand, U^2 floats are.
 """
+
+import itertools
+from typing import NamedTuple
 
 import tensorflow as tf
 
@@ -80,3 +84,98 @@ def nearest(
 
   specs = (tf.TensorSpec([None], tf.float32), tf.TensorSpec([None], tf.int32))
   return in_blocks(of_block, count, size, specs)
+
+
+# The similarities are computed in strips of rows. A strip starts at its own
+# first row, so that about half of all products are left out.
+_STRIPS = 16
+# Less than any cosine: a row is no neighbour of itself.
+_ITSELF = -2.0
+
+
+def similarities(units: tf.Tensor) -> list[tf.Tensor]:
+  """Returns the rows' similarities, exactly symmetric; -2 of a row to itself.
+
+  Args:
+    units: float32 [U, d], unit rows.
+
+  Returns:
+    Strips [b, U] in order; together they have U rows. A strip may be empty.
+  """
+  size = tf.shape(units)[0]
+  ends = [size * i // _STRIPS for i in range(_STRIPS + 1)]
+  right = [
+    tf.matmul(units[start:end], units[start:], transpose_b=True)
+    for start, end in itertools.pairwise(ends)
+  ]
+  strips = []
+  for i, (start, end) in enumerate(itertools.pairwise(ends)):
+    left = [
+      tf.transpose(right[j][:, start - ends[j] : end - ends[j]])
+      for j in range(i)
+    ]
+    width = end - start
+    square = right[i][:, :width]
+    # A product may round (c, y) and (y, c) differently.
+    square = (square + tf.transpose(square)) / 2
+    square = tf.linalg.set_diag(square, tf.fill([width], _ITSELF))
+    strips.append(tf.concat([*left, square, right[i][:, width:]], axis=1))
+  return strips
+
+
+class Neighbours(NamedTuple):
+  """The k nearest of some rows."""
+
+  mask: tf.Tensor  # float32 [b, U], 1 for a neighbour, 0 for others.
+  # float32 [b], the similarity of the least similar neighbour.
+  least: tf.Tensor
+  # bool [b]. A row of which more than k others are as similar is in a tie, and
+  # its neighbours are not known: its mask is 0, and `least` is 2.
+  known: tf.Tensor
+
+
+def neighbours(strip: tf.Tensor, k: int) -> Neighbours:
+  """Finds the k nearest of each row of a strip; nothing is sorted.
+
+  Args:
+    strip: float32 [b, U], one of `similarities`.
+    k: the number of neighbours, less than U.
+  """
+  guess = _guess(strip, k)
+  # NthElement is `std::nth_element`. Its first pivot is the median of the
+  # second, the middle and the last value. A guess there that is a little too
+  # low halves the time, and does not change the k-th largest.
+  least = _nth(tf.concat([guess, guess, strip, guess], axis=1), k)
+  mask = tf.cast(strip >= least, tf.float32)
+  known = tf.equal(tf.reduce_sum(mask, axis=1), float(k))
+  # Rows whose guess was too high, and those in a tie.
+  again = tf.where(~known)
+  few = tf.gather(strip, again[:, 0])
+  least_of_few = _nth(few, k)
+  mask_of_few = tf.cast(few >= least_of_few, tf.float32)
+  found = tf.equal(tf.reduce_sum(mask_of_few, axis=1), float(k))
+  least_of_few = tf.where(found, least_of_few[:, 0], 2.0)
+  mask_of_few *= tf.cast(found, tf.float32)[:, None]
+  put = tf.tensor_scatter_nd_update
+  return Neighbours(
+    put(mask, again, mask_of_few),
+    put(least[:, 0], again, least_of_few),
+    put(known, again, found),
+  )
+
+
+def _nth(values: tf.Tensor, n: int) -> tf.Tensor:
+  """Returns the n-th largest value of each row, [b, 1]."""
+  return tf.raw_ops.NthElement(input=values, n=n - 1, reverse=True)[:, None]
+
+
+def _guess(strip, k: int):
+  """Returns [b, 1], usually just below the k-th largest, for a normal law."""
+  others = tf.cast(tf.shape(strip)[1] - 1, tf.float32)
+  total = tf.reduce_sum(strip, axis=1, keepdims=True) - _ITSELF
+  norm = tf.math.reduce_euclidean_norm(strip, axis=1, keepdims=True)
+  mean = total / others
+  variance = (norm**2 - _ITSELF**2) / others - mean**2
+  deviation = tf.sqrt(tf.maximum(variance, 0.0))  # Rounding may make it < 0.
+  part = tf.minimum((k + k**0.5) / others, 1.0)
+  return mean - deviation * tf.math.ndtri(part)

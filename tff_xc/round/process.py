@@ -10,35 +10,36 @@ import tensorflow_federated as tff
 
 from tff_xc import classifier
 from tff_xc.round import algorithm as algorithm_lib
-from tff_xc.round import client_states
-from tff_xc.round import computations
-from tff_xc.round import encoder_mean
+from tff_xc.round import client_update
 from tff_xc.round import examples as examples_lib
 from tff_xc.round import exchange
 from tff_xc.round import frozen
 from tff_xc.round import importance
-from tff_xc.round import metrics
+from tff_xc.round import merge
 from tff_xc.round import randomness
 from tff_xc.round import robust
+from tff_xc.round import server
+from tff_xc.round import tables as tables_lib
+
+
+class ServerState(NamedTuple):
+  """States of the encoder's optimizer, and by name of the tables."""
+
+  encoder: Any
+  tables: collections.OrderedDict
 
 
 class RoundState(NamedTuple):
-  """The server's state between rounds.
+  """The server's state between rounds."""
 
-  Attributes:
-    weights: the global model. Rows that were not requested lately may still
-      lack momentum updates; `LearningProcess.get_model_weights` applies them.
-    server: states of the server's optimizers and steps.
-    aggregator: state of the encoder's aggregator; `robust.State` with bounds.
-    round_number: int32, rounds done.
-    seed: int32 [2], the run's seed; all randomness derives from it.
-  """
-
+  # The global model. Rows that were not requested lately may still lack
+  # momentum updates; `LearningProcess.get_model_weights` applies them.
   weights: classifier.ModelWeights
-  server: computations.ServerState
+  server: ServerState  # States of the server's optimizers and steps.
+  # State of the encoder's aggregator; `robust.State` with bounds.
   aggregator: Any
-  round_number: tf.Tensor
-  seed: tf.Tensor
+  round_number: tf.Tensor  # int32, rounds done.
+  seed: tf.Tensor  # int32 [2], the run's seed; all randomness derives from it.
 
 
 def build_process(
@@ -53,20 +54,31 @@ def build_process(
   encoder deltas, and each table's merge its rows. Then the server takes its
   steps.
 
+  A round's metrics are an ordered dictionary of float32 scalars:
+
+  loss: mean over examples of the objective during local training.
+  accuracy: fraction of examples of which a target had the largest logit among
+    the held rows, in the step that trained on them.
+  class_rows, class_rows_largest: mean and largest number of rows that a client
+    requested; likewise for every other table.
+  examples, clients, clients_dropped: counts. Clients without examples are left
+    out; the update of a dropped client was not finite.
+  local_batches: minibatches of the client that took the most.
+  client_states: of an algorithm with client state, `examples.KeptStates`. The
+    caller keeps them, and gives them back as `ClientExamples.state`.
+
+  A mean or maximum over no clients is nan. Bounds and server steps have more.
+
   Args:
     algorithm: the answers.
     seed: seeds the initial weights and all randomness in the rounds.
 
   Returns:
-    A process whose `next` takes `ClientExamples` at clients. Its metrics are an
-    ordered dictionary of float32 scalars (see `metrics.of_round`). With client
-    state, 'client_states' are the participants' ids, int64
-    [K], and states, [K, ...] each: the caller keeps them, and gives them back
-    as `ClientExamples.state`.
+    A process whose `next` takes `ClientExamples` at clients.
   """
   pair = [seed & 0x7FFFFFFF, (seed >> 31) & 0x7FFFFFFF]
   fixed = frozen.Fixed(algorithm, pair)
-  aggregate = encoder_mean.EncoderMean(
+  aggregate = merge.EncoderMean(
     algorithm.model_aggregator,
     fixed.trained_specs(),
     [table.name for table in algorithm.tables if table.merge.sends_rows],
@@ -83,14 +95,29 @@ def build_process(
 def _build_next(algorithm, aggregate, fixed, state_type) -> tff.Computation:
   """Returns the computation (RoundState@SERVER, examples@CLIENTS) -> output."""
   limits = robust.Limits(algorithm.robust)
-  exchanges = exchange.Exchanges(
-    algorithm.tables, state_type, importance.beside_rows(algorithm)
+  target = importance.target_of(algorithm)
+  exchanges = collections.OrderedDict(
+    (
+      table.name,
+      exchange.Exchange(
+        table,
+        state_type.weights.tables[i],
+        state_type.server.tables[i],
+        target if table.name == classifier.CLASS else None,
+      ),
+    )
+    for i, table in enumerate(algorithm.tables)
   )
-  request = computations.build_request(algorithm)
-  train = computations.build_training(algorithm)
-  server_step = computations.build_server_step(algorithm)
+  of_tables = lambda call: tff.federated_zip(
+    collections.OrderedDict(
+      (name, call(name, of)) for name, of in exchanges.items()
+    )
+  )
+  request = _build_request(algorithm)
+  train = _build_training(algorithm)
+  server_step = _build_server_step(algorithm)
   state_spec = algorithm.client_state and algorithm.client_state.spec
-  collect = state_spec and client_states.build_collect(state_spec)
+  collect = state_spec and examples_lib.build_collect(state_spec)
   given = algorithm.example_weights == algorithm_lib.GIVEN
   client = examples_lib.client_type(algorithm.model, given, state_spec)
 
@@ -106,7 +133,11 @@ def _build_next(algorithm, aggregate, fixed, state_type) -> tff.Computation:
       train,
       (
         *fixed.receive(state.weights),
-        exchanges.receive(state, held),
+        of_tables(
+          lambda name, of: of.receive(
+            state.server.tables[name], state.weights.tables[name], held[name]
+          )
+        ),
         held,
         examples,
         clients_seed,
@@ -115,7 +146,9 @@ def _build_next(algorithm, aggregate, fixed, state_type) -> tff.Computation:
     )
     joined = aggregate(limits.of_encoder(state.aggregator), update)
     weight = tff.federated_sum(update.weight)
-    merged = exchanges.merge(held, update)
+    merged = of_tables(
+      lambda name, of: of.merge(held[name], update.rows[name], update)
+    )
     stepped = tff.federated_map(
       server_step, (state, joined.result, merged, weight, seed)
     )
@@ -126,9 +159,10 @@ def _build_next(algorithm, aggregate, fixed, state_type) -> tff.Computation:
       round_number=tff.federated_map(_following, state.round_number),
       seed=state.seed,
     )
-    measured = limits.measured(
-      metrics.of_round(update, stepped[2]), state.aggregator, update
-    )
+    sums = tff.federated_sum(update.measured)
+    largest = tff.federated_max(update.measured)
+    measured = tff.federated_map(_measured, (sums, largest, stepped[2]))
+    measured = limits.measured(measured, state.aggregator, update)
     if collect:
       measured = collect(measured, examples.client_id, update.state)
     return tff.learning.templates.LearningProcessOutput(
@@ -138,6 +172,124 @@ def _build_next(algorithm, aggregate, fixed, state_type) -> tff.Computation:
   return next_fn
 
 
+def _build_request(algorithm):
+  """Returns the computation (examples, seed) -> `SelectedRows` by table."""
+
+  @tff.tensorflow.computation
+  def request(examples, seed):
+    held = collections.OrderedDict()
+    for i, table in enumerate(algorithm.tables):
+      purpose = randomness.Purpose.TABLES + i - 1
+      if not i:
+        purpose = randomness.Purpose.NEGATIVES
+      held[table.name] = table.request.held_rows(
+        tables_lib.keys(algorithm.model, table.name).of(examples),
+        randomness.client_seed(seed, examples.client_id, purpose),
+        examples.client_id,
+        table.name,
+      )
+    return held
+
+  return request
+
+
+def _build_training(algorithm):
+  """Returns a client's computation of its `ClientUpdate`.
+
+  It takes (encoder, encoder state, received rows by table, `SelectedRows` by
+  table, `ClientExamples`, seed), and of an algorithm with bounds also these.
+  """
+  on_client = client_update.build(algorithm)
+
+  def updated(encoder, encoder_state, rows, held, examples, seed, bounds=None):
+    received = collections.OrderedDict(
+      (t.name, exchange.as_tensors(t, rows[t.name], held[t.name]))
+      for t in algorithm.tables
+    )
+    tables = collections.OrderedDict(
+      (name, own) for name, (own, _) in received.items()
+    )
+    weights = classifier.ModelWeights(encoder, encoder_state, tables)
+    target = received[classifier.CLASS][1]
+    return on_client(weights, held, examples, seed, target, bounds)
+
+  @tff.tensorflow.computation
+  def train(encoder, encoder_state, rows, held, examples, seed):
+    return updated(encoder, encoder_state, rows, held, examples, seed)
+
+  @tff.tensorflow.computation
+  def bounded(encoder, encoder_state, rows, held, examples, seed, bounds):
+    return updated(encoder, encoder_state, rows, held, examples, seed, bounds)
+
+  return bounded if algorithm.robust else train
+
+
+def _build_server_step(algorithm):
+  """Returns the server's computation at the end of a round.
+
+  It takes (`RoundState`, encoder delta, merged rows by table, total weight,
+  seed) and returns (`ServerState`, `ModelWeights`, the steps' metrics).
+  """
+
+  @tff.tensorflow.computation
+  def server_step(state, encoder_delta, merged, total_weight, seed):
+    optimizer_state, encoder, encoder_state = server.encoder_step(
+      algorithm.encoder_optimizer,
+      state.server.encoder,
+      frozen.trained_part(algorithm, state.weights),
+      encoder_delta,
+      total_weight > 0,
+      algorithm.moves_encoder_state,
+    )
+    states, values = collections.OrderedDict(), collections.OrderedDict()
+    measured = collections.OrderedDict()
+    # Outside `tf.cond`, see `optimizers.TableOptimizer`.
+    for table in algorithm.tables:
+      name = table.name
+      states[name], values[name], found = table.next(
+        state.server.tables[name],
+        state.weights.tables[name],
+        merged[name],
+        total_weight,
+        seed,
+        state.round_number,
+      )
+      measured.update(found)
+    return (
+      ServerState(optimizer_state, states),
+      classifier.ModelWeights(
+        classifier.replaced(state.weights.encoder, encoder),
+        classifier.replaced(state.weights.encoder_state, encoder_state),
+        values,
+      ),
+      measured,
+    )
+
+  return server_step
+
+
+@tff.tensorflow.computation
+def _measured(sums, largest, of_steps):
+  """Returns a round's metrics from sums and maxima over its clients."""
+  of_clients = sums['clients'] > 0
+  measured = collections.OrderedDict(
+    loss=sums['loss'] / sums['examples'],
+    accuracy=sums['correct'] / sums['examples'],
+  )
+  for name in sums:
+    if name.endswith('_rows'):
+      measured[name] = sums[name] / sums['clients']
+      measured[f'{name}_largest'] = tf.where(
+        of_clients, largest[name], float('nan')
+      )
+  measured['examples'] = sums['examples']
+  measured['clients'] = sums['clients']
+  measured['clients_dropped'] = sums['dropped']
+  measured['local_batches'] = tf.where(of_clients, largest['batches'], 0.0)
+  measured.update(of_steps)
+  return measured
+
+
 def _build_initialize(algorithm, aggregate, fixed, pair: list[int]):
   """Returns the computation ( -> RoundState@SERVER)."""
   specs = algorithm.model.weight_specs()
@@ -145,7 +297,7 @@ def _build_initialize(algorithm, aggregate, fixed, pair: list[int]):
   @tff.tensorflow.computation
   def initial():
     run_seed = tf.constant(pair, tf.int32)
-    server_state = computations.ServerState(
+    server_state = ServerState(
       algorithm.encoder_optimizer.initialize(fixed.trained_specs().encoder),
       collections.OrderedDict(
         (table.name, table.initialize(specs.tables[table.name]))
@@ -192,9 +344,9 @@ def _build_weights_access(algorithm, fixed, state_type):
   @tff.tensorflow.computation(state_type, get_weights.type_signature.result)
   def set_weights(state, weights):
     # Pending momentum updates of the old rows must not move the new ones.
-    server = caught_up(state)[0]
+    server_state = caught_up(state)[0]
     weights = fixed.checked(weights, state.weights)
-    return state._replace(weights=weights, server=server)
+    return state._replace(weights=weights, server=server_state)
 
   return get_weights, set_weights
 

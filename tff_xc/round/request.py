@@ -35,19 +35,11 @@ class SelectedRows(NamedTuple):
 def sample_distinct(
   seed: tf.Tensor, count: int, population: tf.Tensor, max_population: int
 ) -> tf.Tensor:
-  """Draws uniformly without replacement from [0, population).
+  """Draws int32 [min(count, population)] without replacement from [0, population).
 
   Costs O(count) for any population. If `count` is a large part of the
-  population, it permutes the whole population, which is then cheap.
-
-  Args:
-    seed: int32 [2].
-    count: number to draw, static.
-    population: int32 scalar; if it is below `count`, all of it is drawn.
-    max_population: static upper bound of `population`.
-
-  Returns:
-    int32 [min(count, population)], distinct, in random order.
+  population, it permutes the whole population, which is then cheap. `count` and
+  `max_population`, an upper bound of `population`, are static.
   """
   if max_population <= 4 * count + 1024:
     everyone = tf.range(population)
@@ -77,14 +69,9 @@ def sample_distinct(
 
 
 def skip(ranks: tf.Tensor, excluded: tf.Tensor) -> tf.Tensor:
-  """Maps ranks in [n] minus `excluded` to the ids that have these ranks.
+  """Returns int32 [m], the ids that have these ranks in [n] minus `excluded`.
 
-  Args:
-    ranks: int32 [m], each in [0, n - len(excluded)).
-    excluded: int32 [p], sorted and distinct.
-
-  Returns:
-    int32 [m]: id = rank + number of excluded ids at or below the id.
+  An id is its rank plus the number of excluded ids, sorted and distinct, below it.
   """
   smaller_kept = excluded - tf.range(tf.size(excluded))
   return ranks + tf.searchsorted(smaller_kept, ranks, side='right')
@@ -93,13 +80,9 @@ def skip(ranks: tf.Tensor, excluded: tf.Tensor) -> tf.Tensor:
 def fail_unless(
   holds: tf.Tensor, template: str, values: tuple, client_id: tf.Tensor
 ) -> tf.Operation:
-  """Returns an op that fails where `holds`, bool scalar, is False.
+  """Returns an op that fails, naming the client, where `holds` is False.
 
-  Args:
-    holds: the condition.
-    template: the error message; each `{}` stands for one of `values`.
-    values: tensors.
-    client_id: int64 scalar, the client that the message names.
+  Each `{}` of the template stands for one of the tensors `values`.
   """
   message = tf.strings.format('client {}: ' + template, (client_id, *values))
   # Not `tf.debugging.Assert`, which would add a `tf.cond` to the graph.

@@ -40,8 +40,7 @@ class Quantile:
     initial: C of the first round.
     quantile: the share of norms that C shall not be below.
     rate: of the steps.
-    multiplier: the bound is `multiplier` C + `increment`.
-    increment: see `multiplier`.
+    multiplier, increment: the bound is `multiplier` C + `increment`.
   """
 
   initial: float
@@ -97,12 +96,7 @@ _METRICS = {
 
 
 class Bounded(NamedTuple):
-  """What the bounds made of a client's update.
-
-  Attributes:
-    norms: by bound, float32 scalars: what is compared with it.
-    exceeded: by bound, float32 scalars: 1 if the norm was above it, else 0.
-  """
+  """By bound, float32 scalars: what is compared with it, and 1 if it is above."""
 
   norms: collections.OrderedDict
   exceeded: collections.OrderedDict
@@ -111,9 +105,7 @@ class Bounded(NamedTuple):
 def bounded(change: Any, bounds: Mapping[str, tf.Tensor]):
   """Returns (a client's change within the bounds, `Bounded`).
 
-  Args:
-    change: a structure of float32 tensors.
-    bounds: float32 scalars, by name, in the order in which they apply.
+  The change is a structure of float32 tensors; bounds apply in their order.
   """
   norms, exceeded = collections.OrderedDict(), collections.OrderedDict()
   for name, bound in bounds.items():
@@ -186,13 +178,7 @@ class Limits:
     """Returns the state@SERVER after a round.
 
     A client whose update was dropped counts with a norm of 0, as its zeros have.
-
-    Args:
-      state: as returned before.
-      encoder: the aggregator's state@SERVER after the round.
-      update: `ClientUpdate`@CLIENTS.
-      total_weight: float32@SERVER; if it is 0, nobody's update is left and the
-        bounds stay.
+    If the total weight is 0, nobody's update is left and the bounds stay.
     """
 
     def after(name, process):

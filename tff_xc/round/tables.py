@@ -22,12 +22,12 @@ from tff_xc.data import sparse
 from tff_xc.encoders import encoder as encoder_lib
 from tff_xc.round import examples as examples_lib
 from tff_xc.round import merge as merge_lib
+from tff_xc.round import optimizers
 from tff_xc.round import request as request_lib
 from tff_xc.round import server
-from tff_xc.round import table_optimizers
 
 # Row deltas are added to the table: SGD of rate 1 on their mean.
-_SUM, _PLAIN = merge_lib.SumRows(), table_optimizers.RowMomentum()
+_SUM, _PLAIN = merge_lib.SumRows(), optimizers.RowMomentum()
 
 
 class TableState(NamedTuple):
@@ -47,21 +47,21 @@ class Table:
     request: which rows a client requests (question 1).
     merge: how the server joins the rows that clients send (question 3).
     optimizer: the server's optimizer of the rows (question 4), if the merge
-      takes one. An optimizer of TFF is wrapped in `table_optimizers.Dense`.
+      takes one. An optimizer of TFF is wrapped in `optimizers.Dense`.
     steps: the server's further steps, in order, after the optimizer.
   """
 
   name: str
   request: request_lib.AllRows | request_lib.OwnAndSampled
   merge: merge_lib.Merge = _SUM
-  optimizer: (
-    table_optimizers.TableOptimizer | tff.learning.optimizers.Optimizer
-  ) = _PLAIN
+  optimizer: optimizers.TableOptimizer | tff.learning.optimizers.Optimizer = (
+    _PLAIN
+  )
   steps: tuple[server.ServerStep, ...] = ()
 
   def __post_init__(self):
     if isinstance(self.optimizer, tff.learning.optimizers.Optimizer):
-      dense = table_optimizers.Dense(self.optimizer)
+      dense = optimizers.Dense(self.optimizer)
       object.__setattr__(self, 'optimizer', dense)
     plain = self.optimizer == _PLAIN
     if not plain and not self.merge.takes_optimizer:
@@ -106,7 +106,7 @@ class Table:
       total_weight: float32 scalar, the sum of the cohort's weights. If it is
         zero, no client's update is left, and nothing changes.
       seed: int32 [2], the round's.
-      round_number: int32 scalar.
+      round_number: from 0.
     """
     has_update = total_weight > 0
     first = sum(not step.on_all_rows for step in self.steps)
@@ -166,12 +166,7 @@ class Keys(Protocol):
     examples: examples_lib.ClientExamples,
     slots_of: Callable[[tf.Tensor], tf.Tensor],
   ) -> examples_lib.ClientExamples:
-    """Returns the examples with slots in place of rows.
-
-    Args:
-      examples: a client's examples.
-      slots_of: rows int32 [k] -> int32 [k], their slots among the rows held.
-    """
+    """Returns the examples with slots among the rows held in place of rows."""
 
 
 @dataclasses.dataclass(frozen=True)
@@ -237,11 +232,7 @@ def keys(model: classifier.EmbeddingClassifier, name: str) -> Keys:
 
 
 def by_name(tables: tuple[Table, ...]) -> Mapping[str, Table]:
-  """Returns the tables by name.
-
-  Raises:
-    ValueError: for a repeated name.
-  """
+  """Returns the tables by name; raises ValueError for a repeated one."""
   found = {table.name: table for table in tables}
   if len(found) < len(tables):
     raise ValueError(f'a table name repeats among {[t.name for t in tables]}')

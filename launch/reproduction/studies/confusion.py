@@ -108,7 +108,7 @@ def _drawn(run, client: str | None, path: pathlib.Path, data_dir: str | None):
   import numpy as np
 
   from launch import evaluation
-  from tasks import trust
+  from tasks import experiment as trust
   from tff_xc.measure import ranking
   from tff_xc.report import curves
   from tff_xc.report import run_files

@@ -14,8 +14,8 @@ from typing import NamedTuple
 from launch.reproduction import outcome
 from launch.reproduction.studies import study
 from tasks import experiment
-from tasks import found as found_lib
 from tasks import registry as tasks
+from tasks import task as found_lib
 from tasks.papers import data_numbers
 from tasks.papers import data_set
 

@@ -14,8 +14,7 @@ from launch.reproduction.studies import gradient_noise
 from tff_xc import classifier
 from tff_xc import errors
 from tff_xc.algorithms import fedss
-from tff_xc.algorithms import fullsoftmax
-from tff_xc.algorithms import settings
+from tff_xc.algorithms import registry as algorithms
 from tff_xc.data import client_data
 from tff_xc.experiment import cohort
 from tff_xc.report import pictures
@@ -61,14 +60,16 @@ def noises(
   most = max(len(np.unique(dataset.train.pool.y[b])) for b in batches)
   n = dataset.num_classes
   grid = list(_grid(n - most))
-  training = settings.local_training({**values, 'batch_size': BATCH})
+  training = algorithms.get(config['algorithm'])(
+    **{**values, 'batch_size': BATCH}
+  ).local_training()
   after = lambda made: _weights_after(made, dataset, batches, config)
   before, exact = after(
-    fullsoftmax.fullsoftmax(model=model, local_training=training)
+    fedss.FullSoftmax.made(model=model, local_training=training)
   )
   found = []
   for m in (*grid, n - 1):  # A client takes all n - |P| others at most.
-    made = fedss.fedss(
+    made = fedss.FedSS.made(
       model=model, max_positives=most, negatives=m, local_training=training
     )
     pairs = zip(after(made)[1], exact, strict=True)

@@ -11,12 +11,12 @@ from typing import Any
 from launch.reproduction import outcome
 from launch.reproduction.studies import study
 from tasks import experiment
-from tasks import found as found_lib
 from tasks import registry as tasks
+from tasks import task as found_lib
 from tasks.papers import data_set
 from tasks.papers import fedmlh
 from tff_xc import errors
-from tff_xc.algorithms import entry
+from tff_xc.algorithms import base
 
 if TYPE_CHECKING:
   from tff_xc.measure import hashed_labels
@@ -41,7 +41,7 @@ def resolve(
   else:
     wanted = [task or _SMALL]
   fitting = [
-    task.name for task in tasks.TASKS.values() if entry.ONE_LABEL in task.lacks
+    task.name for task in tasks.TASKS.values() if base.ONE_LABEL in task.lacks
   ]
   if not set(wanted) <= set(fitting):
     told = f'--task={task}: {name} is of tasks whose examples keep all labels:'

@@ -8,16 +8,10 @@ import numpy as np
 import pytest
 from PIL import Image
 
-from datasets import cache_folder
 from datasets.leaf import celeba
 from datasets.leaf import files as leaf_files
 from tests.datasets.leaf import on_disk
 from tff_xc import errors
-
-
-@pytest.fixture(autouse=True)
-def cache(tmp_path, monkeypatch):
-  monkeypatch.setenv(cache_folder.VARIABLE, str(tmp_path / 'cache'))
 
 
 def load(data_dir, **options):

@@ -7,18 +7,14 @@ import shutil
 import numpy as np
 import pytest
 
-from datasets import cache_folder
 from datasets import parsed_cache
 from datasets.leaf import femnist
 from datasets.leaf import files as leaf_files
 from datasets.leaf import json_users
+from datasets.leaf import users as leaf_users
 from tests.datasets.leaf import on_disk
 from tff_xc import errors
-
-
-@pytest.fixture(autouse=True)
-def cache(tmp_path, monkeypatch):
-  monkeypatch.setenv(cache_folder.VARIABLE, str(tmp_path / 'cache'))
+from tff_xc.data import pool
 
 
 def load(data_dir, **options):
@@ -142,7 +138,7 @@ def test_the_second_start_parses_nothing(tmp_path, monkeypatch, pixel):
   users['w9'][0][2][5] = pixel
   on_disk.write(tmp_path / 'femnist/a.json', users)
   first = load(tmp_path)
-  monkeypatch.setattr(json_users, 'read', None)
+  monkeypatch.setattr(json_users, 'read_all', None)
   second = load(tmp_path)
   assert second.train.client_ids == first.train.client_ids
   for name in first.train.client_ids:
@@ -153,7 +149,7 @@ def test_the_second_start_parses_nothing(tmp_path, monkeypatch, pixel):
 
 def test_a_disk_that_fills_up(tmp_path, monkeypatch):
   users = all_data(tmp_path, [3] * 10)
-  append, calls = parsed_cache._OnDisk.append, []
+  append, calls = parsed_cache.Store.append, []
 
   def until_full(store, name, rows):
     calls.append(name)
@@ -161,9 +157,9 @@ def test_a_disk_that_fills_up(tmp_path, monkeypatch):
       raise OSError(28, 'No space left on device')
     append(store, name, rows)
 
-  monkeypatch.setattr(parsed_cache._OnDisk, 'append', until_full)
+  monkeypatch.setattr(parsed_cache.Store, 'append', until_full)
   x, y = load(tmp_path).train.examples('w0')
-  assert len(calls) == 5
+  assert len(calls) > 5
   np.testing.assert_array_equal(x.reshape(-1, 784), np.float32(users['w0'][0]))
   np.testing.assert_array_equal(y, users['w0'][1])
   assert list((tmp_path / 'cache').iterdir()) == []
@@ -185,54 +181,28 @@ def test_other_levels_of_grey(tmp_path, monkeypatch, cached):
     )
 
 
-def wrong(data_dir, change):
-  users = {f'w{i}': on_disk.writer(i, 3) for i in range(3)}
-  change(users['w1'])
-  on_disk.write(data_dir / 'femnist/all_data.json', users)
-
-
-def put(place, value):
-  part, example, *rest = place
-
-  def change(user):
-    if rest:
-      user[part][example][rest[0]] = value
-    else:
-      user[part][example] = value
-
-  return change
+PIXELS = on_disk.image(7)
 
 
 @pytest.mark.parametrize(
-  ('place', 'value', 'said'),
+  ('x', 'y'),
   [
-    ((0, 1), [0.5] * 783, 'x has 783 numbers, expected 784'),
-    ((0, 1), [], 'x has 0 numbers'),
-    ((0, 1), 'abc', "x is 'abc', expected a list"),
-    ((0, 1), None, 'x is None, expected a list'),
-    ((0, 1, 7), '0.5', "pixel 8 is '0.5', expected a number"),
-    ((0, 1, 7), [0.5], r'pixel 8 is \[0.5\], expected'),
-    ((0, 1, 7), None, 'pixel 8 is None, expected'),
-    ((0, 1, 7), 1.001, 'pixel 8 is 1.001, expected'),
-    ((0, 1, 7), -1, 'pixel 8 is -1, expected'),
-    ((0, 1, 7), True, 'pixel 8 is True, expected'),
-    ((0, 1, 7), float('nan'), 'pixel 8 is nan, expected'),
-    ((0, 1, 7), float('inf'), 'pixel 8 is inf, expected'),
-    ((0, 1, 7), 10**30, 'pixel 8 is 1000000'),
-    ((1, 1), 62, 'the label is 62, expected an integer from 0 to 61, such'),
-    ((1, 1), -1, 'the label is -1'),
-    ((1, 1), 3.0, 'the label is 3.0'),
-    ((1, 1), '3', "the label is '3'"),
-    ((1, 1), True, 'the label is True'),
-    ((1, 1), None, 'the label is None'),
-    ((1, 1), 10**30, 'the label is 1000000'),
+    *((x, 3) for x in (PIXELS[1:], [], 'abc', None, 0.5)),
+    *(
+      ([*PIXELS[1:], pixel], 3)
+      for pixel in ('0.5', [0.5], None, 1.001, -1, float('nan'), float('inf'))
+    ),
+    ([*PIXELS[1:], 10**30], 3),
+    *((PIXELS, y) for y in (62, -1, 3.0, '3', True, None, 10**30)),
   ],
 )
-def test_what_is_wrong_is_said(tmp_path, place, value, said):
-  wrong(tmp_path, put(place, value))
-  with pytest.raises(
-    errors.InputError, match=r"all_data.json, user 'w1', example 2: " + said
-  ) as e:
+def test_what_is_wrong_is_said(tmp_path, x, y):
+  users = {f'w{i}': on_disk.writer(i, 3) for i in range(3)}
+  users['w1'][0][1], users['w1'][1][1] = x, y
+  on_disk.write(tmp_path / 'femnist/all_data.json', users)
+  wrong = 'x' if y == 3 and y is not True and type(y) is int else 'the label'
+  message = f"all_data.json, user 'w1', example 2: {wrong} is "
+  with pytest.raises(errors.InputError, match=message) as e:
     load(tmp_path)
   assert len(str(e.value)) < 300
 
@@ -259,8 +229,14 @@ def test_a_user_in_two_files(tmp_path):
     )
   on_disk.write(tmp_path / 'femnist/test/a.json', {'w': on_disk.writer(1, 2)})
   with pytest.raises(
-    errors.InputError, match=r"b.json, user 'w' is also in .*a.json"
+    errors.InputError, match=r"b.json, user 'w' .* twice.*a.json"
   ):
+    load(tmp_path)
+
+
+def test_a_name_that_numpy_would_cut(tmp_path):
+  on_disk.write(tmp_path / 'femnist/a.json', {'w\0': on_disk.writer(0, 2)})
+  with pytest.raises(errors.InputError, match='NUL'):
     load(tmp_path)
 
 
@@ -275,7 +251,7 @@ def test_no_users_at_all(tmp_path):
 
 def test_where_the_files_may_lie(tmp_path):
   with pytest.raises(errors.InputError, match='no femnist of LEAF'):
-    femnist.find(tmp_path)
+    leaf_files.find('femnist', tmp_path)
   for place in (
     *('femnist', 'femnist/data', 'leaf/femnist', 'leaf/femnist/data'),
     *('leaf', 'data', '.'),
@@ -285,7 +261,7 @@ def test_where_the_files_may_lie(tmp_path):
         path = tmp_path / place / part / f'all_data_{k}.json'
         path.parent.mkdir(parents=True, exist_ok=True)
         path.touch()
-    found = femnist.find(tmp_path)
+    found = leaf_files.find('femnist', tmp_path)
     assert [p.name for p in found.train] == [
       'all_data_9.json',
       'all_data_10.json',
@@ -293,14 +269,14 @@ def test_where_the_files_may_lie(tmp_path):
     assert len(found.test) == 2
     shutil.rmtree(tmp_path / place / 'test')
     with pytest.raises(errors.InputError, match=r'test has none'):
-      femnist.find(tmp_path)
+      leaf_files.find('femnist', tmp_path)
     shutil.rmtree(tmp_path / place / 'train')
 
 
 def test_folders_of_other_sets_are_not_searched(tmp_path):
   on_disk.write(tmp_path / 'leaf/train.json', {})
   on_disk.write(tmp_path / 'leaf/test.json', {})
-  femnist.find(tmp_path)
+  leaf_files.find('femnist', tmp_path)
   with pytest.raises(errors.InputError, match='no celeba of LEAF'):
     leaf_files.find('celeba', tmp_path)
 
@@ -311,9 +287,29 @@ def test_the_published_numbers_of_users():
     (9343, 8408, 935),
     (1129, 1016, 113),
   ):
-    parts = femnist.leaf_users.split(
-      femnist.leaf_users.Users(
-        [''] * users, np.zeros(users), np.full(users, 64), None
-      )
+    parts = leaf_users.split(
+      leaf_users.Users([''] * users, np.zeros(users), np.full(users, 64), None)
     )
     assert [len(part) for part in parts] == [train, test]
+
+
+def test_a_sample_is_uniform_over_the_test_of_all_users():
+  sizes = np.array([10, 200, 800])
+  dataset = leaf_users.federated(
+    'set',
+    1,
+    pool.in_memory(np.arange(1010), np.zeros(1010, int)),
+    leaf_users.Users(
+      ['a', 'b', 'c'],
+      np.cumsum(sizes) - sizes,
+      sizes,
+      np.array([False, True, True]),
+    ),
+    test_examples=200,
+  )
+  drawn = dataset.test.read(np.arange(200)) - 10
+  assert len(set(drawn)) == 200
+  counts = np.bincount(drawn // 100, minlength=10)
+  # Each is hypergeometric, 20 on average with a standard deviation of 3.8.
+  assert len(counts) == 10
+  assert (abs(counts - 20) < 12).all()

@@ -6,7 +6,6 @@ import shutil
 import numpy as np
 import pytest
 
-from datasets import cache_folder
 from datasets.leaf import files as leaf_files
 from datasets.leaf import gutenberg
 from datasets.leaf import json_users
@@ -19,11 +18,6 @@ TEXT = (
   " And all the clouds that lour'd upon our house In the deep bosom of the"
   ' ocean buried.'
 )
-
-
-@pytest.fixture(autouse=True)
-def cache(tmp_path, monkeypatch):
-  monkeypatch.setenv(cache_folder.VARIABLE, str(tmp_path / 'cache'))
 
 
 def load(data_dir, **options):
@@ -75,7 +69,7 @@ def test_json(tmp_path, capsys, monkeypatch):
   assert dataset.num_classes == 80
   assert len(dataset.train.client_ids) == 9
   check(dataset, users())
-  monkeypatch.setattr(json_users, 'read', None)
+  monkeypatch.setattr(json_users, 'read_all', None)
   check(load(tmp_path), users())
   assert not capsys.readouterr().err
 
@@ -216,7 +210,7 @@ def test_a_damaged_text(tmp_path, data_dir):
   with pytest.raises(errors.InputError, match=r'pg100.txt.gz cannot be read'):
     load(tmp_path)
   (tmp_path / 'pg100.txt').write_bytes(b'\xff\xfe')
-  with pytest.raises(errors.InputError, match=r'pg100.txt cannot be read'):
+  with pytest.raises(errors.InputError, match=r'pg100.txt is not UTF-8'):
     load(tmp_path)
 
 

@@ -7,9 +7,8 @@ import h5py
 import numpy as np
 import pytest
 
-from datasets import cache_folder
+from datasets.leaf import files as leaf_files
 from datasets.leaf import shakespeare
-from datasets.leaf import tff_files
 from datasets.leaf import tff_sets
 from tests.datasets.leaf import tff_on_disk
 from tff_xc import errors
@@ -20,11 +19,6 @@ LOADS = {
   'shakespeare': tff_sets.load_shakespeare,
 }
 CLIENTS = [f'f{i:04d}_{i}' for i in range(10)]
-
-
-@pytest.fixture(autouse=True)
-def cache(tmp_path, monkeypatch):
-  monkeypatch.setenv(cache_folder.VARIABLE, str(tmp_path / 'cache'))
 
 
 def load(name, data_dir, **options):
@@ -166,8 +160,8 @@ def test_the_real_shakespeare(data_dir, capsys):
   )
   assert len(dataset.train.client_ids) == 584
   assert len(dataset.train.pool) == 2_585_814
-  paths = tff_files.find('shakespeare', data_dir)
-  with tff_files.opened('shakespeare', paths) as source:
+  paths = leaf_files.find_tff('shakespeare', data_dir)
+  with tff_sets.opened('shakespeare', paths) as source:
     sizes = [0, 0]
     for client in source.clients():
       sizes[client.part] += len(client.rows)
@@ -242,20 +236,15 @@ def test_celebrities_of_both_parts(tmp_path):
     load('celeba', tmp_path)
 
 
-@pytest.mark.parametrize('name', [None, 'a\0'])
-def test_a_client_id_that_is_no_name(tmp_path, name):
+def test_a_client_id_that_is_no_name(tmp_path):
   path = tff_on_disk.write_sqlite(tmp_path, 'shakespeare', snippets())
   with sqlite3.connect(path) as database:
     database.execute('CREATE TABLE anything AS SELECT * FROM examples')
     database.execute('DROP TABLE examples')
     database.execute('ALTER TABLE anything RENAME TO examples')
-    database.execute(
-      'UPDATE examples SET client_id = ? WHERE rowid = 3', [name]
-    )
+    database.execute('UPDATE examples SET client_id = NULL WHERE rowid = 3')
   database.close()
-  with pytest.raises(
-    errors.InputError, match=r'row 3 of the table examples: client_id is'
-  ):
+  with pytest.raises(errors.InputError, match='row 3'):
     load('shakespeare', tmp_path)
 
 
@@ -263,7 +252,7 @@ def test_no_clients(tmp_path):
   for split in ('train', 'test'):
     with h5py.File(tmp_path / f'fed_emnist_{split}.h5', 'w') as file:
       file.create_group('examples')
-  with pytest.raises(errors.InputError, match='has no clients'):
+  with pytest.raises(errors.InputError, match='no examples'):
     load('emnist', tmp_path)
 
 

@@ -5,7 +5,6 @@ import pytest
 import scipy.sparse
 
 from datasets.procedural import words as sparse_words
-from datasets.xc import text as xc_text
 from tff_xc import errors
 
 D = 50_000
@@ -139,21 +138,6 @@ def test_clients_of_several_classes_and_shares_of_a_class():
   assert total() == 100
   assert total(classes_per_client=7) == 15
   assert 200 < total(clients_per_class=4) <= 400
-
-
-def test_the_text_files_hold_the_same(tmp_path):
-  options = {'num_classes': 40, 'num_features': 900, 'test_examples': 30}
-  sparse_words.write(tmp_path, 'mine', **options)
-  table = xc_text.read(tmp_path / 'mine_test.txt')
-  assert table.header == (30, 900, 40)
-  x, y = everything(sparse_words.load(**options).test)
-  same(table.labels, y)
-  np.testing.assert_allclose(table.features.data, x.data, rtol=1e-5)
-  same(table.features != 0, x != 0)
-  table = xc_text.read(tmp_path / 'mine_train.txt')
-  assert table.header == (400, 900, 40)
-  counts = sparse_words.load(**options).propensity.label_counts
-  np.testing.assert_array_equal(table.labels.sum(0).A1, counts)
 
 
 @pytest.mark.parametrize(

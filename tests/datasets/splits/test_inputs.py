@@ -166,7 +166,7 @@ def test_a_header_of_too_many_labels(tmp_path):
   ('name', 'why'),
   [
     ('train.txt', "expected the header 'N D L'"),
-    ('metadata.json', '"users" is missing'),
+    ('metadata.json', '"users"'),
     ('train/metadata.json', 'has JSON files, and'),
   ],
 )

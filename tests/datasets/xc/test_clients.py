@@ -228,6 +228,9 @@ def test_a_pair_of_files_gives_the_same(tiny):
     np.testing.assert_array_equal(y, again.y)
   for a, b in zip(everything(one.test), everything(two.test), strict=True):
     assert (a != b).nnz == 0
+  counts = xc_sets.dataclasses.replace(COUNTS, train=7)
+  with pytest.raises(errors.InputError, match=r'Xf.txt, line 1: .*expected 7'):
+    load(tiny, 'lf-amazontitles-131k', counts=counts)
   (folder / 'tst_X_Y.txt').unlink()
   with pytest.raises(errors.InputError, match=r'tst_X_Y.txt is missing'):
     load(tiny, 'lf-amazontitles-131k')

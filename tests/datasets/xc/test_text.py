@@ -7,10 +7,9 @@ import pytest
 import scipy.sparse
 
 from datasets import zip_members
-from datasets.xc import headers as xc_headers
-from datasets.xc import lines as xc_lines
+from datasets.xc import sets as xc_sets
 from datasets.xc import text as xc_text
-from datasets.xc import write as xc_write
+from tests.datasets.xc import on_disk
 from tff_xc import errors
 
 # An example without labels, one without features, one with neither.
@@ -113,10 +112,7 @@ def test_same_content_in_other_clothes(tmp_path, text):
   assert rows_of(table) == rows_of(plain)
 
 
-def test_lines_of_the_usual_form_are_not_parsed_one_by_one(
-  tmp_path, monkeypatch
-):
-  monkeypatch.delattr(xc_lines, 'parse')
+def test_spaces_signs_and_points_of_all_kinds(tmp_path):
   text = '5 7 5\r\n0,3 1:0.5\t6:-2e-3 \r\n 2:.5\n4\n\n1:0'
   rows = rows_of(xc_text.read(written(tmp_path, text)))
   assert [labels for labels, _ in rows] == [[0, 3], [], [4], [], []]
@@ -147,12 +143,10 @@ def test_values_are_rounded_as_python_and_numpy_do(tmp_path):
     '1e-05',
   ]
   expected = np.array([np.float32(float(v)) for v in texts])
-  # A lone \r is a space that only `xc_lines` reads.
-  for space in (' ', '\r'):
-    pairs = (f'{i}:{v}' for i, v in enumerate(texts))
-    text = f'1 {len(texts)} 1\n ' + space.join(pairs)
-    values = xc_text.read(written(tmp_path, text)).features.data
-    np.testing.assert_array_equal(values.view('i4'), expected.view('i4'))
+  pairs = (f'{i}:{v}' for i, v in enumerate(texts))
+  text = f'1 {len(texts)} 1\n ' + ' '.join(pairs)
+  values = xc_text.read(written(tmp_path, text)).features.data
+  np.testing.assert_array_equal(values.view('i4'), expected.view('i4'))
 
 
 @pytest.mark.parametrize('block', [7, 64, 1 << 18])
@@ -165,7 +159,7 @@ def test_equals_a_naive_parser_wherever_blocks_end(
   for i in range(300):
     labels = rng.permutation(40)[: rng.integers(0, 5)]
     ids = rng.permutation(90000)[: rng.integers(0, 9)]
-    if i % 7:  # Where ids descend, `xc_lines` reads the whole block.
+    if i % 7:
       ids.sort()
     pairs = [f'{f}:{rng.normal():.{i % 9}e}' for f in ids]
     lines.append(','.join(map(str, labels)) + ' ' + ' '.join(pairs))
@@ -193,50 +187,58 @@ def random_lines(rng, count):
   return lines
 
 
-@pytest.mark.parametrize(
-  'layout',
-  [
-    xc_lines.Layout(True, 100, 50),
-    xc_lines.Layout(False, 100),
-    xc_lines.Layout(False, 100, noun='label'),
-  ],
-)
-def test_the_svmlight_reader_takes_only_right_lines_and_reads_them_alike(
-  layout,
-):
+SHAPES = {
+  'examples': {'features': (1, 100), 'labels': (1, 50)},
+  'features': {'features': (1, 100)},
+  'labels': {'labels': (1, 100)},
+}
+
+
+@pytest.mark.parametrize('form', SHAPES)
+def test_numpy_takes_the_lines_in_which_nothing_is_wrong(form):
   rng = np.random.default_rng(2)
   taken = 0
   for line in random_lines(rng, 600):
-    if not layout.has_labels:
+    if form != 'examples':
       line = line.partition(b' ')[2]
-    try:
-      pairs, labels = xc_text._svmlight([line], layout)
-    except (ValueError, OverflowError):
-      continue
-    plain = xc_lines.parse(line, layout, 'here')
-    assert pairs.indices.tolist() == plain.ids, line
-    assert pairs.data.tolist() == np.float32(plain.values).tolist(), line
-    assert labels.indices.tolist() == plain.labels, line
-    taken += 1
-  assert taken > 100
+    if xc_text._parsed([line], SHAPES[form]) is None:
+      with pytest.raises(errors.InputError, match='here: '):
+        xc_text._check(line, SHAPES[form], 'here')
+    else:
+      xc_text._check(line, SHAPES[form], 'here')
+      taken += 1
+  assert 100 < taken < 500
 
 
-@pytest.mark.parametrize('form', xc_headers.FORMS)
+@pytest.mark.parametrize(
+  'line',
+  [
+    b'1' + b' 12:0.25' * 10**5 + b' x',
+    b'1' + b' ' * 10**5 + b'x',
+    b'1,' * 10**5 + b'x',
+    b'1 1:' + b'1' * 10**5 + b'x',
+    b'1 1:1e' + b'1' * 10**5 + b'x',
+  ],
+  ids=['pairs', 'spaces', 'labels', 'digits', 'exponent'],
+)
+def test_a_long_bad_line_is_refused_in_linear_time(line):
+  """In quadratic time this takes minutes."""
+  assert xc_text._parsed([line], SHAPES['examples']) is None
+
+
+@pytest.mark.parametrize('form', xc_sets.FORMS)
 def test_what_is_written_is_read(tmp_path, form):
-  header = xc_headers.Header(60, 50_000, 30)
   rng = np.random.default_rng(0)
   x = scipy.sparse.random(60, 50_000, 1e-3, 'csr', np.float32, rng)
   x.sort_indices()
   x.data[:2] = 0, -0.5
   y = scipy.sparse.csr_matrix(rng.random((60, 30)) < 0.1)
-  path = tmp_path / 'some.txt'
-  xc_write.write(path, header, [(x, y)], form)
-  table = xc_text.read(path, form)
+  on_disk.write(tmp_path / 'some.txt', x, y, form)
+  table = xc_text.read(tmp_path / 'some.txt', form)
   if form != 'labels':
     same(table.features, x)
   if form != 'features':
     same(table.labels, y)
-  assert [p.name for p in tmp_path.iterdir()] == ['some.txt']
 
 
 def test_packed_and_truncated_gz(tmp_path):
@@ -247,47 +249,47 @@ def test_packed_and_truncated_gz(tmp_path):
     xc_text.read(path)
   path.write_bytes(EXAMPLES.encode())
   with pytest.raises(errors.InputError, match='cannot be read'):
-    xc_headers.read_header(path)
+    xc_sets.read_header(path)
 
 
 @pytest.mark.parametrize(
   ('old', 'new', 'message'),
   [
-    ('4 7 5', '4 7', r"line 1: expected the header 'N D L'.*found '4 7'"),
-    ('4 7 5', '4 7 x', 'line 1: expected the header'),
-    ('4 7 5', '4 7 9999999999', 'line 1: expected the header'),
-    ('4 7 5\n', '', 'line 1: expected the header'),
-    ('4 7 5', '5 7 5', 'promises 5 lines after it, found 4'),
-    ('4 7 5', '2 7 5', 'line 4: .* promises 2 lines after it, and here is one'),
-    ('6:2', '7:2', r'line 2: feature 7 is outside \[0, 7\)'),
-    ('6:2', '9' * 30 + ':2', r'line 2: feature 99999999999999999999 is outs'),
-    ('3:1', '-3:1', "line 3: expected feature:value, found '-3:1'"),
-    ('4 \n', '5 \n', r'line 4: label 5 is outside \[0, 5\)'),
-    ('0,3', '0,-3', "line 2: expected labels such as 3,17, found '0,-3'"),
-    ('0,3', '0,,3', "line 2: expected labels such as 3,17, found '0,,3'"),
-    ('0,3', '0, 3', "line 2: expected labels such as 3,17, found '0,'"),
-    ('0,3', '0 3', "line 2: expected feature:value, found '3'"),
-    ('6:2', '6:2:3', "line 2: expected a number.*feature 6, found '2:3'"),
-    ('6:2', '6:', "line 2: expected a number.*feature 6, found ''"),
-    ('6:2', '6:1.2.3', "line 2: expected a number.*found '1.2.3'"),
-    ('6:2', '6:0x1', "line 2: expected a number.*found '0x1'"),
-    ('6:2', '6:2 # two', "line 2: expected feature:value, found '#'"),
-    ('1:0.5', 'qid:1', "line 2: expected feature:value, found 'qid:1'"),
-    ('3:1', '+3:1', "line 3: expected feature:value, found '.3:1'"),
-    ('0,3', '0,3.0', "line 2: expected labels such as 3,17, found '0,3.0'"),
-    ('6:2', '6:1_0', "line 2: expected a number.*found '1_0'"),
-    ('6:2', '6:--2', "line 2: expected a number.*found '--2'"),
-    ('6:2', '6:nan', "line 2: the value of feature 6 is 'nan', not a finite"),
-    ('6:2', '6:-inf', "line 2: the value of feature 6 is '-inf', not a fin"),
-    ('6:2', '6:1e39', "line 2: the value of feature 6 is '1e39', not a fin"),
-    ('6:2', '6:3.4028235677973367e38', 'line 2: the value of .* not a fin'),
-    ('6:2', '6:' + '9' * 40, 'line 2: the value of feature 6 is .* not a fin'),
-    ('6:2', '1:2', 'line 2: feature 1 is given twice'),
-    ('3:1', '3:1 2:1', 'line 3: feature 2 is given twice'),
-    ('6:2', '6:\0\0', r"line 2: expected a number.*found '\\x00\\x00'"),
-    ('6:2', '6:2\0', 'line 2: expected a number'),
-    ('4 \n', '\0\0\0\n', 'line 4: expected labels'),
-    ('4 \n', 'é \n', 'line 4: expected labels'),
+    ('4 7 5', '4 7', "line 1: .*'N D L'"),
+    ('4 7 5', '4 7 x', 'line 1: '),
+    ('4 7 5', '4 7 9999999999', 'line 1: '),
+    ('4 7 5\n', '', 'line 1: '),
+    ('4 7 5', '5 7 5', '5 lines .* found 4'),
+    ('4 7 5', '2 7 5', 'line 4: .* 2 lines'),
+    ('6:2', '7:2', r'line 2: feature 7 .*\[0, 7\)'),
+    ('6:2', '9' * 30 + ':2', 'line 2: feature 99999999999999999999 '),
+    ('3:1', '-3:1', "line 3: .*'-3:1'"),
+    ('4 \n', '5 \n', r'line 4: label 5 .*\[0, 5\)'),
+    ('0,3', '0,-3', "line 2: .*'0,-3'"),
+    ('0,3', '0,,3', "line 2: .*'0,,3'"),
+    ('0,3', '0, 3', "line 2: .*'0,'"),
+    ('0,3', '0 3', "line 2: .*'3'"),
+    ('6:2', '6:2:3', "line 2: .*feature 6, found '2:3'"),
+    ('6:2', '6:', "line 2: .*feature 6, found ''"),
+    ('6:2', '6:1.2.3', "line 2: .*'1.2.3'"),
+    ('6:2', '6:0x1', "line 2: .*'0x1'"),
+    ('6:2', '6:2 # two', "line 2: .*'#'"),
+    ('1:0.5', 'qid:1', "line 2: .*'qid:1'"),
+    ('3:1', '+3:1', "line 3: .*'.3:1'"),
+    ('0,3', '0,3.0', "line 2: .*'0,3.0'"),
+    ('6:2', '6:1_0', "line 2: .*'1_0'"),
+    ('6:2', '6:--2', "line 2: .*'--2'"),
+    ('6:2', '6:nan', 'line 2: .*finite'),
+    ('6:2', '6:-inf', 'line 2: .*finite'),
+    ('6:2', '6:1e39', 'line 2: .*finite'),
+    ('6:2', '6:3.4028235677973367e38', 'line 2: .*finite'),
+    ('6:2', '6:' + '9' * 40, 'line 2: .*finite'),
+    ('6:2', '1:2', 'line 2: feature 1 .*twice'),
+    ('3:1', '3:1 2:1', 'line 3: feature 2 .*twice'),
+    ('6:2', '6:\0\0', 'line 2: .*x00'),
+    ('6:2', '6:2\0', 'line 2: .*x00'),
+    ('4 \n', '\0\0\0\n', 'line 4: .*labels'),
+    ('4 \n', 'é \n', 'line 4: .*labels'),
   ],
 )
 def test_what_is_wrong_is_told_with_its_line(tmp_path, old, new, message):
@@ -302,12 +304,12 @@ def test_what_is_wrong_is_told_with_its_line(tmp_path, old, new, message):
 @pytest.mark.parametrize(
   ('form', 'text', 'message'),
   [
-    ('features', '1 7 5\n1:1\n', "expected the header 'N D'"),
-    ('features', '1 7\n3 1:1\n', "line 2: expected feature:value, found '3'"),
-    ('features', '2 7\n1:1\n', 'promises 2 lines'),
-    ('labels', '1 5\n7:1\n', r'line 2: label 7 is outside \[0, 5\)'),
-    ('labels', '1 5\n3:0.5\n', 'line 2: label 3 has the value .0.5., expec'),
-    ('labels', '1 5\n3,4\n', 'line 2: expected label:value, found .3,4.'),
+    ('features', '1 7 5\n1:1\n', "line 1: .*'N D'"),
+    ('features', '1 7\n3 1:1\n', "line 2: .*'3'"),
+    ('features', '2 7\n1:1\n', '2 lines'),
+    ('labels', '1 5\n7:1\n', r'line 2: label 7 .*\[0, 5\)'),
+    ('labels', '1 5\n3:0.5\n', "line 2: label 3 .*'0.5'"),
+    ('labels', '1 5\n3,4\n', "line 2: .*'3,4'"),
   ],
 )
 def test_what_is_wrong_in_one_of_a_pair(tmp_path, form, text, message):
@@ -360,3 +362,36 @@ def test_a_line_without_end_is_not_read(tmp_path, monkeypatch):
   path.write_text('1 7 5\n0' + ' 1:1' * 100)
   with pytest.raises(errors.InputError, match='line 2 has more than 100'):
     xc_text.read(path)
+
+
+@pytest.mark.parametrize(
+  ('form', 'text'),
+  [
+    ('examples', EXAMPLES),
+    ('features', '3 7\n1:0.5\n\n2:1 3:1\n'),
+    ('labels', '3 5\n1:1\n\n2:1 3:1\n'),
+    ('examples', '0 7 5\n'),
+    ('examples', '2 7 5\n \n \n'),
+  ],
+)
+def test_the_second_time_nothing_is_parsed(tmp_path, monkeypatch, form, text):
+  path = written(tmp_path, text)
+  first = xc_text.read(path, form)
+  monkeypatch.setattr(xc_text, 'parse', None)
+  second = xc_text.read(path, form)
+  assert second.header == first.header
+  for before, after in zip(first[1:], second[1:], strict=True):
+    assert (before is None) == (after is None)
+    if before is not None:
+      same(before, after)
+  assert list(tmp_path.iterdir()) == [path]
+  monkeypatch.setattr(xc_text, 'VERSION', xc_text.VERSION + 1)
+  with pytest.raises(TypeError, match='not callable'):
+    xc_text.read(path, form)
+
+
+def test_what_is_wrong_with_the_text_is_told_each_time(tmp_path):
+  path = written(tmp_path, EXAMPLES.replace('6:2', '7:2'))
+  for _ in range(2):
+    with pytest.raises(errors.InputError, match='line 2: feature 7'):
+      xc_text.read(path)

@@ -17,7 +17,7 @@ from launch.benchmarks import rounds
 from launch.benchmarks import small
 from launch.benchmarks import svm
 from launch.benchmarks.peers import inputs
-from tff_xc.algorithms import svm_pairs
+from tff_xc.algorithms import svm as svm_lib
 from tff_xc.round import nearest
 from tff_xc.runtime import registry
 from tff_xc.runtime.in_process import phases
@@ -228,7 +228,7 @@ def test_the_sizes_are_those_of_fedaws(name, classes, features):
   assert 70 < x.nnz / 1000 < 80
   values = found.config['hyperparameters']
   assert values['clients_per_round'] == 4096
-  assert values['spreadout_neighbours'] == 500
+  assert values['spreadout_neighbors'] == 500
 
 
 _SVM = svm.Settings(**svm.BENCHMARK.small)
@@ -286,13 +286,13 @@ def test_one_core_is_taken_before_tensorflow_is_set_up(calls):
 
 def test_an_svm_step_that_is_wrong_is_found(monkeypatch):
   _, wanted = svm_step('sklearn_step')
-  similarities = svm_pairs.similarities
+  similarities = svm_lib.similarities
 
   def wrong(*arguments):
     loss, gradient = similarities(*arguments)
     return 1.01 * loss, gradient
 
-  monkeypatch.setattr(svm_pairs, 'similarities', wrong)
+  monkeypatch.setattr(svm_lib, 'similarities', wrong)
   _, check = svm_step('our_step')
   assert svm_disagreeing({'ours': check, 'sklearn': wanted}) == {'sklearn@5x4'}
 

@@ -10,8 +10,8 @@ from launch.reproduction import experiments
 from launch.reproduction import needs
 from launch.reproduction import runs as runs_lib
 from launch.sweeps import children
-from tasks import found
 from tasks import registry as tasks
+from tasks import task as found
 from tasks.papers import registry
 from tests.launch.reproduction import small_table
 from tests.report import fake_runs

@@ -10,9 +10,9 @@ from launch.reproduction import experiments
 from launch.reproduction import measuring
 from launch.reproduction import outcome as outcome_lib
 from launch.sweeps import children
-from tasks import found as found_lib
 from tasks import photographs
 from tasks import registry as tasks
+from tasks import task as found_lib
 from tasks.papers import fedmlh
 from tasks.papers import registry
 from tasks.papers import result

@@ -7,13 +7,12 @@ import pytest
 import tensorflow as tf
 import tensorflow_federated as tff
 
-from tests import remembering
+from tests import registered
 from tests import small_data
 from tests.runtime.cluster import threads_crew
+from tff_xc.algorithms import fedavg
 from tff_xc.algorithms import fedss
-from tff_xc.algorithms import moon
 from tff_xc.experiment import cohort
-from tff_xc.experiment import dropout
 from tff_xc.round import process
 from tff_xc.round import robust
 from tff_xc.runtime.cluster import context
@@ -26,17 +25,17 @@ _BOUNDS = robust.Robust(
 
 
 def _fedss(model):
-  found = fedss.fedss(model=model, max_positives=4, negatives=2)
+  found = fedss.FedSS.made(model=model, max_positives=4, negatives=2)
   return dataclasses.replace(found, robust=_BOUNDS)
 
 
 def _moon(model):
-  return dataclasses.replace(moon.moon(model=model), robust=_BOUNDS)
+  return dataclasses.replace(fedavg.MOON.made(model=model), robust=_BOUNDS)
 
 
 def _run(runtime, algorithm, learning, cohorts):
   """Returns the state, what clients keep, and all rounds' metrics, as arrays."""
-  clients = remembering.Clients(algorithm.client_state)
+  clients = registered.Clients(algorithm.client_state)
   with tff.framework.get_context_stack().install(runtime):
     state, metrics = learning.initialize(), []
     for number in range(_ROUNDS):
@@ -68,7 +67,7 @@ def test_the_numbers_are_those_of_one_process(make, in_process_context):
   ):
     sampling = cohort.UniformClients(clients)
     if leaving:
-      sampling = dropout.Dropout(sampling, leaving)
+      sampling = cohort.Dropout(sampling, leaving)
     cohorts = sampling.cohorts(data, 1)
     stay = [len(cohorts(r).numbers) for r in range(_ROUNDS)]
     assert (min(stay) > 32) == (clients == 60)

@@ -178,7 +178,7 @@ def test_sets_are_of_tasks_and_numbers_of_statistics(name):
   assert tasks.get(statistics.small.task).find is None  # Always there.
   for each in (statistics.small, *statistics.sets):
     task = tasks.get(each.task)
-    assert set(each.options) <= set(task.options)
+    assert set(each.options) <= set(task.option_values())
     classes = each.numbers.get(data_set.CLASSES)
     if classes and task.num_classes:
       assert classes.least == classes.most == task.num_classes

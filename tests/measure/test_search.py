@@ -1,12 +1,12 @@
-"""Compares the k best classes with exact rational arithmetic."""
+"""The k best classes and nearest points, against exact rational and integer ones."""
 
 import fractions
+import tracemalloc
 
 import numpy as np
 import pytest
 
-from tff_xc.measure import ranking
-from tff_xc.measure import top_classes
+from tff_xc.measure import search
 
 
 def naive_top(embeddings, table, k, bias=None):
@@ -36,10 +36,10 @@ def naive_top(embeddings, table, k, bias=None):
 @pytest.fixture
 def small_blocks(monkeypatch):
   """Sets blocks of 16 classes, the first of 4, so that bounds are used."""
-  monkeypatch.setattr(top_classes, '_FIRST_CLASSES', 4)
-  monkeypatch.setattr(top_classes, '_CLASSES_AT_ONCE', 16)
-  monkeypatch.setattr(top_classes, '_CROWDED_SHARE', 1 / 4)
-  monkeypatch.setattr(top_classes, '_GATHERED', 20)
+  monkeypatch.setattr(search, '_FIRST_CLASSES', 4)
+  monkeypatch.setattr(search, '_CLASSES_AT_ONCE', 16)
+  monkeypatch.setattr(search, '_CROWDED_SHARE', 1 / 4)
+  monkeypatch.setattr(search, '_GATHERED', 20)
 
 
 def some(seed, examples=23, classes=150, dims=9):
@@ -58,7 +58,7 @@ def test_equals_the_naive_sort(small_blocks, block, k, with_bias):
   table[20] *= 100
   table[100:120] *= 1e-3
   bias = bias if with_bias else None
-  got = top_classes.top_k(x, table, k, bias, block)
+  got = search.top_k(x, table, k, bias, block)
   assert got.dtype == np.int32
   assert got.tolist() == naive_top(x, table, k, bias)
 
@@ -68,7 +68,7 @@ def test_equal_rows_tie_and_the_lowest_wins(small_blocks, copies):
   """A few copies are scored one by one; many copies crowd every block."""
   x, table, _ = some(1, dims=67)
   table = np.concatenate([table[: 150 // copies]] * copies)
-  got = top_classes.top_k(x, table, 7)
+  got = search.top_k(x, table, 7)
   assert got.tolist() == naive_top(x, table, 7)
   distinct = len(table) // copies
   assert (got[:, 1] == got[:, 0] + distinct).all()
@@ -80,7 +80,7 @@ def test_near_ties_that_float32_gets_wrong(small_blocks):
   random = np.random.default_rng(0)
   table = table.astype(np.float64) * (1 + 1e-8 * random.normal(size=(150, 200)))
   expected = naive_top(x, table, 5)
-  assert top_classes.top_k(x, table, 5).tolist() == expected
+  assert search.top_k(x, table, 5).tolist() == expected
   rough = np.argsort(-(x @ table.astype(np.float32).T), axis=1, kind='stable')
   assert rough[:, :5].tolist() != expected
 
@@ -89,9 +89,9 @@ def test_a_collapsed_table_gives_the_lowest_ids():
   x, table, _ = some(3, classes=1)
   table = np.repeat(table, 20_000, axis=0)
   for block in (2**12, 2**23):
-    got = top_classes.top_k(x, table, 5, block=block)
+    got = search.top_k(x, table, 5, block=block)
     assert (got == np.arange(5)).all()
-  assert (top_classes.top_k(x, np.zeros_like(table), 5) == np.arange(5)).all()
+  assert (search.top_k(x, np.zeros_like(table), 5) == np.arange(5)).all()
 
 
 def test_no_class_is_lost_to_the_bound():
@@ -100,7 +100,7 @@ def test_no_class_is_lost_to_the_bound():
   x = random.normal(size=(40, 32)).astype(np.float32)
   table = random.normal(size=(30_000, 32)).astype(np.float32)
   table[-40:] = x * 3
-  got = top_classes.top_k(x, table, 5)
+  got = search.top_k(x, table, 5)
   scores = x.astype(np.float64) @ table.T.astype(np.float64)
   assert got.tolist() == np.argsort(-scores, axis=1)[:, :5].tolist()
   assert (got[:, 0] >= 30_000 - 40).all()
@@ -108,11 +108,11 @@ def test_no_class_is_lost_to_the_bound():
 
 def test_k_above_the_number_of_classes(small_blocks):
   x, table, _ = some(5, classes=3)
-  got = top_classes.top_k(x, table, 5)
+  got = search.top_k(x, table, 5)
   assert got.tolist() == naive_top(x, table, 5)
   assert (got[:, 3:] == -1).all()
-  assert (top_classes.top_k(x, table[:0], 2) == -1).all()
-  assert top_classes.top_k(x[:0], table, 2).shape == (0, 2)
+  assert (search.top_k(x, table[:0], 2) == -1).all()
+  assert search.top_k(x[:0], table, 2).shape == (0, 2)
 
 
 def test_what_is_not_finite_is_never_returned(small_blocks):
@@ -121,14 +121,14 @@ def test_what_is_not_finite_is_never_returned(small_blocks):
   bias[[7, 70, 71]] = np.nan, np.inf, -np.inf
   x[4, 0], x[5, 0] = np.nan, np.inf
   table[80] = np.nan
-  got = top_classes.top_k(x, table, 5, bias)
+  got = search.top_k(x, table, 5, bias)
   expected = naive_top(np.nan_to_num(x, posinf=0.0), table, 5, bias)
   expected[4] = expected[5] = [-1] * 5
   assert got.tolist() == expected
   assert not np.isin([3, 60, 61, 80, 7, 70, 71], got).any()
   table = table.astype(np.float64)
   table[80] = x[0] * 1e200  # Its norm overflows float64.
-  assert top_classes.top_k(x, table, 5, bias).tolist() == expected
+  assert search.top_k(x, table, 5, bias).tolist() == expected
 
 
 @pytest.mark.parametrize('size', [1e-60, 1e-30, 1e-12, 1e12, 1e30, 1e60])
@@ -136,7 +136,7 @@ def test_sizes_that_float32_cannot_multiply(small_blocks, size):
   x, table, _ = (a.astype(np.float64) for a in some(7))
   for x_size, table_size in ((size, 1), (1, size), (size, size)):
     large_x, large_table = x * x_size, table * table_size
-    got = top_classes.top_k(large_x, large_table, 5)
+    got = search.top_k(large_x, large_table, 5)
     assert got.tolist() == naive_top(large_x, large_table, 5)
 
 
@@ -145,7 +145,7 @@ def test_biases_that_float32_cannot_tell_apart(small_blocks, sign):
   """Float32 numbers of this size are 1/16 apart."""
   x, table, bias = some(10)
   x, bias = x / 100, sign * 1e6 + bias.astype(np.float64) / 100
-  got = top_classes.top_k(x, table, 5, bias)
+  got = search.top_k(x, table, 5, bias)
   assert got.tolist() == naive_top(x, table, 5, bias)
 
 
@@ -155,26 +155,124 @@ def test_biases_that_dwarf_scores(small_blocks):
   bias = bias.astype(np.float64)
   bias[5:] = -1e9
   bias[[50, 60]] = -1e300, 1e300
-  got = top_classes.top_k(x, table, 5, bias)
+  got = search.top_k(x, table, 5, bias)
   assert got.tolist() == naive_top(x, table, 5, bias)
   assert (got[:, 0] == 60).all()
   bias[:] = -1e300
   bias[::40] = 1.0
-  got = top_classes.top_k(x, table, 6, bias)
+  got = search.top_k(x, table, 6, bias)
   assert got.tolist() == naive_top(x, table, 6, bias)
-
-
-def test_one_class_is_the_prediction():
-  x, table, bias = some(9, classes=3000)
-  table[1500:] = table[:1500]
-  five = top_classes.top_k(x, table, 5, bias)
-  assert five[:, 0].tolist() == ranking.predict_top1(x, table, bias).tolist()
 
 
 def test_refuses_what_does_not_fit():
   with pytest.raises(ValueError, match='dimensions'):
-    top_classes.top_k(np.ones((2, 3)), np.ones((4, 5)), 1)
+    search.top_k(np.ones((2, 3)), np.ones((4, 5)), 1)
   with pytest.raises(ValueError, match='biases'):
-    top_classes.top_k(np.ones((2, 3)), np.ones((4, 3)), 1, np.ones(3))
+    search.top_k(np.ones((2, 3)), np.ones((4, 3)), 1, np.ones(3))
   with pytest.raises(ValueError, match='at least 1'):
-    top_classes.top_k(np.ones((2, 3)), np.ones((4, 3)), 0)
+    search.top_k(np.ones((2, 3)), np.ones((4, 3)), 0)
+
+
+def unit(rows):
+  rows = np.asarray(rows, np.float64)
+  return rows / np.linalg.norm(rows, axis=1, keepdims=True)
+
+
+def scattered(random, count):
+  return unit(random.normal(size=[count, 16]))
+
+
+def with_copies(random, count):
+  return np.repeat(scattered(random, -(-count // 6)), 6, axis=0)[:count]
+
+
+def cone(random, count):
+  """Points that lie together, as those of a network without training."""
+  return unit(10 + 1e-2 * random.normal(size=[count, 16]))
+
+
+def clusters(random, count):
+  centres = np.repeat(random.normal(size=[-(-count // 9), 16]), 9, axis=0)
+  return unit(centres[:count] + 1e-4 * random.normal(size=[count, 16]))
+
+
+def one_apart(random, count):
+  points = cone(random, count)
+  points[3] = -points[3]
+  points[5] = 0
+  points[7] = np.nan
+  return points
+
+
+def naive(points, k):
+  """Orders all others by their integer distances, then by number."""
+  finite = np.isfinite(points).all(axis=1)
+  fixed = np.zeros(points.shape, np.int64)
+  fixed[finite] = np.rint(points[finite] * 2.0**25).astype(np.int64)
+  found = np.full([len(points), k], -1)
+  for q in np.flatnonzero(finite):
+    squares = ((fixed - fixed[q]) ** 2).sum(axis=1)
+    others = [int(i) for i in np.flatnonzero(finite) if i != q]
+    nearest = sorted(others, key=lambda i: (squares[i], i))[:k]
+    found[q, : len(nearest)] = nearest
+  return found
+
+
+def nearest(points, k, block=2**22):
+  return np.concatenate([f for _, f in search.nearest_blocks(points, k, block)])
+
+
+@pytest.mark.parametrize('crowded_share', [0.0, 1 / 32, 1.0])
+@pytest.mark.parametrize(
+  'points', [scattered, with_copies, cone, clusters, one_apart]
+)
+def test_both_ways_equal_the_naive_search(monkeypatch, points, crowded_share):
+  monkeypatch.setattr(search, '_CROWDED_SHARE', crowded_share)
+  monkeypatch.setattr(search, '_LEAST_GROUPS', 20)
+  monkeypatch.setattr(search, '_GROUPS_PER_NEIGHBOUR', 2)
+  monkeypatch.setattr(search, '_GATHERED', 64)
+  x = points(np.random.default_rng(0), 103)
+  for k, block in ((1, 2**22), (7, 103 * 3), (70, 1)):
+    np.testing.assert_array_equal(nearest(x, k, block), naive(x, k))
+
+
+def test_few_pairs_of_a_cone_are_measured_in_float64(monkeypatch):
+  """Without their mean, float32 would not tell its points apart."""
+  pairs = []
+  of_pairs = search._of_pairs
+  monkeypatch.setattr(search, '_of_crowded', None)
+  monkeypatch.setattr(
+    search,
+    '_of_pairs',
+    lambda *args: pairs.append(len(args[1])) or of_pairs(*args),
+  )
+  x = cone(np.random.default_rng(0), 2_000)
+  assert nearest(x, 10).shape == (2_000, 10)
+  assert sum(pairs) < 2_000 * 20
+
+
+@pytest.mark.parametrize('points', [scattered, with_copies])
+def test_memory_is_bounded_by_the_block(points, monkeypatch):
+  if points is with_copies:  # Whatever way is taken.
+    monkeypatch.setattr(search, '_CROWDED_SHARE', 0.0)
+  x = points(np.random.default_rng(0), 3_000)
+  tracemalloc.start()
+  for _ in search.nearest_blocks(x, 10, block=2**17):
+    pass
+  _, peak = tracemalloc.get_traced_memory()
+  tracemalloc.stop()
+  assert peak < 6 * x.nbytes + 16 * 2**17  # All distances take 36 MB.
+
+
+def test_copies_are_found_by_number_and_rows_may_end_early():
+  copies = np.repeat(unit(np.ones([1, 67])), 40, axis=0)
+  found = nearest(copies, 3)
+  assert found[0].tolist() == [1, 2, 3]
+  assert found[39].tolist() == [0, 1, 2]
+  few = unit([[1, 0], [1, 0.1], [0, 1], [np.nan, 1]])
+  assert nearest(few, 5).tolist() == [
+    [1, 2, -1, -1, -1],
+    [0, 2, -1, -1, -1],
+    [1, 0, -1, -1, -1],
+    [-1, -1, -1, -1, -1],
+  ]

@@ -3,11 +3,11 @@
 import numpy as np
 import tensorflow as tf
 
-from tff_xc.encoders import dense_mlp
+from tff_xc.encoders import mlp
 
 
 def test_it_is_two_hidden_layers_and_a_linear_one():
-  encoder = dense_mlp.build_dense_mlp_encoder(5, 7, 3)
+  encoder = mlp.build_dense_mlp_encoder(5, 7, 3)
   weights = encoder.init(tf.constant([1, 2]))
   shapes = {name: tuple(w.shape) for name, w in weights.items()}
   assert shapes == {

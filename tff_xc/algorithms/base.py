@@ -1,0 +1,651 @@
+"""What algorithms have in common: local training, clients, their options, a server.
+
+An algorithm is a class whose fields are its hyper-parameters. Its `make` answers
+the four questions of a round; `algorithm` adds what its bases know. Importing this
+does not import TensorFlow; its functions do.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import inspect
+from collections.abc import Callable
+from collections.abc import Mapping
+from typing import TYPE_CHECKING
+from typing import Any
+from typing import ClassVar
+from typing import NamedTuple
+
+from tff_xc import errors
+from tff_xc.algorithms import hyperparameters as hp
+
+if TYPE_CHECKING:
+  import numpy as np
+
+  from tff_xc import classifier as classifier_lib
+  from tff_xc.round import algorithm as algorithm_lib
+  from tff_xc.round import local_training as local_training_lib
+
+# What some algorithms need of a task (`Base.needs`).
+ONE_LABEL = 'examples with one label each'
+COSINES = 'cosine logits'
+# Values of --importance_weights that are no file.
+NAMED_IMPORTANCE = NO_IMPORTANCE, UNIFORM, OF_TRAIN = 'none', 'uniform', 'train'
+_BOTH = 'zeroing+clipping'
+
+
+class Answers(NamedTuple):
+  """An algorithm's answers to the four questions of a round, as text.
+
+  Attributes:
+    request: the class rows that a client receives.
+    minimise: the loss that it minimises on them.
+    merge: how the server merges the clients' rows.
+    server: what the server does last.
+  """
+
+  request: str
+  minimise: str
+  merge: str
+  server: str
+
+
+@dataclasses.dataclass(frozen=True)
+class Facts:
+  """What is known of the clients when an algorithm is made.
+
+  The number of classes is that of the model.
+
+  Attributes:
+    max_positives: the largest number of class rows that a client's labels name.
+    num_clients: of the data set.
+    class_probabilities: FedIR's p up to a factor, [n], for values of
+      --importance_weights other than 'uniform'.
+    examples_per_round: a client draws as many of its examples for a round; 0: it
+      uses all.
+  """
+
+  max_positives: int | None = None
+  num_clients: int | None = None
+  class_probabilities: np.ndarray | None = None
+  examples_per_round: int = 0
+
+
+@hp.declared
+class Base:
+  """What every algorithm takes.
+
+  Attributes of the class:
+    name: for `--algorithm`.
+    paper: its source.
+    answers: to the four questions.
+    needs: `ONE_LABEL`, `COSINES`, both or nothing.
+    has_clients: whether there are clients, of which some take part in a round.
+    hyperparameters, names, defaults, own: see `hp.declared`.
+  """
+
+  name = ''
+  paper = ''
+  answers = Answers('', '', '', '')
+  needs: ClassVar[tuple[str, ...]] = ()
+  has_clients = False
+
+  client_optimizer: str = hp.field(
+    'sgd',
+    "a client's optimizer; adam starts without moments in every round",
+    choices=('sgd', 'adam'),
+  )
+  client_learning_rate: float | None = hp.field(
+    0.01,
+    "learning rate of a client's optimizer; default for adam 0.001",
+    above=0,
+    of='client_optimizer',
+    defaults={'adam': 1e-3},
+  )
+  batch_size: int = hp.field(32, 'examples in a minibatch', least=1)
+  weight_decay: float = hp.field(
+    0.0,
+    "L2 of everything that clients train, as in PyTorch's SGD and Adam: weight"
+    ' decay times the weight, added to its gradient',
+    least=0,
+  )
+  trainable: str = hp.field(
+    'all',
+    "what clients train: 'all'; 'head', the class table; 'bottleneck', the class"
+    " table and the encoder's last layer; the rest keeps its initial values and is"
+    ' not sent',
+    choices=('all', 'head', 'bottleneck'),
+  )
+
+  def __post_init__(self):
+    hp.complete(self)
+
+  def algorithm(
+    self, model: classifier_lib.EmbeddingClassifier, **facts
+  ) -> algorithm_lib.Algorithm:
+    """Returns the answers to the four questions of a round, and who takes part.
+
+    Args:
+      model: the embedding classifier.
+      **facts: attributes of `Facts`.
+
+    Raises:
+      errors.InputError: the model is not what the algorithm needs.
+    """
+    known = Facts(**facts)
+    return self.finish(self.make(model, known), known)
+
+  @classmethod
+  def made(
+    cls, *, model: classifier_lib.EmbeddingClassifier, **arguments
+  ) -> algorithm_lib.Algorithm:
+    """Returns the algorithm from arguments by name.
+
+    Args:
+      model: the embedding classifier.
+      **arguments: hyper-parameters, checked as flags are; attributes of `Facts`;
+        and attributes of `tff_xc.round.algorithm.Algorithm`, such as
+        `local_training`, which replace what these make.
+    """
+    facts = [f.name for f in dataclasses.fields(Facts)]
+    of = lambda names: {n: arguments.pop(n) for n in names if n in arguments}
+    values = cls.resolve(of(cls.names), {})
+    made = cls(**values).algorithm(model, **of(facts))
+    return dataclasses.replace(made, **arguments)
+
+  def make(
+    self, model: classifier_lib.EmbeddingClassifier, facts: Facts
+  ) -> algorithm_lib.Algorithm:
+    """Returns what distinguishes this algorithm; its bases add the rest."""
+    raise NotImplementedError
+
+  def finish(
+    self, made: algorithm_lib.Algorithm, facts: Facts
+  ) -> algorithm_lib.Algorithm:
+    """Returns the algorithm with what the fields of this class ask for."""
+    del facts
+    from tff_xc.round import frozen
+
+    return frozen.train_only(made, self.trainable)
+
+  def local_training(self) -> local_training_lib.LocalTraining:
+    """Returns the local training that the fields describe."""
+    from tff_xc.round import local_training as local_training_lib
+
+    return local_training_lib.LocalTraining(
+      self.client_learning_rate,
+      self.batch_size,
+      optimizer_name=self.client_optimizer,
+      weight_decay=self.weight_decay,
+    )
+
+  def warnings(self, num_classes: int, max_positives: int) -> list[str]:
+    """Returns sentences about allowed values that are likely to fail."""
+    del num_classes, max_positives
+    return []
+
+  @classmethod
+  def resolve(cls, given: Mapping, task_defaults: Mapping) -> dict[str, Any]:
+    """Returns the values of the hyper-parameters that apply, see `hp.resolve`."""
+    if given.get('local_steps') and 'local_epochs' in given:
+      raise errors.InputError(
+        '--local_epochs does not apply with --local_steps; give one of them'
+      )
+    if 'local_epochs' in given and 'local_steps' not in given:
+      # Not the task's steps, but these epochs.
+      task_defaults = {**task_defaults, 'local_steps': 0}
+    values = hp.resolve(
+      cls.hyperparameters, given, task_defaults, cls.name, cls.defaults
+    )
+    for name in ('local_steps', 'steps_per_round'):
+      steps, size = values.get(name, 0), values['batch_size']
+      if steps * size > hp.INT32_MAX:
+        raise errors.InputError(
+          f'--{name}={steps} and --batch_size={size}: expected a product of at'
+          f' most {hp.INT32_MAX} examples in a round; lower one of them'
+        )
+    cls.check(values, given)
+    return values
+
+  @classmethod
+  def check(cls, values: dict, given: Mapping) -> None:
+    """Refuses values that exclude each other; removes those that do not apply.
+
+    Args:
+      values: by name; may be changed.
+      given: the user's values.
+    """
+
+  @classmethod
+  def fit(cls, values: dict, given: Mapping, num_classes: int | None) -> None:
+    """Lowers defaults to the number of classes; refuses what does not fit it.
+
+    Args:
+      values: as in `check`.
+      given: as in `check`.
+      num_classes: n; None if only the data say.
+    """
+
+
+@hp.declared
+class Federated(Base):
+  """Clients, and the options that any algorithm with clients takes."""
+
+  has_clients = True
+
+  clients_per_round: int = hp.field(
+    16, "K, clients that take part in a round; default: the task's", least=1
+  )
+  virtual_client_size: int = hp.field(
+    0,
+    'N_VC, examples that every client draws for a round (FedVC): clients are then'
+    ' drawn in proportion to their examples, count alike, and take one local epoch,'
+    ' N_VC / batch_size steps; 0: clients are drawn uniformly and use their own'
+    ' examples',
+    least=0,
+    most=10_000_000,
+  )
+  virtual_client_replace: bool = hp.field(
+    False,
+    'draw the clients of a round with replacement, so that one may take part'
+    ' twice, with other examples',
+    of='virtual_client_size',
+    not_with=(0,),
+  )
+  client_failure_rate: float = hp.field(
+    0.0,
+    'probability that a drawn client leaves the round before it sends anything; the'
+    ' round goes on with the others',
+    least=0,
+    below=1,
+  )
+  local_steps: int = hp.field(
+    0,
+    'minibatches that a client takes in a round; 0: whole local epochs',
+    least=0,
+  )
+  local_epochs: int = hp.field(
+    1, "passes over a client's data, without --local_steps", least=1, most=1000
+  )
+  shuffle: bool = hp.field(
+    True, 'whether each local epoch takes the examples in a new order'
+  )
+  replace_nonfinite: bool = hp.field(
+    False,
+    'set trained numbers that are not finite to 0.00001 after every local step,'
+    " as TurboSVM-FL's published code does (it also does so after the aggregation,"
+    " where none is left); otherwise the client's update is dropped",
+    of='client_optimizer',
+    only_with=('sgd',),
+  )
+  prox_mu: float = hp.field(
+    0.0,
+    'mu of the proximal term (FedProx): mu / 2 times the squared distance from the'
+    ' weights received',
+    least=0,
+  )
+  contrastive_weight: float = hp.field(
+    0.0,
+    "mu, weight of MOON's contrastive term, for which each client keeps its last"
+    ' model; of sparse text, clients then receive all feature rows',
+    least=0,
+  )
+  contrastive_temperature: float = hp.field(
+    0.5,
+    "temperature of MOON's contrastive term",
+    above=0,
+    of='contrastive_weight',
+    not_with=(0.0,),
+  )
+  importance_weights: str = hp.field(
+    NO_IMPORTANCE,
+    "FedIR: examples weigh p(y) / q_k(y), where q_k is of the client's classes and p"
+    " is 'uniform', that of all training examples ('train'), or in a CSV FILE"
+    " class,probability; 'none': all alike",
+  )
+  robust_aggregation: str = hp.field(
+    'none',
+    "bounds on a client's whole update, as tff.learning.robust_aggregator has them:"
+    " 'zeroing' of one with a number far above those of others, 'clipping' of its L2"
+    ' norm; both bounds follow the clients',
+    choices=('none', 'zeroing', 'clipping', _BOTH),
+  )
+  clipping_norm: float = hp.field(
+    1.0,
+    'L2 norm of an update above which it is clipped in the first round',
+    above=0,
+    of='robust_aggregation',
+    only_with=('clipping', _BOTH),
+  )
+  clipping_quantile: float = hp.field(
+    0.8,
+    "quantile of the clients' norms that the clipping norm follows",
+    above=0,
+    most=1,
+    of='robust_aggregation',
+    only_with=('clipping', _BOTH),
+  )
+
+  def local_training(self):
+    return dataclasses.replace(
+      super().local_training(),
+      epochs=self.local_epochs,
+      steps=self.local_steps,
+      shuffle=self.shuffle,
+      replace_nonfinite=self.replace_nonfinite,
+    )
+
+  def finish(self, made, facts):
+    from tff_xc.algorithms import contrast
+    from tff_xc.round import importance
+    from tff_xc.round import losses
+
+    made = super().finish(made, facts)
+    if self.prox_mu:
+      made = losses.proximal(made, self.prox_mu / 2)
+    if self.contrastive_weight:
+      made = contrast.contrastive(
+        made, self.contrastive_weight, self.contrastive_temperature
+      )
+    if self.importance_weights != NO_IMPORTANCE:
+      p = None
+      if self.importance_weights != UNIFORM:
+        p = facts.class_probabilities
+        if p is None:
+          raise ValueError(
+            f'{self.importance_weights!r} needs class_probabilities'
+          )
+      made = importance.importance_weights(made, p)
+    return self._with_sampling(self._with_bounds(made), facts)
+
+  def _with_bounds(self, made):
+    from tff_xc.round import robust
+
+    if self.robust_aggregation == 'none':
+      return made
+    clipping = dataclasses.replace(
+      robust.CLIPPING,
+      initial=self.clipping_norm,
+      quantile=self.clipping_quantile,
+    )
+    bounds = robust.Robust(
+      robust.ZEROING if 'zeroing' in self.robust_aggregation else None,
+      clipping if 'clipping' in self.robust_aggregation else None,
+    )
+    return dataclasses.replace(made, robust=bounds)
+
+  def _with_sampling(self, made, facts):
+    from tff_xc.experiment import cohort
+
+    count = self.clients_per_round
+    if self.virtual_client_size:
+      made = cohort.virtual_clients(
+        made, count, self.virtual_client_size, self.virtual_client_replace
+      )
+    else:
+      sampling = cohort.UniformClients(count, facts.examples_per_round)
+      made = dataclasses.replace(made, sampling=sampling)
+    return cohort.with_dropout(made, self.client_failure_rate)
+
+  @classmethod
+  def keeps_models(cls, values: Mapping) -> bool:
+    """Whether each client keeps its model, and so has to receive all of it."""
+    return bool(values.get('contrastive_weight'))
+
+  @classmethod
+  def check(cls, values, given):
+    super().check(values, given)
+    if values.get('contrastive_weight') and values['trainable'] == 'head':
+      raise errors.InputError(
+        '--trainable=head does not go with the contrastive term (of MOON, or'
+        ' --contrastive_weight), which compares embeddings, and these would never'
+        ' change; give --trainable=bottleneck or all'
+      )
+    if cls.keeps_models(values) and values.get('virtual_client_replace'):
+      raise errors.InputError(
+        '--virtual_client_replace may draw a client twice in a round, and where'
+        ' clients keep their models (as in MOON, or with --contrastive_weight) each'
+        ' keeps one model; leave one of them out'
+      )
+    examples, size = values['virtual_client_size'], values['batch_size']
+    if not examples:
+      return
+    if examples % size:
+      raise errors.InputError(
+        f'--virtual_client_size={examples} is no multiple of --batch_size={size}; give'
+        ' a multiple, since a client takes exactly virtual_client_size / batch_size'
+        ' steps'
+      )
+    for name in ('local_steps', 'local_epochs'):
+      if given.get(name):
+        raise errors.InputError(
+          f'--{name} does not apply with --virtual_client_size, whose clients take one'
+          ' epoch over the examples that they draw; leave it out'
+        )
+      values.pop(name, None)
+    if given.get('shuffle') is False:
+      raise errors.InputError(
+        '--shuffle=false does not apply with --virtual_client_size, whose examples are'
+        ' drawn in random order; leave it out'
+      )
+
+
+_ADAM = {'of': 'server_optimizer', 'only_with': ('adam', 'amsgrad')}
+
+
+@hp.declared
+class Server(Base):
+  """The server's optimizer, for algorithms that do not bring one of their own."""
+
+  server_optimizer: str = hp.field(
+    'sgd',
+    "the server's optimizer, on the encoder and, except in FedAwS, on the class"
+    ' table',
+    choices=('sgd', 'adam', 'amsgrad', 'adagrad'),
+  )
+  server_learning_rate: float | None = hp.field(
+    1.0,
+    "the server's learning rate; default for adam and amsgrad 0.001, for adagrad"
+    ' 0.01',
+    above=0,
+    of='server_optimizer',
+    defaults={'adam': 1e-3, 'amsgrad': 1e-3, 'adagrad': 1e-2},
+  )
+  server_momentum: float = hp.field(
+    0.9,
+    "momentum of the server's SGD",
+    least=0,
+    below=1,
+    of='server_optimizer',
+    only_with=('sgd',),
+  )
+  server_beta_1: float = hp.field(
+    0.9, "decay of the mean in the server's Adam", least=0, below=1, **_ADAM
+  )
+  server_beta_2: float = hp.field(
+    0.999, "decay of the square in the server's Adam", least=0, below=1, **_ADAM
+  )
+  server_epsilon: float = hp.field(
+    1e-8,
+    "epsilon of the server's Adam, added to the root as in PyTorch",
+    above=0,
+    **_ADAM,
+  )
+  server_initial_accumulator: float = hp.field(
+    0.1,
+    "initial sum of squares in the server's Adagrad",
+    least=0,
+    of='server_optimizer',
+    only_with=('adagrad',),
+  )
+
+  def finish(self, made, facts):
+    made = super().finish(made, facts)
+    optimizer, of_rows = self._optimizers()
+    table = made.tables[0]
+    if table.merge.takes_optimizer:
+      chosen = of_rows if table.request.selects else optimizer
+      made = made.with_table(dataclasses.replace(table, optimizer=chosen))
+    return dataclasses.replace(made, encoder_optimizer=optimizer)
+
+  def _optimizers(self):
+    """Returns the server's optimizer of all weights, and that of selected rows.
+
+    Both compute the same, except Adam on requested rows only. A row without a
+    gradient does not move with Adagrad, and moves by its momentum with SGD.
+    """
+    import tensorflow_federated as tff
+
+    from tff_xc.round import optimizers
+
+    rate, kind = self.server_learning_rate, self.server_optimizer
+    if kind == 'sgd':
+      momentum = self.server_momentum
+      of_rows = optimizers.RowMomentum(rate, momentum)
+      return optimizers.build_sgd(rate, momentum), of_rows
+    if kind == 'adagrad':
+      optimizer = tff.learning.optimizers.build_adagrad(
+        rate, self.server_initial_accumulator
+      )
+      return optimizer, optimizers.LazyRows(optimizer)
+    optimizer = optimizers.TorchAdam(
+      rate,
+      self.server_beta_1,
+      self.server_beta_2,
+      self.server_epsilon,
+      amsgrad=kind == 'amsgrad',
+    )
+    if getattr(self, 'server_adam_rows', 'all') == 'requested':
+      return optimizer, optimizers.LazyRows(optimizer)
+    return optimizer, optimizer
+
+
+@hp.declared
+class Softmax(Server, Federated):
+  """Clients train all class rows, on softmax, or on each label of a set."""
+
+  answers = Answers(
+    'all classes', 'softmax', 'mean delta of the table', 'optimizer step'
+  )
+
+  def make(self, model, facts):
+    del facts
+    return softmax(model, self.local_training())
+
+
+def softmax(model, local_training) -> algorithm_lib.Algorithm:
+  """Returns training on all class rows, whose server takes the clients' mean."""
+  from tff_xc import classifier
+  from tff_xc.round import algorithm
+  from tff_xc.round import losses
+  from tff_xc.round import request
+  from tff_xc.round import tables
+
+  loss = losses.HeldSoftmax(model.num_rows)
+  if model.label_sets:
+    loss = losses.BinaryCrossEntropy()
+  table = tables.Table(classifier.CLASS, request.AllRows(model.num_rows))
+  return algorithm.Algorithm(
+    model, (table,), loss, local_training=local_training
+  )
+
+
+def own_and_sampled(model, facts: Facts, negatives: int = 0, **more):
+  """Returns the request of a client's own class rows and sampled others.
+
+  A select has a static number of keys, max_positives + negatives, padded and
+  masked.
+
+  Raises:
+    errors.InputError: there are not more classes than negatives.
+  """
+  from tff_xc.round import request
+
+  if facts.max_positives is None:
+    raise TypeError(
+      'max_positives is missing: the largest number of class rows that a client'
+      ' holds, such as dataset.train.largest_label_set'
+    )
+  check_negatives(negatives, model.num_rows)
+  return request.OwnAndSampled(
+    model.num_rows, facts.max_positives, negatives, **more
+  )
+
+
+def check_negatives(negatives: int, num_classes: int) -> None:
+  """Raises `errors.InputError` unless there are more classes than negatives."""
+  if negatives >= num_classes:
+    raise errors.InputError(
+      f'--negatives={negatives}: expected fewer than the {num_classes}'
+      ' classes; use --algorithm=fullsoftmax to train on all of them'
+    )
+
+
+def with_steps(
+  made: algorithm_lib.Algorithm, *steps
+) -> algorithm_lib.Algorithm:
+  """Returns the algorithm whose server takes steps on class rows."""
+  return made.with_table(dataclasses.replace(made.tables[0], steps=steps))
+
+
+_ARGUMENTS = {
+  'model': 'the embedding classifier.',
+  'max_positives': "the largest number of class rows that a client's labels"
+  ' name; needed where clients request rows.',
+  'num_clients': 'of the data set.',
+  'class_probabilities': "FedIR's p up to a factor, [n].",
+  'seed': 'of all random draws.',
+  'table_optimizer': "the server's optimizer of class rows, in place of the one"
+  ' that the server_* arguments describe.',
+}
+
+
+def builder(cls: type[Base]) -> Callable:
+  """Returns `build_<algorithm>`, for people who come from TFF.
+
+  It takes the hyper-parameters, the facts of the data, `seed`, `table_optimizer`
+  and any attribute of `tff_xc.round.algorithm.Algorithm`, such as
+  `model_aggregator`. It returns a `tff.learning.templates.LearningProcess`.
+  """
+  facts = [f.name for f in dataclasses.fields(Facts)]
+
+  def build(*, seed=0, table_optimizer=None, **arguments):
+    from tff_xc.round import process
+
+    made = cls.made(**arguments)
+    if table_optimizer is not None:
+      made = made.with_table(
+        dataclasses.replace(made.tables[0], optimizer=table_optimizer)
+      )
+    return process.build_process(made, seed)
+
+  kind, made = inspect.Parameter, cls()
+  first = [
+    kind(name, kind.KEYWORD_ONLY, default=default)
+    for name, default in (
+      ('model', kind.empty),
+      *((name, None) for name in facts if name in _ARGUMENTS),
+      ('seed', 0),
+      ('table_optimizer', None),
+    )
+  ]
+  own = [
+    kind(h.name, kind.KEYWORD_ONLY, default=getattr(made, h.name))
+    for h in cls.hyperparameters
+  ]
+  build.__signature__ = inspect.Signature(
+    [*first, *own, kind('attributes', kind.VAR_KEYWORD)]
+  )
+  told = [f'{name}: {text}' for name, text in _ARGUMENTS.items()]
+  for h in cls.hyperparameters:
+    bounds = f', {h.bounds}' if h.bounds else ''
+    told.append(
+      f'{h.name}: {h.help} (default {getattr(made, h.name)!r}{bounds}).'
+    )
+  told.append('**attributes: of `tff_xc.round.algorithm.Algorithm`.')
+  build.__name__ = build.__qualname__ = f'build_{cls.name}'
+  build.__doc__ = (
+    f'Builds the learning process of {cls.name}.\n\n'
+    f'{inspect.getdoc(cls)}\n\nArgs:\n  ' + '\n  '.join(told) + '\n'
+  )
+  return build

@@ -1,0 +1,791 @@
+"""TurboSVM-FL's server step: selective aggregation and max-margin spread-out.
+
+Wang, Bodonhelyi, Bozkir, Kasneci: "TurboSVM-FL: Boosting Federated Learning
+through SVM Aggregation for Lazy Clients", AAAI 2024, arXiv:2401.12012, and the
+code that its authors published.
+
+The class rows of all clients, a bias being a row's last coordinate, are the
+points of one-against-one support vector machines (eq. (6)). A class's new row
+is the mean of those of its points that are support vectors in any pair,
+weighted by their clients' examples (eq. (7)). Then one Adam step, whose state
+is kept over rounds, goes down
+
+  sum_{a < b} exp(-((w_a - w_b) . h_ab / |h_ab|)^2 / 2)             (eq. (8))
+
+with the normal h_ab of the pair's machine, held constant.
+
+A pair of classes with M points each has a machine. Its dual has a signed
+coefficient b_k for each of the 2 M points, with sum 0: 0 <= b_k <= C for points of
+the first class, -C <= b_k <= 0 for the second. With y_k = 1 or -1 it minimises
+
+  1/2 sum_kl b_k b_l K(x_k, x_l) - sum_k y_k b_k.
+
+Each step moves the two coefficients that libsvm would choose (Fan, Chen, Lin:
+"Working Set Selection Using Second Order Information for Training Support Vector
+Machines", JMLR 6, 2005), in all machines at once. Only differences of gradients
+matter, so half of the squared distances of points in feature space is all that
+is needed of the kernel. Where two choices are equally good, rounding decides in
+libsvm, too.
+
+The pairs are taken in tiles of k x k classes, so that neither the matrix of all
+inner products nor the normals of all pairs are ever in memory. What is kept of
+a pair are its 2 M coefficients: 4 n^2 M bytes for n classes. Where few of the points
+are chosen in a fit, the distances from these points are computed when they are
+chosen. Otherwise all are computed at once, and rows are looked up.
+"""
+
+import dataclasses
+from collections.abc import Callable
+from typing import NamedTuple
+
+import tensorflow as tf
+import tensorflow_federated as tff
+
+from tff_xc.round import randomness
+
+LINEAR = 'linear'
+# What libsvm takes for a squared distance that is not positive.
+_TAU = 1e-12
+# A tile has at most _CLASSES^2 pairs, and fewer if their coefficients, their
+# distances or the points would be more numbers than these.
+_CLASSES, _COEFFICIENTS, _DISTANCES, _NUMBERS = 64, 2**17, 2**23, 2**20
+# Tiles computed in parallel, if there are threads for them.
+_PARALLEL = 4
+# Normals shorter than this, relative to the points and coefficients, are zero:
+# float32 points that differ by less are equal.
+_ZERO = 1e-6
+# The class whose support vectors Table 4 counts.
+_COUNTED = 1
+# Folded into a round's seed; no client has this number.
+_SUBSET = -1
+
+
+@dataclasses.dataclass(frozen=True)
+class Kernel:
+  """A kernel K(x, z), computed from inner products, as scikit-learn defines it.
+
+  gamma and coef0 are 1 (TurboSVM-FL, Table 12). Values are float64. polynomial: (x . z + 1)^degree; rbf: exp(-|x - z|^2); sigmoid: tanh(x . z + 1),
+  which is not positive definite.
+
+  Attributes:
+    kind: 'linear', 'polynomial', 'rbf' or 'sigmoid'.
+    degree: of the polynomial.
+  """
+
+  kind: str = LINEAR
+  degree: int = 2
+
+  @property
+  def ignores_translation(self) -> bool:
+    """Whether a machine stays the same if all points move by one vector."""
+    return self.kind in (LINEAR, 'rbf')
+
+  def __call__(
+    self, products: tf.Tensor, norms: tf.Tensor, other_norms: tf.Tensor
+  ) -> tf.Tensor:
+    """Returns the kernel's values, in the shape of `products`.
+
+    Args:
+      products: inner products of points x and z.
+      norms: |x|^2, broadcast against the products.
+      other_norms: |z|^2, likewise.
+    """
+    if self.kind == LINEAR:
+      return products
+    if self.kind == 'polynomial':
+      return tf.pow(products + 1.0, float(self.degree))
+    if self.kind == 'rbf':
+      return tf.exp(-tf.nn.relu(norms + other_norms - 2.0 * products))
+    if self.kind == 'sigmoid':
+      return tf.tanh(products + 1.0)
+    raise ValueError(f'unknown kernel {self.kind!r}')
+
+  def of_itself(self, norms: tf.Tensor) -> tf.Tensor:
+    """Returns K(x, x) for points of these |x|^2."""
+    return self(norms, norms, norms)
+
+
+def _left(points, kernel):
+  """Returns points in the form that `_half_squares` takes first."""
+  if kernel.kind != LINEAR:
+    return points
+  norms = tf.reduce_sum(points * points, -1, keepdims=True)
+  return tf.concat([points, 0.5 * norms, tf.ones_like(norms)], axis=-1)
+
+
+def _right(points, kernel):
+  """Returns points in the form that `_half_squares` takes second."""
+  if kernel.kind != LINEAR:
+    return points
+  norms = tf.reduce_sum(points * points, -1, keepdims=True)
+  return tf.concat([-points, tf.ones_like(norms), 0.5 * norms], axis=-1)
+
+
+def _half_squares(a, b, kernel):
+  """Returns float32 [..., p, q], half of squared distances in feature space.
+
+  The points are [..., p, d] of `_left` and [..., q, d] of `_right`, in float64, since
+  differences of products are taken: points that coincide have distance 0.
+  """
+  apart = tf.matmul(a, b, transpose_b=True)
+  if kernel.kind != LINEAR:
+    norms = tf.reduce_sum(a * a, -1, keepdims=True)
+    others = tf.reduce_sum(b * b, -1, keepdims=True)
+    others = tf.linalg.matrix_transpose(others)
+    values = kernel(apart, norms, others)
+    apart = 0.5 * (kernel.of_itself(norms) + kernel.of_itself(others)) - values
+  return tf.cast(apart, tf.float32)
+
+
+def _within_classes(points, kernel, on_demand):
+  """Returns float32 [n M, M], from each point to those of its class, or [0, M]."""
+  size = tf.shape(points)[1]
+  points = points[: tf.where(on_demand, 0, tf.shape(points)[0])]
+  points = tf.cast(points, tf.float64)
+  apart = _half_squares(_left(points, kernel), _right(points, kernel), kernel)
+  return tf.reshape(apart, [-1, size])
+
+
+class _OfTile:
+  """Distances from one point of each pair of a tile to all points of the pair."""
+
+  def __init__(self, points, classes, within, kernel, on_demand):
+    """Args: float32 [n, M, d]; int32 [k] of the tile's rows, and of its columns;
+    `_within_classes`; of the feature space; bool scalar.
+    """
+    self._classes, self._within = classes, within
+    self._kernel, self._on_demand = kernel, on_demand
+    first, second = (tf.cast(tf.gather(points, c), tf.float64) for c in classes)
+    self._width, self._count = tf.unstack(tf.shape(first)[:2])
+    self._left = tf.concat([_left(first, kernel), _left(second, kernel)], 0)
+    self._to_first, self._to_second = (
+      _right(first, kernel), _right(second, kernel),
+    )  # fmt: skip
+    some = tf.where(on_demand, 0, self._width)
+    flat = lambda t: tf.reshape(t[:some], [-1, tf.shape(t)[-1]])
+    across = _half_squares(flat(self._left), flat(self._to_second), kernel)
+    # From points of rows to classes of columns, then the other way round.
+    self._across = tf.concat(
+      [
+        tf.reshape(t, [-1, self._count]) for t in (across, tf.transpose(across))
+      ],
+      axis=0,
+    )
+
+  def __call__(self, point, pairs):
+    """Returns float32 [2 M, B].
+
+    Args:
+      point: int32 [B], a point of each pair; from M on it is of the second
+        class.
+      pairs: int32 [B, 2], the pairs as places in the tile; on demand, all of
+        them in order.
+    """
+    halves = tf.cond(
+      self._on_demand,
+      lambda: self._computed(point),
+      lambda: self._looked_up(point, pairs),
+    )
+    return tf.concat([tf.transpose(half) for half in halves], axis=0)
+
+  def _looked_up(self, point, pairs):
+    row, column = pairs[:, 0], pairs[:, 1]
+    in_first = point < self._count
+    own = point - tf.where(in_first, 0, self._count)
+    of_class = tf.where(
+      in_first, *(tf.gather(c, p) for c, p in zip(self._classes, (row, column), strict=True))
+    )  # fmt: skip
+    within = tf.gather(self._within, of_class * self._count + own)
+    forth = (row * self._count + own) * self._width + column
+    back = (column * self._count + own) * self._width + row
+    back += self._count * self._width**2
+    across = tf.gather(self._across, tf.where(in_first, forth, back))
+    in_first = in_first[:, None]
+    return (
+      tf.where(in_first, within, across),
+      tf.where(in_first, across, within),
+    )
+
+  def _computed(self, point):
+    square = [self._width, self._width]
+    point = tf.reshape(point, square)
+    numbers = tf.range(self._width)
+    row = tf.broadcast_to(numbers[:, None], square)
+    column = tf.broadcast_to(numbers, square)
+    in_first = point < self._count
+    of_class = tf.where(in_first, row, self._width + column)
+    own = point - tf.where(in_first, 0, self._count)
+    chosen = tf.gather_nd(self._left, tf.stack([of_class, own], axis=-1))
+    to_first = _half_squares(chosen, self._to_first, self._kernel)
+    turned = tf.transpose(chosen, [1, 0, 2])
+    to_second = _half_squares(turned, self._to_second, self._kernel)
+    to_second = tf.transpose(to_second, [1, 0, 2])
+    return tuple(
+      tf.reshape(t, [-1, self._count]) for t in (to_first, to_second)
+    )
+
+
+class Fitted(NamedTuple):
+  """Machines of B pairs of classes.
+
+  Attributes:
+    coefficients: float32 [2 M, B]; a support vector's is not 0.
+    norms: float32 [B], the squared length of the normal in feature space.
+    stopped: bool [B], whether the bound on steps ended the fit.
+  """
+
+  coefficients: tf.Tensor
+  norms: tf.Tensor
+  stopped: tf.Tensor
+
+
+def fit_pairs(
+  distances: Callable,
+  pairs: tf.Tensor,
+  bounds: tf.Tensor,
+  num_points: tf.Tensor,
+  tolerance: float,
+  steps: int,
+) -> Fitted:
+  """Fits the machines of B pairs.
+
+  Args:
+    distances: (point int32 [b], pairs [b, ...]) -> float32 [2 M, b], half of
+      the squared distances in feature space from a point of each pair to all of
+      the pair's points. Points from M on are of the second class.
+    pairs: int32 [B, ...], what tells pairs apart.
+    bounds: float32 [B], C of each pair; 0 for what is no pair.
+    num_points: M.
+    tolerance: of the largest violation of optimality, at which a fit ends.
+    steps: the most steps.
+  """
+  points = 2 * num_points
+  state = tf.zeros([points, tf.shape(pairs)[0]])
+  state = (state, state)
+  # Most machines end after about M steps. Columns that are done leave then.
+  done, found = 0, []
+  for share in (2, 3, 5, None):
+    last = (
+      steps if share is None else tf.minimum(points * share // 4 + 1, steps)
+    )
+    machines = _Machines(distances, pairs, bounds, num_points, tolerance)
+    done, *state, active = machines.take_steps(done, last, *state)
+    going = tf.where(active)
+    found.append((*state, going))
+    state = [tf.gather(t, going[:, 0], axis=1) for t in state]
+    pairs, bounds = (tf.gather(t, going[:, 0]) for t in (pairs, bounds))
+  coefficients, moved, still = found.pop()
+  stopped = tf.scatter_nd(
+    still, tf.ones_like(still[:, 0], tf.bool), tf.shape(moved, tf.int64)[1:]
+  )
+  for *earlier, going in reversed(found):
+    coefficients, moved = (
+      _put(old, going, new)
+      for old, new in zip(earlier, (coefficients, moved), strict=True)
+    )
+    stopped = tf.scatter_nd(going, stopped, tf.shape(moved, tf.int64)[1:])
+  # The coefficients' sum is 0 but for rounding, so a constant does not count.
+  moved -= tf.reduce_mean(moved, axis=0)
+  norms = tf.nn.relu(tf.reduce_sum(coefficients * moved, axis=0))
+  return Fitted(coefficients, norms, stopped)
+
+
+def _put(columns, places, new):
+  """Returns the columns with new ones at int64 [b, 1] places."""
+  turned = tf.tensor_scatter_nd_update(
+    tf.transpose(columns), places, tf.transpose(new)
+  )
+  return tf.transpose(turned)
+
+
+class _Machines:
+  """B machines whose steps are taken together.
+
+  `moved` is the gradient plus y, up to a constant for each machine.
+  """
+
+  def __init__(self, distances, pairs, bounds, num_points, tolerance):
+    """Args: those of `fit`."""
+    self._distances, self._pairs = distances, pairs
+    self._bound, self._tolerance = bounds, tolerance
+    self._half = num_points
+    self._count = tf.shape(pairs)[0]
+    self._columns = tf.range(self._count)
+    # Of full size, since operations that broadcast take twice as long.
+    number = tf.range(2 * self._half)[:, None]
+    is_first = tf.cast(number < self._half, tf.float32)
+    full = lambda t: tf.broadcast_to(t, [2 * self._half, self._count])
+    self._number = full(number)
+    self._y = full(2.0 * is_first - 1.0)
+    self._upper = full(bounds * is_first)
+    self._lower = full(bounds * (is_first - 1.0))
+    self._zero, self._infinite = full(0), full(float('inf'))
+
+  def take_steps(self, done, last, coefficients, moved):
+    """Takes the steps from `done` on until `last`, or until all have ended.
+
+    Returns (number of steps done, coefficients, moved, bool [B]: not ended).
+    """
+    square = tf.TensorShape([None, None])
+    return tf.while_loop(
+      lambda done, coefficients, moved, active: (
+        (done < last) & tf.reduce_any(active)
+      ),
+      self._step,
+      (done, coefficients, moved, tf.ones([self._count], tf.bool)),
+      shape_invariants=(
+        tf.TensorShape([]), square, square, tf.TensorShape([None]),
+      ),
+    )  # fmt: skip
+
+  def _step(self, done, coefficients, moved, active):
+    del active
+    i, j, from_i, size, active = self._chosen(coefficients, moved)
+    at_i, at_j = self._at(coefficients, i), self._at(coefficients, j)
+    end_i = tf.where(i < self._half, self._bound, 0.0)
+    end_j = tf.where(j < self._half, 0.0, -self._bound)
+    size = tf.minimum(size, tf.minimum(end_i - at_i, at_j - end_j))
+    size = tf.where(active, size, 0.0)
+    # Exactly the bound, where the step ends there.
+    new_i = tf.where(size < end_i - at_i, at_i + size, end_i)
+    new_j = tf.where(size < at_j - end_j, at_j - size, end_j)
+    new_i, new_j = tf.where(active, new_i, at_i), tf.where(active, new_j, at_j)
+    coefficients = tf.where(
+      tf.equal(self._number, i),
+      new_i,
+      tf.where(tf.equal(self._number, j), new_j, coefficients),
+    )
+    from_j = self._distances(j, self._pairs)
+    moved += size * (from_j - from_i)
+    return done + 1, coefficients, moved, active
+
+  def _chosen(self, coefficients, moved):
+    """Chooses the coefficients i, which grows, and j, which shrinks.
+
+    Returns (i, j, the distances of point i, the size of an unbounded step, bool
+    [B]: whether optimality is violated).
+    """
+    gradient = moved - self._y
+    can_grow = coefficients < self._upper
+    may_grow = _where(can_grow, gradient, self._infinite)
+    least = tf.reduce_min(may_grow, axis=0)
+    i = self._last_of(may_grow, least)
+    can_shrink = coefficients > self._lower
+    may_shrink = _where(can_shrink, gradient, -self._infinite)
+    active = tf.reduce_max(may_shrink, axis=0) - least >= self._tolerance
+    from_i = self._distances(i, self._pairs)
+    gap = tf.nn.relu(may_shrink - least)
+    gain = gap * gap / tf.maximum(from_i, _TAU)
+    most = tf.reduce_max(gain, axis=0)
+    j = self._last_of(gain, most)
+    # gap / (2 distance), since gain = gap^2 / distance.
+    return i, j, from_i, 0.5 * most / self._at(gap, j), active
+
+  def _last_of(self, values, best):
+    """Returns int32 [B], in each column the last row with the best value."""
+    places = _where(tf.equal(values, best), self._number, self._zero)
+    return tf.reduce_max(places, axis=0)
+
+  def _at(self, values, point):
+    flat = tf.reshape(values, [-1])
+    return tf.gather(flat, point * self._count + self._columns)
+
+
+def _where(condition, x, y):
+  """`tf.where` of tensors of one shape, in half of its time."""
+  return tf.raw_ops.Select(condition=condition, x=x, y=y)
+
+
+class Machines(NamedTuple):
+  """The machines of all pairs of n classes, with M points each.
+
+  Attributes:
+    points: float32 [n, M, d], moved by -shift.
+    shift: float32 [d]; 0 if the kernel does not ignore translations.
+    supports: bool [n, M], whether a point is a support vector of any pair.
+    coefficients: a TensorArray of float32 [k, k, 2 M] for each tile: of the
+      points of the first class, then of the second; 0 for what is no pair.
+    norms: a TensorArray of float32 [k, k], squared lengths of the normals, 0
+      for what is no pair.
+    stopped: float32 scalar, the share of pairs that the bound on steps ended.
+    on_demand: bool scalar, whether distances were computed on demand.
+  """
+
+  points: tf.Tensor
+  shift: tf.Tensor
+  supports: tf.Tensor
+  coefficients: tf.TensorArray
+  norms: tf.TensorArray
+  stopped: tf.Tensor
+  on_demand: tf.Tensor
+
+
+class _Tiles:
+  """Pairs of n classes by tile."""
+
+  def __init__(self, points: tf.Tensor, on_demand: tf.Tensor):
+    """Args: float32 [n, M, d], and whether all pairs of a tile are listed."""
+    num_classes, num_points, size = tf.unstack(tf.shape(points))
+    root = lambda size: tf.cast(tf.sqrt(tf.cast(size, tf.float32)), tf.int32)
+    distances = tf.where(
+      on_demand, _CLASSES, root(_DISTANCES // 2) // num_points
+    )
+    width = tf.minimum(root(_COEFFICIENTS // (2 * num_points)), distances)
+    width = tf.minimum(width, _NUMBERS // (num_points * size))
+    # At least three tiles, for as many threads.
+    most = tf.clip_by_value((num_classes + 1) // 2, 2, _CLASSES)
+    self.width = tf.clip_by_value(width, 2, most)
+    self._classes, self._all = num_classes, on_demand
+    self._across = -(-num_classes // self.width)
+    numbers = tf.range(self._across)
+    self._tiles = tf.cast(tf.where(numbers[:, None] <= numbers), tf.int32)
+    self.count = tf.shape(self._tiles)[0]
+
+  def classes(self, tile):
+    """Returns int32 [k], the classes of the tile's rows, and of its columns.
+
+    In place of classes from n on, the last class is returned.
+    """
+    first, second = self._numbers(tile)
+    last = self._classes - 1
+    return tf.minimum(first, last), tf.minimum(second, last)
+
+  def _numbers(self, tile):
+    numbers = tf.range(self.width)
+    start = self._tiles[tile] * self.width
+    return start[0] + numbers, start[1] + numbers
+
+  def pairs(self, tile):
+    """Returns int32 [B, 2], pairs as places in the tile, and 1 if they exist."""
+    first, second = self._numbers(tile)
+    exists = (first[:, None] < second) & (second < self._classes)
+    pairs = tf.where(exists | self._all)
+    return tf.cast(pairs, tf.int32), tf.cast(
+      tf.gather_nd(exists, pairs), tf.float32
+    )
+
+  def each(self, function, *state):
+    """Returns the state after (tile, *state) -> state for every tile."""
+    _, *state = tf.while_loop(
+      lambda tile, *state: tile < self.count,
+      lambda tile, *state: (tile + 1, *function(tile, *state)),
+      (0, *state),
+      parallel_iterations=_PARALLEL,
+    )
+    return state
+
+
+def fit(
+  points: tf.Tensor,
+  kernel: Kernel,
+  bound: tf.Tensor,
+  tolerance: float = 1e-3,
+  steps: int = 50,
+) -> Machines:
+  """Fits the machines of all pairs.
+
+  Args:
+    points: float32 [n, M, d], M points of each class.
+    kernel: of the machines.
+    bound: float32 scalar, C.
+    tolerance: see `fit_pairs`.
+    steps: the most steps of a machine, scikit-learn's max_iter.
+  """
+  points, shift = _centered(points, kernel)
+  num_points = tf.shape(points)[1]
+  # A step chooses two points: so many that are never chosen.
+  on_demand = num_points >= 2 * steps
+  tiles = _Tiles(points, on_demand)
+  within = _within_classes(points, kernel, on_demand)
+
+  def of_tile(tile, supports, coefficients, norms, stopped):
+    first, second = tiles.classes(tile)
+    pairs, exists = tiles.pairs(tile)
+    distances = _OfTile(points, (first, second), within, kernel, on_demand)
+    fitted = fit_pairs(
+      distances, pairs, bound * exists, num_points, tolerance, steps
+    )
+    turned = tf.transpose(fitted.coefficients)
+    square = [tiles.width, tiles.width]
+    of_points = tf.scatter_nd(pairs, turned, [*square, 2 * num_points])
+    supports = _with_used(supports, (first, second), of_points)
+    return (
+      supports,
+      coefficients.write(tile, of_points),
+      norms.write(tile, tf.scatter_nd(pairs, fitted.norms, square)),
+      stopped + tf.reduce_sum(tf.cast(fitted.stopped, tf.float32)),
+    )
+
+  array = lambda: tf.TensorArray(
+    tf.float32, tiles.count, infer_shape=False, clear_after_read=False
+  )
+  supports = tf.zeros(tf.shape(points)[:2], tf.int32)
+  supports, coefficients, norms, stopped = tiles.each(
+    of_tile, supports, array(), array(), 0.0
+  )
+  return Machines(
+    points,
+    shift,
+    supports > 0,
+    coefficients,
+    norms,
+    tf.math.divide_no_nan(stopped, pair_count(tf.shape(points)[0])),
+    on_demand,
+  )
+
+
+def _centered(points, kernel):
+  """Returns (points - shift, shift): shorter ones have more exact distances."""
+  if not kernel.ignores_translation:
+    return points, tf.zeros_like(points[0, 0])
+  shift = tf.reduce_mean(points, axis=[0, 1])
+  return points - shift, shift
+
+
+def pair_count(num_classes: tf.Tensor) -> tf.Tensor:
+  """Returns the number of pairs of n classes, a float32 scalar."""
+  count = tf.cast(num_classes, tf.float32)
+  return count * (count - 1.0) / 2.0
+
+
+def _with_used(supports, classes, coefficients):
+  """Returns int32 [n, M], 1 for support vectors, with those of a tile [k, k, 2 M]."""
+  used = tf.cast(tf.not_equal(coefficients, 0.0), tf.int32)
+  for axis, (of, half) in enumerate(
+    zip(classes, tf.split(used, 2, axis=-1), strict=True)
+  ):
+    # A class of the rows is in a pair with every column.
+    any_pair = tf.reduce_max(half, axis=1 - axis)
+    supports = tf.tensor_scatter_nd_max(supports, of[:, None], any_pair)
+  return supports
+
+
+def similarities(
+  machines: Machines, rows: tf.Tensor, kernel: Kernel
+) -> tuple[tf.Tensor, tf.Tensor]:
+  """Returns sum_{a < b} exp(-u_ab^2 / 2), and its gradient by the rows.
+
+  u_ab = (f(w_a) - f(w_b)) . h_ab / |h_ab|, with the normal h_ab of the pair's
+  machine, a constant, and f the kernel's map to feature space. A pair of which
+  the normal is 0 adds nothing.
+
+  Args:
+    machines: of all pairs of n classes.
+    rows: float32 [n, d], w.
+    kernel: of the machines.
+
+  Returns:
+    (float32 scalar, float32 [n, d])
+  """
+  tiles = _Tiles(machines.points, machines.on_demand)
+  points = machines.points
+  rows = tf.cast(rows - machines.shift, tf.float64)
+  norms = tf.reduce_sum(tf.square(points), axis=-1)
+  norms = kernel.of_itself(tf.cast(norms, tf.float64))
+  longest = tf.reduce_max(norms, axis=1)
+
+  def of_tile(tile, total, gradient):
+    first, second = tiles.classes(tile)
+    of = lambda t, classes: tf.cast(tf.gather(t, classes), tf.float64)
+    a, b = of(rows, first), of(rows, second)
+    coefficients = tf.cast(machines.coefficients.read(tile), tf.float64)
+    of_first, of_second = tf.split(coefficients, 2, axis=-1)
+    with tf.GradientTape() as tape:
+      tape.watch((a, b))
+      along = _along_normals(
+        (a, b), (of(points, first), of(points, second)), (of_first, of_second),
+        kernel,
+      )  # fmt: skip
+      squares = tf.cast(machines.norms.read(tile), tf.float64)
+      scale = tf.maximum(
+        tf.gather(longest, first)[:, None], tf.gather(longest, second)
+      )
+      zero = scale * tf.square(_ZERO * tf.reduce_sum(of_first, axis=-1))
+      exists = squares > zero
+      squares = tf.where(exists, squares, 1.0)
+      terms = tf.exp(-0.5 * tf.square(along) / squares)
+      similarity = tf.reduce_sum(tf.where(exists, terms, 0.0))
+    for classes, move in zip(
+      (first, second), tape.gradient(similarity, (a, b)), strict=True
+    ):
+      gradient = tf.tensor_scatter_nd_add(gradient, classes[:, None], move)
+    return total + similarity, gradient
+
+  zero = tf.constant(0.0, tf.float64)
+  total, gradient = tiles.each(of_tile, zero, tf.zeros_like(rows))
+  return tf.cast(total, tf.float32), tf.cast(gradient, tf.float32)
+
+
+def _along_normals(rows, points, coefficients, kernel):
+  """Returns float64 [k, k], (f(w_a) - f(w_b)) . h_ab for pairs of a tile.
+
+  Rows [k, d], points [k, M, d] and coefficients [k, k, M] are float64, of the classes
+  of the tile's rows and of its columns.
+  """
+  width, count, size = tf.unstack(tf.shape(points[0]))
+
+  def own(row, points):
+    products = tf.matmul(points, row[:, :, None])[..., 0]
+    norms = tf.reduce_sum(row * row, -1)[:, None]
+    return kernel(products, norms, tf.reduce_sum(points * points, -1))
+
+  def across(row, points):
+    flat = tf.reshape(points, [width * count, size])
+    norms = tf.reduce_sum(row * row, -1)[:, None]
+    values = kernel(
+      tf.matmul(row, flat, transpose_b=True),
+      norms,
+      tf.reduce_sum(flat * flat, -1),
+    )
+    return tf.reshape(values, [width, width, count])
+
+  (a, b), (of_a, of_b) = rows, points
+  from_a = own(a, of_a)[:, None] - tf.transpose(across(b, of_a), [1, 0, 2])
+  from_b = across(a, of_b) - own(b, of_b)[None]
+  return tf.reduce_sum(
+    coefficients[0] * from_a + coefficients[1] * from_b, axis=-1
+  )
+
+
+@dataclasses.dataclass(frozen=True)
+class Bound:
+  """C of the machines in round t = 0, 1, ...
+
+  decreasing: (T - t) / T, as published, times `largest`; from round T - 1 on it
+  stays. increasing: (t + 1) / T, likewise. constant: `largest`.
+
+  Attributes:
+    largest: the largest C.
+    schedule: 'decreasing', 'increasing' or 'constant'.
+    rounds: T.
+  """
+
+  largest: float = 1.0
+  schedule: str = 'decreasing'
+  rounds: int = 201
+
+  def __call__(self, round_number: tf.Tensor) -> tf.Tensor:
+    """Returns C in this round, float32 scalar."""
+    if self.schedule == 'constant':
+      return tf.constant(float(self.largest))
+    done = tf.minimum(round_number, self.rounds - 1)
+    steps = done + 1 if self.schedule == 'increasing' else self.rounds - done
+    return self.largest * tf.cast(steps, tf.float32) / self.rounds
+
+
+@dataclasses.dataclass(frozen=True)
+class SupportVectors:
+  """The step, on the rows of all clients side by side (`merge.StackRows`).
+
+  Every client sends all n rows. Classes that are not drawn take the mean of
+  their rows; what is left of Adam's momentum moves them, too, as in the
+  published code.
+
+  Attributes:
+    num_classes: n, at least 2.
+    bound: C by round.
+    kernel: of the machines.
+    subset: the number of classes that are drawn in each round; None: all.
+    tolerance: at which a machine's fit ends.
+    steps: the most steps of a fit.
+    optimizer: of the spread-out, or None for none.
+  """
+
+  num_classes: int
+  bound: Bound
+  kernel: Kernel = Kernel()
+  subset: int | None = None
+  tolerance: float = 1e-3
+  steps: int = 50
+  optimizer: tff.learning.optimizers.Optimizer | None = None
+
+  on_all_rows = False
+
+  @property
+  def metrics(self) -> tuple[str, ...]:
+    names = (
+      'support_vectors',
+      'support_vectors_least',
+      'support_vectors_most',
+      f'support_vectors_class_{_COUNTED}',
+      'machines_stopped',
+    )
+    return (*names, 'pair_similarity') if self.optimizer else names
+
+  def initialize(self, table_spec):
+    return self.optimizer.initialize(table_spec) if self.optimizer else ()
+
+  def next(self, state, rows, context):
+    size = tf.shape(rows)[0]
+    stacked, weights = self._by_client(context.merged)
+    row_dim = stacked.shape[2]
+    flat = tf.reshape(stacked, [-1, self.num_classes * row_dim])
+    mean = tf.reshape(_mean(weights[None], flat), [-1, row_dim])
+    classes = self.drawn(context.seed)
+    if classes.shape[0] != self.num_classes:
+      stacked = tf.gather(stacked, classes, axis=1)
+    points = tf.transpose(stacked, [1, 0, 2])
+    machines = fit(
+      points,
+      self.kernel,
+      self.bound(context.round_number),
+      self.tolerance,
+      self.steps,
+    )
+    supports = weights * tf.cast(machines.supports, tf.float32)
+    selected = _mean(supports[:, None], points)[:, 0]
+    # A class without a support vector that counts takes the mean of its rows.
+    counts = tf.reduce_sum(supports, axis=1, keepdims=True) > 0
+    selected = tf.where(counts, selected, tf.gather(mean, classes))
+    new = tf.tensor_scatter_nd_update(mean, classes[:, None], selected)
+    measured = self._measured(machines, classes)
+    if self.optimizer:
+      loss, gradient = similarities(machines, selected, self.kernel)
+      gradient = tf.scatter_nd(classes[:, None], gradient, tf.shape(new))
+      state, new = self.optimizer.next(state, new, gradient)
+      pairs = pair_count(tf.shape(classes)[0])
+      measured['pair_similarity'] = loss / pairs
+    # No rows if no client's update is left.
+    return state, new[:size], measured
+
+  def _by_client(self, merged):
+    """Returns the rows float32 [M, n, row_dim], and weights float32 [M]."""
+    shape = [-1, self.num_classes, merged.rows.shape[1]]
+    stacked = tf.reshape(merged.rows, shape)
+    weights = tf.reshape(merged.weights, shape[:2])[:, 0]
+    # Without clients, one of weight 0: no shape here may be 0.
+    return tf.cond(
+      tf.size(weights) > 0,
+      lambda: (stacked, weights),
+      lambda: (tf.zeros([1, *shape[1:]]), tf.zeros([1])),
+    )
+
+  def drawn(self, seed):
+    """Returns int32 [n'], the classes of this round, ascending."""
+    everyone = tf.range(self.num_classes)
+    if self.subset in (None, self.num_classes):
+      return everyone
+    seed = randomness.step_seed(seed, _SUBSET)
+    order = tf.random.experimental.stateless_shuffle(everyone, seed)
+    return tf.sort(order[: self.subset])
+
+  def _measured(self, machines, classes):
+    counts = tf.reduce_sum(tf.cast(machines.supports, tf.float32), axis=1)
+    of_one = tf.reduce_max(
+      tf.where(tf.equal(classes, _COUNTED), counts, float('-inf'))
+    )
+    of_one = tf.where(tf.math.is_finite(of_one), of_one, float('nan'))
+    values = (
+      tf.reduce_mean(counts),
+      tf.reduce_min(counts),
+      tf.reduce_max(counts),
+      of_one,
+      machines.stopped,
+    )
+    return dict(zip(self.metrics[:5], values, strict=True))
+
+
+def _mean(weights, rows):
+  """Returns means [..., 1, d] of rows [..., M, d] by weights [..., 1, M], or 0."""
+  total = tf.reduce_sum(weights, axis=-1, keepdims=True)
+  return tf.math.divide_no_nan(tf.matmul(weights, rows), total)

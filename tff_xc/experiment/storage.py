@@ -1,0 +1,145 @@
+"""A run's files: arrays, errors of writing, and data that must not change."""
+
+import contextlib
+import os
+import pathlib
+import zipfile
+from collections.abc import Iterable
+from collections.abc import Iterator
+from collections.abc import Mapping
+from typing import Any
+
+import numpy as np
+import tensorflow as tf
+import tree
+
+from tff_xc import errors
+from tff_xc import npz_headers
+from tff_xc.report import run_files
+
+
+class DamagedError(Exception):
+  """A file is missing or damaged; the message is one line."""
+
+
+@contextlib.contextmanager
+def writing(path: str | os.PathLike) -> Iterator[None]:
+  """Raises InputError with `path` if the block cannot write: a full disk, say."""
+  try:
+    yield
+  except (OSError, tf.errors.OpError) as e:
+    if isinstance(e, OSError):
+      why = e.strerror
+    else:  # Of 'FILE; WHAT', or of WHAT and more lines, what the system said.
+      why = (e.message.splitlines() or [''])[0].split('; ')[-1]
+    raise errors.InputError(
+      f'{path} cannot be written ({why}); mend that, and the same command goes on'
+      ' from the last checkpoint'
+    ) from e
+
+
+def write_arrays(
+  path: pathlib.Path, named: Mapping[str, np.ndarray], durable: bool = True
+) -> None:
+  """Writes an `.npz` file, whole or not at all; see `run_files.replacing`.
+
+  Raises:
+    errors.InputError: it cannot be written.
+  """
+  # `np.savez` leaves its archive open if the disk is full, which then
+  # complains when Python destroys it.
+  with (
+    writing(path),
+    run_files.replacing(path, durable) as temporary,
+    zipfile.ZipFile(temporary, 'w') as archive,
+  ):
+    archive.comment = _comment(len(named))
+    for name, array in named.items():
+      with archive.open(f'{name}.npy', 'w', force_zip64=True) as file:
+        np.lib.format.write_array(file, array, allow_pickle=False)
+
+
+def read_arrays(
+  path: pathlib.Path, without: str | None = None
+) -> dict[str, np.ndarray]:
+  """Reads what `write_arrays` wrote.
+
+  Args:
+    path: the file.
+    without: the beginning of the names of arrays that are left out.
+
+  Raises:
+    DamagedError: the file is missing or damaged.
+    errors.InputError: it may be sound and cannot be read.
+  """
+  if not path.is_file():  # A pipe would wait for a writer.
+    raise DamagedError('there is no such file')
+  try:
+    with np.load(path, allow_pickle=False) as file:
+      # Files of earlier versions have no comment.
+      if file.zip.comment not in (b'', _comment(len(file.files))):
+        raise DamagedError('its list of arrays is damaged')
+      names = [n for n in file.files if not (without and n.startswith(without))]
+      npz_headers.check(
+        path, names, 'free some, or delete the file if it is damaged'
+      )
+      return {name: file[name] for name in names}
+  except (DamagedError, errors.InputError):
+    raise
+  except Exception as e:  # NumPy raises many types for a damaged file.
+    told = (str(e).strip() or repr(e)).splitlines()[0][:120]
+    if not isinstance(e, MemoryError | PermissionError):
+      raise DamagedError(told) from e
+    raise errors.InputError(
+      f'{path} cannot be read ({told}); mend that, and start the same command'
+      ' again'
+    ) from e
+
+
+def _comment(count: int) -> bytes:
+  """Returns the comment of an archive of so many arrays.
+
+  A bit of the list of an archive's members may hide those that follow it, and all
+  others are sound: their number shows it.
+  """
+  return f'{count} arrays'.encode()
+
+
+def named(structure) -> list[tuple[str, Any]]:
+  """Returns the leaves of a structure in order, with their paths as names."""
+  return [
+    ('/'.join(map(str, path)), leaf)
+    for path, leaf in tree.flatten_with_path(structure)
+  ]
+
+
+def is_whole(path: str | os.PathLike) -> bool:
+  """Whether a file has its beginning and its end; reads little of it."""
+  return os.path.isfile(path) and zipfile.is_zipfile(path)
+
+
+class Watch:
+  """Compares files with what they were when the watch began: `os.stat` of each."""
+
+  def __init__(self, files: Iterable[str | os.PathLike]):
+    """Args: files, or links to files; those that do not exist are watched, too."""
+    self._were = {os.fspath(file): _stamp(file) for file in files}
+
+  def check(self) -> None:
+    """Raises InputError for the first file that is not that of the beginning."""
+    for file, was in self._were.items():
+      if _stamp(file) != was:
+        raise errors.InputError(
+          f'{file} has changed since this run began to read it, so that the rounds'
+          ' since the last checkpoint may have used other data; restore it, if it'
+          ' is not the same, and the same command goes on from that checkpoint'
+        )
+
+
+def _stamp(file) -> tuple[int, ...]:
+  try:
+    status = os.stat(file)
+  except OSError:
+    return ()
+  # Not the device: a network's file system has another one when mounted anew.
+  return status.st_ino, status.st_size, status.st_mtime_ns

@@ -1,0 +1,458 @@
+"""Finds the exact k best of very many classes, and the k nearest of very many points.
+
+Scores and distances are defined in fixed point, in float64: vectors are rounded
+once to multiples of a power of two, so that every product and every partial sum of
+a matrix product is an integer below 2^53. Equal vectors then tie exactly, and no
+result depends on the block size, the BLAS or its threads. In a plain float32
+product, the scores of two equal columns may differ in the last bit, which silently
+reorders ties.
+
+Few pairs need float64. A float32 product of a block bounds every score or distance
+from one side, and only the pairs whose bound is among the k best, or may be, are
+computed exactly. Where too many are, as in a table of similar rows or among points
+that all lie together, all pairs are.
+"""
+
+import math
+from collections.abc import Iterator
+from typing import NamedTuple
+
+import numpy as np
+
+# The product of an example (norm up to 1) and a class row (norm up to 1 in
+# units of the largest norm) is at most 2^24 * 2^28 = 2^52.
+_EXAMPLE_BITS = 24
+_CLASS_BITS = 28
+# With 2^25 per unit, a squared distance of points of the unit ball is at most
+# 2^52. Rounding moves a component by at most 1.5e-8, less than float32 does.
+_POINT_BITS = 25
+# Unit roundoff of float32.
+_ROUNDOFF = 2.0**-24
+# Outside these norms, float32 might overflow or lose small products.
+_FLOAT32_NORMS = (2.0**-40, 2.0**40)
+_EXAMPLES_AT_ONCE = 2048
+_CLASSES_AT_ONCE = 8192
+# The whole first block is scored exactly, because there is no k-th best yet.
+_FIRST_CLASSES = 1024
+# If more than this share of a block's classes, or of all points, passes for an
+# example, all are computed exactly: single pairs cost so much more each.
+_CROWDED_SHARE = 1 / 32
+# Most entries of vectors that are gathered at once.
+_GATHERED = 2**21
+# The k-th least distance is bounded by the maxima of so many groups of points for
+# each neighbour, and at least so many groups.
+_GROUPS_PER_NEIGHBOUR, _LEAST_GROUPS = 16, 256
+
+
+def _finite_norms(rows: np.ndarray, block: int = 2**16) -> np.ndarray:
+  """Returns float64 [k]: Euclidean norms of `rows`, nan if not finite."""
+  norms = np.empty(len(rows))
+  at_once = max(1, block // max(1, rows.shape[1]))
+  for start in range(0, len(rows), at_once):
+    part = np.asarray(rows[start : start + at_once], np.float64)
+    with np.errstate(invalid='ignore', over='ignore'):
+      norms[start : start + at_once] = np.sqrt(
+        np.einsum('kd,kd->k', part, part)
+      )
+  norms[~np.isfinite(norms)] = np.nan
+  return norms
+
+
+def _power_of_two(norms):
+  """Returns the least power of two above `norms`; 1 where they are 0 or nan."""
+  norms = np.nan_to_num(norms)
+  return np.where(norms > 0, np.exp2(np.frexp(norms)[1]), 1.0)
+
+
+def _smallest(values: np.ndarray, k: int) -> np.ndarray:
+  """Returns int64 [q, k]: columns of each row's k smallest, in stable order.
+
+  Of `values`, float [q, m] without nan, columns of infinite ones come out as -1.
+  """
+  kth = np.partition(values, k - 1, axis=1)[:, k - 1 : k]
+  chosen = values <= kth
+  surplus = np.flatnonzero(chosen.sum(axis=1) > k)
+  if len(surplus):  # Of columns that tie for the last places, the lowest win.
+    tied = values[surplus] == kth[surplus]
+    places = k - (values[surplus] < kth[surplus]).sum(axis=1, keepdims=True)
+    tied_rank = tied.cumsum(axis=1, dtype=np.int32)
+    chosen[surplus] &= ~tied | (tied_rank <= places)
+  columns = np.nonzero(chosen)[1].reshape(len(values), k)
+  picked = np.take_along_axis(values, columns, axis=1)
+  order = np.argsort(picked, axis=1, kind='stable')
+  columns = np.take_along_axis(columns, order, axis=1)
+  columns[np.isinf(np.take_along_axis(picked, order, axis=1))] = -1
+  return columns
+
+
+class _Examples(NamedTuple):
+  """A batch of examples in fixed point."""
+
+  fixed: np.ndarray  # float64 [b, d], integers.
+  # float64 [b], powers of two; `fixed` * scale * 2^-24 are the examples.
+  scale: np.ndarray
+  norms: np.ndarray  # float64 [b], upper bounds of the rounded examples' norms.
+  float32: np.ndarray  # [b, d], exactly the rounded examples.
+
+
+class _Table(NamedTuple):
+  """The classes."""
+
+  rows: np.ndarray  # float [n, d].
+  bias: np.ndarray | None  # float64 [n], or None.
+  norms: np.ndarray  # float64 [n], nan if a row is not finite.
+  scale: float  # A power of two above all norms.
+
+
+def top_k(
+  embeddings: np.ndarray,
+  class_table: np.ndarray,
+  k: int,
+  bias: np.ndarray | None = None,
+  block: int = 2**23,
+) -> np.ndarray:
+  """Returns int32 [e, k]: each example's k best of all n classes, best first.
+
+  The score is <embedding, row> + bias; ties go to the lower id. For a cosine
+  head pass a table of unit rows. (An example's norm does not change the order.)
+
+  Scores resolve 2^-28 of the largest row's norm. A class without a finite
+  norm or score is never returned. If fewer than k classes remain, the row ends
+  in -1, which equals no label.
+
+  Args:
+    embeddings: float [e, d].
+    class_table: float [n, d]; float32 is not copied.
+    k: number of classes, at least 1; may exceed n.
+    bias: float [n], or None.
+    block: the most float32 scores in memory at once.
+
+  Raises:
+    ValueError: for inconsistent shapes, or k below 1.
+  """
+  embeddings, class_table = np.asarray(embeddings), np.asarray(class_table)
+  _check(embeddings, class_table, bias, k)
+  norms = _finite_norms(class_table)
+  table = _Table(
+    class_table,
+    None if bias is None else np.asarray(bias, np.float64),
+    norms,
+    float(_power_of_two(np.nanmax(norms, initial=0.0))),
+  )
+  found = np.full((len(embeddings), k), -1, np.int32)
+  at_once = max(1, min(len(embeddings), _EXAMPLES_AT_ONCE, block))
+  for first in range(0, len(embeddings), at_once):
+    examples = _rounded(embeddings[first : first + at_once])
+    best = _Best(len(examples.scale), k)
+    classes_at_once = max(1, min(block // at_once, _CLASSES_AT_ONCE))
+    start, stop = 0, min(classes_at_once, _FIRST_CLASSES)
+    while start < len(class_table):
+      _search(examples, table, slice(start, stop), best)
+      start, stop = stop, stop + classes_at_once
+    found[first : first + at_once] = best.ids
+  return found
+
+
+class _Best:
+  """The best classes so far: ids int32 [b, k], scores float64 [b, k]."""
+
+  def __init__(self, count: int, k: int):
+    self.ids = np.full((count, k), -1, np.int32)
+    self.scores = np.full((count, k), -np.inf)
+
+  def add(self, examples, ids, scores) -> None:
+    """Adds scored classes, each once: int, int and float64 [pairs]."""
+    finite = np.isfinite(scores)
+    examples, ids, scores = examples[finite], ids[finite], scores[finite]
+    if not len(examples):
+      return
+    k = self.ids.shape[1]
+    touched = np.unique(examples)
+    examples = np.concatenate([examples, np.repeat(touched, k)])
+    ids = np.concatenate([ids, self.ids[touched].ravel()])
+    scores = np.concatenate([scores, self.scores[touched].ravel()])
+    order = np.lexsort((ids, -scores, examples))
+    starts = np.searchsorted(examples[order], touched)
+    kept = order[starts[:, None] + np.arange(k)]
+    self.ids[touched], self.scores[touched] = ids[kept], scores[kept]
+
+
+def _search(examples, table, classes, best):
+  """Adds the classes of a slice that are among the best to `best`."""
+  rows = table.rows[classes]
+  with np.errstate(all='ignore'):  # Rows and biases may not be finite.
+    bounds = examples.float32 @ np.asarray(rows, np.float32).T
+    if table.bias is not None:
+      bounds += _upper_bias(table.bias[classes])
+    slack = _slack(examples, table, classes)
+    floor = (best.scores[:, -1] - slack).astype(np.float32)
+    # A class of equal score comes later and loses the tie: > not >=.
+    passes = bounds > np.nextafter(floor, np.float32(-np.inf))[:, None]
+  del bounds
+  low, high = _FLOAT32_NORMS
+  crowded = passes.sum(axis=1) > max(1, len(rows) * _CROWDED_SHARE)
+  crowded |= (examples.scale < low) | (examples.scale > high)
+  crowded |= not low <= table.scale <= high
+  passes[crowded] = False
+  example, column = np.divmod(np.flatnonzero(passes), len(rows))
+  del passes
+  ids = column + classes.start
+  best.add(example, ids, _score_pairs(examples, table, example, ids))
+  if crowded.any():
+    best.add(*_search_whole(examples, table, classes, best, crowded))
+
+
+def _search_whole(examples, table, classes, best, crowded):
+  """Scores a whole slice for some examples; returns arguments of `best.add`."""
+  rows = _fixed_rows(table, classes)
+  k = min(best.ids.shape[1], len(rows))
+  parts = []
+  # In parts, so that float64 scores take no more memory than the float32 ones.
+  for which in np.array_split(np.flatnonzero(crowded), 4):
+    with np.errstate(invalid='ignore', over='ignore'):
+      scores = examples.fixed[which] @ rows.T
+      scores = _finish(
+        scores,
+        examples.scale[which, None] * table.scale,
+        None if table.bias is None else table.bias[classes],
+      )
+    row, column = _above(scores, best.scores[which, -1], k)
+    parts.append((which[row], column, scores[row, column]))
+  example, column, scores = map(np.concatenate, zip(*parts, strict=True))
+  return example, column + classes.start, scores
+
+
+def _above(scores, floor, k):
+  """Returns rows and columns of the scores that are above `floor` float64 [q].
+
+  Of a row with many such scores, only the k best are returned.
+  """
+  passes = scores > floor[:, None]
+  many = passes.sum(axis=1) > max(k, scores.shape[1] * _CROWDED_SHARE)
+  passes[many] = False
+  row, column = np.divmod(np.flatnonzero(passes), scores.shape[1])
+  if not many.any():
+    return row, column
+  many = np.flatnonzero(many)
+  if k == 1:
+    best = scores[many].argmax(axis=1)[:, None]  # Of ties, the lowest.
+  else:
+    best = _smallest(-scores[many], k)
+  place, rank = np.nonzero(best >= 0)  # -1 marks a value that is not finite.
+  return (
+    np.concatenate([row, many[place]]),
+    np.concatenate([column, best[place, rank]]),
+  )
+
+
+def _score_pairs(examples, table, example, ids):
+  """Returns float64 [pairs], exact scores, -inf if not finite."""
+  scores = np.empty(len(ids))
+  at_once = max(1, _GATHERED // max(1, table.rows.shape[1]))
+  for first in range(0, len(ids), at_once):
+    part = slice(first, first + at_once)
+    rows = _fixed_rows(table, ids[part])
+    with np.errstate(invalid='ignore', over='ignore'):
+      dots = np.einsum('pd,pd->p', examples.fixed[example[part]], rows)
+      scores[part] = _finish(
+        dots,
+        examples.scale[example[part]] * table.scale,
+        None if table.bias is None else table.bias[ids[part]],
+      )
+  return scores
+
+
+def _finish(dots, scale, bias):
+  """Returns the scores of fixed-point products, -inf if not finite."""
+  bits = _EXAMPLE_BITS + _CLASS_BITS
+  scores = dots * (scale * 2.0**-bits)
+  if bias is not None:
+    scores += bias
+  scores[~np.isfinite(scores)] = -np.inf
+  return scores
+
+
+def _fixed_rows(table, which):
+  """Returns float64 [m, d]: class rows in fixed point, nan if not finite."""
+  rows = table.rows[which].astype(np.float64)
+  with np.errstate(invalid='ignore'):
+    rows *= 2.0**_CLASS_BITS / table.scale
+    np.rint(rows, out=rows)
+  rows[np.isnan(table.norms[which])] = np.nan
+  return rows
+
+
+def _rounded(embeddings) -> _Examples:
+  scale = _power_of_two(_finite_norms(embeddings))
+  unit = scale[:, None] * 2.0**-_EXAMPLE_BITS
+  fixed = np.rint(np.asarray(embeddings, np.float64) / unit)
+  with np.errstate(all='ignore'):
+    rounded = fixed * unit
+    norms = np.linalg.norm(rounded, axis=1) * (1 + 1e-6)
+    return _Examples(fixed, scale, norms, rounded.astype(np.float32))
+
+
+def _slack(examples, table, classes):
+  """Returns float64 [b]: by how much a score may exceed its float32 value.
+
+  With u the unit roundoff, the error of a sum in any order is at most
+  d u / (1 - d u) times the product of the norms. Three more u cover rows
+  rounded to float32, the addition of a bias, and second-order terms. Two more
+  terms cover the rounding of rows to fixed point and products that underflow.
+  """
+  dims = table.rows.shape[1]
+  norm = np.nanmax(table.norms[classes], initial=0.0) * (1 + 1e-6)
+  relative = (dims + 3) * _ROUNDOFF
+  relative /= 1 - relative
+  rounding = math.sqrt(dims) * 2.0 ** -(_CLASS_BITS + 1)
+  largest = relative * norm + rounding * table.scale
+  return examples.norms * largest * (1 + 1e-6) + dims * 2.0**-120
+
+
+def _upper_bias(bias):
+  """Returns float32 [m]: `bias` plus more than adding it can round off."""
+  above = (bias + 4 * _ROUNDOFF * np.abs(bias)).astype(np.float32)
+  above = np.maximum(above, np.finfo(np.float32).min)
+  above[~np.isfinite(bias)] = -np.inf
+  return above
+
+
+def _check(embeddings, class_table, bias, k):
+  if embeddings.ndim != 2 or class_table.ndim != 2:
+    raise ValueError('embeddings and class_table must be matrices.')
+  if embeddings.shape[1] != class_table.shape[1]:
+    raise ValueError(
+      f'embeddings have {embeddings.shape[1]} dimensions, the class table '
+      f'{class_table.shape[1]}.'
+    )
+  if bias is not None and len(bias) != len(class_table):
+    raise ValueError(f'{len(bias)} biases for {len(class_table)} classes.')
+  if k < 1:
+    raise ValueError(f'k must be at least 1; got {k}.')
+
+
+class _Points(NamedTuple):
+  """All points. In float32 they are less their mean, so that near ones differ."""
+
+  fixed: np.ndarray  # float64 [e, d], integers; zero if not finite.
+  finite: np.ndarray  # bool [e].
+  queries: np.ndarray  # float32 [e, d + 1], the points and 1.
+  # float32 [e', d + 1], the points and minus half their squared norms. The
+  # product with a query is larger the nearer the point is. It is -inf of points
+  # that are not finite, and of those that make e' a multiple of `groups`.
+  targets: np.ndarray
+  # float64 [e], twice the most by which a query's products may be wrong.
+  slack: np.ndarray
+  groups: int  # Number of groups; point i is in group i modulo it.
+
+
+def nearest_blocks(
+  points: np.ndarray, k: int, block: int = 2**22
+) -> Iterator[tuple[int, np.ndarray]]:
+  """Yields the k nearest others of blocks of points, in order.
+
+  A point is no neighbour of itself, by its number, and ties go to the lower
+  number. If fewer than k other finite points exist, rows end in -1. A point that
+  is not finite has no neighbours and is none.
+
+  Args:
+    points: float64 [e, d], of norms up to 1.
+    k: number of neighbours, at least 1.
+    block: the most distances in memory at once, 4 bytes each.
+
+  Yields:
+    The number of the block's first point, and int64 [q, k], nearest first.
+  """
+  points = _prepared(points, k)
+  at_once = max(1, min(len(points.fixed), block // max(1, len(points.targets))))
+  scores = np.empty([at_once, len(points.targets)], np.float32)
+  for first in range(0, len(points.fixed), at_once):
+    queries = slice(first, min(first + at_once, len(points.fixed)))
+    yield first, _nearest(points, queries, k, scores[: queries.stop - first])
+
+
+def _prepared(points: np.ndarray, k: int) -> _Points:
+  fixed = np.rint(points * 2.0**_POINT_BITS)
+  finite = np.isfinite(fixed).all(axis=1)
+  fixed[~finite] = 0.0
+  size, dims = fixed.shape
+  groups = min(size, max(_LEAST_GROUPS, _GROUPS_PER_NEIGHBOUR * k))
+  centred = fixed - np.rint(fixed.mean(axis=0))
+  halves = np.einsum('ed,ed->e', centred, centred) / 2
+  norms = np.sqrt(2 * halves)
+  queries = np.ones([size, dims + 1], np.float32)
+  queries[:, :dims] = centred
+  targets = np.zeros([-(-size // groups) * groups, dims + 1], np.float32)
+  targets[:size] = queries
+  targets[:, dims] = -np.inf
+  targets[:size, dims][finite] = -halves[finite]
+  # The error of a sum of d + 1 products in any order is at most (d + 1) u /
+  # (1 - (d + 1) u) times the product of the norms; factors rounded to float32
+  # and terms of second order need three more u.
+  relative = (dims + 4) * _ROUNDOFF
+  relative /= 1 - relative
+  largest = norms.max(initial=0.0)
+  slack = 2 * relative * (norms * largest + largest**2 / 2)
+  return _Points(fixed, finite, queries, targets, slack, groups)
+
+
+def _nearest(
+  points: _Points, queries: slice, k: int, scores: np.ndarray
+) -> np.ndarray:
+  """Returns int64 [q, k] of a block of queries; overwrites `scores` [q, e']."""
+  count = len(scores)
+  np.matmul(points.queries[queries], points.targets.T, out=scores)
+  scores[np.arange(count), np.arange(queries.start, queries.stop)] = -np.inf
+  scores[~points.finite[queries]] = -np.inf
+  maxima = scores.reshape([count, -1, points.groups]).max(axis=1)
+  least = np.full(count, -np.inf)
+  if k <= points.groups:
+    kth = points.groups - k
+    least = np.partition(maxima, kth, axis=1)[:, kth].astype(np.float64)
+    least -= points.slack[queries]
+  # Rounded down, and above what is no neighbour at all.
+  least = np.nextafter(least.astype(np.float32), np.float32(-np.inf))
+  least = np.maximum(least, np.finfo(np.float32).min)
+  passes = scores >= least[:, None]
+  crowded = passes.sum(axis=1) > max(2 * k, len(points.fixed) * _CROWDED_SHARE)
+  passes[crowded] = False
+  found = np.full([count, k], -1, np.int64)
+  row, column = np.divmod(np.flatnonzero(passes), passes.shape[1])
+  distances = _of_pairs(points.fixed, row + queries.start, column)
+  order = np.lexsort([distances, row])  # Stable: ties stay in columns' order.
+  rank = np.arange(len(row)) - np.searchsorted(row, row)
+  kept = rank < k
+  found[row[kept], rank[kept]] = column[order][kept]
+  if crowded.any():
+    found[crowded] = _of_crowded(points, queries, np.flatnonzero(crowded), k)
+  return found
+
+
+def _of_pairs(fixed, first: np.ndarray, second: np.ndarray) -> np.ndarray:
+  """Returns float64 [pairs], exact squared distances."""
+  distances = np.empty(len(first))
+  at_once = max(1, _GATHERED // max(1, fixed.shape[1]))
+  for start in range(0, len(first), at_once):
+    part = slice(start, start + at_once)
+    apart = fixed[first[part]] - fixed[second[part]]
+    distances[part] = np.einsum('pd,pd->p', apart, apart)
+  return distances
+
+
+def _of_crowded(points: _Points, queries: slice, which, k: int) -> np.ndarray:
+  """Returns int64 [c, k] of some queries, from all distances in float64."""
+  found = np.full([len(which), k], -1, np.int64)
+  squares = np.einsum('ed,ed->e', points.fixed, points.fixed)
+  squares[~points.finite] = np.inf
+  kept = min(k, len(points.fixed))
+  # In parts, so that float64 distances take no more memory than the float32
+  # scores.
+  for places in np.array_split(np.arange(len(which)), min(4, len(which))):
+    numbers = queries.start + which[places]
+    # The squared distance, less the query's own term: the order is the same.
+    distances = points.fixed[numbers] @ points.fixed.T
+    distances *= -2.0
+    distances += squares
+    distances[np.arange(len(numbers)), numbers] = np.inf
+    found[places, :kept] = _smallest(distances, kept)
+  return found
