@@ -24,9 +24,9 @@ import tff_xc
 from launch import app
 from launch.benchmarks import catalog
 from launch.benchmarks import harness
+from launch.benchmarks import process
 from launch.benchmarks import report
 from launch.benchmarks import spec
-from launch.benchmarks import starting
 from tff_xc import environment
 from tff_xc import errors
 from tff_xc.algorithms import hyperparameters as hp
@@ -64,24 +64,17 @@ def resolve_settings(benchmark: spec.Benchmark) -> Any:
         + ', '.join(f'--{n}' for n in own)
       )
     many = isinstance(own[name], tuple)
-    values[name] = _numbers(name, words, many)
+    numbers = [int(word) if word.isdecimal() else 0 for word in words if word]
+    if any(not 1 <= n <= hp.INT32_MAX for n in numbers) or (
+      not many and len(numbers) != 1
+    ):
+      bounds = f'from 1 to {hp.INT32_MAX}'
+      raise errors.InputError(
+        f'--{name}={",".join(words)}: expected '
+        + (f'numbers {bounds}, with commas' if many else f'a number {bounds}')
+      )
+    values[name] = tuple(numbers) if many else numbers[0]
   return benchmark.settings(**values)
-
-
-def _numbers(name: str, words: Sequence[str], many: bool):
-  bounds = f'from 1 to {hp.INT32_MAX}'
-  expected = (
-    f'numbers {bounds}, separated by commas' if many else f'a number {bounds}'
-  )
-  try:
-    numbers = tuple(int(word) for word in words if word)
-  except ValueError:
-    numbers = (0,)
-  if any(not 1 <= n <= hp.INT32_MAX for n in numbers) or (
-    not many and len(numbers) != 1
-  ):
-    raise errors.InputError(f'--{name}={",".join(words)}: expected {expected}')
-  return numbers if many else numbers[0]
 
 
 def benchmark(
@@ -92,31 +85,23 @@ def benchmark(
   plan: harness.Plan,
   timeout_seconds: float,
 ) -> dict[str, Any]:
-  """Measures the contenders and returns the report.
-
-  Args:
-    found: the benchmark.
-    settings: its sizes.
-    names: contenders of this package.
-    peers: NAME=INTERPRETER words.
-    plan: the plan of the measurement.
-    timeout_seconds: the longest time for building, and for one round.
+  """Measures contenders and NAME=INTERPRETER peers; returns the report.
 
   Raises:
     errors.InputError: a name is unknown, a contender fails, or the machine is
       never free.
   """
-  starting.check_names(found, settings, names)
-  interpreters = starting.parse_peers(found, settings, peers)
+  process.check_names(found, settings, names)
+  interpreters = process.parse_peers(found, settings, peers)
   contenders = {
-    name: starting.our_contender(found, settings, name, timeout_seconds)
+    name: process.our_contender(found, settings, name, timeout_seconds)
     for name in names
   }
   with tempfile.TemporaryDirectory(prefix='benchmark_') as folder:
     if interpreters:
       path = os.path.join(folder, 'arrays.npz')
       found.write_arrays(settings, path)
-      contenders |= starting.peer_contenders(
+      contenders |= process.peer_contenders(
         found.peers(settings), interpreters, path, timeout_seconds
       )
     measured = harness.measure(
@@ -146,16 +131,6 @@ def command(name: str, values: flags.FlagValues) -> str:
   return ' '.join(words)
 
 
-def _check_output(path: str | None) -> None:
-  """Refuses a file that cannot be written, before minutes of work."""
-  if path and not pathlib.Path(path).resolve().parent.is_dir():
-    raise errors.InputError(
-      f'--output={path}: the folder does not exist; make it first'
-    )
-  if path and os.path.exists(path) and not os.path.isfile(path):
-    raise errors.InputError(f'--output={path} is no regular file; name another')
-
-
 def main(arguments: Sequence[str]) -> None:
   """Runs the benchmark named on the command line."""
   if len(arguments) != 1:
@@ -165,8 +140,16 @@ def main(arguments: Sequence[str]) -> None:
   found = catalog.get(arguments[0])
   settings = resolve_settings(found)
   values = flags.FLAGS
-  names = values.contenders
-  _check_output(values.output)
+  names, output = values.contenders, values.output
+  # Before minutes of work.
+  if output and not pathlib.Path(output).resolve().parent.is_dir():
+    raise errors.InputError(
+      f'--output={output}: the folder does not exist; make it first'
+    )
+  if output and os.path.exists(output) and not os.path.isfile(output):
+    raise errors.InputError(
+      f'--output={output} is no regular file; name another'
+    )
   result = benchmark(
     found,
     settings,
@@ -185,14 +168,14 @@ def main(arguments: Sequence[str]) -> None:
     'date': datetime.datetime.now(datetime.timezone.utc).date().isoformat(),
   }
   print('\n' + report.to_text(result), end='')
-  if values.output:
+  if output:
     try:
-      run_files.write_json(values.output, result, is_sorted=False)
+      run_files.write_json(output, result, is_sorted=False)
     except OSError as e:
       raise errors.InputError(
-        f'--output={values.output} cannot be written ({e.strerror})'
+        f'--output={output} cannot be written ({e.strerror})'
       ) from e
-    print(f'\nwritten to {values.output}')
+    print(f'\nwritten to {output}')
   for warning in result['warnings']:
     print(f'warning: {warning}', file=sys.stderr)
   if result['warnings']:
@@ -209,20 +192,11 @@ def _usage() -> str:
   return '\n'.join([__doc__, 'NAME is one of', *lines, ''])
 
 
-def _peer_names() -> str:
-  """Returns the peers of each benchmark that has some."""
+def _define_flags() -> None:
   peers = {
-    name: starting.programs(found, found.settings())
+    name: process.programs(found, found.settings())
     for name, found in catalog.BENCHMARKS.items()
   }
-  return '; '.join(
-    f'{name}: {", ".join(programs)}'
-    for name, programs in peers.items()
-    if programs
-  )
-
-
-def _define_flags() -> None:
   flags.DEFINE_string('output', None, 'a JSON file to write')
   flags.DEFINE_list(
     'contenders', None, "contenders to run; default: the benchmark's"
@@ -231,35 +205,23 @@ def _define_flags() -> None:
     'peers',
     [],
     'further contenders NAME=INTERPRETER, the python of an environment with the '
-    'package; the names are ' + _peer_names(),
+    'package; the names are '
+    + '; '.join(f'{n}: {", ".join(own)}' for n, own in peers.items() if own),
   )
-  flags.DEFINE_integer(
-    'passes',
-    None,
-    "number of undisturbed passes; default: the benchmark's, 9 or 1",
-    lower_bound=1,
-    upper_bound=hp.INT32_MAX,
-  )
-  flags.DEFINE_integer(
-    'warm_up',
-    None,
-    "rounds of each contender before the passes; default: the benchmark's",
-    lower_bound=0,
-    upper_bound=hp.INT32_MAX,
-  )
+  for name, default, least, text in (
+    ('passes', None, 1, "undisturbed passes; default: the benchmark's, 9 or 1"),
+    ('warm_up', None, 0, "rounds before the passes; default: the benchmark's"),
+    ('seed', 0, 0, "seed of the contenders' order"),
+  ):
+    flags.DEFINE_integer(
+      name, default, text, lower_bound=least, upper_bound=hp.INT32_MAX
+    )
   app.define_float(
     'max_foreign',
     0.15,
     "the part of a pass's core time that others may use",
     least=0.0,
     most=1e6,
-  )
-  flags.DEFINE_integer(
-    'seed',
-    0,
-    "seed of the contenders' order",
-    lower_bound=0,
-    upper_bound=hp.INT32_MAX,
   )
   flags.DEFINE_bool('small', False, 'tiny sizes, to try a benchmark in seconds')
   app.define_float(

@@ -8,24 +8,30 @@ flags of the data say, as in training, what a run would find in them.
 Exit status: 0 all is well, 1 a problem was found.
 """
 
+import dataclasses
 import functools
 import os
 import pathlib
 import platform
 import re
+import shutil
 import sys
 import textwrap
+import time
+from collections.abc import Callable
+from collections.abc import Mapping
+from collections.abc import Sequence
 from importlib import metadata
 from typing import Any
 
 from absl import flags
 
 from launch import app
-from launch import machine
 from launch import settings
 from tasks import experiment
 from tasks import own_data
 from tasks import registry as tasks
+from tasks import task as task_lib
 from tff_xc import environment
 from tff_xc import errors
 from tff_xc import memory
@@ -35,25 +41,193 @@ from tff_xc.runtime import registry as runtimes
 
 _ROOT = pathlib.Path(__file__).resolve().parents[1]
 
-flags.DEFINE_string(
-  'task', None, 'the task whose data to look for; default: all tasks'
-)
-flags.DEFINE_string(
-  'data_dir',
-  None,
-  "directory of the data sets, one folder each, or one's own data; default "
-  f'${experiment.DATA_VARIABLE}, then {experiment.DEFAULT_DATA_DIR}',
-)
 # What a run of one's own data may say about them.
 _OF_DATA = tuple(option.name for option in own_data.OPTIONS)
-settings.define_flags(own_data.OPTIONS)
-app.define_float(
-  'worker_timeout_seconds',
-  60.0,
-  "longest time for the start of TFF's worker",
-  least=1.0,
-  most=86_400.0,
+
+GIB = 2**30
+# The demo's peak is below this, although TFF's worker holds a second copy of
+# the values of its computations.
+LEAST_MEMORY_BYTES = 2 * GIB
+LEAST_DISK_BYTES = 1 * GIB
+_PINNED = (
+  'tensorflow-federated',
+  'tensorflow-addons',
+  'tensorflow-datasets',
+  'numpy',
+  'scikit-learn',
+  'pandas',
 )
+# TensorFlow is either of these two distributions.
+_TENSORFLOW = ('tensorflow-cpu', 'tensorflow')
+_REINSTALL = 'install the pinned packages anew with `make clean venv`'
+
+
+@dataclasses.dataclass(frozen=True)
+class Check:
+  """A check's name, its finding, the cure of a problem, and a table of details."""
+
+  name: str
+  found: str
+  cure: str = ''
+  table: Sequence[Sequence[str]] = ()
+
+  @property
+  def is_problem(self) -> bool:
+    return bool(self.cure)
+
+
+def check_python(version: tuple[int, int, int]) -> Check:
+  """Checks for Python 3.10 or 3.11, for which the packages are pinned."""
+  found = '.'.join(map(str, version))
+  if version[:2] in ((3, 10), (3, 11)):
+    return Check('Python', found)
+  return Check(
+    'Python', found, 'use Python 3.10 or 3.11: `make venv` looks for one'
+  )
+
+
+def check_platform(system: str, machine: str, cpuinfo: str) -> Check:
+  """Checks for Linux on x86-64 with AVX, as TFF and TensorFlow need."""
+  cores = wording.count(len(os.sched_getaffinity(0)), 'core')
+  found = f'{system} {machine}, {cores}'
+  if (system, machine) != ('Linux', 'x86_64'):
+    return Check(
+      'platform', found, 'use Linux on x86-64: TFF is not built for another'
+    )
+  if not re.search(r'^flags\s*:.*\bavx\b', cpuinfo, re.MULTILINE):
+    return Check(
+      'platform',
+      f'{found}, without AVX',
+      "use a processor, or a virtual machine's setting, with AVX: TensorFlow "
+      'is built for it',
+    )
+  return Check('platform', found)
+
+
+def check_packages(
+  installed: Mapping[str, str], pinned: Mapping[str, str]
+) -> Check:
+  """Checks installed versions, by name, for those that requirements.txt pins."""
+  tensorflow = [n for n in _TENSORFLOW if n in installed][:1]
+  names = [*(tensorflow or _TENSORFLOW[:1]), *_PINNED]
+  found = ', '.join(f'{n} {installed.get(n, "missing")}' for n in names)
+  wrong = [
+    f'{n} {pinned[n]}'
+    for n in names
+    if n in pinned and installed.get(n) != pinned[n]
+  ]
+  if wrong:
+    return Check(
+      'packages', found, f'{_REINSTALL}: expected {", ".join(wrong)}'
+    )
+  return Check('packages', found)
+
+
+def read_pins(requirements: pathlib.Path) -> dict[str, str]:
+  """Returns the versions, by name, that a resolved requirements file pins."""
+  return dict(
+    re.findall(
+      r'^([\w.-]+)==(\S+)', requirements.read_text(encoding='utf-8'), re.M
+    )
+  )
+
+
+def check_memory(free: int) -> Check:
+  """Checks the free memory, in bytes."""
+  found = f'{free / GIB:.1f} GiB free'
+  if free >= LEAST_MEMORY_BYTES:
+    return Check('memory', found)
+  return Check(
+    'memory',
+    found,
+    f'end other programs, or give the machine or container more, until '
+    f'{LEAST_MEMORY_BYTES / GIB:g} GiB are free',
+  )
+
+
+def check_disk(directory: pathlib.Path) -> Check:
+  """Checks free space in the directory of runs."""
+  free = shutil.disk_usage(directory).free
+  found = f'{free / GIB:.1f} GiB free for runs'
+  if free >= LEAST_DISK_BYTES:
+    return Check('disk', found)
+  return Check(
+    'disk',
+    found,
+    f'free {LEAST_DISK_BYTES / GIB:g} GiB on the disk of {directory}, or write '
+    'runs to another with --run_dir',
+  )
+
+
+def check_data(
+  directory: str,
+  is_chosen: bool,
+  find: Mapping[str, Callable[[str], Any]],
+  needs: Mapping[str, str],
+) -> Check:
+  """Checks which tasks' data are in the data directory.
+
+  The default directory, which is not chosen, may be absent, since the `glyphs`
+  tasks need no data. `find` has for each task a function that raises
+  `errors.InputError` unless its data are there, except for the user's own data;
+  `needs` has the files that it needs.
+  """
+  state = {n: task_lib.state(find[n], directory) for n in find}
+  known = [n for n in find if state[n] != task_lib.MISSING]
+  rows = [['task', 'data', 'needs']] + [
+    [name, state.get(name, 'your own') or 'found', text]
+    for name, text in needs.items()
+  ]
+  if known:
+    return Check('data', f'{", ".join(known)} in {directory}', table=rows)
+  found = f'no data of a task in {directory}'
+  cure = 'point --data_dir or $TFF_XC_DATA to the directory that holds them'
+  if not is_chosen:
+    return Check('data', f'{found}; the glyphs tasks need none', table=rows)
+  return Check('data', found, cure, rows)
+
+
+def check_task_data(
+  name: str, directory: str, find: Callable[[str], Any] | None
+) -> Check:
+  """Checks the data of one task; without `find` it needs none."""
+  if find is None:
+    return Check('data', f'{name} needs none')
+  try:
+    found = find(directory)
+  except (errors.InputError, OSError) as e:
+    return Check('data', f'{name} cannot be loaded from {directory}', str(e))
+  told = f': {found}' if isinstance(found, str) else ''
+  return Check('data', f'{name} in {directory}{told}')
+
+
+def check_devices(
+  list_devices: Callable[[str], list], has_nvidia: bool
+) -> Check:
+  """Checks TensorFlow's devices; it uses a GPU if there is one."""
+  gpus = list_devices('GPU')
+  if gpus:
+    return Check('devices', f'CPU and {len(gpus)} GPU')
+  if has_nvidia:
+    return Check(
+      'devices', 'CPU; the NVIDIA GPU is left alone (`make venv-gpu` uses it)'
+    )
+  return Check('devices', 'CPU; no GPU')
+
+
+def check_runtime(name: str, add_up: Callable[[], int]) -> Check:
+  """Checks that a runtime starts and adds 1, 2 and 3, as `add_up` does."""
+  start = time.monotonic()
+  try:
+    total = add_up()
+  except errors.InputError as e:
+    return Check(name, 'does not run', str(e))
+  except Exception as e:
+    first = str(e).split('\n')[0]
+    return Check(name, f'does not run: {type(e).__name__}: {first}', _REINSTALL)
+  if total != 6:
+    return Check(name, f'adds 1, 2 and 3 up to {total}', _REINSTALL)
+  return Check(name, f'answers after {time.monotonic() - start:.1f} seconds')
 
 
 def _read(path: str) -> str:
@@ -68,26 +242,26 @@ def _canonical(name: str) -> str:
   return re.sub(r'[-_.]+', '-', name).lower()
 
 
-def _quick_checks() -> list[machine.Check]:
+def _quick_checks() -> list[Check]:
   """Makes the checks that need no TensorFlow."""
   return [
-    machine.check_python(sys.version_info[:3]),
-    machine.check_platform(
+    check_python(sys.version_info[:3]),
+    check_platform(
       platform.system(), platform.machine(), _read('/proc/cpuinfo')
     ),
-    machine.check_packages(
+    check_packages(
       {_canonical(d.name): d.version for d in metadata.distributions()},
-      machine.read_pins(_ROOT / 'requirements.txt'),
+      read_pins(_ROOT / 'requirements.txt'),
     ),
-    machine.Check(
+    Check(
       'revision', environment.describe()['git_revision'] or 'not a git checkout'
     ),
-    machine.check_memory(memory.free_bytes()),
-    machine.check_disk(pathlib.Path.cwd()),
+    check_memory(memory.free_bytes()),
+    check_disk(pathlib.Path.cwd()),
   ]
 
 
-def _tensorflow_checks() -> list[machine.Check]:
+def _tensorflow_checks() -> list[Check]:
   """Makes the checks that need TensorFlow and TFF, after seconds of import."""
   try:
     import numpy as np
@@ -97,7 +271,7 @@ def _tensorflow_checks() -> list[machine.Check]:
     from tff_xc.runtime import worker
   except ImportError as e:
     return [
-      machine.Check(
+      Check(
         'import', str(e), 'install the packages anew with `make clean venv`'
       )
     ]
@@ -119,23 +293,18 @@ def _tensorflow_checks() -> list[machine.Check]:
       return int(total([1, 2, 3]))
 
   return [
-    machine.check_devices(
+    check_devices(
       tf.config.list_physical_devices,
       os.path.exists('/proc/driver/nvidia/version'),
     ),
-    machine.check_runtime(runtimes.DEFAULT, in_default_runtime),
-    machine.check_runtime('TFF worker', in_worker),
+    check_runtime(runtimes.DEFAULT, in_default_runtime),
+    check_runtime('TFF worker', in_worker),
     _check_data(),
   ]
 
 
 def _options() -> dict[str, Any] | None:
-  """Returns the task's options if flags set some of them, else None.
-
-  Raises:
-    errors.InputError: there is no task of one's own data, or it does not take one
-      of them.
-  """
+  """Returns the task's options if flags set some of them, else None."""
   given = {n: v for n, v in settings.changes().items() if n in _OF_DATA}
   if not given:
     return None
@@ -152,7 +321,7 @@ def _options() -> dict[str, Any] | None:
   return options
 
 
-def _check_data() -> machine.Check:
+def _check_data() -> Check:
   chosen = flags.FLAGS.data_dir or os.environ.get(experiment.DATA_VARIABLE)
   directory = chosen or experiment.DEFAULT_DATA_DIR
   name = flags.FLAGS.task
@@ -160,9 +329,9 @@ def _check_data() -> machine.Check:
     find, options = tasks.get(name).find, _options()
     if options is not None:
       find = functools.partial(find, options=options)
-    return machine.check_task_data(name, directory, find)
+    return check_task_data(name, directory, find)
   needs = {n: t for n, t in tasks.TASKS.items() if t.find is not None}
-  return machine.check_data(
+  return check_data(
     directory,
     chosen is not None,
     {n: t.find for n, t in needs.items() if not t.data_is_named},
@@ -170,7 +339,7 @@ def _check_data() -> machine.Check:
   )
 
 
-def _print(check: machine.Check) -> None:
+def _print(check: Check) -> None:
   state = 'PROBLEM' if check.is_problem else 'ok'
   print(f'{check.name:<12}{state:<9}{check.found}', flush=True)
   if check.is_problem:
@@ -200,4 +369,22 @@ def main(arguments) -> None:
 
 
 if __name__ == '__main__':
+  # Not at import, since other commands have flags of these names.
+  flags.DEFINE_string(
+    'task', None, 'the task whose data to look for; default: all tasks'
+  )
+  flags.DEFINE_string(
+    'data_dir',
+    None,
+    "directory of the data sets, one folder each, or one's own data; default "
+    f'${experiment.DATA_VARIABLE}, then {experiment.DEFAULT_DATA_DIR}',
+  )
+  settings.define_flags(own_data.OPTIONS)
+  app.define_float(
+    'worker_timeout_seconds',
+    60.0,
+    "longest time for the start of TFF's worker",
+    least=1.0,
+    most=86_400.0,
+  )
   app.run(main, __doc__)

@@ -26,8 +26,7 @@ from launch import app
 from tff_xc import errors
 from tff_xc import wording
 from tff_xc.report import text_table
-from tff_xc.runtime.cluster import head
-from tff_xc.runtime.cluster import launching
+from tff_xc.runtime.cluster import connection
 from tff_xc.runtime.cluster import nodes
 from tff_xc.runtime.cluster import state
 
@@ -84,9 +83,7 @@ _START = ('workers', 'threads', 'data_dir', 'listen')
 
 def _start(folder: pathlib.Path) -> None:
   values = flags.FLAGS
-  workers = launching.Workers(
-    values.workers, values.threads, values.data_dir or ''
-  )
+  workers = nodes.Workers(values.workers, values.threads, values.data_dir or '')
   if values.join is None:
     ip = values.listen or state.LOOPBACK
     node = nodes.start(folder, workers, ip, values.port)
@@ -137,7 +134,7 @@ def _status(folder: pathlib.Path) -> None:
   else:
     try:
       cluster = state.read_cluster(folder / state.JOIN)
-      alive = head.ask(folder, cluster, deadline_s=10.0)
+      alive = connection.ask(folder, cluster, deadline_s=10.0)
     except errors.InputError as e:
       problem = str(e)
   known = {n.ray_id for n in alive}

@@ -5,8 +5,6 @@ import re
 import subprocess
 import sys
 
-import pytest
-
 from tests import documents
 
 COMMANDS = (
@@ -79,26 +77,6 @@ def test_every_link_and_anchor_exists():
         assert anchor in known, f'{path}: {link}'
 
 
-def test_anchors_are_those_of_github():
-  text = '# A b\n```\n# No heading\n```\n## `x`: k and λ (Table 4), 2\n'
-  assert documents.anchors(text) == {'a-b', 'x-k-and-λ-table-4-2'}
-
-
-def test_the_readme_is_short_and_leads_to_every_page():
-  text = documents.README.read_text()
-  assert len(text.splitlines()) <= 250
-  linked = {link.partition('#')[0] for link in documents.links(text)}
-  assert {f'docs/{path.name}' for path in documents.PAGES} <= linked
-
-
-@pytest.mark.parametrize('path', documents.PAGES, ids=lambda p: p.stem)
-def test_a_page_says_first_who_needs_it(path):
-  title, empty, first, *_ = path.read_text().split('\n', 3)
-  assert title.startswith('# ')
-  assert not empty
-  assert first.startswith('This page is for readers who ')
-
-
 def test_every_picture_is_shown():
   shown = {
     (path.parent / link).resolve()
@@ -122,16 +100,3 @@ def test_every_training_command_resolves():
         flag_values.resolved(kept)
         resolved += 1
   assert resolved >= 8
-
-
-def test_rows_of_a_table_have_as_many_cells_as_its_heading():
-  for path in documents.FILES:
-    cells = 0
-    for line in path.read_text().splitlines():
-      found = len(re.findall(r'(?<!\\)\|', line)) if line[:1] == '|' else 0
-      assert not cells or found in (0, cells), f'{path}: {line}'
-      cells = found
-
-
-def test_no_placeholder_is_left():
-  assert not re.search(r'@[A-Z]+@', documents.everything())

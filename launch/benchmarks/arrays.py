@@ -46,22 +46,3 @@ def torch_uniform(
     values = random.uniform(-1.0, 1.0, shape) * fan_in**-0.5
     weights[name] = values.astype(np.float32)
   return weights
-
-
-def count(weights: Mapping[str, np.ndarray]) -> int:
-  """Returns the number of parameters."""
-  return sum(value.size for value in weights.values())
-
-
-def of_encoder(weights: Mapping[str, np.ndarray]) -> dict[str, np.ndarray]:
-  """Returns the weights as encoders keep them: dense kernels transposed."""
-  return {
-    name: value.T if name == 'dense/kernel' else value
-    for name, value in weights.items()
-  }
-
-
-def class_table(weights: Mapping[str, np.ndarray]) -> np.ndarray:
-  """Returns the rows [n, d + 1] of a `LinearHead(bias=True)`."""
-  kernel, bias = weights['class/kernel'], weights['class/bias']
-  return np.concatenate([kernel.T, bias[:, None]], axis=1)

@@ -12,15 +12,11 @@ from tff_xc.runtime.cluster import state
 
 
 class Usage(NamedTuple):
-  """Processor seconds so far.
+  """Processor seconds so far."""
 
-  Attributes:
-    busy: of all cores, by any process, including time that a hypervisor took.
-    own: of a process tree, including children that have ended.
-  """
-
+  # Of all cores, by any process, including time that a hypervisor took.
   busy: float
-  own: float
+  own: float  # Of a process tree, including children that have ended.
 
 
 def tree(root: int) -> list[psutil.Process]:
@@ -35,8 +31,8 @@ def tree(root: int) -> list[psutil.Process]:
 def busy_seconds() -> float:
   """Returns the non-idle seconds of all cores since the machine's start.
 
-  Sums user, nice, system, irq, softirq and steal. Steal, the time that a
-  hypervisor gave to others, disturbs a measurement like another process.
+  Steal, the time that a hypervisor gave to others, disturbs a measurement like
+  another process.
   """
   now = psutil.cpu_times()
   running = now.user + now.nice + now.system
@@ -58,15 +54,11 @@ def usage() -> Usage:
   """Returns the usage so far.
 
   `own` is of this process, all below it, and the workers of the cluster that
-  was started on this machine.
+  `launch.workers` started on this machine.
   """
-  roots = {os.getpid(), *_workers()}
+  nodes = state.read_nodes(state.default_folder())
+  roots = {os.getpid(), *(node.pid for node in nodes)}
   return Usage(busy_seconds(), sum(map(tree_seconds, roots)))
-
-
-def _workers() -> list[int]:
-  """Returns the pids of the nodes that `launch.workers` started here."""
-  return [node.pid for node in state.read_nodes(state.default_folder())]
 
 
 def peak_bytes(root: int) -> int:

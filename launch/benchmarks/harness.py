@@ -8,73 +8,40 @@ is dropped and repeated.
 import dataclasses
 import os
 import random
-import statistics
 import time
 from collections.abc import Callable
 from collections.abc import Mapping
 from collections.abc import Sequence
-from typing import Protocol
 
-from launch.benchmarks import contender as contender_lib
 from launch.benchmarks import cpu
+from launch.benchmarks import process
 from tff_xc import errors
 
 # The most passes that are tried for each undisturbed pass of the plan.
 _ATTEMPTS = 3
 
 
-class Runs(Protocol):
-  """The methods of a contender that the harness uses."""
-
-  def start(self) -> None: ...
-
-  def round(self) -> contender_lib.Reply: ...
-
-  def end(self) -> None: ...
-
-
 @dataclasses.dataclass(frozen=True)
 class Plan:
-  """The plan of a measurement.
+  """The plan of a measurement."""
 
-  Attributes:
-    passes: the number of undisturbed passes to measure.
-    warm_up: rounds of each contender before the first pass.
-    max_foreign: the largest part of a pass's core time that other processes may
-      use.
-    seed: the seed of the contenders' orders.
-  """
-
-  passes: int = 9
-  warm_up: int = 2
+  passes: int = 9  # The number of undisturbed passes to measure.
+  warm_up: int = 2  # Rounds of each contender before the first pass.
+  # The largest part of a pass's core time that other processes may use.
   max_foreign: float = 0.15
-  seed: int = 0
+  seed: int = 0  # The seed of the contenders' orders.
 
 
 @dataclasses.dataclass(frozen=True)
 class Measured:
-  """The results of a measurement.
+  """The results of a measurement."""
 
-  Attributes:
-    passes: the replies of the undisturbed passes, by contender.
-    dropped: the number of disturbed passes.
-    first: each contender's reply to its very first round.
-    peak_bytes: each contender's largest peak memory.
-  """
-
-  passes: Sequence[Mapping[str, contender_lib.Reply]]
-  dropped: int
-  first: Mapping[str, contender_lib.Reply]
-  peak_bytes: Mapping[str, int]
-
-
-@dataclasses.dataclass(frozen=True)
-class Ratio:
-  """A ratio of two contenders' times: median and range over passes."""
-
-  median: float
-  least: float
-  largest: float
+  # The replies of the undisturbed passes, by contender.
+  passes: Sequence[Mapping[str, process.Reply]]
+  dropped: int  # The number of disturbed passes.
+  # Each contender's reply to its very first round.
+  first: Mapping[str, process.Reply]
+  peak_bytes: Mapping[str, int]  # Each contender's largest peak memory.
 
 
 def foreign_part(before: cpu.Usage, after: cpu.Usage, core_seconds: float):
@@ -84,7 +51,7 @@ def foreign_part(before: cpu.Usage, after: cpu.Usage, core_seconds: float):
 
 
 def measure(
-  contenders: Mapping[str, Runs],
+  contenders: Mapping[str, process.Contender],
   plan: Plan,
   *,
   usage: Callable[[], cpu.Usage] = cpu.usage,
@@ -156,44 +123,17 @@ def _passes(contenders, plan, first, usage, clock, say) -> Measured:
   return Measured(kept, dropped, first, peaks)
 
 
-def ratio(measured: Measured, numerator: str, denominator: str) -> Ratio:
-  """Returns the ratio of two contenders' seconds, taken within each pass."""
-  ratios = [
-    replies[numerator].seconds / replies[denominator].seconds
-    for replies in measured.passes
-  ]
-  return Ratio(statistics.median(ratios), min(ratios), max(ratios))
-
-
-def median_seconds(measured: Measured, name: str) -> float:
-  """Returns the median over passes of a contender's seconds."""
-  return statistics.median(p[name].seconds for p in measured.passes)
-
-
-def median_parts(measured: Measured, name: str) -> dict[str, float]:
-  """Returns the median over passes of each part of a contender's round."""
-  names = measured.passes[0][name].parts
-  return {
-    part: statistics.median(p[name].parts[part] for p in measured.passes)
-    for part in names
-  }
-
-
 def disagreeing(
-  first: Mapping[str, contender_lib.Reply],
+  first: Mapping[str, process.Reply],
   group: Sequence[str],
   tolerances: Mapping[str, float],
 ) -> dict[str, str]:
-  """Finds the contenders whose results differ from those of the first.
+  """Returns a sentence for each contender of other results than the first one.
 
   Args:
     first: the reply of each contender's first round.
-    group: contenders that should have the same results; the first one is the
-      reference.
+    group: contenders that should have the same results.
     tolerances: relative tolerances by name of the check.
-
-  Returns:
-    A sentence for each contender that disagrees, by name.
   """
   wrong = {}
   base = first[group[0]].check

@@ -39,57 +39,38 @@ _WORDS = {'words_per_example': 100, 'labels_per_example': 5}
 
 @dataclasses.dataclass(frozen=True)
 class Settings:
-  """Sizes of all cases.
+  """Sizes of all cases."""
 
-  Attributes:
-    shrink: divides clients, negatives, and the classes, features and dimensions
-      of text; 1: the sizes of the papers.
-  """
-
+  # Divides clients, negatives, and the classes, features and dimensions of
+  # text; 1: the sizes of the papers.
   shrink: int = 1
 
 
-class TwoRounds:
-  """Two rounds of an experiment; call `run` only once."""
+def build(contender: str, settings: Settings):
+  """Builds a contender, which runs only once, in its own process."""
+  from tff_xc.runtime import registry
 
-  def __init__(self, build):
-    """Args: a function that returns the experiment, on an installed runtime."""
-    self._build = build
-    self._parts: dict[str, float] = {}
+  registry.install('in_process')  # Before TensorFlow is used.
 
-  def run(self) -> None:
+  def run():
     from tff_xc.round import process as process_lib
-    from tff_xc.runtime import registry
 
-    started = time.perf_counter()
-    experiment = self._build()
-    process = process_lib.build_process(experiment.algorithm, 0)
-    cohorts = experiment.algorithm.sampling.cohorts(experiment.dataset, 0)
+    parts, started = {}, time.perf_counter()
+    case = experiment(contender, settings)
+    process = process_lib.build_process(case.algorithm, 0)
+    cohorts = case.algorithm.sampling.cohorts(case.dataset, 0)
     state = process.initialize()
-    self._parts['data and state'] = time.perf_counter() - started
+    parts['data and state'] = time.perf_counter() - started
     for number, part in enumerate(('first round', 'second round')):
       started = time.perf_counter()
       # As in `tff_xc.experiment.loop`.
       state = registry.donate(state)
       state, metrics = process.next(state, cohorts(number).examples)
-      self._loss = float(metrics['loss'])
-      self._parts[part] = time.perf_counter() - started
-      self._rows = float(metrics['class_rows'])
+      check = {name: float(metrics[name]) for name in ('loss', 'class_rows')}
+      parts[part] = time.perf_counter() - started
+    return {'seconds': parts['second round'], 'parts': parts, 'check': check}
 
-  def report(self) -> dict:
-    return {
-      'seconds': self._parts['second round'],
-      'parts': self._parts,
-      'check': {'loss': self._loss, 'class_rows': self._rows},
-    }
-
-
-def build(contender: str, settings: Settings) -> TwoRounds:
-  """Builds a contender, in its own process."""
-  from tff_xc.runtime import registry
-
-  registry.install('in_process')  # Before TensorFlow is used.
-  return TwoRounds(lambda: experiment(contender, settings))
+  return run
 
 
 def experiment(contender: str, settings: Settings):
@@ -140,19 +121,16 @@ def _text(config, shrink: int):
   return xc.with_bag_encoder(dataset, features, config['options'])
 
 
-def _contenders(settings: Settings) -> list[str]:
-  del settings
-  return [*_IMAGES] + [f'fedaws_k{k}@{n}' for n in _TEXT for k in _NEIGHBOURS]
-
-
 BENCHMARK = spec.Benchmark(
   name='paper_sizes',
   summary='one round each at the sizes of the papers: seconds and peak memory',
   settings=Settings,
   small={'shrink': 64},
-  contenders=_contenders,
-  pairs=lambda names: [],
-  groups=lambda names: [],
+  contenders=lambda settings: [
+    *_IMAGES,
+    *(f'fedaws_k{k}@{name}' for name in _TEXT for k in _NEIGHBOURS),
+  ],
+  groups=(),
   tolerances={},
   build=build,
   fresh=True,

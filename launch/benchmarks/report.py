@@ -4,6 +4,7 @@ import dataclasses
 import json
 import os
 import pathlib
+import statistics
 from collections.abc import Mapping
 from typing import Any
 
@@ -45,43 +46,50 @@ def build(
   """
   names = list(measured.peak_bytes)
   wrong: dict[str, str] = {}
-  for group in benchmark.groups(names):
-    if group:
-      wrong |= harness.disagreeing(measured.first, group, benchmark.tolerances)
+  for group in benchmark.same(names):
+    wrong |= harness.disagreeing(measured.first, group, benchmark.tolerances)
   right = [name for name in names if name not in wrong]
   ratios = {
-    pair.label: harness.ratio(measured, pair.numerator, pair.denominator)
-    for pair in benchmark.pairs(right)
+    f'{above}/{below}': [
+      replies[above].seconds / replies[below].seconds
+      for replies in measured.passes
+    ]
+    for above, below in benchmark.pairs(right)
   }
-  parts = {name: harness.median_parts(measured, name) for name in right}
+  median = lambda name, of: statistics.median(
+    of(replies[name]) for replies in measured.passes
+  )
+  parts = {
+    name: {
+      part: median(name, lambda reply, part=part: reply.parts[part])
+      for part in measured.passes[0][name].parts
+    }
+    for name in right
+  }
+  kept, warnings = len(measured.passes), list(wrong.values())
+  if kept < plan.passes:
+    warnings.append(
+      f'only {kept} of the {plan.passes} passes asked for were undisturbed, '
+      f'{measured.dropped} were dropped: repeat it on a free machine'
+    )
   return {
     'name': benchmark.name,
-    'ratios': {label: r.median for label, r in ratios.items()},
-    'ranges': {label: [r.least, r.largest] for label, r in ratios.items()},
+    'ratios': {label: statistics.median(r) for label, r in ratios.items()},
+    'ranges': {label: [min(r), max(r)] for label, r in ratios.items()},
     'median_seconds': {
-      name: harness.median_seconds(measured, name) for name in right
+      name: median(name, lambda reply: reply.seconds) for name in right
     },
     'peak_mb': {name: measured.peak_bytes[name] / 1e6 for name in right},
     'parts': {name: part for name, part in parts.items() if part},
     'check': {name: dict(measured.first[name].check) for name in names},
-    'passes': len(measured.passes),
+    'passes': kept,
     'dropped': measured.dropped,
-    'warnings': [*wrong.values(), *_too_few(measured, plan)],
+    'warnings': warnings,
     'notes': list(benchmark.notes(settings)),
     'settings': dataclasses.asdict(settings),
     'plan': dataclasses.asdict(plan),
     'machine': machine(),
   }
-
-
-def _too_few(measured: harness.Measured, plan: harness.Plan) -> list[str]:
-  kept = len(measured.passes)
-  if kept >= plan.passes:
-    return []
-  return [
-    f'only {kept} of the {plan.passes} passes asked for were undisturbed, '
-    f'{measured.dropped} were dropped: repeat it on a free machine'
-  ]
 
 
 def machine() -> dict[str, Any]:
@@ -135,10 +143,9 @@ def read(path: pathlib.Path) -> dict[str, Any]:
 
 def to_text(found: Mapping[str, Any]) -> str:
   """Returns the tables, ending in a newline."""
-  tables = [text_table.to_text(block) for block in _tables(found)]
-  head = f'{_sizes(found)}\n{_circumstances(found)}\n'
-  head += ''.join(f'{note}\n' for note in found['notes'])
-  return '\n'.join([head, *tables])
+  tables = map(text_table.to_text, _tables(found))
+  head = [*_circumstances(found), *found['notes']]
+  return '\n'.join([''.join(f'{line}\n' for line in head), *tables])
 
 
 def to_markdown(found: Mapping[str, Any], is_short: bool = False) -> str:
@@ -153,56 +160,44 @@ def to_markdown(found: Mapping[str, Any], is_short: bool = False) -> str:
     tables = [table for table in tables if table[0][0] == 'ratio'] or tables
     tables = tables[:1]
   revision = found['git_revision'] or 'unknown'
-  lines = [f'`{found["command"]}`', _sizes(found), _circumstances(found)]
-  lines.append(f'revision {revision}, {found["date"]}')
-  below = '; '.join(lines) + '.\n'
-  below += ''.join(f'{each}\n' for each in found['notes'])
-  below += ''.join(f'**Warning**: {each}\n' for each in found['warnings'])
-  return '\n'.join([*map(text_table.to_markdown, tables), below])
+  lines = [f'`{found["command"]}`', *_circumstances(found)]
+  below = [
+    f'{"; ".join(lines)}; revision {revision}, {found["date"]}.',
+    *found['notes'],
+    *(f'**Warning**: {each}' for each in found['warnings']),
+  ]
+  tables = [text_table.to_markdown(table) for table in tables]
+  return '\n'.join([*tables, *below, ''])
+
+
+def _circumstances(found) -> list[str]:
+  """Returns a line of sizes, and one of passes and machine."""
+  sizes = ', '.join(
+    f'{k}={",".join(map(str, v)) if isinstance(v, list | tuple) else v}'
+    for k, v in found['settings'].items()
+  )
+  cpu = found['machine']
+  return [
+    f'{found["name"]}: {sizes}',
+    f'{found["passes"]} passes, {found["dropped"]} dropped; '
+    f'{cpu["cores"]} cores, {cpu["cpu"]}',
+  ]
 
 
 def _tables(found) -> list[list[list[str]]]:
-  """Returns the tables that have rows, as cells."""
-  tables = [_contenders(found), _ratios(found), _parts(found)]
-  return [table for table in tables if len(table) > 1]
-
-
-def _sizes(found) -> str:
-  sizes = ', '.join(f'{k}={_value(v)}' for k, v in found['settings'].items())
-  return f'{found["name"]}: {sizes}'
-
-
-def _circumstances(found) -> str:
-  machine_ = found['machine']
-  return (
-    f'{found["passes"]} passes, {found["dropped"]} dropped; '
-    f'{machine_["cores"]} cores, {machine_["cpu"]}'
-  )
-
-
-def _value(value) -> str:
-  return ','.join(map(str, value)) if isinstance(value, list | tuple) else value
-
-
-def _contenders(found) -> list[list[str]]:
-  return [['contender', 'median s', 'peak MB']] + [
+  """Returns the tables that have rows, as cells: times, ratios, and parts."""
+  times = [['contender', 'median s', 'peak MB']] + [
     [name, f'{seconds:.4g}', f'{found["peak_mb"][name]:.0f}']
     for name, seconds in found['median_seconds'].items()
   ]
-
-
-def _ratios(found) -> list[list[str]]:
-  return [['ratio', 'median', 'min – max']] + [
+  ratios = [['ratio', 'median', 'min – max']] + [
     [label, f'{value:.3g}', '{:.3g} – {:.3g}'.format(*found['ranges'][label])]
     for label, value in found['ratios'].items()
   ]
-
-
-def _parts(found) -> list[list[str]]:
-  """Returns a table: one row a part, one column a contender with parts."""
   columns = found['parts']
-  names = list(dict.fromkeys(part for c in columns.values() for part in c))
-  return [['part, median s', *columns]] + [
+  names = dict.fromkeys(part for c in columns.values() for part in c)
+  parts = [['part, median s', *columns]] + [
     [part] + [f'{c[part]:.3g}' if part in c else '–' for c in columns.values()]
     for part in names
   ]
+  return [table for table in (times, ratios, parts) if len(table) > 1]

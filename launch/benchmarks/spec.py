@@ -5,71 +5,69 @@ from collections.abc import Callable
 from collections.abc import Mapping
 from collections.abc import Sequence
 from typing import Any
-from typing import NamedTuple
-
-from launch.benchmarks import harness
-
-
-class Pair(NamedTuple):
-  """A ratio to report: its label, and the contenders that it compares."""
-
-  label: str
-  numerator: str
-  denominator: str
-
-
-def pairs_of(names: Sequence[str], *wanted: tuple[str, str]) -> list[Pair]:
-  """Returns the wanted ratios (numerator, denominator) among `names`."""
-  return [
-    Pair(f'{above}/{below}', above, below)
-    for above, below in wanted
-    if above in names and below in names
-  ]
 
 
 @dataclasses.dataclass(frozen=True)
 class Benchmark:
-  """A benchmark.
+  """A benchmark. A contender is called NAME, or NAME@SIZE."""
 
-  Attributes:
-    name: its name on the command line.
-    summary: one line for people.
-    settings: a frozen dataclass of ints and tuples of ints with defaults; its
-      fields are flags.
-    small: the sizes for `--small`, which tries a benchmark in seconds.
-    contenders: settings -> the contenders run by default.
-    optional: settings -> further contenders, which run only if named.
-    notes: settings -> sentences for the report.
-    pairs: contenders -> the ratios to report.
-    groups: contenders -> lists of those that should have the same results.
-    tolerances: relative tolerances of the checks within a group, by name.
-    build: (contender, settings) -> an object for `protocol.serve`; called in
-      the contender's own process.
-    peers: settings -> contenders that programs in peers/ run: 'PROGRAM', or
-      'PROGRAM@SIZE'.
-    fresh: whether every round is a new process; only one runs at a time.
-    passes: the default number of undisturbed passes.
-    warm_up: the default number of rounds before the passes.
-    write_arrays: (settings, path) -> None, writes the peers' training data as
-      .npz (`peers.inputs.load` reads it); None if there are no peers.
-  """
-
-  name: str
-  summary: str
+  name: str  # Its name on the command line.
+  summary: str  # One line for people.
+  # A frozen dataclass of ints and tuples of ints with defaults; its fields are
+  # flags.
   settings: type
+  # The sizes for `--small`, which tries a benchmark in seconds.
   small: Mapping[str, Any]
+  # Settings -> the contenders run by default.
   contenders: Callable[[Any], Sequence[str]]
-  pairs: Callable[[Sequence[str]], list[Pair]]
-  groups: Callable[[Sequence[str]], list[list[str]]]
+  # (contender, settings) -> a function for `protocol.serve`; called in the
+  # contender's own process.
+  build: Callable[[str, Any], Callable[[], dict]]
+  # Relative tolerances by name of what contenders must agree on.
   tolerances: Mapping[str, float]
-  build: Callable[[str, Any], Any]
+  # Pairs of NAMEs whose times are divided, at each size.
+  ratios: Sequence[tuple[str, str]] = ()
+  # NAMEs of which every size is divided by the first.
+  growth: Sequence[str] = ()
+  # NAMEs that should have the same results at a size, compared to the first;
+  # None: all.
+  groups: Sequence[Sequence[str]] | None = None
+  # Settings -> further contenders, which run only if named.
   optional: Callable[[Any], Sequence[str]] = lambda settings: ()
+  # Settings -> sentences for the report.
   notes: Callable[[Any], Sequence[str]] = lambda settings: ()
-  fresh: bool = False
+  # Settings -> contenders of which peers/NAME.py is the program.
   peers: Callable[[Any], Sequence[str]] = lambda settings: ()
-  passes: int = harness.Plan.passes
-  warm_up: int = harness.Plan.warm_up
+  # (settings, path) -> None, writes the peers' training data as .npz
+  # (`peers.inputs.load` reads it); None if there are no peers.
   write_arrays: Callable[[Any, str], None] | None = None
+  # Whether every round is a new process; only one runs at a time.
+  fresh: bool = False
+  passes: int = 9  # The default number of undisturbed passes.
+  warm_up: int = 2  # The default number of rounds before the passes.
+
+  def pairs(self, names: Sequence[str]) -> list[tuple[str, str]]:
+    """Returns the (numerator, denominator) of the ratios among `names`."""
+    sizes = _sizes(names)
+    wanted = [
+      (at(above, size), at(below, size))
+      for size in sizes
+      for above, below in self.ratios
+    ]
+    for name in self.growth:
+      first, *others = [s for s in sizes if at(name, s) in names] or ['']
+      wanted += [(at(name, size), at(name, first)) for size in others]
+    return [(a, b) for a, b in wanted if a in names and b in names]
+
+  def same(self, names: Sequence[str]) -> list[list[str]]:
+    """Returns groups of `names` that should have the same results."""
+    own = [list(dict.fromkeys(name_and_size(n)[0] for n in names))]
+    found = [
+      [at(name, size) for name in group if at(name, size) in names]
+      for size in _sizes(names)
+      for group in (own if self.groups is None else self.groups)
+    ]
+    return [group for group in found if len(group) > 1]
 
 
 def name_and_size(contender: str) -> tuple[str, str]:
@@ -78,6 +76,10 @@ def name_and_size(contender: str) -> tuple[str, str]:
   return name, size
 
 
-def all_together(names: Sequence[str]) -> list[list[str]]:
-  """Returns one group: all contenders should have the same results."""
-  return [list(names)]
+def at(name: str, size: Any) -> str:
+  """Returns 'NAME@SIZE', or 'NAME' if the size is ''."""
+  return f'{name}@{size}' if size != '' else name
+
+
+def _sizes(names: Sequence[str]) -> list[str]:
+  return list(dict.fromkeys(name_and_size(name)[1] for name in names))

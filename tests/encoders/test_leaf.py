@@ -1,15 +1,11 @@
 """The networks of LEAF, and BatchNorm and the LSTM as in PyTorch."""
 
-import functools
-
 import numpy as np
 import pytest
 import tensorflow as tf
 import tensorflow_federated as tff
 
-from launch.benchmarks import arrays
 from launch.benchmarks import femnist_round
-from launch.benchmarks import plain
 from tests import tiny
 from tff_xc import classifier
 from tff_xc import errors
@@ -130,26 +126,6 @@ def test_every_weight_gets_a_gradient(encoder, x):
     loss = tf.reduce_sum(embeddings**2)
   for name, gradient in tape.gradient(loss, weights).items():
     assert np.any(tf.convert_to_tensor(gradient).numpy() != 0), name
-
-
-def test_the_benchmarks_forms_of_the_network_compute_the_same():
-  settings = femnist_round.Settings(2, 3, 2, embedding_dim=16)
-  clients, weights = femnist_round.make_arrays(settings)
-  keras = femnist_round.build_keras(settings)
-  keras.set_weights(list(weights.values()))
-  model = classifier.EmbeddingClassifier(
-    leaf.build_femnist_encoder(embedding_dim=16),
-    heads.LinearHead(bias=True),
-    62,
-  )
-  embeddings, _ = model.encoder.apply(
-    arrays.of_encoder(weights), {}, clients[0].x, training=False, seed=NO_SEED
-  )
-  logits = model.head.logits(
-    embeddings, arrays.class_table(weights), tf.range(62)
-  )
-  for form in (keras, functools.partial(plain.femnist_cnn, weights)):
-    np.testing.assert_allclose(form(clients[0].x), logits, atol=1e-5)
 
 
 def images(count: int, side: int) -> np.ndarray:

@@ -10,7 +10,7 @@ import types
 
 import pytest
 
-from launch import machine
+from launch import doctor
 from tasks import task as found
 from tests.datasets.images import on_disk
 from tests.launch import light
@@ -110,7 +110,7 @@ def test_without_the_packages_it_says_how_to_get_them():
   ],
 )
 def test_python(version, is_problem):
-  assert machine.check_python(version).is_problem == is_problem
+  assert doctor.check_python(version).is_problem == is_problem
 
 
 @pytest.mark.parametrize(
@@ -123,17 +123,17 @@ def test_python(version, is_problem):
   ],
 )
 def test_platform(system, processor, cpuinfo, cure):
-  check = machine.check_platform(system, processor, cpuinfo)
+  check = doctor.check_platform(system, processor, cpuinfo)
   assert check.is_problem == bool(cure)
   assert cure in check.cure
 
 
 def test_packages_are_compared_with_the_pins():
-  assert not machine.check_packages(_INSTALLED, _PINS).is_problem
-  wrong = machine.check_packages({**_INSTALLED, 'numpy': '2.0.0'}, _PINS)
+  assert not doctor.check_packages(_INSTALLED, _PINS).is_problem
+  wrong = doctor.check_packages({**_INSTALLED, 'numpy': '2.0.0'}, _PINS)
   assert wrong.cure.endswith('expected numpy 1.25.2')
   assert 'numpy 2.0.0' in wrong.found
-  missing = machine.check_packages(
+  missing = doctor.check_packages(
     {k: v for k, v in _INSTALLED.items() if k != 'tensorflow-cpu'}, _PINS
   )
   assert missing.cure.endswith('expected tensorflow-cpu 2.14.1')
@@ -142,7 +142,7 @@ def test_packages_are_compared_with_the_pins():
 def test_the_full_tensorflow_stands_in_for_the_small_one():
   installed = {**_INSTALLED, 'tensorflow': '2.14.1'}
   del installed['tensorflow-cpu']
-  assert not machine.check_packages(installed, _PINS).is_problem
+  assert not doctor.check_packages(installed, _PINS).is_problem
 
 
 def test_pins_are_read_from_the_requirements_file(tmp_path):
@@ -151,20 +151,20 @@ def test_pins_are_read_from_the_requirements_file(tmp_path):
     '# numpy==0\nnumpy==1.25.2 \\\n    --hash=sha256:00\n    # via x\n'
     'jaxlib==0.4.20 ; python_version > "3"\n'
   )
-  assert machine.read_pins(file) == {'numpy': '1.25.2', 'jaxlib': '0.4.20'}
+  assert doctor.read_pins(file) == {'numpy': '1.25.2', 'jaxlib': '0.4.20'}
 
 
 def test_little_memory_is_a_problem():
-  check = machine.check_memory(8 * machine.GIB)
+  check = doctor.check_memory(8 * doctor.GIB)
   assert (check.found, check.is_problem) == ('8.0 GiB free', False)
-  assert machine.check_memory(machine.GIB).is_problem
+  assert doctor.check_memory(doctor.GIB).is_problem
 
 
 def test_disk(monkeypatch, tmp_path):
   for gib, is_problem in ((0.5, True), (10, False)):
-    usage = types.SimpleNamespace(free=int(gib * machine.GIB))
+    usage = types.SimpleNamespace(free=int(gib * doctor.GIB))
     monkeypatch.setattr(shutil, 'disk_usage', lambda _, usage=usage: usage)
-    check = machine.check_disk(tmp_path)
+    check = doctor.check_disk(tmp_path)
     assert check.found.startswith(f'{gib:.1f} GiB')
     assert check.is_problem == is_problem
 
@@ -183,14 +183,14 @@ def _fails(directory):
   ],
 )
 def test_data_is_what_tasks_find(find, is_chosen, is_problem, found):
-  check = machine.check_data('some', is_chosen, find, dict.fromkeys(find, ''))
+  check = doctor.check_data('some', is_chosen, find, dict.fromkeys(find, ''))
   assert check.found.startswith(found)
   assert check.is_problem == is_problem
 
 
 def test_ones_own_data_are_not_looked_for():
   needs = {'a': 'files', 'mine': 'photographs'}
-  check = machine.check_data('some', True, {'a': str}, needs)
+  check = doctor.check_data('some', True, {'a': str}, needs)
   assert check.table[1:] == [
     ['a', 'found', 'files'],
     ['mine', 'your own', 'photographs'],
@@ -199,20 +199,20 @@ def test_ones_own_data_are_not_looked_for():
 
 def test_a_part_of_a_set_is_told():
   find = lambda directory: found.Part('5 of 9 users')
-  check = machine.check_data('some', True, {'a': find}, {'a': 'files'})
+  check = doctor.check_data('some', True, {'a': find}, {'a': 'files'})
   assert check.table[1:] == [['a', '5 of 9 users', 'files']]
-  assert machine.check_task_data('a', 'some', find).found.endswith(
+  assert doctor.check_task_data('a', 'some', find).found.endswith(
     ': 5 of 9 users'
   )
 
 
 def test_the_data_of_one_task():
-  check = machine.check_task_data('a', 'some', lambda _: None)
+  check = doctor.check_task_data('a', 'some', lambda _: None)
   assert (check.found, check.is_problem) == ('a in some', False)
-  check = machine.check_task_data('a', 'some', lambda _: '3 images')
+  check = doctor.check_task_data('a', 'some', lambda _: '3 images')
   assert (check.found, check.is_problem) == ('a in some: 3 images', False)
-  assert machine.check_task_data('a', 'some', _fails).cure == 'no set in some'
-  assert not machine.check_task_data('a', 'some', None).is_problem
+  assert doctor.check_task_data('a', 'some', _fails).cure == 'no set in some'
+  assert not doctor.check_task_data('a', 'some', None).is_problem
 
 
 @pytest.mark.slow  # The command is also in the first test, and the check below it.
@@ -257,9 +257,9 @@ def test_one_task_is_asked_for(tmp_path):
 
 def test_devices():
   two = {'GPU': ['a', 'b'], 'CPU': ['c']}.__getitem__
-  assert machine.check_devices(two, True).found == 'CPU and 2 GPU'
-  assert 'venv-gpu' in machine.check_devices(lambda _: [], True).found
-  assert machine.check_devices(lambda _: [], False).found == 'CPU; no GPU'
+  assert doctor.check_devices(two, True).found == 'CPU and 2 GPU'
+  assert 'venv-gpu' in doctor.check_devices(lambda _: [], True).found
+  assert doctor.check_devices(lambda _: [], False).found == 'CPU; no GPU'
 
 
 def test_runtime():
@@ -269,9 +269,9 @@ def test_runtime():
   def breaks():
     raise AttributeError('no attribute x\nand more')
 
-  assert not machine.check_runtime('some', lambda: 6).is_problem
-  assert machine.check_runtime('some', lambda: 5).is_problem
-  assert machine.check_runtime('some', fails).cure == 'no answer: do this'
-  broken = machine.check_runtime('some', breaks)
+  assert not doctor.check_runtime('some', lambda: 6).is_problem
+  assert doctor.check_runtime('some', lambda: 5).is_problem
+  assert doctor.check_runtime('some', fails).cure == 'no answer: do this'
+  broken = doctor.check_runtime('some', breaks)
   assert broken.found == 'does not run: AttributeError: no attribute x'
   assert 'make clean venv' in broken.cure

@@ -9,7 +9,7 @@ from launch import compare
 from launch import document
 from launch.benchmarks import report
 from tests.launch import light
-from tests.launch.benchmarks import fake_report
+from tests.launch.benchmarks import fakes
 from tests.report import fake_runs
 from tff_xc import errors
 from tff_xc.measure import targets
@@ -100,7 +100,7 @@ def test_a_kept_table(tmp_path):
 
 
 def test_a_damaged_benchmark_is_one_sentence(tmp_path):
-  fake_report.written(tmp_path / 'fake.json', machine='a laptop')
+  fakes.written(tmp_path / 'fake.json', machine='a laptop')
   write(tmp_path / 'a.md', 'benchmark fake.json')
   with pytest.raises(errors.InputError, match='it is no report of a benchmark'):
     document.document(tmp_path / 'a.md')
@@ -109,7 +109,7 @@ def test_a_damaged_benchmark_is_one_sentence(tmp_path):
 def test_a_benchmark(tmp_path):
   folder = tmp_path / 'results'
   folder.mkdir()
-  found = fake_report.written(folder / 'fake.json')
+  found = fakes.written(folder / 'fake.json')
   path = tmp_path / 'a.md'
   write(path, 'benchmark results/fake.json')
   text = document.document(path)
@@ -117,10 +117,10 @@ def test_a_benchmark(tmp_path):
   path.write_text(text)
   assert document.document(path) == text
   # Either may change: a number of the file, or of the page.
-  fake_report.written(folder / 'fake.json', ratios={'b/a': 1.76})
+  fakes.written(folder / 'fake.json', ratios={'b/a': 1.76})
   assert '| b/a | 1.76 |' in document.document(path)
   assert document.document(path) != text
-  fake_report.written(folder / 'fake.json')
+  fakes.written(folder / 'fake.json')
   path.write_text(text.replace('1.75', '1.74'))
   assert document.document(path) == text
   write(path, 'benchmark results/fake.json --short')

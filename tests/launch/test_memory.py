@@ -9,8 +9,6 @@ import time
 import psutil
 import pytest
 
-from tests import peak_memory
-
 _ROOT = pathlib.Path(__file__).parents[2]
 # The graphs are there by then, and nearly all clients have been decoded.
 _WARM_UP, _ROUNDS, _WINDOW = 50, 550, 100
@@ -68,13 +66,3 @@ def test_a_round_of_the_size_of_amazoncat_fits_4_gb(tmp_path):
   peak = resource.getrusage(resource.RUSAGE_CHILDREN).ru_maxrss * 1024
   print(f'{peak / 1e9:.2f} GB')
   assert peak < 4e9
-
-
-@pytest.mark.slow
-def test_the_peak_of_a_run_is_measured(monkeypatch, tmp_path):
-  monkeypatch.setattr(peak_memory, 'ALGORITHMS', ('fedavg',))
-  peak_memory.main(str(tmp_path / 'new'), 'glyphs')
-  lines = (tmp_path / 'new' / 'peak_memory.csv').read_text().splitlines()
-  assert lines[0] == 'method,peak GB'
-  assert lines[1].startswith('`fedavg`,')
-  assert 0.3 < float(lines[1].split(',')[1]) < 3

@@ -9,8 +9,6 @@ import pytest
 
 from tests.launch import light
 from tests.runtime.cluster import folders
-from tff_xc.runtime.cluster import own_folder
-from tff_xc.runtime.cluster import processes
 from tff_xc.runtime.cluster import state
 
 try:
@@ -117,7 +115,7 @@ def test_a_folder_of_others_is_refused(tmp_path):
 def test_ended_nodes_are_reported_and_removed(folder, tmp_path):
   """As after a reboot: files, and no process."""
   chosen = tmp_path / 'other'
-  own_folder.make(chosen)
+  state.make_folder(chosen)
   state.write_cluster(chosen, folders.cluster())
   state.write_node(chosen, folders.node(pid=1))
   state.write_node(chosen, folders.node('2', is_head=False, data_dir='/d'))
@@ -148,13 +146,13 @@ def test_ended_nodes_are_reported_and_removed(folder, tmp_path):
 def test_a_living_node_without_its_join_file_is_reported_and_ended(
   folder, text
 ):
-  own_folder.make(folder)
+  state.make_folder(folder)
   node = folders.node(mark=str(folder))
   state.write_node(folder, node)
   if text:
     (folder / state.JOIN).write_text(text)
   with subprocess.Popen(
-    ['sleep', '60'], env={processes.MARK: node.mark}
+    ['sleep', '60'], env={state.MARK: node.mark}
   ) as process:
     done = light.call('workers', 'status')
     assert (done.returncode, done.stderr) == (1, '')
@@ -166,7 +164,7 @@ def test_a_living_node_without_its_join_file_is_reported_and_ended(
 
 
 def test_an_empty_name_ends_no_node(folder):
-  own_folder.make(folder)
+  state.make_folder(folder)
   state.write_node(folder, folders.node(mark=str(folder)))
   done = light.call('workers', 'stop', '--node=')
   light.assert_one_sentence(done, '--node= is empty')

@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from launch import machine
+from launch import doctor
 from tasks import experiment
 from tasks import registry
 from tests.launch import own_examples
@@ -130,10 +130,10 @@ def test_the_doctor_says_what_a_run_would_find(
 def test_the_doctor_says_what_it_finds(task, make, data_dir, found, tmp_path):
   make(tmp_path)
   find = registry.get(task).find
-  check = machine.check_task_data(task, str(tmp_path / data_dir), find)
+  check = doctor.check_task_data(task, str(tmp_path / data_dir), find)
   assert found in check.found
   assert not check.is_problem
-  missing = machine.check_task_data(task, str(tmp_path / 'absent'), find)
+  missing = doctor.check_task_data(task, str(tmp_path / 'absent'), find)
   assert missing.is_problem
 
 

@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 from datasets.splits import rules
-from launch import machine
+from launch import doctor
 from tasks import experiment
 from tasks import photographs
 from tasks import registry
@@ -149,7 +149,7 @@ def test_the_doctor_says_what_is_missing_and_where_it_comes_from(
   name, tmp_path
 ):
   task = registry.get(name)
-  check = machine.check_task_data(name, str(tmp_path), task.find)
+  check = doctor.check_task_data(name, str(tmp_path), task.find)
   assert check.found == f'{name} cannot be loaded from {tmp_path}'
   assert 'has no images' in check.cure
   assert re.search(r'\d [GT]B', check.cure)

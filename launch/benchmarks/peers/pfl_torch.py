@@ -8,11 +8,18 @@ own `FederatedAveraging` and `SimulatedBackend`.
 import sys
 
 import inputs
+import numpy as np
 import protocol
-import rounds
 import torch
 import torch_network
+from pfl.aggregate.simulate import SimulatedBackend
+from pfl.aggregate.weighting import WeightByDatapoints
+from pfl.algorithm.base import NNAlgorithmParams
+from pfl.algorithm.federated_averaging import FederatedAveraging
+from pfl.data.federated_dataset import FederatedDataset
 from pfl.data.pytorch import PyTorchTensorDataset
+from pfl.data.sampling import get_user_sampler
+from pfl.hyperparam import NNTrainHyperParams
 from pfl.model.pytorch import PyTorchModel
 
 
@@ -34,7 +41,7 @@ class Network(torch_network.Network):
 
 
 def build():
-  """Returns the contender."""
+  """Returns the contender: every client takes part in every round."""
   arrays = inputs.load(*sys.argv[1:])
   network = Network(*arrays['class/kernel'].shape)
   torch_network.started(network, arrays)
@@ -43,18 +50,52 @@ def build():
     local_optimizer_create=torch.optim.SGD,
     central_optimizer=torch.optim.SGD(network.parameters(), 1.0),
   )
+  before = torch_network.weights(arrays)
+  expected = sum(value.size for value in before)
+  federated = sum(int(np.prod(v.shape)) for v in model.variable_map.values())
+  if federated != expected:
+    raise ValueError('pfl federates only ' + str(federated) + ' parameters')
   datasets = {
     str(k): PyTorchTensorDataset(tensors, user_id=str(k))
     for k, tensors in enumerate(torch_network.clients(arrays))
   }
-  return rounds.Rounds(
-    model,
-    datasets,
-    arrays,
-    before=torch_network.weights(arrays),
-    weights=lambda: [p.detach().numpy() for p in network.parameters()],
-    loss=lambda: network.loss_sum / network.examples,
+  backend = SimulatedBackend(
+    training_data=FederatedDataset(
+      datasets.__getitem__, get_user_sampler('minimize_reuse', list(datasets))
+    ),
+    val_data=None,
+    postprocessors=[WeightByDatapoints()],
   )
+  train_params = NNTrainHyperParams(
+    local_num_epochs=1,
+    local_learning_rate=float(arrays['learning_rate']),
+    local_batch_size=int(arrays['batch_size']),
+  )
+  algorithm, rounds = FederatedAveraging(), [0]
+
+  def check():
+    return {
+      'loss': network.loss_sum / network.examples,
+      'update_norm': inputs.distance(
+        [p.detach().numpy() for p in network.parameters()], before
+      ),
+    }
+
+  def run():
+    rounds[0] += 1
+    # The algorithm resumes at its current round and stops before this one. No
+    # round is evaluated: only round 0 is a multiple of the frequency, and it
+    # has no metrics to compute.
+    params = NNAlgorithmParams(
+      central_num_iterations=rounds[0],
+      evaluation_frequency=10**9,
+      train_cohort_size=len(datasets),
+      val_cohort_size=0,
+    )
+    algorithm.run(params, backend, model, train_params)
+    return {'check': check}
+
+  return run
 
 
 protocol.serve(build)

@@ -1,9 +1,9 @@
 """A contender's side of the protocol, for any Python 3.8 or later.
 
 It imports the standard library only, so that a program in another virtual
-environment can import it from this folder. It reads commands as lines on stdin,
-'round' or 'stop'. It writes answers as JSON lines to the file descriptor named
-in the environment, so that prints of libraries cannot damage them:
+environment can import it from this folder. It runs a round for each line on
+stdin. It writes answers as JSON lines to the file descriptor named in the
+environment, so that prints of libraries cannot damage them:
 
   {"ready": true}                                 once, when it is built
   {"seconds": 1.2, "check": {...}, "parts": {...}}  after each round
@@ -31,22 +31,16 @@ def die_with_parent(parent):
     os._exit(1)  # The parent ended before the call.
 
 
-def _describe(error):
-  text = str(error).strip().split('\n')[0]
-  return '%s: %s' % (type(error).__name__, text)  # noqa: UP031 old Pythons
-
-
 def serve(build):
   """Builds a contender and runs its rounds as commanded, until stdin ends.
 
   Args:
-    build: () -> an object with two methods. `run()` runs one round and is
-      timed. `report()` is called after each round and not timed; it returns a
+    build: () -> a function that runs a round, and is timed. It returns a
       dictionary that may have
-        check: numbers by name that contenders must agree on; those of the first
-          round are compared;
+        check: numbers by name that contenders must agree on, or a function that
+          returns them; of the first round only, and not timed;
         parts: seconds by name, a breakdown of the round;
-        seconds: the round's time, in place of the time of `run`.
+        seconds: the round's time, in place of the time of the call.
   """
   die_with_parent(int(os.environ[PARENT_VARIABLE]))
   fd = int(os.environ[FD_VARIABLE])
@@ -58,19 +52,24 @@ def serve(build):
     replies.flush()
 
   try:
-    contender = build()
+    run, is_first = build(), True
     gc.collect()
     reply({'ready': True})
-    for line in sys.stdin:
-      if line.strip() == 'stop':
-        return
+    for _ in sys.stdin:
       started = time.perf_counter()
-      contender.run()
-      seconds = time.perf_counter() - started
-      reply(dict({'seconds': seconds}, **contender.report()))
+      found = run()
+      answer = dict({'seconds': time.perf_counter() - started}, **found)
+      check = answer.pop('check', {})
+      if is_first:
+        answer['check'] = check() if callable(check) else check
+      is_first = False
+      del found, check  # They may hold the round's results.
+      reply(answer)
   except Exception as error:
     traceback.print_exc()
     is_input = type(error).__name__ == 'InputError'
-    text = str(error) if is_input else _describe(error)
+    text = str(error).strip()
+    if not is_input:
+      text = type(error).__name__ + ': ' + text.split('\n')[0]
     reply({'error': text, 'input': is_input})
     sys.exit(1)

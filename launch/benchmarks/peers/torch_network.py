@@ -91,25 +91,13 @@ def train(network, optimizer, x, y, batch_size, shift=None):
   return total
 
 
-class FirstRound:
-  """Keeps what contenders must agree on: the results of the first round."""
+def checked(arrays, loss_sum, now):
+  """Returns what contenders must agree on, after the first round.
 
-  def __init__(self, arrays):
-    self._before = weights(arrays)
-    self._examples = arrays['y'].size
-    self._report = {}
-
-  def report(self, loss_sum, now):
-    """Returns the report of the first round, also after later ones.
-
-    Args:
-      loss_sum: the sum of the losses of all examples of the last round.
-      now: the current weights, in the order of parameters.
-    """
-    if not self._report:
-      now = [value.detach().numpy() for value in now]
-      norm = inputs.distance(now, self._before)
-      loss = loss_sum / self._examples
-      self._report = {'check': {'loss': loss, 'update_norm': norm}}
-      self._before = None
-    return self._report
+  Args:
+    arrays: the file's.
+    loss_sum: the sum of the losses of all examples of the round.
+    now: the current weights, in the order of parameters.
+  """
+  norm = inputs.distance([v.detach().numpy() for v in now], weights(arrays))
+  return {'loss': loss_sum / arrays['y'].size, 'update_norm': norm}

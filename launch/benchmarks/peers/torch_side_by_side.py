@@ -52,7 +52,7 @@ class Rounds:
     self._clients = torch_network.clients(arrays)
     self._examples = arrays['y'].size
     self._batch_size = int(arrays['batch_size'])
-    self._first = torch_network.FirstRound(arrays)
+    self._arrays = arrays
     processes = min(len(os.sched_getaffinity(0)), len(self._clients))
     self._global = _shared_like(self._parameters)
     self._sums = [_shared_like(self._parameters) for _ in range(processes)]
@@ -120,10 +120,10 @@ class Rounds:
     for sums in self._sums:
       torch._foreach_add_(self._global, sums)
       torch._foreach_zero_(sums)
-    self._loss_sum = sum(losses)
+    check = lambda: torch_network.checked(
+      self._arrays, sum(losses), self._global
+    )
+    return {'check': check}
 
-  def report(self):
-    return self._first.report(self._loss_sum, self._global)
 
-
-protocol.serve(lambda: Rounds(inputs.load(*sys.argv[1:])))
+protocol.serve(lambda: Rounds(inputs.load(*sys.argv[1:])).run)

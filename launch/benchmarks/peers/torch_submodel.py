@@ -32,7 +32,7 @@ class Rounds:
     self._batch_size = int(arrays['batch_size'])
     self._learning_rate = float(arrays['learning_rate'])
     self._negatives = int(arrays['negatives'])
-    self._first = torch_network.FirstRound(arrays)
+    self._arrays = arrays
 
   def _sampled(self, own):
     """Returns other classes than `own`, drawn without replacement."""
@@ -73,22 +73,20 @@ class Rounds:
     return (loss_sum, held, *moved)
 
   def run(self):
-    self._loss_sum, updates = 0.0, []
+    total, updates = 0.0, []
     for x, y in self._clients:
       part = len(y) / self._examples
       loss_sum, held, *moved = self._train(x, y)
       updates.append((part, held, *moved))
       torch._foreach_add_(self._sums, self._encoder, alpha=part)
-      self._loss_sum += loss_sum
+      total += loss_sum
     for part, held, rows, bias in updates:
       self._rows.index_add_(0, held, rows, alpha=part)
       self._bias.index_add_(0, held, bias, alpha=part)
     torch._foreach_copy_(self._global, self._sums)
     torch._foreach_zero_(self._sums)
-
-  def report(self):
     now = [*self._global, self._rows, self._bias]
-    return self._first.report(self._loss_sum, now)
+    return {'check': lambda: torch_network.checked(self._arrays, total, now)}
 
 
-protocol.serve(lambda: Rounds(inputs.load(*sys.argv[1:])))
+protocol.serve(lambda: Rounds(inputs.load(*sys.argv[1:])).run)

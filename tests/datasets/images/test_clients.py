@@ -386,11 +386,11 @@ BAD = 7
 class Check:
   """Finds image `BAD` damaged, notes what it is asked, and may be stopped."""
 
-  def __init__(self, stop_after=10**9):
-    self.asked, self._stop_after = [], stop_after
+  def __init__(self, most=10**9):
+    self.asked, self._most = [], most
 
   def __call__(self, numbers):
-    if len(self.asked) >= self._stop_after:
+    if len(self.asked) >= self._most:
       raise KeyboardInterrupt
     self.asked += numbers.tolist()
     return [number != BAD for number in numbers.tolist()]
@@ -410,7 +410,7 @@ def find(store, numbers, check):
 
 
 def test_a_check_that_is_stopped_goes_on(store):
-  first, second = Check(stop_after=12), Check()
+  first, second = Check(most=12), Check()
   with pytest.raises(KeyboardInterrupt):
     find(store, range(18), first)
   assert first.asked == list(range(12))

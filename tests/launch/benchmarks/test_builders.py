@@ -1,23 +1,26 @@
 """The contenders compute the same, each built and run at tiny sizes."""
 
+import os
+
 import numpy as np
 import pytest
-import tensorflow as tf
 import tensorflow_federated as tff
 
 from launch.benchmarks import arrays
 from launch.benchmarks import catalog
-from launch.benchmarks import class_count
-from launch.benchmarks import contender
+from launch.benchmarks import classes as classes_lib
 from launch.benchmarks import harness
-from launch.benchmarks import keras_lstm
-from launch.benchmarks import lstm_step
 from launch.benchmarks import paper_sizes
-from launch.benchmarks import plain
-from launch.benchmarks import small_clients
+from launch.benchmarks import process
+from launch.benchmarks import round as round_lib
+from launch.benchmarks import rounds
+from launch.benchmarks import small
+from launch.benchmarks import svm
+from launch.benchmarks.peers import inputs
+from tff_xc.algorithms import svm as svm_lib
 from tff_xc.round import nearest
 from tff_xc.runtime import registry
-from tff_xc.runtime.in_process import sums
+from tff_xc.runtime.in_process import phases
 
 
 # `test_same_as_worker` compares the runtimes.
@@ -39,14 +42,11 @@ def runtime(request, monkeypatch):
 def checked(name, who, **sizes):
   """The check of a contender's first round; runs a second one, too."""
   benchmark = catalog.get(name)
-  built = benchmark.build(
-    who, benchmark.settings(**{**benchmark.small, **sizes})
-  )
-  built.run()
-  report = built.report()
-  built.run()
-  assert built.report().get('check') == report['check']
-  return report['check']
+  run = benchmark.build(who, benchmark.settings(**{**benchmark.small, **sizes}))
+  check = run()['check']
+  check = check() if callable(check) else check
+  assert run()
+  return check
 
 
 def assert_agree(name, base, other):
@@ -76,65 +76,23 @@ def test_small_clients_compute_what_the_plain_loop_does(runtime):
 def test_one_block_is_folded_in_another_order(monkeypatch, runtime):
   if runtime == 'worker':
     pytest.skip('it folds in this process')
-  sizes = {'clients': sums.MOST_BLOCKS + 8, 'examples': 2, 'batch_size': 1}
+  sizes = {'clients': phases.MOST_BLOCKS + 8, 'examples': 2, 'batch_size': 1}
   blocks = checked('small', 'in_process', **sizes)
-  monkeypatch.setattr(sums, 'MOST_BLOCKS', sums.MOST_BLOCKS)
+  monkeypatch.setattr(phases, 'MOST_BLOCKS', phases.MOST_BLOCKS)
   one = checked('small', 'one_block', **sizes)
-  assert sums.block_size(sizes['clients']) == sizes['clients']
+  assert phases.block_size(sizes['clients']) == sizes['clients']
   assert_agree('small', blocks, one)
 
 
-@pytest.fixture
-def any_threads(monkeypatch):
-  """Ignores settings of threads: TensorFlow runs already and refuses them."""
-  for kind in ('intra', 'inter'):
-    name = f'set_{kind}_op_parallelism_threads'
-    monkeypatch.setattr(tf.config.threading, name, lambda n: None)
-
-
-@pytest.mark.slow
-def test_side_by_side_is_exactly_one_after_another(any_threads):
-  base = checked('round', 'plain')
-  other = checked('round', 'plain_side_by_side')
-  assert other == pytest.approx(base, rel=1e-4)
-
-
-@pytest.mark.parametrize('runtime', ['in_process'], indirect=True)
-@pytest.mark.slow
-def test_steps_of_the_lstm_are_kerass(runtime, any_threads):
-  base = checked('lstm', 'keras')
-  assert base['update_norm'] > 0.1
-  assert_agree('lstm', base, checked('lstm', 'ours'))
-
-
-@pytest.mark.parametrize('runtime', ['in_process'], indirect=True)
-@pytest.mark.slow
-def test_steps_of_mobilenet_are_kerass(runtime, any_threads):
-  base = checked('mobilenet', 'keras')
-  assert base['update_norm'] > 1e-3
-  assert_agree('mobilenet', base, checked('mobilenet', 'ours'))
-  assert_agree('mobilenet', base, checked('mobilenet', 'adapter'))
-
-
-def test_a_keras_network_of_another_size_is_refused(any_threads):
-  settings = lstm_step.Settings(**catalog.get('lstm').small)
-  client, weights = lstm_step.make_arrays(settings)
-  weights['lstm0/more'] = np.zeros([1])
-  with pytest.raises(ValueError, match='parameters, not'):
-    keras_lstm.steps(weights, client, 3, 1.0)
-
-
 def test_plain_averages_by_examples():
-  weights = arrays.torch_uniform(small_clients._SHAPES)
+  weights = arrays.torch_uniform(small.SHAPES)
   few, many = (arrays.femnist_like(1, n, 62, seed=n)[0] for n in (1, 3))
 
   def moved(clients):
-    rounds = plain.PlainRounds(plain.perceptron, weights, clients, 10, 0.1)
-    rounds.run()
-    return [
-      v.numpy() - w
-      for v, w in zip(rounds._snapshot, weights.values(), strict=True)
-    ]
+    run = rounds.plain(rounds.perceptron, weights, clients, 10, 0.1)
+    run()
+    pairs = zip(run.weights, weights.values(), strict=True)
+    return [v.numpy() - w for v, w in pairs]
 
   for a, b, both in zip(
     moved([few]), moved([many]), moved([few, many]), strict=True
@@ -152,7 +110,7 @@ def spreadout_checks(monkeypatch):
   benchmark = catalog.get('spreadout')
   sizes = {'classes': 40, 'num_classes': 150}
   return {
-    name: contender.Reply(1.0, checked('spreadout', name, **sizes))
+    name: process.Reply(1.0, checked('spreadout', name, **sizes))
     for name in benchmark.contenders(benchmark.settings())
   }
 
@@ -160,20 +118,19 @@ def spreadout_checks(monkeypatch):
 def spreadout_disagreeing(first):
   benchmark = catalog.get('spreadout')
   wrong = {}
-  for group in benchmark.groups(list(first)):
+  for group in benchmark.same(list(first)):
     wrong |= harness.disagreeing(first, group, benchmark.tolerances)
   return set(wrong)
 
 
 def test_spreadout_contenders_agree_with_the_plain_definition(monkeypatch):
   first = spreadout_checks(monkeypatch)
-  groups = catalog.get('spreadout').groups(list(first))
+  groups = catalog.get('spreadout').same(list(first))
   assert {name for group in groups for name in group} == set(first)
   assert spreadout_disagreeing(first) == set()
   moved = [first[f'k={k}'].check[f'k={k}'] for k in (10, 100, 500)]
   assert moved[1] == pytest.approx(moved[2])  # There are 39 others.
   assert moved[0] != pytest.approx(moved[1], rel=0.1)
-  assert catalog.get('spreadout').groups(['all', 'k=10']) == []
 
 
 def test_a_spreadout_step_that_is_wrong_is_found(monkeypatch):
@@ -188,9 +145,8 @@ def test_a_spreadout_step_that_is_wrong_is_found(monkeypatch):
   assert wrong == {'k=10', 'k=10_in_all'}
 
 
-@pytest.mark.parametrize('name', ['rank', 'retrieve'])
-def test_the_best_of_an_exact_ranking_is_the_products(name):
-  assert_agree(name, checked(name, 'product'), checked(name, 'exact'))
+def test_the_best_of_an_exact_ranking_is_the_products():
+  assert_agree('rank', checked('rank', 'product'), checked('rank', 'exact'))
 
 
 @pytest.mark.slow
@@ -201,22 +157,11 @@ def test_fedss_takes_own_classes_and_negatives(runtime):
 
 
 def test_a_cohort_has_its_own_classes_however_many_there_are():
-  cohort = class_count.make_clients(2, 10**7)
+  cohort = classes_lib.make_clients(2, 10**7)
   for client in cohort:
     assert len(set(client.y)) == 20
     assert client.x.shape == (20, 28, 28)
   assert list(cohort[0].y) != list(cohort[1].y)
-
-
-def test_the_ratios_of_classes_are_named_by_their_sizes():
-  names = ['in_process@10', 'in_process@1000', 'worker@10', 'worker@20']
-  benchmark = catalog.get('classes')
-  assert [tuple(pair) for pair in benchmark.pairs(names)] == [
-    ('n=1000/n=10', 'in_process@1000', 'in_process@10'),
-    ('worker n=20/n=10', 'worker@20', 'worker@10'),
-    ('worker/in_process n=10', 'worker@10', 'in_process@10'),
-  ]
-  assert benchmark.groups(names) == [['in_process@10', 'worker@10']]
 
 
 @pytest.mark.slow
@@ -233,20 +178,6 @@ def test_the_bottleneck_contenders_compute_the_same(runtime):
   assert_agree('bottleneck', base[400], checked('bottleneck', 'fedss@400'))
 
 
-def test_the_bottleneck_is_compared_at_each_size():
-  benchmark = catalog.get('bottleneck')
-  names = ['plain@5', 'fullsoftmax@5', 'fedss@5', 'fedss@9', 'torch_submodel@9']
-  assert [pair.label for pair in benchmark.pairs(names)] == [
-    'fullsoftmax@5/plain@5',
-    'fedss@5/fullsoftmax@5',
-    'fedss@9/torch_submodel@9',
-  ]
-  assert [group for group in benchmark.groups(names) if len(group) > 1] == [
-    ['plain@5', 'fullsoftmax@5'],
-    ['fedss@9', 'torch_submodel@9'],
-  ]
-
-
 @pytest.mark.parametrize(
   'who',
   [
@@ -257,9 +188,7 @@ def test_the_bottleneck_is_compared_at_each_size():
 )
 def test_a_papers_size_is_two_rounds_of_its_experiment(who, in_process):
   benchmark = catalog.get('paper_sizes')
-  built = benchmark.build(who, benchmark.settings(**benchmark.small))
-  built.run()
-  report = built.report()
+  report = benchmark.build(who, benchmark.settings(**benchmark.small))()
   assert list(report['parts']) == [
     'data and state',
     'first round',
@@ -302,15 +231,196 @@ def test_the_sizes_are_those_of_fedaws(name, classes, features):
   assert values['spreadout_neighbors'] == 500
 
 
-@pytest.mark.parametrize('name', catalog.BENCHMARKS)
-def test_every_default_contender_is_in_a_ratio(name):
-  benchmark = catalog.get(name)
-  settings = benchmark.settings()
-  names = [*benchmark.contenders(settings), *benchmark.optional(settings)]
-  pairs = benchmark.pairs(names)
-  if name == 'paper_sizes':  # Nothing to compare, and no room for two at once.
-    assert (pairs, benchmark.passes, benchmark.fresh) == ([], 1, True)
-    return
-  assert {n for p in pairs for n in p[1:]} == set(names)
-  assert len({p.label for p in pairs}) == len(pairs)
-  assert benchmark.passes >= 7
+_SVM = svm.Settings(**svm.BENCHMARK.small)
+
+
+@pytest.fixture
+def calls(monkeypatch):
+  """Calls that would change this process, in their order."""
+  made = []
+  monkeypatch.setattr(
+    os, 'sched_setaffinity', lambda pid, cores: made.append(cores)
+  )
+  monkeypatch.setattr(registry, 'install', made.append)
+  return made
+
+
+def svm_step(name, drawn=5):
+  """Returns (new rows, check) of a step; no round depends on the last one."""
+  rows, weights = svm.make_arrays(_SVM, 5, 4)
+  run = getattr(svm, name)(rows, weights, drawn)
+  found = run()
+  assert run()['check'] == found['check']
+  return found['new'](), found['check']
+
+
+def svm_disagreeing(checks):
+  first = {
+    f'{name}@5x4': process.Reply(1.0, check) for name, check in checks.items()
+  }
+  [group] = svm.BENCHMARK.same(list(first))
+  return set(harness.disagreeing(first, group, svm.BENCHMARK.tolerances))
+
+
+@pytest.mark.parametrize('drawn', [pytest.param(5, marks=pytest.mark.slow), 3])
+def test_svm_steps_are_the_same(drawn):
+  rows, weights = svm.make_arrays(_SVM, 5, 4)
+  (ours, check), (theirs, wanted) = (
+    svm_step(name, drawn) for name in ('our_step', 'sklearn_step')
+  )
+  assert svm_disagreeing({'ours': check, 'sklearn': wanted}) == set()
+  np.testing.assert_allclose(ours, theirs, atol=1e-4)
+  mean = np.average(rows, axis=0, weights=weights)
+  moved = np.abs(ours - mean).max(axis=1)
+  assert (moved[:drawn] > 5e-3).all()  # Adam's first step alone is 0.01.
+  assert (moved[drawn:] < 1e-6).all()
+  assert 1 <= check['support_vectors'] < 4
+  assert 0 < check['pair_similarity'] < 1
+
+
+@pytest.mark.slow
+def test_one_core_is_taken_before_tensorflow_is_set_up(calls):
+  checked('svm', 'ours_1@5x4')
+  assert calls == [{max(os.sched_getaffinity(0))}, 'in_process']
+
+
+def test_an_svm_step_that_is_wrong_is_found(monkeypatch):
+  _, wanted = svm_step('sklearn_step')
+  similarities = svm_lib.similarities
+
+  def wrong(*arguments):
+    loss, gradient = similarities(*arguments)
+    return 1.01 * loss, gradient
+
+  monkeypatch.setattr(svm_lib, 'similarities', wrong)
+  _, check = svm_step('our_step')
+  assert svm_disagreeing({'ours': check, 'sklearn': wanted}) == {'sklearn@5x4'}
+
+
+def test_the_product_takes_each_pair_of_blocks_once(monkeypatch):
+  monkeypatch.setattr(svm, '_BLOCK', 8)
+  seen = []
+
+  class Rows(np.ndarray):
+    def __matmul__(self, other):
+      seen.append((len(self), other.shape[1]))
+      return np.matmul(np.asarray(self), np.asarray(other))
+
+  svm.products(np.ones([20, 7]).view(Rows))
+  assert seen == [(8, 8), (8, 8), (8, 4), (8, 8), (8, 4), (4, 4)]
+
+
+def test_the_closed_form_is_the_gradient():
+  random = np.random.default_rng(2)
+  rows, normals = random.normal(size=[4, 3]), random.normal(size=[6, 3])
+  normals[4] = 0  # Of a pair whose points coincide: it adds nothing.
+  loss, gradient = svm.similarities(rows, normals)
+
+  wanted = 0.0
+  pairs = [(0, 1), (0, 2), (0, 3), (1, 2), (1, 3), (2, 3)]
+  for (a, b), normal in zip(pairs, normals, strict=True):
+    if normal.any():
+      along = (rows[a] - rows[b]) @ normal / np.linalg.norm(normal)
+      wanted += np.exp(-0.5 * along**2)
+  assert loss == pytest.approx(wanted)
+  for place in np.ndindex(*rows.shape):
+    step = np.zeros_like(rows)
+    step[place] = 1e-5
+    forth, back = (
+      svm.similarities(rows + s, normals)[0] for s in (step, -step)
+    )
+    assert gradient[place] == pytest.approx((forth - back) / 2e-5, abs=1e-8)
+
+
+def test_rows_are_common_ones_and_noise():
+  settings = svm.Settings(dim=64)
+  rows, weights = svm.make_arrays(settings, 100, 8)
+  assert (rows.shape, rows.dtype) == ((8, 100, 65), np.float32)
+  assert weights.shape == (8,) and (weights > 0).all()
+  assert 1.2 / 8 < np.abs(rows).max() < 1.3 / 8
+  noise = rows - rows.mean(axis=0)
+  assert noise.std() / rows.std() == pytest.approx(0.27, rel=0.03)
+
+
+@pytest.mark.parametrize(
+  ('sizes', 'left_out'),
+  [
+    (((62, 964, 2028), (8,), 64), []),
+    (((62,), (8, 64, 512), 64), []),
+    (((62,), (8, 512), 2048), []),
+    (((10_000,), (8,), 64, 1000), []),
+    (((2028,), (8, 64), 64), ['sklearn@2028x64']),
+    (((3000, 10_000), (2,), 64), ['sklearn@3000x2', 'sklearn@10000x2']),
+  ],
+)
+def test_scikit_learn_is_left_out_where_it_takes_too_much(sizes, left_out):
+  settings = svm.Settings(*sizes)
+  assert svm.BENCHMARK.optional(settings) == left_out
+  assert not {*left_out} & {*svm.BENCHMARK.contenders(settings)}
+  notes = svm.BENCHMARK.notes(settings)
+  assert [note.split()[0] for note in notes] == left_out
+
+
+_SMALL = {'clients': 2, 'examples': 70, 'embedding_dim': 3, 'batch_size': 8}
+
+
+def test_round_writes_its_clients_and_weights(tmp_path):
+  settings = round_lib.Settings(**_SMALL)
+  path = str(tmp_path / 'arrays.npz')
+  round_lib.write_arrays(settings, path)
+  weights, clients = round_lib.make_arrays(settings)
+  given = inputs.load(path)
+  shapes = round_lib._shapes(2048, 62).values()
+  assert sum(map(np.prod, shapes)) == 6_603_710
+  assert set(given) == {*weights, 'x', 'y', 'batch_size', 'learning_rate'}
+  np.testing.assert_array_equal(given['x'][1], clients[1].x)
+  np.testing.assert_array_equal(given['class/kernel'], weights['class/kernel'])
+
+
+def test_one_file_serves_every_number_of_classes(tmp_path):
+  settings = round_lib.BottleneckSettings(**_SMALL, num_classes=(62, 5000))
+  path = str(tmp_path / 'arrays.npz')
+  round_lib.write_arrays(settings, path)
+  few, many = (inputs.load(path, n) for n in ('62', '5000'))
+  assert (
+    set(few)
+    == set(many)
+    == {
+      *round_lib._shapes(3, 62),
+      *('x', 'y', 'batch_size', 'learning_rate', 'negatives'),
+    }
+  )
+  assert [few['class/kernel'].shape, many['class/bias'].shape] == [
+    (3, 62),
+    (5000,),
+  ]
+  assert [int(given['negatives']) for given in (few, many)] == [61, 1000]
+  for n, given in ((62, few), (5000, many)):
+    weights, clients = round_lib.make_arrays(settings, n)
+    for k, client in enumerate(clients):
+      np.testing.assert_array_equal(given['x'][k], client.x)
+      np.testing.assert_array_equal(given['y'][k], client.y)
+    for name, value in weights.items():
+      np.testing.assert_array_equal(given[name], value)
+
+
+def test_a_client_of_the_bottleneck_has_few_classes_of_its_own():
+  settings = round_lib.BottleneckSettings(clients=2)
+  _, few = round_lib.make_arrays(settings, 62)
+  _, many = round_lib.make_arrays(settings, 10**6)
+  own = [set(client.y) for client in many]
+  assert [len(classes) for classes in own] == [
+    len(set(client.y)) for client in few
+  ]
+  assert not own[0] & own[1]
+  assert max(own[0]) > 62
+  # Images do not depend on n.
+  np.testing.assert_array_equal(few[1].x, many[1].x)
+
+
+def test_distance_is_the_norm_of_all_differences():
+  before = [np.zeros([3, 2]), np.float32([1])]
+  after = [np.full([3, 2], 2.0), np.float32([6])]
+  assert inputs.distance(after, before) == pytest.approx(7.0)
+  with pytest.raises(ValueError, match='other shapes'):
+    inputs.distance(after[:1], before)

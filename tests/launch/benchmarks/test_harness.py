@@ -1,12 +1,14 @@
-"""The harness: order, warm-up, ratios within a pass, disturbed passes."""
+"""Order, warm-up, ratios within a pass, disturbed passes, and the report."""
 
 import os
 
 import pytest
 
-from launch.benchmarks import contender
+from launch.benchmarks import catalog
 from launch.benchmarks import cpu
 from launch.benchmarks import harness
+from launch.benchmarks import process
+from launch.benchmarks import report
 from tests.launch.benchmarks import fakes
 from tff_xc import errors
 
@@ -63,15 +65,17 @@ def test_without_warm_up_each_first_round_is_said_as_it_ends(machine):
 def test_ratios_are_taken_within_a_pass(machine):
   # The machine slows down by ten in every second pass; the ratio does not.
   contenders = {
-    'a': fakes.Fake(machine, 'a', [1.0, 10.0]),
-    'b': fakes.Fake(machine, 'b', [2.0, 20.0, 2.0, 30.0]),
+    'a': fakes.Fake(machine, 'a', [1.0, 10.0], {'loss': 1}),
+    'b': fakes.Fake(machine, 'b', [2.0, 20.0, 2.0, 30.0], {'loss': 1.05}),
   }
   measured = measure(machine, contenders, passes=4, warm_up=0)
-  ratio = harness.ratio(measured, 'b', 'a')
-  assert (ratio.median, ratio.least, ratio.largest) == (2.0, 2.0, 3.0)
-  assert harness.median_seconds(measured, 'a') == 5.5
-  assert harness.median_parts(measured, 'a') == {'all': 5.5, 'half': 2.75}
-  assert measured.peak_bytes == {'a': 4000, 'b': 4000}
+  found = report.build(
+    fakes.FAKE, fakes.Settings(), measured, harness.Plan(passes=4)
+  )
+  assert (found['ratios'], found['ranges']) == ({'b/a': 2.0}, {'b/a': [2, 3]})
+  assert found['median_seconds']['a'] == 5.5
+  assert found['parts']['a'] == {'all': 5.5, 'half': 2.75}
+  assert found['peak_mb'] == {'a': 0.004, 'b': 0.004}
   assert measured.first['b'].seconds == 2.0
 
 
@@ -93,7 +97,7 @@ def test_it_gives_up_after_three_times_the_passes(machine):
   measured = measure(machine, contenders, passes=3, warm_up=0)
   assert (len(measured.passes), measured.dropped) == (2, 7)
   contenders = {'a': fakes.Fake(machine, 'a', [1.0], foreign=9 * [9.0])}
-  with pytest.raises(errors.InputError, match='all 9 passes were disturbed'):
+  with pytest.raises(errors.InputError, match='all 9'):
     measure(machine, contenders, passes=3, warm_up=0)
   assert not contenders['a'].is_running
 
@@ -115,15 +119,15 @@ def test_all_contenders_are_ended_whatever_happens(machine, error):
   [
     ({'loss': 1.01, 'norm': 5.0}, None),
     ({'loss': 1.01}, None),
-    ({'loss': 1.2}, 'loss 1.2 instead of 1'),
-    ({'loss': float('nan')}, 'loss nan instead'),
-    ({'other': 1.0}, 'nothing that tells'),
+    ({'loss': 1.2}, '1.2'),
+    ({'loss': float('nan')}, 'nan'),
+    ({'other': 1.0}, 'nothing'),
   ],
 )
 def test_what_computes_something_else_is_found(check, message):
   first = {
-    'a': contender.Reply(1.0, {'loss': 1.0, 'norm': 5.0}),
-    'b': contender.Reply(1.0, check),
+    'a': process.Reply(1.0, {'loss': 1.0, 'norm': 5.0}),
+    'b': process.Reply(1.0, check),
   }
   wrong = harness.disagreeing(first, ['a', 'b'], {'loss': 0.05, 'norm': 0.05})
   if message is None:
@@ -138,3 +142,137 @@ def test_foreign_part_is_what_the_own_tree_did_not_use():
   assert harness.foreign_part(before, after, 10.0) == pytest.approx(0.1)
   less = cpu.Usage(102.9, 43.0)  # Of the kernel's rounding.
   assert harness.foreign_part(before, less, 10.0) == 0.0
+
+
+def test_what_computes_something_else_is_a_warning_and_no_number():
+  found = fakes.build(a=1.0, b=2.0, c=1.0)
+  assert list(found['ratios']) == ['c/a']
+  assert list(found['median_seconds']) == ['a', 'c']
+  assert found['check']['b'] == {'loss': 2.0}
+  [warning] = found['warnings']
+  assert warning.startswith('b ')
+  assert 'b' not in report.to_text(found).split('contender')[1].split()
+
+
+def test_too_few_undisturbed_passes_are_said_plainly():
+  found = fakes.build(passes=2, foreign=[0.0] + 5 * [900.0], a=1.0)
+  assert (found['passes'], found['dropped']) == (1, 5)
+  [warning] = found['warnings']
+  assert '5 were dropped' in warning
+
+
+def test_the_tables_are_aligned():
+  text = report.to_text(fakes.build(a=1.0, b=1.0))
+  assert text.startswith('fake: clients=3, sizes=1,2\n2 passes, 0 dropped; ')
+  assert '\n3 clients are few.\n\ncontender' in text
+  assert '\na               1.5        0\n' in text
+  assert '\nhalf            0.75  1.25\n' in text
+
+
+def test_the_tables_in_markdown_say_how_they_were_made(tmp_path):
+  found = fakes.written(tmp_path / 'a.json', warnings=['too few'])
+  text = report.to_markdown(found)
+  assert '| contender | median s | peak MB |\n' in text
+  assert '| b/a | 1.75 | 1.5 – 2 |\n' in text
+  assert '| half | 0.75 | 1.25 |\n' in text
+  *_, below, note, warning = text.splitlines()
+  assert below.startswith(
+    '`launch.benchmark fake --passes=2`; fake: clients=3, sizes=1,2; 2 passes, '
+  )
+  assert found['machine']['cpu'] in below
+  assert below.endswith('; revision abc, 2020-02-02.')
+  assert note == '3 clients are few.'
+  assert warning == '**Warning**: too few'
+
+
+def test_a_short_table_has_the_ratios_or_else_the_seconds(tmp_path):
+  found = fakes.written(tmp_path / 'a.json')
+  short = report.to_markdown(found, is_short=True)
+  assert short.startswith('| ratio |')
+  assert '| contender |' not in short
+  assert '2020-02-02' in short
+  short = report.to_markdown(found | {'ratios': {}}, is_short=True)
+  assert short.startswith('| contender |')
+
+
+@pytest.mark.parametrize(
+  ('text', 'problem'),
+  [
+    ('{', 'no report'),
+    ('3', 'no report'),
+    ('{}', 'has no name, command, date'),
+  ],
+)
+def test_another_file_is_no_report(text, problem, tmp_path):
+  path = tmp_path / 'a.json'
+  path.write_text(text)
+  with pytest.raises(errors.InputError, match=problem):
+    report.read(path)
+  with pytest.raises(errors.InputError, match=r'b\.json'):
+    report.read(tmp_path / 'b.json')
+
+
+@pytest.mark.parametrize(
+  ('flags', 'expected'),
+  [
+    ('fpu avx avx2 avx512f avx512_vnni', ', AVX-512 VNNI'),
+    ('fpu avx avx2 avx512f', ', AVX-512'),
+    ('fpu avx avx2', ', AVX2'),
+    ('fpu avx', ''),
+  ],
+)
+def test_a_processor_is_told_with_its_generation(flags, expected):
+  lines = [
+    'processor\t: 0',
+    'cpu family\t: 25',
+    'model\t\t: 1',
+    'model name\t: AMD EPYC',
+    f'flags\t\t: {flags}',
+    '',
+    'processor\t: 1',
+    'model\t\t: 2',
+    'flags\t\t: avx512f',
+  ]
+  name = report.cpu_name('\n'.join(lines))
+  assert name == f'AMD EPYC (family 25, model 1{expected})'
+
+
+def test_a_machine_without_a_known_processor():
+  assert report.cpu_name('') == 'unknown'
+
+
+def test_ratios_groups_and_growth_are_of_each_size():
+  benchmark = catalog.get('bottleneck')
+  names = ['plain@5', 'fullsoftmax@5', 'fedss@5', 'fedss@9', 'torch_submodel@9']
+  assert benchmark.pairs(names) == [
+    ('fullsoftmax@5', 'plain@5'),
+    ('fedss@5', 'fullsoftmax@5'),
+    ('fedss@9', 'torch_submodel@9'),
+  ]
+  assert benchmark.same(names) == [
+    ['plain@5', 'fullsoftmax@5'],
+    ['fedss@9', 'torch_submodel@9'],
+  ]
+  benchmark = catalog.get('classes')
+  names = ['in_process@10', 'in_process@1000', 'worker@10', 'worker@20']
+  assert benchmark.pairs(names) == [
+    ('worker@10', 'in_process@10'),
+    ('in_process@1000', 'in_process@10'),
+    ('worker@20', 'worker@10'),
+  ]
+  assert benchmark.same(names) == [['in_process@10', 'worker@10']]
+  assert catalog.get('round').same(['plain', 'worker']) == [['plain', 'worker']]
+
+
+@pytest.mark.parametrize('name', catalog.BENCHMARKS)
+def test_every_contender_is_in_a_ratio(name):
+  benchmark = catalog.get(name)
+  settings = benchmark.settings()
+  names = [*benchmark.contenders(settings), *benchmark.optional(settings)]
+  pairs = benchmark.pairs(names)
+  if name == 'paper_sizes':  # Nothing to compare, and no room for two at once.
+    assert (pairs, benchmark.passes, benchmark.fresh) == ([], 1, True)
+    return
+  assert {n for pair in pairs for n in pair} == set(names)
+  assert len(set(pairs)) == len(pairs)
+  assert benchmark.passes >= 7

@@ -1,16 +1,25 @@
-"""A driver in a process of its own: python -m tests.runtime.cluster.drive FOLDER.
+"""A driver in a process of its own, which goes on at each line on its stdin.
 
-Prints one line of JSON: the number of announced workers and what each worker
-says of itself. Then it waits for a line on stdin, calls the workers again, and
-prints how that went.
+python -m tests.runtime.cluster.drive workers FOLDER [DEADLINE_SECONDS]
+  prints one line of JSON: the number of announced workers and what each worker says
+  of itself; calls the workers again, and prints how that went
+python -m tests.runtime.cluster.drive share FOLDER
+  shares a value, now and after a line
+python -m tests.runtime.cluster.drive rounds CLIENTS [FOLDER]
+  trains a round of a tiny FedSS for each line, and prints a line of JSON: its seconds,
+  the workers that took part and those lost, and the SHA-256 of the weights. Without a
+  folder of `launch.workers` it trains in one process
 """
 
+import hashlib
 import json
 import os
 import sys
+import time
 
 from tff_xc import errors
 from tff_xc.runtime.cluster import connection
+from tff_xc.runtime.cluster import state
 
 NAMES = (
   'TFF_XC_WORKER_THREADS',
@@ -19,24 +28,24 @@ NAMES = (
 )
 
 
-def main(folder: str, deadline_s: str = '20') -> None:
+def workers(folder: str, deadline_s: str = '20') -> None:
   try:
     number = connection.connect(folder, float(deadline_s))
   except errors.InputError as e:
     sys.exit(f'error: {e}')
   import ray
 
-  @ray.remote(resources={connection.RESOURCE: 1})
+  @ray.remote(resources={state.RESOURCE: 1})
   class Worker:
     def describe(self):
       return [os.getpid(), *(os.environ.get(n) for n in NAMES)]
 
-  workers = [Worker.remote() for _ in range(number)]
-  found = ray.get([w.describe.remote() for w in workers])
+  made = [Worker.remote() for _ in range(number)]
+  found = ray.get([w.describe.remote() for w in made])
   print(json.dumps([number, found]), flush=True)
   sys.stdin.readline()
   answers = []
-  for worker in workers:
+  for worker in made:
     try:
       answers.append(ray.get(worker.describe.remote(), timeout=30)[0])
     except ray.exceptions.RayError as e:
@@ -50,5 +59,61 @@ def main(folder: str, deadline_s: str = '20') -> None:
   print(json.dumps(sorted(n for n in os.environ if n.startswith('RAY_'))))
 
 
+def share(folder: str) -> None:
+  import numpy as np
+
+  from tff_xc.runtime.cluster import ray_crew
+
+  crew = ray_crew.RayCrew(600.0, folder)
+  for wait in (sys.stdin.readline, lambda: None):
+    crew.share(np.zeros(10**6))
+    print('shared', flush=True)
+    wait()
+
+
+def cohort(round_number: int, clients: int):
+  import numpy as np
+
+  from tests import tiny
+
+  labels = np.random.default_rng(round_number).integers(0, 12, [clients, 6])
+  return tiny.cohort(labels, seed=round_number)
+
+
+def rounds(clients: str, *folder: str) -> None:
+  os.environ.setdefault('TF_CPP_MIN_LOG_LEVEL', '2')
+  import numpy as np
+  import tensorflow as tf
+  import tensorflow_federated as tff
+
+  from tests import tiny
+  from tff_xc.runtime.cluster import context
+  from tff_xc.runtime.cluster import ray_crew
+  from tff_xc.runtime.in_process import context as in_process
+
+  runtime = in_process.create_context(client_threads=2)
+  if folder:
+    runtime = context.ClusterContext(ray_crew.RayCrew(600.0, *folder))
+  with tff.framework.get_context_stack().install(runtime):
+    process = tiny.process('fedss', max_positives=6, negatives=3)
+    state_ = process.initialize()
+    for number, _ in enumerate(sys.stdin):
+      started = time.monotonic()
+      state_ = process.next(state_, cohort(number, int(clients))).state
+      seconds = time.monotonic() - started
+      measured = runtime.metrics() if folder else {}
+      digest = hashlib.sha256()
+      for weight in tf.nest.flatten(process.get_model_weights(state_)):
+        digest.update(np.asarray(weight).tobytes())
+      found = [measured.get('workers'), measured.get('workers_lost')]
+      print(json.dumps([seconds, *found, digest.hexdigest()]), flush=True)
+
+
 if __name__ == '__main__':
-  main(*sys.argv[1:])
+  if sys.argv[1] == 'workers':
+    workers(*sys.argv[2:])  # At once, and without what `launch.app` does.
+  else:
+    from launch import app
+
+    programs = {'share': share, 'rounds': rounds}
+    app.run(lambda given: programs[given[0]](*given[1:]), __doc__)

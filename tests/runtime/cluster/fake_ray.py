@@ -4,10 +4,8 @@ import sys
 import types
 
 from tff_xc.runtime.cluster import connection
-from tff_xc.runtime.cluster import crew
-from tff_xc.runtime.cluster import head
+from tff_xc.runtime.cluster import dispatch
 from tff_xc.runtime.cluster import ray_crew
-from tff_xc.runtime.cluster import same_program
 
 
 class RayError(Exception):
@@ -41,8 +39,8 @@ class Actor:
 
 def described(reads_data=False, node='a', **changes):
   """Returns what a worker says of itself."""
-  info = crew.Info(1, f'machine {node}', reads_data, node)
-  return info, same_program.describe() | changes
+  info = dispatch.Info(1, f'machine {node}', reads_data, node)
+  return info, ray_crew.describe_program() | changes
 
 
 class Ray(types.ModuleType):
@@ -94,7 +92,7 @@ def beginning(monkeypatch):
   """Returns a function that makes a crew of one worker, and its Ray."""
   monkeypatch.setattr(connection, 'connect', lambda folder: 1)
   monkeypatch.setattr(
-    connection, 'check', lambda deadline: [head.LiveNode('a', 'b', 1)]
+    connection, 'check', lambda deadline: [connection.LiveNode('a', 'b', 1)]
   )
   monkeypatch.setattr(connection, 'check_node', lambda: None)
   monkeypatch.setattr(connection, 'has_process', lambda actor: True)

@@ -6,8 +6,7 @@ import resource
 import sys
 import time
 
-from tff_xc.runtime.cluster import launching
-from tff_xc.runtime.cluster import own_folder
+from tff_xc.runtime.cluster import nodes
 from tff_xc.runtime.cluster import state
 
 RAY_FOLDER = '/tmp/tff_xc_00000000'  # No test makes it.
@@ -53,12 +52,12 @@ def everything(folder):
 
 
 def workers(**more):
-  return launching.Workers(**more)
+  return nodes.Workers(**more)
 
 
 def write_join(path, **changes):
   """Writes a file join.json with some values changed."""
-  own_folder.make(path.parent)
+  state.make_folder(path.parent)
   state.write_cluster(path.parent, cluster())
   values = json.loads((path.parent / state.JOIN).read_text())
   path.write_text(json.dumps({**values, **changes}))
@@ -76,7 +75,7 @@ def no_room():
 
 
 def command(script):
-  """Returns what runs a script in place of a node, for `launching._command`."""
+  """Returns what runs a script in place of a node, for `nodes._command`."""
   return lambda _, node, ready: [sys.executable, '-c', script, str(ready)]
 
 

@@ -8,6 +8,7 @@ On another host than the one that listens:
 FOLDER is that of `launch.workers` on the host itself.
 """
 
+import csv
 import json
 import pathlib
 import socket
@@ -17,10 +18,8 @@ from typing import NamedTuple
 
 import psutil
 
-from tests import kept
 from tff_xc.report import text_table
-from tff_xc.runtime.cluster import head
-from tff_xc.runtime.cluster import processes
+from tff_xc.runtime.cluster import connection
 from tff_xc.runtime.cluster import state
 
 # Who calls: the last one is a member of the cluster.
@@ -57,7 +56,7 @@ def listening(*started: state.Node):
   """Returns (process, address) where nodes listen; an address is (IP, port)."""
   return [
     (process.name(), connection.laddr)
-    for process in processes.marked([n.mark for n in started])
+    for process in state.marked([n.mark for n in started])
     for connection in process.net_connections('inet')
     if connection.status == 'LISTEN'
   ]
@@ -70,7 +69,9 @@ def call(folder: pathlib.Path, address: str, tls: bool) -> Port:
   if _http(address, ''):
     told = {who: {_http(address, given)} for who, given in tokens.items()}
     return Port('http', told)
-  files = [(folder / n).read_bytes() for n in head._TLS_FILES] if tls else []
+  files = (
+    [(folder / n).read_bytes() for n in connection._TLS_FILES] if tls else []
+  )
   told = {who: _grpc(address, given, files) for who, given in tokens.items()}
   if tls:
     told[NO_TLS] = _grpc(address, token, [])
@@ -93,7 +94,7 @@ def check(folder: pathlib.Path, address: str, tls: bool) -> str:
   if tls:
     for who in (NO_TLS, NO_CERTIFICATE):
       assert told[who] == {'UNAVAILABLE'}, (address, told)
-    authority = (folder / head._TLS_FILES[0]).read_bytes()
+    authority = (folder / connection._TLS_FILES[0]).read_bytes()
     for files in ([], [authority]):
       found = _grpc(address, '', files, OPEN_METHODS)
       assert found == {'UNAVAILABLE'}, (address, found)
@@ -172,7 +173,8 @@ def main(what: str, folder: str, last: str = '') -> None:
   if what == 'table':
     rows = table(path)
     if last:
-      kept.write(last, rows)
+      with open(last, 'w', newline='', encoding='utf-8') as file:
+        csv.writer(file, lineterminator='\n').writerows(rows)
     width = text_table.terminal_width()
     print(text_table.to_text(rows, range(len(rows[0])), width), end='')
     return

@@ -13,10 +13,8 @@ import pytest
 from tests import processes as alive
 from tests.runtime.cluster import folders
 from tff_xc import errors
-from tff_xc.runtime.cluster import head
-from tff_xc.runtime.cluster import launching
+from tff_xc.runtime.cluster import connection
 from tff_xc.runtime.cluster import nodes
-from tff_xc.runtime.cluster import processes
 from tff_xc.runtime.cluster import state
 
 WORKERS = folders.workers()
@@ -25,10 +23,10 @@ WORKERS = folders.workers()
 @pytest.fixture(name='folder')
 def _folder(tmp_path, monkeypatch):
   """A folder whose nodes are a process and its child, and end with the test."""
-  monkeypatch.setattr(head, 'check_ray', lambda: None)
-  monkeypatch.setattr(head, 'ask', lambda *_: [])
+  monkeypatch.setattr(connection, 'check_ray', lambda: None)
+  monkeypatch.setattr(connection, 'ask', lambda *_: [])
   monkeypatch.setattr(
-    launching, '_command', folders.command(folders.NODE.replace('%s', 'pass'))
+    nodes, '_command', folders.command(folders.NODE.replace('%s', 'pass'))
   )
   folder = tmp_path / 'cluster'
   yield folder
@@ -62,10 +60,10 @@ def test_workers_are_told_their_threads_and_data(folder, tmp_path, monkeypatch):
   monkeypatch.setenv('RAY_AUTH_TOKEN', 'of another cluster')
   monkeypatch.setenv('CUDA_VISIBLE_DEVICES', '3')
   node = nodes.start(folder, folders.workers(number=2, threads=5, data_dir='.'))
-  [process] = [p for p in processes.marked([node.mark]) if p.pid == node.pid]
+  [process] = [p for p in state.marked([node.mark]) if p.pid == node.pid]
   found = process.environ()
-  assert found[launching.THREADS_VARIABLE] == '5'
-  assert found[launching.DATA_VARIABLE] == str(tmp_path)
+  assert found[nodes.THREADS_VARIABLE] == '5'
+  assert found[nodes.DATA_VARIABLE] == str(tmp_path)
   assert found['CUDA_VISIBLE_DEVICES'] == '3'
   assert 'RAY_AUTH_TOKEN' not in found
   assert found['RAY_AUTH_TOKEN_PATH'] == str(folder / 'token')
@@ -155,7 +153,7 @@ def test_a_head_that_does_not_answer_leaves_nothing(folder, monkeypatch):
 
   file = folder.parent / 'copied.json'
   folders.write_join(file)
-  monkeypatch.setattr(head, 'ask', refuse)
+  monkeypatch.setattr(connection, 'ask', refuse)
   with pytest.raises(errors.InputError, match='no head'):
     nodes.join(folder, file, WORKERS)
   assert {p.name for p in folder.rglob('*')} == {'tff_xc.lock', 'nodes'}
@@ -173,16 +171,16 @@ def test_a_node_that_does_not_start_leaves_nothing(
   folder, monkeypatch, script, message, seconds
 ):
   script = script.replace("write_text('a1')", 'exists()')
-  monkeypatch.setattr(launching, '_command', folders.command(script))
-  monkeypatch.setattr(launching, '_START_S', seconds)
-  marks, end = [], processes.end
+  monkeypatch.setattr(nodes, '_command', folders.command(script))
+  monkeypatch.setattr(nodes, '_START_S', seconds)
+  marks, end = [], state.end_marked
   monkeypatch.setattr(
-    processes, 'end', lambda m, leaders: marks.extend(m) or end(m, leaders)
+    state, 'end_marked', lambda m, leaders: marks.extend(m) or end(m, leaders)
   )
   with pytest.raises(errors.InputError, match=message + r'.*1\.log has'):
     nodes.start(folder, WORKERS)
   _assert_nothing(folder, '1.log')
-  assert len(marks) == 1 and not processes.marked(marks)
+  assert len(marks) == 1 and not state.marked(marks)
   assert nodes.find(folder) == [] and state.find_cluster(folder) is None
 
 
@@ -190,7 +188,7 @@ def _assert_nothing(folder, *more):
   """Nothing but the empty folder, or more, and no process is left."""
   left = {p.name for p in folder.rglob('*')}
   assert left == {'tff_xc.lock', 'nodes', *more}
-  assert not processes.marked([str(folder / 'token')], 'RAY_AUTH_TOKEN_PATH')
+  assert not state.marked([str(folder / 'token')], 'RAY_AUTH_TOKEN_PATH')
 
 
 def test_on_a_full_disk_nothing_is_left(folder, monkeypatch):
@@ -213,7 +211,7 @@ def test_on_a_full_disk_nothing_is_left(folder, monkeypatch):
 
 
 def test_a_process_that_cannot_be_made_is_one_sentence(folder, monkeypatch):
-  monkeypatch.setattr(launching, '_command', lambda *_: ['/no/such/program'])
+  monkeypatch.setattr(nodes, '_command', lambda *_: ['/no/such/program'])
   with pytest.raises(errors.InputError, match=r'cannot be started.*no/such'):
     nodes.start(folder, WORKERS)
   _assert_nothing(folder, '1.log')
@@ -235,7 +233,7 @@ def test_what_an_interrupted_start_left_is_ended(folder, monkeypatch):
   [found] = nodes.find(folder)
   assert not found.is_alive and len(found.pids) == 2
   assert nodes.stop(folder) == 1
-  assert not processes.marked([node.mark])
+  assert not state.marked([node.mark])
 
 
 @pytest.mark.parametrize(
@@ -280,14 +278,14 @@ def test_somebody_elses_folder_for_ray_is_refused(tmp_path):
   path = tmp_path / 'ray'
   path.mkdir(mode=0o755)
   with pytest.raises(errors.InputError, match='open to others'):
-    launching._make_ray_folder(str(path))
+    nodes._make_ray_folder(str(path))
   path.rmdir()
   path.symlink_to(tmp_path)
   with pytest.raises(errors.InputError, match='belongs to somebody else'):
-    launching._make_ray_folder(str(path))
+    nodes._make_ray_folder(str(path))
   path.unlink()
-  launching._make_ray_folder(str(path))
-  launching._make_ray_folder(str(path))
+  nodes._make_ray_folder(str(path))
+  nodes._make_ray_folder(str(path))
   assert stat.S_IMODE(path.stat().st_mode) == 0o700
 
 
@@ -296,7 +294,7 @@ def test_a_damaged_join_file_does_not_keep_from_stopping(folder):
   ray_folder = state.find_cluster(folder).ray_folder
   (folder / state.JOIN).write_text('{}')
   assert nodes.stop(folder) == 1
-  assert not processes.marked([node.mark])
+  assert not state.marked([node.mark])
   pathlib.Path(ray_folder).rmdir()
 
 

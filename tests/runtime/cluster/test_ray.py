@@ -16,9 +16,8 @@ import pytest
 from tests.launch import light
 from tests.runtime.cluster import folders
 from tests.runtime.cluster import strangers
-from tff_xc.runtime.cluster import head
+from tff_xc.runtime.cluster import connection
 from tff_xc.runtime.cluster import nodes
-from tff_xc.runtime.cluster import processes
 from tff_xc.runtime.cluster import state
 
 pytest.importorskip('ray', reason='Ray is not installed: make venv-cluster')
@@ -34,7 +33,7 @@ def _folder(tmp_path):
   yield folder
   marks = [n.mark for n in state.read_nodes(folder)]
   nodes.stop(folder)
-  assert not processes.marked(marks)
+  assert not state.marked(marks)
 
 
 def outer_ip():
@@ -48,11 +47,11 @@ def outer_ip():
   return next((a for a in found if not a.startswith('127.')), '127.0.0.2')
 
 
-def drive(folder, *arguments, program='drive'):
-  """Starts a driver, a program of `tests.runtime.cluster`."""
-  module = f'tests.runtime.cluster.{program}'
+def drive(folder, *arguments, program='workers'):
+  """Starts a driver, a program of `tests.runtime.cluster.drive`."""
+  module = 'tests.runtime.cluster.drive'
   return subprocess.Popen(
-    [sys.executable, '-m', module, folder, *arguments],
+    [sys.executable, '-m', module, program, folder, *arguments],
     cwd=light.ROOT,
     env={**os.environ, 'RAY_AUTH_TOKEN': 'of another cluster'},
     stdin=subprocess.PIPE,
@@ -84,14 +83,14 @@ def go_on(driver):
 
 
 def kill(node, *names):
-  for process in processes.marked([node.mark]):
+  for process in state.marked([node.mark]):
     with contextlib.suppress(psutil.NoSuchProcess):  # Some end by themselves.
       if not names or process.name() in names:
         process.kill()
 
 
 def pids(*started):
-  return {p.pid for p in processes.marked([n.mark for n in started])}
+  return {p.pid for p in state.marked([n.mark for n in started])}
 
 
 def test_a_driver_uses_the_workers_and_nothing_is_left(
@@ -104,8 +103,8 @@ def test_a_driver_uses_the_workers_and_nothing_is_left(
   # A session of one's own is no way out.
   everything = {
     p.pid
-    for p in processes.marked(
-      [state.find_cluster(folder).ray_folder], processes.CLUSTER_MARK
+    for p in state.marked(
+      [state.find_cluster(folder).ray_folder], state.CLUSTER_MARK
     )
   }
   assert everything == pids(first, second)
@@ -143,7 +142,7 @@ def test_a_driver_outlives_the_second_node(folder):
   third = nodes.join(folder, folder / state.JOIN, WORKERS)
   assert nodes.stop(folder, third.name) == 1
   cluster = state.find_cluster(folder)
-  assert folders.wait(lambda: len(head.ask(folder, cluster, 5)) == 1, 30)
+  assert folders.wait(lambda: len(connection.ask(folder, cluster, 5)) == 1, 30)
 
 
 def test_a_driver_learns_that_the_head_is_gone(folder):
@@ -160,11 +159,11 @@ def test_a_driver_learns_that_the_head_is_gone(folder):
 def test_a_driver_whose_node_ended_meanwhile_says_so(folder, which):
   """Ray ends a driver that then uses the node's store, or after a minute."""
   node = nodes.start(folder, WORKERS)
-  driver = drive(folder, program='drive_crew')
+  driver = drive(folder, program='share')
   assert driver.stdout.readline() == 'shared\n'
   kill(node, which)
   gone = lambda: (
-    not any(p.name() == 'raylet' for p in processes.marked([node.mark]))
+    not any(p.name() == 'raylet' for p in state.marked([node.mark]))
   )
   assert folders.wait(gone, 30)
   if which == 'gcs_server':
@@ -216,7 +215,7 @@ def test_drivers_that_cannot_connect_say_why_in_time(folder):
   (folder / state.JOIN).write_text(join)
 
   for name in ('gcs_server', 'raylet'):
-    [process] = [p for p in processes.marked([node.mark]) if p.name() == name]
+    [process] = [p for p in state.marked([node.mark]) if p.name() == name]
     process.suspend()
     error, seconds = failing(folder, '2')
     process.resume()
@@ -283,7 +282,7 @@ def test_an_error_of_the_user_is_told_though_the_head_hangs(folder):
   ) as driver:
     first_line(driver)
     [silent] = [
-      p for p in processes.marked([node.mark]) if p.name() == 'gcs_server'
+      p for p in state.marked([node.mark]) if p.name() == 'gcs_server'
     ]
     silent.suspend()
     try:

@@ -11,9 +11,8 @@ from tff_xc.runtime import client_error
 from tff_xc.runtime import registry
 from tff_xc.runtime.cluster import connection
 from tff_xc.runtime.cluster import context
-from tff_xc.runtime.cluster import crew
+from tff_xc.runtime.cluster import dispatch
 from tff_xc.runtime.cluster import ray_crew
-from tff_xc.runtime.cluster import waiting
 
 
 @pytest.fixture(name='begin')
@@ -32,35 +31,23 @@ def test_more_workers_than_blocks_are_told(units, begin, monkeypatch, capsys):
   monkeypatch.setattr(connection, 'connect', lambda folder: units)
   begin()
   told = capsys.readouterr().err
-  assert ('of 33 workers, at most 32 have' in told) == (units == 33)
-  assert told.count('\n') == (units == 33)
+  assert told.count('\n') == told.count('33') == (units == 33)
 
 
 def test_a_lost_worker_is_told_from_a_lost_head(begin, monkeypatch):
   made, ray = begin()
-  with pytest.raises(crew.LostError, match='it died'):
+  with pytest.raises(dispatch.LostError, match='it died'):
     _call(made, ray, fake_ray.RayError('it died\nthere'))
 
   def gone(deadline):
     raise errors.InputError('no head of a cluster')
 
   monkeypatch.setattr(connection, 'check', gone)
-  with pytest.raises(client_error.WorkersError, match='no head of a cluster'):
+  with pytest.raises(client_error.WorkersError, match='no head'):
     _call(made, ray, fake_ray.RayError('it died\nthere'))
-
-
-def test_a_head_that_is_gone_is_noticed_without_a_lost_worker(
-  begin, monkeypatch
-):
-  made, _ = begin()
-  assert made.workers()
-
-  def gone(deadline):
-    raise errors.InputError('no head of a cluster')
-
-  monkeypatch.setattr(connection, 'check', gone)
+  # It is noticed without a lost worker, too.
   monkeypatch.setattr(ray_crew, '_LOOK_SECONDS', 0.0)
-  with pytest.raises(client_error.WorkersError, match='no head of a cluster'):
+  with pytest.raises(client_error.WorkersError, match='no head'):
     made.workers()
 
 
@@ -69,7 +56,7 @@ def test_bad_input_of_a_worker_is_one_sentence(begin):
   cause = errors.InputError('d/x.npz cannot be read')
   with pytest.raises(client_error.WorkersError) as error:
     _call(made, ray, fake_ray.RayTaskError(cause))
-  assert str(error.value) == 'a worker: d/x.npz cannot be read'
+  assert 'd/x.npz' in str(error.value)
   with pytest.raises(fake_ray.RayTaskError):
     _call(made, ray, fake_ray.RayTaskError(ValueError('a mistake of ours')))
   changed = client_error.ChangedError('d/x.tar has changed')
@@ -85,9 +72,7 @@ def test_a_worker_that_cannot_start_says_why(begin, capsys):
   made, _ = begin(describe=error)
   assert not made.workers()
   told = capsys.readouterr().err
-  assert told == (
-    "\na worker could not start (ModuleNotFoundError: No module named 'tff_xc')\n"
-  )
+  assert "No module named 'tff_xc'" in told and told.count('\n') == 2
 
 
 @pytest.fixture(name='clock')
@@ -179,7 +164,7 @@ def test_a_worker_whose_machine_is_at_its_end_is_lost(begin, cause):
   made, ray = begin()
   [name] = made.workers()
   ray.answers['train'] = fake_ray.RayTaskError(cause)
-  with pytest.raises(crew.LostError, match=type(cause).__name__):
+  with pytest.raises(dispatch.LostError, match=type(cause).__name__):
     made.result(made.call(name, 'train'))
 
 
@@ -190,7 +175,7 @@ def test_a_ray_that_does_not_answer_is_given_up(begin, monkeypatch):
     raise errors.InputError(f'no answer within {seconds:g} s')
 
   monkeypatch.setattr(connection, 'check_answers', silent)
-  monkeypatch.setattr(waiting, '_LOOK_SECONDS', 0.01)
+  monkeypatch.setattr(connection, '_LOOK_SECONDS', 0.01)
   end = threading.Event()
   monkeypatch.setattr(ray, 'put', lambda value: end.wait(), raising=False)
   with pytest.raises(client_error.WorkersError, match='no answer within 30 s'):
@@ -254,3 +239,65 @@ def test_a_full_disk_of_the_driver_is_one_sentence(begin):
       client_error.WorkersError, match=r'\(Local disk is full\)'
     ):
       store(full)
+
+
+@pytest.mark.parametrize(
+  ('what', 'is_whole_program'), [('numpy', False), ('source files', True)]
+)
+def test_another_version_is_refused(what, is_whole_program, begin):
+  program = ray_crew.describe_program()
+  names = [name for name in program if what in name]
+  assert len(names) == (3 if is_whole_program else 1)
+  for name in names:
+    with pytest.raises(client_error.WorkersError) as error:
+      begin(describe=fake_ray.described(**{name: '9'}))
+    assert f'{name} 9' in str(error.value)
+  with pytest.raises(client_error.WorkersError, match=r'tff_xc.*None'):
+    begin(describe=(dispatch.Info(1, 'here'), {}))  # It knows no checksum.
+
+
+@pytest.fixture(name='nodes')
+def _nodes(begin, monkeypatch):
+  """Returns the living nodes, at whose change a crew looks at once."""
+  found = [connection.LiveNode('a', '', 1)]
+  monkeypatch.setattr(connection, 'check', lambda deadline: found)
+  monkeypatch.setattr(ray_crew, '_LOOK_SECONDS', 0.0)
+  return found
+
+
+@pytest.mark.parametrize('wrong', ['describe', 'open_data'])
+def test_a_worker_that_joins_with_something_else_is_left_out(
+  wrong, begin, nodes, capsys
+):
+  made, ray = begin(reads_data=True, open_data='')
+  made.offer_data('data', {})
+  made.workers()
+  assert list(made.workers()) == ['worker 0']
+  nodes.append(connection.LiveNode('b', '', 2))
+  ray.answers['describe'] = fake_ray.described(True, 'b')
+  ray.actors[0].answers['describe'] = fake_ray.described(True)
+  if wrong == 'describe':
+    ray.answers['describe'] = fake_ray.described(True, 'b', numpy='0.1')
+  ray.actors[0].answers['open_data'] = ''
+  ray.answers['open_data'] = 'finds other data'
+  for _ in range(4):
+    assert list(made.workers()) == ['worker 0']
+  told = capsys.readouterr().err
+  assert told.startswith('\na worker on machine b ')
+  assert ('numpy 0.1' in told) == (wrong == 'describe')
+  assert told.endswith('; it is left out\n')
+  assert told.count('\n') == 2  # Once, of two workers.
+  assert len(ray.actors) == 3  # Their units start no others like them.
+  # Once its node has ended, its machine may come back with what it needs.
+  nodes[1] = connection.LiveNode('c', '', 1)
+  ray.answers |= {'describe': fake_ray.described(True, 'c'), 'open_data': ''}
+  for _ in range(3):
+    found = made.workers()
+  assert list(found) == ['worker 0', 'worker 3']
+  # Also if it was alone for a while, it does not end the run.
+  nodes[:] = [connection.LiveNode('d', '', 1)]
+  ray.answers['describe'] = fake_ray.described(True, 'd', numpy='0.1')
+  made.dismiss('worker 0')
+  made.dismiss('worker 3')
+  for _ in range(3):
+    assert not made.workers()

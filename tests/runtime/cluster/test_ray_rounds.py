@@ -10,7 +10,6 @@ from tests.launch import light
 from tests.launch import test_other_data
 from tests.runtime.cluster import folders
 from tff_xc.report import run_files
-from tff_xc.runtime.cluster import processes
 from tff_xc.runtime.cluster import state
 
 pytest.importorskip('ray', reason='Ray is not installed: make venv-cluster')
@@ -101,7 +100,7 @@ def test_a_run_whose_ray_hangs_saves_and_ends(cluster, tmp_path, which):
   rounds = lambda: metrics.exists() and len(metrics.read_text().splitlines())
   assert folders.wait(lambda: rounds() > 3, 120)
   [node] = state.read_nodes(cluster)
-  [silent] = [p for p in processes.marked([node.mark]) if p.name() == which]
+  [silent] = [p for p in state.marked([node.mark]) if p.name() == which]
   silent.suspend()
   try:
     _, error = driver.communicate(timeout=150)
@@ -133,7 +132,8 @@ def test_other_data_on_a_worker_are_refused(cluster, tmp_path):
 
 def test_faults_change_no_digit_and_leave_no_process(tmp_path):
   found = run(
-    tmp_path / 'unused', 'tests.cluster_faults', str(tmp_path / 'f'), '60', '4'
+    tmp_path / 'unused',
+    *('tests.runtime.cluster.faults', str(tmp_path / 'f'), '60', '4'),
   )
   assert (
     'to the last digit: True; processes left: 0 of the faults, 0 at'

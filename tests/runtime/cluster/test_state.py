@@ -1,14 +1,19 @@
-"""The folder of a cluster: private, refused if damaged, without a trace."""
+"""The folder of a cluster is private, and only marked processes are found and ended."""
 
 import json
 import os
+import signal
 import stat
+import subprocess
+import sys
+import uuid
 
+import psutil
 import pytest
 
+from tests import processes as alive
 from tests.runtime.cluster import folders
 from tff_xc import errors
-from tff_xc.runtime.cluster import own_folder
 from tff_xc.runtime.cluster import state
 
 PEM = '-----BEGIN CERTIFICATE-----\nabc\n-----END CERTIFICATE-----\n'
@@ -46,7 +51,7 @@ def test_everything_is_for_the_user_only_and_is_removed(tmp_path):
   folder = tmp_path / 'a' / 'cluster'
   old = os.umask(0)
   try:
-    own_folder.make(folder)
+    state.make_folder(folder)
     cluster = folders.cluster(authority=PEM, authority_key=PEM)
     state.write_cluster(folder, cluster)
     state.write_node(folder, folders.node())
@@ -76,7 +81,7 @@ def test_everything_is_for_the_user_only_and_is_removed(tmp_path):
 
 
 def test_nodes_keep_their_order(tmp_path):
-  own_folder.make(tmp_path)
+  state.make_folder(tmp_path)
   nodes = [folders.node(name) for name in ('2', '10', '1')]
   for node in nodes:
     state.write_node(tmp_path, node)
@@ -89,7 +94,7 @@ def test_nodes_keep_their_order(tmp_path):
 
 def test_a_record_names_no_files_but_its_own(tmp_path):
   """`stop` removes them."""
-  own_folder.make(tmp_path)
+  state.make_folder(tmp_path)
   state.write_node(tmp_path, folders.node('2'))
   path = state.node_file(tmp_path, '2', 'json')
   path.rename(path.with_stem('1 (copy)'))
@@ -150,3 +155,168 @@ def test_ray_is_told_of_token_and_tls(tmp_path):
   assert found['RAY_TLS_CA_CERT'] == str(tmp_path / 'authority.pem')
   assert (cluster.ip, cluster.port) == ('10.0.0.1', 5)
   assert json.dumps(found).count('PEM') == 0
+
+
+def test_a_file_that_cannot_be_written_stays_as_it_is(tmp_path):
+  path = tmp_path / 'token'
+  state.write_private(path, 'before')
+  with (
+    folders.no_room(),
+    pytest.raises(errors.InputError, match=r'token cannot be written.*large'),
+  ):
+    state.write_private(path, 'after')
+  assert path.read_text() == 'before'
+  assert list(tmp_path.iterdir()) == [path]
+
+
+@pytest.mark.parametrize('mode', [0o777, 0o750, 0o701])
+def test_an_open_folder_is_refused_as_it_is(tmp_path, mode):
+  tmp_path.chmod(mode)
+  with pytest.raises(errors.InputError, match=r'open to others.*chmod 700'):
+    state.make_folder(tmp_path)
+  assert stat.S_IMODE(tmp_path.stat().st_mode) == mode
+  assert not list(tmp_path.iterdir())
+
+
+def test_a_file_and_a_folder_of_other_files_are_refused(tmp_path):
+  (tmp_path / 'file').touch()
+  for refused in (state.make_folder, state.is_made):
+    with pytest.raises(errors.InputError, match='cannot be used'):
+      refused(tmp_path / 'file')
+    with pytest.raises(errors.InputError, match='holds other files'):
+      refused(tmp_path)
+  assert {p.name for p in tmp_path.iterdir()} == {'file'}
+
+
+def test_folders_that_were_made_are_known(tmp_path):
+  folder = tmp_path / 'a'
+  assert not state.is_made(folder)
+  folder.mkdir(mode=0o700)
+  assert not state.is_made(folder)
+  state.make_folder(folder)
+  (folder / 'mine').touch()
+  assert state.is_made(folder)
+  state.make_folder(folder)
+  # By an earlier version, too.
+  (folder / 'tff_xc.lock').rename(folder / 'lock')
+  assert state.is_made(folder)
+  folder.chmod(0o755)
+  with pytest.raises(errors.InputError, match='holds other files'):
+    state.is_made(folder)
+
+
+def test_only_one_command_changes_a_folder(tmp_path):
+  def refused(folder, why):
+    with pytest.raises(errors.InputError, match=why):
+      state.locked(folder).__enter__()
+
+  with state.locked(tmp_path):
+    refused(tmp_path, 'another command')
+  with state.locked(tmp_path):
+    pass
+  refused(tmp_path / 'nowhere', 'cannot be used')
+
+
+SLEEP = 'import time; time.sleep(600)'
+# This process's, since tests that run beside it look for theirs.
+ONE, TWO = (f'{name}-{uuid.uuid4()}' for name in ('one', 'two'))
+
+
+@pytest.fixture
+def run():
+  """Runs Python code in processes that end with the test."""
+  made = []
+
+  def start(code, **environment):
+    process = subprocess.Popen(
+      [sys.executable, '-c', code], env={**os.environ, **environment}
+    )
+    made.append(process)
+    return process
+
+  yield start
+  for process in made:
+    process.kill()
+    process.wait()
+
+
+def pids(*marks):
+  return {p.pid for p in state.marked(marks)}
+
+
+def test_processes_are_found_by_their_mark(run):
+  one = run(SLEEP, **{state.MARK: ONE})
+  run(SLEEP)
+  two = run(SLEEP, **{state.MARK: TWO})
+  assert folders.wait(lambda: pids(ONE, TWO) == {one.pid, two.pid})
+  assert pids(TWO) == {two.pid}
+  assert pids(TWO[:-1]) == set()
+
+
+def test_an_orphan_in_a_session_of_its_own_is_ended(run):
+  leader = run(
+    folders.NODE.replace('%s', 'pass').replace(
+      "pathlib.Path(sys.argv[1]).write_text('a1')", ''
+    ),
+    **{state.MARK: ONE},
+  )
+  assert folders.wait(lambda: len(pids(ONE)) == 2)
+  [orphan] = pids(ONE) - {leader.pid}
+  leader.send_signal(signal.SIGKILL)
+  leader.wait()
+  assert os.getsid(orphan) != os.getsid(0)
+  assert state.end_marked([ONE], [leader.pid]) == 1
+  assert alive.ends(orphan, 1)
+
+
+def test_a_leader_ends_its_own_processes_before_anybody_else_does(
+  run, tmp_path
+):
+  """The child writes which signal it got; SIGUSR1 is the leader's."""
+  told = tmp_path / 'told'
+  child = (
+    'import signal, sys, pathlib, time\n'
+    'def tell(number, _):\n'
+    f'  pathlib.Path({str(told)!r}).write_text(str(number)); sys.exit()\n'
+    'signal.signal(signal.SIGTERM, tell); signal.signal(signal.SIGUSR1, tell)\n'
+    'print(1, flush=True); time.sleep(600)'
+  )
+  leader = (
+    'import signal, subprocess, sys, time\n'
+    f'c = subprocess.Popen([sys.executable, "-c", {child!r}],'
+    ' stdout=subprocess.PIPE)\n'
+    'c.stdout.readline()\n'
+    'def end(*_):\n'
+    '  c.send_signal(signal.SIGUSR1); c.wait(); sys.exit()\n'
+    'signal.signal(signal.SIGTERM, end)\n'
+    f'open({str(told) + ".ready"!r}, "w").close(); time.sleep(600)'
+  )
+  first = run(leader, **{state.MARK: ONE})
+  assert folders.wait((tmp_path / 'told.ready').exists)
+  assert state.end_marked([ONE], [first.pid]) == 2
+  assert told.read_text() == str(int(signal.SIGUSR1))
+
+
+def test_what_ignores_sigterm_or_is_stopped_is_killed(run, monkeypatch):
+  ignores = run(
+    f'import signal, time; {folders.IGNORES}; print(1); time.sleep(600)',
+    **{state.MARK: ONE},
+  )
+  stopped = run(SLEEP, **{state.MARK: ONE})
+  assert folders.wait(lambda: len(pids(ONE)) == 2)
+  stopped.send_signal(signal.SIGSTOP)
+  assert state.end_marked([ONE], []) == 2
+  assert ignores.wait(1) and stopped.wait(1)
+
+
+def test_a_pid_that_became_another_process_is_left_alone(run):
+  other = run(SLEEP)
+  assert state.end_marked([ONE], [other.pid]) == 0
+  assert psutil.pid_exists(other.pid) and other.poll() is None
+
+
+def test_started_programs_find_this_checkout_first(monkeypatch):
+  monkeypatch.setenv('PYTHONPATH', '/a:/b')
+  first, *rest = state.program_path().split(':')
+  assert rest == ['/a', '/b']
+  assert os.path.isfile(os.path.join(first, 'tff_xc', '__init__.py'))

@@ -151,7 +151,7 @@ def test_a_network_that_fails_costs_no_digit(pair):
   start(a, b)
   log = outside(b, f'{FOLDER}/nodes/1.log')
   clients = '400'
-  with driving(a, 'drive_rounds', clients, FOLDER) as driver:
+  with driving(a, 'drive', 'rounds', clients, FOLDER) as driver:
     rounds = _Rounds(driver, a)
     middle = rounds.until_both() / 3
 
@@ -190,7 +190,7 @@ def test_a_network_that_fails_costs_no_digit(pair):
     driver.stdin.close()
     assert driver.wait(60) == 0
   assert (a.tmp / 'errors').read_text().count(' was lost (') == 2
-  with driving(a, 'drive_rounds', clients) as driver:
+  with driving(a, 'drive', 'rounds', clients) as driver:
     for expected in rounds.weights:
       go_on(driver)
       assert answer(driver, a)[-1] == expected
@@ -200,7 +200,7 @@ def test_a_driver_ends_soon_when_the_heads_power_is_cut(pair):
   """Ray tells an unreachable head that it leaves, by default for two minutes."""
   a, b = pair
   start(a, b, '--workers=0')
-  with driving(b, 'drive', FOLDER) as driver:
+  with driving(b, 'drive', 'workers', FOLDER) as driver:
     assert answer(driver, b)[0] == 1
     a.cut_power()
     go_on(driver)
@@ -217,7 +217,7 @@ def test_a_driver_ends_soon_when_the_heads_power_is_cut(pair):
 def test_every_port_refuses_strangers_of_another_host(pair):
   a, b = pair
   start(a, b)
-  with driving(a, 'drive', FOLDER) as driver:
+  with driving(a, 'drive', 'workers', FOLDER) as driver:
     answer(driver, a)  # Workers listen, too.
     for host, other, number in ((a, b, 5), (b, a, 3)):
       with driving(host, 'strangers', 'ports', FOLDER) as listening:

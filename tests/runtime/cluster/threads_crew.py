@@ -1,11 +1,14 @@
-"""A crew of workers on threads of this process, which can be lost at will."""
+"""Workers on threads of this process, which can be lost at will, and computations."""
 
 import concurrent.futures
 import itertools
 import pickle
 import threading
 
-from tff_xc.runtime.cluster import crew
+import numpy as np
+import tensorflow_federated as tff
+
+from tff_xc.runtime.cluster import dispatch
 from tff_xc.runtime.cluster import worker
 
 
@@ -63,7 +66,7 @@ class ThreadsCrew:
       each.open_data(values_of, check)
 
   def workers(self):
-    info = crew.Info(1, 'here', self._reads_data)
+    info = dispatch.Info(1, 'here', self._reads_data)
     return dict.fromkeys(self._workers, info)
 
   def call(self, name, method, *args):
@@ -99,3 +102,18 @@ class ThreadsCrew:
 
   def close(self):
     self._pool.shutdown(wait=False, cancel_futures=True)
+
+
+FLOATS = tff.FederatedType(np.float32, tff.CLIENTS)
+
+
+def invoke(runtime, computation, *arguments):
+  """Returns what a computation returns in a runtime."""
+  with tff.framework.get_context_stack().install(runtime):
+    return computation(*arguments)
+
+
+@tff.federated_computation(FLOATS)
+def total(x):
+  """Returns the sum of the clients' numbers."""
+  return tff.federated_sum(x)

@@ -4,10 +4,10 @@
 cohort's blocks of clients go to workers (`worker`), each of which is the
 in-process runtime on its share; `dispatch` hands blocks out, joins the results
 in their order, and repeats what a lost worker had. `cut` splits a client's
-steps where it waits for rows. `crew` is what is needed of an engine, and
-`ray_crew` is Ray.
+steps where it waits for rows. `dispatch.Crew` is what is needed of an engine,
+and `ray_crew` is Ray.
 
 `nodes` starts and ends Ray's processes on this machine, `connection` connects
-a driver to them. Ray is installed by `make venv-cluster` only; no module here
-imports it when it is imported.
+a driver to them, `state` keeps what was started. Ray is installed by `make
+venv-cluster` only; no module here imports it when it is imported.
 """

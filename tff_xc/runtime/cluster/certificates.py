@@ -11,7 +11,6 @@ import pathlib
 from collections.abc import Iterable
 
 from tff_xc import errors
-from tff_xc.runtime.cluster import own_folder
 from tff_xc.runtime.cluster import state
 
 _DAYS = 3650
@@ -59,11 +58,7 @@ def issue(
 def write(
   folder: pathlib.Path, cluster: state.Cluster, ips: Iterable[str]
 ) -> None:
-  """Writes this machine's certificate, for its addresses, and its key.
-
-  Raises:
-    errors.InputError: they cannot be written, or the authority is damaged.
-  """
+  """Writes this machine's certificate, for its addresses, and its key."""
   from cryptography import exceptions
 
   try:
@@ -75,8 +70,8 @@ def write(
       f'the certificate authority of {state.JOIN} is damaged: copy the file anew'
       ' from the machine of the head'
     ) from e
-  own_folder.write(folder / 'key.pem', key)
-  own_folder.write(folder / 'certificate.pem', certificate)
+  state.write_private(folder / 'key.pem', key)
+  state.write_private(folder / 'certificate.pem', certificate)
 
 
 def _name(text: str):

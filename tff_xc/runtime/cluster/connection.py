@@ -1,26 +1,246 @@
-"""Connects a driver to the cluster of which this machine is a part."""
+"""Connects a driver to the cluster of which this machine is a part.
+
+Ray itself waits without end for a process that lives and does not answer, and
+Ctrl-C does not end it; if the head is gone or a secret is wrong, it fails with an
+empty message, after minutes or never. So calls of Ray run on other threads, and bare
+gRPC calls with deadlines ask the head and the node whether they live, and know us.
+"""
 
 import atexit
+import collections
 import contextlib
 import dataclasses
+import functools
+import importlib.util
 import os
 import pathlib
+import queue
 import signal
+import socket
 import sys
 import threading
 import time
+from collections.abc import Callable
 from collections.abc import Iterator
+from concurrent import futures
+from typing import Any
 
 import psutil
 
 from tff_xc import errors
-from tff_xc.runtime.cluster import head
-from tff_xc.runtime.cluster import processes
 from tff_xc.runtime.cluster import state
-from tff_xc.runtime.cluster import waiting
 
-# The Ray resource of which a node has one unit for each of its workers.
-RESOURCE = state.RESOURCE
+# Seconds between looks at who is waited for.
+_LOOK_SECONDS = 10.0
+# The calls of threads that wait for one: Ray sets up each thread that calls it.
+_idle: collections.deque[queue.SimpleQueue] = collections.deque()
+
+
+def answered(call: Callable[[], Any], check: Callable[[], None]) -> Any:
+  """Returns what a call returns.
+
+  It runs on another thread, which is left behind where this raises.
+
+  Args:
+    call: takes as long as it takes.
+    check: raises if it need not be waited for any longer; asked every 10 s.
+  """
+  running = _on_thread(call)
+  while not _is_done(running, _LOOK_SECONDS):
+    check()
+  return running.result()
+
+
+def ends(call: Callable[[], Any], seconds: float) -> bool:
+  """Whether a call ends in time; its error is raised."""
+  running = _on_thread(call)
+  if not _is_done(running, seconds):
+    return False
+  running.result()
+  return True
+
+
+def _is_done(running: futures.Future, seconds: float) -> bool:
+  """Waits at most so long; returns whether it is done."""
+  return bool(futures.wait([running], seconds).done)
+
+
+def _on_thread(call) -> futures.Future:
+  """Starts a call on a thread that the process does not wait for at its end."""
+  try:
+    calls = _idle.pop()
+  except IndexError:
+    calls = queue.SimpleQueue()
+    threading.Thread(target=_serve, args=[calls], daemon=True).start()
+  running = futures.Future()
+  calls.put((call, running))
+  return running
+
+
+def _serve(calls: queue.SimpleQueue) -> None:
+  """Makes a thread's calls, one after another."""
+  while True:
+    call, running = calls.get()
+    try:
+      finish = functools.partial(running.set_result, call())
+    except BaseException as e:
+      finish = functools.partial(running.set_exception, e)
+    _idle.append(calls)  # The next call finds this thread.
+    finish()
+    del call, running, finish  # They hold what was returned.
+
+
+_ANEW = (
+  'run `python -m launch.workers stop`, then `start` again (with --join on a machine'
+  ' that joined)'
+)
+# So much longer than a deadline gRPC waits itself, so that the deadline ends a call.
+_GRPC_SECONDS = 10.0
+_TLS_FILES = ('authority.pem', 'key.pem', 'certificate.pem')
+
+
+@dataclasses.dataclass(frozen=True)
+class LiveNode:
+  """A node that the head believes alive."""
+
+  ray_id: str  # In hexadecimal digits.
+  address: str  # 'IP:PORT' of its raylet.
+  workers: int  # How many it announces.
+
+
+def check_ray() -> None:
+  """Raises InputError unless Ray is installed; does not import it."""
+  if importlib.util.find_spec('ray') is None:
+    raise errors.InputError(
+      'Ray is not installed: `make venv-cluster` adds it to .venv'
+    )
+
+
+def ask(
+  folder: pathlib.Path, cluster: state.Cluster, deadline_s: float
+) -> list[LiveNode]:
+  """Returns the nodes that the head believes alive, on all machines.
+
+  Args:
+    folder: of this machine, with the secrets.
+    cluster: the cluster.
+    deadline_s: the longest time for the answer, in seconds.
+  """
+  check_ray()
+  _check_port(cluster, deadline_s)
+  method = '/ray.rpc.NodeInfoGcsService/GetAllNodeInfo'
+  reply = _call(folder, cluster, cluster.address, method, deadline_s)
+  return _live_nodes(reply)
+
+
+def _live_nodes(reply: bytes) -> list[LiveNode]:
+  """Reads the answer to GetAllNodeInfo."""
+  from ray.core.generated import gcs_pb2
+  from ray.core.generated import gcs_service_pb2
+
+  nodes = gcs_service_pb2.GetAllNodeInfoReply.FromString(reply).node_info_list
+  return [
+    LiveNode(
+      n.node_id.hex(),
+      f'{n.node_manager_address}:{n.node_manager_port}',
+      int(n.resources_total.get(state.RESOURCE, 0)),
+    )
+    for n in nodes
+    if n.state == gcs_pb2.GcsNodeInfo.ALIVE
+  ]
+
+
+def ask_node(
+  folder: pathlib.Path,
+  cluster: state.Cluster,
+  node: LiveNode,
+  deadline_s: float,
+) -> None:
+  """Raises InputError unless a node itself answers by the deadline."""
+  method = '/grpc.health.v1.Health/Check'
+  _call(folder, cluster, node.address, method, deadline_s)
+
+
+def _check_port(cluster: state.Cluster, deadline_s: float) -> None:
+  """Raises InputError unless something listens at the head's address."""
+  try:
+    socket.create_connection((cluster.ip, cluster.port), deadline_s).close()
+  except OSError as e:
+    where = (
+      'on this machine' if cluster.ip == state.LOOPBACK else 'on its machine'
+    )
+    reason = 'no answer' if isinstance(e, TimeoutError) else e.strerror
+    raise errors.InputError(
+      f'no head of a cluster at {cluster.address} ({reason}): look {where} with'
+      ' `python -m launch.workers status`, or start anew with `stop` and `start`'
+    ) from e
+
+
+def _call(
+  folder: pathlib.Path,
+  cluster: state.Cluster,
+  address: str,
+  method: str,
+  deadline_s: float,
+) -> bytes:
+  """Calls a method without arguments and returns its answer."""
+  # Otherwise gRPC prints lines of its own about certificates that it refuses.
+  os.environ.setdefault('GRPC_VERBOSITY', 'NONE')
+  import grpc
+
+  try:
+    token = (folder / 'token').read_text('ascii', 'replace')
+    files = _TLS_FILES if cluster.uses_tls else ()
+    secrets = [(folder / name).read_bytes() for name in files]
+  except OSError as e:
+    raise errors.InputError(
+      f'{e.filename} cannot be read ({e.strerror}): {_ANEW}'
+    ) from e
+  if not state.is_token(token):  # gRPC refuses some characters as such.
+    raise errors.InputError(f'{folder / "token"} is damaged: {_ANEW}')
+  # gRPC gives up a silent port after 20 s, and then calls it no server.
+  patience = int(1000 * (deadline_s + _GRPC_SECONDS))
+  options = [('grpc.min_reconnect_backoff_ms', patience)]
+  if cluster.uses_tls:
+    credentials = grpc.ssl_channel_credentials(*secrets)
+    channel = grpc.secure_channel(address, credentials, options)
+  else:
+    channel = grpc.insecure_channel(address, options)
+  try:
+    return channel.unary_unary(method)(
+      b'',
+      timeout=max(deadline_s, 0.1),
+      metadata=[('authorization', f'Bearer {token}')],
+    )
+  except grpc.RpcError as e:
+    raise errors.InputError(_sentence(e, address, deadline_s)) from e
+  finally:
+    channel.close()
+
+
+def _sentence(error, address: str, deadline_s: float) -> str:
+  """Says what an error of gRPC means here."""
+  import grpc
+
+  anew = f'copy {state.JOIN} anew from the machine of the head and join again'
+  match error.code():
+    case grpc.StatusCode.UNAUTHENTICATED:
+      return f'the cluster at {address} refuses our token: {anew}'
+    case grpc.StatusCode.DEADLINE_EXCEEDED:
+      return (
+        f'the cluster at {address} does not answer within {deadline_s:.0f} s:'
+        ' run `python -m launch.workers stop`, then `start` again'
+      )
+    case grpc.StatusCode.UNAVAILABLE:
+      return (
+        f'what listens at {address} is no cluster, or has other certificates:'
+        f' {anew}'
+      )
+  return (
+    f'what listens at {address} is no cluster ({error.code().name}): {anew}'
+  )
+
+
 _SILENT_NODE = (
   'the node of this machine does not answer any more: run `python -m launch.workers'
   ' stop`, then `start` again'
@@ -42,23 +262,14 @@ _LEAVE_SECONDS = 30.0
 
 @dataclasses.dataclass(frozen=True)
 class _Session:
-  """A connection: to what, through which node, and Ray's variables before it.
+  """A connection: to what, through which node, and Ray's variables before it."""
 
-  Attributes:
-    folder: of this machine, with the secrets.
-    cluster: what it is connected to.
-    before: Ray's variables before it.
-    mark: of the node's processes.
-    node: what the head says of it.
-    raylet: the node's own process.
-  """
-
-  folder: pathlib.Path
-  cluster: state.Cluster
-  before: dict[str, str]
-  mark: str
-  node: head.LiveNode
-  raylet: psutil.Process
+  folder: pathlib.Path  # Of this machine, with the secrets.
+  cluster: state.Cluster  # What it is connected to.
+  before: dict[str, str]  # Ray's variables before it.
+  mark: str  # Of the node's processes.
+  node: LiveNode  # What the head says of it.
+  raylet: psutil.Process  # The node's own process.
 
 
 _session: _Session | None = None
@@ -90,15 +301,11 @@ def connect(
       answer, in seconds.
 
   Returns:
-    The number of workers in the cluster: units of the Ray resource `RESOURCE`.
-
-  Raises:
-    errors.InputError: no cluster was started here, or a part of it is gone,
-      silent, or refuses us; one sentence that says what to do.
+    The number of workers in the cluster: units of the Ray resource `state.RESOURCE`.
   """
   if _session is not None:
     raise RuntimeError('connect was called before; call disconnect first')
-  head.check_ray()
+  check_ray()
   folder = pathlib.Path(folder or state.default_folder()).absolute()
   cluster = state.find_cluster(folder)
   if cluster is None:
@@ -107,9 +314,9 @@ def connect(
       f' (their folder would be {folder})'
     )
   deadline = time.monotonic() + deadline_s
-  alive = head.ask(folder, cluster, deadline_s)
+  alive = ask(folder, cluster, deadline_s)
   node, live = _node_here(folder, alive)
-  head.check_node(folder, cluster, live, deadline - time.monotonic())
+  ask_node(folder, cluster, live, deadline - time.monotonic())
   workers = sum(n.workers for n in alive)
   if not workers:
     raise errors.InputError(
@@ -149,18 +356,15 @@ def _begin(session: _Session, ip: str) -> None:
   _silence()
 
 
-def check(deadline_s: float = 5.0) -> list[head.LiveNode]:
+def check(deadline_s: float = 5.0) -> list[LiveNode]:
   """Returns the nodes that the connected cluster's head believes alive.
 
   A run whose workers fail asks this: Ray itself would not say it.
 
   Args:
     deadline_s: the longest time for the answer, in seconds.
-
-  Raises:
-    errors.InputError: the head is gone or silent, or has given up our node.
   """
-  alive = head.ask(_session.folder, _session.cluster, deadline_s)
+  alive = ask(_session.folder, _session.cluster, deadline_s)
   if _session.node.ray_id not in {node.ray_id for node in alive}:
     raise errors.InputError(_SILENT_NODE)
   return alive
@@ -171,7 +375,7 @@ def check_node() -> None:
 
   Ray ends the driver without a word when it next uses the node's store.
   """
-  if not processes.is_marked(_session.raylet, [_session.mark]):
+  if not state.is_marked(_session.raylet, [_session.mark]):
     check()
     raise errors.InputError(_NO_NODE)
 
@@ -184,7 +388,7 @@ def check_answers(deadline_s: float) -> None:
   """
   check_node()
   check(deadline_s)
-  head.check_node(_session.folder, _session.cluster, _session.node, deadline_s)
+  ask_node(_session.folder, _session.cluster, _session.node, deadline_s)
 
 
 def has_process(actor) -> bool:
@@ -209,7 +413,7 @@ def disconnect() -> None:
   atexit.unregister(_at_exit)
   has_left = False
   try:
-    has_left = waiting.ends(ray.shutdown, _LEAVE_SECONDS)
+    has_left = ends(ray.shutdown, _LEAVE_SECONDS)
   finally:
     if not has_left:
       atexit.unregister(ray.shutdown)  # It would not end at the exit, either.
@@ -225,20 +429,20 @@ def _at_exit() -> None:
 
 
 def _node_here(
-  folder: pathlib.Path, alive: list[head.LiveNode]
-) -> tuple[state.Node, head.LiveNode]:
+  folder: pathlib.Path, alive: list[LiveNode]
+) -> tuple[state.Node, LiveNode]:
   """Returns a node of this machine that runs, and what the head says of it."""
   known = {n.ray_id: n for n in alive}
   for node in state.read_nodes(folder):
     ray_id = state.ray_id(folder, node)
-    if ray_id in known and processes.marked([node.mark]):
+    if ray_id in known and state.marked([node.mark]):
       return node, known[ray_id]
   raise errors.InputError(_NO_NODE)
 
 
 def _raylet(node: state.Node) -> psutil.Process:
   """Returns the raylet of a node."""
-  for process in processes.marked([node.mark]):
+  for process in state.marked([node.mark]):
     with contextlib.suppress(psutil.Error):  # It has ended.
       if process.name() == 'raylet':
         return process

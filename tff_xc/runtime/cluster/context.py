@@ -5,11 +5,9 @@ import itertools
 import weakref
 
 from tff_xc.runtime import registry
-from tff_xc.runtime.cluster import crew as crew_lib
 from tff_xc.runtime.cluster import cut
 from tff_xc.runtime.cluster import dispatch
 from tff_xc.runtime.cluster import messages
-from tff_xc.runtime.cluster import roster
 from tff_xc.runtime.in_process import context
 
 
@@ -20,19 +18,19 @@ class ClusterContext(context.InProcessContext):
 
   def __init__(
     self,
-    crew: crew_lib.Crew,
+    crew: dispatch.Crew,
     timeout_seconds: float = registry.WORKER_TIMEOUT,
     device: str = '',
   ):
     """Args: the workers, how long one may make no progress, and the server's device."""
     super().__init__(context.new_clients(1, device), 0)
-    self._roster = roster.Roster(crew, timeout_seconds)
+    self._roster = dispatch.Roster(crew, timeout_seconds)
     self._programs = weakref.WeakKeyDictionary()
     self._counter = itertools.count()
     self._has_data = False  # Whether workers may read the run's data.
 
   @property
-  def measured(self) -> roster.Measured:
+  def measured(self) -> dispatch.Measured:
     """What the last clients cost between the machines."""
     return self._roster.measured
 

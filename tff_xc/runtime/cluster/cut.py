@@ -32,11 +32,7 @@ class CutPhase(phases.Phase):
   """
 
   def __init__(self, program: program_lib.Program, number: int):
-    """Builds the calls.
-
-    Raises:
-      expressions.UnsupportedError: keys depend on the slices of another select.
-    """
+    """Builds the calls."""
     self.number = number
     parameter_type = program.parameter_type or tff.StructType([])
     self.own_type = phases.seen_by(True, parameter_type)

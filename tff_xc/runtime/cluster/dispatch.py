@@ -4,21 +4,247 @@ Whatever happens to workers, each block enters the sums once, and at its place:
 a lost worker's blocks are done by others, with the same numbers.
 """
 
+import collections
+import dataclasses
 import itertools
 import math
 import sys
+import threading
 import time
+from collections.abc import Iterable
+from collections.abc import Sequence
+from typing import Any
+from typing import NamedTuple
+from typing import Protocol
 
 import tensorflow as tf
 
 from tff_xc import errors
 from tff_xc.runtime import client_error
-from tff_xc.runtime.cluster import crew as crew_lib
 from tff_xc.runtime.cluster import cut
 from tff_xc.runtime.cluster import messages
-from tff_xc.runtime.cluster import roster as roster_lib
-from tff_xc.runtime.cluster import shares
-from tff_xc.runtime.in_process import sums as sums_lib
+from tff_xc.runtime.in_process import phases as phases_lib
+
+# A worker that starts imports TensorFlow, which takes long on a busy machine.
+_START_SECONDS = 120.0
+
+
+def start_seconds(timeout: float) -> float:
+  """Returns how long a worker may take to start, or to open its data.
+
+  A run waits twice as long for its first worker, which leaves a second attempt.
+
+  Args:
+    timeout: how long a worker may make no progress, in seconds.
+  """
+  return max(timeout / 2, _START_SECONDS)
+
+
+class LostError(RuntimeError):
+  """A worker has ended; what it was doing must be done by another."""
+
+
+class Info(NamedTuple):
+  """Describes a worker."""
+
+  threads: int  # Clients that it runs in parallel.
+  machine: str  # Of several workers on one machine, the same text.
+  reads_data: bool = False  # Whether it reads clients' values itself.
+  node: str = ''  # The engine's id of its node, if it has one.
+
+
+class Crew(Protocol):
+  """Workers (`worker.Worker`) in other processes, and how to call them."""
+
+  def workers(self) -> dict[str, Info]:
+    """Returns the workers that are ready, by ids that are never reused.
+
+    It begins to start workers where machines have joined or workers have ended.
+    """
+
+  def call(self, worker: str, method: str, *args: Any) -> Any:
+    """Calls a worker's method; returns a ticket at once."""
+
+  def wait(self, tickets: Sequence, seconds: float) -> list:
+    """Returns the tickets that are done, when one is or the time is over."""
+
+  def result(self, ticket) -> Any:
+    """Returns what the method returned."""
+
+  def dismiss(self, worker: str) -> None:
+    """Ends a worker, which may not react."""
+
+  def offer_data(self, source, fingerprint) -> None:
+    """Lets workers read clients' values themselves; see `registry.offer_data`."""
+
+  def share(self, value: Any) -> messages.Shared:
+    """Returns a value for the arguments of several calls."""
+
+  def close(self) -> None:
+    """Ends the workers."""
+
+
+@dataclasses.dataclass
+class Measured:
+  """What a computation's clients cost between the machines."""
+
+  # From the driver to the workers, the server's values once for each machine,
+  # without programs.
+  bytes_down: int = 0
+  bytes_up: int = 0  # From the workers to the driver.
+  workers: int = 0  # Workers that did a part.
+  # Workers that ended, or were ended because they made no progress.
+  workers_lost: int = 0
+
+
+@dataclasses.dataclass
+class Member:
+  """A worker as the driver sees it."""
+
+  info: Info  # From the crew.
+  heard: float  # When it last answered or ran a client, by `time.monotonic`.
+  # When it was asked how long it has been idle since, and the ticket.
+  asked: tuple[float, Any] | None = None
+  # Numbers of the programs that it has.
+  loaded: set[int] = dataclasses.field(default_factory=set)
+  # What it is doing: the method, and the clients of a block or the number of a
+  # program.
+  tickets: dict[Any, tuple] = dataclasses.field(default_factory=dict)
+
+  def hear(self) -> None:
+    """Notes an answer, or that it has just been given something to do."""
+    self.heard, self.asked = time.monotonic(), None
+
+
+class Roster:
+  """The workers, and what they have been given; it outlives a round.
+
+  Attributes:
+    crew: the engine.
+    timeout: seconds that a worker may make no progress.
+    at_once: how many clients may form a share, by numbers of program and phase:
+      at least one; see `phases.Phase.at_once`.
+    members: the workers by name.
+    ready: names of those that can take something now.
+    measured: of the last phase with clients.
+    lock: held by the phase that uses the workers.
+  """
+
+  def __init__(self, crew: Crew, timeout_seconds: float):
+    """Args: the engine, and how long it may make no progress."""
+    self.crew = crew
+    self.timeout = timeout_seconds
+    self.at_once: dict[tuple[int, int], int] = {}
+    self.members: dict[str, Member] = {}
+    self.ready: set[str] = set()
+    self.measured = Measured()
+    self.lock = threading.Lock()
+    self._programs = {}
+
+  def add_program(self, number: int, block) -> None:
+    """Adds a program, from the protocol buffer of its block."""
+    self._programs[number] = self.crew.share(block)
+
+  def refresh(self) -> None:
+    """Adds the workers that have joined."""
+    found = self.crew.workers()
+    self.ready = set(found)
+    for name, info in found.items():
+      if name not in self.members:
+        self.members[name] = Member(info, time.monotonic())
+
+  def load(self, name: str, number: int) -> None:
+    """Begins to give a worker a program."""
+    ticket = self.crew.call(name, 'load', number, self._programs[number])
+    self.members[name].tickets[ticket] = 'load', number
+
+  def forget_blocks(self) -> None:
+    """Forgets what workers do for a round that is over, or given up."""
+    for member in self.members.values():
+      for ticket in [
+        t for t, (what, _) in member.tickets.items() if what != 'load'
+      ]:
+        del member.tickets[ticket]
+
+  def remove(self, name: str) -> list[tuple]:
+    """Removes a lost worker; returns what it was doing."""
+    member = self.members.pop(name)
+    self.crew.dismiss(name)
+    return list(member.tickets.values())
+
+
+# The clients that are left are cut into so many shares for each thread: with fewer,
+# a slow worker, or clients that are large, would hold up all others.
+_PIECES = 4
+
+
+class Shares:
+  """Cuts a cohort into shares of consecutive clients, one for a call of a worker.
+
+  Of a larger cohort a share is a block of `phases.Sums`, which the worker folds. Clients
+  of a single block are folded by the driver. Some of them go together if their
+  results are small: fewer towards the end, so that the workers end together.
+
+  Attributes:
+    folds: whether workers fold.
+  """
+
+  def __init__(self, num_clients: int):
+    # Numbers of larger blocks would be folded in another order in one process.
+    size = phases_lib.block_size(num_clients)
+    self.folds = size < num_clients
+    self._waiting = collections.deque(
+      range(first, min(first + size, num_clients))
+      for first in range(0, num_clients, size)
+    )
+    self._lost = collections.Counter()
+
+  def __bool__(self) -> bool:
+    return bool(self._waiting)
+
+  def times_lost(self, share: range) -> int:
+    """Returns how many workers were lost with a share."""
+    return self._lost[share[0]]
+
+  def next(self, threads: int, most: int) -> range:
+    """Returns the next share.
+
+    Args:
+      threads: of all workers together.
+      most: clients that may go together.
+    """
+    first = self._waiting[0]
+    if self.folds or self.times_lost(first):
+      return first
+    left = sum(map(len, self._waiting))
+    return first[: min(math.ceil(left / (_PIECES * threads)), most)]
+
+  def take(self, share: range) -> None:
+    """Takes the next share out."""
+    rest = self._waiting.popleft()[len(share) :]
+    if rest:
+      self._waiting.appendleft(rest)
+
+  def split(self, share: range) -> bool:
+    """Lets the clients of a share wait one by one; False if they cannot."""
+    if self.folds or len(share) == 1:
+      return False
+    self._wait(range(i, i + 1) for i in share)
+    return True
+
+  def give_back(self, lost: Iterable[range]) -> list[range]:
+    """Returns the shares in which the clients of lost ones wait again."""
+    if not self.folds:  # One by one, the client to blame is found.
+      lost = [range(i, i + 1) for share in lost for i in share]
+    again = list(lost)
+    self._lost.update(share[0] for share in again)
+    self._wait(again)
+    return again
+
+  def _wait(self, again: Iterable[range]) -> None:
+    waiting = sorted([*again, *self._waiting], key=lambda share: share[0])
+    self._waiting = collections.deque(waiting)
+
 
 _POLL_SECONDS = 1.0
 # A worker that made no progress is asked for it, and answers at once if it lives.
@@ -33,9 +259,7 @@ _rounds = itertools.count()
 class Dispatch:
   """Runs the clients of a computation's phases; see `execution.run`."""
 
-  def __init__(
-    self, roster: roster_lib.Roster, number: int, argument, program, home
-  ):
+  def __init__(self, roster: Roster, number: int, argument, program, home):
     """Args: the workers, the program's number, its argument, and its place."""
     self._roster = roster
     self._crew = roster.crew
@@ -43,7 +267,7 @@ class Dispatch:
     self._argument = argument
     self._program = program
     self._home = home
-    self._measured = roster_lib.Measured()
+    self._measured = Measured()
     self._used = set()
 
   def __call__(self, phase: cut.CutPhase, following, server, kept) -> dict:
@@ -57,9 +281,9 @@ class Dispatch:
     self._phase, self._kept, self._server = phase, kept, server
     self._round = next(_rounds)
     num_clients = len(kept)
-    self._shares = shares.Shares(num_clients)
+    self._shares = Shares(num_clients)
     self._num_clients = num_clients
-    self._sums = sums_lib.Sums(phase, server, self._home, num_clients)
+    self._sums = phases_lib.Sums(phase, server, self._home, num_clients)
     self._lost_early = 0
     self._done = {}
     self._joined = 0
@@ -122,7 +346,7 @@ class Dispatch:
     ready = [members[name] for name in self._roster.ready if name in members]
     return max(sum(member.info.threads for member in ready), 1)
 
-  def _room(self, member: roster_lib.Member, share: range) -> bool:
+  def _room(self, member: Member, share: range) -> bool:
     """Whether a worker can take a share more.
 
     It has enough for its threads, and one that waits for its rows meanwhile. A
@@ -183,7 +407,7 @@ class Dispatch:
     what, clients = member.tickets.pop(ticket)
     try:
       found = self._crew.result(ticket)
-    except crew_lib.LostError as e:
+    except LostError as e:
       member.tickets[ticket] = what, clients
       self._lose(name, str(e))
       return
@@ -215,11 +439,7 @@ class Dispatch:
       self._join()
 
   def _rows(self, clients: range, found) -> messages.Arrays:
-    """Returns the rows of a share's keys.
-
-    Raises:
-      client_error.ClientError: a key is out of range.
-    """
+    """Returns the rows of a share's keys."""
     keys = {name: tf.constant(each) for name, each in found.items()}
     try:
       rows = self._phase.rows({**self._server, **keys}, self._home)
@@ -288,7 +508,7 @@ class Dispatch:
     for name, member in list(self._roster.members.items()):
       try:
         gone = self._is_silent(name, member, most)
-      except crew_lib.LostError as e:
+      except LostError as e:
         self._lose(name, str(e))
         continue
       if gone:
@@ -296,9 +516,7 @@ class Dispatch:
         cure = 'perhaps since a client takes longer: give a higher one'
         self._lose(name, why, cure)
 
-  def _is_silent(
-    self, name: str, member: roster_lib.Member, most: float
-  ) -> bool:
+  def _is_silent(self, name: str, member: Member, most: float) -> bool:
     now = time.monotonic()
     if not member.tickets or now - member.heard <= most:
       return False
@@ -315,12 +533,8 @@ class Dispatch:
     return now - member.heard > most
 
   def _wait_for_workers(self) -> None:
-    """Waits a moment, since no worker is there.
-
-    Raises:
-      client_error.WorkersError: there has been none for a long time.
-    """
-    most = 2 * crew_lib.start_seconds(self._roster.timeout)
+    """Waits a moment, since no worker is there."""
+    most = 2 * start_seconds(self._roster.timeout)
     now = time.monotonic()
     if self._alone_since is None:
       self._alone_since = now

@@ -29,15 +29,10 @@ class Shared(Protocol):
 
 @dataclasses.dataclass(frozen=True)
 class Reference:
-  """Names a client's value, which a worker reads from its own disk.
+  """Names a client's value, which a worker reads from its own disk."""
 
-  Attributes:
-    round_number: the round, from 0.
-    place: the client's place in the round's cohort.
-  """
-
-  round_number: int
-  place: int
+  round_number: int  # The round, from 0.
+  place: int  # The client's place in the round's cohort.
 
 
 class Referenced(Sequence):
@@ -58,66 +53,43 @@ class Referenced(Sequence):
 
 @dataclasses.dataclass(frozen=True)
 class Block:
-  """Consecutive clients of a cohort, for one phase of a program.
+  """Consecutive clients of a cohort, for one phase of a program."""
 
-  Attributes:
-    round: identifies the invocation and phase.
-    program: identifies the program.
-    phase: the phase's number.
-    first: the first client's place in the cohort.
-    clients: each client's own parameter, its leaves or a `Reference`; empty if it
-      is not read, or was sent before.
-    kept: each client's values of earlier phases.
-    server: `Shared` leaves of the server's values that clients read.
-    folds: whether the worker folds the clients; otherwise it returns the
-      values to fold.
-  """
-
-  round: int
-  program: int
-  phase: int
-  first: int
+  round: int  # Identifies the invocation and phase.
+  program: int  # Identifies the program.
+  phase: int  # The phase's number.
+  first: int  # The first client's place in the cohort.
+  # Each client's own parameter, its leaves or a `Reference`; empty if it is not
+  # read, or was sent before.
   clients: list[list[np.ndarray] | Reference]
-  kept: list[Arrays]
-  server: Shared
+  kept: list[Arrays]  # Each client's values of earlier phases.
+  server: Shared  # `Shared` leaves of the server's values that clients read.
+  # Whether the worker folds the clients; otherwise it returns the values to
+  # fold.
   folds: bool
 
 
 @dataclasses.dataclass(frozen=True)
 class Trained:
-  """What became of a block.
+  """What became of a block."""
 
-  Attributes:
-    folded: the accumulators if the block folds; otherwise each client's values
-      to fold.
-    kept: each client's values for later phases.
-    at_once: how many clients may form a share, by the size of what they return.
-  """
-
+  # The accumulators if the block folds; otherwise each client's values to fold.
   folded: Arrays | list[Arrays]
-  kept: list[Arrays]
+  kept: list[Arrays]  # Each client's values for later phases.
+  # How many clients may form a share, by the size of what they return.
   at_once: int
 
 
 @dataclasses.dataclass(frozen=True)
 class Failed:
-  """A client's computation failed.
+  """A client's computation failed."""
 
-  Attributes:
-    client_index: its place in the cohort.
-    reason: why.
-  """
-
-  client_index: int
-  reason: str
+  client_index: int  # Its place in the cohort.
+  reason: str  # Why.
 
 
 def pack(found: Mapping[str, Any], types: Mapping[str, tff.Type]) -> Arrays:
-  """Returns the leaves of values of ours as arrays.
-
-  Raises:
-    expressions.UnsupportedError: for a value that is a sequence.
-  """
+  """Returns the leaves of values of ours as arrays."""
   return {name: arrays(found[name], kind) for name, kind in types.items()}
 
 

@@ -3,22 +3,174 @@
 import contextlib
 import dataclasses
 import ipaddress
+import json
 import os
 import pathlib
 import secrets
 import shutil
 import socket
+import stat
+import subprocess
+import sys
+import time
 from collections.abc import Iterator
 
 from tff_xc import errors
 from tff_xc.runtime.cluster import certificates
-from tff_xc.runtime.cluster import head
-from tff_xc.runtime.cluster import launching
-from tff_xc.runtime.cluster import own_folder
-from tff_xc.runtime.cluster import processes
+from tff_xc.runtime.cluster import connection
 from tff_xc.runtime.cluster import state
 
+# What a worker reads from its environment.
+THREADS_VARIABLE = 'TFF_XC_WORKER_THREADS'
+DATA_VARIABLE = 'TFF_XC_WORKER_DATA_DIR'
+# A node takes 3 to 8 s to start, on a busy machine longer.
+_START_S = 120.0
 _ANSWER_S = 10.0
+
+
+@dataclasses.dataclass(frozen=True)
+class Workers:
+  """The workers that a node announces."""
+
+  number: int = 1  # How many.
+  # How many clients each trains at a time; 0: the cores, shared.
+  threads: int = 0
+  data_dir: str = ''  # This machine's own copy of the data; '' if it has none.
+
+
+def write_secrets(
+  folder: pathlib.Path, cluster: state.Cluster, ip: str
+) -> None:
+  """Writes what Ray's processes and drivers of this machine must know."""
+  state.write_cluster(folder, cluster)
+  ips = [n.ip for n in state.read_nodes(folder)]
+  if cluster.uses_tls and ip not in ips:
+    certificates.write(folder, cluster, [*ips, ip, state.LOOPBACK])
+
+
+def launch(
+  folder: pathlib.Path,
+  cluster: state.Cluster,
+  workers: Workers,
+  ip: str,
+  is_head: bool,
+) -> state.Node:
+  """Starts a node's process and waits until the node runs."""
+  _make_ray_folder(cluster.ray_folder)
+  names = [int(n.name) for n in state.read_nodes(folder)]
+  node = state.Node(
+    name=str(max(names, default=0) + 1),
+    mark=secrets.token_hex(16),
+    ip=ip,
+    is_head=is_head,
+    workers=workers.number,
+    threads=workers.threads,
+    data_dir=workers.data_dir,
+  )
+  ready = state.node_file(folder, node.name, 'ready')
+  log = state.node_file(folder, node.name, 'log')
+  ready.unlink(missing_ok=True)
+  if log.exists():  # Of a node that ended by itself.
+    log.replace(log.with_suffix('.old'))
+  # Written before anything runs, so that `stop` finds what it must end.
+  state.write_node(folder, node)
+  try:
+    with open(log, 'wb', opener=_private) as output:
+      child = subprocess.Popen(
+        _command(cluster, node, ready),
+        env=_environment(folder, cluster, node),
+        cwd='/',
+        stdin=subprocess.DEVNULL,
+        stdout=output,
+        stderr=subprocess.STDOUT,
+        start_new_session=True,
+        umask=0o077,
+      )
+    node = dataclasses.replace(node, pid=child.pid)
+    state.write_node(folder, node)
+    deadline = time.monotonic() + _START_S
+    while not ready.exists():
+      if child.poll() is not None or time.monotonic() > deadline:
+        raise errors.InputError(_why_not(log, child.returncode))
+      time.sleep(0.1)
+    return node
+  except BaseException as e:
+    state.end_marked([node.mark], [node.pid])
+    state.remove_node(folder, node, keeps_log=True)
+    if not isinstance(e, OSError):
+      raise
+    raise errors.InputError(
+      f'the node cannot be started ({e}): see that the machine has room on its'
+      ' disk, memory and processes left'
+    ) from e
+
+
+def _command(
+  cluster: state.Cluster, node: state.Node, ready: pathlib.Path
+) -> list[str]:
+  settings = {
+    'name': node.name,
+    'ip': node.ip,
+    'workers': node.workers,
+    'resource': state.RESOURCE,
+    'ready': str(ready.absolute()),
+  }
+  if node.is_head:
+    settings |= {
+      'port': cluster.port,
+      'ray_folder': f'{cluster.ray_folder}/ray',
+    }
+  else:
+    settings |= {'address': cluster.address}
+  module = 'tff_xc.runtime.cluster.ray_node'
+  return [sys.executable, '-m', module, json.dumps(settings)]
+
+
+def _environment(
+  folder: pathlib.Path, cluster: state.Cluster, node: state.Node
+) -> dict[str, str]:
+  """Returns the environment of a node's processes, its workers among them."""
+  given = {k: v for k, v in os.environ.items() if not k.startswith('RAY_')}
+  return {
+    **given,
+    **state.ray_environment(folder.absolute(), cluster),
+    state.MARK: node.mark,
+    state.CLUSTER_MARK: cluster.ray_folder,
+    'PYTHONPATH': state.program_path(),
+    THREADS_VARIABLE: str(node.threads),
+    DATA_VARIABLE: node.data_dir,
+  }
+
+
+def _make_ray_folder(path: str) -> None:
+  """Makes the folder in which Ray's folder lies, which Ray opens to everybody.
+
+  It is the same on every machine, as Ray wants, and short, since the path of a
+  socket has at most 107 bytes.
+  """
+  try:
+    with contextlib.suppress(FileExistsError):
+      os.mkdir(path, mode=0o700)
+    found = os.lstat(path)
+  except OSError as e:
+    raise errors.InputError(f'{path} cannot be made ({e.strerror})') from e
+  is_ours = found.st_uid == os.getuid() and stat.S_ISDIR(found.st_mode)
+  if not is_ours or found.st_mode & 0o077:
+    raise errors.InputError(
+      f'{path}, the folder of this cluster on every machine, belongs to somebody'
+      ' else here or is open to others: start the head anew'
+    )
+
+
+def _private(path: str, flags: int) -> int:
+  return os.open(path, flags, 0o600)
+
+
+def _why_not(log: pathlib.Path, status: int | None) -> str:
+  lines = log.read_text(errors='replace').split('\n')
+  last = next((line for line in reversed(lines) if line.strip()), 'no output')
+  within = f' within {_START_S:.0f} s' if status is None else ''
+  return f'the node does not start{within} ({last}); {log} has its output'
 
 
 @dataclasses.dataclass(frozen=True)
@@ -35,7 +187,7 @@ class Found:
 
 def start(
   folder: pathlib.Path,
-  workers: launching.Workers,
+  workers: Workers,
   ip: str = state.LOOPBACK,
   port: int = 0,
 ) -> state.Node:
@@ -47,9 +199,6 @@ def start(
     ip: the address to listen on. Any other than 127.0.0.1 needs and gets TLS,
       since Ray then listens on all addresses of the machine.
     port: of the head; 0: a free one.
-
-  Raises:
-    errors.InputError: a cluster was started here before, or it does not start.
   """
   check_ip(ip)
   with _changing(folder, workers) as workers:
@@ -65,8 +214,8 @@ def start(
       *authority,
     )
     try:
-      launching.write_secrets(folder, cluster, ip)
-      return launching.launch(folder, cluster, workers, ip, is_head=True)
+      write_secrets(folder, cluster, ip)
+      return launch(folder, cluster, workers, ip, is_head=True)
     except BaseException:
       _forget(folder, [])
       raise
@@ -75,7 +224,7 @@ def start(
 def join(
   folder: pathlib.Path,
   file: pathlib.Path,
-  workers: launching.Workers,
+  workers: Workers,
   ip: str = '',
 ) -> state.Node:
   """Starts a node that joins the cluster which a file join.json describes.
@@ -86,10 +235,6 @@ def join(
     workers: of this node.
     ip: this machine's address for the other machines; '': the one from which
       the head is reached.
-
-  Raises:
-    errors.InputError: this machine is part of another cluster, the head does
-      not answer, or the node does not start.
   """
   with _changing(folder, workers) as workers:
     cluster = state.read_cluster(file)
@@ -97,25 +242,20 @@ def join(
       _refuse_second(folder)
     ip = _own_ip(cluster, ip)
     try:
-      launching.write_secrets(folder, cluster, ip)
-      head.ask(folder, cluster, _ANSWER_S)
-      return launching.launch(folder, cluster, workers, ip, is_head=False)
+      write_secrets(folder, cluster, ip)
+      connection.ask(folder, cluster, _ANSWER_S)
+      return launch(folder, cluster, workers, ip, is_head=False)
     except BaseException:
       _forget(folder, [])
       raise
 
 
 def find(folder: pathlib.Path) -> list[Found]:
-  """Returns the nodes that were started here, also those that have ended.
-
-  Raises:
-    errors.InputError: the folder holds other files than a cluster's, or damaged
-      ones.
-  """
-  if not own_folder.is_made(folder):
+  """Returns the nodes that were started here, also those that have ended."""
+  if not state.is_made(folder):
     return []
   return [
-    Found(n, tuple(p.pid for p in processes.marked([n.mark])))
+    Found(n, tuple(p.pid for p in state.marked([n.mark])))
     for n in state.read_nodes(folder)
   ]
 
@@ -131,38 +271,34 @@ def stop(folder: pathlib.Path, name: str = '') -> int:
 
   Returns:
     The number of nodes that were ended, also those of which nothing was left.
-
-  Raises:
-    errors.InputError: there is no such node, something does not end, or the
-      folder holds other files than a cluster's.
   """
-  if not own_folder.is_made(folder):
+  if not state.is_made(folder):
     return 0
-  with own_folder.locked(folder):
+  with state.locked(folder):
     found = find(folder)
     chosen = [f for f in found if name in ('', f.node.name)]
     if name and not chosen:
       known = ', '.join(f.node.name for f in found) or 'none'
       raise errors.InputError(f'there is no node {name}: the nodes are {known}')
-    processes.end([f.node.mark for f in chosen], [f.node.pid for f in chosen])
+    state.end_marked(
+      [f.node.mark for f in chosen], [f.node.pid for f in chosen]
+    )
     _forget(folder, chosen)
     return len(chosen)
 
 
 @contextlib.contextmanager
-def _changing(
-  folder: pathlib.Path, workers: launching.Workers
-) -> Iterator[launching.Workers]:
+def _changing(folder: pathlib.Path, workers: Workers) -> Iterator[Workers]:
   """Makes and locks the folder; yields the workers with all values resolved."""
-  head.check_ray()
+  connection.check_ray()
   if workers.data_dir and not os.path.exists(workers.data_dir):
     raise errors.InputError(
       f"--data_dir={workers.data_dir} does not exist: name this machine's own copy"
       " of the run's --data_dir, or leave it out"
     )
-  own_folder.make(folder)
+  state.make_folder(folder)
   cores = len(os.sched_getaffinity(0))
-  with own_folder.locked(folder):
+  with state.locked(folder):
     yield dataclasses.replace(
       workers,
       threads=workers.threads or max(1, cores // max(1, workers.number)),
@@ -237,9 +373,7 @@ def _forget(folder: pathlib.Path, ended: list[Found]) -> None:
   if len(state.read_nodes(folder)) == len(ended):
     with contextlib.suppress(errors.InputError):  # join.json is damaged.
       cluster = state.find_cluster(folder)
-      if cluster and not processes.marked(
-        [cluster.ray_folder], processes.CLUSTER_MARK
-      ):
+      if cluster and not state.marked([cluster.ray_folder], state.CLUSTER_MARK):
         shutil.rmtree(cluster.ray_folder, ignore_errors=True)
     state.remove_cluster(folder)
   for found in ended:

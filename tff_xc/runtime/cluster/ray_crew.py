@@ -8,14 +8,14 @@ from collections.abc import Iterator
 from collections.abc import Sequence
 from typing import Any
 
+from tff_xc import environment
 from tff_xc import errors
 from tff_xc.runtime import client_error
 from tff_xc.runtime.cluster import connection
-from tff_xc.runtime.cluster import crew
-from tff_xc.runtime.cluster import launching
-from tff_xc.runtime.cluster import same_program
-from tff_xc.runtime.cluster import waiting
-from tff_xc.runtime.in_process import sums
+from tff_xc.runtime.cluster import dispatch
+from tff_xc.runtime.cluster import nodes
+from tff_xc.runtime.cluster import state
+from tff_xc.runtime.in_process import phases
 
 # Seconds between looks at which machines there are.
 _LOOK_SECONDS = 10.0
@@ -28,7 +28,7 @@ _CALLS = 256
 
 
 class RayCrew:
-  """One worker for each unit of `connection.RESOURCE` in the cluster."""
+  """One worker for each unit of `state.RESOURCE` in the cluster."""
 
   def __init__(self, timeout_seconds: float, folder: str | None = None):
     """Connects to the cluster of this machine.
@@ -36,14 +36,11 @@ class RayCrew:
     Args:
       timeout_seconds: how long a worker may make no progress.
       folder: that of `launch.workers`; None: its default folder.
-
-    Raises:
-      errors.InputError: there is none, or it does not answer.
     """
     units = connection.connect(folder)
-    if units > sums.MOST_BLOCKS:
+    if units > phases.MOST_BLOCKS:
       print(
-        f'of {units} workers, at most {sums.MOST_BLOCKS} have something to do at'
+        f'of {units} workers, at most {phases.MOST_BLOCKS} have something to do at'
         ' a time; fewer workers with more --threads would use as many cores',
         file=sys.stderr,
       )
@@ -52,18 +49,18 @@ class RayCrew:
     self._ray = ray
     self._new_actor = ray.remote(
       num_cpus=0,
-      resources={connection.RESOURCE: 1},
+      resources={state.RESOURCE: 1},
       max_concurrency=_CALLS,
       max_restarts=0,
       max_task_retries=0,
     )(_Actor)
     self._actors: dict[str, Any] = {}
-    self._infos: dict[str, crew.Info] = {}
-    self._left_out: dict[str, crew.Info] = {}
+    self._infos: dict[str, dispatch.Info] = {}
+    self._left_out: dict[str, dispatch.Info] = {}
     self._had_one = False  # Whether a worker was ready.
-    self._program = same_program.describe()
+    self._program = describe_program()
     self._timeout = timeout_seconds
-    self._start_seconds = crew.start_seconds(timeout_seconds)
+    self._start_seconds = dispatch.start_seconds(timeout_seconds)
     self._starting: dict[str, Any] = {}  # What a worker must answer first.
     # When it was first seen to work at that.
     self._since: dict[str, float] = {}
@@ -84,16 +81,16 @@ class RayCrew:
       self._starting[name] = self.call(name, 'open_data', *self._data)
       self._since[name] = time.monotonic()
 
-  def workers(self) -> dict[str, crew.Info]:
+  def workers(self) -> dict[str, dispatch.Info]:
     now = time.monotonic()
     if now - self._looked >= _LOOK_SECONDS:
       self._looked = now
-      nodes = _alive()
-      there = {node.ray_id for node in nodes}
+      alive = _alive()
+      there = {node.ray_id for node in alive}
       for name, info in list(self._left_out.items()):
         if info.node not in there:
           self.dismiss(name)
-      units = sum(node.workers for node in nodes)
+      units = sum(node.workers for node in alive)
       for _ in range(units - len(self._actors)):
         self._start()
       self._see_processes(now)
@@ -132,18 +129,14 @@ class RayCrew:
         self.dismiss(name)
 
   def _welcome(self) -> None:
-    """Goes on with the workers that start.
-
-    Raises:
-      client_error.WorkersError: see `_leave_out`.
-    """
+    """Goes on with the workers that start."""
     waiting = list(self._starting.values())
     done = self.wait(waiting, 0, len(waiting)) if waiting else []
     for name in [n for n, ref in self._starting.items() if ref in done]:
       try:
         self._since.pop(name, None)
         found = self.result(self._starting.pop(name))
-      except crew.LostError as e:
+      except dispatch.LostError as e:
         # Its machine has left; others are started anew.
         print(f'\na worker could not start ({e})', file=sys.stderr)
         self.dismiss(name)
@@ -151,20 +144,17 @@ class RayCrew:
       if name in self._infos:
         info, wrong = self._infos[name], found
       else:
-        info, wrong = found[0], same_program.difference(self._program, found[1])
+        info, wrong = found[0], difference(self._program, found[1])
       if wrong:
         self._leave_out(name, info, wrong)
       elif name not in self._infos:
         self._infos[name] = info
         self._open_data(name)
 
-  def _leave_out(self, name: str, info: crew.Info, wrong: str) -> None:
+  def _leave_out(self, name: str, info: dispatch.Info, wrong: str) -> None:
     """Gives a worker nothing to do until its node ends.
 
     It holds its unit, which would start another one like it.
-
-    Raises:
-      client_error.WorkersError: there is no other one, and was none.
     """
     told = info in self._left_out.values()  # Of the same node.
     self._left_out[name] = info
@@ -195,11 +185,11 @@ class RayCrew:
         raise client_error.WorkersError(f'a worker: {e.cause}') from e
       if isinstance(e.cause, (*_OF_MACHINES, self._ray.exceptions.RayError)):
         why = f'{type(e.cause).__name__}: {e.cause}'
-        raise crew.LostError(why.splitlines()[0]) from e
+        raise dispatch.LostError(why.splitlines()[0]) from e
       raise
     except self._ray.exceptions.RayError as e:
       _alive()
-      raise crew.LostError(_reason(e)) from e
+      raise dispatch.LostError(_reason(e)) from e
 
   def dismiss(self, worker: str) -> None:
     self._infos.pop(worker, None)
@@ -229,22 +219,13 @@ class RayCrew:
 
 
 def _alive() -> list:
-  """Returns the living nodes; see `connection.check`.
-
-  Raises:
-    client_error.WorkersError: the head is gone or silent.
-  """
+  """Returns the living nodes; see `connection.check`."""
   with _of_workers():
     return connection.check(_HEAD_SECONDS)
 
 
 def _answered(call):
-  """Returns what a call of Ray returns.
-
-  Raises:
-    client_error.WorkersError: Ray would end this process without a word, or wait
-      without end: the head or this machine's node is gone or silent.
-  """
+  """Returns what a call of Ray returns."""
   with _of_workers():
     connection.check_node()
 
@@ -252,7 +233,7 @@ def _answered(call):
     with _of_workers():
       connection.check_answers(_HEAD_SECONDS)
 
-  return waiting.answered(call, check)
+  return connection.answered(call, check)
 
 
 @contextlib.contextmanager
@@ -293,21 +274,21 @@ class _Actor:
     sys.path.extend(p for p in path if p not in sys.path)
     from tff_xc.runtime.cluster import worker
 
-    threads = int(os.environ.get(launching.THREADS_VARIABLE, 0) or 0)
+    threads = int(os.environ.get(nodes.THREADS_VARIABLE, 0) or 0)
     self._threads = threads or len(os.sched_getaffinity(0))
-    self._data_dir = os.environ.get(launching.DATA_VARIABLE, '')
+    self._data_dir = os.environ.get(nodes.DATA_VARIABLE, '')
     self._worker = worker.Worker(self._threads)
 
   def describe(self):
-    """Returns (`crew.Info`, `same_program.describe`)."""
+    """Returns (`dispatch.Info`, `describe_program`)."""
     import ray
 
     machine = ray.util.get_node_ip_address()
     node = ray.get_runtime_context().get_node_id()
-    info = crew.Info(
+    info = dispatch.Info(
       self._threads, f'{machine} ({node[:8]})', bool(self._data_dir), node
     )
-    return info, same_program.describe()
+    return info, describe_program()
 
   def open_data(self, source, fingerprint) -> str:
     """Opens this machine's copy of the data; returns what is wrong, or ''."""
@@ -334,3 +315,25 @@ class _Actor:
 
   def train(self, block, rows):
     return self._worker.train(block, rows)
+
+
+def describe_program() -> dict:
+  """Returns what a worker's numbers depend on, by what it is called."""
+  return {
+    **{
+      f'source files of {name} with the checksum': checksum
+      for name, checksum in environment.sources().items()
+    },
+    **environment.describe()['versions'],
+  }
+
+
+def difference(here: dict, there: dict) -> str:
+  """Returns how a worker's program differs from this driver's, or ''."""
+  for name in {**here, **there}:
+    if here.get(name) != there.get(name):
+      return (
+        f'has {name} {there.get(name)}, and this driver {here.get(name)}: install'
+        ' the same there, and start its workers again'
+      )
+  return ''

@@ -20,7 +20,6 @@ from tff_xc.runtime.cluster import messages
 from tff_xc.runtime.in_process import context
 from tff_xc.runtime.in_process import phases as phases_lib
 from tff_xc.runtime.in_process import program as program_lib
-from tff_xc.runtime.in_process import sums as sums_lib
 from tff_xc.runtime.in_process import values
 
 
@@ -113,7 +112,7 @@ class Worker:
     server, kept = self._server(block, phase), self._kept(block, phase)
     server = {**server, **messages.unpack(rows, phase.client.inputs)}
     home = self._clients.home(program.stateful)
-    sums = sums_lib.Sums(phase, server, home, len(arguments))
+    sums = phases_lib.Sums(phase, server, home, len(arguments))
     found, new, at_once = [], [], 1
     to_keep, to_fold = {}, {}
     for name, kind in phase.client.outputs.items():
@@ -168,11 +167,7 @@ class Worker:
     return program, phases[block.phase]
 
   def _arguments(self, block: messages.Block, program) -> list:
-    """Returns the parameter as each client sees it.
-
-    Raises:
-      client_error.ChangedError: the data that it reads have changed.
-    """
+    """Returns the parameter as each client sees it."""
     if not block.clients:  # They read none.
       return [()] * len(block.kept)
     try:

@@ -18,8 +18,43 @@ from tff_xc.runtime.in_process import graph_call
 from tff_xc.runtime.in_process import imported
 from tff_xc.runtime.in_process import phases as phases_lib
 from tff_xc.runtime.in_process import program as program_lib
-from tff_xc.runtime.in_process import reading
-from tff_xc.runtime.in_process import sums as sums_lib
+
+
+class _Reader:
+  """Provides clients' values, with one read per call of `take`."""
+
+  def __init__(self, read: Callable[[int], Any], ahead: bool):
+    """Starts no thread yet.
+
+    Args:
+      read: client's index -> the client's value.
+      ahead: whether a thread reads, because reading takes time.
+    """
+    self._read = read
+    self._started = {}
+    self._thread = None
+    if ahead:
+      self._thread = concurrent.futures.ThreadPoolExecutor(
+        1, thread_name_prefix='tff_xc_reader'
+      )
+
+  def start(self, index: int) -> None:
+    """Starts to read a value that `take` will return."""
+    if self._thread:
+      self._started[index] = self._thread.submit(self._read, index)
+
+  def take(self, index: int) -> Any:
+    """Returns a value, or raises the error of reading it."""
+    started = self._started.pop(index, None)
+    # If the thread has not started this read, the caller reads at once.
+    if started is None or started.cancel():
+      return self._read(index)
+    return started.result()
+
+  def close(self) -> None:
+    """Cancels reads that have not begun, and ends the thread."""
+    if self._thread:
+      self._thread.shutdown(cancel_futures=True)
 
 
 class Clients:
@@ -94,10 +129,6 @@ class Clients:
       at_once: a client's result -> most clients in one task.
       ahead: whether a thread reads values before they are needed.
       meanwhile: called once, while the first clients run.
-
-    Raises:
-      client_error.ClientError: if a client's work fails. A failure, or an
-        interrupt of the caller, cancels all running clients.
     """
     free = self._free[stateful]
 
@@ -110,7 +141,7 @@ class Clients:
       finally:
         free.put(place)
 
-    reader = reading.Reader(read, ahead)
+    reader = _Reader(read, ahead)
     try:
       self._run_on_threads(
         num_clients, reader, run_one, fold, at_once, meanwhile
@@ -179,26 +210,20 @@ def _first_error(error: BaseException, pending) -> BaseException:
 
 @dataclasses.dataclass(frozen=True)
 class OnThreads:
-  """Runs the clients of a phase on threads of this process.
+  """Runs the clients of a phase on threads of this process."""
 
-  Attributes:
-    program: the compiled program.
-    argument: index -> the parameter as that client sees it.
-    clients: the threads.
-    ahead: whether a thread makes clients' values before they are needed.
-  """
-
-  program: program_lib.Program
+  program: program_lib.Program  # The compiled program.
+  # Index -> the parameter as that client sees it.
   argument: Callable[[int], Any]
-  clients: Clients
-  ahead: bool
+  clients: Clients  # The threads.
+  ahead: bool  # Whether a thread makes clients' values before they are needed.
 
   def __call__(self, phase, following, server: dict, kept: list[dict]) -> dict:
     """Returns the phase's totals; see `run`."""
     parameter, stateful = self.program.parameter, self.program.stateful
     home, num_clients = self.clients.home(stateful), len(kept)
-    size = sums_lib.block_size(num_clients)
-    sums = sums_lib.Sums(phase, server, home, size)
+    size = phases_lib.block_size(num_clients)
+    sums = phases_lib.Sums(phase, server, home, size)
     indices = iter(range(num_clients))
     reads_argument = phase.client.reads(parameter)
 

@@ -31,11 +31,7 @@ def compile_function(block) -> Callable[[Any, imported.Place], Any]:
 
 
 def compile_expression(block) -> Expression:
-  """Compiles an unplaced building block.
-
-  Raises:
-    UnsupportedError: for an unknown intrinsic or kind of block.
-  """
+  """Compiles an unplaced building block."""
   for kind, build in _BUILDERS:
     if isinstance(block, kind):
       return build(block)

@@ -72,7 +72,7 @@ class GraphCall:
     function, recipe = self.traced(place)
     held = self._flat(self.inputs, environment)
     found = function(*[readable(leaf) for leaf in held])
-    leaves = iter([make(held, found) for make in recipe])
+    leaves = iter(imported.made(held, found, recipe))
     return {
       name: values.unflatten(
         [next(leaves) for _ in values.leaf_specs(type_spec)], type_spec
@@ -140,29 +140,18 @@ def _call(concrete, *flat) -> list[tf.Tensor]:
   )
 
 
-def _fetched(given, leaves, recipe: list) -> list[tf.Tensor]:
-  """Returns the tensors to fetch; `recipe` then builds leaves from them."""
+def _fetched(given, leaves, recipe: imported.Recipe) -> list[tf.Tensor]:
+  """Returns the tensors to fetch; `recipe` becomes how leaves are made of them."""
   places = {id(leaf): i for i, leaf in enumerate(given)}
   fetched = []
-
-  def fetch(tensor) -> int:
-    fetched.append(tensor)
-    return len(fetched) - 1
-
   for leaf in leaves:
-    is_update = isinstance(leaf, updates.RowUpdate)
+    count = len(fetched)
     if id(leaf) in places:
-      make = functools.partial(imported.pass_on, places[id(leaf)])
-    elif is_update and id(leaf.base) in places:
-      make = functools.partial(
-        imported.update_rows,
-        places[id(leaf.base)],
-        fetch(leaf.ids),
-        fetch(leaf.rows),
-      )
+      recipe.append((places[id(leaf)], None, None))
+    elif isinstance(leaf, updates.RowUpdate) and id(leaf.base) in places:
+      recipe.append((places[id(leaf.base)], count, count + 1))
+      fetched += [leaf.ids, leaf.rows]
     else:
-      make = functools.partial(
-        imported.take, fetch(imported.materialised(leaf))
-      )
-    recipe.append(make)
+      recipe.append((None, count, None))
+      fetched.append(imported.materialised(leaf))
   return fetched

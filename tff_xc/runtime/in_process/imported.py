@@ -5,7 +5,6 @@ imported once for every place that calls it, because calls at the same time must
 not share its variables and tables, and because ops belong to a device.
 """
 
-import functools
 import itertools
 import threading
 from typing import NamedTuple
@@ -21,17 +20,11 @@ _imports = itertools.count()
 
 
 class Place(NamedTuple):
-  """Where a graph runs.
+  """Where a graph runs."""
 
-  Attributes:
-    slot: simultaneous calls must be in different slots.
-    device: such as '/device:GPU:0'; '' for TensorFlow's own choice.
-    home: the device of the server and its values.
-  """
-
-  slot: int = 0
-  device: str = ''
-  home: str = ''
+  slot: int = 0  # Simultaneous calls must be in different slots.
+  device: str = ''  # Such as '/device:GPU:0'; '' for TensorFlow's own choice.
+  home: str = ''  # The device of the server and its values.
 
   def at_home(self) -> 'Place':
     """Returns the same slot on the server's device."""
@@ -42,11 +35,7 @@ class GraphFunction:
   """A callable for one TensorFlow computation."""
 
   def __init__(self, proto, type_signature: tff.FunctionType):
-    """Args: the computation's protocol buffer and type.
-
-    Raises:
-      NotImplementedError: if it is not a TensorFlow graph.
-    """
+    """Args: the computation's protocol buffer and type."""
     if proto.WhichOneof('computation') != 'tensorflow':
       kind = proto.WhichOneof('computation')
       raise NotImplementedError(f'a computation compiled for {kind}')
@@ -77,12 +66,7 @@ class GraphFunction:
 
 
 class _Import:
-  """A graph imported into this process for one place.
-
-  Args:
-    proto: the TensorFlow computation.
-    place: where the graph runs.
-  """
+  """A graph imported into this process for one place."""
 
   def __init__(self, proto, place: Place):
     graph_def = tf.compat.v1.GraphDef()
@@ -121,7 +105,7 @@ class _Import:
       leaf = materialised(leaf)
       fed += leaf.tensors() if i in whole else [values.as_tensor(leaf)]
     fetched = self._pruned[whole](*fed)
-    return [make(held, fetched) for make in self._recipe]
+    return made(held, fetched, self._recipe, materialised)
 
   def _is_batch(self, i: int, leaf) -> bool:
     """Whether the graph only batches these slices."""
@@ -135,15 +119,15 @@ class _Import:
       feeds += self._batches[i].tensors if i in whole else [feed]
     names = [feed.name for feed in feeds]
     fetched = [tensor.name for tensor in self._fetched]
-    made = [name for name in fetched if name not in names]
-    part, fed = graph_rewrites.part(self._graph_def, names, made)
+    wanted = [name for name in fetched if name not in names]
+    part, fed = graph_rewrites.part(self._graph_def, names, wanted)
 
     def run(*given):
       tensors = dict(zip(names, given, strict=True))
       found = tf.graph_util.import_graph_def(
-        part, {name: tensors[name] for name in fed}, made, name=''
+        part, {name: tensors[name] for name in fed}, wanted, name=''
       )
-      tensors.update(zip(made, found, strict=True))
+      tensors.update(zip(wanted, found, strict=True))
       return [tensors[name] for name in fetched]
 
     # `self._graph.prune` gives the same in three times the time.
@@ -153,17 +137,11 @@ class _Import:
 
 
 class _Batch(NamedTuple):
-  """A sequence that a graph reads as one batch, `get_single_element(batch(N))`.
+  """A sequence that a graph reads as one batch, `get_single_element(batch(N))`."""
 
-  Attributes:
-    tensors: the batch's components.
-    size: N.
-    drop_remainder: whether fewer than N elements form no batch.
-  """
-
-  tensors: list[tf.Tensor]
-  size: int
-  drop_remainder: bool
+  tensors: list[tf.Tensor]  # The batch's components.
+  size: int  # N.
+  drop_remainder: bool  # Whether fewer than N elements form no batch.
 
   def takes(self, elements: int) -> bool:
     """Whether this number of elements is one batch."""
@@ -196,55 +174,43 @@ def materialised(leaf):
   return leaf.materialise() if isinstance(leaf, updates.RowUpdate) else leaf
 
 
-def pass_on(i: int, held: list, fetched: list):
-  """Makes a result leaf that is the argument's leaf `i`."""
-  del fetched
-  return held[i]
+# How a result's leaf is made: (place of the argument's leaf or None, place of a
+# fetched tensor or None, place of another or None). The argument's leaf alone is
+# forwarded; with ids and new rows of it, it becomes a row update.
+Recipe = list[tuple[int | None, int | None, int | None]]
 
 
-def take(i: int, held: list, fetched: list):
-  """Makes a result leaf that is the `i`-th fetched tensor."""
-  del held
-  return fetched[i]
+def made(held: list, fetched: list, recipe: Recipe, base=lambda leaf: leaf):
+  """Returns a result's leaves; `base` is called with the base of a row update."""
+  found = []
+  for source, first, rows in recipe:
+    if source is None:
+      found.append(fetched[first])
+    elif first is None:
+      found.append(held[source])
+    else:
+      found.append(
+        updates.RowUpdate(base(held[source]), fetched[first], fetched[rows])
+      )
+  return found
 
 
-def update_rows(base: int, ids: int, rows: int, held: list, fetched: list):
-  """Makes a row update of the argument's leaf `base`."""
-  return updates.RowUpdate(held[base], fetched[ids], fetched[rows])
-
-
-def _update_rows(base: int, ids: int, rows: int, held: list, fetched: list):
-  """As `update_rows`, after materialising a base that is a row update."""
-  update = update_rows(base, ids, rows, held, fetched)
-  return update._replace(base=materialised(update.base))
-
-
-def _recipe(feeds: list, fetches: list):
-  """Returns the recipe of a graph's results from its feeds and fetches.
-
-  Returns:
-    (fetched: the tensors to fetch; recipe: for each of `fetches` a function of
-    the argument's leaves and the values fetched).
-  """
+def _recipe(feeds: list, fetches: list) -> tuple[list, Recipe]:
+  """Returns the tensors to fetch, and how `fetches` are made."""
   places = {feed.ref(): i for i, feed in enumerate(feeds)}
   fetched, recipe = [], []
-
-  def fetch(tensor) -> int:
-    fetched.append(tensor)
-    return len(fetched) - 1
-
   for tensor in fetches:
     source = _origin(tensor).ref()
     base, ids, rows = _row_update(source.deref().op)
+    count = len(fetched)
     if source in places:
-      make = functools.partial(pass_on, places[source])
+      recipe.append((places[source], None, None))
     elif base is not None and base.ref() in places:
-      make = functools.partial(
-        _update_rows, places[base.ref()], fetch(ids), fetch(rows)
-      )
+      recipe.append((places[base.ref()], count, count + 1))
+      fetched += [ids, rows]
     else:
-      make = functools.partial(take, fetch(tensor))
-    recipe.append(make)
+      recipe.append((None, count, None))
+      fetched.append(tensor)
   return fetched, recipe
 
 

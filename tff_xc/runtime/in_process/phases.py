@@ -5,6 +5,8 @@ server steps of a phase are one graph, all steps of one client another, and the
 fold of clients' values a third.
 """
 
+import math
+
 import tensorflow as tf
 import tensorflow_federated as tff
 
@@ -135,13 +137,7 @@ class Phase:
     return self._of_client(self._mapped, {}, lambda environment: environment)
 
   def _of_client(self, mapped, more: graph_call.Types, prepare):
-    """Returns the call of some of a client's steps.
-
-    Args:
-      mapped: the steps.
-      more: further inputs.
-      prepare: environment -> environment in which they run.
-    """
+    """Returns the call of some of a client's steps."""
     folded = [s.fold.value_reads for s in self._folding]
     reads = set().union(*[s.reads for s in mapped], *folded)
     inputs = self._client_inputs(reads - {s.name for s in self._mapped}) | more
@@ -323,3 +319,82 @@ def seen_by(clients: bool, type_spec: tff.Type) -> tff.Type:
       [seen_by(clients, member) for member in values.members(type_spec)]
     )
   return tff.StructType([]) if clients else type_spec
+
+
+# A cohort of at most so many clients is one block; larger ones have at most as
+# many blocks, of whole groups of clients that are folded in one call.
+MOST_BLOCKS = 32
+
+
+def block_size(num_clients: int) -> int:
+  """Returns how many clients are folded before they are merged with others."""
+  if num_clients <= MOST_BLOCKS:
+    return max(num_clients, 1)
+  group = GROUP
+  return group * math.ceil(num_clients / (group * MOST_BLOCKS))
+
+
+class Sums:
+  """The accumulators of a phase's folds."""
+
+  def __init__(
+    self,
+    phase: Phase,
+    server: dict,
+    home: imported.Place,
+    block_size: int,
+  ):
+    """Args: the phase, what its zeros read, where it folds, clients of a block."""
+    self._phase, self._server, self._home = phase, server, home
+    self._size = block_size
+    self._whole = self._block = self._zeros = None
+    self._clients = 0  # Of the block that is not merged yet.
+
+  def add(self, results: list[dict]) -> None:
+    """Folds the next clients' results, from `Phase.client`."""
+    results = list(results)
+    while results:
+      some = results[: self._size - self._clients]
+      del results[: len(some)]
+      if self._block is None:
+        self._block = self._zero()
+      self._block = self._phase.fold(self._block, some, self._home)
+      self._clients += len(some)
+      if self._clients == self._size:
+        self._close()
+
+  def merge(self, block: dict) -> None:
+    """Merges the next block, which has been folded elsewhere."""
+    if self._whole is None:
+      self._whole = block
+      return
+    others = {other(name): block[name] for name in block}
+    self._whole = self._phase.merge({**self._whole, **others}, self._home)
+
+  def trace(self, num_clients: int) -> None:
+    """Traces what `add` calls for so many clients."""
+    self._phase.zero.traced(self._home)
+    self._phase.trace_folds(self._home)
+    if num_clients > self._size:
+      self._phase.merge.traced(self._home)
+
+  def totals(self) -> dict:
+    """Returns the accumulators after all clients, by name."""
+    if self._block is not None:
+      self._close()
+    if self._whole is None:
+      self._whole = self._zero()
+    return self._whole
+
+  def _zero(self) -> dict:
+    """Returns the first accumulators; small ones are made once for all blocks."""
+    if self._zeros is not None:
+      return self._zeros
+    found = self._phase.zero(self._server, self._home)
+    if self._phase.are_small(found):
+      self._zeros = found
+    return found
+
+  def _close(self) -> None:
+    self.merge(self._block)
+    self._block, self._clients = None, 0

@@ -10,14 +10,82 @@ phase reads them.
 """
 
 import dataclasses
+import pathlib
+import sys
 from collections.abc import Callable
 
+import tensorflow as tf
 import tensorflow_federated as tff
+from absl import logging
 
 from tff_xc.runtime.in_process import expressions
 from tff_xc.runtime.in_process import imported
-from tff_xc.runtime.in_process import select
 from tff_xc.runtime.in_process import values
+
+_OUT_OF_RANGE = (
+  'federated_select: a key is outside [0, max_key); keys, max_key:'
+)
+
+
+def _slices(
+  keys: tf.Tensor,
+  max_key: tf.Tensor,
+  server_value,
+  select: Callable,
+  element: tff.Type,
+  home: str,
+):
+  """Returns slices, stacked in the order of their keys.
+
+  One vectorised call of the selection makes all slices; for a row lookup it is
+  one gather. A selection that TensorFlow cannot vectorise runs once per key.
+
+  Args:
+    keys: int32 [N], of one client or several.
+    max_key: int32 scalar; keys lie in [0, max_key).
+    server_value: the value to select from.
+    select: (server value, key) -> slice.
+    element: the slice's type.
+    home: the device of the server's value, where slices are made.
+  """
+  in_range = tf.logical_and(keys >= 0, keys < max_key)
+  check = tf.debugging.Assert(
+    tf.reduce_all(in_range),
+    [_OUT_OF_RANGE, keys, max_key],
+  )
+  with tf.device(home), tf.control_dependencies([check]):
+    return _for_each(
+      lambda key: select((server_value, key)), tf.identity(keys), element
+    )
+
+
+def _for_each(function: Callable, keys: tf.Tensor, element: tff.Type):
+  try:
+    return tf.vectorized_map(function, keys, fallback_to_while_loop=False)
+  except (
+    Exception
+  ) as e:  # The type of error depends on the first op that fails.
+    logging.info('federated_select runs once for each key: %s', e)
+  finally:
+    _remove_sources()
+  flat = tf.map_fn(
+    lambda key: values.flatten(function(key), element),
+    keys,
+    fn_output_signature=values.leaf_specs(element),
+  )
+  return values.unflatten(flat, element)
+
+
+def _remove_sources() -> None:
+  """Removes the files that AutoGraph writes while TensorFlow vectorises.
+
+  TensorFlow has imported them, and would remove them at the exit only, which a
+  killed process does not reach.
+  """
+  for name, module in list(sys.modules.items()):
+    if name.startswith('__autograph_generated_file'):
+      pathlib.Path(module.__file__).unlink(missing_ok=True)
+
 
 _blocks = tff.framework
 _RESULT = '_result'
@@ -25,26 +93,19 @@ _RESULT = '_result'
 
 @dataclasses.dataclass(frozen=True)
 class Step:
-  """One binding, or the server's half of one.
+  """One binding, or the server's half of one."""
 
-  Attributes:
-    name: the name that it binds.
-    type: the type of its value, of one client if it is at the clients.
-    at_clients: whether each client has a value of it.
-    phase: the first phase in which it can run.
-    reads: the names that it reads.
-    run: (environment, place) -> value; None for an aggregation.
-    fold: an aggregation's functions, or None.
-    select: the functions of a client's selected slices, or None.
-  """
-
-  name: str
-  type: tff.Type
-  at_clients: bool
-  phase: int
-  reads: frozenset[str]
+  name: str  # The name that it binds.
+  type: (
+    tff.Type
+  )  # The type of its value, of one client if it is at the clients.
+  at_clients: bool  # Whether each client has a value of it.
+  phase: int  # The first phase in which it can run.
+  reads: frozenset[str]  # The names that it reads.
+  # (environment, place) -> value; None for an aggregation.
   run: Callable | None = None
-  fold: 'Fold | None' = None
+  fold: 'Fold | None' = None  # An aggregation's functions, or None.
+  # The functions of a client's selected slices, or None.
   select: 'Select | None' = None
 
 
@@ -53,47 +114,28 @@ class Fold:
   """An aggregation: zero, accumulate over clients in order, merge, report.
 
   Its value and zero are read one phase before its result is available.
-
-  Attributes:
-    value: (environment, place) -> a client's value to fold.
-    value_type: its type.
-    value_reads: the names that it reads.
-    zero: (environment, place) -> the first accumulator.
-    zero_type: the type of accumulators.
-    zero_reads: the names that it reads.
-    accumulate: ((accumulator, value), place) -> accumulator.
-    merge: ((accumulator, accumulator), place) -> accumulator.
-    report: (accumulator, place) -> result.
   """
 
-  value: Callable
-  value_type: tff.Type
-  value_reads: frozenset[str]
-  zero: Callable
-  zero_type: tff.Type
-  zero_reads: frozenset[str]
-  accumulate: Callable
-  merge: Callable
-  report: Callable
+  value: Callable  # (environment, place) -> a client's value to fold.
+  value_type: tff.Type  # Its type.
+  value_reads: frozenset[str]  # The names that it reads.
+  zero: Callable  # (environment, place) -> the first accumulator.
+  zero_type: tff.Type  # The type of accumulators.
+  zero_reads: frozenset[str]  # The names that it reads.
+  accumulate: Callable  # ((accumulator, value), place) -> accumulator.
+  merge: Callable  # ((accumulator, accumulator), place) -> accumulator.
+  report: Callable  # (accumulator, place) -> result.
 
 
 @dataclasses.dataclass(frozen=True)
 class Select:
-  """A select's keys, offer and function: two places can take turns with it.
+  """A select's keys, offer and function: two places can take turns with it."""
 
-  Attributes:
-    keys: the name of the client's step that makes them.
-    num_keys: their number.
-    offer: the name of the server's step: (max_key, server value).
-    element: the type of a slice.
-    slices: ((max_key, server value), keys, place) -> stacked slices.
-  """
-
-  keys: str
-  num_keys: int
-  offer: str
-  element: tff.Type
-  slices: Callable
+  keys: str  # The name of the client's step that makes them.
+  num_keys: int  # Their number.
+  offer: str  # The name of the server's step: (max_key, server value).
+  element: tff.Type  # The type of a slice.
+  slices: Callable  # ((max_key, server value), keys, place) -> stacked slices.
 
 
 class Program:
@@ -115,9 +157,6 @@ class Program:
 
     Args:
       computation: a `tff.Computation`, or another program's `block`.
-
-    Raises:
-      expressions.UnsupportedError: if this runtime cannot run it.
     """
     self.block, kind = computation, computation.type_signature
     if isinstance(computation, tff.Computation):
@@ -186,7 +225,7 @@ class Program:
     def slices(offered, keys, place):
       function = lambda argument: of_key(argument, place.at_home())
       element = type_spec.element
-      return select.slices(keys, *offered, function, element, place.home)
+      return _slices(keys, *offered, function, element, place.home)
 
     found = Select(
       wanted.name,

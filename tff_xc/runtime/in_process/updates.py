@@ -18,17 +18,11 @@ _stages = itertools.count()
 
 
 class RowUpdate(NamedTuple):
-  """The tensor `base` with some of its rows replaced.
+  """The tensor `base` with some of its rows replaced."""
 
-  Attributes:
-    base: the old tensor [n, ...].
-    ids: int32 [U, 1], distinct.
-    rows: [U, ...], the new rows.
-  """
-
-  base: Any
-  ids: tf.Tensor
-  rows: tf.Tensor
+  base: Any  # The old tensor [n, ...].
+  ids: tf.Tensor  # Int32 [U, 1], distinct.
+  rows: tf.Tensor  # [U, ...], the new rows.
 
   def materialise(self) -> tf.Tensor:
     """Returns the new tensor; `base` stays as it is."""
@@ -46,11 +40,7 @@ class GivenUp:
     self._tensor = tensor
 
   def read(self) -> tf.Tensor:
-    """Returns the tensor.
-
-    Raises:
-      ValueError: if a computation has already taken it.
-    """
+    """Returns the tensor."""
     if self._tensor is None:
       raise ValueError(
         'this value was given up to a computation that has finished: use the'
@@ -76,11 +66,7 @@ def donate(structure):
 
 
 def keep(structure):
-  """Inverts `donate`, as long as no computation has taken the tensors.
-
-  Raises:
-    ValueError: if a computation has taken one.
-  """
+  """Inverts `donate`, as long as no computation has taken the tensors."""
   unwrap = lambda leaf: leaf.read() if isinstance(leaf, GivenUp) else leaf
   return tf.nest.map_structure(unwrap, structure)
 

@@ -1,0 +1,284 @@
+"""Threads that compute at once, and clients' values that a sequence makes on demand."""
+
+import collections.abc
+import os
+import signal
+import threading
+import weakref
+
+import numpy as np
+import pytest
+import tensorflow as tf
+import tensorflow_federated as tff
+
+from tests import tiny
+from tff_xc import errors
+from tff_xc.algorithms import fedaws
+from tff_xc.runtime import client_error
+from tff_xc.runtime import registry
+from tff_xc.runtime.in_process import context
+
+_FLOATS = tff.FederatedType(np.float32, tff.CLIENTS)
+_THREADS = 4
+
+
+def _in_threads(context, work) -> list:
+  """Calls `work` with 0, 1, ..., each in a thread of its own."""
+  found, start = [None] * _THREADS, threading.Barrier(_THREADS)
+
+  def run(index):
+    with tff.framework.get_context_stack().install(context):
+      start.wait()
+      try:
+        found[index] = work(index)
+      except Exception as e:
+        found[index] = e
+
+  threads = [
+    threading.Thread(target=run, args=[i], daemon=True) for i in range(_THREADS)
+  ]
+  for thread in threads:
+    thread.start()
+  for thread in threads:
+    thread.join(timeout=60)
+  assert not any(thread.is_alive() for thread in threads), 'they hang'
+  return found
+
+
+def test_tables_of_one_shape_that_are_given_up_are_not_exchanged(in_process):
+  table_type = tff.TensorType(np.float32, [500, 20])
+
+  @tff.tensorflow.computation(table_type, np.int32)
+  def put(table, row):
+    return tf.tensor_scatter_nd_update(
+      table, row[None, None], tf.gather(table, [row]) + 1.0
+    )
+
+  def work(index):
+    table = tf.fill([500, 20], float(1000 * index))
+    for row in range(100):
+      given = registry.donate(table)
+      del table
+      table = put(given, row)
+    return table.numpy()
+
+  expected = (np.arange(500) < 100)[:, None] * np.ones(20)
+  for index, table in enumerate(_in_threads(in_process, work)):
+    np.testing.assert_array_equal(table, 1000 * index + expected)
+
+
+def test_graphs_with_variables_are_not_shared(in_process):
+  @tff.tensorflow.computation(np.float32)
+  def count(x):
+    total = tf.Variable(0.0)
+    many = tf.while_loop(
+      lambda i: i < 200, lambda i: [i + 1.0 + 0.0 * total.assign_add(x)], [0.0]
+    )
+    with tf.control_dependencies(many):
+      return total.read_value()
+
+  @tff.federated_computation(_FLOATS)
+  def run(x):
+    return tff.federated_sum(tff.federated_map(count, x))
+
+  def work(index):
+    number = float(index + 1)
+    return [(float(count(number)), float(run([number] * 4))) for _ in range(10)]
+
+  for index, found in enumerate(_in_threads(in_process, work)):
+    assert found == [(200.0 * (index + 1), 800.0 * (index + 1))] * 10
+
+
+def test_an_error_stops_the_clients_of_its_own_computation_only(in_process):
+  @tff.tensorflow.computation(np.float32)
+  def slow(x):
+    step = lambda i: i + tf.math.reduce_max(tf.ones([1000]))
+    with tf.control_dependencies([tf.debugging.Assert(x > 0, ['negative', x])]):
+      return x * tf.while_loop(lambda i: i < 5e3, step, [0.0])[0]
+
+  @tff.federated_computation(_FLOATS)
+  def run(x):
+    return tff.federated_sum(tff.federated_map(slow, x))
+
+  run([1.0])
+
+  def work(index):
+    if index:
+      return [float(run([1.0] * 4)) for _ in range(3)]
+    for _ in range(30):
+      with pytest.raises(client_error.ClientError, match='negative'):
+        run([-1.0] * 4)
+
+  for found in _in_threads(in_process, work)[1:]:
+    assert found == [2e4] * 3
+
+
+def test_rounds_of_one_process_in_threads_are_those_of_one_thread(in_process):
+  process = fedaws.build_fedaws(model=tiny.model(), max_positives=3)
+  cohort_of = lambda r: tiny.cohort([[0, 1], [2, 3, 3], [4, 5]], seed=r)
+
+  def work(index):
+    state = process.initialize()
+    for r in range(2):
+      state = process.next(
+        registry.donate(state), cohort_of(10 * index + r)
+      ).state
+    return process.get_model_weights(state)
+
+  for index, found in enumerate(_in_threads(in_process, work)):
+    tiny.assert_same_weights(found, work(index), tolerance=0)
+
+
+def test_an_op_has_one_thread_or_it_is_told(monkeypatch, caplog):
+  asked = []
+  monkeypatch.setattr(
+    tf.config.threading, 'set_intra_op_parallelism_threads', asked.append
+  )
+  context.create_context(client_threads=1)
+  assert asked == [1]
+  assert not caplog.text
+
+  def started(threads):
+    raise RuntimeError('it has started')
+
+  monkeypatch.setattr(
+    tf.config.threading, 'set_intra_op_parallelism_threads', started
+  )
+  context.create_context(client_threads=1)
+  assert 'will differ in the last digits' in caplog.text
+
+
+_CLIENTS, _CLIENT_THREADS = 40, 2
+
+
+class _Lazy(collections.abc.Sequence):
+  """A sequence that makes new values and counts those still referenced."""
+
+  def __init__(self, values, fail_at=None):
+    self._values, self._fail_at = values, fail_at
+    self._lock, self._held = threading.Lock(), 0
+    self.asked, self.most_held, self.threads = [], 0, set()
+
+  def __len__(self):
+    return len(self._values)
+
+  def __getitem__(self, index):
+    if index == self._fail_at:
+      raise errors.InputError(f'file {index} is damaged')
+    value = self._values[index]
+    # A tensor, since the runtime copies arrays and passes tensors on.
+    value = value._replace(x=tf.constant(value.x))
+    weakref.finalize(value.x, self._count, -1)
+    self._count(1)
+    self.asked.append(index)
+    self.threads.add(threading.current_thread().name)
+    return value
+
+  def _count(self, change):
+    with self._lock:
+      self._held += change
+      self.most_held = max(self.most_held, self._held)
+
+
+def _values(count: int = _CLIENTS) -> list:
+  return tiny.cohort([[i % 12] * (1 + i % 3) for i in range(count)])
+
+
+def _readers() -> list:
+  names = [thread.name for thread in threading.enumerate()]
+  return [name for name in names if name.startswith('tff_xc_reader')]
+
+
+@pytest.fixture(scope='module')
+def process():
+  return tiny.process('fedss', max_positives=4, negatives=3)
+
+
+@pytest.fixture(scope='module')
+def context_of_two():
+  """A runtime with two client threads; it compiles the process once."""
+  return context.create_context(client_threads=_CLIENT_THREADS)
+
+
+@pytest.fixture
+def two_threads(context_of_two, tff_worker):
+  """Installs the runtime with two client threads for one test."""
+  tff.framework.set_default_context(context_of_two)
+  yield context_of_two
+  tff.framework.set_default_context(tff_worker)
+
+
+@pytest.mark.usefixtures('two_threads')
+def test_few_values_are_held_at_a_time_and_each_is_read_once(process):
+  lazy = _Lazy(_values())
+  state = process.initialize()
+  output = process.next(state, lazy)
+  assert sorted(lazy.asked) == list(range(_CLIENTS))
+  assert 1 < lazy.most_held <= 2 * _CLIENT_THREADS + 1
+  assert all(name.startswith('tff_xc_') for name in lazy.threads)
+  assert not _readers()
+  expected = process.next(state, _values())
+  tiny.assert_same_weights(output.state, expected.state, tolerance=0)
+
+
+def test_the_worker_takes_them_as_a_list(tff_worker, process):
+  lazy = _Lazy(_values(3))
+  state = process.initialize()
+  output = process.next(state, lazy)
+  assert lazy.asked == [0, 1, 2]
+  expected = process.next(state, _values(3))
+  tiny.assert_same_weights(output.state, expected.state, tolerance=0)
+
+
+@pytest.mark.usefixtures('two_threads')
+@pytest.mark.parametrize('fail_at', [0, 1, 13, 39])
+def test_an_error_of_reading_is_raised_as_it_is(process, fail_at):
+  with pytest.raises(errors.InputError, match=f'^file {fail_at} is damaged$'):
+    process.next(process.initialize(), _Lazy(_values(), fail_at))
+  assert not _readers()
+
+
+@pytest.mark.usefixtures('two_threads')
+def test_a_client_that_fails_leaves_no_thread():
+  @tff.tensorflow.computation(np.float32)
+  def picky(x):
+    fits = tf.debugging.Assert(tf.not_equal(x, 5), ['five', x])
+    with tf.control_dependencies([fits]):
+      return tf.identity(x)
+
+  @tff.federated_computation(tff.FederatedType(np.float32, tff.CLIENTS))
+  def run(x):
+    return tff.federated_sum(tff.federated_map(picky, x))
+
+  class Numbers(_Lazy):
+    def __getitem__(self, index):
+      return float(index)
+
+  with pytest.raises(client_error.ClientError, match='client 5'):
+    run(Numbers(range(_CLIENTS)))
+  assert not _readers()
+
+
+@pytest.mark.usefixtures('two_threads')
+def test_an_interrupt_leaves_no_thread(process):
+  class Interrupting(_Lazy):
+    def __getitem__(self, index):
+      if index == 7:
+        os.kill(os.getpid(), signal.SIGINT)
+      return super().__getitem__(index)
+
+  state = process.initialize()
+  lazy = Interrupting(_values())
+  with pytest.raises(KeyboardInterrupt):
+    process.next(state, lazy)
+  assert not _readers()
+  assert len(lazy.asked) < _CLIENTS
+  process.next(state, _Lazy(_values()))
+
+
+@pytest.mark.usefixtures('two_threads')
+def test_a_value_of_another_type_names_its_client(process):
+  values = _values(3)
+  values[2] = values[2]._replace(y=np.array([1.5]))
+  with pytest.raises(TypeError, match=r'^client 2 .*int32.*float64'):
+    process.next(process.initialize(), _Lazy(values))
