@@ -172,13 +172,13 @@ def read_config(path: pathlib.Path) -> dict[str, Any]:
   config = _read_object(path, required, _OPTIONAL)
   for name in ('task', 'algorithm'):  # They become text for people.
     config[name] = wording.shown(config[name])
-  config = wording.with_new_names(config)
-  for group in ('options', 'hyperparameters'):
-    if group in config:
+  if 'options' in config:  # Otherwise from Python: attributes, no flags.
+    config = wording.with_new_names(config)
+    for group in {'options', 'hyperparameters'} & set(config):
       config[group] = wording.with_new_names(config[group])
   values = config.get('hyperparameters', {})
   if 'clients_per_round' in values:
-    config['hyperparameters'] = wording.with_new_names(_ADDED) | values
+    config['hyperparameters'] = _ADDED | values
   if 'options' in config:
     added = _ADDED_OPTIONS.get(config['task'], {})
     config['options'] = {**added, **config['options']}
