@@ -78,7 +78,7 @@ class_distance_mean | mean class distance | distance | higher | train + class ro
 _ROUND = """
 loss | loss | loss | lower
     training loss, mean over the examples of the round
-accuracy | local top-1 | fraction | higher
+local_accuracy | local top-1 | fraction | higher
     training examples whose class is ranked first among the rows that their
     client holds, during local training
 bytes_down_per_client | down / client | bytes | lower
