@@ -30,11 +30,6 @@ def run(main: Callable[[Sequence[str]], None], usage: str) -> None:
 
   Exit status: 0 done, 2 bad input (one sentence on stderr), 130 interrupted, 143
   ended by SIGTERM, 141 if nobody reads the output any more (`| head`).
-
-  Args:
-    main: the command; raises `errors.InputError` on bad input.
-    usage: the text that `--help` prints above the flags: the command's
-      docstring.
   """
   os.environ.setdefault('TF_CPP_MIN_LOG_LEVEL', '2')
   _open_streams()

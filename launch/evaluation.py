@@ -38,16 +38,6 @@ def run(
   Writes evaluation.json and, of examples with one label each, confusion.csv and
   confusion.png into the run's directory. It changes nothing else there, since the
   run may be training.
-
-  Args:
-    run_dir: the run's directory.
-    client: whose examples the confusion matrix is of; None: a large client.
-    named: those of `experiment.NAMED` that the user has named: where the run's data are now,
-      and its code.
-
-  Raises:
-    errors.InputError: there is no run, no checkpoint or no such client; or the
-      data or the checkpoint's model are not those of the run.
   """
   found = load(run_dir, named)
   rounds, train = found.rounds, found.dataset.train
@@ -118,15 +108,7 @@ class Trained(NamedTuple):
 def load(
   run_dir: str, named: Mapping[str, str] = types.MappingProxyType({})
 ) -> Trained:
-  """Loads a run's newest checkpoint and its data, and installs its runtime.
-
-  Args:
-    run_dir: the run's directory.
-    named: as in `run`.
-
-  Raises:
-    errors.InputError: as in `run`.
-  """
+  """Loads a run's newest checkpoint and its data, and installs its runtime."""
   found = run_files.read_run(run_dir).config
   config = _checked(pathlib.Path(run_dir), found, named)
   if config['runtime'] == runtimes.CLUSTER:  # No clients train here.
@@ -155,11 +137,6 @@ def _checked(
   """Returns the configuration of a run that somebody else may have written.
 
   Code runs and files are read only if the user names them, too.
-
-  Args:
-    path: the run's directory.
-    found: its config.json.
-    named: as in `run`.
   """
   file = path / run_files.CONFIG
   recorded = {
@@ -207,11 +184,7 @@ def _leads_outside(name: str, value: str) -> bool:
 def choose_client(
   clients: client_data_lib.PartitionedClientData, wanted: str | None
 ) -> str:
-  """Returns the client wanted; None: of the first hundred, one with most examples.
-
-  Raises:
-    errors.InputError: there is no such client.
-  """
+  """Returns the client wanted; None: of the first hundred, one with most examples."""
   if wanted is None:
     return max(clients.client_ids[:100], key=lambda c: len(clients.numbers(c)))
   if wanted not in clients.client_ids:
@@ -225,15 +198,7 @@ def choose_client(
 def _write_confusion(
   predictions, labels, of: str, names, path: pathlib.Path
 ) -> None:
-  """Writes a client's confusion matrix (FedSS, fig. 7) as table and picture.
-
-  Args:
-    predictions: int [k], of some of the client's examples.
-    labels: int [k].
-    of: says which ones, and of which client.
-    names: of all classes; None: their numbers.
-    path: the run's directory.
-  """
+  """Writes a client's confusion matrix (FedSS, fig. 7) as table and picture."""
   class_ids = np.unique(labels)
   matrix = ranking.confusion(predictions, labels, class_ids)
   if names is not None:

@@ -32,11 +32,7 @@ _RENAMED = {'alpha': 'concentration'}
 
 
 def rule_settings(name: str) -> Mapping[str, Any]:
-  """Returns all settings of a rule from the flags.
-
-  Raises:
-    errors.InputError: a flag of another rule is given, or a value is bad.
-  """
+  """Returns all settings of a rule from the flags."""
   rule = rules.get(name)
   own, given = {flag.name: flag for flag in rule.flags}, {}
   for flag in _flags():
@@ -70,17 +66,7 @@ def make(
   columns: Mapping[str, str | None],
   output: str | None,
 ) -> str:
-  """Makes a split, unless it is in `output` already; returns the tables.
-
-  Args:
-    request: what to make; None: describe the split file `path`.
-    path: the input.
-    columns: of a table, see `inputs.Columns`.
-    output: the folder to write; None: only describe a split.
-
-  Raises:
-    errors.InputError: bad input; `output` holds anything else.
-  """
+  """Makes a split, unless it is in `output` already; returns the tables."""
   from datasets.splits import inputs
   from datasets.splits import making
   from datasets.splits import output as output_lib

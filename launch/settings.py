@@ -25,11 +25,7 @@ def parameters() -> dict[str, hp.Hyperparameter]:
 
 
 def define_experiment_flags(without: Collection[str] = ()) -> None:
-  """Defines --task, --algorithm, and a flag for every parameter.
-
-  Args:
-    without: names of parameters that the command has no flag for.
-  """
+  """Defines --task, --algorithm, and a flag for every parameter."""
   for name, entries in (
     ('task', tasks.TASKS),
     ('algorithm', algorithms.ALGORITHMS),
@@ -80,11 +76,7 @@ def define_cache_flag() -> None:
 
 
 def use_cache_dir() -> None:
-  """Makes this process and its children use `--cache_dir`, if it is given.
-
-  Raises:
-    errors.InputError: the directory cannot be written.
-  """
+  """Makes this process and its children use `--cache_dir`, if it is given."""
   if not flags.FLAGS.cache_dir:
     return
   chosen = os.path.abspath(flags.FLAGS.cache_dir)
@@ -110,11 +102,7 @@ def refuse_arguments(arguments) -> None:
 
 
 def given() -> tuple[str, str, dict[str, Any]]:
-  """Returns the task, the algorithm and the parameters that flags set.
-
-  Raises:
-    errors.InputError: the task or the algorithm is missing.
-  """
+  """Returns the task, the algorithm and the parameters that flags set."""
   values = flags.FLAGS
   for name, known in (
     ('task', tasks.TASKS),
@@ -133,10 +121,5 @@ def changes() -> dict[str, Any]:
 
 
 def resolve() -> dict[str, Any]:
-  """Returns config.json's content from the parsed flags of `launch.train`.
-
-  Raises:
-    errors.InputError: a name is unknown, a flag does not apply, or a value is
-      out of bounds.
-  """
+  """Returns config.json's content from the parsed flags of `launch.train`."""
   return experiment.resolve(*given())

@@ -78,15 +78,7 @@ def is_code(encoder: str) -> bool:
 
 
 def fit(draft) -> None:
-  """Removes options that do not apply to the encoder chosen.
-
-  Args:
-    draft: a `tasks.task.Draft`, whose options are changed.
-
-  Raises:
-    errors.InputError: the encoder is unknown, or the user gave an option that does
-      not apply to it.
-  """
+  """Removes options that do not apply to the encoder chosen."""
   options, given = draft.options, draft.given
   name = options['encoder']
   module, colon, function = name.partition(':')
@@ -123,13 +115,7 @@ def fit(draft) -> None:
 
 
 def check_side(options: Mapping, side: int, what: str) -> None:
-  """Refuses images that are too small for the encoder.
-
-  Args:
-    options: of the task.
-    side: pixels a side.
-    what: the images, in messages.
-  """
+  """Refuses images that are too small for the encoder."""
   least = _LEAST_SIDE.get(options['encoder'], 1)
   if side < least:
     raise errors.InputError(
@@ -153,17 +139,7 @@ def _is_whole(options: Mapping) -> bool:
 
 
 def build(options: Mapping, image_shape: tuple[int, ...]):
-  """Returns the encoder (`tff_xc.encoders.encoder.Encoder`).
-
-  Args:
-    options: of the task, after `fit`; without 'encoder', the small one.
-    image_shape: height, width and perhaps channels of stored images, which
-      --crop may cut.
-
-  Raises:
-    errors.InputError: the images do not fit, or the user's function or file does not
-      give what it should.
-  """
+  """Returns the encoder (`tff_xc.encoders.encoder.Encoder`)."""
   rotate = options.get('rotate', 0.0)
   if _is_whole(options) and not rotate:
     return _network(options, image_shape)
