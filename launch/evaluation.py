@@ -35,24 +35,19 @@ def run(
 ) -> dict:
   """Evaluates, prints and writes; returns the content of evaluation.json.
 
-  Writes evaluation.json and, of examples with one label each, confusion.csv and
-  confusion.png into the run's directory. It changes nothing else there, since the
-  run may be training.
+  `named` are those of `experiment.NAMED` that the user names: where the run's data and
+  code are now. Nothing else in the directory changes, since the run may be training.
   """
   found = load(run_dir, named)
   rounds, train = found.rounds, found.dataset.train
-  result = {'rounds': rounds}
-  confused = None
+  result, more, confused = {'rounds': rounds}, {}, None
   if not scipy.sparse.issparse(train.pool.y):
     result['client'] = client = choose_client(train, client)
     part, *confused = found.predictions(client)
     of = f'the {part} examples of client {wording.shown(client)}'
     # Beside the scores of everybody's test, hence its name.
-    name = 'client_test_top1' if part == 'test' else 'client_train_top1'
-    more = {name: ranking.accuracy(*confused)}
-  elif client is None:
-    more = {}
-  else:
+    more[f'client_{part[:5]}_top1'] = ranking.accuracy(*confused)
+  elif client is not None:
     raise errors.InputError(
       f'--client={client}: a confusion matrix is of examples with one label each,'
       f' and those of {run_dir} have sets of labels; leave it out'
@@ -77,14 +72,7 @@ def run(
 
 
 class Trained(NamedTuple):
-  """A run's newest checkpoint, with its data.
-
-  Attributes:
-    dataset: of the run.
-    evaluator: of the run's metrics.
-    weights: after `rounds`.
-    rounds: of the checkpoint.
-  """
+  """A run's newest checkpoint, with its data."""
 
   dataset: client_data_lib.FederatedDataset
   evaluator: evaluation.Evaluator
@@ -92,10 +80,8 @@ class Trained(NamedTuple):
   rounds: int
 
   def predictions(self, client: str) -> tuple[str, np.ndarray, np.ndarray]:
-    """Returns 'test' or 'training', and predicted and true classes, int [k].
-
-    They are of the client's held-out examples where it has some.
-    """
+    """Returns 'test' if the client has such examples, else 'training'; and predicted
+    and true classes of them, int [k]."""
     clients, held_out = self.dataset.train, self.dataset.held_out
     part, numbers = 'training', clients.numbers(client)
     if held_out is not None:

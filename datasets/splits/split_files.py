@@ -65,18 +65,11 @@ PUBLISHED = {
 
 
 class Split(NamedTuple):
-  """The content of a split's files.
+  """The content of a split's files."""
 
-  Attributes:
-    examples: what they name. Labels are places in `class_names`, which has the
-      names of classes.csv where there is one.
-    class_ids: the same classes as the files have them.
-    files: the files of the examples, in their order.
-  """
-
-  examples: examples_lib.Examples
-  class_ids: Sequence[str]
-  files: Sequence[pathlib.Path]
+  examples: examples_lib.Examples  # Its classes have the names of classes.csv.
+  class_ids: Sequence[str]  # The same classes as the files have them.
+  files: Sequence[pathlib.Path]  # Of the examples, in their order.
 
   def where(self, number: int) -> str:
     """Names the line of an example, for an error."""
@@ -145,11 +138,7 @@ def read_test(path: str | os.PathLike) -> Split:
 
 
 def train_file(name: split_path.SplitPath) -> pathlib.Path:
-  """Returns the file of a split's training examples; tells if it was published.
-
-  Raises:
-    errors.InputError: it is missing, or lacks the column of users.
-  """
+  """Returns the file of a split's training examples; tells if it was published."""
   file = name.train
   if not zip_members.is_file(file):
     _missing(file, ','.join(COLUMNS))
@@ -193,17 +182,16 @@ def _tell(path: pathlib.Path) -> None:
   names = {name: (digest, what) for digest, (name, what) in PUBLISHED.items()}
   digest = md5(path)
   if digest in PUBLISHED:
-    what = PUBLISHED[digest][1]
-    print(
-      f'note: {path} is {what}, as published (md5 {digest})', file=sys.stderr
-    )
+    told = f'is {PUBLISHED[digest][1]}, as published (md5 {digest})'
   elif path.name in names:
     right, what = names[path.name]
-    print(
-      f'note: {path} is named as {what}, and is another file: its md5 is {digest},'
-      f' that of the published one {right}',
-      file=sys.stderr,
+    told = (
+      f'is named as {what}, and is another file: its md5 is {digest}, that of the'
+      f' published one {right}'
     )
+  else:
+    return
+  print(f'note: {path} {told}', file=sys.stderr)
 
 
 def _rows(path, user: str | None, sets: bool = False):
@@ -257,8 +245,7 @@ def join(
     int64 [k], numbers in `data`.
 
   Raises:
-    errors.InputError: a row is of other data, is there twice, or has another class
-      than the data.
+    errors.InputError: a row is of other data, is there twice, or has another class.
   """
   named = split.examples
   numbers = examples_lib.find(data.ids, named.ids)[rows]
@@ -327,9 +314,6 @@ def partition(
 
   A client's examples keep the file's order. An example with a set of labels may be
   with several users, and several times.
-
-  Raises:
-    errors.InputError: as `read` and `join`.
   """
   found = read(split, sets=data.has_sets)
   rows = found.examples.train
@@ -344,12 +328,7 @@ def write(
   clients: partition_lib.Partition,
   data: examples_lib.Examples,
 ) -> None:
-  """Writes a split of `data` in one step: after an error the old file is unchanged.
-
-  Raises:
-    errors.InputError: the folder is missing; a client's id is empty or begins or
-      ends with a space.
-  """
+  """Writes a split of `data` in one step: after an error the old file is unchanged."""
   for name in clients.client_ids:
     if not name or name != name.strip():
       raise errors.InputError(

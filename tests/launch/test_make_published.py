@@ -12,7 +12,7 @@ import pytest
 from datasets import examples
 from datasets.images import clients
 from datasets.images import decode
-from datasets.splits import output as output_lib
+from datasets.splits import making
 from datasets.splits import own
 from datasets.splits import rules
 from datasets.splits import split_files
@@ -49,7 +49,7 @@ lines = split_inputs.lines
 @pytest.fixture(name='no_pictures', autouse=True)
 def _no_pictures(request, monkeypatch):
   if 'pictures' not in request.node.name:
-    monkeypatch.setattr(output_lib, '_draw', lambda folder, made: None)
+    monkeypatch.setattr(making, '_draw', lambda folder, made: None)
 
 
 def make(rule, source, output, seed=0, **changes):

@@ -9,7 +9,6 @@ import scipy.sparse
 from datasets import examples
 from datasets.cifar import files as cifar_files
 from datasets.splits import making
-from datasets.splits import output as output_lib
 from datasets.splits import rules
 from datasets.splits import split_files
 from launch import make_splits
@@ -43,7 +42,7 @@ SMALL = {
 def _no_pictures(request, monkeypatch):
   """Draws none, which take most of the time, unless a test is of pictures."""
   if 'pictures' not in request.node.name:
-    monkeypatch.setattr(output_lib, '_draw', lambda folder, made: None)
+    monkeypatch.setattr(making, '_draw', lambda folder, made: None)
 
 
 def make(rule, source, output, columns=COLUMNS, **options):
@@ -184,7 +183,7 @@ def test_after_an_error_nothing_is_left(tmp_path, monkeypatch):
   def fail(folder, made):
     raise OSError(28, 'No space left on device')
 
-  monkeypatch.setattr(output_lib, '_draw', fail)
+  monkeypatch.setattr(making, '_draw', fail)
   with pytest.raises(errors.InputError, match=r'cannot be written \(No space'):
     make('chunks', source, output)
   assert list(output.parent.iterdir()) == []
