@@ -200,69 +200,36 @@ def test_evaluate_gives_the_final_metrics_and_a_confusion_matrix(
     evaluation_lib.run(str(run_dir), 'nobody')
 
 
-def assert_one_sentence(done, expected):
-  assert done.returncode == 2, done.stderr
-  assert 'Traceback' not in done.stderr
-  message = [line for line in done.stderr.splitlines() if line]
-  assert len(message) == 1, done.stderr
-  assert message[0].startswith('error: ')
-  assert expected in message[0]
-
-
 @pytest.mark.parametrize(
   ('flags', 'expected'),
   [
-    (['--algorithm=fedss'], '--task is missing: glyphs'),
-    (['--task=glyphs'], '--algorithm is missing: fedavg'),
-    (['--task=mnist', '--algorithm=fedss'], "unknown task 'mnist'"),
-    (['--task=glyph', '--algorithm=fedss'], 'did you mean glyphs?'),
-    (['--task=glyphs', '--algorithm=fedsss'], 'did you mean fedss?'),
-    ([*SMALL, '--lr=1'], 'did you mean --client_learning_rate?'),
-    ([*SMALL, '--server_optimizer=adma'], 'did you mean adam?'),
+    ('--algorithm=fedss', '--task is missing: glyphs'),
+    ('--task=glyphs', '--algorithm is missing: fedavg'),
+    ('--task=mnist --algorithm=fedss', "unknown task 'mnist'"),
+    ('--task=glyph --algorithm=fedss', 'did you mean glyphs?'),
+    ('--task=glyphs --algorithm=fedsss', 'did you mean fedss?'),
+    ('--task=glyphs --algorithm=x', "unknown algorithm 'x'"),
+    ('--lr=1', 'did you mean --client_learning_rate?'),
+    ('--server_optimizer=adma', 'did you mean adam?'),
+    ('--task=images --data_dir=. --encoder=mobilnet', 'mean mobilenet_v'),
+    ('--algorithm=posonly', 'hyper-parameter of posonly'),
+    ('--nonsense=1', 'no flag --nonsense'),
+    ('--batch_size=many', '--batch_size=many'),
+    ('--batch_size=0', 'at least 1'),
+    ('--rounds=0', '--rounds=0'),
+    ('--seed=-1', '--seed=-1'),
+    ('--target=top1=0.7', 'METRIC:VALUE'),
+    ('--target=map@r:0.7', 'not measured here'),
+    ('extra', "'extra' is no flag"),
+    ('--runtime=cloud', 'worker'),
     (
-      [
-        '--task=images',
-        '--data_dir=.',
-        '--algorithm=fedss',
-        '--encoder=mobilnet',
-      ],
-      'did you mean mobilenet_v',
-    ),
-    (['--task=glyphs', '--algorithm=x'], "unknown algorithm 'x'"),
-    (
-      ['--task=glyphs', '--algorithm=posonly', '--negatives=5'],
-      'hyper-parameter of posonly',
-    ),
-    ([*SMALL, '--nonsense=1'], 'no flag --nonsense'),
-    ([*SMALL, '--batch_size=many'], '--batch_size=many'),
-    ([*SMALL, '--batch_size=0'], 'at least 1'),
-    ([*SMALL, '--rounds=0'], '--rounds=0'),
-    ([*SMALL, '--seed=-1'], '--seed=-1'),
-    ([*SMALL, '--target=top1=0.7'], 'not of the form METRIC:VALUE'),
-    ([*SMALL, '--target=map@r:0.7'], 'is not measured here; measured are top1'),
-    ([*SMALL, 'extra'], "'extra' is no flag"),
-    ([*SMALL, '--runtime=cloud'], 'worker'),
-    (
-      ['--task=glyphs', '--algorithm=centralized', '--clients_per_round=2'],
+      '--task=glyphs --algorithm=centralized --clients_per_round=2',
       'has no clients',
     ),
   ],
 )
 def test_bad_flags_answer_in_one_sentence_without_tensorflow(flags, expected):
-  light.assert_one_sentence(light.call('train', *flags), expected)
-
-
-def test_help_names_every_hyperparameter():
-  done = call('train', '--help')
-  assert done.returncode == 0
-  for name in ('--negatives', '--server_beta_1', '--logit_scale', '--task'):
-    assert name in done.stdout
-
-
-@pytest.mark.slow  # `test_every_algorithm` has it in this process.
-def test_bad_input_found_with_the_data_leaves_nothing(tmp_path):
-  flags = ['--task=omniglot', '--algorithm=fedss', '--data_dir=/nowhere']
-  run_dir = tmp_path / 'refused'
-  done = call('train', *flags, f'--run_dir={run_dir}')
-  assert_one_sentence(done, 'nowhere')
-  assert not run_dir.exists()
+  flags = flags.split()
+  first = () if flags[0].startswith(('--task=g', '--task=m')) else SMALL
+  first = () if expected.startswith('--task is missing') else first
+  light.assert_one_sentence(light.call('train', *first, *flags), expected)

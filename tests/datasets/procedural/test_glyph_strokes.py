@@ -124,13 +124,6 @@ def test_an_image_is_the_same_in_any_batch():
     np.testing.assert_array_equal(one[0], whole[i])
 
 
-def test_without_variation_only_the_class_counts():
-  images = _draw(np.repeat([0, 1], 5), np.arange(10), np.arange(10), 0.0)
-  assert (images[:5] == images[0]).all()
-  assert (images[5:] == images[5]).all()
-  assert (images[0] != images[5]).any()
-
-
 def _distance(a, b):
   return np.abs(a.astype(float) - b).mean(axis=(1, 2))
 
