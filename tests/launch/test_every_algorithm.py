@@ -9,8 +9,6 @@ import json
 import numpy as np
 import pytest
 import scipy.sparse
-import tensorflow as tf
-import tensorflow_federated as tff
 from absl import flags
 
 from datasets.cifar import clients as cifar
@@ -129,15 +127,7 @@ def _config(task, algorithm, **changes):
 @pytest.fixture
 def launched(in_process, tmp_path, monkeypatch):
   """(task, algorithm, changes) -> (summary, its run directory)."""
-  contexts = {'in_process': in_process}
-
-  def install(name, **_):
-    if name not in contexts:
-      contexts[name] = runtimes_install(name)
-    tff.framework.set_default_context(contexts[name])
-
-  runtimes_install = runtimes.install
-  monkeypatch.setattr(runtimes, 'install', install)
+  monkeypatch.setattr(runtimes, 'install', lambda *_, **__: in_process)
 
   def launch(task, algorithm, **changes):
     made = _KINDS[task](tmp_path, monkeypatch)
@@ -147,13 +137,7 @@ def launched(in_process, tmp_path, monkeypatch):
   return launch
 
 
-# Every form of a round once, and every task; the other combinations are slow.
-_QUICK = {
-  'images': {'fedss', 'centralized'},
-  'bibtex': set(),
-  'cifar10': set(),
-  'sparse-words-sets': set(),
-}
+_QUICK = {('images', 'fedss'), ('images', 'centralized')}
 
 
 def _combinations():
@@ -162,8 +146,7 @@ def _combinations():
     for task in _KINDS:
       if set(algorithms.get(algorithm).needs) & set(tasks.get(task).lacks):
         continue
-      quick = algorithm in _QUICK[task]
-      marks = [] if quick else [pytest.mark.slow]
+      marks = [pytest.mark.slow] * ((task, algorithm) not in _QUICK)
       yield pytest.param(task, algorithm, marks=marks)
 
 
@@ -180,20 +163,6 @@ def test_two_rounds(task, algorithm, launched, capsys):
   assert algorithm in capsys.readouterr().out
   crosses = algorithms.get(algorithm).has_clients
   assert (summary['bytes_down_per_client_round'] > 0) == crosses
-
-
-@pytest.mark.slow  # `test_same_as_worker` compares every algorithm.
-def test_the_worker_gives_what_the_process_gives(launched):
-  found = []
-  for runtime in ('in_process', 'worker'):
-    summary, run_dir = launched('images', 'fedss', runtime=runtime)
-    summary.pop('seconds_per_round_median')
-    assert summary.pop('best_round') is None
-    found.append(summary)
-    run_dir.rename(run_dir.with_name(runtime))
-  tf.nest.map_structure(
-    lambda a, b: np.testing.assert_allclose(a, b, rtol=1e-4), *found
-  )
 
 
 @pytest.mark.slow

@@ -56,6 +56,7 @@ def test_all_rules_and_the_papers_tasks_are_here():
   [
     ('landmarks-user-160k', 'fedss', (0.01, 32, 64, 5_000, 1, 0.0)),
     ('landmarks-user-160k', 'fedavgm', (0.01, 32, 64, 5_000, 5, 4e-5)),
+    ('landmarks-user-160k', 'fedir', (0.01, 32, 64, 5_000, 5, 4e-5)),
     ('inaturalist-geo-3k', 'fedavg', (0.01, 64, 10, 5_000, 1, 4e-5)),
     ('sop', 'fedss', (0.01, 32, 32, 2_000, 1, 0.0)),
     ('imagenet21k', 'fedss', (0.001, 32, 64, 25_000, 1, 0.0)),
@@ -74,29 +75,26 @@ def test_the_papers_hyperparameters(task, algorithm, expected):
 
 
 def test_fedirs_target_is_uniform_where_classes_are_balanced():
-  target = lambda task: resolve(task, 'fedir')['hyperparameters'][
-    'importance_weights'
-  ]
-  assert target('landmarks-user-160k') == target('gld23k') == 'train'
-  assert target('inaturalist-user-120k') == 'uniform'
-  values = resolve('landmarks-user-160k', 'fedir')['hyperparameters']
-  assert (values['local_epochs'], values['weight_decay']) == (5, 4e-5)
+  for task, target in (
+    ('landmarks-user-160k', 'train'),
+    ('gld23k', 'train'),
+    ('inaturalist-user-120k', 'uniform'),
+  ):
+    values = resolve(task, 'fedir')['hyperparameters']
+    assert values['importance_weights'] == target
+  virtual = resolve('inaturalist-geo-3k', 'fedvc')['hyperparameters']
+  assert (virtual['virtual_client_size'], virtual['batch_size']) == (256, 64)
 
 
 def test_options_are_the_papers_networks():
-  landmarks, birds = resolve('landmarks-user-160k'), resolve(NAMES[2])
-  assert landmarks['options']['encoder'] == 'mobilenet_v3'
-  assert landmarks['options']['image_size'] == 224
-  assert landmarks['options']['embedding_dim'] == 64
-  assert landmarks['options']['crop'] == 'random'
-  assert birds['options']['crop'] == 'scale'
-  assert birds['options']['encoder'] == 'mobilenet_v2'
-  assert birds['options']['image_size'] == 299
-  assert 'embedding_dim' not in birds['options']
-  small = resolve(NAMES[2], encoder='small')['options']
-  assert small['embedding_dim'] == 64
-  virtual = resolve('inaturalist-geo-3k', 'fedvc')['hyperparameters']
-  assert (virtual['virtual_client_size'], virtual['batch_size']) == (256, 64)
+  names = ('encoder', 'image_size', 'crop', 'embedding_dim')
+  for task, changes, expected in (
+    ('landmarks-user-160k', {}, ('mobilenet_v3', 224, 'random', 64)),
+    (NAMES[2], {}, ('mobilenet_v2', 299, 'scale', None)),
+    (NAMES[2], {'encoder': 'small'}, ('small', 299, 'scale', 64)),
+  ):
+    options = resolve(task, **changes)['options']
+    assert tuple(map(options.get, names)) == expected
 
 
 @pytest.mark.parametrize('number', range(1, 6))
@@ -247,13 +245,3 @@ def test_products_are_retrieved_from_their_zip(tmp_path, capsys):
   assert 'has 2 classes, and the published split 11,318' in (
     capsys.readouterr().err
   )
-
-
-def test_every_source_is_of_a_task():
-  sources = {
-    photographs.LANDMARKS.folder,
-    photographs.INATURALIST.folder,
-    photographs.SOP.folder,
-    photographs.IMAGENET.folder,
-  }
-  assert {task.data.split(':')[0] for task in photographs.TASKS} == sources

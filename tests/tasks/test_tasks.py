@@ -5,7 +5,6 @@ import functools
 import numpy as np
 import pytest
 
-from tasks import label_sets
 from tasks import registry
 from tests import tiny
 from tff_xc import errors
@@ -145,22 +144,6 @@ def test_multi_label_sets_from_the_real_files(
   assert round(dataset.test.y[:, counts.argmax()].mean(), 4) == commonest
 
 
-def test_several_classes_a_client():
-  task = registry.get('sparse-words')
-  shape = {'num_classes': 60, 'classes_per_client': 5, 'num_features': 200}
-  dataset, _ = task.load('', options_of(task, **shape))
-  held = [len(set(dataset.train.labels(c))) for c in CLIENTS(dataset)]
-  assert len(held) <= 12
-  assert max(held) == 5
-
-
-def test_all_sets_of_the_repository_have_a_task():
-  from datasets.xc import sets as xc_sets
-
-  for name in xc_sets.SETS:
-    assert registry.get(name).option_values()['select_features'] is True
-
-
 def test_without_clients_a_tasks_server_does_not_apply():
   of = lambda task, name: registry.get(task).hyperparameters(
     algorithms.get(name)
@@ -168,11 +151,6 @@ def test_without_clients_a_tasks_server_does_not_apply():
   assert 'server_optimizer' not in of('omniglot', 'centralized')
   assert of('omniglot', 'fedss')['server_optimizer'] == 'adam'
   assert of('cifar10', 'centralized')['server_optimizer'] == 'adam'
-
-
-def test_an_unknown_task_names_the_known_ones():
-  with pytest.raises(errors.InputError, match='glyphs-landmarks'):
-    registry.get('glyph')
 
 
 def test_options_of_label_sets_reach_the_data():
@@ -188,12 +166,6 @@ def test_options_of_label_sets_reach_the_data():
   assert made(validation=0).validation is None
   assert len(set(made(partition_rule='paper').train.partition.sizes)) > 1
   assert len(made(num_clients=3).train.partition) == 3
-  given = label_sets._options(
-    {**small, 'published_reading': True, 'data_seed': 7}
-  )
-  assert given.published_reading
-  assert given.seed == 7
-  assert given.hashed_features == 300
 
 
 def test_the_set_of_eurlexs_size():
