@@ -94,13 +94,11 @@ def fit(draft) -> None:
   if own or (name in (V2, V3) and not options['bottleneck']):
     unused.append('embedding_dim')
   for option in unused:
-    if option in given and not (option == 'bottleneck' and given[option]):
+    if option != 'bottleneck' or not given.get(option):
       why = (
         f'--encoder={name}' if name not in (V2, V3) else '--bottleneck=false'
       )
-      raise errors.InputError(
-        f'--{option} does not apply with {why}; leave one of them out'
-      )
+      draft.refuse(option, f'with {why}', 'leave one of them out')
     del options[option]
   if options.get('norm_groups', 1) not in (1, 2, 4, 8):
     raise errors.InputError(

@@ -250,10 +250,8 @@ def _fit_virtual_clients(draft: task_lib.Draft) -> None:
     draft.values.get('virtual_client_size') and 'examples_per_round' in options
   ):
     if draft.given.get('examples_per_round'):
-      raise errors.InputError(
-        '--examples_per_round does not apply with --virtual_client_size, which is the'
-        ' number of examples that every client draws; leave it out'
-      )
+      why = 'with --virtual_client_size, which is what each client draws'
+      draft.refuse('examples_per_round', why)
     options['examples_per_round'] = 0
 
 

@@ -66,21 +66,26 @@ class Split(NamedTuple):
     for name in filter(None, (self.tff, self.tff.upper())):
       if (folder / name / 'test.tfRecord').is_file():
         return str(folder / name), '', ''
-    images, clients = self._images(folder), self._clients(folder)
-    missing = [] if images else [self._no_images(folder)]
+    clients, missing = self._clients(folder), []
+    try:
+      images = self.find_images(data_dir)
+    except errors.InputError as e:
+      images, missing = '', [str(e)]
     if clients is None:
       missing.append(self._no_clients(folder, images))
     if missing:
       raise errors.InputError(task.ALSO.join(missing))
-    return str(images), *clients
+    return images, *clients
 
   def find_images(self, data_dir: str) -> str:
     """Returns the images alone."""
-    folder = self.folder(data_dir)
-    images = self._images(folder)
-    if images is None:
-      raise errors.InputError(self._no_images(folder))
-    return str(images)
+    folder, names = self.folder(data_dir), (*_IMAGES, *self.source.images)
+    for name in names:
+      if _has_something(folder / name):
+        return str(folder / name)
+    raise errors.InputError(
+      f'{folder} has no images ({", ".join(names)}): get {self.source.get}'
+    )
 
   def described(self, data_dir: str) -> str:
     """Says where the images and the clients are."""
@@ -90,10 +95,6 @@ class Split(NamedTuple):
     test = f' and {test}' if test else ''
     return f'images in {images}, clients in {split}{test}'
 
-  def _images(self, folder: pathlib.Path) -> pathlib.Path | None:
-    names = [folder / name for name in (*_IMAGES, *self.source.images)]
-    return next(filter(_has_something, names), None)
-
   def _clients(self, folder: pathlib.Path) -> tuple[str, str] | None:
     for name in (self.task, f'{self.task}.zip'):
       if (folder / name).exists():
@@ -102,10 +103,6 @@ class Split(NamedTuple):
     if self.train and split_path.parse(train).exists() and test.exists():
       return str(train), str(test) if self.test else ''
     return None
-
-  def _no_images(self, folder: pathlib.Path) -> str:
-    names = ', '.join((*_IMAGES, *self.source.images))
-    return f'{folder} has no images ({names}): get {self.source.get}'
 
   def _no_clients(self, folder: pathlib.Path, images) -> str:
     ways = []
@@ -214,10 +211,7 @@ def _fit(draft: task.Draft) -> None:
         f'--logits=linear does not go with --algorithm={draft.algorithm.name}, which'
         f' needs {base.COSINES}; leave one of them out'
       )
-    if 'logit_scale' in draft.given:
-      raise errors.InputError(
-        '--logit_scale does not apply with --logits=linear; leave one of them out'
-      )
+    draft.refuse('logit_scale', 'with --logits=linear', 'leave one of them out')
     del draft.options['logit_scale']
   encoders.fit(draft)
 

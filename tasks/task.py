@@ -113,6 +113,11 @@ class Draft(NamedTuple):
   values: dict  # Of the algorithm's hyper-parameters.
   given: Mapping  # The user's values of all of these.
 
+  def refuse(self, name: str, why: str, cure: str = 'leave it out') -> None:
+    """Raises InputError if the user has given a flag that does not apply."""
+    if name in self.given:
+      raise errors.InputError(f'--{name} does not apply {why}; {cure}')
+
 
 @dataclasses.dataclass(frozen=True)
 class Task:
@@ -208,12 +213,9 @@ def check_split(draft: Draft) -> None:
   for other, names in _OF_SPLIT.items():
     if other == 'dirichlet' and 'concentration' not in draft.options:
       continue  # Only CIFAR's tasks make it.
-    for name in names:
-      if split != other and name in draft.given:
-        raise errors.InputError(
-          f'--{name} does not apply with --split={split}, only with'
-          f' --split={other}; leave one of them out'
-        )
+    for name in names if split != other else ():
+      why = f'with --split={split}, only with --split={other}'
+      draft.refuse(name, why, 'leave one of them out')
 
 
 def with_encoder(dataset, options: Mapping) -> Loaded:

@@ -9,16 +9,15 @@ import json
 import numpy as np
 import pytest
 import scipy.sparse
-from absl import flags
 
 from datasets.cifar import clients as cifar
 from datasets.xc import sets as xc_sets
-from launch import settings
 from launch import train
 from tasks import registry as tasks
 from tests import tiny_sparse
 from tests.datasets.cifar import on_disk as cifar_on_disk
 from tests.datasets.xc import on_disk as xc_on_disk
+from tests.launch import flag_values
 from tff_xc import errors
 from tff_xc.algorithms import registry as algorithms
 from tff_xc.runtime import registry as runtimes
@@ -92,36 +91,25 @@ _SIZES = {
   'sparse-words-sets': {
     'num_classes': 50,
     'num_features': 100,
-    'batch_size': 100,
-  },
+    'batch_size': 99,
+  }
 }
 
 
 def _config(task, algorithm, **changes):
   """Returns the resolved configuration of `launch.train`, with tiny sizes."""
-  names = (
-    *algorithms.get(algorithm).names,
-    *tasks.get(task).option_values(),
-  )
+  names = {*algorithms.get(algorithm).names, *tasks.get(task).option_values()}
   given = {k: v for k, v in _TINY.items() if k in names}
-  if task == 'cifar10':
-    given.pop(
-      'spreadout_neighbors', None
-    )  # The task has a margin, which takes all others.
+  if task == 'cifar10':  # Its margin takes all others.
+    given.pop('spreadout_neighbors', None)
   given['rounds'] = 2
   if algorithms.get(algorithm).has_clients:
     given['clients_per_round'] = 3
   given |= _SIZES.get(task, {}) | changes
   if algorithm == 'fedvc' and 'batch_size' in given:
     given['virtual_client_size'] = 2 * given['batch_size']
-  flags.FLAGS.unparse_flags()
-  argv = [f'--{k}={v}' for k, v in given.items()]
-  flags.FLAGS(['train', f'--task={task}', f'--algorithm={algorithm}', *argv])
-  try:
-    return settings.resolve()
-  finally:
-    for name in ('task', 'algorithm', *given):
-      flags.FLAGS[name].unparse()
+  given = {'task': task, 'algorithm': algorithm, **given}
+  return flag_values.resolved([f'--{k}={v}' for k, v in given.items()])[0]
 
 
 @pytest.fixture
