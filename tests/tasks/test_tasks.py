@@ -5,9 +5,12 @@ import functools
 import numpy as np
 import pytest
 
+from datasets.cifar import clients as cifar
 from tasks import registry
 from tests import tiny
+from tests.datasets.cifar import on_disk as cifar_on_disk
 from tff_xc import errors
+from tff_xc import heads
 from tff_xc.algorithms import registry as algorithms
 
 CLIENTS = lambda dataset: dataset.train.client_ids
@@ -103,6 +106,30 @@ def test_clients_of_glyphs_may_differ_in_size():
   assert max(map(len, labels)) > 5 * min(map(len, labels))
   with pytest.raises(errors.InputError, match='--classes_most=0: the mean, '):
     task.load('', options_of(task, classes_least=2))
+
+
+@pytest.mark.parametrize(
+  ('name', 'head', 'embedding_dim'),
+  [
+    ('cifar10', heads.CosineHead, 8),
+    ('cifar10-dirichlet', heads.LinearHead, 192),
+  ],
+)
+def test_cifars_networks_are_those_of_their_papers(
+  name, head, embedding_dim, tmp_path, monkeypatch
+):
+  counts = cifar_on_disk.COUNTS['cifar10']
+  load = functools.partial(cifar.load, expected=counts)
+  monkeypatch.setattr(cifar, 'load', load)
+  content = cifar_on_disk.files('cifar10', 'binary')
+  folder = cifar_on_disk.write(tmp_path, content)
+  task = registry.get(name)
+  options = options_of(task, num_clients=4)
+  if 'embedding_dim' in options:
+    options['embedding_dim'] = embedding_dim
+  _, model = task.load(str(folder), options)
+  assert isinstance(model.head, head)
+  assert model.encoder.embedding_dim == embedding_dim
 
 
 def test_omniglot_from_the_real_file(data_dir):
