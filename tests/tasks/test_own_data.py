@@ -199,14 +199,12 @@ def test_features_of_ones_own_are_not_hashed(tmp_path):
 
 def test_a_class_of_the_test_that_nobody_trains_on(tmp_path):
   path = tmp_path / 'a.csv'
+  lines = [f'{c},u,train,{i}' for i, c in enumerate('abab')]
   path.write_text(
-    'class,user_id,part,a\n'
-    + ''.join(f'{c},u,train,{i}\n' for i, c in enumerate('abab'))
-    + 'fox\x1b[2J,u,test,1\n'
+    '\n'.join(['class,user_id,part,a', *lines, 'fox\x1b[2J,u,test,1'])
   )
-  config = experiment.resolve(
-    'table', 'fedavg', {'data_dir': str(path), 'test_column': 'part'}
-  )
+  given = {'data_dir': str(path), 'test_column': 'part'}
+  config = experiment.resolve('table', 'fedavg', given)
   [told, _] = experiment.assemble(config).warnings
   assert '1 class of the test' in told
   assert r'fox\x1b' in told

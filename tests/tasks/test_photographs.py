@@ -13,7 +13,6 @@ from tasks import photographs
 from tasks import registry
 from tasks.papers import registry as papers
 from tests.datasets.images import on_disk
-from tff_xc import classifier
 from tff_xc import errors
 from tff_xc import heads
 
@@ -24,19 +23,16 @@ def resolve(task, algorithm='fedss', **changes):
   return experiment.resolve(task, algorithm, changes)
 
 
-def split(folder, ids, retrieval=()):
+def split(folder, ids, retrieval):
   """Writes a split of images `CLASS/NAME`, two users."""
   folder.mkdir(parents=True)
-  rows = [f'{i % 2},{name},{name.split("/")[0]}' for i, name in enumerate(ids)]
-  (folder / 'federated_train.csv').write_text(
-    '\n'.join(['user_id,image_id,class', *rows, ''])
-  )
-  for name, part in (('test', ids[:1]), ('retrieval', retrieval)):
-    lines = [f'{each},{each.split("/")[0]}' for each in part]
-    if part and name == 'retrieval':
-      (folder / f'{name}.csv').write_text(
-        '\n'.join(['image_id,class', *lines, ''])
-      )
+  of = lambda name: f'{name},{name.split("/")[0]}'
+  rows = [f'{i % 2},{of(name)}' for i, name in enumerate(ids)]
+  for name, lines in (
+    ('federated_train', ['user_id,image_id,class', *rows]),
+    ('retrieval', ['image_id,class', *map(of, retrieval)]),
+  ):
+    (folder / f'{name}.csv').write_text('\n'.join(lines))
 
 
 def test_all_rules_and_the_papers_tasks_are_here():
@@ -182,36 +178,31 @@ def test_published_files_are_taken_where_no_split_was_made(tmp_path):
 
 def test_landmarks_as_distributed_are_trained_on(tmp_path):
   """A folder of tars with a/b/c/ID.jpg, and TFF's split file."""
-  ids = [f'{i:016x}' for i in range(12)]
+  ids, folder = [f'{i:016x}' for i in range(12)], tmp_path / 'landmarks'
+  (folder / 'images').mkdir(parents=True)
   for part in range(2):
     made = tmp_path / f'made{part}'
     on_disk.write(made, [f'0/0/0/{name}.jpg' for name in ids[part::2]])
-    (tmp_path / 'landmarks' / 'images').mkdir(parents=True, exist_ok=True)
-    on_disk.tarred(
-      made, tmp_path / 'landmarks' / 'images' / f'images_00{part}.tar'
-    )
+    on_disk.tarred(made, folder / 'images' / f'images_00{part}.tar')
     shutil.rmtree(made)
-  rows = [f'{i % 3},{name},{i % 4}' for i, name in enumerate(ids[:9])]
-  (tmp_path / 'landmarks' / 'mini_gld_train_split.csv').write_text(
-    '\n'.join(['user_id,image_id,class', *rows, ''])
-  )
-  rows = [f'{name},{i % 4}' for i, name in enumerate(ids[9:])]
-  (tmp_path / 'landmarks' / 'mini_gld_test.csv').write_text(
-    '\n'.join(['image_id,class', *rows, ''])
-  )
+  train = [f'{i % 3},{name},{i % 4}' for i, name in enumerate(ids[:9])]
+  test = [f'{name},{i % 4}' for i, name in enumerate(ids[9:])]
+  for name, lines in (
+    ('mini_gld_train_split.csv', ['user_id,image_id,class', *train]),
+    ('mini_gld_test.csv', ['image_id,class', *test]),
+  ):
+    (folder / name).write_text('\n'.join(lines))
   task = registry.get('gld23k')
   small = {'encoder': 'small', 'image_size': 14}
   options = resolve('gld23k', **small)['options']
   dataset, model = task.load(str(tmp_path), options)
+  assert (dataset.num_classes, len(dataset.test)) == (4, 3)
   assert len(dataset.train.client_ids) == 3
-  assert dataset.num_classes == 4
-  assert len(dataset.test) == 3
   assert isinstance(model.head, heads.CosineHead)
   x, _ = dataset.train.examples(dataset.train.client_ids[0])
   assert x.shape == (3, 16, 16, 3)  # 8/7 of 14, to be cropped.
   assert model.encoder.example_spec.shape == x.shape[1:]
-  options = {**options, 'logits': 'linear'}
-  linear: classifier.EmbeddingClassifier = task.load(str(tmp_path), options)[1]
+  _, linear = task.load(str(tmp_path), {**options, 'logits': 'linear'})
   assert isinstance(linear.head, heads.LinearHead)
 
 
