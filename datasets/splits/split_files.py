@@ -82,14 +82,11 @@ def read(
   *,
   sets: bool = False,
 ) -> Split:
-  """Reads the files of a split.
+  """Reads the files of a split: its folder, zip or CSV, see `split_path`.
 
-  Args:
-    split: its folder, zip or CSV, see `split_path`. A classes.csv beside the CSV
-      names its classes; test.csv and retrieval.csv count only in a folder or zip.
-    test_file: a CSV `image_id,class` in place of the folder's test.csv.
-    sets: whether a class may be a set of labels, which classes.csv does not name;
-      then a file may have an example several times, too.
+  A classes.csv beside the CSV names its classes; test.csv and retrieval.csv count only
+  in a folder or zip, and `test_file` is in place of its test.csv. With `sets` a class
+  may be a set of labels, and a file may have an example several times.
 
   Raises:
     errors.InputError: a file is missing or damaged, or classes.csv lacks a class.
@@ -230,19 +227,10 @@ def join(
   *,
   repeated: bool = False,
 ) -> np.ndarray:
-  """Returns which examples of some data some rows of a split are.
+  """Returns which examples of some data some rows of a split are, int64 [k].
 
-  Of examples with sets of labels, a row's class may be the set, or one of it.
-
-  Args:
-    data: the examples.
-    split: what was read.
-    rows: int [k], numbers in `split.examples`.
-    where: what `data` was read from, for errors.
-    repeated: whether examples may be there several times.
-
-  Returns:
-    int64 [k], numbers in `data`.
+  Of examples with sets of labels, a row's class may be the set, or one of it. `rows`,
+  int [k], are numbers in `split.examples`; `where` names the data in errors.
 
   Raises:
     errors.InputError: a row is of other data, is there twice, or has another class.
