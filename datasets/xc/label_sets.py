@@ -1,7 +1,7 @@
 """Multi-label sets whose training examples keep all their labels (FedMLH).
 
 Features may be hashed to fewer. Clients are made by frequent labels
-(`datasets.splits.frequent_labels`).
+(`datasets.splits.partitions`).
 """
 
 import os

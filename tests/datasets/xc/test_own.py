@@ -5,7 +5,6 @@ import pytest
 
 from datasets.splits import inputs
 from datasets.splits import making
-from datasets.splits import output
 from datasets.splits import own as splits
 from datasets.splits import rules
 from datasets.xc import clients as xc
@@ -77,7 +76,7 @@ def make(tmp_path):
   settings = rules.get('dirichlet').settings(clients=4)
   request = rules.Request('dirichlet', settings, 3, test_fraction=0.25)
   made = making.make(request, path, inputs.Columns())
-  output.write(tmp_path / 'split', made)
+  making.write(tmp_path / 'split', made)
   return path, tmp_path / 'split', made
 
 
