@@ -9,10 +9,9 @@ import tensorflow as tf
 
 from tff_xc.experiment import client_states
 from tff_xc.experiment import cohort
-from tff_xc.experiment import loop as experiment
 from tff_xc.experiment import progress
 from tff_xc.experiment import run_directory
-from tff_xc.measure import best_round
+from tff_xc.experiment import training
 from tff_xc.measure import communication
 from tff_xc.measure import targets
 from tff_xc.round import examples as examples_lib
@@ -85,11 +84,11 @@ def run(
   evaluate=score,
   warnings=(),
   target='',
-  best=best_round.NO_CHOICE,
+  best=targets.NO_BEST,
 ):
   process = process or Doubling()
   spec = getattr(process, 'spec', None)
-  return experiment.run(
+  return training.run(
     process=process,
     cohorts=_cohort,
     evaluate=evaluate,

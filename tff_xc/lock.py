@@ -31,15 +31,22 @@ def lock(path: str | os.PathLike, flag: str) -> TextIO:
     raise errors.InputError(
       f'--{flag}={path} cannot be written ({e.strerror}); choose another'
     ) from e
-  try:
-    fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
-  except BlockingIOError as e:
+  if not try_lock(file):
     file.close()
     raise errors.InputError(
       f'another process is running in {path}; wait for it, or choose another'
       f' --{flag}'
-    ) from e
+    )
   return file
+
+
+def try_lock(file: TextIO | int) -> bool:
+  """Locks an open file or folder until it is closed; False if another has it."""
+  try:
+    fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+  except BlockingIOError:
+    return False
+  return True
 
 
 def regular(path: str, flags: int) -> int:

@@ -29,7 +29,7 @@ from datasets.splits import rules
 from datasets.splits import split_files
 from datasets.splits import split_path
 from tff_xc import errors
-from tff_xc.report import run_files
+from tff_xc import files
 from tff_xc.report import split_pictures
 from tff_xc.report import text_table
 
@@ -140,7 +140,7 @@ def write(folder: str | os.PathLike, made: making.Made) -> None:
     work.mkdir()
     try:
       _write_tables(work, made)
-      run_files.write_json(work / SUMMARY, made.summary)
+      files.write_json(work / SUMMARY, made.summary)
       _draw(work, made)
       os.rename(work, folder)  # Fails if there is a folder that is not empty.
     finally:

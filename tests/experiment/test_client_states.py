@@ -148,16 +148,20 @@ def test_memory_that_runs_out_does_not_blame_the_file(tmp_path, monkeypatch):
 
 def test_a_checkpoint_whose_states_are_damaged_is_damaged(tmp_path, capsys):
   """With two checkpoints, so that the older one's files must be there still."""
-  saved = checkpoints.Checkpoints(tmp_path)
+  checkpoints.prepare(tmp_path)
   states = client_states.ClientStates(SPEC, tmp_path)
   for number in (1, 2):
     states.kept = states.write(kept([7], number), number)
-    oldest = saved.save(np.float32(number), number, states.arrays())
+    oldest = checkpoints.save(
+      tmp_path, np.float32(number), number, states.arrays()
+    )
     states.saved(oldest, number)
   path = tmp_path / client_states.FOLDER / '7_2.npz'
   path.write_bytes(b'')
   resumed = client_states.ClientStates(SPEC, tmp_path)
-  state, done, more = saved.load(np.float32(0), resumed.problem)
+  state, done, more = checkpoints.load_newest(
+    tmp_path, np.float32(0), resumed.problem, moves_damaged=True
+  )
   assert (float(state), done) == (1, 1)
   assert '7_2.npz, is damaged); it is now' in capsys.readouterr().err
   resumed.restore(more, done)

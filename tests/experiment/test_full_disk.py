@@ -13,6 +13,7 @@ import tensorflow_federated as tff
 from tests import doubling
 from tests import full_disk
 from tff_xc import errors
+from tff_xc import files
 from tff_xc.experiment import client_states
 from tff_xc.experiment import run_directory
 from tff_xc.report import run_files
@@ -69,7 +70,7 @@ def crosses_a_block(directory, row, round_number):
 
 # File that is named, (owner, name of the function that finds the disk full, when).
 MOMENTS = {
-  'config.json': (run_files, 'write_json', lambda *_: True),
+  'config.json': (files, 'write_json', lambda *_: True),
   'metrics.csv': (run_directory.RunDirectory, 'release', lambda *a: a[2] == 7),
   'metrics.csv in its midst': (
     run_directory.RunDirectory,
@@ -97,7 +98,7 @@ MOMENTS = {
     lambda self, new, round_number: round_number == 6,
   ),
   'summary.json': (
-    run_files,
+    files,
     'write_json',
     lambda path, _: pathlib.Path(path).name == 'summary.json',
   ),

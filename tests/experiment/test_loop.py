@@ -12,10 +12,10 @@ import pytest
 from tests import doubling
 from tff_xc import errors
 from tff_xc import interrupts
-from tff_xc.experiment import loop as experiment
 from tff_xc.experiment import run_directory
 from tff_xc.experiment import same_run
-from tff_xc.measure import best_round
+from tff_xc.experiment import training
+from tff_xc.measure import targets
 from tff_xc.report import run_files
 from tff_xc.runtime import client_error
 
@@ -81,7 +81,7 @@ def test_rounds_to_targets_and_a_resume_with_others(tmp_path):
 def test_it_stops_without_a_better_score(tmp_path):
   """Evaluated after rounds 0, 4, 8, ...: the score falls after round 4."""
   falling = lambda weights: {'top1': 1 - abs(4 - math.log2(float(weights)))}
-  choice = best_round.Choice('top1', 2)
+  choice = targets.BestRound('top1', 2)
   path = tmp_path / 'run'
   found = doubling.run(path, 40, evaluate=falling, best=choice)
   assert found['rounds'] == 12
@@ -139,7 +139,7 @@ def test_a_state_that_a_round_used_up_is_not_saved(
 
   doubling.run(tmp_path / 'whole')
   with monkeypatch.context() as patched, pytest.raises(KeyboardInterrupt):
-    patched.setattr(experiment.runtimes, 'keep', used_up)
+    patched.setattr(training.runtimes, 'keep', used_up)
     doubling.run(tmp_path / 'cut', process=doubling.Doubling(interrupt_at=7))
   assert 'goes on from the checkpoint before' in capsys.readouterr().err
   doubling.run(
@@ -371,7 +371,7 @@ def test_a_directory_that_disappears_is_one_sentence(tmp_path):
 @pytest.mark.parametrize('kind', [doubling.Doubling, doubling.Keeping])
 def test_a_checkpoint_is_also_saved_by_the_clock(kind, tmp_path, monkeypatch):
   doubling.run(tmp_path / 'whole', process=kind())
-  monkeypatch.setattr(experiment, '_SAVE_SECONDS', 0)
+  monkeypatch.setattr(training, '_SAVE_SECONDS', 0)
   with pytest.raises(KeyboardInterrupt):
     doubling.run(tmp_path / 'cut', process=kind(5))
   # Rounds 3, 6 and 9 are due.

@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 from tests import doubling
-from tff_xc.report import run_files
+from tff_xc import files
 
 
 @pytest.fixture(name='events')
@@ -36,7 +36,7 @@ def _events(monkeypatch):
 
 
 def test_a_file_is_on_the_disk_before_its_name(events, tmp_path):
-  run_files.write_json(tmp_path / 'x.json', {})
+  files.write_json(tmp_path / 'x.json', {})
   assert events == [
     ('sync', '.x.tmp.json'),
     ('replace', 'x.json'),
@@ -53,10 +53,10 @@ def test_a_file_system_may_not_know_how_to_sync_a_folder(tmp_path, monkeypatch):
 
   for code in (errno.EINVAL, errno.ENOTSUP):
     fails(code)
-    run_files.write_json(tmp_path / 'x.json', {})
+    files.write_json(tmp_path / 'x.json', {})
   fails(errno.EIO)
   with pytest.raises(OSError, match='no'):
-    run_files.write_json(tmp_path / 'x.json', {'new': 1})
+    files.write_json(tmp_path / 'x.json', {'new': 1})
   assert (tmp_path / 'x.json').read_text() == '{}\n'
 
 

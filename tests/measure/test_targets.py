@@ -6,8 +6,6 @@ import pandas as pd
 import pytest
 
 from tff_xc import errors
-from tff_xc.measure import best_round
-from tff_xc.measure import budgets
 from tff_xc.measure import catalog
 from tff_xc.measure import targets
 
@@ -92,7 +90,7 @@ BATCHES = pd.DataFrame(
   ],
 )
 def test_the_last_evaluated_round_within_the_budget_counts(budget, score):
-  [found] = budgets.parse(budget)
+  [found] = targets.parse_budgets(budget)
   assert found.score(BATCHES, 'top1') == score
 
 
@@ -103,21 +101,23 @@ def test_with_four_steps_a_round_batches_are_rounds():
     {'round': rounds, 'local_batches': 4.0, 'top1': [r / 50 for r in rounds]}
   )
   for number in (1, 10, 25, 50):
-    at_round, at_batch = budgets.parse(f'rounds:{number},batches:{4 * number}')
+    at_round, at_batch = targets.parse_budgets(
+      f'rounds:{number},batches:{4 * number}'
+    )
     assert at_round.score(metrics, 'top1') == at_batch.score(metrics, 'top1')
 
 
 def test_runs_without_the_number_have_no_score():
-  [budget] = budgets.parse('batches:10')
+  [budget] = targets.parse_budgets('batches:10')
   assert budget.score(BATCHES.drop(columns='local_batches'), 'top1') is None
   assert budget.score(BATCHES, 'mcc') is None
 
 
 def test_names_and_headings():
-  some = budgets.parse('rounds:1000, batches:10000,rounds:1000')
+  some = targets.parse_budgets('rounds:1000, batches:10000,rounds:1000')
   assert [b.name for b in some] == ['rounds:1000', 'batches:10000']
   assert [b.heading for b in some] == ['at 1,000 rounds', 'at 10,000 batches']
-  assert budgets.parse('') == ()
+  assert targets.parse_budgets('') == ()
 
 
 @pytest.mark.parametrize(
@@ -126,7 +126,7 @@ def test_names_and_headings():
 )
 def test_others_are_refused(text):
   with pytest.raises(errors.InputError, match='rounds:1000'):
-    budgets.parse(text)
+    targets.parse_budgets(text)
 
 
 NAN = math.nan
@@ -148,21 +148,21 @@ def rows(*values, metric='p@1'):
   ],
 )
 def test_evaluations_since_the_best(values, waited):
-  assert best_round.Choice('p@1').waited(rows(*values)) == waited
-  choice = best_round.Choice('p@1', 2)
+  assert targets.BestRound('p@1').waited(rows(*values)) == waited
+  choice = targets.BestRound('p@1', 2)
   assert choice.stops(rows(*values)) == (waited >= 2)
-  assert not best_round.Choice('p@1', 0).stops(rows(*values))
+  assert not targets.BestRound('p@1', 0).stops(rows(*values))
 
 
 def test_less_may_be_better():
   metric = 'class_distance_min'
-  found = best_round.Choice(metric).waited(rows(1.0, 2.0, metric=metric))
+  found = targets.BestRound(metric).waited(rows(1.0, 2.0, metric=metric))
   assert found == 0  # Of distances, more is better.
   table = pd.DataFrame({'round': [0, 1], metric: [1.0, 2.0]})
   table = table.assign(
     bytes_down_per_client=[NAN, 10.0], bytes_up_per_client=4.0, clients=[NAN, 3]
   )
-  assert best_round.Choice(metric).summary(table, ())['round'] == 1
+  assert targets.BestRound(metric).summary(table, ())['round'] == 1
 
 
 def test_the_summary_has_the_volume_up_to_the_best_round():
@@ -176,12 +176,12 @@ def test_the_summary_has_the_volume_up_to_the_best_round():
       'clients': [NAN, 4.0, 3.0, 4.0],
     }
   )
-  found = best_round.Choice('p@1').summary(table, ('p@1',))
+  found = targets.BestRound('p@1').summary(table, ('p@1',))
   assert found == {
     'by': 'p@1', 'round': 1, 'p@1': 0.5, 'bytes_down': 400, 'bytes_up': 40,
   }  # fmt: skip
-  found = best_round.Choice('p@3').summary(table, ('p@1', 'p@3'))
+  found = targets.BestRound('p@3').summary(table, ('p@1', 'p@3'))
   assert (found['round'], found['bytes_down']) == (3, 400 + 360 + 360)
-  assert best_round.Choice().summary(table, ()) is None
+  assert targets.BestRound().summary(table, ()) is None
   table['p@1'] = NAN
-  assert best_round.Choice('p@1').summary(table, ()) is None
+  assert targets.BestRound('p@1').summary(table, ()) is None

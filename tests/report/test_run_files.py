@@ -7,6 +7,7 @@ import pytest
 
 from tests.report import fake_runs
 from tff_xc import errors
+from tff_xc import files
 from tff_xc.report import run_files
 
 
@@ -52,7 +53,7 @@ def test_reads_a_finished_run(tmp_path):
 def test_an_older_run_has_what_it_lacks(tmp_path, task, key, found, added):
   config = {'task': task, 'algorithm': 'b', 'seed': 0, 'rounds': 1}
   file = tmp_path / run_files.CONFIG
-  run_files.write_json(file, config | {key: found})
+  files.write_json(file, config | {key: found})
   assert run_files.read_config(file) == config | {key: found | added}
 
 

@@ -9,7 +9,6 @@ import pytest
 
 from tests.report import fake_runs
 from tff_xc import errors
-from tff_xc.measure import budgets
 from tff_xc.measure import catalog
 from tff_xc.measure import targets
 from tff_xc.report import run_files
@@ -405,7 +404,7 @@ def test_a_target_that_no_run_can_have_is_refused(runs):
 
 
 def test_a_score_at_a_budget_is_a_column(runs):
-  some = budgets.parse('rounds:10,rounds:999')
+  some = targets.parse_budgets('rounds:10,rounds:999')
   table = build(runs, 'top1', budgets=some)
   at = [
     run.metrics.set_index('round')['top1'].loc[:10].dropna().iloc[-1]

@@ -21,9 +21,9 @@ import numpy as np
 import tensorflow as tf
 
 from tff_xc import errors
+from tff_xc import files
 from tff_xc.experiment import cohort
 from tff_xc.experiment import storage
-from tff_xc.report import run_files
 from tff_xc.round import examples as examples_lib
 
 FOLDER = 'client_states'
@@ -132,10 +132,10 @@ class ClientStates:
       storage.writing(self._folder),
       concurrent.futures.ThreadPoolExecutor(_SYNCED_AT_ONCE) as pool,
     ):
-      for _ in pool.map(run_files.sync, new):
+      for _ in pool.map(files.sync, new):
         pass
       if new:
-        run_files.sync(self._folder)
+        files.sync(self._folder)
 
   def saved(self, oldest: int, newest: int) -> None:
     """Removes the files that no checkpoint needs any more.
@@ -170,7 +170,7 @@ class ClientStates:
     Raises:
       errors.InputError: the checkpoint is of an algorithm without such states.
     """
-    run_files.remove_leftovers(self._folder, _NAME.fullmatch)
+    files.remove_leftovers(self._folder, _NAME.fullmatch)
     if not done:
       return
     if set(arrays) != {_IDS, _ROUNDS}:

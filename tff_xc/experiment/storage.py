@@ -14,8 +14,8 @@ import tensorflow as tf
 import tree
 
 from tff_xc import errors
+from tff_xc import files
 from tff_xc import npz_headers
-from tff_xc.report import run_files
 
 
 class DamagedError(Exception):
@@ -41,7 +41,7 @@ def writing(path: str | os.PathLike) -> Iterator[None]:
 def write_arrays(
   path: pathlib.Path, named: Mapping[str, np.ndarray], durable: bool = True
 ) -> None:
-  """Writes an `.npz` file, whole or not at all; see `run_files.replacing`.
+  """Writes an `.npz` file, whole or not at all; see `files.replacing`.
 
   Raises:
     errors.InputError: it cannot be written.
@@ -50,7 +50,7 @@ def write_arrays(
   # complains when Python destroys it.
   with (
     writing(path),
-    run_files.replacing(path, durable) as temporary,
+    files.replacing(path, durable) as temporary,
     zipfile.ZipFile(temporary, 'w') as archive,
   ):
     archive.comment = _comment(len(named))

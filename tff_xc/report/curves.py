@@ -16,9 +16,9 @@ import numpy as np
 import pandas as pd
 from matplotlib import ticker
 
-from tff_xc.measure import budgets
 from tff_xc.measure import catalog
 from tff_xc.measure import communication
+from tff_xc.measure import targets
 from tff_xc.report import pictures
 from tff_xc.report import run_files
 from tff_xc.report import tables
@@ -155,7 +155,7 @@ def _bytes(metrics: pd.DataFrame) -> pd.Series:
 # until the end of every round.
 AXES: Mapping[str, tuple[str, str, Callable[[pd.DataFrame], pd.Series]]] = {
   'rounds': ('round', '', lambda metrics: metrics['round']),
-  'batches': ('local batches', '', lambda m: budgets.spent(m, 'batches')),
+  'batches': ('local batches', '', lambda m: targets.spent(m, 'batches')),
   'bytes': ('bytes of all clients, down and up', 'B', _bytes),
   'seconds': (
     'seconds of training',

@@ -28,7 +28,6 @@ import pandas as pd
 from tff_xc import errors
 from tff_xc import files
 from tff_xc import wording
-from tff_xc.measure import budgets as budgets_lib
 from tff_xc.measure import catalog
 from tff_xc.measure import targets as targets_lib
 from tff_xc.report import run_files
@@ -386,7 +385,7 @@ def _after(score: str, when: str) -> Column:
     heading = f'{of.heading} after {int(when):,} rounds'
     read = lambda run: of.read(run_files.first_rounds(run, int(when)))
   else:
-    [budget] = budgets_lib.parse(when)
+    [budget] = targets_lib.parse_budgets(when)
     heading = f'{of.heading} {budget.heading}'
     read = lambda run: budget.score(run.metrics, score)
   return of._replace(heading=heading, read=read, is_asked_for=True)
@@ -491,7 +490,7 @@ def build(
   frame: pd.DataFrame,
   metric: str | None = None,
   targets: Sequence[targets_lib.Target] | None = None,
-  budgets: Sequence[budgets_lib.Budget] = (),
+  budgets: Sequence[targets_lib.Budget] = (),
   reference: pd.DataFrame | None = None,
   more: Sequence[Column] = (),
 ) -> pd.DataFrame:
