@@ -11,17 +11,9 @@ from tff_xc import errors
 
 
 def lock(path: str | os.PathLike, flag: str) -> TextIO:
-  """Creates a directory, and locks it until this process ends.
+  """Creates a directory, and locks it until the returned file is closed.
 
-  Args:
-    path: the directory.
-    flag: the flag that names it, for errors.
-
-  Returns:
-    The file PATH/.lock; closing it ends the lock.
-
-  Raises:
-    errors.InputError: another process has locked it, or it cannot be written.
+  `flag` names it in errors: another process has it, or it cannot be written.
   """
   path = pathlib.Path(path)
   try:
@@ -50,12 +42,8 @@ def try_lock(file: TextIO | int) -> bool:
 
 
 def regular(path: str, flags: int) -> int:
-  """Opens a file at a name that others may have taken; `opener` of `open`.
-
-  Raises:
-    OSError: it is a link, which may lead to somebody's file, or a pipe, which may
-      wait for ever.
-  """
+  """As `opener` of `open`: refuses a link, to somebody's file, and a pipe, which
+  waits."""
   try:
     found = os.open(path, flags | os.O_NOFOLLOW | os.O_NONBLOCK, 0o666)
   except OSError as e:

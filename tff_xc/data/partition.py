@@ -81,10 +81,7 @@ def of_owners(
 def of_places(owners: np.ndarray, client_ids: Sequence[str]) -> Partition:
   """Returns the clients `client_ids`; a client's examples keep their order.
 
-  Args:
-    owners: int [N], the place in `client_ids` of each example's client; below 0:
-      the example belongs to nobody.
-    client_ids: [K].
+  `owners` int [N] are the places of the examples' clients; below 0: nobody's.
   """
   numbers = np.flatnonzero(owners >= 0)
   owners = owners[numbers]

@@ -113,15 +113,9 @@ def in_memory(
 ) -> Pool:
   """Returns a pool of arrays or matrices, copied only where they must change.
 
-  Args:
-    x: numbers [N, ...]; or a matrix of sparse features [N, D]. Its repeated
-      entries are added.
-    y: integers [N]; or sets of labels, a matrix or bool array [N, n] in which
-      example i has the labels of its nonzero entries.
-
-  Raises:
-    errors.InputError: y has another form, a label does not fit int32, or x and
-      y have different lengths.
+  `x` are numbers [N, ...], or a matrix of sparse features [N, D], whose repeated entries
+  are added; `y` integers [N], or sets of labels, a matrix or bool array [N, n]. InputError
+  for another y, a label that does not fit int32, or different lengths.
   """
   is_sparse = scipy.sparse.issparse(x)
   x, y = _features(x) if is_sparse else np.asarray(x), _labels(y)

@@ -57,11 +57,8 @@ class Propensity(NamedTuple):
 def as_tensors(
   value: np.ndarray | scipy.sparse.csr_matrix,
 ) -> np.ndarray | SparseFeatures | LabelSets:
-  """Returns examples or labels in the form that TensorFlow takes.
-
-  A matrix of bool becomes `LabelSets`, another matrix `SparseFeatures`; arrays
-  are returned as they are.
-  """
+  """Returns arrays as they are, bool matrices as `LabelSets`, others as
+  `SparseFeatures`."""
   if not scipy.sparse.issparse(value):
     return value
   ids = value.indices.astype(np.int32, copy=False)

@@ -1,8 +1,7 @@
 """A round's data: who takes part, which examples they use, and reading ahead.
 
-All of it depends on (seed, round) only, so a resumed run draws the same data as an
-uninterrupted one. A cohort consists of numbers; its examples are read on access,
-and the runtime reads a few values ahead of their use.
+All of it depends on (seed, round) only, so a resumed run draws the same data. A
+cohort consists of numbers; its examples are read on access, a few ahead of their use.
 """
 
 import concurrent.futures
@@ -77,14 +76,8 @@ def client_value(
   index: int,
   held: np.ndarray | None = None,
 ) -> examples_lib.ClientExamples:
-  """Returns a client's value.
-
-  Args:
-    train: the clients.
-    used: the numbers of the examples that it uses in the round.
-    index: the client's number.
-    held: the numbers of all its examples; None: `used`.
-  """
+  """Returns the value of client `index` that uses some of the examples that it
+  `held`."""
   x, y = train.pool.examples(used)
   all_y = y if held is None or held is used else train.pool.y[held]
   if scipy.sparse.issparse(all_y):
@@ -182,11 +175,7 @@ class IidBatches:
   def cohorts(
     self, dataset: client_data.FederatedDataset, seed: int
   ) -> Callable[[int], Cohort]:
-    """Returns round -> cohort of one client.
-
-    Raises:
-      errors.InputError: if there are no examples, or a round has too many.
-    """
+    """Returns round -> cohort of one client."""
     train = dataset.train
     partition = train.partition
     total = len(partition.numbers)
@@ -296,9 +285,8 @@ def virtual_clients(
 ) -> algorithm_lib.Algorithm:
   """Returns the algorithm on `VirtualClients` of equal weight, for one epoch.
 
-  Raises:
-    ValueError: `examples` is no multiple of the batch size; or clients keep a
-      state, of which a client drawn twice would return two.
+  Raises ValueError if `examples` is no multiple of the batch size, or if clients that
+  keep a state could be drawn twice.
   """
   training = algorithm.local_training
   if examples % training.batch_size:
@@ -366,11 +354,7 @@ class Dropout:
 def with_dropout(
   algorithm: algorithm_lib.Algorithm, probability: float
 ) -> algorithm_lib.Algorithm:
-  """Returns the algorithm with `Dropout`; as it is for a probability of 0.
-
-  Raises:
-    ValueError: the probability is outside its bounds, or there are no clients.
-  """
+  """Returns the algorithm with `Dropout`; as it is for a probability of 0."""
   if not 0 <= probability < 1:
     raise ValueError(f'probability {probability}: expected 0 <= p < 1')
   if not probability:
@@ -386,14 +370,10 @@ def with_dropout(
 def ahead(
   cohorts: Callable[[int], Cohort], rounds: int
 ) -> Iterator[Callable[[int], Cohort]]:
-  """Yields round -> the same cohort, whose values a thread reads ahead of their use.
+  """Yields round (from 0) -> the same cohort, whose values a thread reads ahead.
 
-  What is read ahead is bounded in clients and in bytes. A value is the same whoever
-  reads it, so a run has the same digits with and without.
-
-  Args:
-    cohorts: round (from 0) -> its cohort.
-    rounds: of the whole run; nothing of later rounds is read.
+  What is read ahead is bounded in clients and in bytes, and by the run's `rounds`. A
+  value is the same whoever reads it.
   """
   reader = _Reader(cohorts, rounds)
   try:

@@ -1,9 +1,8 @@
 """The schedule of a run, and what a run shows while it trains.
 
 A terminal gets a bar; without one, every evaluation is a line, with the scores that
-fit its width. Both show the time left once this process has done ten rounds, and
-after a resume not before its first evaluation. Both show the bytes of all clients so
-far, down and up, those before a resume included.
+fit its width. Both show the bytes of all clients so far, and the time left once this
+process has done ten rounds and, after a resume, its first evaluation.
 """
 
 import collections
@@ -54,10 +53,8 @@ class Schedule:
 class Estimate:
   """Estimates the time left.
 
-  The parts of a run are its rounds, evaluations and checkpoints. The time left
-  is the median of a part's recent times, times the number of them to come,
-  summed over the parts: few rounds have an evaluation, so the median round
-  would tell nothing of them.
+  It is the median of recent rounds, evaluations and checkpoints, each times the number
+  to come: few rounds have an evaluation, so the median round would not tell of them.
   """
 
   def __init__(
@@ -92,11 +89,7 @@ class Estimate:
     self._rounds += 1
 
   def seconds_left(self, done: int) -> float | None:
-    """Returns the seconds left after `done` rounds; None before it can tell.
-
-    After a resume it cannot tell before the first evaluation: evaluations may
-    take most of a run. Until the first checkpoint, checkpoints take no time.
-    """
+    """Returns the seconds left after `done` rounds; None before it can tell."""
     if self._rounds < _ROUNDS_FIRST:
       return None
     seconds = 0.0
@@ -117,11 +110,7 @@ def bytes_of(row: Mapping[str, float]) -> float:
 
 
 class Progress:
-  """Shows the progress of a run.
-
-  Attributes:
-    estimate: the time left.
-  """
+  """Shows the progress of a run, which goes on after the rows so far."""
 
   def __init__(
     self,
@@ -130,7 +119,6 @@ class Progress:
     rows: Iterable[Mapping[str, float]],
     clock: Callable[[], float] = time.perf_counter,
   ):
-    """Args: names of the scores, first those to be shown first; the rows so far."""
     rounds = [row for row in rows if row['round']]
     self.estimate = Estimate(schedule, clock)
     self._schedule, self._done = schedule, len(rounds)

@@ -135,13 +135,7 @@ class RunDirectory:
       writer.writerows(zip(range(len(names)), names, counts, strict=True))
 
   def release(self, row: Mapping[str, float], round_number: int) -> None:
-    """Appends one round's row. All rows have the same columns, except row 0.
-
-    Row 0 comes first and has only scores; its other cells are empty.
-
-    Raises:
-      errors.InputError: they cannot be written; then metrics.csv is as it was.
-    """
+    """Appends one round's row, or nothing. Row 0 comes first and has only scores."""
     try:
       with storage.writing(self.path / run_files.METRICS):
         _finish(self._metrics.release(dict(row), round_number))
@@ -154,7 +148,6 @@ class RunDirectory:
       _finish(self._events.release(measured, round_number))
 
   def write_summary(self, summary: Mapping[str, Any]) -> None:
-    """Writes summary.json."""
     path = self.path / run_files.SUMMARY
     with storage.writing(path):
       files.write_json(path, summary)
@@ -167,11 +160,7 @@ def _finish(release) -> None:
 
 
 def _rounds(file: pathlib.Path, rounds_done: int) -> str:
-  """Returns metrics.csv without later rounds and without a line cut by a kill.
-
-  Raises:
-    errors.InputError: unless it has all rounds up to `rounds_done`, from 0.
-  """
+  """Returns metrics.csv without later rounds and without a line cut by a kill."""
   try:
     text = files.read_text(file) if file.exists() else ''
     lines = text.splitlines(keepends=True)
@@ -202,10 +191,7 @@ def _rounds(file: pathlib.Path, rounds_done: int) -> str:
 
 
 def _rewrite_events(folder: pathlib.Path, rows: list[dict[str, float]]) -> None:
-  """Replaces TensorBoard's events by those of `rows`, each round once.
-
-  After a kill in between, rounds occur twice until the run is opened again.
-  """
+  """Replaces TensorBoard's events by those of `rows`, each round once."""
   old = list(folder.glob('events.out.tfevents.*'))
   kept = folder / _KEPT_EVENTS
   if rows:

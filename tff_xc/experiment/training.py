@@ -352,12 +352,8 @@ def run(
 
 
 class _Held:
-  """What a run holds between rounds.
-
-  Attributes:
-    done: rounds done.
-    lost: consecutive rounds that dropped every update.
-  """
+  """What a run holds between rounds: rounds done, and consecutive ones that lost
+  all."""
 
   def __init__(self, process, directory, client_states):
     self._process, self._directory = process, directory
@@ -382,11 +378,9 @@ class _Held:
 
   @property
   def lost_all(self) -> bool:
-    """Whether the run must stop because updates are lost."""
     return self.lost >= _MOST_LOST
 
   def is_old(self) -> bool:
-    """Whether much time has passed since the last checkpoint, or the start."""
     return time.monotonic() - self._saved_at >= _SAVE_SECONDS
 
   def weights(self):
@@ -422,10 +416,8 @@ class _Held:
     self.count_lost(row)
 
   def count_lost(self, row) -> None:
-    """Counts a round that dropped every client's update.
-
-    A round whose clients had no examples does not change the number.
-    """
+    """Counts a round that dropped every update; one without examples changes
+    nothing."""
     if _dropped_all(row):
       self.lost += 1
     elif not math.isnan(row['loss']):
@@ -507,12 +499,7 @@ def _row(measured, cohort, messages) -> dict[str, float]:
 def _summarise(
   finished: run_files.Run, metrics, messages, targets, best, warnings
 ) -> dict[str, Any]:
-  """Returns the summary of a run, with at least one round after round 0.
-
-  Means are over the rounds that measured something, or nan if no round did.
-  Final scores are those of the last round, which is always evaluated. The best
-  scores may be those of the initial model, round 0.
-  """
+  """Returns the summary; means are over the rounds that measured something."""
   table = finished.metrics
   mean = lambda name: float(table[name].mean())
   down, up = (mean(f'bytes_{way}_per_client') for way in ('down', 'up'))

@@ -31,10 +31,7 @@ _SPAN = 20
 
 
 def plot_run(run: run_files.Run, path: str | os.PathLike) -> None:
-  """Draws one run, finished or not: loss, accuracies, bytes, and the cohort, over rounds.
-
-  It omits columns that the run's metrics.csv lacks.
-  """
+  """Draws one run, finished or not, over rounds, without columns that it lacks."""
   panels = [
     ('Training loss', 'loss', ('loss',)),
     ('Training accuracy', 'fraction', ('accuracy', 'train_top1')),
@@ -103,19 +100,14 @@ def plot_confusion(
   path: str | os.PathLike,
   title: str = "One client's confusion matrix",
 ) -> None:
-  """Draws a confusion matrix of one client (FedSS, fig. 7).
-
-  Cells are shares of their row. The last column is all classes that the client
-  does not hold.
+  """Draws a confusion matrix of one client (FedSS, fig. 7), shares of its rows.
 
   Args:
-    matrix: int [c, c + 1], from `ranking.confusion`.
+    matrix: int [c, c + 1], from `ranking.confusion`; the last column is all classes
+      that the client does not hold.
     class_ids: [c], numbers or names of its rows' classes.
     path: the file to write, a .png or .pdf.
     title: text above the picture.
-
-  Raises:
-    ValueError: for a matrix of another shape.
   """
   matrix = np.asarray(matrix)
   count = len(class_ids)
@@ -172,18 +164,11 @@ def compare_figure(
   reference: pd.DataFrame | None = None,
   final: str | None = None,
 ) -> matplotlib.figure.Figure:
-  """Draws several methods in one picture, a panel for each score.
+  """Draws several methods of `collect` in one picture, a panel for each score.
 
-  It draws the mean over seeds in a band of one sample std, without rounds that a
-  seed did not measure. Without `scores` these are top-1, P@1 and MAP@10. Then it
-  also draws final values against what methods differ in, see `points`.
-
-  Args:
-    frame: from `tables.collect`.
-    scores: names of `catalog.SCORES`.
-    over: what they are drawn over, one of `AXES`.
-    reference: one method, whose final score is the whole of the others'.
-    final: the score of `points`.
+  It draws the mean over seeds in a band of one sample std, `over` one of `AXES`. Without
+  scores these are the headlines, and then also final values of the score `final` against
+  what methods differ in, see `points`.
   """
   is_chosen = bool(scores)
   scores = list(scores or catalog.HEADLINES)
@@ -225,10 +210,7 @@ def compare_figure(
 def band(
   frame: pd.DataFrame, metric: str, over: str = 'rounds'
 ) -> pd.DataFrame:
-  """Returns method, round, x, mean, std, for rounds measured by every seed.
-
-  x is the mean over seeds of what was spent until then.
-  """
+  """Returns method, round, x, mean, std, for rounds measured by every seed."""
   have = frame['run'].map(lambda run: metric in run.metrics)
   whole = frame[have.groupby(frame['method']).transform('all')]
   if whole.empty:
@@ -299,10 +281,10 @@ def points(
 ) -> list[Panel]:
   """Returns the panels of final scores in which methods differ, at most two.
 
-  The first is against the class parameters that a client receives (FedSS, figs 5
-  and 10), the second against the skew of the clients' classes (Hsu, Qi and
-  Brown, fig. 4), over the score of the reference if there is one. None takes the
-  first headline metric that tells methods apart.
+  The first is against the class parameters that a client receives (FedSS, figs 5 and
+  10), the second against the skew of the clients' classes (Hsu, Qi and Brown, fig. 4),
+  over the score of the reference if there is one. Without a score it is the first
+  headline that tells methods apart.
   """
   scores = (score,) if score else tuple(catalog.HEADLINES)
   panels = []
@@ -406,10 +388,7 @@ def sweep_figure(
   heading: str,
   percent: bool,
 ) -> matplotlib.figure.Figure:
-  """Draws a metric over the values of the first grid.
-
-  Every combination of the other grids is a line; bars are one sample std. A
-  point without a value, or whose seeds did not all reach a target, is omitted.
+  """Draws a metric over the values of the first grid; other grids' are lines.
 
   Args:
     points: values of the grids, by name; all points have the same names.

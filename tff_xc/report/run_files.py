@@ -74,15 +74,7 @@ _NO_TOTALS = (*_OF_SCORES, 'rounds_to_target', 'warnings')
 
 @dataclasses.dataclass(frozen=True)
 class Run:
-  """The contents of one run directory.
-
-  Attributes:
-    path: the directory.
-    config: config.json.
-    metrics: float64 columns, one row per round, `round` among the columns; nan
-      where a cell was not measured.
-    summary: summary.json, or None for a run that has not finished.
-  """
+  """The contents of one run directory."""
 
   path: pathlib.Path
   config: dict[str, Any]
@@ -112,12 +104,7 @@ def is_run(path: str | os.PathLike) -> bool:
 
 
 def read_run(path: str | os.PathLike) -> Run:
-  """Reads a run directory, finished or not.
-
-  Raises:
-    errors.InputError: if `path` is not a run directory, or one of its files is
-      damaged or lacks a required key.
-  """
+  """Reads a run directory, finished or not."""
   path = pathlib.Path(path)
   if not is_run(path):
     what = f'it has no {CONFIG}' if path.is_dir() else 'it is no directory'
@@ -192,13 +179,9 @@ def flat(config: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def first_rounds(run: Run, rounds: int) -> Run:
-  """Returns a run as it stood after its first `rounds` rounds.
+  """Returns a run as it stood after its first `rounds` rounds, if it was evaluated there.
 
-  If the run has finished, means of bytes, rows and seconds are still those of the
-  whole run.
-
-  Raises:
-    errors.InputError: if the run was not evaluated after that round.
+  If the run has finished, means of bytes, rows and seconds are still the whole run's.
   """
   metrics = run.metrics[run.metrics['round'] <= rounds]
   scores = [name for name in catalog.SCORES if name in metrics]

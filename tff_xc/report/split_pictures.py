@@ -61,9 +61,8 @@ def plot_class_counts(
 ) -> None:
   """Draws which classes clients have, as shares of a client (FedVC, fig. 10).
 
-  Of more than 100 clients it shows 100, evenly spread by size; more than 200
-  classes are shown in groups of successive classes. `counts`: int [K, n], from
-  `skew.class_counts`.
+  Of more than 100 clients of `skew.class_counts`, int [K, n], it shows 100, evenly
+  spread by size; more than 200 classes are shown in groups of successive ones.
   """
   shown, table, group = _shares(counts)
   width, height = 3.5 + 0.06 * table.shape[1], 2.8 + 0.06 * len(shown)
@@ -123,12 +122,8 @@ def plot_map(
 ) -> None:
   """Draws where examples were taken, coloured by client (FedVC, fig. 1).
 
+  `positions` are float [N, 2], latitude and longitude in degrees, `owners` int [N].
   Neighbouring clients mostly differ in colour; far ones may share one.
-
-  Args:
-    positions: float [N, 2], latitude and longitude in degrees.
-    owners: int [N], the client of each.
-    path: the file to write, a .png or .pdf.
   """
   figure, [ax] = pictures.panels(1, 1, (10, 5.2))
   ax.scatter(
