@@ -56,12 +56,17 @@ def pooled(data, examples, seed):
   return cohort.IidBatches(examples, steps=1).cohorts(data, seed)
 
 
-def test_uniform_cohorts_depend_on_seed_and_round_alone():
-  one, two = (uniform(dataset(), 3, seed=7) for _ in range(2))
-  ids = lambda c: [int(e.client_id) for e in c.examples]
-  assert ids(one(5)) == ids(two(5))
-  assert ids(one(4)) == ids(two(4))
-  assert len({tuple(ids(one(r))) for r in range(20)}) > 3
+@pytest.mark.parametrize('kind', ['uniform', 'virtual'])
+def test_cohorts_depend_on_seed_and_round_alone(kind):
+  draw = lambda seed: (
+    uniform(dataset(), 3, seed) if kind == 'uniform' else draws(3, 4, seed=seed)
+  )
+  found = lambda c: [(int(e.client_id), [*e.x]) for e in c.examples]
+  one, two, other = map(draw, (7, 7, 8))
+  for r in (5, 4):
+    assert found(one(r)) == found(two(r))
+  assert len({str(found(one(r))) for r in range(20)}) > 3
+  assert any(found(one(r)) != found(other(r)) for r in range(3))
 
 
 def test_every_client_takes_part_about_equally():
@@ -83,23 +88,19 @@ def test_pooled_sparse_examples_are_those_that_dense_ones_would_be():
     np.testing.assert_array_equal(found.x.row_splits, np.arange(0, 13, 2))
 
 
-def test_nobody_has_no_sparse_examples():
-  [nobody] = uniform(dataset({'b': []}, bags=True), 1, 1)(0).examples
-  np.testing.assert_array_equal(nobody.x.row_splits, [0])
-  assert not len(nobody.x.ids)
-
-
 def test_a_client_may_draw_some_of_its_examples_for_a_round():
-  draw = uniform(dataset({'d': [3, 3, 4, 4], 'e': [0, 4]}), 2, 5, 3)
+  draw, again = (
+    uniform(dataset({'d': [3, 3, 4, 4], 'e': [0, 4]}), 2, 5, 3) for _ in 'ab'
+  )
   seen = set()
   for round_number in range(30):
     few, many = sorted(draw(round_number).examples, key=lambda e: len(e.y))
     np.testing.assert_array_equal(few.x, [10, 11])
     assert len(set(many.x)) == 3
     np.testing.assert_array_equal(many.y, np.where(many.x < 2, 3, 4))
+    np.testing.assert_array_equal(many.all_y, [3, 3, 4, 4])
     seen.add(tuple(sorted(many.x)))
   assert len(seen) == 4
-  again = uniform(dataset({'d': [3, 3, 4, 4], 'e': [0, 4]}), 2, 5, 3)
   for a, b in zip(again(7).examples, draw(7).examples, strict=True):
     np.testing.assert_array_equal(a.x, b.x)
 
@@ -114,17 +115,14 @@ def test_no_draw_of_examples_uses_more_features_than_foreseen(drawn):
   assert most <= drawn * 61
 
 
-def test_clients_without_examples_are_skipped_and_counted():
+def test_clients_without_examples_are_skipped_and_nobody_is_one_empty_client():
   everyone = uniform(dataset(), 5, seed=0)(0)
-  assert everyone.skipped == 1
-  assert len(everyone.examples) == 4
-
-
-def test_a_cohort_of_nobody_is_one_empty_client():
-  nobody = uniform(dataset({'a': [], 'b': []}), 2, seed=0)(0)
-  assert nobody.skipped == 2
-  assert len(nobody.examples) == 1
-  assert len(nobody.examples[0].y) == 0
+  assert (everyone.skipped, len(everyone.examples)) == (1, 4)
+  for bags in (False, True):
+    nobody = uniform(dataset({'a': [], 'b': []}, bags), 2, seed=0)(0)
+    assert nobody.skipped == 2
+    [empty] = nobody.examples
+    assert len(empty.y) == len(empty.x.ids if bags else empty.x) == 0
 
 
 def test_more_clients_than_there_are_is_refused():
@@ -136,32 +134,25 @@ def test_more_clients_than_there_are_is_refused():
 def test_pooled_rounds_walk_through_shuffled_passes():
   draw = pooled(dataset(), 4, seed=3)
   everything = sorted([0, 1, 2, 20, 30, 31, 32, 33, 40, 41])
-  seen = np.concatenate([draw(r).examples[0].x for r in range(5)])
-  assert sorted(seen[:10]) == everything
-  assert sorted(seen[10:]) == everything
+  drawn = [draw(r).examples[0] for r in range(5)]
+  seen = np.concatenate([value.x for value in drawn])
+  assert sorted(seen[:10]) == sorted(seen[10:]) == everything
   assert list(seen[:10]) != list(seen[10:])
-  labels = np.concatenate([draw(r).examples[0].y for r in range(5)])
+  labels = np.concatenate([value.y for value in drawn])
   by_example = dict(zip(seen, labels, strict=True))
-  assert by_example[0] == 0
-  assert by_example[2] == 1
-  assert by_example[33] == 3
-  assert by_example[41] == 4
-
-
-def test_a_pooled_round_longer_than_a_pass():
-  value = pooled(dataset(), 25, seed=3)(1).examples[0]
-  counts = np.bincount(value.x)
-  assert counts[counts > 0].sum() == 25
+  assert [by_example[x] for x in (0, 2, 33, 41)] == [0, 1, 3, 4]
+  # A round may be longer than a pass.
+  counts = np.bincount(pooled(dataset(), 25, seed=3)(1).examples[0].x)
+  assert counts.sum() == 25
   assert set(counts[counts > 0]) <= {2, 3}
 
 
-def test_a_draw_of_examples_keeps_the_labels_of_all_of_them():
-  draw = uniform(dataset(), 5, seed=1, examples=1)
-  for value in draw(0).examples:
-    held = LABELS['abcde'[int(value.client_id)]]
-    np.testing.assert_array_equal(value.all_y, held)
-    assert len(value.y) == 1
-    assert value.y[0] in held
+def with_clients(data, clients, examples=None):
+  """Returns the data set with these clients, and perhaps other examples."""
+  train = client_data.PartitionedClientData(
+    examples or data.train.pool, partition.of_clients(clients)
+  )
+  return dataclasses.replace(data, train=train)
 
 
 def counted(data):
@@ -215,30 +206,11 @@ def test_sets_of_labels():
     assert len(value.y.row_splits) == min(len(numbers), 2) + 1
 
 
-def test_a_pooled_pass_is_shuffled_once(monkeypatch):
-  shuffled, shuffle = [], np.random.default_rng
-
-  def counted(seed):
-    shuffled.append(seed[1])
-    return shuffle(seed)
-
-  monkeypatch.setattr(np.random, 'default_rng', counted)
-  draw = pooled(dataset(), 4, seed=3)  # Of ten examples.
-  for round_number in range(6):
-    draw(round_number)
-  assert shuffled == [0, 1, 2]
-
-
 @pytest.mark.parametrize('clients', [{}, {'a': [], 'b': []}])
 @pytest.mark.parametrize('steps', [0, 1])
 def test_batches_of_no_examples_are_refused(clients, steps):
-  train = dataset().train
-  train = client_data.PartitionedClientData(
-    train.pool, partition.of_clients(clients)
-  )
-  data = client_data.FederatedDataset('none', 5, train)
   with pytest.raises(errors.InputError, match='any examples'):
-    cohort.IidBatches(2, steps).cohorts(data, 0)
+    cohort.IidBatches(2, steps).cohorts(with_clients(dataset(), clients), 0)
 
 
 SIZES = (5, 0, 1, 3, 2)
@@ -343,14 +315,6 @@ def test_a_client_draws_without_replacement_where_it_has_enough():
   }  # Of its two, with repetition.
 
 
-def test_virtual_cohorts_depend_on_seed_and_round_alone():
-  one, two, other = (draws(3, 4, seed=seed) for seed in (7, 7, 8))
-  as_lists = lambda found: [(int(e.client_id), [*e.x]) for e in found.examples]
-  assert as_lists(one(5)) == as_lists(two(5))
-  assert as_lists(one(4)) == as_lists(two(4))
-  assert any(as_lists(one(r)) != as_lists(other(r)) for r in range(3))
-
-
 @pytest.mark.parametrize(
   ('clients', 'replace', 'sizes'),
   [(5, False, SIZES), (1, False, (0, 0)), (1, True, (0, 0))],
@@ -377,9 +341,6 @@ def test_the_option_changes_sampling_weighting_and_epochs():
   assert made.weighting == 'uniform'
   training = made.local_training
   assert (training.epochs, training.steps, training.batch_size) == (1, 0, 4)
-
-
-def test_what_does_not_fit_is_refused():
   with pytest.raises(ValueError, match='no multiple'):
     algorithm(clients_per_round=2, examples=10)
   keeps = fedavg.MOON.made(model=tiny.model())
@@ -496,33 +457,21 @@ def test_values_are_those_of_the_cohort_and_the_next_round_is_read():
   )
 
 
-def test_the_bound_in_bytes_holds(monkeypatch):
-  monkeypatch.setattr(cohort, '_AHEAD_BYTES', 250)
+@pytest.mark.parametrize(('most', 'read'), [(250, 3), (99, 1)])
+def test_the_bound_in_bytes_holds(most, read, monkeypatch):
+  monkeypatch.setattr(cohort, '_AHEAD_BYTES', most)
   source = Source(size=100)
   with cohort.ahead(source.of, 3) as cohorts:
     cohorts(0).examples[0]
-    source.wait(3)
-  monkeypatch.setattr(cohort, '_AHEAD_BYTES', 99)
-  source = Source(size=100)
+    source.wait(read)
+
+
+def test_any_order_a_second_time_and_an_error_where_the_value_is_used():
+  source = Source(bad=(1, 1))
   with cohort.ahead(source.of, 3) as cohorts:
-    cohorts(0).examples[0]
-    source.wait(1)
-
-
-def test_any_order_and_a_second_time():
-  source = Source()
-  with cohort.ahead(source.of, 1) as cohorts:
     examples = cohorts(0).examples
     for place in (3, 1, 5, 1, 0, 2, 4):
       assert examples[place][0] == place
-
-
-def test_an_error_is_raised_where_the_value_is_used():
-  source = Source(bad=(1, 1))
-  with cohort.ahead(source.of, 3) as cohorts:
-    for place in range(CLIENTS):
-      cohorts(0).examples[place]
-    source.wait(CLIENTS + cohort._AHEAD_CLIENTS)
     examples = cohorts(1).examples
     assert examples[0][0] == 100
     with pytest.raises(errors.InputError, match='is damaged'):

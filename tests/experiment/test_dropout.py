@@ -59,24 +59,18 @@ def test_as_many_leave_as_the_probability_says(data):
   sampling = cohort.UniformClients(CLIENTS)
   left, rounds = {}, 250
   for p in (0.1, 0.5, 0.9):
-    draw = draws(data, p, sampling=sampling)
-    left[p] = np.array([draw(r).dropouts for r in range(rounds)])
+    drawn = [*map(draws(data, p, sampling=sampling), range(rounds))]
+    left[p] = np.array([each.dropouts for each in drawn])
     # Four standard errors of the mean of 10,000 draws.
     error = np.sqrt(p * (1 - p) / (CLIENTS * rounds))
     assert abs(left[p].mean() / CLIENTS - p) < 4 * error
-    # Independent of each other: a binomial number leaves each round.
+    # Independent of each other, and of other rounds: both are binomial.
     assert left[p].var() == pytest.approx(CLIENTS * p * (1 - p), rel=0.35)
+    stayed = [n for each in drawn for n in each.numbers]
+    stayed = np.bincount(stayed, minlength=CLIENTS)
+    assert stayed.var() == pytest.approx(rounds * p * (1 - p), rel=0.7)
   assert (left[0.1] <= left[0.5]).all()
   assert (left[0.5] <= left[0.9]).all()
-
-
-def test_a_client_leaves_in_some_rounds_and_not_in_others(data):
-  draw = draws(data, 0.5, sampling=cohort.UniformClients(CLIENTS))
-  seen = np.zeros(CLIENTS)
-  for r in range(200):
-    seen[numbers(draw(r))] += 1
-  assert seen.min() > 60
-  assert seen.max() < 140
 
 
 def test_a_round_of_which_nobody_is_left_has_one_client_without_examples(data):
@@ -223,17 +217,12 @@ def test_a_run_goes_on_with_the_rest_and_resumes(
     )
 
 
-def test_a_run_without_drop_outs_has_no_column_of_them(
-  in_process, built_once, tmp_path
-):
-  _, summary, table = run(tmp_path / 'run', 'fedss', 1)
-  assert 'client_dropouts' not in table
-  assert 'client_dropouts_total' not in summary
-
-
 def test_a_round_of_which_nobody_is_left_keeps_the_model(
   in_process, built_once, tmp_path
 ):
+  _, summary, table = run(tmp_path / 'none', 'fedss', 1)
+  assert 'client_dropouts' not in table
+  assert 'client_dropouts_total' not in summary
   _, summary, table = run(
     tmp_path / 'run', 'fedss', 6, client_failure_rate=0.99, checkpoint_every=1
   )

@@ -108,13 +108,11 @@ def test_runs_that_do_not_compare_are_refused(tmp_path, runs):
   runs[0].config['rounds'] = 30  # summary.json is of 20 rounds.
   with pytest.raises(errors.InputError, match='f0 has not finished its 30'):
     tables.collect(runs)
-
-
-def test_a_run_that_waited_for_a_better_round_has_finished(runs):
-  runs[0].config.update(rounds=30, early_stopping_patience=3)
+  # One that waited for a better round has finished, unless it would wait longer.
   runs[0].summary['stopped_after'] = 3
+  runs[0].config['early_stopping_patience'] = 3
   assert len(tables.collect(runs[:1])) == 1
-  runs[0].config['early_stopping_patience'] = 5  # It goes on to wait.
+  runs[0].config['early_stopping_patience'] = 5
   with pytest.raises(errors.InputError, match='has not finished'):
     tables.collect(runs[:1])
 
@@ -183,6 +181,7 @@ def test_runs_on_other_data_are_another_method(tmp_path, others, expected):
 
 
 def test_means_and_sample_std(runs):
+  del runs[1].summary['final']['map@r']
   table = build(runs)
   row = table.loc[FEDSS]
   assert row['seeds'] == '0 1 2'
@@ -192,45 +191,35 @@ def test_means_and_sample_std(runs):
   assert row['seconds_per_round_mean'] == pytest.approx(0.6)
   assert row['bytes_down_mean'] == 100_000 + 256 * 109
   assert row['bytes_down_std'] == 0
-  assert np.isnan(row['train_top1_mean'])
+  # What one seed lacks, or all.
+  assert np.isnan(row[['map@r_mean', 'train_top1_mean']].astype(float)).all()
   assert table.loc['posonly', 'top1_mean'] == 0.09
   assert np.isnan(table.loc['posonly', 'top1_std'])
-
-
-def test_a_value_that_one_seed_lacks_is_left_out(runs):
-  del runs[1].summary['final']['map@10']
-  row = build(runs[:3]).iloc[0]
-  assert np.isnan(row['map@10_mean'])
-  assert row['map@r_mean'] > 0
-
-
-def test_a_score_that_was_nan_after_some_rounds_is_left_out(runs):
   runs[0].metrics['map@10'] = np.nan
   row = build([run_files.first_rounds(runs[0], 10)]).iloc[0]
   assert np.isnan(row['map@10_mean'])
   assert row['top1_mean'] < 0.6
 
 
-def test_sorted_by_the_metric_chosen_and_unmeasured_last(runs):
+def test_sorted_by_the_metric_chosen_and_unmeasured_last(runs, monkeypatch):
   runs[5].summary['final']['map@10'] = None
   names = lambda table: [label.split()[0] for label in table['algorithm']]
-  assert names(build(runs)) == [
-    *('centralized', 'fullsoftmax', 'fedss', 'fedss', 'posonly')
-  ]
+  order = ['centralized', 'fullsoftmax', 'fedss', 'fedss', 'posonly']
+  assert names(build(runs)) == order
   assert names(build(runs, 'map@10'))[-1] == 'fullsoftmax'
   with pytest.raises(errors.InputError, match=r'train_top1.*have top1, map'):
     build(runs, 'train_top1')
+  with monkeypatch.context() as patch:
+    lower = catalog.SCORES['top1']._replace(better='lower')
+    patch.setitem(catalog.SCORES, 'top1', lower)
+    assert names(build(runs)) == order[::-1]
   for run in runs:
     run.summary['final']['top1'] = None
   assert names(build(runs))[-1] == 'fullsoftmax'
-
-
-def test_less_is_better_of_some_metrics(runs, monkeypatch):
-  lower = catalog.SCORES['top1']._replace(better='lower')
-  monkeypatch.setitem(catalog.SCORES, 'top1', lower)
-  values = build(runs)['top1_mean'].tolist()
-  assert values == sorted(values)
-  assert len(set(values)) > 1
+  runs[0].summary['final'] = dict.fromkeys(runs[0].summary['final'])
+  text = tables.to_text(build(runs[:1]))  # Without any score.
+  assert 'fedss' in text
+  assert 'nan' not in text
 
 
 def test_text_is_aligned(runs):
@@ -273,35 +262,25 @@ def test_text_fits_a_width_and_says_what_it_leaves_out(runs, width):
   assert kept[:1] == ['algorithm']
   assert 'top-1 %' in kept
   assert (text == whole) == (width == 600)
-
-
-def test_the_metric_sorted_by_is_the_last_to_be_left_out(runs):
-  text = tables.to_text(wide(runs), width=60, metric='ndcg@5')
+  # The metric that rows are sorted by is the last to be left out.
+  text = tables.to_text(table, width=width, metric='ndcg@5')
   assert 'nDCG@5 %' in text.splitlines()[0]
 
 
 def test_distances_are_no_percentages_and_correlations_may_be_negative(runs):
   for run, mcc in zip(runs[:3], (-0.125, -0.25, 0.0), strict=True):
-    run.summary['final'] = {'mcc': mcc, 'class_distance_min': 0.0125}
+    run.summary['final'] = {
+      'mcc': mcc,
+      'class_distance_min': 0.0125,
+      'top1': -1e-9,
+    }
   lines = tables.to_text(build(runs[:3], 'mcc')).splitlines()
   assert 'MCC %' in lines[0]
   assert 'least class distance ' in lines[0]
   assert 'distance %' not in lines[0]
   assert '-12.5 ± 12.5' in lines[2]
   assert ' 0.0125 ± 0.0000' in lines[2]
-
-
-def test_no_score_is_minus_zero(tmp_path):
-  runs = read(tmp_path, ('a', {'rows': 964.01, 'top1': -1e-9}))
-  assert '-0' not in tables.to_text(build(runs))
-
-
-def test_a_run_without_any_score_is_shown(runs):
-  """The summary has null scores if every evaluation gave nan."""
-  runs[0].summary['final'] = dict.fromkeys(runs[0].summary['final'])
-  text = tables.to_text(build(runs[:1]))
-  assert 'fedss' in text
-  assert 'nan' not in text
+  assert '-0.0' not in lines[2]
 
 
 def test_markdown_has_the_same_cells_as_the_text(runs):

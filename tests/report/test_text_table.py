@@ -9,16 +9,13 @@ ROWS = [
 ]
 
 
-def test_columns_are_aligned():
+def test_columns_are_aligned_and_the_widest_is_wrapped_between_words():
   assert text_table.to_text(ROWS, left=(0, 2)) == (
     'name              n  what it is\n'
     '------------  -----  ------------------------\n'
     'a             1,000  some words that are long\n'
     'longest-name      2\n'
   )
-
-
-def test_the_widest_column_is_wrapped_between_words():
   assert text_table.to_text(ROWS, left=(0, 2), width=34) == (
     'name              n  what it is\n'
     '------------  -----  -------------\n'
@@ -26,11 +23,8 @@ def test_the_widest_column_is_wrapped_between_words():
     '                     that are long\n'
     'longest-name      2\n'
   )
-
-
-def test_words_and_numbers_are_never_broken():
   text = text_table.to_text(ROWS, left=(0, 2), width=5)
-  for word in ('longest-name', '1,000', 'words'):
+  for word in ('longest-name', '1,000', 'words'):  # They are never broken.
     assert word in text
 
 
