@@ -51,6 +51,19 @@ class Doubling:
     return types.SimpleNamespace(state=after, metrics=metrics)
 
 
+class At(Doubling):
+  """Does something before a round."""
+
+  def __init__(self, rounds_done, function):
+    super().__init__()
+    self._at, self._function = rounds_done, function
+
+  def next(self, state, examples):
+    if state.round_number == self._at:
+      self._function()
+    return super().next(state, examples)
+
+
 class Keeping(Doubling):
   """A doubling process whose clients keep the sum of the weights that they saw."""
 

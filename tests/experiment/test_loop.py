@@ -98,19 +98,6 @@ def test_it_stops_without_a_better_score(tmp_path):
   assert doubling.rows(path) == doubling.rows(tmp_path / 'whole')
 
 
-class At(doubling.Doubling):
-  """Does something before a round."""
-
-  def __init__(self, rounds_done, function):
-    super().__init__()
-    self._at, self._function = rounds_done, function
-
-  def next(self, state, examples):
-    if state.round_number == self._at:
-      self._function()
-    return super().next(state, examples)
-
-
 def interrupted(*_):
   raise KeyboardInterrupt
 
@@ -123,11 +110,16 @@ def client_fails():
   ('stopped', 'error', 'again', 'told'),
   [
     # Rounds 7 and 5 are no multiple of 3: they get a checkpoint of their own.
-    ({'process': At(7, interrupted)}, KeyboardInterrupt, 5, 'after round 7'),
+    (
+      {'process': doubling.At(7, interrupted)},
+      KeyboardInterrupt,
+      5,
+      'after round 7',
+    ),
     # A destructor has swallowed it: the round is done first.
     (
       {
-        'process': At(
+        'process': doubling.At(
           4, lambda: setattr(interrupts, '_received', signal.SIGINT)
         )
       },
@@ -137,7 +129,7 @@ def client_fails():
     ),
     ({'evaluate': interrupted}, KeyboardInterrupt, None, 'after round 0'),
     (
-      {'process': At(5, client_fails)},
+      {'process': doubling.At(5, client_fails)},
       errors.InputError,
       4,
       "'writer' failed in round 6",
@@ -158,7 +150,7 @@ def test_a_run_that_stops_goes_on_from_there(
   del e, expected
   gc.collect()  # The lock of the run that failed.
   monkeypatch.setattr(interrupts, '_received', 0)
-  doubling.run(tmp_path / 'cut', process=At(again, interrupted))
+  doubling.run(tmp_path / 'cut', process=doubling.At(again, interrupted))
   assert doubling.rows(tmp_path / 'cut') == doubling.rows(tmp_path / 'whole')
   with pytest.raises(errors.InputError, match='10 rounds; give at least'):
     doubling.run(tmp_path / 'cut', rounds=8)
@@ -239,7 +231,7 @@ def test_a_directory_that_does_not_fit_is_refused(tmp_path):
       same_run.check_config(held.path, doubling.CONFIG)
   # It may disappear while the run writes into it.
   gone = tmp_path / 'gone'
-  moving = At(4, lambda: gone.rename(tmp_path / 'elsewhere'))
+  moving = doubling.At(4, lambda: gone.rename(tmp_path / 'elsewhere'))
   with pytest.raises(errors.InputError, match='cannot be written'):
     doubling.run(gone, process=moving)
   assert not gone.exists()
