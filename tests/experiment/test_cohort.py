@@ -69,25 +69,6 @@ def test_cohorts_depend_on_seed_and_round_alone(kind):
   assert any(found(one(r)) != found(other(r)) for r in range(3))
 
 
-def test_every_client_takes_part_about_equally():
-  draw = uniform(dataset(), 2, seed=0)
-  seen = np.zeros(5)
-  for round_number in range(500):
-    for value in draw(round_number).examples:
-      seen[int(value.client_id)] += 1
-  assert seen[1] == 0  # It has no examples and is never drawn.
-  assert np.abs(seen[[0, 2, 3, 4]] - 200).max() < 45
-
-
-def test_pooled_sparse_examples_are_those_that_dense_ones_would_be():
-  draw, dense = (pooled(d, 6, seed=3) for d in (dataset(bags=True), dataset()))
-  for round_number in range(4):
-    [found], [expected] = (d(round_number).examples for d in (draw, dense))
-    np.testing.assert_array_equal(found.y, expected.y)
-    np.testing.assert_array_equal(found.x.ids[1::2] - 100, expected.x)
-    np.testing.assert_array_equal(found.x.row_splits, np.arange(0, 13, 2))
-
-
 def test_a_client_may_draw_some_of_its_examples_for_a_round():
   draw, again = (
     uniform(dataset({'d': [3, 3, 4, 4], 'e': [0, 4]}), 2, 5, 3) for _ in 'ab'
@@ -125,10 +106,17 @@ def test_clients_without_examples_are_skipped_and_nobody_is_one_empty_client():
     assert len(empty.y) == len(empty.x.ids if bags else empty.x) == 0
 
 
-def test_more_clients_than_there_are_is_refused():
+def test_more_clients_than_there_are_are_refused():
   message = 'the data have 5 clients; give --clients_per_round=5 or fewer'
   with pytest.raises(errors.InputError, match=message):
     uniform(dataset(), 6, seed=0)
+  for clients, replace, sizes, message in (
+    (5, False, SIZES, '4 clients with examples; give --clients_per_round=4'),
+    (1, False, (0, 0), 'the data have no clients with examples'),
+    (1, True, (0, 0), 'the data have no clients with examples'),
+  ):
+    with pytest.raises(errors.InputError, match=message):
+      draws(clients, 1, replace, data=sized(sizes))
 
 
 def test_pooled_rounds_walk_through_shuffled_passes():
@@ -147,41 +135,35 @@ def test_pooled_rounds_walk_through_shuffled_passes():
   assert set(counts[counts > 0]) <= {2, 3}
 
 
-def with_clients(data, clients, examples=None):
-  """Returns the data set with these clients, and perhaps other examples."""
+def with_clients(data, clients):
+  """Returns the data set with these clients."""
   train = client_data.PartitionedClientData(
-    examples or data.train.pool, partition.of_clients(clients)
+    data.train.pool, partition.of_clients(clients)
   )
   return dataclasses.replace(data, train=train)
-
-
-def counted(data):
-  """Returns the data set, and a list of the numbers that are read of it."""
-  read, train = [], data.train
-
-  def reading(numbers):
-    read.append(numbers.tolist())
-    return train.pool.read(numbers)
-
-  counting = dataclasses.replace(train.pool, read=reading)
-  counted_train = client_data.PartitionedClientData(counting, train.partition)
-  return dataclasses.replace(data, train=counted_train), read
 
 
 @pytest.mark.parametrize(
   'sampling', [cohort.UniformClients(5), cohort.IidBatches(4, 2)]
 )
 def test_examples_are_read_when_they_are_asked_for(sampling):
-  data, read = counted(dataset())
+  data, read = dataset(), []
+  whole = data.train.pool
+  counting = dataclasses.replace(
+    whole, read=lambda n: read.append(n.tolist()) or whole.read(n)
+  )
+  partition_ = data.train.partition
+  train = client_data.PartitionedClientData(counting, partition_)
+  data = dataclasses.replace(data, train=train)
   drawn = sampling.cohorts(data, 0)(0)
   assert read == []
   last = drawn.examples[len(drawn.examples) - 1]
-  assert len(read) == 1
-  assert len(read[0]) == len(last.y)
+  [numbers] = read
+  assert len(numbers) == len(last.y)
   if drawn.client_ids:
-    name = data.train.client_ids[int(last.client_id)]
+    name = train.client_ids[int(last.client_id)]
     assert name == drawn.client_ids[-1]
-    assert read[0] == data.train.numbers(name).tolist()
+    assert numbers == train.numbers(name).tolist()
 
 
 def test_without_a_number_of_steps_a_round_is_the_average_client():
@@ -313,19 +295,6 @@ def test_a_client_draws_without_replacement_where_it_has_enough():
     1,
     2,
   }  # Of its two, with repetition.
-
-
-@pytest.mark.parametrize(
-  ('clients', 'replace', 'sizes'),
-  [(5, False, SIZES), (1, False, (0, 0)), (1, True, (0, 0))],
-)
-def test_too_few_clients_with_examples_are_refused(clients, replace, sizes):
-  found = np.count_nonzero(sizes)
-  message = f'{found} clients with examples; give --clients_per_round={found}'
-  if not found:
-    message = 'the data have no clients with examples'
-  with pytest.raises(errors.InputError, match=message):
-    draws(clients, 1, replace, data=sized(sizes))
 
 
 def algorithm(model=None, batch_size=4, **changes):

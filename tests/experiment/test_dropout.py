@@ -81,45 +81,40 @@ def test_a_round_of_which_nobody_is_left_has_one_client_without_examples(data):
   assert empty.client_ids == empty.numbers == ()
 
 
+@dataclasses.dataclass
+class Noting:
+  """Uniform sampling that notes what is read, and may not tell of numbers."""
+
+  read: list
+  tells: bool
+  has_clients = True
+
+  def cohorts(self, dataset, seed):
+    drawn = cohort.UniformClients(10).cohorts(dataset, seed)
+
+    def noting(found):
+      def value(place):
+        self.read.append(found.numbers[place])
+        return found.examples[place]
+
+      values = cohort.Values(value, range(10))
+      if not self.tells:
+        return cohort.Cohort(values, 0)
+      return found._replace(examples=values)
+
+    return lambda r: noting(drawn(r))
+
+
 def test_the_examples_of_those_who_leave_are_not_read(data):
-  read = []
-
-  @dataclasses.dataclass
-  class Noting:
-    has_clients = True
-
-    def cohorts(self, dataset, seed):
-      drawn = cohort.UniformClients(10).cohorts(dataset, seed)
-
-      def noting(found):
-        def value(place):
-          read.append(found.numbers[place])
-          return found.examples[place]
-
-        return found._replace(examples=cohort.Values(value, range(10)))
-
-      return lambda r: noting(drawn(r))
-
-  with cohort.ahead(draws(data, 0.5, sampling=Noting()), 1) as cohorts:
-    found = cohorts(0)
-    stay = numbers(found)
+  sampling = Noting([], True)
+  with cohort.ahead(draws(data, 0.5, sampling=sampling), 1) as cohorts:
+    stay = numbers(cohorts(0))
   assert 0 < len(stay) < 10
-  assert read == stay
-
-
-def test_a_sampling_without_numbers_is_asked_for_its_values(data):
-  @dataclasses.dataclass
-  class Plain:
-    has_clients = True
-
-    def cohorts(self, dataset, seed):
-      drawn = cohort.UniformClients(10).cohorts(dataset, seed)
-      return lambda r: cohort.Cohort(drawn(r).examples, 0)
-
-  plain, known = draws(data, 0.4, sampling=Plain()), draws(data, 0.4)
-  for r in range(5):
-    assert numbers(plain(r)) == numbers(known(r))
-    assert plain(r).dropouts == known(r).dropouts
+  assert sampling.read == stay
+  # A sampling without numbers is asked for its values.
+  plain = draws(data, 0.5, sampling=Noting([], False))
+  assert numbers(plain(0)) == stay
+  assert plain(0).dropouts == 10 - len(stay)
 
 
 def test_virtual_clients_leave_also_one_of_two_draws_of_a_client():

@@ -119,13 +119,8 @@ def test_runs_that_do_not_compare_are_refused(tmp_path, runs):
 
 def test_settings_leave_out_what_does_not_decide_the_numbers(tmp_path):
   names = ('checkpoint_every', 'data_dir', 'client_threads')
-  runs = read(
-    tmp_path,
-    *(
-      (str(seed), {'seed': seed, 'settings': dict.fromkeys(names, seed)})
-      for seed in (0, 1)
-    ),
-  )
+  made = lambda i: {'seed': i, 'settings': dict.fromkeys(names, i)}
+  runs = read(tmp_path, ('0', made(0)), ('1', made(1)))
   assert labels(runs) == ['fedss']
   assert tables.settings_of(runs[0]) == {
     'rounds': 20,
@@ -163,17 +158,11 @@ def test_runs_on_other_data_are_another_method(tmp_path, others, expected):
   runs = read(
     tmp_path,
     *(
-      (
-        f'{i}',
-        {
-          'algorithm': algorithm,
-          'seed': seed,
-          'settings': {'data': data, 'options': options},
-        },
-      )
-      for i, (algorithm, seed, data, options) in enumerate(
+      (f'{i}', {'algorithm': name, 'seed': seed, 'settings': settings})
+      for i, (name, seed, data, options) in enumerate(
         [('fedss', 0, A, {}), *others]
       )
+      for settings in [{'data': data, 'options': options}]
     ),
   )
   frame = tables.collect(runs)
@@ -222,20 +211,25 @@ def test_sorted_by_the_metric_chosen_and_unmeasured_last(runs, monkeypatch):
   assert 'nan' not in text
 
 
-def test_text_is_aligned(runs):
-  text = tables.to_text(build(runs))
-  lines = text.splitlines()
+def test_text_is_aligned_and_markdown_has_its_cells(runs):
+  table = build(runs)
+  lines = tables.to_text(table).splitlines()
   assert len(lines) == 2 + 5
   assert len({len(line) for line in lines}) == 1
   assert lines[0].split()[:3] == ['algorithm', 'seeds', 'rounds']
+  assert 'train top-1' not in lines[0]  # No run has it.
   of = {line.split()[0]: line for line in lines}
   [fedss] = [line for line in lines if 'correction=negatives' in line]
   assert '50.0 ± 3.0' in fedss
   assert '128 kB' in fedss
-  assert 'train top-1' not in text  # No run has it.
   assert '±' not in of['posonly']
   assert '97.0' in of['posonly']  # 1 - 29/964.
   assert of['centralized'].count('–') == 4
+  marked = tables.to_markdown(table).splitlines()
+  assert marked[1].startswith('| --- | ---: |')
+  for line, other in zip(marked[2:], lines[2:], strict=True):
+    cells = [cell.strip() for cell in line.strip('|').split('|')]
+    assert ' '.join(other.split()) == ' '.join(cells)
 
 
 def wide(runs):
@@ -281,17 +275,6 @@ def test_distances_are_no_percentages_and_correlations_may_be_negative(runs):
   assert '-12.5 ± 12.5' in lines[2]
   assert ' 0.0125 ± 0.0000' in lines[2]
   assert '-0.0' not in lines[2]
-
-
-def test_markdown_has_the_same_cells_as_the_text(runs):
-  table = build(runs)
-  lines = tables.to_markdown(table).splitlines()
-  assert len({line.count('|') for line in lines}) == 1
-  assert lines[1].startswith('| --- | ---: |')
-  text = tables.to_text(table).splitlines()
-  for line, other in zip(lines[2:], text[2:], strict=True):
-    cells = [cell.strip() for cell in line.strip('|').split('|')]
-    assert ' '.join(other.split()) == ' '.join(cells)
 
 
 def test_csv_is_exact_and_is_read_again(runs, tmp_path):

@@ -113,28 +113,3 @@ def messages(algorithm: algorithm_lib.Algorithm) -> Messages:
 def _encoder_bytes(specs: classifier.ModelWeights) -> int:
   of_encoder = (*specs.encoder.values(), *specs.encoder_state.values())
   return sum(s.shape.num_elements() * s.dtype.size for s in of_encoder)
-
-
-def last_layer_share(
-  num_classes: int, dim: int, encoder_parameters: int
-) -> float:
-  """Returns n d / (n d + the encoder's parameters) (FedSS, fig. 8)."""
-  table = num_classes * dim
-  return table / (table + encoder_parameters)
-
-
-def parameter_saving(
-  rows: float, num_classes: int, dim: int, encoder_parameters: int
-) -> float:
-  """Returns the fraction of parameters that a sub-model of `rows` rows saves.
-
-  This is the papers' figure, of one direction, without ids: the class table's share
-  times the omitted part of the table, (1 - |S_k| / n).
-  """
-  share = last_layer_share(num_classes, dim, encoder_parameters)
-  return share * (1 - rows / num_classes)
-
-
-def class_parameters_sent(rows: float, dim: int) -> float:
-  """Returns |S_k| d, the x axis of FedSS's figs 5 and 10 (parameters)."""
-  return rows * dim

@@ -17,7 +17,6 @@ import pandas as pd
 from matplotlib import ticker
 
 from tff_xc.measure import catalog
-from tff_xc.measure import communication
 from tff_xc.measure import targets
 from tff_xc.report import pictures
 from tff_xc.report import run_files
@@ -297,7 +296,7 @@ def points(
     if all(isinstance(dim, int) for dim in dims):
       label = 'class parameters sent to a client, |S| · d'
       of_methods = [
-        p and (communication.class_parameters_sent(p[0], dim), *p[1:])
+        p and (p[0] * dim, *p[1:])
         for p, dim in zip(of_methods, dims, strict=True)
       ]
     title = f'{heading} for what a client is sent'
