@@ -37,11 +37,11 @@ def one_round(shown, clock, done, schedule, seconds=2.0):
   clock.now += seconds
   scores = None
   if schedule.due(schedule.eval_every, done):
-    with shown.estimate.timing('evaluation'):
+    with shown.timing('evaluation'):
       clock.now += 30
     scores = {'top1': 0.25, 'mcc': -0.5}
   if schedule.due(schedule.checkpoint_every, done):
-    with shown.estimate.timing('checkpoint'):
+    with shown.timing('checkpoint'):
       clock.now += 7
   shown.round_done(ROW, scores)
 
@@ -49,22 +49,22 @@ def one_round(shown, clock, done, schedule, seconds=2.0):
 def test_the_time_left_counts_evaluations_and_checkpoints(capsys):
   clock, schedule = Clock(), progress_lib.Schedule(100, 5, 20)
   shown = progress_lib.Progress(schedule, ('top1', 'mcc'), [], clock)
-  with shown.estimate.timing('evaluation'):
+  with shown.timing('evaluation'):
     clock.now += 30
   shown.start({'top1': 0.0, 'mcc': 0.0})
   for done in range(1, 10):
     # The first round compiles, and a round is disturbed: neither counts.
     one_round(shown, clock, done, schedule, 90.0 if done in (1, 7) else 2.0)
-    assert shown.estimate.seconds_left(done) is None
+    assert shown.seconds_left() is None
   for done in range(10, 20):
     # Nothing is known of checkpoints before the first: they count as nothing.
     one_round(shown, clock, done, schedule)
     parts = 2 * (100 - done), 30 * (20 - done // 5)
-    assert shown.estimate.seconds_left(done) == sum(parts)
+    assert shown.seconds_left() == sum(parts)
   for done in range(20, 101):
     one_round(shown, clock, done, schedule)
     parts = 2 * (100 - done), 30 * (20 - done // 5), 7 * (5 - done // 20)
-    assert shown.estimate.seconds_left(done) == sum(parts)
+    assert shown.seconds_left() == sum(parts)
   shown.close()
   lines = capsys.readouterr().out.splitlines()
   assert lines[0] == 'round 0/100: top1 0.0000, mcc 0.0000'
@@ -85,7 +85,7 @@ def test_bytes_before_a_resume_count_and_its_times_do_not(capsys):
   rows = [initial, *[{**ROW, 'seconds': 1e6}] * 19, lost]
   shown = progress_lib.Progress(schedule, ('top1',), rows, clock)
   for done in range(21, 31):
-    assert shown.estimate.seconds_left(done) is None
+    assert shown.seconds_left() is None
     one_round(shown, clock, done, schedule)
   shown.close()
   # 29 rounds of 8 clients, 1.5 MB each; ten rounds, 37 seconds at their end.
@@ -100,13 +100,13 @@ def test_after_a_resume_nothing_is_shown_before_an_evaluation(capsys):
   shown = progress_lib.Progress(schedule, ('top1',), rows, clock)
   for done in range(61, 100):
     one_round(shown, clock, done, schedule)
-    assert shown.estimate.seconds_left(done) is None
+    assert shown.seconds_left() is None
   for done in range(100, 200):
     one_round(shown, clock, done, schedule)
     left = 2 * (200 - done) + 30 * (4 - done // 50)
-    assert shown.estimate.seconds_left(done) == left
+    assert shown.seconds_left() == left
   one_round(shown, clock, 200, schedule)
-  assert shown.estimate.seconds_left(200) == 0
+  assert shown.seconds_left() == 0
   shown.close()
 
 

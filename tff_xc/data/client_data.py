@@ -162,39 +162,29 @@ _GAPS = 10
 class FederatedDataset:
   """A data set in the form that training and evaluation use.
 
-  Attributes:
-    name: the name by which a user selects it.
-    num_classes: n; labels of `train` and `test` lie in [0, n).
-    train: the clients.
-    test: the examples for top-1 over all n classes, or None.
-    retrieval: examples of classes that are not trained on, for MAP@10 and
-      MAP@R, or None.
-    validation: examples by whose score a round may be chosen, or None.
-    propensity: the labels' propensities in a multi-label set, for PSP@k, or
-      None.
-    exact: whether examples are the same to the bit on every machine. Examples
-      drawn with floating-point arithmetic, and JPEGs, are not.
-    source_checksum: of what the examples are made from; empty if nothing but
-      the examples themselves identifies them.
-    class_names: [n], the user's names of the classes; None: their numbers.
-    held_out: the clients' own examples among `test`, as numbers in the pool of
-      `train`; None: nobody knows whose the test examples are.
+  Labels of `train`, `test` and `validation` lie in [0, n), else InputError.
   """
 
   name: str
-  num_classes: int
+  num_classes: int  # n.
   train: PartitionedClientData
   test: pool_lib.Pool | None = None
+  # Of classes that are not trained on, for MAP@10 and MAP@R.
   retrieval: pool_lib.Pool | None = None
+  # By whose score a round may be chosen.
   validation: pool_lib.Pool | None = None
   propensity: sparse.Propensity | None = None
+  # Whether examples are the same to the bit on every machine: not those drawn with
+  # floating-point arithmetic, and no JPEGs.
   exact: bool = True
+  # Of what examples are made from; '': only the examples themselves identify them.
   source_checksum: str = ''
-  class_names: Sequence[str] | None = None
+  class_names: Sequence[str] | None = None  # [n]; None: their numbers.
+  # The clients' own examples among `test`, as numbers in the pool of `train`; None:
+  # nobody knows whose the test examples are.
   held_out: partition_lib.Partition | None = None
 
   def __post_init__(self):
-    """Raises errors.InputError for a label outside [0, n)."""
     owners, labels = self.train.owned_labels()
     bad = np.flatnonzero((labels < 0) | (labels >= self.num_classes))
     if len(bad):

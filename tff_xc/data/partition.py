@@ -11,19 +11,14 @@ import numpy as np
 class Partition:
   """The examples of K clients. An example may belong to no client.
 
-  Attributes:
-    client_ids: [K], all different.
-    offsets: int64 [K + 1], from 0 to the number of examples.
-    numbers: int64, the examples' numbers in the pool; client k has
-      numbers[offsets[k]:offsets[k + 1]].
+  Client k has numbers[offsets[k]:offsets[k + 1]]. ValueError for other content.
   """
 
-  client_ids: list[str]
-  offsets: np.ndarray
-  numbers: np.ndarray
+  client_ids: list[str]  # [K], all different.
+  offsets: np.ndarray  # int64 [K + 1], from 0 to the number of examples.
+  numbers: np.ndarray  # int64, the examples' numbers in the pool.
 
   def __post_init__(self):
-    """Converts both arrays to int64; raises ValueError for other content."""
     if len(set(self.client_ids)) < len(self.client_ids):
       raise ValueError('two clients have one id.')
     for name in ('offsets', 'numbers'):

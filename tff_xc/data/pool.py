@@ -32,40 +32,29 @@ SPARSE = collections.OrderedDict(
 
 
 class Examples(NamedTuple):
-  """Some examples.
+  """Some examples."""
 
-  Attributes:
-    x: [k, ...] as stored (images uint8), or sparse features, float32 [k, D].
-    y: int32 [k], or sets of labels, bool [k, n]: example i has the labels
-      `y.indices[y.indptr[i] : y.indptr[i + 1]]`, which ascend.
-  """
-
+  # [k, ...] as stored (images uint8), or sparse features, float32 [k, D].
   x: np.ndarray | scipy.sparse.csr_matrix
+  # int32 [k], or sets of labels, bool [k, n]: example i has the labels
+  # `y.indices[y.indptr[i] : y.indptr[i + 1]]`, which ascend.
   y: np.ndarray | scipy.sparse.csr_matrix
 
 
 @dataclasses.dataclass(frozen=True, eq=False)
 class Pool:
-  """The N examples of a set, or of a part of it, numbered from 0.
+  """The N examples of a set, or of a part of it, numbered from 0."""
 
-  Attributes:
-    y: the labels, as in `Examples`.
-    spec: of one x; `SPARSE` for sparse features.
-    read: numbers int64 [k] -> x of these examples, in their order. It may be
-      called from several threads.
-    entries: of sparse examples int [N], the number of features of each, or an
-      upper bound; None for dense examples.
-    is_decoded: whether `read` decodes files, which takes long enough to be done
-      ahead of time.
-    files: what `read` reads, or some of it if there are many files: a run stops
-      where they change.
-  """
-
-  y: np.ndarray | scipy.sparse.csr_matrix
+  y: np.ndarray | scipy.sparse.csr_matrix  # As in `Examples`.
+  # Of one x; `SPARSE` for sparse features.
   spec: tf.TensorSpec | Mapping[str, tf.TensorSpec]
+  # Numbers int64 [k] -> x of these, in their order; several threads may call it.
   read: Callable[[np.ndarray], np.ndarray | scipy.sparse.csr_matrix]
+  # Of sparse examples int [N], each one's features at most; None: dense examples.
   entries: np.ndarray | None = None
+  # Whether `read` decodes files, which is worth being done ahead of time.
   is_decoded: bool = False
+  # Of which (or some of many) a run stops where they change.
   files: Sequence[str | os.PathLike] = ()
 
   def __len__(self) -> int:

@@ -110,15 +110,11 @@ def _check_enough(wanted: int, found: int, which: str = '') -> None:
 
 @dataclasses.dataclass(frozen=True)
 class UniformClients:
-  """K clients a round, drawn uniformly without replacement.
+  """K clients a round, drawn uniformly without replacement."""
 
-  Attributes:
-    clients_per_round: K.
-    examples_per_round: if positive, a client with more examples uses this many
-      of them, drawn without replacement in every round.
-  """
-
-  clients_per_round: int
+  clients_per_round: int  # K.
+  # If positive, a client with more examples uses this many of them, drawn without
+  # replacement in every round.
   examples_per_round: int = 0
 
   has_clients = True
@@ -161,14 +157,12 @@ class IidBatches:
   """IID minibatches of all clients' examples, held by one virtual client.
 
   The rounds take successive parts of shuffled passes over all examples.
-
-  Attributes:
-    batch_size: examples of a minibatch.
-    steps: minibatches of a round; 0: as many as the average client has.
   """
 
   batch_size: int
-  steps: int = 0
+  steps: int = (
+    0  # Minibatches of a round; 0: as many as the average client has.
+  )
 
   has_clients = False
 
@@ -220,17 +214,13 @@ class VirtualClients:
   examples are never drawn. A client draws its N_VC examples uniformly in every
   round, without replacement if it has as many, else with replacement. It still
   requests the rows of all its classes.
-
-  Attributes:
-    clients_per_round: K.
-    examples: N_VC.
-    replace: whether a client may be drawn twice in a round. Each time it has
-      another id, so that its examples and all its random numbers differ: its
-      number plus a multiple of the number of clients.
   """
 
-  clients_per_round: int
-  examples: int
+  clients_per_round: int  # K.
+  examples: int  # N_VC.
+  # Whether a client may be drawn twice in a round. Each time it has another id, so
+  # that its examples and all its random numbers differ: its number plus a multiple
+  # of the number of clients.
   replace: bool = False
 
   has_clients = True
@@ -312,14 +302,10 @@ class Dropout:
   client that left, and what the client keeps stays as it was. A round of which
   nobody is left changes nothing. A sampling that adds something to the clients'
   values, such as weights, goes around this one.
-
-  Attributes:
-    sampling: who is drawn.
-    probability: of leaving, at least 0 and less than 1.
   """
 
-  sampling: algorithm_lib.Sampling
-  probability: float
+  sampling: algorithm_lib.Sampling  # Who is drawn.
+  probability: float  # Of leaving, at least 0 and less than 1.
 
   has_clients = True
 

@@ -297,7 +297,7 @@ def run(
   deciding = [best.metric, *(target.metric for target in targets)]
   shown = sorted(metrics, key=lambda name: name not in deciding)
   progress = progress_lib.Progress(schedule, shown, rows)
-  timing = progress.estimate.timing
+  timing = progress.timing
   try:
     if not rows:
       with timing('evaluation'):

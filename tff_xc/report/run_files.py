@@ -78,8 +78,8 @@ class Run:
 
   path: pathlib.Path
   config: dict[str, Any]
-  metrics: 'pd.DataFrame'
-  summary: dict[str, Any] | None
+  metrics: 'pd.DataFrame'  # float64, a row a round; nan: not measured.
+  summary: dict[str, Any] | None  # None: it has not finished.
 
   @property
   def task(self) -> str:
