@@ -124,3 +124,12 @@ def rows(path):
       {k: v for k, v in row.items() if k != 'seconds'}
       for row in csv.DictReader(file)
     ]
+
+
+def assert_same_arrays(path, whole):
+  """Checks that a run has the checkpoints and states of another one."""
+  for file in whole.rglob('*.npz'):
+    with np.load(file) as a, np.load(path / file.relative_to(whole)) as b:
+      assert a.files == b.files
+      for name in a.files:
+        np.testing.assert_array_equal(a[name], b[name], f'{file} {name}')

@@ -13,7 +13,7 @@ from PIL import Image
 from tasks import experiment
 from tasks import registry as tasks
 from tests import small_data
-from tests.experiment import test_unchanged
+from tests.experiment import test_disk
 from tests.launch import light
 from tff_xc import errors
 from tff_xc import files
@@ -333,7 +333,7 @@ def test_a_worker_reads_examples_without_the_file_of_the_target(
 
 
 def test_a_worker_notices_that_its_images_were_replaced(tmp_path):
-  test_unchanged.images(tmp_path)
+  test_disk.images(tmp_path)
   given = {'image_size': 8, 'split': 'iid:2', 'clients_per_round': 2}
   given |= {'data_dir': str(tmp_path)}
   config = experiment.resolve('images', 'fedavg', given)

@@ -255,22 +255,14 @@ def _handle(of_method, style):
 
 
 class Panel(NamedTuple):
-  """Final scores against something.
-
-  Attributes:
-    title: of the panel.
-    x_label: what the methods differ in.
-    y_label: the score.
-    points: (x, mean, std) of each method; None without a score, std nan with one
-      seed.
-    lines: methods with one name are joined by a line; empty: none are.
-  """
+  """Final scores against something."""
 
   title: str
-  x_label: str
-  y_label: str
+  x_label: str  # What the methods differ in.
+  y_label: str  # The score.
+  # (x, mean, std) of each method; None without a score, std nan with one seed.
   points: tuple[tuple[float, float, float] | None, ...]
-  lines: tuple[str, ...] = ()
+  lines: tuple[str, ...] = ()  # Methods with one name are joined by a line.
 
 
 def points(

@@ -184,24 +184,19 @@ def _show(text: str) -> str:
 
 
 class Column(NamedTuple):
-  """What a table says of methods.
+  """What a table says of methods."""
 
-  Attributes:
-    name: the metric, total, target or budget.
-    heading: for people.
-    read: takes it from a run; None if it is not there, inf for a target that the
-      run did not reach.
-    show: prints a mean and its std, which is nan with one seed.
-    is_target: whether it is the rounds to a target.
-    is_asked_for: whether it is shown even if no method has a value.
-  """
-
-  name: str
-  heading: str
+  name: str  # The metric, total, target or budget.
+  heading: str  # For people.
+  # None if it is not there, inf for a target that the run did not reach.
   read: Callable[[run_files.Run], float | None]
-  show: Callable[[float, float], str]
+  show: Callable[
+    [float, float], str
+  ]  # Of a mean and its std, nan with one seed.
   is_target: bool = False
-  is_asked_for: bool = False
+  is_asked_for: bool = (
+    False  # Whether it is shown even if no method has a value.
+  )
 
   @property
   def key(self) -> str:
