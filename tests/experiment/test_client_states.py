@@ -59,8 +59,8 @@ def files(path):
   return {p.name for p in (path / client_states.FOLDER).iterdir()}
 
 
-def test_states_are_those_of_the_last_round(tmp_path):
-  states = after(tmp_path, [[7, 3], [3]])
+def test_states_are_those_of_the_last_round_or_of_a_checkpoint(tmp_path):
+  states = after(tmp_path, [[7, 3], [3]], [2])
   for client, number in ((7, 1), (3, 2)):
     found = states.of(client)
     assert found.known
@@ -69,16 +69,12 @@ def test_states_are_those_of_the_last_round(tmp_path):
   new = states.of(4)
   assert not new.known
   assert not new.value['a'].any()
-
-
-def test_a_resumed_run_has_the_states_of_its_checkpoint(tmp_path):
-  saved = after(tmp_path, [[7, 3], [3]], [2]).arrays()
   after(tmp_path, [[7, 3], [3], [3, 9]], [2])  # Goes on, and is killed.
   (tmp_path / client_states.FOLDER / '.7_4.123.tmp.npz').write_bytes(b'half')
-  states = client_states.ClientStates(SPEC, tmp_path)
-  states.restore(saved, 2)
-  assert states.of(3).value['n'] == 2
-  assert not states.of(9).known
+  resumed = client_states.ClientStates(SPEC, tmp_path)
+  resumed.restore(states.arrays(), 2)
+  assert resumed.of(3).value['n'] == 2
+  assert not resumed.of(9).known
   assert '.7_4.123.tmp.npz' not in files(tmp_path)
 
 

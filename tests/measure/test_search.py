@@ -232,21 +232,6 @@ def test_both_ways_equal_the_naive_search(monkeypatch, points, crowded_share):
     np.testing.assert_array_equal(nearest(x, k, block), naive(x, k))
 
 
-def test_few_pairs_of_a_cone_are_measured_in_float64(monkeypatch):
-  """Without their mean, float32 would not tell its points apart."""
-  pairs = []
-  of_pairs = search._of_pairs
-  monkeypatch.setattr(search, '_of_crowded', None)
-  monkeypatch.setattr(
-    search,
-    '_of_pairs',
-    lambda *args: pairs.append(len(args[1])) or of_pairs(*args),
-  )
-  x = cone(np.random.default_rng(0), 2_000)
-  assert nearest(x, 10).shape == (2_000, 10)
-  assert sum(pairs) < 2_000 * 20
-
-
 @pytest.mark.parametrize('points', [scattered, with_copies])
 def test_memory_is_bounded_by_the_block(points, monkeypatch):
   if points is with_copies:  # Whatever way is taken.

@@ -89,14 +89,6 @@ def test_labels_are_inside_the_picture(length, runs):
   assert len(columns) == (2 if length == 10 else 1)
 
 
-def test_the_initial_model_is_the_first_point(tmp_path, recwarn):
-  frame = collect(tmp_path, ('fedss', {'initial': True}))
-  assert band(frame, 'top1').index.tolist() == [*range(0, 21, 2)]
-  curves.plot_run(frame['run'][0], tmp_path / 'run.png')
-  plot_compare(frame, tmp_path / 'compare.png')
-  assert not recwarn.list
-
-
 def test_what_a_client_is_sent_is_rows_times_dimensions(runs):
   frame = tables.collect(runs)
   [panel] = curves.points(frame)
@@ -143,21 +135,18 @@ def test_relative_scores_are_drawn_over_the_skew_of_clients(tmp_path):
 
 
 def test_a_line_over_skew_joins_runs_of_equal_hyperparameters(tmp_path):
+  rates, skews = (0.1, 0.01), (0.3, 1.8)
+  made = lambda emd, rate: skewed(emd, client_learning_rate=rate)
   frame = collect(
-    tmp_path,
-    *(
-      ('fedavg', skewed(emd, client_learning_rate=rate))
-      for rate in (0.1, 0.01)
-      for emd in (0.3, 1.8)
-    ),
+    tmp_path, *(('fedavg', made(emd, rate)) for rate in rates for emd in skews)
   )
   [panel] = curves.points(frame)
-  names = [f'fedavg client_learning_rate={rate}' for rate in (0.1, 0.01)]
+  names = [f'fedavg client_learning_rate={rate}' for rate in rates]
   assert panel.lines == (*names[:1] * 2, *names[1:] * 2)
   ax = matplotlib.figure.Figure().subplots()
   curves.draw_points(ax, panel)
   joined = [line for line in ax.lines if line.get_color() == '0.5']
-  assert [line.get_xdata().tolist() for line in joined] == [[0.3, 1.8]] * 2
+  assert [line.get_xdata().tolist() for line in joined] == [[*skews]] * 2
   assert len({line.get_linestyle() for line in joined}) == 2
   # In a legend: names at the lines' ends would leave the picture.
   assert [text.get_text() for text in ax.get_legend().texts] == names
@@ -179,15 +168,19 @@ def test_pictures_are_drawn_again_to_the_same_bytes(tmp_path, runs, suffix):
 
 
 def test_panels_without_data_are_left_out_or_say_so(tmp_path, runs, recwarn):
+  frame = collect(tmp_path, ('fedss', {'initial': True}))
+  assert band(frame, 'top1').index.tolist() == [*range(0, 21, 2)]
+  plot_compare(frame, tmp_path / 'initial.png')
   dropped = ['top1', 'map@10', 'map@r', 'loss']
   runs[0].metrics.drop(columns=dropped, inplace=True)
   runs[1].metrics[dropped] = np.nan
   unfinished = fake_runs.write_run(tmp_path / 'u', finished=False)
-  for i, run in enumerate([*runs[:2], run_files.read_run(unfinished)]):
+  drawn = [*runs[:2], run_files.read_run(unfinished), frame['run'][0]]
+  for i, run in enumerate(drawn):
     curves.plot_run(run, tmp_path / f'run{i}.png')
   plot_compare(tables.collect(runs[:1]), tmp_path / 'none.png')
   plot_compare(tables.collect(runs[:2]), tmp_path / 'nan.png')
-  assert len(list(tmp_path.glob('*.png'))) == 5
+  assert len(list(tmp_path.glob('*.png'))) == 7
   assert not recwarn.list
 
 
