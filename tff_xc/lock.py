@@ -42,7 +42,7 @@ def try_lock(file: TextIO | int) -> bool:
 
 
 def regular(path: str, flags: int) -> int:
-  """As `opener` of `open`: refuses a link, to somebody's file, and a pipe, which
+  """As `opener` of `open`: refuses a link to anybody's file, and a pipe, which
   waits."""
   try:
     found = os.open(path, flags | os.O_NOFOLLOW | os.O_NONBLOCK, 0o666)

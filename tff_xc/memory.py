@@ -53,8 +53,7 @@ def require(needed: int, what: str, advice: str) -> None:
 def require_unpacked(
   unpacked: int, packed: int, what: str, advice: str
 ) -> None:
-  """As `require`, of what a file of `packed` bytes announces, and is copied on the
-  way."""
+  """As `require`, of what a file of `packed` bytes announces; a copy is made of it."""
   require(2 * unpacked, f'{what}, with a copy,', advice)
   if unpacked > _LARGE and unpacked > _MOST_TIMES * packed:
     raise errors.InputError(

@@ -75,8 +75,7 @@ def human_duration(seconds: float) -> str:
 
 
 def shown(text: object) -> str:
-  """Returns a text of somebody's data on one line; controls become escapes like
-  `\\x1b`."""
+  """Returns a text on one line; control characters become escapes such as `\\x1b`."""
   return ''.join(
     character
     if character in _JOINERS or unicodedata.category(character) not in _HIDDEN

@@ -64,8 +64,7 @@ class PartitionedClientData(tff.simulation.datasets.ClientData):
 
   @functools.cached_property
   def largest_label_set(self) -> int:
-    """The largest number of distinct classes of a client; InputError without
-    examples."""
+    """The largest number of distinct classes of a client; InputError without any."""
     owners, labels = self.owned_labels()
     if not len(labels):
       raise errors.InputError(

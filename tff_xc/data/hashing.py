@@ -38,8 +38,7 @@ def buckets_in_tables(
 
 
 def _murmur(ids: tf.Tensor, seeds: tf.Tensor) -> tf.Tensor:
-  """Returns MurmurHash3_x86_32 of int32 ids, int32; arguments broadcast, uint32
-  wraps."""
+  """Returns MurmurHash3_x86_32 of int32 ids, int32; its products wrap."""
   number = lambda value: tf.constant(value, tf.uint32)
   right = tf.bitwise.right_shift
   xor = tf.bitwise.bitwise_xor

@@ -18,8 +18,7 @@ _SMALL = 1 << 20
 
 
 def check(file, path: str | os.PathLike) -> None:
-  """Refuses an open `h5py.File` that reads other files, or announces what it has
-  not."""
+  """Refuses an open `h5py.File` that reads other files, or announces too much."""
   import h5py
 
   groups, seen = [file], set()

@@ -42,8 +42,7 @@ class Propensity(NamedTuple):
 def as_tensors(
   value: np.ndarray | scipy.sparse.csr_matrix,
 ) -> np.ndarray | SparseFeatures | LabelSets:
-  """Returns arrays as they are, bool matrices as `LabelSets`, others as
-  `SparseFeatures`."""
+  """Returns bool matrices as `LabelSets`, others as `SparseFeatures`, or an array."""
   if not scipy.sparse.issparse(value):
     return value
   ids = value.indices.astype(np.int32, copy=False)

@@ -138,8 +138,7 @@ class ClientStates:
     return left
 
   def restore(self, arrays: Mapping[str, np.ndarray], done: int) -> None:
-    """Takes over the `arrays` of the checkpoint of round `done`; removes a kill's
-    rests."""
+    """Takes over what the checkpoint of round `done` saved of `arrays`."""
     files.remove_leftovers(self._folder, _NAME.fullmatch)
     if not done:
       return

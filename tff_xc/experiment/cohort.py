@@ -76,8 +76,7 @@ def client_value(
   index: int,
   held: np.ndarray | None = None,
 ) -> examples_lib.ClientExamples:
-  """Returns the value of client `index` that uses some of the examples that it
-  `held`."""
+  """Returns the value of client `index`, which uses some of the examples `held`."""
   x, y = train.pool.examples(used)
   all_y = y if held is None or held is used else train.pool.y[held]
   if scipy.sparse.issparse(all_y):

@@ -88,8 +88,7 @@ def read_arrays(
 
 
 def _comment(count: int) -> bytes:
-  """Returns an archive's comment: a bit of its list may hide members, their number
-  tells."""
+  """Returns an archive's comment: its list may hide members, whose number tells."""
   return f'{count} arrays'.encode()
 
 

@@ -352,8 +352,7 @@ def run(
 
 
 class _Held:
-  """What a run holds between rounds: rounds done, and consecutive ones that lost
-  all."""
+  """What a run holds between rounds; `lost` counts consecutive rounds that lost all."""
 
   def __init__(self, process, directory, client_states):
     self._process, self._directory = process, directory
@@ -416,8 +415,7 @@ class _Held:
     self.count_lost(row)
 
   def count_lost(self, row) -> None:
-    """Counts a round that dropped every update; one without examples changes
-    nothing."""
+    """Counts a round that dropped every update; one without examples is no matter."""
     if _dropped_all(row):
       self.lost += 1
     elif not math.isnan(row['loss']):

@@ -218,8 +218,7 @@ class LabelSearch:
   def __call__(
     self, embeddings: np.ndarray, table: tf.Tensor, k: int
   ) -> np.ndarray:
-    """Returns int32 [e, k] of embeddings [e, ...] and a table [rows, row_dim];
-    `top_labels`."""
+    """Returns int32 [e, k], as `top_labels`, of [e, ...] and float32 [rows, d]."""
     table = tf.convert_to_tensor(table)
     at_once = max(1, min(_SCORES // self._num_labels, _EXAMPLES))
     best = np.empty([len(embeddings), k], np.int32)

@@ -110,8 +110,7 @@ class Theory(NamedTuple):
 
   @property
   def pairs(self) -> tuple[np.ndarray, np.ndarray]:
-    """Divergences over labels and over buckets, two [R K (K - 1)], of each two
-    clients."""
+    """Divergences of two clients over labels and over buckets, each [R K (K - 1)]."""
     others = ~np.eye(len(self.of_labels), dtype=bool)
     of_buckets = self.of_buckets[:, others]
     of_labels = np.broadcast_to(self.of_labels[others], of_buckets.shape)

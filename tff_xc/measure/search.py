@@ -331,7 +331,7 @@ class _Points(NamedTuple):
 def nearest_blocks(
   points: np.ndarray, k: int, block: int = 2**22
 ) -> Iterator[tuple[int, np.ndarray]]:
-  """Yields the first number, and int64 [q, k], of the nearest others of blocks of points.
+  """Yields blocks of points: the first one's number, and the k nearest, int64 [q, k].
 
   Points are float64 [e, d] of norms up to 1. A point is no neighbour of itself, by its
   number, and ties go to the lower number. If fewer than k other finite points exist, rows

@@ -179,7 +179,7 @@ def flat(config: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def first_rounds(run: Run, rounds: int) -> Run:
-  """Returns a run as it stood after its first `rounds` rounds, if it was evaluated there.
+  """Returns a run as it stood after `rounds` rounds, after which it was evaluated.
 
   If the run has finished, means of bytes, rows and seconds are still the whole run's.
   """

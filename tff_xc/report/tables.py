@@ -422,8 +422,7 @@ def of_methods(frame: pd.DataFrame, columns: Iterable[Column]) -> pd.DataFrame:
 
 
 def _by_seed(runs: pd.DataFrame) -> str:
-  """Returns the rounds to a target of each seed; a bound is the fewest that missed
-  it."""
+  """Returns the rounds to a target of each seed; a bound where it was missed."""
   if runs['reached'].isna().any():
     return ''
   missed = runs['reached'] == math.inf
