@@ -28,7 +28,15 @@ from tff_xc.round import process
 LABELS = {'a': [0, 1, 1], 'b': [], 'c': [2], 'd': [3, 3, 3, 3], 'e': [0, 4]}
 
 
-def dataset(labels=None, bags=False):
+def made(x, y, clients, num_classes=5):
+  """Returns the data set of these examples; clients are numbers of examples."""
+  train = client_data.PartitionedClientData(
+    pool.in_memory(x, y), partition.of_clients(clients)
+  )
+  return client_data.FederatedDataset('letters', num_classes, train)
+
+
+def dataset(labels=None, bags=False, sets=None):
   """Example k of client i is the number 10 i + k, or a bag of i and this."""
   labels = labels or LABELS
   x = [10 * i + k for i, y in enumerate(labels.values()) for k in range(len(y))]
@@ -42,10 +50,9 @@ def dataset(labels=None, bags=False):
     x = scipy.sparse.csr_matrix(
       (np.ones(len(ids), np.float32), ids, splits), (len(x), 200)
     )
-  train = client_data.PartitionedClientData(
-    pool.in_memory(x, y), partition.of_clients(clients)
-  )
-  return client_data.FederatedDataset('letters', 5, train)
+  if sets is not None:
+    x, y = np.arange(len(x)), sets
+  return made(x, y, clients)
 
 
 def uniform(data, clients, seed, examples=0):
@@ -135,26 +142,15 @@ def test_pooled_rounds_walk_through_shuffled_passes():
   assert set(counts[counts > 0]) <= {2, 3}
 
 
-def with_clients(data, clients):
-  """Returns the data set with these clients."""
-  train = client_data.PartitionedClientData(
-    data.train.pool, partition.of_clients(clients)
-  )
-  return dataclasses.replace(data, train=train)
-
-
 @pytest.mark.parametrize(
   'sampling', [cohort.UniformClients(5), cohort.IidBatches(4, 2)]
 )
 def test_examples_are_read_when_they_are_asked_for(sampling):
   data, read = dataset(), []
-  whole = data.train.pool
-  counting = dataclasses.replace(
+  whole, train = data.train.pool, data.train
+  train.pool = dataclasses.replace(
     whole, read=lambda n: read.append(n.tolist()) or whole.read(n)
   )
-  partition_ = data.train.partition
-  train = client_data.PartitionedClientData(counting, partition_)
-  data = dataclasses.replace(data, train=train)
   drawn = sampling.cohorts(data, 0)(0)
   assert read == []
   last = drawn.examples[len(drawn.examples) - 1]
@@ -174,14 +170,10 @@ def test_without_a_number_of_steps_a_round_is_the_average_client():
 
 
 def test_sets_of_labels():
-  data = dataset()
   sets = scipy.sparse.csr_matrix(np.random.default_rng(0).random((10, 5)) < 0.4)
-  train = client_data.PartitionedClientData(
-    pool.in_memory(np.arange(10), sets), data.train.partition
-  )
-  data = dataclasses.replace(data, train=train)
+  data = dataset(sets=sets)
   for value in uniform(data, 5, 0, examples=2)(0).examples:
-    numbers = train.partition.of_client(int(value.client_id))
+    numbers = data.train.partition.of_client(int(value.client_id))
     np.testing.assert_array_equal(value.all_y, sets[numbers].indices)
     assert isinstance(value.y, sparse.LabelSets)
     np.testing.assert_array_equal(value.y.ids, sets[value.x].indices)
@@ -191,8 +183,9 @@ def test_sets_of_labels():
 @pytest.mark.parametrize('clients', [{}, {'a': [], 'b': []}])
 @pytest.mark.parametrize('steps', [0, 1])
 def test_batches_of_no_examples_are_refused(clients, steps):
+  nobody_has = made(np.arange(3), np.arange(3), clients)
   with pytest.raises(errors.InputError, match='any examples'):
-    cohort.IidBatches(2, steps).cohorts(with_clients(dataset(), clients), 0)
+    cohort.IidBatches(2, steps).cohorts(nobody_has, 0)
 
 
 SIZES = (5, 0, 1, 3, 2)
@@ -205,11 +198,7 @@ def sized(sizes=SIZES):
   places = np.concatenate([np.arange(size) for size in sizes])
   y = np.where(places == 0, 9, owners)
   clients = {f'c{i}': np.flatnonzero(owners == i) for i in range(len(sizes))}
-  train = client_data.PartitionedClientData(
-    pool.in_memory((100 * owners + places).astype(np.int32), y),
-    partition.of_clients(clients),
-  )
-  return client_data.FederatedDataset('sizes', 10, train)
+  return made((100 * owners + places).astype(np.int32), y, clients, 10)
 
 
 def draws(clients, examples, replace=False, seed=7, data=None):
@@ -287,14 +276,11 @@ def test_a_client_draws_without_replacement_where_it_has_enough():
         assert len(own) == 3
       seen[client].add(tuple(e.x))
       # The rows that it requests are those of all its examples.
-      np.testing.assert_array_equal(
-        np.sort(e.all_y), np.sort([9] + (SIZES[client] - 1) * [client])
-      )
+      held = [9] + (SIZES[client] - 1) * [client]
+      np.testing.assert_array_equal(np.sort(e.all_y), np.sort(held))
   assert len(seen[0]) > 30  # Of 60 orders of 3 among 5.
-  assert {len(set(x)) for x in seen[4]} == {
-    1,
-    2,
-  }  # Of its two, with repetition.
+  # Of its two, with repetition.
+  assert {len(set(x)) for x in seen[4]} == {1, 2}
 
 
 def algorithm(model=None, batch_size=4, **changes):

@@ -13,6 +13,7 @@ from tff_xc.measure import catalog
 from tff_xc.measure import targets
 from tff_xc.report import run_files
 from tff_xc.report import tables
+from tff_xc.report import text_table
 
 FEDSS = 'fedss negatives=80 correction=negatives'
 
@@ -58,37 +59,30 @@ def test_methods_are_everything_but_the_seed(runs):
     (
       {'negatives': 5},
       {'negatives': 80, 'rounds': 40},
-      ['fedss rounds=20 negatives=5', 'fedss rounds=40 negatives=80'],
+      'fedss rounds=20 negatives=5, fedss rounds=40 negatives=80',
     ),
     (
-      {'negatives': 80},
-      {'algorithm': 'fullsoftmax'},
-      ['fedss negatives=80', 'fullsoftmax'],
+      *({'negatives': 80}, {'algorithm': 'fullsoftmax'}),
+      'fedss negatives=80, fullsoftmax',
     ),
     (  # A setting that both runs have is named if its values differ.
-      {'algorithm': 'posonly', 'client_learning_rate': 0.01},
-      {'algorithm': 'fullsoftmax'},
-      [
-        'posonly client_learning_rate=0.01',
-        'fullsoftmax client_learning_rate=0.1',
-      ],
+      {'algorithm': 'posonly', 'server_momentum': 0.5},
+      {'algorithm': 'fullsoftmax', 'server_momentum': 0.9},
+      'posonly server_momentum=0.5, fullsoftmax server_momentum=0.9',
     ),
     (  # An option that is off in all runs is not named.
       {'row_renormalize': False},
       {'algorithm': 'fullsoftmax'},
-      ['fedss', 'fullsoftmax'],
+      'fedss, fullsoftmax',
     ),
-    (  # A configuration without the key differs from one with any value of it.
-      {'row_renormalize': True},
-      {},
-      ['fedss row_renormalize=true', 'fedss'],
-    ),
+    # A configuration without the key differs from one with any value of it.
+    ({'row_renormalize': True}, {}, 'fedss row_renormalize=true, fedss'),
   ],
 )
 def test_a_label_names_only_what_distinguishes(tmp_path, a, b, expected):
   runs = read(tmp_path, ('a', a), ('b', b))
-  assert labels(runs) == expected
-  assert labels(runs[:1]) == [expected[0].split()[0]]
+  assert ', '.join(labels(runs)) == expected
+  assert labels(runs[:1]) == [expected.split()[0].rstrip(',')]
 
 
 def test_runs_that_do_not_compare_are_refused(tmp_path, runs):
@@ -417,3 +411,37 @@ def test_columns_of_a_round_and_of_the_best_round(runs):
 def test_an_unknown_column_is_refused(name):
   with pytest.raises(errors.InputError, match='there is no column'):
     tables.column(name)
+
+
+ROWS = [
+  ['name', 'n', 'what it is'],
+  ['a', '1,000', 'some words that are long'],
+  ['longest-name', '2', ''],
+]
+
+
+def test_columns_are_aligned_and_the_widest_is_wrapped_between_words():
+  assert text_table.to_text(ROWS, left=(0, 2)) == (
+    'name              n  what it is\n'
+    '------------  -----  ------------------------\n'
+    'a             1,000  some words that are long\n'
+    'longest-name      2\n'
+  )
+  assert text_table.to_text(ROWS, left=(0, 2), width=34) == (
+    'name              n  what it is\n'
+    '------------  -----  -------------\n'
+    'a             1,000  some words\n'
+    '                     that are long\n'
+    'longest-name      2\n'
+  )
+  text = text_table.to_text(ROWS, left=(0, 2), width=5)
+  for word in ('longest-name', '1,000', 'words'):  # They are never broken.
+    assert word in text
+
+
+def test_without_a_terminal_a_table_has_100_columns(monkeypatch):
+  monkeypatch.setenv('COLUMNS', '63')
+  assert text_table.terminal_width() == 63
+  monkeypatch.delenv('COLUMNS')
+  monkeypatch.setattr('sys.__stdout__', None)
+  assert text_table.terminal_width() == 100
