@@ -172,11 +172,14 @@ def run(folder, algorithm, rounds, **given):
 
 def weights(folder, round_number):
   with np.load(folder / 'checkpoints' / f'round_{round_number}.npz') as file:
-    return {
-      k: file[k]
-      for k in file.files
-      if k.startswith(('weights/', 'aggregator/'))
-    }
+    kept = ('weights/', 'aggregator/')
+    return {k: file[k] for k in file.files if k.startswith(kept)}
+
+
+def assert_same(found, expected):
+  assert found.keys() == expected.keys()
+  for name, value in expected.items():
+    np.testing.assert_array_equal(found[name], value, name)
 
 
 @pytest.mark.parametrize(
@@ -206,10 +209,9 @@ def test_a_run_goes_on_with_the_rest_and_resumes(
   run(tmp_path / 'resumed', algorithm, 2, **given)
   resumed = run(tmp_path / 'resumed', algorithm, 4, **given)
   pd.testing.assert_frame_equal(resumed[2], straight)
-  for name, value in weights(tmp_path / 'straight', 4).items():
-    np.testing.assert_array_equal(
-      weights(tmp_path / 'resumed', 4)[name], value, name
-    )
+  assert_same(
+    *(weights(tmp_path / name, 4) for name in ('resumed', 'straight'))
+  )
 
 
 def test_a_round_of_which_nobody_is_left_keeps_the_model(
@@ -225,9 +227,7 @@ def test_a_round_of_which_nobody_is_left_keeps_the_model(
   assert (table['clients'][4:] == 0).all()
   assert table['loss'][4:].isna().all()
   assert summary['warnings'] == []
-  before, after = (weights(tmp_path / 'run', r) for r in (5, 6))
-  for name, value in before.items():
-    np.testing.assert_array_equal(after[name], value, name)
+  assert_same(*(weights(tmp_path / 'run', r) for r in (6, 5)))
 
 
 def test_what_a_client_keeps_stays_as_it_was(in_process, tmp_path):
