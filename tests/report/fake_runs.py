@@ -9,7 +9,7 @@ import numpy as np
 COLUMNS = (
   'round',
   'loss',
-  'accuracy',
+  'local_accuracy',
   'top1',
   'map@10',
   'map@r',

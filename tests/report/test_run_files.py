@@ -50,6 +50,16 @@ def test_an_older_run_has_what_it_lacks(tmp_path, task, key, found, added):
   assert run_files.read_config(file) == config | {key: found | added}
 
 
+def test_columns_of_an_older_run_have_todays_names(tmp_path):
+  file = tmp_path / run_files.METRICS
+  file.write_text('round,accuracy,top1\n0,,0.5\n')
+  named = ['round', 'local_accuracy', 'top1']
+  assert list(run_files.read_metrics(file)) == named
+  assert run_files.header_now('round,accuracy,top1\r\n') == (
+    'round,local_accuracy,top1\r\n'
+  )
+
+
 def test_an_unfinished_run_has_no_summary(tmp_path):
   path = fake_runs.write_run(tmp_path / 'a', finished=False)
   assert run_files.read_run(path).summary is None

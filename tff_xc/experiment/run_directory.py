@@ -187,7 +187,7 @@ def _rounds(file: pathlib.Path, rounds_done: int) -> str:
         f'there is a checkpoint of round {rounds_done}, and no row of round'
         f' {wanted}',
       )
-  return ''.join(lines[:1] + kept)
+  return ''.join([*map(run_files.header_now, lines[:1]), *kept])
 
 
 def _rewrite_events(folder: pathlib.Path, rows: list[dict[str, float]]) -> None:

@@ -41,7 +41,7 @@ def check_config(path: str | os.PathLike, config: Mapping) -> None:
       )
     return
   found = run_files.read_config(file)
-  wanted = run_files.as_today(json.loads(json.dumps(config)))
+  wanted = json.loads(json.dumps(config))
   was, is_now = _settings(found), _settings(wanted)
   if 'data' not in wanted:  # Until then, no defaults are fitted to them.
     unset = dict.fromkeys(wanted.get(UNSET, ()))

@@ -33,7 +33,7 @@ def plot_run(run: run_files.Run, path: str | os.PathLike) -> None:
   """Draws one run, finished or not, over rounds, without columns that it lacks."""
   panels = [
     ('Training loss', 'loss', ('loss',)),
-    ('Training accuracy', 'fraction', ('accuracy', 'train_top1')),
+    ('Training accuracy', 'fraction', ('local_accuracy', 'train_top1')),
     ('Held-out examples', 'fraction', catalog.HELD_OUT),
     (
       'Bytes of one client and round',

@@ -67,6 +67,8 @@ _OPTIONAL = {
   'target': str,
   'early_stopping_patience': int,
 }
+# Columns of metrics.csv that have another name now, old to new.
+_RENAMED = {'accuracy': 'local_accuracy'}
 # Of summary.json, objects of scores, and all else that is no number.
 _OF_SCORES = ('final', 'best', 'best_round')
 _NO_TOTALS = (*_OF_SCORES, 'rounds_to_target', 'warnings')
@@ -153,22 +155,16 @@ def read_config(path: pathlib.Path) -> dict[str, Any]:
   config = _read_object(path, required, _OPTIONAL)
   for name in ('task', 'algorithm'):  # They become text for people.
     config[name] = wording.shown(config[name])
-  config = as_today(config)
+  if 'options' in config:  # Otherwise from Python: attributes, no flags.
+    config = wording.with_new_names(config)
+    for group in {'options', 'hyperparameters'} & set(config):
+      config[group] = wording.with_new_names(config[group])
   values = config.get('hyperparameters', {})
   if 'clients_per_round' in values:
-    config['hyperparameters'] = wording.with_new_names(_ADDED) | values
+    config['hyperparameters'] = _ADDED | values
   if 'options' in config:
     added = _ADDED_OPTIONS.get(config['task'], {})
     config['options'] = {**added, **config['options']}
-  return config
-
-
-def as_today(config: Mapping[str, Any]) -> dict[str, Any]:
-  """Returns a configuration with the names that its settings have now."""
-  config = wording.with_new_names(config)
-  for group in ('options', 'hyperparameters'):
-    if group in config:
-      config[group] = wording.with_new_names(config[group])
   return config
 
 
@@ -247,7 +243,8 @@ def read_metrics(path: pathlib.Path) -> 'pd.DataFrame':
     raise files.damaged(
       path, 'expected a header of distinct columns, "round" first'
     )
-  header, values, last = rows[0], [], -math.inf
+  header = [_RENAMED.get(name, name) for name in rows[0]]
+  values, last = [], -math.inf
   for line, row in enumerate(rows[1:], 2):
     try:
       if len(row) != len(header):
@@ -259,3 +256,10 @@ def read_metrics(path: pathlib.Path) -> 'pd.DataFrame':
     except ValueError as e:
       raise files.damaged(path, f'line {line}: {e}') from e
   return pd.DataFrame(values, columns=header, dtype='float64')
+
+
+def header_now(line: str) -> str:
+  """Returns a metrics.csv's first line with today's names."""
+  names = line.rstrip('\r\n')
+  end = line[len(names) :]
+  return ','.join(_RENAMED.get(n, n) for n in names.split(',')) + end
