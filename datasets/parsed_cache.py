@@ -29,6 +29,7 @@ from typing import Any
 import numpy as np
 
 from datasets import cache_folder
+from tff_xc import lock
 
 _WRITABLE = stat.S_IWUSR | stat.S_IWGRP | stat.S_IWOTH
 
@@ -199,10 +200,10 @@ def _work_folder(cache: pathlib.Path) -> Iterator[pathlib.Path]:
   prefix = f'.{cache.name}.'
   folder = os.open(cache.parent, os.O_RDONLY)
   try:
-    with contextlib.suppress(OSError):  # Others write, or there are no locks.
-      fcntl.flock(folder, fcntl.LOCK_EX | fcntl.LOCK_NB)
-      for left in cache.parent.glob(f'{glob.escape(prefix)}*'):
-        shutil.rmtree(left, ignore_errors=True)
+    with contextlib.suppress(OSError):  # There are no locks.
+      if lock.try_lock(folder):
+        for left in cache.parent.glob(f'{glob.escape(prefix)}*'):
+          shutil.rmtree(left, ignore_errors=True)
     with contextlib.suppress(OSError):
       fcntl.flock(folder, fcntl.LOCK_SH)
     with tempfile.TemporaryDirectory(

@@ -15,6 +15,7 @@ from tasks import encoders
 from tasks import experiment
 from tff_xc import classifier
 from tff_xc import errors
+from tff_xc import files
 from tff_xc import wording
 from tff_xc.data import client_data as client_data_lib
 from tff_xc.data import fingerprint
@@ -57,7 +58,7 @@ def run(
     print(f'{name:19s} {value:.4f}')
   path = pathlib.Path(run_dir)
   try:
-    run_files.write_json(path / 'evaluation.json', result)
+    files.write_json(path / 'evaluation.json', result)
     if confused:
       _write_confusion(*confused, of, found.dataset.class_names, path)
   except OSError as e:
@@ -191,6 +192,6 @@ def _write_confusion(
     class_ids = [names[number] for number in class_ids]
   shown = [wording.cell(str(name)) for name in class_ids]
   table = pd.DataFrame(matrix, shown, [*shown, 'other'])
-  with run_files.replacing(path / 'confusion.csv') as temporary:
+  with files.replacing(path / 'confusion.csv') as temporary:
     table.to_csv(temporary, index_label=f'class of {of}')
   curves.plot_confusion(matrix, class_ids, path / 'confusion.png', of)

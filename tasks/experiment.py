@@ -32,7 +32,6 @@ from tff_xc.algorithms import base
 from tff_xc.algorithms import hyperparameters as hp
 from tff_xc.algorithms import registry as algorithms
 from tff_xc.experiment import same_run
-from tff_xc.measure import best_round
 from tff_xc.measure import targets as targets_lib
 from tff_xc.report import run_files
 from tff_xc.runtime import registry as runtimes
@@ -216,7 +215,7 @@ def _settings(given: Mapping, task: task_lib.Task) -> dict[str, Any]:
   values |= {'rounds': task.rounds, 'eval_every': task.eval_every}
   values |= {'target': ','.join(task.targets), 'best_by': task.best_by} | given
   targets_lib.parse(values['target'], task.metrics)
-  best_round.check(
+  targets_lib.check_best(
     values['best_by'], values['early_stopping_patience'], task.metrics
   )
   values['checkpoint_every'] = given.get(
@@ -306,7 +305,7 @@ class Experiment:
       run_dir,
       metrics=self.metrics,
       **{name: self.config[name] for name in _OF_TRAINING},
-      best=best_round.Choice(
+      best=targets_lib.BestRound(
         self.config['best_by'], self.config['early_stopping_patience']
       ),
       config=self.config,

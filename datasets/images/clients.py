@@ -38,9 +38,9 @@ from datasets.images import store as store_lib
 from datasets.splits import own
 from datasets.splits import split_files
 from tff_xc import errors
+from tff_xc import files
 from tff_xc.data import client_data
 from tff_xc.data import pool as pool_lib
-from tff_xc.report import run_files
 
 # Bytes of decoded images that are kept; 43,000 of 64 x 64.
 CACHE = 2**29
@@ -361,7 +361,7 @@ def _forget(store: store_lib.Store, place: int) -> None:
     if len(kept) == len(known) or not parsed_cache.is_writable(file.parent):
       return
     # Keys that another process adds meanwhile are lost, and found again.
-    with contextlib.suppress(OSError), run_files.replacing(file) as new:
+    with contextlib.suppress(OSError), files.replacing(file) as new:
       kept.tofile(new)
 
 

@@ -34,8 +34,8 @@ from datasets.splits import inputs
 from datasets.splits import partitions
 from datasets.splits import split_path
 from tff_xc import errors
+from tff_xc import files
 from tff_xc.data import partition as partition_lib
-from tff_xc.report import run_files
 
 COLUMNS = ('user_id', 'image_id', 'class')
 TEST, CLASSES, RETRIEVAL = 'test.csv', 'classes.csv', 'retrieval.csv'
@@ -357,7 +357,7 @@ def write_rows(
       f'{path.parent} is no folder; make it, or write the split elsewhere'
     )
   with (
-    run_files.replacing(path) as temporary,
+    files.replacing(path) as temporary,
     temporary.open('w', newline='', encoding='utf-8') as file,
   ):
     writer = csv.writer(file, lineterminator='\n')

@@ -16,6 +16,7 @@ from tasks import experiment
 from tests.datasets.leaf import on_disk as leaf_on_disk
 from tests.launch import own_examples
 from tff_xc import errors
+from tff_xc import files
 from tff_xc.data import fingerprint
 from tff_xc.experiment import checkpoints
 from tff_xc.report import run_files
@@ -46,9 +47,10 @@ def untrained(path, task, algorithm='fedavg', **changes):
   made = experiment.assemble(config)
   process = process_lib.build_process(made.algorithm, config['seed'])
   path.mkdir()
-  checkpoints.Checkpoints(path).save(process.initialize(), 1)
+  checkpoints.prepare(path)
+  checkpoints.save(path, process.initialize(), 1)
   config['data'] = fingerprint.fingerprint(made.dataset)
-  run_files.write_json(path / run_files.CONFIG, config)
+  files.write_json(path / run_files.CONFIG, config)
   (path / run_files.METRICS).write_text('round,loss\n1,0.5\n')
   return path
 

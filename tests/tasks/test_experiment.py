@@ -14,9 +14,10 @@ from PIL import Image
 from tasks import experiment
 from tasks import registry as tasks
 from tests import small_data
-from tests.experiment import test_unchanged
+from tests.experiment import test_disk
 from tests.launch import light
 from tff_xc import errors
+from tff_xc import files
 from tff_xc import wording
 from tff_xc.algorithms import base
 from tff_xc.algorithms import hyperparameters as hp
@@ -300,7 +301,7 @@ def test_a_worker_reads_examples_without_the_file_of_the_target(
 
 
 def test_a_worker_notices_that_its_images_were_replaced(tmp_path):
-  test_unchanged.images(tmp_path)
+  test_disk.images(tmp_path)
   given = {'image_size': 8, 'split': 'iid:2', 'clients_per_round': 2}
   given |= {'data_dir': str(tmp_path)}
   config = experiment.resolve('images', 'fedavg', given)
@@ -364,7 +365,7 @@ def test_old_names_of_settings_are_refused_with_the_new_ones(tmp_path):
 
 def test_a_run_of_before_a_renaming_goes_on(tmp_path):
   config = experiment.resolve('glyphs', 'fedvc', {'prox_mu': 0.5})
-  run_files.write_json(tmp_path / 'config.json', _older(config))
+  files.write_json(tmp_path / 'config.json', _older(config))
   assert json.loads((tmp_path / 'config.json').read_text()) != config
   same_run.check_config(tmp_path, config)
   found = run_files.read_config(tmp_path / 'config.json')

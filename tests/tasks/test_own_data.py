@@ -8,9 +8,9 @@ from tasks import experiment
 from tasks import registry
 from tests.launch import own_examples
 from tff_xc import errors
+from tff_xc import files
 from tff_xc import memory
 from tff_xc.experiment import same_run
-from tff_xc.report import run_files
 
 RUNS = [
   (
@@ -153,7 +153,7 @@ def test_a_default_number_of_clients_fits(tmp_path):
   assert found.algorithm.sampling.clients_per_round == 3
   assert found.config['hyperparameters']['clients_per_round'] == 3
   assert any('all 3 clients' in warning for warning in found.warnings)
-  run_files.write_json(tmp_path / 'config.json', found.config)
+  files.write_json(tmp_path / 'config.json', found.config)
   same_run.check_config(tmp_path, config)  # Before the data are read.
   default = config['hyperparameters']['clients_per_round']
   with pytest.raises(errors.InputError, match='clients_per_round'):
