@@ -45,15 +45,10 @@ def load(
 ) -> client_data.FederatedDataset:
   """Loads a file of images; n is the largest label plus one.
 
-  Args:
-    path: the file.
-    choice: the clients and the test.
-    side: pixels a side; images of another size or form are scaled and cropped
-      as `decode.square` does. 0: the shorter side of the images.
-
-  Raises:
-    errors.InputError: for a file that is missing, damaged, or lacks an array,
-      and for arrays of another shape, dtype or range.
+  Images that are not squares of `side` pixels are scaled and cropped as
+  `decode.square` does; 0: the shorter side of the images. Raises
+  `errors.InputError` for a file that is missing or damaged, lacks an array, or
+  has one of another shape, dtype or range.
   """
   path = pathlib.Path(path)
   arrays = read_images(path)
@@ -72,7 +67,7 @@ def load(
 
 
 def read_images(path: str | os.PathLike) -> dict[str, np.ndarray]:
-  """Reads a file of images and checks it; errors are those of `load`."""
+  """Reads a file of images and checks it, as `load`."""
   arrays = read(path)
   for part in present(arrays):
     x = arrays[f'{part}x']
@@ -90,11 +85,7 @@ def read_images(path: str | os.PathLike) -> dict[str, np.ndarray]:
 
 
 def read(path: str | os.PathLike) -> dict[str, np.ndarray]:
-  """Reads a file and checks all but the form of the examples.
-
-  Raises:
-    errors.InputError: as `load`.
-  """
+  """Reads a file and checks all but the form of the examples, as `load`."""
   arrays = npz.read(path)
   for part in present(arrays):
     names = f'{part}x', f'{part}y'

@@ -25,13 +25,8 @@ def read(
 ) -> np.ndarray:
   """Returns float64 [n], at least 0, with sum 1.
 
-  Args:
-    path: the file.
-    num_classes: n; classes are numbers from 0 to n - 1.
-    class_names: [n], which may stand for the numbers; None: the data have none.
-
-  Raises:
-    errors.InputError: naming the file and the line that is wrong.
+  `class_names` [n] may stand for the numbers from 0 to n - 1. Raises
+  `errors.InputError`, which names the file and the line that is wrong.
   """
   if not zip_members.is_file(path):
     raise errors.InputError(

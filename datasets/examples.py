@@ -163,10 +163,10 @@ class Examples:
     )
 
   def of_classes(self, classes: np.ndarray) -> 'Examples':
-    """Returns all examples with these classes, numbered from 0; others are none.
+    """Returns all examples with these classes, int [k] ascending, numbered from
+    0.
 
-    Args:
-      classes: int [k], ascending. Examples have one label each.
+    Other examples are of no class. All have one label each.
     """
     size = len(self.class_names) + 1
     new = np.full(size, -1, np.int32)  # The last is none's.
@@ -220,9 +220,7 @@ def of_labels(
 ) -> Examples:
   """Returns examples whose ids and classes are numbers.
 
-  Args:
-    labels: as in `Examples`.
-    num_classes: n; None: of sets, their width; else the largest label plus one.
+  Without `num_classes`, n is the width of sets, else the largest label plus one.
   """
   if num_classes is None:
     is_sets = scipy.sparse.issparse(labels)
@@ -238,10 +236,8 @@ def of_parts(
 ) -> Examples:
   """Returns the table of parts that were read one by one.
 
-  Args:
-    train: the training part.
-    test: of the same classes. Its users, if it has any, are others.
-    retrieval: of other classes, numbered from 0 in its own `class_names`.
+  The test is of the same classes, its users, if it has any, are others.
+  `retrieval` is of other classes, numbered from 0 in its own `class_names`.
   """
   parts = [part for part in (train, test, retrieval) if part is not None]
   if len(parts) == 1:

@@ -82,20 +82,12 @@ def load(
   *,
   standardise: bool = True,
 ) -> client_data.FederatedDataset:
-  """Loads rows of features.
+  """Loads a table, or a .npz (`datasets.arrays`), of features; `x` is float32
+  [D].
 
-  Args:
-    path: a table, or a .npz, see `datasets.arrays`.
-    choice: the clients and the test; its `test_file` is a second table.
-    columns: of the table.
-    standardise: whether to standardise features.
-
-  Returns:
-    The data set; `x` is float32 [D].
-
-  Raises:
-    errors.InputError: a file is missing or damaged, lacks a column, or has a
-      feature that is no finite number; there are fewer than two classes.
+  The `test_file` of the choice is a second table. Raises `errors.InputError` for
+  a file that is missing or damaged, lacks a column, has a feature that is no
+  finite number, or fewer than two classes.
   """
   path = pathlib.Path(path)
   if path.suffix.lower() == '.npz':
@@ -179,16 +171,10 @@ def _labelled(
 def read(
   path: str | os.PathLike, columns: Columns, features: Sequence[str] = ()
 ) -> Table:
-  """Reads a table.
+  """Reads a table; it must have `features`, or if none are given, what `columns`
+  says.
 
-  Args:
-    path: the file.
-    columns: their names.
-    features: the features that it must have; none: as `columns` says.
-
-  Raises:
-    errors.InputError: the file is missing or damaged, lacks a column, has an
-      empty class, user or id, or a feature that is no finite number.
+  Raises `errors.InputError` as `load`, and for an empty class, user or id.
   """
   path = pathlib.Path(path)
   found = header(path)

@@ -78,18 +78,10 @@ def load(
 ) -> client_data.FederatedDataset:
   """Loads Omniglot; images are decoded on demand.
 
-  Args:
-    data_dir: the directory of all data, see `find`.
-    image_size: pixels of an image's side, 1 to 105.
-    train_drawers: the number of drawers of each alphabet that train; the other
-      drawers are for the test.
-    expected: the counts that the files must have.
-
-  Returns:
-    The data set; `x` is uint8 [image_size, image_size], ink 255 on 0.
-
-  Raises:
-    InputError: a bad argument; data that are missing, damaged or incomplete.
+  `x` is uint8 [image_size, image_size], 1 to 105, ink 255 on 0. The first
+  `train_drawers` of each alphabet train, the others are for the test. Raises
+  `errors.InputError` for a bad argument, and data that are missing, damaged or of
+  other counts than `expected`.
   """
   drawers, num_classes = expected.drawers, expected.background
   for name, value, most in (
@@ -133,20 +125,13 @@ def load(
 
 
 def shrink(ink: np.ndarray, size: int) -> np.ndarray:
-  """Resizes by area averaging, exactly.
+  """Resizes ink, uint8 [k, side, side] of 0 and 1, exactly by area averaging.
 
-  A new pixel is the mean of the area of the old image that it covers. An old
-  pixel at its border counts with its covered part (OpenCV calls this
+  A new pixel of uint8 [k, size, size] is 255 times the mean of the area that it
+  covers, where an old pixel at its border counts with its covered part (OpenCV's
   INTER_AREA). In units of 1/size of an old pixel these parts are whole numbers,
-  and so are all sums below, which float32 holds exactly. The result therefore
-  depends neither on the machine nor on the batches.
-
-  Args:
-    ink: uint8 [k, side, side] of 0 and 1.
-    size: the new side, at most the old.
-
-  Returns:
-    uint8 [k, size, size]: 255 times the share of ink, rounded.
+  and so are all sums below, which float32 holds exactly: the result depends
+  neither on the machine nor on the batches.
   """
   side = ink.shape[-1]
   new, old = np.arange(size)[:, None] * side, np.arange(side) * size
@@ -159,16 +144,10 @@ def shrink(ink: np.ndarray, size: int) -> np.ndarray:
 def find(data_dir: str | os.PathLike, expected: Counts = OFFICIAL) -> _Found:
   """Finds Omniglot in `<data_dir>/omniglot` or `<data_dir>`; decodes nothing.
 
-  The `.npz` has precedence over folders, and folders over zips.
-
-  Returns:
-    'Alphabet/characterNN' of each class, background first; and a function that
-    decodes drawings: int [k], numbers `class · drawers + drawer − 1` -> uint8
-    [k, 105, 105], ink 1. It raises InputError for a file that cannot be decoded.
-
-  Raises:
-    InputError: nothing is found, a file is damaged, or counts differ from
-      `expected`.
+  The `.npz` has precedence over folders, and folders over zips. Returns
+  'Alphabet/characterNN' of each class, background first, and what decodes
+  drawings: int [k], numbers class · drawers + drawer − 1 -> uint8 [k, 105, 105],
+  ink 1. Errors are those of `load`.
   """
   places = [pathlib.Path(data_dir) / 'omniglot', pathlib.Path(data_dir)]
   for place in places:
@@ -195,9 +174,8 @@ def find(data_dir: str | os.PathLike, expected: Counts = OFFICIAL) -> _Found:
 def _of_npz(path: pathlib.Path, expected: Counts) -> _Found:
   """Reads the packed file, about 45 MB, and keeps it packed in memory.
 
-  Its arrays: `bits` uint8 [N, 105, 14] (ink 1, rows padded to whole bytes),
-  `label` [N] into `class_names` [classes], `drawer` [N] from 1,
-  `is_evaluation` bool [N].
+  `bits` is uint8 [N, 105, 14] (ink 1, rows padded to whole bytes), `label` [N]
+  places in `class_names`, `drawer` [N] from 1, `is_evaluation` bool [N].
   """
   names = ('bits', 'label', 'drawer', 'is_evaluation', 'class_names')
   found = npz.read(path, names)
@@ -263,7 +241,8 @@ def _ink(store: store_lib.Store, number: int) -> np.ndarray:
 def _numbered(
   source, keys: list[tuple[bool, str, int]], expected: Counts
 ) -> tuple[list[str], np.ndarray]:
-  """Returns the classes' names in order, and each number's drawing's place in keys.
+  """Returns the classes' names, and for each number the place of its drawing in
+  keys.
 
   A key is (is_evaluation, class name, drawer); every one must be there once.
   """

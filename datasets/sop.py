@@ -33,20 +33,12 @@ class _List(NamedTuple):
 
 
 def read(path: str | os.PathLike) -> examples_lib.Examples:
-  """Lists the images of both lists; the images themselves may be absent.
+  """Lists the images of both lists, of a folder or zip; the images may be absent.
 
-  Classes are numbered in the order of their ids, and those of the test list come
-  after all that are trained on: in the published lists, a class is its id less 1.
-
-  Args:
-    path: the folder of the lists, the folder or zip that has that.
-
-  Returns:
-    The training images, with the test list as the part `retrieval`.
-
-  Raises:
-    errors.InputError: a list is missing or damaged; an image is there twice; the
-      lists have a class in common.
+  Classes are numbered in the order of their ids. Those of the test list, the part
+  `retrieval`, come after all that are trained on: in the published lists, a class
+  is its id less 1. Raises `errors.InputError` if a list is missing or damaged, an
+  image is there twice, or the lists have a class in common.
   """
   train, test = (_read(_find(pathlib.Path(path), n)) for n in (TRAIN, TEST))
   _check_once(train, test)

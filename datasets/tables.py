@@ -93,17 +93,11 @@ def batches(
   optional: Sequence[str] = (),
   raw: Sequence[str] = (),
 ) -> Iterator[Batch]:
-  """Yields the rows of a table, some columns of them.
+  """Yields the rows of a table: text of some columns, and others as they are
+  (`raw`).
 
-  Args:
-    path: the file.
-    required: columns of text that the file must have.
-    optional: columns of text that it may have.
-    raw: further columns, which are not made text.
-
-  Raises:
-    errors.InputError: the file cannot be read, lacks a column, or a row is not
-      as the others; a value of text is something else.
+  Raises `errors.InputError` if the file cannot be read or lacks a column, a row
+  is not as the others, or a value of text is something else.
   """
   path = pathlib.Path(path)
   kind = form(path)
@@ -170,11 +164,8 @@ def _gathered(
 
 
 def _csv_rows(path) -> Iterator[tuple[int, list[str], int]]:
-  """Yields the records of a CSV that are not blank: (line, fields, characters).
-
-  A record has the line in which it begins: where a quote is not closed, the lines
-  that it spoils can be many.
-  """
+  """Yields the records of a CSV that are not blank, with the lines in which they
+  begin."""
   csv.field_size_limit(zip_members.LONGEST_LINE)
   line = 1
   with (

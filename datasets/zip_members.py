@@ -55,8 +55,7 @@ def is_file(path: str | os.PathLike) -> bool:
 def find(path: str | os.PathLike) -> Member | None:
   """Returns the member that a path names; None: there is none, or no zip.
 
-  Raises:
-    errors.InputError: two members have the name, or the zip is damaged.
+  Raises `errors.InputError` if two have the name, or the zip is damaged.
   """
   path = pathlib.Path(path)
   for archive in filter(is_zip, path.parents):
@@ -105,10 +104,8 @@ def readable(
 
 
 def open_text(path: str | os.PathLike, **options) -> TextIO:
-  """Opens a file or a member as text in UTF-8, perhaps with a byte order mark.
-
-  Use it within `readable`; `options` are those of `io.TextIOWrapper`.
-  """
+  """Opens a file or a member as UTF-8, perhaps with a byte order mark; see
+  `readable`."""
   return io.TextIOWrapper(open_bytes(path), encoding='utf-8-sig', **options)
 
 
@@ -156,13 +153,7 @@ def _open_member(member: Member) -> BinaryIO:
 def lines(
   file: IO[AnyStr], path: str | os.PathLike, before: int = 0
 ) -> Iterator[AnyStr]:
-  """Yields the lines of an open file; refuses one longer than `LONGEST_LINE`.
-
-  Args:
-    file: of text or bytes.
-    path: its path, for errors.
-    before: how many lines of it are read already.
-  """
+  """Yields the lines of a file, of which `before` are read; none is too long."""
   number = before
   while line := file.readline(LONGEST_LINE):
     number += 1

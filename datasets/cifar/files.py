@@ -73,12 +73,8 @@ Part = tuple[np.ndarray, np.ndarray]
 def find(data_dir: str | os.PathLike, name: str) -> tuple[pathlib.Path, str]:
   """Returns a folder or an archive, and its form; opens nothing.
 
-  Args:
-    data_dir: the folder, archive or prepared directory, or its parent.
-    name: 'cifar10' or 'cifar100'.
-
-  Raises:
-    errors.InputError: nothing is found.
+  `data_dir` is the folder, archive or prepared directory, or its parent. Raises
+  `errors.InputError` if nothing is found.
   """
   data_dir, layout = pathlib.Path(data_dir), LAYOUTS[name]
   places = data_dir, data_dir / name
@@ -119,12 +115,9 @@ def read(
 ) -> tuple[Part, Part]:
   """Reads the first form that `find` finds, which must have so many images.
 
-  Returns:
-    The training and the test images in the order of the source: uint8 [k, 32, 32, 3],
-    and their classes, int32 [k].
-
-  Raises:
-    errors.InputError: nothing is found, or it is damaged or incomplete.
+  Returns the training and the test images in the order of the source: uint8 [k,
+  32, 32, 3], and their classes, int32 [k]. Raises `errors.InputError` if nothing
+  is found, or it is damaged or incomplete.
   """
   path, form = find(data_dir, name)
   n = LAYOUTS[name].num_classes
@@ -258,8 +251,8 @@ class _ArraysOnly(pickle.Unpickler):
 def _prepared(path: pathlib.Path, n: int, split: str, size: int) -> Part:
   """Reads a split that TFDS prepared, in the official order where it has ids.
 
-  TFDS shuffles the examples. Their ids, 'train_00000' and so on, count in the
-  official order. Versions before 3.0.1 have no ids; they keep TFDS's order.
+  TFDS shuffles the examples; their ids, 'train_00000' and so on, count in the
+  official order. Versions before 3.0.1 have no ids.
   """
   where = f'{path}, split {split}'
   try:

@@ -61,23 +61,13 @@ def load(
   corrupt: str = SKIP,
   features: record_features.Features = record_features.USUAL,
 ) -> client_data.FederatedDataset:
-  """Loads images of a folder, tar or zip; it decodes none unless it checks them.
+  """Loads images of a folder, tar or zip; `x` is uint8 [side, side, 3].
 
-  Args:
-    path: the folder or archive.
-    choice: the clients and the test.
-    side: pixels a side, see `decode.square`.
-    corrupt: 'skip': every image is decoded once, and those that fail are left out;
-      images that the split names and that are missing are left out, too. 'fail':
-      these are errors, a damaged image when it is first used.
-    features: the names of features of TFRecord files.
-
-  Returns:
-    The data set; `x` is uint8 [side, side, 3].
-
-  Raises:
-    errors.InputError: the images, or the files of the split, are missing or
-      damaged; there are fewer than two classes.
+  `corrupt` is 'skip': every image is decoded once, and those that fail, or that
+  the split names and that are missing, are left out; or 'fail': these are errors,
+  a damaged image when it is first used. `features` are the names of features of
+  TFRecords. Raises `errors.InputError` if images, or files of the split, are
+  missing or damaged, or there are fewer than two classes.
   """
   store = store_lib.open_store(path, features)
   # The files of the split are read before any image is left out.
@@ -117,11 +107,8 @@ def described(
   corrupt: str = SKIP,
   features: record_features.Features = record_features.USUAL,
 ) -> str:
-  """Says what `load` would load, and decodes no image.
-
-  The arguments and errors are those of `load`, except for damaged images; no
-  choice: perhaps nobody has said yet whose the images are.
-  """
+  """Says what `load` would load, and decodes no image; no choice: nobody has said
+  yet whose the images are."""
   store = store_lib.open_store(path, features)
   _, data = _labelled(store, choice or own.USERS, corrupt)
   if choice or store.has_users:
@@ -299,10 +286,8 @@ def _used(store: store_lib.Store, place: int, use: Callable[[bytes], Any]):
 
 
 def _checksum(store: store_lib.Store, places, labels, *parts) -> str:
-  """Returns a checksum of names, of parts' labels, and of some images' bytes.
-
-  A folder and a tar of it have one checksum.
-  """
+  """Returns a checksum of names, of parts' labels, and of some images' bytes, as
+  of a tar."""
   found = hashlib.blake2b(digest_size=8)
   for numbers in examples_lib.blocks(len(places)):
     found.update('\0'.join(store.names.take(places[numbers])).encode())
@@ -320,10 +305,8 @@ def readable(
   places: np.ndarray,
   check: Callable[[np.ndarray], Sequence[bool]],
 ) -> np.ndarray:
-  """Returns bool [k], which images of these numbers can be decoded.
-
-  `check` says of some numbers whether each of these images can be.
-  """
+  """Returns bool [k], which images of these numbers can be decoded, by `check` of
+  some."""
   file = parsed_cache.path(store.path, 'readable')
   keys, known = _keys(store, places), np.sort(_remembered(file))
   # `np.isin` takes several times the memory.
@@ -350,10 +333,8 @@ def readable(
 
 
 def _forget(store: store_lib.Store, place: int) -> None:
-  """Forgets that an image can be decoded, so that the next check decodes it.
-
-  A disk may damage a file, or a copy of it, that keeps its size and time.
-  """
+  """Forgets that an image can be decoded: a disk may damage it, and keep size and
+  time."""
   file = parsed_cache.path(store.path, 'readable')
   with _FORGETTING:
     known = _remembered(file)

@@ -75,11 +75,7 @@ def open_store(
   path: str | os.PathLike,
   features: record_features.Features = record_features.USUAL,
 ) -> Store:
-  """Opens a folder, a tar, a zip or TFRecord files of images.
-
-  Raises:
-    errors.InputError: it cannot be read, or has no images.
-  """
+  """Opens a folder, a tar, a zip or TFRecords of images; refuses what has none."""
   path = pathlib.Path(path)
   if path.is_dir():
     found = _folder(path, features)
@@ -100,12 +96,11 @@ def open_store(
 
 
 def read(path: str | os.PathLike) -> examples_lib.Examples:
-  """Lists the images of a folder or an archive by their classes, and decodes none.
+  """Lists the images of a folder or an archive by their classes, and decodes
+  none.
 
-  A compressed tar will do, too, although it cannot be read in place.
-
-  Raises:
-    errors.InputError: as `open_store` and `names.of_ids`.
+  A compressed tar will do, too, although it cannot be read in place. Raises
+  `errors.InputError` as `open_store` and `names.of_ids`.
   """
   path = pathlib.Path(path)
   if path.name.lower().endswith(_COMPRESSED) and not path.is_dir():
@@ -129,10 +124,8 @@ def find(store: Store, ids: examples_lib.Texts) -> np.ndarray:
 
   Ids are the images' paths in the store, or these without an outer folder that
   all are in, or the paths without their suffix, or the files' names, or these
-  without their suffix: the first form that finds all, or most.
-
-  Raises:
-    errors.InputError: an id names two images.
+  without their suffix: the first form that finds all, or most. Raises
+  `errors.InputError` if an id names two images.
   """
   best, best_keys = np.full(len(ids), -1), None
   for keys in _forms(store.names.array):

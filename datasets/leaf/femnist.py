@@ -84,14 +84,8 @@ def in_fewest_bytes(
 ) -> Mapping[str, np.ndarray]:
   """Caches images in bytes, if all pixels are k / 255, or else in float32.
 
-  Args:
-    name: of the set.
-    data: what names the cache, see `parsed_cache.path`.
-    source: as of `parsed_cache.arrays`.
-    fill: (store, images in [0, 1] -> images to store) -> None.
-
-  Returns:
-    The arrays, as of `parsed_cache.arrays`.
+  `data` names the cache, and `fill` takes a store and what converts images in [0,
+  1] to those to store; see `parsed_cache.arrays`.
   """
   cache = parsed_cache.path(data, name)
   try:

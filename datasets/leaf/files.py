@@ -61,15 +61,8 @@ class CelebaFiles(NamedTuple):
 
 
 def find(name: str, data_dir: str | os.PathLike) -> Files:
-  """Finds the files of a set; opens none.
-
-  Args:
-    name: 'femnist', 'celeba' or 'shakespeare'.
-    data_dir: the directory of all data.
-
-  Raises:
-    errors.InputError: there are none, or only those of one part.
-  """
+  """Finds the files of a set, such as 'femnist'; opens none, and refuses one part
+  alone."""
   for place in _places(name, data_dir):
     if found := in_folder(place):
       return found
@@ -81,7 +74,7 @@ def find(name: str, data_dir: str | os.PathLike) -> Files:
 
 
 def find_celeba(data_dir: str | os.PathLike) -> CelebaFiles:
-  """Finds the JSON and the images of CelebA; raises InputError as `find`."""
+  """Finds the JSON and the images of CelebA, as `find`."""
   found = find('celeba', data_dir)
   for place in _places('celeba', data_dir):
     for folder in (place, place / 'raw'):
@@ -100,11 +93,7 @@ def find_celeba(data_dir: str | os.PathLike) -> CelebaFiles:
 
 
 def find_shakespeare(data_dir: str | os.PathLike) -> Files | pathlib.Path:
-  """Finds the JSON of Shakespeare, or else Project Gutenberg's text.
-
-  Raises:
-    errors.InputError: there is neither.
-  """
+  """Finds the JSON of Shakespeare, or else Project Gutenberg's text."""
   try:
     return find('shakespeare', data_dir)
   except errors.InputError as e:
@@ -123,16 +112,8 @@ def find_shakespeare(data_dir: str | os.PathLike) -> Files | pathlib.Path:
 def find_tff(
   name: str, data_dir: str | os.PathLike
 ) -> tuple[pathlib.Path, ...]:
-  """Returns TFF's HDF5 files of train and test, or its SQLite file.
-
-  Args:
-    name: 'emnist', 'celeba' or 'shakespeare'.
-    data_dir: the directory of all data. Files lie there or in its folder `name`
-      or `fed_<name>`.
-
-  Raises:
-    errors.InputError: there are none.
-  """
+  """Returns TFF's HDF5 files of train and test, or its SQLite file, of 'emnist',
+  'celeba' or 'shakespeare', in `data_dir` or its folder `name` or `fed_<name>`."""
   prefixes, sqlite = _TFF[name]
   root = pathlib.Path(data_dir)
   for place in (root / name, root / f'fed_{name}', root):
@@ -152,11 +133,8 @@ def find_tff(
 
 
 def count_users(found: Files) -> int | None:
-  """Counts the users of files, without reading their data.
-
-  Returns:
-    None if a file does not begin with the names of its users.
-  """
+  """Counts users without reading their data; None: a file does not begin with
+  their names."""
   users = set()
   for path in (*found.train, *found.test, *found.all):
     names = json_users.first_users(path)
@@ -167,11 +145,7 @@ def count_users(found: Files) -> int | None:
 
 
 def in_folder(place: pathlib.Path) -> Files | None:
-  """Returns the files of one folder, None if it has none.
-
-  Raises:
-    errors.InputError: it has only those of one part.
-  """
+  """Returns the files of one folder, None if it has none; refuses one part alone."""
   for ending in ('', '.json'):
     train, test = (place / f'{part}{ending}' for part in ('train', 'test'))
     parts = _json(train), _json(test)

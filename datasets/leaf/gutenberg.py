@@ -28,15 +28,8 @@ _FEW_LINES = 2
 
 
 def read(path: str | os.PathLike) -> dict[str, str]:
-  """Reads the roles of a file, which may be a `.gz`.
-
-  Returns:
-    The lines of each role, each with a newline, by `PLAY_SPEAKER`, in the order
-    of the plays and of the speakers' first lines.
-
-  Raises:
-    errors.InputError: the file cannot be read or has no plays.
-  """
+  """Returns the lines of each role, each with a newline, by `PLAY_SPEAKER`, in
+  the order of the plays and of the speakers' first lines."""
   advice = 'get pg100.txt of Project Gutenberg again'
   with zip_members.readable(path, advice), zip_members.open_text(path) as file:
     text = file.read()

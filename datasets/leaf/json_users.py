@@ -23,20 +23,14 @@ _GET_IT = "make the file again with LEAF's preprocess.sh"
 def read_all(
   paths: Iterable[pathlib.Path], add: Callable[[str, str, list, list], None]
 ) -> list[str]:
-  """Reads and checks whole files, of which no two have one user.
+  """Reads and checks whole files, of which no two have one user; returns the
+  users.
 
-  Args:
-    paths: the files.
-    add: takes `<file>, user <name>` for errors, a user, and the lists x and y, of
-      one length, as they are in the file; called once for each user, in the order
-      of "user_data".
-
-  Returns:
-    The users in the order of "users".
-
-  Raises:
-    errors.InputError: a file cannot be read, is not JSON of this form, or
-      "users", "num_samples" and "user_data" do not agree.
+  `add` takes `<file>, user <name>` for errors, a user, and the lists x and y, of
+  one length, as they are in the file; once for each user, in the order of
+  "user_data". The users returned are in the order of "users". Raises
+  `errors.InputError` if a file is not JSON of this form, or its parts do not
+  agree.
   """
   users, seen = [], {}
   for path in paths:
@@ -97,12 +91,8 @@ def _agreed(path, users, numbers, sizes: dict[str, int]) -> list[str]:
 
 
 def first_users(path: pathlib.Path) -> list[str] | None:
-  """Reads "users" of a file that begins with them, as LEAF's do.
-
-  Returns:
-    None if it has others of its data before, or is damaged, which `read_all`
-    tells.
-  """
+  """Reads "users" of a file that begins with them, as LEAF's do; None: it does
+  not, or is damaged, which `read_all` tells."""
   try:
     with zip_members.readable(path, _GET_IT):
       file = zip_members.open_text(path)

@@ -16,11 +16,8 @@ def read(files: leaf_files.Files) -> examples_lib.Examples:
   """Lists the examples of all files; those of test users are the test part.
 
   An example's id is its number: users in the order of "users", training files
-  first, as in the tasks of LEAF's sets.
-
-  Raises:
-    errors.InputError: as `json_users.read_all`; a label is no text and no whole
-      number.
+  first, as in the tasks of LEAF's sets. Refuses a label that is no text and no
+  whole number.
   """
   codes = examples_lib.Codes()
   parts, first = [], 0

@@ -80,15 +80,12 @@ def encode(text: str) -> tuple[np.ndarray, int]:
 def from_texts(
   form: str, files: list[pathlib.Path], read
 ) -> tuple[leaf_users.Users, pool.Pool]:
-  """Returns users and their windows, through the cache.
+  """Returns users and their windows, which are read by their offset in cached
+  texts.
 
-  A client's text is stored once; windows are read by their offset in it.
-
-  Args:
-    form: the name of the set.
-    files: what `read` reads; the first names the cache.
-    read: () -> pairs of a user and its text, whose newlines and runs of spaces
-      become one space each. Users of at most 80 characters are left out.
+  `read` returns pairs of a user and its text, whose newlines and runs of spaces
+  become one space each; users of at most 80 characters are left out. The first of
+  the files names the cache.
   """
   arrays = parsed_cache.arrays(
     parsed_cache.path(files[0], form),

@@ -67,14 +67,7 @@ _SQLITE = {
 
 
 class Client(NamedTuple):
-  """A client's examples of one split.
-
-  Attributes:
-    name: of the client.
-    part: 0 train, 1 test.
-    rows: int64 [k], where the examples are in the file.
-    where: the file and the client, for errors.
-  """
+  """A client's examples of one split: their rows in the file, int64 [k]."""
 
   name: str
   part: int
@@ -221,10 +214,8 @@ def _check(client: Client, what: str, found, shape, kinds: str) -> None:
 def opened(name: str, paths: tuple[pathlib.Path, ...]) -> Iterator:
   """Opens what `find_tff` found; unpacks `.lzma` into a temporary file.
 
-  Yields:
-    An object with `clients()`, which yields each `Client`, sorted by name and then by
-    part, and `read(client, column)`, which any thread may call. Both raise
-    `errors.InputError` for damaged files.
+  Yields what has `clients()`, each `Client`, sorted by name and then by part, and
+  `read(client, column)`, which any thread may call.
   """
   if paths[0].suffix != '.lzma':
     yield _opened(name, paths)

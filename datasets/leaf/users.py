@@ -53,8 +53,8 @@ def put(
 ) -> None:
   """Puts users into a store, for `of_arrays`; fields are those of `Users`.
 
-  Without `starts`, users have their examples in their order. `path` is named in
-  errors: there is no example; a name ends in NUL, which NumPy drops.
+  Without `starts`, users have their examples in their order. Refuses that there
+  is no example, and a name that ends in NUL, which NumPy drops.
   """
   if not sum(sizes):
     raise errors.InputError(
@@ -92,16 +92,10 @@ def read_json(
   form: str,
   parse: Callable[[list, list, str], Mapping[str, np.ndarray]],
 ) -> Mapping[str, np.ndarray]:
-  """Reads JSON files through the cache, one user's data at a time.
+  """Reads JSON files through the cache of `place`, one user's data at a time.
 
-  Args:
-    place: the directory whose cache this is.
-    found: the files.
-    form: names the set and its arrays.
-    parse: (x, y, `<file>, user <name>`) -> arrays with a row an example.
-
-  Returns:
-    The arrays with the rows of all users, and those of `put`.
+  `parse` makes of x, y and `<file>, user <name>` arrays with a row an example.
+  Returns those of all users, and those of `put`.
   """
   return parsed_cache.arrays(
     parsed_cache.path(place, form),
@@ -144,10 +138,8 @@ def fill(
 
 
 def labels(y: list, num_classes: int, where: str, kinds=(int,)) -> np.ndarray:
-  """Returns a user's labels, int32 [k]: whole numbers in [0, num_classes).
-
-  `kinds` are the types that they may have in the JSON.
-  """
+  """Returns a user's labels, int32 [k]; `kinds` are the types they may have in
+  the JSON."""
   for number, label in enumerate(y, 1):
     if type(label) not in kinds or not (
       0 <= label < num_classes and label == int(label)
@@ -174,9 +166,8 @@ def say(sentence: str) -> None:
 def split(users: Users, least: int = 0) -> tuple[np.ndarray, np.ndarray]:
   """Returns the indices of training and of test users, int64.
 
-  Users that are not split yet are split as LEAF's split_data does: of those
-  with `least` examples, in their order, `random.Random(0)` samples 90 % to
-  train.
+  Users that are not split yet are split as LEAF's split_data does: of those with
+  `least` examples, in their order, `random.Random(0)` samples 90 % to train.
   """
   if users.is_test is not None:
     return np.flatnonzero(~users.is_test), np.flatnonzero(users.is_test)

@@ -55,12 +55,8 @@ def load(
   options: Options,
   counts: sets.Counts | None = None,
 ) -> client_data.FederatedDataset:
-  """Loads a set; arguments other than `options` are those of `sets.find`.
-
-  Raises:
-    errors.InputError: files are missing, damaged, or have other counts; too few
-      labels or examples for so many clients.
-  """
+  """Loads a set of the repository, found by `sets.find`; refuses too few labels
+  or examples for so many clients."""
   parts = map(clients.read, sets.find(name, data_dir, counts))
   known = sets.SETS[name]
   return federated(name, *parts, options, (known.a, known.b))
@@ -73,10 +69,7 @@ def federated(
   options: Options,
   constants: tuple[float, ...] = (),
 ) -> client_data.FederatedDataset:
-  """As `load`, of parts that are read; the test may be None.
-
-  `constants` are a and b of the propensities; none: the usual ones.
-  """
+  """As `load`, of parts that are read; `constants` are a and b of the propensities."""
   held_out = None
   if options.validation:
     size = train.labels.shape[0]
@@ -121,10 +114,7 @@ def federated(
 def hashed_features(
   features: scipy.sparse.csr_matrix, size: int
 ) -> scipy.sparse.csr_matrix:
-  """Returns [N, size]: values of features in one bucket are added, unsigned.
-
-  A size of 0 returns the features, float32 [N, D], as they are.
-  """
+  """Returns [N, size], values of features in one bucket added; size 0: as they are."""
   if not size:
     return features
   # Not of all D features, of which a header may name very many.
