@@ -22,7 +22,7 @@ from collections.abc import Iterable
 import numpy as np
 
 from datasets import examples as examples_lib
-from datasets import never_data
+from datasets import zip_members
 from tff_xc import errors
 from tff_xc import wording
 
@@ -104,7 +104,7 @@ def tell(left_out: str, of) -> None:
 def clean(path: str) -> str | None:
   """Returns a path without `./`; None if it is never data."""
   name = '/'.join(part for part in path.split('/') if part not in ('', '.'))
-  return name if name and never_data.is_data(name) else None
+  return name if name and zip_members.is_data(name) else None
 
 
 def in_order(names: Iterable[str], of) -> tuple[examples_lib.Texts, np.ndarray]:

@@ -38,8 +38,8 @@ from collections.abc import Sequence
 import numpy as np
 
 from datasets import examples as examples_lib
-from datasets import never_data
 from datasets import parsed_cache
+from datasets import zip_members
 from datasets.images import names as names_lib
 from datasets.images import record_features
 from tff_xc import errors
@@ -266,7 +266,7 @@ def files_of_tff(path: pathlib.Path) -> list[str]:
   users = sorted(
     file.name
     for file in (path / 'train').iterdir()
-    if file.is_file() and never_data.is_data(file.name)
+    if file.is_file() and zip_members.is_data(file.name)
   )
   return [*(f'train/{user}' for user in users), 'test.tfRecord']
 

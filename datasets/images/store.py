@@ -17,7 +17,7 @@ from typing import NamedTuple
 import numpy as np
 
 from datasets import examples as examples_lib
-from datasets import never_data
+from datasets import zip_members
 from datasets.images import names as names_lib
 from datasets.images import packed
 from datasets.images import record_features
@@ -217,7 +217,9 @@ def _files(path: pathlib.Path) -> Iterator[str]:
 
   above = {os.fspath(path): ()}  # What each folder lies in.
   for folder, below, files in os.walk(path, followlinks=True, onerror=fail):
-    below[:] = filter(never_data.is_data, below)  # Some may not even be opened.
+    below[:] = filter(
+      zip_members.is_data, below
+    )  # Some may not even be opened.
     outer, real = above.pop(folder), os.path.realpath(folder)
     if real in outer:  # A link leads back.
       below.clear()

@@ -11,7 +11,7 @@ import pathlib
 import re
 from typing import NamedTuple
 
-from datasets import never_data
+from datasets import zip_members
 from datasets.leaf import json_users
 from tff_xc import errors
 
@@ -181,5 +181,5 @@ def _json(place: pathlib.Path) -> tuple[pathlib.Path, ...]:
   by_numbers = lambda path: [
     int(p) if i % 2 else p for i, p in enumerate(re.split(r'(\d+)', path.name))
   ]
-  found = (p for p in place.glob('*.json') if never_data.is_data(p.name))
+  found = (p for p in place.glob('*.json') if zip_members.is_data(p.name))
   return tuple(sorted(found, key=by_numbers))

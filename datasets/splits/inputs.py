@@ -21,9 +21,9 @@ from typing import NamedTuple
 import numpy as np
 
 from datasets import examples as examples_lib
-from datasets import never_data
 from datasets import npz
 from datasets import tables
+from datasets import zip_members
 from tff_xc import errors
 
 # Of 21,841 in ImageNet-21k and 670,091 in Amazon-670K.
@@ -88,7 +88,7 @@ def _of_folder(path: pathlib.Path) -> examples_lib.Examples:
   from datasets.leaf import files as leaf_files
 
   try:
-    files = (p for p in path.iterdir() if never_data.is_data(p.name))
+    files = (p for p in path.iterdir() if zip_members.is_data(p.name))
     texts = sorted(p for p in files if _XC.fullmatch(p.name))
     if texts:
       return _xc(_only(path, texts))

@@ -2,9 +2,9 @@
 
 import pytest
 
-from datasets import cache_folder
+from datasets import parsed_cache
 
 
 @pytest.fixture(autouse=True)
 def cache(tmp_path, monkeypatch):
-  monkeypatch.setenv(cache_folder.VARIABLE, str(tmp_path / 'cache'))
+  monkeypatch.setenv(parsed_cache.VARIABLE, str(tmp_path / 'cache'))
