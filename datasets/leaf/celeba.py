@@ -17,36 +17,21 @@ from datasets.images import store as store_lib
 from datasets.leaf import files as leaf_files
 from datasets.leaf import users as leaf_users
 from tff_xc import errors
-from tff_xc.data import client_data
 from tff_xc.data import pool as pool_lib
 
 NUM_CLASSES = 2
 SIDE = 84
 _LONGEST_NAME = 64  # bytes
 # LEAF's preprocessing leaves out celebrities with fewer images (-k 5).
-_LEAST = 5
+LEAST = 5
 # The images of LEAF's test, which are evaluated in every round, fit.
 CACHE = 2**29
 
 
-def load(
-  data_dir: str | os.PathLike, **options
-) -> client_data.FederatedDataset:
-  """Loads CelebA from LEAF's JSON; an image is decoded when it is used.
-
-  A damaged image raises `errors.InputError` then.
-
-  Args:
-    data_dir: the directory of all data, see `leaf_files.find_celeba`.
-    **options: of `leaf_users.federated`.
-
-  Returns:
-    The data set; `x` is uint8 [84, 84, 3], as LEAF resizes images (bicubic).
-
-  Raises:
-    errors.InputError: files are missing or malformed, an image is missing, or
-      no user remains.
-  """
+def read(
+  data_dir: str | os.PathLike,
+) -> tuple[pool_lib.Pool, leaf_users.Users]:
+  """Reads LEAF's JSON; an image is decoded when it is used."""
   found = leaf_files.find_celeba(data_dir)
   arrays = leaf_users.read_json(data_dir, found.json, 'celeba', _parse)
   store = store_lib.open_store(found.images)
@@ -72,15 +57,7 @@ def load(
     read,
     files=store.watched(np.asarray(places)),
   )
-  return leaf_users.federated(
-    'celeba',
-    NUM_CLASSES,
-    pool_lib.cached(pool, CACHE),
-    leaf_users.of_arrays(arrays),
-    least=_LEAST,
-    **options,
-    exact=False,  # Decoders of JPEG differ in the last bit.
-  )
+  return pool_lib.cached(pool, CACHE), leaf_users.of_arrays(arrays)
 
 
 def _parse(x: list, y: list, where: str) -> dict[str, np.ndarray]:

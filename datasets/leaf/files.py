@@ -12,7 +12,6 @@ import re
 from typing import NamedTuple
 
 from datasets import zip_members
-from datasets.leaf import json_users
 from tff_xc import errors
 
 GET_PHOTOGRAPHS = (
@@ -130,18 +129,6 @@ def find_tff(
     f'(tff.simulation.datasets.{name}.load_data downloads it); or name another '
     'directory with --data_dir'
   )
-
-
-def count_users(found: Files) -> int | None:
-  """Counts users without reading their data; None: a file does not begin with
-  their names."""
-  users = set()
-  for path in (*found.train, *found.test, *found.all):
-    names = json_users.first_users(path)
-    if names is None:
-      return None
-    users.update(map(str, names))
-  return len(users)
 
 
 def in_folder(place: pathlib.Path) -> Files | None:

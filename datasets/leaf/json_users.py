@@ -9,15 +9,29 @@ Its keys come in any order, and further keys ("hierarchies") are skipped.
 Caldas et al.: LEAF: a benchmark for federated settings, 2018.
 """
 
+import contextlib
 import pathlib
 from collections.abc import Callable
 from collections.abc import Iterable
+from collections.abc import Iterator
 
+import numpy as np
+
+from datasets import examples as examples_lib
 from datasets import json_text
 from datasets import zip_members
+from datasets.leaf import files as leaf_files
 from tff_xc import errors
 
 _GET_IT = "make the file again with LEAF's preprocess.sh"
+
+
+@contextlib.contextmanager
+def _opened(path: pathlib.Path) -> Iterator[json_text.Text]:
+  with zip_members.readable(path, _GET_IT):
+    file = zip_members.open_text(path)
+  with file:
+    yield json_text.Text(path, file, _GET_IT)
 
 
 def read_all(
@@ -36,10 +50,7 @@ def read_all(
   for path in paths:
     sizes = {}
     lists = dict.fromkeys(('users', 'num_samples'))
-    with zip_members.readable(path, _GET_IT):
-      file = zip_members.open_text(path)
-    with file:
-      text = json_text.Text(path, file, _GET_IT)
+    with _opened(path) as text:
       for key in text.keys('the file'):
         if key != 'user_data':
           value = text.value(f'"{key}"')
@@ -90,20 +101,73 @@ def _agreed(path, users, numbers, sizes: dict[str, int]) -> list[str]:
   return users
 
 
-def first_users(path: pathlib.Path) -> list[str] | None:
-  """Reads "users" of a file that begins with them, as LEAF's do; None: it does
-  not, or is damaged, which `read_all` tells."""
-  try:
-    with zip_members.readable(path, _GET_IT):
-      file = zip_members.open_text(path)
-    with file:
-      text = json_text.Text(path, file, _GET_IT)
+def count_users(paths: Iterable[pathlib.Path]) -> int | None:
+  """Counts users without reading their data; None: a file has these first."""
+  users = set()
+  for path in paths:
+    names = None
+    with contextlib.suppress(errors.InputError), _opened(path) as text:
       for key in text.keys('the file'):
         if key == 'user_data':
           return None
         value = text.value(f'"{key}"')
         if key == 'users':
-          return value if isinstance(value, list) else None
-  except errors.InputError:
-    pass
-  return None
+          names = value
+          break
+    if not isinstance(names, list):  # Or damaged, which `read_all` tells.
+      return None
+    users.update(map(str, names))
+  return len(users)
+
+
+def read(files: leaf_files.Files) -> examples_lib.Examples:
+  """Lists the examples of all files; those of test users are the test part.
+
+  An example's id is its number: users in the order of "users", training files
+  first, as in the tasks of LEAF's sets. Refuses a label that is no text and no
+  whole number.
+  """
+  codes = examples_lib.Codes()
+  parts, first = [], 0
+  for paths in filter(None, (files.train or files.all, files.test)):
+    of_user = {}
+
+    def add(where, name, _, y, of_user=of_user):
+      of_user[name] = codes.numbers([_text(label, where) for label in y])
+
+    users = read_all(paths, add)
+    labels = [np.zeros(0, np.int32), *(of_user[name] for name in users)]
+    sizes = [len(of_user[name]) for name in users]
+    owners = np.repeat(np.arange(len(users), dtype=np.int32), sizes)
+    ids = range(first, first + len(owners))
+    parts.append((np.concatenate(labels), ids, owners, users))
+    first += len(owners)
+  classes, names = _classes(codes.names)
+  return examples_lib.of_parts(
+    *(
+      examples_lib.Examples(classes[labels], names, *others)
+      for labels, *others in parts
+    )
+  )
+
+
+def _text(label, where: str) -> str:
+  if isinstance(label, float) and label.is_integer():
+    label = int(label)  # CelebA's are 0.0 and 1.0.
+  if type(label) not in (str, int):
+    raise errors.InputError(
+      f'{where}: the label is {str(label)[:40]}, expected text or a whole number; '
+      'mend the file'
+    )
+  return str(label)
+
+
+def _classes(names: list[str]) -> tuple[np.ndarray, list[str]]:
+  """Returns int32, the class of each label, and the names of all classes."""
+  if names and all(name.isdecimal() for name in names):
+    classes = np.array([int(name) for name in names])
+    if classes.max() < 1 << 20:
+      return classes.astype(np.int32), list(map(str, range(classes.max() + 1)))
+  ordered = examples_lib.in_order(names)
+  place = {name: i for i, name in enumerate(ordered)}
+  return np.array([place[name] for name in names], np.int32), ordered

@@ -40,7 +40,6 @@ from datasets.leaf import files as leaf_files
 from datasets.leaf import shakespeare
 from datasets.leaf import users as leaf_users
 from tff_xc import errors
-from tff_xc.data import client_data
 from tff_xc.data import hdf5
 from tff_xc.data import pool
 
@@ -75,14 +74,10 @@ class Client(NamedTuple):
   where: str
 
 
-def load_shakespeare(
-  data_dir: str | os.PathLike, **options
-) -> client_data.FederatedDataset:
-  """As `shakespeare.load`, of TFF's snippets.
-
-  A client's snippets are joined by newlines, and then become windows as the
-  texts of LEAF do.
-  """
+def read_shakespeare(
+  data_dir: str | os.PathLike,
+) -> tuple[pool.Pool, leaf_users.Users]:
+  """Joins a client's snippets by newlines, and windows them as texts of LEAF."""
   paths = leaf_files.find_tff('shakespeare', data_dir)
 
   def texts() -> dict[str, str]:
@@ -94,18 +89,15 @@ def load_shakespeare(
           found[client.name] = found.get(client.name, '') + line
     return found
 
-  users, examples = shakespeare.from_texts(
+  return shakespeare.from_texts(
     'shakespeare-tff', list(paths), lambda: texts().items()
   )
-  return leaf_users.federated(
-    'shakespeare-tff', shakespeare.NUM_CLASSES, examples, users, **options
-  )
 
 
-def load_emnist(
-  data_dir: str | os.PathLike, **options
-) -> client_data.FederatedDataset:
-  """As `femnist.load`, of TFF's EMNIST of 62 classes."""
+def read_emnist(
+  data_dir: str | os.PathLike,
+) -> tuple[pool.Pool, leaf_users.Users]:
+  """Reads TFF's EMNIST of 62 classes, as `femnist.read`."""
   paths = leaf_files.find_tff('emnist', data_dir)
 
   def fill(store, convert):
@@ -126,19 +118,13 @@ def load_emnist(
 
   source = parsed_cache.describe_files(VERSION, paths)
   arrays = femnist.in_fewest_bytes('emnist-tff', paths[0], source, fill)
-  return leaf_users.federated(
-    'emnist-tff',
-    femnist.NUM_CLASSES,
-    femnist.pool_of(arrays),
-    leaf_users.of_arrays(arrays),
-    **options,
-  )
+  return femnist.pool_of(arrays), leaf_users.of_arrays(arrays)
 
 
-def load_celeba(
-  data_dir: str | os.PathLike, **options
-) -> client_data.FederatedDataset:
-  """As `celeba.load`, of TFF's files; images are read when they are used."""
+def read_celeba(
+  data_dir: str | os.PathLike,
+) -> tuple[pool.Pool, leaf_users.Users]:
+  """Reads TFF's CelebA; images are read when they are used."""
   paths = leaf_files.find_tff('celeba', data_dir)
   if paths[0].suffix == '.lzma':
     raise errors.InputError(
@@ -186,13 +172,7 @@ def load_celeba(
 
   spec = tf.TensorSpec(shape, tf.uint8)
   images = pool.Pool(np.asarray(arrays['y']), spec, read, files=paths)
-  return leaf_users.federated(
-    'celeba-tff',
-    celeba.NUM_CLASSES,
-    pool.cached(images, celeba.CACHE),
-    users,
-    **options,
-  )
+  return pool.cached(images, celeba.CACHE), users
 
 
 def _labels(source, client: Client, column: str, n: int) -> np.ndarray:

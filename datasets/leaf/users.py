@@ -1,8 +1,4 @@
-"""The users of a LEAF set: parsed, split, and made clients.
-
-LEAF splits by user: `random.Random(0)` draws 90 % of them to train, and the
-images or texts of all others are the test.
-"""
+"""The users of a LEAF set, parsed through the cache."""
 
 import os
 import sys
@@ -16,12 +12,7 @@ import numpy as np
 from datasets import parsed_cache
 from datasets.leaf import files as leaf_files
 from datasets.leaf import json_users
-from datasets.splits import hold_out
-from datasets.splits import partitions
 from tff_xc import errors
-from tff_xc.data import client_data
-from tff_xc.data import partition
-from tff_xc.data import pool as pool_lib
 
 # Increase this when the arrays of a cache change.
 VERSION = 2
@@ -35,12 +26,14 @@ class Users(NamedTuple):
     starts: int64 [U], the number of the user's first example.
     sizes: int64 [U]; the user's examples have consecutive numbers.
     is_test: bool [U]; None: the users are not split yet.
+    left_out: numbers of examples that nobody has.
   """
 
   names: list[str]
   starts: np.ndarray
   sizes: np.ndarray
   is_test: np.ndarray | None
+  left_out: Sequence[int] = ()
 
 
 def put(
@@ -161,96 +154,3 @@ def shown(value) -> str:
 def say(sentence: str) -> None:
   """Tells the user something about the data, on stderr."""
   print(sentence, file=sys.stderr)
-
-
-def split(users: Users, least: int = 0) -> tuple[np.ndarray, np.ndarray]:
-  """Returns the indices of training and of test users, int64.
-
-  Users that are not split yet are split as LEAF's split_data does: of those with
-  `least` examples, in their order, `random.Random(0)` samples 90 % to train.
-  """
-  if users.is_test is not None:
-    return np.flatnonzero(~users.is_test), np.flatnonzero(users.is_test)
-  return partitions.leaf_parts(users.sizes, min_examples=least)
-
-
-def federated(
-  name: str,
-  num_classes: int,
-  pool: pool_lib.Pool,
-  users: Users,
-  *,
-  least: int = 0,
-  min_examples: int = 1,
-  test_examples: int = 0,
-  left_out: Sequence[int] = (),
-  exact: bool = True,
-) -> client_data.FederatedDataset:
-  """Makes the training users clients, and pools the test users' examples.
-
-  Args:
-    name: of the data set.
-    num_classes: n.
-    pool: the examples of all users.
-    users: who has which.
-    least: as of `split`.
-    min_examples: training and test users with fewer examples are dropped; how
-      many is said on stderr.
-    test_examples: the test is a uniform sample of this size of the pooled
-      examples, the same in every run; 0: all.
-    left_out: numbers of examples that nobody has.
-    exact: as in `FederatedDataset`.
-
-  Raises:
-    errors.InputError: no training user or no test user has `min_examples`.
-  """
-  kept = np.ones(len(pool), bool)
-  kept[np.array(left_out, np.int64)] = False
-  parts = split(users, least)
-  owned = []
-  for who, part in zip(('training', 'test'), parts, strict=True):
-    if not len(part):
-      raise errors.InputError(
-        f'{name}: the split leaves no {who} user ({len(parts[0]):,} to train, '
-        f'{len(parts[1]):,} to test); give data of more users'
-      )
-    owned.append(_owned(users, part, kept, max(min_examples, 1)))
-    if not owned[-1]:
-      raise errors.InputError(
-        f'{name}: none of {len(part):,} {who} users has {min_examples} '
-        'examples; lower --min_examples, or give data of more users'
-      )
-  train, test = owned
-  few = [len(part) - len(own) for part, own in zip(parts, owned, strict=True)]
-  if any(few):
-    say(
-      f'{name}: left out {few[0]:,} of {len(parts[0]):,} training users and '
-      f'{few[1]:,} of {len(parts[1]):,} test users, who have fewer than '
-      f'{min_examples} examples'
-    )
-  held_out = hold_out.sample(np.concatenate(list(test.values())), test_examples)
-  is_held_out = np.zeros(len(pool), bool)
-  is_held_out[held_out] = True
-  own = {user: test.get(user, held_out[:0]) for user in train}
-  own = {user: mine[is_held_out[mine]] for user, mine in own.items()}
-  return client_data.FederatedDataset(
-    name=name,
-    num_classes=num_classes,
-    train=client_data.PartitionedClientData(pool, partition.of_clients(train)),
-    test=pool.subset(held_out),
-    exact=exact,
-    held_out=partition.of_clients(own),
-  )
-
-
-def _owned(
-  users: Users, part: np.ndarray, kept: np.ndarray, least: int
-) -> dict[str, np.ndarray]:
-  """Returns the kept examples of the users that have at least `least`."""
-  found = {}
-  for user in part:
-    start = users.starts[user]
-    mine = start + np.flatnonzero(kept[start : start + users.sizes[user]])
-    if len(mine) >= least:
-      found[users.names[user]] = mine
-  return found

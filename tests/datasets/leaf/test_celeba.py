@@ -8,14 +8,14 @@ import numpy as np
 import pytest
 from PIL import Image
 
-from datasets.leaf import celeba
 from datasets.leaf import files as leaf_files
+from datasets.leaf import sets
 from tests.datasets.leaf import on_disk
 from tff_xc import errors
 
 
 def load(data_dir, **options):
-  return celeba.load(data_dir, **{'min_examples': 1, **options})
+  return sets.load('celeba', data_dir, **{'min_examples': 1, **options})
 
 
 def jpeg(number, mode='RGB'):

@@ -8,9 +8,9 @@ import numpy as np
 import pytest
 
 from datasets import parsed_cache
-from datasets.leaf import femnist
 from datasets.leaf import files as leaf_files
 from datasets.leaf import json_users
+from datasets.leaf import sets
 from datasets.leaf import users as leaf_users
 from tests.datasets.leaf import on_disk
 from tff_xc import errors
@@ -18,7 +18,7 @@ from tff_xc.data import pool
 
 
 def load(data_dir, **options):
-  return femnist.load(data_dir, **{'min_examples': 1, **options})
+  return sets.load('femnist', data_dir, **{'min_examples': 1, **options})
 
 
 def all_data(data_dir, sizes, files=1):
@@ -287,7 +287,7 @@ def test_the_published_numbers_of_users():
     (9343, 8408, 935),
     (1129, 1016, 113),
   ):
-    parts = leaf_users.split(
+    parts = sets.split(
       leaf_users.Users([''] * users, np.zeros(users), np.full(users, 64), None)
     )
     assert [len(part) for part in parts] == [train, test]
@@ -295,7 +295,7 @@ def test_the_published_numbers_of_users():
 
 def test_a_sample_is_uniform_over_the_test_of_all_users():
   sizes = np.array([10, 200, 800])
-  dataset = leaf_users.federated(
+  dataset = sets.federated(
     'set',
     1,
     pool.in_memory(np.arange(1010), np.zeros(1010, int)),

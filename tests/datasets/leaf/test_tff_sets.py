@@ -8,21 +8,17 @@ import numpy as np
 import pytest
 
 from datasets.leaf import files as leaf_files
+from datasets.leaf import sets
 from datasets.leaf import shakespeare
 from datasets.leaf import tff_sets
 from tests.datasets.leaf import tff_on_disk
 from tff_xc import errors
 
-LOADS = {
-  'emnist': tff_sets.load_emnist,
-  'celeba': tff_sets.load_celeba,
-  'shakespeare': tff_sets.load_shakespeare,
-}
 CLIENTS = [f'f{i:04d}_{i}' for i in range(10)]
 
 
 def load(name, data_dir, **options):
-  return LOADS[name](data_dir, **{'min_examples': 1, **options})
+  return sets.load(f'{name}-tff', data_dir, **{'min_examples': 1, **options})
 
 
 def emnist(levels=255):
@@ -168,13 +164,13 @@ def test_the_real_shakespeare(data_dir, capsys):
   assert sizes == [16_068, 2_356]
 
 
-@pytest.mark.parametrize('name', LOADS)
+@pytest.mark.parametrize('name', CONTENT)
 def test_missing_files(tmp_path, name):
   with pytest.raises(errors.InputError, match=f'no {name} of TFF in'):
     load(name, tmp_path)
 
 
-@pytest.mark.parametrize('name', LOADS)
+@pytest.mark.parametrize('name', CONTENT)
 def test_damaged_files(tmp_path, name, write):
   write(name)
   for path in (tmp_path / name).iterdir():
@@ -185,7 +181,7 @@ def test_damaged_files(tmp_path, name, write):
   assert '\n' not in str(e.value)
 
 
-@pytest.mark.parametrize('name', LOADS)
+@pytest.mark.parametrize('name', CONTENT)
 def test_files_of_another_set(tmp_path, name, write):
   other = {'emnist': 'shakespeare'}.get(name, 'emnist')
   content = CONTENT[other]()
