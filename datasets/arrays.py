@@ -115,10 +115,8 @@ def read(path: str | os.PathLike) -> dict[str, np.ndarray]:
     npz.owners(path, arrays['client'], y.shape)
   num_classes = int(y.max()) + 1
   inputs.check_classes(num_classes, path)
-  if num_classes < 2:
-    raise errors.InputError(
-      f'{path}: y holds one class only; give labels of at least two classes'
-    )
+  cure = 'give labels of at least two classes'
+  examples_lib.require_two(num_classes, f'{path}: y', cure)
   if 'test_y' in arrays:
     errors.check_labels(arrays['test_y'], num_classes, f'{path}, test_y')
   return arrays

@@ -22,6 +22,8 @@ import numpy as np
 import scipy.sparse
 import tqdm
 
+from tff_xc import errors
+
 # Rows at a time.
 BLOCK = 1 << 16
 _NUMBER = re.compile('0|[1-9][0-9]*')
@@ -276,6 +278,12 @@ def _concatenated(ids: list) -> Texts | np.ndarray:
 
 def _bytes(array: np.ndarray):
   return np.ascontiguousarray(array).data.cast('B') if array.size else b''
+
+
+def require_two(num_classes: int, where: str, cure: str) -> None:
+  """Raises InputError unless there are two classes to tell apart."""
+  if num_classes < 2:
+    raise errors.InputError(f'{where} has one class only; {cure}')
 
 
 def find(ids: Texts | range | np.ndarray, wanted: Texts) -> np.ndarray:

@@ -145,11 +145,8 @@ def _labelled(
   classes = examples_lib.Codes()
   classes.add(table.labels)
   labels, class_names = examples_lib.sorted_codes(classes)
-  if len(class_names) < 2:
-    raise errors.InputError(
-      f'{path}: the column {columns.label!r} has one class only; give at least'
-      ' two classes'
-    )
+  where = f'{path}: the column {columns.label!r}'
+  examples_lib.require_two(len(class_names), where, 'give at least two')
   ids = range(size)
   if table.ids:
     ids = examples_lib.texts([table.ids])
@@ -180,7 +177,7 @@ def read(
   found = header(path)
   roles = _roles(path, found, columns)
   names = list(features) or _candidates(found, columns, roles)
-  _require(path, found, names)
+  tables.present(path, found, names)
   test = roles.pop('test', '')
   text, parts, marks, size = {role: [] for role in roles}, [], [], 0
 
@@ -238,7 +235,7 @@ def header(path: str | os.PathLike) -> list[str]:
 
 def _roles(path, found: list[str], columns: Columns) -> dict[str, str]:
   """Returns the column of each role: 'class', 'user', 'id', 'test'."""
-  _require(path, found, [columns.label], 'name it with --label_column')
+  tables.present(path, found, [columns.label], 'name it with --label_column')
   roles = {'class': columns.label}
   for role, column, otherwise in (
     ('user', columns.user, 'user_id'),
@@ -246,21 +243,11 @@ def _roles(path, found: list[str], columns: Columns) -> dict[str, str]:
     ('test', columns.test, ''),
   ):
     if column:
-      _require(path, found, [column])
+      tables.present(path, found, [column])
       roles[role] = column
     elif otherwise in found:
       roles[role] = otherwise
   return roles
-
-
-def _require(path, found, wanted, hint: str = 'name another column') -> None:
-  for name in wanted:
-    if name not in found:
-      shown = ', '.join(map(str, found))
-      shown = shown if len(shown) < 200 else f'{shown[:200]} ...'
-      raise errors.InputError(
-        f'{path} has no column {name!r}, it has {shown}; {hint}'
-      )
 
 
 def _candidates(found: list[str], columns: Columns, roles) -> list[str]:

@@ -217,24 +217,20 @@ def _of_pngs(parts: list[pathlib.Path], expected: Counts) -> _Found:
   def read(numbers):
     ink = np.empty([len(numbers), SIDE, SIDE], np.uint8)
     for row, number in zip(ink, order[numbers], strict=True):
-      row[:] = _ink(*places[number])
+      store, place = places[number]
+      row[:] = store.used(place, _ink, _GET_IT)
     return ink
 
   return class_names, read
 
 
-def _ink(store: store_lib.Store, number: int) -> np.ndarray:
-  """Decodes one PNG to uint8 [105, 105], ink 1."""
-  try:
-    image = decode.rgb(store.read(number)).convert('L')
-    if image.size != (SIDE, SIDE):
-      raise ValueError(
-        f'{image.height}×{image.width} pixels, expected {SIDE}×{SIDE}'
-      )
-  except decode.DAMAGE as e:
-    raise errors.InputError(
-      f'{store.where(number)} is not a readable drawing{decode.reason(e)}; {_GET_IT}'
-    ) from e
+def _ink(data: bytes) -> np.ndarray:
+  """Decodes a PNG to uint8 [105, 105], ink 1."""
+  image = decode.rgb(data).convert('L')
+  if image.size != (SIDE, SIDE):
+    raise ValueError(
+      f'{image.height}×{image.width} pixels, expected {SIDE}×{SIDE}'
+    )
   return (np.asarray(image) < 128).astype(np.uint8)
 
 

@@ -84,7 +84,7 @@ def require(
   path: str | os.PathLike, columns: Sequence[str], advice: str
 ) -> None:
   """Raises InputError, which ends with `advice`, if a table lacks a column."""
-  _present(path, header(path), columns, (), advice)
+  present(path, header(path), columns, advice)
 
 
 def batches(
@@ -128,8 +128,8 @@ def _same(values: list[str], *_) -> list[str]:
   return values
 
 
-def _present(
-  path, names, required, others=(), advice='mend it, or give another file'
+def present(
+  path, names, required, advice='name another column', others=()
 ) -> list[str]:
   """Returns the wanted columns that a table has; refuses missing and twofold ones."""
   missing = [name for name in required if name not in names]
@@ -194,7 +194,7 @@ def _csv_names(rows) -> list[str]:
 def _csv(path, required, optional, raw):
   rows = _csv_rows(path)
   header = _csv_names(rows)
-  names = _present(path, header, required, [*optional, *raw])
+  names = present(path, header, required, others=[*optional, *raw])
   places = [header.index(name) for name in names]
 
   def wanted():
@@ -299,7 +299,7 @@ def _open_parquet(path: pathlib.Path, text: Iterable[str] = ()) -> Iterator:
 def _parquet(path, required, optional, raw):
   with _open_parquet(path, [*required, *optional]) as file:
     header = file.schema_arrow.names
-    names = _present(path, header, required, [*optional, *raw])
+    names = present(path, header, required, others=[*optional, *raw])
     start = 1
     for part in file.iter_batches(_few_rows(file, names), columns=names):
       end = start + part.num_rows

@@ -151,19 +151,15 @@ def _parts(store, data: examples_lib.Examples, choice: own.Choice) -> own.Parts:
 def _check_classes(
   store, data: examples_lib.Examples, choice: own.Choice
 ) -> None:
-  labels = data.labels[data.labels < len(data.class_names)]
-  if len(np.unique(labels)) > 1:
-    return
+  labels = np.unique(data.labels[data.labels < len(data.class_names)])
   cure = (
     'put the images of each class into a folder named as the class, or list them'
     ' with their classes in a CSV, of which `launch.make_splits` makes a --split'
   )
   if choice.is_file:
     cure = f'{choice.split} must name at least two'
-  raise errors.InputError(
-    f'{store.path} has images of one class only'
-    f' ({data.class_names[labels[0]]}); {cure}'
-  )
+  names = ', '.join(data.class_names[label] for label in labels[:1])
+  examples_lib.require_two(len(labels), f'{store.path} ({names})', cure)
 
 
 def _of_split(
@@ -275,14 +271,12 @@ def _pool(store: store_lib.Store, places, labels, side: int) -> pool_lib.Pool:
 
 def _used(store: store_lib.Store, place: int, use: Callable[[bytes], Any]):
   """Returns `use` of an image's bytes; raises InputError if it is damaged."""
+  cure = 'mend or remove it, or leave it out with --corrupt=skip'
   try:
-    return use(store.read(place))
-  except decode.DAMAGE as e:
+    return store.used(place, use, cure)
+  except errors.InputError:
     _forget(store, place)  # Or --corrupt=skip would not leave it out.
-    raise errors.InputError(
-      f'{store.where(place)} is not a readable image{decode.reason(e)}; mend or'
-      ' remove it, or leave it out with --corrupt=skip'
-    ) from e
+    raise
 
 
 def _checksum(store: store_lib.Store, places, labels, *parts) -> str:

@@ -12,12 +12,14 @@ import zipfile
 from collections.abc import Callable
 from collections.abc import Iterator
 from collections.abc import Sequence
+from typing import Any
 from typing import NamedTuple
 
 import numpy as np
 
 from datasets import examples as examples_lib
 from datasets import zip_members
+from datasets.images import decode
 from datasets.images import names as names_lib
 from datasets.images import packed
 from datasets.images import record_features
@@ -56,6 +58,15 @@ class Store(NamedTuple):
     """Names an image for an error."""
     [name] = self.names.take(np.array([number]))
     return str(self.path / name)
+
+  def used(self, number: int, use: Callable[[bytes], Any], cure: str) -> Any:
+    """Returns `use` of an image's bytes; raises InputError if it is damaged."""
+    try:
+      return use(self.read(number))
+    except decode.DAMAGE as e:
+      raise errors.InputError(
+        f'{self.where(number)} is not a readable image{decode.reason(e)}; {cure}'
+      ) from e
 
   def watched(self, numbers: np.ndarray) -> list[pathlib.Path]:
     """Returns the files of these images, or of some of them if they are many."""

@@ -48,7 +48,7 @@ def read(
   def read(numbers: np.ndarray) -> np.ndarray:
     decoded = np.empty([len(numbers), SIDE, SIDE, 3], np.uint8)
     for row, place in zip(decoded, places[numbers], strict=True):
-      row[:] = _decode(store, place)
+      row[:] = store.used(place, _resized, leaf_files.GET_PHOTOGRAPHS)
     return decoded
 
   pool = pool_lib.Pool(
@@ -78,13 +78,6 @@ def _parse(x: list, y: list, where: str) -> dict[str, np.ndarray]:
   return {'x': names, 'y': y}
 
 
-def _decode(store: store_lib.Store, place: int) -> np.ndarray:
+def _resized(data: bytes) -> np.ndarray:
   """Returns uint8 [84, 84, 3]."""
-  try:
-    image = decode.rgb(store.read(place))
-  except decode.DAMAGE as e:
-    raise errors.InputError(
-      f'{store.where(place)} is not a readable image{decode.reason(e)}; '
-      f'{leaf_files.GET_PHOTOGRAPHS}'
-    ) from e
-  return np.asarray(image.resize((SIDE, SIDE), Image.BICUBIC))
+  return np.asarray(decode.rgb(data).resize((SIDE, SIDE), Image.BICUBIC))

@@ -15,9 +15,6 @@ from collections.abc import Callable
 from collections.abc import Iterable
 from collections.abc import Iterator
 
-import numpy as np
-
-from datasets import examples as examples_lib
 from datasets import json_text
 from datasets import zip_members
 from datasets.leaf import files as leaf_files
@@ -120,13 +117,19 @@ def count_users(paths: Iterable[pathlib.Path]) -> int | None:
   return len(users)
 
 
-def read(files: leaf_files.Files) -> examples_lib.Examples:
-  """Lists the examples of all files; those of test users are the test part.
+def read(files: leaf_files.Files):
+  """Returns the `Examples` of all files; those of test users are the test part.
 
   An example's id is its number: users in the order of "users", training files
-  first, as in the tasks of LEAF's sets. Refuses a label that is no text and no
-  whole number.
+  first, as in the tasks of LEAF's sets. Labels that are whole numbers are the
+  classes; others, such as the characters of Shakespeare, are numbered in their
+  order.
   """
+  # Who counts users needs no large packages.
+  import numpy as np
+
+  from datasets import examples as examples_lib
+
   codes = examples_lib.Codes()
   parts, first = [], 0
   for paths in filter(None, (files.train or files.all, files.test)):
@@ -137,12 +140,22 @@ def read(files: leaf_files.Files) -> examples_lib.Examples:
 
     users = read_all(paths, add)
     labels = [np.zeros(0, np.int32), *(of_user[name] for name in users)]
-    sizes = [len(of_user[name]) for name in users]
-    owners = np.repeat(np.arange(len(users), dtype=np.int32), sizes)
+    owners = np.repeat(
+      np.arange(len(users), dtype=np.int32), list(map(len, labels[1:]))
+    )
     ids = range(first, first + len(owners))
     parts.append((np.concatenate(labels), ids, owners, users))
     first += len(owners)
-  classes, names = _classes(codes.names)
+  found = codes.names
+  is_number = found and all(name.isdecimal() for name in found)
+  if is_number and max(map(int, found)) < 1 << 20:
+    numbers = list(map(int, found))
+    names = list(map(str, range(max(numbers) + 1)))
+  else:
+    names = examples_lib.in_order(found)
+    place = {name: i for i, name in enumerate(names)}
+    numbers = [place[name] for name in found]
+  classes = np.array(numbers, np.int32)
   return examples_lib.of_parts(
     *(
       examples_lib.Examples(classes[labels], names, *others)
@@ -160,14 +173,3 @@ def _text(label, where: str) -> str:
       'mend the file'
     )
   return str(label)
-
-
-def _classes(names: list[str]) -> tuple[np.ndarray, list[str]]:
-  """Returns int32, the class of each label, and the names of all classes."""
-  if names and all(name.isdecimal() for name in names):
-    classes = np.array([int(name) for name in names])
-    if classes.max() < 1 << 20:
-      return classes.astype(np.int32), list(map(str, range(classes.max() + 1)))
-  ordered = examples_lib.in_order(names)
-  place = {name: i for i, name in enumerate(ordered)}
-  return np.array([place[name] for name in names], np.int32), ordered

@@ -48,7 +48,7 @@ def test_a_landmark_with_more_images_than_a_csv_field_may_have(tmp_path):
   ('name', 'change', 'match'),
   [
     ('train.csv', None, r'has no train\.csv or train\.csv\.gz'),
-    ('train_clean.csv', lambda t: t.replace('images', 'ids'), 'line 1 is'),
+    ('train_clean.csv', lambda t: t.replace('images', 'ids'), "'images'"),
     ('train_clean.csv', lambda t: t + '9,\n', r'line \d+ has no landmark_id'),
     ('train_clean.csv', lambda t: t + '9,0 0\n', "image '0' twice"),
     ('train_clean.csv', lambda t: t.split('\n')[0], 'has no images'),
