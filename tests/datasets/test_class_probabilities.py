@@ -2,7 +2,6 @@
 
 import gzip
 import re
-import zipfile
 
 import numpy as np
 import pytest
@@ -99,10 +98,3 @@ def test_names_that_the_data_lack_are_refused(tmp_path, lines, message):
 def test_a_missing_file_is_one_sentence(tmp_path):
   with pytest.raises(errors.InputError, match='is no file'):
     class_probabilities.read(tmp_path / 'none.csv', 3)
-
-
-def test_a_table_in_a_zip(tmp_path):
-  with zipfile.ZipFile(tmp_path / 'a.zip', 'w') as archive:
-    archive.writestr('p.csv', 'class,weight\n0,1\n1,3\n')
-  found = class_probabilities.read(tmp_path / 'a.zip' / 'p.csv', 2)
-  np.testing.assert_allclose(found, [0.25, 0.75])

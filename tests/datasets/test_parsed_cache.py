@@ -252,17 +252,6 @@ def test_what_a_living_process_writes_stays(cache, folder):
   assert list(folder.iterdir()) == [cache]
 
 
-def test_who_begins_later_leaves_what_others_write(cache, folder):
-  folder.mkdir(parents=True)
-  first = parsed_cache._work_folder(cache)
-  first.__enter__()
-  with parsed_cache._work_folder(cache) as second:
-    first.__exit__(None, None, None)
-    with parsed_cache._work_folder(cache):
-      assert second.is_dir()
-  assert list(folder.iterdir()) == []
-
-
 def test_what_fill_raises_leaves_nothing(cache, folder):
   def wrong(store):
     fill(store)

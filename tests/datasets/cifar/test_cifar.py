@@ -75,13 +75,6 @@ def test_missing_and_truncated_files_are_named(tmp_path, form, change, message):
   on_disk.assert_refused(message, write(tmp_path, form, **change))
 
 
-def test_cifar_100_records_have_3074_bytes(tmp_path):
-  write(tmp_path, name='cifar100', **{'train.bin': b'\0' * (200 * 3073)})
-  on_disk.assert_refused(
-    'train.bin .* 200 records of 3,074', tmp_path, 'cifar100'
-  )
-
-
 @pytest.mark.parametrize('form', on_disk.FORMS)
 def test_a_label_out_of_range_is_named_with_its_file(tmp_path, form):
   (x, y), test = on_disk.tiny('cifar10')
@@ -311,29 +304,6 @@ def test_a_split_file_says_whose_each_image_is(root):
   for user in range(12):
     np.testing.assert_array_equal(train.examples(str(user)).x, x[user::12])
     np.testing.assert_array_equal(train.labels(str(user)), y[user::12])
-
-
-def test_columns_may_come_in_another_order_and_images_be_left_out(root):
-  _, y = on_disk.tiny('cifar10')[0]
-  path = root / 'split.csv'
-  path.write_text(f'class,image_id,user_id\n{y[7]},7,ann\n\n{y[3]},3,bo\n')
-  train = on_disk.load(root, split=str(path)).train
-  assert train.client_ids == ['ann', 'bo']
-  np.testing.assert_array_equal(train.labels('bo'), [y[3]])
-
-
-@pytest.mark.parametrize(
-  ('line', 'message'),
-  [
-    ('1,50,0', "'50'"),
-    ('1,-1,0', "'-1'"),
-    ('1,x,0', "'x'"),
-    ('1,6,cat', "'cat'"),
-  ],
-)
-def test_a_bad_line_of_a_split_file_is_named(root, line, message):
-  path = split_file(root, lambda lines: lines.__setitem__(6, line))
-  on_disk.assert_refused(f'csv, line 8.*{message}', root, split=path)
 
 
 def test_another_image_order_is_refused_at_its_first_line(root):

@@ -135,15 +135,6 @@ def test_ids_in_another_normal_form(tmp_path, pack):
   assert found.test.y.tolist() == [0]
 
 
-def test_images_whose_names_look_the_same(tmp_path):
-  names = ['a/u\u0308.jpg', 'a/\u00fc.jpg', 'b/1.jpg']
-  path = on_disk.write(tmp_path / 'p', names)
-  lines = [f'ann,{name},{name[0]}' for name in names[1:]]
-  split = write(tmp_path / 's.csv', 'user_id,image_id,class', *lines)
-  with pytest.raises(errors.InputError, match='rename'):
-    load(path, split)
-
-
 def counted(monkeypatch):
   """Returns a list that grows by each image that is decoded."""
   decoded, square = [], decode.square
@@ -415,13 +406,6 @@ def test_a_check_that_is_stopped_goes_on(store):
   assert first.asked == list(range(12))
   assert find(store, range(18), second) == [i != BAD for i in range(18)]
   assert second.asked == [BAD, *range(12, 18)]
-
-
-def test_splits_of_one_store_share_what_is_known(store):
-  find(store, range(0, 18, 2), Check())
-  check = Check()
-  assert find(store, [9, 8, 7, 6], check) == [True, True, False, True]
-  assert check.asked == [9, 7]
 
 
 def test_a_file_that_changes_is_decoded_again(tmp_path):

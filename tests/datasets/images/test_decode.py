@@ -92,12 +92,6 @@ def test_floating_point_is_no_photograph():
     decode.rgb(data)
 
 
-def test_black_and_white():
-  bits = Image.fromarray(GREY > 100)
-  found = decode.square(on_disk.encoded(bits), 8)
-  assert set(np.unique(found)) == {0, 255}
-
-
 def test_transparent_pixels_are_white():
   image = Image.fromarray(PICTURE)
   image.putalpha(0)

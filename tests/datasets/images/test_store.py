@@ -15,7 +15,6 @@ from tensorflow_federated.python.simulation.datasets import (
 )
 
 from datasets import examples as examples_lib
-from datasets import parsed_cache
 from datasets.images import clients
 from datasets.images import decode
 from datasets.images import packed
@@ -81,17 +80,6 @@ def test_a_tar_is_indexed_once_and_read_by_many_threads(tmp_path, monkeypatch):
   assert len(store_lib.open_store(path).names) == 41
 
 
-def test_of_equal_names_in_a_tar_the_last_one_counts(tmp_path):
-  a = on_disk.write(tmp_path / 'a', ['x.jpg', '1.jpg'])
-  b = on_disk.write(tmp_path / 'b', ['1.jpg'])
-  with tarfile.open(tmp_path / 'ab.tar', 'w') as archive:
-    archive.add(a, '.')
-    archive.add(b, '.')
-  found = everything(store_lib.open_store(tmp_path / 'ab.tar'))
-  assert found['1.jpg'] == on_disk.photograph(0)
-  assert list(found) == ['1.jpg', 'x.jpg']
-
-
 def test_an_index_takes_little_memory(tmp_path):
   path = tmp_path / 'many.tar'
   with tarfile.open(path, 'w', format=tarfile.USTAR_FORMAT) as archive:
@@ -103,13 +91,6 @@ def test_an_index_takes_little_memory(tmp_path):
   tracemalloc.stop()
   assert len(store.names) == 5_000
   assert peak / 5_000 < 400  # Python's header of a member takes 1 kB.
-
-
-def test_an_index_that_cannot_be_kept_is_made_in_memory(tmp_path, monkeypatch):
-  monkeypatch.setattr(parsed_cache, '_save', lambda *_: None)
-  folder = on_disk.write(tmp_path / 'photos', ['a.jpg', 'b.jpg'])
-  store = store_lib.open_store(on_disk.tarred(folder, tmp_path / 'photos.tar'))
-  assert list(everything(store)) == ['a.jpg', 'b.jpg']
 
 
 @pytest.mark.parametrize(
@@ -442,21 +423,6 @@ def test_what_names_no_features_is_refused(text):
     record_features.parse(text)
 
 
-def test_corrupt_images_are_counted_and_left_out_or_fatal(tmp_path, capsys):
-  whole = on_disk.photograph(1)
-  made = [on_disk.photograph(i) for i in range(6)]
-  made[3], made[4] = whole[: len(whole) // 2], b'no image'
-  path = on_disk.write_records(
-    tmp_path / 'mine.tfrecord',
-    [on_disk.example(image=m, label=i % 2) for i, m in enumerate(made)],
-  )
-  dataset = load(path, 'class')
-  assert '2 of 6 images' in capsys.readouterr().err
-  assert sum(dataset.train.partition.sizes) == 4
-  with pytest.raises(errors.InputError, match='not a readable image'):
-    load(path, 'class', 'fail').train.examples('class/1')
-
-
 @pytest.mark.parametrize(
   ('change', 'message'),
   [
@@ -485,10 +451,3 @@ def test_what_is_no_example_or_ambiguous_is_refused(tmp_path):
   ):
     path = tmp_path / f'{number}.tfrecord'
     refused(on_disk.write_records(path, examples), message)
-
-
-def test_checksums_are_those_of_tensorflow(tmp_path):
-  path = on_disk.write_records(tmp_path / 'a.tfrecord', [b'12345'])
-  data = path.read_bytes()
-  assert packed.masked_crc(data[:8]) == int.from_bytes(data[8:12], 'little')
-  assert packed.masked_crc(b'12345') == int.from_bytes(data[-4:], 'little')

@@ -2,7 +2,6 @@
 
 import io
 import shutil
-import zipfile
 
 import numpy as np
 import pytest
@@ -67,13 +66,6 @@ def test_images_are_decoded_as_leaf_does(tmp_path, labels, pack):
   assert spec.shape == (84, 84, 3)
 
 
-def test_a_grey_image_has_three_channels(tmp_path):
-  images = write(tmp_path)
-  (images / '000007.jpg').write_bytes(jpeg(6, 'L'))
-  x, _ = load(tmp_path).train.examples('1')
-  assert (x[0] == x[0, :, :, :1]).all()
-
-
 def test_users_with_few_images(tmp_path, capsys):
   # Those with fewer than 5 are out before the split, as with LEAF's -k 5.
   write(tmp_path, sizes=[4, 5, 9, 9, 9] * 4)
@@ -101,21 +93,6 @@ def test_nothing_is_decoded_before_it_is_used(tmp_path):
     dataset.train.examples('1')
 
 
-def test_a_damaged_zip(tmp_path):
-  images = write(tmp_path)
-  zipped(images)
-  path = images.with_suffix('.zip')
-  good = path.read_bytes()
-  path.write_bytes(good[: len(good) // 2])
-  with pytest.raises(errors.InputError, match='not a zip file'):
-    load(tmp_path)
-  name = b'000007.jpg'
-  at = good.index(name) + 200
-  path.write_bytes(good[:at] + b'garbage' + good[at + 7 :])
-  with pytest.raises(errors.InputError, match=r'000007\.jpg is not a readable'):
-    load(tmp_path).train.examples('1')
-
-
 def test_missing_images(tmp_path):
   images = write(tmp_path)
   for number in (3, 7, 8, 50):
@@ -136,16 +113,6 @@ def test_a_folder_in_the_folder_and_other_places(tmp_path):
   images.mkdir()
   (tmp_path / 'inner').rename(images / images.name)
   assert leaf_files.find_celeba(tmp_path).images == images / images.name
-  load(tmp_path).train.examples('0')
-
-
-def test_a_zip_of_a_mac(tmp_path):
-  images = write(tmp_path)
-  with zipfile.ZipFile(images.with_suffix('.zip'), 'w') as archive:
-    for path in images.iterdir():
-      archive.writestr(f'img_align_celeba/{path.name}', path.read_bytes())
-      archive.writestr(f'__MACOSX/img_align_celeba/{path.name}', b'shadow')
-  shutil.rmtree(images)
   load(tmp_path).train.examples('0')
 
 

@@ -7,7 +7,6 @@ import shutil
 import numpy as np
 import pytest
 
-from datasets import parsed_cache
 from datasets.leaf import files as leaf_files
 from datasets.leaf import json_users
 from datasets.leaf import sets
@@ -147,24 +146,6 @@ def test_the_second_start_parses_nothing(tmp_path, monkeypatch, pixel):
     )
 
 
-def test_a_disk_that_fills_up(tmp_path, monkeypatch):
-  users = all_data(tmp_path, [3] * 10)
-  append, calls = parsed_cache.Store.append, []
-
-  def until_full(store, name, rows):
-    calls.append(name)
-    if len(calls) == 5:
-      raise OSError(28, 'No space left on device')
-    append(store, name, rows)
-
-  monkeypatch.setattr(parsed_cache.Store, 'append', until_full)
-  x, y = load(tmp_path).train.examples('w0')
-  assert len(calls) > 5
-  np.testing.assert_array_equal(x.reshape(-1, 784), np.float32(users['w0'][0]))
-  np.testing.assert_array_equal(y, users['w0'][1])
-  assert list((tmp_path / 'cache').iterdir()) == []
-
-
 @pytest.mark.parametrize('cached', [True, False])
 def test_other_levels_of_grey(tmp_path, monkeypatch, cached):
   if not cached:
@@ -271,14 +252,6 @@ def test_where_the_files_may_lie(tmp_path):
     with pytest.raises(errors.InputError, match=r'test has none'):
       leaf_files.find('femnist', tmp_path)
     shutil.rmtree(tmp_path / place / 'train')
-
-
-def test_folders_of_other_sets_are_not_searched(tmp_path):
-  on_disk.write(tmp_path / 'leaf/train.json', {})
-  on_disk.write(tmp_path / 'leaf/test.json', {})
-  leaf_files.find('femnist', tmp_path)
-  with pytest.raises(errors.InputError, match='no celeba of LEAF'):
-    leaf_files.find('celeba', tmp_path)
 
 
 def test_the_published_numbers_of_users():

@@ -144,7 +144,6 @@ Dramatis Personae
 THE COMEDY OF ERRORS
 
 
-
 by William Shakespeare
 
 ACT I. Scene one
@@ -194,16 +193,6 @@ def test_a_text_without_plays(tmp_path, text):
   path = tmp_path / 'pg100.txt'
   path.write_text(text)
   with pytest.raises(errors.InputError, match=r'pg100.txt: no play with two'):
-    load(tmp_path)
-
-
-def test_a_damaged_text(tmp_path, data_dir):
-  good = (data_dir / 'gutenberg/pg100.txt.gz').read_bytes()
-  (tmp_path / 'pg100.txt.gz').write_bytes(good[: len(good) // 2])
-  with pytest.raises(errors.InputError, match=r'pg100.txt.gz cannot be read'):
-    load(tmp_path)
-  (tmp_path / 'pg100.txt').write_bytes(b'\xff\xfe')
-  with pytest.raises(errors.InputError, match=r'pg100.txt is not UTF-8'):
     load(tmp_path)
 
 

@@ -244,14 +244,6 @@ def test_a_client_id_that_is_no_name(tmp_path):
     load('shakespeare', tmp_path)
 
 
-def test_no_clients(tmp_path):
-  for split in ('train', 'test'):
-    with h5py.File(tmp_path / f'fed_emnist_{split}.h5', 'w') as file:
-      file.create_group('examples')
-  with pytest.raises(errors.InputError, match='no examples'):
-    load('emnist', tmp_path)
-
-
 def test_text_of_another_file_is_no_example(tmp_path):
   other = tmp_path / 'secret.txt'
   other.write_text('a password')

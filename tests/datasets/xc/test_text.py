@@ -10,7 +10,6 @@ import scipy.sparse
 from datasets import zip_members
 from datasets.xc import sets as xc_sets
 from datasets.xc import text as xc_text
-from tests.datasets.xc import on_disk
 from tff_xc import errors
 
 # An example without labels, one without features, one with neither.
@@ -111,13 +110,6 @@ def test_same_content_in_other_clothes(tmp_path, text):
   table = xc_text.read(written(tmp_path, text))
   plain = xc_text.read(written(tmp_path, EXAMPLES, 'plain.txt'))
   assert rows_of(table) == rows_of(plain)
-
-
-def test_spaces_signs_and_points_of_all_kinds(tmp_path):
-  text = '5 7 5\r\n0,3 1:0.5\t6:-2e-3 \r\n 2:.5\n4\n\n1:0'
-  rows = rows_of(xc_text.read(written(tmp_path, text)))
-  assert [labels for labels, _ in rows] == [[0, 3], [], [4], [], []]
-  assert [list(pairs) for _, pairs in rows] == [[1, 6], [2], [], [], [1]]
 
 
 def test_values_are_rounded_as_python_and_numpy_do(tmp_path):
@@ -230,21 +222,6 @@ def test_a_long_bad_line_is_refused_in_linear_time(line):
     xc_text._LABELLED_LINE,
   ):  # Python 3.10 has them.
     assert not re.search(rb'[*+?}]\+|\(\?>', pattern.pattern)
-
-
-@pytest.mark.parametrize('form', xc_sets.FORMS)
-def test_what_is_written_is_read(tmp_path, form):
-  rng = np.random.default_rng(0)
-  x = scipy.sparse.random(60, 50_000, 1e-3, 'csr', np.float32, rng)
-  x.sort_indices()
-  x.data[:2] = 0, -0.5
-  y = scipy.sparse.csr_matrix(rng.random((60, 30)) < 0.1)
-  on_disk.write(tmp_path / 'some.txt', x, y, form)
-  table = xc_text.read(tmp_path / 'some.txt', form)
-  if form != 'labels':
-    same(table.features, x)
-  if form != 'features':
-    same(table.labels, y)
 
 
 def test_packed_and_truncated_gz(tmp_path):
