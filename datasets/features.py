@@ -8,6 +8,7 @@ mean, over their standard deviation. (A deployed system would compute both from
 the clients' sums.)
 """
 
+import dataclasses
 import itertools
 import os
 import pathlib
@@ -43,36 +44,18 @@ _BOOL = {
 
 
 class Columns(NamedTuple):
-  """The columns of a table.
+  """The columns of a table."""
 
-  Attributes:
-    label: the classes, text or numbers.
-    user: the users; empty: 'user_id', if the table has it.
-    id: what a split calls the rows; empty: 'image_id', if the table has it.
-    test: marks test rows by test, true, 1 or yes, and others by train, false, 0,
-      no or nothing; empty: no row is marked.
-    features: empty: all others that hold numbers.
-  """
-
-  label: str = 'class'
-  user: str = ''
-  id: str = ''
+  label: str = 'class'  # The classes, text or numbers.
+  user: str = ''  # Empty: 'user_id', if the table has it.
+  id: str = ''  # What a split calls the rows. Empty: 'image_id', likewise.
+  # Marks test rows by test, true, 1 or yes, and others by train, false, 0, no or
+  # nothing. Empty: no row is marked.
   test: str = ''
-  features: tuple[str, ...] = ()
+  features: tuple[str, ...] = ()  # Empty: all others that hold numbers.
 
 
 DEFAULT = Columns()
-
-
-class Table(NamedTuple):
-  """The N rows of a file."""
-
-  x: np.ndarray  # float64 [N, D], finite.
-  features: list[str]  # The names of their columns.
-  labels: list[str]
-  users: list[str]  # Empty if the table has none.
-  ids: list[str]  # Likewise.
-  is_test: np.ndarray | None  # bool [N]; None: no row is marked.
 
 
 def load(
@@ -82,110 +65,121 @@ def load(
   *,
   standardise: bool = True,
 ) -> client_data.FederatedDataset:
-  """Loads a table, or a .npz (`datasets.arrays`), of features; `x` is float32
-  [D].
+  """Loads a table, or a .npz (`datasets.arrays`), of features; `x` is float32 [D].
 
-  The `test_file` of the choice is a second table. Raises `errors.InputError` for
-  a file that is missing or damaged, lacks a column, has a feature that is no
-  finite number, or fewer than two classes.
+  The `test_file` of the choice is a second table. Raises `errors.InputError` for a
+  file that is missing or damaged, lacks a column, has a feature that is no finite
+  number, or fewer than two classes.
   """
   path = pathlib.Path(path)
   if path.suffix.lower() == '.npz':
     return _of_arrays(path, choice, columns, standardise)
-  table = read(path, columns)
-  size = len(table.x)
-  test = None if table.is_test is None else np.flatnonzero(table.is_test)
+  x, names, data = read(path, columns)
   if choice.test_file:
-    if test is not None:
+    if data.test is not None:
       raise errors.InputError(
         f'{path} has test rows, marked by {columns.test!r}; leave out'
         ' --test_file or --test_column'
       )
     own.check_test_file(choice.test_file, path)
     columns_of_test = columns._replace(user='', id='', test='')
-    other = read(choice.test_file, columns_of_test, table.features)
-    if other.x.shape[1] != table.x.shape[1]:
+    more, _, other = read(choice.test_file, columns_of_test, names)
+    if more.shape[1] != x.shape[1]:
       raise errors.InputError(
-        f'{choice.test_file} has {other.x.shape[1]} features and {path}'
-        f' {table.x.shape[1]}; give rows of one form'
+        f'{choice.test_file} has {more.shape[1]} features and {path}'
+        f' {x.shape[1]}; give rows of one form'
       )
-    test = np.arange(size, size + len(other.x))
-    table = table._replace(
-      x=np.concatenate([table.x, other.x]), labels=table.labels + other.labels
-    )
+    x, data = np.concatenate([x, more]), _with_test(data, other)
     choice = choice._replace(test_file='')
-  data = _labelled(table, size, test, path, columns)
+  where = f'{path}: the column {columns.label!r}'
+  examples_lib.require_two(len(data.class_names), where, 'give at least two')
   clients, test, held_out = own.parts(
     data, choice, str(path), 'name --user_column, or '
   )
   # An unnamed id would be a feature.
-  names = ', '.join(table.features)
-  names = names if len(names) < 200 else f'{names[:200]} ...'
+  shown = ', '.join(names)
+  shown = shown if len(shown) < 200 else f'{shown[:200]} ...'
   how = ', standardised by the training rows' if standardise else ''
-  found = wording.count(len(table.features), 'feature')
-  print(f'{path}: {found}{how}: {names}', file=sys.stderr)
-  [x] = _scaled([table.x], clients.numbers, standardise)
-  pool = pool_lib.in_memory(x, data.labels)
+  found = wording.count(len(names), 'feature')
+  print(f'{path}: {found}{how}: {shown}', file=sys.stderr)
+  [scaled] = _scaled([x], clients.numbers, standardise)
+  pool = pool_lib.in_memory(scaled, data.labels)
   return client_data.FederatedDataset(
     name=path.name.partition('.')[0],
     num_classes=len(data.class_names),
     train=client_data.PartitionedClientData(pool, clients),
     test=None if test is None else pool.subset(test),
     exact=False,  # Processors add in different orders.
-    source_checksum=_checksum(table.x, data.labels, test),
+    source_checksum=_checksum(x, data.labels, test),
     class_names=data.class_names,
     held_out=held_out,
   )
 
 
-def _labelled(
-  table: Table, size: int, test, path, columns: Columns
+def _with_test(
+  data: examples_lib.Examples, other: examples_lib.Examples
 ) -> examples_lib.Examples:
-  """Returns the rows without their features; a second file's follow `size`."""
-  classes = examples_lib.Codes()
-  classes.add(table.labels)
-  labels, class_names = examples_lib.sorted_codes(classes)
-  where = f'{path}: the column {columns.label!r}'
-  examples_lib.require_two(len(class_names), where, 'give at least two')
-  ids = range(size)
-  if table.ids:
-    ids = examples_lib.texts([table.ids])
-    if len(set(table.ids)) < len(ids):
-      raise errors.InputError(
-        f'{path}: two rows have one id; name another --id_column'
-      )
-  users, user_names = None, ()
-  if table.users:
-    codes = examples_lib.Codes()
-    codes.add(table.users)
-    users, user_names = inputs.named_users(codes)
-    users = np.append(users, np.full(len(labels) - size, -1, np.int32))
-  return examples_lib.Examples(
-    labels, class_names, ids, users, user_names, test
+  """Returns the rows of both; those of `other` have no ids and are the test."""
+  names = examples_lib.in_order({*data.class_names, *other.class_names})
+  place = {name: i for i, name in enumerate(names)}
+  labels = [
+    np.array([place[name] for name in part.class_names], np.int32)[part.labels]
+    for part in (data, other)
+  ]
+  users = data.users
+  if users is not None:
+    users = np.append(users, np.full(len(other), -1, np.int32))
+  return dataclasses.replace(
+    data,
+    labels=np.concatenate(labels),
+    class_names=names,
+    users=users,
+    test=np.arange(len(data), len(data) + len(other)),
   )
 
 
 def read(
   path: str | os.PathLike, columns: Columns, features: Sequence[str] = ()
-) -> Table:
-  """Reads a table; it must have `features`, or if none are given, what `columns`
-  says.
+) -> tuple[np.ndarray, list[str], examples_lib.Examples]:
+  """Reads a table; it must have `features`, or if none are given, what `columns` says.
 
-  Raises `errors.InputError` as `load`, and for an empty class, user or id.
+  Returns finite features, float64 [N, D], the names of their columns, and the rows
+  without them. Raises `errors.InputError` as `load`, and for an empty class, user
+  or id.
   """
   path = pathlib.Path(path)
   found = header(path)
-  roles = _roles(path, found, columns)
-  names = list(features) or _candidates(found, columns, roles)
+  tables.present(path, found, [columns.label], 'name it with --label_column')
+  roles = {'class': columns.label}
+  for role, column, usual in (
+    ('user', columns.user, 'user_id'),
+    ('id', columns.id, 'image_id'),
+    ('test', columns.test, ''),
+  ):
+    if column:
+      tables.present(path, found, [column])
+      roles[role] = column
+    elif usual in found:
+      roles[role] = usual
+  names = list(features)
+  for name in columns.features if not features else ():
+    if name in (*roles.values(), *names):
+      raise errors.InputError(
+        f'--feature_columns: {name!r} is given twice, or is the column of the'
+        ' class, the user, the id or the test; leave it out'
+      )
+    names.append(name)
+  are_named = bool(names)
+  # A column without a name is the rows' index, as pandas writes it.
+  names = names or [n for n in found if n and n not in roles.values()]
   tables.present(path, found, names)
   test = roles.pop('test', '')
-  text, parts, marks, size = {role: [] for role in roles}, [], [], 0
 
   def batches():
     raw = list(filter(None, [*names, test]))
     return tables.batches(path, list(roles.values()), raw=raw)
 
-  if not (features or columns.features):
+  if not are_named:
     # Columns without numbers may be large: the rest of the file is read without.
     for batch in itertools.islice(batches(), 1):
       names = [n for n in names if _holds_numbers(_series(batch.raw[n]))]
@@ -194,6 +188,8 @@ def read(
         f'{path} has no column of numbers beside {", ".join(roles.values())};'
         ' give --feature_columns=NAME,NAME'
       )
+  classes, users, ids = examples_lib.Codes(), examples_lib.Codes(), []
+  parts, marks, size = [], [], 0
   for batch in batches():
     for role, column in roles.items():
       if '' in batch.columns[column]:
@@ -202,7 +198,10 @@ def read(
           f"{where}: {column!r} is ''; expected {role}: fill it in, or leave the"
           ' row out'
         )
-      text[role] += batch.columns[column]
+    of_role = {role: batch.columns[name] for role, name in roles.items()}
+    classes.add(of_role['class'])
+    users.add(of_role.get('user', ()))
+    ids += of_role.get('id', ())
     if test:
       marks += _marks(batch, test)
     parts.append(np.hstack([_numbers(batch, name) for name in names]))
@@ -211,14 +210,19 @@ def read(
     memory.require(size, what, 'give a smaller table')
   if not parts:
     raise errors.InputError(f'{path} has no rows; give a table with some')
-  return Table(
-    np.concatenate(parts),
-    names,
-    text['class'],
-    text.get('user', []),
-    text.get('id', []),
-    np.array(marks, bool) if test else None,
+  if len(set(ids)) < len(ids):
+    raise errors.InputError(
+      f'{path}: two rows have one id; name another --id_column'
+    )
+  labels, class_names = examples_lib.sorted_codes(classes)
+  data = examples_lib.Examples(
+    labels,
+    class_names,
+    examples_lib.texts([ids]) if 'id' in roles else range(len(labels)),
+    *(inputs.named_users(users) if 'user' in roles else (None, ())),
+    np.flatnonzero(marks) if test else None,
   )
+  return np.concatenate(parts), names, data
 
 
 def header(path: str | os.PathLike) -> list[str]:
@@ -231,37 +235,6 @@ def header(path: str | os.PathLike) -> list[str]:
   if not path.is_file():
     raise errors.InputError(f'{path} is no file; give a table')
   return tables.header(path)
-
-
-def _roles(path, found: list[str], columns: Columns) -> dict[str, str]:
-  """Returns the column of each role: 'class', 'user', 'id', 'test'."""
-  tables.present(path, found, [columns.label], 'name it with --label_column')
-  roles = {'class': columns.label}
-  for role, column, otherwise in (
-    ('user', columns.user, 'user_id'),
-    ('id', columns.id, 'image_id'),
-    ('test', columns.test, ''),
-  ):
-    if column:
-      tables.present(path, found, [column])
-      roles[role] = column
-    elif otherwise in found:
-      roles[role] = otherwise
-  return roles
-
-
-def _candidates(found: list[str], columns: Columns, roles) -> list[str]:
-  """Returns the columns of features: those named, or all that may be."""
-  if not columns.features:
-    # A column without a name is the rows' index, as pandas writes it.
-    return [name for name in found if name and name not in roles.values()]
-  for name in columns.features:
-    if name in roles.values() or columns.features.count(name) > 1:
-      raise errors.InputError(
-        f'--feature_columns: {name!r} is given twice, or is the column of the'
-        ' class, the user, the id or the test; leave it out'
-      )
-  return list(columns.features)
 
 
 def _series(values) -> pd.Series:
@@ -309,7 +282,7 @@ def _numbers(batch: tables.Batch, name: str) -> np.ndarray:
         f'{batch.where(0)} or below: the lists of column {name!r} are not numbers'
         ' of one length; make them so, or name other --feature_columns'
       ) from e
-    x = np.array([[_number(cell)] for cell in column])
+    x = pd.to_numeric(column, 'coerce').to_numpy(np.float64)[:, None]
   bad = np.argwhere(~(np.abs(x) <= np.finfo(np.float32).max))
   if len(bad):
     row = bad[0][0]
@@ -318,13 +291,6 @@ def _numbers(batch: tables.Batch, name: str) -> np.ndarray:
       ' finite number: mend it, leave the row out, or name other --feature_columns'
     )
   return x
-
-
-def _number(cell) -> float:
-  try:
-    return float(cell)
-  except (ValueError, TypeError):
-    return np.nan
 
 
 def _marks(batch: tables.Batch, column: str) -> list[bool]:

@@ -2,6 +2,7 @@
 
 import gzip
 import json
+import types
 
 import numpy as np
 import pandas as pd
@@ -49,7 +50,17 @@ def written(folder, frame=FRAME, suffix='.csv'):
 
 
 def read(path, **columns):
-  return features.read(path, features.DEFAULT._replace(**columns))
+  """Returns features and their names, and the others by what they mean."""
+  x, names, data = features.read(path, features.DEFAULT._replace(**columns))
+  users = () if data.users is None else data.users
+  return types.SimpleNamespace(
+    x=x,
+    features=names,
+    labels=[data.class_names[label] for label in data.labels],
+    users=[data.user_names[user] for user in users],
+    ids=list(data.ids),
+    test=data.test,
+  )
 
 
 def refused(path, match, **columns):
@@ -68,7 +79,7 @@ def test_every_form_holds_the_same(tmp_path, suffix):
   np.testing.assert_array_equal(found.x, FRAME[['weight', 'count']])
   assert found.labels == ['10', '9', '10', '9']
   assert found.users == ['ann', 'bob', 'ann', 'cy']
-  assert (found.ids, found.is_test) == ([], None)
+  assert (found.ids, found.test) == ([0, 1, 2, 3], None)
   assert features.header(path) == list(FRAME)
 
 
@@ -79,7 +90,7 @@ def test_columns_may_be_named(tmp_path):
   assert found.labels == ['NA', 'b', 'b', 'a']
   assert found.users == ['10', '9', '10', '9']
   assert found.ids == ['1', '2', '3', '4']
-  assert found.is_test.tolist() == [False, True, False, False]
+  assert found.test.tolist() == [1]
   assert found.x.shape == (4, 1)
 
 
@@ -154,7 +165,7 @@ def test_an_index_without_a_name_is_no_feature(tmp_path):
 )
 def test_marks_of_the_test_in_every_form(tmp_path, suffix, marks):
   found = read(written(tmp_path, FRAME.assign(part=marks), suffix), test='part')
-  assert found.is_test.tolist() == [True, False, False, True]
+  assert found.test.tolist() == [0, 3]
   assert found.features == ['weight', 'count']
 
 
