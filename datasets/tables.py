@@ -39,20 +39,12 @@ _MOST_WHOLE = 2.0**53
 
 
 class Batch(NamedTuple):
-  """Successive rows.
+  """Successive rows; a column that the file lacks is absent."""
 
-  Attributes:
-    file: `FILE, line` or `FILE, row`.
-    places: the rows' lines, or their numbers from 1.
-    columns: by name, text of each row. A column that the file lacks is absent.
-    raw: by name, values as the file has them: text of CSV, JSON's values, or
-      arrow arrays.
-  """
-
-  file: str
-  places: Sequence[int]
-  columns: dict[str, list[str]]
-  raw: dict[str, Any]
+  file: str  # `FILE, line` or `FILE, row`.
+  places: Sequence[int]  # The rows' lines, or their numbers from 1.
+  columns: dict[str, list[str]]  # By name, text of each row.
+  raw: dict[str, Any]  # Values of the file: text, JSON's, or arrow arrays.
 
   def where(self, row: int) -> str:
     """Names a row of the batch for an error: `a.csv, line 7`."""

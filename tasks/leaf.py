@@ -72,7 +72,7 @@ def _find_json(name, data_dir):
   own = {'celeba': files.find_celeba, 'shakespeare': files.find_shakespeare}
   find = own.get(name) or functools.partial(files.find, name)
   there = find(data_dir)
-  json = there.json if isinstance(there, files.CelebaFiles) else there
+  json = there[0] if name == 'celeba' else there
   if isinstance(json, files.Files):
     users = json_users.count_users([*json.train, *json.test, *json.all])
     if users is not None and users < _USERS[name]:

@@ -34,25 +34,18 @@ ARCHIVES = ('.zip', '.tar', *_COMPRESSED)
 
 
 class Store(NamedTuple):
-  """Images by number, in the order of their names.
+  """Images by number, in the order of their names."""
 
-  Attributes:
-    path: the folder or archive.
-    names: of all images, their paths in it.
-    read: number -> an image's bytes; from several threads. It raises one of
-      `decode.DAMAGE` if that fails.
-    stamp: numbers int [k] -> for each image, numbers that change when its file does.
-    files: that the images are in; none if each image is a file.
-    has_users: whether the names of training images have users, see
-      `packed.with_users`.
-  """
-
-  path: pathlib.Path
-  names: examples_lib.Texts
+  path: pathlib.Path  # The folder or archive.
+  names: examples_lib.Texts  # Of all images, their paths in it.
+  # Returns an image's bytes, also by threads, or raises one of `decode.DAMAGE`.
   read: Callable[[int], bytes]
+  # Returns numbers of each image, int [k], that change when its file does.
   stamp: Callable[[np.ndarray], Sequence[list[int]]]
-  files: Sequence[pathlib.Path] = ()
-  has_users: bool = False
+  files: Sequence[pathlib.Path] = ()  # Of the images; none: each is a file.
+  has_users: bool = (
+    False  # In names of training images, see `packed.with_users`.
+  )
 
   def where(self, number: int) -> str:
     """Names an image for an error."""

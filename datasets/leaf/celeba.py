@@ -32,15 +32,15 @@ def read(
   data_dir: str | os.PathLike,
 ) -> tuple[pool_lib.Pool, leaf_users.Users]:
   """Reads LEAF's JSON; an image is decoded when it is used."""
-  found = leaf_files.find_celeba(data_dir)
-  arrays = leaf_users.read_json(data_dir, found.json, 'celeba', _parse)
-  store = store_lib.open_store(found.images)
+  files, images = leaf_files.find_celeba(data_dir)
+  arrays = leaf_users.read_json(data_dir, files, 'celeba', _parse)
+  store = store_lib.open_store(images)
   ids = examples_lib.texts([[name.decode() for name in arrays['x']]])
   places = store_lib.find(store, ids)
   if missing := sorted(set(ids.take(np.flatnonzero(places < 0)))):
     raise errors.InputError(
-      f'{found.images}: {len(missing):,} of the {len(ids):,} images that '
-      f'{found.json.folder} names are missing: '
+      f'{images}: {len(missing):,} of the {len(ids):,} images that '
+      f'{files.folder} names are missing: '
       f'{", ".join(missing[:3])}{" ..." if len(missing) > 3 else ""}; '
       f'{leaf_files.GET_PHOTOGRAPHS}'
     )

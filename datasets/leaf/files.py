@@ -34,13 +34,7 @@ _TFF = {
 
 
 class Files(NamedTuple):
-  """The JSON files of a set.
-
-  Attributes:
-    train: files of training users.
-    test: files of test users.
-    all: files of users that are not split yet; the other two are empty then.
-  """
+  """The JSON files of training and of test users; or of all, if not split yet."""
 
   train: tuple[pathlib.Path, ...] = ()
   test: tuple[pathlib.Path, ...] = ()
@@ -50,13 +44,6 @@ class Files(NamedTuple):
   def folder(self) -> pathlib.Path:
     """The folder of the training users' files, or of all."""
     return (self.train or self.all)[0].parent
-
-
-class CelebaFiles(NamedTuple):
-  """LEAF's JSON files, and the folder or zip of the images."""
-
-  json: Files
-  images: pathlib.Path
 
 
 def find(name: str, data_dir: str | os.PathLike) -> Files:
@@ -72,18 +59,18 @@ def find(name: str, data_dir: str | os.PathLike) -> Files:
   )
 
 
-def find_celeba(data_dir: str | os.PathLike) -> CelebaFiles:
-  """Finds the JSON and the images of CelebA, as `find`."""
+def find_celeba(data_dir: str | os.PathLike) -> tuple[Files, pathlib.Path]:
+  """Finds the JSON and the folder or zip of the images, as `find`."""
   found = find('celeba', data_dir)
   for place in _places('celeba', data_dir):
     for folder in (place, place / 'raw'):
       images = folder / _PHOTOGRAPHS
       if (images / _PHOTOGRAPHS).is_dir():  # As some archives unpack.
-        return CelebaFiles(found, images / _PHOTOGRAPHS)
+        return found, images / _PHOTOGRAPHS
       if images.is_dir():
-        return CelebaFiles(found, images)
+        return found, images
       if images.with_suffix('.zip').is_file():
-        return CelebaFiles(found, images.with_suffix('.zip'))
+        return found, images.with_suffix('.zip')
   raise errors.InputError(
     f'no images beside {found.folder}: expected {_PHOTOGRAPHS} or '
     f'{_PHOTOGRAPHS}.zip in a folder celeba of {data_dir}, or in its data/raw; '

@@ -19,21 +19,13 @@ VERSION = 2
 
 
 class Users(NamedTuple):
-  """Who has which examples of a pool.
+  """Which examples of a pool, of consecutive numbers, U users have."""
 
-  Attributes:
-    names: [U]; a user with examples of both parts is there twice.
-    starts: int64 [U], the number of the user's first example.
-    sizes: int64 [U]; the user's examples have consecutive numbers.
-    is_test: bool [U]; None: the users are not split yet.
-    left_out: numbers of examples that nobody has.
-  """
-
-  names: list[str]
-  starts: np.ndarray
-  sizes: np.ndarray
-  is_test: np.ndarray | None
-  left_out: Sequence[int] = ()
+  names: list[str]  # A user with examples of both parts is there twice.
+  starts: np.ndarray  # int64, the number of the user's first example.
+  sizes: np.ndarray  # int64
+  is_test: np.ndarray | None  # bool; None: the users are not split yet.
+  left_out: Sequence[int] = ()  # Numbers of examples that nobody has.
 
 
 def put(

@@ -26,27 +26,17 @@ _TEST_BATCH = 100
 
 
 class Options(NamedTuple):
-  """How a set becomes federated data.
+  """How a set becomes federated data."""
 
-  Attributes:
-    hashed_features: features after hashing; 0: all of the set.
-    num_clients: K.
-    partition_rule: 'code' or 'paper'.
-    published_reading: as FedMLH's code reads files: an example without labels
-      has label 0, which does not count where labels are frequent, and lacks its
-      first feature; the last test examples that do not fill a batch of 100 are
-      left out.
-    validation: the share of the training examples that is held out for
-      validation.
-    seed: of the clients, and of the examples for validation.
-  """
-
-  hashed_features: int = 0
+  hashed_features: int = 0  # After hashing; 0: all of the set.
   num_clients: int = 10
-  partition_rule: str = 'code'
+  partition_rule: str = 'code'  # Or 'paper'.
+  # As FedMLH's code reads files: an example without labels has label 0, which does
+  # not count where labels are frequent, and lacks its first feature; the last test
+  # examples that do not fill a batch of 100 are left out.
   published_reading: bool = False
-  validation: float = 0.0
-  seed: int = 0
+  validation: float = 0.0  # The share of the training examples held out for it.
+  seed: int = 0  # Of the clients, and of the examples for validation.
 
 
 def load(

@@ -58,20 +58,6 @@ def test_a_folder_for_each_class(tmp_path, pack):
   np.testing.assert_array_equal(x[0], decode.square(on_disk.photograph(6), 16))
 
 
-def test_random_clients_and_examples_held_out(tmp_path):
-  path = on_disk.classes(tmp_path / 'photos')
-  dataset = load(path, 'iid:4', test_fraction=0.25)
-  numbers = dataset.train.partition.numbers
-  assert len(dataset.train.client_ids) == 4
-  assert len(numbers) + len(dataset.test) == 18
-  assert set(dataset.train.partition.sizes) <= {3, 4}
-  assert set(dataset.test.y) == {0, 1, 2}
-  again = load(path, 'iid:4', test_fraction=0.25)
-  other = load(path, 'iid:4', test_fraction=0.25, seed=1)
-  np.testing.assert_array_equal(again.train.partition.numbers, numbers)
-  assert other.train.partition.numbers.tolist() != numbers.tolist()
-
-
 def test_train_and_test_folders(tmp_path):
   on_disk.classes(tmp_path / 'photos' / 'train')
   on_disk.classes(tmp_path / 'photos' / 'test', {'cat': 2, 'dog': 1})

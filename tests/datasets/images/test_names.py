@@ -102,6 +102,10 @@ def test_what_is_no_image_by_its_name_is_told(form, tmp_path, capsys):
     ('seg_train', 'seg_test'),
     ('images-training-v2', 'images-val-v2'),
     ('train2017', 'val2017'),
+    ('training_set/training_set', 'test_set/test_set'),
+    ('TrainData', 'TestData'),
+    ('Train', 'TEST'),
+    ('more/images/TRAIN', 'more/images/TEST'),
   ],
 )
 @pytest.mark.parametrize('outer', ['', 'outer/'])
