@@ -1,25 +1,18 @@
 """Omniglot, with the drawers of each alphabet as clients.
 
-Lake, Salakhutdinov, Tenenbaum: Human-level concept learning through
-probabilistic program induction, Science 350 (2015). 1,623 characters of 50
-alphabets, each drawn once by 20 people. Drawers are numbered within their
-alphabet, so 'Greek/07' and 'Latin/07' are two people.
+Lake, Salakhutdinov, Tenenbaum: Human-level concept learning through probabilistic
+program induction, Science 350 (2015). 1,623 characters of 50 alphabets, each drawn
+once by 20 people, numbered within their alphabet: 'Greek/07' and 'Latin/07' are two.
 
-The 964 background classes are the n classes. The first drawers of each
-background alphabet are the training clients (480 with the default 16); the
-other drawers' images are the top-1 test (3,856 with the default). The 659
-evaluation classes are never trained on. Their 13,180 images are the retrieval
-test, with labels of their own from 0 to 658.
+The 964 background classes are the n classes. The first drawers of each background
+alphabet are the training clients (480 with the default 16); the other drawers' images
+are the top-1 test (3,856). The 659 evaluation classes are never trained on: their
+13,180 images are the retrieval test, with labels of their own from 0.
 
-Two sources have the same 32,460 drawings under the same numbers:
-
-- `omniglot_1623.npz`: one file of packed bits (see `_of_npz`);
-- the official `images_background` and `images_evaluation`, each a folder or a
-  `.zip`, with files `<Alphabet>/character<NN>/<id>_<drawer>.png`: 105×105, one
-  bit, black ink on white.
-
-Background classes have the first numbers. Within each part, classes are sorted
-by alphabet, then by character, both as strings: the order of the `.npz`.
+Two sources have the same drawings under the same numbers, sorted within each part by
+alphabet and character as strings: `omniglot_1623.npz`, one file of packed bits (see
+`_of_npz`); and the official `images_background` and `images_evaluation`, each a folder
+or `.zip` of `<Alphabet>/character<NN>/<id>_<drawer>.png`, 105×105, black on white.
 """
 
 import dataclasses

@@ -1,15 +1,15 @@
 """One's own photographs as federated data.
 
-They lie in a folder, a tar or a zip (`images.store`), in a folder for each
-class, or in any folders if a split file names their users and classes
-(`splits.own`). They are decoded when they are used, by as many threads as there
-are cores, and kept within a bound.
+They lie in a folder, a tar or a zip (`images.store`), in a folder for each class, or
+in any folders if a split file names their users and classes (`splits.own`). They are
+decoded when they are used, by as many threads as there are cores, and kept within a
+bound.
 
-The user's cache remembers which images can be decoded, so that an image is decoded
-once to know that, whatever the split and however often a check is killed. Those that
-cannot be decoded are few, and are tried again each time: a disk may have failed only
-for a while. One that fails when it is used is forgotten. The cache is a file of keys
-of 8 bytes: hashes of an image's name and of the sizes and times of its file.
+The user's cache remembers which images can be decoded, in a file of keys of 8 bytes:
+hashes of an image's name and of the sizes and times of its file. So an image is
+decoded once to know that, whatever the split and however often a check is killed.
+Those that cannot be decoded are tried again each time: a disk may have failed only for
+a while. One that fails when it is used is forgotten.
 """
 
 import concurrent.futures

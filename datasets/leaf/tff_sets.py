@@ -1,22 +1,16 @@
-"""Sets that TFF hosts, in place of LEAF's: EMNIST, CelebA and Shakespeare.
+"""Sets that TFF hosts, of the same sources as LEAF's, which differ from these:
 
-They are made of the same sources, and differ from LEAF's sets:
-
-emnist-tff       3,400 writers and 749,068 images, in place of 3,550 and
-                 805,263.
+emnist-tff       3,400 writers and 749,068 images, in place of 3,550 and 805,263.
 celeba-tff       the same 9,343 celebrities, whom TFF splits into 8,408 and 935
                  itself, and the same 200,288 images, already 84 by 84.
 shakespeare-tff  715 roles and 2,585,814 windows, in place of 1,129 and
                  4,226,158: TFF keeps roles of at least two snippets of text.
 
-TFF splits each client's examples of EMNIST and Shakespeare into train and test.
-Here the two are joined, train first, and clients are split as LEAF does:
-`random.Random(0)` samples 90 % of the clients, in the order of their ids.
-
-The files are those that TFF's load_data downloads. HDF5: `<name>_train.h5` and
-`<name>_test.h5` with `examples/<client>/<column>`. SQLite: `<name>.sqlite`, or
-`.sqlite.lzma`, with the table `examples` of split_name, client_id and
-serialized_example_proto, a `tf.train.Example`.
+TFF splits each client's examples of EMNIST and Shakespeare into train and test. Here
+the two are joined, train first, and clients, in the order of their ids, are split as
+LEAF does. The files are those of TFF's load_data, in HDF5 (`<name>_train.h5` and
+`<name>_test.h5` with `examples/<client>/<column>`) or SQLite (the table `examples`
+of split_name, client_id and serialized_example_proto, a `tf.train.Example`).
 """
 
 import contextlib

@@ -9,6 +9,7 @@ from typing import NamedTuple
 
 import numpy as np
 
+from datasets import examples as examples_lib
 from datasets import parsed_cache
 from datasets.leaf import files as leaf_files
 from datasets.leaf import json_users
@@ -146,3 +147,56 @@ def shown(value) -> str:
 def say(sentence: str) -> None:
   """Tells the user something about the data, on stderr."""
   print(sentence, file=sys.stderr)
+
+
+def read(files: leaf_files.Files) -> examples_lib.Examples:
+  """Lists the examples of all files; those of test users are the test part.
+
+  An example's id is its number: users in the order of "users", training files
+  first, as in the tasks of LEAF's sets. Labels that are whole numbers are the
+  classes; others, such as the characters of Shakespeare, are numbered in their
+  order.
+  """
+  codes = examples_lib.Codes()
+  parts, first = [], 0
+  for paths in filter(None, (files.train or files.all, files.test)):
+    of_user = {}
+
+    def add(where, name, _, y, of_user=of_user):
+      of_user[name] = codes.numbers([_text(label, where) for label in y])
+
+    users = json_users.read_all(paths, add)
+    labels = [np.zeros(0, np.int32), *(of_user[name] for name in users)]
+    owners = np.repeat(
+      np.arange(len(users), dtype=np.int32), list(map(len, labels[1:]))
+    )
+    ids = range(first, first + len(owners))
+    parts.append((np.concatenate(labels), ids, owners, users))
+    first += len(owners)
+  found = codes.names
+  is_number = found and all(name.isdecimal() for name in found)
+  if is_number and max(map(int, found)) < 1 << 20:
+    numbers = list(map(int, found))
+    names = list(map(str, range(max(numbers) + 1)))
+  else:
+    names = examples_lib.in_order(found)
+    place = {name: i for i, name in enumerate(names)}
+    numbers = [place[name] for name in found]
+  classes = np.array(numbers, np.int32)
+  return examples_lib.of_parts(
+    *(
+      examples_lib.Examples(classes[labels], names, *others)
+      for labels, *others in parts
+    )
+  )
+
+
+def _text(label, where: str) -> str:
+  if isinstance(label, float) and label.is_integer():
+    label = int(label)  # CelebA's are 0.0 and 1.0.
+  if type(label) not in (str, int):
+    raise errors.InputError(
+      f'{where}: the label is {str(label)[:40]}, expected text or a whole number; '
+      'mend the file'
+    )
+  return str(label)

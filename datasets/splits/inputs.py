@@ -318,6 +318,6 @@ def _npz(path: pathlib.Path) -> examples_lib.Examples:
 
 
 def _leaf(files) -> examples_lib.Examples:
-  from datasets.leaf import json_users
+  from datasets.leaf import users
 
-  return json_users.read(files)
+  return users.read(files)

@@ -1,17 +1,15 @@
 """Reads the text files of the Extreme Classification Repository.
 
-There are three forms. Each has a header, then one line for each example; ids
-count from 0:
+There are three forms. Each has a header, then a line an example; ids count from 0:
 
 examples  header `N D L`, lines `l1,l2 f:v f:v`; the line of an example without
           labels starts with a space
 features  header `N D`, lines `f:v f:v` (`trn_X_Xf.txt`)
 labels    header `N L`, lines `l:1 l:1` (`trn_X_Y.txt`)
 
-The reader also accepts: `.gz` of these, Windows line ends, tabs or several
-spaces between fields, spaces at a line's end, no newline at the file's end,
-blank lines after the last example, ids in any order, signs and exponents. A
-repeated label counts once. A file is parsed once and then mapped from the cache.
+Also accepted are `.gz`, Windows line ends, tabs or several spaces between fields and
+at a line's end, no newline at the file's end, blank lines after the last example, ids
+in any order, signs and exponents. A repeated label counts once.
 """
 
 import os
