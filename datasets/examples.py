@@ -254,26 +254,24 @@ def of_parts(
       known = test.users >= 0
       users[1][known] = test.users[known] + len(train.user_names)
   ends = np.cumsum([0, *map(len, parts)])
+  if isinstance(train.ids, Texts):
+    import pyarrow as pa
+
+    ids = Texts(pa.concat_arrays([part.ids.array for part in parts]))
+  else:
+    ids = np.concatenate([np.asarray(part.ids) for part in parts])
   return dataclasses.replace(
     train,
     labels=scipy.sparse.vstack(labels, 'csr')
     if train.has_sets
     else np.concatenate(labels),
-    ids=_concatenated([part.ids for part in parts]),
+    ids=ids,
     users=None if users is None else np.concatenate(users),
     test=None if test is None else np.arange(*ends[1:3]),
     retrieval=None if retrieval is None else np.arange(*ends[-2:]),
     test_user_names=() if test is None else test.user_names,
     retrieval_class_names=() if retrieval is None else retrieval.class_names,
   )
-
-
-def _concatenated(ids: list) -> Texts | np.ndarray:
-  import pyarrow as pa
-
-  if not isinstance(ids[0], Texts):
-    return np.concatenate([np.asarray(part) for part in ids])
-  return Texts(pa.concat_arrays([texts.array for texts in ids]))
 
 
 def _bytes(array: np.ndarray):

@@ -68,32 +68,27 @@ def _ids(path: pathlib.Path) -> examples_lib.Texts:
 
 def _lines(path: pathlib.Path) -> Iterator[str]:
   """Yields the names, and '' for blank lines."""
-  count = 0
-  try:
-    with zip_members.open_text(path) as file:
-      every = map(str.rstrip, zip_members.lines(file, path))
-      while lines := list(itertools.islice(every, _LINES)):
-        _check(path, lines, count)
-        count += len(lines)
-        yield from (line.removeprefix('./') for line in lines)
-  except zip_members.DAMAGE as e:
-    raise errors.InputError(
-      f'{path} cannot be read ({e}); give text, SYNSET/NAME.JPEG in each line'
-    ) from e
-
-
-def _check(path: pathlib.Path, lines: list[str], before: int) -> None:
   import pyarrow as pa
   import pyarrow.compute
 
-  right = pyarrow.compute.match_substring_regex(
-    pa.array(lines, pa.large_string()), _AN_IMAGE
-  )
-  if bad := np.flatnonzero(~right.to_numpy(zero_copy_only=False)).tolist():
-    raise errors.InputError(
-      f'{path}, line {before + bad[0] + 1:,}: {lines[bad[0]][:60]!r} is no'
-      ' SYNSET/NAME.JPEG; mend it, or leave it out'
-    )
+  count = 0
+  with (
+    zip_members.readable(path, 'give text, SYNSET/NAME.JPEG in each line'),
+    zip_members.open_text(path) as file,
+  ):
+    every = map(str.rstrip, zip_members.lines(file, path))
+    while lines := list(itertools.islice(every, _LINES)):
+      right = pyarrow.compute.match_substring_regex(
+        pa.array(lines, pa.large_string()), _AN_IMAGE
+      )
+      wrong = np.flatnonzero(~right.to_numpy(zero_copy_only=False)).tolist()
+      if wrong:
+        raise errors.InputError(
+          f'{path}, line {count + wrong[0] + 1:,}: {lines[wrong[0]][:60]!r} is no'
+          ' SYNSET/NAME.JPEG; mend it, or leave it out'
+        )
+      count += len(lines)
+      yield from (line.removeprefix('./') for line in lines)
 
 
 def split(

@@ -98,7 +98,9 @@ def load(cache: pathlib.Path, source: Any) -> Mapping[str, np.ndarray] | None:
       return None
     found = {}
     for name, (dtype, shape, checksum) in about['arrays'].items():
-      content = _mapped(cache / name)
+      content = np.zeros(0, np.uint8)  # Nothing cannot be mapped.
+      if (cache / name).stat().st_size:
+        content = np.memmap(cache / name, np.uint8, 'r')
       if checksum != _checksum([dtype, shape], zlib.crc32(content)):
         return None
       found[name] = _array([dtype, shape], content)
@@ -157,11 +159,6 @@ def is_writable(folder: pathlib.Path) -> bool:
 
 def _checksum(spec: list, content: int) -> int:
   return zlib.crc32(json.dumps(spec).encode(), content)
-
-
-def _mapped(file: pathlib.Path):
-  size = file.stat().st_size
-  return np.memmap(file, np.uint8, 'r') if size else np.zeros(0, np.uint8)
 
 
 def _array(spec: list, content: np.ndarray) -> np.ndarray:

@@ -98,14 +98,16 @@ def batches(
   elif kind in _JSON:
     parts, as_text = _json(path, required, optional, raw), _json_text
   else:
-    parts, as_text = _csv(path, required, optional, raw), _same
+    parts, as_text = _csv(path, required, optional, raw), None
   noun = 'row' if kind == '.parquet' else 'line'
   for places, found in parts:
     others = {name: found[name] for name in raw}
     batch = Batch(f'{path}, {noun}', places, {}, others)
     for name in (*required, *optional):
       if name in found:
-        texts = as_text(found[name], name, batch)
+        texts = found[name]
+        if as_text:
+          texts = as_text(texts, name, batch)
         batch.columns[name] = list(map(plain, texts))
     yield batch
 
@@ -114,10 +116,6 @@ def plain(text: str) -> str:
   """Returns what a name is in a table: without spaces around it, and 2 for 2.0."""
   text = text.strip()
   return text[:-2] if _WHOLE.fullmatch(text) else text
-
-
-def _same(values: list[str], *_) -> list[str]:
-  return values
 
 
 def present(

@@ -144,7 +144,11 @@ def _official(
   """Reads a folder or an archive of the official files."""
   names = [n + '.bin' * is_binary for n in (*layout.train, layout.test)]
   sizes = [expected.train // len(layout.train)] * len(layout.train)
-  contents = (_of_archive if path.is_file() else _of_folder)(path, names)
+  if path.is_file():
+    contents = _of_archive(path, names)
+  else:
+    there = [name for name in names if (path / name).is_file()]
+    contents = {name: (path / name).read_bytes() for name in there}
   parts = []
   for name, size in zip(names, [*sizes, expected.test], strict=True):
     where = str(path / name)
@@ -159,10 +163,6 @@ def _official(
     parts.append((x.reshape(-1, 3, SIDE, SIDE).transpose(0, 2, 3, 1), y))
   x, y = map(np.concatenate, zip(*parts[:-1], strict=True))
   return [(x, y), parts[-1]]
-
-
-def _of_folder(path: pathlib.Path, names: list[str]) -> dict[str, bytes]:
-  return {n: (path / n).read_bytes() for n in names if (path / n).is_file()}
 
 
 def _of_archive(path: pathlib.Path, names: list[str]) -> dict[str, bytes]:

@@ -54,7 +54,14 @@ def read_all(
           continue
         for name in text.keys('"user_data"'):
           where = f'{path}, user {name!r}'
-          x, y = _examples(text.value(f'user {name!r}'), where)
+          data = text.value(f'user {name!r}')
+          data = data if isinstance(data, dict) else {}
+          x, y = data.get('x'), data.get('y')
+          if type(x) is not list or type(y) is not list or len(x) != len(y):
+            raise errors.InputError(
+              f'{where}: expected an object with the lists "x" and "y" of one'
+              f' length; {_GET_IT}'
+            )
           if name in seen:
             raise errors.InputError(
               f'{where} is there twice, also in {seen[name]}; keep one of the two'
@@ -64,19 +71,6 @@ def read_all(
       text.end()
     users += _agreed(path, lists['users'], lists['num_samples'], sizes)
   return users
-
-
-def _examples(content, where: str) -> tuple[list, list]:
-  """Returns a user's x and y."""
-  x, y = (
-    content.get(key) if isinstance(content, dict) else None for key in 'xy'
-  )
-  if not (isinstance(x, list) and isinstance(y, list) and len(x) == len(y)):
-    raise errors.InputError(
-      f'{where}: expected an object with the lists "x" and "y" of one length; '
-      f'{_GET_IT}'
-    )
-  return x, y
 
 
 def _agreed(path, users, numbers, sizes: dict[str, int]) -> list[str]:
