@@ -63,7 +63,7 @@ def load(
     kept = own.sampled(np.arange(len(arrays['test_y'])), choice, str(path))
     for name in ('test_x', 'test_y'):
       arrays[name] = arrays[name][kept]
-  return federated(path, arrays, found)
+  return federated(path.stem, arrays, found)
 
 
 def read_images(path: str | os.PathLike) -> dict[str, np.ndarray]:
@@ -146,7 +146,7 @@ def parts(path: pathlib.Path, arrays: Arrays, choice: own.Choice) -> own.Parts:
 
 
 def federated(
-  path: pathlib.Path, arrays: Arrays, found: own.Parts, **more
+  name: str, arrays: Arrays, found: own.Parts, **more
 ) -> client_data.FederatedDataset:
   """Returns the data set of checked arrays and `parts`, with further attributes."""
   train, test, retrieval = (
@@ -156,7 +156,7 @@ def federated(
     for part in PARTS
   )
   return client_data.FederatedDataset(
-    name=path.stem,
+    name=name,
     num_classes=int(arrays['y'].max()) + 1,
     train=client_data.PartitionedClientData(train, found.clients),
     test=test if found.test is None else train.subset(found.test),

@@ -29,7 +29,6 @@ from tff_xc import memory
 from tff_xc import wording
 from tff_xc.data import client_data
 from tff_xc.data import fingerprint
-from tff_xc.data import pool as pool_lib
 
 # Rows at a time.
 _ROWS = 1 << 14
@@ -72,48 +71,71 @@ def load(
   number, or fewer than two classes.
   """
   path = pathlib.Path(path)
+  name, class_names = path.name.partition('.')[0], None
   if path.suffix.lower() == '.npz':
-    return _of_arrays(path, choice, columns, standardise)
+    name = path.stem
+    if columns != DEFAULT:
+      raise errors.InputError(
+        f'{path} has arrays and no columns; leave out --label_column,'
+        ' --user_column, --id_column, --test_column and --feature_columns'
+      )
+    arrays = read_arrays(path)
+    if choice.test_file:
+      raise errors.InputError(
+        f'--test_file={choice.test_file}: the test rows of {path} are its arrays'
+        ' test_x and test_y; leave the flag out'
+      )
+    found = arrays_lib.parts(path, arrays, choice)
+  else:
+    x, names, data = _of_tables(path, choice.test_file, columns)
+    arrays, class_names = {'x': x, 'y': data.labels}, data.class_names
+    rest = choice._replace(test_file='')
+    found = own.parts(data, rest, str(path), 'name --user_column, or ')
+    # An unnamed id would be a feature.
+    shown = ', '.join(names)
+    shown = shown if len(shown) < 200 else f'{shown[:200]} ...'
+    how = ', standardised by the training rows' if standardise else ''
+    count = wording.count(len(names), 'feature')
+    print(f'{path}: {count}{how}: {shown}', file=sys.stderr)
+  present = arrays_lib.present(arrays)
+  raw = [arrays[f'{part}x'] for part in present]
+  labels = [arrays[f'{part}y'] for part in present]
+  scaled = _scaled(raw, found.clients.numbers, standardise)
+  for part, x in zip(present, scaled, strict=True):
+    arrays[f'{part}x'] = x
+  return arrays_lib.federated(
+    name,
+    arrays,
+    found,
+    exact=False,  # Processors add in different orders.
+    source_checksum=_checksum(*raw, *labels, found.test),
+    class_names=class_names,
+  )
+
+
+def _of_tables(
+  path: pathlib.Path, test_file: str, columns: Columns
+) -> tuple[np.ndarray, list[str], examples_lib.Examples]:
+  """Reads a table, and perhaps a second one, whose rows are the test."""
   x, names, data = read(path, columns)
-  if choice.test_file:
+  if test_file:
     if data.test is not None:
       raise errors.InputError(
         f'{path} has test rows, marked by {columns.test!r}; leave out'
         ' --test_file or --test_column'
       )
-    own.check_test_file(choice.test_file, path)
+    own.check_test_file(test_file, path)
     columns_of_test = columns._replace(user='', id='', test='')
-    more, _, other = read(choice.test_file, columns_of_test, names)
+    more, _, other = read(test_file, columns_of_test, names)
     if more.shape[1] != x.shape[1]:
       raise errors.InputError(
-        f'{choice.test_file} has {more.shape[1]} features and {path}'
-        f' {x.shape[1]}; give rows of one form'
+        f'{test_file} has {more.shape[1]} features and {path} {x.shape[1]}; give'
+        ' rows of one form'
       )
     x, data = np.concatenate([x, more]), _with_test(data, other)
-    choice = choice._replace(test_file='')
   where = f'{path}: the column {columns.label!r}'
   examples_lib.require_two(len(data.class_names), where, 'give at least two')
-  clients, test, held_out = own.parts(
-    data, choice, str(path), 'name --user_column, or '
-  )
-  # An unnamed id would be a feature.
-  shown = ', '.join(names)
-  shown = shown if len(shown) < 200 else f'{shown[:200]} ...'
-  how = ', standardised by the training rows' if standardise else ''
-  found = wording.count(len(names), 'feature')
-  print(f'{path}: {found}{how}: {shown}', file=sys.stderr)
-  [scaled] = _scaled([x], clients.numbers, standardise)
-  pool = pool_lib.in_memory(scaled, data.labels)
-  return client_data.FederatedDataset(
-    name=path.name.partition('.')[0],
-    num_classes=len(data.class_names),
-    train=client_data.PartitionedClientData(pool, clients),
-    test=None if test is None else pool.subset(test),
-    exact=False,  # Processors add in different orders.
-    source_checksum=_checksum(x, data.labels, test),
-    class_names=data.class_names,
-    held_out=held_out,
-  )
+  return x, names, data
 
 
 def _with_test(
@@ -327,35 +349,6 @@ def read_arrays(path: str | os.PathLike) -> arrays_lib.Arrays:
           ' finite numbers: mend it, or leave the row out'
         )
   return arrays
-
-
-def _of_arrays(
-  path: pathlib.Path, choice, columns: Columns, standardise: bool
-) -> client_data.FederatedDataset:
-  """Loads a .npz, as `load`."""
-  if columns != DEFAULT:
-    raise errors.InputError(
-      f'{path} has arrays and no columns; leave out --label_column,'
-      ' --user_column, --id_column, --test_column and --feature_columns'
-    )
-  arrays = read_arrays(path)
-  if choice.test_file:
-    raise errors.InputError(
-      f'--test_file={choice.test_file}: the test rows of {path} are its arrays'
-      ' test_x and test_y; leave the flag out'
-    )
-  parts = arrays_lib.parts(path, arrays, choice)
-  names = [f'{part}x' for part in arrays_lib.present(arrays)]
-  labels = [arrays[f'{part}y'] for part in arrays_lib.present(arrays)]
-  raw = [arrays[name] for name in names]
-  scaled = _scaled(raw, parts.clients.numbers, standardise)
-  return arrays_lib.federated(
-    path,
-    {**arrays, **dict(zip(names, scaled, strict=True))},
-    parts,
-    exact=False,  # Processors add in different orders.
-    source_checksum=_checksum(*raw, *labels, parts.test),
-  )
 
 
 def _scaled(parts: list, rows: np.ndarray, standardise: bool) -> list:
