@@ -415,14 +415,3 @@ def test_what_cannot_be_remembered_is_found_all_the_same(store, tmp_path):
   parsed_cache.path(store.path, 'readable').mkdir()
   for _ in range(2):
     assert find(store, range(9), Check()) == [i != BAD for i in range(9)]
-
-
-def test_a_long_check_is_told(store, monkeypatch, capsys):
-  monkeypatch.setattr(clients, '_MANY', 10)
-  find(store, range(9), Check())
-  assert not capsys.readouterr().err
-  find(store, range(8, 18), Check())
-  assert not capsys.readouterr().err
-  monkeypatch.setattr(clients, '_MANY', 1)
-  find(store, [BAD], Check())
-  assert '--corrupt=fail' in capsys.readouterr().err

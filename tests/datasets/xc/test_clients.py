@@ -91,13 +91,6 @@ def test_labels_are_drawn_uniformly_and_by_their_own_seed():
   assert (labels != xc.sample_labels(label_sets, 1)).sum() > 1500
 
 
-def test_numbers_of_classes_and_clients_are_checked(tiny):
-  for options in ({'classes_per_client': 0}, {'classes_per_client': 6}):
-    with pytest.raises(errors.InputError, match='classes_per_client'):
-      load(tiny, **options)
-  assert len(load(tiny, classes_per_client=5).train.client_ids) == 1
-
-
 PLACES = [
   ('eurlex-4k', 'xc', 'eurlex_train', 'eurlex_test'),
   ('eurlex-4k', '.', 'eurlex_train', 'eurlex_test'),
