@@ -92,37 +92,29 @@ def texts(blocks: Iterable[Sequence[str]]) -> Texts:
 
 @dataclasses.dataclass(frozen=True, eq=False)
 class Examples:
-  """N numbered examples: those that train, then those of other parts.
+  """N numbered examples: those that train, then those of other parts."""
 
-  Attributes:
-    labels: int32 [N], -1 for none; or sets of labels, a bool csr_matrix [N, n].
-    class_names: [n].
-    ids: [N], what files of splits call the examples: texts, or whole numbers.
-    users: int32 [N], places in `user_names`, -1 for nobody; None: unknown.
-    user_names: in the order in which the input names them.
-    test: int64, the numbers of the test examples, in the test's order; empty: the
-      test is elsewhere; None: there is none.
-    retrieval: likewise those of other classes, whose labels are n and more.
-    test_user_names: users of the test only, placed after `user_names`.
-    retrieval_class_names: the classes of `retrieval`, numbered from n.
-    positions: float64 [N, 2], where examples were taken: latitude and longitude in
-      degrees, NaN for unknown ones; None: the input does not say, or it does not
-      matter.
-    facts: what the reader counted in the input's files.
-    read: numbers [k] -> x [k, ...]; None: only labels were asked for.
-  """
-
+  # int32 [N], -1 for none; or sets of labels, a bool csr_matrix [N, n].
   labels: np.ndarray | scipy.sparse.csr_matrix
-  class_names: Sequence[str]
+  class_names: Sequence[str]  # [n]
+  # [N], what files of splits call the examples: texts, or whole numbers.
   ids: Texts | range | np.ndarray
+  # int32 [N], places in `user_names`, -1 for nobody; None: unknown.
   users: np.ndarray | None = None
-  user_names: Sequence[str] = ()
+  user_names: Sequence[str] = ()  # In the order in which the input names them.
+  # int64, the numbers of the test examples, in the test's order; empty: the test is
+  # elsewhere; None: there is none.
   test: np.ndarray | None = None
+  # Likewise those of other classes, whose labels are n and more.
   retrieval: np.ndarray | None = None
-  test_user_names: Sequence[str] = ()
-  retrieval_class_names: Sequence[str] = ()
+  test_user_names: Sequence[str] = ()  # Placed after `user_names`.
+  retrieval_class_names: Sequence[str] = ()  # Numbered from n.
+  # float64 [N, 2], where examples were taken: latitude and longitude in degrees, NaN
+  # for unknown ones; None: the input does not say, or it does not matter.
   positions: np.ndarray | None = None
+  # What the reader counted in the input's files.
   facts: Mapping[str, Any] = dataclasses.field(default_factory=dict)
+  # Numbers [k] -> x [k, ...]; None: only labels were asked for.
   read: Callable[[np.ndarray], np.ndarray] | None = None
 
   def __len__(self) -> int:

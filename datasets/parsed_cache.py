@@ -1,6 +1,6 @@
 """A cache of arrays that were parsed from files, in the user's cache folder.
 
-The cache folder (`folder`) holds one folder for each cache: the arrays' bytes,
+The cache folder (`cache_folder`) holds one folder for each cache: the arrays' bytes,
 and `about.json`, which says what they are and what they were made from. A cache is
 valid for that source only. If it is invalid or damaged, the arrays are made again and
 the cache replaced. Caches may be deleted at any time. Arrays are mapped from the
@@ -28,9 +28,8 @@ from typing import Any
 
 import numpy as np
 
-# The environment variable that names the folder; commands set it from
-# `--cache_dir`.
-VARIABLE = 'TFF_XC_CACHE'
+from datasets import cache_folder
+
 _WRITABLE = stat.S_IWUSR | stat.S_IWGRP | stat.S_IWOTH
 
 
@@ -111,25 +110,11 @@ def load(cache: pathlib.Path, source: Any) -> Mapping[str, np.ndarray] | None:
     return None
 
 
-def folder() -> pathlib.Path:
-  """Returns $TFF_XC_CACHE, $XDG_CACHE_HOME/tff_xc or ~/.cache/tff_xc.
-
-  It need not exist. As the XDG specification asks, a relative $XDG_CACHE_HOME
-  is ignored.
-  """
-  if chosen := os.environ.get(VARIABLE):
-    return pathlib.Path(chosen).expanduser()
-  caches = os.environ.get('XDG_CACHE_HOME', '')
-  if not os.path.isabs(caches):
-    caches = os.path.expanduser(os.path.join('~', '.cache'))
-  return pathlib.Path(caches) / 'tff_xc'
-
-
 def path(data: str | os.PathLike, form: str) -> pathlib.Path:
   """Returns the folder of a cache, named by the absolute path of the data."""
   data = pathlib.Path(data).resolve()
   key = hashlib.sha256(os.fsencode(data)).hexdigest()[:16]
-  return folder() / f'{data.name}.{key}.{form}'
+  return cache_folder.folder() / f'{data.name}.{key}.{form}'
 
 
 def describe_files(

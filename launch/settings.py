@@ -7,7 +7,7 @@ from typing import Any
 
 from absl import flags
 
-from datasets import parsed_cache
+from datasets import cache_folder
 from tasks import experiment
 from tasks import registry as tasks
 from tff_xc import errors
@@ -74,7 +74,7 @@ def define_cache_flag() -> None:
     'cache_dir',
     None,
     'directory that keeps parsed text files for the next run; default '
-    f'${parsed_cache.VARIABLE}, then $XDG_CACHE_HOME/tff_xc, then '
+    f'${cache_folder.VARIABLE}, then $XDG_CACHE_HOME/tff_xc, then '
     '~/.cache/tff_xc. May be deleted at any time.',
   )
 
@@ -98,7 +98,7 @@ def use_cache_dir() -> None:
     raise errors.InputError(
       f'--cache_dir={chosen} cannot be written; name another'
     )
-  os.environ[parsed_cache.VARIABLE] = chosen
+  os.environ[cache_folder.VARIABLE] = chosen
 
 
 def refuse_arguments(arguments) -> None:

@@ -9,7 +9,7 @@ import sys
 
 import pytest
 
-from datasets import parsed_cache
+from datasets import cache_folder as cache_folder_lib
 from tff_xc import lazy_imports
 
 os.environ.setdefault('TF_CPP_MIN_LOG_LEVEL', '2')
@@ -39,7 +39,7 @@ def cache_folder(tmp_path_factory):
   """Caches parsed files here, for this process and those that it starts."""
   with pytest.MonkeyPatch.context() as patch:
     folder = tmp_path_factory.mktemp('cache')
-    patch.setenv(parsed_cache.VARIABLE, str(folder))
+    patch.setenv(cache_folder_lib.VARIABLE, str(folder))
     # The key that signs runs.
     patch.setenv('XDG_STATE_HOME', str(tmp_path_factory.mktemp('state')))
     yield folder

@@ -266,9 +266,7 @@ def test_users_of_a_table_are_clients(tmp_path, capsys):
   assert dataset.train.numbers('u10').tolist() == [0, 2, 4, 6, 8, 10]
   assert dataset.train.pool.spec.shape == (3,)
   assert dataset.test is None
-
-
-def test_the_user_na_is_nobody_as_in_make_splits(tmp_path):
+  # NA is nobody, as in make_splits.
   users = np.where(np.arange(12) < 3, 'NA', OWNERS)
   dataset = load(csv(tmp_path / 'mine.csv', users=users))
   assert dataset.train.client_ids == ['u1', 'u10', 'u9']

@@ -11,6 +11,7 @@ import sys
 import numpy as np
 import pytest
 
+from datasets import cache_folder
 from datasets import parsed_cache
 
 ROWS = {
@@ -26,7 +27,7 @@ ROWS = {
 def folder(tmp_path, monkeypatch):
   """Returns the path of a cache folder that does not exist yet."""
   folder = tmp_path / 'user' / 'caches'
-  monkeypatch.setenv(parsed_cache.VARIABLE, str(folder))
+  monkeypatch.setenv(cache_folder.VARIABLE, str(folder))
   return folder
 
 
@@ -94,7 +95,7 @@ def test_the_folder_is_the_users(variables, expected, monkeypatch):
     monkeypatch.delenv(name, raising=False)
   for name, value in variables.items():
     monkeypatch.setenv(name, value)
-  assert parsed_cache.folder() == pathlib.Path(expected)
+  assert cache_folder.folder() == pathlib.Path(expected)
 
 
 def test_files_are_described_by_size_time_version_and_settings(tmp_path):
@@ -222,6 +223,7 @@ def test_a_disk_that_fills_up_and_what_fill_raises(cache, folder):
 KILLED = """
 import os, pathlib, signal, sys
 import numpy as np
+from datasets import cache_folder
 from datasets import parsed_cache
 
 def fill(store):

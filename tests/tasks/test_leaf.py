@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from datasets import parsed_cache
+from datasets import cache_folder
 from tasks import experiment
 from tasks import leaf
 from tasks import registry
@@ -32,7 +32,7 @@ NAMES = [*SETTINGS, *LEAFS_NAME]
 
 @pytest.fixture(autouse=True)
 def cache(tmp_path, monkeypatch):
-  monkeypatch.setenv(parsed_cache.VARIABLE, str(tmp_path / 'cache'))
+  monkeypatch.setenv(cache_folder.VARIABLE, str(tmp_path / 'cache'))
 
 
 def write(name, folder):

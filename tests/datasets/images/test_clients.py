@@ -5,6 +5,7 @@ import os
 import numpy as np
 import pytest
 
+from datasets import cache_folder
 from datasets import parsed_cache
 from datasets.images import clients
 from datasets.images import decode
@@ -229,9 +230,9 @@ def test_an_image_that_rots_is_left_out_the_next_time(tmp_path):
     dataset.train.examples(client)
   # The others are remembered, and no other file is left in the cache.
   check = []
-  names = {p.name.split('.')[-1] for p in parsed_cache.folder().iterdir()}
+  names = {p.name.split('.')[-1] for p in cache_folder.folder().iterdir()}
   assert not names & {str(os.getpid())}
-  assert not list(parsed_cache.folder().glob('.*.tmp*'))
+  assert not list(cache_folder.folder().glob('.*.tmp*'))
   clients.readable(store, places, lambda n: check.extend(n.tolist()) or [False])
   assert [store.names.take(np.array([n]))[0] for n in check] == ['dog/0.jpg']
 
@@ -411,7 +412,7 @@ def test_a_key_that_was_cut_does_no_harm(store):
 
 
 def test_what_cannot_be_remembered_is_found_all_the_same(store, tmp_path):
-  parsed_cache.folder().mkdir(parents=True, exist_ok=True)
+  cache_folder.folder().mkdir(parents=True, exist_ok=True)
   parsed_cache.path(store.path, 'readable').mkdir()
   for _ in range(2):
     assert find(store, range(9), Check()) == [i != BAD for i in range(9)]

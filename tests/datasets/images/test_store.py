@@ -68,18 +68,6 @@ def test_every_form_has_the_same_images(tmp_path, pack):
   assert store.where(0).endswith(LONG)
 
 
-def test_a_tar_is_indexed_once_and_read_by_many_threads(tmp_path, monkeypatch):
-  folder = on_disk.write(tmp_path / 'photos', [f'{i}.jpg' for i in range(40)])
-  path = on_disk.tarred(folder, tmp_path / 'photos.tar')
-  first = everything(store_lib.open_store(path))
-  monkeypatch.setattr(tarfile, 'open', None)  # It must not be read again.
-  assert read_by_threads(store_lib.open_store(path)) == list(first.values())
-  monkeypatch.undo()
-  on_disk.write(folder, ['41.jpg'])
-  on_disk.tarred(folder, path)
-  assert len(store_lib.open_store(path).names) == 41
-
-
 def test_an_index_takes_little_memory(tmp_path):
   path = tmp_path / 'many.tar'
   with tarfile.open(path, 'w', format=tarfile.USTAR_FORMAT) as archive:

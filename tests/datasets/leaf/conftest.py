@@ -2,9 +2,9 @@
 
 import pytest
 
-from datasets import parsed_cache
+from datasets import cache_folder
 
 
 @pytest.fixture(autouse=True)
 def cache(tmp_path, monkeypatch):
-  monkeypatch.setenv(parsed_cache.VARIABLE, str(tmp_path / 'cache'))
+  monkeypatch.setenv(cache_folder.VARIABLE, str(tmp_path / 'cache'))

@@ -7,7 +7,7 @@ import shutil
 import numpy as np
 import pytest
 
-from datasets import parsed_cache
+from datasets import cache_folder
 from datasets.leaf import files as leaf_files
 from datasets.leaf import json_users
 from datasets.leaf import sets
@@ -148,7 +148,7 @@ def test_levels_of_grey_are_exact_and_parsed_once(tmp_path, monkeypatch, pixel):
     patch.setattr(json_users, 'read_all', None)
     check()
   no_folder = tmp_path / 'femnist/a.json'
-  monkeypatch.setenv(parsed_cache.VARIABLE, str(no_folder))
+  monkeypatch.setenv(cache_folder.VARIABLE, str(no_folder))
   check()
 
 
