@@ -24,7 +24,7 @@ from collections.abc import Mapping
 from typing import Any
 from typing import NamedTuple
 
-from datasets import never_data
+from datasets import zip_members
 from datasets.splits import split_path
 from tasks import encoders
 from tasks import own_data
@@ -124,7 +124,7 @@ def _has_something(path: pathlib.Path) -> bool:
   try:
     if not path.is_dir():
       return path.exists()
-    return any(never_data.is_data(file.name) for file in path.iterdir())
+    return any(zip_members.is_data(file.name) for file in path.iterdir())
   except PermissionError:  # Reading it says so.
     return True
 

@@ -21,9 +21,9 @@ from typing import NamedTuple
 import numpy as np
 
 from datasets import examples as examples_lib
-from datasets import never_data
 from datasets import npz
 from datasets import tables
+from datasets import zip_members
 from tff_xc import errors
 
 # Of 21,841 in ImageNet-21k and 670,091 in Amazon-670K.
@@ -79,15 +79,15 @@ def read(path: str | os.PathLike, columns: Columns) -> examples_lib.Examples:
 def _of_folder(path: pathlib.Path) -> examples_lib.Examples:
   from datasets.images import store as images
   from datasets.leaf import files as leaf_files
-  from datasets.leaf import labels as leaf_labels
+  from datasets.leaf import users as leaf_users
 
   try:
-    files = (p for p in path.iterdir() if never_data.is_data(p.name))
+    files = (p for p in path.iterdir() if zip_members.is_data(p.name))
     texts = sorted(p for p in files if _XC.fullmatch(p.name))
     if texts:
       return _xc(_only(path, texts))
     if found := leaf_files.in_folder(path):
-      return leaf_labels.read(found)
+      return leaf_users.read(found)
   except errors.InputError as e:
     # A train.txt or a metadata.json may lie beside folders of images.
     return _images_beside(path, e)
@@ -113,7 +113,7 @@ def _images_beside(
 def _of_file(path: pathlib.Path, columns: Columns) -> examples_lib.Examples:
   from datasets.images import store as images
   from datasets.leaf import files as leaf_files
-  from datasets.leaf import labels as leaf_labels
+  from datasets.leaf import users as leaf_users
 
   name = path.name.lower()
   if tables.form(path):
@@ -123,7 +123,7 @@ def _of_file(path: pathlib.Path, columns: Columns) -> examples_lib.Examples:
   if name.endswith('.npz'):
     return _npz(path)
   if name.endswith('.json'):
-    return leaf_labels.read(leaf_files.Files(all=(path,)))
+    return leaf_users.read(leaf_files.Files(all=(path,)))
   if name.endswith(('.txt', '.txt.gz')):
     return _xc(path)
   raise errors.InputError(

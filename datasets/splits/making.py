@@ -35,9 +35,9 @@ from datasets.splits import rules
 from datasets.splits import split_files
 from datasets.splits import split_path
 from tff_xc import errors
+from tff_xc import files
 from tff_xc.data import partition as partition_lib
 from tff_xc.measure import skew
-from tff_xc.report import run_files
 from tff_xc.report import split_pictures
 from tff_xc.report import text_table
 
@@ -366,7 +366,7 @@ def write(folder: str | os.PathLike, made: Made) -> None:
     work.mkdir()
     try:
       _write_tables(work, made)
-      run_files.write_json(work / SUMMARY, made.summary)
+      files.write_json(work / SUMMARY, made.summary)
       _draw(work, made)
       os.rename(work, folder)  # Fails if there is a folder that is not empty.
     finally:

@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 from datasets.cifar import files as cifar_files
-from datasets.leaf import femnist
+from datasets.leaf import sets
 from datasets.splits import inputs
 from tests.datasets.cifar import on_disk as cifar_on_disk
 from tests.datasets.leaf import on_disk as leaf_on_disk
@@ -195,14 +195,14 @@ def test_leaf(tmp_path):
   )
   (tmp_path / 'train' / '._data.json').write_bytes(b'\0\5\26\7')  # Of macOS.
   found = read(tmp_path)
-  dataset = femnist.load(tmp_path, min_examples=1)
+  dataset = sets.load('femnist', tmp_path)
   assert of_users(found) == ['b'] * 3 + ['a'] * 2
   np.testing.assert_array_equal(found.labels[:5], dataset.train.pool.y[:5])
   np.testing.assert_array_equal(labels_of_test(found), dataset.test.y)
   # Their numbers in the task's pool.
   assert found.ids_of(found.test) == [5, 6, 7, 8]
   assert of_users(found, 'test') == ['c'] * 4
-  assert len(found.class_names) == 44
+  assert found.class_names == list(map(str, range(44)))
   shutil.copytree(tmp_path / 'train', tmp_path / 'all_data')
   shutil.rmtree(tmp_path / 'train')
   shutil.rmtree(tmp_path / 'test')

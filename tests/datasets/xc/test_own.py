@@ -24,9 +24,7 @@ def test_two_files_of_any_size(tmp_path):
   parts = own.read(train, test)
   assert [p.features.shape for p in parts] == [(8, 10), (2, 10)]
   assert [p.labels.nnz for p in parts] == [16, 1]
-  dataset = xc.federated(
-    'mine', *parts, label_seed=0, classes_per_client=1, clients_per_class=1
-  )
+  dataset = xc.federated('mine', *parts)
   assert dataset.num_classes == 3
   assert sum(dataset.train.partition.sizes) == 8  # Each keeps one label.
   assert dataset.test.y.shape == (2, 3)
