@@ -24,11 +24,9 @@ import dataclasses
 import math
 import pathlib
 from collections.abc import Callable
-from collections.abc import Iterator
 from collections.abc import Sequence
 from typing import Any
 from typing import NamedTuple
-from typing import NoReturn
 
 import numpy as np
 
@@ -129,43 +127,24 @@ class _Annotations(NamedTuple):
   names: dict[int, str]
 
 
-def _open(path: pathlib.Path) -> tuple[Any, json_text.Text]:
-  """Opens a JSON file, also in a zip; returns the file and its text."""
-  with json_text.readable(path, _GET_IT):
-    file = zip_members.open_text(path)
-  return file, json_text.Text(path, file, _GET_IT)
-
-
-def _objects(
-  text: json_text.Text, what: str
-) -> Iterator[tuple[dict, Callable]]:
-  """Yields the objects of an array, each with what to call if it is damaged."""
+def _objects(text: json_text.Text, what: str, use: Callable) -> None:
+  """Calls `use` with each object of an array; what it raises names the object."""
   rows = text.items(what)
-  for number, item in enumerate(
-    examples_lib.watched(rows, f'reading {text.path.name}, {what}', 'row')
-  ):
-
-    def fail(expected: str, number=number, item=item) -> NoReturn:
+  bar = f'reading {text.path.name}, {what}'
+  for number, item in enumerate(examples_lib.watched(rows, bar, 'row')):
+    try:
+      use(item)
+    except (
+      LookupError,
+      TypeError,
+      ValueError,
+      AttributeError,
+      OverflowError,
+    ) as e:
       raise errors.InputError(
-        f'{text.path}, {what}[{number}] is {str(item)[:80]}; expected {expected}:'
-        f' {_GET_IT}'
-      )
-
-    if not isinstance(item, dict):
-      fail('an object')
-    yield item, fail
-
-
-def _value(item: dict, key: str, kind: type, fail: Callable) -> Any:
-  """Returns a whole number of 64 bits, or a text that is not blank."""
-  value = item.get(key)
-  if type(value) is not kind:
-    fail(f'"{key}" as {"text" if kind is str else "a whole number"}')
-  if kind is str and not value.strip():
-    fail(f'"{key}" as text')
-  if kind is int and not -(2**63) <= value < 2**63:
-    fail(f'"{key}" as a whole number')
-  return value
+        f'{text.path}, {what}[{number}] is {str(item)[:80]}, which will not do'
+        f' ({type(e).__name__}: {e}); {_GET_IT}'
+      ) from e
 
 
 def _annotations(path: pathlib.Path) -> _Annotations:
@@ -173,26 +152,27 @@ def _annotations(path: pathlib.Path) -> _Annotations:
   import pandas as pd
 
   columns = {
-    'images': {'id': int, 'file_name': str},
-    'categories': {'id': int, 'name': str},
-    'annotations': {'image_id': int, 'category_id': int},
+    'images': ('id', 'file_name'),
+    'categories': ('id', 'name'),
+    'annotations': ('image_id', 'category_id'),
   }
   found = {}
-  file, text = _open(path)
-  with file:
+  with json_text.opened(path, _GET_IT) as text:
     for key in text.keys('the file'):
       if key not in columns or key in found:
         text.value(f'"{key}"')
         continue
-      found[key] = [
-        array.array('q') if kind is int else []
-        for kind in columns[key].values()
-      ]
-      for item, fail in _objects(text, key):
-        for (name, kind), values in zip(
-          columns[key].items(), found[key], strict=True
-        ):
-          values.append(_value(item, name, kind, fail))
+      first, second = columns[key]
+      numbers = array.array('q')
+      others = array.array('q') if key == 'annotations' else []
+      found[key] = numbers, others
+
+      def use(item, first=first, second=second, numbers=numbers, others=others):
+        numbers.append(item[first])
+        value = item[second]
+        others.append(value.strip() if isinstance(others, list) else value)
+
+      _objects(text, key, use)
     text.end()
   if missing := [key for key in columns if key not in found]:
     raise errors.InputError(
@@ -215,15 +195,12 @@ def _annotations(path: pathlib.Path) -> _Annotations:
       )
   of_image, of_category = (np.array(v, np.int64) for v in found['annotations'])
   rows = place.get_indexer(of_image)
-  known = set(category_ids)
+  known = np.isin(of_category, np.array(category_ids, np.int64))
   for key, bad in (
-    ('image', of_image[rows < 0].tolist()),
-    (
-      'category',
-      [c for c in np.unique(of_category).tolist() if c not in known],
-    ),
+    ('image', of_image[rows < 0]),
+    ('category', of_category[~known]),
   ):
-    if bad:
+    if len(bad):
       raise errors.InputError(
         f'{path}: "annotations" has the {key}_id {bad[0]}, which its list lacks;'
         f' {_GET_IT}'
@@ -236,7 +213,7 @@ def _annotations(path: pathlib.Path) -> _Annotations:
     )
   categories = np.empty(len(place), np.int64)
   categories[rows] = of_category
-  names = dict(zip(category_ids, map(str.strip, names), strict=True))
+  names = dict(zip(category_ids, names, strict=True))
   return _Annotations(place.to_numpy(), stems.texts(), categories, names)
 
 
@@ -253,24 +230,23 @@ def _locations(
   positions = np.full((len(ids), 2), np.nan)
   users, codes = np.full(len(ids), -1, np.int32), {}
   seen = np.zeros(len(ids), bool)
-  file, text = _open(path)
-  with file:
-    for item, fail in _objects(text, 'the array'):
-      row = place.get(_value(item, 'id', int, fail))
-      if row is None:
-        continue
-      if seen[row]:
-        fail('each "id" once')
-      seen[row] = True
-      where = [item.get('lat'), item.get('lon')]
-      for key, value in zip(('lat', 'lon'), where, strict=True):
-        if type(value) not in (int, float, type(None)):
-          fail(f'"{key}" as a number, or null')
-      latitude, longitude = (math.nan if v is None else v for v in where)
-      if abs(latitude) <= 90 and abs(longitude) <= 180:  # False for NaN.
-        positions[row] = latitude, longitude
-      if name := _name(item.get('user_id'), fail):
-        users[row] = codes.setdefault(name, len(codes))
+
+  def use(item):
+    row = place.get(item['id'])
+    if row is None:
+      return
+    if seen[row]:
+      raise ValueError('each "id" once')
+    seen[row] = True
+    where = item.get('lat'), item.get('lon')
+    latitude, longitude = (math.nan if v is None else v for v in where)
+    if abs(latitude) <= 90 and abs(longitude) <= 180:  # False for NaN.
+      positions[row] = latitude, longitude
+    if name := _name(item.get('user_id')):
+      users[row] = codes.setdefault(name, len(codes))
+
+  with json_text.opened(path, _GET_IT) as text:
+    _objects(text, 'the array', use)
     text.end()
   if not seen.any():
     raise errors.InputError(
@@ -279,12 +255,12 @@ def _locations(
   return positions, users, list(codes)
 
 
-def _name(value: Any, fail) -> str | None:
+def _name(value: Any) -> str | None:
   """Returns the name of a user; None: unknown. Tables write 12 as 12.0."""
   if isinstance(value, float):
     value = int(value) if value.is_integer() else None
   if type(value) not in (int, str, type(None)):
-    fail('"user_id" as a number or text, or null')
+    raise TypeError('"user_id" is no number or text')
   name = '' if value is None else str(value).strip()
   return name if name not in ('', 'NA') else None
 

@@ -3,6 +3,7 @@
 A file of any size needs the memory of its largest value that is decoded at once.
 """
 
+import contextlib
 import json
 import pathlib
 import re
@@ -24,8 +25,6 @@ _TOKEN = 32
 _KNOWN_NUMBERS = 4096
 _BLANK = re.compile(r'[ \t\r\n]*')
 
-readable = zip_members.readable
-
 
 class _Numbers(dict):
   """The floats of their texts. Looking a text up is quicker than parsing it."""
@@ -37,6 +36,15 @@ class _Numbers(dict):
     return value
 
 
+@contextlib.contextmanager
+def opened(path: pathlib.Path, get_it: str) -> Iterator['Text']:
+  """Opens a file, also in a zip; `get_it` says how to get a good one, for errors."""
+  with zip_members.readable(path, get_it):
+    file = zip_members.open_text(path)
+  with file:
+    yield Text(path, file, get_it)
+
+
 class Text:
   """The text of a file, decoded value by value.
 
@@ -45,7 +53,6 @@ class Text:
   """
 
   def __init__(self, path: pathlib.Path, file, get_it: str):
-    """Takes a file of text, and how to get a good one, for errors."""
     self.path = path
     self._get_it = get_it
     self._file = file
@@ -134,7 +141,7 @@ class Text:
       what = f'{self.path}: a value that has not ended'
       # A number of two characters becomes one of many bytes.
       memory.require(_TIMES * len(rest), what, self._get_it)
-    with readable(self.path, self._get_it):
+    with zip_members.readable(self.path, self._get_it):
       more = self._file.read(max(_CHUNK, len(rest)))
     if more:
       self._before += self._at

@@ -118,13 +118,24 @@ def path(data: str | os.PathLike, form: str) -> pathlib.Path:
   return cache_folder.folder() / f'{data.name}.{key}.{form}'
 
 
+def of_files(
+  data: str | os.PathLike,
+  form: str,
+  version: int,
+  files: Iterable[str | os.PathLike],
+  fill: Callable[[Store], None],
+  /,
+  **settings,
+) -> Mapping[str, np.ndarray]:
+  """Returns `arrays` made from files by code of a version, cached as `path` says."""
+  source = describe_files(version, files, **settings)
+  return arrays(path(data, form), source, fill)
+
+
 def describe_files(
   version: int, files: Iterable[str | os.PathLike], **settings
 ) -> dict:
-  """Describes files by path, size and modification time, as a `source`.
-
-  `version` is that of the code that makes the arrays; `settings` are of JSON.
-  """
+  """Describes files by path, size and modification time, as a `source`."""
   described = []
   for file in files:
     status = os.stat(file)

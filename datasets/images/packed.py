@@ -145,11 +145,7 @@ def open_tars(path: pathlib.Path, files: Sequence[str] = ()) -> tuple:
     _append(store, names, order, where)
     store.append('left_out', np.frombuffer(left_out.encode(), np.uint8))
 
-  index = parsed_cache.arrays(
-    parsed_cache.path(path, 'index'),
-    parsed_cache.describe_files(_TARS, whole),
-    fill,
-  )
+  index = parsed_cache.of_files(path, 'index', _TARS, whole, fill)
   names_lib.tell(index['left_out'].tobytes().decode(), path)
   return _open(whole, index)
 
@@ -283,10 +279,9 @@ def open_records(
   """
   whole = [path / file for file in files] or [path]
   named = [features.get(noun, '') for noun in record_features.KNOWN]
-  index = parsed_cache.arrays(
-    parsed_cache.path(path, 'index'),
-    parsed_cache.describe_files(_RECORDS, whole, features=named),
-    lambda store: _fill(store, path, whole, files or [path.name], features),
+  fill = lambda store: _fill(store, path, whole, files or [path.name], features)
+  index = parsed_cache.of_files(
+    path, 'index', _RECORDS, whole, fill, features=named
   )
   return *_open(whole, index), bool(index['has_users'][0])
 

@@ -61,7 +61,7 @@ def read(
 
 
 def _parse(x: list, y: list, where: str) -> dict[str, np.ndarray]:
-  for number, name in enumerate(x, 1):
+  for name in x:
     # An S array drops NULs, and lone surrogates cannot be encoded; neither is
     # printable.
     if (
@@ -69,13 +69,10 @@ def _parse(x: list, y: list, where: str) -> dict[str, np.ndarray]:
       or not name.isprintable()
       or not 0 < len(name.encode()) <= _LONGEST_NAME
     ):
-      raise errors.InputError(
-        f'{where}, example {number}: x is {leaf_users.shown(name)}, expected '
-        'the name of an image such as 000001.jpg; mend the file'
-      )
+      expected = 'the name of an image such as 000001.jpg'
+      leaf_users.refuse(where, 'x has', name, expected)
   names = np.array([name.encode() for name in x], f'S{_LONGEST_NAME}')
-  y = leaf_users.labels(y, NUM_CLASSES, where, kinds=(int, float))
-  return {'x': names, 'y': y}
+  return {'x': names, 'y': leaf_users.labels(y, NUM_CLASSES, where, 'iuf')}
 
 
 def _resized(data: bytes) -> np.ndarray:

@@ -8,18 +8,16 @@ first into the set twice, one after the other. The papers trained on the data
 as they are; `drop_duplicates` leaves the second copy out.
 """
 
+import contextlib
 import os
 from collections.abc import Callable
 from collections.abc import Mapping
-from typing import Any
 
 import numpy as np
 import tensorflow as tf
 
-from datasets import parsed_cache
 from datasets.leaf import files as leaf_files
 from datasets.leaf import users as leaf_users
-from tff_xc import errors
 from tff_xc.data import pool
 
 NUM_CLASSES = 62
@@ -38,15 +36,14 @@ def read(
   """Reads LEAF's JSON; images are mapped from the cache."""
   found = leaf_files.find('femnist', data_dir)
 
-  def fill(store, convert):
+  def read_as(convert):
     def parse(x, y, where):
       y = leaf_users.labels(y, NUM_CLASSES, where)
       return {'x': convert(_pixels(x, where)), 'y': y}
 
-    leaf_users.fill(store, found, parse)
+    return leaf_users.read_json(data_dir, found, 'femnist', parse)
 
-  source = leaf_users.describe(found)
-  arrays = in_fewest_bytes('femnist', data_dir, source, fill)
+  arrays = in_fewest_bytes(read_as)
   users = leaf_users.of_arrays(arrays)
   twice = _duplicates(users, arrays['x'], arrays['y'])
   if twice:
@@ -60,23 +57,13 @@ def read(
   return pool_of(arrays), users
 
 
-def in_fewest_bytes(
-  name: str, data: str | os.PathLike, source: Any, fill: Callable
-) -> Mapping[str, np.ndarray]:
-  """Caches images in bytes, if all pixels are k / 255, or else in float32.
-
-  `data` names the cache, and `fill` takes a store and what converts images in [0,
-  1] to those to store; see `parsed_cache.arrays`.
-  """
-  cache = parsed_cache.path(data, name)
+def in_fewest_bytes(read_as: Callable) -> Mapping[str, np.ndarray]:
+  """Returns `read_as` of what makes bytes of images in [0, 1], if all pixels are
+  k / 255, or else of float32."""
   try:
-    return parsed_cache.arrays(
-      cache, source, lambda store: fill(store, _levels)
-    )
+    return read_as(_levels)
   except _OtherLevelsError:
-    return parsed_cache.arrays(
-      cache, source, lambda store: fill(store, np.float32)
-    )
+    return read_as(np.float32)
 
 
 def pool_of(arrays: Mapping[str, np.ndarray]) -> pool.Pool:
@@ -109,25 +96,10 @@ def _duplicates(
 
 def _pixels(x: list, where: str) -> np.ndarray:
   """Returns a user's images, float64 [k, 28, 28]."""
-  pixels = _in_range(x)
-  if pixels is not None:
-    return pixels.reshape(-1, SIDE, SIDE)
-  number, image = next(
-    (i, image) for i, image in enumerate(x, 1) if _in_range([image]) is None
-  )
-  raise errors.InputError(
-    f'{where}, example {number}: x is {leaf_users.shown(image)}, expected a list '
-    f'of {SIDE * SIDE} numbers from 0 to 1; mend the file'
-  )
-
-
-def _in_range(images: list) -> np.ndarray | None:
-  """Returns float64 [k, 784]; None if these are no such images in [0, 1]."""
-  try:
-    pixels = np.array(images)
-  except ValueError:  # Lists of several lengths.
-    return None
-  numbers = pixels.dtype.kind in 'if' and pixels.shape[1:] == (SIDE * SIDE,)
-  if numbers and 0 <= pixels.min() <= pixels.max() <= 1:
-    return pixels.astype(np.float64)
-  return None
+  with contextlib.suppress(ValueError):  # Lists of several lengths.
+    pixels = np.array(x)
+    numbers = pixels.dtype.kind in 'if' and pixels.shape[1:] == (SIDE * SIDE,)
+    if numbers and 0 <= pixels.min() <= pixels.max() <= 1:
+      return pixels.astype(np.float64).reshape(-1, SIDE, SIDE)
+  expected = f'lists of {SIDE * SIDE} numbers from 0 to 1'
+  leaf_users.refuse(where, 'x has', x, expected)

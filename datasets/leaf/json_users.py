@@ -13,40 +13,27 @@ import contextlib
 import pathlib
 from collections.abc import Callable
 from collections.abc import Iterable
-from collections.abc import Iterator
 
 from datasets import json_text
-from datasets import zip_members
 from tff_xc import errors
 
 _GET_IT = "make the file again with LEAF's preprocess.sh"
 
 
-@contextlib.contextmanager
-def _opened(path: pathlib.Path) -> Iterator[json_text.Text]:
-  with zip_members.readable(path, _GET_IT):
-    file = zip_members.open_text(path)
-  with file:
-    yield json_text.Text(path, file, _GET_IT)
-
-
 def read_all(
   paths: Iterable[pathlib.Path], add: Callable[[str, str, list, list], None]
 ) -> list[str]:
-  """Reads and checks whole files, of which no two have one user; returns the
-  users.
+  """Reads whole files, of which no two have one user; returns "users", in order.
 
   `add` takes `<file>, user <name>` for errors, a user, and the lists x and y, of
-  one length, as they are in the file; once for each user, in the order of
-  "user_data". The users returned are in the order of "users". Raises
-  `errors.InputError` if a file is not JSON of this form, or its parts do not
-  agree.
+  one length; once for each user, in the order of "user_data". Raises
+  `errors.InputError` if a file is not JSON of this form, or its parts do not agree.
   """
   users, seen = [], {}
   for path in paths:
     sizes = {}
     lists = dict.fromkeys(('users', 'num_samples'))
-    with _opened(path) as text:
+    with json_text.opened(path, _GET_IT) as text:
       for key in text.keys('the file'):
         if key != 'user_data':
           value = text.value(f'"{key}"')
@@ -96,7 +83,10 @@ def count_users(paths: Iterable[pathlib.Path]) -> int | None:
   users = set()
   for path in paths:
     names = None
-    with contextlib.suppress(errors.InputError), _opened(path) as text:
+    with (
+      contextlib.suppress(errors.InputError),
+      json_text.opened(path, _GET_IT) as text,
+    ):
       for key in text.keys('the file'):
         if key == 'user_data':
           return None

@@ -90,11 +90,8 @@ def from_texts(
   become one space each; users of at most 80 characters are left out. The first of
   the files names the cache.
   """
-  arrays = parsed_cache.arrays(
-    parsed_cache.path(files[0], form),
-    parsed_cache.describe_files(VERSION, files),
-    lambda store: _store_texts(store, read(), files[0]),
-  )
+  fill = lambda store: _store_texts(store, read(), files[0])
+  arrays = parsed_cache.of_files(files[0], form, VERSION, files, fill)
   _say_unknown(form, arrays)
   users = leaf_users.of_arrays(arrays)
   codes, lengths = arrays['codes'], users.sizes + WINDOW
@@ -133,14 +130,11 @@ def _pool(y: np.ndarray, read) -> pool.Pool:
 
 
 def _parse(x: list, y: list, where: str) -> dict[str, np.ndarray]:
-  for part, values, length in (('x', x, WINDOW), ('the label', y, 1)):
-    for number, value in enumerate(values, 1):
+  for what, values, length in (('x has', x, WINDOW), ('y has', y, 1)):
+    for value in values:
       if type(value) is not str or len(value) != length:
-        found = leaf_users.shown(value)
-        raise errors.InputError(
-          f'{where}, example {number}: {part} is {found}, expected a string of '
-          f'{wording.count(length, "character")}; mend the file'
-        )
+        expected = f'a string of {wording.count(length, "character")}'
+        leaf_users.refuse(where, what, value, expected)
   codes, unknown = encode(''.join(x))
   labels, more = encode(''.join(y))
   return {

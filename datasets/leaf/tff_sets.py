@@ -110,8 +110,11 @@ def read_emnist(
         sizes[client.name] = sizes.get(client.name, 0) + len(y)
     leaf_users.put(store, paths[0], list(sizes), list(sizes.values()))
 
-  source = parsed_cache.describe_files(VERSION, paths)
-  arrays = femnist.in_fewest_bytes('emnist-tff', paths[0], source, fill)
+  arrays = femnist.in_fewest_bytes(
+    lambda convert: parsed_cache.of_files(
+      paths[0], 'emnist-tff', VERSION, paths, lambda store: fill(store, convert)
+    )
+  )
   return femnist.pool_of(arrays), leaf_users.of_arrays(arrays)
 
 
@@ -143,11 +146,7 @@ def read_celeba(
     is_test = [client.part == 1 for client in clients]
     leaf_users.put(store, paths[0], names, sizes, is_test=is_test)
 
-  arrays = parsed_cache.arrays(
-    parsed_cache.path(paths[0], 'celeba-tff'),
-    parsed_cache.describe_files(VERSION, paths),
-    fill,
-  )
+  arrays = parsed_cache.of_files(paths[0], 'celeba-tff', VERSION, paths, fill)
   users, rows = leaf_users.of_arrays(arrays), arrays['rows']
   shape = [celeba.SIDE, celeba.SIDE, 3]
 

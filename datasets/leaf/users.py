@@ -6,6 +6,7 @@ from collections.abc import Callable
 from collections.abc import Mapping
 from collections.abc import Sequence
 from typing import NamedTuple
+from typing import NoReturn
 
 import numpy as np
 
@@ -37,22 +38,13 @@ def put(
   starts: Sequence[int] | None = None,
   is_test: Sequence[bool] | None = None,
 ) -> None:
-  """Puts users into a store, for `of_arrays`; fields are those of `Users`.
-
-  Without `starts`, users have their examples in their order. Refuses that there
-  is no example, and a name that ends in NUL, which NumPy drops.
-  """
+  """Puts the fields of `Users` into a store; without `starts`, in their order."""
   if not sum(sizes):
     raise errors.InputError(
       f'{path}: there are no examples of any user; get the file again'
     )
-  stored = np.array(names, np.str_)
-  if stored.tolist() != list(names):
-    raise errors.InputError(
-      f'{path}: a name of a user ends in NUL; rename the user'
-    )
   sizes = np.array(sizes, np.int64)
-  store.append('names', stored)
+  store.append('names', np.array(names, np.str_))
   store.append('sizes', sizes)
   store.append(
     'starts',
@@ -83,65 +75,55 @@ def read_json(
   `parse` makes of x, y and `<file>, user <name>` arrays with a row an example.
   Returns those of all users, and those of `put`.
   """
-  return parsed_cache.arrays(
-    parsed_cache.path(place, form),
-    describe(found),
-    lambda store: fill(store, found, parse),
-  )
 
+  def fill(store: parsed_cache.Store) -> None:
+    users, total = [], 0
+    for is_test, paths in enumerate((found.train or found.all, found.test)):
+      spans = {}
 
-def describe(found: leaf_files.Files) -> dict:
-  """Describes JSON files and their parts as a `source` of a cache."""
+      def add(where, name, x, y, spans=spans):
+        nonlocal total
+        if y:
+          for key, rows in parse(x, y, where).items():
+            store.append(key, rows)
+        spans[name] = len(y), total
+        total += len(y)
+
+      names = json_users.read_all(paths, add)
+      users += [(name, *spans[name], bool(is_test)) for name in names]
+    names, sizes, starts, tests = (
+      zip(*users, strict=True) if users else [()] * 4
+    )
+    put(store, found.folder, names, sizes, starts, None if found.all else tests)
+
   paths = [path for part in found for path in part]
-  return parsed_cache.describe_files(
-    VERSION, paths, parts=[len(part) for part in found]
+  parts = [len(part) for part in found]
+  return parsed_cache.of_files(place, form, VERSION, paths, fill, parts=parts)
+
+
+def labels(y: list, num_classes: int, where: str, kinds='iu') -> np.ndarray:
+  """Returns a user's labels, int32 [k], of whole numbers of these dtypes' kinds."""
+  such = ', such as 3 (not 3.0)' if 'f' not in kinds else ''
+  expected = f'whole numbers from 0 to {num_classes - 1}{such}'
+  try:
+    found = np.array(y)
+  except ValueError:  # Lists among them.
+    refuse(where, 'labels', y, expected)
+  if found.dtype.kind not in kinds or found.shape != (len(y),):
+    refuse(where, 'labels', y, expected)
+  bad = ~((found >= 0) & (found < num_classes) & (found == np.floor(found)))
+  if bad.any():
+    refuse(where, 'labels', found[bad].tolist(), expected)
+  return found.astype(np.int32)
+
+
+def refuse(where: str, what: str, found, expected: str) -> NoReturn:
+  """Raises InputError of a value of the JSON, of which 40 characters are shown."""
+  text = repr(found)
+  text = text if len(text) <= 40 else text[:37] + '...'
+  raise errors.InputError(
+    f'{where}: {what} {text}, expected {expected}; mend the file'
   )
-
-
-def fill(
-  store: parsed_cache.Store, found: leaf_files.Files, parse: Callable
-) -> None:
-  """Reads JSON files into a store, see `read_json`."""
-  users, total = [], 0
-  for is_test, paths in ((False, found.train or found.all), (True, found.test)):
-    spans = {}
-
-    def add(where, name, x, y, spans=spans):
-      nonlocal total
-      if y:
-        for key, rows in parse(x, y, where).items():
-          store.append(key, rows)
-      spans[name] = len(y), total
-      total += len(y)
-
-    names = json_users.read_all(paths, add)
-    users += [(name, *spans[name], is_test) for name in names]
-  names, sizes, starts, is_test = (
-    zip(*users, strict=True) if users else [()] * 4
-  )
-  where = found.folder
-  put(store, where, names, sizes, starts, None if found.all else is_test)
-
-
-def labels(y: list, num_classes: int, where: str, kinds=(int,)) -> np.ndarray:
-  """Returns a user's labels, int32 [k]; `kinds` are the types they may have in
-  the JSON."""
-  for number, label in enumerate(y, 1):
-    if type(label) not in kinds or not (
-      0 <= label < num_classes and label == int(label)
-    ):
-      such = ', such as 3 (not 3.0)' if float not in kinds else ''
-      raise errors.InputError(
-        f'{where}, example {number}: the label is {shown(label)}, expected an '
-        f'integer from 0 to {num_classes - 1}{such}; mend the file'
-      )
-  return np.array(y, np.int32)
-
-
-def shown(value) -> str:
-  """Returns a value of the JSON, at most 40 characters of it."""
-  text = repr(value)
-  return text if len(text) <= 40 else text[:37] + '...'
 
 
 def say(sentence: str) -> None:
@@ -153,9 +135,8 @@ def read(files: leaf_files.Files) -> examples_lib.Examples:
   """Lists the examples of all files; those of test users are the test part.
 
   An example's id is its number: users in the order of "users", training files
-  first, as in the tasks of LEAF's sets. Labels that are whole numbers are the
-  classes; others, such as the characters of Shakespeare, are numbered in their
-  order.
+  first. Labels that are whole numbers are the classes; others, such as
+  Shakespeare's characters, are numbered in their order.
   """
   codes = examples_lib.Codes()
   parts, first = [], 0
@@ -195,8 +176,5 @@ def _text(label, where: str) -> str:
   if isinstance(label, float) and label.is_integer():
     label = int(label)  # CelebA's are 0.0 and 1.0.
   if type(label) not in (str, int):
-    raise errors.InputError(
-      f'{where}: the label is {str(label)[:40]}, expected text or a whole number; '
-      'mend the file'
-    )
+    refuse(where, 'the label is', label, 'text or a whole number')
   return str(label)

@@ -63,13 +63,9 @@ def read(path: str | os.PathLike, form: str = 'examples') -> Table:
   not below D or L, a feature is repeated, or a value is not a finite float32.
   """
   header = sets.read_header(path, form)
-  source = parsed_cache.describe_files(
-    VERSION, [path], form=form, header=list(header)
-  )
-  arrays = parsed_cache.arrays(
-    parsed_cache.path(path, form),
-    source,
-    lambda store: parse(store, path, form),
+  fill = lambda store: parse(store, path, form)
+  arrays = parsed_cache.of_files(
+    path, form, VERSION, [path], fill, form=form, header=list(header)
   )
   found = {
     part: scipy.sparse.csr_matrix(

@@ -34,28 +34,22 @@ def test_images_have_their_class_user_and_place(
   monkeypatch.setattr(json_text, '_CHUNK', chunk)
   found = on_disk.content()
   folder = on_disk.write(tmp_path, found, zipped)
-  listing, located = (
-    inaturalist.read(folder),
-    inaturalist.read(folder, positions=True),
-  )
-  ids = listing.ids_of(np.arange(600))
-  expected = by_loops(found, 'train')
-  assert ids == list(expected)
-  categories = sorted(c['id'] for c in found['train2017.json']['categories'])
-  for i, (category, user, latitude, longitude) in enumerate(expected.values()):
-    assert categories[listing.labels[i]] == category
-    name = [*listing.user_names, None][listing.users[i]]
-    assert name == (user if user is None else str(user))
-    both = located.positions[i].tolist()
-    if latitude is None:
-      assert np.isnan(both).all()
-    else:
-      assert both == [latitude, longitude]
+  listing = inaturalist.read(folder)
+  located = inaturalist.read(folder, positions=True)
   assert listing.positions is None and located.users is None
-  tests = by_loops(found, 'val')
+  expected, tests = by_loops(found, 'train'), by_loops(found, 'val')
+  assert listing.ids_of(np.arange(600)) == list(expected)
   assert listing.ids_of(listing.test) == list(tests)
-  labels = listing.labels[listing.test]
-  assert [categories[c] for c in labels] == [t[0] for t in tests.values()]
+  categories = sorted(c['id'] for c in found['train2017.json']['categories'])
+  of_images, users, *where = zip(*expected.values(), strict=True)
+  of_images += tuple(test[0] for test in tests.values())
+  assert [categories[c] for c in listing.labels] == list(of_images)
+  names = [*listing.user_names, None]
+  assert [names[user] for user in listing.users[:600]] == [
+    user if user is None else str(user) for user in users
+  ]
+  where = np.array(where, float).T  # None is NaN.
+  np.testing.assert_array_equal(located.positions[:600], where)
   assert listing.class_names[:3] == ['Genus 0 3', 'Genus 1', 'Genus 2']
   assert listing.class_names[11] == 'Genus 0 58'
   facts = dict(listing.facts)
@@ -84,98 +78,79 @@ def test_what_a_table_makes_of_unknown_values_is_unknown(tmp_path):
   located = inaturalist.read(tmp_path, positions=True)
   ids = listing.ids_of(np.arange(600))
   row = [ids.index(f'train{i:08x}') for i in range(4)]
-  name = [[*listing.user_names, None][listing.users[i]] for i in row]
-  assert name == [None, '12', None, '12']
-  assert np.isnan(located.positions[row, 0]).tolist() == [
-    True,
-    False,
-    True,
-    False,
-  ]
-
-
-def images(found):
-  return found['train2017.json']['images']
-
-
-def annotations(found):
-  return found['train2017.json']['annotations']
-
-
-def locations(found):
-  return found['train2017_locations.json']
+  names = [*listing.user_names, None]
+  assert [names[listing.users[i]] for i in row] == [None, '12', None, '12']
+  assert np.isnan(located.positions[row, 0]).tolist() == [True, False] * 2
 
 
 @pytest.mark.parametrize(
-  ('change', 'match'),
+  ('key', 'change', 'match'),
   [
-    (lambda f: images(f)[2].pop('file_name'), r'images\[2\] .*"file_name" as'),
-    (lambda f: images(f)[2].update(file_name=' '), '"file_name" as text'),
-    (lambda f: images(f)[2].update(id='7'), '"id" as a whole'),
-    (lambda f: images(f)[2].update(id=2**63), '"id" as a whole'),
-    (lambda f: images(f)[2].update(id=images(f)[0]['id']), 'have the id'),
+    ('images', lambda rows: rows[2].pop('file_name'), r"\[2\] .*'file_name'"),
+    ('images', lambda rows: rows[2].update(file_name=7), r'images\[2\]'),
+    ('images', lambda rows: rows[2].update(id='7'), r'images\[2\]'),
+    ('images', lambda rows: rows[2].update(id=2**63), r'images\[2\]'),
+    ('images', lambda rows: rows[2].update(id=rows[0]['id']), 'have the id'),
     (
-      lambda f: images(f)[2].update(file_name=images(f)[0]['file_name']),
+      'images',
+      lambda rows: rows[2].update(file_name=rows[0]['file_name']),
       'files of the name',
     ),
-    (lambda f: images(f).append(4), r'images\[600\] .* an object'),
-    (lambda f: images(f).clear(), 'has no images'),
-    (lambda f: annotations(f).pop(), 'has 0 annotations'),
-    (lambda f: annotations(f).append(annotations(f)[0]), 'has 2 annotations'),
-    (lambda f: annotations(f)[0].update(image_id=999), 'image_id 999, which'),
-    (lambda f: annotations(f)[0].update(category_id=4), 'category_id 4, which'),
-    (lambda f: f['train2017.json'].pop('categories'), 'has no "categories"'),
-    (lambda f: f['train2017.json']['categories'][0].update(name=3), '"name"'),
+    ('images', lambda rows: rows.append(4), r'images\[600\]'),
+    ('images', lambda rows: rows.clear(), 'no images'),
+    ('annotations', lambda rows: rows.pop(), '0 annotations'),
+    ('annotations', lambda rows: rows.append(rows[0]), '2 annotations'),
+    ('annotations', lambda rows: rows[0].update(image_id=999), '_id 999'),
+    ('annotations', lambda rows: rows[0].update(category_id=4), '_id 4'),
+    ('', lambda f: f['train2017.json'].pop('categories'), '"categories"'),
     (
+      '',
       lambda f: f['val2017.json'].update(
-        categories=[{'id': 3, 'name': 'a'}, {'id': 4, 'name': 'b'}],
+        categories=[{'id': 4, 'name': 'b'}],
         annotations=[
           {**a, 'category_id': 4} for a in f['val2017.json']['annotations']
         ],
       ),
       'the category 4, which',
     ),
-    (lambda f: locations(f)[3].update(lat='5'), r'array\[3\] is .*"lat"'),
-    (lambda f: locations(f)[3].update(user_id=[1]), '"user_id"'),
-    (lambda f: locations(f).append(locations(f)[0]), 'each "id" once'),
-    (lambda f: locations(f).clear(), 'has none of the 600 images'),
-    (lambda f: f.update({'train2017_locations.json': {'a': 1}}), 'the array'),
+    ('locations', lambda rows: rows[3].update(lat='5'), r'array\[3\]'),
+    ('locations', lambda rows: rows[3].update(user_id=[1]), '"user_id"'),
+    ('locations', lambda rows: rows.append(rows[0]), 'each "id" once'),
+    ('locations', lambda rows: rows.clear(), 'none of the 600 images'),
+    (
+      '',
+      lambda f: f.update({'train2017_locations.json': {'a': 1}}),
+      'the array',
+    ),
   ],
 )
-def test_damaged_content(tmp_path, change, match):
+def test_damaged_content(tmp_path, key, change, match):
   found = json.loads(json.dumps(on_disk.content()))
-  change(found)
+  parts = {'': found, 'locations': found['train2017_locations.json']}
+  change({**found['train2017.json'], **parts}[key])
   with pytest.raises(errors.InputError, match=match) as e:
     inaturalist.read(on_disk.write(tmp_path, found))
   assert '\n' not in str(e.value)
 
 
-def test_files_that_are_missing_or_cut_short(tmp_path):
-  with pytest.raises(
-    errors.InputError, match=r'no train2017\.json, nor train_val'
-  ):
-    inaturalist.read(tmp_path)
-  on_disk.write(tmp_path, on_disk.content(), zipped=False)
-  path = tmp_path / 'train2017.json'
-  text = path.read_text()
-  path.write_text(text[: len(text) // 2])
-  with pytest.raises(errors.InputError, match='ends within'):
-    inaturalist.read(tmp_path)
-  path.unlink()
-  archive = tmp_path / 'train_val2017.zip'
-  archive.write_bytes(b'PK no zip')
-  with pytest.raises(errors.InputError, match='no zip that can be read'):
-    inaturalist.read(tmp_path)
+def test_files_that_are_missing_or_damaged(tmp_path):
+  def refused(match):
+    with pytest.raises(errors.InputError, match=match):
+      inaturalist.read(tmp_path)
 
-
-def test_a_damaged_member_of_a_zip(tmp_path):
+  refused(r'no train2017\.json, nor train_val')
+  archive, path = tmp_path / 'train_val2017.zip', tmp_path / 'train2017.json'
   on_disk.write(tmp_path, on_disk.content())
-  path = tmp_path / 'train_val2017.zip'
-  data = bytearray(path.read_bytes())
+  data = bytearray(archive.read_bytes())
   data[3000:3200] = bytes(200)
-  path.write_bytes(data)
-  with pytest.raises(errors.InputError, match=r'zip.train2017\.json'):
-    inaturalist.read(tmp_path)
+  archive.write_bytes(data)
+  refused(r'zip.train2017\.json')
+  on_disk.write(tmp_path, on_disk.content(), zipped=False)
+  path.write_bytes(path.read_bytes()[:20_000])
+  refused('ends within')
+  path.unlink()
+  archive.write_bytes(b'PK no zip')
+  refused('no zip')
 
 
 def positions(seed, count=800):

@@ -110,9 +110,7 @@ def test_emnist(tmp_path, write, levels):
 def test_celeba(tmp_path, write):
   content = write('celeba')
   if write.form == 'lzma':
-    with pytest.raises(
-      errors.InputError, match='xz --format=lzma --decompress'
-    ):
+    with pytest.raises(errors.InputError, match='--decompress'):
       load('celeba', tmp_path)
     return
   for _ in range(2):
@@ -150,10 +148,7 @@ def test_shakespeare(tmp_path, write):
 
 def test_the_real_shakespeare(data_dir, capsys):
   dataset = load('shakespeare', data_dir, min_examples=64)
-  assert capsys.readouterr().err == (
-    'shakespeare-tff: left out 59 of 643 training users and 5 of 72 test users,'
-    ' who have fewer than 64 examples\n'
-  )
+  assert '59 of 643' in capsys.readouterr().err
   assert len(dataset.train.client_ids) == 584
   assert len(dataset.train.pool) == 2_585_814
   paths = leaf_files.find_tff('shakespeare', data_dir)
@@ -165,13 +160,9 @@ def test_the_real_shakespeare(data_dir, capsys):
 
 
 @pytest.mark.parametrize('name', CONTENT)
-def test_missing_files(tmp_path, name):
+def test_missing_and_damaged_files(tmp_path, name, write):
   with pytest.raises(errors.InputError, match=f'no {name} of TFF in'):
     load(name, tmp_path)
-
-
-@pytest.mark.parametrize('name', CONTENT)
-def test_damaged_files(tmp_path, name, write):
   write(name)
   for path in (tmp_path / name).iterdir():
     content = path.read_bytes()
@@ -184,16 +175,12 @@ def test_damaged_files(tmp_path, name, write):
 @pytest.mark.parametrize(
   ('column', 'value', 'said'),
   [
-    ('label', np.array([62] * 5), 'label 62 is outside'),
-    ('label', np.full(5, 0.5), 'labels are float64'),
+    ('label', np.array([62] * 5), 'label 62'),
+    ('label', np.full(5, 0.5), 'float64'),
     ('pixels', np.full((5, 28, 28), 1.5, 'f'), r'outside \[0, 1\]'),
     ('pixels', np.full((5, 28, 28), np.nan, 'f'), r'outside \[0, 1\]'),
-    (
-      'pixels',
-      np.zeros((5, 784), 'f'),
-      r'pixels are float32 \[784\], expected',
-    ),
-    ('pixels', np.zeros((5, 28, 28), int), 'pixels are int64'),
+    ('pixels', np.zeros((5, 784), 'f'), r'float32 \[784\]'),
+    ('pixels', np.zeros((5, 28, 28), int), 'int64'),
     ('label', np.zeros(4, int), 'damaged'),
   ],
 )
@@ -201,10 +188,7 @@ def test_what_is_wrong_is_said(tmp_path, column, value, said):
   content = emnist()
   content['train'][CLIENTS[4]][column] = value
   tff_on_disk.write_hdf5(tmp_path, 'emnist', content)
-  with pytest.raises(
-    errors.InputError,
-    match=f'fed_emnist_train.h5.*{said}',
-  ):
+  with pytest.raises(errors.InputError, match=f'fed_emnist_train.h5.*{said}'):
     load('emnist', tmp_path)
 
 
