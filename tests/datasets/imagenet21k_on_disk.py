@@ -16,17 +16,22 @@ def folders(folder):
 
 
 def tars(folder):
+  """As distributed: a tar for each synset, with images at the top."""
   (folder / 'tars').mkdir()
   for synset in sorted(folders(folder).iterdir()):
     on_disk.tarred(synset, folder / 'tars' / f'{synset.name}.tar')
+  (folder / 'tars' / '._n00000001.tar').write_bytes(b'a Mac leaves these')
+  (folder / 'tars' / 'words.txt').write_text('n00000001 cat')
   return folder / 'tars'
 
 
-def tar_of_tars(folder):
-  with tarfile.open(folder / 'whole.tar', 'w') as whole:
+def tar_of_tars(folder, suffix='.tar'):
+  """The fall release: all of these in one tar."""
+  path = folder / f'whole{suffix}'
+  with tarfile.open(path, 'w:gz' if suffix == '.tar.gz' else 'w') as whole:
     for tar in tars(folder).iterdir():
       whole.add(tar, tar.name)
-  return folder / 'whole.tar'
+  return path
 
 
 def text():

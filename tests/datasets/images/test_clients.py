@@ -24,24 +24,32 @@ def load(
   return clients.load(path, choice, **{'side': 16, **more})
 
 
-def write(path, *lines):
+def write(path, *lines, header='user_id,image_id,class'):
   path.parent.mkdir(exist_ok=True)
-  path.write_text('\n'.join([*lines, '']))
+  path.write_text('\n'.join([header, *lines, '']), encoding='utf-8')
   return path
 
 
 def split_files(folder):
   """Writes what `launch.make_splits` would: user, image, class; names."""
-  write(
-    folder / 'federated_train.csv',
-    'user_id,image_id,class',
-    *('ann,cat/0.jpg,0', 'bob,dog/1.jpg,1', 'ann,dog/0.jpg,1', '9,emu/0.jpg,2'),
+  rows = (
+    'ann,cat/0.jpg,0',
+    'bob,dog/1.jpg,1',
+    'ann,dog/0.jpg,1',
+    '9,emu/0.jpg,2',
   )
-  write(folder / 'test.csv', 'image_id,class', 'emu/1.jpg,2', 'cat/2.jpg,0')
-  write(
-    folder / 'classes.csv', 'class,name,count', '0,cat,1', '1,dog,2', '2,emu,1'
-  )
+  write(folder / 'federated_train.csv', *rows)
+  held_out(folder / 'test.csv', 'emu/1.jpg,2', 'cat/2.jpg,0')
+  classes(folder, '0,cat', '1,dog', '2,emu')
   return folder
+
+
+def held_out(path, *lines):
+  return write(path, *lines, header='image_id,class')
+
+
+def classes(folder, *lines):
+  write(folder / 'classes.csv', *lines, header='class,name')
 
 
 @pytest.mark.parametrize('pack', [False, True])
@@ -96,11 +104,10 @@ def test_a_split_names_clients_classes_and_test(tmp_path, form):
 def test_a_split_needs_no_class_folders(tmp_path):
   names = ['a1.jpg', 'b/2.jpg', 'b/c/3.jpg', '4.png']
   path = on_disk.write(tmp_path / 'photos', names)
-  split = write(
-    tmp_path / 's.csv',
-    'class,image_id,user_id,note',
-    *(f'{c},{n},u{c},x' for c, n in zip((10, 9, 10, 300), names, strict=True)),
-  )
+  rows = [
+    f'{c},{n},u{c},x' for c, n in zip((10, 9, 10, 300), names, strict=True)
+  ]
+  split = write(tmp_path / 's.csv', *rows, header='class,image_id,user_id,note')
   dataset = load(path, split)
   assert dataset.class_names == ['9', '10', '300']
   assert dataset.train.client_ids == ['u10', 'u300', 'u9']
@@ -112,14 +119,11 @@ def test_ids_in_another_normal_form(tmp_path, pack):
   path = on_disk.write(tmp_path / 'p', ['cafe\u0301/u\u0308.jpg', 'dog/1.jpg'])
   if pack:
     path = on_disk.tarred(path, tmp_path / 'p.tar')
-  lines = ['ann,caf\u00e9/\u00fc.jpg,caf\u00e9', 'bob,dog/1,dog']
-  split = write(tmp_path / 's.csv', 'user_id,image_id,class', *lines[:1])
-  with open(split, 'a', encoding='utf-8') as file:
-    file.write('bob,dog/1.jpg,dog\n')
+  row = 'caf\u00e9/\u00fc.jpg,caf\u00e9'
+  split = write(tmp_path / 's.csv', f'ann,{row}', 'bob,dog/1.jpg,dog')
   assert len(load(path, split, corrupt='fail').train.partition.numbers) == 2
-  test = write(tmp_path / 't.csv', 'image_id,class', lines[0][4:])
-  found = load(path, 'class', test_file=test)
-  assert found.test.y.tolist() == [0]
+  test = held_out(tmp_path / 't.csv', row)
+  assert load(path, 'class', test_file=test).test.y.tolist() == [0]
 
 
 def counted(monkeypatch):
@@ -171,15 +175,22 @@ def test_what_announces_too_many_bytes_is_not_read(
     load(path, corrupt='fail').train.examples('class/0')
 
 
-def test_a_damaged_test_image_is_left_out(tmp_path):
+def test_damaged_images_may_be_left_out_or_an_error(tmp_path):
   path = on_disk.classes(tmp_path / 'photos')
   damage(path)
-  test = write(
-    tmp_path / 't.csv', 'image_id,class', 'cat/0.jpg,cat', 'dog/0.jpg,dog'
-  )
+  dataset = load(path, corrupt='fail')  # Nothing is decoded yet.
+  dataset.train.examples('class/1')
+  with pytest.raises(errors.InputError, match=r'cat/0\.jpg .*--corrupt=skip'):
+    dataset.train.examples('class/0')
+  test = held_out(tmp_path / 't.csv', 'cat/0.jpg,cat', 'dog/0.jpg,dog')
   dataset = load(path, 'iid:3', test_file=test)
   assert dataset.test.y.tolist() == [1]
   assert sum(dataset.train.partition.sizes) == 15
+  # What cannot even be opened.
+  (path / 'cat/9.jpg').symlink_to(path / 'absent.jpg')
+  assert load(path).train.partition.sizes.tolist() == [5, 5, 6]
+  with pytest.raises(errors.InputError, match=r'cat/9\.jpg .*--corrupt=skip'):
+    load(path, corrupt='fail')
 
 
 @pytest.mark.parametrize('part', ['test', 'training'])
@@ -199,50 +210,26 @@ def test_a_part_of_which_nothing_is_left_is_an_error(tmp_path, part):
     load(path, split)
 
 
-def test_a_damaged_image_may_be_an_error(tmp_path):
-  path = on_disk.classes(tmp_path / 'photos')
-  damage(path)
-  dataset = load(path, corrupt='fail')  # Nothing is decoded yet.
-  dataset.train.examples('class/1')
-  with pytest.raises(errors.InputError, match=r'cat/0\.jpg .*--corrupt=skip'):
-    dataset.train.examples('class/0')
-
-
 def test_an_image_that_rots_is_left_out_the_next_time(tmp_path):
   """Its file keeps its size and time, so it still counts as sound at first."""
   folder = on_disk.classes(tmp_path / 'photos')
   path = on_disk.tarred(folder, tmp_path / 'photos.tar')
   load(path)
   status, sound = path.stat(), on_disk.photograph(6)
-  rotten = path.read_bytes().replace(sound, bytes(len(sound)))
-  path.write_bytes(rotten)
+  path.write_bytes(path.read_bytes().replace(sound, bytes(len(sound))))
   os.utime(path, ns=(status.st_atime_ns, status.st_mtime_ns))
   dataset = load(path)
   with pytest.raises(errors.InputError, match=r'dog/0\.jpg'):
     dataset.train.examples('class/1')
-  # Only this one is forgotten.
-  store, places = store_lib.open_store(path), np.arange(18)
-  known = clients.readable(store, places, lambda n: [False] * len(n))
-  assert np.count_nonzero(~known) == 1
+  # Only this one is forgotten, and no other file is left in the cache.
+  store, asked = store_lib.open_store(path), []
+  find(store, range(18), lambda n: asked.extend(n.tolist()) or [False])
+  assert [list(store.names)[n] for n in asked] == ['dog/0.jpg']
+  assert not list(cache_folder.folder().glob('.*.tmp*'))
   dataset = load(path)
   assert dataset.train.partition.sizes.tolist() == [6, 4, 7]
   for client in dataset.train.client_ids:
     dataset.train.examples(client)
-  # The others are remembered, and no other file is left in the cache.
-  check = []
-  names = {p.name.split('.')[-1] for p in cache_folder.folder().iterdir()}
-  assert not names & {str(os.getpid())}
-  assert not list(cache_folder.folder().glob('.*.tmp*'))
-  clients.readable(store, places, lambda n: check.extend(n.tolist()) or [False])
-  assert [store.names.take(np.array([n]))[0] for n in check] == ['dog/0.jpg']
-
-
-def test_what_cannot_even_be_opened_is_left_out(tmp_path):
-  path = on_disk.classes(tmp_path / 'photos')
-  (path / 'cat/9.jpg').symlink_to(path / 'absent.jpg')
-  assert load(path).train.partition.sizes.tolist() == [6, 5, 7]
-  with pytest.raises(errors.InputError, match=r'cat/9\.jpg .*--corrupt=skip'):
-    load(path, corrupt='fail')
 
 
 def test_what_would_be_loaded_is_described_without_decoding(
@@ -266,9 +253,9 @@ def test_one_folder_of_all_images_needs_a_split(tmp_path):
     with pytest.raises(errors.InputError, match=r'\(all\)'):
       clients.described(path, choice)
   lines = [f'ann,all/{i}.jpg,{i % 2}' for i in range(4)]
-  split = write(tmp_path / 's.csv', 'user_id,image_id,class', *lines)
+  split = write(tmp_path / 's.csv', *lines)
   assert '2 classes (0, 1)' in clients.described(path, own.Choice(str(split)))
-  write(split, 'user_id,image_id,class', 'ann,all/0.jpg,7')
+  write(split, 'ann,all/0.jpg,7')
   with pytest.raises(errors.InputError, match=r's\.csv'):
     clients.described(path, own.Choice(str(split)))
 
@@ -289,31 +276,30 @@ def test_missing_images(tmp_path, capsys):
 
 def test_bad_input_is_one_sentence(tmp_path):
   path = on_disk.classes(tmp_path / 'photos')
-  with pytest.raises(errors.InputError, match='--split'):
-    load(path, '')
-  with pytest.raises(errors.InputError, match='18 training'):
-    load(path, 'iid:19')
   split = split_files(tmp_path / 'splits')
-  write(split / 'classes.csv', 'class,name', '0,cat', '1,dog')
-  with pytest.raises(errors.InputError, match="class '2'"):
-    load(path, split)
-  write(split / 'classes.csv', 'class,name', '0,cat', '1,cat', '2,emu')
-  with pytest.raises(errors.InputError, match='two classes'):
-    load(path, split)
+
+  def refused(match, path=path, split=split):
+    with pytest.raises(errors.InputError, match=match):
+      load(path, split)
+
+  refused('--split', split='')
+  refused('18 training', split='iid:19')
+  classes(split, '0,cat', '1,dog')
+  refused("class '2'")
+  classes(split, '0,cat', '1,cat', '2,emu')
+  refused('two classes')
   (split / 'classes.csv').unlink()
-  write(split / 'test.csv', 'image_id,class', 'cat/0.jpg,0')
-  with pytest.raises(errors.InputError, match=r'cat/0\.jpg .*twice'):
-    load(path, split)
-  write(split / 'federated_train.csv', 'user_id,image_id', 'ann,cat/0.jpg')
-  with pytest.raises(errors.InputError, match='class'):
-    load(path, split)
+  held_out(split / 'test.csv', 'cat/0.jpg,0')
+  refused(r'cat/0\.jpg .*twice')
+  write(
+    split / 'federated_train.csv', 'ann,cat/0.jpg', header='user_id,image_id'
+  )
+  refused('class')
   one = on_disk.classes(tmp_path / 'one', {'cat': 3})
-  with pytest.raises(errors.InputError, match='one class only'):
-    load(one)
+  refused('one class only', one, 'class')
   for file in one.glob('*/*'):
     file.write_bytes(on_disk.encoded(on_disk.quarters())[:60])
-  with pytest.raises(errors.InputError, match=r'cat/0\.jpg.*truncated'):
-    load(one)
+  refused(r'cat/0\.jpg.*truncated', one, 'class')
 
 
 def test_not_all_images_are_decoded_or_kept(tmp_path, monkeypatch):
@@ -341,11 +327,10 @@ def test_other_images_or_classes_are_other_data_and_a_tar_is_the_same(tmp_path):
   assert [n for n in first if first[n] != second[n]] == ['source_checksum']
   (path / 'dog').rename(path / 'dodo')
   assert first['names_checksum'] != of(path)['names_checksum']
-  lines = ['ann,cat/0.jpg,0', 'ann,emu/0.jpg,1']
-  split = write(tmp_path / 's.csv', 'user_id,image_id,class', *lines)
+  split = write(tmp_path / 's.csv', 'ann,cat/0.jpg,0', 'ann,emu/0.jpg,1')
   found = set()
   for label in '01':
-    test = write(tmp_path / 't.csv', 'image_id,class', f'cat/1.jpg,{label}')
+    test = held_out(tmp_path / 't.csv', f'cat/1.jpg,{label}')
     found.add(load(path, split, test_file=test).source_checksum)
   assert len(found) == 2
 

@@ -21,6 +21,7 @@ from datasets.images import packed
 from datasets.images import record_features
 from datasets.images import store as store_lib
 from datasets.splits import own
+from tests.datasets import imagenet21k_on_disk as imagenet21k
 from tests.datasets.images import on_disk
 from tff_xc import errors
 
@@ -28,18 +29,12 @@ LONG = 'a' * 90 + '/' + 'b' * 120 + '/é ü.PNG'
 NAMES = ['dog/2.jpg', 'cat/1.jpg', 'cat/deep/er/1.jpeg', LONG, 'top.png']
 
 
+SYNSETS = sorted(imagenet21k.NAMES)
+
+
 def everything(store):
   names = list(store.names)
   return dict(zip(names, map(store.read, range(len(names))), strict=True))
-
-
-def read_by_threads(store):
-  numbers = list(range(len(store.names))) * 25
-  with concurrent.futures.ThreadPoolExecutor(8) as threads:
-    read = list(threads.map(store.read, numbers))
-  return (
-    read[: len(store.names)] if read == read[: len(store.names)] * 25 else []
-  )
 
 
 def refused(path, match, *features):
@@ -55,11 +50,9 @@ def gnu(folder, path):
   'pack', [lambda folder, _: folder, on_disk.tarred, gnu, on_disk.zipped]
 )
 def test_every_form_has_the_same_images(tmp_path, pack):
-  folder = on_disk.write(tmp_path / 'photos', NAMES)
-  # What people's computers leave there.
+  # What people's computers leave there is no image.
   left = 'cat/._1.jpg', '__MACOSX/cat/1.jpg', '.trash/9.jpg', 'cat/Thumbs.db'
-  on_disk.write(folder, left)
-  on_disk.write(folder, NAMES)
+  folder = on_disk.write(tmp_path / 'photos', [*NAMES, *left])
   suffix = '.zip' if pack is on_disk.zipped else '.tar'
   store = store_lib.open_store(pack(folder, tmp_path / f'archive{suffix}'))
   found = everything(store)
@@ -93,8 +86,6 @@ def test_an_index_takes_little_memory(tmp_path):
 def test_ids_are_paths_or_names_with_or_without_suffix(tmp_path, write):
   names = ['dog/2.jpg', 'cat/1.b.jpg', 'cat/deep/3.png']
   store = store_lib.open_store(on_disk.write(tmp_path, names))
-  ids = examples_lib.texts([[write(name) for name in names]])
-  assert store_lib.find(store, ids).tolist() == [2, 0, 1]
   ids = examples_lib.texts([[write(n) for n in [*names, 'cat/absent.jpg']]])
   assert store_lib.find(store, ids).tolist() == [2, 0, 1, -1]
 
@@ -122,26 +113,23 @@ def test_links_lead_to_images_and_not_in_circles(tmp_path):
 @pytest.mark.parametrize('form', ['tar', 'zip'])
 def test_odd_members_of_archives(tmp_path, form):
   data, last = on_disk.photograph(0), on_disk.photograph(1)
-  members = [
-    ('/cat/1.jpg', data),
-    ('.//cat/./2.jpg', data),
-    ('cat/../../3.jpg', data),
-    ('cat/1.jpg', last),
-    ('dog.jpg/', b''),
-  ]
   path = tmp_path / f'a.{form}'
-  if form == 'zip':
-    with zipfile.ZipFile(path, 'w') as archive:
-      for name, content in members:
+  is_zip = form == 'zip'
+  with (zipfile.ZipFile if is_zip else tarfile.open)(path, 'w') as archive:
+    for name, content in (
+      ('/cat/1.jpg', data),
+      ('.//cat/./2.jpg', data),
+      ('cat/../../3.jpg', data),
+      ('cat/1.jpg', last),
+      ('dog.jpg/', b''),
+    ):
+      if is_zip:
         archive.writestr(name, content)
-  else:
-    with tarfile.open(path, 'w') as archive:
-      for name, content in members:
-        member = tarfile.TarInfo(name)
-        member.size = len(content)
-        if name.endswith('/'):
-          member.type = tarfile.DIRTYPE
-        archive.addfile(member, io.BytesIO(content))
+        continue
+      member = tarfile.TarInfo(name)
+      member.size = len(content)
+      member.type = tarfile.REGTYPE if content else tarfile.DIRTYPE
+      archive.addfile(member, io.BytesIO(content))
   found = everything(store_lib.open_store(path))
   assert found == {'cat/1.jpg': last, 'cat/2.jpg': data}
 
@@ -183,56 +171,35 @@ def test_a_tar_with_links_is_refused(tmp_path, link):
 
 # Tars of tars, and folders of tars, equal folders of folders.
 
-SYNSETS = [
-  f'n{c:08}/n{c:08}_{i}.JPEG' for c in (1, 20, 3) for i in range(c % 7 + 2)
-]
 
-
-def folder_of_tars(folder):
-  """ImageNet's distributed form: a tar for each synset, with images at the top."""
-  (folder / 'tars').mkdir()
-  for synset in sorted(on_disk.write(folder / 'folders', SYNSETS).iterdir()):
-    on_disk.tarred(synset, folder / 'tars' / f'{synset.name}.tar')
-  (folder / 'tars' / '._n00000001.tar').write_bytes(b'a Mac leaves these')
-  (folder / 'tars' / 'words.txt').write_text('n00000001 cat')
-  return folder / 'tars'
-
-
-def tar_of_tars(folder, suffix='.tar'):
-  """The fall release: all of these in one tar."""
-  path = folder / f'whole{suffix}'
-  with tarfile.open(path, 'w:gz' if suffix == '.tar.gz' else 'w') as whole:
-    for tar in sorted(folder_of_tars(folder).iterdir()):
-      whole.add(tar, tar.name)
-  return path
-
-
-@pytest.mark.parametrize('write', [folder_of_tars, tar_of_tars])
+@pytest.mark.parametrize('write', [imagenet21k.tars, imagenet21k.tar_of_tars])
 def test_tars_are_read_in_place_as_from_folders(tmp_path, write, monkeypatch):
   monkeypatch.setattr(packed, '_OPEN', 2)
   path = write(tmp_path)
   expected = everything(store_lib.open_store(tmp_path / 'folders'))
-  assert list(expected) == sorted(SYNSETS)
+  assert list(expected) == SYNSETS
   assert everything(store_lib.open_store(path)) == expected
   monkeypatch.setattr(tarfile, 'open', None)  # The index is kept.
   store = store_lib.open_store(path)
   assert everything(store) == expected
-  assert read_by_threads(store) == list(expected.values())
+  with concurrent.futures.ThreadPoolExecutor(8) as threads:
+    read = list(threads.map(store.read, list(range(len(SYNSETS))) * 25))
+  assert read == list(expected.values()) * 25
 
 
 def test_a_compressed_tar_of_tars_can_be_listed(tmp_path):
-  path = tar_of_tars(tmp_path, '.tar.gz')
-  assert list(store_lib.read(path).ids) == sorted(SYNSETS)
+  path = imagenet21k.tar_of_tars(tmp_path, '.tar.gz')
+  assert list(store_lib.read(path).ids) == SYNSETS
 
 
 def test_an_index_is_made_again_when_one_tar_changes(tmp_path):
-  path = folder_of_tars(tmp_path)
+  path = imagenet21k.tars(tmp_path)
   before = store_lib.open_store(path)
   more = on_disk.write(tmp_path / 'more', ['9.JPEG', '8.JPEG', '7.JPEG'])
-  on_disk.tarred(more, path / 'n00000020.tar')
+  on_disk.tarred(more, path / 'n00000100.tar')
   after = store_lib.open_store(path)
-  others = [n for n in sorted(SYNSETS) if 'n00000020' not in n]
-  new = [f'n00000020/{i}.JPEG' for i in (7, 8, 9)]
+  others = [n for n in SYNSETS if 'n00000100' not in n]
+  new = [f'n00000100/{i}.JPEG' for i in (7, 8, 9)]
   assert list(after.names) == [*others, *new]
   kept, changed = np.arange(len(others)), np.array([len(others)])
   assert after.stamp(kept) == before.stamp(kept)
@@ -248,12 +215,15 @@ def test_tars_beside_images_do_not_count(tmp_path, pack):
 
 
 def test_a_damaged_tar_is_named(tmp_path):
-  path = folder_of_tars(tmp_path)
-  damaged = path / 'n00000003.tar'
-  damaged.write_bytes(damaged.read_bytes()[:1100])
-  refused(path, r'n00000003\.tar')
+  path = imagenet21k.tars(tmp_path)
+  store = store_lib.open_store(path)
+  last = path / 'n00000100.tar'
+  last.write_bytes(last.read_bytes()[:1100])  # After it was opened.
+  with pytest.raises(EOFError, match=r'n00000100\.tar'):
+    store.read(len(store.names) - 1)
+  refused(path, r'n00000100\.tar')
   on_disk.tarred(path, tmp_path / 'all.tar')
-  refused(tmp_path / 'all.tar', r'all\.tar, .*n00000003\.tar')
+  refused(tmp_path / 'all.tar', r'all\.tar, .*n00000100\.tar')
 
 
 @pytest.mark.parametrize('suffix', ['.tar', '.tar.gz'])
@@ -279,25 +249,15 @@ def test_a_damaged_header_is_not_the_end(tmp_path, suffix, damage):
     store_lib.read(path)
 
 
-def test_a_tar_that_was_cut_later_is_damage(tmp_path):
-  path = folder_of_tars(tmp_path)
-  store = store_lib.open_store(path)
-  last = path / 'n00000020.tar'
-  last.write_bytes(last.read_bytes()[:600])
-  with pytest.raises(EOFError, match=r'n00000020\.tar'):
-    store.read(len(store.names) - 1)
-
-
 def test_ids_may_leave_out_the_outer_folder(tmp_path):
   outer = tmp_path / 'outer' / 'winter21_whole'
   outer.mkdir(parents=True)
-  folder_of_tars(tmp_path).rename(outer)
+  imagenet21k.tars(tmp_path).rename(outer)
   on_disk.tarred(tmp_path / 'outer', tmp_path / 'w.tar')
   store = store_lib.open_store(tmp_path / 'w.tar')
   assert all(name.startswith('winter21_whole/n000') for name in store.names)
-  ids = examples_lib.texts([sorted(SYNSETS)[::-1]])
-  expected = np.arange(len(SYNSETS))[::-1]
-  np.testing.assert_array_equal(store_lib.find(store, ids), expected)
+  found = store_lib.find(store, examples_lib.texts([SYNSETS[::-1]]))
+  np.testing.assert_array_equal(found, np.arange(len(SYNSETS))[::-1])
 
 
 @pytest.mark.parametrize('kind', [tarfile.XHDTYPE, tarfile.GNUTYPE_LONGNAME])
@@ -330,8 +290,7 @@ def test_tffs_layout_has_its_users_and_its_test(tmp_path):
   for user in dataset.train.client_ids:
     assert sorted(dataset.train.labels(user)) == read(f'train/{user}')
   assert sorted(dataset.test.y) == read('test.tfRecord')
-  x, y = dataset.train.examples('user1')
-  for image, label in zip(x, y, strict=True):
+  for image, label in zip(*dataset.train.examples('user1'), strict=True):
     photograph = on_disk.photograph(10 + (label - 1) % 4)
     np.testing.assert_array_equal(image, decode.square(photograph, 16))
   store = store_lib.open_store(path)
@@ -398,13 +357,10 @@ def test_features_of_other_names(tmp_path):
   found = store_lib.open_store(path, given)
   assert next(iter(found.names)) == 'train/a%2F0/0/0.jpg'
   refused(path, 'it has key, kind, photo, who')
-  refused(path, r'record 1 has no user \(nobody', {**given, 'user': 'nobody'})
-
-
-@pytest.mark.parametrize('text', ['photo', 'picture=a', 'image=', 'id=a,id=b'])
-def test_what_names_no_features_is_refused(text):
-  with pytest.raises(errors.InputError, match='image=NAME'):
-    record_features.parse(text)
+  refused(path, r'no user \(nobody', {**given, 'user': 'nobody'})
+  for text in ('photo', 'picture=a', 'image=', 'id=a,id=b'):
+    with pytest.raises(errors.InputError, match='image=NAME'):
+      record_features.parse(text)
 
 
 def test_damaged_and_ambiguous_files_are_refused(tmp_path):
