@@ -20,6 +20,7 @@ import os
 import pathlib
 import re
 from collections.abc import Callable
+from typing import NamedTuple
 
 import numpy as np
 import tensorflow as tf
@@ -44,8 +45,7 @@ _GET_IT = (
 )
 
 
-@dataclasses.dataclass(frozen=True)
-class Counts:
+class Counts(NamedTuple):
   """The counts of a complete copy; a copy with other counts is refused."""
 
   background: int = 964
@@ -238,20 +238,14 @@ def _numbered(
   classes = sorted({key[:2] for key in keys})
   evaluation = sum(is_evaluation for is_evaluation, _ in classes)
   alphabets = {name.split('/')[0] for _, name in classes}
-  found = {
-    'images': len(keys),
-    'background': len(classes) - evaluation,
-    'evaluation': evaluation,
-    'alphabets': len(alphabets),
-  }
-  wanted = {what: getattr(expected, what) for what in found}
+  found = len(classes) - evaluation, evaluation, len(alphabets), len(keys)
+  wanted = *expected[:3], expected.images
   if found != wanted:
-    say = lambda counts: (
-      '{images:,} images, {background:,} background and {evaluation:,} evaluation'
-      ' classes, {alphabets} alphabets'.format(**counts)
-    )
+    say = (
+      '{:,} background and {:,} evaluation classes, {} alphabets, {:,} images'
+    ).format
     raise errors.InputError(
-      f'{source}: found {say(found)}; expected {say(wanted)}; the copy is '
+      f'{source}: found {say(*found)}; expected {say(*wanted)}; the copy is '
       f'incomplete or has files that do not belong, {_GET_IT}'
     )
   order = sorted(range(len(keys)), key=keys.__getitem__)

@@ -72,9 +72,7 @@ def _find(path: pathlib.Path, name: str) -> pathlib.Path:
 
 def _rows(file: pathlib.Path) -> Iterator[tuple[str, int, str]]:
   """Yields each image's line, for errors, class and path."""
-  is_number = lambda text: (
-    text.isascii() and text.isdecimal() and len(text) < 10
-  )
+  is_number = lambda text: text.isdecimal() and len(text) < 10
   with (
     zip_members.readable(file, 'get the list again'),
     zip_members.open_text(file) as text,

@@ -96,12 +96,8 @@ class Options:
   class_shares: tuple[tuple[int, float], ...] = ()
   # Each by its own hand that is no client; with `class_shares` the mean.
   test_examples_per_class: int = 10
-  max_test_examples: int = (
-    5_000  # Of more, a seeded sample of this size is the test.
-  )
-  retrieval_classes: int = (
-    0  # Further ones, not trained on, with labels from 0.
-  )
+  max_test_examples: int = 5_000  # Of more, a seeded sample is the test.
+  retrieval_classes: int = 0  # Not trained on, with labels from 0.
   retrieval_examples_per_class: float = 5.0  # The mean, rounded down or up.
   image_size: int = 28  # Pixels of a side.
   # False: x is uint8, ink 255 on 0. True: float32, ink 0.0 on 1.0, as in FEMNIST.

@@ -43,13 +43,9 @@ class Options(NamedTuple):
   examples_per_class: float = 10.0  # The mean, of training examples.
   test_examples: int = 2_000
   labels_per_example: int = 3  # k, about the mean; an example has 1 to 2 k - 1.
-  words_per_example: int = (
-    40  # The mean, of half to one and a half times as many.
-  )
+  words_per_example: int = 40  # The mean, of half to 3/2 as many.
   words_per_class: int = 12  # Those that distinguish a class from others.
-  own_words: float = (
-    0.5  # Share of an example's words that come from its labels.
-  )
+  own_words: float = 0.5  # The share of words that come from the labels.
   skew: float = 1.0  # The label of rank r is as frequent as r^-skew.
   seed: int = 0  # Determines everything.
 
@@ -217,8 +213,10 @@ class Words:
     )
     words = np.where(
       _uniform(draw) < self.options.own_words,
-      self._own_words(_again(draw), labels),
-      np.minimum(d ** _uniform(_again(draw)) - 1, d - 1).astype(np.int64),
+      self._own_words(glyph_strokes.mix(draw), labels),
+      np.minimum(d ** _uniform(glyph_strokes.mix(draw)) - 1, d - 1).astype(
+        np.int64
+      ),
     )
     row, place = np.nonzero(np.arange(size.max(initial=0)) < size[:, None])
     pairs, count = np.unique(row * d + words[row, place], return_counts=True)
@@ -232,7 +230,7 @@ class Words:
     """Draws a word of one of the labels per key: uint64 [k, w] -> int64."""
     which = _below(draw, (labels >= 0).sum(1)[:, None])
     label = np.take_along_axis(labels, which, 1)
-    word = _below(_again(draw), self.options.words_per_class)
+    word = _below(glyph_strokes.mix(draw), self.options.words_per_class)
     key = glyph_strokes.mix(self.options.seed, _CLASS, label, word)
     return _below(key, self.options.num_features)
 
@@ -249,11 +247,6 @@ def _below(key: np.ndarray, limit) -> np.ndarray:
   """Maps a key to int64 in [0, limit); limit is at most 2^31."""
   high = (key >> np.uint64(32)) * np.asarray(limit).astype(np.uint64)
   return (high >> np.uint64(32)).astype(np.int64)
-
-
-def _again(key: np.ndarray) -> np.ndarray:
-  """Derives a second key from a key."""
-  return glyph_strokes.mix(key)
 
 
 def _chunks(numbers: np.ndarray) -> Iterator[np.ndarray]:

@@ -8,7 +8,6 @@ files, whose forms it describes.
 """
 
 import codecs
-import dataclasses
 import os
 import pathlib
 from collections.abc import Iterator
@@ -33,8 +32,7 @@ class Header(NamedTuple):
   num_labels: int
 
 
-@dataclasses.dataclass(frozen=True)
-class Counts:
+class Counts(NamedTuple):
   """The counts of a complete copy, with examples without labels."""
 
   train: int
@@ -43,74 +41,51 @@ class Counts:
   labels: int
 
 
-@dataclasses.dataclass(frozen=True)
-class KnownSet:
-  """A set as its owners distribute it.
+class KnownSet(NamedTuple):
+  """A set as its owners distribute it."""
 
-  Attributes:
-    counts: the counts of the version that the papers use.
-    names: names of its folder, with which its files' names begin too; upper or
-      lower case does not matter.
-    a, b: constants of the propensities. The KDD 2016 paper fits them on
-      Wikipedia (0.5, 0.4) and Amazon (0.6, 2.6) and uses their mean (0.55, 1.5)
-      for other sets. Published PSP@k follow a custom: WikiLSHTC uses the
-      constants of Wikipedia, product-to-product sets those of Amazon. All
-      others, including AmazonCat, Wiki10 and WikiSeeAlso, use the mean.
-  """
-
-  counts: Counts
+  counts: Counts  # Of the version that the papers use.
+  # Of its folder, with which its files' names begin too, in upper or lower case.
   names: tuple[str, ...]
+  # The propensities' a and b. The KDD 2016 paper fits them on Wikipedia (0.5, 0.4)
+  # and Amazon (0.6, 2.6) and uses their mean for other sets. Published PSP@k follow a
+  # custom: WikiLSHTC uses the constants of Wikipedia, product-to-product sets those of
+  # Amazon. All others, including AmazonCat, Wiki10 and WikiSeeAlso, use the mean.
   a: float = 0.55
   b: float = 1.5
 
 
+_AMAZON = 0.6, 2.6
+# N of training and test, D and L; names; constants.
 SETS: Mapping[str, KnownSet] = {
-  'delicious': KnownSet(Counts(12_920, 3_185, 500, 983), ('delicious',)),
-  'bibtex': KnownSet(Counts(4_880, 2_515, 1_836, 159), ('bibtex',)),
-  'eurlex-4k': KnownSet(
-    Counts(15_539, 3_809, 5_000, 3_993), ('eurlex-4k', 'eurlex')
-  ),
-  'wiki10-31k': KnownSet(
-    Counts(14_146, 6_616, 101_938, 30_938), ('wiki10-31k', 'wiki10')
-  ),
-  'amazoncat-13k': KnownSet(
-    Counts(1_186_239, 306_782, 203_882, 13_330), ('amazoncat-13k', 'amazoncat')
-  ),
-  'amazon-670k': KnownSet(
-    Counts(490_449, 153_025, 135_909, 670_091),
-    ('amazon-670k', 'amazon670k', 'amazon'),
-    a=0.6,
-    b=2.6,
-  ),
-  'wikilshtc-325k': KnownSet(
-    Counts(1_778_351, 587_084, 1_617_899, 325_056),
-    ('wikilshtc-325k', 'wikilshtc'),
-    a=0.5,
-    b=0.4,
-  ),
-  'lf-amazontitles-131k': KnownSet(
-    Counts(294_805, 134_835, 40_000, 131_073),
-    ('lf-amazontitles-131k',),
-    a=0.6,
-    b=2.6,
-  ),
-  'lf-wikiseealsotitles-320k': KnownSet(
-    Counts(693_082, 177_515, 40_000, 312_330), ('lf-wikiseealsotitles-320k',)
-  ),
+  names[0]: KnownSet(Counts(*counts), names, *constants)
+  for counts, names, *constants in (
+    ((12_920, 3_185, 500, 983), ('delicious',)),
+    ((4_880, 2_515, 1_836, 159), ('bibtex',)),
+    ((15_539, 3_809, 5_000, 3_993), ('eurlex-4k', 'eurlex')),
+    ((14_146, 6_616, 101_938, 30_938), ('wiki10-31k', 'wiki10')),
+    ((1_186_239, 306_782, 203_882, 13_330), ('amazoncat-13k', 'amazoncat')),
+    (
+      (490_449, 153_025, 135_909, 670_091),
+      *(('amazon-670k', 'amazon670k', 'amazon'), *_AMAZON),
+    ),
+    (
+      (1_778_351, 587_084, 1_617_899, 325_056),
+      *(('wikilshtc-325k', 'wikilshtc'), 0.5, 0.4),
+    ),
+    (
+      (294_805, 134_835, 40_000, 131_073),
+      *(('lf-amazontitles-131k',), *_AMAZON),
+    ),
+    ((693_082, 177_515, 40_000, 312_330), ('lf-wikiseealsotitles-320k',)),
+  )
 }
-
-
-class Files(NamedTuple):
-  """The files of each part: one of examples, or one of features and one of labels."""
-
-  train: tuple[pathlib.Path, ...]
-  test: tuple[pathlib.Path, ...]
 
 
 def find(
   name: str, data_dir: str | os.PathLike, counts: Counts | None = None
-) -> Files:
-  """Finds the files of a set, and compares the counts of their headers.
+) -> list[tuple[pathlib.Path, ...]]:
+  """Finds the training and the test files of a set; compares their headers' counts.
 
   They lie in `data_dir`, in `data_dir/xc`, or in a folder of one of these with
   the name of the set. They are `<set>_train.txt` and `<set>_test.txt`. In a
@@ -125,9 +100,9 @@ def find(
     )
   files = _found(name, pathlib.Path(data_dir))
   counts = counts or SETS[name].counts
-  for part in ('train', 'test'):
-    wanted = (getattr(counts, part), counts.features, counts.labels)
-    for path, form in forms(getattr(files, part)):
+  for paths, examples in zip(files, counts[:2], strict=True):
+    wanted = (examples, counts.features, counts.labels)
+    for path, form in forms(paths):
       header = read_header(path, form)
       for noun, found, want in zip(FORMS, header, wanted, strict=True):
         if found != want and (form in ('examples', noun) or noun == 'examples'):
@@ -184,7 +159,7 @@ def parse_header(file: BinaryIO, path, form: str) -> Header:
   return Header(*(numbers.get(name, 0) for name in 'NDL'))
 
 
-def _found(name: str, data_dir: pathlib.Path) -> Files:
+def _found(name: str, data_dir: pathlib.Path) -> list[tuple[pathlib.Path, ...]]:
   names = SETS[name].names
   partly = ''
   for folder, wanted in _places(data_dir, names):
@@ -192,7 +167,7 @@ def _found(name: str, data_dir: pathlib.Path) -> Files:
     of_name = lambda n, there=there: there.get(n, there.get(f'{n}.gz'))
     missing = [n for part in wanted for n in part if of_name(n.lower()) is None]
     if not missing:
-      return Files(*(tuple(of_name(n.lower()) for n in p) for p in wanted))
+      return [tuple(of_name(n.lower()) for n in part) for part in wanted]
     if len(missing) < sum(map(len, wanted)) and not partly:
       partly = (
         f'{folder} has only a part of {name}: {" and ".join(missing)} '

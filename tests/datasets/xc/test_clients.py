@@ -133,7 +133,7 @@ def test_a_pair_of_files_gives_the_same(tiny):
     np.testing.assert_array_equal(y, again.y)
   for a, b in zip(everything(one.test), everything(two.test), strict=True):
     assert (a != b).nnz == 0
-  counts = xc_sets.dataclasses.replace(COUNTS, train=7)
+  counts = COUNTS._replace(train=7)
   with pytest.raises(errors.InputError, match=r'Xf.txt, line 1: .*expected 7'):
     load(tiny, 'lf-amazontitles-131k', counts=counts)
   (folder / 'tst_X_Y.txt').unlink()
@@ -172,7 +172,7 @@ def test_missing_files_are_told(tmp_path):
   ],
 )
 def test_other_counts_are_refused(tiny, change, message):
-  counts = xc_sets.dataclasses.replace(COUNTS, **change)
+  counts = COUNTS._replace(**change)
   with pytest.raises(errors.InputError, match=message):
     load(tiny, counts=counts)
   with pytest.raises(errors.InputError, match='expected 15,539'):
