@@ -136,20 +136,20 @@ def test_every_form_has_the_same_images(tmp_path, write, monkeypatch):
 @pytest.mark.parametrize(
   ('change', 'said'),
   [
-    (lambda t: t + 'n1.JPEG\n', r'line 21: .n1\.JPEG. is no SYNSET/NAME'),
-    (lambda t: t + '\n \nn1.JPEG', r'line 23: .n1\.JPEG. is no SYNSET'),
-    (lambda t: t + '\n' + t.split('\n')[4], r'line 22: .* in line 5 already'),
-    (lambda t: t + 'n1/2.txt\n', r'line 21: .n1/2\.txt. is no SYNSET'),
-    (lambda t: t + t.split('\n')[4], r'line 21: .* is in line 5 already'),
+    (lambda t: t + 'n1.JPEG\n', r'line 21: .n1\.JPEG. is no'),
+    (lambda t: t + '\n \nn1.JPEG', r'line 23: .n1\.JPEG. is no'),
+    (lambda t: t + '\n' + t.split('\n')[4], 'line 22: .* in line 5'),
+    (lambda t: t + 'n1/2.txt\n', r'line 21: .n1/2\.txt. is no'),
     (lambda t: '', 'has no lines'),
     (lambda t: t + '\udcff', 'UTF-8'),
+    (None, r'list\.txt cannot be read'),
   ],
 )
 def test_a_malformed_list_is_refused_in_a_sentence(tmp_path, change, said):
   path = on_disk.as_text(tmp_path)
-  path.write_text(change(path.read_text()), errors='surrogateescape')
-  with pytest.raises(errors.InputError, match=said):
-    imagenet21k.read(path)
+  text = path.read_text()
   path.unlink()
-  with pytest.raises(errors.InputError, match=r'list\.txt cannot be read'):
+  if change:
+    path.write_text(change(text), errors='surrogateescape')
+  with pytest.raises(errors.InputError, match=said):
     imagenet21k.read(path)

@@ -37,20 +37,13 @@ def test_clients_are_chunks_of_the_list_sorted_by_class(tmp_path, size):
 
 
 def test_596_clients_of_the_published_sizes(tmp_path):
-  """59,551 images of 11,318 classes, of 2 to 12 images, about 20 a client."""
-  random = np.random.default_rng(0)
-  sizes = random.integers(2, 9, 11_318)
-  sizes[:3_000] += 1
-  while sizes.sum() != 59_551:
-    some = random.integers(0, 11_318, abs(59_551 - sizes.sum()))
-    step = 1 if sizes.sum() < 59_551 else -1
-    np.add.at(sizes, some, step)
-    sizes = np.clip(sizes, 2, 12)
-  train = on_disk.rows(sizes.tolist(), 1, 1)
+  """59,551 images of 11,318 classes, about 20 a client."""
+  sizes = [6] * 2_961 + [5] * 8_357
+  np.random.default_rng(0).shuffle(sizes)
+  train = on_disk.rows(sizes, 1, 1)
   path = on_disk.write(tmp_path, train, on_disk.rows([3], 20_000, 60_000))
   found = sop.read(path)
   dealt = clients(found, 100)
-  assert len(dealt) == 596
   assert [len(images) for images in dealt] == [100] * 595 + [51]
   class_of = {row[3]: row[1] for row in train}
   held = np.mean([len({class_of[i] for i in images}) for images in dealt])
@@ -79,26 +72,20 @@ def test_the_test_list_is_of_other_classes(tmp_path):
   [
     (lambda t: 'id ' + t, r'line 1: expected .image_id class_id'),
     (lambda t: t.replace(' 3 ', ' three ', 1), r'line \d+: .*three numbers'),
-    (lambda t: t + '99 4 1\n', r'line 39: .99 4 1. is not'),
-    (
-      lambda t: t + t.splitlines()[1] + '\n',
-      r'line 39: .* is in .*line 2 already',
-    ),
+    (lambda t: t + '99 4 1\n', 'line 39: '),
+    (lambda t: t + t.splitlines()[1] + '\n', r'line 39: .*line 2 already'),
     (lambda t: t + '99 8 1 a/b.JPG\n', r'line \d+: class 8 is also in'),
     (lambda t: t.splitlines()[0], 'has no images'),
     (lambda t: t[:50] + '\udcff', 'UTF-8'),
+    (None, r'has no Ebay_train\.txt; give'),
   ],
 )
 def test_a_malformed_list_is_refused_in_a_sentence(tmp_path, change, said):
   path = on_disk.write(tmp_path, *on_disk.lists())
   file = path / 'Ebay_train.txt'
-  file.write_text(change(file.read_text()), errors='surrogateescape')
+  text = file.read_text()
+  file.unlink()
+  if change:
+    file.write_text(change(text), errors='surrogateescape')
   with pytest.raises(errors.InputError, match=said):
-    sop.read(path)
-
-
-def test_a_missing_list_is_named(tmp_path):
-  path = on_disk.write(tmp_path, *on_disk.lists())
-  (path / 'Ebay_test.txt').unlink()
-  with pytest.raises(errors.InputError, match=r'has no Ebay_test\.txt; give'):
     sop.read(path)

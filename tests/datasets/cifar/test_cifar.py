@@ -1,6 +1,5 @@
 """CIFAR in every form, whole, broken and hostile, and dealt to clients."""
 
-import functools
 import os
 import pickle
 import subprocess
@@ -62,22 +61,17 @@ def test_what_is_not_there_names_what_was_looked_for(tmp_path):
 
 
 @pytest.mark.parametrize(
-  ('name', 'form', 'change', 'message'),
+  ('form', 'file', 'content', 'message'),
   [
-    ('cifar10', 'binary', {'data_batch_3.bin': None}, 'has no data_batch_3'),
-    ('cifar10', 'python', {'data_batch_3': None}, 'has no data_batch_3'),
-    (
-      *('cifar10', 'binary', {'test_batch.bin': b'\0' * 61_459}),
-      'test_batch.* 20 records of 3,073',
-    ),
-    (
-      *('cifar100', 'binary', {'train.bin': b'\0' * (200 * 3073)}),
-      'train.bin .* 200 records of 3,074',
-    ),
+    ('binary', 'data_batch_3.bin', None, 'has no data_batch_3'),
+    ('python', 'data_batch_3', None, 'has no data_batch_3'),
+    ('binary', 'test_batch.bin', bytes(61_459), r'20 records of 3,073'),
+    ('binary', 'train.bin', bytes(200 * 3073), '200 records of 3,074'),
   ],
 )
-def test_missing_and_truncated_files(tmp_path, name, form, change, message):
-  write(tmp_path, form, name, **change)
+def test_missing_and_truncated_files(tmp_path, form, file, content, message):
+  name = 'cifar100' if file == 'train.bin' else 'cifar10'
+  write(tmp_path, form, name, **{file: content})
   on_disk.assert_refused(message, tmp_path, name)
 
 
@@ -86,13 +80,11 @@ def test_missing_and_truncated_files(tmp_path, name, form, change, message):
   ('split', 'label', 'said'),
   [
     (0, 10, r'data_batch_1\S*: label 10'),
-    (0, 0, 'class 0 has 6 training images; expected 5'),
-    (1, 0, 'class 0 has 3 test images; expected 2'),
+    (0, 0, 'class 0 has 6 training'),
+    (1, 0, 'class 0 has 3 test'),
   ],
 )
-def test_labels_out_of_range_and_classes_of_other_sizes(
-  tmp_path, form, split, label, said
-):
+def test_other_labels(tmp_path, form, split, label, said):
   splits = on_disk.tiny('cifar10')
   y = splits[split][1]
   y[np.flatnonzero(y[:10] == 1)[0]] = label
@@ -153,31 +145,21 @@ def test_pickled_bytes_name_no_codec_but_latin1():
 
 
 @pytest.mark.parametrize(
-  'changes',
+  'batch',
   [
-    {'data': None},
-    {'labels': None},
+    *({'data': data} for data in (None, [1], np.zeros([10, 3072]))),
     {'data': np.zeros([9, 3072], np.uint8)},
-    {'data': np.zeros([10, 3072])},
-    {'data': [1]},
-    {'labels': [0] * 9},
-    {'labels': [0.5] * 10},
-    {'labels': 7},
+    *({'labels': labels} for labels in (None, [0] * 9, [0.5] * 10, 7)),
     [1, 2],
     'truncated',
   ],
 )
-def test_other_pickles_are_refused(tmp_path, changes):
-  content = on_disk.files('cifar10', 'python')
-  raw = content['cifar-10-batches-py/data_batch_1'][:-99]
-  if changes != 'truncated':
-    batch = {'data': np.zeros([10, 3072], np.uint8), 'labels': [0] * 10}
-    if isinstance(changes, dict):
-      batch |= changes
-      changes = {
-        key: value for key, value in batch.items() if value is not None
-      }
-    raw = on_disk.pickled(changes)
+def test_other_pickles_are_refused(tmp_path, batch):
+  raw = on_disk.files('cifar10', 'python')['cifar-10-batches-py/data_batch_1']
+  if isinstance(batch, dict):
+    good = {'data': np.zeros([10, 3072], np.uint8), 'labels': [0] * 10}
+    batch = {k: v for k, v in {**good, **batch}.items() if v is not None}
+  raw = raw[:-99] if batch == 'truncated' else on_disk.pickled(batch)
   root = write(tmp_path, 'python', data_batch_4=raw)
   on_disk.assert_refused('data_batch_4', root)
 
@@ -208,20 +190,19 @@ def prepare(root, x_y, ids=True, shift=0):
           example['id'] = f'{split}_{i + shift:05d}'
         example = features.encode_example(example)
         writer.write(features.serialize_example(example))
-    infos.append(
-      tfds.core.SplitInfo(
-        name=split, shard_lengths=[len(y)], num_bytes=file.stat().st_size
-      )
+    size = file.stat().st_size
+    info = tfds.core.SplitInfo(
+      name=split, shard_lengths=[len(y)], num_bytes=size
     )
-  template = tfds.core.ShardedFileTemplate(
-    data_dir=folder, dataset_name='cifar10', filetype_suffix='tfrecord'
-  )
+    infos.append(info)
   tfds.folder_dataset.write_metadata(
     data_dir=folder,
     features=features,
     split_infos=infos,
     version='3.0.2',
-    filename_template=template,
+    filename_template=tfds.core.ShardedFileTemplate(
+      data_dir=folder, dataset_name='cifar10', filetype_suffix='tfrecord'
+    ),
   )
   return root
 
@@ -264,33 +245,28 @@ def test_a_damaged_tfds_directory_is_refused(tmp_path, damage, message):
 
 
 def test_clients_by_class_sort_as_classes_do(root):
-  ids = on_disk.load(root).train.client_ids
-  assert ids == [f'class/{label}' for label in range(10)]
-  ids = on_disk.load(write(root, name='cifar100'), 'cifar100').train.client_ids
-  assert ids == [f'class/{label:02d}' for label in range(100)]
+  for name, ids in (
+    ('cifar10', [f'class/{label}' for label in range(10)]),
+    ('cifar100', [f'class/{label:02d}' for label in range(100)]),
+  ):
+    found = on_disk.load(write(root, name=name), name).train.client_ids
+    assert found == ids
 
 
 def test_shards_of_a_class_are_even_whole_and_always_the_same(root):
   load = lambda **more: on_disk.load(root, **more).train
-  train, again, whole = (
-    load(clients_per_class=2),
-    load(clients_per_class=2),
-    load(),
-  )
+  train, again = load(clients_per_class=2), load(clients_per_class=2)
   assert train.client_ids[:3] == ['class/0/0', 'class/0/1', 'class/1/0']
   assert len(train.client_ids) == 20
   in_order = 0
   for label in range(10):
-    parts = [train.examples(f'class/{label}/{i}') for i in range(2)]
-    assert [len(part.y) for part in parts] == [3, 2]
-    assert {*parts[0].y.tolist(), *parts[1].y.tolist()} == {label}
-    dealt = np.concatenate([part.x for part in parts])
-    of_class = whole.examples(f'class/{label}').x
-    assert sorted(map(bytes, dealt)) == sorted(map(bytes, of_class))
+    parts = [train.numbers(f'class/{label}/{i}') for i in range(2)]
+    assert list(map(len, parts)) == [3, 2]
+    dealt = np.concatenate(parts)
+    of_class = np.flatnonzero(train.pool.y == label)
+    assert sorted(dealt) == of_class.tolist()
     in_order += np.array_equal(dealt, of_class)
-    np.testing.assert_array_equal(
-      parts[1].x, again.examples(f'class/{label}/1').x
-    )
+    assert again.numbers(f'class/{label}/1').tolist() == parts[1].tolist()
   assert in_order < 10
 
 
@@ -323,19 +299,24 @@ def test_bad_arguments_are_refused(root, arguments, message):
 
 
 def test_clients_by_a_dirichlet_distribution(root):
-  load = functools.partial(
-    on_disk.load, root, split='dirichlet', num_clients=4, seed=3
+  load = lambda concentration: (
+    on_disk.load(
+      root,
+      split='dirichlet',
+      num_clients=4,
+      seed=3,
+      concentration=concentration,
+    ).train
   )
-  skewed, even = load(concentration=0.0), load(concentration=1e6)
+  skewed, even, again = load(0.0), load(1e6), load(0.0)
   for data in (skewed, even):
-    assert len(data.train.partition) == 4
-    assert len(set(data.train.partition.numbers)) == len(data.train.pool)
-  classes = lambda data: [
-    len(set(data.train.labels(c))) for c in data.train.client_ids
-  ]
-  assert max(classes(skewed)) <= max(classes(even))
-  again = load(concentration=0.0).train.partition.numbers
-  np.testing.assert_array_equal(skewed.train.partition.numbers, again)
+    assert len(data.partition) == 4
+    assert len(set(data.partition.numbers)) == len(data.pool)
+  classes = lambda data: max(
+    len(set(data.labels(client))) for client in data.client_ids
+  )
+  assert classes(skewed) <= classes(even)
+  assert skewed.partition.numbers.tolist() == again.partition.numbers.tolist()
 
 
 @pytest.mark.slow

@@ -137,24 +137,12 @@ def test_clients_of_several_classes_and_shares_of_a_class():
   assert 200 < total(clients_per_class=4) <= 400
 
 
-@pytest.mark.parametrize(
-  ('name', 'value'),
-  [
-    ('num_classes', 1),
-    ('num_features', 3),
-    ('examples_per_class', 0),
-    ('test_examples', -1),
-    ('labels_per_example', 0),
-    ('words_per_example', 0),
-    ('words_per_class', 0),
-    ('own_words', 1.5),
-    ('skew', float('nan')),
-    ('seed', -1),
-  ],
-)
-def test_arguments_are_checked(name, value):
-  with pytest.raises(errors.InputError, match=f'{name} is'):
-    sparse_words.load(**{name: value})
+@pytest.mark.parametrize('name', sparse_words._RANGES)
+def test_arguments_are_checked(name):
+  _, most = sparse_words._RANGES[name]
+  for value in (-1, most + 1, float('nan')):
+    with pytest.raises(errors.InputError, match=f'{name} is'):
+      sparse_words.load(**{name: value})
   with pytest.raises(errors.InputError, match='num_classes is'):
     sparse_words.load(num_classes=10**7, examples_per_class=1000)
   assert sparse_words.load(num_classes=2, test_examples=0).test is None

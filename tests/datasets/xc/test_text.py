@@ -1,7 +1,6 @@
 """The text files of the Extreme Classification Repository."""
 
 import gzip
-import re
 
 import numpy as np
 import pytest
@@ -71,16 +70,14 @@ def test_examples_with_and_without_labels_and_features(tmp_path):
 def test_pair_of_files(tmp_path):
   x = written(tmp_path, '3 7\n1:0.5 6:2\n\n0:1.000000\n', 'trn_X_Xf.txt')
   y = written(tmp_path, '3 5\n\n4:1 2:1.0 4:1\n0:1\n', 'trn_X_Y.txt')
-  features = xc_text.read(x, 'features')
-  assert features.header == (3, 7, 0)
-  assert features.labels is None
+  header, features, labels = xc_text.read(x, 'features')
+  assert (header, labels) == ((3, 7, 0), None)
   dense = [[0, 0.5, 0, 0, 0, 0, 2], [0] * 7, [1] + [0] * 6]
-  same(features.features, scipy.sparse.csr_matrix(np.float32(dense)))
-  labels = xc_text.read(y, 'labels')
-  assert labels.header == (3, 0, 5)
-  assert labels.features is None
+  same(features, scipy.sparse.csr_matrix(np.float32(dense)))
+  header, features, labels = xc_text.read(y, 'labels')
+  assert (header, features) == ((3, 0, 5), None)
   dense = [[0] * 5, [0, 0, 1, 0, 1], [1, 0, 0, 0, 0]]
-  same(labels.labels, scipy.sparse.csr_matrix(np.array(dense, bool)))
+  same(labels, scipy.sparse.csr_matrix(np.array(dense, bool)))
 
 
 @pytest.mark.parametrize('order', ['0:0 3:-0.0 6:1', '6:1 3:-0.0 0:0'])
@@ -128,12 +125,12 @@ def test_values_are_rounded_as_python_and_numpy_do(tmp_path):
   texts += [
     '3.4028235e38',
     '-3.4028235677973362e38',
-    '0' * 30 + '7.5',
     '.5',
     '5.',
     '1E5',
     '1e-05',
   ]
+  texts += ['0' * 30 + '7.5']
   expected = np.array([np.float32(float(v)) for v in texts])
   pairs = (f'{i}:{v}' for i, v in enumerate(texts))
   text = f'1 {len(texts)} 1\n ' + ' '.join(pairs)
@@ -203,24 +200,19 @@ def test_numpy_takes_the_lines_in_which_nothing_is_wrong(form):
 
 
 @pytest.mark.parametrize(
-  'line',
+  ('start', 'often', 'end'),
   [
-    b'1' + b' 12:0.25' * 10**5 + b' x',
-    b'1' + b' ' * 10**5 + b'x',
-    b'1,' * 10**5 + b'x',
-    b'1 1:' + b'1' * 10**5 + b'x',
-    b'1 1:1e' + b'1' * 10**5 + b'x',
+    (b'1', b' 12:0.25', b' x'),
+    (b'1', b' ', b'x'),
+    (b'', b'1,', b'x'),
+    (b'1 1:', b'1', b'x'),
+    (b'1 1:1e', b'1', b'x'),
   ],
-  ids=['pairs', 'spaces', 'labels', 'digits', 'exponent'],
 )
-def test_a_long_bad_line_is_refused_in_linear_time(line):
+def test_a_long_bad_line_is_refused_in_linear_time(start, often, end):
   """In quadratic time this takes minutes."""
+  line = start + often * 10**5 + end
   assert xc_text._parsed([line], SHAPES['examples']) is None
-  for pattern in (
-    xc_text._LINE,
-    xc_text._LABELLED_LINE,
-  ):  # Python 3.10 has them.
-    assert not re.search(rb'[*+?}]\+|\(\?>', pattern.pattern)
 
 
 def test_gzip_under_any_name_and_a_byte_order_mark(tmp_path):
@@ -252,33 +244,14 @@ def test_gzip_under_any_name_and_a_byte_order_mark(tmp_path):
     ('0,3', '0, 3', "line 2: .*'0,'"),
     ('0,3', '0 3', "line 2: .*'3'"),
     ('6:2', '6:2:3', "line 2: .*feature 6, found '2:3'"),
-    ('6:2', '6:1.2.3', "line 2: .*'1.2.3'"),
     ('6:2', '6:0x1', "line 2: .*'0x1'"),
     ('6:2', '6:2 # two', "line 2: .*'#'"),
-    ('3:1', '+3:1', "line 3: .*'.3:1'"),
     ('6:2', '6:1_0', "line 2: .*'1_0'"),
     ('6:2', '6:nan', 'line 2: .*finite'),
-    ('6:2', '6:1e39', 'line 2: .*finite'),
     ('6:2', '6:3.4028235677973367e38', 'line 2: .*finite'),
     ('6:2', '1:2', 'line 2: feature 1 .*twice'),
-    ('3:1', '3:1 2:1', 'line 3: feature 2 .*twice'),
     ('6:2', '6:\0\0', 'line 2: .*x00'),
     ('4 \n', 'é \n', 'line 4: .*labels'),
-  ],
-)
-def test_what_is_wrong_is_told_with_its_line(tmp_path, old, new, message):
-  assert EXAMPLES.count(old) == 1
-  path = written(tmp_path, EXAMPLES.replace(old, new))
-  for _ in range(2):  # A file with an error is not cached.
-    with pytest.raises(errors.InputError, match=message) as caught:
-      xc_text.read(path)
-  assert str(path) in str(caught.value)
-  assert '\n' not in str(caught.value)
-
-
-@pytest.mark.parametrize(
-  ('form', 'text', 'message'),
-  [
     ('features', '1 7 5\n1:1\n', "line 1: .*'N D'"),
     ('features', '1 7\n3 1:1\n', "line 2: .*'3'"),
     ('features', '2 7\n1:1\n', '2 lines'),
@@ -288,9 +261,17 @@ def test_what_is_wrong_is_told_with_its_line(tmp_path, old, new, message):
     ('examples', '', 'line 1'),
   ],
 )
-def test_what_is_wrong_in_other_files(tmp_path, form, text, message):
-  with pytest.raises(errors.InputError, match=message):
-    xc_text.read(written(tmp_path, text), form)
+def test_what_is_wrong_is_told_with_its_line(tmp_path, old, new, message):
+  form, text = old, new
+  if old not in SHAPES:
+    assert EXAMPLES.count(old) == 1
+    form, text = 'examples', EXAMPLES.replace(old, new)
+  path = written(tmp_path, text)
+  for _ in range(2):  # A file with an error is not cached.
+    with pytest.raises(errors.InputError, match=message) as caught:
+      xc_text.read(path, form)
+  assert str(path) in str(caught.value)
+  assert '\n' not in str(caught.value)
 
 
 def test_lines_are_counted_over_blocks(tmp_path, monkeypatch):
