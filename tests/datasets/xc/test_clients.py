@@ -60,7 +60,6 @@ def test_clients_are_classes_and_examples_keep_one_label(tiny):
     assert x.shape == (len(y), 7)
     held += len(y)
   assert held == 5
-  assert {'class/3'} <= set(dataset.train.client_ids)
   x, _ = dataset.train.examples('class/3')
   first = list(dataset.train.numbers('class/3')).index(2)
   assert x[first].indices.tolist() == [5]
@@ -150,31 +149,29 @@ def test_the_folder_itself_and_packed_files(tmp_path):
 
 
 def test_missing_files_are_told(tmp_path):
-  for folder, name, said in (
-    (tmp_path, 'eurlex-4k', r'no eurlex-4k in .*eurlex_train.txt, and for a f'),
-    (tmp_path, 'nope', "'nope'; there are delicious"),
-    (tmp_path / 'absent', 'eurlex-4k', 'no eurlex-4k in'),
-    (tmp_path, 'eurlex-4k', 'only a part of eurlex-4k: eurlex_test.txt is mis'),
-  ):
-    if 'part' in said:
-      put(tmp_path / 'eurlex', eurlex_train=TRAIN)
-    with pytest.raises(errors.InputError, match=said):
-      load(folder, name)
+  def refused(match, *where):
+    with pytest.raises(errors.InputError, match=match):
+      load(*where)
+
+  refused('no eurlex-4k in .*eurlex_train.txt', tmp_path)
+  refused("'nope'; there are delicious", tmp_path, 'nope')
+  refused('no eurlex-4k in', tmp_path / 'absent')
+  put(tmp_path / 'eurlex', eurlex_train=TRAIN)
+  refused('only a part of eurlex-4k: eurlex_test.txt', tmp_path)
 
 
 @pytest.mark.parametrize(
   ('change', 'message'),
   [
-    ({'train': 7}, r'eurlex_train.txt, line 1: found 6 examples, expected 7'),
-    ({'test': 9}, r'eurlex_test.txt, line 1: found 3 examples, expected 9'),
+    ({'train': 7}, r'eurlex_train.txt, line 1: found 6 .* expected 7'),
+    ({'test': 9}, r'eurlex_test.txt, line 1: found 3 .* expected 9'),
     ({'features': 8}, 'found 7 features, expected 8'),
     ({'labels': 6}, 'found 5 labels, expected 6'),
   ],
 )
 def test_other_counts_are_refused(tiny, change, message):
-  counts = COUNTS._replace(**change)
   with pytest.raises(errors.InputError, match=message):
-    load(tiny, counts=counts)
+    load(tiny, counts=COUNTS._replace(**change))
   with pytest.raises(errors.InputError, match='expected 15,539'):
     xc.load('eurlex-4k', tiny)
 

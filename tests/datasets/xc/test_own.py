@@ -41,25 +41,21 @@ def test_a_share_is_held_out(tmp_path):
   assert own.read(path)[1] is None
 
 
-@pytest.mark.parametrize(
-  ('header', 'message'),
-  [
+def test_files_that_do_not_fit_are_refused(tmp_path):
+  train, test = write(tmp_path / 'a.txt'), tmp_path / 'b.txt'
+  for header, message in (
     ('2 11 3', '11 features'),
     ('2 10 4', '4 labels'),
     ('2 10', 'line 1'),
     ('2 10 1', 'line 1: 1 label'),
     ('0 10 3', 'line 1: 0 examples'),
-  ],
-)
-def test_files_that_do_not_fit_are_refused(tmp_path, header, message):
-  train = write(tmp_path / 'a.txt')
-  test = write(tmp_path / 'b.txt', ['0 1:1', '0 2:1'], header)
-  with pytest.raises(errors.InputError, match=message):
-    own.read(train, test)
-  with pytest.raises(errors.InputError, match='no file'):
-    own.read(train, tmp_path / 'absent.txt')
-  with pytest.raises(errors.InputError, match='is the file of the training'):
-    own.read(train, train)
+  ):
+    write(test, ['0 1:1', '0 2:1'], header)
+    with pytest.raises(errors.InputError, match=message):
+      own.read(train, test)
+  for test, message in ((tmp_path / 'absent', 'no file'), (train, 'training')):
+    with pytest.raises(errors.InputError, match=message):
+      own.read(train, test)
 
 
 def make(tmp_path):
