@@ -267,21 +267,16 @@ class _Sqlite:
       )
 
   def clients(self) -> Iterator[Client]:
+    rows: dict[tuple[str, int], list[int]] = {}
     with _damage(self._path), self._lock:
-      listed = self._database.execute(
+      for name, split, row in self._database.execute(
         'SELECT client_id, split_name, rowid FROM examples'
         ' WHERE split_name IN (?, ?)',
         self._splits,
-      ).fetchall()
-    rows: dict[tuple[str, int], list[int]] = {}
-    for name, split, row in listed:
-      if not isinstance(name, str):
-        raise errors.InputError(
-          f'{self._path}, row {row} of the table examples: client_id is {name!r}'
-          ' and not text; get the file again'
-        )
-      rows.setdefault((name, self._splits.index(split)), []).append(row)
-    for (name, part), found in sorted(rows.items()):
+      ):
+        rows.setdefault((name, self._splits.index(split)), []).append(row)
+      listed = sorted(rows.items())
+    for (name, part), found in listed:
       where = f'{self._path}, client {name}'
       yield Client(name, part, np.array(found, np.int64), where)
 

@@ -32,33 +32,19 @@ def write(folder, rows, unclean=200, packed=False):
     clean.setdefault(landmark, []).append(image)
   others = [(f'f{i:015x}', str(i % 40), 'Author, "0"') for i in range(unclean)]
   every = sorted([*rows, *others], key=lambda row: row[0][::-1])
-  url = 'https://upload.wikimedia.org/a,b.jpg'
-  save(
-    folder / 'train.csv',
-    ('id', 'url', 'landmark_id'),
-    [(image, url, landmark) for image, landmark, _ in every],
-    packed,
-  )
-  save(
-    folder / 'train_attribution.csv',
-    ('id', 'url', 'author', 'license', 'title'),
-    [
-      (image, url, author, 'CC', 'File:A "b", c.jpg')
-      for image, _, author in every
-    ],
-    packed,
-  )
-  save(
-    folder / 'train_clean.csv',
-    ('landmark_id', 'images'),
-    [(landmark, ' '.join(found)) for landmark, found in clean.items()],
-    packed,
-  )
+  url, title = 'https://upload.wikimedia.org/a,b.jpg', 'File:A "b", c.jpg'
+  for name, header, lines in (
+    ('train', 'id,url,landmark_id', [(i, url, of) for i, of, _ in every]),
+    (
+      *('train_attribution', 'id,url,author,license,title'),
+      [(image, url, author, 'CC', title) for image, _, author in every],
+    ),
+    (
+      *('train_clean', 'landmark_id,images'),
+      [(landmark, ' '.join(found)) for landmark, found in clean.items()],
+    ),
+  ):
+    path = folder / f'{name}.csv{".gz" * packed}'
+    with (gzip.open if packed else open)(path, 'wt', newline='') as file:
+      csv.writer(file).writerows([header.split(','), *lines])
   return folder
-
-
-def save(path, header, rows, packed=False):
-  name = f'{path}.gz' if packed else path
-  with (gzip.open if packed else open)(name, 'wt', newline='') as file:
-    writer = csv.writer(file)
-    writer.writerows([header, *rows])

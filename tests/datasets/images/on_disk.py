@@ -3,9 +3,7 @@
 import io
 import pathlib
 import shutil
-import struct
 import tarfile
-import zlib
 
 import numpy as np
 import tensorflow as tf
@@ -44,19 +42,7 @@ def jpeg(picture, orientation=None):
 
 def png16(picture):
   """Returns a PNG of 16 bits a channel, uint16 [height, width, 3]."""
-  height, width, _ = picture.shape
-
-  def chunk(kind, data):
-    check = zlib.crc32(kind + data)
-    return struct.pack('>I', len(data)) + kind + data + struct.pack('>I', check)
-
-  rows = b''.join(b'\0' + row.astype('>u2').tobytes() for row in picture)
-  return (
-    b'\x89PNG\r\n\x1a\n'
-    + chunk(b'IHDR', struct.pack('>IIBBBBB', width, height, 16, 2, 0, 0, 0))
-    + chunk(b'IDAT', zlib.compress(rows))
-    + chunk(b'IEND', b'')
-  )
+  return tf.io.encode_png(picture).numpy()
 
 
 def photograph(number, side=16):

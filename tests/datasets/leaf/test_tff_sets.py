@@ -200,7 +200,7 @@ def test_a_client_id_that_is_no_name(tmp_path):
     database.execute('ALTER TABLE anything RENAME TO examples')
     database.execute('UPDATE examples SET client_id = NULL WHERE rowid = 3')
   database.close()
-  with pytest.raises(errors.InputError, match='row 3'):
+  with pytest.raises(errors.InputError, match='damaged'):
     load('shakespeare', tmp_path)
 
 

@@ -73,15 +73,12 @@ def test_ink_of_a_line_follows_the_distance_to_it():
   ):
     start, end = np.array(start), np.array(end)
     edges = (start + t * (end - start))[None, None].astype(np.float32)
-    got = glyph_strokes._ink(
-      edges, np.array([[True]]), np.array([pen], np.float32), 28
-    )
+    ink = lambda present, edges=edges, pen=pen: glyph_strokes._ink(
+      edges, np.array([[present]]), np.array([pen], np.float32), 28
+    )[0]
     expected = _naive_line(start, end, pen, 28)
-    assert np.abs(got[0] - expected).max() < 2
-    absent = glyph_strokes._ink(
-      edges, np.array([[False]]), np.array([pen], np.float32), 28
-    )
-    assert absent.max() == 0
+    assert np.abs(ink(True) - expected).max() < 2
+    assert ink(False).max() == 0
 
 
 def test_programs_have_two_to_four_strokes_that_often_meet():
@@ -102,12 +99,11 @@ def test_every_kind_of_stroke_starts_and_ends_where_its_program_says():
   np.testing.assert_allclose(bases.sum(-1), 1, atol=1e-6)
   first, last = np.eye(4)[[0, 3]]
   for kind, basis in enumerate(bases):
-    # An ellipse passes the other point half way.
-    middle, end = (last, first) if kind == 4 else (None, last)
-    np.testing.assert_allclose(basis[0], first, atol=1e-6)
-    np.testing.assert_allclose(basis[-1], end, atol=1e-6)
-    if middle is not None:
-      np.testing.assert_allclose(basis[len(basis) // 2], middle, atol=1e-6)
+    # An ellipse returns, and passes the other point half way.
+    end = first if kind == 4 else last
+    np.testing.assert_allclose(basis[[0, -1]], [first, end], atol=1e-6)
+  middle = bases[4][len(bases[4]) // 2]
+  np.testing.assert_allclose(middle, last, atol=1e-6)
 
 
 def test_an_image_is_the_same_in_any_batch():
