@@ -170,24 +170,20 @@ class Examples:
 
   def fingerprint(self) -> dict[str, Any]:
     """Returns counts, and a checksum of ids, labels and users, part by part."""
-    names, train = self.class_names, self.train
-    found = hashlib.blake2b(digest_size=8)
-    counts = {'examples': len(train), 'classes': len(names)}
-    of_train = (self.user_names, self.users, self.positions)
-    for piece in self._content(train, names, *of_train):
-      found.update(piece)
-    if self.test is not None:
-      counts['test_examples'] = len(self.test)
-      users = None
-      if self.test_user_names:
-        users = self.users - np.int32(len(self.user_names))
-      for piece in self._content(self.test, names, self.test_user_names, users):
-        found.update(piece)
-    if self.retrieval is not None:
-      counts['retrieval_examples'] = len(self.retrieval)
-      names = [*names, *self.retrieval_class_names]
-      for piece in self._content(self.retrieval, names):
-        found.update(piece)
+    names, found = self.class_names, hashlib.blake2b(digest_size=8)
+    of_test = None
+    if self.test_user_names:
+      of_test = self.users - np.int32(len(self.user_names))
+    counts = {'examples': 0, 'classes': len(names)}
+    for key, numbers, *content in (
+      ('', self.train, names, self.user_names, self.users, self.positions),
+      ('test_', self.test, names, self.test_user_names, of_test),
+      ('retrieval_', self.retrieval, [*names, *self.retrieval_class_names]),
+    ):
+      if numbers is not None:
+        counts[f'{key}examples'] = len(numbers)
+        for piece in self._content(numbers, *content):
+          found.update(piece)
     return {**counts, 'checksum': found.hexdigest()}
 
   def _content(

@@ -131,12 +131,8 @@ def _with_authors(
   found: examples_lib.Examples, authors: examples_lib.Examples, path
 ) -> examples_lib.Examples:
   codes = _of(authors, found.ids)
-  nobody = [
-    i
-    for i, name in enumerate(authors.class_names)
-    if name in ('', inputs.NOBODY)
-  ]
-  codes[np.isin(codes, nobody)] = -1
+  is_nobody = [name in ('', inputs.NOBODY) for name in authors.class_names]
+  codes[np.isin(codes, np.flatnonzero(is_nobody))] = -1
   if (codes < 0).all():
     raise errors.InputError(
       f'{path}: no image of {CLEAN} has an author in {AUTHORS}; give files of one'

@@ -59,17 +59,11 @@ def load(
   train, test = (pool.in_memory(*part) for part in parts)
   examples = examples_lib.of_labels(train.y, n)
   if str(split) == 'class':
-    clients = rules.deal(
-      'classes_per_client', examples, clients_per_class=clients_per_class
-    ).train
+    of_class = {'clients_per_class': clients_per_class}
+    clients = rules.deal('classes_per_client', examples, **of_class).train
   elif str(split) == 'dirichlet':
-    clients = rules.deal(
-      'dirichlet',
-      examples,
-      seed,
-      concentration=concentration,
-      clients=num_clients,
-    ).train
+    skew = {'concentration': concentration, 'clients': num_clients}
+    clients = rules.deal('dirichlet', examples, seed, **skew).train
   else:
     clients = split_files.partition(split, examples, name)
   return client_data.FederatedDataset(

@@ -112,20 +112,15 @@ def test_validation_examples_are_with_no_client():
   everything = made(validation=0)
   assert everything.validation is None
   assert len(everything.train.pool) == 80
+  numbers = lambda pool: pool.read(np.arange(len(pool))).toarray()[:, 0] - 1
   some = made(validation=0.25, seed=3)
-  read = lambda pool: pool.read(np.arange(len(pool))).toarray()[:, 0]
-  held_out, kept = read(some.validation), read(some.train.pool)
+  pools = some.validation, some.train.pool
+  held_out, kept = map(numbers, pools)
   assert (len(held_out), len(kept)) == (20, 60)
-  np.testing.assert_array_equal(
-    np.sort(np.concatenate([held_out, kept])), np.arange(1, 81)
-  )
-  for pool in (some.validation, some.train.pool):
-    places = read(pool).astype(int) - 1
-    np.testing.assert_array_equal(
-      pool.y.toarray(), train.labels.toarray()[places]
-    )
-  np.testing.assert_array_equal(
-    held_out, read(made(validation=0.25, seed=3).validation)
-  )
-  other = read(made(validation=0.25, seed=4).validation)
-  assert (held_out != other).any()
+  assert sorted([*held_out, *kept]) == list(range(80))
+  for pool, places in zip(pools, (held_out, kept), strict=True):
+    expected = train.labels[places.astype(int)].toarray()
+    np.testing.assert_array_equal(pool.y.toarray(), expected)
+  for seed, same in ((3, True), (4, False)):
+    again = numbers(made(validation=0.25, seed=seed).validation)
+    assert (held_out == again).all() == same
