@@ -30,9 +30,14 @@ def test_parts_that_were_read_apart_become_one_table():
   assert found.retrieval_class_names == ['x', 'y']
   assert found.train.tolist() == [0, 1]
   assert (found.test.tolist(), found.retrieval.tolist()) == ([2], [3, 4])
-  counts = found.fingerprint()
-  assert (counts['examples'], counts['test_examples']) == (2, 1)
-  assert counts['retrieval_examples'] == 2
+  # Folders of splits have it.
+  assert found.fingerprint() == {
+    'examples': 2,
+    'classes': 2,
+    'test_examples': 1,
+    'retrieval_examples': 2,
+    'checksum': '55e3a5ad44531fd0',
+  }
 
 
 def test_parts_with_sets_of_labels_and_numbers_as_ids():
