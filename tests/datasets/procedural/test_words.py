@@ -72,6 +72,9 @@ def test_an_example_follows_from_its_number_alone():
   )
   numbers = np.array([17, 3, 9000, 17])
   x, y = train(words, numbers)
+  # The same as in runs of before.
+  assert (x[0].indices.sum(), x[0].nnz) == (446_867, 32)
+  assert y[0].indices.tolist() == [234, 413]
   for i, number in enumerate(numbers):
     one, labels = train(again, [number])
     same(one, x[i])
