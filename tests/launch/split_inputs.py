@@ -13,37 +13,33 @@ from tests.datasets.cifar import on_disk as cifar_on_disk
 from tests.datasets.leaf import on_disk as leaf_on_disk
 
 
-def table(folder):
-  rows = [
-    {'class': f'c{i % 6}', 'user_id': f'u{i % 10}', 'image_id': f'{i}.jpg'}
-    for i in range(48)
-  ]
-  return pd.DataFrame(rows), folder / 'table.csv'
+def table(form, write):
+  """Returns (folder) -> a table of 48 rows, 6 classes and 10 users."""
+
+  def written(folder):
+    rows = [
+      {'class': f'c{i % 6}', 'user_id': f'u{i % 10}', 'image_id': f'{i}.jpg'}
+      for i in range(48)
+    ]
+    write(pd.DataFrame(rows), path := folder / f'table.{form}')
+    return path
+
+  written.__name__ = f'as_{form}'
+  return written
 
 
-def as_csv(folder):
-  frame, path = table(folder)
-  frame.to_csv(path, index=False)
-  return path
-
-
-def as_parquet(folder):
-  frame, path = table(folder)
-  frame.to_parquet(path.with_suffix('.parquet'))
-  return path.with_suffix('.parquet')
-
-
-def as_json_lines(folder):
-  frame, path = table(folder)
-  frame.to_json(path.with_suffix('.jsonl'), orient='records', lines=True)
-  return path.with_suffix('.jsonl')
+as_csv = table('csv', lambda frame, path: frame.to_csv(path, index=False))
+as_parquet = table('parquet', pd.DataFrame.to_parquet)
+as_json_lines = table(
+  'jsonl', lambda frame, path: frame.to_json(path, orient='records', lines=True)
+)
 
 
 def as_images(folder):
-  frame, _ = table(folder)
-  for name, file in zip(frame['class'], frame['image_id'], strict=True):
-    (folder / 'images' / name).mkdir(parents=True, exist_ok=True)
-    (folder / 'images' / name / file).write_bytes(b'')
+  for i in range(48):
+    path = folder / 'images' / f'c{i % 6}' / f'{i}.jpg'
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_bytes(b'')
   return folder / 'images'
 
 
@@ -79,17 +75,8 @@ def as_xc(folder):
   return folder
 
 
-INPUTS = (
-  as_csv,
-  as_parquet,
-  as_json_lines,
-  as_images,
-  as_tar,
-  as_npz,
-  as_cifar,
-  as_leaf,
-  as_xc,
-)
+INPUTS = (as_csv, as_parquet, as_json_lines, as_images, as_tar, as_npz)
+INPUTS += (as_cifar, as_leaf, as_xc)
 COLUMNS = {'label': 'class', 'user': None, 'id': None}
 WITHOUT_USERS = (as_images, as_tar, as_cifar, as_xc)
 

@@ -24,11 +24,12 @@ from tests.datasets.images import on_disk as images_on_disk
 from tests.launch import split_inputs
 from tff_xc import errors
 
-LANDMARKS = ('landmark_images', 'landmark_authors')
-LANDMARKS += ('author_images', 'author_landmarks')
 OF_PHOTOGRAPHS = {
   'landmarks-user-160k': {
-    f'min_{name}': 12 if name.endswith('images') else 4 for name in LANDMARKS
+    'min_landmark_images': 12,
+    'min_landmark_authors': 4,
+    'min_author_images': 12,
+    'min_author_landmarks': 4,
   },
   'inaturalist-user-120k': {'images_per_class': 40},
   'inaturalist-geo-100': {'images_per_class': 40, 'least_share': 0.05},

@@ -218,6 +218,9 @@ def test_leafs_characters_and_floats(tmp_path):
   assert found.labels.tolist() == [2, 0, 1]
   leaf_on_disk.write(path, {'u': (['x', 'y'], [1.0, 0.0])})
   assert read(path).labels.tolist() == [1, 0]
+  leaf_on_disk.write(path, {'u': (['x'], [0.5])})
+  with pytest.raises(errors.InputError, match=r"user 'u': the label is 0\.5"):
+    read(path)
 
 
 def test_other_inputs(tmp_path):
