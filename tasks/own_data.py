@@ -1,7 +1,7 @@
 """Tasks of one's own images and rows of numbers; what all of one's own data share.
 
-`tasks.xc` and `tasks.label_sets` have sparse text. Importing this imports nothing
-large, so that flags are checked at once.
+`tasks.xc` has sparse text. Importing this imports nothing large, so that flags are
+checked at once.
 """
 
 import os
@@ -108,10 +108,6 @@ OPTIONS = (
   _STANDARDIZE,
 )
 
-SPARSE_TEXT = (
-  'a text file in the form of the Extreme Classification Repository, perhaps .gz:'
-  ' line 1 `N D L`, then N lines `l1,l2 f:v f:v`, numbers from 0'
-)
 _WARNING = '; warning: '
 # Pixels a side of photographs, unless --image_size says otherwise.
 _SIDE = 64
@@ -204,39 +200,6 @@ def _find_arrays(found: Mapping) -> str:
     len(y) + len(test_y), 'example', classes, len(test_y), clients
   )
   return _WARNING.join([told, *client_data.class_warnings(y, test_y, classes)])
-
-
-# -- sparse text, of `tasks.xc` and `tasks.label_sets` --
-
-
-def count_labels(path: str) -> int | None:
-  """Returns L of a file of sparse text; None if its first line has none."""
-  from datasets.xc import sets as xc_sets
-
-  try:
-    return xc_sets.read_header(path).num_labels
-  except errors.InputError:
-    return None
-
-
-def check_memory(path: str, header, model) -> None:
-  """Refuses text whose first line names more than a model can have."""
-  task.check_memory(
-    model,
-    f'{path}, line 1 names {header.num_labels:,} labels and'
-    f' {header.num_features:,} features: a model of these',
-    'check line 1, or give a smaller network',
-  )
-
-
-def find_sparse_text(path: str) -> str:
-  """Describes a file of sparse text, which it reads."""
-  from datasets.xc import own
-
-  header = own.check(path)
-  own.read(path)
-  nouns = ('example', 'feature', 'label')
-  return ', '.join(map(wording.count, header, nouns))
 
 
 # -- images --
