@@ -15,7 +15,6 @@ from tasks import experiment
 from tasks import registry as tasks
 from tests import small_data
 from tests.experiment import test_disk
-from tests.launch import light
 from tff_xc import errors
 from tff_xc import files
 from tff_xc import wording
@@ -55,12 +54,6 @@ def test_a_task_refuses_what_does_not_fit_and_names_what_does(task):
     assert str(refusal.value).endswith(f'or one of {", ".join(others)}')
 
 
-def test_the_command_refuses_before_it_reads_data():
-  for task, problem in (('bibtex-sets', 'one label'), ('femnist', 'cosine')):
-    done = light.call('train', f'--task={task}', '--algorithm=fedaws')
-    light.assert_one_sentence(done, problem)
-
-
 @pytest.mark.parametrize(
   ('name', 'rounds'), [('cifar10', 10_000), ('cifar100', 20_000)]
 )
@@ -74,22 +67,17 @@ def test_cifar_has_the_published_rates(name, rounds):
   assert found == [0.01, 64, 4e-4, 1, 10, 0.9]
 
 
-@pytest.mark.parametrize(
-  ('algorithm', 'changes', 'selects'),
-  [
+def test_clients_that_keep_their_model_hold_all_of_it():
+  for algorithm, changes, selects in (
     ('moon', {}, False),
     ('fedss', {'contrastive_weight': 1.0}, False),
     ('moon', {'moon_published': True}, True),
     ('fedss', {}, True),
     ('fedss', {'select_features': False}, False),
     ('fedmlh', {}, False),
-  ],
-)
-def test_clients_that_keep_their_model_hold_all_of_it(
-  algorithm, changes, selects
-):
-  config = experiment.resolve('bibtex', algorithm, changes)
-  assert config['options']['select_features'] is selects
+  ):
+    options = experiment.resolve('bibtex', algorithm, changes)['options']
+    assert options['select_features'] is selects
 
 
 def test_without_validation_examples_no_round_is_chosen_by_them():
@@ -204,19 +192,15 @@ def test_what_excludes_each_other_is_refused(line):
 def test_a_file_of_class_probabilities_is_read_before_the_data(tmp_path):
   path = tmp_path / 'p.csv'
   given = {'num_classes': 10, 'importance_weights': str(path)}
-  for line, message in (
-    ('3,x', "line 2: the probability is 'x'"),
-    ('10,1', '9'),
-  ):
+  for line, message in (('3,x', "is 'x'"), ('10,1', '9'), ('9,1', '')):
     path.write_text(f'class,probability\n{line}\n')
-    with pytest.raises(errors.InputError, match=message):
+    try:
       experiment.resolve('glyphs', 'fedir', given)
-  path.write_text('class,probability\n9,1\n')
-  experiment.resolve('glyphs', 'fedir', given)
-
-
-def test_photographs_name_classes_that_only_the_data_know(tmp_path):
-  path = tmp_path / 'p.csv'
+    except errors.InputError as e:
+      assert message and message in str(e)
+    else:
+      assert not message
+  # Photographs name classes that only the data know.
   path.write_text('class,probability\nQuercus robur,1\n')
   given = {'importance_weights': str(path)}
   experiment.resolve('landmarks-user-160k', 'fedir', given)
