@@ -63,11 +63,6 @@ def test_other_faults_keep_their_trace(monkeypatch):
     ran(OSError(errno.EBADF, 'a fault of the code'), monkeypatch)
 
 
-def test_a_name_that_is_too_long():
-  done = light.call('compare', 'runs' * 100)
-  light.assert_one_sentence(done, 'cannot be opened (File name too long)')
-
-
 HANGS = """
 import atexit, sys, types
 from launch import app

@@ -240,26 +240,3 @@ def test_a_run_resumes_on_the_same_images_only(here):
     errors.InputError, match='other data: source_checksum was'
   ):
     run(command)
-
-
-@pytest.mark.parametrize(
-  ('given', 'message'),
-  [
-    ('--task=images', '--data_dir is missing'),
-    ('--task=sparse-text', '--data_dir is missing'),
-    ('--task=images --data_dir=a --split=iid:0', 'such as --split=iid:100'),
-    ('--task=table --data_dir=a --split=no.csv', 'no.csv does not exist'),
-    ('--task=images --data_dir=a --image_size=7', 'at least 8'),
-    ('--task=images --data_dir=a --corrupt=maybe', 'skip, fail'),
-    ('--task=images --data_dir=a --hidden_dim=9', 'not an option of task'),
-    ('--task=table --data_dir=a --test_fraction=0.9', 'at most 0.5'),
-    (
-      '--task=table --data_dir=a --test_fraction=0.1 --test_file=README.md',
-      'both name the test',
-    ),
-    ('--task=sparse-text-sets --data_dir=a --test_file=no', 'does not exist'),
-  ],
-)
-def test_flags_that_cannot_be_right_are_refused_at_once(given, message):
-  done = light.call('train', *given.split(), '--algorithm=fedavg')
-  light.assert_one_sentence(done, message)

@@ -15,7 +15,6 @@ import pytest
 from launch import evaluation as evaluation_lib
 from launch import train as train_lib
 from tasks import experiment
-from tests.launch import light
 from tff_xc import errors
 from tff_xc.measure import catalog
 
@@ -182,38 +181,3 @@ def test_evaluate_gives_the_final_metrics_and_a_confusion_matrix(
   assert (run_dir / 'confusion.png').stat().st_size > 0
   with pytest.raises(errors.InputError, match='no such client'):
     evaluation_lib.run(str(run_dir), 'nobody')
-
-
-@pytest.mark.parametrize(
-  ('flags', 'expected'),
-  [
-    ('--algorithm=fedss', '--task is missing: glyphs'),
-    ('--task=glyphs', '--algorithm is missing: fedavg'),
-    ('--task=mnist --algorithm=fedss', "unknown task 'mnist'"),
-    ('--task=glyph --algorithm=fedss', 'did you mean glyphs?'),
-    ('--task=glyphs --algorithm=fedsss', 'did you mean fedss?'),
-    ('--task=glyphs --algorithm=x', "unknown algorithm 'x'"),
-    ('--lr=1', 'did you mean --client_learning_rate?'),
-    ('--server_optimizer=adma', 'did you mean adam?'),
-    ('--task=images --data_dir=. --encoder=mobilnet', 'mean mobilenet_v'),
-    ('--algorithm=posonly', 'hyper-parameter of posonly'),
-    ('--nonsense=1', 'no flag --nonsense'),
-    ('--batch_size=many', '--batch_size=many'),
-    ('--batch_size=0', 'at least 1'),
-    ('--rounds=0', '--rounds=0'),
-    ('--seed=-1', '--seed=-1'),
-    ('--target=top1=0.7', 'METRIC:VALUE'),
-    ('--target=map@r:0.7', 'not measured here'),
-    ('extra', "'extra' is no flag"),
-    ('--runtime=cloud', 'worker'),
-    (
-      '--task=glyphs --algorithm=centralized --clients_per_round=2',
-      'has no clients',
-    ),
-  ],
-)
-def test_bad_flags_answer_in_one_sentence_without_tensorflow(flags, expected):
-  flags = flags.split()
-  first = () if flags[0].startswith(('--task=g', '--task=m')) else SMALL
-  first = () if expected.startswith('--task is missing') else first
-  light.assert_one_sentence(light.call('train', *first, *flags), expected)
