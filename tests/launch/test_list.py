@@ -1,6 +1,5 @@
 """`launch.list` prints every registered entry."""
 
-import pathlib
 import subprocess
 import sys
 
@@ -15,7 +14,6 @@ from tests.launch import light
 from tff_xc.algorithms import registry as algorithms
 from tff_xc.measure import catalog as metrics
 
-ROOT = pathlib.Path(__file__).parents[2]
 NAMES = {
   'tasks': tasks.TASKS,
   'algorithms': algorithms.ALGORITHMS,
@@ -30,40 +28,36 @@ def call(command, *arguments, columns=80, **more):
   return light.call(command, *arguments, COLUMNS=str(columns), **more)
 
 
-@pytest.mark.parametrize('kind', NAMES)
-@pytest.mark.parametrize('columns', [80, 160])
-def test_every_name_is_listed_within_the_width(kind, columns):
-  done = call('list', kind, columns=columns)
-  assert done.returncode == 0, done.stderr
-  lines = done.stdout.splitlines()
-  assert max(map(len, lines)) <= columns
-  assert set(NAMES[kind]) <= {line.split(' ')[0] for line in lines}
-
-
 def words(text):
   return ' '.join(text.split())
 
 
+@pytest.mark.parametrize('kind', NAMES)
+def test_every_name_is_listed_within_the_width(kind):
+  for columns in (80, 160):
+    done = call('list', kind, columns=columns)
+    assert done.returncode == 0, done.stderr
+    lines = done.stdout.splitlines()
+    assert max(map(len, lines)) <= columns
+    assert set(NAMES[kind]) <= {line.split(' ')[0] for line in lines}
+
+
 def test_the_tables_tell_what_they_should():
-  shown = {
-    kind: words(call('list', kind, columns=999).stdout) for kind in NAMES
-  }
+  told = {kind: [] for kind in NAMES}
   for task in tasks.TASKS.values():
-    for part in (task.summary, task.data):
-      assert words(part) in shown['tasks']
-    if task.num_classes:
-      assert f'{task.num_classes:,}' in shown['tasks']
-  for name, algorithm in algorithms.ALGORITHMS.items():
-    assert algorithm.paper, name
-    for part in (*algorithm.answers, *algorithm.names):
-      assert part, name
-      assert words(part) in shown['algorithms']
+    told['tasks'] += [task.summary, task.data]
+    told['tasks'] += [f'{task.num_classes:,}'] if task.num_classes else []
+  told['tasks'].append('top-1 %: fedss 51.7 to 56.0, negonly 7.1')
+  for algorithm in algorithms.ALGORITHMS.values():
+    told['algorithms'] += [algorithm.paper, *algorithm.answers]
+    told['algorithms'] += algorithm.names
+    assert all(told['algorithms']), algorithm.name
   for metric in metrics.METRICS.values():
-    assert metric.heading in shown['metrics']
-    assert metric.meaning in shown['metrics']
-  for benchmark in benchmarks.BENCHMARKS.values():
-    assert benchmark.summary in shown['benchmarks']
-  assert 'top-1 %: fedss 51.7 to 56.0, negonly 7.1' in shown['tasks']
+    told['metrics'] += [metric.heading, metric.meaning]
+  told['benchmarks'] = [b.summary for b in benchmarks.BENCHMARKS.values()]
+  for kind, expected in told.items():
+    shown = words(call('list', kind, columns=999).stdout)
+    assert not [part for part in expected if words(part) not in shown]
 
 
 def test_the_data_that_tables_need_are_marked_if_they_are_missing(tmp_path):
@@ -114,7 +108,7 @@ def test_a_reader_that_goes_away_is_no_error():
     module, *arguments = command.split()
     process = subprocess.Popen(
       [sys.executable, '-m', f'launch.{module}', *arguments],
-      cwd=ROOT,
+      cwd=light.ROOT,
       stdout=subprocess.PIPE,
       stderr=subprocess.PIPE,
     )

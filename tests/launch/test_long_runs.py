@@ -36,19 +36,16 @@ def test_500_rounds_add_nothing_to_the_memory(tmp_path, algorithm):
   given = ('--task=glyphs', f'--algorithm={algorithm}', f'--rounds={_ROUNDS}')
   given += ('--eval_every=25', '--clients_per_round=3', '--checkpoint_every=5')
   samples = []
+  quiet = {'stdout': subprocess.DEVNULL, 'stderr': subprocess.DEVNULL}
   with subprocess.Popen(
-    command(run_dir, *given),
-    cwd=light.ROOT,
-    stdout=subprocess.DEVNULL,
-    stderr=subprocess.DEVNULL,
+    command(run_dir, *given), cwd=light.ROOT, **quiet
   ) as run:
     try:
       while run.poll() is None:
         done = _rounds_done(run_dir / 'metrics.csv')
         if _WARM_UP <= done < _ROUNDS:  # Afterwards it draws the curves.
-          samples.append(
-            (done, psutil.Process(run.pid).memory_info().rss / 2**20)
-          )
+          mib = psutil.Process(run.pid).memory_info().rss / 2**20
+          samples.append((done, mib))
         time.sleep(0.2)
     finally:
       run.kill()
@@ -108,13 +105,9 @@ def test_fedss_is_near_full_softmax_and_above_the_rest(tmp_path):
 @pytest.mark.slow
 def test_fedaws_is_near_the_oracle_on_delicious(tmp_path, data_dir):
   """P@1 after 100 rounds with one label a client; softmax has 53.7 %."""
+  task = ('--task=delicious', f'--data_dir={data_dir}')
   p1 = {
-    name: train(
-      tmp_path / name,
-      '--task=delicious',
-      f'--algorithm={name}',
-      f'--data_dir={data_dir}',
-    )['p@1']
+    name: train(tmp_path / name, *task, f'--algorithm={name}')['p@1']
     for name in ('fedaws', 'fedaws_baseline2')
   }
   assert p1['fedaws'] > 0.75 * 0.537

@@ -1,9 +1,7 @@
 """The commands from the command line: they run, resume and refuse bad input."""
 
-import csv
 import json
 import os
-import pathlib
 import shutil
 import signal
 import subprocess
@@ -15,10 +13,11 @@ import pytest
 from launch import evaluation as evaluation_lib
 from launch import train as train_lib
 from tasks import experiment
+from tests import doubling
+from tests.launch import light
 from tff_xc import errors
 from tff_xc.measure import catalog
 
-ROOT = pathlib.Path(__file__).parents[2]
 SMALL = ('--task=glyphs', '--algorithm=fedss', '--negatives=5')
 SMALL += ('--clients_per_round=3', '--eval_every=4', '--checkpoint_every=3')
 
@@ -26,7 +25,7 @@ SMALL += ('--clients_per_round=3', '--eval_every=4', '--checkpoint_every=3')
 def call(module, *flags):
   return subprocess.run(
     command(module, *flags),
-    cwd=ROOT,
+    cwd=light.ROOT,
     capture_output=True,
     text=True,
     timeout=300,
@@ -36,14 +35,6 @@ def call(module, *flags):
 
 def command(module, *flags):
   return [sys.executable, '-m', f'launch.{module}', *map(str, flags)]
-
-
-def metrics(run_dir):
-  with open(run_dir / 'metrics.csv') as file:
-    return [
-      {k: v for k, v in row.items() if k != 'seconds'}
-      for row in csv.DictReader(file)
-    ]
 
 
 @pytest.fixture(scope='module')
@@ -62,7 +53,7 @@ def test_a_run_leaves_its_files_and_a_row_a_round(finished):
   assert any((run_dir / 'tensorboard').iterdir())
   assert 'Traceback' not in done.stderr
   assert str(run_dir / 'curves.png') in done.stdout
-  rows = metrics(run_dir)
+  rows = doubling.rows(run_dir)
   assert [int(r['round']) for r in rows] == list(range(11))
   assert all(None not in r and None not in r.values() for r in rows)
   evaluated = [int(r['round']) for r in rows if r['top1'] != 'nan']
@@ -75,7 +66,7 @@ def test_a_run_leaves_its_files_and_a_row_a_round(finished):
 
 def test_the_summary_is_machine_readable(finished):
   summary = json.loads((finished[0] / 'summary.json').read_text())
-  rows = metrics(finished[0])
+  rows = doubling.rows(finished[0])
   assert summary['rounds'] == 10
   assert summary['final']['top1'] == float(rows[-1]['top1'])
   assert summary['best']['top1'] == max(
@@ -98,19 +89,21 @@ def stopped_by(signal_number, flags, run_dir, after):
   """Starts a run, signals it after a row of metrics; returns its output."""
   running = subprocess.Popen(
     command('train', *flags),
-    cwd=ROOT,
+    cwd=light.ROOT,
     stdout=subprocess.DEVNULL,
     stderr=subprocess.PIPE,
     text=True,
   )
   deadline = time.monotonic() + 200
   while time.monotonic() < deadline and running.poll() is None:
-    if (run_dir / 'metrics.csv').exists() and len(metrics(run_dir)) >= after:
+    if (run_dir / 'metrics.csv').exists() and len(
+      doubling.rows(run_dir)
+    ) >= after:
       break
     time.sleep(0.02)
   running.send_signal(signal_number)
   _, said = running.communicate(timeout=60)
-  assert len(metrics(run_dir)) < 11, 'it was not stopped in time'
+  assert len(doubling.rows(run_dir)) < 11, 'it was not stopped in time'
   return running.returncode, said
 
 
@@ -142,7 +135,7 @@ def test_kill_9_and_ctrl_c_and_resumes_give_the_same_metrics(
   done = call('train', *flags, '--client_threads=1')
   assert done.returncode == 0, done.stderr
   # All digits are equal although the number of threads differs.
-  assert metrics(run_dir) == metrics(finished[0])
+  assert doubling.rows(run_dir) == doubling.rows(finished[0])
 
 
 def test_another_configuration_is_refused_and_nothing_changes(
