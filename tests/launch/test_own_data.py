@@ -70,13 +70,8 @@ def examples():
   return [*map(commands, documents.code(before))]
 
 
-MADE_BY = [
-  own_examples.photos,
-  own_examples.photos,
-  own_examples.npz,
-  own_examples.items,
-  own_examples.text,
-]
+MADE_BY = [own_examples.photos] * 2
+MADE_BY += [own_examples.npz, own_examples.items, own_examples.text]
 
 
 @pytest.mark.parametrize(
@@ -148,9 +143,7 @@ def test_the_path_from_a_split_to_a_comparison(name, here):
           check=True,
         )
       continue
-    if (
-      words[0] == 'launch.doctor'
-    ):  # `tests/tasks/test_own_data.py` tests what it says.
+    if words[0] == 'launch.doctor':  # `tests/tasks/test_own_data.py` runs it.
       assert '--split=splits/users' in words
       continue
     result = run(command)
@@ -177,44 +170,42 @@ def test_the_pages_tell_the_defaults():
 def test_training_says_what_the_images_are(tmp_path, capsys):
   images = registry.get('images')
   own_examples.photos(tmp_path)
-  given = {'image_size': 16, 'split': str(tmp_path)}
-  images.load(str(tmp_path / 'photos.tar'), images.option_values() | given)
-  said = capsys.readouterr().err
-  assert (
-    'photos.tar: 35 images of 3 classes (0, 1, 2), 4 of them test; 5 clients'
-  ) in said
   own_examples.npz(tmp_path)
   (tmp_path / 'mine.npz').rename(tmp_path / 'MINE.NPZ')
-  path = str(tmp_path / 'MINE.NPZ')
+  path, defaults = str(tmp_path / 'MINE.NPZ'), images.option_values()
+  for data, given, expected in (
+    (
+      str(tmp_path / 'photos.tar'),
+      {'image_size': 16, 'split': str(tmp_path)},
+      'photos.tar: 35 images of 3 classes (0, 1, 2), 4 of them test; 5 clients',
+    ),
+    (
+      path,
+      {},
+      '20 images of 4 classes (0, 1, 2, ...), no test part; 4 clients',
+    ),
+  ):
+    images.load(data, defaults | given)
+    assert expected in capsys.readouterr().err
   assert images.known_classes({}, path) == 4
-  images.load(path, images.option_values())
-  said = capsys.readouterr().err
-  assert (
-    '20 images of 4 classes (0, 1, 2, ...), no test part; 4 clients' in said
-  )
-  assert '20 examples of 4 classes' in images.find(path)
-  small = images.option_values() | {'corrupt': 'fail'}
   with pytest.raises(errors.InputError, match='leave out --corrupt'):
-    images.load(path, small)
+    images.load(path, defaults | {'corrupt': 'fail'})
 
 
 @pytest.mark.slow
 def test_names_of_classes_are_kept_and_shown(here):
   own_examples.photos(here)
-  run(examples()[1][0])
-  run_dir = here / 'runs' / 'tar' / 'fedavg'
-  assert list(pd.read_csv(run_dir / 'classes.csv')['name']) == [0, 1, 2]
+  command = examples()[1][0]
+  names_of = lambda run: [*pd.read_csv(run / 'classes.csv')['name']]
+  run(command)
+  assert names_of(here / 'runs' / 'tar' / 'fedavg') == [0, 1, 2]
   names = pd.DataFrame({'class': [0, 1, 2], 'name': ['cat', 'dog', 'emu']})
   names.to_csv('classes.csv', index=False)
   with pytest.raises(errors.InputError, match='other data: names_checksum was'):
-    run(examples()[1][0])
-  run(examples()[1][0].replace('runs/tar', 'runs/named'))
+    run(command)
+  run(command.replace('runs/tar', 'runs/named'))
   named = here / 'runs' / 'named' / 'fedavg'
-  assert list(pd.read_csv(named / 'classes.csv')['name']) == [
-    'cat',
-    'dog',
-    'emu',
-  ]
+  assert names_of(named) == ['cat', 'dog', 'emu']
   config = run_files.flat(run_files.read_run(named).config)
   own = {n: config[n] for n in experiment.NAMED if config.get(n)}
   evaluation.run(str(named), named=own)
