@@ -1,13 +1,12 @@
 """Flags and presets: checked, in effect before TensorFlow is imported."""
 
-import json
-import subprocess
-import sys
-
 import pytest
+from absl import flags
 
 from tasks import registry as tasks
+from tests.launch import flag_values
 from tests.launch import light
+from tff_xc import errors
 from tff_xc.algorithms import registry as algorithms
 
 
@@ -92,49 +91,13 @@ def test_bad_flags_are_one_sentence(line, expected):
   light.assert_one_sentence(light.call(command, *arguments), expected)
 
 
-RESOLVE_EACH = """
-import json, sys
-from absl import flags
-from absl.testing import flagsaver
-from tff_xc import errors
-from launch import settings
-from launch import train
-answers = {}
-for arguments in json.load(sys.stdin):
-  saved = flagsaver.save_flag_values()
-  try:
-    flags.FLAGS(['train', *arguments])
-    answers[arguments[-1]] = settings.resolve()
-  except (flags.Error, errors.InputError) as e:
-    answers[arguments[-1]] = str(e)
-  flagsaver.restore_flag_values(saved)
-assert 'tensorflow' not in sys.modules
-json.dump(answers, sys.stdout)
-"""
-
-
-def resolve_each(cases):
-  """Returns the answer of `RESOLVE_EACH` to each command line."""
-  done = subprocess.run(
-    [sys.executable, '-c', RESOLVE_EACH],
-    input=json.dumps(cases),
-    cwd=light.ROOT,
-    capture_output=True,
-    text=True,
-    timeout=60,
-    check=False,
-  )
-  assert done.returncode == 0, done.stderr
-  answers = json.loads(done.stdout)
-  assert len(answers) == len(cases)
-  return answers
-
-
 def test_every_number_of_a_run_has_bounds():
   """Values that wrap an int32, overflow a float32, or are nan are refused."""
-  cases = []
-  parameters = [*algorithms.HYPERPARAMETERS.values(), *tasks.OPTIONS.values()]
-  for parameter in parameters:
+  bad = {int: (-1, 2**63, 10**30), float: ('nan', 'inf', '-inf', 1e39)}
+  for parameter in [
+    *algorithms.HYPERPARAMETERS.values(),
+    *tasks.OPTIONS.values(),
+  ]:
     of = lambda found, default, name=parameter.name: next(
       (n for n, names in found.items() if name in names), default
     )
@@ -142,27 +105,18 @@ def test_every_number_of_a_run_has_bounds():
       {n: a.names for n, a in algorithms.ALGORITHMS.items()}, 'fedavg'
     )
     task = of({n: t.option_values() for n, t in tasks.TASKS.items()}, 'glyphs')
-    bad = {int: (-1, 2**63, 10**30), float: ('nan', 'inf', '-inf', 1e39)}
-    cases += [
-      [
-        f'--task={task}',
-        f'--algorithm={algorithm}',
-        '--data_dir=mine',
-        f'--{parameter.name}={v}',
-      ]
-      for v in bad.get(type(parameter.default), ())
-    ]
-  answers = resolve_each(cases)
-  for flag, answer in answers.items():
-    assert isinstance(answer, str), flag
-    assert flag.split('=')[0] in answer
-    assert '\n' not in answer
+    given = [f'--task={task}', f'--algorithm={algorithm}', '--data_dir=mine']
+    for value in bad.get(type(parameter.default), ()):
+      flag = f'--{parameter.name}={value}'
+      with pytest.raises((flags.Error, errors.InputError)) as refusal:
+        flag_values.resolved([*given, flag])
+      assert f'--{parameter.name}' in str(refusal.value)
+      assert '\n' not in str(refusal.value)
 
 
 def test_presets_resolve_and_their_heads_tell_the_command():
-  presets = sorted((light.ROOT / 'launch' / 'presets').glob('*.flags'))
-  answers = resolve_each([[f'--flagfile={preset}'] for preset in presets])
-  for preset, config in zip(presets, answers.values(), strict=True):
+  for preset in sorted((light.ROOT / 'launch' / 'presets').glob('*.flags')):
+    config, _ = flag_values.resolved([f'--flagfile={preset}'])
     text = preset.read_text()
     assert f'--flagfile=launch/presets/{preset.name}' in text
     assert 'python -m launch.train' in text
