@@ -21,6 +21,7 @@ from tasks.papers import registry as papers
 from tests.datasets.images import on_disk
 from tff_xc import errors
 from tff_xc import heads
+from tff_xc.report import run_files
 
 NAMES = [task.name for task in photographs.TASKS]
 
@@ -53,50 +54,44 @@ def test_all_rules_and_the_papers_tasks_are_here():
       assert f'{images:,}' in registry.get(name).summary
 
 
+V3 = {'encoder': 'mobilenet_v3', 'image_size': 224, 'crop': 'random'}
+V2 = {'encoder': 'mobilenet_v2', 'image_size': 299, 'crop': 'scale'}
+MOMENTUM = {'server_learning_rate': 1.0, 'server_momentum': 0.9}
+VIRTUAL = {'virtual_client_size': 256, 'batch_size': 64}
+
+
 @pytest.mark.parametrize(
-  ('task', 'algorithm', 'expected'),
+  ('task', 'algorithm', 'of_clients', 'more'),
   [
-    ('landmarks-user-160k', 'fedss', (0.01, 32, 64, 5_000, 1, 0.0)),
-    ('landmarks-user-160k', 'fedavgm', (0.01, 32, 64, 5_000, 5, 4e-5)),
-    ('landmarks-user-160k', 'fedir', (0.01, 32, 64, 5_000, 5, 4e-5)),
-    ('inaturalist-geo-3k', 'fedavg', (0.01, 64, 10, 5_000, 1, 4e-5)),
-    ('sop', 'fedss', (0.01, 32, 32, 2_000, 1, 0.0)),
-    ('imagenet21k', 'fedss', (0.001, 32, 64, 25_000, 1, 0.0)),
+    # Rate, batch, clients a round, rounds, epochs, weight decay.
+    (
+      *('landmarks-user-160k', 'fedss', (0.01, 32, 64, 5_000, 1, 0.0)),
+      {**V3, 'embedding_dim': 64, **MOMENTUM},
+    ),
+    (
+      *('landmarks-user-160k', 'fedavgm', (0.01, 32, 64, 5_000, 5, 4e-5)),
+      MOMENTUM,
+    ),
+    (
+      *('landmarks-user-160k', 'fedir', (0.01, 32, 64, 5_000, 5, 4e-5)),
+      {'importance_weights': 'train'},
+    ),
+    ('gld23k', 'fedir', (), {'importance_weights': 'train'}),
+    ('inaturalist-geo-3k', 'fedavg', (0.01, 64, 10, 5_000, 1, 4e-5), V2),
+    ('inaturalist-geo-3k', 'fedvc', (), VIRTUAL),
+    # Its classes are balanced.
+    ('inaturalist-user-120k', 'fedir', (), {'importance_weights': 'uniform'}),
+    ('sop', 'fedss', (0.01, 32, 32, 2_000, 1, 0.0), {**V3, **MOMENTUM}),
+    ('imagenet21k', 'fedss', (0.001, 32, 64, 25_000, 1, 0.0), {**V3}),
   ],
 )
-def test_the_papers_hyperparameters(task, algorithm, expected):
-  config = resolve(task, algorithm)
-  values = config['hyperparameters']
-  names = 'client_learning_rate', 'batch_size', 'clients_per_round'
-  rest = values['local_epochs'], values['weight_decay']
-  found = (*(values[n] for n in names), config['rounds'], *rest)
-  assert found == expected
-  if algorithm in ('fedss', 'fedavgm'):
-    assert values['server_learning_rate'] == 1.0
-    assert values['server_momentum'] == 0.9
-
-
-def test_what_fedir_and_fedvc_have_of_the_papers():
-  for task, target in (
-    ('landmarks-user-160k', 'train'),
-    ('gld23k', 'train'),
-    ('inaturalist-user-120k', 'uniform'),  # Its classes are balanced.
-  ):
-    values = resolve(task, 'fedir')['hyperparameters']
-    assert values['importance_weights'] == target
-  virtual = resolve('inaturalist-geo-3k', 'fedvc')['hyperparameters']
-  assert (virtual['virtual_client_size'], virtual['batch_size']) == (256, 64)
-
-
-def test_options_are_the_papers_networks():
-  names = ('encoder', 'image_size', 'crop', 'embedding_dim')
-  for task, changes, expected in (
-    ('landmarks-user-160k', {}, ('mobilenet_v3', 224, 'random', 64)),
-    (NAMES[2], {}, ('mobilenet_v2', 299, 'scale', None)),
-    (NAMES[2], {'encoder': 'small'}, ('small', 299, 'scale', 64)),
-  ):
-    options = resolve(task, **changes)['options']
-    assert tuple(map(options.get, names)) == expected
+def test_the_papers_settings(task, algorithm, of_clients, more):
+  config = run_files.flat(resolve(task, algorithm))
+  names = ('client_learning_rate', 'batch_size', 'clients_per_round', 'rounds')
+  names += ('local_epochs', 'weight_decay')
+  expected = dict(zip(names, of_clients, strict=False)) | more
+  assert expected.items() <= config.items()
+  assert ('embedding_dim' in config) == (not task.startswith('inaturalist'))
 
 
 @pytest.mark.parametrize('number', range(1, 6))
@@ -105,28 +100,22 @@ def test_fedvcs_tables_have_its_network_crops_and_rates(number):
   rows = [row for row in table.rows if row.task in NAMES]
   assert rows
   for row in rows:
-    config = resolve(row.task, row.algorithm, **row.changes)
-    options, values = config['options'], config['hyperparameters']
+    config = run_files.flat(resolve(row.task, row.algorithm, **row.changes))
     on_landmarks = row.task.startswith('landmarks')
-    assert (options['encoder'], options['crop']) == ('mobilenet_v2', 'scale')
-    assert options['image_size'] == (224 if on_landmarks else 299)
-    assert options.get('embedding_dim') == (64 if on_landmarks else None)
-    assert options.get('logits', 'linear') == 'linear'
-    assert values['batch_size'] == (32 if on_landmarks else 64)
-    assert values['client_learning_rate'] == 0.01
-    assert values['weight_decay'] == 4e-5
-    if row.algorithm == 'centralized':
-      continue
-    if values.get('virtual_client_size'):
-      assert (values['virtual_client_size'], on_landmarks) == (256, False)
-    else:
-      assert values['local_epochs'] == (5 if on_landmarks else 1)
-    assert config['rounds'] == row.changes.get('rounds', 5_000)
-    assert values['clients_per_round'] == row.changes.get(
-      'clients_per_round', 10
-    )
+    expected = {**V2, 'client_learning_rate': 0.01, 'weight_decay': 4e-5}
+    expected['batch_size'] = 32 if on_landmarks else 64
+    if on_landmarks:
+      expected |= {'image_size': 224, 'embedding_dim': 64, 'logits': 'linear'}
+    if row.algorithm != 'centralized':
+      expected |= {'clients_per_round': 10, 'rounds': 5_000}
+      if config.get('virtual_client_size') and not on_landmarks:
+        expected |= VIRTUAL
+      else:
+        expected['local_epochs'] = 5 if on_landmarks else 1
     if row.algorithm == 'fedavgm':
-      assert values['server_momentum'] == 0.9
+      expected['server_momentum'] = 0.9
+    assert (expected | row.changes).items() <= config.items()
+    assert on_landmarks or not {'embedding_dim', 'logits'} & config.keys()
 
 
 @pytest.mark.parametrize(
