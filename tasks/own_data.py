@@ -213,19 +213,23 @@ def _check_images(options) -> None:
     encoders.check_side(options, side, f'--image_size={side}: images')
 
 
+def _how(options) -> dict:
+  """Returns how images in files are read, for `datasets.images.clients`."""
+  return {
+    'corrupt': options['corrupt'],
+    'features': record_features.parse(options['record_features']),
+  }
+
+
 def _load_images(data_dir, options):
   if _is_arrays(data_dir):
     dataset = _of_arrays(data_dir, options)
   else:
     from datasets.images import clients
 
-    dataset = clients.load(
-      data_dir,
-      choice(options),
-      side=encoders.stored_side(options, options['image_size'] or _SIDE),
-      corrupt=options['corrupt'],
-      features=record_features.parse(options['record_features']),
-    )
+    side = encoders.stored_side(options, options['image_size'] or _SIDE)
+    how = _how(options)
+    dataset = clients.load(data_dir, choice(options), side=side, **how)
   side = encoders.seen_side(options, dataset.train.pool.spec.shape[0])
   encoders.check_side(options, side, f'{data_dir}: the images')
   # A wrong folder, or no test, is seen at once.
@@ -241,28 +245,21 @@ def _of_arrays(data_dir, options):
       f'{data_dir} has no files of images; leave out --corrupt'
     )
   side = options['image_size']
-  if side:
-    side = encoders.stored_side(options, side)
+  side = side and encoders.stored_side(options, side)
   return arrays.load(data_dir, choice(options), side=side)
 
 
 def _find_images(data_dir, options=None):
-  if _is_arrays(data_dir):
-    if options is None:
-      from datasets import arrays
-
-      return _find_arrays(arrays.read_images(data_dir))
-    return examined(_of_arrays(data_dir, options), 'image', options)
+  from datasets import arrays
   from datasets.images import clients
 
+  if _is_arrays(data_dir) and options is None:
+    return _find_arrays(arrays.read_images(data_dir))
+  if _is_arrays(data_dir):
+    return examined(_of_arrays(data_dir, options), 'image', options)
   if options is None:
     return clients.described(data_dir, None)
-  return clients.described(
-    data_dir,
-    choice(options),
-    corrupt=options['corrupt'],
-    features=record_features.parse(options['record_features']),
-  )
+  return clients.described(data_dir, choice(options), **_how(options))
 
 
 # -- rows of numbers --
@@ -290,8 +287,9 @@ def _load_rows(data_dir, options):
   encoder = mlp.build_dense_mlp_encoder(
     features, options['hidden_dim'], options['embedding_dim']
   )
-  head = heads.CosineHead(options['logit_scale'])
-  return task.with_head(dataset, encoder, head)
+  return task.with_head(
+    dataset, encoder, heads.CosineHead(options['logit_scale'])
+  )
 
 
 def _find_rows(data_dir, options=None):
