@@ -268,6 +268,50 @@ def test_a_checkpoint_has_the_model_that_is_evaluated(here):
     )
 
 
+@pytest.mark.slow
+def test_other_data_are_refused_and_nothing_changes(here, built_once):
+  """By training and by evaluation, which writes only its own files."""
+
+  def trained(path, rounds):
+    given = {**changes, 'data_dir': str(path), 'rounds': rounds}
+    experiment.run(experiment.resolve('images', 'posonly', given), 'run')
+
+  def contents():
+    files = (p for p in path.rglob('*') if p.is_file())
+    return {str(p.relative_to(path)): p.read_bytes() for p in files}
+
+  changes, path = {**_images(here), 'clients_per_round': 2}, here / 'run'
+  trained('mine.npz', 1)
+  (here / 'mine.npz').rename(here / 'moved.npz')
+  trained('moved.npz', 1)
+  assert (
+    json.loads((path / 'config.json').read_text())['data_dir'] == 'moved.npz'
+  )
+  arrays, before = dict(np.load('moved.npz')), contents()
+  for change, told in (
+    ({'x': 255 - arrays['x']}, 'train_checksum was '),
+    ({'y': arrays['y'] + 1}, 'classes was 4 and is 5, '),
+  ):
+    np.savez('other.npz', **arrays | change)
+    with pytest.raises(errors.InputError, match=f'other data: {told}'):
+      trained('other.npz', 2)
+    with pytest.raises(errors.InputError, match=f'other data: {told}'):
+      evaluation.run('run', None, {'data_dir': 'other.npz'})
+    assert contents() == before
+  mine = {'data_dir': 'moved.npz'}
+  assert evaluation.run('run', None, mine)['rounds'] == 1
+  after, outputs = contents(), {'confusion.csv', 'confusion.png'}
+  outputs.add('evaluation.json')
+  assert {n: v for n, v in after.items() if n not in outputs} == before
+  assert outputs <= set(after)
+  # It keeps a damaged checkpoint.
+  (path / 'checkpoints' / 'round_1.npz').write_bytes(b'')
+  before = contents()
+  with pytest.raises(errors.InputError, match='has no sound checkpoint'):
+    evaluation.run('run', None, mine)
+  assert contents() == before
+
+
 def test_what_this_user_has_named_is_trusted(here, monkeypatch):
   changes = _images(here)
   path = untrained(here / 'run', 'images', **changes)

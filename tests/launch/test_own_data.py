@@ -1,7 +1,6 @@
 """One's own data on the command line: the examples of the docs, and bad flags."""
 
 import itertools
-import json
 import os
 import re
 import shlex
@@ -212,22 +211,3 @@ def test_names_of_classes_are_kept_and_shown(here):
   heading = (named / 'confusion.csv').read_text().splitlines()[0]
   assert heading.startswith('class of the training examples of')
   assert heading.endswith(',cat,dog,emu,other')
-
-
-@pytest.mark.slow  # `test_other_data` refuses other arrays.
-def test_a_run_resumes_on_the_same_images_only(here):
-  own_examples.photos(here)
-  command = examples()[0][1]
-  first = run(command)
-  again = run(command)
-  assert first['final'] == again['final']
-  config = json.loads((here / 'runs/iid/fedavg/config.json').read_text())
-  assert config['data']['source_checksum']
-  # A tar of the folder has the same images.
-  on_disk.tarred(here / 'photos', here / 'photos.tar')
-  run(command.replace('=photos ', '=photos.tar '))
-  (here / 'photos/cat/1.jpg').write_bytes(on_disk.photograph(99))
-  with pytest.raises(
-    errors.InputError, match='other data: source_checksum was'
-  ):
-    run(command)

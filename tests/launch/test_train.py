@@ -11,7 +11,6 @@ import time
 import pytest
 
 from launch import evaluation as evaluation_lib
-from launch import train as train_lib
 from tasks import experiment
 from tests import doubling
 from tests.launch import light
@@ -136,19 +135,6 @@ def test_kill_9_and_ctrl_c_and_resumes_give_the_same_metrics(
   assert done.returncode == 0, done.stderr
   # All digits are equal although the number of threads differs.
   assert doubling.rows(run_dir) == doubling.rows(finished[0])
-
-
-def test_another_configuration_is_refused_and_nothing_changes(
-  finished, in_process
-):
-  run_dir, _ = finished
-  before = (run_dir / 'config.json').read_bytes()
-  changes = {'clients_per_round': 3, 'negatives': 5, 'rounds': 10, 'seed': 1}
-  changes |= {'eval_every': 4, 'checkpoint_every': 3}
-  config = experiment.resolve('glyphs', 'fedss', changes)
-  with pytest.raises(errors.InputError, match='seed was 0 and is 1'):
-    train_lib.run(config, str(run_dir))
-  assert (run_dir / 'config.json').read_bytes() == before
 
 
 def test_evaluate_gives_the_final_metrics_and_a_confusion_matrix(

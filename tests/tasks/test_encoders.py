@@ -1,7 +1,5 @@
 """--encoder: which networks tasks of images take, and what is refused."""
 
-import contextlib
-
 import numpy as np
 import pandas as pd
 import pytest
@@ -9,9 +7,7 @@ import tensorflow as tf
 
 from tasks import encoders
 from tasks import experiment
-from tests.datasets.images import on_disk
 from tff_xc import errors
-from tff_xc.experiment import cohort
 from tff_xc.report import run_files
 
 OPTIONS = {option.name: option.default for option in encoders.OPTIONS}
@@ -163,24 +159,3 @@ def test_cropped_runs_resume_with_the_same_digits(
     weights = encoder.init(seed), encoder.init_non_trainable(seed)
     embedded.append(encoder.apply(*weights, tf.constant(images), True, seed)[0])
   assert np.abs(embedded[0] - embedded[1]).max() > 1e-4
-
-
-def test_reading_ahead_changes_no_digit(
-  in_process, tmp_path, monkeypatch, built_once
-):
-  on_disk.classes(tmp_path / 'photos')
-  given = {'image_size': 16, 'embedding_dim': 4, 'negatives': 1, 'rounds': 3}
-  given |= {'split': 'iid:5', 'clients_per_round': 3, 'crop': 'random'}
-  config = resolve(True, data_dir=str(tmp_path / 'photos'), **given)
-  entered, original = [], cohort.ahead
-
-  def watched(*arguments):
-    entered.append(arguments)
-    return original(*arguments)
-
-  monkeypatch.setattr(cohort, 'ahead', watched)
-  ahead = trained(config, tmp_path / 'ahead')
-  assert len(entered) == 1
-  unchanged = lambda cohorts, rounds: contextlib.nullcontext(cohorts)
-  monkeypatch.setattr(cohort, 'ahead', unchanged)
-  pd.testing.assert_frame_equal(trained(config, tmp_path / 'without'), ahead)
