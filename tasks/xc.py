@@ -25,11 +25,10 @@ _FILE = (
   'a text file in the form of the Extreme Classification Repository, perhaps .gz:'
   ' line 1 `N D L`, then N lines `l1,l2 f:v f:v`, numbers from 0'
 )
-_FILES = "the repository's train and test files, in a folder of the set's name or in xc"
-
-
-def _find(name: str, data_dir: str):
-  return xc_sets.find(name, data_dir)
+_FILES = (
+  "the repository's train and test files, in a folder of the set's name or in"
+  ' xc'
+)
 
 
 def _count_labels(path: str) -> int | None:
@@ -271,7 +270,7 @@ def _task(
     num_classes=xc_sets.SETS[name].counts.labels,
     options=task.options(*_OPTIONS, **sizes),
     fit=_fit,
-    find=functools.partial(_find, name),
+    find=task.at('xc.sets:find', name),
     data=_FILES,
     **{
       'rounds': 5000,
@@ -594,7 +593,7 @@ TASKS = (
       functools.partial(_load_sets, name),
       sizes,
       num_classes=xc_sets.SETS[name].counts.labels,
-      find=functools.partial(_find, name),
+      find=task.at('xc.sets:find', name),
       data=_FILES,
     )
     for name, (summary, sizes) in _SIZES.items()

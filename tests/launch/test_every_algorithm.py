@@ -135,18 +135,6 @@ def test_two_rounds(task, algorithm, launched, capsys):
   assert (summary['bytes_down_per_client_round'] > 0) == crosses
 
 
-@pytest.mark.slow
-def test_a_step_that_may_diverge_is_warned_of(launched, capsys):
-  changes = {'spreadout_neighbors': 0, 'spreadout_learning_rate': 0.05}
-  summary, run_dir = launched('images', 'fedaws', **changes)
-  assert 'warning: the spreadout step' in capsys.readouterr().err
-  (warning,) = summary['warnings']
-  assert '= 1 / (2 k)' in warning
-  assert json.loads((run_dir / 'summary.json').read_text())['warnings'] == [
-    warning
-  ]
-
-
 @pytest.mark.parametrize(
   ('changes', 'expected'),
   [

@@ -41,15 +41,10 @@ def test_every_command_is_here():
 
 
 def test_the_package_lists_them():
-  done = subprocess.run(
-    [sys.executable, '-m', 'launch'],
-    cwd=light.ROOT,
-    capture_output=True,
-    text=True,
-    check=True,
-  )
+  words = [sys.executable, '-m', 'launch']
+  listed = subprocess.check_output(words, cwd=light.ROOT, text=True)
   for command in COMMANDS:
-    assert re.search(rf'^python -m launch\.{command} +\w', done.stdout, re.M)
+    assert re.search(rf'^python -m launch\.{command} +\w', listed, re.M)
 
 
 @pytest.mark.parametrize('command', COMMANDS)
