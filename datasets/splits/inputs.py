@@ -47,11 +47,7 @@ _NAME_THEM = 'name yours: ' + ', '.join(
 
 
 def read(path: str | os.PathLike, columns: Columns) -> examples_lib.Examples:
-  """Lists the examples of an input, whose kind its names tell.
-
-  Raises:
-    errors.InputError: it is missing, damaged, or of no known kind.
-  """
+  """Lists the examples of an input, whose kind its names tell; refuses others."""
   path = pathlib.Path(path)
   if not path.exists():
     raise errors.InputError(
@@ -131,12 +127,9 @@ def table(
 ) -> examples_lib.Examples:
   """Lists the rows of a table, see `tables.batches`.
 
-  With `repeated`, two rows may have one id, and a class may be empty, as of an example
-  without labels. `advice` says what to do if a column is missing.
-
-  Raises:
-    errors.InputError: a column is missing; a row has no class, no user or no id;
-      two rows have one id.
+  Refuses rows without class, user or id, and two of one id; with `repeated`, two rows
+  may have one id, and a class may be empty, as of an example without labels. `advice`
+  says what to do if a column is missing.
   """
   named = {
     'class': columns.label,

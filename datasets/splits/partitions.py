@@ -55,9 +55,8 @@ def by_class(
 ) -> partition_lib.Partition:
   """Groups classes into clients; each client has at least one example.
 
-  Federated extreme classification uses multi-label sets in this form (Yu et al.,
-  FedAwS, ICML 2020, section 5.3): every training example has one label, and each
-  class is a client.
+  Yu et al. (FedAwS, ICML 2020, section 5.3) use multi-label sets in this form, with one
+  label a training example and a client for each class.
 
   A client is a class, `class/0012`; or several random classes, `classes/0012`.
   If several clients share a class, each has a share of it, `class/0012/3`, or of

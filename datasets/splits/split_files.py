@@ -286,8 +286,7 @@ def partition(
 ) -> partition_lib.Partition:
   """Reads the clients of a split: its users, in the order of their ids.
 
-  A client's examples keep the file's order. An example with a set of labels may be
-  with several users, and several times.
+  Examples keep the file's order; one with a set of labels may be with several users.
   """
   found = read(split, sets=data.has_sets)
   rows = found.examples.train

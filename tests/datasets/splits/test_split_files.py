@@ -154,8 +154,7 @@ def test_ids_that_are_text(tmp_path):
   assert found.numbers.tolist() == [2, 1, 4, 0]
   split_files.write_part(test, np.array([3, 1]), data)
   split = split_files.read_test(test)
-  rows = split.examples.train
-  assert split_files.join(data, split, rows, '').tolist() == [3, 1]
+  assert split_files.join(data, split, [0, 1], '').tolist() == [3, 1]
   with pytest.raises(errors.InputError, match="image_id 'dog/é'"):
     partition_of(path, of(LABELS[:4], ids[:4]))
 
@@ -206,18 +205,21 @@ def clients(split):
 BY_USER = {'7': [('aa', '10'), ('bb', '2')], '12': [('cc', '2')]}
 
 
+def checked(split):
+  """Reads a split that the flags of a task accept."""
+  own_data.check({'split': str(split), 'test_file': '', 'test_fraction': 0})
+  return split_files.read(split)
+
+
 @pytest.mark.parametrize('rows', [TRAIN, LABELLED])
-def test_a_zip_as_it_is_published(rows, tmp_path):
+def test_zips_as_they_are_published(rows, tmp_path):
   path = zipped(tmp_path / 'a.zip', federated_train=rows, test=TEST)
-  own_data.check({'split': str(path), 'test_file': '', 'test_fraction': 0})
-  split = split_files.read(path)
+  split = checked(path)
   assert clients(split) == BY_USER
   assert split.examples.class_names == ['2', '10']
   assert split.examples.ids_of(split.examples.test) == ['dd']
-
-
-def test_one_of_several_splits_of_a_zip(tmp_path):
-  path = zipped(tmp_path / 'geo.zip', federated_train_100=TRAIN, test=TEST)
+  # One of several splits of a zip.
+  path = zipped(tmp_path / 'geo.zip', federated_train_100=rows, test=TEST)
   split = split_files.read(path / 'federated_train_100.csv', path / 'test.csv')
   assert clients(split) == BY_USER
   assert len(split.examples.test) == 1
@@ -227,23 +229,16 @@ def test_one_of_several_splits_of_a_zip(tmp_path):
     split_files.read(path)
 
 
-@pytest.mark.parametrize(
-  ('user', 'expected'),
-  [
-    ('user_120k', BY_USER),
-    ('geo_100', {'89c': [('aa', '10'), ('cc', '2')]}),
-  ],
-)
-def test_one_column_of_several(user, expected, tmp_path):
+def test_one_column_of_several(tmp_path):
   path = tmp_path / 'iNaturalist_train.csv'
   path.write_text(text(MERGED))
-  name = f'{path}:{user}'
-  own_data.check({'split': name, 'test_file': '', 'test_fraction': 0})
-  assert clients(split_files.read(name)) == expected
-  if user == 'user_120k':
-    found = partition_of(name, of(np.array([10, 2, 2]), ['aa', 'bb', 'cc']))
-    assert found.client_ids == ['7', '12']
-    assert found.sizes.tolist() == [2, 1]
+  by_cell = {'89c': [('aa', '10'), ('cc', '2')]}
+  for user, expected in (('user_120k', BY_USER), ('geo_100', by_cell)):
+    assert clients(checked(f'{path}:{user}')) == expected
+  data = of(np.array([10, 2, 2]), ['aa', 'bb', 'cc'])
+  found = partition_of(f'{path}:user_120k', data)
+  assert found.client_ids == ['7', '12']
+  assert found.sizes.tolist() == [2, 1]
   for name in (str(path), f'{path}:geo_5'):
     with pytest.raises(errors.InputError, match=r'such as .*csv:user_120k$'):
       split_files.read(name)
@@ -259,9 +254,8 @@ def test_a_file_whose_name_has_a_colon(tmp_path):
 @pytest.mark.parametrize('name', ['none', 'none:geo_100', 'a.zip/none.csv'])
 def test_a_split_that_is_not_there(name, tmp_path):
   zipped(tmp_path / 'a.zip', federated_train=TRAIN)
-  path = str(tmp_path / name)
   with pytest.raises(errors.InputError, match='does not exist'):
-    own_data.check({'split': path, 'test_file': '', 'test_fraction': 0})
+    checked(tmp_path / name)
 
 
 def test_a_damaged_zip_and_a_name_that_two_members_have(tmp_path):
