@@ -14,53 +14,55 @@ from tff_xc import files
 from tff_xc import memory
 from tff_xc.experiment import same_run
 
+# A task, its data, what flags say of them, what a run would find, and what is there.
 RUNS = [
   (
-    'images',
-    own_examples.photos,
-    'photos.tar',
+    *('images', own_examples.photos, 'photos.tar'),
     {'split': 'federated_train.csv', 'test_file': 'test.csv'},
     '36 images of 3 classes (0, 1, 2), 4 of them test; 5 clients',
+    '(cat, dog, emu), no test part',
   ),
   (
-    'images',
-    own_examples.npz,
-    'mine.npz',
+    *('images', own_examples.npz, 'mine.npz'),
     {'split': 'iid:3', 'test_fraction': 0.25},
     '20 images of 4 classes (0, 1, 2, ...), 5 of them test; 3 clients',
+    'no test part; 4 clients',
   ),
   (
-    'table',
-    own_examples.items,
-    'items.csv',
+    *('table', own_examples.items, 'items.csv'),
     {'label_column': 'item', 'user_column': 'user', 'test_column': 'part'},
     '60 rows of 4 classes (item 0, item 1, item 2, ...), 10 of them test; 7'
     ' clients',
+    'columns a, b, c, item, colour',
   ),
   (
-    'sparse-text',
-    own_examples.text,
-    'train.txt',
+    *('sparse-text', own_examples.text, 'train.txt'),
     {'split': 'splits/text', 'test_file': 'test.txt'},
     '72 examples of 11 classes (0, 1, 2, ...), 12 of them test; 10 clients',
+    '13 features, 11 labels',
   ),
   (
-    'sparse-text-sets',
-    own_examples.text,
-    'train.txt',
+    *('sparse-text-sets', own_examples.text, 'train.txt'),
     {'test_file': 'test.txt'},
     '60 examples, 13 features, 11 labels; 12 test examples',
+    '60 examples, 13 features, 11 labels',
   ),
 ]
 
 
-@pytest.mark.parametrize(('name', 'make', 'data_dir', 'given', 'found'), RUNS)
-def test_the_doctor_says_what_a_run_would_find(
-  name, make, data_dir, given, found, tmp_path, monkeypatch
+@pytest.mark.parametrize(
+  ('name', 'make', 'data_dir', 'given', 'found', 'there'), RUNS
+)
+def test_the_doctor_says_what_is_there_and_what_a_run_would_find(
+  name, make, data_dir, given, found, there, tmp_path, monkeypatch
 ):
   make(tmp_path)
   monkeypatch.chdir(tmp_path)
   task = registry.get(name)
+  check = doctor.check_task_data(name, data_dir, task.find)
+  assert there in check.found
+  assert not check.is_problem
+  assert doctor.check_task_data(name, 'absent', task.find).is_problem
   options = task.checked_options(given)
   task.check(options)
   assert task.find(data_dir, options) == found
@@ -73,26 +75,6 @@ def test_the_doctor_says_what_a_run_would_find(
     options = task.checked_options({'split': 'class', 'test_examples': 3})
     with pytest.raises(errors.InputError, match='no test part'):
       task.find(data_dir, options)
-
-
-@pytest.mark.parametrize(
-  ('task', 'make', 'data_dir', 'found'),
-  [
-    ('images', own_examples.photos, 'photos', '(cat, dog, emu), no test part'),
-    ('images', own_examples.npz, 'mine.npz', 'no test part; 4 clients'),
-    ('table', own_examples.items, 'items.csv', 'columns a, b, c, item, colour'),
-    ('sparse-text', own_examples.text, 'train.txt', '13 features, 11 labels'),
-    ('sparse-text-sets', own_examples.text, 'test.txt', '12 examples'),
-  ],
-)
-def test_the_doctor_says_what_it_finds(task, make, data_dir, found, tmp_path):
-  make(tmp_path)
-  find = registry.get(task).find
-  check = doctor.check_task_data(task, str(tmp_path / data_dir), find)
-  assert found in check.found
-  assert not check.is_problem
-  missing = doctor.check_task_data(task, str(tmp_path / 'absent'), find)
-  assert missing.is_problem
 
 
 def write_text(path, header='4 9 3'):
@@ -206,17 +188,16 @@ def test_training_and_the_doctor_tell_what_is_odd(tmp_path):
 
 
 def test_the_doctor_refuses_features_that_training_refuses(tmp_path):
-  find = registry.get('table').find
-  path = str(tmp_path / 'a.npz')
-  x = np.eye(4)
-  x[2, 1] = np.inf
-  np.savez(path, x=x, y=[0, 1, 0, 1], client=[0, 0, 1, 1])
-  with pytest.raises(errors.InputError, match='finite'):
-    find(path)
-  table = tmp_path / 'a.csv'
+  arrays, table = tmp_path / 'a.npz', tmp_path / 'a.csv'
+  save = lambda x: np.savez(arrays, x=x, y=[0, 1, 0, 1], client=[0, 0, 1, 1])
   table.write_text('class,x\na,1\nb,inf\n')
-  with pytest.raises(errors.InputError, match='finite'):
-    find(str(table))
-  np.savez(path, x=np.zeros([4, 8, 8]), y=[0, 1, 0, 1], client=[0, 0, 1, 1])
-  with pytest.raises(errors.InputError, match='uint8'):
-    registry.get('images').find(path)
+  infinite = np.eye(4)
+  infinite[2, 1] = np.inf
+  for task, path, x, message in (
+    ('table', arrays, infinite, 'finite'),
+    ('table', table, infinite, 'finite'),
+    ('images', arrays, np.zeros([4, 8, 8]), 'uint8'),
+  ):
+    save(x)
+    with pytest.raises(errors.InputError, match=message):
+      registry.get(task).find(str(path))
