@@ -327,3 +327,7 @@ def test_what_this_user_has_named_is_trusted(here, monkeypatch):
   monkeypatch.setenv('XDG_STATE_HOME', str(here / 'of another user'))
   with pytest.raises(errors.InputError, match=r'--data_dir=other.* again'):
     evaluation.run(str(path))
+  # Named, they may have moved.
+  (here / 'mine.npz').rename(here / 'moved.npz')
+  found = evaluation.run(str(path), None, {'data_dir': 'moved.npz'})
+  assert found['rounds'] == 1

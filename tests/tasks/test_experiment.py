@@ -107,6 +107,7 @@ OWN = {'data_dir': 'a.npz'}
       OWN | {'encoder': 'mobilenet_v2', 'bottleneck': False},
     ),
     ('images', 'fedavg', OWN | {'encoder': 'my.module:f'}),
+    ('sparse-text', 'fedavg', OWN | {'data_seed': 3}),
   ],
 )
 def test_what_a_run_recorded_is_its_configuration(task, algorithm, changes):
