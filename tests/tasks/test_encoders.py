@@ -46,7 +46,7 @@ def test_only_options_that_apply_are_recorded():
     ({'encoder': 'mobilenet_v3'}, 'norm_groups embedding_dim', ''),
     ({'encoder': 'mobilenet_v2', 'bottleneck': False}, '', 'embedding_dim'),
     ({'encoder': 'a.b:c'}, '', 'embedding_dim norm_groups'),
-    ({'bottleneck': False}, 'embedding_dim', 'bottleneck'),  # It has none.
+    ({'bottleneck': True}, 'embedding_dim', 'bottleneck'),
   ):
     found = set(resolve(**changes))
     assert {*present.split()} <= found
