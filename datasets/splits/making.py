@@ -332,14 +332,19 @@ def check_same(
   """Raises InputError unless a split that was found is the one made."""
   if found.get('fingerprint') != made.summary['fingerprint']:
     raise _occupied(folder, 'a split of other data')
-  with tempfile.TemporaryDirectory() as work:
-    _write_tables(pathlib.Path(work), made)
-    for name in sorted(os.listdir(work)):
-      there = pathlib.Path(folder, name)
-      if not there.is_file():
-        raise _occupied(folder, f'this split without its {name}')
-      if not filecmp.cmp(there, pathlib.Path(work, name), shallow=False):
-        raise _occupied(folder, f'this split with another {name}')
+  try:
+    with tempfile.TemporaryDirectory() as work:
+      _write_tables(pathlib.Path(work), made)
+      for name in sorted(os.listdir(work)):
+        there = pathlib.Path(folder, name)
+        if not there.is_file():
+          raise _occupied(folder, f'this split without its {name}')
+        if not filecmp.cmp(there, pathlib.Path(work, name), shallow=False):
+          raise _occupied(folder, f'this split with another {name}')
+  except OSError as e:  # The disk is full, say.
+    raise errors.InputError(
+      f'{e.filename} cannot be read or written ({e.strerror}); mend that'
+    ) from e
 
 
 def write(folder: str | os.PathLike, made: Made) -> None:

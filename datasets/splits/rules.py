@@ -125,30 +125,29 @@ def parse(split: str) -> tuple[str, dict[str, Any]] | None:
   rule = RULES.get(name)
   if '=' not in rest or not rule or rule.read or rule.labels != 'one':
     return None
-  flags = {flag.name: flag for flag in rule.flags}
-  settings = {}
-  for item in rest.split(','):
-    flag, _, value = item.partition('=')
+  given = dict(item.partition('=')[::2] for item in rest.split(','))
+  try:
+    return name, settings_of(name, given)
+  except errors.InputError as e:
+    raise errors.InputError(
+      f'--split={split}: {str(e).removeprefix("--")}, such as --split=iid:100'
+    ) from e
+
+
+def settings_of(name: str, given: Mapping[str, str]) -> dict[str, Any]:
+  """Returns the values of some settings of a rule, which are texts; refuses bad ones."""
+  flags, found = {flag.name: flag for flag in get(name).flags}, {}
+  for flag, text in given.items():
     if flag not in flags:
       raise errors.InputError(
-        f'--split={split}: {flag!r} is no setting of {name}, which takes'
-        f' {", ".join(flags)}'
+        f'--{flag} is no setting of {name}, which takes '
+        + (', '.join(f'--{n}' for n in flags) or 'none')
       )
     try:
-      settings[flag] = parsed(flags[flag], value)
-    except errors.InputError as e:
-      raise errors.InputError(
-        f'--split={split}: {str(e).removeprefix("--")}, such as --split=iid:100'
-      ) from e
-  return name, settings
-
-
-def parsed(flag: hp.Hyperparameter, text: str) -> int | float | str:
-  """Returns the value of a setting; raises `errors.InputError` if it is bad."""
-  try:
-    return flag.checked(type(flag.default)(text))
-  except ValueError:
-    return flag.checked(text)  # Refuses it.
+      found[flag] = flags[flag].checked(type(flags[flag].default)(text))
+    except ValueError:
+      found[flag] = flags[flag].checked(text)  # Refuses it.
+  return found
 
 
 def _at(name: str, **more) -> Callable:

@@ -385,7 +385,7 @@ def test_pictures_are_the_same_each_time_and_text_fits(tmp_path, monkeypatch):
     ('dirichlets', "unknown rule 'dirichlets'"),
     ('chunks', '--input is missing'),
     ('chunks --input=a', '--output is missing'),
-    ('chunks --clients=1', '--clients is no flag of chunks'),
+    ('chunks --clients=1', '--clients is no setting of chunks'),
     ('dirichlet --alpha=1', '--alpha is --concentration now'),
     ('dirichlet --concentration=nan', 'a finite number'),
     ('dirichlet --clients=1.5', "--clients='1.5': expected a whole number"),
