@@ -542,51 +542,38 @@ def test_images_of_sop_train_and_are_retrieved(tmp_path, pack):
   train, test = sop.lists()
   folder = sop.write(tmp_path / 'data', train, test)
   sop.write_images(folder, train, test)
-  summary_after('sop', folder, tmp_path / 'out', test_fraction=0.2)
+  make('sop', folder, tmp_path / 'out', test_fraction=0.2)
   data = folder
   if pack == 'zip':
     data = shutil.make_archive(tmp_path / 'sop', 'zip', folder.parent)
   choice = own.Choice(str(tmp_path / 'out'))
   dataset = clients.load(data, choice, side=16)
-  place = {row[3]: i for i, row in enumerate([*train, *test])}
   class_of = {row[3]: row[1] - 1 for row in [*train, *test]}
   assert dataset.num_classes == 6
-  np.testing.assert_array_equal(
-    dataset.retrieval.y, [class_of[row[3]] for row in test]
-  )
-  for number, (_, _, _, path) in enumerate(test):
-    image = decode.square(images_on_disk.photograph(place[path]), 16)
-    np.testing.assert_array_equal(
-      dataset.retrieval.examples(np.array([number])).x[0], image
-    )
+  assert dataset.retrieval.y.tolist() == [class_of[row[3]] for row in test]
+  shown = dataset.retrieval.examples(np.arange(len(test))).x
+  for number, image in enumerate(shown, len(train)):
+    expected = decode.square(images_on_disk.photograph(number), 16)
+    np.testing.assert_array_equal(image, expected)
   held = lines(tmp_path / 'out' / 'test.csv')
   assert dataset.test.y.tolist() == [class_of[r['image_id']] for r in held]
+  rows = lines(tmp_path / 'out' / 'federated_train.csv')
   for client in dataset.train.client_ids:
-    expected = [
-      class_of[r['image_id']]
-      for r in lines(tmp_path / 'out' / 'federated_train.csv')
-      if r['user_id'] == client
-    ]
-    assert sorted(dataset.train.labels(client)) == sorted(expected)
-
-
-def test_damaged_images_leave_the_other_parts_alone(tmp_path):
-  train, test = sop.lists()
-  folder = sop.write(tmp_path / 'data', train, test)
-  sop.write_images(folder, train, test)
-  summary_after('sop', folder, tmp_path / 'out')
-  (folder / test[2][3]).write_bytes(b'no image')
-  (folder / train[0][3]).unlink()
-  choice = own.Choice(str(tmp_path / 'out'))
-  dataset = clients.load(folder, choice, side=16)
-  left = [row[1] - 1 for i, row in enumerate(test) if i != 2]
-  assert dataset.retrieval.y.tolist() == left
-  assert sum(dataset.train.partition.sizes) == len(train) - 1
-  assert dataset.num_classes == 6
+    mine = [r['image_id'] for r in rows if r['user_id'] == client]
+    expected = sorted(class_of[image] for image in mine)
+    assert sorted(dataset.train.labels(client)) == expected
+  if pack == 'folder':  # Damaged images leave the other parts alone.
+    (folder / test[2][3]).write_bytes(b'no image')
+    (folder / rows[0]['image_id']).unlink()
+    damaged = clients.load(data, choice, side=16)
+    left = [class_of[row[3]] for i, row in enumerate(test) if i != 2]
+    assert damaged.retrieval.y.tolist() == left
+    assert sum(damaged.train.partition.sizes) == len(rows) - 1
+    assert (damaged.num_classes, len(damaged.test.y)) == (6, len(held))
   # Other data have no such part, and say so.
-  data = examples.of_labels(np.zeros(3, np.int32))
+  others = examples.of_labels(np.zeros(3, np.int32))
   with pytest.raises(errors.InputError, match=r'retrieval\.csv'):
-    own.parts(data, choice, 'a.npz', '')
+    own.parts(others, choice, 'a.npz', '')
 
 
 def test_images_in_tars_are_the_clients_of_a_split_of_the_list(tmp_path):
