@@ -1,23 +1,19 @@
 """The papers' photographs: their settings, and what is said where files are missing."""
 
-import io
 import re
 import shutil
-import subprocess
-import sys
-import tarfile
 
 import numpy as np
 import pytest
-from PIL import Image
 
-from datasets.procedural import glyphs
 from datasets.splits import rules
 from launch import doctor
+from launch import make_splits
 from tasks import experiment
 from tasks import photographs
 from tasks import registry
 from tasks.papers import registry as papers
+from tests.datasets import sop_on_disk as sop
 from tests.datasets.images import on_disk
 from tff_xc import errors
 from tff_xc import heads
@@ -210,16 +206,11 @@ def test_tffs_own_files_need_no_split(tmp_path):
 
 
 def test_products_are_retrieved_from_their_zip(tmp_path, capsys):
-  products = tmp_path / 'Stanford_Online_Products'
   ids = [f'{c}_final/{i}_0.JPG' for c in ('bicycle', 'mug') for i in range(4)]
-  on_disk.write(products, ids)
+  on_disk.write(tmp_path / sop.FOLDER, ids)
   (tmp_path / 'sop').mkdir()
-  shutil.make_archive(
-    str(tmp_path / 'sop' / 'Stanford_Online_Products'),
-    'zip',
-    tmp_path,
-    products.name,
-  )
+  path = str(tmp_path / 'sop' / sop.FOLDER)
+  shutil.make_archive(path, 'zip', tmp_path, sop.FOLDER)
   split(tmp_path / 'sop' / 'sop', ids[:3] + ids[4:7], (ids[3], ids[7]))
   options = resolve('sop', encoder='small', image_size=16)['options']
   dataset, _ = registry.get('sop').load(str(tmp_path), options)
@@ -231,51 +222,19 @@ def test_products_are_retrieved_from_their_zip(tmp_path, capsys):
   )
 
 
-SIZES = {'num_classes': 40, 'num_clients': 4, 'retrieval_classes': 10}
-HEADER = 'image_id class_id super_class_id path\n'
-
-
-def render(directory):
-  """Writes DIRECTORY/sop: glyphs as JPEGs in images.tar, the lists, the split."""
-  folder = directory / 'sop'
-  folder.mkdir(parents=True)
-  found = glyphs.load_preset('glyphs-sop', **SIZES)
-  with tarfile.open(folder / 'images.tar', 'w') as tar:
-    for name, pool, first in (
-      ('Ebay_train.txt', found.train.pool, 1),
-      ('Ebay_test.txt', found.retrieval, 1 + found.num_classes),
-    ):
-      lines, number = [HEADER], 0
-      for images, labels in pool.blocks():
-        for image, label in zip(images, labels, strict=True):
-          path = f'glyph_final/{name[5:-4]}{number:06d}_0.JPG'
-          data = io.BytesIO()
-          Image.fromarray(image).resize((50, 40)).save(data, 'JPEG')
-          member = tarfile.TarInfo(path)
-          member.size = len(data.getvalue())
-          tar.addfile(member, io.BytesIO(data.getvalue()))
-          number += 1
-          lines.append(f'{number} {first + label} 1 {path}\n')
-      (folder / name).write_text(''.join(lines))
-  command = [sys.executable, '-m', 'launch.make_splits', 'sop']
-  subprocess.run(
-    [*command, f'--input={folder}', f'--output={folder / "sop"}'],
-    check=True,
-    capture_output=True,
-  )
-
-
 @pytest.mark.slow
 def test_the_whole_path(tmp_path, in_process):
-  render(tmp_path)
+  """From the owners' lists and JPEGs to a split, rounds and retrieval."""
+  lists = sop.lists([20] * 6, [4] * 3)
+  folder = sop.write(tmp_path / 'sop', *lists)
+  sop.write_images(folder, *lists)
+  settings = rules.get('sop').settings(examples_per_client=40)
+  request, output = rules.Request('sop', settings), tmp_path / 'sop' / 'sop'
+  make_splits.make(request, str(folder), {}, str(output))
 
   def run(algorithm, name, **changes):
-    given = {
-      'data_dir': str(tmp_path),
-      'image_size': 32,
-      'clients_per_round': 2,
-    }
-    given |= {'rounds': 2, 'eval_every': 2, **changes}
+    given = {'data_dir': str(tmp_path), 'image_size': 32, 'rounds': 2}
+    given |= {'clients_per_round': 2, 'eval_every': 2, **changes}
     config = experiment.resolve('sop', algorithm, given)
     return experiment.assemble(config).run(str(tmp_path / name))
 
@@ -287,7 +246,7 @@ def test_the_whole_path(tmp_path, in_process):
     given = {'virtual_client_size': 32, 'encoder': 'mobilenet_v2'}
     summary = run('fedavgm', trained, trainable=trained, **given)
     sent[trained] = summary['bytes_up_per_client_round']
-  # 40 classes and the layer from 1,280 to 64, of 2.3 million parameters.
-  expected = 4 * (40 * 64 + 1281 * 64)
+  # 6 classes and the layer from 1,280 to 64, of 2.3 million parameters.
+  expected = 4 * (6 * 64 + 1281 * 64)
   assert sent['bottleneck'] == pytest.approx(expected, rel=0.01)
   assert sent['all'] > 20 * expected
