@@ -54,42 +54,33 @@ def test_tasks_load_what_they_say_and_know_their_classes(name):
   assert task.clients_per_round <= len(dataset.train.client_ids)
 
 
-def test_the_glyphs_task_has_any_shape():
+def test_options_of_glyphs_reach_the_data():
   task = registry.get('glyphs')
-  shape = {
-    'num_classes': 10**6,
-    'num_clients': 7,
-    'classes_per_client': 4,
-    'examples_per_client': 9,
-  }
+  shape = {'num_classes': 10**6, 'num_clients': 7, 'classes_per_client': 4}
+  shape['examples_per_client'] = 9
+  labels_of = lambda dataset: [
+    dataset.train.labels(client) for client in dataset.train.client_ids
+  ]
   dataset, model = task.load('', options_of(task, **shape, data_seed=3))
-  assert model.num_classes == 10**6
-  assert len(dataset.train.client_ids) == 7
-  labels = dataset.train.labels(dataset.train.client_ids[0])
-  assert (len(labels), len(set(labels))) == (9, 4)
+  labels = labels_of(dataset)
+  assert (model.num_classes, len(labels)) == (10**6, 7)
+  assert (len(labels[0]), len(set(labels[0]))) == (9, 4)
   other, _ = task.load('', options_of(task, **shape))
-  assert set(labels) != set(other.train.labels(other.train.client_ids[0]))
-  assert 'num_classes' not in registry.get('glyphs-sop').option_values()
-
-
-def test_any_number_of_unseen_classes_is_retrieved():
-  task = registry.get('glyphs-retrieval')
-  dataset, model = task.load('', options_of(task, retrieval_classes=5))
-  assert set(dataset.retrieval.y) == set(range(5))
-  assert set(task.metrics_of(dataset, model)) == set(task.metrics)
-
-
-def test_clients_of_glyphs_may_differ_in_size():
-  task = registry.get('glyphs')
+  assert set(labels[0]) != set(labels_of(other)[0])
+  # Clients may differ in size.
   ends = {'classes_least': 2, 'classes_most': 40}
-  dataset, _ = task.load('', options_of(task, **ends))
-  labels = [dataset.train.labels(c) for c in dataset.train.client_ids]
+  labels = labels_of(task.load('', options_of(task, **ends)).dataset)
   classes = [len(set(each)) for each in labels]
   assert min(classes) == 2
   assert 30 < max(classes) <= 40
   assert max(map(len, labels)) > 5 * min(map(len, labels))
   with pytest.raises(errors.InputError, match='--classes_most=0: the mean, '):
     task.load('', options_of(task, classes_least=2))
+  # Any number of unseen classes is retrieved.
+  task = registry.get('glyphs-retrieval')
+  dataset, model = task.load('', options_of(task, retrieval_classes=5))
+  assert set(dataset.retrieval.y) == set(range(5))
+  assert set(task.metrics_of(dataset, model)) == set(task.metrics)
 
 
 @pytest.mark.parametrize(
