@@ -66,16 +66,10 @@ def _load(preset, data_dir, options):
     changes['classes_range'] = ends
   if 'data_seed' in options:
     changes['seed'] = options['data_seed']
-  return task.with_encoder(glyphs.load_preset(preset, **changes), options)
-
-
-def _load_femnist(data_dir, options):
-  del data_dir
-  from datasets.procedural import glyphs
-
-  return leaf.with_femnist_network(
-    glyphs.load_preset('glyphs-femnist', seed=options['data_seed']), options
-  )
+  dataset = glyphs.load_preset(preset, **changes)
+  if preset == 'glyphs-femnist':
+    return leaf.with_femnist_network(dataset, options)
+  return task.with_encoder(dataset, options)
 
 
 def _load_omniglot(data_dir, options):
@@ -149,7 +143,7 @@ TASKS = (
   task.Task(
     name='glyphs-femnist',
     summary='the shape of FEMNIST: 62 classes, 3,195 writers of any class',
-    load=_load_femnist,
+    load=functools.partial(_load, 'glyphs-femnist'),
     **leaf.FEMNIST,
     options=(*leaf.EMBEDDING, task.DATA_SEED),
   ),
