@@ -2,7 +2,6 @@
 
 import os
 import pathlib
-import types
 from collections.abc import Mapping
 from typing import Any
 from typing import NamedTuple
@@ -32,16 +31,16 @@ from tff_xc.runtime import registry as runtimes
 def run(
   run_dir: str,
   client: str | None = None,
-  named: Mapping[str, str] = types.MappingProxyType({}),
+  named: Mapping[str, str] | None = None,
 ) -> dict:
   """Evaluates, prints and writes; returns the content of evaluation.json.
 
   `named` are those of `experiment.NAMED` that the user names: where the run's data and
   code are now. Nothing else in the directory changes, since the run may be training.
   """
-  found = load(run_dir, named)
-  rounds, train = found.rounds, found.dataset.train
-  result, more, confused = {'rounds': rounds}, {}, None
+  found, path = load(run_dir, named), pathlib.Path(run_dir)
+  train = found.dataset.train
+  result, more, confused = {'rounds': found.rounds}, {}, None
   if not scipy.sparse.issparse(train.pool.y):
     result['client'] = client = choose_client(train, client)
     part, *confused = found.predictions(client)
@@ -56,18 +55,16 @@ def run(
   result |= {'metrics': found.evaluator(found.weights), **more}
   for name, value in {**result['metrics'], **more}.items():
     print(f'{name:19s} {value:.4f}')
-  path = pathlib.Path(run_dir)
+  done = f'after {wording.count(found.rounds, "round")}'
   try:
     files.write_json(path / 'evaluation.json', result)
     if confused:
       _write_confusion(*confused, of, found.dataset.class_names, path)
+      done += f'; confusion of {of}:\n{path / "confusion.png"}'
   except OSError as e:
     raise errors.InputError(
       f'{path} cannot be written ({e.strerror}); the results above are all'
     ) from e
-  done = f'after {wording.count(rounds, "round")}'
-  if confused:
-    done += f'; confusion of {of}:\n{path / "confusion.png"}'
   print(done)
   return result
 
@@ -92,30 +89,26 @@ class Trained(NamedTuple):
     return part, predicted, clients.pool.y[numbers]
 
 
-def load(
-  run_dir: str, named: Mapping[str, str] = types.MappingProxyType({})
-) -> Trained:
+def load(run_dir: str, named: Mapping[str, str] | None = None) -> Trained:
   """Loads a run's newest checkpoint and its data, and installs its runtime."""
   found = run_files.read_run(run_dir).config
-  config = _checked(pathlib.Path(run_dir), found, named)
+  config = _checked(pathlib.Path(run_dir), found, named or {})
   if config['runtime'] == runtimes.CLUSTER:  # No clients train here.
     config['runtime'] = runtimes.DEFAULT
   experiment.install_runtime(config)
-  assembled = experiment.assemble(config)
-  same_run.check_data(
-    run_dir, found, fingerprint.fingerprint(assembled.dataset)
-  )
-  process = process_lib.build_process(assembled.algorithm, config['seed'])
+  made = experiment.assemble(config)
+  same_run.check_data(run_dir, found, fingerprint.fingerprint(made.dataset))
+  process = process_lib.build_process(made.algorithm, config['seed'])
   state, rounds, _ = checkpoints.load_newest(run_dir, process.initialize())
   if not rounds:
     raise errors.InputError(
       f'{run_dir} has no sound checkpoint; start launch.train on it again'
     )
   evaluator = evaluation.Evaluator(
-    assembled.algorithm.model, assembled.dataset, assembled.metrics
+    made.algorithm.model, made.dataset, made.metrics
   )
   weights = process.get_model_weights(state)
-  return Trained(assembled.dataset, evaluator, weights, rounds)
+  return Trained(made.dataset, evaluator, weights, rounds)
 
 
 def _checked(
@@ -148,12 +141,11 @@ def _checked(
       ' is not opened, and no code is run, before you name it: give this again, if'
       ' you trust it'
     )
-  changed = {n: v for n, v in named.items() if n != 'encoder'}
-  options = {**found.get('options', {})}
-  options |= {n: v for n, v in changed.items() if n in options}
-  changed = {n: v for n, v in changed.items() if n not in options}
+  options, others = {**found.get('options', {})}, {}
+  for name in named.keys() - {'encoder'}:
+    (options if name in options else others)[name] = named[name]
   try:
-    return experiment.recorded({**found, **changed, 'options': options})
+    return experiment.recorded({**found, **others, 'options': options})
   except errors.InputError as e:
     raise errors.InputError(f'{file}: {wording.shown(e)}') from e
 
@@ -168,9 +160,7 @@ def _leads_outside(name: str, value: str) -> bool:
   return '/' in value or os.path.lexists(value)
 
 
-def choose_client(
-  clients: client_data_lib.PartitionedClientData, wanted: str | None
-) -> str:
+def choose_client(clients, wanted: str | None) -> str:
   """Returns the client wanted; None: of the first hundred, one with most examples."""
   if wanted is None:
     return max(clients.client_ids[:100], key=lambda c: len(clients.numbers(c)))

@@ -28,20 +28,11 @@ from tff_xc import errors
 from tff_xc.algorithms import hyperparameters as hp
 
 
-def rule_settings(name: str) -> Mapping[str, Any]:
+def _settings(name: str) -> dict[str, Any]:
   """Returns all settings of a rule from the flags."""
-  rule = rules.get(name)
-  own, given = {flag.name: flag for flag in rule.flags}, {}
-  for flag in _flags():
-    if (value := flags.FLAGS[flag].value) is None:
-      continue
-    if flag not in own:
-      raise errors.InputError(
-        f'--{flag} is no flag of {name}, which takes '
-        + (', '.join(f'--{n}' for n in own) or 'none')
-      )
-    given[flag] = rules.parsed(own[flag], value)
-  return rule.settings(**given)
+  given = {flag: flags.FLAGS[flag].value for flag in _flags()}
+  given = {flag: text for flag, text in given.items() if text is not None}
+  return rules.get(name).settings(**rules.settings_of(name, given))
 
 
 def _flags() -> dict[str, str]:
@@ -110,7 +101,7 @@ def main(arguments: Sequence[str]) -> None:
     )
   request = rules.Request(
     arguments[0],
-    rule_settings(arguments[0]),
+    _settings(arguments[0]),
     values.seed,
     values.test_fraction,
     values.test_per_class,

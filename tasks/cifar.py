@@ -66,20 +66,16 @@ def _load(name, data_dir, options):
   )
 
 
-def _find(name, data_dir):
-  from datasets.cifar import files
-
-  return files.find(data_dir, name)
-
-
-def _task(set_name: str, num_classes: int, **more) -> task.Task:
+def _task(name: str, **more) -> task.Task:
+  of = name.removesuffix('-dirichlet')
   return task.Task(
-    load=functools.partial(_load, set_name),
+    name=name,
+    load=functools.partial(_load, of),
     eval_every=100,
-    num_classes=num_classes,
+    num_classes=int(of.removeprefix('cifar')),
     fit=task.check_split,
-    find=functools.partial(_find, set_name),
-    data=f'{set_name}: the official binary or Python batches, or their archive,'
+    find=task.at('cifar.files:find', name=of),
+    data=f'{of}: the official binary or Python batches, or their archive,'
     " or TFDS's folder",
     **more,
   )
@@ -88,8 +84,6 @@ def _task(set_name: str, num_classes: int, **more) -> task.Task:
 def _positive(name: str, num_classes: int, **defaults) -> task.Task:
   return _task(
     name,
-    num_classes,
-    name=name,
     summary=f'{num_classes} classes of images, one class a client; ResNet',
     metrics=('top1', *catalog.DISTANCES),
     rounds=3000,
@@ -116,9 +110,7 @@ def _positive(name: str, num_classes: int, **defaults) -> task.Task:
 
 def _skewed(name: str, num_classes: int, rounds: int) -> task.Task:
   return _task(
-    name,
-    num_classes,
-    name=f'{name}-dirichlet',
+    f'{name}-dirichlet',
     summary=f'{num_classes} classes of images, 100 clients by a Dirichlet'
     ' distribution; CNN',
     metrics=('top1', 'macro_f1', 'mcc', *catalog.DISTANCES),

@@ -88,16 +88,15 @@ def fit(draft) -> None:
       f'--encoder={name}: choose one of {", ".join(_LEAST_SIDE)}, or a function'
       f' of yours, MODULE:FUNCTION{wording.meant(name, _LEAST_SIDE)}'
     )
-  unused = []
-  if name not in (V2, V3):
-    unused += ['encoder_weights', 'norm_groups', 'bottleneck']
-  if own or (name in (V2, V3) and not options['bottleneck']):
+  is_mobilenet = name in (V2, V3)
+  unused = (
+    [] if is_mobilenet else ['encoder_weights', 'norm_groups', 'bottleneck']
+  )
+  if own or (is_mobilenet and not options['bottleneck']):
     unused.append('embedding_dim')
+  why = '--bottleneck=false' if is_mobilenet else f'--encoder={name}'
   for option in unused:
     if option != 'bottleneck' or not given.get(option):
-      why = (
-        f'--encoder={name}' if name not in (V2, V3) else '--bottleneck=false'
-      )
       draft.refuse(option, f'with {why}', 'leave one of them out')
     del options[option]
   if options.get('norm_groups', 1) not in (1, 2, 4, 8):

@@ -54,8 +54,8 @@ def _load(preset, data_dir, options):
   del data_dir  # The examples are drawn, not read.
   from datasets.procedural import glyphs
 
-  names = (o.name for o in (*_SHAPE, _RETRIEVAL_CLASSES))
-  changes = {k: options[k] for k in names if k in options}
+  names = {o.name for o in (*_SHAPE, _RETRIEVAL_CLASSES)} & options.keys()
+  changes = {name: options[name] for name in names}
   ends = options.get('classes_least', 0), options.get('classes_most', 0)
   if any(ends):
     if not 1 <= ends[0] <= options['classes_per_client'] <= ends[1]:
@@ -66,16 +66,10 @@ def _load(preset, data_dir, options):
     changes['classes_range'] = ends
   if 'data_seed' in options:
     changes['seed'] = options['data_seed']
-  return task.with_encoder(glyphs.load_preset(preset, **changes), options)
-
-
-def _load_femnist(data_dir, options):
-  del data_dir
-  from datasets.procedural import glyphs
-
-  return leaf.with_femnist_network(
-    glyphs.load_preset('glyphs-femnist', seed=options['data_seed']), options
-  )
+  dataset = glyphs.load_preset(preset, **changes)
+  if preset == 'glyphs-femnist':
+    return leaf.with_femnist_network(dataset, options)
+  return task.with_encoder(dataset, options)
 
 
 def _load_omniglot(data_dir, options):
@@ -84,14 +78,8 @@ def _load_omniglot(data_dir, options):
   return task.with_encoder(omniglot.load(data_dir), options)
 
 
-def _find_omniglot(data_dir):
-  from datasets import omniglot
-
-  return omniglot.find(data_dir)
-
-
 def _task(name, summary, metrics, options=(), negatives=None, **more):
-  own = {} if negatives is None else {'negatives': negatives}
+  own = {'negatives': negatives} if negatives else {}
   return task.Task(
     name=name,
     summary=summary,
@@ -155,7 +143,7 @@ TASKS = (
   task.Task(
     name='glyphs-femnist',
     summary='the shape of FEMNIST: 62 classes, 3,195 writers of any class',
-    load=_load_femnist,
+    load=functools.partial(_load, 'glyphs-femnist'),
     **leaf.FEMNIST,
     options=(*leaf.EMBEDDING, task.DATA_SEED),
   ),
@@ -176,7 +164,7 @@ TASKS = (
     num_classes=964,
     # A federated round has as many examples: 32 clients with 32 on average.
     by_algorithm={'centralized': {'steps_per_round': 32}},
-    find=_find_omniglot,
+    find=task.at('omniglot:find'),
     data='omniglot: omniglot_1623.npz, or images_background and'
     ' images_evaluation as folders or zips',
   ),

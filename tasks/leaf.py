@@ -10,7 +10,6 @@ they differ from LEAF's.
 """
 
 import functools
-from typing import Any
 
 from tasks import task
 from tff_xc.algorithms import base
@@ -59,20 +58,16 @@ def _load(name, data_dir, options):
   return with_femnist_network(dataset, options)
 
 
-def _find_tff(name, data_dir):
-  from datasets.leaf import files
-
-  return files.find_tff(name, data_dir)
-
-
 def _find_json(name, data_dir):
   from datasets.leaf import files
   from datasets.leaf import json_users
 
-  own = {'celeba': files.find_celeba, 'shakespeare': files.find_shakespeare}
-  find = own.get(name) or functools.partial(files.find, name)
-  there = find(data_dir)
-  json = there[0] if name == 'celeba' else there
+  if name == 'femnist':
+    json = there = files.find(name, data_dir)
+  elif name == 'celeba':
+    json, _ = there = files.find_celeba(data_dir)
+  else:
+    json = there = files.find_shakespeare(data_dir)
   if isinstance(json, files.Files):
     users = json_users.count_users([*json.train, *json.test, *json.all])
     if users is not None and users < _USERS[name]:
@@ -80,18 +75,8 @@ def _find_json(name, data_dir):
   return there
 
 
-def _settings(
-  client_rate: float,
-  server_rate: float,
-  logits_rate: float,
-  batch: int,
-  target: float,
-  **more,
-) -> dict[str, Any]:
-  """Returns fields of a `Task`: the settings of Tables 2 and 8, and more.
-
-  Batches train and evaluate.
-  """
+def _settings(client_rate, server_rate, logits_rate, batch, target, **more):
+  """Returns fields of a `Task`: the settings of Tables 2 and 8, and more."""
   of_server = {'server_learning_rate': server_rate}
   of_logits = {'logits_learning_rate': logits_rate}
   return {
@@ -149,61 +134,65 @@ _SHAKESPEARE = _settings(
   ),
 )
 
+
+def _task(name: str, summary: str, settings, data: str, **more) -> task.Task:
+  find = functools.partial(_find_json, name)
+  if name.endswith('-tff'):
+    find = task.at('leaf.files:find_tff', name.removesuffix('-tff'))
+  return task.Task(
+    name=name,
+    summary=summary,
+    load=functools.partial(_load, name),
+    find=find,
+    data=data,
+    **settings,
+    **more,
+  )
+
+
 TASKS = (
-  task.Task(
-    name='femnist',
-    summary='62 digits and letters of 3,550 real writers, 805,263 images',
-    load=functools.partial(_load, 'femnist'),
-    **FEMNIST,
-    options=(*EMBEDDING, *_OF_DATA, _DROP_DUPLICATES),
-    find=functools.partial(_find_json, 'femnist'),
-    data="femnist: LEAF's JSON, train/*.json and test/*.json or"
+  _task(
+    'femnist',
+    '62 digits and letters of 3,550 real writers, 805,263 images',
+    FEMNIST,
+    "femnist: LEAF's JSON, train/*.json and test/*.json or"
     ' all_data/*.json, in the folder femnist or leaf',
+    options=(*EMBEDDING, *_OF_DATA, _DROP_DUPLICATES),
   ),
-  task.Task(
-    name='celeba',
-    summary='who smiles, 200,288 photographs of 9,343 celebrities',
-    load=functools.partial(_load, 'celeba'),
-    **_CELEBA,
-    find=functools.partial(_find_json, 'celeba'),
-    data="celeba: LEAF's JSON, train/*.json and test/*.json or all_data/*.json,"
+  _task(
+    'celeba',
+    'who smiles, 200,288 photographs of 9,343 celebrities',
+    _CELEBA,
+    "celeba: LEAF's JSON, train/*.json and test/*.json or all_data/*.json,"
     ' and img_align_celeba as a folder or zip, in the folder celeba',
   ),
-  task.Task(
-    name='shakespeare',
-    summary='the next of 80 characters, 4,226,158 examples of 1,129 roles',
-    load=functools.partial(_load, 'shakespeare'),
-    **_SHAKESPEARE,
-    find=functools.partial(_find_json, 'shakespeare'),
-    data="shakespeare: LEAF's JSON, train/*.json and test/*.json or"
+  _task(
+    'shakespeare',
+    'the next of 80 characters, 4,226,158 examples of 1,129 roles',
+    _SHAKESPEARE,
+    "shakespeare: LEAF's JSON, train/*.json and test/*.json or"
     " all_data/*.json; or Project Gutenberg's pg100.txt or pg100.txt.gz, also in"
     ' the folder gutenberg',
   ),
-  task.Task(
-    name='emnist-tff',
-    summary="femnist of TFF: 3,400 writers and 749,068 images, not LEAF's set",
-    load=functools.partial(_load, 'emnist-tff'),
-    **FEMNIST,
-    options=(*EMBEDDING, *_OF_DATA),
-    find=functools.partial(_find_tff, 'emnist'),
-    data='emnist: fed_emnist_train.h5 and fed_emnist_test.h5, or'
+  _task(
+    'emnist-tff',
+    "femnist of TFF: 3,400 writers and 749,068 images, not LEAF's set",
+    FEMNIST,
+    'emnist: fed_emnist_train.h5 and fed_emnist_test.h5, or'
     ' emnist_all.sqlite (.lzma)',
+    options=(*EMBEDDING, *_OF_DATA),
   ),
-  task.Task(
-    name='celeba-tff',
-    summary="celeba of TFF: LEAF's celebrities and images, another split",
-    load=functools.partial(_load, 'celeba-tff'),
-    **_CELEBA,
-    find=functools.partial(_find_tff, 'celeba'),
-    data='celeba: celeba_train.h5 and celeba_test.h5, or celeba.sqlite',
+  _task(
+    'celeba-tff',
+    "celeba of TFF: LEAF's celebrities and images, another split",
+    _CELEBA,
+    'celeba: celeba_train.h5 and celeba_test.h5, or celeba.sqlite',
   ),
-  task.Task(
-    name='shakespeare-tff',
-    summary="shakespeare of TFF: 715 roles and 2,585,814 examples, not LEAF's",
-    load=functools.partial(_load, 'shakespeare-tff'),
-    **_SHAKESPEARE,
-    find=functools.partial(_find_tff, 'shakespeare'),
-    data='shakespeare: shakespeare_train.h5 and shakespeare_test.h5, or'
+  _task(
+    'shakespeare-tff',
+    "shakespeare of TFF: 715 roles and 2,585,814 examples, not LEAF's",
+    _SHAKESPEARE,
+    'shakespeare: shakespeare_train.h5 and shakespeare_test.h5, or'
     ' shakespeare.sqlite (.lzma)',
   ),
 )

@@ -1,7 +1,7 @@
 """Tasks of one's own images and rows of numbers; what all of one's own data share.
 
-`tasks.xc` and `tasks.label_sets` have sparse text. Importing this imports nothing
-large, so that flags are checked at once.
+`tasks.xc` has sparse text. Importing this imports nothing large, so that flags are
+checked at once.
 """
 
 import os
@@ -108,10 +108,6 @@ OPTIONS = (
   _STANDARDIZE,
 )
 
-SPARSE_TEXT = (
-  'a text file in the form of the Extreme Classification Repository, perhaps .gz:'
-  ' line 1 `N D L`, then N lines `l1,l2 f:v f:v`, numbers from 0'
-)
 _WARNING = '; warning: '
 # Pixels a side of photographs, unless --image_size says otherwise.
 _SIDE = 64
@@ -206,39 +202,6 @@ def _find_arrays(found: Mapping) -> str:
   return _WARNING.join([told, *client_data.class_warnings(y, test_y, classes)])
 
 
-# -- sparse text, of `tasks.xc` and `tasks.label_sets` --
-
-
-def count_labels(path: str) -> int | None:
-  """Returns L of a file of sparse text; None if its first line has none."""
-  from datasets.xc import sets as xc_sets
-
-  try:
-    return xc_sets.read_header(path).num_labels
-  except errors.InputError:
-    return None
-
-
-def check_memory(path: str, header, model) -> None:
-  """Refuses text whose first line names more than a model can have."""
-  task.check_memory(
-    model,
-    f'{path}, line 1 names {header.num_labels:,} labels and'
-    f' {header.num_features:,} features: a model of these',
-    'check line 1, or give a smaller network',
-  )
-
-
-def find_sparse_text(path: str) -> str:
-  """Describes a file of sparse text, which it reads."""
-  from datasets.xc import own
-
-  header = own.check(path)
-  own.read(path)
-  nouns = ('example', 'feature', 'label')
-  return ', '.join(map(wording.count, header, nouns))
-
-
 # -- images --
 
 
@@ -250,19 +213,23 @@ def _check_images(options) -> None:
     encoders.check_side(options, side, f'--image_size={side}: images')
 
 
+def _how(options) -> dict:
+  """Returns how images in files are read, for `datasets.images.clients`."""
+  return {
+    'corrupt': options['corrupt'],
+    'features': record_features.parse(options['record_features']),
+  }
+
+
 def _load_images(data_dir, options):
   if _is_arrays(data_dir):
     dataset = _of_arrays(data_dir, options)
   else:
     from datasets.images import clients
 
-    dataset = clients.load(
-      data_dir,
-      choice(options),
-      side=encoders.stored_side(options, options['image_size'] or _SIDE),
-      corrupt=options['corrupt'],
-      features=record_features.parse(options['record_features']),
-    )
+    side = encoders.stored_side(options, options['image_size'] or _SIDE)
+    how = _how(options)
+    dataset = clients.load(data_dir, choice(options), side=side, **how)
   side = encoders.seen_side(options, dataset.train.pool.spec.shape[0])
   encoders.check_side(options, side, f'{data_dir}: the images')
   # A wrong folder, or no test, is seen at once.
@@ -278,28 +245,21 @@ def _of_arrays(data_dir, options):
       f'{data_dir} has no files of images; leave out --corrupt'
     )
   side = options['image_size']
-  if side:
-    side = encoders.stored_side(options, side)
+  side = side and encoders.stored_side(options, side)
   return arrays.load(data_dir, choice(options), side=side)
 
 
 def _find_images(data_dir, options=None):
-  if _is_arrays(data_dir):
-    if options is None:
-      from datasets import arrays
-
-      return _find_arrays(arrays.read_images(data_dir))
-    return examined(_of_arrays(data_dir, options), 'image', options)
+  from datasets import arrays
   from datasets.images import clients
 
+  if _is_arrays(data_dir) and options is None:
+    return _find_arrays(arrays.read_images(data_dir))
+  if _is_arrays(data_dir):
+    return examined(_of_arrays(data_dir, options), 'image', options)
   if options is None:
     return clients.described(data_dir, None)
-  return clients.described(
-    data_dir,
-    choice(options),
-    corrupt=options['corrupt'],
-    features=record_features.parse(options['record_features']),
-  )
+  return clients.described(data_dir, choice(options), **_how(options))
 
 
 # -- rows of numbers --
@@ -327,8 +287,9 @@ def _load_rows(data_dir, options):
   encoder = mlp.build_dense_mlp_encoder(
     features, options['hidden_dim'], options['embedding_dim']
   )
-  head = heads.CosineHead(options['logit_scale'])
-  return task.with_head(dataset, encoder, head)
+  return task.with_head(
+    dataset, encoder, heads.CosineHead(options['logit_scale'])
+  )
 
 
 def _find_rows(data_dir, options=None):

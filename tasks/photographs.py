@@ -66,11 +66,11 @@ class Split(NamedTuple):
     for name in filter(None, (self.tff, self.tff.upper())):
       if (folder / name / 'test.tfRecord').is_file():
         return str(folder / name), '', ''
-    clients, missing = self._clients(folder), []
+    clients, missing, images = self._clients(folder), [], ''
     try:
       images = self.find_images(data_dir)
     except errors.InputError as e:
-      images, missing = '', [str(e)]
+      missing = [str(e)]
     if clients is None:
       missing.append(self._no_clients(folder, images))
     if missing:
@@ -221,17 +221,12 @@ def _load(of: Split, num_classes: int, data_dir, options):
   from datasets.splits import own
 
   if options['split']:
-    images = of.find_images(data_dir)
-    choice = own.Choice(options['split'])
+    images, split = of.find_images(data_dir), [options['split']]
   else:
     images, *split = of.find(data_dir)
-    choice = own.Choice(*split)
-  dataset = clients.load(
-    images,
-    choice,
-    side=encoders.stored_side(options, options['image_size']),
-    corrupt=options['corrupt'],
-  )
+  choice = own.Choice(*split)
+  side = encoders.stored_side(options, options['image_size'])
+  dataset = clients.load(images, choice, side=side, corrupt=options['corrupt'])
   if dataset.num_classes != num_classes:
     print(
       f'note: {choice.split or images} has {dataset.num_classes:,} classes, and the'
@@ -250,18 +245,22 @@ def _task(
   metrics: tuple[str, ...] = _METRICS,
   *,
   options: tuple[hp.Hyperparameter, ...] = (task.LOGIT_SCALE,),
-  option_defaults: dict[str, Any] = {},  # noqa: B006
+  option_defaults: Mapping[str, Any] | None = None,
   **more,
 ) -> task.Task:
   """Returns the task of a split; `options` has those of its logits."""
-  defaults = {'encoder': encoders.V3, 'image_size': 224, 'crop': 'random'}
+  defaults = option_defaults or {
+    'encoder': encoders.V3,
+    'image_size': 224,
+    'crop': 'random',
+  }
   return task.Task(
     name=split.task,
     summary=summary,
     load=functools.partial(_load, split, num_classes),
     metrics=metrics,
     num_classes=num_classes,
-    options=task.options(*options, *_OPTIONS, **defaults | option_defaults),
+    options=task.options(*options, *_OPTIONS, **defaults),
     check=_check,
     fit=_fit,
     lacks=() if options else (base.COSINES,),

@@ -1,6 +1,7 @@
 """The definition of a task; data, networks and TensorFlow are loaded on demand."""
 
 import dataclasses
+import pkgutil
 from collections.abc import Callable
 from collections.abc import Mapping
 from typing import Any
@@ -91,9 +92,13 @@ def options(
   *chosen: hp.Hyperparameter, **defaults
 ) -> tuple[hp.Hyperparameter, ...]:
   """Returns a task's options, some of them with defaults of its own."""
-  return tuple(
-    o.with_default(defaults[o.name]) if o.name in defaults else o
-    for o in chosen
+  return tuple(o.with_default(defaults.get(o.name, o.default)) for o in chosen)
+
+
+def at(name: str, /, *first, **more) -> Callable:
+  """Returns the function `datasets.NAME`, imported when it is called."""
+  return lambda *given: pkgutil.resolve_name(f'datasets.{name}')(
+    *first, *given, **more
   )
 
 
@@ -127,16 +132,16 @@ class Task:
   summary: str  # One line, with the set's size.
   # (data_dir, options); the data do not depend on a run's seed.
   load: Callable[[str, Mapping], Loaded]
-  metrics: tuple[
-    str, ...
-  ]  # If there are examples for them; the headline first.
+  # If there are examples for them; the headline first.
+  metrics: tuple[str, ...]
   rounds: int
   clients_per_round: int
   eval_every: int
   defaults: Mapping[str, Any]  # Hyper-parameters of all algorithms.
+  # Those of single algorithms, which override `defaults`.
   by_algorithm: Mapping[str, Mapping[str, Any]] = dataclasses.field(
     default_factory=dict
-  )  # Those of single algorithms, which override `defaults`.
+  )
   num_classes: int | None = None  # None: the data or an option say it.
   # (data_dir) -> n, read without TensorFlow, or None where that fails.
   count_classes: Callable[[str], int | None] | None = None
@@ -173,7 +178,7 @@ class Task:
     return {name: known[name].checked(value) for name, value in values.items()}
 
   def check_data_dir(self, data_dir: str | None) -> None:
-    """Raises `errors.InputError` if the user must name the data and does not."""
+    """Refuses data that the user must name and does not."""
     if self.data_is_named and not data_dir:
       raise errors.InputError(
         f'--data_dir is missing: task {self.name} needs {self.data}'
@@ -211,9 +216,9 @@ def check_split(draft: Draft) -> None:
   """Refuses options of another split than the chosen one."""
   split = draft.options['split'] or 'class'
   for other, names in _OF_SPLIT.items():
-    if other == 'dirichlet' and 'concentration' not in draft.options:
-      continue  # Only CIFAR's tasks make it.
-    for name in names if split != other else ():
+    # Only CIFAR's tasks make a Dirichlet distribution.
+    is_there = other == 'class' or 'concentration' in draft.options
+    for name in names if is_there and other != split else ():
       why = f'with --split={split}, only with --split={other}'
       draft.refuse(name, why, 'leave one of them out')
 
@@ -268,10 +273,8 @@ def error(missing: Mapping[str, str]) -> errors.InputError:
   if len(missing) == 1:
     [(task, why)] = missing.items()
     return errors.InputError(f'{task}: {why}')
-  lines = '\n  '.join(_lines(missing))
-  return errors.InputError(
-    f'the data of these {len(missing)} tasks are missing\n  {lines}'
-  )
+  lines = [f'the data of these {len(missing)} tasks are missing']
+  return errors.InputError('\n  '.join(lines + _lines(missing)))
 
 
 def tell(missing: Mapping[str, str]) -> None:

@@ -1,18 +1,67 @@
-"""Extreme multi-label classification with one class a client: FedAwS, Table 3.
+"""Extreme multi-label classification: sparse text with one label or all.
 
-The sets of the Extreme Classification Repository, and procedural text of any
-size. A training example keeps one of its labels; a test example keeps all.
+The sets of the Extreme Classification Repository, procedural text of any size, and
+one's own. With one class a client (FedAwS, Table 3), a training example keeps one
+of its labels; a test example keeps all. Tasks whose names end in -sets keep all
+labels (FedMLH, Tables 1 to 3): ten clients, made by frequent labels, with hashed
+features.
 """
 
 import functools
+import os
+from collections.abc import Callable
 
 from datasets.xc import sets as xc_sets
 from tasks import own_data
 from tasks import task
 from tff_xc import errors
+from tff_xc import wording
 from tff_xc.algorithms import base
 from tff_xc.algorithms import hyperparameters as hp
 from tff_xc.measure import catalog
+
+# What tasks of one's own text need.
+_FILE = (
+  'a text file in the form of the Extreme Classification Repository, perhaps .gz:'
+  ' line 1 `N D L`, then N lines `l1,l2 f:v f:v`, numbers from 0'
+)
+_FILES = (
+  "the repository's train and test files, in a folder of the set's name or in"
+  ' xc'
+)
+
+
+def _count_labels(path: str) -> int | None:
+  """Returns L of a file of sparse text; None if its first line has none."""
+  try:
+    return xc_sets.read_header(path).num_labels
+  except errors.InputError:
+    return None
+
+
+def _model_of(path: str, make: Callable, few_labels: int | None = None):
+  """Returns `make`'s model of a file, unless its line 1 names too much for memory."""
+  from datasets.xc import own
+
+  header = own.check(path)
+  task.check_memory(
+    make(few_labels or header.num_labels, header.num_features),
+    f'{path}, line 1 names {header.num_labels:,} labels and'
+    f' {header.num_features:,} features: a model of these',
+    'check line 1, or give a smaller network',
+  )
+  return make(header.num_labels, header.num_features)
+
+
+def _described(path: str) -> str:
+  """Describes a file, which it reads."""
+  from datasets.xc import own
+
+  header = own.check(path)
+  own.read(path)
+  nouns = ('example', 'feature', 'label')
+  return ', '.join(map(wording.count, header, nouns))
+
 
 _METRICS = (
   *(f'p@{k}' for k in catalog.AT),
@@ -46,7 +95,7 @@ _OPTIONS = (
     above=0,
   ),
 )
-NUM_FEATURES = hp.Hyperparameter(
+_NUM_FEATURES = hp.Hyperparameter(
   'num_features', 50_000, 'features of the sparse-words task', least=16
 )
 # The paper's encoder, and a smaller one for sets of some thousand examples.
@@ -94,7 +143,7 @@ _BY_EXAMPLES = {
 }
 
 
-def fit(draft: task.Draft) -> None:
+def _fit(draft: task.Draft) -> None:
   """Lets clients hold all feature rows for MOON; selects those of a frozen table."""
   options, values, algorithm = draft.options, draft.values, draft.algorithm
   if 'split' in options:
@@ -132,11 +181,11 @@ def fit(draft: task.Draft) -> None:
 def with_bag_encoder(dataset, num_features: int, options) -> task.Loaded:
   """Returns a set of sparse text with the bag encoder and a cosine head."""
   return task.Loaded(
-    dataset, _model(dataset.num_classes, num_features, options)
+    dataset, _model(options, dataset.num_classes, num_features)
   )
 
 
-def _model(num_classes: int, num_features: int, options):
+def _model(options, num_classes: int, num_features: int):
   from tff_xc import classifier
   from tff_xc import heads
   from tff_xc.encoders import bag
@@ -164,16 +213,6 @@ def _load(name, data_dir, options):
   return with_bag_encoder(dataset, xc_sets.SETS[name].counts.features, options)
 
 
-def _own_model(data_dir, options):
-  """Returns the model of one's own text, unless it is too large to load."""
-  from datasets.xc import own
-
-  header = own.check(data_dir)
-  model = _model(header.num_labels, header.num_features, options)
-  own_data.check_memory(data_dir, header, model)
-  return model
-
-
 def _own(data_dir, options):
   from datasets.xc import own
 
@@ -181,33 +220,29 @@ def _own(data_dir, options):
 
 
 def _load_own(data_dir, options):
-  model = _own_model(data_dir, options)
+  model = _model_of(data_dir, functools.partial(_model, options))
   return task.Loaded(_own(data_dir, options), model)
 
 
 def _find_own(data_dir, options=None):
-  _own_model(data_dir, options or TASKS[-1].option_values())
+  defaults = {option.name: option.default for option in _OWN_OPTIONS}
+  _model_of(data_dir, functools.partial(_model, options or defaults))
   if options is None:
-    return own_data.find_sparse_text(data_dir)
+    return _described(data_dir)
   return own_data.examined(_own(data_dir, options), 'example', options)
 
 
-def find(name, data_dir):
-  return xc_sets.find(name, data_dir)
-
-
 def _load_words(data_dir, options):
-  del data_dir  # The examples are drawn, not read.
-  from datasets.procedural import words as sparse_words
+  del data_dir
+  from datasets.procedural import words
 
   shape = {n: options[n] for n in ('num_classes', 'num_features')}
-  model = _model(*shape.values(), options)
+  model = _model(options, *shape.values())
   task.check_memory(
     model, 'a model of so many features', 'lower --num_features'
   )
   return task.Loaded(
-    sparse_words.load(**shape, **_clients(options), seed=options['data_seed']),
-    model,
+    words.load(**shape, **_clients(options), seed=options['data_seed']), model
   )
 
 
@@ -234,10 +269,9 @@ def _task(
     by_algorithm={'centralized': oracle, 'fedaws': _spreadout(k)},
     num_classes=xc_sets.SETS[name].counts.labels,
     options=task.options(*_OPTIONS, **sizes),
-    fit=fit,
-    find=functools.partial(find, name),
-    data="the repository's train and test files, in a folder of the set's name"
-    ' or in xc',
+    fit=_fit,
+    find=task.at('xc.sets:find', name),
+    data=_FILES,
     **{
       'rounds': 5000,
       'clients_per_round': 4096,
@@ -260,7 +294,8 @@ def _small_set(name, summary, clients_per_round) -> task.Task:
   )
 
 
-TASKS = (
+_OWN_OPTIONS = task.options(*_OPTIONS, *own_data.CLIENTS, **_SMALL)
+_ONE_LABEL = (
   _small_set(
     'delicious', 'bookmarks: 983 labels, 500 features, 12,920 points', 256
   ),
@@ -301,11 +336,11 @@ TASKS = (
     options=task.options(
       *_OPTIONS,
       task.NUM_CLASSES,
-      NUM_FEATURES,
+      _NUM_FEATURES,
       task.DATA_SEED,
       **{**_SMALL, 'num_classes': 1000},
     ),
-    fit=fit,
+    fit=_fit,
   ),
   task.Task(
     name='sparse-text',
@@ -318,12 +353,279 @@ TASKS = (
     eval_every=50,
     defaults=_DEFAULTS,
     by_algorithm={'centralized': _ORACLE},
-    options=task.options(*_OPTIONS, *own_data.CLIENTS, **_SMALL),
-    fit=fit,
+    options=_OWN_OPTIONS,
+    fit=_fit,
     check=own_data.check,
-    count_classes=own_data.count_labels,
+    count_classes=_count_labels,
     find=_find_own,
-    data=own_data.SPARSE_TEXT,
+    data=_FILE,
+    data_is_named=True,
+  ),
+)
+
+
+# -- tasks that keep all labels --
+
+_SETS_METRICS = (
+  *(f'p@{k}' for k in catalog.AT),
+  *(f'pc@{k}' for k in catalog.AT),
+  'pc_mean',
+  'pc_mean_validation',
+  *(
+    f'pc@{k}_{part}' for part in ('frequent', 'infrequent') for k in catalog.AT
+  ),
+  *(f'psp@{k}' for k in catalog.AT),
+)
+_SETS_OPTIONS = (
+  hp.Hyperparameter(
+    'hashed_features',
+    0,
+    'features after hashing; 0: they are not hashed',
+    least=0,
+  ),
+  task.HIDDEN_DIM,
+  task.NUM_CLIENTS,
+  hp.Hyperparameter(
+    'partition_rule',
+    'code',
+    "FedMLH's clients: 'code', as many examples of one frequent label each, or"
+    " 'paper', all examples of some frequent labels",
+    choices=('code', 'paper'),
+  ),
+  hp.Hyperparameter(
+    'validation',
+    0.1,
+    'share of the training examples that no client has, by whose score the best'
+    ' round is chosen; 0: none',
+    least=0,
+    below=1,
+  ),
+  hp.Hyperparameter(
+    'published_reading',
+    False,
+    "read files as FedMLH's published code does: examples without labels have"
+    ' label 0, and the last test examples of an incomplete hundred are left out',
+  ),
+  task.DATA_SEED,
+)
+_SETS_DEFAULTS = {
+  'client_optimizer': 'adam',
+  'client_learning_rate': 1e-3,
+  'batch_size': 100,
+  'local_epochs': 5,
+}
+
+
+def _fit_sets(draft: task.Draft) -> None:
+  """Drops a default --best_by that needs validation examples, or refuses it."""
+  best_by = draft.settings['best_by']
+  if draft.options['validation'] or not best_by:
+    return
+  if 'validation' not in catalog.SCORES[best_by].needs:
+    return
+  if 'best_by' in draft.given or draft.settings['early_stopping_patience']:
+    raise errors.InputError(
+      f'--best_by={best_by} is measured on validation examples, and'
+      ' --validation=0 holds none out; give another --best_by'
+    )
+  draft.settings['best_by'] = ''
+
+
+def _sets_model(options, num_classes: int, features: int):
+  from tff_xc import classifier
+  from tff_xc import heads
+  from tff_xc.encoders import mlp
+
+  return classifier.EmbeddingClassifier(
+    mlp.build_mlp_encoder(
+      options['hashed_features'] or features, options['hidden_dim']
+    ),
+    heads.LinearHead(),
+    num_classes,
+    label_sets=True,
+  )
+
+
+def _options_of_sets(options):
+  from datasets.xc import label_sets
+
+  names = set(label_sets.Options._fields) & options.keys()
+  given = {name: options[name] for name in names}
+  return label_sets.Options(**given, seed=options['data_seed'])
+
+
+def _load_sets(name, data_dir, options):
+  from datasets.xc import label_sets
+
+  dataset = label_sets.load(name, data_dir, _options_of_sets(options))
+  features = xc_sets.SETS[name].counts.features
+  return task.Loaded(
+    dataset, _sets_model(options, dataset.num_classes, features)
+  )
+
+
+# Examples, labels and words of EURLex-4K.
+_EURLEX = {
+  'num_classes': 3993,
+  'num_features': 5000,
+  'examples_per_class': 15_539 / 3993,
+  'test_examples': 3809,
+  'labels_per_example': 5,
+  'words_per_example': 236,
+  'skew': 0.7,
+}
+
+
+def _load_sets_of_words(name, shape, data_dir, options):
+  del data_dir  # The examples are drawn, not read.
+  from datasets.procedural import words
+  from datasets.xc import clients
+  from datasets.xc import label_sets
+
+  sizes = {
+    k: options[k] for k in ('num_classes', 'num_features') if k in options
+  }
+  made = words.Words(words.Options(**shape, **sizes, seed=options['data_seed']))
+  parts = (
+    clients.Part(*made.everything(part)) for part in (words.TRAIN, words.TEST)
+  )
+  dataset = label_sets.federated(name, *parts, _options_of_sets(options))
+  return task.Loaded(
+    dataset,
+    _sets_model(options, dataset.num_classes, made.options.num_features),
+  )
+
+
+def _model_of_own_sets(data_dir, options):
+  # FedMLH has buckets in place of a row for each label.
+  return _model_of(data_dir, functools.partial(_sets_model, options), 2)
+
+
+def _own_parts(data_dir, options):
+  from datasets.xc import own
+
+  names = ('test_file', 'test_fraction', 'data_seed')
+  return own.read(data_dir, *(options[name] for name in names))
+
+
+def _load_own_sets(data_dir, options):
+  from datasets.xc import label_sets
+
+  model = _model_of_own_sets(data_dir, options)
+  parts = _own_parts(data_dir, options)
+  name = os.path.basename(os.path.normpath(data_dir)).partition('.')[0]
+  dataset = label_sets.federated(name, *parts, _options_of_sets(options))
+  return task.Loaded(dataset, model)
+
+
+def _find_own_sets(data_dir, options=None):
+  _model_of_own_sets(data_dir, options or TASKS[-1].option_values())
+  found = _described(data_dir)
+  if options is None:
+    return found
+  _, test = _own_parts(data_dir, options)
+  tests = 0 if test is None else test.labels.shape[0]
+  return f'{found}; {wording.count(tests, "test example")}'
+
+
+def _sets(name, summary, load, sizes, options=(), **more) -> task.Task:
+  """Returns a task with a network's sizes and those of FedMLH's tables."""
+  hashed, hidden, tables, buckets = sizes
+  return task.Task(
+    name=name,
+    summary=summary,
+    load=load,
+    metrics=_SETS_METRICS,
+    rounds=70,
+    clients_per_round=4,
+    eval_every=1,
+    best_by='pc_mean_validation',
+    lacks=(base.ONE_LABEL, base.COSINES),
+    defaults=_SETS_DEFAULTS,
+    by_algorithm={'fedmlh': {'hash_tables': tables, 'hash_buckets': buckets}},
+    options=task.options(
+      *_SETS_OPTIONS,
+      *options,
+      hashed_features=hashed,
+      hidden_dim=hidden,
+      num_clients=10,
+    ),
+    fit=_fit_sets,
+    **more,
+  )
+
+
+# Features after hashing, hidden units, tables and buckets: the papers', and of
+# delicious and bibtex ours.
+_SIZES = {
+  'delicious': (
+    'bookmarks with all labels: 983 labels, 500 features',
+    (0, 150, 4, 150),
+  ),
+  'bibtex': (
+    'publications with all labels: 159 labels, 1,836 features',
+    (300, 150, 4, 40),
+  ),
+  'eurlex-4k': (
+    'laws with all labels: 3,993 labels, 5,000 features hashed to 300',
+    (300, 150, 4, 250),
+  ),
+  'wiki10-31k': (
+    'Wikipedia tags, all: 30,938 labels, 101,938 features hashed to 5,000',
+    (5_000, 500, 4, 1_000),
+  ),
+  'lf-amazontitles-131k': (
+    'product titles, all labels: 131,073, features hashed to 5,000',
+    (5_000, 1_000, 4, 4_000),
+  ),
+  'lf-wikiseealsotitles-320k': (
+    'Wikipedia titles, all labels: 312,330, features hashed to 10,000',
+    (10_000, 1_000, 8, 5_000),
+  ),
+}
+
+TASKS = (
+  *_ONE_LABEL,
+  *(
+    _sets(
+      f'{name.removeprefix("lf-")}-sets',
+      summary,
+      functools.partial(_load_sets, name),
+      sizes,
+      num_classes=xc_sets.SETS[name].counts.labels,
+      find=task.at('xc.sets:find', name),
+      data=_FILES,
+    )
+    for name, (summary, sizes) in _SIZES.items()
+  ),
+  _sets(
+    'sparse-words-sets',
+    'procedural bags of words with all labels, of any size',
+    functools.partial(_load_sets_of_words, 'sparse-words-sets', {}),
+    (300, 150, 4, 250),
+    options=task.options(
+      task.NUM_CLASSES, _NUM_FEATURES, num_classes=1000, num_features=5000
+    ),
+  ),
+  _sets(
+    'sparse-words-eurlex-sets',
+    'procedural bags of words with all labels, as many as in EURLex-4K',
+    functools.partial(_load_sets_of_words, 'sparse-words-eurlex-sets', _EURLEX),
+    (300, 150, 4, 250),
+    num_classes=_EURLEX['num_classes'],
+  ),
+  _sets(
+    'sparse-text-sets',
+    'your own sparse text with all labels: --data_dir is a file `N D L`,'
+    ' `l1,l2 f:v f:v`, --test_file another',
+    _load_own_sets,
+    # The papers hash; nobody expects that of words in a file of one's own.
+    (0, 150, 4, 250),
+    options=(own_data.TEST_FILE, own_data.TEST_FRACTION),
+    check=own_data.check_test,
+    count_classes=_count_labels,
+    find=_find_own_sets,
+    data=_FILE,
     data_is_named=True,
   ),
 )

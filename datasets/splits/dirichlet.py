@@ -38,9 +38,7 @@ def partition(
   below 0 goes to nobody. With 0 `examples_per_client` all are dealt, and sizes differ
   by one at most. `size_deviation` is that of the logarithm of clients' sizes, which are
   then log-normal. (Ours: the paper's synthetic clients are equal, its real ones not.)
-
-  Raises:
-    errors.InputError: there are too few examples.
+  Too few examples are an `errors.InputError`.
   """
   labels, random = examples.labels, np.random.default_rng(seed)
   counts = np.bincount(labels[labels >= 0])
@@ -62,8 +60,7 @@ def partition(
     if only is None:
       log_q = _log_dirichlet(weights, random)
     else:
-      log_q = np.full(len(left), -np.inf)
-      log_q[only[client]] = 0
+      log_q = np.where(np.arange(len(left)) == only[client], 0.0, -np.inf)
     taken = draw_classes(log_q, sizes[client], left, random)
     some = np.flatnonzero(taken)
     count = taken[some]
@@ -78,32 +75,20 @@ def partition(
 def draw_classes(
   log_q: np.ndarray, size: int, left: np.ndarray, random: np.random.Generator
 ) -> np.ndarray:
-  """Draws the classes of a client's examples, one after the other.
+  """Returns int64 [n]: how many examples of each class a client draws.
 
-  Draws that find no example left are dropped. What remains is a draw from q
+  Of `size` draws from q, given by float64 [n] logarithms up to a constant, those that
+  find none of the `left`, int [n], are dropped. What remains is a draw from q
   renormalised (eq. 5), so the missing ones are drawn together, again and again.
-
-  Args:
-    log_q: float64 [n], up to a constant; -inf: never, unless all others are exhausted.
-    size: the number of examples, at most the sum of `left`.
-    left: int [n], the examples of each class that nobody has.
-    random: draws.
-
-  Returns:
-    int64 [n], the number of examples of each class.
   """
   taken = np.zeros(len(left), np.int64)
   while size:
     open_classes = np.flatnonzero(left - taken)
-    log_of_open = log_q[open_classes]
-    largest = log_of_open.max()
     # In logarithms, since the rest of q may be smaller than any float.
-    q = (
-      np.exp(log_of_open - largest)
-      if largest > -np.inf
-      else np.ones(len(open_classes))
-    )
-    upto = np.cumsum(q)
+    log_of_open = log_q[open_classes]
+    if (largest := log_of_open.max()) == -np.inf:
+      log_of_open, largest = np.zeros(len(open_classes)), 0.0
+    upto = np.cumsum(np.exp(log_of_open - largest))
     drawn = np.searchsorted(upto, random.random(size) * upto[-1], 'right')
     drawn = np.minimum(drawn, len(upto) - 1)  # Rounding may pass the last.
     count = np.bincount(drawn, minlength=len(open_classes))
@@ -113,9 +98,7 @@ def draw_classes(
   return taken
 
 
-def _log_dirichlet(
-  weights: np.ndarray, random: np.random.Generator
-) -> np.ndarray:
+def _log_dirichlet(weights, random) -> np.ndarray:
   """Returns log q up to a constant, float64 [n], of q ~ Dir(weights).
 
   Gamma(a) is Gamma(a + 1) · U^(1 / a), which in logarithms does not underflow.
@@ -125,9 +108,7 @@ def _log_dirichlet(
   return np.log(random.standard_gamma(weights + 1)) + log_u / weights
 
 
-def _balanced(
-  counts: np.ndarray, num_clients: int, random: np.random.Generator
-) -> np.ndarray:
+def _balanced(counts, num_clients: int, random) -> np.ndarray:
   """Returns int [K], a class of each client, in proportion to `counts`."""
   upto = np.cumsum(counts)
   middles = (2 * np.arange(num_clients) + 1) * int(upto[-1])
@@ -135,9 +116,7 @@ def _balanced(
   return random.permutation(classes)
 
 
-def _unequal(
-  total: int, num_clients: int, deviation: float, random: np.random.Generator
-) -> list[int]:
+def _unequal(total: int, num_clients: int, deviation: float, random):
   """Returns log-normal sizes of at least 1 that add up to `total`."""
   logs = deviation * random.standard_normal(num_clients)
   shares = np.exp(logs - logs.max())

@@ -47,11 +47,7 @@ _NAME_THEM = 'name yours: ' + ', '.join(
 
 
 def read(path: str | os.PathLike, columns: Columns) -> examples_lib.Examples:
-  """Lists the examples of an input, whose kind its names tell.
-
-  Raises:
-    errors.InputError: it is missing, damaged, or of no known kind.
-  """
+  """Lists the examples of an input, whose kind its names tell; refuses others."""
   path = pathlib.Path(path)
   if not path.exists():
     raise errors.InputError(
@@ -63,14 +59,9 @@ def read(path: str | os.PathLike, columns: Columns) -> examples_lib.Examples:
     raise errors.InputError(
       f'{given[-1]} names a column of a table, and {path} is none; leave it out'
     )
-  try:
-    found = _cifar(path)
-    if found is None:
-      found = _of_folder(path) if path.is_dir() else _of_file(path, columns)
-  except OSError as e:
-    raise errors.InputError(
-      f'{e.filename or path} cannot be read ({e.strerror}); check its permissions'
-    ) from e
+  found = _cifar(path)
+  if found is None:
+    found = _of_folder(path) if path.is_dir() else _of_file(path, columns)
   if not len(found.train):
     raise errors.InputError(f'{path} has no examples; give another input')
   return found
@@ -84,30 +75,26 @@ def _of_folder(path: pathlib.Path) -> examples_lib.Examples:
   try:
     files = (p for p in path.iterdir() if zip_members.is_data(p.name))
     texts = sorted(p for p in files if _XC.fullmatch(p.name))
+    if len(texts) > 1:
+      raise errors.InputError(
+        f'--input={path} has {" and ".join(p.name for p in texts)}; give one of'
+        ' these as --input'
+      )
     if texts:
-      return _xc(_only(path, texts))
+      return _xc(texts[0])
     if found := leaf_files.in_folder(path):
       return leaf_users.read(found)
   except errors.InputError as e:
     # A train.txt or a metadata.json may lie beside folders of images.
-    return _images_beside(path, e)
+    try:
+      beside = images.read(path)
+    except errors.InputError:
+      raise e from None
+    if len(beside.class_names) < 2:
+      raise
+    print(f'note: {path} is taken for images ({e})', file=sys.stderr)
+    return beside
   return images.read(path)
-
-
-def _images_beside(
-  path: pathlib.Path, error: errors.InputError
-) -> examples_lib.Examples:
-  """Returns images of several classes; raises the error if there are none."""
-  from datasets.images import store as images
-
-  try:
-    found = images.read(path)
-  except errors.InputError:
-    raise error from None
-  if len(found.class_names) < 2:
-    raise error
-  print(f'note: {path} is taken for images ({error})', file=sys.stderr)
-  return found
 
 
 def _of_file(path: pathlib.Path, columns: Columns) -> examples_lib.Examples:
@@ -132,15 +119,6 @@ def _of_file(path: pathlib.Path, columns: Columns) -> examples_lib.Examples:
   )
 
 
-def _only(path: pathlib.Path, found: list):
-  if len(found) > 1:
-    raise errors.InputError(
-      f'--input={path} has {" and ".join(p.name for p in found)}; give one of'
-      ' these as --input'
-    )
-  return found[0]
-
-
 def table(
   path: str | os.PathLike,
   columns: Columns,
@@ -149,12 +127,9 @@ def table(
 ) -> examples_lib.Examples:
   """Lists the rows of a table, see `tables.batches`.
 
-  With `repeated`, two rows may have one id, and a class may be empty, as of an example
-  without labels. `advice` says what to do if a column is missing.
-
-  Raises:
-    errors.InputError: a column is missing; a row has no class, no user or no id;
-      two rows have one id.
+  Refuses rows without class, user or id, and two of one id; with `repeated`, two rows
+  may have one id, and a class may be empty, as of an example without labels. `advice`
+  says what to do if a column is missing.
   """
   named = {
     'class': columns.label,

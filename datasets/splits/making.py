@@ -156,10 +156,10 @@ def _check_fits(request, rule, examples, path) -> None:
     )
   asked = request.test_fraction or request.test_per_class or rule.makes_test
   if asked and examples.test is not None:
-    flags = f'take the rule users, not {request.rule}'
-    if not rule.makes_test:
-      flags = 'leave out --test_fraction and --test_per_class'
-    raise errors.InputError(f'{path} has a test part; {flags}')
+    cure = 'leave out --test_fraction and --test_per_class'
+    if rule.makes_test:
+      cure = f'take the rule users, not {request.rule}'
+    raise errors.InputError(f'{path} has a test part; {cure}')
 
 
 def _counts(examples, train) -> scipy.sparse.csr_matrix:
@@ -218,24 +218,20 @@ def _with_sets(examples, path) -> examples_lib.Examples:
   )
 
 
-def _compare(
-  rule: rules.Rule, settings: Mapping, facts: Mapping, summary: Mapping
-) -> dict[str, Any]:
+def _compare(rule: rules.Rule, settings, facts, summary) -> dict[str, Any]:
   """Returns how a split and its input differ from what was published, where known."""
   published = rule.published
-
-  def differing(right: Mapping, found: Mapping) -> dict[str, dict]:
-    return {
-      name: {'published': value, 'found': found[name]}
-      for name, value in right.items()
-      if found[name] != value
-    }
-
-  of_input = differing(published.input, {**published.input, **facts})
-  of_rule = differing(rule.settings(), settings)
+  both = lambda name, right, found: {'published': right, 'found': found[name]}
+  differing = lambda right, found: {
+    name: both(name, value, found)
+    for name, value in right.items()
+    if found[name] != value
+  }
   exact, drawn = dict(published.counts), {}
   for name in published.drawn:
-    drawn[name] = {'published': exact.pop(name), 'found': summary[name]}
+    drawn[name] = both(name, exact.pop(name), summary)
+  of_input = differing(published.input, {**published.input, **facts})
+  of_rule = differing(rule.settings(), settings)
   return {
     'is_the_input': not of_input,
     'is_the_rule': not of_rule,
@@ -290,11 +286,6 @@ def find(
   if not folder.exists():
     return None
   if folder.is_dir() and not any(folder.iterdir()):
-    # It is replaced, and a shell in it would see nothing of the new one.
-    if folder.samefile('.'):
-      raise errors.InputError(
-        f'--output={folder} is the folder that the command runs in; name a new one'
-      )
     return None
   try:
     found = json.loads((folder / SUMMARY).read_text(encoding='utf-8'))
@@ -350,10 +341,9 @@ def check_same(
           raise _occupied(folder, f'this split without its {name}')
         if not filecmp.cmp(there, pathlib.Path(work, name), shallow=False):
           raise _occupied(folder, f'this split with another {name}')
-  except OSError as e:
+  except OSError as e:  # The disk is full, say.
     raise errors.InputError(
-      f'{e.filename} cannot be read or written ({e.strerror}); check its'
-      ' permissions'
+      f'{e.filename} cannot be read or written ({e.strerror}); mend that'
     ) from e
 
 
@@ -387,16 +377,10 @@ def _write_tables(folder: pathlib.Path, made: Made) -> None:
     path = folder / split_files.RETRIEVAL
     split_files.write_part(path, data.retrieval, data)
   names = data.class_names
-  split_files.write_rows(
-    folder / split_files.CLASSES,
-    ('class', 'name', 'count'),
-    len(names),
-    lambda block: (
-      block.tolist(),
-      [names[c] for c in block],
-      counts[block].tolist(),
-    ),
-  )
+  rows = lambda block: (block, [names[c] for c in block], counts[block])
+  header = 'class', 'name', 'count'
+  path = folder / split_files.CLASSES
+  split_files.write_rows(path, header, len(names), rows)
 
 
 def _totals(made: Made) -> np.ndarray:

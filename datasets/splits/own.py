@@ -1,16 +1,8 @@
 """Clients and test examples of one's own data, as `--split` says.
 
-  (empty)   the users of the data
-  class     a client for each class
-  iid:K     K clients with random examples, as many each
-  RULE:SETTING=VALUE,...
-            another rule, such as dirichlet:concentration=0.1,clients=50
-  FILE.csv  a split, user_id,image_id,class; see `split_path` for other forms
-  FOLDER    what `launch.make_splits` writes: federated_train.csv, and test.csv
-            and classes.csv if they are there; of images also retrieval.csv
-
-`--test_file` or the split's test.csv names the test examples;
-`--test_fraction` holds some out, the same share of each class.
+`rules.parse` and `split_path` say what a split may be. `--test_file` or the split's
+test.csv names the test examples; `--test_fraction` holds some out, the same share of
+each class.
 """
 
 import dataclasses
@@ -36,7 +28,7 @@ _RULE, _TEST = range(2)
 class Choice(NamedTuple):
   """How one's own data become clients and a test part."""
 
-  split: str = ''  # See above.
+  split: str = ''  # See `rules.parse`.
   test_file: str = ''  # '': the test of the split or of the data.
   test_fraction: float = 0.0  # Of the training examples, held out; 0: none.
   seed: int = 0  # Of the clients and of the examples held out.
@@ -79,11 +71,8 @@ def parts(
 ) -> Parts:
   """Returns the clients and the test; users without training examples are no clients.
 
-  `where` names the data, and `to_name_users` says how they could name users, in errors.
-
-  Raises:
-    errors.InputError: there are no users; two test parts are asked for; a split
-      is damaged or does not fit the data.
+  `where` names the data, and `to_name_users` says how they could name users, in errors:
+  of no users, of two test parts, of a split that is damaged or does not fit the data.
   """
   if choice.is_file:
     data = _of_split(data, choice, where)

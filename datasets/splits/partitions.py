@@ -35,10 +35,14 @@ def iid(
       f' {clients:,} clients; take as many clients or fewer'
     )
   shuffled = np.random.default_rng(seed).permutation(numbers)
-  parts = np.array_split(shuffled, clients)
-  width = len(str(clients - 1))
+  return _clients(map(np.sort, np.array_split(shuffled, clients)), clients)
+
+
+def _clients(parts, count: int) -> partition_lib.Partition:
+  """Returns clients 'client/00' and so on, who have the examples of `parts`."""
+  width = len(str(count - 1))
   return partition_lib.of_clients(
-    {f'client/{k:0{width}d}': np.sort(part) for k, part in enumerate(parts)}
+    {f'client/{k:0{width}d}': part for k, part in enumerate(parts)}
   )
 
 
@@ -51,9 +55,8 @@ def by_class(
 ) -> partition_lib.Partition:
   """Groups classes into clients; each client has at least one example.
 
-  Federated extreme classification uses multi-label sets in this form (Yu et al.,
-  FedAwS, ICML 2020, section 5.3): every training example has one label, and each
-  class is a client.
+  Yu et al. (FedAwS, ICML 2020, section 5.3) use multi-label sets in this form, with one
+  label a training example and a client for each class.
 
   A client is a class, `class/0012`; or several random classes, `classes/0012`.
   If several clients share a class, each has a share of it, `class/0012/3`, or of
@@ -133,56 +136,40 @@ def frequent_labels(
     raise errors.InputError(
       f'{size} examples are too few for {clients} clients'
     )
-  random = np.random.default_rng(seed)
   of_label = lambda label: by_label.indices[
     by_label.indptr[label] : by_label.indptr[label + 1]
   ].astype(np.int64)
-  if variant == 'code':
-    parts = _as_in_the_code(of_label, counts, size, clients, random)
-  else:
+  random, parts = np.random.default_rng(seed), [[] for _ in range(clients)]
+  if variant == 'paper':
     frequent = np.flatnonzero(counts >= max(1, frequency * size))
-    parts = _as_in_the_paper(of_label, frequent, size, clients, random)
-  width = len(str(clients - 1))
-  return partition_lib.of_clients(
-    {f'client/{i:0{width}d}': part for i, part in enumerate(parts)}
-  )
-
-
-def _as_in_the_code(of_label, counts, size, num_clients, random):
+    rare = np.ones(size, bool)
+    owners = random.integers(0, clients, len(frequent))
+    for label, owner in zip(frequent, owners, strict=True):
+      rare[of_label(label)] = False
+      parts[owner].append(of_label(label))
+    rest = np.flatnonzero(rare)
+    of_rest = random.integers(0, clients, len(rest))
+    whole = (
+      [*part, rest[of_rest == k].astype(np.int64)]
+      for k, part in enumerate(parts)
+    )
+    return _clients((np.unique(np.concatenate(p)) for p in whole), clients)
   # The lower label first where two are as frequent.
-  commonest = np.argsort(-counts, kind='stable')[:num_clients]
-  if len(commonest) < num_clients or not counts[commonest].all():
+  commonest = np.argsort(-counts, kind='stable')[:clients]
+  if len(commonest) < clients or not counts[commonest].all():
     raise errors.InputError(
       f'{np.count_nonzero(counts)} labels have examples: too few for'
-      f' {num_clients} clients of one frequent label each'
+      f' {clients} clients of one frequent label each'
     )
-  share = size // num_clients
-  parts = []
-  for label in commonest:
-    own = of_label(label)
+  share = size // clients
+  for k, label in enumerate(commonest):
+    own = parts[k] = of_label(label)
     if len(own) >= share:
-      own = random.choice(own, share, replace=False)
+      parts[k] = random.choice(own, share, replace=False)
     else:
-      more = random.choice(num_clients * share, share - len(own), replace=False)
-      own = np.concatenate([own, more])
-    parts.append(own)
-  return parts
-
-
-def _as_in_the_paper(of_label, frequent, size, num_clients, random):
-  owners = random.integers(0, num_clients, len(frequent))
-  has_frequent = np.zeros(size, bool)
-  parts = [[] for _ in range(num_clients)]
-  for label, owner in zip(frequent, owners, strict=True):
-    own = of_label(label)
-    has_frequent[own] = True
-    parts[owner].append(own)
-  rest = np.flatnonzero(~has_frequent)
-  of_rest = random.integers(0, num_clients, len(rest))
-  return [
-    np.unique(np.concatenate([*part, rest[of_rest == i]]).astype(np.int64))
-    for i, part in enumerate(parts)
-  ]
+      more = random.choice(clients * share, share - len(own), replace=False)
+      parts[k] = np.concatenate([own, more])
+  return _clients(parts, clients)
 
 
 def chunks(

@@ -8,7 +8,6 @@ Importing this imports no NumPy.
 from __future__ import annotations
 
 import dataclasses
-import functools
 import pkgutil
 from collections.abc import Callable
 from collections.abc import Mapping
@@ -30,9 +29,8 @@ class Published(NamedTuple):
 
   input: Mapping[str, Any]  # By names of `Examples.facts`.
   counts: Mapping[str, int]  # By names of a split's summary.
-  drawn: tuple[
-    str, ...
-  ] = ()  # Those of `counts` that an unpublished draw decides.
+  # Those of `counts` that an unpublished draw decides.
+  drawn: tuple[str, ...] = ()
   why: str = ''  # Why a split of this input differs all the same.
 
 
@@ -50,9 +48,8 @@ class Rule:
   makes_test: bool = False
   # path -> examples; None: `inputs.read`, which takes all kinds.
   read: Callable[[Any], examples_lib.Examples] | None = None
-  has_lists: bool = (
-    False  # Lists in the input name its images; others do not count.
-  )
+  # Whether lists in the input name its images, so that others do not count.
+  has_lists: bool = False
   published: Published | None = (
     None  # What the defaults make of published data.
   )
@@ -99,16 +96,10 @@ def get(name: str) -> Rule:
 def deal(
   name: str, examples: examples_lib.Examples, seed=0, **given
 ) -> partitions.Split:
-  """Deals examples to clients by the rule of a name.
+  """Deals examples, those that train, to clients by the rule of a name.
 
-  Args:
-    name: a key of `RULES`.
-    examples: those that train.
-    seed: of all draws; whatever `np.random.default_rng` takes.
-    **given: settings of the rule; others have their defaults.
-
-  Raises:
-    errors.InputError: a setting is bad; the examples do not do for the rule.
+  `seed` is whatever `np.random.default_rng` takes; settings that are not given have
+  their defaults. Raises `errors.InputError` if one is bad, or the examples do not do.
   """
   from datasets.splits import partitions
 
@@ -134,36 +125,35 @@ def parse(split: str) -> tuple[str, dict[str, Any]] | None:
   rule = RULES.get(name)
   if '=' not in rest or not rule or rule.read or rule.labels != 'one':
     return None
-  flags = {flag.name: flag for flag in rule.flags}
-  settings = {}
-  for item in rest.split(','):
-    flag, _, value = item.partition('=')
+  given = dict(item.partition('=')[::2] for item in rest.split(','))
+  try:
+    return name, settings_of(name, given)
+  except errors.InputError as e:
+    raise errors.InputError(
+      f'--split={split}: {str(e).removeprefix("--")}, such as --split=iid:100'
+    ) from e
+
+
+def settings_of(name: str, given: Mapping[str, str]) -> dict[str, Any]:
+  """Returns the values of some settings of a rule, which are texts; refuses bad ones."""
+  flags, found = {flag.name: flag for flag in get(name).flags}, {}
+  for flag, text in given.items():
     if flag not in flags:
       raise errors.InputError(
-        f'--split={split}: {flag!r} is no setting of {name}, which takes'
-        f' {", ".join(flags)}'
+        f'--{flag} is no setting of {name}, which takes '
+        + (', '.join(f'--{n}' for n in flags) or 'none')
       )
     try:
-      settings[flag] = parsed(flags[flag], value)
-    except errors.InputError as e:
-      raise errors.InputError(
-        f'--split={split}: {str(e).removeprefix("--")}, such as --split=iid:100'
-      ) from e
-  return name, settings
+      found[flag] = flags[flag].checked(type(flags[flag].default)(text))
+    except ValueError:
+      found[flag] = flags[flag].checked(text)  # Refuses it.
+  return found
 
 
-def parsed(flag: hp.Hyperparameter, text: str) -> int | float | str:
-  """Returns the value of a setting; raises `errors.InputError` if it is bad."""
-  try:
-    return flag.checked(type(flag.default)(text))
-  except ValueError:
-    return flag.checked(text)  # Refuses it.
-
-
-def _at(name: str) -> Callable:
-  """Returns the function `module:name`, which is imported when it is called."""
+def _at(name: str, **more) -> Callable:
+  """Returns the function `datasets.NAME`, imported when it is called."""
   return lambda *args, **settings: pkgutil.resolve_name(f'datasets.{name}')(
-    *args, **settings
+    *args, **more, **settings
   )
 
 
@@ -216,8 +206,8 @@ def _inaturalist_geo(most: int, clients: int) -> Rule:
     f'the same images by S2 cell, divided until none has over {most:,} (FedVC)',
     clients,
     flags={'least_share': (0.01, text, 0.0, 1.0)},
-    split=functools.partial(_at('inaturalist:by_cell'), most=most),
-    read=functools.partial(_at('inaturalist:read'), positions=True),
+    split=_at('inaturalist:by_cell', most=most),
+    read=_at('inaturalist:read', positions=True),
   )
 
 

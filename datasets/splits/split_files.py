@@ -41,26 +41,17 @@ COLUMNS = ('user_id', 'image_id', 'class')
 TEST, CLASSES, RETRIEVAL = 'test.csv', 'classes.csv', 'retrieval.csv'
 # By MD5: what a published file is called, and what it has.
 PUBLISHED = {
-  '53c36bd7d5fc12f927af2820b7e4a57c': (
-    'landmarks-user-160k.zip',
-    'Landmarks-User-160k of Hsu, Qi and Brown',
-  ),
-  '9fd62cf79a67046fdd673d3a0ac52841': (
-    'mini_gld_train_split.csv',
-    "the training part of TFF's gld23k",
-  ),
-  '298e9d19d66357236f66fe8e22920933': (
-    'mini_gld_test.csv',
-    "the test part of TFF's gld23k",
-  ),
-  '63d5a41699434bc2b13f5853f3764c18': (
-    'iNaturalist_train.csv',
-    "the training part of TFF's iNaturalist",
-  ),
-  'bcf08a5a740ee76dac4e5af668081891': (
-    'iNaturalist_test.csv',
-    "the test part of TFF's iNaturalist",
-  ),
+  digest: (name, what)
+  for digest, name, what in (
+    line.split(maxsplit=2)
+    for line in """\
+53c36bd7d5fc12f927af2820b7e4a57c landmarks-user-160k.zip Landmarks-User-160k of Hsu, Qi and Brown
+9fd62cf79a67046fdd673d3a0ac52841 mini_gld_train_split.csv the training part of TFF's gld23k
+298e9d19d66357236f66fe8e22920933 mini_gld_test.csv the test part of TFF's gld23k
+63d5a41699434bc2b13f5853f3764c18 iNaturalist_train.csv the training part of TFF's iNaturalist
+bcf08a5a740ee76dac4e5af668081891 iNaturalist_test.csv the test part of TFF's iNaturalist
+""".splitlines()
+  )
 }
 
 
@@ -86,10 +77,8 @@ def read(
 
   A classes.csv beside the CSV names its classes; test.csv and retrieval.csv count only
   in a folder or zip, and `test_file` is in place of its test.csv. With `sets` a class
-  may be a set of labels, and a file may have an example several times.
-
-  Raises:
-    errors.InputError: a file is missing or damaged, or classes.csv lacks a class.
+  may be a set of labels, and a file may have an example several times. Refuses a file
+  that is missing or damaged, and a classes.csv that lacks a class.
   """
   name = split_path.parse(split)
   folder = name.path if name.is_folder else name.path.parent
@@ -176,19 +165,18 @@ def _tell(path: pathlib.Path) -> None:
   path = found.archive if found else path
   if not path.is_file():
     return
-  names = {name: (digest, what) for digest, (name, what) in PUBLISHED.items()}
   digest = md5(path)
-  if digest in PUBLISHED:
-    told = f'is {PUBLISHED[digest][1]}, as published (md5 {digest})'
-  elif path.name in names:
-    right, what = names[path.name]
-    told = (
-      f'is named as {what}, and is another file: its md5 is {digest}, that of the'
-      f' published one {right}'
-    )
-  else:
-    return
-  print(f'note: {path} {told}', file=sys.stderr)
+  for right, (name, what) in PUBLISHED.items():
+    if digest == right:
+      told = f'is {what}, as published (md5 {digest})'
+    elif path.name == name and digest not in PUBLISHED:
+      told = (
+        f'is named as {what}, and is another file: its md5 is {digest}, that of'
+        f' the published one {right}'
+      )
+    else:
+      continue
+    print(f'note: {path} {told}', file=sys.stderr)
 
 
 def _rows(path, user: str | None, sets: bool = False):
@@ -230,10 +218,8 @@ def join(
   """Returns which examples of some data some rows of a split are, int64 [k].
 
   Of examples with sets of labels, a row's class may be the set, or one of it. `rows`,
-  int [k], are numbers in `split.examples`; `where` names the data in errors.
-
-  Raises:
-    errors.InputError: a row is of other data, is there twice, or has another class.
+  int [k], are numbers in `split.examples`; `where` names the data in errors: a row is
+  of other data, is there twice (unless `repeated`), or has another class.
   """
   named = split.examples
   numbers = examples_lib.find(data.ids, named.ids)[rows]
@@ -300,8 +286,7 @@ def partition(
 ) -> partition_lib.Partition:
   """Reads the clients of a split: its users, in the order of their ids.
 
-  A client's examples keep the file's order. An example with a set of labels may be
-  with several users, and several times.
+  Examples keep the file's order; one with a set of labels may be with several users.
   """
   found = read(split, sets=data.has_sets)
   rows = found.examples.train

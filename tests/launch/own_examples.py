@@ -24,14 +24,15 @@ def photos(folder):
   frame[-4:].to_csv(folder / 'test.csv', index=False)
 
 
-def npz(folder):
-  random = np.random.default_rng(0)
+def npz(folder, name='mine.npz', seed=0):
+  random = np.random.default_rng(seed)
   np.savez(
-    folder / 'mine.npz',
+    folder / name,
     x=random.integers(0, 256, (20, 12, 10, 3), np.uint8),
     y=np.arange(20) % 4,
     client=np.arange(20) // 5,
   )
+  return folder / name
 
 
 def items(folder):

@@ -55,6 +55,9 @@ def untrained(path, task, algorithm='fedavg', **changes):
   return path
 
 
+_SMALL = {'hidden_dim': 4, 'embedding_dim': 4}
+
+
 def _images(folder):
   own_examples.npz(folder)
   return {'data_dir': 'mine.npz', 'embedding_dim': 4}
@@ -62,17 +65,8 @@ def _images(folder):
 
 def _table(folder):
   own_examples.items(folder)
-  columns = {
-    'label_column': 'item',
-    'user_column': 'user',
-    'test_column': 'part',
-  }
-  return {
-    'data_dir': 'items.csv',
-    **columns,
-    'hidden_dim': 4,
-    'embedding_dim': 4,
-  }
+  columns = {'label_column': 'item', 'user_column': 'user'}
+  return {'data_dir': 'items.csv', 'test_column': 'part', **columns, **_SMALL}
 
 
 def _text(folder):
@@ -127,20 +121,18 @@ def test_every_kind_of_run(kind, here, capsys):
   assert json.loads((path / 'evaluation.json').read_text()) == result
   assert np.isfinite(list(result['metrics'].values())).all()
   said = capsys.readouterr().out
-  has_sets = task.endswith('-sets')
-  assert not has_sets or 'p@1' in result['metrics']
-  part = 'test' if kind in _WHOSE else 'training'
-  assert (f'client_{part[:5]}_top1' in said) == (not has_sets)
-  assert (f'the {part} examples of client' in said) == (not has_sets)
-  assert (path / 'confusion.png').exists() == (not has_sets)
-  if has_sets:
-    with pytest.raises(
-      errors.InputError, match=r'--client=0: .*sets of labels'
-    ):
+  if task.endswith('-sets'):
+    assert 'p@1' in result['metrics']
+    assert not (path / 'confusion.png').exists()
+    with pytest.raises(errors.InputError, match='sets of labels'):
       evaluation.run(str(path), '0', named(path))
-  else:
-    heading = (path / 'confusion.csv').read_text().split(',')[0]
-    assert f'the {part} examples' in heading
+    return
+  part = 'test' if kind in _WHOSE else 'training'
+  assert f'client_{part[:5]}_top1' in said
+  assert (path / 'confusion.png').exists()
+  heading = (path / 'confusion.csv').read_text().split(',')[0]
+  for text in (said, heading):
+    assert f'the {part} examples of client' in text
 
 
 def named(path):
@@ -188,9 +180,7 @@ def test_code_that_a_directory_names_does_not_run(here, monkeypatch):
       evaluation.run(str(path), None, given)
   assert not (here / 'OWNED').exists()
   assert not (path / 'evaluation.json').exists()
-  assert (
-    evaluation.run(str(path), None, {**data, 'encoder': own})['rounds'] == 1
-  )
+  evaluation.run(str(path), None, {**data, 'encoder': own})
   assert (here / 'OWNED').exists()
 
 
@@ -278,6 +268,50 @@ def test_a_checkpoint_has_the_model_that_is_evaluated(here):
     )
 
 
+@pytest.mark.slow
+def test_other_data_are_refused_and_nothing_changes(here, built_once):
+  """By training and by evaluation, which writes only its own files."""
+
+  def trained(path, rounds):
+    given = {**changes, 'data_dir': str(path), 'rounds': rounds}
+    experiment.run(experiment.resolve('images', 'posonly', given), 'run')
+
+  def contents():
+    files = (p for p in path.rglob('*') if p.is_file())
+    return {str(p.relative_to(path)): p.read_bytes() for p in files}
+
+  changes, path = {**_images(here), 'clients_per_round': 2}, here / 'run'
+  trained('mine.npz', 1)
+  (here / 'mine.npz').rename(here / 'moved.npz')
+  trained('moved.npz', 1)
+  assert (
+    json.loads((path / 'config.json').read_text())['data_dir'] == 'moved.npz'
+  )
+  arrays, before = dict(np.load('moved.npz')), contents()
+  for change, told in (
+    ({'x': 255 - arrays['x']}, 'train_checksum was '),
+    ({'y': arrays['y'] + 1}, 'classes was 4 and is 5, '),
+  ):
+    np.savez('other.npz', **arrays | change)
+    with pytest.raises(errors.InputError, match=f'other data: {told}'):
+      trained('other.npz', 2)
+    with pytest.raises(errors.InputError, match=f'other data: {told}'):
+      evaluation.run('run', None, {'data_dir': 'other.npz'})
+    assert contents() == before
+  mine = {'data_dir': 'moved.npz'}
+  assert evaluation.run('run', None, mine)['rounds'] == 1
+  after, outputs = contents(), {'confusion.csv', 'confusion.png'}
+  outputs.add('evaluation.json')
+  assert {n: v for n, v in after.items() if n not in outputs} == before
+  assert outputs <= set(after)
+  # It keeps a damaged checkpoint.
+  (path / 'checkpoints' / 'round_1.npz').write_bytes(b'')
+  before = contents()
+  with pytest.raises(errors.InputError, match='has no sound checkpoint'):
+    evaluation.run('run', None, mine)
+  assert contents() == before
+
+
 def test_what_this_user_has_named_is_trusted(here, monkeypatch):
   changes = _images(here)
   path = untrained(here / 'run', 'images', **changes)
@@ -293,3 +327,7 @@ def test_what_this_user_has_named_is_trusted(here, monkeypatch):
   monkeypatch.setenv('XDG_STATE_HOME', str(here / 'of another user'))
   with pytest.raises(errors.InputError, match=r'--data_dir=other.* again'):
     evaluation.run(str(path))
+  # Named, they may have moved.
+  (here / 'mine.npz').rename(here / 'moved.npz')
+  found = evaluation.run(str(path), None, {'data_dir': 'moved.npz'})
+  assert found['rounds'] == 1

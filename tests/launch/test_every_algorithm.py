@@ -8,15 +8,12 @@ import json
 
 import numpy as np
 import pytest
-import scipy.sparse
 
 from datasets.cifar import clients as cifar
 from datasets.xc import sets as xc_sets
 from launch import train
 from tasks import registry as tasks
-from tests import tiny_sparse
 from tests.datasets.cifar import on_disk as cifar_on_disk
-from tests.datasets.xc import on_disk as xc_on_disk
 from tests.launch import flag_values
 from tff_xc import errors
 from tff_xc.algorithms import registry as algorithms
@@ -36,18 +33,12 @@ _XC = xc_sets.Counts(train=30, test=8, features=20, labels=10)
 def _images(root, monkeypatch):
   """Writes a user's own images of 8 classes."""
   del monkeypatch
-  random = np.random.default_rng(0)
+  random, count = np.random.default_rng(0), np.arange
   images = lambda k: random.integers(0, 256, (k, 16, 16), dtype=np.uint8)
-  np.savez(
-    root / 'mine.npz',
-    x=images(40),
-    y=np.arange(40) % 8,
-    client=np.arange(40) // 10,
-    test_x=images(8),
-    test_y=np.arange(8),
-    retrieval_x=images(6),
-    retrieval_y=np.arange(6) // 2,
-  )
+  parts = {'x': images(40), 'y': count(40) % 8, 'client': count(40) // 10}
+  parts |= {'test_x': images(8), 'test_y': count(8)}
+  parts |= {'retrieval_x': images(6), 'retrieval_y': count(6) // 2}
+  np.savez(root / 'mine.npz', **parts)
   return root / 'mine.npz'
 
 
@@ -67,17 +58,14 @@ def _bibtex(root, monkeypatch):
   )
   random = np.random.default_rng(0)
   for part in ('train', 'test'):
-    count = getattr(_XC, part)
-    features = [sorted(random.choice(20, 3, False)) for _ in range(count)]
-    x = tiny_sparse.features(features)
-    x = scipy.sparse.csr_matrix(
-      (x.values, x.ids, x.row_splits), (count, _XC.features)
-    )
-    y = np.zeros((count, 10), bool)
-    for i in range(count):
-      y[i, [i % 10, 3 * i % 10]] = True
-    y = scipy.sparse.csr_matrix(y)
-    xc_on_disk.write(root / f'bibtex_{part}.txt', x, y)
+    lines = [f'{getattr(_XC, part)} 20 10']
+    for i in range(getattr(_XC, part)):
+      labels = sorted({i % 10, 3 * i % 10})
+      ids = sorted(random.choice(20, 3, False))
+      values = random.uniform(0.5, 2, 3)
+      pairs = (f'{f}:{v:.3f}' for f, v in zip(ids, values, strict=True))
+      lines.append(f'{",".join(map(str, labels))} {" ".join(pairs)}')
+    (root / f'bibtex_{part}.txt').write_text('\n'.join([*lines, '']))
   return root
 
 
@@ -87,13 +75,7 @@ _KINDS = {
   'bibtex': _bibtex,
   'sparse-words-sets': lambda root, _: root,  # Without files.
 }
-_SIZES = {
-  'sparse-words-sets': {
-    'num_classes': 50,
-    'num_features': 100,
-    'batch_size': 99,
-  }
-}
+_WORDS = {'num_classes': 50, 'num_features': 100, 'batch_size': 99}
 
 
 def _config(task, algorithm, **changes):
@@ -105,7 +87,7 @@ def _config(task, algorithm, **changes):
   given['rounds'] = 2
   if algorithms.get(algorithm).has_clients:
     given['clients_per_round'] = 3
-  given |= _SIZES.get(task, {}) | changes
+  given |= (_WORDS if task == 'sparse-words-sets' else {}) | changes
   if algorithm == 'fedvc' and 'batch_size' in given:
     given['virtual_client_size'] = 2 * given['batch_size']
   given = {'task': task, 'algorithm': algorithm, **given}
@@ -151,18 +133,6 @@ def test_two_rounds(task, algorithm, launched, capsys):
   assert algorithm in capsys.readouterr().out
   crosses = algorithms.get(algorithm).has_clients
   assert (summary['bytes_down_per_client_round'] > 0) == crosses
-
-
-@pytest.mark.slow
-def test_a_step_that_may_diverge_is_warned_of(launched, capsys):
-  changes = {'spreadout_neighbors': 0, 'spreadout_learning_rate': 0.05}
-  summary, run_dir = launched('images', 'fedaws', **changes)
-  assert 'warning: the spreadout step' in capsys.readouterr().err
-  (warning,) = summary['warnings']
-  assert '= 1 / (2 k)' in warning
-  assert json.loads((run_dir / 'summary.json').read_text())['warnings'] == [
-    warning
-  ]
 
 
 @pytest.mark.parametrize(

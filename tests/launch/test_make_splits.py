@@ -1,24 +1,125 @@
-"""`launch.make_splits`: every rule on every input, all of a split or nothing."""
+"""`launch.make_splits`: every rule on every input, all of a split or nothing.
 
+Also data as their owners distribute them, from their lists to the clients.
+"""
+
+import csv
 import dataclasses
+import json
+import re
+import shutil
+import subprocess
+import sys
+import tarfile
 
 import numpy as np
+import pandas as pd
 import pytest
-import scipy.sparse
 
 from datasets import examples
 from datasets.cifar import files as cifar_files
+from datasets.images import clients
+from datasets.images import decode
 from datasets.splits import making
+from datasets.splits import own
 from datasets.splits import rules
 from datasets.splits import split_files
 from launch import make_splits
-from tests.datasets import sop_on_disk
+from tests.datasets import imagenet21k_on_disk as imagenet21k
+from tests.datasets import inaturalist_on_disk as inaturalist
+from tests.datasets import landmarks_on_disk as landmarks
+from tests.datasets import sop_on_disk as sop
 from tests.datasets.cifar import on_disk as cifar_on_disk
+from tests.datasets.images import on_disk as images_on_disk
+from tests.datasets.leaf import on_disk as leaf_on_disk
 from tests.launch import light
-from tests.launch import split_inputs
 from tff_xc import errors
 
-COLUMNS = split_inputs.COLUMNS
+
+def table(form, write):
+  """Returns (folder) -> a table of 48 rows, 6 classes and 10 users."""
+
+  def written(folder):
+    rows = [
+      {'class': f'c{i % 6}', 'user_id': f'u{i % 10}', 'image_id': f'{i}.jpg'}
+      for i in range(48)
+    ]
+    write(pd.DataFrame(rows), path := folder / f'table.{form}')
+    return path
+
+  written.__name__ = f'as_{form}'
+  return written
+
+
+as_csv = table('csv', lambda frame, path: frame.to_csv(path, index=False))
+as_parquet = table('parquet', pd.DataFrame.to_parquet)
+as_json_lines = table(
+  'jsonl', lambda frame, path: frame.to_json(path, orient='records', lines=True)
+)
+
+
+def as_images(folder):
+  for i in range(48):
+    path = folder / 'images' / f'c{i % 6}' / f'{i}.jpg'
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_bytes(b'')
+  return folder / 'images'
+
+
+def as_tar(folder):
+  with tarfile.open(folder / 'images.tar', 'w') as file:
+    file.add(as_images(folder), 'images')
+  return folder / 'images.tar'
+
+
+def as_npz(folder):
+  y = np.arange(48) % 6
+  np.savez(folder / 'a.npz', y=y, client=np.arange(48) % 10)
+  return folder / 'a.npz'
+
+
+def as_cifar(folder):
+  return cifar_on_disk.write(folder, cifar_on_disk.files('cifar10', 'binary'))
+
+
+def as_leaf(folder):
+  data = {f'w{k}': leaf_on_disk.writer(k, 5, 6) for k in range(10)}
+  leaf_on_disk.write(folder / 'all_data' / 'all_data.json', data)
+  return folder
+
+
+def as_xc(folder):
+  random = np.random.default_rng(0)
+  content = ['60 5 8']
+  for i in range(60):
+    labels = sorted(set((random.zipf(1.5, 3) % 8).tolist())) if i else []
+    content.append(f'{",".join(map(str, labels))} {i % 5}:1')
+  (folder / 'set_train.txt').write_text('\n'.join(content) + '\n')
+  return folder
+
+
+INPUTS = (as_csv, as_parquet, as_json_lines, as_images, as_tar, as_npz)
+INPUTS += (as_cifar, as_leaf, as_xc)
+COLUMNS = {'label': 'class', 'user': None, 'id': None}
+WITHOUT_USERS = (as_images, as_tar, as_cifar, as_xc)
+
+
+OF_PHOTOGRAPHS = {
+  'landmarks-user-160k': {
+    'min_landmark_images': 12,
+    'min_landmark_authors': 4,
+    'min_author_images': 12,
+    'min_author_landmarks': 4,
+  },
+  'inaturalist-user-120k': {'images_per_class': 40},
+  'inaturalist-geo-100': {'images_per_class': 40, 'least_share': 0.05},
+}
+OF_SHARDS = {'examples_per_shard': 2, 'shards_per_client': 2}
+PUBLISHED = {
+  **OF_PHOTOGRAPHS,
+  'sop': {'examples_per_client': 5},
+  'imagenet21k': {'test_share': 0.4, **OF_SHARDS},
+}
 FILES = {
   'federated_train.csv',
   'classes.csv',
@@ -35,6 +136,7 @@ SMALL = {
   'chunks': {'examples_per_client': 7},
   'shards': {'clients': 4},
   'frequent_labels': {'clients': 3},
+  **PUBLISHED,
 }
 
 
@@ -45,21 +147,41 @@ def _no_pictures(request, monkeypatch):
     monkeypatch.setattr(making, '_draw', lambda folder, made: None)
 
 
-def make(rule, source, output, columns=COLUMNS, **options):
-  options = {**SMALL.get(rule, {}), **options}
-  return split_inputs.make(rule, source, output, columns, **options)
+def make(
+  rule,
+  source,
+  output,
+  columns=COLUMNS,
+  seed=0,
+  test_fraction=0.0,
+  test_per_class=0,
+  **changes,
+):
+  settings = rules.get(rule).settings(**SMALL.get(rule, {}) | changes)
+  held_out = test_fraction, test_per_class
+  request = rules.Request(rule, settings, seed, *held_out)
+  return make_splits.make(request, str(source), columns, str(output))
 
 
-@pytest.mark.parametrize('write', split_inputs.INPUTS)
+def lines(path):
+  with open(path, newline='') as file:
+    return list(csv.DictReader(file))
+
+
+def summary_of(output):
+  return json.loads((output / 'summary.json').read_text())
+
+
+@pytest.mark.parametrize('write', INPUTS)
 def test_every_rule_on_every_input(write, tmp_path, monkeypatch):
   monkeypatch.setattr(cifar_files, 'OFFICIAL', cifar_on_disk.COUNTS['cifar10'])
   source = write(tmp_path)
   for name, rule in rules.RULES.items():
-    if rule.read:  # It takes one input only: test_make_published.py.
+    if rule.read:  # It takes one input only, see below.
       continue
     output = tmp_path / 'out' / name
-    fits = (write not in split_inputs.WITHOUT_USERS or not rule.users) and (
-      write is split_inputs.as_xc or rule.labels != 'sets'
+    fits = (write not in WITHOUT_USERS or not rule.users) and (
+      write is as_xc or rule.labels != 'sets'
     )
     if not fits:
       with pytest.raises(errors.InputError, match='rule'):
@@ -68,44 +190,39 @@ def test_every_rule_on_every_input(write, tmp_path, monkeypatch):
       continue
     text = make(name, source, output)
     assert text.endswith(f'written to {output}\n')
-    summary = split_inputs.summary(output)
-    train = split_inputs.lines(output / 'federated_train.csv')
+    summary = summary_of(output)
+    train = lines(output / 'federated_train.csv')
     assert summary['examples'] == len(train) > 0
     assert summary['clients'] == len({row['user_id'] for row in train})
     assert 0 <= summary['emd'] <= 2
-    classes = split_inputs.lines(output / 'classes.csv')
+    classes = lines(output / 'classes.csv')
     assert len(classes) == summary['classes']
     counted = sum(int(row['count']) for row in classes)
     assert counted == sum(len(row['class'].split()) for row in train)
     tests = output / 'test.csv'
-    assert tests.exists() == (write is split_inputs.as_cifar or rule.makes_test)
+    assert tests.exists() == (write is as_cifar or rule.makes_test)
     images = [row['image_id'] for row in train]
     if rule.labels != 'sets':
       assert len(set(images)) == len(images)
-    if tests.exists() and write is not split_inputs.as_cifar:
-      held_out = {row['image_id'] for row in split_inputs.lines(tests)}
+    if tests.exists() and write is not as_cifar:
+      held_out = {row['image_id'] for row in lines(tests)}
       assert not held_out & set(images)
       assert len(held_out) == summary['test_examples'] == 5
 
 
 def test_a_split_is_the_same_whatever_form_the_table_has(tmp_path):
   made = []
-  for write in (
-    split_inputs.as_csv,
-    split_inputs.as_parquet,
-    split_inputs.as_json_lines,
-  ):
-    output = tmp_path / write.__name__
-    make('dirichlet', write(tmp_path), output, test_fraction=0.25)
-    made.append({p.name: p.read_bytes() for p in output.iterdir()})
-    made[-1].pop('summary.json')  # It has the name of the input.
+  for write in (as_csv, as_parquet, as_json_lines):
+    source, output = write(tmp_path), tmp_path / write.__name__
+    make('dirichlet', source, output, test_fraction=0.25)
+    made.append({p.name: p.read_bytes() for p in output.glob('*.csv')})
   assert made[0] == made[1] == made[2]
   assert set(made[0]) == {'federated_train.csv', 'test.csv', 'classes.csv'}
 
 
 def test_a_split_of_images_is_read_back(tmp_path):
   output = tmp_path / 'out'
-  make('dirichlet', split_inputs.as_images(tmp_path), output, test_per_class=2)
+  make('dirichlet', as_images(tmp_path), output, test_per_class=2)
   ids = sorted(f'c{i % 6}/{i}.jpg' for i in range(48))
   labels = np.array([int(name[1]) for name in ids])
   data = dataclasses.replace(
@@ -118,7 +235,7 @@ def test_a_split_of_images_is_read_back(tmp_path):
   both = np.sort(np.concatenate([train.numbers, test]))
   np.testing.assert_array_equal(both, np.arange(48))
   assert train.client_ids == list('0123')
-  assert split_inputs.lines(output / 'classes.csv')[1] == {
+  assert lines(output / 'classes.csv')[1] == {
     'class': '1',
     'name': 'c1',
     'count': '6',
@@ -128,7 +245,7 @@ def test_a_split_of_images_is_read_back(tmp_path):
 def test_a_split_of_cifar_is_the_tasks_partition(tmp_path, monkeypatch):
   counts = cifar_on_disk.COUNTS['cifar10']
   monkeypatch.setattr(cifar_files, 'OFFICIAL', counts)
-  source = split_inputs.as_cifar(tmp_path)
+  source = as_cifar(tmp_path)
   with pytest.raises(errors.InputError, match='has a test part; leave out'):
     make('chunks', source, tmp_path / 'out', test_fraction=0.1)
   make('dirichlet', source, tmp_path / 'out', seed=3)
@@ -150,7 +267,7 @@ def contents(folder):
 def test_nothing_is_overwritten_and_the_same_split_is_left_with_its_pictures(
   tmp_path,
 ):
-  source, output = split_inputs.as_csv(tmp_path), tmp_path / 'out'
+  source, output = as_csv(tmp_path), tmp_path / 'out'
   make('shards', source, output)
   before = contents(output)
   assert set(before) == FILES
@@ -179,7 +296,7 @@ def test_nothing_is_overwritten_and_the_same_split_is_left_with_its_pictures(
 
 
 def test_after_an_error_nothing_is_left(tmp_path, monkeypatch):
-  source, output = split_inputs.as_csv(tmp_path), tmp_path / 'new' / 'out'
+  source, output = as_csv(tmp_path), tmp_path / 'new' / 'out'
 
   def fail(folder, made):
     raise OSError(28, 'No space left on device')
@@ -200,7 +317,7 @@ def test_inspecting_a_split_of_somebody_else(tmp_path, capsys):
     None, str(source), {**COLUMNS, 'user': 'user_120k'}, str(tmp_path / 'out')
   )
   assert 'clients                        2\n' in text
-  summary = split_inputs.summary(tmp_path / 'out')
+  summary = summary_of(tmp_path / 'out')
   assert (summary['clients'], summary['examples']) == (2, 3)
   assert (summary['classes'], summary['classes_held']) == (3, 2)
   assert summary['examples_unused'] == 1
@@ -219,40 +336,40 @@ def test_inspecting_a_split_of_somebody_else(tmp_path, capsys):
 
 @pytest.mark.parametrize('rule', ['dirichlet', 'frequent_labels'])
 def test_inspecting_our_own_split_gives_its_own_numbers(rule, tmp_path):
-  made = tmp_path / 'out'
-  make(rule, split_inputs.as_xc(tmp_path), made)
-  make_splits.make(
-    None, str(made / 'federated_train.csv'), COLUMNS, str(tmp_path / 'again')
-  )
-  first, again = map(split_inputs.summary, (made, tmp_path / 'again'))
+  made, again = tmp_path / 'out', tmp_path / 'again'
+  make(rule, as_xc(tmp_path), made)
+  path = str(made / 'federated_train.csv')
+  make_splits.make(None, path, COLUMNS, str(again))
+  first, again = map(summary_of, (made, again))
   for key in ('clients', 'examples', 'classes_held', 'classes_per_client'):
     assert first[key] == again[key]
   assert first['emd'] == pytest.approx(again['emd'])
 
 
-def test_inspecting_examples_without_labels(tmp_path):
+@pytest.mark.parametrize(
+  ('classes', 'expected'),
+  [
+    (('0', ''), 'example 2 has no class'),
+    (('1 4000000000', '0'), 'at most 16,777,216 classes'),
+    ((f'1 {10**30}', ''), 'example 2 has no class'),
+  ],
+)
+def test_inspecting_sets_of_labels(classes, expected, tmp_path):
   source = tmp_path / 'split.csv'
+  lines = [f'{user},1{user},{c}' for user, c in zip('ab', classes, strict=True)]
+  source.write_text('\n'.join(['user_id,image_id,class', *lines]))
+  with pytest.raises(errors.InputError, match=expected):
+    make_splits.make(None, str(source), COLUMNS, None)
   source.write_text('user_id,image_id,class\na,1,0 3\nb,2,\n')
   text = make_splits.make(None, str(source), COLUMNS, None)
   assert 'examples of clients            2' in text
-  for classes, message in (
-    ('0,', 'example 2 has no class'),
-    ('1 4000000000,0', 'at most 16,777,216 classes'),
-    (f'1 {10**30},', 'example 2 has no class'),
-  ):
-    a, b = classes.split(',')
-    source.write_text(f'user_id,image_id,class\na,1,{a}\nb,2,{b}\n')
-    with pytest.raises(errors.InputError, match=message):
-      make_splits.make(None, str(source), COLUMNS, None)
-  with pytest.raises(errors.InputError, match=r'.* is no file; give'):
-    make_splits.make(None, str(tmp_path), COLUMNS, None)
 
 
 def test_pictures_are_the_same_each_time_and_text_fits(tmp_path, monkeypatch):
   monkeypatch.setenv('COLUMNS', '70')
   drawn = []
   for name in 'ab':
-    text = make('users', split_inputs.as_npz(tmp_path), tmp_path / name)
+    text = make('users', as_npz(tmp_path), tmp_path / name)
     lines = [n for n in text.splitlines() if str(tmp_path) not in n]
     assert max(map(len, lines)) <= 70  # A path is not broken.
     pngs = sorted((tmp_path / name).glob('*.png'))
@@ -266,16 +383,12 @@ def test_pictures_are_the_same_each_time_and_text_fits(tmp_path, monkeypatch):
   [
     ('', 'name one rule, dirichlet, iid'),
     ('dirichlets', "unknown rule 'dirichlets'"),
-    ('chunks shards', 'name one rule'),
     ('chunks', '--input is missing'),
     ('chunks --input=a', '--output is missing'),
-    ('chunks --clients=1', '--clients is no flag of chunks'),
+    ('chunks --clients=1', '--clients is no setting of chunks'),
     ('dirichlet --alpha=1', '--alpha is --concentration now'),
-    ('dirichlet --concentration=-1', 'at least 0.0'),
     ('dirichlet --concentration=nan', 'a finite number'),
     ('dirichlet --clients=1.5', "--clients='1.5': expected a whole number"),
-    ('shards --clients=0', '--clients=0: expected at least 1'),
-    ('frequent_labels --variant=a', 'one of code, paper'),
     ('leaf_users --test_fraction=0.1', 'makes the test part itself'),
     ('chunks --test_fraction=0.1 --test_per_class=1', 'not both'),
     ('chunks --test_fraction=0.6', 'test_fraction'),
@@ -297,41 +410,268 @@ def test_help_names_every_rule_and_its_flags():
       assert f'--{flag.name}:' in text
 
 
-def test_emd_of_sets_counts_labels(tmp_path):
-  request = split_inputs.request('frequent_labels', clients=2)
-  made = making.make(
-    request, split_inputs.as_xc(tmp_path), making.inputs.Columns()
-  )
-  parts = [made.examples.labels[made.train.of_client(k)] for k in range(2)]
-  table = [np.asarray(part.sum(axis=0)).ravel() for part in parts]
-  np.testing.assert_array_equal(made.counts.toarray(), table)
-  assert scipy.sparse.issparse(made.counts)
-
-
-def test_a_link_is_followed_and_the_folder_at_hand_is_refused(
-  tmp_path, monkeypatch
-):
-  source = split_inputs.as_csv(tmp_path)
+def test_a_link_is_followed(tmp_path):
   (tmp_path / 'there').mkdir()
   (tmp_path / 'link').symlink_to('there')
-  make('chunks', source, tmp_path / 'link')
+  make('chunks', as_csv(tmp_path), tmp_path / 'link')
   assert (tmp_path / 'link').is_symlink()
   assert {p.name for p in (tmp_path / 'there').iterdir()} >= {'classes.csv'}
-  (tmp_path / 'here').mkdir()
-  monkeypatch.chdir(tmp_path / 'here')
-  for output in ('.', tmp_path / 'here'):
-    with pytest.raises(errors.InputError, match='folder that the command runs'):
-      make('chunks', source, output)
 
 
 def test_a_splits_pictures_do_not_join_its_images(tmp_path):
-  source = split_inputs.as_images(tmp_path)
+  source = as_images(tmp_path)
   for output in (source / 'new/split', tmp_path / 'a/../images/c0/s'):
     with pytest.raises(errors.InputError, match=r'lies in --input=.*images,'):
       make('chunks', source, output)
   assert not (source / 'new').exists()
-  make('chunks', split_inputs.as_xc(tmp_path), tmp_path / 'images' / 'text')
+  make('chunks', as_xc(tmp_path), tmp_path / 'images' / 'text')
   # Nor do those beside lists that name the images.
-  source = sop_on_disk.write(tmp_path, *sop_on_disk.lists())
+  source = sop.write(tmp_path, *sop.lists())
   make('sop', source, source / 'sop')
   assert (source / 'sop' / 'retrieval.csv').exists()
+
+
+# -- data as their owners distribute them --
+
+
+def summary_after(rule, source, output, **changes):
+  make(rule, source, output, **changes)
+  return summary_of(output)
+
+
+def distributed(rule, folder, **options):
+  if rule.startswith('landmarks'):
+    return landmarks.write(folder, landmarks.images(), **options)
+  if rule == 'sop':
+    return sop.write(folder, *sop.lists())
+  if rule == 'imagenet21k':
+    folder.mkdir()
+    return imagenet21k.as_text(folder)
+  return inaturalist.write(folder, inaturalist.content(), **options)
+
+
+@pytest.mark.parametrize('rule', OF_PHOTOGRAPHS)
+def test_a_split_has_the_classes_that_remain(rule, tmp_path):
+  source = distributed(rule, tmp_path / 'in')
+  summary = summary_after(rule, source, tmp_path / 'out')
+  classes = lines(tmp_path / 'out' / 'classes.csv')
+  train = lines(tmp_path / 'out' / 'federated_train.csv')
+  tests = lines(tmp_path / 'out' / 'test.csv')
+  assert [int(c['class']) for c in classes] == list(range(len(classes)))
+  assert summary['classes'] == len(classes) > 5
+  assert {row['class'] for row in tests} <= {c['class'] for c in classes}
+  assert len(tests) == summary['test_examples'] > 10
+  assert not {r['image_id'] for r in train} & {r['image_id'] for r in tests}
+  found = split_files.read(tmp_path / 'out').examples
+  assert found.class_names == [c['name'] for c in classes]
+  assert len(found.train) == summary['examples'] == len(train)
+  if rule.startswith('landmarks'):
+    right = {image: name for image, name, _ in landmarks.images()}
+  else:
+    data = inaturalist.content()
+    categories = data['train2017.json']['categories']
+    name_of = {item['id']: item['name'] for item in categories}
+    right = {
+      f'{part}{item["image_id"]:08x}': name_of[item['category_id']]
+      for part in ('train', 'val')
+      for item in data[f'{part}2017.json']['annotations']
+    }
+  for row in train + tests:
+    name = classes[int(row['class'])]['name']
+    assert re.sub(r'( \d+) \d+$', r'\1', name) == right[row['image_id']]
+
+
+@pytest.mark.parametrize('rule', PUBLISHED)
+def test_the_same_files_and_seed_make_the_same_split(rule, tmp_path):
+  made = []
+  for name, seed in (('a', 0), ('b', 0), ('c', 1)):
+    source = distributed(rule, tmp_path / f'in_{name}')
+    summary_after(rule, source, tmp_path / name, seed=seed)
+    files = (tmp_path / name).glob('*.csv')
+    made.append({file.name: file.read_bytes() for file in files})
+  assert made[0] == made[1]
+  assert (made[0] != made[2]) == (rule != 'sop')
+
+
+@pytest.mark.parametrize(
+  'rule', ['inaturalist-user-120k', 'inaturalist-geo-100']
+)
+def test_inaturalist_draws_as_many_of_each_class(rule, tmp_path):
+  source = distributed(rule, tmp_path / 'in', zipped=False)
+  all_cells = {'least_share': 0.0} if 'geo' in rule else {}
+  summary = summary_after(rule, source, tmp_path / 'out', **all_cells)
+  found = inaturalist.content()
+  sizes = np.bincount(
+    [a['category_id'] for a in found['train2017.json']['annotations']]
+  )
+  assert summary['classes'] == (sizes >= 40).sum()
+  known = {
+    f'train{item["id"]:08x}': item['user_id' if 'user' in rule else 'lat']
+    for item in found['train2017_locations.json']
+  }
+  train = lines(tmp_path / 'out' / 'federated_train.csv')
+  assert all(known[row['image_id']] is not None for row in train)
+  counts = [int(c['count']) for c in lines(tmp_path / 'out' / 'classes.csv')]
+  assert max(counts) <= 40 and sum(counts) > 0.85 * 40 * len(counts)
+  assert summary['examples'] + summary['examples_unused'] == 600
+  if 'user' in rule:
+    for row in train:
+      assert row['user_id'] == str(known[row['image_id']])
+
+
+def test_the_test_list_of_sop_becomes_the_retrieval_part(tmp_path):
+  train, test = sop.lists()
+  summary = summary_after(
+    'sop', sop.write(tmp_path, train, test), tmp_path / 'out'
+  )
+  assert summary['clients'] == 8
+  assert summary['retrieval_examples'] == len(test)
+  assert summary['retrieval_classes'] == 3
+  assert summary['examples_unused'] == summary['test_examples'] == 0
+  for name, expected in (('federated_train', train), ('retrieval', test)):
+    found = lines(tmp_path / 'out' / f'{name}.csv')
+    assert {r['image_id']: int(r['class']) for r in found} == {
+      row[3]: row[1] - 1 for row in expected
+    }
+  assert not (tmp_path / 'out' / 'test.csv').exists()
+
+
+@pytest.mark.parametrize('pack', ['folder', 'zip'])
+def test_images_of_sop_train_and_are_retrieved(tmp_path, pack):
+  """From the lists to the clients: whatever the photographs lie in."""
+  train, test = sop.lists()
+  folder = sop.write(tmp_path / 'data', train, test)
+  sop.write_images(folder, train, test)
+  make('sop', folder, tmp_path / 'out', test_fraction=0.2)
+  data = folder
+  if pack == 'zip':
+    data = shutil.make_archive(tmp_path / 'sop', 'zip', folder.parent)
+  choice = own.Choice(str(tmp_path / 'out'))
+  dataset = clients.load(data, choice, side=16)
+  class_of = {row[3]: row[1] - 1 for row in [*train, *test]}
+  assert dataset.num_classes == 6
+  assert dataset.retrieval.y.tolist() == [class_of[row[3]] for row in test]
+  shown = dataset.retrieval.examples(np.arange(len(test))).x
+  for number, image in enumerate(shown, len(train)):
+    expected = decode.square(images_on_disk.photograph(number), 16)
+    np.testing.assert_array_equal(image, expected)
+  held = lines(tmp_path / 'out' / 'test.csv')
+  assert dataset.test.y.tolist() == [class_of[r['image_id']] for r in held]
+  rows = lines(tmp_path / 'out' / 'federated_train.csv')
+  for client in dataset.train.client_ids:
+    mine = [r['image_id'] for r in rows if r['user_id'] == client]
+    expected = sorted(class_of[image] for image in mine)
+    assert sorted(dataset.train.labels(client)) == expected
+  if pack == 'folder':  # Damaged images leave the other parts alone.
+    (folder / test[2][3]).write_bytes(b'no image')
+    (folder / rows[0]['image_id']).unlink()
+    damaged = clients.load(data, choice, side=16)
+    left = [class_of[row[3]] for i, row in enumerate(test) if i != 2]
+    assert damaged.retrieval.y.tolist() == left
+    assert sum(damaged.train.partition.sizes) == len(rows) - 1
+    assert (damaged.num_classes, len(damaged.test.y)) == (6, len(held))
+  # Other data have no such part, and say so.
+  others = examples.of_labels(np.zeros(3, np.int32))
+  with pytest.raises(errors.InputError, match=r'retrieval\.csv'):
+    own.parts(others, choice, 'a.npz', '')
+
+
+def test_images_in_tars_are_the_clients_of_a_split_of_the_list(tmp_path):
+  summary_after('imagenet21k', imagenet21k.as_text(tmp_path), tmp_path / 'out')
+  choice = own.Choice(str(tmp_path / 'out'))
+  sets = [
+    clients.load(source, choice, side=16)
+    for source in (imagenet21k.tar_of_tars(tmp_path), tmp_path / 'folders')
+  ]
+  assert sets[0].source_checksum == sets[1].source_checksum
+  assert len(sets[0].test.y) == len(lines(tmp_path / 'out' / 'test.csv'))
+  for client in sets[0].train.client_ids:
+    for one, other in zip(
+      *(s.train.examples(client) for s in sets), strict=True
+    ):
+      np.testing.assert_array_equal(one, other)
+
+
+@pytest.mark.parametrize('name', PUBLISHED)
+def test_differences_from_what_was_published_are_told(
+  name, tmp_path, monkeypatch, capsys
+):
+  source = distributed(name, tmp_path / 'in')
+  summary = summary_after(name, source, tmp_path / '0')
+  report, real = summary['published'], rules.get(name)
+  assert not report['is_the_input'] and not report['is_the_rule']
+  fact, published = next(iter(real.published.input.items()))
+  assert report['input'][fact] == {
+    'published': published,
+    'found': summary['facts'][fact],
+  }
+  setting, value = next(iter(PUBLISHED[name].items()))
+  said = capsys.readouterr().err
+  assert f'{fact} {summary["facts"][fact]:,}, published {published:,}' in said
+  assert f'--{setting} {value}, published' in said
+  # As if this tiny input and these settings had been published.
+  like = dataclasses.replace(
+    real,
+    flags=tuple(
+      dataclasses.replace(f, default=PUBLISHED[name].get(f.name, f.default))
+      for f in real.flags
+    ),
+  )
+  counts = {n: summary[n] for n in real.published.counts}
+  other = next(n for n in counts if n not in real.published.drawn)
+  for more, expected in ((0, 'as published'), (2, 'warning: the input is')):
+    known = rules.Published(
+      {n: summary['facts'][n] for n in real.published.input},
+      {**counts, other: counts[other] + more},
+      real.published.drawn,
+      'so it is',
+    )
+    monkeypatch.setitem(
+      rules.RULES, name, dataclasses.replace(like, published=known)
+    )
+    made = summary_after(name, source, tmp_path / f'more{more}')['published']
+    assert made['is_the_input'] and made['is_the_rule']
+    assert set(made['counts']) == ({other} if more else set())
+    told = capsys.readouterr().err
+    assert expected in told
+    assert ('(so it is)' in told) == bool(more)
+    drawn = 'of a draw that was not published: clients' in told
+    assert drawn == name.startswith('inaturalist')
+
+
+def test_pictures_have_a_map_where_places_are_known(tmp_path):
+  for rule in ('inaturalist-geo-100', 'inaturalist-user-120k'):
+    summary_after(rule, distributed(rule, tmp_path / 'in'), tmp_path / rule)
+    assert (tmp_path / rule / 'map.png').exists() == ('geo' in rule)
+    assert (tmp_path / rule / 'clients.png').exists()
+
+
+def test_the_command(tmp_path):
+  source = distributed('landmarks', tmp_path / 'in', packed=True)
+  given = OF_PHOTOGRAPHS['landmarks-user-160k'].items()
+  done = subprocess.run(
+    [
+      *(sys.executable, '-m', 'launch.make_splits', 'landmarks-user-160k'),
+      *(f'--input={source}', f'--output={tmp_path / "out"}'),
+      *(f'--{name}={value}' for name, value in given),
+    ],
+    capture_output=True,
+    text=True,
+    check=True,
+  )
+  assert 'note: the input is not the published one' in done.stderr
+  assert done.stdout.endswith(f'written to {tmp_path / "out"}\n')
+  without = sum(not author for _, _, author in landmarks.images())
+  assert re.search(rf'without author +{without}\n', done.stdout)
+
+
+def test_an_input_that_is_none_or_too_small(tmp_path):
+  for rule in OF_PHOTOGRAPHS:
+    for path in (tmp_path, tmp_path / 'none'):
+      with pytest.raises(errors.InputError, match=r'--input=.* has no '):
+        summary_after(rule, path, tmp_path / 'out')
+  source = distributed('inaturalist', tmp_path / 'in')
+  with pytest.raises(errors.InputError, match='no class has 500 images'):
+    summary_after(
+      'inaturalist-geo-1k', source, tmp_path / 'out', images_per_class=500
+    )

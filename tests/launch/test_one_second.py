@@ -41,15 +41,10 @@ def test_every_command_is_here():
 
 
 def test_the_package_lists_them():
-  done = subprocess.run(
-    [sys.executable, '-m', 'launch'],
-    cwd=light.ROOT,
-    capture_output=True,
-    text=True,
-    check=True,
-  )
+  words = [sys.executable, '-m', 'launch']
+  listed = subprocess.check_output(words, cwd=light.ROOT, text=True)
   for command in COMMANDS:
-    assert re.search(rf'^python -m launch\.{command} +\w', done.stdout, re.M)
+    assert re.search(rf'^python -m launch\.{command} +\w', listed, re.M)
 
 
 @pytest.mark.parametrize('command', COMMANDS)
@@ -84,13 +79,12 @@ def test_a_second_is_enough(command, is_error):
   """The best of five tries; on a busy machine within twenty times Python's start."""
   arguments = ERRORS[command] if is_error else ('--help',)
   wall, processor, bare = [], [], []
-  for _ in range(TRIES):
+  while True:
     times = seconds('-m', f'launch.{command}', *arguments)
     wall.append(times[0])
     processor.append(times[1])
     bare.append(seconds('-c', 'pass')[0])
     limit = max(1.0, 20 * min(bare))
-    if min(wall) < limit and min(processor) < 1:
+    if (min(wall) < limit and min(processor) < 1) or len(wall) == TRIES:
       break
-  assert min(processor) < 1
-  assert min(wall) < limit
+  assert (min(processor) < 1, min(wall) < limit) == (True, True)

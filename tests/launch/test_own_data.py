@@ -1,7 +1,6 @@
 """One's own data on the command line: the examples of the docs, and bad flags."""
 
 import itertools
-import json
 import os
 import re
 import shlex
@@ -70,13 +69,8 @@ def examples():
   return [*map(commands, documents.code(before))]
 
 
-MADE_BY = [
-  own_examples.photos,
-  own_examples.photos,
-  own_examples.npz,
-  own_examples.items,
-  own_examples.text,
-]
+MADE_BY = [own_examples.photos] * 2
+MADE_BY += [own_examples.npz, own_examples.items, own_examples.text]
 
 
 @pytest.mark.parametrize(
@@ -148,9 +142,7 @@ def test_the_path_from_a_split_to_a_comparison(name, here):
           check=True,
         )
       continue
-    if (
-      words[0] == 'launch.doctor'
-    ):  # `tests/tasks/test_own_data.py` tests what it says.
+    if words[0] == 'launch.doctor':  # `tests/tasks/test_own_data.py` runs it.
       assert '--split=splits/users' in words
       continue
     result = run(command)
@@ -177,89 +169,45 @@ def test_the_pages_tell_the_defaults():
 def test_training_says_what_the_images_are(tmp_path, capsys):
   images = registry.get('images')
   own_examples.photos(tmp_path)
-  given = {'image_size': 16, 'split': str(tmp_path)}
-  images.load(str(tmp_path / 'photos.tar'), images.option_values() | given)
-  said = capsys.readouterr().err
-  assert (
-    'photos.tar: 35 images of 3 classes (0, 1, 2), 4 of them test; 5 clients'
-  ) in said
   own_examples.npz(tmp_path)
   (tmp_path / 'mine.npz').rename(tmp_path / 'MINE.NPZ')
-  path = str(tmp_path / 'MINE.NPZ')
+  path, defaults = str(tmp_path / 'MINE.NPZ'), images.option_values()
+  for data, given, expected in (
+    (
+      str(tmp_path / 'photos.tar'),
+      {'image_size': 16, 'split': str(tmp_path)},
+      'photos.tar: 35 images of 3 classes (0, 1, 2), 4 of them test; 5 clients',
+    ),
+    (
+      path,
+      {},
+      '20 images of 4 classes (0, 1, 2, ...), no test part; 4 clients',
+    ),
+  ):
+    images.load(data, defaults | given)
+    assert expected in capsys.readouterr().err
   assert images.known_classes({}, path) == 4
-  images.load(path, images.option_values())
-  said = capsys.readouterr().err
-  assert (
-    '20 images of 4 classes (0, 1, 2, ...), no test part; 4 clients' in said
-  )
-  assert '20 examples of 4 classes' in images.find(path)
-  small = images.option_values() | {'corrupt': 'fail'}
   with pytest.raises(errors.InputError, match='leave out --corrupt'):
-    images.load(path, small)
+    images.load(path, defaults | {'corrupt': 'fail'})
 
 
 @pytest.mark.slow
 def test_names_of_classes_are_kept_and_shown(here):
   own_examples.photos(here)
-  run(examples()[1][0])
-  run_dir = here / 'runs' / 'tar' / 'fedavg'
-  assert list(pd.read_csv(run_dir / 'classes.csv')['name']) == [0, 1, 2]
+  command = examples()[1][0]
+  names_of = lambda run: [*pd.read_csv(run / 'classes.csv')['name']]
+  run(command)
+  assert names_of(here / 'runs' / 'tar' / 'fedavg') == [0, 1, 2]
   names = pd.DataFrame({'class': [0, 1, 2], 'name': ['cat', 'dog', 'emu']})
   names.to_csv('classes.csv', index=False)
   with pytest.raises(errors.InputError, match='other data: names_checksum was'):
-    run(examples()[1][0])
-  run(examples()[1][0].replace('runs/tar', 'runs/named'))
+    run(command)
+  run(command.replace('runs/tar', 'runs/named'))
   named = here / 'runs' / 'named' / 'fedavg'
-  assert list(pd.read_csv(named / 'classes.csv')['name']) == [
-    'cat',
-    'dog',
-    'emu',
-  ]
+  assert names_of(named) == ['cat', 'dog', 'emu']
   config = run_files.flat(run_files.read_run(named).config)
   own = {n: config[n] for n in experiment.NAMED if config.get(n)}
   evaluation.run(str(named), named=own)
   heading = (named / 'confusion.csv').read_text().splitlines()[0]
   assert heading.startswith('class of the training examples of')
   assert heading.endswith(',cat,dog,emu,other')
-
-
-@pytest.mark.slow  # `test_other_data` refuses other arrays.
-def test_a_run_resumes_on_the_same_images_only(here):
-  own_examples.photos(here)
-  command = examples()[0][1]
-  first = run(command)
-  again = run(command)
-  assert first['final'] == again['final']
-  config = json.loads((here / 'runs/iid/fedavg/config.json').read_text())
-  assert config['data']['source_checksum']
-  # A tar of the folder has the same images.
-  on_disk.tarred(here / 'photos', here / 'photos.tar')
-  run(command.replace('=photos ', '=photos.tar '))
-  (here / 'photos/cat/1.jpg').write_bytes(on_disk.photograph(99))
-  with pytest.raises(
-    errors.InputError, match='other data: source_checksum was'
-  ):
-    run(command)
-
-
-@pytest.mark.parametrize(
-  ('given', 'message'),
-  [
-    ('--task=images', '--data_dir is missing'),
-    ('--task=sparse-text', '--data_dir is missing'),
-    ('--task=images --data_dir=a --split=iid:0', 'such as --split=iid:100'),
-    ('--task=table --data_dir=a --split=no.csv', 'no.csv does not exist'),
-    ('--task=images --data_dir=a --image_size=7', 'at least 8'),
-    ('--task=images --data_dir=a --corrupt=maybe', 'skip, fail'),
-    ('--task=images --data_dir=a --hidden_dim=9', 'not an option of task'),
-    ('--task=table --data_dir=a --test_fraction=0.9', 'at most 0.5'),
-    (
-      '--task=table --data_dir=a --test_fraction=0.1 --test_file=README.md',
-      'both name the test',
-    ),
-    ('--task=sparse-text-sets --data_dir=a --test_file=no', 'does not exist'),
-  ],
-)
-def test_flags_that_cannot_be_right_are_refused_at_once(given, message):
-  done = light.call('train', *given.split(), '--algorithm=fedavg')
-  light.assert_one_sentence(done, message)

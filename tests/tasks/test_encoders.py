@@ -1,7 +1,5 @@
 """--encoder: which networks tasks of images take, and what is refused."""
 
-import contextlib
-
 import numpy as np
 import pandas as pd
 import pytest
@@ -9,9 +7,7 @@ import tensorflow as tf
 
 from tasks import encoders
 from tasks import experiment
-from tests.datasets.images import on_disk
 from tff_xc import errors
-from tff_xc.experiment import cohort
 from tff_xc.report import run_files
 
 OPTIONS = {option.name: option.default for option in encoders.OPTIONS}
@@ -45,13 +41,16 @@ def resolve(whole=False, **changes):
 
 
 def test_only_options_that_apply_are_recorded():
-  assert resolve()['embedding_dim'] == 64
-  assert not {'norm_groups', 'bottleneck', 'encoder_weights'} & set(resolve())
-  assert resolve(encoder='mobilenet_v3')['norm_groups'] == 8
-  assert 'embedding_dim' not in resolve(
-    encoder='mobilenet_v2', bottleneck=False
-  )
-  assert 'embedding_dim' not in resolve(encoder='a.b:c')
+  for changes, present, absent in (
+    ({}, 'embedding_dim', 'norm_groups bottleneck encoder_weights'),
+    ({'encoder': 'mobilenet_v3'}, 'norm_groups embedding_dim', ''),
+    ({'encoder': 'mobilenet_v2', 'bottleneck': False}, '', 'embedding_dim'),
+    ({'encoder': 'a.b:c'}, '', 'embedding_dim norm_groups'),
+    ({'bottleneck': True}, 'embedding_dim', 'bottleneck'),
+  ):
+    found = set(resolve(**changes))
+    assert {*present.split()} <= found
+    assert not {*absent.split()} & found
 
 
 @pytest.mark.parametrize(
@@ -95,18 +94,12 @@ def test_each_encoder_takes_the_images(own):
     assert encoder.example_spec == tf.TensorSpec(shape, tf.uint8)
     seed = np.int32([0, 1])
     x = np.zeros([2, *shape], np.uint8)
-    found, _ = encoder.apply(
-      encoder.init(seed), encoder.init_non_trainable(seed), x, False, None
-    )
+    weights = encoder.init(seed), encoder.init_non_trainable(seed)
+    found, _ = encoder.apply(*weights, x, False, None)
     assert found.shape == [2, 3]
-
-
-def test_initial_weights_of_ones_own_network_are_the_same_again(own):
-  options = {'encoder': 'mine_of_test:small'}
-  a, b = (
-    encoders.build(options, (4, 4, 3)).init(None)['000/kernel'] for _ in '12'
-  )
-  np.testing.assert_array_equal(a, b)
+  # Initial weights of one's own network are the same again.
+  again = encoders.build(options, shape).init(None)['000/kernel']
+  np.testing.assert_array_equal(again, encoder.init(None)['000/kernel'])
 
 
 @pytest.mark.parametrize(
@@ -135,6 +128,12 @@ def test_stored_images_are_an_eighth_larger_where_they_are_cropped():
     assert encoders.seen_side({}, side) == side
 
 
+def trained(config, path):
+  """Trains, and returns metrics.csv without its times."""
+  experiment.assemble(config).run(str(path))
+  return run_files.read_run(path).metrics.drop(columns='seconds')
+
+
 @pytest.mark.parametrize(
   'crop', [pytest.param('random', marks=pytest.mark.slow), 'scale']
 )
@@ -142,60 +141,22 @@ def test_cropped_runs_resume_with_the_same_digits(
   crop, in_process, built_once, tmp_path
 ):
   random = np.random.default_rng(0)
-  np.savez(
-    tmp_path / 'mine.npz',
-    x=random.integers(0, 256, (24, 16, 16, 3), dtype=np.uint8),
-    y=np.arange(24) % 4,
-    client=np.arange(24) % 3,
-  )
+  images = random.integers(0, 256, (24, 16, 16, 3), dtype=np.uint8)
+  path, numbers = tmp_path / 'mine.npz', np.arange(24)
+  np.savez(path, x=images, y=numbers % 4, client=numbers % 3)
 
-  def run(rounds, folder, **more):
-    given = {'crop': crop, 'rotate': 5.0, 'embedding_dim': 4, 'negatives': 1}
-    given |= {'clients_per_round': 2, 'eval_every': 1, 'rounds': rounds, **more}
-    config = resolve(True, data_dir=str(tmp_path / 'mine.npz'), **given)
-    made = experiment.assemble(config)
-    if not folder:
-      return made.algorithm.model.encoder
-    made.run(str(tmp_path / folder))
-    found = run_files.read_run(tmp_path / folder).metrics
-    return found.drop(columns='seconds')
+  def config(rounds, rotate=5.0):
+    given = {'crop': crop, 'embedding_dim': 4, 'negatives': 1}
+    given |= {'clients_per_round': 2, 'eval_every': 1, 'data_dir': str(path)}
+    return resolve(True, rounds=rounds, rotate=rotate, **given)
 
-  straight = run(2, 'straight')
-  run(1, 'resumed')
-  pd.testing.assert_frame_equal(run(2, 'resumed'), straight)
-  images = tf.constant(np.load(tmp_path / 'mine.npz')['x'])
-  seed = tf.constant([0, 1])
-  embedded = []
+  straight = trained(config(2), tmp_path / 'straight')
+  trained(config(1), tmp_path / 'resumed')
+  resumed = trained(config(2), tmp_path / 'resumed')
+  pd.testing.assert_frame_equal(resumed, straight)
+  seed, embedded = tf.constant([0, 1]), []
   for rotate in (5.0, 0.0):
-    encoder = run(2, '', rotate=rotate)
+    encoder = experiment.assemble(config(2, rotate)).algorithm.model.encoder
     weights = encoder.init(seed), encoder.init_non_trainable(seed)
-    embedded.append(encoder.apply(*weights, images, True, seed)[0])
+    embedded.append(encoder.apply(*weights, tf.constant(images), True, seed)[0])
   assert np.abs(embedded[0] - embedded[1]).max() > 1e-4
-
-
-def test_reading_ahead_changes_no_digit(
-  in_process, tmp_path, monkeypatch, built_once
-):
-  on_disk.classes(tmp_path / 'photos')
-  given = {'image_size': 16, 'embedding_dim': 4, 'negatives': 1, 'rounds': 3}
-  given |= {'split': 'iid:5', 'clients_per_round': 3, 'crop': 'random'}
-  config = resolve(True, data_dir=str(tmp_path / 'photos'), **given)
-
-  def run(folder):
-    experiment.assemble(config).run(str(tmp_path / folder))
-    found = run_files.read_run(tmp_path / folder).metrics
-    return found.drop(columns='seconds')
-
-  entered = []
-  original = cohort.ahead
-
-  def watched(*arguments):
-    entered.append(arguments)
-    return original(*arguments)
-
-  monkeypatch.setattr(cohort, 'ahead', watched)
-  ahead = run('ahead')
-  assert len(entered) == 1
-  unchanged = lambda cohorts, rounds: contextlib.nullcontext(cohorts)
-  monkeypatch.setattr(cohort, 'ahead', unchanged)
-  pd.testing.assert_frame_equal(run('without'), ahead)

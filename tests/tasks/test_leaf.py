@@ -13,7 +13,6 @@ from tests.datasets.leaf import test_celeba as celeba
 from tests.datasets.leaf import test_shakespeare as shakespeare
 from tests.datasets.leaf import test_tff_sets as tff_sets
 from tests.datasets.leaf import tff_on_disk
-from tff_xc.algorithms import registry as algorithms
 
 # TurboSVM-FL, Table 8 and code: rates of clients, of FedAdam's server and of the
 # logits, batch size, least examples of a user.
@@ -53,21 +52,22 @@ def write(name, folder):
 
 @pytest.mark.parametrize('name', NAMES)
 def test_settings_are_those_of_turbosvm_fl(name):
-  task = registry.get(name)
   client, server, logits, batch, least = SETTINGS[LEAFS_NAME.get(name, name)]
-  every = 5 if 'shakespeare' in name else 1
-  found = task.rounds, task.clients_per_round, task.eval_every
-  assert found == (201, 8, every)
-  options = task.option_values()
-  assert (options['min_examples'], options['test_examples']) == (least, 0)
-  values = algorithms.get('fullsoftmax')
-  values = values.resolve({}, task.hyperparameters(values))
-  names = ('client_learning_rate', 'batch_size', 'local_epochs')
-  assert [values[n] for n in names] == [client, batch, 1]
-  for algorithm in ('fedadam', 'fedams'):
-    assert task.by_algorithm[algorithm]['server_learning_rate'] == server
-  for algorithm in ('fedaws_softmax', 'turbosvm'):
-    assert task.by_algorithm[algorithm]['logits_learning_rate'] == logits
+  for algorithm, rates in (
+    ('fullsoftmax', {}),
+    ('fedadam', {'server_learning_rate': server}),
+    ('fedams', {'server_learning_rate': server}),
+    ('fedaws_softmax', {'logits_learning_rate': logits}),
+    ('turbosvm', {'logits_learning_rate': logits}),
+  ):
+    config = experiment.resolve(name, algorithm)
+    assert config['rounds'] == 201
+    assert config['eval_every'] == (5 if 'shakespeare' in name else 1)
+    options = config['options']
+    assert (options['min_examples'], options['test_examples']) == (least, 0)
+    expected = {'client_learning_rate': client, 'batch_size': batch, **rates}
+    expected |= {'local_epochs': 1, 'clients_per_round': 8}
+    assert expected.items() <= config['hyperparameters'].items()
 
 
 @pytest.mark.parametrize('name', NAMES)
@@ -121,16 +121,8 @@ def test_no_more_is_read_than_the_names(tmp_path):
 
 
 def test_two_rounds_of_five_real_writers(tmp_path, data_dir, in_process):
-  config = experiment.resolve(
-    'femnist',
-    'fullsoftmax',
-    {
-      'min_examples': 1,
-      'clients_per_round': 3,
-      'rounds': 2,
-      'embedding_dim': 16,
-      'data_dir': str(data_dir),
-    },
-  )
+  given = {'min_examples': 1, 'clients_per_round': 3, 'rounds': 2}
+  given |= {'embedding_dim': 16, 'data_dir': str(data_dir)}
+  config = experiment.resolve('femnist', 'fullsoftmax', given)
   summary = experiment.assemble(config).run(str(tmp_path / 'run'))
   assert np.isfinite(summary['final']['top1'])

@@ -1,5 +1,7 @@
 """The doctor says what is in one's own data, and what a run would find there."""
 
+import re
+
 import numpy as np
 import pytest
 
@@ -12,96 +14,67 @@ from tff_xc import files
 from tff_xc import memory
 from tff_xc.experiment import same_run
 
+# A task, its data, what flags say of them, what a run would find, and what is there.
 RUNS = [
   (
-    'images',
-    own_examples.photos,
-    'photos.tar',
+    *('images', own_examples.photos, 'photos.tar'),
     {'split': 'federated_train.csv', 'test_file': 'test.csv'},
     '36 images of 3 classes (0, 1, 2), 4 of them test; 5 clients',
+    '(cat, dog, emu), no test part',
   ),
   (
-    'images',
-    own_examples.npz,
-    'mine.npz',
+    *('images', own_examples.npz, 'mine.npz'),
     {'split': 'iid:3', 'test_fraction': 0.25},
     '20 images of 4 classes (0, 1, 2, ...), 5 of them test; 3 clients',
+    'no test part; 4 clients',
   ),
   (
-    'table',
-    own_examples.items,
-    'items.csv',
+    *('table', own_examples.items, 'items.csv'),
     {'label_column': 'item', 'user_column': 'user', 'test_column': 'part'},
     '60 rows of 4 classes (item 0, item 1, item 2, ...), 10 of them test; 7'
     ' clients',
+    'columns a, b, c, item, colour',
   ),
   (
-    'sparse-text',
-    own_examples.text,
-    'train.txt',
+    *('sparse-text', own_examples.text, 'train.txt'),
     {'split': 'splits/text', 'test_file': 'test.txt'},
     '72 examples of 11 classes (0, 1, 2, ...), 12 of them test; 10 clients',
+    '13 features, 11 labels',
   ),
   (
-    'sparse-text-sets',
-    own_examples.text,
-    'train.txt',
+    *('sparse-text-sets', own_examples.text, 'train.txt'),
     {'test_file': 'test.txt'},
     '60 examples, 13 features, 11 labels; 12 test examples',
+    '60 examples, 13 features, 11 labels',
   ),
 ]
 
 
 @pytest.mark.parametrize(
-  ('number', 'found'),
-  [(0, '35 images of 3 classes'), (1, '18 images of 4 classes')],
+  ('name', 'make', 'data_dir', 'given', 'found', 'there'), RUNS
 )
-def test_a_sample_of_the_test_of_images(number, found, tmp_path, monkeypatch):
-  _, make, data_dir, given, _ = RUNS[number]
-  make(tmp_path)
-  monkeypatch.chdir(tmp_path)
-  task = registry.get('images')
-  options = task.checked_options({**given, 'test_examples': 3})
-  told = task.find(data_dir, options)
-  assert told.startswith(found) and ', 3 of them test' in told
-  assert len(task.load(data_dir, options).dataset.test) == 3
-  options = task.checked_options({'split': 'class', 'test_examples': 3})
-  with pytest.raises(errors.InputError, match='no test part'):
-    task.find(data_dir, options)
-
-
-@pytest.mark.parametrize(('name', 'make', 'data_dir', 'given', 'found'), RUNS)
-def test_the_doctor_says_what_a_run_would_find(
-  name, make, data_dir, given, found, tmp_path, monkeypatch
+def test_the_doctor_says_what_is_there_and_what_a_run_would_find(
+  name, make, data_dir, given, found, there, tmp_path, monkeypatch
 ):
   make(tmp_path)
   monkeypatch.chdir(tmp_path)
   task = registry.get(name)
+  check = doctor.check_task_data(name, data_dir, task.find)
+  assert there in check.found
+  assert not check.is_problem
+  assert doctor.check_task_data(name, 'absent', task.find).is_problem
   options = task.checked_options(given)
   task.check(options)
   assert task.find(data_dir, options) == found
   with pytest.raises(errors.InputError):
     task.find(data_dir, {**options, 'test_file': 'absent'})
-
-
-@pytest.mark.parametrize(
-  ('task', 'make', 'data_dir', 'found'),
-  [
-    ('images', own_examples.photos, 'photos', '(cat, dog, emu), no test part'),
-    ('images', own_examples.npz, 'mine.npz', 'no test part; 4 clients'),
-    ('table', own_examples.items, 'items.csv', 'columns a, b, c, item, colour'),
-    ('sparse-text', own_examples.text, 'train.txt', '13 features, 11 labels'),
-    ('sparse-text-sets', own_examples.text, 'test.txt', '12 examples'),
-  ],
-)
-def test_the_doctor_says_what_it_finds(task, make, data_dir, found, tmp_path):
-  make(tmp_path)
-  find = registry.get(task).find
-  check = doctor.check_task_data(task, str(tmp_path / data_dir), find)
-  assert found in check.found
-  assert not check.is_problem
-  missing = doctor.check_task_data(task, str(tmp_path / 'absent'), find)
-  assert missing.is_problem
+  if name == 'images':  # Which may have a sample of the test.
+    options = task.checked_options({**given, 'test_examples': 3})
+    assert ', 3 of them test' in task.find(data_dir, options)
+    assert len(task.load(data_dir, options).dataset.test) == 3
+    options = task.checked_options({'split': 'class', 'test_examples': 3})
+    with pytest.raises(errors.InputError, match='no test part'):
+      task.find(data_dir, options)
 
 
 def write_text(path, header='4 9 3'):
@@ -164,17 +137,13 @@ def test_a_default_number_of_clients_fits(tmp_path):
       chosen.algorithm.sampling.cohorts(chosen.dataset, 0)
 
 
-def test_a_default_number_of_virtual_clients_fits(tmp_path):
-  path = write_text(tmp_path / 'a.txt')
-  for replace in (False, True):
-    given = {'data_dir': path, 'split': 'iid:3'}
-    given['virtual_client_replace'] = replace
-    config = experiment.resolve('sparse-text', 'fedvc', given)
-    default = config['hyperparameters']['clients_per_round']
-    found = experiment.assemble(config)
-    expected = default if replace else 3
-    assert found.algorithm.sampling.clients_per_round == expected
-    found.algorithm.sampling.cohorts(found.dataset, 0)
+@pytest.mark.parametrize(('replace', 'expected'), [(False, 3), (True, 256)])
+def test_a_default_number_of_virtual_clients_fits(replace, expected, tmp_path):
+  given = {'data_dir': write_text(tmp_path / 'a.txt'), 'split': 'iid:3'}
+  given['virtual_client_replace'] = replace
+  found = experiment.assemble(experiment.resolve('sparse-text', 'fedvc', given))
+  assert found.algorithm.sampling.clients_per_round == expected
+  found.algorithm.sampling.cohorts(found.dataset, 0)
 
 
 def test_a_default_number_of_negatives_fits(tmp_path):
@@ -197,42 +166,38 @@ def test_features_of_ones_own_are_not_hashed(tmp_path):
   assert loaded.dataset.train.pool.read(np.arange(1)).shape[1] == 9
 
 
-def test_a_class_of_the_test_that_nobody_trains_on(tmp_path):
-  path = tmp_path / 'a.csv'
+def test_training_and_the_doctor_tell_what_is_odd(tmp_path):
+  table = registry.get('table')
+  path, arrays = str(tmp_path / 'a.csv'), str(tmp_path / 'a.npz')
   lines = [f'{c},u,train,{i}' for i, c in enumerate('abab')]
-  path.write_text(
-    '\n'.join(['class,user_id,part,a', *lines, 'fox\x1b[2J,u,test,1'])
-  )
-  given = {'data_dir': str(path), 'test_column': 'part'}
-  config = experiment.resolve('table', 'fedavg', given)
-  [told, _] = experiment.assemble(config).warnings
-  assert '1 class of the test' in told
-  assert r'fox\x1b' in told
-  assert told in registry.get('table').find(str(path), config['options'])
-
-
-def test_labels_with_gaps_are_told_of(tmp_path):
-  path = str(tmp_path / 'a.npz')
-  np.savez(path, x=np.eye(4), y=[3, 999, 3, 999], client=[0, 0, 1, 1])
-  config = experiment.resolve('table', 'fedavg', {'data_dir': path})
-  warnings = experiment.assemble(config).warnings
-  found = registry.get('table').find(path)
-  for text in (warnings[0], found):
-    assert 'labels up to 999, of which only 2 occur' in text
+  lines = ['class,user_id,part,a', *lines, 'fox\x1b[2J,u,test,1']
+  (tmp_path / 'a.csv').write_text('\n'.join(lines))
+  np.savez(arrays, x=np.eye(4), y=[3, 999, 3, 999], client=[0, 0, 1, 1])
+  for given, word in (
+    (
+      {'data_dir': path, 'test_column': 'part'},
+      r'1 class of the test.*fox\\x1b',
+    ),
+    ({'data_dir': arrays}, 'labels up to 999, of which only 2 occur'),
+  ):
+    config = experiment.resolve('table', 'fedavg', given)
+    told = experiment.assemble(config).warnings[0]
+    assert re.search(word, told)
+    assert told in table.find(given['data_dir'], config['options'])
+  assert 'labels up to 999' in table.find(arrays)
 
 
 def test_the_doctor_refuses_features_that_training_refuses(tmp_path):
-  find = registry.get('table').find
-  path = str(tmp_path / 'a.npz')
-  x = np.eye(4)
-  x[2, 1] = np.inf
-  np.savez(path, x=x, y=[0, 1, 0, 1], client=[0, 0, 1, 1])
-  with pytest.raises(errors.InputError, match='finite'):
-    find(path)
-  table = tmp_path / 'a.csv'
+  arrays, table = tmp_path / 'a.npz', tmp_path / 'a.csv'
+  save = lambda x: np.savez(arrays, x=x, y=[0, 1, 0, 1], client=[0, 0, 1, 1])
   table.write_text('class,x\na,1\nb,inf\n')
-  with pytest.raises(errors.InputError, match='finite'):
-    find(str(table))
-  np.savez(path, x=np.zeros([4, 8, 8]), y=[0, 1, 0, 1], client=[0, 0, 1, 1])
-  with pytest.raises(errors.InputError, match='uint8'):
-    registry.get('images').find(path)
+  infinite = np.eye(4)
+  infinite[2, 1] = np.inf
+  for task, path, x, message in (
+    ('table', arrays, infinite, 'finite'),
+    ('table', table, infinite, 'finite'),
+    ('images', arrays, np.zeros([4, 8, 8]), 'uint8'),
+  ):
+    save(x)
+    with pytest.raises(errors.InputError, match=message):
+      registry.get(task).find(str(path))

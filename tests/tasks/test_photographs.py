@@ -8,13 +8,16 @@ import pytest
 
 from datasets.splits import rules
 from launch import doctor
+from launch import make_splits
 from tasks import experiment
 from tasks import photographs
 from tasks import registry
 from tasks.papers import registry as papers
+from tests.datasets import sop_on_disk as sop
 from tests.datasets.images import on_disk
 from tff_xc import errors
 from tff_xc import heads
+from tff_xc.report import run_files
 
 NAMES = [task.name for task in photographs.TASKS]
 
@@ -47,50 +50,44 @@ def test_all_rules_and_the_papers_tasks_are_here():
       assert f'{images:,}' in registry.get(name).summary
 
 
+V3 = {'encoder': 'mobilenet_v3', 'image_size': 224, 'crop': 'random'}
+V2 = {'encoder': 'mobilenet_v2', 'image_size': 299, 'crop': 'scale'}
+MOMENTUM = {'server_learning_rate': 1.0, 'server_momentum': 0.9}
+VIRTUAL = {'virtual_client_size': 256, 'batch_size': 64}
+
+
 @pytest.mark.parametrize(
-  ('task', 'algorithm', 'expected'),
+  ('task', 'algorithm', 'of_clients', 'more'),
   [
-    ('landmarks-user-160k', 'fedss', (0.01, 32, 64, 5_000, 1, 0.0)),
-    ('landmarks-user-160k', 'fedavgm', (0.01, 32, 64, 5_000, 5, 4e-5)),
-    ('landmarks-user-160k', 'fedir', (0.01, 32, 64, 5_000, 5, 4e-5)),
-    ('inaturalist-geo-3k', 'fedavg', (0.01, 64, 10, 5_000, 1, 4e-5)),
-    ('sop', 'fedss', (0.01, 32, 32, 2_000, 1, 0.0)),
-    ('imagenet21k', 'fedss', (0.001, 32, 64, 25_000, 1, 0.0)),
+    # Rate, batch, clients a round, rounds, epochs, weight decay.
+    (
+      *('landmarks-user-160k', 'fedss', (0.01, 32, 64, 5_000, 1, 0.0)),
+      {**V3, 'embedding_dim': 64, **MOMENTUM},
+    ),
+    (
+      *('landmarks-user-160k', 'fedavgm', (0.01, 32, 64, 5_000, 5, 4e-5)),
+      MOMENTUM,
+    ),
+    (
+      *('landmarks-user-160k', 'fedir', (0.01, 32, 64, 5_000, 5, 4e-5)),
+      {'importance_weights': 'train'},
+    ),
+    ('gld23k', 'fedir', (), {'importance_weights': 'train'}),
+    ('inaturalist-geo-3k', 'fedavg', (0.01, 64, 10, 5_000, 1, 4e-5), V2),
+    ('inaturalist-geo-3k', 'fedvc', (), VIRTUAL),
+    # Its classes are balanced.
+    ('inaturalist-user-120k', 'fedir', (), {'importance_weights': 'uniform'}),
+    ('sop', 'fedss', (0.01, 32, 32, 2_000, 1, 0.0), {**V3, **MOMENTUM}),
+    ('imagenet21k', 'fedss', (0.001, 32, 64, 25_000, 1, 0.0), {**V3}),
   ],
 )
-def test_the_papers_hyperparameters(task, algorithm, expected):
-  config = resolve(task, algorithm)
-  values = config['hyperparameters']
-  names = 'client_learning_rate', 'batch_size', 'clients_per_round'
-  rest = values['local_epochs'], values['weight_decay']
-  found = (*(values[n] for n in names), config['rounds'], *rest)
-  assert found == expected
-  if algorithm in ('fedss', 'fedavgm'):
-    assert values['server_learning_rate'] == 1.0
-    assert values['server_momentum'] == 0.9
-
-
-def test_fedirs_target_is_uniform_where_classes_are_balanced():
-  for task, target in (
-    ('landmarks-user-160k', 'train'),
-    ('gld23k', 'train'),
-    ('inaturalist-user-120k', 'uniform'),
-  ):
-    values = resolve(task, 'fedir')['hyperparameters']
-    assert values['importance_weights'] == target
-  virtual = resolve('inaturalist-geo-3k', 'fedvc')['hyperparameters']
-  assert (virtual['virtual_client_size'], virtual['batch_size']) == (256, 64)
-
-
-def test_options_are_the_papers_networks():
-  names = ('encoder', 'image_size', 'crop', 'embedding_dim')
-  for task, changes, expected in (
-    ('landmarks-user-160k', {}, ('mobilenet_v3', 224, 'random', 64)),
-    (NAMES[2], {}, ('mobilenet_v2', 299, 'scale', None)),
-    (NAMES[2], {'encoder': 'small'}, ('small', 299, 'scale', 64)),
-  ):
-    options = resolve(task, **changes)['options']
-    assert tuple(map(options.get, names)) == expected
+def test_the_papers_settings(task, algorithm, of_clients, more):
+  config = run_files.flat(resolve(task, algorithm))
+  names = ('client_learning_rate', 'batch_size', 'clients_per_round', 'rounds')
+  names += ('local_epochs', 'weight_decay')
+  expected = dict(zip(names, of_clients, strict=False)) | more
+  assert expected.items() <= config.items()
+  assert ('embedding_dim' in config) == (not task.startswith('inaturalist'))
 
 
 @pytest.mark.parametrize('number', range(1, 6))
@@ -99,28 +96,22 @@ def test_fedvcs_tables_have_its_network_crops_and_rates(number):
   rows = [row for row in table.rows if row.task in NAMES]
   assert rows
   for row in rows:
-    config = resolve(row.task, row.algorithm, **row.changes)
-    options, values = config['options'], config['hyperparameters']
+    config = run_files.flat(resolve(row.task, row.algorithm, **row.changes))
     on_landmarks = row.task.startswith('landmarks')
-    assert (options['encoder'], options['crop']) == ('mobilenet_v2', 'scale')
-    assert options['image_size'] == (224 if on_landmarks else 299)
-    assert options.get('embedding_dim') == (64 if on_landmarks else None)
-    assert options.get('logits', 'linear') == 'linear'
-    assert values['batch_size'] == (32 if on_landmarks else 64)
-    assert values['client_learning_rate'] == 0.01
-    assert values['weight_decay'] == 4e-5
-    if row.algorithm == 'centralized':
-      continue
-    if values.get('virtual_client_size'):
-      assert (values['virtual_client_size'], on_landmarks) == (256, False)
-    else:
-      assert values['local_epochs'] == (5 if on_landmarks else 1)
-    assert config['rounds'] == row.changes.get('rounds', 5_000)
-    assert values['clients_per_round'] == row.changes.get(
-      'clients_per_round', 10
-    )
+    expected = {**V2, 'client_learning_rate': 0.01, 'weight_decay': 4e-5}
+    expected['batch_size'] = 32 if on_landmarks else 64
+    if on_landmarks:
+      expected |= {'image_size': 224, 'embedding_dim': 64, 'logits': 'linear'}
+    if row.algorithm != 'centralized':
+      expected |= {'clients_per_round': 10, 'rounds': 5_000}
+      if config.get('virtual_client_size') and not on_landmarks:
+        expected |= VIRTUAL
+      else:
+        expected['local_epochs'] = 5 if on_landmarks else 1
     if row.algorithm == 'fedavgm':
-      assert values['server_momentum'] == 0.9
+      expected['server_momentum'] = 0.9
+    assert (expected | row.changes).items() <= config.items()
+    assert on_landmarks or not {'embedding_dim', 'logits'} & config.keys()
 
 
 @pytest.mark.parametrize(
@@ -145,24 +136,22 @@ def test_the_doctor_says_what_is_missing_and_where_it_comes_from(
   task = registry.get(name)
   check = doctor.check_task_data(name, str(tmp_path), task.find)
   assert check.found == f'{name} cannot be loaded from {tmp_path}'
-  assert 'has no images' in check.cure
-  assert re.search(r'\d [GT]B', check.cure)
-  assert 'https://' in check.cure
+  for words in ('has no images', r'\d [GT]B', 'https://', r'^[^\n]*$'):
+    assert re.search(words, check.cure)
   command = f'python -m launch.make_splits {name} --input='
   assert (command in check.cure) == (name != 'gld23k')
-  assert '\n' not in check.cure
   folder = tmp_path / task.data.split(':')[0]
-  (folder / 'images').mkdir(parents=True)
-  with pytest.raises(errors.InputError, match=r'has no images \(images, '):
-    task.find(str(tmp_path))  # There is none in the folder.
-  (folder / 'images' / 'a').mkdir()
-  with pytest.raises(errors.InputError, match=r'^\S+ has no clients') as said:
-    task.find(str(tmp_path))
-  assert 'no images' not in str(said.value)
+  images = folder / 'images'
+  for made, lacks in (
+    (images, r'has no images \(images, '),  # There is none in the folder.
+    (images / 'a', r'^\S+ has no clients'),
+  ):
+    made.mkdir(parents=True)
+    with pytest.raises(errors.InputError, match=lacks):
+      task.find(str(tmp_path))
   (folder / name).mkdir()
-  assert task.find(str(tmp_path)) == (
-    f'images in {folder / "images"}, clients in {folder / name}'
-  )
+  found = task.find(str(tmp_path))
+  assert found == f'images in {images}, clients in {folder / name}'
 
 
 def test_published_files_are_taken_where_no_split_was_made(tmp_path):
@@ -217,16 +206,11 @@ def test_tffs_own_files_need_no_split(tmp_path):
 
 
 def test_products_are_retrieved_from_their_zip(tmp_path, capsys):
-  products = tmp_path / 'Stanford_Online_Products'
   ids = [f'{c}_final/{i}_0.JPG' for c in ('bicycle', 'mug') for i in range(4)]
-  on_disk.write(products, ids)
+  on_disk.write(tmp_path / sop.FOLDER, ids)
   (tmp_path / 'sop').mkdir()
-  shutil.make_archive(
-    str(tmp_path / 'sop' / 'Stanford_Online_Products'),
-    'zip',
-    tmp_path,
-    products.name,
-  )
+  path = str(tmp_path / 'sop' / sop.FOLDER)
+  shutil.make_archive(path, 'zip', tmp_path, sop.FOLDER)
   split(tmp_path / 'sop' / 'sop', ids[:3] + ids[4:7], (ids[3], ids[7]))
   options = resolve('sop', encoder='small', image_size=16)['options']
   dataset, _ = registry.get('sop').load(str(tmp_path), options)
@@ -236,3 +220,33 @@ def test_products_are_retrieved_from_their_zip(tmp_path, capsys):
   assert 'has 2 classes, and the published split 11,318' in (
     capsys.readouterr().err
   )
+
+
+@pytest.mark.slow
+def test_the_whole_path(tmp_path, in_process):
+  """From the owners' lists and JPEGs to a split, rounds and retrieval."""
+  lists = sop.lists([20] * 6, [4] * 3)
+  folder = sop.write(tmp_path / 'sop', *lists)
+  sop.write_images(folder, *lists)
+  settings = rules.get('sop').settings(examples_per_client=40)
+  request, output = rules.Request('sop', settings), tmp_path / 'sop' / 'sop'
+  make_splits.make(request, str(folder), {}, str(output))
+
+  def run(algorithm, name, **changes):
+    given = {'data_dir': str(tmp_path), 'image_size': 32, 'rounds': 2}
+    given |= {'clients_per_round': 2, 'eval_every': 2, **changes}
+    config = experiment.resolve('sop', algorithm, given)
+    return experiment.assemble(config).run(str(tmp_path / name))
+
+  final = run('fedss', 'fedss', negatives=4, local_steps=1)['final']
+  assert set(final) == {'map@10', 'map@r', 'train_top1'}
+  assert np.isfinite(list(final.values())).all()
+  sent = {}
+  for trained in ('bottleneck', 'all'):
+    given = {'virtual_client_size': 32, 'encoder': 'mobilenet_v2'}
+    summary = run('fedavgm', trained, trainable=trained, **given)
+    sent[trained] = summary['bytes_up_per_client_round']
+  # 6 classes and the layer from 1,280 to 64, of 2.3 million parameters.
+  expected = 4 * (6 * 64 + 1281 * 64)
+  assert sent['bottleneck'] == pytest.approx(expected, rel=0.01)
+  assert sent['all'] > 20 * expected

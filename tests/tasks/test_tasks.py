@@ -13,8 +13,6 @@ from tff_xc import errors
 from tff_xc import heads
 from tff_xc.algorithms import registry as algorithms
 
-CLIENTS = lambda dataset: dataset.train.client_ids
-
 
 def options_of(task, **changes):
   return task.option_values() | changes
@@ -31,81 +29,58 @@ def test_defaults_are_of_hyperparameters_and_within_bounds(name):
     assert not [w for w in made.warnings(10**6, 1) if 'spreadout' in w]
 
 
-@functools.cache
-def loaded(name):
-  task = registry.get(name)
-  return task.load('', options_of(task))
-
-
-# `test_glyphs` loads the largest preset.
-NAMES = [
-  pytest.param(n, marks=[pytest.mark.slow] * (n == 'glyphs-imagenet21k'))
-  for n in registry.TASKS
-]
-
-
 @pytest.mark.parametrize(
-  'name', [n for n in NAMES if n.values[0].startswith('glyphs')]
+  'name',
+  [
+    # `test_glyphs` loads the largest preset.
+    pytest.param(n, marks=[pytest.mark.slow] * (n == 'glyphs-imagenet21k'))
+    for n in registry.TASKS
+  ],
 )
-def test_glyph_tasks_load_what_they_say(name):
+def test_tasks_load_what_they_say_and_know_their_classes(name):
   task = registry.get(name)
-  dataset, model = loaded(name)
+  known = task.known_classes(options_of(task))
+  if not name.startswith('glyphs') and name != 'sparse-words':
+    assert (known is None) == task.data_is_named
+    return
+  dataset, model = task.load('', options_of(task))
   assert dataset.name == name
-  assert model.num_classes == dataset.num_classes
-  assert model.encoder.example_spec == dataset.train.element_type_structure['x']
-  if 'top1' in task.metrics:
-    assert dataset.test is not None
-  if 'map@10' in task.metrics:
-    assert dataset.retrieval is not None
+  assert model.num_classes == dataset.num_classes == known
+  if name.startswith('glyphs'):
+    spec = dataset.train.element_type_structure['x']
+    assert model.encoder.example_spec == spec
+  assert dataset.test is not None or 'top1' not in task.metrics
+  assert (dataset.retrieval is not None) == ('map@10' in task.metrics)
   assert task.clients_per_round <= len(dataset.train.client_ids)
 
 
-@pytest.mark.parametrize('name', NAMES)
-def test_the_number_of_classes_is_known_without_the_data(name):
-  task = registry.get(name)
-  known = task.known_classes(options_of(task))
-  if name.startswith('glyphs') or name == 'sparse-words':
-    assert known == loaded(name)[0].num_classes
-  else:
-    assert (known is None) == task.data_is_named
-
-
-def test_the_glyphs_task_has_any_shape():
+def test_options_of_glyphs_reach_the_data():
   task = registry.get('glyphs')
-  shape = {
-    'num_classes': 10**6,
-    'num_clients': 7,
-    'classes_per_client': 4,
-    'examples_per_client': 9,
-  }
+  shape = {'num_classes': 10**6, 'num_clients': 7, 'classes_per_client': 4}
+  shape['examples_per_client'] = 9
+  labels_of = lambda dataset: [
+    dataset.train.labels(client) for client in dataset.train.client_ids
+  ]
   dataset, model = task.load('', options_of(task, **shape, data_seed=3))
-  assert model.num_classes == 10**6
-  assert len(dataset.train.client_ids) == 7
-  labels = dataset.train.labels(dataset.train.client_ids[0])
-  assert (len(labels), len(set(labels))) == (9, 4)
+  labels = labels_of(dataset)
+  assert (model.num_classes, len(labels)) == (10**6, 7)
+  assert (len(labels[0]), len(set(labels[0]))) == (9, 4)
   other, _ = task.load('', options_of(task, **shape))
-  assert set(labels) != set(other.train.labels(other.train.client_ids[0]))
-  assert 'num_classes' not in registry.get('glyphs-sop').option_values()
-
-
-def test_any_number_of_unseen_classes_is_retrieved():
-  task = registry.get('glyphs-retrieval')
-  dataset, model = task.load('', options_of(task, retrieval_classes=5))
-  assert set(dataset.retrieval.y) == set(range(5))
-  assert set(task.metrics_of(dataset, model)) == set(task.metrics)
-
-
-def test_clients_of_glyphs_may_differ_in_size():
-  task = registry.get('glyphs')
+  assert set(labels[0]) != set(labels_of(other)[0])
+  # Clients may differ in size.
   ends = {'classes_least': 2, 'classes_most': 40}
-  dataset, _ = task.load('', options_of(task, **ends))
-  labels = [dataset.train.labels(c) for c in dataset.train.client_ids]
+  labels = labels_of(task.load('', options_of(task, **ends)).dataset)
   classes = [len(set(each)) for each in labels]
   assert min(classes) == 2
   assert 30 < max(classes) <= 40
   assert max(map(len, labels)) > 5 * min(map(len, labels))
   with pytest.raises(errors.InputError, match='--classes_most=0: the mean, '):
     task.load('', options_of(task, classes_least=2))
+  # Any number of unseen classes is retrieved.
+  task = registry.get('glyphs-retrieval')
+  dataset, model = task.load('', options_of(task, retrieval_classes=5))
+  assert set(dataset.retrieval.y) == set(range(5))
+  assert set(task.metrics_of(dataset, model)) == set(task.metrics)
 
 
 @pytest.mark.parametrize(
@@ -140,15 +115,11 @@ def test_omniglot_from_the_real_file(data_dir):
 
 
 def test_images_measures_what_the_file_has_examples_for(tmp_path):
-  random = np.random.default_rng(0)
-  content = {
-    'x': random.integers(0, 256, (9, 16, 16, 3), dtype=np.uint8),
-    'y': np.arange(9) % 4,
-    'client': np.arange(9) % 2,
-  }
-  np.savez(tmp_path / 'mine.npz', **content)
+  x, numbers = np.zeros([9, 16, 16, 3], np.uint8), np.arange(9)
+  path = tmp_path / 'mine.npz'
+  np.savez(path, x=x, y=numbers % 4, client=numbers % 2)
   task = registry.get('images')
-  dataset, model = task.load(str(tmp_path / 'mine.npz'), options_of(task))
+  dataset, model = task.load(str(path), options_of(task))
   assert model.num_classes == 4
   assert task.metrics_of(dataset, tiny.model()) == ('train_top1',)
 
@@ -165,7 +136,9 @@ def test_multi_label_sets_from_the_real_files(
   assert model.num_classes == classes
   assert model.encoder.example_spec.num_features == features
   assert task.metrics_of(dataset, tiny.model())[:3] == ('p@1', 'p@3', 'p@5')
-  assert all(len(set(dataset.train.labels(c))) == 1 for c in CLIENTS(dataset))
+  assert all(
+    len(set(dataset.train.labels(c))) == 1 for c in dataset.train.client_ids
+  )
   # The P@1 of always answering the commonest label of the clients.
   counts = np.bincount(dataset.train.owned_labels()[1])
   assert round(dataset.test.y[:, counts.argmax()].mean(), 4) == commonest

@@ -98,13 +98,8 @@ def test_the_same_distribution_as_the_text(alpha):
 def statistics(clients):
   """Class counts of the first and last client, their squares, and classes."""
   counts = [np.bincount(mine, minlength=4) for mine in clients]
-  return [
-    *counts[0],
-    *counts[0] ** 2,
-    *counts[-1],
-    *counts[-1] ** 2,
-    *(np.count_nonzero(count) for count in counts),
-  ]
+  ends = np.concatenate([counts[0], counts[-1]])
+  return [*ends, *ends**2, *(np.count_nonzero(count) for count in counts)]
 
 
 def test_what_is_left_of_q_is_renormalised():
@@ -121,44 +116,19 @@ def test_what_is_left_of_q_is_renormalised():
   assert taken[1] == pytest.approx(1000, rel=0.1)
 
 
-def test_alpha_is_the_concentration_of_all_classes_together():
-  random = np.random.default_rng(0)
-  weights = np.array([0.8, 0.15, 0.05, 1e-9]) * 0.2
-  drawn = np.array(
-    [dirichlet._log_dirichlet(weights, random) for _ in range(4000)]
-  )
-  q = np.exp(drawn - drawn.max(axis=1, keepdims=True))
-  q /= q.sum(axis=1, keepdims=True)
-  mean = weights / weights.sum()
-  np.testing.assert_allclose(q.mean(axis=0), mean, atol=0.02)
-  variance = mean * (1 - mean) / (weights.sum() + 1)
-  np.testing.assert_allclose(q.var(axis=0), variance, atol=0.02)
-
-
-@pytest.mark.parametrize(
-  ('clients', 'counts', 'expected'),
-  [
-    (6, [30, 20, 10], [[0] * 3, [1] * 2, [2]]),
-    (3, [20, 20, 20], [[0], [1], [2]]),
-  ],
-)
-def test_clients_of_one_class_share_it_evenly(clients, counts, expected):
-  labels = np.random.default_rng(0).permutation(np.repeat([4, 0, 7], counts))
-  found = deal(labels, alpha=0, num_clients=clients, seed=2)
-  owned = [set(labels[found.of_client(k)]) for k in range(clients)]
-  assert all(len(classes) == 1 for classes in owned)
-  by_class = collections.Counter(classes.pop() for classes in owned)
-  assert sorted(by_class.values()) == sorted(len(e) for e in expected)
-
-
 @pytest.mark.filterwarnings('error')
-@pytest.mark.parametrize('alpha', [1e-200, 1e-308, 5e-324])
-def test_the_smallest_alpha_gives_clients_of_one_class(alpha):
-  labels = np.repeat([0, 1, 2], 100)
-  found = deal(
-    labels, alpha=alpha, num_clients=8, examples_per_client=10, seed=0
-  )
-  assert [len(set(labels[found.of_client(k)])) for k in range(8)] == [1] * 8
+def test_clients_of_one_class_and_as_many_as_its_share_allows():
+  classes_of = lambda found: [
+    {*labels[found.of_client(k)]} for k in range(len(found))
+  ]
+  for counts, expected in (([30, 20, 10], [1, 2, 3]), ([20] * 3, [2, 2, 2])):
+    labels = np.random.default_rng(0).permutation(np.repeat([4, 0, 7], counts))
+    owned = classes_of(deal(labels, alpha=0, num_clients=6, seed=2))
+    shared = collections.Counter(label for [label] in owned)
+    assert sorted(shared.values()) == expected
+    for alpha in (1e-200, 1e-308, 5e-324):
+      found = deal(labels, alpha, num_clients=4, examples_per_client=10)
+      assert [len(classes) for classes in classes_of(found)] == [1] * 4
 
 
 def test_clients_share_all_examples_and_keep_their_order():

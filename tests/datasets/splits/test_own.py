@@ -1,13 +1,16 @@
-"""Clients of one's own data, as --split says."""
+"""Clients of one's own data, as --split says, and test examples that are held out."""
 
 import numpy as np
 import pytest
+import scipy.sparse
 
 from datasets import examples
+from datasets.splits import hold_out
 from datasets.splits import own
 from tff_xc import errors
 
 LABELS = np.array([0, 1, 2] * 8, np.int32)
+HEADER = 'user_id,image_id,class'
 
 
 def labelled(**changes):
@@ -17,6 +20,11 @@ def labelled(**changes):
 
 def parts(data, **choice):
   return own.parts(data, own.Choice(**choice), 'mine', 'do this, or ')
+
+
+def write(path, *lines):
+  path.write_text('\n'.join([*lines, '']))
+  return str(path)
 
 
 WHOSE = {
@@ -72,30 +80,8 @@ def test_test_examples_of_the_data_do_not_train():
   np.testing.assert_array_equal(again, test)
 
 
-def write(path, *lines):
-  path.write_text('\n'.join([*lines, '']))
-  return str(path)
-
-
-def test_ids_and_classes_in_another_normal_form(tmp_path):
-  data = labelled(
-    ids=examples.texts([[f'u\u0308{i}' for i in range(24)]]),
-    class_names=['a', 'e\u0301', 'c'],
-  )
-  split = write(
-    tmp_path / 's.csv',
-    'user_id,image_id,class',
-    '9,\u00fc1,\u00e9',
-    '9,\u00fc3,a',
-  )
-  clients, *_ = parts(data, split=split)
-  assert clients.numbers.tolist() == [1, 3]
-
-
 def test_a_file_says_who_has_what(tmp_path):
-  split = write(
-    tmp_path / 's.csv', 'user_id,image_id,class', '9,0,a', '10,4,b', 'NA,1,b'
-  )
+  split = write(tmp_path / 's.csv', HEADER, '9,0,a', '10,4,b', 'NA,1,b')
   test = write(tmp_path / 't.csv', 'image_id,class', '5,c')
   clients, found, _ = parts(labelled(), split=split, test_file=test)
   assert clients.client_ids == ['9', '10']
@@ -103,33 +89,42 @@ def test_a_file_says_who_has_what(tmp_path):
   assert found.tolist() == [5]
   clients, found, _ = parts(labelled(), split='class', test_file=test)
   assert (len(clients.numbers), found.tolist()) == (23, [5])
+  write(tmp_path / 't.csv', 'image_id,class', '4,b')
+  with pytest.raises(errors.InputError, match='example 4 is a'):
+    parts(labelled(), split=split, test_file=test)
 
 
 @pytest.mark.parametrize(
-  ('lines', 'message'),
+  ('names', 'lines', 'expected'),
   [
-    (['u,1,b', 'u,0,b'], "line 3: .*'b' here and 'a' in mine"),
-    (['u,24,a'], "line 2 .* '24', and mine has no such"),
-    (['u,0,'], 'no class'),
+    # Numbers of classes stand for their names.
+    (['a', 'b', 'c'], ['u,0,0', 'u,5,2'], [0, 5]),
+    # A table calls the class of a folder 2.0 by 2.
+    (['1.0', '2.0', '2.1'], ['u,1,2.0', 'u,2,2.1'], [1, 2]),
+    (['1.0', '2.0', '2.1'], ['u,1,2', 'u,2,2.1'], [1, 2]),
+    # Another normal form.
+    (['a', 'e\u0301', 'c'], ['9,1,\u00e9', '9,3,a'], [1, 3]),
+    (['a', 'b', 'c'], ['u,1,b', 'u,0,b'], "line 3: .*'b' here and 'a' in mine"),
+    (['a', 'b', 'c'], ['u,24,a'], "line 2 .* '24', and mine has no such"),
+    (['a', 'b', 'c'], ['u,0,'], 'no class'),
   ],
 )
-def test_a_file_that_does_not_fit_is_refused(tmp_path, lines, message):
-  split = write(tmp_path / 's.csv', 'user_id,image_id,class', *lines)
-  with pytest.raises(errors.InputError, match=message):
-    parts(labelled(), split=split)
+def test_classes_of_a_file_are_those_of_the_data(
+  names, lines, expected, tmp_path
+):
+  split = write(tmp_path / 's.csv', HEADER, *lines)
+  data = labelled(class_names=names)
+  if isinstance(expected, str):
+    with pytest.raises(errors.InputError, match=expected):
+      parts(data, split=split)
+  else:
+    assert parts(data, split=split).clients.numbers.tolist() == expected
 
 
-def test_numbers_of_classes_stand_for_their_names(tmp_path):
-  split = write(tmp_path / 's.csv', 'user_id,image_id,class', 'u,0,0', 'u,5,2')
-  clients, *_ = parts(labelled(), split=split)
-  assert clients.numbers.tolist() == [0, 5]
-
-
-def test_an_example_is_not_for_training_and_for_the_test(tmp_path):
-  split = write(tmp_path / 's.csv', 'user_id,image_id,class', 'u,0,a', 'u,1,b')
-  test = write(tmp_path / 't.csv', 'image_id,class', '1,b')
-  with pytest.raises(errors.InputError, match='example 1 is a'):
-    parts(labelled(), split=split, test_file=test)
+def test_ids_in_another_normal_form(tmp_path):
+  data = labelled(ids=examples.texts([[f'u\u0308{i}' for i in range(24)]]))
+  split = write(tmp_path / 's.csv', HEADER, '9,\u00fc1,b', '9,\u00fc3,a')
+  assert parts(data, split=split).clients.numbers.tolist() == [1, 3]
 
 
 @pytest.mark.parametrize(
@@ -156,17 +151,42 @@ def test_one_is_no_plural():
   described = own.described(1, 'image', ['cat'], 0, 1)
   assert described == '1 image of 1 class (cat), no test part; 1 client'
   described = own.described(1200, 'row', ['a', 'b', 'c', 'd'], 30, 0)
-  assert described == (
-    '1,200 rows of 4 classes (a, b, c, ...), 30 of them test; --split must say'
-    ' whose each is'
-  )
+  assert '1,200 rows of 4 classes (a, b, c, ...), 30 of them test' in described
 
 
-def test_classes_of_folders_that_look_like_floats(tmp_path):
-  """A table calls the class of a folder 2.0 by 2."""
-  data = labelled(class_names=['1.0', '2.0', '2.1'])
-  for name in ('2.0', '2'):
-    lines = ('user_id,image_id,class', f'u,1,{name}', 'v,2,2.1')
-    path = write(tmp_path / 'a.csv', *lines)
-    clients, *_ = parts(data, split=path)
-    assert sorted(clients.numbers) == [1, 2]
+SIZES = [40, 1, 2, 3, 0, 17]
+MIXED = np.random.default_rng(0).permutation(
+  np.append(np.repeat(np.arange(6), SIZES), [-1] * 10)
+)
+
+
+@pytest.mark.parametrize('fraction', [0.1, 0.2, 0.5])
+def test_the_same_share_of_every_class_is_held_out(fraction):
+  drawn = [hold_out.by_fraction(MIXED, fraction, s) for s in range(300)]
+  counts = np.array([np.bincount(MIXED[d], minlength=6) for d in drawn])
+  assert (np.diff(drawn[0]) > 0).all()
+  for label, size in enumerate(SIZES):
+    exact = fraction * size if size > 1 else 0
+    found = counts[:, label]
+    assert np.floor(exact) <= found.min() <= found.max() <= np.ceil(exact)
+    assert found.mean() == pytest.approx(exact, abs=0.1)
+    assert found.max() < max(size, 1)
+  assert len(set(map(tuple, drawn))) > 290
+  again = hold_out.by_fraction(MIXED, fraction, 3)
+  np.testing.assert_array_equal(again, drawn[3])
+
+
+def test_so_many_of_every_class_and_of_sets():
+  drawn = hold_out.by_class(MIXED, 5, 0)
+  counts = np.bincount(MIXED[drawn], minlength=6)
+  assert counts.tolist() == [5, 0, 1, 1, 0, 5]
+  assert (np.diff(drawn) > 0).all()
+  sets = scipy.sparse.csr_matrix(np.ones([40, 3], bool))
+  assert len(np.unique(hold_out.by_fraction(sets, 0.25, 0))) == 10
+  for draw, labels, size, flag in (
+    (hold_out.by_class, sets, 1, 'take --test_fraction'),
+    (hold_out.by_fraction, np.arange(5), 0.5, '--test_fraction='),
+    (hold_out.by_class, np.arange(5), 2, '--test_per_class='),
+  ):
+    with pytest.raises(errors.InputError, match=flag):
+      draw(labels, size, 0)

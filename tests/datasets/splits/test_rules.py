@@ -1,15 +1,23 @@
-"""Rules by class, by user and at random, on examples that one can follow."""
+"""Rules by class, by user, by label sets and at random, on examples one can follow."""
 
 import dataclasses
 import random
 
 import numpy as np
 import pytest
+import scipy.sparse
 
 from datasets import examples as examples_lib
 from datasets.splits import partitions
 from datasets.splits import rules
+from datasets.splits import split_files
+from datasets.xc import clients as xc
+from datasets.xc import sets as xc_sets
+from tests.datasets import test_omniglot as omniglot_on_disk
+from tests.datasets.cifar import on_disk as cifar_on_disk
 from tff_xc import errors
+from tff_xc.data import partition
+from tff_xc.experiment import cohort
 
 
 def deal(rule, labels, seed=0, num_classes=None, **settings):
@@ -51,40 +59,32 @@ def test_grouping_by_class():
   assert (nothing.client_ids, nothing.offsets.tolist()) == ([], [0])
 
 
-def test_grouping_shares_of_several_classes():
+def test_grouping_several_classes_and_their_shares():
   labels = np.random.default_rng(0).integers(0, 12, 300)
   found = by_class(labels, 1, classes_per_client=5, clients_per_class=4)
   clients = clients_of(found)
   assert len(clients) == 4 * 3
   assert list(clients)[:2] == ['classes/00/0', 'classes/00/1']
   assert sorted(found.numbers) == list(range(300))
-  groups = {
-    name: frozenset(labels[numbers]) for name, numbers in clients.items()
-  }
-  assert sorted(map(len, groups.values())) == [2] * 4 + [5] * 8
+  groups = {name: frozenset(labels[own]) for name, own in clients.items()}
   for share in range(4):
     mine = [g for name, g in groups.items() if name.endswith(f'/{share}')]
+    assert sorted(map(len, mine)) == [2, 5, 5]
     assert sorted(label for group in mine for label in group) == list(range(12))
   assert len(set(groups.values())) > 9  # Grouped anew for each share.
   for label in range(12):
     counts = [
-      np.count_nonzero(labels[numbers] == label) for numbers in clients.values()
+      np.count_nonzero(labels[own] == label) for own in clients.values()
     ]
     counts = [c for c in counts if c]
-    assert len(counts) == 4
-    assert max(counts) - min(counts) <= 1
-
-
-def test_grouping_several_classes():
+    assert (len(counts), max(counts) - min(counts) <= 1) == (4, True)
   seen = set()
   for seed in range(20):
     clients = clients_of(by_class(LABELS, seed, classes_per_client=3))
-    assert list(clients) == ['classes/00', 'classes/01']
     first, second = (set(LABELS[n]) for n in clients.values())
     assert (len(first), len(second)) == (3, 1)
     assert first | second == {0, 2, 7, 11}
     assert all(n == sorted(n) for n in clients.values())
-    assert sum(map(len, clients.values())) == 9
     seen |= second
   assert len(seen) > 1
   again = [by_class(LABELS, 5, classes_per_client=3).numbers for _ in range(2)]
@@ -126,6 +126,53 @@ def test_iid_deals_all_evenly():
   assert (deal('iid', SORTED, 4, clients=3).numbers != found.numbers).any()
 
 
+# FedMLH's rules. Label 0 has 30 of 50 examples, label 1 has 4, label 2 has 20,
+# label 3 none, label 4 one.
+MEMBERS = {0: range(30), 1: range(10, 14), 2: range(25, 45), 4: [48]}
+
+
+def frequent(seed=0, members=MEMBERS, **settings):
+  matrix = np.zeros([50, 5], bool)
+  for label, numbers in members.items():
+    matrix[list(numbers), label] = True
+  sets = scipy.sparse.csr_matrix(matrix)
+  return deal('frequent_labels', sets, seed, **settings)
+
+
+def test_frequent_labels_by_the_code():
+  found = frequent(1, clients=3)
+  assert found.client_ids == ['client/0', 'client/1', 'client/2']
+  assert list(found.sizes) == [16, 16, 16]
+  of_0, of_2, of_1 = (found.of_client(i) for i in range(3))
+  for label, numbers in ((0, of_0), (2, of_2)):
+    assert set(numbers) <= set(MEMBERS[label])
+    assert len(set(numbers)) == 16
+  assert set(MEMBERS[1]) <= set(of_1)
+  assert len(set(of_1[4:])) == 12
+  # Whatever the seed, the last two examples fill no client.
+  some = [frequent(seed, clients=3) for seed in range(30)]
+  assert max(each.of_client(2)[4:].max() for each in some) < 48
+  np.testing.assert_array_equal(found.numbers, some[1].numbers)
+  assert (found.numbers != some[2].numbers).any()
+
+
+def test_frequent_labels_by_the_paper():
+  found = frequent(clients=4, variant='paper', frequency=0.08)
+  parts = [set(found.of_client(i)) for i in range(4)]
+  assert sum(map(len, parts)) == len(found.numbers)  # Nothing twice.
+  for label in (0, 1, 2):
+    assert any(set(MEMBERS[label]) <= part for part in parts)
+  assert set().union(*parts) == set(range(50))
+  # A label as frequent as the threshold is frequent, so whole with one client.
+  halves = {0: range(25), 1: range(25, 50)}
+  found = frequent(0, halves, clients=4, variant='paper', frequency=0.5)
+  owners = found.owners()[np.argsort(found.numbers)]
+  assert len(set(owners[:25])) == len(set(owners[25:])) == 1
+
+
+SETS = scipy.sparse.csr_matrix(np.eye(3, dtype=bool))
+
+
 @pytest.mark.parametrize(
   ('rule', 'labels', 'settings', 'message'),
   [
@@ -134,6 +181,10 @@ def test_iid_deals_all_evenly():
     ('iid', SORTED, {'clients': 8}, '7 training examples'),
     ('classes_per_client', SORTED, {'classes_per_client': 5}, 'take 1 to 4'),
     ('classes_per_client', SORTED, {'clients_per_class': 0}, 'at least 1'),
+    ('frequent_labels', SETS[:2, [0, 2]], {'clients': 2}, '1 labels have'),
+    ('frequent_labels', SETS, {'clients': 4}, 'too few for 4 clients'),
+    ('frequent_labels', SETS, {'variant': 'text'}, 'code, paper'),
+    ('dirichlets', SETS, {}, 'did you mean dirichlet'),
   ],
 )
 def test_what_cannot_be_dealt_is_refused(rule, labels, settings, message):
@@ -155,8 +206,14 @@ def test_users_in_the_order_of_their_names():
   assert clients_of(found) == {'2': [0, 2, 6], '9': [4], '10': [1, 5]}
   found = of_users(users, names, min_examples=3).train
   assert clients_of(found) == {'2': [0, 2, 6]}
-  with pytest.raises(errors.InputError, match='no user of 3 remains'):
-    of_users(users, names, min_examples=4)
+  for given, rule, least, message in (
+    ((users, names), 'users', 4, 'no user of 3 remains'),
+    (([-1, -1], []), 'users', 1, 'NA'),
+    (([-1, -1], []), 'leaf_users', 1, 'NA'),
+    (([0, 0], ['ann']), 'leaf_users', 1, r'1 of 1 users .* 0\.9 of them'),
+  ):
+    with pytest.raises(errors.InputError, match=message):
+      of_users(*given, rule, min_examples=least)
 
 
 def test_leafs_draw_of_users():
@@ -171,16 +228,6 @@ def test_leafs_draw_of_users():
   found = of_users([0, 1, 1, 2], ['a', 'b', 'c'], 'leaf_users', train_share=0.7)
   [*held] = {'a', 'b', 'c'} - set(found.train.client_ids)
   assert found.test.tolist() == {'a': [0], 'b': [1, 2], 'c': [3]}[held[0]]
-
-
-def test_too_few_users_are_told_as_such():
-  for users, names, rule, message in (
-    ([-1, -1], [], 'users', 'NA'),
-    ([-1, -1], [], 'leaf_users', 'NA'),
-    ([0, 0], ['ann'], 'leaf_users', r'1 of 1 users .* 0\.9 of them'),
-  ):
-    with pytest.raises(errors.InputError, match=message):
-      of_users(users, names, rule)
 
 
 @pytest.mark.parametrize(
@@ -198,10 +245,10 @@ def test_too_few_users_are_told_as_such():
     ('dirichlet', None),  # A folder may be called so.
     ('leaf_users:min_examples=1', None),
     ('sop:examples_per_client=1', None),
+    ('shards:clients', None),
     ('iid:x', "'x': expected a whole number"),
     ('iid:0', 'at least 1'),
-    ('dirichlet:alpha=1', "'alpha' is no setting"),
-    ('shards:clients', None),
+    ('dirichlet:alpha=1', 'alpha is no setting'),
     ('shards:clients=', "'': expected a whole number"),
   ],
 )
@@ -211,3 +258,59 @@ def test_a_split_names_a_rule_or_a_file(split, expected):
       rules.parse(split)
   else:
     assert rules.parse(split) == expected
+
+
+def halves(labels: np.ndarray) -> partition.Partition:
+  """A rule of ten lines: two clients a class, which take its examples in turn."""
+  clients = {}
+  for label in np.unique(labels):
+    numbers = np.flatnonzero(labels == label)
+    clients[f'{label}/first'] = numbers[::2]
+    clients[f'{label}/second'] = numbers[1::2]
+  return partition.of_clients(clients)
+
+
+def cifar(folder):
+  files = cifar_on_disk.files('cifar10', 'binary')
+  return cifar_on_disk.load(cifar_on_disk.write(folder, files))
+
+
+def omniglot(folder):
+  omniglot_on_disk.write_npz(folder)
+  return omniglot_on_disk.load(folder)
+
+
+def text(folder):
+  lines = [f'{i % 3} {i}:1 9:0.5' for i in range(8)]
+  lines[4] = ' 4:1'  # It has no label, so no rule sees it.
+  for part in ('train', 'test'):
+    path = folder / f'eurlex_{part}.txt'
+    path.write_text('\n'.join(['8 10 3', *lines]))
+  return xc.load('eurlex-4k', folder, counts=xc_sets.Counts(8, 8, 10, 3))
+
+
+@pytest.mark.parametrize('load', [cifar, omniglot, text])
+def test_ones_own_rule_makes_the_clients_of_any_set(load, tmp_path):
+  given = load(tmp_path)
+  dataset = given.repartitioned(halves)
+  train = dataset.train
+  held = np.sort(train.partition.numbers)
+  np.testing.assert_array_equal(held, np.arange(len(given.train.pool)))
+  for client_id in train.client_ids:
+    label, half = client_id.split('/')
+    x, y = train.examples(client_id)
+    assert set(y) == {int(label)}
+    assert x.shape[0] == len(y) == len(train.numbers(client_id))
+    other = {'first': 'second', 'second': 'first'}[half]
+    assert abs(len(y) - len(train.numbers(f'{label}/{other}'))) <= 1
+  drawn = cohort.UniformClients(3).cohorts(dataset, seed=0)(0)
+  for value, name in zip(drawn.examples, drawn.client_ids, strict=True):
+    np.testing.assert_array_equal(value.y, train.labels(name))
+  # A split file makes the same clients.
+  path, data = tmp_path / 'split.csv', examples_lib.of_labels(train.pool.y)
+  split_files.write(path, train.partition, data)
+  again = dataset.repartitioned(
+    lambda labels: split_files.partition(path, data, 'the set')
+  ).train
+  of = lambda found: {c: found.numbers(c).tolist() for c in found.client_ids}
+  assert of(again) == of(train)

@@ -7,7 +7,7 @@ import sys
 import pytest
 
 from tests.launch import light
-from tests.launch import test_other_data
+from tests.launch import own_examples
 from tests.runtime.cluster import folders
 from tff_xc.report import run_files
 from tff_xc.runtime.cluster import state
@@ -115,8 +115,7 @@ def test_a_run_whose_ray_hangs_saves_and_ends(cluster, tmp_path, which):
 
 def test_other_data_on_a_worker_are_refused(cluster, tmp_path):
   here, there = (
-    test_other_data.write(tmp_path / f'{seed}.npz', seed=seed)
-    for seed in (0, 1)
+    own_examples.npz(tmp_path, f'{seed}.npz', seed) for seed in (0, 1)
   )
   run(cluster, 'launch.workers', 'start', '--threads=1', f'--data_dir={there}')
   found = run(
