@@ -2,7 +2,6 @@
 
 import collections
 import dataclasses
-import functools
 
 import numpy as np
 import pytest
@@ -10,7 +9,6 @@ import scipy.sparse
 import tensorflow as tf
 from sklearn import metrics
 
-from tasks import task as task_lib
 from tests import tiny
 from tff_xc import classifier
 from tff_xc import heads
@@ -215,24 +213,14 @@ def test_sparse_examples_with_label_sets(sparse_setting):
   together = np.concatenate(hits).mean()
   assert measured['train_top1'] == pytest.approx(together)
   assert len(traces) == 1  # Block sizes do not cause retracing.
-
-
-def test_scores_of_one_label_are_not_defined_for_sets(sparse_setting):
-  model, weights, dataset, *_ = sparse_setting
-  for name in ('top1', 'macro_f1', 'mcc'):
+  evaluate, train = evaluation.Evaluator(model, dataset, ()), dataset.train
+  for name in ('c0', 'c1'):  # One client has no examples.
+    found = evaluate.predict(weights, train.pool, train.numbers(name))
+    best = naive_order(weights, train.examples(name).x)[:, 0]
+    np.testing.assert_array_equal(found, best)
+  for name in ('top1', 'macro_f1', 'mcc'):  # They are of one label.
     with pytest.raises(ValueError, match=f'{name} .*p@1'):
       evaluation.Evaluator(model, dataset, (name,))(weights)
-
-
-def test_predictions_of_one_client_and_of_none(sparse_setting):
-  model, weights, dataset, *_ = sparse_setting
-  evaluate = evaluation.Evaluator(model, dataset, ())
-  train = dataset.train
-  x, _ = train.examples('c0')
-  predictions = evaluate.predict(weights, train.pool, train.numbers('c0'))
-  assert predictions.tolist() == naive_order(weights, x)[:, 0].tolist()
-  predictions = evaluate.predict(weights, train.pool, train.numbers('c1'))
-  assert predictions.shape == (0,)
 
 
 @pytest.mark.parametrize('at_once', [1, 700, 10**6])
@@ -264,21 +252,6 @@ def test_no_more_than_a_block_of_examples_is_read_at_once(
   assert evaluation.Evaluator(model, streamed, names)(weights) == expected
   assert sum(read) == 1300 + 60 + 1600
   assert max(read) <= 512
-
-
-def test_a_task_measures_what_its_data_have_examples_for(sparse_setting):
-  *_, dataset, _, _ = sparse_setting
-  metrics = ('p@1', 'ndcg@3', 'psp@5', 'map@r', 'train_top1')
-  names = [f.name for f in dataclasses.fields(task_lib.Task)]
-  blank = dict.fromkeys(names[: names.index('by_algorithm')])
-  task = task_lib.Task(**blank | {'metrics': metrics})
-  changed = functools.partial(dataclasses.replace, dataset, propensity=None)
-  for data, kept in (
-    (dataset, ('p@1', 'ndcg@3', 'psp@5', 'train_top1')),
-    (changed(), ('p@1', 'ndcg@3', 'train_top1')),
-    (changed(test=None, retrieval=dataset.test), ('map@r', 'train_top1')),
-  ):
-    assert task.metrics_of(data, tiny.model()) == kept
 
 
 def test_the_mean_of_validation_examples_is_of_these(sparse_setting):
@@ -313,21 +286,13 @@ def test_the_best_are_those_of_a_sort_and_ties_go_to_the_lower_label(n, k):
   scores = random.integers(0, 4, [n, 9]).astype(np.float32)
   scores[:, 0] = 1.0
   scores[:, 5:] *= random.random([n, 4]) < 0.01  # Maxima differ, and tie.
+  # A label without a finite score is never returned.
+  scores[:, 1] = np.nan
+  scores[3:, 2] = -np.inf
+  scores[130:, 3] = np.nan  # Of the group of 128 and 129, too.
   found = evaluation.top_labels(tf.constant(scores), k)
   assert found.dtype == np.int32
   np.testing.assert_array_equal(found, best_of_each(scores, k))
-
-
-def test_labels_without_a_finite_score_are_not_returned():
-  scores = np.random.default_rng(0).normal(size=[200, 4]).astype(np.float32)
-  scores[:, 0] = np.nan
-  scores[3:, 1] = -np.inf
-  scores[130:, 2] = np.nan  # Of the group of 128 and 129, too.
-  found = evaluation.top_labels(tf.constant(scores), 5).numpy()
-  assert found[0].tolist() == [-1] * 5
-  np.testing.assert_array_equal(found[1], best_of_each(scores, 5)[1])
-  assert (found[2] >= 0).all() and (found[2] < 130).all()
-  np.testing.assert_array_equal(found[3], best_of_each(scores, 5)[3])
 
 
 @pytest.mark.parametrize('score', heads.SCORES)
