@@ -68,8 +68,8 @@ def test_what_differs_is_named(tmp_path):
 
 def test_of_a_large_set_the_first_and_the_last_client_are_read(tmp_path):
   more = {'y': np.arange(2000) % 8, 'client': np.arange(2000) // 10}
-  x = np.zeros([2000, 8, 8], np.uint8)
-  made = lambda x: of(write(tmp_path / 'a.npz', x=x, test_x=x[:8], **more)[0])
+  x, zeros = (np.zeros([k, 8, 8], np.uint8) for k in (2000, 8))
+  made = lambda x: of(write(tmp_path / 'a.npz', x=x, test_x=zeros, **more)[0])
   before = made(x)
   for place in (0, 1999):
     other = x.copy()

@@ -162,11 +162,15 @@ def test_examples_are_read_when_they_are_asked_for(sampling):
     assert numbers == train.numbers(name).tolist()
 
 
-def test_without_a_number_of_steps_a_round_is_the_average_client():
+def test_batches_of_the_average_client_of_too_many_examples_and_of_none():
   draw = cohort.IidBatches(3).cohorts(dataset(), 0)
   assert len(draw(0).examples[0].y) == 3  # Of 10 / 5 examples, rounded up.
   with pytest.raises(errors.InputError, match='10,000,000'):
     cohort.IidBatches(10**6, 11).cohorts(dataset(), 0)
+  for clients, steps in itertools.product(({}, {'a': [], 'b': []}), (0, 1)):
+    nobody_has = made(np.arange(3), np.arange(3), clients)
+    with pytest.raises(errors.InputError, match='any examples'):
+      cohort.IidBatches(2, steps).cohorts(nobody_has, 0)
 
 
 def test_sets_of_labels():
@@ -178,14 +182,6 @@ def test_sets_of_labels():
     assert isinstance(value.y, sparse.LabelSets)
     np.testing.assert_array_equal(value.y.ids, sets[value.x].indices)
     assert len(value.y.row_splits) == min(len(numbers), 2) + 1
-
-
-@pytest.mark.parametrize('clients', [{}, {'a': [], 'b': []}])
-@pytest.mark.parametrize('steps', [0, 1])
-def test_batches_of_no_examples_are_refused(clients, steps):
-  nobody_has = made(np.arange(3), np.arange(3), clients)
-  with pytest.raises(errors.InputError, match='any examples'):
-    cohort.IidBatches(2, steps).cohorts(nobody_has, 0)
 
 
 SIZES = (5, 0, 1, 3, 2)
@@ -240,14 +236,11 @@ def test_clients_are_drawn_successively_in_proportion_to_their_examples(count):
 
 
 def test_with_replacement_every_draw_is_in_proportion():
-  ids = drawn_ids(3, replace=True)
+  ids, q = drawn_ids(3, replace=True), np.array(SIZES) / 11
   shares = np.bincount(ids.ravel(), minlength=len(SIZES)) / ids.size
-  np.testing.assert_allclose(shares, np.array(SIZES) / 11, atol=0.02)
+  np.testing.assert_allclose(shares, q, atol=0.02)
   # Two draws of three agree with probability 1 - (all differ).
-  q = np.array(SIZES) / 11
-  differ = sum(
-    q[list(t)].prod() for t in itertools.permutations(range(len(q)), 3)
-  )
+  differ = sum(q[list(t)].prod() for t in itertools.permutations(range(5), 3))
   repeats = np.mean([len(set(row)) < 3 for row in ids])
   assert repeats == pytest.approx(1 - differ, abs=0.03)
 

@@ -79,35 +79,18 @@ def test_the_time_left_counts_evaluations_and_checkpoints(capsys):
 
 
 def test_bytes_before_a_resume_count_and_its_times_do_not(capsys):
-  clock, schedule = Clock(), progress_lib.Schedule(40, 10, 10)
-  lost = {**ROW, 'bytes_down_per_client': float('nan')}
-  initial = {'round': 0.0, 'top1': 0.5}
-  rows = [initial, *[{**ROW, 'seconds': 1e6}] * 19, lost]
-  shown = progress_lib.Progress(schedule, ('top1',), rows, clock)
-  for done in range(21, 31):
-    assert shown.seconds_left() is None
-    one_round(shown, clock, done, schedule)
-  shown.close()
-  # 29 rounds of 8 clients, 1.5 MB each; ten rounds, 37 seconds at their end.
-  [line] = capsys.readouterr().out.splitlines()
-  assert line.startswith('round 30/40: loss 0.5000, top1 0.2500')
-  assert line.endswith('348 MB so far, 57 s left')
-
-
-def test_after_a_resume_nothing_is_shown_before_an_evaluation(capsys):
   clock, schedule = Clock(), progress_lib.Schedule(200, 50, 200)
-  rows = [{'round': 0.0}, *[ROW] * 60]
+  lost = {**ROW, 'bytes_down_per_client': float('nan')}
+  rows = [{'round': 0.0}, *[{**ROW, 'seconds': 1e6}] * 59, lost]
   shown = progress_lib.Progress(schedule, ('top1',), rows, clock)
-  for done in range(61, 100):
+  for done in range(61, 101):
+    assert shown.seconds_left() is None  # Until it has evaluated.
     one_round(shown, clock, done, schedule)
-    assert shown.seconds_left() is None
-  for done in range(100, 200):
-    one_round(shown, clock, done, schedule)
-    left = 2 * (200 - done) + 30 * (4 - done // 50)
-    assert shown.seconds_left() == left
-  one_round(shown, clock, 200, schedule)
-  assert shown.seconds_left() == 0
+  assert shown.seconds_left() == 2 * 100 + 30 * 2
   shown.close()
+  # 99 rounds of 8 clients, 1.5 MB each.
+  [line] = capsys.readouterr().out.splitlines()
+  assert line.endswith('1.19 GB so far, 4 min left')
 
 
 def test_a_terminal_gets_a_bar_with_both(monkeypatch, capsys):
