@@ -104,7 +104,7 @@ def test_relative_scores_are_drawn_over_the_skew_of_clients(tmp_path):
   assert xs == (0.28, 1.8, 1.8)
   assert np.isnan(stds).all()
   assert means == pytest.approx((0.75, 0.375, 0.625))
-  assert panel.lines == ('fedavg', 'fedavg', 'fedavgm')
+  assert panel.lines == ['fedavg', 'fedavg', 'fedavgm']
   [other] = curves.points(frame, reference, 'map@r')
   assert 'MAP@R' in other.y_label
   assert other.points[0][1] == pytest.approx(0.75)

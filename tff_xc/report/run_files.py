@@ -138,14 +138,14 @@ def read_summary(path: pathlib.Path) -> dict[str, Any] | None:
   summary = _read_object(file, {'final': dict, 'rounds': int}, {'best': dict})
   if not isinstance(summary.get('best_round'), dict | None):
     raise files.damaged(file, 'expected "best_round" to be an object')
-  totals = {k: v for k, v in summary.items() if k not in _NO_TOTALS}
-  groups = {name: summary.get(name) or {} for name in _OF_SCORES}
-  for name, values in {**groups, 'totals': totals}.items():
+  numbers = {k: v for k, v in summary.items() if k not in _NO_TOTALS}
+  for values in (numbers, *(summary.get(n) or {} for n in _OF_SCORES)):
     for key, value in values.items():
-      if key != 'by' and not _is_number_or_null(value):
-        raise files.damaged(
-          file, f'"{name}": "{wording.shown(key)}" is no number'
-        )
+      # Python reads whole numbers of any size, which no float may hold.
+      is_number = isinstance(value, int | float) and abs(value) < 1e300
+      is_number &= not isinstance(value, bool)
+      if key != 'by' and not is_number and value is not None:
+        raise files.damaged(file, f'"{wording.shown(key)}" is no number')
   return summary
 
 
@@ -217,14 +217,6 @@ def _read_object(path, required, optional):
         path, f'expected "{key}" to be of type {kind.__name__}'
       )
   return {k: v for k, v in obj.items() if k not in optional or v is not None}
-
-
-def _is_number_or_null(value) -> bool:
-  """Whether a value of JSON is null, or a finite number; no NumPy is imported."""
-  if value is None or isinstance(value, bool):
-    return value is None
-  # Python reads whole numbers of any size, which no float may hold.
-  return isinstance(value, int | float) and abs(value) < 1e300
 
 
 def read_metrics(path: pathlib.Path) -> 'pd.DataFrame':
