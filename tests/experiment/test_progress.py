@@ -51,7 +51,7 @@ def test_the_time_left_counts_evaluations_and_checkpoints(capsys):
   shown = progress_lib.Progress(schedule, ('top1', 'mcc'), [], clock)
   with shown.timing('evaluation'):
     clock.now += 30
-  shown.start({'top1': 0.0, 'mcc': 0.0})
+  shown.show({'top1': 0.0, 'mcc': 0.0})
   for done in range(1, 10):
     # The first round compiles, and a round is disturbed: neither counts.
     one_round(shown, clock, done, schedule, 90.0 if done in (1, 7) else 2.0)

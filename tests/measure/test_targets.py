@@ -114,12 +114,11 @@ def test_the_last_evaluated_round_within_the_budget_counts(unit, scores):
 )
 def test_evaluations_since_the_best(values, waited, of_less, monkeypatch):
   rows = [{'p@1': value} for value in values]
-  assert targets.BestRound('p@1').waited(rows) == waited
-  assert targets.BestRound('p@1', 2).stops(rows) == (waited >= 2)
-  assert not targets.BestRound('p@1', 0).stops(rows)
+  stops = lambda: [targets.BestRound('p@1', n).stops(rows) for n in range(4)]
+  assert stops() == [False, *(waited >= n for n in (1, 2, 3))]
   lower = catalog.SCORES['p@1']._replace(better='lower')
   monkeypatch.setitem(catalog.SCORES, 'p@1', lower)
-  assert targets.BestRound('p@1').waited(rows) == of_less
+  assert stops() == [False, *(of_less >= n for n in (1, 2, 3))]
 
 
 def test_the_summary_has_the_volume_up_to_the_best_round():
