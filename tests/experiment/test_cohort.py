@@ -11,7 +11,6 @@ import pytest
 import scipy.sparse
 import tensorflow as tf
 
-from datasets.procedural import words as sparse_words
 from tests import small_data
 from tests import tiny
 from tff_xc import classifier
@@ -28,12 +27,12 @@ from tff_xc.round import process
 LABELS = {'a': [0, 1, 1], 'b': [], 'c': [2], 'd': [3, 3, 3, 3], 'e': [0, 4]}
 
 
-def made(x, y, clients, num_classes=5):
+def made(x, y, clients):
   """Returns the data set of these examples; clients are numbers of examples."""
   train = client_data.PartitionedClientData(
     pool.in_memory(x, y), partition.of_clients(clients)
   )
-  return client_data.FederatedDataset('letters', num_classes, train)
+  return client_data.FederatedDataset('letters', 10, train)
 
 
 def dataset(labels=None, bags=False, sets=None):
@@ -91,16 +90,6 @@ def test_a_client_may_draw_some_of_its_examples_for_a_round():
   assert len(seen) == 4
   for a, b in zip(again(7).examples, draw(7).examples, strict=True):
     np.testing.assert_array_equal(a.x, b.x)
-
-
-@pytest.mark.parametrize('drawn', [1, 3, 100])
-def test_no_draw_of_examples_uses_more_features_than_foreseen(drawn):
-  words = sparse_words.load(num_classes=30, num_features=500, test_examples=1)
-  most = words.train.largest_feature_set(drawn)
-  draw = uniform(words, len(words.train.client_ids), 0, drawn)
-  used = [len(np.unique(e.x.ids)) for e in draw(0).examples]
-  assert max(used) <= most
-  assert most <= drawn * 61
 
 
 def test_clients_without_examples_are_skipped_and_nobody_is_one_empty_client():
@@ -189,12 +178,8 @@ _ROUNDS = 4000
 
 
 def sized(sizes=SIZES):
-  """Example k of client i is 100 i + k; a client has the classes i and 9."""
-  owners = np.repeat(np.arange(len(sizes)), sizes)
-  places = np.concatenate([np.arange(size) for size in sizes])
-  y = np.where(places == 0, 9, owners)
-  clients = {f'c{i}': np.flatnonzero(owners == i) for i in range(len(sizes))}
-  return made((100 * owners + places).astype(np.int32), y, clients, 10)
+  """Returns clients of these sizes; one has the classes i and 9."""
+  return dataset({f'c{i}': [9, *[i] * n][:n] for i, n in enumerate(sizes)})
 
 
 def draws(clients, examples, replace=False, seed=7, data=None):
@@ -262,7 +247,7 @@ def test_a_client_draws_without_replacement_where_it_has_enough():
   seen = collections.defaultdict(set)
   for round_number in range(60):
     for e in draw(round_number).examples:
-      client, own = int(e.client_id), set(e.x - 100 * int(e.client_id))
+      client, own = int(e.client_id), set(e.x - 10 * int(e.client_id))
       assert len(e.x) == len(e.y) == 3
       assert own <= set(range(SIZES[client]))
       if SIZES[client] >= 3:

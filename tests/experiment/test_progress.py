@@ -1,7 +1,5 @@
 """The time left and the bytes so far, by a clock that the test moves."""
 
-import itertools
-
 import pytest
 
 from tff_xc.experiment import progress as progress_lib
@@ -22,14 +20,6 @@ class Clock:
 
   def __call__(self):
     return self.now
-
-
-def test_the_actions_left_are_those_that_will_be_due():
-  for rounds, every in itertools.product((10, 11, 12), (1, 3, 4, 20)):
-    schedule = progress_lib.Schedule(rounds, every, 1)
-    for done in range(rounds + 1):
-      due = [schedule.due(every, r) for r in range(done + 1, rounds + 1)]
-      assert schedule.left(every, done) == sum(due)
 
 
 def one_round(shown, clock, done, schedule, seconds=2.0):

@@ -27,7 +27,7 @@ def naive_order(points, query):
   return sorted((i for i in range(len(points)) if i != query), key=key)
 
 
-def naive_maps(orders, labels):
+def maps_of(orders, labels):
   at_10, at_r = [], []
   for q, order in enumerate(orders):
     relevant = [int(labels[i] == labels[q]) for i in order]
@@ -43,20 +43,8 @@ def naive_maps(orders, labels):
     at_10.append(average(10))
     if total:
       at_r.append(average(total))
-  return sum(at_10) / len(at_10), sum(at_r) / len(at_r)
-
-
-# Unit vectors whose normalised form is exact: sign patterns of 4 components.
-def sign_vectors(rng, count):
-  return rng.choice([-1, 0, 1], size=(count, 4)).astype(np.float32)
-
-
-def maps_of(orders, labels):
-  at_10, at_r = naive_maps(orders, labels)
-  return {
-    'map@10': pytest.approx(float(at_10), abs=1e-12),
-    'map@r': pytest.approx(float(at_r), abs=1e-12),
-  }
+  mean = lambda found: pytest.approx(float(sum(found) / len(found)), abs=1e-12)
+  return {'map@10': mean(at_10), 'map@r': mean(at_r)}
 
 
 def exact_points(embeddings):
@@ -71,7 +59,8 @@ def exact_points(embeddings):
 def test_maps_equal_the_naive_loop_with_ties_and_on_random_data(block):
   """60 points have few directions, so nearly every neighbour list has ties."""
   rng = np.random.default_rng(2)
-  x = sign_vectors(rng, 60)
+  # Their normalised form is exact.
+  x = rng.choice([-1, 0, 1], size=(60, 4)).astype(np.float32)
   x[7] = 0  # A zero embedding stays zero and lies 1 from every unit vector.
   labels = rng.integers(0, 9, 60)
   labels[3] = 100  # A query with no relevant example.
@@ -237,45 +226,6 @@ def test_equal_the_naive_loops(a, b):
     assert got[f'ndcg@{k}'] == pytest.approx(ndcg, abs=1e-12)
     assert got[f'psp@{k}'] == pytest.approx(psp, abs=1e-12)
     assert got[f'psp@{k}'] != pytest.approx(got[f'p@{k}'])
-
-
-@pytest.mark.parametrize(
-  ('top', 'labels', 'counts', 'expected'),
-  [
-    (  # The ideal ranking.
-      [[5, 7, 2, 0, 3], [4, 0, 1, 2, 3]],
-      [{1, 5, 2, 7, 3, 0}, {4}],
-      [5, 100, 3, 7, 9, 1, 50, 2],
-      {'psp@1': 1, 'psp@3': 1, 'ndcg@1': 1, 'ndcg@3': 1, 'p@3': 2 / 3},
-    ),
-    (  # Equal counts make PSP a ratio of hits.
-      [[0, 1, 2], [3, 4, 5]],
-      [{0, 4, 5}, {0, 3}],
-      [3] * 6,
-      {'psp@1': 1, 'psp@3': 2 / 5},
-    ),
-    (  # An id of -1 must not count as the previous example's last class.
-      [[9, -1, -1], [8, -1, -1]],
-      [{9}, {9}],
-      [1] * 10,
-      {'p@1': 0.5, 'ndcg@1': 0.5, 'p@3': 1 / 6, 'ndcg@3': 0.5, 'pc@3': 0.5},
-    ),
-    (
-      [[3, 1, 2], [1, 0, 2], [0, 1, 2]],
-      [3, 0, 3],  # Single labels.
-      [1] * 4,
-      {'p@1': 1 / 3, 'p@3': 2 / 9},
-    ),
-  ],
-)
-def test_special_cases(top, labels, counts, expected):
-  if isinstance(labels[0], int):
-    labels = ranking.single_labels(np.array(labels))
-  else:
-    labels = label_sets(*labels)
-  propensity = sparse.Propensity(np.array(counts), 1000)
-  got = ranking.label_set_scores(np.array(top), labels, propensity, (1, 3))
-  assert {name: got[name] for name in expected} == pytest.approx(expected)
 
 
 def test_refuses_what_has_no_value():
