@@ -1,7 +1,5 @@
 """The code of README and docs runs."""
 
-import json
-import os
 import re
 import subprocess
 import sys
@@ -14,21 +12,6 @@ from tests import documents
 from tff_xc.encoders import keras_model
 
 OWN = documents.page('your_own')
-# Each command in a process of its own, in which the large imports are done.
-MAKE_SPLITS = """
-import json, os, pathlib, runpy, shutil, sys
-from datasets.splits import making
-for command in json.loads(sys.argv[1]):
-  child = os.fork()
-  if not child:
-    sys.argv = ['make_splits', *command]
-    runpy.run_module('launch.make_splits', run_name='__main__')
-    sys.exit()
-  assert not os.waitpid(child, 0)[1], command
-  made = pathlib.Path('splits/photos/federated_train.csv')
-  if made.exists():
-    shutil.copy(made, made.name)
-"""
 
 
 def test_the_python_example_runs(tff_worker):
@@ -92,39 +75,6 @@ def test_the_loss_shown_is_that_of_the_examples():
   ]
   example = documents.ROOT / 'tests' / 'examples' / 'test_prototypes.py'
   assert shown.rstrip() in example.read_text()
-
-
-@pytest.mark.slow  # `test_make_splits` has each rule on each input.
-def test_the_splits_of_own_data_are_made(tmp_path):
-  for i in range(200):
-    path = tmp_path / 'photos' / f'class{i % 4}' / f'{i}.jpg'
-    path.parent.mkdir(parents=True, exist_ok=True)
-    path.write_bytes(b'')
-  rows = [f'{i},u{i % 7},i{i % 5}' for i in range(60)]
-  (tmp_path / 'ratings.csv').write_text('\n'.join(['row,user,item', *rows]))
-  lines = [f'{i % 4} {i}:1' for i in range(20)]
-  (tmp_path / 'train.txt').write_text('\n'.join(['20 20 4', *lines, '']))
-  commands = [
-    words[1:]
-    for words in documents.commands(
-      documents.section(OWN, '## Splits of your data')
-    )
-    if words[0] == 'launch.make_splits'
-  ]
-  assert len(commands) == 4
-  done = subprocess.run(
-    [sys.executable, '-c', MAKE_SPLITS, json.dumps(commands)],
-    cwd=tmp_path,
-    capture_output=True,
-    text=True,
-    env={**os.environ, 'PYTHONPATH': str(documents.ROOT)},
-    timeout=300,
-    check=False,
-  )
-  assert done.returncode == 0, done.stderr
-  printed = done.stdout
-  assert 'clients                       20' in printed
-  assert 'EMD' in printed
 
 
 def test_every_command_named_exists():

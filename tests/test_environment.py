@@ -39,17 +39,9 @@ def test_the_checksum_is_of_names_and_contents_of_source_files(copy):
   assert {**edited, 'datasets': before['datasets']} == before
   (copy / 'tff_xc' / 'a.py').rename(copy / 'tff_xc' / 'b.py')
   assert _sources()['tff_xc'] != before['tff_xc']
-
-
-def test_of_a_wheel_another_package_called_datasets_is_not_ours(copy):
+  # Of a wheel, another package called datasets is not ours.
   (copy / 'tasks' / 'experiment.py').unlink()
   assert list(_sources()) == ['tff_xc']
-
-
-def test_this_program_has_a_checksum_for_each_package():
-  found = environment.sources()
-  assert len({*found.values()}) == 3
-  assert environment.sources() == found
 
 
 @pytest.mark.slow

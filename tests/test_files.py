@@ -1,14 +1,19 @@
-"""Atomic writes, and JSON."""
+"""Atomic writes, JSON, and files that announce more than the memory holds."""
 
+import io
 import json
 import math
 import os
 import pathlib
+import zipfile
 
 import numpy as np
 import pytest
 
+from tff_xc import errors
 from tff_xc import files
+from tff_xc import memory
+from tff_xc import npz_headers
 
 
 def test_json_is_plain_sorted_and_without_nan(tmp_path):
@@ -50,3 +55,72 @@ def test_a_pipe_is_not_replaced(tmp_path):
     files.write_json(path, {})
   assert path.is_fifo()
   assert list(tmp_path.iterdir()) == [path]
+
+
+def test_a_container_has_less_free_than_the_machine(tmp_path):
+  meminfo = tmp_path / 'meminfo'
+  meminfo.write_text('MemTotal: 9 kB\nMemAvailable:    3 kB\n')
+  assert memory.free_bytes(meminfo, tmp_path) == 3072
+  (tmp_path / 'memory.current').write_text('100\n')
+  (tmp_path / 'memory.stat').write_text('anon 7\ninactive_file 40\nslab 1\n')
+  (tmp_path / 'memory.max').write_text('1100\n')
+  assert memory.free_bytes(meminfo, tmp_path) == 1040
+  (tmp_path / 'memory.current').write_text('1200\n')
+  assert memory.free_bytes(meminfo, tmp_path) == 0
+  (tmp_path / 'memory.max').write_text('max\n')
+  assert memory.free_bytes(meminfo, tmp_path) == 3072
+
+
+def test_a_small_file_that_unpacks_to_very_much_is_refused(monkeypatch):
+  with pytest.raises(errors.InputError, match='900 TB'):
+    memory.require(9 * 10**14, 'a.txt', 'mend it')
+  assert memory.free_bytes() > 10**6
+  monkeypatch.setattr(memory, 'free_bytes', lambda: 10**12)
+  memory.require_unpacked(10**9, 1, 'a.npz', 'mend it')
+  memory.require_unpacked(2 * 10**9, 10**7, 'a.npz', 'mend it')
+  with pytest.raises(errors.InputError, match='200 times'):
+    memory.require_unpacked(2 * 10**9 + 1, 10**7, 'a.npz', 'mend it')
+  with pytest.raises(errors.InputError, match='with a copy'):
+    memory.require_unpacked(6 * 10**11, 10**11, 'a.npz', 'mend it')
+
+
+def _header(shape, dtype='<f4', version=(1, 0)):
+  file = io.BytesIO()
+  write = getattr(np.lib.format, f'write_array_header_{version[0]}_0')
+  write(file, {'shape': shape, 'fortran_order': False, 'descr': dtype})
+  return file.getvalue()
+
+
+def _archive(path, **members):
+  with zipfile.ZipFile(path, 'w') as archive:
+    for name, content in members.items():
+      archive.writestr(f'{name}.npy', content)
+  return path
+
+
+def test_arrays_announce_their_bytes(tmp_path):
+  path = tmp_path / 'a.npz'
+  np.savez(path, x=np.zeros([3, 5], np.float32), y=np.int64(7), none=[])
+  assert npz_headers.announced(path) == 60 + 8
+  assert npz_headers.announced(path, {'x'}) == 60
+
+
+@pytest.mark.parametrize('version', [(1, 0), (2, 0)])
+def test_a_header_alone_announces_all(tmp_path, version):
+  header = _header((2**40, 2**40), version=version)
+  path = _archive(tmp_path / 'a.npz', x=header, y=b'no array')
+  assert npz_headers.announced(path) == 4 * 2**80 + 8
+
+
+@pytest.mark.parametrize(
+  ('content', 'word'),
+  [
+    (_header((2, -3)), 'shape'),
+    (_header((2,), '|O'), 'objects'),
+    (b'\x93NUMPY\x02\x00\xff\xff\xff\x7f' + b' ' * 20_000, 'header'),
+    (b'\x93NUMPY\x01\x00\x10\x00' + b'{' * 16, 'header'),
+  ],
+)
+def test_bad_headers_are_refused(tmp_path, content, word):
+  with pytest.raises(ValueError, match=word):
+    npz_headers.announced(_archive(tmp_path / 'a.npz', x=content))

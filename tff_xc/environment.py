@@ -1,5 +1,6 @@
 """Versions of the packages and of the code, for the record of a run."""
 
+import contextlib
 import functools
 import hashlib
 import os
@@ -25,8 +26,12 @@ _PROGRAM = ('tff_xc', 'tasks', 'datasets')
 
 def describe() -> dict[str, Any]:
   """Returns `versions` by package, and `git_revision`, None outside git."""
+  versions = {'python': platform.python_version()}
+  for package in _PACKAGES:
+    with contextlib.suppress(metadata.PackageNotFoundError):
+      versions[package] = metadata.version(package)
   # Other kernels give other last digits.
-  versions = {**_versions(), tff_xc.ONEDNN: os.environ.get(tff_xc.ONEDNN, '')}
+  versions[tff_xc.ONEDNN] = os.environ.get(tff_xc.ONEDNN, '')
   return {'versions': versions, 'git_revision': _git_revision()}
 
 
@@ -51,17 +56,6 @@ def _checksum(folder: pathlib.Path) -> str:
     content = file.read_bytes()
     found.update(f'{name}\0{len(content)}\0'.encode() + content)
   return found.hexdigest()
-
-
-@functools.cache
-def _versions() -> dict[str, str]:
-  versions = {'python': platform.python_version()}
-  for package in _PACKAGES:
-    try:
-      versions[package] = metadata.version(package)
-    except metadata.PackageNotFoundError:
-      continue
-  return versions
 
 
 @functools.cache  # A table of many runs asks for each of them.

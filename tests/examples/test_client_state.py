@@ -6,22 +6,18 @@ reach.
 """
 
 import collections
-import csv
 import dataclasses
 
 import numpy as np
 import pytest
 import tensorflow as tf
 
+from tests import doubling
 from tests import small_data
-from tff_xc import classifier
 from tff_xc.algorithms import fedss
 from tff_xc.experiment import cohort
 from tff_xc.experiment import training
 from tff_xc.round import algorithm as algorithm_lib
-from tff_xc.round import examples
-from tff_xc.round import losses
-from tff_xc.round import process
 
 # ---------------------------------------------------------------------------
 
@@ -85,14 +81,6 @@ def remembering(model, **arguments):
 # ---------------------------------------------------------------------------
 
 
-def rows(path):
-  with open(path / 'metrics.csv') as file:
-    return [
-      {k: v for k, v in row.items() if k != 'seconds'}
-      for row in csv.DictReader(file)
-    ]
-
-
 @pytest.fixture(scope='module')
 def made():
   dataset, model = small_data.images()
@@ -109,7 +97,7 @@ def train(made, path, rounds, **changes):
     rounds=rounds,
     eval_every=2,
   )
-  return rows(path)
+  return doubling.rows(path)
 
 
 def test_states_are_kept_over_rounds_and_a_resume(
@@ -128,46 +116,3 @@ def test_states_are_kept_over_rounds_and_a_resume(
   ]
   assert len(counts) > 3
   assert sum(c['rounds'] for c in counts) == 4 * 3  # Three clients a round.
-
-
-def test_the_penalty_is_a_distance_from_the_last_encoder():
-  of = lambda *values: {
-    'a': tf.constant(values[:1]),
-    'b': tf.constant(values[1:]),
-  }
-  for known, expected in ((True, 0.5 * (1 + 4)), (False, 0.0)):
-    step = losses.LocalStep(
-      *[()] * 4,
-      weights=classifier.ModelWeights(of(1.0, 2.0, 3.0), {}, {}),
-      state=examples.KeptState(
-        tf.constant(known), {'encoder': of(0.0, 2.0, 5.0)}
-      ),
-    )
-    assert near_its_last(step) == expected
-
-
-def test_the_loss_is_weighted(made, in_process):
-  algorithm, dataset = made
-  learning = process.build_process(
-    dataclasses.replace(
-      algorithm,
-      client_state=None,
-      penalties=(),
-      local_training=dataclasses.replace(
-        algorithm.local_training, learning_rate=1e-9, batch_size=64
-      ),
-    )
-  )
-  [client, *_] = algorithm.sampling.cohorts(dataset, 0)(0).examples
-  of = lambda y_weights: float(
-    learning.next(
-      learning.initialize(),
-      [client._replace(weights=np.float32(y_weights))],
-    ).metrics['loss']
-  )
-  ones, only_first = np.ones(10), np.eye(10)
-  each = [of(row) for row in only_first]
-  np.testing.assert_allclose(of(ones), np.mean(each), rtol=1e-5)
-  weights = np.arange(10) / 3
-  expected = np.average(each, weights=weights)
-  np.testing.assert_allclose(of(weights), expected, rtol=1e-5)

@@ -4,13 +4,13 @@ Copy the part between the lines, and its imports. It limits how far the server
 moves a row in a round, and measures how many rows it held back.
 """
 
-import csv
 import dataclasses
 
 import numpy as np
 import pytest
 import tensorflow as tf
 
+from tests import doubling
 from tests import small_data
 from tff_xc.algorithms import fedss
 from tff_xc.experiment import cohort
@@ -63,8 +63,7 @@ def test_rows_are_held_back(length, in_process, tmp_path):
     metrics=('top1', 'train_top1'),
     rounds=2,
   )
-  with open(tmp_path / 'run' / 'metrics.csv') as file:
-    _, *rows = csv.DictReader(file)  # The first is of the initial model.
+  _, *rows = doubling.rows(tmp_path / 'run')  # The first is of round 0.
   held_back = [float(row['rows_held_back']) for row in rows]
   assert len(held_back) == 2
   requested = [float(row['class_rows']) for row in rows]

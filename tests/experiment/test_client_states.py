@@ -1,7 +1,6 @@
 """What clients keep, in files: resumed, forgotten, damaged, killed."""
 
 import collections
-import csv
 import dataclasses
 import gc
 import pathlib
@@ -40,13 +39,7 @@ def kept(ids, number):
 
 
 def after(path, rounds, saved=()):
-  """Returns the states after rounds in which clients [[7, 3], [3], ...] train.
-
-  Args:
-    path: the run's directory.
-    rounds: the clients of each.
-    saved: the rounds of checkpoints.
-  """
+  """Returns the states after rounds of clients [[7, 3], [3], ...], some saved."""
   states = client_states.ClientStates(SPEC, path)
   for number, ids in enumerate(rounds, 1):
     states.kept = states.write(kept(ids, number), number)
@@ -194,25 +187,16 @@ def train(path, rounds=8):
     eval_every=1,
     checkpoint_every=2,
   )
-  with open(path / 'metrics.csv') as file:
-    return [
-      {k: v for k, v in row.items() if k != 'seconds'}
-      for row in csv.DictReader(file)
-    ]
+  return doubling.rows(path)
 
 
 def test_states_that_may_fill_a_disk_are_warned_of(monkeypatch):
   dataset, model = small_data.images()
-  of = lambda name: training._large_states(
-    fedavg.MOON.made(model=model, contrastive_weight=name), dataset, 'runs/mine'
-  )
-  assert not of(1.0)
+  made = fedavg.MOON.made(model=model, contrastive_weight=1.0)
+  assert not training._large_states(made, dataset, 'runs/mine')
   monkeypatch.setattr(training, '_MUCH', 6 * 256 * 4 * 4)
-  (warning,) = of(1.0)
-  assert (
-    'keeps 4.10 kB in runs/mine/client_states, 24.6 kB for all 6' in warning
-  )
-  assert not of(0.0)
+  (warning,) = training._large_states(made, dataset, 'runs/mine')
+  assert 'keeps 4.10 kB in runs/mine/client_states, 24.6 kB' in warning
 
 
 _KILLED = """

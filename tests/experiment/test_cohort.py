@@ -11,7 +11,6 @@ import pytest
 import scipy.sparse
 import tensorflow as tf
 
-from datasets.procedural import words as sparse_words
 from tests import small_data
 from tests import tiny
 from tff_xc import classifier
@@ -28,12 +27,12 @@ from tff_xc.round import process
 LABELS = {'a': [0, 1, 1], 'b': [], 'c': [2], 'd': [3, 3, 3, 3], 'e': [0, 4]}
 
 
-def made(x, y, clients, num_classes=5):
+def made(x, y, clients):
   """Returns the data set of these examples; clients are numbers of examples."""
   train = client_data.PartitionedClientData(
     pool.in_memory(x, y), partition.of_clients(clients)
   )
-  return client_data.FederatedDataset('letters', num_classes, train)
+  return client_data.FederatedDataset('letters', 10, train)
 
 
 def dataset(labels=None, bags=False, sets=None):
@@ -91,16 +90,6 @@ def test_a_client_may_draw_some_of_its_examples_for_a_round():
   assert len(seen) == 4
   for a, b in zip(again(7).examples, draw(7).examples, strict=True):
     np.testing.assert_array_equal(a.x, b.x)
-
-
-@pytest.mark.parametrize('drawn', [1, 3, 100])
-def test_no_draw_of_examples_uses_more_features_than_foreseen(drawn):
-  words = sparse_words.load(num_classes=30, num_features=500, test_examples=1)
-  most = words.train.largest_feature_set(drawn)
-  draw = uniform(words, len(words.train.client_ids), 0, drawn)
-  used = [len(np.unique(e.x.ids)) for e in draw(0).examples]
-  assert max(used) <= most
-  assert most <= drawn * 61
 
 
 def test_clients_without_examples_are_skipped_and_nobody_is_one_empty_client():
@@ -162,11 +151,15 @@ def test_examples_are_read_when_they_are_asked_for(sampling):
     assert numbers == train.numbers(name).tolist()
 
 
-def test_without_a_number_of_steps_a_round_is_the_average_client():
+def test_batches_of_the_average_client_of_too_many_examples_and_of_none():
   draw = cohort.IidBatches(3).cohorts(dataset(), 0)
   assert len(draw(0).examples[0].y) == 3  # Of 10 / 5 examples, rounded up.
   with pytest.raises(errors.InputError, match='10,000,000'):
     cohort.IidBatches(10**6, 11).cohorts(dataset(), 0)
+  for clients, steps in itertools.product(({}, {'a': [], 'b': []}), (0, 1)):
+    nobody_has = made(np.arange(3), np.arange(3), clients)
+    with pytest.raises(errors.InputError, match='any examples'):
+      cohort.IidBatches(2, steps).cohorts(nobody_has, 0)
 
 
 def test_sets_of_labels():
@@ -180,25 +173,13 @@ def test_sets_of_labels():
     assert len(value.y.row_splits) == min(len(numbers), 2) + 1
 
 
-@pytest.mark.parametrize('clients', [{}, {'a': [], 'b': []}])
-@pytest.mark.parametrize('steps', [0, 1])
-def test_batches_of_no_examples_are_refused(clients, steps):
-  nobody_has = made(np.arange(3), np.arange(3), clients)
-  with pytest.raises(errors.InputError, match='any examples'):
-    cohort.IidBatches(2, steps).cohorts(nobody_has, 0)
-
-
 SIZES = (5, 0, 1, 3, 2)
 _ROUNDS = 4000
 
 
 def sized(sizes=SIZES):
-  """Example k of client i is 100 i + k; a client has the classes i and 9."""
-  owners = np.repeat(np.arange(len(sizes)), sizes)
-  places = np.concatenate([np.arange(size) for size in sizes])
-  y = np.where(places == 0, 9, owners)
-  clients = {f'c{i}': np.flatnonzero(owners == i) for i in range(len(sizes))}
-  return made((100 * owners + places).astype(np.int32), y, clients, 10)
+  """Returns clients of these sizes; one has the classes i and 9."""
+  return dataset({f'c{i}': [9, *[i] * n][:n] for i, n in enumerate(sizes)})
 
 
 def draws(clients, examples, replace=False, seed=7, data=None):
@@ -240,14 +221,11 @@ def test_clients_are_drawn_successively_in_proportion_to_their_examples(count):
 
 
 def test_with_replacement_every_draw_is_in_proportion():
-  ids = drawn_ids(3, replace=True)
+  ids, q = drawn_ids(3, replace=True), np.array(SIZES) / 11
   shares = np.bincount(ids.ravel(), minlength=len(SIZES)) / ids.size
-  np.testing.assert_allclose(shares, np.array(SIZES) / 11, atol=0.02)
+  np.testing.assert_allclose(shares, q, atol=0.02)
   # Two draws of three agree with probability 1 - (all differ).
-  q = np.array(SIZES) / 11
-  differ = sum(
-    q[list(t)].prod() for t in itertools.permutations(range(len(q)), 3)
-  )
+  differ = sum(q[list(t)].prod() for t in itertools.permutations(range(5), 3))
   repeats = np.mean([len(set(row)) < 3 for row in ids])
   assert repeats == pytest.approx(1 - differ, abs=0.03)
 
@@ -269,7 +247,7 @@ def test_a_client_draws_without_replacement_where_it_has_enough():
   seen = collections.defaultdict(set)
   for round_number in range(60):
     for e in draw(round_number).examples:
-      client, own = int(e.client_id), set(e.x - 100 * int(e.client_id))
+      client, own = int(e.client_id), set(e.x - 10 * int(e.client_id))
       assert len(e.x) == len(e.y) == 3
       assert own <= set(range(SIZES[client]))
       if SIZES[client] >= 3:
@@ -395,7 +373,7 @@ class Source:
 
 def test_values_are_those_of_the_cohort_and_the_next_round_is_read():
   source = Source()
-  with cohort.ahead(source.of, 3) as cohorts:
+  with cohort.Ahead(source.of, 3) as cohorts:
     for number in range(3):
       drawn = cohorts(number)
       assert (drawn.skipped, drawn.client_ids) == (number, ('a',))
@@ -416,14 +394,14 @@ def test_values_are_those_of_the_cohort_and_the_next_round_is_read():
 def test_the_bound_in_bytes_holds(most, read, monkeypatch):
   monkeypatch.setattr(cohort, '_AHEAD_BYTES', most)
   source = Source(size=100)
-  with cohort.ahead(source.of, 3) as cohorts:
+  with cohort.Ahead(source.of, 3) as cohorts:
     cohorts(0).examples[0]
     source.wait(read)
 
 
 def test_any_order_a_second_time_and_an_error_where_the_value_is_used():
   source = Source(bad=(1, 1))
-  with cohort.ahead(source.of, 3) as cohorts:
+  with cohort.Ahead(source.of, 3) as cohorts:
     examples = cohorts(0).examples
     for place in (3, 1, 5, 1, 0, 2, 4):
       assert examples[place][0] == place

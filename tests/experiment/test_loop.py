@@ -8,7 +8,6 @@ import os
 import shutil
 import signal
 
-import numpy as np
 import pytest
 
 from tests import doubling
@@ -185,27 +184,23 @@ def test_another_configuration_is_refused(tmp_path, change, message):
     same_run.check_config(tmp_path / 'run', {**config, **change})
 
 
-def test_other_data_are_refused_wherever_they_lie(tmp_path):
-  config = {**doubling.CONFIG, 'data_dir': 'a', 'data': {'examples': 40}}
-  run_directory.RunDirectory(tmp_path / 'run', config)
-  # Before the data are loaded their fingerprint is unknown.
-  same_run.check_config(tmp_path / 'run', doubling.CONFIG)
-  same_run.check_config(tmp_path / 'run', {**config, 'data_dir': 'b'})
-  other = {**config, 'data': {'examples': 60, 'test_examples': 5}}
-  told = 'other data: examples was 40 and is 60, test_examples was None'
-  with pytest.raises(errors.InputError, match=told):
-    same_run.check_config(tmp_path / 'run', other)
-  run_directory.RunDirectory(tmp_path / 'unnamed', doubling.CONFIG)
-  with pytest.raises(errors.InputError, match='examples was None'):
-    run_directory.RunDirectory(tmp_path / 'unnamed', config)
-
-
-def test_settings_that_do_not_matter_may_change(tmp_path):
+def test_other_data_are_refused_and_settings_that_do_not_matter_may_change(
+  tmp_path,
+):
   for value in (1, 2):
     free = dict.fromkeys(run_files.NOT_CONFIGURATION, value)
-    free['target'] = f'top1:0.{value}'
-    free['unset'] = ['negatives'] * value
+    free |= {'target': f'top1:0.{value}', 'unset': ['negatives'] * value}
+    free |= {'data': {'examples': 40}}
     run_directory.RunDirectory(tmp_path, {**doubling.CONFIG, **free})
+  # Before the data are loaded their fingerprint is unknown.
+  same_run.check_config(tmp_path, doubling.CONFIG)
+  other = {**doubling.CONFIG, 'data': {'examples': 60, 'test_examples': 5}}
+  told = 'other data: examples was 40 and is 60, test_examples was None'
+  with pytest.raises(errors.InputError, match=told):
+    same_run.check_config(tmp_path, other)
+  run_directory.RunDirectory(tmp_path / 'unnamed', doubling.CONFIG)
+  with pytest.raises(errors.InputError, match='examples was None'):
+    run_directory.RunDirectory(tmp_path / 'unnamed', other)
 
 
 def test_a_directory_that_does_not_fit_is_refused(tmp_path):
@@ -268,6 +263,15 @@ def test_rounds_that_measured_nothing_are_told_and_left_out(tmp_path, capsys):
   assert summary['warnings'] == ['mine', dropped('2 rounds')]
 
 
+def test_what_the_last_round_did_not_measure_is_null(tmp_path):
+  """No earlier score may replace it."""
+  score = lambda w: {'top1': math.nan if w == 2**10 else 0.5}
+  assert math.isnan(doubling.run(tmp_path, evaluate=score)['final']['top1'])
+  written = json.loads((tmp_path / 'summary.json').read_text())
+  assert written['final'] == {'top1': None}
+  assert written['best'] == {'top1': 0.5}
+
+
 def test_five_lost_rounds_in_a_row_stop_the_run(tmp_path, capsys):
   path = tmp_path / 'run'
   # Four lost rounds in a row; then five, around a round without examples.
@@ -282,20 +286,6 @@ def test_five_lost_rounds_in_a_row_stop_the_run(tmp_path, capsys):
   with pytest.raises(errors.InputError, match=message):
     doubling.run(path, rounds=20, process=Dropping([]))
   assert len(doubling.rows(path)) == 12
-
-
-@pytest.mark.parametrize('best', [None, 0.5])
-def test_what_the_last_round_did_not_measure_is_null(best, tmp_path):
-  """No earlier score may replace it."""
-  nan = float('nan')
-  path = tmp_path / 'run'
-  summary = doubling.run(
-    path, evaluate=lambda w: {'top1': nan if w == 2**10 else best or nan}
-  )
-  assert np.isnan(summary['final']['top1'])
-  written = json.loads((path / 'summary.json').read_text())
-  assert written['final'] == {'top1': None}
-  assert written['best'] == {'top1': best}
 
 
 @pytest.mark.parametrize('kept', [['checkpoints'], ['metrics.csv']])

@@ -81,7 +81,6 @@ def test_it_trains_while_a_loop_runs_as_in_a_notebook(
     ({'rounds': 0}, 'at least one round'),
     ({'metrics': ()}, 'one metric'),
     ({'metrics': ('map@10',)}, 'map@10 needs retrieval'),
-    ({'metrics': ('psp@1',)}, 'psp@1 needs propensity'),
     ({'metrics': ('top2',)}, 'there is no metric top2'),
     ({'target': 'top1:0.5'}, 'not measured'),
     ({'label_sets': True}, 'of the model'),

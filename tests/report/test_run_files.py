@@ -11,23 +11,20 @@ from tff_xc import files
 from tff_xc.report import run_files
 
 
-def test_reads_a_finished_run(tmp_path):
+def test_a_run_is_read_with_nan_for_empty_cells(tmp_path):
   path = fake_runs.write_run(tmp_path / 'a', seed=3, top1=0.4, negatives=80)
   run = run_files.read_run(path)
   assert (run.task, run.algorithm, run.seed) == ('omniglot', 'fedss', 3)
   assert run.hyperparameters == {'client_learning_rate': 0.1, 'negatives': 80}
   assert run.summary['final']['top1'] == 0.4
-  assert run.metrics.columns.tolist() == list(fake_runs.COLUMNS)
-  assert (run.metrics.dtypes == 'float64').all()
-  assert run.metrics['round'].tolist() == list(range(1, 21))
-  top1 = run.metrics['top1'].to_numpy()
-  assert np.isnan(top1[::2]).all()
-  assert np.isfinite(top1[1::2]).all()
-  assert np.isnan(run.metrics['map@10'].to_numpy()[::2]).all()
-  line = (path / 'metrics.csv').read_text().splitlines()[2].split(',')
-  assert [run.metrics.loc[1, c] for c in fake_runs.COLUMNS] == [
-    float(cell) for cell in line
-  ]
+  lines = (path / 'metrics.csv').read_text().splitlines()
+  wanted = [[float(c or 'nan') for c in line.split(',')] for line in lines[1:]]
+  np.testing.assert_array_equal(run.metrics[[*fake_runs.COLUMNS]], wanted)
+  (path / 'summary.json').unlink()
+  (path / 'metrics.csv').write_text(lines[0] + '\n')
+  run = run_files.read_run(path)  # Not finished.
+  assert run.summary is None
+  assert run.metrics.empty
 
 
 LACKING = {'client_failure_rate': 0.0, 'robust_aggregation': 'none'}
@@ -58,14 +55,6 @@ def test_columns_of_an_older_run_have_todays_names(tmp_path):
   assert run_files.header_now('round,accuracy,top1\r\n') == (
     'round,local_accuracy,top1\r\n'
   )
-
-
-def test_an_unfinished_run_has_no_summary(tmp_path):
-  path = fake_runs.write_run(tmp_path / 'a', finished=False)
-  assert run_files.read_run(path).summary is None
-  header = (path / 'metrics.csv').read_text().splitlines()[0]
-  (path / 'metrics.csv').write_text(header + '\n')
-  assert run_files.read_run(path).metrics.empty
 
 
 def test_what_is_no_run_is_refused_and_a_pipe_is_not_opened(tmp_path):
@@ -101,24 +90,19 @@ DONE = '{"rounds": 3, "final": {'
     ('config.json', '[]', 'JSON object'),
     ('config.json', IDS + '}', '"seed" to be of type int'),
     ('config.json', WHOLE + ', "hyperparameters": 1}', 'of type dict'),
-    ('config.json', WHOLE + ', "target": 5}', '"target" to be of type str'),
-    ('config.json', WHOLE + ', "early_stopping_patience": "1"}', 'of type int'),
     ('config.json', '[' * 100_000, 'nested'),
     ('summary.json', '{"rounds": 3}', '"final" to be of type dict'),
     ('summary.json', DONE + '"top1": "x"}}', '"top1" is no number'),
     ('summary.json', DONE + '"top1": 1' + 400 * '0' + '}}', 'no number'),
     ('summary.json', DONE + '"a": Infinity}}', 'no number'),
-    ('summary.json', DONE + '}, "best": [1]}', '"best" to be of type dict'),
-    ('summary.json', DONE + '}, "emd": "x"}', 'no number'),
     ('summary.json', DONE + '}, "best_round": {"round": []}}', 'no number'),
-    ('summary.json', '[' * 100_000, 'nested'),
     ('metrics.csv', '', 'expected a header'),
     ('metrics.csv', 'loss,round\n1,2\n', 'expected a header'),
     ('metrics.csv', 'round,a,a\n', 'expected a header'),
-    ('metrics.csv', 'round,a\n1,2\n2\n', 'line 3: 1 cells'),
-    ('metrics.csv', 'round,a\n1,x\n', "line 2: .*'x'"),
-    ('metrics.csv', 'round,a\n2,1\n2,1\n', 'line 3: rounds must ascend'),
-    ('metrics.csv', 'round,a\n,1\n', 'line 2: rounds must ascend'),
+    ('metrics.csv', 'round,a\n1,2\n2\n', 'line 3 has'),
+    ('metrics.csv', 'round,a\n1,x\n', "'x'"),
+    ('metrics.csv', 'round,a\n2,1\n2,1\n', 'rounds must ascend'),
+    ('metrics.csv', 'round,a\n,1\n2,3\n', 'rounds must ascend'),
     ('metrics.csv', b'\x89PNG\xff\x00', 'metrics.csv is damaged'),
   ],
 )

@@ -21,16 +21,6 @@ def _tree(tmp_path):
   return tmp_path
 
 
-def _write_program(path, script):
-  path.parent.mkdir(exist_ok=True)
-  path.write_text(f'#!/bin/sh\n{script}\n')
-  path.chmod(0o755)
-
-
-def _with_bin(tree):
-  return f'{tree / "bin"}:{os.environ["PATH"]}'
-
-
 def _set_up(tree, **given):
   env = {**os.environ, 'PYTHON': sys.executable, 'PIP_NO_INDEX': '1', **given}
   for name in {'REQUIREMENTS', 'MORE'} - set(given):
@@ -45,36 +35,39 @@ def _set_up(tree, **given):
   )
 
 
-def _assert_refuses(done, *words):
-  assert done.returncode == 2
-  assert done.stdout == ''
+@pytest.mark.parametrize(
+  ('programs', 'python', 'words'),
+  [
+    (
+      {'uname': 'test "$1" = -s && echo Darwin || echo arm64'},
+      sys.executable,
+      ('Linux x86-64', 'Darwin arm64'),
+    ),
+    (  # A version manager's shim exists and fails.
+      {
+        'python3.11': 'echo no such version >&2; exit 1',
+        'python3': 'echo is Python 3.13',
+      },
+      'python3.11 python3',
+      ('python3 is Python 3.13', 'Python 3.10 or 3.11'),
+    ),
+    ({}, 'no-such-python', ('no-such-python',)),
+  ],
+)
+def test_what_cannot_work_is_refused_in_one_sentence(
+  tree, programs, python, words
+):
+  (tree / 'bin').mkdir()
+  for name, script in programs.items():
+    (tree / 'bin' / name).write_text(f'#!/bin/sh\n{script}\n')
+    (tree / 'bin' / name).chmod(0o755)
+  path = f'{tree / "bin"}:{os.environ["PATH"]}'
+  done = _set_up(tree, PYTHON=python, PATH=path)
+  assert (done.returncode, done.stdout) == (2, '')
   assert done.stderr.count('\n') == 1
   for word in ('error: ', *words):
     assert word in done.stderr
-
-
-def test_other_platforms_are_refused_in_one_sentence(tree):
-  _write_program(
-    tree / 'bin' / 'uname',
-    'test "$1" = -s && echo Darwin || echo arm64',
-  )
-  done = _set_up(tree, PATH=_with_bin(tree))
-  _assert_refuses(done, 'Linux x86-64', 'Darwin arm64')
   assert not (tree / '.venv').exists()
-
-
-def test_other_pythons_are_refused_with_what_they_are(tree):
-  # A version manager's shim exists and fails.
-  _write_program(
-    tree / 'bin' / 'python3.11', 'echo no such version >&2; exit 1'
-  )
-  _write_program(tree / 'bin' / 'python3', 'echo is Python 3.13')
-  done = _set_up(tree, PYTHON='python3.11 python3', PATH=_with_bin(tree))
-  _assert_refuses(done, 'python3 is Python 3.13', 'Python 3.10 or 3.11')
-
-
-def test_a_missing_python_is_refused(tree):
-  _assert_refuses(_set_up(tree, PYTHON='no-such-python'), 'no-such-python')
 
 
 def test_make_stops_with_status_2_and_adds_only_its_own_line(tree):
@@ -100,11 +93,9 @@ def test_the_second_call_does_nothing_until_the_requirements_change(tree):
   assert 'Installing requirements.txt' in done.stdout
   mark = tree / '.venv' / 'mark'
   mark.touch()
-
   done = _set_up(tree)
   assert (done.returncode, done.stdout, done.stderr) == (0, '', '')
   assert mark.exists()
-
   # A package that does not exist stands for an interrupted install.
   (tree / 'requirements.txt').write_text(
     f'no-such-package==1.0 --hash=sha256:{"0" * 64}\n'

@@ -207,17 +207,11 @@ class FederatedDataset:
     names = self.class_names or range(self.num_classes)
     return class_warnings(self.train.classes, y, names)
 
-  def repartitioned(
-    self,
-    rule: Callable[
-      [np.ndarray | scipy.sparse.csr_matrix], partition_lib.Partition
-    ],
-  ) -> 'FederatedDataset':
-    """Returns the set with the clients that a rule makes of all training labels."""
+  def repartitioned(self, rule: Callable) -> 'FederatedDataset':
+    """Returns the set with the `Partition` that a rule makes of all training labels."""
     pool = self.train.pool
-    return dataclasses.replace(
-      self, train=PartitionedClientData(pool, rule(pool.y))
-    )
+    train = PartitionedClientData(pool, rule(pool.y))
+    return dataclasses.replace(self, train=train)
 
 
 def class_warnings(

@@ -64,13 +64,11 @@ def of_owners(
   """
   if numbers is not None and len(numbers) != len(owners):
     raise ValueError(f'{len(owners)} owners have {len(numbers)} numbers.')
-  names, group = np.unique(owners, return_inverse=True)
-  order = np.argsort(group, kind='stable')
-  return Partition(
-    [str(name) for name in names],
-    np.cumsum(np.append(0, np.bincount(group, minlength=len(names)))),
-    order if numbers is None else np.asarray(numbers)[order],
-  )
+  names, places = np.unique(owners, return_inverse=True)
+  made = of_places(places, [str(name) for name in names])
+  if numbers is None:
+    return made
+  return dataclasses.replace(made, numbers=np.asarray(numbers)[made.numbers])
 
 
 def of_places(owners: np.ndarray, client_ids: Sequence[str]) -> Partition:

@@ -107,7 +107,9 @@ def in_memory(
   for another y, a label that does not fit int32, or different lengths.
   """
   is_sparse = scipy.sparse.issparse(x)
-  x, y = _features(x) if is_sparse else np.asarray(x), _labels(y)
+  x, y = _canonical(x) if is_sparse else np.asarray(x), _labels(y)
+  if is_sparse and x.dtype == bool:  # That would be sets of labels.
+    x = x.astype(np.float32)
   if x.shape[:1] != y.shape[:1]:
     raise errors.InputError(
       f'x has the shape {list(x.shape)} and y {list(y.shape)}; give one y for'
@@ -119,13 +121,6 @@ def in_memory(
     read=lambda numbers: x[numbers],
     entries=np.diff(x.indptr) if is_sparse else None,
   )
-
-
-def _features(x: scipy.sparse.spmatrix) -> scipy.sparse.csr_matrix:
-  """Returns a matrix with ascending ids in a row, and not of bool."""
-  x = _canonical(x)
-  # A matrix of bool would be sets of labels.
-  return x.astype(np.float32) if x.dtype == bool else x
 
 
 def _labels(y) -> np.ndarray | scipy.sparse.csr_matrix:

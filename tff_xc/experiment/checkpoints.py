@@ -51,13 +51,9 @@ def load_newest(
 ):
   """Returns (state, rounds done, arrays saved with it) of the newest sound checkpoint.
 
-  (`like`, 0, {}) where there is none. It tells of damaged ones on stderr.
-
-  Args:
-    run_dir: the run's directory.
-    like: a state of the same structure, shapes and dtypes; another one is refused.
-    problem: says what else is damaged, from the arrays saved with it; '' if nothing.
-    moves_damaged: into `checkpoints/damaged`; else nothing is written.
+  (`like`, 0, {}) where there is none. A state of another structure, shapes or dtypes than
+  `like` is refused; `problem` says what else is damaged, from the arrays saved with it.
+  It tells of damaged ones on stderr, and moves them to `checkpoints/damaged` if asked to.
   """
   root = pathlib.Path(run_dir) / _FOLDER
   versions = _versions(root)
@@ -108,12 +104,8 @@ def save(
 ) -> int:
   """Saves a state, unless it is saved; returns the oldest round that is kept.
 
-  Args:
-    run_dir: the run's directory.
-    state: a structure of tensors.
-    rounds_done: names the file.
-    more: arrays of any shape, by names that are in no state.
-    model: returns the model's weights, saved where they are not those of the state.
+  With it `more`, arrays by names that are in no state, and the `model`'s weights where
+  they are not those of the state.
   """
   root = pathlib.Path(run_dir) / _FOLDER
   path = path_of(run_dir, rounds_done)

@@ -38,8 +38,7 @@ Kept = Mapping[int, tuple[int, ...]]
 class ClientStates:
   """The states of all clients that have taken part in a run.
 
-  Attributes:
-    kept: the present files. A round that is done sets what `write` returned.
+  `kept` are the present files. A round that is done sets what `write` returned.
   """
 
   def __init__(self, spec: Any, run_dir: pathlib.Path):

@@ -121,7 +121,7 @@ class UniformClients:
   def cohorts(
     self, dataset: client_data.FederatedDataset, seed: int
   ) -> Callable[[int], Cohort]:
-    """Returns round -> cohort; raises InputError for fewer than K clients."""
+    """Returns round -> cohort; InputError for fewer than K clients."""
     train = dataset.train
     partition = train.partition
     _check_enough(self.clients_per_round, len(partition))
@@ -159,9 +159,8 @@ class IidBatches:
   """
 
   batch_size: int
-  steps: int = (
-    0  # Minibatches of a round; 0: as many as the average client has.
-  )
+  # Minibatches of a round; 0: as many as the average client has.
+  steps: int = 0
 
   has_clients = False
 
@@ -351,24 +350,13 @@ def with_dropout(
   )
 
 
-@contextlib.contextmanager
-def ahead(
-  cohorts: Callable[[int], Cohort], rounds: int
-) -> Iterator[Callable[[int], Cohort]]:
-  """Yields round (from 0) -> the same cohort, whose values a thread reads ahead.
+class Ahead(contextlib.AbstractContextManager):
+  """Round (from 0) -> the same cohort, whose values a thread reads ahead.
 
-  What is read ahead is bounded in clients and in bytes, and by the run's `rounds`. A
-  value is the same whoever reads it.
+  They are read by (round, place in its cohort), in this order. What is read ahead is
+  bounded in clients and in bytes, and by the run's `rounds`. A value is the same whoever
+  reads it.
   """
-  reader = _Reader(cohorts, rounds)
-  try:
-    yield reader.cohort
-  finally:
-    reader.thread.shutdown(cancel_futures=True)
-
-
-class _Reader:
-  """Reads values by (round, place in its cohort), in this order."""
 
   def __init__(self, cohorts: Callable[[int], Cohort], rounds: int):
     self._cohorts, self._rounds = cohorts, rounds
@@ -377,11 +365,14 @@ class _Reader:
     self._last = (-1, 0)  # The value that was used last, in order.
     self._largest = 0  # Bytes of the largest value so far.
     self._lock = threading.Lock()
-    self.thread = concurrent.futures.ThreadPoolExecutor(
+    self._thread = concurrent.futures.ThreadPoolExecutor(
       1, thread_name_prefix='tff_xc_prefetch'
     )
 
-  def cohort(self, round_number: int) -> Cohort:
+  def __exit__(self, *error) -> None:
+    self._thread.shutdown(cancel_futures=True)
+
+  def __call__(self, round_number: int) -> Cohort:
     """Returns a cohort; rounds are asked for in ascending order."""
     with self._lock:
       found = self._draw(round_number)
@@ -418,7 +409,7 @@ class _Reader:
     for key in self._following(most - len(self._started)):
       read = self._draw(key[0]).examples.__getitem__
       with contextlib.suppress(RuntimeError):  # It is closed.
-        self._started[key] = self.thread.submit(read, key[1])
+        self._started[key] = self._thread.submit(read, key[1])
 
   def _following(self, count: int) -> Iterator[tuple[int, int]]:
     """Yields the next values that are not started, at most `count`."""

@@ -116,10 +116,6 @@ class Progress:
           return None
     return seconds
 
-  def start(self, scores: Mapping[str, float]) -> None:
-    """Shows the scores of the initial model."""
-    self._show(scores)
-
   def round_done(
     self, row: Mapping[str, float], scores: Mapping[str, float] | None
   ) -> None:
@@ -130,7 +126,7 @@ class Progress:
     self._here, self._done = self._here + 1, self._done + 1
     self._bytes += bytes_of(row)
     if scores:
-      self._show({'loss': row['loss'], **scores})
+      self.show({'loss': row['loss'], **scores})
     score = '-' if math.isnan(self._latest) else f'{self._latest:.3f}'
     parts = [f'{self._names[1]} {score}', f'loss {row["loss"]:.3f}']
     parts = [*reversed(self._so_far()), *parts]
@@ -144,7 +140,8 @@ class Progress:
   def close(self) -> None:
     self._bar.close()
 
-  def _show(self, scores: Mapping[str, float]) -> None:
+  def show(self, scores: Mapping[str, float]) -> None:
+    """Shows the scores of an evaluation."""
     names = [name for name in self._names if name in scores]
     self._latest = scores[self._names[1]]
     if not self._bar.disable:

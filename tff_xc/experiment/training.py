@@ -105,11 +105,12 @@ def train(
   kept = algorithm.client_state
   owners, labels = dataset.train.owned_labels()
   shape = len(dataset.train.partition), dataset.num_classes
+  counts = skew.class_counts(owners, labels, shape)
   runtimes.offer_data(source, config['data'])
   cohorts = algorithm.sampling.cohorts(dataset, seed)
   read_ahead = contextlib.nullcontext(cohorts)
   if dataset.train.pool.is_decoded:
-    read_ahead = cohort_lib.ahead(cohorts, rounds)
+    read_ahead = cohort_lib.Ahead(cohorts, rounds)
   with read_ahead as cohorts:
     summary = run(
       targets=targets_lib.parse(target, metrics),
@@ -119,11 +120,11 @@ def train(
       metrics=tuple(metrics),
       messages=communication.messages(algorithm),
       schedule=schedule,
-      directory=_directory(run_dir, config, dataset),
+      directory=_directory(run_dir, config, dataset, counts),
       best=best,
       warnings=[*warnings, *_large_states(algorithm, dataset, run_dir)],
       client_states=kept and client_states_lib.ClientStates(kept.spec, run_dir),
-      facts={'emd': skew.emd(skew.class_counts(owners, labels, shape))},
+      facts={'emd': skew.emd(counts)},
     )
   draw_curves(run_dir)
   return summary
@@ -136,14 +137,13 @@ def draw_curves(run_dir: str | os.PathLike) -> None:
     curves.plot_run(run_files.read_run(run_dir), picture)
 
 
-def _directory(run_dir, config, dataset) -> run_directory.RunDirectory:
+def _directory(run_dir, config, dataset, counts) -> run_directory.RunDirectory:
   """Opens the run's directory, and writes the classes' names into it."""
   watched = dataset.train.pool.files
   directory = run_directory.RunDirectory(run_dir, config, watched)
   if dataset.class_names is not None:
-    _, labels = dataset.train.owned_labels()
-    counts = np.bincount(labels, minlength=dataset.num_classes)
-    directory.write_classes(dataset.class_names, counts)
+    of_class = np.asarray(counts.sum(axis=0)).ravel()
+    directory.write_classes(dataset.class_names, of_class)
   return directory
 
 
@@ -266,24 +266,12 @@ def run(
   client_states: client_states_lib.ClientStates | None = None,
   facts: Mapping[str, Any] | None = None,
 ) -> dict[str, Any]:
-  """Runs or resumes an experiment; returns what summary.json has, nan for null.
+  """Runs or resumes an experiment as `train`; returns summary.json, nan for null.
 
-  Where a client fails, and where five consecutive rounds dropped every client's
-  update, the rounds done are saved first, as after an interrupt.
-
-  Args:
-    process: a `tff.learning.templates.LearningProcess`.
-    cohorts: round (from 0) -> its cohort.
-    evaluate: global weights -> `metrics` by name, the headline metric first.
-    metrics: their names.
-    messages: converts requested rows into bytes.
-    schedule: rounds, evaluations, checkpoints.
-    directory: receives all files of the run.
-    targets: as in `train`, like `best` and `warnings`.
-    best: as above.
-    warnings: as above.
-    client_states: keeps what clients keep between rounds, if they do.
-    facts: about the data; further entries of the summary.
+  `cohorts` are by round, from 0; `evaluate` returns the `metrics` of global weights, and
+  `facts` are further entries of the summary. Where a client fails, and where five
+  consecutive rounds dropped every client's update, the rounds done are saved first, as
+  after an interrupt.
   """
   for warning in warnings:
     print(f'warning: {warning}', file=sys.stderr)
@@ -304,7 +292,7 @@ def run(
         measured = evaluate(held.weights())
       directory.release(measured, 0)
       rows.append(measured)
-      progress.start(measured)
+      progress.show(measured)
     while held.done < schedule.rounds and not best.stops(rows):
       interrupts.check()
       started = time.perf_counter()
@@ -322,7 +310,7 @@ def run(
       held.take(output, row)
       del output  # A second reference would force a copy.
       due = schedule.due(schedule.checkpoint_every, held.done)
-      if due or held.lost_all or held.is_old():
+      if due or held.is_lost or held.is_old:
         with timing('checkpoint'):
           held.save()
       if held.lost and _dropped_all(row):
@@ -376,9 +364,10 @@ class _Held:
       self.save()  # It is saved; this removes older files that a kill left.
 
   @property
-  def lost_all(self) -> bool:
+  def is_lost(self) -> bool:
     return self.lost >= _MOST_LOST
 
+  @property
   def is_old(self) -> bool:
     return time.monotonic() - self._saved_at >= _SAVE_SECONDS
 
@@ -401,17 +390,13 @@ class _Held:
 
   def take(self, output, row) -> None:
     """Takes over a round that is done, and its row."""
-    if self._clients:
-      new = output.metrics[examples_lib.NAME]
-      kept = self._clients.write(new, self.done + 1)
+    done, clients = self.done + 1, self._clients
+    if clients:
+      kept = clients.write(output.metrics[examples_lib.NAME], done)
       # Together, so that an interrupt does not save one without the others.
-      self._state, self.done, self._clients.kept = (
-        output.state,
-        self.done + 1,
-        kept,
-      )
+      self._state, self.done, clients.kept = output.state, done, kept
     else:
-      self._state, self.done = output.state, self.done + 1
+      self._state, self.done = output.state, done
     self.count_lost(row)
 
   def count_lost(self, row) -> None:
@@ -422,7 +407,7 @@ class _Held:
       self.lost = 0
 
   def check_lost(self) -> None:
-    if self.lost_all:
+    if self.is_lost:
       raise errors.InputError(
         f'the last {self.lost} rounds, up to round {self.done}, dropped every'
         " client's update, since none was finite; a learning rate is probably"
@@ -431,15 +416,14 @@ class _Held:
       )
 
   def save(self) -> None:
+    clients = self._clients
     more = {}
-    if self._clients:
-      self._clients.sync()
-      more = self._clients.arrays()
-    oldest = self._directory.save(
-      self._state, self.done, more, model=self.weights
-    )
-    if self._clients:
-      self._clients.saved(oldest, self.done)
+    if clients:
+      clients.sync()
+      more = clients.arrays()
+    oldest = self._directory.save(self._state, self.done, more, self.weights)
+    if clients:
+      clients.saved(oldest, self.done)
     self._saved_at = time.monotonic()
 
   def save_interrupted(self) -> None:
@@ -503,11 +487,10 @@ def _summarise(
   down, up = (mean(f'bytes_{way}_per_client') for way in ('down', 'up'))
   warnings = list(warnings)
   if lost := sum(_dropped_all(row) for row in table.to_dict('records')):
-    rounds = 'round' if lost == 1 else 'rounds'
-    warnings.append(f"{lost} {rounds} dropped every client's update")
-  left = {}
-  if _DROPOUTS in table:
-    left[f'{_DROPOUTS}_total'] = float(table[_DROPOUTS].sum())
+    rounds = wording.count(lost, 'round')
+    warnings.append(f"{rounds} dropped every client's update")
+  counted = ('clients_dropped', 'clients_skipped', _DROPOUTS)
+  totals = {f'{n}_total': float(table[n].sum()) for n in counted if n in table}
   return {
     'final': {name: float(table[name].iloc[-1]) for name in metrics},
     'best': {name: catalog.SCORES[name].best(table[name]) for name in metrics},
@@ -518,9 +501,7 @@ def _summarise(
     'bytes_up_per_client_round': up,
     'bytes_saving_vs_fullsoftmax': messages.saving(down + up),
     'class_rows_requested_mean': mean('class_rows'),
-    'clients_dropped_total': float(table['clients_dropped'].sum()),
-    'clients_skipped_total': float(table['clients_skipped'].sum()),
     'seconds_per_round_median': float(table['seconds'].median()),
     'warnings': warnings,
-    **left,
+    **totals,
   }

@@ -14,6 +14,7 @@ import scipy.sparse
 from tff_xc.data import client_data
 from tff_xc.data import hashing
 from tff_xc.measure import ranking
+from tff_xc.measure import skew
 
 
 def expected_positives(
@@ -60,18 +61,15 @@ def bucket_counts(
   return np.reshape(sums, (*counts.shape[:-1], num_buckets))
 
 
-def bucket_examples(
+def _bucket_examples(
   labels: scipy.sparse.csr_matrix, seed: int, num_buckets: int
 ) -> np.ndarray:
-  """Returns int64 [B], the examples with a label of each of a table's buckets.
-
-  Labels are bool [N, n]. Unlike in `bucket_counts`, an example counts once a bucket.
-  """
+  """Returns int64 [n], the examples of each label's bucket, each counted once."""
   size, num_labels = labels.shape
   buckets = hashing.buckets(np.arange(num_labels), seed, num_buckets)
   examples = np.repeat(np.arange(size, dtype=np.int64), np.diff(labels.indptr))
   pairs = np.unique(examples * num_buckets + buckets[labels.indices])
-  return np.bincount(pairs % num_buckets, minlength=num_buckets)
+  return np.bincount(pairs % num_buckets, minlength=num_buckets)[buckets]
 
 
 def divergences(counts: np.ndarray, smoothing: float = 1.0) -> np.ndarray:
@@ -124,14 +122,9 @@ def theory(
   labels, known = dataset.train.pool.y, dataset.propensity
   n, seeds = dataset.num_classes, range(num_tables)
   owners, owned = dataset.train.owned_labels()
-  clients = len(dataset.train.client_ids)
-  counts = np.bincount(owners * n + owned, minlength=clients * n)
-  counts = counts.reshape(clients, n)
-  bucket_of = lambda seed: hashing.buckets(np.arange(n), seed, num_buckets)
-  observed = [
-    bucket_examples(labels, seed, num_buckets)[bucket_of(seed)]
-    for seed in seeds
-  ]
+  shape = len(dataset.train.client_ids), n
+  counts = skew.class_counts(owners, owned, shape).toarray()
+  observed = [_bucket_examples(labels, seed, num_buckets) for seed in seeds]
   hashed = [bucket_counts(counts, seed, num_buckets) for seed in seeds]
   return Theory(
     num_tables,

@@ -26,14 +26,20 @@ def normalise(rows: np.ndarray) -> np.ndarray:
   return rows / (np.linalg.norm(rows, axis=1, keepdims=True) + 1e-12)
 
 
+def _pairs(found, labels) -> tuple[np.ndarray, np.ndarray]:
+  """Returns both as arrays; ValueError unless they have one length, above 0."""
+  found, labels = np.asarray(found), np.asarray(labels)
+  if len(found) != len(labels) or not len(labels):
+    raise ValueError(
+      'expected as many labels as others, and at least one; got'
+      f' {len(labels)} and {len(found)}'
+    )
+  return found, labels
+
+
 def accuracy(predictions: np.ndarray, labels: np.ndarray) -> float:
   """Returns the share of `predictions` int [e] equal to `labels` int [e]."""
-  predictions, labels = np.asarray(predictions), np.asarray(labels)
-  if predictions.shape != labels.shape or not len(labels):
-    raise ValueError(
-      f'Expected as many predictions as labels and at least one; got '
-      f'{predictions.shape} and {labels.shape}.'
-    )
+  predictions, labels = _pairs(predictions, labels)
   return float(np.mean(predictions == labels))
 
 
@@ -81,12 +87,7 @@ def retrieval_scores(
       (Musgrave et al., 2020); nan if there is no such query.
   A block has the most distances in memory at once, 4 bytes each.
   """
-  labels = np.asarray(labels)
-  if len(labels) != len(embeddings) or not len(labels):
-    raise ValueError(
-      f'Expected as many embeddings as labels and at least one; got '
-      f'{len(embeddings)} and {len(labels)}.'
-    )
+  embeddings, labels = _pairs(embeddings, labels)
   _, inverse, counts = np.unique(
     labels, return_inverse=True, return_counts=True
   )
@@ -122,12 +123,7 @@ def single_label_scores(
     mcc: (e sum h - sum t p) / sqrt((e^2 - sum t^2) (e^2 - sum p^2)), and 0 where
       the denominator is 0 (`matthews_corrcoef`; Gorodkin, 2004).
   """
-  predictions, labels = np.asarray(predictions), np.asarray(labels)
-  if predictions.shape != labels.shape or not len(labels):
-    raise ValueError(
-      f'Expected as many predictions as labels and at least one; got'
-      f' {predictions.shape} and {labels.shape}.'
-    )
+  predictions, labels = _pairs(predictions, labels)
   size = 2 + max(int(predictions.max()), int(labels.max()))
   count = lambda classes: np.bincount(classes + 1, minlength=size)
   hit, true = count(labels[predictions == labels]), count(labels)

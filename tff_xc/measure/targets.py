@@ -159,18 +159,14 @@ class BestRound(NamedTuple):
   # Evaluations without a better value after which a run stops; 0: it does not.
   stop_after: int = 0
 
-  def waited(self, rows: Iterable[Mapping[str, float]]) -> int:
-    """Returns the number of evaluations since the best of these rows."""
-    values = [row.get(self.metric, math.nan) for row in rows]
-    values = [value for value in values if not math.isnan(value)]
-    if not values:
-      return 0
-    best = min(values) if self._is_lower() else max(values)
-    return len(values) - 1 - values.index(best)
-
   def stops(self, rows: Iterable[Mapping[str, float]]) -> bool:
     """Whether a run with these rows of metrics.csv stops."""
-    return bool(self.stop_after) and self.waited(rows) >= self.stop_after
+    values = [row.get(self.metric, math.nan) for row in rows]
+    values = [value for value in values if not math.isnan(value)]
+    if not self.stop_after or not values:
+      return False
+    best = min(values) if self._is_lower() else max(values)
+    return len(values) - 1 - values.index(best) >= self.stop_after
 
   def summary(
     self, table: 'pd.DataFrame', metrics: Iterable[str]

@@ -59,16 +59,9 @@ def plot_run(run: run_files.Run, path: str | os.PathLike) -> None:
 
 
 def _draw_line(ax, x, y, style, label=None):
-  colour, line, marker = style
-  ax.plot(
-    x,
-    y,
-    color=colour,
-    linestyle=line,
-    marker=marker if len(x) <= 25 else None,
-    markersize=4,
-    label=label,
-  )
+  if len(x) > 25:
+    style = style | {'marker': None}
+  ax.plot(x, y, **style, markersize=4, label=label)
 
 
 def _finish_over_rounds(ax, title: str, unit: str) -> None:
@@ -86,9 +79,8 @@ def _finish_over_rounds(ax, title: str, unit: str) -> None:
     ax.set_ylim(low, 1.1 * high)
   lines = len(ax.get_legend_handles_labels()[0])
   if lines > 4:  # It would cover the lines.
-    ax.legend(
-      frameon=False, fontsize=8, loc='center left', bbox_to_anchor=(1, 0.5)
-    )
+    beside = {'loc': 'center left', 'bbox_to_anchor': (1, 0.5)}
+    ax.legend(frameon=False, fontsize=8, **beside)
   elif lines > 1:
     ax.legend(frameon=False, fontsize=9)
 
@@ -101,12 +93,8 @@ def plot_confusion(
 ) -> None:
   """Draws a confusion matrix of one client (FedSS, fig. 7), shares of its rows.
 
-  Args:
-    matrix: int [c, c + 1], from `ranking.confusion`; the last column is all classes
-      that the client does not hold.
-    class_ids: [c], numbers or names of its rows' classes.
-    path: the file to write, a .png or .pdf.
-    title: text above the picture.
+  It is int [c, c + 1], from `ranking.confusion`; `class_ids` [c] are numbers or names
+  of its rows' classes, and its last column is all classes that the client does not hold.
   """
   matrix = np.asarray(matrix)
   count = len(class_ids)
@@ -192,10 +180,14 @@ def compare_figure(
       ax.set_xlabel(label)
       if unit:
         ax.xaxis.set_major_formatter(ticker.EngFormatter(unit, sep=' '))
-  handles = [
-    _handle(of_method, style)
-    for (_, of_method), style in zip(methods, pictures.styles(), strict=False)
-  ]
+  handles = []
+  for (_, runs), style in zip(methods, pictures.styles(), strict=False):
+    more = f' ({len(runs)} seeds, mean ± std)' if len(runs) > 1 else ''
+    label = textwrap.fill(
+      runs['label'].iloc[0] + more, 76, subsequent_indent='  '
+    )
+    line = matplotlib.lines.Line2D([], [], **style, markersize=5, label=label)
+    handles.append(line)
   longest = max(len(handle.get_label()) for handle in handles)
   figure.legend(
     handles=handles,
@@ -234,24 +226,8 @@ def _draw_bands(ax, bands: pd.DataFrame, methods: int) -> None:
     _draw_line(ax, drawn['x'], drawn['mean'], styles[method])
     if drawn['std'].notna().all():
       low, high = drawn['mean'] - drawn['std'], drawn['mean'] + drawn['std']
-      colour = styles[method][0]
+      colour = styles[method]['color']
       ax.fill_between(drawn['x'], low, high, color=colour, alpha=0.18, lw=0)
-
-
-def _handle(of_method, style):
-  colour, line, marker = style
-  seeds = len(of_method)
-  more = f' ({seeds} seeds, mean ± std)' if seeds > 1 else ''
-  label = of_method['label'].iloc[0] + more
-  return matplotlib.lines.Line2D(
-    [],
-    [],
-    color=colour,
-    linestyle=line,
-    marker=marker,
-    markersize=5,
-    label=textwrap.fill(label, 76, subsequent_indent='  '),
-  )
 
 
 class Panel(NamedTuple):
@@ -261,8 +237,8 @@ class Panel(NamedTuple):
   x_label: str  # What the methods differ in.
   y_label: str  # The score.
   # (x, mean, std) of each method; None without a score, std nan with one seed.
-  points: tuple[tuple[float, float, float] | None, ...]
-  lines: tuple[str, ...] = ()  # Methods with one name are joined by a line.
+  points: Sequence[tuple[float, float, float] | None]
+  lines: Sequence[str] = ()  # Methods with one name are joined by a line.
 
 
 def points(
@@ -287,25 +263,22 @@ def points(
     dims = [tables.settings_of(run).get('embedding_dim') for run in first]
     if all(isinstance(dim, int) for dim in dims):
       label = 'class parameters sent to a client, |S| · d'
-      of_methods = [
-        p and (p[0] * dim, *p[1:])
-        for p, dim in zip(of_methods, dims, strict=True)
-      ]
+      by = zip(of_methods, dims, strict=True)
+      of_methods = [p and (p[0] * dim, *p[1:]) for p, dim in by]
     title = f'{heading} for what a client is sent'
-    panels.append(Panel(title, label, f'final {heading}', tuple(of_methods)))
+    panels.append(Panel(title, label, f'final {heading}', of_methods))
   emd = lambda run: run.summary.get('emd') and round(run.summary['emd'], 2)
   if found := _points(frame, scores, emd):
     heading, of_methods = catalog.SCORES[found[0]].heading, found[1]
-    title, label = f'{heading} for the skew of the clients', f'final {heading}'
+    title, y = f'{heading} for the skew of the clients', f'final {heading}'
     if reference is not None:
       whole = tables.whole(reference, found[0])
-      title, label = f'Relative {title}', f'{label} / that of the reference'
+      title, y = f'Relative {title}', f'{y} / that of the reference'
       of_methods = [
         p and (p[0], p[1] / whole, p[2] / whole) for p in of_methods
       ]
-    x_label = 'EMD of the split, from 0 (alike) to 2'
-    lines = tuple(tables.methods(frame))
-    panels.append(Panel(title, x_label, label, tuple(of_methods), lines))
+    x = 'EMD of the split, from 0 (alike) to 2'
+    panels.append(Panel(title, x, y, of_methods, tables.methods(frame)))
   return panels
 
 
@@ -332,11 +305,11 @@ def draw_points(ax, panel: Panel) -> None:
     if point:
       lines[name].append(point[:2])
   joined = {name: line for name, line in lines.items() if len(line) > 1}
-  for name, (_, dash, _) in zip(joined, pictures.styles(), strict=False):
+  for name, style in zip(joined, pictures.styles(), strict=False):
     ax.plot(
       *zip(*sorted(joined[name]), strict=True),
       color='0.5',
-      linestyle=dash,
+      linestyle=style['linestyle'],
       linewidth=1,
       zorder=0,
       label=textwrap.fill(name, 40),
@@ -358,19 +331,9 @@ def draw_points(ax, panel: Panel) -> None:
 
 def _draw_errors(ax, drawn, style, size, label=None) -> None:
   """Draws (x, mean, std), joined by a line; a std of nan is no bar."""
-  colour, line, marker = style
   x, mean, std = zip(*drawn, strict=True) if drawn else ((), (), ())
-  ax.errorbar(
-    x,
-    mean,
-    yerr=None if any(map(math.isnan, std)) else std,
-    color=colour,
-    linestyle=line,
-    marker=marker,
-    markersize=size,
-    capsize=3,
-    label=label,
-  )
+  bars = None if any(map(math.isnan, std)) else std
+  ax.errorbar(x, mean, bars, **style, markersize=size, capsize=3, label=label)
 
 
 def sweep_figure(
@@ -381,11 +344,8 @@ def sweep_figure(
 ) -> matplotlib.figure.Figure:
   """Draws a metric over the values of the first grid; other grids' are lines.
 
-  Args:
-    points: values of the grids, by name; all points have the same names.
-    values: mean and std of the metric at each point, nan where it has none.
-    heading: the metric, for people.
-    percent: whether to draw percent of the values.
+  `points` are values of the grids, by name; all have the same names. `values` are mean
+  and std of the metric at each point, nan where it has none, drawn in percent or as is.
   """
   first, *others = points[0]
   order = list(dict.fromkeys(point[first] for point in points))

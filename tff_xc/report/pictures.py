@@ -18,27 +18,22 @@ if TYPE_CHECKING:
   import matplotlib.figure
 
 _COLOURS = (
-  '#0072B2',
-  '#D55E00',
-  '#009E73',
-  '#CC79A7',
-  '#E69F00',
-  '#56B4E9',
-  '#000000',
+  *('#0072B2', '#D55E00', '#009E73', '#CC79A7'),
+  *('#E69F00', '#56B4E9', '#000000'),
 )
 _LINES = ('-', '--', '-.', ':')
 _MARKERS = ('o', 's', '^', 'D', 'v', 'P', 'X')
 
 
-def styles() -> Iterator[tuple[str, str, str]]:
-  """Yields (colour, line style, marker), all different for 28 in a row."""
+def styles() -> Iterator[dict[str, str]]:
+  """Yields color, linestyle and marker of `plot`; 28 in a row are different."""
   for place in itertools.count():
     turn = place // len(_COLOURS)
-    yield (
-      _COLOURS[place % len(_COLOURS)],
-      _LINES[(place + 2 * turn) % len(_LINES)],
-      _MARKERS[(place + turn) % len(_MARKERS)],
-    )
+    yield {
+      'color': _COLOURS[place % len(_COLOURS)],
+      'linestyle': _LINES[(place + 2 * turn) % len(_LINES)],
+      'marker': _MARKERS[(place + turn) % len(_MARKERS)],
+    }
 
 
 def panels(count: int, across: int, size: tuple[float, float]):

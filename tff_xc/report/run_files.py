@@ -13,7 +13,6 @@ A run directory holds
     `rounds_to_target`, and totals.
 """
 
-import csv
 import dataclasses
 import io
 import math
@@ -138,14 +137,14 @@ def read_summary(path: pathlib.Path) -> dict[str, Any] | None:
   summary = _read_object(file, {'final': dict, 'rounds': int}, {'best': dict})
   if not isinstance(summary.get('best_round'), dict | None):
     raise files.damaged(file, 'expected "best_round" to be an object')
-  totals = {k: v for k, v in summary.items() if k not in _NO_TOTALS}
-  groups = {name: summary.get(name) or {} for name in _OF_SCORES}
-  for name, values in {**groups, 'totals': totals}.items():
+  numbers = {k: v for k, v in summary.items() if k not in _NO_TOTALS}
+  for values in (numbers, *(summary.get(n) or {} for n in _OF_SCORES)):
     for key, value in values.items():
-      if key != 'by' and not _is_number_or_null(value):
-        raise files.damaged(
-          file, f'"{name}": "{wording.shown(key)}" is no number'
-        )
+      # Python reads whole numbers of any size, which no float may hold.
+      is_number = isinstance(value, int | float) and abs(value) < 1e300
+      is_number &= not isinstance(value, bool)
+      if key != 'by' and not is_number and value is not None:
+        raise files.damaged(file, f'"{wording.shown(key)}" is no number')
   return summary
 
 
@@ -219,43 +218,32 @@ def _read_object(path, required, optional):
   return {k: v for k, v in obj.items() if k not in optional or v is not None}
 
 
-def _is_number_or_null(value) -> bool:
-  """Whether a value of JSON is null, or a finite number; no NumPy is imported."""
-  if value is None or isinstance(value, bool):
-    return value is None
-  # Python reads whole numbers of any size, which no float may hold.
-  return isinstance(value, int | float) and abs(value) < 1e300
-
-
 def read_metrics(path: pathlib.Path) -> 'pd.DataFrame':
   """Reads a metrics.csv, as `Run.metrics`."""
   import pandas as pd  # Late: training checks directories first.
 
   try:
-    rows = list(csv.reader(io.StringIO(files.read_text(path))))
+    text = files.read_text(path)
+    header, *lines = text.splitlines() or ['']
+    names = header.split(',')
+    if names[0] != 'round' or len(set(names)) < len(names):
+      raise ValueError('expected a header of distinct columns, "round" first')
+    for number, line in enumerate(lines, 2):
+      if line.count(',') != header.count(','):
+        raise ValueError(f'line {number} has other cells than the header')
+    table = pd.read_csv(
+      io.StringIO(text), dtype='float64', float_precision='round_trip'
+    )
+    rounds = table['round']
+    if rounds.isna().any() or (rounds.diff() <= 0).any():
+      raise ValueError('rounds must ascend')
   except FileNotFoundError as e:
     raise errors.DamageError(
       f'{path} is missing; delete {path.parent} and train again.'
     ) from e
-  except (OSError, ValueError, csv.Error) as e:
+  except (OSError, ValueError) as e:
     raise files.damaged(path, str(e)) from e
-  if not rows or rows[0][:1] != ['round'] or len(set(rows[0])) < len(rows[0]):
-    raise files.damaged(
-      path, 'expected a header of distinct columns, "round" first'
-    )
-  header = [_RENAMED.get(name, name) for name in rows[0]]
-  values, last = [], -math.inf
-  for line, row in enumerate(rows[1:], 2):
-    try:
-      if len(row) != len(header):
-        raise ValueError(f'{len(row)} cells, the header has {len(header)}')
-      values.append([float(cell) if cell.strip() else math.nan for cell in row])
-      if not last < values[-1][0]:
-        raise ValueError('rounds must ascend')
-      last = values[-1][0]
-    except ValueError as e:
-      raise files.damaged(path, f'line {line}: {e}') from e
-  return pd.DataFrame(values, columns=header, dtype='float64')
+  return table.rename(columns=_RENAMED)
 
 
 def header_now(line: str) -> str:

@@ -38,13 +38,10 @@ def plot_labels(
   styles = pictures.styles()
   _draw_ranks(ax, train, next(styles), 'with clients')
   if test is not None and test.any():
-    colour, _, marker = next(styles)
     ax.plot(
       np.arange(1, len(test) + 1),
       test[np.argsort(-train, kind='stable')],
-      color=colour,
-      linestyle='none',
-      marker=marker,
+      **(next(styles) | {'linestyle': 'none'}),
       markersize=3 if len(test) <= 300 else 1,
       label='test',
     )
@@ -110,7 +107,7 @@ def plot_sizes(
   for ax, style, (title, values) in zip(
     axes, pictures.styles(), sizes.items(), strict=False
   ):
-    ax.hist(values, bins=50, color=style[0])
+    ax.hist(values, bins=50, color=style['color'])
     title = f'{title}, {len(values):,} clients'
     pictures.label(ax, title, 'examples of a client', 'clients')
     ax.set_axisbelow(True)
@@ -179,7 +176,7 @@ def _draw_ranks(
   ax.plot(
     chosen + 1,
     ranked[chosen],
-    color=style[0],
+    color=style['color'],
     drawstyle='steps-mid',
     label=label,
     **few,

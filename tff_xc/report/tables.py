@@ -110,12 +110,9 @@ def methods(frame: pd.DataFrame) -> list[str]:
 
 def _settings(first: pd.DataFrame, of: Callable) -> pd.DataFrame:
   """Returns the settings of runs as JSON, a row a run; nan where it has none."""
+  text = lambda value: json.dumps(value, sort_keys=True)
   rows = [
-    {
-      key: json.dumps(value, sort_keys=True)
-      for key, value in of(run).items()
-      if value is not None
-    }
+    {key: text(value) for key, value in of(run).items() if value is not None}
     for run in first['run']
   ]
   return pd.DataFrame(rows, index=first.index)
@@ -147,8 +144,12 @@ def _labels(frame: pd.DataFrame, of: Callable) -> list[str]:
 
   def label(place):
     row = settings.iloc[place].dropna()
-    words = (f'{wording.shown(k)}={_show(row[k])}' for k in named if k in row)
-    return ' '.join([first['algorithm'].iloc[place], *words])
+    words = [first['algorithm'].iloc[place]]
+    for key in [key for key in named if key in row]:
+      value = json.loads(row[key])
+      value = value if isinstance(value, str) else row[key]
+      words.append(f'{wording.shown(key)}={wording.shown(value)}')
+    return ' '.join(words)
 
   named += _names_of_data(
     [run.config.get('options') for run in first['run']],
@@ -178,11 +179,6 @@ def _names_of_data(options, settings, labels) -> list[str]:
   return found
 
 
-def _show(text: str) -> str:
-  value = json.loads(text)
-  return wording.shown(value if isinstance(value, str) else text)
-
-
 class Column(NamedTuple):
   """What a table says of methods."""
 
@@ -190,13 +186,11 @@ class Column(NamedTuple):
   heading: str  # For people.
   # None if it is not there, inf for a target that the run did not reach.
   read: Callable[[run_files.Run], float | None]
-  show: Callable[
-    [float, float], str
-  ]  # Of a mean and its std, nan with one seed.
+  # Of a mean and its std, nan with one seed.
+  show: Callable[[float, float], str]
   is_target: bool = False
-  is_asked_for: bool = (
-    False  # Whether it is shown even if no method has a value.
-  )
+  # Whether it is shown even if no method has a value.
+  is_asked_for: bool = False
 
   @property
   def key(self) -> str:
@@ -231,6 +225,11 @@ def _total(name, heading, total, show) -> Column:
   return Column(name, heading, read, lambda mean, std: show(mean))
 
 
+def _of_round(name: str, metric: str, total: str, show) -> Column:
+  return _total(name, catalog.ROUND[metric].heading, total, show)
+
+
+_DOWN, _UP = (f'bytes_{way}_per_client' for way in ('down', 'up'))
 # The columns of every table, by name.
 COLUMNS = {
   each.name: each
@@ -238,31 +237,18 @@ COLUMNS = {
     _total('rounds', 'rounds', 'rounds', '{:.0f}'.format),
     _total('emd', 'EMD', 'emd', '{:.2f}'.format),
     *map(_score, catalog.SCORES),
-    _total(
-      'class_rows',
-      catalog.ROUND['class_rows'].heading,
-      'class_rows_requested_mean',
+    _of_round(
+      *('class_rows', 'class_rows', 'class_rows_requested_mean'),
       '{:.1f}'.format,
     ),
-    *(
-      _total(
-        f'bytes_{way}',
-        catalog.ROUND[f'bytes_{way}_per_client'].heading,
-        f'bytes_{way}_per_client_round',
-        wording.human_bytes,
-      )
-      for way in ('down', 'up')
-    ),
+    _of_round('bytes_down', _DOWN, f'{_DOWN}_round', wording.human_bytes),
+    _of_round('bytes_up', _UP, f'{_UP}_round', wording.human_bytes),
     _total(
-      'bytes_saving',
-      'saved %',
-      'bytes_saving_vs_fullsoftmax',
+      *('bytes_saving', 'saved %', 'bytes_saving_vs_fullsoftmax'),
       lambda saving: _fixed(100 * saving, 1),
     ),
-    _total(
-      'seconds_per_round',
-      catalog.ROUND['seconds'].heading,
-      'seconds_per_round_median',
+    _of_round(
+      *('seconds_per_round', 'seconds', 'seconds_per_round_median'),
       '{:.3g}'.format,
     ),
   )

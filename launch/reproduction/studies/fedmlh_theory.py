@@ -36,7 +36,7 @@ _FAILURE = 0.05
 _MOST_DOTS = 2000
 _MOST_TICKS = 20
 _OF_LABELS, _OF_BUCKETS, _LEMMA = (
-  colour for (colour, _, _), _ in zip(pictures.styles(), range(3), strict=False)
+  style['color'] for style, _ in zip(pictures.styles(), range(3), strict=False)
 )
 
 

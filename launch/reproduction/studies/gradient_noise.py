@@ -235,10 +235,8 @@ def _draw(found: Sequence[Noise], title: str, path: pathlib.Path) -> None:
   for style, (name, label) in zip(
     pictures.styles(), labels.items(), strict=False
   ):
-    colour, line, marker = style
     values = [getattr(each, name) for each in found[:-1]]
-    more = {'color': colour, 'linestyle': line, 'marker': marker}
-    ax.plot(places, values, label=label, **more)
+    ax.plot(places, values, label=label, **style)
   ax.set(
     xscale='log',
     yscale='log',
