@@ -124,11 +124,7 @@ def cpu_name(cpuinfo: str) -> str:
 
 
 def read(path: pathlib.Path) -> dict[str, Any]:
-  """Returns what `launch.benchmark --output=PATH` wrote.
-
-  Raises:
-    errors.InputError: the file cannot be read, or something is missing.
-  """
+  """Returns what `launch.benchmark --output=PATH` wrote."""
   try:
     found = json.loads(path.read_text(encoding='utf-8'))
     missing = [key for key in _SHOWN if key not in found]
@@ -149,12 +145,7 @@ def to_text(found: Mapping[str, Any]) -> str:
 
 
 def to_markdown(found: Mapping[str, Any], is_short: bool = False) -> str:
-  """Returns the same tables in Markdown, and below them how they were made.
-
-  Args:
-    found: what `read` returned.
-    is_short: whether to show only the first of them: the ratios, if there are.
-  """
+  """Returns the same tables in Markdown, and below them how they were made."""
   tables = _tables(found)
   if is_short:
     tables = [table for table in tables if table[0][0] == 'ratio'] or tables

@@ -28,12 +28,7 @@ class Settings:
 
 @dataclasses.dataclass(frozen=True)
 class BottleneckSettings(Settings):
-  """Sizes of a round; a client has images of at most 62 classes.
-
-  Attributes:
-    negatives: class rows that a client of FedSS samples; at most all others.
-    num_classes: values of n.
-  """
+  """Sizes of a round; a client has images of at most 62 classes."""
 
   embedding_dim: int = 64
   negatives: int = 1000

@@ -113,14 +113,7 @@ def plain(
 
 
 def of_process(process, state, cohort: Sequence[Any], check) -> Round:
-  """Returns rounds of a learning process, always with the same cohort.
-
-  Args:
-    process: the `LearningProcess`.
-    state: the state before the first round.
-    cohort: the clients' values.
-    check: (state, metrics) -> the numbers to compare.
-  """
+  """Returns rounds of a learning process, always with the same cohort."""
   kept = [state]
 
   def run():

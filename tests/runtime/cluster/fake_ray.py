@@ -44,14 +44,7 @@ def described(reads_data=False, node='a', **changes):
 
 
 class Ray(types.ModuleType):
-  """Stands for Ray; a ticket is (actor, method).
-
-  Attributes:
-    answers: by method: a value or an error; without one it is not done.
-    actors: in the order in which they were made.
-    calls: (method, arguments) in order.
-    killed: the actors that were killed.
-  """
+  """Stands for Ray; a ticket is (actor, method)."""
 
   def __init__(self, reads_data=False, **answers):
     super().__init__('ray')

@@ -103,12 +103,7 @@ class Cluster:
 
 
 class Faults(threading.Thread):
-  """Does something bad at random times, until it is told to end.
-
-  Attributes:
-    log: what it did, in order.
-    error: what ended it before it was told to, or None.
-  """
+  """Does something bad at random times, until it is told to end."""
 
   def __init__(self, cluster: Cluster, seed: int, mean_seconds: float):
     super().__init__(daemon=True)

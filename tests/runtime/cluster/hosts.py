@@ -47,11 +47,7 @@ def missing() -> str:
 
 
 class _First:
-  """The first process of a set of namespaces, which ends with this one.
-
-  Attributes:
-    pid: of it, as seen from here.
-  """
+  """The first process of a set of namespaces, which ends with this one."""
 
   def __init__(self, script: str):
     self._made = subprocess.Popen(
@@ -74,12 +70,7 @@ class _First:
 
 
 class Host:
-  """One host.
-
-  Attributes:
-    tmp: what the host sees as /tmp; its home is /tmp/home.
-    ip: its address.
-  """
+  """One host."""
 
   def __init__(self, name: str, tmp: pathlib.Path, ip: str, switch: _First):
     self.name, self.tmp, self.ip = name, tmp, ip

@@ -21,12 +21,7 @@ class _Shared:
 
 
 class ThreadsCrew:
-  """Workers of one thread each.
-
-  Attributes:
-    calls: (worker, method, first client) of all calls, in order.
-    dismissed: the workers that were dismissed.
-  """
+  """Workers of one thread each."""
 
   def __init__(self):
     self._made = []  # They keep what they have compiled.
@@ -36,13 +31,7 @@ class ThreadsCrew:
     self.reset(0)
 
   def reset(self, count: int, faults=None) -> None:
-    """Begins anew with some workers, under names of their own.
-
-    Args:
-      count: how many.
-      faults: called with (place of the worker, method, block) before each call;
-        may raise `crew.LostError`, or sleep.
-    """
+    """Begins anew with some workers, under names of their own."""
     self._faults = faults or (lambda *_: None)
     self._workers = {}
     self._reads_data = False

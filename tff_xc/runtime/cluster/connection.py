@@ -37,13 +37,9 @@ _idle: collections.deque[queue.SimpleQueue] = collections.deque()
 
 
 def answered(call: Callable[[], Any], check: Callable[[], None]) -> Any:
-  """Returns what a call returns.
+  """Returns what a call returns, while `check`, asked every 10 s, does not raise.
 
   It runs on another thread, which is left behind where this raises.
-
-  Args:
-    call: takes as long as it takes.
-    check: raises if it need not be waited for any longer; asked every 10 s.
   """
   running = _on_thread(call)
   while not _is_done(running, _LOOK_SECONDS):
@@ -119,13 +115,7 @@ def check_ray() -> None:
 def ask(
   folder: pathlib.Path, cluster: state.Cluster, deadline_s: float
 ) -> list[LiveNode]:
-  """Returns the nodes that the head believes alive, on all machines.
-
-  Args:
-    folder: of this machine, with the secrets.
-    cluster: the cluster.
-    deadline_s: the longest time for the answer, in seconds.
-  """
+  """Returns the nodes that the head believes alive, on all machines."""
   check_ray()
   _check_port(cluster, deadline_s)
   method = '/ray.rpc.NodeInfoGcsService/GetAllNodeInfo'
@@ -293,16 +283,7 @@ def _same_sigterm() -> Iterator[None]:
 def connect(
   folder: str | os.PathLike | None = None, deadline_s: float = 20.0
 ) -> int:
-  """Makes this process a driver of the cluster; `disconnect` ends that.
-
-  Args:
-    folder: that of `launch.workers`; None: its default folder.
-    deadline_s: the longest time that each part of the cluster may take to
-      answer, in seconds.
-
-  Returns:
-    The number of workers in the cluster: units of the Ray resource `state.RESOURCE`.
-  """
+  """Makes this process a driver, until `disconnect`; returns the number of workers."""
   if _session is not None:
     raise RuntimeError('connect was called before; call disconnect first')
   check_ray()
@@ -360,9 +341,6 @@ def check(deadline_s: float = 5.0) -> list[LiveNode]:
   """Returns the nodes that the connected cluster's head believes alive.
 
   A run whose workers fail asks this: Ray itself would not say it.
-
-  Args:
-    deadline_s: the longest time for the answer, in seconds.
   """
   alive = ask(_session.folder, _session.cluster, deadline_s)
   if _session.node.ray_id not in {node.ray_id for node in alive}:
@@ -381,11 +359,7 @@ def check_node() -> None:
 
 
 def check_answers(deadline_s: float) -> None:
-  """Raises InputError unless the head and this machine's node answer.
-
-  Args:
-    deadline_s: the longest time for each answer, in seconds.
-  """
+  """Raises InputError unless the head and this machine's node answer."""
   check_node()
   check(deadline_s)
   ask_node(_session.folder, _session.cluster, _session.node, deadline_s)

@@ -22,7 +22,6 @@ class ClusterContext(context.InProcessContext):
     timeout_seconds: float = registry.WORKER_TIMEOUT,
     device: str = '',
   ):
-    """Args: the workers, how long one may make no progress, and the server's device."""
     super().__init__(context.new_clients(1, device), 0)
     self._roster = dispatch.Roster(crew, timeout_seconds)
     self._programs = weakref.WeakKeyDictionary()

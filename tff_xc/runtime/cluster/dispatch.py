@@ -33,9 +33,6 @@ def start_seconds(timeout: float) -> float:
   """Returns how long a worker may take to start, or to open its data.
 
   A run waits twice as long for its first worker, which leaves a second attempt.
-
-  Args:
-    timeout: how long a worker may make no progress, in seconds.
   """
   return max(timeout / 2, _START_SECONDS)
 
@@ -117,28 +114,17 @@ class Member:
 
 
 class Roster:
-  """The workers, and what they have been given; it outlives a round.
-
-  Attributes:
-    crew: the engine.
-    timeout: seconds that a worker may make no progress.
-    at_once: how many clients may form a share, by numbers of program and phase:
-      at least one; see `phases.Phase.at_once`.
-    members: the workers by name.
-    ready: names of those that can take something now.
-    measured: of the last phase with clients.
-    lock: held by the phase that uses the workers.
-  """
+  """The workers, and what they have been given; it outlives a round."""
 
   def __init__(self, crew: Crew, timeout_seconds: float):
-    """Args: the engine, and how long it may make no progress."""
     self.crew = crew
-    self.timeout = timeout_seconds
+    self.timeout = timeout_seconds  # That a worker may make no progress.
+    # `phases.Phase.at_once`, by numbers of program and phase.
     self.at_once: dict[tuple[int, int], int] = {}
     self.members: dict[str, Member] = {}
-    self.ready: set[str] = set()
-    self.measured = Measured()
-    self.lock = threading.Lock()
+    self.ready: set[str] = set()  # Those that can take something now.
+    self.measured = Measured()  # Of the last phase with clients.
+    self.lock = threading.Lock()  # Held by the phase that uses the workers.
     self._programs = {}
 
   def add_program(self, number: int, block) -> None:
@@ -184,9 +170,6 @@ class Shares:
   Of a larger cohort a share is a block of `phases.Sums`, which the worker folds. Clients
   of a single block are folded by the driver. Some of them go together if their
   results are small: fewer towards the end, so that the workers end together.
-
-  Attributes:
-    folds: whether workers fold.
   """
 
   def __init__(self, num_clients: int):
@@ -207,12 +190,7 @@ class Shares:
     return self._lost[share[0]]
 
   def next(self, threads: int, most: int) -> range:
-    """Returns the next share.
-
-    Args:
-      threads: of all workers together.
-      most: clients that may go together.
-    """
+    """Returns the next share."""
     first = self._waiting[0]
     if self.folds or self.times_lost(first):
       return first
@@ -260,7 +238,6 @@ class Dispatch:
   """Runs the clients of a computation's phases; see `execution.run`."""
 
   def __init__(self, roster: Roster, number: int, argument, program, home):
-    """Args: the workers, the program's number, its argument, and its place."""
     self._roster = roster
     self._crew = roster.crew
     self._number = number

@@ -114,12 +114,8 @@ def unpack(
 ) -> dict[str, Any]:
   """Inverts `pack`; names without a type are left out.
 
-  Args:
-    found: arrays by name.
-    types: the values' types by name.
-    borrowed: whether the values are only read, and never given up
-      (`updates.donate`). They then share the arrays' memory, if nobody can
-      write there: new memory of this size costs more than to copy to it.
+  Borrowed values are only read, and never given up (`updates.donate`): they share
+  the arrays' memory if nobody can write there, which costs less than to copy.
   """
   return {
     name: values.unflatten(tensors(leaves, borrowed), types[name])

@@ -191,14 +191,9 @@ def start(
   ip: str = state.LOOPBACK,
   port: int = 0,
 ) -> state.Node:
-  """Starts a cluster: its head, on this machine, with some workers.
+  """Starts a cluster: its head, on this machine, with some workers, or none.
 
-  Args:
-    folder: keeps what was started.
-    workers: of this node; there may be none.
-    ip: the address to listen on. Any other than 127.0.0.1 needs and gets TLS,
-      since Ray then listens on all addresses of the machine.
-    port: of the head; 0: a free one.
+  Any address but 127.0.0.1 needs and gets TLS: Ray then listens on all addresses.
   """
   check_ip(ip)
   with _changing(folder, workers) as workers:
@@ -227,15 +222,7 @@ def join(
   workers: Workers,
   ip: str = '',
 ) -> state.Node:
-  """Starts a node that joins the cluster which a file join.json describes.
-
-  Args:
-    folder: keeps what was started.
-    file: join.json.
-    workers: of this node.
-    ip: this machine's address for the other machines; '': the one from which
-      the head is reached.
-  """
+  """Starts a node of the cluster of `file`; `ip` is '' for this machine's own."""
   with _changing(folder, workers) as workers:
     cluster = state.read_cluster(file)
     if state.find_cluster(folder) != cluster:
@@ -261,16 +248,9 @@ def find(folder: pathlib.Path) -> list[Found]:
 
 
 def stop(folder: pathlib.Path, name: str = '') -> int:
-  """Ends what was started here, and removes its files.
+  """Ends all nodes here, or one, and removes their files; returns their number.
 
   The log of a node that had ended by itself stays.
-
-  Args:
-    folder: the folder of `start`.
-    name: of one node; '': all nodes.
-
-  Returns:
-    The number of nodes that were ended, also those of which nothing was left.
   """
   if not state.is_made(folder):
     return 0

@@ -31,12 +31,7 @@ class RayCrew:
   """One worker for each unit of `state.RESOURCE` in the cluster."""
 
   def __init__(self, timeout_seconds: float, folder: str | None = None):
-    """Connects to the cluster of this machine.
-
-    Args:
-      timeout_seconds: how long a worker may make no progress.
-      folder: that of `launch.workers`; None: its default folder.
-    """
+    """Connects to the cluster of this machine."""
     units = connection.connect(folder)
     if units > phases.MOST_BLOCKS:
       print(
@@ -269,7 +264,6 @@ class _Actor:
   """A `worker.Worker` in a process of Ray."""
 
   def __init__(self, path: Sequence[str]):
-    """Args: the driver's places of modules."""
     os.environ.setdefault('TF_CPP_MIN_LOG_LEVEL', '2')
     sys.path.extend(p for p in path if p not in sys.path)
     from tff_xc.runtime.cluster import worker

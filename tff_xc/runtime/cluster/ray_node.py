@@ -13,13 +13,7 @@ import time
 
 
 def main(settings: dict) -> None:
-  """Runs a node until one of its processes ends, or SIGTERM comes.
-
-  Args:
-    settings: name, ip, workers; `address` of the head, of a node that joins, or
-      `port` and `ray_folder`, of a head; `ready`, the file in which the node
-      writes its Ray id as soon as it runs.
-  """
+  """Runs a node until one of its processes ends, or SIGTERM comes."""
   from ray._private import node as node_lib
   from ray._private import parameter
 

@@ -56,19 +56,12 @@ _FORMS = {
 
 @dataclasses.dataclass(frozen=True)
 class Cluster:
-  """How to reach a cluster; whoever has this can run any code in it.
+  """How to reach a cluster; whoever has this can run any code in it."""
 
-  Attributes:
-    address: the head's 'IP:PORT'.
-    token: what every call must carry.
-    ray_folder: the folder of Ray's own files, the same on every machine.
-    authority, authority_key: certificate authority in PEM; '' without TLS.
-  """
-
-  address: str
-  token: str
-  ray_folder: str
-  authority: str = ''
+  address: str  # The head's 'IP:PORT'.
+  token: str  # What every call must carry.
+  ray_folder: str  # Of Ray's own files, the same on every machine.
+  authority: str = ''  # Certificate in PEM; '' without TLS.
   authority_key: str = ''
 
   @property
@@ -359,11 +352,6 @@ def end_marked(marks: Collection[str], leaders: Collection[int]) -> int:
 
   The leaders, which end their own processes, get SIGTERM first, then what is
   left, which at last is killed.
-
-  Args:
-    marks: of the nodes.
-    leaders: pids of the nodes' first processes; those that are not marked are
-      not ours any more.
   """
   seen = set()
   steps = (

@@ -27,7 +27,6 @@ class Worker:
   """Runs blocks of clients."""
 
   def __init__(self, threads: int, device: str = ''):
-    """Args: clients in parallel, and their devices; see `create_context`."""
     self._clients = context.new_clients(threads, device)(0)
     self._programs = {}
     self._servers = {}  # The server's values, of the current round only.
@@ -43,12 +42,7 @@ class Worker:
     return time.monotonic() - self._progress
 
   def load(self, number: int, block) -> None:
-    """Compiles a program, unless that has been done.
-
-    Args:
-      number: identifies it.
-      block: `messages.Shared` protocol buffer of `Program.block`.
-    """
+    """Compiles a program, unless that has been done."""
     if number in self._programs:
       return
     building_block = tff.framework.ComputationBuildingBlock.from_proto(
@@ -94,12 +88,7 @@ class Worker:
     return distinct
 
   def train(self, block: messages.Block, rows: messages.Arrays):
-    """Trains a block's clients; returns `messages.Trained`, or `Failed`.
-
-    Args:
-      block: as given to `keys`, but `clients` may be empty then.
-      rows: the rows of the keys that `keys` returned, empty without selects.
-    """
+    """Trains a block's clients; returns `messages.Trained`, or `Failed`."""
     program, phase = self._phase(block)
     if phase.selects:
       begun = self._begun.pop((block.round, block.first), None)

@@ -59,13 +59,6 @@ class InProcessContext(tff.framework.SyncContext):
 
     The clients' values are a list, or a sequence that makes them on access. A
     thread then accesses a client's value shortly before the client starts.
-
-    Raises:
-      expressions.UnsupportedError: if this runtime cannot run a part of the
-        computation; nothing has run then.
-      client_error.ClientError: if a client's computation fails.
-      TypeError, ValueError, NotImplementedError: if the argument does not fit
-        its type, as with TFF's worker.
     """
     program, phases = self._compile(comp)
     argument = arguments.Argument(arg, program.parameter_type)
@@ -155,15 +148,7 @@ def _map_placed(function, value, type_spec: tff.Type):
 
 
 def visible_devices(wanted: str = '') -> list[str]:
-  """Returns TensorFlow's names of the devices that run clients.
-
-  Args:
-    wanted: such as 'cpu', 'gpu', or 'gpu:0,gpu:1'; '': the GPUs that TensorFlow
-      sees, or the CPU ('', TensorFlow's own choice) if it sees none.
-
-  Raises:
-    errors.InputError: if TensorFlow does not see one of them.
-  """
+  """Returns TensorFlow's names of the devices that run clients."""
   kinds = {'cpu': [], 'gpu': []}
   for kind, found in kinds.items():
     for device in tf.config.list_logical_devices(kind.upper()):

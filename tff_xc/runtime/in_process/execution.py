@@ -24,12 +24,6 @@ class _Reader:
   """Provides clients' values, with one read per call of `take`."""
 
   def __init__(self, read: Callable[[int], Any], ahead: bool):
-    """Starts no thread yet.
-
-    Args:
-      read: client's index -> the client's value.
-      ahead: whether a thread reads, because reading takes time.
-    """
     self._read = read
     self._started = {}
     self._thread = None
@@ -67,14 +61,7 @@ class Clients:
   """
 
   def __init__(self, devices: Sequence[str], threads: int, number: int = 0):
-    """Creates the threads of one computation at a time.
-
-    Args:
-      devices: devices of the clients.
-      threads: clients in parallel, spread over the devices.
-      number: from 0. `Clients` with different numbers can run the same
-        computation at the same time.
-    """
+    """Spreads the threads over the devices; `number` tells simultaneous ones apart."""
     self._devices = devices
     self._threads = threads
     self._number = number
@@ -119,16 +106,10 @@ class Clients:
   ) -> None:
     """Reads and works for every client, and folds the results in order.
 
-    Args:
-      num_clients: the number of clients.
-      stateful: whether `work` calls graphs with variables or tables.
-      read: client's index -> the client's value. Its errors pass through
-        unchanged.
-      work: (client's index, its value, place) -> the client's result.
-      fold: called in the caller's thread with consecutive clients' results.
-      at_once: a client's result -> most clients in one task.
-      ahead: whether a thread reads values before they are needed.
-      meanwhile: called once, while the first clients run.
+    `fold` gets consecutive clients' results, in the caller's thread; `at_once` says
+    of a result how many clients may form a task; `ahead` lets a thread read values
+    before they are needed; `meanwhile` is called once, while the first clients run.
+    Errors of `read` pass through unchanged.
     """
     free = self._free[stateful]
 
@@ -265,19 +246,10 @@ def run(
   home: imported.Place,
   run_clients: Callable,
 ):
-  """Runs a program.
+  """Runs a program; returns values by name, those at clients as lists.
 
-  Args:
-    program: the compiled program.
-    phases: its phases.
-    server_argument: the parameter as the server sees it.
-    num_clients: the number of clients that take part.
-    home: where the server's steps run.
-    run_clients: (phase, following phase or None, the server's values by name,
-      each client's kept values by name, to which it adds) -> the phase's totals.
-
-  Returns:
-    Values by name; values at clients as lists.
+  `run_clients` takes (phase, following phase or None, the server's values, each
+  client's kept values, to which it adds) and returns the phase's totals.
   """
   server = {program.parameter: server_argument}
   kept = [{} for _ in range(num_clients)]

@@ -42,15 +42,9 @@ def readable(leaf):
 
 
 class GraphCall:
-  """A function of named values, traced once per place.
-
-  Attributes:
-    inputs: types by name.
-    outputs: types by name.
-  """
+  """A function of named values, traced once per place."""
 
   def __init__(self, inputs: Types, outputs: Types, body: Callable):
-    """Args: types by name, and (environment, place) -> values by name."""
     self.inputs = inputs
     self.outputs = outputs
     self._body = body

@@ -23,16 +23,10 @@ _SMALL_BYTES = 2**20
 class Phase:
   """The graph calls of one phase.
 
-  Attributes:
-    server: computes the server's part of this phase: reports of the last
-      phase's aggregations, and values that later steps read.
-    zero: computes the first accumulators of this phase's folds (`totals`).
-    client: computes a client's values to fold (named as the folds), and its
-      values that later phases read (`kept`).
-    kept: names of client values that later phases read.
-    totals: names of the accumulators of the phase's folds.
-    merge: joins two blocks of clients: their accumulators, those of the second
-      named by `other`.
+  `server` computes reports of the last phase's aggregations and values that later
+  steps read, `zero` the first accumulators of the folds (`totals`), `client` a
+  client's values to fold and those that later phases read (`kept`). `merge` joins the
+  accumulators of two blocks of clients, those of the second named by `other`.
   """
 
   def __init__(self, program: program_lib.Program, number: int):
@@ -160,13 +154,7 @@ class Phase:
   def fold(
     self, totals: dict, group: list[dict], place: imported.Place
   ) -> dict:
-    """Returns the accumulators after the clients of `group`, in their order.
-
-    Args:
-      totals: accumulators by name.
-      group: each client's result, from `client`.
-      place: where the fold runs.
-    """
+    """Returns the accumulators after the clients of `group`, in their order."""
     group = list(group)
     while group:
       size = GROUP if len(group) >= GROUP else 1
@@ -271,12 +259,7 @@ def _constant(program: program_lib.Program) -> dict[str, program_lib.Step]:
 
 
 def before(names, steps: dict[str, program_lib.Step]) -> list:
-  """Returns the steps of these names, and those that they read, in order.
-
-  Args:
-    names: some may be no step's.
-    steps: the steps to choose from, by name.
-  """
+  """Returns the steps of these names, and those that they read, in order."""
   needed = set(names)
   for name in reversed(steps):
     if name in needed:
@@ -344,7 +327,6 @@ class Sums:
     home: imported.Place,
     block_size: int,
   ):
-    """Args: the phase, what its zeros read, where it folds, clients of a block."""
     self._phase, self._server, self._home = phase, server, home
     self._size = block_size
     self._whole = self._block = self._zeros = None

@@ -39,14 +39,6 @@ def _slices(
 
   One vectorised call of the selection makes all slices; for a row lookup it is
   one gather. A selection that TensorFlow cannot vectorise runs once per key.
-
-  Args:
-    keys: int32 [N], of one client or several.
-    max_key: int32 scalar; keys lie in [0, max_key).
-    server_value: the value to select from.
-    select: (server value, key) -> slice.
-    element: the slice's type.
-    home: the device of the server's value, where slices are made.
   """
   in_range = tf.logical_and(keys >= 0, keys < max_key)
   check = tf.debugging.Assert(
@@ -139,25 +131,14 @@ class Select:
 
 
 class Program:
-  """The steps of a computation, its parameter and its result.
+  """The steps of a computation, in an order in which they can run, and its result.
 
-  Attributes:
-    block: the transformed computation; from equal blocks come equal names.
-    parameter: the name of the parameter, or None.
-    parameter_type: its type, or None.
-    steps: steps by name, in an order in which they can run.
-    result: (environment, place) -> result; values at clients are lists.
-    result_reads: the names that the result reads.
-    phases: the number of phases.
-    stateful: whether a graph in it has variables or tables.
+  `block` is the transformed computation (from equal blocks come equal names), and
+  `result` is (environment, place) -> result, with lists of values at clients.
   """
 
   def __init__(self, computation):
-    """Compiles a computation.
-
-    Args:
-      computation: a `tff.Computation`, or another program's `block`.
-    """
+    """Compiles a `tff.Computation`, or another program's `block`."""
     self.block, kind = computation, computation.type_signature
     if isinstance(computation, tff.Computation):
       self.block = _transformed(computation)
